@@ -91,9 +91,14 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 	if err := d.atGateways(ctx, q, &r); err != nil {
 		return Diagnosis{}, err
 	}
+	for i := range d.Spans {
+		r.Spans[i].course, d.Spans[i].course = nil, nil // nobody asks for another onset
+	}
 	for i := range r.Spans {
-		if onset := r.Spans[i].Onset; o.Window > 0 && onset.After(r.Spans[i].Window.From.Add(r.Interval)) {
-			d.Notes = append(d.Notes, fmt.Sprintf("something changed at %s, inside the window, which averages over it: diagnose without --window to judge what came after", onset.UTC().Format(time.RFC3339)))
+		n := len(r.Spans[i].Timeline)
+		if o.Window > 0 && n > 1 && r.Spans[i].Timeline[n-2].To.After(r.Spans[i].Window.From.Add(r.Interval)) {
+			d.Notes = append(d.Notes, fmt.Sprintf("something changed at %s, inside the window, which averages over it: diagnose without --window to judge what came after",
+				r.Spans[i].Timeline[n-2].To.UTC().Format(time.RFC3339)))
 			break
 		}
 	}

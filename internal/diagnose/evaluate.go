@@ -96,6 +96,7 @@ type outcome struct {
 	confidence  float64
 	inhibitedBy string
 	pass        *catalog.Pass
+	since       Onset // of what holds
 }
 
 func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settings) judgement {
@@ -176,6 +177,7 @@ func (o *outcome) judge(s *Snapshot, v view) {
 	if o.status != Firing {
 		return
 	}
+	o.since = v.onset(o.pathology.When)
 	if o.pathology.When.Certain(v) != catalog.True {
 		o.status = Pending
 	}
@@ -278,6 +280,7 @@ func (p *pool) merge(of *catalog.Pathology) Finding {
 	})
 	worst := all[0]
 	var more []string // of the first target
+	since := worst.since
 	for _, o := range all {
 		switch {
 		case o.status != worst.status:
@@ -287,10 +290,13 @@ func (p *pool) merge(of *catalog.Pathology) Finding {
 		case o.part.name != "" && o.name() == worst.name():
 			more = append(more, o.part.name)
 		}
+		if o.status == worst.status && o.since.before(since) {
+			since = o.since
+		}
 	}
 	f.Status, f.Severity, f.Evidence, f.Confidence, f.part = worst.status, worst.severity, worst.evidence, worst.confidence, worst.part
 	if f.Status >= Pending {
-		f.Since, f.SinceAtLeast = worst.view.span().since()
+		f.Since, f.SinceAtLeast = since.At, since.AtLeast
 	}
 	if f.Status == Firing {
 		f.Summary, f.Reasons, f.Fixes, f.InhibitedBy = worst.pass.Summary, worst.pass.Reasons, worst.pass.Fixes, worst.inhibitedBy
@@ -381,7 +387,7 @@ func notes(s *Snapshot, judged []judgement) []string {
 			if o.status != Pending {
 				continue
 			}
-			id, began := o.pathology.ID, j.view.span().Onset
+			id, began := o.pathology.ID, o.since.At
 			if suspected[id] == nil {
 				order, since[id] = append(order, id), began
 			}

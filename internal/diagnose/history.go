@@ -425,16 +425,10 @@ func (h *history) observed(ivs []interval) *changepoint.Series {
 	sig("prompt length", changepoint.Cells, lengthsAlike, cells(promptLengths))
 	sig("answer length", changepoint.Cells, lengthsAlike, cells(answerLengths))
 	sig("ITL", changepoint.Cells, 1, func(to []float64, iv interval) []float64 {
-		gaps := h.count(tokenGaps, iv)
-		if gaps <= 0 {
-			return to
+		if worth := h.gapsWorth(iv); worth > 0 {
+			return h.cells(to, tokenGaps, iv, worth)
 		}
-		worth := gaps / stepsAlike
-		if st := h.rise(steps, iv); st > 0 {
-			worth = st / stepsAlike
-		}
-		requests := requestsTwice*h.count(firstTokens, iv) + max(0, zeroNaN(h.look(running, iv.to)))*h.at[iv.to].Sub(h.at[iv.from]).Seconds()/10
-		return h.cells(to, tokenGaps, iv, min(1, min(worth, requests)/gaps))
+		return to
 	})
 	sig("prefix cache", changepoint.Cells, alike, func(to []float64, iv interval) []float64 {
 		asked, found, n := h.rise(lookups, iv), h.rise(hits, iv), h.count(firstTokens, iv)
@@ -460,6 +454,20 @@ func (h *history) observed(ivs []interval) *changepoint.Series {
 		})
 	}
 	return s
+}
+
+// gapsWorth is how much of an observation one gap between tokens is, 0 where there is none.
+func (h *history) gapsWorth(iv interval) float64 {
+	gaps := h.count(tokenGaps, iv)
+	if gaps <= 0 {
+		return 0
+	}
+	worth := gaps / stepsAlike
+	if st := h.rise(steps, iv); st > 0 {
+		worth = st / stepsAlike
+	}
+	requests := requestsTwice*h.count(firstTokens, iv) + max(0, zeroNaN(h.look(running, iv.to)))*h.seconds(iv)/10
+	return min(1, min(worth, requests)/gaps)
 }
 
 func zeroNaN(v float64) float64 {

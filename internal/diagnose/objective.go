@@ -40,6 +40,7 @@ const (
 // A breach is a promise that is not kept.
 type breach struct {
 	catalog.Evidence
+	cond    catalog.Cond
 	certain bool // and not what chance makes of few requests
 }
 
@@ -50,10 +51,11 @@ func (v view) breaches() []breach {
 		if _, source, ok := v.Limit(p.Threshold); !ok || source == "measured" {
 			continue
 		}
-		if truth, evidence := catalog.Above(p.Signal, p.Threshold).Eval(v); truth == catalog.True {
+		cond := catalog.Above(p.Signal, p.Threshold)
+		if truth, evidence := cond.Eval(v); truth == catalog.True {
 			e := evidence[0]
 			certain := e.Value.V > surelyBeyond*e.Threshold || v.Now(indicator.FirstTokens).Or(0) >= surelyRequests
-			out = append(out, breach{e, certain})
+			out = append(out, breach{e, cond, certain})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b breach) int {
@@ -80,7 +82,7 @@ func (j *judgement) breach() outcome {
 	if len(broken) == 0 || !broken[0].certain || slices.ContainsFunc(j.outcomes, j.explainsLateness) {
 		return o
 	}
-	o.status = Firing
+	o.status, o.since = Firing, j.view.onset(broken[0].cond)
 	for _, b := range broken {
 		o.evidence = append(o.evidence, b.Evidence)
 	}

@@ -303,7 +303,7 @@ func (p *pool) quiet() Verdict {
 				continue
 			}
 			v.Confidence = min(v.Confidence, notCompared) // worse than itself could not be looked for
-			if v.Confidence > doubtful && (!span.Onset.IsZero() || span.Window.Length() < longEnough) {
+			if v.Confidence > doubtful && (span.Timeline.divided() || span.Window.Length() < longEnough) {
 				v.Confidence = doubtful
 				v.Summary += "; but there is hardly any past to compare with"
 			}

@@ -12,9 +12,6 @@ type Span struct {
 	Window, Baseline Range
 	Source           BaselineSource
 	Timeline Timeline // of a target that serves
-	// Onset is when what is going on began: after the last scrape at which it had
-	// surely not. Zero when nothing changed in the time at hand.
-	Onset time.Time
 	// Observed is when the observation of the target began.
 	Observed time.Time
 	// Unchanged says that the baseline is but the earlier part of what the window shows:
@@ -25,17 +22,9 @@ type Span struct {
 	Failing bool
 
 	steady steadiness
+	course *course   // what onsets are read from, until they are; nil of what does not serve
 	before time.Time // the last scrape before the window, zero where no scrape was seen
 	whole  bool      // the window holds all scrapes: one before it would be an interval before the first
-}
-
-// since returns when what is going on began; atLeast says that it was there when the
-// observation began, and nobody saw it begin.
-func (s *Span) since() (at time.Time, atLeast bool) {
-	if s.Onset.IsZero() {
-		return s.Observed, true
-	}
-	return s.Onset, false
 }
 
 // Lengths of windows and of the past.
@@ -116,9 +105,7 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 			now = whole
 		}
 	}
-	if len(segs) > 0 && normal != nil {
-		s.Onset = h.span(normal).To
-	}
+	s.course = h.course(normal, now)
 	if len(normal) > 0 && h.span(normal).Length() >= minHistory {
 		s.Baseline, s.Source = h.span(normal).settled(), History
 	}

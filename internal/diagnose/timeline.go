@@ -51,6 +51,9 @@ func (t Timeline) answered() []Segment {
 	return slices.DeleteFunc(slices.Clone(t), func(s Segment) bool { return len(s.run) == 0 })
 }
 
+// divided reports whether something changed, or came to an end, among the pages.
+func (t Timeline) divided() bool { return len(t.answered()) > 1 }
+
 // A run is intervals between pages that follow each other.
 type run []interval
 

@@ -143,16 +143,23 @@ func (p *played) diagnose(t *testing.T, at time.Time) diagnose.Diagnosis {
 	if ok {
 		return d
 	}
-	d, err := diagnose.Run(context.Background(), p.store, diagnose.Options{
-		At: at, First: p.first, Created: p.created, Interval: max(p.interval, time.Second), Every: true, Pathologies: pathologies.All(),
-	})
-	if err != nil {
-		t.Fatalf("%s at %s: %v", p.name, at, err)
-	}
+	d = p.watched(t, at, nil)
 	if p.memory != nil {
 		p.mu.Lock()
 		p.memory[at] = d
 		p.mu.Unlock()
+	}
+	return d
+}
+
+// watched diagnoses as a monitor does, which remembers.
+func (p *played) watched(t *testing.T, at time.Time, m *diagnose.Memory) diagnose.Diagnosis {
+	t.Helper()
+	d, err := diagnose.Run(context.Background(), p.store, diagnose.Options{
+		At: at, First: p.first, Created: p.created, Interval: max(p.interval, time.Second), Every: true, Memory: m, Pathologies: pathologies.All(),
+	})
+	if err != nil {
+		t.Fatalf("%s at %s: %v", p.name, at, err)
 	}
 	return d
 }

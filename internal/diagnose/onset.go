@@ -1,0 +1,333 @@
+package diagnose
+
+import (
+	"math"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/changepoint"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// An Onset is when something began: after the last scrape at which it surely had not.
+// AtLeast says that it was there when the observation began, at that time: it is older.
+type Onset struct {
+	At      time.Time
+	AtLeast bool
+}
+
+// before reports whether an onset is earlier than another one.
+func (o Onset) before(other Onset) bool {
+	return o.At.Before(other.At) || o.At.Equal(other.At) && o.AtLeast && !other.AtLeast
+}
+
+// onset returns when a condition that holds began to: any of its parts when the first did,
+// all of it when the last did. Of all, the part that a history shows most surely says when,
+// and another one may only say that it was surely later. What a history does not show of a
+// condition, and what is as it always was, has no say; where nothing has one, the segments
+// under judgement have.
+func (v view) onset(c catalog.Cond) Onset {
+	s := v.span()
+	if s.course != nil {
+		if o := v.told(c, s.course); o.said > 0 {
+			return o.Onset
+		}
+	}
+	return s.changed()
+}
+
+// changed is when the segments under judgement began.
+func (s *Span) changed() Onset {
+	if len(s.course.normal) > 0 && len(s.course.now) > 0 {
+		began := s.course.at[s.course.now[0].from]
+		for i := len(s.Timeline) - 1; i >= 0; i-- {
+			if seg := &s.Timeline[i]; seg.From.Before(began) {
+				if seg.To.Before(began) {
+					began = seg.To
+				}
+				return Onset{At: began}
+			}
+		}
+	}
+	return Onset{s.Observed, true}
+}
+
+// told is an onset that a history shows.
+type told struct {
+	Onset
+	earliest Onset   // it may have been as early, by chance
+	said     float64 // the logarithm of the likelihood ratio; 0 where the history has no say
+}
+
+// told reads an onset from a history.
+func (v view) told(c catalog.Cond, in *course) (out told) {
+	if c.Signal != nil {
+		t, known := traces[c.Signal]
+		if truth, _ := c.Eval(v); !known || t.op != c.Op || truth != catalog.True {
+			return out
+		}
+		return t.read(in)
+	}
+	var parts []told
+	for _, sub := range append(c.All[:len(c.All):len(c.All)], c.Any...) {
+		if truth, _ := sub.Eval(v); truth != catalog.True {
+			continue
+		}
+		if o := v.told(sub, in); o.said > 0 {
+			parts = append(parts, o)
+		}
+	}
+	for _, o := range parts {
+		if out.said == 0 || c.All == nil && o.before(out.Onset) || c.All != nil && o.said > out.said {
+			out = o
+		}
+	}
+	for _, o := range parts {
+		if c.All != nil && out.before(o.earliest) {
+			out.Onset, out.earliest = o.earliest, o.earliest
+		}
+	}
+	return out
+}
+
+// A course is what one target's onsets are read from.
+type course struct {
+	*history
+	normal, now run
+	born        int // the first page since the last outage or restart
+	life        run // the intervals since then
+}
+
+func (h *history) course(normal, now run) *course {
+	c := &course{history: h, normal: normal, now: now}
+	last := -1
+	for k := range h.at {
+		if !h.ok[k] {
+			continue
+		}
+		if last >= 0 {
+			if k > last+2 || h.reset(last, k) {
+				c.born, c.life = k, nil
+			} else {
+				c.life = append(c.life, interval{last, k})
+			}
+		}
+		last = k
+	}
+	return c
+}
+
+// A trace is what a signal leaves in a history while it is beyond its threshold.
+type trace struct {
+	op   catalog.Op
+	read func(*course) told
+}
+
+// traces are those of the signals that a history shows, on the side of the threshold on
+// which a fault is.
+var traces = func() map[*indicator.Signal]trace {
+	out := map[*indicator.Signal]trace{}
+	add := func(op catalog.Op, read func(*course) told, signals ...*indicator.Signal) {
+		for _, s := range signals {
+			out[s] = trace{op, read}
+		}
+	}
+	const above, below = catalog.GreaterThan, catalog.LessThan
+	add(below, outage, indicator.Up, indicator.UpNow)
+	add(above, outage, indicator.FailedScrapes)
+	add(above, restart, indicator.Restarts, indicator.StartedWhileWatched, indicator.SeenDown)
+	add(below, restart, indicator.ServingAge)
+	add(above, later(firstTokens), indicator.TTFTMean, indicator.TTFTP50, indicator.TTFTP95)
+	add(above, later(tokenGaps), indicator.ITLMean, indicator.ITLP50, indicator.ITLP90, indicator.ITLP95, indicator.ITLP99, indicator.StallsPerRequest)
+	add(above, later(promptLengths), indicator.PromptTokens, indicator.PromptTokensP50, indicator.PromptTail)
+	add(above, later(answerLengths), indicator.OutputTokens)
+	add(above, shares(func(h *history, iv interval) (float64, float64) {
+		look := min(1, h.seconds(iv)/moment) // those of a moment tell the same
+		return look * boolTo(h.look(waiting, iv.to) > 0), look
+	}), indicator.Waiting, indicator.WaitingFloor, indicator.QueueTimeMean, indicator.QueueAge)
+	add(above, shares(func(h *history, iv interval) (float64, float64) { return boolTo(h.stalled(iv)), 1 }), indicator.StuckEngines)
+	add(below, shares(func(h *history, iv interval) (float64, float64) {
+		n, asked := h.count(firstTokens, iv), h.rise(lookups, iv)
+		if asked <= 0 {
+			return 0, 0
+		}
+		return n * max(0, 1-h.rise(hits, iv)/asked), n
+	}), indicator.PrefixHitRatio)
+	answered := func(bad func(*history, interval) float64) func(*course) told {
+		return shares(func(h *history, iv interval) (float64, float64) {
+			return bad(h, iv), h.rise(answers+"|2", iv) + h.rise(answers+"|4", iv) + h.rise(answers+"|5", iv)
+		})
+	}
+	add(above, answered(func(h *history, iv interval) float64 { return h.rise(answers+"|5", iv) }), indicator.ServerErrs, indicator.ServerErrCount)
+	add(above, answered(func(h *history, iv interval) float64 { return h.rise(answers+"|4", iv) }), indicator.ClientErrs, indicator.ClientErrCount)
+	add(above, answered(func(h *history, iv interval) float64 {
+		return max(0, h.rise(answers+"|2", iv)-h.rise(completions, iv))
+	}), indicator.Abandoned, indicator.AbandonedShare)
+	add(above, rates(func(h *history, iv interval) float64 { return h.rise(evictions, iv) }), indicator.Preemptions, indicator.PreemptionsPerRequest)
+	add(above, rates(func(h *history, iv interval) float64 { return h.count(firstTokens, iv) }), indicator.FirstTokenRate, indicator.ArrivalShare)
+	return out
+}()
+
+func boolTo(b bool) float64 { return float64(boolToInt(b)) }
+
+// outage is right after the last good scrape.
+func outage(c *course) told {
+	for k := len(c.ok) - 2; k >= 0 && !c.ok[k+1]; k-- {
+		if c.ok[k] {
+			return c.surely(k)
+		}
+	}
+	return told{} // it never answered
+}
+
+// restart is before the first page of the process that runs.
+func restart(c *course) told {
+	if c.born == 0 {
+		return told{}
+	}
+	return c.surely(c.born - 1)
+}
+
+func (c *course) surely(k int) told {
+	at := Onset{At: c.at[k]}
+	return told{at, at, math.Inf(1)}
+}
+
+// later reads when observations of a histogram began to lie where few normally do: beyond
+// the bound that tells most.
+func later(family string) func(*course) told {
+	return func(c *course) told {
+		cells := map[interval][]float64{}
+		for _, r := range []run{c.normal, c.life} {
+			for _, iv := range r {
+				factor := 1.0
+				if family == tokenGaps {
+					factor = c.gapsWorth(iv)
+				}
+				cells[iv] = c.cells(nil, family, iv, factor)
+			}
+		}
+		var best found
+		for bound := range c.bounds[family] {
+			best = best.or(c.share(func(iv interval) (bad, of float64) {
+				for i, n := range cells[iv] {
+					of += n
+					if i > bound {
+						bad += n
+					}
+				}
+				return bad, of
+			}, alike))
+		}
+		return c.onset(best)
+	}
+}
+
+// shares reads when a share of something began to be higher than normal.
+func shares(of func(*history, interval) (bad, all float64)) func(*course) told {
+	return func(c *course) told {
+		return c.onset(c.share(func(iv interval) (float64, float64) { return of(c.history, iv) }, 1))
+	}
+}
+
+// rates reads when events began to come faster than normal.
+func rates(count func(*history, interval) float64) func(*course) told {
+	return func(c *course) told {
+		timed := func(iv interval) (float64, float64) { return count(c.history, iv), c.seconds(iv) }
+		n, seconds := c.sum(timed)
+		usual := (n + 0.5) / seconds
+		return c.onset(c.walk(timed, func(n, seconds float64) float64 {
+			if n <= usual*seconds {
+				return 0
+			}
+			return (n*math.Log(n/seconds/usual) - n + usual*seconds) / burstiness
+		}))
+	}
+}
+
+func (h *history) seconds(iv interval) float64 { return h.at[iv.to].Sub(h.at[iv.from]).Seconds() }
+
+// sum adds up what was counted while all was normal.
+func (c *course) sum(count func(interval) (bad, of float64)) (bad, of float64) {
+	for _, iv := range c.normal {
+		b, n := count(iv)
+		bad, of = bad+b, of+n
+	}
+	return bad, of
+}
+
+// share finds when a share began to be higher than normal.
+func (c *course) share(count func(interval) (bad, of float64), dispersion float64) found {
+	bad, of := c.sum(count)
+	usual := (bad + 0.5) / (of + 1)
+	return c.walk(count, func(bad, of float64) float64 {
+		if bad = min(bad, of); of <= 0 || bad <= usual*of {
+			return 0
+		}
+		said := bad * math.Log(bad/of/usual)
+		if bad < of {
+			said += (of - bad) * math.Log((1-bad/of)/(1-usual))
+		}
+		return said / dispersion
+	})
+}
+
+// found are beginnings of a life's part that is not as normal is.
+type found struct {
+	said            float64
+	began, earliest int // indices into the life
+}
+
+func (f found) or(other found) found {
+	if other.said > f.said {
+		return other
+	}
+	return f
+}
+
+// walk goes back from the last interval and finds where what came from there on is most
+// surely not as normal: where the likelihood of what was counted, by its own rate against the
+// normal one, is greatest (a generalized likelihood ratio; Lai, J. R. Stat. Soc. B 57, 1995).
+// It ends where what lies before is normal as surely as a change is one.
+func (c *course) walk(count func(interval) (bad, of float64), ratio func(bad, of float64) float64) (best found) {
+	if len(c.normal) == 0 {
+		return best
+	}
+	bad, of := 0.0, 0.0
+	for i := len(c.life) - 1; i >= 0; i-- {
+		b, n := count(c.life[i])
+		bad, of = bad+b, of+n
+		said := ratio(bad, of)
+		if best.said-said > changepoint.Usual.Threshold {
+			break
+		}
+		if said > best.said {
+			best = found{said, i, i}
+		} else if best.said-said < byChance {
+			best.earliest = i
+		}
+	}
+	return best
+}
+
+// onset turns intervals of the life into times.
+func (c *course) onset(f found) told {
+	if f.said < leastSaid {
+		return told{}
+	}
+	at := func(i int) Onset {
+		if c.life[i].from == 0 {
+			return Onset{c.at[0], true}
+		}
+		return Onset{At: c.at[c.life[i].from]}
+	}
+	return told{at(f.began), at(f.earliest), f.said}
+}
+
+const (
+	// leastSaid is the logarithm of the likelihood ratio from which on a signal has a say.
+	leastSaid = 3
+	// byChance is by how much the likelihood of the true beginning is less than that of the
+	// likeliest, nineteen times of twenty (half of the quantile of chi-squared, one degree).
+	byChance = 1.92
+)

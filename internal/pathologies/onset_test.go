@@ -1,0 +1,163 @@
+package pathologies_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/stat"
+)
+
+// What is promised of "since", of the faults that are named at their end: the median error
+// and that of nine in ten, at a scrape interval.
+func mostOff(interval time.Duration) (median, nineOfTen time.Duration) {
+	return interval + interval/10, 2*interval + 5*time.Second // scrapes are a little late
+}
+
+// onsets are the errors of "since" at one scrape interval: later than the truth is positive.
+type onsets struct {
+	off   []time.Duration // at the end of each fault
+	drift []time.Duration // the most that it moved while one fault was named
+	told  []string
+}
+
+// TestSince compares when faults are said to have begun with when they did, at the intervals
+// of production, and looks whether what is said stays while a fault goes on.
+func TestSince(t *testing.T) {
+	intervals := []time.Duration{time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute}
+	list := files(t)
+	long, err := filepath.Glob(recordings + "/long/*.tar.zst") // what slow scrapes need
+	if err != nil {
+		t.Fatal(err)
+	}
+	list = append(list, long...)
+	var mu sync.Mutex
+	tallies := map[bool]map[time.Duration]*onsets{true: {}, false: {}}
+	t.Run("recordings", func(t *testing.T) {
+		for _, interval := range intervals {
+			for _, file := range list {
+				t.Run(fmt.Sprint(interval, "/", filepath.Base(file)), func(t *testing.T) {
+					t.Parallel()
+					var c onsets
+					c.judge(t, thin(t, file, interval, 0))
+					mu.Lock()
+					defer mu.Unlock()
+					own := strings.HasPrefix(file, recordings)
+					sum := tallies[own][interval]
+					if sum == nil {
+						sum = &onsets{}
+						tallies[own][interval] = sum
+					}
+					sum.off, sum.drift, sum.told = append(sum.off, c.off...), append(sum.drift, c.drift...), append(sum.told, c.told...)
+				})
+			}
+		}
+	})
+	var table bytes.Buffer
+	for _, interval := range intervals {
+		for _, own := range []bool{true, false} {
+			c := tallies[own][interval]
+			if c == nil || len(c.off) == 0 {
+				continue
+			}
+			for _, s := range c.told {
+				t.Log(s)
+			}
+			median, most, drift := c.sizes()
+			line := fmt.Sprintf("| %.0f s | %d | %.1f s | %.1f s | %.1f s |\n", interval.Seconds(), len(c.off), median.Seconds(), most.Seconds(), drift.Seconds())
+			t.Logf("own recordings: %v %s", own, line)
+			if !own {
+				continue
+			}
+			table.WriteString(line)
+			wantMedian, wantMost := mostOff(interval)
+			if median > wantMedian || len(c.off) >= 10 && most > wantMost {
+				t.Errorf("every %s, since is off by %s in the median, and by %s in nine of ten; want %s and %s", interval, median, most, wantMedian, wantMost)
+			}
+		}
+	}
+	if *update {
+		if err := os.WriteFile(sinceTable, table.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// sinceTable is where TestSince leaves its table for TestVerdicts' page.
+const sinceTable = "testdata/since.md"
+
+// sizes returns the median of the errors, what nine of ten keep, and what nine of ten faults
+// keep of the drift.
+func (c *onsets) sizes() (median, most, drift time.Duration) {
+	sorted := func(ds []time.Duration) []time.Duration {
+		out := make([]time.Duration, len(ds))
+		for i, d := range ds {
+			out[i] = d.Abs()
+		}
+		slices.Sort(out)
+		return out
+	}
+	off, moved := sorted(c.off), sorted(c.drift)
+	if len(moved) > 0 {
+		drift = moved[(len(moved)*9-1)/10]
+	}
+	return stat.Median(off), off[(len(off)*9-1)/10], drift
+}
+
+// judge asks at the end of every fault that is named, and on the way there as a monitor does.
+func (c *onsets) judge(t *testing.T, p *played) {
+	for i, phase := range p.truth.Phases {
+		want := p.truth.accepted(i)
+		begins, to := p.truth.onset(i), time.UnixMilli(phase.ToMS)
+		if quiet(want[0]) || i == 0 || to.Sub(begins) < 2*p.interval+15*time.Second {
+			continue
+		}
+		var memory diagnose.Memory
+		var first, last time.Time
+		var said diagnose.Finding
+		for at := begins.Add(10 * time.Second); ; at = at.Add(max(5*time.Second, p.interval)) {
+			if at.After(to) {
+				at = to
+			}
+			d := p.watched(t, at, &memory)
+			said = diagnose.Finding{}
+			if f := d.Lead(&d.Verdict); f != nil && slices.Contains(want, f.Pathology.ID) {
+				said = *f
+				if first.IsZero() {
+					first, last = f.Since, f.Since
+				}
+				first, last = earlier(first, f.Since), later(last, f.Since)
+			}
+			if !at.Before(to) {
+				break
+			}
+		}
+		if said.Pathology == nil {
+			continue // it is not named: TestVerdicts counts that
+		}
+		c.off, c.drift = append(c.off, said.Since.Sub(begins)), append(c.drift, last.Sub(first))
+		c.told = append(c.told, fmt.Sprintf("every %s: %s/%s: %s since %+.1f s (at least: %v), moved by %.1f s",
+			p.interval, p.name, phase.Name, said.Pathology.ID, said.Since.Sub(begins).Seconds(), said.SinceAtLeast, last.Sub(first).Seconds()))
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

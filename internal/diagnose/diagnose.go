@@ -80,6 +80,7 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 		return Diagnosis{}, err
 	}
 	d := Evaluate(s, o.Pathologies, o.Settings)
+	s.memory = nil
 	d.inquiry = &inquiry{request: r, snapshot: s, settings: o.Settings}
 	d.inquiry.request.Memory = nil
 	if o.Predict != nil {

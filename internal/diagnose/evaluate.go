@@ -166,7 +166,7 @@ func (t *Target) judgedBy(p *catalog.Pathology) bool {
 func (p part) meets(other part) bool { return p.label != other.label || p == other }
 
 func (o *outcome) judge(s *Snapshot, v view) {
-	truth, evidence := o.pathology.When.Eval(v)
+	truth, evidence := v.eval(o.pathology.When)
 	o.evidence = evidence
 	switch truth {
 	case catalog.True:
@@ -177,14 +177,14 @@ func (o *outcome) judge(s *Snapshot, v view) {
 	if o.status != Firing {
 		return
 	}
-	o.since = v.onset(o.pathology.When)
+	o.since = v.onset(o.pathology, o.pathology.When)
 	if o.pathology.When.Certain(v) != catalog.True {
 		o.status = Pending
 	}
 	o.severity = o.pathology.SeverityOf(v)
 	held, known := 0, 0
 	for _, c := range o.pathology.Supports {
-		t, e := c.Eval(v)
+		t, e := v.eval(c)
 		o.evidence = append(o.evidence, e...)
 		if t != catalog.Unknown {
 			known++

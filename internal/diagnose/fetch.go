@@ -72,7 +72,7 @@ const concurrency = 8
 // Fetch asks for every signal of every target.
 func Fetch(ctx context.Context, q metrics.Querier, r Request) (*Snapshot, error) {
 	s := newSnapshot(r.Targets)
-	s.At, s.Spans = r.At, r.Spans
+	s.At, s.Spans, s.interval, s.memory = r.At, r.Spans, r.Interval, r.Memory
 	queries, settled := plan(&r)
 	answers := r.Memory.recall(queries)
 	if err := ask(ctx, q, queries, answers); err != nil {
@@ -378,6 +378,7 @@ func (p *planner) settle(s *indicator.Signal, v indicator.Value) {
 
 // set takes a value into readings.
 func (p *planner) set(readings map[string]reading, s *indicator.Signal, v indicator.Value) {
+	v.V = s.Natural(v.V)
 	rd := readings[s.Name]
 	*p.slot(&rd) = v
 	readings[s.Name] = rd

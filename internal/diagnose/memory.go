@@ -3,6 +3,7 @@ package diagnose
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -26,6 +27,48 @@ type Memory struct {
 
 	worded, wording map[wording]string                  // by the diagnosis before, and by this one
 	old, older      map[oldQuestion]map[string]*history // by this diagnosis, and by the one before
+
+	onsets map[onsetOf]*givenOnset
+}
+
+// An onsetOf is what an Onset is of: a pathology on a target, or on a part of it.
+type onsetOf struct {
+	target    string
+	part      part
+	pathology string
+}
+
+// A givenOnset is what was said of a fault that goes on, and when last.
+type givenOnset struct {
+	Onset
+	at time.Time
+}
+
+// goesOn is how long after it was seen last a fault is the same one when it comes back, or
+// two intervals between scrapes where those are longer.
+const goesOn = 2 * time.Minute
+
+// onset returns when a fault began: as it was said before, unless it is now seen to have
+// begun more than an interval between scrapes earlier or later. That it was there at the
+// beginning of what is at hand says nothing new of a fault that is older.
+func (m *Memory) onset(of onsetOf, o Onset, at time.Time, interval time.Duration) Onset {
+	if m == nil {
+		return o
+	}
+	said := m.onsets[of]
+	if said == nil || at.Sub(said.at) > max(goesOn, 2*interval) || at.Before(said.at) {
+		said = &givenOnset{Onset: o}
+	}
+	off := o.At.Sub(said.At)
+	if off.Abs() > interval+interval/10 && !(off > 0 && o.AtLeast) {
+		said.Onset = o
+	}
+	said.at = at
+	if m.onsets == nil {
+		m.onsets = map[onsetOf]*givenOnset{}
+	}
+	m.onsets[of] = said
+	return said.Onset
 }
 
 type sighting struct {
@@ -70,6 +113,7 @@ func (m *Memory) keep(answers map[question]model.Vector, now time.Time) {
 	}
 	m.worded, m.wording = m.wording, nil
 	m.old, m.older = nil, m.old
+	maps.DeleteFunc(m.onsets, func(_ onsetOf, o *givenOnset) bool { return now.Sub(o.at) > longestPast })
 }
 
 // before returns, by target, what lies before the last scrapes of a group's members; nil

@@ -82,7 +82,7 @@ func (j *judgement) breach() outcome {
 	if len(broken) == 0 || !broken[0].certain || slices.ContainsFunc(j.outcomes, j.explainsLateness) {
 		return o
 	}
-	o.status, o.since = Firing, j.view.onset(broken[0].cond)
+	o.status, o.since = Firing, j.view.onset(ObjectiveBreached, broken[0].cond)
 	for _, b := range broken {
 		o.evidence = append(o.evidence, b.Evidence)
 	}

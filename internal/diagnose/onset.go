@@ -1,7 +1,9 @@
 package diagnose
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -26,19 +28,28 @@ func (o Onset) before(other Onset) bool {
 // and another one may only say that it was surely later. What a history does not show of a
 // condition, and what is as it always was, has no say; where nothing has one, the segments
 // under judgement have.
-func (v view) onset(c catalog.Cond) Onset {
+//
+// It is the one place that says since when: verdicts, alerts and incidents take its word.
+func (v view) onset(of *catalog.Pathology, c catalog.Cond) Onset {
 	s := v.span()
+	o := s.changed()
 	if s.course != nil {
-		if o := v.told(c, s.course); o.said > 0 {
-			return o.Onset
+		if t := v.told(c, s.course); t.said > 0 {
+			o = t.Onset
 		}
 	}
-	return s.changed()
+	if o.At.After(v.snapshot.At) {
+		o.At = v.snapshot.At
+	}
+	return v.snapshot.memory.onset(onsetOf{v.snapshot.Targets[v.target].key(), v.part, of.ID}, o, v.snapshot.At, v.snapshot.interval)
 }
+
+// key identifies a target from one diagnosis to the next.
+func (t *Target) key() string { return labelKey(t.Labels, slices.Sorted(maps.Keys(t.Labels))) }
 
 // changed is when the segments under judgement began.
 func (s *Span) changed() Onset {
-	if len(s.course.normal) > 0 && len(s.course.now) > 0 {
+	if s.course != nil && len(s.course.normal) > 0 && len(s.course.now) > 0 {
 		began := s.course.at[s.course.now[0].from]
 		for i := len(s.Timeline) - 1; i >= 0; i-- {
 			if seg := &s.Timeline[i]; seg.From.Before(began) {

@@ -242,6 +242,7 @@ func (p *plotter) plot(ctx context.Context, q metrics.Querier, s *indicator.Sign
 	}
 	if s.Sums() {
 		out.Over = max(out.Window.Length(), p.over)
+		out.Now, out.Normal = counted(s, out.Now, out.Window.Length(), out.Over), counted(s, out.Normal, out.Baseline.Length(), out.Over)
 	}
 	r, targets := &p.request, p.sources(s)
 	span, shown := Range{r.At.Add(-out.Over), r.At}, func(i int) bool { return slices.Contains(targets, i) }

@@ -77,6 +77,8 @@ type Snapshot struct {
 
 	readings []map[string]reading          // by target, by signal name
 	parts    []map[part]map[string]reading // of gateways, likewise
+	interval time.Duration                 // between scrapes
+	memory   *Memory                       // what was said of the same servers before; nil once it was judged
 }
 
 // A part is what one model or one upstream meets at a gateway: the value of a label. The

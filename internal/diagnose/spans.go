@@ -5,13 +5,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
 // A Span says which time of one target is judged, and against which.
 type Span struct {
 	Window, Baseline Range
 	Source           BaselineSource
-	Timeline Timeline // of a target that serves
+	Timeline         Timeline // of a target that serves
 	// Observed is when the observation of the target began.
 	Observed time.Time
 	// Unchanged says that the baseline is but the earlier part of what the window shows:
@@ -25,6 +26,14 @@ type Span struct {
 	course *course   // what onsets are read from, until they are; nil of what does not serve
 	before time.Time // the last scrape before the window, zero where no scrape was seen
 	whole  bool      // the window holds all scrapes: one before it would be an interval before the first
+}
+
+// counted returns a number of events in one time as that of another one.
+func counted(sig *indicator.Signal, v indicator.Value, in, as time.Duration) indicator.Value {
+	if sig.Sums() && in > 0 {
+		v.V *= as.Seconds() / in.Seconds()
+	}
+	return v
 }
 
 // Lengths of windows and of the past.

@@ -55,6 +55,17 @@ func (v view) parts(s *indicator.Signal) map[string]float64 {
 	return out
 }
 
+// eval evaluates a condition. In its evidence the number of events that is normal is that of a
+// time as long as the window.
+func (v view) eval(c catalog.Cond) (catalog.Truth, []catalog.Evidence) {
+	truth, evidence := c.Eval(v)
+	for i := range evidence {
+		e := &evidence[i]
+		e.Baseline = counted(e.Signal, e.Baseline, v.span().Baseline.Length(), v.span().Window.Length())
+	}
+	return truth, evidence
+}
+
 func (v view) span() *Span { return &v.snapshot.Spans[v.target] }
 
 // HasHistory reports whether the baseline is made of samples, not of sums.

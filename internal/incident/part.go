@@ -7,7 +7,7 @@ import (
 )
 
 // Part returns what a diagnosis says of an incident: the verdict and the findings on its
-// model, with what the incident is called by in front. It shares nothing that plotting
+// model, with what the incident is called by in front, since the incident began. It shares nothing that plotting
 // changes; ok is false where the diagnosis does not know the model.
 func Part(d *diagnose.Diagnosis, r *Record) (part diagnose.Diagnosis, ok bool) {
 	l := newLook(d)
@@ -26,12 +26,13 @@ func Part(d *diagnose.Diagnosis, r *Record) (part diagnose.Diagnosis, ok bool) {
 		case f.Model != v.Model:
 		case f.Pathology.ID == r.Pathology && f.Status == diagnose.Firing:
 			v.ID, v.Status, v.Severity, v.Summary, v.Targets = f.Pathology.ID, f.Status, f.Severity, f.Summary, f.Targets
-			v.Since, v.SinceAtLeast, v.Confidence = f.Since, f.SinceAtLeast, f.Confidence
+			v.Confidence = f.Confidence
 			part.Findings = append([]diagnose.Finding{f}, part.Findings...)
 		default:
 			part.Findings = append(part.Findings, f)
 		}
 	}
+	v.Since, v.SinceAtLeast = r.Began, r.BeganAtLeast
 	part.Status, part.Verdict, part.Verdicts, part.Workload = v.Status, v, []diagnose.Verdict{v}, v.Workload
 	part.Targets, part.Spans, part.Unjudged = nil, nil, nil
 	kept := map[string]bool{}

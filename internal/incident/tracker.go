@@ -284,6 +284,9 @@ func (t *Tracker) fires(r *Record, signs []*sign, at time.Time, step time.Durati
 		if r.Model == "" && s.model != "" {
 			r.Cluster, r.Namespace, r.Model = s.cluster, s.namespace, s.model
 		}
+		if s.since.Before(r.Began) && s.pathology.ID == r.Pathology {
+			r.Began, r.BeganAtLeast = s.since, s.atLeast
+		}
 		r.State.Members = union(r.State.Members, []string{s.pathology.ID}, maxTurns)
 		r.State.Instances = union(r.State.Instances, s.instances, maxTargets)
 		r.Targets = union(r.Targets, s.targets, maxTargets)

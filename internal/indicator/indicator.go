@@ -192,6 +192,15 @@ func (s *Signal) Sums() bool {
 	return (s.Unit == Count || s.Unit == Requests) && strings.Contains(s.Expr, "increase(") && strings.Contains(s.Expr, "[5m]")
 }
 
+// Natural keeps a reading within what the quantity can be: shares and numbers of events are
+// never negative, though the difference of two rates may be by the last digit.
+func (s *Signal) Natural(v float64) float64 {
+	if s.Unit == Ratio || s.Unit == PerRequest || s.Sums() {
+		return max(0, v)
+	}
+	return v
+}
+
 // Shares reports whether two signals read the same histogram or, alone, the same metric:
 // who saw one has seen what there is to see of the other.
 func (s *Signal) Shares(other *Signal) bool {

@@ -152,10 +152,7 @@ func (a *Alerter) fires(d *diagnose.Diagnosis, f *diagnose.Finding, at time.Time
 	}
 	al := a.active[key.String()]
 	if al == nil || !al.ended.IsZero() {
-		al = &activeAlert{Alert: collect.Alert{Labels: l, Began: cmp.Or(f.Since, at), Path: "/"}}
-		if al.Began.After(at) {
-			al.Began = at
-		}
+		al = &activeAlert{Alert: collect.Alert{Labels: l, Began: f.Since, Path: "/"}}
 		a.active[key.String()] = al
 	}
 	al.seen = at

@@ -101,7 +101,7 @@ func TestAMonitorSaysWhatADiagnosisSays(t *testing.T) {
 		without := diagnosis(plain, at, nil)
 		compared++
 		same := cmp.Options{
-			cmpopts.EquateApprox(1e-9, 1e-12), cmpopts.EquateNaNs(), cmpopts.IgnoreUnexported(diagnose.Finding{}, diagnose.Span{}), cmpopts.EquateEmpty(),
+			cmpopts.EquateApprox(1e-9, 1e-12), cmpopts.EquateNaNs(), cmpopts.IgnoreUnexported(diagnose.Finding{}, diagnose.Span{}, diagnose.Segment{}), cmpopts.EquateEmpty(),
 			cmp.Comparer(func(a, b *catalog.Pathology) bool { return a == b }), cmp.Comparer(func(a, b *indicator.Signal) bool { return a == b }),
 			cmpopts.IgnoreFields(diagnose.Finding{}, "Fixes"),
 		}

@@ -267,7 +267,6 @@ func (k *Keeper) keepCourse(ctx context.Context, j *job) error {
 	if err != nil {
 		return fmt.Errorf("plot the whole incident: %w", err)
 	}
-	d.Verdict.Since, d.Verdict.SinceAtLeast = j.record.Began, j.record.BeganAtLeast
 	d.Verdict.Plots = plots
 	d.Verdicts[0] = d.Verdict
 	text, err := k.encode(d)

@@ -96,8 +96,9 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 	if n := len(segs); n > 0 && h.answering() {
 		now, segs = segs[n-1].run, segs[:n-1]
 	}
-	normal, rest := normal(segs)
-	now = h.incident(normal, rest, now)
+	l := limits(o.Settings.Set)
+	normal, rest := l.normal(segs)
+	now = h.incident(l, normal, rest, now)
 	if len(rest) > 0 && len(now) > 0 && now[0].from >= rest[len(rest)-1].run[0].to {
 		now = h.withStall(rest[len(rest)-1].run, now)
 	}
@@ -273,43 +274,27 @@ func (h *history) service(s run) service {
 	return v
 }
 
-// By how much latencies differ that are clearly, and that are much, worse.
-const clearly, muchWorse = 1, 4
-
-// worse reports whether users were served worse than in another segment: twice as late
-// a first token, half as long again between tokens, and so on, or so much more.
-func (v service) worse(than service, by float64) bool {
-	return v.ttft > (1+by)*than.ttft+0.05 || v.gap > (1+by/2)*than.gap+0.002 || v.queue > (1+by)*than.queue+0.5*by ||
-		v.evictions > than.evictions+0.1*by || v.errors > than.errors+0.05*by || v.abandoned > than.abandoned+0.15*by ||
-		v.waiting > (1+by)*than.waiting+by || v.cached < (1-0.4*min(2, by))*than.cached-0.05
-}
-
-// sick reports whether a segment is bad by itself, whatever came before it.
-func (v service) sick() bool {
-	return v.evictions > 0.3 || v.queue > 2 || v.errors > 0.2 || v.waiting > 20
-}
-
 // few is how many requests are too few to say how users were served.
 const few = 5
 
 // normal returns the latest segment that is no worse than any before it, with those
 // before it that are like it, and the segments that came after; nil where there is none.
-func normal(segs []Segment) (normal run, rest []Segment) {
+func (l limits) normal(segs []Segment) (normal run, rest []Segment) {
 	telling := func(s *Segment) bool { return s.service.requests >= few && s.service.seconds >= minHistory.Seconds() }
 	for i := len(segs) - 1; i >= 0; i-- {
 		s := &segs[i]
-		if !telling(s) || s.service.sick() {
+		if !telling(s) || l.sick(s.service) {
 			continue
 		}
 		worse := false
 		for e := range i {
-			worse = worse || telling(&segs[e]) && s.service.worse(segs[e].service, clearly)
+			worse = worse || telling(&segs[e]) && l.worse(s.service, segs[e].service, clearly)
 		}
 		if worse {
 			continue
 		}
 		out := s.run
-		for e := i - 1; e >= 0 && !s.service.worse(segs[e].service, clearly) && !segs[e].service.worse(s.service, clearly); e-- {
+		for e := i - 1; e >= 0 && !l.worse(s.service, segs[e].service, clearly) && !l.worse(segs[e].service, s.service, clearly); e-- {
 			out = slices.Concat(segs[e].run, out)
 		}
 		return out, segs[i+1:]
@@ -320,16 +305,16 @@ func normal(segs []Segment) (normal run, rest []Segment) {
 // incident adds to a segment in which users are served worse than normal those before
 // it that belong to the same incident, however it went: they are worse than normal
 // too, and the last one is not much worse than they.
-func (h *history) incident(normal run, rest []Segment, now run) run {
+func (h *history) incident(l limits, normal run, rest []Segment, now run) run {
 	if len(normal) == 0 || len(now) == 0 {
 		return now
 	}
 	usual, last := h.service(normal), h.service(now)
-	if !last.worse(usual, clearly) {
+	if !l.worse(last, usual, clearly) {
 		return now
 	}
 	for i := len(rest) - 1; i >= 0; i-- {
-		if v := rest[i].service; !v.worse(usual, clearly) || last.worse(v, muchWorse) {
+		if v := rest[i].service; !l.worse(v, usual, clearly) || l.worse(last, v, muchWorse) {
 			break
 		}
 		now = slices.Concat(rest[i].run, now)

@@ -1,0 +1,152 @@
+package diagnose
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// scraped is a history, a scrape every ten seconds: ten requests come in each interval, each
+// with its first token in time, unless late says how many of them; evicted and failed say
+// what happened in the interval before a scrape.
+func scraped(n int, late, evicted func(i int) float64, failed func(i int) bool) *history {
+	h := newHistory()
+	var in, all, gone float64
+	for i := range n {
+		all += 10
+		in += 10 - late(i)
+		gone += evicted(i)
+		h.at = append(h.at, time.Unix(int64(10_000+10*i), 0))
+		for key, v := range map[string]float64{firstTokens + "|1": in, firstTokens + "|+Inf": all, tokensOut: 100 * all, evictions: gone, running: 5, waiting: 0} {
+			if failed(i) {
+				v = math.NaN()
+			}
+			h.columns[key] = append(h.columns[key], v)
+		}
+	}
+	h.bounds[firstTokens] = []float64{1, math.Inf(1)}
+	h.complete()
+	return h
+}
+
+// A condition began when all of it did: a queue that was there before the evictions is not
+// thrashing yet. What a history does not show has no say; an outage begins after the last
+// good scrape, though the server was restarted before.
+func TestOnset(t *testing.T) {
+	from := func(k int, v float64) func(int) float64 {
+		return func(i int) float64 {
+			if i > k {
+				return v
+			}
+			return 0
+		}
+	}
+	never := func(int) bool { return false }
+	limit := &catalog.Threshold{Name: "any", Default: 0.001}
+	late, evicted := catalog.Above(indicator.TTFTP95, limit), catalog.Above(indicator.Preemptions, limit)
+	unseen, down := catalog.Above(indicator.KVUsagePeak, limit), catalog.Below(indicator.UpNow, &catalog.Threshold{Name: "one", Default: 2})
+	for name, tt := range map[string]struct {
+		h       *history
+		cond    catalog.Cond
+		want    int // scrape
+		atLeast bool
+	}{
+		"all, when the last part began":        {scraped(40, from(20, 8), from(32, 30), never), catalog.All(late, evicted, unseen), 32, false},
+		"any, when the first part began":       {scraped(40, from(20, 8), from(32, 30), never), catalog.Any(late, evicted), 20, false},
+		"as normal is in between":              {scraped(40, func(i int) float64 { return from(30, 8)(i) + from(10, 8)(i) - from(18, 8)(i) }, from(40, 0), never), late, 30, false},
+		"an outage":                            {scraped(40, from(40, 0), from(40, 0), func(i int) bool { return i > 35 || i > 10 && i < 15 }), down, 35, false},
+		"nothing that a history shows changed": {scraped(40, from(40, 0), from(40, 0), never), unseen, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &Snapshot{At: tt.h.at[39], Targets: make([]Target, 1), Spans: make([]Span, 1), readings: []map[string]reading{{}}}
+			for _, sig := range []*indicator.Signal{indicator.TTFTP95, indicator.Preemptions, indicator.KVUsagePeak, indicator.UpNow} {
+				s.readings[0][sig.Name] = reading{now: indicator.Known(1)}
+			}
+			var normal, now run
+			for k := range 9 {
+				normal = append(normal, interval{k, k + 1})
+			}
+			s.Spans[0] = Span{Observed: tt.h.at[0], course: tt.h.course(normal, now)}
+			got := newView(s, 0, part{}, Settings{}).onset(&catalog.Pathology{}, tt.cond)
+			if want := tt.h.at[tt.want]; !got.At.Equal(want) || got.AtLeast != tt.atLeast {
+				t.Errorf("since %s (at least: %v), want %s (%v)", got.At.Sub(want), got.AtLeast, want, tt.atLeast)
+			}
+		})
+	}
+}
+
+// What was once said of a fault that goes on is kept, unless it moves by more than an
+// interval, or all that is left of its past is the fault.
+func TestOnsetIsKept(t *testing.T) {
+	const interval = 15 * time.Second
+	began := time.Unix(10_000, 0)
+	var m Memory
+	of := onsetOf{target: "r0", pathology: "slow-decode"}
+	for i, step := range []struct {
+		at            time.Duration // of the diagnosis, after the beginning
+		fresh         time.Duration
+		atLeast       bool
+		want          time.Duration
+		wantAtLeast   bool
+		whatIsGivenBy string
+	}{
+		{60 * time.Second, 0, false, 0, false, "the first"},
+		{75 * time.Second, 15 * time.Second, false, 0, false, "an interval later"},
+		{90 * time.Second, 45 * time.Second, false, 45 * time.Second, false, "three intervals later"},
+		{105 * time.Second, -time.Minute, false, -time.Minute, false, "earlier"},
+		{120 * time.Second, time.Minute, true, -time.Minute, false, "no past is left"},
+		{time.Hour, 50 * time.Minute, true, 50 * time.Minute, true, "another fault"},
+	} {
+		got := m.onset(of, Onset{began.Add(step.fresh), step.atLeast}, began.Add(step.at), interval)
+		if want := (Onset{began.Add(step.want), step.wantAtLeast}); got != want {
+			t.Errorf("%d, %s: %+v, want %+v", i, step.whatIsGivenBy, got, want)
+		}
+	}
+}
+
+// A timeline is divided where scrapes fail, where counters begin again, and where a server
+// had not answered yet.
+func TestTimeline(t *testing.T) {
+	none := func(int) float64 { return 0 }
+	h := scraped(60, none, none, func(i int) bool { return i < 3 || i > 20 && i < 25 || i > 50 })
+	for _, c := range h.columns {
+		for i, first := 40, c[40]; i < len(c); i++ {
+			c[i] -= first // NaN stays
+		}
+	}
+	var got []Kind
+	for _, s := range h.timeline() {
+		got = append(got, s.Kind)
+	}
+	want := []Kind{Starting, Steady, Outage, Steady, Restart, Outage}
+	if len(got) != len(want) {
+		t.Fatalf("%v, want %v", got, want)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Fatalf("%v, want %v", got, want)
+		}
+	}
+}
+
+// Events are compared over the same time, and shares of nothing are not below nothing.
+func TestCountsAreOfTheSameTime(t *testing.T) {
+	of := func(s *indicator.Signal) float64 {
+		return counted(s, indicator.Known(600), time.Hour, time.Minute).V
+	}
+	if got := of(indicator.Preemptions); got != 10 {
+		t.Errorf("%v preemptions in a minute, want 10", got)
+	}
+	if got := of(indicator.TTFTP95); got != 600 {
+		t.Errorf("a latency became %v", got)
+	}
+	if got := indicator.AbandonedShare.Natural(-2.2e-16); got != 0 {
+		t.Errorf("a share of %v", got)
+	}
+	if got := indicator.WaitingGrowth.Natural(-2); got != -2 {
+		t.Errorf("a queue that shrinks by %v", got)
+	}
+}

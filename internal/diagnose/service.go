@@ -1,0 +1,96 @@
+package diagnose
+
+import (
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// A measure is one way in which segments differ in what users got: by how much is worse than
+// in another segment, and from where on a segment is bad whatever came before it.
+type measure struct {
+	of          func(*service) float64
+	worse, sick *catalog.Threshold
+}
+
+// segmentLimit is a threshold that a segment is compared with another one by.
+func segmentLimit(name string, u indicator.Unit, factor, offset float64, why string) *catalog.Threshold {
+	return &catalog.Threshold{Name: "segment_" + name, Unit: u, Default: catalog.None, Why: why, Baseline: &catalog.Relative{Factor: factor, Offset: offset}}
+}
+
+// badSegment is a threshold from where on a segment is bad by itself.
+func badSegment(name string, u indicator.Unit, from float64, why string) *catalog.Threshold {
+	return &catalog.Threshold{Name: "segment_" + name, Unit: u, Default: from, Why: why}
+}
+
+var measures = []measure{
+	{func(v *service) float64 { return v.ttft }, catalog.TTFTWorse, nil},
+	{func(v *service) float64 { return v.gap }, segmentLimit("itl_worse", indicator.Seconds, 1.5, 0.002,
+		"half as long again between tokens, and 2 ms: a batch that grows by itself stays below"), nil},
+	{func(v *service) float64 { return v.queue }, segmentLimit("queue_time_worse", indicator.Seconds, 2, 0.5,
+		"twice the mean time in the queue, and half a second, which users begin to notice"), catalog.QueueTimeLong},
+	{func(v *service) float64 { return v.evictions }, segmentLimit("preemptions_worse", indicator.PerRequest, 1, 0.1,
+		"one request in ten more, as preemptions_per_request"), badSegment("preemptions_sick", indicator.PerRequest, 0.3,
+		"every third request is computed twice: no server's normal, though not yet what needs no other proof (preemptions_per_request_heavy)")},
+	{func(v *service) float64 { return v.errors }, segmentLimit("errors_worse", indicator.Ratio, 1, 0.05,
+		"five points more of the answers are errors"), badSegment("errors_sick", indicator.Ratio, 0.2,
+		"one answer in five is an error, of the server or of its clients")},
+	{func(v *service) float64 { return v.abandoned }, segmentLimit("abandoned_worse", indicator.Ratio, 1, 0.15,
+		"fifteen points more are given up; what clients do by design is in both"), nil},
+	{func(v *service) float64 { return v.waiting }, segmentLimit("waiting_worse", indicator.Requests, 2, 1,
+		"twice as many wait, and one more"), badSegment("waiting_sick", indicator.Requests, 20,
+		"a queue of twenty is a backlog of more than a batch on small servers, and of seconds on large ones")},
+	{func(v *service) float64 { return 1 - v.cached }, segmentLimit("misses_worse", indicator.Ratio, 0.6, 0.45,
+		"two fifths of the prompt tokens that were found are not any more, and five points"), nil},
+}
+
+// SegmentThresholds are the numbers by which segments of a timeline are told apart, for --set.
+func SegmentThresholds() (out []*catalog.Threshold) {
+	for _, m := range measures {
+		for _, t := range []*catalog.Threshold{m.worse, m.sick} {
+			if t != nil {
+				out = append(out, t)
+			}
+		}
+	}
+	return out
+}
+
+// limits are the numbers that were set by hand.
+type limits map[string]float64
+
+// of returns a threshold's number, in comparison with another segment.
+func (l limits) of(t *catalog.Threshold, than float64) float64 {
+	if v, ok := l[t.Name]; ok {
+		return v
+	}
+	if t.Baseline == nil {
+		return t.Default
+	}
+	return t.Baseline.Factor*than + t.Baseline.Offset
+}
+
+// By how many times the difference that is clearly worse latencies are clearly, and are much,
+// worse.
+const clearly, muchWorse = 1, 4
+
+// worse reports whether users were served worse than in another segment, by so many times
+// what is clearly so.
+func (l limits) worse(v, than service, by float64) bool {
+	for _, m := range measures {
+		now, was := m.of(&v), m.of(&than)
+		if now > was+by*(l.of(m.worse, was)-was) {
+			return true
+		}
+	}
+	return false
+}
+
+// sick reports whether a segment is bad by itself, whatever came before it.
+func (l limits) sick(v service) bool {
+	for _, m := range measures {
+		if m.sick != nil && m.of(&v) > l.of(m.sick, 0) {
+			return true
+		}
+	}
+	return false
+}

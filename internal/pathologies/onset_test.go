@@ -81,6 +81,9 @@ func TestSince(t *testing.T) {
 			if median > wantMedian || len(c.off) >= 10 && most > wantMost {
 				t.Errorf("every %s, since is off by %s in the median, and by %s in nine of ten; want %s and %s", interval, median, most, wantMedian, wantMost)
 			}
+			if drift > 2*interval {
+				t.Errorf("every %s, since moves by %s while a fault goes on", interval, drift)
+			}
 		}
 	}
 	if *update {

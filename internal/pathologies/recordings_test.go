@@ -300,6 +300,10 @@ func writeAccuracy(t *testing.T, table, summary string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	since, err := os.ReadFile(sinceTable)
+	if err != nil {
+		t.Fatal(err)
+	}
 	page := `# How often the verdict is right
 
 <!-- Written by go test ./internal/pathologies -run TestVerdicts -update. DO NOT EDIT. -->
@@ -325,6 +329,18 @@ phases. A minute needs longer faults than most of these recordings hold.
 | scrape interval | judged | right | | goal |
 |---|---|---|---|---|
 ` + string(sparse) + `
+## Since when
+
+By how much "since" is off the moment at which the fault was made, of the faults that are
+named at their end, and how far it moves from one evaluation of a monitor to the next while
+they are. An interval between scrapes holds the change: no more can be seen. The goal is an
+interval in the median, and two and five seconds for nine of ten.
+
+    go test ./internal/pathologies -run TestSince -v
+
+| scrape interval | faults | median error | nine of ten within | nine of ten move by at most |
+|---|---|---|---|---|
+` + string(since) + `
 ## Every recording, once a second
 
 | recording | phase | honest verdict | given | confidence | named after |

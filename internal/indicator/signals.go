@@ -220,6 +220,7 @@ var (
 
 	PreemptionRate        = rate("preemption_rate", "Preemption rate", PerSecond, "vllm:num_preemptions_total", "Requests evicted from the KV cache and recomputed later, per second. The counter lags by 2 to 6 s.")
 	Preemptions           = &Signal{Name: "preemptions", Title: "Preemptions", Unit: Count, Expr: "sum by (instance, model_name) (increase(vllm:num_preemptions_total[5m]))", Doc: "How many requests were evicted and recomputed. One in a burst is no incident."}
+	PreemptionsLately     = &Signal{Name: "preemptions_lately", Title: "Preemptions in the past at hand", Unit: Count, Expr: "sum by (instance, model_name) (increase(vllm:num_preemptions_total[1h]))", Doc: "How many requests were evicted in the past at hand. While a cache stays full and few are admitted, evictions become rare; that they came says what the queue waits for."}
 	PreemptionsPerRequest = &Signal{
 		Name: "preemptions_per_request", Title: "Preemptions per request", Unit: PerRequest,
 		Expr: "sum by (instance, model_name) (increase(vllm:num_preemptions_total[5m])) / clamp_min(sum by (instance, model_name) (increase(vllm:time_to_first_token_seconds_count[5m])), 1)",
@@ -499,7 +500,7 @@ func All() []*Signal {
 		FirstTokenRate, FirstTokens, CompletionRate, CutAnswers, PromptTokenRate, GenerationTokenRate, StepRate, DecodeBatch, StepTokens,
 		PromptTokens, ComputedTokens, PromptTokensP50, PromptTokensP99, PromptTail, OutputTokens, OutputTokensP95, MaxTokens, PrefillTimePerToken,
 		Running, RunningP50, RunningPeak, RunningPinned, Waiting, WaitingFloor, WaitingGrowth, Deferred, DeferredShare, QueueAge, InFlightFloor, BusyFloor, EngineProgress, StuckEngines, OwedFirstTokens,
-		KVUsage, KVUsagePeak, PreemptionRate, Preemptions, PreemptionsPerRequest, PrefixQueryRate, PrefixHitRatio, PrefixResets,
+		KVUsage, KVUsagePeak, PreemptionRate, Preemptions, PreemptionsLately, PreemptionsPerRequest, PrefixQueryRate, PrefixHitRatio, PrefixResets,
 		HTTPRate, ServerErrs, ClientErrs, ServerErrCount, ClientErrCount, Abandoned, AbandonedShare, AdmissionRejections, EngineErrors,
 		Up, UpNow, FailedScrapes, ScrapeDuration, Uptime, ServingAge, StartedWhileWatched, SeenDown, Restarts, ResidentMemory, MemoryGrowth, MemoryRise, MemoryHighWater, OpenFDs, FDGrowth, FDTrend, UnseenClients, LeftUnserved, FrontendCPU, ContainerMemory, ContainerMemoryGrowth, ContainerMemoryRise, ContainerMemoryHighWater,
 		Replicas, ArrivalShare, LoadShare, FleetPresence, EngineSpread, RankArrivals,

@@ -22,7 +22,7 @@ import (
 )
 
 // TestCases diagnoses, for every pathology, three small files under its
-// testdata: fires.txt is the pathology, and must be the verdict; nearmiss.txt
+// testdata: fires.txt (and fires-*.txt) is the pathology, and must be the verdict; nearmiss.txt
 // (and nearmiss-*.txt) looks much like it and is not; nodata.txt lacks what is needed to tell, and
 // must never pass for healthy.
 //
@@ -33,25 +33,23 @@ func TestCases(t *testing.T) {
 		t.Run(p.ID, func(t *testing.T) {
 			t.Run("fires on the sick server", func(t *testing.T) {
 				t.Parallel()
-				c, d, f := diagnoseCase(t, dir, "fires", p)
-				want := p.ID
-				if c.Verdict != "" {
-					want = c.Verdict
-				}
-				if f.Status != diagnose.Firing || d.Verdict.ID != want {
-					t.Errorf("status %s, verdict %s; want firing, %s\n%s", f.Status, d.Verdict.ID, want, explain(d, f))
+				for _, name := range casesOf(t, dir, "fires") {
+					c, d, f := diagnoseCase(t, dir, name, p)
+					want := p.ID
+					if c.Verdict != "" {
+						want = c.Verdict
+					}
+					if f.Status != diagnose.Firing || d.Verdict.ID != want {
+						t.Errorf("%s: status %s, verdict %s; want firing, %s\n%s", name, f.Status, d.Verdict.ID, want, explain(d, f))
+					}
 				}
 			})
 			t.Run("is ruled out on the one that comes near", func(t *testing.T) {
 				t.Parallel()
-				all, err := filepath.Glob(dir + "/nearmiss*.txt")
-				if err != nil || len(all) == 0 {
-					t.Fatalf("no case comes near: %v", err)
-				}
-				for _, file := range all {
-					_, d, f := diagnoseCase(t, dir, strings.TrimSuffix(filepath.Base(file), ".txt"), p)
+				for _, name := range casesOf(t, dir, "nearmiss") {
+					_, d, f := diagnoseCase(t, dir, name, p)
 					if f.Status != diagnose.OK {
-						t.Errorf("%s: status %s, want ok\n%s", file, f.Status, explain(d, f))
+						t.Errorf("%s: status %s, want ok\n%s", name, f.Status, explain(d, f))
 					}
 				}
 			})
@@ -68,6 +66,19 @@ func TestCases(t *testing.T) {
 			})
 		})
 	}
+}
+
+// casesOf lists the cases of a kind.
+func casesOf(t *testing.T, dir, kind string) (names []string) {
+	t.Helper()
+	all, err := filepath.Glob(dir + "/" + kind + "*.txt")
+	if err != nil || len(all) == 0 {
+		t.Fatalf("no case %s: %v", kind, err)
+	}
+	for _, file := range all {
+		names = append(names, strings.TrimSuffix(filepath.Base(file), ".txt"))
+	}
+	return names
 }
 
 // The server that the cases begin with is itself no case of anything.

@@ -29,6 +29,14 @@ var (
 		Name: "preemptions_per_request", Unit: indicator.PerRequest, Default: 0.1,
 		Why: "from one request in ten upwards, recomputation is a part of the load",
 	}
+	someEvictionsLately = &catalog.Threshold{
+		Name: "preemptions_some_lately", Unit: indicator.Count, Default: 2.5,
+		Why: "the cache was too small for the running requests a few times, not once in a burst",
+	}
+	kvWall = &catalog.Threshold{
+		Name: "kv_cache_wall", Unit: indicator.Ratio, Default: 0.8,
+		Why: "on average a fifth is free, which swings of what runs and the next prompt take: while requests wait, the cache keeps them out; one that waits for a seat leaves more free",
+	}
 	evictionHeavy = &catalog.Threshold{
 		Name: "preemptions_per_request_heavy", Unit: indicator.PerRequest, Default: 0.5,
 		Why: "when every second request is computed twice, the waste needs no other proof",
@@ -42,10 +50,20 @@ var Pathology = &catalog.Pathology{
 	Title:             "The KV cache cannot hold the running requests: they are preempted and recomputed",
 	Severity:          catalog.Page,
 	FollowsObjectives: true,
-	When: catalog.All(
-		catalog.Above(indicator.Preemptions, someEvictions),
-		catalog.Above(indicator.PreemptionsPerRequest, evictionShare),
-		catalog.Any(catalog.All(catalog.Above(indicator.KVUsagePeak, kvFull), catalog.UserPain), catalog.Above(indicator.PreemptionsPerRequest, evictionHeavy)),
+	When: catalog.Any(
+		catalog.All(
+			catalog.Above(indicator.Preemptions, someEvictions),
+			catalog.Above(indicator.PreemptionsPerRequest, evictionShare),
+			catalog.Any(catalog.All(catalog.Above(indicator.KVUsagePeak, kvFull), catalog.UserPain), catalog.Above(indicator.PreemptionsPerRequest, evictionHeavy)),
+		),
+		// The wall outlasts the evictions: fewer are admitted, so fewer are evicted, and the
+		// queue still waits for blocks.
+		catalog.All(
+			catalog.Above(indicator.PreemptionsLately, someEvictionsLately),
+			catalog.Above(indicator.KVUsage, kvWall),
+			catalog.Queueing,
+			catalog.Any(catalog.FirstTokenLate, catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong)),
+		),
 	),
 	For: time.Minute,
 	Supports: []catalog.Cond{

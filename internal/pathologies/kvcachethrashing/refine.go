@@ -49,11 +49,15 @@ func reserve(p *catalog.Pass) {
 func summary(p *catalog.Pass) string {
 	var b strings.Builder
 	b.WriteString("The KV cache cannot hold the running requests")
-	if n, ok := p.Measured(indicator.Preemptions); ok {
+	n, ok := p.Measured(indicator.Preemptions)
+	switch lately, known := p.Measured(indicator.PreemptionsLately); {
+	case ok && n > someEvictions.Default:
 		fmt.Fprintf(&b, ": %s preemptions", catalog.Whole(n))
 		if share, ok := p.Measured(indicator.PreemptionsPerRequest); ok {
 			fmt.Fprintf(&b, ", %s per request", catalog.Digits(share))
 		}
+	case known:
+		fmt.Fprintf(&b, ": it is full, requests wait for its blocks, and %s were preempted lately", catalog.Whole(lately))
 	}
 	if grown, s := mostGrown(p); s != nil {
 		fmt.Fprintf(&b, ", with %s at %s normal", strings.ToLower(s.Title), indicator.FormatNumber(grown, indicator.Times))

@@ -35,6 +35,10 @@ type State struct {
 	LastSeen   time.Time `json:"last_seen"`
 	Kept       time.Time `json:"kept"` // the moment of the diagnosis that is kept
 
+	named    time.Duration // for how long what it is called by was found
+	ruledOut time.Duration // and for how long it was not since, while something else of it was
+	against  int           // in so many diagnoses
+
 	quiet   time.Duration // for how long nothing of it was found
 	led     time.Duration // for how long another verdict than the last of Evolution has led
 	leading string        // which one
@@ -45,6 +49,7 @@ func (r *Record) Copy() *Record {
 	c := *r
 	c.Ended, c.QuietSince, c.Acknowledged = clone(r.Ended), clone(r.QuietSince), clone(r.Acknowledged)
 	c.Targets, c.Notes, c.Evolution = slices.Clone(r.Targets), slices.Clone(r.Notes), slices.Clone(r.Evolution)
+	c.AlsoPossible = slices.Clone(r.AlsoPossible)
 	c.State.Members, c.State.Instances = slices.Clone(r.State.Members), slices.Clone(r.State.Instances)
 	return &c
 }

@@ -129,3 +129,10 @@ func (v *look) outlook(r *Record) outlook {
 	}
 	return outlook{quiet: true, verdict: &v.Verdicts[i]}
 }
+
+// rulesOut reports whether a diagnosis rules the cause out that an incident is called by.
+func (v *look) rulesOut(r *Record) bool {
+	return slices.ContainsFunc(v.Findings, func(f diagnose.Finding) bool {
+		return f.Pathology.ID == r.Pathology && f.Status == diagnose.OK && r.samePool(v.poolOf(f.Model, f.Targets), v.instances(f.Targets))
+	})
+}

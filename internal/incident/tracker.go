@@ -18,7 +18,12 @@ const (
 	Settled = 2 * time.Minute
 	Rejoin  = 10 * time.Minute
 	Lost    = 24 * time.Hour
+	// Refuted is for how long the cause that an incident is called by is ruled out, at most,
+	// before another one that is found takes its name: then nothing of it is in the window.
+	Refuted = time.Minute
 
+	// againstAtLeast is how many diagnoses it takes, however short they found the cause for
+	againstAtLeast = 2
 	// most of the time between two diagnoses that is taken for watched
 	watched = time.Minute
 	// together is how far apart two faults of a server begin that are one
@@ -85,6 +90,17 @@ func NewTracker(catalogue []*catalog.Pathology, records []*Record, taken func(id
 // the model as the diagnosis names it and the id; "" where there is none.
 func (t *Tracker) Of(model, id string) string { return t.of[model+"\xff"+id] }
 
+// Cause returns what the incident is called by that a finding or verdict of the last diagnosis
+// is part of; "" where there is none.
+func (t *Tracker) Cause(model, id string) string {
+	of := t.Of(model, id)
+	i := slices.IndexFunc(t.open, func(r *Record) bool { return r.ID == of })
+	if i < 0 {
+		return ""
+	}
+	return t.open[i].Pathology
+}
+
 // Observe takes the next diagnosis and returns what it made begin, change and end.
 func (t *Tracker) Observe(d *diagnose.Diagnosis) []Event {
 	v := newLook(d)
@@ -115,7 +131,7 @@ func (t *Tracker) Observe(d *diagnose.Diagnosis) []Event {
 	for _, r := range t.open {
 		switch signs := found[r]; {
 		case len(signs) > 0:
-			if e, ok := t.fires(r, signs, v.at, step); ok {
+			if e, ok := t.fires(r, signs, v, step); ok {
 				events = merge(events, e)
 			}
 		case r.Open():
@@ -247,38 +263,68 @@ func (r *Record) turn(c view.Turn) {
 	r.State.led, r.State.leading = 0, ""
 }
 
-// takes makes the sign what the incident is called by, where it is worse than what that
-// was until now, its cause, or the same and surer.
+// takes makes the sign what the incident is called by, where it is the cause of what that
+// was until now, worse than that and not a symptom of it, or the same and surer. A name that
+// evidence refuted goes to what leads now.
 func (t *Tracker) takes(r *Record, s *sign) (best bool) {
 	worst := catalog.Info
 	if r.Severity != "" {
 		worst, _ = catalog.ParseSeverity(r.Severity) // our own word
 	}
 	was := t.pathology(r.Pathology)
+	symptom := was != nil && was.Inhibits(s.pathology)
 	switch {
-	case r.Pathology == "", s.severity > worst: // worse than all before
-	case s.severity < worst && r.Pathology != s.pathology.ID:
-		return false
+	case r.Pathology == "":
 	case r.Pathology == s.pathology.ID:
 		r.Summary.Summary = s.summary
 		if s.confident < r.State.Confidence+surer && s.severity <= worst {
 			return false
 		}
-	case was != nil && was.Inhibits(s.pathology), s.confident <= r.State.Confidence && (was == nil || !s.pathology.Inhibits(was)):
+	case s.severity < worst:
 		return false
+	case r.State.refuted():
+	case s.severity > worst && !symptom:
+	case was != nil && s.pathology.Inhibits(was):
+	default:
+		r.Severity = max(worst, s.severity).String()
+		return false
+	}
+	if r.Pathology != s.pathology.ID {
+		r.State.named, r.State.ruledOut, r.State.against = 0, 0, 0
 	}
 	r.Pathology, r.Severity, r.Summary.Summary = s.pathology.ID, max(worst, s.severity).String(), s.summary
 	r.State.Confidence = s.confident
 	return true
 }
 
+// refuted reports whether the cause that an incident is called by was ruled out for as long
+// as it was found, or for enough, while something of the incident went on.
+func (s *State) refuted() bool {
+	return s.against >= againstAtLeast && s.ruledOut >= min(s.named, Refuted)
+}
+
+// weigh notes what a diagnosis says of the cause that the incident is called by: found again,
+// ruled out, or neither.
+func (r *Record) weigh(v *look, signs []*sign, step time.Duration) {
+	named := func(s *sign) bool { return s.pathology.ID == r.Pathology }
+	switch {
+	case slices.ContainsFunc(signs, named):
+		r.State.named += step
+		r.State.ruledOut, r.State.against = 0, 0
+	case v.rulesOut(r):
+		r.State.ruledOut += step
+		r.State.against++
+	}
+}
+
 // fires goes on with an incident of which there are signs, the leading one first.
-func (t *Tracker) fires(r *Record, signs []*sign, at time.Time, step time.Duration) (Event, bool) {
-	e := Event{Kind: Changed, Record: r}
+func (t *Tracker) fires(r *Record, signs []*sign, v *look, step time.Duration) (Event, bool) {
+	e, at := Event{Kind: Changed, Record: r}, v.at
 	lead := signs[0] // the worst, as the diagnosis ranks them
 	again := !r.Open()
 	r.Ended, r.QuietSince, r.State.quiet, r.State.LastSeen = nil, nil, 0, at
 	r.State.Instances = nil
+	r.weigh(v, signs, step)
 	known := len(r.State.Members)
 	for _, s := range signs {
 		if r.Model == "" && s.model != "" {
@@ -297,6 +343,12 @@ func (t *Tracker) fires(r *Record, signs []*sign, at time.Time, step time.Durati
 	novel := slices.Contains(r.State.Members[known:], lead.pathology.ID) || lead.severity > worst
 	if e.Best = t.takes(r, lead); e.Best {
 		r.State.Kept = at
+	}
+	r.AlsoPossible = r.AlsoPossible[:0]
+	for _, s := range signs {
+		if s.pathology.ID != r.Pathology {
+			r.AlsoPossible = append(r.AlsoPossible, s.pathology.ID)
+		}
 	}
 	switch {
 	case again:
@@ -356,7 +408,7 @@ func (t *Tracker) rests(r *Record, v *look, step time.Duration) (Event, bool) {
 	if r.State.quiet += step; r.State.quiet < Settled {
 		return Event{}, false
 	}
-	r.Ended, r.QuietSince = r.QuietSince, nil
+	r.Ended, r.QuietSince, r.AlsoPossible = r.QuietSince, nil, nil
 	confidence := o.verdict.Confidence
 	c := view.Turn{At: *r.Ended, ID: o.verdict.ID, Summary: o.verdict.Summary, Confidence: &confidence}
 	if o.verdict.Status == diagnose.Firing { // something else goes on

@@ -15,16 +15,18 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
 
-// A small catalogue: down causes thrash, thrash causes slow; errors stand alone; shift is
+// A small catalogue: down causes thrash, thrash causes slow and queue; errors and crash stand alone; shift is
 // only worth knowing.
 var (
 	down   = &catalog.Pathology{ID: "down", Severity: catalog.Page}
 	thrash = &catalog.Pathology{ID: "thrash", Severity: catalog.Page, ExplainedBy: []string{"down"}}
 	slow   = &catalog.Pathology{ID: "slow", Severity: catalog.Ticket, ExplainedBy: []string{"thrash", "down"}}
+	queue  = &catalog.Pathology{ID: "queue", Severity: catalog.Page, ExplainedBy: []string{"thrash", "down"}}
 	errs   = &catalog.Pathology{ID: "errors", Severity: catalog.Ticket}
+	crash  = &catalog.Pathology{ID: "crash", Severity: catalog.Page}
 	shift  = &catalog.Pathology{ID: "shift", Severity: catalog.Info}
 
-	all = []*catalog.Pathology{down, thrash, slow, errs, shift}
+	all = []*catalog.Pathology{down, thrash, slow, queue, errs, crash, shift}
 
 	noon = time.Date(2026, 11, 17, 12, 0, 0, 0, time.UTC)
 )
@@ -248,6 +250,41 @@ func TestAVerdictThatStaysAnotherIsNoted(t *testing.T) {
 	if len(s.records) != 1 || s.records[0].Pathology != "thrash" {
 		t.Errorf("%d incidents, called %s", len(s.records), s.records[0].Pathology)
 	}
+}
+
+// A cause that was found is what an incident is called by until it was ruled out for a while,
+// or its own cause is found; what leads meanwhile is told beside it.
+func TestANameIsKeptUntilEvidenceRefutesIt(t *testing.T) {
+	ruledOut := fault{p: thrash, status: diagnose.OK, target: "a"}
+	suspected := fault{p: thrash, status: diagnose.Pending, target: "a"}
+	sure := fault{p: crash, status: diagnose.Firing, target: "a", since: time.Minute, confidence: 0.99}
+	is := func(s *timeline, name string, also ...string) {
+		t.Helper()
+		if r := s.records[0]; len(s.records) != 1 || r.Pathology != name || !slices.Equal(r.AlsoPossible, also) {
+			t.Errorf("%d incidents, at %s called %s, also possible %v; want %s, %v", len(s.records), s.at.Sub(noon), r.Pathology, r.AlsoPossible, name, also)
+		}
+	}
+	s := newTimeline(t)
+	s.seeFor(2*time.Minute, fires(thrash, "a"))
+	is(s, "thrash")
+	s.seeFor(45*time.Second, ruledOut, fires(queue, "a"))
+	is(s, "thrash", "queue")
+	s.seeFor(15*time.Second, fires(thrash, "a"))
+	s.seeFor(10*time.Minute, suspected, fires(queue, "a"))
+	is(s, "thrash", "queue")
+	s.seeFor(10*time.Minute, suspected, sure, fires(thrash, "a"))
+	is(s, "thrash", "crash")
+	s.seeFor(75*time.Second, ruledOut, fires(queue, "a"))
+	is(s, "queue")
+	s.see(fires(thrash, "a"))
+	is(s, "thrash")
+	s.see(fires(down, "a"))
+	is(s, "down")
+
+	s = newTimeline(t) // found once, and never again
+	s.see(fires(thrash, "a"))
+	s.seeFor(30*time.Second, ruledOut, fires(queue, "a"))
+	is(s, "queue")
 }
 
 func TestWhatHasNothingToDoWithItIsAnother(t *testing.T) {

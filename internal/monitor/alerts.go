@@ -37,6 +37,8 @@ type Alerter struct {
 	Away func() time.Time
 	// Incident returns the open incident of what was found, "" for none; it may be nil.
 	Incident func(model, id string) string
+	// Cause returns what that incident is called by; it may be nil.
+	Cause    func(model, id string) string
 	Runbooks catalog.Runbooks
 
 	changed atomic.Pointer[Alerts]
@@ -146,6 +148,10 @@ func placeOf(l map[string]string) [3]string {
 
 func (a *Alerter) fires(d *diagnose.Diagnosis, f *diagnose.Finding, at time.Time) {
 	l := a.labels(d, f)
+	if al := a.cause(d, f, l); al != nil {
+		al.seen = at
+		return
+	}
 	var key strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(l)) {
 		key.WriteString(name + "\xff" + l[name] + "\xff")
@@ -165,6 +171,25 @@ func (a *Alerter) fires(d *diagnose.Diagnosis, f *diagnose.Finding, at time.Time
 	if text := describe(f); text != "" {
 		al.Annotations["description"] = text
 	}
+}
+
+// cause returns the alert that somebody was told of a finding's incident, where that is called
+// by a cause of the finding and is as severe: the incident goes on under its name, and so does
+// its alert. Nil where there is none.
+func (a *Alerter) cause(d *diagnose.Diagnosis, f *diagnose.Finding, l map[string]string) *activeAlert {
+	if a.Cause == nil {
+		return nil
+	}
+	id := a.Cause(f.Model, f.Pathology.ID)
+	if id == f.Pathology.ID || !slices.ContainsFunc(d.Findings, func(c diagnose.Finding) bool { return c.Pathology.ID == id && c.Pathology.Inhibits(f.Pathology) }) {
+		return nil
+	}
+	for _, al := range a.active {
+		if al.Labels["pathology"] == id && placeOf(al.Labels) == placeOf(l) && al.ended.IsZero() && a.Alerts().Rank(al.Labels["severity"]) >= a.Alerts().Rank(l["severity"]) {
+			return al
+		}
+	}
+	return nil
 }
 
 // labels identify an alert: they stay while its fault goes on and is as bad. The severity is

@@ -50,6 +50,47 @@ func TestAlertsHaveTheFindingsSeverity(t *testing.T) {
 	}
 }
 
+// TestAnAlertKeepsTheNameOfItsIncident: while an incident keeps the name of a cause, a symptom
+// that leads for a while is no other alert; when the incident is called by it, it is.
+func TestAnAlertKeepsTheNameOfItsIncident(t *testing.T) {
+	cause := &catalog.Pathology{ID: "thrashing", Alert: "Thrashing", Severity: catalog.Page, Explains: []string{"queue"}}
+	symptom := &catalog.Pathology{ID: "queue", Alert: "Queue", Severity: catalog.Page}
+	ends, name := map[string]time.Time{}, "thrashing"
+	a := &Alerter{Cause: func(string, string) string { return name }, Send: func(list ...collect.Alert) {
+		for _, al := range list {
+			ends[al.Labels["pathology"]] = al.Ends
+		}
+	}}
+	at := time.Now()
+	for _, step := range []struct {
+		found, ruledOut *catalog.Pathology
+		name, want      string
+	}{{cause, symptom, "thrashing", "thrashing"}, {symptom, cause, "thrashing", "thrashing"}, {cause, symptom, "thrashing", "thrashing"}, {symptom, cause, "queue", "queue"}} {
+		name = step.name
+		finding := func(p *catalog.Pathology, status diagnose.Status) diagnose.Finding {
+			return diagnose.Finding{Pathology: p, Model: "m", Status: status, Severity: catalog.Page, Targets: []string{"a:1"}, Since: at}
+		}
+		d := diagnose.Diagnosis{
+			Targets:  []diagnose.Target{{Name: "a:1", Labels: map[string]string{"instance": "a:1", "model_name": "m"}}},
+			Verdicts: []diagnose.Verdict{{ID: step.found.ID, Status: diagnose.Firing, Model: "m", All: []string{"a:1"}}},
+			Findings: []diagnose.Finding{finding(step.found, diagnose.Firing), finding(step.ruledOut, diagnose.OK)},
+		}
+		for range 12 {
+			at = at.Add(15 * time.Second)
+			a.See(t.Context(), &Evaluation{At: at, Diagnosis: d})
+		}
+		var on []string
+		for id, end := range ends {
+			if end.After(at) {
+				on = append(on, id)
+			}
+		}
+		if !slices.Equal(on, []string{step.want}) {
+			t.Errorf("%s is found in an incident called %s: the alerts %q go on, want %q", step.found.ID, step.name, on, step.want)
+		}
+	}
+}
+
 // TestModelsOfOneName: a model that two clusters serve is two, each with all its replicas, and
 // the alert of one ends with its fault.
 func TestModelsOfOneName(t *testing.T) {

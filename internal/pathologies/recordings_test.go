@@ -304,6 +304,10 @@ func writeAccuracy(t *testing.T, table, summary string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	named, err := os.ReadFile(namesTable)
+	if err != nil {
+		t.Fatal(err)
+	}
 	page := `# How often the verdict is right
 
 <!-- Written by go test ./internal/pathologies -run TestVerdicts -update. DO NOT EDIT. -->
@@ -341,6 +345,17 @@ interval in the median, and two and five seconds for nine of ten.
 | scrape interval | faults | median error | nine of ten within | nine of ten move by at most |
 |---|---|---|---|---|
 ` + string(since) + `
+## One name for a constant fault
+
+From 30 s after the onset of a fault to its end: how often it is called by another name than
+at most moments, in a diagnosis that is made anew every 5 s, and by the incident that a monitor
+makes of its diagnoses, 15 s apart.
+
+    go test ./internal/pathologies -run TestOneName -v -update
+
+| scrape interval | | faults | other names | |
+|---|---|---|---|---|
+` + string(named) + `
 ## Every recording, once a second
 
 | recording | phase | honest verdict | given | confidence | named after |

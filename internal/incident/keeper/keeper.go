@@ -298,6 +298,13 @@ func (k *Keeper) Of(model, id string) string {
 	return k.tracker.Of(model, id)
 }
 
+// Cause returns what the open incident is called by that was found in the last diagnosis.
+func (k *Keeper) Cause(model, id string) string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.tracker.Cause(model, id)
+}
+
 // A Query chooses incidents.
 type Query struct {
 	State string // open, closed, or "" for all

@@ -137,10 +137,11 @@ type Summary struct {
 	Model        string           `json:"model"` // "" where the servers do not say which they serve
 	Namespace    string           `json:"namespace"`
 	Cluster      string           `json:"cluster"`
-	Pathology    string           `json:"pathology"` // the worst that was found, of equals the cause or the surest
-	Severity     string           `json:"severity"`  // the worst
-	Summary      string           `json:"summary"`   // what was said of it last
-	Began        time.Time        `json:"began"`     // by the judgement, not when it was noticed
+	Pathology    string           `json:"pathology"`               // the worst that was found, of equals the cause, and then the first
+	Severity     string           `json:"severity"`                // the worst
+	AlsoPossible []string         `json:"also_possible,omitempty"` // what else was found of it last, that does not explain it
+	Summary      string           `json:"summary"`                 // what was said of it last
+	Began        time.Time        `json:"began"`                   // by the judgement, not when it was noticed
 	BeganAtLeast bool             `json:"began_at_least"`
 	Ended        *time.Time       `json:"ended"`       // null while it is open
 	QuietSince   *time.Time       `json:"quiet_since"` // of an open one of which nothing is found: it ends when that lasts

@@ -46,7 +46,7 @@ type trial struct {
 type change struct{ Flag, To string }
 
 var trials = []trial{
-	{"one of four replicas: its share of the clients", "Run 4 replicas", func([]change) (string, Traffic) {
+	{"one of four replicas: its share of the clients", "Add 3 replicas", func([]change) (string, Traffic) {
 		t := thrashingLoad
 		t.Clients = 4
 		return thrashingArgs, t
@@ -128,7 +128,7 @@ func compareTrial(t *testing.T, fl *fleet, tr *trial, page *predictedPage, now m
 		args, load := tr.apply(f.Changes)
 		then := driven(t, fl, args, load, seed, nil)
 		share := 1.0
-		if tr.fix == "Run 4 replicas" {
+		if tr.fix == "Add 3 replicas" {
 			share = 14.0 / 4 // of what one of them does, all do
 		}
 		var b strings.Builder

@@ -400,3 +400,39 @@ func (p *Pass) eightBits(verify string) {
 		Risk:       true,
 	})
 }
+
+// AddReplicas is the remedy of running as many replicas as hold what now comes to this server,
+// given how many of them its own load takes: the pool has its size, and this server a share of
+// what comes to it. It says how many to add to the pool, or to share the load where that is
+// uneven and the pool is large enough.
+func (p *Pass) AddReplicas(takes float64, when string, f Fix) {
+	pool, share := 1.0, 1.0
+	if n, ok := p.Measured(indicator.Replicas); ok && n > 1 {
+		pool = n
+		if v, ok := p.Measured(indicator.ArrivalShare); ok && v > 0 {
+			share = v
+		}
+	}
+	f.Replicas = int(takes)
+	add := math.Ceil(pool*takes/share) - pool
+	if pool > 1 {
+		f.Arithmetic = append(f.Arithmetic, fmt.Sprintf("the pool has %s, and this one gets %s of their mean: ceil(%s × %s / %s) − %s = %s to add",
+			plural(pool, "replica"), indicator.FormatNumber(share, indicator.Times), Whole(pool), Whole(takes), Digits(share), Whole(pool), Whole(max(add, 0))))
+	}
+	switch {
+	case add < 1:
+		f.Summary = fmt.Sprintf("Spread the load evenly over the %s, which hold it together%s", plural(pool, "replica"), when)
+	case pool > 1:
+		f.Summary = fmt.Sprintf("Add %s to the %s of now%s", plural(add, "replica"), Whole(pool), when)
+	default:
+		f.Summary = fmt.Sprintf("Add %s%s", plural(add, "replica"), when)
+	}
+	p.Fix(f)
+}
+
+func plural(n float64, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return Whole(n) + " " + what
+}

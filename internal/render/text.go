@@ -159,10 +159,23 @@ func (t *Text) Brief(lines int, first, rest, s string) {
 	all := Wrap(first+s, t.width, rest)
 	for i, line := range all[:min(lines, len(all))] {
 		if i == lines-1 && len(all) > lines {
-			line += " " + strings.TrimLeft(all[lines], " ")
+			line = cutWords(strings.Join(all[i:], " "), t.width) // all of it: a style ends at its end
 		}
 		t.Line(Cut(line, t.width))
 	}
+}
+
+// cutWords cuts a line off behind a whole word, at " …".
+func cutWords(line string, width int) string {
+	plain := ansi.Strip(line)
+	for Cells(plain)+2 > width {
+		at := strings.LastIndexByte(plain, ' ')
+		if at <= 0 {
+			return line
+		}
+		plain = strings.TrimRight(plain[:at], " ,;:.")
+	}
+	return ansi.Truncate(line, Cells(plain)+2, " …")
 }
 
 // Styled is Paragraph with all but the prefixes in a style.

@@ -66,6 +66,20 @@ func TestColoursAreOnlyColours(t *testing.T) {
 	}
 }
 
+func TestBriefEndsWithAWholeWord(t *testing.T) {
+	got := laid(Options{Width: 40}, func(t *Text) {
+		t.Brief(2, "  ", "  ", "near saturation; extrapolated; more arrives than it serves; the calibration does not reach that far")
+	})
+	lines := strings.Split(strings.TrimRight(got, "\n"), "\n")
+	if last := lines[len(lines)-1]; len(lines) != 2 || !strings.HasSuffix(last, "calibration …") && !strings.HasSuffix(last, "serves …") && !strings.HasSuffix(last, "the …") || Cells(last) > 40 {
+		t.Errorf("got %q", lines)
+	}
+	styled := laid(Options{Width: 40, Color: true}, func(t *Text) { t.Brief(1, "", "", t.Style(Dim, strings.Repeat("words ", 20))) })
+	if !strings.HasSuffix(strings.TrimRight(styled, "\n"), "\x1b[0m") && !strings.HasSuffix(strings.TrimRight(styled, "\n"), "\x1b[m") && strings.Contains(styled, "\x1b[") {
+		t.Errorf("the style goes on: %q", styled)
+	}
+}
+
 func TestTableFitsWhateverTheWidth(t *testing.T) {
 	columns := Words([]Column{{Title: "name", Left: true}, {Title: "P50"}, {Title: "P90", Rank: 2}, {Title: "P99", Rank: 1}, {Title: "why"}})
 	rows := [][]string{

@@ -99,10 +99,13 @@ func predictionShort(p *catalog.Prediction) string {
 	}
 	out := "Predicted: " + strings.Join(parts, ", ") + "."
 	if len(p.Caveats) > 0 {
-		out += " But " + strings.Join(each(p.Caveats, func(c *string) string {
-			kind, _, _ := strings.Cut(*c, ": ") // its numbers are in the full text
-			return kind
-		}), "; ") + "."
+		var kinds []string
+		for _, c := range p.Caveats {
+			if kind, _, _ := strings.Cut(c, ": "); !slices.Contains(kinds, kind) { // its numbers are in the full text
+				kinds = append(kinds, kind)
+			}
+		}
+		out += " But " + strings.Join(kinds, "; ") + "."
 	}
 	return out
 }

@@ -164,9 +164,7 @@ func addCapacity(p *catalog.Pass) {
 	if kv.Blocks > 0 {
 		lines = append(lines, fmt.Sprintf("that is %s blocks of %s tokens", catalog.Whole(math.Ceil(need/kv.BlockSize)), catalog.Whole(kv.BlockSize)))
 	}
-	p.Fix(catalog.Fix{
-		Summary:    fmt.Sprintf("Run %s replicas, if this load is legitimate and lasts", catalog.Whole(replicas)),
-		Replicas:   int(replicas),
+	p.AddReplicas(replicas, ", if this load is legitimate and lasts", catalog.Fix{
 		Arithmetic: append(lines, fmt.Sprintf("replicas = ceil(%s / %s) = %s", catalog.Whole(need), catalog.Whole(have), catalog.Whole(replicas))),
 		Tradeoff:   "more GPUs; new replicas start with a cold prefix cache",
 		Verify:     verify,

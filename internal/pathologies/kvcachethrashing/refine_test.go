@@ -57,6 +57,17 @@ func TestRefine(t *testing.T) {
 			// floor(3200 × 0.85 / 408) = 6; needed = 16 × 400 / 0.85 = 7529 tokens.
 			want: []string{"change: --max-num-seqs 64→6", "needed = 16 × 400 / 0.85 = 7529 tokens", "ceil(7529 / 3200) = 3", "--gpu-memory-utilization 0.9→0.93", "--kv-cache-dtype auto→fp8"},
 		},
+		"one of a fleet of six, with its share of the load": {
+			readings: with(catalogtest.Readings{indicator.Replicas: 6, indicator.ArrivalShare: 1}),
+			args:     "--num-gpu-blocks 200 --block-size 16",
+			want:     []string{"ceil(7529 / 3200) = 3", "Add 12 replicas to the 6 of now"},
+			not:      []string{"Run 3 replicas"},
+		},
+		"one of a fleet of six that gets three times its share": {
+			readings: with(catalogtest.Readings{indicator.Replicas: 6, indicator.ArrivalShare: 3}),
+			args:     "--num-gpu-blocks 200 --block-size 16",
+			want:     []string{"Spread the load evenly over the 6 replicas"},
+		},
 		"the limit is not known, only that 16 ran": {
 			readings: thrashing,
 			args:     "--num-gpu-blocks 200 --block-size 16",

@@ -136,9 +136,7 @@ func scale(p *catalog.Pass, arrivals, served, waiting float64, lines []string) {
 	if spare := replicas*served - arrivals; spare > 0 && waiting > 0 {
 		lines = append(lines, fmt.Sprintf("the queue then drains in %s / (%s × %s − %s) = %s", catalog.Digits(waiting), catalog.Whole(replicas), catalog.Digits(served), catalog.Digits(arrivals), seconds(waiting/spare)))
 	}
-	p.Fix(catalog.Fix{
-		Summary:    fmt.Sprintf("Run %s replicas for each one now", catalog.Whole(replicas)),
-		Replicas:   int(replicas),
+	p.AddReplicas(replicas, "", catalog.Fix{
 		Arithmetic: lines,
 		Tradeoff:   "more GPUs; a new replica takes minutes to load the model and starts with a cold prefix cache",
 		Verify:     verify,

@@ -22,7 +22,7 @@ func TestRefine(t *testing.T) {
 		"the queue grows": {
 			// ceil(6 / 4 / 0.8) = 2 replicas serve 8/s: 60 / (8 − 6) = 30 s.
 			view: catalogtest.View{Present: growing, Limits: map[string]float64{"ttft_objective": 0.5}},
-			want: []string{"6 req/s arrive and 4 req/s are served: 60 requests wait", "takes 15 s", "Run 2 replicas", "60 / (2 × 4 − 6) = 30 s", "change: --max-num-queued-reqs →2", "bound by decode"},
+			want: []string{"6 req/s arrive and 4 req/s are served: 60 requests wait", "takes 15 s", "Add 1 replica", "60 / (2 × 4 − 6) = 30 s", "change: --max-num-queued-reqs →2", "bound by decode"},
 		},
 		"a stricter admission limit stays": {
 			view: catalogtest.View{Present: growing}, args: "--max-num-queued-reqs 5",
@@ -31,7 +31,7 @@ func TestRefine(t *testing.T) {
 		},
 		"a queue that stands is a server at its capacity": {
 			view: catalogtest.View{Present: catalogtest.Readings{indicator.FirstTokenRate: 4, indicator.Waiting: 10}},
-			want: []string{"at its capacity of 4 req/s", "Run 2 replicas"},
+			want: []string{"at its capacity of 4 req/s", "Add 1 replica"},
 			not:  []string{"bound by"},
 		},
 		"adapters wait for a slot": {
@@ -40,7 +40,7 @@ func TestRefine(t *testing.T) {
 			}},
 			args: "--max-loras 1 --adapters 3",
 			want: []string{"passes over 90 % of them: 3 adapters share one LoRA slot", "change: --max-loras 1→3"},
-			not:  []string{"replicas for each", "Limit the queue"},
+			not:  []string{"Add 1 replica", "Limit the queue"},
 		},
 		"something else holds them back": {
 			view: catalogtest.View{Present: catalogtest.Readings{indicator.Waiting: 60, indicator.DeferredShare: 0.9}},

@@ -43,6 +43,23 @@ var quantities = []quantity{
 	{indicator.Waiting, func(o *outcome, engines, _ float64) float64 { return o.waiting / o.seconds * engines }, 0.35, 2, 1.6},
 }
 
+// missing says what would make a prediction possible where a quantity is not met.
+func (q *quantity) missing(less bool) string {
+	switch q.signal {
+	case indicator.ITLMean, indicator.GenerationTokenRate:
+		if less {
+			return "steps take longer than their work explains: ask again when nothing else uses the machine"
+		}
+		return "ask again when the load has been the same for ten minutes: steps take less than they did"
+	case indicator.Preemptions, indicator.Running:
+		return "histograms do not say which answers belong to which prompts: sixty simulate --trace with the requests themselves would"
+	}
+	if less {
+		return "some wait less than a queue makes them, as where clients leave or some go first: sixty simulate --trace with the requests themselves would tell"
+	}
+	return "requests wait elsewhere than in the engine: a gateway's log or sixty bench would tell where"
+}
+
 // estimates makes one estimate of each quantity of several outcomes of the same
 // trial: the value is that of all together, the interval that of each.
 func estimates(outcomes []*outcome, engines, window float64) []catalog.Estimate {
@@ -109,8 +126,8 @@ func compare(measured []indicator.Value, before []catalog.Estimate) (worst float
 		off := math.Abs(before[i].Value-m.V) / max(q.relative*min(m.V, before[i].Value), q.absolute, 1e-9)
 		if off > worst {
 			worst = off
-			text = fmt.Sprintf("the simulation of now does not give what was measured: %s %s where %s was measured",
-				q.signal.Title, format(before[i].Value, q.signal), indicator.Format(m, q.signal.Unit))
+			text = fmt.Sprintf("the simulation of now does not give what was measured: %s %s where %s was measured; %s",
+				q.signal.Title, format(before[i].Value, q.signal), indicator.Format(m, q.signal.Unit), q.missing(before[i].Value > m.V))
 		}
 	}
 	if compared < 3 {

@@ -1,6 +1,7 @@
 package planning
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"math"
@@ -31,12 +32,24 @@ type recorded struct {
 	store       *embedded.Store
 	first, last time.Time
 	truth       struct {
-		ServerArgs []string `json:"server_args"`
+		ServerArgs arguments `json:"server_args"`
 		Phases     []struct {
 			FromMS int64 `json:"from_unix_ms"`
 			ToMS   int64 `json:"to_unix_ms"`
 		}
 	}
+}
+
+// arguments are those of every server; the truth of a single one may have them as one text.
+type arguments []string
+
+func (a *arguments) UnmarshalJSON(text []byte) error {
+	var one string
+	if err := json.Unmarshal(text, &one); err == nil {
+		*a = arguments{one}
+		return nil
+	}
+	return json.Unmarshal(text, (*[]string)(a))
 }
 
 func opened(t *testing.T, file string) *recorded {

@@ -27,6 +27,7 @@ type traffic struct {
 	clients          float64       // that each wait for their answer; 0: an open loop
 	pause            time.Duration // from an answer until the next request is in the engine
 	held             float64       // share of the KV cache at the beginning
+	each             float64       // share of an engine's KV cache that one running request holds on average, 0: not known
 	ended            float64       // requests that the lengths of answers rest on
 }
 
@@ -64,8 +65,17 @@ func trafficOf(f *workload.Measured) (*traffic, error) {
 		t.prompt = t.spec.Prompt.Mean()
 		return nil, err
 	}
+	var held, running float64
 	for i := range f.Ranks {
 		t.take(f.From, f.Ranks[i].Intervals, uint64(i))
+		for _, v := range f.Ranks[i].Intervals {
+			if v.KVUsage > 0 && v.Running >= 1 {
+				held, running = held+v.KVUsage, running+v.Running
+			}
+		}
+	}
+	if running > 0 {
+		t.each = held / running
 	}
 	slices.Sort(t.arrivals)
 	if t.running+t.waiting > maxInFlight || len(t.arrivals) > maxArrivals {
@@ -147,6 +157,7 @@ func (t *traffic) pool(cfg sim.Config, draw int) ([]sim.Request, error) {
 			}
 		}
 	}
+	pair(drawn, t.each*float64(cfg.Tokens())-float64(cfg.BlockSize)/2, rand.New(rand.NewPCG(uint64(draw), 0x9a12)))
 	// Requests that ended did fit; only what was made up of them may not.
 	fits := slices.DeleteFunc(drawn, func(r sim.Request) bool {
 		return r.PromptTokens >= cfg.MaxModelLen || !cfg.Fits(r.PromptTokens, r.OutputTokens)
@@ -155,6 +166,52 @@ func (t *traffic) pool(cfg sim.Config, draw int) ([]sim.Request, error) {
 		return nil, fmt.Errorf("most requests of the measured lengths do not fit into %d tokens or %d blocks", cfg.MaxModelLen, cfg.NumBlocks)
 	}
 	return fits, nil
+}
+
+// pair gives longer prompts the longer answers, as far as requests that run then hold as many
+// tokens as were measured: the histograms say nothing of which belong together, and a chat's
+// long history gets long answers. Shared prefixes are held once, so that less says nothing.
+func pair(rs []sim.Request, want float64, rng *rand.Rand) {
+	if !(want > 0) || holds(rs) >= want {
+		return
+	}
+	n := len(rs)
+	byPrompt, answers, chance := make([]int, n), make([]sim.Request, n), make([]float64, n)
+	for i := range rs {
+		byPrompt[i], answers[i], chance[i] = i, rs[i], rng.Float64()
+	}
+	slices.SortStableFunc(byPrompt, func(a, b int) int { return cmp.Compare(rs[a].PromptTokens, rs[b].PromptTokens) })
+	slices.SortStableFunc(answers, func(a, b sim.Request) int { return cmp.Compare(a.OutputTokens, b.OutputTokens) })
+	rank := make([]float64, n)
+	for at, i := range byPrompt {
+		rank[i] = float64(at) / float64(n)
+	}
+	low, high := 0.0, 1.0 // how much the prompt's rank decides
+	for range 8 {
+		weight := (low + high) / 2
+		order := slices.Clone(byPrompt)
+		key := func(i int) float64 { return weight*rank[i] + (1-weight)*chance[i] }
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(key(a), key(b)) })
+		for at, i := range order {
+			rs[i].OutputTokens, rs[i].MaxTokens = answers[at].OutputTokens, answers[at].MaxTokens
+		}
+		if holds(rs) < want {
+			low = weight
+		} else {
+			high = weight
+		}
+	}
+}
+
+// holds is how many tokens a running request holds on average: the longer an answer, the
+// longer its prompt is held.
+func holds(rs []sim.Request) float64 {
+	var tokens, time float64
+	for _, r := range rs {
+		o := float64(r.OutputTokens)
+		tokens, time = tokens+o*(float64(r.PromptTokens)+o/2), time+o
+	}
+	return tokens / max(time, 1)
 }
 
 // relativeError is the standard error of the mean length of n answers, as a share of

@@ -417,22 +417,22 @@ func (p *Pass) AddReplicas(takes float64, when string, f Fix) {
 	add := math.Ceil(pool*takes/share) - pool
 	if pool > 1 {
 		f.Arithmetic = append(f.Arithmetic, fmt.Sprintf("the pool has %s, and this one gets %s of their mean: ceil(%s × %s / %s) − %s = %s to add",
-			plural(pool, "replica"), indicator.FormatNumber(share, indicator.Times), Whole(pool), Whole(takes), Digits(share), Whole(pool), Whole(max(add, 0))))
+			countReplicas(pool), indicator.FormatNumber(share, indicator.Times), Whole(pool), Whole(takes), Digits(share), Whole(pool), Whole(max(add, 0))))
 	}
 	switch {
 	case add < 1:
-		f.Summary = fmt.Sprintf("Spread the load evenly over the %s, which hold it together%s", plural(pool, "replica"), when)
+		f.Summary = fmt.Sprintf("Spread the load evenly over the %s, which hold it together%s", countReplicas(pool), when)
 	case pool > 1:
-		f.Summary = fmt.Sprintf("Add %s to the %s of now%s", plural(add, "replica"), Whole(pool), when)
+		f.Summary = fmt.Sprintf("Add %s to the %s of now%s", countReplicas(add), Whole(pool), when)
 	default:
-		f.Summary = fmt.Sprintf("Add %s%s", plural(add, "replica"), when)
+		f.Summary = fmt.Sprintf("Add %s%s", countReplicas(add), when)
 	}
 	p.Fix(f)
 }
 
-func plural(n float64, what string) string {
-	if n != 1 {
-		what += "s"
+func countReplicas(n float64) string {
+	if Whole(n) == "1" {
+		return "1 replica"
 	}
-	return Whole(n) + " " + what
+	return Whole(n) + " replicas"
 }

@@ -52,10 +52,15 @@ func ParseSeverity(name string) (Severity, error) {
 // A Pathology describes one way in which a server goes wrong. It is a constant
 // value; nothing modifies it.
 type Pathology struct {
-	ID       string // "kv-cache-thrashing": stable; in URLs, labels, --only
-	Alert    string // "VLLMKVCacheThrashing"
-	Title    string // one line, no final period
-	Severity Severity
+	ID       string   // "kv-cache-thrashing": stable; in URLs, labels, --only
+	Alert    string   // "VLLMKVCacheThrashing"
+	Title    string   // one line, no final period
+	Severity Severity // the worst that it can be
+
+	// Grades say how severe it is by what holds besides When, the worst first: the first
+	// whose condition surely holds counts, and else the last, which has none. Without
+	// grades it is always Severity.
+	Grades []Grade
 
 	// FollowsObjectives lowers the severity while the objectives are known to
 	// hold: the server is worse than itself, but nobody was promised better.
@@ -96,13 +101,51 @@ type Pathology struct {
 	Scenario string
 }
 
+// A Grade is a severity and what holds while it applies.
+type Grade struct {
+	Severity Severity
+	While    Cond // empty in the last one
+}
+
+// SeverityOf returns how severe p is on a target on which it holds.
+func (p *Pathology) SeverityOf(v View) Severity {
+	for _, g := range p.Grades {
+		if g.While.Empty() {
+			return g.Severity
+		}
+		if truth, _ := g.While.Eval(v); truth == True {
+			return g.Severity
+		}
+	}
+	return p.Severity
+}
+
 // Sections are the second-level headings of a runbook, in their order.
 var Sections = []string{
 	"What you see", "What it means", "Likely causes", "What to do", "How to tell that it worked", "Traps",
 }
 
-// Severities lists what p's alerts can be, the worst first: two where objectives decide.
+// Conditions returns every condition that p is made of.
+func (p *Pathology) Conditions() []Cond {
+	out := append([]Cond{p.When}, p.Supports...)
+	for _, g := range p.Grades {
+		if !g.While.Empty() {
+			out = append(out, g.While)
+		}
+	}
+	return out
+}
+
+// Severities lists what p's alerts can be, the worst first: several where grades or
+// objectives decide.
 func (p *Pathology) Severities() []Severity {
+	if len(p.Grades) > 0 {
+		var out []Severity
+		for _, g := range p.Grades {
+			out = append(out, g.Severity)
+		}
+		return out
+	}
 	if p.FollowsObjectives && p.Severity > Info {
 		return []Severity{p.Severity, p.Severity - 1}
 	}

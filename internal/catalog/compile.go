@@ -171,6 +171,9 @@ func (o Compilation) comparison(c Cond) (string, error) {
 		return "", err
 	}
 	way := c.Threshold.Ways(o.Limit, !o.Lifetime)
+	if c.Promised && (!way.Set || way.Source == Measured) {
+		return "", nil
+	}
 	if way.Set {
 		return fmt.Sprintf("(%s) %s %s", now, c.Op, number(way.Limit)), nil
 	}

@@ -81,9 +81,13 @@ type Cond struct {
 	Signal    *indicator.Signal
 	Op        Op
 	Threshold *Threshold
+	Promised  bool // compares with what somebody promised alone: neither with what is normal nor with a default
 	All       []Cond
 	Any       []Cond
 }
+
+// Empty reports whether c says nothing.
+func (c Cond) Empty() bool { return c.Signal == nil && c.All == nil && c.Any == nil }
 
 // Above holds while the signal is greater than the threshold.
 func Above(s *indicator.Signal, t *Threshold) Cond {
@@ -93,6 +97,12 @@ func Above(s *indicator.Signal, t *Threshold) Cond {
 // Below holds while the signal is less than the threshold.
 func Below(s *indicator.Signal, t *Threshold) Cond {
 	return Cond{Signal: s, Op: LessThan, Threshold: t}
+}
+
+// Breached holds while the signal is greater than what was promised by an objective or
+// set by hand; where nothing was, it does not hold.
+func Breached(s *indicator.Signal, t *Threshold) Cond {
+	return Cond{Signal: s, Op: GreaterThan, Threshold: t, Promised: true}
 }
 
 // All holds while every condition holds.
@@ -207,6 +217,13 @@ func compare(c Cond, v View) Evidence {
 		Value: v.Now(c.Signal), Baseline: v.Normal(c.Signal), Threshold: math.NaN(),
 	}
 	limit, source, ok := c.Threshold.Resolve(c.Signal, c.Op, v)
+	if c.Promised {
+		limit, source, ok = v.Limit(c.Threshold)
+		if !ok || source == Measured {
+			e.Holds = False // what nobody promised is not broken
+			return e
+		}
+	}
 	if !ok {
 		if c.Threshold.Objective != "" && c.Threshold.Baseline == nil {
 			e.Holds = False // what nobody promised is not broken
@@ -223,6 +240,9 @@ func compare(c Cond, v View) Evidence {
 	}
 	return e
 }
+
+// Measured is the source of a limit that was found by a measurement, and promised to nobody.
+const Measured = "measured"
 
 // Resolve returns the number that the signal is compared with, and its source.
 func (t *Threshold) Resolve(s *indicator.Signal, op Op, v View) (limit float64, source string, ok bool) {

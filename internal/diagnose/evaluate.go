@@ -168,6 +168,7 @@ func (o *outcome) judge(s *Snapshot, v view) {
 	if t, _ := o.pathology.When.Eval(cautious{v}); t != catalog.True {
 		o.status = Pending
 	}
+	o.severity = o.pathology.SeverityOf(cautious{v})
 	held, known := 0, 0
 	for _, c := range o.pathology.Supports {
 		t, e := c.Eval(v)

@@ -351,7 +351,7 @@ func (b *ruleBuilder) alerts(p *catalog.Pathology, segments []segment, into map[
 	}
 	missing := 0
 	for _, seg := range segments {
-		expr, used, err := b.condition(p, &seg)
+		expr, used, err := b.condition(p, p.When, &seg)
 		if err != nil {
 			return err
 		}
@@ -359,7 +359,11 @@ func (b *ruleBuilder) alerts(p *catalog.Pathology, segments []segment, into map[
 			missing++
 			continue
 		}
-		for _, v := range b.severities(p, &seg, expr) {
+		variants, err := b.severities(p, &seg, expr)
+		if err != nil {
+			return err
+		}
+		for _, v := range variants {
 			into[seg.name] = append(into[seg.name], b.alert(p, &seg, v, used))
 		}
 	}
@@ -388,9 +392,9 @@ type variant struct {
 	expr     string
 }
 
-// condition compiles a pathology's condition for one segment, over recorded
+// condition compiles a condition of a pathology for one segment, over recorded
 // series, and lists how its thresholds were resolved.
-func (b *ruleBuilder) condition(p *catalog.Pathology, seg *segment) (string, []resolved, error) {
+func (b *ruleBuilder) condition(p *catalog.Pathology, when catalog.Cond, seg *segment) (string, []resolved, error) {
 	var used []resolved
 	o := catalog.Compilation{
 		Instance: b.recordedInstance(p), Model: b.cfg.Deployment.Model, GPU: b.cfg.Deployment.GPU,
@@ -411,7 +415,7 @@ func (b *ruleBuilder) condition(p *catalog.Pathology, seg *segment) (string, []r
 	if seg.measured != nil && len(seg.measured.Normal) > 0 {
 		o.Normal = seg.measured.Signal
 	}
-	expr, err := p.When.Compile(o)
+	expr, err := when.Compile(o)
 	if err != nil || expr == "" {
 		return "", nil, err
 	}
@@ -419,7 +423,7 @@ func (b *ruleBuilder) condition(p *catalog.Pathology, seg *segment) (string, []r
 		b.recorded[indicator.Up.Name] = true
 		expr = fmt.Sprintf("(%s) and on (%s) (%s)", expr, strings.Join(b.target(), ", "), of)
 	}
-	p.When.Leaves(func(c catalog.Cond) {
+	when.Leaves(func(c catalog.Cond) {
 		if b.cfg.Deployment.Tells(c.Signal) {
 			used = append(used, b.cfg.resolve(seg, c))
 		}
@@ -430,18 +434,42 @@ func (b *ruleBuilder) condition(p *catalog.Pathology, seg *segment) (string, []r
 	return pretty(expr), used, nil
 }
 
-// severities splits an alert in two where objectives decide how bad it is: the
+// severities splits an alert where grades decide how bad it is, or objectives: the
 // server is worse than itself, but holds what was promised.
-func (b *ruleBuilder) severities(p *catalog.Pathology, seg *segment, expr string) []variant {
+func (b *ruleBuilder) severities(p *catalog.Pathology, seg *segment, expr string) ([]variant, error) {
+	if len(p.Grades) > 0 {
+		return b.grades(p, seg, expr)
+	}
 	holds := b.objectivesHold(seg)
 	if !p.FollowsObjectives || p.Severity == catalog.Info || holds == "" || !readsModel(p) {
-		return []variant{{p.Severity, expr}}
+		return []variant{{p.Severity, expr}}, nil
 	}
 	on := strings.Join(b.target(), ", ")
 	return []variant{
 		{p.Severity, pretty(fmt.Sprintf("(%s) unless on (%s) (%s)", expr, on, holds))},
 		{p.Severity - 1, pretty(fmt.Sprintf("(%s) and on (%s) (%s)", expr, on, holds))},
+	}, nil
+}
+
+// grades splits an alert by the conditions of its severities: each leaves out what a
+// worse one takes.
+func (b *ruleBuilder) grades(p *catalog.Pathology, seg *segment, expr string) (out []variant, err error) {
+	on := strings.Join(b.target(), ", ")
+	for _, g := range p.Grades {
+		if g.While.Empty() {
+			return append(out, variant{g.Severity, pretty(expr)}), nil
+		}
+		while, _, err := b.condition(p, g.While, seg)
+		if err != nil {
+			return nil, err
+		}
+		if while == "" {
+			continue // it cannot hold here
+		}
+		out = append(out, variant{g.Severity, pretty(fmt.Sprintf("(%s) and on (%s) (%s)", expr, on, while))})
+		expr = fmt.Sprintf("(%s) unless on (%s) (%s)", expr, on, while)
 	}
+	return out, nil
 }
 
 // objectivesHold returns PromQL that has a sample while every promised latency

@@ -167,6 +167,9 @@ func (cfg *RulesConfig) resolve(seg *segment, c catalog.Cond) resolved {
 	t := c.Threshold
 	r := resolved{cond: c}
 	way := t.Ways(cfg.limit(seg), true)
+	if c.Promised && (!way.Set || way.Source == catalog.Measured) {
+		return r
+	}
 	if way.Set {
 		r.text, r.source = c.Op.Text(way.Limit, t.Unit), way.Source
 		return r

@@ -29,6 +29,16 @@ func wellFormed(ps []*catalog.Pathology) error {
 	}
 	for _, p := range ps {
 		v.cond(p.ID, "When", p.When)
+		for i, g := range p.Grades {
+			switch last := i == len(p.Grades)-1; {
+			case g.While.Empty() != last:
+				v.problem(p.ID, "Grades[%d]: the last grade has no condition, and no other", i)
+			case i == 0 && g.Severity != p.Severity, i > 0 && g.Severity >= p.Grades[i-1].Severity:
+				v.problem(p.ID, "Grades[%d]: grades begin with the severity, and fall", i)
+			case !last:
+				v.cond(p.ID, fmt.Sprintf("Grades[%d]", i), g.While)
+			}
+		}
 		for i, c := range p.Supports {
 			v.cond(p.ID, fmt.Sprintf("Supports[%d]", i), c)
 		}

@@ -151,7 +151,7 @@ func whereSince(d *diagnose.Diagnosis, v *diagnose.Verdict, verbose bool) string
 
 // objectivesLine explains a severity below the pathology's own.
 func objectivesLine(f *diagnose.Finding) string {
-	if f == nil || f.Severity >= f.Pathology.Severity {
+	if f == nil || !f.Pathology.FollowsObjectives || f.Severity >= f.Pathology.Severity {
 		return ""
 	}
 	return fmt.Sprintf("Worse than normal, but the objectives hold: %s, not %s.", f.Severity, f.Pathology.Severity)

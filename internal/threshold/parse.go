@@ -19,9 +19,8 @@ func Parse(texts []string, all []*catalog.Pathology) (map[string]float64, error)
 	var known []*catalog.Threshold
 	for _, p := range all {
 		note := func(c catalog.Cond) { known = append(known, c.Threshold) }
-		p.When.Leaves(note)
-		for _, s := range p.Supports {
-			s.Leaves(note)
+		for _, c := range p.Conditions() {
+			c.Leaves(note)
 		}
 	}
 	return ParseNamed(texts, known)

@@ -44,7 +44,7 @@ func (s Sources) Limit(t *catalog.Threshold) (Limit, bool) {
 		}
 	}
 	if m, ok := s.Measured.Threshold(string(t.Objective), string(catalog.GreaterThan)); ok {
-		return Limit{m.Value, "measured", m.Why + ", " + s.Measured.Source}, true
+		return Limit{m.Value, catalog.Measured, m.Why + ", " + s.Measured.Source}, true
 	}
 	return Limit{}, false
 }

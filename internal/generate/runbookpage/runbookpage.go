@@ -110,6 +110,9 @@ func (c Config) book(link linker) ([]page, error) {
 // facts are what the head of a page tells.
 func (c Config) facts(p *catalog.Pathology) []fact {
 	severity := p.Severity.String()
+	for _, g := range p.Grades[min(1, len(p.Grades)):] {
+		severity += ", " + g.Severity.String()
+	}
 	if p.FollowsObjectives && p.Severity > catalog.Info {
 		severity += "; " + (p.Severity - 1).String() + " while objectives are set and all of them hold"
 	}
@@ -149,9 +152,17 @@ func (c Config) condition(p *catalog.Pathology) section {
 		b.WriteString("\nThe diagnosis is more certain where these hold as well:\n\n")
 		c.words(&b, p.Supports, 0)
 	}
+	for _, g := range p.Grades {
+		if g.While.Empty() {
+			fmt.Fprintf(&b, "\nElse it is %s.\n", g.Severity)
+			continue
+		}
+		fmt.Fprintf(&b, "\nIt is a %s while this holds too:\n\n", g.Severity)
+		c.words(&b, []catalog.Cond{g.While}, 0)
+	}
 	b.WriteString("\n| Threshold | Value | Why |\n|---|---|---|\n")
 	var seen []*catalog.Threshold
-	for _, cond := range append([]catalog.Cond{p.When}, p.Supports...) {
+	for _, cond := range p.Conditions() {
 		cond.Leaves(func(leaf catalog.Cond) {
 			if t := leaf.Threshold; !slices.Contains(seen, t) {
 				seen = append(seen, t)
@@ -200,7 +211,11 @@ func (c Config) words(b *strings.Builder, conds []catalog.Cond, depth int) {
 			if cond.Op == catalog.LessThan {
 				than = "is below"
 			}
-			fmt.Fprintf(b, "%s**%s** %s %s (%s)\n", indent, render.Escape(cond.Signal.Title), than, render.Escape(c.value(cond.Threshold)), render.Code(cond.Threshold.Name))
+			value := c.value(cond.Threshold)
+			if cond.Promised {
+				value = "what was promised: by an objective, or set by hand"
+			}
+			fmt.Fprintf(b, "%s**%s** %s %s (%s)\n", indent, render.Escape(cond.Signal.Title), than, render.Escape(value), render.Code(cond.Threshold.Name))
 		case cond.Any != nil:
 			b.WriteString(indent + "At least one of these holds:\n")
 			c.words(b, cond.Any, depth+1)

@@ -24,6 +24,10 @@ var (
 		Name: "http_4xx_some", Unit: indicator.Requests, Default: 4.5,
 		Why: "at least five, for small numbers say nothing",
 	}
+	manyClient = &catalog.Threshold{
+		Name: "http_4xx_many", Unit: indicator.Requests, Default: 19.5,
+		Why: "twenty refusals are worth a look in working hours: a key that expired, or a release of a client; fewer are one client's mistake, and worth knowing",
+	}
 	engineErrors = &catalog.Threshold{
 		Name: "engine_errors", Unit: indicator.RequestsPerSecond, Default: 0.02,
 		Why: "more than one engine error a minute",
@@ -34,14 +38,22 @@ var (
 	}
 )
 
+// serverFails is that the server, and not its clients, fails requests.
+var serverFails = catalog.All(catalog.Above(indicator.ServerErrs, catalog.ServerErrorShare), catalog.Above(indicator.ServerErrCount, catalog.SomeServerErrors))
+
 // Pathology is HTTP errors.
 var Pathology = &catalog.Pathology{
 	ID:       "http-errors",
 	Alert:    "VLLMHTTPErrors",
 	Title:    "HTTP requests fail",
 	Severity: catalog.Page,
+	Grades: []catalog.Grade{
+		{Severity: catalog.Page, While: catalog.Any(serverFails, catalog.Above(indicator.EngineErrors, engineErrors))},
+		{Severity: catalog.Ticket, While: catalog.Any(catalog.Above(indicator.ClientErrCount, manyClient), catalog.Above(indicator.AdmissionRejections, rejections))},
+		{Severity: catalog.Info}, // what clients do wrong is theirs to mend
+	},
 	When: catalog.Any(
-		catalog.All(catalog.Above(indicator.ServerErrs, catalog.ServerErrorShare), catalog.Above(indicator.ServerErrCount, catalog.SomeServerErrors)),
+		serverFails,
 		catalog.All(catalog.Above(indicator.ClientErrs, clientErrors), catalog.Above(indicator.ClientErrCount, someClient)),
 		catalog.Above(indicator.EngineErrors, engineErrors),
 		catalog.Above(indicator.AdmissionRejections, rejections),

@@ -139,17 +139,17 @@ func (p *Pathology) Conditions() []Cond {
 // Severities lists what p's alerts can be, the worst first: several where grades or
 // objectives decide.
 func (p *Pathology) Severities() []Severity {
+	out := []Severity{p.Severity}
 	if len(p.Grades) > 0 {
-		var out []Severity
+		out = nil
 		for _, g := range p.Grades {
 			out = append(out, g.Severity)
 		}
-		return out
 	}
-	if p.FollowsObjectives && p.Severity > Info {
-		return []Severity{p.Severity, p.Severity - 1}
+	if least := out[len(out)-1]; p.FollowsObjectives && least > Info {
+		out = append(out, least-1)
 	}
-	return []Severity{p.Severity}
+	return out
 }
 
 // Causes returns the pathologies of a catalogue that inhibit p, in its order.
@@ -173,6 +173,9 @@ type Pass struct {
 	View
 	Config engine.Config
 	Flags  engine.Flags // those that the server's engine takes
+
+	// What was found of the others on this target, by their ids.
+	RuledOut, Suspected, Unseen []string
 
 	// Summary replaces the title in the verdict: one sentence with this
 	// server's numbers.

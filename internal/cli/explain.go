@@ -156,8 +156,7 @@ func stepsOf(list string) []step {
 	return out
 }
 
-// explained lists what a verdict may be: the catalogue, a broken objective of which no
-// pathology is the cause, and what a gateway alone can see.
+// explained lists what a verdict may be: the catalogue, and what a gateway alone can see.
 func explained() []*catalog.Pathology {
-	return slices.Concat(pathologies.All(), []*catalog.Pathology{diagnose.ObjectiveBreached}, diagnose.AtGateway())
+	return slices.Concat(pathologies.All(), diagnose.AtGateway())
 }

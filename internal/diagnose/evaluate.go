@@ -137,11 +137,8 @@ func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settin
 	}
 	for i := range j.outcomes {
 		if o := &j.outcomes[i]; o.status == Firing {
-			o.refine(s, j.view, target)
+			o.refine(s, &j)
 		}
-	}
-	if serves {
-		j.outcomes = append(j.outcomes, j.breach())
 	}
 	return j
 }
@@ -213,10 +210,10 @@ func confidence(evidence []catalog.Evidence, held, known int, source BaselineSou
 	return math.Round(c*100) / 100
 }
 
-func (o *outcome) refine(s *Snapshot, v view, target int) {
-	server := s.Targets[target]
+func (o *outcome) refine(s *Snapshot, j *judgement) {
+	server := s.Targets[j.target]
 	o.pass = &catalog.Pass{
-		View: v, Config: server.Config, Flags: server.Dialect.Flags,
+		View: j.view, RuledOut: j.ids(OK), Suspected: j.ids(Pending), Unseen: j.ids(Unknown), Config: server.Config, Flags: server.Dialect.Flags,
 		Summary: o.pathology.Title, Fixes: slices.Clone(o.pathology.Fixes),
 	}
 	if o.pass.Config == nil {
@@ -227,6 +224,16 @@ func (o *outcome) refine(s *Snapshot, v view, target int) {
 	}
 	fixes, later := catalog.For(server.Dialect.Flags, server.Version, o.pass.Fixes)
 	o.pass.Fixes, o.pass.Reasons = fixes, append(o.pass.Reasons, later...)
+}
+
+// ids lists the pathologies of which a status was found.
+func (j *judgement) ids(of Status) (out []string) {
+	for i := range j.outcomes {
+		if j.outcomes[i].status == of {
+			out = append(out, j.outcomes[i].pathology.ID)
+		}
+	}
+	return out
 }
 
 // merge makes one finding of a pathology's outcomes on all targets of a pool.

@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/indicator"
@@ -18,6 +19,9 @@ type steadiness struct {
 	// lasting is an inter-token latency, in seconds, that the last moments of the
 	// window had at least; NaN where that cannot be told.
 	lasting float64
+	// eased is by what share the mean time to first token of the last moments is below that
+	// of the window: what was over before the end is no longer so.
+	eased float64
 	// short says that the window is shorter than a hiccup; single that it is shorter than a
 	// burst, or one moment.
 	short, single bool
@@ -56,6 +60,9 @@ func (h *history) steadiness(normal, now segment) steadiness {
 		gap:     max(deviation(gapsNormal, usualGapDeviation), 0.7*deviation(gapsNow, 0)),
 		ttft:    max(deviation(ttftNormal, usualTTFTDeviation), 0.7*deviation(ttftNow, 0)),
 		lasting: math.NaN(),
+	}
+	if last := ttftNow[max(0, len(ttftNow)-lastMoments):]; len(last) > 0 {
+		s.eased = max(0, 1-math.Exp(slices.Max(last))/lastingShare/h.service(now).ttft)
 	}
 	if len(normal) > 0 && len(gapsNow) > 0 {
 		s.short = h.span(now).Length() < hiccup
@@ -185,6 +192,11 @@ func (d cautious) Now(s *indicator.Signal) indicator.Value {
 		if n := d.view.Now(indicator.FirstTokens).Or(0); n > 0 {
 			v.V = max(0, v.V-2*max(d.view.Now(indicator.Running).Or(0), d.view.Now(indicator.RunningPeak).Or(0))/n)
 		}
+	case indicator.TTFTP90:
+		if young {
+			v.V = 0 // a stall, or a burst, makes a tail: it may be over
+		}
+		v.V *= 1 - d.span().steady.eased
 	case indicator.PrefillTimePerToken:
 		if d.span().steady.short {
 			v.V = 0 // a single stall makes a mean: it may be over
@@ -208,12 +220,12 @@ func (d cautious) Normal(s *indicator.Signal) indicator.Value {
 		v.V *= min(mostDoubt, max(leastDoubt, math.Exp(beyondChance*deviation)/allowed))
 	}
 	switch s {
-	case indicator.ITLMean, indicator.ITLP50, indicator.ITLP90, indicator.ITLP95:
+	case indicator.ITLMean, indicator.ITLP50, indicator.ITLP90, indicator.ITLP95, indicator.TPOTMean:
 		raise(d.span().steady.gap, allowedGap)
 		if d.span().steady.single {
 			v.V *= onlyOne
 		}
-	case indicator.TTFTMean, indicator.TTFTP50, indicator.TTFTP95:
+	case indicator.TTFTMean, indicator.TTFTP50, indicator.TTFTP90, indicator.TTFTP95:
 		raise(d.span().steady.ttft, allowedTTFT)
 		if d.span().steady.single {
 			v.V *= onlyOne

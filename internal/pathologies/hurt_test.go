@@ -8,6 +8,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/history"
+	"github.com/sixty-dev/sixty/internal/pathologies"
+	"github.com/sixty-dev/sixty/internal/pathologies/unexplained"
 )
 
 // diagnoseText diagnoses a history that is written in the words of package history.
@@ -48,5 +50,15 @@ func TestWhoseErrorsTheyAre(t *testing.T) {
 				t.Errorf("%s, %s; want firing, %s\n%s", f.Status, f.Severity, tt.want, explain(d, f))
 			}
 		})
+	}
+}
+
+// TestWhatMakesAnswersLateExplains: no cause is named beside users of whom it is said that
+// none is known.
+func TestWhatMakesAnswersLateExplains(t *testing.T) {
+	for _, p := range pathologies.All() {
+		if p.FollowsObjectives && p != unexplained.Pathology && !p.Inhibits(unexplained.Pathology) {
+			t.Errorf("%s makes answers late and does not explain %s", p.ID, unexplained.Pathology.ID)
+		}
 	}
 }

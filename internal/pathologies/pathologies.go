@@ -26,6 +26,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies/slowdecode"
 	"github.com/sixty-dev/sixty/internal/pathologies/slowprefill"
 	"github.com/sixty-dev/sixty/internal/pathologies/targetdown"
+	"github.com/sixty-dev/sixty/internal/pathologies/unexplained"
 	"github.com/sixty-dev/sixty/internal/pathologies/workloadshift"
 )
 
@@ -58,6 +59,7 @@ func All() []*catalog.Pathology {
 		slowprefill.Pathology,
 		memoryleak.Pathology,
 		workloadshift.Pathology,
+		unexplained.Pathology,
 		gpuunderutilization.Pathology,
 	}
 }

@@ -94,7 +94,7 @@ func (s *server) panels(w http.ResponseWriter, _ *http.Request) {
 
 // explained is what a verdict may be.
 func (s *server) explained() []*catalog.Pathology {
-	return slices.Concat(s.cfg.Diagnose.Pathologies, []*catalog.Pathology{diagnose.ObjectiveBreached}, diagnose.AtGateway())
+	return slices.Concat(s.cfg.Diagnose.Pathologies, diagnose.AtGateway())
 }
 
 func newRunbook(p *catalog.Pathology) view.Runbook {

@@ -40,7 +40,7 @@ const (
 
 var (
 	historyHistograms = []string{firstTokens, tokenGaps, promptLengths, answerLengths}
-	historyCounters   = []string{queueTimes + "_sum", queueTimes + "_count", firstTokens + "_sum", tokenGaps + "_sum", steps, tokensOut, evictions, lookups, hits, completions}
+	historyCounters   = []string{queueTimes + "_sum", queueTimes + "_count", firstTokens + "_sum", firstTokens + "_count", tokenGaps + "_sum", tokenGaps + "_count", steps, tokensOut, evictions, lookups, hits, completions}
 	historyGauges     = []string{running, waiting}
 )
 
@@ -362,7 +362,7 @@ func (h *history) lives() [][]interval {
 
 // reset reports whether counters began again between two pages.
 func (h *history) reset(a, b int) bool {
-	for _, n := range []string{tokensOut, firstTokens + "|+Inf", steps} {
+	for _, n := range []string{tokensOut, firstTokens + "_count", steps} {
 		if c := h.columns[n]; c != nil && c[b] < c[a] {
 			return true
 		}
@@ -409,7 +409,24 @@ func (h *history) count(family string, iv interval) float64 {
 	if last := len(h.buckets[family]) - 1; last >= 0 && math.IsInf(h.bounds[family][last], 1) {
 		return rise(h.buckets[family][last], iv)
 	}
-	return 0
+	return h.rise(family+"_count", iv)
+}
+
+// means gives, by interval, how many observations a histogram took beside their sum in units
+// of the mean of all: where its buckets are dropped, the proportion is what tells a change.
+func (h *history) means(family string, all []interval, weight func(interval) float64) func([]float64, interval) []float64 {
+	n, sum := 0.0, 0.0
+	for _, iv := range all {
+		n += h.count(family, iv)
+		sum += h.rise(family+"_sum", iv)
+	}
+	return func(to []float64, iv interval) []float64 {
+		if sum <= 0 || h.count(family, iv) <= 0 {
+			return to
+		}
+		w := weight(iv)
+		return append(to, w*h.count(family, iv), w*h.rise(family+"_sum", iv)*n/sum)
+	}
 }
 
 // Dispersions of counts, at the least: requests come in bursts and are alike within
@@ -455,16 +472,10 @@ func (h *history) observed(ivs []interval) *changepoint.Series {
 	sig("prompt length", changepoint.Cells, lengthsAlike, cells(promptLengths))
 	sig("answer length", changepoint.Cells, lengthsAlike, cells(answerLengths))
 	sig("ITL", changepoint.Cells, 1, func(to []float64, iv interval) []float64 {
-		gaps := h.count(tokenGaps, iv)
-		if gaps <= 0 {
+		if h.count(tokenGaps, iv) <= 0 {
 			return to
 		}
-		worth := gaps / stepsAlike
-		if st := h.rise(steps, iv); st > 0 {
-			worth = st / stepsAlike
-		}
-		requests := requestsTwice*h.count(firstTokens, iv) + max(0, zeroNaN(h.look(running, iv.to)))*h.at[iv.to].Sub(h.at[iv.from]).Seconds()/10
-		return h.cells(to, tokenGaps, iv, min(1, min(worth, requests)/gaps))
+		return h.cells(to, tokenGaps, iv, h.gapWeight(iv))
 	})
 	sig("prefix cache", changepoint.Cells, alike, func(to []float64, iv interval) []float64 {
 		asked, found, n := h.rise(lookups, iv), h.rise(hits, iv), h.count(firstTokens, iv)
@@ -484,12 +495,30 @@ func (h *history) observed(ivs []interval) *changepoint.Series {
 			return append(to, left, ok-left)
 		})
 	}
+	if len(h.buckets[firstTokens]) == 0 {
+		sig("TTFT mean", changepoint.Cells, alike, h.means(firstTokens, ivs, func(interval) float64 { return 1 }))
+	}
+	if len(h.buckets[tokenGaps]) == 0 {
+		sig("ITL mean", changepoint.Cells, 1, h.means(tokenGaps, ivs, h.gapWeight))
+	}
 	for _, g := range []string{waiting, running} {
 		sig(g, changepoint.Level, queueWanders, func(to []float64, iv interval) []float64 {
 			return append(to, h.look(g, iv.to))
 		})
 	}
 	return s
+}
+
+// gapWeight is how much of an observation a gap between tokens is: those of a step are one,
+// and a request is worth a few.
+func (h *history) gapWeight(iv interval) float64 {
+	gaps := h.count(tokenGaps, iv)
+	worth := gaps / stepsAlike
+	if st := h.rise(steps, iv); st > 0 {
+		worth = st / stepsAlike
+	}
+	requests := requestsTwice*h.count(firstTokens, iv) + max(0, zeroNaN(h.look(running, iv.to)))*h.at[iv.to].Sub(h.at[iv.from]).Seconds()/10
+	return min(1, min(worth, requests)/gaps)
 }
 
 func zeroNaN(v float64) float64 {

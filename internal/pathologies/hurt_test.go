@@ -62,3 +62,59 @@ func TestWhatMakesAnswersLateExplains(t *testing.T) {
 		}
 	}
 }
+
+// TestByDesign: what a server always did, and hurts nobody, is no fault.
+func TestByDesign(t *testing.T) {
+	const completed = `rate vllm:request_success_total{model_name="m",engine="0",finished_reason="stop"} `
+	for name, tt := range map[string]struct{ lines, id string }{
+		"six in ten completions are cancelled from the first second on": {completed + "0.8", "client-cancellations"},
+		"prompts that never shared anything": {`rate vllm:prefix_cache_hits_total{model_name="m",engine="0"} 0
+rate vllm:prompt_tokens_by_source_total{model_name="m",engine="0",source="local_compute"} 2000`, "prefix-cache-misses"},
+	} {
+		for _, length := range []string{"20s", "120s"} {
+			t.Run(name+", "+length, func(t *testing.T) {
+				d := diagnoseText(t, "every 1s for "+length+"\nlike healthy\n\n"+tt.lines+"\n")
+				if f := finding(t, &d, tt.id); f.Status == diagnose.Firing || f.Status == diagnose.Pending {
+					t.Errorf("%s is %s\n%s", tt.id, f.Status, explain(d, f))
+				}
+			})
+		}
+	}
+}
+
+// TestWithoutBuckets: means are enough to see that a stream is three times as slow.
+func TestWithoutBuckets(t *testing.T) {
+	d := diagnoseText(t, `every 1s for 120s
+like healthy
+without vllm:inter_token_latency_seconds|vllm:time_to_first_token_seconds
+
+rate vllm:inter_token_latency_seconds_sum{model_name="m",engine="0"} 3.5x60,11.4
+rate vllm:inter_token_latency_seconds_count{model_name="m",engine="0"} 198
+rate vllm:time_to_first_token_seconds_sum{model_name="m",engine="0"} 0.12
+rate vllm:time_to_first_token_seconds_count{model_name="m",engine="0"} 2
+`)
+	if d.Verdict.ID != "slow-decode" {
+		f := finding(t, &d, "slow-decode")
+		t.Errorf("%s: %s\n%s", d.Verdict.ID, d.Verdict.Summary, explain(d, f))
+	}
+	if len(d.Targets[0].Notes) == 0 {
+		t.Error("no note says that buckets are missing")
+	}
+}
+
+// TestRankThatStoppedWhileIdle: two ranks shared the traffic; one gives nothing any more,
+// its gauges are at zero, and no count of connections helps.
+func TestRankThatStoppedWhileIdle(t *testing.T) {
+	text := "every 1s for 150s\nlike healthy\nwithout process_open_fds\n\n"
+	for i, r := range []struct{ first, tokens, running string }{{"0.5x80,0.7", "50x80,70", "2x149"}, {"0.47x80,0", "47x80,0", "2x79 0x69"}} {
+		of := `{model_name="m",engine="` + string(rune('0'+i)) + `"`
+		text += "hist vllm:time_to_first_token_seconds" + of + "} mean=0.06 rate=" + r.first + "\n" +
+			"rate vllm:generation_tokens_total" + of + "} " + r.tokens + "\n" +
+			"vllm:num_requests_running" + of + "} " + r.running + "\n" + "vllm:num_requests_waiting" + of + "} 0x149\n" +
+			"rate vllm:request_success_total" + of + `,finished_reason="stop"} ` + r.first + "\n"
+	}
+	d := diagnoseText(t, text)
+	if f := finding(t, &d, "engine-hung"); f.Status != diagnose.Firing {
+		t.Errorf("%s: %s\n%s", d.Verdict.ID, d.Verdict.Summary, explain(d, f))
+	}
+}

@@ -669,6 +669,7 @@ func thresholdSources(f *diagnose.Finding) string {
 			"--set":    "--set: set by hand",
 			"slo":      "slo: the objectives",
 			"measured": "measured: a load test or a healthy period",
+			"cap":      "cap: bad whatever was normal",
 			"baseline": "baseline: relative to this server's own normal",
 		}[e.Source]
 		word = cmp.Or(word, e.Source+": the objectives of the use case")

@@ -13,7 +13,7 @@ func TestWithStall(t *testing.T) {
 	h := newHistory()
 	for i, n := range served {
 		h.at = append(h.at, time.Unix(int64(1000+i), 0))
-		for key, v := range map[string]float64{firstTokens + "|+Inf": n, tokensOut: 10 * n, running: 5, waiting: 0} {
+		for key, v := range map[string]float64{firstTokens + "_count": n, tokensOut: 10 * n, running: 5, waiting: 0} {
 			h.columns[key] = append(h.columns[key], v)
 		}
 	}

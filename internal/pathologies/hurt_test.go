@@ -101,20 +101,3 @@ rate vllm:time_to_first_token_seconds_count{model_name="m",engine="0"} 2
 		t.Error("no note says that buckets are missing")
 	}
 }
-
-// TestRankThatStoppedWhileIdle: two ranks shared the traffic; one gives nothing any more,
-// its gauges are at zero, and no count of connections helps.
-func TestRankThatStoppedWhileIdle(t *testing.T) {
-	text := "every 1s for 150s\nlike healthy\nwithout process_open_fds\n\n"
-	for i, r := range []struct{ first, tokens, running string }{{"0.5x80,0.7", "50x80,70", "2x149"}, {"0.47x80,0", "47x80,0", "2x79 0x69"}} {
-		of := `{model_name="m",engine="` + string(rune('0'+i)) + `"`
-		text += "hist vllm:time_to_first_token_seconds" + of + "} mean=0.06 rate=" + r.first + "\n" +
-			"rate vllm:generation_tokens_total" + of + "} " + r.tokens + "\n" +
-			"vllm:num_requests_running" + of + "} " + r.running + "\n" + "vllm:num_requests_waiting" + of + "} 0x149\n" +
-			"rate vllm:request_success_total" + of + `,finished_reason="stop"} ` + r.first + "\n"
-	}
-	d := diagnoseText(t, text)
-	if f := finding(t, &d, "engine-hung"); f.Status != diagnose.Firing {
-		t.Errorf("%s: %s\n%s", d.Verdict.ID, d.Verdict.Summary, explain(d, f))
-	}
-}

@@ -42,14 +42,6 @@ var (
 		Name: "rank_owes", Unit: indicator.Requests, Default: 8,
 		Why: "by chance a rank that should have given eight first tokens gives none once in 3000 times",
 	}
-	owesMany = &catalog.Threshold{
-		Name: "rank_owes_many", Unit: indicator.Requests, Default: 20,
-		Why: "twenty first tokens that the other ranks' share foretells, and none: once in 10⁸ times by chance",
-	}
-	othersBusy = &catalog.Threshold{
-		Name: "other_ranks_busy", Unit: indicator.Requests, Default: 1.5,
-		Why: "more than one request runs at a time, so that a router which prefers the first idle rank would give the silent one its part",
-	}
 	clientsMore = &catalog.Threshold{
 		Name: "clients_more", Unit: indicator.PerSecond, Default: 0.05,
 		Why: "three clients more in a minute than were answered; a pool of connections that are kept open does not grow",
@@ -72,7 +64,6 @@ var Pathology = &catalog.Pathology{
 			catalog.All(catalog.Above(indicator.UnseenClients, clientsWait), catalog.Above(indicator.FDTrend, clientsMore)),
 			catalog.Above(indicator.LeftUnserved, leftUnserved),
 		)),
-		catalog.All(catalog.Above(indicator.OwedFirstTokens, owesMany), catalog.Above(indicator.Running, othersBusy)),
 	),
 	ExplainedBy: []string{"target-down", "gpu-hardware-errors"},
 	Refine:      refine,

@@ -31,7 +31,7 @@ func refine(p *catalog.Pass) {
 		p.Reason("About %s requests ended within the last minute without a first token, and the engine never had them: their clients gave up.", catalog.Whole(left))
 	}
 	if silentRank && stuck == 0 {
-		p.Reason("With little traffic a router may leave a rank without work. Here connections pile up, requests end without a first token, or the other ranks have more than one request at a time, so it is not that.")
+		p.Reason("With little traffic a router may leave a rank without work. Here connections pile up, or requests end without a first token, so it is not that.")
 	}
 	p.Reason("/health and /metrics answer 200, because the API server is alive. Gauges keep their last value, and histograms count only requests that make progress, so no latency looks bad.")
 	if now, ok := p.Measured(indicator.OpenFDs); ok {

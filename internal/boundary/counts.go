@@ -26,29 +26,12 @@ type Counts struct {
 	At      time.Time
 	Offered float64            // requests that arrived, of generating routes where those are known
 	Ended   map[string]float64 // by status, in the words of sixty gateway
-	Retries float64
-	Tokens  float64 // output tokens
 
 	First, NoFirst Histogram // wait for the first token, and waits that were given up
 	Duration, Cut  Histogram
 	Queue, Connect Histogram // parts of the wait at the gateway
 	Open           float64   // of requests that wait for an engine or get its answer
-	Leaks          float64
-	Upstreams      map[string]*Upstream
-	Models         map[string]*Counts // what tells of models, by the name that requests give
 	hasFirst       bool
-
-	EngineTokens          float64 // output tokens of the engines, whoever asked
-	EngineEnded, EngineIn float64 // requests that came to their end in an engine, and their seconds
-	Blocked               float64 // seconds in which writes to clients took
-}
-
-// Upstream is one server as the gateway sees it.
-type Upstream struct {
-	Up                 bool
-	Attempts, Failures float64
-	Excess, Missing    float64 // of its engine, where that says what it holds
-	Born               float64 // when its engine's counters began, in Unix seconds; 0 where that is not known
 }
 
 // generating are the routes whose requests an engine works on.
@@ -62,34 +45,19 @@ func Read(page []Sample, at time.Time) (*Counts, bool) {
 		names[s.Name] = true
 	}
 	product, ok := gateway.Detect(names)
-	c := newCounts(product.Title, at)
+	c := &Counts{Kind: product.Title, At: at, Ended: map[string]float64{}}
 	for _, s := range page {
 		if math.IsNaN(s.Value) || math.IsInf(s.Value, 0) {
 			continue
 		}
 		if rest, its := strings.CutPrefix(s.Name, "sixty_gateway_"); its && product.Main == "" {
 			c.own(rest, s)
-			if model, has := s.Labels["model"]; has && s.Labels["upstream"] == "" {
-				c.of(model).own(rest, s)
-			}
 		}
 		for i := range product.Terms {
 			c.take(&product.Terms[i], s)
 		}
 	}
 	return c, ok
-}
-
-func newCounts(kind string, at time.Time) *Counts {
-	return &Counts{Kind: kind, At: at, Ended: map[string]float64{}, Upstreams: map[string]*Upstream{}, Models: map[string]*Counts{}}
-}
-
-// of returns the counts of a model.
-func (c *Counts) of(model string) *Counts {
-	if c.Models[model] == nil {
-		c.Models[model] = newCounts(c.Kind, c.At)
-	}
-	return c.Models[model]
 }
 
 // take adds a sample to what it counts, of another product than sixty gateway.
@@ -102,15 +70,12 @@ func (c *Counts) take(t *gateway.Term, s Sample) {
 	case gateway.Offered:
 		c.Offered += n
 	case gateway.Retries:
-		c.Retries += n
 	case gateway.Open:
 		c.Open += n
 	default:
-		c.end(t.Outcome, n)
+		c.Ended[t.Outcome] += n
 	}
 }
-
-func (c *Counts) end(status string, n float64) { c.Ended[status] += n }
 
 // own reads a sample of sixty gateway.
 func (c *Counts) own(name string, s Sample) {
@@ -127,50 +92,16 @@ func (c *Counts) own(name string, s Sample) {
 			return
 		}
 	}
-	up := func() *Upstream {
-		u := c.Upstreams[s.Labels["upstream"]]
-		if u == nil {
-			u = &Upstream{}
-			c.Upstreams[s.Labels["upstream"]] = u
-		}
-		return u
-	}
 	switch name {
 	case "requests_offered_total":
 		c.Offered += s.Value
 	case "requests_total":
-		c.end(s.Labels["status"], s.Value)
-	case "output_tokens_total":
-		c.Tokens += s.Value
-	case "retries_total":
-		c.Retries += s.Value
-	case "client_blocked_seconds_total":
-		c.Blocked += s.Value
-	case "upstream_engine_output_tokens_total":
-		c.EngineTokens += s.Value
-	case "upstream_engine_ended_total":
-		c.EngineEnded += s.Value
-	case "upstream_engine_ended_seconds_total":
-		c.EngineIn += s.Value
-	case "suspected_leaks":
-		c.Leaks += s.Value
+		c.Ended[s.Labels["status"]] += s.Value
 	case "requests_open":
 		switch s.Labels["state"] {
 		case "waiting", "prefill", "streaming":
 			c.Open += s.Value
 		}
-	case "upstream_up":
-		up().Up = s.Value > 0
-	case "upstream_attempts_total":
-		up().Attempts += s.Value
-	case "upstream_failures_total":
-		up().Failures += s.Value
-	case "upstream_engine_excess":
-		up().Excess = s.Value
-	case "upstream_engine_missing":
-		up().Missing = s.Value
-	case "upstream_engine_created_seconds":
-		up().Born = s.Value
 	}
 }
 
@@ -178,10 +109,10 @@ func (c *Counts) own(name string, s Sample) {
 // gateway it is what it counted from then on.
 func (c *Counts) Since(before *Counts) *Counts {
 	out := *c
-	if before == nil || c.Offered < before.Offered || c.Tokens < before.Tokens {
+	if before == nil || c.Offered < before.Offered {
 		return &out
 	}
-	out.Offered, out.Retries, out.Tokens = c.Offered-before.Offered, c.Retries-before.Retries, c.Tokens-before.Tokens
+	out.Offered = c.Offered - before.Offered
 	out.Ended = map[string]float64{}
 	for status, n := range c.Ended {
 		out.Ended[status] = max(n-before.Ended[status], 0)
@@ -189,22 +120,6 @@ func (c *Counts) Since(before *Counts) *Counts {
 	out.First, out.NoFirst = c.First.since(before.First), c.NoFirst.since(before.NoFirst)
 	out.Duration, out.Cut = c.Duration.since(before.Duration), c.Cut.since(before.Cut)
 	out.Queue, out.Connect = c.Queue.since(before.Queue), c.Connect.since(before.Connect)
-	out.Blocked = c.Blocked - before.Blocked
-	if c.EngineEnded >= before.EngineEnded && c.EngineTokens >= before.EngineTokens { // else one began again
-		out.EngineTokens, out.EngineEnded, out.EngineIn = c.EngineTokens-before.EngineTokens, c.EngineEnded-before.EngineEnded, c.EngineIn-before.EngineIn
-	}
-	out.Models = map[string]*Counts{}
-	for name, m := range c.Models {
-		out.Models[name] = m.Since(before.Models[name])
-	}
-	out.Upstreams = map[string]*Upstream{}
-	for name, u := range c.Upstreams {
-		v := *u
-		if b := before.Upstreams[name]; b != nil && v.Attempts >= b.Attempts {
-			v.Attempts, v.Failures = v.Attempts-b.Attempts, v.Failures-b.Failures
-		}
-		out.Upstreams[name] = &v
-	}
 	return &out
 }
 

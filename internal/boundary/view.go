@@ -1,13 +1,10 @@
 package boundary
 
 import (
-	"cmp"
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
@@ -26,8 +23,6 @@ type View struct {
 	First    *Latency // time to the first token; nil where the gateway does not measure it
 	Duration *Latency
 	Parts    []Part // of the difference between both means of the first token
-
-	Findings []Finding // the worst first
 }
 
 // Latency compares what clients saw and what the engines say. Values are seconds
@@ -48,21 +43,11 @@ type Part struct {
 	Seconds float64
 }
 
-// A Finding is something that is wrong at the boundary.
-type Finding struct {
-	ID       string           `json:"id"`
-	Severity catalog.Severity `json:"severity"`
-	Summary  string           `json:"summary"`
-}
-
-// Limits returns the numbers that somebody set, as catalog.View.Limit does.
-type Limits func(*catalog.Threshold) (limit float64, source string, ok bool)
-
 // minForTail is how many observations a 95th percentile needs.
 const minForTail = 10
 
 // Look compares two pages of a gateway, and two moments of the engines behind it.
-func Look(before, after *Counts, engineBefore, engineAfter *Engine, l Limits) *View {
+func Look(before, after *Counts, engineBefore, engineAfter *Engine) *View {
 	c := after.Since(before)
 	v := &View{Gateway: after.Kind, Open: after.Open}
 	if before != nil {
@@ -75,7 +60,6 @@ func Look(before, after *Counts, engineBefore, engineAfter *Engine, l Limits) *V
 			engine = engineAfter.Since(*engineBefore)
 		}
 	}
-	recent := c
 	if c.hasFirst && c.First.Count+c.NoFirst.Count < minForTail && after.First.Count >= minForTail {
 		v.Whole, c = true, after
 		if engineAfter != nil {
@@ -92,7 +76,6 @@ func Look(before, after *Counts, engineBefore, engineAfter *Engine, l Limits) *V
 		v.Duration = latency(c.Duration, c.Cut, engine.Duration)
 		v.parts(c, engine)
 	}
-	v.judge(recent, l)
 	return v
 }
 
@@ -148,55 +131,6 @@ func (v *View) parts(c *Counts, engine Engine) {
 		rest -= p.Seconds
 	}
 	v.Parts = append(v.Parts, Part{"network, routing, API server", rest}, Part{"engine", engine.First.Mean()})
-}
-
-// judge finds what is wrong with what was counted in the span that was watched.
-func (v *View) judge(c *Counts, l Limits) {
-	found := map[string]bool{}
-	for _, w := range verdicts {
-		if found[w.instead] {
-			continue
-		}
-		for _, p := range c.parts(w.grain()) {
-			p.span, p.limits = v.Span, l
-			if holds, _ := w.When.Eval(p); holds != catalog.True {
-				continue
-			}
-			found[w.ID] = true
-			summary := w.say(p)
-			if w.grain() == indicator.PerModel && len(c.Models) > 1 && p.name != "" {
-				summary = p.name + ": " + summary
-			}
-			v.Findings = append(v.Findings, Finding{cmp.Or(w.seenAs, w.ID), w.Severity, summary})
-		}
-	}
-	slices.SortStableFunc(v.Findings, func(a, b Finding) int { return cmp.Compare(b.Severity, a.Severity) })
-}
-
-func percent(share float64) string { return indicator.FormatNumber(share, indicator.Ratio) }
-
-func withoutFirst(c *Counts) string {
-	if c.NoFirst.Count == 0 {
-		return ""
-	}
-	return fmt.Sprintf(", %.0f of them before the first token, after %s on average: the engine's own percentiles miss these",
-		c.NoFirst.Count, indicator.FormatNumber(c.NoFirst.Mean(), indicator.Seconds))
-}
-
-// breakdown says how many ended how badly.
-func breakdown(c *Counts) string {
-	text := ""
-	for _, s := range []struct{ status, words string }{
-		{"upstream_error", "by the upstream"}, {"error_event", "inside an answer of 200"}, {"timeout", "by a limit"}, {"rejected", "refused by the gateway"},
-	} {
-		if n := c.Ended[s.status]; n > 0 {
-			if text != "" {
-				text += ", "
-			}
-			text += fmt.Sprintf("%.0f %s", n, s.words)
-		}
-	}
-	return text
 }
 
 // Lines are the view in words, for people.

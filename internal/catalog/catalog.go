@@ -77,7 +77,8 @@ type Pathology struct {
 	Supports []Cond
 
 	// ExplainedBy lists the pathologies whose symptom this one is: while one of them is
-	// found on the same target, it explains this one and inhibits its alert. Explains
+	// found on the same target, or between a gateway and the servers of one model behind it,
+	// it explains this one and inhibits its alert. Explains
 	// lists symptoms of this one that were in the catalogue before it, so that a cause
 	// that is added touches no other pathology. A pair is told on one side only.
 	ExplainedBy, Explains []string
@@ -108,12 +109,12 @@ type Grade struct {
 }
 
 // SeverityOf returns how severe p is on a target on which it holds.
-func (p *Pathology) SeverityOf(v View) Severity {
+func (p *Pathology) SeverityOf(v Uncertain) Severity {
 	for _, g := range p.Grades {
 		if g.While.Empty() {
 			return g.Severity
 		}
-		if truth, _ := g.While.Eval(v); truth == True {
+		if g.While.Certain(v) == True {
 			return g.Severity
 		}
 	}
@@ -152,6 +153,21 @@ func (p *Pathology) Severities() []Severity {
 	return out
 }
 
+// Scope is where p is judged: at the gateways, where all that it reads is a gateway's; on
+// GPU exporters too, where all is of GPUs; and on model servers.
+func (p *Pathology) Scope() indicator.Scope {
+	scope := indicator.Gateway
+	p.When.Signals(func(s *indicator.Signal) { scope = min(scope, s.Scope) })
+	return scope
+}
+
+// Per is the label of the parts of a gateway that p judges one by one: that of its signals,
+// of which all have the same.
+func (p *Pathology) Per() (label string) {
+	p.When.Signals(func(s *indicator.Signal) { label = s.Per })
+	return label
+}
+
 // Causes returns the pathologies of a catalogue that inhibit p, in its order.
 func (p *Pathology) Causes(all []*Pathology) []*Pathology {
 	return slices.DeleteFunc(slices.Clone(all), func(q *Pathology) bool { return !q.Inhibits(p) })
@@ -176,6 +192,11 @@ type Pass struct {
 
 	// What was found of the others on this target, by their ids.
 	RuledOut, Suspected, Unseen []string
+	// Part names the model or the upstream of a gateway that is judged, where those are
+	// judged one by one.
+	Part string
+	// Parts returns a signal's readings in the window by model or by upstream.
+	Parts func(*indicator.Signal) map[string]float64
 
 	// Summary replaces the title in the verdict: one sentence with this
 	// server's numbers.

@@ -191,6 +191,41 @@ func (c Cond) eval(v View, evidence []Evidence) (Truth, []Evidence) {
 	return truth, evidence
 }
 
+// A Doubt is how far a reading and what is normal may be from what goes on, by chance alone.
+type Doubt struct {
+	// Least is what the reading in the window stands for at least.
+	Least float64
+	// Wander is how many times as high as normal the server reads now and then by itself.
+	Wander float64
+	// Margin is by how many times the limit must be passed, where few moments tell.
+	Margin float64
+}
+
+// An Uncertain view knows how far its readings may be off.
+type Uncertain interface {
+	View
+	Doubt(*indicator.Signal) Doubt
+}
+
+// Certain evaluates a condition as Eval does, on what is beyond doubt: a reading is above
+// its limit only if its near end is, and if it is beyond what the server does by itself.
+func (c Cond) Certain(v Uncertain) Truth {
+	truth, _ := c.Eval(doubted{v})
+	return truth
+}
+
+// doubted shows an uncertain view at the near ends of its readings.
+type doubted struct{ Uncertain }
+
+// Now implements View.
+func (d doubted) Now(s *indicator.Signal) indicator.Value {
+	v := d.Uncertain.Now(s)
+	if v.OK {
+		v.V = d.Doubt(s).Least
+	}
+	return v
+}
+
 func and(a, b Truth) Truth {
 	switch {
 	case a == False || b == False:
@@ -212,6 +247,9 @@ func or(a, b Truth) Truth {
 }
 
 func compare(c Cond, v View) Evidence {
+	if d, ok := v.(doubted); ok && c.Op == LessThan {
+		v = d.Uncertain // what a reading may be less by does not bring it under a limit
+	}
 	e := Evidence{
 		Signal: c.Signal, Op: c.Op, Name: c.Threshold.Name,
 		Value: v.Now(c.Signal), Baseline: v.Normal(c.Signal), Threshold: math.NaN(),
@@ -300,6 +338,13 @@ func (r *Relative) limit(s *indicator.Signal, v View) (float64, bool) {
 			return 0, false
 		}
 		scale = math.Pow(math.Max(1, now.V/normal.V), r.Exponent)
+	}
+	if d, ok := v.(doubted); ok {
+		doubt := d.Doubt(s)
+		if doubt.Wander > r.Factor && doubt.Wander > 1 {
+			scale *= doubt.Wander / r.Factor
+		}
+		scale *= max(1, doubt.Margin)
 	}
 	return r.bounded(r.Factor*base.V*scale + r.Offset), true
 }

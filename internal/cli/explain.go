@@ -158,5 +158,5 @@ func stepsOf(list string) []step {
 
 // explained lists what a verdict may be: the catalogue, and what a gateway alone can see.
 func explained() []*catalog.Pathology {
-	return slices.Concat(pathologies.All(), diagnose.AtGateway())
+	return pathologies.All()
 }

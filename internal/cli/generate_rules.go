@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"strings"
 	"time"
 
@@ -15,10 +14,8 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/baseline"
 	"github.com/sixty-dev/sixty/internal/baseline/gather"
-	"github.com/sixty-dev/sixty/internal/boundary"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/command"
-	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard/grafana"
 	"github.com/sixty-dev/sixty/internal/generate/pack"
@@ -124,7 +121,7 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Con
 		return cfg, hint.With(errors.New("--prometheus needs --baseline: which time was healthy?"), "such as --baseline 7d, or two RFC 3339 times: --baseline FROM/TO")
 	}
 	cfg = f.cfg
-	cfg.Format, cfg.Beside, cfg.Pathologies = generate.Format(f.out.format), f.out.path != "", append(pathologies.All(), diagnose.AtGateway()...)
+	cfg.Format, cfg.Beside, cfg.Pathologies = generate.Format(f.out.format), f.out.path != "", pathologies.All()
 	cfg.Runbooks, cfg.Panel = f.runbooks.Runbooks, grafana.PanelPath
 	d, err := f.deployment.deployment(ctx, stderr)
 	if err != nil {
@@ -159,25 +156,10 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Con
 		if f.out.path == "" {
 			return cfg, errors.New("--tests goes with --out")
 		}
-		atGateway, err := boundary.Cases()
-		if err != nil {
-			return cfg, err
-		}
-		cfg.Cases = eitherFS{pathologies.Cases(), atGateway}
+		cfg.Cases = pathologies.Cases()
 		cfg.Holds = func(groups []rulefmt.RuleGroup, t generate.Told) (bool, error) { return replay.Holds(ctx, groups, t) }
 	}
 	return cfg, err
-}
-
-// eitherFS opens a file in the first file system that has it.
-type eitherFS [2]fs.FS
-
-func (f eitherFS) Open(name string) (fs.File, error) {
-	file, err := f[0].Open(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return f[1].Open(name)
-	}
-	return file, err
 }
 
 // gathered brings together what was measured.

@@ -14,8 +14,9 @@ import (
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/sixty-dev/sixty/internal/boundary"
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
 // fourObjectives is what a team with four models promises.
@@ -112,8 +113,10 @@ func TestAGatewayIsAskedFor(t *testing.T) {
 		}
 	}
 	want := []string{"VLLMGatewayDown", "VLLMGatewaysAbsent"}
-	for _, p := range boundary.Verdicts() {
-		want = append(want, p.Alert)
+	for _, p := range pathologies.All() {
+		if p.Scope() == indicator.Gateway {
+			want = append(want, p.Alert)
+		}
 	}
 	for _, name := range want {
 		if !slices.Contains(with, name) || slices.Contains(without, name) {

@@ -7,7 +7,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/audit"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/command"
-	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/load"
 	"github.com/sixty-dev/sixty/internal/pathologies"
@@ -127,7 +126,7 @@ func pathologyIDs() []string {
 }
 
 // alertIDs are those that rules may be chosen by: what a gateway sees has alerts too.
-func alertIDs() []string { return pathologyNames(append(pathologies.All(), diagnose.AtGateway()...)) }
+func alertIDs() []string { return pathologyNames(pathologies.All()) }
 
 func pathologyNames(all []*catalog.Pathology) []string {
 	return list(all, func(p *catalog.Pathology) string { return p.ID + "\t" + p.Title })

@@ -85,7 +85,10 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 	if o.Predict != nil {
 		o.Predict(ctx, q, r, s, &d)
 	}
-	if err := d.atGateways(ctx, q, &r, o.Settings.boundaryLimits()); err != nil {
+	if err := d.dateGateways(ctx, q, &r, s, o.Settings); err != nil {
+		return Diagnosis{}, err
+	}
+	if err := d.atGateways(ctx, q, &r); err != nil {
 		return Diagnosis{}, err
 	}
 	for i := range r.Spans {

@@ -93,6 +93,8 @@ type Finding struct {
 	Fixes        []catalog.Fix
 	Confidence   float64
 
+	part part // of a gateway that it is about, of the first target
+
 	// impact is how many requests a second pass the targets, or are held by them for
 	// ten seconds: 0 where nobody is served there.
 	impact float64
@@ -135,10 +137,33 @@ type Gap struct {
 	Hint    string
 }
 
+// Labels returns where the servers of a model are that a verdict or a finding is about:
+// cluster, namespace and model_name, as far as they are known. A gateway belongs to the model
+// for which it was judged.
+func (d *Diagnosis) Labels(of string, targets []string) map[string]string {
+	first := func(names []string, named bool) *Target {
+		i := slices.IndexFunc(d.Targets, func(t Target) bool {
+			return slices.Contains(names, t.Name) && (!named || t.Labels["model_name"] != "")
+		})
+		if i < 0 {
+			return nil
+		}
+		return &d.Targets[i]
+	}
+	t := first(targets, true)
+	if i := slices.IndexFunc(d.Verdicts, func(v Verdict) bool { return v.Model == of }); t == nil && i >= 0 {
+		t = first(d.Verdicts[i].All, true)
+	}
+	if t == nil {
+		t = first(targets, false)
+	}
+	if t == nil {
+		return map[string]string{}
+	}
+	return pick(t.Labels, modelLabels)
+}
+
 // Found reports whether something fires of a severity, or of a worse one.
 func (d *Diagnosis) Found(least catalog.Severity) bool {
-	if d.Status == Firing && d.Verdict.Severity >= least {
-		return true // of the gateway, perhaps, which no finding of an engine is behind
-	}
 	return slices.ContainsFunc(d.Findings, func(f Finding) bool { return f.Status == Firing && f.Severity >= least })
 }

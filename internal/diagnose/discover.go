@@ -110,6 +110,9 @@ func discover(ctx context.Context, q metrics.Querier, m *Memory, at time.Time, l
 			"choose some with --match, such as --match namespace=prod; a target is one model on one server")
 	}
 	rename(targets)
+	if err := askBehind(ctx, q, at, all, targets, d.layout); err != nil {
+		return nil, d.layout, err
+	}
 	return targets, d.layout, configure(ctx, q, at, lookback, all, targets, d.layout)
 }
 
@@ -318,10 +321,10 @@ func (d *discovery) add(m model.Metric) {
 }
 
 // pick returns the labels of the given names.
-func pick(m model.Metric, names []string) map[string]string {
+func pick[M ~map[N]V, N, V ~string](m M, names []string) map[string]string {
 	l := map[string]string{}
 	for _, n := range names {
-		if v := string(m[model.LabelName(n)]); v != "" {
+		if v := string(m[N(n)]); v != "" {
 			l[n] = v
 		}
 	}

@@ -1,10 +1,12 @@
 package diagnose
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
@@ -44,7 +46,7 @@ func TestBurstsAndStallsAreDoubted(t *testing.T) {
 			indicator.StallsPerRequest, map[*indicator.Signal]float64{indicator.StallsPerRequest: 1.5, indicator.FirstTokens: 40, indicator.Running: 20}, 0.05, false,
 		},
 		"a replica that gets more of two hundred requests": {
-			indicator.ArrivalShare, map[*indicator.Signal]float64{indicator.ArrivalShare: 1.9, indicator.FirstTokens: 200}, 1.5, true,
+			indicator.ArrivalShare, map[*indicator.Signal]float64{indicator.ArrivalShare: 1.9, indicator.FirstTokens: 200, indicator.Replicas: 4}, 1.5, true,
 		},
 	}
 	for name, tt := range tests {
@@ -53,11 +55,11 @@ func TestBurstsAndStallsAreDoubted(t *testing.T) {
 				s := newSnapshot(make([]Target, 1))
 				end := time.Unix(1e9, 0)
 				s.Spans[0].Window = Range{end.Add(-window), end}
-				s.Spans[0].steady = steadiness{short: window < hiccup}
+				s.Spans[0].steady = steadiness{since: window, moments: 2, lastGap: math.NaN(), lastTTFT: math.NaN()}
 				for sig, v := range tt.now {
 					s.readings[0][sig.Name] = reading{now: indicator.Known(v)}
 				}
-				return cautious{view{snapshot: s}}.Now(tt.signal).V
+				return view{snapshot: s}.Doubt(tt.signal).Least
 			}
 			if got := read(19 * time.Second); (got <= tt.limit) != tt.doubted {
 				t.Errorf("after 19 s it counts as %.3g, limit %.3g; want it doubted: %v", got, tt.limit, tt.doubted)
@@ -74,29 +76,60 @@ func TestBurstsAndStallsAreDoubted(t *testing.T) {
 
 // What is normal is taken for worse where chance, or a single moment, would do.
 func TestFewRequestsRaiseWhatIsNormal(t *testing.T) {
+	twice := &catalog.Threshold{Name: "twice", Default: catalog.None, Baseline: &catalog.Relative{Factor: 2}}
 	tests := map[string]struct {
 		signal   *indicator.Signal
 		normal   float64
 		requests float64
-		single   bool
-		within   float64 // what may still be chance
+		since    time.Duration
+		within   float64 // of normal, what may still be chance
 		beyond   float64 // what is not
 	}{
-		"the P95 of a single moment: a prompt or two held the engine": {indicator.TTFTP95, 0.425, 70, true, 0.425 * 1.35, 0.425 * 3.6},
-		"the P95 of a minute":                 {indicator.TTFTP95, 0.425, 70, false, 0.425 * 1.05, 0.425 * 2.6},
-		"the longest of 53 prompts is no P99": {indicator.PromptTail, 10.1, 53, false, 12.9, 40},
-		"the P99 of 10,000 prompts is known":  {indicator.PromptTail, 10.1, 10_000, false, 10.2, 13},
+		"the P95 of a single moment: a prompt or two held the engine": {indicator.TTFTP95, 0.425, 70, 20 * time.Second, 2 * 1.35, 2 * 3.6},
+		"the P95 of a minute":                 {indicator.TTFTP95, 0.425, 70, time.Minute, 2 * 1.05, 2 * 2.6},
+		"the longest of 53 prompts is no P99": {indicator.PromptTail, 10.1, 53, time.Minute, 2 * 1.28, 2 * 4},
+		"the P99 of 10,000 prompts is known":  {indicator.PromptTail, 10.1, 10_000, time.Minute, 2, 2 * 1.29},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := newSnapshot(make([]Target, 1))
-			s.Spans[0].steady = steadiness{ttft: usualTTFTDeviation, single: tt.single}
-			s.readings[0][tt.signal.Name] = reading{normal: indicator.Known(tt.normal)}
-			s.readings[0][indicator.FirstTokens.Name] = reading{now: indicator.Known(tt.requests)}
-			if got := (cautious{view{snapshot: s}}).Normal(tt.signal).V; got < tt.within || got > tt.beyond {
-				t.Errorf("%g counts as %.3g, want from %.3g to %.3g", tt.normal, got, tt.within, tt.beyond)
+			holds := func(times float64) bool {
+				s := newSnapshot(make([]Target, 1))
+				s.Spans[0].steady = steadiness{ttft: usualTTFTDeviation, since: tt.since, moments: 3, lastTTFT: math.NaN()}
+				s.readings[0][tt.signal.Name] = reading{now: indicator.Known(times * tt.normal), normal: indicator.Known(tt.normal)}
+				s.readings[0][indicator.FirstTokens.Name] = reading{now: indicator.Known(tt.requests)}
+				return catalog.Above(tt.signal, twice).Certain(view{snapshot: s}) == catalog.True
+			}
+			if holds(tt.within) {
+				t.Errorf("%g times normal is certain, and may be chance", tt.within)
+			}
+			if !holds(tt.beyond) {
+				t.Errorf("%g times normal is doubted", tt.beyond)
 			}
 		})
+	}
+}
+
+// A split of requests that chance does not make is certain from seventy of them on.
+func TestNineTenthsOfTheTrafficAreNoChance(t *testing.T) {
+	for _, tt := range []struct {
+		share, requests float64
+		above           float64
+		certain         bool
+	}{
+		{0.9, 63, 1.5, true},
+		{0.9, 12, 1.5, false},
+		{0.8, 40, 1.5, false},
+		{0.55, 2000, 1, true},
+		{0.55, 100, 1, false},
+	} {
+		s := newSnapshot(make([]Target, 1))
+		s.Spans[0].Window = Range{time.Unix(0, 0), time.Unix(60, 0)}
+		for sig, v := range map[*indicator.Signal]float64{indicator.ArrivalShare: 2 * tt.share, indicator.Replicas: 2, indicator.FirstTokens: tt.requests} {
+			s.readings[0][sig.Name] = reading{now: indicator.Known(v)}
+		}
+		if got := (view{snapshot: s}).Doubt(indicator.ArrivalShare).Least > tt.above; got != tt.certain {
+			t.Errorf("%g of %g requests: beyond %g × the mean is certain %v, want %v", tt.share, tt.requests, tt.above, got, tt.certain)
+		}
 	}
 }
 

@@ -42,14 +42,16 @@ func Evaluate(s *Snapshot, pathologies []*catalog.Pathology, set Settings) Diagn
 	}
 	slices.SortStableFunc(pools, comparePools)
 	for i := range pools {
-		d.Verdicts = append(d.Verdicts, pools[i].verdict)
+		if p := &pools[i]; !p.gateway || p.verdict.Status == Firing {
+			d.Verdicts = append(d.Verdicts, p.verdict)
+		}
 		d.Findings = append(d.Findings, pools[i].findings...)
 	}
 	rank(d.Findings)
 	all := pool{snapshot: s, judged: judged, unjudged: unjudged(s, judged), findings: d.Findings}
 	d.Unjudged = all.unjudged
 	d.Verdict = all.quiet()
-	if len(pools) == 1 || len(pools) > 1 && d.Verdicts[0].Status == Firing {
+	if n := len(d.Verdicts); n == 1 || n > 1 && d.Verdicts[0].Status == Firing {
 		d.Verdict = d.Verdicts[0]
 	}
 	d.Status, d.Workload = d.Verdict.Status, d.Verdict.Workload
@@ -87,6 +89,7 @@ type judgement struct {
 // An outcome is one pathology on one target.
 type outcome struct {
 	pathology   *catalog.Pathology
+	part        part // of a gateway
 	status      Status
 	severity    catalog.Severity
 	evidence    []catalog.Evidence
@@ -96,24 +99,24 @@ type outcome struct {
 }
 
 func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settings) judgement {
-	j := judgement{target: target, view: newView(s, target, set)}
-	serves := s.Targets[target].Serves()
+	j := judgement{target: target, view: newView(s, target, part{}, set)}
 	for _, p := range pathologies {
-		o := outcome{pathology: p, severity: p.Severity}
-		if !serves && !(s.Targets[target].isGPU() && onlyGPU(p)) {
-			o.status = NotApplicable
-			j.outcomes = append(j.outcomes, o)
+		if !s.Targets[target].judgedBy(p) {
+			j.outcomes = append(j.outcomes, outcome{pathology: p, severity: p.Severity, status: NotApplicable})
 			continue
 		}
-		o.judge(s, j.view)
-		j.outcomes = append(j.outcomes, o)
+		for _, of := range s.partsOf(target, p.Per()) {
+			o := outcome{pathology: p, part: of, severity: p.Severity}
+			o.judge(s, j.view.of(of))
+			j.outcomes = append(j.outcomes, o)
+		}
 	}
 	// A doubtful cause is believed where one of its symptoms, and more than a note, is
 	// beyond doubt.
 	for i := range j.outcomes {
 		o := &j.outcomes[i]
 		if o.status == Pending && slices.ContainsFunc(j.outcomes, func(s outcome) bool {
-			return s.status == Firing && s.severity >= catalog.Ticket && o.pathology.Inhibits(s.pathology)
+			return s.status == Firing && s.severity >= catalog.Ticket && o.pathology.Inhibits(s.pathology) && o.part.meets(s.part)
 		}) {
 			o.status = Firing
 		}
@@ -127,7 +130,7 @@ func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settin
 		for k := range j.outcomes {
 			explained := &j.outcomes[k]
 			switch {
-			case !o.pathology.Inhibits(explained.pathology):
+			case !o.pathology.Inhibits(explained.pathology) || !o.part.meets(explained.part):
 			case explained.status == Firing && explained.inhibitedBy == "":
 				explained.inhibitedBy = o.pathology.ID
 			case explained.status == Unknown:
@@ -137,18 +140,26 @@ func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settin
 	}
 	for i := range j.outcomes {
 		if o := &j.outcomes[i]; o.status == Firing {
-			o.refine(s, &j)
+			o.refine(s, j.view.of(o.part), &j)
 		}
 	}
 	return j
 }
 
-// onlyGPU reports whether a pathology can be judged on a GPU exporter alone.
-func onlyGPU(p *catalog.Pathology) bool {
-	all := true
-	p.When.Signals(func(s *indicator.Signal) { all = all && s.Scope == indicator.GPU })
-	return all
+// judgedBy reports whether a pathology is about such a target.
+func (t *Target) judgedBy(p *catalog.Pathology) bool {
+	switch p.Scope() {
+	case indicator.Gateway:
+		return t.isGateway()
+	case indicator.GPU:
+		return t.Serves() || t.isGPU()
+	}
+	return t.Serves()
 }
+
+// meets reports whether requests of one part may be those of another: of two models, or of
+// two upstreams, they are not.
+func (p part) meets(other part) bool { return p.label != other.label || p == other }
 
 func (o *outcome) judge(s *Snapshot, v view) {
 	truth, evidence := o.pathology.When.Eval(v)
@@ -162,10 +173,10 @@ func (o *outcome) judge(s *Snapshot, v view) {
 	if o.status != Firing {
 		return
 	}
-	if t, _ := o.pathology.When.Eval(cautious{v}); t != catalog.True {
+	if o.pathology.When.Certain(v) != catalog.True {
 		o.status = Pending
 	}
-	o.severity = o.pathology.SeverityOf(cautious{v})
+	o.severity = o.pathology.SeverityOf(v)
 	held, known := 0, 0
 	for _, c := range o.pathology.Supports {
 		t, e := c.Eval(v)
@@ -210,17 +221,21 @@ func confidence(evidence []catalog.Evidence, held, known int, source BaselineSou
 	return math.Round(c*100) / 100
 }
 
-func (o *outcome) refine(s *Snapshot, j *judgement) {
+func (o *outcome) refine(s *Snapshot, v view, j *judgement) {
 	server := s.Targets[j.target]
 	o.pass = &catalog.Pass{
-		View: j.view, RuledOut: j.ids(OK), Suspected: j.ids(Pending), Unseen: j.ids(Unknown), Config: server.Config, Flags: server.Dialect.Flags,
+		View: v, RuledOut: j.ids(OK), Suspected: j.ids(Pending), Unseen: j.ids(Unknown), Config: server.Config, Flags: server.Dialect.Flags,
 		Summary: o.pathology.Title, Fixes: slices.Clone(o.pathology.Fixes),
+		Part: o.part.name, Parts: v.parts,
 	}
 	if o.pass.Config == nil {
 		o.pass.Config = engine.Config{}
 	}
 	if o.pathology.Refine != nil {
 		o.pathology.Refine(o.pass)
+	}
+	if o.part.label == indicator.PerModel && len(s.partsOf(j.target, o.part.label)) > 1 {
+		o.pass.Summary = o.part.name + ": " + o.pass.Summary
 	}
 	fixes, later := catalog.For(server.Dialect.Flags, server.Version, o.pass.Fixes)
 	o.pass.Fixes, o.pass.Reasons = fixes, append(o.pass.Reasons, later...)
@@ -239,7 +254,7 @@ func (j *judgement) ids(of Status) (out []string) {
 // merge makes one finding of a pathology's outcomes on all targets of a pool.
 func (p *pool) merge(of *catalog.Pathology) Finding {
 	f := Finding{Pathology: of, Model: p.model, Severity: of.Severity, Status: NotApplicable}
-	if len(p.judged) == 0 {
+	if len(p.judged) == 0 && of.Scope() != indicator.Gateway {
 		f.Status = Unknown
 		for _, u := range p.unjudged {
 			f.Targets = append(f.Targets, u.Target)
@@ -269,18 +284,26 @@ func (p *pool) merge(of *catalog.Pathology) Finding {
 		)
 	})
 	worst := all[0]
+	var more []string // of the first target
 	for _, o := range all {
-		if o.status == worst.status {
+		switch {
+		case o.status != worst.status:
+		case !slices.Contains(f.Targets, o.name()):
 			f.Targets = append(f.Targets, o.name())
 			f.impact += o.traffic()
+		case o.part.name != "" && o.name() == worst.name():
+			more = append(more, o.part.name)
 		}
 	}
-	f.Status, f.Severity, f.Evidence, f.Confidence = worst.status, worst.severity, worst.evidence, worst.confidence
+	f.Status, f.Severity, f.Evidence, f.Confidence, f.part = worst.status, worst.severity, worst.evidence, worst.confidence, worst.part
 	if f.Status >= Pending {
 		f.Since, f.SinceAtLeast = worst.view.span().since()
 	}
 	if f.Status == Firing {
 		f.Summary, f.Reasons, f.Fixes, f.InhibitedBy = worst.pass.Summary, worst.pass.Reasons, worst.pass.Fixes, worst.inhibitedBy
+		if len(more) > 0 {
+			f.Summary += "; so it is with " + strings.Join(more, ", ")
+		}
 	}
 	if f.Status == OK {
 		f.RuledOutBy = ruledOut(f.Evidence)

@@ -48,6 +48,15 @@ type Request struct {
 	told string // what the words of all questions have in common, for the memory
 }
 
+// short is the shortest time of a group's rates; of gateways it holds two scrapes, as in
+// alert rules, for what holds at both of them.
+func (r *Request) short(d *dialect.Dialect) time.Duration {
+	if d.Engine == dialect.Gateway {
+		return shortest(2*r.Interval+r.Interval/10) + edge
+	}
+	return r.shortest()
+}
+
 // shortest returns the shortest time over which a rate can be told and a freeze is
 // no hiccup: ten seconds, or what lies between two scrapes.
 func (r *Request) shortest() time.Duration {
@@ -385,16 +394,16 @@ func (p *planner) settle(s *indicator.Signal, v indicator.Value) {
 	members := p.g.members
 	p.settled = append(p.settled, func(snap *Snapshot) {
 		for _, i := range members {
-			p.set(snap, i, s, v)
+			p.set(snap.readings[i], s, v)
 		}
 	})
 }
 
-// set takes a value into the snapshot.
-func (p *planner) set(snap *Snapshot, target int, s *indicator.Signal, v indicator.Value) {
-	rd := snap.readings[target][s.Name]
+// set takes a value into readings.
+func (p *planner) set(readings map[string]reading, s *indicator.Signal, v indicator.Value) {
+	rd := readings[s.Name]
 	*p.slot(&rd) = v
-	snap.readings[target][s.Name] = rd
+	readings[s.Name] = rd
 }
 
 func (p *planner) ask(s *indicator.Signal) {
@@ -425,7 +434,7 @@ func (p *planner) ask(s *indicator.Signal) {
 // store takes a value into the readings of those that the labels belong to.
 func (p *planner) store(snap *Snapshot, g *group, s *indicator.Signal, m model.Metric, v indicator.Value) {
 	for _, i := range g.owners(p.r, m, s.Scope == indicator.Model) {
-		p.set(snap, i, s, v)
+		p.set(snap.of(i, part{s.Per, string(m[model.LabelName(s.Per)])}), s, v)
 	}
 }
 
@@ -451,9 +460,12 @@ func (p *planner) translate(s *indicator.Signal, expr string, own bool) (string,
 	what := wording{expr, p.g.lead.Dialect.Key(), p.r.told, own, restricted}
 	marked, err := p.r.Memory.words(what, func() (string, error) {
 		rw := indicator.Rewriting{
-			Window: windowMark, Short: p.r.shortest(), Past: pastMark,
+			Window: windowMark, Short: p.r.short(&p.g.lead.Dialect), Past: pastMark,
 			Instance: append(slices.Clone(p.r.Instance), p.g.lead.Dialect.Identity...), Model: p.r.Model,
 			Matchers: p.r.Matchers,
+		}
+		if s.Per != "" {
+			rw.Instance = append(rw.Instance, s.Per)
 		}
 		if restricted {
 			rw.Matchers = append(slices.Clone(rw.Matchers), membersMarked)

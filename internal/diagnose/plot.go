@@ -262,7 +262,11 @@ func (p *plotter) plot(ctx context.Context, q metrics.Querier, s *indicator.Sign
 		for _, stream := range m {
 			for _, i := range g.owners(r, stream.Metric, s.Scope == indicator.Model) {
 				if shown(i) && len(stream.Values) > 0 {
-					out.Lines = append(out.Lines, p.line(i, stream.Values))
+					line := p.line(i, stream.Values)
+					if of := string(stream.Metric[model.LabelName(s.Per)]); of != "" {
+						line.Target += " " + of
+					}
+					out.Lines = append(out.Lines, line)
 				}
 			}
 		}
@@ -297,7 +301,7 @@ func (p *plotter) sources(s *indicator.Signal) []int {
 func (p *plotter) readings(out *Plot, target int) {
 	out.Window, out.Baseline = p.request.Spans[target].Window, p.request.Spans[target].Baseline
 	out.Now, out.Normal = p.snapshot.Now(target, out.Signal), p.snapshot.Normal(target, out.Signal)
-	v := newView(p.snapshot, target, p.settings)
+	v := newView(p.snapshot, target, part{}, p.settings)
 	for _, promise := range threshold.Promises() {
 		if promise.Signal != out.Signal {
 			continue

@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
 // A pool is the targets that serve one model.
 type pool struct {
 	snapshot *Snapshot
+	gateway  bool   // what a gateway before several models meets, and none of them alone
 	model    string // "" where there is only one, or where nothing tells
 	judged   []judgement
 	unjudged []Unjudged
@@ -57,8 +57,8 @@ func poolsOf(s *Snapshot, judged []judgement) []pool {
 	lent := s.lent()
 	belongs := func(i int) []*pool {
 		switch {
-		case s.Targets[i].Dialect.Engine == dialect.Gateway:
-			return nil // it stands before all of them
+		case s.Targets[i].isGateway():
+			return nil // it is spread over those behind it
 		case keys[i] != "":
 			return []*pool{byKey[keys[i]]}
 		case len(byKey) == 1:
@@ -102,15 +102,24 @@ func poolsOf(s *Snapshot, judged []judgement) []pool {
 			}
 		}
 	}
-	var out []pool
+	var out, gateways []pool
+	for i := range s.Targets {
+		if j, ok := byTarget[i]; ok && s.Targets[i].isGateway() {
+			if own := spread(s, j, keys, byKey); slices.ContainsFunc(own.judged[0].outcomes, func(o outcome) bool { return o.status != NotApplicable }) {
+				own.gateway = true
+				gateways = append(gateways, *own)
+			}
+		}
+	}
 	for _, k := range slices.Sorted(maps.Keys(byKey)) {
 		p := byKey[k]
 		if len(byKey) == 1 {
 			p.model = ""
 		}
+		p.explain()
 		out = append(out, *p)
 	}
-	return out
+	return append(out, gateways...)
 }
 
 // lent lists, by GPU exporter, the servers whose readings it gives.
@@ -149,6 +158,9 @@ func (j *judgement) name() string { return j.view.snapshot.Targets[j.target].Nam
 // held for ten seconds.
 func (j *judgement) traffic() float64 {
 	v := j.view
+	if j.gateway() {
+		return max(v.Now(indicator.GatewayOffered).Or(0), v.Normal(indicator.GatewayOffered).Or(0), v.Now(indicator.GatewayOpen).Or(0)/10)
+	}
 	held := v.Now(indicator.Running).Or(0) + v.Now(indicator.Waiting).Or(0)
 	return max(v.Now(indicator.FirstTokenRate).Or(0), v.Normal(indicator.FirstTokenRate).Or(0), held/10)
 }
@@ -173,7 +185,9 @@ func (j *judgement) cannotTell() string {
 // find judges the pool.
 func (p *pool) find(pathologies []*catalog.Pathology) {
 	for _, of := range pathologies {
-		p.findings = append(p.findings, p.merge(of))
+		if !p.gateway || of.Scope() == indicator.Gateway {
+			p.findings = append(p.findings, p.merge(of))
+		}
 	}
 	rank(p.findings)
 	p.verdict = p.quiet()
@@ -181,7 +195,12 @@ func (p *pool) find(pathologies []*catalog.Pathology) {
 		f := &p.findings[0]
 		p.verdict = Verdict{
 			ID: f.Pathology.ID, Status: Firing, Severity: f.Severity, Summary: f.Summary, Targets: f.Targets,
-			Since: f.Since, SinceAtLeast: f.SinceAtLeast, Confidence: f.Confidence, Workload: p.workload(f.Targets[0]),
+			Since: f.Since, SinceAtLeast: f.SinceAtLeast, Confidence: f.Confidence, Workload: p.verdict.Workload,
+		}
+		if f.Pathology.Scope() != indicator.Gateway {
+			p.verdict.Workload = p.workload(f.Targets[0])
+		} else if !slices.ContainsFunc(p.findings, func(f Finding) bool { return f.Status == Firing && f.Pathology.Scope() != indicator.Gateway }) {
+			p.verdict.Summary += notShown
 		}
 	}
 	p.verdict.Model = p.model

@@ -10,6 +10,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strconv"
@@ -31,6 +32,10 @@ type Target struct {
 	Config  engine.Config
 	Notes   []string // facts learnt beside the metrics: "/health answers 503"
 
+	// Models are those that the engines behind a gateway say they serve, and Upstreams its
+	// servers; none of other targets.
+	Models, Upstreams []string
+
 	// Problem says why the target cannot be judged, such as that it exposes no
 	// engine metrics; "" when it can.
 	Problem string
@@ -41,6 +46,8 @@ type Target struct {
 func (t *Target) Serves() bool { return t.Dialect.Serves() }
 
 func (t *Target) isGPU() bool { return t.Dialect.Engine == dialect.DCGM }
+
+func (t *Target) isGateway() bool { return t.Dialect.Engine == dialect.Gateway }
 
 // Range is a span of time.
 type Range struct{ From, To time.Time }
@@ -68,14 +75,20 @@ type Snapshot struct {
 	Targets []Target
 	Spans   []Span // by target
 
-	readings []map[string]reading // by target, by signal name
+	readings []map[string]reading          // by target, by signal name
+	parts    []map[part]map[string]reading // of gateways, likewise
 }
+
+// A part is what one model or one upstream meets at a gateway: the value of a label. The
+// zero part is the whole.
+type part struct{ label, name string }
 
 func newSnapshot(targets []Target) *Snapshot {
 	s := &Snapshot{Targets: targets, Spans: make([]Span, len(targets))}
 	signals := len(indicator.All())
 	for range targets {
 		s.readings = append(s.readings, make(map[string]reading, signals))
+		s.parts = append(s.parts, nil)
 	}
 	return s
 }
@@ -88,6 +101,35 @@ func (s *Snapshot) Now(target int, sig *indicator.Signal) indicator.Value {
 // Normal returns a target's reading in the baseline.
 func (s *Snapshot) Normal(target int, sig *indicator.Signal) indicator.Value {
 	return s.readings[target][sig.Name].normal
+}
+
+// of returns the readings of a part of a target, for storing.
+func (s *Snapshot) of(target int, p part) map[string]reading {
+	if p.name == "" {
+		return s.readings[target]
+	}
+	if s.parts[target] == nil {
+		s.parts[target] = map[part]map[string]reading{}
+	}
+	if s.parts[target][p] == nil {
+		s.parts[target][p] = map[string]reading{}
+	}
+	return s.parts[target][p]
+}
+
+// partsOf lists the parts of a target by a label, the whole where there are none.
+func (s *Snapshot) partsOf(target int, label string) []part {
+	var out []part
+	for p := range s.parts[target] {
+		if p.label == label {
+			out = append(out, p)
+		}
+	}
+	if len(out) == 0 {
+		return []part{{}}
+	}
+	slices.SortFunc(out, func(a, b part) int { return cmp.Compare(a.name, b.name) })
+	return out
 }
 
 // bucket is one bucket of a classic histogram: observations up to a bound.

@@ -135,6 +135,9 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 	usual := UsualWindow(step)
 	if !t.Serves() || t.Problem != "" {
 		s.Window = Range{o.At.Add(-max(min(usual, past.Length()), step)), o.At} // a past may have begun just now
+		if t.isGateway() {                                                      // whose counters say themselves what there is
+			s.Window.From, s.Unchanged = o.At.Add(-usual), true
+		}
 		if b := (Range{past.From, s.Window.From}); b.Length() >= minHistory {
 			s.Baseline, s.Source = b.settled(), History
 		}
@@ -181,6 +184,7 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 	}
 	s.steady = h.steadiness(normal, now)
 	o.override(&s, h)
+	s.steady.once = h.cameOnce(s.Window)
 	if len(h.at) > 0 {
 		s.before, s.whole = h.at[0].Add(-step), true
 	}
@@ -213,6 +217,10 @@ func (r Range) settled() Range {
 func (o *Options) override(s *Span, h *history) {
 	if o.Window > 0 {
 		s.Window.From = s.Window.To.Add(-o.Window)
+		// What was not there yet is not asked for: a rate over it would be one of nothing.
+		if len(h.at) > 0 && h.at[0].After(o.At.Add(-longestPast+o.Interval)) && h.at[0].After(s.Window.From) {
+			s.Window.From = h.at[0].Add(-edge)
+		}
 	}
 	switch {
 	case len(o.Settings.Baselines) > 0:

@@ -5,7 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/stat"
 )
 
 // steadiness is how much a server's own latency varies from one moment to the next
@@ -16,15 +18,16 @@ import (
 // scrapes, is not believed: it is pending.
 type steadiness struct {
 	gap, ttft float64 // standard deviations of the logarithm between moments
-	// lasting is an inter-token latency, in seconds, that the last moments of the
-	// window had at least; NaN where that cannot be told.
-	lasting float64
-	// eased is by what share the mean time to first token of the last moments is below that
-	// of the window: what was over before the end is no longer so.
-	eased float64
-	// short says that the window is shorter than a hiccup; single that it is shorter than a
-	// burst, or one moment.
-	short, single bool
+	// lastGap and lastTTFT are the worst mean inter-token latency and time to first token
+	// of the last moments, in seconds; NaN where that cannot be told.
+	lastGap, lastTTFT float64
+	// since is how long the state under judgement has gone on, and moments how many tell its
+	// latency; zero where nothing is normal to compare them with.
+	since   time.Duration
+	moments int
+	// once are the signals whose events all came within one moment of the window: what
+	// made them may be over.
+	once map[*indicator.Signal]bool
 }
 
 const (
@@ -35,15 +38,12 @@ const (
 	// What a deviation is taken for where fewer than two moments tell it, and its least.
 	usualGapDeviation, usualTTFTDeviation = 0.2, 0.35
 	leastDeviation                        = 0.12
-	// hiccup is how long a machine's own stall and what follows it may last.
-	hiccup = 20 * time.Second
-	// lastMoments is how many moments at the end of a window must agree with it.
-	lastMoments = 3
+	// The last moments at the end of a window must agree with it: so many, or so many
+	// seconds of them.
+	leastMoments, lastSeconds = 2, 15
 	// outlier is how many times the usual inter-token latency counts fully in a mean:
 	// one stall of seconds is not a slow server.
 	outlier = 8
-	// beyondChance is how many deviations a change must be.
-	beyondChance = 2.3
 	// lastingShare is the part of the window's latency that its last moments must have.
 	lastingShare = 0.8
 )
@@ -59,30 +59,66 @@ func (h *history) steadiness(normal, now segment) steadiness {
 	s := steadiness{
 		gap:     max(deviation(gapsNormal, usualGapDeviation), 0.7*deviation(gapsNow, 0)),
 		ttft:    max(deviation(ttftNormal, usualTTFTDeviation), 0.7*deviation(ttftNow, 0)),
-		lasting: math.NaN(),
-	}
-	if last := ttftNow[max(0, len(ttftNow)-lastMoments):]; len(last) > 0 {
-		s.eased = max(0, 1-math.Exp(slices.Max(last))/lastingShare/h.service(now).ttft)
+		lastGap: worstOfLast(gapsNow), lastTTFT: worstOfLast(ttftNow),
 	}
 	if len(normal) > 0 && len(gapsNow) > 0 {
-		s.short = h.span(now).Length() < hiccup
-		s.single = len(gapsNow) == 1 || h.span(now).Length() < burst
-		if s.short && len(gapsNow) == 1 {
-			s.lasting = 0 // it may be over
-		}
-	}
-	for _, g := range gapsNow[max(0, len(gapsNow)-lastMoments):] {
-		if v := math.Exp(g) / lastingShare; !(v >= s.lasting) {
-			s.lasting = v
-		}
+		s.since, s.moments = h.span(now).Length(), len(gapsNow)
 	}
 	return s
 }
 
-// moments returns the logarithms of the mean inter-token latency, of which no more
-// than the limit counts, and of the mean time to first token, moment by moment.
-func (h *history) moments(s segment, limit float64) (gaps, ttfts []float64) {
-	each := func(family string, need float64, mean func(interval) float64) (out []float64) {
+// cameOnce reports, of the signals that count events, which came within one moment of the
+// window, and not again. A window of one interval cannot tell.
+func (h *history) cameOnce(window Range) map[*indicator.Signal]bool {
+	once := map[*indicator.Signal]bool{}
+	for sig, events := range map[*indicator.Signal]func(interval) float64{
+		indicator.ServerErrCount: func(iv interval) float64 { return h.rise(answers+"|5", iv) },
+		indicator.ClientErrCount: func(iv interval) float64 { return h.rise(answers+"|4", iv) },
+		indicator.Abandoned:      func(iv interval) float64 { return h.rise(answers+"|2", iv) - h.rise(completions, iv) },
+	} {
+		var first, last time.Time
+		intervals, before := 0, -1
+		for k, at := range h.at {
+			if !h.ok[k] || at.Before(window.From) || at.After(window.To) {
+				continue
+			}
+			if before >= 0 {
+				intervals++
+				if events(interval{before, k}) > 0.5 {
+					if last = at; first.IsZero() {
+						first = at
+					}
+				}
+			}
+			before = k
+		}
+		once[sig] = intervals > 1 && !first.IsZero() && last.Sub(first).Seconds() < moment
+	}
+	return once
+}
+
+// A meanOf is the logarithm of a mean over a moment of so many seconds.
+type meanOf struct{ log, seconds float64 }
+
+// worstOfLast returns the worst of the last moments, NaN of none.
+func worstOfLast(moments []meanOf) float64 {
+	worst, n, seconds := math.NaN(), 0, 0.0
+	for _, m := range slices.Backward(moments) {
+		if n >= leastMoments && seconds >= lastSeconds {
+			break
+		}
+		if v := math.Exp(m.log) / lastingShare; !(v <= worst) {
+			worst = v
+		}
+		n, seconds = n+1, seconds+m.seconds
+	}
+	return worst
+}
+
+// moments returns the mean inter-token latency, of which no more than the limit counts,
+// and the mean time to first token, moment by moment.
+func (h *history) moments(s segment, limit float64) (gaps, ttfts []meanOf) {
+	each := func(family string, need float64, mean func(interval) float64) (out []meanOf) {
 		open := false
 		var m interval
 		for _, iv := range s {
@@ -90,11 +126,12 @@ func (h *history) moments(s segment, limit float64) (gaps, ttfts []float64) {
 				m = iv
 			}
 			m.to, open = iv.to, true
-			if h.at[m.to].Sub(h.at[m.from]).Seconds() < moment || h.count(family, m) < need {
+			seconds := h.at[m.to].Sub(h.at[m.from]).Seconds()
+			if seconds < moment || h.count(family, m) < need {
 				continue
 			}
 			if v := mean(m); v > 0 {
-				out = append(out, math.Log(v))
+				out = append(out, meanOf{math.Log(v), seconds})
 			}
 			open = false
 		}
@@ -124,117 +161,116 @@ func (h *history) clipped(family string, iv interval, limit float64) float64 {
 }
 
 // deviation returns the standard deviation of values, or another one for fewer than two.
-func deviation(values []float64, otherwise float64) float64 {
+func deviation(values []meanOf, otherwise float64) float64 {
 	if len(values) < 2 {
 		return otherwise
 	}
 	mean, sum := 0.0, 0.0
 	for _, v := range values {
-		mean += v / float64(len(values))
+		mean += v.log / float64(len(values))
 	}
 	for _, v := range values {
-		sum += (v - mean) * (v - mean)
+		sum += (v.log - mean) * (v.log - mean)
 	}
 	return max(leastDeviation, math.Sqrt(sum/float64(len(values)-1)))
 }
 
-// cautious is a view that believes a change only as far as it exceeds what the server
-// does by itself, and only if it lasts.
-type cautious struct{ view }
-
-// Factors by which the latency conditions of the catalogue allow a change anyway.
-const allowedGap, allowedTTFT, allowedPrefill, leastDoubt, mostDoubt = 1.6, 2, 1.7, 1.05, 2.5
-
-// A burst of requests fills the cache, evicts some, lets others queue, and passes. Since
-// less than burst, evictions count by burstShare, a replica's share of the traffic by
-// burstSkew, and a queue that is served within burstDrain seconds is none.
-const (
-	burst      = 40 * time.Second
-	burstShare = 0.4
-	burstDrain = 1
-	burstSkew  = 0.85
+// What a reading must exceed chance by. They are thresholds like the catalogue's: named,
+// with a reason, and to be set.
+var (
+	deviations = &catalog.Threshold{
+		Name: "doubt_deviations", Unit: indicator.Times, Default: 2.3,
+		Why: "standard deviations that a change must be beyond what the server does by itself: one in a hundred moments, where these are normal",
+	}
+	burst = &catalog.Threshold{
+		Name: "doubt_burst", Unit: indicator.Seconds, Default: 40,
+		Why: "a burst of requests of twenty seconds, and what it leaves behind, are over after twice as long",
+	}
+	hiccup = &catalog.Threshold{
+		Name: "doubt_stall", Unit: indicator.Seconds, Default: 20,
+		Why: "how long a machine's own stall and what follows it may last: a collection of garbage, a neighbour, a page from the disk",
+	}
+	oneMoment = &catalog.Threshold{
+		Name: "doubt_single_moment", Unit: indicator.Times, Default: 1.35,
+		Why: "by how many times the limit a single moment must be, for it may be the server's worst of many",
+	}
 )
+
+// Doubts are the numbers that a finding must pass to be certain, beside its conditions'.
+func Doubts() []*catalog.Threshold { return []*catalog.Threshold{deviations, burst, hiccup, oneMoment} }
+
+// mostWander is as many times as high as normal that a server can be taken to read by itself:
+// one that wanders more is not steady enough for its own past to say anything.
+const mostWander = 4
 
 // tailDeviation is the standard deviation of the logarithm of the 99th percentile of a
 // hundred lengths: simulated from lognormal ones with a sigma of 0.8 to 1.3, 0.3 to 0.5.
 const tailDeviation = 0.4
 
-// onlyOne is by how much more a single moment must differ to be believed.
-const onlyOne = 1.35
-
-// Now returns a signal's reading in the window, the lower one of the last moments'.
-func (d cautious) Now(s *indicator.Signal) indicator.Value {
-	v := d.view.Now(s)
-	few := func(count *indicator.Signal) float64 { // as few as chance may have made more of
-		return max(0, 1-1/math.Sqrt(max(1, d.view.Now(count).V)))
+// Doubt implements catalog.Uncertain, by what the signal says of its noise.
+func (v view) Doubt(s *indicator.Signal) catalog.Doubt {
+	n, now, steady := s.Noise(), v.Now(s), &v.span().steady
+	d := catalog.Doubt{Least: now.V, Wander: 1, Margin: 1}
+	number := func(t *catalog.Threshold) float64 {
+		if set, _, ok := v.Limit(t); ok {
+			return set
+		}
+		return t.Default
 	}
-	young := d.span().Window.Length() < burst
-	switch s {
-	case indicator.ServerErrCount, indicator.ClientErrCount, indicator.Abandoned:
-		v.V *= few(s)
-	case indicator.ServerErrs:
-		v.V *= few(indicator.ServerErrCount)
-	case indicator.ClientErrs:
-		v.V *= few(indicator.ClientErrCount)
-	case indicator.AbandonedShare:
-		v.V *= few(indicator.Abandoned)
-	case indicator.PreemptionsPerRequest:
-		if young {
-			v.V *= burstShare
+	z, short := number(deviations), number(burst)
+	inBurst := v.span().Window.Length().Seconds() < short
+	single := steady.moments == 1 || steady.moments > 0 && steady.since.Seconds() < short
+	stalled := steady.moments > 0 && steady.since.Seconds() < number(hiccup)
+	wander := func(deviation float64) {
+		d.Wander = min(mostWander, math.Exp(z*deviation))
+		if single {
+			d.Margin = number(oneMoment)
 		}
-	case indicator.WaitingFloor:
-		if young {
-			v.V = max(0, v.V-burstDrain*d.view.Now(indicator.FirstTokenRate).Or(0))
+	}
+	of, counted := s, now.V
+	if n.Of != nil {
+		of, counted = n.Of, v.Now(n.Of).Or(0)
+	}
+	switch n.Chance {
+	case indicator.Events:
+		if steady.once[of] {
+			d.Least = 0
 		}
-	case indicator.StallsPerRequest:
+		d.Least *= max(0, 1-1/math.Sqrt(max(1, counted)))
+	case indicator.Split:
+		if parts := v.Now(indicator.Replicas).Or(0); parts > 1 && now.V > 0 {
+			share := min(1, now.V/parts)
+			d.Least = parts * stat.WilsonLow(share, counted/share, z)
+		}
+	case indicator.Clusters:
 		// One stall stops every stream at once, and those that it kept from being seen with
 		// the next step: at most twice as many as ever ran.
-		if n := d.view.Now(indicator.FirstTokens).Or(0); n > 0 {
-			v.V = max(0, v.V-2*max(d.view.Now(indicator.Running).Or(0), d.view.Now(indicator.RunningPeak).Or(0))/n)
+		if counted > 0 {
+			d.Least = max(0, now.V-2*max(v.Now(indicator.Running).Or(0), v.Now(indicator.RunningPeak).Or(0))/counted)
 		}
-	case indicator.TTFTP90:
-		if young {
-			v.V = 0 // a stall, or a burst, makes a tail: it may be over
+	case indicator.Backlog:
+		if inBurst {
+			d.Least = max(0, now.V-counted)
 		}
-		v.V *= 1 - d.span().steady.eased
-	case indicator.PrefillTimePerToken:
-		if d.span().steady.short {
-			v.V = 0 // a single stall makes a mean: it may be over
-		}
-	case indicator.ArrivalShare:
-		v.V *= max(0, 1-beyondChance/math.Sqrt(max(1, d.view.Now(indicator.FirstTokens).Or(0))))
-		if young {
-			v.V *= burstSkew
-		}
+	case indicator.StreamTime:
+		wander(steady.gap)
+	case indicator.FirstTokenTime:
+		wander(steady.ttft)
+	case indicator.Extreme:
+		d.Margin = math.Exp(z * tailDeviation / math.Sqrt(max(1, counted/100)))
 	}
-	if lasting := d.span().steady.lasting; s == indicator.ITLMean && v.V > lasting {
-		v.V = lasting
+	if n.Burst > 0 && inBurst {
+		d.Least *= n.Burst
 	}
-	return v
-}
-
-// Normal returns its reading in the baseline, as high as chance may have made it.
-func (d cautious) Normal(s *indicator.Signal) indicator.Value {
-	v := d.view.Normal(s)
-	raise := func(deviation, allowed float64) {
-		v.V *= min(mostDoubt, max(leastDoubt, math.Exp(beyondChance*deviation)/allowed))
+	last := steady.lastGap
+	if n.Chance == indicator.FirstTokenTime {
+		last = steady.lastTTFT
 	}
-	switch s {
-	case indicator.ITLMean, indicator.ITLP50, indicator.ITLP90, indicator.ITLP95, indicator.TPOTMean:
-		raise(d.span().steady.gap, allowedGap)
-		if d.span().steady.single {
-			v.V *= onlyOne
-		}
-	case indicator.TTFTMean, indicator.TTFTP50, indicator.TTFTP90, indicator.TTFTP95:
-		raise(d.span().steady.ttft, allowedTTFT)
-		if d.span().steady.single {
-			v.V *= onlyOne
-		}
-	case indicator.PromptTail:
-		// A percentile of so few requests is whatever the longest of them was.
-		v.V *= math.Exp(beyondChance * tailDeviation / math.Sqrt(max(1, d.view.Now(indicator.FirstTokens).Or(0)/100)))
-	case indicator.PrefillTimePerToken:
-		raise(d.span().steady.ttft, allowedPrefill)
+	if n.Lasting > 0 && d.Least > n.Lasting*last {
+		d.Least = n.Lasting * last
 	}
-	return v
+	if stalled && n.Stall && (n.Chance != indicator.StreamTime || steady.moments == 1) {
+		d.Least = 0 // it may be over
+	}
+	return d
 }

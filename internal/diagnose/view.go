@@ -9,16 +9,18 @@ import (
 	"github.com/sixty-dev/sixty/internal/threshold"
 )
 
-// view is one target's readings and the limits that apply to it.
+// view is one target's readings, or those of a part of a gateway, and the limits that apply
+// to it.
 type view struct {
 	snapshot *Snapshot
 	target   int
+	part     part
 	sources  threshold.Sources
 }
 
-func newView(s *Snapshot, target int, set Settings) view {
+func newView(s *Snapshot, target int, of part, set Settings) view {
 	labels := s.Targets[target].Labels
-	v := view{snapshot: s, target: target}
+	v := view{snapshot: s, target: target, part: of}
 	v.sources = threshold.Sources{Set: set.Set, Measured: baseline.For(set.Baselines, labels["model_name"])}
 	if o, promised := set.Objectives.For(labels); promised {
 		v.sources.Objective = &o
@@ -26,8 +28,32 @@ func newView(s *Snapshot, target int, set Settings) view {
 	return v
 }
 
-func (v view) Now(s *indicator.Signal) indicator.Value    { return v.snapshot.Now(v.target, s) }
-func (v view) Normal(s *indicator.Signal) indicator.Value { return v.snapshot.Normal(v.target, s) }
+func (v view) Now(s *indicator.Signal) indicator.Value    { return v.reading(s).now }
+func (v view) Normal(s *indicator.Signal) indicator.Value { return v.reading(s).normal }
+
+// of is the view of a part.
+func (v view) of(p part) view {
+	v.part = p
+	return v
+}
+
+func (v view) reading(s *indicator.Signal) reading {
+	if s.Per != "" && s.Per == v.part.label {
+		return v.snapshot.parts[v.target][v.part][s.Name]
+	}
+	return v.snapshot.readings[v.target][s.Name]
+}
+
+// parts returns a signal's readings in the window by part.
+func (v view) parts(s *indicator.Signal) map[string]float64 {
+	out := map[string]float64{}
+	for p, readings := range v.snapshot.parts[v.target] {
+		if now := readings[s.Name].now; p.label == s.Per && now.OK {
+			out[p.name] = now.V
+		}
+	}
+	return out
+}
 
 func (v view) span() *Span { return &v.snapshot.Spans[v.target] }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
@@ -23,6 +24,9 @@ const sick = 70 * time.Second
 func Scenarios(catalogue []*catalog.Pathology) ([]Scenario, error) {
 	out := []Scenario{healthy()}
 	for _, p := range catalogue {
+		if p.Scope() == indicator.Gateway {
+			continue // the fleet has none
+		}
 		s, err := ReadScenario(p.ID, p.Scenario)
 		if err != nil {
 			return nil, err

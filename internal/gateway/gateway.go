@@ -119,7 +119,7 @@ var routes = map[string]string{ // → the operation, as OpenTelemetry names it
 	"/v1/chat/completions": "chat", "/v1/completions": "text_completion", "/v1/responses": "chat", "/v1/messages": "chat",
 	"/v1/embeddings": "embeddings", "/v1/models": "", "/v1/rerank": "", "/rerank": "", "/v2/rerank": "", "/score": "", "/v1/score": "",
 	"/pooling": "", "/classify": "", "/tokenize": "", "/detokenize": "", "/health": "", "/ping": "", "/version": "", "/metrics": "",
-	"/v1/audio/transcriptions": "", "/v1/audio/translations": "", "/v1/realtime": "",
+	"/v1/audio/transcriptions": "", "/v1/audio/translations": "", realtime: "",
 }
 
 // ServeHTTP passes a request on.
@@ -207,10 +207,6 @@ func (x *exchange) serve() error {
 		defer context.AfterFunc(x.r.Context(), x.clientLeft)()
 	}
 	x.startTrace()
-	if x.r.Header.Get("Upgrade") != "" && x.major == 1 {
-		x.set = g.metrics.arrive(x)
-		return x.upgrade()
-	}
 	defer func() { x.body.drop(!x.lent) }()
 	if err := x.readBody(); err != nil {
 		x.set = g.metrics.arrive(x)
@@ -225,6 +221,9 @@ func (x *exchange) serve() error {
 	}
 	defer release()
 	x.admitted = g.clock.Now()
+	if x.upgrades() {
+		return x.upgrade()
+	}
 	a, err := x.attempts()
 	if err != nil {
 		return err
@@ -501,8 +500,20 @@ func (x *exchange) refuse(e *end) {
 	}
 }
 
-// upgrade passes a connection on that changes its protocol, such as a WebSocket.
-// Nothing of it is measured but its time and its status.
+// realtime is the one route whose connections may change their protocol.
+const realtime = "/v1/realtime"
+
+// upgrades reports whether a request asks for a WebSocket where there is one. Every
+// other one is answered as if it did not ask: a client that would rather speak h2c
+// must not get past what is measured and limited.
+func (x *exchange) upgrades() bool {
+	to := x.r.Header["Upgrade"]
+	return x.route == realtime && x.method == http.MethodGet && x.major == 1 && x.r.ContentLength == 0 &&
+		len(to) == 1 && strings.EqualFold(to[0], "websocket") && names(x.r.Header["Connection"], "Upgrade")
+}
+
+// upgrade passes a WebSocket on. Nothing of it is measured but its time and its
+// status.
 func (x *exchange) upgrade() error {
 	u := x.g.pick(x, nil)
 	x.up.Store(u)

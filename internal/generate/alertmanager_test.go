@@ -21,10 +21,10 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/sixty-dev/sixty/internal/boundary"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/history"
+	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/metricstest"
 	"github.com/sixty-dev/sixty/internal/pathologies"
@@ -98,20 +98,10 @@ func (p *pair) explained() bool {
 	return p.source.Inhibits(p.target) && p.targetSeverity <= p.sourceSeverity
 }
 
-// everything is what alerts are made of: servers, and what a gateway before them sees.
-func everything() []*catalog.Pathology { return append(pathologies.All(), boundary.Verdicts()...) }
-
-func withGateway(t *testing.T) generate.RulesConfig {
-	t.Helper()
-	cfg := usual(t)
-	cfg.Pathologies = everything()
-	return cfg
-}
-
 // pairs are all pairs of alerts, at all their severities.
 func pairs() (out []pair) {
-	for _, a := range everything() {
-		for _, b := range everything() {
+	for _, a := range pathologies.All() {
+		for _, b := range pathologies.All() {
 			if a == b {
 				continue
 			}
@@ -132,7 +122,7 @@ func labelled(cfg *generate.RulesConfig, p *catalog.Pathology, s catalog.Severit
 		"alertname": p.Alert, "severity": cfg.SeverityName(s), "pathology": p.ID,
 		"namespace": "prod", "job": "vllm", "instance": server + ":8000", "host": server, "model_name": "m of " + server,
 	}
-	if slices.Contains(boundary.Verdicts(), p) {
+	if p.Scope() == indicator.Gateway {
 		out["job"], out["gateway"] = "gateway", server+":8081"
 		delete(out, "host")
 		if p.ID != "upstream-down" {
@@ -144,9 +134,9 @@ func labelled(cfg *generate.RulesConfig, p *catalog.Pathology, s catalog.Severit
 
 // TestATicketNeverSilencesAPage holds the written rules to what the catalogue explains.
 func TestATicketNeverSilencesAPage(t *testing.T) {
-	renamed := withGateway(t)
+	renamed := usual(t)
 	renamed.Severities = map[catalog.Severity]string{catalog.Page: "critical", catalog.Ticket: "warning"}
-	for name, cfg := range map[string]generate.RulesConfig{"usual names": withGateway(t), "renamed": renamed} {
+	for name, cfg := range map[string]generate.RulesConfig{"usual names": usual(t), "renamed": renamed} {
 		t.Run(name, func(t *testing.T) {
 			rules := readInhibitions(t, cfg)
 			for _, p := range pairs() {
@@ -172,8 +162,8 @@ func TestATicketNeverSilencesAPage(t *testing.T) {
 // TestCausesDoNotComeLate compares how long alerts wait: a cause that inhibits its symptom
 // fires no later.
 func TestCausesDoNotComeLate(t *testing.T) {
-	for _, p := range everything() {
-		for _, symptom := range p.Symptoms(everything()) {
+	for _, p := range pathologies.All() {
+		for _, symptom := range p.Symptoms(pathologies.All()) {
 			if p.For > symptom.For {
 				t.Errorf("%s waits %s, and %s, which it explains, %s", p.Alert, p.For, symptom.Alert, symptom.For)
 			}
@@ -183,10 +173,10 @@ func TestCausesDoNotComeLate(t *testing.T) {
 
 // TestOneFaultAtAGatewayIsOnePage: of a pool of two servers behind a gateway.
 func TestOneFaultAtAGatewayIsOnePage(t *testing.T) {
-	cfg := withGateway(t)
+	cfg := usual(t)
 	rules := readInhibitions(t, cfg)
 	find := func(id string) *catalog.Pathology {
-		return everything()[slices.IndexFunc(everything(), func(p *catalog.Pathology) bool { return p.ID == id })]
+		return pathologies.All()[slices.IndexFunc(pathologies.All(), func(p *catalog.Pathology) bool { return p.ID == id })]
 	}
 	alert := func(id, instance, model string) map[string]string {
 		l := labelled(&cfg, find(id), find(id).Severity, "a")
@@ -352,7 +342,7 @@ func (am *alertmanager) active(t *testing.T) map[[3]string]bool {
 
 // TestAlertmanagerOnEveryPair lets a real Alertmanager decide on every pair of alerts.
 func TestAlertmanagerOnEveryPair(t *testing.T) {
-	cfg := withGateway(t)
+	cfg := usual(t)
 	am := startAlertmanager(t, cfg)
 	var firing []map[string]string
 	all := pairs()
@@ -493,9 +483,9 @@ restart 96 4
 
 // TestAlertmanagerOnFaultsTogether sends what fires in one fault, and in two at once.
 func TestAlertmanagerOnFaultsTogether(t *testing.T) {
-	cfg := withGateway(t)
+	cfg := usual(t)
 	all := map[string]*catalog.Pathology{}
-	for _, p := range everything() {
+	for _, p := range pathologies.All() {
 		all[p.ID] = p
 	}
 	alert := func(id string, s catalog.Severity) map[string]string { return labelled(&cfg, all[id], s, "a") }

@@ -12,9 +12,9 @@ import (
 
 // summary is an alert's one line.
 func summary(p *catalog.Pathology) string {
-	if per, outside := atGateway(p); outside {
+	if atGateway(p) {
 		where := "{{ with $labels.model_name }}{{ . }}, {{ end }}gateway {{ $labels.gateway }}"
-		if per == indicator.PerUpstream {
+		if p.Per() == indicator.PerUpstream {
 			where = "{{ $labels.instance }}, " + where
 		}
 		return p.Title + " (" + where + ")"
@@ -35,7 +35,7 @@ func (b *ruleBuilder) description(p *catalog.Pathology, used []resolved) string 
 	var out strings.Builder
 	var seen []string
 	ids, values := b.cfg.Deployment.Instance, ""
-	per, outside := atGateway(p)
+	outside, per := atGateway(p), p.Per()
 	switch {
 	case outside: // whose instance may be a server
 		values = Arguments(parted(append(slices.Clone(ids[:len(ids)-1]), gatewayLabel), per))

@@ -28,23 +28,14 @@ func (d *Deployment) Gateway() (dialect.Dialect, bool) {
 	return d.Dialects[i], true
 }
 
-// atGateway reports whether a condition is about what a gateway sees, and the label of
-// the parts of it that the condition judges.
-func atGateway(p *catalog.Pathology) (per string, ok bool) {
-	p.When.Signals(func(s *indicator.Signal) {
-		if s.Scope == indicator.Gateway {
-			per, ok = s.Per, true
-		}
-	})
-	return per, ok
-}
+// atGateway reports whether a condition is about what a gateway sees.
+func atGateway(p *catalog.Pathology) bool { return p.Scope() == indicator.Gateway }
 
 // Sees reports whether the deployment has what a pathology is about: a gateway, where it
 // is one at a gateway.
 func (d *Deployment) Sees(p *catalog.Pathology) bool {
-	_, outside := atGateway(p)
 	_, there := d.Gateway()
-	return there || !outside
+	return there || !atGateway(p)
 }
 
 // parted adds the label by which a signal's parts are told apart to those of a target.
@@ -151,12 +142,11 @@ type link struct{ equal, guard []string }
 // linked returns the link of a cause and a symptom.
 func (cfg *RulesConfig) linked(cause, symptom *catalog.Pathology) link {
 	d := &cfg.Deployment
-	_, causeOutside := atGateway(cause)
-	per, outside := atGateway(symptom)
+	causeOutside, outside := atGateway(cause), atGateway(symptom)
 	switch {
 	case causeOutside && outside:
 		return link{append(d.place(), gatewayLabel), []string{gatewayLabel}}
-	case outside && per == indicator.PerUpstream && readsModel(cause): // the gateway may be in another namespace
+	case outside && symptom.Per() == indicator.PerUpstream && readsModel(cause): // the gateway may be in another namespace
 		return link{append(slices.DeleteFunc(d.place(), func(l string) bool { return l != "cluster" }), "instance"), []string{"instance"}}
 	case outside:
 		return link{slices.Clone(d.Model), []string{"model_name"}}

@@ -106,7 +106,7 @@ func TestMergedSignalsCountReplicasOfBothKinds(t *testing.T) {
 
 	_, at := rec.Times()
 	fleet := func(dialects ...string) generate.Deployment {
-		servers := slices.DeleteFunc(named(t, dialects...), func(d dialect.Dialect) bool { return d.Engine == dialect.DCGM })
+		servers := slices.DeleteFunc(named(t, dialects...), func(d dialect.Dialect) bool { return !d.Serves() })
 		return generate.Deployment{Dialects: servers, Instance: []string{}, Model: []string{"model_name"}}
 	}
 	expr := func(d generate.Deployment, s *indicator.Signal) string {

@@ -115,6 +115,7 @@ func NewRules(cfg RulesConfig) (*Rules, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
+	cfg.Pathologies = slices.DeleteFunc(slices.Clone(cfg.Pathologies), func(p *catalog.Pathology) bool { return !cfg.Deployment.Sees(p) })
 	if cfg.Objectives != nil && slices.ContainsFunc(cfg.Objectives.Objectives, func(o slo.Objective) bool { return o.Service != "" }) && !slices.Contains(cfg.Deployment.Model, "service") {
 		cfg.Deployment.Model = append(slices.Clone(cfg.Deployment.Model), "service")
 	}
@@ -333,8 +334,8 @@ func (b *ruleBuilder) target() []string {
 // recordedInstance lists the labels of a target in recorded series: an alert that lost
 // the host would be inhibited by no GPU's.
 func (b *ruleBuilder) recordedInstance(p *catalog.Pathology) []string {
-	if per, outside := atGateway(p); outside {
-		return parted(b.cfg.Deployment.Instance, per)
+	if atGateway(p) {
+		return parted(b.cfg.Deployment.Instance, p.Per())
 	}
 	if b.host {
 		return append(slices.Clone(b.cfg.Deployment.Instance), hostLabel)
@@ -344,7 +345,7 @@ func (b *ruleBuilder) recordedInstance(p *catalog.Pathology) []string {
 
 // alerts renders one pathology.
 func (b *ruleBuilder) alerts(p *catalog.Pathology, segments []segment, into map[string][]rulefmt.Rule) error {
-	if _, outside := atGateway(p); outside {
+	if atGateway(p) {
 		segments = []segment{b.cfg.gatewaySegment()}
 	} else if !readsModel(p) {
 		segments = []segment{{}} // a GPU belongs to no model
@@ -381,9 +382,7 @@ func (b *ruleBuilder) alerts(p *catalog.Pathology, segments []segment, into map[
 
 // readsModel reports whether a condition reads anything but GPUs.
 func readsModel(p *catalog.Pathology) bool {
-	reads := false
-	p.When.Signals(func(s *indicator.Signal) { reads = reads || s.Scope != indicator.GPU })
-	return reads
+	return p.Scope() != indicator.GPU
 }
 
 // A level of severity and when it applies.
@@ -428,8 +427,8 @@ func (b *ruleBuilder) condition(p *catalog.Pathology, when catalog.Cond, seg *se
 			used = append(used, b.cfg.resolve(seg, c))
 		}
 	})
-	if per, outside := atGateway(p); outside {
-		return b.placed(expr, per), used, nil
+	if atGateway(p) {
+		return b.placed(expr, p.Per()), used, nil
 	}
 	return pretty(expr), used, nil
 }
@@ -501,7 +500,7 @@ func (b *ruleBuilder) alert(p *catalog.Pathology, seg *segment, v variant, used 
 	if seg.name != "" {
 		r.Labels["objective"] = seg.name
 	}
-	_, outside := atGateway(p)
+	outside := atGateway(p)
 	switch url := b.cfg.PanelURL(p); {
 	case url != "" && outside:
 		r.Annotations["dashboard_url"] = url + "&var-gateway={{ $labels.gateway | urlquery }}"

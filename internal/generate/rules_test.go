@@ -31,7 +31,7 @@ import (
 func named(t testing.TB, ids ...string) []dialect.Dialect {
 	t.Helper()
 	var out []dialect.Dialect
-	for _, id := range append(ids, "dcgm") {
+	for _, id := range append(ids, "dcgm", "gateway") {
 		d, err := dialect.Named(id)
 		if err != nil {
 			t.Fatal(err)

@@ -213,7 +213,7 @@ func told(p *catalog.Pathology, c *history.Case, names dialect.Dialect, target m
 // wanted returns the names of the metrics that a pathology's condition reads.
 func wanted(p *catalog.Pathology, dia dialect.Dialect) map[string]bool {
 	names := map[string]bool{dia.Metric("vllm:num_requests_running"): true}
-	if _, outside := atGateway(p); outside {
+	if atGateway(p) {
 		names = map[string]bool{"sixty_gateway_upstream_up": true, "sixty_gateway_upstream_engine_output_tokens_total": true, "sixty_gateway_requests_offered_total": true}
 	}
 	p.When.Signals(func(s *indicator.Signal) {

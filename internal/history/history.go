@@ -201,6 +201,9 @@ func Parse(files fs.FS, text string) (*Case, error) {
 	return c, nil
 }
 
+// Add adds lines to the Case.
+func (c *Case) Add(lines ...string) error { return c.read(strings.Join(lines, "\n")) }
+
 // read adds a file's text to the Case: what it declares replaces what is
 // there already.
 func (c *Case) read(text string) error {

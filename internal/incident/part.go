@@ -12,7 +12,7 @@ import (
 func Part(d *diagnose.Diagnosis, r *Record) (part diagnose.Diagnosis, ok bool) {
 	l := newLook(d)
 	i := slices.IndexFunc(d.Verdicts, func(w diagnose.Verdict) bool {
-		return r.samePool(l.poolOf(w.Model, w.Targets), l.instances(w.Targets))
+		return r.samePool(l.poolOf(w.Model, w.Targets), l.instances(slices.Concat(w.Targets, w.All)))
 	})
 	if i < 0 {
 		return diagnose.Diagnosis{}, false

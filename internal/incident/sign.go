@@ -47,14 +47,6 @@ func newLook(d *diagnose.Diagnosis) *look {
 				confident: f.Confidence}, f.Model)
 		}
 	}
-	// A verdict may be no finding of an engine: what a gateway saw.
-	for i := range d.Verdicts {
-		w := &d.Verdicts[i]
-		if w.Status == diagnose.Firing && d.Lead(w) == nil {
-			v.add(sign{pathology: &catalog.Pathology{ID: w.ID}, severity: w.Severity, summary: w.Summary, targets: w.Targets, since: w.Since,
-				atLeast: w.SinceAtLeast, confident: w.Confidence}, w.Model)
-		}
-	}
 	return v
 }
 
@@ -73,12 +65,11 @@ func (v *look) add(s sign, model string) {
 // poolOf names the pool of targets: by their labels, since the name that a diagnosis gives
 // depends on which other models there are.
 func (v *look) poolOf(name string, targets []string) pool {
-	for _, t := range targets {
-		if l := v.labels[t]; l["model_name"] != "" {
-			return pool{l["cluster"], l["namespace"], l["model_name"]}
-		}
+	l := v.Labels(name, targets)
+	if l["model_name"] == "" {
+		return pool{model: name}
 	}
-	return pool{model: name}
+	return pool{l["cluster"], l["namespace"], l["model_name"]}
 }
 
 // instances are the label of targets that stays while their names change.
@@ -117,7 +108,7 @@ type outlook struct {
 // judged, or is suspected, is not over.
 func (v *look) outlook(r *Record) outlook {
 	i := slices.IndexFunc(v.Verdicts, func(w diagnose.Verdict) bool {
-		return r.samePool(v.poolOf(w.Model, w.Targets), v.instances(w.Targets))
+		return r.samePool(v.poolOf(w.Model, w.Targets), v.instances(slices.Concat(w.Targets, w.All)))
 	})
 	if i < 0 || v.Verdicts[i].Status == diagnose.Unknown {
 		return outlook{}

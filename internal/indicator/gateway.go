@@ -1,6 +1,9 @@
 package indicator
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // What a gateway sees that stands between clients and servers. The canonical names are
 // those of sixty gateway; package engine/gateway has the expressions of others, for what
@@ -17,20 +20,42 @@ const (
 // client's, as a regular expression of the statuses of sixty gateway.
 const GatewayFailures = "upstream_error|error_event|timeout|rejected"
 
-// gatewayCount is the PromQL of what a counter of the gateway gained; more are matchers.
+// gatewayCount is the PromQL of what a counter of the gateway gained; more are matchers. What
+// never happened has no series: it is none where others of the counter are.
 func gatewayCount(fn, counter, more string) string {
-	if more != "" {
-		more = "," + more
+	all := fmt.Sprintf("sum by (instance) (%s(sixty_gateway_%s{%s}[5m]))", fn, counter, generatingRoutes)
+	if more == "" {
+		return all
 	}
-	return fmt.Sprintf("sum by (instance) (%s(sixty_gateway_%s{%s%s}[5m]))", fn, counter, generatingRoutes, more)
+	return fmt.Sprintf("(sum by (instance) (%s(sixty_gateway_%s{%s,%s}[5m])) or 0 * %s)", fn, counter, generatingRoutes, more, all)
 }
 
-// Labels by which alerts tell the parts of a gateway apart: what one model's requests meet
+// Labels by which the parts of a gateway are told apart: what one model's requests meet
 // is thinned out among all, and a server that is down has a name.
 const (
 	PerModel    = "model"
 	PerUpstream = "upstream"
 )
+
+// failed is how many requests failed in one way.
+func failed(name, title, status, doc string) *Signal {
+	return gateway(name, title, Requests, gatewayCount("increase", "requests_total", `status="`+status+`"`), doc).per(PerModel)
+}
+
+// minSilence is how long it takes until the lack of tokens means something.
+const minSilence = 10 * time.Second
+
+// after asks for so much past before a signal is believed.
+func (s *Signal) after(past time.Duration) *Signal {
+	s.MinPast = past
+	return s
+}
+
+// optional marks a signal whose metric appears with the first event.
+func (s *Signal) optional() *Signal {
+	s.Optional = true
+	return s
+}
 
 // per says which of these labels the signal's metrics have.
 func (s *Signal) per(label string) *Signal {
@@ -101,24 +126,31 @@ var (
 	GatewayFailed = gateway("failed", "Requests that fail", Requests, gatewayCount("increase", "requests_total", `status=~"`+GatewayFailures+`"`),
 		"How many requests failed by the upstream, inside an answer of 200, by a limit or by the gateway's refusal.").per(PerModel)
 	GatewayFailing = gateway("failing", "Scrapes at which failures grew", Count,
-		`sum by (instance) (changes(sixty_gateway_requests_total{`+generatingRoutes+`,status=~"`+GatewayFailures+`"}[5m]))`,
+		gatewayCount("changes", "requests_total", `status=~"`+GatewayFailures+`"`),
 		"At how many scrapes requests had failed since the one before, added up over statuses and tenants: 1 for a moment that is over.").per(PerModel)
 	GatewayGivenUp = gateway("gave_up", "Requests clients give up", Requests, gatewayCount("increase", "requests_total", `status="client_disconnect"`),
 		"How many clients left before their answer was complete, or stopped reading.").per(PerModel)
-	GatewayTimeouts = gateway("timeouts", "Requests ended by gateway limits", Requests, gatewayCount("increase", "requests_total", `status="timeout"`),
-		"Requests that a limit of the gateway ended, on the head of an answer, on silence within one, or on the whole.").per(PerModel)
-	GatewayAnswered = gateway("answered", "Requests that upstreams answer", Requests,
+	GatewayTimeouts     = failed("timeouts", "Requests ended by gateway limits", "timeout", "Requests that a limit of the gateway ended, on the head of an answer, on silence within one, or on the whole.")
+	GatewayUpstreamErrs = failed("upstream_errors", "Requests upstreams fail", "upstream_error", "Requests that got an answer of 5xx, or none, from the upstream.")
+	GatewayStreamErrs   = failed("error_events", "Requests that fail within an answer", "error_event", "Requests that got an error inside an answer of 200, or half of one.")
+	GatewayRejected     = failed("rejected", "Requests the gateway refuses", "rejected", "Requests that the gateway's own admission control refused.")
+	GatewayAnswered     = gateway("answered", "Requests that upstreams answer", Requests,
 		gatewayCount("increase", "requests_total", `status=~"success|client_error|upstream_error|error_event"`),
-		"Requests that an upstream ended, well or badly, and neither a limit nor their client.")
+		"Requests that an upstream ended, well or badly, and neither a limit nor their client.").optional()
 	GatewayTokens = gateway("tokens", "Output tokens that pass", Tokens, gatewayCount("increase", "output_tokens_total", ""),
-		"Output tokens that clients got. Of answers that are not streamed they count when the answer comes.")
+		"Output tokens that clients got. Of answers that are not streamed they count when the answer comes.").optional()
 	GatewayEngineTokens = gateway("engine_tokens", "Output tokens of the engines", Tokens,
 		"sum by (instance) (increase(sixty_gateway_upstream_engine_output_tokens_total[5m])) or 0 * sum by (instance) (sixty_gateway_requests_open)",
-		"Output tokens that the engines behind the gateway made, whoever asked; 0 where none says.")
+		"Output tokens that the engines behind the gateway made, whoever asked; 0 where none says.").optional()
+	GatewayNoFirst = gateway("no_first_token", "Requests that got no first token", Requests, gatewayCount("increase", "no_first_token_seconds_count", ""),
+		"Requests whose client left, or that a limit ended, before their first token: no percentile of the engine has them.").per(PerModel)
+	GatewayNoFirstWait = gateway("no_first_token_wait", "Wait of those without a first token", Seconds,
+		gatewayCount("increase", "no_first_token_seconds_sum", "")+" / ("+gatewayCount("increase", "no_first_token_seconds_count", "")+" > 0)",
+		"How long requests had waited, on average, that got no first token.").per(PerModel)
 	GatewayOpen = gateway("open", "Requests in flight at the gateway", Requests, "sum by (instance) (avg_over_time(sixty_gateway_requests_open{"+inFlight+"}[5m]))",
 		"Requests that wait for an engine or get its answer.")
 	GatewayWaiting = gateway("waiting", "Requests that stay in flight", Requests, "sum by (instance) (min_over_time(sixty_gateway_requests_open{"+inFlight+"}[1m]))",
-		"Requests that wait for an engine or get its answer, the fewest at one of the last two scrapes.")
+		"Requests that wait for an engine or get its answer, the fewest at one of the last two scrapes.").after(minSilence)
 	GatewayMet = gateway("met", "Requests that arrived or are open", Requests,
 		gatewayCount("increase", "requests_offered_total", "")+" + sum by (instance) (last_over_time(sixty_gateway_requests_open{"+inFlight+"}[1m]))",
 		"How many requests there were to answer: of one or two nothing follows.")
@@ -133,20 +165,24 @@ var (
 		"Requests that are open for longer than the gateway's limit.")
 	GatewayMissing = gateway("missing", "Requests that no engine holds", Requests, "sum by (instance) (last_over_time(sixty_gateway_upstream_engine_missing[1m]))",
 		"Requests that wait at the gateway for a while and that the engine neither runs nor has waiting: they are stuck before it.")
-	GatewayExcess = gateway("excess", "Requests held by the engine alone", Requests, "sum by (instance) (min_over_time(sixty_gateway_upstream_engine_excess[5m]))",
-		"Requests that the engine holds beyond those open at the gateway, at every reading: other clients' ones, or those whose client has gone.")
+	GatewayExcess = gateway("excess", "Requests held by the engine alone", Requests, "sum by (instance) (min_over_time(sixty_gateway_upstream_engine_excess[1m]))",
+		"Requests that the engine holds beyond those open at the gateway, at each of the last two scrapes: other clients' ones, or those whose client has gone.")
 	GatewayDown = gateway("upstreams_down", "Upstreams whose health check fails", Count, "sum by (instance) (1 - max_over_time(sixty_gateway_upstream_up[1m]))",
 		"Servers that the gateway sends no requests to, at each of the last two scrapes.").per(PerUpstream)
 	GatewayUp = gateway("upstreams_up", "Upstreams that pass health checks", Count, "sum by (instance) (max_over_time(sixty_gateway_upstream_up[1m]))",
 		"Servers that the gateway may send requests to. With none it tries them all the same.")
 	GatewayAttempts = gateway("attempts", "Requests that upstreams are asked", Requests, "sum by (instance) ("+attempted+")",
 		"Attempts at upstreams that are up, retries included.")
+	GatewayAsked = gateway("upstream_attempts", "Requests that one upstream is asked", Requests, "sum by (instance) ("+attempted+")",
+		"Attempts at one upstream that is up, retries included.").per(PerUpstream)
 	GatewayBusiest = gateway("busiest", "Load of the busiest upstream", Times,
 		"max by (instance) ("+attempted+") * (count by (instance) ("+attempted+") - 1) / clamp_min(sum by (instance) ("+attempted+") - max by (instance) ("+attempted+"), 1)",
 		"What the upstream with the most requests gets, as a multiple of what the others get on average; 0 with one.")
 	GatewayShared = gateway("shared_engines", "Engines behind several upstreams", Count,
-		`count by (instance) (count_values by (instance) ("born", last_over_time(sixty_gateway_upstream_engine_created_seconds[1m])) > 1)`,
+		`count by (instance) (count_values by (instance) ("born", last_over_time(sixty_gateway_upstream_engine_created_seconds[1m])) > 1) or 0 * sum by (instance) (sixty_gateway_upstream_engine_created_seconds)`,
 		"Engines whose counters began at one moment: one that answers at several addresses.")
+	GatewayBorn = gateway("engine_created", "Beginning of an upstream's counters", Seconds, "max by (instance) (last_over_time(sixty_gateway_upstream_engine_created_seconds[1m]))",
+		"When the counters of an upstream's engine began, in Unix time.").per(PerUpstream)
 	GatewayOutside = observed(gateway("outside", "Time outside the engine", Seconds,
 		"("+gatewayCount("increase", "request_duration_seconds_sum", "")+" - "+gatewayCount("increase", "client_blocked_seconds_total", "")+") / ("+
 			gatewayCount("increase", "request_duration_seconds_count", "")+" > 0) - sum by (instance) (increase(sixty_gateway_upstream_engine_ended_seconds_total[5m])) / "+
@@ -159,8 +195,9 @@ var (
 func ofGateways() []*Signal {
 	return []*Signal{
 		GatewayTTFTP50, GatewayTTFTP95, GatewayTTFTP99, GatewayITLP50, GatewayITLP95, GatewayE2EP50, GatewayE2EP95, GatewayQueueP95,
-		GatewayOffered, GatewayEnded, GatewaySuccess, GatewayErrors, GatewayFailed, GatewayFailing, GatewayClientErrs, GatewayGaveUp, GatewayGivenUp, GatewayTimeouts, GatewayAnswered,
+		GatewayOffered, GatewayEnded, GatewaySuccess, GatewayErrors, GatewayFailed, GatewayFailing, GatewayClientErrs, GatewayGaveUp, GatewayGivenUp, GatewayTimeouts, GatewayUpstreamErrs, GatewayStreamErrs, GatewayRejected, GatewayAnswered,
+		GatewayNoFirst, GatewayNoFirstWait,
 		GatewayTokens, GatewayEngineTokens, GatewayOpen, GatewayWaiting, GatewayMet, GatewayQueued, GatewayRetries, GatewayRetryShare, GatewayLeaks,
-		GatewayMissing, GatewayExcess, GatewayDown, GatewayUp, GatewayAttempts, GatewayBusiest, GatewayShared, GatewayOutside,
+		GatewayMissing, GatewayExcess, GatewayDown, GatewayUp, GatewayAttempts, GatewayAsked, GatewayBusiest, GatewayShared, GatewayBorn, GatewayOutside,
 	}
 }

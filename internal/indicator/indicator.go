@@ -88,11 +88,11 @@ type Signal struct {
 	// Fleet says that the value compares the target with the others of its model.
 	Fleet bool
 
-	// Per is the label by which alerts tell apart what the signal adds up for a gateway,
+	// Per is the label by which the parts of a gateway are told apart that have a value each,
 	// PerModel or PerUpstream; "" for what is of the gateway as a whole.
 	Per string
 
-	// MinPast is how much past a trend needs before it is believed.
+	// MinPast is how much past a trend, or a silence, needs before it is believed.
 	MinPast time.Duration
 
 	// Otherwise holds expressions for servers that do not expose what Expr reads; the

@@ -351,14 +351,21 @@ var (
 	ContainerMemoryGrowth    = &Signal{Name: "container_memory_growth", Title: "Growth of container memory", Unit: BytesPerSecond, Scope: Instance, MinPast: MinTrend, Expr: `sum by (instance) (deriv(container_memory_working_set_bytes{container!="",container!="POD"}[1h]))`, Doc: "Slope of the containers' working set over the longest past at hand.", Hint: ContainerMemory.Hint}
 )
 
+// arrivals is what a replica gets over the mean of all: requests that reach their first token,
+// and those by which the queue grows, less what else puts requests into it.
+func arrivals(less string) string {
+	each := "(sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_count[5m])) + clamp_min(sum by (instance, model_name) (deriv(vllm:num_requests_waiting[5m]))" + less + ", 0))"
+	return each + " / on (model_name) group_left () avg by (model_name) " + each
+}
+
 // Replicas of one model, compared with each other.
 var (
 	Replicas     = &Signal{Name: "replicas", Fleet: true, Title: "Replicas of the model", Unit: Count, Expr: "count by (model_name) (sum by (instance, model_name) (vllm:num_requests_running)) + on (model_name) group_right () 0 * sum by (instance, model_name) (vllm:num_requests_running)", Doc: "How many targets serve the same model."}
 	ArrivalShare = &Signal{
 		Name: "arrival_share", Fleet: true, Title: "Arrivals against the fleet's mean", Unit: Times,
-		Expr: "(sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_count[5m])) + clamp_min(sum by (instance, model_name) (deriv(vllm:num_requests_waiting[5m])), 0))" +
-			" / on (model_name) group_left () avg by (model_name) (sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_count[5m])) + clamp_min(sum by (instance, model_name) (deriv(vllm:num_requests_waiting[5m])), 0))",
-		Doc: "Requests that arrive at this replica (served, or added to its queue) over the mean of all replicas of the model. A slow replica with a fair share of arrivals reads 1.",
+		Expr:      arrivals(" - sum by (instance, model_name) (rate(vllm:num_preemptions_total[5m]))"),
+		Otherwise: []Alternative{{Without: "vllm:num_preemptions_total", Expr: arrivals("")}},
+		Doc:       "Requests that arrive at this replica (served, or added to its queue) over the mean of all replicas of the model. A slow replica with a fair share of arrivals reads 1. A preempted request waits once more, and has not arrived again.",
 	}
 	LoadShare = &Signal{
 		Name: "load_share", Fleet: true, Title: "Load against the fleet's mean", Unit: Times,

@@ -60,14 +60,15 @@ func (a *Alerter) Alerts() Alerts {
 	return a.Settings
 }
 
-// Rank orders the names of severities, as these settings call them, the worst highest.
+// Rank orders the names of severities, as these settings call them, the worst highest. It is
+// negative for others, which rules may have: those have no order.
 func (a Alerts) Rank(severity string) int {
-	for s := catalog.Page; s > catalog.Info; s-- {
+	for _, s := range []catalog.Severity{catalog.Page, catalog.Ticket, catalog.Info} {
 		if severity == cmp.Or(a.Severities[s.String()], s.String()) {
 			return int(s)
 		}
 	}
-	return int(catalog.Info)
+	return -1
 }
 
 // See takes the next evaluation. What cannot be judged keeps the alerts that there are.
@@ -117,9 +118,9 @@ func (a *Alerter) See(_ context.Context, e *Evaluation) {
 // judged are the models that a diagnosis could judge: then what it does not find is not there.
 // What is of no model is there with the worst of them.
 func judged(d *diagnose.Diagnosis) map[[3]string]bool {
-	places := map[string][3]string{}
+	labels := map[string]map[string]string{}
 	for _, t := range d.Targets {
-		places[t.Name] = placeOf(t.Labels)
+		labels[t.Name] = t.Labels
 	}
 	out := map[[3]string]bool{}
 	for i := range d.Verdicts {
@@ -128,7 +129,11 @@ func judged(d *diagnose.Diagnosis) map[[3]string]bool {
 			out[[3]string{}] = v.ID != diagnose.InsufficientData
 		}
 		for _, name := range v.All {
-			out[places[name]] = v.ID != diagnose.InsufficientData
+			l := labels[name]
+			if l["model_name"] == "" {
+				l = d.Labels(v.Model, []string{name})
+			}
+			out[placeOf(l)] = v.ID != diagnose.InsufficientData
 		}
 	}
 	return out
@@ -171,17 +176,7 @@ func (a *Alerter) labels(d *diagnose.Diagnosis, f *diagnose.Finding) map[string]
 	severity := f.Severity.String()
 	l := map[string]string{"alertname": f.Pathology.Alert, "pathology": f.Pathology.ID, "severity": cmp.Or(a.Alerts().Severities[severity], severity)}
 	maps.Copy(l, a.Alerts().Labels)
-	for _, t := range d.Targets {
-		if !slices.Contains(f.Targets, t.Name) {
-			continue
-		}
-		for _, name := range []string{"cluster", "namespace", "model_name"} {
-			if v := t.Labels[name]; v != "" {
-				l[name] = v
-			}
-		}
-		break
-	}
+	maps.Copy(l, d.Labels(f.Model, f.Targets))
 	return l
 }
 
@@ -216,17 +211,12 @@ func (e *Evaluation) Samples() []collect.Sample {
 		return nil
 	}
 	d := &e.Diagnosis
-	place := func(l map[string]string, targets []string) map[string]string {
+	place := func(l map[string]string, of string, targets []string) map[string]string {
+		maps.Copy(l, d.Labels(of, targets))
 		for _, t := range d.Targets {
-			if !slices.Contains(targets, t.Name) {
-				continue
+			if len(targets) == 1 && t.Name == targets[0] {
+				l["instance"] = t.Labels["instance"]
 			}
-			for _, name := range []string{"cluster", "namespace", "model_name", "instance"} {
-				if v := t.Labels[name]; v != "" && (name != "instance" || len(targets) == 1) {
-					l[name] = v
-				}
-			}
-			break
 		}
 		return l
 	}
@@ -235,7 +225,7 @@ func (e *Evaluation) Samples() []collect.Sample {
 		if f.Status < diagnose.Pending {
 			continue
 		}
-		l := place(map[string]string{"__name__": "sixty_finding", "pathology": f.Pathology.ID, "status": f.Status.String(), "severity": f.Severity.String()}, f.Targets)
+		l := place(map[string]string{"__name__": "sixty_finding", "pathology": f.Pathology.ID, "status": f.Status.String(), "severity": f.Severity.String()}, f.Model, f.Targets)
 		if f.InhibitedBy != "" {
 			l["explained_by"] = f.InhibitedBy
 		}
@@ -244,7 +234,7 @@ func (e *Evaluation) Samples() []collect.Sample {
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
 		out = append(out, collect.Sample{
-			Labels: place(map[string]string{"__name__": "sixty_verdict", "verdict": v.ID, "status": v.Status.String(), "model_name": v.Model}, v.Targets), Value: v.Confidence,
+			Labels: place(map[string]string{"__name__": "sixty_verdict", "verdict": v.ID, "status": v.Status.String(), "model_name": v.Model}, v.Model, v.Targets), Value: v.Confidence,
 		})
 	}
 	for i := range out {

@@ -10,9 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/prometheus/model/labels"
+
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/history"
+	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/slo"
@@ -86,10 +89,7 @@ func TestHealthyServerIsHealthy(t *testing.T) {
 
 func diagnoseCase(t *testing.T, dir, name string, p *catalog.Pathology) (*history.Case, diagnose.Diagnosis, diagnose.Finding) {
 	t.Helper()
-	c, err := history.Open(os.DirFS(dir), name)
-	if err != nil {
-		t.Fatalf("%s: %v", dir, err)
-	}
+	c := openCase(t, dir, name, p)
 	d := diagnoseSeries(t, c)
 	i := slices.IndexFunc(d.Findings, func(f diagnose.Finding) bool { return f.Pathology == p })
 	if i < 0 {
@@ -97,6 +97,22 @@ func diagnoseCase(t *testing.T, dir, name string, p *catalog.Pathology) (*histor
 	}
 	return c, d, d.Findings[i]
 }
+
+// openCase reads a case; the gateway of one stands before two servers that are well.
+func openCase(t *testing.T, dir, name string, p *catalog.Pathology) *history.Case {
+	t.Helper()
+	c, err := history.Open(os.DirFS(dir), name)
+	if err == nil && p.Scope() == indicator.Gateway {
+		err = c.Add(behind...)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", dir, err)
+	}
+	return c
+}
+
+// behind are the servers behind the gateway that cases begin with.
+var behind = []string{`like healthy instance="b:8000"`, `like healthy instance="c:8000"`}
 
 var truths = map[catalog.Truth]string{catalog.Unknown: "unknown", catalog.False: "false", catalog.True: "true"}
 
@@ -118,28 +134,52 @@ func explain(d diagnose.Diagnosis, f diagnose.Finding) string {
 // diagnoseSeries scrapes a case into a store and diagnoses it.
 func diagnoseSeries(t *testing.T, c *history.Case) diagnose.Diagnosis {
 	t.Helper()
+	return diagnoseBeside(t, c, nil, "")
+}
+
+// diagnoseBeside is diagnoseSeries with another case beside it, of one server of another model,
+// which ends at the same time.
+func diagnoseBeside(t *testing.T, c, beside *history.Case, model string) diagnose.Diagnosis {
+	t.Helper()
 	store, err := embedded.Open(embedded.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	byInstance := map[string]*history.Pages{}
-	for instance, series := range c.Series() {
-		byInstance[instance] = history.NewPages(series)
-	}
-	for i := range c.Scrapes {
-		at := history.Start.Add(time.Duration(i) * c.Every)
-		for _, instance := range slices.Sorted(maps.Keys(byInstance)) {
-			target := embedded.Target{Instance: instance}
-			if c.Down(instance, i) {
-				err = store.AppendFailure(target, at)
-			} else {
-				_, err = store.Append(target, at, byInstance[instance].At(i), "", 10*time.Millisecond)
-			}
-			if err != nil {
-				t.Fatalf("scrape %d of %s: %v", i, instance, err)
+	scrape := func(c *history.Case, begin time.Time, rename func(instance string, s []history.Series) (string, []history.Series)) {
+		byInstance := map[string]*history.Pages{}
+		names := map[string]string{}
+		for instance, series := range c.Series() {
+			names[instance], series = rename(instance, series)
+			byInstance[instance] = history.NewPages(series)
+		}
+		for i := range c.Scrapes {
+			at := begin.Add(time.Duration(i) * c.Every)
+			for _, instance := range slices.Sorted(maps.Keys(byInstance)) {
+				target := embedded.Target{Instance: names[instance]}
+				if c.Down(instance, i) {
+					err = store.AppendFailure(target, at)
+				} else {
+					_, err = store.Append(target, at, byInstance[instance].At(i), "", 10*time.Millisecond)
+				}
+				if err != nil {
+					t.Fatalf("scrape %d of %s: %v", i, instance, err)
+				}
 			}
 		}
+	}
+	scrape(c, history.Start, func(instance string, s []history.Series) (string, []history.Series) { return instance, s })
+	if beside != nil {
+		begin := history.Start.Add(time.Duration(c.Scrapes-1)*c.Every - time.Duration(beside.Scrapes-1)*beside.Every)
+		scrape(beside, begin, func(instance string, list []history.Series) (string, []history.Series) {
+			list = slices.Clone(list)
+			for i, s := range list {
+				if s.Labels.Has("model_name") {
+					list[i].Labels = labels.NewBuilder(s.Labels).Set("model_name", model).Labels()
+				}
+			}
+			return model + "-" + instance, list
+		})
 	}
 	if w := store.Warnings(); len(w) > 0 {
 		t.Errorf("the store complains: %q", w)

@@ -12,21 +12,35 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies/concurrencylimit"
 	"github.com/sixty-dev/sixty/internal/pathologies/enginehung"
 	"github.com/sixty-dev/sixty/internal/pathologies/enginerestart"
+	"github.com/sixty-dev/sixty/internal/pathologies/gatewaycancellations"
+	"github.com/sixty-dev/sixty/internal/pathologies/gatewayerrors"
+	"github.com/sixty-dev/sixty/internal/pathologies/gatewayimbalance"
+	"github.com/sixty-dev/sixty/internal/pathologies/gatewaytimeouts"
 	"github.com/sixty-dev/sixty/internal/pathologies/gpuhardwareerrors"
 	"github.com/sixty-dev/sixty/internal/pathologies/gputhrottling"
 	"github.com/sixty-dev/sixty/internal/pathologies/gpuunderutilization"
+	"github.com/sixty-dev/sixty/internal/pathologies/hangoutsideengine"
+	"github.com/sixty-dev/sixty/internal/pathologies/heldafterclient"
 	"github.com/sixty-dev/sixty/internal/pathologies/httperrors"
 	"github.com/sixty-dev/sixty/internal/pathologies/kvcachethrashing"
 	"github.com/sixty-dev/sixty/internal/pathologies/memoryleak"
+	"github.com/sixty-dev/sixty/internal/pathologies/notinengine"
+	"github.com/sixty-dev/sixty/internal/pathologies/notokenpasses"
+	"github.com/sixty-dev/sixty/internal/pathologies/noupstream"
+	"github.com/sixty-dev/sixty/internal/pathologies/oneengineanswers"
 	"github.com/sixty-dev/sixty/internal/pathologies/prefillstarvation"
 	"github.com/sixty-dev/sixty/internal/pathologies/prefixcachemisses"
 	"github.com/sixty-dev/sixty/internal/pathologies/replicaimbalance"
+	"github.com/sixty-dev/sixty/internal/pathologies/retrystorm"
 	"github.com/sixty-dev/sixty/internal/pathologies/saturation"
 	"github.com/sixty-dev/sixty/internal/pathologies/severedegradation"
 	"github.com/sixty-dev/sixty/internal/pathologies/slowdecode"
+	"github.com/sixty-dev/sixty/internal/pathologies/slowoutsideengine"
 	"github.com/sixty-dev/sixty/internal/pathologies/slowprefill"
+	"github.com/sixty-dev/sixty/internal/pathologies/suspectedleaks"
 	"github.com/sixty-dev/sixty/internal/pathologies/targetdown"
 	"github.com/sixty-dev/sixty/internal/pathologies/unexplained"
+	"github.com/sixty-dev/sixty/internal/pathologies/upstreamdown"
 	"github.com/sixty-dev/sixty/internal/pathologies/workloadshift"
 )
 
@@ -61,5 +75,21 @@ func All() []*catalog.Pathology {
 		workloadshift.Pathology,
 		unexplained.Pathology,
 		gpuunderutilization.Pathology,
+
+		// What only a gateway sees.
+		upstreamdown.Pathology,
+		noupstream.Pathology,
+		hangoutsideengine.Pathology,
+		notokenpasses.Pathology,
+		gatewayerrors.Pathology,
+		slowoutsideengine.Pathology,
+		notinengine.Pathology,
+		gatewaytimeouts.Pathology,
+		gatewaycancellations.Pathology,
+		retrystorm.Pathology,
+		heldafterclient.Pathology,
+		suspectedleaks.Pathology,
+		oneengineanswers.Pathology,
+		gatewayimbalance.Pathology,
 	}
 }

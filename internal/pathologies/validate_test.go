@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sixty-dev/sixty/internal/boundary"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/generate/runbookpage"
@@ -18,18 +17,15 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
-// everything is the catalogue with what only a gateway tells.
-func everything() []*catalog.Pathology { return append(pathologies.All(), boundary.Verdicts()...) }
-
 func TestTheCatalogueIsValid(t *testing.T) {
-	if err := wellFormed(everything()); err != nil {
+	if err := wellFormed(pathologies.All()); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestEverySignalOfAConditionIsListed(t *testing.T) {
 	all := indicator.All()
-	for _, p := range everything() {
+	for _, p := range pathologies.All() {
 		for _, c := range append([]catalog.Cond{p.When}, p.Supports...) {
 			c.Signals(func(s *indicator.Signal) {
 				if !slices.Contains(all, s) {
@@ -46,7 +42,7 @@ func TestEveryConditionCompilesToPromQL(t *testing.T) {
 		Limit: func(*catalog.Threshold) (float64, string, bool) { return 0, "", false },
 		GPU:   []string{"node"},
 	}
-	for _, p := range everything() {
+	for _, p := range pathologies.All() {
 		expr, err := p.When.Compile(o)
 		if err != nil {
 			t.Errorf("%s: %v", p.ID, err)
@@ -58,6 +54,27 @@ func TestEveryConditionCompilesToPromQL(t *testing.T) {
 	}
 }
 
+// TestOneConditionIsAboutOneKindOfPart: comparisons of the parts of a gateway by model and
+// by upstream never meet.
+func TestOneConditionIsAboutOneKindOfPart(t *testing.T) {
+	for _, p := range pathologies.All() {
+		seen, outside := map[string]bool{}, false
+		p.When.Signals(func(s *indicator.Signal) {
+			seen[s.Per] = true
+			outside = outside || s.Scope == indicator.Gateway
+			if s.Per != "" && !strings.Contains(s.Expr, "by (instance)") {
+				t.Errorf("%s is by %s and not added up by instance", s.Name, s.Per)
+			}
+		})
+		if len(seen) != 1 {
+			t.Errorf("%s is about %v", p.ID, seen)
+		}
+		if outside && p.Scope() != indicator.Gateway {
+			t.Errorf("%s reads a gateway and a server", p.ID)
+		}
+	}
+}
+
 // TestRunbookQueriesParse keeps what people paste in an incident free of typing
 // errors. A snippet is one expression a line; an indented line continues the one
 // before.
@@ -65,7 +82,7 @@ func TestRunbookQueriesParse(t *testing.T) {
 	if got := queries("```promql\na\n  + b\nc\n```\n"); !slices.Equal(got, []string{"a\n  + b", "c"}) {
 		t.Fatalf("queries are read wrongly: %q", got)
 	}
-	for _, p := range everything() {
+	for _, p := range pathologies.All() {
 		for _, expr := range queries(p.Runbook) {
 			if _, err := indicator.Parse(expr); err != nil {
 				t.Errorf("%s: %v\n%s", p.ID, err, expr)
@@ -76,10 +93,10 @@ func TestRunbookQueriesParse(t *testing.T) {
 
 func TestRunbooksNameOnlyPathologiesThatExist(t *testing.T) {
 	ids := map[string]bool{}
-	for _, p := range everything() {
+	for _, p := range pathologies.All() {
 		ids[p.ID] = true
 	}
-	for _, p := range everything() {
+	for _, p := range pathologies.All() {
 		for i, code := range strings.Split(p.Runbook, "`") {
 			looksLikeID := i%2 == 1 && strings.Contains(code, "-") && !strings.ContainsAny(code, " \n=./_") && !strings.HasPrefix(code, "-") && code == strings.ToLower(code)
 			if looksLikeID && !ids[code] {
@@ -114,13 +131,10 @@ func queries(markdown string) []string {
 func TestRunbookPages(t *testing.T) {
 	const dir = "../../docs/pathologies"
 	pages, err := runbookpage.Markdown(runbookpage.Config{
-		Pathologies: everything(),
+		Pathologies: pathologies.All(),
 		Notice: func(p *catalog.Pathology) string {
 			if p == nil {
 				return "From internal/pathologies by go test -update. DO NOT EDIT."
-			}
-			if slices.Contains(boundary.Verdicts(), p) {
-				return "From internal/boundary/runbooks by go test -update. DO NOT EDIT."
 			}
 			return "From internal/pathologies/" + strings.ReplaceAll(p.ID, "-", "") + " by go test -update. DO NOT EDIT."
 		},

@@ -87,7 +87,14 @@ type (
 		TTFT        *latencyJSON       `json:"ttft"`
 		E2E         *latencyJSON       `json:"e2e"`
 		Parts       []partJSON         `json:"ttft_parts"`
-		Findings    []boundary.Finding `json:"findings"`
+		Findings    []foundJSON        `json:"findings"`
+	}
+
+	// foundJSON is a finding at the gateway.
+	foundJSON struct {
+		ID       string           `json:"id"`
+		Severity catalog.Severity `json:"severity"`
+		Summary  string           `json:"summary"`
 	}
 
 	latencyJSON struct {
@@ -286,7 +293,7 @@ func newDiagnosisJSON(d *diagnose.Diagnosis, o *Options) diagnosisJSON {
 			From: timestamp(d.Baseline.From), To: timestamp(d.Baseline.To), Source: string(baselineSource(d)),
 		},
 		Notes:   list(d.Notes),
-		Gateway: newBoundaryJSON(d.Boundary),
+		Gateway: newBoundaryJSON(d),
 		Plots:   newPlotsJSON(d),
 	}
 }
@@ -323,7 +330,8 @@ func newLineJSON(l *diagnose.Line) lineJSON {
 	return out
 }
 
-func newBoundaryJSON(v *boundary.View) *boundaryJSON {
+func newBoundaryJSON(d *diagnose.Diagnosis) *boundaryJSON {
+	v := d.Boundary
 	if v == nil {
 		return nil
 	}
@@ -336,11 +344,17 @@ func newBoundaryJSON(v *boundary.View) *boundaryJSON {
 			l.EngineCount, number(l.EngineMean), number(l.EngineP50), number(l.EngineP95),
 		}
 	}
+	found := []foundJSON{}
+	for i := range d.Findings {
+		if f := &d.Findings[i]; f.Status == diagnose.Firing && f.InhibitedBy == "" && f.Pathology.Scope() == indicator.Gateway {
+			found = append(found, foundJSON{f.Pathology.ID, f.Severity, f.Summary})
+		}
+	}
 	return &boundaryJSON{
 		Kind: v.Gateway, Seconds: v.Span.Seconds(), Whole: v.Whole, Offered: v.Offered, Ended: v.Ended, Open: v.Open,
 		ErrorShare: number(v.ErrorShare), GaveUpShare: number(v.GaveUpShare), TTFT: latency(v.First), E2E: latency(v.Duration),
 		Parts:    each(v.Parts, func(p *boundary.Part) partJSON { return partJSON{p.Name, number(p.Seconds)} }),
-		Findings: each(v.Findings, func(f *boundary.Finding) boundary.Finding { return *f }),
+		Findings: found,
 	}
 }
 

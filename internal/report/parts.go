@@ -84,11 +84,6 @@ func lastSections(d *diagnose.Diagnosis, brief, verbose bool) []section {
 		for _, line := range d.Boundary.Lines() {
 			gateway.items = append(gateway.items, item{text: render.Sentence(line)})
 		}
-		for _, f := range d.Boundary.Findings {
-			if f.ID != d.Verdict.ID {
-				gateway.items = append(gateway.items, item{name: f.ID, text: render.Sentence(f.Summary)})
-			}
-		}
 	}
 	switch {
 	case verbose || !quiet(d):

@@ -44,12 +44,14 @@ func (r *catalogueRules) groups(ts []diagnose.Target, all []*catalog.Pathology, 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var seen detect.Exposed
-	gpus := false
+	gpus, gateway := false, false
 	for _, t := range ts {
 		switch {
 		case t.Problem != "":
 		case t.Dialect.Engine == dialect.DCGM:
 			gpus = true
+		case t.Dialect.Engine == dialect.Gateway:
+			gateway = gateway || len(t.Dialect.Exprs) == 0
 		case !t.Serves():
 		default:
 			seen.Dialects = append(seen.Dialects, t.Dialect)
@@ -57,6 +59,13 @@ func (r *catalogueRules) groups(ts []diagnose.Target, all []*catalog.Pathology, 
 	}
 	if len(seen.Dialects) == 0 {
 		return r.current, false, nil
+	}
+	if gateway { // with all its names: most come with the first event
+		d, err := dialect.Named(string(dialect.Gateway))
+		if err != nil {
+			return nil, false, err
+		}
+		seen.Dialects = append(seen.Dialects, d)
 	}
 	// Windows are those of alerts at this interval, whatever that of the scrapes.
 	interval = max(interval, 15*time.Second)

@@ -77,6 +77,8 @@ type Config struct {
 	Log *slog.Logger
 	// Ready is told of the page's address.
 	Ready func(url string)
+
+	served func(*web.Server) // is told of what is served; for tests
 }
 
 // A server is what runs.
@@ -156,10 +158,10 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if err := s.teller.SetReceivers(file.Sixty.Receivers); err != nil {
 		return err
 	}
-	s.alerter = &monitor.Alerter{Settings: file.Sixty.Alerts, Send: func(alerts ...collect.Alert) {
-		s.collector.Send(alerts...)
-		s.teller.See(alerts...)
-	}, Incident: s.incidents.Of, Away: func() time.Time { _, last := s.collector.Undelivered(); return last }}
+	s.alerter = &monitor.Alerter{
+		Settings: file.Sixty.Alerts, Send: s.collector.Send, Incident: s.incidents.Of,
+		Away: func() time.Time { _, last := s.collector.Undelivered(); return last },
+	}
 	s.findings = s.collector.NewWriter()
 	first := time.Duration(0) // what is scraped needs two scrapes, at least, to say anything
 	if cfg.Prometheus.Prometheus == "" {
@@ -190,7 +192,10 @@ func (s *server) open(ctx context.Context, file *monitor.Config) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return hint.With(fmt.Errorf("--data: %w", err), "name a directory that this user may write")
 	}
-	o := collect.Options{Dir: dir, Retention: s.cfg.Retention, RetentionBytes: s.cfg.RetentionBytes, ExternalURL: s.external, Logger: s.cfg.Log, Registry: s.registry}
+	o := collect.Options{
+		Dir: dir, Retention: s.cfg.Retention, RetentionBytes: s.cfg.RetentionBytes, ExternalURL: s.external, Logger: s.cfg.Log, Registry: s.registry,
+		Listen: func(alerts ...collect.Alert) { s.teller.See(alerts...) },
+	}
 	if t := file.Prometheus.StorageConfig.TSDBConfig; t != nil && t.Retention != nil {
 		if o.Retention == 0 {
 			o.Retention = time.Duration(t.Retention.Time)
@@ -342,7 +347,11 @@ func (s *server) handler() (http.Handler, error) {
 		return nil, err
 	}
 	o.Page = shell
-	return web.New(o), nil
+	handler := web.New(o)
+	if s.cfg.served != nil {
+		s.cfg.served(handler)
+	}
+	return handler, nil
 }
 
 // observe makes incidents of what was found.

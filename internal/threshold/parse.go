@@ -13,10 +13,10 @@ import (
 )
 
 // Parse reads thresholds that are set by hand, as name=value: ttft_objective=500ms,
-// kv_cache_full=95%. The names are those of the pathologies' conditions; a number without
-// a unit is in the threshold's own.
-func Parse(texts []string, all []*catalog.Pathology) (map[string]float64, error) {
-	var known []*catalog.Threshold
+// kv_cache_full=95%. The names are those of the pathologies' conditions, and further ones;
+// a number without a unit is in the threshold's own.
+func Parse(texts []string, all []*catalog.Pathology, further ...*catalog.Threshold) (map[string]float64, error) {
+	known := slices.Clone(further)
 	for _, p := range all {
 		note := func(c catalog.Cond) { known = append(known, c.Threshold) }
 		for _, c := range p.Conditions() {

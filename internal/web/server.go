@@ -55,8 +55,8 @@ type Options struct {
 	Page http.Handler // everything else
 	// Reload reads the configuration again.
 	Reload func() error
-	// Token, where not empty, must come as a bearer token with every request but those for
-	// health; browsers get a session for it.
+	// Token, where not empty, must come as a bearer token with every request but those of
+	// open; browsers get a session for it.
 	Token string
 	// External is the URL under which others see it; it may have a path.
 	External *url.URL
@@ -64,17 +64,44 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-// A Server serves; it is made by New.
-type Server struct {
-	o       Options
-	looking chan struct{}
-	asking  chan struct{}
+// open are the requests that need no token, by method and path as it was sent: probes have
+// none, and what reads the configuration again tells nothing of it. Every other request needs
+// it, also one whose path would become one of these.
+var open = map[string]bool{
+	"GET /-/healthy": true, "HEAD /-/healthy": true,
+	"GET /-/ready": true, "HEAD /-/ready": true,
+	"POST /-/reload": true, "PUT /-/reload": true,
 }
 
-// New returns a server's handler.
-func New(o Options) http.Handler {
+// A Server serves; it is made by New.
+type Server struct {
+	http.Handler
+	o        Options
+	looking  chan struct{}
+	asking   chan struct{}
+	patterns []string
+}
+
+// Patterns are those of all requests that are answered, as http.ServeMux writes them.
+func (s *Server) Patterns() []string { return s.patterns }
+
+// A routes is a mux that knows its patterns.
+type routes struct {
+	http.ServeMux
+	patterns []string
+}
+
+func (m *routes) Handle(pattern string, h http.Handler) {
+	m.ServeMux.Handle(pattern, h)
+	m.patterns = append(m.patterns, pattern)
+}
+
+func (m *routes) HandleFunc(pattern string, h http.HandlerFunc) { m.Handle(pattern, h) }
+
+// New returns a Server.
+func New(o Options) *Server {
 	s := &Server{o: o, looking: make(chan struct{}, atOnce), asking: make(chan struct{}, queries)}
-	mux := http.NewServeMux()
+	mux := &routes{}
 	mux.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "sixty is healthy.") })
 	mux.HandleFunc("GET /-/ready", s.ready)
 	mux.HandleFunc("POST /-/reload", s.reload)
@@ -106,7 +133,8 @@ func New(o Options) http.Handler {
 	if o.Token != "" {
 		l = newLogin(o.External, o.Token)
 	}
-	return under(o.External, guarded(o.External, o.Token, l, mux))
+	s.Handler, s.patterns = under(o.External, guarded(o.External, o.Token, l, mux)), mux.patterns
+	return s
 }
 
 // Guarded lets through what may come in: with the bearer token, where there is one, and not
@@ -129,7 +157,7 @@ func guarded(external *url.URL, token string, l *login, next http.Handler) http.
 		if l != nil && l.handle(w, r) {
 			return
 		}
-		if token != "" && !strings.HasPrefix(r.URL.Path, "/-/") &&
+		if token != "" && !open[r.Method+" "+r.URL.EscapedPath()] &&
 			subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+token)) != 1 && (l == nil || !l.knows(r)) {
 			h.Set("WWW-Authenticate", `Bearer realm="sixty"`)
 			if l == nil || !l.asks(w, r) {

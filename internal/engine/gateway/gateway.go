@@ -210,8 +210,16 @@ func (p Product) naming(has map[string]bool) engine.Naming {
 	put(indicator.GatewayErrors, share(sum("rate", UpstreamError, Timeout, Rejected), sum("rate", Success, ClientError, UpstreamError, Timeout, Rejected)))
 	put(indicator.GatewayClientErrs, share(sum("rate", ClientError), sum("rate", Ends...)))
 	put(indicator.GatewayGaveUp, share(sum("rate", ClientDisconnect), sum("rate", Ends...)))
+	put(indicator.GatewayFailed, sum("increase", UpstreamError, Timeout, Rejected))
+	put(indicator.GatewayFailing, sum("changes", UpstreamError, Timeout, Rejected))
+	put(indicator.GatewayUpstreamErrs, sum("increase", UpstreamError))
+	put(indicator.GatewayRejected, sum("increase", Rejected))
+	put(indicator.GatewayGivenUp, sum("increase", ClientDisconnect))
 	put(indicator.GatewayTimeouts, sum("increase", Timeout))
 	put(indicator.GatewayRetries, sum("increase", Retries))
+	if retries, ended := sum("increase", Retries), sum("increase", Ends...); retries != "" && ended != "" {
+		n.Exprs[indicator.GatewayRetryShare.Name] = fmt.Sprintf("(%s) / clamp_min(%s, 1)", retries, ended)
+	}
 	put(indicator.GatewayOpen, sum("avg_over_time", Open))
 	if has[p.duration+"_count"] {
 		for _, s := range []struct {

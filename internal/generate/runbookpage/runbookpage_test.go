@@ -255,8 +255,12 @@ func TestEveryPageShowsItsAlert(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	gateway, err := dialect.Named(string(dialect.Gateway))
+	if err != nil {
+		t.Fatal(err)
+	}
 	d := generate.Deployment{
-		Dialects: []dialect.Dialect{model, gpu}, Instance: generate.UsualInstance, Model: generate.UsualModel, GPU: []string{"node"},
+		Dialects: []dialect.Dialect{model, gpu, gateway}, Instance: generate.UsualInstance, Model: generate.UsualModel, GPU: []string{"node"},
 		Window: indicator.WindowMark, Short: indicator.ShortMark, Past: indicator.PastMark,
 	}
 	rules, err := generate.NewRules(generate.RulesConfig{

@@ -40,6 +40,7 @@ import (
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/storage/remote"
 	"github.com/prometheus/prometheus/util/logging"
+	"github.com/prometheus/prometheus/util/strutil"
 
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 )
@@ -58,6 +59,8 @@ type Options struct {
 	ExternalURL *url.URL // of the monitor, in alerts
 	Logger      *slog.Logger
 	Registry    *prometheus.Registry // of its own metrics
+	// Listen hears of all alerts that are sent, again and again; it may be nil.
+	Listen func(...Alert)
 }
 
 // A Collector collects samples and answers questions about them. It is safe for
@@ -269,15 +272,18 @@ func (c *Collector) Close() error {
 	return errors.Join(c.remote.Close(), c.Store.Close())
 }
 
-// An Alert is sent to the Alertmanagers of the configuration.
+// An Alert is sent to the Alertmanagers of the configuration, and to who listens.
 type Alert struct {
 	Labels, Annotations map[string]string
 	Began, Ends         time.Time // Ends lies ahead while it goes on
 	Path                string    // of the page that says more, under the external URL
 }
 
-// Send sends alerts. They go on while they are sent again before they end.
+// Send sends alerts, those of rules too. They go on while they are sent again before they end.
 func (c *Collector) Send(alerts ...Alert) {
+	if c.opts.Listen != nil && len(alerts) > 0 {
+		c.opts.Listen(alerts...)
+	}
 	var out []*notifier.Alert
 	base := strings.TrimSuffix(c.opts.ExternalURL.String(), "/")
 	for _, a := range alerts {
@@ -301,11 +307,18 @@ func (c *Collector) Send(alerts ...Alert) {
 }
 
 // sendOfRules sends the alerts of rules: of files always, of the others if they are wanted.
-func (c *Collector) sendOfRules(ctx context.Context, expr string, alerts ...*rules.Alert) {
-	if c.catalog.has(expr) && !c.mine.Load() {
+func (c *Collector) sendOfRules(_ context.Context, expr string, alerts ...*rules.Alert) {
+	if len(alerts) == 0 || c.catalog.has(expr) && !c.mine.Load() {
 		return
 	}
-	rules.SendAlerts(c.notify, c.opts.ExternalURL.String())(ctx, expr, alerts...)
+	out := make([]Alert, len(alerts))
+	for i, a := range alerts {
+		out[i] = Alert{a.Labels.Map(), a.Annotations.Map(), a.FiredAt, a.ValidUntil, strutil.TableLinkForExpression(expr)}
+		if !a.ResolvedAt.IsZero() {
+			out[i].Ends = a.ResolvedAt
+		}
+	}
+	c.Send(out...)
 }
 
 // Undelivered says which Alertmanagers could not be told of alerts the last time, and why, and

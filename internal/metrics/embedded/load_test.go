@@ -108,7 +108,7 @@ func TestLoadRealRecordings(t *testing.T) {
 				t.Fatalf("created at %s, first page at %s", start, first)
 			}
 			wantAsk(t, s, last, `count(sum_over_time(vllm:prompt_tokens_total[2h]) > bool 0)`, "{} 1")
-			v, err := s.Query(t.Context(), "increase(vllm:prompt_tokens_total[2h]) / vllm:prompt_tokens_total", last)
+			v, err := s.Query(t.Context(), "increase(vllm:prompt_tokens_total[2h]) / last_over_time(vllm:prompt_tokens_total[1m])", last)
 			if err != nil || len(v) != 1 {
 				t.Fatal(v, err)
 			}

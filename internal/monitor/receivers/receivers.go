@@ -46,6 +46,9 @@ const (
 	maxState   = 64 << 20
 )
 
+// none stands for the severity of an alert that has none.
+const none = "none"
+
 // words are what Alertmanager's templates say of an Alertmanager, and sixty of itself.
 const words = `
 {{ define "__alertmanager" }}sixty{{ end }}
@@ -64,7 +67,7 @@ type Teller struct {
 
 	mu      sync.Mutex
 	lines   []*line
-	known   map[string]*entry // by the labels but for the severity
+	known   map[string]*entry // by keyOf their labels
 	changed chan struct{}     // closed when something is new
 }
 
@@ -84,7 +87,8 @@ type entry struct {
 }
 
 // New returns a Teller that keeps what it told in a file. The log hears of what cannot be
-// delivered, without addresses and keys. Rank orders severities, the worst highest.
+// delivered, without addresses and keys. Rank orders severities, the worst highest; those that
+// it does not know are negative, and each is an alert of its own.
 func New(file string, external *url.URL, rank func(string) int, log *slog.Logger, registry prometheus.Registerer) (*Teller, error) {
 	t := &Teller{
 		file: file, external: external, log: log, rank: rank, known: map[string]*entry{}, changed: make(chan struct{}),
@@ -166,7 +170,7 @@ func (t *Teller) See(alerts ...collect.Alert) {
 		return
 	}
 	for _, a := range alerts {
-		id, severity := keyOf(a.Labels), a.Labels["severity"]
+		id, severity := t.keyOf(a.Labels), cmp.Or(a.Labels["severity"], none)
 		e := t.known[id]
 		if e == nil {
 			if !a.Ends.After(time.Now()) {
@@ -184,13 +188,16 @@ func (t *Teller) See(alerts ...collect.Alert) {
 	t.wake()
 }
 
-// keyOf is that of an alert whatever its severity.
-func keyOf(l map[string]string) string {
+// keyOf is that of an alert whatever its severity, if it is one of those that have an order.
+func (t *Teller) keyOf(l map[string]string) string {
 	var b strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(l)) {
 		if name != "severity" {
 			fmt.Fprintf(&b, "%s=%q,", name, l[name])
 		}
+	}
+	if s := l["severity"]; t.rank(s) < 0 {
+		fmt.Fprintf(&b, "severity=%q,", s)
 	}
 	return b.String()
 }
@@ -214,7 +221,7 @@ func (t *Teller) news(e *entry, l *line, now time.Time) (severity string, is boo
 	switch {
 	case !known:
 		// One that came and went meanwhile is told too, and its end after it.
-		return cmp.Or(severity, e.Alert.Labels["severity"]), true
+		return cmp.Or(severity, e.Alert.Labels["severity"], none), true
 	case severity == "":
 		return "", told != "" && l.ends
 	case told == "":
@@ -362,7 +369,7 @@ func (t *Teller) oldest(l *line) (id, severity string, a amalert.Alert) {
 		for _, ends := range first.Ends {
 			a.EndsAt = later(a.EndsAt, ends)
 		}
-	} else {
+	} else if a.Labels["severity"] != "" {
 		a.Labels["severity"] = model.LabelValue(severity)
 	}
 	return id, severity, a

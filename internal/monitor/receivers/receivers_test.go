@@ -200,6 +200,35 @@ func TestReceivers(t *testing.T) {
 	}
 }
 
+// TestSeveritiesOfRules: rules call severities as they like, or have none. Each that the
+// configuration does not name is an alert of its own, and all of them end.
+func TestSeveritiesOfRules(t *testing.T) {
+	d := newDesk(t)
+	see := func(ends time.Duration, severity ...string) {
+		labels := map[string]string{"alertname": "Mine"}
+		for _, s := range severity {
+			labels["severity"] = s
+		}
+		d.teller.See(collect.Alert{Labels: labels, Began: d.began, Ends: time.Now().Add(ends), Path: "/"})
+	}
+	see(time.Hour)
+	d.told("firing <nil>")
+	see(time.Hour, "warning")
+	d.told("firing <nil>", "firing warning")
+	see(time.Hour, "critical") // is not known to be worse
+	d.told("firing <nil>", "firing warning", "firing critical")
+	see(time.Hour, "page")
+	d.told("firing <nil>", "firing warning", "firing critical", "firing page")
+	see(time.Hour)
+	see(-time.Second, "warning")
+	d.told("firing <nil>", "firing warning", "firing critical", "firing page", "resolved warning")
+	see(-time.Second)
+	want := []string{"firing <nil>", "firing warning", "firing critical", "firing page", "resolved warning", "resolved <nil>"}
+	d.told(want...)
+	see(-time.Second, "critical")
+	d.told(append(want, "resolved critical")...)
+}
+
 // TestReceiversThatAreAway: nothing is lost, nothing comes twice, one does not hold up
 // another, a restart in between does not matter, and nobody reads secrets in the log.
 func TestReceiversThatAreAway(t *testing.T) {

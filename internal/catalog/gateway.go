@@ -1,0 +1,37 @@
+package catalog
+
+import "github.com/sixty-dev/sixty/internal/indicator"
+
+// Thresholds that several pathologies of gateways share.
+var (
+	// OneMissing is how many requests wait at a gateway that no engine holds.
+	OneMissing = &Threshold{
+		Name: "gateway_missing", Unit: indicator.Requests, Default: 0.5,
+		Why: "one request that waits for longer than two readings of the engine, and that the engine does not hold, is one too many",
+	}
+	// NoTokens is the number of tokens below which none came.
+	NoTokens = &Threshold{
+		Name: "gateway_tokens", Unit: indicator.Tokens, Default: 1e-9,
+		Why: "not one token",
+	}
+)
+
+// SlowEngine are the pathologies of servers by which clients leave and limits are reached.
+var SlowEngine = []string{
+	"engine-hung", "kv-cache-thrashing", "engine-restart", "prefill-starvation",
+	"severe-degradation", "concurrency-limit", "saturation", "slow-decode",
+}
+
+// Waiting says how many requests wait.
+func Waiting(n float64) string { return plural(n, "waits", "wait") }
+
+// Are says how many requests are something.
+func Are(n float64) string { return plural(n, "is", "are") }
+
+func plural(n float64, one, many string) string {
+	verb := many
+	if Whole(n) == "1" {
+		verb = one
+	}
+	return Requests(n) + " " + verb
+}

@@ -1,0 +1,345 @@
+package diagnose
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/sixty-dev/sixty/internal/boundary"
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/metrics"
+)
+
+// notShown ends the summary of what is wrong at a gateway and in no engine behind it: engines
+// that look healthy, or idle, do not make the service so.
+const notShown = ". The engines' own metrics do not show it"
+
+// askBehind reads which servers gateways stand before, and which models their engines say
+// they serve.
+func askBehind(ctx context.Context, q metrics.Querier, at time.Time, matchers []*labels.Matcher, targets []Target, l Layout) error {
+	if !slices.ContainsFunc(targets, func(t Target) bool { return t.isGateway() && t.Problem == "" }) {
+		return nil
+	}
+	expr := fmt.Sprintf("group by (%s, model, upstream) (last_over_time(%s[5m]))", strings.Join(l.Instance, ", "),
+		selectorOf("sixty_gateway_upstream_up|sixty_gateway_upstream_engine_output_tokens_total", matchers))
+	v, err := q.Query(ctx, expr, at)
+	if err != nil {
+		return fmt.Errorf("find what is behind gateways: %w", err)
+	}
+	for i := range targets {
+		t := &targets[i]
+		if !t.isGateway() {
+			continue
+		}
+		for _, s := range v {
+			if labelKey(s.Metric, l.Instance) != labelKey(t.Labels, l.Instance) {
+				continue
+			}
+			t.Models, t.Upstreams = append(t.Models, string(s.Metric[indicator.PerModel])), append(t.Upstreams, string(s.Metric[indicator.PerUpstream]))
+		}
+		for _, list := range []*[]string{&t.Models, &t.Upstreams} {
+			slices.Sort(*list)
+			*list = slices.DeleteFunc(slices.Compact(*list), func(s string) bool { return s == "" })
+		}
+	}
+	return nil
+}
+
+// behind lists the pools that a gateway stands before: those of its servers or, where they
+// have other addresses for it, of the models that their engines name; all, where nothing
+// tells and there is one.
+func behind(s *Snapshot, gateway int, keys []string, byKey map[string]*pool) (out []*pool) {
+	of := func(is func(*Target) bool) {
+		for i := range s.Targets {
+			if p := byKey[keys[i]]; p != nil && s.Targets[i].Serves() && is(&s.Targets[i]) && !slices.Contains(out, p) {
+				out = append(out, p)
+			}
+		}
+	}
+	g := &s.Targets[gateway]
+	if of(func(t *Target) bool { return slices.Contains(g.Upstreams, t.Labels["instance"]) }); len(out) == 0 {
+		of(func(t *Target) bool { return slices.Contains(g.Models, t.Labels["model_name"]) })
+	}
+	if len(out) == 0 && len(byKey) == 1 {
+		out = slices.Collect(maps.Values(byKey))
+	}
+	return out
+}
+
+// spread gives what was found at a gateway to the pools that it is about: what one model's
+// requests meet to that model, what one server does to its pool, and the rest to the only
+// pool behind the gateway. What is left makes a pool of the gateway's own.
+func spread(s *Snapshot, j judgement, keys []string, byKey map[string]*pool) *pool {
+	pools := behind(s, j.target, keys, byKey)
+	own := &pool{snapshot: s}
+	shares := map[*pool]*judgement{}
+	for _, p := range append(slices.Clone(pools), own) {
+		shares[p] = &judgement{target: j.target, view: j.view}
+	}
+	for _, o := range j.outcomes {
+		to := own
+		for _, p := range pools {
+			if len(pools) == 1 || o.part.label == indicator.PerModel && p.serves("model_name", o.part.name) || o.part.label == indicator.PerUpstream && p.serves("instance", o.part.name) {
+				to = p
+			}
+		}
+		shares[to].outcomes = append(shares[to].outcomes, o)
+	}
+	for _, p := range pools {
+		p.judged = append(p.judged, *shares[p])
+	}
+	own.judged = []judgement{*shares[own]}
+	return own
+}
+
+// serves reports whether a server of the pool has a label.
+func (p *pool) serves(label, value string) bool {
+	has := func(t *Target) bool { return t.Serves() && t.Labels[label] == value }
+	return slices.ContainsFunc(p.judged, func(j judgement) bool { return has(&p.snapshot.Targets[j.target]) }) ||
+		slices.ContainsFunc(p.snapshot.Targets, func(t Target) bool {
+			return has(&t) && slices.ContainsFunc(p.unjudged, func(u Unjudged) bool { return u.Target == t.Name })
+		})
+}
+
+// explain lets what fires at the gateways of a pool and on its servers explain each other. Of
+// an upstream whose server is known it is that server alone.
+func (p *pool) explain() {
+	for i := range p.judged {
+		for k := range p.judged {
+			a, b := &p.judged[i], &p.judged[k]
+			if a.view.target == b.view.target || a.gateway() == b.gateway() {
+				continue
+			}
+			for _, cause := range a.outcomes {
+				for n := range b.outcomes {
+					o := &b.outcomes[n]
+					if cause.status == Firing && o.status == Firing && o.inhibitedBy == "" && cause.pathology.Inhibits(o.pathology) &&
+						p.same(a, b, o.part) && p.same(b, a, cause.part) {
+						o.inhibitedBy = cause.pathology.ID
+					}
+				}
+			}
+		}
+	}
+}
+
+func (j *judgement) gateway() bool { return j.view.snapshot.Targets[j.target].isGateway() }
+
+// same reports whether a server may be the upstream that an outcome is about.
+func (p *pool) same(server, gateway *judgement, of part) bool {
+	if of.label != indicator.PerUpstream || !p.serves("instance", of.name) {
+		return true
+	}
+	return server.view.snapshot.Targets[server.target].Labels["instance"] == of.name
+}
+
+// dateGateways says since when what fires at gateways goes on: since its condition began to
+// hold, over the shortest time for which that can be told. Gaps that are shorter than the
+// window are none.
+func (d *Diagnosis) dateGateways(ctx context.Context, q metrics.Querier, r *Request, s *Snapshot, set Settings) error {
+	for i := range d.Findings {
+		f := &d.Findings[i]
+		target := slices.IndexFunc(r.Targets, func(t Target) bool { return t.isGateway() && len(f.Targets) > 0 && t.Name == f.Targets[0] })
+		if f.Status != Firing || f.Pathology.Scope() != indicator.Gateway || target < 0 {
+			continue
+		}
+		since, atLeast, err := dated(ctx, q, r, newView(s, target, f.part, set), f.Pathology)
+		if err != nil {
+			return err
+		}
+		if since.IsZero() {
+			since = r.Spans[target].Window.From
+		}
+		for k := range d.Verdicts {
+			if v := &d.Verdicts[k]; d.Lead(v) == f {
+				v.Since, v.SinceAtLeast = since, atLeast
+			}
+		}
+		if d.Lead(&d.Verdict) == f {
+			d.Verdict.Since, d.Verdict.SinceAtLeast = since, atLeast
+		}
+		f.Since, f.SinceAtLeast = since, atLeast
+	}
+	return nil
+}
+
+// datePoints is at how many moments of the past a condition is looked at.
+const datePoints = 300
+
+// dated returns when a condition began to hold without a break, zero where it does over no
+// time that is shorter than the window.
+func dated(ctx context.Context, q metrics.Querier, r *Request, v view, p *catalog.Pathology) (since time.Time, atLeast bool, err error) {
+	window, short := v.span().Window, r.short(&r.Targets[v.target].Dialect)
+	g := groups(r, func(int) Range { return Range{r.At.Add(-short), r.At} }, func(i int) bool { return i == v.target })
+	if len(g) == 0 {
+		return since, false, nil
+	}
+	g[0].restrict(r)
+	words := &planner{r: r, g: g[0]}
+	instance := slices.Clone(r.Instance)
+	if v.part.name != "" {
+		instance = append(instance, v.part.label)
+	}
+	expr, err := p.When.Compile(catalog.Compilation{
+		Instance: instance, Model: r.Model, Limit: v.Limit,
+		Normal: func(s *indicator.Signal) (float64, bool) { n := v.Normal(s); return n.V, n.OK },
+		Query: func(s *indicator.Signal, _ bool) (string, error) {
+			d := &g[0].lead.Dialect
+			if len(d.Missing(s)) > 0 {
+				return "", nil
+			}
+			expr, own := d.Expr(s)
+			now, err := words.translate(s, expr, own)
+			if err != nil || !s.Counted() {
+				return now, err
+			}
+			n, err := words.translate(s, s.Observations(), false)
+			return s.Guard(now, n), err
+		},
+	})
+	if err != nil || expr == "" {
+		return since, false, err
+	}
+	step := max(r.Interval, r.Past/datePoints, time.Second)
+	from := r.At.Add(-r.Past / step * step)
+	m, err := q.QueryRange(ctx, expr, metrics.Range{Start: from, End: r.At, Step: step})
+	if err != nil {
+		return since, false, fmt.Errorf("ask since when %s holds: %w", p.ID, err)
+	}
+	for _, stream := range m {
+		if len(g[0].owners(r, stream.Metric, false)) == 0 || v.part.name != "" && string(stream.Metric[model.LabelName(v.part.label)]) != v.part.name {
+			continue
+		}
+		next := r.At
+		for _, sample := range slices.Backward(stream.Values) {
+			at := sample.Timestamp.Time()
+			if next.Sub(at) > window.Length() {
+				break
+			}
+			next, since = at, at.Add(-step)
+		}
+	}
+	return since, !since.IsZero() && !since.After(from), nil
+}
+
+// atGateways sets what the gateways counted in the window beside the diagnosis: of
+// several the one at which most is wrong.
+func (d *Diagnosis) atGateways(ctx context.Context, q metrics.Querier, r *Request) error {
+	most := -1
+	for i := range r.Targets {
+		t := &r.Targets[i]
+		switch {
+		case !t.isGateway():
+			continue
+		case t.Problem != "":
+			d.Notes = append(d.Notes, fmt.Sprintf("the gateway %s cannot be read: %s", t.Name, t.Problem))
+			continue
+		}
+		v, err := gatewayView(ctx, q, r, i)
+		if err != nil {
+			return fmt.Errorf("read the gateway %s: %w", t.Name, err)
+		}
+		wrong := 0
+		for k := range d.Findings {
+			if f := &d.Findings[k]; f.Status == Firing && slices.Contains(f.Targets, t.Name) {
+				wrong++
+			}
+		}
+		if v != nil && wrong > most {
+			d.Boundary, most = v, wrong
+		}
+	}
+	return nil
+}
+
+// gatewayView compares the first and the last page of a gateway in its window; nil without
+// two. Counters are read as they are, for requests are counted in whole numbers.
+func gatewayView(ctx context.Context, q metrics.Querier, r *Request, target int) (*boundary.View, error) {
+	t, window := &r.Targets[target], r.Spans[target].Window
+	matchers := append([]*labels.Matcher(nil), r.Matchers...)
+	for _, n := range r.Instance {
+		matchers = append(matchers, labels.MustNewMatcher(labels.MatchEqual, n, t.Labels[n]))
+	}
+	names := t.Dialect.Names()
+	scrapes, err := q.Samples(ctx, selectorOf(names[0], matchers), window.To, window.Length())
+	if err != nil {
+		return nil, err
+	}
+	var first, last model.Time
+	for _, s := range scrapes {
+		for _, v := range s.Values {
+			if first == 0 || v.Timestamp < first {
+				first = v.Timestamp
+			}
+			last = max(last, v.Timestamp)
+		}
+	}
+	if first == last {
+		return nil, nil
+	}
+	var counts [2]*boundary.Counts
+	var engines [2]*boundary.Engine
+	for i, at := range []time.Time{first.Time(), last.Time()} {
+		page, err := samplesAt(ctx, q, selectorOf(dialect.Gateways, matchers), at)
+		if err != nil {
+			return nil, err
+		}
+		c, ok := boundary.Read(page, at)
+		if !ok {
+			return nil, nil
+		}
+		counts[i] = c
+		// An engine's page may have come a moment after the gateway's.
+		for late := time.Duration(0); engines[i] == nil && late <= r.Interval && (i > 0 || at.Add(late).Before(last.Time())); late += r.Interval / 2 {
+			if engines[i], err = enginesAt(ctx, q, r, at.Add(late)); err != nil {
+				return nil, err
+			}
+			if r.Interval == 0 {
+				break
+			}
+		}
+	}
+	if engines[0] == nil {
+		engines[1] = nil // it began meanwhile
+	}
+	return boundary.Look(counts[0], counts[1], engines[0], engines[1]), nil
+}
+
+// enginesAt adds up what the engines had counted at a moment; nil where none says.
+func enginesAt(ctx context.Context, q metrics.Querier, r *Request, at time.Time) (all *boundary.Engine, err error) {
+	for _, g := range groups(r, func(int) Range { return Range{} }, func(i int) bool { return r.Targets[i].Serves() }) {
+		page, err := samplesAt(ctx, q, selectorOf(strings.Join(boundary.EngineNames(g.lead.Dialect), "|"), g.matchers), at)
+		if err != nil {
+			return nil, err
+		}
+		if len(page) == 0 {
+			continue
+		}
+		if all == nil {
+			all = &boundary.Engine{}
+		}
+		all.Add(boundary.ReadEngine(page, g.lead.Dialect))
+	}
+	return all, nil
+}
+
+func samplesAt(ctx context.Context, q metrics.Querier, selector string, at time.Time) ([]boundary.Sample, error) {
+	v, err := q.Query(ctx, selector, at)
+	page := make([]boundary.Sample, 0, len(v))
+	for _, s := range v {
+		l := make(map[string]string, len(s.Metric))
+		for n, value := range s.Metric {
+			l[string(n)] = string(value)
+		}
+		page = append(page, boundary.Sample{Name: l[model.MetricNameLabel], Labels: l, Value: float64(s.Value)})
+	}
+	return page, err
+}

@@ -1,0 +1,66 @@
+package diagnose_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/pathologies"
+)
+
+// TestGatewaysOfAPrometheusServer finds sixty gateway by its metrics, and another product's
+// by the name of its job alone: a deployment has many that stand before other things.
+func TestGatewaysOfAPrometheusServer(t *testing.T) {
+	const (
+		own     = "process_cpu_seconds_total 1\nsixty_gateway_requests_total{route=\"/v1/completions\",status=\"success\"} %[1]d\nsixty_gateway_requests_total{route=\"/v1/completions\",status=\"upstream_error\"} %[1]d\n"
+		haproxy = "haproxy_backend_http_responses_total{code=\"2xx\"} %[1]d\nhaproxy_backend_http_responses_total{code=\"5xx\"} %[1]d\n"
+		istio   = "istio_requests_total{reporter=\"destination\",response_code=\"200\",response_flags=\"-\"} %[1]d\nistio_requests_total{reporter=\"destination\",response_code=\"504\",response_flags=\"UT\"} %[1]d\n"
+	)
+	for name, tt := range map[string]struct {
+		job, page string
+		every     bool
+		want      string
+	}{
+		"sixty gateway":                 {"edge", own, false, "sixty gateway"},
+		"HAProxy before the servers":    {diagnose.GatewayJob, haproxy, false, "HAProxy"},
+		"HAProxy before something else": {"haproxy", haproxy, false, ""},
+		"HAProxy that the user named":   {"haproxy", haproxy, true, "HAProxy"},
+		"Istio before the servers":      {diagnose.GatewayJob, istio, false, "Istio"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store, err := embedded.Open(embedded.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer store.Close()
+			begin := time.Now().Add(-time.Minute)
+			for i := range 12 {
+				at := begin.Add(time.Duration(i) * 5 * time.Second)
+				for _, x := range [][3]string{
+					{"engine:1", "vllm", "vllm:num_requests_running{model_name=\"m\"} 1\nvllm:num_requests_waiting{model_name=\"m\"} 0\n"},
+					{"gateway:1", tt.job, fmt.Sprintf(tt.page, 50*(i+1))},
+				} {
+					if _, err := store.Append(embedded.Target{Instance: x[0], Job: x[1]}, at, []byte(x[2]), "", 0); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			at := begin.Add(57 * time.Second)
+			// A monitor that has just begun does not know since when.
+			d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: at, First: at, Interval: 5 * time.Second, Every: tt.every, Pathologies: pathologies.All()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch {
+			case tt.want == "":
+				if d.Boundary != nil {
+					t.Errorf("%s is taken for the gateway", d.Boundary.Gateway)
+				}
+			case d.Boundary == nil || d.Boundary.Gateway != tt.want || d.Verdict.ID != "gateway-errors":
+				t.Errorf("%+v, verdict %s", d.Boundary, d.Verdict.ID)
+			}
+		})
+	}
+}

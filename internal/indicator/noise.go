@@ -1,0 +1,67 @@
+package indicator
+
+// A Chance is what makes a reading differ from what goes on, although it was read rightly.
+type Chance uint8
+
+// The kinds of chance.
+const (
+	// Exact readings are as they are: a flag, an age, a level that was looked at often.
+	Exact Chance = iota
+	// Events are counted, or are the part of a share that was: uncertain by the square root
+	// of their number.
+	Events
+	// Split is a part of requests that each had the same chance to come here, as a multiple
+	// of the mean part: binomial. Of counts those that came here.
+	Split
+	// Clusters are events per request of Of that stop all running streams at once.
+	Clusters
+	// Backlog is a queue, of which a burst leaves what is served in a second, by the rate Of.
+	Backlog
+	// StreamTime is a time between tokens. It wanders as the server's own does from one
+	// moment to the next.
+	StreamTime
+	// FirstTokenTime is a time until the first token, which wanders likewise.
+	FirstTokenTime
+	// Extreme is a 99th percentile of the requests that Of counts: of fewer than a hundred
+	// it is whatever the longest of them was.
+	Extreme
+)
+
+// Noise says, of one signal, what chance does to its readings.
+type Noise struct {
+	Chance Chance
+	Of     *Signal // what the chance depends on; nil where that is the signal itself
+	// Burst is the share of the reading that is left in a window which one burst of
+	// requests and what follows it may fill; 0 means all of it.
+	Burst float64
+	// Lasting is how many times the mean of the last moments of the window the reading
+	// counts at most: what is over is not certain. 0 is no such bound.
+	Lasting float64
+	// Stall says that one stop of the machine may make the whole reading.
+	Stall bool
+}
+
+// Noise returns what chance does to the signal's readings.
+func (s *Signal) Noise() Noise { return noise[s] }
+
+var noise = map[*Signal]Noise{
+	ServerErrCount: {Chance: Events}, ServerErrs: {Chance: Events, Of: ServerErrCount},
+	ClientErrCount: {Chance: Events}, ClientErrs: {Chance: Events, Of: ClientErrCount},
+	Abandoned: {Chance: Events}, AbandonedShare: {Chance: Events, Of: Abandoned},
+
+	// Twenty seconds of twice the traffic evict some requests, let others queue and make one
+	// replica busier, and are over.
+	PreemptionsPerRequest: {Burst: 0.4},
+	WaitingFloor:          {Chance: Backlog, Of: FirstTokenRate},
+	ArrivalShare:          {Chance: Split, Of: FirstTokens, Burst: 0.85},
+	StallsPerRequest:      {Chance: Clusters, Of: FirstTokens},
+
+	ITLMean: {Chance: StreamTime, Lasting: 1, Stall: true},
+	ITLP50:  {Chance: StreamTime}, ITLP90: {Chance: StreamTime}, ITLP95: {Chance: StreamTime},
+	TTFTMean: {Chance: FirstTokenTime, Lasting: 1}, TTFTP50: {Chance: FirstTokenTime, Lasting: 1},
+	TTFTP90:             {Chance: FirstTokenTime, Lasting: 2.3, Stall: true}, // and its P90 ln 10 times
+	TPOTMean:            {Chance: StreamTime},
+	TTFTP95:             {Chance: FirstTokenTime, Lasting: 3}, // the P95 of an exponential distribution is three times its mean
+	PrefillTimePerToken: {Chance: FirstTokenTime, Stall: true},
+	PromptTail:          {Chance: Extreme, Of: FirstTokens},
+}

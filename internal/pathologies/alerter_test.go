@@ -1,0 +1,154 @@
+package pathologies_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/history"
+	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/metrics/collect"
+	"github.com/sixty-dev/sixty/internal/monitor"
+	"github.com/sixty-dev/sixty/internal/pathologies"
+)
+
+// told is the alerts that an alerter sent last, of one model.
+type told struct {
+	*monitor.Alerter
+	at    time.Time
+	last  map[string]collect.Alert // by pathology
+	model string
+}
+
+func newTold(model string) *told {
+	a := &told{Alerter: &monitor.Alerter{}, last: map[string]collect.Alert{}, model: model, at: history.Start}
+	a.Send = func(list ...collect.Alert) {
+		for _, al := range list {
+			if al.Labels["model_name"] == a.model {
+				a.last[al.Labels["pathology"]] = al
+			}
+		}
+	}
+	return a
+}
+
+// see takes a diagnosis, a while after the one before.
+func (a *told) see(t *testing.T, d diagnose.Diagnosis, later time.Duration) *monitor.Evaluation {
+	a.at = a.at.Add(later)
+	e := &monitor.Evaluation{At: a.at, Diagnosis: d}
+	a.See(t.Context(), e)
+	return e
+}
+
+func (a *told) goesOn(id string) bool {
+	al, ok := a.last[id]
+	return ok && al.Ends.After(a.at)
+}
+
+// TestEveryPathologyReachesPeople takes every pathology through the alerter: it fires and is
+// sent, it clears and is resolved, and is in sixty_finding and in the API meanwhile, although
+// another model on other servers is ill all the while.
+func TestEveryPathologyReachesPeople(t *testing.T) {
+	for _, p := range pathologies.All() {
+		t.Run(p.ID, func(t *testing.T) {
+			t.Parallel()
+			other := "kv-cache-thrashing"
+			if p.ID == other {
+				other = "http-errors"
+			}
+			beside, err := history.Open(os.DirFS(strings.ReplaceAll(other, "-", "")+"/testdata"), "fires")
+			if err != nil {
+				t.Fatal(err)
+			}
+			sick := openCase(t, strings.ReplaceAll(p.ID, "-", "")+"/testdata", "fires", p)
+			text := "every " + sick.Every.String() + " for " + (time.Duration(sick.Scrapes) * sick.Every).String() + "\nlike healthy\n"
+			if p.Scope() == indicator.Gateway {
+				text = strings.Replace(text, "healthy", "gateway", 1) + strings.Join(behind, "\n") + "\n"
+			}
+			well, err := history.Parse(nil, text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := newTold("m")
+			d := diagnoseBeside(t, sick, beside, "other")
+			e := a.see(t, d, 0)
+			i := slices.IndexFunc(d.Findings, func(f diagnose.Finding) bool {
+				return f.Pathology == p && f.Status == diagnose.Firing && d.Labels(f.Model, f.Targets)["model_name"] == "m"
+			})
+			if i < 0 {
+				t.Fatalf("it does not fire: %s, %s", d.Verdict.ID, d.Verdict.Summary)
+			}
+			f := &d.Findings[i]
+			id := p.ID
+			if f.InhibitedBy != "" {
+				id = f.InhibitedBy // of which people hear in its place
+			}
+			if a.goesOn(p.ID) != (id == p.ID) || !a.goesOn(id) {
+				t.Errorf("explained by %q, sent: %v", f.InhibitedBy, a.last)
+			}
+			if f.Since.IsZero() || f.Since.After(d.At) {
+				t.Errorf("since %s, at %s", f.Since, d.At)
+			}
+			if !slices.ContainsFunc(e.Samples(), func(s collect.Sample) bool {
+				return s.Labels["__name__"] == "sixty_finding" && s.Labels["pathology"] == p.ID && s.Labels["status"] == "firing" && s.Labels["model_name"] == "m"
+			}) {
+				t.Errorf("it is not in sixty_finding: %v", e.Samples())
+			}
+			listed := false
+			for _, f := range e.Findings(func(string, string) string { return "" }) {
+				listed = listed || f.ID == id && f.Model == "m"
+			}
+			if !listed {
+				t.Error("the API does not list it")
+			}
+			d = diagnoseBeside(t, well, beside, "other")
+			a.see(t, d, 30*time.Second)
+			a.see(t, d, 45*time.Second)
+			if a.goesOn(id) || a.last[id].Ends.IsZero() {
+				t.Errorf("it goes on when all is well: %v", a.last[id])
+			}
+			ill := func(f diagnose.Finding) bool {
+				return f.Pathology.ID == other && f.Status == diagnose.Firing && f.Model == "other"
+			}
+			if !slices.ContainsFunc(d.Findings, ill) {
+				t.Error("the other model is well")
+			}
+		})
+	}
+}
+
+// TestAReplicaComesBackWhileAGatewayLeads: the alert on a server that was down and came back is
+// resolved, whatever goes on at the gateway.
+func TestAReplicaComesBackWhileAGatewayLeads(t *testing.T) {
+	i := slices.IndexFunc(pathologies.All(), func(p *catalog.Pathology) bool { return p.ID == "hang-outside-engine" })
+	hang := pathologies.All()[i]
+	play := func(more ...string) diagnose.Diagnosis {
+		c := openCase(t, "hangoutsideengine/testdata", "fires", hang)
+		if err := c.Add(append(more, `like healthy instance="d:8000"`)...); err != nil {
+			t.Fatal(err)
+		}
+		return diagnoseSeries(t, c)
+	}
+	a := newTold("m")
+	d := play("down 80 40 d:8000")
+	a.see(t, d, 0)
+	if !a.goesOn("target-down") || !a.goesOn("hang-outside-engine") {
+		t.Fatalf("sent: %v", a.last)
+	}
+	d = play()
+	if d.Verdict.ID != "hang-outside-engine" || !slices.Contains(d.Verdict.All, "d:8000") || d.Verdict.Since.IsZero() || d.Lead(&d.Verdict) == nil {
+		t.Errorf("%+v", d.Verdict)
+	}
+	if !strings.Contains(d.Verdict.Summary, "engines' own metrics do not show it") {
+		t.Error(d.Verdict.Summary)
+	}
+	a.see(t, d, 30*time.Second)
+	a.see(t, d, 45*time.Second)
+	if a.goesOn("target-down") || !a.goesOn("hang-outside-engine") {
+		t.Errorf("sent: %v", a.last)
+	}
+}

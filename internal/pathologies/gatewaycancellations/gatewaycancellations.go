@@ -1,0 +1,47 @@
+// Package gatewaycancellations detects clients that leave a gateway before their answers are complete.
+package gatewaycancellations
+
+import (
+	_ "embed"
+	"fmt"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+// Pathology is clients that leave a gateway before their answers are complete.
+var Pathology = &catalog.Pathology{
+	ID:          "gateway-cancellations",
+	Alert:       "VLLMGatewayCancellations",
+	Title:       "Clients leave the gateway before their answers are complete",
+	Severity:    catalog.Ticket,
+	When:        catalog.All(catalog.Above(indicator.GatewayGaveUp, catalog.AbandonedShare), catalog.Above(indicator.GatewayGivenUp, catalog.SomeAbandoned)),
+	For:         2 * time.Minute,
+	ExplainedBy: append([]string{"no-upstream", "hang-outside-engine", "no-token-passes", "slow-outside-engine", "client-cancellations"}, catalog.SlowEngine...),
+	Refine:      refine,
+	Panel:       635,
+	Runbook:     runbook,
+}
+
+func refine(p *catalog.Pass) {
+	p.Summary = fmt.Sprintf("%s of the clients left before their answer was complete, %s in the window",
+		indicator.FormatNumber(p.Value(indicator.GatewayGaveUp), indicator.Ratio), catalog.Whole(p.Value(indicator.GatewayGivenUp)))
+	n, waited := p.Measured(indicator.GatewayNoFirst)
+	if waited {
+		p.Reason("%s of them had no first token, after %s on average: the engine's own percentiles miss these.", catalog.Whole(n), p.Text(indicator.GatewayNoFirstWait))
+		p.Fix(catalog.Fix{
+			Summary:  "Find what they wait for: what the servers' queue and prefill say, and what passes outside of the engine",
+			Tradeoff: "none",
+			Verify:   "fewer clients leave before the first token",
+		})
+	}
+	p.Fix(catalog.Fix{
+		Summary:  "Compare the time at which they leave with the limits of clients and of what stands before the gateway",
+		Tradeoff: "none",
+		Verify:   "the share of requests that clients give up returns to normal",
+	})
+}

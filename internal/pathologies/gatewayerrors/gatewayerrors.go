@@ -1,0 +1,66 @@
+// Package gatewayerrors detects requests that fail at a gateway.
+package gatewayerrors
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+var goesOn = &catalog.Threshold{
+	Name: "gateway_failing", Unit: indicator.Count, Default: 1.5,
+	Why: "at two scrapes, so that it goes on: a server that dies takes the requests with it that it had, and no more once the gateway knows",
+}
+
+// causes are the ways in which requests fail, and what to do about each.
+var causes = []struct {
+	signal                  *indicator.Signal
+	words, remedy, tradeoff string
+}{
+	{indicator.GatewayUpstreamErrs, "by the upstream", "Ask the server past the gateway, and look for the requests in the gateway's access log: it has each with its cause", "none"},
+	{indicator.GatewayStreamErrs, "inside an answer of 200", "Look in the server's log for the requests that failed after their answer began: clients see an error event, and the server counted 200", "none"},
+	{indicator.GatewayTimeouts, "by a limit", "See which limit of the gateway it was, in its access log, and why answers take so long", "a higher limit lets clients wait for longer"},
+	{indicator.GatewayRejected, "refused by the gateway", "Add replicas, or raise --max-concurrent if the servers are idle", "more requests at a time make each of them slower"},
+}
+
+// Pathology is requests that fail at a gateway.
+var Pathology = &catalog.Pathology{
+	ID:       "gateway-errors",
+	Alert:    "VLLMGatewayErrors",
+	Title:    "Requests fail at the gateway",
+	Severity: catalog.Page,
+	When: catalog.All(
+		catalog.Above(indicator.GatewayErrors, catalog.ServerErrorShare), catalog.Above(indicator.GatewayFailed, catalog.SomeServerErrors),
+		catalog.Above(indicator.GatewayFailing, goesOn),
+	),
+	For:         75 * time.Second, // a moment on the edge of two scrapes stays in the window for a minute
+	ExplainedBy: []string{"no-upstream", "hang-outside-engine", "no-token-passes", "http-errors", "engine-hung"},
+	Explains:    []string{"client-cancellations"},
+	Refine:      refine,
+	Panel:       635,
+	Runbook:     runbook,
+}
+
+func refine(p *catalog.Pass) {
+	p.Summary = fmt.Sprintf("%s of the requests that their clients waited for failed at the gateway, %s in the window",
+		indicator.FormatNumber(p.Value(indicator.GatewayErrors), indicator.Ratio), catalog.Whole(p.Value(indicator.GatewayFailed)))
+	var kinds []string
+	for _, c := range causes {
+		n, ok := p.Measured(c.signal)
+		if !ok || n < 0.5 {
+			continue
+		}
+		kinds = append(kinds, catalog.Whole(n)+" "+c.words)
+		p.Fix(catalog.Fix{Summary: c.remedy, Tradeoff: c.tradeoff, Verify: "the share of requests that fail at the gateway falls below the error budget"})
+	}
+	if len(kinds) > 0 {
+		p.Summary += ": " + strings.Join(kinds, ", ")
+	}
+}

@@ -1,0 +1,61 @@
+// Package gatewayimbalance detects a server that gets most of what a gateway sends.
+package gatewayimbalance
+
+import (
+	"cmp"
+	_ "embed"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+var (
+	favoured = &catalog.Threshold{
+		Name: "busiest_upstream", Unit: indicator.Times, Default: 2,
+		Why: "more than twice what the others get on average",
+	}
+	some = &catalog.Threshold{
+		Name: "gateway_attempts", Unit: indicator.Requests, Default: 39.5,
+		Why: "at least forty requests: of fewer, chance alone favours one",
+	}
+)
+
+// Pathology is a server that gets most of what a gateway sends.
+var Pathology = &catalog.Pathology{
+	ID:          "gateway-imbalance",
+	Alert:       "VLLMGatewayImbalance",
+	Title:       "One server gets most of what the gateway sends",
+	Severity:    catalog.Ticket,
+	When:        catalog.All(catalog.Above(indicator.GatewayBusiest, favoured), catalog.Above(indicator.GatewayAttempts, some)),
+	For:         2 * time.Minute,
+	ExplainedBy: []string{"upstream-down", "one-engine-answers", "replica-imbalance"},
+	Refine:      refine,
+	Panel:       641,
+	Runbook:     runbook,
+}
+
+func refine(p *catalog.Pass) {
+	asked := p.Parts(indicator.GatewayAsked)
+	names := slices.Sorted(maps.Keys(asked))
+	if all := p.Value(indicator.GatewayAttempts); all > 0 && len(names) > 0 {
+		most := slices.MaxFunc(names, func(a, b string) int { return cmp.Compare(asked[a], asked[b]) })
+		p.Summary = fmt.Sprintf("%s gets %s of the requests of %d upstreams", most, indicator.FormatNumber(asked[most]/all, indicator.Ratio), len(names))
+	}
+	p.Fix(catalog.Fix{
+		Summary:  "Compare the servers: one that fails quickly takes the most requests, and is to be taken out",
+		Tradeoff: "none; the others take its load",
+		Verify:   "no upstream gets more than twice what the others get on average",
+	})
+	p.Fix(catalog.Fix{
+		Summary:  "With --prefix-sticky one prefix has one home: replicate what is asked most, or leave the option out",
+		Tradeoff: "fewer hits of the prefix cache",
+		Verify:   "no upstream gets more than twice what the others get on average",
+	})
+}

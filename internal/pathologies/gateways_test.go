@@ -1,0 +1,167 @@
+package pathologies_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/history"
+	"github.com/sixty-dev/sixty/internal/history/replay"
+	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/pathologies"
+)
+
+// TestAlertsAtGatewaysAtEveryPace gives the cases of gateways to the alert rules, told at several
+// paces of scraping: they say what the diagnosis says of them.
+func TestAlertsAtGatewaysAtEveryPace(t *testing.T) {
+	for _, p := range pathologies.All() {
+		if p.Scope() != indicator.Gateway {
+			continue
+		}
+		for _, name := range []string{"fires", "nearmiss"} {
+			t.Run(p.ID+" "+name, func(t *testing.T) {
+				t.Parallel()
+				c := openCase(t, strings.ReplaceAll(p.ID, "-", "")+"/testdata", name, p)
+				for _, interval := range []time.Duration{15 * time.Second, 30 * time.Second, time.Minute} {
+					if ok := alertHolds(t, p, c, interval, 0, name == "fires"); !ok {
+						t.Errorf("every %s: the alert does not what the case says", interval)
+					}
+				}
+			})
+		}
+	}
+}
+
+// alertHolds plays a case, told slowly, to the rules of one pathology; a window of 0 is the usual
+// one.
+func alertHolds(t *testing.T, p *catalog.Pathology, c *history.Case, interval, window time.Duration, fires bool) bool {
+	t.Helper()
+	var dialects []dialect.Dialect
+	for _, id := range []string{"vllm-v1", string(dialect.Gateway)} {
+		d, err := dialect.Named(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dialects = append(dialects, d)
+	}
+	usual, short := generate.Windows(interval)
+	rules, err := generate.NewRules(generate.RulesConfig{
+		Deployment: generate.Deployment{
+			Dialects: dialects, Instance: generate.UsualInstance, Model: generate.UsualModel,
+			Window: max(usual, window), Short: short, Past: time.Hour,
+		},
+		Pathologies: []*catalog.Pathology{p}, Interval: interval, Past: generate.UsualPast, Ago: generate.UsualAgo,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := generate.Told{Alert: p.Alert, Fires: fires, Case: c.Stretch(interval, 1), Scrape: interval, Evaluation: interval, Labels: map[string]string{"namespace": "prod"}}
+	told.Series = told.Case.Series()
+	ok, err := replay.Holds(t.Context(), rules.Groups(), told)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ok
+}
+
+func byID(id string) *catalog.Pathology {
+	all := pathologies.All()
+	return all[slices.IndexFunc(all, func(p *catalog.Pathology) bool { return p.ID == id })]
+}
+
+// TestErrorsThatGoOnPage tells a moment of errors, as of a server that dies beside another
+// one, from few that go on.
+func TestErrorsThatGoOnPage(t *testing.T) {
+	const series = `{model="m",route="/v1/chat/completions",tenant="",status="upstream_error"}`
+	const oneAMinute = " 0x29 1x3 2x3 3x3 4x3 5x3 6x3 7x3 8x3 9x3 10x3 11x10"
+	for name, tt := range map[string]struct {
+		values           string
+		interval, window time.Duration
+		fires            bool
+	}{
+		"a moment":                      {" 0x29 20x50", 15 * time.Second, 0, false},
+		"on the edge of two scrapes":    {" 0x29 10 20x49", 15 * time.Second, 0, false},
+		"the same, every 30 s":          {" 0x29 10 20x49", 30 * time.Second, 0, false},
+		"it goes on":                    {" 0x29 5+5x50", 30 * time.Second, 0, true},
+		"one a minute":                  {oneAMinute, 15 * time.Second, 0, false},
+		"one a minute, a longer window": {oneAMinute, 15 * time.Second, 10 * time.Minute, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			text := "every 1s for 81s\nlike gateway\n\nsixty_gateway_requests_total" + series + tt.values + "\n"
+			if strings.Contains(name, "one a minute") {
+				text += strings.Replace("sixty_gateway_requests_total"+series, "upstream_error", "success", 1) + " 0x80\n"
+			}
+			c, err := history.Parse(nil, text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if fires := alertHolds(t, byID("gateway-errors"), c, tt.interval, tt.window, true); fires != tt.fires {
+				t.Errorf("fires: %v", fires)
+			}
+		})
+	}
+}
+
+// TestAModelIsNotThinnedOut: one model fails all of its few requests beside another that is well
+// behind the same gateway. The finding is the first one's, by name, and of no other.
+func TestAModelIsNotThinnedOut(t *testing.T) {
+	const rate = `rate sixty_gateway_requests_total{model="small",route="/v1/chat/completions",tenant="",status=`
+	c, err := history.Parse(nil, "every 1s for 120s\nlike gateway\n"+behind[0]+"\n"+
+		rate+"\"success\"} 0.4x60,0\n"+rate+"\"upstream_error\"} 0x60,0.4\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	small, err := history.Parse(nil, "every 1s for 120s\nlike healthy\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Add(`sixty_gateway_upstream_up{upstream="small-a:8000"} 1x119`); err != nil {
+		t.Fatal(err)
+	}
+	d := diagnoseBeside(t, c, small, "small")
+	v := d.Verdict
+	if v.ID != "gateway-errors" || v.Model != "small" || !strings.HasPrefix(v.Summary, "small: 100 %") {
+		t.Errorf("%s of %q: %s", v.ID, v.Model, v.Summary)
+	}
+	for _, f := range d.Findings {
+		if f.Status == diagnose.Firing && f.Model != "small" {
+			t.Errorf("%s of %q: %s", f.Pathology.ID, f.Model, f.Summary)
+		}
+	}
+	if ago := d.At.Sub(v.Since); v.SinceAtLeast || ago < 50*time.Second || ago > 61*time.Second {
+		t.Errorf("it began %s ago (at least: %t): after a minute of 120 s, and three failures make it one", ago, v.SinceAtLeast)
+	}
+}
+
+// TestACauseExplainsItsOwnModelAlone: where the engine of one model is hung, that explains what
+// its gateway sees, and nothing of another model's gateway.
+func TestACauseExplainsItsOwnModelAlone(t *testing.T) {
+	hang := byID("hang-outside-engine")
+	c := openCase(t, "hangoutsideengine/testdata", "fires", hang)
+	beside, err := history.Parse(nil, "every 1s for 120s\nlike healthy\nvllm:num_requests_running{model_name=\"m\",engine=\"0\"} 4x119\n"+
+		"rate vllm:generation_tokens_total{model_name=\"m\",engine=\"0\"} 200x60,0\nrate vllm:request_success_total{model_name=\"m\",engine=\"0\",finished_reason=\"stop\"} 2x60,0\n"+
+		"hist vllm:time_to_first_token_seconds{model_name=\"m\",engine=\"0\"} mean=0.06 rate=2x60,0\nhist vllm:inter_token_latency_seconds{model_name=\"m\",engine=\"0\"} mean=0.02 rate=198x60,0\n"+
+		"hist vllm:iteration_tokens_total{model_name=\"m\",engine=\"0\"} mean=24 rate=50x60,0\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := diagnoseBeside(t, c, beside, "other")
+	of := map[string]string{}
+	for _, f := range d.Findings {
+		if f.Status == diagnose.Firing {
+			of[f.Pathology.ID+" of "+f.Model] = f.InhibitedBy
+		}
+	}
+	if by, fires := of["hang-outside-engine of m"]; !fires || by != "" {
+		t.Errorf("found: %v", of)
+	}
+	if _, fires := of["engine-hung of other"]; !fires {
+		t.Errorf("found: %v", of)
+	}
+}

@@ -1,0 +1,41 @@
+// Package gatewaytimeouts detects requests that a limit of the gateway ends.
+package gatewaytimeouts
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+var some = &catalog.Threshold{
+	Name: "gateway_timeouts", Unit: indicator.Requests, Default: 2.5,
+	Why: "at least three, for small numbers say nothing",
+}
+
+// Pathology is requests that a limit of the gateway ends.
+var Pathology = &catalog.Pathology{
+	ID:          "gateway-timeouts",
+	Alert:       "VLLMGatewayTimeouts",
+	Title:       "The gateway's limits end requests",
+	Severity:    catalog.Ticket,
+	When:        catalog.Above(indicator.GatewayTimeouts, some),
+	For:         2 * time.Minute,
+	ExplainedBy: append([]string{"no-upstream", "hang-outside-engine", "no-token-passes"}, catalog.SlowEngine...),
+	Refine:      refine,
+	Panel:       638,
+	Runbook:     runbook,
+}
+
+func refine(p *catalog.Pass) {
+	p.Summary = catalog.Whole(p.Value(indicator.GatewayTimeouts)) + " requests were ended by the gateway's own limits"
+	p.Fix(catalog.Fix{
+		Summary:  "See in the gateway's access log which limit it was; where answers come late by right, raise it: --header-timeout bounds the wait of requests that are not streamed from end to end",
+		Tradeoff: "clients wait for longer where nothing ever comes",
+		Verify:   "no request is ended by a limit of the gateway",
+	})
+}

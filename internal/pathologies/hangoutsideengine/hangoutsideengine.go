@@ -1,0 +1,39 @@
+// Package hangoutsideengine detects API servers that hang beside an engine that does not.
+package hangoutsideengine
+
+import (
+	_ "embed"
+	"fmt"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+// Pathology is API servers that hang beside an engine that does not.
+var Pathology = &catalog.Pathology{
+	ID:          "hang-outside-engine",
+	Alert:       "VLLMHangOutsideEngine",
+	Title:       "Requests wait at the gateway, and the engine holds none of them",
+	Severity:    catalog.Page,
+	When:        catalog.All(catalog.Above(indicator.GatewayMissing, catalog.OneMissing), catalog.Below(indicator.GatewayTokens, catalog.NoTokens)),
+	For:         30 * time.Second,
+	ExplainedBy: []string{"no-upstream", "engine-hung"},
+	Explains:    []string{"client-cancellations"},
+	Refine:      refine,
+	Panel:       636,
+	Runbook:     runbook,
+}
+
+func refine(p *catalog.Pass) {
+	p.Summary = fmt.Sprintf("%s at the gateway, no token passes, and the engine holds none of them: the API server hangs, whatever its health check answers", catalog.Waiting(p.Value(indicator.GatewayMissing)))
+	p.Fix(catalog.Fix{
+		Summary:  "Take the replica out of the load balancing and restart its API server; before that, GET /requests at the gateway's admin address lists what waits, and at which server",
+		Command:  "py-spy dump --pid PID",
+		Tradeoff: "requests that wait are lost",
+		Verify:   "tokens pass, and the engine holds what waits",
+	})
+}

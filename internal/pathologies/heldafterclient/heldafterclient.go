@@ -1,0 +1,46 @@
+// Package heldafterclient detects requests that an engine holds and no client waits for.
+package heldafterclient
+
+import (
+	_ "embed"
+	"fmt"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+var one = &catalog.Threshold{
+	Name: "gateway_excess", Unit: indicator.Requests, Default: 0.5,
+	Why: "one, at each of the last two scrapes: between two readings a request may end here and not there",
+}
+
+// Pathology is requests that an engine holds and no client waits for.
+var Pathology = &catalog.Pathology{
+	ID:       "held-after-client",
+	Alert:    "VLLMHeldAfterClient",
+	Title:    "The engine holds requests that are not open at the gateway",
+	Severity: catalog.Ticket,
+	When:     catalog.Above(indicator.GatewayExcess, one),
+	For:      5 * time.Minute,
+	Refine:   refine,
+	Panel:    636,
+	Runbook:  runbook,
+}
+
+func refine(p *catalog.Pass) {
+	p.Summary = fmt.Sprintf("The engines hold %s more than are open at the gateway: other clients', or some whose client has gone", catalog.Requests(p.Value(indicator.GatewayExcess)))
+	p.Fix(catalog.Fix{
+		Summary:  "Look in the engine's log for the ids that GET /requests at the gateway's admin address names as possibly still held: an abort that never reached it is a fault of what lies between",
+		Tradeoff: "none",
+		Verify:   "the engines hold no more than is open at the gateway",
+	})
+	p.Fix(catalog.Fix{
+		Summary:  "If others ask the engine directly, let them use the gateway too",
+		Tradeoff: "none",
+		Verify:   "the engines hold no more than is open at the gateway",
+	})
+}

@@ -1,0 +1,41 @@
+// Package notinengine detects requests that are stuck between API server and engine.
+package notinengine
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+// Pathology is requests that are stuck between API server and engine.
+var Pathology = &catalog.Pathology{
+	ID:          "not-in-engine",
+	Alert:       "VLLMNotInEngine",
+	Title:       "Some requests wait at the gateway, and no engine holds them",
+	Severity:    catalog.Ticket,
+	When:        catalog.All(catalog.Above(indicator.GatewayMissing, catalog.OneMissing), catalog.Above(indicator.GatewayTokens, catalog.NoTokens)),
+	For:         2 * time.Minute,
+	ExplainedBy: []string{"hang-outside-engine", "engine-hung"},
+	Refine:      refine,
+	Panel:       636,
+	Runbook:     runbook,
+}
+
+func refine(p *catalog.Pass) {
+	p.Summary = catalog.Waiting(p.Value(indicator.GatewayMissing)) + " at the gateway for a while, and the engine holds none of them: stuck between the API server and the engine"
+	p.Fix(catalog.Fix{
+		Summary:  "Look for their ids in the server's log: GET /requests?min_age=30s at the gateway's admin address names them, and X-Request-Id is vLLM's id",
+		Tradeoff: "none",
+		Verify:   "no request waits that no engine holds",
+	})
+	p.Fix(catalog.Fix{
+		Summary:  "Set --header-timeout of the gateway to what a client would wait for, so that they end",
+		Tradeoff: "answers that are not streamed must come within it",
+		Verify:   "no request waits that no engine holds",
+	})
+}

@@ -1,0 +1,56 @@
+// Package notokenpasses detects gateways through which no token passes.
+package notokenpasses
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+var (
+	oneWaits = &catalog.Threshold{
+		Name: "gateway_waiting", Unit: indicator.Requests, Default: 0.5,
+		Why: "somebody waits, and did so at the scrape before",
+	}
+	noAnswer = &catalog.Threshold{
+		Name: "gateway_answered", Unit: indicator.Requests, Default: 1e-9,
+		Why: "not one: where requests are answered with errors, these say what is wrong",
+	}
+	someMet = &catalog.Threshold{
+		Name: "gateway_met", Unit: indicator.Requests, Default: 2.5,
+		Why: "at least three requests, for the first token of a single long prompt may take a while",
+	}
+)
+
+// Pathology is gateways through which no token passes.
+var Pathology = &catalog.Pathology{
+	ID:       "no-token-passes",
+	Alert:    "VLLMNoTokenPasses",
+	Title:    "Requests are open at the gateway, and no token comes",
+	Severity: catalog.Page,
+	When: catalog.All(
+		catalog.Above(indicator.GatewayWaiting, oneWaits), catalog.Above(indicator.GatewayMet, someMet),
+		catalog.Below(indicator.GatewayTokens, catalog.NoTokens), catalog.Below(indicator.GatewayAnswered, noAnswer),
+		catalog.Below(indicator.GatewayEngineTokens, catalog.NoTokens),
+	),
+	For:         time.Minute,
+	ExplainedBy: []string{"no-upstream", "hang-outside-engine", "engine-hung", "prefill-starvation"},
+	Refine:      refine,
+	Panel:       636,
+	Runbook:     runbook,
+}
+
+func refine(p *catalog.Pass) {
+	p.Summary = catalog.Waiting(p.Value(indicator.GatewayWaiting)) + " at the gateway, and no token comes"
+	p.Fix(catalog.Fix{
+		Summary:  "Ask the server for one token, past the gateway and any router: it says on which side the requests are stuck",
+		Command:  "curl -sS -m 30 http://UPSTREAM/v1/completions -H 'Content-Type: application/json' -d '{\"model\":\"NAME\",\"prompt\":\"a\",\"max_tokens\":1}'",
+		Tradeoff: "none",
+		Verify:   "tokens pass",
+	})
+}

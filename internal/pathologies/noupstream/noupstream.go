@@ -1,0 +1,40 @@
+// Package noupstream detects gateways without a server that passes its health check.
+package noupstream
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+var noneUp = &catalog.Threshold{
+	Name: "upstreams_up", Unit: indicator.Count, Default: 0.5,
+	Why: "not one of the servers passed its health check at either of the last scrapes",
+}
+
+// Pathology is gateways without a server that passes its health check.
+var Pathology = &catalog.Pathology{
+	ID:          "no-upstream",
+	Alert:       "VLLMNoUpstream",
+	Title:       "No server behind the gateway passes its health check",
+	Severity:    catalog.Page,
+	When:        catalog.Below(indicator.GatewayUp, noneUp),
+	For:         30 * time.Second,
+	ExplainedBy: []string{"upstream-down"},
+	Refine:      refine,
+	Panel:       639,
+	Runbook:     runbook,
+}
+
+func refine(p *catalog.Pass) {
+	p.Fix(catalog.Fix{
+		Summary:  "Start one server first, then ask why they are gone; servers that answer elsewhere point to the gateway's machine, its names and its network",
+		Tradeoff: "none",
+		Verify:   "one upstream passes its health check",
+	})
+}

@@ -1,0 +1,53 @@
+// Package retrystorm detects retries that make up the load.
+package retrystorm
+
+import (
+	_ "embed"
+	"fmt"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+var (
+	many = &catalog.Threshold{
+		Name: "gateway_retries", Unit: indicator.Requests, Default: 9.5,
+		Why: "at least ten: a connection that breaks is retried once",
+	}
+	load = &catalog.Threshold{
+		Name: "gateway_retry_share", Unit: indicator.Ratio, Default: 0.1,
+		Why: "a tenth of the load; the gateway itself allows a fifth",
+	}
+)
+
+// Pathology is retries that make up the load.
+var Pathology = &catalog.Pathology{
+	ID:          "retry-storm",
+	Alert:       "VLLMRetryStorm",
+	Title:       "Retries make up a large share of the load",
+	Severity:    catalog.Ticket,
+	When:        catalog.All(catalog.Above(indicator.GatewayRetries, many), catalog.Above(indicator.GatewayRetryShare, load)),
+	For:         2 * time.Minute,
+	ExplainedBy: []string{"upstream-down", "no-upstream", "gateway-errors", "engine-restart"},
+	Refine:      refine,
+	Panel:       638,
+	Runbook:     runbook,
+}
+
+func refine(p *catalog.Pass) {
+	p.Summary = fmt.Sprintf("%s retries, %s for each request: each makes an overload worse", catalog.Whole(p.Value(indicator.GatewayRetries)), catalog.Digits(p.Value(indicator.GatewayRetryShare)))
+	p.Fix(catalog.Fix{
+		Summary:  "Take out the server that refuses connections, or bring it back: the gateway's log says at which one first attempts fail",
+		Tradeoff: "none; the others take its load",
+		Verify:   "fewer than one request in ten is retried",
+	})
+	p.Fix(catalog.Fix{
+		Summary:  "Bound retries at one place: the gateway allows a fifth of the requests, and clients have their own on top",
+		Tradeoff: "clients see errors that a retry would have hidden",
+		Verify:   "fewer than one request in ten is retried",
+	})
+}

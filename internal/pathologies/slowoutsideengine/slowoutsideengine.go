@@ -1,0 +1,49 @@
+// Package slowoutsideengine detects time that requests spend outside of the engine.
+package slowoutsideengine
+
+import (
+	_ "embed"
+	"fmt"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+var longOutside = &catalog.Threshold{
+	Name: "outside_engine", Unit: indicator.Seconds, Default: 1,
+	Why: "a gateway, a network and an API server add 20 to 100 ms to a request; a second more is felt, and no engine's metric shows it",
+}
+
+// Pathology is time that requests spend outside of the engine.
+var Pathology = &catalog.Pathology{
+	ID:          "slow-outside-engine",
+	Alert:       "VLLMSlowOutsideEngine",
+	Title:       "Requests take much longer for clients than in the engine",
+	Severity:    catalog.Page,
+	When:        catalog.Above(indicator.GatewayOutside, longOutside),
+	For:         time.Minute,
+	ExplainedBy: []string{"no-upstream", "hang-outside-engine", "engine-hung"},
+	Explains:    []string{"client-cancellations"},
+	Refine:      refine,
+	Panel:       640,
+	Runbook:     runbook,
+}
+
+func refine(p *catalog.Pass) {
+	p.Summary = fmt.Sprintf("A request takes %s longer at the gateway than in the engine, on average", indicator.FormatNumber(p.Value(indicator.GatewayOutside), indicator.Seconds))
+	p.Observe("At the gateway", indicator.GatewayQueueP95, indicator.GatewayQueued)
+	p.Fix(catalog.Fix{
+		Summary:  "Give the API server more processor time: more cores, or more API servers with --api-server-count",
+		Tradeoff: "each API server takes memory of its own",
+		Verify:   "the time outside the engine falls below a second",
+	})
+	p.Fix(catalog.Fix{
+		Summary:  "Ask the server past the gateway and any router, and compare: what is as slow there is the API server's",
+		Tradeoff: "none",
+		Verify:   "the time outside the engine falls below a second",
+	})
+}

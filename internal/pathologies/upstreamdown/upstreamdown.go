@@ -1,0 +1,45 @@
+// Package upstreamdown detects servers that fail a gateway's health check.
+package upstreamdown
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+var down = &catalog.Threshold{
+	Name: "upstream_down", Unit: indicator.Count, Default: 0.5,
+	Why: "two health checks in a row failed, or a connection was refused, and so it was at both of the last scrapes",
+}
+
+// Pathology is servers that fail a gateway's health check.
+var Pathology = &catalog.Pathology{
+	ID:          "upstream-down",
+	Alert:       "VLLMUpstreamDown",
+	Title:       "A server fails the gateway's health check",
+	Severity:    catalog.Page,
+	When:        catalog.Above(indicator.GatewayDown, down),
+	For:         30 * time.Second,
+	ExplainedBy: []string{"target-down"},
+	Refine:      refine,
+	Panel:       639,
+	Runbook:     runbook,
+}
+
+func refine(p *catalog.Pass) {
+	p.Summary = "The gateway's health check of " + p.Part + " fails"
+	if up := p.Now(indicator.GatewayUp); up.OK {
+		p.Reason("%s of its servers pass theirs.", catalog.Whole(up.V))
+	}
+	p.Fix(catalog.Fix{
+		Summary:  "Ask " + p.Part + " for its health, from the gateway's machine and from elsewhere: one that answers elsewhere is unreachable from there",
+		Command:  "curl -sS -m 5 -i http://" + p.Part + "/health",
+		Tradeoff: "none",
+		Verify:   "no upstream fails its health check",
+	})
+}

@@ -1,0 +1,15 @@
+package stat
+
+import "math"
+
+// WilsonLow returns the lower end of Wilson's score interval for a share that was seen of n
+// trials, z standard deviations wide on either side (E. B. Wilson, 1927). It is 0 without
+// trials.
+func WilsonLow(share, n, z float64) float64 {
+	if n <= 0 {
+		return 0
+	}
+	share = min(max(share, 0), 1)
+	zz := z * z
+	return max(0, (share+zz/(2*n)-z*math.Sqrt(share*(1-share)/n+zz/(4*n*n)))/(1+zz/n))
+}

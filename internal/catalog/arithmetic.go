@@ -312,6 +312,25 @@ func (p *Pass) heldSeqs() (n float64, lines []string, ok bool) {
 	}, true
 }
 
+// Leaving returns the share of clients that leave before their answer is complete, where
+// it is more than some who always do.
+func (p *Pass) Leaving() (share float64, ok bool) {
+	share, ok = p.Measured(indicator.AbandonedShare)
+	n, _ := p.Measured(indicator.Abandoned)
+	return share, ok && share > AbandonedShare.Default && n > SomeAbandoned.Default
+}
+
+// StopRetries proposes to let those who are served get their whole answer: more at once,
+// or a longer queue, makes each answer later than the patience of those who wait.
+func (p *Pass) StopRetries() {
+	p.Reason("Whoever leaves and asks again adds to the load, and what was computed for them is lost. A larger batch makes each answer take longer still, so none is proposed.")
+	p.Fix(Fix{
+		Summary:  "Stop the retries first: a budget for them and growing delays in clients and gateway, and refuse at once what cannot be answered within the clients' timeout (--max-num-queued-reqs, 0.29 and later); then look again",
+		Tradeoff: "some requests are refused at once instead of timing out",
+		Verify:   "the share of abandoned requests falls, and completed requests a second rise",
+	})
+}
+
 // Demand returns the requests that arrive and those that are served, per
 // second: what is not served joins the queue.
 func (p *Pass) Demand() (arrivals, served float64, lines []string, ok bool) {

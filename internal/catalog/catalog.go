@@ -140,17 +140,17 @@ func (p *Pathology) Conditions() []Cond {
 // Severities lists what p's alerts can be, the worst first: several where grades or
 // objectives decide.
 func (p *Pathology) Severities() []Severity {
+	out := []Severity{p.Severity}
 	if len(p.Grades) > 0 {
-		var out []Severity
+		out = nil
 		for _, g := range p.Grades {
 			out = append(out, g.Severity)
 		}
-		return out
 	}
-	if p.FollowsObjectives && p.Severity > Info {
-		return []Severity{p.Severity, p.Severity - 1}
+	if least := out[len(out)-1]; p.FollowsObjectives && least > Info {
+		out = append(out, least-1)
 	}
-	return []Severity{p.Severity}
+	return out
 }
 
 // Scope is where p is judged: at the gateways, where all that it reads is a gateway's; on
@@ -190,6 +190,8 @@ type Pass struct {
 	Config engine.Config
 	Flags  engine.Flags // those that the server's engine takes
 
+	// What was found of the others on this target, by their ids.
+	RuledOut, Suspected, Unseen []string
 	// Part names the model or the upstream of a gateway that is judged, where those are
 	// judged one by one.
 	Part string

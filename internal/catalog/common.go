@@ -95,6 +95,16 @@ var (
 		Name: "abandoned_share", Unit: indicator.Ratio, Default: 0.15, Baseline: &Relative{Factor: 2, Offset: 0.1, Most: 0.25},
 		Why: "twice the usual share and ten points more; some users always stop an answer; a quarter of all answers is too many whatever was usual; without a baseline 15 %",
 	}
+	// AbandonedMore is a share of requests that their clients give up beyond what they always do.
+	AbandonedMore = &Threshold{
+		Name: "abandoned_more", Unit: indicator.Ratio, Default: None, Baseline: &Relative{Factor: 2, Offset: 0.1},
+		Why: "twice the usual share and ten points more: completion in an editor cancels most of its requests by design, and while tokens come in time a share that is as ever hurts nobody",
+	}
+	// MostAbandoned is when most users get nothing.
+	MostAbandoned = &Threshold{
+		Name: "abandoned_most", Unit: indicator.Ratio, Default: 0.5,
+		Why: "more than half of the clients leave without their answer",
+	}
 	// SomeAbandoned is how many it takes.
 	SomeAbandoned = &Threshold{
 		Name: "abandoned_some", Unit: indicator.Requests, Default: 4.5,
@@ -141,6 +151,10 @@ var (
 
 	// DecodeFair holds while the median step takes no longer than its batch explains.
 	DecodeFair = Below(indicator.ITLP50, DecodeSlower)
+
+	// MostGetNothing holds while most clients leave without their answer, and not because
+	// it pleases them: tokens are late.
+	MostGetNothing = All(Above(indicator.AbandonedShare, MostAbandoned), Above(indicator.Abandoned, SomeAbandoned), UserPain)
 
 	// UserPain holds while users notice anything at all.
 	UserPain = Any(FirstTokenLate, Above(indicator.ITLP95, ITLObjective), Above(indicator.E2EP95, E2EObjective), Above(indicator.E2EMean, E2EWorse))

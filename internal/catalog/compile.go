@@ -33,6 +33,9 @@ type Compilation struct {
 
 	// Limit is View.Limit: thresholds known when the rule is written.
 	Limit func(*Threshold) (limit float64, source string, ok bool)
+	// Promises reports whether such a threshold was promised, and not only measured; nil
+	// means that none was.
+	Promises func(*Threshold) bool
 
 	// Instance and Model are the labels of a target and of a fleet; nil means
 	// instance and model_name.
@@ -171,7 +174,7 @@ func (o Compilation) comparison(c Cond) (string, error) {
 		return "", err
 	}
 	way := c.Threshold.Ways(o.Limit, !o.Lifetime)
-	if c.Promised && (!way.Set || way.Source == Measured) {
+	if c.Promised && (!way.Set || o.Promises == nil || !o.Promises(c.Threshold)) {
 		return "", nil
 	}
 	if way.Set {

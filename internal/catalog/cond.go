@@ -152,7 +152,7 @@ type Evidence struct {
 	Value     indicator.Value
 	Baseline  indicator.Value
 	Threshold float64
-	Source    string // of the threshold: "--set", "slo", "chat", "measured", "baseline", "default"
+	Source    string // of the threshold: "--set", "slo", "chat", "measured", "baseline", "cap" (a number that is bad whatever was normal), "default"
 	Name      string // the threshold's
 	Holds     Truth
 }
@@ -290,7 +290,7 @@ func (t *Threshold) Resolve(s *indicator.Signal, op Op, v View) (limit float64, 
 	}
 	if way.Relative != nil {
 		if limit, ok = way.Relative.limit(s, v); ok && !(v.MayHoldFault() && t.laxer(limit, op)) {
-			return limit, "baseline", true
+			return limit, way.Relative.source(limit), true
 		}
 	}
 	if !math.IsNaN(t.Default) {
@@ -347,6 +347,14 @@ func (r *Relative) limit(s *indicator.Signal, v View) (float64, bool) {
 		scale *= max(1, doubt.Margin)
 	}
 	return r.bounded(r.Factor*base.V*scale + r.Offset), true
+}
+
+// source says what a limit follows: the baseline, or Most, which is below what it allows.
+func (r *Relative) source(limit float64) string {
+	if r.Most > 0 && limit == r.Most {
+		return "cap"
+	}
+	return "baseline"
 }
 
 // bounded keeps a limit between zero and Most.

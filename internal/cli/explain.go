@@ -10,7 +10,6 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/command"
-	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/render"
@@ -156,8 +155,7 @@ func stepsOf(list string) []step {
 	return out
 }
 
-// explained lists what a verdict may be: the catalogue, a broken objective of which no
-// pathology is the cause, and what a gateway alone can see.
+// explained lists what a verdict may be: the catalogue, and what a gateway alone can see.
 func explained() []*catalog.Pathology {
-	return append(pathologies.All(), diagnose.ObjectiveBreached)
+	return pathologies.All()
 }

@@ -26,7 +26,7 @@ func (s Status) String() string {
 	return [...]string{"unknown", "not_applicable", "ok", "pending", "firing"}[s]
 }
 
-// Verdicts beside the pathologies' ids and ObjectiveBreached's.
+// Verdicts beside the pathologies' ids.
 const (
 	Healthy          = "healthy"
 	Idle             = "idle"

@@ -141,11 +141,8 @@ func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settin
 	}
 	for i := range j.outcomes {
 		if o := &j.outcomes[i]; o.status == Firing {
-			o.refine(s, j.view.of(o.part), target)
+			o.refine(s, j.view.of(o.part), &j)
 		}
-	}
-	if s.Targets[target].Serves() {
-		j.outcomes = append(j.outcomes, j.breach())
 	}
 	return j
 }
@@ -226,10 +223,10 @@ func confidence(evidence []catalog.Evidence, held, known int, source BaselineSou
 	return math.Round(c*100) / 100
 }
 
-func (o *outcome) refine(s *Snapshot, v view, target int) {
-	server := s.Targets[target]
+func (o *outcome) refine(s *Snapshot, v view, j *judgement) {
+	server := s.Targets[j.target]
 	o.pass = &catalog.Pass{
-		View: v, Config: server.Config, Flags: server.Dialect.Flags,
+		View: v, RuledOut: j.ids(OK), Suspected: j.ids(Pending), Unseen: j.ids(Unknown), Config: server.Config, Flags: server.Dialect.Flags,
 		Summary: o.pathology.Title, Fixes: slices.Clone(o.pathology.Fixes),
 		Part: o.part.name, Parts: v.parts,
 	}
@@ -239,11 +236,21 @@ func (o *outcome) refine(s *Snapshot, v view, target int) {
 	if o.pathology.Refine != nil {
 		o.pathology.Refine(o.pass)
 	}
-	if o.part.label == indicator.PerModel && len(s.partsOf(target, o.part.label)) > 1 {
+	if o.part.label == indicator.PerModel && len(s.partsOf(j.target, o.part.label)) > 1 {
 		o.pass.Summary = o.part.name + ": " + o.pass.Summary
 	}
 	fixes, later := catalog.For(server.Dialect.Flags, server.Version, o.pass.Fixes)
 	o.pass.Fixes, o.pass.Reasons = fixes, append(o.pass.Reasons, later...)
+}
+
+// ids lists the pathologies of which a status was found.
+func (j *judgement) ids(of Status) (out []string) {
+	for i := range j.outcomes {
+		if j.outcomes[i].status == of {
+			out = append(out, j.outcomes[i].pathology.ID)
+		}
+	}
+	return out
 }
 
 // merge makes one finding of a pathology's outcomes on all targets of a pool.

@@ -86,6 +86,7 @@ func Fetch(ctx context.Context, q metrics.Querier, r Request) (*Snapshot, error)
 		store(s)
 	}
 	s.readBaselines(r.Baselines)
+	s.standIn()
 	lendGPUs(s)
 	s.dropThinBaselines()
 	return s, nil
@@ -105,6 +106,28 @@ func (s *Snapshot) readBaselines(files []*baseline.File) {
 				rd.normal = indicator.Known(v)
 			}
 			s.readings[i][sig.Name] = rd
+		}
+	}
+}
+
+// standIn takes the mean for the percentiles of histograms whose buckets are dropped, as
+// some do to save storage. A tail is at least its mean, more or less.
+func (s *Snapshot) standIn() {
+	for i := range s.Targets {
+		for _, sig := range indicator.All() {
+			mean := sig.Mean()
+			if mean == nil || !s.Targets[i].Serves() {
+				continue
+			}
+			rd, by := s.readings[i][sig.Name], s.readings[i][mean.Name]
+			if rd.now != (indicator.Value{}) || rd.normal != (indicator.Value{}) || !by.now.OK {
+				continue
+			}
+			by.now.AtLeast, by.normal.AtLeast = sig.Quantile > 0.5, sig.Quantile > 0.5
+			s.readings[i][sig.Name] = by
+			if sig == indicator.TTFTP50 || sig == indicator.ITLP50 {
+				s.Targets[i].Notes = append(s.Targets[i].Notes, "no buckets of "+sig.Histogram+" are stored: the mean stands for its percentiles, and a late tail is not seen")
+			}
 		}
 	}
 }

@@ -40,7 +40,7 @@ const (
 
 var (
 	historyHistograms = []string{firstTokens, tokenGaps, promptLengths, answerLengths}
-	historyCounters   = []string{queueTimes + "_sum", queueTimes + "_count", firstTokens + "_sum", tokenGaps + "_sum", steps, tokensOut, evictions, lookups, hits, completions}
+	historyCounters   = []string{queueTimes + "_sum", queueTimes + "_count", firstTokens + "_sum", firstTokens + "_count", tokenGaps + "_sum", tokenGaps + "_count", steps, tokensOut, evictions, lookups, hits, completions}
 	historyGauges     = []string{running, waiting}
 )
 
@@ -332,7 +332,7 @@ type interval struct{ from, to int } // indices into at
 
 // reset reports whether counters began again between two pages.
 func (h *history) reset(a, b int) bool {
-	for _, n := range []string{tokensOut, firstTokens + "|+Inf", steps} {
+	for _, n := range []string{tokensOut, firstTokens + "_count", steps} {
 		if c := h.columns[n]; c != nil && c[b] < c[a] {
 			return true
 		}
@@ -379,7 +379,24 @@ func (h *history) count(family string, iv interval) float64 {
 	if last := len(h.buckets[family]) - 1; last >= 0 && math.IsInf(h.bounds[family][last], 1) {
 		return rise(h.buckets[family][last], iv)
 	}
-	return 0
+	return h.rise(family+"_count", iv)
+}
+
+// means gives, by interval, how many observations a histogram took beside their sum in units
+// of the mean of all: where its buckets are dropped, the proportion is what tells a change.
+func (h *history) means(family string, all []interval, weight func(interval) float64) func([]float64, interval) []float64 {
+	n, sum := 0.0, 0.0
+	for _, iv := range all {
+		n += h.count(family, iv)
+		sum += h.rise(family+"_sum", iv)
+	}
+	return func(to []float64, iv interval) []float64 {
+		if sum <= 0 || h.count(family, iv) <= 0 {
+			return to
+		}
+		w := weight(iv)
+		return append(to, w*h.count(family, iv), w*h.rise(family+"_sum", iv)*n/sum)
+	}
 }
 
 // Dispersions of counts, at the least: requests come in bursts and are alike within
@@ -447,6 +464,12 @@ func (h *history) observed(ivs []interval) *changepoint.Series {
 			left := min(ok, max(0, ok-h.rise(completions, iv)))
 			return append(to, left, ok-left)
 		})
+	}
+	if len(h.buckets[firstTokens]) == 0 {
+		sig("TTFT mean", changepoint.Cells, alike, h.means(firstTokens, ivs, func(interval) float64 { return 1 }))
+	}
+	if len(h.buckets[tokenGaps]) == 0 {
+		sig("ITL mean", changepoint.Cells, 1, h.means(tokenGaps, ivs, h.gapsWorth))
 	}
 	for _, g := range []string{waiting, running} {
 		sig(g, changepoint.Level, queueWanders, func(to []float64, iv interval) []float64 {

@@ -189,9 +189,6 @@ func (p *pool) find(pathologies []*catalog.Pathology) {
 			p.findings = append(p.findings, p.merge(of))
 		}
 	}
-	if f := p.merge(ObjectiveBreached); f.Status == Firing {
-		p.findings = append(p.findings, f)
-	}
 	rank(p.findings)
 	p.verdict = p.quiet()
 	if len(p.findings) > 0 && p.findings[0].Status == Firing {

@@ -192,7 +192,7 @@ func (o *Options) lifeTells(h *history, past run, window Range) bool {
 			requests += h.count(firstTokens, interval{k - 1, k})
 		}
 	}
-	return h.look(firstTokens+"|+Inf", 0) >= max(minLifetimeRequests, manyTimes*requests)
+	return h.look(firstTokens+"_count", 0) >= max(minLifetimeRequests, manyTimes*requests)
 }
 
 // failing returns how long ago the last good scrape was when the last one failed.
@@ -253,10 +253,16 @@ func (h *history) service(s run) service {
 		}
 		return n
 	}
-	v := service{requests: sum(firstTokens + "|+Inf")}
+	observed := func(family string) (n float64) {
+		for _, iv := range s {
+			n += h.count(family, iv)
+		}
+		return n
+	}
+	v := service{requests: observed(firstTokens)}
 	ok, bad := sum(answers+"|2"), sum(answers+"|4")+sum(answers+"|5")
 	v.ttft = sum(firstTokens+"_sum") / v.requests
-	v.gap = sum(tokenGaps+"_sum") / sum(tokenGaps+"|+Inf")
+	v.gap = sum(tokenGaps+"_sum") / observed(tokenGaps)
 	v.queue = sum(queueTimes+"_sum") / sum(queueTimes+"_count")
 	v.evictions = sum(evictions) / max(1, v.requests)
 	v.errors = bad / max(1, ok+bad)

@@ -13,11 +13,10 @@ func TestWithStall(t *testing.T) {
 	h := newHistory()
 	for i, n := range served {
 		h.at = append(h.at, time.Unix(int64(1000+i), 0))
-		for key, v := range map[string]float64{firstTokens + "|+Inf": n, tokensOut: 10 * n, running: 5, waiting: 0} {
+		for key, v := range map[string]float64{firstTokens + "_count": n, tokensOut: 10 * n, running: 5, waiting: 0} {
 			h.columns[key] = append(h.columns[key], v)
 		}
 	}
-	h.bounds[firstTokens] = []float64{math.Inf(1)}
 	h.complete()
 	var before, now run
 	for k := range 5 {
@@ -48,9 +47,8 @@ func TestLifeTells(t *testing.T) {
 		h := newHistory()
 		for i := range 100 {
 			h.at = append(h.at, time.Unix(int64(10_000+i), 0))
-			h.columns[firstTokens+"|+Inf"] = append(h.columns[firstTokens+"|+Inf"], before+float64(i))
+			h.columns[firstTokens+"_count"] = append(h.columns[firstTokens+"_count"], before+float64(i))
 		}
-		h.bounds[firstTokens] = []float64{math.Inf(1)}
 		h.complete()
 		return h
 	}

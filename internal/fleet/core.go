@@ -36,6 +36,7 @@ func newCore(sc Scenario, server Server, replicas int, seed uint64, wall func(ti
 		if err != nil {
 			return nil, fmt.Errorf("replica %d: %w", i, err)
 		}
+		r.later = c.at
 		c.replicas = append(c.replicas, r)
 	}
 	return c, c.begin(0, seed)
@@ -165,7 +166,7 @@ func (r *replica) suffer(before, f Faults, at time.Duration) error {
 		r.stop(at)
 	}
 	r.hang(f.Hang, at)
-	r.leak = f.LeakPerRequest
+	r.leak, r.held = f.LeakPerRequest, f.HeldBefore
 	r.gpu.fault = f.GPU
 	if !r.up {
 		return nil

@@ -83,7 +83,9 @@ type replica struct {
 	api      *apiMetrics
 	born     time.Duration // when it began to serve
 	gpu      gpu
-	leak     float64 // bytes that each request leaves behind
+	leak     float64       // bytes that each request leaves behind
+	held     time.Duration // how long a request waits before the engine process gets it
+	later    func(at time.Duration, do func(at time.Duration))
 
 	inbox     []*call
 	left      []*call // aborted, and the engine has not read it yet
@@ -207,8 +209,17 @@ func (r *replica) submit(c *call, at time.Duration) int {
 		r.answered(c, status, at)
 		return status
 	}
-	r.inbox = append(r.inbox, c)
-	r.wake(at)
+	send := func(at time.Duration) {
+		if c.stage != over && r.up {
+			r.inbox = append(r.inbox, c)
+			r.wake(at)
+		}
+	}
+	if r.held > 0 {
+		r.later(at+r.held, send)
+	} else {
+		send(at)
+	}
 	return statusOK
 }
 

@@ -86,10 +86,12 @@ type Phase struct {
 type Faults struct {
 	Only int // the replica, from 1; 0 is all
 
-	Down, Hang     bool
-	Slow           float64 // every step takes so many times as long; 0 is 1
-	SlowPrefill    float64 `yaml:"slow_prefill"`     // a prompt token costs so many times as much; 0 is 1
-	LeakPerRequest float64 `yaml:"leak_per_request"` // bytes that the API server never gives back
+	Down, Hang  bool
+	Slow        float64 // every step takes so many times as long; 0 is 1
+	SlowPrefill float64 `yaml:"slow_prefill"` // a prompt token costs so many times as much; 0 is 1
+	// HeldBefore is how long each request is held before the engine process gets it.
+	HeldBefore     time.Duration `yaml:"held_before"`
+	LeakPerRequest float64       `yaml:"leak_per_request"` // bytes that the API server never gives back
 	GPU            GPUFault
 }
 

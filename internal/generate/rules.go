@@ -397,7 +397,7 @@ func (b *ruleBuilder) condition(p *catalog.Pathology, when catalog.Cond, seg *se
 	var used []resolved
 	o := catalog.Compilation{
 		Instance: b.recordedInstance(p), Model: b.cfg.Deployment.Model, GPU: b.cfg.Deployment.GPU,
-		Limit: b.cfg.limit(seg),
+		Limit: b.cfg.limit(seg), Promises: b.cfg.promises(seg),
 		Query: func(s *indicator.Signal, past bool) (string, error) {
 			if !b.cfg.Deployment.Tells(s) {
 				return "", nil
@@ -436,27 +436,11 @@ func (b *ruleBuilder) condition(p *catalog.Pathology, when catalog.Cond, seg *se
 // severities splits an alert where grades decide how bad it is, or objectives: the
 // server is worse than itself, but holds what was promised.
 func (b *ruleBuilder) severities(p *catalog.Pathology, seg *segment, expr string) ([]variant, error) {
-	if len(p.Grades) > 0 {
-		return b.grades(p, seg, expr)
-	}
-	holds := b.objectivesHold(seg)
-	if !p.FollowsObjectives || p.Severity == catalog.Info || holds == "" || !readsModel(p) {
-		return []variant{{p.Severity, expr}}, nil
-	}
-	on := strings.Join(b.target(), ", ")
-	return []variant{
-		{p.Severity, pretty(fmt.Sprintf("(%s) unless on (%s) (%s)", expr, on, holds))},
-		{p.Severity - 1, pretty(fmt.Sprintf("(%s) and on (%s) (%s)", expr, on, holds))},
-	}, nil
-}
-
-// grades splits an alert by the conditions of its severities: each leaves out what a
-// worse one takes.
-func (b *ruleBuilder) grades(p *catalog.Pathology, seg *segment, expr string) (out []variant, err error) {
-	on := strings.Join(b.target(), ", ")
+	on, least := strings.Join(b.target(), ", "), p.Severity
+	var out []variant
 	for _, g := range p.Grades {
-		if g.While.Empty() {
-			return append(out, variant{g.Severity, pretty(expr)}), nil
+		if least = g.Severity; g.While.Empty() {
+			break
 		}
 		while, _, err := b.condition(p, g.While, seg)
 		if err != nil {
@@ -466,9 +450,16 @@ func (b *ruleBuilder) grades(p *catalog.Pathology, seg *segment, expr string) (o
 			continue // it cannot hold here
 		}
 		out = append(out, variant{g.Severity, pretty(fmt.Sprintf("(%s) and on (%s) (%s)", expr, on, while))})
-		expr = fmt.Sprintf("(%s) unless on (%s) (%s)", expr, on, while)
+		expr = pretty(fmt.Sprintf("(%s) unless on (%s) (%s)", expr, on, while))
 	}
-	return out, nil
+	holds := b.objectivesHold(seg)
+	if !p.FollowsObjectives || least == catalog.Info || holds == "" || !readsModel(p) {
+		return append(out, variant{least, expr}), nil
+	}
+	return append(out,
+		variant{least, pretty(fmt.Sprintf("(%s) unless on (%s) (%s)", expr, on, holds))},
+		variant{least - 1, pretty(fmt.Sprintf("(%s) and on (%s) (%s)", expr, on, holds))},
+	), nil
 }
 
 // objectivesHold returns PromQL that has a sample while every promised latency

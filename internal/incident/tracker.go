@@ -203,12 +203,8 @@ func (t *Tracker) rank(r *Record, s *sign) int {
 	return 0
 }
 
-// related reports whether one pathology is a cause of the other. An objective that is
-// broken may be a symptom of anything.
+// related reports whether one pathology is a cause of the other.
 func (t *Tracker) related(id string, p *catalog.Pathology) bool {
-	if id == diagnose.ObjectiveBreached.ID || p.ID == diagnose.ObjectiveBreached.ID {
-		return true
-	}
 	of := t.pathology(id)
 	return of != nil && (of.Inhibits(p) || p.Inhibits(of))
 }

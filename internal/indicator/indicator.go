@@ -140,6 +140,24 @@ func (s *Signal) Buckets() string {
 	return fmt.Sprintf("sum by (le, instance, model_name) (increase(%s_bucket[5m]))", s.Histogram)
 }
 
+// Mean returns the mean of the observations that a percentile is of, nil where there is no
+// such signal: what is left where a deployment drops the buckets.
+func (s *Signal) Mean() *Signal {
+	switch s.Histogram {
+	case ttftFamily:
+		return TTFTMean
+	case itlFamily:
+		return ITLMean
+	case tpotFamily:
+		return TPOTMean
+	case e2eFamily:
+		return E2EMean
+	case queueFamily:
+		return QueueTimeMean
+	}
+	return nil
+}
+
 // Observations returns the PromQL of the number of observations behind the
 // value, or "" when the signal does not depend on one.
 func (s *Signal) Observations() string {

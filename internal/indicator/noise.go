@@ -59,6 +59,8 @@ var noise = map[*Signal]Noise{
 	ITLMean: {Chance: StreamTime, Lasting: 1, Stall: true},
 	ITLP50:  {Chance: StreamTime}, ITLP90: {Chance: StreamTime}, ITLP95: {Chance: StreamTime},
 	TTFTMean: {Chance: FirstTokenTime, Lasting: 1}, TTFTP50: {Chance: FirstTokenTime, Lasting: 1},
+	TTFTP90:             {Chance: FirstTokenTime, Lasting: 2.3, Stall: true}, // and its P90 ln 10 times
+	TPOTMean:            {Chance: StreamTime},
 	TTFTP95:             {Chance: FirstTokenTime, Lasting: 3}, // the P95 of an exponential distribution is three times its mean
 	PrefillTimePerToken: {Chance: FirstTokenTime, Stall: true},
 	PromptTail:          {Chance: Extreme, Of: FirstTokens},

@@ -29,6 +29,7 @@ const (
 // Latency, as users feel it.
 var (
 	TTFTP50  = quantile("ttft_p50", "TTFT P50", Seconds, 0.50, ttftFamily, docTTFT)
+	TTFTP90  = quantile("ttft_p90", "TTFT P90", Seconds, 0.90, ttftFamily, docTTFT)
 	TTFTP95  = quantile("ttft_p95", "TTFT P95", Seconds, 0.95, ttftFamily, docTTFT)
 	TTFTP99  = quantile("ttft_p99", "TTFT P99", Seconds, 0.99, ttftFamily, docTTFT)
 	TTFTMean = mean("ttft_mean", "TTFT mean", Seconds, ttftFamily, docTTFT)
@@ -495,7 +496,7 @@ func throttle(name, title, doc string, bits ...string) *Signal {
 // All lists every signal, in the order of the request path.
 func All() []*Signal {
 	return append([]*Signal{
-		TTFTP50, TTFTP95, TTFTP99, TTFTMean, ITLP50, ITLP90, ITLP95, ITLP99, ITLMean, TPOTP95, TPOTMean, E2EP50, E2EP95, E2EMean,
+		TTFTP50, TTFTP90, TTFTP95, TTFTP99, TTFTMean, ITLP50, ITLP90, ITLP95, ITLP99, ITLMean, TPOTP95, TPOTMean, E2EP50, E2EP95, E2EMean,
 		QueueTimeP95, QueueTimeMean, PrefillTimeMean, DecodeTimeMean, UnseenWait, PrefillShare, PrefillOfBatch, StallsPerRequest,
 		FirstTokenRate, FirstTokens, CompletionRate, CutAnswers, PromptTokenRate, GenerationTokenRate, StepRate, DecodeBatch, StepTokens,
 		PromptTokens, ComputedTokens, PromptTokensP50, PromptTokensP99, PromptTail, OutputTokens, OutputTokensP95, MaxTokens, PrefillTimePerToken,

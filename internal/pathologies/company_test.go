@@ -419,12 +419,12 @@ func TestBrokenObjective(t *testing.T) {
 	}{
 		{"no promise", diagnose.Settings{}, diagnose.Healthy},
 		{"kept", diagnose.Settings{Set: map[string]float64{"ttft_objective": 5}}, diagnose.Healthy},
-		{"broken, set by hand", diagnose.Settings{Set: map[string]float64{"ttft_objective": 0.005}}, "objective-breached"},
-		{"broken, from a file", diagnose.Settings{Objectives: &slo.File{Objectives: []slo.Objective{{TTFTP95: 5 * time.Millisecond}}}}, "objective-breached"},
+		{"broken, set by hand", diagnose.Settings{Set: map[string]float64{"ttft_objective": 0.005}}, "unexplained"},
+		{"broken, from a file", diagnose.Settings{Objectives: &slo.File{Objectives: []slo.Objective{{TTFTP95: 5 * time.Millisecond}}}}, "unexplained"},
 		{"of another model", diagnose.Settings{Objectives: &slo.File{Objectives: []slo.Objective{{Model: "llama", TTFTP95: 5 * time.Millisecond}}}}, diagnose.Healthy},
 	} {
 		// Only what is no cause of latency: with such a promise others would find one.
-		tt.set.Only = []string{"http-errors", "memory-leak", "target-down"}
+		tt.set.Only = []string{"http-errors", "memory-leak", "target-down", "unexplained"}
 		var few []*catalog.Pathology
 		for _, p := range pathologies.All() {
 			if slices.Contains(tt.set.Only, p.ID) {
@@ -438,11 +438,11 @@ func TestBrokenObjective(t *testing.T) {
 		if d.Verdict.ID != tt.want {
 			t.Errorf("%s: %s (%.2f), want %s: %s", tt.name, d.Verdict.ID, d.Verdict.Confidence, tt.want, d.Verdict.Summary)
 		}
-		if tt.want != "objective-breached" {
+		if tt.want != "unexplained" {
 			continue
 		}
 		f := d.Findings[0]
-		if d.Status != diagnose.Firing || d.Verdict.Severity != catalog.Ticket || f.Pathology.ID != tt.want || len(f.Evidence) == 0 || len(f.Reasons) == 0 ||
+		if d.Status != diagnose.Firing || d.Verdict.Severity != catalog.Page || f.Pathology.ID != tt.want || len(f.Evidence) == 0 || len(f.Reasons) == 0 ||
 			d.Verdict.Since.IsZero() || !strings.Contains(d.Verdict.Summary, "over the objective of 5 ms") || strings.Contains(d.Verdict.Summary, "Nothing is wrong") {
 			t.Errorf("%s: %+v", tt.name, d.Verdict)
 		}

@@ -39,6 +39,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies/slowprefill"
 	"github.com/sixty-dev/sixty/internal/pathologies/suspectedleaks"
 	"github.com/sixty-dev/sixty/internal/pathologies/targetdown"
+	"github.com/sixty-dev/sixty/internal/pathologies/unexplained"
 	"github.com/sixty-dev/sixty/internal/pathologies/upstreamdown"
 	"github.com/sixty-dev/sixty/internal/pathologies/workloadshift"
 )
@@ -72,6 +73,7 @@ func All() []*catalog.Pathology {
 		slowprefill.Pathology,
 		memoryleak.Pathology,
 		workloadshift.Pathology,
+		unexplained.Pathology,
 		gpuunderutilization.Pathology,
 
 		// What only a gateway sees.

@@ -151,10 +151,14 @@ func whereSince(d *diagnose.Diagnosis, v *diagnose.Verdict, verbose bool) string
 
 // objectivesLine explains a severity below the pathology's own.
 func objectivesLine(f *diagnose.Finding) string {
-	if f == nil || !f.Pathology.FollowsObjectives || f.Severity >= f.Pathology.Severity {
+	if f == nil || !f.Pathology.FollowsObjectives {
 		return ""
 	}
-	return fmt.Sprintf("Worse than normal, but the objectives hold: %s, not %s.", f.Severity, f.Pathology.Severity)
+	all := f.Pathology.Severities()
+	if len(all) < 2 || f.Severity > all[len(all)-1] {
+		return ""
+	}
+	return fmt.Sprintf("Worse than normal, but the objectives hold: %s, not %s.", f.Severity, all[len(all)-2])
 }
 
 // manyNames is how many targets a sentence bears.
@@ -668,6 +672,7 @@ func thresholdSources(f *diagnose.Finding) string {
 			"--set":    "--set: set by hand",
 			"slo":      "slo: the objectives",
 			"measured": "measured: a load test or a healthy period",
+			"cap":      "cap: bad whatever was normal",
 			"baseline": "baseline: relative to this server's own normal",
 		}[e.Source]
 		word = cmp.Or(word, e.Source+": the objectives of the use case")
@@ -698,9 +703,6 @@ func baselineSource(d *diagnose.Diagnosis) diagnose.BaselineSource {
 
 // runbook is the address of the page on a pathology.
 func (o *Options) runbook(p *catalog.Pathology) string {
-	if p == diagnose.ObjectiveBreached {
-		return catalog.Documentation + "slo.md"
-	}
 	return o.Runbooks.Of(p.ID)
 }
 

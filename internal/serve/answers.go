@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -94,7 +93,7 @@ func (s *server) panels(w http.ResponseWriter, _ *http.Request) {
 
 // explained is what a verdict may be.
 func (s *server) explained() []*catalog.Pathology {
-	return slices.Concat(s.cfg.Diagnose.Pathologies, []*catalog.Pathology{diagnose.ObjectiveBreached})
+	return s.cfg.Diagnose.Pathologies
 }
 
 func newRunbook(p *catalog.Pathology) view.Runbook {

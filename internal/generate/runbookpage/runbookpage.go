@@ -113,8 +113,8 @@ func (c Config) facts(p *catalog.Pathology) []fact {
 	for _, g := range p.Grades[min(1, len(p.Grades)):] {
 		severity += ", " + g.Severity.String()
 	}
-	if p.FollowsObjectives && p.Severity > catalog.Info {
-		severity += "; " + (p.Severity - 1).String() + " while objectives are set and all of them hold"
+	if all := p.Severities(); p.FollowsObjectives && p.Severity > catalog.Info {
+		severity += "; " + all[len(all)-1].String() + " while objectives are set and all of them hold"
 	}
 	after := "at once"
 	if p.For > 0 {

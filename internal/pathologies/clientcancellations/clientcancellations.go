@@ -21,9 +21,13 @@ var Pathology = &catalog.Pathology{
 	ID:       "client-cancellations",
 	Alert:    "VLLMClientCancellations",
 	Title:    "Clients disconnect before their answers are complete",
-	Severity: catalog.Ticket,
+	Severity: catalog.Page,
+	Grades:   []catalog.Grade{{Severity: catalog.Page, While: catalog.MostGetNothing}, {Severity: catalog.Ticket}},
 	When: catalog.All(
-		catalog.Above(indicator.AbandonedShare, catalog.AbandonedShare),
+		catalog.Any(
+			catalog.Above(indicator.AbandonedShare, catalog.AbandonedMore),
+			catalog.All(catalog.Above(indicator.AbandonedShare, catalog.AbandonedShare), catalog.UserPain),
+		),
 		catalog.Above(indicator.Abandoned, catalog.SomeAbandoned),
 	),
 	For: 2 * time.Minute,

@@ -28,6 +28,11 @@ func refine(p *catalog.Pass) {
 		p.Reason("vLLM does not export max_num_seqs. Never more than %s ran while requests waited and the KV cache had room, so that is taken as max_num_seqs. To be sure, %s.", now.Flag(), catalog.GiveConfig)
 	}
 	p.Observe("A larger batch still pays off, because steps are short", indicator.ITLP50, indicator.DecodeBatch)
+	if share, leaving := p.Leaving(); leaving {
+		p.Summary += fmt.Sprintf("; %s of the clients leave before their answer", indicator.FormatNumber(share, indicator.Ratio))
+		p.StopRetries()
+		return
+	}
 	raise(p, now)
 }
 

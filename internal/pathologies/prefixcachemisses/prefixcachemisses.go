@@ -17,8 +17,8 @@ var scenario string
 
 var (
 	hitsLow = &catalog.Threshold{
-		Name: "prefix_hits_low", Unit: indicator.Ratio, Default: 0.1, Baseline: &catalog.Relative{Factor: 0.6, Offset: -0.05},
-		Why: "six tenths of this deployment's own hit ratio, less five points; without a baseline a tenth, where the cache saves nothing. A low ratio that was always low is no fault",
+		Name: "prefix_hits_low", Unit: indicator.Ratio, Default: catalog.None, Baseline: &catalog.Relative{Factor: 0.6, Offset: -0.05},
+		Why: "six tenths of this deployment's own hit ratio, less five points; without a normal that was higher nothing fell. A low ratio that was always low is no fault",
 	}
 	moreWork = &catalog.Threshold{
 		Name: "prefill_work_more", Unit: indicator.Tokens, Default: catalog.None, Baseline: &catalog.Relative{Factor: 1.5, History: true},

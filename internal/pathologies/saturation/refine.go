@@ -22,7 +22,11 @@ func refine(p *catalog.Pass) {
 		return
 	}
 	waiting, queued := p.Measured(indicator.Waiting)
-	if arrivals > 1.02*served {
+	if share, leaving := p.Leaving(); leaving {
+		answered := p.Value(indicator.CompletionRate)
+		p.Summary = fmt.Sprintf("%s of the clients leave before their answer: %s req/s get a first token, %s req/s a whole answer", indicator.FormatNumber(share, indicator.Ratio), catalog.Digits(served), catalog.Digits(answered))
+		p.StopRetries()
+	} else if arrivals > 1.02*served {
 		p.Summary = fmt.Sprintf("%s req/s arrive and %s req/s are served", catalog.Digits(arrivals), catalog.Digits(served))
 	} else {
 		p.Summary = fmt.Sprintf("The server is at its capacity of %s req/s", catalog.Digits(served))

@@ -1,0 +1,81 @@
+package unexplained
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+const verify = "TTFT P95 and ITL are as normal again, and as promised"
+
+// felt are what users feel, with the promise that is made of it.
+var felt = []struct {
+	signal, tail, half *indicator.Signal // of one request in twenty, in ten, and of every second one
+	promise            *catalog.Threshold
+	worse              *catalog.Threshold // nil: compared with the promise alone
+}{
+	{indicator.TTFTP95, indicator.TTFTP90, indicator.TTFTP50, catalog.TTFTObjective, tailWorse},
+	{indicator.ITLP95, indicator.ITLMean, indicator.ITLP50, catalog.ITLObjective, streamWorse},
+	{indicator.E2EP95, indicator.E2EP95, indicator.E2EP50, catalog.E2EObjective, nil},
+	{indicator.TPOTMean, indicator.TPOTMean, indicator.TPOTMean, nil, answerWorse},
+}
+
+func refine(p *catalog.Pass) {
+	promised, less, who := "", "", ""
+	for _, f := range felt {
+		above := func(s *indicator.Signal, t *catalog.Threshold) bool {
+			truth, _ := catalog.Above(s, t).Eval(p)
+			return truth == catalog.True
+		}
+		if f.promise != nil {
+			broken, evidence := catalog.Breached(f.signal, f.promise).Eval(p)
+			if e := evidence[0]; broken == catalog.True && promised == "" {
+				promised = fmt.Sprintf("%s is %s, over the objective of %s (%s)", f.signal.Title, indicator.Format(e.Value, f.signal.Unit), indicator.FormatNumber(e.Threshold, f.signal.Unit), e.Source)
+			}
+		}
+		if less == "" && f.worse != nil && (above(f.tail, f.worse) || above(f.half, f.worse) || f.half == indicator.TTFTP50 && above(f.half, medianWorse)) {
+			less, who = f.signal.Title+" is "+p.Text(f.signal), "one request in ten, or more"
+			if above(f.half, f.worse) || f.half == indicator.TTFTP50 && above(f.half, medianWorse) {
+				who = "every second request, or more"
+			}
+		}
+	}
+	if n, ok := p.Measured(indicator.FirstTokens); ok && who != "" {
+		p.Reason("It reaches %s, of %s in the window.", who, catalog.Requests(n))
+	}
+	var parts []string
+	for _, part := range []string{promised, less} {
+		if part != "" && (len(parts) == 0 || !strings.HasPrefix(part, strings.SplitN(parts[0], " is ", 2)[0])) {
+			parts = append(parts, part)
+		}
+	}
+	if len(parts) > 0 {
+		p.Summary = strings.Join(parts, "; ") + "; no known cause fits"
+	}
+	p.Observe("Where the time goes, as far as the engine tells: of finished requests", indicator.TTFTMean, indicator.QueueTimeMean, indicator.PrefillTimeMean, indicator.UnseenWait, indicator.TPOTMean)
+	say(p, "Ruled out: %s.", p.RuledOut)
+	say(p, "Suspected, but not certain yet: %s.", p.Suspected)
+	say(p, "Could not be looked for: %s; the report says what to switch on.", p.Unseen)
+	if !p.HasHistory() {
+		p.Reason("There is no past to compare with: --baseline or --prometheus would say whether it was ever better.")
+	}
+	p.Fix(catalog.Fix{
+		Summary:  "Look for what no metric here counts: the log since then (KV connector and its transfers, tools, images, grammars, adapters, retries), the last change of model, release or flags, and a gateway's view of the same requests",
+		Command:  "grep -iE 'error|warn|timeout|transfer|connector' vllm.log | tail -50",
+		Tradeoff: "none",
+		Verify:   verify,
+	})
+	p.Fix(catalog.Fix{
+		Summary:  "Ask where the time goes: sixty profile of a few seconds says what the GPU waits for, sixty bench of one fixed request whether the server or the traffic changed",
+		Tradeoff: "a profile slows the server while it is taken",
+		Verify:   verify,
+	})
+}
+
+func say(p *catalog.Pass, format string, ids []string) {
+	if len(ids) > 0 {
+		p.Reason(format, strings.Join(ids, ", "))
+	}
+}

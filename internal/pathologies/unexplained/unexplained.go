@@ -1,0 +1,104 @@
+// Package unexplained detects users who are worse off than normal, or than they were
+// promised, while no cause of the catalogue fits.
+package unexplained
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+//go:embed scenario.yaml
+var scenario string
+
+var (
+	tailWorse = &catalog.Threshold{
+		Name: "ttft_tail_worse", Unit: indicator.Seconds, Default: catalog.None, Baseline: &catalog.Relative{Factor: 3, Offset: 1, History: true},
+		Why: "one first token in ten three times as late as normal, and at least a second more, where a wait interrupts what somebody does (Nielsen, Usability Engineering, 1993); below that short bursts do it by themselves",
+	}
+	medianWorse = &catalog.Threshold{
+		Name: "ttft_median_worse", Unit: indicator.Seconds, Default: catalog.None, Baseline: &catalog.Relative{Factor: 3, Offset: 0.5, History: true},
+		Why: "every second first token three times as late as normal, and at least half a second more: without a cause that fits, less may be the traffic or a busy machine",
+	}
+	streamWorse = &catalog.Threshold{
+		Name: "stream_worse", Unit: indicator.Seconds, Default: catalog.None,
+		Baseline: &catalog.Relative{Factor: 2, Offset: 0.01, Per: indicator.DecodeBatch, Exponent: 0.5, History: true},
+		Why:      "twice as long between tokens as normal and 10 ms more, after allowing a step to grow with the square root of its batch",
+	}
+	answerWorse = &catalog.Threshold{
+		Name: "answer_worse", Unit: indicator.SecondsPerToken, Default: catalog.None,
+		Baseline: &catalog.Relative{Factor: 2, Offset: 0.01, Per: indicator.DecodeBatch, Exponent: 0.5, History: true},
+		Why:      "a token of an answer takes twice as long as normal and 10 ms more: speculation that no longer helps shows here, and not between outputs",
+	}
+	someUsers = &catalog.Threshold{
+		Name: "hurt_requests", Unit: indicator.Requests, Default: 9.5,
+		Why: "ten requests: one or two that are late are somebody's long prompt",
+	}
+	manyRequests = &catalog.Threshold{
+		Name: "promise_requests", Unit: indicator.Requests, Default: 59.5,
+		Why: "of sixty requests three lie beyond a P95; of fewer, chance alone has some beyond a promise that is kept",
+	}
+)
+
+// worse holds while users get clearly less than normal.
+var worse = catalog.All(
+	catalog.Above(indicator.FirstTokens, someUsers),
+	catalog.Any(
+		catalog.Above(indicator.TTFTP50, medianWorse),
+		catalog.Above(indicator.TTFTP90, tailWorse), // one stall of some seconds in a minute reaches fewer
+		catalog.All(catalog.Above(indicator.ITLMean, streamWorse), catalog.Above(indicator.ITLP50, streamWorse)),
+		catalog.Above(indicator.TPOTMean, answerWorse),
+	),
+)
+
+// broken holds while users get less than they were promised: of many requests one in
+// twenty. far holds while so many do that no stall of some seconds explains it: one in
+// ten, and of few requests every second one.
+var (
+	broken = catalog.All(
+		catalog.Above(indicator.FirstTokens, manyRequests),
+		catalog.Any(
+			catalog.Breached(indicator.TTFTP95, catalog.TTFTObjective), catalog.Breached(indicator.ITLP95, catalog.ITLObjective),
+			catalog.Breached(indicator.E2EP95, catalog.E2EObjective),
+		),
+	)
+	far = catalog.Any(
+		catalog.All(
+			catalog.Above(indicator.FirstTokens, manyRequests),
+			catalog.Any(catalog.Breached(indicator.TTFTP90, catalog.TTFTObjective), catalog.Breached(indicator.ITLP90, catalog.ITLObjective)),
+		),
+		catalog.All(
+			catalog.Above(indicator.FirstTokens, someUsers),
+			catalog.Any(
+				catalog.Breached(indicator.TTFTP50, catalog.TTFTObjective), catalog.Breached(indicator.ITLP50, catalog.ITLObjective),
+				catalog.Breached(indicator.E2EP50, catalog.E2EObjective),
+			),
+		),
+	)
+)
+
+// Pathology is users who are hurt without a cause that is known.
+var Pathology = &catalog.Pathology{
+	ID:                "unexplained",
+	Alert:             "VLLMUnexplained",
+	Title:             "Users are worse off than normal or than promised, and no known cause fits",
+	Severity:          catalog.Page,
+	Grades:            []catalog.Grade{{Severity: catalog.Page, While: far}, {Severity: catalog.Ticket}},
+	FollowsObjectives: true,
+	When:              catalog.Any(broken, far, worse),
+	For:               5 * time.Minute,
+	ExplainedBy: []string{
+		"target-down", "gpu-hardware-errors", "engine-hung", "kv-cache-thrashing", "engine-restart", "replica-imbalance",
+		"gpu-throttling", "prefill-starvation", "prefix-cache-misses", "severe-degradation", "concurrency-limit",
+		"saturation", "slow-decode", "slow-prefill", "workload-shift",
+	},
+	Refine:   refine,
+	Panel:    302,
+	Runbook:  runbook,
+	Scenario: scenario,
+}

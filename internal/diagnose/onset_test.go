@@ -20,7 +20,7 @@ func scraped(n int, late, evicted func(i int) float64, failed func(i int) bool) 
 		in += 10 - late(i)
 		gone += evicted(i)
 		h.at = append(h.at, time.Unix(int64(10_000+10*i), 0))
-		for key, v := range map[string]float64{firstTokens + "|1": in, firstTokens + "_count": all, tokensOut: 100 * all, evictions: gone, running: 5, waiting: 0} {
+		for key, v := range map[string]float64{firstTokens + "|1": in, firstTokens + "|+Inf": all, firstTokens + "_count": all, tokensOut: 100 * all, evictions: gone, running: 5, waiting: 0} {
 			if failed(i) {
 				v = math.NaN()
 			}

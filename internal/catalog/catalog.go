@@ -106,19 +106,20 @@ type Pathology struct {
 type Grade struct {
 	Severity Severity
 	While    Cond // empty in the last one
+	Note     bool // it is told beside the verdict, and is none: sixty sends no alert of it
 }
 
-// SeverityOf returns how severe p is on a target on which it holds.
-func (p *Pathology) SeverityOf(v Uncertain) Severity {
+// GradeOf returns how severe p is on a target on which it holds.
+func (p *Pathology) GradeOf(v Uncertain) Grade {
 	for _, g := range p.Grades {
 		if g.While.Empty() {
-			return g.Severity
+			return g
 		}
 		if g.While.Certain(v) == True {
-			return g.Severity
+			return g
 		}
 	}
-	return p.Severity
+	return Grade{Severity: p.Severity}
 }
 
 // Sections are the second-level headings of a runbook, in their order.
@@ -150,7 +151,7 @@ func (p *Pathology) Severities() []Severity {
 	if least := out[len(out)-1]; p.FollowsObjectives && least > Info {
 		out = append(out, least-1)
 	}
-	return out
+	return slices.Compact(out)
 }
 
 // Scope is where p is judged: at the gateways, where all that it reads is a gateway's; on

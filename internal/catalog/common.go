@@ -7,6 +7,21 @@ import (
 
 // Thresholds that several pathologies share.
 var (
+	// Unheard is a server that gave no page for a while, nobody knows why.
+	Unheard = &Threshold{
+		Name: "unheard", Unit: indicator.Seconds, Default: 20,
+		Why: "how the scrapes failed is not known: nothing came for twice the usual timeout of one",
+	}
+	// LongUnheard is the same of a server whose scrapes time out, or whose page comes and goes.
+	LongUnheard = &Threshold{
+		Name: "unheard_while_slow", Unit: indicator.Seconds, Default: 60,
+		Why: "somebody accepts the connection, or pages came in between: of a page that misses every second scrape four in a row fail once in sixteen times, a minute at 15 s, and more at less",
+	}
+	// Refused is a scrape that failed at once.
+	Refused = &Threshold{
+		Name: "refused", Unit: indicator.Seconds, Default: 2,
+		Why: "a connection that is refused or reset fails in milliseconds, and a timeout is 5 s or more",
+	}
 	// TTFTObjective is what was promised for the first token.
 	TTFTObjective = &Threshold{
 		Name: "ttft_objective", Unit: indicator.Seconds, Objective: slo.TTFTP95, Default: 3,

@@ -71,6 +71,7 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 	for i, h := range hs {
 		r.Spans = append(r.Spans, o.choose(&targets[i], h, past, r.Interval))
 	}
+	left := r.leave(hs)
 	share(r.Spans, r.Interval)
 	if len(o.Settings.Baselines) > 0 {
 		r.Baselines = o.Settings.Baselines
@@ -81,6 +82,7 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 	}
 	d := Evaluate(s, o.Pathologies, o.Settings)
 	s.memory = nil
+	d.Notes = append(d.Notes, left...)
 	d.inquiry = &inquiry{request: r, snapshot: s, settings: o.Settings}
 	d.inquiry.request.Memory = nil
 	if o.Predict != nil {

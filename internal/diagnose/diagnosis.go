@@ -82,7 +82,8 @@ type Finding struct {
 	Pathology *catalog.Pathology
 	Model     string // as in Verdict
 	Status    Status
-	Severity  catalog.Severity // lower than the pathology's while the objectives hold
+	Severity  catalog.Severity // lower than the pathology's while the objectives hold, or by its degrees
+	Note      bool             // it is told beside the verdict, and is none
 	Targets   []string         // the worst first
 	// Since and SinceAtLeast are as in Verdict.
 	Since        time.Time
@@ -106,7 +107,10 @@ type Finding struct {
 }
 
 // Unjudged is a target of which nothing can be said, and why.
-type Unjudged struct{ Target, Reason string }
+type Unjudged struct {
+	Target, Reason string
+	waits          bool // it is starting, or was drained: the others are judged without it
+}
 
 // Workload compares the traffic of one target, and the cost of serving it, with
 // the baseline.

@@ -339,7 +339,11 @@ func (d *discovery) targets(every bool) []Target {
 		name := serverName(srv.labels)
 		switch {
 		case !ok && srv.down:
-			out = append(out, Target{Name: name, Labels: srv.labels, Dialect: d.neighbour()})
+			l := maps.Clone(srv.labels)
+			if model := d.modelOf(srv); model != "" {
+				l["model_name"] = model
+			}
+			out = append(out, Target{Name: name, Labels: l, Dialect: d.neighbour()})
 		case !ok && (every || srv.serves):
 			out = append(out, Target{Name: name, Labels: srv.labels, Problem: unknownEngine(srv.names)})
 		case !ok:
@@ -362,13 +366,40 @@ func (d *discovery) neighbour() dialect.Dialect {
 	return dialect.Dialect{}
 }
 
+// modelOf returns the model of a server that never answered: by the labels that discovery
+// gave it or, failing that, the only one that the servers of its job serve; "" where there
+// are several.
+func (d *discovery) modelOf(of *server) string {
+	models := func(srv *server, into map[string]bool) {
+		for _, l := range srv.models {
+			into[l["model_name"]] = true
+		}
+	}
+	found := map[string]bool{}
+	if models(of, found); len(found) == 0 {
+		job := jobOf(of)
+		for _, srv := range d.servers {
+			if jobOf(srv) == job {
+				models(srv, found)
+			}
+		}
+	}
+	for m := range found {
+		if len(found) == 1 {
+			return m
+		}
+	}
+	return ""
+}
+
+func jobOf(srv *server) string { return labelKey(srv.labels, []string{"cluster", "namespace", "job"}) }
+
 // askIdentity finds out of servers that show no engine whether they are inference
 // servers all the same: one that answers generating requests without showing its
 // engine's numbers, and one that never answered, of those that the user named or
 // that a job of nothing but inference servers has.
 func (d *discovery) askIdentity(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, matchers []*labels.Matcher, every bool) error {
 	engines, others := map[string]int{}, map[string]int{}
-	job := func(srv *server) string { return labelKey(srv.labels, []string{"cluster", "namespace", "job"}) }
 	silent := func(srv *server) bool { return len(srv.names) == 1 && srv.names["up"] }
 	found, strange, mute := false, false, false
 	for _, srv := range d.servers {
@@ -376,12 +407,12 @@ func (d *discovery) askIdentity(ctx context.Context, q metrics.Querier, at time.
 		switch {
 		case ok:
 			found = true
-			engines[job(srv)]++
+			engines[jobOf(srv)]++
 		case silent(srv):
 			mute = true
 		default:
 			strange = strange || srv.names["http_requests_total"]
-			others[job(srv)]++
+			others[jobOf(srv)]++
 		}
 	}
 	if !found {
@@ -410,7 +441,7 @@ func (d *discovery) askIdentity(ctx context.Context, q metrics.Querier, at time.
 		return nil
 	}
 	return mark("up", "max by (%s) (max_over_time(%s[%s])) == 0", nil, func(srv *server) {
-		srv.down = silent(srv) && (every || srv.labels["job"] != "" && engines[job(srv)] > 0 && others[job(srv)] == 0)
+		srv.down = silent(srv) && (every || srv.labels["job"] != "" && engines[jobOf(srv)] > 0 && others[jobOf(srv)] == 0)
 	})
 }
 

@@ -25,11 +25,16 @@ type Settings struct {
 
 // Evaluate judges a snapshot.
 func Evaluate(s *Snapshot, pathologies []*catalog.Pathology, set Settings) Diagnosis {
-	d := Diagnosis{At: s.At, Targets: s.Targets, Spans: s.Spans}
+	d := Diagnosis{At: s.At, Targets: slices.Clone(s.Targets), Spans: s.Spans}
 	var judged []judgement
 	for i := range s.Targets {
 		if s.Targets[i].Problem == "" {
 			judged = append(judged, judge(s, i, pathologies, set))
+		}
+	}
+	for i := range judged {
+		if j := &judged[i]; s.Targets[j.target].Serves() {
+			d.Targets[j.target].Life = j.life()
 		}
 	}
 	looked := slices.Clone(pathologies)
@@ -56,7 +61,7 @@ func Evaluate(s *Snapshot, pathologies []*catalog.Pathology, set Settings) Diagn
 	}
 	d.Status, d.Workload = d.Verdict.Status, d.Verdict.Workload
 	d.Coverage = coverage(d.Findings)
-	d.Notes = notes(s, judged)
+	d.Notes = append(notes(s, judged), lifeNotes(d.Targets)...)
 	d.Window, d.Baseline, d.Source = shown(s, &d)
 	return d
 }
@@ -92,6 +97,7 @@ type outcome struct {
 	part        part // of a gateway
 	status      Status
 	severity    catalog.Severity
+	note        bool // it is told, and makes no verdict
 	evidence    []catalog.Evidence
 	confidence  float64
 	inhibitedBy string
@@ -178,7 +184,8 @@ func (o *outcome) judge(s *Snapshot, v view) {
 	if o.pathology.When.Certain(v) != catalog.True {
 		o.status = Pending
 	}
-	o.severity = o.pathology.SeverityOf(v)
+	grade := o.pathology.GradeOf(v)
+	o.severity, o.note = grade.Severity, grade.Note
 	held, known := 0, 0
 	for _, c := range o.pathology.Supports {
 		t, e := v.eval(c)
@@ -302,6 +309,7 @@ func (p *pool) merge(of *catalog.Pathology) Finding {
 		}
 	}
 	f.Status, f.Severity, f.Evidence, f.Confidence, f.part = worst.status, worst.severity, worst.evidence, worst.confidence, worst.part
+	f.Note = worst.note
 	if f.Status >= Pending {
 		f.Since, f.SinceAtLeast = since.At, since.AtLeast
 	}
@@ -348,7 +356,7 @@ func ruledOut(evidence []catalog.Evidence) *catalog.Evidence {
 // order, causes before symptoms, decides between equals.
 func rank(fs []Finding) {
 	slices.SortStableFunc(fs, func(a, b Finding) int {
-		leads := func(f *Finding) bool { return f.Status == Firing && f.InhibitedBy == "" }
+		leads := func(f *Finding) bool { return f.Status == Firing && f.InhibitedBy == "" && !f.Note }
 		switch {
 		case rankOf(a.Status) != rankOf(b.Status):
 			return rankOf(b.Status) - rankOf(a.Status)

@@ -212,6 +212,7 @@ type query struct {
 type group struct {
 	lead     *Target // whose dialect it is
 	span     Range
+	asked    time.Time // of the last scrapes
 	matchers []*labels.Matcher
 	members  []int
 	by       map[string][]int     // members by the labels of their instance
@@ -227,6 +228,7 @@ func groups(r *Request, span func(target int) Range, ask func(target int) bool) 
 	type key struct {
 		dialect string
 		span    Range
+		asked   time.Time
 	}
 	var gs []*group
 	keys := map[key]*group{}
@@ -235,10 +237,13 @@ func groups(r *Request, span func(target int) Range, ask func(target int) bool) 
 		if t.Problem != "" || !ask(i) {
 			continue
 		}
-		k := key{t.Dialect.Key(), span(i)}
+		k := key{t.Dialect.Key(), span(i), span(i).To}
+		if i < len(r.Spans) && k.span == r.Spans[i].Window && !r.Spans[i].Asked.IsZero() {
+			k.asked = r.Spans[i].Asked
+		}
 		g := keys[k]
 		if g == nil {
-			g = &group{lead: t, span: k.span, matchers: r.Matchers, by: map[string][]int{}}
+			g = &group{lead: t, span: k.span, asked: k.asked, matchers: r.Matchers, by: map[string][]int{}}
 			keys[k] = g
 			gs = append(gs, g)
 		}
@@ -422,7 +427,11 @@ func (p *planner) ask(s *indicator.Signal) {
 		p.askBuckets(s, question{q, g.span.To})
 		return
 	}
-	p.queries = append(p.queries, query{question{q, g.span.To}, s.Name, func(snap *Snapshot, v model.Vector) {
+	at := g.span.To
+	if s.Scrapes {
+		at = g.asked
+	}
+	p.queries = append(p.queries, query{question{q, at}, s.Name, func(snap *Snapshot, v model.Vector) {
 		for _, sample := range v {
 			p.store(snap, g, s, sample.Metric, indicator.Known(float64(sample.Value)))
 		}

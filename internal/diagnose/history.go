@@ -36,6 +36,7 @@ const (
 	running       = "vllm:num_requests_running"
 	waiting       = "vllm:num_requests_waiting"
 	answers       = "http_requests_total"
+	scrapeTook    = "scrape_duration_seconds"
 )
 
 var (
@@ -91,7 +92,7 @@ func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) (
 			})
 		}
 		metric := g.lead.Dialect.Metric
-		ask(&got[i].pages, []string{"up", metric(running), metric(waiting)})
+		ask(&got[i].pages, []string{"up", scrapeTook, metric(running), metric(waiting)})
 		names := []string{answers}
 		for _, n := range slices.Concat(historyCounters, historyGauges) {
 			names = append(names, metric(n))
@@ -276,8 +277,14 @@ func (g *group) read(r *Request, pages, series model.Matrix, known map[string]*h
 			h.fill(c, s.Values)
 		}
 	}
+	canonical[scrapeTook] = scrapeTook
 	for _, s := range series {
 		add(s)
+	}
+	for _, s := range pages {
+		if s.Metric[model.MetricNameLabel] == scrapeTook {
+			add(s)
+		}
 	}
 	return out
 }

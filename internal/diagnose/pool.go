@@ -82,9 +82,9 @@ func poolsOf(s *Snapshot, judged []judgement) []pool {
 	for _, j := range judged {
 		byTarget[j.target] = j
 	}
-	reasons := map[string]string{}
+	reasons := map[string]Unjudged{}
 	for _, u := range unjudged(s, judged) {
-		reasons[u.Target] = u.Reason
+		reasons[u.Target] = u
 	}
 	// The models first: what has none may make a pool of its own.
 	for _, named := range []bool{true, false} {
@@ -97,7 +97,7 @@ func poolsOf(s *Snapshot, judged []judgement) []pool {
 					p.judged = append(p.judged, j)
 				}
 				if why, ok := reasons[s.Targets[i].Name]; ok {
-					p.unjudged = append(p.unjudged, Unjudged{s.Targets[i].Name, why})
+					p.unjudged = append(p.unjudged, why)
 				}
 			}
 		}
@@ -140,12 +140,12 @@ func unjudged(s *Snapshot, judged []judgement) []Unjudged {
 	var out []Unjudged
 	for i := range s.Targets {
 		if p := s.Targets[i].Problem; p != "" {
-			out = append(out, Unjudged{s.Targets[i].Name, p})
+			out = append(out, Unjudged{Target: s.Targets[i].Name, Reason: p})
 		}
 	}
 	for i := range judged {
 		if j := &judged[i]; s.Targets[j.target].Serves() && !j.view.known() && !j.sick() {
-			out = append(out, Unjudged{j.name(), j.cannotTell()})
+			out = append(out, Unjudged{j.name(), j.cannotTell(), j.life().waits()})
 		}
 	}
 	slices.SortFunc(out, func(a, b Unjudged) int { return cmp.Compare(a.Target, b.Target) })
@@ -166,12 +166,16 @@ func (j *judgement) traffic() float64 {
 }
 
 func (j *judgement) sick() bool {
-	return slices.ContainsFunc(j.outcomes, func(o outcome) bool { return o.status == Firing })
+	return slices.ContainsFunc(j.outcomes, func(o outcome) bool { return o.status == Firing && !o.note })
 }
 
 func (j *judgement) cannotTell() string {
 	v := j.view.Now(indicator.FirstTokenRate)
 	switch {
+	case j.life() == LifeStarting:
+		return "it is starting, and has never answered"
+	case j.life() == LifeDrained:
+		return "it does not answer, and held nothing when it was last seen"
 	case j.view.span().Failing:
 		return "its last scrape failed: look at its /health, or ask again after the next scrape"
 	case v.Reason != "":
@@ -191,7 +195,7 @@ func (p *pool) find(pathologies []*catalog.Pathology) {
 	}
 	rank(p.findings)
 	p.verdict = p.quiet()
-	if len(p.findings) > 0 && p.findings[0].Status == Firing {
+	if len(p.findings) > 0 && p.findings[0].Status == Firing && !p.findings[0].Note {
 		f := &p.findings[0]
 		p.verdict = Verdict{
 			ID: f.Pathology.ID, Status: Firing, Severity: f.Severity, Summary: f.Summary, Targets: f.Targets,
@@ -272,6 +276,10 @@ func (p *pool) quiet() Verdict {
 	}
 	slices.Sort(names)
 	total := len(known) + len(p.unjudged)
+	if len(known) > 0 {
+		p.unjudged = slices.DeleteFunc(slices.Clone(p.unjudged), func(u Unjudged) bool { return u.waits })
+		total = len(known) + len(p.unjudged)
+	}
 	if 2*len(known) < total || len(known) == 0 {
 		return Verdict{ID: InsufficientData, Status: Unknown, Summary: p.cannotTell(len(known), total), Targets: names}
 	}

@@ -30,6 +30,7 @@ type Target struct {
 	Dialect dialect.Dialect
 	Version string // as the server says or, failing that, as its metric names tell
 	Config  engine.Config
+	Life    Life     // where it is in its life, after Evaluate; "" where that is not known
 	Notes   []string // facts learnt beside the metrics: "/health answers 503"
 
 	// Models are those that the engines behind a gateway say they serve, and Upstreams its

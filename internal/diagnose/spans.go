@@ -21,6 +21,9 @@ type Span struct {
 	// Failing says that the last scrape failed, and the last good one is too long ago to
 	// speak of now.
 	Failing bool
+	// Asked is the time of the last scrape, failed or not: that of the window's end, or later
+	// where the page is slow.
+	Asked time.Time
 
 	steady steadiness
 	course *course   // what onsets are read from, until they are; nil of what does not serve
@@ -89,11 +92,16 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 	} else {
 		s.Window.To = o.At
 	}
-	s.Failing = h.failing() >= shortest(step)*9/10
+	s.Asked = s.Window.To
+	late := h.late()
+	s.Failing = !late && h.failing() >= shortest(step)*9/10
+	if late {
+		s.Window.To = h.at[len(h.at)-1].Add(-h.failing())
+	}
 	s.Timeline = h.timeline()
 	segs := s.Timeline.answered()
 	now := run(nil)
-	if n := len(segs); n > 0 && h.answering() {
+	if n := len(segs); n > 0 && (late || h.answering()) {
 		now, segs = segs[n-1].run, segs[:n-1]
 	}
 	l := limits(o.Settings.Set)

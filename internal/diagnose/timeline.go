@@ -79,7 +79,7 @@ func (h *history) timeline() Timeline {
 			continue
 		case last < 0 && k > 0:
 			out = append(out, Segment{Kind: Starting, Range: Range{h.at[0].Add(-edge), h.at[k]}})
-		case last >= 0 && k > last+2:
+		case last >= 0 && k > last+2 && !h.timedOut(last, k):
 			end(Steady)
 			out = append(out, Segment{Kind: Outage, Range: Range{h.at[last], h.at[k]}})
 			if h.reset(last, k) {

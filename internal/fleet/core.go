@@ -166,7 +166,7 @@ func (r *replica) suffer(before, f Faults, at time.Duration) error {
 		r.stop(at)
 	}
 	r.hang(f.Hang, at)
-	r.leak, r.held = f.LeakPerRequest, f.HeldBefore
+	r.leak, r.held, r.missing = f.LeakPerRequest, f.HeldBefore, f.Page
 	r.gpu.fault = f.GPU
 	if !r.up {
 		return nil

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"time"
 
@@ -60,14 +61,26 @@ func Play(ctx context.Context, sc Scenario, release engine.Release, seed uint64,
 	return nil
 }
 
+// tookOf is how long a scrape takes that fails.
+func tookOf(err error) time.Duration {
+	if errors.Is(err, errLate) {
+		return scrapeTimeout
+	}
+	return time.Millisecond // to be refused
+}
+
+// scrapeTimeout is Prometheus' default.
+const scrapeTimeout = 10 * time.Second
+
 // scrape hands over the pages of this moment.
 func (c *core) scrape(at time.Duration, fn func(Page) error) error {
 	for i, r := range c.replicas {
 		body, err := r.page()
+		p := Page{Target: ReplicaTarget(i), At: c.wall(at), Body: body}
 		if err != nil {
-			body = nil
+			p.Body, p.Took = nil, tookOf(err)
 		}
-		if err := fn(Page{Target: ReplicaTarget(i), At: c.wall(at), Body: body}); err != nil {
+		if err := fn(p); err != nil {
 			return err
 		}
 	}

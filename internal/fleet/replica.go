@@ -78,6 +78,8 @@ type replica struct {
 	admitted bool // lookups in the prefix cache of requests that were admitted only
 
 	up, hung bool
+	missing  int // every so many scrapes one gets no page; 0 is none
+	asked    int // scrapes
 	engine   sim.Driver
 	metrics  *engineMetrics
 	api      *apiMetrics
@@ -403,10 +405,16 @@ func (r *replica) finish(c *call, res *sim.RequestResult) {
 // errDown is the answer of a server that is not there.
 var errDown = errors.New("the server is down")
 
+// errLate is that of one whose page did not come before the scrape's timeout.
+var errLate = errors.New("the page is late")
+
 // page writes the answer of /metrics.
 func (r *replica) page() ([]byte, error) {
 	if !r.up {
 		return nil, errDown
+	}
+	if r.asked++; r.missing > 0 && r.asked%r.missing == 0 {
+		return nil, errLate
 	}
 	p := &page{created: !v0(r.cfg.Release)}
 	r.api.writeProcess(p)

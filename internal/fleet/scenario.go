@@ -87,6 +87,7 @@ type Faults struct {
 	Only int // the replica, from 1; 0 is all
 
 	Down, Hang  bool
+	Page        int     // every so many scrapes one gets no page; 0 is none
 	Slow        float64 // every step takes so many times as long; 0 is 1
 	SlowPrefill float64 `yaml:"slow_prefill"` // a prompt token costs so many times as much; 0 is 1
 	// HeldBefore is how long each request is held before the engine process gets it.

@@ -33,7 +33,7 @@ func play(t *testing.T, sc fleet.Scenario, release engine.Release, seed uint64, 
 	take := func(p fleet.Page) error {
 		target := embedded.Target{Instance: p.Target}
 		if p.Body == nil {
-			return store.AppendFailure(target, p.At)
+			return store.AppendFailureAfter(target, p.At, p.Took)
 		}
 		_, err := store.Append(target, p.At, p.Body, "text/plain; version=0.0.4", 5*time.Millisecond)
 		return err

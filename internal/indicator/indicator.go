@@ -85,6 +85,10 @@ type Signal struct {
 	// event.
 	Optional bool
 
+	// Scrapes says that the value is of the scrapes themselves, failed ones too, and is
+	// asked of the last of them, not of the last page.
+	Scrapes bool
+
 	// Fleet says that the value compares the target with the others of its model.
 	Fleet bool
 

@@ -289,12 +289,86 @@ var (
 		Doc:  "Engine requests that finished with reason error, per second (0.14 and later).",
 	}
 
-	Up             = &Signal{Name: "up", Title: "Scrapes that succeeded", Unit: Ratio, Scope: Instance, Expr: "min by (instance) (avg_over_time(up[1m]))", Doc: "Share of the last scrapes that succeeded. A failed scrape is not a dead server: compare /health (vllm-project/vllm#49983)."}
-	UpNow          = &Signal{Name: "up_now", Title: "Last scrape succeeded", Unit: Count, Scope: Instance, Expr: "min by (instance) (last_over_time(up[1m]))", Doc: "1 when the last scrape succeeded, 0 when it failed."}
-	FailedScrapes  = &Signal{Name: "failed_scrapes", Title: "Failed scrapes, recently", Unit: Count, Scope: Instance, Expr: "max by (instance) (count_over_time(up[1m]) - sum_over_time(up[1m]))", Doc: "How many of the last scrapes failed."}
-	ScrapeDuration = &Signal{Name: "scrape_duration", Title: "Scrape duration", Unit: Seconds, Scope: Instance, Expr: "max by (instance) (avg_over_time(scrape_duration_seconds[5m]))", Doc: "How long /metrics took to answer: 10 to 40 ms normally, seconds when the API server starves."}
+	Up             = &Signal{Scrapes: true, Name: "up", Title: "Scrapes that succeeded", Unit: Ratio, Scope: Instance, Expr: "min by (instance) (avg_over_time(up[1m]))", Doc: "Share of the last scrapes that succeeded. A failed scrape is not a dead server: compare /health (vllm-project/vllm#49983)."}
+	UpNow          = &Signal{Scrapes: true, Name: "up_now", Title: "Last scrape succeeded", Unit: Count, Scope: Instance, Expr: "min by (instance) (last_over_time(up[1m]))", Doc: "1 when the last scrape succeeded, 0 when it failed."}
+	FailedScrapes  = &Signal{Scrapes: true, Name: "failed_scrapes", Title: "Failed scrapes, recently", Unit: Count, Scope: Instance, Expr: "max by (instance) (count_over_time(up[1m]) - sum_over_time(up[1m]))", Doc: "How many of the last scrapes failed."}
+	ScrapeDuration = &Signal{Scrapes: true, Name: "scrape_duration", Title: "Scrape duration", Unit: Seconds, Scope: Instance, Expr: "max by (instance) (avg_over_time(scrape_duration_seconds[5m]))", Doc: "How long /metrics took to answer: 10 to 40 ms normally, seconds when the API server starves."}
 	Uptime         = &Signal{Name: "uptime", Title: "Process uptime", Unit: Seconds, Scope: Instance, Expr: "time() - max by (instance) (process_start_time_seconds)", Doc: "Age of the API server process. Absent with several API servers.", Hint: hintProcess}
-	Restarts       = &Signal{
+	// The life of a target, as its scrapes show it.
+	Answered = &Signal{
+		Name: "answered", Title: "Ever answered a scrape", Unit: Count, Scope: Instance, Scrapes: true,
+		Expr: "max by (instance) (max_over_time(up[6h]))",
+		Doc:  "1 when a scrape succeeded within the last six hours, or the past at hand, 0 when none did: the server is starting, or never will.",
+	}
+	Silence = &Signal{
+		Name: "silence", Title: "Time without a page", Unit: Seconds, Scope: Instance, Scrapes: true,
+		Expr: "time() - max by (instance) (max_over_time((timestamp(up) * up)[15m:5s]) > 0 or min_over_time(timestamp(up)[15m:5s]))",
+		Doc:  "Time since the last scrape that succeeded, to five seconds; a quarter of an hour or more counts as that.",
+	}
+	Flaps = &Signal{
+		Name: "page_gaps", Title: "Gaps between pages, both ends", Unit: Count, Scope: Instance, Scrapes: true,
+		Expr:      "max by (instance) (changes(up[10m])) - 2 * (max by (instance) (changes(process_start_time_seconds[10m])) or 0 * max by (instance) (changes(up[10m])))",
+		Otherwise: []Alternative{{Without: "process_start_time_seconds", Expr: "max by (instance) (changes(up[10m]))"}},
+		Doc:       "How often in ten minutes scrapes began to fail or to succeed again, restarts apart: once where a server is lost, and more often where its page is slow.",
+	}
+	FailedAfter = &Signal{
+		Name: "failed_after", Title: "Last scrape took", Unit: Seconds, Scope: Instance, Scrapes: true,
+		Expr: "max by (instance) (last_over_time(scrape_duration_seconds[1m]))",
+		Doc:  "How long the last scrape took. One that failed within milliseconds was refused or reset; one that took as long as its timeout (10 s by default in Prometheus) got no answer.",
+	}
+	// FailedAfterAtLeast is 0 where nobody measured it.
+	FailedAfterAtLeast = &Signal{
+		Name: "failed_after_at_least", Title: "Last scrape took, at least", Unit: Seconds, Scope: Instance, Scrapes: true,
+		Expr: "max by (instance) (last_over_time(scrape_duration_seconds[1m])) or 0 * max by (instance) (last_over_time(up[1m]))",
+		Doc:  "How long the last scrape took, 0 where nothing tells: a recording holds no durations.",
+	}
+	LastHeld = &Signal{
+		Name: "last_held", Title: "Requests held when last seen", Unit: Requests,
+		Expr: "sum by (instance, model_name) (last_over_time(vllm:num_requests_running[1h]) + last_over_time(vllm:num_requests_waiting[1h]))",
+		Doc:  "Requests in flight on the last page that came: 0 where a server was drained before it went.",
+	}
+	LastWork = &Signal{
+		Name: "last_work", Title: "Generation when last seen", Unit: TokensPerSecond,
+		Expr: "sum by (instance, model_name) (irate(vllm:generation_tokens_total[1h]))",
+		Doc:  "Tokens a second between the last two pages that came: 0 where a server was drained before it went.",
+	}
+	HeldAway = &Signal{
+		Name: "held_away", Title: "Requests held before an outage", Unit: Requests, Scope: Instance,
+		Expr: "max by (instance) (max_over_time((sum by (instance) (last_over_time(vllm:num_requests_running[2m]) + last_over_time(vllm:num_requests_waiting[2m])) unless on (instance) (min by (instance) (up) == 1))[10m:5s]))",
+		Doc:  "Requests in flight on the last page before scrapes failed, of the outages of the last ten minutes: lost, where the server was restarted.",
+	}
+	PoolAnswers = &Signal{
+		Name: "pool_answers", Title: "Share of the pool that answers", Unit: Ratio, Fleet: true, Optional: true,
+		Expr: "0 * sum by (instance, model_name) (last_over_time(vllm:num_requests_running[1h])) + on (model_name) group_left () ((count by (model_name) (sum by (instance, model_name) (vllm:num_requests_running)) or 0 * count by (model_name) (last_over_time(vllm:num_requests_running[1h]))) / count by (model_name) (sum by (instance, model_name) (count_over_time(vllm:num_requests_running[5m]))))",
+		Doc:  "Replicas of the model that answer now, over those that did in the window.",
+	}
+	JobAnswers = &Signal{
+		Name: "job_answers", Title: "Targets of the job that answer", Unit: Count, Scope: Instance, Scrapes: true,
+		Expr: "0 * max by (instance, job) (last_over_time(up[1m])) + on (job) group_left () sum by (job) (last_over_time(up[1m]))",
+		Doc:  "How many targets of its job answer: of a server that never did nobody knows the model.",
+	}
+	PoolStart = &Signal{
+		Name: "pool_start", Title: "Start of the job's servers", Unit: Seconds, Scope: Instance, Scrapes: true,
+		Expr:      "0 * max by (instance, job) (last_over_time(up[1m])) + on (job) group_left () (max by (job) (max_over_time(vllm:generation_tokens_created[1h]) - on (instance, job) group_left () max by (instance, job) (max_over_time(process_start_time_seconds[1h]))) or 0 * max by (job) (up))",
+		Otherwise: []Alternative{{Without: "vllm:generation_tokens_created", Expr: "0 * max by (instance) (up)"}, {Without: "process_start_time_seconds", Expr: "0 * max by (instance) (up)"}},
+		Doc:       "The longest time from the start of a process to its engine's counters, of the servers of its job in the past at hand: loading, compilation, CUDA graphs. 0 where none tells it.",
+	}
+	Starting = &Signal{
+		Name: "starting", Title: "Watched since", Unit: Seconds, Scope: Instance, Scrapes: true,
+		Expr: "time() - min by (instance) (min_over_time(timestamp(up)[1h:5s]))",
+		Doc:  "Time since the first scrape at hand, to five seconds, whether it failed or not.",
+	}
+	StartRatio = &Signal{
+		Name: "start_ratio", Title: "Watched, over the usual start", Unit: Times, Scope: Instance, Scrapes: true,
+		Expr: "(time() - min by (instance, job) (min_over_time(timestamp(up)[1h:5s]))) / on (job) group_left () (max by (job) (max_over_time(vllm:generation_tokens_created[1h]) - on (instance, job) group_left () max by (instance, job) (max_over_time(process_start_time_seconds[1h]))) > 0)",
+		Doc:  "Time since the first scrape at hand over the longest start of a server of its job.",
+	}
+	Starts = &Signal{
+		Name: "starts", Title: "Starts in 15 minutes", Unit: Count, Scope: Instance, Scrapes: true,
+		Expr: "max by (instance) (changes(process_start_time_seconds[15m]))",
+		Doc:  "How often the process began anew in a quarter of an hour, as its pages show it.", Hint: hintProcess,
+	}
+	Restarts = &Signal{
 		Name: "restarts", Title: "Restarts in 2 minutes", Unit: Count, Scope: Instance,
 		Otherwise: []Alternative{
 			{Without: "vllm:generation_tokens_created", Expr: "max by (instance) (resets(vllm:generation_tokens_total[3m]))"},
@@ -503,7 +577,7 @@ func All() []*Signal {
 		Running, RunningP50, RunningPeak, RunningPinned, Waiting, WaitingFloor, WaitingGrowth, Deferred, DeferredShare, QueueAge, InFlightFloor, BusyFloor, EngineProgress, StuckEngines, OwedFirstTokens,
 		KVUsage, KVUsagePeak, PreemptionRate, Preemptions, PreemptionsLately, PreemptionsPerRequest, PrefixQueryRate, PrefixHitRatio, PrefixResets,
 		HTTPRate, ServerErrs, ClientErrs, ServerErrCount, ClientErrCount, Abandoned, AbandonedShare, AdmissionRejections, EngineErrors,
-		Up, UpNow, FailedScrapes, ScrapeDuration, Uptime, ServingAge, StartedWhileWatched, SeenDown, Restarts, ResidentMemory, MemoryGrowth, MemoryRise, MemoryHighWater, OpenFDs, FDGrowth, FDTrend, UnseenClients, LeftUnserved, FrontendCPU, ContainerMemory, ContainerMemoryGrowth, ContainerMemoryRise, ContainerMemoryHighWater,
+		Up, UpNow, Answered, Silence, Flaps, FailedAfter, FailedAfterAtLeast, LastHeld, LastWork, HeldAway, PoolAnswers, JobAnswers, PoolStart, Starting, StartRatio, Starts, FailedScrapes, ScrapeDuration, Uptime, ServingAge, StartedWhileWatched, SeenDown, Restarts, ResidentMemory, MemoryGrowth, MemoryRise, MemoryHighWater, OpenFDs, FDGrowth, FDTrend, UnseenClients, LeftUnserved, FrontendCPU, ContainerMemory, ContainerMemoryGrowth, ContainerMemoryRise, ContainerMemoryHighWater,
 		Replicas, ArrivalShare, LoadShare, FleetPresence, EngineSpread, RankArrivals,
 		GPUUtil, SMActive, EngineActive, GPUMemoryUsed, GPUMemGrowth, GPUPower, GPUTemp, SMClock, SMClockRatio, ThermalReason, PowerReason, PowerCapReason,
 		XID, XIDChanges, ECCErrors, RemapFailures, NVLinkErrors, PCIeReplays,

@@ -81,7 +81,7 @@ func (a *Alerter) See(_ context.Context, e *Evaluation) {
 	d := &e.Diagnosis
 	if e.Err == nil {
 		for i := range d.Findings {
-			if f := &d.Findings[i]; f.Status == diagnose.Firing && f.InhibitedBy == "" {
+			if f := &d.Findings[i]; f.Status == diagnose.Firing && f.InhibitedBy == "" && !f.Note {
 				a.fires(d, f, e.At)
 			}
 		}

@@ -341,7 +341,7 @@ func TestSeveralModels(t *testing.T) {
 		if got := of["qwen"]; got.Status != diagnose.OK {
 			t.Errorf("qwen: %s: %s", got.ID, got.Summary)
 		}
-		if got := of[""]; got.ID != "target-down" || len(got.Targets) != 1 || !strings.Contains(got.Targets[0], "dead") {
+		if got := of[""]; got.ID != diagnose.InsufficientData || !strings.Contains(got.Summary, "zz-dead:1: it is starting, and has never answered") {
 			t.Errorf("what has no model: %s on %v: %s", got.ID, got.Targets, got.Summary)
 		}
 		if !namesDeadOrUnjudged(d, "zz-mute:1") {

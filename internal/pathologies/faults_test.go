@@ -124,7 +124,7 @@ func playFleet(t *testing.T, sc fleet.Scenario, seed uint64, each func(p *played
 	take := func(page fleet.Page) error {
 		target := embedded.Target{Instance: page.Target}
 		if page.Body == nil {
-			return store.AppendFailure(target, page.At)
+			return store.AppendFailureAfter(target, page.At, page.Took)
 		}
 		_, err := store.Append(target, page.At, page.Body, "text/plain; version=0.0.4", 5*time.Millisecond)
 		return err

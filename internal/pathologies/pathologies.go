@@ -24,6 +24,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies/httperrors"
 	"github.com/sixty-dev/sixty/internal/pathologies/kvcachethrashing"
 	"github.com/sixty-dev/sixty/internal/pathologies/memoryleak"
+	"github.com/sixty-dev/sixty/internal/pathologies/metricsslow"
 	"github.com/sixty-dev/sixty/internal/pathologies/notinengine"
 	"github.com/sixty-dev/sixty/internal/pathologies/notokenpasses"
 	"github.com/sixty-dev/sixty/internal/pathologies/noupstream"
@@ -37,6 +38,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies/slowdecode"
 	"github.com/sixty-dev/sixty/internal/pathologies/slowoutsideengine"
 	"github.com/sixty-dev/sixty/internal/pathologies/slowprefill"
+	"github.com/sixty-dev/sixty/internal/pathologies/startstuck"
 	"github.com/sixty-dev/sixty/internal/pathologies/suspectedleaks"
 	"github.com/sixty-dev/sixty/internal/pathologies/targetdown"
 	"github.com/sixty-dev/sixty/internal/pathologies/unexplained"
@@ -56,6 +58,7 @@ func Cases() fs.FS { return cases }
 func All() []*catalog.Pathology {
 	return []*catalog.Pathology{
 		targetdown.Pathology,
+		startstuck.Pathology,
 		gpuhardwareerrors.Pathology,
 		enginehung.Pathology,
 		kvcachethrashing.Pathology,
@@ -75,6 +78,7 @@ func All() []*catalog.Pathology {
 		workloadshift.Pathology,
 		unexplained.Pathology,
 		gpuunderutilization.Pathology,
+		metricsslow.Pathology,
 
 		// What only a gateway sees.
 		upstreamdown.Pathology,

@@ -57,9 +57,9 @@ func load(t *testing.T, file string, keep func(recording.Scrape) bool) *played {
 		}
 		target := embedded.Target{Instance: sc.Target}
 		if len(sc.Body) == 0 {
-			return p.store.AppendFailure(target, sc.At)
+			return p.store.AppendFailureAfter(target, sc.At, sc.Took)
 		}
-		_, err := p.store.Append(target, sc.At, sc.Body, "", 0)
+		_, err := p.store.Append(target, sc.At, sc.Body, "", sc.Took)
 		return err
 	})
 	if err != nil {

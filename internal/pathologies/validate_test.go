@@ -26,7 +26,7 @@ func TestTheCatalogueIsValid(t *testing.T) {
 func TestEverySignalOfAConditionIsListed(t *testing.T) {
 	all := indicator.All()
 	for _, p := range pathologies.All() {
-		for _, c := range append([]catalog.Cond{p.When}, p.Supports...) {
+		for _, c := range p.Conditions() {
 			c.Signals(func(s *indicator.Signal) {
 				if !slices.Contains(all, s) {
 					t.Errorf("%s reads %q, which indicator.All lacks: nobody would fetch or document it", p.ID, s.Name)

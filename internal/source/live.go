@@ -97,7 +97,7 @@ func (r *Live) take(p Page) {
 	default:
 		// A scrape that failed late has failed at every time that it kept from being asked.
 		for late := time.Duration(0); late <= p.Body.Duration; late += r.Interval {
-			storeErr = errors.Join(storeErr, r.store.AppendFailure(t, p.Body.At.Add(late)))
+			storeErr = errors.Join(storeErr, r.store.AppendFailureAfter(t, p.Body.At.Add(late), p.Body.Duration))
 		}
 	}
 	if errors.Is(err, scrape.ErrNotExposition) {

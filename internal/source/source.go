@@ -181,7 +181,7 @@ func OpenPages(interval time.Duration, storage embedded.Config) (*Source, error)
 func (s *Source) AddPage(instance string, page scrape.Body) error {
 	t := embedded.Target{Instance: instance}
 	if page.Raw == nil {
-		return s.store.AppendFailure(t, page.At)
+		return s.store.AppendFailureAfter(t, page.At, page.Duration)
 	}
 	_, err := s.store.Append(t, page.At, page.Raw, page.ContentType, page.Duration)
 	return err

@@ -193,6 +193,11 @@ func (s *Store) Append(target Target, at time.Time, body []byte, contentType str
 // AppendFailure records that a scrape of the target failed: up is 0, and its
 // series are stale.
 func (s *Store) AppendFailure(target Target, at time.Time) error {
+	return s.AppendFailureAfter(target, at, 0)
+}
+
+// AppendFailureAfter does, of a scrape that failed after so long; 0 is unknown.
+func (s *Store) AppendFailureAfter(target Target, at time.Time, took time.Duration) error {
 	ms, err := unixMilli(at)
 	if err != nil {
 		return fmt.Errorf("append failure of %s: %w", target.Instance, err)
@@ -203,7 +208,7 @@ func (s *Store) AppendFailure(target Target, at time.Time) error {
 	if !t.begin(ms) {
 		return nil
 	}
-	if err := s.fail(t, ms, 0); err != nil {
+	if err := s.fail(t, ms, took); err != nil {
 		return fmt.Errorf("append failure of %s: %w", t.Instance, err)
 	}
 	return nil

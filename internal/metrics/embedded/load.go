@@ -27,9 +27,9 @@ func (s *Store) Load(ctx context.Context, rec *recording.Recording, name func(ta
 		}
 		if len(sc.Body) == 0 {
 			failed++
-			return s.AppendFailure(targets[sc.Target], sc.At)
+			return s.AppendFailureAfter(targets[sc.Target], sc.At, sc.Took)
 		}
-		_, err := s.Append(targets[sc.Target], sc.At, sc.Body, "", 0)
+		_, err := s.Append(targets[sc.Target], sc.At, sc.Body, "", sc.Took)
 		if IsPageFault(err) {
 			failed++
 			unread = err

@@ -49,6 +49,10 @@ type Scrape struct {
 	Target string    // its directory
 	At     time.Time // its name
 	Body   []byte    // the raw page; empty when the scrape failed
+	// Took is about how long one that failed took, where the times of the scrapes tell: a
+	// scraper that waits for one before it asks for the next is late after a slow one. 0 is
+	// unknown.
+	Took time.Duration
 }
 
 // Recording is an opened recording. It is safe for concurrent use.
@@ -142,16 +146,54 @@ func (r *Recording) Close() error { return r.store.Close() }
 // names at equal times. It ends with fn's first error. Bodies may be kept, but
 // not changed.
 func (r *Recording) Scrapes(fn func(Scrape) error) error {
-	for _, f := range r.files {
+	took := r.durations()
+	for i, f := range r.files {
 		body, err := r.store.read(f.loc, f.size)
 		if err != nil {
 			return fmt.Errorf("read recording %s: %s at %d: %w", r.path, r.targets[f.target], f.at, err)
 		}
-		if err := fn(Scrape{Target: r.targets[f.target], At: time.UnixMilli(f.at), Body: body}); err != nil {
+		if err := fn(Scrape{Target: r.targets[f.target], At: time.UnixMilli(f.at), Body: body, Took: took[i]}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// What the times of scrapes say of how long they took.
+const (
+	lateBy     = 1.5              // times the usual pace: the scrape before was slow
+	longest    = 15 * time.Second // that a scraper waits; what is longer is a pause of its own
+	telling    = 2 * time.Second  // a pace that shows that a scrape failed at once
+	leastPaces = 5                // scrapes that show a pace
+)
+
+// durations returns how long each scrape that failed took, by the time of the next one: those
+// that the scraper was late after, and those in a fast pace.
+func (r *Recording) durations() []time.Duration {
+	out := make([]time.Duration, len(r.files))
+	gaps, last := make([][]time.Duration, len(r.targets)), make(map[int]int)
+	for i, f := range r.files {
+		if before, ok := last[f.target]; ok {
+			out[before] = time.Duration(f.at-r.files[before].at) * time.Millisecond
+			gaps[f.target] = append(gaps[f.target], out[before])
+		}
+		last[f.target] = i
+	}
+	for t := range gaps {
+		slices.Sort(gaps[t])
+	}
+	for i, f := range r.files {
+		all := gaps[f.target]
+		if len(all) < leastPaces {
+			out[i] = 0
+			continue
+		}
+		late := out[i] > time.Duration(lateBy*float64(all[len(all)/2])) && out[i] > telling && out[i] <= longest
+		if f.size > 0 || !late && out[i] > telling {
+			out[i] = 0
+		}
+	}
+	return out
 }
 
 // baseName is the name of a recording without directory and endings.

@@ -28,6 +28,14 @@ var (
 		Name: "seen_down", Unit: indicator.Ratio, Default: 0,
 		Why: "a scrape failed before: the server's clock alone, which may differ from ours, proves nothing",
 	}
+	noneFailed = &catalog.Threshold{
+		Name: "no_scrape_failed", Unit: indicator.Ratio, Default: 1e-6,
+		Why: "it was away between two scrapes, and nobody saw what it held",
+	}
+	lostRequests = &catalog.Threshold{
+		Name: "restart_held", Unit: indicator.Requests, Default: 0.5,
+		Why: "it held a request on its last page before; what is drained first loses none",
+	}
 	watched = &catalog.Threshold{
 		Name: "watched_before", Unit: indicator.Seconds, Default: 5,
 		Why: "it was scraped, or tried, before it served: this start happened before our eyes",
@@ -48,6 +56,13 @@ var Pathology = &catalog.Pathology{
 			catalog.Above(indicator.SeenDown, seenDown),
 		),
 	),
+	Grades: []catalog.Grade{
+		{Severity: catalog.Ticket, While: catalog.Any(
+			catalog.Above(indicator.HeldAway, lostRequests),
+			catalog.All(catalog.Above(indicator.Restarts, once), catalog.Below(indicator.SeenDown, noneFailed)),
+		)},
+		{Severity: catalog.Info},
+	},
 	// What a cold start explains: first steps that compile, an empty prefix cache, the
 	// clients of the outage who come back all at once or have given up. Not evictions,
 	// errors or a hang: the server counts from zero, so they are of now.

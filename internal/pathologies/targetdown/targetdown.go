@@ -27,6 +27,30 @@ var (
 		Name: "scrapes_failed", Unit: indicator.Count, Default: 1.5,
 		Why: "two scrapes failed: of a healthy server one in a thousand is lost, and then the next one succeeds",
 	}
+	answered = &catalog.Threshold{
+		Name: "answered", Unit: indicator.Count, Default: 0.5,
+		Why: "it answered before: what never did is starting",
+	}
+	once = &catalog.Threshold{
+		Name: "page_gaps_lost", Unit: indicator.Count, Default: 2.5,
+		Why: "pages began once, and stopped once; one that comes now and then is slow, and its server is there",
+	}
+	held = &catalog.Threshold{
+		Name: "lost_requests", Unit: indicator.Requests, Default: 0.5,
+		Why: "it held a request when it was last seen, whose client lost it",
+	}
+	fewAnswer = &catalog.Threshold{
+		Name: "pool_answers", Unit: indicator.Ratio, Default: 0.5,
+		Why: "fewer than half of those that served the model answer: a rollout takes one after the other, and what is left must carry twice its load",
+	}
+	worked = &catalog.Threshold{
+		Name: "last_work", Unit: indicator.TokensPerSecond, Default: 1e-6,
+		Why: "nothing was generated between the last two pages: it was drained, or idle",
+	}
+	longGone = &catalog.Threshold{
+		Name: "long_gone", Unit: indicator.Seconds, Default: 600,
+		Why: "ten minutes are more than most starts take: nobody is waiting for it, but a replica is missing",
+	}
 )
 
 // Pathology is a target that is down.
@@ -39,7 +63,21 @@ var Pathology = &catalog.Pathology{
 		catalog.Below(indicator.Up, mostly),
 		catalog.Below(indicator.UpNow, failsNow),
 		catalog.Above(indicator.FailedScrapes, twice),
+		catalog.Above(indicator.Answered, answered),
+		catalog.Any(
+			catalog.All(catalog.Below(indicator.Flaps, once), catalog.Any(
+				catalog.Below(indicator.FailedAfter, catalog.Refused),
+				catalog.All(catalog.Below(indicator.FailedAfterAtLeast, catalog.Refused), catalog.Above(indicator.Silence, catalog.Unheard)),
+			)),
+			catalog.Above(indicator.Silence, catalog.LongUnheard),
+		),
 	),
+	Grades: []catalog.Grade{
+		{Severity: catalog.Page, While: catalog.Any(catalog.Above(indicator.LastHeld, held), catalog.Below(indicator.PoolAnswers, fewAnswer))},
+		{Severity: catalog.Ticket, While: catalog.Above(indicator.Silence, longGone)},
+		{Severity: catalog.Info, Note: true, While: catalog.All(catalog.Below(indicator.LastHeld, held), catalog.Below(indicator.LastWork, worked))},
+		{Severity: catalog.Info},
+	},
 	Refine:   refine,
 	Panel:    431,
 	Runbook:  runbook,

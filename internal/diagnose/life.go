@@ -1,0 +1,170 @@
+package diagnose
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// A Life is where a target is in its life.
+type Life string
+
+// The states of a target. One that left discovery is in none: it is no target any more,
+// and a note says so.
+const (
+	LifeStarting Life = "starting" // discovered, and has never answered
+	LifeServing  Life = "serving"
+	LifeSlow     Life = "slow"    // to answer: pages come now and then
+	LifeDrained  Life = "drained" // does not answer, and had nothing to do when it was last seen
+	LifeLost     Life = "lost"    // does not answer, and had
+)
+
+// Ids of the pathologies that are about the life of a target.
+const (
+	targetDown  = "target-down"
+	metricsSlow = "metrics-slow"
+)
+
+// life says where the target is in its life, by what its scrapes show and what was found.
+func (j *judgement) life() Life {
+	for _, o := range j.outcomes {
+		switch {
+		case o.status != Firing:
+		case o.pathology.ID == targetDown && o.note:
+			return LifeDrained
+		case o.pathology.ID == targetDown:
+			return LifeLost
+		case o.pathology.ID == metricsSlow:
+			return LifeSlow
+		}
+	}
+	if v := j.view.Now(indicator.Answered); v.OK && v.V == 0 {
+		return LifeStarting
+	}
+	return LifeServing
+}
+
+// waits reports whether a target is not there for a reason that hurts nobody: it takes
+// nothing from the confidence in what is said of the others.
+func (l Life) waits() bool { return l == LifeStarting || l == LifeDrained }
+
+// lifeNotes notes what happens to targets: which start, are drained, or left.
+func lifeNotes(targets []Target) (out []string) {
+	for _, l := range []struct {
+		Life
+		one, many string
+	}{
+		{LifeStarting, "is starting: it has never answered", "are starting: they have never answered"},
+		{LifeDrained, "does not answer any more, and held nothing when it was last seen", "do not answer any more, and held nothing when they were last seen"},
+	} {
+		var names []string
+		for i := range targets {
+			if targets[i].Life == l.Life {
+				names = append(names, targets[i].Name)
+			}
+		}
+		switch len(names) {
+		case 0:
+		case 1:
+			out = append(out, names[0]+" "+l.one)
+		default:
+			out = append(out, on(names)+" "+l.many)
+		}
+	}
+	return out
+}
+
+// leave drops the targets that left discovery: nobody asks them any more, while others are
+// asked. It returns a note of them.
+func (r *Request) leave(hs []*history) []string {
+	var newest time.Time
+	for _, h := range hs {
+		if n := len(h.at); n > 0 && h.at[n-1].After(newest) {
+			newest = h.at[n-1]
+		}
+	}
+	var left []string
+	gone := func(i int) bool {
+		n := len(hs[i].at)
+		return n > 0 && newest.Sub(hs[i].at[n-1]) > missedScrapes*r.Interval/2
+	}
+	var targets []Target
+	var spans []Span
+	for i := range r.Targets {
+		if gone(i) {
+			left = append(left, fmt.Sprintf("%s at %s", r.Targets[i].Name, hs[i].at[len(hs[i].at)-1].UTC().Format("15:04:05 UTC")))
+			continue
+		}
+		targets, spans = append(targets, r.Targets[i]), append(spans, r.Spans[i])
+	}
+	r.Targets, r.Spans = targets, spans
+	if len(left) == 0 {
+		return nil
+	}
+	if more := len(left) - manyTargets; more > 0 {
+		left = append(slices.Clip(left[:manyTargets]), fmt.Sprintf("and %d more", more))
+	}
+	return []string{"no longer scraped, last " + strings.Join(left, ", ")}
+}
+
+// missedScrapes is after how many halves of an interval the next scrape is not late, but
+// will not come.
+const missedScrapes = 5
+
+// seconds returns a threshold's default as a duration.
+func seconds(t *catalog.Threshold) time.Duration {
+	return time.Duration(t.Default * float64(time.Second))
+}
+
+// patience is how long pages may stay away while their server is thought to be there: longer
+// where they came and went before, or where the last scrape timed out.
+func (h *history) patience() time.Duration {
+	n := len(h.ok)
+	if n > 0 && !h.ok[n-1] && h.look(scrapeTook, n-1) >= catalog.Refused.Default {
+		return seconds(catalog.LongUnheard)
+	}
+	for k := 1; k < n; k++ {
+		if h.ok[k] && !h.ok[k-1] && h.at[n-1].Sub(h.at[k]) < flapping && !h.restarted(k) {
+			return seconds(catalog.LongUnheard)
+		}
+	}
+	return seconds(catalog.Unheard)
+}
+
+// timedOut reports whether the scrapes between two pages failed because the page was slow,
+// for no longer than a slow page may be away.
+func (h *history) timedOut(last, next int) bool {
+	for k := last + 1; k < next; k++ {
+		if !(h.look(scrapeTook, k) >= catalog.Refused.Default) {
+			return false
+		}
+	}
+	return h.at[next].Sub(h.at[last]) < seconds(catalog.LongUnheard)
+}
+
+// flapping is the time that indicator.Flaps looks at.
+const flapping = 10 * time.Minute
+
+// restarted reports whether the page that came after failed scrapes is of another life.
+func (h *history) restarted(k int) bool {
+	for before := k - 1; before >= 0; before-- {
+		if h.ok[before] {
+			return h.reset(before, k)
+		}
+	}
+	return true // it never answered before
+}
+
+// late reports whether the last scrapes failed and the server is thought to be there all the
+// same: a single one may be a hiccup; more are a slow page for as long as patience lasts.
+func (h *history) late() bool {
+	n := len(h.ok)
+	if n < 2 || h.ok[n-1] || h.failing() == 0 {
+		return false
+	}
+	return h.ok[n-2] || h.failing() < h.patience() && h.patience() > seconds(catalog.Unheard)
+}

@@ -1,0 +1,137 @@
+package monitor
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/metrics/collect"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/pathologies"
+)
+
+// A pod is a server that is scraped from a time on until it is not any more.
+type pod struct {
+	name                    string
+	found, serves, ends     int // seconds; it never serves where serves is 0, and does not end where ends is 0
+	left                    int // when discovery drops it; 0 is never
+	drains                  int // when it gets its last request; 0 is not before it ends
+	slowFrom, slowTo, every int // scrapes of which every so many brings a page
+}
+
+func (p *pod) page(at int) []byte {
+	if p.serves == 0 || at < p.serves || p.ends > 0 && at >= p.ends {
+		return nil
+	}
+	work, running := at-p.serves, 2
+	if p.drains > 0 && at >= p.drains {
+		work, running = p.drains-p.serves, 0
+	}
+	l := `{model_name="m",engine="0"}`
+	born := float64(1_800_000_000+p.serves) + float64(p.name[0])/1000 // no two at once
+	return fmt.Appendf(nil, "vllm:num_requests_running%[1]s %[2]d\nvllm:num_requests_waiting%[1]s 0\n"+
+		"vllm:generation_tokens_total%[1]s %[3]d\nvllm:generation_tokens_created%[1]s %[4]f\nprocess_start_time_seconds %[5]f\n"+
+		"vllm:time_to_first_token_seconds_count%[1]s %[6]d\nvllm:time_to_first_token_seconds_sum%[1]s %[7]f\n",
+		l, running, 50*work, born, born-30, 2*work, 0.1*float64(work))
+}
+
+// TestAlertsOfALivingFleet lets pods live, with scrapes each 15 s and an evaluation after
+// each, and lists what Alertmanager is told above info.
+func TestAlertsOfALivingFleet(t *testing.T) {
+	old := func(names ...string) (out []pod) {
+		for _, n := range names {
+			out = append(out, pod{name: n, serves: 1})
+		}
+		return out
+	}
+	upgrade := []pod{
+		{name: "a1", serves: 1, drains: 300, ends: 331, left: 345}, {name: "b1", serves: 1, drains: 450, ends: 481, left: 495}, {name: "c1", serves: 1, drains: 600, ends: 631, left: 645},
+		{name: "a2", found: 240, serves: 291}, {name: "b2", found: 390, serves: 441}, {name: "c2", found: 540, serves: 591},
+	}
+	never := slices.Concat(old("a", "b"), []pod{{name: "new", found: 300}})
+	slow := slices.Concat(old("a"), []pod{{name: "slow", serves: 1, slowFrom: 300, slowTo: 900, every: 2}})
+	for name, tc := range map[string]struct {
+		pods []pod
+		want map[string]int // by alert and severity: seconds before which it is there
+	}{
+		"scale out":             {slices.Concat(old("a"), []pod{{name: "new", found: 300, serves: 391}, {name: "more", found: 300, serves: 421}}), nil},
+		"scale in":              {slices.Concat(old("a", "b"), []pod{{name: "c", serves: 1, drains: 300, ends: 331, left: 361}}), nil},
+		"gone without a word":   {slices.Concat(old("a", "b"), []pod{{name: "c", serves: 1, left: 301}}), nil},
+		"rolling upgrade":       {upgrade, nil},
+		"one that never comes":  {never, map[string]int{"VLLMStartStuck ticket": 960}},
+		"slow pages":            {slow, nil},
+		"a replica dies":        {slices.Concat(old("a", "b"), []pod{{name: "c", serves: 1, ends: 301}}), map[string]int{"VLLMTargetDown page": 331}},
+		"a node dies, with two": {slices.Concat(old("a"), []pod{{name: "b", serves: 1, ends: 301}, {name: "c", serves: 1, ends: 301}}), map[string]int{"VLLMTargetDown page": 331}},
+		"a drained one is gone": {slices.Concat(old("a", "b"), []pod{{name: "c", serves: 1, drains: 300, ends: 341}}), map[string]int{"VLLMTargetDown ticket": 960}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store, err := embedded.Open(embedded.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer store.Close()
+			const step = 15
+			began := time.Unix(1_800_000_000, 0).UTC()
+			first := map[string]int{}
+			now := 0
+			alerter := &Alerter{Send: func(alerts ...collect.Alert) {
+				for _, a := range alerts {
+					if s := a.Labels["severity"]; s != "info" {
+						if key := a.Labels["alertname"] + " " + s; first[key] == 0 {
+							first[key] = now
+						}
+						if a.Labels["model_name"] != "m" {
+							t.Errorf("%v lacks the model", a.Labels)
+						}
+					}
+				}
+			}}
+			var memory diagnose.Memory
+			for now = 0; now <= 1000; now += step {
+				for _, p := range tc.pods {
+					if now < p.found || p.left > 0 && now >= p.left {
+						continue
+					}
+					target := embedded.Target{Instance: p.name + ":8000", Job: "vllm"}
+					at, body, took := began.Add(time.Duration(now)*time.Second), p.page(now), time.Millisecond
+					if p.every > 0 && now >= p.slowFrom && now < p.slowTo && (now/step)%p.every > 0 {
+						body, took = nil, 10*time.Second
+					}
+					if body == nil {
+						err = store.AppendFailureAfter(target, at, took)
+					} else {
+						_, err = store.Append(target, at, body, "", took)
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				if now < 120 {
+					continue
+				}
+				at := began.Add(time.Duration(now)*time.Second + 100*time.Millisecond)
+				d, err := diagnose.Run(t.Context(), store, diagnose.Options{
+					At: at, First: began, Interval: step * time.Second, Memory: &memory, Pathologies: pathologies.All(),
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				alerter.See(t.Context(), &Evaluation{At: at, Diagnosis: d})
+			}
+			for key, at := range first {
+				if by, ok := tc.want[key]; !ok {
+					t.Errorf("%s after %d s", key, at)
+				} else if at > by {
+					t.Errorf("%s after %d s, want it by %d", key, at, by)
+				}
+			}
+			for key := range tc.want {
+				if first[key] == 0 {
+					t.Errorf("no %s", key)
+				}
+			}
+		})
+	}
+}

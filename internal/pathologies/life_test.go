@@ -1,0 +1,51 @@
+package pathologies_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+)
+
+// TestASlowPageIsNoLostServer looks at a server whose page takes seconds or does not come
+// before the scrape's timeout, while all its requests are served.
+func TestASlowPageIsNoLostServer(t *testing.T) {
+	list := files(t)
+	i := slices.IndexFunc(list, func(f string) bool { return filepath.Base(f) == "slow-metrics-page.tar.zst" })
+	if i < 0 {
+		t.Skip("the recording is not at hand")
+	}
+	for _, interval := range []time.Duration{time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second} {
+		for shift := range 3 {
+			offset := time.Duration(shift) * interval / 3
+			t.Run(fmt.Sprint(interval, "+", offset), func(t *testing.T) {
+				p := thin(t, list[i], interval, offset)
+				slow := p.truth.Phases[1]
+				noted, moments, cannot := 0, 0, 0
+				for at := time.UnixMilli(slow.FromMS); !at.After(time.UnixMilli(slow.ToMS)); at = at.Add(5 * time.Second) {
+					d := p.diagnose(t, at)
+					moments++
+					for _, f := range d.Findings {
+						if f.Status == diagnose.Firing && f.InhibitedBy == "" && f.Severity > catalog.Info {
+							t.Errorf("after %s: %s (%s): %s", at.Sub(time.UnixMilli(slow.FromMS)), f.Pathology.ID, f.Severity, f.Summary)
+						}
+						if f.Pathology.ID == "metrics-slow" && f.Status == diagnose.Firing {
+							noted++
+						}
+					}
+					if d.Verdict.ID == diagnose.InsufficientData {
+						cannot++
+					}
+				}
+				t.Logf("noted at %d of %d moments, nothing could be told at %d", noted, moments, cannot)
+				if end := p.diagnose(t, time.UnixMilli(slow.ToMS)); !quiet(end.Verdict.ID) {
+					t.Errorf("at its end: %s: %s", end.Verdict.ID, end.Verdict.Summary)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,50 @@
+// Package metricsslow detects a metrics page that is slow to come, of a server that serves.
+package metricsslow
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+//go:embed scenario.yaml
+var scenario string
+
+var (
+	slow = &catalog.Threshold{
+		Name: "slow_page", Unit: indicator.Seconds, Default: 1,
+		Why: "a page takes 10 to 40 ms; a second in the mean is a server, or a proxy before it, that has no time",
+	}
+	comesAndGoes = &catalog.Threshold{
+		Name: "page_gaps", Unit: indicator.Count, Default: 2.5,
+		Why: "pages stopped, came back and stopped again within ten minutes, and the process is the same; of a healthy server one scrape in a thousand is lost",
+	}
+)
+
+// Pathology is a slow metrics page.
+var Pathology = &catalog.Pathology{
+	ID:       "metrics-slow",
+	Alert:    "VLLMMetricsSlow",
+	Title:    "The metrics page is slow to answer",
+	Severity: catalog.Ticket,
+	When: catalog.All(
+		catalog.Any(catalog.Above(indicator.ScrapeDuration, slow), catalog.Above(indicator.Flaps, comesAndGoes)),
+		catalog.Below(indicator.Silence, catalog.LongUnheard),
+	),
+	Grades: []catalog.Grade{{Severity: catalog.Ticket, While: catalog.FirstTokenLate}, {Severity: catalog.Info, Note: true}},
+	For:    5 * time.Minute,
+	ExplainedBy: []string{
+		"target-down", "gpu-hardware-errors", "engine-hung", "kv-cache-thrashing", "engine-restart", "http-errors", "replica-imbalance",
+		"gpu-throttling", "prefill-starvation", "prefix-cache-misses", "severe-degradation", "concurrency-limit",
+		"saturation", "slow-decode", "client-cancellations", "slow-prefill",
+	},
+	Refine:   refine,
+	Panel:    431,
+	Runbook:  runbook,
+	Scenario: scenario,
+}

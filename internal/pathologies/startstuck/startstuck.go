@@ -1,0 +1,75 @@
+// Package startstuck detects a server that does not come up.
+package startstuck
+
+import (
+	_ "embed"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+//go:embed scenario.yaml
+var scenario string
+
+var (
+	never = &catalog.Threshold{
+		Name: "never_answered", Unit: indicator.Count, Default: 0.5,
+		Why: "no scrape ever succeeded: it is starting, or will never start",
+	}
+	tooLong = &catalog.Threshold{
+		Name: "start_takes", Unit: indicator.Seconds, Default: 600,
+		Why: "ten minutes hold the loading of most models, compilation and CUDA graphs included, where no other start tells how long it takes",
+	}
+	notTold = &catalog.Threshold{
+		Name: "start_not_told", Unit: indicator.Seconds, Default: 1e-3,
+		Why: "no server of its job tells how long its own start took",
+	}
+	longerThanOthers = &catalog.Threshold{
+		Name: "start_over_usual", Unit: indicator.Times, Default: 3,
+		Why: "three times as long as the longest start of the others of its job: a cold page cache, an image to pull or a weight to fetch double it",
+	}
+	atLeast = &catalog.Threshold{
+		Name: "start_at_least", Unit: indicator.Seconds, Default: 120,
+		Why: "two minutes of scheduling and of pulling an image are no start of a process, and happen to small models too",
+	}
+	loops = &catalog.Threshold{
+		Name: "crash_loop", Unit: indicator.Count, Default: 2.5,
+		Why: "three starts within a quarter of an hour: a rollout makes one, and a correction of it a second",
+	}
+	young = &catalog.Threshold{
+		Name: "crash_loop_age", Unit: indicator.Seconds, Default: 300,
+		Why: "it has not served for five minutes since: after that it came up",
+	}
+	nobody = &catalog.Threshold{
+		Name: "nobody_answers", Unit: indicator.Count, Default: 0.5,
+		Why: "no target of its job answers: nobody is served while it starts",
+	}
+)
+
+// Pathology is a start that does not come to its end.
+var Pathology = &catalog.Pathology{
+	ID:       "start-stuck",
+	Alert:    "VLLMStartStuck",
+	Title:    "The server does not come up",
+	Severity: catalog.Page,
+	When: catalog.Any(
+		catalog.All(catalog.Below(indicator.Answered, never), catalog.Any(
+			catalog.All(catalog.Above(indicator.StartRatio, longerThanOthers), catalog.Above(indicator.Starting, atLeast)),
+			catalog.All(catalog.Above(indicator.Starting, tooLong), catalog.Below(indicator.PoolStart, notTold)),
+		)),
+		catalog.All(catalog.Above(indicator.Starts, loops), catalog.Below(indicator.ServingAge, young)),
+	),
+	Grades: []catalog.Grade{
+		{Severity: catalog.Page, While: catalog.Below(indicator.JobAnswers, nobody)},
+		{Severity: catalog.Ticket},
+	},
+	Explains:    []string{"engine-restart", "metrics-slow"},
+	ExplainedBy: []string{"target-down"},
+	Refine:      refine,
+	Panel:       432,
+	Runbook:     runbook,
+	Scenario:    scenario,
+}

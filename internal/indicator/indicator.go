@@ -295,3 +295,10 @@ func (s *Signal) otherwise(a Alternative) *Signal {
 	s.Otherwise = append(s.Otherwise, a)
 	return s
 }
+
+// counting names another family that says how many observations there were: one that servers
+// of all releases have.
+func (s *Signal) counting(family string) *Signal {
+	s.Count = family
+	return s
+}

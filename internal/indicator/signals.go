@@ -44,7 +44,7 @@ var (
 	TPOTMean = mean("tpot_mean", "TPOT mean", SecondsPerToken, tpotFamily, docTPOT).otherwise(Alternative{
 		Without: "vllm:request_time_per_output_token_seconds_count",
 		Expr:    "sum by (instance, model_name) (rate(vllm:request_decode_time_seconds_sum[5m])) / (sum by (instance, model_name) (rate(vllm:request_generation_tokens_sum[5m])) - sum by (instance, model_name) (rate(vllm:request_generation_tokens_count[5m])) > 0)",
-	})
+	}).counting(outputFamily)
 	E2EP50  = quantile("e2e_p50", "E2E P50", Seconds, 0.50, e2eFamily, docE2E)
 	E2EP95  = quantile("e2e_p95", "E2E P95", Seconds, 0.95, e2eFamily, docE2E)
 	E2EMean = mean("e2e_mean", "E2E mean", Seconds, e2eFamily, docE2E)

@@ -91,7 +91,7 @@ var Pathology = &catalog.Pathology{
 	Grades:            []catalog.Grade{{Severity: catalog.Page, While: far}, {Severity: catalog.Ticket}},
 	FollowsObjectives: true,
 	When:              catalog.Any(broken, far, worse),
-	For:               5 * time.Minute,
+	For:               10 * time.Minute,
 	ExplainedBy: []string{
 		"target-down", "gpu-hardware-errors", "engine-hung", "kv-cache-thrashing", "engine-restart", "replica-imbalance",
 		"gpu-throttling", "prefill-starvation", "prefix-cache-misses", "severe-degradation", "concurrency-limit",

@@ -247,7 +247,7 @@ func (t *Told) unitTest(title string, want map[string]bool) UnitTest {
 		}
 		up, took := make([]float64, c.Scrapes), make([]float64, c.Scrapes)
 		for i := range up {
-			up[i], took[i] = 1, 0.01
+			up[i], took[i] = 1, c.Took(instance, i).Seconds()
 			if c.Down(instance, i) {
 				up[i] = 0
 			}

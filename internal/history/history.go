@@ -15,6 +15,7 @@
 //	rate SERIES 100x60,50        a counter that grows by 100/s for 60 scrapes, then by 50/s
 //	hist SERIES mean=0.05x60,0.8 rate=2 [sigma=0.5]
 //	                             a histogram in vLLM's buckets, observations lognormal about the mean
+//	scrape_duration_seconds 4x120  how long scrapes took, 10 ms unless given
 //	down 60 20                   scrapes 60 to 79 fail
 //	restart 60 10                they fail likewise, and counters begin again with 0
 //	promise itl_p95=100ms        an objective, by the names of package slo
@@ -490,6 +491,9 @@ func (c *Case) Series() map[string][]Series {
 	out := map[string][]Series{}
 	for _, k := range slices.Sorted(maps.Keys(c.groups)) {
 		for _, s := range c.groups[k].series {
+			if s.Labels.Get(labels.MetricName) == scrapeTook {
+				continue
+			}
 			s.Values = slices.Clone(s.Values)
 			out[s.Instance] = append(out[s.Instance], s)
 		}
@@ -508,6 +512,22 @@ func (c *Case) Down(instance string, scrape int) bool {
 		return o.instance == instance && scrape >= o.first && scrape < o.first+o.scrapes
 	})
 }
+
+// Took is how long a scrape took that brought a page: 10 ms, unless the case has
+// scrape_duration_seconds.
+func (c *Case) Took(instance string, scrape int) time.Duration {
+	for _, g := range c.groups {
+		for _, s := range g.series {
+			if s.Labels.Get(labels.MetricName) == scrapeTook && s.Instance == instance && scrape < len(s.Values) {
+				return time.Duration(s.Values[scrape] * float64(time.Second))
+			}
+		}
+	}
+	return 10 * time.Millisecond
+}
+
+// scrapeTook is the one series of a case that is on no page: whoever scrapes writes it.
+const scrapeTook = "scrape_duration_seconds"
 
 // restart lets the counters begin again.
 func restart(all []Series, scrape int) {

@@ -171,7 +171,7 @@ func diagnoseBeside(t *testing.T, c, beside *history.Case, model string) diagnos
 				if c.Down(instance, i) {
 					err = store.AppendFailureAfter(target, at, time.Millisecond)
 				} else {
-					_, err = store.Append(target, at, byInstance[instance].At(i), "", 10*time.Millisecond)
+					_, err = store.Append(target, at, byInstance[instance].At(i), "", c.Took(instance, i))
 				}
 				if err != nil {
 					t.Fatalf("scrape %d of %s: %v", i, instance, err)

@@ -187,6 +187,9 @@ const (
 	minRight = 0.95 // right at the end of a phase
 	minEarly = 0.80 // of the sick phases, right within earlyBy of their beginning
 	earlyBy  = 15 * time.Second
+	// mostOthers is the share of quiet moments at which other recordings, some of which were
+	// made on a busy machine, may be called ill.
+	mostOthers = 0.05
 )
 
 // A tally counts how often the verdicts of some recordings were right.
@@ -194,6 +197,7 @@ type tally struct {
 	right, phases   int // at the end of a phase
 	early, sick     int // within earlyBy of the beginning of a sick phase
 	alarms, moments int // all through quiet phases
+	wrong           []string
 }
 
 func (c tally) String() string {
@@ -222,6 +226,15 @@ func TestVerdicts(t *testing.T) {
 	}
 	t.Logf("own: %s", own)
 	t.Logf("others: %s", others)
+	for _, a := range own.wrong {
+		t.Error(a)
+	}
+	for _, a := range others.wrong {
+		t.Log(a)
+	}
+	if float64(others.alarms) > mostOthers*float64(others.moments) {
+		t.Errorf("%d false alarms at %d quiet moments of the other recordings", others.alarms, others.moments)
+	}
 	if right, phases := own.right+others.right, own.phases+others.phases; float64(right) < minRight*float64(phases) {
 		t.Errorf("right in %d of %d phases, want %.0f %%", right, phases, 100*minRight)
 	}
@@ -252,9 +265,7 @@ func (p *played) score(t *testing.T, i int, c *tally) string {
 		c.moments += moments
 		c.alarms += len(alarms)
 		when = fmt.Sprintf("%d false alarms", len(alarms))
-		for _, a := range alarms {
-			t.Error(a)
-		}
+		c.wrong = append(c.wrong, alarms...)
 	} else {
 		c.sick++
 		after, found := p.firstRight(t, i, want)

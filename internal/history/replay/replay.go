@@ -47,7 +47,7 @@ func Holds(ctx context.Context, groups []rulefmt.RuleGroup, t generate.Told) (bo
 			if t.Case.Down(instance, i) {
 				err = store.AppendFailureAfter(target, at, refused)
 			} else {
-				_, err = store.Append(target, at, append([]byte(answered), page.At(i)...), "", 10*time.Millisecond)
+				_, err = store.Append(target, at, append([]byte(answered), page.At(i)...), "", t.Case.Took(instance, i))
 			}
 			if err != nil {
 				return false, err

@@ -177,3 +177,11 @@ func BenchmarkFind(b *testing.B) {
 		Find(s, Usual)
 	}
 }
+
+func TestLog(t *testing.T) {
+	for x := 1e-9; x < 1e12; x *= 1.0037 {
+		if got, want := log(x), math.Log(x); math.Abs(got-want) > 1e-13*max(1, math.Abs(want)) {
+			t.Fatalf("log(%g) is %.17g, want %.17g", x, got, want)
+		}
+	}
+}

@@ -508,9 +508,10 @@ func (p *planner) askBuckets(s *indicator.Signal, q question) {
 		p.buckets[q] = new([]*distribution)
 	}
 	g, all := p.g, p.buckets[q]
+	names := slices.Concat(p.r.Instance, g.lead.Dialect.Identity, p.r.Model)
 	p.queries = append(p.queries, query{q, s.Name, func(snap *Snapshot, v model.Vector) {
 		if *all == nil {
-			*all = distributions(v)
+			*all = distributions(v, names)
 		}
 		for _, d := range *all {
 			value := quantile(s.Quantile, d.buckets)
@@ -522,15 +523,20 @@ func (p *planner) askBuckets(s *indicator.Signal, q question) {
 	}})
 }
 
-// distributions gathers buckets by target.
-func distributions(v model.Vector) (out []*distribution) {
-	names := labelsBut(v, model.BucketLabel)
+// distributions gathers buckets by target, whose labels these are.
+func distributions(v model.Vector, names []string) (out []*distribution) {
 	byTarget := map[string]*distribution{}
+	bounds := map[model.LabelValue]float64{}
 	var key []byte
 	for _, sample := range v {
-		bound, ok := parseBound(string(sample.Metric[model.BucketLabel]))
-		if !ok {
-			continue
+		le := sample.Metric[model.BucketLabel]
+		bound, known := bounds[le]
+		if !known {
+			var ok bool
+			if bound, ok = parseBound(string(le)); !ok {
+				continue
+			}
+			bounds[le] = bound
 		}
 		key = appendKey(key[:0], sample.Metric, names)
 		d := byTarget[string(key)]
@@ -542,21 +548,6 @@ func distributions(v model.Vector) (out []*distribution) {
 		d.buckets = append(d.buckets, bucket{bound, float64(sample.Value)})
 	}
 	return out
-}
-
-// labelsBut lists the names of the labels that occur, but for one.
-func labelsBut(v model.Vector, but model.LabelName) []string {
-	seen := map[model.LabelName]bool{but: true}
-	var names []string
-	for _, sample := range v {
-		for n := range sample.Metric {
-			if !seen[n] {
-				seen[n] = true
-				names = append(names, string(n))
-			}
-		}
-	}
-	return names
 }
 
 // lendGPUs gives the model servers the readings of the GPU exporter beside them.

@@ -77,7 +77,8 @@ func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) (
 	gs := groups(r, func(int) Range { return past }, func(i int) bool { return r.Targets[i].Serves() })
 	got := make([]struct {
 		pages, series, old model.Matrix
-		known              map[string]*history // what lies before, if it was read for the diagnosis before
+		known              map[string]*history // what lies before, as far as it was read for the diagnosis before
+		more               bool                // the rest of it is old
 	}, len(gs))
 	eg, ctx := errgroup.WithContext(ctx)
 	eg.SetLimit(concurrency)
@@ -106,12 +107,14 @@ func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) (
 		if past.Length() < fine+2*r.Interval {
 			continue
 		}
-		g.old = oldQuestion{selectorOf(strings.Join(names, "|"), g.matchers), older}
-		if got[i].known = r.Memory.before(g, r); got[i].known != nil {
+		g.old = oldQuestion{selectorOf(strings.Join(names, "|"), g.matchers), older.Step}
+		var rest metrics.Range
+		if got[i].known, rest = r.Memory.before(g, r, older); rest.Start.After(rest.End) {
 			continue
 		}
+		got[i].more = true
 		eg.Go(func() (err error) {
-			got[i].old, err = q.QueryRange(ctx, g.old.selector, older)
+			got[i].old, err = q.QueryRange(ctx, g.old.selector, rest)
 			if err != nil {
 				err = fmt.Errorf("read the past: %w", err)
 			}
@@ -126,34 +129,41 @@ func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) (
 		out[i] = newHistory()
 	}
 	for i, g := range gs {
-		if got[i].known == nil && g.old.selector != "" {
+		if got[i].more {
 			pages := slices.DeleteFunc(slices.Clone(got[i].old), func(s *model.SampleStream) bool {
 				n := string(s.Metric[model.MetricNameLabel])
 				return n != g.lead.Dialect.Metric(running) && n != g.lead.Dialect.Metric(waiting)
 			})
-			got[i].known = map[string]*history{}
-			for m, h := range g.read(r, pages, got[i].old, nil) {
-				got[i].known[targetKey(r, m)] = h
+			known := map[string]*history{}
+			for m, h := range g.read(r, pages, got[i].old, got[i].known) {
+				known[targetKey(r, m)] = h
 			}
+			got[i].known = known
 		}
 		for m, h := range g.read(r, got[i].pages, got[i].series, got[i].known) {
 			out[m] = h
 			h.complete()
 		}
-		r.Memory.keepBefore(g, got[i].known)
+		r.Memory.keepBefore(g, older, got[i].known)
 	}
 	return out, nil
 }
 
-// An oldQuestion asks for the coarse part of a group's histories.
+// An oldQuestion asks for the coarse part of a group's histories, and an oldAnswer is what
+// was read of it.
 type oldQuestion struct {
 	selector string
+	step     time.Duration
+}
+
+type oldAnswer struct {
 	over     metrics.Range
+	byTarget map[string]*history
 }
 
 // coarse is the grid of what lies before the scrapes that are read one by one. It is the
-// same one for a while, so that what changed then stays where it was, and need not be read
-// again.
+// same one for a while, so that what changed then stays where it was, and only what has
+// joined it is read.
 func coarse(past Range, fine, interval time.Duration) metrics.Range {
 	r := metrics.Range{Step: max(interval, ((past.Length() - fine) / coarsePoints).Truncate(time.Second))}
 	r.Step = (r.Step + interval - 1).Truncate(interval)
@@ -190,6 +200,19 @@ func (h *history) follow(old *history) {
 	for family, bounds := range old.bounds {
 		h.bounds[family] = slices.Clone(bounds)
 	}
+}
+
+// since returns what lies at a moment or after it.
+func (h *history) since(t time.Time) *history {
+	n, _ := slices.BinarySearchFunc(h.at, t, time.Time.Compare)
+	if n == 0 {
+		return h
+	}
+	out := &history{at: h.at[n:], columns: make(map[string][]float64, len(h.columns)), bounds: h.bounds}
+	for key, c := range h.columns {
+		out.columns[key] = c[n:]
+	}
+	return out
 }
 
 // unknown returns a column of nothing.

@@ -25,8 +25,8 @@ type Memory struct {
 	seenFrom time.Time // what has been asked for, from
 	seenAt   time.Time // and until
 
-	worded, wording map[wording]string                  // by the diagnosis before, and by this one
-	old, older      map[oldQuestion]map[string]*history // by this diagnosis, and by the one before
+	worded, wording map[wording]string        // by the diagnosis before, and by this one
+	old, older      map[oldQuestion]oldAnswer // by this diagnosis, and by the one before
 
 	onsets map[onsetOf]*givenOnset
 }
@@ -116,30 +116,38 @@ func (m *Memory) keep(answers map[question]model.Vector, now time.Time) {
 	maps.DeleteFunc(m.onsets, func(_ onsetOf, o *givenOnset) bool { return now.Sub(o.at) > longestPast })
 }
 
-// before returns, by target, what lies before the last scrapes of a group's members; nil
-// where it is not known of all.
-func (m *Memory) before(g *group, r *Request) map[string]*history {
+// before returns, by target, what lies before the last scrapes of a group's members, as far as
+// it is known of all, and the rest of the range.
+func (m *Memory) before(g *group, r *Request, over metrics.Range) (map[string]*history, metrics.Range) {
 	if m == nil {
-		return nil
+		return nil, over
 	}
-	known := m.older[g.old]
+	was := m.older[g.old]
+	if was.over.Start.After(over.Start) || was.over.End.Before(over.Start) || was.over.End.After(over.End) {
+		return nil, over
+	}
+	known := make(map[string]*history, len(g.members))
 	for _, i := range g.members {
-		if known[targetKey(r, i)] == nil {
-			return nil
+		key := targetKey(r, i)
+		h := was.byTarget[key]
+		if h == nil {
+			return nil, over
 		}
+		known[key] = h.since(over.Start)
 	}
-	return known
+	over.Start = was.over.End.Add(over.Step)
+	return known, over
 }
 
 // keepBefore remembers it.
-func (m *Memory) keepBefore(g *group, known map[string]*history) {
+func (m *Memory) keepBefore(g *group, over metrics.Range, known map[string]*history) {
 	if m == nil || known == nil {
 		return
 	}
 	if m.old == nil {
-		m.old = map[oldQuestion]map[string]*history{}
+		m.old = map[oldQuestion]oldAnswer{}
 	}
-	m.old[g.old] = known
+	m.old[g.old] = oldAnswer{over, known}
 }
 
 // words returns the words of a question, which say makes.

@@ -87,6 +87,12 @@ func TestEveryPathologyReachesPeople(t *testing.T) {
 			if f.InhibitedBy != "" {
 				id = f.InhibitedBy // of which people hear in its place
 			}
+			if f.Note { // is told, and nobody is called
+				if a.goesOn(p.ID) {
+					t.Errorf("a note is sent: %v", a.last)
+				}
+				return
+			}
 			if a.goesOn(p.ID) != (id == p.ID) || !a.goesOn(id) {
 				t.Errorf("explained by %q, sent: %v", f.InhibitedBy, a.last)
 			}

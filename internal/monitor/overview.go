@@ -63,7 +63,7 @@ func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []co
 	for _, t := range scraped {
 		for i := range o.Models {
 			for k := range o.Models[i].Replicas {
-				if r := &o.Models[i].Replicas[k]; r.Status == view.Down && t.Error != "" && r.Labels["instance"] == t.Labels["instance"] {
+				if r := &o.Models[i].Replicas[k]; (r.Status == view.Down || r.Status == view.Unknown) && t.Error != "" && r.Labels["instance"] == t.Labels["instance"] {
 					r.Reason += ": " + t.Error
 				}
 			}
@@ -169,7 +169,7 @@ func newReplica(d *diagnose.Diagnosis, i int, v *diagnose.Verdict) view.Replica 
 	}
 	for k := range d.Findings {
 		f := &d.Findings[k]
-		if f.Status < diagnose.Pending || f.InhibitedBy != "" || !slices.Contains(f.Targets, t.Name) {
+		if f.Status < diagnose.Pending || f.InhibitedBy != "" || f.Note || !slices.Contains(f.Targets, t.Name) {
 			continue
 		}
 		r.Status, r.Pathology, r.Severity, r.Reason, r.Since = statusOf(f.Status), f.Pathology.ID, f.Severity.String(), f.Summary, timeOf(f.Since)

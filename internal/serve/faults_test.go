@@ -108,10 +108,10 @@ func TestBadTargets(t *testing.T) {
 			return false
 		}
 	}
-	r.until("the one that hangs", func() bool { s, _ := status(at["hangs"]); return s == view.Down && said("hangs", "deadline")() })
+	r.until("the one that hangs", func() bool { s, _ := status(at["hangs"]); return s == view.Unknown && said("hangs", "deadline")() })
 	r.until("the one with too many series", func() bool {
 		s, _ := status(at["explodes"])
-		return s == view.Down && said("explodes", "sample limit")()
+		return s == view.Unknown && said("explodes", "sample limit")()
 	})
 	r.until("the one that is no inference server", said("another", "another program"))
 	if s, why := status(at["another"]); s == view.Healthy {

@@ -38,7 +38,7 @@ func TestEvidenceOfMany(t *testing.T) {
 		for c, cluster := range []string{"a", "b"} {
 			for r := range replicas {
 				target := embedded.Target{Instance: fmt.Sprintf("10.0.0.%d:8000", r), Job: "vllm", Labels: map[string]string{"cluster": cluster}}
-				page := fmt.Sprintf("vllm:num_requests_running{model_name=\"m%d\",engine=\"0\"} 1\nvllm:generation_tokens_total{model_name=\"m%[1]d\",engine=\"0\"} %d\nprocess_start_time_seconds %d.5\n",
+				page := fmt.Sprintf("vllm:num_requests_running{model_name=\"m%d\",engine=\"0\"} 1\nvllm:num_requests_waiting{model_name=\"m%[1]d\",engine=\"0\"} 0\nvllm:generation_tokens_total{model_name=\"m%[1]d\",engine=\"0\"} %d\nprocess_start_time_seconds %d.5\n",
 					c, 1000*r+i+100_000*c, 1_700_000_000+100*c+r)
 				if cluster == "b" && r == sick && i > 12 {
 					err = store.AppendFailure(target, at)

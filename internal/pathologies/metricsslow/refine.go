@@ -9,7 +9,7 @@ import (
 
 func refine(p *catalog.Pass) {
 	p.Summary = "/metrics comes late, or not before the scrape's timeout"
-	if d, ok := p.Measured(indicator.ScrapeDuration); ok {
+	if d, ok := p.Measured(indicator.ScrapeDuration); ok && d > slow.Default {
 		p.Summary = fmt.Sprintf("/metrics takes %s; 10 to 40 ms are usual", indicator.FormatNumber(d, indicator.Seconds))
 	}
 	p.Reason("The server is judged by the pages that came. Pages that come between those that fail show that it is there.")

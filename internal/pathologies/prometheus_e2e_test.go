@@ -51,7 +51,7 @@ func TestAlertsAgreeInPrometheus(t *testing.T) {
 	dir := t.TempDir()
 	bin := filepath.Join(dir, "sixty")
 	command(t, dir, "go", "build", "-o", bin, "github.com/sixty-dev/sixty/cmd/sixty")
-	var played []*replay
+	var played []*retold
 	for _, file := range files(t) {
 		played = append(played, newReplay(t, file, dir))
 	}
@@ -92,8 +92,8 @@ func TestAlertsAgreeInPrometheus(t *testing.T) {
 	t.Logf("%d recordings, %d conditions compared, %d alerts active, %d phases differ", len(played), compared, active, differ)
 }
 
-// A replay is a recording that is told again.
-type replay struct {
+// A retold is a recording that is told again.
+type retold struct {
 	*played
 	scrapes  map[string][]recording.Scrape // by target
 	baseline string                        // file
@@ -102,9 +102,9 @@ type replay struct {
 	last     time.Time
 }
 
-func newReplay(t *testing.T, file, dir string) *replay {
+func newReplay(t *testing.T, file, dir string) *retold {
 	t.Helper()
-	r := &replay{played: play(t, file), scrapes: map[string][]recording.Scrape{}}
+	r := &retold{played: play(t, file), scrapes: map[string][]recording.Scrape{}}
 	rec, err := recording.Open(t.Context(), file)
 	if err != nil {
 		t.Fatal(err)
@@ -154,14 +154,14 @@ func newReplay(t *testing.T, file, dir string) *replay {
 	return r
 }
 
-func (r *replay) start(at time.Time)      { r.began = at }
-func (r *replay) length() time.Duration   { return r.last.Sub(r.first) }
-func (r *replay) wall(ms int64) time.Time { return r.began.Add(time.UnixMilli(ms).Sub(r.first)) }
+func (r *retold) start(at time.Time)      { r.began = at }
+func (r *retold) length() time.Duration   { return r.last.Sub(r.first) }
+func (r *retold) wall(ms int64) time.Time { return r.began.Add(time.UnixMilli(ms).Sub(r.first)) }
 
-func replayHandler(all []*replay) http.Handler {
+func replayHandler(all []*retold) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		name, target, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), "/")
-		i := slices.IndexFunc(all, func(r *replay) bool { return r.name == name })
+		i := slices.IndexFunc(all, func(r *retold) bool { return r.name == name })
 		if i < 0 || all[i].began.IsZero() {
 			http.Error(w, "not yet", http.StatusServiceUnavailable)
 			return
@@ -206,7 +206,7 @@ func startAlertmanager(t *testing.T, dir string) string {
 	return metricstest.Daemon(t, "prometheus-alertmanager", "--config.file="+config, "--storage.path="+filepath.Join(dir, "am"), "--cluster.listen-address=")
 }
 
-func startPrometheus(t *testing.T, dir, pages, alertmanager string, all []*replay) string {
+func startPrometheus(t *testing.T, dir, pages, alertmanager string, all []*retold) string {
 	t.Helper()
 	host := strings.TrimPrefix(pages, "http://")
 	type static struct {
@@ -238,7 +238,7 @@ func startPrometheus(t *testing.T, dir, pages, alertmanager string, all []*repla
 
 // compare returns the active alerts and the findings, by instance, at the last
 // evaluation of the signals before the end of a phase.
-func (r *replay) compare(t *testing.T, bin, prom string, phase int) (alerts, findings map[string][]string, at time.Time) {
+func (r *retold) compare(t *testing.T, bin, prom string, phase int) (alerts, findings map[string][]string, at time.Time) {
 	t.Helper()
 	end := r.wall(r.truth.Phases[phase].ToMS)
 	at = end
@@ -275,7 +275,7 @@ type diagnosisJSON struct {
 	}
 }
 
-func (r *replay) diagnosis(t *testing.T, bin, prom string, at time.Time) (d diagnosisJSON) {
+func (r *retold) diagnosis(t *testing.T, bin, prom string, at time.Time) (d diagnosisJSON) {
 	t.Helper()
 	cmd := exec.Command(bin, "diagnose", "--prometheus", prom, "--match", "cluster="+r.name, "--at", strconv.FormatFloat(float64(at.UnixMilli())/1000, 'f', 3, 64),
 		"--window", alertWindow.String(), "--baseline", r.baseline, "--output", "json")

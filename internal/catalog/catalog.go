@@ -66,6 +66,10 @@ type Pathology struct {
 	// hold: the server is worse than itself, but nobody was promised better.
 	FollowsObjectives bool
 
+	// Unspecific says that it names no cause: it makes none of its causes certain, and is not
+	// certain itself within the time of a burst.
+	Unspecific bool
+
 	// When holds while the pathology is there.
 	When Cond
 

@@ -31,6 +31,9 @@ type Options struct {
 	Matchers []*labels.Matcher
 	// Every includes targets that expose no engine metrics: the user named them.
 	Every bool
+	// Named says that the user named the servers just now, and means them to serve: one that
+	// has never answered is lost, and not starting.
+	Named bool
 	// Annotate, which may be nil, adds what is known of the targets beside
 	// their metrics.
 	Annotate func([]Target)
@@ -79,6 +82,9 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 	s, err := Fetch(ctx, q, r)
 	if err != nil {
 		return Diagnosis{}, err
+	}
+	if o.Named {
+		s.takeForLost()
 	}
 	d := Evaluate(s, o.Pathologies, o.Settings)
 	s.memory = nil

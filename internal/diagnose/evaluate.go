@@ -123,7 +123,7 @@ func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settin
 	for i := range j.outcomes {
 		o := &j.outcomes[i]
 		if o.status == Pending && slices.ContainsFunc(j.outcomes, func(s outcome) bool {
-			return s.status == Firing && s.severity >= catalog.Ticket && o.pathology.Inhibits(s.pathology) && o.part.meets(s.part)
+			return s.status == Firing && s.severity >= catalog.Ticket && !s.pathology.Unspecific && o.pathology.Inhibits(s.pathology) && o.part.meets(s.part)
 		}) {
 			o.status = Firing
 		}
@@ -181,7 +181,7 @@ func (o *outcome) judge(s *Snapshot, v view) {
 		return
 	}
 	o.since = v.onset(o.pathology, o.pathology.When)
-	if o.pathology.When.Certain(v) != catalog.True {
+	if o.pathology.When.Certain(v) != catalog.True || o.pathology.Unspecific && v.young() {
 		o.status = Pending
 	}
 	grade := o.pathology.GradeOf(v)

@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -51,6 +52,19 @@ func (j *judgement) life() Life {
 // waits reports whether a target is not there for a reason that hurts nobody: it takes
 // nothing from the confidence in what is said of the others.
 func (l Life) waits() bool { return l == LifeStarting || l == LifeDrained }
+
+// takeForLost reads targets that have never answered as if they had, and held the request of
+// whoever asks for them.
+func (s *Snapshot) takeForLost() {
+	for i := range s.Targets {
+		if v := s.Now(i, indicator.Answered); !v.OK || v.V > 0 {
+			continue
+		}
+		for sig, v := range map[*indicator.Signal]float64{indicator.Answered: 1, indicator.Silence: math.Inf(1), indicator.LastHeld: 1} {
+			s.readings[i][sig.Name] = reading{now: indicator.Known(v)}
+		}
+	}
+}
 
 // lifeNotes notes what happens to targets: which start, are drained, or left.
 func lifeNotes(targets []Target) (out []string) {

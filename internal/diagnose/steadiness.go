@@ -207,6 +207,17 @@ const mostWander = 4
 // hundred lengths: simulated from lognormal ones with a sigma of 0.8 to 1.3, 0.3 to 0.5.
 const tailDeviation = 0.4
 
+// young reports whether what is judged has gone on for no longer than a burst of requests and
+// what follows it.
+func (v view) young() bool {
+	limit := burst.Default
+	if set, _, ok := v.Limit(burst); ok {
+		limit = set
+	}
+	s := &v.span().steady
+	return s.moments > 0 && s.since.Seconds() < limit
+}
+
 // Doubt implements catalog.Uncertain, by what the signal says of its noise.
 func (v view) Doubt(s *indicator.Signal) catalog.Doubt {
 	n, now, steady := s.Noise(), v.Now(s), &v.span().steady

@@ -303,7 +303,7 @@ func (s *Source) Options(ctx context.Context, at time.Time) (diagnose.Options, e
 	pace, err := s.Pace(ctx, at)
 	o := diagnose.Options{
 		At: at, First: pace.First, Created: s.Created(), Interval: pace.Interval,
-		Matchers: s.matchers, Every: s.store != nil,
+		Matchers: s.matchers, Every: s.store != nil, Named: s.Live != nil,
 	}
 	if s.Live != nil {
 		o.Annotate = s.Live.Annotate

@@ -90,6 +90,7 @@ var Pathology = &catalog.Pathology{
 	Severity:          catalog.Page,
 	Grades:            []catalog.Grade{{Severity: catalog.Page, While: far}, {Severity: catalog.Ticket}},
 	FollowsObjectives: true,
+	Unspecific:        true,
 	When:              catalog.Any(broken, far, worse),
 	For:               10 * time.Minute,
 	ExplainedBy: []string{

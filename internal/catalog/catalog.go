@@ -219,7 +219,12 @@ func (p *Pass) Reason(format string, args ...any) {
 
 // Value returns the reading's value in the window, or 0 where it is unknown;
 // for sentences, after a condition has made sure of it.
-func (p *Pass) Value(s *indicator.Signal) float64 { return p.Now(s).Or(0) }
+func (p *Pass) Value(s *indicator.Signal) float64 {
+	if v := p.Now(s); finite(v) {
+		return v.V
+	}
+	return 0
+}
 
 // A View is what a condition is evaluated against: one target's readings.
 type View interface {

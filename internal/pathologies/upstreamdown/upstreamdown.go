@@ -33,8 +33,8 @@ var Pathology = &catalog.Pathology{
 
 func refine(p *catalog.Pass) {
 	p.Summary = "The gateway's health check of " + p.Part + " fails"
-	if up := p.Now(indicator.GatewayUp); up.OK {
-		p.Reason("%s of its servers pass theirs.", catalog.Whole(up.V))
+	if up, ok := p.Measured(indicator.GatewayUp); ok {
+		p.Reason("%s of its servers pass theirs.", catalog.Whole(up))
 	}
 	p.Fix(catalog.Fix{
 		Summary:  "Ask " + p.Part + " for its health, from the gateway's machine and from elsewhere: one that answers elsewhere is unreachable from there",

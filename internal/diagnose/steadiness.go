@@ -210,32 +210,30 @@ const tailDeviation = 0.4
 // young reports whether what is judged has gone on for no longer than a burst of requests and
 // what follows it.
 func (v view) young() bool {
-	limit := burst.Default
-	if set, _, ok := v.Limit(burst); ok {
-		limit = set
-	}
 	s := &v.span().steady
-	return s.moments > 0 && s.since.Seconds() < limit
+	return s.moments > 0 && s.since.Seconds() < v.number(burst)
+}
+
+// number returns what was set for a threshold, or its default.
+func (v view) number(t *catalog.Threshold) float64 {
+	if set, _, ok := v.Limit(t); ok {
+		return set
+	}
+	return t.Default
 }
 
 // Doubt implements catalog.Uncertain, by what the signal says of its noise.
 func (v view) Doubt(s *indicator.Signal) catalog.Doubt {
 	n, now, steady := s.Noise(), v.Now(s), &v.span().steady
 	d := catalog.Doubt{Least: now.V, Wander: 1, Margin: 1}
-	number := func(t *catalog.Threshold) float64 {
-		if set, _, ok := v.Limit(t); ok {
-			return set
-		}
-		return t.Default
-	}
-	z, short := number(deviations), number(burst)
+	z, short := v.number(deviations), v.number(burst)
 	inBurst := v.span().Window.Length().Seconds() < short
-	single := steady.moments == 1 || steady.moments > 0 && steady.since.Seconds() < short
-	stalled := steady.moments > 0 && steady.since.Seconds() < number(hiccup)
+	single := steady.moments == 1 || v.young()
+	stalled := steady.moments > 0 && steady.since.Seconds() < v.number(hiccup)
 	wander := func(deviation float64) {
 		d.Wander = min(mostWander, math.Exp(z*deviation))
 		if single {
-			d.Margin = number(oneMoment)
+			d.Margin = v.number(oneMoment)
 		}
 	}
 	of, counted := s, now.V

@@ -77,13 +77,18 @@ func Measure(ctx context.Context, q metrics.Querier, cfg Config) ([]*baseline.Fi
 		}
 	}
 	d.Dialects = dialect.Distinct(d.Dialects)
-	step := max(span/points, cfg.Short)
-	r := metrics.Range{Start: cfg.From.Add(cfg.Window), End: cfg.To, Step: step}
-	values, err := ask(ctx, q, d, r)
-	if err != nil {
-		return nil, err
+	for ; ; d.Window *= 2 { // a quiet server needs longer to have enough requests
+		rest := span - d.Window
+		r := metrics.Range{Start: cfg.From.Add(d.Window), End: cfg.To, Step: max(rest/points, min(cfg.Short, rest/fewest))}
+		values, err := ask(ctx, q, d, r)
+		if err != nil {
+			return nil, err
+		}
+		out, err := files(cfg, values)
+		if err == nil || 2*d.Window > span/2 {
+			return out, err
+		}
 	}
-	return files(cfg, values)
 }
 
 // samples are the values of one signal, by model.

@@ -383,7 +383,7 @@ func TestRealRecordings(t *testing.T) {
 	for _, path := range files {
 		r := mustOpen(t, path)
 		first, last := r.Times()
-		if r.Len() < 100 || last.Sub(first) < time.Minute || len(r.Targets()) == 0 || len(r.Warnings()) > 0 {
+		if r.Len() < 50 || last.Sub(first) < time.Minute || len(r.Targets()) == 0 || len(r.Warnings()) > 0 {
 			t.Errorf("%s: %d scrapes of %v from %s to %s, %v", filepath.Base(path), r.Len(), r.Targets(), first, last, r.Warnings())
 		}
 	}

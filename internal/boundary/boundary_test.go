@@ -8,18 +8,22 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/common/model"
+
+	"github.com/sixty-dev/sixty/internal/dialect"
 )
 
 // bounds are those of sixty gateway's durations.
 var bounds = []float64{.01, .02, .05, .1, .2, .3, .5, .75, 1, 1.5, 2, 3, 5, 7.5, 10, 15, 20, 30, 60}
 
-func histogram(values []float64) Histogram {
-	h := Histogram{Bounds: bounds, UpTo: make([]float64, len(bounds)), Count: float64(len(values))}
+func histogramOf(values []float64) histogram {
+	h := histogram{bounds: bounds, upTo: make([]float64, len(bounds)), count: float64(len(values))}
 	for _, v := range values {
-		h.Sum += v
+		h.sum += v
 		for i, b := range bounds {
 			if v <= b {
-				h.UpTo[i]++
+				h.upTo[i]++
 			}
 		}
 	}
@@ -44,28 +48,28 @@ func TestCorrectedFindsTheWaitThatNobodySaw(t *testing.T) {
 	slices.Sort(truth)
 	for _, q := range []float64{0.5, 0.9, 0.95} {
 		want := truth[int(q*float64(len(truth)))]
-		got, known := Corrected(q, histogram(ended), histogram(cut))
+		got, known := corrected(q, histogramOf(ended), histogramOf(cut))
 		if !known || math.Abs(got/want-1) > 0.08 {
 			t.Errorf("quantile %v: %.3f (known %t), the truth is %.3f", q, got, known, want)
 		}
-		if plain, _ := Corrected(q, histogram(ended), Histogram{}); plain >= got {
+		if plain, _ := corrected(q, histogramOf(ended), histogram{}); plain >= got {
 			t.Errorf("quantile %v: %.3f corrected, and %.3f without", q, got, plain)
 		}
-		if naive := histogram(ended).Quantile(q); naive > 0.8*want {
+		if naive := histogramOf(ended).quantile(q); naive > 0.8*want {
 			t.Errorf("quantile %v of what ended is %.3f: the case shows nothing", q, naive)
 		}
 	}
 }
 
 func TestCorrectedSaysWhereItDoesNotKnow(t *testing.T) {
-	got, known := Corrected(0.95, histogram([]float64{0.1, 0.1, 0.1}), histogram([]float64{5, 5, 5}))
+	got, known := corrected(0.95, histogramOf([]float64{0.1, 0.1, 0.1}), histogramOf([]float64{5, 5, 5}))
 	if known || got < 3 {
 		t.Errorf("%v, %t", got, known)
 	}
-	if got, known := Corrected(0.5, histogram([]float64{0.15, 0.15, 0.15}), Histogram{}); !known || got < 0.1 || got > 0.2 {
+	if got, known := corrected(0.5, histogramOf([]float64{0.15, 0.15, 0.15}), histogram{}); !known || got < 0.1 || got > 0.2 {
 		t.Errorf("%v, %t", got, known)
 	}
-	if got, known := Corrected(0.5, Histogram{}, histogram([]float64{1})); known || !math.IsNaN(got) {
+	if got, known := corrected(0.5, histogram{}, histogramOf([]float64{1})); known || !math.IsNaN(got) {
 		t.Errorf("%v, %t", got, known)
 	}
 }
@@ -76,19 +80,19 @@ const chat = "/v1/chat/completions"
 type page []Sample
 
 func (p *page) add(name string, v float64, labels ...string) {
-	s := Sample{Name: name, Value: v, Labels: map[string]string{}}
+	s := Sample{Metric: model.Metric{model.MetricNameLabel: model.LabelValue(name)}, Gain: v, Total: v}
 	for i := 0; i < len(labels); i += 2 {
-		s.Labels[labels[i]] = labels[i+1]
+		s.Metric[model.LabelName(labels[i])] = model.LabelValue(labels[i+1])
 	}
 	*p = append(*p, s)
 }
 
-func (p *page) hist(name string, h Histogram) {
-	for i, b := range h.Bounds {
-		p.add(name+"_bucket", h.UpTo[i], "le", strconv.FormatFloat(b, 'g', -1, 64), "route", chat)
+func (p *page) hist(name string, h histogram) {
+	for i, b := range h.bounds {
+		p.add(name+"_bucket", h.upTo[i], "le", strconv.FormatFloat(b, 'g', -1, 64), "route", chat)
 	}
-	p.add(name+"_sum", h.Sum, "route", chat)
-	p.add(name+"_count", h.Count, "route", chat)
+	p.add(name+"_sum", h.sum, "route", chat)
+	p.add(name+"_count", h.count, "route", chat)
 }
 
 func gatewayPage(ended map[string]float64, first, noFirst []float64, tokens, open, missing float64) page {
@@ -106,31 +110,32 @@ func gatewayPage(ended map[string]float64, first, noFirst []float64, tokens, ope
 	p.add("sixty_gateway_upstream_attempts_total", total, "upstream", "a:8000")
 	p.add("sixty_gateway_upstream_engine_requests", open-missing, "upstream", "a:8000")
 	p.add("sixty_gateway_upstream_engine_missing", missing, "upstream", "a:8000")
-	p.hist("sixty_gateway_time_to_first_token_seconds", histogram(first))
-	p.hist("sixty_gateway_no_first_token_seconds", histogram(noFirst))
-	p.hist("sixty_gateway_request_duration_seconds", histogram(first))
-	p.hist("sixty_gateway_cut_request_duration_seconds", histogram(noFirst))
-	p.hist("sixty_gateway_queue_seconds", histogram(times(len(first), .005)))
-	p.hist("sixty_gateway_connect_seconds", histogram(times(len(first), .01)))
+	p.hist("sixty_gateway_time_to_first_token_seconds", histogramOf(first))
+	p.hist("sixty_gateway_no_first_token_seconds", histogramOf(noFirst))
+	p.hist("sixty_gateway_request_duration_seconds", histogramOf(first))
+	p.hist("sixty_gateway_cut_request_duration_seconds", histogramOf(noFirst))
+	p.hist("sixty_gateway_queue_seconds", histogramOf(times(len(first), .005)))
+	p.hist("sixty_gateway_connect_seconds", histogramOf(times(len(first), .01)))
 	return p
 }
 
 func times(n int, v float64) []float64 { return slices.Repeat([]float64{v}, n) }
 
-func look(t *testing.T, before, after page, engine *Engine) *View {
+// engines are a page of engines whose requests took so long.
+func engines(t *testing.T, took []float64) []Engines {
 	t.Helper()
-	at := time.Unix(1000, 0)
-	b, ok := Read(before, at)
-	if !ok {
-		t.Fatal("not a gateway's page")
+	d, err := dialect.Named("vllm-v1")
+	if err != nil {
+		t.Fatal(err)
 	}
-	a, _ := Read(after, at.Add(15*time.Second))
-	return Look(b, a, nil, engine)
+	var p page
+	p.hist("vllm:time_to_first_token_seconds", histogramOf(took))
+	p.hist("vllm:e2e_request_latency_seconds", histogramOf(took))
+	return []Engines{{d, p}}
 }
 
 func TestWhereTheDifferenceArises(t *testing.T) {
-	engine := Engine{First: histogram(times(100, .12)), Duration: histogram(times(100, .12))}
-	v := look(t, gatewayPage(nil, nil, nil, 0, 0, 0), gatewayPage(map[string]float64{"success": 100, "client_disconnect": 20}, times(100, .2), times(20, 3), 1000, 0, 0), &engine)
+	v := Look(gatewayPage(map[string]float64{"success": 100, "client_disconnect": 20}, times(100, .2), times(20, 3), 1000, 0, 0), 15*time.Second, engines(t, times(100, .12)))
 	total := 0.0
 	for _, p := range v.Parts {
 		total += p.Seconds
@@ -173,24 +178,24 @@ func TestOtherGateways(t *testing.T) {
 			return p
 		}(), "ingress-nginx", map[string]float64{"success": 90, "client_disconnect": 7, "timeout": 2}},
 	} {
-		c, ok := Read(tt.page, time.Time{})
-		if !ok || c.Kind != tt.kind {
-			t.Errorf("%s is taken for %q", name, c.Kind)
+		c := read(tt.page, false)
+		if c == nil || c.kind != tt.kind {
+			t.Fatalf("%s is taken for %+v", name, c)
 		}
 		for status, n := range tt.want {
-			if c.Ended[status] != n {
-				t.Errorf("%s: %s is %v, want %v", name, status, c.Ended[status], n)
+			if c.ended[status] != n {
+				t.Errorf("%s: %s is %v, want %v", name, status, c.ended[status], n)
 			}
 		}
 	}
-	if _, ok := Read(page{{Name: "vllm:num_requests_running"}}, time.Time{}); ok {
+	var p page
+	if p.add("vllm:num_requests_running", 1); Look(p, time.Minute, nil) != nil {
 		t.Error("a server's page is taken for a gateway's")
 	}
 }
 
 func TestLinesAreWords(t *testing.T) {
-	engine := Engine{First: histogram(times(70, .12)), Duration: histogram(times(70, .12))}
-	v := look(t, gatewayPage(nil, nil, nil, 0, 0, 0), gatewayPage(map[string]float64{"success": 70, "client_disconnect": 30}, times(70, .2), times(30, 3), 1000, 2, 0), &engine)
+	v := Look(gatewayPage(map[string]float64{"success": 70, "client_disconnect": 30}, times(70, .2), times(30, 3), 1000, 2, 0), 15*time.Second, engines(t, times(70, .12)))
 	text := strings.Join(v.Lines(), "\n")
 	for _, want := range []string{"102 requests arrived in 15 s and 100 ended, 70 of them well", "given up by clients 30 %", "corrected for the 30 given up", "the engine says mean"} {
 		if !strings.Contains(text, want) {
@@ -199,5 +204,17 @@ func TestLinesAreWords(t *testing.T) {
 	}
 	if strings.Contains(text, "NaN") {
 		t.Errorf("no number:\n%s", text)
+	}
+}
+
+// TestBucketsOfTwoReleases adds up those that both have.
+func TestBucketsOfTwoReleases(t *testing.T) {
+	both := engines(t, times(10, .12))
+	other := page{}
+	other.hist("vllm:time_to_first_token_seconds", histogram{bounds: []float64{.1, .15, 1}, upTo: []float64{0, 10, 10}, count: 10, sum: 1.2})
+	both[0].Page = append(both[0].Page, other...)
+	first, _ := readEngines(both, false)
+	if first.count != 20 || !slices.Equal(first.bounds, []float64{.1, 1}) || !slices.Equal(first.upTo, []float64{0, 20}) {
+		t.Errorf("%+v", first)
 	}
 }

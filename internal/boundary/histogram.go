@@ -5,78 +5,85 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/prometheus/common/model"
+
 	"github.com/sixty-dev/sixty/internal/stat"
 )
 
-// A Histogram is a classic histogram, or what it gained over a span.
-type Histogram struct {
-	Bounds []float64 // finite, ascending
-	UpTo   []float64 // observations up to each bound
-	Count  float64
-	Sum    float64
+// A histogram is a classic histogram, or what several gained over a span.
+type histogram struct {
+	bounds []float64 // finite, ascending
+	upTo   []float64 // observations up to each bound
+	series []int     // that have the bound
+	count  float64
+	sum    float64
 }
 
 // add adds one sample of the family; suffix is "_bucket", "_sum" or "_count".
-func (h *Histogram) add(suffix, le string, v float64) {
+func (h *histogram) add(suffix string, s *Sample, v float64) {
 	switch suffix {
 	case "_sum":
-		h.Sum += v
+		h.sum += v
 	case "_count":
-		h.Count += v
+		h.count += v
 	case "_bucket":
-		bound, err := strconv.ParseFloat(le, 64)
+		bound, err := strconv.ParseFloat(string(s.Metric[model.BucketLabel]), 64)
 		if err != nil || math.IsInf(bound, 0) {
 			return
 		}
-		i, found := slices.BinarySearch(h.Bounds, bound)
+		i, found := slices.BinarySearch(h.bounds, bound)
 		if !found {
-			h.Bounds, h.UpTo = slices.Insert(h.Bounds, i, bound), slices.Insert(h.UpTo, i, 0)
+			h.bounds, h.upTo, h.series = slices.Insert(h.bounds, i, bound), slices.Insert(h.upTo, i, 0), slices.Insert(h.series, i, 0)
 		}
-		h.UpTo[i] += v
+		h.upTo[i] += v
+		h.series[i]++
 	}
 }
 
-// since returns what h gained over before.
-func (h Histogram) since(before Histogram) Histogram {
-	if len(h.Bounds) != len(before.Bounds) || h.Count < before.Count {
-		return h
+// keepCommon drops the bounds that some of the series lack: buckets of several releases can
+// be added where all have them.
+func (h *histogram) keepCommon() {
+	if len(h.bounds) == 0 {
+		return
 	}
-	out := Histogram{Bounds: h.Bounds, UpTo: slices.Clone(h.UpTo), Count: h.Count - before.Count, Sum: h.Sum - before.Sum}
-	for i := range out.UpTo {
-		out.UpTo[i] -= before.UpTo[i]
+	all, n := slices.Max(h.series), 0
+	for i, series := range h.series {
+		if series == all {
+			h.bounds[n], h.upTo[n], n = h.bounds[i], h.upTo[i], n+1
+		}
 	}
-	return out
+	h.bounds, h.upTo = h.bounds[:n], h.upTo[:n]
 }
 
-// Mean is NaN without observations.
-func (h Histogram) Mean() float64 { return h.Sum / h.Count }
+// mean is NaN without observations.
+func (h histogram) mean() float64 { return h.sum / h.count }
 
-// Quantile estimates a quantile; it is NaN without observations.
-func (h Histogram) Quantile(q float64) float64 {
-	v, _ := stat.BucketQuantile(q, h.Bounds, h.UpTo, h.Count)
+// quantile estimates a quantile; it is NaN without observations.
+func (h histogram) quantile(q float64) float64 {
+	v, _ := stat.BucketQuantile(q, h.bounds, h.upTo, h.count)
 	return v
 }
 
-// Corrected estimates a quantile of how long something takes that was not always
+// corrected estimates a quantile of how long something takes that was not always
 // waited for: ended holds the times of what came to its end, cut the times after
 // which the others were given up. It is the estimate of Kaplan and Meier on
 // buckets: within each, ending and giving up are taken to be as likely at any
 // moment, in the proportion that was counted. Where too many gave up for the
 // quantile to be known it returns the last time that is, and false.
-func Corrected(q float64, ended, cut Histogram) (seconds float64, known bool) {
-	if len(ended.Bounds) == 0 || ended.Count == 0 || len(ended.Bounds) != len(cut.Bounds) && cut.Count > 0 {
+func corrected(q float64, ended, cut histogram) (seconds float64, known bool) {
+	if len(ended.bounds) == 0 || ended.count == 0 || len(ended.bounds) != len(cut.bounds) && cut.count > 0 {
 		return math.NaN(), false
 	}
-	atRisk, survive, low := ended.Count+cut.Count, 1.0, 0.0
+	atRisk, survive, low := ended.count+cut.count, 1.0, 0.0
 	var endedBefore, cutBefore float64
-	for i, high := range ended.Bounds {
-		d := ended.UpTo[i] - endedBefore
+	for i, high := range ended.bounds {
+		d := ended.upTo[i] - endedBefore
 		c := 0.0
-		if cut.Count > 0 {
-			c = cut.UpTo[i] - cutBefore
-			cutBefore = cut.UpTo[i]
+		if cut.count > 0 {
+			c = cut.upTo[i] - cutBefore
+			cutBefore = cut.upTo[i]
 		}
-		endedBefore = ended.UpTo[i]
+		endedBefore = ended.upTo[i]
 		next := survive
 		if d > 0 && atRisk > 0 {
 			next *= math.Pow(max(1-(d+c)/atRisk, 0), d/(d+c))
@@ -84,7 +91,7 @@ func Corrected(q float64, ended, cut Histogram) (seconds float64, known bool) {
 		if next <= 1-q+1e-12 && d > 0 {
 			// Within a bucket the share that still waits falls evenly in its logarithm,
 			// to half a request where it is the last one.
-			next = max(next, 0.5/(ended.Count+cut.Count))
+			next = max(next, 0.5/(ended.count+cut.count))
 			return low + (high-low)*math.Log(survive/(1-q))/math.Log(survive/next), true
 		}
 		survive, low = next, high

@@ -46,41 +46,30 @@ type Part struct {
 // minForTail is how many observations a 95th percentile needs.
 const minForTail = 10
 
-// Look compares two pages of a gateway, and two moments of the engines behind it.
-func Look(before, after *Counts, engineBefore, engineAfter *Engine) *View {
-	c := after.Since(before)
-	v := &View{Gateway: after.Kind, Open: after.Open}
-	if before != nil {
-		v.Span = after.At.Sub(before.At)
+// Look compares what a gateway and the engines behind it say of the same span; nil where the
+// page is of no gateway that is known.
+func Look(gateway []Sample, span time.Duration, engines []Engines) *View {
+	c := read(gateway, false)
+	if c == nil {
+		return nil
 	}
-	var engine Engine
-	if engineAfter != nil {
-		engine = *engineAfter
-		if engineBefore != nil {
-			engine = engineAfter.Since(*engineBefore)
+	v := &View{Gateway: c.kind, Span: span, Open: c.open}
+	if c.first.count+c.noFirst.count < minForTail {
+		if all := read(gateway, true); all.first.count >= minForTail {
+			v.Whole, c = true, all
 		}
 	}
-	if c.hasFirst && c.First.Count+c.NoFirst.Count < minForTail && after.First.Count >= minForTail {
-		v.Whole, c = true, after
-		if engineAfter != nil {
-			engine = *engineAfter
-		}
-	}
-	v.Offered, v.Ended = c.Offered, c.Ended
-	total := sum(c.Ended)
-	gaveUp := c.Ended["client_disconnect"]
-	failed := failures(c)
+	first, duration := readEngines(engines, v.Whole)
+	v.Offered, v.Ended = c.offered, c.ended
+	total, gaveUp := sum(c.ended), c.ended["client_disconnect"]
+	failed := c.ended["upstream_error"] + c.ended["error_event"] + c.ended["timeout"] + c.ended["rejected"]
 	v.ErrorShare, v.GaveUpShare = failed/(total-gaveUp), gaveUp/total
-	if c.hasFirst {
-		v.First = latency(c.First, c.NoFirst, engine.First)
-		v.Duration = latency(c.Duration, c.Cut, engine.Duration)
-		v.parts(c, engine)
+	if len(c.first.bounds)+len(c.noFirst.bounds) > 0 {
+		v.First = latency(c.first, c.noFirst, first)
+		v.Duration = latency(c.duration, c.cut, duration)
+		v.parts(c, first)
 	}
 	return v
-}
-
-func failures(c *Counts) float64 {
-	return c.Ended["upstream_error"] + c.Ended["error_event"] + c.Ended["timeout"] + c.Ended["rejected"]
 }
 
 func sum(m map[string]float64) (total float64) {
@@ -90,47 +79,47 @@ func sum(m map[string]float64) (total float64) {
 	return total
 }
 
-func latency(ended, cut, engine Histogram) *Latency {
+func latency(ended, cut, engine histogram) *Latency {
 	l := &Latency{
-		Count: ended.Count, GivenUp: cut.Count, Mean: ended.Mean(),
-		EngineCount: engine.Count, EngineMean: engine.Mean(), EngineP50: engine.Quantile(0.5), EngineP95: tail(engine),
+		Count: ended.count, GivenUp: cut.count, Mean: ended.mean(),
+		EngineCount: engine.count, EngineMean: engine.mean(), EngineP50: engine.quantile(0.5), EngineP95: tail(engine),
 	}
 	// Both by one method, so that they differ by those that were given up alone.
 	var known bool
-	l.P50, _ = Corrected(0.5, ended, Histogram{})
-	if l.P95, _ = Corrected(0.95, ended, Histogram{}); ended.Count < minForTail {
+	l.P50, _ = corrected(0.5, ended, histogram{})
+	if l.P95, _ = corrected(0.95, ended, histogram{}); ended.count < minForTail {
 		l.P95 = math.NaN()
 	}
-	l.CorrectedP50, known = Corrected(0.5, ended, cut)
+	l.CorrectedP50, known = corrected(0.5, ended, cut)
 	l.AtLeast50 = !known
-	l.CorrectedP95, known = Corrected(0.95, ended, cut)
+	l.CorrectedP95, known = corrected(0.95, ended, cut)
 	l.AtLeast95 = !known
-	if ended.Count+cut.Count < minForTail {
+	if ended.count+cut.count < minForTail {
 		l.CorrectedP95 = math.NaN()
 	}
 	return l
 }
 
 // tail is the 95th percentile of ten observations or more.
-func tail(h Histogram) float64 {
-	if h.Count < minForTail {
+func tail(h histogram) float64 {
+	if h.count < minForTail {
 		return math.NaN()
 	}
-	return h.Quantile(0.95)
+	return h.quantile(0.95)
 }
 
 // parts says where the mean first token as clients see it differs from the
 // engines'.
-func (v *View) parts(c *Counts, engine Engine) {
-	if c.First.Count == 0 || engine.First.Count == 0 {
+func (v *View) parts(c *counts, engine histogram) {
+	if c.first.count == 0 || engine.count == 0 {
 		return
 	}
-	v.Parts = []Part{{"gateway queue and body", c.Queue.Mean()}, {"connecting, retries", c.Connect.Mean()}}
-	rest := c.First.Mean() - engine.First.Mean()
+	v.Parts = []Part{{"gateway queue and body", c.queue.mean()}, {"connecting, retries", c.connect.mean()}}
+	rest := c.first.mean() - engine.mean()
 	for _, p := range v.Parts {
 		rest -= p.Seconds
 	}
-	v.Parts = append(v.Parts, Part{"network, routing, API server", rest}, Part{"engine", engine.First.Mean()})
+	v.Parts = append(v.Parts, Part{"network, routing, API server", rest}, Part{"engine", engine.mean()})
 }
 
 // Lines are the view in words, for people.

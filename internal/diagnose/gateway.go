@@ -260,86 +260,58 @@ func (d *Diagnosis) atGateways(ctx context.Context, q metrics.Querier, r *Reques
 	return nil
 }
 
-// gatewayView compares the first and the last page of a gateway in its window; nil without
-// two. Counters are read as they are, for requests are counted in whole numbers.
+// gatewayView compares what a gateway and the engines counted in the gateway's window; nil
+// without two pages. Counters are read as they are, for requests are counted in whole numbers.
 func gatewayView(ctx context.Context, q metrics.Querier, r *Request, target int) (*boundary.View, error) {
 	t, window := &r.Targets[target], r.Spans[target].Window
 	matchers := append([]*labels.Matcher(nil), r.Matchers...)
 	for _, n := range r.Instance {
 		matchers = append(matchers, labels.MustNewMatcher(labels.MatchEqual, n, t.Labels[n]))
 	}
-	names := t.Dialect.Names()
-	scrapes, err := q.Samples(ctx, selectorOf(names[0], matchers), window.To, window.Length())
-	if err != nil {
+	page, span, err := gains(ctx, q, r, selectorOf(dialect.Gateways, matchers), window)
+	if err != nil || span == 0 {
 		return nil, err
 	}
-	var first, last model.Time
-	for _, s := range scrapes {
-		for _, v := range s.Values {
-			if first == 0 || v.Timestamp < first {
-				first = v.Timestamp
-			}
-			last = max(last, v.Timestamp)
-		}
-	}
-	if first == last {
-		return nil, nil
-	}
-	var counts [2]*boundary.Counts
-	var engines [2]*boundary.Engine
-	for i, at := range []time.Time{first.Time(), last.Time()} {
-		page, err := samplesAt(ctx, q, selectorOf(dialect.Gateways, matchers), at)
-		if err != nil {
-			return nil, err
-		}
-		c, ok := boundary.Read(page, at)
-		if !ok {
-			return nil, nil
-		}
-		counts[i] = c
-		// An engine's page may have come a moment after the gateway's.
-		for late := time.Duration(0); engines[i] == nil && late <= r.Interval && (i > 0 || at.Add(late).Before(last.Time())); late += r.Interval / 2 {
-			if engines[i], err = enginesAt(ctx, q, r, at.Add(late)); err != nil {
-				return nil, err
-			}
-			if r.Interval == 0 {
-				break
-			}
-		}
-	}
-	if engines[0] == nil {
-		engines[1] = nil // it began meanwhile
-	}
-	return boundary.Look(counts[0], counts[1], engines[0], engines[1]), nil
-}
-
-// enginesAt adds up what the engines had counted at a moment; nil where none says.
-func enginesAt(ctx context.Context, q metrics.Querier, r *Request, at time.Time) (all *boundary.Engine, err error) {
+	var engines []boundary.Engines
 	for _, g := range groups(r, func(int) Range { return Range{} }, func(i int) bool { return r.Targets[i].Serves() }) {
-		page, err := samplesAt(ctx, q, selectorOf(strings.Join(boundary.EngineNames(g.lead.Dialect), "|"), g.matchers), at)
-		if err != nil {
+		e := boundary.Engines{Dialect: g.lead.Dialect}
+		if e.Page, _, err = gains(ctx, q, r, selectorOf(strings.Join(boundary.EngineNames(e.Dialect), "|"), g.matchers), window); err != nil {
 			return nil, err
 		}
-		if len(page) == 0 {
-			continue
-		}
-		if all == nil {
-			all = &boundary.Engine{}
-		}
-		all.Add(boundary.ReadEngine(page, g.lead.Dialect))
+		engines = append(engines, e)
 	}
-	return all, nil
+	return boundary.Look(page, span, engines), nil
 }
 
-func samplesAt(ctx context.Context, q metrics.Querier, selector string, at time.Time) ([]boundary.Sample, error) {
-	v, err := q.Query(ctx, selector, at)
-	page := make([]boundary.Sample, 0, len(v))
-	for _, s := range v {
-		l := make(map[string]string, len(s.Metric))
-		for n, value := range s.Metric {
-			l[string(n)] = string(value)
-		}
-		page = append(page, boundary.Sample{Name: l[model.MetricNameLabel], Labels: l, Value: float64(s.Value)})
+// gains reads by how much counters rose from one scrape to the next in a window, and over
+// what time. What was not on the first page of its process in the window began at zero.
+func gains(ctx context.Context, q metrics.Querier, r *Request, selector string, window Range) (out []boundary.Sample, span time.Duration, err error) {
+	series, err := q.Samples(ctx, selector, window.To, window.Length())
+	if err != nil {
+		return nil, 0, err
 	}
-	return page, err
+	first := map[string]model.Time{}
+	for _, s := range series {
+		k := labelKey(s.Metric, r.Instance)
+		if at, ok := first[k]; !ok || s.Values[0].Timestamp < at {
+			first[k] = s.Values[0].Timestamp
+		}
+	}
+	for _, s := range series {
+		begin, before := first[labelKey(s.Metric, r.Instance)], 0.0
+		x := boundary.Sample{Metric: s.Metric, Total: float64(s.Values[len(s.Values)-1].Value)}
+		for _, p := range s.Values {
+			v := float64(p.Value)
+			if p.Timestamp > begin {
+				if v < before {
+					before = 0 // a counter that was reset
+				}
+				x.Gain += v - before
+			}
+			before = v
+		}
+		out = append(out, x)
+		span = max(span, s.Values[len(s.Values)-1].Timestamp.Sub(begin))
+	}
+	return out, span, nil
 }

@@ -9,9 +9,12 @@ import (
 )
 
 func refine(p *catalog.Pass) {
-	p.Summary = "Decode is slow: ITL P50 is " + p.Text(indicator.ITLP50)
-	if !p.Known(indicator.ITLP50) {
-		p.Summary = "Decode is slow although nothing queues"
+	p.Summary = "Decode is slow although nothing queues"
+	switch lowest := p.Now(indicator.ITLP50).AtMost; { // a bucket that holds all tells no change
+	case p.Known(indicator.ITLP50) && !lowest:
+		p.Summary = "Decode is slow: ITL P50 is " + p.Text(indicator.ITLP50)
+	case p.Known(indicator.ITLMean):
+		p.Summary = "Decode is slow: mean ITL is " + p.Text(indicator.ITLMean)
 	}
 	if _, ok := p.Measured(indicator.DecodeBatch); ok {
 		p.Summary += ", at a decode batch size of " + p.Text(indicator.DecodeBatch)

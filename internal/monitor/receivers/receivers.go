@@ -31,6 +31,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/model"
 
+	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/unanswered"
@@ -162,7 +163,9 @@ func (t *Teller) wake() {
 	t.changed = make(chan struct{})
 }
 
-// See takes alerts as they are sent to Alertmanagers, again and again.
+// See takes alerts as they are sent to Alertmanagers, again and again. For what is only worth
+// knowing nobody is called: Alertmanagers, which have routes, are told of it, and receivers
+// are not.
 func (t *Teller) See(alerts ...collect.Alert) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -171,6 +174,9 @@ func (t *Teller) See(alerts ...collect.Alert) {
 	}
 	for _, a := range alerts {
 		id, severity := t.keyOf(a.Labels), cmp.Or(a.Labels["severity"], none)
+		if t.rank(severity) == int(catalog.Info) {
+			continue
+		}
 		e := t.known[id]
 		if e == nil {
 			if !a.Ends.After(time.Now()) {

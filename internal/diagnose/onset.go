@@ -105,7 +105,7 @@ func (v view) told(c catalog.Cond, in *course) (out told) {
 type course struct {
 	*history
 	normal, now run
-	born        int // the first page since the last outage or restart
+	born        int // the first page since the last outage or restart, or of all
 	life        run // the intervals since then
 }
 
@@ -116,12 +116,10 @@ func (h *history) course(normal, now run) *course {
 		if !h.ok[k] {
 			continue
 		}
-		if last >= 0 {
-			if k > last+2 || h.reset(last, k) {
-				c.born, c.life = k, nil
-			} else {
-				c.life = append(c.life, interval{last, k})
-			}
+		if last < 0 || k > last+2 || h.reset(last, k) {
+			c.born, c.life = k, nil
+		} else {
+			c.life = append(c.life, interval{last, k})
 		}
 		last = k
 	}

@@ -48,6 +48,7 @@ func TestOnset(t *testing.T) {
 	limit := &catalog.Threshold{Name: "any", Default: 0.001}
 	late, evicted := catalog.Above(indicator.TTFTP95, limit), catalog.Above(indicator.Preemptions, limit)
 	unseen, down := catalog.Above(indicator.KVUsagePeak, limit), catalog.Below(indicator.UpNow, &catalog.Threshold{Name: "one", Default: 2})
+	young := catalog.Below(indicator.ServingAge, &catalog.Threshold{Name: "age", Default: 2})
 	for name, tt := range map[string]struct {
 		h       *history
 		cond    catalog.Cond
@@ -58,11 +59,12 @@ func TestOnset(t *testing.T) {
 		"any, when the first part began":       {scraped(40, from(20, 8), from(32, 30), never), catalog.Any(late, evicted), 20, false},
 		"as normal is in between":              {scraped(40, func(i int) float64 { return from(30, 8)(i) + from(10, 8)(i) - from(18, 8)(i) }, from(40, 0), never), late, 30, false},
 		"an outage":                            {scraped(40, from(40, 0), from(40, 0), func(i int) bool { return i > 35 || i > 10 && i < 15 }), down, 35, false},
+		"a first start":                        {scraped(40, from(40, 0), from(40, 0), func(i int) bool { return i < 30 }), young, 29, false},
 		"nothing that a history shows changed": {scraped(40, from(40, 0), from(40, 0), never), unseen, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &Snapshot{At: tt.h.at[39], Targets: make([]Target, 1), Spans: make([]Span, 1), readings: []map[string]reading{{}}}
-			for _, sig := range []*indicator.Signal{indicator.TTFTP95, indicator.Preemptions, indicator.KVUsagePeak, indicator.UpNow} {
+			for _, sig := range []*indicator.Signal{indicator.TTFTP95, indicator.Preemptions, indicator.KVUsagePeak, indicator.UpNow, indicator.ServingAge} {
 				s.readings[0][sig.Name] = reading{now: indicator.Known(1)}
 			}
 			var normal, now run

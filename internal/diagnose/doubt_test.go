@@ -229,3 +229,30 @@ func TestLongBaselinesStayOnAGrid(t *testing.T) {
 		}
 	}
 }
+
+// A server that starts takes the processors of its machine: what is slow beside it meanwhile
+// is no fault yet. One on another machine, or one that has started for an hour, is no reason.
+func TestStartsBesideAreDoubted(t *testing.T) {
+	for name, tt := range map[string]struct {
+		instance string
+		watched  float64
+		doubted  bool
+	}{
+		"on the same machine": {"gpu-1:8001", 60, true},
+		"for an hour":         {"gpu-1:8001", 3600, false},
+		"on another machine":  {"gpu-2:8000", 60, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSnapshot([]Target{{Labels: map[string]string{"instance": "gpu-1:8000"}}, {Labels: map[string]string{"instance": tt.instance}}})
+			end := time.Unix(1e9, 0)
+			s.Spans[0].Window = Range{end.Add(-time.Minute), end}
+			s.Spans[0].steady = steadiness{since: time.Minute, moments: 8, lastGap: 1, lastTTFT: 1}
+			s.readings[0][indicator.ITLP50.Name] = reading{now: indicator.Known(0.05)}
+			s.readings[1][indicator.Answered.Name] = reading{now: indicator.Known(0)}
+			s.readings[1][indicator.Starting.Name] = reading{now: indicator.Known(tt.watched)}
+			if got := (view{snapshot: s}).Doubt(indicator.ITLP50).Least; (got == 0) != tt.doubted {
+				t.Errorf("50 ms counts as %v s; want it doubted: %v", got, tt.doubted)
+			}
+		})
+	}
+}

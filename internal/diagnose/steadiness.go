@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"math"
+	"net"
 	"slices"
 	"time"
 
@@ -194,10 +195,16 @@ var (
 		Name: "doubt_single_moment", Unit: indicator.Times, Default: 1.35,
 		Why: "by how many times the limit a single moment must be, for it may be the server's worst of many",
 	}
+	startBeside = &catalog.Threshold{
+		Name: "doubt_start_beside", Unit: indicator.Seconds, Default: 600,
+		Why: "a server that starts on the same machine takes its processors and its disk: ten minutes hold the loading of most models",
+	}
 )
 
 // Doubts are the numbers that a finding must pass to be certain, beside its conditions'.
-func Doubts() []*catalog.Threshold { return []*catalog.Threshold{deviations, burst, hiccup, oneMoment} }
+func Doubts() []*catalog.Threshold {
+	return []*catalog.Threshold{deviations, burst, hiccup, oneMoment, startBeside}
+}
 
 // mostWander is as many times as high as normal that a server can be taken to read by itself:
 // one that wanders more is not steady enough for its own past to say anything.
@@ -281,5 +288,25 @@ func (v view) Doubt(s *indicator.Signal) catalog.Doubt {
 	if stalled && n.Stall && (n.Chance != indicator.StreamTime || steady.moments == 1) {
 		d.Least = 0 // it may be over
 	}
+	if (n.Chance == indicator.StreamTime || n.Chance == indicator.FirstTokenTime) && v.startsBeside() {
+		d.Least = 0 // it will be over when that one has started
+	}
 	return d
+}
+
+// startsBeside reports whether another server is starting on the same machine, for no longer
+// than a start takes.
+func (v view) startsBeside() bool {
+	machine := func(i int) string {
+		host, _, _ := net.SplitHostPort(v.snapshot.Targets[i].Labels["instance"])
+		return host
+	}
+	own := machine(v.target)
+	for i := range v.snapshot.Targets {
+		answered, watched := v.snapshot.Now(i, indicator.Answered), v.snapshot.Now(i, indicator.Starting)
+		if answered.OK && answered.V == 0 && watched.OK && watched.V < v.number(startBeside) && own != "" && machine(i) == own {
+			return true
+		}
+	}
+	return false
 }

@@ -75,7 +75,7 @@ func served(o *outcome) float64 {
 	if o.came == 0 {
 		return 1
 	}
-	return 1 - o.refused/o.came
+	return max(0, 1-(o.refused+o.left)/o.came)
 }
 
 // ratio is x over y, within bounds.

@@ -41,6 +41,7 @@ var quantities = []quantity{
 	{indicator.Preemptions, func(o *outcome, engines, window float64) float64 { return o.preemptions / o.seconds * window * engines }, 0.4, 5, 1.5},
 	{indicator.Running, func(o *outcome, engines, _ float64) float64 { return o.running / o.seconds * engines }, 0.25, 1, 1.6},
 	{indicator.Waiting, func(o *outcome, engines, _ float64) float64 { return o.waiting / o.seconds * engines }, 0.35, 2, 1.6},
+	{indicator.Abandoned, func(o *outcome, engines, window float64) float64 { return o.left / o.seconds * window * engines }, 0.4, 8, 1.6},
 }
 
 // missing says what would make a prediction possible where a quantity is not met.
@@ -107,6 +108,7 @@ func pooled(outcomes []*outcome) *outcome {
 		all.truncated = all.truncated || o.truncated
 		all.came += o.came
 		all.refused += o.refused
+		all.left += o.left
 		all.peak = max(all.peak, o.peak)
 	}
 	return all

@@ -17,6 +17,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
+	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/workload"
@@ -142,7 +143,7 @@ func TestArrivalsAreThoseThatWereCounted(t *testing.T) {
 		is = append(is, workload.Interval{End: from.Add(time.Duration(i+1) * time.Second), Seconds: 1, FirstTokens: 2, Joined: joined, Arrived: max(2+joined, 0), Running: 4})
 	}
 	tr := &traffic{length: 20 * time.Second}
-	tr.take(from, is, 1)
+	tr.take(from, is, 0, 1)
 	if n := len(tr.arrivals); n != 40 {
 		t.Errorf("%d arrivals, want 40", n)
 	}
@@ -380,5 +381,35 @@ func TestHalfAndDoubleAreEquallyFar(t *testing.T) {
 		if got := far(tt.measured, tt.simulated); got != tt.far {
 			t.Errorf("measured %v, simulated %v: too far is %v, want %v", tt.measured, tt.simulated, got, tt.far)
 		}
+	}
+}
+
+// TestClientsThatLeave finds the clients' timeout of 1.5 s for the first token, which half of
+// them do not get: the engine counts those who left nowhere, and the queue that the others
+// wait in is theirs too.
+func TestClientsThatLeave(t *testing.T) {
+	t.Parallel()
+	r := opened(t, "../../testdata/recordings/queue-timeouts.tar.zst")
+	at := time.UnixMilli(r.truth.Phases[len(r.truth.Phases)-1].ToMS)
+	found := false
+	_, err := diagnose.Run(t.Context(), r.store, diagnose.Options{
+		At: at, First: r.first, Interval: time.Second, Every: true, Pathologies: pathologies.All(), Annotate: r.annotate,
+		Predict: func(ctx context.Context, q metrics.Querier, req diagnose.Request, s *diagnose.Snapshot, d *diagnose.Diagnosis) {
+			p, err := prepare(ctx, q, &req, s, d.Verdict.Targets[0], nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = true
+			if got := p.patience; got.whole || got.Seconds() < 1.2 || got.Seconds() > 2.2 {
+				t.Errorf("clients wait %s, for the whole answer: %v; want 1.5 s for the first token", got.Duration, got.whole)
+			}
+			// 1649 requests came in 70 s.
+			if n := len(p.traffic.arrivals); n < 1300 || n > 1500 {
+				t.Errorf("%d requests arrived in a minute, want 1413", n)
+			}
+		},
+	})
+	if err != nil || !found {
+		t.Fatal(err, found)
 	}
 }

@@ -33,6 +33,7 @@ type predictor struct {
 	measured    []indicator.Value
 	before      []catalog.Estimate
 	unchanged   []*outcome   // of the time to come, where nothing is done
+	patience    patience     // of the clients
 	lostSharing bool         // the prefix cache finds less than it did, and not because of evictions
 	spent       int          // simulated tokens
 	check       func() error // whether there is time to go on
@@ -77,7 +78,7 @@ func prepare(ctx context.Context, q metrics.Querier, r *diagnose.Request, s *dia
 		}
 		return nil
 	}}
-	if p.traffic, err = trafficOf(fleet); err != nil {
+	if p.traffic, err = trafficOf(fleet, s.Now(i, indicator.Abandoned).Or(0)); err != nil {
 		return nil, err
 	}
 	if p.bounds, err = rd.readBounds(ctx); err != nil {
@@ -195,6 +196,9 @@ func (p *predictor) try(fleet *workload.Measured) (float64, error) {
 			return closest, cmp.Or(reason, err)
 		}
 		p.calibration.Fit = p.calibration.Fit.Scale(sim.Uniform(slower))
+		if err := p.findPatience(); err != nil {
+			return closest, cmp.Or(reason, err)
+		}
 		var all *outcome
 		for _, age := range ages {
 			now := p.trial(p.now, p.engine.Config, false)
@@ -231,6 +235,34 @@ func (p *predictor) try(fleet *workload.Measured) (float64, error) {
 	}
 	return closest, nil
 }
+
+// findPatience finds for how long clients wait, where some left: so long that as many leave
+// in the simulation. They leave for want of a first token where most of them had none.
+func (p *predictor) findPatience() error {
+	t := p.traffic
+	if t.left == 0 {
+		return nil
+	}
+	shortest, longest := shortestPatience.Seconds(), t.length.Seconds()
+	for range 7 { // to a twentieth
+		p.patience = patience{time.Duration(math.Sqrt(shortest*longest) * float64(time.Second)), t.unanswered < t.left/2}
+		now := p.trial(p.now, p.engine.Config, false)
+		outcomes, err := p.simulate(now, perTrial)
+		if err != nil {
+			return err
+		}
+		all := pooled(outcomes)
+		if all.left/all.seconds*t.length.Seconds()*float64(t.ranks) > t.left {
+			shortest = p.patience.Seconds()
+		} else {
+			longest = p.patience.Seconds()
+		}
+	}
+	return nil
+}
+
+// shortestPatience is less than any client's.
+const shortestPatience = 50 * time.Millisecond
 
 // mostSlower bounds how much shorter or longer than fitted steps are taken to be, for
 // the simulation to give as many tokens as were measured: what is computed again goes

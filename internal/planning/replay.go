@@ -1,6 +1,7 @@
 package planning
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -19,6 +20,7 @@ type trial struct {
 	period   time.Duration // after which the arrivals begin again; 0: they do not
 	clients  float64       // that each send a request when they have their answer; 0: arrivals come whatever happens
 	pause    time.Duration // of a client, from an answer until the next request is in the engine
+	patience patience
 
 	running, waiting int           // in flight at the beginning
 	waited           time.Duration // by the first of those that wait
@@ -30,6 +32,13 @@ type trial struct {
 	maxTokens    int           // bounds the cost of the simulation
 	seed         uint64
 	bounds       *bounds
+}
+
+// A patience is for how long clients wait before they leave: for their first token, or, on
+// average, for the whole answer. Zero is for ever.
+type patience struct {
+	time.Duration
+	whole bool
 }
 
 // bounds are the buckets of the server's histograms.
@@ -48,6 +57,7 @@ type outcome struct {
 	early, late      float64 // the same of waiting, in the first and the last quarter
 	ended            []sim.Record
 	came, refused    float64 // requests, and those of them that were turned away
+	left             float64 // clients that lost patience
 	peak             int64   // tokens in the KV cache in the fullest step
 	truncated        bool
 }
@@ -88,13 +98,14 @@ type player struct {
 	stepped   bool // a step ended since
 	measuring bool
 
-	came   int             // arrivals so far
-	back   []time.Duration // when clients come again, in order
-	began  []time.Duration // when each request came, by number; before 0 for those in flight at the beginning
-	last   []time.Duration // its last token, or -1
-	tokens int
-	before sim.Stats // when the measured time began
-	out    outcome
+	came    int             // arrivals so far
+	leaving []leaving       // in order
+	back    []time.Duration // when clients come again, in order
+	began   []time.Duration // when each request came, by number; before 0 for those in flight at the beginning
+	last    []time.Duration // its last token, or -1
+	tokens  int
+	before  sim.Stats // when the measured time began
+	out     outcome
 }
 
 // draw takes a request from the pool.
@@ -121,6 +132,9 @@ func (p *player) add(r sim.Request, at time.Duration) {
 		return
 	}
 	p.began, p.last = append(p.began, at), append(p.last, -1)
+	if p.patience.Duration > 0 {
+		p.waits()
+	}
 }
 
 // begin sets the trial: requests that run have had their prefill and a part of
@@ -247,6 +261,40 @@ func (p *player) arrive(until time.Duration) {
 	}
 }
 
+// leave lets those go whose patience is at its end.
+func (p *player) leave(until time.Duration) {
+	for ; len(p.leaving) > 0 && p.leaving[0].at <= until; p.leaving = p.leaving[1:] {
+		l := p.leaving[0]
+		if !p.patience.whole && p.last[l.id] >= 0 || p.engine.Cancel(l.id, l.at) == nil {
+			continue
+		}
+		if l.at >= p.warm {
+			p.out.left++
+		}
+		if p.clients > 0 {
+			p.again(l.at + p.pause)
+		}
+	}
+}
+
+// waits notes when the client of the last request leaves: at its timeout, while it has no
+// token; or at any moment alike, while it gets its answer.
+func (p *player) waits() {
+	id := len(p.began) - 1
+	l := leaving{max(p.began[id]+p.patience.Duration, 0), id}
+	if p.patience.whole {
+		l.at = max(p.began[id], 0) + time.Duration(float64(p.patience.Duration)*p.rng.ExpFloat64())
+	}
+	i, _ := slices.BinarySearchFunc(p.leaving, l, func(a, b leaving) int { return cmp.Compare(a.at, b.at) })
+	p.leaving = slices.Insert(p.leaving, i, l)
+}
+
+// A leaving is when the client of a request leaves, if it has not got what it waits for.
+type leaving struct {
+	at time.Duration
+	id int
+}
+
 func (p *player) play() {
 	held := p.engine.Stats()
 	missing := int(p.clients) - held.Running - held.Waiting
@@ -298,6 +346,7 @@ func (p *player) between() bool {
 		return false
 	}
 	p.arrive(now)
+	p.leave(now)
 	return true
 }
 

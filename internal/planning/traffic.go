@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/workload"
@@ -29,6 +30,8 @@ type traffic struct {
 	held             float64       // share of the KV cache at the beginning
 	each             float64       // share of an engine's KV cache that one running request holds on average, 0: not known
 	ended            float64       // requests that the lengths of answers rest on
+	left             float64       // clients that left before their whole answer
+	unanswered       float64       // those of them that had no token yet
 }
 
 // minArrivals is how many requests a window must have for its traffic to be
@@ -54,9 +57,12 @@ func more(came float64, want int, in time.Duration, err error) error {
 // longestWait bounds how much longer anybody is asked to wait.
 const longestWait = time.Minute
 
-// trafficOf reads the traffic of a fleet of one target.
-func trafficOf(f *workload.Measured) (*traffic, error) {
+// trafficOf reads the traffic of a fleet of one target, of which so many clients left.
+func trafficOf(f *workload.Measured, left float64) (*traffic, error) {
 	t := &traffic{length: f.To.Sub(f.From), ranks: max(len(f.Ranks), 1), ended: f.Workload.Requests()}
+	if left >= catalog.SomeAbandoned.Default {
+		t.left, t.unanswered = left, max(left-cutOff(f), 0)
+	}
 	var err error
 	if t.spec, err = f.Workload.SpecOf(minEnded); err != nil {
 		if t.ended < minEnded {
@@ -67,7 +73,7 @@ func trafficOf(f *workload.Measured) (*traffic, error) {
 	}
 	var held, running float64
 	for i := range f.Ranks {
-		t.take(f.From, f.Ranks[i].Intervals, uint64(i))
+		t.take(f.From, f.Ranks[i].Intervals, t.unanswered/float64(t.ranks), uint64(i))
 		for _, v := range f.Ranks[i].Intervals {
 			if v.KVUsage > 0 && v.Running >= 1 {
 				held, running = held+v.KVUsage, running+v.Running
@@ -93,9 +99,10 @@ const maxArrivals = 200_000
 
 // take adds the arrivals of a rank. That a request was preempted looks like an
 // arrival in one interval and is taken back in another, so it is their sum that
-// counts; the intervals only say when.
-func (t *traffic) take(from time.Time, intervals []workload.Interval, seed uint64) {
-	var total, shape float64
+// counts, with those that left unanswered, which the engine counts nowhere; the
+// intervals only say when.
+func (t *traffic) take(from time.Time, intervals []workload.Interval, unanswered float64, seed uint64) {
+	total, shape := unanswered, 0.0
 	for _, v := range intervals {
 		if !math.IsNaN(v.Arrived) && !math.IsNaN(v.Joined) && !math.IsNaN(v.FirstTokens) {
 			total += v.FirstTokens + v.Joined
@@ -121,6 +128,20 @@ func (t *traffic) take(from time.Time, intervals []workload.Interval, seed uint6
 			t.arrivals = append(t.arrivals, time.Duration(max(at, 0)*float64(time.Second)))
 		}
 	}
+}
+
+// cutOff is how many requests got a first token and neither ended nor run still.
+func cutOff(f *workload.Measured) float64 {
+	n := -f.Workload.Requests()
+	for i := range f.Ranks {
+		if ivs := f.Ranks[i].Intervals; len(ivs) > 0 {
+			n -= known(ivs[len(ivs)-1].Running) - known(ivs[0].Running)
+			for _, v := range ivs {
+				n += known(v.FirstTokens)
+			}
+		}
+	}
+	return max(n, 0)
 }
 
 func known(v float64) float64 {

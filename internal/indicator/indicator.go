@@ -89,7 +89,7 @@ type Signal struct {
 	// asked of the last of them, not of the last page.
 	Scrapes bool
 
-	// Fleet says that the value compares the target with the others of its model.
+	// Fleet says that the value compares the target with the others of its model or job.
 	Fleet bool
 
 	// Per is the label by which the parts of a gateway are told apart that have a value each,

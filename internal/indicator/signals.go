@@ -343,12 +343,12 @@ var (
 		Doc:  "Replicas of the model that answer now, over those that did in the window.",
 	}
 	JobAnswers = &Signal{
-		Name: "job_answers", Title: "Targets of the job that answer", Unit: Count, Scope: Instance, Scrapes: true,
+		Name: "job_answers", Title: "Targets of the job that answer", Unit: Count, Scope: Instance, Scrapes: true, Fleet: true,
 		Expr: "0 * max by (instance, job) (last_over_time(up[1m])) + on (job) group_left () sum by (job) (last_over_time(up[1m]))",
 		Doc:  "How many targets of its job answer: of a server that never did nobody knows the model.",
 	}
 	PoolStart = &Signal{
-		Name: "pool_start", Title: "Start of the job's servers", Unit: Seconds, Scope: Instance, Scrapes: true,
+		Name: "pool_start", Title: "Start of the job's servers", Unit: Seconds, Scope: Instance, Scrapes: true, Fleet: true,
 		Expr:      "0 * max by (instance, job) (last_over_time(up[1m])) + on (job) group_left () (max by (job) (max_over_time(vllm:generation_tokens_created[1h]) - on (instance, job) group_left () max by (instance, job) (max_over_time(process_start_time_seconds[1h]))) or 0 * max by (job) (up))",
 		Otherwise: []Alternative{{Without: "vllm:generation_tokens_created", Expr: "0 * max by (instance) (up)"}, {Without: "process_start_time_seconds", Expr: "0 * max by (instance) (up)"}},
 		Doc:       "The longest time from the start of a process to its engine's counters, of the servers of its job in the past at hand: loading, compilation, CUDA graphs. 0 where none tells it.",
@@ -359,7 +359,7 @@ var (
 		Doc:  "Time since the first scrape at hand, to five seconds, whether it failed or not.",
 	}
 	StartRatio = &Signal{
-		Name: "start_ratio", Title: "Watched, over the usual start", Unit: Times, Scope: Instance, Scrapes: true,
+		Name: "start_ratio", Title: "Watched, over the usual start", Unit: Times, Scope: Instance, Scrapes: true, Fleet: true,
 		Expr: "(time() - min by (instance, job) (min_over_time(timestamp(up)[1h:5s]))) / on (job) group_left () (max by (job) (max_over_time(vllm:generation_tokens_created[1h]) - on (instance, job) group_left () max by (instance, job) (max_over_time(process_start_time_seconds[1h]))) > 0)",
 		Doc:  "Time since the first scrape at hand over the longest start of a server of its job.",
 	}

@@ -60,7 +60,7 @@ func TestAlertsOfALivingFleet(t *testing.T) {
 		pods []pod
 		want map[string]int // by alert and severity: seconds before which it is there
 	}{
-		"scale out":             {slices.Concat(old("a"), []pod{{name: "new", found: 300, serves: 391}, {name: "more", found: 300, serves: 421}}), nil},
+		"scale out":             {slices.Concat(old("a"), []pod{{name: "new", found: 300, serves: 391}, {name: "more", found: 300, serves: 401}}), nil},
 		"scale in":              {slices.Concat(old("a", "b"), []pod{{name: "c", serves: 1, drains: 300, ends: 331, left: 361}}), nil},
 		"gone without a word":   {slices.Concat(old("a", "b"), []pod{{name: "c", serves: 1, left: 301}}), nil},
 		"rolling upgrade":       {upgrade, nil},

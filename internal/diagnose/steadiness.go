@@ -2,8 +2,8 @@ package diagnose
 
 import (
 	"math"
-	"net"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -298,8 +298,8 @@ func (v view) Doubt(s *indicator.Signal) catalog.Doubt {
 // than a start takes.
 func (v view) startsBeside() bool {
 	machine := func(i int) string {
-		host, _, _ := net.SplitHostPort(v.snapshot.Targets[i].Labels["instance"])
-		return host
+		instance := v.snapshot.Targets[i].Labels["instance"]
+		return instance[:max(0, strings.LastIndexByte(instance, ':'))]
 	}
 	own := machine(v.target)
 	for i := range v.snapshot.Targets {

@@ -21,6 +21,8 @@ type Span struct {
 	// Failing says that the last scrape failed, and the last good one is too long ago to
 	// speak of now.
 	Failing bool
+	// InTurns says that several processes answer at the address: counters tell no rate.
+	InTurns bool
 	// Asked is the time of the last scrape, failed or not: that of the window's end, or later
 	// where the page is slow.
 	Asked time.Time
@@ -98,6 +100,7 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 	if late {
 		s.Window.To = h.at[len(h.at)-1].Add(-h.failing())
 	}
+	s.InTurns = h.inTurns()
 	s.Timeline = h.timeline()
 	segs := s.Timeline.answered()
 	now := run(nil)

@@ -3,6 +3,7 @@ package pathologies_test
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -146,6 +147,21 @@ func mutations() []mutation {
 			return out
 		}
 	}
+	// pair is two Prometheus servers, the first of which has other pages, as long as keep says so.
+	pair := func(keep func(pg *page, last time.Time) bool) func(p []page, step time.Duration) []page {
+		return func(p []page, _ time.Duration) (out []page) {
+			last := p[len(p)-1].at
+			for _, pg := range p {
+				pg.target.Labels = map[string]string{"prometheus_replica": "b"}
+				out = append(out, pg)
+				pg.target.Labels = map[string]string{"prometheus_replica": "a"}
+				if keep(&pg, last) {
+					out = append(out, pg)
+				}
+			}
+			return out
+		}
+	}
 	return []mutation{
 		{name: "another order of the targets", change: rename(func(s string) string {
 			b := []byte(s)
@@ -192,6 +208,13 @@ func mutations() []mutation {
 			}
 			return out
 		}},
+		{name: "a pair of Prometheus servers whose clocks are 90 s apart", change: pair(func(pg *page, _ time.Time) bool {
+			pg.at = pg.at.Add(90 * time.Second)
+			return true
+		})},
+		{name: "a pair of Prometheus servers, one of which lags by 90 s", change: pair(func(pg *page, last time.Time) bool {
+			return pg.at.Before(last.Add(-90 * time.Second))
+		})},
 		{name: "pods without an instance", change: each(func(_ int, pg *page) {
 			pg.target = embedded.Target{Labels: map[string]string{"pod": "vllm-" + pg.target.Instance}}
 		})},
@@ -448,6 +471,49 @@ func TestBrokenObjective(t *testing.T) {
 		}
 		if os.Getenv("SHOW") != "" {
 			report.Text(os.Stdout, d, report.Options{})
+		}
+	}
+}
+
+// TestProcessesBehindOneAddress plays two replicas of which either answers whoever asks, as
+// behind a load balancer, at every interval.
+func TestProcessesBehindOneAddress(t *testing.T) {
+	for name, other := range map[string]func(i int) bool{
+		"in turn":                    func(i int) bool { return i%2 == 1 },
+		"by lot":                     func(i int) bool { return (i*i/3+i/7)%2 == 1 },
+		"in pairs":                   func(i int) bool { return i/2%2 == 1 },
+		"in turn, of no known birth": func(i int) bool { return i%2 == 1 },
+	} {
+		for _, step := range []time.Duration{time.Second, 5 * time.Second, 15 * time.Second} {
+			pages := map[string][]page{}
+			for _, pg := range pagesOf(t, filepath.Join(recordings, "replica-imbalance.tar.zst"), step, 0) {
+				pages[pg.target.Instance] = append(pages[pg.target.Instance], pg)
+			}
+			var all []page
+			replicas := slices.Sorted(maps.Keys(pages))
+			for i := range pages[replicas[0]] {
+				pg := pages[replicas[0]][i]
+				if other(i) && i < len(pages[replicas[1]]) {
+					pg.body = pages[replicas[1]][i].body
+				}
+				if strings.Contains(name, "no known birth") {
+					pg.body = births.ReplaceAll(pg.body, nil)
+				}
+				pg.target.Instance = "vllm.svc:8000"
+				all = append(all, pg)
+			}
+			end := all[len(all)-1].at
+			d := playPages(t, name, all, step).diagnose(t, end)
+			if d.Verdict.ID != diagnose.InsufficientData || !strings.Contains(d.Verdict.Summary, "scrape each of them") {
+				t.Errorf("%s, every %s: %s: %s", name, step, d.Verdict.ID, d.Verdict.Summary)
+			}
+			// What has gone for good is lost all the same.
+			for i := range 9 {
+				all = append(all, page{target: all[0].target, at: end.Add(time.Duration(i+1) * max(step, 10*time.Second))})
+			}
+			if d := playPages(t, name, all, step).diagnose(t, all[len(all)-1].at); d.Verdict.ID != "target-down" {
+				t.Errorf("%s, every %s, gone: %s: %s", name, step, d.Verdict.ID, d.Verdict.Summary)
+			}
 		}
 	}
 }

@@ -525,10 +525,12 @@ var (
 )
 
 // arrivals are the requests a second that arrive: they reach their first token, or the queue
-// grows by them; held are those that run or wait. Both are of a target, where by is nil, or of
+// grows by them. By what it shrinks they came before: a sick server gives their first tokens in
+// bursts. held are those that run or wait. Both are of a target, where by is nil, or of
 // its parts.
 func arrivals(by []string, growth Expr) Expr {
-	return Add(SumRate("vllm:time_to_first_token_seconds_count").By(by...), AtLeast(growth, 0))
+	drained := AtMost(Sum(Slope("vllm:num_requests_waiting")).By(by...), 0)
+	return AtLeast(Add(Add(SumRate("vllm:time_to_first_token_seconds_count").By(by...), drained), AtLeast(growth, 0)), 0)
 }
 
 // againstFleet is a value of each replica over the mean of all.

@@ -517,3 +517,39 @@ func TestProcessesBehindOneAddress(t *testing.T) {
 		}
 	}
 }
+
+// TestAWindowLongerThanTheServersLife compares replicas over what they lived, and not over years
+// in which rates fall to nothing and a queue that moves by one is all the traffic.
+func TestAWindowLongerThanTheServersLife(t *testing.T) {
+	var pages []page
+	for i := range 130 {
+		for _, instance := range []string{"a", "b", "c", "d", "e", "f"} {
+			waits := 0
+			if instance == "a" {
+				waits = i / 30
+			}
+			body := fmt.Sprintf(`vllm:num_requests_running{model_name="m",engine="0"} 1
+vllm:num_requests_waiting{model_name="m",engine="0"} %d
+vllm:num_preemptions_total{model_name="m",engine="0"} 0
+vllm:generation_tokens_total{model_name="m",engine="0"} %d
+vllm:time_to_first_token_seconds_bucket{model_name="m",engine="0",le="0.1"} %d
+vllm:time_to_first_token_seconds_bucket{model_name="m",engine="0",le="+Inf"} %[3]d
+vllm:time_to_first_token_seconds_sum{model_name="m",engine="0"} %[3]d
+vllm:time_to_first_token_seconds_count{model_name="m",engine="0"} %[3]d
+`, waits, 3000*i, 60*i)
+			pages = append(pages, page{embedded.Target{Instance: instance}, time.Unix(1_800_000_000, 0).Add(time.Duration(i) * time.Minute), []byte(body)})
+		}
+	}
+	p := playPages(t, "six replicas", pages, time.Minute)
+	d, err := diagnose.Run(t.Context(), p.store, diagnose.Options{
+		At: pages[len(pages)-1].at, First: p.first, Interval: time.Minute, Window: 99999 * time.Hour, Every: true, Pathologies: pathologies.All(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range d.Findings {
+		if f.Status == diagnose.Firing && f.Pathology.ID == "replica-imbalance" {
+			t.Errorf("%s", f.Summary)
+		}
+	}
+}

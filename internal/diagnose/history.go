@@ -57,6 +57,7 @@ type history struct {
 	columns map[string][]float64
 	bounds  map[string][]float64   // of each histogram, ascending
 	buckets map[string][][]float64 // their columns
+	limits  limits                 // what was set by hand
 	older   int                    // scrapes that were read at another pace, before the others
 }
 

@@ -95,6 +95,8 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 		s.Window.To = o.At
 	}
 	s.Asked = s.Window.To
+	l := limits(o.Settings.Set)
+	h.limits = l
 	late := h.late()
 	s.Failing = !late && h.failing() >= shortest(step)*9/10
 	if late {
@@ -107,7 +109,6 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 	if n := len(segs); n > 0 && (late || h.answering()) {
 		now, segs = segs[n-1].run, segs[:n-1]
 	}
-	l := limits(o.Settings.Set)
 	normal, rest := l.normal(segs)
 	now = h.incident(l, normal, rest, now)
 	if len(rest) > 0 && len(now) > 0 && now[0].from >= rest[len(rest)-1].run[0].to {

@@ -100,7 +100,7 @@ func (s *Snapshot) dropInTurns() {
 			continue
 		}
 		for _, sig := range indicator.All() {
-			if !sig.Scrapes || strings.Contains(sig.Expr, "process_start_time_seconds") {
+			if !sig.Scrapes || strings.Contains(sig.PromQL(), started) {
 				s.readings[i][sig.Name] = reading{now: none, normal: none}
 			}
 		}

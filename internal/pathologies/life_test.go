@@ -56,7 +56,7 @@ func TestASlowPageIsNoLostServer(t *testing.T) {
 // TestNobodyKnowsWhatALostServerHeld: where that is not stored, a lost server is a ticket.
 func TestNobodyKnowsWhatALostServerHeld(t *testing.T) {
 	for held, want := range map[float64]catalog.Severity{math.NaN(): catalog.Ticket, 0: catalog.Info, 3: catalog.Page} {
-		view := catalogtest.View{Present: catalogtest.Readings{indicator.Up: 0, indicator.LastWork: 40, indicator.Silence: 60, indicator.PoolAnswers: 0.8}}
+		view := catalogtest.View{Present: catalogtest.Readings{indicator.Up: 0, indicator.LastWork: 40, indicator.Silence: 15, indicator.PoolAnswers: 0.8}}
 		if !math.IsNaN(held) {
 			view.Present[indicator.LastHeld] = held
 		}

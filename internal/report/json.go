@@ -237,7 +237,7 @@ type (
 		Model   string        `json:"model"`
 		Up      bool          `json:"up"`
 		Judged  bool          `json:"judged"`
-		State   string        `json:"state"` // of a server: starting, serving, slow, draining, lost; "" where nothing tells
+		State   string        `json:"state"` // of a server: starting, serving, slow, drained, lost; of a gateway: lost; "" where nothing tells
 		Problem string        `json:"problem"`
 		Notes   []string      `json:"notes"`
 		Config  engine.Config `json:"config"`

@@ -2,16 +2,13 @@ package pathologies_test
 
 import (
 	"fmt"
-	"math"
 	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/catalog/catalogtest"
 	"github.com/sixty-dev/sixty/internal/diagnose"
-	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
 // TestASlowPageIsNoLostServer looks at a server whose page takes seconds or does not come
@@ -49,24 +46,6 @@ func TestASlowPageIsNoLostServer(t *testing.T) {
 					t.Errorf("at its end: %s: %s", end.Verdict.ID, end.Verdict.Summary)
 				}
 			})
-		}
-	}
-}
-
-// TestNobodyKnowsWhatALostServerHeld: where that is not stored, a lost server is a ticket.
-func TestNobodyKnowsWhatALostServerHeld(t *testing.T) {
-	for held, want := range map[float64]catalog.Severity{math.NaN(): catalog.Ticket, 0: catalog.Info, 3: catalog.Page} {
-		view := catalogtest.View{Present: catalogtest.Readings{indicator.Up: 0, indicator.LastWork: 40, indicator.Silence: 15, indicator.PoolAnswers: 0.8}}
-		if !math.IsNaN(held) {
-			view.Present[indicator.LastHeld] = held
-		}
-		grades := byID("target-down").Grades
-		i := slices.IndexFunc(grades, func(g catalog.Grade) bool {
-			truth, _ := g.While.Eval(view)
-			return truth == catalog.True || g.While.Empty()
-		})
-		if i < 0 || grades[i].Severity != want || grades[i].Note {
-			t.Errorf("held %v: grade %d, want %s", held, i, want)
 		}
 	}
 }

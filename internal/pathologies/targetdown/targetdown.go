@@ -83,8 +83,7 @@ var Pathology = &catalog.Pathology{
 			catalog.All(catalog.Above(indicator.LastWork, worked), catalog.Above(indicator.Silence, lingers)), // in use to the end
 		)},
 		{Severity: catalog.Info, Note: true, While: catalog.All(catalog.Below(indicator.LastHeld, held), catalog.Below(indicator.LastWork, worked))},
-		{Severity: catalog.Info, While: catalog.Below(indicator.LastHeld, held)},
-		{Severity: catalog.Ticket}, // nobody knows what it held
+		{Severity: catalog.Info},
 	},
 	Refine:   refine,
 	Panel:    431,

@@ -107,17 +107,17 @@ var (
 	}
 	// AbandonedShare is the share of requests that their clients give up.
 	AbandonedShare = &Threshold{
-		Name: "abandoned_share", Unit: indicator.Ratio, Default: 0.15, Baseline: &Relative{Factor: 2, Offset: 0.1, Most: 0.25},
+		Name: "abandoned_share", Unit: indicator.Ratio, Objective: slo.Cancelled, Default: 0.15, Baseline: &Relative{Factor: 2, Offset: 0.1, Most: 0.25},
 		Why: "twice the usual share and ten points more; some users always stop an answer; a quarter of all answers is too many whatever was usual; without a baseline 15 %",
 	}
 	// AbandonedMore is a share of requests that their clients give up beyond what they always do.
 	AbandonedMore = &Threshold{
-		Name: "abandoned_more", Unit: indicator.Ratio, Default: None, Baseline: &Relative{Factor: 2, Offset: 0.1},
+		Name: "abandoned_more", Unit: indicator.Ratio, Objective: slo.Cancelled, Default: None, Baseline: &Relative{Factor: 2, Offset: 0.1},
 		Why: "twice the usual share and ten points more: completion in an editor cancels most of its requests by design, and while tokens come in time a share that is as ever hurts nobody",
 	}
 	// MostAbandoned is when most users get nothing.
 	MostAbandoned = &Threshold{
-		Name: "abandoned_most", Unit: indicator.Ratio, Default: 0.5,
+		Name: "abandoned_most", Unit: indicator.Ratio, Objective: slo.Cancelled, Default: 0.5,
 		Why: "more than half of the clients leave without their answer",
 	}
 	// SomeAbandoned is how many it takes.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -54,6 +55,16 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 	past := Range{o.First, o.At}
 	if past.From.IsZero() || past.Length() > longestPast {
 		past.From = o.At.Add(-longestPast)
+	}
+	if o.Window > longestPast {
+		// No longer than the servers' life, beyond which rates fall to nothing.
+		v, err := q.Query(ctx, fmt.Sprintf("max(count_over_time(%s[%s]))", selectorOf(pulse, o.Matchers), model.Duration(o.Window)), o.At)
+		if err != nil {
+			return Diagnosis{}, fmt.Errorf("find how long servers have been watched: %w", err)
+		}
+		if len(v) > 0 {
+			o.Window = min(o.Window, max(longestPast, time.Duration(v[0].Value)*o.Interval))
+		}
 	}
 	lookback := max(past.Length(), o.Window, usualWindow) + time.Second
 	targets, layout, err := discover(ctx, q, o.Memory, o.At, lookback, o.Matchers, o.Every)

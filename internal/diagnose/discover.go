@@ -156,14 +156,14 @@ func rename(targets []Target) {
 type second struct {
 	more    []string // labels that tell servers apart beside the usual ones
 	without []*labels.Matcher
-	of      map[string]origin // by origin: the one that shows the same server
+	of      map[string]double // by origin: the one that shows the same server
 	origins map[string]origin
 }
 
 // lookTwice looks at the moment of the diagnosis and at one before it: who left
 // meanwhile is in the past that is compared with.
 func lookTwice(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, matchers []*labels.Matcher) (*second, error) {
-	s := &second{of: map[string]origin{}, origins: map[string]origin{}}
+	s := &second{of: map[string]double{}, origins: map[string]origin{}}
 	var moments [][]origin
 	for _, t := range []time.Time{at, at.Add(-lookback / 2)} {
 		os, err := origins(ctx, q, t, matchers)
@@ -176,8 +176,8 @@ func lookTwice(ctx context.Context, q metrics.Querier, at time.Time, lookback ti
 		}
 		for k, o := range of {
 			_, now := s.origins[k]
-			_, too := s.origins[o.key]
-			_, dropped := s.of[o.key]
+			_, too := s.origins[o.of.key]
+			_, dropped := s.of[o.of.key]
 			if !dropped && !(now && too) { // those that are there now were compared now
 				s.of[k] = o
 			}
@@ -216,8 +216,12 @@ func (s *second) drop(targets []Target, l Layout) []Target {
 	doubles := map[string][]string{} // of the first, by its labels: where else it is seen
 	gone := map[string]bool{}
 	for _, k := range slices.Sorted(maps.Keys(s.of)) {
-		first, other := labelKey(s.of[k].labels, l.Instance), s.origins[k]
-		doubles[first] = append(doubles[first], differing(other, s.of[k]))
+		of, other := s.of[k], s.origins[k]
+		first, also := labelKey(of.of.labels, l.Instance), differing(other, of.of)
+		if of.behind > 0 {
+			also += fmt.Sprintf(", %s behind, which is not judged", indicator.FormatNumber(of.behind.Round(time.Second).Seconds(), indicator.Seconds))
+		}
+		doubles[first] = append(doubles[first], also)
 		if key := labelKey(other.labels, l.Instance); key != first {
 			gone[key] = true
 		}

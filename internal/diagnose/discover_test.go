@@ -31,7 +31,7 @@ type scraped struct {
 	phase  time.Duration
 }
 
-// discover scrapes for a minute, every five seconds, and looks for targets.
+// discover scrapes for three minutes, every five seconds, and looks for targets.
 func discover(t *testing.T, every bool, all ...scraped) ([]diagnose.Target, diagnose.Layout, error) {
 	t.Helper()
 	store, err := embedded.Open(embedded.Config{})
@@ -39,7 +39,7 @@ func discover(t *testing.T, every bool, all ...scraped) ([]diagnose.Target, diag
 		t.Fatal(err)
 	}
 	defer store.Close()
-	for second := 0; second <= 60; second += 5 {
+	for second := -120; second <= 60; second += 5 {
 		for _, s := range all {
 			at := noon.Add(time.Duration(second-60)*time.Second - time.Second + s.phase)
 			if page := s.page(second); page == "" {
@@ -64,11 +64,11 @@ func TestServersSeenTwiceAreOne(t *testing.T) {
 		return embedded.Target{Instance: instance, Job: job, Labels: l}
 	}
 	grows := func(born float64, from, by int) func(int) string {
-		return func(second int) string { return engine(born, from+by*second) }
+		return func(second int) string { return engine(born, from+by*(second+120)) }
 	}
 	const born, later = 1777636000.123456, 1777636003.654321
 	late := 2 * time.Second
-	lagging := func(second int) string { return engine(born, 1000+70*(second+2)) } // two seconds on
+	lagging := func(second int) string { return engine(born, 1000+70*(second+122)) } // two seconds on
 	tests := map[string]struct {
 		scraped []scraped
 		want    []string
@@ -92,9 +92,19 @@ func TestServersSeenTwiceAreOne(t *testing.T) {
 		"replicas behind one address": {
 			[]scraped{{at("vllm.svc", "vllm", "pod", "x"), grows(born, 1000, 70), 0}, {at("vllm.svc", "vllm", "pod", "y"), grows(later, 900, 66), 0}}, []string{"vllm.svc", "vllm.svc"},
 		},
-		"replicas that began at the same moment": {[]scraped{{at("a", "vllm"), grows(born, 1000, 70), 0}, {at("b", "vllm"), grows(born, 400, 70), 0}}, []string{"a", "b"}},
-		"replicas that never worked":             {[]scraped{{at("a", "vllm"), grows(born, 0, 0), 0}, {at("b", "vllm"), grows(born, 0, 0), 0}}, []string{"a", "b"}},
-		"replicas whose birth is rounded":        {[]scraped{{at("a", "vllm"), grows(1777636000, 1000, 70), 0}, {at("b", "vllm"), grows(1777636000, 1000, 70), 0}}, []string{"a", "b"}},
+		"replicas that began at the same moment": {[]scraped{{at("a", "vllm"), grows(born, 1000, 70), 0}, {at("b", "vllm"), grows(born, 400, 61), 0}}, []string{"a", "b"}},
+		"a pair of which the first lags": {
+			[]scraped{
+				{at("a", "vllm", "replica", "0"), grows(born, 20000-90*70, 70), 0}, {at("a", "vllm", "replica", "1"), grows(born, 20000, 70), late},
+				{at("b", "vllm", "replica", "0"), grows(later, 700, 0), 0}, {at("b", "vllm", "replica", "1"), grows(later, 700, 0), late},
+			}, []string{"a", "b"},
+		},
+		"a pair of an idle server": {[]scraped{{at("a", "vllm", "replica", "0"), grows(born, 0, 0), 0}, {at("a", "vllm", "replica", "1"), grows(born, 0, 0), late}}, []string{"a"}},
+		"a pair that shows no birth, of which one lags": {
+			[]scraped{{at("a", "vllm", "replica", "0"), grows(1777636000, 20000-60*70, 70), 0}, {at("a", "vllm", "replica", "1"), grows(1777636000, 20000, 70), late}}, []string{"a"},
+		},
+		"replicas that never worked":      {[]scraped{{at("a", "vllm"), grows(born, 0, 0), 0}, {at("b", "vllm"), grows(born, 0, 0), 0}}, []string{"a", "b"}},
+		"replicas whose birth is rounded": {[]scraped{{at("a", "vllm"), grows(1777636000, 1000, 70), 0}, {at("b", "vllm"), grows(1777636000, 1000, 70), 0}}, []string{"a", "b"}},
 	}
 	for name, tt := range tests {
 		targets, layout, err := discover(t, false, tt.scraped...)
@@ -118,6 +128,9 @@ func TestServersSeenTwiceAreOne(t *testing.T) {
 					t.Errorf("%s: two targets are called %s", name, target.Name)
 				}
 			}
+		}
+		if strings.Contains(name, "lags") && (!strings.Contains(targets[0].Notes[0], "behind") || !layout.Without[0].Matches("1")) {
+			t.Errorf("%s: the copy that lags is judged: %q", name, targets[0].Notes)
 		}
 		// What is seen for the second time is left out of the sums over a fleet, too.
 		if len(tt.scraped) > len(tt.want) && len(layout.Without) == 0 {

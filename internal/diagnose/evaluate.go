@@ -37,6 +37,11 @@ func Evaluate(s *Snapshot, pathologies []*catalog.Pathology, set Settings) Diagn
 			d.Targets[j.target].Life = j.life()
 		}
 	}
+	for i := range d.Targets {
+		if t := &d.Targets[i]; t.isGateway() && !s.Now(i, indicator.GatewayOffered).OK {
+			t.Life = LifeLost
+		}
+	}
 	looked := slices.Clone(pathologies)
 	if len(set.Only) > 0 {
 		looked = slices.DeleteFunc(looked, func(p *catalog.Pathology) bool { return !slices.Contains(set.Only, p.ID) })

@@ -86,7 +86,25 @@ func Fetch(ctx context.Context, q metrics.Querier, r Request) (*Snapshot, error)
 	s.standIn()
 	lendGPUs(s)
 	s.dropThinBaselines()
+	s.dropInTurns()
 	return s, nil
+}
+
+// dropInTurns forgets what was read of several processes that answer at one address, but for
+// whether they answer.
+func (s *Snapshot) dropInTurns() {
+	none := indicator.Unknown("several processes answer at this address in turn (its counters fall and come back from scrape to scrape), and no rate can be told: " +
+		"scrape each of them, its pod or its port, by itself")
+	for i := range s.Spans {
+		if !s.Spans[i].InTurns {
+			continue
+		}
+		for _, sig := range indicator.All() {
+			if !sig.Scrapes || strings.Contains(sig.PromQL(), started) {
+				s.readings[i][sig.Name] = reading{now: none, normal: none}
+			}
+		}
+	}
 }
 
 // readBaselines takes what is normal from files.

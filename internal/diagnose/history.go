@@ -37,6 +37,8 @@ const (
 	waiting       = "vllm:num_requests_waiting"
 	answers       = "http_requests_total"
 	scrapeTook    = "scrape_duration_seconds"
+	created       = "vllm:generation_tokens_created"
+	started       = "process_start_time_seconds"
 )
 
 var (
@@ -55,6 +57,7 @@ type history struct {
 	columns map[string][]float64
 	bounds  map[string][]float64   // of each histogram, ascending
 	buckets map[string][][]float64 // their columns
+	limits  limits                 // what was set by hand
 	older   int                    // scrapes that were read at another pace, before the others
 }
 
@@ -93,7 +96,7 @@ func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) (
 			})
 		}
 		metric := g.lead.Dialect.Metric
-		ask(&got[i].pages, []string{"up", scrapeTook, metric(running), metric(waiting)})
+		ask(&got[i].pages, []string{"up", scrapeTook, started, metric(created), metric(running), metric(waiting)})
 		names := []string{answers}
 		for _, n := range slices.Concat(historyCounters, historyGauges) {
 			names = append(names, metric(n))
@@ -300,14 +303,12 @@ func (g *group) read(r *Request, pages, series model.Matrix, known map[string]*h
 			h.fill(c, s.Values)
 		}
 	}
-	canonical[scrapeTook] = scrapeTook
 	for _, s := range series {
 		add(s)
 	}
+	canonical = map[string]string{scrapeTook: scrapeTook, started: started, metric(created): created}
 	for _, s := range pages {
-		if s.Metric[model.MetricNameLabel] == scrapeTook {
-			add(s)
-		}
+		add(s)
 	}
 	return out
 }
@@ -368,6 +369,42 @@ func (h *history) reset(a, b int) bool {
 		}
 	}
 	return false
+}
+
+// inTurns reports whether the pages are of several processes that answer at one address in turn,
+// as behind a load balancer. The time of a birth goes back, or, where none is exposed, a counter
+// falls and is back beyond where it was by a jump of at least half the fall, more than once: after
+// a restart it grows back slowly.
+func (h *history) inTurns() bool {
+	for _, births := range []string{created, started} {
+		if c := h.columns[births]; c != nil {
+			c = c[max(h.older, len(c)-fewestPoints):]
+			for k := range c {
+				if k > 0 && c[k] < c[k-1] {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	times, since := 0, 0 // how often it came back, and how many pages since then
+	before, high, low := math.NaN(), math.NaN(), math.NaN()
+	for k, v := range h.columns[tokensOut] {
+		since++
+		switch {
+		case k < h.older || math.IsNaN(v):
+			v = math.NaN()
+		case v < before && !(high > before):
+			high, low = before, v
+		case v >= high:
+			if v-before > (high-low)/2 {
+				times, since = times+1, 0
+			}
+			high = math.NaN()
+		}
+		before = v
+	}
+	return times > 1 && since < fewestPoints/2
 }
 
 // rise returns the increase of a counter over an interval; a counter that was not

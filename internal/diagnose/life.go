@@ -129,35 +129,35 @@ func (r *Request) leave(hs []*history) []string {
 // will not come.
 const missedScrapes = 5
 
-// seconds returns a threshold's default as a duration.
-func seconds(t *catalog.Threshold) time.Duration {
-	return time.Duration(t.Default * float64(time.Second))
+// seconds returns a threshold's number as a duration.
+func (l limits) seconds(t *catalog.Threshold) time.Duration {
+	return time.Duration(l.of(t, 0) * float64(time.Second))
 }
 
 // patience is how long pages may stay away while their server is thought to be there: longer
 // where they came and went before, or where the last scrape timed out.
 func (h *history) patience() time.Duration {
 	n := len(h.ok)
-	if n > 0 && !h.ok[n-1] && h.look(scrapeTook, n-1) >= catalog.Refused.Default {
-		return seconds(catalog.LongUnheard)
+	if n > 0 && !h.ok[n-1] && h.look(scrapeTook, n-1) >= h.limits.of(catalog.Refused, 0) {
+		return h.limits.seconds(catalog.LongUnheard)
 	}
 	for k := 1; k < n; k++ {
 		if h.ok[k] && !h.ok[k-1] && h.at[n-1].Sub(h.at[k]) < flapping && !h.restarted(k) {
-			return seconds(catalog.LongUnheard)
+			return h.limits.seconds(catalog.LongUnheard)
 		}
 	}
-	return seconds(catalog.Unheard)
+	return h.limits.seconds(catalog.Unheard)
 }
 
 // timedOut reports whether the scrapes between two pages failed because the page was slow,
 // for no longer than a slow page may be away.
 func (h *history) timedOut(last, next int) bool {
 	for k := last + 1; k < next; k++ {
-		if !(h.look(scrapeTook, k) >= catalog.Refused.Default) {
+		if !(h.look(scrapeTook, k) >= h.limits.of(catalog.Refused, 0)) {
 			return false
 		}
 	}
-	return h.at[next].Sub(h.at[last]) < seconds(catalog.LongUnheard)
+	return h.at[next].Sub(h.at[last]) < h.limits.seconds(catalog.LongUnheard)
 }
 
 // flapping is the time that indicator.Flaps looks at.
@@ -180,5 +180,5 @@ func (h *history) late() bool {
 	if n < 2 || h.ok[n-1] || h.failing() == 0 {
 		return false
 	}
-	return h.ok[n-2] || h.failing() < h.patience() && h.patience() > seconds(catalog.Unheard)
+	return h.ok[n-2] || h.failing() < h.patience() && h.patience() > h.limits.seconds(catalog.Unheard)
 }

@@ -136,27 +136,38 @@ const deeds = "((kserve_)?vllm[:_]|sglang:)(generation_tokens_total|prompt_token
 
 // How views of servers are compared.
 const (
-	compared = 5 * time.Minute
+	// compared is how much of the past is: twice as much as one view may lag behind another,
+	// so that they show the same for long enough.
+	compared = 10 * time.Minute
+	mostLag  = compared / 2
 	// skew is how far the clocks of two Prometheus servers may be apart where the
 	// process is known to have begun at the same moment.
 	skew = 3 * time.Second
-	// alternations is how often the counters of two views must have grown in turns
-	// for them to be one, where no birth is known.
-	alternations = 4
+	// proof is how often a counter of one view must have grown past a value of the other for
+	// them to be one, where no birth is known; half as often where one lags and it is.
+	proof = 4
 )
 
 // seen is what one origin shows of a server.
 type seen struct {
 	origin
-	birth   float64 // 0 where it is not known
-	samples int
+	birth   float64                       // 0 where it is not known
 	deeds   map[string][]model.SamplePair // by series
+	scrapes []model.SamplePair            // the longest of them
+	behind  time.Duration                 // what another view of the same process shows
 }
 
-// duplicates returns the origins that show a process which another one shows too, each
-// with that other one. Without proof there is none: the same birth and the same
-// counters, or counters with a long past that grow in turns.
-func duplicates(ctx context.Context, q metrics.Querier, at time.Time, matchers []*labels.Matcher, os []origin) (map[string]origin, error) {
+// A double is a view of a process that another one shows too.
+type double struct {
+	of     origin
+	behind time.Duration // it shows what the other one showed before, where that is long ago
+}
+
+// duplicates returns the origins that show a process which another one shows too. Without
+// proof there is none: the same birth and the same counters, at the same time or at a constant
+// lag, or counters with a long past that grow through each other's values. The freshest is the
+// one to be judged.
+func duplicates(ctx context.Context, q metrics.Querier, at time.Time, matchers []*labels.Matcher, os []origin) (map[string]double, error) {
 	if len(os) < 2 {
 		return nil, nil
 	}
@@ -171,11 +182,10 @@ func duplicates(ctx context.Context, q metrics.Querier, at time.Time, matchers [
 		byKey[o.key] = views[i]
 	}
 	for _, s := range v {
-		o := byKey[originOf(s.Metric).key]
-		created := strings.HasSuffix(string(s.Metric[model.MetricNameLabel]), "_created")
-		// Whole seconds are no fingerprint: what is started together has them in common.
-		if born := float64(s.Value); o != nil && born != math.Trunc(born) && (created || o.birth == 0) {
-			o.birth = born
+		// Whole seconds are no fingerprint: what is started together has them in common. The
+		// last of its engines says when a server began.
+		if o, born := byKey[originOf(s.Metric).key], float64(s.Value); o != nil && born != math.Trunc(born) {
+			o.birth = max(o.birth, born)
 		}
 	}
 	groups := map[string][]*seen{}
@@ -212,33 +222,79 @@ func duplicates(ctx context.Context, q metrics.Querier, at time.Time, matchers [
 			own += string(s.Metric[model.LabelName(n)]) + "\xff"
 		}
 		o.deeds[own] = sinceReset(s.Values)
-		o.samples += len(s.Values)
+		if len(s.Values) > len(o.scrapes) {
+			o.scrapes = s.Values
+		}
 	}
-	out := map[string]origin{}
+	var processes [][]*seen
 	for _, k := range slices.Sorted(maps.Keys(groups)) {
-		g := groups[k]
-		// The one that saw most leads, unless the first one saw about as much.
-		most := slices.MaxFunc(g, func(a, b *seen) int { return a.samples - b.samples }).samples
-		slices.SortStableFunc(g, func(a, b *seen) int { return poor(a, most) - poor(b, most) })
-		for i, s := range g {
-			for _, first := range g[:i] {
-				if _, dropped := out[first.key]; !dropped && same(first, s) {
-					out[s.key] = first.origin
-					break
+		first := len(processes)
+	next:
+		for _, s := range groups[k] {
+			for i := first; i < len(processes); i++ {
+				if lag, ok := same(processes[i][0], s); ok {
+					s.behind = processes[i][0].last().Sub(s.last()) + lag
+					processes[i] = append(processes[i], s)
+					continue next
+				}
+			}
+			processes = append(processes, []*seen{s})
+		}
+	}
+	return choose(processes), nil
+}
+
+// choose returns of each process the views beside the one to be judged: of those that saw most
+// and are up to date the first one. Where that leaves several it is of those by which other
+// processes are judged, so that a label can keep the others out.
+func choose(processes [][]*seen) map[string]double {
+	out, worse := map[string]double{}, map[string]bool{}
+	for _, settle := range []bool{false, true} {
+		for _, p := range processes {
+			most, fresh := 0, p[0].behind
+			for _, s := range p {
+				most, fresh = max(most, len(s.scrapes)), min(fresh, s.behind)
+			}
+			flaws := func(s *seen) (n int) {
+				n = 2 * (boolToInt(5*len(s.scrapes) < 4*most) + boolToInt(s.late(fresh)))
+				for label, v := range s.labels {
+					if settle && worse[label+"="+v] {
+						return n + 1
+					}
+				}
+				return n
+			}
+			best := slices.MinFunc(p, func(a, b *seen) int { return flaws(a) - flaws(b) })
+			for _, s := range p {
+				switch {
+				case s == best:
+				case settle:
+					d := double{of: best.origin}
+					if s.late(best.behind) {
+						d.behind = s.behind - best.behind
+					}
+					out[s.key] = d
+				case flaws(s) > flaws(best):
+					for label, v := range s.labels {
+						if v != best.labels[label] {
+							worse[label+"="+v] = true
+						}
+					}
 				}
 			}
 		}
 	}
-	return out, nil
+	return out
 }
 
-// poor is 1 for a view that saw clearly less than the best.
-func poor(s *seen, most int) int {
-	if 5*s.samples < 4*most {
-		return 1
-	}
-	return 0
+// late reports whether a view is further behind another one than the phases of their scrapes
+// and one that was missed explain.
+func (s *seen) late(fresh time.Duration) bool {
+	gap := s.last().Sub(s.scrapes[0].Timestamp) / time.Duration(max(1, len(s.scrapes)-1))
+	return s.behind-fresh > max(2*gap, skew)
 }
+
+func (s *seen) last() model.Time { return s.scrapes[len(s.scrapes)-1].Timestamp }
 
 // sinceReset drops what came before a counter's last reset, and what is no number.
 func sinceReset(in []model.SamplePair) []model.SamplePair {
@@ -256,76 +312,53 @@ func sinceReset(in []model.SamplePair) []model.SamplePair {
 	return out
 }
 
-// same reports whether two views are of one process. One that never worked is like
-// any other.
-func same(a, b *seen) bool {
-	slack := time.Duration(0)
-	if a.birth != 0 {
-		slack = skew
-	}
-	turns, worked := 0, false
+// same reports whether two views are of one process, and how long after the first one the
+// second shows the same. A process that never worked is like any other, but where both were
+// scraped at one address.
+func same(a, b *seen) (lag time.Duration, ok bool) {
+	// The lag is between these, in milliseconds: what is less was before, and what is more
+	// comes after.
+	least, most := math.Inf(-1), math.Inf(1)
+	met, worked := 0, false
 	for series, one := range a.deeds {
 		other, ok := b.deeds[series]
 		if !ok {
 			if len(a.deeds) == len(b.deeds) {
-				return false // other models
+				return 0, false // other models
 			}
 			continue
 		}
 		worked = worked || len(one) > 0 && len(other) > 0 && one[len(one)-1].Value > 0
-		if !within(one, other, slack) || !within(other, one, slack) {
-			return false
+		grown, from := 0, 0
+		for i, p := range one {
+			less, _ := slices.BinarySearchFunc(other, p.Value, func(o model.SamplePair, v model.SampleValue) int { return cmp.Compare(o.Value, v) })
+			more := less
+			for more < len(other) && other[more].Value == p.Value {
+				more++
+			}
+			if less > 0 {
+				least = max(least, float64(other[less-1].Timestamp-p.Timestamp))
+			}
+			if more < len(other) {
+				most = min(most, float64(other[more].Timestamp-p.Timestamp))
+			}
+			if i > 0 && p.Value > one[i-1].Value && more > from {
+				grown++
+			}
+			from = less
 		}
-		turns = max(turns, inTurns(one, other))
+		met = max(met, grown)
 	}
-	return worked && (a.birth != 0 || turns >= alternations)
-}
-
-// within reports whether every sample lies between those of the other series that
-// surely came before and after it.
-func within(samples, of []model.SamplePair, slack time.Duration) bool {
-	ms := model.Time(slack.Milliseconds())
-	before, after := 0, 0
-	for _, p := range samples {
-		for before < len(of) && of[before].Timestamp <= p.Timestamp-ms {
-			before++
-		}
-		for after < len(of) && of[after].Timestamp < p.Timestamp+ms {
-			after++
-		}
-		if before > 0 && p.Value < of[before-1].Value || after < len(of) && p.Value > of[after].Value {
-			return false
-		}
+	slack, need := 0.0, proof
+	if a.birth != 0 {
+		slack, need = float64(skew.Milliseconds()), proof/2
 	}
-	return true
-}
-
-// inTurns counts how often growth seen in one series follows growth seen in the other,
-// or is the same at the same moment.
-func inTurns(a, b []model.SamplePair) int {
-	type sample struct {
-		model.SamplePair
-		of int
+	proven := a.birth != 0 && (worked || a.labels["instance"] == b.labels["instance"])
+	if least < slack && most > -slack && (proven || met >= need) {
+		return 0, true
 	}
-	var all []sample
-	for _, p := range a {
-		all = append(all, sample{p, 0})
-	}
-	for _, p := range b {
-		all = append(all, sample{p, 1})
-	}
-	slices.SortStableFunc(all, func(x, y sample) int { return cmp.Compare(x.Timestamp, y.Timestamp) })
-	n, last := 0, -1
-	for i := 1; i < len(all); i++ {
-		switch {
-		case all[i].Timestamp == all[i-1].Timestamp && all[i].Value == all[i-1].Value && all[i].Value > 0:
-			n++
-		case all[i].Value > all[i-1].Value && all[i].of != last:
-			n++
-			last = all[i].of
-		}
-	}
-	return n
+	lag = time.Duration((least + most) / 2 * float64(time.Millisecond))
+	return lag, least < most && !math.IsInf(most-least, 0) && lag.Abs() <= mostLag && met >= need
 }
 
 // without returns the matcher that keeps the series of some origins and drops those of

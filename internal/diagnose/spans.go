@@ -21,6 +21,8 @@ type Span struct {
 	// Failing says that the last scrape failed, and the last good one is too long ago to
 	// speak of now.
 	Failing bool
+	// InTurns says that several processes answer at the address: counters tell no rate.
+	InTurns bool
 	// Asked is the time of the last scrape, failed or not: that of the window's end, or later
 	// where the page is slow.
 	Asked time.Time
@@ -93,18 +95,20 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 		s.Window.To = o.At
 	}
 	s.Asked = s.Window.To
+	l := limits(o.Settings.Set)
+	h.limits = l
 	late := h.late()
 	s.Failing = !late && h.failing() >= shortest(step)*9/10
 	if late {
 		s.Window.To = h.at[len(h.at)-1].Add(-h.failing())
 	}
+	s.InTurns = h.inTurns()
 	s.Timeline = h.timeline()
 	segs := s.Timeline.answered()
 	now := run(nil)
 	if n := len(segs); n > 0 && (late || h.answering()) {
 		now, segs = segs[n-1].run, segs[:n-1]
 	}
-	l := limits(o.Settings.Set)
 	normal, rest := l.normal(segs)
 	now = h.incident(l, normal, rest, now)
 	if len(rest) > 0 && len(now) > 0 && now[0].from >= rest[len(rest)-1].run[0].to {

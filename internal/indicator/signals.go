@@ -491,8 +491,8 @@ var (
 		CountOf(Sum(Now("vllm:num_requests_running"))).By(Fleet...), Fleet), Doc: "How many targets serve the same model."}
 	ArrivalShare = &Signal{
 		Name: "arrival_share", Fleet: true, Title: "Arrivals against the fleet's mean", Unit: Times,
-		Expr:      againstFleet(arrivals(nil, Sub(Sum(Slope("vllm:num_requests_waiting")), SumRate("vllm:num_preemptions_total")))),
-		Otherwise: []Alternative{{Without: "vllm:num_preemptions_total", Expr: againstFleet(arrivals(nil, Sum(Slope("vllm:num_requests_waiting"))))}},
+		Expr:      againstFleet(arrivals(nil, SumRate("vllm:num_preemptions_total"))),
+		Otherwise: []Alternative{{Without: "vllm:num_preemptions_total", Expr: againstFleet(arrivals(nil, nil))}},
 		Doc:       "Requests that arrive at this replica (served, or added to its queue) over the mean of all replicas of the model. A slow replica with a fair share of arrivals reads 1. A preempted request waits once more, and has not arrived again.",
 	}
 	LoadShare = &Signal{
@@ -525,10 +525,15 @@ var (
 )
 
 // arrivals are the requests a second that arrive: they reach their first token, or the queue
-// grows by them; held are those that run or wait. Both are of a target, where by is nil, or of
+// grows by them. By what it shrinks they came before: a sick server gives their first tokens in
+// bursts. held are those that run or wait. Both are of a target, where by is nil, or of
 // its parts.
-func arrivals(by []string, growth Expr) Expr {
-	return Add(SumRate("vllm:time_to_first_token_seconds_count").By(by...), AtLeast(growth, 0))
+func arrivals(by []string, again Expr) Expr {
+	queue := Expr(Sum(Slope("vllm:num_requests_waiting")).By(by...))
+	if again != nil { // some wait once more, and have not arrived again
+		queue = Add(AtMost(queue, 0), AtLeast(Sub(queue, again), 0))
+	}
+	return AtLeast(Add(SumRate("vllm:time_to_first_token_seconds_count").By(by...), queue), 0)
 }
 
 // againstFleet is a value of each replica over the mean of all.
@@ -538,7 +543,7 @@ func held(by []string) Expr {
 	return Add(SumMean("vllm:num_requests_running").By(by...), SumMean("vllm:num_requests_waiting").By(by...))
 }
 
-var rankArrivals = arrivals(Rank, Sum(Slope("vllm:num_requests_waiting")).By(Rank...))
+var rankArrivals = arrivals(Rank, nil)
 
 // Generating matches the HTTP handlers whose requests an engine serves: not those
 // that the API server answers by itself, such as /health, /version, /v1/models,

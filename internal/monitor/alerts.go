@@ -12,6 +12,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
@@ -59,6 +60,7 @@ type activeAlert struct {
 	collect.Alert
 	seen, sent time.Time
 	ended      time.Time // zero while it goes on
+	gateway    bool      // only a gateway sees it
 }
 
 // SetAlerts replaces the settings, from the next evaluation on.
@@ -102,12 +104,14 @@ func (a *Alerter) See(_ context.Context, e *Evaluation) {
 	if e.Err == nil {
 		known = judged(d)
 	}
+	// What a gateway sees goes on until it is read again, or is none any more.
+	unread := slices.ContainsFunc(d.Targets, func(t diagnose.Target) bool { return !t.Serves() && t.Life == diagnose.LifeLost })
 	var away time.Time
 	if a.Away != nil {
 		away = a.Away()
 	}
 	for key, al := range a.active {
-		if al.ended.IsZero() && !al.seen.Equal(e.At) && known[placeOf(al.Labels)] && e.At.Sub(al.seen) >= hold {
+		if al.ended.IsZero() && !al.seen.Equal(e.At) && known[placeOf(al.Labels)] && !(al.gateway && unread) && e.At.Sub(al.seen) >= hold {
 			al.ended, al.sent = e.At, time.Time{}
 		}
 		if ago := e.At.Sub(al.ended); !al.ended.IsZero() && ago > resendEnded && (e.At.Sub(away) > resendEnded || ago > awayAtMost) {
@@ -172,7 +176,7 @@ func (a *Alerter) fires(d *diagnose.Diagnosis, f *diagnose.Finding, at time.Time
 		al = &activeAlert{Alert: collect.Alert{Labels: l, Began: f.Since, Path: "/"}}
 		a.active[key.String()] = al
 	}
-	al.seen = at
+	al.seen, al.gateway = at, f.Pathology.Scope() == indicator.Gateway
 	if of != nil {
 		al.Path = "/incident/" + of.ID
 		if of.Pathology == f.Pathology.ID {

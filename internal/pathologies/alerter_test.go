@@ -158,3 +158,34 @@ func TestAReplicaComesBackWhileAGatewayLeads(t *testing.T) {
 		t.Errorf("sent: %v", a.last)
 	}
 }
+
+// TestAnUnreadGatewayKeepsItsAlerts: what only a gateway sees is not over because nobody reads it.
+func TestAnUnreadGatewayKeepsItsAlerts(t *testing.T) {
+	hang := byID("hang-outside-engine")
+	play := func(more ...string) diagnose.Diagnosis {
+		c := openCase(t, "hangoutsideengine/testdata", "fires", hang)
+		if err := c.Add(append(more, `like healthy instance="d:8000"`)...); err != nil {
+			t.Fatal(err)
+		}
+		return diagnoseSeries(t, c)
+	}
+	a := newTold("m")
+	a.see(t, play(), 0)
+	unread := play("down 55 65")
+	for after := 30 * time.Second; after < 5*time.Minute; after += 30 * time.Second {
+		if a.see(t, unread, after); !a.goesOn(hang.ID) {
+			t.Fatalf("unread for %s, it is over: %v", after, a.last)
+		}
+	}
+	well, err := history.Parse(nil, "every 1s for 120s\nlike gateway\nlike healthy instance=\"d:8000\"\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := diagnoseSeries(t, well); true {
+		a.see(t, d, 6*time.Minute)
+		a.see(t, d, 7*time.Minute)
+	}
+	if a.goesOn(hang.ID) {
+		t.Errorf("read again, and well: %v", a.last)
+	}
+}

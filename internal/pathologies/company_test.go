@@ -3,6 +3,7 @@ package pathologies_test
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -146,6 +147,21 @@ func mutations() []mutation {
 			return out
 		}
 	}
+	// pair is two Prometheus servers, the first of which has other pages, as long as keep says so.
+	pair := func(keep func(pg *page, last time.Time) bool) func(p []page, step time.Duration) []page {
+		return func(p []page, _ time.Duration) (out []page) {
+			last := p[len(p)-1].at
+			for _, pg := range p {
+				pg.target.Labels = map[string]string{"prometheus_replica": "b"}
+				out = append(out, pg)
+				pg.target.Labels = map[string]string{"prometheus_replica": "a"}
+				if keep(&pg, last) {
+					out = append(out, pg)
+				}
+			}
+			return out
+		}
+	}
 	return []mutation{
 		{name: "another order of the targets", change: rename(func(s string) string {
 			b := []byte(s)
@@ -192,6 +208,13 @@ func mutations() []mutation {
 			}
 			return out
 		}},
+		{name: "a pair of Prometheus servers whose clocks are 90 s apart", change: pair(func(pg *page, _ time.Time) bool {
+			pg.at = pg.at.Add(90 * time.Second)
+			return true
+		})},
+		{name: "a pair of Prometheus servers, one of which lags by 90 s", change: pair(func(pg *page, last time.Time) bool {
+			return pg.at.Before(last.Add(-90 * time.Second))
+		})},
 		{name: "pods without an instance", change: each(func(_ int, pg *page) {
 			pg.target = embedded.Target{Labels: map[string]string{"pod": "vllm-" + pg.target.Instance}}
 		})},
@@ -448,6 +471,85 @@ func TestBrokenObjective(t *testing.T) {
 		}
 		if os.Getenv("SHOW") != "" {
 			report.Text(os.Stdout, d, report.Options{})
+		}
+	}
+}
+
+// TestProcessesBehindOneAddress plays two replicas of which either answers whoever asks, as
+// behind a load balancer, at every interval.
+func TestProcessesBehindOneAddress(t *testing.T) {
+	for name, other := range map[string]func(i int) bool{
+		"in turn":                    func(i int) bool { return i%2 == 1 },
+		"by lot":                     func(i int) bool { return (i*i/3+i/7)%2 == 1 },
+		"in pairs":                   func(i int) bool { return i/2%2 == 1 },
+		"in turn, of no known birth": func(i int) bool { return i%2 == 1 },
+	} {
+		for _, step := range []time.Duration{time.Second, 5 * time.Second, 15 * time.Second} {
+			pages := map[string][]page{}
+			for _, pg := range pagesOf(t, filepath.Join(recordings, "replica-imbalance.tar.zst"), step, 0) {
+				pages[pg.target.Instance] = append(pages[pg.target.Instance], pg)
+			}
+			var all []page
+			replicas := slices.Sorted(maps.Keys(pages))
+			for i := range pages[replicas[0]] {
+				pg := pages[replicas[0]][i]
+				if other(i) && i < len(pages[replicas[1]]) {
+					pg.body = pages[replicas[1]][i].body
+				}
+				if strings.Contains(name, "no known birth") {
+					pg.body = births.ReplaceAll(pg.body, nil)
+				}
+				pg.target.Instance = "vllm.svc:8000"
+				all = append(all, pg)
+			}
+			end := all[len(all)-1].at
+			d := playPages(t, name, all, step).diagnose(t, end)
+			if d.Verdict.ID != diagnose.InsufficientData || !strings.Contains(d.Verdict.Summary, "scrape each of them") {
+				t.Errorf("%s, every %s: %s: %s", name, step, d.Verdict.ID, d.Verdict.Summary)
+			}
+			// What has gone for good is lost all the same.
+			for i := range 9 {
+				all = append(all, page{target: all[0].target, at: end.Add(time.Duration(i+1) * max(step, 10*time.Second))})
+			}
+			if d := playPages(t, name, all, step).diagnose(t, all[len(all)-1].at); d.Verdict.ID != "target-down" {
+				t.Errorf("%s, every %s, gone: %s: %s", name, step, d.Verdict.ID, d.Verdict.Summary)
+			}
+		}
+	}
+}
+
+// TestAWindowLongerThanTheServersLife compares replicas over what they lived, and not over years
+// in which rates fall to nothing and a queue that moves by one is all the traffic.
+func TestAWindowLongerThanTheServersLife(t *testing.T) {
+	var pages []page
+	for i := range 130 {
+		for _, instance := range []string{"a", "b", "c", "d", "e", "f"} {
+			waits := 0
+			if instance == "a" {
+				waits = i / 30
+			}
+			body := fmt.Sprintf(`vllm:num_requests_running{model_name="m",engine="0"} 1
+vllm:num_requests_waiting{model_name="m",engine="0"} %d
+vllm:num_preemptions_total{model_name="m",engine="0"} 0
+vllm:generation_tokens_total{model_name="m",engine="0"} %d
+vllm:time_to_first_token_seconds_bucket{model_name="m",engine="0",le="0.1"} %d
+vllm:time_to_first_token_seconds_bucket{model_name="m",engine="0",le="+Inf"} %[3]d
+vllm:time_to_first_token_seconds_sum{model_name="m",engine="0"} %[3]d
+vllm:time_to_first_token_seconds_count{model_name="m",engine="0"} %[3]d
+`, waits, 3000*i, 60*i)
+			pages = append(pages, page{embedded.Target{Instance: instance}, time.Unix(1_800_000_000, 0).Add(time.Duration(i) * time.Minute), []byte(body)})
+		}
+	}
+	p := playPages(t, "six replicas", pages, time.Minute)
+	d, err := diagnose.Run(t.Context(), p.store, diagnose.Options{
+		At: pages[len(pages)-1].at, First: p.first, Interval: time.Minute, Window: 99999 * time.Hour, Every: true, Pathologies: pathologies.All(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range d.Findings {
+		if f.Status == diagnose.Firing && f.Pathology.ID == "replica-imbalance" {
+			t.Errorf("%s", f.Summary)
 		}
 	}
 }

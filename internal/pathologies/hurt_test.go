@@ -10,6 +10,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/history"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/pathologies/unexplained"
+	"github.com/sixty-dev/sixty/internal/slo"
 )
 
 // diagnoseText diagnoses a history that is written in the words of package history.
@@ -99,5 +100,26 @@ rate vllm:time_to_first_token_seconds_count{model_name="m",engine="0"} 2
 	}
 	if len(d.Targets[0].Notes) == 0 {
 		t.Error("no note says that buckets are missing")
+	}
+}
+
+// TestEditorsCancel: of who says that it is code completion, clients may cancel most requests at
+// once; of nobody else.
+func TestEditorsCancel(t *testing.T) {
+	for useCase, fires := range map[string]bool{"": true, "chat": true, "code-completion": false} {
+		p := byID("client-cancellations")
+		c := openCase(t, "clientcancellations/testdata", "fires", p)
+		if useCase != "" {
+			var err error
+			if c.Promise, err = slo.ForUseCase(useCase); err != nil {
+				t.Fatal(err)
+			}
+			c.Promise.TTFTP95, c.Promise.ITLP95, c.Promise.E2EP95 = 0, 0, 0
+		}
+		d := diagnoseSeries(t, c)
+		got := slices.ContainsFunc(d.Findings, func(f diagnose.Finding) bool { return f.Pathology == p && f.Status == diagnose.Firing })
+		if got != fires {
+			t.Errorf("%q: fires %v, want %v: %s", useCase, got, fires, d.Verdict.Summary)
+		}
 	}
 }

@@ -237,6 +237,7 @@ type (
 		Model   string        `json:"model"`
 		Up      bool          `json:"up"`
 		Judged  bool          `json:"judged"`
+		State   string        `json:"state"` // of a server: starting, serving, slow, drained, lost; of a gateway: lost; "" where nothing tells
 		Problem string        `json:"problem"`
 		Notes   []string      `json:"notes"`
 		Config  engine.Config `json:"config"`
@@ -453,7 +454,7 @@ func newFactorJSON(f *diagnose.Factor) factorJSON {
 
 func newTargetJSON(d *diagnose.Diagnosis, t *diagnose.Target) targetJSON {
 	out := targetJSON{
-		Name: t.Name, Dialect: t.Dialect.ID, Version: t.Version, Up: up(d, t), Problem: t.Problem, Model: t.Labels["model_name"],
+		Name: t.Name, Dialect: t.Dialect.ID, Version: t.Version, Up: up(d, t), State: string(t.Life), Problem: t.Problem, Model: t.Labels["model_name"],
 		Judged: !slices.ContainsFunc(d.Unjudged, func(u diagnose.Unjudged) bool { return u.Target == t.Name }),
 		Notes:  list(t.Notes), Config: t.Config,
 	}

@@ -29,6 +29,8 @@ const (
 	ITLP95       Key = "itl_p95"
 	E2EP95       Key = "e2e_p95"
 	Availability Key = "availability"
+	// Cancelled is no promise: which share of the requests clients cancel by design.
+	Cancelled Key = "cancelled"
 )
 
 // An Objective is what users of some models were promised. A zero value of a
@@ -44,6 +46,7 @@ type Objective struct {
 	ITLP95       time.Duration
 	E2EP95       time.Duration
 	Availability float64 // share of requests that succeed, 0 to 1
+	Cancelled    float64 // share that clients may cancel before their answer is complete, 0 to 1
 
 	// Promises over another share than 95 %, beside those above. Parse fills in
 	// the P95 from one over a larger share, which promises no less.
@@ -101,11 +104,15 @@ func (o Objective) Promises() []Promise {
 // p95 is the share that the keys ending in _p95 speak of.
 const p95 = 0.95
 
+// mostlyCancelled is what an editor cancels: at every keystroke it drops the completion that it
+// asked for at the one before, and shows one in four or fewer.
+const mostlyCancelled = 0.75
+
 // useCases are the latency targets by use case that are commonly asked of an
 // LLM service; all of them are taken as P95.
 var useCases = []Objective{
 	{UseCase: "chat", TTFTP95: 500 * time.Millisecond, ITLP95: 50 * time.Millisecond, E2EP95: 10 * time.Second},
-	{UseCase: "code-completion", TTFTP95: 200 * time.Millisecond, ITLP95: 30 * time.Millisecond, E2EP95: 3 * time.Second},
+	{UseCase: "code-completion", TTFTP95: 200 * time.Millisecond, ITLP95: 30 * time.Millisecond, E2EP95: 3 * time.Second, Cancelled: mostlyCancelled},
 	{UseCase: "batch", TTFTP95: 5 * time.Second, ITLP95: 100 * time.Millisecond, E2EP95: time.Minute},
 	{UseCase: "rag", TTFTP95: time.Second, ITLP95: 80 * time.Millisecond, E2EP95: 15 * time.Second},
 	{UseCase: "agentic", TTFTP95: 2 * time.Second, ITLP95: 100 * time.Millisecond, E2EP95: 30 * time.Second},
@@ -143,6 +150,8 @@ func (o Objective) Value(k Key) (float64, bool) {
 		v = o.E2EP95.Seconds()
 	case Availability:
 		v = o.Availability
+	case Cancelled:
+		v = o.Cancelled
 	}
 	return v, v > 0
 }
@@ -176,6 +185,7 @@ type rawObjective struct {
 	ITLP95       yaml.Node `yaml:"itl_p95"`
 	E2EP95       yaml.Node `yaml:"e2e_p95"`
 	Availability yaml.Node `yaml:"availability"`
+	Cancelled    yaml.Node `yaml:"cancelled"`
 	Name         string    `yaml:"name"`
 	TTFT         yaml.Node `yaml:"ttft"`
 	ITL          yaml.Node `yaml:"itl"`
@@ -279,7 +289,14 @@ func (r *rawObjective) objective() (Objective, error) {
 		}
 		o.Availability = v
 	}
-	if len(o.Promises()) == 0 {
+	if !r.Cancelled.IsZero() {
+		v, err := parseRatio(resolve(&r.Cancelled).Value)
+		if err != nil {
+			return o, fmt.Errorf("%s: cancelled: %w", position(&r.Cancelled), err)
+		}
+		o.Cancelled = v
+	}
+	if len(o.Promises()) == 0 && o.Cancelled == 0 {
 		return o, errors.New("promises nothing: set use_case, ttft_p95, itl_p95, e2e_p95 or availability")
 	}
 	return o, nil

@@ -40,7 +40,6 @@ import (
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/storage/remote"
 	"github.com/prometheus/prometheus/util/logging"
-	"github.com/prometheus/prometheus/util/strutil"
 
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 )
@@ -229,6 +228,7 @@ func (c *Collector) applyRules(cfg *config.Config, groups []rulefmt.RuleGroup) e
 		}
 		files = append(files, found...)
 	}
+	c.catalog.forget()
 	if len(groups) > 0 {
 		c.catalog.set(groups)
 		files = append(files, inMemory)
@@ -306,14 +306,15 @@ func (c *Collector) Send(alerts ...Alert) {
 	c.notify.Send(out...)
 }
 
-// sendOfRules sends the alerts of rules: of files always, of the others if they are wanted.
+// sendOfRules sends the alerts of rules: of files always, of the others if they are wanted. They
+// lead to the page on which rules are looked at: serve has none of an expression.
 func (c *Collector) sendOfRules(_ context.Context, expr string, alerts ...*rules.Alert) {
-	if len(alerts) == 0 || c.catalog.has(expr) && !c.mine.Load() {
+	if len(alerts) == 0 || !c.mine.Load() && c.catalog.alone(alerts[0].Labels.Get(labels.AlertName), expr) {
 		return
 	}
 	out := make([]Alert, len(alerts))
 	for i, a := range alerts {
-		out[i] = Alert{a.Labels.Map(), a.Annotations.Map(), a.FiredAt, a.ValidUntil, strutil.TableLinkForExpression(expr)}
+		out[i] = Alert{a.Labels.Map(), a.Annotations.Map(), a.FiredAt, a.ValidUntil, "/explore"}
 		if !a.ResolvedAt.IsZero() {
 			out[i].Ends = a.ResolvedAt
 		}
@@ -422,38 +423,55 @@ type memoryRules struct {
 	logger *slog.Logger
 	mu     sync.Mutex
 	groups *rulefmt.RuleGroups
-	exprs  map[string]bool
+	exprs  map[string]bool    // of its alerts
+	files  map[[2]string]bool // names and expressions of the alerts of files
 }
 
 func (m *memoryRules) set(groups []rulefmt.RuleGroup) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.groups, m.exprs = &rulefmt.RuleGroups{Groups: groups}, map[string]bool{}
-	p := parser.NewParser(parser.Options{})
+	m.alerts(groups, func(_, expr string) { m.exprs[expr] = true })
+}
+
+// alerts calls a function with the names and expressions of alerts, as rules give them.
+func (m *memoryRules) alerts(groups []rulefmt.RuleGroup, each func(name, expr string)) {
 	for _, g := range groups {
 		for _, r := range g.Rules {
-			if e, err := p.ParseExpr(r.Expr); err == nil && r.Alert != "" {
-				m.exprs[e.String()] = true
+			if e, err := m.Parse(r.Expr); err == nil && r.Alert != "" {
+				each(r.Alert, e.String())
 			}
 		}
 	}
 }
 
-// has reports whether an alert of the rules in memory has this expression.
-func (m *memoryRules) has(expr string) bool {
+// forget forgets the rules of files, which are read anew.
+func (m *memoryRules) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.exprs[expr]
+	m.files = map[[2]string]bool{}
+}
+
+// alone reports whether an alert with this expression is one of the rules in memory, and of no
+// file: who loads a rule of the catalogue from a file wants to hear of it.
+func (m *memoryRules) alone(name, expr string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.exprs[expr] && !m.files[[2]string{name, expr}]
 }
 
 // Load implements rules.GroupLoader.
 func (m *memoryRules) Load(name string, ignoreUnknown bool, scheme model.ValidationScheme) (*rulefmt.RuleGroups, []error) {
-	if name != inMemory {
-		return rulefmt.ParseFile(name, ignoreUnknown, scheme, parser.NewParser(parser.Options{}), m.logger)
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.groups, nil
+	if name == inMemory {
+		return m.groups, nil
+	}
+	read, errs := rulefmt.ParseFile(name, ignoreUnknown, scheme, parser.NewParser(parser.Options{}), m.logger)
+	if read != nil {
+		m.alerts(read.Groups, func(name, expr string) { m.files[[2]string{name, expr}] = true })
+	}
+	return read, errs
 }
 
 // Parse implements rules.GroupLoader.

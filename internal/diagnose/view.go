@@ -104,8 +104,11 @@ func (v view) Limit(t *catalog.Threshold) (limit float64, source string, ok bool
 }
 
 // objectivesHold reports whether objectives were set and every one of them is
-// known to hold.
+// known to hold, and not because most get nothing that it could be broken for.
 func (v view) objectivesHold() bool {
+	if catalog.MostGetNothing.Certain(v) == catalog.True {
+		return false
+	}
 	held := 0
 	for _, p := range threshold.Promises() {
 		if v.sources.Objective == nil {

@@ -150,6 +150,17 @@ func (d *Deployment) guarded(s *indicator.Signal, dia dialect.Dialect) (string, 
 		}
 		out = s.Guard(out, n)
 	}
+	if s.Censored {
+		wait, err := d.guarded(indicator.UnansweredWait, dia)
+		if err != nil {
+			return "", err
+		}
+		share, err := d.guarded(indicator.UnansweredShare, dia)
+		if err != nil {
+			return "", err
+		}
+		out = s.Censor(out, wait, share)
+	}
 	if s.MinPast > 0 {
 		there, err := d.exposed(s, dia, expr, own)
 		if err != nil {

@@ -1,6 +1,9 @@
 package indicator
 
-import "strconv"
+import (
+	"fmt"
+	"strconv"
+)
 
 // Families of vLLM's V1 engine that several signals read.
 const (
@@ -28,10 +31,10 @@ const (
 
 // Latency, as users feel it.
 var (
-	TTFTP50  = quantile("ttft_p50", "TTFT P50", Seconds, 0.50, ttftFamily, docTTFT)
-	TTFTP90  = quantile("ttft_p90", "TTFT P90", Seconds, 0.90, ttftFamily, docTTFT)
-	TTFTP95  = quantile("ttft_p95", "TTFT P95", Seconds, 0.95, ttftFamily, docTTFT)
-	TTFTP99  = quantile("ttft_p99", "TTFT P99", Seconds, 0.99, ttftFamily, docTTFT)
+	TTFTP50  = quantile("ttft_p50", "TTFT P50", Seconds, 0.50, ttftFamily, docTTFT).censored()
+	TTFTP90  = quantile("ttft_p90", "TTFT P90", Seconds, 0.90, ttftFamily, docTTFT).censored()
+	TTFTP95  = quantile("ttft_p95", "TTFT P95", Seconds, 0.95, ttftFamily, docTTFT).censored()
+	TTFTP99  = quantile("ttft_p99", "TTFT P99", Seconds, 0.99, ttftFamily, docTTFT).censored()
 	TTFTMean = mean("ttft_mean", "TTFT mean", Seconds, ttftFamily, docTTFT)
 
 	ITLP50  = quantile("itl_p50", "ITL P50", Seconds, 0.50, itlFamily, docITL)
@@ -190,6 +193,24 @@ var (
 		Expr: "sum by (instance, model_name) (avg_over_time(vllm:num_requests_waiting[5m])) / (sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_count[5m])) > 0)",
 		Doc:  "How long requests wait in the mean, whatever the order in which they are served (Little's law: Operations Research 9, 1961). A gauge that is read seldom may meet every burst and none of the time between them.",
 	}
+	// PassedOver are requests that others are served before. In the order of arrival
+	// nobody who is served waits for less than the queue that is always there takes.
+	PassedOver = &Signal{
+		Name: "passed_over", Title: "Requests passed over", Unit: Requests, Optional: true,
+		Expr: "clamp_min(sum by (instance, model_name) (min_over_time(vllm:num_requests_waiting[5m])) - sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_sum[5m])), 0)" + looksTell,
+		Doc:  "Requests that always wait, less those that those account for who were served: by Little's law (Operations Research 9, 1961) the time to the first token that was added up in a second. What is left got no first token while others did, whatever the order. 0 where the batch was another one between the scrapes than at them, for so is the queue then, and with preemptions, whose requests wait once more.",
+	}
+	// UnansweredWait and UnansweredShare are the users that no histogram has.
+	UnansweredShare = &Signal{
+		Name: "unanswered_share", Title: "Share without a first token", Unit: Ratio,
+		Expr: unansweredShare(leftToo), Otherwise: []Alternative{{Without: "http_requests_total", Expr: unansweredShare("")}},
+		Doc: "Requests that wait at the end of the window or left in it without a first token, over these and those that got one. Without http_requests_total it misses those that left.",
+	}
+	UnansweredWait = &Signal{
+		Name: "unanswered_wait", Title: "Wait without a first token", Unit: Seconds,
+		Expr: unansweredWait(leftToo), Otherwise: []Alternative{{Without: "http_requests_total", Expr: unansweredWait("")}},
+		Doc: "How long requests without a first token have waited in the mean, at least: what all waited in the window (the queue, added up over time), less the time to the first token of those that got one, over the number of the others, of five and more. In the order of arrival it is about half of the time to the first token, and more where others are served first or clients leave. 0 where the requests passed over are not told.",
+	}
 	InFlightFloor = &Signal{Name: "in_flight_floor", Title: "Requests always in flight", Unit: Requests, Expr: "sum by (instance, model_name) (min_over_time(vllm:num_requests_running[1m])) + sum by (instance, model_name) (min_over_time(vllm:num_requests_waiting[1m]))", Doc: "Running and waiting requests at their lowest in the last moments: work that the engine holds."}
 	// BusyFloor is InFlightFloor over the longest past: a few looks that all meet a
 	// request say little of the time between them.
@@ -214,6 +235,14 @@ var (
 		Expr: "max by (instance, model_name) (" + owed("5m") + " or " + owed("1m") + ") or 0 * sum by (instance, model_name) (rate(vllm:generation_tokens_total[1m]))",
 		Doc: "For a data-parallel rank without one token in the window or in the last moments: how many first tokens it would have given meanwhile, if its share against the other ranks were what it was over their lives. Without a fault it is Poisson distributed about this number, so that 8 without one have a chance of 1 in 3000;" +
 			" but a router that prefers the first idle rank leaves the others without work when traffic is thin, so it proves nothing alone. Zero with one rank, and while every rank gives tokens.",
+	}
+
+	// MetBusyRanks stands for what open files tell where there are none: several API servers,
+	// which several ranks have by default, export no process_* series.
+	MetBusyRanks = &Signal{
+		Name: "met_busy_ranks", Title: "Arrivals that met busy ranks", Unit: Requests, Scope: Instance,
+		Expr: "0 * max by (instance) (process_open_fds)", Otherwise: []Alternative{{Without: "process_open_fds", Expr: metBusyRanks}},
+		Doc: "How many requests came while every rank that works was busy, if they come at any time: those see what time sees (Wolff, Operations Research 30, 1982), and the first tokens are of the rest. vLLM gives a request to the least loaded rank, so that one without work would have got these. One client that waits for each answer before it asks again never meets a busy rank, so it proves nothing alone. 0 where the API server's open files say whether clients wait.",
 	}
 
 	KVUsage     = &Signal{Name: "kv_cache_usage", Title: "KV cache usage", Unit: Ratio, Expr: "max by (instance, model_name) (avg_over_time(vllm:kv_cache_usage_perc[5m]))", Doc: "Share of KV blocks held by running requests, the fullest engine's. Free cached blocks do not count, so a warm prefix cache reads 0; full and quiet is no fault."}
@@ -276,6 +305,13 @@ var (
 		Name: "abandoned_share", Title: "Share of abandoned requests", Unit: Ratio, Scope: Instance,
 		Expr: `1 - sum by (instance) (increase(vllm:request_success_total[5m])) / (sum by (instance) (increase(http_requests_total{method="POST",status=~"2.*",handler=~"` + Generating + `"}[5m])) > 0)`,
 		Doc:  "Share of accepted HTTP requests for which the engine never counted a completion: clients that hung up or timed out.",
+		Hint: HTTPRate.Hint,
+	}
+	// LeftEarly are those of the abandoned requests that got nothing at all.
+	LeftEarly = &Signal{
+		Name: "left_early", Title: "Requests left without a first token", Unit: Requests, Scope: Instance,
+		Expr: leftEarly,
+		Doc:  "HTTP requests that ended with status 2xx less the first tokens of that time, but for those whose first token came before it: clients that left while they waited. No more than the abandoned requests. Requests for several choices (n above 1) hide some.",
 		Hint: HTTPRate.Hint,
 	}
 	AdmissionRejections = &Signal{
@@ -474,6 +510,42 @@ const (
 	rankHeld     = "(sum by (instance, model_name, engine) (avg_over_time(vllm:num_requests_running[5m])) + sum by (instance, model_name, engine) (avg_over_time(vllm:num_requests_waiting[5m])))"
 )
 
+// Who got no first token in the window.
+const (
+	ended    = `(sum by (instance) (increase(http_requests_total{method="POST",status=~"2.*",handler=~"` + Generating + `"}[5m])) or 0 * sum by (instance) (rate(vllm:time_to_first_token_seconds_count[5m])))`
+	outlived = "(" + ended + " - sum by (instance) (increase(vllm:time_to_first_token_seconds_count[5m])) + sum by (instance) (delta(vllm:num_requests_running[5m])))"
+	gaveUp   = "(" + ended + " - sum by (instance) (increase(vllm:request_success_total[5m])))"
+
+	leftEarly = "clamp_min((" + outlived + " < " + gaveUp + ") or " + gaveUp + ", 0)"
+	leftToo   = " + on (instance) group_left () " + leftEarly
+
+	// looksTell is 1 where the counters of the time that requests were at work agree with the
+	// batch at the scrapes and nobody was put back into the queue, else 0.
+	looksTell = " * (sum by (instance, model_name) (rate(vllm:inter_token_latency_seconds_sum[5m])) + sum by (instance, model_name) (rate(vllm:request_prefill_time_seconds_sum[5m])) >= bool 0.7 * sum by (instance, model_name) (avg_over_time(vllm:num_requests_running[5m])))" +
+		" * (sum by (instance, model_name) (increase(vllm:num_preemptions_total[5m])) == bool 0)"
+)
+
+// unanswered counts them: those that wait at the end, and what is added for those that left.
+func unanswered(left string) string {
+	return "(sum by (instance, model_name) (min_over_time(vllm:num_requests_waiting[1m]))" + left + ")"
+}
+
+func unansweredShare(left string) string {
+	return unanswered(left) + " / (" + unanswered(left) + " + sum by (instance, model_name) (increase(vllm:time_to_first_token_seconds_count[5m])) > 0)"
+}
+
+// unansweredWait divides by their number a second, which is that in the window by the window's
+// length: what a counter gained over its rate.
+func unansweredWait(left string) string {
+	const first = "sum by (instance, model_name) (%s(vllm:time_to_first_token_seconds_count[5m]))"
+	return "clamp_min(sum by (instance, model_name) (avg_over_time(vllm:num_requests_waiting[5m])) - sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_sum[5m])), 0)" +
+		" / (" + unanswered(left) + " >= " + strconv.Itoa(minUnanswered) + ")" +
+		" * " + fmt.Sprintf(first, "increase") + " / (" + fmt.Sprintf(first, "rate") + " > 0)" + looksTell
+}
+
+// minUnanswered is how many requests without a first token say something of the others.
+const minUnanswered = 5
+
 // Generating matches the HTTP handlers whose requests an engine serves: not those
 // that the API server answers by itself, such as /health, /version, /v1/models,
 // /metrics, /ping and /tokenize, which move while the engine stands still.
@@ -501,6 +573,14 @@ func owed(span string) string {
 		" / (-1 * (" + own + " - on (instance, model_name) group_left () sum by (instance, model_name) (" + count + ")) > 0)" +
 		" and on (instance, model_name, engine) " + silent(span) + ")"
 }
+
+// Ranks that decode, and how many requests met them all at work.
+const (
+	decoding     = "(sum by (instance, engine) (rate(vllm:inter_token_latency_seconds_sum[5m])) > 0)"
+	allBusy      = "(clamp_max(avg by (instance) " + decoding + ", 0.95) ^ count by (instance) " + decoding + ")"
+	metBusyRanks = "sum by (instance) (increase(vllm:time_to_first_token_seconds_count[5m])) * " + allBusy + " / (1 - " + allBusy + ")" +
+		" or 0 * sum by (instance) (rate(vllm:time_to_first_token_seconds_count[5m]))"
+)
 
 const (
 	hintDCGM = "run NVIDIA's dcgm-exporter beside the server and give its URL too, or scrape it with the same Prometheus"
@@ -574,9 +654,9 @@ func All() []*Signal {
 		QueueTimeP95, QueueTimeMean, PrefillTimeMean, DecodeTimeMean, UnseenWait, PrefillShare, PrefillOfBatch, StallsPerRequest,
 		FirstTokenRate, FirstTokens, CompletionRate, CutAnswers, PromptTokenRate, GenerationTokenRate, StepRate, DecodeBatch, StepTokens,
 		PromptTokens, ComputedTokens, PromptTokensP50, PromptTokensP99, PromptTail, OutputTokens, OutputTokensP95, MaxTokens, PrefillTimePerToken,
-		Running, RunningP50, RunningPeak, RunningPinned, Waiting, WaitingFloor, WaitingGrowth, Deferred, DeferredShare, QueueAge, InFlightFloor, BusyFloor, EngineProgress, StuckEngines, OwedFirstTokens,
+		Running, RunningP50, RunningPeak, RunningPinned, Waiting, WaitingFloor, WaitingGrowth, Deferred, DeferredShare, QueueAge, PassedOver, UnansweredShare, UnansweredWait, InFlightFloor, BusyFloor, EngineProgress, StuckEngines, OwedFirstTokens, MetBusyRanks,
 		KVUsage, KVUsagePeak, PreemptionRate, Preemptions, PreemptionsLately, PreemptionsPerRequest, PrefixQueryRate, PrefixHitRatio, PrefixResets,
-		HTTPRate, ServerErrs, ClientErrs, ServerErrCount, ClientErrCount, Abandoned, AbandonedShare, AdmissionRejections, EngineErrors,
+		HTTPRate, ServerErrs, ClientErrs, ServerErrCount, ClientErrCount, Abandoned, AbandonedShare, LeftEarly, AdmissionRejections, EngineErrors,
 		Up, UpNow, Answered, Silence, Flaps, FailedAfter, FailedAfterAtLeast, LastHeld, LastWork, HeldAway, PoolAnswers, JobAnswers, PoolStart, Starting, StartRatio, Starts, FailedScrapes, ScrapeDuration, Uptime, ServingAge, StartedWhileWatched, SeenDown, Restarts, ResidentMemory, MemoryGrowth, MemoryRise, MemoryHighWater, OpenFDs, FDGrowth, FDTrend, UnseenClients, LeftUnserved, FrontendCPU, ContainerMemory, ContainerMemoryGrowth, ContainerMemoryRise, ContainerMemoryHighWater,
 		Replicas, ArrivalShare, LoadShare, FleetPresence, EngineSpread, RankArrivals,
 		GPUUtil, SMActive, EngineActive, GPUMemoryUsed, GPUMemGrowth, GPUPower, GPUTemp, SMClock, SMClockRatio, ThermalReason, PowerReason, PowerCapReason,

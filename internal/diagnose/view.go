@@ -106,14 +106,11 @@ func (v view) Limit(t *catalog.Threshold) (limit float64, source string, ok bool
 // objectivesHold reports whether objectives were set and every one of them is
 // known to hold, and not because most get nothing that it could be broken for.
 func (v view) objectivesHold() bool {
-	if catalog.MostGetNothing.Certain(v) == catalog.True {
+	if v.sources.Objective == nil || catalog.MostGetNothing.Certain(v) == catalog.True {
 		return false
 	}
 	held := 0
 	for _, p := range threshold.Promises() {
-		if v.sources.Objective == nil {
-			return false
-		}
 		limit, set := v.sources.Objective.Value(p.Threshold.Objective)
 		if !set {
 			continue

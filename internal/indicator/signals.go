@@ -197,8 +197,8 @@ var (
 	// nobody who is served waits for less than the queue that is always there takes.
 	PassedOver = &Signal{
 		Name: "passed_over", Title: "Requests passed over", Unit: Requests, Optional: true,
-		Expr: "clamp_min(sum by (instance, model_name) (min_over_time(vllm:num_requests_waiting[5m])) - sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_sum[5m])), 0)" + looksTell,
-		Doc:  "Requests that always wait, less those that those account for who were served: by Little's law (Operations Research 9, 1961) the time to the first token that was added up in a second. What is left got no first token while others did, whatever the order. 0 where the batch was another one between the scrapes than at them, for so is the queue then, and with preemptions, whose requests wait once more.",
+		Expr: "clamp_min(sum by (instance, model_name) (quantile_over_time(0.1, vllm:num_requests_waiting[5m])) - sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_sum[5m])), 0)" + looksTell,
+		Doc:  "Requests that wait nine tenths of the time, less those that those account for who were served: by Little's law (Operations Research 9, 1961) the time to the first token that was added up in a second. What is left got no first token while others did, whatever the order. 0 where the batch was another one between the scrapes than at them, for so is the queue then, and with preemptions, whose requests wait once more.",
 	}
 	// UnansweredWait and UnansweredShare are the users that no histogram has.
 	UnansweredShare = &Signal{

@@ -64,6 +64,7 @@ func passedOver(p *catalog.Pass, last float64) {
 	policy := p.Config["scheduling-policy"].Value
 	p.Reason("In the order of arrival nobody who is served waits for less than the queue that is always there takes. Those served wait for %s in the mean, so others are passed over (%s).", seconds(p.Value(indicator.TTFTMean)), indicator.PassedOver.Title)
 	p.Reason("Which ones no metric says. Requests go last by a low priority (--scheduling-policy%s), for want of a LoRA slot, a grammar or a KV transfer, or on a rank that serves more than it can.", map[bool]string{true: " is " + policy, false: " priority"}[policy != ""])
+	starving(p)
 	p.Fix(catalog.Fix{
 		Summary:  "Bound what goes first: a limit on requests of the class with priority at the gateway, or a replica for those that go last",
 		Tradeoff: "the class with priority waits at its peaks",
@@ -78,6 +79,7 @@ func heldBack(p *catalog.Pass, share float64) {
 	p.Reason("Deferred requests wait for a LoRA slot, a KV transfer or a grammar, not for seats or blocks: a larger batch or KV cache does not help them.")
 	p.Reason("Later requests pass them, so the percentiles of TTFT show the lucky ones, and whoever waits is in none until served.")
 	p.Observe("How long they wait, and what runs meanwhile", indicator.QueueAge, indicator.QueueTimeMean, indicator.Running, indicator.KVUsagePeak)
+	starving(p)
 	adapters, used := p.Setting(engine.Adapters)
 	slots, limited := p.Setting(engine.MaxLoRAs)
 	if used && limited && adapters.V > slots.V {
@@ -100,6 +102,13 @@ func heldBack(p *catalog.Pass, share float64) {
 		Tradeoff: "none",
 		Verify:   verify,
 	})
+}
+
+// starving names the adapters that get nothing, the one class that has a label.
+func starving(p *catalog.Pass) {
+	if names := p.Config[engine.StarvingAdapters].Value; names != "" {
+		p.Reason("Of the adapters, %s waited in the last minute and did not run (vllm:lora_requests_info).", names)
+	}
 }
 
 func slotsOf(q catalog.Quantity) string {

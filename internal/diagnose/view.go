@@ -112,14 +112,10 @@ func (v view) objectivesHold() bool {
 	held := 0
 	for _, p := range threshold.Promises() {
 		limit, set := v.sources.Objective.Value(p.Threshold.Objective)
-		if !set {
-			continue
-		}
-		value := v.Now(p.Signal)
-		if !value.OK || value.V > limit {
+		if value := v.Now(p.Signal); set && (!value.OK || value.V > limit) {
 			return false
 		}
-		held++
+		held += boolToInt(set)
 	}
 	return held > 0
 }
@@ -140,13 +136,8 @@ func (v view) known() bool {
 }
 
 func (v view) idle() bool {
-	if v.Now(indicator.Waiting).Or(0) > idleRunning {
-		return false
-	}
-	if v.Now(indicator.FirstTokenRate).V < idleRate && v.Now(indicator.RunningP50).V < idleRunning {
-		return true
-	}
-	// A request or two in a short window are no traffic either, if there was
-	// none before.
-	return v.Now(indicator.FirstTokens).Or(0) <= idleRequests && v.Normal(indicator.FirstTokenRate).Or(1) < idleRate
+	// A request or two in a short window are no traffic either, if there was none before.
+	none := v.Now(indicator.FirstTokenRate).V < idleRate && v.Now(indicator.RunningP50).V < idleRunning ||
+		v.Now(indicator.FirstTokens).Or(0) <= idleRequests && v.Normal(indicator.FirstTokenRate).Or(1) < idleRate
+	return none && v.Now(indicator.Waiting).Or(0) <= idleRunning
 }

@@ -95,6 +95,11 @@ var (
 		Name: "passed_over_some", Unit: indicator.Requests, Default: 2.5,
 		Why: "three requests all the while; one or two may wait for something of their own, such as a grammar or a transfer",
 	}
+	// OutOfTurn is a wait that no order of arrival explains.
+	OutOfTurn = &Threshold{
+		Name: "out_of_turn", Unit: indicator.Times, Default: 3,
+		Why: "in the order of arrival nobody has waited for longer than those served just before; three times the mean is beyond 95 % of waits that are spread exponentially",
+	}
 	// QueueTimeLong is a wait in the scheduler's queue that users feel.
 	QueueTimeLong = &Threshold{
 		Name: "queue_time_long", Unit: indicator.Seconds, Default: 2,
@@ -156,7 +161,7 @@ var (
 
 	// OthersFirst holds while requests starve: they wait all the while, and others that are
 	// served do not.
-	OthersFirst = Above(indicator.PassedOver, SomePassedOver)
+	OthersFirst = All(Above(indicator.PassedOver, SomePassedOver), Above(indicator.WaitTimes, OutOfTurn))
 
 	// NotQueueing holds while queues, if any, clear.
 	NotQueueing = Any(Below(indicator.WaitingFloor, QueueAlways), Below(indicator.TTFTP50, EveryoneWaits))

@@ -211,6 +211,12 @@ var (
 		Expr: unansweredWait(leftToo), Otherwise: []Alternative{{Without: "http_requests_total", Expr: unansweredWait("")}},
 		Doc: "How long requests without a first token have waited in the mean, at least: what all waited in the window (the queue, added up over time), less the time to the first token of those that got one, over the number of the others, of five and more. In the order of arrival it is about half of the time to the first token, and more where others are served first or clients leave. 0 where the requests passed over are not told.",
 	}
+	// WaitTimes tells who is passed over from who is only less patient than others.
+	WaitTimes = &Signal{
+		Name: "unanswered_wait_times", Title: "Wait without a first token over TTFT", Unit: Times, Optional: true,
+		Expr: unansweredWait(leftToo) + meanFirst, Otherwise: []Alternative{{Without: "http_requests_total", Expr: unansweredWait("") + meanFirst}},
+		Doc: "How long requests without a first token have waited in the mean, over the mean time to the first token of the others. In the order of arrival about 1 where clients leave, and less where none does.",
+	}
 	InFlightFloor = &Signal{Name: "in_flight_floor", Title: "Requests always in flight", Unit: Requests, Expr: "sum by (instance, model_name) (min_over_time(vllm:num_requests_running[1m])) + sum by (instance, model_name) (min_over_time(vllm:num_requests_waiting[1m]))", Doc: "Running and waiting requests at their lowest in the last moments: work that the engine holds."}
 	// BusyFloor is InFlightFloor over the longest past: a few looks that all meet a
 	// request say little of the time between them.
@@ -525,6 +531,8 @@ const (
 		" * (sum by (instance, model_name) (increase(vllm:num_preemptions_total[5m])) == bool 0)"
 )
 
+const meanFirst = " / (sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_sum[5m])) / sum by (instance, model_name) (rate(vllm:time_to_first_token_seconds_count[5m])) > 0)"
+
 // unanswered counts them: those that wait at the end, and what is added for those that left.
 func unanswered(left string) string {
 	return "(sum by (instance, model_name) (min_over_time(vllm:num_requests_waiting[1m]))" + left + ")"
@@ -654,7 +662,7 @@ func All() []*Signal {
 		QueueTimeP95, QueueTimeMean, PrefillTimeMean, DecodeTimeMean, UnseenWait, PrefillShare, PrefillOfBatch, StallsPerRequest,
 		FirstTokenRate, FirstTokens, CompletionRate, CutAnswers, PromptTokenRate, GenerationTokenRate, StepRate, DecodeBatch, StepTokens,
 		PromptTokens, ComputedTokens, PromptTokensP50, PromptTokensP99, PromptTail, OutputTokens, OutputTokensP95, MaxTokens, PrefillTimePerToken,
-		Running, RunningP50, RunningPeak, RunningPinned, Waiting, WaitingFloor, WaitingGrowth, Deferred, DeferredShare, QueueAge, PassedOver, UnansweredShare, UnansweredWait, InFlightFloor, BusyFloor, EngineProgress, StuckEngines, OwedFirstTokens, MetBusyRanks,
+		Running, RunningP50, RunningPeak, RunningPinned, Waiting, WaitingFloor, WaitingGrowth, Deferred, DeferredShare, QueueAge, PassedOver, UnansweredShare, UnansweredWait, WaitTimes, InFlightFloor, BusyFloor, EngineProgress, StuckEngines, OwedFirstTokens, MetBusyRanks,
 		KVUsage, KVUsagePeak, PreemptionRate, Preemptions, PreemptionsLately, PreemptionsPerRequest, PrefixQueryRate, PrefixHitRatio, PrefixResets,
 		HTTPRate, ServerErrs, ClientErrs, ServerErrCount, ClientErrCount, Abandoned, AbandonedShare, LeftEarly, AdmissionRejections, EngineErrors,
 		Up, UpNow, Answered, Silence, Flaps, FailedAfter, FailedAfterAtLeast, LastHeld, LastWork, HeldAway, PoolAnswers, JobAnswers, PoolStart, Starting, StartRatio, Starts, FailedScrapes, ScrapeDuration, Uptime, ServingAge, StartedWhileWatched, SeenDown, Restarts, ResidentMemory, MemoryGrowth, MemoryRise, MemoryHighWater, OpenFDs, FDGrowth, FDTrend, UnseenClients, LeftUnserved, FrontendCPU, ContainerMemory, ContainerMemoryGrowth, ContainerMemoryRise, ContainerMemoryHighWater,

@@ -23,9 +23,10 @@ func refine(p *catalog.Pass) {
 	}
 	waiting, queued := p.Measured(indicator.Waiting)
 	share, leaving := p.Leaving()
-	switch last, ok := p.Measured(indicator.PassedOver); {
-	case ok && last > catalog.SomePassedOver.Default:
-		passedOver(p, last)
+	othersFirst, _ := catalog.OthersFirst.Eval(p)
+	switch {
+	case othersFirst == catalog.True:
+		passedOver(p)
 	case leaving:
 		p.Summary = fmt.Sprintf("%s of the clients leave before their answer: %s req/s arrive, and %s req/s are served", indicator.FormatNumber(share, indicator.Ratio), catalog.Digits(arrivals), catalog.Digits(served))
 	case arrivals > 1.02*served:
@@ -56,8 +57,8 @@ func refine(p *catalog.Pass) {
 
 // passedOver says that a class of requests goes last. Which one no metric says: vLLM labels
 // nothing with a priority, a length or an adapter, but for the adapters that are at work.
-func passedOver(p *catalog.Pass, last float64) {
-	p.Summary = fmt.Sprintf("%s get nothing while %s others are served", catalog.Requests(last), catalog.Whole(p.Value(indicator.FirstTokens)))
+func passedOver(p *catalog.Pass) {
+	p.Summary = fmt.Sprintf("%s get nothing while %s others are served", catalog.Requests(p.Value(indicator.PassedOver)), catalog.Whole(p.Value(indicator.FirstTokens)))
 	if wait, ok := p.Measured(indicator.UnansweredWait); ok {
 		p.Summary += ": they have waited " + seconds(wait) + " in the mean"
 	}

@@ -167,7 +167,7 @@ func (s *Surface) measure(m measured) Item {
 	var without []string
 	for _, d := range engines {
 		expr, own := d.Expr(m.signal)
-		names, _ := indicator.Metrics(expr)
+		names := indicator.Reads(expr)
 		missing := d.Missing(m.signal)
 		if m.before != "" && len(missing) > 0 && d.Exposes(d.Prefix+strings.TrimPrefix(m.before,
 			engine.Canonical)+"_count") {
@@ -226,8 +226,7 @@ func (s *Surface) calledThen(name string, d dialect.Dialect) string {
 // derived reports whether every engine computes a signal from something else.
 func (s *Surface) derived(sig *indicator.Signal) bool {
 	return !slices.ContainsFunc(s.engines(), func(d dialect.Dialect) bool {
-		expr, _ := d.Expr(sig)
-		return expr == sig.PromQL()
+		return !d.Derives(sig)
 	})
 }
 

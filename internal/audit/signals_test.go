@@ -32,11 +32,7 @@ func TestNoAlarmOnTheProjectsOwnSignals(t *testing.T) {
 			if !own {
 				rw.Metric = d.Metric
 			}
-			tree, err := indicator.Rewrite(expr, rw)
-			if err != nil {
-				t.Fatal(err)
-			}
-			rules = append(rules, rule{"signal:" + s.Name, tree.String()})
+			rules = append(rules, rule{"signal:" + s.Name, rw.Compile(expr, s.Scope).String()})
 		}
 		data, err := json.Marshal(map[string]any{"groups": []any{map[string]any{"name": "g", "rules": rules}}})
 		if err != nil {

@@ -190,15 +190,19 @@ func TestSpansOfManyTargetsAreBounded(t *testing.T) {
 				last := noon.Add(-step * time.Duration(i) / many)
 				from := last.Add(-time.Duration(tt.intervals) * step)
 				spans = append(spans, Span{
-					Window: Range{from.Add(-edge), last}, before: from.Add(-step), whole: tt.whole,
+					Window: Range{from.Add(-edge), last}, Asked: last, before: from.Add(-step), whole: tt.whole,
 					Baseline: Range{last.Add(-20 * time.Minute), from}, Source: History,
 				})
 			}
 			was := slices.Clone(spans)
 			share(spans, step)
-			windows, baselines := map[Range]bool{}, map[Range]bool{}
+			type asked struct {
+				window  Range
+				scrapes time.Time
+			}
+			windows, baselines := map[asked]bool{}, map[Range]bool{}
 			for i, s := range spans {
-				windows[s.Window] = true
+				windows[asked{s.Window, s.Asked}] = true
 				baselines[s.Baseline] = true
 				if !s.before.Before(s.Window.From) || s.Window.From.After(was[i].Window.From) {
 					t.Fatalf("target %d: its window begins at %s, want it after %s and not after %s", i, s.Window.From, s.before, was[i].Window.From)

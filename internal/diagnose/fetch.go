@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -44,8 +43,6 @@ type Request struct {
 
 	// Memory, which may be nil, is what the diagnosis before asked and was told.
 	Memory *Memory
-
-	told string // what the words of all questions have in common, for the memory
 }
 
 // short is the shortest time of a group's rates; of gateways it holds two scrapes, as in
@@ -228,9 +225,7 @@ type group struct {
 	asked    time.Time // of the last scrapes
 	matchers []*labels.Matcher
 	members  []int
-	by       map[string][]int     // members by the labels of their instance
-	among    *labels.Matcher      // of the members' instances, nil where there is no other group
-	fill     [2]*strings.Replacer // see filling; of signals of fleets the second one
+	by       map[string][]int // members by the labels of their instance
 	old      oldQuestion
 }
 
@@ -282,7 +277,7 @@ func (g *group) restrict(r *Request) {
 	slices.Sort(instances)
 	m, err := labels.NewMatcher(labels.MatchRegexp, "instance", strings.Join(slices.Compact(instances), "|"))
 	if err == nil {
-		g.matchers, g.among = append(slices.Clone(r.Matchers), m), m
+		g.matchers = append(slices.Clone(r.Matchers), m)
 	}
 }
 
@@ -326,44 +321,9 @@ func appendKey[M ~map[N]V, N, V ~string](b []byte, l M, names []string) []byte {
 	return b
 }
 
-// Marks stand in the words of a question for what differs from one diagnosis to the next,
-// and from one group to the next.
-const (
-	windowMark  = 987_654_321 * time.Millisecond
-	pastMark    = 987_654_322 * time.Millisecond
-	membersMark = "sixty_members"
-)
-
-var membersMarked = labels.MustNewMatcher(labels.MatchRegexp, "instance", membersMark)
-
-// filling returns what puts the window, the past and the group's members into words with marks.
-func (g *group) filling(r *Request, s *indicator.Signal) *strings.Replacer {
-	fill, window := &g.fill[0], g.span.Length()
-	if s.Fleet {
-		// The others are what it is compared with, and theirs is another phase of the scrape
-		// grid.
-		fill, window = &g.fill[1], window+r.Interval
-	}
-	if *fill != nil {
-		return *fill
-	}
-	if window <= 0 {
-		window = indicator.WindowMark
-	}
-	members := ""
-	if g.among != nil {
-		quoted := strconv.Quote(g.among.Value)
-		members = quoted[1 : len(quoted)-1]
-	}
-	*fill = strings.NewReplacer(model.Duration(windowMark).String(), model.Duration(window).String(),
-		model.Duration(pastMark).String(), model.Duration(max(r.Past, r.shortest())).String(), membersMark, members)
-	return *fill
-}
-
 // plan lists the queries of all signals and, for signals that need none, what
 // is known of them without asking.
 func plan(r *Request) (out []query, settled []func(*Snapshot)) {
-	r.told = fmt.Sprint(r.Instance, r.Model, r.shortest(), r.Matchers)
 	now := planner{r: r, slot: func(rd *reading) *indicator.Value { return &rd.now }}
 	now.signals(groups(r, func(i int) Range { return r.Spans[i].Window }, func(int) bool { return true }))
 	normal := planner{r: r, slot: func(rd *reading) *indicator.Value { return &rd.normal }}
@@ -430,21 +390,15 @@ func (p *planner) ask(s *indicator.Signal) {
 	if s.Histogram != "" {
 		expr = s.Buckets()
 	}
-	q, err := p.translate(s, expr, own)
-	if err != nil {
-		p.settle(s, indicator.Unknown(err.Error()))
-		return
-	}
-	g := p.g
+	g, q := p.g, question{p.g.compile(p.r, s, expr, own), p.g.span.To}
 	if s.Histogram != "" {
-		p.askBuckets(s, question{q, g.span.To})
+		p.askBuckets(s, q)
 		return
 	}
-	at := g.span.To
 	if s.Scrapes {
-		at = g.asked
+		q.at = g.asked
 	}
-	p.queries = append(p.queries, query{question{q, at}, s.Name, func(snap *Snapshot, v model.Vector) {
+	p.queries = append(p.queries, query{q, s.Name, func(snap *Snapshot, v model.Vector) {
 		for _, sample := range v {
 			p.store(snap, g, s, sample.Metric, indicator.Known(float64(sample.Value)))
 		}
@@ -464,11 +418,7 @@ func (p *planner) store(snap *Snapshot, g *group, s *indicator.Signal, m model.M
 // askCount plans the query that says whether a mean rests on enough
 // observations; it runs after the mean's own.
 func (p *planner) askCount(s *indicator.Signal) {
-	q, err := p.translate(s, s.Observations(), false)
-	if err != nil {
-		return
-	}
-	g := p.g
+	g, q := p.g, p.g.compile(p.r, s, s.Observations(), false)
 	p.queries = append(p.queries, query{question{q, g.span.To}, s.Name, func(snap *Snapshot, v model.Vector) {
 		for _, sample := range v {
 			if few, ok := s.TooFew(float64(sample.Value)); ok {
@@ -478,31 +428,23 @@ func (p *planner) askCount(s *indicator.Signal) {
 	}})
 }
 
-func (p *planner) translate(s *indicator.Signal, expr string, own bool) (string, error) {
-	restricted := p.g.among != nil && !s.Fleet
-	what := wording{expr, p.g.lead.Dialect.Key(), p.r.told, own, restricted}
-	marked, err := p.r.Memory.words(what, func() (string, error) {
-		rw := indicator.Rewriting{
-			Window: windowMark, Short: p.r.short(&p.g.lead.Dialect), Past: pastMark,
-			Instance: append(slices.Clone(p.r.Instance), p.g.lead.Dialect.Identity...), Model: p.r.Model,
-			Matchers: p.r.Matchers,
-		}
-		if s.Per != "" {
-			rw.Instance = append(rw.Instance, s.Per)
-		}
-		if restricted {
-			rw.Matchers = append(slices.Clone(rw.Matchers), membersMarked)
-		}
-		if !own {
-			rw.Metric = p.g.lead.Dialect.Metric
-		}
-		tree, err := indicator.Rewrite(expr, rw)
-		if err != nil {
-			return "", err
-		}
-		return tree.String(), nil
-	})
-	return p.g.filling(p.r, s).Replace(marked), err
+// compile makes of a signal's expression what is asked of the group. What a signal of fleets
+// compares the members with are the others, whose scrapes have another phase.
+func (g *group) compile(r *Request, s *indicator.Signal, expr indicator.Expr, own bool) string {
+	rw := indicator.Rewriting{
+		Window: g.span.Length(), Short: r.short(&g.lead.Dialect), Past: max(r.Past, r.shortest()),
+		Instance: slices.Concat(r.Instance, g.lead.Dialect.Identity), Model: r.Model, Matchers: g.matchers,
+	}
+	if s.Per != "" {
+		rw.Instance = append(rw.Instance, s.Per)
+	}
+	if s.Fleet {
+		rw.Window, rw.Matchers = rw.Window+r.Interval, r.Matchers
+	}
+	if !own {
+		rw.Metric = g.lead.Dialect.Metric
+	}
+	return rw.Compile(expr, s.Scope).String()
 }
 
 // A distribution is a histogram of one target.

@@ -183,7 +183,6 @@ func dated(ctx context.Context, q metrics.Querier, r *Request, v view, p *catalo
 		return since, false, nil
 	}
 	g[0].restrict(r)
-	words := &planner{r: r, g: g[0]}
 	instance := slices.Clone(r.Instance)
 	if v.part.name != "" {
 		instance = append(instance, v.part.label)
@@ -197,12 +196,11 @@ func dated(ctx context.Context, q metrics.Querier, r *Request, v view, p *catalo
 				return "", nil
 			}
 			expr, own := d.Expr(s)
-			now, err := words.translate(s, expr, own)
-			if err != nil || !s.Counted() {
-				return now, err
+			now := g[0].compile(r, s, expr, own)
+			if !s.Counted() {
+				return now, nil
 			}
-			n, err := words.translate(s, s.Observations(), false)
-			return s.Guard(now, n), err
+			return s.Guard(now, g[0].compile(r, s, s.Observations(), false)), nil
 		},
 	})
 	if err != nil || expr == "" {

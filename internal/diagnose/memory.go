@@ -14,8 +14,8 @@ import (
 )
 
 // A Memory carries over from one diagnosis to the next one of the same servers what
-// stays as it is: the answers about the past, which are half of all, the series that
-// were seen, and the words of the questions. It holds what the last diagnosis used. It
+// stays as it is: the answers about the past, which are half of all, and the series that
+// were seen. It holds what the last diagnosis used. It
 // is not safe for concurrent use. The zero value is empty.
 type Memory struct {
 	answers map[question]model.Vector
@@ -25,8 +25,7 @@ type Memory struct {
 	seenFrom time.Time // what has been asked for, from
 	seenAt   time.Time // and until
 
-	worded, wording map[wording]string        // by the diagnosis before, and by this one
-	old, older      map[oldQuestion]oldAnswer // by this diagnosis, and by the one before
+	old, older map[oldQuestion]oldAnswer // by this diagnosis, and by the one before
 
 	onsets map[onsetOf]*givenOnset
 }
@@ -76,12 +75,6 @@ type sighting struct {
 	at     time.Time
 }
 
-// A wording is what the words of a question depend on, but for what fill puts in.
-type wording struct {
-	expr, dialect, deployment string
-	own, restricted           bool
-}
-
 // settledFor is how long after a moment its samples are there: scrapes take seconds, and
 // remote writes are late.
 const settledFor = time.Minute
@@ -111,7 +104,6 @@ func (m *Memory) keep(answers map[question]model.Vector, now time.Time) {
 			m.answers[q] = v
 		}
 	}
-	m.worded, m.wording = m.wording, nil
 	m.old, m.older = nil, m.old
 	maps.DeleteFunc(m.onsets, func(_ onsetOf, o *givenOnset) bool { return now.Sub(o.at) > longestPast })
 }
@@ -148,28 +140,6 @@ func (m *Memory) keepBefore(g *group, over metrics.Range, known map[string]*hist
 		m.old = map[oldQuestion]oldAnswer{}
 	}
 	m.old[g.old] = oldAnswer{over, known}
-}
-
-// words returns the words of a question, which say makes.
-func (m *Memory) words(w wording, say func() (string, error)) (string, error) {
-	if m == nil {
-		return say()
-	}
-	text, ok := m.worded[w]
-	if !ok {
-		text, ok = m.wording[w]
-	}
-	if !ok {
-		var err error
-		if text, err = say(); err != nil {
-			return "", err
-		}
-	}
-	if m.wording == nil {
-		m.wording = map[wording]string{}
-	}
-	m.wording[w] = text
-	return text, nil
 }
 
 // series asks for the labels by which series of a selector differed in the time before a

@@ -33,6 +33,9 @@ func (o Onset) before(other Onset) bool {
 func (v view) onset(of *catalog.Pathology, c catalog.Cond) Onset {
 	s := v.span()
 	o := s.changed()
+	if answered, watched := v.Now(indicator.Answered), v.Now(indicator.Starting); answered.OK && answered.V == 0 && watched.OK {
+		o = Onset{At: v.snapshot.At.Add(-time.Duration(watched.V * float64(time.Second)))} // it starts since it was found
+	}
 	if s.course != nil {
 		if t := v.told(c, s.course); t.said > 0 {
 			o = t.Onset

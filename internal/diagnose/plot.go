@@ -252,11 +252,7 @@ func (p *plotter) plot(ctx context.Context, q metrics.Querier, s *indicator.Sign
 		}
 		g.restrict(r)
 		expr, own := g.lead.Dialect.Expr(s)
-		words, err := (&planner{r: r, g: g}).translate(s, expr, own)
-		if err != nil {
-			continue // as when it was judged: it has no value there
-		}
-		m, err := q.QueryRange(ctx, words, p.span)
+		m, err := q.QueryRange(ctx, g.compile(r, s, expr, own), p.span)
 		if err != nil {
 			return out, err
 		}

@@ -403,6 +403,9 @@ func shareWindows(ss []*Span) {
 			}
 		}
 		for _, s := range ss[from:to] {
+			if s.Asked.Equal(s.Window.To) {
+				s.Asked = common.To
+			}
 			s.Window = common
 		}
 		from = to

@@ -49,9 +49,9 @@ type Dialect struct {
 	Engine engine.ID
 	Flags  engine.Flags
 
-	derived map[string]string // signal name → PromQL of indicator.Alternative, in canonical names
-	has     map[string]bool   // names exposed
-	key     string            // see Key
+	derived map[string]indicator.Expr // by signal, of indicator.Alternative, in canonical names
+	has     map[string]bool           // names exposed
+	key     string                    // see Key
 }
 
 // Detect finds the dialect of an endpoint from the names that it exposes. The
@@ -112,7 +112,7 @@ func selector() string {
 
 // derive takes the expressions of signals for what the endpoint does not expose.
 func (d *Dialect) derive() {
-	d.derived = map[string]string{}
+	d.derived = map[string]indicator.Expr{}
 	exposes := func(name string) bool { return d.has[d.Metric(name)] }
 	for _, s := range indicator.All() {
 		i := slices.IndexFunc(s.Otherwise, func(a indicator.Alternative) bool {
@@ -158,14 +158,19 @@ func (d Dialect) Metric(name string) string {
 // Expr returns the signal's expression for this dialect: the canonical one
 // (whose names Metric translates), or another one with names already of this
 // dialect where the metric does not exist; own says which.
-func (d Dialect) Expr(s *indicator.Signal) (expr string, own bool) {
+func (d Dialect) Expr(s *indicator.Signal) (expr indicator.Expr, own bool) {
 	if e, ok := d.Exprs[s.Name]; ok {
 		return e, true
 	}
 	if e, ok := d.derived[s.Name]; ok {
 		return e, false
 	}
-	return s.PromQL(), false
+	return s.Expr, false
+}
+
+// Derives reports whether the signal's expression is another one than the canonical one.
+func (d Dialect) Derives(s *indicator.Signal) bool {
+	return d.Exprs[s.Name] != nil || d.derived[s.Name] != nil
 }
 
 // Missing returns the metrics, in the dialect's names, that the signal needs
@@ -175,12 +180,8 @@ func (d Dialect) Missing(s *indicator.Signal) []string {
 		return []string{d.Prefix + needs}
 	}
 	expr, own := d.Expr(s)
-	names, err := indicator.Metrics(expr)
-	if err != nil {
-		return nil
-	}
 	var missing []string
-	for _, n := range names {
+	for _, n := range indicator.Reads(expr) {
 		if !own {
 			n = d.Metric(n)
 		}
@@ -234,9 +235,12 @@ func (d Dialect) Key() string { return d.key }
 func (d Dialect) describe() string {
 	var b strings.Builder
 	b.WriteString(d.Prefix)
-	for _, m := range []map[string]string{d.Renamed, d.Exprs, d.derived} {
+	for _, k := range slices.Sorted(maps.Keys(d.Renamed)) {
+		b.WriteString("|" + k + "=" + d.Renamed[k])
+	}
+	for _, m := range []map[string]indicator.Expr{d.Exprs, d.derived} {
 		for _, k := range slices.Sorted(maps.Keys(m)) {
-			b.WriteString("|" + k + "=" + m[k])
+			b.WriteString("|" + k + "=" + m[k].String())
 		}
 	}
 	for _, s := range indicator.All() {

@@ -1,6 +1,10 @@
 package engine
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
 
 // ID is the kind of program behind an endpoint, as in JSON: "vllm", "sglang", "dcgm".
 type ID string
@@ -39,10 +43,10 @@ type Naming struct {
 	// scraped endpoint, as Ray's replicas.
 	Identity []string
 
-	Prefix  string            // replaces "vllm:"
-	Renamed map[string]string // canonical name, without prefix where it has one, → name without prefix
-	Exprs   map[string]string // signal → PromQL in names of its own, with canonical labels
-	Lacks   map[string]string // signal that its metrics cannot tell → what they would need
+	Prefix  string                    // replaces "vllm:"
+	Renamed map[string]string         // canonical name, without prefix where it has one, → name without prefix
+	Exprs   map[string]indicator.Expr // by signal: in names of its own, with canonical labels
+	Lacks   map[string]string         // signal that its metrics cannot tell → what they would need
 }
 
 // Canonical is the prefix of the canonical names of metrics, which are vLLM's.

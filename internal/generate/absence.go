@@ -147,7 +147,7 @@ func (b *ruleBuilder) gatewaysAbsent() (exprs [2]string, err error) {
 			strings.Join(fleet, ", ")),
 	}
 	for i := range exprs {
-		if exprs[i], err = d.rewrite(exprs[i], false, names); err != nil {
+		if exprs[i], err = d.rewrite(exprs[i], names); err != nil {
 			return exprs, err
 		}
 	}

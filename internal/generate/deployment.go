@@ -87,7 +87,7 @@ func (d *Deployment) rewriting(dia dialect.Dialect) indicator.Rewriting {
 // several dialects, as one that exposes old and new names during a
 // deprecation, the first counts.
 func (d *Deployment) Expr(s *indicator.Signal) (string, error) {
-	return d.each(s, func(dia dialect.Dialect) (string, error) { return d.guarded(s, dia) })
+	return d.each(s, func(dia dialect.Dialect) (string, error) { return d.guarded(s, dia), nil })
 }
 
 // Unguarded is Expr with all values, for panels that show how many
@@ -95,14 +95,14 @@ func (d *Deployment) Expr(s *indicator.Signal) (string, error) {
 func (d *Deployment) Unguarded(s *indicator.Signal) (string, error) {
 	return d.each(s, func(dia dialect.Dialect) (string, error) {
 		expr, own := dia.Expr(s)
-		return d.rewrite(expr, own, dia)
+		return d.compile(s, expr, own, dia), nil
 	})
 }
 
 // PromQL returns an expression in canonical names for all dialects of the
 // deployment.
 func (d *Deployment) PromQL(expr string) (string, error) {
-	return d.each(nil, func(dia dialect.Dialect) (string, error) { return d.rewrite(expr, false, dia) })
+	return d.each(nil, func(dia dialect.Dialect) (string, error) { return d.rewrite(expr, dia) })
 }
 
 // Tells reports whether a signal can be asked for at all: some servers of the deployment
@@ -137,56 +137,36 @@ func (d *Deployment) each(s *indicator.Signal, render func(dialect.Dialect) (str
 
 // guarded returns a signal's PromQL in one dialect. A trend is not believed
 // before the target has been there for a while.
-func (d *Deployment) guarded(s *indicator.Signal, dia dialect.Dialect) (string, error) {
+func (d *Deployment) guarded(s *indicator.Signal, dia dialect.Dialect) string {
 	expr, own := dia.Expr(s)
-	out, err := d.rewrite(expr, own, dia)
-	if err != nil {
-		return "", err
-	}
+	out := d.compile(s, expr, own, dia)
 	if s.Counted() {
-		n, err := d.rewrite(s.Observations(), false, dia)
-		if err != nil {
-			return "", err
-		}
-		out = s.Guard(out, n)
+		out = s.Guard(out, d.compile(s, s.Observations(), false, dia))
 	}
 	if s.Censored {
-		wait, err := d.guarded(indicator.UnansweredWait, dia)
-		if err != nil {
-			return "", err
-		}
-		share, err := d.guarded(indicator.UnansweredShare, dia)
-		if err != nil {
-			return "", err
-		}
-		out = s.Censor(out, wait, share)
+		out = s.Censor(out, d.guarded(indicator.UnansweredWait, dia), d.guarded(indicator.UnansweredShare, dia))
 	}
 	if s.MinPast > 0 {
-		there, err := d.exposed(s, dia, expr, own)
-		if err != nil {
-			return "", err
-		}
+		// The targets that exposed the signal's first metric MinPast ago.
+		then := indicator.Now(indicator.Reads(expr)[0])
+		then.Offset = s.MinPast
+		there := d.compile(s, indicator.Aggregate{Op: "group", Labels: []string{"instance"}, Of: then}, own, dia)
 		out = fmt.Sprintf("(%s) and on (%s) (%s)", out, strings.Join(d.Instance, ", "), there)
 	}
-	return out, nil
+	return out
 }
 
-// exposed returns PromQL for the targets that exposed a signal's first metric
-// MinPast ago.
-func (d *Deployment) exposed(s *indicator.Signal, dia dialect.Dialect, expr string, own bool) (string, error) {
-	names, err := indicator.Metrics(expr)
-	if err != nil {
-		return "", err
-	}
-	return d.rewrite(fmt.Sprintf("group by (instance) (%s offset %s)", names[0], duration(s.MinPast)), own, dia)
-}
-
-func (d *Deployment) rewrite(expr string, own bool, dia dialect.Dialect) (string, error) {
+// compile returns PromQL of an expression of a signal.
+func (d *Deployment) compile(s *indicator.Signal, expr indicator.Expr, own bool, dia dialect.Dialect) string {
 	rw := d.rewriting(dia)
 	if own {
 		rw.Metric = nil
 	}
-	tree, err := indicator.Rewrite(expr, rw)
+	return rw.Compile(expr, s.Scope).String()
+}
+
+func (d *Deployment) rewrite(expr string, dia dialect.Dialect) (string, error) {
+	tree, err := indicator.Rewrite(expr, d.rewriting(dia))
 	if err != nil {
 		return "", err
 	}

@@ -100,7 +100,7 @@ func (b *ruleBuilder) served() (rules []rulefmt.Rule, err error) {
 	exprs := []string{whole, asked}
 	for i, expr := range exprs {
 		// model_name would be taken for the labels of a fleet.
-		if exprs[i], err = d.rewrite(expr, false, names); err != nil {
+		if exprs[i], err = d.rewrite(expr, names); err != nil {
 			return nil, err
 		}
 	}

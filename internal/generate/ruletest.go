@@ -218,20 +218,17 @@ func wanted(p *catalog.Pathology, dia dialect.Dialect) map[string]bool {
 	}
 	p.When.Signals(func(s *indicator.Signal) {
 		expr, own := dia.Expr(s)
-		for _, e := range []struct {
-			text string
-			own  bool
-		}{{expr, own}, {s.Guarded(), false}} {
-			list, err := indicator.Metrics(e.text)
-			if err != nil {
-				continue // the catalogue's own tests parse every expression
+		for _, n := range indicator.Reads(expr) {
+			if !own {
+				n = dia.Metric(n)
 			}
-			for _, n := range list {
-				if !e.own {
-					n = dia.Metric(n)
-				}
-				names[n] = true
-			}
+			names[n] = true
+		}
+		for _, n := range indicator.Reads(s.Expr) {
+			names[dia.Metric(n)] = true
+		}
+		if s.Counted() {
+			names[dia.Metric(s.Count+"_count")] = true
 		}
 	})
 	return names

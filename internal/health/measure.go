@@ -222,7 +222,7 @@ func (m *measuring) fill(ctx context.Context, a *answer, s *indicator.Signal, it
 	case it.expr != "":
 		expr, err = d.PromQL(it.expr)
 	case s.Histogram != "":
-		expr, err = d.PromQL(s.Buckets())
+		expr, err = d.PromQL(s.Compile(s.Buckets()).String())
 	default:
 		expr, err = d.Expr(s)
 	}

@@ -72,9 +72,9 @@ type Tracker struct {
 	catalogue []*catalog.Pathology
 	taken     func(id string) bool
 
-	open []*Record         // and those that ended less than Rejoin ago
-	last time.Time         // of the last diagnosis
-	of   map[string]string // incidents by model and id, of the last diagnosis
+	open []*Record          // and those that ended less than Rejoin ago
+	last time.Time          // of the last diagnosis
+	of   map[string]*Record // by model and id, of the last diagnosis
 }
 
 // NewTracker returns a tracker that goes on with what is open, or was not long ago, among
@@ -87,19 +87,8 @@ func NewTracker(catalogue []*catalog.Pathology, records []*Record, taken func(id
 }
 
 // Of returns the incident that a finding or verdict of the last diagnosis is part of, by
-// the model as the diagnosis names it and the id; "" where there is none.
-func (t *Tracker) Of(model, id string) string { return t.of[model+"\xff"+id] }
-
-// Cause returns what the incident is called by that a finding or verdict of the last diagnosis
-// is part of; "" where there is none.
-func (t *Tracker) Cause(model, id string) string {
-	of := t.Of(model, id)
-	i := slices.IndexFunc(t.open, func(r *Record) bool { return r.ID == of })
-	if i < 0 {
-		return ""
-	}
-	return t.open[i].Pathology
-}
+// the model as the diagnosis names it and the id; nil where there is none.
+func (t *Tracker) Of(model, id string) *Record { return t.of[model+"\xff"+id] }
 
 // Observe takes the next diagnosis and returns what it made begin, change and end.
 func (t *Tracker) Observe(d *diagnose.Diagnosis) []Event {
@@ -431,19 +420,19 @@ func later(a, b time.Time) time.Time {
 
 // index remembers which incident findings and verdicts are part of.
 func (t *Tracker) index(v *look, found map[*Record][]*sign) {
-	t.of = map[string]string{}
+	t.of = map[string]*Record{}
 	for r, signs := range found {
 		for _, s := range signs {
 			for i := range v.Findings {
 				f := &v.Findings[i]
 				explained := f.InhibitedBy == s.pathology.ID
 				if f.Status == diagnose.Firing && (f.Pathology.ID == s.pathology.ID || explained) && v.poolOf(f.Model, f.Targets) == s.pool {
-					t.of[f.Model+"\xff"+f.Pathology.ID] = r.ID
+					t.of[f.Model+"\xff"+f.Pathology.ID] = r
 				}
 			}
 			for i := range v.Verdicts {
 				if w := &v.Verdicts[i]; w.ID == s.pathology.ID && v.poolOf(w.Model, w.Targets) == s.pool {
-					t.of[w.Model+"\xff"+w.ID] = r.ID
+					t.of[w.Model+"\xff"+w.ID] = r
 				}
 			}
 		}

@@ -306,18 +306,19 @@ func TestWhatHasNothingToDoWithItIsAnother(t *testing.T) {
 func TestOfTellsTheIncidentOfAFinding(t *testing.T) {
 	s := newTimeline(t)
 	s.see(fires(thrash, "a"), fault{p: slow, status: diagnose.Firing, target: "a", by: "thrash", since: -1})
-	id := s.records[0].ID
 	for _, p := range []string{"thrash", "slow"} {
-		if got := s.tracker.Of("m", p); got != id {
-			t.Errorf("Of(%s) = %q, want %q", p, got, id)
+		if got := s.tracker.Of("m", p); got == nil || got.ID != s.records[0].ID {
+			t.Errorf("Of(%s) = %+v, want %q", p, got, s.records[0].ID)
 		}
 	}
-	if got := s.tracker.Of("m", "errors") + s.tracker.Of("n", "thrash"); got != "" {
-		t.Errorf("got %q for what is not found", got)
+	for _, p := range [][2]string{{"m", "errors"}, {"n", "thrash"}} {
+		if got := s.tracker.Of(p[0], p[1]); got != nil {
+			t.Errorf("got %+v for what is not found", got)
+		}
 	}
 	s.see()
-	if got := s.tracker.Of("m", "thrash"); got != "" {
-		t.Errorf("got %q when nothing is found", got)
+	if got := s.tracker.Of("m", "thrash"); got != nil {
+		t.Errorf("got %+v when nothing is found", got)
 	}
 }
 

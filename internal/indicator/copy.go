@@ -3,45 +3,9 @@ package indicator
 import (
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/prometheus/prometheus/promql/parser"
 )
-
-// mostTrees is how many parsed expressions are remembered at most. The catalogue has some
-// hundred, which every diagnosis rewrites.
-const mostTrees = 1000
-
-var trees = struct {
-	sync.Mutex
-	of map[string]parser.Expr // which nobody but Copy reads
-}{of: map[string]parser.Expr{}}
-
-// recalled parses an expression, or copies what was parsed before.
-func recalled(expr string) (parser.Expr, error) {
-	trees.Lock()
-	tree, ok := trees.of[expr]
-	trees.Unlock()
-	if !ok {
-		var err error
-		if tree, err = Parse(expr); err != nil {
-			return nil, err
-		}
-	}
-	out, err := Copy(tree)
-	if err != nil {
-		return Parse(expr)
-	}
-	if !ok {
-		trees.Lock()
-		if len(trees.of) >= mostTrees {
-			clear(trees.of)
-		}
-		trees.of[expr] = tree
-		trees.Unlock()
-	}
-	return out, nil
-}
 
 // Copy copies a tree as a parser makes it. What the engine never writes, matchers above
 // all, is shared. The error names a kind of node that is not known here.

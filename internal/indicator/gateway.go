@@ -1,8 +1,10 @@
 package indicator
 
 import (
-	"fmt"
+	"slices"
 	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
 )
 
 // What a gateway sees that stands between clients and servers. The canonical names are
@@ -10,24 +12,20 @@ import (
 // these count. One value is of all models and tenants behind one gateway, and of the
 // routes on which an engine works.
 
-const (
-	hintGateway = "put sixty gateway before the servers, or name the metrics of the gateway that is there with --gateway"
-
-	generatingRoutes = `route=~"/v1/(chat/completions|completions|responses|messages)"`
-)
+const hintGateway = "put sixty gateway before the servers, or name the metrics of the gateway that is there with --gateway"
 
 // GatewayFailures are the ends of requests that are the service's fault and not their
 // client's, as a regular expression of the statuses of sixty gateway.
 const GatewayFailures = "upstream_error|error_event|timeout|rejected"
 
-// gatewayCount is the PromQL of what a counter of the gateway gained; more are matchers. What
-// never happened has no series: it is none where others of the counter are.
-func gatewayCount(fn, counter, more string) string {
-	all := fmt.Sprintf("sum by (instance) (%s(sixty_gateway_%s{%s}[5m]))", fn, counter, generatingRoutes)
-	if more == "" {
+// gatewayCount is what a counter of the gateway gained; where says which of it. What never
+// happened has no series: it is none where others of the counter are.
+func gatewayCount(fn Function, counter string, where ...*labels.Matcher) Expr {
+	all := Sum(fn("sixty_gateway_"+counter, onRoutes))
+	if len(where) == 0 {
 		return all
 	}
-	return fmt.Sprintf("(sum by (instance) (%s(sixty_gateway_%s{%s,%s}[5m])) or 0 * %s)", fn, counter, generatingRoutes, more, all)
+	return OrZero(Sum(fn("sixty_gateway_"+counter, slices.Concat([]*labels.Matcher{onRoutes}, where)...)), all)
 }
 
 // Labels by which the parts of a gateway are told apart: what one model's requests meet
@@ -39,7 +37,7 @@ const (
 
 // failed is how many requests failed in one way.
 func failed(name, title, status, doc string) *Signal {
-	return gateway(name, title, Requests, gatewayCount("increase", "requests_total", `status="`+status+`"`), doc).per(PerModel)
+	return gateway(name, title, Requests, gatewayCount(Increase, "requests_total", Is("status", status)), doc).per(PerModel)
 }
 
 // minSilence is how long it takes until the lack of tokens means something.
@@ -63,14 +61,15 @@ func (s *Signal) per(label string) *Signal {
 	return s
 }
 
-func gateway(name, title string, unit Unit, expr, doc string) *Signal {
+func gateway(name, title string, unit Unit, expr Expr, doc string) *Signal {
 	return &Signal{Name: "gateway_" + name, Title: title, Unit: unit, Scope: Gateway, Expr: expr, Doc: doc, Hint: hintGateway}
 }
 
 // gatewayShare is the share of requests that ended with certain statuses, of those that
 // ended with certain others.
-func gatewayShare(name, title, of, among, doc string) *Signal {
-	return gateway(name, title, Ratio, fmt.Sprintf("%s / (%s > 0)", gatewayCount("rate", "requests_total", of), gatewayCount("rate", "requests_total", among)), doc).per(PerModel)
+func gatewayShare(name, title string, of *labels.Matcher, doc string, among ...*labels.Matcher) *Signal {
+	return gateway(name, title, Ratio,
+		Div(gatewayCount(Rate, "requests_total", of), Some(gatewayCount(Rate, "requests_total", among...))), doc).per(PerModel)
 }
 
 // observed asks for a number of observations of a family of the gateway.
@@ -85,15 +84,17 @@ func gatewayQuantile(name, title string, q float64, family, doc string) *Signal 
 	if q <= 0.5 {
 		least = minForMedian
 	}
-	return observed(gateway(name, title, Seconds, fmt.Sprintf("histogram_quantile(%g, sum by (le, instance) (increase(sixty_gateway_%s_bucket{%s}[5m])))",
-		q, family, generatingRoutes), doc), family, least)
+	return observed(gateway(name, title, Seconds, QuantileOf(q, Buckets("sixty_gateway_"+family, onRoutes)), doc), family, least)
 }
 
-// inFlight are the states of requests that wait for an engine or get its answer.
-const inFlight = `state=~"waiting|prefill|streaming"`
-
-// attempted is what each upstream was asked, of those that are up.
-const attempted = "(increase(sixty_gateway_upstream_attempts_total[5m]) and on (instance, upstream) (max_over_time(sixty_gateway_upstream_up[1m]) > 0))"
+var (
+	// onRoutes are the requests of the routes on which an engine works.
+	onRoutes = Like("route", "/v1/(chat/completions|completions|responses|messages)")
+	// inFlight are the states of requests that wait for an engine or get its answer.
+	inFlight = Like("state", "waiting|prefill|streaming")
+	// attempted is what each upstream was asked, of those that are up.
+	attempted = And(Increase("sixty_gateway_upstream_attempts_total"), Some(Highest("sixty_gateway_upstream_up").In(ShortMark))).On("instance", "upstream")
+)
 
 const (
 	docGatewayTTFT  = "From the arrival of a request at the gateway to its first token there, of every request that got one, whatever became of it. The engine's own begins later and misses requests that clients gave up."
@@ -113,80 +114,98 @@ var (
 	GatewayE2EP95   = gatewayQuantile("e2e_p95", "E2E P95 at the gateway", 0.95, "request_duration_seconds", docGatewayE2E)
 	GatewayQueueP95 = gatewayQuantile("queue_p95", "Wait before the upstream P95", 0.95, "queue_seconds", docGatewayQueue)
 
-	GatewayOffered = gateway("offered_rate", "Requests that arrive at the gateway", RequestsPerSecond, gatewayCount("rate", "requests_offered_total", ""),
+	GatewayOffered = gateway("offered_rate", "Requests that arrive at the gateway", RequestsPerSecond, SumRate("sixty_gateway_requests_offered_total", onRoutes),
 		"The offered load: requests that arrive, whether or not an engine ever hears of them.")
-	GatewayEnded = gateway("ended_rate", "Requests that end at the gateway", RequestsPerSecond, gatewayCount("rate", "requests_total", ""),
+	GatewayEnded = gateway("ended_rate", "Requests that end at the gateway", RequestsPerSecond, SumRate("sixty_gateway_requests_total", onRoutes),
 		"Requests that end, each in exactly one status. Fewer than arrive, for long, are piling up.")
-	GatewaySuccess = gatewayShare("success_share", "Share of requests that succeed", `status="success"`, "", "Complete answers below 400, of all requests that ended.")
-	GatewayErrors  = gatewayShare("error_share", "Share of requests that fail", `status=~"`+GatewayFailures+`"`, `status!="client_disconnect"`,
-		"Requests that failed by the upstream, inside an answer of 200, by a limit or by the gateway's refusal, of those that their clients waited for: the true error rate, which no engine knows.")
-	GatewayClientErrs = gatewayShare("client_error_share", "Share of requests refused as wrong", `status="client_error"`, "", "Answers of 4xx by the upstream, of all requests that ended.")
-	GatewayGaveUp     = gatewayShare("gave_up_share", "Share of requests clients give up", `status="client_disconnect"`, "",
+	GatewaySuccess = gatewayShare("success_share", "Share of requests that succeed", Is("status", "success"), "Complete answers below 400, of all requests that ended.")
+	GatewayErrors  = gatewayShare("error_share", "Share of requests that fail", Like("status", GatewayFailures),
+		"Requests that failed by the upstream, inside an answer of 200, by a limit or by the gateway's refusal, of those that their clients waited for: the true error rate, which no engine knows.", Not("status", "client_disconnect"))
+	GatewayClientErrs = gatewayShare("client_error_share", "Share of requests refused as wrong", Is("status", "client_error"), "Answers of 4xx by the upstream, of all requests that ended.")
+	GatewayGaveUp     = gatewayShare("gave_up_share", "Share of requests clients give up", Is("status", "client_disconnect"),
 		"Clients that left before their answer was complete, or stopped reading, of all requests that ended.")
-	GatewayFailed = gateway("failed", "Requests that fail", Requests, gatewayCount("increase", "requests_total", `status=~"`+GatewayFailures+`"`),
+	GatewayFailed = gateway("failed", "Requests that fail", Requests, gatewayCount(Increase, "requests_total", Like("status", GatewayFailures)),
 		"How many requests failed by the upstream, inside an answer of 200, by a limit or by the gateway's refusal.").per(PerModel)
 	GatewayFailing = gateway("failing", "Scrapes at which failures grew", Count,
-		gatewayCount("changes", "requests_total", `status=~"`+GatewayFailures+`"`),
+		gatewayCount(Changes, "requests_total", Like("status", GatewayFailures)),
 		"At how many scrapes requests had failed since the one before, added up over statuses and tenants: 1 for a moment that is over.").per(PerModel)
-	GatewayGivenUp = gateway("gave_up", "Requests clients give up", Requests, gatewayCount("increase", "requests_total", `status="client_disconnect"`),
+	GatewayGivenUp = gateway("gave_up", "Requests clients give up", Requests, gatewayCount(Increase, "requests_total", Is("status", "client_disconnect")),
 		"How many clients left before their answer was complete, or stopped reading.").per(PerModel)
 	GatewayTimeouts     = failed("timeouts", "Requests ended by gateway limits", "timeout", "Requests that a limit of the gateway ended, on the head of an answer, on silence within one, or on the whole.")
 	GatewayUpstreamErrs = failed("upstream_errors", "Requests upstreams fail", "upstream_error", "Requests that got an answer of 5xx, or none, from the upstream.")
 	GatewayStreamErrs   = failed("error_events", "Requests that fail within an answer", "error_event", "Requests that got an error inside an answer of 200, or half of one.")
 	GatewayRejected     = failed("rejected", "Requests the gateway refuses", "rejected", "Requests that the gateway's own admission control refused.")
 	GatewayAnswered     = gateway("answered", "Requests that upstreams answer", Requests,
-		gatewayCount("increase", "requests_total", `status=~"success|client_error|upstream_error|error_event"`),
+		gatewayCount(Increase, "requests_total", Like("status", "success|client_error|upstream_error|error_event")),
 		"Requests that an upstream ended, well or badly, and neither a limit nor their client.").optional()
-	GatewayTokens = gateway("tokens", "Output tokens that pass", Tokens, gatewayCount("increase", "output_tokens_total", ""),
+	GatewayTokens = gateway("tokens", "Output tokens that pass", Tokens, gatewayCount(Increase, "output_tokens_total"),
 		"Output tokens that clients got. Of answers that are not streamed they count when the answer comes.").optional()
 	GatewayEngineTokens = gateway("engine_tokens", "Output tokens of the engines", Tokens,
-		"sum by (instance) (increase(sixty_gateway_upstream_engine_output_tokens_total[5m])) or 0 * sum by (instance) (sixty_gateway_requests_open)",
+		OrZero(SumIncrease("sixty_gateway_upstream_engine_output_tokens_total"), Sum(Now("sixty_gateway_requests_open"))),
 		"Output tokens that the engines behind the gateway made, whoever asked; 0 where none says.").optional()
-	GatewayNoFirst = gateway("no_first_token", "Requests that got no first token", Requests, gatewayCount("increase", "no_first_token_seconds_count", ""),
+	GatewayNoFirst = gateway("no_first_token", "Requests that got no first token", Requests, gatewayCount(Increase, "no_first_token_seconds_count"),
 		"Requests whose client left, or that a limit ended, before their first token: no percentile of the engine has them.").per(PerModel)
 	GatewayNoFirstWait = gateway("no_first_token_wait", "Wait of those without a first token", Seconds,
-		gatewayCount("increase", "no_first_token_seconds_sum", "")+" / ("+gatewayCount("increase", "no_first_token_seconds_count", "")+" > 0)",
+		Div(gatewayCount(Increase, "no_first_token_seconds_sum"), Some(gatewayCount(Increase, "no_first_token_seconds_count"))),
 		"How long requests had waited, on average, that got no first token.").per(PerModel)
-	GatewayOpen = gateway("open", "Requests in flight at the gateway", Requests, "sum by (instance) (avg_over_time(sixty_gateway_requests_open{"+inFlight+"}[5m]))",
+	GatewayOpen = gateway("open", "Requests in flight at the gateway", Requests, SumMean("sixty_gateway_requests_open", inFlight),
 		"Requests that wait for an engine or get its answer.")
-	GatewayWaiting = gateway("waiting", "Requests that stay in flight", Requests, "sum by (instance) (min_over_time(sixty_gateway_requests_open{"+inFlight+"}[1m]))",
+	GatewayWaiting = gateway("waiting", "Requests that stay in flight", Requests, Sum(Lowest("sixty_gateway_requests_open", inFlight).In(ShortMark)),
 		"Requests that wait for an engine or get its answer, the fewest at one of the last two scrapes.").after(minSilence)
 	GatewayMet = gateway("met", "Requests that arrived or are open", Requests,
-		gatewayCount("increase", "requests_offered_total", "")+" + sum by (instance) (last_over_time(sixty_gateway_requests_open{"+inFlight+"}[1m]))",
+		Add(
+			SumIncrease("sixty_gateway_requests_offered_total", onRoutes),
+			Sum(Last("sixty_gateway_requests_open", inFlight).In(ShortMark))),
 		"How many requests there were to answer: of one or two nothing follows.")
-	GatewayQueued = gateway("queued", "Requests held before the upstream", Requests, `sum by (instance) (avg_over_time(sixty_gateway_requests_open{state=~"receiving|queued|connecting"}[5m]))`,
+	GatewayQueued = gateway("queued", "Requests held before the upstream", Requests, SumMean("sixty_gateway_requests_open", Like("state", "receiving|queued|connecting")),
 		"Requests whose body is read, that wait to be admitted, or for a connection.")
-	GatewayRetries = gateway("retries", "Retries", Requests, "sum by (instance) (increase(sixty_gateway_retries_total[5m]))",
+	GatewayRetries = gateway("retries", "Retries", Requests, SumIncrease("sixty_gateway_retries_total"),
 		"Attempts beyond the first: each makes an overload worse.")
 	GatewayRetryShare = gateway("retry_share", "Retries for each request", Ratio,
-		"sum by (instance) (increase(sixty_gateway_retries_total[5m])) / clamp_min("+gatewayCount("increase", "requests_total", "")+", 1)",
+		Div(SumIncrease("sixty_gateway_retries_total"), AtLeast(SumIncrease("sixty_gateway_requests_total", onRoutes), 1)),
 		"Attempts beyond the first, for each request that ended.")
-	GatewayLeaks = gateway("leaks", "Suspected leaks", Requests, "sum by (instance) (last_over_time(sixty_gateway_suspected_leaks[1m]))",
+	GatewayLeaks = gateway("leaks", "Suspected leaks", Requests, Sum(Last("sixty_gateway_suspected_leaks").In(ShortMark)),
 		"Requests that are open for longer than the gateway's limit.")
-	GatewayMissing = gateway("missing", "Requests that no engine holds", Requests, "sum by (instance) (last_over_time(sixty_gateway_upstream_engine_missing[1m]))",
+	GatewayMissing = gateway("missing", "Requests that no engine holds", Requests, Sum(Last("sixty_gateway_upstream_engine_missing").In(ShortMark)),
 		"Requests that wait at the gateway for a while and that the engine neither runs nor has waiting: they are stuck before it.")
-	GatewayExcess = gateway("excess", "Requests held by the engine alone", Requests, "sum by (instance) (min_over_time(sixty_gateway_upstream_engine_excess[1m]))",
+	GatewayExcess = gateway("excess", "Requests held by the engine alone", Requests, Sum(Lowest("sixty_gateway_upstream_engine_excess").In(ShortMark)),
 		"Requests that the engine holds beyond those open at the gateway, at each of the last two scrapes: other clients' ones, or those whose client has gone.")
-	GatewayDown = gateway("upstreams_down", "Upstreams whose health check fails", Count, "sum by (instance) (1 - max_over_time(sixty_gateway_upstream_up[1m]))",
+	GatewayDown = gateway("upstreams_down", "Upstreams whose health check fails", Count, Sum(Sub(Number(1), Highest("sixty_gateway_upstream_up").In(ShortMark))),
 		"Servers that the gateway sends no requests to, at each of the last two scrapes.").per(PerUpstream)
-	GatewayUp = gateway("upstreams_up", "Upstreams that pass health checks", Count, "sum by (instance) (max_over_time(sixty_gateway_upstream_up[1m]))",
+	GatewayUp = gateway("upstreams_up", "Upstreams that pass health checks", Count, Sum(Highest("sixty_gateway_upstream_up").In(ShortMark)),
 		"Servers that the gateway may send requests to. With none it tries them all the same.")
-	GatewayAttempts = gateway("attempts", "Requests that upstreams are asked", Requests, "sum by (instance) ("+attempted+")",
+	GatewayAttempts = gateway("attempts", "Requests that upstreams are asked", Requests, Sum(attempted),
 		"Attempts at upstreams that are up, retries included.")
-	GatewayAsked = gateway("upstream_attempts", "Requests that one upstream is asked", Requests, "sum by (instance) ("+attempted+")",
+	GatewayAsked = gateway("upstream_attempts", "Requests that one upstream is asked", Requests, Sum(attempted),
 		"Attempts at one upstream that is up, retries included.").per(PerUpstream)
 	GatewayBusiest = gateway("busiest", "Load of the busiest upstream", Times,
-		"max by (instance) ("+attempted+") * (count by (instance) ("+attempted+") - 1) / clamp_min(sum by (instance) ("+attempted+") - max by (instance) ("+attempted+"), 1)",
+		Div(
+			Mul(
+				Max(attempted),
+				Sub(
+					CountOf(attempted),
+					Number(1))),
+			AtLeast(Sub(
+				Sum(attempted),
+				Max(attempted)), 1)),
 		"What the upstream with the most requests gets, as a multiple of what the others get on average; 0 with one.")
 	GatewayShared = gateway("shared_engines", "Engines behind several upstreams", Count,
-		`count by (instance) (count_values by (instance) ("born", last_over_time(sixty_gateway_upstream_engine_created_seconds[1m])) > 1) or 0 * sum by (instance) (sixty_gateway_upstream_engine_created_seconds)`,
+		OrZero(
+			CountOf(Where(Aggregate{Op: "count_values", Into: "born", Of: Last("sixty_gateway_upstream_engine_created_seconds").In(ShortMark)}, ">", Number(1))),
+			Sum(Now("sixty_gateway_upstream_engine_created_seconds"))),
 		"Engines whose counters began at one moment: one that answers at several addresses.")
-	GatewayBorn = gateway("engine_created", "Beginning of an upstream's counters", Seconds, "max by (instance) (last_over_time(sixty_gateway_upstream_engine_created_seconds[1m]))",
+	GatewayBorn = gateway("engine_created", "Beginning of an upstream's counters", Seconds, Max(Last("sixty_gateway_upstream_engine_created_seconds").In(ShortMark)),
 		"When the counters of an upstream's engine began, in Unix time.").per(PerUpstream)
 	GatewayOutside = observed(gateway("outside", "Time outside the engine", Seconds,
-		"("+gatewayCount("increase", "request_duration_seconds_sum", "")+" - "+gatewayCount("increase", "client_blocked_seconds_total", "")+") / ("+
-			gatewayCount("increase", "request_duration_seconds_count", "")+" > 0) - sum by (instance) (increase(sixty_gateway_upstream_engine_ended_seconds_total[5m])) / "+
-			"(sum by (instance) (increase(sixty_gateway_upstream_engine_ended_total[5m])) > 0)",
+		Sub(
+			Div(
+				Sub(
+					SumIncrease("sixty_gateway_request_duration_seconds_sum", onRoutes),
+					SumIncrease("sixty_gateway_client_blocked_seconds_total", onRoutes)),
+				Some(SumIncrease("sixty_gateway_request_duration_seconds_count", onRoutes))),
+			Div(
+				SumIncrease("sixty_gateway_upstream_engine_ended_seconds_total"),
+				Some(SumIncrease("sixty_gateway_upstream_engine_ended_total")))),
 		"The mean time of a request from its arrival to its last byte, less what clients took to read, less the engine's own mean: what passes in the gateway, on the network, in routers and in the API server. "+
 			"Of both means those of requests that came to their end."), "request_duration_seconds", minForTail)
 )

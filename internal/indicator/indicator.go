@@ -1,13 +1,12 @@
-// Package indicator declares every quantity that sixty measures, once: its
-// PromQL, its unit, how it is aggregated over replicas, and the traps of
-// reading it. Conditions, dashboards, alerts and reports refer to these values;
-// nobody else writes PromQL for a server's metrics.
+// Package indicator declares every quantity that sixty measures, once: what is computed of
+// which samples, its unit, and the traps of reading it. Conditions, dashboards, alerts and
+// reports refer to these values; nobody else writes PromQL for a server's metrics.
 //
-// Expressions are plain PromQL that any Prometheus accepts, written with the
-// canonical names of vLLM's V1 engine, with three durations that mean more than
-// they say: [5m] is the window under judgement, [1m] the shortest time over
-// which a rate can be trusted, [1h] the longest past that is at hand. Rewrite
-// turns one into another dialect, window or set of labels, as a syntax tree.
+// A quantity is an Expr, a value of a small algebra over metrics with the canonical names of
+// vLLM's V1 engine. Three spans mean more than they say: WindowMark is the window under
+// judgement, ShortMark the shortest time over which a rate can be trusted, PastMark the longest
+// past that is at hand. Rewriting.Compile makes of an expression what is asked of one
+// deployment, and Expr's String prints PromQL that any Prometheus accepts.
 //
 // The package performs no I/O.
 package indicator
@@ -15,7 +14,7 @@ package indicator
 import (
 	"fmt"
 	"math"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 )
@@ -67,10 +66,9 @@ type Signal struct {
 	Unit  Unit
 	Scope Scope
 
-	// Expr is the PromQL. It is empty when Histogram is set.
-	Expr string
+	Expr Expr
 
-	// Histogram and Quantile declare a percentile of a classic histogram.
+	// Histogram and Quantile say of a percentile of a classic histogram which one it is.
 	// Histogram is the family's name without _bucket.
 	Histogram string
 	Quantile  float64
@@ -89,7 +87,7 @@ type Signal struct {
 	// asked of the last of them, not of the last page.
 	Scrapes bool
 
-	// Fleet says that the value compares the target with the others of its model.
+	// Fleet says that the value compares the target with the others of its model or job.
 	Fleet bool
 
 	// Per is the label by which the parts of a gateway are told apart that have a value each,
@@ -118,7 +116,7 @@ type Signal struct {
 type Alternative struct {
 	Without string // the metric that a server lacks
 	With    string // one that it must have; "" asks for none
-	Expr    string
+	Expr    Expr
 }
 
 // A Panel is a signal's own panel: a line for each model, server or GPU.
@@ -131,21 +129,19 @@ type Panel struct {
 	Doc   string  // what to read from it, beside the signal's Doc
 }
 
-// PromQL returns the signal's expression, without the guard on MinCount.
-func (s *Signal) PromQL() string {
-	if s.Histogram == "" {
-		return s.Expr
-	}
-	return fmt.Sprintf("histogram_quantile(%s, %s)", strconv.FormatFloat(s.Quantile, 'g', -1, 64), s.Buckets())
-}
+// PromQL returns the signal's expression in canonical names, without the guard on MinCount.
+func (s *Signal) PromQL() string { return s.Compile(s.Expr).String() }
 
-// Buckets returns the PromQL of the histogram's bucket increments over the
-// window, from which every quantile of the family follows; "" for other signals.
-func (s *Signal) Buckets() string {
+// Compile returns one of the signal's expressions in canonical names.
+func (s *Signal) Compile(e Expr) Expr { return Rewriting{}.Compile(e, s.Scope) }
+
+// Buckets returns the histogram's bucket increments over the window, from which every
+// quantile of the family follows; nil for other signals.
+func (s *Signal) Buckets() Expr {
 	if s.Histogram == "" {
-		return ""
+		return nil
 	}
-	return fmt.Sprintf("sum by (le, instance, model_name) (increase(%s_bucket[5m]))", s.Histogram)
+	return Buckets(s.Histogram)
 }
 
 // Mean returns the mean of the observations that a percentile is of, nil where there is no
@@ -166,22 +162,21 @@ func (s *Signal) Mean() *Signal {
 	return nil
 }
 
-// Observations returns the PromQL of the number of observations behind the
-// value, or "" when the signal does not depend on one.
-func (s *Signal) Observations() string {
+// Observations returns the number of observations behind the value, nil when the signal does
+// not depend on one.
+func (s *Signal) Observations() Expr {
 	if s.Count == "" {
-		return ""
+		return nil
 	}
-	by := "instance, model_name"
-	if s.Scope == Gateway {
-		by = "instance"
-	}
-	return fmt.Sprintf("sum by (%s) (increase(%s_count[5m]))", by, s.Count)
+	return SumIncrease(s.Count + "_count")
 }
 
 // Guarded returns PromQL without the values that rest on too few observations.
 func (s *Signal) Guarded() string {
-	return s.Guard(s.PromQL(), s.Observations())
+	if !s.Counted() {
+		return s.PromQL()
+	}
+	return s.Guard(s.PromQL(), s.Compile(s.Observations()).String())
 }
 
 // Guard restricts PromQL of the signal to values that rest on enough observations,
@@ -190,13 +185,13 @@ func (s *Signal) Guard(expr, observations string) string {
 	if !s.Counted() {
 		return expr
 	}
-	return fmt.Sprintf("(%s) and (%s >= %s)", expr, observations, strconv.FormatFloat(s.MinCount, 'g', -1, 64))
+	return fmt.Sprintf("(%s) and (%s >= %s)", expr, observations, Number(s.MinCount))
 }
 
 // Censor restricts PromQL of a percentile to no less than what those without an answer have
 // waited, where they are more than lie beyond it; the others are PromQL of their wait and share.
 func (s *Signal) Censor(expr, wait, share string) string {
-	return fmt.Sprintf("(((%s) and (%s) > %s) > (%s)) or (%s)", wait, share, strconv.FormatFloat(1-s.Quantile, 'g', 2, 64), expr, expr)
+	return fmt.Sprintf("(((%s) and (%s) > %s) > (%s)) or (%s)", wait, share, Number(math.Round(100*(1-s.Quantile))/100), expr, expr)
 }
 
 // AtLeast is what a percentile reads with those that got no answer: they waited so long, which
@@ -230,7 +225,8 @@ func (s *Signal) TooShort(past time.Duration) (Value, bool) {
 // Sums reports whether the value is a number of events in the window, which is the
 // larger the longer that is.
 func (s *Signal) Sums() bool {
-	return (s.Unit == Count || s.Unit == Requests) && strings.Contains(s.Expr, "increase(") && strings.Contains(s.Expr, "[5m]")
+	return (s.Unit == Count || s.Unit == Requests) &&
+		slices.ContainsFunc(Leaves(s.Expr), func(l Samples) bool { return l.Func == "increase" && l.Span == WindowMark })
 }
 
 // Natural keeps a reading within what the quantity can be: shares and numbers of events are
@@ -250,12 +246,9 @@ func (s *Signal) Shares(other *Signal) bool {
 
 // source is the one family of metrics that the signal reads, "" where there are several.
 func (s *Signal) source() string {
-	names, err := Metrics(s.PromQL())
-	if err != nil {
-		return ""
-	}
 	family := ""
-	for _, n := range names {
+	for _, l := range Leaves(s.Expr) {
+		n := l.Metric
 		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
 			n = strings.TrimSuffix(n, suffix)
 		}
@@ -286,7 +279,7 @@ func quantile(name, title string, unit Unit, q float64, histogram, doc string) *
 		need = minForMedian
 	}
 	return &Signal{
-		Name: name, Title: title, Unit: unit, Histogram: histogram, Quantile: q,
+		Name: name, Title: title, Unit: unit, Expr: QuantileOf(q, Buckets(histogram)), Histogram: histogram, Quantile: q,
 		Count: histogram, MinCount: need, Doc: doc,
 	}
 }
@@ -297,16 +290,13 @@ func quantile(name, title string, unit Unit, q float64, histogram, doc string) *
 func mean(name, title string, unit Unit, histogram, doc string) *Signal {
 	return &Signal{
 		Name: name, Title: title, Unit: unit, Count: histogram, MinCount: minForMedian, Doc: doc,
-		Expr: fmt.Sprintf("sum by (instance, model_name) (rate(%[1]s_sum[5m])) / sum by (instance, model_name) (rate(%[1]s_count[5m])) >= 0", histogram),
+		Expr: NotNegative(MeanOf(histogram)),
 	}
 }
 
 // rate declares the per-second rate of a counter.
 func rate(name, title string, unit Unit, counter, doc string) *Signal {
-	return &Signal{
-		Name: name, Title: title, Unit: unit, Doc: doc,
-		Expr: fmt.Sprintf("sum by (instance, model_name) (rate(%s[5m]))", counter),
-	}
+	return &Signal{Name: name, Title: title, Unit: unit, Doc: doc, Expr: SumRate(counter)}
 }
 
 // otherwise adds an expression for servers that lack what the signal reads.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -54,7 +53,7 @@ func Parse(expr string) (parser.Expr, error) {
 
 // Rewrite parses an expression and rewrites its syntax tree.
 func Rewrite(expr string, r Rewriting) (parser.Expr, error) {
-	tree, err := recalled(expr)
+	tree, err := Parse(expr)
 	if err != nil {
 		return nil, fmt.Errorf("parse %q: %w", expr, err)
 	}
@@ -129,44 +128,77 @@ func (r Rewriting) labels(names []string) []string {
 	return out
 }
 
-// ofSignals is the metrics of the expression of every signal, which each
-// diagnosis asks for.
-var ofSignals = sync.OnceValue(func() map[string][]string {
-	all := map[string][]string{}
+// Compile makes of an expression in canonical names, of a signal of a scope, what is asked of
+// the deployment.
+func (r Rewriting) Compile(e Expr, scope Scope) Expr {
+	switch n := e.(type) {
+	case Samples:
+		n.Span, n.Offset = r.duration(n.Span), n.Offset+r.Offset
+		if r.Metric != nil {
+			n.Metric = r.Metric(n.Metric)
+		}
+		if len(r.Matchers) > 0 {
+			n.Where = slices.Concat(n.Where, r.Matchers)
+		}
+		return n
+	case Aggregate:
+		n.Of = r.Compile(n.Of, scope)
+		if n.Labels == nil {
+			n.Labels = []string{Own}
+		}
+		if !n.Without {
+			n.Labels = r.labels(scope.spell(n.Labels))
+		}
+		return n
+	case Apply:
+		if n.Of != nil {
+			n.Of = r.Compile(n.Of, scope)
+		}
+		return n
+	case Binary:
+		n.A, n.B = r.Compile(n.A, scope), r.Compile(n.B, scope)
+		if n.By == "on" {
+			n.Match.Labels = r.labels(scope.spell(n.Match.Labels))
+		}
+		return n
+	}
+	return e
+}
+
+// spell puts the labels of a scope in the place of Own.
+func (s Scope) spell(names []string) []string {
+	i := slices.Index(names, Own)
+	if i < 0 {
+		return names
+	}
+	own := []string{"instance", "model_name"}
+	if s != Model {
+		own = own[:1]
+	}
+	return slices.Concat(names[:i], own, names[i+1:])
+}
+
+// Reads returns the canonical names of the metrics that an expression reads, sorted.
+func Reads(e Expr) (names []string) {
+	for _, s := range Leaves(e) {
+		names = append(names, s.Metric)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// ReadsOf returns the metrics that the signals of a scope read.
+func ReadsOf(scope Scope) (names []string) {
 	for _, s := range All() {
-		if names, err := selected(s.PromQL()); err == nil {
-			all[s.PromQL()] = names
+		if s.Scope == scope {
+			names = append(names, Reads(s.Expr)...)
 		}
 	}
-	return all
-})
+	return names
+}
 
-// Metrics returns the canonical names of the metrics that an expression
-// selects, sorted.
+// Metrics returns the names of the metrics that PromQL selects, sorted.
 func Metrics(expr string) ([]string, error) {
-	if names, ok := ofSignals()[expr]; ok {
-		return slices.Clone(names), nil
-	}
-	return selected(expr)
-}
-
-// MetricsOf returns the metrics that the signals of a scope ask for.
-func MetricsOf(scope Scope) ([]string, error) {
-	var names []string
-	for _, s := range All() {
-		if s.Scope != scope {
-			continue
-		}
-		of, err := Metrics(s.PromQL())
-		if err != nil {
-			return nil, err
-		}
-		names = append(names, of...)
-	}
-	return names, nil
-}
-
-func selected(expr string) ([]string, error) {
 	tree, err := Parse(expr)
 	if err != nil {
 		return nil, fmt.Errorf("parse %q: %w", expr, err)

@@ -33,11 +33,9 @@ func TestNewXIDs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			storage := promqltest.LoadedStorage(t, "load 5s\n"+c.pages)
 			engine := promqltest.NewTestEngine(t, false, time.Minute, 1e6)
-			tree, err := indicator.Rewrite(indicator.XIDChanges.Expr, indicator.Rewriting{Window: time.Minute, Short: 15 * time.Second, Past: 10 * time.Minute})
-			if err != nil {
-				t.Fatal(err)
-			}
-			q, err := engine.NewInstantQuery(t.Context(), storage, promql.NewPrometheusQueryOpts(false, 0), tree.String(), time.Unix(600, 0))
+			rw := indicator.Rewriting{Window: time.Minute, Short: 15 * time.Second, Past: 10 * time.Minute}
+			expr := rw.Compile(indicator.XIDChanges.Expr, indicator.GPU)
+			q, err := engine.NewInstantQuery(t.Context(), storage, promql.NewPrometheusQueryOpts(false, 0), expr.String(), time.Unix(600, 0))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
 
 // How alerts are sent, as Prometheus sends them: again every minute while they go on, so
@@ -35,14 +36,23 @@ type Alerter struct {
 	Send func(...collect.Alert)
 	// Away is the last time when one was not delivered; it may be nil.
 	Away func() time.Time
-	// Incident returns the open incident of what was found, "" for none; it may be nil.
-	Incident func(model, id string) string
-	// Cause returns what that incident is called by; it may be nil.
-	Cause    func(model, id string) string
+	// Incident returns the open incident of what was found, nil for none; it may be nil.
+	Incident OpenIncident
 	Runbooks catalog.Runbooks
 
 	changed atomic.Pointer[Alerts]
 	active  map[string]*activeAlert
+}
+
+// OpenIncident returns the open incident that a finding or verdict of the last diagnosis is part
+// of, by the model as the diagnosis names it and the id; nil where there is none.
+type OpenIncident func(model, id string) *view.Summary
+
+func (o OpenIncident) of(model, id string) *view.Summary {
+	if o == nil {
+		return nil
+	}
+	return o(model, id)
 }
 
 type activeAlert struct {
@@ -148,7 +158,8 @@ func placeOf(l map[string]string) [3]string {
 
 func (a *Alerter) fires(d *diagnose.Diagnosis, f *diagnose.Finding, at time.Time) {
 	l := a.labels(d, f)
-	if al := a.cause(d, f, l); al != nil {
+	of := a.Incident.of(f.Model, f.Pathology.ID)
+	if al := a.cause(d, f, l, of); al != nil {
 		al.seen = at
 		return
 	}
@@ -162,9 +173,10 @@ func (a *Alerter) fires(d *diagnose.Diagnosis, f *diagnose.Finding, at time.Time
 		a.active[key.String()] = al
 	}
 	al.seen = at
-	if a.Incident != nil {
-		if id := a.Incident(f.Model, f.Pathology.ID); id != "" {
-			al.Path = "/incident/" + id
+	if of != nil {
+		al.Path = "/incident/" + of.ID
+		if of.Pathology == f.Pathology.ID {
+			al.Began = of.Began
 		}
 	}
 	al.Annotations = map[string]string{"summary": f.Summary, "runbook_url": a.Runbooks.Of(f.Pathology.ID)}
@@ -176,11 +188,11 @@ func (a *Alerter) fires(d *diagnose.Diagnosis, f *diagnose.Finding, at time.Time
 // cause returns the alert that somebody was told of a finding's incident, where that is called
 // by a cause of the finding and is as severe: the incident goes on under its name, and so does
 // its alert. Nil where there is none.
-func (a *Alerter) cause(d *diagnose.Diagnosis, f *diagnose.Finding, l map[string]string) *activeAlert {
-	if a.Cause == nil {
+func (a *Alerter) cause(d *diagnose.Diagnosis, f *diagnose.Finding, l map[string]string, of *view.Summary) *activeAlert {
+	if of == nil {
 		return nil
 	}
-	id := a.Cause(f.Model, f.Pathology.ID)
+	id := of.Pathology
 	if id == f.Pathology.ID || !slices.ContainsFunc(d.Findings, func(c diagnose.Finding) bool { return c.Pathology.ID == id && c.Pathology.Inhibits(f.Pathology) }) {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
@@ -51,17 +52,21 @@ func TestAlertsHaveTheFindingsSeverity(t *testing.T) {
 }
 
 // TestAnAlertKeepsTheNameOfItsIncident: while an incident keeps the name of a cause, a symptom
-// that leads for a while is no other alert; when the incident is called by it, it is.
+// that leads for a while is no other alert; when the incident is called by it, it is. The alert
+// began when the incident did.
 func TestAnAlertKeepsTheNameOfItsIncident(t *testing.T) {
 	cause := &catalog.Pathology{ID: "thrashing", Alert: "Thrashing", Severity: catalog.Page, Explains: []string{"queue"}}
 	symptom := &catalog.Pathology{ID: "queue", Alert: "Queue", Severity: catalog.Page}
 	ends, name := map[string]time.Time{}, "thrashing"
-	a := &Alerter{Cause: func(string, string) string { return name }, Send: func(list ...collect.Alert) {
+	at := time.Now()
+	began := at.Add(-time.Minute)
+	a := &Alerter{Incident: func(string, string) *view.Summary { return &view.Summary{ID: "1", Pathology: name, Began: began} }, Send: func(list ...collect.Alert) {
 		for _, al := range list {
-			ends[al.Labels["pathology"]] = al.Ends
+			if ends[al.Labels["pathology"]] = al.Ends; al.Began != began {
+				t.Errorf("%s began at %s, and its incident at %s", al.Labels["pathology"], al.Began, began)
+			}
 		}
 	}}
-	at := time.Now()
 	for _, step := range []struct {
 		found, ruledOut *catalog.Pathology
 		name, want      string

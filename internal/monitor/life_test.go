@@ -15,10 +15,11 @@ import (
 // A pod is a server that is scraped from a time on until it is not any more.
 type pod struct {
 	name                    string
-	found, serves, ends     int // seconds; it never serves where serves is 0, and does not end where ends is 0
-	left                    int // when discovery drops it; 0 is never
-	drains                  int // when it gets its last request; 0 is not before it ends
-	slowFrom, slowTo, every int // scrapes of which every so many brings a page
+	found, serves, ends     int  // seconds; it never serves where serves is 0, and does not end where ends is 0
+	left                    int  // when discovery drops it; 0 is never
+	drains                  int  // when it gets its last request; 0 is not before it ends
+	quick                   bool // no page shows a request: they are over between two
+	slowFrom, slowTo, every int  // scrapes of which every so many brings a page
 }
 
 func (p *pod) page(at int) []byte {
@@ -26,6 +27,9 @@ func (p *pod) page(at int) []byte {
 		return nil
 	}
 	work, running := at-p.serves, 2
+	if p.quick {
+		running = 0
+	}
 	if p.drains > 0 && at >= p.drains {
 		work, running = p.drains-p.serves, 0
 	}
@@ -56,14 +60,15 @@ func TestAlertsOfALivingFleet(t *testing.T) {
 		pods []pod
 		want map[string]int // by alert and severity: seconds before which it is there
 	}{
-		"scale out":             {slices.Concat(old("a"), []pod{{name: "new", found: 300, serves: 391}, {name: "more", found: 300, serves: 421}}), nil},
+		"scale out":             {slices.Concat(old("a"), []pod{{name: "new", found: 300, serves: 391}, {name: "more", found: 300, serves: 401}}), nil},
 		"scale in":              {slices.Concat(old("a", "b"), []pod{{name: "c", serves: 1, drains: 300, ends: 331, left: 361}}), nil},
 		"gone without a word":   {slices.Concat(old("a", "b"), []pod{{name: "c", serves: 1, left: 301}}), nil},
 		"rolling upgrade":       {upgrade, nil},
 		"one that never comes":  {never, map[string]int{"VLLMStartStuck ticket": 960}},
 		"slow pages":            {slow, nil},
-		"a replica dies":        {slices.Concat(old("a", "b"), []pod{{name: "c", serves: 1, ends: 301}}), map[string]int{"VLLMTargetDown page": 331}},
-		"a node dies, with two": {slices.Concat(old("a"), []pod{{name: "b", serves: 1, ends: 301}, {name: "c", serves: 1, ends: 301}}), map[string]int{"VLLMTargetDown page": 331}},
+		"a replica dies":        {slices.Concat(old("a", "b"), []pod{{name: "c", serves: 1, ends: 301}}), map[string]int{"VLLMTargetDown page": 345}},
+		"a node dies, with two": {slices.Concat(old("a"), []pod{{name: "b", serves: 1, ends: 301}, {name: "c", serves: 1, ends: 301}}), map[string]int{"VLLMTargetDown page": 345}},
+		"one of quick requests": {slices.Concat(old("a", "b"), []pod{{name: "c", serves: 1, quick: true, ends: 301}}), map[string]int{"VLLMTargetDown ticket": 345}},
 		"a drained one is gone": {slices.Concat(old("a", "b"), []pod{{name: "c", serves: 1, drains: 300, ends: 341}}), map[string]int{"VLLMTargetDown ticket": 960}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -82,6 +87,9 @@ func TestAlertsOfALivingFleet(t *testing.T) {
 						if key := a.Labels["alertname"] + " " + s; first[key] == 0 {
 							first[key] = now
 						}
+						if since := a.Began.Sub(began).Seconds(); a.Labels["pathology"] == "start-stuck" && (since < 280 || since > 320) {
+							t.Errorf("it starts since %.0f s, want since 300 s", since)
+						}
 						if a.Labels["model_name"] != "m" {
 							t.Errorf("%v lacks the model", a.Labels)
 						}
@@ -90,12 +98,13 @@ func TestAlertsOfALivingFleet(t *testing.T) {
 			}}
 			var memory diagnose.Memory
 			for now = 0; now <= 1000; now += step {
-				for _, p := range tc.pods {
+				for i, p := range tc.pods {
 					if now < p.found || p.left > 0 && now >= p.left {
 						continue
 					}
 					target := embedded.Target{Instance: p.name + ":8000", Job: "vllm"}
-					at, body, took := began.Add(time.Duration(now)*time.Second), p.page(now), time.Millisecond
+					phase := time.Duration(i) * 1700 * time.Millisecond // of its scrapes
+					at, body, took := began.Add(time.Duration(now)*time.Second+phase), p.page(now), time.Millisecond
 					if p.every > 0 && now >= p.slowFrom && now < p.slowTo && (now/step)%p.every > 0 {
 						body, took = nil, 10*time.Second
 					}

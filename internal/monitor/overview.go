@@ -19,12 +19,12 @@ const staleAfter = 4
 
 // Overview is what a page shows first. Scraped, which may be nil, are the targets that a
 // collector scrapes; incident, which may be nil, returns the open one of what was found on a model.
-func (m *Monitor) Overview(now time.Time, scraped []collect.Target, incident func(model, id string) string) view.Overview {
+func (m *Monitor) Overview(now time.Time, scraped []collect.Target, incident OpenIncident) view.Overview {
 	return NewOverview(m.Latest(), m.o.Every, now, scraped, incident)
 }
 
 // NewOverview is that of an evaluation, which may be nil: there was none yet.
-func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []collect.Target, incident func(model, id string) string) view.Overview {
+func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []collect.Target, incident OpenIncident) view.Overview {
 	o := view.Overview{Schema: view.OverviewSchema, At: now.UTC(), EveryS: every.Seconds(), State: view.Starting, Problems: []string{}, Models: []view.Model{}}
 	if e == nil {
 		o.Problems = append(o.Problems, "nothing was evaluated yet: the first verdict comes within a minute")
@@ -121,16 +121,17 @@ func strangers(scraped []collect.Target, d *diagnose.Diagnosis) []collect.Target
 	return out
 }
 
-func newModel(d *diagnose.Diagnosis, v *diagnose.Verdict, incident func(model, id string) string) view.Model {
+func newModel(d *diagnose.Diagnosis, v *diagnose.Verdict, incident OpenIncident) view.Model {
 	out := view.Model{Model: v.Model, Verdict: view.Verdict{
 		ID: v.ID, Status: statusOf(v.Status), Summary: v.Summary, Since: timeOf(v.Since), SinceAtLeast: v.SinceAtLeast, Confidence: new(v.Confidence),
 	}, Replicas: []view.Replica{}}
 	if v.Status == diagnose.Firing {
 		out.Verdict.Severity = v.Severity.String()
 	}
-	if incident != nil {
-		if id := incident(v.Model, v.ID); id != "" {
-			out.Incident = &id
+	if of := incident.of(v.Model, v.ID); of != nil {
+		out.Incident = &of.ID
+		if of.Pathology == v.ID {
+			out.Verdict.Since, out.Verdict.SinceAtLeast = &of.Began, of.BeganAtLeast
 		}
 	}
 	for i := range d.Targets {
@@ -221,7 +222,7 @@ func statusOf(s diagnose.Status) view.Status {
 }
 
 // Findings are those that fire or are pending now.
-func (e *Evaluation) Findings(incident func(model, id string) string) []view.Finding {
+func (e *Evaluation) Findings(incident OpenIncident) []view.Finding {
 	out := []view.Finding{}
 	for i := range e.Diagnosis.Findings {
 		f := &e.Diagnosis.Findings[i]
@@ -229,8 +230,11 @@ func (e *Evaluation) Findings(incident func(model, id string) string) []view.Fin
 			continue
 		}
 		v := view.Finding{ID: f.Pathology.ID, Model: f.Model, Status: statusOf(f.Status), Severity: f.Severity.String(), Summary: f.Summary, Since: timeOf(f.Since), Targets: f.Targets}
-		if id := incident(f.Model, f.Pathology.ID); id != "" && f.Status == diagnose.Firing && f.Severity > catalog.Info {
-			v.Incident = &id
+		if of := incident.of(f.Model, f.Pathology.ID); of != nil && f.Status == diagnose.Firing && f.Severity > catalog.Info {
+			v.Incident = &of.ID
+			if of.Pathology == f.Pathology.ID {
+				v.Since = &of.Began
+			}
 		}
 		out = append(out, v)
 	}

@@ -197,8 +197,8 @@ func (p *played) served(t *testing.T) (out []names) {
 				}
 			}
 			name := diagnose.Healthy
-			if id := tracker.Of(d.Verdict.Model, d.Verdict.ID); id != "" {
-				name = last[id]
+			if of := tracker.Of(d.Verdict.Model, d.Verdict.ID); of != nil {
+				name = last[of.ID]
 			} else if d.Status == diagnose.Firing {
 				name = d.Verdict.ID
 			}

@@ -62,7 +62,7 @@ func TestOneConditionIsAboutOneKindOfPart(t *testing.T) {
 		p.When.Signals(func(s *indicator.Signal) {
 			seen[s.Per] = true
 			outside = outside || s.Scope == indicator.Gateway
-			if s.Per != "" && !strings.Contains(s.Expr, "by (instance)") {
+			if s.Per != "" && !strings.Contains(s.PromQL(), "by (instance)") {
 				t.Errorf("%s is by %s and not added up by instance", s.Name, s.Per)
 			}
 		})

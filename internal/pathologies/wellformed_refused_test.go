@@ -40,7 +40,7 @@ func TestWellFormedRefuses(t *testing.T) {
 	leaf := func(name string, limit float64) catalog.Cond {
 		return catalog.Above(indicator.Waiting, &catalog.Threshold{Name: name, Unit: indicator.Requests, Default: limit, Why: "because"})
 	}
-	broken := &indicator.Signal{Name: "broken", Unit: indicator.Count, Expr: "rate("}
+	broken := &indicator.Signal{Name: "broken", Unit: indicator.Count, Expr: indicator.Rate("a counter")}
 	with := func(change func(*catalog.Pathology)) []*catalog.Pathology {
 		p := sound("a")
 		change(p)

@@ -275,11 +275,8 @@ func (t *traffic) rate() float64 { return float64(len(t.arrivals)) / t.length.Se
 func (r *reader) readBounds(ctx context.Context) (*bounds, error) {
 	b := &bounds{}
 	for s, to := range map[*indicator.Signal]*[]float64{indicator.TTFTP95: &b.ttft, indicator.ITLP95: &b.itl, indicator.E2EP95: &b.e2e} {
-		tree, err := indicator.Rewrite(s.Buckets(), indicator.Rewriting{Window: r.window.Length(), Matchers: r.target.Matchers, Metric: r.target.Metric})
-		if err != nil {
-			return nil, err
-		}
-		v, err := r.q.Query(ctx, tree.String(), r.window.To)
+		rw := indicator.Rewriting{Window: r.window.Length(), Matchers: r.target.Matchers, Metric: r.target.Metric}
+		v, err := r.q.Query(ctx, rw.Compile(s.Buckets(), s.Scope).String(), r.window.To)
 		if err != nil {
 			return nil, err
 		}

@@ -199,7 +199,7 @@ func felt(s *indicator.Signal) bool {
 
 // sameQuantity reports whether two signals are percentiles or means of one histogram.
 func sameQuantity(a, b *indicator.Signal) bool {
-	return a == b || a.Observations() != "" && a.Observations() == b.Observations() && a.Unit == b.Unit
+	return a == b || a.Count != "" && a.Count == b.Count && a.Unit == b.Unit
 }
 
 // firstFix shows the fix to try first: what it is, the line to copy, what it will do.

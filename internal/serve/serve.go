@@ -159,7 +159,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	s.alerter = &monitor.Alerter{
-		Settings: file.Sixty.Alerts, Send: s.collector.Send, Incident: s.incidents.Of, Cause: s.incidents.Cause,
+		Settings: file.Sixty.Alerts, Send: s.collector.Send, Incident: s.incidents.Of,
 		Away: func() time.Time { _, last := s.collector.Undelivered(); return last },
 	}
 	s.findings = s.collector.NewWriter()

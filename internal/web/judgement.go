@@ -47,11 +47,7 @@ func (s *Server) findings(w http.ResponseWriter, _ *http.Request) {
 		Fail(w, http.StatusServiceUnavailable, errNothingYet)
 		return
 	}
-	incident := s.o.Incident
-	if incident == nil {
-		incident = func(string, string) string { return "" }
-	}
-	Answer(w, e.Findings(incident))
+	Answer(w, e.Findings(s.o.Incident))
 }
 
 var errNothingYet = hint.With(errors.New("nothing was evaluated yet"), "the first verdict comes within a minute of the start")

@@ -42,7 +42,7 @@ type Options struct {
 	Prometheus http.Handler
 	// Incident returns the open incident of what was found on a model, "" for none; it may
 	// be nil.
-	Incident func(model, id string) string
+	Incident monitor.OpenIncident
 	// Incidents, which may be nil, tells of those that begin, change or end.
 	Incidents *Incidents
 	// Trouble says what stands in the way of a true answer, and what else is amiss; it may be

@@ -33,7 +33,7 @@ func naming(has map[string]bool) engine.Naming {
 // one really exports depends on its counters file.
 func page(id string) (names []string, release string, err error) {
 	if id == string(ID) {
-		names, err = indicator.MetricsOf(indicator.GPU)
+		names = indicator.ReadsOf(indicator.GPU)
 	}
 	return names, "", err
 }

@@ -6,7 +6,6 @@
 package gateway
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -191,66 +190,62 @@ func (p Product) naming(has map[string]bool) engine.Naming {
 	if p.Main == "" {
 		return n
 	}
-	n.Exprs = map[string]string{}
-	put := func(s *indicator.Signal, expr string) {
-		if expr != "" {
+	n.Exprs = map[string]indicator.Expr{}
+	put := func(s *indicator.Signal, expr indicator.Expr) {
+		if expr != nil {
 			n.Exprs[s.Name] = expr
 		}
 	}
-	sum := func(fn string, outcomes ...string) string { return p.sum(has, fn, outcomes...) }
-	share := func(of, among string) string {
-		if of == "" || among == "" {
-			return ""
+	sum := func(fn indicator.Function, outcomes ...string) indicator.Expr { return p.sum(has, fn, outcomes...) }
+	share := func(of, among indicator.Expr) indicator.Expr {
+		if of == nil || among == nil {
+			return nil
 		}
-		return fmt.Sprintf("(%s) / ((%s) > 0)", of, among)
+		return indicator.Div(of, indicator.Some(among))
 	}
-	put(indicator.GatewayOffered, sum("rate", Offered))
-	put(indicator.GatewayEnded, sum("rate", Ends...))
-	put(indicator.GatewaySuccess, share(sum("rate", Success), sum("rate", Ends...)))
-	put(indicator.GatewayErrors, share(sum("rate", UpstreamError, Timeout, Rejected), sum("rate", Success, ClientError, UpstreamError, Timeout, Rejected)))
-	put(indicator.GatewayClientErrs, share(sum("rate", ClientError), sum("rate", Ends...)))
-	put(indicator.GatewayGaveUp, share(sum("rate", ClientDisconnect), sum("rate", Ends...)))
-	put(indicator.GatewayFailed, sum("increase", UpstreamError, Timeout, Rejected))
-	put(indicator.GatewayFailing, sum("changes", UpstreamError, Timeout, Rejected))
-	put(indicator.GatewayUpstreamErrs, sum("increase", UpstreamError))
-	put(indicator.GatewayRejected, sum("increase", Rejected))
-	put(indicator.GatewayGivenUp, sum("increase", ClientDisconnect))
-	put(indicator.GatewayTimeouts, sum("increase", Timeout))
-	put(indicator.GatewayRetries, sum("increase", Retries))
-	if retries, ended := sum("increase", Retries), sum("increase", Ends...); retries != "" && ended != "" {
-		n.Exprs[indicator.GatewayRetryShare.Name] = fmt.Sprintf("(%s) / clamp_min(%s, 1)", retries, ended)
+	put(indicator.GatewayOffered, sum(indicator.Rate, Offered))
+	put(indicator.GatewayEnded, sum(indicator.Rate, Ends...))
+	put(indicator.GatewaySuccess, share(sum(indicator.Rate, Success), sum(indicator.Rate, Ends...)))
+	put(indicator.GatewayErrors, share(sum(indicator.Rate, UpstreamError, Timeout, Rejected), sum(indicator.Rate, Success, ClientError, UpstreamError, Timeout, Rejected)))
+	put(indicator.GatewayClientErrs, share(sum(indicator.Rate, ClientError), sum(indicator.Rate, Ends...)))
+	put(indicator.GatewayGaveUp, share(sum(indicator.Rate, ClientDisconnect), sum(indicator.Rate, Ends...)))
+	put(indicator.GatewayFailed, sum(indicator.Increase, UpstreamError, Timeout, Rejected))
+	put(indicator.GatewayFailing, sum(indicator.Changes, UpstreamError, Timeout, Rejected))
+	put(indicator.GatewayUpstreamErrs, sum(indicator.Increase, UpstreamError))
+	put(indicator.GatewayRejected, sum(indicator.Increase, Rejected))
+	put(indicator.GatewayGivenUp, sum(indicator.Increase, ClientDisconnect))
+	put(indicator.GatewayTimeouts, sum(indicator.Increase, Timeout))
+	put(indicator.GatewayRetries, sum(indicator.Increase, Retries))
+	if retries, ended := sum(indicator.Increase, Retries), sum(indicator.Increase, Ends...); retries != nil && ended != nil {
+		put(indicator.GatewayRetryShare, indicator.Div(retries, indicator.AtLeast(ended, 1)))
 	}
-	put(indicator.GatewayOpen, sum("avg_over_time", Open))
+	put(indicator.GatewayOpen, sum(indicator.Mean, Open))
 	if has[p.duration+"_count"] {
-		for _, s := range []struct {
-			signal *indicator.Signal
-			q      string
-		}{{indicator.GatewayE2EP50, "0.5"}, {indicator.GatewayE2EP95, "0.95"}} {
-			n.Exprs[s.signal.Name] = fmt.Sprintf("histogram_quantile(%s, sum by (le, instance) (increase(%s_bucket[5m]))) / %g", s.q, p.duration, p.per)
+		for s, q := range map[*indicator.Signal]float64{indicator.GatewayE2EP50: 0.5, indicator.GatewayE2EP95: 0.95} {
+			put(s, indicator.Div(indicator.QuantileOf(q, indicator.Buckets(p.duration)), indicator.Number(p.per)))
 		}
 	}
 	return n
 }
 
-// sum is the PromQL of outcomes over the window; "" where the page has none of them.
-func (p Product) sum(has map[string]bool, fn string, outcomes ...string) string {
-	text := ""
+// sum adds up outcomes over the window; nil where the page has none of them.
+func (p Product) sum(has map[string]bool, fn indicator.Function, outcomes ...string) (out indicator.Expr) {
 	for _, t := range p.Terms {
 		if !slices.Contains(outcomes, t.Outcome) || !has[t.Metric] {
 			continue
 		}
-		sign := " + "
-		if t.Sign < 0 {
-			sign = " - "
-		}
-		if text == "" {
-			sign = strings.TrimPrefix(sign, " + ")
-		}
 		// What never happened has no series: it is zero where the gateway answers.
-		text += fmt.Sprintf("%s(sum by (instance) (%s(%s[5m])) or 0 * sum by (instance) (%s(%s[5m])))",
-			sign, fn, indicator.Selector(t.Metric, t.Match...), fn, t.Metric)
+		e := indicator.OrZero(indicator.Sum(fn(t.Metric, t.Match...)), indicator.Sum(fn(t.Metric)))
+		switch {
+		case out == nil:
+			out = e
+		case t.Sign < 0:
+			out = indicator.Sub(out, e)
+		default:
+			out = indicator.Add(out, e)
+		}
 	}
-	return text
+	return out
 }
 
 // page returns what the signals ask of sixty gateway.
@@ -258,7 +253,7 @@ func page(id string) (names []string, release string, err error) {
 	if id != string(ID) {
 		return nil, "", nil
 	}
-	names, err = indicator.MetricsOf(indicator.Gateway)
+	names = indicator.ReadsOf(indicator.Gateway)
 	for i, n := range names {
 		if histogram, ok := strings.CutSuffix(n, "_bucket"); ok {
 			names[i] = histogram + "_count"

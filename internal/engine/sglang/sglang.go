@@ -59,12 +59,11 @@ func naming() engine.Naming {
 	for _, s := range engine.HistogramSuffixes {
 		n.Renamed["request_queue_time_seconds"+s] = "queue_time_seconds" + s
 	}
-	const by = "sum by (instance, model_name) "
-	n.Exprs = map[string]string{
-		indicator.PrefixHitRatio.Name: "max by (instance, model_name) (avg_over_time(sglang:cache_hit_rate[5m]))",
-		indicator.ComputedTokens.Name: "(" + by + "(rate(sglang:prompt_tokens_total[5m])) - " +
-			by + "(rate(sglang:cached_tokens_total[5m]))) / " +
-			by + "(rate(sglang:time_to_first_token_seconds_count[5m]))",
+	n.Exprs = map[string]indicator.Expr{
+		indicator.PrefixHitRatio.Name: indicator.Max(indicator.Mean("sglang:cache_hit_rate")),
+		indicator.ComputedTokens.Name: indicator.Div(
+			indicator.Sub(indicator.SumRate("sglang:prompt_tokens_total"), indicator.SumRate("sglang:cached_tokens_total")),
+			indicator.SumRate("sglang:time_to_first_token_seconds_count")),
 	}
 	const reasons = "num_requests_total by finished_reason"
 	n.Lacks = map[string]string{indicator.CutAnswers.Name: reasons, indicator.EngineErrors.Name: reasons}

@@ -197,11 +197,7 @@ func (b *builder) gatewayVariables(gateways []dialect.Dialect) ([]Variable, erro
 	var load []string
 	for _, d := range gateways {
 		expr, _ := d.Expr(indicator.GatewayOffered)
-		names, err := indicator.Metrics(expr)
-		if err != nil {
-			return nil, err
-		}
-		load = append(load, names...)
+		load = append(load, indicator.Reads(expr)...)
 	}
 	out := b.chain([]string{"cluster", "instance"}, load, nil)
 	out[1].Name, out[1].Title = "gateway", "Gateway"
@@ -349,7 +345,7 @@ func (b *builder) series(p panel, q query) (Series, error) {
 	}
 	out.Expr = withVariables(expr)
 	if p.kind == Heatmap {
-		byModel, err := b.expr(query{level: perModel, expr: q.signal.Buckets()})
+		byModel, err := b.expr(query{level: perModel, expr: q.signal.Compile(q.signal.Buckets()).String()})
 		if err != nil {
 			return out, err
 		}

@@ -291,18 +291,14 @@ func (k *Keeper) prune(now time.Time) error {
 }
 
 // Of returns the incident that a finding or verdict of the last diagnosis is part of, by
-// the model as the diagnosis names it and the id; "" where there is none.
-func (k *Keeper) Of(model, id string) string {
+// the model as the diagnosis names it and the id; nil where there is none.
+func (k *Keeper) Of(model, id string) *view.Summary {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.tracker.Of(model, id)
-}
-
-// Cause returns what the open incident is called by that was found in the last diagnosis.
-func (k *Keeper) Cause(model, id string) string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.tracker.Cause(model, id)
+	if r := k.tracker.Of(model, id); r != nil {
+		return &r.Copy().Summary
+	}
+	return nil
 }
 
 // A Query chooses incidents.

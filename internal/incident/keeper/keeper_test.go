@@ -91,7 +91,7 @@ func TestARestartLosesNothing(t *testing.T) {
 	for i := range 20 {
 		observe(t, k, sick(noon.Add(2*time.Minute+time.Duration(i)*15*time.Second), p, "m1"))
 	}
-	id := k.Of("m1", p.ID)
+	id := k.Of("m1", p.ID).ID
 	if _, err := k.Acknowledge(id, "ann", noon); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestARestartLosesNothing(t *testing.T) {
 		t.Errorf("(-before +after)\n%s", diff)
 	}
 	observe(t, again, sick(noon.Add(8*time.Minute), p, "m1"))
-	if got := again.Of("m1", p.ID); got != id {
+	if got := again.Of("m1", p.ID).ID; got != id {
 		t.Errorf("it goes on as %q, want %q", got, id)
 	}
 }
@@ -162,7 +162,7 @@ func TestACorruptRecordIsSetAside(t *testing.T) {
 			k := open(t, dir)
 			p := pathology(t, "kv-cache-thrashing")
 			observe(t, k, sick(noon, p, "m0", "m1", "m2"))
-			bad := k.Of("m1", p.ID)
+			bad := k.Of("m1", p.ID).ID
 			if err := k.Close(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -218,7 +218,7 @@ func TestAFullDisk(t *testing.T) {
 			t.Fatalf("error %v", err)
 		}
 	}
-	id := k.Of("m0", p.ID)
+	id := k.Of("m0", p.ID).ID
 	if id == "" || len(k.List(Query{State: "open"})) != 1 || len(k.Warnings()) != 1 {
 		t.Errorf("of %q, %v, %v", id, k.List(Query{}), k.Warnings())
 	}
@@ -252,7 +252,7 @@ func TestItIsBounded(t *testing.T) {
 			observe(t, k, sick(at, p, "m0"))
 			at = at.Add(15 * time.Second)
 		}
-		if err := os.WriteFile(k.store.path(k.Of("m0", p.ID), evidenceFile), make([]byte, 1000), 0o644); err != nil {
+		if err := os.WriteFile(k.store.path(k.Of("m0", p.ID).ID, evidenceFile), make([]byte, 1000), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		for range 100 {
@@ -504,7 +504,7 @@ func TestHandler(t *testing.T) {
 	k := open(t, t.TempDir())
 	p := pathology(t, "kv-cache-thrashing")
 	observe(t, k, sick(noon, p, "m0", "m1"))
-	id := k.Of("m0", p.ID)
+	id := k.Of("m0", p.ID).ID
 	h := k.Handler()
 	for _, tc := range []struct {
 		method, path, body string
@@ -569,13 +569,13 @@ func TestInMemory(t *testing.T) {
 	k := open(t, "")
 	p := pathology(t, "kv-cache-thrashing")
 	observe(t, k, sick(noon, p, "m0"))
-	if _, err := k.AddNote(k.Of("m0", p.ID), "ann", "hm", noon); err != nil {
+	if _, err := k.AddNote(k.Of("m0", p.ID).ID, "ann", "hm", noon); err != nil {
 		t.Fatal(err)
 	}
-	if i, err := k.Get(k.Of("m0", p.ID)); err != nil || len(i.Notes) != 1 {
+	if i, err := k.Get(k.Of("m0", p.ID).ID); err != nil || len(i.Notes) != 1 {
 		t.Errorf("%+v, %v", i, err)
 	}
-	if _, err := k.Recording(k.Of("m0", p.ID)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := k.Recording(k.Of("m0", p.ID).ID); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -179,11 +179,7 @@ func (q *questions) series(ctx context.Context) ([]load.ServerPoint, error) {
 			for name, value := range t.Labels {
 				r.Matchers = append(r.Matchers, labels.MustNewMatcher(labels.MatchEqual, name, value))
 			}
-			expr, err := indicator.Rewrite(b.signal.Expr, r)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", b.signal.Name, err)
-			}
-			m, err := q.QueryRange(ctx, expr.String(), metrics.Range{Start: q.first, End: q.last, Step: step})
+			m, err := q.QueryRange(ctx, r.Compile(b.signal.Expr, b.signal.Scope).String(), metrics.Range{Start: q.first, End: q.last, Step: step})
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", b.signal.Name, err)
 			}

@@ -33,15 +33,11 @@ func questions(tb testing.TB, window time.Duration) []string {
 		`label_replace(sum by (instance) (up), "host", "h$1", "instance", "(a|b)")`, `label_replace(up, "instance", "x", "instance", ".+")`, `avg by (model_name) (vllm:kv_cache_usage_perc)`,
 	}
 	for _, s := range indicator.All() {
-		for _, e := range []string{s.PromQL(), s.Buckets(), s.Observations()} {
-			if e == "" {
-				continue
+		rw := indicator.Rewriting{Window: window, Short: 10 * time.Second, Past: 4 * time.Minute, Instance: []string{"job", "instance"}, Model: []string{"model_name"}}
+		for _, e := range []indicator.Expr{s.Expr, s.Buckets(), s.Observations()} {
+			if e != nil {
+				exprs = append(exprs, rw.Compile(e, s.Scope).String())
 			}
-			tree, err := indicator.Rewrite(e, indicator.Rewriting{Window: window, Short: 10 * time.Second, Past: 4 * time.Minute, Instance: []string{"job", "instance"}, Model: []string{"model_name"}})
-			if err != nil {
-				tb.Fatal(err)
-			}
-			exprs = append(exprs, tree.String())
 		}
 	}
 	return slices.Compact(exprs)

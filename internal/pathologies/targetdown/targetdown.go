@@ -47,6 +47,10 @@ var (
 		Name: "last_work", Unit: indicator.TokensPerSecond, Default: 1e-6,
 		Why: "nothing was generated between the last two pages: it was drained, or idle",
 	}
+	lingers = &catalog.Threshold{
+		Name: "lost_lingers", Unit: indicator.Seconds, Default: 15,
+		Why: "a pod that was ended leaves discovery within seconds of its last page",
+	}
 	longGone = &catalog.Threshold{
 		Name: "long_gone", Unit: indicator.Seconds, Default: 600,
 		Why: "ten minutes are more than most starts take: nobody is waiting for it, but a replica is missing",
@@ -74,7 +78,10 @@ var Pathology = &catalog.Pathology{
 	),
 	Grades: []catalog.Grade{
 		{Severity: catalog.Page, While: catalog.Any(catalog.Above(indicator.LastHeld, held), catalog.Below(indicator.PoolAnswers, fewAnswer))},
-		{Severity: catalog.Ticket, While: catalog.Above(indicator.Silence, longGone)},
+		{Severity: catalog.Ticket, While: catalog.Any(
+			catalog.Above(indicator.Silence, longGone),
+			catalog.All(catalog.Above(indicator.LastWork, worked), catalog.Above(indicator.Silence, lingers)), // in use to the end
+		)},
 		{Severity: catalog.Info, Note: true, While: catalog.All(catalog.Below(indicator.LastHeld, held), catalog.Below(indicator.LastWork, worked))},
 		{Severity: catalog.Info},
 	},

@@ -1,0 +1,342 @@
+package indicator
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+)
+
+// An Expr is a quantity as what is to be computed of samples: a closed algebra of the five
+// types below. Rewriting.Compile makes of one what is asked of a deployment; String prints
+// that as PromQL, and metrics/embedded evaluates it on the samples at hand.
+type Expr interface {
+	fmt.Stringer
+	// parts lists what it is computed of.
+	parts() []Expr
+}
+
+// The nodes of the algebra. Their operators and functions have PromQL's names.
+type (
+	// Number is a constant.
+	Number float64
+
+	// Samples are a number of each series of a metric: its last sample, or a function of
+	// those of a span.
+	Samples struct {
+		Func   string // "" is the last sample; PromQL's, or one of those below
+		Param  float64
+		Metric string
+		Where  []*labels.Matcher
+		Span   time.Duration // WindowMark, ShortMark, PastMark, or as long as it says
+		Offset time.Duration
+	}
+
+	// Aggregate makes one value of those with the same labels: Own where there are none.
+	Aggregate struct {
+		Op      string
+		Labels  []string
+		Without bool   // all labels but those
+		Into    string // of count_values
+		Of      Expr
+	}
+
+	// Apply is a function of each value, of all values where it is Percentile, and of nothing
+	// where it is Time.
+	Apply struct {
+		Func  string
+		Of    Expr
+		Param float64
+	}
+
+	// Binary is an operator.
+	Binary struct {
+		Op   string
+		A, B Expr
+		Bool bool // a comparison is 0 or 1, and no filter
+		Match
+	}
+
+	// Match says which values of an operator's sides belong together, where that is not all
+	// labels.
+	Match struct {
+		By     string // "on", "ignoring", or ""
+		Labels []string
+		Group  string // "left", "right", or ""
+	}
+)
+
+// Functions that are not called as PromQL's is.
+const (
+	Percentile = "histogram_quantile"
+	Time       = "time"
+
+	// Of Samples, which look at the span at every Step.
+	FirstSeen = "first_seen" // the time of the first one
+	LastTrue  = "last_true"  // that of the last one above zero
+	HeldLast  = "held_last"  // what it was before it was missed, at most
+)
+
+// Step is how finely the functions look that ask for the time of a sample, and MissedFor for
+// how long a series that is missed counts with its last value.
+const (
+	Step      = 5 * time.Second
+	MissedFor = 2 * time.Minute
+)
+
+// Own stands in labels for those that identify one value of a signal of its scope.
+const Own = ""
+
+// Labels of what a target is a part of or has parts of.
+var (
+	Rank  = []string{Own, "engine"} // one data-parallel rank
+	Fleet = []string{"model_name"}  // all targets of one model
+)
+
+// A Function is what is computed of the samples of each series of a metric over the window; In
+// says another span.
+type Function func(metric string, where ...*labels.Matcher) Samples
+
+func function(name string) Function {
+	return func(metric string, where ...*labels.Matcher) Samples {
+		return Samples{Func: name, Metric: metric, Where: where, Span: WindowMark}
+	}
+}
+
+// The functions: of counters, of gauges, and of both.
+var (
+	Rate     = function("rate")
+	Increase = function("increase")
+	LastRate = function("irate") // between the last two samples
+	Resets   = function("resets")
+
+	Mean    = function("avg_over_time")
+	Lowest  = function("min_over_time")
+	Highest = function("max_over_time")
+	Total   = function("sum_over_time")
+	Slope   = function("deriv")
+
+	Last    = function("last_over_time")
+	Looks   = function("count_over_time")
+	Changes = function("changes")
+	First   = function(FirstSeen)
+
+	LastAbove = function(LastTrue)
+	BeforeGap = function(HeldLast)
+)
+
+// Share is what a gauge was at most in a share of the window.
+func Share(q float64, metric string, where ...*labels.Matcher) Samples {
+	return Samples{Func: "quantile_over_time", Param: q, Metric: metric, Where: where, Span: WindowMark}
+}
+
+// Now is the last sample of each series.
+func Now(metric string, where ...*labels.Matcher) Samples {
+	return Samples{Metric: metric, Where: where}
+}
+
+// In returns the same function of another span.
+func (s Samples) In(span time.Duration) Samples { s.Span = span; return s }
+
+// Matchers of labels.
+var (
+	Is   = matcher(labels.MatchEqual)
+	Not  = matcher(labels.MatchNotEqual)
+	Like = matcher(labels.MatchRegexp)
+)
+
+func matcher(kind labels.MatchType) func(label, value string) *labels.Matcher {
+	return func(label, value string) *labels.Matcher { return labels.MustNewMatcher(kind, label, value) }
+}
+
+// Aggregations to one value of the signal; By and But say others.
+func Sum(e Expr) Aggregate     { return Aggregate{Op: "sum", Of: e} }
+func Avg(e Expr) Aggregate     { return Aggregate{Op: "avg", Of: e} }
+func Min(e Expr) Aggregate     { return Aggregate{Op: "min", Of: e} }
+func Max(e Expr) Aggregate     { return Aggregate{Op: "max", Of: e} }
+func CountOf(e Expr) Aggregate { return Aggregate{Op: "count", Of: e} }
+
+// By returns the same aggregation to other labels, But one over some.
+func (a Aggregate) By(names ...string) Aggregate { a.Labels = names; return a }
+func (a Aggregate) But(names ...string) Aggregate {
+	a.Labels, a.Without = names, true
+	return a
+}
+
+// Functions of values.
+func Floor(e Expr) Apply                  { return Apply{Func: "floor", Of: e} }
+func AtLeast(e Expr, least float64) Apply { return Apply{"clamp_min", e, least} }
+func AtMost(e Expr, most float64) Apply   { return Apply{"clamp_max", e, most} }
+
+// Operators.
+func Add(a, b Expr) Binary    { return Binary{Op: "+", A: a, B: b} }
+func Sub(a, b Expr) Binary    { return Binary{Op: "-", A: a, B: b} }
+func Mul(a, b Expr) Binary    { return Binary{Op: "*", A: a, B: b} }
+func Div(a, b Expr) Binary    { return Binary{Op: "/", A: a, B: b} }
+func Mod(a, b Expr) Binary    { return Binary{Op: "%", A: a, B: b} }
+func And(a, b Expr) Binary    { return Binary{Op: "and", A: a, B: b} }
+func Or(a, b Expr) Binary     { return Binary{Op: "or", A: a, B: b} }
+func Unless(a, b Expr) Binary { return Binary{Op: "unless", A: a, B: b} }
+
+// Where is a comparison: it keeps the values that meet it.
+func Where(a Expr, op string, b Expr) Binary { return Binary{Op: op, A: a, B: b} }
+
+// Test is a comparison that is 0 or 1.
+func Test(a Expr, op string, b Expr) Binary { return Binary{Op: op, A: a, B: b, Bool: true} }
+
+// Some leaves what is above zero: what may stand below a fraction bar.
+func Some(e Expr) Binary { return Where(e, ">", Number(0)) }
+
+// NotNegative leaves out what cannot be: a mean below zero is a broken sum.
+func NotNegative(e Expr) Binary { return Where(e, ">=", Number(0)) }
+
+// OrZero is zero, where there is none, for what else is there.
+func OrZero(e, there Expr) Binary { return Or(e, Mul(Number(0), there)) }
+
+// On and Ignoring say which labels must agree, Left and Right which side has several for one.
+func (b Binary) On(names ...string) Binary { b.Match.By, b.Match.Labels = "on", names; return b }
+func (b Binary) Ignoring(names ...string) Binary {
+	b.Match.By, b.Match.Labels = "ignoring", names
+	return b
+}
+func (b Binary) Left() Binary  { b.Group = "left"; return b }
+func (b Binary) Right() Binary { b.Group = "right"; return b }
+
+// SumRate is the rate of a counter, SumIncrease what it gained, of one value of the signal.
+func SumRate(metric string, where ...*labels.Matcher) Aggregate { return Sum(Rate(metric, where...)) }
+func SumIncrease(metric string, where ...*labels.Matcher) Aggregate {
+	return Sum(Increase(metric, where...))
+}
+
+// SumMean is the mean of a gauge over the window, added up for one value of the signal.
+func SumMean(metric string, where ...*labels.Matcher) Aggregate { return Sum(Mean(metric, where...)) }
+
+// MeanOf is the mean of a histogram's observations: exact where buckets are coarse.
+func MeanOf(histogram string) Binary {
+	return Div(SumRate(histogram+"_sum"), SumRate(histogram+"_count"))
+}
+
+// Buckets are what the buckets of a histogram gained.
+func Buckets(histogram string, where ...*labels.Matcher) Aggregate {
+	return SumIncrease(histogram+"_bucket", where...).By(Bound...)
+}
+
+// Bound is a bucket of one value of a signal.
+var Bound = []string{"le", Own}
+
+// QuantileOf is a percentile of a histogram's observations, of its Buckets or of their rates.
+func QuantileOf(q float64, buckets Expr) Apply { return Apply{Percentile, buckets, q} }
+
+func (Number) parts() []Expr      { return nil }
+func (Samples) parts() []Expr     { return nil }
+func (a Aggregate) parts() []Expr { return []Expr{a.Of} }
+func (b Binary) parts() []Expr    { return []Expr{b.A, b.B} }
+func (a Apply) parts() []Expr {
+	if a.Of == nil {
+		return nil
+	}
+	return []Expr{a.Of}
+}
+
+// Leaves returns what is read of metrics, from left to right.
+func Leaves(e Expr) (out []Samples) {
+	if s, ok := e.(Samples); ok {
+		return []Samples{s}
+	}
+	for _, p := range e.parts() {
+		out = append(out, Leaves(p)...)
+	}
+	return out
+}
+
+// String prints the number as PromQL.
+func (n Number) String() string { return strconv.FormatFloat(float64(n), 'f', -1, 64) }
+
+// String prints PromQL.
+func (s Samples) String() string {
+	text := s.Metric
+	if len(s.Where) > 0 {
+		where := make([]string, len(s.Where))
+		for i, m := range s.Where {
+			where[i] = m.String()
+		}
+		slices.Sort(where)
+		text += "{" + strings.Join(where, ",") + "}"
+	}
+	offset := ""
+	if s.Offset != 0 {
+		offset = " offset " + model.Duration(s.Offset).String()
+	}
+	span := "[" + model.Duration(s.Span).String() + "]"
+	steps := fmt.Sprintf("[%s:%s]", model.Duration(s.Span), model.Duration(Step))
+	switch s.Func {
+	case "":
+		return text + offset
+	case FirstSeen:
+		return "min_over_time(timestamp(" + text + offset + ")" + steps + ")"
+	case LastTrue:
+		return fmt.Sprintf("max_over_time((timestamp(%[1]s) and %[1]s > 0)%s)", text+offset, steps)
+	case HeldLast:
+		return fmt.Sprintf("max_over_time((last_over_time(%[1]s[%s]%[3]s) unless %[1]s%[3]s)%s)", text, model.Duration(MissedFor), offset, steps)
+	case "quantile_over_time":
+		return fmt.Sprintf("%s(%s, %s%s%s)", s.Func, Number(s.Param), text, span, offset)
+	}
+	return s.Func + "(" + text + span + offset + ")"
+}
+
+// String prints PromQL.
+func (a Aggregate) String() string {
+	how, into := "by", ""
+	if a.Without {
+		how = "without"
+	}
+	if a.Into != "" {
+		into = strconv.Quote(a.Into) + ", "
+	}
+	return fmt.Sprintf("%s %s (%s) (%s%s)", a.Op, how, strings.Join(a.Labels, ", "), into, a.Of)
+}
+
+// String prints PromQL.
+func (a Apply) String() string {
+	switch a.Func {
+	case Time:
+		return "time()"
+	case Percentile:
+		return fmt.Sprintf("%s(%s, %s)", a.Func, Number(a.Param), a.Of)
+	case "clamp_min", "clamp_max":
+		return fmt.Sprintf("%s(%s, %s)", a.Func, a.Of, Number(a.Param))
+	}
+	return a.Func + "(" + a.Of.String() + ")"
+}
+
+// String prints PromQL, with parentheses where they change something.
+func (b Binary) String() string {
+	op := b.Op
+	if b.Bool {
+		op += " bool"
+	}
+	if b.By != "" {
+		op += fmt.Sprintf(" %s (%s)", b.By, strings.Join(b.Match.Labels, ", "))
+	}
+	if b.Group != "" {
+		op += fmt.Sprintf(" group_%s ()", b.Group)
+	}
+	side := func(e Expr, right bool) string {
+		if inner, ok := e.(Binary); ok && (inner.precedence() < b.precedence() || right && inner.precedence() == b.precedence()) {
+			return "(" + e.String() + ")"
+		}
+		return e.String()
+	}
+	return side(b.A, false) + " " + op + " " + side(b.B, true)
+}
+
+// precedence is PromQL's (prometheus.io/docs/prometheus/latest/querying/operators).
+func (b Binary) precedence() int {
+	return 1 + slices.IndexFunc([]string{"or", "and unless", "== != <= < >= >", "+ -", "* / %"}, func(ops string) bool {
+		return slices.Contains(strings.Fields(ops), b.Op)
+	})
+}

@@ -238,7 +238,7 @@ var (
 	}
 	// WaitTimes tells who is passed over from who is only less patient than others.
 	WaitTimes = &Signal{
-		Name: "unanswered_wait_times", Title: "Wait without a first token over TTFT", Unit: Times, Optional: true,
+		Name: "unanswered_wait_times", Title: "Unanswered wait over TTFT", Unit: Times, Optional: true,
 		Expr: Div(unansweredWait(true), Some(MeanOf(ttftFamily))), Otherwise: []Alternative{{Without: "http_requests_total", Expr: Div(unansweredWait(false), Some(MeanOf(ttftFamily)))}},
 		Doc: "How long requests without a first token have waited in the mean, over the mean time to the first token of the others. In the order of arrival about 1 where clients leave, and less where none does.",
 	}

@@ -70,6 +70,9 @@ func (p *Pass) text(s *indicator.Signal, format func(indicator.Value) string) st
 		return "unknown"
 	}
 	text := format(now)
+	if now.Unanswered > 0 {
+		text += fmt.Sprintf(", for %s have none", indicator.FormatNumber(now.Unanswered, indicator.Ratio))
+	}
 	if finite(normal) {
 		text += " (normally " + format(normal) + ")"
 	}
@@ -331,8 +334,8 @@ func (p *Pass) StopRetries() {
 	})
 }
 
-// Demand returns the requests that arrive and those that are served, per
-// second: what is not served joins the queue.
+// Demand returns the requests that arrive and those that are served, per second: what is not
+// served joins the queue or leaves. Who leaves after the first token is not served.
 func (p *Pass) Demand() (arrivals, served float64, lines []string, ok bool) {
 	served, ok = p.Measured(indicator.FirstTokenRate)
 	if !ok {
@@ -343,8 +346,16 @@ func (p *Pass) Demand() (arrivals, served float64, lines []string, ok bool) {
 		growth = 0 // the slope of a level queue is noise
 	}
 	arrivals = served + growth
-	return arrivals, served, []string{fmt.Sprintf("arrivals = %s served/s (%s) + %s/s growth of the queue (%s) = %s/s",
-		Digits(served), indicator.FirstTokenRate.Title, Digits(growth), indicator.WaitingGrowth.Title, Digits(arrivals))}, true
+	line := fmt.Sprintf("arrivals = %s first tokens/s (%s) + %s/s growth of the queue (%s)",
+		Digits(served), indicator.FirstTokenRate.Title, Digits(growth), indicator.WaitingGrowth.Title)
+	if _, leaving := p.Leaving(); leaving && p.Value(indicator.FirstTokens) > 0 {
+		second := served / p.Value(indicator.FirstTokens) // what one of the window is worth
+		left, early := p.Value(indicator.Abandoned), p.Value(indicator.LeftEarly)
+		arrivals += early * second
+		served = max(served-(left-early)*second, p.Value(indicator.CompletionRate))
+		line += fmt.Sprintf(" + %s/s that leave without one (%s)", Digits(early*second), indicator.LeftEarly.Title)
+	}
+	return arrivals, served, []string{line + fmt.Sprintf(" = %s/s", Digits(arrivals))}, served > 0
 }
 
 // StepExponent returns k in step time ∝ batch^k: fitted to this server's

@@ -90,6 +90,16 @@ var (
 		Name: "mostly_deferred", Unit: indicator.Ratio, Default: 0.5,
 		Why: "most of those that wait are passed over by the scheduler, so they wait neither for seats nor for blocks",
 	}
+	// SomePassedOver is when others are served first.
+	SomePassedOver = &Threshold{
+		Name: "passed_over_some", Unit: indicator.Requests, Default: 2.5,
+		Why: "three requests all the while; one or two may wait for something of their own, such as a grammar or a transfer",
+	}
+	// OutOfTurn is a wait that no order of arrival explains.
+	OutOfTurn = &Threshold{
+		Name: "out_of_turn", Unit: indicator.Times, Default: 3,
+		Why: "in the order of arrival nobody has waited for longer than those served just before; three times the mean is beyond 95 % of waits that are spread exponentially",
+	}
 	// QueueTimeLong is a wait in the scheduler's queue that users feel.
 	QueueTimeLong = &Threshold{
 		Name: "queue_time_long", Unit: indicator.Seconds, Default: 2,
@@ -148,6 +158,10 @@ var (
 		Above(indicator.WaitingFloor, QueueAlways), Above(indicator.DeferredShare, MostlyDeferred),
 		Above(indicator.QueueAge, QueueTimeLong),
 	)
+
+	// OthersFirst holds while requests starve: they wait all the while, and others that are
+	// served do not.
+	OthersFirst = All(Above(indicator.PassedOver, SomePassedOver), Above(indicator.WaitTimes, OutOfTurn))
 
 	// NotQueueing holds while queues, if any, clear.
 	NotQueueing = Any(Below(indicator.WaitingFloor, QueueAlways), Below(indicator.TTFTP50, EveryoneWaits))

@@ -84,6 +84,7 @@ func Fetch(ctx context.Context, q metrics.Querier, r Request) (*Snapshot, error)
 	}
 	s.readBaselines(r.Baselines)
 	s.standIn()
+	s.censor()
 	lendGPUs(s)
 	s.dropThinBaselines()
 	s.dropInTurns()
@@ -142,6 +143,18 @@ func (s *Snapshot) standIn() {
 			s.readings[i][sig.Name] = by
 			if sig == indicator.TTFTP50 || sig == indicator.ITLP50 {
 				s.Targets[i].Notes = append(s.Targets[i].Notes, "no buckets of "+sig.Histogram+" are stored: the mean stands for its percentiles, and a late tail is not seen")
+			}
+		}
+	}
+}
+
+// censor counts those that got no first token as later than the others.
+func (s *Snapshot) censor() {
+	for _, readings := range s.readings {
+		wait, share := readings[indicator.UnansweredWait.Name], readings[indicator.UnansweredShare.Name]
+		for _, sig := range indicator.All() {
+			if rd := readings[sig.Name]; sig.Censored {
+				readings[sig.Name] = reading{sig.AtLeast(rd.now, wait.now, share.now), sig.AtLeast(rd.normal, wait.normal, share.normal)}
 			}
 		}
 	}

@@ -156,7 +156,7 @@ var traces = func() map[*indicator.Signal]trace {
 	add(above, shares(func(h *history, iv interval) (float64, float64) {
 		look := min(1, h.seconds(iv)/moment) // those of a moment tell the same
 		return look * boolTo(h.look(waiting, iv.to) > 0), look
-	}), indicator.Waiting, indicator.WaitingFloor, indicator.QueueTimeMean, indicator.QueueAge)
+	}), indicator.Waiting, indicator.WaitingFloor, indicator.QueueTimeMean, indicator.QueueAge, indicator.PassedOver, indicator.UnansweredWait, indicator.WaitTimes)
 	add(above, shares(func(h *history, iv interval) (float64, float64) { return boolTo(h.stalled(iv)), 1 }), indicator.StuckEngines)
 	add(below, shares(func(h *history, iv interval) (float64, float64) {
 		n, asked := h.count(firstTokens, iv), h.rise(lookups, iv)

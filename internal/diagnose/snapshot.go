@@ -143,15 +143,7 @@ type bucket struct{ bound, count float64 }
 // what lies beyond it, counts made monotonic. Both edges are marked, for a
 // value there is a bound and not an estimate.
 func quantile(q float64, buckets []bucket) indicator.Value {
-	slices.SortFunc(buckets, func(a, b bucket) int {
-		switch {
-		case a.bound < b.bound:
-			return -1
-		case a.bound > b.bound:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(buckets, func(a, b bucket) int { return cmp.Compare(a.bound, b.bound) })
 	n := len(buckets)
 	if n < 2 || !math.IsInf(buckets[n-1].bound, 1) {
 		return indicator.Unknown("the histogram has no buckets")

@@ -232,6 +232,9 @@ func (v view) number(t *catalog.Threshold) float64 {
 // Doubt implements catalog.Uncertain, by what the signal says of its noise.
 func (v view) Doubt(s *indicator.Signal) catalog.Doubt {
 	n, now, steady := s.Noise(), v.Now(s), &v.span().steady
+	if now.Unanswered > 0 { // what the others got says nothing of them
+		n = indicator.UnansweredWait.Noise()
+	}
 	d := catalog.Doubt{Least: now.V, Wander: 1, Margin: 1}
 	z, short := v.number(deviations), v.number(burst)
 	inBurst := v.span().Window.Length().Seconds() < short

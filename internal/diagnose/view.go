@@ -104,22 +104,18 @@ func (v view) Limit(t *catalog.Threshold) (limit float64, source string, ok bool
 }
 
 // objectivesHold reports whether objectives were set and every one of them is
-// known to hold.
+// known to hold, and not because most get nothing that it could be broken for.
 func (v view) objectivesHold() bool {
+	if v.sources.Objective == nil || catalog.MostGetNothing.Certain(v) == catalog.True {
+		return false
+	}
 	held := 0
 	for _, p := range threshold.Promises() {
-		if v.sources.Objective == nil {
-			return false
-		}
 		limit, set := v.sources.Objective.Value(p.Threshold.Objective)
-		if !set {
-			continue
-		}
-		value := v.Now(p.Signal)
-		if !value.OK || value.V > limit {
+		if value := v.Now(p.Signal); set && (!value.OK || value.V > limit) {
 			return false
 		}
-		held++
+		held += boolToInt(set)
 	}
 	return held > 0
 }
@@ -140,13 +136,8 @@ func (v view) known() bool {
 }
 
 func (v view) idle() bool {
-	if v.Now(indicator.Waiting).Or(0) > idleRunning {
-		return false
-	}
-	if v.Now(indicator.FirstTokenRate).V < idleRate && v.Now(indicator.RunningP50).V < idleRunning {
-		return true
-	}
-	// A request or two in a short window are no traffic either, if there was
-	// none before.
-	return v.Now(indicator.FirstTokens).Or(0) <= idleRequests && v.Normal(indicator.FirstTokenRate).Or(1) < idleRate
+	// A request or two in a short window are no traffic either, if there was none before.
+	none := v.Now(indicator.FirstTokenRate).V < idleRate && v.Now(indicator.RunningP50).V < idleRunning ||
+		v.Now(indicator.FirstTokens).Or(0) <= idleRequests && v.Normal(indicator.FirstTokenRate).Or(1) < idleRate
+	return none && v.Now(indicator.Waiting).Or(0) <= idleRunning
 }

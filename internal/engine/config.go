@@ -6,6 +6,7 @@ package engine
 
 import (
 	"encoding/json"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -45,7 +46,8 @@ const (
 	EnableLoRA           = "enable-lora"
 	MaxLoRAs             = "max-loras"
 	MaxLoRARank          = "max-lora-rank"
-	Adapters             = "adapters" // LoRA adapters that requests of the last hour asked for
+	Adapters             = "adapters"          // LoRA adapters that requests of the last hour asked for
+	StarvingAdapters     = "starving-adapters" // those that waited within the last minute, and did not run
 	CPUOffloadGB         = "cpu-offload-gb"
 	DecodeContextSize    = "decode-context-parallel-size"
 	GraphSizes           = "cudagraph-capture-sizes"
@@ -145,8 +147,9 @@ type Info struct {
 // which the scheduler last had these adapters at work or waiting. Series of other sets of
 // adapters stay on the page for good (vllm/v1/metrics/loggers.py, v0.23.0).
 func FromLoRARequestsInfo(sets []Info) Config {
-	const source, recently = "lora_requests_info", 3600
+	const source, recently, lately = "lora_requests_info", 3600, 60
 	c, last, names := Config{}, 0.0, map[string]bool{}
+	waits, runs := map[string]bool{}, map[string]bool{} // lately
 	for _, set := range sets {
 		last = max(last, set.Value)
 	}
@@ -155,13 +158,18 @@ func FromLoRARequestsInfo(sets []Info) Config {
 		if set.Value < last-recently {
 			continue
 		}
-		for _, list := range []string{set.Labels["running_lora_adapters"], set.Labels["waiting_lora_adapters"]} {
-			for name := range strings.SplitSeq(list, ",") {
+		for label, at := range map[string]map[string]bool{"running_lora_adapters": runs, "waiting_lora_adapters": waits} {
+			for name := range strings.SplitSeq(set.Labels[label], ",") {
 				if name != "" {
 					names[name] = true
+					at[name] = at[name] || set.Value >= last-lately
 				}
 			}
 		}
+	}
+	maps.DeleteFunc(waits, func(name string, now bool) bool { return !now || runs[name] })
+	if len(waits) > 0 {
+		c.Set(StarvingAdapters, strings.Join(slices.Sorted(maps.Keys(waits)), ", "), source)
 	}
 	if len(names) > 0 {
 		c.Set(Adapters, strconv.Itoa(len(names)), source)

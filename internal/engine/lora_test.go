@@ -16,6 +16,9 @@ func TestFromLoRARequestsInfo(t *testing.T) {
 	if got := c[Adapters].Value; got != "3" {
 		t.Errorf("adapters %q, want 3: those of the last hour", got)
 	}
+	if got := c[StarvingAdapters].Value; got != "l2" {
+		t.Errorf("starving %q, want l2, which waited and did not run", got)
+	}
 	if _, known := FromLoRARequestsInfo(nil)[Adapters]; known {
 		t.Error("a server without LoRA has adapters")
 	}

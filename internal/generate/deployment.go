@@ -143,6 +143,9 @@ func (d *Deployment) guarded(s *indicator.Signal, dia dialect.Dialect) string {
 	if s.Counted() {
 		out = s.Guard(out, d.compile(s, s.Observations(), false, dia))
 	}
+	if s.Censored {
+		out = s.Censor(out, d.guarded(indicator.UnansweredWait, dia), d.guarded(indicator.UnansweredShare, dia))
+	}
 	if s.MinPast > 0 {
 		// The targets that exposed the signal's first metric MinPast ago.
 		then := indicator.Now(indicator.Reads(expr)[0])

@@ -292,7 +292,7 @@ func TestObjectivesDecideTheSeverity(t *testing.T) {
 	}
 	want := map[string][]string{
 		"VLLMKVCacheThrashing": {"chat page", "chat ticket", "slo page", "slo ticket", "batch page", "batch ticket"},
-		"VLLMEngineHung":       {"chat page", "slo page", "batch page"},
+		"VLLMEngineHung":       {"chat page", "chat ticket", "slo page", "slo ticket", "batch page", "batch ticket"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

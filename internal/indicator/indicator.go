@@ -104,6 +104,10 @@ type Signal struct {
 	// Panel, which may be nil, shows the signal alone on a dashboard.
 	Panel *Panel
 
+	// Censored says that requests without an answer are in no bucket: UnansweredShare and
+	// UnansweredWait have them.
+	Censored bool
+
 	Doc  string // what it means, its source, its traps
 	Hint string // how to get it where it is missing
 }
@@ -182,6 +186,21 @@ func (s *Signal) Guard(expr, observations string) string {
 		return expr
 	}
 	return fmt.Sprintf("(%s) and (%s >= %s)", expr, observations, Number(s.MinCount))
+}
+
+// Censor restricts PromQL of a percentile to no less than what those without an answer have
+// waited, where they are more than lie beyond it; the others are PromQL of their wait and share.
+func (s *Signal) Censor(expr, wait, share string) string {
+	return fmt.Sprintf("(((%s) and (%s) > %s) > (%s)) or (%s)", wait, share, Number(math.Round(100*(1-s.Quantile))/100), expr, expr)
+}
+
+// AtLeast is what a percentile reads with those that got no answer: they waited so long, which
+// is later than it where they are more than lie beyond it.
+func (s *Signal) AtLeast(v, wait, share Value) Value {
+	if s.Censored && v.OK && wait.OK && share.OK && share.V > 1-s.Quantile && wait.V > v.V {
+		return Value{V: wait.V, OK: true, AtLeast: true, Unanswered: share.V}
+	}
+	return v
 }
 
 // Counted reports whether the signal's values need a number of observations.
@@ -283,6 +302,12 @@ func rate(name, title string, unit Unit, counter, doc string) *Signal {
 // otherwise adds an expression for servers that lack what the signal reads.
 func (s *Signal) otherwise(a Alternative) *Signal {
 	s.Otherwise = append(s.Otherwise, a)
+	return s
+}
+
+// censored says that those without an answer are later than the others.
+func (s *Signal) censored() *Signal {
+	s.Censored = true
 	return s
 }
 

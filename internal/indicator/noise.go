@@ -47,12 +47,14 @@ func (s *Signal) Noise() Noise { return noise[s] }
 var noise = map[*Signal]Noise{
 	ServerErrCount: {Chance: Events}, ServerErrs: {Chance: Events, Of: ServerErrCount},
 	ClientErrCount: {Chance: Events}, ClientErrs: {Chance: Events, Of: ClientErrCount},
+	LeftEarly: {Chance: Events},
 	Abandoned: {Chance: Events}, AbandonedShare: {Chance: Events, Of: Abandoned},
 
 	// Twenty seconds of twice the traffic evict some requests, let others queue and make one
 	// replica busier, and are over.
 	PreemptionsPerRequest: {Burst: 0.4},
 	WaitingFloor:          {Chance: Backlog, Of: FirstTokenRate},
+	PassedOver:            {Chance: Backlog, Of: FirstTokenRate},
 	ArrivalShare:          {Chance: Split, Of: FirstTokens, Burst: 0.85},
 	StallsPerRequest:      {Chance: Clusters, Of: FirstTokens},
 

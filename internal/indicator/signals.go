@@ -44,10 +44,10 @@ const (
 
 // Latency, as users feel it.
 var (
-	TTFTP50  = quantile("ttft_p50", "TTFT P50", Seconds, 0.50, ttftFamily, docTTFT)
-	TTFTP90  = quantile("ttft_p90", "TTFT P90", Seconds, 0.90, ttftFamily, docTTFT)
-	TTFTP95  = quantile("ttft_p95", "TTFT P95", Seconds, 0.95, ttftFamily, docTTFT)
-	TTFTP99  = quantile("ttft_p99", "TTFT P99", Seconds, 0.99, ttftFamily, docTTFT)
+	TTFTP50  = quantile("ttft_p50", "TTFT P50", Seconds, 0.50, ttftFamily, docTTFT).censored()
+	TTFTP90  = quantile("ttft_p90", "TTFT P90", Seconds, 0.90, ttftFamily, docTTFT).censored()
+	TTFTP95  = quantile("ttft_p95", "TTFT P95", Seconds, 0.95, ttftFamily, docTTFT).censored()
+	TTFTP99  = quantile("ttft_p99", "TTFT P99", Seconds, 0.99, ttftFamily, docTTFT).censored()
 	TTFTMean = mean("ttft_mean", "TTFT mean", Seconds, ttftFamily, docTTFT)
 
 	ITLP50  = quantile("itl_p50", "ITL P50", Seconds, 0.50, itlFamily, docITL)
@@ -218,6 +218,30 @@ var (
 		Expr: Div(SumMean("vllm:num_requests_waiting"), Some(SumRate("vllm:time_to_first_token_seconds_count"))),
 		Doc:  "How long requests wait in the mean, whatever the order in which they are served (Little's law: Operations Research 9, 1961). A gauge that is read seldom may meet every burst and none of the time between them.",
 	}
+	// PassedOver are requests that others are served before. In the order of arrival
+	// nobody who is served waits for less than the queue that is always there takes.
+	PassedOver = &Signal{
+		Name: "passed_over", Title: "Requests passed over", Unit: Requests, Optional: true,
+		Expr: Mul(AtLeast(Sub(Sum(Share(0.1, "vllm:num_requests_waiting")), SumRate(ttftFamily+"_sum")), 0), looksTell()),
+		Doc:  "Requests that wait nine tenths of the time, less those that those account for who were served: by Little's law (Operations Research 9, 1961) the time to the first token that was added up in a second. What is left got no first token while others did, whatever the order. 0 where the batch was another one between the scrapes than at them, for so is the queue then, and with preemptions, whose requests wait once more.",
+	}
+	// UnansweredWait and UnansweredShare are the users that no histogram has.
+	UnansweredShare = &Signal{
+		Name: "unanswered_share", Title: "Share without a first token", Unit: Ratio,
+		Expr: unansweredShare(true), Otherwise: []Alternative{{Without: "http_requests_total", Expr: unansweredShare(false)}},
+		Doc: "Requests that wait at the end of the window or left in it without a first token, over these and those that got one. Without http_requests_total it misses those that left.",
+	}
+	UnansweredWait = &Signal{
+		Name: "unanswered_wait", Title: "Wait without a first token", Unit: Seconds,
+		Expr: unansweredWait(true), Otherwise: []Alternative{{Without: "http_requests_total", Expr: unansweredWait(false)}},
+		Doc: "How long requests without a first token have waited in the mean, at least: what all waited in the window (the queue, added up over time), less the time to the first token of those that got one, over the number of the others, of five and more. In the order of arrival it is about half of the time to the first token, and more where others are served first or clients leave. 0 where the requests passed over are not told.",
+	}
+	// WaitTimes tells who is passed over from who is only less patient than others.
+	WaitTimes = &Signal{
+		Name: "unanswered_wait_times", Title: "Unanswered wait over TTFT", Unit: Times, Optional: true,
+		Expr: Div(unansweredWait(true), Some(MeanOf(ttftFamily))), Otherwise: []Alternative{{Without: "http_requests_total", Expr: Div(unansweredWait(false), Some(MeanOf(ttftFamily)))}},
+		Doc: "How long requests without a first token have waited in the mean, over the mean time to the first token of the others. In the order of arrival about 1 where clients leave, and less where none does.",
+	}
 	InFlightFloor = &Signal{Name: "in_flight_floor", Title: "Requests always in flight", Unit: Requests, Expr: Add(Sum(Lowest("vllm:num_requests_running").In(ShortMark)), Sum(Lowest("vllm:num_requests_waiting").In(ShortMark))), Doc: "Running and waiting requests at their lowest in the last moments: work that the engine holds."}
 	// BusyFloor is InFlightFloor over the longest past: a few looks that all meet a
 	// request say little of the time between them.
@@ -246,6 +270,14 @@ var (
 		Expr: OrZero(Max(Or(owed(WindowMark), owed(ShortMark))), Sum(Rate("vllm:generation_tokens_total").In(ShortMark))),
 		Doc: "For a data-parallel rank without one token in the window or in the last moments: how many first tokens it would have given meanwhile, if its share against the other ranks were what it was over their lives. Without a fault it is Poisson distributed about this number, so that 8 without one have a chance of 1 in 3000;" +
 			" but a router that prefers the first idle rank leaves the others without work when traffic is thin, so it proves nothing alone. Zero with one rank, and while every rank gives tokens.",
+	}
+
+	// MetBusyRanks stands for what open files tell where there are none: several API servers,
+	// which several ranks have by default, export no process_* series.
+	MetBusyRanks = &Signal{
+		Name: "met_busy_ranks", Title: "Arrivals that met busy ranks", Unit: Requests, Scope: Instance,
+		Expr: Mul(Number(0), Max(Now("process_open_fds"))), Otherwise: []Alternative{{Without: "process_open_fds", Expr: metBusyRanks()}},
+		Doc: "How many requests came while every rank that works was busy, if they come at any time: those see what time sees (Wolff, Operations Research 30, 1982), and the first tokens are of the rest. vLLM gives a request to the least loaded rank, so that one without work would have got these. One client that waits for each answer before it asks again never meets a busy rank, so it proves nothing alone. 0 where the API server's open files say whether clients wait.",
 	}
 
 	KVUsage     = &Signal{Name: "kv_cache_usage", Title: "KV cache usage", Unit: Ratio, Expr: Max(Mean("vllm:kv_cache_usage_perc")), Doc: "Share of KV blocks held by running requests, the fullest engine's. Free cached blocks do not count, so a warm prefix cache reads 0; full and quiet is no fault."}
@@ -314,6 +346,13 @@ var (
 				SumIncrease("vllm:request_success_total"),
 				Some(SumIncrease("http_requests_total", accepted...)))),
 		Doc:  "Share of accepted HTTP requests for which the engine never counted a completion: clients that hung up or timed out.",
+		Hint: HTTPRate.Hint,
+	}
+	// LeftEarly are those of the abandoned requests that got nothing at all.
+	LeftEarly = &Signal{
+		Name: "left_early", Title: "Requests left without a first token", Unit: Requests, Scope: Instance,
+		Expr: leftEarly(),
+		Doc:  "HTTP requests that ended with status 2xx less the first tokens of that time, but for those whose first token came before it: clients that left while they waited. No more than the abandoned requests. Requests for several choices (n above 1) hide some.",
 		Hint: HTTPRate.Hint,
 	}
 	AdmissionRejections = &Signal{
@@ -595,6 +634,57 @@ func silent(span time.Duration) Expr {
 		Sum(Rate("vllm:time_to_first_token_seconds_count").In(span)).By(Rank...)), "==", Number(0))
 }
 
+// leftEarly counts who got no first token before the HTTP request ended, of one instance.
+func leftEarly() Expr {
+	of := func(s Samples) Expr { return Sum(s).By("instance") }
+	first := of(Increase(ttftFamily + "_count"))
+	ended := OrZero(of(Increase("http_requests_total", accepted...)), first)
+	gaveUp := Sub(ended, of(Increase("vllm:request_success_total")))
+	began := Samples{Func: "delta", Metric: "vllm:num_requests_running", Span: WindowMark} // and have not ended
+	return AtLeast(Or(Where(Add(Sub(ended, first), of(began)), "<", gaveUp), gaveUp), 0)
+}
+
+// unanswered counts those that wait at the end of the window and, where that is known, those
+// that left in it.
+func unanswered(left bool) Expr {
+	waits := Sum(Lowest("vllm:num_requests_waiting").In(ShortMark))
+	if !left {
+		return waits
+	}
+	return Add(waits, leftEarly()).On("instance").Left()
+}
+
+func unansweredShare(left bool) Expr {
+	return Div(unanswered(left), Some(Add(unanswered(left), SumIncrease(ttftFamily+"_count"))))
+}
+
+// unansweredWait divides by their number a second, which is that in the window by the window's
+// length: what a counter gained over its rate.
+func unansweredWait(left bool) Expr {
+	waited := AtLeast(Sub(SumMean("vllm:num_requests_waiting"), SumRate(ttftFamily+"_sum")), 0)
+	window := Div(SumIncrease(ttftFamily+"_count"), Some(SumRate(ttftFamily+"_count")))
+	return Mul(Mul(Div(waited, Where(unanswered(left), ">=", Number(minUnanswered))), window), looksTell())
+}
+
+// minUnanswered is how many requests without a first token say something of the others.
+const minUnanswered = 5
+
+// looksTell is 1 where the counters of the time that requests were at work agree with the batch
+// at the scrapes and nobody was put back into the queue, else 0.
+func looksTell() Expr {
+	return Mul(
+		Test(Add(SumRate(itlFamily+"_sum"), SumRate(prefillFamily+"_sum")), ">=", Mul(Number(0.7), SumMean("vllm:num_requests_running"))),
+		Test(SumIncrease("vllm:num_preemptions_total"), "==", Number(0)))
+}
+
+// metBusyRanks has the share of time in which all ranks that decode do, as if each did by
+// itself.
+func metBusyRanks() Expr {
+	decodes := Some(Sum(Rate(itlFamily + "_sum")).By(Rank...))
+	all := Apply{Func: "exp", Of: Sum(Apply{Func: "ln", Of: AtMost(decodes, 0.95)})}
+	return OrZero(Div(Mul(SumIncrease(ttftFamily+"_count"), all), Sub(Number(1), all)), SumRate(ttftFamily+"_count"))
+}
+
 // owed is, for every silent rank, the first tokens of the other ranks in a span
 // times its share against theirs over their lives.
 func owed(span time.Duration) Expr {
@@ -679,9 +769,9 @@ func All() []*Signal {
 		QueueTimeP95, QueueTimeMean, PrefillTimeMean, DecodeTimeMean, UnseenWait, PrefillShare, PrefillOfBatch, StallsPerRequest,
 		FirstTokenRate, FirstTokens, CompletionRate, CutAnswers, PromptTokenRate, GenerationTokenRate, StepRate, DecodeBatch, StepTokens,
 		PromptTokens, ComputedTokens, PromptTokensP50, PromptTokensP99, PromptTail, OutputTokens, OutputTokensP95, MaxTokens, PrefillTimePerToken,
-		Running, RunningP50, RunningPeak, RunningPinned, Waiting, WaitingFloor, WaitingGrowth, Deferred, DeferredShare, QueueAge, InFlightFloor, BusyFloor, EngineProgress, StuckEngines, OwedFirstTokens,
+		Running, RunningP50, RunningPeak, RunningPinned, Waiting, WaitingFloor, WaitingGrowth, Deferred, DeferredShare, QueueAge, PassedOver, UnansweredShare, UnansweredWait, WaitTimes, InFlightFloor, BusyFloor, EngineProgress, StuckEngines, OwedFirstTokens, MetBusyRanks,
 		KVUsage, KVUsagePeak, PreemptionRate, Preemptions, PreemptionsLately, PreemptionsPerRequest, PrefixQueryRate, PrefixHitRatio, PrefixResets,
-		HTTPRate, ServerErrs, ClientErrs, ServerErrCount, ClientErrCount, Abandoned, AbandonedShare, AdmissionRejections, EngineErrors,
+		HTTPRate, ServerErrs, ClientErrs, ServerErrCount, ClientErrCount, Abandoned, AbandonedShare, LeftEarly, AdmissionRejections, EngineErrors,
 		Up, UpNow, Answered, Silence, Flaps, FailedAfter, FailedAfterAtLeast, LastHeld, LastWork, HeldAway, PoolAnswers, JobAnswers, PoolStart, Starting, StartRatio, Starts, FailedScrapes, ScrapeDuration, Uptime, ServingAge, StartedWhileWatched, SeenDown, Restarts, ResidentMemory, MemoryGrowth, MemoryRise, MemoryHighWater, OpenFDs, FDGrowth, FDTrend, UnseenClients, LeftUnserved, FrontendCPU, ContainerMemory, ContainerMemoryGrowth, ContainerMemoryRise, ContainerMemoryHighWater,
 		Replicas, ArrivalShare, LoadShare, FleetPresence, EngineSpread, RankArrivals,
 		GPUUtil, SMActive, EngineActive, GPUMemoryUsed, GPUMemGrowth, GPUPower, GPUTemp, SMClock, SMClockRatio, ThermalReason, PowerReason, PowerCapReason,

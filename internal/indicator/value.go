@@ -12,6 +12,10 @@ type Value struct {
 	// first or last bucket: V is that bucket's edge, the truth is beyond it.
 	AtMost, AtLeast bool
 
+	// Unanswered is the share of requests that got no answer, where V is how long they have
+	// waited at least; 0 where V is of those that got one.
+	Unanswered float64
+
 	// Reason says why the value is unknown.
 	Reason string
 }

@@ -3,11 +3,13 @@ package pathologies_test
 import (
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/history"
+	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/pathologies/unexplained"
 	"github.com/sixty-dev/sixty/internal/slo"
@@ -60,6 +62,73 @@ func TestWhatMakesAnswersLateExplains(t *testing.T) {
 	for _, p := range pathologies.All() {
 		if p.FollowsObjectives && p != unexplained.Pathology && !p.Inhibits(unexplained.Pathology) {
 			t.Errorf("%s makes answers late and does not explain %s", p.ID, unexplained.Pathology.ID)
+		}
+	}
+}
+
+// passedOver is a server with priorities: requests of the low one wait for half a minute and
+// leave, and the others are served at once.
+const passedOver = `every 1s for 180s
+like healthy
+
+vllm:num_requests_running{model_name="m",engine="0"} 4x59 16x119
+vllm:num_requests_waiting{model_name="m",engine="0"} 0x59 10x119
+rate vllm:generation_tokens_total{model_name="m",engine="0"} 200x60,400
+rate vllm:request_success_total{model_name="m",engine="0",finished_reason="stop"} 2x60,4
+rate http_requests_total{handler="/v1/chat/completions",method="POST",status="2xx"} 2x60,4.35
+hist vllm:time_to_first_token_seconds{model_name="m",engine="0"} mean=0.06x60,0.3 rate=2x60,4
+hist vllm:inter_token_latency_seconds{model_name="m",engine="0"} mean=0.02x60,0.04 rate=198x60,396
+`
+
+// TestWhoGetsNothingCounts: requests without a first token are later than all that got one, in
+// the percentiles and in what is said of them.
+func TestWhoGetsNothingCounts(t *testing.T) {
+	d := diagnoseText(t, passedOver)
+	f := finding(t, &d, "saturation")
+	if d.Verdict.ID != "saturation" || !strings.Contains(f.Summary, "get nothing while") {
+		t.Errorf("%s: %s\n%s", d.Verdict.ID, d.Verdict.Summary, explain(d, f))
+	}
+	p50, _ := d.Reading(0, indicator.TTFTP50)
+	p95, _ := d.Reading(0, indicator.TTFTP95)
+	if p50.V > 0.5 || p50.AtLeast || p95.V < 10 || !p95.AtLeast || p95.Unanswered < 0.05 || p95.Unanswered > 0.2 {
+		t.Errorf("P50 %+v, P95 %+v", p50, p95)
+	}
+	d = diagnoseText(t, strings.Replace(passedOver, "16x119", "60x119", 1)) // as if the scrapes met bursts alone
+	if f := finding(t, &d, "saturation"); f.Status != diagnose.OK {
+		t.Errorf("bursts that the scrapes meet: %s\n%s", f.Status, explain(d, f))
+	}
+}
+
+// TestRetryStorm: where nearly all leave before their answer nobody is served, no larger batch
+// is proposed, and somebody is woken, whatever the objectives on first tokens say.
+func TestRetryStorm(t *testing.T) {
+	d := diagnoseText(t, `every 1s for 180s
+like healthy
+promise ttft_p95=20s
+
+vllm:num_requests_running{model_name="m",engine="0"} 4x59 8x119
+vllm:num_requests_waiting{model_name="m",engine="0"} 0x59 45x119
+rate vllm:generation_tokens_total{model_name="m",engine="0"} 200x60,340
+rate vllm:request_success_total{model_name="m",engine="0",finished_reason="stop"} 2x60,0.2
+rate http_requests_total{handler="/v1/chat/completions",method="POST",status="2xx"} 2x60,12.9
+hist vllm:time_to_first_token_seconds{model_name="m",engine="0"} mean=0.06x60,3.6 sigma=0.2 rate=2x60,12.2
+hist vllm:inter_token_latency_seconds{model_name="m",engine="0"} mean=0.02x60,0.024 rate=198x60,328
+hist vllm:request_prefill_time_seconds{model_name="m",engine="0"} mean=0.04 rate=2x60,0.2
+hist vllm:request_decode_time_seconds{model_name="m",engine="0"} mean=2 rate=2x60,0.2
+`)
+	f := d.Lead(&d.Verdict)
+	if f == nil || f.Severity != catalog.Page || d.Verdict.ID != "concurrency-limit" && d.Verdict.ID != "saturation" {
+		t.Fatalf("%s: %s, %+v", d.Verdict.ID, d.Verdict.Summary, f)
+	}
+	for _, id := range []string{"concurrency-limit", "saturation"} {
+		f := finding(t, &d, id)
+		if f.Status != diagnose.Firing || f.Severity != catalog.Page || !strings.Contains(f.Summary, "leave before their answer") || strings.Contains(f.Summary, "12.2 req/s are served") {
+			t.Errorf("%s: %s, %s", id, f.Severity, f.Summary)
+		}
+		for _, fix := range f.Fixes {
+			if strings.Contains(fix.Args(), "--max-num-seqs") || strings.Contains(fix.Summary, "replica") {
+				t.Errorf("%s proposes: %s", id, fix.Summary)
+			}
 		}
 	}
 }

@@ -122,6 +122,24 @@ var timelines = []timeline{
 		lines: rank + "process_open_fds 41x{n-1} 41+1*{s}x{m-1}\n" + `rate http_requests_total{handler="/v1/chat/completions",method="POST",status="2xx"} 4x{n},2`,
 	},
 	{
+		name: "one of two ranks stopped while idle, clients wait, and several API servers have no process_* series", every: coarse, before: 4 * time.Minute, after: 120 * time.Second, want: hung,
+		lines: "without process_.* vllm:generation_tokens_created\n" + rank + `rate http_requests_total{handler="/v1/chat/completions",method="POST",status="2xx"} 4x{n},2`,
+	},
+	{
+		name: "one of two ranks stopped while idle, and some clients leave", every: coarse, before: 4 * time.Minute, after: 120 * time.Second, want: hung,
+		lines: "without process_.* vllm:generation_tokens_created\n" + rank + `rate http_requests_total{handler="/v1/chat/completions",method="POST",status="2xx"} 4x{n},2.3`,
+	},
+	{
+		name: "thin traffic, one request now and then, of which one of two ranks gets all", every: coarse, before: 4 * time.Minute, after: 120 * time.Second, never: hung,
+		lines: "without process_.* vllm:generation_tokens_created\n" + rank + `
+vllm:num_requests_running{model_name="m",engine="0"} 4x{n-1} 0x{m-1}
+rate vllm:generation_tokens_total{model_name="m",engine="0"} 200x{n},30
+rate vllm:request_success_total{model_name="m",engine="0",finished_reason="stop"} 2x{n},0.3
+hist vllm:time_to_first_token_seconds{model_name="m",engine="0"} mean=0.06 rate=2x{n},0.3
+hist vllm:inter_token_latency_seconds{model_name="m",engine="0"} mean=0.02x{n},0.005 rate=198x{n},29
+rate http_requests_total{handler="/v1/chat/completions",method="POST",status="2xx"} 4x{n},0.3`,
+	},
+	{
 		name: "thin traffic that all goes to one of two ranks", every: coarse, before: 4 * time.Minute, after: 120 * time.Second, never: hung,
 		lines: rank + "process_open_fds 41x{n-1} 43x1 41x{m-3}\n" + `rate http_requests_total{handler="/v1/chat/completions",method="POST",status="2xx"} 4x{n},2`,
 	},

@@ -90,7 +90,11 @@ func prepare(ctx context.Context, q metrics.Querier, r *diagnose.Request, s *dia
 	hits, usual := s.Now(i, indicator.PrefixHitRatio), s.Normal(i, indicator.PrefixHitRatio)
 	p.lostSharing = hits.OK && usual.OK && usual.V > hits.V+0.05 && s.Now(i, indicator.Preemptions).Or(0) == 0
 	for _, q := range quantities {
-		p.measured = append(p.measured, s.Now(i, q.signal))
+		v := s.Now(i, q.signal)
+		if v.Unanswered > 0 { // what is simulated is of those who get an answer
+			v = indicator.Unknown("it is of those who got none")
+		}
+		p.measured = append(p.measured, v)
 	}
 	return p, p.fit(ctx, rd, fleet, r.At.Add(-min(r.Past, longestCalibration)))
 }

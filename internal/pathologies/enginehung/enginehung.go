@@ -42,10 +42,27 @@ var (
 		Name: "rank_owes", Unit: indicator.Requests, Default: 8,
 		Why: "by chance a rank that should have given eight first tokens gives none once in 3000 times",
 	}
+	metBusy = &catalog.Threshold{
+		Name: "rank_met_busy", Unit: indicator.Requests, Default: 8,
+		Why: "by chance none of eight requests falls into such a time once in 3000 times",
+	}
 	clientsMore = &catalog.Threshold{
 		Name: "clients_more", Unit: indicator.PerSecond, Default: 0.05,
 		Why: "three clients more in a minute than were answered; a pool of connections that are kept open does not grow",
 	}
+)
+
+// Clients wait in front of an idle engine, or in front of a rank that is silent.
+var (
+	unserved = catalog.Any(
+		catalog.All(catalog.Above(indicator.UnseenClients, clientsWait), catalog.Above(indicator.FDGrowth, clientsCome)),
+		catalog.Above(indicator.LeftUnserved, leftUnserved),
+	)
+	owed = catalog.Any(
+		catalog.All(catalog.Above(indicator.UnseenClients, clientsWait), catalog.Above(indicator.FDTrend, clientsMore)),
+		catalog.Above(indicator.LeftUnserved, leftUnserved),
+		catalog.Above(indicator.LeftEarly, catalog.SomeAbandoned),
+	)
 )
 
 // Pathology is a hung engine.
@@ -54,16 +71,14 @@ var Pathology = &catalog.Pathology{
 	Alert:    "VLLMEngineHung",
 	Title:    "The engine holds requests and generates no tokens",
 	Severity: catalog.Page,
+	Grades: []catalog.Grade{
+		{Severity: catalog.Page, While: catalog.Any(catalog.Above(indicator.StuckEngines, stuck), unserved, owed)},
+		{Severity: catalog.Ticket}, // whether anybody waits cannot be seen
+	},
 	When: catalog.Any(
 		catalog.Above(indicator.StuckEngines, stuck),
-		catalog.All(catalog.Below(indicator.EngineProgress, noProgress), catalog.Any(
-			catalog.All(catalog.Above(indicator.UnseenClients, clientsWait), catalog.Above(indicator.FDGrowth, clientsCome)),
-			catalog.Above(indicator.LeftUnserved, leftUnserved),
-		)),
-		catalog.All(catalog.Above(indicator.OwedFirstTokens, owes), catalog.Any(
-			catalog.All(catalog.Above(indicator.UnseenClients, clientsWait), catalog.Above(indicator.FDTrend, clientsMore)),
-			catalog.Above(indicator.LeftUnserved, leftUnserved),
-		)),
+		catalog.All(catalog.Below(indicator.EngineProgress, noProgress), unserved),
+		catalog.All(catalog.Above(indicator.OwedFirstTokens, owes), catalog.Any(owed, catalog.Above(indicator.MetBusyRanks, metBusy))),
 	),
 	ExplainedBy: []string{"target-down", "gpu-hardware-errors"},
 	Refine:      refine,

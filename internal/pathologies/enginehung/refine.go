@@ -13,14 +13,19 @@ func refine(p *catalog.Pass) {
 	stuck, _ := p.Measured(indicator.StuckEngines)
 	held, _ := p.Measured(indicator.InFlightFloor)
 	progress, moves := p.Measured(indicator.EngineProgress)
-	owed, silentRank := p.Measured(indicator.OwedFirstTokens)
+	debt, silentRank := p.Measured(indicator.OwedFirstTokens)
+	waits, _ := owed.Eval(p)
 	switch {
 	case stuck > 0 && moves && progress > 0:
 		p.Summary = "One engine rank hangs: it holds requests and has generated no token for at least 10 s, while another rank works"
 	case stuck > 0:
 		p.Summary = fmt.Sprintf("The engine hangs: it holds %s and has generated no token for at least 10 s", catalog.Requests(held))
+	case moves && progress > 0 && silentRank && waits == catalog.True:
+		p.Summary = fmt.Sprintf("One engine rank hangs: by its share of the traffic it owes %s first tokens and gave none, while the other ranks work", catalog.Whole(debt))
 	case moves && progress > 0 && silentRank:
-		p.Summary = fmt.Sprintf("One engine rank hangs: by its share of the traffic it owes %s first tokens and gave none, while the other ranks work", catalog.Whole(owed))
+		p.Summary = fmt.Sprintf("One engine rank gives no tokens while the other ranks work: by its share of the traffic it owes %s, so it hangs, or all that comes is one client's", catalog.Whole(debt))
+		p.Reason("About %s requests came while the ranks that work were busy, and the router gives such to an idle rank. One client that asks again when its answer is there never meets a busy rank; whether clients wait cannot be seen, because several API servers export no process_* series.",
+			catalog.Whole(p.Value(indicator.MetBusyRanks)))
 	default:
 		p.Summary = "The engine hangs: clients wait, and it has generated no token for at least 10 s; its gauges read idle, because it stopped before it took their requests"
 	}
@@ -30,7 +35,10 @@ func refine(p *catalog.Pass) {
 	if left, ok := p.Measured(indicator.LeftUnserved); ok && left >= 1 {
 		p.Reason("About %s requests ended within the last minute without a first token, and the engine never had them: their clients gave up.", catalog.Whole(left))
 	}
-	if silentRank && stuck == 0 {
+	if left, ok := p.Measured(indicator.LeftEarly); ok && left >= 1 && silentRank {
+		p.Reason("About %s clients left in the window without a first token.", catalog.Whole(left))
+	}
+	if silentRank && stuck == 0 && waits == catalog.True {
 		p.Reason("With little traffic a router may leave a rank without work. Here connections pile up, or requests end without a first token, so it is not that.")
 	}
 	p.Reason("/health and /metrics answer 200, because the API server is alive. Gauges keep their last value, and histograms count only requests that make progress, so no latency looks bad.")

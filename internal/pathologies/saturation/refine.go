@@ -22,29 +22,55 @@ func refine(p *catalog.Pass) {
 		return
 	}
 	waiting, queued := p.Measured(indicator.Waiting)
-	if share, leaving := p.Leaving(); leaving {
-		answered := p.Value(indicator.CompletionRate)
-		p.Summary = fmt.Sprintf("%s of the clients leave before their answer: %s req/s get a first token, %s req/s a whole answer", indicator.FormatNumber(share, indicator.Ratio), catalog.Digits(served), catalog.Digits(answered))
-		p.StopRetries()
-	} else if arrivals > 1.02*served {
+	share, leaving := p.Leaving()
+	othersFirst, _ := catalog.OthersFirst.Eval(p)
+	switch {
+	case othersFirst == catalog.True:
+		passedOver(p)
+	case leaving:
+		p.Summary = fmt.Sprintf("%s of the clients leave before their answer: %s req/s arrive, and %s req/s are served", indicator.FormatNumber(share, indicator.Ratio), catalog.Digits(arrivals), catalog.Digits(served))
+	case arrivals > 1.02*served:
 		p.Summary = fmt.Sprintf("%s req/s arrive and %s req/s are served", catalog.Digits(arrivals), catalog.Digits(served))
-	} else {
+	default:
 		p.Summary = fmt.Sprintf("The server is at its capacity of %s req/s", catalog.Digits(served))
 	}
 	if queued {
 		p.Summary += fmt.Sprintf(": %s wait", catalog.Requests(waiting))
-		p.Reason("At the present rate the queue alone takes %s.", seconds(waiting/served))
+		p.Reason("At the present rate the queue alone takes %s.", seconds(waiting/p.Value(indicator.FirstTokenRate)))
 	}
 	if g, ok := p.Grown(indicator.FirstTokenRate); ok && g > 1.2 {
 		p.Reason("Demand rose: it serves %s as many requests as normally.", indicator.FormatNumber(g, indicator.Times))
 	}
-	p.Reason("Arrivals are the requests served plus the growth of the queue. Clients that gave up in the queue are in neither.")
+	p.Reason("Arrivals are the requests that get a first token or are known to leave without one, plus the growth of the queue.")
 	p.Reason("vLLM counts queue time when a request ends, so it reads low while a queue builds up; TTFT shows it first.")
 	if bound(p) {
 		p.RaiseTokenBudget(verify)
 	}
+	if leaving {
+		p.StopRetries()
+		admit(p, p.Value(indicator.FirstTokenRate))
+		return // what arrives is no demand: whoever leaves comes again
+	}
 	admit(p, served)
 	scale(p, arrivals, served, waiting, lines)
+}
+
+// passedOver says that a class of requests goes last. Which one no metric says: vLLM labels
+// nothing with a priority, a length or an adapter, but for the adapters that are at work.
+func passedOver(p *catalog.Pass) {
+	p.Summary = fmt.Sprintf("%s get nothing while %s others are served", catalog.Requests(p.Value(indicator.PassedOver)), catalog.Whole(p.Value(indicator.FirstTokens)))
+	if wait, ok := p.Measured(indicator.UnansweredWait); ok {
+		p.Summary += ": they have waited " + seconds(wait) + " in the mean"
+	}
+	policy := p.Config["scheduling-policy"].Value
+	p.Reason("In the order of arrival nobody who is served waits for less than the queue that is always there takes. Those served wait for %s in the mean, so others are passed over (%s).", seconds(p.Value(indicator.TTFTMean)), indicator.PassedOver.Title)
+	p.Reason("Which ones no metric says. Requests go last by a low priority (--scheduling-policy%s), for want of a LoRA slot, a grammar or a KV transfer, or on a rank that serves more than it can.", map[bool]string{true: " is " + policy, false: " priority"}[policy != ""])
+	starving(p)
+	p.Fix(catalog.Fix{
+		Summary:  "Bound what goes first: a limit on requests of the class with priority at the gateway, or a replica for those that go last",
+		Tradeoff: "the class with priority waits at its peaks",
+		Verify:   "no request is passed over, and the share without a first token falls to 0",
+	})
 }
 
 // heldBack is a queue for something else than capacity: what it waits for is the remedy.
@@ -54,6 +80,7 @@ func heldBack(p *catalog.Pass, share float64) {
 	p.Reason("Deferred requests wait for a LoRA slot, a KV transfer or a grammar, not for seats or blocks: a larger batch or KV cache does not help them.")
 	p.Reason("Later requests pass them, so the percentiles of TTFT show the lucky ones, and whoever waits is in none until served.")
 	p.Observe("How long they wait, and what runs meanwhile", indicator.QueueAge, indicator.QueueTimeMean, indicator.Running, indicator.KVUsagePeak)
+	starving(p)
 	adapters, used := p.Setting(engine.Adapters)
 	slots, limited := p.Setting(engine.MaxLoRAs)
 	if used && limited && adapters.V > slots.V {
@@ -76,6 +103,13 @@ func heldBack(p *catalog.Pass, share float64) {
 		Tradeoff: "none",
 		Verify:   verify,
 	})
+}
+
+// starving names the adapters that get nothing, the one class that has a label.
+func starving(p *catalog.Pass) {
+	if names := p.Config[engine.StarvingAdapters].Value; names != "" {
+		p.Reason("Of the adapters, %s waited in the last minute and did not run (vllm:lora_requests_info).", names)
+	}
 }
 
 func slotsOf(q catalog.Quantity) string {

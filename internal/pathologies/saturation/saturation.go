@@ -33,6 +33,7 @@ var Pathology = &catalog.Pathology{
 			catalog.Any(catalog.FirstTokenLate, catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong)),
 		),
 		catalog.HeldBack,
+		catalog.OthersFirst,
 	),
 	For:      time.Minute,
 	Supports: []catalog.Cond{catalog.Above(indicator.WaitingGrowth, growing), catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong)},

@@ -30,6 +30,10 @@ func shed(p *catalog.Pass) {
 		p.Reason("About %s of the capacity is lost: 1 − 1 / %s, because a step takes %s times as long as its batch explains.",
 			indicator.FormatNumber(1-1/times, indicator.Ratio), catalog.Digits(times), catalog.Digits(times))
 	}
+	if _, leaving := p.Leaving(); leaving {
+		p.StopRetries()
+		return
+	}
 	if !ok2 {
 		p.Fix(catalog.Fix{Summary: "Move traffic to other replicas now, or shed what can wait", Tradeoff: "some requests are refused", Verify: verify})
 		return

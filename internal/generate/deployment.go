@@ -45,6 +45,8 @@ type Deployment struct {
 
 	// Window, Short and Past replace the durations of indicator's expressions.
 	Window, Short, Past time.Duration
+
+	series func(*indicator.Signal) string // by which signals that others are made of are recorded; nil: they are not
 }
 
 // MinWindow returns the shortest window over which a rate can be trusted at a
@@ -144,7 +146,7 @@ func (d *Deployment) guarded(s *indicator.Signal, dia dialect.Dialect) string {
 		out = s.Guard(out, d.compile(s, s.Observations(), false, dia))
 	}
 	if s.Censored {
-		out = s.Censor(out, d.guarded(indicator.UnansweredWait, dia), d.guarded(indicator.UnansweredShare, dia))
+		out = s.Censor(out, d.known(indicator.UnansweredWait, dia), d.known(indicator.UnansweredShare, dia))
 	}
 	if s.MinPast > 0 {
 		// The targets that exposed the signal's first metric MinPast ago.
@@ -154,6 +156,14 @@ func (d *Deployment) guarded(s *indicator.Signal, dia dialect.Dialect) string {
 		out = fmt.Sprintf("(%s) and on (%s) (%s)", out, strings.Join(d.Instance, ", "), there)
 	}
 	return out
+}
+
+// known returns a signal's series where one is recorded, else its PromQL in one dialect.
+func (d *Deployment) known(s *indicator.Signal, dia dialect.Dialect) string {
+	if d.series != nil {
+		return d.series(s)
+	}
+	return d.guarded(s, dia)
 }
 
 // compile returns PromQL of an expression of a signal.

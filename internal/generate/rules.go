@@ -254,11 +254,22 @@ func suffix(s *indicator.Signal) string {
 // the order of the request path.
 func (b *ruleBuilder) recordings() ([]rulefmt.Rule, error) {
 	var rules []rulefmt.Rule
+	// Those that others are made of come first: the rules of a group are evaluated in their order.
+	parts := []*indicator.Signal{indicator.UnansweredWait, indicator.UnansweredShare}
 	for _, s := range indicator.All() {
+		for _, part := range parts {
+			b.recorded[part.Name] = b.recorded[part.Name] || s.Censored && b.recorded[s.Name]
+		}
+	}
+	all := slices.DeleteFunc(slices.Clone(indicator.All()), func(s *indicator.Signal) bool { return slices.Contains(parts, s) })
+	for _, s := range append(parts, all...) {
 		if !b.recorded[s.Name] {
 			continue
 		}
 		d := b.cfg.Deployment
+		if !slices.Contains(parts, s) {
+			d.series = b.part
+		}
 		d.Instance = parted(d.Instance, s.Per)
 		expr, err := d.Expr(s)
 		if err != nil {
@@ -280,6 +291,15 @@ func (b *ruleBuilder) recordings() ([]rulefmt.Rule, error) {
 	}
 	served, err := b.served()
 	return append(rules, served...), err
+}
+
+// part returns the recorded series of a signal that others are made of, with their labels.
+func (b *ruleBuilder) part(s *indicator.Signal) string {
+	series := b.cfg.of(b.cfg.Series(s))
+	if b.host {
+		return fmt.Sprintf("max without (%s) (%s)", hostLabel, series)
+	}
+	return series
 }
 
 // hostLabel is what recorded series of a model server and of the GPU exporter

@@ -61,7 +61,7 @@ func discover(ctx context.Context, q metrics.Querier, m *Memory, at time.Time, l
 	by := slices.Concat([]string{labels.MetricName}, instanceLabels, twice.more, modelLabels, identityLabels)
 	slices.Sort(by)
 	names := dialect.Selector + "|" + dialect.HostInfo + "|up|http_requests_total|process_.+|python_info|container_memory_working_set_bytes"
-	selector := selectorOf(names, append([]*labels.Matcher{labels.MustNewMatcher(labels.MatchNotRegexp, labels.MetricName, ".+_bucket")}, all...))
+	of := samplesOf(names, append([]*labels.Matcher{labels.MustNewMatcher(labels.MatchNotRegexp, labels.MetricName, ".+_bucket")}, all...))
 	// Of other products' gateways those that the user named, by an address or by the job.
 	named := slices.Clone(all)
 	if !every {
@@ -71,13 +71,13 @@ func discover(ctx context.Context, q metrics.Querier, m *Memory, at time.Time, l
 	by = slices.Compact(by)
 	g, asking := errgroup.WithContext(ctx)
 	g.Go(func() (err error) {
-		if v, err = m.series(asking, q, selector, by, at, lookback); err != nil {
+		if v, err = m.series(asking, q, of, by, at, lookback); err != nil {
 			err = fmt.Errorf("find targets: %w", err)
 		}
 		return err
 	})
 	g.Go(func() (err error) {
-		if foreign, err = (*Memory)(nil).series(asking, q, selectorOf(dialect.Foreign, named), by, at, lookback); err != nil {
+		if foreign, err = (*Memory)(nil).series(asking, q, samplesOf(dialect.Foreign, named), by, at, lookback); err != nil {
 			err = fmt.Errorf("find gateways: %w", err)
 		}
 		return err
@@ -513,11 +513,7 @@ func configure(ctx context.Context, q metrics.Querier, at time.Time, lookback ti
 				continue
 			}
 			if _, ok := asked[name]; !ok {
-				tree, err := indicator.Rewrite(fmt.Sprintf(`last_over_time({__name__=%q}[%s])`, name, model.Duration(lookback)), indicator.Rewriting{Matchers: matchers})
-				if err != nil {
-					return err
-				}
-				v, err := q.Query(ctx, tree.String(), at)
+				v, err := metrics.Evaluate(ctx, q, indicator.Last(name, matchers...).In(lookback), at)
 				if err != nil {
 					return fmt.Errorf("read %s: %w", name, err)
 				}

@@ -210,7 +210,7 @@ func ask(ctx context.Context, q metrics.Querier, queries []query, answers map[qu
 					return nil
 				}
 				query := todo[i]
-				v, err := q.Query(ctx, query.expr, query.at)
+				v, err := metrics.Evaluate(ctx, q, query.compile(), query.at)
 				if err != nil {
 					return fmt.Errorf("query %s: %w", query.signal, err)
 				}
@@ -225,15 +225,17 @@ func ask(ctx context.Context, q metrics.Querier, queries []query, answers map[qu
 
 // A question is one instant query; several signals may need its answer.
 type question struct {
-	expr string
+	what string // an expression
+	of   string // what it is compiled for
 	at   time.Time
 }
 
 // A query is a question of one signal and what becomes of the answer.
 type query struct {
 	question
-	signal string
-	store  func(*Snapshot, model.Vector)
+	signal  string
+	compile func() indicator.Expr
+	store   func(*Snapshot, model.Vector)
 }
 
 // group is a set of targets that are asked in the same words.
@@ -244,6 +246,7 @@ type group struct {
 	matchers []*labels.Matcher
 	members  []int
 	by       map[string][]int // members by the labels of their instance
+	said     string           // see words
 	old      oldQuestion
 }
 
@@ -406,21 +409,19 @@ func (p *planner) set(readings map[string]reading, s *indicator.Signal, v indica
 func (p *planner) ask(s *indicator.Signal) {
 	expr, own := p.g.lead.Dialect.Expr(s)
 	if s.Histogram != "" {
-		expr = s.Buckets()
-	}
-	g, q := p.g, question{p.g.compile(p.r, s, expr, own), p.g.span.To}
-	if s.Histogram != "" {
-		p.askBuckets(s, q)
+		p.askBuckets(s)
 		return
 	}
+	at := p.g.span.To
 	if s.Scrapes {
-		q.at = g.asked
+		at = p.g.asked
 	}
-	p.queries = append(p.queries, query{q, s.Name, func(snap *Snapshot, v model.Vector) {
+	g := p.g
+	p.add(s, s.Name, at, expr, own, func(snap *Snapshot, v model.Vector) {
 		for _, sample := range v {
 			p.store(snap, g, s, sample.Metric, indicator.Known(float64(sample.Value)))
 		}
-	}})
+	})
 	if s.Counted() {
 		p.askCount(s)
 	}
@@ -436,19 +437,40 @@ func (p *planner) store(snap *Snapshot, g *group, s *indicator.Signal, m model.M
 // askCount plans the query that says whether a mean rests on enough
 // observations; it runs after the mean's own.
 func (p *planner) askCount(s *indicator.Signal) {
-	g, q := p.g, p.g.compile(p.r, s, s.Observations(), false)
-	p.queries = append(p.queries, query{question{q, g.span.To}, s.Name, func(snap *Snapshot, v model.Vector) {
+	g := p.g
+	p.add(s, p.shared("count", s.Count, s), g.span.To, s.Observations(), false, func(snap *Snapshot, v model.Vector) {
 		for _, sample := range v {
 			if few, ok := s.TooFew(float64(sample.Value)); ok {
 				p.store(snap, g, s, sample.Metric, few)
 			}
 		}
-	}})
+	})
+}
+
+// add plans a query of a signal.
+func (p *planner) add(s *indicator.Signal, what string, at time.Time, expr indicator.Expr, own bool, store func(*Snapshot, model.Vector)) question {
+	g := p.g
+	q := question{what, g.words(p.r), at}
+	p.queries = append(p.queries, query{q, s.Name, func() indicator.Expr { return g.compile(p.r, s, expr, own) }, store})
+	return q
+}
+
+// shared names what signals of a family have in common.
+func (p *planner) shared(what, family string, s *indicator.Signal) string {
+	return fmt.Sprint(what, " ", family, " ", s.Per, s.Scope, s.Fleet)
+}
+
+// words say what an expression is compiled for, of the group's.
+func (g *group) words(r *Request) string {
+	if g.said == "" {
+		g.said = fmt.Sprint(g.lead.Dialect.Key(), g.span.Length(), r.Interval, r.short(&g.lead.Dialect), r.Past, r.Instance, r.Model, r.Matchers, g.matchers)
+	}
+	return g.said
 }
 
 // compile makes of a signal's expression what is asked of the group. What a signal of fleets
 // compares the members with are the others, whose scrapes have another phase.
-func (g *group) compile(r *Request, s *indicator.Signal, expr indicator.Expr, own bool) string {
+func (g *group) compile(r *Request, s *indicator.Signal, expr indicator.Expr, own bool) indicator.Expr {
 	rw := indicator.Rewriting{
 		Window: g.span.Length(), Short: r.short(&g.lead.Dialect), Past: max(r.Past, r.shortest()),
 		Instance: slices.Concat(r.Instance, g.lead.Dialect.Identity), Model: r.Model, Matchers: g.matchers,
@@ -462,7 +484,7 @@ func (g *group) compile(r *Request, s *indicator.Signal, expr indicator.Expr, ow
 	if !own {
 		rw.Metric = g.lead.Dialect.Metric
 	}
-	return rw.Compile(expr, s.Scope).String()
+	return rw.Compile(expr, s.Scope)
 }
 
 // A distribution is a histogram of one target.
@@ -473,16 +495,10 @@ type distribution struct {
 
 // askBuckets plans the query of a percentile's histogram. Percentiles of one histogram
 // share the answer.
-func (p *planner) askBuckets(s *indicator.Signal, q question) {
-	if p.buckets == nil {
-		p.buckets = map[question]*[]*distribution{}
-	}
-	if p.buckets[q] == nil {
-		p.buckets[q] = new([]*distribution)
-	}
-	g, all := p.g, p.buckets[q]
+func (p *planner) askBuckets(s *indicator.Signal) {
+	g, all := p.g, new([]*distribution)
 	names := slices.Concat(p.r.Instance, g.lead.Dialect.Identity, p.r.Model)
-	p.queries = append(p.queries, query{q, s.Name, func(snap *Snapshot, v model.Vector) {
+	q := p.add(s, p.shared("buckets", s.Histogram, s), g.span.To, s.Buckets(), false, func(snap *Snapshot, v model.Vector) {
 		if *all == nil {
 			*all = distributions(v, names)
 		}
@@ -493,7 +509,14 @@ func (p *planner) askBuckets(s *indicator.Signal, q question) {
 			}
 			p.store(snap, g, s, d.metric, value)
 		}
-	}})
+	})
+	if p.buckets == nil {
+		p.buckets = map[question]*[]*distribution{}
+	}
+	if p.buckets[q] != nil {
+		all = p.buckets[q]
+	}
+	p.buckets[q] = all
 }
 
 // distributions gathers buckets by target, whose labels these are.

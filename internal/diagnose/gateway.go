@@ -28,9 +28,9 @@ func askBehind(ctx context.Context, q metrics.Querier, at time.Time, matchers []
 	if !slices.ContainsFunc(targets, func(t Target) bool { return t.isGateway() && t.Problem == "" }) {
 		return nil
 	}
-	expr := fmt.Sprintf("group by (%s, model, upstream) (last_over_time(%s[5m]))", strings.Join(l.Instance, ", "),
-		selectorOf("sixty_gateway_upstream_up|sixty_gateway_upstream_engine_output_tokens_total", matchers))
-	v, err := q.Query(ctx, expr, at)
+	of := samplesOf("sixty_gateway_upstream_up|sixty_gateway_upstream_engine_output_tokens_total", matchers).In(indicator.WindowMark)
+	of.Func = "last_over_time"
+	v, err := metrics.Evaluate(ctx, q, indicator.Aggregate{Op: "group", Labels: slices.Concat(l.Instance, []string{"model", "upstream"}), Of: of}, at)
 	if err != nil {
 		return fmt.Errorf("find what is behind gateways: %w", err)
 	}
@@ -196,11 +196,11 @@ func dated(ctx context.Context, q metrics.Querier, r *Request, v view, p *catalo
 				return "", nil
 			}
 			expr, own := d.Expr(s)
-			now := g[0].compile(r, s, expr, own)
+			now := g[0].compile(r, s, expr, own).String()
 			if !s.Counted() {
 				return now, nil
 			}
-			return s.Guard(now, g[0].compile(r, s, s.Observations(), false)), nil
+			return s.Guard(now, g[0].compile(r, s, s.Observations(), false).String()), nil
 		},
 	})
 	if err != nil || expr == "" {

@@ -2,14 +2,13 @@ package diagnose
 
 import (
 	"context"
-	"fmt"
 	"maps"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/common/model"
 
+	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
@@ -144,17 +143,17 @@ func (m *Memory) keepBefore(g *group, over metrics.Range, known map[string]*hist
 
 // series asks for the labels by which series of a selector differed in the time before a
 // moment. Of what was seen before only what has come since is asked.
-func (m *Memory) series(ctx context.Context, q metrics.Querier, selector string, by []string, at time.Time, lookback time.Duration) (model.Vector, error) {
-	labels := strings.Join(by, ", ")
+func (m *Memory) series(ctx context.Context, q metrics.Querier, of indicator.Samples, by []string, at time.Time, lookback time.Duration) (model.Vector, error) {
+	of.Func = "last_over_time"
 	ask := func(span time.Duration) (model.Vector, error) {
-		return q.Query(ctx, fmt.Sprintf("group by (%s) (last_over_time(%s[%s]))", labels, selector, model.Duration(span)), at)
+		return metrics.Evaluate(ctx, q, indicator.Aggregate{Op: "group", Labels: by, Of: of.In(span)}, at)
 	}
 	if m == nil {
 		return ask(lookback)
 	}
-	from := at.Add(-lookback)
-	if m.selector != selector+labels || at.Before(m.seenAt) || from.Before(m.seenFrom) {
-		m.selector, m.seen, m.seenAt, m.seenFrom = selector+labels, map[string]*sighting{}, time.Time{}, from
+	from, selector := at.Add(-lookback), indicator.Aggregate{Labels: by, Of: of}.String()
+	if m.selector != selector || at.Before(m.seenAt) || from.Before(m.seenFrom) {
+		m.selector, m.seen, m.seenAt, m.seenFrom = selector, map[string]*sighting{}, time.Time{}, from
 	}
 	span := lookback
 	if !m.seenAt.IsZero() {

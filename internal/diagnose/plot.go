@@ -252,7 +252,7 @@ func (p *plotter) plot(ctx context.Context, q metrics.Querier, s *indicator.Sign
 		}
 		g.restrict(r)
 		expr, own := g.lead.Dialect.Expr(s)
-		m, err := q.QueryRange(ctx, g.compile(r, s, expr, own), p.span)
+		m, err := q.QueryRange(ctx, g.compile(r, s, expr, own).String(), p.span)
 		if err != nil {
 			return out, err
 		}

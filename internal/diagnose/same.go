@@ -47,7 +47,7 @@ func originOf(m model.Metric) origin {
 
 // origins lists where engines were seen at one moment.
 func origins(ctx context.Context, q metrics.Querier, at time.Time, matchers []*labels.Matcher) ([]origin, error) {
-	v, err := q.Query(ctx, selectorOf(pulse, matchers), at)
+	v, err := metrics.Evaluate(ctx, q, samplesOf(pulse, matchers), at)
 	if err != nil {
 		return nil, fmt.Errorf("find the engines: %w", err)
 	}
@@ -66,10 +66,14 @@ func origins(ctx context.Context, q metrics.Querier, at time.Time, matchers []*l
 	return out, nil
 }
 
+// samplesOf are the last samples of the metrics that a regular expression matches.
+func samplesOf(names string, matchers []*labels.Matcher) indicator.Samples {
+	return indicator.Now("", append([]*labels.Matcher{indicator.Like(labels.MetricName, names)}, matchers...)...)
+}
+
 // selectorOf selects the series of the metrics that a regular expression matches.
 func selectorOf(names string, matchers []*labels.Matcher) string {
-	name := labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, names)
-	return indicator.Selector("", append([]*labels.Matcher{name}, matchers...)...)
+	return samplesOf(names, matchers).String()
 }
 
 // tellingApart returns the labels beside the usual ones without which origins that
@@ -171,7 +175,7 @@ func duplicates(ctx context.Context, q metrics.Querier, at time.Time, matchers [
 	if len(os) < 2 {
 		return nil, nil
 	}
-	v, err := q.Query(ctx, selectorOf(births, matchers), at)
+	v, err := metrics.Evaluate(ctx, q, samplesOf(births, matchers), at)
 	if err != nil {
 		return nil, fmt.Errorf("find when the servers started: %w", err)
 	}

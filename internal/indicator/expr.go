@@ -16,8 +16,8 @@ import (
 // that as PromQL, and metrics/embedded evaluates it on the samples at hand.
 type Expr interface {
 	fmt.Stringer
-	// parts lists what it is computed of.
-	parts() []Expr
+	// each hands over what is read of metrics, from left to right.
+	each(func(Samples))
 }
 
 // The nodes of the algebra. Their operators and functions have PromQL's names.
@@ -231,26 +231,14 @@ var Bound = []string{"le", Own}
 // QuantileOf is a percentile of a histogram's observations, of its Buckets or of their rates.
 func QuantileOf(q float64, buckets Expr) Apply { return Apply{Percentile, buckets, q} }
 
-func (Number) parts() []Expr      { return nil }
-func (Samples) parts() []Expr     { return nil }
-func (a Aggregate) parts() []Expr { return []Expr{a.Of} }
-func (b Binary) parts() []Expr    { return []Expr{b.A, b.B} }
-func (a Apply) parts() []Expr {
-	if a.Of == nil {
-		return nil
+func (Number) each(func(Samples))        {}
+func (s Samples) each(f func(Samples))   { f(s) }
+func (a Aggregate) each(f func(Samples)) { a.Of.each(f) }
+func (b Binary) each(f func(Samples))    { b.A.each(f); b.B.each(f) }
+func (a Apply) each(f func(Samples)) {
+	if a.Of != nil {
+		a.Of.each(f)
 	}
-	return []Expr{a.Of}
-}
-
-// Leaves returns what is read of metrics, from left to right.
-func Leaves(e Expr) (out []Samples) {
-	if s, ok := e.(Samples); ok {
-		return []Samples{s}
-	}
-	for _, p := range e.parts() {
-		out = append(out, Leaves(p)...)
-	}
-	return out
 }
 
 // String prints the number as PromQL.

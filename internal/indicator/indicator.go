@@ -225,8 +225,12 @@ func (s *Signal) TooShort(past time.Duration) (Value, bool) {
 // Sums reports whether the value is a number of events in the window, which is the
 // larger the longer that is.
 func (s *Signal) Sums() bool {
-	return (s.Unit == Count || s.Unit == Requests) &&
-		slices.ContainsFunc(Leaves(s.Expr), func(l Samples) bool { return l.Func == "increase" && l.Span == WindowMark })
+	if s.Unit != Count && s.Unit != Requests {
+		return false
+	}
+	sums := false
+	s.Expr.each(func(l Samples) { sums = sums || l.Func == "increase" && l.Span == WindowMark })
+	return sums
 }
 
 // Natural keeps a reading within what the quantity can be: shares and numbers of events are
@@ -246,18 +250,17 @@ func (s *Signal) Shares(other *Signal) bool {
 
 // source is the one family of metrics that the signal reads, "" where there are several.
 func (s *Signal) source() string {
-	family := ""
-	for _, l := range Leaves(s.Expr) {
-		n := l.Metric
+	var families []string
+	for _, n := range Reads(s.Expr) {
 		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
 			n = strings.TrimSuffix(n, suffix)
 		}
-		if family != "" && family != n {
-			return ""
-		}
-		family = n
+		families = append(families, n)
 	}
-	return family
+	if families = slices.Compact(families); len(families) != 1 {
+		return ""
+	}
+	return families[0]
 }
 
 // How many observations a statistic needs. A P95 of ten values is their

@@ -180,9 +180,7 @@ func (s Scope) spell(names []string) []string {
 
 // Reads returns the canonical names of the metrics that an expression reads, sorted.
 func Reads(e Expr) (names []string) {
-	for _, s := range Leaves(e) {
-		names = append(names, s.Metric)
-	}
+	e.each(func(s Samples) { names = append(names, s.Metric) })
 	slices.Sort(names)
 	return slices.Compact(names)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
@@ -84,6 +85,12 @@ type lenient struct {
 // Query implements metrics.Querier.
 func (q *lenient) Query(ctx context.Context, expr string, at time.Time) (model.Vector, error) {
 	v, err := q.next.Query(ctx, expr, at)
+	return v, q.excuse(ctx, err)
+}
+
+// Evaluate implements metrics.Evaluator.
+func (q *lenient) Evaluate(ctx context.Context, e indicator.Expr, at time.Time) (model.Vector, error) {
+	v, err := metrics.Evaluate(ctx, q.next, e, at)
 	return v, q.excuse(ctx, err)
 }
 

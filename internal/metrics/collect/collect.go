@@ -33,7 +33,6 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/notifier"
-	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/rules"
 	"github.com/prometheus/prometheus/scrape"
@@ -152,25 +151,13 @@ func (c *Collector) build(ctx context.Context) (err error) {
 	}, model.UTF8Validation, log("notify"))
 	c.rules = rules.NewManager(&rules.ManagerOptions{
 		Context: ctx, ExternalURL: c.opts.ExternalURL, Logger: log("rules"), Registerer: reg,
-		Appendable: c.fanout, Queryable: db, QueryFunc: c.ruleQuery(),
+		Appendable: c.fanout, Queryable: db, QueryFunc: rules.EngineQueryFunc(c.Engine(), c.fanout),
 		NotifyFunc:      c.sendOfRules,
 		GroupLoader:     c.catalog,
 		Parser:          parser.NewParser(parser.Options{}),
 		OutageTolerance: time.Hour, ForGracePeriod: 10 * time.Minute, ResendDelay: time.Minute, // Prometheus' defaults
 	})
 	return nil
-}
-
-// ruleQuery answers the questions of rules: from what is held here, unless other storages
-// are read too.
-func (c *Collector) ruleQuery() rules.QueryFunc {
-	everywhere := rules.EngineQueryFunc(c.Engine(), c.fanout)
-	return func(ctx context.Context, expr string, at time.Time) (promql.Vector, error) {
-		if len(c.config.Load().RemoteReadConfigs) > 0 {
-			return everywhere(ctx, expr, at)
-		}
-		return c.Rule(ctx, expr, at)
-	}
 }
 
 // scrapers is the scrape manager for remote write, which wants it "when it is ready".

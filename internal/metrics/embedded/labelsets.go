@@ -1,7 +1,6 @@
 package embedded
 
 import (
-	"github.com/grafana/regexp"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/schema"
@@ -12,25 +11,20 @@ type change struct {
 	keep     bool
 	names    []string
 	metadata bool // the name goes, too
-	// replace says that names are label_replace's arguments, and is the last of them.
-	replace *regexp.Regexp
 }
 
-func (c *change) key() string {
-	b := []byte{'-', '.'}
+func (c *change) key(b []byte) []byte {
+	b = append(b, '-', '.')
 	if c.keep {
 		b[0] = '+'
 	}
 	if c.metadata {
 		b[1] = 'm'
 	}
-	if c.replace != nil {
-		b[0] = 'r'
-	}
 	for _, n := range c.names {
 		b = append(append(b, n...), 0xff)
 	}
-	return string(b)
+	return b
 }
 
 // labelSets numbers sets of labels, from 1 on.
@@ -39,7 +33,7 @@ type labelSets struct {
 	byHash  map[uint64]int32
 	next    []int32 // of the same hash
 	metrics []model.Metric
-	changed map[string][]int32 // by change, by number
+	changed map[string]*[]int32 // by change, by number: 0 where it is not known yet
 	builder *labels.Builder
 	place   []int32 // scratch: by number, 0 between uses
 }
@@ -47,7 +41,7 @@ type labelSets struct {
 func newLabelSets() *labelSets {
 	return &labelSets{
 		sets: make([]labels.Labels, 1), next: make([]int32, 1), metrics: make([]model.Metric, 1),
-		byHash: map[uint64]int32{}, changed: map[string][]int32{}, builder: labels.NewBuilder(labels.EmptyLabels()),
+		byHash: map[uint64]int32{}, changed: map[string]*[]int32{}, builder: labels.NewBuilder(labels.EmptyLabels()),
 	}
 }
 
@@ -74,18 +68,6 @@ func (l *labelSets) metric(id int32) model.Metric {
 	return l.metrics[id]
 }
 
-// under returns what becomes of sets under a change: a table by number, 0 where it is not
-// known yet.
-func (l *labelSets) under(c *change) ([]int32, string) {
-	key := c.key()
-	table := l.changed[key]
-	if n := len(l.sets); len(table) < n {
-		table = append(table, make([]int32, n-len(table)+n/8)...)
-		l.changed[key] = table
-	}
-	return table, key
-}
-
 // apply returns the number of a set after a change.
 func (l *labelSets) apply(c *change, id int32) int32 {
 	set := l.sets[id]
@@ -93,13 +75,6 @@ func (l *labelSets) apply(c *change, id int32) int32 {
 		set = set.DropReserved(schema.IsMetadataLabel)
 	}
 	l.builder.Reset(set)
-	if c.replace != nil {
-		value := set.Get(c.names[2])
-		if found := c.replace.FindStringSubmatchIndex(value); found != nil {
-			l.builder.Set(c.names[0], string(c.replace.ExpandString(nil, c.names[1], value, found)))
-		}
-		return l.id(l.builder.Labels())
-	}
 	if c.keep {
 		l.builder.Keep(c.names...)
 	} else {
@@ -110,16 +85,21 @@ func (l *labelSets) apply(c *change, id int32) int32 {
 
 // changing returns a function that gives the number of a set after a change.
 func (l *labelSets) changing(c *change) func(int32) int32 {
-	table, key := l.under(c)
+	var room [128]byte
+	key := c.key(room[:0])
+	table := l.changed[string(key)]
+	if table == nil {
+		table = new([]int32)
+		l.changed[string(key)] = table
+	}
 	return func(id int32) int32 {
-		if int(id) >= len(table) {
-			table, _ = l.under(c)
+		if n := len(l.sets); int(id) >= len(*table) {
+			*table = append(*table, make([]int32, n-len(*table)+n/8)...)
 		}
-		to := table[id]
+		to := (*table)[id]
 		if to == 0 {
 			to = l.apply(c, id)
-			table = l.changed[key]
-			table[id] = to
+			(*table)[id] = to
 		}
 		return to
 	}

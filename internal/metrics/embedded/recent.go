@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"math"
-	"math/bits"
+	"slices"
+	"sort"
 	"sync"
 	"time"
 
-	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
@@ -26,27 +26,19 @@ import (
 // recording, which is diagnosed at moments all over it, it holds what any of them asks.
 type recent struct {
 	db       *tsdb.DB
-	parser   *parsed
 	lookback int64 // ms
 	anywhen  bool  // what is asked again is held wherever it ends, not near the newest sample alone
 	pool     sync.Pool
 
 	mu       sync.Mutex
 	families map[string]*family // by name; nil before the first question
-	bound    refs
+	bound    map[storage.SeriesRef]*recentSeries
 	sets     *labelSets
-	choices  map[string]*choice         // of selectors, for the series that there are
-	matched  map[*labels.Matcher][]bool // what matchers of instances choose, by number
-	picked   []*recentSeries            // scratch
-	plans    [2]map[string]*plan
-	memo     map[memoKey][]element
-	memoTo   int64 // the latest moment that memo speaks of
-	idle     int   // transactions since the last question
-	room     []promql.FPoint
-	scratch  scratch
-
-	instances []string // by number
-	numbers   map[string]int32
+	choices  map[string]*choice // of selectors, for the series that there are
+	memo     map[reading][]element
+	memoTo   int64  // the latest moment that memo speaks of
+	idle     int    // transactions since the last question
+	key      []byte // scratch
 
 	newest  int64 // time of the newest sample
 	samples int   // that are held
@@ -61,77 +53,19 @@ type family struct {
 	from    int64 // all samples after it are held
 	keep    int64 // how far back, in ms, samples are kept
 	wants   [2]int64
-	asked   [11][2]int64 // the last two moments at which so much was asked for, by its logarithm
 	series  []*recentSeries
 	byHash  map[uint64]*recentSeries
-	stub    recentSeries // stands for all series of one that is not held
 }
 
 type recentSeries struct {
-	family   *family
-	next     *recentSeries // of the same hash
-	lset     labels.Labels
-	id       int32 // of lset, from 1 on; 0 where it has none yet
-	instance int32 // number of its instance
-	ref      storage.SeriesRef
-	column           // without staleness markers
-	stale    []int64 // times of staleness markers
-	last     int64   // time of the last sample, markers included
-}
-
-// refs holds series by the number that the storage gives them. The storage counts, and a scrape
-// has numbers that are close to each other: a page is looked for once for many of them.
-type refs struct {
-	n     int // that are held
-	pages map[storage.SeriesRef]*refPage
-	last  *refPage // the one that was asked for last
-}
-
-type refPage struct {
-	first  storage.SeriesRef
-	series [256]*recentSeries
-	n      int
-}
-
-// page returns where a number is held, nil where it is not.
-func (b *refs) page(ref storage.SeriesRef) *refPage {
-	first := ref &^ 255
-	if b.last == nil || b.last.first != first {
-		b.last = b.pages[first]
-	}
-	return b.last
-}
-
-func (b *refs) get(ref storage.SeriesRef) *recentSeries {
-	if p := b.page(ref); p != nil {
-		return p.series[ref&255]
-	}
-	return nil
-}
-
-// set puts a series in the place of another one; nil takes it away.
-func (b *refs) set(ref storage.SeriesRef, s *recentSeries) {
-	p := b.page(ref)
-	switch {
-	case p == nil && s == nil:
-		return
-	case b.pages == nil:
-		b.pages = map[storage.SeriesRef]*refPage{}
-		fallthrough
-	case p == nil:
-		p = &refPage{first: ref &^ 255}
-		b.pages[p.first], b.last = p, p
-	}
-	if p.series[ref&255] != nil {
-		p.n, b.n = p.n-1, b.n-1
-	}
-	if s != nil {
-		p.n, b.n = p.n+1, b.n+1
-	}
-	if p.series[ref&255] = s; p.n == 0 {
-		delete(b.pages, p.first)
-		b.last = nil
-	}
+	family *family
+	next   *recentSeries // of the same hash
+	lset   labels.Labels
+	id     int32 // of lset, from 1 on; 0 where it has none yet
+	ref    storage.SeriesRef
+	points []promql.FPoint // in the order of time, without staleness markers
+	stale  []int64         // times of staleness markers
+	last   int64           // time of the last sample, markers included
 }
 
 const (
@@ -146,42 +80,24 @@ const (
 	// of one moment have in common is forgotten.
 	forgetful = 100
 	// longestKept is the longest span of time that is held, in ms.
-	longestKept = 70 * 60_000
+	longestKept = 370 * 60_000
 )
 
-func newRecent(db *tsdb.DB, lookback time.Duration, p *parsed) *recent {
-	r := &recent{db: db, parser: p, lookback: lookback.Milliseconds(), newest: math.MinInt64}
+func newRecent(db *tsdb.DB, lookback time.Duration) *recent {
+	r := &recent{db: db, lookback: lookback.Milliseconds(), newest: math.MinInt64}
 	r.pool.New = func() any { return new(batch) }
 	r.clear()
 	return r
 }
 
 func (r *recent) clear() {
-	r.families, r.bound, r.samples = nil, refs{}, 0
-	r.plans = [2]map[string]*plan{{}, {}}
-	r.renumber()
+	r.families, r.bound, r.samples = nil, map[storage.SeriesRef]*recentSeries{}, 0
 	r.reset()
-}
-
-// renumber forgets the instances that there were.
-func (r *recent) renumber() {
-	r.instances, r.numbers, r.matched, r.picked = nil, map[string]int32{}, map[*labels.Matcher][]bool{}, nil
-}
-
-// instance returns the number of the instance that labels name.
-func (r *recent) instance(lset labels.Labels) int32 {
-	name := lset.Get(model.InstanceLabel)
-	n, ok := r.numbers[name]
-	if !ok {
-		n = int32(len(r.instances))
-		r.numbers[name], r.instances = n, append(r.instances, name)
-	}
-	return n
 }
 
 // reset forgets what was derived of the series that there are.
 func (r *recent) reset() {
-	r.sets, r.choices, r.memo = newLabelSets(), map[string]*choice{}, map[memoKey][]element{}
+	r.sets, r.choices, r.memo = newLabelSets(), map[string]*choice{}, map[reading][]element{}
 	for _, f := range r.families {
 		for _, s := range f.series {
 			s.id = 0
@@ -207,7 +123,7 @@ func (r *recent) publish(b *batch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.idle++; r.idle == forgetful {
-		r.memo = map[memoKey][]element{}
+		r.memo = map[reading][]element{}
 	}
 	for i := range b.samples {
 		a := &b.samples[i]
@@ -215,11 +131,9 @@ func (r *recent) publish(b *batch) {
 		if r.families == nil {
 			continue
 		}
-		s := r.bound.get(a.ref)
-		if s == nil || s == &s.family.stub && s.family.held {
-			s = r.bind(a)
-		}
-		if s.family.held {
+		if s := r.bound[a.ref]; s != nil {
+			r.append(s, a.t, a.v)
+		} else if s = r.bind(a); s != nil {
 			r.append(s, a.t, a.v)
 		}
 	}
@@ -234,25 +148,24 @@ func (r *recent) publish(b *batch) {
 	}
 }
 
-// bind finds the series of a sample, or makes it.
+// bind finds the series of a sample, or makes it; nil where its family is not held.
 func (r *recent) bind(a *appended) *recentSeries {
 	name := a.lset.Get(labels.MetricName)
 	f := r.families[name]
 	if f == nil {
 		f = r.add(name)
 	}
-	s := &f.stub
-	if f.held {
-		s = r.series(f, a.lset)
-		s.ref = a.ref
+	if !f.held {
+		return nil
 	}
-	r.bound.set(a.ref, s)
+	s := r.series(f, a.lset)
+	delete(r.bound, s.ref)
+	s.ref, r.bound[a.ref] = a.ref, s
 	return s
 }
 
 func (r *recent) add(name string) *family {
 	f := &family{name: name}
-	f.stub.family = f
 	r.families[name] = f
 	clear(r.choices)
 	return f
@@ -266,7 +179,7 @@ func (r *recent) series(f *family, lset labels.Labels) *recentSeries {
 			return s
 		}
 	}
-	s := &recentSeries{family: f, lset: lset, instance: r.instance(lset), next: f.byHash[hash], last: math.MinInt64}
+	s := &recentSeries{family: f, lset: lset, next: f.byHash[hash], last: math.MinInt64}
 	f.byHash[hash] = s
 	f.series = append(f.series, s)
 	clear(r.choices)
@@ -286,22 +199,45 @@ func (r *recent) append(s *recentSeries, t int64, v float64) {
 		s.ended(t)
 		return
 	}
-	if s.full() {
+	if len(s.points) == cap(s.points) {
 		r.trim(s, t)
 	}
-	s.push(t, v)
+	s.points = append(s.points, promql.FPoint{T: t, F: v})
 	r.samples++
 }
 
-// trim makes room for a sample at a time: where those that are too old are many, in the
-// place of them.
+// trim makes room for a sample at a time, in the place of those that are too old.
 func (r *recent) trim(s *recentSeries, t int64) {
 	old := s.upTo(t - s.family.keep)
 	if old > 0 {
-		s.family.from = max(s.family.from, s.t(old-1))
+		s.family.from = max(s.family.from, s.points[old-1].T)
 		r.samples -= old
 	}
-	s.shrink(old)
+	if left := s.points[old:]; 4*old >= len(s.points) {
+		s.points = s.points[:copy(s.points, left)]
+	} else {
+		s.points = append(make([]promql.FPoint, 0, len(left)+len(left)/8+4), left...)
+	}
+}
+
+// upTo returns how many samples lie at a time or before it. Most questions are about the
+// last few.
+func (s *recentSeries) upTo(t int64) int {
+	n := len(s.points)
+	for k := 1; n > 0 && s.points[n-1].T > t; k++ {
+		if k > 8 {
+			return sort.Search(n, func(i int) bool { return s.points[i].T > t })
+		}
+		n--
+	}
+	return n
+}
+
+// between returns the samples after a time and up to another one.
+func (s *recentSeries) between(after, until int64) []promql.FPoint {
+	to := s.upTo(until)
+	from := sort.Search(to, func(i int) bool { return s.points[i].T > after })
+	return s.points[from:to]
 }
 
 // ended notes a staleness marker.
@@ -315,10 +251,10 @@ func (s *recentSeries) ended(t int64) {
 // at returns the sample that an instant query at a time sees.
 func (s *recentSeries) at(t, lookback int64) (promql.FPoint, bool) {
 	n := s.upTo(t)
-	if n == 0 || s.t(n-1) <= t-lookback {
+	if n == 0 || s.points[n-1].T <= t-lookback {
 		return promql.FPoint{}, false
 	}
-	p := promql.FPoint{T: s.t(n - 1), F: s.f(n - 1)}
+	p := s.points[n-1]
 	for i := len(s.stale) - 1; i >= 0 && s.stale[i] > p.T; i-- {
 		if s.stale[i] <= t {
 			return promql.FPoint{}, false
@@ -330,7 +266,6 @@ func (s *recentSeries) at(t, lookback int64) (promql.FPoint, bool) {
 // sweep drops what nobody asked for lately, and series that ended.
 func (r *recent) sweep() {
 	r.swept = r.newest
-	r.renumber()
 	for _, f := range r.families {
 		if !f.held {
 			f.refused = false // there may be room now
@@ -346,29 +281,24 @@ func (r *recent) sweep() {
 		clear(f.byHash)
 		for _, s := range f.series {
 			old := s.upTo(r.newest - f.keep)
-			if old == s.len() {
-				r.bound.set(s.ref, nil)
+			if old == len(s.points) {
+				delete(r.bound, s.ref)
 				r.samples -= old
 				continue
 			}
-			if 2*old > s.len() {
+			if 2*old > len(s.points) {
 				r.trim(s, r.newest)
 			}
 			hash := s.lset.Hash()
 			s.next, f.byHash[hash] = f.byHash[hash], s
-			s.instance = r.instance(s.lset)
 			live = append(live, s)
 		}
 		clear(f.series[len(live):])
 		f.from = max(f.from, r.newest-f.keep)
 		f.series = live
 	}
-	if n := r.db.Head().NumSeries(); uint64(r.bound.n) > 2*n+1000 {
-		r.bound = refs{}
-	}
-	r.plans = [2]map[string]*plan{{}, r.plans[0]}
 	clear(r.choices)
-	if len(r.sets.sets) > 4*r.bound.n+10_000 {
+	if len(r.sets.sets) > 4*len(r.bound)+10_000 {
 		r.reset()
 	}
 }
@@ -376,8 +306,8 @@ func (r *recent) sweep() {
 // drop forgets the samples of a family.
 func (r *recent) drop(f *family) {
 	for _, s := range f.series {
-		r.bound.set(s.ref, nil)
-		r.samples -= s.len()
+		delete(r.bound, s.ref)
+		r.samples -= len(s.points)
 	}
 	f.held, f.keep, f.wants, f.series, f.byHash = false, 0, [2]int64{}, nil, nil
 	clear(r.choices)
@@ -390,30 +320,15 @@ func (r *recent) want(ctx context.Context, f *family, from, to int64) bool {
 		return false
 	}
 	span := r.newest - from
-	again := (r.anywhen || to >= r.newest-recently) && span <= longestKept && f.again(span, to)
-	if again {
-		f.wants[0] = max(f.wants[0], span+span/8+15_000)
+	worth := (r.anywhen || to >= r.newest-recently) && span <= longestKept
+	if worth {
+		f.wants[0] = max(f.wants[0], span+span/8+60_000)
 		f.keep = max(f.keep, f.wants[0])
 	}
 	if f.held && f.from <= from {
 		return true
 	}
-	return again && r.hold(ctx, f, from-span/8)
-}
-
-// again notes that a question at a moment reaches so far back, and reports whether one did
-// at another moment not long ago: what is asked once is not worth holding.
-func (f *family) again(span, to int64) (again bool) {
-	class := bits.Len64(uint64(max(0, span) >> 13))
-	if a := &f.asked[class]; a[0] != to {
-		a[0], a[1] = to, a[0]
-	}
-	for _, a := range f.asked[class:] {
-		for _, at := range a {
-			again = again || at != 0 && at != to && to-at < sweepEvery
-		}
-	}
-	return again
+	return worth && r.hold(ctx, f, from-span/8-45_000)
 }
 
 // hold reads what the storage has of a family after a time.
@@ -438,11 +353,11 @@ func (r *recent) hold(ctx context.Context, f *family, from int64) bool {
 			if value.IsStaleNaN(v) {
 				s.ended(t)
 			} else {
-				s.push(t, v)
+				s.points = append(s.points, promql.FPoint{T: t, F: v})
 			}
 		}
-		s.clip()
-		r.samples += s.len()
+		s.points = slices.Clip(s.points)
+		r.samples += len(s.points)
 		f.refused = kind != chunkenc.ValNone || it.Err() != nil || r.samples > mostRecent
 	}
 	if f.refused || set.Err() != nil {

@@ -35,7 +35,7 @@ type Alert struct {
 func (s *Store) Rules(groups []rulefmt.RuleGroup) (*Rules, error) {
 	opts := &rules.ManagerOptions{
 		NameValidationScheme: model.UTF8Validation,
-		QueryFunc:            s.Rule,
+		QueryFunc:            rules.EngineQueryFunc(s.engine, s.db),
 		NotifyFunc:           func(context.Context, string, ...*rules.Alert) {},
 		Appendable:           s.Observe(s.db), Queryable: s.db,
 		Context: context.Background(),

@@ -31,7 +31,6 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
-	"github.com/prometheus/prometheus/rules"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb"
 
@@ -116,7 +115,10 @@ type Store struct {
 	tooMany atomic.Int64 // samples dropped for MaxSeries
 }
 
-var _ metrics.Querier = (*Store)(nil)
+var _ interface {
+	metrics.Querier
+	metrics.Evaluator
+} = (*Store)(nil)
 
 // Open opens a store.
 func Open(cfg Config) (*Store, error) {
@@ -140,8 +142,7 @@ func Open(cfg Config) (*Store, error) {
 	if s.temporary != "" {
 		db.DisableCompactions()
 	}
-	p := newParsed()
-	s.db, s.recent = db, newRecent(db, cfg.Lookback, p)
+	s.db, s.recent = db, newRecent(db, cfg.Lookback)
 	s.recent.anywhen = s.temporary != "" // a recording is read from its beginning to its end
 	s.engine = promql.NewEngine(promql.EngineOpts{
 		Logger:               cfg.Logger,
@@ -153,7 +154,7 @@ func Open(cfg Config) (*Store, error) {
 		EnableNegativeOffset: true,
 		// The default of Prometheus' global.evaluation_interval.
 		NoStepSubqueryIntervalFn: func(int64) int64 { return time.Minute.Milliseconds() },
-		Parser:                   p,
+		Parser:                   promQL,
 	})
 	return s, nil
 }
@@ -307,26 +308,12 @@ func (u untrimmedQuerier) Select(ctx context.Context, sorted bool, hints *storag
 	return u.Querier.Select(ctx, sorted, hints, ms...)
 }
 
+var promQL = parser.NewParser(parser.Options{})
+
 // Query implements metrics.Querier.
-func (s *Store) Query(ctx context.Context, expr string, at time.Time) (out model.Vector, err error) {
-	if s.quick(ctx, expr, at, func(v quickValue) { out = s.recent.model(v, at.UnixMilli()) }) {
-		return out, nil
-	}
+func (s *Store) Query(ctx context.Context, expr string, at time.Time) (model.Vector, error) {
 	q, err := s.engine.NewInstantQuery(ctx, untrimmed{s.db}, nil, expr, at)
 	return answer(ctx, expr, q, err, vector)
-}
-
-// quick answers a question from what is held of the recent past, if it can.
-func (s *Store) quick(ctx context.Context, expr string, at time.Time, take func(quickValue)) bool {
-	return s.recent.answer(ctx, expr, at.UnixMilli(), take) == nil
-}
-
-// Rule answers a question of Prometheus' rules.
-func (s *Store) Rule(ctx context.Context, expr string, at time.Time) (out promql.Vector, err error) {
-	if s.quick(ctx, expr, at, func(v quickValue) { out = s.recent.vector(v, at.UnixMilli()) }) {
-		return out, nil
-	}
-	return rules.EngineQueryFunc(s.engine, s.db)(ctx, expr, at)
 }
 
 // QueryRange implements metrics.Querier.
@@ -340,10 +327,12 @@ func (s *Store) QueryRange(ctx context.Context, expr string, r metrics.Range) (m
 
 // Samples implements metrics.Querier.
 func (s *Store) Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix, error) {
-	expr := metrics.RangeSelector(selector, span)
-	if m, err := s.recent.streams(ctx, expr, at.UnixMilli()); err == nil {
-		return m, nil
+	if ms, err := promQL.ParseMetricSelector(selector); err == nil {
+		if m, err := s.recent.streams(ctx, ms, span.Milliseconds(), at.UnixMilli()); err == nil {
+			return m, nil
+		}
 	}
+	expr := metrics.RangeSelector(selector, span)
 	q, err := s.engine.NewInstantQuery(ctx, untrimmed{s.db}, nil, expr, at)
 	return answer(ctx, expr, q, err, matrix)
 }

@@ -1,0 +1,625 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/util/kahansum"
+
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// This file evaluates expressions of signals over what is held of the recent past. It gives
+// what the engine gives for the PromQL that they print, by the engine's own functions of
+// ranges; every mistake, and what is not held, it leaves to the engine.
+
+// errEngine says that the engine must answer.
+var errEngine = errors.New("not held")
+
+// An element is a sample of an instant vector: the number of its labels, and its value.
+type element struct {
+	id int32
+	f  float64
+}
+
+// An operand is a scalar or an instant vector.
+type operand struct {
+	scalar bool
+	f      float64
+	vec    []element
+}
+
+// unnamed is the change of a function: the name goes.
+var unnamed = &change{metadata: true}
+
+// A choice is the series that a selector chooses.
+type choice struct {
+	families []*family
+	series   []*recentSeries
+}
+
+// A reading is a function of the samples of a selector at a moment.
+type reading struct {
+	of    *choice
+	fn    string
+	param float64
+	span  time.Duration
+	at    int64
+}
+
+// Evaluate implements metrics.Evaluator.
+func (s *Store) Evaluate(ctx context.Context, e indicator.Expr, at time.Time) (model.Vector, error) {
+	if v, err := s.recent.evaluate(ctx, e, at.UnixMilli()); err == nil {
+		return v, nil
+	}
+	return s.Query(ctx, e.String(), at)
+}
+
+// evaluate evaluates an expression at a moment; errEngine says that the engine must answer.
+func (r *recent) evaluate(ctx context.Context, e indicator.Expr, at int64) (model.Vector, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.idle = 0
+	if ctx.Err() != nil || !r.begin(ctx) {
+		return nil, errEngine
+	}
+	v, err := r.eval(ctx, e, at)
+	if err != nil || r.twice(v.vec) {
+		return nil, errEngine
+	}
+	if v.scalar {
+		return model.Vector{{Metric: model.Metric{}, Value: model.SampleValue(v.f), Timestamp: model.Time(at)}}, nil
+	}
+	samples := make([]model.Sample, len(v.vec))
+	out := make(model.Vector, len(v.vec))
+	for i, e := range v.vec {
+		samples[i] = model.Sample{Metric: r.sets.metric(e.id), Value: model.SampleValue(e.f), Timestamp: model.Time(at)}
+		out[i] = &samples[i]
+	}
+	return out, nil
+}
+
+// streams returns the samples of a selector in a span up to a moment; see evaluate.
+func (r *recent) streams(ctx context.Context, ms []*labels.Matcher, span, at int64) (model.Matrix, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if ctx.Err() != nil || !r.begin(ctx) {
+		return nil, errEngine
+	}
+	c, err := r.choose(ctx, &indicator.Samples{Where: ms}, at-span, at)
+	if err != nil {
+		return nil, err
+	}
+	out := make(model.Matrix, 0, len(c.series))
+	for _, s := range c.series {
+		points := s.between(at-span, at)
+		if len(points) == 0 {
+			continue
+		}
+		pairs := make([]model.SamplePair, len(points))
+		for i, p := range points {
+			pairs[i] = model.SamplePair{Timestamp: model.Time(p.T), Value: model.SampleValue(p.F)}
+		}
+		out = append(out, &model.SampleStream{Metric: r.sets.metric(r.number(s)), Values: pairs})
+	}
+	return out, nil
+}
+
+// twice reports whether two elements have the same labels, which is a mistake.
+func (r *recent) twice(vec []element) (twice bool) {
+	place := r.sets.places()
+	for _, e := range vec {
+		twice = twice || place[e.id] != 0
+		place[e.id] = 1
+	}
+	for _, e := range vec {
+		place[e.id] = 0
+	}
+	return twice
+}
+
+// number returns the number of a series' labels.
+func (r *recent) number(s *recentSeries) int32 {
+	if s.id == 0 {
+		s.id = r.sets.id(s.lset)
+	}
+	return s.id
+}
+
+// choose returns the series of a selector, whose samples after a moment are held.
+func (r *recent) choose(ctx context.Context, s *indicator.Samples, from, at int64) (*choice, error) {
+	r.key = append(r.key[:0], s.Metric...)
+	for _, m := range s.Where {
+		r.key = append(append(append(append(r.key, 0xff), m.Name...), byte(m.Type)), m.Value...)
+	}
+	c, known := r.choices[string(r.key)]
+	if !known {
+		c = &choice{families: r.named(s)}
+	}
+	for _, f := range c.families {
+		if !r.want(ctx, f, from, at) {
+			return nil, errEngine
+		}
+	}
+	if r.choices[string(r.key)] != c { // it is new, or some were read
+		c.series = nil
+		for _, f := range c.families {
+			for _, one := range f.series {
+				if !slices.ContainsFunc(s.Where, func(m *labels.Matcher) bool { return !m.Matches(one.lset.Get(m.Name)) }) {
+					c.series = append(c.series, one)
+				}
+			}
+		}
+		if len(r.choices) >= mostRemembered {
+			clear(r.choices)
+		}
+		r.choices[string(r.key)] = c
+	}
+	return c, nil
+}
+
+// named returns the families that a selector names.
+func (r *recent) named(s *indicator.Samples) (out []*family) {
+	if s.Metric != "" {
+		if f := r.families[s.Metric]; f != nil {
+			out = append(out, f)
+		}
+		return out
+	}
+	for name, f := range r.families {
+		if !slices.ContainsFunc(s.Where, func(m *labels.Matcher) bool { return m.Name == labels.MetricName && !m.Matches(name) }) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// eval evaluates a part of an expression at a moment.
+func (r *recent) eval(ctx context.Context, e indicator.Expr, at int64) (operand, error) {
+	switch n := e.(type) {
+	case indicator.Number:
+		return operand{scalar: true, f: float64(n)}, nil
+	case indicator.Samples:
+		return r.read(ctx, n, at)
+	case indicator.Aggregate:
+		v, err := r.eval(ctx, n.Of, at)
+		if err != nil || v.scalar {
+			return v, errors.Join(err, errEngine)
+		}
+		return r.aggregate(n, v.vec)
+	case indicator.Apply:
+		return r.apply(ctx, n, at)
+	case indicator.Binary:
+		a, err := r.eval(ctx, n.A, at)
+		if err != nil {
+			return a, err
+		}
+		b, err := r.eval(ctx, n.B, at)
+		if err != nil {
+			return b, err
+		}
+		return r.binary(&n, a, b)
+	}
+	return operand{}, errEngine
+}
+
+// back is how far before a moment the samples lie that are read for it, in ms.
+func (r *recent) back(s indicator.Samples) int64 {
+	switch s.Func {
+	case "":
+		return r.lookback
+	case indicator.FirstSeen, indicator.LastTrue, indicator.HeldLast:
+		return s.Span.Milliseconds() + r.lookback
+	}
+	return s.Span.Milliseconds()
+}
+
+// read evaluates a function of the samples of each series. What signals have in common is
+// taken once: a rate is an increase over the seconds of its span.
+func (r *recent) read(ctx context.Context, s indicator.Samples, at int64) (operand, error) {
+	if s.Offset != 0 {
+		return operand{}, errEngine
+	}
+	scale := 1.0
+	if s.Func == "rate" {
+		s.Func, scale = "increase", 1/s.Span.Seconds()
+	}
+	c, err := r.choose(ctx, &s, at-r.back(s), at)
+	if err != nil {
+		return operand{}, err
+	}
+	key := reading{c, s.Func, s.Param, s.Span, at}
+	vec, ok := r.memo[key]
+	if !ok {
+		read, err := r.reader(s, at)
+		if err != nil {
+			return operand{}, err
+		}
+		vec = make([]element, 0, len(c.series))
+		for _, one := range c.series {
+			if f, ok := read(one); ok {
+				vec = append(vec, element{r.number(one), f})
+			}
+		}
+		if s.Func != "" && s.Func != "last_over_time" {
+			vec = r.relabel(unnamed, vec)
+		}
+		if len(r.memo) >= mostRemembered {
+			clear(r.memo)
+		}
+		r.memo[key], r.memoTo = vec, max(r.memoTo, at)
+	}
+	if scale != 1 {
+		vec = slices.Clone(vec)
+		for i := range vec {
+			vec[i].f *= scale
+		}
+	}
+	return operand{vec: vec}, nil
+}
+
+// mostRemembered is how many selectors, and readings of them, are remembered.
+const mostRemembered = 1000
+
+// reader returns what a function makes of a series at a moment.
+func (r *recent) reader(s indicator.Samples, at int64) (func(*recentSeries) (float64, bool), error) {
+	from, step := at-s.Span.Milliseconds(), indicator.Step.Milliseconds()
+	next := func(t int64) int64 { return step * ((t + step - 1) / step) } // on the grid of a subquery
+	first := next(from + 1)
+	switch s.Func {
+	case "":
+		return func(s *recentSeries) (float64, bool) {
+			p, ok := s.at(at, r.lookback)
+			return p.F, ok
+		}, nil
+	case indicator.FirstSeen:
+		return func(s *recentSeries) (float64, bool) {
+			for t := first; t <= at; t += step {
+				if p, ok := s.at(t, r.lookback); ok {
+					return float64(p.T) / 1000, true
+				}
+			}
+			return 0, false
+		}, nil
+	case indicator.LastTrue:
+		return func(s *recentSeries) (float64, bool) {
+			for t := at / step * step; t >= first; t -= step {
+				if p, ok := s.at(t, r.lookback); ok && p.F > 0 {
+					return float64(p.T) / 1000, true
+				}
+			}
+			return 0, false
+		}, nil
+	case indicator.HeldLast:
+		missed := indicator.MissedFor.Milliseconds()
+		if r.lookback < missed {
+			return nil, errEngine // it is missed before its end is told
+		}
+		return func(s *recentSeries) (most float64, ok bool) {
+			for _, ended := range s.stale {
+				t := next(max(ended, from+1))
+				n := s.upTo(ended)
+				if t > at || n == 0 || s.points[n-1].T <= t-missed || s.upTo(t) != n {
+					continue
+				}
+				if f := s.points[n-1].F; !ok || f > most || math.IsNaN(most) {
+					most, ok = f, true
+				}
+			}
+			return most, ok
+		}, nil
+	}
+	call := promql.FunctionCalls[s.Func]
+	if call == nil {
+		return nil, errEngine
+	}
+	// What the engine's functions look at beside the samples.
+	args := parser.Expressions{&parser.MatrixSelector{VectorSelector: &parser.VectorSelector{Name: s.Metric}, Range: s.Span}}
+	var params []promql.Vector
+	if s.Func == "quantile_over_time" {
+		args = slices.Insert(args, 0, parser.Expr(&parser.NumberLiteral{Val: s.Param}))
+		params = []promql.Vector{{{F: s.Param}}}
+	}
+	in := make(promql.Matrix, 1)
+	enh := &promql.EvalNodeHelper{Ts: at, Out: make(promql.Vector, 0, 1)}
+	return func(s *recentSeries) (float64, bool) {
+		if in[0].Floats = s.between(from, at); len(in[0].Floats) == 0 {
+			return 0, false
+		}
+		out, _ := call(params, in, args, enh)
+		enh.Out = out[:0]
+		if len(out) == 0 {
+			return 0, false
+		}
+		return out[0].F, true
+	}, nil
+}
+
+// apply evaluates a function of values.
+func (r *recent) apply(ctx context.Context, n indicator.Apply, at int64) (operand, error) {
+	if n.Func == indicator.Time {
+		return operand{scalar: true, f: float64(at) / 1000}, nil
+	}
+	v, err := r.eval(ctx, n.Of, at)
+	if err != nil || v.scalar {
+		return v, errors.Join(err, errEngine)
+	}
+	var f func(float64) float64
+	switch n.Func {
+	case "floor":
+		f = math.Floor
+	case "clamp_min":
+		f = func(v float64) float64 { return math.Max(n.Param, v) }
+	case "clamp_max":
+		f = func(v float64) float64 { return math.Min(n.Param, v) }
+	case indicator.Percentile:
+		return r.percentile(n.Param, v.vec, at)
+	default:
+		return operand{}, errEngine
+	}
+	out := slices.Clone(v.vec)
+	for i := range out {
+		out[i].f = f(out[i].f)
+	}
+	return operand{vec: r.relabel(unnamed, out)}, nil
+}
+
+// percentile evaluates histogram_quantile by the engine's own code.
+func (r *recent) percentile(q float64, vec []element, at int64) (operand, error) {
+	in := make(promql.Vector, len(vec))
+	for i, e := range vec {
+		in[i] = promql.Sample{T: at, F: e.f, Metric: r.sets.sets[e.id]}
+	}
+	args := parser.Expressions{&parser.NumberLiteral{Val: q}, &parser.VectorSelector{}}
+	out, _ := promql.FunctionCalls[indicator.Percentile]([]promql.Vector{{{F: q}}, in}, nil, args, &promql.EvalNodeHelper{Ts: at})
+	found := make([]element, len(out))
+	for i, s := range out {
+		found[i] = element{r.sets.id(s.Metric), s.F}
+	}
+	return operand{vec: found}, nil
+}
+
+// relabel changes the labels of a vector in its place.
+func (r *recent) relabel(c *change, vec []element) []element {
+	to := r.sets.changing(c)
+	for i := range vec {
+		vec[i].id = to(vec[i].id)
+	}
+	return vec
+}
+
+// aggregate evaluates an aggregation.
+func (r *recent) aggregate(n indicator.Aggregate, vec []element) (operand, error) {
+	if n.Into != "" {
+		return operand{}, errEngine // it counts values that are the same
+	}
+	groups := r.groups(!n.Without, n.Labels, vec)
+	var out []element
+	var sums []struct{ c, n float64 } // what a sum lost, and how many there are
+	place := r.sets.places()
+	for i, e := range vec {
+		k := place[groups[i]]
+		if k == 0 {
+			out, sums = append(out, element{groups[i], e.f}), append(sums, struct{ c, n float64 }{n: 1})
+			place[groups[i]] = int32(len(out))
+			continue
+		}
+		g, s := &out[k-1], &sums[k-1]
+		s.n++
+		switch n.Op {
+		case "sum", "avg":
+			g.f, s.c = kahansum.Inc(e.f, g.f, s.c)
+		case "max":
+			if g.f < e.f || math.IsNaN(g.f) {
+				g.f = e.f
+			}
+		case "min":
+			if g.f > e.f || math.IsNaN(g.f) {
+				g.f = e.f
+			}
+		}
+	}
+	tooLarge := false
+	for i := range out {
+		place[out[i].id] = 0
+		g, s := &out[i], &sums[i]
+		switch n.Op {
+		case "sum":
+			g.f += s.c
+		case "avg":
+			tooLarge = tooLarge || math.IsInf(g.f, 0) // it may be the sum that is
+			g.f = g.f/s.n + s.c/s.n
+		case "count":
+			g.f = s.n
+		case "group":
+			g.f = 1
+		}
+	}
+	if tooLarge {
+		return operand{}, errEngine
+	}
+	return operand{vec: out}, nil
+}
+
+// groups returns the numbers of the groups in which values meet, which have some labels in
+// common, or all but those and the name.
+func (r *recent) groups(keep bool, names []string, vec []element) []int32 {
+	c := change{keep: keep, names: names}
+	if !keep {
+		c.names = append(slices.Clip(names), labels.MetricName)
+	}
+	group := r.sets.changing(&c)
+	out := make([]int32, len(vec))
+	for i, e := range vec {
+		out[i] = group(e.id)
+	}
+	return out
+}
+
+var comparisons = []string{"==", "!=", ">", "<", ">=", "<="}
+
+// binary evaluates an operator.
+func (r *recent) binary(n *indicator.Binary, a, b operand) (operand, error) {
+	compares := slices.Contains(comparisons, n.Op)
+	unname := !compares || n.Bool
+	switch {
+	case a.scalar && b.scalar:
+		f, keep := operate(n.Op, a.f, b.f)
+		if compares {
+			f = number(keep)
+		}
+		return operand{scalar: true, f: f}, nil
+	case a.scalar || b.scalar:
+		out := make([]element, 0, max(len(a.vec), len(b.vec)))
+		for _, e := range slices.Concat(a.vec, b.vec) {
+			x, y := e.f, b.f
+			if a.scalar {
+				x, y = a.f, e.f
+			}
+			f, keep := operate(n.Op, x, y)
+			switch {
+			case n.Bool:
+				f, keep = number(keep), true
+			case compares:
+				f = e.f // of the vector, on whichever side it is
+			}
+			if keep {
+				out = append(out, element{e.id, f})
+			}
+		}
+		if unname {
+			out = r.relabel(unnamed, out)
+		}
+		return operand{vec: out}, nil
+	}
+	ga, gb := r.groups(n.By == "on", n.Match.Labels, a.vec), r.groups(n.By == "on", n.Match.Labels, b.vec)
+	switch n.Op {
+	case "and", "or", "unless":
+		return operand{vec: r.set(n.Op, a.vec, b.vec, ga, gb)}, nil
+	}
+	result := change{metadata: unname}
+	if n.Group == "" {
+		result.keep, result.names = n.By == "on", n.Match.Labels
+	}
+	if n.Group == "right" {
+		a, b, ga, gb = b, a, gb, ga
+	}
+	return r.join(n, &result, a.vec, b.vec, ga, gb)
+}
+
+func number(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// operate returns what an operator makes of two numbers, and whether it keeps it.
+func operate(op string, a, b float64) (float64, bool) {
+	switch op {
+	case "+":
+		return a + b, true
+	case "-":
+		return a - b, true
+	case "*":
+		return a * b, true
+	case "/":
+		return a / b, true
+	case "%":
+		return math.Mod(a, b), true
+	case "==":
+		return a, a == b
+	case "!=":
+		return a, a != b
+	case ">":
+		return a, a > b
+	case "<":
+		return a, a < b
+	case ">=":
+		return a, a >= b
+	default: // <=
+		return a, a <= b
+	}
+}
+
+func (r *recent) set(op string, a, b []element, ga, gb []int32) []element {
+	place := r.sets.places()
+	mark := func(groups []int32, v int32) {
+		for _, g := range groups {
+			place[g] = v
+		}
+	}
+	var out []element
+	if op == "or" {
+		out = append(out, a...)
+		mark(ga, 1)
+		for i, e := range b {
+			if place[gb[i]] == 0 {
+				out = append(out, e)
+			}
+		}
+		mark(ga, 0)
+		return out
+	}
+	mark(gb, 1)
+	for i, e := range a {
+		if (place[ga[i]] == 1) == (op == "and") {
+			out = append(out, e)
+		}
+	}
+	mark(gb, 0)
+	return out
+}
+
+// join evaluates arithmetic and comparisons between vectors, of which b has one for each of a.
+func (r *recent) join(n *indicator.Binary, result *change, a, b []element, ga, gb []int32) (operand, error) {
+	if len(a) == 0 || len(b) == 0 {
+		return operand{}, nil
+	}
+	place := r.sets.places()
+	mistaken := false // the engine says how
+	for i, g := range gb {
+		mistaken = mistaken || place[g] != 0
+		place[g] = int32(i + 1)
+	}
+	met, kept := make([]element, 0, len(a)), make([]bool, 0, len(a))
+	for i, e := range a {
+		k := place[ga[i]] - 1
+		if k < 0 {
+			mistaken = mistaken || k < -1 && n.Group == "" // a second one for one of b
+			continue
+		}
+		x, y := e.f, b[k].f
+		if n.Group == "right" {
+			x, y = y, x
+		}
+		f, keep := operate(n.Op, x, y)
+		if n.Bool {
+			f, keep = number(keep), true
+		}
+		met, kept = append(met, element{e.id, f}), append(kept, keep)
+		if n.Group == "" {
+			place[ga[i]] = -1
+		}
+	}
+	for _, g := range gb {
+		place[g] = 0
+	}
+	if met = r.relabel(result, met); mistaken || n.Group != "" && r.twice(met) {
+		return operand{}, errEngine
+	}
+	out := met[:0]
+	for i, e := range met {
+		if kept[i] {
+			out = append(out, e)
+		}
+	}
+	return operand{vec: out}, nil
+}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"sort"
 	"sync"
 	"time"
 
@@ -220,24 +219,25 @@ func (r *recent) trim(s *recentSeries, t int64) {
 	}
 }
 
-// upTo returns how many samples lie at a time or before it. Most questions are about the
-// last few.
+// upTo returns how many samples lie at a time or before it.
 func (s *recentSeries) upTo(t int64) int {
-	n := len(s.points)
-	for k := 1; n > 0 && s.points[n-1].T > t; k++ {
-		if k > 8 {
-			return sort.Search(n, func(i int) bool { return s.points[i].T > t })
-		}
-		n--
+	lo, hi := 0, len(s.points)
+	if hi == 0 || s.points[hi-1].T <= t {
+		return hi
 	}
-	return n
+	for lo < hi {
+		if m := (lo + hi) / 2; s.points[m].T <= t {
+			lo = m + 1
+		} else {
+			hi = m
+		}
+	}
+	return lo
 }
 
 // between returns the samples after a time and up to another one.
 func (s *recentSeries) between(after, until int64) []promql.FPoint {
-	to := s.upTo(until)
-	from := sort.Search(to, func(i int) bool { return s.points[i].T > after })
-	return s.points[from:to]
+	return s.points[s.upTo(after):s.upTo(until)]
 }
 
 // ended notes a staleness marker.

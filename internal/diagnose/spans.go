@@ -425,7 +425,7 @@ func shareBaselines(spans []Span, step time.Duration) {
 	}
 	common := map[cell]Range{}
 	of := func(s *Span) cell {
-		return cell{s.Baseline.From.Truncate(step), s.Baseline.To.Truncate(step), s.Source}
+		return cell{s.Baseline.From.Add(edge).Truncate(step), s.Baseline.To.Truncate(step), s.Source}
 	}
 	for i := range spans {
 		b := spans[i].Baseline

@@ -1,6 +1,7 @@
 package indicator
 
 import (
+	"sync"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -762,8 +763,10 @@ func throttle(name, title, doc string, bits ...float64) *Signal {
 	return &Signal{Name: name, Title: title, Unit: Count, Scope: GPU, Optional: true, Expr: expr, Doc: "Reasons set now: " + doc + ".", Hint: hintDCGM}
 }
 
-// All lists every signal, in the order of the request path.
-func All() []*Signal {
+// All lists every signal, in the order of the request path. The list is shared.
+func All() []*Signal { return all() }
+
+var all = sync.OnceValue(func() []*Signal {
 	return append([]*Signal{
 		TTFTP50, TTFTP90, TTFTP95, TTFTP99, TTFTMean, ITLP50, ITLP90, ITLP95, ITLP99, ITLMean, TPOTP95, TPOTMean, E2EP50, E2EP95, E2EMean,
 		QueueTimeP95, QueueTimeMean, PrefillTimeMean, DecodeTimeMean, UnseenWait, PrefillShare, PrefillOfBatch, StallsPerRequest,
@@ -777,4 +780,4 @@ func All() []*Signal {
 		GPUUtil, SMActive, EngineActive, GPUMemoryUsed, GPUMemGrowth, GPUPower, GPUTemp, SMClock, SMClockRatio, ThermalReason, PowerReason, PowerCapReason,
 		XID, XIDChanges, ECCErrors, RemapFailures, NVLinkErrors, PCIeReplays,
 	}, ofGateways()...)
-}
+})

@@ -401,8 +401,8 @@ func (r *recent) aggregate(n indicator.Aggregate, vec []element) (operand, error
 		return operand{}, errEngine // it counts values that are the same
 	}
 	groups := r.groups(!n.Without, n.Labels, vec)
-	var out []element
-	var sums []struct{ c, n float64 } // what a sum lost, and how many there are
+	out := make([]element, 0, len(vec))
+	sums := make([]struct{ c, n float64 }, 0, len(vec)) // what a sum lost, and how many there are
 	place := r.sets.places()
 	for i, e := range vec {
 		k := place[groups[i]]

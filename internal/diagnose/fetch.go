@@ -246,7 +246,7 @@ type group struct {
 	matchers []*labels.Matcher
 	members  []int
 	by       map[string][]int // members by the labels of their instance
-	said     string           // see words
+	said     string           // what its expressions are compiled for
 	old      oldQuestion
 }
 
@@ -345,9 +345,9 @@ func appendKey[M ~map[N]V, N, V ~string](b []byte, l M, names []string) []byte {
 // plan lists the queries of all signals and, for signals that need none, what
 // is known of them without asking.
 func plan(r *Request) (out []query, settled []func(*Snapshot)) {
-	now := planner{r: r, slot: func(rd *reading) *indicator.Value { return &rd.now }}
+	now := planner{r: r, buckets: map[question]*[]*distribution{}, slot: func(rd *reading) *indicator.Value { return &rd.now }}
 	now.signals(groups(r, func(i int) Range { return r.Spans[i].Window }, func(int) bool { return true }))
-	normal := planner{r: r, slot: func(rd *reading) *indicator.Value { return &rd.normal }}
+	normal := planner{r: r, buckets: now.buckets, slot: func(rd *reading) *indicator.Value { return &rd.normal }}
 	normal.signals(groups(r, func(i int) Range { return r.Spans[i].Baseline }, func(i int) bool { return !r.Spans[i].Baseline.From.IsZero() }))
 	return slices.Concat(now.queries, normal.queries), slices.Concat(now.settled, normal.settled)
 }
@@ -438,7 +438,7 @@ func (p *planner) store(snap *Snapshot, g *group, s *indicator.Signal, m model.M
 // observations; it runs after the mean's own.
 func (p *planner) askCount(s *indicator.Signal) {
 	g := p.g
-	p.add(s, p.shared("count", s.Count, s), g.span.To, s.Observations(), false, func(snap *Snapshot, v model.Vector) {
+	p.add(s, "observations of "+s.Name, g.span.To, s.Observations(), false, func(snap *Snapshot, v model.Vector) {
 		for _, sample := range v {
 			if few, ok := s.TooFew(float64(sample.Value)); ok {
 				p.store(snap, g, s, sample.Metric, few)
@@ -449,23 +449,13 @@ func (p *planner) askCount(s *indicator.Signal) {
 
 // add plans a query of a signal.
 func (p *planner) add(s *indicator.Signal, what string, at time.Time, expr indicator.Expr, own bool, store func(*Snapshot, model.Vector)) question {
-	g := p.g
-	q := question{what, g.words(p.r), at}
-	p.queries = append(p.queries, query{q, s.Name, func() indicator.Expr { return g.compile(p.r, s, expr, own) }, store})
-	return q
-}
-
-// shared names what signals of a family have in common.
-func (p *planner) shared(what, family string, s *indicator.Signal) string {
-	return fmt.Sprint(what, " ", family, " ", s.Per, s.Scope, s.Fleet)
-}
-
-// words say what an expression is compiled for, of the group's.
-func (g *group) words(r *Request) string {
+	g, r := p.g, p.r
 	if g.said == "" {
-		g.said = fmt.Sprint(g.lead.Dialect.Key(), g.span.Length(), r.Interval, r.short(&g.lead.Dialect), r.Past, r.Instance, r.Model, r.Matchers, g.matchers)
+		g.said = fmt.Sprint(g.lead.Dialect.Key(), g.span.Length(), r.Interval, r.Past, r.Instance, r.Model, r.Matchers, g.matchers)
 	}
-	return g.said
+	q := question{what, g.said, at}
+	p.queries = append(p.queries, query{q, s.Name, func() indicator.Expr { return g.compile(r, s, expr, own) }, store})
+	return q
 }
 
 // compile makes of a signal's expression what is asked of the group. What a signal of fleets
@@ -498,7 +488,7 @@ type distribution struct {
 func (p *planner) askBuckets(s *indicator.Signal) {
 	g, all := p.g, new([]*distribution)
 	names := slices.Concat(p.r.Instance, g.lead.Dialect.Identity, p.r.Model)
-	q := p.add(s, p.shared("buckets", s.Histogram, s), g.span.To, s.Buckets(), false, func(snap *Snapshot, v model.Vector) {
+	q := p.add(s, "buckets of "+s.Histogram+s.Per, g.span.To, s.Buckets(), false, func(snap *Snapshot, v model.Vector) {
 		if *all == nil {
 			*all = distributions(v, names)
 		}
@@ -510,9 +500,6 @@ func (p *planner) askBuckets(s *indicator.Signal) {
 			p.store(snap, g, s, d.metric, value)
 		}
 	})
-	if p.buckets == nil {
-		p.buckets = map[question]*[]*distribution{}
-	}
 	if p.buckets[q] != nil {
 		all = p.buckets[q]
 	}

@@ -55,7 +55,7 @@ func misspelled(name string) string {
 	if !slices.ContainsFunc(namespaces, func(n string) bool { return strings.HasPrefix(name, n) }) {
 		return ""
 	}
-	if _, ok := exporterFamily(name); ok || known(name) {
+	if _, ok := exporterFamily(name); ok {
 		return ""
 	}
 	for _, cut := range endings {

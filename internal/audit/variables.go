@@ -19,10 +19,7 @@ type variable struct {
 	kind   string // as Grafana calls it: query, custom, …
 	multi  bool   // may stand for several values at once
 	plugin string // of the datasources that it stands for
-	node   *node  // its name
-	silent bool   // has no query
-	all    *node  // what it stands for where all of its values are chosen; nil where nobody says
-	label  string // whose values it stands for, "" where that is not known
+	node   *node  // its name, nil where nobody chooses it
 }
 
 // A mention is where an expression names a variable outside of a string.

@@ -150,6 +150,7 @@ func TestTwins(t *testing.T) {
 		{"the value as a label", "value-in-label", `A ; vllm:num_requests_waiting > 5 ; tag={{ $value | humanize }}`, `A ; vllm:num_requests_waiting > 5 ; tag={{ if gt $value 50.0 }}many{{ else }}some{{ end }}`},
 
 		// states, scalers, Grafana's alerts
+		{"a label that a record dropped", "label-mismatch", "host:memory_ok ; avg by (host) (memory_pressure) <= bool 90\nhost:up ; max by (host, vendor) (up{job=\"node\"})\nhost:disk_ok ; min by (host, vendor) (disk_ok)\nhost:ok ; host:disk_ok * (host:memory_ok or host:up)", "host:memory_ok ; avg by (host, vendor) (memory_pressure) <= bool 90\nhost:up ; max by (host, vendor) (up{job=\"node\"})\nhost:disk_ok ; min by (host, vendor) (disk_ok)\nhost:ok ; host:disk_ok * (host:memory_ok or host:up)"},
 		{"a state without a comparison", "no-comparison", `A ; kube_node_status_condition{condition="Ready", status="false"}`, `A ; kube_node_status_condition{condition="Ready", status="false"} == 1`},
 		{"a series for each pod", "scaler-series", fmt.Sprintf(scaledQuery, `max by (instance) (vllm:num_requests_waiting)`), fmt.Sprintf(scaledQuery, `sum by (model_name) (vllm:num_requests_waiting{model_name="m"})`)},
 		{"no aggregation", "scaler-series", fmt.Sprintf(scaledQuery, `vllm:num_requests_waiting{model_name="m"}`), fmt.Sprintf(scaledQuery, `sum(vllm:num_requests_waiting{model_name="m"})`)},

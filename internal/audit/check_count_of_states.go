@@ -13,7 +13,11 @@ var countOfStates = Check{
 	Doc: "Every pod has a series for every phase, of value 0 where it does not hold: `count` counts them all, and `and` and `unless` see them all.",
 	Bad: `count(kube_pod_status_phase{phase="Running"})`, Good: `sum(kube_pod_status_phase{phase="Running"})`,
 	aggregate: func(p *pass, a *parser.AggregateExpr) {
-		v, ok := unparen(a.Expr).(*parser.VectorSelector)
+		counted := unparen(a.Expr)
+		if b, ok := counted.(*parser.BinaryExpr); ok && b.Op == parser.MUL && b.VectorMatching != nil {
+			counted = unparen(b.LHS) // times what each asks for
+		}
+		v, ok := counted.(*parser.VectorSelector)
 		if ok && a.Op == parser.COUNT && (selectsBy(v, "phase") && nameOf(v) == "kube_pod_status_phase" ||
 			selectsBy(v, "condition") && slices.Contains(manifold["condition"], nameOf(v))) {
 			p.report(a.PositionRange(), "every object has a series for each of its phases and conditions, of value 0 where it does not hold: count counts them all", advice("write sum"))

@@ -46,7 +46,7 @@ var labelMismatch = Check{
 		if m.Card != parser.CardOneToOne && !b.Op.IsSetOperator() {
 			return
 		}
-		p.lostZero(b)
+		p.lostAlternative(b)
 		ignored := m.MatchingLabels
 		l, r = l.without(ignored...), r.without(ignored...)
 		why, empty := "", "the result is always empty"
@@ -80,16 +80,19 @@ func (p *pass) otherPrograms(b *parser.BinaryExpr) bool {
 	return l.Engine != "" && r.Engine != "" && l.Engine != r.Engine && !p.surface.Whole
 }
 
-// lostZero reports a zero beside an aggregation with labels, in a calculation with another one.
-func (p *pass) lostZero(b *parser.BinaryExpr) {
+// lostAlternative reports an "or" in a calculation whose sides have different labels, as a zero without any has:
+// where one of them matches the other side of the operator, the other one does not, and is left out.
+func (p *pass) lostAlternative(b *parser.BinaryExpr) {
 	for _, sides := range [][2]parser.Expr{{b.LHS, b.RHS}, {b.RHS, b.LHS}} {
 		or, ok := unparen(sides[0]).(*parser.BinaryExpr)
-		if !ok || or.Op != parser.LOR || !isCall(unparen(or.RHS), "vector") || b.Op.IsSetOperator() || b.Op.IsComparisonOperator() {
+		if !ok || or.Op != parser.LOR || b.Op.IsSetOperator() || b.Op.IsComparisonOperator() {
 			continue
 		}
-		if has, other := p.of(or.LHS).labels, p.of(sides[1]).labels; has.known && len(has.names) > 0 && other.known && len(other.names) > 0 {
-			p.reportAs(catalog.Ticket, or.PositionRange(), fmt.Sprintf("the zero has no labels, and the other side has %s: where the left of \"or\" is missing nothing matches", other),
-				advice("take the zero from the other side: … or 0 * (the other side)"))
+		has, instead, other := p.of(or.LHS).labels, p.of(or.RHS).labels, p.of(sides[1]).labels
+		zero := isCall(unparen(or.RHS), "vector") && has.known && len(has.names) > 0 && other.known && len(other.names) > 0
+		if zero || has.exact && instead.exact && len(has.names) > 0 && len(instead.names) > 0 && !slices.Equal(has.names, instead.names) {
+			p.reportAs(catalog.Ticket, or.PositionRange(), fmt.Sprintf("the left of \"or\" has the labels %s, the right %s: not both match the other side, and what does not is left out", has, instead),
+				advice("give both the same labels; a zero is … or 0 * (the other side)"))
 			return
 		}
 	}

@@ -46,11 +46,8 @@ var unknownMetric = Check{
 				look = "perhaps " + better + " is meant"
 			}
 			why := fmt.Sprintf("no release of vLLM (0.2.7 to %s) has %s", vllm.Newest, name)
-			switch {
-			case strings.HasPrefix(name, "sglang:"):
+			if strings.HasPrefix(name, "sglang:") {
 				why = "SGLang is not known to have " + name
-			case strings.HasPrefix(name, "vllm_") && better == "":
-				return // another program's
 			}
 			if sure && !strings.HasPrefix(name, "vllm_") {
 				p.report(at, why, advice("write "+better))

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -202,6 +203,8 @@ func (d *document) rules(n *node, path string) error {
 	switch n.kind {
 	case object:
 		switch n.get("kind").str() {
+		case "CustomResourceDefinition": // whose schema has groups too
+			return nil
 		case "ConfigMap":
 			return d.configMap(n, path)
 		case "ScaledObject", "ScaledJob", "HorizontalPodAutoscaler":
@@ -258,7 +261,7 @@ func (d *document) configMap(n *node, path string) error {
 
 // embedded reads the file inside a string. Its findings name the line where their
 // expression stands, and nothing in it is repaired.
-func (d *document) embedded(f field, path string) error {
+func (d *document) embedded(f field, at string) error {
 	inner := &File{Name: f.key, Data: []byte(f.value.value), Kind: d.file.Kind}
 	if inner.Kind == Both {
 		if inner.Kind = KindOf(inner.Data); inner.Kind == "" {
@@ -267,19 +270,19 @@ func (d *document) embedded(f field, path string) error {
 	}
 	sub, err := read(inner)
 	if err != nil {
-		var at *syntaxError
-		if errors.As(err, &at) {
-			return &syntaxError{f.value.line, f.value.column, fmt.Sprintf("data %s: %s", f.key, at.Error())}
+		var wrong *syntaxError
+		if errors.As(err, &wrong) && slices.Contains([]string{".yaml", ".yml", ".json", ".rules"}, path.Ext(f.key)) {
+			return &syntaxError{f.value.line, f.value.column, fmt.Sprintf("data %s: %s", f.key, wrong.Error())}
 		}
 		return nil // of another kind
 	}
-	at, placed := f.value.source(d.file.Data)
+	bytes, placed := f.value.source(d.file.Data)
 	for _, q := range sub.queries {
 		outer := &node{kind: text, value: q.node.value, offset: -1, line: f.value.line, column: f.value.column}
-		if placed && q.node.offset >= 0 && q.node.offset < len(at) {
-			outer.line, outer.column = position(d.file.Data, d.starts, at[q.node.offset])
+		if placed && q.node.offset >= 0 && q.node.offset < len(bytes) {
+			outer.line, outer.column = position(d.file.Data, d.starts, bytes[q.node.offset])
 		}
-		q.at, q.node = path+"/"+escape(f.key)+"#"+q.at, outer
+		q.at, q.node = at+"/"+escape(f.key)+"#"+q.at, outer
 		if q.panel != nil {
 			q.panel.unitNode = nil
 		}

@@ -143,7 +143,7 @@ var named = map[string]unit{
 	"ray_node_mem_available": {size, 1}, "ray_node_mem_total": {size, 1}, "ray_node_gram_used": {size, mebi}, "ray_node_gram_available": {size, mebi},
 	"container_cpu_usage_seconds_total": {cores, 1}, "container_cpu_user_seconds_total": {cores, 1}, "container_cpu_system_seconds_total": {cores, 1},
 	"process_cpu_seconds_total": {cores, 1}, "node_cpu_seconds_total": {cores, 1}, // once it is a rate
-	"process_start_time_seconds": {moment, 1}, "container_start_time_seconds": {moment, 1}, "node_boot_time_seconds": {moment, 1},
+	"process_start_time_seconds": {moment, 1}, "node_time_seconds": {moment, 1}, "container_start_time_seconds": {moment, 1}, "node_boot_time_seconds": {moment, 1},
 	"kube_pod_start_time": {moment, 1}, "kube_pod_created": {moment, 1}, "kube_node_created": {moment, 1},
 	// dcgm-exporter before 2.0 (its file 1.x-compatibility-metrics.csv)
 	"dcgm_gpu_utilization": percent, "dcgm_mem_copy_utilization": percent, "dcgm_fb_used": {size, mebi}, "dcgm_fb_free": {size, mebi},

@@ -15,8 +15,8 @@ import (
 
 var unknownMetric = Check{
 	ID: "unknown-metric", Severity: catalog.Page, Title: "no release has a metric of this name",
-	Doc: "A counter without `_total`, or a time without `_seconds`, is certain; any other name that the catalogue of vLLM, SGLang, NVIDIA's fields " +
-		"or an exporter does not have is a doubt, since another program or a recording rule may make it.",
+	Doc: "A counter without `_total`, or a time without `_seconds`, is certain; any other name that the catalogue of vLLM, SGLang or NVIDIA's fields " +
+		"do not have is a doubt, since another program or a recording rule may make it.",
 	Bad: "rate(vllm:prompt_tokens[5m])", Good: "rate(vllm:prompt_tokens_total[5m])",
 	selector: func(p *pass, v *parser.VectorSelector) {
 		name, at := nameOf(v), v.PositionRange()
@@ -37,9 +37,6 @@ var unknownMetric = Check{
 		case strings.HasPrefix(name, "DCGM_FI_"):
 			p.doubt(at, "DCGM has no field "+name+" (2.2 to 4.6)", "a newer release may", advice(look))
 		case !ours(name):
-			if to := misspelled(name); to != "" {
-				p.doubt(at, "no exporter of the catalogue has "+name, "a newer release may", advice("perhaps "+to+" is meant"))
-			}
 		case p.missing(v):
 			better, sure := meant(name)
 			if better != "" {

@@ -17,7 +17,6 @@ func TestFaultsAndTheirTwins(t *testing.T) {
 		{"two values of a label", "no-match", "", `sum(rate(gateway_calls_total{code="500", code="503"}[5m])) > 1`, `sum(rate(gateway_calls_total{code=~"5..", code!="503"}[5m])) > 1`},
 		{"a pattern behind =", "no-match", "", `sum(rate(gateway_calls_total{code="5.."}[5m])) > 1`, `sum(rate(gateway_calls_total{code=~"5.."}[5m])) > 1`},
 		{"a phase that is none", "unknown-label-value", "", `sum(kube_pod_status_phase{phase="running"}) < 2`, `sum(kube_pod_status_phase{phase="Running"}) < 2`},
-		{"an exporter's name, misspelled", "unknown-metric", "", `node_memory_MemAvailable < 1e9`, `node_memory_MemAvailable_bytes < 1e9`},
 		{"vLLM's name behind another prefix", "unknown-metric", "", `sum(sglang:num_requests_running) > 9`, `sum(sglang:num_running_reqs) > 9`},
 		{"an exporter's gauge as a counter", "rate-on-gauge", "", `rate(node_load1[5m]) > 1`, `node_load1 > 64`},
 		{"resets of a gauge", "rate-on-gauge", "", `resets(vllm:num_requests_running[1h]) > 2`, `resets(vllm:generation_tokens_total[1h]) > 2`},

@@ -24,6 +24,14 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
+// Severities: page is for what does not work at all, ticket for what shows or does something else
+// than it says, info for what is fragile.
+const (
+	page   = catalog.Page
+	ticket = catalog.Ticket
+	info   = catalog.Info
+)
+
 // A Check is one thing that the linter looks for.
 type Check struct {
 	ID       string // word-like and stable: "missing-le"

@@ -5,12 +5,10 @@ import (
 	"slices"
 
 	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
 var addedBuckets = Check{
-	ID: "added-buckets", Severity: catalog.Page, Title: "the buckets of a histogram added up over le",
+	ID: "added-buckets", Severity: page, Title: "the buckets of a histogram added up over le",
 	Doc:  "Each bucket holds those below it: the sum counts an observation once for every edge above it.",
 	Bad:  "sum(rate(vllm:e2e_request_latency_seconds_bucket[5m]))",
 	Good: "sum(rate(vllm:e2e_request_latency_seconds_count[5m]))",

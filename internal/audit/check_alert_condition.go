@@ -4,12 +4,10 @@ import (
 	"strings"
 
 	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
 var alertCondition = Check{
-	ID: "alert-condition", Severity: catalog.Page, Title: "a Grafana-managed alert whose condition decides nothing, or is refused",
+	ID: "alert-condition", Severity: page, Title: "a Grafana-managed alert whose condition decides nothing, or is refused",
 	Doc: "The condition is the query itself, and every value but 0 fires; or it names no step; or a threshold looks at a range of values which no reduce makes one. " +
 		"Query and threshold are judged as one expression, as any alert is.",
 	Bad:  managedExample("false"),

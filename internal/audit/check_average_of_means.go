@@ -6,12 +6,10 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
 var averageOfMeans = Check{
-	ID: "average-of-means", Severity: catalog.Ticket, Title: "means or shares of replicas, or the parts of a count, averaged",
+	ID: "average-of-means", Severity: ticket, Title: "means or shares of replicas, or the parts of a count, averaged",
 	Doc: "A replica that is asked once weighs as much as one that is asked a thousand times: divide the sums. Of a counter that is split, such as " +
 		"`request_success_total` by `finished_reason`, the average over its parts is a fraction of what a server does.",
 	Bad:  "avg(rate(vllm:e2e_request_latency_seconds_sum[5m]) / rate(vllm:e2e_request_latency_seconds_count[5m]))",

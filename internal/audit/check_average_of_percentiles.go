@@ -1,13 +1,9 @@
 package audit
 
-import (
-	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/sixty-dev/sixty/internal/catalog"
-)
+import "github.com/prometheus/prometheus/promql/parser"
 
 var averageOfPercentiles = Check{
-	ID: "average-of-percentiles", Severity: catalog.Ticket, Title: "percentiles averaged, added up or subtracted",
+	ID: "average-of-percentiles", Severity: ticket, Title: "percentiles averaged, added up or subtracted",
 	Doc:  "That is nobody's percentile, also where a recording rule made them; nor is P50 of end-to-end time less P50 of TTFT that of decoding.",
 	Bad:  "avg(histogram_quantile(0.95, sum by (pod, le) (rate(vllm:time_to_first_token_seconds_bucket[5m]))))",
 	Good: "histogram_quantile(0.95, sum by (le) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",

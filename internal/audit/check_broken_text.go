@@ -10,12 +10,11 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/template"
 
-	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
 var brokenText = Check{
-	ID: "broken-text", Severity: catalog.Ticket, Title: "a template that fails, or that writes what Go prints of a value",
+	ID: "broken-text", Severity: ticket, Title: "a template that fails, or that writes what Go prints of a value",
 	Doc:   "The templates of an alert's texts are run on a value, as Prometheus does: `%!d(float64=12)`, an address in memory, a query that is no PromQL. One brace is no template.",
 	Bad:   alerting("up == 0", `    annotations: {summary: '{{ printf "%d" $value }}'}`),
 	Good:  alerting("up == 0", `    annotations: {summary: '{{ printf "%.0f" $value }}'}`),

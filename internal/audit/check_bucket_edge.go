@@ -6,12 +6,11 @@ import (
 
 	"github.com/prometheus/prometheus/promql/parser"
 
-	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
 )
 
 var bucketEdge = Check{
-	ID: "bucket-edge", Severity: catalog.Ticket, Title: "a percentile compared with a number below the first bucket or beyond the last",
+	ID: "bucket-edge", Severity: ticket, Title: "a percentile compared with a number below the first bucket or beyond the last",
 	Doc: "Queue, prefill, decode and end-to-end times of vLLM begin at 0.3 s, so P99 reads 0.297 s whatever the truth (vllm-project/vllm#48175). " +
 		"Page where the alert always fires by that, or never fires because the buckets end earlier.",
 	Bad:   "alert: histogram_quantile(0.95, sum by (le) (rate(vllm:request_queue_time_seconds_bucket[5m]))) > 0.1",
@@ -32,12 +31,12 @@ var bucketEdge = Check{
 		mean := advice(fmt.Sprintf("compare the mean, rate(%s_sum[5m]) / rate(%s_count[5m]), or go to %s or more", q.family, q.family, short(first)))
 		switch {
 		case limit >= last && c.above():
-			p.reportAs(catalog.Page, b.PositionRange(), fmt.Sprintf("the buckets of %s end at %s: the percentile never reads more, and this never fires", q.family, short(last)),
+			p.reportAs(page, b.PositionRange(), fmt.Sprintf("the buckets of %s end at %s: the percentile never reads more, and this never fires", q.family, short(last)),
 				advice(fmt.Sprintf("compare with a bucket edge between %s and %s", short(first), short(last))))
 		case limit >= 100 && q.factor == 1 && slices.Contains(promptly, canonical):
-			p.reportAs(catalog.Page, b.PositionRange(), fmt.Sprintf("%s is in seconds, and %s s is minutes: milliseconds seem to be meant", q.family, short(limit)), advice("write "+short(limit/1000)))
+			p.reportAs(page, b.PositionRange(), fmt.Sprintf("%s is in seconds, and %s s is minutes: milliseconds seem to be meant", q.family, short(limit)), advice("write "+short(limit/1000)))
 		case limit < q.q*first && c.above():
-			p.reportAs(catalog.Page, b.PositionRange(), fmt.Sprintf("the first bucket of %s ends at %s: the percentile reads at least %s, however fast the server is, and this always fires",
+			p.reportAs(page, b.PositionRange(), fmt.Sprintf("the first bucket of %s ends at %s: the percentile reads at least %s, however fast the server is, and this always fires",
 				q.family, short(first), short(q.q*first)), mean)
 		case limit < first:
 			p.report(b.PositionRange(), fmt.Sprintf("the first bucket of %s ends at %s: nothing below it can be told apart (vllm-project/vllm#48175)", q.family, short(first)), mean)

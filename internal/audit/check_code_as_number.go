@@ -4,12 +4,10 @@ import (
 	"slices"
 
 	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
 var codeAsNumber = Check{
-	ID: "code-as-number", Severity: catalog.Ticket, Title: "a code added up or averaged as if it were an amount",
+	ID: "code-as-number", Severity: ticket, Title: "a code added up or averaged as if it were an amount",
 	Doc: "`DCGM_FI_DEV_XID_ERRORS` is the code of the last error, such as 79 for a GPU that fell off the bus. Its rate and its increase mean nothing either.",
 	Bad: "sum(DCGM_FI_DEV_XID_ERRORS)", Good: "count(DCGM_FI_DEV_XID_ERRORS > 0)",
 	aggregate: func(p *pass, a *parser.AggregateExpr) {

@@ -1,13 +1,9 @@
 package audit
 
-import (
-	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/sixty-dev/sixty/internal/catalog"
-)
+import "github.com/prometheus/prometheus/promql/parser"
 
 var comparisonAsShare = Check{
-	ID: "comparison-as-share", Severity: catalog.Ticket, Title: "a comparison without bool averaged as if it gave 0 and 1",
+	ID: "comparison-as-share", Severity: ticket, Title: "a comparison without bool averaged as if it gave 0 and 1",
 	Doc: "Without `bool` a comparison keeps the values for which it holds and drops the others: the average is no share of anything.",
 	Bad: "1 - avg(vllm:num_requests_waiting > 0)", Good: "1 - avg(vllm:num_requests_waiting > bool 0)",
 	binary: func(p *pass, b *parser.BinaryExpr) {

@@ -4,12 +4,10 @@ import (
 	"slices"
 
 	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
 var countOfStates = Check{
-	ID: "count-of-states", Severity: catalog.Ticket, Title: "a state's series counted, or used as a filter, whatever its value",
+	ID: "count-of-states", Severity: ticket, Title: "a state's series counted, or used as a filter, whatever its value",
 	Doc: "Every pod has a series for every phase, of value 0 where it does not hold: `count` counts them all, and `and` and `unless` see them all.",
 	Bad: `count(kube_pod_status_phase{phase="Running"})`, Good: `sum(kube_pod_status_phase{phase="Running"})`,
 	aggregate: func(p *pass, a *parser.AggregateExpr) {

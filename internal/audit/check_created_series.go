@@ -4,12 +4,10 @@ import (
 	"strings"
 
 	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
 var createdSeries = Check{
-	ID: "created-series", Severity: catalog.Ticket, Title: "a _created series, which holds a Unix time, is taken for a count",
+	ID: "created-series", Severity: ticket, Title: "a _created series, which holds a Unix time, is taken for a count",
 	Doc: "Its value is about 1.7e9.",
 	Bad: "sum(vllm:prompt_tokens_created)", Good: "time() - max(vllm:prompt_tokens_created)",
 	selector: func(p *pass, v *parser.VectorSelector) {

@@ -1,13 +1,9 @@
 package audit
 
-import (
-	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/sixty-dev/sixty/internal/catalog"
-)
+import "github.com/prometheus/prometheus/promql/parser"
 
 var deltaOnCounter = Check{
-	ID: "delta-on-counter", Severity: catalog.Ticket, Title: "delta or deriv of a counter",
+	ID: "delta-on-counter", Severity: ticket, Title: "delta or deriv of a counter",
 	Doc: "They take a restart for a fall as deep as all that was counted. Only of counters of the catalogue.",
 	Bad: "delta(vllm:generation_tokens_total[5m])", Good: "increase(vllm:generation_tokens_total[5m])",
 	call: func(p *pass, c *parser.Call) {

@@ -1,13 +1,9 @@
 package audit
 
-import (
-	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/sixty-dev/sixty/internal/catalog"
-)
+import "github.com/prometheus/prometheus/promql/parser"
 
 var histogramName = Check{
-	ID: "histogram-name", Severity: catalog.Page, Title: "a histogram is asked for without _bucket, _sum or _count, or a percentile of what has no buckets",
+	ID: "histogram-name", Severity: page, Title: "a histogram is asked for without _bucket, _sum or _count, or a percentile of what has no buckets",
 	Doc: "`vllm:iteration_tokens_total` is a histogram despite its ending.",
 	Bad: "histogram_quantile(0.9, rate(vllm:e2e_request_latency_seconds[5m]))", Good: "histogram_quantile(0.9, rate(vllm:e2e_request_latency_seconds_bucket[5m]))",
 	selector: func(p *pass, v *parser.VectorSelector) {

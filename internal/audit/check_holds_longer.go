@@ -5,12 +5,11 @@ import (
 
 	"github.com/prometheus/prometheus/promql/parser"
 
-	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
 var holdsLonger = Check{
-	ID: "holds-longer", Severity: catalog.Ticket, Title: "an alert on one event that waits longer than the event is seen",
+	ID: "holds-longer", Severity: ticket, Title: "an alert on one event that waits longer than the event is seen",
 	Doc:   "`increase(x[5m]) > 0` with `for: 15m`: one event is seen for five minutes, and the alert never fires for it. Only of metrics of the catalogue.",
 	Bad:   alerting("increase(vllm:num_preemptions_total[5m]) > 0", "    for: 15m"),
 	Good:  alerting("increase(vllm:num_preemptions_total[30m]) > 0", "    for: 15m"),

@@ -7,12 +7,10 @@ import (
 	"strings"
 
 	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
 var impossibleThreshold = Check{
-	ID: "impossible-threshold", Severity: catalog.Page, Title: "a comparison that can never hold, or always does",
+	ID: "impossible-threshold", Severity: page, Title: "a comparison that can never hold, or always does",
 	Doc: "A share compared with 90, GPU utilization (0–100) with 0.9, `ALERTS` with 2, `day_of_week() == 7`, `count(up == 1) == 0` (of nothing there is no count), " +
 		"`sum(x == 0) > 0`. Every expression has bounds, which are carried through PromQL's operators and recording rules.",
 	Bad: "alert: max(vllm:kv_cache_usage_perc) > 90", Good: "alert: max(vllm:kv_cache_usage_perc) > 0.9",

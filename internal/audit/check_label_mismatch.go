@@ -8,12 +8,10 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
 var labelMismatch = Check{
-	ID: "label-mismatch", Severity: catalog.Page, Title: "two sides of an operator whose labels differ: nothing matches",
+	ID: "label-mismatch", Severity: page, Title: "two sides of an operator whose labels differ: nothing matches",
 	Doc: "The panel is empty, the alert never fires. Also one label with two values, labels that a recording rule dropped, and series of an aggregation " +
 		"beside those of a target. Ticket for `… or vector(0)` in a calculation: the zero has no labels and matches none.",
 	Bad:  "sum by (pod) (vllm:num_requests_waiting) / sum by (model_name) (vllm:num_requests_running)",
@@ -91,7 +89,7 @@ func (p *pass) lostAlternative(b *parser.BinaryExpr) {
 		has, instead, other := p.of(or.LHS).labels, p.of(or.RHS).labels, p.of(sides[1]).labels
 		zero := isCall(unparen(or.RHS), "vector") && has.known && len(has.names) > 0 && other.known && len(other.names) > 0
 		if zero || has.exact && instead.exact && len(has.names) > 0 && len(instead.names) > 0 && !slices.Equal(has.names, instead.names) {
-			p.reportAs(catalog.Ticket, or.PositionRange(), fmt.Sprintf("the left of \"or\" has the labels %s, the right %s: not both match the other side, and what does not is left out", has, instead),
+			p.reportAs(ticket, or.PositionRange(), fmt.Sprintf("the left of \"or\" has the labels %s, the right %s: not both match the other side, and what does not is left out", has, instead),
 				advice("give both the same labels; a zero is … or 0 * (the other side)"))
 			return
 		}

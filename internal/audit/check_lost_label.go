@@ -5,12 +5,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
 var lostLabel = Check{
-	ID: "lost-label", Severity: catalog.Ticket, Title: "an annotation or a legend that names a label which was aggregated away",
+	ID: "lost-label", Severity: ticket, Title: "an annotation or a legend that names a label which was aggregated away",
 	Doc:   "`{{ $labels.instance }}` behind `sum(…)` is empty, also where a recording rule dropped it. Info for a legend that leaves lines without a name.",
 	Bad:   alerting("sum(vllm:num_requests_waiting) > 10", "    annotations: {summary: 'on {{ $labels.instance }}'}"),
 	Good:  alerting("sum by (instance) (vllm:num_requests_waiting) > 10", "    annotations: {summary: 'on {{ $labels.instance }}'}"),
@@ -27,7 +25,7 @@ var lostLabel = Check{
 		if p.role == panelRole {
 			named := func(l string) bool { return strings.Contains(p.panel.legend, l) }
 			if lost := lostIn(p.panel.legend, labelsLegends, has); len(lost) > 0 && len(has.names) > 0 && !slices.ContainsFunc(has.names, named) {
-				p.reportAs(catalog.Info, p.tree.PositionRange(), fmt.Sprintf("the legend names %s, and the series have %s: all lines have one name", strings.Join(lost, ", "), kept),
+				p.reportAs(info, p.tree.PositionRange(), fmt.Sprintf("the legend names %s, and the series have %s: all lines have one name", strings.Join(lost, ", "), kept),
 					advice("name "+has.names[0]+" in the legend"))
 			}
 			return

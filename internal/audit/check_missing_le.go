@@ -5,12 +5,10 @@ import (
 	"strings"
 
 	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
 var missingLe = Check{
-	ID: "missing-le", Severity: catalog.Page, Title: "histogram_quantile without the le label to work on",
+	ID: "missing-le", Severity: page, Title: "histogram_quantile without the le label to work on",
 	Doc:  "An aggregation that drops `le` leaves no buckets: the result is empty.",
 	Bad:  "histogram_quantile(0.95, sum by (pod) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",
 	Good: "histogram_quantile(0.95, sum by (pod, le) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",

@@ -6,12 +6,11 @@ import (
 
 	"github.com/prometheus/prometheus/promql/parser"
 
-	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
 )
 
 var mixedModels = Check{
-	ID: "mixed-models", Severity: catalog.Ticket, Title: "one percentile over several models",
+	ID: "mixed-models", Severity: ticket, Title: "one percentile over several models",
 	Doc:   "A fast one hides a slow one. Reported only where the servers at hand serve several.",
 	Bad:   "histogram_quantile(0.95, sum by (le) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",
 	Good:  "histogram_quantile(0.95, sum by (model_name, le) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",

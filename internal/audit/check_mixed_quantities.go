@@ -4,12 +4,10 @@ import (
 	"fmt"
 
 	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
 var mixedQuantities = Check{
-	ID: "mixed-quantities", Severity: catalog.Ticket, Title: "a time and a share, or two units, added, subtracted or compared",
+	ID: "mixed-quantities", Severity: ticket, Title: "a time and a share, or two units, added, subtracted or compared",
 	Doc:  "`1 - histogram_quantile(…)` is one less seconds, and no share. Percent beside ratios, MiB beside bytes.",
 	Bad:  "1 - histogram_quantile(0.95, sum by (le) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",
 	Good: "1 - max(vllm:kv_cache_usage_perc)",

@@ -6,12 +6,10 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
 var multiValue = Check{
-	ID: "multi-value", Severity: catalog.Ticket, Title: "a variable of several values behind = or !=",
+	ID: "multi-value", Severity: ticket, Title: "a variable of several values behind = or !=",
 	Doc:  "For two values, or for All, Grafana writes `(a|b)`, which no label equals: the panel is empty.",
 	Bad:  board(`max(vllm:num_requests_waiting{pod="$pod"})`, "", `"templating": {"list": [{"name": "pod", "type": "query", "multi": true, "query": "label_values(vllm:num_requests_waiting, pod)"}]}`),
 	Good: board(`max(vllm:num_requests_waiting{pod=~"$pod"})`, "", `"templating": {"list": [{"name": "pod", "type": "query", "multi": true, "query": "label_values(vllm:num_requests_waiting, pod)"}]}`),

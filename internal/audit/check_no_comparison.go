@@ -4,12 +4,10 @@ import (
 	"strings"
 
 	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
 var noComparison = Check{
-	ID: "no-comparison", Severity: catalog.Page, Title: "an alert that fires as long as the series exists",
+	ID: "no-comparison", Severity: page, Title: "an alert that fires as long as the series exists",
 	Doc: "An alert fires for every series that its expression returns, also for one of value 0. Only of metrics of the catalogue.",
 	Bad: "alert: sum(vllm:num_requests_waiting)", Good: "alert: sum(vllm:num_requests_waiting) > 10",
 	roles: []role{alertRole},

@@ -7,12 +7,10 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
 var noMatch = Check{
-	ID: "no-match", Severity: catalog.Page, Title: "matchers that no series can satisfy: two values of one label, a pattern behind =",
+	ID: "no-match", Severity: page, Title: "matchers that no series can satisfy: two values of one label, a pattern behind =",
 	Doc: "`=` takes `5..` as it stands.",
 	Bad: `sum(rate(gateway_calls_total{code="5.."}[5m]))`, Good: `sum(rate(gateway_calls_total{code=~"5.."}[5m]))`,
 	selector: func(p *pass, v *parser.VectorSelector) {

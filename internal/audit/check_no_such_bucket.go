@@ -8,12 +8,10 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
 var noSuchBucket = Check{
-	ID: "no-such-bucket", Severity: catalog.Page, Title: "a bucket selected by an edge that the histogram does not have",
+	ID: "no-such-bucket", Severity: page, Title: "a bucket selected by an edge that the histogram does not have",
 	Doc:  "`le=\"3\"` where the edges are 2.5 and 5, or `le=\"5\"` where it is written `5.0`: nothing is selected.",
 	Bad:  `sum(rate(vllm:time_to_first_token_seconds_bucket{le="3"}[5m]))`,
 	Good: `sum(rate(vllm:time_to_first_token_seconds_bucket{le="2.5"}[5m]))`,

@@ -6,13 +6,12 @@ import (
 
 	"github.com/prometheus/prometheus/promql/parser"
 
-	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
 )
 
 var notExposed = Check{
-	ID: "not-exposed", Severity: catalog.Ticket, Title: "the metric exists, and the servers at hand do not expose it",
+	ID: "not-exposed", Severity: ticket, Title: "the metric exists, and the servers at hand do not expose it",
 	Doc: "Another prefix (Ray Serve, KServe, stores without colons), a newer release, another engine, a feature that is off. In a fleet of two releases " +
 		"also a name that only some of its servers have: the others are left out without a word.",
 	Bad: "max(ray_vllm_num_requests_waiting)", Good: "max(vllm:num_requests_waiting)",
@@ -34,18 +33,18 @@ var notExposed = Check{
 		source, generation := p.surface.Source, p.surface.generation()
 		switch to := p.renamed(name); {
 		case to != "":
-			p.reportAs(catalog.Page, at, "the servers at hand ("+source+") expose it as "+to, p.rename(v, to))
+			p.reportAs(page, at, "the servers at hand ("+source+") expose it as "+to, p.rename(v, to))
 		case !slices.ContainsFunc(engines, func(d dialect.Dialect) bool { return d.Engine == n.Engine }):
 			p.report(at, fmt.Sprintf("the servers at hand (%s) are %s's", source, engines[0].Engine), advice("ask for that engine's metric"))
 		case n.Needs != "" && !p.surface.Live: // nobody knows what is switched on
 		case n.Needs != "":
-			p.reportAs(catalog.Info, at, "it is there only with "+n.Needs, advice("switch it on, or take the query out"))
+			p.reportAs(info, at, "it is there only with "+n.Needs, advice("switch it on, or take the query out"))
 		case generation == "V0" && vllm.OnlyV1(&n) || generation == "V1" && vllm.OnlyV0(&n):
 			p.report(at, fmt.Sprintf("the %s engine, which is served (%s), does not have it: only %s does", generation, source, map[string]string{"V0": "V1", "V1": "V0"}[generation]), advice(otherwise(n.Instead, "take the query out")))
 		case !n.Released(p.surface.release()):
 			p.report(at, fmt.Sprintf("it came with vLLM %s; the servers at hand (%s) are %s", n.Since, source, otherwise(engines[0].Version, "older")), advice("upgrade, or take the query out"))
 		default:
-			p.reportAs(catalog.Info, at, "the servers at hand ("+source+") do not expose it", advice("take the query out, or find out what switched it off"))
+			p.reportAs(info, at, "the servers at hand ("+source+") do not expose it", advice("take the query out, or find out what switched it off"))
 		}
 	},
 }

@@ -1,13 +1,9 @@
 package audit
 
-import (
-	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/sixty-dev/sixty/internal/catalog"
-)
+import "github.com/prometheus/prometheus/promql/parser"
 
 var quantileRange = Check{
-	ID: "quantile-range", Severity: catalog.Page, Title: "a quantile that is not between 0 and 1",
+	ID: "quantile-range", Severity: page, Title: "a quantile that is not between 0 and 1",
 	Doc:  "95 in place of 0.95 gives infinity.",
 	Bad:  "histogram_quantile(95, sum by (le) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",
 	Good: "histogram_quantile(0.95, sum by (le) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",

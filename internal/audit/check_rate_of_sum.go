@@ -1,13 +1,9 @@
 package audit
 
-import (
-	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/sixty-dev/sixty/internal/catalog"
-)
+import "github.com/prometheus/prometheus/promql/parser"
 
 var rateOfSum = Check{
-	ID: "rate-of-sum", Severity: catalog.Page, Title: "a rate over counters that were added up before",
+	ID: "rate-of-sum", Severity: page, Title: "a rate over counters that were added up before",
 	Doc: "One replica's restart looks like a restart of all, and the rate jumps. Also through a recording rule.",
 	Bad: "rate(sum(vllm:generation_tokens_total)[5m:])", Good: "sum(rate(vllm:generation_tokens_total[5m]))",
 	call: func(p *pass, c *parser.Call) {

@@ -1,13 +1,9 @@
 package audit
 
-import (
-	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/sixty-dev/sixty/internal/catalog"
-)
+import "github.com/prometheus/prometheus/promql/parser"
 
 var rateOnGauge = Check{
-	ID: "rate-on-gauge", Severity: catalog.Ticket, Title: "rate or increase of a gauge",
+	ID: "rate-on-gauge", Severity: ticket, Title: "rate or increase of a gauge",
 	Doc: "`rate` takes every fall of a gauge for a restart. Only of gauges of the catalogue.",
 	Bad: "rate(vllm:num_requests_running[5m])", Good: "deriv(vllm:num_requests_running[5m])",
 	call: func(p *pass, c *parser.Call) {

@@ -4,12 +4,10 @@ import (
 	"strings"
 
 	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
 var ratioOfItself = Check{
-	ID: "ratio-of-itself", Severity: catalog.Page, Title: "a quotient that divides a series by itself, or a difference of a vector and itself",
+	ID: "ratio-of-itself", Severity: page, Title: "a quotient that divides a series by itself, or a difference of a vector and itself",
 	Doc:  "Without aggregation `rate(x{reason=\"error\"}) / rate(x)` matches each series with itself: always 1.",
 	Bad:  `rate(vllm:request_success_total{finished_reason="error"}[5m]) / rate(vllm:request_success_total[5m])`,
 	Good: `sum(rate(vllm:request_success_total{finished_reason="error"}[5m])) / sum(rate(vllm:request_success_total[5m]))`,

@@ -5,12 +5,10 @@ import (
 	"slices"
 
 	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
 var ratioSummed = Check{
-	ID: "ratio-summed", Severity: catalog.Ticket, Title: "shares, temperatures or frequencies of several servers or GPUs added up",
+	ID: "ratio-summed", Severity: ticket, Title: "shares, temperatures or frequencies of several servers or GPUs added up",
 	Doc: "KV-cache usage is a share: 40 % on each of two replicas is not 80 %. Take `max` for the fullest, `avg` for the fleet.",
 	Bad: "sum(vllm:kv_cache_usage_perc)", Good: "max(vllm:kv_cache_usage_perc)",
 	aggregate: func(p *pass, a *parser.AggregateExpr) {

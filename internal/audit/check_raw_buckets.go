@@ -4,12 +4,10 @@ import (
 	"strings"
 
 	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
 var rawBuckets = Check{
-	ID: "raw-buckets", Severity: catalog.Ticket, Title: "histogram_quantile over buckets since the server's start",
+	ID: "raw-buckets", Severity: ticket, Title: "histogram_quantile over buckets since the server's start",
 	Doc:  "Without `rate` it is a percentile over the server's whole life, which hardly moves.",
 	Bad:  "histogram_quantile(0.95, sum by (le) (vllm:time_to_first_token_seconds_bucket))",
 	Good: "histogram_quantile(0.95, sum by (le) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",

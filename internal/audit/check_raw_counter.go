@@ -6,12 +6,11 @@ import (
 
 	"github.com/prometheus/prometheus/promql/parser"
 
-	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/dialect"
 )
 
 var rawCounter = Check{
-	ID: "raw-counter", Severity: catalog.Ticket, Title: "a counter compared, divided or handed on as it is since the server's start",
+	ID: "raw-counter", Severity: ticket, Title: "a counter compared, divided or handed on as it is since the server's start",
 	Doc: "An alert that compares it fires until the next restart; a quotient of two is the mean of a life; an autoscaler never goes back. " +
 		"Info where it is only drawn. Only of counters of the catalogue.",
 	Bad: "alert: sum(vllm:num_preemptions_total) > 100", Good: "alert: sum(increase(vllm:num_preemptions_total[10m])) > 100",
@@ -54,7 +53,7 @@ var rawCounter = Check{
 			p.report(v.PositionRange(), name+" counts since the server's start: once past the target the replicas stay", fix)
 		case p.role != panelRole || c == counter && slices.Contains(oneNumber, p.panel.kind):
 		case c == counter:
-			p.reportAs(catalog.Info, v.PositionRange(), name+" counts since the server's start and falls to 0 with every restart", fix)
+			p.reportAs(info, v.PositionRange(), name+" counts since the server's start and falls to 0 with every restart", fix)
 		default:
 			p.report(v.PositionRange(), name+" counts since the server's start: what happens now cannot be seen", fix)
 		}

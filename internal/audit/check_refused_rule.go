@@ -7,12 +7,10 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
 var refusedRule = Check{
-	ID: "refused-rule", Severity: catalog.Page, Title: "a rule that Prometheus does not load, and with it the whole file",
+	ID: "refused-rule", Severity: page, Title: "a rule that Prometheus does not load, and with it the whole file",
 	Doc:   "A field that rules do not have (`severity:` beside `labels:`), a recording rule with `for` or annotations, a template that does not parse or calls what templates do not have.",
 	Bad:   alerting("up == 0", "    severity: page"),
 	Good:  alerting("up == 0", "    labels: {severity: page}"),

@@ -5,12 +5,11 @@ import (
 
 	"github.com/prometheus/prometheus/promql/parser"
 
-	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/dialect"
 )
 
 var removedMetric = Check{
-	ID: "removed-metric", Severity: catalog.Page, Title: "the metric was renamed or removed in the release that is served",
+	ID: "removed-metric", Severity: page, Title: "the metric was renamed or removed in the release that is served",
 	Doc: "Such as `gpu_cache_usage_perc`, which is `kv_cache_usage_perc` from 0.9.2 on. V0's ratios and throughputs have no successor: the finding says " +
 		"what to divide. A server older than the end of a name is told why *it* lacks it.",
 	Bad: "max(vllm:gpu_cache_usage_perc)", Good: "max(vllm:kv_cache_usage_perc)",

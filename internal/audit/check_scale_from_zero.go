@@ -3,12 +3,11 @@ package audit
 import (
 	"strings"
 
-	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/dialect"
 )
 
 var scaleFromZero = Check{
-	ID: "scale-from-zero", Severity: catalog.Page, Title: "an autoscaler to no replica that looks at its replicas alone",
+	ID: "scale-from-zero", Severity: page, Title: "an autoscaler to no replica that looks at its replicas alone",
 	Doc:   "With none left nothing exposes what it asks for, and nothing brings them back.",
 	Bad:   scaling("sum(vllm:num_requests_waiting)", "  minReplicaCount: 0\n"),
 	Good:  scaling("sum(vllm:num_requests_waiting)", "  minReplicaCount: 1\n"),

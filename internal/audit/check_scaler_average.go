@@ -4,12 +4,10 @@ import (
 	"slices"
 
 	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
 var scalerAverage = Check{
-	ID: "scaler-average", Severity: catalog.Ticket, Title: "an average, a percentile or a quotient by which KEDA scales, and which it takes for a total",
+	ID: "scaler-average", Severity: ticket, Title: "an average, a percentile or a quotient by which KEDA scales, and which it takes for a total",
 	Doc:   "KEDA divides the value by the threshold for the number of replicas, unless it says `metricType: Value`: with `avg(…)` it wants the same number of them whatever each has, and a sum divided by the replicas is divided twice.",
 	Bad:   scaling("avg(vllm:num_requests_waiting)", ""),
 	Good:  scaling("sum(vllm:num_requests_waiting)", ""),

@@ -1,11 +1,7 @@
 package audit
 
-import (
-	"github.com/sixty-dev/sixty/internal/catalog"
-)
-
 var scalerConflict = Check{
-	ID: "scaler-conflict", Severity: catalog.Page, Title: "two autoscalers of one workload",
+	ID: "scaler-conflict", Severity: page, Title: "two autoscalers of one workload",
 	Doc:   "KEDA makes a HorizontalPodAutoscaler of its own: a second one on the same Deployment undoes what the first does.",
 	Bad:   scaling("sum(vllm:num_requests_waiting)", "") + "---\nkind: HorizontalPodAutoscaler\nmetadata: {name: h}\nspec:\n  scaleTargetRef: {kind: Deployment, name: llm}\n",
 	Good:  scaling("sum(vllm:num_requests_waiting)", "") + "---\nkind: HorizontalPodAutoscaler\nmetadata: {name: h}\nspec:\n  scaleTargetRef: {kind: Deployment, name: web}\n",

@@ -5,12 +5,10 @@ import (
 	"strings"
 
 	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
 var scalerSeries = Check{
-	ID: "scaler-series", Severity: catalog.Page, Title: "an autoscaler whose query gives several series",
+	ID: "scaler-series", Severity: page, Title: "an autoscaler whose query gives several series",
 	Doc:   "KEDA takes one and fails where the query gives one for each replica (\"prometheus query returned multiple elements\").",
 	Bad:   scaling("vllm:num_requests_waiting", ""),
 	Good:  scaling("sum(vllm:num_requests_waiting)", ""),

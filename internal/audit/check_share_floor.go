@@ -5,12 +5,10 @@ import (
 	"strings"
 
 	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
 var shareFloor = Check{
-	ID: "share-floor", Severity: catalog.Ticket, Title: "a share whose divisor is kept at a rate that quiet servers do not reach",
+	ID: "share-floor", Severity: ticket, Title: "a share whose divisor is kept at a rate that quiet servers do not reach",
 	Doc:  "`errors / clamp_min(rate(requests), 1)`: below one request per second the divisor stays at 1, and a server that fails all of few requests seems well. Info where the divisor is a rate of tokens.",
 	Bad:  `sum(rate(http_requests_total{status="5xx"}[5m])) / clamp_min(sum(rate(http_requests_total[5m])), 1)`,
 	Good: `sum(rate(http_requests_total{status="5xx"}[5m])) / sum(rate(http_requests_total[5m]))`,
@@ -26,7 +24,7 @@ var shareFloor = Check{
 		}
 		severity := p.check.Severity
 		if n := nameOf(v); !strings.HasSuffix(n, "_count") && (strings.Contains(n, "token") || strings.Contains(n, "prefix_cache")) {
-			severity = catalog.Info
+			severity = info
 		}
 		p.reportAs(severity, c.PosRange, fmt.Sprintf("below %s per second the divisor stays at %s, and the quotient is too small: at one request in 20 s it is %.2g of what it should be",
 			short(floor), short(floor), min(1, 0.05/floor)), advice("write a floor far below one request, such as 1e-9, or leave it out"))

@@ -4,12 +4,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/engine"
 )
 
 var sumWithoutCount = Check{
-	ID: "sum-without-count", Severity: catalog.Ticket, Title: "the rate of a histogram's _sum shown as if it were a mean",
+	ID: "sum-without-count", Severity: ticket, Title: "the rate of a histogram's _sum shown as if it were a mean",
 	Doc:   "As vLLM's own dashboard shows queue, prefill and decode time: seconds of all requests together, per second. It grows with the traffic and is nobody's latency.",
 	Bad:   shownIn("s", "rate(vllm:request_queue_time_seconds_sum[5m])"),
 	Good:  shownIn("s", "rate(vllm:request_queue_time_seconds_sum[5m]) / rate(vllm:request_queue_time_seconds_count[5m])"),

@@ -7,12 +7,10 @@ import (
 
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/promql/parser/posrange"
-
-	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
 var syntaxCheck = Check{
-	ID: "syntax", Severity: catalog.Page, Title: "the expression is no PromQL",
+	ID: "syntax", Severity: page, Title: "the expression is no PromQL",
 	Doc: "Info, and the query was not judged, where a dashboard's variables may be why, or a function is VictoriaMetrics' own.",
 	Bad: "sum(rate(vllm:prompt_tokens_total[5m])", Good: "sum(rate(vllm:prompt_tokens_total[5m]))",
 	query: func(p *pass) {
@@ -25,9 +23,9 @@ var syntaxCheck = Check{
 		name, unknown := strings.CutPrefix(text, "unknown function with name ")
 		switch {
 		case len(p.mentions) > 0:
-			p.reportAs(catalog.Info, at, "not PromQL with the variables filled in: "+text, advice("check the query in the dashboard; this one was not judged"))
+			p.reportAs(info, at, "not PromQL with the variables filled in: "+text, advice("check the query in the dashboard; this one was not judged"))
 		case unknown && metricsQL.MatchString(strings.Trim(name, `"`)):
-			p.reportAs(catalog.Info, at, "a function of VictoriaMetrics' MetricsQL, which Prometheus does not have",
+			p.reportAs(info, at, "a function of VictoriaMetrics' MetricsQL, which Prometheus does not have",
 				advice("nothing, if VictoriaMetrics answers; this query was not judged"))
 		default:
 			p.report(at, text, advice("correct the expression; extensions such as MetricsQL's cannot be judged here"))

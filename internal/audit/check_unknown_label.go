@@ -8,12 +8,11 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
-	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
 )
 
 var unknownLabel = Check{
-	ID: "unknown-label", Severity: catalog.Page, Title: "the metric has no label of this name",
+	ID: "unknown-label", Severity: page, Title: "the metric has no label of this name",
 	Doc: "`model` for `model_name`, `finish_reason` for `finished_reason`, and labels of other metrics: `model_name` on `cache_config_info`. " +
 		"A label that a scrape configuration may add is a doubt.",
 	Bad: `sum(rate(vllm:request_success_total{finish_reason="stop"}[5m]))`, Good: `sum(rate(vllm:request_success_total{finished_reason="stop"}[5m]))`,

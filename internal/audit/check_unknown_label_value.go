@@ -8,12 +8,11 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
-	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
 )
 
 var unknownLabelValue = Check{
-	ID: "unknown-label-value", Severity: catalog.Page, Title: "the label never has this value",
+	ID: "unknown-label-value", Severity: page, Title: "the label never has this value",
 	Doc: "vLLM counts HTTP statuses by class: `status=\"5xx\"`, never `\"500\"`. `finished_reason=\"abort\"` stays 0 when clients leave " +
 		"(vllm-project/vllm#31503). kube-state-metrics writes `true` and not `True`, `nvidia_com_gpu` and not `nvidia.com/gpu`.",
 	Bad: `sum(kube_node_status_condition{condition="Ready",status="True"})`, Good: `sum(kube_node_status_condition{condition="Ready",status="true"})`,

@@ -7,14 +7,13 @@ import (
 
 	"github.com/prometheus/prometheus/promql/parser"
 
-	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/engine/dcgm"
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
 )
 
 var unknownMetric = Check{
-	ID: "unknown-metric", Severity: catalog.Page, Title: "no release has a metric of this name",
+	ID: "unknown-metric", Severity: page, Title: "no release has a metric of this name",
 	Doc: "A counter without `_total`, or a time without `_seconds`, is certain; any other name that the catalogue of vLLM, SGLang or NVIDIA's fields " +
 		"do not have is a doubt, since another program or a recording rule may make it.",
 	Bad: "rate(vllm:prompt_tokens[5m])", Good: "rate(vllm:prompt_tokens_total[5m])",

@@ -3,12 +3,10 @@ package audit
 import (
 	"regexp"
 	"strings"
-
-	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
 var unknownVariable = Check{
-	ID: "unknown-variable", Severity: catalog.Page, Title: "a variable that the dashboard does not declare",
+	ID: "unknown-variable", Severity: page, Title: "a variable that the dashboard does not declare",
 	Doc:   "Its name is sent as it stands, and the panel is empty.",
 	roles: []role{panelRole},
 	Bad:   board(`max(vllm:num_requests_waiting{pod="$pod"})`, "", `"templating": {"list": [{"name": "model", "type": "query", "query": "label_values(vllm:num_requests_waiting{a=~\"$model\"}, model_name)"}]}`),
@@ -23,7 +21,7 @@ var unknownVariable = Check{
 				continue
 			}
 			at := strings.Index(p.node.value, m[0])
-			p.add(Finding{Severity: catalog.Page, Fragment: m[0],
+			p.add(Finding{Severity: page, Fragment: m[0],
 				Why: "the dashboard has no variable " + name + ": its name is sent as it stands, and nothing is selected",
 				Fix: "declare the variable under templating, or write the value"}, p.node, at)
 			return

@@ -1,13 +1,9 @@
 package audit
 
-import (
-	"regexp"
-
-	"github.com/sixty-dev/sixty/internal/catalog"
-)
+import "regexp"
 
 var unusedVariable = Check{
-	ID: "unused-variable", Severity: catalog.Info, Title: "a variable that no query asks for",
+	ID: "unused-variable", Severity: info, Title: "a variable that no query asks for",
 	Doc:  "Whoever chooses one of its values sees the same.",
 	Bad:  board(`max(vllm:num_requests_waiting)`, "", `"templating": {"list": [{"name": "pod", "type": "query", "query": "label_values(vllm:num_requests_waiting, pod)"}]}`),
 	Good: board(`max(vllm:num_requests_waiting{pod="$pod"})`, "", `"templating": {"list": [{"name": "pod", "type": "query", "query": "label_values(vllm:num_requests_waiting, pod)"}]}`),

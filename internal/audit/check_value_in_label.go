@@ -1,13 +1,9 @@
 package audit
 
-import (
-	"strings"
-
-	"github.com/sixty-dev/sixty/internal/catalog"
-)
+import "strings"
 
 var valueInLabel = Check{
-	ID: "value-in-label", Severity: catalog.Page, Title: "a label that holds the value, so that each evaluation makes another alert",
+	ID: "value-in-label", Severity: page, Title: "a label that holds the value, so that each evaluation makes another alert",
 	Doc:   "With `for` it begins to wait anew each time, and never fires. Ticket without `for`.",
 	Bad:   alerting("vllm:num_requests_waiting > 9", "    for: 5m\n    labels: {waiting: '{{ $value }}'}"),
 	Good:  alerting("vllm:num_requests_waiting > 9", "    for: 5m\n    annotations: {waiting: '{{ $value }}'}"),
@@ -26,9 +22,9 @@ var valueInLabel = Check{
 				}
 			}
 			if len(seen) == len(values) {
-				why, sev := "each evaluation with another value makes another alert, and for begins anew: it never fires", catalog.Page
+				why, sev := "each evaluation with another value makes another alert, and for begins anew: it never fires", page
 				if p.hold == 0 {
-					why, sev = "each evaluation with another value ends the alert and makes a new one", catalog.Ticket
+					why, sev = "each evaluation with another value ends the alert and makes a new one", ticket
 				}
 				p.add(Finding{Severity: sev, Fragment: text, Why: "the label " + f.key + " holds the value: " + why, Fix: "make it an annotation"}, p.node, 0)
 			}

@@ -5,12 +5,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
 var wrongUnit = Check{
-	ID: "wrong-unit", Severity: catalog.Ticket, Title: "a unit that the values are not in: seconds under milliseconds, a ratio under percent",
+	ID: "wrong-unit", Severity: ticket, Title: "a unit that the values are not in: seconds under milliseconds, a ratio under percent",
 	Doc: "Grafana takes `percent` for values from 0 to 100 and `percentunit` for those from 0 to 1. Also `humanizePercentage` and `humanizeDuration` in an " +
 		"alert's text, which take ratios and seconds. Only where the catalogue proves the unit.",
 	Bad: shownIn("percent", "max(vllm:kv_cache_usage_perc)"), Good: shownIn("percentunit", "max(vllm:kv_cache_usage_perc)"),

@@ -1,8 +1,6 @@
 package audit
 
-// checks are everything that the linter looks for. Page is for what does not
-// work at all, ticket for what shows or does something else than it says, info
-// for what is fragile.
+// checks are everything that the linter looks for.
 var checks = []*Check{
 	&syntaxCheck,
 	&unknownMetric, &removedMetric, &notExposed, &histogramName, &createdSeries, &unknownLabel, &unknownLabelValue, &noMatch,

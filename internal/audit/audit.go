@@ -174,8 +174,11 @@ func Lint(all []File, s *Surface, ignore ...string) ([]Finding, []error) {
 		fs.docs = append(fs.docs, d)
 	}
 	for _, d := range fs.docs {
+		d.panels = map[string][]*query{}
 		for _, q := range d.queries {
-			q.doc = d
+			if q.doc = d; q.role == panelRole {
+				d.panels[q.panelPath()] = append(d.panels[q.panelPath()], q)
+			}
 			if _, twice := fs.records[q.name]; q.role == recordRole {
 				if fs.records[q.name] = q; twice {
 					fs.records[q.name] = nil
@@ -285,6 +288,4 @@ func (q *query) opaque(start, end posrange.Pos) bool {
 }
 
 // mates are the queries of a query's panel, itself among them.
-func (p *pass) mates() []*query {
-	return slices.DeleteFunc(slices.Clone(p.doc.queries), func(q *query) bool { return q.role != p.role || q.panelPath() != p.panelPath() })
-}
+func (q *query) mates() []*query { return q.doc.panels[q.panelPath()] }

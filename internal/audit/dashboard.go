@@ -26,8 +26,8 @@ func (d *document) dashboard(n *node, path string) error {
 	if n.get("kind").str() == "ConfigMap" {
 		return d.configMap(n, path)
 	}
-	vars, before := variablesOf(n), len(d.queries)
-	d.variables(n, path, vars)
+	before := len(d.queries)
+	vars := d.variables(n, path)
 	err := d.dashboardNode(n, path, nil, vars)
 	if len(d.queries) > before {
 		d.queries[before].first = true
@@ -35,36 +35,58 @@ func (d *document) dashboard(n *node, path string) error {
 	return err
 }
 
-// variables adds what a dashboard's variables ask for: where that is gone, the
+// variables collects the variables that a dashboard declares, and adds what they ask for: where that is gone, the
 // whole dashboard stays empty.
-func (d *document) variables(n *node, path string, vars map[string]variable) {
+func (d *document) variables(n *node, path string) map[string]variable {
+	out := map[string]variable{}
+	isTrue := func(n *node, keys ...string) bool {
+		return slices.ContainsFunc(keys, func(key string) bool { return n.get(key).scalar() == "true" })
+	}
+	for _, root := range []*node{n, n.get("dashboard"), n.get("spec")} {
+		for _, in := range root.get("__inputs").elements() {
+			name := in.get("name").str()
+			out[name] = variable{name: name, plugin: in.get("pluginId").str()}
+		}
+		for _, v := range root.at("templating", "list").elements() {
+			x := variable{name: v.get("name").str(), kind: v.get("type").str(), node: v.get("name"), multi: isTrue(v, "multi", "includeAll")}
+			if v.get("hide").scalar() == "2" { // nobody chooses it
+				x.node = nil
+			}
+			if x.kind == "datasource" {
+				x = variable{name: x.name, plugin: v.get("query").str()}
+			}
+			out[x.name] = x
+		}
+		for _, v := range root.get("variables").elements() {
+			spec := v.get("spec")
+			x := variable{name: spec.get("name").str(), multi: isTrue(spec, "allowMultiple", "allowAllValue", "multi", "includeAll")}
+			if plugin := spec.at("plugin", "kind").str(); plugin != "" && spec.at("display", "hidden").scalar() != "true" { // Perses'
+				x.kind, x.node = persesVariables[plugin], spec.get("name")
+			}
+			out[x.name] = x
+		}
+	}
 	for _, under := range []string{"", "dashboard", "spec"} {
 		root, base := n, path
 		if under != "" {
 			root, base = n.get(under), path+"/"+under
 		}
-		if list := root.at("templating", "list"); list != nil {
-			for i, v := range list.items {
-				if isOther(v.get("datasource"), vars) {
-					continue
-				}
-				text, at := v.get("query"), fmt.Sprintf("%s/templating/list/%d/query", base, i)
-				if text.get("query") != nil {
-					text, at = text.get("query"), at+"/query"
-				}
-				d.variable(v.get("name").str(), text, at, vars)
+		for i, v := range root.at("templating", "list").elements() {
+			text, at := v.get("query"), fmt.Sprintf("%s/templating/list/%d/query", base, i)
+			if text.get("query") != nil {
+				text, at = text.get("query"), at+"/query"
+			}
+			if !isOther(v.get("datasource"), out) {
+				d.variable(v.get("name").str(), text, at, out)
 			}
 		}
-		if list := root.get("variables"); list != nil {
-			for i, v := range list.items {
-				spec := v.at("spec", "plugin", "spec")
-				for k, m := range spec.get("matchers").elements() {
-					d.variable(v.at("spec", "name").str(), m, fmt.Sprintf("%s/variables/%d/spec/plugin/spec/matchers/%d", base, i,
-						k), vars)
-				}
+		for i, v := range root.get("variables").elements() {
+			for k, m := range v.at("spec", "plugin", "spec", "matchers").elements() {
+				d.variable(v.at("spec", "name").str(), m, fmt.Sprintf("%s/variables/%d/spec/plugin/spec/matchers/%d", base, i, k), out)
 			}
 		}
 	}
+	return out
 }
 
 // panelPath is where a query's panel stands.
@@ -107,47 +129,6 @@ func (d *document) variable(name string, text *node, path string, vars map[strin
 		return // a list of values, another plugin's words
 	}
 	d.queries = append(d.queries, q)
-}
-
-// variablesOf collects the variables that a dashboard declares.
-func variablesOf(n *node) map[string]variable {
-	out := map[string]variable{}
-	for _, root := range []*node{n, n.get("dashboard"), n.get("spec")} {
-		for _, in := range root.get("__inputs").elements() {
-			name := in.get("name").str()
-			out[name] = variable{name: name, plugin: in.get("pluginId").str()}
-		}
-		if list := root.at("templating", "list"); list != nil {
-			for _, v := range list.items {
-				name := v.get("name").str()
-				out[name] = variable{
-					name: name, kind: v.get("type").str(), node: v.get("name"),
-					multi: v.get("multi").scalar() == "true" || v.get("includeAll").scalar() == "true",
-				}
-				if v.get("hide").scalar() == "2" { // nobody chooses it
-					out[name] = variable{name: name, multi: out[name].multi}
-				}
-				if v.get("type").str() == "datasource" {
-					out[name] = variable{name: name, plugin: v.get("query").str()}
-				}
-			}
-		}
-		if vars := root.get("variables"); vars != nil {
-			for _, v := range vars.items {
-				spec := v.get("spec")
-				name := spec.get("name").str()
-				multi := false
-				for _, key := range []string{"allowMultiple", "allowAllValue", "multi", "includeAll"} {
-					multi = multi || spec.get(key).scalar() == "true"
-				}
-				out[name] = variable{name: name, multi: multi}
-				if plugin := spec.at("plugin", "kind").str(); plugin != "" && spec.at("display", "hidden").scalar() != "true" { // Perses'
-					out[name] = variable{name: name, kind: persesVariables[plugin], multi: multi, node: spec.get("name")}
-				}
-			}
-		}
-	}
-	return out
 }
 
 // persesVariables are Grafana's kinds of variables by the plugins of Perses'.

@@ -81,7 +81,8 @@ type document struct {
 	file    *File
 	starts  []int
 	queries []*query
-	scaled  []*node // autoscalers, whatever they look at
+	scaled  []*node             // autoscalers, whatever they look at
+	panels  map[string][]*query // by the place of their panel
 }
 
 // read parses a file and collects its queries. An error names the file and,

@@ -44,45 +44,69 @@ func Fix(all []File, s *Surface, ignore ...string) []Fixed {
 	return out
 }
 
-// repair applies one repair to every string of a file that has one, from the end of the file on, so that what
-// stands before keeps its place; false where none was applied.
+// repair applies one repair to every string of a file that has one: all of them, or, where the result does not
+// read as intended, those that do each by itself; false where none was applied.
 func (d *Fixed) repair(f *File, findings []Finding) bool {
-	touched, done := map[*node]bool{}, false
-	mine := slices.DeleteFunc(slices.Clone(findings), func(x Finding) bool { return x.File != f.Name || x.edit == nil })
-	slices.SortStableFunc(mine, func(a, b Finding) int { return b.edit.node.offset - a.edit.node.offset })
-	for _, x := range mine {
-		if touched[x.edit.node] {
-			continue
-		}
-		touched[x.edit.node] = true
-		if data, ok := x.edit.apply(f); ok {
-			f.Data, done = data, true
-			d.Repaired = append(d.Repaired, x)
+	touched := map[*node]bool{}
+	var mine []Finding
+	for _, x := range findings {
+		if x.File == f.Name && x.edit != nil && !touched[x.edit.node] {
+			touched[x.edit.node] = true
+			mine = append(mine, x)
 		}
 	}
-	slices.Reverse(d.Repaired)
+	// From the end of the file on, so that what stands before keeps its place.
+	slices.SortStableFunc(mine, func(a, b Finding) int { return b.edit.node.offset - a.edit.node.offset })
+	if data, ok := apply(f, mine); ok {
+		f.Data, d.Repaired = data, append(d.Repaired, mine...)
+		return len(mine) > 0
+	}
+	done := false
+	for i := range mine {
+		if data, ok := apply(f, mine[i:i+1]); ok {
+			f.Data, d.Repaired, done = data, append(d.Repaired, mine[i]), true
+		}
+	}
 	return done
 }
 
-// apply writes an edit into a file, in the string's own quoting; ok is false where the result does not read as
-// intended.
-func (e *edit) apply(f *File) (data []byte, ok bool) {
-	at, placed := e.node.source(f.Data)
-	text, writable := e.node.write(e.text)
-	if !placed || !writable || e.start >= e.end || e.end >= len(at) {
+// apply writes repairs into a file, each in its string's own quoting; ok is false where one cannot be written, or
+// the result does not read as intended.
+func apply(f *File, all []Finding) (data []byte, ok bool) {
+	data = f.Data
+	wanted := map[string]int{}
+	for _, x := range all {
+		e := x.edit
+		at, placed := e.node.source(data)
+		text, writable := e.node.write(e.text)
+		if !placed || !writable || e.start >= e.end || e.end >= len(at) {
+			return nil, false
+		}
+		last := at[e.end-1]
+		if _, size, found := e.node.find(data, last, e.node.value[e.end-1]); found {
+			last += size
+		}
+		data = slices.Concat(data[:at[e.start]], []byte(text), data[last:])
+		wanted[squeeze(e.node.value[:e.start]+e.text+e.node.value[e.end:])]++
+	}
+	d, err := read(&File{Name: f.Name, Data: data, Kind: f.Kind})
+	if err != nil {
 		return nil, false
 	}
-	last := at[e.end-1]
-	if _, size, found := e.node.find(f.Data, last, e.node.value[e.end-1]); found {
-		last += size
+	for _, q := range d.queries {
+		if q.err == nil {
+			wanted[squeeze(q.node.value)]--
+		}
+		if q.panel != nil && q.panel.unitNode != nil {
+			wanted[q.panel.unitNode.value]--
+		}
 	}
-	data = slices.Concat(f.Data[:at[e.start]], []byte(text), f.Data[last:])
-	want := squeeze(e.node.value[:e.start] + e.text + e.node.value[e.end:])
-	d, err := read(&File{Name: f.Name, Data: data, Kind: f.Kind})
-	return data, err == nil && slices.ContainsFunc(d.queries, func(q *query) bool {
-		unit := q.panel != nil && q.panel.unitNode != nil && q.panel.unitNode.value == want
-		return unit || q.err == nil && squeeze(q.node.value) == want
-	})
+	for _, n := range wanted {
+		if n > 0 {
+			return nil, false
+		}
+	}
+	return data, true
 }
 
 // squeeze takes the white space out, which a folded block may move.

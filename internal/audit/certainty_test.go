@@ -67,6 +67,10 @@ func TestTextsThatSaySomethingElse(t *testing.T) {
 		{"a share of a life", "sum(vllm:prefix_cache_hits_total) / sum(vllm:prefix_cache_queries_total)", "Hits", "percentunit", "hit ratio", []string{"ticket raw-counter", "ticket raw-counter"}},
 		{"a mean that is kept too small", "rate(vllm:request_prompt_tokens_sum[5m]) / clamp_min(rate(vllm:request_prompt_tokens_count[5m]), 1)", "Prompt", "short", "", []string{"ticket share-floor"}},
 		{"how many a percentile rests on", "sum(increase(vllm:time_to_first_token_seconds_count[5m]))", "Inter-token latency: requests", "short", "", nil},
+		{"seconds as a date", `process_start_time_seconds{job="vllm"}`, "Started", "dateTimeFromNow", "", []string{"ticket wrong-unit"}},
+		{"milliseconds as a date", `process_start_time_seconds{job="vllm"} * 1000`, "Started", "dateTimeFromNow", "", nil},
+		{"a divisor kept at one over Grafana's range", "sum(rate(gateway_errors_total[$__rate_interval])) / clamp_min(sum(rate(gateway_calls_total[$__rate_interval])), 1)", "Errors", "short", "", []string{"ticket share-floor"}},
+		{"one far below", "sum(rate(gateway_errors_total[$__rate_interval])) / clamp_min(sum(rate(gateway_calls_total[$__rate_interval])), 1e-9)", "Errors", "short", "", nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, found(t, newest(t), boardOf(t, tc.expr, tc.title, tc.unit, tc.legend))); diff != "" {
@@ -179,6 +183,34 @@ func TestTheUnitOfOneQuery(t *testing.T) {
 	} {
 		if got := found(t, newest(t), tc.file); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+func TestUnusedVariablesOfPerses(t *testing.T) {
+	const board = `kind: Dashboard
+spec:
+  variables:
+    - {kind: ListVariable, spec: {name: zone, plugin: {kind: PrometheusLabelValuesVariable, spec: {labelName: zone}}}}
+    - {kind: ListVariable, spec: {name: pod, plugin: {kind: StaticListVariable, spec: {values: [a, b]}}}}
+    - {kind: ListVariable, spec: {name: unseen, display: {hidden: true}, plugin: {kind: StaticListVariable, spec: {values: [a]}}}}
+  panels:
+    queue:
+      kind: Panel
+      spec:
+        display: {name: Queue}
+        plugin: {kind: TimeSeriesChart, spec: {}}
+        queries:
+          - {kind: TimeSeriesQuery, spec: {plugin: {kind: PrometheusTimeSeriesQuery, spec: {query: 'sum(vllm:num_requests_waiting{pod=~"$pod"ZONE})'}}}}
+`
+	surface, err := AnySurface()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for matcher, want := range map[string][]string{"": {"info unused-variable"}, `,zone=~"$zone"`: nil} {
+		f := File{Name: "d.yaml", Kind: Dashboards, Data: []byte(strings.Replace(board, "ZONE", matcher, 1))}
+		if diff := cmp.Diff(want, found(t, surface, f)); diff != "" {
+			t.Errorf("%q (-want +got)\n%s", matcher, diff)
 		}
 	}
 }

@@ -25,7 +25,7 @@ var mixedQuantities = Check{
 			return
 		}
 		sides := b.Op == parser.ADD || b.Op == parser.SUB || b.Op.IsComparisonOperator()
-		if b.VectorMatching == nil || !sides || !l.known() || !r.known() || l.is(r) || l.counted() && r.counted() || l.of == cores || r.of == cores {
+		if b.VectorMatching == nil || !sides || !l.known() || !r.known() || l.is(r) || l.counted() && r.counted() || l.of == cores || r.of == cores || l.of == busy || r.of == busy { // seconds a second are requests under way
 			return
 		}
 		p.report(b.PositionRange(), fmt.Sprintf("on the left of %s stand %s, on the right %s", b.Op, l, r), advice("bring both to one unit"))

@@ -373,6 +373,9 @@ func boundsOfBinary(n *parser.BinaryExpr, l, r bounds) bounds {
 	case parser.SUB:
 		return spanned(whole, l.low-r.high, l.high-r.low)
 	case parser.MUL:
+		if l == exactly(0) || r == exactly(0) { // zeros that stand for what is not measured
+			return anything
+		}
 		return spanned(whole, l.low*r.low, l.low*r.high, l.high*r.low, l.high*r.high)
 	case parser.DIV:
 		if r.low > 0 {

@@ -45,8 +45,9 @@ var unknownMetric = Check{
 			if strings.HasPrefix(name, "sglang:") {
 				why = "SGLang is not known to have " + name
 			}
-			if sure && !strings.HasPrefix(name, "vllm_") {
-				p.report(at, why, advice("write "+better))
+			told := p.surface.Live && strings.Count(name, ":") < 2 // a recording rule's name has more
+			if (sure || told) && !strings.HasPrefix(name, "vllm_") {
+				p.report(at, why, advice(look))
 			} else {
 				p.doubt(at, why, elsewhere, advice(look))
 			}

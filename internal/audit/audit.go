@@ -1,13 +1,13 @@
 // Package audit looks for what a deployment's monitoring lacks and for what in
-// it is broken: a linter of alerting and recording rules and of dashboards
-// against what inference servers really expose, and a checklist of what should
-// be measured.
+// it is broken: a linter of alerting and recording rules, dashboards and
+// autoscalers against what inference servers really expose, and a checklist of
+// what should be measured.
 //
-// Rules are Prometheus' groups, wherever they stand (plain files, custom
-// resources, Mimir namespaces, VictoriaMetrics, ConfigMaps); dashboards are
-// Grafana's and Perses'. PromQL is judged on its syntax tree. A finding says
-// where, why, and what to write instead; Fix changes the strings concerned and
-// nothing else of a file.
+// A check is a value in a file of its own, check_*.go. Every expression is parsed
+// once and walked once; the walk hands each node to the checks that look at nodes
+// of its kind. What is known of an expression (its unit, its bounds, its labels)
+// is inferred from the catalogue and PromQL's own rules (fact.go), never from
+// titles, texts or colours.
 //
 // The package is pure: bytes and values in, findings and bytes out. Package cli
 // reads the files and asks the servers.
@@ -16,6 +16,7 @@ package audit
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/promql/parser/posrange"
@@ -23,12 +24,33 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
+// Severities: page is for what does not work at all, ticket for what shows or does something else
+// than it says, info for what is fragile.
+const (
+	page   = catalog.Page
+	ticket = catalog.Ticket
+	info   = catalog.Info
+)
+
 // A Check is one thing that the linter looks for.
 type Check struct {
 	ID       string // word-like and stable: "missing-le"
 	Severity catalog.Severity
-	Doc      string // what it finds, one sentence
-	run      func(*pass)
+	Title    string // what it finds, one line
+	Doc      string // why that is a fault, and what to do
+
+	// Bad holds the fault and Good does not. Each is a panel's query; an alert's
+	// expression behind "alert: "; or, of several lines, a file.
+	Bad, Good string
+
+	roles []role // of the queries that it looks at, nil for all
+
+	query     func(*pass) // the whole query
+	selector  func(*pass, *parser.VectorSelector)
+	matrix    func(*pass, *parser.MatrixSelector)
+	aggregate func(*pass, *parser.AggregateExpr)
+	call      func(*pass, *parser.Call)
+	binary    func(*pass, *parser.BinaryExpr)
 }
 
 // A Finding is one fault at one place.
@@ -49,13 +71,11 @@ type Finding struct {
 	// Fixable says that Fix can repair it.
 	Fixable bool `json:"fixable"`
 
-	// Doubt says that nobody can tell from the files whether it is one: a deployment may
-	// add a label, have one server or one model. It is told for information and is never
-	// an error; Why says what it hangs on.
+	// Doubt says that the files do not tell whether it is one: a deployment may add
+	// a label, another program may have the name. It is never an error.
 	Doubt bool `json:"doubt,omitempty"`
 
-	edits []edit
-	node  *node
+	edit *edit
 }
 
 // An edit replaces bytes of a decoded string.
@@ -65,30 +85,27 @@ type edit struct {
 	text       string
 }
 
-// pass is one check's look at one query.
+// A pass is one check's look at one node of a query.
 type pass struct {
 	*query
+	*files
 	surface *Surface
-	records map[string]*query // recording rules of all files, by name
-	asked   map[string]bool   // names of series that some expression asks for
-	bounded map[*query]bounds // of recording rules, as far as they were asked for
-	several map[string]bool   // names that several rules record
-	depth   int               // of recording rules that read one another
-	beside  *beside           // what the file's queries say together
-	before  *query            // the one before it, nil for the first
-	router  bool              // some file reads what only a router exposes
-	models  bool              // some file tells models apart
-	vllm    bool              // some file asks for vLLM's metrics
-	absent  bool              // some alert asks for what is not there, or is down
-	starts  []int
+	path    []parser.Node // that leads to the node
 	check   *Check
 	out     *[]Finding
 }
 
-// suggestion is a repair: in words and, where it is mechanical, as edits.
+// files are what all files say together.
+type files struct {
+	docs    []*document
+	records map[string]*query // recording rules by name, nil where several rules have one
+	words   map[string]bool   // words of all expressions: names of metrics and labels
+}
+
+// suggestion is a repair: in words and, where it changes no value, as edits.
 type suggestion struct {
 	words string
-	edits []edit
+	edit  *edit
 }
 
 func advice(words string) suggestion { return suggestion{words: words} }
@@ -100,155 +117,160 @@ func (p *pass) report(at posrange.PositionRange, why string, fix suggestion) {
 
 func (p *pass) reportAs(severity catalog.Severity, at posrange.PositionRange, why string, fix suggestion) {
 	start, end := int(at.Start), int(at.End)
-	expr := p.node.value
-	if start < 0 || end > len(expr) || start >= end {
+	if expr := p.node.value; start < 0 || end > len(expr) || start >= end {
 		start, end = 0, len(expr)
 	}
-	p.add(Finding{Severity: severity, Fragment: expr[start:end], Why: why, Fix: fix.words, edits: fix.edits}, p.node, start)
+	p.add(Finding{Severity: severity, Fragment: p.node.value[start:end], Why: why, Fix: fix.words, edit: fix.edit}, p.node, start)
 }
 
-// doubt adds a finding that is one only where what but says holds, which the files do not
-// tell.
+// doubt adds a finding that is one only where the files do not tell, and says what it hangs on.
 func (p *pass) doubt(at posrange.PositionRange, why, but string, fix suggestion) {
 	p.add(Finding{Severity: catalog.Info, Doubt: true, Fragment: p.node.value[at.Start:at.End], Why: why + "; " + but, Fix: fix.words},
 		p.node, int(at.Start))
 }
 
-// reportUnit adds a finding about the panel's unit.
-func (p *pass) reportUnit(why string, fix suggestion) {
-	n := p.panel.unitNode
-	if n == nil {
+// reportText adds a finding about a string beside the expression, such as an annotation or a unit.
+func (p *pass) reportText(n *node, why string, fix suggestion) {
+	fragment := p.node.value
+	if n != nil {
+		fragment = n.value
+	}
+	if n == nil || p.node.offset < 0 { // the rule stands in a string of another file
 		n = p.node
 	}
-	p.add(Finding{Severity: p.check.Severity, Fragment: n.value, Why: why, Fix: fix.words, edits: fix.edits}, n, 0)
-}
-
-// reportText adds a finding about a range of a text of the rule, such as an annotation.
-func (p *pass) reportText(n *node, start, end int, why, fix string) {
-	fragment := n.value[start:end]
-	if p.node.offset < 0 { // the rule stands in a string of another file
-		n, start = p.node, 0
-	}
-	p.add(Finding{Severity: p.check.Severity, Fragment: fragment, Why: why, Fix: fix}, n, start)
+	p.add(Finding{Severity: p.check.Severity, Fragment: fragment, Why: why, Fix: fix.words, edit: fix.edit}, n, 0)
 }
 
 func (p *pass) add(f Finding, n *node, start int) {
-	f.Check, f.File, f.Path, f.Where, f.node = p.check.ID, p.file.Name, p.path, p.where, p.node
+	f.Check, f.File, f.Path, f.Where = p.check.ID, p.file.Name, p.at, p.where
 	f.Line, f.Column = n.line, n.column
 	if at, ok := n.source(p.file.Data); ok {
-		f.Line, f.Column = n.place(p.file.Data, p.starts, at[start])
-	}
-	for _, e := range f.edits {
-		if _, ok := e.node.source(p.file.Data); !ok {
-			f.edits = nil
-		}
+		f.Line, f.Column = n.place(p.file.Data, p.doc.starts, at[start])
 	}
 	if p.file.Remote {
-		f.Line, f.Column, f.edits = 0, 0, nil
+		f.Line, f.Column, f.edit = 0, 0, nil
 	}
-	f.Fixable = len(f.edits) > 0
+	if f.edit != nil {
+		_, f.Fixable = f.edit.node.source(p.file.Data)
+	}
+	if !f.Fixable {
+		f.edit = nil
+	}
 	*p.out = append(*p.out, f)
-}
-
-// replace is an edit of a range of the expression.
-func (p *pass) replace(at posrange.PositionRange, text string) edit {
-	return edit{p.node, int(at.Start), int(at.End), text}
 }
 
 // Lint judges files against a surface, without the checks that are to be
 // ignored. A file that cannot be read is an error of its own; the others are
 // judged.
-func Lint(files []File, s *Surface, ignore ...string) ([]Finding, []error) {
-	var docs []*document
+func Lint(all []File, s *Surface, ignore ...string) ([]Finding, []error) {
+	fs := &files{records: map[string]*query{}, words: map[string]bool{}}
 	var errs []error
-	for i := range files {
-		d, err := read(&files[i])
+	for i := range all {
+		d, err := read(&all[i])
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		docs = append(docs, d)
+		fs.docs = append(fs.docs, d)
 	}
-	all := pass{
-		surface: s, records: map[string]*query{}, several: map[string]bool{}, asked: map[string]bool{},
-		bounded: map[*query]bounds{},
-	}
-	for _, d := range docs {
+	for _, d := range fs.docs {
+		d.panels = map[string][]*query{}
 		for _, q := range d.queries {
-			if q.role == recordRole {
-				all.several[q.name] = all.records[q.name] != nil
-				all.records[q.name] = q
+			if q.doc = d; q.role == panelRole {
+				d.panels[q.panelPath()] = append(d.panels[q.panelPath()], q)
 			}
-			if q.tree != nil {
-				for _, v := range selectors(q.tree) {
-					all.asked[nameOf(v)] = true
+			if _, twice := fs.records[q.name]; q.role == recordRole {
+				if fs.records[q.name] = q; twice {
+					fs.records[q.name] = nil
 				}
 			}
-			all.models = all.models || q.tellsModelsApart()
-			all.vllm = all.vllm || q.tree != nil && slices.ContainsFunc(selectors(q.tree), ofVLLM)
-			all.absent = all.absent || q.role == alertRole && q.tree != nil && asksForAbsence(q.tree)
-			all.router = all.router || q.tree != nil && slices.ContainsFunc(selectors(q.tree),
-				func(v *parser.VectorSelector) bool {
-					_, f := classOf(nameOf(v))
-					return isRouters(f) && !taken(f)
-				})
+			for w := range strings.FieldsFuncSeq(q.node.value, func(r rune) bool { return r > 127 || !isWord(byte(r)) && r != ':' }) {
+				fs.words[w] = true
+			}
 		}
 	}
 	var out []Finding
-	for _, d := range docs {
-		out = append(out, d.lint(all, ignore)...)
+	for _, d := range fs.docs {
+		out = append(out, fs.lint(d, s, ignore)...)
 	}
 	return out, errs
 }
 
-// Expressions counts the expressions in files that can be read.
-func Expressions(files []File) int {
-	n := 0
-	for i := range files {
-		if d, err := read(&files[i]); err == nil {
-			n += len(d.queries)
-		}
-	}
-	return n
-}
-
-func (d *document) lint(all pass, ignore []string) []Finding {
+// lint walks each expression of a document once.
+func (fs *files) lint(d *document, s *Surface, ignore []string) []Finding {
 	var out []Finding
-	all.beside = d.beside()
-	for at, q := range d.queries {
-		if all.before = nil; at > 0 {
-			all.before = d.queries[at-1]
-		}
-		for i := range checks {
-			c := &checks[i]
-			if (q.err != nil) != (c.ID == syntaxID) || slices.Contains(ignore, c.ID) {
-				continue
+	for _, q := range d.queries {
+		var active []*pass
+		for _, c := range checks {
+			if (q.err != nil) == (c == &syntaxCheck) && !slices.Contains(ignore, c.ID) && (c.roles == nil || slices.Contains(c.roles, q.role)) {
+				p := &pass{query: q, files: fs, surface: s, check: c, out: &out}
+				if active = append(active, p); c.query != nil {
+					c.query(p)
+				}
 			}
-			p := all
-			p.query, p.starts, p.check, p.out = q, d.starts, c, &out
-			c.run(&p)
 		}
+		if q.err != nil {
+			continue
+		}
+		parser.Inspect(q.tree, func(n parser.Node, path []parser.Node) error {
+			for _, p := range active {
+				p.path = path
+				p.check.visit(p, n)
+			}
+			return nil
+		})
 	}
 	slices.SortStableFunc(out, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(b.Severity, a.Severity))
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(b.Severity, a.Severity), cmp.Compare(orderOf(a), orderOf(b)))
 	})
 	return slices.CompactFunc(out, func(a, b Finding) bool {
 		return a.Check == b.Check && a.Line == b.Line && a.Column == b.Column && a.Fragment == b.Fragment && a.Path == b.Path
 	})
 }
 
-// Checks lists everything that the linter looks for.
-func Checks() []Check { return slices.Clone(checks) }
-
-// walk visits the nodes of the query with the path that leads to each.
-func (p *pass) walk(fn func(n parser.Node, path []parser.Node)) {
-	parser.Inspect(p.tree, func(n parser.Node, path []parser.Node) error {
-		if n != nil {
-			fn(n, path)
-		}
-		return nil
-	})
+// orderOf is where the check of a finding stands in the list.
+func orderOf(f Finding) int {
+	return slices.IndexFunc(checks, func(c *Check) bool { return c.ID == f.Check })
 }
+
+func (c *Check) visit(p *pass, n parser.Node) {
+	switch n := n.(type) {
+	case *parser.VectorSelector:
+		if c.selector != nil {
+			c.selector(p, n)
+		}
+	case *parser.MatrixSelector:
+		if c.matrix != nil {
+			c.matrix(p, n)
+		}
+	case *parser.AggregateExpr:
+		if c.aggregate != nil {
+			c.aggregate(p, n)
+		}
+	case *parser.Call:
+		if c.call != nil {
+			c.call(p, n)
+		}
+	case *parser.BinaryExpr:
+		if c.binary != nil {
+			c.binary(p, n)
+		}
+	}
+}
+
+// Expressions counts the expressions in files that can be read.
+func Expressions(all []File) int {
+	n := 0
+	for i := range all {
+		if d, err := read(&all[i]); err == nil {
+			n += len(d.queries)
+		}
+	}
+	return n
+}
+
+// Checks lists everything that the linter looks for.
+func Checks() []*Check { return slices.Clone(checks) }
 
 // text returns what the user wrote for a node.
 func (p *pass) text(n parser.Node) string {
@@ -261,6 +283,9 @@ func (p *pass) text(n parser.Node) string {
 
 // opaque reports whether a range of the expression holds a variable, so that
 // nobody can tell what it will be.
-func (p *pass) opaque(start, end posrange.Pos) bool {
-	return slices.ContainsFunc(p.mentions, func(m mention) bool { return m.start < int(end) && m.end > int(start) })
+func (q *query) opaque(start, end posrange.Pos) bool {
+	return slices.ContainsFunc(q.mentions, func(m mention) bool { return m.start < int(end) && m.end > int(start) })
 }
+
+// mates are the queries of a query's panel, itself among them.
+func (q *query) mates() []*query { return q.doc.panels[q.panelPath()] }

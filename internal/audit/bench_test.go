@@ -7,7 +7,7 @@ import (
 )
 
 // board is a dashboard on a single line, as exported ones are.
-func board(panels int) File {
+func largeBoard(panels int) File {
 	var b bytes.Buffer
 	b.WriteString(`{"title":"x","panels":[`)
 	for i := range panels {
@@ -25,7 +25,7 @@ func BenchmarkLint(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	f := board(500)
+	f := largeBoard(500)
 	b.SetBytes(int64(len(f.Data)))
 	for b.Loop() {
 		if found, errs := Lint([]File{f}, s); len(found) != 1500 || len(errs) > 0 {
@@ -39,7 +39,7 @@ func BenchmarkFix(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	f := board(500)
+	f := largeBoard(500)
 	b.SetBytes(int64(len(f.Data)))
 	for b.Loop() {
 		if fixed := Fix([]File{f}, s); len(fixed[0].Left) > 0 {

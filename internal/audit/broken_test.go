@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,8 +15,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/prometheus/model/labels"
-
-	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -52,32 +51,31 @@ func places(all []Finding) []string {
 }
 
 // broken are files that break as public ones did, with every fault that the
-// linter must find in them and those that remain after the repair.
+// linter must find in them.
 var broken = []struct {
 	file string
 	want []string
-	left []string
 }{
-	{"01-renamed-gauge.yaml", []string{"6:15 removed-metric", "6:15 impossible-threshold"}, nil},
-	{"02-missing-le.yaml", []string{"12:13 no-for", "14:15 missing-le"}, []string{"no-for"}},
-	{"03-summed-ratio.yaml", []string{"6:16 ratio-summed", "8:16 ratio-summed"}, nil},
-	{"04-ratio-without-aggregation.yaml", []string{"7:11 ratio-of-itself", "7:11 success-as-availability", "13:24 unknown-label-value"}, []string{"success-as-availability", "unknown-label-value"}},
-	{"05-cannot-fire.yaml", []string{"7:11 label-mismatch", "12:15 bucket-edge", "15:15 label-mismatch"}, []string{"label-mismatch", "label-mismatch"}},
-	{"06-below-the-first-bucket.yaml", []string{"6:15 bucket-edge", "9:15 bucket-edge", "12:15 bucket-edge"}, []string{"bucket-edge", "bucket-edge", "bucket-edge"}},
-	{"07-no-such-bucket.yaml", []string{"7:37 no-such-bucket", "11:37 no-such-bucket"}, []string{"no-such-bucket"}},
-	{"08-sum-then-rate.yaml", []string{"6:36 raw-counter", "8:15 rate-of-sum", "10:15 rate-of-sum", "10:15 fires-when-idle"}, []string{"raw-counter", "rate-of-sum", "fires-when-idle"}},
-	{"09-labels.yaml", []string{"7:15 engine-label", "10:15 engine-label", "13:15 unknown-label", "13:31 unknown-label", "16:38 unknown-label-value"}, nil},
-	{"10-raw-counter.yaml", []string{"9:17 raw-counter", "12:17 no-comparison", "15:22 created-series"}, []string{"raw-counter", "no-comparison"}},
-	{"11-renamed-names.json", []string{"20:20 removed-metric", "40:62 removed-metric", "60:46 removed-metric", "60:155 removed-metric"}, nil},
-	{"12-mixed-models.json", []string{"1:256 wrong-unit", "1:324 mixed-models", "1:636 mixed-models"}, nil},
-	{"13-average-of-percentiles.json", []string{"20:20 average-of-percentiles", "40:39 quantile-range"}, []string{"average-of-percentiles"}},
-	{"14-rate-on-gauge.json", []string{"15:41 rate-on-gauge", "30:20 rate-on-gauge"}, nil},
-	{"15-wrong-denominator.json", []string{"15:20 tokens-per-completion", "30:25 steps-as-tokens", "50:20 success-as-availability"}, []string{"success-as-availability"}},
-	{"16-lifetime.json", []string{"21:41 raw-counter", "21:100 raw-counter", "36:22 cumulative-buckets", "36:34 raw-counter", "56:72 raw-buckets"}, []string{"cumulative-buckets"}},
-	{"17-perses.yaml", []string{"16:30 wrong-unit", "23:26 ratio-summed", "37:47 rate-interval", "38:49 rate-interval"}, nil},
-	{"18-engine-of-old.json", []string{"20:20 removed-metric", "35:20 removed-metric", "50:20 removed-metric", "70:75 removed-metric"}, []string{"removed-metric", "removed-metric", "removed-metric", "bucket-edge"}},
-	{"19-names-that-never-were.json", []string{"15:46 unknown-metric", "35:75 histogram-name", "50:25 histogram-name", "65:20 unknown-metric"}, []string{"unknown-metric"}},
-	{"20-graphs-of-old.json", []string{"16:17 sum-without-count", "16:22 rate-interval", "25:21 created-series", "34:19 wrong-unit"}, []string{"wrong-unit", "created-series"}},
+	{"01-renamed-gauge.yaml", []string{"6:15 removed-metric", "6:15 impossible-threshold"}},
+	{"02-missing-le.yaml", []string{"14:15 missing-le"}},
+	{"03-summed-ratio.yaml", []string{"6:16 ratio-summed", "8:16 ratio-summed"}},
+	{"04-ratio-without-aggregation.yaml", []string{"7:11 ratio-of-itself", "13:24 unknown-label-value"}},
+	{"05-cannot-fire.yaml", []string{"7:11 label-mismatch", "12:15 bucket-edge", "15:15 label-mismatch"}},
+	{"06-below-the-first-bucket.yaml", []string{"6:15 bucket-edge", "9:15 bucket-edge"}},
+	{"07-no-such-bucket.yaml", []string{"7:37 no-such-bucket", "11:37 no-such-bucket"}},
+	{"08-sum-then-rate.yaml", []string{"8:15 rate-of-sum", "10:15 rate-of-sum"}},
+	{"09-labels.yaml", []string{"13:15 unknown-label", "13:31 unknown-label", "16:38 unknown-label-value"}},
+	{"10-raw-counter.yaml", []string{"9:17 raw-counter", "12:17 no-comparison", "15:22 created-series"}},
+	{"11-renamed-names.json", []string{"20:20 removed-metric", "40:62 removed-metric", "60:46 removed-metric", "60:155 removed-metric"}},
+	{"12-mixed-models.json", []string{"1:256 wrong-unit"}},
+	{"13-average-of-percentiles.json", []string{"20:20 average-of-percentiles", "40:39 quantile-range"}},
+	{"14-rate-on-gauge.json", []string{"15:41 rate-on-gauge", "30:20 rate-on-gauge"}},
+	{"15-wrong-denominator.json", []string{"15:20 wrong-ratio"}},
+	{"16-lifetime.json", []string{"21:41 raw-counter", "21:100 raw-counter", "36:34 raw-counter", "56:72 raw-buckets"}},
+	{"17-perses.yaml", []string{"16:30 wrong-unit", "23:26 ratio-summed", "37:47 rate-interval", "38:49 rate-interval"}},
+	{"18-engine-of-old.json", []string{"20:20 removed-metric", "35:20 removed-metric", "50:20 removed-metric", "70:75 removed-metric"}},
+	{"19-names-that-never-were.json", []string{"15:46 unknown-metric", "35:75 histogram-name", "50:25 histogram-name", "65:20 unknown-metric"}},
+	{"20-graphs-of-old.json", []string{"16:17 sum-without-count", "16:22 rate-interval", "34:19 wrong-unit"}},
 }
 
 func TestEveryPlantedFaultIsFoundAndNoOther(t *testing.T) {
@@ -105,23 +103,21 @@ func TestARepairedFileHoldsNothingThatCouldBeRepaired(t *testing.T) {
 		t.Run(tc.file, func(t *testing.T) {
 			f := readFile(t, filepath.Join("testdata", "broken", tc.file))
 			fixed := Fix([]File{f}, newest(t))[0]
-			var left []string
 			for _, x := range fixed.Left {
-				left = append(left, x.Check)
 				if x.Fixable {
 					t.Errorf("left though it can be repaired: %s in %s", x.Check, x.Fragment)
 				}
 			}
-			if diff := cmp.Diff(tc.left, left); diff != "" {
-				t.Errorf("left (-want +got)\n%s", diff)
-			}
 			golden := filepath.Join("testdata", "repaired", tc.file)
-			if *update {
+			if *update && len(fixed.Repaired) > 0 {
 				if err := os.WriteFile(golden, fixed.Data, 0o644); err != nil {
 					t.Fatal(err)
 				}
 			}
 			want, err := os.ReadFile(golden)
+			if errors.Is(err, fs.ErrNotExist) { // nothing to repair
+				want, err = f.Data, nil
+			}
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -232,8 +228,7 @@ func TestServersDecideWhatIsWrong(t *testing.T) {
 		{"written for old and new servers", "vllm-v1", "(vllm:kv_cache_usage_perc or vllm:gpu_cache_usage_perc) > 0.9", nil},
 		{"written for two servers that are both old", "vllm-v1", "(vllm:cpu_cache_usage_perc or vllm:gpu_cache_usage_perc) > 0.9", []string{"removed-metric", "removed-metric → (vllm:cpu_cache_usage_perc or vllm:kv_cache_usage_perc) > 0.9"}},
 		{"underscores that no store made", "vllm-v1", "sum(vllm_gpu_cache_usage_perc * 0)", []string{"removed-metric → sum(vllm:kv_cache_usage_perc * 0)"}},
-		{"a failure counter that never came", "vllm-v1", "sum(rate(vllm_request_failure_total[5m]))", []string{"unknown-metric"}},
-		{"no aggregation, and milliseconds", "vllm-v1", "histogram_quantile(0.99, rate(vllm:time_to_first_token_seconds_bucket[5m])) > 2000", []string{"bucket-edge → histogram_quantile(0.99, rate(vllm:time_to_first_token_seconds_bucket[5m])) > 2"}},
+		{"no aggregation, and milliseconds", "vllm-v1", "histogram_quantile(0.99, rate(vllm:time_to_first_token_seconds_bucket[5m])) > 2000", []string{"bucket-edge"}},
 		{"the production stack's router", "vllm-v1", "sum(vllm:current_qps)", nil},
 		{"somebody else's metric", "vllm-v1", "sum(rate(nginx_requests_total[5m]))", nil},
 		{"a recording rule that is not at hand", "vllm-v1", "vllm:ttft:p95 > 3", []string{"unknown-metric"}},
@@ -252,7 +247,7 @@ func TestServersDecideWhatIsWrong(t *testing.T) {
 			for _, x := range found {
 				text := x.Check
 				if x.Fixable {
-					text += " → " + edited(tc.expr, x.edits)
+					text += " → " + tc.expr[:x.edit.start] + x.edit.text + tc.expr[x.edit.end:]
 				}
 				got = append(got, text)
 			}
@@ -279,7 +274,6 @@ func TestServersThatWereSeenKnowTheirLabelsEdgesAndModels(t *testing.T) {
 		"histogram_quantile(0.9, sum by (le, model_name) (rate(vllm:request_queue_time_seconds_bucket[5m]))) > 0.05":        nil,
 		"histogram_quantile(0.9, sum by (le, model_name) (rate(vllm:request_queue_time_seconds_bucket[5m]))) > 1":           {"page bucket-edge"},
 		"sum by (model_name) (rate(vllm:request_queue_time_seconds_bucket{le=\"0.3\"}[5m]))":                                {"page no-such-bucket"},
-		"histogram_quantile(0.9, sum by (le) (rate(vllm:request_queue_time_seconds_bucket[5m])))":                           {"info mixed-models"},
 		"sum by (model) (vllm:num_requests_waiting)":                                                                        {"page unknown-label"},
 		"sum by (code) (rate(http_requests_total[5m]))":                                                                     nil,
 		"sum by (instance) (vllm:num_requests_waiting) and sum by (instance) (rate(vllm:prompt_tokens_total[5m])) > 0":      nil,
@@ -347,7 +341,7 @@ func TestWithoutADialectPrefixesAreTakenAsTheyAre(t *testing.T) {
 }
 
 func TestRepairsKeepEveryWayOfWriting(t *testing.T) {
-	const before, after = "sum(vllm:gpu_cache_usage_perc) > 90", "max(vllm:kv_cache_usage_perc) > 0.9"
+	const before, after = "sum(vllm:gpu_cache_usage_perc) > 0.9", "sum(vllm:kv_cache_usage_perc) > 0.9"
 	for name, format := range map[string]string{
 		"plain":                  "    expr: %s # as it was\n",
 		"single quotes":          "    expr: '%s'\n    labels: {a: 'it''s'}\n",
@@ -370,7 +364,7 @@ func TestRepairsKeepEveryWayOfWriting(t *testing.T) {
 		})
 	}
 	const board = `{"panels":[{"title":"a","targets":[{"refId":"A","expr":"sum by (pod) (vllm:gpu_cache_usage_perc{a=\"b\"}) \u003e 90\n"}]}]}`
-	want := strings.NewReplacer("sum", "max", "gpu_", "kv_", "90", "0.9").Replace(board)
+	want := strings.NewReplacer("gpu_", "kv_").Replace(board)
 	if got := string(Fix([]File{{Name: "d", Kind: Dashboards, Data: []byte(board)}}, newest(t))[0].Data); got != want {
 		t.Errorf("JSON became %s", got)
 	}
@@ -381,7 +375,7 @@ func TestVariablesOfADashboardAreJudgedToo(t *testing.T) {
 	for _, tc := range []struct{ name, data, want, place string }{
 		{"label_values", `{` + panels + `,"templating":{"list":[{"name":"m","query":"label_values(vllm:gpu_cache_usage_perc{job=\"$job\"}, model_name)"}]}}`, "label_values(vllm:kv_cache_usage_perc{", "1:121 removed-metric"},
 		{"label_values in an object", `{` + panels + `,"templating":{"list":[{"name":"m","query":{"query":"label_values(vllm:gpu_cache_usage_perc,model_name)","refId":"x"}}]}}`, "label_values(vllm:kv_cache_usage_perc,model_name)", "1:130 removed-metric"},
-		{"query_result", `{` + panels + `,"templating":{"list":[{"name":"m","query":"query_result(topk(5, sum by (model_name) (vllm:gpu_cache_usage_perc)))"}]}}`, "(topk(5, max by (model_name) (vllm:kv_cache_usage_perc)))", ""},
+		{"query_result", `{` + panels + `,"templating":{"list":[{"name":"m","query":"query_result(topk(5, max by (model_name) (vllm:gpu_cache_usage_perc)))"}]}}`, "(topk(5, max by (model_name) (vllm:kv_cache_usage_perc)))", ""},
 		{"Perses", "kind: PersesDashboard\nspec:\n  variables:\n  - kind: ListVariable\n    spec: {name: m, plugin: {kind: PrometheusLabelValuesVariable, spec: {labelName: model_name, matchers: ['vllm:gpu_cache_usage_perc{}']}}}\n  panels:\n    a: {kind: Panel, spec: {queries: [{kind: PrometheusTimeSeriesQuery, spec: {query: 'up{x=\"$m\"}'}}]}}\n", "matchers: ['vllm:kv_cache_usage_perc{}']", "5:109 removed-metric"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -435,25 +429,6 @@ func TestBadFilesAreRefusedWithTheirPlace(t *testing.T) {
 	}
 }
 
-func TestChecksAreDistinct(t *testing.T) {
-	seen := map[string]bool{}
-	for _, c := range Checks() {
-		if seen[c.ID] || c.Doc == "" || c.run == nil || c.Severity > catalog.Page {
-			t.Errorf("%+v", c)
-		}
-		seen[c.ID] = true
-	}
-	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "audit.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for id := range seen {
-		if !strings.Contains(string(doc), "`"+id+"`") {
-			t.Errorf("docs/audit.md says nothing of %s", id)
-		}
-	}
-}
-
 // FuzzExpressions puts any text into a panel: no panic, and what is repaired is
 // still what it was, but for the repair.
 func FuzzExpressions(f *testing.F) {
@@ -491,7 +466,7 @@ func FuzzExpressions(f *testing.F) {
 			t.Fatalf("%q became %s", expr, fixed.Data)
 		}
 		for _, x := range fixed.Left {
-			if x.Check == syntaxID && len(fixed.Repaired) > 0 {
+			if x.Check == syntaxCheck.ID && len(fixed.Repaired) > 0 {
 				t.Errorf("%q was PromQL and became %s", expr, fixed.Data)
 			}
 		}

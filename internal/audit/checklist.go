@@ -2,6 +2,7 @@ package audit
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -529,38 +530,32 @@ func readsAny(tree parser.Node, records map[string]*query, families []string, de
 // least, as burn-rate alerts do: by ranges, or by recorded ratios whose names
 // differ in their window alone.
 func isBurnRate(q *query) bool {
-	windows := map[string]map[time.Duration]bool{}
-	stems := map[string]map[string]bool{}
+	windows := map[string]map[string]bool{}
 	both := false
-	parser.Inspect(q.tree, func(n parser.Node, _ []parser.Node) error {
+	parser.Inspect(q.tree, func(n parser.Node, path []parser.Node) error {
 		switch n := n.(type) {
-		case *parser.MatrixSelector:
-			if v, ok := n.VectorSelector.(*parser.VectorSelector); ok {
-				put(windows, nameOf(v), n.Range)
-			}
 		case *parser.VectorSelector:
-			put(stems, strings.TrimRight(nameOf(n), "0123456789smhdw"), nameOf(n))
+			of, window := strings.TrimRight(nameOf(n), "0123456789smhdw"), nameOf(n)
+			if m, ok := parentOf(path).(*parser.MatrixSelector); ok {
+				of, window = nameOf(n), m.Range.String()
+			} else if !strings.HasSuffix(of, "rate") && !strings.HasSuffix(of, ":") && !strings.HasSuffix(of, "_") {
+				return nil
+			}
+			if windows[of] == nil {
+				windows[of] = map[string]bool{}
+			}
+			windows[of][window] = true
 		case *parser.BinaryExpr:
 			both = both || n.Op == parser.LAND
 		}
 		return nil
 	})
-	for _, w := range windows {
-		if both && len(w) > 1 {
-			return true
-		}
-	}
-	for stem, names := range stems {
-		if both && len(names) > 1 && (strings.HasSuffix(stem, "rate") || strings.HasSuffix(stem, ":") || strings.HasSuffix(stem, "_")) {
-			return true
-		}
-	}
-	return false
+	return both && slices.ContainsFunc(slices.Collect(maps.Values(windows)), func(w map[string]bool) bool { return len(w) > 1 })
 }
 
-func put[K, V comparable](m map[K]map[V]bool, k K, v V) {
-	if m[k] == nil {
-		m[k] = map[V]bool{}
+func parentOf(path []parser.Node) parser.Node {
+	if len(path) == 0 {
+		return nil
 	}
-	m[k][v] = true
+	return path[len(path)-1]
 }

@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/sixty-dev/sixty/internal/engine"
-	"github.com/sixty-dev/sixty/internal/hint"
 )
 
 //go:embed exporters.csv
@@ -38,50 +37,4 @@ func exporterFamily(name string) (engine.Family, bool) {
 		}
 	}
 	return engine.Family{}, false
-}
-
-// isExporters reports whether a family is of the table.
-func isExporters(f engine.Family) bool { return exporters()[f.Name].Kind != "" && f.Engine == "" }
-
-// namespaces are prefixes of exporters' names, of which the table has what people ask for.
-var namespaces = []string{"node_", "kube_", "container_", "nv_", "tgi_", "process_", "probe_", "DCGM_FI_", "inference_", "envoy_", "istio_"}
-
-// endings are what people forget, or add, at the end of a name.
-var endings = []string{"_total", "_bytes", "_seconds", "_count", "_sum", "_bucket", "s", ""}
-
-// misspelled returns the exporter's family that a name is meant to be: one that differs by an
-// ending or by one character; "" where there is none, or where the name is known.
-func misspelled(name string) string {
-	if !slices.ContainsFunc(namespaces, func(n string) bool { return strings.HasPrefix(name, n) }) {
-		return ""
-	}
-	if _, ok := exporterFamily(name); ok || known(name) {
-		return ""
-	}
-	for _, cut := range endings {
-		base, ok := strings.CutSuffix(name, cut)
-		for _, add := range endings {
-			if f, known := exporterFamily(base + add); ok && known && base+add != name && f.Type != engine.Histogram {
-				return base + add
-			}
-		}
-	}
-	const long = 12
-	for other := range exporters() {
-		if len(name) >= long && hint.Distance(name, other, 2) < 2 && !digitsDiffer(name, other) {
-			return other
-		}
-	}
-	return ""
-}
-
-// digitsDiffer reports whether two names differ in a digit, as node_load1 and node_load5 do.
-func digitsDiffer(a, b string) bool {
-	digits := func(r rune) rune {
-		if r >= '0' && r <= '9' {
-			return r
-		}
-		return -1
-	}
-	return strings.Map(digits, a) != strings.Map(digits, b)
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -75,7 +74,7 @@ func (r *Report) SARIF(w io.Writer) error {
 			place.Region = &region{f.Line, max(f.Column, 1), message{f.Fragment}}
 		}
 		results = append(results, result{
-			Rule: f.Check, Index: slices.IndexFunc(checks, func(c Check) bool { return c.ID == f.Check }),
+			Rule: f.Check, Index: orderOf(f),
 			Level:        sarifLevels[f.Severity],
 			Message:      message{sentence(f.Why) + " " + sentence(f.Fix)},
 			Locations:    []location{{place, []map[string]string{{"fullyQualifiedName": f.Where}}}},

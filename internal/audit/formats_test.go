@@ -23,15 +23,15 @@ func reported(t *testing.T) *Report {
     expr: vllm:gpu_cache_usage_perc > 0.9
     for: 5m
   - alert: Low
-    expr: rate(vllm:generation_tokens_total[5m]) < 10
+    expr: sum(vllm:kv_cache_usage_perc) < 0.1
     for: 5m
   - alert: "100 %\nof it: <now>"
-    expr: vllm:num_requests_waiting > 10
+    expr: sum(rate(vllm:prefix_cache_hits_total[5m])) / clamp_min(sum(rate(vllm:prefix_cache_queries_total[5m])), 1) < 0.1
 `)}
 	good := File{Name: "good.yaml", Kind: Rules, Data: []byte("groups:\n- name: g\n  rules:\n  - record: x\n    expr: up\n")}
 	r := &Report{Surface: newest(t), Files: []string{bad.Name, good.Name}, Errors: []error{errors.New("c.yaml:1:2: not YAML")}}
 	r.Findings, _ = Lint([]File{bad, good}, newest(t))
-	if got := places(r.Findings); !slices.Equal(got, []string{"5:11 removed-metric", "8:11 fires-when-idle", "11:11 no-for"}) {
+	if got := places(r.Findings); !slices.Equal(got, []string{"5:11 removed-metric", "8:11 ratio-summed", "11:57 share-floor"}) {
 		t.Fatal(got)
 	}
 	return r
@@ -169,8 +169,8 @@ func TestGitHubsAnnotationsAreOneLineEach(t *testing.T) {
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 	want := []string{
 		"::error file=a dir/alerts%2C new.yaml,line=5,col=11,title=sixty audit%3A removed-metric::alert Full: ",
-		"::warning file=a dir/alerts%2C new.yaml,line=8,col=11,title=sixty audit%3A fires-when-idle::alert Low: ",
-		"::notice file=a dir/alerts%2C new.yaml,line=11,col=11,title=sixty audit%3A no-for::alert 100 %25%0Aof it: <now>: ",
+		"::warning file=a dir/alerts%2C new.yaml,line=8,col=11,title=sixty audit%3A ratio-summed::alert Low: ",
+		"::notice file=a dir/alerts%2C new.yaml,line=11,col=57,title=sixty audit%3A share-floor::alert 100 %25%0Aof it: <now>: ",
 		"::error title=sixty audit::c.yaml:1:2: not YAML",
 	}
 	if len(lines) != len(want) {

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/prometheus/prometheus/promql/parser"
@@ -19,10 +20,7 @@ type variable struct {
 	kind   string // as Grafana calls it: query, custom, …
 	multi  bool   // may stand for several values at once
 	plugin string // of the datasources that it stands for
-	node   *node  // its name
-	silent bool   // has no query
-	all    *node  // what it stands for where all of its values are chosen; nil where nobody says
-	label  string // whose values it stands for, "" where that is not known
+	node   *node  // its name, nil where nobody chooses it
 }
 
 // A mention is where an expression names a variable outside of a string.
@@ -59,70 +57,18 @@ func standIn(expr string) (parser.Expr, []mention, error) {
 	return nil, mentions, err
 }
 
-// mentionsIn finds $name, ${name}, ${name:format} and [[name]] outside of
-// strings and comments.
+// Texts and comments, which hold no variables that matter, and $name, ${name}, ${name:format} and [[name]].
+var mentionOrText = regexp.MustCompile("\"(?:\\\\.|[^\"\\\\])*\"|'(?:\\\\.|[^'\\\\])*'|`[^`]*`|#[^\n]*|" + `(\$\{[^}]+\}|\[\[\w+\]\]|\$\w+)`)
+
+// mentionsIn finds the variables outside of strings and comments.
 func mentionsIn(expr string) []mention {
 	var out []mention
-	for i := 0; i < len(expr); {
-		switch c := expr[i]; {
-		case c == '"' || c == '\'' || c == '`':
-			i = afterString(expr, i)
-		case c == '#':
-			for i < len(expr) && expr[i] != '\n' {
-				i++
-			}
-		case c == '$' || strings.HasPrefix(expr[i:], "[["):
-			end := mentionEnd(expr, i)
-			if end > i {
-				out = append(out, mention{i, end})
-				i = end
-				continue
-			}
-			i++
-		default:
-			i++
+	for _, m := range mentionOrText.FindAllStringSubmatchIndex(expr, -1) {
+		if m[2] >= 0 {
+			out = append(out, mention{m[2], m[3]})
 		}
 	}
 	return out
-}
-
-func afterString(expr string, i int) int {
-	quote := expr[i]
-	for i++; i < len(expr); i++ {
-		if expr[i] == '\\' && quote != '`' {
-			i++
-			continue
-		}
-		if expr[i] == quote {
-			return i + 1
-		}
-	}
-	return len(expr)
-}
-
-// mentionEnd returns the end of the variable that begins at i, or i.
-func mentionEnd(expr string, i int) int {
-	name := func(from int) int {
-		for from < len(expr) && isWord(expr[from]) {
-			from++
-		}
-		return from
-	}
-	switch rest := expr[i:]; {
-	case strings.HasPrefix(rest, "${"):
-		if end := strings.IndexByte(rest, '}'); end > 2 {
-			return i + end + 1
-		}
-	case strings.HasPrefix(rest, "[["):
-		if end := name(i + 2); end > i+2 && strings.HasPrefix(expr[end:], "]]") {
-			return end + 2
-		}
-	case strings.HasPrefix(rest, "$"):
-		if end := name(i + 1); end > i+1 {
-			return end
-		}
-	}
-	return i
 }
 
 func isWord(c byte) bool {
@@ -143,34 +89,19 @@ func filling(expr string, m mention, asName bool) string {
 		return strings.Repeat("0", length-2) + "5m"
 	case m.start > 0 && (isWord(expr[m.start-1]) || expr[m.start-1] == ':'), m.end < len(expr) && isWord(expr[m.end]):
 		return name
-	case inBraces(before):
+	case inBraces.MatchString(before):
 		if (strings.HasSuffix(before, "{") || strings.HasSuffix(before, ",")) && length >= 4 {
 			return strings.Repeat("v", length-3) + `=""`
 		}
 		return name
-	case inLabels(before), asName:
+	case inLabels.MatchString(before), asName:
 		return name
 	}
 	return number
 }
 
-// inBraces reports whether a text ends inside a selector's braces.
-func inBraces(before string) bool {
-	open := strings.LastIndexByte(before, '{')
-	return open >= 0 && strings.LastIndexByte(before, '}') < open
-}
-
-// inLabels reports whether a text ends inside a list of labels.
-func inLabels(before string) bool {
-	open := strings.LastIndexByte(before, '(')
-	if open < 0 || strings.LastIndexByte(before, ')') > open {
-		return false
-	}
-	head := strings.TrimRight(before[:open], " \n\t")
-	for _, word := range []string{"by", "without", "on", "ignoring", "group_left", "group_right"} {
-		if strings.HasSuffix(strings.ToLower(head), word) {
-			return true
-		}
-	}
-	return false
-}
+// inBraces and inLabels match a text that ends inside a selector's braces, or a list of labels.
+var (
+	inBraces = regexp.MustCompile(`\{[^{}]*$`)
+	inLabels = regexp.MustCompile(`(?i)\b(?:by|without|on|ignoring|group_left|group_right)\s*\([^()]*$`)
+)

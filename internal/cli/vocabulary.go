@@ -132,7 +132,7 @@ func pathologyNames(all []*catalog.Pathology) []string {
 	return list(all, func(p *catalog.Pathology) string { return p.ID + "\t" + p.Title })
 }
 
-func checkIDs() []string { return list(audit.Checks(), func(c audit.Check) string { return c.ID }) }
+func checkIDs() []string { return list(audit.Checks(), func(c *audit.Check) string { return c.ID }) }
 
 func dialectIDs() []string {
 	return []string{"vllm-v1", "vllm-v0", "vllm-v1-ray", "vllm-v0-ray", "vllm-v1-kserve", "vllm-v1-normalized", "sglang", "gateway", "dcgm"}

@@ -94,7 +94,7 @@ func TestFormerNames(t *testing.T) {
 func TestValuesAreCompleted(t *testing.T) {
 	for args, want := range map[string]string{
 		"diagnose --output ": "markdown", "diagnose --fail-on ": "ticket", "diagnose --use-case ": "chat", "diagnose --only ": "saturation",
-		"diagnose --color ": "never", "audit --ignore ": "no-for", "generate rules --output ": "mimir", "generate scrape --output ": "podmonitor",
+		"diagnose --color ": "never", "audit --ignore ": "no-match", "generate rules --output ": "mimir", "generate scrape --output ": "podmonitor",
 		"generate rules --dialect ": "vllm-v0", "bench --scenario ": "burst", "bench --search ": "rate", "bench --api ": "chat", "bench --slo ": "rag",
 		"demo --scenario ": "memory-leak", "demo --phases ": "sick", "simulate --scenario ": "engine-hung", "simulate --route ": "least-loaded",
 		"tune --gpu ": "H20", "tune --output ": "html", "bench trace --trace-format ": "azure", "explain ": "kv-cache-thrashing", "help generate ": "rules",

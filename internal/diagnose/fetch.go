@@ -242,7 +242,8 @@ type query struct {
 type group struct {
 	lead     *Target // whose dialect it is
 	span     Range
-	asked    time.Time // of the last scrapes
+	asked    time.Time     // of the last scrapes
+	beyond   time.Duration // by how much its span ends after the last scrape of any member, at most
 	matchers []*labels.Matcher
 	members  []int
 	by       map[string][]int // members by the labels of their instance
@@ -275,6 +276,9 @@ func groups(r *Request, span func(target int) Range, ask func(target int) bool) 
 			g = &group{lead: t, span: k.span, asked: k.asked, matchers: r.Matchers, by: map[string][]int{}}
 			keys[k] = g
 			gs = append(gs, g)
+		}
+		if i < len(r.Spans) && k.span == r.Spans[i].Window {
+			g.beyond = max(g.beyond, r.Spans[i].beyond)
 		}
 		g.members = append(g.members, i)
 		instance := labelKey(t.Labels, r.Instance)
@@ -462,7 +466,7 @@ func (p *planner) add(s *indicator.Signal, what string, at time.Time, expr indic
 // compares the members with are the others, whose scrapes have another phase.
 func (g *group) compile(r *Request, s *indicator.Signal, expr indicator.Expr, own bool) indicator.Expr {
 	rw := indicator.Rewriting{
-		Window: g.span.Length(), Short: r.short(&g.lead.Dialect), Past: max(r.Past, r.shortest()),
+		Window: g.span.Length(), Short: r.short(&g.lead.Dialect) + g.beyond, Past: max(r.Past, r.shortest()),
 		Instance: slices.Concat(r.Instance, g.lead.Dialect.Identity), Model: r.Model, Matchers: g.matchers,
 	}
 	if s.Per != "" {

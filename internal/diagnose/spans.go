@@ -28,9 +28,10 @@ type Span struct {
 	Asked time.Time
 
 	steady steadiness
-	course *course   // what onsets are read from, until they are; nil of what does not serve
-	before time.Time // the last scrape before the window, zero where no scrape was seen
-	whole  bool      // the window holds all scrapes: one before it would be an interval before the first
+	course *course       // what onsets are read from, until they are; nil of what does not serve
+	before time.Time     // the last scrape before the window, zero where no scrape was seen
+	beyond time.Duration // by how much a shared window ends after the target's last scrape
+	whole  bool          // the window holds all scrapes: one before it would be an interval before the first
 }
 
 // counted returns a number of events in one time as that of another one.
@@ -410,6 +411,7 @@ func shareWindows(ss []*Span) {
 			if s.Asked.Equal(s.Window.To) {
 				s.Asked = common.To
 			}
+			s.beyond = common.To.Sub(s.Window.To)
 			s.Window = common
 		}
 		from = to

@@ -17,6 +17,21 @@ var (
 		Name: "unheard_while_slow", Unit: indicator.Seconds, Default: 60,
 		Why: "somebody accepts the connection, or pages came in between: of a page that misses every second scrape four in a row fail once in sixteen times, a minute at 15 s, and more at less",
 	}
+	// LateUnheard is the same of a server whose pages took seconds while they came, or are seldom.
+	LateUnheard = &Threshold{
+		Name: "unheard_while_late", Unit: indicator.Seconds, Default: 240,
+		Why: "four scrapes in a row at one each minute: a page that takes seconds misses its timeout twice in a row now and then, and a server that is started again is back",
+	}
+	// ScrapedOften is a server of which the last page tells what it held when it went.
+	ScrapedOften = &Threshold{
+		Name: "scraped_often", Unit: indicator.Seconds, Default: 35,
+		Why: "what a server held on its last page it held when it went: a drain takes half a minute and more, and may begin and end between two scrapes that are further apart",
+	}
+	// PageLate is a page that came late.
+	PageLate = &Threshold{
+		Name: "page_late", Unit: indicator.Seconds, Default: 1,
+		Why: "a page takes 10 to 40 ms; of one that took a second a scrape that times out is the next step, and no loss",
+	}
 	// Refused is a scrape that failed at once.
 	Refused = &Threshold{
 		Name: "refused", Unit: indicator.Seconds, Default: 2,
@@ -117,8 +132,8 @@ var (
 	}
 	// AbandonedShare is the share of requests that their clients give up.
 	AbandonedShare = &Threshold{
-		Name: "abandoned_share", Unit: indicator.Ratio, Objective: slo.Cancelled, Default: 0.15, Baseline: &Relative{Factor: 2, Offset: 0.1, Most: 0.25},
-		Why: "twice the usual share and ten points more; some users always stop an answer; a quarter of all answers is too many whatever was usual; without a baseline 15 %",
+		Name: "abandoned_share", Unit: indicator.Ratio, Objective: slo.Cancelled, Default: 0.15, Baseline: &Relative{Factor: 1, Offset: 0.15},
+		Why: "fifteen points more than usual: some users always stop an answer, and completion in an editor cancels most of its requests by design, whether tokens are late or not; without a baseline 15 %",
 	}
 	// AbandonedMore is a share of requests that their clients give up beyond what they always do.
 	AbandonedMore = &Threshold{
@@ -183,7 +198,9 @@ var (
 
 	// MostGetNothing holds while most clients leave without their answer, and not because
 	// it pleases them: tokens are late.
-	MostGetNothing = All(Above(indicator.AbandonedShare, MostAbandoned), Above(indicator.Abandoned, SomeAbandoned), UserPain)
+	MostGetNothing = All(
+		Above(indicator.AbandonedShare, MostAbandoned), Above(indicator.AbandonedShare, AbandonedShare), Above(indicator.Abandoned, SomeAbandoned), UserPain,
+	)
 
 	// UserPain holds while users notice anything at all.
 	UserPain = Any(FirstTokenLate, Above(indicator.ITLP95, ITLObjective), Above(indicator.E2EP95, E2EObjective), Above(indicator.E2EMean, E2EWorse))

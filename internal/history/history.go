@@ -513,7 +513,7 @@ func (c *Case) Down(instance string, scrape int) bool {
 	})
 }
 
-// Took is how long a scrape took that brought a page: 10 ms, unless the case has
+// Took is how long a scrape took: 10 ms, or one where it was refused, unless the case has
 // scrape_duration_seconds.
 func (c *Case) Took(instance string, scrape int) time.Duration {
 	for _, g := range c.groups {
@@ -522,6 +522,9 @@ func (c *Case) Took(instance string, scrape int) time.Duration {
 				return time.Duration(s.Values[scrape] * float64(time.Second))
 			}
 		}
+	}
+	if c.Down(instance, scrape) {
+		return time.Millisecond
 	}
 	return 10 * time.Millisecond
 }

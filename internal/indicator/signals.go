@@ -383,11 +383,26 @@ var (
 		Expr: Sub(Apply{Func: Time}, Max(Or(LastAbove("up").In(15*time.Minute), First("up").In(15*time.Minute)))),
 		Doc:  "Time since the last scrape that succeeded, to five seconds; a quarter of an hour or more counts as that.",
 	}
+	BetweenScrapes = &Signal{
+		Name: "between_scrapes", Title: "Time between scrapes", Unit: Seconds, Scope: Instance, Scrapes: true,
+		Expr: Div(Sub(Apply{Func: Time}, Max(First("up").In(15*time.Minute))), Max(Looks("up").In(15*time.Minute))),
+		Doc:  "How often the server is asked for its page: what it did since the last page is known no better.",
+	}
 	Flaps = &Signal{
 		Name: "page_gaps", Title: "Gaps between pages, both ends", Unit: Count, Scope: Instance, Scrapes: true,
 		Expr:      Sub(gaps, Mul(Number(2), OrZero(Max(Changes("process_start_time_seconds").In(10*time.Minute)), gaps))),
 		Otherwise: []Alternative{{Without: "process_start_time_seconds", Expr: gaps}},
 		Doc:       "How often in ten minutes scrapes began to fail or to succeed again, restarts apart: once where a server is lost, and more often where its page is slow.",
+	}
+	// PageTook is 0 where nobody measured it.
+	PageTook = &Signal{
+		Name: "page_took", Title: "Time until a page came, recently", Unit: Seconds, Scope: Instance, Scrapes: true,
+		Expr: OrZero(Div(
+			Sub(Max(Total("scrape_duration_seconds").In(10*time.Minute)),
+				Mul(Max(Last("scrape_duration_seconds").In(10*time.Minute)), Max(Sub(Looks("up").In(10*time.Minute), Total("up").In(10*time.Minute))))),
+			Max(Total("up").In(10*time.Minute)),
+		), Max(Last("up").In(ShortMark))),
+		Doc: "How long the pages of the last ten minutes took that came, where those that did not come took as long as the last one; 0 where nothing tells: a recording holds no durations.",
 	}
 	FailedAfter = &Signal{
 		Name: "failed_after", Title: "Last scrape took", Unit: Seconds, Scope: Instance, Scrapes: true,
@@ -546,6 +561,11 @@ var (
 			Add(Number(1), Min(Looks("vllm:num_requests_running")).By(Fleet...)),
 			Max(Looks("vllm:num_requests_running")).By(Fleet...)), 1), Fleet),
 		Doc: "Scrapes that brought a page, of the replica that was seen least, and one more for the phase of the scrapes, over those of the one that was seen most. While a replica is away or comes back the others get more than their share, and that is no fault of the balance.",
+	}
+	PoolRestarts = &Signal{
+		Name: "pool_restarts", Title: "Restarts of a replica of the model", Unit: Count, Fleet: true,
+		Expr: ofGroup(Sum(Now("vllm:num_requests_running")), Max(Resets("vllm:generation_tokens_total")).By(Fleet...), Fleet),
+		Doc:  "How often the replica of the model that was started again most often began to count from zero.",
 	}
 	EngineSpread = &Signal{
 		Name: "engine_spread", Title: "Busiest rank against the mean", Unit: Times,
@@ -775,8 +795,8 @@ var all = sync.OnceValue(func() []*Signal {
 		Running, RunningP50, RunningPeak, RunningPinned, Waiting, WaitingFloor, WaitingGrowth, Deferred, DeferredShare, QueueAge, PassedOver, UnansweredShare, UnansweredWait, WaitTimes, InFlightFloor, BusyFloor, EngineProgress, StuckEngines, OwedFirstTokens, MetBusyRanks,
 		KVUsage, KVUsagePeak, PreemptionRate, Preemptions, PreemptionsLately, PreemptionsPerRequest, PrefixQueryRate, PrefixHitRatio, PrefixResets,
 		HTTPRate, ServerErrs, ClientErrs, ServerErrCount, ClientErrCount, Abandoned, AbandonedShare, LeftEarly, AdmissionRejections, EngineErrors,
-		Up, UpNow, Answered, Silence, Flaps, FailedAfter, FailedAfterAtLeast, LastHeld, LastWork, HeldAway, PoolAnswers, JobAnswers, PoolStart, Starting, StartRatio, Starts, FailedScrapes, ScrapeDuration, Uptime, ServingAge, StartedWhileWatched, SeenDown, Restarts, ResidentMemory, MemoryGrowth, MemoryRise, MemoryHighWater, OpenFDs, FDGrowth, FDTrend, UnseenClients, LeftUnserved, FrontendCPU, ContainerMemory, ContainerMemoryGrowth, ContainerMemoryRise, ContainerMemoryHighWater,
-		Replicas, ArrivalShare, LoadShare, FleetPresence, EngineSpread, RankArrivals,
+		Up, UpNow, Answered, Silence, BetweenScrapes, Flaps, PageTook, FailedAfter, FailedAfterAtLeast, LastHeld, LastWork, HeldAway, PoolAnswers, JobAnswers, PoolStart, Starting, StartRatio, Starts, FailedScrapes, ScrapeDuration, Uptime, ServingAge, StartedWhileWatched, SeenDown, Restarts, ResidentMemory, MemoryGrowth, MemoryRise, MemoryHighWater, OpenFDs, FDGrowth, FDTrend, UnseenClients, LeftUnserved, FrontendCPU, ContainerMemory, ContainerMemoryGrowth, ContainerMemoryRise, ContainerMemoryHighWater,
+		Replicas, ArrivalShare, LoadShare, FleetPresence, PoolRestarts, EngineSpread, RankArrivals,
 		GPUUtil, SMActive, EngineActive, GPUMemoryUsed, GPUMemGrowth, GPUPower, GPUTemp, SMClock, SMClockRatio, ThermalReason, PowerReason, PowerCapReason,
 		XID, XIDChanges, ECCErrors, RemapFailures, NVLinkErrors, PCIeReplays,
 	}, ofGateways()...)

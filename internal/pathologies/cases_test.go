@@ -169,7 +169,7 @@ func diagnoseBeside(t *testing.T, c, beside *history.Case, model string) diagnos
 			for _, instance := range slices.Sorted(maps.Keys(byInstance)) {
 				target := embedded.Target{Instance: names[instance]}
 				if c.Down(instance, i) {
-					err = store.AppendFailureAfter(target, at, time.Millisecond)
+					err = store.AppendFailureAfter(target, at, c.Took(instance, i))
 				} else {
 					_, err = store.Append(target, at, byInstance[instance].At(i), "", c.Took(instance, i))
 				}

@@ -18,9 +18,6 @@ import (
 // answered is on every page: a target of which an alert reads no series is up all the same.
 const answered = "# TYPE answered gauge\nanswered 1\n"
 
-// refused is how long it takes to hear that nobody listens.
-const refused = time.Millisecond
-
 // Holds plays a case to rules, and says whether the alert does what the case says.
 func Holds(ctx context.Context, groups []rulefmt.RuleGroup, t generate.Told) (bool, error) {
 	store, err := embedded.Open(embedded.Config{})
@@ -45,7 +42,7 @@ func Holds(ctx context.Context, groups []rulefmt.RuleGroup, t generate.Told) (bo
 		for instance, page := range pages {
 			target := embedded.Target{Instance: instance, Job: t.Job(), Labels: t.Labels}
 			if t.Case.Down(instance, i) {
-				err = store.AppendFailureAfter(target, at, refused)
+				err = store.AppendFailureAfter(target, at, t.Case.Took(instance, i))
 			} else {
 				_, err = store.Append(target, at, append([]byte(answered), page.At(i)...), "", t.Case.Took(instance, i))
 			}

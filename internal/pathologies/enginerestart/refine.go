@@ -22,7 +22,7 @@ func refine(p *catalog.Pass) {
 			p.Summary = "The server restarted within the last two minutes"
 		}
 	} else if wait, ok := p.Measured(indicator.StartedWhileWatched); ok {
-		p.Reason("It did not answer for %s before that. Whether it had served earlier is not known.", indicator.FormatNumber(wait, indicator.Seconds))
+		p.Reason("It was watched for %s before that. Whether it had served earlier is not known.", indicator.FormatNumber(wait, indicator.Seconds))
 	}
 	if up, ok := p.Measured(indicator.Uptime); ok && known && up > age {
 		p.Reason("The start took %s (loading, compilation, CUDA graphs): process uptime %s − engine uptime %s.",

@@ -33,10 +33,10 @@ var Pathology = &catalog.Pathology{
 	Title:    "The metrics page is slow to answer",
 	Severity: catalog.Ticket,
 	When: catalog.All(
-		catalog.Any(catalog.Above(indicator.ScrapeDuration, slow), catalog.Above(indicator.Flaps, comesAndGoes)),
+		catalog.Any(catalog.Above(indicator.PageTook, slow), catalog.Above(indicator.Flaps, comesAndGoes)),
 		catalog.Below(indicator.Silence, catalog.LongUnheard),
 	),
-	Grades: []catalog.Grade{{Severity: catalog.Ticket, While: catalog.FirstTokenLate}, {Severity: catalog.Info, Note: true}},
+	Grades: []catalog.Grade{{Severity: catalog.Ticket, While: catalog.Above(indicator.TTFTP50, catalog.TTFTWorse)}, {Severity: catalog.Info, Note: true}},
 	For:    5 * time.Minute,
 	ExplainedBy: []string{
 		"target-down", "gpu-hardware-errors", "engine-hung", "kv-cache-thrashing", "engine-restart", "http-errors", "replica-imbalance",

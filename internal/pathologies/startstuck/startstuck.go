@@ -32,8 +32,8 @@ var (
 		Why: "three times as long as the longest start of the others of its job: a cold page cache, an image to pull or a weight to fetch double it",
 	}
 	atLeast = &catalog.Threshold{
-		Name: "start_at_least", Unit: indicator.Seconds, Default: 120,
-		Why: "two minutes of scheduling and of pulling an image are no start of a process, and happen to small models too",
+		Name: "start_at_least", Unit: indicator.Seconds, Default: 300,
+		Why: "five minutes of scheduling and of pulling an image of 10 GB to a new machine are no start of a process, and happen to small models too",
 	}
 	loops = &catalog.Threshold{
 		Name: "crash_loop", Unit: indicator.Count, Default: 2.5,

@@ -51,11 +51,18 @@ var (
 		Name: "lost_lingers", Unit: indicator.Seconds, Default: 15,
 		Why: "a pod that was ended leaves discovery within seconds of its last page",
 	}
+	twiceOften = &catalog.Threshold{
+		Name: "scraped_twice", Unit: indicator.Seconds, Default: 17.5,
+		Why: "what it generated between its last two pages lies within half a minute: a drain takes that long and more",
+	}
 	longGone = &catalog.Threshold{
 		Name: "long_gone", Unit: indicator.Seconds, Default: 600,
 		Why: "ten minutes are more than most starts take: nobody is waiting for it, but a replica is missing",
 	}
 )
+
+// backByNow is a server that is away for longer than a restart that was meant takes.
+var backByNow = catalog.Above(indicator.Silence, catalog.LateUnheard)
 
 // Pathology is a target that is down.
 var Pathology = &catalog.Pathology{
@@ -73,14 +80,21 @@ var Pathology = &catalog.Pathology{
 				catalog.Below(indicator.FailedAfter, catalog.Refused),
 				catalog.All(catalog.Below(indicator.FailedAfterAtLeast, catalog.Refused), catalog.Above(indicator.Silence, catalog.Unheard)),
 			)),
-			catalog.Above(indicator.Silence, catalog.LongUnheard),
+			catalog.All(catalog.Above(indicator.Silence, catalog.LongUnheard), catalog.Below(indicator.PageTook, catalog.PageLate)),
+			catalog.Above(indicator.Silence, catalog.LateUnheard),
 		),
 	),
 	Grades: []catalog.Grade{
-		{Severity: catalog.Page, While: catalog.Any(catalog.Above(indicator.LastHeld, held), catalog.Below(indicator.PoolAnswers, fewAnswer))},
+		{Severity: catalog.Page, While: catalog.Any(
+			catalog.Below(indicator.PoolAnswers, fewAnswer), catalog.All(
+				catalog.Above(indicator.LastHeld, held), catalog.Any(catalog.Below(indicator.BetweenScrapes, catalog.ScrapedOften), backByNow),
+			),
+		)},
 		{Severity: catalog.Ticket, While: catalog.Any(
 			catalog.Above(indicator.Silence, longGone),
-			catalog.All(catalog.Above(indicator.LastWork, worked), catalog.Above(indicator.Silence, lingers)), // in use to the end
+			catalog.All( // in use to the end
+				catalog.Above(indicator.LastWork, worked), catalog.Above(indicator.Silence, lingers), catalog.Any(catalog.Below(indicator.BetweenScrapes, twiceOften), backByNow),
+			),
 		)},
 		{Severity: catalog.Info, Note: true, While: catalog.All(catalog.Below(indicator.LastHeld, held), catalog.Below(indicator.LastWork, worked))},
 		{Severity: catalog.Info},

@@ -58,6 +58,8 @@ func (o OpenIncident) of(model, id string) *view.Summary {
 
 type activeAlert struct {
 	collect.Alert
+	found      time.Time // first
+	waits      bool      // it may be over before somebody looks, and nobody was told of it
 	seen, sent time.Time
 	ended      time.Time // zero while it goes on
 	gateway    bool      // only a gateway sees it
@@ -111,6 +113,12 @@ func (a *Alerter) See(_ context.Context, e *Evaluation) {
 		away = a.Away()
 	}
 	for key, al := range a.active {
+		if al.waits {
+			if e.At.Sub(al.seen) >= hold {
+				delete(a.active, key)
+			}
+			continue
+		}
 		if al.ended.IsZero() && !al.seen.Equal(e.At) && known[placeOf(al.Labels)] && !(al.gateway && unread) && e.At.Sub(al.seen) >= hold {
 			al.ended, al.sent = e.At, time.Time{}
 		}
@@ -173,10 +181,11 @@ func (a *Alerter) fires(d *diagnose.Diagnosis, f *diagnose.Finding, at time.Time
 	}
 	al := a.active[key.String()]
 	if al == nil || !al.ended.IsZero() {
-		al = &activeAlert{Alert: collect.Alert{Labels: l, Began: f.Since, Path: "/"}}
+		al = &activeAlert{Alert: collect.Alert{Labels: l, Began: f.Since, Path: "/"}, found: at, waits: f.Severity < catalog.Page}
 		a.active[key.String()] = al
 	}
 	al.seen, al.gateway = at, f.Pathology.Scope() == indicator.Gateway
+	al.waits = al.waits && at.Sub(al.found) < f.Pathology.For
 	if of != nil {
 		al.Path = "/incident/" + of.ID
 		if of.Pathology == f.Pathology.ID {

@@ -77,7 +77,8 @@ func TestEveryPathologyReachesPeople(t *testing.T) {
 			}
 			a := newTold("m")
 			d := diagnoseBeside(t, sick, beside, "other")
-			e := a.see(t, d, 0)
+			a.see(t, d, 0)
+			e := a.see(t, d, time.Hour) // a ticket waits
 			i := slices.IndexFunc(d.Findings, func(f diagnose.Finding) bool {
 				return f.Pathology == p && f.Status == diagnose.Firing && d.Labels(f.Model, f.Targets)["model_name"] == "m"
 			})

@@ -4,150 +4,133 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
-	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
 var (
-	weeks  = flag.Float64("weeks", 0, "play at least so many replica-weeks")
-	budget = flag.Duration("budget", 0, "play all at once, and count what was played in this time; 0: play to the end")
-	length = flag.Duration("length", week, "in plays of this length")
-	from   = flag.Duration("from", 0, "from this time of a Monday on")
-	shape  = flag.String("shape", "", "of this traffic alone")
-	seed   = flag.Uint64("seed", 1, "of the first play")
-	alarmd = flag.String("alarms", "", "write recordings of false alarms to this directory")
-	update = flag.Bool("update", false, "write the table to docs/false-alarms.md")
-	most   = flag.Int("recordings", 5, "recordings of a pathology in one play, at most")
+	weeks    = flag.Float64("weeks", 0, "play at least so many replica-weeks")
+	budget   = flag.Duration("budget", 0, "stop after this time, and count what was played; 0: play to the end")
+	from     = flag.Duration("from", 0, "begin at this time of a Monday")
+	length   = flag.Duration("length", 0, "play no longer than so long at once")
+	interval = flag.Duration("interval", 0, "scrape and evaluate at this interval alone")
+	only     = flag.String("only", "", "play this deployment alone")
+	seed     = flag.Uint64("seed", 1, "of the first play")
+	alarmd   = flag.String("alarms", "", "write recordings of false alarms to this directory")
+	progress = flag.String("progress", "", "write the table so far to this file after each simulated hour")
+	update   = flag.Bool("update", false, "write the table to docs/false-alarms.md")
 )
 
 var monday = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
 
-// deployments are at ten on a Monday and on a Thursday, and a hotfix in the night
-// of a Wednesday.
-func deployments() []time.Time {
-	return []time.Time{monday.Add(10 * time.Hour), monday.Add(52*time.Hour + 40*time.Minute), monday.Add(82 * time.Hour)}
-}
-
 const week = 7 * 24 * time.Hour
 
-// plays lists what to play: all shapes in turn, each time with another seed.
-func plays(t *testing.T, weeks float64, length time.Duration) []Options {
-	var out []Options
-	for round := uint64(0); ; round++ {
-		before := len(out)
-		for _, s := range Shapes() {
-			if *shape != "" && s.Name != *shape {
-				continue
-			}
-			out = append(out, Options{
-				Shape: s, From: monday.Add(*from), For: length, Seed: *seed + round, Deployments: deployments(), Noise: fleet.OrdinaryNoise, Scrapes: fleet.OrdinaryScrapes,
-				Pathologies: pathologies.All(), Dir: *alarmd, MaxRecordings: *most,
-			})
-			weeks -= float64(s.Replicas) * float64(length) / float64(week)
-			if weeks <= 0 {
-				return out
-			}
-		}
-		if len(out) == before {
-			t.Fatalf("there is no traffic %q", *shape)
-		}
+// turns are how often a cluster is scraped and evaluated, and for how long it is played then:
+// each costs as much.
+var turns = []struct{ interval, length time.Duration }{{time.Minute, 48 * time.Hour}, {30 * time.Second, 24 * time.Hour}, {15 * time.Second, 12 * time.Hour}}
+
+// options are those of a play of the cluster.
+func options(seed uint64, from, length, interval time.Duration) Options {
+	o := Options{
+		Name: interval.String(), Deployments: Cluster(), From: from, For: length, Seed: seed,
+		Noise: fleet.OrdinaryNoise, Scrapes: fleet.OrdinaryScrapes, Pathologies: pathologies.All(), Dir: *alarmd,
 	}
+	o.Scrapes.Interval = interval
+	if *only != "" {
+		o.Deployments = slices.DeleteFunc(o.Deployments, func(d Deployment) bool { return d.Name != *only })
+	}
+	return o
 }
 
-// playAll plays as many at once as there are processors, or all within the budget.
-func playAll(t *testing.T, all []Options) []*Result {
-	t.Helper()
-	results := make([]*Result, len(all))
-	eg, ctx := errgroup.WithContext(t.Context())
-	eg.SetLimit(runtime.GOMAXPROCS(0))
-	if *budget > 0 {
-		eg.SetLimit(len(all))
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, *budget)
-		defer cancel()
-	}
-	for i, o := range all {
-		eg.Go(func() (err error) {
-			began := time.Now()
-			results[i], err = Play(ctx, o)
-			if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-				return err
-			}
-			t.Logf("%s, seed %d: %s played in %s", o.Shape.Name, o.Seed, results[i].Played, time.Since(began).Round(time.Second))
-			for _, e := range results[i].Episodes {
-				if e.False() {
-					t.Logf("%s, seed %d: %s (%s) on %s at %s, %s after its start, %d of %d evaluations false: %s %s", o.Shape.Name, o.Seed, e.Pathology, e.Severity,
-						e.Target, e.At.Format(time.RFC3339), e.Before.Round(time.Second), e.By[False], e.Length, e.Summary, e.Recording)
-				}
-			}
-			return nil
-		})
-	}
-	if err := eg.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	return results
-}
-
-// mostShort is how many false alarms the short form may have.
-const mostShort = 0
-
-// TestShort plays a part of a morning with a deployment of each kind of traffic, with two
-// replicas that are diagnosed every ninety seconds.
-func TestShort(t *testing.T) {
-	var all []Options
-	for _, s := range Shapes() {
-		s.Replicas = 2
-		all = append(all, Options{
-			Shape: s, From: monday.Add(9 * time.Hour), For: 80 * time.Minute, Every: 90 * time.Second, Seed: 1, Deployments: deployments(),
-			Noise: fleet.OrdinaryNoise, Scrapes: fleet.OrdinaryScrapes, Pathologies: pathologies.All(), Dir: *alarmd, MaxRecordings: *most,
-		})
-	}
-	results := playAll(t, all)
-	t.Log("\n" + Table(results))
-	alarms, served, told := 0, 0, 0
-	for _, r := range results {
-		served += r.Requests - r.Bad
-		for _, e := range r.Episodes {
-			told += e.By[Restart]
-			if e.False() && e.Alarm() {
-				alarms++
-			}
-		}
-		if r.Bad > r.Requests/50 {
-			t.Errorf("%s: %d of %d requests were badly served: that is no healthy traffic", r.Shape, r.Bad, r.Requests)
-		}
-	}
-	if told == 0 || served == 0 {
-		t.Errorf("%d requests, and %d evaluations told of the deployment: nothing was judged", served, told)
-	}
-	if alarms > mostShort {
-		t.Errorf("%d false alarms, want at most %d", alarms, mostShort)
-	}
-}
-
-// TestRate is the long form.
+// TestRate is the long form: plays follow each other through the week until enough was played.
 func TestRate(t *testing.T) {
 	if *weeks == 0 {
-		t.Skip("takes minutes a replica-week: make false-alarms WEEKS=30")
+		t.Skip("takes a while: make false-alarms WEEKS=40")
 	}
 	if *alarmd != "" {
 		if err := os.MkdirAll(*alarmd, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	table := Table(playAll(t, plays(t, *weeks, *length)))
+	ctx := t.Context()
+	if *budget > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, *budget)
+		defer cancel()
+	}
+	var results []*Result
+	at, played := *from, 0.0
+	for n := uint64(0); played < *weeks && ctx.Err() == nil; n++ {
+		turn := turns[n%uint64(len(turns))]
+		if *interval > 0 {
+			turn.interval = *interval
+		}
+		if *length > 0 {
+			turn.length = *length
+		}
+		o := options(*seed+n, at%week, turn.length, turn.interval)
+		at += turn.length
+		o.Tell = t.Logf
+		o.Hourly = func(r *Result) {
+			if *progress != "" {
+				text := fmt.Sprintf("%s, seed %d, from %s on\n\n%s", time.Now().UTC().Format(time.RFC3339), *seed, *from, Table(append(slices.Clone(results), r)))
+				if err := os.WriteFile(*progress, []byte(text), 0o644); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		began := time.Now()
+		r, err := Play(ctx, o)
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		results = append(results, r)
+		played += r.weeks()
+		t.Logf("seed %d, %s, from %s on: %s of the cluster, %.2f replica-weeks, in %s", o.Seed, o.Name, o.From, r.Played, r.weeks(), time.Since(began).Round(time.Second))
+	}
+	table := Table(results)
 	t.Log("\n" + table)
 	if *update {
 		writeResults(t, table)
+	}
+}
+
+// TestAMorning is the short form: pods that come with the traffic, are upgraded, and of which
+// one dies, and two servers that a pair of Prometheus servers scrapes are started again.
+func TestAMorning(t *testing.T) {
+	o := options(1, 7*time.Hour+55*time.Minute, 130*time.Minute, 30*time.Second)
+	chat, long := o.Deployments[0], o.Deployments[2]
+	chat.Events = []Event{
+		upgrade(0, 8, 55, chat.Shape.flags(192)), fault("one replica dies", 0, 9, 25, 1, 8*time.Minute, fleet.Faults{Down: true}),
+	}
+	long.Events = []Event{upgrade(0, 8, 55, long.Shape.flags(0)), deed(0, 9, 20, fleet.PagesLate, 1, 20*time.Minute)}
+	o.Deployments = []Deployment{chat, long}
+	o.Tell = t.Logf
+	r, err := Play(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log("\n" + Table([]*Result{r}))
+	if known, missed := r.faults(); known == 0 || missed > 0 {
+		t.Errorf("%d faults, %d of them missed", known, missed)
+	}
+	if n := r.wrong(); n > 0 || r.Failed > 0 {
+		t.Errorf("%d false alarms, %d evaluations failed", n, r.Failed)
+	}
+	if r.Bad > r.Requests/50 || r.Requests == 0 {
+		t.Errorf("%d of %d requests were badly served: that is no healthy traffic", r.Bad, r.Requests)
+	}
+	for _, do := range []fleet.Deed{fleet.Upgrade, fleet.Scale, fleet.PagesLate, fleet.Break} {
+		if r.Done[do] == 0 {
+			t.Errorf("no %s", do)
+		}
 	}
 }
 

@@ -6,319 +6,451 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
+	"log/slog"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/prometheus/common/model"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/fleet"
+	"github.com/sixty-dev/sixty/internal/incident/keeper"
+	"github.com/sixty-dev/sixty/internal/metrics"
+	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
-	"github.com/sixty-dev/sixty/internal/metrics/scrape"
+	"github.com/sixty-dev/sixty/internal/monitor"
 	"github.com/sixty-dev/sixty/internal/source"
 )
 
 // Options says what to play.
 type Options struct {
-	Shape Shape
-	From  time.Time
-	For   time.Duration
-	Seed  uint64
-	// Deployments are when rolling restarts of all replicas begin.
-	Deployments []time.Time
+	Name        string
+	Deployments []Deployment
+	From        time.Duration // after Monday's midnight
+	For         time.Duration
+	Seed        uint64
 	Noise       fleet.Noise
 	Scrapes     fleet.Scrapes
-	// Every is the time between two diagnoses; 0 is the scrape interval.
-	Every time.Duration
+	Every       time.Duration // between two evaluations; 0 is the scrape interval
 
 	Pathologies []*catalog.Pathology
-	// Seen, which may be nil, is handed every diagnosis, with what an alarm of a target
-	// would be worth then.
-	Seen func(d *diagnose.Diagnosis, class func(target, pathology string) Class)
-	// Dir gets a recording of each false alarm, at most MaxRecordings of a pathology;
-	// "" keeps none.
-	Dir           string
-	MaxRecordings int
+	// Seen, which may be nil, is handed every evaluation, with what an alarm of a model would
+	// be worth then.
+	Seen func(e *monitor.Evaluation, class func(model, pathology string) Class)
+	// Tell, which may be nil, hears of each false alarm and each fault that was missed.
+	Tell func(format string, args ...any)
+	// Hourly, which may be nil, is told of what was played so far after each hour.
+	Hourly func(*Result)
+	// Dir gets a recording of each false alarm, "" for none.
+	Dir string
 }
 
 // A Result is what came of a play.
 type Result struct {
-	Shape    string
-	Replicas int
-	Played   time.Duration
+	Name   string
+	Played time.Duration
 
-	Runs      int // diagnoses, of all replicas together
-	Unsure    int // of which could not tell
-	Idle      int // of which called all idle
-	Evaluated int // replicas × Runs
+	Evaluations int
+	Failed      int           // evaluations that gave no diagnosis
+	Healthy     time.Duration // of replicas, all together, in which no fault was injected
+	Hurt        time.Duration // of which clients had been badly served in the last minutes
+	Requests    int           // outcomes that clients saw: first tokens and answers
+	Bad         int           // of which late or slow
+	Done        map[fleet.Deed]int
 
-	Moments  int // replicas × scrape intervals
-	Degraded int // of which clients had been badly served within the last minutes
-	Requests int // outcomes that clients saw: first tokens and answers
-	Bad      int // of which late or slow
-
-	Episodes []*Episode
+	Alarms []*Alarm
+	Faults []*Fault
 }
 
-// An Episode is a pathology that was reported on one target by one evaluation
-// after the other.
-type Episode struct {
-	Target    string
-	Pathology string
-	Severity  catalog.Severity
-	From      time.Time
-	Length    int           // evaluations
-	By        [4]int        // evaluations by Class
-	Summary   string        // of its first false evaluation
-	At        time.Time     // of that evaluation
-	Recording string        // of that moment, "" without one
-	Before    time.Duration // how long ago its server was started
+// An Alarm is an alert that somebody was sent.
+type Alarm struct {
+	At               time.Time
+	Model, Pathology string
+	Severity         string
+	Text             string
+	Class            Class
+	Recording        string
+
+	ends time.Time
 }
 
-// False reports whether it was ever a false alarm.
-func (e *Episode) False() bool { return e.By[False] > 0 }
+// Wakes reports whether it gets somebody to look.
+func (a *Alarm) Wakes() bool { return a.Severity != catalog.Info.String() }
 
-// Alarm reports whether it gets somebody to look.
-func (e *Episode) Alarm() bool { return e.Severity >= catalog.Ticket }
+// A Fault was injected, and found by an alarm or not.
+type Fault struct {
+	Name, Model string
+	From, To    time.Duration
+	Due         time.Duration // by when it is to be found
+	Found       []string      // the pathologies of its alarms, in their order
+	After       time.Duration // the first of them, from its beginning on; 0: none
+	missed      bool
+	over        bool
+}
+
+// Missed reports whether nobody heard of it in time.
+func (f *Fault) Missed() bool { return f.missed }
+
+// settled is for how long after a fault an alarm is still of it.
+const settled = 10 * time.Minute
+
+// play is one that is under way.
+type play struct {
+	o      Options
+	result *Result
+	stages []*stage
+	store  stores
+	at     time.Duration
+
+	monitor *monitor.Monitor
+	keeper  *keeper.Keeper
+	active  map[string]*Alarm
+	pages   []fleet.Page // of the time that a recording is made of
+	pending []*Alarm     // whose recordings wait for what comes after them
+}
+
+// A stage is a deployment, and what its clients got.
+type stage struct {
+	*fleet.Stage
+	*Deployment
+	events []Event
+	truths map[int]*truth
+	faults []*Fault
+
+	requests, bad int
+	hurt          time.Duration // in which clients had been badly served
+}
+
+// stores answers for the samples. One store holds all of the past that a diagnosis looks at;
+// it is replaced when it holds much more, by one that was filled meanwhile: what was long ago
+// only costs memory.
+type stores struct {
+	now, next *embedded.Store
+	opened    time.Time
+}
+
+const (
+	keep  = 70 * time.Minute
+	renew = 5 * time.Hour
+	later = 2 * time.Minute // that a recording goes on after its alarm
+)
+
+func (s *stores) Query(ctx context.Context, expr string, at time.Time) (model.Vector, error) {
+	return s.now.Query(ctx, expr, at)
+}
+
+func (s *stores) QueryRange(ctx context.Context, expr string, r metrics.Range) (model.Matrix, error) {
+	return s.now.QueryRange(ctx, expr, r)
+}
+
+func (s *stores) Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix, error) {
+	return s.now.Samples(ctx, selector, at, span)
+}
+
+func (s *stores) close() {
+	for _, store := range []*embedded.Store{s.now, s.next} {
+		if store != nil {
+			_ = store.Close() // temporary
+		}
+	}
+}
+
+// turn opens and replaces stores as time goes on.
+func (s *stores) turn(now time.Time) (err error) {
+	cfg := embedded.Config{Timeout: time.Hour}
+	switch age := now.Sub(s.opened); {
+	case s.now == nil:
+		s.opened = now
+		s.now, err = embedded.Open(cfg)
+	case s.next == nil && age >= renew:
+		s.next, err = embedded.Open(cfg)
+	case age >= renew+keep:
+		old := s.now
+		s.now, s.next, s.opened = s.next, nil, now.Add(-keep)
+		err = old.Close()
+	}
+	return err
+}
+
+func (s *stores) add(p fleet.Page) error {
+	t := embedded.Target{Instance: p.Target, Job: "vllm", Labels: p.Labels}
+	for _, store := range []*embedded.Store{s.now, s.next} {
+		if store == nil {
+			continue
+		}
+		var err error
+		if p.Body == nil {
+			err = store.AppendFailureAfter(t, p.At, p.Took)
+		} else {
+			_, err = store.Append(t, p.At, p.Body, fleet.ContentType, p.Took)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // Play plays and judges. With an error, such as that of ctx, comes the result of
 // what was played before it.
 func Play(ctx context.Context, o Options) (*Result, error) {
-	s := &o.Shape
-	x := &play{o: o, result: &Result{Shape: s.Name, Replicas: s.Replicas}, active: map[key]*Episode{}, written: map[string]int{}}
-	defer x.close()
-	for range s.Replicas {
-		x.truths = append(x.truths, newTruth(s.Limits))
-	}
-	if err := x.open(); err != nil {
+	x := &play{o: o, result: &Result{Name: o.Name, Done: map[fleet.Deed]int{}}, active: map[string]*Alarm{}}
+	defer x.store.close()
+	began := monday.Add(o.From)
+	if err := x.store.turn(began); err != nil {
 		return nil, err
 	}
-	p := fleet.Production{
-		Replicas: s.Replicas, Settings: s.Settings, For: o.For, Noise: o.Noise, Scrapes: o.Scrapes,
-		Traffic: fleet.Traffic{Arrivals: s.Arrivals(o.From, o.For, o.Seed), Spec: s.Spec, Bad: s.Bad},
-	}
-	for _, at := range o.Deployments {
-		if d := at.Sub(o.From); d >= 0 && d < o.For {
-			p.Deployments = append(p.Deployments, d)
+	for i := range o.Deployments {
+		s := &stage{Deployment: &o.Deployments[i], truths: map[int]*truth{}}
+		var p fleet.Production
+		p, s.events = s.production(&o)
+		for _, e := range s.events {
+			if e.Name != "" {
+				due := e.At + max(e.Found, o.Scrapes.Interval+2*x.every())
+				s.faults = append(s.faults, &Fault{Name: e.Name, Model: s.Name, From: e.At, To: e.At + e.For, Due: due})
+			}
 		}
+		x.result.Faults = append(x.result.Faults, s.faults...)
+		var err error
+		if s.Stage, err = fleet.NewStage(p, fleet.DefaultRelease, o.Seed<<8+uint64(s.Number), began, fleet.Spectator{
+			Page:   x.page,
+			Client: func(e fleet.Experience) { s.truth(e.Replica).hear(e) },
+			Slow:   func(r int, at time.Duration, factor float64) { s.truth(r).slow(at, factor) },
+		}); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.Name, err)
+		}
+		x.stages = append(x.stages, s)
 	}
-	for i := range s.Replicas { // a router never shares quite evenly
-		p.Shares = append(p.Shares, 1+0.1*float64(i)/float64(s.Replicas))
+	if err := x.watch(ctx); err != nil {
+		return nil, err
 	}
-	err := fleet.PlayProduction(ctx, p, fleet.DefaultRelease, o.Seed, o.From, fleet.Spectator{
-		Page:   x.page,
-		Client: func(e fleet.Experience) { x.truths[e.Replica].hear(e) },
-		Stop:   func(i int, _ time.Duration) { x.truths[i].stop() },
-		Start:  func(i int, at time.Duration) { x.truths[i].start(at) },
-		Slow:   func(i int, at time.Duration, factor float64) { x.truths[i].slow(at, factor) },
-		Tick:   func(at time.Duration) error { return x.judge(ctx, at) },
-	})
-	err = errors.Join(err, x.record(o.From.Add(o.For)))
-	for _, t := range x.truths {
-		x.result.Requests += t.requests
-		x.result.Bad += t.bad
+	err := x.run(ctx)
+	err = errors.Join(err, x.record(began.Add(o.For)), x.keeper.Close(context.WithoutCancel(ctx)))
+	x.count()
+	for _, s := range x.stages {
+		x.tell("%s: %d of %d requests badly served, clients hurt in %s", s.Name, s.bad, s.requests, s.hurt)
 	}
 	return x.result, err
 }
 
-type key struct{ target, pathology string }
+func (x *play) every() time.Duration { return cmp.Or(x.o.Every, x.o.Scrapes.Interval) }
 
-// play is one that is under way.
-type play struct {
-	o       Options
-	result  *Result
-	store   *source.Source
-	memory  diagnose.Memory
-	opened  time.Time    // the time of the last page when the store was opened
-	pages   []fleet.Page // of the time that is kept, in the order of their arrival
-	truths  []*truth
-	active  map[key]*Episode
-	written map[string]int // recordings by pathology
-	pending []*Episode     // whose recordings wait for what comes after them
-}
-
-// The store holds at least what a diagnosis looks at, and is renewed when it
-// holds much more: what was long ago only costs time.
-const (
-	keep  = 70 * time.Minute
-	renew = 4 * time.Hour
-	later = 2 * time.Minute // that a recording goes on after its alarm
-)
-
-func (x *play) open() error {
-	x.close()
-	var err error
-	if x.store, err = source.OpenPages(x.o.Scrapes.Interval, embedded.Config{Timeout: time.Hour}); err != nil {
+// watch puts the monitor together, as package serve does.
+func (x *play) watch(ctx context.Context) (err error) {
+	log := slog.New(slog.DiscardHandler)
+	if x.keeper, err = keeper.Open(context.WithoutCancel(ctx), keeper.Config{Catalogue: x.o.Pathologies, Log: log}); err != nil {
 		return err
 	}
-	for _, p := range x.pages {
-		if err := x.add(p); err != nil {
-			return err
-		}
-	}
+	alerter := &monitor.Alerter{Send: x.sent, Incident: x.keeper.Of}
+	x.monitor = monitor.New(monitor.Options{
+		Source: source.Over("the make-believe cluster", &x.store), Diagnose: diagnose.Options{Pathologies: x.o.Pathologies}, Every: time.Hour, Log: log,
+		Listeners: []func(context.Context, *monitor.Evaluation){
+			func(_ context.Context, e *monitor.Evaluation) {
+				if x.result.Evaluations++; e.Err != nil {
+					x.result.Failed++
+					x.tell("%s: no diagnosis: %v", e.At.Format(time.RFC3339), e.Err)
+					return
+				}
+				_ = x.keeper.Observe(&e.Diagnosis, nil) // in memory
+			},
+			alerter.See,
+			func(_ context.Context, e *monitor.Evaluation) {
+				if x.o.Seen != nil && e.Err == nil {
+					x.o.Seen(e, func(model, id string) Class { return x.class(model, id) })
+				}
+			},
+		},
+	})
 	return nil
 }
 
-func (x *play) close() {
-	if x.store != nil {
-		_ = x.store.Close() // temporary
+func (x *play) tell(format string, args ...any) {
+	if x.o.Tell != nil {
+		x.o.Tell(x.o.Name+": "+format, args...)
 	}
 }
 
-func (x *play) page(p fleet.Page) error {
-	x.pages = append(x.pages, p)
-	return x.add(p)
+func (s *stage) truth(replica int) *truth {
+	if s.truths[replica] == nil {
+		s.truths[replica] = newTruth(s.Shape.Limits)
+	}
+	return s.truths[replica]
 }
 
-func (x *play) add(p fleet.Page) error {
-	return x.store.AddPage(p.Target, scrape.Body{Raw: p.Body, ContentType: fleet.ContentType, At: p.At})
-}
-
-// judge diagnoses at a moment and compares.
-func (x *play) judge(ctx context.Context, at time.Duration) error {
-	now := x.o.From.Add(at)
-	if err := x.record(now.Add(-later)); err != nil {
-		return err
-	}
-	if x.opened.IsZero() {
-		x.opened = now
-	}
-	if now.Sub(x.opened) >= renew {
-		x.opened = now
-		old, _ := slices.BinarySearchFunc(x.pages, now.Add(-keep-later), func(p fleet.Page, t time.Time) int { return cmp.Compare(p.At.UnixNano(), t.UnixNano()) })
-		x.pages = slices.Clone(x.pages[old:])
-		if err := x.open(); err != nil {
+// run lets time pass.
+func (x *play) run(ctx context.Context) error {
+	step := x.o.Scrapes.Interval
+	for x.at = step; x.at <= x.o.For; x.at += step {
+		now := monday.Add(x.o.From + x.at)
+		if err := x.store.turn(now); err != nil {
 			return err
 		}
-	}
-	x.result.Played = at
-	for _, t := range x.truths {
-		t.look(at)
-		x.result.Moments++
-		if at-t.lastSick < afterSick {
-			x.result.Degraded++
-		}
-	}
-	if x.o.Every > 0 && at%x.o.Every >= x.o.Scrapes.Interval {
-		return nil
-	}
-	d, err := x.diagnose(ctx, now)
-	if err != nil {
-		return fmt.Errorf("%s at %s: %w", x.o.Shape.Name, now, err)
-	}
-	if x.o.Seen != nil {
-		x.o.Seen(&d, func(target, id string) Class {
-			c, _ := x.class(key{target, id}, at)
-			return c
-		})
-	}
-	x.result.Runs++
-	x.result.Evaluated += len(x.truths)
-	switch d.Verdict.ID {
-	case diagnose.InsufficientData:
-		x.result.Unsure++
-	case diagnose.Idle:
-		x.result.Idle++
-	}
-	return x.compare(&d, at)
-}
-
-func (x *play) diagnose(ctx context.Context, at time.Time) (diagnose.Diagnosis, error) {
-	o, err := x.store.Options(ctx, at)
-	if err != nil {
-		return diagnose.Diagnosis{}, err
-	}
-	o.Pathologies, o.Memory = x.o.Pathologies, &x.memory
-	return x.store.Diagnose(ctx, o)
-}
-
-// An alarm is something that a diagnosis reports.
-type alarm struct {
-	id, summary string
-	severity    catalog.Severity
-	targets     []string
-}
-
-// alarms lists what is reported: findings that fire and are not explained by
-// others, and a verdict that is none of them.
-func alarms(d *diagnose.Diagnosis) []alarm {
-	var out []alarm
-	for _, f := range d.Findings {
-		if f.Status == diagnose.Firing && f.InhibitedBy == "" {
-			out = append(out, alarm{f.Pathology.ID, f.Summary, f.Severity, f.Targets})
-		}
-	}
-	v := d.Verdict
-	quiet := slices.Contains([]string{diagnose.Healthy, diagnose.Idle, diagnose.InsufficientData}, v.ID)
-	if !quiet && !slices.ContainsFunc(out, func(a alarm) bool { return a.id == v.ID }) {
-		out = append(out, alarm{v.ID, v.Summary, catalog.Ticket, v.Targets})
-	}
-	for i := range out {
-		if len(out[i].targets) == 0 {
-			out[i].targets = []string{"all"}
-		}
-	}
-	return out
-}
-
-// compare takes what a diagnosis reports into the episodes.
-func (x *play) compare(d *diagnose.Diagnosis, at time.Duration) error {
-	firing := map[key]bool{}
-	for _, a := range alarms(d) {
-		for _, target := range a.targets {
-			k := key{target, a.id}
-			if firing[k] {
-				continue
+		for _, s := range x.stages {
+			if err := s.Advance(ctx, x.at); err != nil {
+				return err
 			}
-			firing[k] = true
-			if err := x.report(d, k, a, at); err != nil {
+			s.look(x.at, step, x.result)
+		}
+		if err := x.record(now.Add(-later)); err != nil {
+			return err
+		}
+		x.result.Played = x.at
+		if x.at%x.every() < step && x.at >= 2*step {
+			x.monitor.Evaluate(ctx, now)
+			if err := context.Cause(ctx); err != nil {
 				return err
 			}
 		}
-	}
-	maps.DeleteFunc(x.active, func(k key, _ *Episode) bool { return !firing[k] })
-	return nil
-}
-
-func (x *play) report(d *diagnose.Diagnosis, k key, a alarm, at time.Duration) error {
-	e := x.active[k]
-	if e == nil {
-		e = &Episode{Target: k.target, Pathology: k.pathology, From: d.At}
-		x.active[k] = e
-		x.result.Episodes = append(x.result.Episodes, e)
-	}
-	e.Severity = max(e.Severity, a.severity)
-	e.Length++
-	class, before := x.class(k, at)
-	e.By[class]++
-	if class != False || e.By[False] > 1 {
-		return nil
-	}
-	e.At, e.Summary, e.Before = d.At, a.summary, before
-	if x.o.Dir == "" || !e.Alarm() || x.written[k.pathology] >= x.o.MaxRecordings {
-		return nil
-	}
-	x.written[k.pathology]++
-	e.Recording = filepath.Join(x.o.Dir, fmt.Sprintf("%s-%s-%d-%s-%s.tar.zst",
-		k.pathology, x.o.Shape.Name, x.o.Seed, d.At.Format("0102T150405"), strings.ReplaceAll(k.target, ":", "-")))
-	x.pending = append(x.pending, e)
-	return nil
-}
-
-// class says what an alarm is worth, and how long ago its server was started. What
-// is said of no replica, but of all of them or of the exporter, is excused by any.
-func (x *play) class(k key, at time.Duration) (class Class, before time.Duration) {
-	for i, t := range x.truths {
-		c := t.class(k.pathology, at)
-		if fleet.ReplicaTarget(i) == k.target {
-			return c, at - max(t.startedAt, 0)
+		for _, s := range x.stages {
+			for _, f := range s.faults {
+				if !f.over && x.at > f.To {
+					if f.over = true; f.After == 0 || f.After > f.Due-f.From {
+						f.missed = true
+						x.tell("missed: %s, %s at %s, not found within %s: %s %q", f.Name, f.Model, x.clock(f.From), f.Due-f.From, f.After, f.Found)
+					}
+				}
+			}
 		}
-		class = max(class, c)
+		if x.o.Hourly != nil && x.at%time.Hour < step {
+			x.count()
+			x.o.Hourly(x.result)
+		}
 	}
-	return class, 0
+	return nil
+}
+
+func (x *play) clock(at time.Duration) string {
+	return monday.Add(x.o.From + at).Format("Mon 15:04:05")
+}
+
+// count sums up what clients got, and what was done.
+func (x *play) count() {
+	r := x.result
+	r.Requests, r.Bad, r.Done = 0, 0, map[fleet.Deed]int{}
+	for _, s := range x.stages {
+		s.requests, s.bad = 0, 0
+		for _, t := range s.truths {
+			s.requests += t.requests
+			s.bad += t.bad
+		}
+		r.Requests += s.requests
+		r.Bad += s.bad
+		for _, e := range s.events {
+			if e.At < r.Played {
+				r.Done[e.Do]++
+			}
+		}
+	}
+}
+
+// look sees how clients are served.
+func (s *stage) look(at, step time.Duration, r *Result) {
+	hurt := false
+	for _, t := range s.truths {
+		t.look(at)
+		hurt = hurt || at-t.lastSick < afterSick
+	}
+	if slices.ContainsFunc(s.faults, func(f *Fault) bool { return f.covers(at) }) {
+		return
+	}
+	time := step * time.Duration(s.Replicas())
+	r.Healthy += time
+	if hurt {
+		r.Hurt += time
+		s.hurt += step
+	}
+}
+
+// covers reports whether an alarm of a moment is of the fault.
+func (f *Fault) covers(at time.Duration) bool { return at >= f.From && at < f.To+settled }
+
+func (x *play) page(p fleet.Page) error {
+	if x.o.Dir != "" {
+		x.pages = append(x.pages, p)
+		if n := len(x.pages); n%10_000 == 0 {
+			old := slices.IndexFunc(x.pages, func(o fleet.Page) bool { return o.At.After(p.At.Add(-keep)) })
+			x.pages = slices.Clone(x.pages[old:])
+		}
+	}
+	return x.store.add(p)
+}
+
+// sent takes what the alerter sends: again and again while it goes on.
+func (x *play) sent(alerts ...collect.Alert) {
+	now := monday.Add(x.o.From + x.at)
+	for _, al := range alerts {
+		l := al.Labels
+		key := fmt.Sprint(l)
+		a := x.active[key]
+		if a != nil {
+			if a.ends = al.Ends; !al.Ends.After(now) {
+				delete(x.active, key)
+			}
+			continue
+		}
+		if !al.Ends.After(now) {
+			continue
+		}
+		a = &Alarm{
+			At: now, Model: l["model_name"], Pathology: l["pathology"], Severity: l["severity"], ends: al.Ends,
+			Text: al.Annotations["summary"] + " | " + al.Annotations["description"] + " | since " + al.Began.Format("15:04:05"),
+		}
+		x.active[key] = a
+		x.result.Alarms = append(x.result.Alarms, a)
+		x.raised(a)
+	}
+}
+
+// raised says what an alarm is worth.
+func (x *play) raised(a *Alarm) {
+	a.Class = x.class(a.Model, a.Pathology)
+	if !a.Wakes() {
+		return
+	}
+	x.tell("%s: %s (%s) of %s at %s: %s", a.Class, a.Pathology, a.Severity, cmp.Or(a.Model, "no model"), x.clock(x.at), a.Text)
+	if f := x.fault(a.Model); f != nil {
+		if f.Found = append(f.Found, a.Pathology); f.After == 0 {
+			f.After = x.at - f.From
+		}
+	}
+	if a.Class != False {
+		return
+	}
+	if x.o.Dir != "" {
+		a.Recording = filepath.Join(x.o.Dir, fmt.Sprintf("%s-%s-%s-%d.tar.zst", a.Pathology, a.Model, a.At.Format("0102T150405"), x.o.Seed))
+		x.pending = append(x.pending, a)
+	}
+}
+
+// fault returns the fault that an alarm of a model is of now; that of no model is of any.
+func (x *play) fault(model string) *Fault {
+	for _, s := range x.stages {
+		for _, f := range s.faults {
+			if (model == "" || model == s.Name) && f.covers(x.at) {
+				return f
+			}
+		}
+	}
+	return nil
+}
+
+// class says what an alarm of a model is worth, where it is of no fault; what is said of none
+// is excused by any.
+func (x *play) class(model, id string) (class Class) {
+	if x.fault(model) != nil {
+		return Injected
+	}
+	for _, s := range x.stages {
+		if model == "" || model == s.Name {
+			for _, t := range s.truths {
+				class = max(class, t.class(id, x.at))
+			}
+		}
+	}
+	return class
 }
 
 // record writes the recordings of alarms that were some time ago.
@@ -332,25 +464,24 @@ func (x *play) record(upTo time.Time) error {
 	return nil
 }
 
-// write records what was at hand at an alarm, and what has come since. A page that
-// was under way then is left out: it was not known.
-func (x *play) write(e *Episode) error {
-	w, err := recording.Create(e.Recording)
+// write records what was at hand at an alarm, and what has come since, of the same model. A
+// page that was under way then is left out: it was not known.
+func (x *play) write(a *Alarm) error {
+	w, err := recording.Create(a.Recording)
 	if err != nil {
 		return err
 	}
 	meta, err := json.MarshalIndent(map[string]any{
-		"alarm": e.Pathology, "severity": e.Severity.String(), "target": e.Target, "at": e.At, "summary": e.Summary,
-		"truth": "healthy: the clients of this replica were well served in the last five minutes",
-		"shape": x.o.Shape.Name, "seed": x.o.Seed, "since_start_of_server": e.Before.String(),
-		"command": "sixty diagnose --recording " + filepath.Base(e.Recording) + " --at " + e.At.Format(time.RFC3339),
+		"alarm": a.Pathology, "severity": a.Severity, "model": a.Model, "at": a.At, "summary": a.Text, "seed": x.o.Seed,
+		"truth":   "healthy: nothing was broken, and clients were well served in the last five minutes",
+		"command": "sixty diagnose --recording " + filepath.Base(a.Recording) + " --at " + a.At.Format(time.RFC3339),
 	}, "", "  ")
 	if err == nil {
 		err = w.SetMeta(meta)
 	}
 	for _, p := range x.pages {
-		underWay := !p.At.After(e.At) && p.At.Add(p.Took).After(e.At)
-		if err == nil && p.At.After(e.At.Add(-keep)) && !underWay {
+		underWay := !p.At.After(a.At) && p.At.Add(p.Took).After(a.At)
+		if err == nil && p.At.After(a.At.Add(-keep)) && !underWay {
 			err = w.Add(p.Target, p.At, p.Body)
 		}
 	}

@@ -14,7 +14,6 @@ const (
 	badShare  = 0.05        // more of them than this must be badly served,
 	badAtAll  = 3           // and at least so many
 	afterSick = 5 * time.Minute
-	afterStop = 10 * time.Minute // from the restart of a server on, for what a restart explains
 	// A machine that is slower by so much is a slow machine, whether its clients mind or
 	// not, and what was measured meanwhile is in the window for afterSlow.
 	slower    = 1.3
@@ -28,13 +27,10 @@ type truth struct {
 	first   ages                   // first tokens
 	whole   ages                   // answers
 
-	sick      bool
-	lastSick  time.Duration
-	restarts  int
-	stopped   bool
-	startedAt time.Duration
-	slowed    bool          // the machine is slower by slower or more
-	slowAt    time.Duration // since then, or until then
+	sick     bool
+	lastSick time.Duration
+	slowed   bool          // the machine is slower by slower or more
+	slowAt   time.Duration // since then, or until then
 
 	requests, bad int
 }
@@ -48,7 +44,7 @@ type age struct {
 }
 
 func newTruth(l Limits) *truth {
-	return &truth{limits: l, waiting: map[time.Duration]bool{}, lastSick: -1 << 62, startedAt: -1 << 62, slowAt: -1 << 62}
+	return &truth{limits: l, waiting: map[time.Duration]bool{}, lastSick: -1 << 62, slowAt: -1 << 62}
 }
 
 // hear takes what a client saw.
@@ -113,10 +109,6 @@ func (a *ages) count(at time.Duration) (n, bad int) {
 	return len(*a), bad
 }
 
-func (t *truth) stop() { t.stopped = true; t.restarts++ }
-
-func (t *truth) start(at time.Duration) { t.stopped, t.startedAt = false, at }
-
 func (t *truth) slow(at time.Duration, factor float64) {
 	if now := factor >= slower; now != t.slowed {
 		t.slowed, t.slowAt = now, at
@@ -129,15 +121,17 @@ type Class uint8
 const (
 	False    Class = iota // clients were well served
 	Degraded              // clients were badly served in the last minutes
-	Restart               // it tells of a restart, and there was one
 	Slowed                // it tells of a slow machine, and that it was
+	Injected              // a fault was injected
 )
+
+func (c Class) String() string {
+	return [...]string{"false", "badly served", "slow machine", "of a fault"}[c]
+}
 
 // class says what it means that a pathology is reported at a moment.
 func (t *truth) class(id string, at time.Duration) Class {
 	switch {
-	case (id == "target-down" || id == "engine-restart") && (t.stopped || at-t.startedAt < afterStop):
-		return Restart
 	case at-t.lastSick < afterSick:
 		return Degraded
 	case (id == "slow-decode" || id == "slow-prefill" || id == "severe-degradation") && (t.slowed || at-t.slowAt < afterSlow):

@@ -5,11 +5,11 @@ import "math"
 // confident is the probability with which the interval of a rate holds.
 const confident = 0.95
 
-// interval returns the bounds of the mean of a Poisson number of which n were
+// garwood returns the bounds of the mean of a Poisson number of which n were
 // seen (Garwood, Biometrika 28, 1936): each is passed with half of what is
 // missing to confident. Of none seen only the upper bound means something, and
 // it is passed with all of it: 3.0.
-func interval(n int) (lo, hi float64) {
+func garwood(n int) (lo, hi float64) {
 	tail := (1 - confident) / 2
 	if n == 0 {
 		return 0, -math.Log(1 - confident)

@@ -1,108 +1,134 @@
 package falsealarms
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
-	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/fleet"
 )
 
-// weeksOf is how many replica-weeks a result stands for.
-func (r *Result) weeksOf() float64 { return float64(r.Replicas) * r.Played.Hours() / (7 * 24) }
-
-// Table shows results as Markdown: by traffic, then by pathology.
+// Table shows results as Markdown: plays by their names, what happened in them, alarms by
+// pathology, and faults.
 func Table(results []*Result) string {
-	type row struct {
-		weeks                      float64
-		evaluations, unsure, idle  int
-		moments, sick              int
-		runs, alarms, infos, known int
-		requests, bad              int
-	}
-	var names []string
-	rows := map[string]*row{}
-	type cause struct {
-		pathology string
-		severity  catalog.Severity
-	}
-	type count struct{ episodes, evaluations, degraded, restart, slowed int }
-	causes := map[cause]*count{}
-	total := &row{}
+	sums := map[string]*Result{}
+	total := &Result{Name: "all", Done: map[fleet.Deed]int{}}
 	for _, r := range results {
-		if rows[r.Shape] == nil {
-			names = append(names, r.Shape)
-			rows[r.Shape] = &row{}
+		if sums[r.Name] == nil {
+			sums[r.Name] = &Result{Name: r.Name, Done: map[fleet.Deed]int{}}
 		}
-		for _, x := range []*row{rows[r.Shape], total} {
-			x.weeks += r.weeksOf()
-			x.evaluations += r.Evaluated
-			x.moments += r.Moments
-			x.sick += r.Degraded
-			x.unsure += r.Unsure
-			x.idle += r.Idle
-			x.runs += r.Runs
-			x.requests += r.Requests
-			x.bad += r.Bad
-			for _, e := range r.Episodes {
-				switch {
-				case !e.False():
-					x.known++
-				case e.Alarm():
-					x.alarms++
-				default:
-					x.infos++
-				}
-			}
-		}
-		for _, e := range r.Episodes {
-			k := cause{e.Pathology, e.Severity}
-			if causes[k] == nil {
-				causes[k] = &count{}
-			}
-			c := causes[k]
-			switch {
-			case e.False():
-				c.episodes++
-				c.evaluations += e.By[False]
-			case e.By[Restart] > 0:
-				c.restart++
-			case e.By[Slowed] > 0:
-				c.slowed++
-			default:
-				c.degraded++
+		for _, sum := range []*Result{sums[r.Name], total} {
+			sum.Played += r.Played
+			sum.Healthy += r.Healthy
+			sum.Hurt += r.Hurt
+			sum.Evaluations += r.Evaluations
+			sum.Failed += r.Failed
+			sum.Requests += r.Requests
+			sum.Bad += r.Bad
+			sum.Alarms = append(sum.Alarms, r.Alarms...)
+			sum.Faults = append(sum.Faults, r.Faults...)
+			for do, n := range r.Done {
+				sum.Done[do] += n
 			}
 		}
 	}
 	var b strings.Builder
-	b.WriteString("| traffic | replica-weeks | evaluations | requests badly served | time in which clients are, or were in the last 5 min, badly served | called idle | could not tell | false alarms (page, ticket) | a replica-week, 95 % | false notes (info) |\n|---|---|---|---|---|---|---|---|---|---|\n")
-	for _, name := range append(names, "all") {
+	b.WriteString("| | hours of the cluster | replica-weeks | evaluations | requests badly served | time in which clients are, or were in the last 5 min, badly served | false alarms (page, ticket) | a replica-week, 95 % | faults | missed |\n|---|---|---|---|---|---|---|---|---|---|\n")
+	for _, name := range append(slices.Sorted(maps.Keys(sums)), "all") {
 		x := total
 		if name != "all" {
-			x = rows[name]
+			x = sums[name]
 		}
-		fmt.Fprintf(&b, "| %s | %.2f | %d | %.2f %% | %.2f %% | %.1f %% | %.2f %% | %d | %s | %d |\n", name, x.weeks, x.evaluations,
-			percent(x.bad, x.requests), percent(x.sick, x.moments), percent(x.idle, x.runs), percent(x.unsure, x.runs), x.alarms, rate(x.alarms, x.weeks), x.infos)
+		known, missed := x.faults()
+		fmt.Fprintf(&b, "| %s | %.1f | %.2f | %d | %.2f %% | %.2f %% | %d | %s | %d | %d |\n", name, x.Played.Hours(), x.weeks(), x.Evaluations,
+			percent(x.Bad, x.Requests), percent(int(x.Hurt/time.Second), int(x.Healthy/time.Second)), x.wrong(), rate(x.wrong(), x.weeks()), known, missed)
 	}
-	b.WriteString("\n| reported | severity | false episodes | evaluations | a replica-week, 95 % | episodes while clients were badly served | episodes after a restart | episodes on a slow machine |\n|---|---|---|---|---|---|---|---|\n")
-	order := slices.SortedFunc(maps.Keys(causes), func(a, c cause) int {
-		if d := causes[c].episodes - causes[a].episodes; d != 0 {
-			return d
+	b.WriteString("\nWhat was done meanwhile: ")
+	for i, do := range slices.Sorted(maps.Keys(total.Done)) {
+		if i > 0 {
+			b.WriteString(", ")
 		}
-		return strings.Compare(a.pathology+a.severity.String(), c.pathology+c.severity.String())
-	})
-	for _, k := range order {
-		c := causes[k]
-		fmt.Fprintf(&b, "| %s | %s | %d | %d | %s | %d | %d | %d |\n", k.pathology, k.severity, c.episodes, c.evaluations, rate(c.episodes, total.weeks), c.degraded, c.restart, c.slowed)
+		fmt.Fprintf(&b, "%s %d", do, total.Done[do])
+	}
+	b.WriteString(".\n\n| alarms of | severity | false | a replica-week, 95 % | while clients were badly served | on a slow machine | of a fault |\n|---|---|---|---|---|---|---|\n")
+	type kind struct{ pathology, severity string }
+	counts := map[kind]*[4]int{}
+	for _, a := range total.Alarms {
+		k := kind{a.Pathology, a.Severity}
+		if counts[k] == nil {
+			counts[k] = &[4]int{}
+		}
+		counts[k][a.Class]++
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(counts), func(a, c kind) int {
+		return cmp.Or(counts[c][False]-counts[a][False], strings.Compare(a.pathology+a.severity, c.pathology+c.severity))
+	}) {
+		n := counts[k]
+		fmt.Fprintf(&b, "| %s | %s | %d | %s | %d | %d | %d |\n", k.pathology, k.severity, n[False], rate(n[False], total.weeks()), n[Degraded], n[Slowed], n[Injected])
+	}
+	b.WriteString("\n| fault | injected | found in time | after, median | later, or never | called |\n|---|---|---|---|---|---|\n")
+	faults := map[string][]*Fault{}
+	for _, f := range total.Faults {
+		if f.over {
+			faults[f.Name] = append(faults[f.Name], f)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(faults)) {
+		list, missed, names := faults[name], 0, map[string]bool{}
+		var after []time.Duration
+		for _, f := range list {
+			if f.Missed() {
+				missed++
+			} else {
+				after = append(after, f.After)
+			}
+			if len(f.Found) > 0 {
+				names[f.Found[0]] = true
+			}
+		}
+		slices.Sort(after)
+		median := "–"
+		if len(after) > 0 {
+			median = after[len(after)/2].Round(time.Second).String()
+		}
+		fmt.Fprintf(&b, "| %s | %d | %d | %s | %d | %s |\n", name, len(list), len(after), median, missed, strings.Join(slices.Sorted(maps.Keys(names)), ", "))
 	}
 	return b.String()
+}
+
+// weeks is how many replica-weeks without a fault a result stands for.
+func (r *Result) weeks() float64 { return r.Healthy.Hours() / week.Hours() }
+
+// wrong is how many false alarms wake somebody.
+func (r *Result) wrong() (n int) {
+	for _, a := range r.Alarms {
+		if a.Class == False && a.Wakes() {
+			n++
+		}
+	}
+	return n
+}
+
+// faults are how many were to be found by now, and how many were not.
+func (r *Result) faults() (known, missed int) {
+	for _, f := range r.Faults {
+		if f.over {
+			known++
+		}
+		if f.Missed() {
+			missed++
+		}
+	}
+	return known, missed
 }
 
 func percent(part, whole int) float64 { return 100 * float64(part) / float64(max(whole, 1)) }
 
 // rate is a number of episodes by replica-week, with its interval.
 func rate(n int, weeks float64) string {
-	lo, hi := interval(n)
+	lo, hi := garwood(n)
 	return fmt.Sprintf("%.2f (%.2f to %.2f)", float64(n)/weeks, lo/weeks, hi/weeks)
 }

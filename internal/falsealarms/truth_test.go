@@ -90,18 +90,6 @@ func TestTruthForgets(t *testing.T) {
 	}
 }
 
-func TestARestartExcusesWhatTellsOfIt(t *testing.T) {
-	truth := newTruth(Limits{TTFT: time.Second, TPOT: time.Second})
-	truth.stop()
-	if truth.class("target-down", time.Minute) != Restart || truth.class("engine-hung", time.Minute) != False {
-		t.Error("of a server that is down only that may be said")
-	}
-	truth.start(2 * time.Minute)
-	if truth.class("engine-restart", 5*time.Minute) != Restart || truth.class("engine-restart", 13*time.Minute) != False {
-		t.Error("a restart is news for ten minutes")
-	}
-}
-
 func TestASlowMachineIsSlow(t *testing.T) {
 	truth := newTruth(Limits{TTFT: time.Second, TPOT: 100 * time.Millisecond})
 	truth.slow(time.Minute, 1.4)

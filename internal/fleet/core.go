@@ -32,8 +32,8 @@ type core struct {
 func newCore(sc Scenario, server Server, replicas int, seed uint64, wall func(time.Duration) time.Time) (*core, error) {
 	c := &core{scenario: sc, rng: rand.New(rand.NewPCG(seed, 1)), wall: wall, phase: -1}
 	for i := range replicas {
-		r, err := newReplica(server, i, wall)
-		if err != nil {
+		r := newReplica(server, i, wall)
+		if err := r.start(0); err != nil {
 			return nil, fmt.Errorf("replica %d: %w", i, err)
 		}
 		r.later = c.at
@@ -90,21 +90,18 @@ func (c *core) advance(until time.Duration) {
 	c.now = max(c.now, until)
 }
 
-// pick chooses a replica as the phase's router does: at random by its weights
-// where it has them, else where the load is least. It is nil when all are down.
+// pick chooses a replica as the router does: at random by their weights where they
+// have some, else where the load is least. It is nil when all are down.
 func (c *core) pick(rng *rand.Rand) *replica {
-	weights := c.scenario.Phases[c.phase].Route
 	total := 0.0
-	for i := range c.replicas {
-		if i < len(weights) {
-			total += weights[i]
-		}
+	for _, r := range c.replicas {
+		total += r.weight
 	}
 	if total > 0 {
 		x := rng.Float64() * total
-		for i, w := range weights[:min(len(weights), len(c.replicas))] {
-			if x -= w; x < 0 {
-				return c.replicas[i]
+		for _, r := range c.replicas {
+			if x -= r.weight; x < 0 {
+				return r
 			}
 		}
 	}
@@ -134,6 +131,9 @@ func (c *core) begin(phase int, seed uint64) error {
 	c.phase = phase
 	c.phaseEnd = c.now + p.For
 	for i, r := range c.replicas {
+		if r.weight = 0; i < len(p.Route) {
+			r.weight = p.Route[i]
+		}
 		if p.Faults.Only > 0 && i != p.Faults.Only-1 {
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 // A Page is one scrape of one target.
 type Page struct {
 	Target string
+	Labels map[string]string // of the target, beside its address; nil: none
 	At     time.Time
 	Body   []byte        // nil: nobody answered
 	Took   time.Duration // 0: unknown

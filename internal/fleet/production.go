@@ -1,30 +1,69 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/engine"
 )
 
-// Production is a deployment in ordinary operation: days of traffic on machines
-// that are never quite steady, scraped by a server that now and then misses one,
-// with deployments, and without a fault.
+// Production is a deployment of one model in operation: days of traffic on machines that
+// are never quite steady, scraped by servers that now and then miss a page, and all that
+// is done to it.
 type Production struct {
-	Replicas int
+	Model    string // llama-8b when ""
+	Replicas int    // at the beginning
 	Settings Settings
 	Traffic  Traffic
-	Shares   []float64 // of the replicas in the traffic, relative to each other; nil: equal
 	For      time.Duration
 
-	Deployments []time.Duration // when rolling restarts of all replicas begin
-	Noise       Noise
-	Scrapes     Scrapes
+	// Pods have an address of their own, which nothing that comes after them has, are
+	// discovered before they serve and leave discovery when they are gone. Other servers
+	// are started again at the same address, and always asked.
+	Pods    bool
+	Address string            // of the first server, without its port: the others' follow from it; fleet when ""
+	Labels  map[string]string // of all targets
+	Views   []string          // replica labels of Prometheus servers that both scrape all of it; nil is one without
+	GPUs    bool              // an exporter stands beside the servers
+	Clocks  time.Duration     // standard deviation of the servers' clocks
+
+	Events  []Event
+	Noise   Noise
+	Scrapes Scrapes
+}
+
+// A Deed is what is done to a production.
+type Deed string
+
+// What happens in a production, by design or not.
+const (
+	Scale      Deed = "scale"       // to N replicas
+	Upgrade    Deed = "upgrade"     // all servers are replaced, one after the other, by such with Settings
+	Stuck      Deed = "stuck"       // an upgrade whose first new server does not come up, and is taken back after For
+	DrainNode  Deed = "drain-node"  // N pods are evicted, and others take their place
+	PagesLate  Deed = "pages-late"  // the pages of N servers take seconds for a while
+	AskMore    Deed = "ask-more"    // Traffic comes too, for a while
+	AskAnother Deed = "ask-another" // Traffic comes from then on in the place of what came before
+	Break      Deed = "break"       // N servers, 0 is all, have Faults for a while
+)
+
+// An Event is something that is done to a production.
+type Event struct {
+	At       time.Duration
+	Do       Deed
+	For      time.Duration
+	N        int
+	Settings Settings
+	Traffic  Traffic
+	Faults   Faults
 }
 
 // Noise is what machines do that nobody would call a fault. Events of each kind
@@ -55,12 +94,19 @@ var (
 	OrdinaryScrapes = Scrapes{Interval: 15 * time.Second, Jitter: 20 * time.Millisecond, Lost: 0.001, Slow: 0.005}
 )
 
-// How a rolling restart goes: a replica gets no more requests, is stopped, is
-// gone, and serves for a while before it is the next one's turn.
-const (
-	drainFor   = 20 * time.Second
-	restartFor = time.Minute
-	settleFor  = time.Minute
+// A span is how long something takes: between two times, at random.
+type span struct{ least, most time.Duration }
+
+// How replicas come and go. A pod loads its model before it serves, and is ready a probe
+// later; one that is to go gets no more requests, and has a while to end those that it has.
+var (
+	loads   = span{90 * time.Second, 200 * time.Second}
+	reboots = span{45 * time.Second, 120 * time.Second} // of a server whose machine has all at hand
+	probed  = span{time.Second, 10 * time.Second}
+	drains  = span{30 * time.Second, 90 * time.Second}
+	lingers = span{0, 10 * time.Second} // in discovery
+	settles = span{10 * time.Second, time.Minute}
+	lately  = span{2 * time.Second, 8 * time.Second} // a late page, of which one in five comes after the scrape's timeout
 )
 
 // A Sight is what the client of a request has come to see.
@@ -77,7 +123,7 @@ const (
 // An Experience is a moment of a virtual client's request. Times are since the
 // beginning.
 type Experience struct {
-	Replica   int
+	Replica   int // by its number, which no other ever has
 	What      Sight
 	Asked, At time.Duration
 	First     time.Duration // of the first token, where Tokens is not 0
@@ -86,102 +132,322 @@ type Experience struct {
 
 // A Spectator follows a production. Each of its functions may be nil.
 type Spectator struct {
-	Page   func(Page) error         // a scrape has ended
-	Client func(Experience)         // a client has seen something
-	Stop   func(int, time.Duration) // a replica was stopped for a deployment
-	Start  func(int, time.Duration) // and serves again
+	Page   func(Page) error // a scrape has ended
+	Client func(Experience) // a client has seen something
 	// Slow tells by how much a replica's machine is slower from now on; 1 is not at all.
 	Slow func(replica int, at time.Duration, factor float64)
-	Tick func(time.Duration) error
 }
 
-// PlayProduction lets a production happen in simulated time and calls Tick after
-// each scrape interval.
-func PlayProduction(ctx context.Context, p Production, release engine.Release, seed uint64, began time.Time, to Spectator) error {
-	if p.Replicas < 1 || p.Replicas > MaxReplicas {
-		return fmt.Errorf("%d replicas: want 1 to %d", p.Replicas, MaxReplicas)
+// A Stage is a production that is under way, in simulated time.
+type Stage struct {
+	*core
+	p       Production
+	to      Spectator
+	rng     *rand.Rand
+	release engine.Release
+	server  Server // what a replica is started with
+	pods    []*pod // in the order of their beginnings
+	started int    // so many
+	err     error
+}
+
+// A pod is a replica, and how it is seen from outside.
+type pod struct {
+	*replica
+	target string
+	labels map[string]string
+	faults Faults
+	spell  float64       // by how much its machine is slower
+	frozen time.Duration // until when its engine stands still
+	late   time.Duration // until when its pages are late
+	left   bool          // discovery
+}
+
+// NewStage begins a production.
+func NewStage(p Production, release engine.Release, seed uint64, began time.Time, to Spectator) (*Stage, error) {
+	switch {
+	case p.Replicas < 1 || p.Replicas > MaxReplicas:
+		return nil, fmt.Errorf("%d replicas: want 1 to %d", p.Replicas, MaxReplicas)
+	case p.Scrapes.Interval < time.Second:
+		return nil, errors.New("a production is scraped once a second at most")
 	}
-	if p.Shares != nil && len(p.Shares) != p.Replicas {
-		return fmt.Errorf("%d shares for %d replicas", len(p.Shares), p.Replicas)
-	}
-	if p.Scrapes.Interval < time.Second {
-		return errors.New("a production is scraped once a second at most")
-	}
-	server, err := p.Settings.Server(release, "llama-8b")
+	p.Model, p.Address = cmp.Or(p.Model, "llama-8b"), cmp.Or(p.Address, "fleet")
+	server, err := p.Settings.Server(release, p.Model)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	shares := slices.Clone(p.Shares)
-	if shares == nil {
-		shares = slices.Repeat([]float64{1}, p.Replicas)
-	}
-	sc := Scenario{Name: "production", Phases: []Phase{{Name: "production", For: p.For, Traffic: p.Traffic, Route: slices.Clone(shares)}}}
-	c, err := newCore(sc, server, p.Replicas, seed, func(d time.Duration) time.Time { return began.Add(d) })
+	sc := Scenario{Name: "production", Phases: []Phase{{Name: "production", For: p.For, Traffic: p.Traffic}}}
+	c, err := newCore(sc, server, 0, seed, func(d time.Duration) time.Time { return began.Add(d) })
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c.watch = to.Client
-	x := &production{core: c, p: p, to: to, rng: rand.New(rand.NewPCG(seed, 3)), shares: shares, frozen: make([]time.Duration, p.Replicas)}
-	for i := range c.replicas {
-		x.unsteady(i)
+	x := &Stage{core: c, p: p, to: to, rng: rand.New(rand.NewPCG(seed, 3)), release: release, server: server}
+	for range p.Replicas {
+		x.ready(x.add(), 0)
 	}
-	for i := range p.Replicas + 1 {
-		x.scrape(i)
+	if p.GPUs {
+		x.scrapes(func(begin, at time.Duration, lost bool) {
+			page := Page{Target: p.Address + ":9400", Labels: p.Labels, At: x.wall(begin), Took: at - begin}
+			if !lost {
+				page.Body = gpuPage(x.replicas, at)
+			}
+			x.show(page)
+		}, nil)
 	}
-	for _, at := range p.Deployments {
-		x.restart(0, at)
+	for i := range p.Events {
+		x.at(p.Events[i].At, func(at time.Duration) { x.do(&p.Events[i], seed+uint64(i), at) })
 	}
-	for at := p.Scrapes.Interval; at <= p.For; at += p.Scrapes.Interval {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		c.advance(at)
-		if x.err == nil && to.Tick != nil {
-			x.err = to.Tick(at)
-		}
-		if x.err != nil {
-			return x.err
-		}
-	}
-	return nil
+	return x, x.err
 }
 
-// production is one that is under way.
-type production struct {
-	*core
-	p      Production
-	to     Spectator
-	rng    *rand.Rand
-	shares []float64
-	frozen []time.Duration // by replica: until when its engine stands still
-	err    error
+// Advance lets everything happen that is due up to a time.
+func (x *Stage) Advance(ctx context.Context, until time.Duration) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	x.advance(until)
+	return x.err
 }
 
-// often lets something happen at random times, with a mean number per span.
-func (x *production) often(mean float64, span time.Duration, do func(at time.Duration)) {
+// Replicas are those that are there now, whether they serve or not.
+func (x *Stage) Replicas() int { return len(x.pods) }
+
+// fail keeps the first error.
+func (x *Stage) fail(err error) { x.err = cmp.Or(x.err, err) }
+
+func (x *Stage) draw(s span) time.Duration { return x.between(s.least, s.most) }
+
+func (x *Stage) between(lo, hi time.Duration) time.Duration {
+	return lo + time.Duration(x.rng.Float64()*float64(hi-lo))
+}
+
+// often lets something happen at random times, with a mean number per span, while a pod is
+// there.
+func (x *Stage) often(p *pod, mean float64, span time.Duration, do func(at time.Duration)) {
 	if mean <= 0 {
 		return
 	}
 	var next func(time.Duration)
 	next = func(at time.Duration) {
 		x.at(at+time.Duration(x.rng.ExpFloat64()/mean*float64(span)), func(at time.Duration) {
-			do(at)
-			next(at)
+			if !p.left {
+				do(at)
+				next(at)
+			}
 		})
 	}
 	next(x.now)
 }
 
-func (x *production) between(lo, hi time.Duration) time.Duration {
-	return lo + time.Duration(x.rng.Float64()*float64(hi-lo))
+// add adds a replica that does not serve yet.
+func (x *Stage) add() *pod {
+	n, skew := x.started, time.Duration(x.rng.NormFloat64()*float64(x.p.Clocks))
+	x.started++
+	r := newReplica(x.server, n, func(d time.Duration) time.Time { return x.wall(d).Add(skew) })
+	r.later = x.core.at
+	p := &pod{replica: r, target: x.p.Address + ":" + strconv.Itoa(8000+n), labels: x.p.Labels, spell: 1}
+	if x.p.Pods {
+		p.target, p.labels = fmt.Sprintf("%s.%d.%d:8000", x.p.Address, n/250, n%250+1), labelled(x.p.Labels, "pod", fmt.Sprintf("%s-%d", x.p.Model, n))
+	}
+	x.pods, x.replicas = append(x.pods, p), append(x.replicas, r)
+	x.unsteady(p)
+	for _, view := range slices.Concat(x.p.Views, []string{""})[:max(len(x.p.Views), 1)] {
+		labels := labelled(p.labels, "prometheus_replica", view)
+		x.scrapes(func(begin, at time.Duration, lost bool) { x.fetched(p, labels, begin, at, lost) }, p)
+	}
+	return p
+}
+
+// labelled adds a label to others, "" for none.
+func labelled(labels map[string]string, name, value string) map[string]string {
+	out := maps.Clone(labels)
+	if out == nil {
+		out = map[string]string{}
+	}
+	if value != "" {
+		out[name] = value
+	}
+	return out
+}
+
+// ready starts a replica, which gets its share of the requests.
+func (x *Stage) ready(p *pod, at time.Duration) {
+	if p.left || p.up {
+		return
+	}
+	p.cfg = x.server
+	if err := p.start(at); err != nil {
+		x.fail(err)
+		return
+	}
+	turn := func(time.Duration) {
+		if p.up {
+			p.weight = 1 + 0.1*float64(p.number%4)/4 // a router never shares quite evenly
+		}
+	}
+	if at == 0 {
+		turn(at)
+	} else {
+		x.at(at+x.draw(probed), turn)
+	}
+}
+
+// load adds a pod, which is ready a while later; then is called when it is.
+func (x *Stage) load(at time.Duration, then func(at time.Duration)) {
+	p := x.add()
+	x.at(at+x.draw(loads), func(at time.Duration) {
+		x.ready(p, at)
+		then(at)
+	})
+}
+
+// drain takes requests from a replica, and stops it a while later.
+func (x *Stage) drain(p *pod, at time.Duration, then func(at time.Duration)) {
+	p.weight = 0
+	x.at(at+x.draw(drains), func(at time.Duration) {
+		p.stop(at)
+		then(at)
+	})
+}
+
+// retire drains a replica that does not come back.
+func (x *Stage) retire(p *pod, at time.Duration) {
+	x.drain(p, at, func(at time.Duration) {
+		x.at(at+x.draw(lingers), func(time.Duration) { x.leave(p) })
+	})
+}
+
+// leave takes a replica out of discovery.
+func (x *Stage) leave(p *pod) {
+	p.left, p.weight = true, 0
+	p.stop(x.now)
+	x.pods = slices.DeleteFunc(x.pods, func(o *pod) bool { return o == p })
+	x.replicas = slices.DeleteFunc(x.replicas, func(r *replica) bool { return r == p.replica })
+}
+
+// serving are the replicas that get requests.
+func (x *Stage) serving() []*pod {
+	return slices.DeleteFunc(slices.Clone(x.pods), func(p *pod) bool { return p.weight == 0 })
+}
+
+// some are n of the replicas that get requests, 0 is all.
+func (x *Stage) some(n int) []*pod {
+	all := x.serving()
+	x.rng.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
+	if n == 0 {
+		return all
+	}
+	return all[:min(n, len(all))]
+}
+
+// do lets an event happen.
+func (x *Stage) do(e *Event, seed uint64, at time.Duration) {
+	switch e.Do {
+	case Scale:
+		for n := len(x.pods); n < e.N; n++ {
+			x.load(at, func(time.Duration) {})
+		}
+		for all := x.serving(); len(all) > e.N; all = all[:len(all)-1] {
+			x.retire(all[len(all)-1], at)
+		}
+	case Upgrade, Stuck:
+		server, err := e.Settings.Server(x.release, x.p.Model)
+		if err != nil {
+			x.fail(err)
+			return
+		}
+		if e.Do == Upgrade {
+			x.server = server
+			x.roll(x.serving(), at)
+			return
+		}
+		if x.p.Pods {
+			p := x.add()
+			x.at(at+e.For, func(time.Duration) { x.leave(p) })
+		} else if all := x.serving(); len(all) > 0 {
+			x.drain(all[0], at, func(at time.Duration) { x.at(at+e.For, func(at time.Duration) { x.ready(all[0], at) }) })
+		}
+	case DrainNode:
+		for _, p := range x.some(e.N) {
+			x.retire(p, at)
+			x.load(at, func(time.Duration) {})
+		}
+	case PagesLate:
+		for _, p := range x.some(e.N) {
+			p.late = at + e.For
+		}
+	case AskMore:
+		more, err := startTraffic(x.core, e.Traffic, seed)
+		x.fail(err)
+		x.at(at+e.For, func(time.Duration) { more.stopped = true })
+	case AskAnother:
+		x.traffic.stopped = true
+		var err error
+		x.traffic, err = startTraffic(x.core, e.Traffic, seed)
+		x.fail(err)
+	case Break:
+		for _, p := range x.some(e.N) {
+			x.hurt(p, e.Faults, at)
+			x.at(at+e.For, func(at time.Duration) { x.hurt(p, Faults{}, at) })
+		}
+	}
+}
+
+// roll replaces replicas one after the other: pods by new ones, which come before they go,
+// others by themselves.
+func (x *Stage) roll(olds []*pod, at time.Duration) {
+	if len(olds) == 0 {
+		return
+	}
+	old := olds[0]
+	next := func(at time.Duration) {
+		x.at(at+x.draw(settles), func(at time.Duration) { x.roll(olds[1:], at) })
+	}
+	switch {
+	case old.left:
+		x.roll(olds[1:], at)
+	case x.p.Pods:
+		x.load(at, func(at time.Duration) {
+			x.at(at+probed.most, func(at time.Duration) {
+				x.retire(old, at)
+				next(at)
+			})
+		})
+	default:
+		x.drain(old, at, func(at time.Duration) {
+			x.at(at+x.draw(reboots), func(at time.Duration) {
+				x.ready(old, at)
+				next(at)
+			})
+		})
+	}
+}
+
+// hurt does to a replica what faults do, or takes them away. One that died gets no more
+// requests when a probe has failed.
+func (x *Stage) hurt(p *pod, f Faults, at time.Duration) {
+	before := p.faults
+	if p.faults = f; p.left {
+		return
+	}
+	if f.Down {
+		p.stop(at)
+		x.at(at+probed.most, func(time.Duration) { p.weight = 0 })
+		return
+	}
+	if before.Down {
+		x.ready(p, at)
+		return
+	}
+	x.fail(p.suffer(before, f, at))
 }
 
 // unsteady begins a replica's noise.
-func (x *production) unsteady(i int) {
+func (x *Stage) unsteady(p *pod) {
 	const every = 5 * time.Second
-	r, n := x.replicas[i], x.p.Noise
-	wander, spell := x.rng.NormFloat64(), 1.0
-	memory := 0.0
+	n := x.p.Noise
+	wander, memory := x.rng.NormFloat64(), 0.0
 	var drift func(time.Duration)
 	drift = func(at time.Duration) {
 		if n.Wander > 0 {
@@ -189,29 +455,30 @@ func (x *production) unsteady(i int) {
 			wander = keep*wander + math.Sqrt(1-keep*keep)*x.rng.NormFloat64()
 		}
 		memory = 0.99*memory + 0.14*x.rng.NormFloat64()
-		if r.up {
-			f := Faults{Slow: spell * math.Exp(n.Spread*wander)}
-			if err := r.engine.SetCost(f.slow(r.cfg.Cost)); err != nil {
-				x.err = err
-			}
-			r.api.memory = resident(at-r.born, memory, r.open())
+		if p.up {
+			f := p.faults
+			f.Slow = max(f.Slow, 1) * p.spell * math.Exp(n.Spread*wander)
+			x.fail(p.engine.SetCost(f.slow(p.cfg.Cost)))
+			p.api.memory = resident(at-p.born, memory, p.open())
 		}
-		x.at(at+every, drift)
+		if !p.left {
+			x.at(at+every, drift)
+		}
 	}
-	drift(0)
-	x.often(n.SpellsPerDay, 24*time.Hour, func(at time.Duration) {
+	x.at(x.now, drift)
+	x.often(p, n.SpellsPerDay, 24*time.Hour, func(at time.Duration) {
 		set := func(at time.Duration, factor float64) {
-			spell = factor
+			p.spell = factor
 			if x.to.Slow != nil {
-				x.to.Slow(i, at, factor)
+				x.to.Slow(p.number, at, factor)
 			}
 		}
 		set(at, 1.1+0.4*x.rng.Float64())
 		x.at(at+x.between(time.Minute, 3*time.Minute), func(at time.Duration) { set(at, 1) })
 	})
-	x.often(n.StallsPerDay, 24*time.Hour, func(at time.Duration) { x.freeze(i, at, x.between(time.Second, 4*time.Second)) })
-	x.often(n.PausesPerHour, time.Hour, func(at time.Duration) {
-		x.freeze(i, at, x.between(50*time.Millisecond, 300*time.Millisecond))
+	x.often(p, n.StallsPerDay, 24*time.Hour, func(at time.Duration) { x.freeze(p, at, x.between(time.Second, 4*time.Second)) })
+	x.often(p, n.PausesPerHour, time.Hour, func(at time.Duration) {
+		x.freeze(p, at, x.between(50*time.Millisecond, 300*time.Millisecond))
 	})
 }
 
@@ -222,82 +489,64 @@ func resident(age time.Duration, noise float64, open int) float64 {
 }
 
 // freeze stops an engine for a moment.
-func (x *production) freeze(i int, at, d time.Duration) {
-	r := x.replicas[i]
-	r.hang(true, at)
-	x.frozen[i] = max(x.frozen[i], at+d)
+func (x *Stage) freeze(p *pod, at, d time.Duration) {
+	p.hang(true, at)
+	p.frozen = max(p.frozen, at+d)
 	x.at(at+d, func(at time.Duration) {
-		if at >= x.frozen[i] {
-			r.hang(false, at)
+		if at >= p.frozen {
+			p.hang(p.faults.Hang, at)
 		}
 	})
 }
 
-// scrape begins the scrapes of a replica, or of the GPU exporter behind them.
-func (x *production) scrape(target int) {
+// scrapes begins the scrapes of something, those of a pod until it leaves discovery.
+func (x *Stage) scrapes(fetched func(begin, at time.Duration, lost bool), of *pod) {
 	s := x.p.Scrapes
-	phase := time.Duration(x.rng.Float64() * float64(s.Interval))
+	phase := x.now + time.Duration(x.rng.Float64()*float64(s.Interval))
 	var next func(number int)
 	next = func(number int) {
 		begin := phase + time.Duration(number)*s.Interval + time.Duration(x.rng.NormFloat64()*float64(s.Jitter))
 		x.at(begin, func(begin time.Duration) {
+			if of != nil && of.left {
+				return
+			}
 			next(number + 1)
 			luck := x.rng.Float64()
 			if luck < s.Lost/2 {
 				return
 			}
+			lost := luck < s.Lost
 			took := x.between(4*time.Millisecond, 40*time.Millisecond)
-			if x.rng.Float64() < s.Slow {
+			switch {
+			case of != nil && !of.up:
+				took = time.Millisecond // to be refused
+			case of != nil && begin < of.late:
+				if took = x.draw(lately); x.rng.Float64() < 0.2 {
+					took, lost = scrapeTimeout, true
+				}
+			case x.rng.Float64() < s.Slow:
 				took = x.between(300*time.Millisecond, 3*time.Second)
 			}
-			x.at(begin+took, func(at time.Duration) {
-				x.fetched(target, begin, at, luck < s.Lost)
-			})
+			x.at(begin+took, func(at time.Duration) { fetched(begin, at, lost) })
 		})
 	}
 	next(0)
 }
 
-// fetched hands over what a scrape got.
-func (x *production) fetched(target int, begin, at time.Duration, lost bool) {
-	if x.err != nil || x.to.Page == nil {
+// fetched hands over what a scrape of a replica got.
+func (x *Stage) fetched(p *pod, labels map[string]string, begin, at time.Duration, lost bool) {
+	if p.left {
 		return
 	}
-	p := Page{Target: ExporterTarget, At: x.wall(begin), Took: at - begin}
-	switch {
-	case target < len(x.replicas):
-		p.Target = ReplicaTarget(target)
-		if !lost {
-			p.Body, _ = x.replicas[target].page() // the error is that it is down
-		}
-	case !lost:
-		p.Body = gpuPage(x.replicas, at)
+	page := Page{Target: p.target, Labels: labels, At: x.wall(begin), Took: at - begin}
+	if !lost {
+		page.Body, _ = p.page() // the error is that it is down
 	}
-	x.err = x.to.Page(p)
+	x.show(page)
 }
 
-// restart takes a replica and then those behind it through a deployment.
-func (x *production) restart(i int, at time.Duration) {
-	if i == len(x.replicas) {
-		return
+func (x *Stage) show(p Page) {
+	if x.err == nil && x.to.Page != nil {
+		x.fail(x.to.Page(p))
 	}
-	route := x.scenario.Phases[0].Route
-	x.at(at, func(at time.Duration) { route[i] = 0 })
-	x.at(at+drainFor, func(at time.Duration) {
-		x.replicas[i].stop(at)
-		if x.to.Stop != nil {
-			x.to.Stop(i, at)
-		}
-	})
-	x.at(at+drainFor+restartFor, func(at time.Duration) {
-		if err := x.replicas[i].start(at); err != nil {
-			x.err = err
-			return
-		}
-		route[i] = x.shares[i]
-		if x.to.Start != nil {
-			x.to.Start(i, at)
-		}
-		x.restart(i+1, at+settleFor)
-	})
 }

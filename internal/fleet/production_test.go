@@ -16,54 +16,44 @@ type produced struct {
 	times             map[string][]time.Time
 	last              map[string][]byte
 	seen              map[Sight]int
-	byReplica         map[int]int // requests asked
-	stopped, started  []time.Duration
-	asksWhileDown     int
+	replicas          int // at the end
 	fingerprint       uint64
 }
 
 func produce(t *testing.T, p Production, seed uint64) *produced {
 	t.Helper()
-	x := &produced{pages: map[string]int{}, lost: map[string]int{}, slow: map[string]int{}, times: map[string][]time.Time{}, last: map[string][]byte{}, seen: map[Sight]int{}, byReplica: map[int]int{}}
+	x := &produced{pages: map[string]int{}, lost: map[string]int{}, slow: map[string]int{}, times: map[string][]time.Time{}, last: map[string][]byte{}, seen: map[Sight]int{}}
 	h := fnv.New64()
-	down := map[int]bool{}
-	began := time.Unix(1_790_000_000, 0)
-	err := PlayProduction(t.Context(), p, DefaultRelease, seed, began, Spectator{
+	s, err := NewStage(p, DefaultRelease, seed, time.Unix(1_790_000_000, 0), Spectator{
 		Page: func(page Page) error {
-			x.pages[page.Target]++
-			x.times[page.Target] = append(x.times[page.Target], page.At)
+			name := page.Target + page.Labels["prometheus_replica"]
+			x.pages[name]++
+			x.times[name] = append(x.times[name], page.At)
 			if page.Body == nil {
-				x.lost[page.Target]++
+				x.lost[name]++
 			}
 			if page.Took > 100*time.Millisecond {
-				x.slow[page.Target]++
+				x.slow[name]++
 			}
-			x.last[page.Target] = page.Body
+			x.last[name] = page.Body
 			_, _ = h.Write(page.Body)
 			return nil
 		},
-		Client: func(e Experience) {
-			x.seen[e.What]++
-			if e.What == Asked {
-				x.byReplica[e.Replica]++
-				if down[e.Replica] {
-					x.asksWhileDown++
-				}
-			}
-		},
-		Stop:  func(i int, at time.Duration) { down[i] = true; x.stopped = append(x.stopped, at) },
-		Start: func(i int, at time.Duration) { down[i] = false; x.started = append(x.started, at) },
+		Client: func(e Experience) { x.seen[e.What]++ },
 	})
+	if err == nil {
+		err = s.Advance(t.Context(), p.For)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	x.fingerprint = h.Sum64()
+	x.fingerprint, x.replicas = h.Sum64(), s.Replicas()
 	return x
 }
 
 func ordinary() Production {
 	return Production{
-		Replicas: 2, For: 30 * time.Minute, Shares: []float64{1, 3}, Noise: OrdinaryNoise, Scrapes: OrdinaryScrapes,
+		Replicas: 2, For: 30 * time.Minute, GPUs: true, Noise: OrdinaryNoise, Scrapes: OrdinaryScrapes,
 		Traffic: Traffic{Rate: 4, Spec: usual().Spec},
 	}
 }
@@ -106,27 +96,57 @@ func TestAProductionIsTheSameForTheSameSeed(t *testing.T) {
 	}
 }
 
-func TestARollingDeploymentHurtsNobody(t *testing.T) {
-	p := ordinary()
-	p.Deployments = []time.Duration{10 * time.Minute}
-	x := produce(t, p, 1)
-	if len(x.stopped) != 2 || len(x.started) != 2 || x.stopped[1] < x.started[0] {
-		t.Fatalf("stopped at %v, started at %v", x.stopped, x.started)
-	}
-	if x.seen[Broken] > 0 || x.asksWhileDown > 0 {
-		t.Errorf("%d answers broke off, %d requests went to a server that was down", x.seen[Broken], x.asksWhileDown)
-	}
-	for i := range p.Replicas {
-		target := ReplicaTarget(i)
-		if x.lost[target] < 3 || x.lost[target] > 6 {
-			t.Errorf("%s: %d scrapes failed in the minute of its restart", target, x.lost[target])
-		}
-		if !bytes.Contains(x.last[target], []byte("vllm:generation_tokens_total")) {
-			t.Errorf("%s does not serve at the end", target)
-		}
-	}
-	if share := float64(x.byReplica[1]) / float64(x.byReplica[0]+x.byReplica[1]); share < 0.65 || share > 0.85 {
-		t.Errorf("the second replica had %.2f of the requests, want three quarters", share)
+// TestWhatIsDoneToAProduction: by how many targets are seen, how many are there at the end, and
+// whether a client is hurt.
+func TestWhatIsDoneToAProduction(t *testing.T) {
+	at := func(e Event) []Event { e.At = 10 * time.Minute; return []Event{e} }
+	for name, tc := range map[string]struct {
+		pods          bool
+		views         []string
+		events        []Event
+		seen, there   int
+		broken, fewer bool // answers broke off; a page was missing
+	}{
+		"nothing":           {seen: 3, there: 2},
+		"two Prometheuses":  {views: []string{"a", "b"}, seen: 5, there: 2},
+		"a restart of each": {events: at(Event{Do: Upgrade}), seen: 3, there: 2, fewer: true},
+		"new pods":          {pods: true, events: at(Event{Do: Upgrade, Settings: Settings{MaxNumSeqs: 64}}), seen: 5, there: 2, fewer: true},
+		"one hangs":         {pods: true, events: at(Event{Do: Stuck, For: 10 * time.Minute}), seen: 4, there: 2, fewer: true},
+		"out":               {pods: true, events: at(Event{Do: Scale, N: 4}), seen: 5, there: 4, fewer: true},
+		"in":                {pods: true, events: at(Event{Do: Scale, N: 1}), seen: 3, there: 1, fewer: true},
+		"a node is drained": {pods: true, events: at(Event{Do: DrainNode, N: 1}), seen: 4, there: 2, fewer: true},
+		"late pages":        {events: at(Event{Do: PagesLate, N: 1, For: 15 * time.Minute}), seen: 3, there: 2, fewer: true},
+		"a batch":           {events: at(Event{Do: AskMore, For: 5 * time.Minute, Traffic: Traffic{Clients: 4, Spec: usual().Spec}}), seen: 3, there: 2},
+		"other traffic":     {events: at(Event{Do: AskAnother, Traffic: Traffic{Rate: 1, Spec: usual().Spec}}), seen: 3, there: 2},
+		"a fault":           {events: at(Event{Do: Break, N: 1, For: 5 * time.Minute, Faults: Faults{Down: true}}), seen: 3, there: 2, broken: true, fewer: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := ordinary()
+			p.Noise, p.Scrapes.Lost, p.Pods, p.Views, p.Events = Noise{}, 0, tc.pods, tc.views, tc.events
+			x := produce(t, p, 1)
+			if len(x.pages) != tc.seen || x.replicas != tc.there {
+				t.Errorf("%d targets seen, %d replicas at the end", len(x.pages), x.replicas)
+			}
+			lost := 0
+			for _, n := range x.lost {
+				lost += n
+			}
+			if broken := x.seen[Broken] > 0; broken != tc.broken || lost > 0 != tc.fewer {
+				t.Errorf("%d answers broke off, %d scrapes failed", x.seen[Broken], lost)
+			}
+			if x.seen[Answered] < x.seen[Asked]*9/10 {
+				t.Errorf("%d of %d requests were answered", x.seen[Answered], x.seen[Asked])
+			}
+			serves := 0
+			for _, body := range x.last {
+				if bytes.Contains(body, []byte("vllm:generation_tokens_total")) {
+					serves++
+				}
+			}
+			if serves < tc.there {
+				t.Errorf("%d targets serve at the end", serves)
+			}
+		})
 	}
 }
 
@@ -135,11 +155,14 @@ func TestStallsShowInFirstTokens(t *testing.T) {
 	p.For = 10 * time.Minute
 	late := func(n Noise) (late int) {
 		p.Noise = n
-		err := PlayProduction(t.Context(), p, DefaultRelease, 1, time.Unix(1_790_000_000, 0), Spectator{Client: func(e Experience) {
+		s, err := NewStage(p, DefaultRelease, 1, time.Unix(1_790_000_000, 0), Spectator{Client: func(e Experience) {
 			if e.What == FirstToken && e.At-e.Asked > 900*time.Millisecond {
 				late++
 			}
 		}})
+		if err == nil {
+			err = s.Advance(t.Context(), p.For)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,14 +179,13 @@ func TestStallsShowInFirstTokens(t *testing.T) {
 func TestAProductionRefuses(t *testing.T) {
 	for want, change := range map[string]func(*Production){
 		"0 replicas":              func(p *Production) { p.Replicas = 0 },
-		"1 shares for 2 replicas": func(p *Production) { p.Shares = []float64{1} },
 		"once a second":           func(p *Production) { p.Scrapes.Interval = 0 },
 		"workload has no prompt":  func(p *Production) { p.Traffic.Spec.Prompt = workload.Lengths{} },
 		"KV cache of 2 blocks of": func(p *Production) { p.Settings.NumBlocks = 2 },
 	} {
 		p := ordinary()
 		change(&p)
-		err := PlayProduction(t.Context(), p, DefaultRelease, 1, time.Unix(0, 0), Spectator{})
+		_, err := NewStage(p, DefaultRelease, 1, time.Unix(0, 0), Spectator{})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want an error about %q, got %v", want, err)
 		}

@@ -77,6 +77,7 @@ type replica struct {
 	uncached bool // a step's tokens without those from the cache
 	admitted bool // lookups in the prefix cache of requests that were admitted only
 
+	weight   float64 // in the router's choice
 	up, hung bool
 	missing  int // every so many scrapes one gets no page; 0 is none
 	asked    int // scrapes
@@ -110,12 +111,12 @@ type throughput struct {
 	prompt, output int64
 }
 
-func newReplica(cfg Server, number int, wall func(time.Duration) time.Time) (*replica, error) {
-	r := &replica{
+// newReplica returns one that start starts.
+func newReplica(cfg Server, number int, wall func(time.Duration) time.Time) *replica {
+	return &replica{
 		cfg: cfg, number: number, wall: wall, gpu: newGPU(number),
 		uncached: cfg.Release.AtLeast("0.23"), admitted: cfg.Release.AtLeast("0.27"),
 	}
-	return r, r.start(0)
 }
 
 // start begins a life: an empty cache and counters at zero.

@@ -30,7 +30,8 @@ func testReplica(t *testing.T, release engine.Release, s Settings) *replica {
 		t.Fatal(err)
 	}
 	start := time.Unix(1_700_000_000, 0)
-	r, err := newReplica(server, 0, func(d time.Duration) time.Time { return start.Add(d) })
+	r := newReplica(server, 0, func(d time.Duration) time.Time { return start.Add(d) })
+	err = r.start(0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -107,7 +107,7 @@ func (m *Monitor) Run(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		began := time.Now()
-		m.evaluate(ctx)
+		m.Evaluate(ctx, began)
 		waits := []<-chan time.Time{tick.C}
 		if m.o.Rest {
 			waits = append(waits, time.After(time.Since(began)))
@@ -122,14 +122,15 @@ func (m *Monitor) Run(ctx context.Context) {
 	}
 }
 
-func (m *Monitor) evaluate(ctx context.Context) {
+// Evaluate judges a moment, which is not before the last one, and tells those who listen.
+func (m *Monitor) Evaluate(ctx context.Context, at time.Time) {
 	began := time.Now()
-	e := &Evaluation{At: began}
+	e := &Evaluation{At: at}
 	limit := max(m.o.Every, 10*time.Second)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	from := m.o.Source.Afresh()
-	o, err := m.options(ctx, from, began)
+	o, err := m.options(ctx, from, at)
 	if err == nil {
 		o.Memory = &m.memory
 		e.Diagnosis, err = from.Diagnose(ctx, o)
@@ -145,7 +146,7 @@ func (m *Monitor) evaluate(ctx context.Context) {
 			m.o.Log.Warn("evaluation failed", "err", err)
 		}
 	} else {
-		m.last.Set(float64(began.UnixMilli()) / 1000)
+		m.last.Set(float64(at.UnixMilli()) / 1000)
 	}
 	m.latest.Store(e)
 	for _, listen := range m.o.Listeners {

@@ -116,7 +116,7 @@ fuzz: ## Fuzz every target for FUZZTIME
 		case "$$failed $$out" in 0*) ;; *"Failing input"*) exit 1 ;; *"context deadline exceeded"*) ;; *) exit 1 ;; esac; \
 	done
 
-false-alarms: ## Count false alarms in WEEKS replica-weeks of healthy traffic, into docs/false-alarms.md (ALARMS=directory for recordings)
+false-alarms: ## Count false alarms and missed faults in WEEKS replica-weeks of a living cluster, into docs/false-alarms.md (ALARMS=directory for recordings)
 	GOGC=400 $(GO) test ./internal/falsealarms -run '^TestRate$$' -v -timeout 0 -weeks $(WEEKS) -update $(if $(ALARMS),-alarms $(abspath $(ALARMS)))
 
 e2e-vllm: build ## Diagnose real vLLM servers while they are sick, live and through a Prometheus (needs SIXTY_VLLM)

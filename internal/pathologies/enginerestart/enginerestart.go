@@ -57,10 +57,10 @@ var Pathology = &catalog.Pathology{
 		),
 	),
 	Grades: []catalog.Grade{
-		{Severity: catalog.Ticket, While: catalog.Any(
+		{Severity: catalog.Ticket, While: catalog.All(catalog.Below(indicator.BetweenScrapes, catalog.ScrapedOften), catalog.Any(
 			catalog.Above(indicator.HeldAway, lostRequests),
 			catalog.All(catalog.Above(indicator.Restarts, once), catalog.Below(indicator.SeenDown, noneFailed)),
-		)},
+		))},
 		{Severity: catalog.Info, Note: true}, // a start that lost nothing: of a rollout, or wanted
 	},
 	// What a cold start explains: first steps that compile, an empty prefix cache, the

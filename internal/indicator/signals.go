@@ -562,11 +562,6 @@ var (
 			Max(Looks("vllm:num_requests_running")).By(Fleet...)), 1), Fleet),
 		Doc: "Scrapes that brought a page, of the replica that was seen least, and one more for the phase of the scrapes, over those of the one that was seen most. While a replica is away or comes back the others get more than their share, and that is no fault of the balance.",
 	}
-	PoolRestarts = &Signal{
-		Name: "pool_restarts", Title: "Restarts of a replica of the model", Unit: Count, Fleet: true,
-		Expr: ofGroup(Sum(Now("vllm:num_requests_running")), Max(Resets("vllm:generation_tokens_total")).By(Fleet...), Fleet),
-		Doc:  "How often the replica of the model that was started again most often began to count from zero.",
-	}
 	EngineSpread = &Signal{
 		Name: "engine_spread", Title: "Busiest rank against the mean", Unit: Times,
 		Expr: Div(
@@ -796,7 +791,7 @@ var all = sync.OnceValue(func() []*Signal {
 		KVUsage, KVUsagePeak, PreemptionRate, Preemptions, PreemptionsLately, PreemptionsPerRequest, PrefixQueryRate, PrefixHitRatio, PrefixResets,
 		HTTPRate, ServerErrs, ClientErrs, ServerErrCount, ClientErrCount, Abandoned, AbandonedShare, LeftEarly, AdmissionRejections, EngineErrors,
 		Up, UpNow, Answered, Silence, BetweenScrapes, Flaps, PageTook, FailedAfter, FailedAfterAtLeast, LastHeld, LastWork, HeldAway, PoolAnswers, JobAnswers, PoolStart, Starting, StartRatio, Starts, FailedScrapes, ScrapeDuration, Uptime, ServingAge, StartedWhileWatched, SeenDown, Restarts, ResidentMemory, MemoryGrowth, MemoryRise, MemoryHighWater, OpenFDs, FDGrowth, FDTrend, UnseenClients, LeftUnserved, FrontendCPU, ContainerMemory, ContainerMemoryGrowth, ContainerMemoryRise, ContainerMemoryHighWater,
-		Replicas, ArrivalShare, LoadShare, FleetPresence, PoolRestarts, EngineSpread, RankArrivals,
+		Replicas, ArrivalShare, LoadShare, FleetPresence, EngineSpread, RankArrivals,
 		GPUUtil, SMActive, EngineActive, GPUMemoryUsed, GPUMemGrowth, GPUPower, GPUTemp, SMClock, SMClockRatio, ThermalReason, PowerReason, PowerCapReason,
 		XID, XIDChanges, ECCErrors, RemapFailures, NVLinkErrors, PCIeReplays,
 	}, ofGateways()...)

@@ -61,7 +61,7 @@ var Pathology = &catalog.Pathology{
 			catalog.Above(indicator.HeldAway, lostRequests),
 			catalog.All(catalog.Above(indicator.Restarts, once), catalog.Below(indicator.SeenDown, noneFailed)),
 		))},
-		{Severity: catalog.Info, Note: true}, // a start that lost nothing: of a rollout, or wanted
+		{Severity: catalog.Info}, // a start that lost nothing: of a rollout, or wanted
 	},
 	// What a cold start explains: first steps that compile, an empty prefix cache, the
 	// clients of the outage who come back all at once or have given up. Not evictions,

@@ -37,10 +37,6 @@ var (
 		Name: "replicas_present", Unit: indicator.Ratio, Default: 0.85,
 		Why: "while a replica is away, or was a moment ago, the others carry its share",
 	}
-	again = &catalog.Threshold{
-		Name: "replica_restarts", Unit: indicator.Count, Default: 0.5,
-		Why: "a replica that was started again got nothing while it was drained and away, and the others carried its share",
-	}
 	rankSpread = &catalog.Threshold{
 		Name: "engine_spread", Unit: indicator.Times, Default: 1.5,
 		Why: "the busiest rank holds half as many requests again as the mean",
@@ -69,7 +65,6 @@ var Pathology = &catalog.Pathology{
 			catalog.Above(indicator.LoadShare, held),
 			catalog.Above(indicator.FirstTokens, enough),
 			catalog.Above(indicator.FleetPresence, allThere),
-			catalog.Below(indicator.PoolRestarts, again),
 		),
 		catalog.All(
 			catalog.Above(indicator.EngineSpread, rankSpread),

@@ -115,7 +115,7 @@ func (o *Observed) Spec() (Spec, error) { return o.SpecOf(Enough) }
 func (o *Observed) SpecOf(least int) (Spec, error) {
 	var s Spec
 	if !(o.Requests() >= float64(least)) {
-		return s, hint.With(fmt.Errorf("measured workload: %.0f requests ended in that time, want %d or more", o.Requests(), least),
+		return s, hint.With(fmt.Errorf("measured workload: %.0f requests ended in that time, want %d or more", math.Floor(o.Requests()), least),
 			"take a longer time, or give --rate, --prompt-tokens and --output-tokens")
 	}
 	var err error

@@ -2,7 +2,6 @@ package audit
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/prometheus/prometheus/promql/parser"
 
@@ -27,7 +26,7 @@ var rateInterval = Check{
 		c, _ := classOf(nameOf(m.VectorSelector.(*parser.VectorSelector)))
 		if every := p.surface.Interval; every > 0 && p.surface.Whole && m.Range > 0 && m.Range < 2*every && c != unknownClass && !p.opaque(at.Start, at.End) {
 			p.reportAs(page, at, fmt.Sprintf("the servers are scraped every %s: %s never holds two scrapes, and the rate is always empty", render.Span(every), render.Span(m.Range)),
-				advice("take at least "+render.Span(time.Duration(4*every))))
+				advice("take at least "+render.Span(4*every)))
 		}
 	},
 }

@@ -21,9 +21,11 @@ var unknownVariable = Check{
 				continue
 			}
 			at := strings.Index(p.node.value, m[0])
-			p.add(Finding{Severity: page, Fragment: m[0],
+			p.add(Finding{
+				Severity: page, Fragment: m[0],
 				Why: "the dashboard has no variable " + name + ": its name is sent as it stands, and nothing is selected",
-				Fix: "declare the variable under templating, or write the value"}, p.node, at)
+				Fix: "declare the variable under templating, or write the value",
+			}, p.node, at)
 			return
 		}
 	},

@@ -18,8 +18,10 @@ var unusedVariable = Check{
 			name := regexp.QuoteMeta(v.name)
 			used := regexp.MustCompile(`\$\{?` + name + `\b|\[\[` + name + `\b|repeat\\?"?\s*:\s*\\?"?` + name + `\b|var-` + name + `\b|includeVars\\?"?\s*:\s*true`)
 			if !used.Match(p.file.Data) {
-				p.add(Finding{Severity: p.check.Severity, Fragment: v.name,
-					Why: "nothing asks for $" + v.name + ": whoever chooses one of its values sees the same", Fix: "select by it in the queries, or take it out"}, v.node, 0)
+				p.add(Finding{
+					Severity: p.check.Severity, Fragment: v.name,
+					Why: "nothing asks for $" + v.name + ": whoever chooses one of its values sees the same", Fix: "select by it in the queries, or take it out",
+				}, v.node, 0)
 			}
 		}
 	},

@@ -53,17 +53,29 @@ var wrongQuotients = []struct {
 	severity           catalog.Severity
 	share              bool
 }{
-	{"DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE", "used divided by free is no share of the whole: 0.9 is 47 % full, and it has no upper bound",
-		"divide by their sum: DCGM_FI_DEV_FB_USED / (DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE)", page, false},
-	{"vllm:prefix_cache_hits_total", "vllm:prefix_cache_hits_total vllm:prefix_cache_queries_total",
-		"the queries hold the hits already: added to them, every hit counts twice in the divisor, and 100 % reads 50 %", "divide by the queries alone", page, false},
-	{"vllm:spec_decode_num_accepted_tokens_total", "vllm:spec_decode_num_drafts_total", "a draft holds several tokens: accepted tokens over drafts is a length and goes above 1",
-		"for a share divide by vllm:spec_decode_num_draft_tokens_total", page, true},
-	{"vllm:spec_decode_num_accepted_tokens_per_pos_total", "vllm:spec_decode_num_draft_tokens_total",
+	{
+		"DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE", "used divided by free is no share of the whole: 0.9 is 47 % full, and it has no upper bound",
+		"divide by their sum: DCGM_FI_DEV_FB_USED / (DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE)", page, false,
+	},
+	{
+		"vllm:prefix_cache_hits_total", "vllm:prefix_cache_hits_total vllm:prefix_cache_queries_total",
+		"the queries hold the hits already: added to them, every hit counts twice in the divisor, and 100 % reads 50 %", "divide by the queries alone", page, false,
+	},
+	{
+		"vllm:spec_decode_num_accepted_tokens_total", "vllm:spec_decode_num_drafts_total", "a draft holds several tokens: accepted tokens over drafts is a length and goes above 1",
+		"for a share divide by vllm:spec_decode_num_draft_tokens_total", page, true,
+	},
+	{
+		"vllm:spec_decode_num_accepted_tokens_per_pos_total", "vllm:spec_decode_num_draft_tokens_total",
 		"a draft has one token at each position: divided by all of its tokens every position reads as many times too low as a draft is long",
-		"divide by vllm:spec_decode_num_drafts_total", page, false},
-	{"vllm:prompt_tokens_total", "vllm:request_success_total", "abandoned requests are in the tokens and not in the completions: the mean rises when clients leave (vllm-project/vllm#31503)",
-		"divide by vllm:time_to_first_token_seconds_count, which is counted with the prompt", ticket, false},
-	{"vllm:generation_tokens_total", "vllm:request_success_total", "abandoned requests are in the tokens and not in the completions: the mean rises when clients leave (vllm-project/vllm#31503)",
-		"divide the rate of vllm:request_generation_tokens_sum by that of _count", ticket, false},
+		"divide by vllm:spec_decode_num_drafts_total", page, false,
+	},
+	{
+		"vllm:prompt_tokens_total", "vllm:request_success_total", "abandoned requests are in the tokens and not in the completions: the mean rises when clients leave (vllm-project/vllm#31503)",
+		"divide by vllm:time_to_first_token_seconds_count, which is counted with the prompt", ticket, false,
+	},
+	{
+		"vllm:generation_tokens_total", "vllm:request_success_total", "abandoned requests are in the tokens and not in the completions: the mean rises when clients leave (vllm-project/vllm#31503)",
+		"divide the rate of vllm:request_generation_tokens_sum by that of _count", ticket, false,
+	},
 }

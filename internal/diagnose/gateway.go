@@ -122,7 +122,7 @@ func (p *pool) explain() {
 				for n := range b.outcomes {
 					o := &b.outcomes[n]
 					if cause.status == Firing && o.status == Firing && o.inhibitedBy == "" && cause.pathology.Inhibits(o.pathology) &&
-						p.same(a, b, o.part) && p.same(b, a, cause.part) {
+						p.same(a, o.part) && p.same(b, cause.part) {
 						o.inhibitedBy = cause.pathology.ID
 					}
 				}
@@ -134,7 +134,7 @@ func (p *pool) explain() {
 func (j *judgement) gateway() bool { return j.view.snapshot.Targets[j.target].isGateway() }
 
 // same reports whether a server may be the upstream that an outcome is about.
-func (p *pool) same(server, gateway *judgement, of part) bool {
+func (p *pool) same(server *judgement, of part) bool {
 	if of.label != indicator.PerUpstream || !p.serves("instance", of.name) {
 		return true
 	}

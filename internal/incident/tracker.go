@@ -22,7 +22,7 @@ const (
 	// before another one that is found takes its name: then nothing of it is in the window.
 	Refuted = time.Minute
 
-	// againstAtLeast is how many diagnoses it takes, however short they found the cause for
+	// againstAtLeast is how many diagnoses it takes, however short they found the cause for.
 	againstAtLeast = 2
 	// most of the time between two diagnoses that is taken for watched
 	watched = time.Minute

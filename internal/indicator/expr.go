@@ -153,33 +153,61 @@ func matcher(kind labels.MatchType) func(label, value string) *labels.Matcher {
 	return func(label, value string) *labels.Matcher { return labels.MustNewMatcher(kind, label, value) }
 }
 
-// Aggregations to one value of the signal; By and But say others.
-func Sum(e Expr) Aggregate     { return Aggregate{Op: "sum", Of: e} }
-func Avg(e Expr) Aggregate     { return Aggregate{Op: "avg", Of: e} }
-func Min(e Expr) Aggregate     { return Aggregate{Op: "min", Of: e} }
-func Max(e Expr) Aggregate     { return Aggregate{Op: "max", Of: e} }
+// Sum adds values up to one of the signal; By and But say others.
+func Sum(e Expr) Aggregate { return Aggregate{Op: "sum", Of: e} }
+
+// Avg averages values.
+func Avg(e Expr) Aggregate { return Aggregate{Op: "avg", Of: e} }
+
+// Min takes the least value.
+func Min(e Expr) Aggregate { return Aggregate{Op: "min", Of: e} }
+
+// Max takes the greatest value.
+func Max(e Expr) Aggregate { return Aggregate{Op: "max", Of: e} }
+
+// CountOf counts values.
 func CountOf(e Expr) Aggregate { return Aggregate{Op: "count", Of: e} }
 
-// By returns the same aggregation to other labels, But one over some.
+// By returns the same aggregation to other labels.
 func (a Aggregate) By(names ...string) Aggregate { a.Labels = names; return a }
+
+// But returns the same aggregation over some labels.
 func (a Aggregate) But(names ...string) Aggregate {
 	a.Labels, a.Without = names, true
 	return a
 }
 
-// Functions of values.
-func Floor(e Expr) Apply                  { return Apply{Func: "floor", Of: e} }
-func AtLeast(e Expr, least float64) Apply { return Apply{"clamp_min", e, least} }
-func AtMost(e Expr, most float64) Apply   { return Apply{"clamp_max", e, most} }
+// Floor rounds down.
+func Floor(e Expr) Apply { return Apply{Func: "floor", Of: e} }
 
-// Operators.
-func Add(a, b Expr) Binary    { return Binary{Op: "+", A: a, B: b} }
-func Sub(a, b Expr) Binary    { return Binary{Op: "-", A: a, B: b} }
-func Mul(a, b Expr) Binary    { return Binary{Op: "*", A: a, B: b} }
-func Div(a, b Expr) Binary    { return Binary{Op: "/", A: a, B: b} }
-func Mod(a, b Expr) Binary    { return Binary{Op: "%", A: a, B: b} }
-func And(a, b Expr) Binary    { return Binary{Op: "and", A: a, B: b} }
-func Or(a, b Expr) Binary     { return Binary{Op: "or", A: a, B: b} }
+// AtLeast raises values to a bound.
+func AtLeast(e Expr, least float64) Apply { return Apply{"clamp_min", e, least} }
+
+// AtMost lowers values to a bound.
+func AtMost(e Expr, most float64) Apply { return Apply{"clamp_max", e, most} }
+
+// Add adds two values.
+func Add(a, b Expr) Binary { return Binary{Op: "+", A: a, B: b} }
+
+// Sub subtracts one value from another.
+func Sub(a, b Expr) Binary { return Binary{Op: "-", A: a, B: b} }
+
+// Mul multiplies two values.
+func Mul(a, b Expr) Binary { return Binary{Op: "*", A: a, B: b} }
+
+// Div divides one value by another.
+func Div(a, b Expr) Binary { return Binary{Op: "/", A: a, B: b} }
+
+// Mod is the remainder of a division.
+func Mod(a, b Expr) Binary { return Binary{Op: "%", A: a, B: b} }
+
+// And keeps the values of a where b has one.
+func And(a, b Expr) Binary { return Binary{Op: "and", A: a, B: b} }
+
+// Or is a and, where it has no value, b.
+func Or(a, b Expr) Binary { return Binary{Op: "or", A: a, B: b} }
+
+// Unless keeps the values of a where b has none.
 func Unless(a, b Expr) Binary { return Binary{Op: "unless", A: a, B: b} }
 
 // Where is a comparison: it keeps the values that meet it.
@@ -197,17 +225,25 @@ func NotNegative(e Expr) Binary { return Where(e, ">=", Number(0)) }
 // OrZero is zero, where there is none, for what else is there.
 func OrZero(e, there Expr) Binary { return Or(e, Mul(Number(0), there)) }
 
-// On and Ignoring say which labels must agree, Left and Right which side has several for one.
+// On says which labels must agree.
 func (b Binary) On(names ...string) Binary { b.Match.By, b.Match.Labels = "on", names; return b }
+
+// Ignoring says which labels need not agree.
 func (b Binary) Ignoring(names ...string) Binary {
 	b.Match.By, b.Match.Labels = "ignoring", names
 	return b
 }
-func (b Binary) Left() Binary  { b.Group = "left"; return b }
+
+// Left says that the left side has several for one.
+func (b Binary) Left() Binary { b.Group = "left"; return b }
+
+// Right says that the right side has several for one.
 func (b Binary) Right() Binary { b.Group = "right"; return b }
 
-// SumRate is the rate of a counter, SumIncrease what it gained, of one value of the signal.
+// SumRate is the rate of a counter, of one value of the signal.
 func SumRate(metric string, where ...*labels.Matcher) Aggregate { return Sum(Rate(metric, where...)) }
+
+// SumIncrease is what a counter gained, of one value of the signal.
 func SumIncrease(metric string, where ...*labels.Matcher) Aggregate {
 	return Sum(Increase(metric, where...))
 }

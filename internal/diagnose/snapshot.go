@@ -78,6 +78,7 @@ type Snapshot struct {
 
 	readings []map[string]reading          // by target, by signal name
 	parts    []map[part]map[string]reading // of gateways, likewise
+	starting map[string]float64            // see startsOn; nil until it is asked for
 	interval time.Duration                 // between scrapes
 	memory   *Memory                       // what was said of the same servers before; nil once it was judged
 }

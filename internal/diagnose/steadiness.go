@@ -300,16 +300,31 @@ func (v view) Doubt(s *indicator.Signal) catalog.Doubt {
 // startsBeside reports whether another server is starting on the same machine, for no longer
 // than a start takes.
 func (v view) startsBeside() bool {
-	machine := func(i int) string {
-		instance := v.snapshot.Targets[i].Labels["instance"]
-		return instance[:max(0, strings.LastIndexByte(instance, ':'))]
+	watched, starts := v.snapshot.startsOn()[v.snapshot.Targets[v.target].machine()]
+	return starts && watched < v.number(startBeside)
+}
+
+// startsOn lists the machines on which a server is starting, and for how many seconds the
+// youngest of them has been watched.
+func (s *Snapshot) startsOn() map[string]float64 {
+	if s.starting != nil {
+		return s.starting
 	}
-	own := machine(v.target)
-	for i := range v.snapshot.Targets {
-		answered, watched := v.snapshot.Now(i, indicator.Answered), v.snapshot.Now(i, indicator.Starting)
-		if answered.OK && answered.V == 0 && watched.OK && watched.V < v.number(startBeside) && own != "" && machine(i) == own {
-			return true
+	s.starting = map[string]float64{}
+	for i := range s.Targets {
+		answered, watched, machine := s.Now(i, indicator.Answered), s.Now(i, indicator.Starting), s.Targets[i].machine()
+		if !answered.OK || answered.V > 0 || !watched.OK || machine == "" {
+			continue
+		}
+		if least, known := s.starting[machine]; !known || watched.V < least {
+			s.starting[machine] = watched.V
 		}
 	}
-	return false
+	return s.starting
+}
+
+// machine is the host of a target's address, "" where the address names no port.
+func (t *Target) machine() string {
+	instance := t.Labels["instance"]
+	return instance[:max(0, strings.LastIndexByte(instance, ':'))]
 }

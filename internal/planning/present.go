@@ -78,7 +78,7 @@ func prepare(ctx context.Context, q metrics.Querier, r *diagnose.Request, s *dia
 		}
 		return nil
 	}}
-	if p.traffic, err = trafficOf(fleet, s.Now(i, indicator.Abandoned).Or(0)); err != nil {
+	if p.traffic, err = trafficOf(fleet, s.Now(i, indicator.Abandoned).Or(0), s.Now(i, indicator.LeftEarly).Or(0)); err != nil {
 		return nil, err
 	}
 	if p.bounds, err = rd.readBounds(ctx); err != nil {

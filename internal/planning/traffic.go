@@ -58,11 +58,12 @@ func more(came float64, want int, in time.Duration, err error) error {
 // longestWait bounds how much longer anybody is asked to wait.
 const longestWait = time.Minute
 
-// trafficOf reads the traffic of a fleet of one target, of which so many clients left.
-func trafficOf(f *workload.Measured, left float64) (*traffic, error) {
+// trafficOf reads the traffic of a fleet of one target, of which so many clients left, and so
+// many of them without a token.
+func trafficOf(f *workload.Measured, left, unanswered float64) (*traffic, error) {
 	t := &traffic{length: f.To.Sub(f.From), ranks: max(len(f.Ranks), 1), ended: f.Workload.Requests()}
 	if left >= catalog.SomeAbandoned.Default {
-		t.left, t.unanswered = left, max(left-cutOff(f), 0)
+		t.left, t.unanswered = left, unanswered
 	}
 	var err error
 	if t.spec, err = f.Workload.SpecOf(minEnded); err != nil {
@@ -129,20 +130,6 @@ func (t *traffic) take(from time.Time, intervals []workload.Interval, unanswered
 			t.arrivals = append(t.arrivals, time.Duration(max(at, 0)*float64(time.Second)))
 		}
 	}
-}
-
-// cutOff is how many requests got a first token and neither ended nor run still.
-func cutOff(f *workload.Measured) float64 {
-	n := -f.Workload.Requests()
-	for i := range f.Ranks {
-		if ivs := f.Ranks[i].Intervals; len(ivs) > 0 {
-			n -= known(ivs[len(ivs)-1].Running) - known(ivs[0].Running)
-			for _, v := range ivs {
-				n += known(v.FirstTokens)
-			}
-		}
-	}
-	return max(n, 0)
 }
 
 func known(v float64) float64 {

@@ -61,11 +61,11 @@ func discover(ctx context.Context, q metrics.Querier, m *Memory, at time.Time, l
 	by := slices.Concat([]string{labels.MetricName}, instanceLabels, twice.more, modelLabels, identityLabels)
 	slices.Sort(by)
 	names := dialect.Selector + "|" + dialect.HostInfo + "|up|http_requests_total|process_.+|python_info|container_memory_working_set_bytes"
-	of := samplesOf(names, append([]*labels.Matcher{labels.MustNewMatcher(labels.MatchNotRegexp, labels.MetricName, ".+_bucket")}, all...))
+	of := samplesOf(names, append([]*labels.Matcher{indicator.Unlike(labels.MetricName, ".+_bucket")}, all...))
 	// Of other products' gateways those that the user named, by an address or by the job.
 	named := slices.Clone(all)
 	if !every {
-		named = append(named, labels.MustNewMatcher(labels.MatchEqual, "job", GatewayJob))
+		named = append(named, indicator.Is("job", GatewayJob))
 	}
 	var v, foreign model.Vector
 	by = slices.Compact(by)
@@ -436,7 +436,7 @@ func (d *discovery) askIdentity(ctx context.Context, q metrics.Querier, at time.
 		return nil
 	}
 	if strange {
-		handlers := labels.MustNewMatcher(labels.MatchRegexp, "handler", indicator.Generating)
+		handlers := indicator.Like("handler", indicator.Generating)
 		if err := mark("http_requests_total", "group by (%s) (last_over_time(%s[%s]))", []*labels.Matcher{handlers}, func(srv *server) { srv.serves = true }); err != nil {
 			return err
 		}

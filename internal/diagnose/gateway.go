@@ -264,7 +264,7 @@ func gatewayView(ctx context.Context, q metrics.Querier, r *Request, target int)
 	t, window := &r.Targets[target], r.Spans[target].Window
 	matchers := append([]*labels.Matcher(nil), r.Matchers...)
 	for _, n := range r.Instance {
-		matchers = append(matchers, labels.MustNewMatcher(labels.MatchEqual, n, t.Labels[n]))
+		matchers = append(matchers, indicator.Is(n, t.Labels[n]))
 	}
 	page, span, err := gains(ctx, q, r, selectorOf(dialect.Gateways, matchers), window)
 	if err != nil || span == 0 {

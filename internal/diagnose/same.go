@@ -211,7 +211,7 @@ func duplicates(ctx context.Context, q metrics.Querier, at time.Time, matchers [
 		}
 	}
 	slices.Sort(instances)
-	among := labels.MustNewMatcher(labels.MatchRegexp, "instance", strings.Join(slices.Compact(instances), "|"))
+	among := indicator.Like("instance", strings.Join(slices.Compact(instances), "|"))
 	m, err := q.Samples(ctx, selectorOf(deeds, append(slices.Clone(matchers), among)), at, compared+time.Millisecond)
 	if err != nil {
 		return nil, fmt.Errorf("compare servers that look alike: %w", err)

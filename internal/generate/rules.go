@@ -256,9 +256,9 @@ func (b *ruleBuilder) recordings() ([]rulefmt.Rule, error) {
 	var rules []rulefmt.Rule
 	// Those that others are made of come first: the rules of a group are evaluated in their order.
 	parts := []*indicator.Signal{indicator.UnansweredWait, indicator.UnansweredShare}
-	for _, s := range indicator.All() {
+	if slices.ContainsFunc(indicator.All(), func(s *indicator.Signal) bool { return s.Censored && b.recorded[s.Name] }) {
 		for _, part := range parts {
-			b.recorded[part.Name] = b.recorded[part.Name] || s.Censored && b.recorded[s.Name]
+			b.recorded[part.Name] = true
 		}
 	}
 	all := slices.DeleteFunc(slices.Clone(indicator.All()), func(s *indicator.Signal) bool { return slices.Contains(parts, s) })

@@ -144,9 +144,10 @@ func (s Samples) In(span time.Duration) Samples { s.Span = span; return s }
 
 // Matchers of labels.
 var (
-	Is   = matcher(labels.MatchEqual)
-	Not  = matcher(labels.MatchNotEqual)
-	Like = matcher(labels.MatchRegexp)
+	Is     = matcher(labels.MatchEqual)
+	Not    = matcher(labels.MatchNotEqual)
+	Like   = matcher(labels.MatchRegexp)
+	Unlike = matcher(labels.MatchNotRegexp)
 )
 
 func matcher(kind labels.MatchType) func(label, value string) *labels.Matcher {

@@ -81,7 +81,7 @@ var Others = []Product{
 		term(ClientDisconnect, "haproxy_backend_client_aborts_total"), term(Retries, "haproxy_backend_retry_warnings_total"),
 		term(Open, "haproxy_backend_current_sessions")),
 	byCode("ingress-nginx", "nginx_ingress_controller_requests", "status").timed("nginx_ingress_controller_request_duration_seconds", 1),
-	byClass("nginx", "nginx_vts_server_requests_total", "code", "xx", is("host", "*")),
+	byClass("nginx", "nginx_vts_server_requests_total", "code", "xx", indicator.Is("host", "*")),
 	{Title: "nginx", Main: "nginx_http_requests_total", Terms: []Term{term(Offered, "nginx_http_requests_total")}},
 	byCode("Traefik", "traefik_service_requests_total", "code").timed("traefik_service_request_duration_seconds", 1).with(term(Retries, "traefik_service_retries_total")),
 	byCode("Kong", "kong_http_requests_total", "code").timed("kong_request_latency_ms", 1000),
@@ -117,18 +117,6 @@ func Detect(names map[string]bool) (Product, bool) {
 	return Others[i], true
 }
 
-func is(name, value string) *labels.Matcher {
-	return labels.MustNewMatcher(labels.MatchEqual, name, value)
-}
-
-func like(name, pattern string) *labels.Matcher {
-	return labels.MustNewMatcher(labels.MatchRegexp, name, pattern)
-}
-
-func unlike(name, pattern string) *labels.Matcher {
-	return labels.MustNewMatcher(labels.MatchNotRegexp, name, pattern)
-}
-
 func term(outcome, metric string, match ...*labels.Matcher) Term {
 	return Term{outcome, metric, match, 1}
 }
@@ -149,7 +137,7 @@ func (p Product) timed(histogram string, per float64) Product {
 func byClass(title, metric, label, suffix string, more ...*labels.Matcher) Product {
 	p := Product{Title: title, Main: metric}
 	for _, c := range []struct{ outcome, digits string }{{Success, "[123]"}, {ClientError, "4"}, {UpstreamError, "5"}, {Offered, "[12345]"}} {
-		p.Terms = append(p.Terms, term(c.outcome, metric, append([]*labels.Matcher{like(label, c.digits+suffix)}, more...)...))
+		p.Terms = append(p.Terms, term(c.outcome, metric, append([]*labels.Matcher{indicator.Like(label, c.digits+suffix)}, more...)...))
 	}
 	return p
 }
@@ -167,7 +155,7 @@ func byCode(title, metric, label string, more ...*labels.Matcher) Product {
 		{Rejected, "429"},
 		{Offered, ".+"},
 	} {
-		p.Terms = append(p.Terms, term(c.outcome, metric, append([]*labels.Matcher{like(label, c.codes)}, more...)...))
+		p.Terms = append(p.Terms, term(c.outcome, metric, append([]*labels.Matcher{indicator.Like(label, c.codes)}, more...)...))
 	}
 	return p
 }
@@ -177,11 +165,11 @@ func byCode(title, metric, label string, more ...*labels.Matcher) Product {
 // destination's report is taken.
 func byFlags(title, metric string) Product {
 	const left, limits = ".*DC.*", ".*(UT|SI|DT).*"
-	once := unlike("reporter", "source")
-	p := byCode(title, metric, "response_code", once, unlike("response_flags", left+"|"+limits))
+	once := indicator.Unlike("reporter", "source")
+	p := byCode(title, metric, "response_code", once, indicator.Unlike("response_flags", left+"|"+limits))
 	p.Terms = slices.DeleteFunc(p.Terms, func(t Term) bool { return t.Outcome == Offered })
-	return p.with(term(Offered, metric, once), term(ClientDisconnect, metric, once, like("response_flags", left)),
-		term(Timeout, metric, once, like("response_flags", limits), unlike("response_flags", left)))
+	return p.with(term(Offered, metric, once), term(ClientDisconnect, metric, once, indicator.Like("response_flags", left)),
+		term(Timeout, metric, once, indicator.Like("response_flags", limits), indicator.Unlike("response_flags", left)))
 }
 
 // naming says how the product names what the signals ask for.

@@ -513,7 +513,7 @@ func configure(ctx context.Context, q metrics.Querier, at time.Time, lookback ti
 				continue
 			}
 			if _, ok := asked[name]; !ok {
-				v, err := metrics.Evaluate(ctx, q, indicator.Last(name, matchers...).In(lookback), at)
+				v, err := q.Evaluate(ctx, indicator.Last(name, matchers...).In(lookback), at)
 				if err != nil {
 					return fmt.Errorf("read %s: %w", name, err)
 				}

@@ -210,7 +210,7 @@ func ask(ctx context.Context, q metrics.Querier, queries []query, answers map[qu
 					return nil
 				}
 				query := todo[i]
-				v, err := metrics.Evaluate(ctx, q, query.compile(), query.at)
+				v, err := q.Evaluate(ctx, query.compile(), query.at)
 				if err != nil {
 					return fmt.Errorf("query %s: %w", query.signal, err)
 				}

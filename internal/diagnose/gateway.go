@@ -30,7 +30,7 @@ func askBehind(ctx context.Context, q metrics.Querier, at time.Time, matchers []
 	}
 	of := samplesOf("sixty_gateway_upstream_up|sixty_gateway_upstream_engine_output_tokens_total", matchers).In(indicator.WindowMark)
 	of.Func = "last_over_time"
-	v, err := metrics.Evaluate(ctx, q, indicator.Aggregate{Op: "group", Labels: slices.Concat(l.Instance, []string{"model", "upstream"}), Of: of}, at)
+	v, err := q.Evaluate(ctx, indicator.Aggregate{Op: "group", Labels: slices.Concat(l.Instance, []string{"model", "upstream"}), Of: of}, at)
 	if err != nil {
 		return fmt.Errorf("find what is behind gateways: %w", err)
 	}

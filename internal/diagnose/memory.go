@@ -146,7 +146,7 @@ func (m *Memory) keepBefore(g *group, over metrics.Range, known map[string]*hist
 func (m *Memory) series(ctx context.Context, q metrics.Querier, of indicator.Samples, by []string, at time.Time, lookback time.Duration) (model.Vector, error) {
 	of.Func = "last_over_time"
 	ask := func(span time.Duration) (model.Vector, error) {
-		return metrics.Evaluate(ctx, q, indicator.Aggregate{Op: "group", Labels: by, Of: of.In(span)}, at)
+		return q.Evaluate(ctx, indicator.Aggregate{Op: "group", Labels: by, Of: of.In(span)}, at)
 	}
 	if m == nil {
 		return ask(lookback)

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/pathologies"
@@ -26,6 +27,11 @@ type counted struct {
 func (c *counted) Query(ctx context.Context, expr string, at time.Time) (model.Vector, error) {
 	c.asked.Add(1)
 	return c.Querier.Query(ctx, expr, at)
+}
+
+func (c *counted) Evaluate(ctx context.Context, e indicator.Expr, at time.Time) (model.Vector, error) {
+	c.asked.Add(1)
+	return c.Querier.Evaluate(ctx, e, at)
 }
 
 // With a memory fewer questions are asked, and the answers are the same.

@@ -47,7 +47,7 @@ func originOf(m model.Metric) origin {
 
 // origins lists where engines were seen at one moment.
 func origins(ctx context.Context, q metrics.Querier, at time.Time, matchers []*labels.Matcher) ([]origin, error) {
-	v, err := metrics.Evaluate(ctx, q, samplesOf(pulse, matchers), at)
+	v, err := q.Evaluate(ctx, samplesOf(pulse, matchers), at)
 	if err != nil {
 		return nil, fmt.Errorf("find the engines: %w", err)
 	}
@@ -175,7 +175,7 @@ func duplicates(ctx context.Context, q metrics.Querier, at time.Time, matchers [
 	if len(os) < 2 {
 		return nil, nil
 	}
-	v, err := metrics.Evaluate(ctx, q, samplesOf(births, matchers), at)
+	v, err := q.Evaluate(ctx, samplesOf(births, matchers), at)
 	if err != nil {
 		return nil, fmt.Errorf("find when the servers started: %w", err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/incident/keeper"
+	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
@@ -140,6 +141,10 @@ const (
 
 func (s *stores) Query(ctx context.Context, expr string, at time.Time) (model.Vector, error) {
 	return s.now.Query(ctx, expr, at)
+}
+
+func (s *stores) Evaluate(ctx context.Context, e indicator.Expr, at time.Time) (model.Vector, error) {
+	return s.now.Evaluate(ctx, e, at)
 }
 
 func (s *stores) QueryRange(ctx context.Context, expr string, r metrics.Range) (model.Matrix, error) {

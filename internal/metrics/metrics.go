@@ -39,27 +39,15 @@ type Querier interface {
 	// scalar is returned as one sample without labels.
 	Query(ctx context.Context, expr string, at time.Time) (model.Vector, error)
 
+	// Evaluate is Query of the PromQL that the expression of a signal prints.
+	Evaluate(ctx context.Context, e indicator.Expr, at time.Time) (model.Vector, error)
+
 	// QueryRange evaluates an expression at every step of r.
 	QueryRange(ctx context.Context, expr string, r Range) (model.Matrix, error)
 
 	// Samples returns the samples, as they were scraped, of the series that a
 	// selector matches, within the span that ends at the given time.
 	Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix, error)
-}
-
-// An Evaluator is a Querier that computes expressions of signals from the samples that it
-// holds.
-type Evaluator interface {
-	// Evaluate is Query of the PromQL that the expression prints.
-	Evaluate(ctx context.Context, e indicator.Expr, at time.Time) (model.Vector, error)
-}
-
-// Evaluate evaluates an expression, as PromQL where the Querier is no Evaluator.
-func Evaluate(ctx context.Context, q Querier, e indicator.Expr, at time.Time) (model.Vector, error) {
-	if ev, ok := q.(Evaluator); ok {
-		return ev.Evaluate(ctx, e, at)
-	}
-	return q.Query(ctx, e.String(), at)
 }
 
 // RangeSelector writes a selector with a range, in whole milliseconds.

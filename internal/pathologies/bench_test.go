@@ -13,6 +13,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/history"
+	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/pathologies"
@@ -93,6 +94,11 @@ type counted struct {
 func (c *counted) Query(ctx context.Context, expr string, at time.Time) (model.Vector, error) {
 	c.asked.Add(1)
 	return c.Store.Query(ctx, expr, at)
+}
+
+func (c *counted) Evaluate(ctx context.Context, e indicator.Expr, at time.Time) (model.Vector, error) {
+	c.asked.Add(1)
+	return c.Store.Evaluate(ctx, e, at)
 }
 
 func (c *counted) QueryRange(ctx context.Context, expr string, r metrics.Range) (model.Matrix, error) {

@@ -318,6 +318,9 @@ func TestAShortWindowSpansWhatItDoesNotTell(t *testing.T) {
 type nothing struct{}
 
 func (nothing) Query(context.Context, string, time.Time) (model.Vector, error) { return nil, nil }
+func (nothing) Evaluate(context.Context, indicator.Expr, time.Time) (model.Vector, error) {
+	return nil, nil
+}
 func (nothing) Samples(context.Context, string, time.Time, time.Duration) (model.Matrix, error) {
 	return nil, nil
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/indicator"
-	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
@@ -264,7 +263,7 @@ func (r *reader) readBounds(ctx context.Context) (*bounds, error) {
 	b := &bounds{}
 	for s, to := range map[*indicator.Signal]*[]float64{indicator.TTFTP95: &b.ttft, indicator.ITLP95: &b.itl, indicator.E2EP95: &b.e2e} {
 		rw := indicator.Rewriting{Window: r.window.Length(), Matchers: r.target.Matchers, Metric: r.target.Metric}
-		v, err := metrics.Evaluate(ctx, r.q, rw.Compile(s.Buckets(), s.Scope), r.window.To)
+		v, err := r.q.Evaluate(ctx, rw.Compile(s.Buckets(), s.Scope), r.window.To)
 		if err != nil {
 			return nil, err
 		}

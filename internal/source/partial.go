@@ -88,9 +88,9 @@ func (q *lenient) Query(ctx context.Context, expr string, at time.Time) (model.V
 	return v, q.excuse(ctx, err)
 }
 
-// Evaluate implements metrics.Evaluator.
+// Evaluate implements metrics.Querier.
 func (q *lenient) Evaluate(ctx context.Context, e indicator.Expr, at time.Time) (model.Vector, error) {
-	v, err := metrics.Evaluate(ctx, q.next, e, at)
+	v, err := q.next.Evaluate(ctx, e, at)
 	return v, q.excuse(ctx, err)
 }
 

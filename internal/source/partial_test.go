@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
@@ -36,6 +37,10 @@ func (q *sleepy) Query(ctx context.Context, expr string, at time.Time) (model.Ve
 		return nil, err
 	}
 	return q.Querier.Query(ctx, expr, at)
+}
+
+func (q *sleepy) Evaluate(ctx context.Context, e indicator.Expr, at time.Time) (model.Vector, error) {
+	return q.Query(ctx, e.String(), at)
 }
 
 func (q *sleepy) Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix, error) {

@@ -19,13 +19,11 @@ import (
 	"time"
 
 	"github.com/prometheus/common/config"
-	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/hint"
-	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/api"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
@@ -133,11 +131,6 @@ func (s *Source) openPrometheus(spec Spec) error {
 	s.warnings = append(s.warnings, client.Warnings)
 	s.closers = append(s.closers, func() error { client.Close(); return nil })
 	return nil
-}
-
-// Evaluate implements metrics.Evaluator.
-func (s *Source) Evaluate(ctx context.Context, e indicator.Expr, at time.Time) (model.Vector, error) {
-	return metrics.Evaluate(ctx, s.Querier, e, at)
 }
 
 // tolerate takes a server's answers for what they are worth, and remembers which were

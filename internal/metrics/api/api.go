@@ -161,6 +161,11 @@ func (c *Client) Query(ctx context.Context, expr string, at time.Time) (model.Ve
 	return nil, fmt.Errorf("query %q: the answer is a %s, not a vector or a scalar", expr, v.Type())
 }
 
+// Evaluate implements metrics.Querier.
+func (c *Client) Evaluate(ctx context.Context, e indicator.Expr, at time.Time) (model.Vector, error) {
+	return c.Query(ctx, e.String(), at)
+}
+
 // QueryRange implements metrics.Querier.
 func (c *Client) QueryRange(ctx context.Context, expr string, r metrics.Range) (model.Matrix, error) {
 	if r.Step < time.Millisecond {

@@ -54,7 +54,7 @@ type reading struct {
 	at    int64
 }
 
-// Evaluate implements metrics.Evaluator.
+// Evaluate implements metrics.Querier.
 func (s *Store) Evaluate(ctx context.Context, e indicator.Expr, at time.Time) (model.Vector, error) {
 	if v, err := s.recent.evaluate(ctx, e, at.UnixMilli()); err == nil {
 		return v, nil

@@ -115,10 +115,7 @@ type Store struct {
 	tooMany atomic.Int64 // samples dropped for MaxSeries
 }
 
-var _ interface {
-	metrics.Querier
-	metrics.Evaluator
-} = (*Store)(nil)
+var _ metrics.Querier = (*Store)(nil)
 
 // Open opens a store.
 func Open(cfg Config) (*Store, error) {

@@ -199,6 +199,10 @@ func (failing) Query(context.Context, string, time.Time) (model.Vector, error) {
 	return nil, errors.New("refused")
 }
 
+func (failing) Evaluate(context.Context, indicator.Expr, time.Time) (model.Vector, error) {
+	return nil, errors.New("refused")
+}
+
 func (failing) Samples(context.Context, string, time.Time, time.Duration) (model.Matrix, error) {
 	return nil, errors.New("refused")
 }
@@ -221,6 +225,10 @@ func TestErrorsAreTold(t *testing.T) {
 type hostile struct{}
 
 func (hostile) Query(context.Context, string, time.Time) (model.Vector, error) { return nil, nil }
+
+func (h hostile) Evaluate(ctx context.Context, e indicator.Expr, at time.Time) (model.Vector, error) {
+	return h.Query(ctx, e.String(), at)
+}
 
 func (hostile) Samples(context.Context, string, time.Time, time.Duration) (model.Matrix, error) {
 	return nil, nil

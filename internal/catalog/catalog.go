@@ -238,6 +238,9 @@ type View interface {
 	// for, as the sums of a short life do: it then makes thresholds stricter than their
 	// defaults, never laxer.
 	MayHoldFault() bool
+	// Peers is the view with a baseline that its peers' pasts make, which are long enough to
+	// hold no fault; false where there are none.
+	Peers() (View, bool)
 	// Limit returns a threshold that somebody set for this target: the user, an
 	// objective, or a measurement. The source says which.
 	Limit(*Threshold) (limit float64, source string, ok bool)

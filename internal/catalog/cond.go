@@ -289,7 +289,11 @@ func (t *Threshold) Resolve(s *indicator.Signal, op Op, v View) (limit float64, 
 		return way.Limit, way.Source, true
 	}
 	if way.Relative != nil {
-		if limit, ok = way.Relative.limit(s, v); ok && !(v.MayHoldFault() && t.laxer(limit, op)) {
+		limit, ok = way.Relative.limit(s, v)
+		if !ok || v.MayHoldFault() && t.laxer(limit, op) {
+			limit, ok = t.excused(way.Relative, s, op, v)
+		}
+		if ok {
 			return limit, way.Relative.source(limit), true
 		}
 	}
@@ -319,6 +323,20 @@ func (t *Threshold) Ways(limit func(*Threshold) (float64, string, bool), history
 		return Ways{}
 	}
 	return Ways{Relative: t.Baseline}
+}
+
+// excused returns the limit of a server whose own past is too short to make it easier to keep
+// than the default: what its peers have had for long is no fault of one that is new.
+func (t *Threshold) excused(r *Relative, s *indicator.Signal, op Op, v View) (float64, bool) {
+	peers, ok := v.Peers()
+	if !ok {
+		return 0, false
+	}
+	limit, ok := r.limit(s, peers)
+	if own, known := r.limit(s, v); known {
+		limit = min(limit, own)
+	}
+	return limit, ok && t.laxer(limit, op)
 }
 
 // laxer reports whether an upper limit is easier to keep than the default.

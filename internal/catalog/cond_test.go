@@ -15,7 +15,8 @@ type readings struct {
 	now, normal map[*indicator.Signal]float64
 	limits      map[string]float64 // by threshold name
 	source      string
-	lifetime    bool // the baseline is the counters' own past, not earlier samples
+	lifetime    bool      // the baseline is the counters' own past, not earlier samples
+	peers       *readings // what is new, and its peers are not
 }
 
 func (r readings) Now(s *indicator.Signal) indicator.Value    { return lookUp(r.now, s) }
@@ -26,7 +27,14 @@ func (r readings) Limit(t *Threshold) (float64, string, bool) {
 }
 
 func (r readings) HasHistory() bool   { return !r.lifetime }
-func (r readings) MayHoldFault() bool { return false }
+func (r readings) MayHoldFault() bool { return r.peers != nil }
+
+func (r readings) Peers() (View, bool) {
+	if r.peers == nil {
+		return nil, false
+	}
+	return *r.peers, true
+}
 
 func lookUp(m map[*indicator.Signal]float64, s *indicator.Signal) indicator.Value {
 	if v, ok := m[s]; ok {
@@ -80,6 +88,31 @@ func TestEvalIsThreeValued(t *testing.T) {
 				t.Errorf("%d comparisons, want %d", len(evidence), tt.made)
 			}
 		})
+	}
+}
+
+// A server that is new is excused by what its peers have had for long, and by nothing that it
+// does itself since it started.
+func TestPeersExcuseWhatIsNew(t *testing.T) {
+	share := &Threshold{Default: 0.15, Baseline: &Relative{Factor: 1, Offset: 0.15}}
+	of := func(x float64) map[*indicator.Signal]float64 {
+		return map[*indicator.Signal]float64{indicator.AbandonedShare: x}
+	}
+	for name, tt := range map[string]struct {
+		own, peers map[*indicator.Signal]float64
+		want       float64
+	}{
+		"no peer has it":              {of(0.6), nil, 0.15},
+		"peers have it too":           {of(0.5), of(0.6), 0.65},
+		"peers have it, and it less":  {of(0.1), of(0.6), 0.25},
+		"peers have it not":           {of(0.6), of(0.0), 0.15},
+		"it has no past, peers have":  {nil, of(0.6), 0.75},
+		"it has no past, nor do they": {nil, nil, 0.15},
+	} {
+		v := readings{normal: tt.own, peers: &readings{normal: tt.peers}}
+		if got, _, ok := share.Resolve(indicator.AbandonedShare, GreaterThan, v); !ok || math.Abs(got-tt.want) > 1e-9 {
+			t.Errorf("%s: the limit is %v, want %v", name, got, tt.want)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/baseline"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/stat"
 	"github.com/sixty-dev/sixty/internal/threshold"
 )
 
@@ -88,6 +89,43 @@ func (v view) MayHoldFault() bool {
 	}
 	return false
 }
+
+// Peers implements catalog.View, by the servers of the same job that serve the same model.
+func (v view) Peers() (catalog.View, bool) {
+	targets := v.snapshot.Targets
+	var of []view
+	for i := range targets {
+		peer := view{snapshot: v.snapshot, target: i}
+		if i != v.target && targets[i].Serves() && peer.HasHistory() && !peer.MayHoldFault() &&
+			labelKey(targets[i].Labels, jobLabels) == labelKey(targets[v.target].Labels, jobLabels) {
+			of = append(of, peer)
+		}
+	}
+	return peers{v, of}, len(of) > 0
+}
+
+// peers is the view of a server beside the pasts of others.
+type peers struct {
+	view
+	of []view
+}
+
+// Normal returns the median of what is normal for the peers.
+func (p peers) Normal(s *indicator.Signal) indicator.Value {
+	var known []float64
+	for _, v := range p.of {
+		if n := v.Normal(s); n.OK {
+			known = append(known, n.V)
+		}
+	}
+	if len(known) == 0 {
+		return indicator.Unknown("no peer has it")
+	}
+	return indicator.Known(stat.Median(known))
+}
+
+// jobLabels are those that replicas of one deployment have in common.
+var jobLabels = []string{"cluster", "namespace", "job", "model_name"}
 
 // A life is taken for normal if it is this long and served this many times what the
 // window did: a fault that began within the last minutes is a small part of it.

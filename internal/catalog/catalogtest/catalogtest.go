@@ -33,6 +33,9 @@ func (v View) HasHistory() bool { return v.Past != nil }
 // MayHoldFault implements catalog.View.
 func (v View) MayHoldFault() bool { return false }
 
+// Peers implements catalog.View.
+func (v View) Peers() (catalog.View, bool) { return nil, false }
+
 // Limit implements catalog.View.
 func (v View) Limit(t *catalog.Threshold) (float64, string, bool) {
 	limit, ok := v.Limits[t.Name]

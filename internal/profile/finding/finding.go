@@ -206,6 +206,7 @@ func (v view) Now(s *indicator.Signal) indicator.Value {
 func (v view) Normal(*indicator.Signal) indicator.Value { return indicator.Value{} }
 func (v view) HasHistory() bool                         { return false }
 func (v view) MayHoldFault() bool                       { return false }
+func (v view) Peers() (catalog.View, bool)              { return nil, false }
 
 func (v view) Limit(t *catalog.Threshold) (float64, string, bool) {
 	x, ok := v.set[t.Name]

@@ -102,6 +102,10 @@ lint-changed: ## Lint what changed since main, or in the last commit where that 
 	if test "$$base" = "$$(git rev-parse HEAD)" && git rev-parse -q --verify HEAD~1 >/dev/null; then base=HEAD~1; fi; \
 	$(GOLANGCI_LINT) run --new-from-rev "$$base"
 
+.PHONY: weigh
+weigh: ## Print the lines of each folder, the largest files and functions, and how folders import each other
+	@$(GO) run ./internal/tools/weigh
+
 bench: ## Run the benchmarks (BENCH=regexp COUNT=n); compare two outputs with benchstat
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) ./...
 

@@ -260,3 +260,46 @@ func TestStartsBesideAreDoubted(t *testing.T) {
 		})
 	}
 }
+
+// What is normal was counted too: of fifteen requests that clients gave up three of, it may
+// have been half.
+func TestANormalOfFewRequestsIsUncertain(t *testing.T) {
+	for _, tt := range []struct {
+		share, requests float64
+		beyond          bool // six in ten are fifteen points more than normal, for certain
+	}{
+		{0.2, 15, false},
+		{0.2, 200, true},
+		{0.55, 2000, false},
+	} {
+		s := newSnapshot(make([]Target, 1))
+		s.Spans[0].Source = History
+		s.readings[0][indicator.AbandonedShare.Name] = reading{indicator.Known(0.6), indicator.Known(tt.share)}
+		s.readings[0][indicator.Abandoned.Name] = reading{indicator.Known(600), indicator.Known(tt.share * tt.requests)}
+		got := catalog.Above(indicator.AbandonedShare, catalog.AbandonedShare).Certain(view{snapshot: s}) == catalog.True
+		if got != tt.beyond {
+			t.Errorf("normal %g of %g requests: certain %v, want %v", tt.share, tt.requests, got, tt.beyond)
+		}
+	}
+}
+
+// A minute in which few clients happened to cancel is not what is normal for the hour after it.
+func TestALuckyMinuteIsNotNormal(t *testing.T) {
+	of := func(abandoned, answers float64) service {
+		return service{requests: answers, answers: answers, abandoned: abandoned}
+	}
+	for _, tt := range []struct {
+		now, was service
+		worse    bool
+	}{
+		{of(0.57, 726), of(0.2, 15), false},
+		{of(0.57, 726), of(0.2, 300), true},
+		{of(0.6, 30), of(0, 15), true},
+		{of(0.3, 10), of(0, 200), true},
+	} {
+		if got := (limits{}).worse(tt.now, tt.was, clearly); got != tt.worse {
+			t.Errorf("%.2f of %g, after %.2f of %g: worse %v, want %v",
+				tt.now.abandoned, tt.now.answers, tt.was.abandoned, tt.was.answers, got, tt.worse)
+		}
+	}
+}

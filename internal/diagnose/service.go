@@ -3,6 +3,7 @@ package diagnose
 import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/stat"
 )
 
 // A measure is one way in which segments differ in what users got: by how much is worse than
@@ -10,6 +11,7 @@ import (
 type measure struct {
 	of          func(*service) float64
 	worse, sick *catalog.Threshold
+	trials      func(*service) float64 // that it is a share of, and uncertain by; nil of what is none
 }
 
 // segmentLimit is a threshold that a segment is compared with another one by.
@@ -23,24 +25,24 @@ func badSegment(name string, u indicator.Unit, from float64, why string) *catalo
 }
 
 var measures = []measure{
-	{func(v *service) float64 { return v.ttft }, catalog.TTFTWorse, nil},
+	{func(v *service) float64 { return v.ttft }, catalog.TTFTWorse, nil, nil},
 	{func(v *service) float64 { return v.gap }, segmentLimit("itl_worse", indicator.Seconds, 1.5, 0.002,
-		"half as long again between tokens, and 2 ms: a batch that grows by itself stays below"), nil},
+		"half as long again between tokens, and 2 ms: a batch that grows by itself stays below"), nil, nil},
 	{func(v *service) float64 { return v.queue }, segmentLimit("queue_time_worse", indicator.Seconds, 2, 0.5,
-		"twice the mean time in the queue, and half a second, which users begin to notice"), catalog.QueueTimeLong},
+		"twice the mean time in the queue, and half a second, which users begin to notice"), catalog.QueueTimeLong, nil},
 	{func(v *service) float64 { return v.evictions }, segmentLimit("preemptions_worse", indicator.PerRequest, 1, 0.1,
 		"one request in ten more, as preemptions_per_request"), badSegment("preemptions_sick", indicator.PerRequest, 0.3,
-		"every third request is computed twice: no server's normal, though not yet what needs no other proof (preemptions_per_request_heavy)")},
+		"every third request is computed twice: no server's normal, though not yet what needs no other proof (preemptions_per_request_heavy)"), nil},
 	{func(v *service) float64 { return v.errors }, segmentLimit("errors_worse", indicator.Ratio, 1, 0.05,
 		"five points more of the answers are errors"), badSegment("errors_sick", indicator.Ratio, 0.2,
-		"one answer in five is an error, of the server or of its clients")},
+		"one answer in five is an error, of the server or of its clients"), func(v *service) float64 { return v.answers }},
 	{func(v *service) float64 { return v.abandoned }, segmentLimit("abandoned_worse", indicator.Ratio, 1, 0.15,
-		"fifteen points more are given up; what clients do by design is in both"), nil},
+		"fifteen points more are given up; what clients do by design is in both"), nil, func(v *service) float64 { return v.answers }},
 	{func(v *service) float64 { return v.waiting }, segmentLimit("waiting_worse", indicator.Requests, 2, 1,
 		"twice as many wait, and one more"), badSegment("waiting_sick", indicator.Requests, 20,
-		"a queue of twenty is a backlog of more than a batch on small servers, and of seconds on large ones")},
+		"a queue of twenty is a backlog of more than a batch on small servers, and of seconds on large ones"), nil},
 	{func(v *service) float64 { return 1 - v.cached }, segmentLimit("misses_worse", indicator.Ratio, 0.6, 0.45,
-		"two fifths of the prompt tokens that were found are not any more, and five points"), nil},
+		"two fifths of the prompt tokens that were found are not any more, and five points"), nil, nil},
 }
 
 // SegmentThresholds are the numbers by which segments of a timeline are told apart, for --set.
@@ -74,11 +76,14 @@ func (l limits) of(t *catalog.Threshold, than float64) float64 {
 const clearly, muchWorse = 1, 4
 
 // worse reports whether users were served worse than in another segment, by so many times
-// what is clearly so.
+// what is clearly so. The other one may have had a share of few requests by luck.
 func (l limits) worse(v, than service, by float64) bool {
 	for _, m := range measures {
-		now, was := m.of(&v), m.of(&than)
-		if now > was+by*(l.of(m.worse, was)-was) {
+		now, was, chance := m.of(&v), m.of(&than), 0.0
+		if m.trials != nil {
+			chance = l.of(deviations, 0) * stat.ShareError(was, m.trials(&than))
+		}
+		if now > was+by*(l.of(m.worse, was)-was)+chance {
 			return true
 		}
 	}

@@ -253,7 +253,7 @@ func (h *history) windowFrom(now run, to time.Time, usual, jitter time.Duration)
 
 // service is what users got in a run, by what can be told from coarse counts.
 type service struct {
-	seconds, requests                     float64
+	seconds, requests, answers            float64
 	ttft, gap, queue                      float64 // means in seconds; NaN where nothing was observed
 	evictions, errors, abandoned, waiting float64 // per request, share, share, mean
 	cached                                float64 // share of prompt tokens
@@ -274,6 +274,7 @@ func (h *history) service(s run) service {
 	}
 	v := service{requests: observed(firstTokens)}
 	ok, bad := sum(answers+"|2"), sum(answers+"|4")+sum(answers+"|5")
+	v.answers = ok + bad
 	v.ttft = sum(firstTokens+"_sum") / v.requests
 	v.gap = sum(tokenGaps+"_sum") / observed(tokenGaps)
 	v.queue = sum(queueTimes+"_sum") / sum(queueTimes+"_count")

@@ -256,6 +256,10 @@ func (v view) Doubt(s *indicator.Signal) catalog.Doubt {
 			d.Least = 0
 		}
 		d.Least *= max(0, 1-1/math.Sqrt(max(1, counted)))
+		// A share that is normal was counted too: of few requests it may have been higher.
+		if share, events := v.Normal(s).Or(0), v.Normal(of).Or(0); n.Of != nil && share > 0 && share < 1 && events > 0 {
+			d.Wander = min(mostWander, (1-stat.WilsonLow(1-share, events/share, z))/share)
+		}
 	case indicator.Split:
 		if parts := v.Now(indicator.Replicas).Or(0); parts > 1 && now.V > 0 {
 			share := min(1, now.V/parts)
@@ -273,6 +277,9 @@ func (v view) Doubt(s *indicator.Signal) catalog.Doubt {
 		}
 	case indicator.StreamTime:
 		wander(steady.gap)
+		if n.Of != nil { // a mean of so many
+			d.Least *= max(0, 1-1/math.Sqrt(max(1, counted)))
+		}
 	case indicator.FirstTokenTime:
 		wander(steady.ttft)
 	case indicator.Extreme:

@@ -18,7 +18,8 @@ const (
 	// Backlog is a queue, of which a burst leaves what is served in a second, by the rate Of.
 	Backlog
 	// StreamTime is a time between tokens. It wanders as the server's own does from one
-	// moment to the next.
+	// moment to the next. Where it is the mean of as many as Of counts, it is uncertain by
+	// the square root of their number too.
 	StreamTime
 	// FirstTokenTime is a time until the first token, which wanders likewise.
 	FirstTokenTime
@@ -62,8 +63,8 @@ var noise = map[*Signal]Noise{
 	ITLP50:  {Chance: StreamTime}, ITLP90: {Chance: StreamTime}, ITLP95: {Chance: StreamTime},
 	TTFTMean: {Chance: FirstTokenTime, Lasting: 1}, TTFTP50: {Chance: FirstTokenTime, Lasting: 1},
 	TTFTP90:             {Chance: FirstTokenTime, Lasting: 2.3, Stall: true}, // and its P90 ln 10 times
-	TPOTMean:            {Chance: StreamTime},
-	TTFTP95:             {Chance: FirstTokenTime, Lasting: 3}, // the P95 of an exponential distribution is three times its mean
+	TPOTMean:            {Chance: StreamTime, Of: FirstTokens},               // each answer counts as much, however short
+	TTFTP95:             {Chance: FirstTokenTime, Lasting: 3},                // the P95 of an exponential distribution is three times its mean
 	PrefillTimePerToken: {Chance: FirstTokenTime, Stall: true},
 	PromptTail:          {Chance: Extreme, Of: FirstTokens},
 }

@@ -13,3 +13,13 @@ func WilsonLow(share, n, z float64) float64 {
 	zz := z * z
 	return max(0, (share+zz/(2*n)-z*math.Sqrt(share*(1-share)/n+zz/(4*n*n)))/(1+zz/n))
 }
+
+// ShareError returns the standard error of a share that was seen of n trials, which is not zero
+// where none or all of a few were of it (A. Agresti and B. A. Coull, 1998); 1 without trials.
+func ShareError(share, n float64) float64 {
+	if n <= 0 {
+		return 1
+	}
+	share = (share*n + 2) / (n + 4)
+	return math.Sqrt(share * (1 - share) / (n + 4))
+}

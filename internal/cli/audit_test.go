@@ -376,7 +376,7 @@ func TestAuditOfSeveralServers(t *testing.T) {
 		_, _ = w.Write([]byte("vllm:num_requests_running{engine=\"0\",model_name=\"m\"} 1\nvllm:num_requests_waiting{engine=\"0\",model_name=\"m\"} 1\n"))
 	}))
 	defer vllm.Close()
-	out, notes, err := sixty(t, "audit", vllm.URL, gpu.URL, other.URL, "--verbose")
+	out, notes, err := sixty(t, "audit", vllm.URL, gpu.URL, other.URL, "--full")
 	out = strings.Join(strings.Fields(out), " ") // lines are wrapped
 	if !errors.Is(err, errFound) || !strings.Contains(notes, "not an exposition") || !strings.Contains(out, "GPU utilization: dcgm-exporter") || !strings.Contains(out, "not exposed: vllm:time_to_first_token_seconds_count") {
 		t.Errorf("%v\n%s\n%s", err, notes, out)

@@ -194,7 +194,7 @@ var objectName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)
 
 func TestObjectsFit(t *testing.T) {
 	for _, format := range []string{"prometheusrule", "vmrule"} {
-		dir := generated(t, "--slo", fourModels(t), "--format", format, "--namespace", "monitoring")
+		dir := generated(t, "--slo", fourModels(t), "--output", format, "--namespace", "monitoring")
 		files, err := filepath.Glob(filepath.Join(dir, "rules-*.yaml"))
 		if err != nil || len(files) < 6 {
 			t.Fatalf("%s: %v, %v", format, files, err)
@@ -239,7 +239,7 @@ func TestObjectsFit(t *testing.T) {
 			t.Errorf("kubectl kustomize: %v: %.500s", err, out)
 		}
 	}
-	groups := ruleGroups(t, filepath.Join(generated(t, "--slo", fourModels(t), "--format", "mimir"), "rules.yaml"))
+	groups := ruleGroups(t, filepath.Join(generated(t, "--slo", fourModels(t), "--output", "mimir"), "rules.yaml"))
 	if len(groups) > mimirGroups {
 		t.Errorf("%d groups, and Mimir allows a tenant %d", len(groups), mimirGroups)
 	}
@@ -295,7 +295,7 @@ func TestRulesPassPromtoolInEveryShape(t *testing.T) {
 		"several dialects":         {"--only", gauge, "--dialect", "vllm-v1,vllm-0.9,sglang"},
 		"objectives":               {"--only", gauge, "--slo", one, "--slo-period", "7d"},
 		"a threshold out of reach": {"--only", "http-errors", "--set", "http_5xx_share=0.99"},
-		"objects":                  {"--only", gauge, "--format", "prometheusrule"},
+		"objects":                  {"--only", gauge, "--output", "prometheusrule"},
 		"other labels":             {"--only", two, "--instance-labels", "namespace,pod", "--gpu-labels", "node", "--label", "team=ml", "--severity", "page=critical,ticket=warning"},
 		"scraped every minute":     {"--only", gauge, "--interval", "1m"},
 		"what is not there":        {"--skip", two, "--max-rules-per-group", "0", "--keep-firing-for", "0s"},

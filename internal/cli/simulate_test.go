@@ -312,8 +312,5 @@ func TestOneVocabularyForWorkloads(t *testing.T) {
 		if n < 10 {
 			t.Errorf("%s has %d of the flags", verb, n)
 		}
-		if f := cmd.Flags().Lookup("burstiness"); f == nil || f.Name != "cv" {
-			t.Errorf("%s no longer takes --burstiness: %+v", verb, f)
-		}
 	}
 }

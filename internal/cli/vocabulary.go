@@ -11,7 +11,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/load"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/perfmodel"
-	"github.com/sixty-dev/sixty/internal/planning/asked"
 	"github.com/sixty-dev/sixty/internal/slo"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
@@ -57,8 +56,8 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 				"set", "from", "ago", "retention", "assert", "fail-on", "tolerance",
 			}},
 			{Title: "Workload", Flags: []string{
-				"scenario", "scale", "rate", "rate-scale", "prompt-scale", "output-scale", "concurrency", "max-concurrency", "cv", "burstiness", "requests", "duration",
-				"prompt-tokens", "output-tokens", "system-tokens", "prefix-share", "prefix-groups", "turns", "think-time", "think", "cancel-share",
+				"scenario", "scale", "rate", "rate-scale", "prompt-scale", "output-scale", "concurrency", "max-concurrency", "cv", "requests", "duration",
+				"prompt-tokens", "output-tokens", "system-tokens", "prefix-share", "prefix-groups", "turns", "think-time", "cancel-share",
 				"trace", "trace-format", "trace-from", "trace-length", "speed", "workload-from", "seconds", "streams", "seed",
 			}},
 			{Title: "Search", Flags: []string{
@@ -76,11 +75,6 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 				"header", "bearer-token-file", "basic-auth", "http-config", "tls-ca", "tls-cert", "tls-key",
 				"insecure-skip-verify",
 			}},
-		},
-		Former: map[string]string{
-			"verbose": "full", "format": "output", "think": "think-time", "burstiness": "cv",
-			"ca-file": "tls-ca", "insecure": "insecure-skip-verify", "cacert": "tls-ca", "cert": "tls-cert", "key": "tls-key",
-			"record output": "out", "audit version": asked.FlagRelease, "bench baseline": "save-baseline", "bench self-test only": "run",
 		},
 		Values: map[string]command.Values{
 			"color":                  command.Closed("auto", "always", "never"),

@@ -73,23 +73,6 @@ func TestHelpFits(t *testing.T) {
 	})
 }
 
-// Names that flags had before work.
-func TestFormerNames(t *testing.T) {
-	for _, args := range [][]string{
-		{"diagnose", "http://127.0.0.1:1", "--verbose", "--timeout", "x"},
-		{"bench", "http://127.0.0.1:1", "--ca-file", "x", "--insecure", "--baseline", "x", "--timeout", "x"},
-		{"bench", "self-test", "--only", "x", "--seconds", "x"},
-		{"record", "http://127.0.0.1:1", "--output", "x", "-o", "x", "--duration", "x"},
-		{"generate", "rules", "--format", "vmrule", "-o", "x", "--interval", "x"},
-		{"generate", "preview", "-o", "x", "--past", "x"},
-	} {
-		_, _, err := runCLI(t, args...) // the last flag cannot be read: nothing runs
-		if err == nil || !strings.Contains(err.Error(), `invalid argument "x"`) {
-			t.Errorf("%v: %v", args, err)
-		}
-	}
-}
-
 // The values of flags are completed in shells.
 func TestValuesAreCompleted(t *testing.T) {
 	for args, want := range map[string]string{

@@ -1,7 +1,6 @@
 // Package command is what the verbs of a command line share: one vocabulary of flags,
-// in groups and under the names that they had before, values from closed sets, help
-// that fits the terminal, and an error with a way out for every word that there is not.
-// It knows no verb.
+// in groups, values from closed sets, help that fits the terminal, and an error with a
+// way out for every word that there is not. It knows no verb.
 package command
 
 import (
@@ -20,7 +19,6 @@ import (
 // before that: "bench scenario".
 type Vocabulary struct {
 	Groups  []Group           // in the order of help; a flag that is in none of them is not in the vocabulary
-	Former  map[string]string // names that flags had before, and those of other programs: they work and are not shown
 	Values  map[string]Values // of flags
 	Texts   fs.FS             // directories of Markdown files with what help says of commands; see tell
 	Options render.Options    // of help on standard output
@@ -98,7 +96,6 @@ func (v *Vocabulary) Apply(root *cobra.Command) {
 	each(root, func(c *cobra.Command) {
 		c.InitDefaultHelpFlag()
 		c.DisableFlagsInUseLine = c.HasSubCommands() && !c.Runnable()
-		v.rename(c)
 		v.complete(c)
 		checkArguments(c)
 		if before := c.PreRunE; c.Runnable() {
@@ -146,18 +143,6 @@ func lookup[T any](m map[string]T, c *cobra.Command, flag string) (x T, ok bool)
 		}
 	}
 	return x, ok
-}
-
-// rename makes the former names of a command's flags work.
-func (v *Vocabulary) rename(c *cobra.Command) {
-	own := map[string]bool{}
-	c.Flags().VisitAll(func(f *pflag.Flag) { own[f.Name] = true })
-	c.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		if now, ok := lookup(v.Former, c, name); ok && own[now] && !own[name] {
-			name = now
-		}
-		return pflag.NormalizedName(name)
-	})
 }
 
 // Strays are the flags of a tree of commands that are in no group.

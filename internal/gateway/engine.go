@@ -35,7 +35,6 @@ type engineModel struct {
 	generated, steps float64
 	hits, queries    float64
 	ended, endedTime float64 // requests that came to their end, and their seconds
-	batch            histogram
 	hitRate          float64 // since the reading before
 	hasKV, hasHits   bool
 }
@@ -114,13 +113,17 @@ func (g *Gateway) readEngine(ctx context.Context, u *upstream) {
 			if len(now) >= maxModels {
 				continue
 			}
-			m = &engineModel{batch: newHistogram(extendedBatch)}
+			m = &engineModel{}
 			now[s.model] = m
 		}
 		fn(m, s.v)
 	}
 	u.engine.update(g, u, now, born, body.At)
 }
+
+// mostSteps bounds the steps between two readings that are counted: an hour of an engine
+// whose steps take 4 ms.
+const mostSteps = 1e6
 
 // update takes a new reading in.
 func (e *engineState) update(g *Gateway, u *upstream, now map[string]*engineModel, born float64, at time.Time) {
@@ -131,9 +134,12 @@ func (e *engineState) update(g *Gateway, u *upstream, now map[string]*engineMode
 	for model, m := range now {
 		held += m.running + m.waiting
 		if before := e.models[model]; before != nil {
-			m.batch, m.hitRate, m.hasHits = before.batch, before.hitRate, before.hasHits
+			m.hitRate, m.hasHits = before.hitRate, before.hasHits
 			if steps := m.steps - before.steps; steps > 0 && m.generated >= before.generated {
-				m.batch.observe((m.generated-before.generated)/steps, uint64(steps))
+				batch := g.metrics.batch.WithLabelValues(model, u.name)
+				for range int(min(steps, mostSteps)) {
+					batch.Observe((m.generated - before.generated) / steps)
+				}
 			}
 			if queries := m.queries - before.queries; queries > 0 && m.hits >= before.hits {
 				m.hitRate, m.hasHits = (m.hits-before.hits)/queries, true
@@ -155,7 +161,7 @@ func (e *engineState) update(g *Gateway, u *upstream, now map[string]*engineMode
 // openAt counts the requests that are open at an upstream, and of these those
 // that generate and were sent longer than a time ago.
 func (g *Gateway) openAt(u *upstream, ago time.Duration) (open, settled int) {
-	now := g.clock.Now()
+	now := g.now()
 	g.open.each(func(x *exchange) {
 		if x.up.Load() != u {
 			return

@@ -3,36 +3,12 @@ package gateway
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strings"
-	"sync/atomic"
 	"syscall"
 
 	"github.com/sixty-dev/sixty/internal/unanswered"
 )
-
-// bytesReader reads the kept part of a body and then the rest.
-type bytesReader struct {
-	p    []byte
-	rest io.Reader
-	b    *body
-	used atomic.Bool
-}
-
-func (r *bytesReader) Read(p []byte) (int, error) {
-	r.used.Store(true)
-	if len(r.p) > 0 {
-		n := copy(p, r.p)
-		r.p = r.p[n:]
-		return n, nil
-	}
-	if r.rest == nil {
-		return 0, io.EOF
-	}
-	r.b.spent.Store(true)
-	return r.rest.Read(p)
-}
 
 // rootCause is the end of an error's chain in words that hold no URL.
 func rootCause(err error) string {
@@ -66,39 +42,26 @@ func mediaType(v string) string {
 	return strings.ToLower(strings.TrimSpace(v))
 }
 
-// token reports whether a method is one by its letters (RFC 9110, section 5.6.2).
-func token(s string) bool { return s != "" && made(s, &tokenBytes) }
-
-type byteSet [256]bool
-
-func setOf(s string) (set byteSet) {
-	for _, c := range []byte(s) {
-		set[c] = true
-	}
-	return set
+// isToken reports whether a method is one by its letters (RFC 9110, section 5.6.2):
+// net/http does not ask of HTTP/2.
+func isToken(s string) bool {
+	const special = "!#$%&'*+-.^_`|~"
+	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
+		return !('0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || strings.ContainsRune(special, c))
+	})
 }
 
-// made reports whether a string has no other bytes.
-func made(s string, of *byteSet) bool {
-	for _, c := range []byte(s) {
-		if !of[c] {
-			return false
+// lists reports whether a header that is a list of words, such as Connection, has one.
+func lists(values []string, word string) bool {
+	for _, v := range values {
+		for w := range strings.SplitSeq(v, ",") {
+			if strings.EqualFold(strings.TrimSpace(w), word) {
+				return true
+			}
 		}
 	}
-	return true
+	return false
 }
 
-const alphanumeric = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-
-var (
-	tokenBytes = setOf(alphanumeric + "!#$%&'*+-.^_`|~")
-	hostBytes  = setOf(alphanumeric + "-._~:[]")
-	pathBytes  = setOf(alphanumeric + "-._~/") // that mean themselves
-	digits     = setOf("0123456789")
-)
-
-// dialing reports whether an error came before a connection.
-func dialing(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
-}
+// clip bounds what is kept of a text that a client chose.
+func clip(s string) string { return s[:min(len(s), maxLabel)] }

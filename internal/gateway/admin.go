@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -103,10 +104,6 @@ func (g *Gateway) List(atLeast time.Duration) Requests {
 		if now-x.arrived < int64(atLeast) {
 			return
 		}
-		if len(out.Requests) >= maxListed {
-			out.Omitted++
-			return
-		}
 		o := OpenRequest{
 			ID: x.id, Age: seconds(x.arrived), State: state(x.state.Load()).String(), Idle: max(seconds(x.last.Load()), 0),
 			Route: x.route, Tenant: x.tenant, Tokens: x.tokens.Load(), Leak: leak,
@@ -122,6 +119,9 @@ func (g *Gateway) List(atLeast time.Duration) Requests {
 		}
 		out.Requests = append(out.Requests, o)
 	})
+	slices.SortFunc(out.Requests, func(a, b OpenRequest) int { return cmp.Compare(b.Age, a.Age) })
+	listed := min(len(out.Requests), maxListed)
+	out.Omitted, out.Requests = len(out.Requests)-listed, out.Requests[:listed]
 	for _, u := range g.upstreams {
 		s := UpstreamState{Name: u.name, Up: !u.down.Load(), Open: u.inFlight.Load()}
 		e := &u.engine

@@ -1,12 +1,15 @@
 package gateway
 
 import (
+	"bytes"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/http/httputil"
 	"strings"
+	"sync/atomic"
 )
 
 // rewrite makes the request of upstreams from the client's. ReverseProxy has taken off
@@ -78,7 +81,7 @@ func (x *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // attempt asks one upstream. With an error, untouched says that it cannot have begun to
-// work on the request: there was no connection, or nothing of the body was sent.
+// work on the request: there was no connection, or not even the head was written to it.
 //
 // The transport itself sends a request again where a kept connection turns out to be
 // closed, and this one has no body, and is a GET, HEAD or OPTIONS or was not begun to be
@@ -86,18 +89,22 @@ func (x *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 func (x *exchange) attempt(u *upstream, r *http.Request) (answer *http.Response, untouched bool, err error) {
 	g := x.g
 	x.enter(connecting)
-	connected := false
+	var begun atomic.Bool
+	body := bytes.NewReader(x.body)
 	r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) {
-			connected, x.sent = true, g.now()
+			x.sent = g.now()
 			x.enter(waiting)
 		},
-		WroteRequest: func(httptrace.WroteRequestInfo) { x.touch() },
+		WroteHeaders: func() { begun.Store(true) },
+		WroteRequest: func(httptrace.WroteRequestInfo) {
+			x.touch()
+			body.Reset(nil) // lets go of the body: the answer may take long
+		},
 	}))
 	r.URL = u.target(r.URL)
-	body := &sending{rest: x.body}
 	if r.ContentLength = int64(len(x.body)); r.ContentLength > 0 {
-		r.Body = body
+		r.Body = io.NopCloser(body) // of a kind that net/http sends in one piece with the head
 	}
 	if answer, err = g.transport.RoundTrip(r); err == nil {
 		x.head = g.now()
@@ -106,5 +113,5 @@ func (x *exchange) attempt(u *upstream, r *http.Request) (answer *http.Response,
 	if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "dial" && x.ctx.Err() == nil {
 		g.setDown(u, true, rootCause(err))
 	}
-	return nil, !connected || r.ContentLength > 0 && body.untouched(), err
+	return nil, !begun.Load(), err
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"sync"
 )
 
 // firstRead is the room made for a body before it comes, at most: the length that a
@@ -58,40 +57,4 @@ func (c *counted) Read(p []byte) (int, error) {
 	c.x.received.Add(int64(n))
 	c.x.touch()
 	return n, err
-}
-
-// sending is a body on its way to one upstream. The transport closes it once it is
-// sent, which lets go of it: an answer may take long.
-type sending struct {
-	mu    sync.Mutex
-	rest  []byte
-	begun bool
-}
-
-// Read implements io.Reader.
-func (s *sending) Read(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.begun = true
-	if len(s.rest) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(p, s.rest)
-	s.rest = s.rest[n:]
-	return n, nil
-}
-
-// Close implements io.Closer.
-func (s *sending) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.rest = nil
-	return nil
-}
-
-// untouched reports whether nothing was read of it.
-func (s *sending) untouched() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !s.begun
 }

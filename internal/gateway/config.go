@@ -31,7 +31,7 @@ type Config struct {
 	IdleTimeout    time.Duration // silence within an answer; 5 min
 	RequestTimeout time.Duration // the whole request; none
 	ClientTimeout  time.Duration // a client that neither sends nor reads; 1 min
-	MaxBody        int64         // bytes of a request; 1 GiB
+	MaxBody        int64         // bytes of a request, each of which is held until the answer begins; 64 MiB
 	MaxRequests    int           // open requests, beyond which 503 is answered; 65,536
 	LeakAge        time.Duration // a request that is open for longer is a suspected leak; 300 s
 	AskUsage       bool          // ask the upstream for the token account of every stream, and hide it from clients that did not
@@ -55,7 +55,7 @@ const (
 	defaultHeaderTimeout  = 10 * time.Minute
 	defaultIdleTimeout    = 5 * time.Minute
 	defaultClientTimeout  = time.Minute
-	defaultMaxBody        = 1 << 30
+	defaultMaxBody        = 64 << 20
 	defaultMaxRequests    = 1 << 16
 	defaultLeakAge        = 300 * time.Second
 	defaultMaxTenants     = 100
@@ -100,9 +100,13 @@ func (c Config) withDefaults() (Config, error) {
 	if !strings.HasPrefix(c.HealthPath, "/") {
 		return c, fmt.Errorf("health path %q does not begin with /", c.HealthPath)
 	}
-	orDefault(&c.HealthEvery, defaultHealthEvery)
+	if c.HealthEvery <= 0 {
+		c.HealthEvery = defaultHealthEvery
+	}
+	if c.ConnectTimeout <= 0 {
+		c.ConnectTimeout = defaultConnectTimeout
+	}
 	orDefault(&c.Retries, defaultRetries)
-	orDefault(&c.ConnectTimeout, defaultConnectTimeout)
 	orDefault(&c.HeaderTimeout, defaultHeaderTimeout)
 	orDefault(&c.IdleTimeout, defaultIdleTimeout)
 	orDefault(&c.RequestTimeout, 0)
@@ -111,12 +115,6 @@ func (c Config) withDefaults() (Config, error) {
 	orDefault(&c.MaxRequests, defaultMaxRequests)
 	orDefault(&c.LeakAge, defaultLeakAge)
 	orDefault(&c.MaxTenants, defaultMaxTenants)
-	if c.HealthEvery == 0 {
-		c.HealthEvery = defaultHealthEvery
-	}
-	if c.ConnectTimeout == 0 {
-		c.ConnectTimeout = defaultConnectTimeout
-	}
 	if c.PriorityHeader == "" {
 		c.PriorityHeader = defaultPriorityHeader
 	}

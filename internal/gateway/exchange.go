@@ -72,8 +72,6 @@ type exchange struct {
 	failure  *end // why it failed, where that is known already
 	span     trace.Span
 	spanCtx  context.Context
-
-	prev, next *exchange // in the gateway's list
 }
 
 // generates reports whether the route's answers are made of tokens.
@@ -114,44 +112,37 @@ func (x *exchange) enter(s state) {
 
 func (x *exchange) touch() { x.last.Store(x.g.now()) }
 
-// table lists the open exchanges.
+// table holds the open exchanges.
 type table struct {
-	mu    sync.Mutex
-	first exchange // its next and prev are the ends of the list
-	n     int
+	mu   sync.Mutex
+	open map[*exchange]struct{}
 }
-
-func (t *table) init() { t.first.next, t.first.prev = &t.first, &t.first }
 
 // add returns how many are open with this one.
 func (t *table) add(x *exchange) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	x.prev, x.next = t.first.prev, &t.first
-	x.prev.next, t.first.prev = x, x
-	t.n++
-	return t.n
+	t.open[x] = struct{}{}
+	return len(t.open)
 }
 
 func (t *table) remove(x *exchange) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	x.prev.next, x.next.prev = x.next, x.prev
-	x.prev, x.next = nil, nil
-	t.n--
+	delete(t.open, x)
 }
 
 func (t *table) len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.n
+	return len(t.open)
 }
 
-// each calls fn for every open exchange, the oldest first. fn must be quick.
+// each calls fn for every open exchange. fn must be quick.
 func (t *table) each(fn func(*exchange)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for x := t.first.next; x != &t.first; x = x.next {
+	for x := range t.open {
 		fn(x)
 	}
 }

@@ -48,7 +48,7 @@ func New(cfg Config) (*Gateway, error) {
 	}
 	// A time of 0 is that of nothing.
 	g := &Gateway{cfg: cfg, epoch: time.Now().Add(-time.Second), transport: newTransport(cfg), log: newAccessLog(cfg.AccessLog)}
-	g.open.init()
+	g.open.open = map[*exchange]struct{}{}
 	g.retries.left.Store(retryBurst)
 	for _, u := range cfg.Upstreams {
 		g.upstreams = append(g.upstreams, newUpstream(u, cfg.HealthPath))

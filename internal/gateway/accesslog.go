@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -98,8 +99,9 @@ func (l *accessLog) write(x *exchange, status Status, kind string, now int64) {
 		return
 	}
 	m := &x.meter
+	client, _, _ := net.SplitHostPort(x.r.RemoteAddr)
 	e := line{
-		Time: x.g.wall(now).UTC(), ID: clip(x.id), EngineID: m.ID, TraceID: x.traceID(), Client: withoutPort(x.r.RemoteAddr),
+		Time: x.g.wall(now).UTC(), ID: clip(x.id), EngineID: m.ID, TraceID: x.traceID(), Client: client,
 		Method: clip(x.r.Method), Route: x.route, Model: x.model, Tenant: x.tenant, Status: status.String(), Error: kind, Code: x.code,
 		Stream: m.Kind == stream.Events, Retries: x.retries,
 		Queue: between(x.arrived, x.admitted), UpstreamHead: between(x.sent, x.head), TTFT: between(x.arrived, m.First),

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+
+	"github.com/alecthomas/units"
 )
 
 // firstRead is the room made for a body before it comes, at most: the length that a
@@ -42,7 +44,7 @@ func (x *exchange) readBody() error {
 func tooLarge(limit int64) *end {
 	return &end{
 		status: Rejected, code: http.StatusRequestEntityTooLarge, kind: "body_too_large",
-		err: errors.New("the body is longer than " + bytesText(limit)),
+		err: errors.New("the body is longer than " + units.Base2Bytes(limit).String()),
 	}
 }
 

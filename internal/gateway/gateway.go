@@ -2,12 +2,11 @@ package gateway
 
 import (
 	"context"
-	"encoding/binary"
-	"encoding/hex"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	"mime"
 	"net/http"
 	"net/http/httputil"
 	"strconv"
@@ -15,6 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/sixty-dev/sixty/internal/gateway/stream"
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
@@ -36,7 +37,6 @@ type Gateway struct {
 	scraper   *scrape.Client
 	departed  departures
 	draining  atomic.Bool
-	stop      atomic.Bool
 }
 
 // New returns a Gateway that is not yet running: Run watches the upstreams. It
@@ -92,7 +92,6 @@ func (g *Gateway) Run(ctx context.Context) {
 	every(g.sweepEvery(), g.sweep)
 	g.log.run(ctx, &wg)
 	<-ctx.Done()
-	g.stop.Store(true)
 	wg.Wait()
 	g.transport.CloseIdleConnections()
 	g.scraper.Close()
@@ -150,7 +149,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *exchange {
 	x.last.Store(x.arrived)
 	x.id = r.Header.Get("X-Request-Id")
 	if x.ours = x.id == ""; x.ours {
-		x.id = newID()
+		x.id = rand.Text()
 	}
 	x.tenant = g.metrics.tenant(r.Header.Get(g.cfg.TenantHeader))
 	if n := g.open.add(x); g.cfg.MaxRequests > 0 && n > g.cfg.MaxRequests {
@@ -160,19 +159,13 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *exchange {
 	return x
 }
 
-func newID() string {
-	var b [16]byte
-	binary.LittleEndian.PutUint64(b[:8], rand.Uint64())
-	binary.LittleEndian.PutUint64(b[8:], rand.Uint64())
-	return hex.EncodeToString(b[:])
-}
-
 // admit reads the request and waits until it may pass.
 func (x *exchange) admit() error {
 	if err := x.because(nil); err != nil {
 		return err
 	}
-	if x.r.Method == http.MethodConnect || !isToken(x.r.Method) {
+	// net/http lets any method pass over HTTP/2, also one that is no word (RFC 9110, section 5.6.2).
+	if x.r.Method == http.MethodConnect || !httpguts.ValidHeaderFieldName(x.r.Method) {
 		return &end{status: Rejected, code: http.StatusMethodNotAllowed, kind: "method_not_allowed"}
 	}
 	x.startTrace()
@@ -191,7 +184,8 @@ func (x *exchange) admit() error {
 
 // look reads what matters of the request's body, where it is known how.
 func (x *exchange) look() {
-	if len(x.body) == 0 || mediaType(x.r.Header.Get("Content-Type")) != "application/json" && x.work == "" ||
+	kind, _, _ := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
+	if len(x.body) == 0 || kind != "application/json" && x.work == "" ||
 		x.r.Header.Get("Content-Encoding") != "" || x.req.Scan(x.body) != nil {
 		return
 	}
@@ -243,7 +237,7 @@ func (x *exchange) pass() {
 func (x *exchange) upgrades() bool {
 	to := x.r.Header["Upgrade"]
 	return x.route == realtime && x.r.Method == http.MethodGet && x.r.ProtoMajor == 1 && x.r.ContentLength == 0 &&
-		len(to) == 1 && strings.EqualFold(to[0], "websocket") && lists(x.r.Header["Connection"], "Upgrade")
+		len(to) == 1 && strings.EqualFold(to[0], "websocket") && httpguts.HeaderValuesContainsToken(x.r.Header["Connection"], "Upgrade")
 }
 
 // answer looks at the head of an answer, and chooses how the rest is read.
@@ -256,7 +250,7 @@ func (x *exchange) answer(a *http.Response) error {
 	}
 	m := &x.meter
 	m.Choices = x.req.Choices
-	kind := mediaType(a.Header.Get("Content-Type"))
+	kind, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type"))
 	coding := a.Header.Get("Content-Encoding")
 	switch {
 	case coding != "" && coding != "identity":
@@ -406,7 +400,6 @@ func (x *exchange) outcome(panicked any) *end {
 func (x *exchange) finish(e *end) {
 	g := x.g
 	g.admission.leave(x)
-	g.open.remove(x)
 	x.stop(nil)
 	now := g.now()
 	status, kind := Success, ""
@@ -422,4 +415,5 @@ func (x *exchange) finish(e *end) {
 	if u := x.up.Load(); u != nil {
 		u.inFlight.Add(-1)
 	}
+	g.open.remove(x)
 }

@@ -85,18 +85,6 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 // Start opens what the options name and says where it listens. The returned function
 // serves until its context ends.
 func (o Options) Start(ctx context.Context, stdout, stderr io.Writer) (serve func(context.Context) error, err error) {
-	var closers []func() error
-	closeAll := func() (err error) {
-		for _, c := range closers {
-			err = errors.Join(err, c())
-		}
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, closeAll())
-		}
-	}()
 	var mu sync.Mutex
 	o.Note = func(text string) {
 		mu.Lock()
@@ -115,14 +103,13 @@ func (o Options) Start(ctx context.Context, stdout, stderr io.Writer) (serve fun
 		if err != nil {
 			return nil, fmt.Errorf("--access-log: %w", err)
 		}
-		o.AccessLog, closers = file, append(closers, file.Close)
+		o.AccessLog = file
 	}
+	endTraces := func() {}
 	if o.Collector != "" {
-		end, err := o.traces(ctx)
-		if err != nil {
+		if endTraces, err = o.traces(ctx); err != nil {
 			return nil, fmt.Errorf("--otlp: %w", err)
 		}
-		closers = append(closers, end)
 	}
 	g, err := New(o.Config)
 	if err != nil {
@@ -145,7 +132,7 @@ func (o Options) Start(ctx context.Context, stdout, stderr io.Writer) (serve fun
 		}
 	}
 	o.describe(stderr, s)
-	return func(ctx context.Context) error { return errors.Join(g.Serve(ctx, s), closeAll()) }, nil
+	return func(ctx context.Context) error { defer endTraces(); return g.Serve(ctx, s) }, nil
 }
 
 // read turns texts and files into the configuration.
@@ -193,7 +180,7 @@ func (o *Options) read() (err error) {
 }
 
 // traces sets the tracer up, and returns what sends the last spans.
-func (o *Options) traces(ctx context.Context) (end func() error, err error) {
+func (o *Options) traces(ctx context.Context) (end func(), err error) {
 	u, err := url.Parse(o.Collector)
 	if err != nil || u.Host == "" {
 		return nil, hint.With(errors.New("not a URL"), "name a collector, such as --otlp http://127.0.0.1:4318")
@@ -212,13 +199,12 @@ func (o *Options) traces(ctx context.Context) (end func() error, err error) {
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about),
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(o.TraceShare))))
 	o.Tracer = provider.Tracer("sixty-gateway")
-	return func() error {
+	return func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
 		if err := provider.Shutdown(ctx); err != nil {
 			o.Note("the last traces were not delivered")
 		}
-		return nil
 	}, nil
 }
 

@@ -70,6 +70,7 @@ func (u *upstream) target(asked *url.URL) *url.URL {
 // check asks an upstream for its health. Any answer below 500 is one: a server
 // that has no such path is not ill.
 func (g *Gateway) check(ctx context.Context, u *upstream) {
+	running := ctx
 	ctx, cancel := context.WithTimeout(ctx, max(g.cfg.HealthEvery*4/5, time.Second))
 	defer cancel()
 	ok := false
@@ -88,7 +89,7 @@ func (g *Gateway) check(ctx context.Context, u *upstream) {
 		cause = rootCause(err)
 	}
 	switch {
-	case ctx.Err() != nil && !ok && g.stop.Load():
+	case !ok && running.Err() != nil:
 		// The check was cut off.
 	case ok:
 		u.failed = 0

@@ -87,6 +87,11 @@ const (
 	maxLeft   = 20
 )
 
+// leaks reports whether a request is open for so long that its end may have been lost.
+func (g *Gateway) leaks(x *exchange, now int64) bool {
+	return g.cfg.LeakAge > 0 && now-x.arrived > int64(g.cfg.LeakAge)
+}
+
 // List returns the open requests that are at least so old, and the upstreams.
 func (g *Gateway) List(atLeast time.Duration) Requests {
 	now := g.now()
@@ -97,7 +102,7 @@ func (g *Gateway) List(atLeast time.Duration) Requests {
 	}
 	g.open.each(func(x *exchange) {
 		out.Open++
-		leak := g.cfg.LeakAge > 0 && now-x.arrived > int64(g.cfg.LeakAge)
+		leak := g.leaks(x, now)
 		if leak {
 			out.Leaks++
 		}

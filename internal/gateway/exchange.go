@@ -147,6 +147,10 @@ func (t *table) each(fn func(*exchange)) {
 	}
 }
 
+// sweepEvery is how often limits are looked at: an exchange is ended at most so much later
+// than its limit says.
+const sweepEvery = time.Second / 4
+
 // sweep ends exchanges that are over a limit.
 func (g *Gateway) sweep() {
 	now := g.now()
@@ -176,16 +180,4 @@ func (g *Gateway) sweep() {
 			}
 		}
 	})
-}
-
-// sweepEvery is how often limits are looked at: an exchange is ended at most so
-// much later than its limit says.
-func (g *Gateway) sweepEvery() time.Duration {
-	every := time.Second
-	for _, d := range []time.Duration{g.cfg.HeaderTimeout, g.cfg.IdleTimeout, g.cfg.RequestTimeout, g.cfg.ClientTimeout} {
-		if d > 0 {
-			every = min(every, d/4)
-		}
-	}
-	return max(every, time.Millisecond)
 }

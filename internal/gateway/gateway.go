@@ -89,7 +89,7 @@ func (g *Gateway) Run(ctx context.Context) {
 			g.readEngine(ctx, u)
 		})
 	}
-	every(g.sweepEvery(), g.sweep)
+	every(sweepEvery, g.sweep)
 	g.log.run(ctx, &wg)
 	<-ctx.Done()
 	wg.Wait()

@@ -54,6 +54,10 @@ func start(t testing.TB, cfg Config, upstreams ...string) *running {
 	if cfg.HealthEvery == 0 {
 		cfg.HealthEvery = 20 * time.Millisecond
 	}
+	if cfg.Retries == 0 {
+		cfg.Retries = 2
+	}
+	cfg.PriorityHeader = "X-Priority"
 	g, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -21,6 +21,10 @@ const (
 	other     = "other"
 	maxLabel  = 128
 
+	// mostTogether bounds the intervals that one piece of an answer is counted as: what an
+	// upstream says of its tokens is not believed beyond.
+	mostTogether = 10_000
+
 	providerOfServer = "vllm" // in OpenTelemetry's words
 )
 
@@ -239,7 +243,7 @@ func (m *measures) tokens(x *exchange, n int) {
 func (m *measures) interval(x *exchange, gap int64, n int) {
 	each := time.Duration(gap).Seconds() / float64(n)
 	gaps, extended := m.gaps.WithLabelValues(x.labels...), m.extGaps.WithLabelValues(x.model)
-	for range n {
+	for range min(n, mostTogether) {
 		gaps.Observe(each)
 		extended.Observe(each)
 	}
@@ -386,7 +390,7 @@ func (p present) Collect(ch chan<- prometheus.Metric) {
 	leaks := 0
 	g.open.each(func(x *exchange) {
 		states[x.state.Load()]++
-		if now-x.arrived > int64(g.cfg.LeakAge) {
+		if g.leaks(x, now) {
 			leaks++
 		}
 	})

@@ -42,17 +42,18 @@ const (
 
 // newTransport returns what speaks to all upstreams.
 func newTransport(cfg Config) *http.Transport {
+	within := max(cfg.ConnectTimeout, 0)
 	return &http.Transport{
-		DialContext:     (&net.Dialer{Timeout: cfg.ConnectTimeout}).DialContext,
-		TLSClientConfig: cfg.TLS, TLSHandshakeTimeout: cfg.ConnectTimeout, ForceAttemptHTTP2: true,
+		DialContext: (&net.Dialer{Timeout: within}).DialContext, TLSHandshakeTimeout: within,
+		TLSClientConfig: cfg.TLS.Clone(), ForceAttemptHTTP2: true,
 		DisableCompression: true, MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: keepIdle, MaxResponseHeaderBytes: maxHeader,
 	}
 }
 
 func newUpstream(u *url.URL, healthPath string) *upstream {
-	u = u.JoinPath() // a copy
-	u.Path, u.RawPath = strings.TrimSuffix(u.Path, "/"), strings.TrimSuffix(u.EscapedPath(), "/")
-	return &upstream{url: u, name: u.Host + u.Path, health: u.Scheme + "://" + u.Host + u.RawPath + healthPath}
+	base := *u
+	base.Path, base.RawPath = strings.TrimSuffix(u.Path, "/"), strings.TrimSuffix(u.EscapedPath(), "/")
+	return &upstream{url: &base, name: u.Host + base.Path, health: u.Scheme + "://" + u.Host + base.RawPath + healthPath}
 }
 
 // target is where a request goes. Its path and query are as the client wrote them.

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/sixty-dev/sixty/internal/openai"
 )
@@ -223,10 +224,8 @@ var reasons = []string{
 }
 
 func reason(b []byte) string {
-	for _, r := range reasons {
-		if string(b) == r {
-			return r
-		}
+	if r := string(b); slices.Contains(reasons, r) {
+		return r
 	}
 	return "other"
 }

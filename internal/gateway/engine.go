@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -74,7 +75,7 @@ func (g *Gateway) readEngine(ctx context.Context, u *upstream) {
 		if page[name] == nil {
 			page[name] = map[string][]float64{}
 		}
-		if model := l.Get("model_name"); !math.IsNaN(v) && !math.IsInf(v, 0) {
+		if model := strings.ToValidUTF8(l.Get("model_name"), "?"); !math.IsNaN(v) && !math.IsInf(v, 0) {
 			page[name][model] = append(page[name][model], v)
 		}
 	})

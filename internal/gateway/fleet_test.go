@@ -655,6 +655,37 @@ func TestTenantsAndModelsAreBounded(t *testing.T) {
 	}
 }
 
+// TestNamesThatAreNoText come from clients, answers and an engine's page: none of them is
+// UTF-8, and each becomes a label.
+func TestNamesThatAreNoText(t *testing.T) {
+	up := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/metrics":
+			io.WriteString(w, "vllm:num_requests_running{model_name=\"a\xff\"} 1\nvllm:num_requests_waiting{model_name=\"a\xff\"} 1\n")
+		case "/v1/completions":
+			w.Header().Set("Content-Type", "application/json")
+			io.WriteString(w, `{"model":"`+strings.Repeat("ä", 100)+"b\xff"+`","choices":[{"text":"a","finish_reason":"`+"\xff"+`"}],"usage":{"prompt_tokens":-3,"completion_tokens":-3}}`)
+		}
+	})
+	g := start(t, Config{TenantHeader: "X-Tenant"}, up)
+	for range 3 {
+		r := request("POST", g.url+"/v1/completions", `{"model":"c`+"\xff"+`","prompt":"x"}`)
+		r.Header.Set("X-Tenant", "d\xff")
+		r.Header.Set("X-Request-Id", "e\xff")
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+	}
+	if ends := g.ends(t); ends["success"] != 3 {
+		t.Errorf("ends %v", ends)
+	}
+	if sum(g.families(t)["sixty_gateway_requests_total"], "tenant", "d?") != 3 {
+		t.Error("the tenant is not counted")
+	}
+}
+
 func TestConfig(t *testing.T) {
 	for name, tt := range map[string]string{
 		"ftp://x":           "scheme",

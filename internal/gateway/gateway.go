@@ -200,16 +200,17 @@ func (x *exchange) look() {
 	}
 }
 
-// copyBuffers hold pieces of answers.
+// copyBuffers hold pieces of answers; an open stream holds one, and net/http reads no more
+// at a time.
 type copyBuffers struct{ sync.Pool }
 
-var buffers = &copyBuffers{sync.Pool{New: func() any { return new([16 << 10]byte) }}}
+var buffers = &copyBuffers{sync.Pool{New: func() any { return new([4 << 10]byte) }}}
 
 // Get implements httputil.BufferPool.
-func (b *copyBuffers) Get() []byte { return b.Pool.Get().(*[16 << 10]byte)[:] }
+func (b *copyBuffers) Get() []byte { return b.Pool.Get().(*[4 << 10]byte)[:] }
 
 // Put implements httputil.BufferPool.
-func (b *copyBuffers) Put(p []byte) { b.Pool.Put((*[16 << 10]byte)(p)) }
+func (b *copyBuffers) Put(p []byte) { b.Pool.Put((*[4 << 10]byte)(p)) }
 
 // pass sends the request on and the answer back.
 func (x *exchange) pass() {

@@ -326,7 +326,7 @@ func (m *measures) genAIEnded(x *exchange, status Status, total int, now int64) 
 		host, port = u.url.Hostname(), u.url.Port()
 	}
 	if x.model != "" && (answer.Model == x.model || m.learn(answer.Model)) {
-		response = answer.Model
+		response = strings.ToValidUTF8(answer.Model, "?")
 	}
 	if status != Success {
 		failure = status.String()

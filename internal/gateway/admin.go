@@ -1,105 +1,21 @@
 package gateway
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"slices"
 	"strconv"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-)
-
-// Families of the engine under the extended vLLM names.
-var (
-	descQueueDepth = family("vllm_queue_depth", "Number of requests waiting in queue", "model", "upstream")
-	descKV         = family("vllm_kv_cache_utilization", "KV cache utilization (0-1)", "model", "upstream")
-	descEvictions  = family("vllm_kv_cache_evictions_total", "Total KV cache block evictions: the engine's preemptions, each of which gives a request's blocks up", "model", "upstream")
-	descBatch      = family("vllm_decode_batch_size", "Decode batch size per step: output tokens over steps between two readings of the engine's counters, once for each step", "model", "upstream")
-	descHitRate    = family("vllm_prefix_cache_hit_rate", "Prefix cache hit rate (0-1), between the last two readings that differ", "model", "upstream")
-)
-
-// collect puts what is known of upstreams and of open requests on a page.
-func (g *Gateway) collect(p page) {
-	now := g.clock.Now()
-	var states [len(stateNames)]int
-	leaks := 0
-	g.open.each(func(x *exchange) {
-		states[x.state.Load()]++
-		if now-x.arrived > int64(g.cfg.LeakAge) {
-			leaks++
-		}
-	})
-	for i, n := range states {
-		p.gauge(descOpen, float64(n), state(i).String())
-	}
-	p.gauge(descLeaks, float64(leaks))
-	p.gauge(descLimit, float64(g.admission.limit()))
-	for _, u := range g.upstreams {
-		up := 1.0
-		if u.down.Load() {
-			up = 0
-		}
-		p.gauge(descUp, up, u.name)
-		p.gauge(descInFlight, float64(u.inFlight.Load()), u.name)
-		p.counter(descAttempts, float64(u.requests.Load()), u.name)
-		p.counter(descFailures, float64(u.failures.Load()), u.name)
-		u.engine.collect(p, u.name)
-	}
-}
-
-func (e *engineState) collect(p page, name string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.at.IsZero() || time.Since(e.at) > staleEngine {
-		return
-	}
-	p.gauge(descHeld, float64(e.held), name)
-	p.gauge(descExcess, float64(e.excess), name)
-	p.gauge(descMissing, float64(e.missing), name)
-	if e.born > 0 {
-		p.gauge(descBorn, e.born, name)
-	}
-	for model, m := range e.models {
-		p.gauge(descQueueDepth, m.waiting, model, name)
-		if m.hasKV {
-			p.gauge(descKV, m.kv, model, name)
-		}
-		p.counter(descEvictions, m.preemptions, model, name)
-		p.counter(descEngineTokens, m.generated, model, name)
-		p.counter(descEngineEnded, m.ended, model, name)
-		p.counter(descEngineTime, m.endedTime, model, name)
-		p.histogram(descBatch, &m.batch, model, name)
-		if m.hasHits {
-			p.gauge(descHitRate, m.hitRate, model, name)
-		}
-	}
-}
-
-// staleEngine is the age from which on a reading says nothing of the present.
-const staleEngine = time.Minute
-
-var descMissing = family("sixty_gateway_upstream_engine_missing", "Generating requests that are open here for a while and that the engine neither runs nor has waiting.", "upstream")
-
-var descBorn = family("sixty_gateway_upstream_engine_created_seconds", "When the counters of the upstream's engine began: two upstreams with one value are one engine.", "upstream")
-
-// What the engine counted, whoever asked it. Its model is the name that it was started
-// with, whatever adapters and other names requests give.
-var (
-	descEngineTokens = family("sixty_gateway_upstream_engine_output_tokens_total", "Output tokens that the upstream's engine made.", "model", "upstream")
-	descEngineEnded  = family("sixty_gateway_upstream_engine_ended_total", "Requests that came to their end in the upstream's engine.", "model", "upstream")
-	descEngineTime   = family("sixty_gateway_upstream_engine_ended_seconds_total", "How long they took in the engine.", "model", "upstream")
 )
 
 // Admin returns the handler of the admin listener: the metrics, the open
 // requests, and whether the gateway is alive and ready.
 func (g *Gateway) Admin() http.Handler {
-	reg := prometheus.NewRegistry()
-	reg.MustRegister(g.metrics, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(reg, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(g.metrics.registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	mux.HandleFunc("GET /requests", g.serveRequests)
 	mux.HandleFunc("GET /health", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
@@ -171,9 +87,14 @@ const (
 	maxLeft   = 20
 )
 
+// leaks reports whether a request is open for so long that its end may have been lost.
+func (g *Gateway) leaks(x *exchange, now int64) bool {
+	return g.cfg.LeakAge > 0 && now-x.arrived > int64(g.cfg.LeakAge)
+}
+
 // List returns the open requests that are at least so old, and the upstreams.
 func (g *Gateway) List(atLeast time.Duration) Requests {
-	now := g.clock.Now()
+	now := g.now()
 	seconds := func(since int64) float64 { return time.Duration(now - since).Seconds() }
 	out := Requests{
 		Schema: "sixty.gateway.requests/v1", Time: time.Now(), LeakAge: g.cfg.LeakAge.Seconds(),
@@ -181,15 +102,11 @@ func (g *Gateway) List(atLeast time.Duration) Requests {
 	}
 	g.open.each(func(x *exchange) {
 		out.Open++
-		leak := g.cfg.LeakAge > 0 && now-x.arrived > int64(g.cfg.LeakAge)
+		leak := g.leaks(x, now)
 		if leak {
 			out.Leaks++
 		}
 		if now-x.arrived < int64(atLeast) {
-			return
-		}
-		if len(out.Requests) >= maxListed {
-			out.Omitted++
 			return
 		}
 		o := OpenRequest{
@@ -207,6 +124,9 @@ func (g *Gateway) List(atLeast time.Duration) Requests {
 		}
 		out.Requests = append(out.Requests, o)
 	})
+	slices.SortFunc(out.Requests, func(a, b OpenRequest) int { return cmp.Compare(b.Age, a.Age) })
+	listed := min(len(out.Requests), maxListed)
+	out.Omitted, out.Requests = len(out.Requests)-listed, out.Requests[:listed]
 	for _, u := range g.upstreams {
 		s := UpstreamState{Name: u.name, Up: !u.down.Load(), Open: u.inFlight.Load()}
 		e := &u.engine

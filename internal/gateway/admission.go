@@ -84,53 +84,47 @@ func (a *admission) limit() int {
 	return a.cfg.MaxConcurrent * max(up, 1)
 }
 
-var nothing = func() {}
-
-// enter waits until a request may pass, and returns what must be called when it
-// has ended.
-func (a *admission) enter(x *exchange) (release func(), err error) {
+// enter waits until a request may pass. What it lets through must leave.
+func (a *admission) enter(x *exchange) error {
 	if a.cfg.MaxConcurrent == 0 && a.cfg.TokensPerSecond == 0 || x.work == "" {
-		return nothing, nil
+		return nil
 	}
 	priority, _ := strconv.Atoi(x.r.Header.Get(a.g.cfg.PriorityHeader))
 	a.mu.Lock()
-	if a.cfg.TokensPerSecond > 0 && a.refill(a.g.clock.Now()) <= 0 {
+	if a.cfg.TokensPerSecond > 0 && a.refill(a.g.now()) <= 0 {
 		a.mu.Unlock()
-		return nil, &end{status: Rejected, code: http.StatusTooManyRequests, kind: "token_rate_limit"}
+		return overloaded("token_rate_limit")
 	}
 	limit := a.limit()
 	if limit == 0 || a.admitted < limit {
 		a.admitted++
+		x.counts = true
 		a.mu.Unlock()
-		return func() { a.leave(x) }, nil
+		return nil
 	}
 	w := &waiter{priority, make(chan error, 1)}
 	if !a.line(w) {
 		a.mu.Unlock()
-		return nil, overloaded("concurrency_limit")
+		return overloaded("concurrency_limit")
 	}
 	a.mu.Unlock()
 
-	gone := make(chan struct{})
-	if err := x.whenHalted(halting(func() { close(gone) })); err != nil {
-		a.giveUp(w)
-		return nil, err
-	}
 	t := time.NewTimer(a.cfg.QueueTimeout)
 	defer t.Stop()
+	var err error
 	select {
 	case err = <-w.ready:
-	case <-gone:
+	case <-x.ctx.Done():
 		err = x.because(errClientGone)
 	case <-t.C:
 		err = overloaded("queue_timeout")
 	}
-	_ = x.whenHalted(nil)
 	if err != nil {
 		a.giveUp(w)
-		return nil, err
+		return err
 	}
-	return func() { a.leave(x) }, nil
+	x.counts = true
+	return nil
 }
 
 func overloaded(kind string) *end {
@@ -177,9 +171,12 @@ func (a *admission) giveUp(w *waiter) {
 	}
 }
 
-// leave notes the end of an admitted request.
+// leave notes the end of a request.
 func (a *admission) leave(x *exchange) {
-	now := a.g.clock.Now()
+	if !x.counts {
+		return
+	}
+	now := a.g.now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.admitted--

@@ -14,8 +14,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/hint"
 )
 
-// Config says what a Gateway does. Zero values stand for the defaults that
-// withDefaults gives.
+// Config says what a Gateway does. Its zero value limits nothing.
 type Config struct {
 	Upstreams []*url.URL  // http or https, of one model or of several; a path is prepended to that of a request
 	TLS       *tls.Config // for https upstreams
@@ -23,22 +22,22 @@ type Config struct {
 	HealthPath  string        // asked of each upstream; "/health"
 	HealthEvery time.Duration // 5 s; also the pace at which the engines' metrics are read
 	Sticky      bool          // prefer the upstream that got the same beginning of a prompt
-	Retries     int           // further attempts of a request, where that is safe; negative for none, 2
+	Retries     int           // further attempts of a request, where that is safe
 
-	// Limits; 0 for the default, negative for none.
-	ConnectTimeout time.Duration // 5 s
-	HeaderTimeout  time.Duration // from sending a request to the head of its answer; 10 min
-	IdleTimeout    time.Duration // silence within an answer; 5 min
-	RequestTimeout time.Duration // the whole request; none
-	ClientTimeout  time.Duration // a client that neither sends nor reads; 1 min
-	MaxBody        int64         // bytes of a request; 1 GiB
-	MaxRequests    int           // open requests, beyond which 503 is answered; 65,536
-	LeakAge        time.Duration // a request that is open for longer is a suspected leak; 300 s
+	// Limits; 0 or less for none.
+	ConnectTimeout time.Duration
+	HeaderTimeout  time.Duration // from sending a request to the head of its answer
+	IdleTimeout    time.Duration // silence within an answer
+	RequestTimeout time.Duration // the whole request
+	ClientTimeout  time.Duration // a client that neither sends nor reads
+	MaxBody        int64         // bytes of a request, each of which is held until the answer begins
+	MaxRequests    int           // open requests, beyond which 503 is answered
+	LeakAge        time.Duration // a request that is open for longer is a suspected leak
 	AskUsage       bool          // ask the upstream for the token account of every stream, and hide it from clients that did not
 	TenantHeader   string        // names the tenant; "" for none
 	HashTenants    bool          // show a hash instead
-	MaxTenants     int           // told apart; others are "other"; 100
-	PriorityHeader string        // a request's priority for Admission, higher is more important; "X-Priority"
+	MaxTenants     int           // told apart; others are "other"
+	PriorityHeader string        // a request's priority for Admission, higher is more important
 	Admission      Admission     // off by default
 
 	AccessLog io.Writer    // a line of JSON for each request; nil for none
@@ -48,28 +47,9 @@ type Config struct {
 
 // Defaults of Config.
 const (
-	defaultHealthPath     = "/health"
-	defaultHealthEvery    = 5 * time.Second
-	defaultRetries        = 2
-	defaultConnectTimeout = 5 * time.Second
-	defaultHeaderTimeout  = 10 * time.Minute
-	defaultIdleTimeout    = 5 * time.Minute
-	defaultClientTimeout  = time.Minute
-	defaultMaxBody        = 1 << 30
-	defaultMaxRequests    = 1 << 16
-	defaultLeakAge        = 300 * time.Second
-	defaultMaxTenants     = 100
-	defaultPriorityHeader = "X-Priority"
+	defaultHealthPath  = "/health"
+	defaultHealthEvery = 5 * time.Second
 )
-
-func orDefault[T time.Duration | int | int64](v *T, usual T) {
-	switch {
-	case *v == 0:
-		*v = usual
-	case *v < 0:
-		*v = 0 // none
-	}
-}
 
 // withDefaults returns the configuration with its defaults, or says what is
 // wrong with it.
@@ -100,25 +80,8 @@ func (c Config) withDefaults() (Config, error) {
 	if !strings.HasPrefix(c.HealthPath, "/") {
 		return c, fmt.Errorf("health path %q does not begin with /", c.HealthPath)
 	}
-	orDefault(&c.HealthEvery, defaultHealthEvery)
-	orDefault(&c.Retries, defaultRetries)
-	orDefault(&c.ConnectTimeout, defaultConnectTimeout)
-	orDefault(&c.HeaderTimeout, defaultHeaderTimeout)
-	orDefault(&c.IdleTimeout, defaultIdleTimeout)
-	orDefault(&c.RequestTimeout, 0)
-	orDefault(&c.ClientTimeout, defaultClientTimeout)
-	orDefault(&c.MaxBody, defaultMaxBody)
-	orDefault(&c.MaxRequests, defaultMaxRequests)
-	orDefault(&c.LeakAge, defaultLeakAge)
-	orDefault(&c.MaxTenants, defaultMaxTenants)
-	if c.HealthEvery == 0 {
+	if c.HealthEvery <= 0 {
 		c.HealthEvery = defaultHealthEvery
-	}
-	if c.ConnectTimeout == 0 {
-		c.ConnectTimeout = defaultConnectTimeout
-	}
-	if c.PriorityHeader == "" {
-		c.PriorityHeader = defaultPriorityHeader
 	}
 	if c.Note == nil {
 		c.Note = func(string) {}

@@ -2,8 +2,10 @@ package gateway
 
 import (
 	"context"
+	"maps"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,25 +37,27 @@ type engineModel struct {
 	generated, steps float64
 	hits, queries    float64
 	ended, endedTime float64 // requests that came to their end, and their seconds
-	batch            histogram
 	hitRate          float64 // since the reading before
 	hasKV, hasHits   bool
 }
 
-// Metrics of the engine, in canonical names.
-const (
-	engineRunning     = "vllm:num_requests_running"
-	engineWaiting     = "vllm:num_requests_waiting"
-	engineKV          = "vllm:kv_cache_usage_perc"
-	enginePreemptions = "vllm:num_preemptions_total"
-	engineGenerated   = "vllm:generation_tokens_total"
-	engineSteps       = "vllm:iteration_tokens_total_count"
-	engineHits        = "vllm:prefix_cache_hits_total"
-	engineQueries     = "vllm:prefix_cache_queries_total"
-	engineEnded       = "vllm:e2e_request_latency_seconds_count"
-	engineEndedTime   = "vllm:e2e_request_latency_seconds_sum"
-	engineBorn        = "vllm:generation_tokens_created"
-)
+// engineBorn is when the engine's counters began, in its canonical name.
+const engineBorn = "vllm:generation_tokens_created"
+
+// engineReadings are the engine's metrics, by their canonical names, and what each adds to
+// a model: a page has a sample of each for every rank.
+var engineReadings = map[string]func(m *engineModel, v float64){
+	"vllm:num_requests_running":              func(m *engineModel, v float64) { m.running += v },
+	"vllm:num_requests_waiting":              func(m *engineModel, v float64) { m.waiting += v },
+	"vllm:kv_cache_usage_perc":               func(m *engineModel, v float64) { m.kv, m.hasKV = max(m.kv, v), true },
+	"vllm:num_preemptions_total":             func(m *engineModel, v float64) { m.preemptions += v },
+	"vllm:generation_tokens_total":           func(m *engineModel, v float64) { m.generated += v },
+	"vllm:iteration_tokens_total_count":      func(m *engineModel, v float64) { m.steps += v },
+	"vllm:prefix_cache_hits_total":           func(m *engineModel, v float64) { m.hits += v },
+	"vllm:prefix_cache_queries_total":        func(m *engineModel, v float64) { m.queries += v },
+	"vllm:e2e_request_latency_seconds_count": func(m *engineModel, v float64) { m.ended += v },
+	"vllm:e2e_request_latency_seconds_sum":   func(m *engineModel, v float64) { m.endedTime += v },
+}
 
 // readEngine reads the upstream's metrics page and its list of models. One that
 // has neither is a router, or another server: nothing is known of it then.
@@ -65,62 +69,46 @@ func (g *Gateway) readEngine(ctx context.Context, u *upstream) {
 	if err != nil {
 		return
 	}
-	type sample struct {
-		name, model string
-		v           float64
-	}
-	var samples []sample
-	var names []string
+	page := map[string]map[string][]float64{} // name → model → samples
 	_, err = scrape.Parse(body.Raw, body.ContentType, func(l promlabels.Labels, _ int64, v float64) {
 		name := l.Get(promlabels.MetricName)
-		names = append(names, name)
-		samples = append(samples, sample{name, l.Get("model_name"), v})
+		if page[name] == nil {
+			page[name] = map[string][]float64{}
+		}
+		if model := strings.ToValidUTF8(l.Get("model_name"), "?"); !math.IsNaN(v) && !math.IsInf(v, 0) {
+			page[name][model] = append(page[name][model], v)
+		}
 	})
-	if err != nil {
-		return
-	}
-	d, ok := dialect.Detect(names)
-	if !ok {
+	d, ok := dialect.Detect(slices.Collect(maps.Keys(page)))
+	if err != nil || !ok {
 		return
 	}
 	now := map[string]*engineModel{}
-	read := map[string]func(*engineModel, float64){
-		engineRunning:     func(m *engineModel, v float64) { m.running += v },
-		engineWaiting:     func(m *engineModel, v float64) { m.waiting += v },
-		engineKV:          func(m *engineModel, v float64) { m.kv, m.hasKV = max(m.kv, v), true },
-		enginePreemptions: func(m *engineModel, v float64) { m.preemptions += v },
-		engineGenerated:   func(m *engineModel, v float64) { m.generated += v },
-		engineSteps:       func(m *engineModel, v float64) { m.steps += v },
-		engineHits:        func(m *engineModel, v float64) { m.hits += v },
-		engineQueries:     func(m *engineModel, v float64) { m.queries += v },
-		engineEnded:       func(m *engineModel, v float64) { m.ended += v },
-		engineEndedTime:   func(m *engineModel, v float64) { m.endedTime += v },
-	}
-	by := map[string]func(*engineModel, float64){}
-	for canonical, fn := range read {
-		by[d.Metric(canonical)] = fn
+	for canonical, read := range engineReadings {
+		for model, values := range page[d.Metric(canonical)] {
+			if now[model] == nil {
+				if len(now) >= maxModels {
+					continue
+				}
+				now[model] = &engineModel{}
+			}
+			for _, v := range values {
+				read(now[model], v)
+			}
+		}
 	}
 	born := 0.0
-	for _, s := range samples {
-		if s.name == d.Metric(engineBorn) && (born == 0 || s.v < born) {
-			born = s.v
+	for _, values := range page[d.Metric(engineBorn)] {
+		if first := slices.Min(values); born == 0 || first < born {
+			born = first
 		}
-		fn, ok := by[s.name]
-		if !ok || math.IsNaN(s.v) || math.IsInf(s.v, 0) {
-			continue
-		}
-		m := now[s.model]
-		if m == nil {
-			if len(now) >= maxModels {
-				continue
-			}
-			m = &engineModel{batch: newHistogram(extendedBatch)}
-			now[s.model] = m
-		}
-		fn(m, s.v)
 	}
 	u.engine.update(g, u, now, born, body.At)
 }
+
+// mostSteps bounds the steps between two readings that are counted: an hour of an engine
+// whose steps take 4 ms.
+const mostSteps = 1e6
 
 // update takes a new reading in.
 func (e *engineState) update(g *Gateway, u *upstream, now map[string]*engineModel, born float64, at time.Time) {
@@ -131,9 +119,12 @@ func (e *engineState) update(g *Gateway, u *upstream, now map[string]*engineMode
 	for model, m := range now {
 		held += m.running + m.waiting
 		if before := e.models[model]; before != nil {
-			m.batch, m.hitRate, m.hasHits = before.batch, before.hitRate, before.hasHits
+			m.hitRate, m.hasHits = before.hitRate, before.hasHits
 			if steps := m.steps - before.steps; steps > 0 && m.generated >= before.generated {
-				m.batch.observe((m.generated-before.generated)/steps, uint64(steps))
+				batch := g.metrics.batch.WithLabelValues(model, u.name)
+				for range int(min(steps, mostSteps)) {
+					batch.Observe((m.generated - before.generated) / steps)
+				}
 			}
 			if queries := m.queries - before.queries; queries > 0 && m.hits >= before.hits {
 				m.hitRate, m.hasHits = (m.hits-before.hits)/queries, true
@@ -155,7 +146,7 @@ func (e *engineState) update(g *Gateway, u *upstream, now map[string]*engineMode
 // openAt counts the requests that are open at an upstream, and of these those
 // that generate and were sent longer than a time ago.
 func (g *Gateway) openAt(u *upstream, ago time.Duration) (open, settled int) {
-	now := g.clock.Now()
+	now := g.now()
 	g.open.each(func(x *exchange) {
 		if x.up.Load() != u {
 			return

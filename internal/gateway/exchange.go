@@ -31,26 +31,25 @@ var stateNames = [...]string{"receiving", "queued", "connecting", "waiting", "pr
 func (s state) String() string { return stateNames[s] }
 
 // exchange is one request and its answer. Its goroutine owns it; what others
-// read is atomic or guarded by mu.
+// read is atomic.
 type exchange struct {
 	g       *Gateway
 	w       http.ResponseWriter
-	r       *http.Request
-	ctl     control
-	client  string // the address without the port
-	major   int    // of the client's HTTP
+	r       *http.Request // with ctx
+	ctl     *http.ResponseController
+	ctx     context.Context // ends with the client, or by cancel
+	stop    context.CancelCauseFunc
 	work    string // what the route does, in OpenTelemetry's words; "" for nothing that generates
 	id      string
 	ours    bool // the id was made here
-	method  string
 	route   string
 	tenant  string
-	set     *series // where it is counted; by model once that is known
+	labels  []string // model, route, tenant, under which it is counted; by model once that is known
 	meter   stream.Meter
-	hider   *stream.Hider
-	hides   bool
+	hides   bool          // asks for a token account that the client did not ask for
+	hider   *stream.Hider // takes it out again; nil where there is nothing to hide
 	req     openai.Request
-	body    body
+	body    []byte // until the answer begins
 	asked   string // the model that the client named
 	model   string // the same, if a server has it; else ""
 	offered bool   // counted as arrived
@@ -69,88 +68,41 @@ type exchange struct {
 	answered int64        // of the answer's
 	code     int          // answered
 	retries  int
-	lent     bool // net/http may read the body after an attempt has ended
-	started  bool // the head of the answer went out
-	whole    bool // and its last byte
+	counts   bool // among those that admission control let through
+	failure  *end // why it failed, where that is known already
 	span     trace.Span
 	spanCtx  context.Context
-
-	mu     sync.Mutex
-	cause  error  // why it was cancelled
-	halt   halter // interrupts what the goroutine waits for
-	closed bool
-
-	plain plainAnswer // over HTTP/1.1 in cleartext
-	sink  relay
-	lines *head // in which the answer's fields lie
-	tried [4]*upstream
-
-	prev, next *exchange // in the gateway's list
 }
-
-// control is what an exchange does with its client beside writing.
-type control interface {
-	FlushError() error
-	SetReadDeadline(time.Time) error
-	SetWriteDeadline(time.Time) error
-}
-
-// byNetHTTP is the control of an http.ResponseWriter.
-type byNetHTTP struct{ *http.ResponseController }
-
-func (c byNetHTTP) FlushError() error { return c.Flush() }
-
-// A halter can be interrupted.
-type halter interface{ Interrupt() }
-
-type halting func()
-
-func (f halting) Interrupt() { f() }
 
 // generates reports whether the route's answers are made of tokens.
 func (x *exchange) generates() bool { return x.work == "chat" || x.work == "text_completion" }
 
-func (x *exchange) clientLeft() { x.cancel(errClientGone) }
-
-// cancel ends the exchange from outside, for a reason; the first one stays.
-func (x *exchange) cancel(cause error) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.closed || x.cause != nil {
-		return
-	}
-	x.cause = cause
-	if x.halt != nil {
-		x.halt.Interrupt()
-	}
+// cancel ends the exchange from outside, for a reason; the first one stays. Its caller
+// holds the table's lock, so that the exchange has not ended: its connection may serve
+// another one then.
+func (x *exchange) cancel(cause *end) {
+	x.stop(cause)
 	// Whatever blocks on the client ends too. HTTP/2 streams and HTTP/1
 	// connections both know deadlines.
 	past := time.Unix(1, 0)
-	if s := state(x.state.Load()); s == receiving {
+	if state(x.state.Load()) == receiving {
 		_ = x.ctl.SetReadDeadline(past)
-	} else if !errors.Is(cause, errClientGone) && x.writing.Load() != 0 {
+	} else if x.writing.Load() != 0 {
 		_ = x.ctl.SetWriteDeadline(past)
 	}
-}
-
-// whenHalted sets what cancel interrupts, or returns the cause where it has been
-// cancelled already.
-func (x *exchange) whenHalted(halt halter) error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.halt = halt
-	return x.cause
 }
 
 // because prefers the reason for which the exchange was cancelled to the error
 // that came of it.
 func (x *exchange) because(err error) error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.cause != nil {
-		return x.cause
+	switch cause := context.Cause(x.ctx); {
+	case cause == nil:
+		return err
+	case errors.Is(cause, context.Canceled): // by net/http: the connection is gone
+		return errClientGone
+	default:
+		return cause
 	}
-	return err
 }
 
 func (x *exchange) enter(s state) {
@@ -158,53 +110,50 @@ func (x *exchange) enter(s state) {
 	x.touch()
 }
 
-func (x *exchange) touch() { x.last.Store(x.g.clock.Now()) }
+func (x *exchange) touch() { x.last.Store(x.g.now()) }
 
-// table lists the open exchanges.
+// table holds the open exchanges.
 type table struct {
-	mu    sync.Mutex
-	first exchange // its next and prev are the ends of the list
-	n     int
+	mu   sync.Mutex
+	open map[*exchange]struct{}
 }
-
-func (t *table) init() { t.first.next, t.first.prev = &t.first, &t.first }
 
 // add returns how many are open with this one.
 func (t *table) add(x *exchange) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	x.prev, x.next = t.first.prev, &t.first
-	x.prev.next, t.first.prev = x, x
-	t.n++
-	return t.n
+	t.open[x] = struct{}{}
+	return len(t.open)
 }
 
 func (t *table) remove(x *exchange) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	x.prev.next, x.next.prev = x.next, x.prev
-	x.prev, x.next = nil, nil
-	t.n--
+	delete(t.open, x)
 }
 
 func (t *table) len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.n
+	return len(t.open)
 }
 
-// each calls fn for every open exchange, the oldest first. fn must be quick.
+// each calls fn for every open exchange. fn must be quick.
 func (t *table) each(fn func(*exchange)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for x := t.first.next; x != &t.first; x = x.next {
+	for x := range t.open {
 		fn(x)
 	}
 }
 
+// sweepEvery is how often limits are looked at: an exchange is ended at most so much later
+// than its limit says.
+const sweepEvery = time.Second / 4
+
 // sweep ends exchanges that are over a limit.
 func (g *Gateway) sweep() {
-	now := g.clock.Now()
+	now := g.now()
 	over := func(since int64, limit time.Duration) bool { return limit > 0 && since > 0 && now-since > int64(limit) }
 	g.open.each(func(x *exchange) {
 		if over(x.arrived, g.cfg.RequestTimeout) {
@@ -231,16 +180,4 @@ func (g *Gateway) sweep() {
 			}
 		}
 	})
-}
-
-// sweepEvery is how often limits are looked at: an exchange is ended at most so
-// much later than its limit says.
-func (g *Gateway) sweepEvery() time.Duration {
-	every := time.Second
-	for _, d := range []time.Duration{g.cfg.HeaderTimeout, g.cfg.IdleTimeout, g.cfg.RequestTimeout, g.cfg.ClientTimeout} {
-		if d > 0 {
-			every = min(every, d/4)
-		}
-	}
-	return max(every, time.Millisecond)
 }

@@ -2,23 +2,22 @@ package gateway
 
 import (
 	"context"
-	"encoding/binary"
-	"encoding/hex"
+	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"math/rand/v2"
+	"io"
+	"mime"
 	"net/http"
 	"net/http/httputil"
-	"net/textproto"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/sixty-dev/sixty/internal/gateway/stream"
-	"github.com/sixty-dev/sixty/internal/load/wire"
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
 )
 
@@ -26,7 +25,8 @@ import (
 // data listener, and Admin is the one for the admin listener.
 type Gateway struct {
 	cfg       Config
-	clock     wire.Clock
+	epoch     time.Time // from which the clock counts
+	transport *http.Transport
 	upstreams []*upstream
 	turn      atomic.Uint64 // of the upstreams, where they are equally loaded
 	open      table
@@ -36,8 +36,7 @@ type Gateway struct {
 	log       *accessLog
 	scraper   *scrape.Client
 	departed  departures
-	draining  atomic.Bool
-	stop      atomic.Bool
+	draining  atomic.Bool // its readiness fails, and answers over HTTP/1.1 close their connections
 }
 
 // New returns a Gateway that is not yet running: Run watches the upstreams. It
@@ -47,25 +46,25 @@ func New(cfg Config) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Gateway{cfg: cfg, clock: wire.NewClock(time.Now().Add(-time.Second))}
-	g.open.init()
+	// A time of 0 is that of nothing.
+	g := &Gateway{cfg: cfg, epoch: time.Now().Add(-time.Second), transport: newTransport(cfg), log: newAccessLog(cfg.AccessLog)}
+	g.open.open = map[*exchange]struct{}{}
 	g.retries.left.Store(retryBurst)
 	for _, u := range cfg.Upstreams {
-		up, err := g.newUpstream(u)
-		if err != nil {
-			return nil, err
-		}
-		g.upstreams = append(g.upstreams, up)
+		g.upstreams = append(g.upstreams, newUpstream(u, cfg.HealthPath))
 	}
-	client := &http.Client{Transport: g.upstreams[0].client.Transport} // all trust the same authorities
-	if g.scraper, err = scrape.New(scrape.Config{Client: client}); err != nil {
+	if g.scraper, err = scrape.New(scrape.Config{Client: &http.Client{Transport: g.transport}}); err != nil {
 		return nil, err
 	}
-	g.metrics = newMeasures(g)
 	g.admission = newAdmission(g, cfg.Admission)
-	g.log = newAccessLog(cfg.AccessLog)
+	g.metrics = newMeasures(g)
 	return g, nil
 }
+
+// now is nanoseconds since the epoch, on the monotonic clock.
+func (g *Gateway) now() int64 { return int64(time.Since(g.epoch)) }
+
+func (g *Gateway) wall(at int64) time.Time { return g.epoch.Add(time.Duration(at)) }
 
 // Run watches the upstreams and the limits until ctx ends.
 func (g *Gateway) Run(ctx context.Context) {
@@ -88,30 +87,18 @@ func (g *Gateway) Run(ctx context.Context) {
 		every(g.cfg.HealthEvery, func() {
 			g.check(ctx, u)
 			g.readEngine(ctx, u)
-			u.closeIdle(g.clock.Now(), keepIdle)
 		})
 	}
-	every(g.sweepEvery(), g.sweep)
+	every(sweepEvery, g.sweep)
 	g.log.run(ctx, &wg)
 	<-ctx.Done()
-	g.stop.Store(true)
 	wg.Wait()
-	for _, u := range g.upstreams {
-		u.closeIdle(g.clock.Now(), 0)
-	}
+	g.transport.CloseIdleConnections()
 	g.scraper.Close()
 }
 
 // InFlight is the number of open requests.
 func (g *Gateway) InFlight() int { return g.open.len() }
-
-// Drain makes the gateway say that it wants no more requests: its readiness
-// fails, and answers over HTTP/1.1 close their connections. Requests are still
-// served.
-func (g *Gateway) Drain() { g.draining.Store(true) }
-
-// Abort ends every open request.
-func (g *Gateway) Abort() { g.open.each(func(x *exchange) { x.cancel(errDraining) }) }
 
 // routes are the paths that are told apart; others are "other", for clients
 // choose them.
@@ -122,276 +109,166 @@ var routes = map[string]string{ // → the operation, as OpenTelemetry names it
 	"/v1/audio/transcriptions": "", "/v1/audio/translations": "", realtime: "",
 }
 
+// realtime is the one route whose connections may change their protocol.
+const realtime = "/v1/realtime"
+
 // ServeHTTP passes a request on.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := g.begin(w, r)
 	defer func() {
 		// Whatever goes wrong, the request ends once and leaves nothing behind.
-		if p := recover(); p != nil {
-			if err, ok := p.(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
-				g.cfg.Note(fmt.Sprintf("a request ended in a panic: %v", p))
-				x.finish(&end{status: UpstreamError, kind: "panic"})
-			}
-			// An answer to an upgrade that broke off. Of others the end is known already.
-			x.finish(&end{status: UpstreamError, kind: "answer_unfinished"})
-			panic(http.ErrAbortHandler)
+		p := recover()
+		x.finish(x.outcome(p))
+		if p != nil {
+			panic(http.ErrAbortHandler) // the client must see that its answer is not whole
 		}
 	}()
-	err := x.serve()
-	if err == nil {
-		x.finish(nil)
+	if err := x.admit(); err != nil {
+		x.refuse(asEnd(err))
 		return
 	}
-	e := asEnd(x.because(err))
-	abort := x.started && !x.whole
-	switch {
-	case !x.started:
-		x.refuse(e)
-	case abort && e.status != ClientDisconnect:
-		_ = x.ctl.FlushError() // the client gets what the upstream gave
-	}
-	x.finish(e)
-	if abort {
-		panic(http.ErrAbortHandler) // the client must see that its answer is not whole
-	}
+	x.pass()
 }
 
 // begin notes a request's arrival.
 func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *exchange {
-	now := g.clock.Now()
-	x := &exchange{g: g, w: w, r: r, arrived: now, method: r.Method, route: "other", client: withoutPort(r.RemoteAddr), major: r.ProtoMajor}
-	if l, ok := w.(*leanAnswer); ok {
-		x.ctl = l
-	} else {
-		x.ctl = byNetHTTP{http.NewResponseController(w)}
-	}
+	x := &exchange{g: g, w: w, ctl: http.NewResponseController(w), arrived: g.now(), route: "other"}
+	x.ctx, x.stop = context.WithCancelCause(r.Context())
+	x.r = r.WithContext(x.ctx)
 	if work, known := routes[r.URL.Path]; known {
 		x.route, x.work = r.URL.Path, work
 	}
-	x.last.Store(now)
+	x.last.Store(x.arrived)
 	x.id = r.Header.Get("X-Request-Id")
 	if x.ours = x.id == ""; x.ours {
-		x.id = newID()
+		x.id = rand.Text()
 	}
 	x.tenant = g.metrics.tenant(r.Header.Get(g.cfg.TenantHeader))
 	if n := g.open.add(x); g.cfg.MaxRequests > 0 && n > g.cfg.MaxRequests {
-		x.cancel(errTooMany)
+		x.stop(errTooMany)
 	}
 	g.retries.earn()
 	return x
 }
 
-func newID() string {
-	var b [16]byte
-	binary.LittleEndian.PutUint64(b[:8], rand.Uint64())
-	binary.LittleEndian.PutUint64(b[8:], rand.Uint64())
-	return hex.EncodeToString(b[:])
-}
-
-// serve does what ServeHTTP says. An error means that the request did not end
-// well; where x.started is set, the client has a part of the answer.
-func (x *exchange) serve() error {
-	g := x.g
+// admit reads the request and waits until it may pass.
+func (x *exchange) admit() error {
 	if err := x.because(nil); err != nil {
-		x.set = g.metrics.series(x)
 		return err
 	}
-	if x.method == http.MethodConnect || !token(x.method) {
-		x.set = g.metrics.series(x)
+	// net/http lets any method pass over HTTP/2, also one that is no word (RFC 9110, section 5.6.2).
+	if x.r.Method == http.MethodConnect || !httpguts.ValidHeaderFieldName(x.r.Method) {
 		return &end{status: Rejected, code: http.StatusMethodNotAllowed, kind: "method_not_allowed"}
 	}
-	if l, ok := x.w.(*leanAnswer); ok {
-		l.conn.tell(x)
-		defer l.conn.tell(nil)
-	} else {
-		defer context.AfterFunc(x.r.Context(), x.clientLeft)()
-	}
 	x.startTrace()
-	defer func() { x.body.drop(!x.lent) }()
 	if err := x.readBody(); err != nil {
-		x.set = g.metrics.arrive(x)
-		return err
+		return x.because(err)
 	}
 	x.look()
-	x.set = g.metrics.arrive(x)
+	x.g.metrics.arrive(x)
 	x.enter(queued)
-	release, err := g.admission.enter(x)
-	if err != nil {
+	if err := x.g.admission.enter(x); err != nil {
 		return err
 	}
-	defer release()
-	x.admitted = g.clock.Now()
-	if x.upgrades() {
-		return x.upgrade()
-	}
-	a, err := x.attempts()
-	if err != nil {
-		return err
-	}
-	return x.relay(a)
+	x.admitted = x.g.now()
+	return nil
 }
 
 // look reads what matters of the request's body, where it is known how.
 func (x *exchange) look() {
-	b := &x.body
-	if len(b.kept) == 0 || b.rest != nil || mediaType(x.r.Header.Get("Content-Type")) != "application/json" && x.work == "" ||
-		x.r.Header.Get("Content-Encoding") != "" || x.req.Scan(b.kept) != nil {
+	kind, _, _ := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
+	if len(x.body) == 0 || kind != "application/json" && x.work == "" ||
+		x.r.Header.Get("Content-Encoding") != "" || x.req.Scan(x.body) != nil {
 		return
 	}
 	name := x.req.Model[:min(len(x.req.Model), maxLabel+1)] // a longer one is no server's
-	if x.model = x.g.metrics.knows(name); x.model != "" {
-		x.asked = x.model
-	} else {
-		x.asked = string(name)
+	x.asked = string(name)
+	if x.g.metrics.knows(x.asked) {
+		x.model = x.asked
 	}
 	if x.g.cfg.AskUsage && x.req.Stream && !x.req.IncludeUsage && (x.route == "/v1/chat/completions" || x.route == "/v1/completions") {
-		asks := x.req.AskUsage(b.kept)
-		b.drop(false) // the prompt lies in it
-		b.kept = asks
-		b.size = int64(len(b.kept))
+		x.body = x.req.AskUsage(x.body)
 		x.hides = true
 	}
 }
 
-// attempts asks one upstream after another, as long as that is safe.
-func (x *exchange) attempts() (*answer, error) {
-	g := x.g
-	tried := x.tried[:0]
-	for {
-		u := g.pick(x, tried)
-		if u == nil {
-			tried = tried[:0] // all of them: begin again
-			u = g.pick(x, nil)
-		}
-		tried = append(tried, u)
-		x.up.Store(u)
-		u.inFlight.Add(1)
-		u.requests.Add(1)
-		a, err := x.ask(u)
-		if err == nil {
-			x.head = g.clock.Now()
-			return a, nil
-		}
-		u.inFlight.Add(-1)
-		x.up.Store(nil)
-		if err := x.because(nil); err != nil {
-			return nil, err
-		}
-		var attempt *attemptError
-		if !errors.As(err, &attempt) {
-			return nil, err
-		}
-		u.failures.Add(1)
-		safe := attempt.untouched || (x.method == http.MethodGet || x.method == http.MethodHead || x.method == http.MethodOptions) && !x.body.spent.Load()
-		kind := "upstream_broken"
-		if attempt.untouched {
-			kind = "upstream_unreachable"
-		}
-		if !safe || x.retries >= g.cfg.Retries || !g.retries.spend() {
-			return nil, &end{status: UpstreamError, code: http.StatusBadGateway, kind: kind, err: err}
-		}
-		x.retries++
-		g.metrics.retries.Add(1)
+// copyBuffers hold pieces of answers; an open stream holds one, and net/http reads no more
+// at a time.
+type copyBuffers struct{ sync.Pool }
+
+var buffers = &copyBuffers{sync.Pool{New: func() any { return new([4 << 10]byte) }}}
+
+// Get implements httputil.BufferPool.
+func (b *copyBuffers) Get() []byte { return b.Pool.Get().(*[4 << 10]byte)[:] }
+
+// Put implements httputil.BufferPool.
+func (b *copyBuffers) Put(p []byte) { b.Pool.Put((*[4 << 10]byte)(p)) }
+
+// pass sends the request on and the answer back.
+func (x *exchange) pass() {
+	if !x.upgrades() {
+		x.r.Header.Del("Upgrade")
+	}
+	x.r.Body, x.r.ContentLength = http.NoBody, 0 // attempts have it
+	proxy := httputil.ReverseProxy{
+		Rewrite: x.rewrite, Transport: x, ModifyResponse: x.answer, BufferPool: buffers, ErrorLog: quiet,
+		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) { x.refuse(asEnd(x.because(err))) },
+	}
+	to := &relay{x.w, x}
+	proxy.ServeHTTP(to, x.r)
+	if x.hider != nil {
+		_ = to.write(x.hider.End())
+	}
+	if x.failure == nil && x.code != http.StatusSwitchingProtocols {
+		_ = to.FlushError() // while a client that does not read is noticed
 	}
 }
 
-// relay passes the answer on and measures it.
-func (x *exchange) relay(a *answer) (err error) {
-	u := x.up.Load()
-	defer u.inFlight.Add(-1)
-	clean := false
-	defer func() { a.from.done(clean) }()
-	x.req.Prompt, x.req.Model = nil, nil // it cannot be sent again, so let go of it
-	x.body.drop(!x.lent)
-	x.code = a.status
-	x.prepareMeter(a)
-	if a.status < 300 {
-		x.g.metrics.confirm(x)
-	}
+// upgrades reports whether a request asks for a WebSocket where there is one. Every
+// other one is answered as if it did not ask: a client that would rather speak h2c
+// must not get past what is measured and limited.
+func (x *exchange) upgrades() bool {
+	to := x.r.Header["Upgrade"]
+	return x.route == realtime && x.r.Method == http.MethodGet && x.r.ProtoMajor == 1 && x.r.ContentLength == 0 &&
+		len(to) == 1 && strings.EqualFold(to[0], "websocket") && httpguts.HeaderValuesContainsToken(x.r.Header["Connection"], "Upgrade")
+}
+
+// answer looks at the head of an answer, and chooses how the rest is read.
+func (x *exchange) answer(a *http.Response) error {
+	x.body, x.req.Prompt, x.req.Model = nil, nil, nil // it cannot be sent again
+	x.code = a.StatusCode
 	x.enter(streaming)
-	if x.meter.Kind == stream.Events {
-		x.enter(prefill)
+	if x.code == http.StatusSwitchingProtocols {
+		x.last.Store(1 << 62) // both sides may be silent
 	}
-	x.started = true
-	x.answerHead(a)
-	// The heads are not needed any more, and a stream may be open for long.
-	x.r, a.fields = nil, nil
-	if x.lines != nil {
-		heads.Put(x.lines)
-		x.lines = nil
-	}
-	sink := &x.sink
-	*sink = relay{x: x, a: a}
-	err = a.from.pump(sink)
-	if err == nil {
-		clean = true
-		err = sink.end()
-	}
-	x.meter.End(a.from.at())
-	x.whole = err == nil
-	switch {
-	case err != nil:
-		return err
-	case x.meter.Failed && a.status < 400:
-		return &end{status: ErrorEvent, kind: x.meter.Failure}
-	case !x.meter.Complete():
-		return &end{status: UpstreamError, kind: "answer_unfinished"}
-	}
-	return nil
-}
-
-// undated is the header of an answer whose upstream told no date.
-var undated = http.Header{"Date": nil}
-
-// answerHead passes the head of the answer on.
-func (x *exchange) answerHead(a *answer) {
-	named := a.fields.all("Connection")
-	fields := a.fields[:0]
-	for _, f := range a.fields {
-		if !isHop(f.name) && !names(named, f.name) && !((x.hides || a.chunked) && strings.EqualFold(f.name, "Content-Length")) {
-			fields = append(fields, f)
-		}
-	}
-	drains := x.g.draining.Load() && x.major == 1
-	if l, ok := x.w.(*leanAnswer); ok {
-		l.fields, l.close, l.header = fields, l.close || drains, undated
-		l.WriteHeader(a.status)
-		l.conn.forget()
-		return
-	}
-	out := x.w.Header()
-	out["Date"], out["Content-Type"] = nil, nil // or net/http would make some
-	for _, f := range fields {
-		name := textproto.CanonicalMIMEHeaderKey(f.name)
-		out[name] = append(out[name], f.value)
-	}
-	if drains {
-		out.Set("Connection", "close")
-	}
-	x.w.WriteHeader(a.status)
-}
-
-// prepareMeter chooses how the answer is read.
-func (x *exchange) prepareMeter(a *answer) {
 	m := &x.meter
 	m.Choices = x.req.Choices
-	kind := mediaType(a.fields.get("Content-Type"))
-	coding := a.fields.get("Content-Encoding")
+	kind, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type"))
+	coding := a.Header.Get("Content-Encoding")
 	switch {
 	case coding != "" && coding != "identity":
 	case kind == "text/event-stream":
 		m.Kind = stream.Events
+		x.enter(prefill)
 	case kind == "application/json":
 		m.Kind = stream.Whole
 	}
-	if x.hides && m.Kind == stream.Events && a.status == http.StatusOK {
+	if x.hides && m.Kind == stream.Events && x.code == http.StatusOK {
 		x.hider = new(stream.Hider)
-	} else {
-		x.hides = false
+		a.Header.Del("Content-Length")
 	}
 	if m.Kind != stream.Opaque && x.work != "" {
 		m.To = x
 	}
+	if x.code < 300 {
+		x.g.metrics.confirm(x)
+	}
+	h := x.w.Header()
+	h["Date"], h["Content-Type"] = nil, nil // or net/http would make some
+	if x.g.draining.Load() && x.r.ProtoMajor == 1 && x.code >= 200 {
+		h.Set("Connection", "close")
+	}
+	return nil
 }
 
 // Tokens implements stream.Counter.
@@ -399,87 +276,70 @@ func (x *exchange) Tokens(n int) {
 	if x.tokens.Add(int64(n)) == int64(n) {
 		x.state.Store(uint32(streaming))
 	}
-	x.set.tokens(n)
+	x.g.metrics.tokens(x, n)
 }
 
 // Interval implements stream.Counter.
-func (x *exchange) Interval(gap int64, n int) { x.set.interval(gap, n) }
+func (x *exchange) Interval(gap int64, n int) { x.g.metrics.interval(x, gap, n) }
 
-// relay is the sink of an answer's body.
+// relay is the client's side of an answer.
 type relay struct {
-	x     *exchange
-	a     *answer
-	dirty bool // written since the last flush
+	http.ResponseWriter
+	x *exchange
 }
 
-// Data passes a piece on, and then looks at it.
-func (s *relay) Data(p []byte) error {
+// Write passes a piece of the answer on, and looks at it.
+func (s *relay) Write(p []byte) (int, error) {
 	x := s.x
+	at := x.g.now()
+	x.last.Store(at)
 	out := p
 	if x.hider != nil {
 		out = x.hider.Data(p)
 	}
 	if err := s.write(out); err != nil {
-		return err
+		return 0, err
 	}
-	at := s.a.from.at()
-	x.last.Store(at)
 	x.meter.Data(p, at)
-	return nil
+	return len(p), nil
 }
 
 func (s *relay) write(p []byte) error {
-	x := s.x
 	if len(p) == 0 {
 		return nil
 	}
-	began := x.g.clock.Now()
-	x.writing.Store(began)
-	n, err := x.w.Write(p)
-	x.writing.Store(0)
-	x.blocked += x.g.clock.Now() - began
-	x.answered += int64(n)
-	s.dirty = true
-	if err != nil {
-		return x.because(errClientGone)
-	}
-	return nil
+	n := 0
+	err := s.timed(func() (err error) { n, err = s.ResponseWriter.Write(p); return err })
+	s.x.answered += int64(n)
+	return err
 }
 
-// Flush sends what was written to the client.
-func (s *relay) Flush() error {
-	if !s.dirty && s.x.answered > 0 {
-		return nil
-	}
+// FlushError is what http.ResponseController calls.
+func (s *relay) FlushError() error { return s.timed(s.x.ctl.Flush) }
+
+// Unwrap is what http.ResponseController calls for an upgrade.
+func (s *relay) Unwrap() http.ResponseWriter { return s.ResponseWriter }
+
+// timed measures for how long a client's connection takes nothing.
+func (s *relay) timed(write func() error) error {
 	x := s.x
-	began := x.g.clock.Now()
+	began := x.g.now()
 	x.writing.Store(began)
-	err := x.ctl.FlushError()
+	err := write()
 	x.writing.Store(0)
-	x.blocked += x.g.clock.Now() - began
-	s.dirty = false
-	if err != nil {
-		return x.because(errClientGone)
+	x.blocked += x.g.now() - began
+	if err != nil && x.failure == nil {
+		x.failure = asEnd(x.because(errClientGone))
 	}
-	return nil
-}
-
-// end passes on what was held back. What is left in buffers net/http sends when
-// the handler returns.
-func (s *relay) end() error {
-	if s.x.hider == nil {
-		return nil
-	}
-	return s.write(s.x.hider.End())
+	return err
 }
 
 // refuse answers with the gateway's own error, in the form of OpenAI's.
 func (x *exchange) refuse(e *end) {
-	code := e.code
-	if code == 0 {
-		code = http.StatusBadGateway
+	x.failure = e
+	if x.code = e.code; x.code == 0 {
+		x.code = http.StatusBadGateway
 	}
-	x.code = code
 	if e == errClientGone {
 		return // there is nobody to read it
 	}
@@ -487,84 +347,63 @@ func (x *exchange) refuse(e *end) {
 	if e.err != nil {
 		text += ": " + rootCause(e.err)
 	}
-	b, _ := json.Marshal(map[string]any{"error": map[string]any{"message": text, "type": e.kind, "param": nil, "code": code}})
+	b, _ := json.Marshal(map[string]any{"error": map[string]any{"message": text, "type": e.kind, "param": nil, "code": x.code}})
 	h := x.w.Header()
 	h.Set("Content-Type", "application/json")
 	if after := x.g.admission.retryAfter(e); after > 0 {
 		h.Set("Retry-After", strconv.Itoa(after))
 	}
-	x.w.WriteHeader(code)
-	if x.method != http.MethodHead {
-		n, _ := x.w.Write(b)
+	x.w.WriteHeader(x.code)
+	n, _ := x.w.Write(b)
+	if x.r.Method != http.MethodHead {
 		x.answered = int64(n)
 	}
 }
 
-// realtime is the one route whose connections may change their protocol.
-const realtime = "/v1/realtime"
-
-// upgrades reports whether a request asks for a WebSocket where there is one. Every
-// other one is answered as if it did not ask: a client that would rather speak h2c
-// must not get past what is measured and limited.
-func (x *exchange) upgrades() bool {
-	to := x.r.Header["Upgrade"]
-	return x.route == realtime && x.method == http.MethodGet && x.major == 1 && x.r.ContentLength == 0 &&
-		len(to) == 1 && strings.EqualFold(to[0], "websocket") && names(x.r.Header["Connection"], "Upgrade")
-}
-
-// upgrade passes a WebSocket on. Nothing of it is measured but its time and its
-// status.
-func (x *exchange) upgrade() error {
-	u := x.g.pick(x, nil)
-	x.up.Store(u)
-	u.inFlight.Add(1)
-	defer u.inFlight.Add(-1)
-	x.enter(streaming)
-	x.last.Store(1 << 62) // both sides may be silent
-	x.sent = x.g.clock.Now()
-	failed := error(nil)
-	proxy := &httputil.ReverseProxy{
-		Transport: u.client.Transport,
-		Rewrite: func(p *httputil.ProxyRequest) {
-			p.SetURL(u.url)
-			p.SetXForwarded()
-			p.Out.Header.Set("X-Request-Id", x.id)
-		},
-		ModifyResponse: func(r *http.Response) error { x.code = r.StatusCode; return nil },
-		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) {
-			failed = &end{status: UpstreamError, code: http.StatusBadGateway, kind: "upstream_broken", err: err}
-		},
+// outcome is why the request did not end well, nil where it did. It is told the panic in
+// which its handler ended, which is http.ErrAbortHandler where an answer broke off.
+func (x *exchange) outcome(panicked any) *end {
+	if panicked != nil && panicked != http.ErrAbortHandler { //nolint:errorlint // the value itself
+		x.g.cfg.Note(fmt.Sprintf("a request ended in a panic: %v", panicked))
+		return &end{status: UpstreamError, kind: "panic"}
 	}
-	proxy.ServeHTTP(x.w, x.r)
-	x.started = failed == nil
-	return failed
-}
-
-// finish notes the end of a request, once.
-func (x *exchange) finish(e *end) {
-	x.mu.Lock()
-	if x.closed {
-		x.mu.Unlock()
-		return
-	}
-	x.closed = true
-	x.mu.Unlock()
-	g := x.g
-	g.open.remove(x)
-	now := g.clock.Now()
-	status, kind := Success, ""
+	x.meter.End(x.last.Load())
 	switch {
-	case e != nil:
-		status, kind = e.status, e.kind
+	case x.failure != nil:
+		return x.failure
+	case panicked != nil:
+		_ = (&relay{x.w, x}).FlushError() // the client gets what the upstream gave
+		return asEnd(x.because(io.ErrUnexpectedEOF))
+	case x.meter.Failed && x.code < 400:
+		return &end{status: ErrorEvent, kind: x.meter.Failure}
+	case !x.meter.Complete():
+		return &end{status: UpstreamError, kind: "answer_unfinished"}
 	case x.code >= 500:
-		status, kind = UpstreamError, "http_"+strconv.Itoa(x.code)
+		return &end{status: UpstreamError, kind: "http_" + strconv.Itoa(x.code)}
 	case x.code >= 400:
-		status, kind = ClientError, "http_"+strconv.Itoa(x.code)
+		return &end{status: ClientError, kind: "http_" + strconv.Itoa(x.code)}
+	}
+	return nil
+}
+
+// finish notes the end of a request.
+func (x *exchange) finish(e *end) {
+	g := x.g
+	g.admission.leave(x)
+	x.stop(nil)
+	now := g.now()
+	status, kind := Success, ""
+	if e != nil {
+		status, kind = e.status, e.kind
 	}
 	if status == ClientDisconnect {
 		g.departed.note(x, now)
 	}
-	x.set.ended(x, status, now)
+	g.metrics.ended(x, status, now)
 	x.endTrace(status, kind, now)
 	g.log.write(x, status, kind, now)
+	if u := x.up.Load(); u != nil {
+		u.inFlight.Add(-1)
+	}
+	g.open.remove(x)
 }

@@ -3,14 +3,14 @@ package gateway
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"net"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/sixty-dev/sixty/internal/gateway/stream"
 )
@@ -20,6 +20,12 @@ const (
 	maxSeries = 2000 // sets of labels; beyond, tenants are put together
 	other     = "other"
 	maxLabel  = 128
+
+	// mostTogether bounds the intervals that one piece of an answer is counted as: what an
+	// upstream says of its tokens is not believed beyond.
+	mostTogether = 10_000
+
+	providerOfServer = "vllm" // in OpenTelemetry's words
 )
 
 // Buckets.
@@ -41,72 +47,83 @@ var (
 	genAITokens   = []float64{1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864}
 )
 
+// Exponential buckets beside the classic ones.
+const (
+	growth    = 1.1 // of buckets: eight an octave, an error of 4.4 % at most
+	zeroBelow = 1e-6
+)
+
 // measures is everything that is counted.
 type measures struct {
-	g *Gateway
+	g        *Gateway
+	registry *prometheus.Registry
 
-	mu       sync.Mutex
-	models   map[string]string // by themselves
-	tenants  map[string]string // header's value → label
-	sets     map[labels]*series
-	last     *series              // of them, that was asked for
-	extended map[string]*extended // by model
-	genAI    map[genAILabels]*genAI
+	mu      sync.Mutex
+	models  map[string]bool
+	tenants map[string]string // header's value → label
+	sets    map[[3]string]bool
 
-	retries atomic.Int64
+	// By model, route and tenant, and by what else they say.
+	offered, prompt, cached, output, received, answered, blocked       *prometheus.CounterVec
+	ends, codes, finishes, counted                                     *prometheus.CounterVec
+	first, noFirst, gaps, duration, cut, queue, connectTook, untilHead *prometheus.HistogramVec
+	retries                                                            prometheus.Counter
+	extFirst, extGaps, extDuration, batch                              *prometheus.HistogramVec // by model; so that rules written for one server keep their meaning
+	extTokens, extEnds                                                 *prometheus.CounterVec
+	genFirst, genPerToken, genDuration, genTokens                      *prometheus.HistogramVec
 }
-
-// labels of a series.
-type labels struct{ model, route, tenant string }
-
-// series counts the requests of one set of labels.
-type series struct {
-	labels
-	ext *extended
-
-	// Where the last of these requests was counted too, by the measures' lock: most of
-	// them have the same labels.
-	lastGenAI  *genAI
-	lastLabels genAILabels
-
-	mu       sync.Mutex
-	arrived  uint64
-	ends     [statuses]uint64
-	codes    map[int]uint64
-	finishes map[string]uint64
-	counted  map[string]uint64 // requests, by how their tokens were counted
-	prompt, cached, output,
-	received, answered uint64
-	blocked float64 // seconds in which writes to clients waited
-
-	first    histogram // time to the first token
-	noFirst  histogram // time until a request ended that got none, and should have
-	gaps     histogram
-	duration histogram // of requests that succeeded
-	cut      histogram // of those that did not
-	queue    histogram // until admitted
-	connect  histogram // from there until sent: connections, and attempts before
-	upstream histogram // from sending to the head of the answer
-}
-
-// extended are the metrics of one model under the extended vLLM names. They have
-// no further labels, so that rules written for one server keep their meaning.
-type extended struct {
-	mu             sync.Mutex
-	ttft, tbt, e2e histogram
-	tokens         uint64
-	completed      map[string]uint64
-}
-
-type genAILabels struct{ operation, model, response, server, failure string }
-
-type genAI struct{ first, perToken, duration, input, output histogram }
 
 func newMeasures(g *Gateway) *measures {
-	return &measures{
-		g: g, models: map[string]string{}, tenants: map[string]string{}, sets: map[labels]*series{},
-		extended: map[string]*extended{}, genAI: map[genAILabels]*genAI{},
+	m := &measures{g: g, registry: prometheus.NewRegistry(), models: map[string]bool{}, tenants: map[string]string{}, sets: map[[3]string]bool{}}
+	auto := promauto.With(m.registry)
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return auto.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
+	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+		return auto.NewHistogramVec(prometheus.HistogramOpts{
+			Name: name, Help: help, Buckets: buckets, NativeHistogramBucketFactor: growth, NativeHistogramZeroThreshold: zeroBelow,
+		}, labels)
+	}
+	own := []string{"model", "route", "tenant"}
+	with := func(more string) []string { return append(own[:3:3], more) }
+	m.offered = counter("sixty_gateway_requests_offered_total", "Requests that arrived: the offered load.", own...)
+	m.ends = counter("sixty_gateway_requests_total", "Requests that ended, each in exactly one status.", with("status")...)
+	m.codes = counter("sixty_gateway_responses_total", "Answers by the HTTP status that the client got.", with("code")...)
+	m.finishes = counter("sixty_gateway_finish_reasons_total", "Answers by their last finish reason.", with("reason")...)
+	m.counted = counter("sixty_gateway_token_counts_total", "Answers by how their output tokens were counted: usage, continuous_usage, token_ids, or chunks, which is a lower bound.", with("by")...)
+	m.prompt = counter("sixty_gateway_prompt_tokens_total", "Prompt tokens, of answers that tell their usage.", own...)
+	m.cached = counter("sixty_gateway_cached_tokens_total", "Prompt tokens that came from the prefix cache, of answers that tell.", own...)
+	m.output = counter("sixty_gateway_output_tokens_total", "Output tokens, counted as they pass.", own...)
+	m.received = counter("sixty_gateway_received_bytes_total", "Bytes of requests' bodies.", own...)
+	m.answered = counter("sixty_gateway_sent_bytes_total", "Bytes of answers' bodies.", own...)
+	m.blocked = counter("sixty_gateway_client_blocked_seconds_total", "Time in which writes to clients took, slow readers above all.", own...)
+	m.first = histogram("sixty_gateway_time_to_first_token_seconds", "From the arrival of a request to the first token, of every request that got one, whatever became of it.", fine, own...)
+	m.noFirst = histogram("sixty_gateway_no_first_token_seconds", "How long requests had waited for a first token when their client left or a limit ended them: with these the percentiles of the wait are corrected for aborts.", fine, own...)
+	m.gaps = histogram("sixty_gateway_inter_token_seconds", "Time between output tokens; n tokens that came together count as n intervals of an nth.", fine, own...)
+	m.duration = histogram("sixty_gateway_request_duration_seconds", "From the arrival to the last byte, of requests that succeeded.", fine, own...)
+	m.cut = histogram("sixty_gateway_cut_request_duration_seconds", "How long requests had lasted that did not succeed.", fine, own...)
+	m.queue = histogram("sixty_gateway_queue_seconds", "From the arrival until a request was admitted, its body read.", fine, own...)
+	m.connectTook = histogram("sixty_gateway_connect_seconds", "From there until it was sent to the upstream that took it.", fine, own...)
+	m.untilHead = histogram("sixty_gateway_upstream_head_seconds", "From there to the head of the answer.", fine, own...)
+	m.retries = auto.NewCounter(prometheus.CounterOpts{Name: "sixty_gateway_retries_total", Help: "Attempts beyond the first."})
+	auto.NewCounterFunc(prometheus.CounterOpts{
+		Name: "sixty_gateway_access_log_lost_total", Help: "Lines of the access log that were dropped, for it was too slow.",
+	}, func() float64 { return float64(g.log.lost.Load()) })
+
+	m.extFirst = histogram("vllm_ttft_seconds", "Time to first token", extendedTTFT, "model")
+	m.extGaps = histogram("vllm_tbt_seconds", "Time between tokens", extendedTBT, "model")
+	m.extDuration = histogram("vllm_e2e_seconds", "End-to-end request latency", extendedE2E, "model")
+	m.extTokens = counter("vllm_output_tokens_total", "Total output tokens generated", "model")
+	m.extEnds = counter("vllm_requests_completed_total", "Total requests completed", "model", "status")
+	m.batch = histogram("vllm_decode_batch_size", "Decode batch size per step: output tokens over steps between two readings of the engine's counters, once for each step", extendedBatch, "model", "upstream")
+
+	names := []string{"gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model", "gen_ai_response_model", "server_address", "server_port"}
+	m.genFirst = histogram("gen_ai_server_time_to_first_token_seconds", "gen_ai.server.time_to_first_token: of successful requests", genAIFirst, names...)
+	m.genPerToken = histogram("gen_ai_server_time_per_output_token_seconds", "gen_ai.server.time_per_output_token: after the first, of successful requests", genAIPerToken, names...)
+	m.genDuration = histogram("gen_ai_server_request_duration_seconds", "gen_ai.server.request.duration", genAIDuration, append(names[:6:6], "error_type")...)
+	m.genTokens = histogram("gen_ai_client_token_usage", "gen_ai.client.token.usage", genAITokens, append(names[:6:6], "gen_ai_token_type")...)
+	m.registry.MustRegister(present{g}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
 }
 
 // tenant returns the label of a tenant, of which a bounded number is told apart.
@@ -132,405 +149,303 @@ func (m *measures) tenant(value string) string {
 	return label
 }
 
-// learn notes that a server has a model.
+// learn notes that a server has a model, and reports whether it is told apart.
 func (m *measures) learn(name string) bool {
 	if name == "" || len(name) > maxLabel {
 		return false
 	}
+	name = strings.ToValidUTF8(name, "?")
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if _, known := m.models[name]; !known && len(m.models) < maxModels {
-		valid := strings.ToValidUTF8(name, "?")
-		m.models[valid] = valid
+	if len(m.models) < maxModels {
+		m.models[name] = true
 	}
-	_, known := m.models[name]
-	return known
+	return m.models[name]
 }
 
-// knows returns the name if a server has such a model, else nothing.
-func (m *measures) knows(name []byte) string {
+// knows reports whether a server has such a model.
+func (m *measures) knows(name string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.models[string(name)]
+	return m.models[name]
 }
 
-// series returns where a request is counted.
-func (m *measures) series(x *exchange) *series {
-	l := labels{x.model, x.route, x.tenant}
+// label sets under which labels a request is counted. What counts them begins with zeros,
+// so that the first of them is seen as an increase.
+func (m *measures) label(x *exchange) {
+	l := [3]string{x.model, x.route, x.tenant}
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.last != nil && m.last.labels == l {
-		return m.last
+	if !m.sets[l] && len(m.sets) >= maxSeries {
+		l[2] = other
 	}
-	s, ok := m.sets[l]
-	if !ok && len(m.sets) >= maxSeries {
-		l.tenant = other
-		s, ok = m.sets[l]
+	seen := m.sets[l]
+	m.sets[l] = true
+	m.mu.Unlock()
+	x.labels = l[:]
+	x.shown.Store(&l[0])
+	if seen {
+		return
 	}
-	if !ok {
-		s = &series{
-			labels: l, ext: m.ofModel(l.model), codes: map[int]uint64{}, finishes: map[string]uint64{}, counted: map[string]uint64{},
-			first: newHistogram(fine), noFirst: newHistogram(fine), gaps: newHistogram(fine), duration: newHistogram(fine),
-			cut: newHistogram(fine), queue: newHistogram(fine), connect: newHistogram(fine), upstream: newHistogram(fine),
-		}
-		m.sets[l] = s
+	for _, c := range []*prometheus.CounterVec{m.offered, m.prompt, m.cached, m.output, m.received, m.answered, m.blocked} {
+		c.WithLabelValues(x.labels...)
 	}
-	m.last = s
-	return s
+	for _, h := range []*prometheus.HistogramVec{m.first, m.noFirst, m.gaps, m.duration, m.cut, m.queue, m.connectTook, m.untilHead} {
+		h.WithLabelValues(x.labels...)
+	}
+	for status := Success; status < statuses; status++ {
+		m.ends.WithLabelValues(x.and(status.String())...)
+	}
+	if x.model == "" {
+		return
+	}
+	for _, h := range []*prometheus.HistogramVec{m.extFirst, m.extGaps, m.extDuration} {
+		h.WithLabelValues(x.model)
+	}
+	m.extTokens.WithLabelValues(x.model)
+	for _, status := range []string{"success", "error", "timeout"} {
+		m.extEnds.WithLabelValues(x.model, status)
+	}
 }
 
-// ofModel returns the extended metrics of a model. Its caller holds the lock.
-func (m *measures) ofModel(model string) *extended {
-	e, ok := m.extended[model]
-	if !ok {
-		e = &extended{
-			ttft: newHistogram(extendedTTFT), tbt: newHistogram(extendedTBT), e2e: newHistogram(extendedE2E),
-			completed: map[string]uint64{"success": 0, "error": 0, "timeout": 0},
-		}
-		m.extended[model] = e
-	}
-	return e
-}
+// and returns the request's labels and another one.
+func (x *exchange) and(label string) []string { return append(x.labels[:3:3], label) }
 
 // arrive counts a request's arrival, if it is known where: one for a model that
 // no server is known to have is counted when it is, or when it ends.
-func (m *measures) arrive(x *exchange) *series {
-	s := m.series(x)
-	x.shown.Store(&s.model)
+func (m *measures) arrive(x *exchange) {
+	m.label(x)
 	if x.asked == "" || x.model != "" {
-		x.arrive(s)
+		m.offer(x)
 	}
-	return s
 }
 
-func (x *exchange) arrive(s *series) {
-	if x.offered {
-		return
+func (m *measures) offer(x *exchange) {
+	if !x.offered {
+		x.offered = true
+		m.offered.WithLabelValues(x.labels...).Inc()
 	}
-	x.offered = true
-	s.mu.Lock()
-	s.arrived++
-	s.mu.Unlock()
 }
 
 // confirm takes the model that was asked for as one that exists.
 func (m *measures) confirm(x *exchange) {
 	if x.model == "" && m.learn(x.asked) {
-		x.model = x.asked
-		x.set = m.series(x)
-		x.shown.Store(&x.set.model)
+		x.model = strings.ToValidUTF8(x.asked, "?")
+		m.label(x)
 	}
-	x.arrive(x.set)
+	m.offer(x)
 }
 
-func (s *series) tokens(n int) {
-	s.mu.Lock()
-	s.output += uint64(n)
-	s.mu.Unlock()
-	s.ext.mu.Lock()
-	s.ext.tokens += uint64(n)
-	s.ext.mu.Unlock()
+func (m *measures) tokens(x *exchange, n int) {
+	m.output.WithLabelValues(x.labels...).Add(float64(n))
+	m.extTokens.WithLabelValues(x.model).Add(float64(n))
 }
 
-func (s *series) interval(gap int64, n int) {
+func (m *measures) interval(x *exchange, gap int64, n int) {
 	each := time.Duration(gap).Seconds() / float64(n)
-	s.mu.Lock()
-	s.gaps.observe(each, uint64(n))
-	s.mu.Unlock()
-	s.ext.mu.Lock()
-	s.ext.tbt.observe(each, uint64(n))
-	s.ext.mu.Unlock()
+	gaps, extended := m.gaps.WithLabelValues(x.labels...), m.extGaps.WithLabelValues(x.model)
+	for range min(n, mostTogether) {
+		gaps.Observe(each)
+		extended.Observe(each)
+	}
 }
 
 // ended counts the end of a request.
-func (s *series) ended(x *exchange, status Status, now int64) {
-	if s == nil { // it ended before it was known what it is
-		s = x.g.metrics.series(x)
-		x.set = s
+func (m *measures) ended(x *exchange, status Status, now int64) {
+	if x.labels == nil { // it ended before it was known what it is
+		m.label(x)
 	}
-	x.arrive(s)
-	m := &x.meter
+	m.offer(x)
+	l := x.labels
+	answer := &x.meter
 	since := func(at int64) float64 { return time.Duration(at - x.arrived).Seconds() }
-	generates := x.generates()
-	total, how := m.Tokens()
-	s.mu.Lock()
-	s.ends[status]++
+	total, how := answer.Tokens()
+	missed := float64(max(total-answer.Count.N, 0)) // tokens that only the final account tells of
+	m.ends.WithLabelValues(x.and(status.String())...).Inc()
 	if x.code > 0 {
-		s.codes[x.code]++
+		m.codes.WithLabelValues(x.and(strconv.Itoa(x.code))...).Inc()
 	}
-	if m.Finish != "" {
-		s.finishes[m.Finish]++
+	if answer.Finish != "" {
+		m.finishes.WithLabelValues(x.and(answer.Finish)...).Inc()
 	}
-	missed := uint64(max(total-m.Count.N, 0)) // tokens that only the final account tells of
-	s.output += missed
-	s.prompt += uint64(m.Usage.PromptTokens)
-	s.cached += uint64(m.Usage.CachedTokens)
-	s.received += uint64(x.received.Load())
-	s.answered += uint64(x.answered)
-	s.blocked += time.Duration(x.blocked).Seconds()
+	m.output.WithLabelValues(l...).Add(missed)
+	m.prompt.WithLabelValues(l...).Add(float64(answer.Usage.PromptTokens))
+	m.cached.WithLabelValues(l...).Add(float64(answer.Usage.CachedTokens))
+	m.received.WithLabelValues(l...).Add(float64(x.received.Load()))
+	m.answered.WithLabelValues(l...).Add(float64(x.answered))
+	m.blocked.WithLabelValues(l...).Add(time.Duration(x.blocked).Seconds())
 	if x.admitted > 0 {
-		s.queue.observe(since(x.admitted), 1)
+		m.queue.WithLabelValues(l...).Observe(since(x.admitted))
 	}
 	if x.sent > 0 {
-		s.connect.observe(time.Duration(x.sent-x.admitted).Seconds(), 1)
+		m.connectTook.WithLabelValues(l...).Observe(time.Duration(x.sent - x.admitted).Seconds())
 	}
 	if x.head > 0 {
-		s.upstream.observe(time.Duration(x.head-x.sent).Seconds(), 1)
+		m.untilHead.WithLabelValues(l...).Observe(time.Duration(x.head - x.sent).Seconds())
 	}
 	switch {
-	case m.First > 0:
-		s.first.observe(since(m.First), 1)
-		s.counted[how]++
-	case generates && (status == ClientDisconnect || status == Timeout):
-		s.noFirst.observe(since(now), 1)
+	case answer.First > 0:
+		m.first.WithLabelValues(l...).Observe(since(answer.First))
+		m.counted.WithLabelValues(x.and(how)...).Inc()
+	case x.generates() && (status == ClientDisconnect || status == Timeout):
+		m.noFirst.WithLabelValues(l...).Observe(since(now))
 	}
 	if status == Success {
-		s.duration.observe(since(now), 1)
+		m.duration.WithLabelValues(l...).Observe(since(now))
 	} else {
-		s.cut.observe(since(now), 1)
+		m.cut.WithLabelValues(l...).Observe(since(now))
 	}
-	s.mu.Unlock()
-	if !generates {
+	if !x.generates() {
 		return
 	}
-	e := s.ext
-	e.mu.Lock()
-	e.tokens += missed
-	if m.First > 0 {
-		e.ttft.observe(since(m.First), 1)
+	m.genAIEnded(x, status, total, now)
+	if x.model == "" && answer.First == 0 {
+		return // no server's model: what a client made up
 	}
+	m.extTokens.WithLabelValues(x.model).Add(missed)
+	if answer.First > 0 {
+		m.extFirst.WithLabelValues(x.model).Observe(since(answer.First))
+	}
+	as := "error"
 	switch status {
 	case Success:
-		e.e2e.observe(since(now), 1)
-		e.completed["success"]++
+		as = "success"
+		m.extDuration.WithLabelValues(x.model).Observe(since(now))
 	case Timeout:
-		e.completed["timeout"]++
+		as = "timeout"
 	case ClientDisconnect:
-		e.completed["cancelled"]++
-	default:
-		e.completed["error"]++
+		as = "cancelled"
 	}
-	e.mu.Unlock()
-	x.g.metrics.genAIEnded(x, status, total, now)
+	m.extEnds.WithLabelValues(x.model, as).Inc()
 }
 
 // genAIEnded counts under OpenTelemetry's names.
 func (m *measures) genAIEnded(x *exchange, status Status, total int, now int64) {
-	l := genAILabels{operation: x.work, model: x.model}
+	answer := &x.meter
+	host, port, response, failure := "", "", "", ""
 	if u := x.up.Load(); u != nil {
-		l.server = u.url.Host
+		host, port = u.url.Hostname(), u.url.Port()
 	}
-	switch {
-	case x.model == "":
-	case x.meter.Model == x.model:
-		l.response = x.model
-	case m.learn(x.meter.Model):
-		l.response = x.meter.Model
+	if x.model != "" && (answer.Model == x.model || m.learn(answer.Model)) {
+		response = strings.ToValidUTF8(answer.Model, "?")
 	}
 	if status != Success {
-		l.failure = status.String()
+		failure = status.String()
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s, ok := x.set.lastGenAI, x.set.lastLabels == l
-	if s == nil || !ok {
-		s, ok = m.genAI[l]
-	}
-	if !ok {
-		if len(m.genAI) >= maxSeries {
-			return
-		}
-		s = &genAI{
-			first: newHistogram(genAIFirst), perToken: newHistogram(genAIPerToken), duration: newHistogram(genAIDuration),
-			input: newHistogram(genAITokens), output: newHistogram(genAITokens),
-		}
-		m.genAI[l] = s
-	}
-	x.set.lastGenAI, x.set.lastLabels = s, l
-	s.duration.observe(time.Duration(now-x.arrived).Seconds(), 1)
-	if f := x.meter.First; f > 0 && status == Success {
-		s.first.observe(time.Duration(f-x.arrived).Seconds(), 1)
-		if total > 1 && x.meter.Kind == stream.Events {
-			s.perToken.observe(time.Duration(x.meter.Last-f).Seconds()/float64(total-1), 1)
+	l := []string{x.work, providerOfServer, x.model, response, host, port}
+	and := func(v string) []string { return append(l[:6:6], v) }
+	m.genDuration.WithLabelValues(and(failure)...).Observe(time.Duration(now - x.arrived).Seconds())
+	if first := answer.First; first > 0 && status == Success {
+		m.genFirst.WithLabelValues(l...).Observe(time.Duration(first - x.arrived).Seconds())
+		if total > 1 && answer.Kind == stream.Events {
+			m.genPerToken.WithLabelValues(l...).Observe(time.Duration(answer.Last-first).Seconds() / float64(total-1))
 		}
 	}
-	if x.meter.HasUsage {
-		s.input.observe(float64(x.meter.Usage.PromptTokens), 1)
-		s.output.observe(float64(total), 1)
+	if answer.HasUsage && status == Success {
+		m.genTokens.WithLabelValues(and("input")...).Observe(float64(answer.Usage.PromptTokens))
+		m.genTokens.WithLabelValues(and("output")...).Observe(float64(total))
 	}
 }
 
-// family makes the description of a family.
+// present is what is known at a scrape of upstreams and of open requests.
+type present struct{ g *Gateway }
+
 func family(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, nil)
 }
 
-var own = []string{"model", "route", "tenant"}
-
-func with(more ...string) []string { return append(append([]string(nil), own...), more...) }
-
 var (
-	descArrived  = family("sixty_gateway_requests_offered_total", "Requests that arrived: the offered load.", own...)
-	descEnded    = family("sixty_gateway_requests_total", "Requests that ended, each in exactly one status.", with("status")...)
-	descCodes    = family("sixty_gateway_responses_total", "Answers by the HTTP status that the client got.", with("code")...)
-	descFinish   = family("sixty_gateway_finish_reasons_total", "Answers by their last finish reason.", with("reason")...)
-	descCounted  = family("sixty_gateway_token_counts_total", "Answers by how their output tokens were counted: usage, continuous_usage, token_ids, or chunks, which is a lower bound.", with("by")...)
-	descPrompt   = family("sixty_gateway_prompt_tokens_total", "Prompt tokens, of answers that tell their usage.", own...)
-	descCached   = family("sixty_gateway_cached_tokens_total", "Prompt tokens that came from the prefix cache, of answers that tell.", own...)
-	descOutput   = family("sixty_gateway_output_tokens_total", "Output tokens, counted as they pass.", own...)
-	descReceived = family("sixty_gateway_received_bytes_total", "Bytes of requests' bodies.", own...)
-	descAnswered = family("sixty_gateway_sent_bytes_total", "Bytes of answers' bodies.", own...)
-	descBlocked  = family("sixty_gateway_client_blocked_seconds_total", "Time in which writes to clients took, slow readers above all.", own...)
-	descFirst    = family("sixty_gateway_time_to_first_token_seconds", "From the arrival of a request to the first token, of every request that got one, whatever became of it.", own...)
-	descNoFirst  = family("sixty_gateway_no_first_token_seconds", "How long requests had waited for a first token when their client left or a limit ended them: with these the percentiles of the wait are corrected for aborts.", own...)
-	descInterval = family("sixty_gateway_inter_token_seconds", "Time between output tokens; n tokens that came together count as n intervals of an nth.", own...)
-	descDuration = family("sixty_gateway_request_duration_seconds", "From the arrival to the last byte, of requests that succeeded.", own...)
-	descCut      = family("sixty_gateway_cut_request_duration_seconds", "How long requests had lasted that did not succeed.", own...)
-	descQueue    = family("sixty_gateway_queue_seconds", "From the arrival until a request was admitted, its body read.", own...)
-	descConnect  = family("sixty_gateway_connect_seconds", "From there until it was sent to the upstream that took it.", own...)
-	descUpstream = family("sixty_gateway_upstream_head_seconds", "From there to the head of the answer.", own...)
-	descRetries  = family("sixty_gateway_retries_total", "Attempts beyond the first.")
 	descOpen     = family("sixty_gateway_requests_open", "Open requests, by what they wait for.", "state")
 	descLeaks    = family("sixty_gateway_suspected_leaks", "Requests that are open for longer than the limit.")
+	descLimit    = family("sixty_gateway_admission_limit", "Requests that admission control lets through at a time; 0 without a limit.")
 	descUp       = family("sixty_gateway_upstream_up", "Whether the upstream's health check succeeds.", "upstream")
 	descInFlight = family("sixty_gateway_upstream_requests_open", "Open requests at an upstream.", "upstream")
 	descAttempts = family("sixty_gateway_upstream_attempts_total", "Requests that an upstream was asked.", "upstream")
 	descFailures = family("sixty_gateway_upstream_failures_total", "Attempts that got no answer.", "upstream")
 	descHeld     = family("sixty_gateway_upstream_engine_requests", "Requests that the upstream's engine says it runs or has waiting.", "upstream")
 	descExcess   = family("sixty_gateway_upstream_engine_excess", "Requests that the engine holds beyond those open here: other clients' ones, or those whose client has gone.", "upstream")
-	descLost     = family("sixty_gateway_access_log_lost_total", "Lines of the access log that were dropped, for it was too slow.")
-	descLimit    = family("sixty_gateway_admission_limit", "Requests that admission control lets through at a time; 0 without a limit.")
+	descMissing  = family("sixty_gateway_upstream_engine_missing", "Generating requests that are open here for a while and that the engine neither runs nor has waiting.", "upstream")
+	descBorn     = family("sixty_gateway_upstream_engine_created_seconds", "When the counters of the upstream's engine began: two upstreams with one value are one engine.", "upstream")
 
-	descTTFT      = family("vllm_ttft_seconds", "Time to first token", "model")
-	descTBT       = family("vllm_tbt_seconds", "Time between tokens", "model")
-	descE2E       = family("vllm_e2e_seconds", "End-to-end request latency", "model")
-	descTokens    = family("vllm_output_tokens_total", "Total output tokens generated", "model")
-	descCompleted = family("vllm_requests_completed_total", "Total requests completed", "model", "status")
+	// What the engine counted, whoever asked it. Its model is the name that it was started
+	// with, whatever adapters and other names requests give.
+	descEngineTokens = family("sixty_gateway_upstream_engine_output_tokens_total", "Output tokens that the upstream's engine made.", "model", "upstream")
+	descEngineEnded  = family("sixty_gateway_upstream_engine_ended_total", "Requests that came to their end in the upstream's engine.", "model", "upstream")
+	descEngineTime   = family("sixty_gateway_upstream_engine_ended_seconds_total", "How long they took in the engine.", "model", "upstream")
 
-	genAILabelNames  = []string{"gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model", "gen_ai_response_model", "server_address", "server_port"}
-	descGenFirst     = family("gen_ai_server_time_to_first_token_seconds", "gen_ai.server.time_to_first_token: of successful requests", genAILabelNames...)
-	descGenPerToken  = family("gen_ai_server_time_per_output_token_seconds", "gen_ai.server.time_per_output_token: after the first, of successful requests", genAILabelNames...)
-	descGenDuration  = family("gen_ai_server_request_duration_seconds", "gen_ai.server.request.duration", append(append([]string(nil), genAILabelNames...), "error_type")...)
-	descGenTokens    = family("gen_ai_client_token_usage", "gen_ai.client.token.usage", append(append([]string(nil), genAILabelNames...), "gen_ai_token_type")...)
-	providerOfServer = "vllm"
+	// The same under the extended vLLM names.
+	descQueueDepth = family("vllm_queue_depth", "Number of requests waiting in queue", "model", "upstream")
+	descKV         = family("vllm_kv_cache_utilization", "KV cache utilization (0-1)", "model", "upstream")
+	descEvictions  = family("vllm_kv_cache_evictions_total", "Total KV cache block evictions: the engine's preemptions, each of which gives a request's blocks up", "model", "upstream")
+	descHitRate    = family("vllm_prefix_cache_hit_rate", "Prefix cache hit rate (0-1), between the last two readings that differ", "model", "upstream")
 )
 
 // Describe implements prometheus.Collector; the labels are checked as they come.
-func (m *measures) Describe(chan<- *prometheus.Desc) {}
+func (present) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
-func (m *measures) Collect(ch chan<- prometheus.Metric) {
-	p := page{ch}
-	m.mu.Lock()
-	sets := make([]*series, 0, len(m.sets))
-	for _, s := range m.sets {
-		sets = append(sets, s)
+func (p present) Collect(ch chan<- prometheus.Metric) {
+	g := p.g
+	now := g.now()
+	var states [len(stateNames)]int
+	leaks := 0
+	g.open.each(func(x *exchange) {
+		states[x.state.Load()]++
+		if g.leaks(x, now) {
+			leaks++
+		}
+	})
+	for i, n := range states {
+		gauge(ch, descOpen, float64(n), state(i).String())
 	}
-	ext := make(map[string]*extended, len(m.extended))
-	for k, e := range m.extended {
-		ext[k] = e
-	}
-	for l, s := range m.genAI {
-		s.collect(p, l)
-	}
-	m.mu.Unlock()
-	for _, s := range sets {
-		s.collect(p)
-	}
-	for model, e := range ext {
-		e.collect(p, model)
-	}
-	p.counter(descRetries, float64(m.retries.Load()))
-	p.counter(descLost, float64(m.g.log.lost.Load()))
-	m.g.collect(p)
-}
-
-// page takes metrics.
-type page struct{ ch chan<- prometheus.Metric }
-
-func (p page) counter(d *prometheus.Desc, v float64, labels ...string) {
-	p.ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
-}
-
-func (p page) gauge(d *prometheus.Desc, v float64, labels ...string) {
-	p.ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-}
-
-func (p page) histogram(d *prometheus.Desc, h *histogram, labels ...string) {
-	p.ch <- metric{d, prometheus.MakeLabelPairs(d, labels), h.copied()}
-}
-
-func (s *series) collect(p page) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := []string{s.model, s.route, s.tenant}
-	and := func(v string) []string { return append(l[:3:3], v) }
-	p.counter(descArrived, float64(s.arrived), l...)
-	for status := Success; status < statuses; status++ {
-		p.counter(descEnded, float64(s.ends[status]), and(status.String())...)
-	}
-	for code, n := range s.codes {
-		p.counter(descCodes, float64(n), and(strconv.Itoa(code))...)
-	}
-	for reason, n := range s.finishes {
-		p.counter(descFinish, float64(n), and(reason)...)
-	}
-	for how, n := range s.counted {
-		p.counter(descCounted, float64(n), and(how)...)
-	}
-	for _, c := range []struct {
-		d *prometheus.Desc
-		v uint64
-	}{
-		{descPrompt, s.prompt}, {descCached, s.cached}, {descOutput, s.output}, {descReceived, s.received}, {descAnswered, s.answered},
-	} {
-		p.counter(c.d, float64(c.v), l...)
-	}
-	p.counter(descBlocked, s.blocked, l...)
-	for _, h := range []struct {
-		d *prometheus.Desc
-		h *histogram
-	}{
-		{descFirst, &s.first},
-		{descNoFirst, &s.noFirst},
-		{descInterval, &s.gaps},
-		{descDuration, &s.duration},
-		{descCut, &s.cut},
-		{descQueue, &s.queue},
-		{descConnect, &s.connect},
-		{descUpstream, &s.upstream},
-	} {
-		p.histogram(h.d, h.h, l...)
+	gauge(ch, descLeaks, float64(leaks))
+	gauge(ch, descLimit, float64(g.admission.limit()))
+	for _, u := range g.upstreams {
+		up := 1.0
+		if u.down.Load() {
+			up = 0
+		}
+		gauge(ch, descUp, up, u.name)
+		gauge(ch, descInFlight, float64(u.inFlight.Load()), u.name)
+		counter(ch, descAttempts, float64(u.requests.Load()), u.name)
+		counter(ch, descFailures, float64(u.failures.Load()), u.name)
+		u.engine.collect(ch, u.name)
 	}
 }
 
-func (e *extended) collect(p page, model string) {
+// staleEngine is the age from which on a reading says nothing of the present.
+const staleEngine = time.Minute
+
+func (e *engineState) collect(ch chan<- prometheus.Metric, name string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if model == "" && e.ttft.count == 0 && len(e.completed) == 3 {
-		return // nothing but requests that name no model, such as health checks
+	if e.at.IsZero() || time.Since(e.at) > staleEngine {
+		return
 	}
-	p.histogram(descTTFT, &e.ttft, model)
-	p.histogram(descTBT, &e.tbt, model)
-	p.histogram(descE2E, &e.e2e, model)
-	p.counter(descTokens, float64(e.tokens), model)
-	for status, n := range e.completed {
-		p.counter(descCompleted, float64(n), model, status)
+	gauge(ch, descHeld, float64(e.held), name)
+	gauge(ch, descExcess, float64(e.excess), name)
+	gauge(ch, descMissing, float64(e.missing), name)
+	if e.born > 0 {
+		gauge(ch, descBorn, e.born, name)
+	}
+	for model, m := range e.models {
+		gauge(ch, descQueueDepth, m.waiting, model, name)
+		if m.hasKV {
+			gauge(ch, descKV, m.kv, model, name)
+		}
+		counter(ch, descEvictions, m.preemptions, model, name)
+		counter(ch, descEngineTokens, m.generated, model, name)
+		counter(ch, descEngineEnded, m.ended, model, name)
+		counter(ch, descEngineTime, m.endedTime, model, name)
+		if m.hasHits {
+			gauge(ch, descHitRate, m.hitRate, model, name)
+		}
 	}
 }
 
-func (s *genAI) collect(p page, l genAILabels) {
-	host, port, err := net.SplitHostPort(l.server)
-	if err != nil {
-		host = l.server
-	}
-	names := []string{l.operation, providerOfServer, l.model, l.response, host, port}
-	and := func(v string) []string { return append(names[:6:6], v) }
-	if l.failure == "" {
-		p.histogram(descGenFirst, &s.first, names...)
-		p.histogram(descGenPerToken, &s.perToken, names...)
-		p.histogram(descGenTokens, &s.input, and("input")...)
-		p.histogram(descGenTokens, &s.output, and("output")...)
-	}
-	p.histogram(descGenDuration, &s.duration, and(l.failure)...)
+func counter(ch chan<- prometheus.Metric, d *prometheus.Desc, v float64, labels ...string) {
+	ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
+}
+
+func gauge(ch chan<- prometheus.Metric, d *prometheus.Desc, v float64, labels ...string) {
+	ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 }

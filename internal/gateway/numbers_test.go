@@ -21,10 +21,9 @@ import (
 	"time"
 )
 
-// TestNumbers measures what the gateway costs, beside other proxies in the same
-// minutes. It needs the binary (SIXTY_NUMBERS=bin/sixty) and measures nginx and
-// haproxy where they are installed, and Caddy where CADDY names its binary; SIXTY_PARTS
-// names what is measured, all by default. Times of processors are those of the proxy's
+// TestNumbers measures what the gateway costs, beside another proxy in the same
+// minutes. It needs the binary (SIXTY_NUMBERS=bin/sixty) and measures nginx where it is
+// installed; SIXTY_PARTS names what is measured, all by default. Times of processors are those of the proxy's
 // own process, and do not grow with what else the machine does.
 func TestNumbers(t *testing.T) {
 	binary := os.Getenv("SIXTY_NUMBERS")
@@ -41,7 +40,7 @@ func TestNumbers(t *testing.T) {
 	rounds := number("SIXTY_ROUNDS", 3)
 	up := timed(t)
 	proxies := []*proxy{{name: "direct", addr: up}}
-	for _, p := range []*proxy{sixtyProxy(t, binary, up), nginxProxy(t, up), haproxyProxy(t, up), caddyProxy(t, up)} {
+	for _, p := range []*proxy{sixtyProxy(t, binary, up), nginxProxy(t, up)} {
 		if p != nil {
 			proxies = append(proxies, p)
 		}
@@ -456,42 +455,6 @@ http {
     location / { proxy_pass http://u; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off; proxy_read_timeout 600s; } }
 }`, addr, up, dir))
 	return spawn(t, "nginx", addr, binary, "-c", conf)
-}
-
-func haproxyProxy(t *testing.T, up string) *proxy {
-	binary, err := exec.LookPath("haproxy")
-	if err != nil {
-		return nil
-	}
-	addr := freeAddr(t)
-	conf := configFile(t, "haproxy.cfg", fmt.Sprintf(`
-global
-  nbthread 2
-  maxconn 9500
-defaults
-  mode http
-  option http-no-delay
-  http-reuse safe
-  timeout connect 5s
-  timeout client 600s
-  timeout server 600s
-frontend f
-  bind %s
-  default_backend b
-backend b
-  server s %s
-`, addr, up))
-	return spawn(t, "haproxy", addr, binary, "-f", conf)
-}
-
-func caddyProxy(t *testing.T, up string) *proxy {
-	binary := os.Getenv("CADDY")
-	if binary == "" {
-		return nil
-	}
-	addr := freeAddr(t)
-	conf := configFile(t, "Caddyfile", fmt.Sprintf("{\n\tadmin off\n\tauto_https off\n}\nhttp://:%s {\n\tbind 127.0.0.1\n\treverse_proxy %s {\n\t\tflush_interval -1\n\t}\n}\n", addr[strings.LastIndexByte(addr, ':')+1:], up))
-	return spawn(t, "caddy", addr, binary, "run", "--config", conf, "--adapter", "caddyfile")
 }
 
 // BenchmarkWhole is a request that is not streamed, of eight clients for each

@@ -34,7 +34,7 @@ type Options struct {
 	UpstreamURLs        []string // a scheme may be missing
 	UpstreamCA          string   // PEM file of an authority to trust
 	InsecureUpstreams   bool     // their certificates are not verified
-	MaxBodyMiB          int64    // negative: any
+	MaxBodyMiB          int64    // 0 for any
 	Listen, AdminAt     string   // addresses; of a port alone on loopback, AdminAt "off" for none
 	Cert, Key           string   // PEM files, for clients
 	DrainDelay, DrainBy time.Duration
@@ -56,19 +56,19 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.HealthPath, "health-path", defaultHealthPath, "`path` that is asked of each upstream; an answer below 500 is a good one")
 	fs.DurationVar(&o.HealthEvery, "health-interval", defaultHealthEvery, "time between health checks, and between readings of the engine's metrics")
 	fs.BoolVar(&o.Sticky, "prefix-sticky", false, "prefer the upstream that got the same beginning of a prompt, unless it is busier than the mean by a quarter")
-	fs.IntVar(&o.Retries, "retries", defaultRetries, "further attempts where the upstream cannot have begun to work; -1 for none")
-	fs.DurationVar(&o.ConnectTimeout, "connect-timeout", defaultConnectTimeout, "for a connection to an upstream")
-	fs.DurationVar(&o.HeaderTimeout, "header-timeout", defaultHeaderTimeout, "from sending a request to the head of its answer; -1s for none")
-	fs.DurationVar(&o.IdleTimeout, "idle-timeout", defaultIdleTimeout, "of silence within an answer; -1s for none")
+	fs.IntVar(&o.Retries, "retries", 2, "further attempts where the upstream cannot have begun to work")
+	fs.DurationVar(&o.ConnectTimeout, "connect-timeout", 5*time.Second, "for a connection to an upstream; 0 for none")
+	fs.DurationVar(&o.HeaderTimeout, "header-timeout", 10*time.Minute, "from sending a request to the head of its answer; 0 for none")
+	fs.DurationVar(&o.IdleTimeout, "idle-timeout", 5*time.Minute, "of silence within an answer; 0 for none")
 	fs.DurationVar(&o.RequestTimeout, "request-timeout", 0, "of a whole request (default: none)")
-	fs.DurationVar(&o.ClientTimeout, "client-timeout", defaultClientTimeout, "of a client that does not read or send; -1s for none")
-	fs.Int64Var(&o.MaxBodyMiB, "max-body", defaultMaxBody>>20, "largest request body in `MiB`; -1 for any")
-	fs.IntVar(&o.MaxRequests, "max-requests", defaultMaxRequests, "open requests, beyond which 503 is answered")
-	fs.DurationVar(&o.LeakAge, "leak-age", defaultLeakAge, "a request that is open for longer is a suspected leak")
+	fs.DurationVar(&o.ClientTimeout, "client-timeout", time.Minute, "of a client that does not read or send; 0 for none")
+	fs.Int64Var(&o.MaxBodyMiB, "max-body", 64, "largest request body in `MiB`, held in memory until the answer begins; 0 for any")
+	fs.IntVar(&o.MaxRequests, "max-requests", 1<<16, "open requests, beyond which 503 is answered; 0 for any number")
+	fs.DurationVar(&o.LeakAge, "leak-age", 300*time.Second, "a request that is open for longer is a suspected leak")
 	fs.BoolVar(&o.AskUsage, "ask-usage", false, "ask upstreams for the token account of streams, and hide it from clients that did not ask")
 	fs.StringVar(&o.TenantHeader, "tenant-header", "", "`header` that names the tenant, a label of the metrics")
 	fs.BoolVar(&o.HashTenants, "hash-tenants", false, "show a hash of the tenant instead")
-	fs.IntVar(&o.MaxTenants, "max-tenants", defaultMaxTenants, "tenants that are told apart; others are \"other\"")
+	fs.IntVar(&o.MaxTenants, "max-tenants", 100, "tenants that are told apart; others are \"other\"")
 	fs.StringVar(&o.LogFile, "access-log", "", "`file` to which a line of JSON for each request is appended; - for standard output")
 	fs.StringVar(&o.Collector, "otlp", "", "`URL` of an OTLP/HTTP collector, such as http://127.0.0.1:4318, for a trace of each request")
 	fs.Float64Var(&o.TraceShare, "trace-sample", 1, "`share` of the requests without a sampling decision of their own that are traced")
@@ -77,7 +77,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.Admission.MaxQueued, "max-queued", 0, "admission control: requests that wait for their turn; beyond, the least important one gets 429")
 	fs.DurationVar(&o.Admission.QueueTimeout, "queue-timeout", defaultQueueTimeout, "admission control: how long a request waits before it gets 429")
 	fs.Float64Var(&o.Admission.TokensPerSecond, "max-token-rate", 0, "admission control: prompt and output tokens a `second`, averaged over ten")
-	fs.StringVar(&o.PriorityHeader, "priority-header", defaultPriorityHeader, "`header` with a request's priority, a number; higher is more important")
+	fs.StringVar(&o.PriorityHeader, "priority-header", "X-Priority", "`header` with a request's priority, a number; higher is more important")
 	fs.DurationVar(&o.DrainDelay, "drain-delay", 0, "after SIGTERM: how long /ready fails while requests are still taken")
 	fs.DurationVar(&o.DrainBy, "drain-timeout", 5*time.Minute, "after SIGTERM: how long open requests may take; a second signal ends them")
 }
@@ -85,18 +85,6 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 // Start opens what the options name and says where it listens. The returned function
 // serves until its context ends.
 func (o Options) Start(ctx context.Context, stdout, stderr io.Writer) (serve func(context.Context) error, err error) {
-	var closers []func() error
-	closeAll := func() (err error) {
-		for _, c := range closers {
-			err = errors.Join(err, c())
-		}
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, closeAll())
-		}
-	}()
 	var mu sync.Mutex
 	o.Note = func(text string) {
 		mu.Lock()
@@ -115,14 +103,13 @@ func (o Options) Start(ctx context.Context, stdout, stderr io.Writer) (serve fun
 		if err != nil {
 			return nil, fmt.Errorf("--access-log: %w", err)
 		}
-		o.AccessLog, closers = file, append(closers, file.Close)
+		o.AccessLog = file
 	}
+	endTraces := func() {}
 	if o.Collector != "" {
-		end, err := o.traces(ctx)
-		if err != nil {
+		if endTraces, err = o.traces(ctx); err != nil {
 			return nil, fmt.Errorf("--otlp: %w", err)
 		}
-		closers = append(closers, end)
 	}
 	g, err := New(o.Config)
 	if err != nil {
@@ -145,7 +132,7 @@ func (o Options) Start(ctx context.Context, stdout, stderr io.Writer) (serve fun
 		}
 	}
 	o.describe(stderr, s)
-	return func(ctx context.Context) error { return errors.Join(g.Serve(ctx, s), closeAll()) }, nil
+	return func(ctx context.Context) error { defer endTraces(); return g.Serve(ctx, s) }, nil
 }
 
 // read turns texts and files into the configuration.
@@ -168,9 +155,7 @@ func (o *Options) read() (err error) {
 			return fmt.Errorf("--upstream-ca: %w", err)
 		}
 	}
-	if o.MaxBody = o.MaxBodyMiB << 20; o.MaxBodyMiB < 0 {
-		o.MaxBody = -1
-	}
+	o.MaxBody = o.MaxBodyMiB << 20
 	if o.TraceShare < 0 || o.TraceShare > 1 {
 		return fmt.Errorf("--trace-sample: %v is not between 0 and 1", o.TraceShare)
 	}
@@ -193,7 +178,7 @@ func (o *Options) read() (err error) {
 }
 
 // traces sets the tracer up, and returns what sends the last spans.
-func (o *Options) traces(ctx context.Context) (end func() error, err error) {
+func (o *Options) traces(ctx context.Context) (end func(), err error) {
 	u, err := url.Parse(o.Collector)
 	if err != nil || u.Host == "" {
 		return nil, hint.With(errors.New("not a URL"), "name a collector, such as --otlp http://127.0.0.1:4318")
@@ -212,13 +197,12 @@ func (o *Options) traces(ctx context.Context) (end func() error, err error) {
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about),
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(o.TraceShare))))
 	o.Tracer = provider.Tracer("sixty-gateway")
-	return func() error {
+	return func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
 		if err := provider.Shutdown(ctx); err != nil {
 			o.Note("the last traces were not delivered")
 		}
-		return nil
 	}, nil
 }
 

@@ -4,11 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
-	"strconv"
 	"sync"
 	"time"
 )
@@ -20,6 +20,10 @@ const (
 	maxStreams = 10_000 // of an HTTP/2 connection
 )
 
+// quiet takes what net/http logs, which is what clients and upstreams did wrong: that is
+// counted and in the access log.
+var quiet = log.New(io.Discard, "", 0)
+
 // Serving says how Serve listens and ends.
 type Serving struct {
 	Data, Admin net.Listener // Admin may be nil
@@ -30,15 +34,12 @@ type Serving struct {
 	// the readiness fails, for load balancers to notice; DrainTimeout how long
 	// open requests have from then on.
 	DrainDelay, DrainTimeout time.Duration
-
-	lean *lean // nil with TLS, and where the system lacks what it needs
 }
 
 // Serve serves until ctx ends, and then until the open requests have ended or
 // the time for that is over. It closes the listeners. An error is that of a
 // listener, or says that requests were cut off.
 func (g *Gateway) Serve(ctx context.Context, s Serving) error {
-	quiet := log.New(io.Discard, "", 0) // what net/http logs is what clients did wrong
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
@@ -53,11 +54,11 @@ func (g *Gateway) Serve(ctx context.Context, s Serving) error {
 	defer stop()
 	var wg sync.WaitGroup
 	wg.Go(func() { g.Run(running) })
-	failed := make(chan error, 3)
-	serve := func(srv *http.Server, l net.Listener, secure bool) {
+	failed := make(chan error, 2)
+	serve := func(srv *http.Server, l net.Listener) {
 		wg.Go(func() {
 			var err error
-			if secure {
+			if srv.TLSConfig != nil {
 				err = srv.ServeTLS(l, "", "")
 			} else {
 				err = srv.Serve(l)
@@ -67,21 +68,9 @@ func (g *Gateway) Serve(ctx context.Context, s Serving) error {
 			}
 		})
 	}
-	l := s.Data
-	if s.TLS == nil {
-		if lean := newLean(g, g.clock, g.cfg.MaxBody, g.cfg.ClientTimeout); lean != nil {
-			s.lean = lean
-			wg.Go(func() {
-				if err := lean.serve(s.Data); !errors.Is(err, http.ErrServerClosed) {
-					failed <- err
-				}
-			})
-			l = &strangers{s.Data, lean}
-		}
-	}
-	serve(data, l, s.TLS != nil)
+	serve(data, s.Data)
 	if s.Admin != nil {
-		serve(admin, s.Admin, false)
+		serve(admin, s.Admin)
 	}
 
 	var err error
@@ -91,9 +80,6 @@ func (g *Gateway) Serve(ctx context.Context, s Serving) error {
 	case err = <-failed:
 	}
 	_ = data.Close()
-	if s.lean != nil {
-		s.lean.stop()
-	}
 	_ = admin.Close()
 	stop()
 	wg.Wait()
@@ -102,35 +88,25 @@ func (g *Gateway) Serve(ctx context.Context, s Serving) error {
 
 // drain lets open requests end.
 func (g *Gateway) drain(data *http.Server, s Serving) error {
-	g.Drain()
+	g.draining.Store(true)
 	time.Sleep(s.DrainDelay)
 	ctx, cancel := context.WithTimeout(context.Background(), s.DrainTimeout)
 	defer cancel()
-	err := data.Shutdown(ctx)
-	if s.lean != nil {
-		err = errors.Join(err, s.lean.drain(ctx))
-	}
-	if err == nil {
-		return nil
+	_ = data.Shutdown(ctx)
+	for g.InFlight() > 0 && ctx.Err() == nil { // WebSockets, which it does not wait for
+		time.Sleep(10 * time.Millisecond)
 	}
 	n := g.InFlight()
 	if n == 0 {
 		return nil
 	}
-	g.Abort()
+	g.open.each(func(x *exchange) { x.cancel(errDraining) })
 	// They end by themselves now, so that each is counted and logged.
 	for end := time.Now().Add(2 * time.Second); g.InFlight() > 0 && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
 	}
-	return &cutOffError{n}
-}
-
-// cutOffError is the error of requests that did not end in time.
-type cutOffError struct{ n int }
-
-func (e *cutOffError) Error() string {
-	if e.n == 1 {
-		return "1 request was cut off at the end of the drain timeout"
+	if n == 1 {
+		return errors.New("1 request was cut off at the end of the drain timeout")
 	}
-	return strconv.Itoa(e.n) + " requests were cut off at the end of the drain timeout"
+	return fmt.Errorf("%d requests were cut off at the end of the drain timeout", n)
 }

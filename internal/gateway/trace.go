@@ -2,7 +2,7 @@ package gateway
 
 import (
 	"context"
-	"time"
+	"net/http"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -16,26 +16,20 @@ import (
 
 var propagator propagation.TraceContext
 
-func (x *exchange) wall(at int64) time.Time { return x.g.clock.Epoch().Add(time.Duration(at)) }
-
 func (x *exchange) startTrace() {
 	if x.g.cfg.Tracer == nil || x.work == "" {
 		return
 	}
 	ctx := propagator.Extract(context.Background(), propagation.HeaderCarrier(x.r.Header))
-	x.spanCtx, x.span = x.g.cfg.Tracer.Start(ctx, x.method+" "+x.route,
-		trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(x.wall(x.arrived)))
+	x.spanCtx, x.span = x.g.cfg.Tracer.Start(ctx, x.r.Method+" "+x.route,
+		trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(x.g.wall(x.arrived)))
 }
 
 // traceHeader gives the upstream the context of the request's span.
-func (x *exchange) traceHeader(add func(name, value string)) {
-	if x.span == nil {
-		return
-	}
-	carrier := propagation.MapCarrier{}
-	propagator.Inject(x.spanCtx, carrier)
-	for name, value := range carrier {
-		add(name, value)
+func (x *exchange) traceHeader(h http.Header) {
+	if x.span != nil {
+		h.Del("Tracestate")
+		propagator.Inject(x.spanCtx, propagation.HeaderCarrier(h))
 	}
 }
 
@@ -55,8 +49,8 @@ func (x *exchange) endTrace(status Status, kind string, now int64) {
 		if from == 0 || to < from {
 			return
 		}
-		_, s := x.g.cfg.Tracer.Start(x.spanCtx, name, trace.WithTimestamp(x.wall(from)))
-		s.End(trace.WithTimestamp(x.wall(to)))
+		_, s := x.g.cfg.Tracer.Start(x.spanCtx, name, trace.WithTimestamp(x.g.wall(from)))
+		s.End(trace.WithTimestamp(x.g.wall(to)))
 	}
 	orNow := func(at int64) int64 {
 		if at == 0 {
@@ -88,5 +82,5 @@ func (x *exchange) endTrace(status Status, kind string, now int64) {
 		x.span.SetStatus(codes.Error, kind)
 		x.span.SetAttributes(attribute.String("error.type", status.String()))
 	}
-	x.span.End(trace.WithTimestamp(x.wall(now)))
+	x.span.End(trace.WithTimestamp(x.g.wall(now)))
 }

@@ -5,32 +5,24 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/sixty-dev/sixty/internal/load/wire"
 )
 
 // upstream is one server.
 type upstream struct {
 	url    *url.URL
 	name   string // host and path: the label of metrics
-	base   string // path that is prepended
-	dialer *wire.Dialer
-	client *http.Client // for https and for protocols that are not measured
-	health string       // URL
+	health string // URL
 
 	inFlight atomic.Int64
 	down     atomic.Bool
 	failed   int // health checks in a row; of the one goroutine that checks
-
-	mu   sync.Mutex
-	idle []*wire.Conn // last used last
 
 	requests, failures atomic.Int64 // attempts, and those that got no answer
 
@@ -48,75 +40,38 @@ const (
 	downAfter = 2
 )
 
-func (g *Gateway) newUpstream(u *url.URL) (*upstream, error) {
-	up := &upstream{url: u, name: u.Host + strings.TrimSuffix(u.Path, "/"), base: strings.TrimSuffix(u.EscapedPath(), "/")}
-	dialer, err := wire.NewDialer(u, g.cfg.TLS, g.clock, g.cfg.ConnectTimeout)
-	if err != nil {
-		return nil, err
-	}
-	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.Proxy = nil
-	t.TLSClientConfig = g.cfg.TLS
-	t.ForceAttemptHTTP2 = true
-	t.DisableCompression = true
-	t.MaxIdleConnsPerHost = maxIdle
-	t.IdleConnTimeout = keepIdle
-	t.ResponseHeaderTimeout = 0
-	up.client = &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	if u.Scheme == "http" {
-		up.dialer = dialer
-	}
-	up.health = u.Scheme + "://" + u.Host + up.base + g.cfg.HealthPath
-	return up, nil
-}
-
-// take returns an idle connection that may be used again, or nil.
-func (u *upstream) take(now int64) *wire.Conn {
-	for {
-		u.mu.Lock()
-		n := len(u.idle)
-		if n == 0 {
-			u.mu.Unlock()
-			return nil
-		}
-		c := u.idle[n-1]
-		u.idle = u.idle[:n-1]
-		u.mu.Unlock()
-		if now-c.ReadAt() < int64(keepIdle) && c.Open() {
-			return c
-		}
-		c.Close()
+// newTransport returns what speaks to all upstreams.
+func newTransport(cfg Config) *http.Transport {
+	within := max(cfg.ConnectTimeout, 0)
+	return &http.Transport{
+		DialContext: (&net.Dialer{Timeout: within}).DialContext, TLSHandshakeTimeout: within,
+		TLSClientConfig: cfg.TLS.Clone(), ForceAttemptHTTP2: true,
+		DisableCompression: true, MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: keepIdle, MaxResponseHeaderBytes: maxHeader,
 	}
 }
 
-func (u *upstream) put(c *wire.Conn) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if len(u.idle) >= maxIdle {
-		c.Close()
-		return
-	}
-	u.idle = append(u.idle, c)
+func newUpstream(u *url.URL, healthPath string) *upstream {
+	base := *u
+	base.Path, base.RawPath = strings.TrimSuffix(u.Path, "/"), strings.TrimSuffix(u.EscapedPath(), "/")
+	return &upstream{url: &base, name: strings.ToValidUTF8(u.Host+base.Path, "?"), health: u.Scheme + "://" + u.Host + base.RawPath + healthPath}
 }
 
-// closeIdle closes connections that were not used for a while; all with 0.
-func (u *upstream) closeIdle(now int64, unused time.Duration) {
-	u.mu.Lock()
-	old := 0
-	for old < len(u.idle) && now-u.idle[old].ReadAt() >= int64(unused) {
-		u.idle[old].Close()
-		old++
+// target is where a request goes. Its path and query are as the client wrote them.
+func (u *upstream) target(asked *url.URL) *url.URL {
+	path, raw := asked.Path, asked.EscapedPath()
+	if !strings.HasPrefix(path, "/") {
+		path, raw = "/"+path, "/"+raw
 	}
-	u.idle = slices.Delete(u.idle, 0, old)
-	u.mu.Unlock()
-	if unused == 0 {
-		u.client.CloseIdleConnections()
+	return &url.URL{
+		Scheme: u.url.Scheme, Host: u.url.Host, Path: u.url.Path + path, RawPath: u.url.RawPath + raw,
+		RawQuery: strings.ReplaceAll(asked.RawQuery, " ", "%20"), ForceQuery: asked.ForceQuery,
 	}
 }
 
 // check asks an upstream for its health. Any answer below 500 is one: a server
 // that has no such path is not ill.
 func (g *Gateway) check(ctx context.Context, u *upstream) {
+	running := ctx
 	ctx, cancel := context.WithTimeout(ctx, max(g.cfg.HealthEvery*4/5, time.Second))
 	defer cancel()
 	ok := false
@@ -124,7 +79,7 @@ func (g *Gateway) check(ctx context.Context, u *upstream) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.health, nil)
 	if err == nil {
 		var resp *http.Response
-		if resp, err = u.client.Do(req); err == nil {
+		if resp, err = g.transport.RoundTrip(req); err == nil {
 			_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<16))
 			resp.Body.Close()
 			ok = resp.StatusCode < 500
@@ -135,7 +90,7 @@ func (g *Gateway) check(ctx context.Context, u *upstream) {
 		cause = rootCause(err)
 	}
 	switch {
-	case ctx.Err() != nil && !ok && g.stop.Load():
+	case !ok && running.Err() != nil:
 		// The check was cut off.
 	case ok:
 		u.failed = 0

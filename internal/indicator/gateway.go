@@ -98,7 +98,7 @@ var (
 
 const (
 	docGatewayTTFT  = "From the arrival of a request at the gateway to its first token there, of every request that got one, whatever became of it. The engine's own begins later and misses requests that clients gave up."
-	docGatewayITL   = "Time between two output tokens at the gateway, when the kernel got them; n tokens that came together are n intervals of an nth."
+	docGatewayITL   = "Time between two output tokens at the gateway, as they arrive; n tokens that came together are n intervals of an nth."
 	docGatewayE2E   = "From the arrival of a request at the gateway to its last byte, of requests that succeeded."
 	docGatewayQueue = "From the arrival of a request until it was admitted, its body read: before an upstream hears of it."
 )

@@ -135,7 +135,7 @@ func TestVerdictsOfAGateway(t *testing.T) {
 			ask: func(ask func(string, time.Duration), _ func()) { ask("m", time.Minute) },
 		},
 		"retry-storm": {
-			servers: []*scriptedServer{{answer: tokens, models: hangup}, {answer: tokens}},
+			servers: []*scriptedServer{{answer: tokens, models: hangup}, {answer: tokens}}, cfg: gateway.Config{Retries: 2},
 			ask: func(ask func(string, time.Duration), list func()) {
 				ask("m", time.Second)
 				list()

@@ -75,16 +75,13 @@ func (h *Hider) pass() {
 		h.out = append(h.out, e...)
 		return
 	}
-	switch {
-	case c.HasUsage && c.Choices == 0:
-	case !c.HasUsage:
-		// In a text the quotes would be escaped.
-		if i := bytes.LastIndex(e, null); i >= 0 {
-			h.out = append(h.out, e[:i]...)
-			e = e[i+len(null):]
-		}
-		h.out = append(h.out, e...)
-	default:
-		h.out = append(h.out, e...)
+	if c.HasUsage && c.Choices == 0 {
+		return
 	}
+	// In a text the quotes would be escaped.
+	if i := bytes.LastIndex(e, null); i >= 0 && !c.HasUsage {
+		h.out = append(h.out, e[:i]...)
+		e = e[i+len(null):]
+	}
+	h.out = append(h.out, e...)
 }

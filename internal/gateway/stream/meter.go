@@ -2,7 +2,7 @@ package stream
 
 import (
 	"bytes"
-	"sync"
+	"slices"
 
 	"github.com/sixty-dev/sixty/internal/openai"
 )
@@ -68,8 +68,8 @@ type Meter struct {
 	bearing  bool   // something came that looked like a completion
 
 	sse     openai.Events
-	whole   *[]byte // kept of an answer that is not streamed; nil while nothing is
-	cut     bool    // only the end of the answer is in whole
+	whole   []byte // kept of an answer that is not streamed
+	cut     bool   // only the end of the answer is in whole
 	at      int64
 	pending int // tokens of the moment at that are not yet told of
 	before  int64
@@ -96,8 +96,7 @@ func (m *Meter) End(at int64) {
 	case Whole:
 		m.readWhole(at)
 	}
-	m.sse = openai.Events{}
-	m.release()
+	m.sse, m.whole = openai.Events{}, nil
 }
 
 // Complete reports whether the answer came to the end that its protocol has. An
@@ -225,54 +224,35 @@ var reasons = []string{
 }
 
 func reason(b []byte) string {
-	for _, r := range reasons {
-		if string(b) == r {
-			return r
-		}
+	if r := string(b); slices.Contains(reasons, r) {
+		return r
 	}
 	return "other"
 }
 
-// wholes are the buffers of answers that are not streamed.
-var wholes = sync.Pool{New: func() any { return new([]byte) }}
-
 // keep collects an answer that is not streamed.
 func (m *Meter) keep(p []byte) {
-	if m.whole == nil {
-		m.whole = wholes.Get().(*[]byte)
-	}
-	b := *m.whole
-	if !m.cut && len(b)+len(p) > maxWhole {
+	if len(m.whole)+len(p) > maxWhole {
 		m.cut = true
 	}
 	if m.cut && len(p) > tail {
-		p, b = p[len(p)-tail:], b[:0]
+		p, m.whole = p[len(p)-tail:], nil
 	}
-	if b = append(b, p...); m.cut && len(b) > 2*tail {
-		b = append(b[:0], b[len(b)-tail:]...)
+	if m.whole = append(m.whole, p...); m.cut && len(m.whole) > 2*tail {
+		m.whole = bytes.Clone(m.whole[len(m.whole)-tail:])
 	}
-	*m.whole = b
-}
-
-// release gives the buffer back, but for a large one.
-func (m *Meter) release() {
-	if m.whole != nil && cap(*m.whole) <= 4*tail {
-		*m.whole = (*m.whole)[:0]
-		wholes.Put(m.whole)
-	}
-	m.whole = nil
 }
 
 func (m *Meter) readWhole(at int64) {
 	var c openai.Chunk
 	switch {
-	case m.whole == nil:
+	case len(m.whole) == 0:
 		return
 	case m.cut:
-		if !c.ScanTail(*m.whole) {
+		if !c.ScanTail(m.whole) {
 			return
 		}
-	case c.Scan(*m.whole) != nil:
+	case c.Scan(m.whole) != nil:
 		m.Bad++
 		return
 	}

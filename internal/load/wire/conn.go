@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/url"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -19,10 +18,6 @@ const (
 	// readBuffer holds one read. A decode step's event takes 200 to 400 bytes,
 	// so it holds a dozen of them, and 10,000 connections take 40 MB.
 	readBuffer = 4 << 10
-
-	// leanBuffer is the buffer of a lean connection: few are in use at a time, and
-	// what has piled up is read at once.
-	leanBuffer = 16 << 10
 
 	// maxHead bounds a response's status line and headers.
 	maxHead = 64 << 10
@@ -135,28 +130,15 @@ const (
 	framedByClose
 )
 
-// A HeaderTaker is given header lines. The slices are valid during the call.
-type HeaderTaker interface {
-	TakeHeader(name, value []byte)
-}
-
 // Conn is one connection. It is used by one goroutine at a time, for one
 // request after another; only Interrupt and Close may come from others.
 type Conn struct {
 	DialStart, DialEnd int64 // connection set-up including TLS, by the Clock
 
-	// Header, if set, is given every header line of a response but those of
-	// interim ones.
-	Header HeaderTaker
-	// Bodyless says that the next response has no body whatever its headers say:
-	// it answers a HEAD request.
-	Bodyless bool
-
 	nc     net.Conn
 	socket *Socket // below nc, where the kernel tells when data arrived; else nil
 	clock  Clock
 	buf    []byte
-	lean   bool  // hold no buffer while waiting for the body
 	r, w   int   // unread bytes are buf[r:w]
 	readAt int64 // when what was read last had arrived
 
@@ -181,13 +163,6 @@ type Sink interface {
 	Data(p []byte) error
 }
 
-// A Flusher is a Sink that is told when nothing more has arrived for now, before
-// Stream waits.
-type Flusher interface {
-	Sink
-	Flush() error
-}
-
 // Rebase moves an idle connection to another clock, whose epoch is shift later.
 func (c *Conn) Rebase(clock Clock, shift int64) {
 	c.clock = clock
@@ -208,17 +183,9 @@ func (c *Conn) Lags() *Lags {
 // tells, else when the read that delivered them ended.
 func (c *Conn) ReadAt() int64 { return c.readAt }
 
-// Chunked reports whether the response's body comes in chunks: a length that its
-// head tells beside them does not count.
-func (c *Conn) Chunked() bool { return c.body == framedByChunks }
-
 // Reusable reports whether another request may be sent: the response was read
 // to its end, neither side asked to close, and nobody interrupted it.
 func (c *Conn) Reusable() bool { return c.done && !c.close && c.r == c.w && !c.interrupted.Load() }
-
-// Open reports whether an idle connection may be used again, as far as the kernel
-// tells. Where it does not, or with TLS, the next exchange will.
-func (c *Conn) Open() bool { return c.socket == nil || net.Conn(c.socket) != c.nc || c.socket.Open() }
 
 // SetDeadline bounds everything until the deadline, by the Clock; 0 removes it.
 func (c *Conn) SetDeadline(at int64) error {
@@ -240,40 +207,14 @@ func (c *Conn) Close() error { return c.nc.Close() }
 
 // Send writes a whole request, head and body.
 func (c *Conn) Send(request []byte) error {
-	c.done, c.r, c.w, c.Bodyless = false, 0, 0, false
+	c.done, c.r, c.w = false, 0, 0
 	_, err := c.nc.Write(request)
 	return err
-}
-
-// Write sends more of a request's body, after Send.
-func (c *Conn) Write(p []byte) (int, error) { return c.nc.Write(p) }
-
-// Lean makes the connection hold no buffer while it is idle or Stream waits, for
-// thousands of open streams, and Stream notice at once when data and the end of
-// the connection came together. It costs a system call more for each wake-up.
-func (c *Conn) Lean() {
-	c.lean = true
-	c.release()
-}
-
-var leanBuffers = sync.Pool{New: func() any { return new([leanBuffer]byte) }}
-
-// release gives the buffer back while nothing unread is in it.
-func (c *Conn) release() {
-	if !c.lean || c.r != c.w || c.buf == nil {
-		return
-	}
-	if len(c.buf) == leanBuffer {
-		leanBuffers.Put((*[leanBuffer]byte)(c.buf))
-	}
-	c.buf, c.r, c.w = nil, 0, 0
 }
 
 // room makes space in the buffer for another read.
 func (c *Conn) room() error {
 	switch {
-	case c.buf == nil:
-		c.buf = leanBuffers.Get().(*[leanBuffer]byte)[:]
 	case c.r == c.w:
 		c.r, c.w = 0, 0
 	case c.w < len(c.buf):
@@ -381,7 +322,7 @@ func (c *Conn) readHead(resp *Response) error {
 		}
 	}
 	c.done = false
-	if resp.Status == 204 || resp.Status == 304 || resp.Status < 200 || c.Bodyless ||
+	if resp.Status == 204 || resp.Status == 304 || resp.Status < 200 ||
 		c.body == framedByLength && c.left == 0 {
 		c.body, c.left, c.done = framedByLength, 0, true
 	}
@@ -418,9 +359,6 @@ func (c *Conn) header(resp *Response, l []byte) error {
 		return fmt.Errorf("%w: header line %.40q", ErrMalformed, l)
 	}
 	value = bytes.TrimSpace(value)
-	if c.Header != nil && resp.Status >= 200 {
-		c.Header.TakeHeader(name, value)
-	}
 	switch {
 	case equalFold(name, "content-length"):
 		n, err := strconv.ParseUint(string(value), 10, 62)
@@ -514,11 +452,6 @@ func (c *Conn) Stream(sink Sink) error {
 		return c.socket.pump(c, sink)
 	}
 	for {
-		if c.r == c.w && !c.done {
-			if err := c.flush(sink); err != errMore {
-				return err
-			}
-		}
 		p, err := c.ReadBody()
 		if err == io.EOF {
 			return nil
@@ -545,23 +478,10 @@ func (c *Conn) deliver(sink Sink) error {
 		if err == nil {
 			err = sink.Data(p)
 		}
-		if errors.Is(err, errMore) {
-			return c.flush(sink)
-		}
 		if err != nil {
 			return err
 		}
 	}
-}
-
-// flush tells a sink that the buffer is empty, and returns errMore.
-func (c *Conn) flush(sink Sink) error {
-	if f, ok := sink.(Flusher); ok {
-		if err := f.Flush(); err != nil {
-			return err
-		}
-	}
-	return errMore
 }
 
 // endOfInput is what the end of the connection means for the body.

@@ -24,8 +24,6 @@ type Socket struct {
 	*net.TCPConn
 	raw  syscall.RawConn
 	read func(fd uintptr) bool // receive, bound once so that a read allocates nothing
-	peek func(fd uintptr)      // peekOnce, likewise
-	open bool                  // what it found
 
 	at   time.Time     // when the last read returned, with a monotonic reading
 	lag  time.Duration // for how long its data had lain in the kernel
@@ -62,7 +60,7 @@ func NewSocket(nc net.Conn) (s *Socket, ok bool) {
 		return nil, false
 	}
 	s = &Socket{TCPConn: tc, raw: raw}
-	s.read, s.step, s.peek = s.receive, s.pumpOnce, s.peekOnce
+	s.read, s.step = s.receive, s.pumpOnce
 	return s, true
 }
 
@@ -119,12 +117,6 @@ func (s *Socket) pump(c *Conn, sink Sink) error {
 	if err := c.deliver(sink); err != errMore {
 		return err
 	}
-	if c.lean {
-		if err := s.raw.Read(s.step); err != nil {
-			return err
-		}
-		return s.err
-	}
 	for {
 		until := c.clock.Now() + int64(recheck)
 		last := c.deadline != 0 && c.deadline <= until
@@ -173,7 +165,6 @@ func (s *Socket) pumpOnce(fd uintptr) bool {
 		s.iov.Base = &space[0]
 		s.iov.SetLen(len(space))
 		if !s.receive(fd) {
-			c.release()
 			return false
 		}
 		switch {
@@ -189,7 +180,7 @@ func (s *Socket) pumpOnce(fd uintptr) bool {
 		if s.err = c.deliver(s.sink); s.err != errMore {
 			return true
 		}
-		if s.n < len(space) && !c.lean {
+		if s.n < len(space) {
 			return false
 		}
 	}
@@ -213,18 +204,6 @@ func (s *Socket) stamp() {
 		s.lag = lag
 		s.lags.add(lag)
 	}
-}
-
-// Open reports whether the other side has neither closed the connection nor sent
-// what nobody asked for: whether an idle connection may be used again.
-func (s *Socket) Open() bool {
-	s.open = false
-	return s.raw.Control(s.peek) == nil && s.open
-}
-
-func (s *Socket) peekOnce(fd uintptr) {
-	_, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&s.control[0])), 1, unix.MSG_PEEK|unix.MSG_DONTWAIT, 0, 0)
-	s.open = errno == unix.EAGAIN
 }
 
 // Arrived returns when the last read's data arrived.

@@ -14,9 +14,6 @@ type Socket struct {
 // NewSocket reports that there are no kernel timestamps.
 func NewSocket(net.Conn) (*Socket, bool) { return nil, false }
 
-// Open reports that nothing speaks against the connection.
-func (s *Socket) Open() bool { return true }
-
 // Arrived returns the present.
 func (s *Socket) Arrived(c Clock) int64 { return c.Now() }
 

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	amconfig "github.com/prometheus/alertmanager/config"
+	promconfig "github.com/prometheus/common/config"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/config"
 	"go.yaml.in/yaml/v3"
@@ -79,9 +81,6 @@ type Receivers []amconfig.Receiver
 // UnmarshalYAML leaves them to readReceivers, which has the numbers of lines.
 func (*Receivers) UnmarshalYAML(*yaml.Node) error { return nil }
 
-// kinds are those of receivers that sixty tells.
-var kinds = []string{"webhook_configs", "slack_configs", "pagerduty_configs"}
-
 // readReceivers reads the receivers of our section by Alertmanager's own package: it is given
 // each alone, on its own lines, and told to send everything there.
 func readReceivers(ours []byte) (out Receivers, err error) {
@@ -126,11 +125,8 @@ func readReceivers(ours []byte) (out Receivers, err error) {
 func readReceiver(lines []string, key, r *yaml.Node, end int) (one amconfig.Receiver, err error) {
 	name := ""
 	for i := 0; i+1 < len(r.Content); i += 2 {
-		switch k := r.Content[i]; {
-		case k.Value == "name":
+		if r.Content[i].Value == "name" {
 			name = r.Content[i+1].Value
-		case !slices.Contains(kinds, k.Value):
-			return one, hint.With(fmt.Errorf("line %d: sixty does not tell %s", k.Line, k.Value), "it tells "+strings.Join(kinds, ", ")+"; the others need an Alertmanager")
 		}
 	}
 	if name == "" {
@@ -154,27 +150,30 @@ func readReceiver(lines []string, key, r *yaml.Node, end int) (one amconfig.Rece
 	return cfg.Receivers[0], nil
 }
 
-// setDirectory makes paths of files relative to a directory.
-func (rs Receivers) setDirectory(dir string) {
-	in := func(paths ...*string) {
-		for _, p := range paths {
-			if *p != "" && !filepath.IsAbs(*p) {
-				*p = filepath.Join(dir, *p)
+// setDirectory makes paths of files in receivers relative to a directory: fields whose names
+// end in _file, and what knows its paths itself.
+func setDirectory(of reflect.Value, dir string) {
+	switch of.Kind() {
+	case reflect.Slice:
+		for i := range of.Len() {
+			setDirectory(of.Index(i), dir)
+		}
+	case reflect.Pointer:
+		if knows, ok := of.Interface().(promconfig.DirectorySetter); ok {
+			knows.SetDirectory(dir)
+		} else if !of.IsNil() {
+			setDirectory(of.Elem(), dir)
+		}
+	case reflect.Struct:
+		for field, v := range of.Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+			switch {
+			case !field.IsExported():
+			case v.Kind() == reflect.String && strings.HasSuffix(name, "_file"):
+				v.SetString(promconfig.JoinDir(dir, v.String()))
+			default:
+				setDirectory(v, dir)
 			}
-		}
-	}
-	for _, r := range rs {
-		for _, c := range r.WebhookConfigs {
-			in(&c.URLFile)
-			c.HTTPConfig.SetDirectory(dir)
-		}
-		for _, c := range r.SlackConfigs {
-			in(&c.APIURLFile, &c.AppTokenFile)
-			c.HTTPConfig.SetDirectory(dir)
-		}
-		for _, c := range r.PagerdutyConfigs {
-			in(&c.RoutingKeyFile, &c.ServiceKeyFile)
-			c.HTTPConfig.SetDirectory(dir)
 		}
 	}
 }
@@ -196,7 +195,7 @@ func LoadConfig(path string, every time.Duration, log *slog.Logger) (*Config, er
 	}
 	dir := filepath.Dir(path)
 	c.Prometheus.SetDirectory(dir)
-	c.Sixty.Receivers.setDirectory(dir)
+	setDirectory(reflect.ValueOf(c.Sixty.Receivers), dir)
 	for _, p := range []*string{&c.Sixty.Objectives, &c.Sixty.Baseline} {
 		if *p != "" && !filepath.IsAbs(*p) {
 			*p = filepath.Join(dir, *p)

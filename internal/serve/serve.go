@@ -152,6 +152,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	}, cfg.Log, s.registry); err != nil {
 		return err
 	}
+	defer s.teller.Close()
 	s.ruled.Store(file.Sixty.Rules)
 	s.anomalies.Catalogue = cfg.Diagnose.Pathologies
 	s.anomalies.Switch(file.Sixty.Anomalies)
@@ -273,7 +274,6 @@ func (s *server) run(asked context.Context) error {
 	var judging sync.WaitGroup
 	judging.Go(func() { s.monitor.Run(ctx) })
 	judging.Go(func() { s.reloadOnSignal(ctx) })
-	judging.Go(func() { s.teller.Run(ctx) })
 	judging.Go(func() { s.readMachine(ctx) })
 	handler, err := s.handler()
 	if err != nil {

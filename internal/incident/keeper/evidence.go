@@ -150,20 +150,10 @@ func (k *Keeper) keep(ctx context.Context, j *job) error {
 		}
 	}
 	errs := d.Plot(ctx, j.q) // without plots it is still worth having
-	text, err := k.encode(d)
-	if err != nil {
-		return errors.Join(errs, err)
-	}
 	k.mu.Lock()
 	k.written[j.id] = d.At
-	if k.store == nil {
-		k.memory[j.id] = text
-	}
 	k.mu.Unlock()
-	if k.store == nil {
-		return errs
-	}
-	if err := k.store.put(j.id, diagnosisFile, text); err != nil {
+	if err := k.store.diagnosis(j.id, diagnosisFile, d); err != nil {
 		return errors.Join(errs, err)
 	}
 	leftOut, err := k.record(ctx, j, &d)
@@ -221,7 +211,7 @@ func (k *Keeper) record(ctx context.Context, j *job, d *diagnose.Diagnosis) (lef
 	written, err := pages.Write(ctx, j.q, pages.Request{Instances: instances, Matchers: matchers, From: from, To: d.At, MaxBytes: mostText}, w.Add)
 	notes, jsonErr := json.MarshalIndent(map[string]any{
 		"recorded_by": "sixty serve", "incident": j.id, "verdict": d.Verdict.ID, "at": d.At.UTC().Format(time.RFC3339Nano), "since": d.Verdict.Since.UTC().Format(time.RFC3339),
-		"targets": d.Verdict.Targets, "command": k.c.Command + " " + j.id + ".tar.zst",
+		"targets": d.Verdict.Targets, "command": "sixty diagnose " + j.id + ".tar.zst",
 		"labels": written.Labels, "servers_left_out": leftOut,
 	}, "", " ")
 	if err = errors.Join(err, jsonErr); err == nil {
@@ -269,9 +259,5 @@ func (k *Keeper) keepCourse(ctx context.Context, j *job) error {
 	}
 	d.Verdict.Plots = plots
 	d.Verdicts[0] = d.Verdict
-	text, err := k.encode(d)
-	if err != nil || k.store == nil {
-		return err
-	}
-	return k.store.put(j.id, courseFile, text)
+	return k.store.diagnosis(j.id, courseFile, d)
 }

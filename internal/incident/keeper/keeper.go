@@ -1,6 +1,6 @@
 // Package keeper keeps incidents: it feeds diagnoses to an incident.Tracker, writes what
 // becomes of them to a directory that survives kill -9, with the evidence as a recording
-// that sixty diagnose opens, and answers for them over HTTP as docs/api.md says.
+// that sixty diagnose opens.
 package keeper
 
 import (
@@ -22,12 +22,12 @@ import (
 	"github.com/sixty-dev/sixty/internal/incident"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
-	"github.com/sixty-dev/sixty/internal/report"
+	"github.com/sixty-dev/sixty/internal/report/postmortem"
 )
 
 // Config says where incidents are kept, and for how long.
 type Config struct {
-	Dir string // made where it is missing; "" keeps them in memory alone, without recordings
+	Dir string // made where it is missing
 
 	MaxIncidents int           // the oldest closed ones go first; 1000 when 0
 	Retention    time.Duration // of closed ones; 90 days when 0
@@ -40,12 +40,7 @@ type Config struct {
 	// Listen, which may be nil, is told what became of an incident, after it was written.
 	// It must not wait for long, and may be called from several goroutines.
 	Listen func(incident.Kind, view.Summary)
-	Log    *slog.Logger // slog.Default() when nil
-
-	Runbooks catalog.Runbooks
-	// Command is what opens a recording with the same settings, for its notes: "sixty
-	// diagnose" when "".
-	Command string
+	Log    *slog.Logger
 }
 
 func (c Config) withDefaults() Config {
@@ -57,12 +52,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.MaxEvidence == 0 {
 		c.MaxEvidence = 2 << 30
-	}
-	if c.Log == nil {
-		c.Log = slog.Default()
-	}
-	if c.Command == "" {
-		c.Command = "sixty diagnose"
 	}
 	return c
 }
@@ -78,7 +67,7 @@ const (
 // A Keeper keeps incidents. It is safe for concurrent use.
 type Keeper struct {
 	c       Config
-	store   *store // nil in memory
+	store   *store
 	tracker *incident.Tracker
 
 	mu       sync.Mutex
@@ -90,7 +79,6 @@ type Keeper struct {
 	jobs     map[string]*job      // by incident
 	busy     bool                 // a job is being done
 	written  map[string]time.Time // moments of the diagnoses that were kept, by incident
-	memory   map[string][]byte    // diagnoses, where there is no store
 	warnings []string
 
 	wake    chan struct{}
@@ -104,17 +92,15 @@ func Open(ctx context.Context, c Config) (*Keeper, error) {
 	c = c.withDefaults()
 	k := &Keeper{
 		c: c, records: map[string]*incident.Record{}, dirty: map[string]bool{}, jobs: map[string]*job{}, written: map[string]time.Time{},
-		memory: map[string][]byte{}, wake: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1),
 	}
 	var records []*incident.Record
-	if c.Dir != "" {
-		var err error
-		if k.store, records, k.warnings, err = openStore(c.Dir); err != nil {
-			return nil, err
-		}
-		for _, w := range k.warnings {
-			c.Log.Warn(w)
-		}
+	var err error
+	if k.store, records, k.warnings, err = openStore(c.Dir); err != nil {
+		return nil, err
+	}
+	for _, w := range k.warnings {
+		c.Log.Warn(w)
 	}
 	for _, r := range records {
 		k.records[r.ID] = r
@@ -237,10 +223,6 @@ func (k *Keeper) Observe(d *diagnose.Diagnosis, q metrics.Querier) error {
 
 // flush writes the records that changed. What fails stays to be written.
 func (k *Keeper) flush() error {
-	if k.store == nil {
-		clear(k.dirty)
-		return nil
-	}
 	var errs error
 	for _, id := range slices.Sorted(maps.Keys(k.dirty)) {
 		r := k.records[id]
@@ -267,18 +249,7 @@ func (k *Keeper) flush() error {
 
 // prune forgets what is too old or too much.
 func (k *Keeper) prune(now time.Time) error {
-	all := slices.Collect(maps.Values(k.records))
-	if k.store == nil {
-		slices.SortFunc(all, incident.Latest)
-		for _, r := range all[min(len(all), k.c.MaxIncidents):] {
-			if !r.Open() {
-				delete(k.records, r.ID)
-				delete(k.memory, r.ID)
-			}
-		}
-		return nil
-	}
-	kept, err := k.store.prune(all, now, &k.c)
+	kept, err := k.store.prune(slices.Collect(maps.Values(k.records)), now, &k.c)
 	k.records = map[string]*incident.Record{}
 	for _, r := range kept {
 		k.records[r.ID] = r
@@ -354,13 +325,10 @@ func (k *Keeper) Get(id string) (view.Incident, error) {
 	}
 	out := view.Incident{Similar: incident.FindSimilar(r, slices.Collect(maps.Values(k.records)))}
 	c := r.Copy()
-	out.Summary, out.Evolution, out.Omitted, out.Diagnosis = c.Summary, c.Evolution, c.Omitted, k.memory[id]
+	out.Summary, out.Evolution, out.Omitted = c.Summary, c.Evolution, c.Omitted
 	k.mu.Unlock()
-	if k.store != nil {
-		if out.Diagnosis, err = k.store.document(id, diagnosisFile); err != nil {
-			k.c.Log.Warn("the diagnosis of an incident cannot be read", "incident", id, "err", err)
-			out.Diagnosis = nil
-		}
+	if out.Diagnosis, err = k.store.document(id, diagnosisFile); err != nil {
+		k.c.Log.Warn("the diagnosis of an incident cannot be read", "incident", id, "err", err)
 	}
 	return out, nil
 }
@@ -427,7 +395,7 @@ func (k *Keeper) change(id string, how func(*incident.Record) error) (view.Summa
 		return view.Summary{}, err
 	}
 	was := r.Copy()
-	if err = how(r); err == nil && k.store != nil {
+	if err = how(r); err == nil {
 		if err = k.store.save(r); err != nil {
 			err = fmt.Errorf("write incident %s: %w", id, err)
 		}
@@ -453,15 +421,23 @@ func (k *Keeper) Recording(id string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if !r.HasRecording || k.store == nil {
+	if !r.HasRecording {
 		return "", hint.With(fmt.Errorf("%w: of %s no recording is kept", os.ErrNotExist, id), "recordings are written within a minute, and the oldest are removed first")
 	}
 	return k.store.path(id, evidenceFile), nil
 }
 
-// encode writes a diagnosis as JSON.
-func (k *Keeper) encode(d diagnose.Diagnosis) ([]byte, error) {
+// PostMortem writes an incident as Markdown with plots.
+func (k *Keeper) PostMortem(id string) ([]byte, error) {
+	i, err := k.Get(id)
+	if err != nil {
+		return nil, err
+	}
+	course, err := k.store.document(id, courseFile)
+	if err != nil {
+		k.c.Log.Warn("the plots of an incident cannot be read", "incident", id, "err", err)
+	}
 	var b bytes.Buffer
-	err := report.JSON(&b, d, report.Options{Runbooks: k.c.Runbooks})
+	err = postmortem.Markdown(&b, &i, course)
 	return b.Bytes(), err
 }

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -497,85 +496,5 @@ func TestEvidence(t *testing.T) {
 		if !bytes.Contains(text, []byte(want)) {
 			t.Errorf("the post-mortem lacks %q", want)
 		}
-	}
-}
-
-func TestHandler(t *testing.T) {
-	k := open(t, t.TempDir())
-	p := pathology(t, "kv-cache-thrashing")
-	observe(t, k, sick(noon, p, "m0", "m1"))
-	id := k.Of("m0", p.ID).ID
-	h := k.Handler()
-	for _, tc := range []struct {
-		method, path, body string
-		header             map[string]string
-		code               int
-		want               string
-	}{
-		{method: "GET", path: "", code: 200, want: `"id":"` + id + `"`},
-		{method: "GET", path: "?state=closed", code: 200, want: "[]"},
-		{method: "GET", path: "?state=half", code: 400, want: "neither open nor closed"},
-		{method: "GET", path: "?limit=0", code: 400, want: "limit"},
-		{method: "GET", path: "?limit=1", code: 200, want: `"id"`},
-		{method: "GET", path: "/" + id, code: 200, want: `"evolution":[{`},
-		{method: "GET", path: "/nothing", code: 404, want: "no such incident"},
-		{method: "GET", path: "/..%2f..%2fetc", code: 404, want: "no such incident"},
-		{method: "GET", path: "/" + id + "/recording", code: 404, want: "no recording"},
-		{method: "GET", path: "/" + id + "/postmortem", code: 200, want: "# Post-mortem"},
-		{method: "GET", path: "/" + id + "/other", code: 404, want: "nothing at"},
-		{method: "DELETE", path: "/" + id, code: 405, want: "use GET"},
-		{method: "GET", path: "/" + id + "/acknowledge", code: 405, want: "use POST"},
-		{method: "POST", path: "/" + id + "/acknowledge", body: `{"by":"ann"}`, code: 200, want: `"acknowledged":{"by":"ann"`},
-		{method: "POST", path: "/" + id + "/acknowledge", body: `{"by":"ann"}`, header: map[string]string{"Origin": "http://example.com"}, code: 200, want: `"by":"ann"`},
-		{method: "POST", path: "/" + id + "/acknowledge", body: `{"by":"eve"}`, header: map[string]string{"Origin": "http://evil.example"}, code: 403, want: "another page"},
-		{method: "POST", path: "/" + id + "/acknowledge", body: `{"by":"eve"}`, header: map[string]string{"Sec-Fetch-Site": "cross-site"}, code: 403, want: "another page"},
-		{method: "POST", path: "/" + id + "/acknowledge", body: `by=eve`, header: map[string]string{"Content-Type": "application/x-www-form-urlencoded"}, code: 415, want: "not JSON"},
-		{method: "POST", path: "/" + id + "/acknowledge", body: `{"by":"eve"}`, header: map[string]string{"Content-Type": "text/plain"}, code: 415, want: "not JSON"},
-		{method: "POST", path: "/" + id + "/acknowledge", body: `{"by":" "}`, code: 400, want: "empty"},
-		{method: "POST", path: "/" + id + "/acknowledge", body: `{`, code: 400, want: "cannot be read"},
-		{method: "POST", path: "/" + id + "/acknowledge", body: `{"by":"a"}{}`, code: 400, want: "more than one"},
-		{method: "POST", path: "/" + id + "/acknowledge", body: `{"who":"a"}`, code: 400, want: "cannot be read"},
-		{method: "POST", path: "/nothing/acknowledge", body: `{"by":"ann"}`, code: 404, want: "no such incident"},
-		{method: "POST", path: "/" + id + "/notes", body: `{"by":"ann","text":"<script>"}`, code: 200, want: `\u003cscript\u003e`},
-		{method: "POST", path: "/" + id + "/notes", body: `{"by":"ann"}`, code: 400, want: "text"},
-		{method: "POST", path: "/" + id + "/notes", body: `{"by":"ann","text":"` + strings.Repeat("x", maxText+1) + `"}`, code: 400, want: "longer"},
-		{method: "POST", path: "/" + id + "/notes", body: `{"by":"ann","text":"` + strings.Repeat("x", maxBody) + `"}`, code: 413, want: "larger"},
-	} {
-		r := httptest.NewRequest(tc.method, "http://example.com"+Path+tc.path, strings.NewReader(tc.body))
-		if tc.method == "POST" {
-			r.Header.Set("Content-Type", "application/json")
-		}
-		for n, v := range tc.header {
-			r.Header.Set(n, v)
-		}
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		if w.Code != tc.code || !strings.Contains(w.Body.String(), tc.want) {
-			t.Errorf("%s %s %.60s: %d %.200s, want %d with %q", tc.method, tc.path, tc.body, w.Code, w.Body, tc.code, tc.want)
-		}
-		if w.Code >= 400 {
-			var e view.Error
-			if err := json.Unmarshal(w.Body.Bytes(), &e); err != nil || e.Error == "" {
-				t.Errorf("%s %s: the error is %s", tc.method, tc.path, w.Body)
-			}
-		}
-	}
-	if s := k.List(Query{})[0]; s.Acknowledged == nil || s.Acknowledged.By != "ann" || len(s.Notes) != 1 {
-		t.Errorf("got %+v", s)
-	}
-}
-
-func TestInMemory(t *testing.T) {
-	k := open(t, "")
-	p := pathology(t, "kv-cache-thrashing")
-	observe(t, k, sick(noon, p, "m0"))
-	if _, err := k.AddNote(k.Of("m0", p.ID).ID, "ann", "hm", noon); err != nil {
-		t.Fatal(err)
-	}
-	if i, err := k.Get(k.Of("m0", p.ID).ID); err != nil || len(i.Notes) != 1 {
-		t.Errorf("%+v, %v", i, err)
-	}
-	if _, err := k.Recording(k.Of("m0", p.ID).ID); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("error %v", err)
 	}
 }

@@ -14,10 +14,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/incident"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
+	"github.com/sixty-dev/sixty/internal/report"
 )
 
 // A store is a directory with one of each incident, which holds these files. Each is
@@ -187,6 +189,15 @@ func (s *store) put(id, file string, content []byte) error {
 	}
 	syncDir(dir)
 	return nil
+}
+
+// diagnosis writes a diagnosis of an incident as JSON.
+func (s *store) diagnosis(id, file string, d diagnose.Diagnosis) error {
+	var b bytes.Buffer
+	if err := report.JSON(&b, d, report.Options{}); err != nil {
+		return err
+	}
+	return s.put(id, file, b.Bytes())
 }
 
 // syncDir makes what was renamed in a directory last; a file system that cannot says so,

@@ -39,7 +39,6 @@ type Alerter struct {
 	Away func() time.Time
 	// Incident returns the open incident of what was found, nil for none; it may be nil.
 	Incident OpenIncident
-	Runbooks catalog.Runbooks
 
 	changed atomic.Pointer[Alerts]
 	active  map[string]*activeAlert
@@ -192,7 +191,7 @@ func (a *Alerter) fires(d *diagnose.Diagnosis, f *diagnose.Finding, at time.Time
 			al.Began = of.Began
 		}
 	}
-	al.Annotations = map[string]string{"summary": f.Summary, "runbook_url": a.Runbooks.Of(f.Pathology.ID)}
+	al.Annotations = map[string]string{"summary": f.Summary, "runbook_url": catalog.PublishedRunbooks.Of(f.Pathology.ID)}
 	if text := describe(f); text != "" {
 		al.Annotations["description"] = text
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -78,76 +79,42 @@ type Incidents struct {
 // names and meaning, and Alertmanager's own code reads them.
 type Receivers []amconfig.Receiver
 
-// UnmarshalYAML leaves them to readReceivers, which has the numbers of lines.
-func (*Receivers) UnmarshalYAML(*yaml.Node) error { return nil }
-
-// readReceivers reads the receivers of our section by Alertmanager's own package: it is given
-// each alone, on its own lines, and told to send everything there.
-func readReceivers(ours []byte) (out Receivers, err error) {
-	var doc struct {
-		Sixty yaml.Node `yaml:"sixty"`
+// UnmarshalYAML has Alertmanager's own package read each, as the only one of a configuration
+// that sends everything there. Errors name its line.
+func (rs *Receivers) UnmarshalYAML(list *yaml.Node) error {
+	var nodes []yaml.Node
+	if err := list.Decode(&nodes); err != nil {
+		return err
 	}
-	if err := yaml.Unmarshal(ours, &doc); err != nil {
-		return nil, plain(err)
+	for i := range nodes {
+		var named struct {
+			Name string `yaml:"name"`
+		}
+		var cfg *amconfig.Config
+		err := nodes[i].Decode(&named)
+		if err == nil {
+			cfg, err = loadReceiver(&nodes[i], named.Name)
+		}
+		if err == nil && slices.ContainsFunc(*rs, func(o amconfig.Receiver) bool { return o.Name == named.Name }) {
+			err = errors.New("there is another one of this name")
+		}
+		if err != nil {
+			return fmt.Errorf("line %d: receiver %q: %s", nodes[i].Line, named.Name, lineOfError.ReplaceAllString(plain(err).Error(), ""))
+		}
+		*rs = append(*rs, cfg.Receivers[0])
 	}
-	lines := strings.Split(string(ours), "\n")
-	section := doc.Sixty.Content
-	for i := 0; i+1 < len(section); i += 2 {
-		key, list, end := section[i], section[i+1], len(lines)+1
-		if key.Value != "receivers" {
-			continue
-		}
-		if i+2 < len(section) {
-			end = section[i+2].Line
-		}
-		if list.Kind != yaml.SequenceNode || list.Style&yaml.FlowStyle != 0 {
-			return nil, fmt.Errorf("line %d: write the receivers as a list, one below the other", key.Line)
-		}
-		for k, r := range list.Content {
-			to := end
-			if k+1 < len(list.Content) {
-				to = list.Content[k+1].Line
-			}
-			one, err := readReceiver(lines, key, r, to)
-			if err != nil {
-				return nil, err
-			}
-			if slices.ContainsFunc(out, func(o amconfig.Receiver) bool { return o.Name == one.Name }) {
-				return nil, fmt.Errorf("line %d: there are two receivers named %q", r.Line, one.Name)
-			}
-			out = append(out, one)
-		}
-	}
-	return out, nil
+	return nil
 }
 
-// readReceiver reads one, which ends before a line.
-func readReceiver(lines []string, key, r *yaml.Node, end int) (one amconfig.Receiver, err error) {
-	name := ""
-	for i := 0; i+1 < len(r.Content); i += 2 {
-		if r.Content[i].Value == "name" {
-			name = r.Content[i+1].Value
-		}
-	}
-	if name == "" {
-		return one, fmt.Errorf("line %d: a receiver needs a name", r.Line)
-	}
-	var text strings.Builder
-	for i, line := range lines {
-		if n := i + 1; n == key.Line || n >= r.Line && n < end {
-			text.WriteString(line)
-		}
-		text.WriteString("\n")
-	}
-	fmt.Fprintf(&text, "%sroute: {receiver: %q}\n", strings.Repeat(" ", key.Column-1), name)
-	cfg, err := amconfig.Load(text.String())
+// lineOfError is that of an error in YAML that nobody wrote.
+var lineOfError = regexp.MustCompile(`^line \d+: `)
+
+func loadReceiver(r *yaml.Node, name string) (*amconfig.Config, error) {
+	text, err := yaml.Marshal(map[string]any{"receivers": []*yaml.Node{r}, "route": map[string]string{"receiver": name}})
 	if err != nil {
-		if err = plain(err); !strings.HasPrefix(err.Error(), "line ") {
-			err = fmt.Errorf("line %d: receiver %q: %w", r.Line, name, err)
-		}
-		return one, err
+		return nil, err
 	}
-	return cfg.Receivers[0], nil
+	return amconfig.Load(string(text))
 }
 
 // setDirectory makes paths of files in receivers relative to a directory: fields whose names
@@ -218,9 +185,6 @@ func ParseConfig(content []byte, every time.Duration, log *slog.Logger) (*Config
 	}{&c.Sixty}
 	if err := d.Decode(&own); err != nil && len(bytes.TrimSpace(ours)) > 0 {
 		return nil, plain(err)
-	}
-	if c.Sixty.Receivers, err = readReceivers(ours); err != nil {
-		return nil, err
 	}
 	if c.Prometheus, err = config.Load(string(theirs), log); err != nil { // errors have the lines of the file
 		return nil, plain(err)

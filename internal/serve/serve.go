@@ -98,7 +98,7 @@ type server struct {
 	rules     catalogueRules
 	anomalies monitor.Anomalies
 
-	told     web.Incidents // to pages
+	told     web.News // to pages
 	gateways *gateways
 
 	ruled     atomic.Bool // by the catalogue too, as the configuration says
@@ -135,7 +135,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if s.incidents, err = keeper.Open(ctx, keeper.Config{
 		Dir: filepath.Join(cfg.Dir, "incidents"), Retention: time.Duration(file.Sixty.Incidents.Retention), Catalogue: cfg.Diagnose.Pathologies, Log: cfg.Log,
 		Look:   func(ctx context.Context, at time.Time) (diagnose.Diagnosis, error) { return s.monitor.Look(ctx, at, 0) },
-		Listen: func(_ incident.Kind, i view.Summary) { s.told.Tell(i) },
+		Listen: func(_ incident.Kind, i view.Summary) { s.told.Tell(&i) },
 	}); err != nil {
 		return fmt.Errorf("--data: %w", err)
 	}
@@ -176,7 +176,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		First:  first,
 		Rest:   cfg.Prometheus.Prometheus != "",
 		Source: s.source, Diagnose: look, Every: every, Log: cfg.Log, Registry: s.registry,
-		Listeners: []func(context.Context, *monitor.Evaluation){s.observe, s.alerter.See, s.write, s.learn, s.anomalies.See},
+		Listeners: []func(context.Context, *monitor.Evaluation){s.observe, s.alerter.See, s.write, s.learn, s.anomalies.See, s.tell},
 	})
 	s.reloaded = prometheus.NewGauge(prometheus.GaugeOpts{Name: "sixty_config_last_reload_successful", Help: "Whether the configuration was read without an error the last time."})
 	s.registry.MustRegister(s.reloaded)
@@ -330,7 +330,7 @@ func (s *server) handler() (http.Handler, error) {
 	}
 	o := web.Options{
 		Monitor: s.monitor, Prometheus: prom, Reload: s.reload, Token: s.cfg.Token, External: s.external, Registry: s.registry, Log: s.cfg.Log,
-		Trouble: s.trouble, Anomalies: s.anomalies.Latest, More: s.answers(), Incident: s.incidents.Of, Incidents: &s.told,
+		Trouble: s.trouble, Anomalies: s.anomalies.Latest, More: s.answers(), Incident: s.incidents.Of, News: &s.told,
 	}
 	if s.cfg.Prometheus.Prometheus == "" {
 		o.Collector = s.collector
@@ -363,6 +363,9 @@ func (s *server) observe(_ context.Context, e *monitor.Evaluation) {
 		s.cfg.Log.Warn("an incident was not written", "err", err)
 	}
 }
+
+// tell tells pages of an evaluation.
+func (s *server) tell(context.Context, *monitor.Evaluation) { s.told.Tell(nil) }
 
 // health measures how servers did over a span.
 func (s *server) health(ctx context.Context, since time.Duration) (*health.Report, error) {

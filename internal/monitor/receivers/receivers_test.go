@@ -286,15 +286,15 @@ func TestARestart(t *testing.T) {
 func TestReceiversAreParsedStrictly(t *testing.T) {
 	const head = "global: {scrape_interval: 5s}\nsixty:\n  use_case: chat\n  receivers:\n"
 	for name, tt := range map[string]struct{ text, err string }{
-		"unknown field":        {"  - name: a\n    webhook_configs:\n    - url: http://x\n      urls: y\n", "line 8: field urls not found"},
+		"unknown field":        {"  - name: a\n    webhook_configs:\n    - url: http://x\n      urls: y\n", "line 5: receiver \"a\": field urls not found"},
 		"no address":           {"  - name: a\n    webhook_configs: [{send_resolved: true}]\n", "line 5: receiver \"a\": one of url or url_file"},
 		"the second":           {"  - name: a\n    webhook_configs: [{url: http://x}]\n  - name: b\n    pagerduty_configs: [{}]\n", "line 7: receiver \"b\": missing service or routing key"},
-		"no name":              {"  - webhook_configs: [{url: http://x}]\n", "line 5: a receiver needs a name"},
-		"twice":                {"  - name: a\n  - name: a\n", "line 6: there are two receivers"},
-		"a kind that is not":   {"  - name: a\n    pigeon_configs: []\n", "line 6: field pigeon_configs not found"},
+		"no name":              {"  - webhook_configs: [{url: http://x}]\n", "line 5: receiver \"\": missing name"},
+		"twice":                {"  - name: a\n  - name: a\n", "line 6: receiver \"a\": there is another one"},
+		"a kind that is not":   {"  - name: a\n    pigeon_configs: []\n", "line 5: receiver \"a\": field pigeon_configs not found"},
 		"slack without secret": {"  - name: a\n    slack_configs: [{channel: x}]\n", "line 5: receiver \"a\": no "},
 		"after it":             {"  - name: a\n    webhook_configs: [{url: http://x}]\n  only: 3\n", "line 7"},
-		"in braces":            {"    [{name: a}]\n", "line 4: write the receivers as a list"},
+		"in braces":            {"    [{name: a, sms_configs: []}]\n", "line 5: receiver \"a\": field sms_configs"},
 	} {
 		_, err := monitor.ParseConfig([]byte(head+tt.text), 0, slog.New(slog.DiscardHandler))
 		if err == nil || !strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "\n") {

@@ -77,11 +77,10 @@ type Keeper struct {
 	beat     time.Time
 	pruned   time.Time
 	jobs     map[string]*job      // by incident
-	busy     bool                 // a job is being done
+	busy     bool                 // jobs are being done
 	written  map[string]time.Time // moments of the diagnoses that were kept, by incident
 	warnings []string
 
-	wake    chan struct{}
 	ctx     context.Context
 	cancel  context.CancelFunc
 	working sync.WaitGroup
@@ -92,7 +91,6 @@ func Open(ctx context.Context, c Config) (*Keeper, error) {
 	c = c.withDefaults()
 	k := &Keeper{
 		c: c, records: map[string]*incident.Record{}, dirty: map[string]bool{}, jobs: map[string]*job{}, written: map[string]time.Time{},
-		wake: make(chan struct{}, 1),
 	}
 	var records []*incident.Record
 	var err error
@@ -107,7 +105,6 @@ func Open(ctx context.Context, c Config) (*Keeper, error) {
 	}
 	k.tracker = incident.NewTracker(c.Catalogue, records, func(id string) bool { return k.records[id] != nil })
 	k.ctx, k.cancel = context.WithCancel(ctx)
-	k.working.Go(k.work)
 	return k, nil
 }
 
@@ -135,8 +132,8 @@ func (k *Keeper) Close(ctx context.Context) error {
 		j.due = true
 	}
 	err := k.flush()
+	k.write()
 	k.mu.Unlock()
-	k.signal()
 	err = errors.Join(err, k.Settle(ctx))
 	k.cancel()
 	k.working.Wait()
@@ -145,25 +142,16 @@ func (k *Keeper) Close(ctx context.Context) error {
 
 // Settle waits until all evidence that is due is written.
 func (k *Keeper) Settle(ctx context.Context) error {
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		k.mu.Lock()
-		left := k.busy
-		for _, j := range k.jobs {
-			left = left || j.due
-		}
-		k.mu.Unlock()
-		if !left {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-k.ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	written := make(chan struct{})
+	go func() {
+		k.working.Wait()
+		close(written)
+	}()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-written:
+		return nil
 	}
 }
 
@@ -179,14 +167,8 @@ func (k *Keeper) Observe(d *diagnose.Diagnosis, q metrics.Querier) error {
 		if e.Kind != incident.Surer {
 			k.dirty[r.ID] = true
 		}
-		if q == nil {
-			continue
-		}
-		if e.Best {
-			k.want(r, d, q)
-		}
-		if e.Kind == incident.Ended {
-			k.wantCourse(r, d, q)
+		if q != nil {
+			k.want(e, d, q)
 		}
 	}
 	for _, j := range k.jobs {
@@ -209,8 +191,8 @@ func (k *Keeper) Observe(d *diagnose.Diagnosis, q metrics.Querier) error {
 	for i, e := range events {
 		told[i] = e.Record.Copy().Summary
 	}
+	k.write()
 	k.mu.Unlock()
-	k.signal()
 	if k.c.Listen != nil {
 		for i, e := range events {
 			if e.Kind != incident.Surer {

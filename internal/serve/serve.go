@@ -32,7 +32,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/health"
 	"github.com/sixty-dev/sixty/internal/health/api"
 	"github.com/sixty-dev/sixty/internal/hint"
-	"github.com/sixty-dev/sixty/internal/incident"
 	"github.com/sixty-dev/sixty/internal/incident/keeper"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/monitor"
@@ -135,12 +134,9 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if s.incidents, err = keeper.Open(ctx, keeper.Config{
 		Dir: filepath.Join(cfg.Dir, "incidents"), Retention: time.Duration(file.Sixty.Incidents.Retention), Catalogue: cfg.Diagnose.Pathologies, Log: cfg.Log,
 		Look:   func(ctx context.Context, at time.Time) (diagnose.Diagnosis, error) { return s.monitor.Look(ctx, at, 0) },
-		Listen: func(_ incident.Kind, i view.Summary) { s.told.Tell(&i) },
+		Listen: func(i view.Summary) { s.told.Tell(&i) },
 	}); err != nil {
 		return fmt.Errorf("--data: %w", err)
-	}
-	for _, w := range s.incidents.Warnings() {
-		cfg.Log.Warn("incidents", "err", w)
 	}
 	defer func() {
 		late, done := context.WithTimeout(context.WithoutCancel(ctx), ending)
@@ -160,9 +156,10 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	s.alerter = &monitor.Alerter{
-		Settings: file.Sixty.Alerts, Send: s.collector.Send, Incident: s.incidents.Of,
+		Send: s.collector.Send, Incident: s.incidents.Of,
 		Away: func() time.Time { _, last := s.collector.Undelivered(); return last },
 	}
+	s.alerter.SetAlerts(file.Sixty.Alerts)
 	s.findings = s.collector.NewWriter()
 	first := time.Duration(0) // what is scraped needs two scrapes, at least, to say anything
 	if cfg.Prometheus.Prometheus == "" {
@@ -360,7 +357,7 @@ func (s *server) observe(_ context.Context, e *monitor.Evaluation) {
 		return
 	}
 	if err := s.incidents.Observe(&e.Diagnosis, s.source); err != nil {
-		s.cfg.Log.Warn("an incident was not written", "err", err)
+		s.cfg.Log.Warn("incidents are not written, and are kept in memory", "err", err)
 	}
 }
 

@@ -159,7 +159,7 @@ func (k *Keeper) keep(ctx context.Context, j *job) error {
 	now := r.Copy().Summary
 	k.mu.Unlock()
 	if !had && k.c.Listen != nil {
-		k.c.Listen(incident.Changed, now)
+		k.c.Listen(now)
 	}
 	return errs
 }

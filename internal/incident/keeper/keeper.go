@@ -5,6 +5,7 @@ package keeper
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,21 +40,8 @@ type Config struct {
 	Look func(ctx context.Context, at time.Time) (diagnose.Diagnosis, error)
 	// Listen, which may be nil, is told what became of an incident, after it was written.
 	// It must not wait for long, and may be called from several goroutines.
-	Listen func(incident.Kind, view.Summary)
+	Listen func(view.Summary)
 	Log    *slog.Logger
-}
-
-func (c Config) withDefaults() Config {
-	if c.MaxIncidents == 0 {
-		c.MaxIncidents = 1000
-	}
-	if c.Retention == 0 {
-		c.Retention = 90 * 24 * time.Hour
-	}
-	if c.MaxEvidence == 0 {
-		c.MaxEvidence = 2 << 30
-	}
-	return c
 }
 
 // How often things are written that no event asks for.
@@ -70,16 +58,14 @@ type Keeper struct {
 	store   *store
 	tracker *incident.Tracker
 
-	mu       sync.Mutex
-	records  map[string]*incident.Record
-	dirty    map[string]bool // records that could not be written yet
-	unsaved  string          // the error of the last write that failed
-	beat     time.Time
-	pruned   time.Time
-	jobs     map[string]*job      // by incident
-	busy     bool                 // jobs are being done
-	written  map[string]time.Time // moments of the diagnoses that were kept, by incident
-	warnings []string
+	mu      sync.Mutex
+	records map[string]*incident.Record
+	dirty   map[string]bool // records that could not be written yet
+	beat    time.Time
+	pruned  time.Time
+	jobs    map[string]*job      // by incident
+	busy    bool                 // jobs are being done
+	written map[string]time.Time // moments of the diagnoses that were kept, by incident
 
 	ctx     context.Context
 	cancel  context.CancelFunc
@@ -88,36 +74,24 @@ type Keeper struct {
 
 // Open reads what was kept. The context bounds what is done in the background.
 func Open(ctx context.Context, c Config) (*Keeper, error) {
-	c = c.withDefaults()
+	c.MaxIncidents, c.Retention, c.MaxEvidence = cmp.Or(c.MaxIncidents, 1000), cmp.Or(c.Retention, 90*24*time.Hour), cmp.Or(c.MaxEvidence, 2<<30)
 	k := &Keeper{
 		c: c, records: map[string]*incident.Record{}, dirty: map[string]bool{}, jobs: map[string]*job{}, written: map[string]time.Time{},
 	}
-	var records []*incident.Record
-	var err error
-	if k.store, records, k.warnings, err = openStore(c.Dir); err != nil {
+	store, records, warnings, err := openStore(c.Dir)
+	if err != nil {
 		return nil, err
 	}
-	for _, w := range k.warnings {
+	for _, w := range warnings {
 		c.Log.Warn(w)
 	}
+	k.store = store
 	for _, r := range records {
 		k.records[r.ID] = r
 	}
 	k.tracker = incident.NewTracker(c.Catalogue, records, func(id string) bool { return k.records[id] != nil })
 	k.ctx, k.cancel = context.WithCancel(ctx)
 	return k, nil
-}
-
-// Warnings says what could not be read when the keeper was opened, and what cannot be
-// written now.
-func (k *Keeper) Warnings() []string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	out := slices.Clone(k.warnings)
-	if k.unsaved != "" {
-		out = append(out, "incidents are kept in memory alone, since they cannot be written: "+k.unsaved)
-	}
-	return out
 }
 
 // Close writes what is still to be written, until the context ends.
@@ -196,7 +170,7 @@ func (k *Keeper) Observe(d *diagnose.Diagnosis, q metrics.Querier) error {
 	if k.c.Listen != nil {
 		for i, e := range events {
 			if e.Kind != incident.Surer {
-				k.c.Listen(e.Kind, told[i])
+				k.c.Listen(told[i])
 			}
 		}
 	}
@@ -218,12 +192,7 @@ func (k *Keeper) flush() error {
 		}
 		delete(k.dirty, id)
 	}
-	was := k.unsaved
-	k.unsaved = ""
 	if errs != nil {
-		if k.unsaved = errs.Error(); was == "" {
-			k.c.Log.Error("incidents cannot be written, and are kept in memory", "err", errs)
-		}
 		return hint.With(errs, "make room on the disk, or make the directory writable")
 	}
 	return nil
@@ -238,9 +207,9 @@ func (k *Keeper) prune(now time.Time) error {
 	}
 	maps.DeleteFunc(k.written, func(id string, _ time.Time) bool { return k.records[id] == nil })
 	if err != nil {
-		k.c.Log.Warn("old incidents cannot be removed", "err", err)
+		return fmt.Errorf("remove old incidents: %w", err)
 	}
-	return err
+	return nil
 }
 
 // Of returns the incident that a finding or verdict of the last diagnosis is part of, by
@@ -390,7 +359,7 @@ func (k *Keeper) change(id string, how func(*incident.Record) error) (view.Summa
 	now := r.Copy().Summary
 	k.mu.Unlock()
 	if k.c.Listen != nil {
-		k.c.Listen(incident.Changed, now)
+		k.c.Listen(now)
 	}
 	return now, nil
 }

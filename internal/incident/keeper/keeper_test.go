@@ -22,7 +22,6 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
-	"github.com/sixty-dev/sixty/internal/incident"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/pathologies"
@@ -172,19 +171,20 @@ func TestACorruptRecordIsSetAside(t *testing.T) {
 			if err := harm(filepath.Join(dir, bad, recordFile)); err != nil {
 				t.Fatal(err)
 			}
+			_, _, w, err := openStore(dir)
+			if err != nil || len(w) != 1 || !strings.Contains(w[0], bad) || !strings.Contains(w[0], asideDir) {
+				t.Errorf("warnings %q, %v", w, err)
+			}
 			again := open(t, dir)
 			if got := again.List(Query{}); len(got) != 2 {
 				t.Errorf("%d incidents, want the two others", len(got))
-			}
-			if w := again.Warnings(); len(w) != 1 || !strings.Contains(w[0], bad) || !strings.Contains(w[0], asideDir) {
-				t.Errorf("warnings %q", w)
 			}
 			if _, err := os.Stat(filepath.Join(dir, asideDir, bad, diagnosisFile)); err != nil {
 				t.Errorf("it is lost: %v", err)
 			}
 			observe(t, again, sick(noon.Add(time.Hour), p, "m1"))
-			if w := open(t, dir).Warnings(); len(w) != 0 {
-				t.Errorf("warned again: %q", w)
+			if _, _, w, err := openStore(dir); len(w) != 0 || err != nil {
+				t.Errorf("warned again: %q, %v", w, err)
 			}
 		})
 	}
@@ -197,8 +197,8 @@ func TestWhatIsNotOursStays(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if w := open(t, dir).Warnings(); len(w) != 0 {
-		t.Errorf("warnings %q", w)
+	if _, _, w, err := openStore(dir); len(w) != 0 || err != nil {
+		t.Errorf("warnings %q, %v", w, err)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 3 {
 		t.Errorf("%v, %v", entries, err)
@@ -218,8 +218,8 @@ func TestAFullDisk(t *testing.T) {
 		}
 	}
 	id := k.Of("m0", p.ID).ID
-	if id == "" || len(k.List(Query{State: "open"})) != 1 || len(k.Warnings()) != 1 {
-		t.Errorf("of %q, %v, %v", id, k.List(Query{}), k.Warnings())
+	if id == "" || len(k.List(Query{State: "open"})) != 1 {
+		t.Errorf("of %q, %v", id, k.List(Query{}))
 	}
 	if _, err := k.Acknowledge(id, "ann", noon); !errors.Is(err, full) {
 		t.Errorf("acknowledged with %v: it would be lost", err)
@@ -229,9 +229,6 @@ func TestAFullDisk(t *testing.T) {
 	}
 	k.store.write = write
 	observe(t, k, sick(noon.Add(time.Minute), p, "m0"))
-	if w := k.Warnings(); len(w) != 0 {
-		t.Errorf("warnings %q", w)
-	}
 	if got := open(t, dir).List(Query{}); len(got) != 1 || got[0].ID != id {
 		t.Errorf("kept %v", got)
 	}
@@ -283,6 +280,14 @@ func TestItIsBounded(t *testing.T) {
 // child is set in the process that is killed.
 const child = "SIXTY_KEEPER_CHILD"
 
+// prefixed writes each line as a warning.
+type prefixed struct{ io.Writer }
+
+func (w prefixed) Write(line []byte) (int, error) {
+	_, err := fmt.Fprintf(w.Writer, "warning %s", line)
+	return len(line), err
+}
+
 // TestChild is that process: it makes incidents, acknowledges and notes them, as fast as it
 // can, and says what was done.
 func TestChild(t *testing.T) {
@@ -290,12 +295,9 @@ func TestChild(t *testing.T) {
 	if dir == "" {
 		t.Skip("is the process that TestKill kills")
 	}
-	k, err := Open(t.Context(), Config{Dir: dir, Catalogue: pathologies.All(), Log: quiet})
+	k, err := Open(t.Context(), Config{Dir: dir, Catalogue: pathologies.All(), Log: slog.New(slog.NewTextHandler(prefixed{os.Stdout}, nil))})
 	if err != nil {
 		t.Fatal(err)
-	}
-	for _, w := range k.Warnings() {
-		fmt.Println("warning", w)
 	}
 	fmt.Println("opened", len(k.List(Query{})))
 	p := pathology(t, "kv-cache-thrashing")
@@ -364,10 +366,10 @@ func TestKill(t *testing.T) {
 			t.Fatal("the process did not come up")
 		}
 	}
-	k := open(t, dir)
-	if w := k.Warnings(); len(w) > 0 {
-		t.Errorf("warnings: %q", w)
+	if _, _, w, err := openStore(dir); len(w) > 0 || err != nil {
+		t.Errorf("warnings: %q, %v", w, err)
 	}
+	k := open(t, dir)
 	total := 0
 	for id, want := range notes {
 		i, err := k.Get(id)
@@ -399,8 +401,12 @@ func TestEvidence(t *testing.T) {
 	store, first, last := embeddedtest.Open(t, "../../../testdata/recordings/thrashing-deep.tar.zst", nil)
 	dir := t.TempDir()
 	var events []string
-	k, err := Open(t.Context(), Config{Dir: dir, Catalogue: pathologies.All(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Listen: func(kind incident.Kind, s view.Summary) {
-		events = append(events, kind.String())
+	k, err := Open(t.Context(), Config{Dir: dir, Catalogue: pathologies.All(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Listen: func(s view.Summary) {
+		if s.Ended == nil {
+			events = append(events, "open")
+		} else {
+			events = append(events, "ended")
+		}
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -480,7 +486,7 @@ func TestEvidence(t *testing.T) {
 	if err := k.Settle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Contains(events, "began") || !slices.Contains(events, "ended") || !k.store.has(id, courseFile) {
+	if !slices.Contains(events, "open") || !slices.Contains(events, "ended") || !k.store.has(id, courseFile) {
 		t.Errorf("events %v", events)
 	}
 	text, err := k.PostMortem(id)

@@ -120,8 +120,9 @@ func (t *Tracker) Observe(d *diagnose.Diagnosis) []Event {
 	for _, r := range t.open {
 		switch signs := found[r]; {
 		case len(signs) > 0:
-			if e, ok := t.fires(r, signs, v, step); ok {
-				events = merge(events, e)
+			began := slices.ContainsFunc(events, func(o Event) bool { return o.Record == r })
+			if e, ok := t.fires(r, signs, v, step); ok && !began {
+				events = append(events, e)
 			}
 		case r.Open():
 			if e, ok := t.rests(r, v, step); ok {
@@ -135,15 +136,6 @@ func (t *Tracker) Observe(d *diagnose.Diagnosis) []Event {
 
 // past reports whether an incident has been over for too long to go on.
 func (r *Record) past(at time.Time) bool { return !r.Open() && at.Sub(*r.Ended) >= Rejoin }
-
-// merge adds an event, unless the incident has just begun.
-func merge(events []Event, e Event) []Event {
-	i := slices.IndexFunc(events, func(o Event) bool { return o.Record == e.Record })
-	if i < 0 {
-		return append(events, e)
-	}
-	return events
-}
 
 // find returns the incident that a sign belongs to, nil where it is a new one, and those
 // that it would belong to had they not surely ended while nobody could see.

@@ -17,6 +17,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/monitor"
 	"github.com/sixty-dev/sixty/internal/monitor/receivers"
@@ -84,6 +87,7 @@ type desk struct {
 	file, config              string
 	log                       *outputtest.Buffer
 	teller                    *receivers.Teller
+	registry                  *prometheus.Registry
 	began                     time.Time
 }
 
@@ -131,7 +135,8 @@ func (d *desk) start() {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	if d.teller, err = receivers.New(d.file, external, (monitor.Alerts{}).Rank, log, nil); err != nil {
+	d.registry = prometheus.NewRegistry()
+	if d.teller, err = receivers.New(d.file, external, (monitor.Alerts{}).Rank, log, d.registry); err != nil {
 		d.t.Fatal(err)
 	}
 	d.teller.FlushEvery(50 * time.Millisecond)
@@ -249,6 +254,9 @@ func TestReceiversThatAreAway(t *testing.T) {
 	d.see("page", time.Hour)
 	d.until("Slack is told", func() bool { return len(d.slack.seen(func(map[string]any) string { return "" })) == 1 })
 	d.until("a webhook that fails is tried again", func() bool { return d.hook.tries() >= 2 })
+	if n, err := testutil.GatherAndCount(d.registry, "sixty_notifications_failed_total"); n != 2 || err != nil {
+		t.Errorf("failures of %d receivers are counted, %v, want the webhook's and PagerDuty's", n, err)
+	}
 	d.teller.Close()
 	d.start()
 	d.see("page", 2*time.Second) // ends because nobody sends it again

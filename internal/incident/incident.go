@@ -3,7 +3,7 @@
 //
 // A [Tracker] is fed every diagnosis and says what begins, changes and ends. It does no
 // I/O and reads no clock: the time is that of the diagnoses. Package keeper beneath it
-// keeps incidents on the disk, with their evidence, and answers for them over HTTP.
+// keeps incidents on the disk, with their evidence.
 package incident
 
 import (

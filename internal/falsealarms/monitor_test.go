@@ -16,13 +16,14 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/fleet"
-	"github.com/sixty-dev/sixty/internal/incident/keeper"
+	"github.com/sixty-dev/sixty/internal/incident"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 	"github.com/sixty-dev/sixty/internal/monitor"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/source"
 )
 
@@ -107,7 +108,7 @@ type play struct {
 	at     time.Duration
 
 	monitor *monitor.Monitor
-	keeper  *keeper.Keeper
+	tracker *incident.Tracker
 	active  map[string]*Alarm
 	pages   []fleet.Page // of the time that a recording is made of
 	pending []*Alarm     // whose recordings wait for what comes after them
@@ -229,11 +230,9 @@ func Play(ctx context.Context, o Options) (*Result, error) {
 		}
 		x.stages = append(x.stages, s)
 	}
-	if err := x.watch(ctx); err != nil {
-		return nil, err
-	}
+	x.watch()
 	err := x.run(ctx)
-	err = errors.Join(err, x.record(began.Add(o.For)), x.keeper.Close(context.WithoutCancel(ctx)))
+	err = errors.Join(err, x.record(began.Add(o.For)))
 	x.count()
 	for _, s := range x.stages {
 		x.tell("%s: %d of %d requests badly served, clients hurt in %s", s.Name, s.bad, s.requests, s.hurt)
@@ -244,12 +243,15 @@ func Play(ctx context.Context, o Options) (*Result, error) {
 func (x *play) every() time.Duration { return cmp.Or(x.o.Every, x.o.Scrapes.Interval) }
 
 // watch puts the monitor together, as package serve does.
-func (x *play) watch(ctx context.Context) (err error) {
+func (x *play) watch() {
 	log := slog.New(slog.DiscardHandler)
-	if x.keeper, err = keeper.Open(context.WithoutCancel(ctx), keeper.Config{Catalogue: x.o.Pathologies, Log: log}); err != nil {
-		return err
-	}
-	alerter := &monitor.Alerter{Send: x.sent, Incident: x.keeper.Of}
+	x.tracker = incident.NewTracker(x.o.Pathologies, nil, nil)
+	alerter := &monitor.Alerter{Send: x.sent, Incident: func(model, id string) *view.Summary {
+		if r := x.tracker.Of(model, id); r != nil {
+			return &r.Copy().Summary
+		}
+		return nil
+	}}
 	x.monitor = monitor.New(monitor.Options{
 		Source: source.Over("the make-believe cluster", &x.store), Diagnose: diagnose.Options{Pathologies: x.o.Pathologies}, Every: time.Hour, Log: log,
 		Listeners: []func(context.Context, *monitor.Evaluation){
@@ -259,7 +261,7 @@ func (x *play) watch(ctx context.Context) (err error) {
 					x.tell("%s: no diagnosis: %v", e.At.Format(time.RFC3339), e.Err)
 					return
 				}
-				_ = x.keeper.Observe(&e.Diagnosis, nil) // in memory
+				x.tracker.Observe(&e.Diagnosis)
 			},
 			alerter.See,
 			func(_ context.Context, e *monitor.Evaluation) {
@@ -269,7 +271,6 @@ func (x *play) watch(ctx context.Context) (err error) {
 			},
 		},
 	})
-	return nil
 }
 
 func (x *play) tell(format string, args ...any) {

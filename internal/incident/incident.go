@@ -3,7 +3,7 @@
 //
 // A [Tracker] is fed every diagnosis and says what begins, changes and ends. It does no
 // I/O and reads no clock: the time is that of the diagnoses. Package keeper beneath it
-// keeps incidents on the disk, with their evidence, and answers for them over HTTP.
+// keeps incidents on the disk, with their evidence.
 package incident
 
 import (
@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
 
@@ -81,7 +82,7 @@ func FindSimilar(r *Record, all []*Record) *view.Similar {
 	s := &view.Similar{ID: best.ID, Began: best.Began, Ended: clone(best.Ended), Pathology: best.Pathology, Notes: slices.Clone(best.Notes)}
 	s.Note = "As on " + best.Began.UTC().Format("Monday 2006-01-02 at 15:04 UTC")
 	if best.Ended != nil {
-		s.Note += fmt.Sprintf(", for %s", length(best.Ended.Sub(best.Began)))
+		s.Note += fmt.Sprintf(", for %s", indicator.FormatNumber(best.Ended.Sub(best.Began).Seconds(), indicator.Seconds))
 	}
 	if n := len(best.Notes); n > 0 {
 		s.Note += "; then: " + strings.TrimRight(best.Notes[n-1].Text, ". \n")
@@ -91,17 +92,4 @@ func FindSimilar(r *Record, all []*Record) *view.Similar {
 		s.Notes = []view.Note{}
 	}
 	return s
-}
-
-// length writes a duration for people.
-func length(d time.Duration) string {
-	switch {
-	case d < 2*time.Minute:
-		return fmt.Sprintf("%.0f s", d.Seconds())
-	case d < 2*time.Hour:
-		return fmt.Sprintf("%.0f min", d.Minutes())
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%.0f h", d.Hours())
-	}
-	return fmt.Sprintf("%.0f days", d.Hours()/24)
 }

@@ -17,14 +17,9 @@ func (r *Record) pool() pool { return pool{r.Cluster, r.Namespace, r.Model} }
 // explains.
 type sign struct {
 	pool
-	pathology *catalog.Pathology // with an id alone, where it is none of the catalogue
-	severity  catalog.Severity
-	summary   string
-	targets   []string
+	*diagnose.Finding
 	instances []string
-	since     time.Time
-	atLeast   bool
-	confident float64
+	since     time.Time // in UTC, and not after the diagnosis
 }
 
 // A look is a diagnosis with what is looked up in it.
@@ -42,24 +37,17 @@ func newLook(d *diagnose.Diagnosis) *look {
 	}
 	for i := range d.Findings {
 		f := &d.Findings[i]
-		if f.Status == diagnose.Firing && f.InhibitedBy == "" {
-			v.add(sign{pathology: f.Pathology, severity: f.Severity, summary: f.Summary, targets: f.Targets, since: f.Since, atLeast: f.SinceAtLeast,
-				confident: f.Confidence}, f.Model)
+		// What is worth knowing, but nobody needs to look at, is none.
+		if f.Status != diagnose.Firing || f.InhibitedBy != "" || f.Severity < catalog.Ticket {
+			continue
 		}
+		s := sign{pool: v.poolOf(f.Model, f.Targets), Finding: f, instances: v.instances(f.Targets), since: f.Since.UTC()}
+		if s.since.IsZero() || s.since.After(v.at) {
+			s.since = v.at
+		}
+		v.signs = append(v.signs, s)
 	}
 	return v
-}
-
-// add takes a sign; what is worth knowing, but nobody needs to look at, is none.
-func (v *look) add(s sign, model string) {
-	if s.severity < catalog.Ticket {
-		return
-	}
-	s.pool, s.instances = v.poolOf(model, s.targets), v.instances(s.targets)
-	if s.since = s.since.UTC(); s.since.IsZero() || s.since.After(v.at) {
-		s.since = v.at
-	}
-	v.signs = append(v.signs, s)
 }
 
 // poolOf names the pool of targets: by their labels, since the name that a diagnosis gives

@@ -120,8 +120,9 @@ func (t *Tracker) Observe(d *diagnose.Diagnosis) []Event {
 	for _, r := range t.open {
 		switch signs := found[r]; {
 		case len(signs) > 0:
-			if e, ok := t.fires(r, signs, v, step); ok {
-				events = merge(events, e)
+			began := slices.ContainsFunc(events, func(o Event) bool { return o.Record == r })
+			if e, ok := t.fires(r, signs, v, step); ok && !began {
+				events = append(events, e)
 			}
 		case r.Open():
 			if e, ok := t.rests(r, v, step); ok {
@@ -136,15 +137,6 @@ func (t *Tracker) Observe(d *diagnose.Diagnosis) []Event {
 // past reports whether an incident has been over for too long to go on.
 func (r *Record) past(at time.Time) bool { return !r.Open() && at.Sub(*r.Ended) >= Rejoin }
 
-// merge adds an event, unless the incident has just begun.
-func merge(events []Event, e Event) []Event {
-	i := slices.IndexFunc(events, func(o Event) bool { return o.Record == e.Record })
-	if i < 0 {
-		return append(events, e)
-	}
-	return events
-}
-
 // find returns the incident that a sign belongs to, nil where it is a new one, and those
 // that it would belong to had they not surely ended while nobody could see.
 func (t *Tracker) find(s *sign, at time.Time) (best *Record, over []*Record) {
@@ -157,7 +149,7 @@ func (t *Tracker) find(s *sign, at time.Time) (best *Record, over []*Record) {
 		if rank == 0 {
 			continue
 		}
-		if seen := r.State.LastSeen; r.Open() && !s.atLeast && at.Sub(seen) > Rejoin && s.since.Sub(seen) > Rejoin {
+		if seen := r.State.LastSeen; r.Open() && !s.SinceAtLeast && at.Sub(seen) > Rejoin && s.since.Sub(seen) > Rejoin {
 			over = append(over, r)
 			continue
 		}
@@ -174,7 +166,7 @@ func (t *Tracker) find(s *sign, at time.Time) (best *Record, over []*Record) {
 // rank says how closely a sign belongs to an incident, the lower the closer; 0 is not at
 // all.
 func (t *Tracker) rank(r *Record, s *sign) int {
-	same := slices.Contains(r.State.Members, s.pathology.ID)
+	same := slices.Contains(r.State.Members, s.Pathology.ID)
 	here := share(r.State.Instances, s.instances)
 	along := s.since.Sub(r.Began).Abs() <= together
 	switch {
@@ -182,7 +174,7 @@ func (t *Tracker) rank(r *Record, s *sign) int {
 		return 1
 	case same:
 		return 2
-	case (here || along) && slices.ContainsFunc(r.State.Members, func(id string) bool { return t.related(id, s.pathology) }):
+	case (here || along) && slices.ContainsFunc(r.State.Members, func(id string) bool { return t.related(id, s.Pathology) }):
 		return 3
 	case here && (!r.Open() || r.QuietSince != nil):
 		return 4 // another word for what is there no longer
@@ -208,9 +200,9 @@ func (t *Tracker) pathology(id string) *catalog.Pathology {
 
 func (t *Tracker) begin(s *sign, at time.Time) *Record {
 	r := &Record{Summary: view.Summary{
-		ID: t.id(s), Model: s.model, Namespace: s.namespace, Cluster: s.cluster, Began: s.since, BeganAtLeast: s.atLeast, Notes: []view.Note{},
+		ID: t.id(s), Model: s.model, Namespace: s.namespace, Cluster: s.cluster, Began: s.since, BeganAtLeast: s.SinceAtLeast, Notes: []view.Note{},
 	}}
-	r.State = State{Members: []string{s.pathology.ID}, Instances: s.instances, LastSeen: at, Kept: at}
+	r.State = State{Members: []string{s.Pathology.ID}, Instances: s.instances, LastSeen: at, Kept: at}
 	r.note(s, at)
 	t.takes(r, s)
 	t.open = append(t.open, r)
@@ -219,7 +211,7 @@ func (t *Tracker) begin(s *sign, at time.Time) *Record {
 
 // id names an incident by when it began and what was found first.
 func (t *Tracker) id(s *sign) string {
-	base := s.since.UTC().Format("2006-01-02-1504-") + s.pathology.ID
+	base := s.since.UTC().Format("2006-01-02-1504-") + s.Pathology.ID
 	id := base
 	for n := 2; ; n++ {
 		if !slices.ContainsFunc(t.open, func(r *Record) bool { return r.ID == id }) && (t.taken == nil || !t.taken(id)) {
@@ -231,7 +223,7 @@ func (t *Tracker) id(s *sign) string {
 
 // note adds the verdict to the evolution.
 func (r *Record) note(s *sign, at time.Time) {
-	r.turn(view.Turn{At: at, ID: s.pathology.ID, Severity: s.severity.String(), Summary: s.summary, Confidence: &s.confident})
+	r.turn(view.Turn{At: at, ID: s.Pathology.ID, Severity: s.Severity.String(), Summary: s.Summary, Confidence: &s.Confidence})
 }
 
 // turn adds to the evolution, which stays in the order of time. Of too many turns those
@@ -257,28 +249,28 @@ func (t *Tracker) takes(r *Record, s *sign) (best bool) {
 		worst, _ = catalog.ParseSeverity(r.Severity) // our own word
 	}
 	was := t.pathology(r.Pathology)
-	symptom := was != nil && was.Inhibits(s.pathology)
+	symptom := was != nil && was.Inhibits(s.Pathology)
 	switch {
 	case r.Pathology == "":
-	case r.Pathology == s.pathology.ID:
-		r.Summary.Summary = s.summary
-		if s.confident < r.State.Confidence+surer && s.severity <= worst {
+	case r.Pathology == s.Pathology.ID:
+		r.Summary.Summary = s.Summary
+		if s.Confidence < r.State.Confidence+surer && s.Severity <= worst {
 			return false
 		}
-	case s.severity < worst:
+	case s.Severity < worst:
 		return false
 	case r.State.refuted():
-	case s.severity > worst && !symptom:
-	case was != nil && s.pathology.Inhibits(was):
+	case s.Severity > worst && !symptom:
+	case was != nil && s.Pathology.Inhibits(was):
 	default:
-		r.Severity = max(worst, s.severity).String()
+		r.Severity = max(worst, s.Severity).String()
 		return false
 	}
-	if r.Pathology != s.pathology.ID {
+	if r.Pathology != s.Pathology.ID {
 		r.State.named, r.State.ruledOut, r.State.against = 0, 0, 0
 	}
-	r.Pathology, r.Severity, r.Summary.Summary = s.pathology.ID, max(worst, s.severity).String(), s.summary
-	r.State.Confidence = s.confident
+	r.Pathology, r.Severity, r.Summary.Summary = s.Pathology.ID, max(worst, s.Severity).String(), s.Summary
+	r.State.Confidence = s.Confidence
 	return true
 }
 
@@ -291,7 +283,7 @@ func (s *State) refuted() bool {
 // weigh notes what a diagnosis says of the cause that the incident is called by: found again,
 // ruled out, or neither.
 func (r *Record) weigh(v *look, signs []*sign, step time.Duration) {
-	named := func(s *sign) bool { return s.pathology.ID == r.Pathology }
+	named := func(s *sign) bool { return s.Pathology.ID == r.Pathology }
 	switch {
 	case slices.ContainsFunc(signs, named):
 		r.State.named += step
@@ -315,24 +307,24 @@ func (t *Tracker) fires(r *Record, signs []*sign, v *look, step time.Duration) (
 		if r.Model == "" && s.model != "" {
 			r.Cluster, r.Namespace, r.Model = s.cluster, s.namespace, s.model
 		}
-		if s.since.Before(r.Began) && s.pathology.ID == r.Pathology {
-			r.Began, r.BeganAtLeast = s.since, s.atLeast
+		if s.since.Before(r.Began) && s.Pathology.ID == r.Pathology {
+			r.Began, r.BeganAtLeast = s.since, s.SinceAtLeast
 		}
-		r.State.Members = union(r.State.Members, []string{s.pathology.ID}, maxTurns)
+		r.State.Members = union(r.State.Members, []string{s.Pathology.ID}, maxTurns)
 		r.State.Instances = union(r.State.Instances, s.instances, maxTargets)
-		r.Targets = union(r.Targets, s.targets, maxTargets)
+		r.Targets = union(r.Targets, s.Targets, maxTargets)
 	}
 	last := r.Evolution[len(r.Evolution)-1]
 	worst, _ := catalog.ParseSeverity(r.Severity)
-	differs := last.ID != lead.pathology.ID || last.Severity != lead.severity.String()
-	novel := slices.Contains(r.State.Members[known:], lead.pathology.ID) || lead.severity > worst
+	differs := last.ID != lead.Pathology.ID || last.Severity != lead.Severity.String()
+	novel := slices.Contains(r.State.Members[known:], lead.Pathology.ID) || lead.Severity > worst
 	if e.Best = t.takes(r, lead); e.Best {
 		r.State.Kept = at
 	}
 	r.AlsoPossible = r.AlsoPossible[:0]
 	for _, s := range signs {
-		if s.pathology.ID != r.Pathology {
-			r.AlsoPossible = append(r.AlsoPossible, s.pathology.ID)
+		if s.Pathology.ID != r.Pathology {
+			r.AlsoPossible = append(r.AlsoPossible, s.Pathology.ID)
 		}
 	}
 	switch {
@@ -345,8 +337,8 @@ func (t *Tracker) fires(r *Record, signs []*sign, v *look, step time.Duration) (
 	case novel:
 		r.note(lead, at)
 		return e, true
-	case r.State.leading != lead.pathology.ID+lead.severity.String():
-		r.State.led, r.State.leading = 0, lead.pathology.ID+lead.severity.String()
+	case r.State.leading != lead.Pathology.ID+lead.Severity.String():
+		r.State.led, r.State.leading = 0, lead.Pathology.ID+lead.Severity.String()
 	default:
 		if r.State.led += step; r.State.led >= Settled { // it does not only alternate
 			r.note(lead, at)
@@ -365,7 +357,7 @@ var ripe = [...]time.Duration{2 * time.Minute, 10 * time.Minute}
 
 // riper reports whether a diagnosis shows more of the incident than the one that was kept.
 func (r *Record) riper(lead *sign, at time.Time) bool {
-	if lead.pathology.ID != r.Pathology || lead.confident < r.State.Confidence-surer || lead.severity.String() != r.Severity {
+	if lead.Pathology.ID != r.Pathology || lead.Confidence < r.State.Confidence-surer || lead.Severity.String() != r.Severity {
 		return false
 	}
 	found := r.Evolution[0].At
@@ -425,13 +417,13 @@ func (t *Tracker) index(v *look, found map[*Record][]*sign) {
 		for _, s := range signs {
 			for i := range v.Findings {
 				f := &v.Findings[i]
-				explained := f.InhibitedBy == s.pathology.ID
-				if f.Status == diagnose.Firing && (f.Pathology.ID == s.pathology.ID || explained) && v.poolOf(f.Model, f.Targets) == s.pool {
+				explained := f.InhibitedBy == s.Pathology.ID
+				if f.Status == diagnose.Firing && (f.Pathology.ID == s.Pathology.ID || explained) && v.poolOf(f.Model, f.Targets) == s.pool {
 					t.of[f.Model+"\xff"+f.Pathology.ID] = r
 				}
 			}
 			for i := range v.Verdicts {
-				if w := &v.Verdicts[i]; w.ID == s.pathology.ID && v.poolOf(w.Model, w.Targets) == s.pool {
+				if w := &v.Verdicts[i]; w.ID == s.Pathology.ID && v.poolOf(w.Model, w.Targets) == s.pool {
 					t.of[w.Model+"\xff"+w.ID] = r
 				}
 			}

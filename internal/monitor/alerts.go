@@ -32,17 +32,15 @@ const (
 // An Alerter makes alerts of what is found: one for each fault of a model that nothing else
 // explains. See is not safe for concurrent use.
 type Alerter struct {
-	Settings Alerts // at the beginning
 	// Send sends alerts; they are sent again until they end.
 	Send func(...collect.Alert)
 	// Away is the last time when one was not delivered; it may be nil.
 	Away func() time.Time
 	// Incident returns the open incident of what was found, nil for none; it may be nil.
 	Incident OpenIncident
-	Runbooks catalog.Runbooks
 
-	changed atomic.Pointer[Alerts]
-	active  map[string]*activeAlert
+	settings atomic.Pointer[Alerts]
+	active   map[string]*activeAlert
 }
 
 // OpenIncident returns the open incident that a finding or verdict of the last diagnosis is part
@@ -65,15 +63,15 @@ type activeAlert struct {
 	gateway    bool      // only a gateway sees it
 }
 
-// SetAlerts replaces the settings, from the next evaluation on.
-func (a *Alerter) SetAlerts(s Alerts) { a.changed.Store(&s) }
+// SetAlerts sets how findings become alerts, from the next evaluation on.
+func (a *Alerter) SetAlerts(s Alerts) { a.settings.Store(&s) }
 
 // Alerts are the settings that hold.
 func (a *Alerter) Alerts() Alerts {
-	if s := a.changed.Load(); s != nil {
+	if s := a.settings.Load(); s != nil {
 		return *s
 	}
-	return a.Settings
+	return Alerts{}
 }
 
 // Rank orders the names of severities, as these settings call them, the worst highest. It is
@@ -142,10 +140,6 @@ func (a *Alerter) See(_ context.Context, e *Evaluation) {
 // judged are the models that a diagnosis could judge: then what it does not find is not there.
 // What is of no model is there with the worst of them.
 func judged(d *diagnose.Diagnosis) map[[3]string]bool {
-	labels := map[string]map[string]string{}
-	for _, t := range d.Targets {
-		labels[t.Name] = t.Labels
-	}
 	out := map[[3]string]bool{}
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
@@ -153,11 +147,7 @@ func judged(d *diagnose.Diagnosis) map[[3]string]bool {
 			out[[3]string{}] = v.ID != diagnose.InsufficientData
 		}
 		for _, name := range v.All {
-			l := labels[name]
-			if l["model_name"] == "" {
-				l = d.Labels(v.Model, []string{name})
-			}
-			out[placeOf(l)] = v.ID != diagnose.InsufficientData
+			out[placeOf(d.Labels(v.Model, []string{name}))] = v.ID != diagnose.InsufficientData
 		}
 	}
 	return out
@@ -192,7 +182,7 @@ func (a *Alerter) fires(d *diagnose.Diagnosis, f *diagnose.Finding, at time.Time
 			al.Began = of.Began
 		}
 	}
-	al.Annotations = map[string]string{"summary": f.Summary, "runbook_url": a.Runbooks.Of(f.Pathology.ID)}
+	al.Annotations = map[string]string{"summary": f.Summary, "runbook_url": catalog.PublishedRunbooks.Of(f.Pathology.ID)}
 	if text := describe(f); text != "" {
 		al.Annotations["description"] = text
 	}

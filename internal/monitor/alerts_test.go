@@ -20,11 +20,12 @@ import (
 func TestAlertsHaveTheFindingsSeverity(t *testing.T) {
 	slow := &catalog.Pathology{ID: "slow-decode", Alert: "VLLMSlowDecode", Severity: catalog.Page, FollowsObjectives: true}
 	ends := map[string]time.Time{} // by severity
-	a := &Alerter{Settings: Alerts{Severities: map[string]string{"page": "critical"}}, Send: func(list ...collect.Alert) {
+	a := &Alerter{Send: func(list ...collect.Alert) {
 		for _, al := range list {
 			ends[al.Labels["severity"]] = al.Ends
 		}
 	}}
+	a.SetAlerts(Alerts{Severities: map[string]string{"page": "critical"}})
 	at := time.Now()
 	for _, step := range []struct {
 		severity catalog.Severity

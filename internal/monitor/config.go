@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	amconfig "github.com/prometheus/alertmanager/config"
+	promconfig "github.com/prometheus/common/config"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/config"
 	"go.yaml.in/yaml/v3"
@@ -76,105 +79,68 @@ type Incidents struct {
 // names and meaning, and Alertmanager's own code reads them.
 type Receivers []amconfig.Receiver
 
-// UnmarshalYAML leaves them to readReceivers, which has the numbers of lines.
-func (*Receivers) UnmarshalYAML(*yaml.Node) error { return nil }
-
-// kinds are those of receivers that sixty tells.
-var kinds = []string{"webhook_configs", "slack_configs", "pagerduty_configs"}
-
-// readReceivers reads the receivers of our section by Alertmanager's own package: it is given
-// each alone, on its own lines, and told to send everything there.
-func readReceivers(ours []byte) (out Receivers, err error) {
-	var doc struct {
-		Sixty yaml.Node `yaml:"sixty"`
+// UnmarshalYAML has Alertmanager's own package read each, as the only one of a configuration
+// that sends everything there. Errors name its line.
+func (rs *Receivers) UnmarshalYAML(list *yaml.Node) error {
+	var nodes []yaml.Node
+	if err := list.Decode(&nodes); err != nil {
+		return err
 	}
-	if err := yaml.Unmarshal(ours, &doc); err != nil {
-		return nil, plain(err)
+	for i := range nodes {
+		var named struct {
+			Name string `yaml:"name"`
+		}
+		var cfg *amconfig.Config
+		err := nodes[i].Decode(&named)
+		if err == nil {
+			cfg, err = loadReceiver(&nodes[i], named.Name)
+		}
+		if err == nil && slices.ContainsFunc(*rs, func(o amconfig.Receiver) bool { return o.Name == named.Name }) {
+			err = errors.New("there is another one of this name")
+		}
+		if err != nil {
+			return fmt.Errorf("line %d: receiver %q: %s", nodes[i].Line, named.Name, lineOfError.ReplaceAllString(plain(err).Error(), ""))
+		}
+		*rs = append(*rs, cfg.Receivers[0])
 	}
-	lines := strings.Split(string(ours), "\n")
-	section := doc.Sixty.Content
-	for i := 0; i+1 < len(section); i += 2 {
-		key, list, end := section[i], section[i+1], len(lines)+1
-		if key.Value != "receivers" {
-			continue
-		}
-		if i+2 < len(section) {
-			end = section[i+2].Line
-		}
-		if list.Kind != yaml.SequenceNode || list.Style&yaml.FlowStyle != 0 {
-			return nil, fmt.Errorf("line %d: write the receivers as a list, one below the other", key.Line)
-		}
-		for k, r := range list.Content {
-			to := end
-			if k+1 < len(list.Content) {
-				to = list.Content[k+1].Line
-			}
-			one, err := readReceiver(lines, key, r, to)
-			if err != nil {
-				return nil, err
-			}
-			if slices.ContainsFunc(out, func(o amconfig.Receiver) bool { return o.Name == one.Name }) {
-				return nil, fmt.Errorf("line %d: there are two receivers named %q", r.Line, one.Name)
-			}
-			out = append(out, one)
-		}
-	}
-	return out, nil
+	return nil
 }
 
-// readReceiver reads one, which ends before a line.
-func readReceiver(lines []string, key, r *yaml.Node, end int) (one amconfig.Receiver, err error) {
-	name := ""
-	for i := 0; i+1 < len(r.Content); i += 2 {
-		switch k := r.Content[i]; {
-		case k.Value == "name":
-			name = r.Content[i+1].Value
-		case !slices.Contains(kinds, k.Value):
-			return one, hint.With(fmt.Errorf("line %d: sixty does not tell %s", k.Line, k.Value), "it tells "+strings.Join(kinds, ", ")+"; the others need an Alertmanager")
-		}
-	}
-	if name == "" {
-		return one, fmt.Errorf("line %d: a receiver needs a name", r.Line)
-	}
-	var text strings.Builder
-	for i, line := range lines {
-		if n := i + 1; n == key.Line || n >= r.Line && n < end {
-			text.WriteString(line)
-		}
-		text.WriteString("\n")
-	}
-	fmt.Fprintf(&text, "%sroute: {receiver: %q}\n", strings.Repeat(" ", key.Column-1), name)
-	cfg, err := amconfig.Load(text.String())
+// lineOfError is that of an error in YAML that nobody wrote.
+var lineOfError = regexp.MustCompile(`^line \d+: `)
+
+func loadReceiver(r *yaml.Node, name string) (*amconfig.Config, error) {
+	text, err := yaml.Marshal(map[string]any{"receivers": []*yaml.Node{r}, "route": map[string]string{"receiver": name}})
 	if err != nil {
-		if err = plain(err); !strings.HasPrefix(err.Error(), "line ") {
-			err = fmt.Errorf("line %d: receiver %q: %w", r.Line, name, err)
-		}
-		return one, err
+		return nil, err
 	}
-	return cfg.Receivers[0], nil
+	return amconfig.Load(string(text))
 }
 
-// setDirectory makes paths of files relative to a directory.
-func (rs Receivers) setDirectory(dir string) {
-	in := func(paths ...*string) {
-		for _, p := range paths {
-			if *p != "" && !filepath.IsAbs(*p) {
-				*p = filepath.Join(dir, *p)
+// setDirectory makes paths of files in receivers relative to a directory: fields whose names
+// end in _file, and what knows its paths itself.
+func setDirectory(of reflect.Value, dir string) {
+	switch of.Kind() {
+	case reflect.Slice:
+		for i := range of.Len() {
+			setDirectory(of.Index(i), dir)
+		}
+	case reflect.Pointer:
+		if knows, ok := of.Interface().(promconfig.DirectorySetter); ok {
+			knows.SetDirectory(dir)
+		} else if !of.IsNil() {
+			setDirectory(of.Elem(), dir)
+		}
+	case reflect.Struct:
+		for field, v := range of.Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+			switch {
+			case !field.IsExported():
+			case v.Kind() == reflect.String && strings.HasSuffix(name, "_file"):
+				v.SetString(promconfig.JoinDir(dir, v.String()))
+			default:
+				setDirectory(v, dir)
 			}
-		}
-	}
-	for _, r := range rs {
-		for _, c := range r.WebhookConfigs {
-			in(&c.URLFile)
-			c.HTTPConfig.SetDirectory(dir)
-		}
-		for _, c := range r.SlackConfigs {
-			in(&c.APIURLFile, &c.AppTokenFile)
-			c.HTTPConfig.SetDirectory(dir)
-		}
-		for _, c := range r.PagerdutyConfigs {
-			in(&c.RoutingKeyFile, &c.ServiceKeyFile)
-			c.HTTPConfig.SetDirectory(dir)
 		}
 	}
 }
@@ -196,7 +162,7 @@ func LoadConfig(path string, every time.Duration, log *slog.Logger) (*Config, er
 	}
 	dir := filepath.Dir(path)
 	c.Prometheus.SetDirectory(dir)
-	c.Sixty.Receivers.setDirectory(dir)
+	setDirectory(reflect.ValueOf(c.Sixty.Receivers), dir)
 	for _, p := range []*string{&c.Sixty.Objectives, &c.Sixty.Baseline} {
 		if *p != "" && !filepath.IsAbs(*p) {
 			*p = filepath.Join(dir, *p)
@@ -219,9 +185,6 @@ func ParseConfig(content []byte, every time.Duration, log *slog.Logger) (*Config
 	}{&c.Sixty}
 	if err := d.Decode(&own); err != nil && len(bytes.TrimSpace(ours)) > 0 {
 		return nil, plain(err)
-	}
-	if c.Sixty.Receivers, err = readReceivers(ours); err != nil {
-		return nil, err
 	}
 	if c.Prometheus, err = config.Load(string(theirs), log); err != nil { // errors have the lines of the file
 		return nil, plain(err)

@@ -56,9 +56,8 @@ type Monitor struct {
 	memory   diagnose.Memory
 	latest   atomic.Pointer[Evaluation]
 
-	mu      sync.Mutex
-	waiting map[chan *Evaluation]bool
-	served  map[string]string // model by server
+	mu     sync.Mutex
+	served map[string]string // model by server
 
 	took   prometheus.Histogram
 	failed prometheus.Counter
@@ -70,7 +69,7 @@ func New(o Options) *Monitor {
 	if o.Every == 0 {
 		o.Every = DefaultEvery
 	}
-	m := &Monitor{o: o, waiting: map[chan *Evaluation]bool{}, served: map[string]string{},
+	m := &Monitor{o: o, served: map[string]string{},
 		took: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "sixty_evaluation_duration_seconds",
 			Help: "Time that one evaluation of all pathologies took.", Buckets: []float64{.02, .05, .1, .2, .5, 1, 2, 5, 10, 15, 30}}),
 		failed: prometheus.NewCounter(prometheus.CounterOpts{Name: "sixty_evaluation_failures_total", Help: "Evaluations that gave no diagnosis."}),
@@ -152,7 +151,6 @@ func (m *Monitor) Evaluate(ctx context.Context, at time.Time) {
 	for _, listen := range m.o.Listeners {
 		listen(ctx, e)
 	}
-	m.tell(e)
 }
 
 // options are those of a diagnosis at a moment.
@@ -216,32 +214,6 @@ func (m *Monitor) Look(ctx context.Context, at time.Time, window time.Duration) 
 	}
 	o.Window, o.Predict = window, m.o.Diagnose.Predict
 	return from.Diagnose(ctx, o)
-}
-
-// Subscribe returns a channel that has the latest evaluation after each one; one that
-// was not taken in time is replaced. The function ends it.
-func (m *Monitor) Subscribe() (<-chan *Evaluation, func()) {
-	ch := make(chan *Evaluation, 1)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.waiting[ch] = true
-	return ch, func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		delete(m.waiting, ch)
-	}
-}
-
-func (m *Monitor) tell(e *Evaluation) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for ch := range m.waiting {
-		select {
-		case <-ch:
-		default:
-		}
-		ch <- e
-	}
 }
 
 // Plot adds to a diagnosis what its verdicts rest on, over time.

@@ -35,11 +35,11 @@ func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []co
 		o.State = s
 		o.Problems = append(o.Problems, fmt.Sprintf(format, args...))
 	}
-	down := unreached(scraped, &e.Diagnosis)
+	down, strangers := unjudged(scraped, &e.Diagnosis)
 	for _, t := range down {
 		doubt(view.Partial, "%s does not answer: %s", t.Labels["instance"], cmp.Or(t.Error, "not one scrape yet"))
 	}
-	for _, t := range strangers(scraped, &e.Diagnosis) {
+	for _, t := range strangers {
 		doubt(view.Partial, "%s answers, and shows no inference server's metrics: is another program at its address?", t.Labels["instance"])
 	}
 	for _, w := range e.Warnings {
@@ -96,29 +96,24 @@ func doubtful(m *view.Model) {
 	}
 }
 
-// unreached are the targets that do not answer and of which no verdict speaks.
-func unreached(scraped []collect.Target, d *diagnose.Diagnosis) []collect.Target {
-	judged := map[string]bool{}
-	for _, t := range d.Targets {
-		judged[t.Labels["instance"]] = true
-	}
-	out := slices.DeleteFunc(slices.Clone(scraped), func(t collect.Target) bool { return t.Health == "up" || judged[t.Labels["instance"]] })
-	slices.SortFunc(out, func(a, b collect.Target) int { return strings.Compare(a.Labels["instance"], b.Labels["instance"]) })
-	return out
-}
-
-// strangers are targets that answer with something else, in the jobs of inference servers.
-func strangers(scraped []collect.Target, d *diagnose.Diagnosis) []collect.Target {
+// unjudged are the targets of which no verdict speaks, by address: those that do not answer, and
+// those that answer with something else, in the jobs of inference servers.
+func unjudged(scraped []collect.Target, d *diagnose.Diagnosis) (down, strangers []collect.Target) {
 	jobs, judged := map[string]bool{}, map[string]bool{}
 	for _, t := range d.Targets {
 		judged[t.Labels["instance"]] = true
 		jobs[t.Labels["job"]] = jobs[t.Labels["job"]] || t.Serves()
 	}
-	out := slices.DeleteFunc(slices.Clone(scraped), func(t collect.Target) bool {
-		return t.Health != "up" || judged[t.Labels["instance"]] || !jobs[t.Labels["job"]]
-	})
-	slices.SortFunc(out, func(a, b collect.Target) int { return strings.Compare(a.Labels["instance"], b.Labels["instance"]) })
-	return out
+	for _, t := range slices.SortedFunc(slices.Values(scraped), func(a, b collect.Target) int { return strings.Compare(a.Labels["instance"], b.Labels["instance"]) }) {
+		switch {
+		case judged[t.Labels["instance"]]:
+		case t.Health != "up":
+			down = append(down, t)
+		case jobs[t.Labels["job"]]:
+			strangers = append(strangers, t)
+		}
+	}
+	return down, strangers
 }
 
 func newModel(d *diagnose.Diagnosis, v *diagnose.Verdict, incident OpenIncident) view.Model {

@@ -37,8 +37,8 @@ const (
 // answers are the handlers beside those of package web.
 func (s *server) answers() map[string]http.Handler {
 	return map[string]http.Handler{
-		keeper.Path:                 s.incidents.Handler(),
-		keeper.Path + "/":           s.incidents.Handler(),
+		incidentsPath:               incidentAnswers(s.incidents),
+		incidentsPath + "/":         incidentAnswers(s.incidents),
 		"GET /api/v1/health":        api.Handler(s.health),
 		"GET /api/v1/panels":        http.HandlerFunc(s.panels),
 		"GET /api/v1/runbooks":      http.HandlerFunc(s.runbooks),

@@ -32,7 +32,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/health"
 	"github.com/sixty-dev/sixty/internal/health/api"
 	"github.com/sixty-dev/sixty/internal/hint"
-	"github.com/sixty-dev/sixty/internal/incident"
 	"github.com/sixty-dev/sixty/internal/incident/keeper"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/monitor"
@@ -98,7 +97,7 @@ type server struct {
 	rules     catalogueRules
 	anomalies monitor.Anomalies
 
-	told     web.Incidents // to pages
+	told     web.News // to pages
 	gateways *gateways
 
 	ruled     atomic.Bool // by the catalogue too, as the configuration says
@@ -135,12 +134,9 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if s.incidents, err = keeper.Open(ctx, keeper.Config{
 		Dir: filepath.Join(cfg.Dir, "incidents"), Retention: time.Duration(file.Sixty.Incidents.Retention), Catalogue: cfg.Diagnose.Pathologies, Log: cfg.Log,
 		Look:   func(ctx context.Context, at time.Time) (diagnose.Diagnosis, error) { return s.monitor.Look(ctx, at, 0) },
-		Listen: func(_ incident.Kind, i view.Summary) { s.told.Tell(i) },
+		Listen: func(i view.Summary) { s.told.Tell(&i) },
 	}); err != nil {
 		return fmt.Errorf("--data: %w", err)
-	}
-	for _, w := range s.incidents.Warnings() {
-		cfg.Log.Warn("incidents", "err", w)
 	}
 	defer func() {
 		late, done := context.WithTimeout(context.WithoutCancel(ctx), ending)
@@ -152,6 +148,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	}, cfg.Log, s.registry); err != nil {
 		return err
 	}
+	defer s.teller.Close()
 	s.ruled.Store(file.Sixty.Rules)
 	s.anomalies.Catalogue = cfg.Diagnose.Pathologies
 	s.anomalies.Switch(file.Sixty.Anomalies)
@@ -159,9 +156,10 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	s.alerter = &monitor.Alerter{
-		Settings: file.Sixty.Alerts, Send: s.collector.Send, Incident: s.incidents.Of,
+		Send: s.collector.Send, Incident: s.incidents.Of,
 		Away: func() time.Time { _, last := s.collector.Undelivered(); return last },
 	}
+	s.alerter.SetAlerts(file.Sixty.Alerts)
 	s.findings = s.collector.NewWriter()
 	first := time.Duration(0) // what is scraped needs two scrapes, at least, to say anything
 	if cfg.Prometheus.Prometheus == "" {
@@ -175,7 +173,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		First:  first,
 		Rest:   cfg.Prometheus.Prometheus != "",
 		Source: s.source, Diagnose: look, Every: every, Log: cfg.Log, Registry: s.registry,
-		Listeners: []func(context.Context, *monitor.Evaluation){s.observe, s.alerter.See, s.write, s.learn, s.anomalies.See},
+		Listeners: []func(context.Context, *monitor.Evaluation){s.observe, s.alerter.See, s.write, s.learn, s.anomalies.See, s.tell},
 	})
 	s.reloaded = prometheus.NewGauge(prometheus.GaugeOpts{Name: "sixty_config_last_reload_successful", Help: "Whether the configuration was read without an error the last time."})
 	s.registry.MustRegister(s.reloaded)
@@ -273,7 +271,6 @@ func (s *server) run(asked context.Context) error {
 	var judging sync.WaitGroup
 	judging.Go(func() { s.monitor.Run(ctx) })
 	judging.Go(func() { s.reloadOnSignal(ctx) })
-	judging.Go(func() { s.teller.Run(ctx) })
 	judging.Go(func() { s.readMachine(ctx) })
 	handler, err := s.handler()
 	if err != nil {
@@ -330,7 +327,7 @@ func (s *server) handler() (http.Handler, error) {
 	}
 	o := web.Options{
 		Monitor: s.monitor, Prometheus: prom, Reload: s.reload, Token: s.cfg.Token, External: s.external, Registry: s.registry, Log: s.cfg.Log,
-		Trouble: s.trouble, Anomalies: s.anomalies.Latest, More: s.answers(), Incident: s.incidents.Of, Incidents: &s.told,
+		Trouble: s.trouble, Anomalies: s.anomalies.Latest, More: s.answers(), Incident: s.incidents.Of, News: &s.told,
 	}
 	if s.cfg.Prometheus.Prometheus == "" {
 		o.Collector = s.collector
@@ -360,9 +357,12 @@ func (s *server) observe(_ context.Context, e *monitor.Evaluation) {
 		return
 	}
 	if err := s.incidents.Observe(&e.Diagnosis, s.source); err != nil {
-		s.cfg.Log.Warn("an incident was not written", "err", err)
+		s.cfg.Log.Warn("incidents are not written, and are kept in memory", "err", err)
 	}
 }
+
+// tell tells pages of an evaluation.
+func (s *server) tell(context.Context, *monitor.Evaluation) { s.told.Tell(nil) }
 
 // health measures how servers did over a span.
 func (s *server) health(ctx context.Context, since time.Duration) (*health.Report, error) {

@@ -143,21 +143,22 @@ func (s *Server) write(w http.ResponseWriter, format string, full bool, d *diagn
 	}
 }
 
-// Incidents tells pages of incidents as they begin, change and end. The zero value is
-// ready; it is safe for concurrent use.
-type Incidents struct {
+// News tells pages of evaluations, and of incidents as they begin, change and end. The zero
+// value is ready; it is safe for concurrent use.
+type News struct {
 	mu      sync.Mutex
-	waiting map[chan view.Summary]bool
+	waiting map[chan *view.Summary]bool
 }
 
-// toldAhead is how many incidents may wait for a page that is slow.
+// toldAhead is how much news may wait for a page that is slow.
 const toldAhead = 16
 
-// Tell tells all pages; one that does not listen misses it, and sees it when it asks.
-func (i *Incidents) Tell(s view.Summary) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	for ch := range i.waiting {
+// Tell tells all pages of an incident, or with nil of an evaluation; one that does not listen
+// misses it, and sees it when it asks.
+func (n *News) Tell(s *view.Summary) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for ch := range n.waiting {
 		select {
 		case ch <- s:
 		default:
@@ -165,21 +166,21 @@ func (i *Incidents) Tell(s view.Summary) {
 	}
 }
 
-func (i *Incidents) listen() (<-chan view.Summary, func()) {
-	if i == nil {
+func (n *News) listen() (<-chan *view.Summary, func()) {
+	if n == nil {
 		return nil, func() {}
 	}
-	ch := make(chan view.Summary, toldAhead)
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.waiting == nil {
-		i.waiting = map[chan view.Summary]bool{}
+	ch := make(chan *view.Summary, toldAhead)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.waiting == nil {
+		n.waiting = map[chan *view.Summary]bool{}
 	}
-	i.waiting[ch] = true
+	n.waiting[ch] = true
 	return ch, func() {
-		i.mu.Lock()
-		defer i.mu.Unlock()
-		delete(i.waiting, ch)
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		delete(n.waiting, ch)
 	}
 }
 
@@ -190,8 +191,6 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		Fail(w, http.StatusInternalServerError, err)
 		return
 	}
-	evaluations, end := s.o.Monitor.Subscribe()
-	defer end()
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no")
@@ -201,7 +200,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		_, err := fmt.Fprintf(w, format, args...)
 		return err == nil && c.Flush() == nil
 	}
-	incidents, deaf := s.o.Incidents.listen()
+	news, deaf := s.o.News.listen()
 	defer deaf()
 	event := func(name string, value any) bool {
 		body, err := json.Marshal(value)
@@ -213,10 +212,12 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 			return
 		case <-alive.C:
 			ok = send(": alive\n\n")
-		case <-evaluations:
-			ok = event("overview", s.o.Overview())
-		case i := <-incidents:
-			ok = event("incident", i)
+		case i := <-news:
+			if i == nil {
+				ok = event("overview", s.o.Overview())
+			} else {
+				ok = event("incident", i)
+			}
 		}
 	}
 }

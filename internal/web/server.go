@@ -43,8 +43,8 @@ type Options struct {
 	// Incident returns the open incident of what was found on a model, "" for none; it may
 	// be nil.
 	Incident monitor.OpenIncident
-	// Incidents, which may be nil, tells of those that begin, change or end.
-	Incidents *Incidents
+	// News, which may be nil, tells of evaluations, and of incidents that begin, change or end.
+	News *News
 	// Trouble says what stands in the way of a true answer, and what else is amiss; it may be
 	// nil.
 	Trouble func() (doubts, notes []string)

@@ -43,39 +43,34 @@ type job struct {
 	last   diagnose.Diagnosis // which this one asks for
 }
 
-// want notes that a diagnosis is to be kept.
-func (k *Keeper) want(r *incident.Record, d *diagnose.Diagnosis, q metrics.Querier) {
+// want notes what is to be kept of an event: a diagnosis that is the best so far, and what an
+// incident looked like that is over.
+func (k *Keeper) want(e incident.Event, d *diagnose.Diagnosis, q metrics.Querier) {
+	r := e.Record
 	part, ok := incident.Part(d, r)
-	if j := k.jobOf(r, q); ok && j != nil {
+	if !ok || !e.Best && e.Kind != incident.Ended {
+		return
+	}
+	j := k.jobs[r.ID]
+	if j == nil {
+		if len(k.jobs) >= maxJobs {
+			k.c.Log.Warn("too many incidents at once: of one no evidence is kept", "incident", r.ID)
+			return
+		}
+		j = &job{id: r.ID}
+		k.jobs[r.ID] = j
+	}
+	j.record, j.q = r.Copy(), q
+	if e.Best {
 		j.d, j.kept = part, true
 	}
-}
-
-// wantCourse notes that an incident is over, and what it looked like is to be kept.
-func (k *Keeper) wantCourse(r *incident.Record, d *diagnose.Diagnosis, q metrics.Querier) {
-	part, ok := incident.Part(d, r)
-	if j := k.jobOf(r, q); ok && j != nil {
+	if e.Kind == incident.Ended {
 		to := r.Ended.Add(courseAround)
 		if to.After(d.At) {
 			to = d.At
 		}
 		j.course, j.last = &diagnose.Range{From: r.Began.Add(-before), To: to}, part
 	}
-}
-
-// jobOf returns what is to be done for an incident; nil where too much is.
-func (k *Keeper) jobOf(r *incident.Record, q metrics.Querier) *job {
-	j := k.jobs[r.ID]
-	if j == nil {
-		if len(k.jobs) >= maxJobs {
-			k.c.Log.Warn("too many incidents at once: of one no evidence is kept", "incident", r.ID)
-			return nil
-		}
-		j = &job{id: r.ID}
-		k.jobs[r.ID] = j
-	}
-	j.record, j.q = r.Copy(), q
-	return j
 }
 
 // isDue reports whether a job can be done now: a diagnosis that is a little surer need not
@@ -86,40 +81,30 @@ func (k *Keeper) isDue(j *job, now time.Time) bool {
 	return !ok || j.course != nil || since >= surerEvery || since < 0
 }
 
-// signal wakes the worker.
-func (k *Keeper) signal() {
-	select {
-	case k.wake <- struct{}{}:
-	default:
+// write writes what is due in the background, one incident after the other. It needs the lock.
+func (k *Keeper) write() {
+	if k.busy {
+		return
 	}
-}
-
-// work writes evidence, one incident after the other.
-func (k *Keeper) work() {
-	for {
-		select {
-		case <-k.ctx.Done():
-			return
-		case <-k.wake:
-		}
+	k.busy = true
+	k.working.Go(func() {
 		for j := k.next(); j != nil; j = k.next() {
 			k.do(j)
 		}
-	}
+	})
 }
 
 // next takes a job that is due, nil where none is.
 func (k *Keeper) next() *job {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.busy = false
 	for id, j := range k.jobs {
 		if j.due && k.ctx.Err() == nil {
 			delete(k.jobs, id)
-			k.busy = true
 			return j
 		}
 	}
+	k.busy = false
 	return nil
 }
 
@@ -150,20 +135,10 @@ func (k *Keeper) keep(ctx context.Context, j *job) error {
 		}
 	}
 	errs := d.Plot(ctx, j.q) // without plots it is still worth having
-	text, err := k.encode(d)
-	if err != nil {
-		return errors.Join(errs, err)
-	}
 	k.mu.Lock()
 	k.written[j.id] = d.At
-	if k.store == nil {
-		k.memory[j.id] = text
-	}
 	k.mu.Unlock()
-	if k.store == nil {
-		return errs
-	}
-	if err := k.store.put(j.id, diagnosisFile, text); err != nil {
+	if err := k.store.diagnosis(j.id, diagnosisFile, d); err != nil {
 		return errors.Join(errs, err)
 	}
 	leftOut, err := k.record(ctx, j, &d)
@@ -184,7 +159,7 @@ func (k *Keeper) keep(ctx context.Context, j *job) error {
 	now := r.Copy().Summary
 	k.mu.Unlock()
 	if !had && k.c.Listen != nil {
-		k.c.Listen(incident.Changed, now)
+		k.c.Listen(now)
 	}
 	return errs
 }
@@ -221,7 +196,7 @@ func (k *Keeper) record(ctx context.Context, j *job, d *diagnose.Diagnosis) (lef
 	written, err := pages.Write(ctx, j.q, pages.Request{Instances: instances, Matchers: matchers, From: from, To: d.At, MaxBytes: mostText}, w.Add)
 	notes, jsonErr := json.MarshalIndent(map[string]any{
 		"recorded_by": "sixty serve", "incident": j.id, "verdict": d.Verdict.ID, "at": d.At.UTC().Format(time.RFC3339Nano), "since": d.Verdict.Since.UTC().Format(time.RFC3339),
-		"targets": d.Verdict.Targets, "command": k.c.Command + " " + j.id + ".tar.zst",
+		"targets": d.Verdict.Targets, "command": "sixty diagnose " + j.id + ".tar.zst",
 		"labels": written.Labels, "servers_left_out": leftOut,
 	}, "", " ")
 	if err = errors.Join(err, jsonErr); err == nil {
@@ -269,9 +244,5 @@ func (k *Keeper) keepCourse(ctx context.Context, j *job) error {
 	}
 	d.Verdict.Plots = plots
 	d.Verdicts[0] = d.Verdict
-	text, err := k.encode(d)
-	if err != nil || k.store == nil {
-		return err
-	}
-	return k.store.put(j.id, courseFile, text)
+	return k.store.diagnosis(j.id, courseFile, d)
 }

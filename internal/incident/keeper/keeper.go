@@ -1,10 +1,11 @@
 // Package keeper keeps incidents: it feeds diagnoses to an incident.Tracker, writes what
 // becomes of them to a directory that survives kill -9, with the evidence as a recording
-// that sixty diagnose opens, and answers for them over HTTP as docs/api.md says.
+// that sixty diagnose opens.
 package keeper
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,12 +23,12 @@ import (
 	"github.com/sixty-dev/sixty/internal/incident"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
-	"github.com/sixty-dev/sixty/internal/report"
+	"github.com/sixty-dev/sixty/internal/report/postmortem"
 )
 
 // Config says where incidents are kept, and for how long.
 type Config struct {
-	Dir string // made where it is missing; "" keeps them in memory alone, without recordings
+	Dir string // made where it is missing
 
 	MaxIncidents int           // the oldest closed ones go first; 1000 when 0
 	Retention    time.Duration // of closed ones; 90 days when 0
@@ -39,32 +40,8 @@ type Config struct {
 	Look func(ctx context.Context, at time.Time) (diagnose.Diagnosis, error)
 	// Listen, which may be nil, is told what became of an incident, after it was written.
 	// It must not wait for long, and may be called from several goroutines.
-	Listen func(incident.Kind, view.Summary)
-	Log    *slog.Logger // slog.Default() when nil
-
-	Runbooks catalog.Runbooks
-	// Command is what opens a recording with the same settings, for its notes: "sixty
-	// diagnose" when "".
-	Command string
-}
-
-func (c Config) withDefaults() Config {
-	if c.MaxIncidents == 0 {
-		c.MaxIncidents = 1000
-	}
-	if c.Retention == 0 {
-		c.Retention = 90 * 24 * time.Hour
-	}
-	if c.MaxEvidence == 0 {
-		c.MaxEvidence = 2 << 30
-	}
-	if c.Log == nil {
-		c.Log = slog.Default()
-	}
-	if c.Command == "" {
-		c.Command = "sixty diagnose"
-	}
-	return c
+	Listen func(view.Summary)
+	Log    *slog.Logger
 }
 
 // How often things are written that no event asks for.
@@ -78,22 +55,18 @@ const (
 // A Keeper keeps incidents. It is safe for concurrent use.
 type Keeper struct {
 	c       Config
-	store   *store // nil in memory
+	store   *store
 	tracker *incident.Tracker
 
-	mu       sync.Mutex
-	records  map[string]*incident.Record
-	dirty    map[string]bool // records that could not be written yet
-	unsaved  string          // the error of the last write that failed
-	beat     time.Time
-	pruned   time.Time
-	jobs     map[string]*job      // by incident
-	busy     bool                 // a job is being done
-	written  map[string]time.Time // moments of the diagnoses that were kept, by incident
-	memory   map[string][]byte    // diagnoses, where there is no store
-	warnings []string
+	mu      sync.Mutex
+	records map[string]*incident.Record
+	dirty   map[string]bool // records that could not be written yet
+	beat    time.Time
+	pruned  time.Time
+	jobs    map[string]*job      // by incident
+	busy    bool                 // jobs are being done
+	written map[string]time.Time // moments of the diagnoses that were kept, by incident
 
-	wake    chan struct{}
 	ctx     context.Context
 	cancel  context.CancelFunc
 	working sync.WaitGroup
@@ -101,40 +74,24 @@ type Keeper struct {
 
 // Open reads what was kept. The context bounds what is done in the background.
 func Open(ctx context.Context, c Config) (*Keeper, error) {
-	c = c.withDefaults()
+	c.MaxIncidents, c.Retention, c.MaxEvidence = cmp.Or(c.MaxIncidents, 1000), cmp.Or(c.Retention, 90*24*time.Hour), cmp.Or(c.MaxEvidence, 2<<30)
 	k := &Keeper{
 		c: c, records: map[string]*incident.Record{}, dirty: map[string]bool{}, jobs: map[string]*job{}, written: map[string]time.Time{},
-		memory: map[string][]byte{}, wake: make(chan struct{}, 1),
 	}
-	var records []*incident.Record
-	if c.Dir != "" {
-		var err error
-		if k.store, records, k.warnings, err = openStore(c.Dir); err != nil {
-			return nil, err
-		}
-		for _, w := range k.warnings {
-			c.Log.Warn(w)
-		}
+	store, records, warnings, err := openStore(c.Dir)
+	if err != nil {
+		return nil, err
 	}
+	for _, w := range warnings {
+		c.Log.Warn(w)
+	}
+	k.store = store
 	for _, r := range records {
 		k.records[r.ID] = r
 	}
 	k.tracker = incident.NewTracker(c.Catalogue, records, func(id string) bool { return k.records[id] != nil })
 	k.ctx, k.cancel = context.WithCancel(ctx)
-	k.working.Go(k.work)
 	return k, nil
-}
-
-// Warnings says what could not be read when the keeper was opened, and what cannot be
-// written now.
-func (k *Keeper) Warnings() []string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	out := slices.Clone(k.warnings)
-	if k.unsaved != "" {
-		out = append(out, "incidents are kept in memory alone, since they cannot be written: "+k.unsaved)
-	}
-	return out
 }
 
 // Close writes what is still to be written, until the context ends.
@@ -149,8 +106,8 @@ func (k *Keeper) Close(ctx context.Context) error {
 		j.due = true
 	}
 	err := k.flush()
+	k.write()
 	k.mu.Unlock()
-	k.signal()
 	err = errors.Join(err, k.Settle(ctx))
 	k.cancel()
 	k.working.Wait()
@@ -159,25 +116,16 @@ func (k *Keeper) Close(ctx context.Context) error {
 
 // Settle waits until all evidence that is due is written.
 func (k *Keeper) Settle(ctx context.Context) error {
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		k.mu.Lock()
-		left := k.busy
-		for _, j := range k.jobs {
-			left = left || j.due
-		}
-		k.mu.Unlock()
-		if !left {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-k.ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	written := make(chan struct{})
+	go func() {
+		k.working.Wait()
+		close(written)
+	}()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-written:
+		return nil
 	}
 }
 
@@ -193,14 +141,8 @@ func (k *Keeper) Observe(d *diagnose.Diagnosis, q metrics.Querier) error {
 		if e.Kind != incident.Surer {
 			k.dirty[r.ID] = true
 		}
-		if q == nil {
-			continue
-		}
-		if e.Best {
-			k.want(r, d, q)
-		}
-		if e.Kind == incident.Ended {
-			k.wantCourse(r, d, q)
+		if q != nil {
+			k.want(e, d, q)
 		}
 	}
 	for _, j := range k.jobs {
@@ -223,12 +165,12 @@ func (k *Keeper) Observe(d *diagnose.Diagnosis, q metrics.Querier) error {
 	for i, e := range events {
 		told[i] = e.Record.Copy().Summary
 	}
+	k.write()
 	k.mu.Unlock()
-	k.signal()
 	if k.c.Listen != nil {
 		for i, e := range events {
 			if e.Kind != incident.Surer {
-				k.c.Listen(e.Kind, told[i])
+				k.c.Listen(told[i])
 			}
 		}
 	}
@@ -237,10 +179,6 @@ func (k *Keeper) Observe(d *diagnose.Diagnosis, q metrics.Querier) error {
 
 // flush writes the records that changed. What fails stays to be written.
 func (k *Keeper) flush() error {
-	if k.store == nil {
-		clear(k.dirty)
-		return nil
-	}
 	var errs error
 	for _, id := range slices.Sorted(maps.Keys(k.dirty)) {
 		r := k.records[id]
@@ -254,12 +192,7 @@ func (k *Keeper) flush() error {
 		}
 		delete(k.dirty, id)
 	}
-	was := k.unsaved
-	k.unsaved = ""
 	if errs != nil {
-		if k.unsaved = errs.Error(); was == "" {
-			k.c.Log.Error("incidents cannot be written, and are kept in memory", "err", errs)
-		}
 		return hint.With(errs, "make room on the disk, or make the directory writable")
 	}
 	return nil
@@ -267,27 +200,16 @@ func (k *Keeper) flush() error {
 
 // prune forgets what is too old or too much.
 func (k *Keeper) prune(now time.Time) error {
-	all := slices.Collect(maps.Values(k.records))
-	if k.store == nil {
-		slices.SortFunc(all, incident.Latest)
-		for _, r := range all[min(len(all), k.c.MaxIncidents):] {
-			if !r.Open() {
-				delete(k.records, r.ID)
-				delete(k.memory, r.ID)
-			}
-		}
-		return nil
-	}
-	kept, err := k.store.prune(all, now, &k.c)
+	kept, err := k.store.prune(slices.Collect(maps.Values(k.records)), now, &k.c)
 	k.records = map[string]*incident.Record{}
 	for _, r := range kept {
 		k.records[r.ID] = r
 	}
 	maps.DeleteFunc(k.written, func(id string, _ time.Time) bool { return k.records[id] == nil })
 	if err != nil {
-		k.c.Log.Warn("old incidents cannot be removed", "err", err)
+		return fmt.Errorf("remove old incidents: %w", err)
 	}
-	return err
+	return nil
 }
 
 // Of returns the incident that a finding or verdict of the last diagnosis is part of, by
@@ -354,13 +276,10 @@ func (k *Keeper) Get(id string) (view.Incident, error) {
 	}
 	out := view.Incident{Similar: incident.FindSimilar(r, slices.Collect(maps.Values(k.records)))}
 	c := r.Copy()
-	out.Summary, out.Evolution, out.Omitted, out.Diagnosis = c.Summary, c.Evolution, c.Omitted, k.memory[id]
+	out.Summary, out.Evolution, out.Omitted = c.Summary, c.Evolution, c.Omitted
 	k.mu.Unlock()
-	if k.store != nil {
-		if out.Diagnosis, err = k.store.document(id, diagnosisFile); err != nil {
-			k.c.Log.Warn("the diagnosis of an incident cannot be read", "incident", id, "err", err)
-			out.Diagnosis = nil
-		}
+	if out.Diagnosis, err = k.store.document(id, diagnosisFile); err != nil {
+		k.c.Log.Warn("the diagnosis of an incident cannot be read", "incident", id, "err", err)
 	}
 	return out, nil
 }
@@ -427,7 +346,7 @@ func (k *Keeper) change(id string, how func(*incident.Record) error) (view.Summa
 		return view.Summary{}, err
 	}
 	was := r.Copy()
-	if err = how(r); err == nil && k.store != nil {
+	if err = how(r); err == nil {
 		if err = k.store.save(r); err != nil {
 			err = fmt.Errorf("write incident %s: %w", id, err)
 		}
@@ -440,7 +359,7 @@ func (k *Keeper) change(id string, how func(*incident.Record) error) (view.Summa
 	now := r.Copy().Summary
 	k.mu.Unlock()
 	if k.c.Listen != nil {
-		k.c.Listen(incident.Changed, now)
+		k.c.Listen(now)
 	}
 	return now, nil
 }
@@ -453,15 +372,23 @@ func (k *Keeper) Recording(id string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if !r.HasRecording || k.store == nil {
+	if !r.HasRecording {
 		return "", hint.With(fmt.Errorf("%w: of %s no recording is kept", os.ErrNotExist, id), "recordings are written within a minute, and the oldest are removed first")
 	}
 	return k.store.path(id, evidenceFile), nil
 }
 
-// encode writes a diagnosis as JSON.
-func (k *Keeper) encode(d diagnose.Diagnosis) ([]byte, error) {
+// PostMortem writes an incident as Markdown with plots.
+func (k *Keeper) PostMortem(id string) ([]byte, error) {
+	i, err := k.Get(id)
+	if err != nil {
+		return nil, err
+	}
+	course, err := k.store.document(id, courseFile)
+	if err != nil {
+		k.c.Log.Warn("the plots of an incident cannot be read", "incident", id, "err", err)
+	}
 	var b bytes.Buffer
-	err := report.JSON(&b, d, report.Options{Runbooks: k.c.Runbooks})
+	err = postmortem.Markdown(&b, &i, course)
 	return b.Bytes(), err
 }

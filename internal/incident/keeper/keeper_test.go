@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,7 +22,6 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
-	"github.com/sixty-dev/sixty/internal/incident"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/pathologies"
@@ -173,19 +171,20 @@ func TestACorruptRecordIsSetAside(t *testing.T) {
 			if err := harm(filepath.Join(dir, bad, recordFile)); err != nil {
 				t.Fatal(err)
 			}
+			_, _, w, err := openStore(dir)
+			if err != nil || len(w) != 1 || !strings.Contains(w[0], bad) || !strings.Contains(w[0], asideDir) {
+				t.Errorf("warnings %q, %v", w, err)
+			}
 			again := open(t, dir)
 			if got := again.List(Query{}); len(got) != 2 {
 				t.Errorf("%d incidents, want the two others", len(got))
-			}
-			if w := again.Warnings(); len(w) != 1 || !strings.Contains(w[0], bad) || !strings.Contains(w[0], asideDir) {
-				t.Errorf("warnings %q", w)
 			}
 			if _, err := os.Stat(filepath.Join(dir, asideDir, bad, diagnosisFile)); err != nil {
 				t.Errorf("it is lost: %v", err)
 			}
 			observe(t, again, sick(noon.Add(time.Hour), p, "m1"))
-			if w := open(t, dir).Warnings(); len(w) != 0 {
-				t.Errorf("warned again: %q", w)
+			if _, _, w, err := openStore(dir); len(w) != 0 || err != nil {
+				t.Errorf("warned again: %q, %v", w, err)
 			}
 		})
 	}
@@ -198,8 +197,8 @@ func TestWhatIsNotOursStays(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if w := open(t, dir).Warnings(); len(w) != 0 {
-		t.Errorf("warnings %q", w)
+	if _, _, w, err := openStore(dir); len(w) != 0 || err != nil {
+		t.Errorf("warnings %q, %v", w, err)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 3 {
 		t.Errorf("%v, %v", entries, err)
@@ -219,8 +218,8 @@ func TestAFullDisk(t *testing.T) {
 		}
 	}
 	id := k.Of("m0", p.ID).ID
-	if id == "" || len(k.List(Query{State: "open"})) != 1 || len(k.Warnings()) != 1 {
-		t.Errorf("of %q, %v, %v", id, k.List(Query{}), k.Warnings())
+	if id == "" || len(k.List(Query{State: "open"})) != 1 {
+		t.Errorf("of %q, %v", id, k.List(Query{}))
 	}
 	if _, err := k.Acknowledge(id, "ann", noon); !errors.Is(err, full) {
 		t.Errorf("acknowledged with %v: it would be lost", err)
@@ -230,9 +229,6 @@ func TestAFullDisk(t *testing.T) {
 	}
 	k.store.write = write
 	observe(t, k, sick(noon.Add(time.Minute), p, "m0"))
-	if w := k.Warnings(); len(w) != 0 {
-		t.Errorf("warnings %q", w)
-	}
 	if got := open(t, dir).List(Query{}); len(got) != 1 || got[0].ID != id {
 		t.Errorf("kept %v", got)
 	}
@@ -284,6 +280,14 @@ func TestItIsBounded(t *testing.T) {
 // child is set in the process that is killed.
 const child = "SIXTY_KEEPER_CHILD"
 
+// prefixed writes each line as a warning.
+type prefixed struct{ io.Writer }
+
+func (w prefixed) Write(line []byte) (int, error) {
+	_, err := fmt.Fprintf(w.Writer, "warning %s", line)
+	return len(line), err
+}
+
 // TestChild is that process: it makes incidents, acknowledges and notes them, as fast as it
 // can, and says what was done.
 func TestChild(t *testing.T) {
@@ -291,12 +295,9 @@ func TestChild(t *testing.T) {
 	if dir == "" {
 		t.Skip("is the process that TestKill kills")
 	}
-	k, err := Open(t.Context(), Config{Dir: dir, Catalogue: pathologies.All(), Log: quiet})
+	k, err := Open(t.Context(), Config{Dir: dir, Catalogue: pathologies.All(), Log: slog.New(slog.NewTextHandler(prefixed{os.Stdout}, nil))})
 	if err != nil {
 		t.Fatal(err)
-	}
-	for _, w := range k.Warnings() {
-		fmt.Println("warning", w)
 	}
 	fmt.Println("opened", len(k.List(Query{})))
 	p := pathology(t, "kv-cache-thrashing")
@@ -365,10 +366,10 @@ func TestKill(t *testing.T) {
 			t.Fatal("the process did not come up")
 		}
 	}
-	k := open(t, dir)
-	if w := k.Warnings(); len(w) > 0 {
-		t.Errorf("warnings: %q", w)
+	if _, _, w, err := openStore(dir); len(w) > 0 || err != nil {
+		t.Errorf("warnings: %q, %v", w, err)
 	}
+	k := open(t, dir)
 	total := 0
 	for id, want := range notes {
 		i, err := k.Get(id)
@@ -400,8 +401,12 @@ func TestEvidence(t *testing.T) {
 	store, first, last := embeddedtest.Open(t, "../../../testdata/recordings/thrashing-deep.tar.zst", nil)
 	dir := t.TempDir()
 	var events []string
-	k, err := Open(t.Context(), Config{Dir: dir, Catalogue: pathologies.All(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Listen: func(kind incident.Kind, s view.Summary) {
-		events = append(events, kind.String())
+	k, err := Open(t.Context(), Config{Dir: dir, Catalogue: pathologies.All(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Listen: func(s view.Summary) {
+		if s.Ended == nil {
+			events = append(events, "open")
+		} else {
+			events = append(events, "ended")
+		}
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -481,7 +486,7 @@ func TestEvidence(t *testing.T) {
 	if err := k.Settle(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Contains(events, "began") || !slices.Contains(events, "ended") || !k.store.has(id, courseFile) {
+	if !slices.Contains(events, "open") || !slices.Contains(events, "ended") || !k.store.has(id, courseFile) {
 		t.Errorf("events %v", events)
 	}
 	text, err := k.PostMortem(id)
@@ -497,85 +502,5 @@ func TestEvidence(t *testing.T) {
 		if !bytes.Contains(text, []byte(want)) {
 			t.Errorf("the post-mortem lacks %q", want)
 		}
-	}
-}
-
-func TestHandler(t *testing.T) {
-	k := open(t, t.TempDir())
-	p := pathology(t, "kv-cache-thrashing")
-	observe(t, k, sick(noon, p, "m0", "m1"))
-	id := k.Of("m0", p.ID).ID
-	h := k.Handler()
-	for _, tc := range []struct {
-		method, path, body string
-		header             map[string]string
-		code               int
-		want               string
-	}{
-		{method: "GET", path: "", code: 200, want: `"id":"` + id + `"`},
-		{method: "GET", path: "?state=closed", code: 200, want: "[]"},
-		{method: "GET", path: "?state=half", code: 400, want: "neither open nor closed"},
-		{method: "GET", path: "?limit=0", code: 400, want: "limit"},
-		{method: "GET", path: "?limit=1", code: 200, want: `"id"`},
-		{method: "GET", path: "/" + id, code: 200, want: `"evolution":[{`},
-		{method: "GET", path: "/nothing", code: 404, want: "no such incident"},
-		{method: "GET", path: "/..%2f..%2fetc", code: 404, want: "no such incident"},
-		{method: "GET", path: "/" + id + "/recording", code: 404, want: "no recording"},
-		{method: "GET", path: "/" + id + "/postmortem", code: 200, want: "# Post-mortem"},
-		{method: "GET", path: "/" + id + "/other", code: 404, want: "nothing at"},
-		{method: "DELETE", path: "/" + id, code: 405, want: "use GET"},
-		{method: "GET", path: "/" + id + "/acknowledge", code: 405, want: "use POST"},
-		{method: "POST", path: "/" + id + "/acknowledge", body: `{"by":"ann"}`, code: 200, want: `"acknowledged":{"by":"ann"`},
-		{method: "POST", path: "/" + id + "/acknowledge", body: `{"by":"ann"}`, header: map[string]string{"Origin": "http://example.com"}, code: 200, want: `"by":"ann"`},
-		{method: "POST", path: "/" + id + "/acknowledge", body: `{"by":"eve"}`, header: map[string]string{"Origin": "http://evil.example"}, code: 403, want: "another page"},
-		{method: "POST", path: "/" + id + "/acknowledge", body: `{"by":"eve"}`, header: map[string]string{"Sec-Fetch-Site": "cross-site"}, code: 403, want: "another page"},
-		{method: "POST", path: "/" + id + "/acknowledge", body: `by=eve`, header: map[string]string{"Content-Type": "application/x-www-form-urlencoded"}, code: 415, want: "not JSON"},
-		{method: "POST", path: "/" + id + "/acknowledge", body: `{"by":"eve"}`, header: map[string]string{"Content-Type": "text/plain"}, code: 415, want: "not JSON"},
-		{method: "POST", path: "/" + id + "/acknowledge", body: `{"by":" "}`, code: 400, want: "empty"},
-		{method: "POST", path: "/" + id + "/acknowledge", body: `{`, code: 400, want: "cannot be read"},
-		{method: "POST", path: "/" + id + "/acknowledge", body: `{"by":"a"}{}`, code: 400, want: "more than one"},
-		{method: "POST", path: "/" + id + "/acknowledge", body: `{"who":"a"}`, code: 400, want: "cannot be read"},
-		{method: "POST", path: "/nothing/acknowledge", body: `{"by":"ann"}`, code: 404, want: "no such incident"},
-		{method: "POST", path: "/" + id + "/notes", body: `{"by":"ann","text":"<script>"}`, code: 200, want: `\u003cscript\u003e`},
-		{method: "POST", path: "/" + id + "/notes", body: `{"by":"ann"}`, code: 400, want: "text"},
-		{method: "POST", path: "/" + id + "/notes", body: `{"by":"ann","text":"` + strings.Repeat("x", maxText+1) + `"}`, code: 400, want: "longer"},
-		{method: "POST", path: "/" + id + "/notes", body: `{"by":"ann","text":"` + strings.Repeat("x", maxBody) + `"}`, code: 413, want: "larger"},
-	} {
-		r := httptest.NewRequest(tc.method, "http://example.com"+Path+tc.path, strings.NewReader(tc.body))
-		if tc.method == "POST" {
-			r.Header.Set("Content-Type", "application/json")
-		}
-		for n, v := range tc.header {
-			r.Header.Set(n, v)
-		}
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
-		if w.Code != tc.code || !strings.Contains(w.Body.String(), tc.want) {
-			t.Errorf("%s %s %.60s: %d %.200s, want %d with %q", tc.method, tc.path, tc.body, w.Code, w.Body, tc.code, tc.want)
-		}
-		if w.Code >= 400 {
-			var e view.Error
-			if err := json.Unmarshal(w.Body.Bytes(), &e); err != nil || e.Error == "" {
-				t.Errorf("%s %s: the error is %s", tc.method, tc.path, w.Body)
-			}
-		}
-	}
-	if s := k.List(Query{})[0]; s.Acknowledged == nil || s.Acknowledged.By != "ann" || len(s.Notes) != 1 {
-		t.Errorf("got %+v", s)
-	}
-}
-
-func TestInMemory(t *testing.T) {
-	k := open(t, "")
-	p := pathology(t, "kv-cache-thrashing")
-	observe(t, k, sick(noon, p, "m0"))
-	if _, err := k.AddNote(k.Of("m0", p.ID).ID, "ann", "hm", noon); err != nil {
-		t.Fatal(err)
-	}
-	if i, err := k.Get(k.Of("m0", p.ID).ID); err != nil || len(i.Notes) != 1 {
-		t.Errorf("%+v, %v", i, err)
-	}
-	if _, err := k.Recording(k.Of("m0", p.ID).ID); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("error %v", err)
 	}
 }

@@ -14,10 +14,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/incident"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
+	"github.com/sixty-dev/sixty/internal/report"
 )
 
 // A store is a directory with one of each incident, which holds these files. Each is
@@ -50,54 +52,56 @@ func openStore(dir string) (s *store, records []*incident.Record, warnings []str
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, nil, nil, hint.With(fmt.Errorf("open the incidents: %w", fileio.Bare(err)), "name a directory that can be written")
 	}
-	entries, err := os.ReadDir(dir)
+	ids, err := s.ids()
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("open the incidents: %w", fileio.Bare(err))
+		return nil, nil, nil, fmt.Errorf("open the incidents: %w", err)
 	}
-	for _, e := range entries {
-		if !e.IsDir() || !validID.MatchString(e.Name()) {
-			continue // not ours
+	for _, id := range ids {
+		unbegun, err := s.sweep(id)
+		if unbegun {
+			continue
 		}
-		r, err := s.read(e.Name())
-		switch {
-		case errors.Is(err, errUnbegun):
-		case err != nil:
-			warnings = append(warnings, s.setAside(e.Name(), err))
-		default:
-			records = append(records, r)
+		var r *incident.Record
+		if err == nil {
+			r, err = s.load(id)
 		}
+		if err != nil {
+			warnings = append(warnings, s.setAside(id, err))
+			continue
+		}
+		records = append(records, r)
 	}
 	return s, records, warnings, nil
 }
 
-// errUnbegun is of a directory whose process was killed before the record was in its
-// place. It is removed.
-var errUnbegun = errors.New("nothing was written yet")
+// ids are the names of the directories that are ours.
+func (s *store) ids() (out []string, err error) {
+	entries, err := os.ReadDir(s.dir)
+	for _, e := range entries {
+		if e.IsDir() && validID.MatchString(e.Name()) {
+			out = append(out, e.Name())
+		}
+	}
+	return out, fileio.Bare(err)
+}
 
-// read reads a record, and removes what a killed process left behind.
-func (s *store) read(id string) (*incident.Record, error) {
+// sweep removes what a killed process left behind, and the whole directory where nothing is in
+// its place yet.
+func (s *store) sweep(id string) (unbegun bool, err error) {
 	dir := filepath.Join(s.dir, id)
 	files, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, fileio.Bare(err)
-	}
-	whole := 0
+	unbegun = err == nil
 	for _, f := range files {
 		if strings.HasPrefix(f.Name(), temporaryMark) {
-			if err := os.RemoveAll(filepath.Join(dir, f.Name())); err != nil {
-				return nil, fileio.Bare(err)
-			}
-			continue
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, f.Name())))
+		} else {
+			unbegun = false
 		}
-		whole++
 	}
-	if whole == 0 {
-		if err := os.Remove(dir); err != nil {
-			return nil, fileio.Bare(err)
-		}
-		return nil, errUnbegun
+	if unbegun && err == nil {
+		err = os.Remove(dir)
 	}
-	return s.load(id)
+	return unbegun && err == nil, fileio.Bare(err)
 }
 
 // load reads a record.
@@ -189,6 +193,15 @@ func (s *store) put(id, file string, content []byte) error {
 	return nil
 }
 
+// diagnosis writes a diagnosis of an incident as JSON.
+func (s *store) diagnosis(id, file string, d diagnose.Diagnosis) error {
+	var b bytes.Buffer
+	if err := report.JSON(&b, d, report.Options{}); err != nil {
+		return err
+	}
+	return s.put(id, file, b.Bytes())
+}
+
 // syncDir makes what was renamed in a directory last; a file system that cannot says so,
 // and the names come with the next sync.
 func syncDir(dir string) {
@@ -249,21 +262,18 @@ func (s *store) prune(records []*incident.Record, now time.Time, c *Config) (kep
 // Read returns the incidents in a directory without changing it, the latest first: another
 // process may be at work there. What cannot be read is warned of.
 func Read(dir string) (list []view.Summary, warnings []string, err error) {
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, nil, fileio.Bare(err)
-	}
 	s := &store{dir: dir}
+	ids, err := s.ids()
+	if err != nil {
+		return nil, nil, err
+	}
 	records := []*incident.Record{}
-	for _, e := range entries {
-		if !e.IsDir() || !validID.MatchString(e.Name()) {
-			continue
-		}
-		r, err := s.load(e.Name())
+	for _, id := range ids {
+		r, err := s.load(id)
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // not written yet, or just removed
 		case err != nil:
-			warnings = append(warnings, fmt.Sprintf("incident %s cannot be read: %v", e.Name(), err))
+			warnings = append(warnings, fmt.Sprintf("incident %s cannot be read: %v", id, err))
 		default:
 			records = append(records, r)
 		}

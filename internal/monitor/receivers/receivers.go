@@ -1,10 +1,11 @@
 // Package receivers tells people of alerts where there is no Alertmanager: by Alertmanager's
-// own notifiers, in Alertmanager's own configuration. It tells that an alert begins, that
-// it became worse and that it ended, each once; what cannot be delivered is tried again, and
-// is kept in a file over restarts.
+// own dispatcher, log of notifications and notifiers, in Alertmanager's own configuration. It
+// tells that an alert begins, that its severity is another one and that it ended, each once;
+// who was told what is kept in a file over restarts.
 package receivers
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -12,21 +13,26 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	amalert "github.com/prometheus/alertmanager/alert"
 	amconfig "github.com/prometheus/alertmanager/config"
+	"github.com/prometheus/alertmanager/config/receiver"
+	"github.com/prometheus/alertmanager/dispatch"
+	"github.com/prometheus/alertmanager/eventrecorder"
+	"github.com/prometheus/alertmanager/featurecontrol"
+	"github.com/prometheus/alertmanager/marker"
+	"github.com/prometheus/alertmanager/nflog"
+	"github.com/prometheus/alertmanager/nflog/nflogpb"
 	"github.com/prometheus/alertmanager/notify"
-	"github.com/prometheus/alertmanager/notify/pagerduty"
-	"github.com/prometheus/alertmanager/notify/slack"
-	"github.com/prometheus/alertmanager/notify/webhook"
+	"github.com/prometheus/alertmanager/provider/mem"
 	"github.com/prometheus/alertmanager/template"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/model"
@@ -37,18 +43,21 @@ import (
 	"github.com/sixty-dev/sixty/internal/unanswered"
 )
 
-// How long a notification may take, when one that failed is tried again, and for how long.
+// How Alertmanager's machinery is set.
 const (
-	notifyTime = 20 * time.Second
-	grace      = 2 * time.Second // at the end
-	firstRetry = time.Second
-	lastRetry  = time.Minute
-	forgetting = 7 * 24 * time.Hour // of what could not be delivered since
-	maxState   = 64 << 20
+	flushing   = 5 * time.Second      // between two looks at an alert for what is new of it
+	retrying   = time.Hour            // what came and went while a receiver was away for longer it is not told
+	grace      = 2 * time.Second      // for what is on its way at the end
+	never      = 365 * 24 * time.Hour // until an alert that goes on is told again
+	afterEnd   = time.Hour            // until it is forgotten who was told of an end, which is sent for less
+	forgetting = 24 * time.Hour       // between two sweeps of what ended
+	mostAlike  = 1000                 // alerts of one name
+	maxState   = 64 << 20             // bytes of the file
 )
 
-// none stands for the severity of an alert that has none.
-const none = "none"
+// fault is the label by which alerts are grouped, which nobody outside sees: the severities
+// of one fault are one group.
+const fault = "__fault__"
 
 // words are what Alertmanager's templates say of an Alertmanager, and sixty of itself.
 const words = `
@@ -58,6 +67,9 @@ const words = `
 {{ define "slack.default.text" }}{{ .CommonAnnotations.description }}{{ with .CommonAnnotations.runbook_url }} <{{ . }}|Runbook>{{ end }}{{ end }}
 `
 
+// quiet is what Alertmanager's parts log to: what they say may have keys in it.
+var quiet = slog.New(slog.DiscardHandler)
+
 // A Teller tells receivers of alerts. It is safe for concurrent use.
 type Teller struct {
 	file     string
@@ -65,26 +77,22 @@ type Teller struct {
 	log      *slog.Logger
 	failed   *prometheus.CounterVec
 	rank     func(severity string) int
+	flushing time.Duration
 
-	mu      sync.Mutex
-	lines   []*line
-	known   map[string]*entry // by keyOf their labels
-	changed chan struct{}     // closed when something is new
+	alerts  *mem.Alerts
+	told    *nflog.Log
+	metrics *notify.Metrics
+
+	mu         sync.Mutex
+	dispatcher *dispatch.Dispatcher // nil where there are no receivers
+	working    sync.WaitGroup       // notifications
+	saving     sync.Mutex
 }
 
-// A line is one notifier of one receiver.
-type line struct {
-	id       string // of the receiver, with the kind and the number
-	receiver string
-	ends     bool // are told
-	notify.Notifier
-}
-
-// An entry is an alert and who knows of it.
-type entry struct {
-	Alert collect.Alert
-	Ends  map[string]time.Time // by severity: one that is not sent again ends then
-	Told  map[string]string    // by line: the severity that it was told of, "" of an end
+// state is what the file holds.
+type state struct {
+	Alerts []*amalert.Alert `json:"alerts"`
+	Told   []byte           `json:"told"` // Alertmanager's log of notifications
 }
 
 // New returns a Teller that keeps what it told in a file. The log hears of what cannot be
@@ -92,7 +100,7 @@ type entry struct {
 // it does not know are negative, and each is an alert of its own.
 func New(file string, external *url.URL, rank func(string) int, log *slog.Logger, registry prometheus.Registerer) (*Teller, error) {
 	t := &Teller{
-		file: file, external: external, log: log, rank: rank, known: map[string]*entry{}, changed: make(chan struct{}),
+		file: file, external: external, log: log, rank: rank, flushing: flushing,
 		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sixty_notifications_failed_total", Help: "Notifications of receivers that were not delivered, each trial counted.",
 		}, []string{"receiver"}),
@@ -100,19 +108,22 @@ func New(file string, external *url.URL, rank func(string) int, log *slog.Logger
 	if registry != nil {
 		registry.MustRegister(t.failed)
 	}
+	var kept state
 	text, err := fileio.Read(file, maxState)
-	if errors.Is(err, os.ErrNotExist) {
-		return t, nil
-	}
 	if err == nil {
-		err = json.Unmarshal(text, &t.known)
+		err = json.Unmarshal(text, &kept)
 	}
-	if err != nil {
+	own := prometheus.NewRegistry() // Alertmanager's metrics of itself are not ours
+	told, broken := nflog.New(nflog.Options{Retention: never, Metrics: own, SnapshotReader: bytes.NewReader(kept.Told)})
+	if t.told = told; broken != nil || err != nil && !errors.Is(err, os.ErrNotExist) {
 		// Who was told is lost; who is not told would be worse.
-		t.log.Warn("what receivers were told is not known: they may be told again", "err", err)
-		t.known = map[string]*entry{}
+		t.log.Warn("what receivers were told is not known: they may be told again", "err", errors.Join(err, broken))
 	}
-	return t, nil
+	t.metrics = notify.NewMetrics(own, featurecontrol.NoopFlags{})
+	if t.alerts, err = mem.NewAlerts(context.Background(), forgetting, mostAlike, nil, quiet, eventrecorder.NopRecorder(), own, nil); err != nil {
+		return nil, err
+	}
+	return t, t.alerts.Put(context.Background(), kept.Alerts...)
 }
 
 // SetReceivers replaces the receivers. What those that stay were told is known still.
@@ -125,42 +136,114 @@ func (t *Teller) SetReceivers(list []amconfig.Receiver) error {
 		return err
 	}
 	tmpl.ExternalURL = t.external
-	var lines []*line
+	var routes []*amconfig.Route
+	stages := notify.RoutingStage{}
 	for _, r := range list {
-		add := func(kind string, i int, ends bool, n notify.Notifier, err error) error {
-			lines = append(lines, &line{id: fmt.Sprintf("%s/%s/%d", r.Name, kind, i), receiver: r.Name, ends: ends, Notifier: n})
-			return err
+		integrations, err := receiver.BuildReceiverIntegrations(r, tmpl, quiet)
+		if err != nil {
+			return fmt.Errorf("sixty.receivers: %s: %w", r.Name, err)
 		}
-		quiet := slog.New(slog.DiscardHandler) // their logs may have keys
-		for i, c := range r.WebhookConfigs {
-			n, err := webhook.New(c, tmpl, quiet)
-			if err := add("webhook", i, c.SendResolved(), n, err); err != nil {
-				return fmt.Errorf("sixty.receivers: %s: webhook: %w", r.Name, err)
-			}
-		}
-		for i, c := range r.SlackConfigs {
-			n, err := slack.New(c, tmpl, quiet)
-			if err := add("slack", i, c.SendResolved(), n, err); err != nil {
-				return fmt.Errorf("sixty.receivers: %s: slack: %w", r.Name, err)
-			}
-		}
-		for i, c := range r.PagerdutyConfigs {
-			n, err := pagerduty.New(c, tmpl, quiet)
-			if err := add("pagerduty", i, c.SendResolved(), n, err); err != nil {
-				return fmt.Errorf("sixty.receivers: %s: pagerduty: %w", r.Name, err)
-			}
+		for _, i := range integrations {
+			// Each has a route of its own: one that hangs holds up no other.
+			id := fmt.Sprintf("%s/%s/%d", r.Name, i.Name(), i.Index())
+			routes = append(routes, &amconfig.Route{Receiver: id, Continue: true})
+			stages[id] = t.stage(id, r.Name, i)
 		}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.lines = lines
-	t.wake()
+	t.stop()
+	if len(routes) == 0 {
+		return nil
+	}
+	wait, interval, repeat := model.Duration(0), model.Duration(t.flushing), model.Duration(never)
+	root := dispatch.NewRoute(&amconfig.Route{
+		GroupBy: []model.LabelName{fault}, GroupWait: &wait, GroupInterval: &interval, RepeatInterval: &repeat, Routes: routes,
+	}, nil)
+	t.dispatcher = dispatch.NewDispatcher(t.alerts, root, stages, marker.NewGroupMarker(), func(time.Duration) time.Duration { return retrying },
+		time.Minute, nil, quiet, eventrecorder.NopRecorder(), nil, tmpl)
+	go t.dispatcher.Run(time.Now())
+	t.dispatcher.WaitForLoading()
 	return nil
 }
 
-func (t *Teller) wake() {
-	close(t.changed)
-	t.changed = make(chan struct{})
+// stage is the way of an alert to one receiver.
+func (t *Teller) stage(id, name string, i notify.Integration) notify.Stage {
+	recv := &nflogpb.Receiver{GroupName: name, Integration: i.Name(), Idx: uint32(i.Index())}
+	watched := notify.NewIntegration(&watched{Integration: i, id: id, receiver: name, t: t}, &i, i.Name(), i.Index(), name)
+	way := notify.MultiStage{
+		notify.NewDedupStage(&i, t.told, recv),
+		notify.NewRetryStage(watched, name, t.metrics, eventrecorder.NopRecorder()),
+		notify.NewSetNotifiesStage(t.told, recv),
+	}
+	return notify.StageFunc(func(ctx context.Context, l *slog.Logger, alerts ...*amalert.Alert) (context.Context, []*amalert.Alert, error) {
+		t.working.Add(1)
+		defer t.working.Done()
+		a := t.worst(alerts)
+		group := model.LabelSet{}
+		for _, n := range []model.LabelName{"alertname", "cluster", "namespace", "model_name"} {
+			if v := a.Labels[n]; v != "" {
+				group[n] = v
+			}
+		}
+		ctx = notify.WithGroupLabels(notify.WithReceiverName(ctx, name), group)
+		if a.Resolved() {
+			ctx = notify.WithRepeatInterval(ctx, afterEnd/2) // of which the log keeps the double
+		}
+		ctx, told, err := way.Exec(ctx, l, a)
+		if err == nil && len(told) > 0 {
+			t.save()
+		}
+		return ctx, told, err
+	})
+}
+
+// worst is what is told of a fault: the worst severity that goes on, or the last to end.
+func (t *Teller) worst(alerts []*amalert.Alert) *amalert.Alert {
+	now := time.Now()
+	last := func(a *amalert.Alert) time.Time {
+		if a.Resolved() {
+			return a.EndsAt
+		}
+		return now
+	}
+	rank := func(a *amalert.Alert) int { return t.rank(string(a.Labels["severity"])) }
+	a := *slices.MaxFunc(alerts, func(a, b *amalert.Alert) int { return cmp.Or(last(a).Compare(last(b)), rank(a)-rank(b)) })
+	a.Labels = a.Labels.Clone()
+	delete(a.Labels, fault)
+	return &a
+}
+
+// watched is a notifier of which failures are counted and told of.
+type watched struct {
+	notify.Integration
+	id, receiver string
+	t            *Teller
+	failure      atomic.Pointer[string] // the last one, nil where it was told
+}
+
+// Notify tells a receiver. What is on its way at the end is let through: whether it came
+// would not be known.
+func (w *watched) Notify(ctx context.Context, alerts ...*amalert.Alert) (retry bool, err error) {
+	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		select {
+		case <-late.Done():
+		case <-time.After(grace):
+			cancel()
+		}
+	})()
+	if retry, err = w.Integration.Notify(late, alerts...); err == nil {
+		w.failure.Store(nil)
+		return retry, nil
+	}
+	w.t.failed.WithLabelValues(w.receiver).Inc()
+	text := unanswered.Cause(err).Error()
+	if last := w.failure.Swap(&text); last == nil || *last != text {
+		w.t.log.Warn("a receiver was not told, and will be", "receiver", w.id, "err", text)
+	}
+	return retry, err
 }
 
 // See takes alerts as they are sent to Alertmanagers, again and again. For what is only worth
@@ -169,247 +252,74 @@ func (t *Teller) wake() {
 func (t *Teller) See(alerts ...collect.Alert) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.lines) == 0 {
+	if t.dispatcher == nil {
 		return
 	}
+	var out []*amalert.Alert
 	for _, a := range alerts {
-		id, severity := t.keyOf(a.Labels), cmp.Or(a.Labels["severity"], none)
-		if t.rank(severity) == int(catalog.Info) {
+		rank := t.rank(a.Labels["severity"])
+		if rank == int(catalog.Info) {
 			continue
 		}
-		e := t.known[id]
-		if e == nil {
-			if !a.Ends.After(time.Now()) {
-				continue // the end of what nobody was told of
-			}
-			e = &entry{Ends: map[string]time.Time{}, Told: map[string]string{}}
-			t.known[id] = e
+		b := &amalert.Alert{UpdatedAt: time.Now(), Timeout: true}
+		b.Labels, b.Annotations = labelSet(a.Labels), labelSet(a.Annotations)
+		b.StartsAt, b.EndsAt, b.GeneratorURL = a.Began, a.Ends, strings.TrimSuffix(t.external.String(), "/")+a.Path
+		group := b.Labels.Clone()
+		if rank >= 0 {
+			group["severity"] = "" // which no alert has
 		}
-		if e.Alert.Labels == nil || t.rank(severity) >= t.rank(e.Alert.Labels["severity"]) || e.severity(t.rank, time.Now()) == "" {
-			e.Alert = a
-		}
-		e.Ends[severity] = a.Ends
+		b.Labels[fault] = model.LabelValue(group.Fingerprint().String())
+		out = append(out, b)
+	}
+	if len(out) == 0 {
+		return
+	}
+	if err := t.alerts.Put(context.Background(), out...); err != nil {
+		t.log.Warn("receivers are not told", "err", err)
 	}
 	t.save()
-	t.wake()
 }
 
-// keyOf is that of an alert whatever its severity, if it is one of those that have an order.
-func (t *Teller) keyOf(l map[string]string) string {
-	var b strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(l)) {
-		if name != "severity" {
-			fmt.Fprintf(&b, "%s=%q,", name, l[name])
-		}
+func labelSet(m map[string]string) model.LabelSet {
+	out := model.LabelSet{}
+	for k, v := range m {
+		out[model.LabelName(k)] = model.LabelValue(v)
 	}
-	if s := l["severity"]; t.rank(s) < 0 {
-		fmt.Fprintf(&b, "severity=%q,", s)
-	}
-	return b.String()
+	return out
 }
 
-// severity is the worst that goes on, "" where it ended.
-func (e *entry) severity(rank func(string) int, now time.Time) string {
-	worst := ""
-	for s, ends := range e.Ends {
-		if ends.After(now) && (worst == "" || rank(s) > rank(worst)) {
-			worst = s
-		}
-	}
-	return worst
+// Close ends it; what was not told is told after the next start.
+func (t *Teller) Close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stop()
+	t.alerts.Close()
 }
 
-// news is what a line does not know of an alert: that it is of a severity, or that it ended
-// ("").
-func (t *Teller) news(e *entry, l *line, now time.Time) (severity string, is bool) {
-	severity = e.severity(t.rank, now)
-	told, known := e.Told[l.id]
-	switch {
-	case !known:
-		// One that came and went meanwhile is told too, and its end after it.
-		return cmp.Or(severity, e.Alert.Labels["severity"], none), true
-	case severity == "":
-		return "", told != "" && l.ends
-	case told == "":
-		return severity, true
-	}
-	return severity, t.rank(severity) > t.rank(told)
+// stop ends what runs. It needs the lock.
+func (t *Teller) stop() {
+	t.dispatcher.Stop()
+	t.dispatcher = nil
+	t.working.Wait()
 }
 
-// Run tells until the context ends.
-func (t *Teller) Run(ctx context.Context) {
-	failures, next := map[string]int{}, map[string]time.Time{}
-	var busy sync.Map // lines that are at work: one that hangs holds up no other
-	var working sync.WaitGroup
-	defer working.Wait()
-	tick := time.NewTicker(time.Second) // for ends, and retries
-	defer tick.Stop()
-	var mu sync.Mutex // of failures and next
-	for {
-		t.mu.Lock()
-		changed := t.changed
-		t.forget(time.Now())
-		for _, l := range t.lines {
-			mu.Lock()
-			wait := time.Now().Before(next[l.id])
-			mu.Unlock()
-			if wait || !t.anything(l) {
-				continue
-			}
-			if _, at := busy.LoadOrStore(l.id, true); at {
-				continue
-			}
-			working.Go(func() {
-				defer busy.Delete(l.id)
-				err := t.tell(ctx, l)
-				if ctx.Err() != nil {
-					return
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				if err == nil {
-					delete(failures, l.id)
-					return
-				}
-				wait := min(firstRetry<<min(failures[l.id], 10), lastRetry)
-				failures[l.id]++
-				next[l.id] = time.Now().Add(wait)
-				t.failed.WithLabelValues(l.receiver).Inc()
-				t.log.Warn("a receiver was not told, and will be", "receiver", l.id, "again_in", wait, "err", unanswered.Cause(err).Error())
-			})
-		}
-		t.mu.Unlock()
-		select {
-		case <-ctx.Done():
-			return
-		case <-changed:
-		case <-tick.C:
-		}
-	}
-}
-
-func (t *Teller) anything(l *line) bool {
-	for _, e := range t.known {
-		if _, is := t.news(e, l, time.Now()); is {
-			return true
-		}
-	}
-	return false
-}
-
-// forget drops what ended and is told, or could not be for long. It holds the lock.
-func (t *Teller) forget(now time.Time) {
-	before := len(t.known)
-	maps.DeleteFunc(t.known, func(_ string, e *entry) bool {
-		last := time.Time{}
-		for _, ends := range e.Ends {
-			last = later(last, ends)
-		}
-		if last.After(now) {
-			return false
-		}
-		for _, l := range t.lines {
-			if _, is := t.news(e, l, now); is {
-				return now.Sub(last) > forgetting
-			}
-		}
-		return true
-	})
-	if len(t.known) != before {
-		t.save()
-	}
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
-// tell tells a line what it does not know, the oldest first, until one fails.
-func (t *Teller) tell(ctx context.Context, l *line) error {
-	for ctx.Err() == nil {
-		t.mu.Lock()
-		id, severity, a := t.oldest(l)
-		t.mu.Unlock()
-		if id == "" {
-			return nil
-		}
-		if err := t.notify(ctx, l, id, a); err != nil {
-			return err
-		}
-		t.mu.Lock()
-		if e := t.known[id]; e != nil {
-			e.Told[l.id] = severity
-			t.save()
-		}
-		t.mu.Unlock()
-	}
-	return ctx.Err()
-}
-
-// oldest is the alert that a line must know of first. It holds the lock.
-func (t *Teller) oldest(l *line) (id, severity string, a amalert.Alert) {
-	now := time.Now()
-	var first *entry
-	for k, e := range t.known {
-		s, is := t.news(e, l, now)
-		if !is || first != nil && (e.Alert.Began.After(first.Alert.Began) || e.Alert.Began.Equal(first.Alert.Began) && k > id) {
-			continue
-		}
-		first, id, severity = e, k, s
-	}
-	if first == nil {
-		return "", "", a
-	}
-	a.Labels, a.Annotations = model.LabelSet{}, model.LabelSet{}
-	for k, v := range first.Alert.Labels {
-		a.Labels[model.LabelName(k)] = model.LabelValue(v)
-	}
-	for k, v := range first.Alert.Annotations {
-		a.Annotations[model.LabelName(k)] = model.LabelValue(v)
-	}
-	a.StartsAt, a.UpdatedAt, a.GeneratorURL = first.Alert.Began, now, strings.TrimSuffix(t.external.String(), "/")+first.Alert.Path
-	if severity == "" {
-		for _, ends := range first.Ends {
-			a.EndsAt = later(a.EndsAt, ends)
-		}
-	} else if a.Labels["severity"] != "" {
-		a.Labels["severity"] = model.LabelValue(severity)
-	}
-	return id, severity, a
-}
-
-func (t *Teller) notify(ctx context.Context, l *line, id string, a amalert.Alert) error {
-	// One on its way at the end is let through: whether it came would not be known.
-	asked := ctx
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyTime)
-	defer cancel()
-	defer context.AfterFunc(asked, func() {
-		select {
-		case <-ctx.Done():
-		case <-time.After(grace):
-			cancel()
-		}
-	})()
-	group := model.LabelSet{}
-	for _, name := range []model.LabelName{"alertname", "cluster", "namespace", "model_name"} {
-		if v := a.Labels[name]; v != "" {
-			group[name] = v
-		}
-	}
-	ctx = notify.WithGroupKey(ctx, id)
-	ctx = notify.WithGroupLabels(ctx, group)
-	ctx = notify.WithReceiverName(ctx, l.receiver)
-	ctx = notify.WithNow(ctx, time.Now())
-	_, err := l.Notify(ctx, &a)
-	return err
-}
-
-// save keeps who knows what. It holds the lock.
+// save keeps the alerts, and who knows of them.
 func (t *Teller) save() {
-	err := fileio.Write(t.file, func(w io.Writer) error { return json.NewEncoder(w).Encode(t.known) })
+	t.saving.Lock()
+	defer t.saving.Unlock()
+	var now state
+	it := t.alerts.GetPending()
+	for a := range it.Next() {
+		now.Alerts = append(now.Alerts, a.Data)
+	}
+	it.Close()
+	_, err := t.told.GC()
+	if err == nil {
+		now.Told, err = t.told.MarshalBinary()
+	}
+	if err == nil {
+		err = fileio.Write(t.file, func(w io.Writer) error { return json.NewEncoder(w).Encode(now) })
+	}
 	if err != nil {
 		t.log.Warn("what receivers were told is not kept", "file", filepath.Base(t.file), "err", err)
 	}

@@ -1,7 +1,6 @@
 package receivers_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -9,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +16,9 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/monitor"
@@ -77,20 +80,25 @@ func (e *endpoint) tries() int {
 
 const secret = "T0PS3CR3T"
 
-// A desk is a Teller with the three kinds of receivers.
+// A desk is a Teller with several kinds of receivers.
 type desk struct {
-	t                  *testing.T
-	hook, slack, pager *endpoint
-	file, config       string
-	log                *outputtest.Buffer
-	teller             *receivers.Teller
-	stop               func()
-	began              time.Time
+	t                         *testing.T
+	hook, slack, pager, teams *endpoint
+	file, config              string
+	log                       *outputtest.Buffer
+	teller                    *receivers.Teller
+	registry                  *prometheus.Registry
+	began                     time.Time
 }
 
 func newDesk(t *testing.T) *desk {
-	d := &desk{t: t, hook: newEndpoint(t), slack: newEndpoint(t), pager: newEndpoint(t), file: filepath.Join(t.TempDir(), "receivers.json"), log: &outputtest.Buffer{}, began: time.Now().Add(-time.Minute)}
-	d.config = fmt.Sprintf(`sixty:
+	dir := t.TempDir()
+	d := &desk{t: t, hook: newEndpoint(t), slack: newEndpoint(t), pager: newEndpoint(t), teams: newEndpoint(t), log: &outputtest.Buffer{}, began: time.Now().Add(-time.Minute)}
+	d.file, d.config = filepath.Join(dir, "receivers.json"), filepath.Join(dir, "sixty.yaml")
+	if err := os.WriteFile(filepath.Join(dir, "teams-url"), []byte(d.teams.URL+"/"+secret), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text := fmt.Sprintf(`sixty:
   receivers:
   - name: web
     webhook_configs:
@@ -104,16 +112,22 @@ func newDesk(t *testing.T) *desk {
     pagerduty_configs:
     - routing_key: %s
       url: %s/v2/enqueue
+  - name: team
+    msteamsv2_configs:
+    - webhook_url_file: teams-url
 `, d.hook.URL, secret, d.slack.URL, secret, secret, d.pager.URL)
+	if err := os.WriteFile(d.config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	d.start()
-	t.Cleanup(func() { d.stop() })
+	t.Cleanup(func() { d.teller.Close() })
 	return d
 }
 
 func (d *desk) start() {
 	d.t.Helper()
 	log := slog.New(slog.NewTextHandler(d.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	cfg, err := monitor.ParseConfig([]byte(d.config), 0, log)
+	cfg, err := monitor.LoadConfig(d.config, 0, log)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -121,16 +135,14 @@ func (d *desk) start() {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	if d.teller, err = receivers.New(d.file, external, (monitor.Alerts{}).Rank, log, nil); err != nil {
+	d.registry = prometheus.NewRegistry()
+	if d.teller, err = receivers.New(d.file, external, (monitor.Alerts{}).Rank, log, d.registry); err != nil {
 		d.t.Fatal(err)
 	}
+	d.teller.FlushEvery(50 * time.Millisecond)
 	if err := d.teller.SetReceivers(cfg.Sixty.Receivers); err != nil {
 		d.t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(d.t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { d.teller.Run(ctx) })
-	d.stop = func() { cancel(); running.Wait() }
 }
 
 // see sends an alert that ends after a while.
@@ -191,6 +203,9 @@ func TestReceivers(t *testing.T) {
 		strings.TrimPrefix(keys[0], "trigger ") != strings.TrimPrefix(keys[2], "resolve ") {
 		t.Errorf("PagerDuty: %q", keys)
 	}
+	if cards := d.teams.seen(func(m map[string]any) string { return fmt.Sprint(m["attachments"]) }); len(cards) != 3 || !strings.Contains(cards[0], "KVCacheThrashing") {
+		t.Errorf("Teams: %q", cards)
+	}
 	texts := d.slack.seen(func(m map[string]any) string { return fmt.Sprint(m["attachments"]) })
 	if len(texts) != 3 || !strings.Contains(texts[0], "the cache is full") || !strings.Contains(texts[0], "https://sixty.example.com/incident/1") {
 		t.Errorf("Slack: %q", texts)
@@ -239,7 +254,10 @@ func TestReceiversThatAreAway(t *testing.T) {
 	d.see("page", time.Hour)
 	d.until("Slack is told", func() bool { return len(d.slack.seen(func(map[string]any) string { return "" })) == 1 })
 	d.until("a webhook that fails is tried again", func() bool { return d.hook.tries() >= 2 })
-	d.stop()
+	if n, err := testutil.GatherAndCount(d.registry, "sixty_notifications_failed_total"); n != 2 || err != nil {
+		t.Errorf("failures of %d receivers are counted, %v, want the webhook's and PagerDuty's", n, err)
+	}
+	d.teller.Close()
 	d.start()
 	d.see("page", 2*time.Second) // ends because nobody sends it again
 	time.Sleep(2500 * time.Millisecond)
@@ -253,26 +271,46 @@ func TestReceiversThatAreAway(t *testing.T) {
 	}
 }
 
+// TestARestart: what was told is not told again, and what ended meanwhile is told, though
+// nobody sends it any more.
+func TestARestart(t *testing.T) {
+	d := newDesk(t)
+	d.see("ticket", time.Hour)
+	d.told("firing ticket")
+	d.see("page", time.Second)
+	d.told("firing ticket", "firing page")
+	d.teller.Close()
+	d.start()
+	d.told("firing ticket", "firing page", "firing ticket") // it is less bad
+	d.see("ticket", time.Hour)
+	d.told("firing ticket", "firing page", "firing ticket")
+	d.see("ticket", 100*time.Millisecond)
+	d.teller.Close()
+	time.Sleep(200 * time.Millisecond)
+	d.start()
+	d.told("firing ticket", "firing page", "firing ticket", "resolved ticket")
+}
+
 func TestReceiversAreParsedStrictly(t *testing.T) {
 	const head = "global: {scrape_interval: 5s}\nsixty:\n  use_case: chat\n  receivers:\n"
 	for name, tt := range map[string]struct{ text, err string }{
-		"unknown field":        {"  - name: a\n    webhook_configs:\n    - url: http://x\n      urls: y\n", "line 8: field urls not found"},
+		"unknown field":        {"  - name: a\n    webhook_configs:\n    - url: http://x\n      urls: y\n", "line 5: receiver \"a\": field urls not found"},
 		"no address":           {"  - name: a\n    webhook_configs: [{send_resolved: true}]\n", "line 5: receiver \"a\": one of url or url_file"},
 		"the second":           {"  - name: a\n    webhook_configs: [{url: http://x}]\n  - name: b\n    pagerduty_configs: [{}]\n", "line 7: receiver \"b\": missing service or routing key"},
-		"no name":              {"  - webhook_configs: [{url: http://x}]\n", "line 5: a receiver needs a name"},
-		"twice":                {"  - name: a\n  - name: a\n", "line 6: there are two receivers"},
-		"a kind that is not":   {"  - name: a\n    email_configs: []\n", "line 6: sixty does not tell email_configs"},
+		"no name":              {"  - webhook_configs: [{url: http://x}]\n", "line 5: receiver \"\": missing name"},
+		"twice":                {"  - name: a\n  - name: a\n", "line 6: receiver \"a\": there is another one"},
+		"a kind that is not":   {"  - name: a\n    pigeon_configs: []\n", "line 5: receiver \"a\": field pigeon_configs not found"},
 		"slack without secret": {"  - name: a\n    slack_configs: [{channel: x}]\n", "line 5: receiver \"a\": no "},
 		"after it":             {"  - name: a\n    webhook_configs: [{url: http://x}]\n  only: 3\n", "line 7"},
-		"in braces":            {"    [{name: a}]\n", "line 4: write the receivers as a list"},
+		"in braces":            {"    [{name: a, sms_configs: []}]\n", "line 5: receiver \"a\": field sms_configs"},
 	} {
 		_, err := monitor.ParseConfig([]byte(head+tt.text), 0, slog.New(slog.DiscardHandler))
 		if err == nil || !strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: error %v, want %q", name, err, tt.err)
 		}
 	}
-	c, err := monitor.ParseConfig([]byte(head+"  - name: a\n    webhook_configs:\n    - url_file: x # of a secret\n  rules: false\nremote_write: []\n"), 0, slog.New(slog.DiscardHandler))
-	if err != nil || len(c.Sixty.Receivers) != 1 || c.Sixty.Rules {
+	c, err := monitor.ParseConfig([]byte(head+"  - name: a\n    webhook_configs:\n    - url_file: x # of a secret\n    email_configs: [{to: a@example.com, from: b@example.com, smarthost: 'mail:25'}]\n  rules: false\nremote_write: []\n"), 0, slog.New(slog.DiscardHandler))
+	if err != nil || len(c.Sixty.Receivers) != 1 || len(c.Sixty.Receivers[0].EmailConfigs) != 1 || c.Sixty.Rules {
 		t.Errorf("%+v, %v", c, err)
 	}
 }

@@ -5,15 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 
-	"github.com/sixty-dev/sixty/internal/boundary"
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
@@ -226,90 +223,4 @@ func dated(ctx context.Context, q metrics.Querier, r *Request, v view, p *catalo
 		}
 	}
 	return since, !since.IsZero() && !since.After(from), nil
-}
-
-// atGateways sets what the gateways counted in the window beside the diagnosis: of
-// several the one at which most is wrong.
-func (d *Diagnosis) atGateways(ctx context.Context, q metrics.Querier, r *Request) error {
-	most := -1
-	for i := range r.Targets {
-		t := &r.Targets[i]
-		switch {
-		case !t.isGateway():
-			continue
-		case t.Problem != "":
-			d.Notes = append(d.Notes, fmt.Sprintf("the gateway %s cannot be read: %s", t.Name, t.Problem))
-			continue
-		}
-		v, err := gatewayView(ctx, q, r, i)
-		if err != nil {
-			return fmt.Errorf("read the gateway %s: %w", t.Name, err)
-		}
-		wrong := 0
-		for k := range d.Findings {
-			if f := &d.Findings[k]; f.Status == Firing && slices.Contains(f.Targets, t.Name) {
-				wrong++
-			}
-		}
-		if v != nil && wrong > most {
-			d.Boundary, most = v, wrong
-		}
-	}
-	return nil
-}
-
-// gatewayView compares what a gateway and the engines counted in the gateway's window; nil
-// without two pages. Counters are read as they are, for requests are counted in whole numbers.
-func gatewayView(ctx context.Context, q metrics.Querier, r *Request, target int) (*boundary.View, error) {
-	t, window := &r.Targets[target], r.Spans[target].Window
-	matchers := append([]*labels.Matcher(nil), r.Matchers...)
-	for _, n := range r.Instance {
-		matchers = append(matchers, indicator.Is(n, t.Labels[n]))
-	}
-	page, span, err := gains(ctx, q, r, selectorOf(dialect.Gateways, matchers), window)
-	if err != nil || span == 0 {
-		return nil, err
-	}
-	var engines []boundary.Engines
-	for _, g := range groups(r, func(int) Range { return Range{} }, func(i int) bool { return r.Targets[i].Serves() }) {
-		e := boundary.Engines{Dialect: g.lead.Dialect}
-		if e.Page, _, err = gains(ctx, q, r, selectorOf(strings.Join(boundary.EngineNames(e.Dialect), "|"), g.matchers), window); err != nil {
-			return nil, err
-		}
-		engines = append(engines, e)
-	}
-	return boundary.Look(page, span, engines), nil
-}
-
-// gains reads by how much counters rose from one scrape to the next in a window, and over
-// what time. What was not on the first page of its process in the window began at zero.
-func gains(ctx context.Context, q metrics.Querier, r *Request, selector string, window Range) (out []boundary.Sample, span time.Duration, err error) {
-	series, err := q.Samples(ctx, selector, window.To, window.Length())
-	if err != nil {
-		return nil, 0, err
-	}
-	first := map[string]model.Time{}
-	for _, s := range series {
-		k := labelKey(s.Metric, r.Instance)
-		if at, ok := first[k]; !ok || s.Values[0].Timestamp < at {
-			first[k] = s.Values[0].Timestamp
-		}
-	}
-	for _, s := range series {
-		begin, before := first[labelKey(s.Metric, r.Instance)], 0.0
-		x := boundary.Sample{Metric: s.Metric, Total: float64(s.Values[len(s.Values)-1].Value)}
-		for _, p := range s.Values {
-			v := float64(p.Value)
-			if p.Timestamp > begin {
-				if v < before {
-					before = 0 // a counter that was reset
-				}
-				x.Gain += v - before
-			}
-			before = v
-		}
-		out = append(out, x)
-		span = max(span, s.Values[len(s.Values)-1].Timestamp.Sub(begin))
-	}
-	return out, span, nil
 }

@@ -23,6 +23,7 @@ import (
 // work, the cache and the queue.
 const (
 	firstTokens   = "vllm:time_to_first_token_seconds"
+	durations     = "vllm:e2e_request_latency_seconds"
 	tokenGaps     = "vllm:inter_token_latency_seconds"
 	promptLengths = "vllm:request_prompt_tokens"
 	answerLengths = "vllm:request_generation_tokens"

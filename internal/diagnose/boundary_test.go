@@ -15,7 +15,7 @@ import (
 // bounds are those of sixty gateway's durations.
 var bounds = []float64{.01, .02, .05, .1, .2, .3, .5, .75, 1, 1.5, 2, 3, 5, 7.5, 10, 15, 20, 30, 60}
 
-func histogramOf(values []float64) histogram {
+func observed(values []float64) histogram {
 	h := histogram{bounds: bounds, upTo: make([]float64, len(bounds)), count: float64(len(values))}
 	for _, v := range values {
 		h.sum += v
@@ -46,28 +46,28 @@ func TestCorrectedFindsTheWaitThatNobodySaw(t *testing.T) {
 	slices.Sort(truth)
 	for _, q := range []float64{0.5, 0.9, 0.95} {
 		want := truth[int(q*float64(len(truth)))]
-		got, atLeast := corrected(q, histogramOf(ended), histogramOf(cut))
+		got, atLeast := corrected(q, observed(ended), observed(cut))
 		if atLeast || math.Abs(got/want-1) > 0.08 {
 			t.Errorf("quantile %v: %.3f (at least %t), the truth is %.3f", q, got, atLeast, want)
 		}
-		if plain, _ := corrected(q, histogramOf(ended), histogram{}); plain >= got {
+		if plain, _ := corrected(q, observed(ended), histogram{}); plain >= got {
 			t.Errorf("quantile %v: %.3f corrected, and %.3f without", q, got, plain)
 		}
-		if naive := histogramOf(ended).quantile(q); naive > 0.8*want {
+		if naive := observed(ended).quantile(q); naive > 0.8*want {
 			t.Errorf("quantile %v of what ended is %.3f: the case shows nothing", q, naive)
 		}
 	}
 }
 
 func TestCorrectedSaysWhereItDoesNotKnow(t *testing.T) {
-	got, atLeast := corrected(0.95, histogramOf([]float64{0.1, 0.1, 0.1}), histogramOf([]float64{5, 5, 5}))
+	got, atLeast := corrected(0.95, observed([]float64{0.1, 0.1, 0.1}), observed([]float64{5, 5, 5}))
 	if !atLeast || got < 3 {
 		t.Errorf("%v, %t", got, atLeast)
 	}
-	if got, atLeast := corrected(0.5, histogramOf([]float64{0.15, 0.15, 0.15}), histogram{}); atLeast || got < 0.1 || got > 0.2 {
+	if got, atLeast := corrected(0.5, observed([]float64{0.15, 0.15, 0.15}), histogram{}); atLeast || got < 0.1 || got > 0.2 {
 		t.Errorf("%v, %t", got, atLeast)
 	}
-	if got, atLeast := corrected(0.5, histogram{}, histogramOf([]float64{1})); !atLeast || !math.IsNaN(got) {
+	if got, atLeast := corrected(0.5, histogram{}, observed([]float64{1})); !atLeast || !math.IsNaN(got) {
 		t.Errorf("%v, %t", got, atLeast)
 	}
 }
@@ -106,12 +106,12 @@ func gatewayPage(ended map[string]float64, first, noFirst []float64, tokens, ope
 	p.add("sixty_gateway_upstream_attempts_total", total, "upstream", "a:8000")
 	p.add("sixty_gateway_upstream_engine_requests", open-missing, "upstream", "a:8000")
 	p.add("sixty_gateway_upstream_engine_missing", missing, "upstream", "a:8000")
-	p.hist("sixty_gateway_time_to_first_token_seconds", histogramOf(first))
-	p.hist("sixty_gateway_no_first_token_seconds", histogramOf(noFirst))
-	p.hist("sixty_gateway_request_duration_seconds", histogramOf(first))
-	p.hist("sixty_gateway_cut_request_duration_seconds", histogramOf(noFirst))
-	p.hist("sixty_gateway_queue_seconds", histogramOf(times(len(first), .005)))
-	p.hist("sixty_gateway_connect_seconds", histogramOf(times(len(first), .01)))
+	p.hist("sixty_gateway_time_to_first_token_seconds", observed(first))
+	p.hist("sixty_gateway_no_first_token_seconds", observed(noFirst))
+	p.hist("sixty_gateway_request_duration_seconds", observed(first))
+	p.hist("sixty_gateway_cut_request_duration_seconds", observed(noFirst))
+	p.hist("sixty_gateway_queue_seconds", observed(times(len(first), .005)))
+	p.hist("sixty_gateway_connect_seconds", observed(times(len(first), .01)))
 	return p
 }
 
@@ -119,8 +119,8 @@ func times(n int, v float64) []float64 { return slices.Repeat([]float64{v}, n) }
 
 // engines are the page of engines whose requests took so long.
 func engines(took []float64) (p counters) {
-	p.hist(firstTokens, histogramOf(took))
-	p.hist(durations, histogramOf(took))
+	p.hist(firstTokens, observed(took))
+	p.hist(durations, observed(took))
 	return p
 }
 

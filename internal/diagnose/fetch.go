@@ -483,6 +483,7 @@ func (g *group) compile(r *Request, s *indicator.Signal, expr indicator.Expr, ow
 
 // A distribution is a histogram of one target.
 type distribution struct {
+	histogram
 	metric  model.Metric
 	buckets []bucket
 }
@@ -497,8 +498,8 @@ func (p *planner) askBuckets(s *indicator.Signal) {
 			*all = distributions(v, names)
 		}
 		for _, d := range *all {
-			value := quantile(s.Quantile, d.buckets)
-			if few, ok := s.TooFew(d.buckets[len(d.buckets)-1].count); ok && value.OK {
+			value := d.reading(s.Quantile)
+			if few, ok := s.TooFew(d.count); ok && value.OK {
 				value = few
 			}
 			p.store(snap, g, s, d.metric, value)
@@ -528,11 +529,14 @@ func distributions(v model.Vector, names []string) (out []*distribution) {
 		key = appendKey(key[:0], sample.Metric, names)
 		d := byTarget[string(key)]
 		if d == nil {
-			d = &distribution{metric: sample.Metric}
+			d = &distribution{metric: sample.Metric, buckets: make([]bucket, 0, 24)}
 			byTarget[string(key)] = d
 			out = append(out, d)
 		}
 		d.buckets = append(d.buckets, bucket{bound, float64(sample.Value)})
+	}
+	for _, d := range out {
+		d.histogram = histogramOf(d.buckets)
 	}
 	return out
 }

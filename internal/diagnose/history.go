@@ -362,6 +362,29 @@ func usualGap(at []time.Time) time.Duration {
 // An interval is what lies between two pages of a history.
 type interval struct{ from, to int } // indices into at
 
+// pageUpTo returns the last scrape up to one that brought a page, -1 where none did.
+func (h *history) pageUpTo(k int) int {
+	for k >= 0 && !h.ok[k] {
+		k--
+	}
+	return k
+}
+
+// within returns the intervals between the pages in a span of time.
+func (h *history) within(span Range) (out run) {
+	before := -1
+	for k, at := range h.at {
+		if !h.ok[k] || at.Before(span.From) || at.After(span.To) {
+			continue
+		}
+		if before >= 0 {
+			out = append(out, interval{before, k})
+		}
+		before = k
+	}
+	return out
+}
+
 // reset reports whether counters began again between two pages.
 func (h *history) reset(a, b int) bool {
 	for _, n := range []string{tokensOut, firstTokens + "_count", steps} {
@@ -478,12 +501,39 @@ const (
 	requestsTwice = 2 // observations of the stream that one request is worth
 )
 
+// A quantity is how much of what was counted over an interval is bad.
+type quantity func(*history, interval) (bad, all float64)
+
+// misses are requests, by the share of their prompt tokens that was not cached.
+func misses(h *history, iv interval) (float64, float64) {
+	n, asked := h.count(firstTokens, iv), h.rise(lookups, iv)
+	if asked <= 0 {
+		return 0, 0
+	}
+	return n * max(0, 1-h.rise(hits, iv)/asked), n
+}
+
+// abandoned are requests that began well and did not come to their end.
+func abandoned(h *history, iv interval) (float64, float64) {
+	began := h.rise(answers+"|2", iv)
+	return max(0, began-h.rise(completions, iv)), began
+}
+
+// refused returns those of a class among the answers.
+func refused(class string) quantity {
+	return func(h *history, iv interval) (float64, float64) { return h.rise(answers+"|"+class, iv), h.answered(iv) }
+}
+
+func (h *history) answered(iv interval) float64 {
+	return h.rise(answers+"|2", iv) + h.rise(answers+"|4", iv) + h.rise(answers+"|5", iv)
+}
+
 // observed turns a run of intervals into what changes are looked for in.
 func (h *history) observed(ivs []interval) *changepoint.Series {
 	s := &changepoint.Series{}
 	n := len(ivs)
-	sig := func(name string, kind changepoint.Kind, dispersion float64, values func(to []float64, iv interval) []float64) {
-		out := changepoint.Signal{Name: name, Kind: kind, Dispersion: dispersion, Values: make([][]float64, n)}
+	sig := func(kind changepoint.Kind, dispersion float64, values func(to []float64, iv interval) []float64) {
+		out := changepoint.Signal{Kind: kind, Dispersion: dispersion, Values: make([][]float64, n)}
 		var flat []float64
 		for i, iv := range ivs {
 			from := len(flat)
@@ -500,47 +550,38 @@ func (h *history) observed(ivs []interval) *changepoint.Series {
 	for _, iv := range ivs {
 		s.Seconds = append(s.Seconds, h.at[iv.to].Sub(h.at[iv.from]).Seconds())
 	}
-	sig("first tokens", changepoint.Rate, burstiness, func(to []float64, iv interval) []float64 {
-		return append(to, h.count(firstTokens, iv))
-	})
-	sig("preemptions", changepoint.Rate, burstiness, func(to []float64, iv interval) []float64 {
-		return append(to, h.rise(evictions, iv))
-	})
-	sig("TTFT", changepoint.Cells, alike, cells(firstTokens))
-	sig("prompt length", changepoint.Cells, lengthsAlike, cells(promptLengths))
-	sig("answer length", changepoint.Cells, lengthsAlike, cells(answerLengths))
-	sig("ITL", changepoint.Cells, 1, func(to []float64, iv interval) []float64 {
+	share := func(of quantity) func([]float64, interval) []float64 {
+		return func(to []float64, iv interval) []float64 {
+			bad, all := of(h, iv)
+			return append(to, bad, all-bad)
+		}
+	}
+	sig(changepoint.Rate, burstiness, func(to []float64, iv interval) []float64 { return append(to, h.count(firstTokens, iv)) })
+	sig(changepoint.Rate, burstiness, func(to []float64, iv interval) []float64 { return append(to, h.rise(evictions, iv)) })
+	sig(changepoint.Cells, alike, cells(firstTokens))
+	sig(changepoint.Cells, lengthsAlike, cells(promptLengths))
+	sig(changepoint.Cells, lengthsAlike, cells(answerLengths))
+	sig(changepoint.Cells, 1, func(to []float64, iv interval) []float64 {
 		if worth := h.gapsWorth(iv); worth > 0 {
 			return h.cells(to, tokenGaps, iv, worth)
 		}
 		return to
 	})
-	sig("prefix cache", changepoint.Cells, alike, func(to []float64, iv interval) []float64 {
-		asked, found, n := h.rise(lookups, iv), h.rise(hits, iv), h.count(firstTokens, iv)
-		if asked <= 0 {
-			return to
-		}
-		share := min(1, found/asked)
-		return append(to, share*n, (1-share)*n)
-	})
-	sig("HTTP errors", changepoint.Cells, 1, func(to []float64, iv interval) []float64 {
+	sig(changepoint.Cells, alike, share(misses))
+	sig(changepoint.Cells, 1, func(to []float64, iv interval) []float64 {
 		return append(to, h.rise(answers+"|2", iv), h.rise(answers+"|4", iv), h.rise(answers+"|5", iv))
 	})
 	if h.columns[answers+"|2"] != nil {
-		sig("abandoned requests", changepoint.Cells, 1, func(to []float64, iv interval) []float64 {
-			ok := h.rise(answers+"|2", iv)
-			left := min(ok, max(0, ok-h.rise(completions, iv)))
-			return append(to, left, ok-left)
-		})
+		sig(changepoint.Cells, 1, share(abandoned))
 	}
 	if len(h.buckets[firstTokens]) == 0 {
-		sig("TTFT mean", changepoint.Cells, alike, h.means(firstTokens, ivs, func(interval) float64 { return 1 }))
+		sig(changepoint.Cells, alike, h.means(firstTokens, ivs, func(interval) float64 { return 1 }))
 	}
 	if len(h.buckets[tokenGaps]) == 0 {
-		sig("ITL mean", changepoint.Cells, 1, h.means(tokenGaps, ivs, h.gapsWorth))
+		sig(changepoint.Cells, 1, h.means(tokenGaps, ivs, h.gapsWorth))
 	}
 	for _, g := range []string{waiting, running} {
-		sig(g, changepoint.Level, queueWanders, func(to []float64, iv interval) []float64 {
+		sig(changepoint.Level, queueWanders, func(to []float64, iv interval) []float64 {
 			return append(to, h.look(g, iv.to))
 		})
 	}

@@ -165,12 +165,8 @@ const flapping = 10 * time.Minute
 
 // restarted reports whether the page that came after failed scrapes is of another life.
 func (h *history) restarted(k int) bool {
-	for before := k - 1; before >= 0; before-- {
-		if h.ok[before] {
-			return h.reset(before, k)
-		}
-	}
-	return true // it never answered before
+	before := h.pageUpTo(k - 1)
+	return before < 0 || h.reset(before, k) // or it never answered before
 }
 
 // late reports whether the last scrapes failed and the server is thought to be there all the

@@ -158,22 +158,12 @@ var traces = func() map[*indicator.Signal]trace {
 		return look * boolTo(h.look(waiting, iv.to) > 0), look
 	}), indicator.Waiting, indicator.WaitingFloor, indicator.QueueTimeMean, indicator.QueueAge, indicator.PassedOver, indicator.UnansweredWait, indicator.WaitTimes)
 	add(above, shares(func(h *history, iv interval) (float64, float64) { return boolTo(h.stalled(iv)), 1 }), indicator.StuckEngines)
-	add(below, shares(func(h *history, iv interval) (float64, float64) {
-		n, asked := h.count(firstTokens, iv), h.rise(lookups, iv)
-		if asked <= 0 {
-			return 0, 0
-		}
-		return n * max(0, 1-h.rise(hits, iv)/asked), n
-	}), indicator.PrefixHitRatio)
-	answered := func(bad func(*history, interval) float64) func(*course) told {
-		return shares(func(h *history, iv interval) (float64, float64) {
-			return bad(h, iv), h.rise(answers+"|2", iv) + h.rise(answers+"|4", iv) + h.rise(answers+"|5", iv)
-		})
-	}
-	add(above, answered(func(h *history, iv interval) float64 { return h.rise(answers+"|5", iv) }), indicator.ServerErrs, indicator.ServerErrCount)
-	add(above, answered(func(h *history, iv interval) float64 { return h.rise(answers+"|4", iv) }), indicator.ClientErrs, indicator.ClientErrCount)
-	add(above, answered(func(h *history, iv interval) float64 {
-		return max(0, h.rise(answers+"|2", iv)-h.rise(completions, iv))
+	add(below, shares(misses), indicator.PrefixHitRatio)
+	add(above, shares(refused("5")), indicator.ServerErrs, indicator.ServerErrCount)
+	add(above, shares(refused("4")), indicator.ClientErrs, indicator.ClientErrCount)
+	add(above, shares(func(h *history, iv interval) (float64, float64) {
+		bad, _ := abandoned(h, iv)
+		return bad, h.answered(iv)
 	}), indicator.Abandoned, indicator.AbandonedShare)
 	add(above, rates(func(h *history, iv interval) float64 { return h.rise(evictions, iv) }), indicator.Preemptions, indicator.PreemptionsPerRequest)
 	add(above, rates(func(h *history, iv interval) float64 { return h.count(firstTokens, iv) }), indicator.FirstTokenRate, indicator.ArrivalShare)
@@ -184,12 +174,10 @@ func boolTo(b bool) float64 { return float64(boolToInt(b)) }
 
 // outage is right after the last good scrape.
 func outage(c *course) told {
-	for k := len(c.ok) - 2; k >= 0 && !c.ok[k+1]; k-- {
-		if c.ok[k] {
-			return c.surely(k)
-		}
+	if k := c.pageUpTo(len(c.ok) - 1); k >= 0 && k < len(c.ok)-1 {
+		return c.surely(k)
 	}
-	return told{} // it never answered
+	return told{} // it answers, or never did
 }
 
 // restart is before the first page of the process that runs.
@@ -236,7 +224,7 @@ func later(family string) func(*course) told {
 }
 
 // shares reads when a share of something began to be higher than normal.
-func shares(of func(*history, interval) (bad, all float64)) func(*course) told {
+func shares(of quantity) func(*course) told {
 	return func(c *course) told {
 		return c.onset(c.share(func(iv interval) (float64, float64) { return of(c.history, iv) }, 1))
 	}
@@ -310,7 +298,7 @@ func (c *course) walk(count func(interval) (bad, of float64), ratio func(bad, of
 		b, n := count(c.life[i])
 		bad, of = bad+b, of+n
 		said := ratio(bad, of)
-		if best.said-said > changepoint.Usual.Threshold {
+		if best.said-said > changepoint.Threshold {
 			break
 		}
 		if said > best.said {

@@ -54,7 +54,7 @@ func poolsOf(s *Snapshot, judged []judgement) []pool {
 			}
 		}
 	}
-	lent := s.lent()
+	beside := s.companions()
 	belongs := func(i int) []*pool {
 		switch {
 		case s.Targets[i].isGateway():
@@ -65,8 +65,8 @@ func poolsOf(s *Snapshot, judged []judgement) []pool {
 			return slices.Collect(maps.Values(byKey))
 		}
 		var of []*pool
-		for _, k := range lent[i] {
-			if p := byKey[keys[k]]; p != nil && !slices.Contains(of, p) {
+		for k, lender := range beside {
+			if p := byKey[keys[k]]; lender == i && p != nil && !slices.Contains(of, p) {
 				of = append(of, p)
 			}
 		}
@@ -120,18 +120,6 @@ func poolsOf(s *Snapshot, judged []judgement) []pool {
 		out = append(out, *p)
 	}
 	return append(out, gateways...)
-}
-
-// lent lists, by GPU exporter, the servers whose readings it gives.
-func (s *Snapshot) lent() map[int][]int {
-	out := map[int][]int{}
-	beside := s.companions()
-	for i := range s.Targets {
-		if g, ok := beside[i]; ok {
-			out[g] = append(out[g], i)
-		}
-	}
-	return out
 }
 
 // unjudged lists the targets of which nothing can be said: those with a problem,

@@ -200,21 +200,16 @@ func (o *Options) lifeTells(h *history, past run, window Range) bool {
 		return false
 	}
 	requests := 0.0
-	for k := 1; k < len(h.at); k++ {
-		if !h.at[k-1].Before(window.From) {
-			requests += h.count(firstTokens, interval{k - 1, k})
-		}
+	for _, iv := range h.within(window) {
+		requests += h.count(firstTokens, iv)
 	}
 	return h.look(firstTokens+"_count", 0) >= max(minLifetimeRequests, manyTimes*requests)
 }
 
 // failing returns how long ago the last good scrape was when the last one failed.
 func (h *history) failing() time.Duration {
-	last := len(h.ok) - 1
-	for k := last; k >= 0; k-- {
-		if h.ok[k] {
-			return h.at[last].Sub(h.at[k])
-		}
+	if k := h.pageUpTo(len(h.at) - 1); k >= 0 {
+		return h.at[len(h.at)-1].Sub(h.at[k])
 	}
 	return 0
 }
@@ -230,10 +225,8 @@ func (h *history) answering() bool {
 // segment. Scrapes may be late, or early, by so much.
 func (h *history) windowFrom(now run, to time.Time, usual, jitter time.Duration) time.Time {
 	if len(now) == 0 {
-		for k := len(h.ok) - 1; k >= 0; k-- {
-			if h.ok[k] {
-				return h.at[k].Add(-edge)
-			}
+		if k := h.pageUpTo(len(h.at) - 1); k >= 0 {
+			return h.at[k].Add(-edge)
 		}
 		return to.Add(-usual)
 	}

@@ -19,7 +19,6 @@ package changepoint
 import (
 	"math"
 	"slices"
-	"sync"
 )
 
 // Kind says how the numbers of a signal came about.
@@ -79,9 +78,7 @@ func Find(s *Series) []Change {
 	if n < 2 {
 		return nil
 	}
-	r := rooms.Get().(*room)
-	defer rooms.Put(r)
-	p := r.prepare(s)
+	p := prepare(s)
 	var out []Change
 	var split func(lo, hi int)
 	split = func(lo, hi int) {
@@ -121,59 +118,24 @@ const correlated = 5
 // mostPerLevel bounds what one gauge adds to a score: a look is one look.
 const mostPerLevel = 8
 
-// A room is the memory that preparing takes, used again.
-type room struct {
-	numbers []float64
-	rows    [][]float64
-	signals []prefix
-	met     spans
-}
-
-var rooms = sync.Pool{New: func() any { return new(room) }}
-
-// take returns so many zeros that nobody else has.
-func (r *room) take(n int) []float64 {
-	if len(r.numbers)+n > cap(r.numbers) {
-		r.numbers = make([]float64, 0, 2*cap(r.numbers)+n) // what was taken before stays where it is
-	}
-	at := len(r.numbers)
-	r.numbers = r.numbers[:at+n]
-	clear(r.numbers[at:])
-	return r.numbers[at : at+n : at+n]
-}
-
-// spans returns room for so many spans, none of which is known.
-func (r *room) spans(n int) spans {
-	at := len(r.met)
-	if at+n > cap(r.met) {
-		r.met, at = make(spans, 0, 2*cap(r.met)+n), 0
-	}
-	r.met = r.met[:at+n]
-	clear(r.met[at:])
-	return r.met[at : at+n : at+n]
-}
-
-func (r *room) prepare(s *Series) *prepared {
+func prepare(s *Series) *prepared {
 	n := len(s.Seconds)
-	r.numbers, r.rows, r.met = r.numbers[:0], r.rows[:0], r.met[:0]
-	p := &prepared{seconds: r.take(n + 1), signals: r.signals[:0]}
+	p := &prepared{seconds: make([]float64, n+1)}
 	for i, d := range s.Seconds {
 		if !(d > 0) || math.IsInf(d, 0) {
 			d = 0
 		}
 		p.seconds[i+1] = p.seconds[i] + d
 	}
-	for _, sig := range s.Signals {
-		if len(sig.Values) != n {
-			continue
+	for i := range s.Signals {
+		if sig := &s.Signals[i]; len(sig.Values) == n {
+			p.signals = append(p.signals, p.prefix(sig))
 		}
-		p.signals = append(p.signals, r.prefix(p, &sig))
 	}
-	r.signals = p.signals
 	return p
 }
 
-func (r *room) prefix(p *prepared, sig *Signal) prefix {
+func (p *prepared) prefix(sig *Signal) prefix {
 	n := len(sig.Values)
 	var met []int // cells that hold anything: the others tell nothing
 	for _, v := range sig.Values {
@@ -187,25 +149,22 @@ func (r *room) prefix(p *prepared, sig *Signal) prefix {
 	if sig.Kind != Cells {
 		cells = 1
 	}
-	flat, first := r.take((n+1)*cells), len(r.rows)
-	for i := range n + 1 {
-		r.rows = append(r.rows, flat[i*cells:(i+1)*cells])
+	f, flat := prefix{kind: sig.Kind, sums: make([][]float64, n+1)}, make([]float64, (n+1)*cells)
+	for i := range f.sums {
+		f.sums[i] = flat[i*cells : (i+1)*cells]
 	}
-	f := prefix{kind: sig.Kind, sums: r.rows[first:]}
 	switch sig.Kind {
 	case Level:
-		f.squares, f.looks = r.take(n+1), r.take(n+1)
+		f.looks = make([]float64, n+1)
 	case Cells:
-		f.before, f.after, f.whole = r.spans(n+1), r.spans(n+1), r.spans(1)
+		f.before, f.after, f.whole = make(spans, n+1), make(spans, n+1), make(spans, 1)
 	}
 	for i, v := range sig.Values {
 		copy(f.sums[i+1], f.sums[i])
 		if sig.Kind == Level {
-			f.squares[i+1], f.looks[i+1] = f.squares[i], f.looks[i]
+			f.looks[i+1] = f.looks[i]
 			if len(v) == 1 && usable(v[0]) {
-				x := math.Log1p(v[0])
-				f.sums[i+1][0] += x
-				f.squares[i+1] += x * x
+				f.sums[i+1][0] += math.Log1p(v[0])
 				f.looks[i+1]++
 			}
 			continue
@@ -216,7 +175,7 @@ func (r *room) prefix(p *prepared, sig *Signal) prefix {
 			}
 		}
 	}
-	f.dispersion = f.measure(p, sig.Dispersion, r.take(n)[:0])
+	f.dispersion = f.measure(p, sig.Dispersion)
 	return f
 }
 
@@ -227,11 +186,12 @@ const weight = 4
 
 // measure estimates the dispersion from neighbouring intervals: the median of their
 // log likelihood ratios is not moved by the few that hold a change.
-func (f *prefix) measure(p *prepared, least float64, ratios []float64) float64 {
+func (f *prefix) measure(p *prepared, least float64) float64 {
 	if !(least > 0) {
 		least = 1
 	}
 	n := len(f.sums) - 1
+	ratios := make([]float64, 0, n)
 	if f.kind == Level {
 		last := math.NaN()
 		for i := range n {

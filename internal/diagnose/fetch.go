@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -192,32 +191,23 @@ func ask(ctx context.Context, q metrics.Querier, queries []query, answers map[qu
 	for k := range answers {
 		asked[k] = true
 	}
-	var todo []query
-	for _, query := range queries {
-		if !asked[query.question] {
-			asked[query.question] = true
-			todo = append(todo, query)
-		}
-	}
 	var mu sync.Mutex
-	var next atomic.Int64
 	g, ctx := errgroup.WithContext(ctx)
-	for range min(concurrency, len(todo)) {
+	g.SetLimit(concurrency)
+	for _, query := range queries {
+		if asked[query.question] {
+			continue
+		}
+		asked[query.question] = true
 		g.Go(func() error {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= len(todo) {
-					return nil
-				}
-				query := todo[i]
-				v, err := q.Evaluate(ctx, query.compile(), query.at)
-				if err != nil {
-					return fmt.Errorf("query %s: %w", query.signal, err)
-				}
-				mu.Lock()
-				answers[query.question] = v
-				mu.Unlock()
+			v, err := q.Evaluate(ctx, query.compile(), query.at)
+			if err != nil {
+				return fmt.Errorf("query %s: %w", query.signal, err)
 			}
+			mu.Lock()
+			defer mu.Unlock()
+			answers[query.question] = v
+			return nil
 		})
 	}
 	return g.Wait()

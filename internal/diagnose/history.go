@@ -78,7 +78,7 @@ func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) (
 	points := max(fewestPoints, min(finePoints, pointBudget/max(1, len(r.Targets))))
 	fine := min(max(time.Duration(points)*r.Interval, fewestFine), past.Length())
 	older := coarse(past, fine, r.Interval)
-	gs := groups(r, func(int) Range { return past }, func(i int) bool { return r.Targets[i].Serves() })
+	gs := groups(r, func(int) Range { return past }, func(i int) bool { return !r.Targets[i].isGPU() })
 	got := make([]struct {
 		pages, series, old model.Matrix
 		known              map[string]*history // what lies before, as far as it was read for the diagnosis before
@@ -98,6 +98,9 @@ func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) (
 		}
 		metric := g.lead.Dialect.Metric
 		ask(&got[i].pages, []string{"up", scrapeTook, started, metric(created), metric(running), metric(waiting)})
+		if g.lead.isGateway() {
+			continue // whether it is scraped is all that is asked of it
+		}
 		names := []string{answers}
 		for _, n := range slices.Concat(historyCounters, historyGauges) {
 			names = append(names, metric(n))

@@ -68,25 +68,16 @@ func (s *Snapshot) takeForLost() {
 
 // lifeNotes notes what happens to targets: which start, are drained, or left.
 func lifeNotes(targets []Target) (out []string) {
+	names := map[Life][]string{}
+	for i := range targets {
+		names[targets[i].Life] = append(names[targets[i].Life], targets[i].Name)
+	}
 	for _, l := range []struct {
 		Life
-		one, many string
-	}{
-		{LifeStarting, "is starting: it has never answered", "are starting: they have never answered"},
-		{LifeDrained, "does not answer any more, and held nothing when it was last seen", "do not answer any more, and held nothing when they were last seen"},
-	} {
-		var names []string
-		for i := range targets {
-			if targets[i].Life == l.Life {
-				names = append(names, targets[i].Name)
-			}
-		}
-		switch len(names) {
-		case 0:
-		case 1:
-			out = append(out, names[0]+" "+l.one)
-		default:
-			out = append(out, on(names)+" "+l.many)
+		what string
+	}{{LifeStarting, "starting, has never answered"}, {LifeDrained, "gone without a request in hand"}} {
+		if of := names[l.Life]; len(of) > 0 {
+			out = append(out, l.what+": "+on(of))
 		}
 	}
 	return out

@@ -88,27 +88,16 @@ func tellingApart(os []origin, usual []string) []string {
 			groups[k] = append(groups[k], o)
 		}
 		for _, g := range groups {
-			if len(g) < 2 {
-				continue
-			}
-			names := map[string]bool{}
 			for _, o := range g {
-				for n := range o.labels {
-					names[n] = true
+				for n, v := range o.labels {
+					if !slices.ContainsFunc(g, func(other origin) bool { return other.labels[n] != v }) {
+						continue
+					}
+					if values[n] == nil {
+						values[n] = map[string]bool{}
+					}
+					values[n][v] = true
 				}
-			}
-			for n := range names {
-				distinct := map[string]bool{}
-				for _, o := range g {
-					distinct[o.labels[n]] = true
-				}
-				if len(distinct) < 2 {
-					continue
-				}
-				if values[n] == nil {
-					values[n] = map[string]bool{}
-				}
-				maps.Copy(values[n], distinct)
 			}
 		}
 		if len(values) == 0 {

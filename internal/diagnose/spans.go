@@ -84,7 +84,7 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 		if b := (Range{past.From, s.Window.From}); b.Length() >= minHistory {
 			s.Baseline, s.Source = b.settled(), History
 		}
-		o.override(&s, h)
+		o.override(&s, newHistory())
 		return s
 	}
 	if len(h.at) > 0 {

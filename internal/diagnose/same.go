@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
@@ -54,8 +55,8 @@ func origins(ctx context.Context, q metrics.Querier, at time.Time, matchers []*l
 	var out []origin
 	seen := map[string]bool{}
 	for _, s := range v {
-		if strings.HasPrefix(string(s.Metric[model.MetricNameLabel]), "ray_") {
-			continue // its labels tell replicas and workers apart
+		if len(pick(s.Metric, identityLabels)) > 0 {
+			continue // these tell replicas and workers apart
 		}
 		if o := originOf(s.Metric); !seen[o.key] {
 			seen[o.key] = true
@@ -122,10 +123,10 @@ func tellingApart(os []origin, usual []string) []string {
 var telling = []string{"exported_instance", "pod", "exported_pod", "exported_job", "exported_namespace"}
 
 // What a process is known by: when it began to count, or when it started.
-const births = "(kserve_)?vllm[:_]generation_tokens_created|process_start_time_seconds"
+var births = dialect.Like("generation_tokens_created") + "|process_start_time_seconds"
 
 // What a process did: the same in every view of it.
-const deeds = "((kserve_)?vllm[:_]|sglang:)(generation_tokens_total|prompt_tokens_total|time_to_first_token_seconds_sum)"
+var deeds = dialect.Like("generation_tokens_total", "prompt_tokens_total", "time_to_first_token_seconds_sum")
 
 // How views of servers are compared.
 const (

@@ -166,6 +166,15 @@ func (d *Diagnosis) Labels(of string, targets []string) map[string]string {
 	return pick(t.Labels, modelLabels)
 }
 
+// all are the verdict and those of the models.
+func (d *Diagnosis) all() []*Verdict {
+	out := []*Verdict{&d.Verdict}
+	for i := range d.Verdicts {
+		out = append(out, &d.Verdicts[i])
+	}
+	return out
+}
+
 // Found reports whether something fires of a severity, or of a worse one.
 func (d *Diagnosis) Found(least catalog.Severity) bool {
 	return slices.ContainsFunc(d.Findings, func(f Finding) bool { return f.Status == Firing && f.Severity >= least })

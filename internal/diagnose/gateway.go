@@ -155,13 +155,10 @@ func (d *Diagnosis) dateGateways(ctx context.Context, q metrics.Querier, r *Requ
 		if since.IsZero() {
 			since = r.Spans[target].Window.From
 		}
-		for k := range d.Verdicts {
-			if v := &d.Verdicts[k]; d.Lead(v) == f {
+		for _, v := range d.all() {
+			if d.Lead(v) == f {
 				v.Since, v.SinceAtLeast = since, atLeast
 			}
-		}
-		if d.Lead(&d.Verdict) == f {
-			d.Verdict.Since, d.Verdict.SinceAtLeast = since, atLeast
 		}
 		f.Since, f.SinceAtLeast = since, atLeast
 	}

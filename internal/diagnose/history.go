@@ -43,9 +43,9 @@ const (
 )
 
 var (
-	historyHistograms = []string{firstTokens, tokenGaps, promptLengths, answerLengths}
-	historyCounters   = []string{queueTimes + "_sum", queueTimes + "_count", firstTokens + "_sum", firstTokens + "_count", tokenGaps + "_sum", tokenGaps + "_count", steps, tokensOut, evictions, lookups, hits, completions}
-	historyGauges     = []string{running, waiting}
+	// historyPages tell when a page came, or was asked for in vain.
+	historyPages = []string{"up", scrapeTook, started, created, running, waiting}
+	historyNames = []string{answers, running, waiting, firstTokens + "_bucket", tokenGaps + "_bucket", promptLengths + "_bucket", answerLengths + "_bucket", queueTimes + "_sum", queueTimes + "_count", firstTokens + "_sum", firstTokens + "_count", tokenGaps + "_sum", tokenGaps + "_count", steps, tokensOut, evictions, lookups, hits, completions}
 )
 
 // A history is what one target's scrapes held, oldest first.
@@ -80,41 +80,36 @@ func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) (
 	older := coarse(past, fine, r.Interval)
 	gs := groups(r, func(int) Range { return past }, func(i int) bool { return !r.Targets[i].isGPU() })
 	got := make([]struct {
-		pages, series, old model.Matrix
-		known              map[string]*history // what lies before, as far as it was read for the diagnosis before
-		more               bool                // the rest of it is old
+		series, old model.Matrix
+		known       map[string]*history // what lies before, as far as it was read for the diagnosis before
+		more        bool                // the rest of it is old
 	}, len(gs))
 	eg, ctx := errgroup.WithContext(ctx)
 	eg.SetLimit(concurrency)
 	for i, g := range gs {
-		ask := func(store *model.Matrix, names []string) {
-			eg.Go(func() (err error) {
-				*store, err = q.Samples(ctx, selectorOf(strings.Join(names, "|"), g.matchers), past.To, fine+time.Millisecond)
-				if err != nil {
-					err = fmt.Errorf("read the last scrapes: %w", err)
-				}
-				return err
-			})
+		selected := func(canonical []string) string {
+			var names []string
+			for _, n := range canonical {
+				names = append(names, g.lead.Dialect.Metric(n))
+			}
+			slices.Sort(names)
+			return selectorOf(strings.Join(slices.Compact(names), "|"), g.matchers)
 		}
-		metric := g.lead.Dialect.Metric
-		ask(&got[i].pages, []string{"up", scrapeTook, started, metric(created), metric(running), metric(waiting)})
-		if g.lead.isGateway() {
-			continue // whether it is scraped is all that is asked of it
+		names := historyPages
+		if !g.lead.isGateway() { // of which is asked alone whether it is scraped
+			names = slices.Concat(historyPages, historyNames)
 		}
-		names := []string{answers}
-		for _, n := range slices.Concat(historyCounters, historyGauges) {
-			names = append(names, metric(n))
-		}
-		for _, n := range historyHistograms {
-			names = append(names, metric(n+"_bucket"))
-		}
-		slices.Sort(names)
-		names = slices.Compact(names)
-		ask(&got[i].series, names)
-		if past.Length() < fine+2*r.Interval {
+		eg.Go(func() (err error) {
+			got[i].series, err = q.Samples(ctx, selected(names), past.To, fine+time.Millisecond)
+			if err != nil {
+				err = fmt.Errorf("read the last scrapes: %w", err)
+			}
+			return err
+		})
+		if g.lead.isGateway() || past.Length() < fine+2*r.Interval {
 			continue
 		}
-		g.old = oldQuestion{selectorOf(strings.Join(names, "|"), g.matchers), older.Step}
+		g.old = oldQuestion{selected(historyNames), older.Step}
 		var rest metrics.Range
 		if got[i].known, rest = r.Memory.before(g, r, older); rest.Start.After(rest.End) {
 			continue
@@ -137,17 +132,13 @@ func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) (
 	}
 	for i, g := range gs {
 		if got[i].more {
-			pages := slices.DeleteFunc(slices.Clone(got[i].old), func(s *model.SampleStream) bool {
-				n := string(s.Metric[model.MetricNameLabel])
-				return n != g.lead.Dialect.Metric(running) && n != g.lead.Dialect.Metric(waiting)
-			})
 			known := map[string]*history{}
-			for m, h := range g.read(r, pages, got[i].old, got[i].known) {
+			for m, h := range g.read(r, got[i].old, got[i].known) {
 				known[targetKey(r, m)] = h
 			}
 			got[i].known = known
 		}
-		for m, h := range g.read(r, got[i].pages, got[i].series, got[i].known) {
+		for m, h := range g.read(r, got[i].series, got[i].known) {
 			out[m] = h
 			h.complete()
 		}
@@ -249,14 +240,21 @@ func (h *history) complete() {
 
 // read makes histories of the group's members, which are not complete yet, of what was read and
 // of what is known, by target, of the time before.
-func (g *group) read(r *Request, pages, series model.Matrix, known map[string]*history) map[int]*history {
+func (g *group) read(r *Request, series model.Matrix, known map[string]*history) map[int]*history {
 	out := map[int]*history{}
 	for _, i := range g.members {
 		out[i] = newHistory()
 	}
-	metric := g.lead.Dialect.Metric
 	owners := func(m model.Metric) []int { return g.owners(r, m, m["model_name"] != "") }
-	for _, s := range pages {
+	canonical, pages := map[string]string{}, map[string]bool{}
+	for _, n := range slices.Concat(historyPages, historyNames) {
+		name := g.lead.Dialect.Metric(n)
+		canonical[name], pages[name] = strings.TrimSuffix(n, "_bucket"), slices.Contains(historyPages, n)
+	}
+	for _, s := range series {
+		if !pages[string(s.Metric[model.MetricNameLabel])] {
+			continue
+		}
 		for _, i := range owners(s.Metric) {
 			for _, p := range s.Values {
 				out[i].at = append(out[i].at, p.Timestamp.Time())
@@ -268,28 +266,20 @@ func (g *group) read(r *Request, pages, series model.Matrix, known map[string]*h
 		h.at = slices.CompactFunc(h.at, time.Time.Equal)
 		h.follow(known[targetKey(r, i)])
 	}
-	canonical := map[string]string{}
-	for _, n := range slices.Concat(historyCounters, historyGauges) {
-		canonical[metric(n)] = n
-	}
-	for _, n := range historyHistograms {
-		canonical[metric(n+"_bucket")] = n
-	}
-	canonical[answers] = answers
-	add := func(s *model.SampleStream) {
+	for _, s := range series {
 		name := canonical[string(s.Metric[model.MetricNameLabel])]
 		key, bound := name, math.NaN()
 		switch {
 		case name == "":
-			return
+			continue
 		case name == answers:
 			if key = httpClass(s.Metric); key == "" {
-				return
+				continue
 			}
 		case s.Metric[model.BucketLabel] != "":
 			le, ok := parseBound(string(s.Metric[model.BucketLabel]))
 			if !ok {
-				return
+				continue
 			}
 			bound = le
 			key = bucketKey(name, le)
@@ -306,13 +296,6 @@ func (g *group) read(r *Request, pages, series model.Matrix, known map[string]*h
 			}
 			h.fill(c, s.Values)
 		}
-	}
-	for _, s := range series {
-		add(s)
-	}
-	canonical = map[string]string{scrapeTook: scrapeTook, started: started, metric(created): created}
-	for _, s := range pages {
-		add(s)
 	}
 	return out
 }

@@ -207,9 +207,9 @@ func later(family string) func(*course) told {
 				cells[iv] = c.cells(nil, family, iv, factor)
 			}
 		}
-		var best found
+		var best told
 		for bound := range c.bounds[family] {
-			best = best.or(c.share(func(iv interval) (bad, of float64) {
+			of := c.share(func(iv interval) (bad, of float64) {
 				for i, n := range cells[iv] {
 					of += n
 					if i > bound {
@@ -217,16 +217,19 @@ func later(family string) func(*course) told {
 					}
 				}
 				return bad, of
-			}, alike))
+			}, alike)
+			if of.said > best.said {
+				best = of
+			}
 		}
-		return c.onset(best)
+		return best
 	}
 }
 
 // shares reads when a share of something began to be higher than normal.
 func shares(of quantity) func(*course) told {
 	return func(c *course) told {
-		return c.onset(c.share(func(iv interval) (float64, float64) { return of(c.history, iv) }, 1))
+		return c.share(func(iv interval) (float64, float64) { return of(c.history, iv) }, 1)
 	}
 }
 
@@ -236,12 +239,12 @@ func rates(count func(*history, interval) float64) func(*course) told {
 		timed := func(iv interval) (float64, float64) { return count(c.history, iv), c.seconds(iv) }
 		n, seconds := c.sum(timed)
 		usual := (n + 0.5) / seconds
-		return c.onset(c.walk(timed, func(n, seconds float64) float64 {
+		return c.walk(timed, func(n, seconds float64) float64 {
 			if n <= usual*seconds {
 				return 0
 			}
 			return (n*math.Log(n/seconds/usual) - n + usual*seconds) / burstiness
-		}))
+		})
 	}
 }
 
@@ -257,7 +260,7 @@ func (c *course) sum(count func(interval) (bad, of float64)) (bad, of float64) {
 }
 
 // share finds when a share began to be higher than normal.
-func (c *course) share(count func(interval) (bad, of float64), dispersion float64) found {
+func (c *course) share(count func(interval) (bad, of float64), dispersion float64) told {
 	bad, of := c.sum(count)
 	usual := (bad + 0.5) / (of + 1)
 	return c.walk(count, func(bad, of float64) float64 {
@@ -272,24 +275,11 @@ func (c *course) share(count func(interval) (bad, of float64), dispersion float6
 	})
 }
 
-// found are beginnings of a life's part that is not as normal is.
-type found struct {
-	said            float64
-	began, earliest int // indices into the life
-}
-
-func (f found) or(other found) found {
-	if other.said > f.said {
-		return other
-	}
-	return f
-}
-
 // walk goes back from the last interval and finds where what came from there on is most
 // surely not as normal: where the likelihood of what was counted, by its own rate against the
 // normal one, is greatest (a generalized likelihood ratio; Lai, J. R. Stat. Soc. B 57, 1995).
 // It ends where what lies before is normal as surely as a change is one.
-func (c *course) walk(count func(interval) (bad, of float64), ratio func(bad, of float64) float64) (best found) {
+func (c *course) walk(count func(interval) (bad, of float64), ratio func(bad, of float64) float64) (best told) {
 	if len(c.normal) == 0 {
 		return best
 	}
@@ -302,26 +292,23 @@ func (c *course) walk(count func(interval) (bad, of float64), ratio func(bad, of
 			break
 		}
 		if said > best.said {
-			best = found{said, i, i}
+			best = told{c.before(i), c.before(i), said}
 		} else if best.said-said < byChance {
-			best.earliest = i
+			best.earliest = c.before(i)
 		}
+	}
+	if best.said < leastSaid {
+		return told{}
 	}
 	return best
 }
 
-// onset turns intervals of the life into times.
-func (c *course) onset(f found) told {
-	if f.said < leastSaid {
-		return told{}
+// before is the onset of what began in an interval of the life.
+func (c *course) before(i int) Onset {
+	if c.life[i].from == 0 {
+		return Onset{c.at[0], true}
 	}
-	at := func(i int) Onset {
-		if c.life[i].from == 0 {
-			return Onset{c.at[0], true}
-		}
-		return Onset{At: c.at[c.life[i].from]}
-	}
-	return told{at(f.began), at(f.earliest), f.said}
+	return Onset{At: c.at[c.life[i].from]}
 }
 
 const (

@@ -89,14 +89,10 @@ func (d *Diagnosis) Plot(ctx context.Context, q metrics.Querier) error {
 	if d.inquiry == nil {
 		return nil
 	}
-	told := []*Verdict{&d.Verdict}
-	for i := range d.Verdicts {
-		if v := &d.Verdicts[i]; v.Status == Firing && len(told) <= plottedVerdicts {
-			told = append(told, v)
-		}
-	}
-	if len(told) > 1 {
-		told = told[1:]
+	all := d.all()
+	told := slices.DeleteFunc(all[1:], func(v *Verdict) bool { return v.Status != Firing })
+	if told = told[:min(len(told), plottedVerdicts)]; len(told) == 0 {
+		told = all[:1]
 	}
 	var errs []error
 	for _, v := range told {

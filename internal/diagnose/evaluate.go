@@ -46,7 +46,8 @@ func Evaluate(s *Snapshot, pathologies []*catalog.Pathology, set Settings) Diagn
 	if len(set.Only) > 0 {
 		looked = slices.DeleteFunc(looked, func(p *catalog.Pathology) bool { return !slices.Contains(set.Only, p.ID) })
 	}
-	pools := poolsOf(s, judged)
+	missing := unjudged(s, judged)
+	pools := poolsOf(s, judged, missing)
 	for i := range pools {
 		pools[i].find(looked)
 	}
@@ -58,7 +59,7 @@ func Evaluate(s *Snapshot, pathologies []*catalog.Pathology, set Settings) Diagn
 		d.Findings = append(d.Findings, pools[i].findings...)
 	}
 	rank(d.Findings)
-	all := pool{snapshot: s, judged: judged, unjudged: unjudged(s, judged), findings: d.Findings}
+	all := pool{snapshot: s, judged: judged, unjudged: missing, findings: d.Findings}
 	d.Unjudged = all.unjudged
 	d.Verdict = all.quiet()
 	if n := len(d.Verdicts); n == 1 || n > 1 && d.Verdicts[0].Status == Firing {
@@ -134,28 +135,29 @@ func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settin
 		}
 	}
 	// In the catalogue's order, so that the furthest cause is named.
-	for i := range j.outcomes {
-		o := &j.outcomes[i]
-		if o.status != Firing {
-			continue
-		}
-		for k := range j.outcomes {
-			explained := &j.outcomes[k]
-			switch {
-			case !o.pathology.Inhibits(explained.pathology) || !o.part.meets(explained.part):
-			case explained.status == Firing && explained.inhibitedBy == "":
-				explained.inhibitedBy = o.pathology.ID
-			case explained.status == Unknown:
-				explained.status = NotApplicable // what is down has no queue to be asked for
-			}
-		}
-	}
+	explain(j.outcomes, j.outcomes, func(cause, o *outcome) bool { return cause.part.meets(o.part) })
 	for i := range j.outcomes {
 		if o := &j.outcomes[i]; o.status == Firing {
 			o.refine(s, j.view.of(o.part), &j)
 		}
 	}
 	return j
+}
+
+// explain lets what fires explain what it is the cause of, where both are about the same.
+func explain(causes, others []outcome, same func(cause, o *outcome) bool) {
+	for i := range causes {
+		for k := range others {
+			cause, o := &causes[i], &others[k]
+			switch {
+			case cause.status != Firing || !cause.pathology.Inhibits(o.pathology) || !same(cause, o):
+			case o.status == Firing && o.inhibitedBy == "":
+				o.inhibitedBy = cause.pathology.ID
+			case o.status == Unknown:
+				o.status = NotApplicable // what is down has no queue to be asked for
+			}
+		}
+	}
 }
 
 // judgedBy reports whether a pathology is about such a target.

@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -555,14 +556,7 @@ func lendGPUs(s *Snapshot) {
 // one on the same host, the page of its own GPUs that was read beside it, or the only
 // one where there is only one host to serve on.
 func (s *Snapshot) companions() map[int]int {
-	host := func(i int) string {
-		instance := s.Targets[i].Labels["instance"]
-		if six, _, ok := strings.Cut(instance, "]"); ok { // [::1]:8000
-			return six
-		}
-		h, _, _ := strings.Cut(instance, ":")
-		return h
-	}
+	host := func(i int) string { return cmp.Or(s.Targets[i].machine(), s.Targets[i].Labels["instance"]) }
 	exporters, byHost, own, hosts := []int{}, map[string]int{}, map[string]int{}, map[string]bool{}
 	for i := range s.Targets {
 		if !s.Targets[i].isGPU() {

@@ -99,11 +99,10 @@ func spread(s *Snapshot, j judgement, keys []string, byKey map[string]*pool) *po
 
 // serves reports whether a server of the pool has a label.
 func (p *pool) serves(label, value string) bool {
-	has := func(t *Target) bool { return t.Serves() && t.Labels[label] == value }
-	return slices.ContainsFunc(p.judged, func(j judgement) bool { return has(&p.snapshot.Targets[j.target]) }) ||
-		slices.ContainsFunc(p.snapshot.Targets, func(t Target) bool {
-			return has(&t) && slices.ContainsFunc(p.unjudged, func(u Unjudged) bool { return u.Target == t.Name })
-		})
+	return slices.ContainsFunc(p.targets, func(i int) bool {
+		t := &p.snapshot.Targets[i]
+		return t.Serves() && t.Labels[label] == value
+	})
 }
 
 // explain lets what fires at the gateways of a pool and on its servers explain each other. Of
@@ -112,17 +111,8 @@ func (p *pool) explain() {
 	for i := range p.judged {
 		for k := range p.judged {
 			a, b := &p.judged[i], &p.judged[k]
-			if a.view.target == b.view.target || a.gateway() == b.gateway() {
-				continue
-			}
-			for _, cause := range a.outcomes {
-				for n := range b.outcomes {
-					o := &b.outcomes[n]
-					if cause.status == Firing && o.status == Firing && o.inhibitedBy == "" && cause.pathology.Inhibits(o.pathology) &&
-						p.same(a, o.part) && p.same(b, cause.part) {
-						o.inhibitedBy = cause.pathology.ID
-					}
-				}
+			if a.gateway() != b.gateway() {
+				explain(a.outcomes, b.outcomes, func(cause, o *outcome) bool { return p.same(a, o.part) && p.same(b, cause.part) })
 			}
 		}
 	}

@@ -17,6 +17,7 @@ type pool struct {
 	snapshot *Snapshot
 	gateway  bool   // what a gateway before several models meets, and none of them alone
 	model    string // "" where there is only one, or where nothing tells
+	targets  []int
 	judged   []judgement
 	unjudged []Unjudged
 	findings []Finding
@@ -29,7 +30,7 @@ var fleetLabels = []string{"cluster", "namespace"}
 // poolsOf divides the targets by the model that they serve. A target that does not
 // say which belongs to the only model, where there is only one. A GPU exporter
 // belongs to every model that it lends its readings to.
-func poolsOf(s *Snapshot, judged []judgement) []pool {
+func poolsOf(s *Snapshot, judged []judgement, missing []Unjudged) []pool {
 	byKey := map[string]*pool{}
 	names := map[string]int{}
 	keys := make([]string, len(s.Targets))
@@ -83,7 +84,7 @@ func poolsOf(s *Snapshot, judged []judgement) []pool {
 		byTarget[j.target] = j
 	}
 	reasons := map[string]Unjudged{}
-	for _, u := range unjudged(s, judged) {
+	for _, u := range missing {
 		reasons[u.Target] = u
 	}
 	// The models first: what has none may make a pool of its own.
@@ -93,6 +94,7 @@ func poolsOf(s *Snapshot, judged []judgement) []pool {
 				continue
 			}
 			for _, p := range belongs(i) {
+				p.targets = append(p.targets, i)
 				if j, ok := byTarget[i]; ok {
 					p.judged = append(p.judged, j)
 				}

@@ -211,11 +211,7 @@ func duplicates(ctx context.Context, q metrics.Querier, at time.Time, matchers [
 		if o == nil {
 			continue
 		}
-		own := ""
-		for _, n := range ownLabels {
-			own += string(s.Metric[model.LabelName(n)]) + "\xff"
-		}
-		o.deeds[own] = sinceReset(s.Values)
+		o.deeds[labelKey(s.Metric, ownLabels)] = sinceReset(s.Values)
 		if len(s.Values) > len(o.scrapes) {
 			o.scrapes = s.Values
 		}

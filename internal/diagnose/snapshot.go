@@ -32,6 +32,7 @@ type Target struct {
 	Config  engine.Config
 	Life    Life     // where it is in its life, after Evaluate; "" where that is not known
 	Notes   []string // facts learnt beside the metrics: "/health answers 503"
+	Failure string   // of its last scrape, such as "connection refused"; "" where none is known
 
 	// Models are those that the engines behind a gateway say they serve, and Upstreams its
 	// servers; none of other targets.

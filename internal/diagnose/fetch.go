@@ -291,10 +291,7 @@ func (g *group) restrict(r *Request) {
 		instances = append(instances, regexp.QuoteMeta(r.Targets[m].Labels["instance"]))
 	}
 	slices.Sort(instances)
-	m, err := labels.NewMatcher(labels.MatchRegexp, "instance", strings.Join(slices.Compact(instances), "|"))
-	if err == nil {
-		g.matchers = append(slices.Clone(r.Matchers), m)
-	}
+	g.matchers = append(slices.Clone(r.Matchers), indicator.Like("instance", strings.Join(slices.Compact(instances), "|")))
 }
 
 // owners returns the members that the labels of a series belong to: those of its

@@ -210,10 +210,8 @@ func (p *pool) find(pathologies []*catalog.Pathology) {
 
 // workload compares the named target with its own past.
 func (p *pool) workload(name string) Workload {
-	for i := range p.judged {
-		if p.judged[i].name() == name {
-			return compareWorkload(&p.judged[i])
-		}
+	if i := slices.IndexFunc(p.judged, func(j judgement) bool { return j.name() == name }); i >= 0 {
+		return compareWorkload(&p.judged[i])
 	}
 	return Workload{}
 }

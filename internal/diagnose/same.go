@@ -379,9 +379,7 @@ func without(dropped, kept []origin, prefer func(label string) int) *labels.Matc
 			texts = append(texts, regexp.QuoteMeta(v))
 		}
 		slices.Sort(texts)
-		if m, err := labels.NewMatcher(labels.MatchNotRegexp, n, strings.Join(texts, "|")); err == nil {
-			return m
-		}
+		return indicator.Unlike(n, strings.Join(texts, "|"))
 	}
 	return nil
 }

@@ -53,17 +53,16 @@ func askBehind(ctx context.Context, q metrics.Querier, at time.Time, matchers []
 // behind lists the pools that a gateway stands before: those of its servers or, where they
 // have other addresses for it, of the models that their engines name; all, where nothing
 // tells and there is one.
-func behind(s *Snapshot, gateway int, keys []string, byKey map[string]*pool) (out []*pool) {
-	of := func(is func(*Target) bool) {
-		for i := range s.Targets {
-			if p := byKey[keys[i]]; p != nil && s.Targets[i].Serves() && is(&s.Targets[i]) && !slices.Contains(out, p) {
-				out = append(out, p)
+func behind(gateway *Target, byKey map[string]*pool) (out []*pool) {
+	of := func(label string, values []string) {
+		for _, k := range slices.Sorted(maps.Keys(byKey)) {
+			if slices.ContainsFunc(values, func(v string) bool { return byKey[k].serves(label, v) }) {
+				out = append(out, byKey[k])
 			}
 		}
 	}
-	g := &s.Targets[gateway]
-	if of(func(t *Target) bool { return slices.Contains(g.Upstreams, t.Labels["instance"]) }); len(out) == 0 {
-		of(func(t *Target) bool { return slices.Contains(g.Models, t.Labels["model_name"]) })
+	if of("instance", gateway.Upstreams); len(out) == 0 {
+		of("model_name", gateway.Models)
 	}
 	if len(out) == 0 && len(byKey) == 1 {
 		out = slices.Collect(maps.Values(byKey))
@@ -74,13 +73,9 @@ func behind(s *Snapshot, gateway int, keys []string, byKey map[string]*pool) (ou
 // spread gives what was found at a gateway to the pools that it is about: what one model's
 // requests meet to that model, what one server does to its pool, and the rest to the only
 // pool behind the gateway. What is left makes a pool of the gateway's own.
-func spread(s *Snapshot, j judgement, keys []string, byKey map[string]*pool) *pool {
-	pools := behind(s, j.target, keys, byKey)
-	own := &pool{snapshot: s}
-	shares := map[*pool]*judgement{}
-	for _, p := range append(slices.Clone(pools), own) {
-		shares[p] = &judgement{target: j.target, view: j.view}
-	}
+func spread(s *Snapshot, j judgement, byKey map[string]*pool) *pool {
+	pools, own := behind(&s.Targets[j.target], byKey), &pool{snapshot: s}
+	shares := map[*pool][]outcome{}
 	for _, o := range j.outcomes {
 		to := own
 		for _, p := range pools {
@@ -88,12 +83,11 @@ func spread(s *Snapshot, j judgement, keys []string, byKey map[string]*pool) *po
 				to = p
 			}
 		}
-		shares[to].outcomes = append(shares[to].outcomes, o)
+		shares[to] = append(shares[to], o)
 	}
-	for _, p := range pools {
-		p.judged = append(p.judged, *shares[p])
+	for _, p := range append(pools, own) {
+		p.judged = append(p.judged, judgement{j.target, j.view, shares[p]})
 	}
-	own.judged = []judgement{*shares[own]}
 	return own
 }
 

@@ -107,7 +107,7 @@ func poolsOf(s *Snapshot, judged []judgement, missing []Unjudged) []pool {
 	var out, gateways []pool
 	for i := range s.Targets {
 		if j, ok := byTarget[i]; ok && s.Targets[i].isGateway() {
-			if own := spread(s, j, keys, byKey); slices.ContainsFunc(own.judged[0].outcomes, func(o outcome) bool { return o.status != NotApplicable }) {
+			if own := spread(s, j, byKey); slices.ContainsFunc(own.judged[0].outcomes, func(o outcome) bool { return o.status != NotApplicable }) {
 				own.gateway = true
 				gateways = append(gateways, *own)
 			}

@@ -185,11 +185,6 @@ var (
 	}
 )
 
-// Doubts are the numbers that a finding must pass to be certain, beside its conditions'.
-func Doubts() []*catalog.Threshold {
-	return []*catalog.Threshold{deviations, burst, hiccup, oneMoment, startBeside}
-}
-
 // mostWander is as many times as high as normal that a server can be taken to read by itself:
 // one that wanders more is not steady enough for its own past to say anything.
 const mostWander = 4

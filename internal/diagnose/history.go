@@ -534,7 +534,7 @@ func (h *history) observed(ivs []interval) *changepoint.Series {
 		return func(to []float64, iv interval) []float64 { return h.cells(to, family, iv, 1) }
 	}
 	for _, iv := range ivs {
-		s.Seconds = append(s.Seconds, h.at[iv.to].Sub(h.at[iv.from]).Seconds())
+		s.Seconds = append(s.Seconds, h.seconds(iv))
 	}
 	share := func(of quantity) func([]float64, interval) []float64 {
 		return func(to []float64, iv interval) []float64 {

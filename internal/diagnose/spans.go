@@ -253,37 +253,31 @@ type service struct {
 }
 
 func (h *history) service(s run) service {
+	var v service
+	var gaps, looks float64
+	for _, iv := range s {
+		v.requests += h.count(firstTokens, iv)
+		gaps += h.count(tokenGaps, iv)
+		v.seconds += h.seconds(iv)
+		if w := h.look(waiting, iv.to); !math.IsNaN(w) {
+			v.waiting += w
+			looks++
+		}
+	}
 	sum := func(key string) (n float64) {
 		for _, iv := range s {
 			n += h.rise(key, iv)
 		}
 		return n
 	}
-	observed := func(family string) (n float64) {
-		for _, iv := range s {
-			n += h.count(family, iv)
-		}
-		return n
-	}
-	v := service{requests: observed(firstTokens)}
 	ok, bad := sum(answers+"|2"), sum(answers+"|4")+sum(answers+"|5")
 	v.answers = ok + bad
-	v.ttft = sum(firstTokens+"_sum") / v.requests
-	v.gap = sum(tokenGaps+"_sum") / observed(tokenGaps)
-	v.queue = sum(queueTimes+"_sum") / sum(queueTimes+"_count")
+	v.ttft, v.gap = sum(firstTokens+"_sum")/v.requests, sum(tokenGaps+"_sum")/gaps
+	v.queue, v.waiting = sum(queueTimes+"_sum")/sum(queueTimes+"_count"), v.waiting/max(1, looks)
 	v.evictions = sum(evictions) / max(1, v.requests)
 	v.errors = bad / max(1, ok+bad)
 	v.abandoned = max(0, ok-sum(completions)) / max(1, ok)
 	v.cached = sum(hits) / sum(lookups)
-	looks := 0.0
-	for _, iv := range s {
-		v.seconds += h.at[iv.to].Sub(h.at[iv.from]).Seconds()
-		if w := h.look(waiting, iv.to); !math.IsNaN(w) {
-			v.waiting += w
-			looks++
-		}
-	}
-	v.waiting /= max(1, looks)
 	return v
 }
 

@@ -111,7 +111,7 @@ func (h *history) moments(s run, limit float64) (gaps, ttfts []meanOf) {
 				m = iv
 			}
 			m.to, open = iv.to, true
-			seconds := h.at[m.to].Sub(h.at[m.from]).Seconds()
+			seconds := h.seconds(m)
 			if seconds < moment || h.count(family, m) < need {
 				continue
 			}

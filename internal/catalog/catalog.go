@@ -203,6 +203,9 @@ type Pass struct {
 	// Parts returns a signal's readings in the window by model or by upstream.
 	Parts func(*indicator.Signal) map[string]float64
 
+	// Failure says why the target's last scrape failed; "" where it did not, or nobody knows.
+	Failure string
+
 	// Summary replaces the title in the verdict: one sentence with this
 	// server's numbers.
 	Summary string

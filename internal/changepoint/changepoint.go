@@ -19,7 +19,6 @@ package changepoint
 import (
 	"math"
 	"slices"
-	"sync"
 )
 
 // Kind says how the numbers of a signal came about.
@@ -39,7 +38,6 @@ const (
 
 // A Signal is one quantity over all intervals.
 type Signal struct {
-	Name   string
 	Kind   Kind
 	Values [][]float64 // by interval, then by cell
 	// Dispersion is the least variance of the counts over that of independent events;
@@ -60,45 +58,35 @@ type Change struct {
 	// first; After is the first interval that is surely after it. They are equal, or
 	// the one interval between them holds the change.
 	Before, After int
-	// Score is the logarithm of the likelihood ratio, summed over the signals; By names the
-	// signal that adds most to it.
+	// Score is the logarithm of the likelihood ratio, summed over the signals.
 	Score float64
-	By    string
 }
 
-// Limits of the search.
-type Limits struct {
-	// Threshold is the least score of a change.
-	Threshold float64
-	// MinBefore and MinAfter are how much time, in seconds, lies on either side.
-	MinBefore, MinAfter float64
-}
-
-// Usual limits. The threshold was chosen on healthy recordings of real servers:
-// docs/adr/0010-observations.md.
-var Usual = Limits{Threshold: 10, MinBefore: 9, MinAfter: 9}
-
-// straddle is what leaving out the interval that holds the change must gain.
-const straddle = 2
+const (
+	// Threshold is the least score of a change. It was chosen on healthy recordings of real
+	// servers: docs/adr/0010-observations.md.
+	Threshold = 10
+	// beside is how much time, in seconds, lies on either side of one, at least.
+	beside = 9
+	// straddle is what leaving out the interval that holds the change must gain.
+	straddle = 2
+)
 
 // Find returns the changes in the order of time.
-func Find(s *Series, lim Limits) []Change {
+func Find(s *Series) []Change {
 	n := len(s.Seconds)
 	if n < 2 {
 		return nil
 	}
-	r := rooms.Get().(*room)
-	defer rooms.Put(r)
-	p := r.prepare(s)
+	p := prepare(s)
 	var out []Change
 	var split func(lo, hi int)
 	split = func(lo, hi int) {
-		c, ok := p.strongest(lo, hi, lim)
+		c, ok := p.strongest(lo, hi)
 		if !ok {
 			return
 		}
 		split(lo, c.Before)
-		_, c.By = p.score(lo, c.Before, c.After, hi)
 		out = append(out, c)
 		split(c.After, hi)
 	}
@@ -114,7 +102,6 @@ type prepared struct {
 }
 
 type prefix struct {
-	name       string
 	kind       Kind
 	sums       [][]float64 // by interval (n+1), by cell
 	squares    []float64   // Level only
@@ -131,94 +118,64 @@ const correlated = 5
 // mostPerLevel bounds what one gauge adds to a score: a look is one look.
 const mostPerLevel = 8
 
-// A room is the memory that preparing takes, used again.
-type room struct {
-	numbers []float64
-	rows    [][]float64
-	signals []prefix
-	met     spans
-}
-
-var rooms = sync.Pool{New: func() any { return new(room) }}
-
-// take returns so many zeros that nobody else has.
-func (r *room) take(n int) []float64 {
-	if len(r.numbers)+n > cap(r.numbers) {
-		r.numbers = make([]float64, 0, 2*cap(r.numbers)+n) // what was taken before stays where it is
-	}
-	at := len(r.numbers)
-	r.numbers = r.numbers[:at+n]
-	clear(r.numbers[at:])
-	return r.numbers[at : at+n : at+n]
-}
-
-// spans returns room for so many spans, none of which is known.
-func (r *room) spans(n int) spans {
-	at := len(r.met)
-	if at+n > cap(r.met) {
-		r.met, at = make(spans, 0, 2*cap(r.met)+n), 0
-	}
-	r.met = r.met[:at+n]
-	clear(r.met[at:])
-	return r.met[at : at+n : at+n]
-}
-
-func (r *room) prepare(s *Series) *prepared {
+func prepare(s *Series) *prepared {
 	n := len(s.Seconds)
-	r.numbers, r.rows, r.met = r.numbers[:0], r.rows[:0], r.met[:0]
-	p := &prepared{seconds: r.take(n + 1), signals: r.signals[:0]}
+	p := &prepared{seconds: make([]float64, n+1)}
 	for i, d := range s.Seconds {
 		if !(d > 0) || math.IsInf(d, 0) {
 			d = 0
 		}
 		p.seconds[i+1] = p.seconds[i] + d
 	}
-	for _, sig := range s.Signals {
-		if len(sig.Values) != n {
-			continue
+	for i := range s.Signals {
+		if sig := &s.Signals[i]; len(sig.Values) == n {
+			p.signals = append(p.signals, p.prefix(sig))
 		}
-		p.signals = append(p.signals, r.prefix(p, &sig))
 	}
-	r.signals = p.signals
 	return p
 }
 
-func (r *room) prefix(p *prepared, sig *Signal) prefix {
+func (p *prepared) prefix(sig *Signal) prefix {
 	n := len(sig.Values)
-	cells := 0
+	var met []int // cells that hold anything: the others tell nothing
 	for _, v := range sig.Values {
-		cells = max(cells, len(v))
+		for k, c := range v {
+			if c > 0 && usable(c) && !slices.Contains(met, k) {
+				met = append(met, k)
+			}
+		}
 	}
-	flat, first := r.take((n+1)*cells), len(r.rows)
-	for i := range n + 1 {
-		r.rows = append(r.rows, flat[i*cells:(i+1)*cells])
+	cells := len(met)
+	if sig.Kind != Cells {
+		cells = 1
 	}
-	f := prefix{name: sig.Name, kind: sig.Kind, sums: r.rows[first:]}
+	f, flat := prefix{kind: sig.Kind, sums: make([][]float64, n+1)}, make([]float64, (n+1)*cells)
+	for i := range f.sums {
+		f.sums[i] = flat[i*cells : (i+1)*cells]
+	}
 	switch sig.Kind {
 	case Level:
-		f.squares, f.looks = r.take(n+1), r.take(n+1)
+		f.looks = make([]float64, n+1)
 	case Cells:
-		f.before, f.after, f.whole = r.spans(n+1), r.spans(n+1), r.spans(1)
+		f.before, f.after, f.whole = make(spans, n+1), make(spans, n+1), make(spans, 1)
 	}
 	for i, v := range sig.Values {
 		copy(f.sums[i+1], f.sums[i])
 		if sig.Kind == Level {
-			f.squares[i+1], f.looks[i+1] = f.squares[i], f.looks[i]
+			f.looks[i+1] = f.looks[i]
 			if len(v) == 1 && usable(v[0]) {
-				x := math.Log1p(v[0])
-				f.sums[i+1][0] += x
-				f.squares[i+1] += x * x
+				f.sums[i+1][0] += math.Log1p(v[0])
 				f.looks[i+1]++
 			}
 			continue
 		}
-		for k, c := range v {
-			if usable(c) {
-				f.sums[i+1][k] += c
+		for cell, k := range met {
+			if k < len(v) && usable(v[k]) {
+				f.sums[i+1][cell] += v[k]
 			}
 		}
 	}
-	f.dispersion = f.measure(p, sig.Dispersion, r.take(n)[:0])
+	f.dispersion = f.measure(p, sig.Dispersion)
 	return f
 }
 
@@ -229,11 +186,12 @@ const weight = 4
 
 // measure estimates the dispersion from neighbouring intervals: the median of their
 // log likelihood ratios is not moved by the few that hold a change.
-func (f *prefix) measure(p *prepared, least float64, ratios []float64) float64 {
+func (f *prefix) measure(p *prepared, least float64) float64 {
 	if !(least > 0) {
 		least = 1
 	}
 	n := len(f.sums) - 1
+	ratios := make([]float64, 0, n)
 	if f.kind == Level {
 		last := math.NaN()
 		for i := range n {
@@ -266,7 +224,7 @@ func (f *prefix) measure(p *prepared, least float64, ratios []float64) float64 {
 func (f *prefix) ratio(p *prepared, a, b, c, d int) (llr float64, free int) {
 	if f.kind == Rate {
 		ta, tb := p.seconds[b]-p.seconds[a], p.seconds[d]-p.seconds[c]
-		if len(f.sums[0]) == 0 || !(ta > 0) || !(tb > 0) {
+		if !(ta > 0) || !(tb > 0) {
 			return 0, 0
 		}
 		na, nb := f.sums[b][0]-f.sums[a][0], f.sums[d][0]-f.sums[c][0]
@@ -327,37 +285,12 @@ func xlogx(x float64) float64 {
 	if x <= 0 {
 		return 0
 	}
-	return x * log(x)
+	return x * math.Log(x)
 }
 
 var ofCounts = func() (t [1 << 14]float64) {
 	for n := 1; n < len(t); n++ {
 		t[n] = float64(n) * math.Log(float64(n))
-	}
-	return t
-}()
-
-// log is the logarithm of a number above 0, of its exponent and of the first bits of its
-// mantissa from a table, and a series for what is left: to the last digits, and three times as
-// fast as math.Log, in which a diagnosis would spend a tenth of its time.
-func log(x float64) float64 {
-	bits := math.Float64bits(x)
-	exponent := int(bits>>52) - 1023
-	if exponent == -1023 {
-		return math.Log(x) // subnormal
-	}
-	t := &logs[bits>>(52-logBits)&(1<<logBits-1)]
-	r := math.Float64frombits(bits&(1<<52-1)|1023<<52)*t.inverse - 1
-	return float64(exponent)*math.Ln2 + t.log + r*(1-r*(1./2-r*(1./3-r*(1./4))))
-}
-
-const logBits = 9
-
-var logs = func() (t [1 << logBits]struct{ inverse, log float64 }) {
-	for i := range t {
-		middle := 1 + (float64(i)+0.5)/(1<<logBits)
-		t[i].inverse = 1 / middle
-		t[i].log = -math.Log(t[i].inverse)
 	}
 	return t
 }()
@@ -377,25 +310,19 @@ func (f *prefix) levels(p *prepared, a, b, c, d int) float64 {
 	return min(mostPerLevel, z2/2)
 }
 
-// score is the sum over all signals for a change between the intervals a to b and c to d,
-// and the signal that adds most to it.
-func (p *prepared) score(a, b, c, d int) (total float64, by string) {
-	most := 0.0
+// score is the sum over all signals for a change between the intervals a to b and c to d.
+func (p *prepared) score(a, b, c, d int) (total float64) {
 	for i := range p.signals {
 		f := &p.signals[i]
-		v := 0.0
 		if f.kind == Level {
-			v = f.levels(p, a, b, c, d)
-		} else {
-			llr, free := f.ratio(p, a, b, c, d)
-			// By chance alone a ratio of k degrees of freedom is k/2.
-			v = max(0, llr/f.dispersion-float64(min(free, 3))/2)
+			total += f.levels(p, a, b, c, d)
+			continue
 		}
-		if total += v; v > most {
-			most, by = v, f.name
-		}
+		llr, free := f.ratio(p, a, b, c, d)
+		// By chance alone a ratio of k degrees of freedom is k/2.
+		total += max(0, llr/f.dispersion-float64(min(free, 3))/2)
 	}
-	return total, by
+	return total
 }
 
 // mostSplits is how many moments of a long span are looked at before those around the
@@ -403,30 +330,29 @@ func (p *prepared) score(a, b, c, d int) (total float64, by string) {
 const mostSplits = 100
 
 // strongest returns the strongest change between two intervals.
-func (p *prepared) strongest(lo, hi int, lim Limits) (Change, bool) {
+func (p *prepared) strongest(lo, hi int) (Change, bool) {
 	stride := max(1, (hi-lo)/mostSplits)
-	best, ok := p.among(lo, hi, lo+1, hi, stride, lim)
+	best, ok := p.among(lo, hi, lo+1, hi, stride)
 	if stride > 1 && ok {
-		best, ok = p.among(lo, hi, max(lo+1, best.After-stride), min(hi, best.After+stride+1), 1, lim)
+		best, ok = p.among(lo, hi, max(lo+1, best.After-stride), min(hi, best.After+stride+1), 1)
 	}
 	return best, ok
 }
 
 // among looks at every stride-th moment from one interval on to another.
-func (p *prepared) among(lo, hi, from, to, stride int, lim Limits) (Change, bool) {
-	best, ok := Change{Score: lim.Threshold}, false
+func (p *prepared) among(lo, hi, from, to, stride int) (Change, bool) {
+	best, ok := Change{Score: Threshold}, false
 	for after := from; after < to; after += stride {
-		if p.seconds[hi]-p.seconds[after] < lim.MinAfter {
+		if p.seconds[hi]-p.seconds[after] < beside {
 			break
 		}
 		for skip := range 2 {
 			before := after - skip
-			if before <= lo || p.seconds[before]-p.seconds[lo] < lim.MinBefore {
+			if before <= lo || p.seconds[before]-p.seconds[lo] < beside {
 				break
 			}
-			s, _ := p.score(lo, before, after, hi)
-			if s -= straddle * float64(skip); s > best.Score {
-				best, ok = Change{Before: before, After: after, Score: s}, true
+			if s := p.score(lo, before, after, hi) - straddle*float64(skip); s > best.Score {
+				best, ok = Change{before, after, s}, true
 			}
 		}
 	}

@@ -19,7 +19,7 @@ var edges = []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, math.Inf(1)}
 
 func server(seed uint64, seconds float64, parts ...stretch) *Series {
 	r := rand.New(rand.NewPCG(seed, 7))
-	s := &Series{Signals: []Signal{{Name: "rate", Kind: Rate, Dispersion: 3}, {Name: "latency", Kind: Cells, Dispersion: 2}, {Name: "queue", Kind: Level, Dispersion: 0.35}}}
+	s := &Series{Signals: []Signal{{Kind: Rate, Dispersion: 3}, {Kind: Cells, Dispersion: 2}, {Kind: Level, Dispersion: 0.35}}}
 	for _, p := range parts {
 		for range p.intervals {
 			n := poisson(r, p.rate*seconds)
@@ -72,7 +72,7 @@ func TestFind(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(20) {
-				got := Find(server(seed, tt.seconds, tt.parts...), Usual)
+				got := Find(server(seed, tt.seconds, tt.parts...))
 				if len(got) != len(tt.want) {
 					t.Fatalf("seed %d: %+v, want changes at %v", seed, got, tt.want)
 				}
@@ -90,7 +90,7 @@ func TestFind(t *testing.T) {
 // A change in the middle of an interval leaves that interval out.
 func TestTheIntervalThatHoldsTheChangeIsLeftOut(t *testing.T) {
 	for seed := range uint64(20) {
-		got := Find(server(seed, 15, stretch{10, 4, 0.03, 0}, stretch{1, 4, 0.07, 0}, stretch{3, 4, 0.3, 9}), Usual)
+		got := Find(server(seed, 15, stretch{10, 4, 0.03, 0}, stretch{1, 4, 0.07, 0}, stretch{3, 4, 0.3, 9}))
 		if len(got) == 0 || got[0].Before != 10 || got[len(got)-1].After != 11 {
 			t.Errorf("seed %d: %+v, want before 10 and after 11", seed, got)
 		}
@@ -114,7 +114,7 @@ func TestBurstsAreNoChange(t *testing.T) {
 				s.Signals[k].Values = append(s.Signals[k].Values, p.Signals[k].Values...)
 			}
 		}
-		if len(Find(s, Usual)) > 0 {
+		if len(Find(s)) > 0 {
 			wrong++
 		}
 	}
@@ -162,7 +162,7 @@ func FuzzFind(f *testing.F) {
 			}
 		}
 		last := 0
-		for _, c := range Find(s, Usual) {
+		for _, c := range Find(s) {
 			if c.Before < last || c.After < c.Before || c.After > c.Before+1 || c.After >= n || math.IsNaN(c.Score) {
 				t.Fatalf("%+v after %d of %d", c, last, n)
 			}
@@ -174,14 +174,6 @@ func FuzzFind(f *testing.F) {
 func BenchmarkFind(b *testing.B) {
 	s := server(1, 15, stretch{40, 2, 0.03, 0}, stretch{20, 2, 0.2, 9})
 	for b.Loop() {
-		Find(s, Usual)
-	}
-}
-
-func TestLog(t *testing.T) {
-	for x := 1e-9; x < 1e12; x *= 1.0037 {
-		if got, want := log(x), math.Log(x); math.Abs(got-want) > 1e-13*max(1, math.Abs(want)) {
-			t.Fatalf("log(%g) is %.17g, want %.17g", x, got, want)
-		}
+		Find(s)
 	}
 }

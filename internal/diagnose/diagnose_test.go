@@ -33,7 +33,8 @@ func TestQuantile(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := quantile(tt.q, tt.buckets); got != tt.want {
+			h := histogramOf(tt.buckets)
+			if got := h.reading(tt.q); got != tt.want {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}
 		})

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/boundary"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
@@ -50,8 +49,8 @@ type Diagnosis struct {
 	Window   Range  // of the first target that the verdict speaks of
 	Baseline Range
 	Source   BaselineSource
-	Notes    []string       // remarks on the diagnosis as a whole
-	Boundary *boundary.View // what a gateway saw meanwhile; nil where none was watched
+	Notes    []string  // remarks on the diagnosis as a whole
+	Boundary *Boundary // what a gateway saw meanwhile; nil where none was watched
 
 	inquiry *inquiry // nil where Evaluate was called alone
 }
@@ -165,6 +164,15 @@ func (d *Diagnosis) Labels(of string, targets []string) map[string]string {
 		return map[string]string{}
 	}
 	return pick(t.Labels, modelLabels)
+}
+
+// all are the verdict and those of the models.
+func (d *Diagnosis) all() []*Verdict {
+	out := []*Verdict{&d.Verdict}
+	for i := range d.Verdicts {
+		out = append(out, &d.Verdicts[i])
+	}
+	return out
 }
 
 // Found reports whether something fires of a severity, or of a worse one.

@@ -252,22 +252,12 @@ func differing(o, from origin) string {
 }
 
 func layoutOf(v model.Vector, more []string) Layout {
-	occurs := func(name string) bool {
-		return slices.ContainsFunc(v, func(s *model.Sample) bool { return s.Metric[model.LabelName(name)] != "" })
+	occurring := func(names []string, always string) []string {
+		return slices.DeleteFunc(slices.Clone(names), func(n string) bool {
+			return n != always && !slices.ContainsFunc(v, func(s *model.Sample) bool { return s.Metric[model.LabelName(n)] != "" })
+		})
 	}
-	var l Layout
-	for _, n := range instanceLabels {
-		if n == "instance" || occurs(n) {
-			l.Instance = append(l.Instance, n)
-		}
-	}
-	l.Instance = append(l.Instance, more...)
-	for _, n := range modelLabels {
-		if n == "model_name" || occurs(n) {
-			l.Model = append(l.Model, n)
-		}
-	}
-	return l
+	return Layout{Instance: append(occurring(instanceLabels, "instance"), more...), Model: occurring(modelLabels, "model_name")}
 }
 
 // discovery gathers metric names by scraped target.

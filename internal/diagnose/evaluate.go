@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/sixty-dev/sixty/internal/baseline"
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -46,7 +45,8 @@ func Evaluate(s *Snapshot, pathologies []*catalog.Pathology, set Settings) Diagn
 	if len(set.Only) > 0 {
 		looked = slices.DeleteFunc(looked, func(p *catalog.Pathology) bool { return !slices.Contains(set.Only, p.ID) })
 	}
-	pools := poolsOf(s, judged)
+	missing := unjudged(s, judged)
+	pools := poolsOf(s, judged, missing)
 	for i := range pools {
 		pools[i].find(looked)
 	}
@@ -58,7 +58,7 @@ func Evaluate(s *Snapshot, pathologies []*catalog.Pathology, set Settings) Diagn
 		d.Findings = append(d.Findings, pools[i].findings...)
 	}
 	rank(d.Findings)
-	all := pool{snapshot: s, judged: judged, unjudged: unjudged(s, judged), findings: d.Findings}
+	all := pool{snapshot: s, judged: judged, unjudged: missing, findings: d.Findings}
 	d.Unjudged = all.unjudged
 	d.Verdict = all.quiet()
 	if n := len(d.Verdicts); n == 1 || n > 1 && d.Verdicts[0].Status == Firing {
@@ -66,7 +66,7 @@ func Evaluate(s *Snapshot, pathologies []*catalog.Pathology, set Settings) Diagn
 	}
 	d.Status, d.Workload = d.Verdict.Status, d.Verdict.Workload
 	d.Coverage = coverage(d.Findings)
-	d.Notes = append(notes(s, judged), lifeNotes(d.Targets)...)
+	d.Notes = append(notes(s, judged, d.Findings), lifeNotes(d.Targets)...)
 	d.Window, d.Baseline, d.Source = shown(s, &d)
 	return d
 }
@@ -78,15 +78,11 @@ func shown(s *Snapshot, d *Diagnosis) (window, base Range, source BaselineSource
 	if name == "" && len(d.Verdict.Targets) > 0 {
 		name = d.Verdict.Targets[0]
 	}
-	for i := range s.Targets {
-		if s.Targets[i].Name == name {
-			return s.Spans[i].Window, s.Spans[i].Baseline, s.Spans[i].Source
-		}
+	if len(s.Spans) == 0 {
+		return Range{To: s.At}, Range{}, NoBaseline
 	}
-	if len(s.Spans) > 0 {
-		return s.Spans[0].Window, s.Spans[0].Baseline, s.Spans[0].Source
-	}
-	return Range{To: s.At}, Range{}, NoBaseline
+	span := &s.Spans[max(0, slices.IndexFunc(s.Targets, func(t Target) bool { return t.Name == name }))]
+	return span.Window, span.Baseline, span.Source
 }
 
 // A judgement is what one target's readings say.
@@ -134,28 +130,29 @@ func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settin
 		}
 	}
 	// In the catalogue's order, so that the furthest cause is named.
-	for i := range j.outcomes {
-		o := &j.outcomes[i]
-		if o.status != Firing {
-			continue
-		}
-		for k := range j.outcomes {
-			explained := &j.outcomes[k]
-			switch {
-			case !o.pathology.Inhibits(explained.pathology) || !o.part.meets(explained.part):
-			case explained.status == Firing && explained.inhibitedBy == "":
-				explained.inhibitedBy = o.pathology.ID
-			case explained.status == Unknown:
-				explained.status = NotApplicable // what is down has no queue to be asked for
-			}
-		}
-	}
+	explain(j.outcomes, j.outcomes, func(cause, o *outcome) bool { return cause.part.meets(o.part) })
 	for i := range j.outcomes {
 		if o := &j.outcomes[i]; o.status == Firing {
 			o.refine(s, j.view.of(o.part), &j)
 		}
 	}
 	return j
+}
+
+// explain lets what fires explain what it is the cause of, where both are about the same.
+func explain(causes, others []outcome, same func(cause, o *outcome) bool) {
+	for i := range causes {
+		for k := range others {
+			cause, o := &causes[i], &others[k]
+			switch {
+			case cause.status != Firing || !cause.pathology.Inhibits(o.pathology) || !same(cause, o):
+			case o.status == Firing && o.inhibitedBy == "":
+				o.inhibitedBy = cause.pathology.ID
+			case o.status == Unknown:
+				o.status = NotApplicable // what is down has no queue to be asked for
+			}
+		}
+	}
 }
 
 // judgedBy reports whether a pathology is about such a target.
@@ -240,7 +237,7 @@ func (o *outcome) refine(s *Snapshot, v view, j *judgement) {
 	o.pass = &catalog.Pass{
 		View: v, RuledOut: j.ids(OK), Suspected: j.ids(Pending), Unseen: j.ids(Unknown), Config: server.Config, Flags: server.Dialect.Flags,
 		Summary: o.pathology.Title, Fixes: slices.Clone(o.pathology.Fixes),
-		Part: o.part.name, Parts: v.parts,
+		Part: o.part.name, Parts: v.parts, Failure: server.Failure,
 	}
 	if o.pass.Config == nil {
 		o.pass.Config = engine.Config{}
@@ -333,7 +330,7 @@ func (p *pool) merge(of *catalog.Pathology) Finding {
 // rankOf orders outcomes for merging: what fires anywhere is shown, then what
 // could not be checked somewhere.
 func rankOf(s Status) int {
-	return map[Status]int{NotApplicable: 0, OK: 1, Unknown: 2, Pending: 3, Firing: 4}[s]
+	return [...]int{NotApplicable: 0, OK: 1, Unknown: 2, Pending: 3, Firing: 4}[s]
 }
 
 // ruledOut returns the comparison that most clearly does not hold.
@@ -362,15 +359,10 @@ func ruledOut(evidence []catalog.Evidence) *catalog.Evidence {
 func rank(fs []Finding) {
 	slices.SortStableFunc(fs, func(a, b Finding) int {
 		leads := func(f *Finding) bool { return f.Status == Firing && f.InhibitedBy == "" && !f.Note }
-		switch {
-		case rankOf(a.Status) != rankOf(b.Status):
-			return rankOf(b.Status) - rankOf(a.Status)
-		case leads(&a) != leads(&b):
-			return boolToInt(leads(&b)) - boolToInt(leads(&a))
-		case leads(&a):
+		if leads(&a) && leads(&b) {
 			return a.compare(&b)
 		}
-		return 0
+		return cmp.Or(rankOf(b.Status)-rankOf(a.Status), boolToInt(leads(&b))-boolToInt(leads(&a)))
 	})
 }
 
@@ -394,34 +386,22 @@ func boolToInt(b bool) int {
 const coldFor = 300
 
 // notes are remarks on the whole diagnosis.
-func notes(s *Snapshot, judged []judgement) []string {
-	var out, cold, order []string
+func notes(s *Snapshot, judged []judgement, fs []Finding) []string {
+	var out, cold []string
 	youngest := math.Inf(1)
-	suspected, since := map[string][]string{}, map[string]time.Time{}
 	for _, j := range judged {
 		name := s.Targets[j.target].Name
 		if age := j.view.Now(indicator.ServingAge); age.OK && age.V >= 0 && age.V < coldFor {
 			cold, youngest = append(cold, name), min(youngest, age.V)
 		}
-		for _, o := range j.outcomes {
-			if o.status != Pending {
-				continue
-			}
-			id, began := o.pathology.ID, o.since.At
-			if suspected[id] == nil {
-				order, since[id] = append(order, id), began
-			}
-			suspected[id] = append(suspected[id], name)
-			if began.Before(since[id]) {
-				since[id] = began
-			}
-		}
 	}
 	if len(cold) > 0 {
 		out = append(out, fmt.Sprintf("%s started %s ago and may still be warming up", on(cold), indicator.FormatNumber(youngest, indicator.Seconds)))
 	}
-	for _, id := range order {
-		out = append(out, fmt.Sprintf("%s on %s since %s is not certain yet", id, on(suspected[id]), since[id].UTC().Format("15:04:05 UTC")))
+	for i := range fs {
+		if f := &fs[i]; f.Status == Pending {
+			out = append(out, fmt.Sprintf("%s on %s since %s is not certain yet", f.Pathology.ID, on(f.Targets), f.Since.UTC().Format("15:04:05 UTC")))
+		}
 	}
 	return out
 }

@@ -1,13 +1,13 @@
 package diagnose
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -192,32 +192,23 @@ func ask(ctx context.Context, q metrics.Querier, queries []query, answers map[qu
 	for k := range answers {
 		asked[k] = true
 	}
-	var todo []query
-	for _, query := range queries {
-		if !asked[query.question] {
-			asked[query.question] = true
-			todo = append(todo, query)
-		}
-	}
 	var mu sync.Mutex
-	var next atomic.Int64
 	g, ctx := errgroup.WithContext(ctx)
-	for range min(concurrency, len(todo)) {
+	g.SetLimit(concurrency)
+	for _, query := range queries {
+		if asked[query.question] {
+			continue
+		}
+		asked[query.question] = true
 		g.Go(func() error {
-			for {
-				i := int(next.Add(1)) - 1
-				if i >= len(todo) {
-					return nil
-				}
-				query := todo[i]
-				v, err := q.Evaluate(ctx, query.compile(), query.at)
-				if err != nil {
-					return fmt.Errorf("query %s: %w", query.signal, err)
-				}
-				mu.Lock()
-				answers[query.question] = v
-				mu.Unlock()
+			v, err := q.Evaluate(ctx, query.compile(), query.at)
+			if err != nil {
+				return fmt.Errorf("query %s: %w", query.signal, err)
 			}
+			mu.Lock()
+			defer mu.Unlock()
+			answers[query.question] = v
+			return nil
 		})
 	}
 	return g.Wait()
@@ -300,10 +291,7 @@ func (g *group) restrict(r *Request) {
 		instances = append(instances, regexp.QuoteMeta(r.Targets[m].Labels["instance"]))
 	}
 	slices.Sort(instances)
-	m, err := labels.NewMatcher(labels.MatchRegexp, "instance", strings.Join(slices.Compact(instances), "|"))
-	if err == nil {
-		g.matchers = append(slices.Clone(r.Matchers), m)
-	}
+	g.matchers = append(slices.Clone(r.Matchers), indicator.Like("instance", strings.Join(slices.Compact(instances), "|")))
 }
 
 // owners returns the members that the labels of a series belong to: those of its
@@ -483,6 +471,7 @@ func (g *group) compile(r *Request, s *indicator.Signal, expr indicator.Expr, ow
 
 // A distribution is a histogram of one target.
 type distribution struct {
+	histogram
 	metric  model.Metric
 	buckets []bucket
 }
@@ -497,8 +486,8 @@ func (p *planner) askBuckets(s *indicator.Signal) {
 			*all = distributions(v, names)
 		}
 		for _, d := range *all {
-			value := quantile(s.Quantile, d.buckets)
-			if few, ok := s.TooFew(d.buckets[len(d.buckets)-1].count); ok && value.OK {
+			value := d.reading(s.Quantile)
+			if few, ok := s.TooFew(d.count); ok && value.OK {
 				value = few
 			}
 			p.store(snap, g, s, d.metric, value)
@@ -528,11 +517,14 @@ func distributions(v model.Vector, names []string) (out []*distribution) {
 		key = appendKey(key[:0], sample.Metric, names)
 		d := byTarget[string(key)]
 		if d == nil {
-			d = &distribution{metric: sample.Metric}
+			d = &distribution{metric: sample.Metric, buckets: make([]bucket, 0, 24)}
 			byTarget[string(key)] = d
 			out = append(out, d)
 		}
 		d.buckets = append(d.buckets, bucket{bound, float64(sample.Value)})
+	}
+	for _, d := range out {
+		d.histogram = histogramOf(d.buckets)
 	}
 	return out
 }
@@ -561,14 +553,7 @@ func lendGPUs(s *Snapshot) {
 // one on the same host, the page of its own GPUs that was read beside it, or the only
 // one where there is only one host to serve on.
 func (s *Snapshot) companions() map[int]int {
-	host := func(i int) string {
-		instance := s.Targets[i].Labels["instance"]
-		if six, _, ok := strings.Cut(instance, "]"); ok { // [::1]:8000
-			return six
-		}
-		h, _, _ := strings.Cut(instance, ":")
-		return h
-	}
+	host := func(i int) string { return cmp.Or(s.Targets[i].machine(), s.Targets[i].Labels["instance"]) }
 	exporters, byHost, own, hosts := []int{}, map[string]int{}, map[string]int{}, map[string]bool{}
 	for i := range s.Targets {
 		if !s.Targets[i].isGPU() {

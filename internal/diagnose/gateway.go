@@ -5,15 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 
-	"github.com/sixty-dev/sixty/internal/boundary"
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
@@ -56,17 +53,16 @@ func askBehind(ctx context.Context, q metrics.Querier, at time.Time, matchers []
 // behind lists the pools that a gateway stands before: those of its servers or, where they
 // have other addresses for it, of the models that their engines name; all, where nothing
 // tells and there is one.
-func behind(s *Snapshot, gateway int, keys []string, byKey map[string]*pool) (out []*pool) {
-	of := func(is func(*Target) bool) {
-		for i := range s.Targets {
-			if p := byKey[keys[i]]; p != nil && s.Targets[i].Serves() && is(&s.Targets[i]) && !slices.Contains(out, p) {
-				out = append(out, p)
+func behind(gateway *Target, byKey map[string]*pool) (out []*pool) {
+	of := func(label string, values []string) {
+		for _, k := range slices.Sorted(maps.Keys(byKey)) {
+			if slices.ContainsFunc(values, func(v string) bool { return byKey[k].serves(label, v) }) {
+				out = append(out, byKey[k])
 			}
 		}
 	}
-	g := &s.Targets[gateway]
-	if of(func(t *Target) bool { return slices.Contains(g.Upstreams, t.Labels["instance"]) }); len(out) == 0 {
-		of(func(t *Target) bool { return slices.Contains(g.Models, t.Labels["model_name"]) })
+	if of("instance", gateway.Upstreams); len(out) == 0 {
+		of("model_name", gateway.Models)
 	}
 	if len(out) == 0 && len(byKey) == 1 {
 		out = slices.Collect(maps.Values(byKey))
@@ -77,13 +73,9 @@ func behind(s *Snapshot, gateway int, keys []string, byKey map[string]*pool) (ou
 // spread gives what was found at a gateway to the pools that it is about: what one model's
 // requests meet to that model, what one server does to its pool, and the rest to the only
 // pool behind the gateway. What is left makes a pool of the gateway's own.
-func spread(s *Snapshot, j judgement, keys []string, byKey map[string]*pool) *pool {
-	pools := behind(s, j.target, keys, byKey)
-	own := &pool{snapshot: s}
-	shares := map[*pool]*judgement{}
-	for _, p := range append(slices.Clone(pools), own) {
-		shares[p] = &judgement{target: j.target, view: j.view}
-	}
+func spread(s *Snapshot, j judgement, byKey map[string]*pool) *pool {
+	pools, own := behind(&s.Targets[j.target], byKey), &pool{snapshot: s}
+	shares := map[*pool][]outcome{}
 	for _, o := range j.outcomes {
 		to := own
 		for _, p := range pools {
@@ -91,22 +83,20 @@ func spread(s *Snapshot, j judgement, keys []string, byKey map[string]*pool) *po
 				to = p
 			}
 		}
-		shares[to].outcomes = append(shares[to].outcomes, o)
+		shares[to] = append(shares[to], o)
 	}
-	for _, p := range pools {
-		p.judged = append(p.judged, *shares[p])
+	for _, p := range append(pools, own) {
+		p.judged = append(p.judged, judgement{j.target, j.view, shares[p]})
 	}
-	own.judged = []judgement{*shares[own]}
 	return own
 }
 
 // serves reports whether a server of the pool has a label.
 func (p *pool) serves(label, value string) bool {
-	has := func(t *Target) bool { return t.Serves() && t.Labels[label] == value }
-	return slices.ContainsFunc(p.judged, func(j judgement) bool { return has(&p.snapshot.Targets[j.target]) }) ||
-		slices.ContainsFunc(p.snapshot.Targets, func(t Target) bool {
-			return has(&t) && slices.ContainsFunc(p.unjudged, func(u Unjudged) bool { return u.Target == t.Name })
-		})
+	return slices.ContainsFunc(p.targets, func(i int) bool {
+		t := &p.snapshot.Targets[i]
+		return t.Serves() && t.Labels[label] == value
+	})
 }
 
 // explain lets what fires at the gateways of a pool and on its servers explain each other. Of
@@ -115,17 +105,8 @@ func (p *pool) explain() {
 	for i := range p.judged {
 		for k := range p.judged {
 			a, b := &p.judged[i], &p.judged[k]
-			if a.view.target == b.view.target || a.gateway() == b.gateway() {
-				continue
-			}
-			for _, cause := range a.outcomes {
-				for n := range b.outcomes {
-					o := &b.outcomes[n]
-					if cause.status == Firing && o.status == Firing && o.inhibitedBy == "" && cause.pathology.Inhibits(o.pathology) &&
-						p.same(a, o.part) && p.same(b, cause.part) {
-						o.inhibitedBy = cause.pathology.ID
-					}
-				}
+			if a.gateway() != b.gateway() {
+				explain(a.outcomes, b.outcomes, func(cause, o *outcome) bool { return p.same(a, o.part) && p.same(b, cause.part) })
 			}
 		}
 	}
@@ -158,13 +139,10 @@ func (d *Diagnosis) dateGateways(ctx context.Context, q metrics.Querier, r *Requ
 		if since.IsZero() {
 			since = r.Spans[target].Window.From
 		}
-		for k := range d.Verdicts {
-			if v := &d.Verdicts[k]; d.Lead(v) == f {
+		for _, v := range d.all() {
+			if d.Lead(v) == f {
 				v.Since, v.SinceAtLeast = since, atLeast
 			}
-		}
-		if d.Lead(&d.Verdict) == f {
-			d.Verdict.Since, d.Verdict.SinceAtLeast = since, atLeast
 		}
 		f.Since, f.SinceAtLeast = since, atLeast
 	}
@@ -226,90 +204,4 @@ func dated(ctx context.Context, q metrics.Querier, r *Request, v view, p *catalo
 		}
 	}
 	return since, !since.IsZero() && !since.After(from), nil
-}
-
-// atGateways sets what the gateways counted in the window beside the diagnosis: of
-// several the one at which most is wrong.
-func (d *Diagnosis) atGateways(ctx context.Context, q metrics.Querier, r *Request) error {
-	most := -1
-	for i := range r.Targets {
-		t := &r.Targets[i]
-		switch {
-		case !t.isGateway():
-			continue
-		case t.Problem != "":
-			d.Notes = append(d.Notes, fmt.Sprintf("the gateway %s cannot be read: %s", t.Name, t.Problem))
-			continue
-		}
-		v, err := gatewayView(ctx, q, r, i)
-		if err != nil {
-			return fmt.Errorf("read the gateway %s: %w", t.Name, err)
-		}
-		wrong := 0
-		for k := range d.Findings {
-			if f := &d.Findings[k]; f.Status == Firing && slices.Contains(f.Targets, t.Name) {
-				wrong++
-			}
-		}
-		if v != nil && wrong > most {
-			d.Boundary, most = v, wrong
-		}
-	}
-	return nil
-}
-
-// gatewayView compares what a gateway and the engines counted in the gateway's window; nil
-// without two pages. Counters are read as they are, for requests are counted in whole numbers.
-func gatewayView(ctx context.Context, q metrics.Querier, r *Request, target int) (*boundary.View, error) {
-	t, window := &r.Targets[target], r.Spans[target].Window
-	matchers := append([]*labels.Matcher(nil), r.Matchers...)
-	for _, n := range r.Instance {
-		matchers = append(matchers, indicator.Is(n, t.Labels[n]))
-	}
-	page, span, err := gains(ctx, q, r, selectorOf(dialect.Gateways, matchers), window)
-	if err != nil || span == 0 {
-		return nil, err
-	}
-	var engines []boundary.Engines
-	for _, g := range groups(r, func(int) Range { return Range{} }, func(i int) bool { return r.Targets[i].Serves() }) {
-		e := boundary.Engines{Dialect: g.lead.Dialect}
-		if e.Page, _, err = gains(ctx, q, r, selectorOf(strings.Join(boundary.EngineNames(e.Dialect), "|"), g.matchers), window); err != nil {
-			return nil, err
-		}
-		engines = append(engines, e)
-	}
-	return boundary.Look(page, span, engines), nil
-}
-
-// gains reads by how much counters rose from one scrape to the next in a window, and over
-// what time. What was not on the first page of its process in the window began at zero.
-func gains(ctx context.Context, q metrics.Querier, r *Request, selector string, window Range) (out []boundary.Sample, span time.Duration, err error) {
-	series, err := q.Samples(ctx, selector, window.To, window.Length())
-	if err != nil {
-		return nil, 0, err
-	}
-	first := map[string]model.Time{}
-	for _, s := range series {
-		k := labelKey(s.Metric, r.Instance)
-		if at, ok := first[k]; !ok || s.Values[0].Timestamp < at {
-			first[k] = s.Values[0].Timestamp
-		}
-	}
-	for _, s := range series {
-		begin, before := first[labelKey(s.Metric, r.Instance)], 0.0
-		x := boundary.Sample{Metric: s.Metric, Total: float64(s.Values[len(s.Values)-1].Value)}
-		for _, p := range s.Values {
-			v := float64(p.Value)
-			if p.Timestamp > begin {
-				if v < before {
-					before = 0 // a counter that was reset
-				}
-				x.Gain += v - before
-			}
-			before = v
-		}
-		out = append(out, x)
-		span = max(span, s.Values[len(s.Values)-1].Timestamp.Sub(begin))
-	}
-	return out, span, nil
 }

@@ -2,6 +2,8 @@ package diagnose_test
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,5 +64,49 @@ func TestGatewaysOfAPrometheusServer(t *testing.T) {
 				t.Errorf("%+v, verdict %s", d.Boundary, d.Verdict.ID)
 			}
 		})
+	}
+}
+
+// TestAGatewayLeavesDiscovery: one that nobody scrapes any more, while servers are scraped, is
+// no target, and what was found there ends. One that is scraped in vain is lost.
+func TestAGatewayLeavesDiscovery(t *testing.T) {
+	store, err := embedded.Open(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	const interval = 5 * time.Second
+	begin := time.Unix(1_800_000_000, 0)
+	for i := range 40 {
+		at := begin.Add(time.Duration(i) * interval)
+		pages := map[string]string{"engine:1": "vllm:num_requests_running{model_name=\"m\"} 1\n"}
+		if i < 20 {
+			own := fmt.Sprintf("sixty_gateway_requests_total{route=\"/v1/completions\",status=\"upstream_error\"} %d\n", 50*i)
+			pages["left:1"], pages["lost:1"] = own, own
+		}
+		for instance, page := range pages {
+			if _, err := store.Append(embedded.Target{Instance: instance}, at, []byte(page), "", 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if i >= 20 {
+			if err := store.AppendFailure(embedded.Target{Instance: "lost:1"}, at); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: begin.Add(39 * interval), First: begin, Interval: interval, Pathologies: pathologies.All()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]diagnose.Life{}
+	for _, t := range d.Targets {
+		got[t.Name] = t.Life
+	}
+	if _, there := got["left:1"]; there || got["lost:1"] != diagnose.LifeLost || len(got) != 2 {
+		t.Errorf("the targets are %v", got)
+	}
+	if !slices.ContainsFunc(d.Notes, func(n string) bool { return strings.Contains(n, "no longer scraped, last left:1") }) {
+		t.Errorf("the notes are %q", d.Notes)
 	}
 }

@@ -23,6 +23,7 @@ import (
 // work, the cache and the queue.
 const (
 	firstTokens   = "vllm:time_to_first_token_seconds"
+	durations     = "vllm:e2e_request_latency_seconds"
 	tokenGaps     = "vllm:inter_token_latency_seconds"
 	promptLengths = "vllm:request_prompt_tokens"
 	answerLengths = "vllm:request_generation_tokens"
@@ -42,9 +43,9 @@ const (
 )
 
 var (
-	historyHistograms = []string{firstTokens, tokenGaps, promptLengths, answerLengths}
-	historyCounters   = []string{queueTimes + "_sum", queueTimes + "_count", firstTokens + "_sum", firstTokens + "_count", tokenGaps + "_sum", tokenGaps + "_count", steps, tokensOut, evictions, lookups, hits, completions}
-	historyGauges     = []string{running, waiting}
+	// historyPages tell when a page came, or was asked for in vain.
+	historyPages = []string{"up", scrapeTook, started, created, running, waiting}
+	historyNames = []string{answers, running, waiting, firstTokens + "_bucket", tokenGaps + "_bucket", promptLengths + "_bucket", answerLengths + "_bucket", queueTimes + "_sum", queueTimes + "_count", firstTokens + "_sum", firstTokens + "_count", tokenGaps + "_sum", tokenGaps + "_count", steps, tokensOut, evictions, lookups, hits, completions}
 )
 
 // A history is what one target's scrapes held, oldest first.
@@ -77,40 +78,38 @@ func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) (
 	points := max(fewestPoints, min(finePoints, pointBudget/max(1, len(r.Targets))))
 	fine := min(max(time.Duration(points)*r.Interval, fewestFine), past.Length())
 	older := coarse(past, fine, r.Interval)
-	gs := groups(r, func(int) Range { return past }, func(i int) bool { return r.Targets[i].Serves() })
+	gs := groups(r, func(int) Range { return past }, func(i int) bool { return !r.Targets[i].isGPU() })
 	got := make([]struct {
-		pages, series, old model.Matrix
-		known              map[string]*history // what lies before, as far as it was read for the diagnosis before
-		more               bool                // the rest of it is old
+		series, old model.Matrix
+		known       map[string]*history // what lies before, as far as it was read for the diagnosis before
+		more        bool                // the rest of it is old
 	}, len(gs))
 	eg, ctx := errgroup.WithContext(ctx)
 	eg.SetLimit(concurrency)
 	for i, g := range gs {
-		ask := func(store *model.Matrix, names []string) {
-			eg.Go(func() (err error) {
-				*store, err = q.Samples(ctx, selectorOf(strings.Join(names, "|"), g.matchers), past.To, fine+time.Millisecond)
-				if err != nil {
-					err = fmt.Errorf("read the last scrapes: %w", err)
-				}
-				return err
-			})
+		selected := func(canonical []string) string {
+			var names []string
+			for _, n := range canonical {
+				names = append(names, g.lead.Dialect.Metric(n))
+			}
+			slices.Sort(names)
+			return selectorOf(strings.Join(slices.Compact(names), "|"), g.matchers)
 		}
-		metric := g.lead.Dialect.Metric
-		ask(&got[i].pages, []string{"up", scrapeTook, started, metric(created), metric(running), metric(waiting)})
-		names := []string{answers}
-		for _, n := range slices.Concat(historyCounters, historyGauges) {
-			names = append(names, metric(n))
+		names := historyPages
+		if !g.lead.isGateway() { // of which is asked alone whether it is scraped
+			names = slices.Concat(historyPages, historyNames)
 		}
-		for _, n := range historyHistograms {
-			names = append(names, metric(n+"_bucket"))
-		}
-		slices.Sort(names)
-		names = slices.Compact(names)
-		ask(&got[i].series, names)
-		if past.Length() < fine+2*r.Interval {
+		eg.Go(func() (err error) {
+			got[i].series, err = q.Samples(ctx, selected(names), past.To, fine+time.Millisecond)
+			if err != nil {
+				err = fmt.Errorf("read the last scrapes: %w", err)
+			}
+			return err
+		})
+		if g.lead.isGateway() || past.Length() < fine+2*r.Interval {
 			continue
 		}
-		g.old = oldQuestion{selectorOf(strings.Join(names, "|"), g.matchers), older.Step}
+		g.old = oldQuestion{selected(historyNames), older.Step}
 		var rest metrics.Range
 		if got[i].known, rest = r.Memory.before(g, r, older); rest.Start.After(rest.End) {
 			continue
@@ -133,17 +132,13 @@ func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) (
 	}
 	for i, g := range gs {
 		if got[i].more {
-			pages := slices.DeleteFunc(slices.Clone(got[i].old), func(s *model.SampleStream) bool {
-				n := string(s.Metric[model.MetricNameLabel])
-				return n != g.lead.Dialect.Metric(running) && n != g.lead.Dialect.Metric(waiting)
-			})
 			known := map[string]*history{}
-			for m, h := range g.read(r, pages, got[i].old, got[i].known) {
+			for m, h := range g.read(r, got[i].old, got[i].known) {
 				known[targetKey(r, m)] = h
 			}
 			got[i].known = known
 		}
-		for m, h := range g.read(r, got[i].pages, got[i].series, got[i].known) {
+		for m, h := range g.read(r, got[i].series, got[i].known) {
 			out[m] = h
 			h.complete()
 		}
@@ -245,14 +240,21 @@ func (h *history) complete() {
 
 // read makes histories of the group's members, which are not complete yet, of what was read and
 // of what is known, by target, of the time before.
-func (g *group) read(r *Request, pages, series model.Matrix, known map[string]*history) map[int]*history {
+func (g *group) read(r *Request, series model.Matrix, known map[string]*history) map[int]*history {
 	out := map[int]*history{}
 	for _, i := range g.members {
 		out[i] = newHistory()
 	}
-	metric := g.lead.Dialect.Metric
 	owners := func(m model.Metric) []int { return g.owners(r, m, m["model_name"] != "") }
-	for _, s := range pages {
+	canonical, pages := map[string]string{}, map[string]bool{}
+	for _, n := range slices.Concat(historyPages, historyNames) {
+		name := g.lead.Dialect.Metric(n)
+		canonical[name], pages[name] = strings.TrimSuffix(n, "_bucket"), slices.Contains(historyPages, n)
+	}
+	for _, s := range series {
+		if !pages[string(s.Metric[model.MetricNameLabel])] {
+			continue
+		}
 		for _, i := range owners(s.Metric) {
 			for _, p := range s.Values {
 				out[i].at = append(out[i].at, p.Timestamp.Time())
@@ -264,28 +266,20 @@ func (g *group) read(r *Request, pages, series model.Matrix, known map[string]*h
 		h.at = slices.CompactFunc(h.at, time.Time.Equal)
 		h.follow(known[targetKey(r, i)])
 	}
-	canonical := map[string]string{}
-	for _, n := range slices.Concat(historyCounters, historyGauges) {
-		canonical[metric(n)] = n
-	}
-	for _, n := range historyHistograms {
-		canonical[metric(n+"_bucket")] = n
-	}
-	canonical[answers] = answers
-	add := func(s *model.SampleStream) {
+	for _, s := range series {
 		name := canonical[string(s.Metric[model.MetricNameLabel])]
 		key, bound := name, math.NaN()
 		switch {
 		case name == "":
-			return
+			continue
 		case name == answers:
 			if key = httpClass(s.Metric); key == "" {
-				return
+				continue
 			}
 		case s.Metric[model.BucketLabel] != "":
 			le, ok := parseBound(string(s.Metric[model.BucketLabel]))
 			if !ok {
-				return
+				continue
 			}
 			bound = le
 			key = bucketKey(name, le)
@@ -302,13 +296,6 @@ func (g *group) read(r *Request, pages, series model.Matrix, known map[string]*h
 			}
 			h.fill(c, s.Values)
 		}
-	}
-	for _, s := range series {
-		add(s)
-	}
-	canonical = map[string]string{scrapeTook: scrapeTook, started: started, metric(created): created}
-	for _, s := range pages {
-		add(s)
 	}
 	return out
 }
@@ -360,6 +347,29 @@ func usualGap(at []time.Time) time.Duration {
 
 // An interval is what lies between two pages of a history.
 type interval struct{ from, to int } // indices into at
+
+// pageUpTo returns the last scrape up to one that brought a page, -1 where none did.
+func (h *history) pageUpTo(k int) int {
+	for k >= 0 && !h.ok[k] {
+		k--
+	}
+	return k
+}
+
+// within returns the intervals between the pages in a span of time.
+func (h *history) within(span Range) (out run) {
+	before := -1
+	for k, at := range h.at {
+		if !h.ok[k] || at.Before(span.From) || at.After(span.To) {
+			continue
+		}
+		if before >= 0 {
+			out = append(out, interval{before, k})
+		}
+		before = k
+	}
+	return out
+}
 
 // reset reports whether counters began again between two pages.
 func (h *history) reset(a, b int) bool {
@@ -477,12 +487,39 @@ const (
 	requestsTwice = 2 // observations of the stream that one request is worth
 )
 
+// A quantity is how much of what was counted over an interval is bad.
+type quantity func(*history, interval) (bad, all float64)
+
+// misses are requests, by the share of their prompt tokens that was not cached.
+func misses(h *history, iv interval) (float64, float64) {
+	n, asked := h.count(firstTokens, iv), h.rise(lookups, iv)
+	if asked <= 0 {
+		return 0, 0
+	}
+	return n * max(0, 1-h.rise(hits, iv)/asked), n
+}
+
+// abandoned are requests that began well and did not come to their end.
+func abandoned(h *history, iv interval) (float64, float64) {
+	began := h.rise(answers+"|2", iv)
+	return max(0, began-h.rise(completions, iv)), began
+}
+
+// refused returns those of a class among the answers.
+func refused(class string) quantity {
+	return func(h *history, iv interval) (float64, float64) { return h.rise(answers+"|"+class, iv), h.answered(iv) }
+}
+
+func (h *history) answered(iv interval) float64 {
+	return h.rise(answers+"|2", iv) + h.rise(answers+"|4", iv) + h.rise(answers+"|5", iv)
+}
+
 // observed turns a run of intervals into what changes are looked for in.
 func (h *history) observed(ivs []interval) *changepoint.Series {
 	s := &changepoint.Series{}
 	n := len(ivs)
-	sig := func(name string, kind changepoint.Kind, dispersion float64, values func(to []float64, iv interval) []float64) {
-		out := changepoint.Signal{Name: name, Kind: kind, Dispersion: dispersion, Values: make([][]float64, n)}
+	sig := func(kind changepoint.Kind, dispersion float64, values func(to []float64, iv interval) []float64) {
+		out := changepoint.Signal{Kind: kind, Dispersion: dispersion, Values: make([][]float64, n)}
 		var flat []float64
 		for i, iv := range ivs {
 			from := len(flat)
@@ -497,49 +534,40 @@ func (h *history) observed(ivs []interval) *changepoint.Series {
 		return func(to []float64, iv interval) []float64 { return h.cells(to, family, iv, 1) }
 	}
 	for _, iv := range ivs {
-		s.Seconds = append(s.Seconds, h.at[iv.to].Sub(h.at[iv.from]).Seconds())
+		s.Seconds = append(s.Seconds, h.seconds(iv))
 	}
-	sig("first tokens", changepoint.Rate, burstiness, func(to []float64, iv interval) []float64 {
-		return append(to, h.count(firstTokens, iv))
-	})
-	sig("preemptions", changepoint.Rate, burstiness, func(to []float64, iv interval) []float64 {
-		return append(to, h.rise(evictions, iv))
-	})
-	sig("TTFT", changepoint.Cells, alike, cells(firstTokens))
-	sig("prompt length", changepoint.Cells, lengthsAlike, cells(promptLengths))
-	sig("answer length", changepoint.Cells, lengthsAlike, cells(answerLengths))
-	sig("ITL", changepoint.Cells, 1, func(to []float64, iv interval) []float64 {
+	share := func(of quantity) func([]float64, interval) []float64 {
+		return func(to []float64, iv interval) []float64 {
+			bad, all := of(h, iv)
+			return append(to, bad, all-bad)
+		}
+	}
+	sig(changepoint.Rate, burstiness, func(to []float64, iv interval) []float64 { return append(to, h.count(firstTokens, iv)) })
+	sig(changepoint.Rate, burstiness, func(to []float64, iv interval) []float64 { return append(to, h.rise(evictions, iv)) })
+	sig(changepoint.Cells, alike, cells(firstTokens))
+	sig(changepoint.Cells, lengthsAlike, cells(promptLengths))
+	sig(changepoint.Cells, lengthsAlike, cells(answerLengths))
+	sig(changepoint.Cells, 1, func(to []float64, iv interval) []float64 {
 		if worth := h.gapsWorth(iv); worth > 0 {
 			return h.cells(to, tokenGaps, iv, worth)
 		}
 		return to
 	})
-	sig("prefix cache", changepoint.Cells, alike, func(to []float64, iv interval) []float64 {
-		asked, found, n := h.rise(lookups, iv), h.rise(hits, iv), h.count(firstTokens, iv)
-		if asked <= 0 {
-			return to
-		}
-		share := min(1, found/asked)
-		return append(to, share*n, (1-share)*n)
-	})
-	sig("HTTP errors", changepoint.Cells, 1, func(to []float64, iv interval) []float64 {
+	sig(changepoint.Cells, alike, share(misses))
+	sig(changepoint.Cells, 1, func(to []float64, iv interval) []float64 {
 		return append(to, h.rise(answers+"|2", iv), h.rise(answers+"|4", iv), h.rise(answers+"|5", iv))
 	})
 	if h.columns[answers+"|2"] != nil {
-		sig("abandoned requests", changepoint.Cells, 1, func(to []float64, iv interval) []float64 {
-			ok := h.rise(answers+"|2", iv)
-			left := min(ok, max(0, ok-h.rise(completions, iv)))
-			return append(to, left, ok-left)
-		})
+		sig(changepoint.Cells, 1, share(abandoned))
 	}
 	if len(h.buckets[firstTokens]) == 0 {
-		sig("TTFT mean", changepoint.Cells, alike, h.means(firstTokens, ivs, func(interval) float64 { return 1 }))
+		sig(changepoint.Cells, alike, h.means(firstTokens, ivs, func(interval) float64 { return 1 }))
 	}
 	if len(h.buckets[tokenGaps]) == 0 {
-		sig("ITL mean", changepoint.Cells, 1, h.means(tokenGaps, ivs, h.gapsWorth))
+		sig(changepoint.Cells, 1, h.means(tokenGaps, ivs, h.gapsWorth))
 	}
 	for _, g := range []string{waiting, running} {
-		sig(g, changepoint.Level, queueWanders, func(to []float64, iv interval) []float64 {
+		sig(changepoint.Level, queueWanders, func(to []float64, iv interval) []float64 {
 			return append(to, h.look(g, iv.to))
 		})
 	}

@@ -77,9 +77,8 @@ func (h *Hysteresis) Recall(d *Diagnosis) {
 
 // LimitConfidence lowers what a diagnosis is worth to at most a bound.
 func (d *Diagnosis) LimitConfidence(most float64) {
-	d.Verdict.Confidence = min(d.Verdict.Confidence, most)
-	for i := range d.Verdicts {
-		d.Verdicts[i].Confidence = min(d.Verdicts[i].Confidence, most)
+	for _, v := range d.all() {
+		v.Confidence = min(v.Confidence, most)
 	}
 	for i := range d.Findings {
 		d.Findings[i].Confidence = min(d.Findings[i].Confidence, most)
@@ -90,14 +89,10 @@ func (d *Diagnosis) LimitConfidence(most float64) {
 // be well: what was not seen may be wrong. Why ends the sentence "Cannot tell: …".
 func (d *Diagnosis) Doubt(most float64, why string) {
 	d.LimitConfidence(most)
-	doubt := func(v *Verdict) {
+	for _, v := range d.all() {
 		if v.Status == OK {
 			*v = Verdict{ID: InsufficientData, Summary: "Cannot tell: " + why, Model: v.Model, Targets: v.Targets}
 		}
-	}
-	doubt(&d.Verdict)
-	for i := range d.Verdicts {
-		doubt(&d.Verdicts[i])
 	}
 	if d.Status == OK {
 		d.Status = Unknown

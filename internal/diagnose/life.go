@@ -68,25 +68,16 @@ func (s *Snapshot) takeForLost() {
 
 // lifeNotes notes what happens to targets: which start, are drained, or left.
 func lifeNotes(targets []Target) (out []string) {
+	names := map[Life][]string{}
+	for i := range targets {
+		names[targets[i].Life] = append(names[targets[i].Life], targets[i].Name)
+	}
 	for _, l := range []struct {
 		Life
-		one, many string
-	}{
-		{LifeStarting, "is starting: it has never answered", "are starting: they have never answered"},
-		{LifeDrained, "does not answer any more, and held nothing when it was last seen", "do not answer any more, and held nothing when they were last seen"},
-	} {
-		var names []string
-		for i := range targets {
-			if targets[i].Life == l.Life {
-				names = append(names, targets[i].Name)
-			}
-		}
-		switch len(names) {
-		case 0:
-		case 1:
-			out = append(out, names[0]+" "+l.one)
-		default:
-			out = append(out, on(names)+" "+l.many)
+		what string
+	}{{LifeStarting, "starting, has never answered"}, {LifeDrained, "gone without a request in hand"}} {
+		if of := names[l.Life]; len(of) > 0 {
+			out = append(out, l.what+": "+on(of))
 		}
 	}
 	return out
@@ -165,12 +156,8 @@ const flapping = 10 * time.Minute
 
 // restarted reports whether the page that came after failed scrapes is of another life.
 func (h *history) restarted(k int) bool {
-	for before := k - 1; before >= 0; before-- {
-		if h.ok[before] {
-			return h.reset(before, k)
-		}
-	}
-	return true // it never answered before
+	before := h.pageUpTo(k - 1)
+	return before < 0 || h.reset(before, k) // or it never answered before
 }
 
 // late reports whether the last scrapes failed and the server is thought to be there all the

@@ -131,9 +131,16 @@ func TestADeadServerIsKnown(t *testing.T) {
 			if name == "at first" && at.Sub(began) > 55*time.Minute {
 				continue // nobody knows any more what was there
 			}
-			d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: at, First: pace.First, Interval: pace.Interval, Memory: m, Pathologies: pathologies.All()})
+			d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: at, First: pace.First, Interval: pace.Interval, Memory: m, Pathologies: pathologies.All(), Annotate: func(ts []diagnose.Target) {
+				for i := range ts {
+					ts[i].Failure = map[string]string{"b:8000": "connection refused"}[ts[i].Labels["instance"]]
+				}
+			}})
 			if err != nil {
 				t.Fatal(err)
+			}
+			if !strings.HasSuffix(d.Verdict.Summary, "connection refused") {
+				t.Fatalf("why it does not answer is not said: %s", d.Verdict.Summary)
 			}
 			if len(d.Targets) != 2 || d.Verdict.ID != "target-down" {
 				t.Fatalf("%s, looked at %s: %d servers are known, want 2, and the verdict is %s", at.Sub(began), name, len(d.Targets), d.Verdict.ID)

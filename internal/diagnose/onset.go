@@ -158,22 +158,12 @@ var traces = func() map[*indicator.Signal]trace {
 		return look * boolTo(h.look(waiting, iv.to) > 0), look
 	}), indicator.Waiting, indicator.WaitingFloor, indicator.QueueTimeMean, indicator.QueueAge, indicator.PassedOver, indicator.UnansweredWait, indicator.WaitTimes)
 	add(above, shares(func(h *history, iv interval) (float64, float64) { return boolTo(h.stalled(iv)), 1 }), indicator.StuckEngines)
-	add(below, shares(func(h *history, iv interval) (float64, float64) {
-		n, asked := h.count(firstTokens, iv), h.rise(lookups, iv)
-		if asked <= 0 {
-			return 0, 0
-		}
-		return n * max(0, 1-h.rise(hits, iv)/asked), n
-	}), indicator.PrefixHitRatio)
-	answered := func(bad func(*history, interval) float64) func(*course) told {
-		return shares(func(h *history, iv interval) (float64, float64) {
-			return bad(h, iv), h.rise(answers+"|2", iv) + h.rise(answers+"|4", iv) + h.rise(answers+"|5", iv)
-		})
-	}
-	add(above, answered(func(h *history, iv interval) float64 { return h.rise(answers+"|5", iv) }), indicator.ServerErrs, indicator.ServerErrCount)
-	add(above, answered(func(h *history, iv interval) float64 { return h.rise(answers+"|4", iv) }), indicator.ClientErrs, indicator.ClientErrCount)
-	add(above, answered(func(h *history, iv interval) float64 {
-		return max(0, h.rise(answers+"|2", iv)-h.rise(completions, iv))
+	add(below, shares(misses), indicator.PrefixHitRatio)
+	add(above, shares(refused("5")), indicator.ServerErrs, indicator.ServerErrCount)
+	add(above, shares(refused("4")), indicator.ClientErrs, indicator.ClientErrCount)
+	add(above, shares(func(h *history, iv interval) (float64, float64) {
+		bad, _ := abandoned(h, iv)
+		return bad, h.answered(iv)
 	}), indicator.Abandoned, indicator.AbandonedShare)
 	add(above, rates(func(h *history, iv interval) float64 { return h.rise(evictions, iv) }), indicator.Preemptions, indicator.PreemptionsPerRequest)
 	add(above, rates(func(h *history, iv interval) float64 { return h.count(firstTokens, iv) }), indicator.FirstTokenRate, indicator.ArrivalShare)
@@ -184,12 +174,10 @@ func boolTo(b bool) float64 { return float64(boolToInt(b)) }
 
 // outage is right after the last good scrape.
 func outage(c *course) told {
-	for k := len(c.ok) - 2; k >= 0 && !c.ok[k+1]; k-- {
-		if c.ok[k] {
-			return c.surely(k)
-		}
+	if k := c.pageUpTo(len(c.ok) - 1); k >= 0 && k < len(c.ok)-1 {
+		return c.surely(k)
 	}
-	return told{} // it never answered
+	return told{} // it answers, or never did
 }
 
 // restart is before the first page of the process that runs.
@@ -219,9 +207,9 @@ func later(family string) func(*course) told {
 				cells[iv] = c.cells(nil, family, iv, factor)
 			}
 		}
-		var best found
+		var best told
 		for bound := range c.bounds[family] {
-			best = best.or(c.share(func(iv interval) (bad, of float64) {
+			of := c.share(func(iv interval) (bad, of float64) {
 				for i, n := range cells[iv] {
 					of += n
 					if i > bound {
@@ -229,16 +217,19 @@ func later(family string) func(*course) told {
 					}
 				}
 				return bad, of
-			}, alike))
+			}, alike)
+			if of.said > best.said {
+				best = of
+			}
 		}
-		return c.onset(best)
+		return best
 	}
 }
 
 // shares reads when a share of something began to be higher than normal.
-func shares(of func(*history, interval) (bad, all float64)) func(*course) told {
+func shares(of quantity) func(*course) told {
 	return func(c *course) told {
-		return c.onset(c.share(func(iv interval) (float64, float64) { return of(c.history, iv) }, 1))
+		return c.share(func(iv interval) (float64, float64) { return of(c.history, iv) }, 1)
 	}
 }
 
@@ -248,12 +239,12 @@ func rates(count func(*history, interval) float64) func(*course) told {
 		timed := func(iv interval) (float64, float64) { return count(c.history, iv), c.seconds(iv) }
 		n, seconds := c.sum(timed)
 		usual := (n + 0.5) / seconds
-		return c.onset(c.walk(timed, func(n, seconds float64) float64 {
+		return c.walk(timed, func(n, seconds float64) float64 {
 			if n <= usual*seconds {
 				return 0
 			}
 			return (n*math.Log(n/seconds/usual) - n + usual*seconds) / burstiness
-		}))
+		})
 	}
 }
 
@@ -269,7 +260,7 @@ func (c *course) sum(count func(interval) (bad, of float64)) (bad, of float64) {
 }
 
 // share finds when a share began to be higher than normal.
-func (c *course) share(count func(interval) (bad, of float64), dispersion float64) found {
+func (c *course) share(count func(interval) (bad, of float64), dispersion float64) told {
 	bad, of := c.sum(count)
 	usual := (bad + 0.5) / (of + 1)
 	return c.walk(count, func(bad, of float64) float64 {
@@ -284,24 +275,11 @@ func (c *course) share(count func(interval) (bad, of float64), dispersion float6
 	})
 }
 
-// found are beginnings of a life's part that is not as normal is.
-type found struct {
-	said            float64
-	began, earliest int // indices into the life
-}
-
-func (f found) or(other found) found {
-	if other.said > f.said {
-		return other
-	}
-	return f
-}
-
 // walk goes back from the last interval and finds where what came from there on is most
 // surely not as normal: where the likelihood of what was counted, by its own rate against the
 // normal one, is greatest (a generalized likelihood ratio; Lai, J. R. Stat. Soc. B 57, 1995).
 // It ends where what lies before is normal as surely as a change is one.
-func (c *course) walk(count func(interval) (bad, of float64), ratio func(bad, of float64) float64) (best found) {
+func (c *course) walk(count func(interval) (bad, of float64), ratio func(bad, of float64) float64) (best told) {
 	if len(c.normal) == 0 {
 		return best
 	}
@@ -310,30 +288,27 @@ func (c *course) walk(count func(interval) (bad, of float64), ratio func(bad, of
 		b, n := count(c.life[i])
 		bad, of = bad+b, of+n
 		said := ratio(bad, of)
-		if best.said-said > changepoint.Usual.Threshold {
+		if best.said-said > changepoint.Threshold {
 			break
 		}
 		if said > best.said {
-			best = found{said, i, i}
+			best = told{c.before(i), c.before(i), said}
 		} else if best.said-said < byChance {
-			best.earliest = i
+			best.earliest = c.before(i)
 		}
+	}
+	if best.said < leastSaid {
+		return told{}
 	}
 	return best
 }
 
-// onset turns intervals of the life into times.
-func (c *course) onset(f found) told {
-	if f.said < leastSaid {
-		return told{}
+// before is the onset of what began in an interval of the life.
+func (c *course) before(i int) Onset {
+	if c.life[i].from == 0 {
+		return Onset{c.at[0], true}
 	}
-	at := func(i int) Onset {
-		if c.life[i].from == 0 {
-			return Onset{c.at[0], true}
-		}
-		return Onset{At: c.at[c.life[i].from]}
-	}
-	return told{at(f.began), at(f.earliest), f.said}
+	return Onset{At: c.at[c.life[i].from]}
 }
 
 const (

@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -119,18 +120,18 @@ func TestTimeline(t *testing.T) {
 			c[i] -= first // NaN stays
 		}
 	}
-	var got []Kind
+	type segment struct {
+		from, to int // scrapes
+		answered bool
+	}
+	var got []segment
 	for _, s := range h.timeline() {
-		got = append(got, s.Kind)
+		scrape := func(t time.Time) int { return slices.IndexFunc(h.at, func(at time.Time) bool { return !at.Before(t) }) }
+		got = append(got, segment{scrape(s.From), scrape(s.To), len(s.run) > 0})
 	}
-	want := []Kind{Starting, Steady, Outage, Steady, Restart, Outage}
-	if len(got) != len(want) {
+	// It starts, answers, is away, is back, begins again at zero, and is lost.
+	if want := []segment{{0, 3, false}, {3, 20, true}, {20, 25, false}, {25, 39, true}, {40, 50, true}, {50, 59, false}}; !slices.Equal(got, want) {
 		t.Fatalf("%v, want %v", got, want)
-	}
-	for i := range want {
-		if got[i] != want[i] {
-			t.Fatalf("%v, want %v", got, want)
-		}
 	}
 }
 

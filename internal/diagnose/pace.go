@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
@@ -29,7 +30,7 @@ const UnknownInterval = 15 * time.Second
 // pulse matches the gauges that every inference server always shows, under all their
 // names: few series, one for each engine. What is known of a server that never
 // answered is in "up".
-const pulse = "(ray_|kserve_)?vllm[:_]num_requests_running|sglang:num_running_reqs"
+var pulse = dialect.Like("num_requests_running")
 
 // paceSpan is how much of the past tells the interval; a lost scrape or two do not
 // move the median.

@@ -1,11 +1,12 @@
 package diagnose
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -88,39 +89,42 @@ func (d *Diagnosis) Plot(ctx context.Context, q metrics.Querier) error {
 	if d.inquiry == nil {
 		return nil
 	}
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(concurrency)
-	told := []*Verdict{&d.Verdict}
-	if d.Status == Firing {
-		told = nil
-		for i := range d.Verdicts {
-			if v := &d.Verdicts[i]; v.Status == Firing && len(told) < plottedVerdicts {
-				told = append(told, v)
+	all := d.all()
+	told := slices.DeleteFunc(all[1:], func(v *Verdict) bool { return v.Status != Firing })
+	if told = told[:min(len(told), plottedVerdicts)]; len(told) == 0 {
+		told = all[:1]
+	}
+	var errs []error
+	for _, v := range told {
+		f, targets := d.Lead(v), v.Targets
+		if f != nil {
+			targets = slices.Concat(f.Targets, targets)
+		}
+		r := &d.inquiry.request
+		span := Range{r.At.Add(-r.Past), r.At}
+		if !v.SinceAtLeast && !v.Since.IsZero() {
+			if near := r.At.Add(-max(soonPlotted, plottedPart*r.At.Sub(v.Since))); near.After(span.From) {
+				span.From = near
 			}
 		}
-	}
-	if len(told) == 0 {
-		return nil
-	}
-	for _, v := range told {
-		p := newPlotter(d, v)
-		v.Plots = make([]Plot, len(p.signals))
-		for i, s := range p.signals {
-			g.Go(func() (err error) {
-				v.Plots[i], err = p.plot(ctx, q, s)
-				return err
-			})
+		_, over := d.inquiry.pace(span)
+		if first := r.At.Add(-r.Past + over); span.From.Before(first) && first.Before(r.At) {
+			span.From = first // the first rate that is complete
 		}
-	}
-	err := g.Wait()
-	for _, v := range told {
-		v.Plots = slices.DeleteFunc(v.Plots, func(p Plot) bool { return len(p.Lines) == 0 })
+		var err error
+		v.Plots, err = d.PlotSpan(ctx, q, plotted(f), targets, span)
+		errs = append(errs, err)
 	}
 	d.Verdict.Plots = told[0].Plots
-	if err != nil {
-		return fmt.Errorf("ask for what is plotted: %w", err)
-	}
-	return nil
+	return errors.Join(errs...)
+}
+
+// pace is how far apart the points of a span are, and of how much time before it each is.
+func (in *inquiry) pace(span Range) (step, over time.Duration) {
+	interval := in.request.Interval
+	// A gap of a scrape's length is no gap, and a point between two scrapes is none.
+	step = max((span.Length()/pointsEach + time.Second - 1).Truncate(time.Second), interval)
+	return step, max(rateScrapes*interval, step+interval, min(sharp, span.Length()/rateScrapes)).Truncate(time.Second)
 }
 
 // PlotSpan asks for quantities over a span of time, of up to four targets: the named ones
@@ -129,58 +133,34 @@ func (d *Diagnosis) PlotSpan(ctx context.Context, q metrics.Querier, signals []*
 	if d.inquiry == nil || !span.From.Before(span.To) {
 		return nil, nil
 	}
-	p := &plotter{inquiry: d.inquiry, signals: signals}
+	step, over := d.inquiry.pace(span)
+	p := &plotter{inquiry: d.inquiry, over: over, span: metrics.Range{Start: span.To.Add(-span.Length() / step * step), End: span.To, Step: step}}
 	p.choose(targets)
-	step := max((span.Length()/pointsEach + time.Second - 1).Truncate(time.Second), p.request.Interval)
-	p.over = max(rateScrapes*p.request.Interval, step+p.request.Interval).Truncate(time.Second)
-	p.span = metrics.Range{Start: span.From, End: span.To, Step: step}
-	var out []Plot
-	for _, s := range signals {
-		plot, err := p.plot(ctx, q, s)
-		if err != nil {
-			return out, fmt.Errorf("ask for what is plotted: %w", err)
-		}
-		if len(plot.Lines) > 0 {
-			out = append(out, plot)
-		}
+	out := make([]Plot, len(signals))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(concurrency)
+	for i, s := range signals {
+		g.Go(func() (err error) {
+			out[i], err = p.plot(ctx, q, s)
+			return err
+		})
 	}
-	return out, nil
+	err := g.Wait()
+	if err != nil {
+		err = fmt.Errorf("ask for what is plotted: %w", err)
+	}
+	return slices.DeleteFunc(out, func(p Plot) bool { return len(p.Lines) == 0 }), err
 }
 
 // Vital are the quantities that are worth a look whatever was found.
 func Vital() []*indicator.Signal { return slices.Clone(vital) }
 
-// A plotter asks for the plots of one verdict.
+// A plotter asks for plots.
 type plotter struct {
 	*inquiry
-	signals []*indicator.Signal
 	targets []int // the one that the verdict speaks of first, first
 	over    time.Duration
 	span    metrics.Range
-}
-
-func newPlotter(d *Diagnosis, v *Verdict) *plotter {
-	p := &plotter{inquiry: d.inquiry, signals: plotted(d.Lead(v))}
-	var names []string
-	if f := d.Lead(v); f != nil {
-		names = f.Targets
-	}
-	p.choose(append(slices.Clone(names), v.Targets...))
-	r := &p.request
-	from := r.At.Add(-r.Past)
-	if !v.SinceAtLeast && !v.Since.IsZero() {
-		if near := r.At.Add(-max(soonPlotted, plottedPart*r.At.Sub(v.Since))); near.After(from) {
-			from = near
-		}
-	}
-	// A gap of a scrape's length is no gap, and a point between two scrapes is none.
-	step := max((r.At.Sub(from)/pointsEach + time.Second - 1).Truncate(time.Second), r.Interval)
-	p.over = max(rateScrapes*r.Interval, step+r.Interval, min(sharp, r.At.Sub(from)/rateScrapes)).Truncate(time.Second)
-	if first := r.At.Add(-r.Past + p.over); from.Before(first) && first.Before(r.At) {
-		from = first // the first rate that is complete
-	}
-	p.span = metrics.Range{Start: r.At.Add(-r.At.Sub(from) / step * step), End: r.At, Step: step}
-	return p
 }
 
 // plotted chooses what is shown of a finding: its evidence, first what differs from
@@ -245,6 +225,7 @@ func (p *plotter) plot(ctx context.Context, q metrics.Querier, s *indicator.Sign
 		out.Now, out.Normal = counted(s, out.Now, out.Window.Length(), out.Over), counted(s, out.Normal, out.Baseline.Length(), out.Over)
 	}
 	r, targets := &p.request, p.sources(s)
+	lines := make([][]Line, len(targets))
 	span, shown := Range{r.At.Add(-out.Over), r.At}, func(i int) bool { return slices.Contains(targets, i) }
 	for _, g := range groups(r, func(int) Range { return span }, shown) {
 		if !g.lead.Dialect.Answers(s) || len(g.lead.Dialect.Missing(s)) > 0 {
@@ -258,31 +239,27 @@ func (p *plotter) plot(ctx context.Context, q metrics.Querier, s *indicator.Sign
 		}
 		for _, stream := range m {
 			for _, i := range g.owners(r, stream.Metric, s.Scope == indicator.Model) {
-				if shown(i) && len(stream.Values) > 0 {
-					line := p.line(i, stream.Values)
-					if of := string(stream.Metric[model.LabelName(s.Per)]); of != "" {
-						line.Target += " " + of
+				if k := slices.Index(targets, i); k >= 0 && len(stream.Values) > 0 {
+					line := Line{Target: strings.TrimSpace(r.Targets[i].Name + " " + string(stream.Metric[model.LabelName(s.Per)]))}
+					for _, v := range stream.Values {
+						line.At, line.Value = append(line.At, v.Timestamp.Time()), append(line.Value, float64(v.Value))
 					}
-					out.Lines = append(out.Lines, line)
+					lines[k] = append(lines[k], line)
 				}
 			}
 		}
 	}
-	rank := func(l Line) int {
-		return slices.IndexFunc(targets, func(i int) bool { return r.Targets[i].Name == l.Target })
-	}
-	slices.SortStableFunc(out.Lines, func(a, b Line) int { return cmp.Compare(rank(a), rank(b)) })
+	out.Lines = slices.Concat(lines...)
 	return out, nil
 }
 
 // sources are the targets that a quantity is asked of: of a GPU's the exporters beside
 // the servers.
-func (p *plotter) sources(s *indicator.Signal) []int {
+func (p *plotter) sources(s *indicator.Signal) (out []int) {
 	if s.Scope != indicator.GPU {
 		return p.targets
 	}
 	beside := p.snapshot.companions()
-	var out []int
 	for _, i := range p.targets {
 		if g, ok := beside[i]; ok {
 			i = g
@@ -300,19 +277,8 @@ func (p *plotter) readings(out *Plot, target int) {
 	out.Now, out.Normal = p.snapshot.Now(target, out.Signal), p.snapshot.Normal(target, out.Signal)
 	v := newView(p.snapshot, target, part{}, p.settings)
 	for _, promise := range threshold.Promises() {
-		if promise.Signal != out.Signal {
-			continue
-		}
-		if limit, _, ok := v.Limit(promise.Threshold); ok {
+		if limit, _, ok := v.Limit(promise.Threshold); ok && promise.Signal == out.Signal {
 			out.Promised = limit
 		}
 	}
-}
-
-func (p *plotter) line(target int, values []model.SamplePair) Line {
-	out := Line{Target: p.request.Targets[target].Name}
-	for _, v := range values {
-		out.At, out.Value = append(out.At, v.Timestamp.Time()), append(out.Value, float64(v.Value))
-	}
-	return out
 }

@@ -17,6 +17,7 @@ type pool struct {
 	snapshot *Snapshot
 	gateway  bool   // what a gateway before several models meets, and none of them alone
 	model    string // "" where there is only one, or where nothing tells
+	targets  []int
 	judged   []judgement
 	unjudged []Unjudged
 	findings []Finding
@@ -29,7 +30,7 @@ var fleetLabels = []string{"cluster", "namespace"}
 // poolsOf divides the targets by the model that they serve. A target that does not
 // say which belongs to the only model, where there is only one. A GPU exporter
 // belongs to every model that it lends its readings to.
-func poolsOf(s *Snapshot, judged []judgement) []pool {
+func poolsOf(s *Snapshot, judged []judgement, missing []Unjudged) []pool {
 	byKey := map[string]*pool{}
 	names := map[string]int{}
 	keys := make([]string, len(s.Targets))
@@ -54,7 +55,7 @@ func poolsOf(s *Snapshot, judged []judgement) []pool {
 			}
 		}
 	}
-	lent := s.lent()
+	beside := s.companions()
 	belongs := func(i int) []*pool {
 		switch {
 		case s.Targets[i].isGateway():
@@ -65,8 +66,8 @@ func poolsOf(s *Snapshot, judged []judgement) []pool {
 			return slices.Collect(maps.Values(byKey))
 		}
 		var of []*pool
-		for _, k := range lent[i] {
-			if p := byKey[keys[k]]; p != nil && !slices.Contains(of, p) {
+		for k, lender := range beside {
+			if p := byKey[keys[k]]; lender == i && p != nil && !slices.Contains(of, p) {
 				of = append(of, p)
 			}
 		}
@@ -83,7 +84,7 @@ func poolsOf(s *Snapshot, judged []judgement) []pool {
 		byTarget[j.target] = j
 	}
 	reasons := map[string]Unjudged{}
-	for _, u := range unjudged(s, judged) {
+	for _, u := range missing {
 		reasons[u.Target] = u
 	}
 	// The models first: what has none may make a pool of its own.
@@ -93,6 +94,7 @@ func poolsOf(s *Snapshot, judged []judgement) []pool {
 				continue
 			}
 			for _, p := range belongs(i) {
+				p.targets = append(p.targets, i)
 				if j, ok := byTarget[i]; ok {
 					p.judged = append(p.judged, j)
 				}
@@ -105,7 +107,7 @@ func poolsOf(s *Snapshot, judged []judgement) []pool {
 	var out, gateways []pool
 	for i := range s.Targets {
 		if j, ok := byTarget[i]; ok && s.Targets[i].isGateway() {
-			if own := spread(s, j, keys, byKey); slices.ContainsFunc(own.judged[0].outcomes, func(o outcome) bool { return o.status != NotApplicable }) {
+			if own := spread(s, j, byKey); slices.ContainsFunc(own.judged[0].outcomes, func(o outcome) bool { return o.status != NotApplicable }) {
 				own.gateway = true
 				gateways = append(gateways, *own)
 			}
@@ -120,18 +122,6 @@ func poolsOf(s *Snapshot, judged []judgement) []pool {
 		out = append(out, *p)
 	}
 	return append(out, gateways...)
-}
-
-// lent lists, by GPU exporter, the servers whose readings it gives.
-func (s *Snapshot) lent() map[int][]int {
-	out := map[int][]int{}
-	beside := s.companions()
-	for i := range s.Targets {
-		if g, ok := beside[i]; ok {
-			out[g] = append(out[g], i)
-		}
-	}
-	return out
 }
 
 // unjudged lists the targets of which nothing can be said: those with a problem,
@@ -220,10 +210,8 @@ func (p *pool) find(pathologies []*catalog.Pathology) {
 
 // workload compares the named target with its own past.
 func (p *pool) workload(name string) Workload {
-	for i := range p.judged {
-		if p.judged[i].name() == name {
-			return compareWorkload(&p.judged[i])
-		}
+	if i := slices.IndexFunc(p.judged, func(j judgement) bool { return j.name() == name }); i >= 0 {
+		return compareWorkload(&p.judged[i])
 	}
 	return Workload{}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
@@ -54,8 +55,8 @@ func origins(ctx context.Context, q metrics.Querier, at time.Time, matchers []*l
 	var out []origin
 	seen := map[string]bool{}
 	for _, s := range v {
-		if strings.HasPrefix(string(s.Metric[model.MetricNameLabel]), "ray_") {
-			continue // its labels tell replicas and workers apart
+		if len(pick(s.Metric, identityLabels)) > 0 {
+			continue // these tell replicas and workers apart
 		}
 		if o := originOf(s.Metric); !seen[o.key] {
 			seen[o.key] = true
@@ -88,27 +89,16 @@ func tellingApart(os []origin, usual []string) []string {
 			groups[k] = append(groups[k], o)
 		}
 		for _, g := range groups {
-			if len(g) < 2 {
-				continue
-			}
-			names := map[string]bool{}
 			for _, o := range g {
-				for n := range o.labels {
-					names[n] = true
+				for n, v := range o.labels {
+					if !slices.ContainsFunc(g, func(other origin) bool { return other.labels[n] != v }) {
+						continue
+					}
+					if values[n] == nil {
+						values[n] = map[string]bool{}
+					}
+					values[n][v] = true
 				}
-			}
-			for n := range names {
-				distinct := map[string]bool{}
-				for _, o := range g {
-					distinct[o.labels[n]] = true
-				}
-				if len(distinct) < 2 {
-					continue
-				}
-				if values[n] == nil {
-					values[n] = map[string]bool{}
-				}
-				maps.Copy(values[n], distinct)
 			}
 		}
 		if len(values) == 0 {
@@ -133,10 +123,10 @@ func tellingApart(os []origin, usual []string) []string {
 var telling = []string{"exported_instance", "pod", "exported_pod", "exported_job", "exported_namespace"}
 
 // What a process is known by: when it began to count, or when it started.
-const births = "(kserve_)?vllm[:_]generation_tokens_created|process_start_time_seconds"
+var births = dialect.Like("generation_tokens_created") + "|process_start_time_seconds"
 
 // What a process did: the same in every view of it.
-const deeds = "((kserve_)?vllm[:_]|sglang:)(generation_tokens_total|prompt_tokens_total|time_to_first_token_seconds_sum)"
+var deeds = dialect.Like("generation_tokens_total", "prompt_tokens_total", "time_to_first_token_seconds_sum")
 
 // How views of servers are compared.
 const (
@@ -221,11 +211,7 @@ func duplicates(ctx context.Context, q metrics.Querier, at time.Time, matchers [
 		if o == nil {
 			continue
 		}
-		own := ""
-		for _, n := range ownLabels {
-			own += string(s.Metric[model.LabelName(n)]) + "\xff"
-		}
-		o.deeds[own] = sinceReset(s.Values)
+		o.deeds[labelKey(s.Metric, ownLabels)] = sinceReset(s.Values)
 		if len(s.Values) > len(o.scrapes) {
 			o.scrapes = s.Values
 		}
@@ -393,9 +379,7 @@ func without(dropped, kept []origin, prefer func(label string) int) *labels.Matc
 			texts = append(texts, regexp.QuoteMeta(v))
 		}
 		slices.Sort(texts)
-		if m, err := labels.NewMatcher(labels.MatchNotRegexp, n, strings.Join(texts, "|")); err == nil {
-			return m
-		}
+		return indicator.Unlike(n, strings.Join(texts, "|"))
 	}
 	return nil
 }

@@ -45,8 +45,10 @@ var measures = []measure{
 		"two fifths of the prompt tokens that were found are not any more, and five points"), nil, nil},
 }
 
-// SegmentThresholds are the numbers by which segments of a timeline are told apart, for --set.
-func SegmentThresholds() (out []*catalog.Threshold) {
+// Thresholds are the numbers that a finding must pass to be certain, beside its conditions',
+// and those by which segments of a timeline are told apart, for --set.
+func Thresholds() []*catalog.Threshold {
+	out := []*catalog.Threshold{deviations, burst, hiccup, oneMoment, startBeside}
 	for _, m := range measures {
 		for _, t := range []*catalog.Threshold{m.worse, m.sick} {
 			if t != nil {

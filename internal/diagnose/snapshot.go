@@ -32,6 +32,7 @@ type Target struct {
 	Config  engine.Config
 	Life    Life     // where it is in its life, after Evaluate; "" where that is not known
 	Notes   []string // facts learnt beside the metrics: "/health answers 503"
+	Failure string   // of its last scrape, such as "connection refused"; "" where none is known
 
 	// Models are those that the engines behind a gateway say they serve, and Upstreams its
 	// servers; none of other targets.
@@ -139,24 +140,29 @@ func (s *Snapshot) partsOf(target int, label string) []part {
 // bucket is one bucket of a classic histogram: observations up to a bound.
 type bucket struct{ bound, count float64 }
 
-// quantile estimates a quantile from cumulative buckets, as PromQL's
-// histogram_quantile does: linear within a bucket, the last finite bound for
-// what lies beyond it, counts made monotonic. Both edges are marked, for a
-// value there is a bound and not an estimate.
-func quantile(q float64, buckets []bucket) indicator.Value {
+// histogramOf makes a histogram of cumulative buckets, as PromQL's histogram_quantile does:
+// counts are made monotonic. It has no bounds where the last bucket has one.
+func histogramOf(buckets []bucket) (h histogram) {
 	slices.SortFunc(buckets, func(a, b bucket) int { return cmp.Compare(a.bound, b.bound) })
-	n := len(buckets)
-	if n < 2 || !math.IsInf(buckets[n-1].bound, 1) {
+	for _, b := range buckets {
+		h.count = max(h.count, b.count)
+		h.bounds, h.upTo = append(h.bounds, b.bound), append(h.upTo, h.count)
+	}
+	last := len(buckets) - 1
+	if last < 0 || !math.IsInf(buckets[last].bound, 1) {
+		return histogram{}
+	}
+	h.bounds, h.upTo = h.bounds[:last], h.upTo[:last]
+	return h
+}
+
+// reading estimates a quantile. Both edges are marked, for a value there is a bound and not an
+// estimate.
+func (h *histogram) reading(q float64) indicator.Value {
+	if len(h.bounds) == 0 {
 		return indicator.Unknown("the histogram has no buckets")
 	}
-	for i := 1; i < n; i++ {
-		buckets[i].count = max(buckets[i].count, buckets[i-1].count)
-	}
-	bounds, upTo := make([]float64, n-1), make([]float64, n-1)
-	for i, b := range buckets[:n-1] {
-		bounds[i], upTo[i] = b.bound, b.count
-	}
-	v, edge := stat.BucketQuantile(q, bounds, upTo, buckets[n-1].count)
+	v, edge := stat.BucketQuantile(q, h.bounds, h.upTo, h.count)
 	if math.IsNaN(v) {
 		return indicator.Unknown("no observations")
 	}

@@ -84,7 +84,7 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 		if b := (Range{past.From, s.Window.From}); b.Length() >= minHistory {
 			s.Baseline, s.Source = b.settled(), History
 		}
-		o.override(&s, h)
+		o.override(&s, newHistory())
 		return s
 	}
 	if len(h.at) > 0 {
@@ -200,21 +200,16 @@ func (o *Options) lifeTells(h *history, past run, window Range) bool {
 		return false
 	}
 	requests := 0.0
-	for k := 1; k < len(h.at); k++ {
-		if !h.at[k-1].Before(window.From) {
-			requests += h.count(firstTokens, interval{k - 1, k})
-		}
+	for _, iv := range h.within(window) {
+		requests += h.count(firstTokens, iv)
 	}
 	return h.look(firstTokens+"_count", 0) >= max(minLifetimeRequests, manyTimes*requests)
 }
 
 // failing returns how long ago the last good scrape was when the last one failed.
 func (h *history) failing() time.Duration {
-	last := len(h.ok) - 1
-	for k := last; k >= 0; k-- {
-		if h.ok[k] {
-			return h.at[last].Sub(h.at[k])
-		}
+	if k := h.pageUpTo(len(h.at) - 1); k >= 0 {
+		return h.at[len(h.at)-1].Sub(h.at[k])
 	}
 	return 0
 }
@@ -230,10 +225,8 @@ func (h *history) answering() bool {
 // segment. Scrapes may be late, or early, by so much.
 func (h *history) windowFrom(now run, to time.Time, usual, jitter time.Duration) time.Time {
 	if len(now) == 0 {
-		for k := len(h.ok) - 1; k >= 0; k-- {
-			if h.ok[k] {
-				return h.at[k].Add(-edge)
-			}
+		if k := h.pageUpTo(len(h.at) - 1); k >= 0 {
+			return h.at[k].Add(-edge)
 		}
 		return to.Add(-usual)
 	}
@@ -260,37 +253,31 @@ type service struct {
 }
 
 func (h *history) service(s run) service {
+	var v service
+	var gaps, looks float64
+	for _, iv := range s {
+		v.requests += h.count(firstTokens, iv)
+		gaps += h.count(tokenGaps, iv)
+		v.seconds += h.seconds(iv)
+		if w := h.look(waiting, iv.to); !math.IsNaN(w) {
+			v.waiting += w
+			looks++
+		}
+	}
 	sum := func(key string) (n float64) {
 		for _, iv := range s {
 			n += h.rise(key, iv)
 		}
 		return n
 	}
-	observed := func(family string) (n float64) {
-		for _, iv := range s {
-			n += h.count(family, iv)
-		}
-		return n
-	}
-	v := service{requests: observed(firstTokens)}
 	ok, bad := sum(answers+"|2"), sum(answers+"|4")+sum(answers+"|5")
 	v.answers = ok + bad
-	v.ttft = sum(firstTokens+"_sum") / v.requests
-	v.gap = sum(tokenGaps+"_sum") / observed(tokenGaps)
-	v.queue = sum(queueTimes+"_sum") / sum(queueTimes+"_count")
+	v.ttft, v.gap = sum(firstTokens+"_sum")/v.requests, sum(tokenGaps+"_sum")/gaps
+	v.queue, v.waiting = sum(queueTimes+"_sum")/sum(queueTimes+"_count"), v.waiting/max(1, looks)
 	v.evictions = sum(evictions) / max(1, v.requests)
 	v.errors = bad / max(1, ok+bad)
 	v.abandoned = max(0, ok-sum(completions)) / max(1, ok)
 	v.cached = sum(hits) / sum(lookups)
-	looks := 0.0
-	for _, iv := range s {
-		v.seconds += h.at[iv.to].Sub(h.at[iv.from]).Seconds()
-		if w := h.look(waiting, iv.to); !math.IsNaN(w) {
-			v.waiting += w
-			looks++
-		}
-	}
-	v.waiting /= max(1, looks)
 	return v
 }
 

@@ -48,6 +48,7 @@ func TestLifeTells(t *testing.T) {
 		for i := range 100 {
 			h.at = append(h.at, time.Unix(int64(10_000+i), 0))
 			h.columns[firstTokens+"_count"] = append(h.columns[firstTokens+"_count"], before+float64(i))
+			h.columns[running] = append(h.columns[running], 1)
 		}
 		h.complete()
 		return h

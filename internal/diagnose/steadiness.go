@@ -72,28 +72,12 @@ func (h *history) steadiness(normal, now run) steadiness {
 // window, and not again. A window of one interval cannot tell.
 func (h *history) cameOnce(window Range) map[*indicator.Signal]bool {
 	once := map[*indicator.Signal]bool{}
-	for sig, events := range map[*indicator.Signal]func(interval) float64{
-		indicator.ServerErrCount: func(iv interval) float64 { return h.rise(answers+"|5", iv) },
-		indicator.ClientErrCount: func(iv interval) float64 { return h.rise(answers+"|4", iv) },
-		indicator.Abandoned:      func(iv interval) float64 { return h.rise(answers+"|2", iv) - h.rise(completions, iv) },
+	all := h.within(window)
+	for sig, events := range map[*indicator.Signal]quantity{
+		indicator.ServerErrCount: refused("5"), indicator.ClientErrCount: refused("4"), indicator.Abandoned: abandoned,
 	} {
-		var first, last time.Time
-		intervals, before := 0, -1
-		for k, at := range h.at {
-			if !h.ok[k] || at.Before(window.From) || at.After(window.To) {
-				continue
-			}
-			if before >= 0 {
-				intervals++
-				if events(interval{before, k}) > 0.5 {
-					if last = at; first.IsZero() {
-						first = at
-					}
-				}
-			}
-			before = k
-		}
-		once[sig] = intervals > 1 && !first.IsZero() && last.Sub(first).Seconds() < moment
+		met := slices.DeleteFunc(slices.Clone(all), func(iv interval) bool { n, _ := events(h, iv); return n <= 0.5 })
+		once[sig] = len(all) > 1 && len(met) > 0 && h.at[met[len(met)-1].to].Sub(h.at[met[0].to]).Seconds() < moment
 	}
 	return once
 }
@@ -127,7 +111,7 @@ func (h *history) moments(s run, limit float64) (gaps, ttfts []meanOf) {
 				m = iv
 			}
 			m.to, open = iv.to, true
-			seconds := h.at[m.to].Sub(h.at[m.from]).Seconds()
+			seconds := h.seconds(m)
 			if seconds < moment || h.count(family, m) < need {
 				continue
 			}
@@ -200,11 +184,6 @@ var (
 		Why: "a server that starts on the same machine takes its processors and its disk: ten minutes hold the loading of most models",
 	}
 )
-
-// Doubts are the numbers that a finding must pass to be certain, beside its conditions'.
-func Doubts() []*catalog.Threshold {
-	return []*catalog.Threshold{deviations, burst, hiccup, oneMoment, startBeside}
-}
 
 // mostWander is as many times as high as normal that a server can be taken to read by itself:
 // one that wanders more is not steady enough for its own past to say anything.

@@ -7,36 +7,13 @@ import (
 	"github.com/sixty-dev/sixty/internal/changepoint"
 )
 
-// Kind says what a segment of a Timeline is, and what divides it from the one before.
-type Kind uint8
-
-// The kinds of segments.
-const (
-	// Steady is the beginning of the observation, or what goes on after an outage as if
-	// nothing had been: the process is the same.
-	Steady Kind = iota
-	// Changed begins where what the server did or was asked changed for good: Segment.By
-	// names what changed most.
-	Changed
-	// Outage is a server that answered and does not: two scrapes in a row failed, or more.
-	Outage
-	// Restart begins where counters began again at zero.
-	Restart
-	// Starting is a server that was discovered and has not answered yet.
-	Starting
-)
-
-func (k Kind) String() string {
-	return [...]string{"steady", "changed", "outage", "restart", "starting"}[k]
-}
-
-// A Segment is a part of a Timeline in which nothing changed.
+// A Segment is a part of a Timeline: pages in which nothing changed, a time in which two
+// scrapes in a row failed or more, or one before the server first answered. It begins where
+// something changed for good, where counters began again at zero, or with an outage or its end.
 type Segment struct {
-	Kind Kind
 	// Range is from the last scrape that surely lies before what began with it, to the last
 	// scrape in it; the interval that holds a change belongs to neither side.
 	Range
-	By string // what changed most, where Kind is Changed
 
 	run     run     // the intervals between its pages; none of an outage
 	service service // what users got in it
@@ -62,65 +39,56 @@ func (h *history) span(r run) Range {
 }
 
 // timeline divides a history: at outages, at restarts, and where something changed.
-func (h *history) timeline() Timeline {
-	var out Timeline
+func (h *history) timeline() (out Timeline) {
 	var life run
-	kind := Steady // of the life's first segment
-	end := func(next Kind) {
-		if len(life) > 0 {
-			out = h.divide(out, kind, life)
-		}
-		life, kind = nil, next
-	}
-	last := -1 // the last page
+	end := func() { out, life = h.divide(out, life), nil }
+	without := func(from, to time.Time) { out = append(out, Segment{Range: Range{from, to}}) }
+	last, n := -1, len(h.at) // the last page
 	for k := range h.at {
 		switch {
 		case !h.ok[k]:
 			continue
 		case last < 0 && k > 0:
-			out = append(out, Segment{Kind: Starting, Range: Range{h.at[0].Add(-edge), h.at[k]}})
+			without(h.at[0].Add(-edge), h.at[k])
 		case last >= 0 && k > last+2 && !h.timedOut(last, k):
-			end(Steady)
-			out = append(out, Segment{Kind: Outage, Range: Range{h.at[last], h.at[k]}})
-			if h.reset(last, k) {
-				kind = Restart
-			}
+			end()
+			without(h.at[last], h.at[k])
 		case last >= 0 && h.reset(last, k):
-			end(Restart)
+			end()
 		case last >= 0:
 			life = append(life, interval{last, k})
 		}
 		last = k
 	}
-	end(Steady)
-	if n := len(h.at); n > 0 && last < 0 {
-		out = append(out, Segment{Kind: Starting, Range: Range{h.at[0].Add(-edge), h.at[n-1]}})
+	end()
+	if n > 0 && last < 0 {
+		without(h.at[0].Add(-edge), h.at[n-1])
 	} else if last >= 0 && n > last+2 {
-		out = append(out, Segment{Kind: Outage, Range: Range{h.at[last], h.at[n-1]}})
+		without(h.at[last], h.at[n-1])
 	}
 	return out
 }
 
 // divide appends the segments of a life: of what lies between two restarts or outages.
-func (h *history) divide(to Timeline, kind Kind, life run) Timeline {
-	add := func(s Segment, r run) {
+func (h *history) divide(to Timeline, life run) Timeline {
+	add := func(r run) {
 		if len(r) > 0 {
-			s.run, s.service = r, h.service(r)
-			s.From, s.To = h.at[r[0].from], h.at[r[len(r)-1].to]
-			to = append(to, s)
-			kind = Changed
+			to = append(to, Segment{Range{h.at[r[0].from], h.at[r[len(r)-1].to]}, r, h.service(r)})
 		}
 	}
-	from, by := 0, ""
-	for _, c := range changepoint.Find(h.observed(life), changepoint.Usual) {
+	if len(life) == 0 {
+		return to
+	}
+	from := 0
+	for _, c := range changepoint.Find(h.observed(life)) {
 		if c.Before > from {
-			add(Segment{Kind: kind, By: by}, life[from:c.Before])
+			add(life[from:c.Before])
 		}
-		from, by = c.After, c.By
+		from = c.After
 	}
 	quiet := len(life) - h.quiet(life[from:])
-	add(Segment{Kind: kind, By: by}, life[from:quiet])
-	add(Segment{Kind: kind, By: "traffic ended"}, life[quiet:])
+	add(life[from:quiet])
+	add(life[quiet:])
 	return to
 }
 

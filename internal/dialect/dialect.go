@@ -110,6 +110,20 @@ func selector() string {
 	return strings.Join(out, "|")
 }
 
+// Like is a regular expression of the names under which inference servers show canonical
+// metrics, which are given without prefix.
+func Like(names ...string) string {
+	var out []string
+	for _, e := range engines {
+		for _, n := range names {
+			if e.Like != nil {
+				out = append(out, e.Like(n))
+			}
+		}
+	}
+	return strings.Join(out, "|")
+}
+
 // derive takes the expressions of signals for what the endpoint does not expose.
 func (d *Dialect) derive() {
 	d.derived = map[string]indicator.Expr{}

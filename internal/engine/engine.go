@@ -17,6 +17,10 @@ type Engine struct {
 	ID       ID
 	Selector string // regular expression of its metric names
 
+	// Like returns a regular expression of the names under which its servers show a canonical
+	// metric, which is given without prefix; nil of what is no inference server.
+	Like func(name string) string
+
 	// Detect returns how a page with these names names the canonical metrics, and
 	// whether it is a page of this engine at all.
 	Detect func(names map[string]bool) (Naming, bool)

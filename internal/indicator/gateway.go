@@ -21,11 +21,11 @@ const GatewayFailures = "upstream_error|error_event|timeout|rejected"
 // gatewayCount is what a counter of the gateway gained; where says which of it. What never
 // happened has no series: it is none where others of the counter are.
 func gatewayCount(fn Function, counter string, where ...*labels.Matcher) Expr {
-	all := Sum(fn("sixty_gateway_"+counter, onRoutes))
+	all := Sum(fn("sixty_gateway_"+counter, OnRoutes))
 	if len(where) == 0 {
 		return all
 	}
-	return OrZero(Sum(fn("sixty_gateway_"+counter, slices.Concat([]*labels.Matcher{onRoutes}, where)...)), all)
+	return OrZero(Sum(fn("sixty_gateway_"+counter, slices.Concat([]*labels.Matcher{OnRoutes}, where)...)), all)
 }
 
 // Labels by which the parts of a gateway are told apart: what one model's requests meet
@@ -84,14 +84,14 @@ func gatewayQuantile(name, title string, q float64, family, doc string) *Signal 
 	if q <= 0.5 {
 		least = minForMedian
 	}
-	return observed(gateway(name, title, Seconds, QuantileOf(q, Buckets("sixty_gateway_"+family, onRoutes)), doc), family, least)
+	return observed(gateway(name, title, Seconds, QuantileOf(q, Buckets("sixty_gateway_"+family, OnRoutes)), doc), family, least)
 }
 
 var (
-	// onRoutes are the requests of the routes on which an engine works.
-	onRoutes = Like("route", "/v1/(chat/completions|completions|responses|messages)")
-	// inFlight are the states of requests that wait for an engine or get its answer.
-	inFlight = Like("state", "waiting|prefill|streaming")
+	// OnRoutes are the requests of the routes on which an engine works.
+	OnRoutes = Like("route", "/v1/(chat/completions|completions|responses|messages)")
+	// InFlight are the states of requests that wait for an engine or get its answer.
+	InFlight = Like("state", "waiting|prefill|streaming")
 	// attempted is what each upstream was asked, of those that are up.
 	attempted = And(Increase("sixty_gateway_upstream_attempts_total"), Some(Highest("sixty_gateway_upstream_up").In(ShortMark))).On("instance", "upstream")
 )
@@ -114,9 +114,9 @@ var (
 	GatewayE2EP95   = gatewayQuantile("e2e_p95", "E2E P95 at the gateway", 0.95, "request_duration_seconds", docGatewayE2E)
 	GatewayQueueP95 = gatewayQuantile("queue_p95", "Wait before the upstream P95", 0.95, "queue_seconds", docGatewayQueue)
 
-	GatewayOffered = gateway("offered_rate", "Requests that arrive at the gateway", RequestsPerSecond, SumRate("sixty_gateway_requests_offered_total", onRoutes),
+	GatewayOffered = gateway("offered_rate", "Requests that arrive at the gateway", RequestsPerSecond, SumRate("sixty_gateway_requests_offered_total", OnRoutes),
 		"The offered load: requests that arrive, whether or not an engine ever hears of them.")
-	GatewayEnded = gateway("ended_rate", "Requests that end at the gateway", RequestsPerSecond, SumRate("sixty_gateway_requests_total", onRoutes),
+	GatewayEnded = gateway("ended_rate", "Requests that end at the gateway", RequestsPerSecond, SumRate("sixty_gateway_requests_total", OnRoutes),
 		"Requests that end, each in exactly one status. Fewer than arrive, for long, are piling up.")
 	GatewaySuccess = gatewayShare("success_share", "Share of requests that succeed", Is("status", "success"), "Complete answers below 400, of all requests that ended.")
 	GatewayErrors  = gatewayShare("error_share", "Share of requests that fail", Like("status", GatewayFailures),
@@ -148,21 +148,21 @@ var (
 	GatewayNoFirstWait = gateway("no_first_token_wait", "Wait of those without a first token", Seconds,
 		Div(gatewayCount(Increase, "no_first_token_seconds_sum"), Some(gatewayCount(Increase, "no_first_token_seconds_count"))),
 		"How long requests had waited, on average, that got no first token.").per(PerModel)
-	GatewayOpen = gateway("open", "Requests in flight at the gateway", Requests, SumMean("sixty_gateway_requests_open", inFlight),
+	GatewayOpen = gateway("open", "Requests in flight at the gateway", Requests, SumMean("sixty_gateway_requests_open", InFlight),
 		"Requests that wait for an engine or get its answer.")
-	GatewayWaiting = gateway("waiting", "Requests that stay in flight", Requests, Sum(Lowest("sixty_gateway_requests_open", inFlight).In(ShortMark)),
+	GatewayWaiting = gateway("waiting", "Requests that stay in flight", Requests, Sum(Lowest("sixty_gateway_requests_open", InFlight).In(ShortMark)),
 		"Requests that wait for an engine or get its answer, the fewest at one of the last two scrapes.").after(minSilence)
 	GatewayMet = gateway("met", "Requests that arrived or are open", Requests,
 		Add(
-			SumIncrease("sixty_gateway_requests_offered_total", onRoutes),
-			Sum(Last("sixty_gateway_requests_open", inFlight).In(ShortMark))),
+			SumIncrease("sixty_gateway_requests_offered_total", OnRoutes),
+			Sum(Last("sixty_gateway_requests_open", InFlight).In(ShortMark))),
 		"How many requests there were to answer: of one or two nothing follows.")
 	GatewayQueued = gateway("queued", "Requests held before the upstream", Requests, SumMean("sixty_gateway_requests_open", Like("state", "receiving|queued|connecting")),
 		"Requests whose body is read, that wait to be admitted, or for a connection.")
 	GatewayRetries = gateway("retries", "Retries", Requests, SumIncrease("sixty_gateway_retries_total"),
 		"Attempts beyond the first: each makes an overload worse.")
 	GatewayRetryShare = gateway("retry_share", "Retries for each request", Ratio,
-		Div(SumIncrease("sixty_gateway_retries_total"), AtLeast(SumIncrease("sixty_gateway_requests_total", onRoutes), 1)),
+		Div(SumIncrease("sixty_gateway_retries_total"), AtLeast(SumIncrease("sixty_gateway_requests_total", OnRoutes), 1)),
 		"Attempts beyond the first, for each request that ended.")
 	GatewayLeaks = gateway("leaks", "Suspected leaks", Requests, Sum(Last("sixty_gateway_suspected_leaks").In(ShortMark)),
 		"Requests that are open for longer than the gateway's limit.")
@@ -200,9 +200,9 @@ var (
 		Sub(
 			Div(
 				Sub(
-					SumIncrease("sixty_gateway_request_duration_seconds_sum", onRoutes),
-					SumIncrease("sixty_gateway_client_blocked_seconds_total", onRoutes)),
-				Some(SumIncrease("sixty_gateway_request_duration_seconds_count", onRoutes))),
+					SumIncrease("sixty_gateway_request_duration_seconds_sum", OnRoutes),
+					SumIncrease("sixty_gateway_client_blocked_seconds_total", OnRoutes)),
+				Some(SumIncrease("sixty_gateway_request_duration_seconds_count", OnRoutes))),
 			Div(
 				SumIncrease("sixty_gateway_upstream_engine_ended_seconds_total"),
 				Some(SumIncrease("sixty_gateway_upstream_engine_ended_total")))),

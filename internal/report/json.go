@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/boundary"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/engine"
@@ -336,7 +335,7 @@ func newBoundaryJSON(d *diagnose.Diagnosis) *boundaryJSON {
 	if v == nil {
 		return nil
 	}
-	latency := func(l *boundary.Latency) *latencyJSON {
+	latency := func(l *diagnose.Latency) *latencyJSON {
 		if l == nil {
 			return nil
 		}
@@ -354,7 +353,7 @@ func newBoundaryJSON(d *diagnose.Diagnosis) *boundaryJSON {
 	return &boundaryJSON{
 		Kind: v.Gateway, Seconds: v.Span.Seconds(), Whole: v.Whole, Offered: v.Offered, Ended: v.Ended, Open: v.Open,
 		ErrorShare: number(v.ErrorShare), GaveUpShare: number(v.GaveUpShare), TTFT: latency(v.First), E2E: latency(v.Duration),
-		Parts:    each(v.Parts, func(p *boundary.Part) partJSON { return partJSON{p.Name, number(p.Seconds)} }),
+		Parts:    each(v.Waits, func(w *diagnose.Wait) partJSON { return partJSON{w.Where, number(w.Seconds)} }),
 		Findings: found,
 	}
 }

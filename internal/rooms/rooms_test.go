@@ -30,7 +30,6 @@ const (
 var pure = []string{
 	"internal/anomaly",
 	"internal/audit",
-	"internal/boundary",
 	"internal/baseline",
 	"internal/baseline/measure",
 	"internal/changepoint",

@@ -34,6 +34,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/incident/keeper"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
+	"github.com/sixty-dev/sixty/internal/metrics/scrape"
 	"github.com/sixty-dev/sixty/internal/monitor"
 	"github.com/sixty-dev/sixty/internal/monitor/receivers"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
@@ -130,7 +131,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		every = time.Duration(file.Sixty.EvaluationInterval)
 	}
 	look := cfg.Diagnose
-	look.Settings = settings
+	look.Settings, look.Annotate = settings, s.annotate
 	if s.incidents, err = keeper.Open(ctx, keeper.Config{
 		Dir: filepath.Join(cfg.Dir, "incidents"), Retention: time.Duration(file.Sixty.Incidents.Retention), Catalogue: cfg.Diagnose.Pathologies, Log: cfg.Log,
 		Look:   func(ctx context.Context, at time.Time) (diagnose.Diagnosis, error) { return s.monitor.Look(ctx, at, 0) },
@@ -182,6 +183,17 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		return fmt.Errorf("%s: %w", cmp.Or(cfg.File, "configuration"), err)
 	}
 	return s.run(ctx)
+}
+
+// annotate adds why the last scrapes of targets failed.
+func (s *server) annotate(ts []diagnose.Target) {
+	why := map[[2]string]string{}
+	for _, t := range s.collector.ScrapeTargets() {
+		why[[2]string{t.Labels["job"], t.Labels["instance"]}] = cmp.Or(scrape.Outage(scrape.Body{}, t.Err), t.Error)
+	}
+	for i := range ts {
+		ts[i].Failure = why[[2]string{ts[i].Labels["job"], ts[i].Labels["instance"]}]
+	}
 }
 
 // open opens the storage and the source of samples.

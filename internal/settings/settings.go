@@ -54,7 +54,7 @@ func (f *Flags) Read(all []*catalog.Pathology) (s diagnose.Settings, err error) 
 		}
 	}
 	s.Only = f.Only
-	if s.Set, err = threshold.Parse(f.Set, all, slices.Concat(diagnose.Doubts(), diagnose.SegmentThresholds())...); err != nil {
+	if s.Set, err = threshold.Parse(f.Set, all, diagnose.Thresholds()...); err != nil {
 		return s, fmt.Errorf("--set: %w", err)
 	}
 	return s, nil

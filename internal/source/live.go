@@ -333,8 +333,6 @@ func (r *Live) tellDown(d *diagnose.Diagnosis) {
 	switch {
 	case alive:
 		f.Summary = "The metrics page fails while /health answers 200: the server is up, and cannot be judged"
-	case len(tried) == 1 && len(why) == 1:
-		f.Summary = "The server does not answer: " + why[0]
 	case len(tried) > 1 && len(why) == 1:
 		f.Summary = fmt.Sprintf("%d servers do not answer: %s", len(tried), why[0])
 	}
@@ -381,6 +379,7 @@ func (r *Live) Annotate(ts []diagnose.Target) {
 				t.Problem += "; " + way
 			}
 		}
+		t.Failure = st.outage
 		st.annotate(t)
 	}
 }

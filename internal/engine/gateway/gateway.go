@@ -2,7 +2,7 @@
 // servers: of sixty gateway, whose names are the canonical ones, and of Envoy, Istio,
 // HAProxy, nginx, Traefik and Kong, and so of the Gateway API's gateways that are built on
 // them. It is the one place that says which of their counters mean what; signals and
-// package boundary are made of it.
+// the diagnosis' table of a gateway are made of it.
 package gateway
 
 import (
@@ -40,6 +40,7 @@ const (
 	Success          = "success"
 	ClientError      = "client_error"
 	UpstreamError    = "upstream_error"
+	ErrorEvent       = "error_event" // within an answer of 200; sixty gateway alone sees it
 	Timeout          = "timeout"
 	ClientDisconnect = "client_disconnect"
 	Rejected         = "rejected"
@@ -47,7 +48,7 @@ const (
 	Open             = "open" // a gauge
 )
 
-// Ends are the outcomes of requests.
+// Ends are the outcomes of requests at any gateway.
 var Ends = []string{Success, ClientError, UpstreamError, Timeout, ClientDisconnect, Rejected}
 
 // A Term is one addend of an outcome.
@@ -68,8 +69,18 @@ type Product struct {
 	per      float64 // of its unit, in a second
 }
 
-// Own is sixty gateway.
-var Own = Product{Title: "sixty gateway"}
+// Own is sixty gateway. Its signals are in package indicator.
+var Own = ownProduct()
+
+func ownProduct() Product {
+	p := Product{Title: "sixty gateway", Terms: []Term{
+		term(Offered, own+"requests_offered_total", indicator.OnRoutes), term(Open, own+"requests_open", indicator.InFlight),
+	}}
+	for _, status := range append(slices.Clone(Ends), ErrorEvent) {
+		p.Terms = append(p.Terms, term(status, own+"requests_total", indicator.OnRoutes, indicator.Is("status", status)))
+	}
+	return p
+}
 
 // Others are the other products. A sidecar of Istio shows some of Envoy's names too.
 var Others = []Product{

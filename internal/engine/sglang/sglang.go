@@ -2,6 +2,7 @@
 package sglang
 
 import (
+	"cmp"
 	_ "embed"
 	"maps"
 	"sync"
@@ -16,6 +17,7 @@ const ID engine.ID = "sglang"
 // Engine is SGLang's server.
 var Engine = engine.Engine{
 	ID: ID, Selector: "sglang:.+", IDs: []string{"sglang"},
+	Like:     func(name string) string { return "sglang:" + cmp.Or(renamed[name], name) },
 	Detect:   engine.HasPrefix("sglang:", func(map[string]bool) engine.Naming { return naming() }),
 	Page:     page,
 	Families: families,

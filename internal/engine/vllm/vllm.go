@@ -12,13 +12,16 @@ import (
 
 // Engine is vLLM's server.
 var Engine = engine.Engine{
-	ID: ID, Selector: "(ray_|kserve_)?vllm[:_].+",
+	ID: ID, Selector: prefixed(".+"), Like: prefixed,
 	Detect:   detect,
 	Page:     page,
 	IDs:      []string{"vllm-v1", "vllm-v0", "vllm-v1-ray", "vllm-v0-ray", "vllm-v1-kserve", "vllm-v1-normalized", "a release such as vllm-0.10"},
 	Families: families,
 	Flags:    flags,
 }
+
+// prefixed is a regular expression of a name with all prefixes that there are.
+func prefixed(name string) string { return "(ray_|kserve_)?vllm[:_]" + name }
 
 // ID names the engine.
 const ID engine.ID = "vllm"

@@ -339,6 +339,7 @@ type Target struct {
 	URL    string
 	Health string // "up", "down", "unknown"
 	Error  string // of the last scrape
+	Err    error  `json:"-"` // the same
 	At     time.Time
 }
 
@@ -348,7 +349,7 @@ func (c *Collector) ScrapeTargets() (out []Target) {
 		for _, t := range pool {
 			target := Target{Labels: t.Labels(labels.NewBuilder(labels.EmptyLabels())).Map(), URL: t.URL().Redacted(), Health: string(t.Health()), At: t.LastScrape()}
 			if err := t.LastError(); err != nil {
-				target.Error = err.Error()
+				target.Error, target.Err = err.Error(), err
 			}
 			out = append(out, target)
 		}

@@ -12,6 +12,9 @@ func refine(p *catalog.Pass) {
 	if d, ok := p.Measured(indicator.ScrapeDuration); ok && d > slow.Default {
 		p.Summary = fmt.Sprintf("/metrics takes %s; 10 to 40 ms are usual", indicator.FormatNumber(d, indicator.Seconds))
 	}
+	if p.Failure != "" {
+		p.Reason("The last scrape failed: %s.", p.Failure)
+	}
 	p.Reason("The server is judged by the pages that came. Pages that come between those that fail show that it is there.")
 	p.Observe("Meanwhile", indicator.TTFTP95, indicator.FrontendCPU)
 	p.Fix(catalog.Fix{

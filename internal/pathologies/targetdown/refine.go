@@ -12,6 +12,9 @@ func refine(p *catalog.Pass) {
 	if n, ok := p.Measured(indicator.FailedScrapes); ok {
 		p.Summary = fmt.Sprintf("/metrics does not answer, %s recent scrapes failed: the server is down or unreachable", catalog.Whole(n))
 	}
+	if p.Failure != "" {
+		p.Summary = "The server does not answer: " + p.Failure
+	}
 	p.Reason("A failed scrape does not prove a dead server: with several API servers /metrics may answer 500 while inference works (a metrics directory on network storage), and an API server without CPU time may answer after the timeout.")
 	if d, ok := p.Measured(indicator.ScrapeDuration); ok && d > 1 {
 		p.Reason("Scrapes took %s; 10 to 40 ms are normal. Try a longer timeout.", indicator.FormatNumber(d, indicator.Seconds))

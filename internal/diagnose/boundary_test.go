@@ -1,4 +1,4 @@
-package boundary
+package diagnose
 
 import (
 	"math"
@@ -10,14 +10,12 @@ import (
 	"time"
 
 	"github.com/prometheus/common/model"
-
-	"github.com/sixty-dev/sixty/internal/dialect"
 )
 
 // bounds are those of sixty gateway's durations.
 var bounds = []float64{.01, .02, .05, .1, .2, .3, .5, .75, 1, 1.5, 2, 3, 5, 7.5, 10, 15, 20, 30, 60}
 
-func histogramOf(values []float64) histogram {
+func observed(values []float64) histogram {
 	h := histogram{bounds: bounds, upTo: make([]float64, len(bounds)), count: float64(len(values))}
 	for _, v := range values {
 		h.sum += v
@@ -48,55 +46,53 @@ func TestCorrectedFindsTheWaitThatNobodySaw(t *testing.T) {
 	slices.Sort(truth)
 	for _, q := range []float64{0.5, 0.9, 0.95} {
 		want := truth[int(q*float64(len(truth)))]
-		got, known := corrected(q, histogramOf(ended), histogramOf(cut))
-		if !known || math.Abs(got/want-1) > 0.08 {
-			t.Errorf("quantile %v: %.3f (known %t), the truth is %.3f", q, got, known, want)
+		got, atLeast := corrected(q, observed(ended), observed(cut))
+		if atLeast || math.Abs(got/want-1) > 0.08 {
+			t.Errorf("quantile %v: %.3f (at least %t), the truth is %.3f", q, got, atLeast, want)
 		}
-		if plain, _ := corrected(q, histogramOf(ended), histogram{}); plain >= got {
+		if plain, _ := corrected(q, observed(ended), histogram{}); plain >= got {
 			t.Errorf("quantile %v: %.3f corrected, and %.3f without", q, got, plain)
 		}
-		if naive := histogramOf(ended).quantile(q); naive > 0.8*want {
+		if naive := observed(ended).quantile(q); naive > 0.8*want {
 			t.Errorf("quantile %v of what ended is %.3f: the case shows nothing", q, naive)
 		}
 	}
 }
 
 func TestCorrectedSaysWhereItDoesNotKnow(t *testing.T) {
-	got, known := corrected(0.95, histogramOf([]float64{0.1, 0.1, 0.1}), histogramOf([]float64{5, 5, 5}))
-	if known || got < 3 {
-		t.Errorf("%v, %t", got, known)
+	got, atLeast := corrected(0.95, observed([]float64{0.1, 0.1, 0.1}), observed([]float64{5, 5, 5}))
+	if !atLeast || got < 3 {
+		t.Errorf("%v, %t", got, atLeast)
 	}
-	if got, known := corrected(0.5, histogramOf([]float64{0.15, 0.15, 0.15}), histogram{}); !known || got < 0.1 || got > 0.2 {
-		t.Errorf("%v, %t", got, known)
+	if got, atLeast := corrected(0.5, observed([]float64{0.15, 0.15, 0.15}), histogram{}); atLeast || got < 0.1 || got > 0.2 {
+		t.Errorf("%v, %t", got, atLeast)
 	}
-	if got, known := corrected(0.5, histogram{}, histogramOf([]float64{1})); known || !math.IsNaN(got) {
-		t.Errorf("%v, %t", got, known)
+	if got, atLeast := corrected(0.5, histogram{}, observed([]float64{1})); !atLeast || !math.IsNaN(got) {
+		t.Errorf("%v, %t", got, atLeast)
 	}
 }
 
 const chat = "/v1/chat/completions"
 
-// page is a gateway's page.
-type page []Sample
-
-func (p *page) add(name string, v float64, labels ...string) {
-	s := Sample{Metric: model.Metric{model.MetricNameLabel: model.LabelValue(name)}, Gain: v, Total: v}
+// add adds a series to a page.
+func (cs *counters) add(name string, v float64, labels ...string) {
+	c := counter{name: name, labels: model.Metric{}, gain: v, total: v}
 	for i := 0; i < len(labels); i += 2 {
-		s.Metric[model.LabelName(labels[i])] = model.LabelValue(labels[i+1])
+		c.labels[model.LabelName(labels[i])] = model.LabelValue(labels[i+1])
 	}
-	*p = append(*p, s)
+	*cs = append(*cs, c)
 }
 
-func (p *page) hist(name string, h histogram) {
+func (cs *counters) hist(name string, h histogram) {
 	for i, b := range h.bounds {
-		p.add(name+"_bucket", h.upTo[i], "le", strconv.FormatFloat(b, 'g', -1, 64), "route", chat)
+		cs.add(name+"_bucket", h.upTo[i], "le", strconv.FormatFloat(b, 'g', -1, 64), "route", chat)
 	}
-	p.add(name+"_sum", h.sum, "route", chat)
-	p.add(name+"_count", h.count, "route", chat)
+	cs.add(name+"_sum", h.sum, "route", chat)
+	cs.add(name+"_count", h.count, "route", chat)
 }
 
-func gatewayPage(ended map[string]float64, first, noFirst []float64, tokens, open, missing float64) page {
-	var p page
+func gatewayPage(ended map[string]float64, first, noFirst []float64, tokens, open, missing float64) counters {
+	var p counters
 	total := 0.0
 	for status, n := range ended {
 		p.add("sixty_gateway_requests_total", n, "status", status, "route", chat)
@@ -110,92 +106,86 @@ func gatewayPage(ended map[string]float64, first, noFirst []float64, tokens, ope
 	p.add("sixty_gateway_upstream_attempts_total", total, "upstream", "a:8000")
 	p.add("sixty_gateway_upstream_engine_requests", open-missing, "upstream", "a:8000")
 	p.add("sixty_gateway_upstream_engine_missing", missing, "upstream", "a:8000")
-	p.hist("sixty_gateway_time_to_first_token_seconds", histogramOf(first))
-	p.hist("sixty_gateway_no_first_token_seconds", histogramOf(noFirst))
-	p.hist("sixty_gateway_request_duration_seconds", histogramOf(first))
-	p.hist("sixty_gateway_cut_request_duration_seconds", histogramOf(noFirst))
-	p.hist("sixty_gateway_queue_seconds", histogramOf(times(len(first), .005)))
-	p.hist("sixty_gateway_connect_seconds", histogramOf(times(len(first), .01)))
+	p.hist("sixty_gateway_time_to_first_token_seconds", observed(first))
+	p.hist("sixty_gateway_no_first_token_seconds", observed(noFirst))
+	p.hist("sixty_gateway_request_duration_seconds", observed(first))
+	p.hist("sixty_gateway_cut_request_duration_seconds", observed(noFirst))
+	p.hist("sixty_gateway_queue_seconds", observed(times(len(first), .005)))
+	p.hist("sixty_gateway_connect_seconds", observed(times(len(first), .01)))
 	return p
 }
 
 func times(n int, v float64) []float64 { return slices.Repeat([]float64{v}, n) }
 
-// engines are a page of engines whose requests took so long.
-func engines(t *testing.T, took []float64) []Engines {
-	t.Helper()
-	d, err := dialect.Named("vllm-v1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var p page
-	p.hist("vllm:time_to_first_token_seconds", histogramOf(took))
-	p.hist("vllm:e2e_request_latency_seconds", histogramOf(took))
-	return []Engines{{d, p}}
+// engines are the page of engines whose requests took so long.
+func engines(took []float64) (p counters) {
+	p.hist(firstTokens, observed(took))
+	p.hist(durations, observed(took))
+	return p
 }
 
 func TestWhereTheDifferenceArises(t *testing.T) {
-	v := Look(gatewayPage(map[string]float64{"success": 100, "client_disconnect": 20}, times(100, .2), times(20, 3), 1000, 0, 0), 15*time.Second, engines(t, times(100, .12)))
+	v := newBoundary(gatewayPage(map[string]float64{"success": 100, "client_disconnect": 20}, times(100, .2), times(20, 3), 1000, 0, 0), engines(times(100, .12)), 15*time.Second)
 	total := 0.0
-	for _, p := range v.Parts {
+	for _, p := range v.Waits {
 		total += p.Seconds
 	}
 	if math.Abs(total-.2) > 1e-9 {
-		t.Errorf("the parts %v add up to %v", v.Parts, total)
+		t.Errorf("the parts %v add up to %v", v.Waits, total)
 	}
 }
 
 func TestOtherGateways(t *testing.T) {
 	for name, tt := range map[string]struct {
-		page page
+		page counters
 		kind string
 		want map[string]float64
 	}{
-		"Envoy": {func() (p page) {
+		"Envoy": {func() (p counters) {
 			p.add("envoy_cluster_upstream_rq_xx", 90, "envoy_response_code_class", "2")
 			p.add("envoy_cluster_upstream_rq_xx", 10, "envoy_response_code_class", "5")
 			p.add("envoy_cluster_upstream_rq_timeout", 4)
 			p.add("envoy_cluster_upstream_rq_retry", 3)
 			return p
 		}(), "Envoy", map[string]float64{"success": 90, "upstream_error": 6, "timeout": 4}},
-		"Istio": {func() (p page) {
+		"Istio": {func() (p counters) {
 			p.add("istio_requests_total", 90, "response_code", "200", "response_flags", "-", "reporter", "destination")
 			p.add("istio_requests_total", 90, "response_code", "200", "response_flags", "-", "reporter", "source")
 			p.add("istio_requests_total", 5, "response_code", "0", "response_flags", "DC", "reporter", "destination")
 			p.add("istio_requests_total", 2, "response_code", "504", "response_flags", "UT", "reporter", "destination")
 			return p
 		}(), "Istio", map[string]float64{"success": 90, "client_disconnect": 5, "timeout": 2}},
-		"HAProxy": {func() (p page) {
+		"HAProxy": {func() (p counters) {
 			p.add("haproxy_backend_http_responses_total", 90, "code", "2xx")
 			p.add("haproxy_backend_http_responses_total", 9, "code", "5xx")
 			p.add("haproxy_backend_client_aborts_total", 3)
 			return p
 		}(), "HAProxy", map[string]float64{"success": 90, "upstream_error": 9, "client_disconnect": 3}},
-		"ingress-nginx": {func() (p page) {
+		"ingress-nginx": {func() (p counters) {
 			p.add("nginx_ingress_controller_requests", 90, "status", "200")
 			p.add("nginx_ingress_controller_requests", 7, "status", "499")
 			p.add("nginx_ingress_controller_requests", 2, "status", "504")
 			return p
 		}(), "ingress-nginx", map[string]float64{"success": 90, "client_disconnect": 7, "timeout": 2}},
 	} {
-		c := read(tt.page, false)
-		if c == nil || c.kind != tt.kind {
-			t.Fatalf("%s is taken for %+v", name, c)
+		b := newBoundary(tt.page, nil, time.Minute)
+		if b == nil || b.Gateway != tt.kind {
+			t.Fatalf("%s is taken for %+v", name, b)
 		}
 		for status, n := range tt.want {
-			if c.ended[status] != n {
-				t.Errorf("%s: %s is %v, want %v", name, status, c.ended[status], n)
+			if b.Ended[status] != n {
+				t.Errorf("%s: %s is %v, want %v", name, status, b.Ended[status], n)
 			}
 		}
 	}
-	var p page
-	if p.add("vllm:num_requests_running", 1); Look(p, time.Minute, nil) != nil {
+	var p counters
+	if p.add("vllm:num_requests_running", 1); newBoundary(p, nil, time.Minute) != nil {
 		t.Error("a server's page is taken for a gateway's")
 	}
 }
 
 func TestLinesAreWords(t *testing.T) {
-	v := Look(gatewayPage(map[string]float64{"success": 70, "client_disconnect": 30}, times(70, .2), times(30, 3), 1000, 2, 0), 15*time.Second, engines(t, times(70, .12)))
+	v := newBoundary(gatewayPage(map[string]float64{"success": 70, "client_disconnect": 30}, times(70, .2), times(30, 3), 1000, 2, 0), engines(times(70, .12)), 15*time.Second)
 	text := strings.Join(v.Lines(), "\n")
 	for _, want := range []string{"102 requests arrived in 15 s and 100 ended, 70 of them well", "given up by clients 30 %", "corrected for the 30 given up", "the engine says mean"} {
 		if !strings.Contains(text, want) {
@@ -209,11 +199,9 @@ func TestLinesAreWords(t *testing.T) {
 
 // TestBucketsOfTwoReleases adds up those that both have.
 func TestBucketsOfTwoReleases(t *testing.T) {
-	both := engines(t, times(10, .12))
-	other := page{}
-	other.hist("vllm:time_to_first_token_seconds", histogram{bounds: []float64{.1, .15, 1}, upTo: []float64{0, 10, 10}, count: 10, sum: 1.2})
-	both[0].Page = append(both[0].Page, other...)
-	first, _ := readEngines(both, false)
+	both, other := engines(times(10, .12)), histogram{bounds: []float64{.1, .15, 1}, upTo: []float64{0, 10, 10}, count: 10, sum: 1.2}
+	both.hist(firstTokens, other)
+	first := both.histogram(firstTokens)
 	if first.count != 20 || !slices.Equal(first.bounds, []float64{.1, 1}) || !slices.Equal(first.upTo, []float64{0, 20}) {
 		t.Errorf("%+v", first)
 	}

@@ -58,8 +58,7 @@ type Marginal struct {
 //go:embed posterior.json
 var posteriorJSON []byte
 
-// Fitted is the posterior that ships with this build. A test of package accuracy
-// fits it to the measurements in that package, with -update.
+// Fitted is the posterior that ships with this build: research/modelaccuracy fits it.
 var Fitted = sync.OnceValue(func() *Posterior {
 	p := &Posterior{}
 	if err := json.Unmarshal(posteriorJSON, p); err != nil {
@@ -124,7 +123,7 @@ func (p *Posterior) Prior(s *Shape) Prior {
 		d.Cost, d.Frontend = s.Cost(&v)
 		out.Draws = append(out.Draws, d)
 	}
-	_, measured := p.Fitted[s.gpu().Key()]
+	_, measured := p.Fitted[Effect{Level: "gpu " + s.device, On: pBandwidth}.Key()] // all that were measured have it
 	out.widen = [2]Widening{p.Widen[WideningClass(false, s.tp > 1, measured)], p.Widen[WideningClass(true, s.tp > 1, measured)]}
 	// What such intervals miss, the prior of a fit does not know either.
 	times := max((out.widen[0].TPOT+out.widen[1].TPOT)/2, 1)

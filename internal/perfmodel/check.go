@@ -12,13 +12,12 @@ import (
 // Observed is what a server says of its memory: by its log, or by the labels of
 // vllm:cache_config_info. A zero value is something that it does not say.
 type Observed struct {
-	Source         string
-	NumBlocks      float64
-	BlockSize      int
-	KVBytes        float64 // "Available KV cache memory"
-	KVTokens       float64 // "GPU KV cache size"
-	MaxConcurrency float64
-	WeightBytes    float64 // "Model loading took"
+	Source      string
+	NumBlocks   float64
+	BlockSize   int
+	KVBytes     float64 // "Available KV cache memory"
+	KVTokens    float64 // "GPU KV cache size"
+	WeightBytes float64 // "Model loading took"
 }
 
 // FromConfig reads what an engine's settings tell.

@@ -1,10 +1,10 @@
 package planning
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/sixty-dev/sixty/internal/render"
 )
@@ -18,22 +18,14 @@ func (s *search) explain(p *Point) {
 			offered, s.Demand.Rate, s.Demand.MeanOutput, t.TokensPerSecond, offered)
 	}
 	alone := s.alone()
-	for _, x := range []struct {
-		name string
-		want time.Duration
-		of   func(*Point) float64
-	}{
-		{"TTFT", t.TTFTP95, func(p *Point) float64 { return p.TTFT }},
-		{"ITL", t.ITLP95, func(p *Point) float64 { return p.ITL }},
-		{"E2E", t.E2EP95, func(p *Point) float64 { return p.E2E }},
-	} {
-		if x.want <= 0 || len(alone) == 0 {
-			continue
+	for _, l := range t.latencies() {
+		if len(alone) == 0 {
+			break
 		}
-		fastest := slices.MinFunc(alone, func(a, b *Point) int { return int(math.Copysign(1, x.of(a)-x.of(b))) })
-		if v := x.of(fastest); v > x.want.Seconds() {
+		fastest := slices.MinFunc(alone, func(a, b *Point) int { return cmp.Compare(l.point(a), l.point(b)) })
+		if v := l.point(fastest); v > l.want.Seconds() {
 			s.say("%s P95 ≤ %s is out of reach: a request alone on TP %d has %s. Attainable with this model and GPU: %s or more, or shorter requests, or a faster GPU",
-				x.name, x.want, fastest.Knobs.TP, render.Seconds(v), render.Seconds(v))
+				l.name, l.want, fastest.Knobs.TP, render.Seconds(v), render.Seconds(v))
 		}
 	}
 	if t.ITLP95 > 0 && t.E2EP95 > 0 && s.Demand.MeanOutput > 1 {

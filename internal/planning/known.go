@@ -77,7 +77,7 @@ func (k *Known) memory() (o perfmodel.Observed, ok bool) {
 	switch {
 	case k.Log != nil:
 		o = perfmodel.FromConfig(k.Log.Config, "the log "+k.LogFrom)
-		o.KVBytes, o.WeightBytes, o.MaxConcurrency = k.Log.KVBytes, k.Log.WeightBytes, k.Log.MaxConcurrency
+		o.KVBytes, o.WeightBytes = k.Log.KVBytes, k.Log.WeightBytes
 		if k.Log.KVTokens > 0 {
 			o.KVTokens = float64(k.Log.KVTokens)
 		}

@@ -24,6 +24,34 @@ type Targets struct {
 // Empty reports whether nothing is asked for.
 func (t Targets) Empty() bool { return t == Targets{} }
 
+// A latency is a target of a 95th percentile, and where a point, a prediction and a
+// simulation have it, in seconds.
+type latency struct {
+	name      string
+	want      time.Duration
+	point     func(*Point) float64
+	predicted func(*perfmodel.Prediction) perfmodel.Interval
+	simulated func(*sim.Summary) time.Duration
+}
+
+// latencies are those that are asked for.
+func (t Targets) latencies() []latency {
+	return slices.DeleteFunc([]latency{
+		{
+			"TTFT", t.TTFTP95, func(p *Point) float64 { return p.TTFT },
+			func(p *perfmodel.Prediction) perfmodel.Interval { return p.TTFTP95 }, func(s *sim.Summary) time.Duration { return s.TTFT.P95 },
+		},
+		{
+			"ITL", t.ITLP95, func(p *Point) float64 { return p.ITL },
+			func(p *perfmodel.Prediction) perfmodel.Interval { return p.ITLP95 }, func(s *sim.Summary) time.Duration { return s.ITL.P95 },
+		},
+		{
+			"E2E", t.E2EP95, func(p *Point) float64 { return p.E2E },
+			func(p *perfmodel.Prediction) perfmodel.Interval { return p.E2EP95 }, func(s *sim.Summary) time.Duration { return s.E2E.P95 },
+		},
+	}, func(l latency) bool { return l.want <= 0 })
+}
+
 // Demand is the workload of the whole deployment.
 type Demand struct {
 	Rate                   float64   // requests per second

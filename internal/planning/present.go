@@ -240,11 +240,11 @@ func (p *predictor) try(fleet *workload.Measured) (float64, error) {
 	return closest, nil
 }
 
-// findPatience finds for how long clients wait, where some left: so long that as many leave
-// in the simulation. They leave for want of a first token where most of them had none.
+// findPatience finds for how long clients wait, where some left, once: so long that as many
+// leave in the simulation. They leave for want of a first token where most of them had none.
 func (p *predictor) findPatience() error {
 	t := p.traffic
-	if t.left == 0 {
+	if t.left == 0 || p.patience != (patience{}) {
 		return nil
 	}
 	shortest, longest := shortestPatience.Seconds(), t.length.Seconds()

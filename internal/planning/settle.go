@@ -125,10 +125,10 @@ func missesOf(seen *workload.Measured, p *perfmodel.Prediction) perfmodel.Misses
 	}
 	came := sim.WhileArriving(p.Result.Records)
 	return perfmodel.Misses{
-		Tokens: perfmodel.MissOf(came.OutputPerSecond, seen.Summary().OutputPerSecond),
-		TTFT:   of(w.TTFT, came.TTFTMean.Seconds(), sum.TTFT.P95.Seconds()),
-		TPOT:   of(w.ITL, sum.ITL.Mean.Seconds(), sum.ITL.P95.Seconds()),
-		E2E:    of(w.E2E, sum.E2E.Mean.Seconds(), sum.E2E.P95.Seconds()),
+		perfmodel.Tokens: perfmodel.MissOf(came.OutputPerSecond, seen.Summary().OutputPerSecond),
+		perfmodel.TTFT:   of(w.TTFT, came.TTFTMean.Seconds(), sum.TTFT.P95.Seconds()),
+		perfmodel.TPOT:   of(w.ITL, sum.ITL.Mean.Seconds(), sum.ITL.P95.Seconds()),
+		perfmodel.E2E:    of(w.E2E, sum.E2E.Mean.Seconds(), sum.E2E.P95.Seconds()),
 	}
 }
 

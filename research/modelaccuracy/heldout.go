@@ -197,7 +197,7 @@ func (e *entry) off() float64 { return e.interval.Value/e.measured - 1 }
 func (e *entry) held() bool { return e.standing <= e.widen }
 
 // kinds are those of the quantities that share a widening.
-var kinds = [5]string{"ttft", "tpot", "tpot", "e2e", "tokens"}
+var kinds = [5]perfmodel.Kind{perfmodel.TTFT, perfmodel.TPOT, perfmodel.TPOT, perfmodel.E2E, perfmodel.Tokens}
 
 // entriesOf pairs the predictions with what was measured.
 func entriesOf(points []Point, predictions []prediction) []*entry {
@@ -217,7 +217,7 @@ func entriesOf(points []Point, predictions []prediction) []*entry {
 			if noise := point.noise(q); noise > 0 && noise < 0.5 && p.of(q).Value > 0 {
 				out = append(out, &entry{
 					point: point, without: p.Without, quantity: q, measured: m, interval: p.of(q),
-					kind: class + ": " + kinds[q], left: levels[p.Without](point), standing: standing(m, p.of(q)),
+					kind: class + ": " + string(kinds[q]), left: levels[p.Without](point), standing: standing(m, p.of(q)),
 				})
 			}
 		}
@@ -306,10 +306,10 @@ func widen(entries []*entry) map[string]perfmodel.Widening {
 		for _, saturated := range []bool{false, true} {
 			for _, parallel := range []bool{false, true} {
 				class := perfmodel.WideningClass(saturated, parallel, without != "GPU")
-				of := func(q string) float64 {
-					return rounded(widening(entries, class+": "+q, without, func(*entry) bool { return true }))
+				out[class] = perfmodel.Widening{}
+				for _, kind := range kinds {
+					out[class][kind] = rounded(widening(entries, class+": "+string(kind), without, func(*entry) bool { return true }))
 				}
-				out[class] = perfmodel.Widening{TTFT: of("ttft"), TPOT: of("tpot"), E2E: of("e2e"), Tokens: of("tokens")}
 			}
 		}
 	}

@@ -313,8 +313,8 @@ func (p *Point) burst() (of [5]perfmodel.Interval, err error) {
 		return of, err
 	}
 	w := perfmodel.Fitted().Widen[perfmodel.WideningClass(p.saturated(), p.parallel() > 1, true)]
-	for q, times := range [5]float64{w.TTFT, w.TPOT, w.TPOT, w.E2E, w.Tokens} {
-		of[q] = at.of(q).Widened(times)
+	for q := range of {
+		of[q] = at.of(q).Widened(w[kinds[q]])
 	}
 	return of, nil
 }

@@ -187,15 +187,10 @@ func (s *Settings) caching(m *modelconfig.Model) {
 
 // limits resolves the batch limits.
 func (s *Settings) limits() {
-	machine := Machine{Release: s.Release, Device: s.Device.Name, Memory: s.Memory.Value, CPU: s.CPU, Ranks: s.TP * s.PP}
-	seqs, tokens := machine.Limits(s.MaxNumSeqs, s.MaxNumBatchedTokens, s.MaxModelLen, !s.WholePrefills)
-	if s.MaxNumSeqs == 0 {
-		s.assume("max-num-seqs %d, vLLM's default on %s", seqs, s.deviceName())
-	}
-	if s.MaxNumBatchedTokens == 0 {
-		s.assume("max-num-batched-tokens %d, vLLM's default on %s", tokens, s.deviceName())
-	}
-	s.MaxNumSeqs, s.MaxNumBatchedTokens = seqs, tokens
+	m := machine{Release: s.Release, Device: s.Device.Name, Memory: s.Memory.Value, CPU: s.CPU, Ranks: s.TP * s.PP}
+	var assumed []string
+	s.MaxNumSeqs, s.MaxNumBatchedTokens, assumed = m.limits(s.MaxNumSeqs, s.MaxNumBatchedTokens, s.MaxModelLen, !s.WholePrefills, s.deviceName())
+	s.assumed = append(s.assumed, assumed...)
 }
 
 // countGraphs counts the CUDA graphs of the default mode, FULL_AND_PIECEWISE:

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"runtime"
 	"runtime/debug"
@@ -40,10 +39,8 @@ type Simulation struct {
 
 	Sweep []Axis
 
-	// What says how long steps take beside what is known: constants, or a load test.
-	Cost                   *sim.StepCost
-	CostFrom, LoadTestFrom string // for people
-	LoadTest               io.Reader
+	Cost     *sim.StepCost // of each step, where the user says it
+	CostFrom string        // for people
 
 	Samples      int  // of the calibration that intervals rest on; negative: as many as take little time
 	DropTooLarge bool // leave out requests that no server of the configuration could serve
@@ -120,19 +117,14 @@ func (s *Simulation) Calibrate(ctx context.Context) (*perfmodel.Calibration, err
 			return nil, err
 		}
 		if s.LoadTest != nil {
-			observed, err := perfmodel.Config(s.Release, s.known(), s.gpu())
+			skipped, err := s.tested(&e, s.known())
 			if err != nil {
 				return nil, err
 			}
-			test, err := perfmodel.ReadLoadTest(s.LoadTest, observed.Config.BlockSize)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", s.LoadTestFrom, err)
+			if skipped != "" {
+				notes = append(notes, "of the load test's requests were left out: "+skipped)
 			}
-			e.Config, e.Requests, e.RequestsFrom = observed.Config, test.Requests, s.LoadTestFrom
 			s.ranks(&e.Requested)
-			if skips := test.Skips(); skips != "" {
-				notes = append(notes, "of the load test's requests were left out: "+skips)
-			}
 		}
 	}
 	e.Check = ctx.Err

@@ -11,7 +11,6 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/sixty-dev/sixty/internal/perfmodel"
-	"github.com/sixty-dev/sixty/internal/sim"
 )
 
 // unknown is one number that is fitted: a parameter, or an effect on one. The prior of
@@ -88,50 +87,27 @@ func (f *fitter) predict(c *prepared, x []float64) (Measures, error) {
 	return m, err
 }
 
-// knobs are the constants that a simulation depends on, as logarithms, and knobbed makes
-// a cost of them. Those of the frontend that go together are one.
-const knobs = 10
+// turn is by how much a logit or a logarithm is changed to see what follows: much, for
+// queues move in steps.
+const turn = 0.15
 
-func knobsOf(c sim.StepCost, f sim.Frontend, prompt float64) [knobs]float64 {
-	l := func(v float64) float64 { return math.Log(max(v, 1e-12)) }
-	return [knobs]float64{
-		l(c.Base), l(c.Mixed), l(c.PerSeq), l(c.PerToken), l(c.PerKV), l(c.PerPair), l(float64(c.Knee)), l(c.Experts),
-		l(f.PerRequest + f.PerToken*prompt), l(f.Reading + f.Serial + f.SerialPerToken*prompt),
-	}
-}
-
-func turned(c sim.StepCost, f sim.Frontend, knob int, by float64) (sim.StepCost, sim.Frontend) {
-	switch knob {
-	case 6:
-		c.Knee = int(math.Round(float64(c.Knee) * by))
-	case 7:
-		c.Experts *= by
-	case 8:
-		f.PerRequest, f.PerToken = f.PerRequest*by, f.PerToken*by
-	case 9:
-		f.Reading, f.Serial, f.SerialPerToken = f.Reading*by, f.Serial*by, f.SerialPerToken*by
-	default:
-		*[]*float64{&c.Base, &c.Mixed, &c.PerSeq, &c.PerToken, &c.PerKV, &c.PerPair}[knob] *= by
-	}
-	return c, f
-}
+// negligible is a share of the steps' time that is not looked at.
+const negligible = 3e-4
 
 // linearize predicts a case and finds by how much its prediction changes.
 func (f *fitter) linearize(c *prepared, x []float64) (*linear, error) {
-	prompt, _ := c.Load.means()
 	v := f.values(c.shape, x)
 	cost, front := c.shape.Cost(&v)
-	out := &linear{slope: make([][5]float64, len(f.unknowns))}
 	at, work, err := c.predict(cost, front)
 	if err != nil {
 		return nil, err
 	}
-	out.at = at
-	const turn = 1.15
-	var byKnob [knobs][5]float64
-	for k := range knobs {
-		changed, frontend := turned(cost, front, k, turn)
-		if k < 8 && math.Abs(changed.Seconds(work)/cost.Seconds(work)-1) < negligible && k != 6 {
+	out := &linear{at: at, slope: make([][5]float64, len(f.unknowns))}
+	for on := range perfmodel.Parameters() { // which are the first of the unknowns
+		w := v
+		w[on] += turn
+		changed, frontend := c.shape.Cost(&w)
+		if frontend == front && changed.Knee == cost.Knee && math.Abs(changed.Seconds(work)/cost.Seconds(work)-1) < negligible {
 			continue
 		}
 		up, _, err := c.predict(changed, frontend)
@@ -141,32 +117,15 @@ func (f *fitter) linearize(c *prepared, x []float64) (*linear, error) {
 		u, d := up.values(), at.values()
 		for q := range u {
 			if u[q] > 0 && d[q] > 0 {
-				byKnob[k][q] = math.Log(u[q]/d[q]) / math.Log(turn)
+				out.slope[on][q] = math.Log(u[q]/d[q]) / turn
 			}
 		}
 	}
-	base := knobsOf(cost, front, prompt)
-	slopes := make([]([5]float64), len(perfmodel.Parameters())) // of each parameter's logit or logarithm
-	for on := range slopes {
-		const small = 1e-3
-		w := v
-		w[on] += small
-		cost, front := c.shape.Cost(&w)
-		for k, moved := range knobsOf(cost, front, prompt) {
-			for q := range slopes[on] {
-				slopes[on][q] += (moved - base[k]) / small * byKnob[k][q]
-			}
-		}
-	}
-	copy(out.slope, slopes)
 	for _, e := range c.shape.Effects {
-		out.slope[f.index[e.Key()]] = slopes[e.On]
+		out.slope[f.index[e.Key()]] = out.slope[e.On]
 	}
 	return out, nil
 }
-
-// negligible is a share of the time that no knob needs to be turned for.
-const negligible = 3e-4
 
 // noise is the standard deviation of a quantity's logarithm that a good model has, 0
 // where the quantity does not count for a case.
@@ -205,6 +164,17 @@ type equation struct {
 	b float64
 }
 
+// errors calls do for each quantity of a case that counts: the logarithm of measured over
+// predicted, its standard deviation, and how much less it counts for its server's many points.
+func (f *fitter) errors(i int, at Measures, alike map[string]float64, do func(q int, off, sd, less float64)) {
+	predicted, measured := at.values(), f.cases[i].Measured.values()
+	for q := range predicted {
+		if sd := f.noise(i, q); sd > 0 && predicted[q] > 0 {
+			do(q, math.Log(measured[q]/predicted[q]), sd, crowd(alike[f.cases[i].deployment()]))
+		}
+	}
+}
+
 // rows are the weighted equations of the points that count.
 func (f *fitter) rows(use func(*prepared) bool) []equation {
 	alike := f.alike(use)
@@ -213,15 +183,8 @@ func (f *fitter) rows(use func(*prepared) bool) []equation {
 		if !use(c) || f.linear[i] == nil {
 			continue
 		}
-		less := math.Sqrt(crowd(alike[c.deployment()]))
-		at, measured := f.linear[i].at.values(), c.Measured.values()
-		for q := range at {
-			sd := f.noise(i, q)
-			if sd == 0 || at[q] <= 0 {
-				continue
-			}
-			off := math.Log(measured[q] / at[q])
-			w := 1 / (sd * less)
+		f.errors(i, f.linear[i].at, alike, func(q int, off, sd, less float64) {
+			w := 1 / (sd * math.Sqrt(less))
 			if e := math.Abs(off) / sd; e > huber {
 				w *= math.Sqrt(huber / e)
 			}
@@ -231,7 +194,7 @@ func (f *fitter) rows(use func(*prepared) bool) []equation {
 				r.b += r.a[j] * f.x[j]
 			}
 			out = append(out, r)
-		}
+		})
 	}
 	return out
 }
@@ -350,18 +313,13 @@ func (f *fitter) objective(use func(*prepared) bool, x []float64) (float64, erro
 		if err != nil {
 			return err
 		}
-		at, measured := m.values(), c.Measured.values()
-		for q := range at {
-			sd := f.noise(i, q)
-			if sd == 0 || at[q] <= 0 {
-				continue
-			}
-			e := math.Abs(math.Log(measured[q]/at[q])) / sd
+		f.errors(i, m, alike, func(_ int, off, sd, less float64) {
+			e := math.Abs(off) / sd
 			if e > huber {
 				e = math.Sqrt(huber * (2*e - huber))
 			}
-			losses[i] += e * e / crowd(alike[c.deployment()])
-		}
+			losses[i] += e * e / less
+		})
 		return nil
 	})
 	for _, l := range losses {

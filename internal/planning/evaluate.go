@@ -69,7 +69,7 @@ func (s *search) point(k Knobs) *Point {
 		s.note(err.Error())
 		return nil
 	}
-	p := &Point{Knobs: full, GPUs: full.GPUs(x.PP) * max(x.DP, 1), Ledger: l}
+	p := &Point{Knobs: full, GPUs: full.Replicas * s.perReplica(full.TP), Ledger: l}
 	if !s.simulate(p, requests) {
 		return nil
 	}

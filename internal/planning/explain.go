@@ -3,7 +3,6 @@ package planning
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/sixty-dev/sixty/internal/render"
@@ -96,7 +95,7 @@ func (s *search) capacity(p *Point) {
 	}
 	try(p)
 	for _, tp := range s.tps {
-		if n := s.maxGPUs / (tp * max(s.Base.PP, 1) * max(s.Base.DP, 1)); n > 0 {
+		if n := s.maxGPUs / s.perReplica(tp); n > 0 {
 			k := s.knobs(tp, n)
 			try(s.eval(k))
 			if s.Base.MaxNumBatchedTokens == 0 {
@@ -143,45 +142,16 @@ func (s *search) carries(p *Point, least float64) float64 {
 
 // marginal evaluates one step of every knob from the result.
 func (s *search) marginal(p *Point) {
-	k := p.Knobs
-	step := func(name, from, to string, alter func(*Knobs)) {
-		x := k
-		alter(&x)
-		if x == k {
-			return
+	for _, x := range steps(p, 2) {
+		switch {
+		case x.knob == gpuMemoryUtilization && (s.Base.KVBytes > 0 || s.Base.NumBlocksOverride > 0 || !(p.Ledger.Settings.Memory.Value > 0)),
+			x.knob == tensorParallelSize && (s.Base.Device.Bandwidth == 0 || s.Model.Heads%x.to.TP != 0):
+			continue
 		}
-		m := Marginal{Knob: name, From: from, To: to, Point: s.eval(x)}
+		m := Marginal{Knob: x.knob, From: x.from, To: x.value, Point: s.eval(x.to)}
 		if m.Point == nil {
 			m.Impossible = "does not fit"
 		}
 		s.res.Marginal = append(s.res.Marginal, m)
-	}
-	number := func(name string, at int, lower, upper int, set func(*Knobs, int)) {
-		for _, v := range []int{lower, upper} {
-			if v > 0 && v != at {
-				step(name, fmt.Sprint(at), fmt.Sprint(v), func(k *Knobs) { set(k, v) })
-			}
-		}
-	}
-	number("--max-num-seqs", k.MaxNumSeqs, round8(float64(k.MaxNumSeqs)/2), min(2*k.MaxNumSeqs, k.MaxNumBatchedTokens), func(k *Knobs, v int) { k.MaxNumSeqs = v })
-	number("--max-num-batched-tokens", k.MaxNumBatchedTokens, max(k.MaxNumBatchedTokens/2, k.MaxNumSeqs), 2*k.MaxNumBatchedTokens, func(k *Knobs, v int) { k.MaxNumBatchedTokens = v })
-	if s.Base.KVBytes == 0 && s.Base.NumBlocksOverride == 0 && p.Ledger.Settings.Memory.Value > 0 {
-		for _, u := range []float64{k.Utilization - 0.05, min(k.Utilization+0.03, 0.97)} {
-			u = math.Round(u*100) / 100
-			step("--gpu-memory-utilization", fmt.Sprint(k.Utilization), fmt.Sprint(u), func(k *Knobs) { k.Utilization = u })
-		}
-	}
-	other := "fp8"
-	if k.KVType != "auto" {
-		other = "auto"
-	}
-	step("--kv-cache-dtype", k.KVType, other, func(k *Knobs) { k.KVType = other })
-	step("--enable-prefix-caching", fmt.Sprint(k.PrefixCaching), fmt.Sprint(!k.PrefixCaching), func(k *Knobs) { k.PrefixCaching = !k.PrefixCaching })
-	step("--enable-chunked-prefill", fmt.Sprint(k.ChunkedPrefill), fmt.Sprint(!k.ChunkedPrefill), func(k *Knobs) { k.ChunkedPrefill = !k.ChunkedPrefill })
-	number("replicas", k.Replicas, k.Replicas-1, k.Replicas+1, func(k *Knobs, v int) { k.Replicas = v })
-	for _, tp := range []int{k.TP / 2, 2 * k.TP} {
-		if s.Base.Device.Bandwidth > 0 && tp >= 1 && tp <= 16 && s.Model.Heads%tp == 0 {
-			step("--tensor-parallel-size", fmt.Sprint(k.TP), fmt.Sprint(tp), func(k *Knobs) { k.TP = tp })
-		}
 	}
 }

@@ -102,7 +102,7 @@ func (k *Known) evidence(c engine.Config, l *perfmodel.Ledger, meanTokens float6
 			return e, err
 		}
 		e.Config = observed.Config
-		e.Scrapes, e.ScrapesFrom = perfmodel.ScrapesOf(k.Seen, e.Config), k.Seen.Source
+		e.Scrapes, e.ScrapesFrom = perfmodel.IntervalsOf(k.Seen), k.Seen.Source
 	}
 	if l != nil && k.gpu() != nil {
 		prior := l.StepCost(meanTokens)

@@ -294,7 +294,7 @@ func (p *predictor) calibrate(fleet *workload.Measured, recomputed float64) erro
 		}
 	}
 	e := perfmodel.Evidence{
-		Config: p.engine.Config, Scrapes: perfmodel.ScrapesOf(&doing, p.engine.Config),
+		Config: p.engine.Config, Scrapes: perfmodel.IntervalsOf(&doing),
 		ScrapesFrom: fmt.Sprintf("the last %s", fleet.To.Sub(fleet.From).Round(time.Second)), Check: p.check,
 	}
 	var err error

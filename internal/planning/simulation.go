@@ -390,26 +390,42 @@ func (s *Simulation) draw(ctx context.Context, v *Variant, loop workload.Loop) (
 	return DrawLoop(sourceUntil{ctx, source}, blockSize, n, loop.Clients, within, loop.Pause)
 }
 
-// fits refuses, or leaves out, requests that can never be served, and says so.
+// fits refuses, or leaves out, requests that can never be served, and says so: those that are
+// larger than the KV cache wait for ever, and those whose prompt leaves no room below
+// max-model-len are refused by the server.
 func (s *Simulation) fits(v *Variant) error {
-	cfg := v.Deployment.Config
-	for _, t := range Fit(cfg, v.Requests) {
-		what := fmt.Sprintf("%d of %d requests %s; the largest has %d prompt and %d output tokens", t.Count, len(v.Requests), t.Why, t.Prompt, t.Output)
-		switch {
-		case t.Refused:
-			v.Workload.Notes = append(v.Workload.Notes, what+": the server refuses them")
-			continue
-		case !s.DropTooLarge:
-			return hint.With(fmt.Errorf("%s: it would need %d blocks of %d tokens, and there are %d", what, t.Blocks, cfg.BlockSize, cfg.NumBlocks),
-				"shorten them, give the cache more memory, or leave them out with --drop-too-large")
+	cfg := &v.Deployment.Config
+	refused := func(r sim.Request) bool { return r.PromptTokens >= cfg.MaxModelLen }
+	never := func(r sim.Request) bool { return !refused(r) && !cfg.Fits(r.PromptTokens, r.OutputTokens) }
+	say := func(is func(sim.Request) bool, why string) (what string, largest sim.Request) {
+		n := 0
+		for _, r := range v.Requests {
+			if is(r) {
+				if n++; r.PromptTokens+r.OutputTokens > largest.PromptTokens+largest.OutputTokens {
+					largest = r
+				}
+			}
 		}
-		v.Workload.Notes = append(v.Workload.Notes, what+": left out")
-		v.Requests = slices.DeleteFunc(slices.Clone(v.Requests), func(r sim.Request) bool {
-			return r.PromptTokens < cfg.MaxModelLen && !cfg.Fits(r.PromptTokens, r.OutputTokens)
-		})
-		if len(v.Requests) == 0 {
-			return fmt.Errorf("no request fits into the KV cache")
+		if n > 0 {
+			what = fmt.Sprintf("%d of %d requests %s; the largest has %d prompt and %d output tokens", n, len(v.Requests), why, largest.PromptTokens, largest.OutputTokens)
 		}
+		return what, largest
+	}
+	if what, _ := say(refused, fmt.Sprintf("prompts leave no room for an output below max-model-len %d", cfg.MaxModelLen)); what != "" {
+		v.Workload.Notes = append(v.Workload.Notes, what+": the server refuses them")
+	}
+	what, largest := say(never, fmt.Sprintf("need more than the %d tokens of the KV cache", cfg.Tokens()))
+	switch {
+	case what == "":
+		return nil
+	case !s.DropTooLarge:
+		blocks := (min(largest.PromptTokens+largest.OutputTokens, cfg.MaxModelLen)+cfg.BlockSize-1)/cfg.BlockSize + 1 // and the placeholder
+		return hint.With(fmt.Errorf("%s: it would need %d blocks of %d tokens, and there are %d", what, blocks, cfg.BlockSize, cfg.NumBlocks),
+			"shorten them, give the cache more memory, or leave them out with --drop-too-large")
+	}
+	v.Workload.Notes = append(v.Workload.Notes, what+": left out")
+	if v.Requests = slices.DeleteFunc(slices.Clone(v.Requests), never); len(v.Requests) == 0 {
+		return errors.New("no request fits into the KV cache")
 	}
 	return nil
 }

@@ -49,6 +49,7 @@ var quantizationYAML []byte
 // forms are the forms of weights that are understood; quantization.yaml says what each is.
 var forms = sync.OnceValue(func() (of struct {
 	Layouts       map[string]layout         `json:"layouts"`
+	Capabilities  map[string]float64        `json:"capabilities"`
 	InFlight      map[string]map[string]any `json:"inFlight"`
 	Kernels       map[string][]string       `json:"kernels"`
 	OfCheckpoints []string                  `json:"ofCheckpoints"`

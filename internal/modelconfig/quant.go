@@ -52,6 +52,9 @@ func (q *Quantization) String() string {
 	return s
 }
 
+// Capability is the least compute capability that the format needs, 0 for any.
+func (q *Quantization) Capability() float64 { return forms().Capabilities[q.Method] }
+
 // readQuantization reads quantization_config.
 func (f *fields) readQuantization(o map[string]any) {
 	q := &f.model.Quant

@@ -95,30 +95,6 @@ func (r *settings) speculation(to *Speculation) {
 	}
 }
 
-// needs is the least compute capability of a form of weights (get_min_capability in
-// vllm/model_executor/layers/quantization, at 29 releases from 0.8.0 to 0.33.0).
-func needs(method string, r engine.Release) float64 {
-	marlin := 8.0
-	if r.AtLeast(vllm.MarlinOnTuring) {
-		marlin = 7.5
-	}
-	switch method {
-	case "fp8", "mxfp8":
-		return marlin
-	case "awq", "awq_marlin", "auto_awq":
-		return 7.5
-	case "gptq", "auto_gptq":
-		return 6.0
-	case "bitsandbytes":
-		return 7.0
-	case "fbgemm_fp8", "mxfp4", "gpt_oss_mxfp4", "experts_int8", "mxfp4_linear":
-		return 8.0
-	case "experts_nvfp4":
-		return 10.0
-	}
-	return 0
-}
-
 // load returns the model as these settings load it, and refuses what the device cannot.
 func (s *Settings) load(m *modelconfig.Model) (*modelconfig.Model, error) {
 	s.assumed = nil
@@ -139,7 +115,11 @@ func (s *Settings) load(m *modelconfig.Model) (*modelconfig.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	if least := needs(m.Quant.Method, cmp.Or(s.Release, vllm.DefaultRelease)); capability > 0 && capability < least {
+	least := m.Quant.Capability()
+	if eights := m.Quant.Method == "fp8" || m.Quant.Method == "mxfp8"; eights && cmp.Or(s.Release, vllm.DefaultRelease).AtLeast(vllm.MarlinOnTuring) {
+		least = 7.5
+	}
+	if capability > 0 && capability < least {
 		return nil, hint.With(fmt.Errorf("weights of the form %s on %s: vLLM needs compute capability %.1f for them, and it has %.1f", m.Quant.Method, s.deviceName(), least, capability),
 			"take another checkpoint or a newer GPU")
 	}

@@ -158,7 +158,7 @@ func (f *fitter) noise(i, q int) float64 {
 	return math.Hypot(sd, capacityError*f.linear[i].slope[f.index["overall"]][q])
 }
 
-// An equation of the linear problem.
+// equation is one of the linear problem.
 type equation struct {
 	a []float64
 	b float64

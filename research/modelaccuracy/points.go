@@ -116,7 +116,7 @@ func load[T any](file string) (list []T, err error) {
 	return list, nil
 }
 
-// A point made ready to be predicted.
+// prepared is a point made ready to be predicted.
 type prepared struct {
 	Point
 	shape *perfmodel.Shape // on its host

@@ -35,7 +35,7 @@ run-recording: build ## Diagnose the recorded incident of a real vLLM server
 	@bin/sixty diagnose $(INCIDENT) || test $$? -eq 1 # 1 says that something was found
 
 test: schemas page ## Check the format, vet, and run all tests
-	@unformatted=$$(gofmt -l cmd e2e internal); test -z "$$unformatted" || { echo "gofmt -w $$unformatted"; exit 1; }
+	@unformatted=$$(gofmt -l cmd e2e internal research); test -z "$$unformatted" || { echo "gofmt -w $$unformatted"; exit 1; }
 	$(GO) vet -tags e2e ./... # the tag adds files and takes none away
 	GOGC=$(GOGC) $(GO) test -vet=off -p 6 $(WAITING) ./... # more packages at a time than processors: several wait for servers
 

@@ -35,7 +35,7 @@ run-recording: build ## Diagnose the recorded incident of a real vLLM server
 	@bin/sixty diagnose $(INCIDENT) || test $$? -eq 1 # 1 says that something was found
 
 test: schemas page ## Check the format, vet, and run all tests
-	@unformatted=$$(gofmt -l cmd e2e internal); test -z "$$unformatted" || { echo "gofmt -w $$unformatted"; exit 1; }
+	@unformatted=$$(gofmt -l cmd e2e internal research); test -z "$$unformatted" || { echo "gofmt -w $$unformatted"; exit 1; }
 	$(GO) vet -tags e2e ./... # the tag adds files and takes none away
 	GOGC=$(GOGC) $(GO) test -vet=off -p 6 $(WAITING) ./... # more packages at a time than processors: several wait for servers
 
@@ -71,9 +71,9 @@ accuracy: ## Judge every recording at 1, 5, 15, 30 and 60 s scrapes, several pha
 	$(GO) test ./internal/pathologies -run '^TestVerdicts$$' -count=1 -update
 
 model-accuracy: ## Fit the performance model to what others measured, leaving out each GPU and each model in turn, tune public deployments, and write docs/model-accuracy.md
-	$(GO) test ./internal/perfmodel/published -run '^TestFit$$' -count=1 -timeout 60m -v -update
+	$(GO) run ./research/modelaccuracy
 	SIXTY_ACCURACY=update $(GO) test ./internal/cli -run '^TestTuneOfPublicDeployments$$' -count=1
-	$(GO) test ./internal/perfmodel/published -run '^TestThePageShowsThisData$$' -count=1 -render
+	$(GO) run ./research/modelaccuracy -page
 
 detection: ## Measure how long after its onset a fault is an alert, and write the tables of docs/rules.md
 	SIXTY_ACCURACY=full $(GO) test ./internal/pathologies -run '^TestDetectionTimes$$' -count=1 -timeout 60m -v -update

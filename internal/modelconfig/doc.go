@@ -10,6 +10,6 @@
 // is read by the common names of fields, and what that leaves open is listed too,
 // with bounds. An encoder of images is estimated from its sizes and kept apart.
 //
-// The package is pure: it is handed bytes and performs no I/O. Package tune builds
+// The package is pure: it is handed bytes and performs no I/O. Package perfmodel builds
 // the memory ledger from it.
 package modelconfig

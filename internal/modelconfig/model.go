@@ -1,6 +1,10 @@
 package modelconfig
 
-import "strings"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // Mixer is how a layer mixes information between tokens, which decides what it
 // keeps for them.
@@ -20,6 +24,16 @@ var mixerNames = [...]string{"none", "attention", "MLA", "Mamba", "Mamba-2", "ga
 
 // String names the mixer in the field's words.
 func (m Mixer) String() string { return mixerNames[m] }
+
+// UnmarshalText reads what String gives.
+func (m *Mixer) UnmarshalText(text []byte) error {
+	i := slices.Index(mixerNames[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("mixer %q: want one of %v", text, mixerNames)
+	}
+	*m = Mixer(i)
+	return nil
+}
 
 // Recurrent reports whether the layer keeps a state of constant size.
 func (m Mixer) Recurrent() bool { return m >= Mamba1 }

@@ -210,7 +210,7 @@ func TestTheDocumentListsWhatIsUnderstood(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range slices.Sorted(maps.Keys(families)) {
+	for _, name := range slices.Sorted(maps.Keys(families())) {
 		if !strings.Contains(string(doc), " "+name) && !strings.Contains(string(doc), "\n"+name) {
 			t.Errorf("docs/tune.md does not say that %s is understood", name)
 		}

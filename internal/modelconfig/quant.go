@@ -8,19 +8,24 @@ import (
 
 // Quantization says in what form the weights of linear layers are stored.
 type Quantization struct {
-	Method string  // quant_method: "fp8", "awq", …; "" for none
-	Bits   float64 // of a weight, without scales
-	Group  int     // weights that share a scale; 0 for a whole output channel, −1 for a tensor
-	Block  [2]int  // a block that shares a scale (DeepSeek's FP8); zero for none
+	Method string // quant_method: "fp8", "awq", …; "" for none
+	layout
+	Block [2]int // a block that shares a scale (DeepSeek's FP8); zero for none
 
-	zeroBits   float64 // of a zero point per group
-	scaleBytes float64
-	onlyExpert bool
-	pad        bool // MXFP4 experts are padded for their kernels
-	unknown    bool
+	zeroBits float64 // of a zero point per group
+	unknown  bool
 
 	ignored map[string]bool
 	pattern []*regexp.Regexp
+}
+
+// layout is how weights and their scales are stored.
+type layout struct {
+	Bits        float64 `json:"bits"`  // of a weight, without scales
+	Group       int     `json:"group"` // weights that share a scale; 0 for a whole output channel, −1 for a tensor
+	ScaleBytes  float64 `json:"scaleBytes"`
+	ExpertsOnly bool    `json:"expertsOnly"`
+	Padded      bool    `json:"padded"` // MXFP4 experts are, for their kernels
 }
 
 // maxPatterns bounds the regular expressions of an ignore list.
@@ -41,15 +46,16 @@ func (q *Quantization) String() string {
 	case q.Group > 0:
 		s += fmt.Sprintf(" in groups of %d", q.Group)
 	}
-	if q.onlyExpert {
+	if q.ExpertsOnly {
 		s += ", experts only"
 	}
 	return s
 }
 
-// readQuantization reads quantization_config. Sources of the layouts:
-// vllm/model_executor/layers/quantization/{fp8,awq,gptq,mxfp4,bitsandbytes,
-// fbgemm_fp8,compressed_tensors,modelopt}*.py, v0.23.0.
+// Capability is the least compute capability that the format needs, 0 for any.
+func (q *Quantization) Capability() float64 { return forms().Capabilities[q.Method] }
+
+// readQuantization reads quantization_config.
 func (f *fields) readQuantization(o map[string]any) {
 	q := &f.model.Quant
 	if o == nil {
@@ -63,9 +69,10 @@ func (f *fields) readQuantization(o map[string]any) {
 	for _, key := range []string{"modules_to_not_convert", "ignore", "ignored_layers", "exclude_modules"} {
 		q.ignore(c.list(key))
 	}
+	var known bool
+	q.layout, known = forms().Layouts[q.Method]
 	switch q.Method {
 	case "fp8", "fbgemm_fp8":
-		q.Bits, q.scaleBytes, q.Group = 8, 4, -1
 		if b, ok := o["weight_block_size"].([]any); ok && len(b) == 2 {
 			x, _ := b[0].(float64)
 			y, _ := b[1].(float64)
@@ -73,46 +80,26 @@ func (f *fields) readQuantization(o map[string]any) {
 				q.Block = [2]int{int(x), int(y)}
 			}
 		}
-		if q.Method == "fbgemm_fp8" {
-			q.Group = 0
-		}
 	case "awq", "gptq", "awq_marlin", "gptq_marlin", "auto-round", "auto_round":
 		q.Bits = float64(c.or("bits", 16, 4, "the usual value of "+q.Method))
-		q.Group, q.scaleBytes = c.or("group_size", maxSize, 128, "the usual value of "+q.Method), 2
+		q.Group, q.ScaleBytes = c.or("group_size", maxSize, 128, "the usual value of "+q.Method), 2
 		if q.Method == "awq" || !c.flag("sym", true) {
 			q.zeroBits = q.Bits
 		}
 	case "bitsandbytes":
-		q.Bits, q.Group, q.scaleBytes = 8, 0, 4
 		if c.flag("load_in_4bit", false) || !c.flag("load_in_8bit", false) {
 			q.Bits, q.Group = 4, 64
 			if c.flag("bnb_4bit_use_double_quant", false) {
-				q.scaleBytes = 1 + 4.0/256
+				q.ScaleBytes = 1 + 4.0/256
 			}
 		}
-	case "mxfp4", "gpt_oss_mxfp4":
-		q.Bits, q.Group, q.scaleBytes, q.onlyExpert, q.pad = 4, 32, 1, true, true
-	case "mxfp4_linear": // made while loading, of all linear layers
-		q.Bits, q.Group, q.scaleBytes = 4, 32, 1
-	case "mxfp8":
-		q.Bits, q.Group, q.scaleBytes = 8, 32, 1
-	case "experts_int8":
-		q.Bits, q.Group, q.scaleBytes, q.onlyExpert = 8, 0, 4, true
-	case "experts_nvfp4":
-		q.Bits, q.Group, q.scaleBytes, q.onlyExpert = 4, 16, 1, true
 	case "compressed-tensors":
 		c.readCompressed(q)
 	case "modelopt":
-		switch algo := strings.ToUpper(c.text("quant_algo")); algo {
-		case "FP8":
-			q.Bits, q.scaleBytes, q.Group = 8, 4, -1
-		case "NVFP4":
-			q.Bits, q.scaleBytes, q.Group = 4, 1, 16
-		default:
-			q.unknown = true
-		}
+		q.layout, known = forms().Layouts["modelopt "+strings.ToUpper(c.text("quant_algo"))]
+		q.unknown = !known
 	default:
-		q.unknown = true
+		q.unknown = !known
 	}
 	q.Bits = min(q.Bits, 32)
 	if q.unknown {
@@ -139,19 +126,19 @@ func (f *fields) readCompressed(q *Quantization) {
 	}
 	w := &fields{raw: weights, model: f.model}
 	q.Bits = float64(w.or("num_bits", 16, 8, "the usual value of compressed-tensors"))
-	q.scaleBytes = 2
+	q.ScaleBytes = 2
 	switch w.text("strategy") {
 	case "group", "tensor_group":
 		q.Group = w.or("group_size", maxSize, 128, "the usual value of compressed-tensors")
 		if w.text("type") == "float" && q.Bits == 4 {
-			q.scaleBytes = 1 // NVFP4: FP8 scales
+			q.ScaleBytes = 1 // NVFP4: FP8 scales
 		}
 	case "tensor":
 		q.Group = -1
 	case "block":
 		q.Block = [2]int{128, 128}
 	default:
-		q.Group, q.scaleBytes = 0, 4
+		q.Group, q.ScaleBytes = 0, 4
 	}
 	if !w.flag("symmetric", true) {
 		q.zeroBits = q.Bits
@@ -238,13 +225,13 @@ func (q *Quantization) bytes(in, out int, plain float64) (value, low, high float
 	b := q.Bits / 8
 	switch {
 	case q.Block[0] > 0:
-		b += q.scaleBytes / float64(q.Block[0]*q.Block[1])
+		b += q.ScaleBytes / float64(q.Block[0]*q.Block[1])
 	case q.Group > 0:
-		b += (q.scaleBytes + q.zeroBits/8) / float64(q.Group)
+		b += (q.ScaleBytes + q.zeroBits/8) / float64(q.Group)
 	case q.Group == 0:
-		b += q.scaleBytes / float64(in)
+		b += q.ScaleBytes / float64(in)
 	default:
-		b += q.scaleBytes / (float64(in) * float64(out))
+		b += q.ScaleBytes / (float64(in) * float64(out))
 	}
 	return b, b, b
 }

@@ -83,7 +83,7 @@ func (f *fields) inner(raw map[string]any) *fields {
 // read fills the model.
 func (f *fields) read(quant map[string]any) {
 	m := f.model
-	fam, known := families[m.Type]
+	fam, known := families()[m.Type]
 	m.Known = known
 	if !known {
 		fam = f.guess()
@@ -96,9 +96,9 @@ func (f *fields) read(quant map[string]any) {
 		f.assume("max_position_embeddings", "2048", "vLLM's default length (config/model.py, _get_and_verify_max_len)")
 	}
 	f.dtype()
-	m.Tied = f.flag("tie_word_embeddings", fam.tied)
+	m.Tied = f.flag("tie_word_embeddings", fam.Tied)
 	if !f.has("tie_word_embeddings") {
-		f.assume("tie_word_embeddings", fmt.Sprint(fam.tied), fromTransformers)
+		f.assume("tie_word_embeddings", fmt.Sprint(fam.Tied), fromTransformers)
 	}
 	f.readQuantization(quant)
 	f.layers(fam)
@@ -139,19 +139,19 @@ func (f *fields) dtype() {
 // guess describes an architecture that is not known by the fields it has.
 func (f *fields) guess() family {
 	m := f.model
-	fam := family{mixer: Attention, window: alternate}
+	fam := family{Mixer: Attention, Window: "alternate"}
 	if f.has("kv_lora_rank") && f.has("qk_rope_head_dim") {
-		fam.mixer = Latent
+		fam.Mixer = Latent
 	}
 	for _, name := range []string{"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"} {
 		if f.opt(maxCount, name) > 0 {
-			fam.experts = name
-			fam.sparse = firstDense
-			if fam.expertWidth = "moe_intermediate_size"; !f.has(fam.expertWidth) {
-				fam.expertWidth = "intermediate_size"
+			fam.Experts = name
+			fam.Sparse = "first-dense"
+			if fam.ExpertWidth = "moe_intermediate_size"; !f.has(fam.ExpertWidth) {
+				fam.ExpertWidth = "intermediate_size"
 			}
 			if f.has("n_shared_experts") {
-				fam.shared = sharedCount
+				fam.Shared = "count"
 			}
 			break
 		}
@@ -202,7 +202,7 @@ func (f *fields) layers(fam family) {
 	window := f.window(fam)
 	sparse := f.sparseLayers(fam)
 	for i := range n {
-		l := Layer{Mixer: fam.mixer, FFN: Dense}
+		l := Layer{Mixer: fam.Mixer, FFN: Dense}
 		if sparse(i) {
 			l.FFN = MoE
 		}
@@ -211,11 +211,11 @@ func (f *fields) layers(fam family) {
 			if i%max(f.opt(maxLayers, "attn_layer_period"), 1) == f.opt(maxLayers, "attn_layer_offset") {
 				l.Mixer = Attention
 			}
-		case fam.mixer.Recurrent():
+		case fam.Mixer.Recurrent():
 			if len(types) > 0 && (types[i] == "full_attention" || types[i] == "attention") {
 				l.Mixer = Attention
 			}
-			if len(types) == 0 && fam.mixer == DeltaNet && (i+1)%max(f.opt(maxLayers, "full_attention_interval"), 1) == 0 {
+			if len(types) == 0 && fam.Mixer == DeltaNet && (i+1)%max(f.opt(maxLayers, "full_attention_interval"), 1) == 0 {
 				l.Mixer = Attention
 			}
 		case l.Mixer == Attention && len(types) > 0:
@@ -234,7 +234,7 @@ func (f *fields) layers(fam family) {
 		}
 		m.Layers = append(m.Layers, l)
 	}
-	if len(types) == 0 && fam.mixer == DeltaNet && !f.has("full_attention_interval") {
+	if len(types) == 0 && fam.Mixer == DeltaNet && !f.has("full_attention_interval") {
 		f.assume("full_attention_interval", "4", fromTransformers)
 		for i := range m.Layers {
 			m.Layers[i].Mixer = DeltaNet
@@ -297,26 +297,26 @@ type windows struct {
 func (f *fields) window(fam family) windows {
 	never := windows{at: func(int) bool { return false }}
 	size := f.opt(maxLen, "sliding_window")
-	if size == 0 || fam.window == noWindow {
+	if size == 0 || fam.Window == "" {
 		return never
 	}
 	w := windows{size: size}
-	switch fam.window {
-	case everyWindow:
+	switch fam.Window {
+	case "every":
 		w.at = func(int) bool { return true }
-	case useWindow:
+	case "use":
 		if !f.flag("use_sliding_window", false) {
 			return never
 		}
 		from := f.opt(maxLayers, "max_window_layers")
 		w.at = func(i int) bool { return i >= from }
-	case alternate:
+	case "alternate":
 		if !f.model.Known && len(f.list("layer_types")) == 0 {
 			f.model.Unknown = append(f.model.Unknown, fmt.Sprintf("which layers have the sliding window of %d tokens: none is taken to, which bounds the KV cache from above", size))
 			return never
 		}
 		w.at = func(i int) bool { return i%2 == 0 }
-	case pattern6:
+	case "pattern6":
 		every := max(f.opt(maxLayers, "sliding_window_pattern"), 1)
 		if !f.has("sliding_window_pattern") && len(f.list("layer_types")) == 0 {
 			f.assume("sliding_window_pattern", "6", fromTransformers)
@@ -329,23 +329,23 @@ func (f *fields) window(fam family) windows {
 
 // sparseLayers says which layers have experts.
 func (f *fields) sparseLayers(fam family) func(layer int) bool {
-	if fam.experts == "" || f.opt(maxCount, fam.experts) == 0 && (f.has(fam.experts) || fam.shared == sharedMLP) {
+	if fam.Experts == "" || f.opt(maxCount, fam.Experts) == 0 && (f.has(fam.Experts) || fam.Shared == "mlp") {
 		return func(int) bool { return false }
 	}
-	switch fam.sparse {
-	case sparseStep:
+	switch fam.Sparse {
+	case "step":
 		step, dense := max(f.opt(maxLayers, "decoder_sparse_step"), 1), f.indexes("mlp_only_layers")
 		return func(i int) bool { return (i+1)%step == 0 && !dense[i] }
-	case firstDense:
+	case "first-dense":
 		first, every := f.opt(maxLayers, "first_k_dense_replace"), max(f.opt(maxLayers, "moe_layer_freq"), 1)
 		return func(i int) bool { return i >= first && i%every == 0 }
-	case interleaved:
+	case "interleaved":
 		if listed := f.indexes("moe_layers"); len(listed) > 0 {
 			return func(i int) bool { return listed[i] }
 		}
 		step := max(f.opt(maxLayers, "interleave_moe_layer_step"), 1)
 		return func(i int) bool { return (i+1)%step == 0 }
-	case period:
+	case "period":
 		every, at := max(f.opt(maxLayers, "expert_layer_period"), 1), f.opt(maxLayers, "expert_layer_offset")
 		return func(i int) bool { return i%every == at }
 	}
@@ -361,7 +361,7 @@ func (f *fields) attention(fam family) {
 	if f.problem != nil {
 		return
 	}
-	if fam.mixer == Latent {
+	if fam.Mixer == Latent {
 		m.LatentRank = f.need(maxSize, "kv_lora_rank")
 		m.RopeDim = f.need(maxSize, "qk_rope_head_dim")
 		m.HeadDim = f.need(maxSize, "qk_nope_head_dim") + m.RopeDim
@@ -378,9 +378,9 @@ func (f *fields) attention(fam family) {
 		f.assume("num_key_value_heads", itoa(m.Heads), "as many as attention heads: "+fromVLLM)
 	}
 	if m.HeadDim = f.opt(maxSize, "head_dim", "attention_head_dim", "hidden_size_per_head"); m.HeadDim == 0 {
-		if fam.headDim > 0 {
-			m.HeadDim = fam.headDim
-			f.assume("head_dim", itoa(fam.headDim), fromTransformers)
+		if fam.HeadDim > 0 {
+			m.HeadDim = fam.HeadDim
+			f.assume("head_dim", itoa(fam.HeadDim), fromTransformers)
 		} else {
 			m.HeadDim = m.Hidden / m.Heads
 			f.assume("head_dim", itoa(m.HeadDim), "hidden_size / num_attention_heads: "+fromVLLM)
@@ -431,19 +431,16 @@ func (f *fields) globalHeads(fam family) {
 func (f *fields) feedForward(fam family) {
 	m := f.model
 	if m.CountLayers(func(l Layer) bool { return l.FFN == Dense }) > 0 {
-		switch m.Type {
-		case "granitemoehybrid":
-			m.FFNWidth = f.need(maxSize, "shared_intermediate_size")
-		case "llama4_text":
-			m.FFNWidth = f.need(maxSize, "intermediate_size_mlp")
-		default:
+		if fam.FFNWidth != "" {
+			m.FFNWidth = f.need(maxSize, fam.FFNWidth)
+		} else {
 			m.FFNWidth = f.width()
 		}
 	}
 	if m.CountLayers(func(l Layer) bool { return l.FFN == MoE }) == 0 {
 		return
 	}
-	experts, width := fam.experts, fam.expertWidth
+	experts, width := fam.Experts, fam.ExpertWidth
 	if m.Type == "nemotron_h" {
 		experts, width = "n_routed_experts", "moe_intermediate_size"
 	}
@@ -453,16 +450,16 @@ func (f *fields) feedForward(fam family) {
 	if m.ExpertsTaken > m.Experts {
 		f.fail("num_experts_per_tok %d is more than %s %d", m.ExpertsTaken, experts, m.Experts)
 	}
-	switch fam.shared {
-	case sharedField:
+	switch fam.Shared {
+	case "field":
 		m.SharedWidth = f.opt(maxSize, "shared_expert_intermediate_size")
-	case sharedCount:
+	case "count":
 		m.SharedWidth = f.opt(maxCount, "n_shared_experts") * m.ExpertWidth
-	case sharedDense:
+	case "dense":
 		m.SharedWidth = f.opt(maxSize, "shared_intermediate_size")
-	case sharedOne:
+	case "one":
 		m.SharedWidth = m.ExpertWidth
-	case sharedMLP:
+	case "mlp":
 		m.SharedWidth = f.width()
 	}
 	if m.Type == "nemotron_h" {
@@ -493,10 +490,7 @@ func (f *fields) state(fam family) {
 		return
 	}
 	s := &m.State
-	s.DType = m.DType
-	if fam.stateDType != "" {
-		s.DType = fam.stateDType
-	}
+	s.DType = cmp.Or(fam.StateDType, m.DType)
 	for _, name := range []string{"mamba_ssm_cache_dtype", "mamba_ssm_dtype"} {
 		if t := DType(f.text(name)); t.Bytes() >= 2 {
 			s.DType = t
@@ -510,7 +504,7 @@ func (f *fields) state(fam family) {
 	case m.Type == "nemotron_h":
 		heads, dim := f.need(maxCount, "mamba_num_heads"), f.need(maxSize, "mamba_head_dim")
 		f.mamba2(heads, dim, f.or("n_groups", maxCount, 8, fromTransformers), f.or("ssm_state_size", maxCount, 128, fromTransformers), f.or("conv_kernel", maxCount, 4, fromTransformers))
-	case fam.mixer == Mamba2:
+	case fam.Mixer == Mamba2:
 		heads := f.need(maxCount, "mamba_n_heads")
 		inner := f.or("mamba_expand", 64, 2, fromTransformers) * m.Hidden
 		f.mamba2(heads, inner/max(heads, 1), f.or("mamba_n_groups", maxCount, 1, fromTransformers), f.or("mamba_d_state", maxCount, 256, fromTransformers), f.or("mamba_d_conv", maxCount, 4, fromTransformers))
@@ -520,7 +514,7 @@ func (f *fields) state(fam family) {
 		s.ConvChannels, s.ConvWidth = 2*keys+values, f.or("linear_conv_kernel_dim", maxCount, 4, fromTransformers)
 		s.Values = float64(values) * float64(f.opt(maxSize, "linear_key_head_dim"))
 	}
-	if fam.stateCaching {
+	if fam.StateCaching {
 		s.ChunkTokens = f.opt(maxSize, "mamba_chunk_size", "chunk_size")
 	}
 	if s.ConvWidth < 1 {
@@ -539,11 +533,11 @@ func (f *fields) mamba2(heads, dim, groups, size, width int) {
 // (model_executor/layers/rotary_embedding).
 func (f *fields) rope(fam family) {
 	m := f.model
-	if m.Heads == 0 || m.Type == "jamba" || m.Type == "nemotron_h" || f.text("position_embedding_type") == "nope" {
+	if m.Heads == 0 || fam.NoRope || f.text("position_embedding_type") == "nope" {
 		return
 	}
 	m.RopeWidth = m.HeadDim
-	if fam.mixer == Latent {
+	if fam.Mixer == Latent {
 		m.RopeWidth = m.RopeDim
 	}
 	scaling := f.object("rope_scaling")
@@ -565,9 +559,7 @@ func (f *fields) rope(fam family) {
 	if strings.Contains(kind, "yarn") && original > 0 && factor > 0 && original*factor < maxLen {
 		m.RopeRows = int(original * factor)
 	}
-	if m.Type == "gemma3_text" {
-		m.RopeRows *= 2 // one for local, one for global layers
-	}
+	m.RopeRows *= max(fam.RopeTables, 1) // one for local, one for global layers
 }
 
 // encoder estimates a vision tower by the usual transformer's sizes.

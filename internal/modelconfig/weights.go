@@ -1,6 +1,7 @@
 package modelconfig
 
 import (
+	"cmp"
 	"fmt"
 )
 
@@ -65,17 +66,17 @@ func (b *builder) matrices(part Part, name string, layer, times, in, out int, sp
 	plain := m.DType.Bytes()
 	w.Bytes, w.Low, w.High = plain, plain, plain
 	q := &m.Quant
-	quantized := q.Method != "" && part != RouterPart && (!q.onlyExpert || part == Experts) &&
+	quantized := q.Method != "" && part != RouterPart && (!q.ExpertsOnly || part == Experts) &&
 		!q.ignores(fmt.Sprintf("layers.%d.%s", layer, name))
 	if quantized {
 		w.Bytes, w.Low, w.High = q.bytes(in, out, plain)
-		if q.pad {
+		if q.Padded {
 			// Kernels of MXFP4 round both dimensions up, each in its own way: none, or to
 			// 128 or 256 (model_executor/layers/fused_moe/oracle/mxfp4.py@v0.23.0). The
 			// middle is Triton's layout on Hopper, which pads the values along the inputs.
 			padIn, padOut := roundUp(in, 256), roundUp(out, 256)
 			w.High = w.Bytes * padIn * padOut
-			w.Bytes = q.Bits/8*padIn + q.scaleBytes/float64(q.Group)
+			w.Bytes = q.Bits/8*padIn + q.ScaleBytes/float64(q.Group)
 		}
 	}
 	if !m.Known && name == "mlp.gate_proj" {
@@ -119,14 +120,7 @@ func (b *builder) model() {
 			b.experts(i)
 		}
 		b.perLayerInput(i)
-		norms := b.fam.norms
-		if norms == 0 {
-			norms = 2
-		}
-		if m.Type == "nemotron_h" {
-			norms = 1
-		}
-		b.vector(Norms, "norms", i, norms*m.Hidden, Replicated)
+		b.vector(Norms, "norms", i, cmp.Or(b.fam.Norms, 2)*m.Hidden, Replicated)
 	}
 	b.vector(Norms, "final norm", -1, m.Hidden, Replicated)
 	if !m.Tied {
@@ -159,10 +153,10 @@ func (b *builder) perLayerInput(i int) {
 }
 
 func (b *builder) attention(i int) {
-	m, bias := b.fields.model, b.fam.bias
+	m, qkvBias, outputBias := b.fields.model, b.fam.QKVBias, b.fam.OutputBias
 	if b.flag("attention_bias", false) || b.flag("qkv_bias", false) {
-		bias.qkv = true
-		bias.output = bias.output || b.flag("attention_out_bias", b.flag("attention_bias", false)) && b.fam.experts == "" // GLM's output has none
+		qkvBias = true
+		outputBias = outputBias || b.flag("attention_out_bias", b.flag("attention_bias", false)) && b.fam.Experts == "" // GLM's output has none
 	}
 	of, value := m.local, m.ValueDim
 	if m.Layers[i].Window == 0 {
@@ -173,7 +167,7 @@ func (b *builder) attention(i int) {
 	}
 	q, kv := m.Heads*of.dim, of.kv*of.dim
 	wide := q
-	if b.fam.gatedQuery {
+	if b.fam.GatedQuery {
 		wide = 2 * q
 	}
 	b.linear(Mixing, "self_attn.q_proj", i, m.Hidden, wide, Divided)
@@ -182,23 +176,23 @@ func (b *builder) attention(i int) {
 		b.linear(Mixing, "self_attn.v_proj", i, m.Hidden, of.kv*value, DividedHead)
 	}
 	b.linear(Mixing, "self_attn.o_proj", i, m.Heads*value, m.Hidden, Divided)
-	if bias.qkv {
+	if qkvBias {
 		b.vector(Mixing, "self_attn.bias", i, wide+2*kv, Divided)
 	}
-	if bias.output {
+	if outputBias {
 		b.vector(Mixing, "self_attn.o_proj.bias", i, m.Hidden, Replicated)
 	}
-	if b.fam.qkNorm == headNorm || b.fam.qkNorm == optionalNorm && b.flag("use_qk_norm", false) {
+	if b.fam.QKNorm == "head" || b.fam.QKNorm == "optional" && b.flag("use_qk_norm", false) {
 		n := 2 * of.dim
 		if m.Layers[i].Shared {
 			n = of.dim
 		}
 		b.vector(Norms, "q and k norm", i, n, Replicated)
 	}
-	if b.fam.qkNorm == wideNorm {
+	if b.fam.QKNorm == "wide" {
 		b.vector(Norms, "q and k norm", i, q+kv, Divided)
 	}
-	if b.fam.sinks {
+	if b.fam.Sinks {
 		b.vector(Mixing, "self_attn.sinks", i, m.Heads, Divided)
 	}
 }
@@ -227,7 +221,7 @@ func (b *builder) latent(i int) {
 
 func (b *builder) mlp(part Part, name string, i, width int) {
 	m := b.fields.model
-	if !b.fam.plain {
+	if !b.fam.Plain {
 		b.linear(part, name+".gate_proj", i, m.Hidden, width, Divided)
 	}
 	b.linear(part, name+".up_proj", i, m.Hidden, width, Divided)
@@ -240,26 +234,26 @@ func (b *builder) mlp(part Part, name string, i, width int) {
 func (b *builder) experts(i int) {
 	m := b.fields.model
 	active := float64(m.ExpertsTaken) / float64(m.Experts)
-	if !b.fam.plain {
+	if !b.fam.Plain {
 		b.matrices(Experts, "mlp.experts.gate_proj", i, m.Experts, m.Hidden, m.ExpertWidth, ExpertShare, active)
 	}
 	b.matrices(Experts, "mlp.experts.up_proj", i, m.Experts, m.Hidden, m.ExpertWidth, ExpertShare, active)
 	b.matrices(Experts, "mlp.experts.down_proj", i, m.Experts, m.ExpertWidth, m.Hidden, ExpertShare, active)
 	b.linear(RouterPart, "mlp.gate", i, m.Hidden, m.Experts, Replicated)
-	if b.fam.expertBias {
+	if b.fam.ExpertBias {
 		b.vector(RouterPart, "mlp.gate.bias", i, m.Experts, Replicated)
 		b.vector(Experts, "mlp.experts.bias", i, m.Experts*(2*m.ExpertWidth+m.Hidden), ExpertShare)
 	}
-	if b.fam.scoreBias || m.Type == "nemotron_h" {
+	if b.fam.ScoreBias {
 		b.vector(RouterPart, "mlp.gate.e_score_correction_bias", i, m.Experts, Replicated)
 	}
-	if b.fam.shared == sharedMLP { // norms of both parts, and scales of the experts
+	if b.fam.Shared == "mlp" { // norms of both parts, and scales of the experts
 		b.vector(Norms, "norms of experts and MLP", i, 3*m.Hidden+m.Experts, Replicated)
 		b.vector(RouterPart, "router scale", i, m.Hidden, Replicated)
 	}
 	if m.SharedWidth > 0 {
 		b.mlp(SharedFFN, "mlp.shared_experts", i, m.SharedWidth)
-		if b.fam.shared == sharedField {
+		if b.fam.Shared == "field" {
 			b.vector(RouterPart, "mlp.shared_expert_gate", i, m.Hidden, Replicated)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim"
+	measured "github.com/sixty-dev/sixty/internal/workload"
 )
 
 // mostSteps of a fit, each a solution by least squares: each of the samples looks for its own
@@ -27,19 +28,19 @@ func TestAbsurdObservationsEnd(t *testing.T) {
 		odd := rapid.SampledFrom([]float64{0, 1, -1, 1e-300, 1e18, 1e300, math.NaN(), math.Inf(1), math.Inf(-1)})
 		constant := rapid.Bool().Draw(t, "constant")
 		n := rapid.SampledFrom([]int{0, 1, 8, 40}).Draw(t, "scrapes")
-		scrapes := make([]perfmodel.Scrape, n)
+		scrapes := make([]measured.Interval, n)
 		for i := range scrapes {
 			v := 1.0
 			if !constant {
 				v += float64(i % 7)
 			}
-			scrapes[i] = perfmodel.Scrape{
-				Seconds: 10, Running: v, KVTokens: 100 * v, GenerationTokens: 1000 * v, PrefillTokens: 300 * v, Prefills: v,
-				ITLSeconds: 10 * v, ITLCount: 990 * v, PrefillSeconds: 0.1 * v, PrefillCount: v, QueueCount: v, TTFTSeconds: 0.2 * v,
+			scrapes[i] = measured.Interval{
+				Seconds: 10, Running: v, KVUsage: 0.01 * v, Generated: 1000 * v, Computed: 300 * v, FirstTokens: v,
+				ITLSum: 10 * v, ITLCount: 990 * v, PrefillSum: 0.1 * v, PrefillCount: v, QueueCount: v, TTFTSum: 0.2 * v,
 			}
 			for _, f := range []*float64{
-				&scrapes[i].Seconds, &scrapes[i].Running, &scrapes[i].KVTokens, &scrapes[i].GenerationTokens, &scrapes[i].PrefillTokens, &scrapes[i].Prefills,
-				&scrapes[i].ITLSeconds, &scrapes[i].ITLCount, &scrapes[i].PrefillSeconds, &scrapes[i].PrefillCount, &scrapes[i].QueueSeconds, &scrapes[i].TTFTSeconds,
+				&scrapes[i].Seconds, &scrapes[i].Running, &scrapes[i].KVUsage, &scrapes[i].Generated, &scrapes[i].Computed, &scrapes[i].FirstTokens,
+				&scrapes[i].ITLSum, &scrapes[i].ITLCount, &scrapes[i].PrefillSum, &scrapes[i].PrefillCount, &scrapes[i].QueueSum, &scrapes[i].TTFTSum,
 			} {
 				if rapid.IntRange(0, 60).Draw(t, "odd") == 0 {
 					*f = odd.Draw(t, "value")

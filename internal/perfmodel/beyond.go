@@ -63,9 +63,8 @@ func MissOf(simulated, measured float64) Miss {
 	return Miss{}
 }
 
-// Misses are those of the quantities that predictions are made of. TPOT stands for the time
-// between tokens too.
-type Misses struct{ TTFT, TPOT, E2E, Tokens Miss }
+// Misses are those of the kinds of quantities that predictions are made of.
+type Misses map[Kind]Miss
 
 // Missing returns the fit with what its simulation misses of what it was made from: its
 // intervals are no narrower.
@@ -112,19 +111,20 @@ func (f *Fit) replay(d Deployment, requests []sim.Request, measured []Measured, 
 }
 
 // nothing reports misses with which a fit does not describe its load test at all.
-func (m *Misses) nothing() bool {
-	return math.Abs(m.TTFT.Mean) > math.Log(2) || math.Abs(m.TPOT.Mean) > 0.2 || math.Abs(m.Tokens.Mean) > 0.2
+func (m Misses) nothing() bool {
+	return math.Abs(m[TTFT].Mean) > math.Log(2) || math.Abs(m[TPOT].Mean) > 0.2 || math.Abs(m[Tokens].Mean) > 0.2
 }
 
 // String says what is far off of the means, "" for nothing.
-func (m *Misses) String() string {
+func (m Misses) String() string {
 	var parts []string
 	for _, x := range []struct {
-		name     string
-		off, far float64
-	}{{"TTFT", m.TTFT.Mean, 0.10}, {"TPOT", m.TPOT.Mean, 0.05}, {"E2E", m.E2E.Mean, 0.10}, {"output tokens/s", m.Tokens.Mean, 0.05}} {
-		if math.Abs(x.off) > x.far {
-			parts = append(parts, fmt.Sprintf("%s %+.0f %%", x.name, 100*math.Expm1(x.off)))
+		name string
+		of   Kind
+		far  float64
+	}{{"TTFT", TTFT, 0.10}, {"TPOT", TPOT, 0.05}, {"E2E", E2E, 0.10}, {"output tokens/s", Tokens, 0.05}} {
+		if off := m[x.of].Mean; math.Abs(off) > x.far {
+			parts = append(parts, fmt.Sprintf("%s %+.0f %%", x.name, 100*math.Expm1(off)))
 		}
 	}
 	return strings.Join(parts, ", ")
@@ -133,18 +133,17 @@ func (m *Misses) String() string {
 // noBetterThan widens the intervals to what the fit misses of what it was made from:
 // nothing else is predicted better. A tail that was missed is one that the model does not
 // have, such as the stalls of a machine: it is as far on the same side.
-func (p *Prediction) noBetterThan(off *Misses) {
+func (p *Prediction) noBetterThan(off Misses) {
 	if p.Draws == 0 {
 		return
 	}
-	for _, g := range p.groups() {
-		miss := g.off(off)
+	for _, q := range quantities {
+		i, miss := q.field(p), off[q.kind]
 		times := math.Exp(math.Abs(miss.Mean))
-		for k, i := range g.intervals {
-			i.Low, i.High = min(i.Low, i.Value/times), max(i.High, i.Value*times)
-			if k >= len(g.intervals)-g.tails {
-				i.Low, i.High = min(i.Low, i.Value*math.Exp(-miss.Tail)), max(i.High, i.Value*math.Exp(-miss.Tail))
-			}
+		i.Low, i.High = min(i.Low, i.Value/times), max(i.High, i.Value*times)
+		if q.tail {
+			tail := i.Value * math.Exp(-miss.Tail)
+			i.Low, i.High = min(i.Low, tail), max(i.High, tail)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/modelconfig/modelconfigtest"
 	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim"
+	measured "github.com/sixty-dev/sixty/internal/workload"
 )
 
 var trueCost = sim.StepCost{
@@ -89,14 +90,14 @@ func TestSolveFindsTheConstantsThroughNoiseAndStalls(t *testing.T) {
 
 // smallSteps are what a server without prefills of more than a few tokens shows: the cost of
 // a token beyond the knee is in none of its steps.
-func smallSteps(rng *rand.Rand) []perfmodel.Scrape {
-	var out []perfmodel.Scrape
+func smallSteps(rng *rand.Rand, cfg sim.Config) []measured.Interval {
+	var out []measured.Interval
 	for range 200 {
 		running, steps := 1+rng.Float64()*10, 100.0
 		step := (4e-3 + 100e-6*running) * math.Exp(0.1*rng.NormFloat64())
-		out = append(out, perfmodel.Scrape{
-			Seconds: 1, Running: running, KVTokens: 100 * running, Steps: steps, GenerationTokens: running * steps,
-			PrefillTokens: 60, Prefills: 3, ITLSeconds: step * running * steps, ITLCount: running * steps,
+		out = append(out, measured.Interval{
+			Seconds: 1, Running: running, KVUsage: 100 * running / float64(cfg.Tokens()), Steps: steps, Generated: running * steps,
+			Computed: 60, FirstTokens: 3, ITLSum: step * running * steps, ITLCount: running * steps,
 		})
 	}
 	return out
@@ -105,7 +106,7 @@ func smallSteps(rng *rand.Rand) []perfmodel.Scrape {
 // TestWhatWasNotSeenIsUncertain: steps of a few tokens do not tell what those of hundreds
 // take, which the fit neither makes up nor claims to know.
 func TestWhatWasNotSeenIsUncertain(t *testing.T) {
-	c, err := perfmodel.Calibrate(perfmodel.Evidence{Config: config(t), Scrapes: smallSteps(rand.New(rand.NewPCG(4, 4))), ScrapesFrom: "a test"})
+	c, err := perfmodel.Calibrate(perfmodel.Evidence{Config: config(t), Scrapes: smallSteps(rand.New(rand.NewPCG(4, 4)), config(t)), ScrapesFrom: "a test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,15 +240,15 @@ func TestACostFittedToScrapesPredictsTheSameServer(t *testing.T) {
 
 // scrape drives an engine of known cost in virtual time and reads its metrics
 // every second.
-func scrape(t *testing.T, cfg sim.Config, requests []sim.Request) []perfmodel.Scrape {
+func scrape(t *testing.T, cfg sim.Config, requests []sim.Request) []measured.Interval {
 	t.Helper()
 	e, err := sim.New(cfg, trueCost)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var (
-		scrapes  []perfmodel.Scrape
-		s        = perfmodel.Scrape{Seconds: 1}
+		scrapes  []measured.Interval
+		s        = measured.Interval{Seconds: 1}
 		before   = e.Stats()
 		gauges   float64
 		last     = make(map[int]time.Duration)
@@ -273,24 +274,24 @@ func scrape(t *testing.T, cfg sim.Config, requests []sim.Request) []perfmodel.Sc
 		now = due
 		for _, out := range e.Complete(now) {
 			if out.First {
-				s.Prefills++
-				s.PrefillTokens += float64(prompts[out.ID])
+				s.FirstTokens++
+				s.Computed += float64(prompts[out.ID])
 			} else {
 				s.ITLCount++
-				s.ITLSeconds += (now - last[out.ID]).Seconds()
+				s.ITLSum += (now - last[out.ID]).Seconds()
 			}
 			last[out.ID] = now
 		}
 		st := e.Stats()
 		gauges++
 		s.Running += float64(st.Running)
-		s.KVTokens += float64(st.UsedBlocks * cfg.BlockSize)
+		s.KVUsage += float64(st.UsedBlocks*cfg.BlockSize) / float64(cfg.Tokens())
 		if now >= end {
-			s.GenerationTokens = float64(st.GenerationTokens - before.GenerationTokens)
+			s.Generated = float64(st.GenerationTokens - before.GenerationTokens)
 			s.Running /= gauges
-			s.KVTokens /= gauges
+			s.KVUsage /= gauges
 			scrapes = append(scrapes, s)
-			s, gauges, before, end = perfmodel.Scrape{Seconds: 1}, 0, st, now+time.Second
+			s, gauges, before, end = measured.Interval{Seconds: 1}, 0, st, now+time.Second
 		}
 	}
 	return scrapes
@@ -351,7 +352,7 @@ func TestNearSaturationThePredictionSaysSo(t *testing.T) {
 func TestNothingToFitToIsAnErrorWithAWayOut(t *testing.T) {
 	cfg := config(t)
 	_, requests := perfmodel.FromRequests(perfmodel.Deployment{Config: cfg}, make([]perfmodel.Measured, 50), nil, nil)
-	_, scrapes := perfmodel.FromScrapes(cfg, make([]perfmodel.Scrape, 50), nil, nil)
+	_, scrapes := perfmodel.FromScrapes(cfg, make([]measured.Interval, 50), nil, nil)
 	for name, err := range map[string]error{"no finished request": requests, "an idle server": scrapes} {
 		if err == nil || hint.Of(err) == "" {
 			t.Errorf("%s: error %v with hint %q, want both", name, err, hint.Of(err))

@@ -12,13 +12,12 @@ import (
 // Observed is what a server says of its memory: by its log, or by the labels of
 // vllm:cache_config_info. A zero value is something that it does not say.
 type Observed struct {
-	Source         string
-	NumBlocks      float64
-	BlockSize      int
-	KVBytes        float64 // "Available KV cache memory"
-	KVTokens       float64 // "GPU KV cache size"
-	MaxConcurrency float64
-	WeightBytes    float64 // "Model loading took"
+	Source      string
+	NumBlocks   float64
+	BlockSize   int
+	KVBytes     float64 // "Available KV cache memory"
+	KVTokens    float64 // "GPU KV cache size"
+	WeightBytes float64 // "Model loading took"
 }
 
 // FromConfig reads what an engine's settings tell.
@@ -104,38 +103,25 @@ func (l *Ledger) blame(server float64, o Observed) string {
 	if server <= 0 {
 		return ""
 	}
+	has, others := "more", "smaller"
 	more := l.Available.Value - server
+	if more > 0 {
+		has, others = "less", "larger"
+	}
+	text := fmt.Sprintf("the server has %s %s", render.GiB(math.Abs(more)), has)
 	if o.WeightBytes > 0 {
-		return fmt.Sprintf("the server has %s %s: with its weights known, the activations, CUDA graphs and what is not PyTorch's must be so much %s than estimated, or the GPU's memory or utilization is another",
-			render.GiB(math.Abs(more)), lessMore(more > 0), largerSmaller(more > 0))
+		return text + fmt.Sprintf(": with its weights known, the activations, CUDA graphs and what is not PyTorch's must be so much %s than estimated, or the GPU's memory or utilization is another", others)
 	}
 	name, widest := "", 0.0
 	for _, x := range l.Lines {
-		if x.ID == LineKV || x.ID == LineRequested {
-			continue
-		}
-		if w := x.Bytes.High - x.Bytes.Low; w > widest {
+		if w := x.Bytes.High - x.Bytes.Low; w > widest && x.ID != LineKV && x.ID != LineRequested {
 			name, widest = x.Name, w
 		}
 	}
 	if name == "" {
-		return fmt.Sprintf("the server has %s %s: the GPU's memory, the utilization or the model is another than was given", render.GiB(math.Abs(more)), lessMore(more > 0))
+		return text + ": the GPU's memory, the utilization or the model is another than was given"
 	}
-	return fmt.Sprintf("the server has %s %s; the line known worst is “%s”", render.GiB(math.Abs(more)), lessMore(more > 0), name)
-}
-
-func lessMore(less bool) string {
-	if less {
-		return "less"
-	}
-	return "more"
-}
-
-func largerSmaller(larger bool) string {
-	if larger {
-		return "larger"
-	}
-	return "smaller"
+	return text + fmt.Sprintf("; the line known worst is “%s”", name)
 }
 
 // Adopt returns settings with which the ledger has the server's KV memory, so

@@ -101,21 +101,17 @@ func (e *Engine) limits(s *settings, device *GPU) {
 	var seqs, tokens int
 	s.number(engine.MaxNumSeqs, &seqs)
 	s.number(engine.MaxNumBatchedTokens, &tokens)
-	what, machine := "a GPU of less than 70 GiB", Machine{Release: e.Release, Ranks: 1}
+	what, m := "a GPU of less than 70 GiB", machine{Release: e.Release, Ranks: 1}
 	if device != nil {
-		what, machine.Memory, machine.Device = "the "+device.Name, device.Memory, device.Name
+		what, m.Memory, m.Device = "the "+device.Name, device.Memory, device.Name
 	}
-	c.MaxNumSeqs, c.MaxNumBatchedTokens = machine.Limits(seqs, tokens, c.MaxModelLen, c.ChunkedPrefill)
-	if seqs == 0 {
-		e.assume("max-num-seqs %d, vLLM's default on %s", c.MaxNumSeqs, what)
-	}
-	if tokens == 0 {
-		e.assume("max-num-batched-tokens %d, vLLM's default on %s", c.MaxNumBatchedTokens, what)
-	}
+	var assumed []string
+	c.MaxNumSeqs, c.MaxNumBatchedTokens, assumed = m.limits(seqs, tokens, c.MaxModelLen, c.ChunkedPrefill, what)
+	e.Assumed = append(e.Assumed, assumed...)
 }
 
-// A Machine is what vLLM's default limits depend on.
-type Machine struct {
+// A machine is what vLLM's default limits depend on.
+type machine struct {
 	Release engine.Release
 	Device  string  // "" is an unknown one
 	Memory  float64 // of one device, in bytes
@@ -123,11 +119,10 @@ type Machine struct {
 	Ranks   int // of tensor and pipeline parallelism, which count on a CPU
 }
 
-// Limits returns max-num-seqs and max-num-batched-tokens, with vLLM's defaults for
+// limits returns max-num-seqs and max-num-batched-tokens, with vLLM's defaults for
 // those that are 0 (engine/arg_utils.py@v0.23.0, get_batch_defaults and the
-// adjustments after it).
-func (m Machine) Limits(seqs, tokens, maxModelLen int, chunked bool) (maxNumSeqs, maxNumBatchedTokens int) {
-	const gib = 1 << 30
+// adjustments after it), which it says.
+func (m machine) limits(seqs, tokens, maxModelLen int, chunked bool, what string) (maxNumSeqs, maxNumBatchedTokens int, assumed []string) {
 	defaultSeqs, defaultTokens := 256, 2048
 	small := strings.HasPrefix(m.Device, "A100") && m.Release.AtLeast("0.9")
 	switch {
@@ -142,14 +137,16 @@ func (m Machine) Limits(seqs, tokens, maxModelLen int, chunked bool) (maxNumSeqs
 		if seqs = defaultSeqs; tokens > 0 {
 			seqs = min(seqs, tokens)
 		}
+		assumed = append(assumed, fmt.Sprintf("max-num-seqs %d, vLLM's default on %s", seqs, what))
 	}
 	if tokens == 0 {
 		tokens = int(min(float64(max(defaultTokens, seqs)), float64(seqs)*float64(maxModelLen)))
 		if !chunked {
 			tokens = max(tokens, maxModelLen)
 		}
+		assumed = append(assumed, fmt.Sprintf("max-num-batched-tokens %d, vLLM's default on %s", tokens, what))
 	}
-	return seqs, tokens
+	return seqs, tokens, assumed
 }
 
 // leaveOut tells of settings that change what a server does and not what is

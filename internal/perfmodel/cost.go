@@ -2,7 +2,6 @@ package perfmodel
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/sixty-dev/sixty/internal/modelconfig"
 	"github.com/sixty-dev/sixty/internal/sim"
@@ -28,36 +27,6 @@ func (l *Ledger) ReadPerToken(meanTokens float64) float64 {
 		}
 	}
 	return sum / float64(s.PP)
-}
-
-// interconnect is the link between the GPUs of a server: bytes per second from one GPU, in
-// one direction, by NVIDIA's data sheets of NVLink 2 to 5 and AMD's of Infinity Fabric. All
-// others are taken to have PCIe 4 ×16. GeForce boards do not reach each other's memory: all
-// bytes go through the host's.
-func interconnect(device string) (bandwidth float64, bus bool) {
-	switch {
-	case strings.HasPrefix(device, "H100 PCIe"), strings.HasSuffix(device, "NVL"):
-		return 50e9, true // PCIe 5
-	case strings.Contains(device, "PCIe"):
-		return 25e9, true
-	case strings.HasPrefix(device, "B200"), strings.HasPrefix(device, "B300"), strings.HasPrefix(device, "GB200"):
-		return 900e9, false
-	case strings.HasPrefix(device, "H"), strings.HasPrefix(device, "GH"):
-		return 450e9, false
-	case strings.HasPrefix(device, "A100"):
-		return 300e9, false
-	case strings.HasPrefix(device, "MI3"):
-		return 350e9, false
-	case strings.HasPrefix(device, "V100"):
-		return 150e9, false
-	case strings.HasPrefix(device, "RTX PRO"):
-		return 50e9, true // PCIe 5
-	case strings.HasPrefix(device, "RTX 5090"):
-		return 50e9 / 2, true
-	case strings.HasPrefix(device, "RTX 4090"), strings.HasPrefix(device, "RTX 3090"):
-		return 25e9 / 2, true
-	}
-	return 25e9, true
 }
 
 // StepCost is what a step costs on one tensor-parallel group, for requests that hold so

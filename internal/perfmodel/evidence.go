@@ -8,6 +8,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/stat"
+	"github.com/sixty-dev/sixty/internal/workload"
 )
 
 // Basis is the kind of evidence that step times rest on.
@@ -32,7 +33,7 @@ type Evidence struct {
 
 	Cost     *sim.StepCost // constants from an earlier calibration
 	Requests []Measured
-	Scrapes  []Scrape
+	Scrapes  []workload.Interval
 
 	// Prior is what data sheets tell: the prior of a fit, and the basis where nothing
 	// was measured. Ledger.StepCost works it out.
@@ -162,11 +163,11 @@ func typicalRequest(ms []Measured) float64 {
 	return stat.Median(v)
 }
 
-func typicalScrape(scrapes []Scrape) float64 {
+func typicalScrape(scrapes []workload.Interval) float64 {
 	var v []float64
 	for _, s := range scrapes {
-		if s.ITLCount > 0 && s.ITLSeconds > 0 {
-			v = append(v, s.ITLSeconds/s.ITLCount)
+		if s.ITLCount > 0 && s.ITLSum > 0 {
+			v = append(v, s.ITLSum/s.ITLCount)
 		}
 	}
 	return stat.Median(v)

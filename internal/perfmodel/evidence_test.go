@@ -14,6 +14,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/modelconfig/modelconfigtest"
 	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim"
+	measured "github.com/sixty-dev/sixty/internal/workload"
 )
 
 func spec(t *testing.T, name string) *perfmodel.GPU {
@@ -128,7 +129,7 @@ func priorOf(t *testing.T, gpu string) *perfmodel.Prior {
 
 func TestCalibrateTakesTheBestEvidence(t *testing.T) {
 	ms := measuredOf(t, poisson(4, 300))
-	idle := []perfmodel.Scrape{{Seconds: 1}}
+	idle := []measured.Interval{{Seconds: 1}}
 	for _, tt := range []struct {
 		name  string
 		e     perfmodel.Evidence

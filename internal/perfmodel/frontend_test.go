@@ -6,6 +6,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim"
+	measured "github.com/sixty-dev/sixty/internal/workload"
 )
 
 var trueFrontend = sim.Frontend{PerRequest: 6e-3}
@@ -14,14 +15,15 @@ var trueFrontend = sim.Frontend{PerRequest: 6e-3}
 // API server of known time.
 type watched struct {
 	*sim.Engine
-	scrapes []perfmodel.Scrape
-	now     perfmodel.Scrape // since the last scrape
+	cfg     sim.Config
+	scrapes []measured.Interval
+	now     measured.Interval // since the last scrape
 	at, end time.Duration
 	tokens  int64
 }
 
 // until passes time in which nothing changes.
-func (w *watched) until(t time.Duration, blockSize int) {
+func (w *watched) until(t time.Duration) {
 	for t > w.at {
 		to := min(t, w.end)
 		st := w.Stats()
@@ -29,26 +31,26 @@ func (w *watched) until(t time.Duration, blockSize int) {
 		w.now.Seconds += d
 		w.now.Running += float64(st.Running) * d
 		w.now.Waiting += float64(st.Waiting) * d
-		w.now.KVTokens += float64(st.UsedBlocks*blockSize) * d
+		w.now.KVUsage += float64(st.UsedBlocks*w.cfg.BlockSize) / float64(w.cfg.Tokens()) * d
 		if w.at = to; w.at == w.end {
 			s := w.now
-			s.Running, s.Waiting, s.KVTokens = s.Running/s.Seconds, s.Waiting/s.Seconds, s.KVTokens/s.Seconds
-			s.GenerationTokens = float64(st.GenerationTokens - w.tokens)
+			s.Running, s.Waiting, s.KVUsage = s.Running/s.Seconds, s.Waiting/s.Seconds, s.KVUsage/s.Seconds
+			s.Generated = float64(st.GenerationTokens - w.tokens)
 			w.scrapes = append(w.scrapes, s)
-			w.now, w.tokens, w.end = perfmodel.Scrape{}, st.GenerationTokens, w.end+time.Second
+			w.now, w.tokens, w.end = measured.Interval{}, st.GenerationTokens, w.end+time.Second
 		}
 	}
 }
 
 // watch drives the engine as EngineCore does: requests are taken between steps, and
 // the time that they waited for that is in no metric but the time to first token.
-func watch(t *testing.T, cfg sim.Config, requests []sim.Request) []perfmodel.Scrape {
+func watch(t *testing.T, cfg sim.Config, requests []sim.Request) []measured.Interval {
 	t.Helper()
 	e, err := sim.New(cfg, trueCost)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &watched{Engine: e, end: time.Second}
+	w := &watched{Engine: e, cfg: cfg, end: time.Second}
 	var taken, last []time.Duration
 	now := time.Duration(0)
 	arrival := func(i int) time.Duration {
@@ -58,7 +60,7 @@ func watch(t *testing.T, cfg sim.Config, requests []sim.Request) []perfmodel.Scr
 		if !e.HasWork() {
 			now = max(now, arrival(next))
 		}
-		w.until(now, cfg.BlockSize)
+		w.until(now)
 		for ; next < len(requests) && arrival(next) <= now; next++ {
 			r := requests[next]
 			r.Arrival = now
@@ -71,24 +73,24 @@ func watch(t *testing.T, cfg sim.Config, requests []sim.Request) []perfmodel.Scr
 		if !wait {
 			continue
 		}
-		w.until(due, cfg.BlockSize)
+		w.until(due)
 		now = due
 		w.now.Steps++
 		for _, out := range e.Complete(now) {
 			if out.First {
-				w.now.Prefills++
-				w.now.PrefillTokens += float64(requests[out.ID].PromptTokens)
-				w.now.TTFTSeconds += (now - requests[out.ID].Arrival).Seconds()
+				w.now.FirstTokens++
+				w.now.Computed += float64(requests[out.ID].PromptTokens)
+				w.now.TTFTSum += (now - requests[out.ID].Arrival).Seconds()
 			} else {
 				w.now.ITLCount++
-				w.now.ITLSeconds += (now - last[out.ID]).Seconds()
+				w.now.ITLSum += (now - last[out.ID]).Seconds()
 			}
 			last[out.ID] = now
 			if r := out.Result; r != nil {
 				w.now.QueueCount++
-				w.now.QueueSeconds += (r.Scheduled - taken[out.ID]).Seconds()
+				w.now.QueueSum += (r.Scheduled - taken[out.ID]).Seconds()
 				w.now.PrefillCount++
-				w.now.PrefillSeconds += (r.FirstToken - r.Scheduled).Seconds()
+				w.now.PrefillSum += (r.FirstToken - r.Scheduled).Seconds()
 			}
 		}
 	}

@@ -41,6 +41,9 @@ func TestSpecsAreOfTheRightOrder(t *testing.T) {
 		if s.Memory < 16<<30 || s.Memory > 300<<30 || s.Bandwidth < 250e9 || s.Bandwidth > 9e12 || perByte < 35 || perByte > 600 || s.FP8 != 0 && s.FP8 < s.BF16 || s.FP4 != 0 && s.FP4 < 2*s.FP8*0.99 {
 			t.Errorf("%+v", s)
 		}
+		if s.Family == "" || (s.Link > 0) == (s.Bus > 0) || max(s.Link, s.Bus) > 1e12 || s.Host < 20e9 || s.Visible > s.Memory || s.Price > 50 {
+			t.Errorf("%+v", s)
+		}
 		if found, err := perfmodel.FindGPU(s.Name); err != nil || found.Name != s.Name {
 			t.Errorf("%s is found as %q, %v", s.Name, found.Name, err)
 		}

@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"gonum.org/v1/gonum/mat"
+
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/stat"
 )
@@ -41,22 +43,27 @@ var roughSpread = sim.StepCost{Base: 0.3, Mixed: 2, PerSeq: 2, PerToken: 0.3, Pe
 // Rough is a prior of constants of which the order is known.
 func Rough(c sim.StepCost) Prior { return Prior{StepCost: c, Spread: roughSpread} }
 
-// spreadOf is the relative standard deviation of each constant over the samples, robust
-// against single ones.
+// spreadOf is the relative standard deviation of each constant over the samples.
 func spreadOf(draws []Draw) sim.StepCost {
 	var x vector
-	column := make([]float64, len(draws))
 	for j := range perRequest {
-		for i, d := range draws {
-			column[i] = math.Log(max(fromCost(d.Cost)[j], 1e-15))
-		}
-		middle := stat.Median(column)
-		for i := range column {
-			column[i] = math.Abs(column[i] - middle)
-		}
-		x[j] = math.Expm1(1.4826 * stat.Median(column)) // of a normal distribution's MAD
+		_, sd := centered(draws, j)
+		x[j] = math.Expm1(sd)
 	}
 	return toCost(x, sim.StepCost{})
+}
+
+// centered are the logarithms of a constant over the samples, less their median, and their
+// standard deviation, robust against single samples.
+func centered(draws []Draw, constant int) (x []float64, sd float64) {
+	for _, d := range draws {
+		x = append(x, math.Log(max(fromCost(d.Cost)[constant], 1e-15)))
+	}
+	middle := stat.Median(x)
+	for i := range x {
+		x[i] -= middle
+	}
+	return x, 1.4826 * stat.Median(absolute(x)) // of a normal distribution's MAD
 }
 
 // FromPrior is a fit that rests on a prior alone: no observations, and samples of the
@@ -149,56 +156,36 @@ func (p *Prior) rowsAt(cost sim.StepCost) []row {
 // wide: constants that depend on the same unknown, such as the speed of all that a host
 // does, move together. It is the inverse of the Cholesky factor of their covariance.
 func apart(draws []Draw, times float64) [][perRequest]float64 {
-	var x [perRequest][]float64 // in standard deviations, robust against single samples
+	samples := mat.NewDense(len(draws), perRequest, nil) // in standard deviations
 	var sd [perRequest]float64
-	for j := range x {
-		for _, d := range draws {
-			x[j] = append(x[j], math.Log(max(fromCost(d.Cost)[j], 1e-15)))
-		}
-		middle := stat.Median(x[j])
-		off := make([]float64, len(draws))
-		for i := range off {
-			off[i] = math.Abs(x[j][i] - middle)
-		}
-		sd[j] = max(1.4826*stat.Median(off), leastSpread)
-		for i := range x[j] {
-			x[j][i] = max(min((x[j][i]-middle)/sd[j], 3), -3)
+	for j := range sd {
+		x, own := centered(draws, j)
+		sd[j] = max(own, leastSpread)
+		for i := range x {
+			samples.Set(i, j, max(min(x[i]/sd[j], 3), -3))
 		}
 	}
-	var l, out [perRequest][perRequest]float64
-	for i := range l {
-		for j := range i + 1 {
-			sum := 0.0
-			for k := range draws {
-				sum += x[i][k] * x[j][k] / float64(len(draws))
-			}
-			if i == j {
-				sum += ownShare
-			}
-			for k := range j {
-				sum -= l[i][k] * l[j][k]
-			}
-			if i == j {
-				l[i][i] = math.Sqrt(sum)
-			} else {
-				l[i][j] = sum / l[j][j]
-			}
-		}
+	covariance := mat.NewSymDense(perRequest, nil)
+	covariance.SymOuterK(1/float64(len(draws)), samples.T())
+	for j := range perRequest {
+		covariance.SetSym(j, j, covariance.At(j, j)+ownShare)
 	}
-	for i := range out { // the inverse, over the standard deviations
-		out[i][i] = 1 / l[i][i]
-		for j := range i {
-			for k := j; k < i; k++ {
-				out[i][j] -= l[i][k] * out[k][j] / l[i][i]
-			}
-		}
+	var factor mat.Cholesky
+	var l, inverse mat.TriDense
+	if !factor.Factorize(covariance) {
+		return nil // of numbers that are none
 	}
+	factor.LTo(&l)
+	if inverse.InverseTri(&l) != nil {
+		return nil
+	}
+	out := make([][perRequest]float64, perRequest)
 	for i := range out {
-		for j := range out {
-			out[i][j] /= sd[j] * times
+		for j := range i + 1 {
+			out[i][j] = inverse.At(i, j) / (sd[j] * times)
 		}
 	}
-	return out[:]
+	return out
 }
 
 // leastSpread is the least standard deviation of a constant's logarithm, and ownShare the

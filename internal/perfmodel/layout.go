@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
@@ -257,17 +258,7 @@ func (l *Layout) tokens(s *Settings, blocks float64) float64 {
 	return math.Floor(blocks/float64(len(l.Groups))) * float64(l.BlockTokens*l.parts)
 }
 
-// longest is the longest request that fits into so many blocks.
-func (l *Layout) longest(positions, limit, blocks int) int {
-	most := max(positions, limit)
-	lo, hi := 0, most
-	for lo < hi {
-		mid := (lo + hi + 1) / 2
-		if l.BlocksFor(mid) <= blocks {
-			lo = mid
-		} else {
-			hi = mid - 1
-		}
-	}
-	return lo
+// longest is the longest request, of so many tokens at most, that fits into so many blocks.
+func (l *Layout) longest(most, blocks int) int {
+	return sort.Search(most, func(n int) bool { return l.BlocksFor(n+1) > blocks })
 }

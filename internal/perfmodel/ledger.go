@@ -519,7 +519,7 @@ func (l *Ledger) capacity() {
 	l.Concurrency = each(func(v float64) float64 { return blocks(v) / float64(max(l.KV.BlocksFor(s.MaxModelLen), 1)) })
 	l.Tokens = each(func(v float64) float64 { return l.KV.tokens(s, blocks(v)) })
 	l.MaxLen = each(func(v float64) float64 {
-		return float64(l.KV.longest(l.Model.MaxPositions, s.MaxModelLen, int(blocks(v))))
+		return float64(l.KV.longest(max(l.Model.MaxPositions, s.MaxModelLen), int(blocks(v))))
 	})
 }
 

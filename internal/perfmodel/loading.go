@@ -95,55 +95,10 @@ func (r *settings) speculation(to *Speculation) {
 	}
 }
 
-// capabilities of NVIDIA's accelerators, the beginning of whose name counts
-// (https://developer.nvidia.com/cuda-gpus).
-var capabilities = []struct {
-	name  string
-	value float64
-}{
-	{"V100", 7.0}, {"T4", 7.5}, {"A100", 8.0}, {"A30", 8.0}, {"A10", 8.6}, {"A40", 8.6}, {"RTX A6000", 8.6}, {"RTX 3090", 8.6},
-	{"L4", 8.9}, {"RTX 6000 Ada", 8.9}, {"RTX 4090", 8.9}, {"H100", 9.0}, {"H200", 9.0}, {"H20", 9.0}, {"GH200", 9.0},
-	{"B200", 10.0}, {"GB200", 10.0}, {"B300", 10.3}, {"RTX 5090", 12.0}, {"RTX PRO 6000", 12.0},
-}
-
-// Capability is an NVIDIA accelerator's compute capability, 0 where it has none or is not known.
-func (g GPU) Capability() float64 {
-	for _, c := range capabilities {
-		if strings.HasPrefix(g.Name, c.name) {
-			return c.value
-		}
-	}
-	return 0
-}
-
-// needs is the least compute capability of a form of weights (get_min_capability in
-// vllm/model_executor/layers/quantization, at 29 releases from 0.8.0 to 0.33.0).
-func needs(method string, r engine.Release) float64 {
-	marlin := 8.0
-	if r.AtLeast(vllm.MarlinOnTuring) {
-		marlin = 7.5
-	}
-	switch method {
-	case "fp8", "mxfp8":
-		return marlin
-	case "awq", "awq_marlin", "auto_awq":
-		return 7.5
-	case "gptq", "auto_gptq":
-		return 6.0
-	case "bitsandbytes":
-		return 7.0
-	case "fbgemm_fp8", "mxfp4", "gpt_oss_mxfp4", "experts_int8", "mxfp4_linear":
-		return 8.0
-	case "experts_nvfp4":
-		return 10.0
-	}
-	return 0
-}
-
 // load returns the model as these settings load it, and refuses what the device cannot.
 func (s *Settings) load(m *modelconfig.Model) (*modelconfig.Model, error) {
 	s.assumed = nil
-	how, capability := s.Loading, s.Device.Capability()
+	how, capability := s.Loading, s.Device.Capability
 	old := capability > 0 && capability < 8
 	switch {
 	case old && how.DType == "bfloat16":
@@ -160,25 +115,21 @@ func (s *Settings) load(m *modelconfig.Model) (*modelconfig.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	if least := needs(m.Quant.Method, cmp.Or(s.Release, vllm.DefaultRelease)); capability > 0 && capability < least {
+	least := m.Quant.Capability()
+	if eights := m.Quant.Method == "fp8" || m.Quant.Method == "mxfp8"; eights && cmp.Or(s.Release, vllm.DefaultRelease).AtLeast(vllm.MarlinOnTuring) {
+		least = 7.5
+	}
+	if capability > 0 && capability < least {
 		return nil, hint.With(fmt.Errorf("weights of the form %s on %s: vLLM needs compute capability %.1f for them, and it has %.1f", m.Quant.Method, s.deviceName(), least, capability),
 			"take another checkpoint or a newer GPU")
 	}
 	return m, nil
 }
 
-// NodeSize is how many accelerators of a kind one machine has whose links are as fast as
-// the data sheet says.
-func (g GPU) NodeSize() int {
-	if strings.HasPrefix(g.Name, "GB") {
-		return 72
-	}
-	return 8
-}
-
 // SpansNodes reports whether one tensor-parallel group is divided between machines.
 func (s *Settings) SpansNodes() bool {
-	return s.TP > s.Device.NodeSize() || s.Nodes > 1 && s.TP*max(s.PP, 1) > s.Device.NodeSize() && s.TP > s.TP*max(s.PP, 1)/s.Nodes
+	node := s.Device.NodeSize()
+	return s.TP > node || s.Nodes > 1 && s.TP*max(s.PP, 1) > node && s.TP > s.TP*max(s.PP, 1)/s.Nodes
 }
 
 // arrangement refuses what vLLM refuses of a model's division, and says what it costs.
@@ -265,15 +216,6 @@ func (s *Settings) adapters(m *modelconfig.Model, first, last int) Estimate {
 	return Estimate{low, low, max(low, high)}
 }
 
-// transferRate is what one GPU reads from its host, in bytes per second: PCIe 4 ×16 or
-// 5 ×16, of which real copies reach about 85 %.
-func (g GPU) transferRate() float64 {
-	if c := g.Capability(); c >= 9 {
-		return 55e9
-	}
-	return 25e9
-}
-
 // betweenNodes is what one GPU exchanges with another machine: 400 Gb/s of InfiniBand,
 // one adapter for each GPU as in NVIDIA's DGX H100.
 const betweenNodes = 50e9
@@ -284,7 +226,7 @@ const betweenNodes = 50e9
 // left out, so that what guessing saves is rather too small than too large.
 func (l *Ledger) extraTime(c *sim.StepCost) {
 	if l.offloaded > 0 {
-		c.Base += l.offloaded / l.Settings.Device.transferRate()
+		c.Base += l.offloaded / l.Settings.Device.Host
 	}
 	g := l.Settings.Speculation
 	if g.Tokens < 1 || g.Acceptance <= 0 {

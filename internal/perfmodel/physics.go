@@ -1,9 +1,12 @@
 package perfmodel
 
 import (
+	_ "embed" // parameters.yaml
 	"fmt"
 	"math"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/modelconfig"
@@ -13,16 +16,38 @@ import (
 // A Parameter is one number of the hardware prior that is the same for all deployments,
 // but for the effects that belong to a GPU, a model, a kind of kernels or a host.
 type Parameter struct {
-	Name, Text string
+	Name string `json:"name"`
+	Text string `json:"text"`
 	// Share says that the parameter is a share between 0 and 1, fitted as a logit; any
 	// other is positive and fitted as a logarithm.
-	Share bool
+	Share bool `json:"share"`
 	// Guess is what physics and documentation let one expect before any measurement, and
 	// SD how well that is known, as a standard deviation of the logit or the logarithm.
-	Guess, SD float64
+	Guess float64 `json:"guess"`
+	SD    float64 `json:"sd"`
 }
 
-// The parameters, by their place in Values.
+//go:embed parameters.yaml
+var parametersYAML []byte
+
+// priors are what is expected before any measurement.
+var priors = sync.OnceValue(func() (of struct {
+	Parameters []Parameter `json:"parameters"`
+	Effects    map[string][]struct {
+		Level     string  `json:"level"` // the kind of levels
+		Parameter string  `json:"parameter"`
+		SD        float64 `json:"sd"`
+	} `json:"effects"`
+},
+) {
+	mustParse(parametersYAML, &of)
+	return of
+})
+
+// Parameters describes all of them, by their place in Values.
+func Parameters() []Parameter { return priors().Parameters }
+
+// The parameters in the order of parameters.yaml.
 const (
 	pBandwidth = iota
 	pExpertBytes
@@ -59,45 +84,6 @@ const (
 	parameters
 )
 
-// Parameters describes all of them. Guesses of shares are of what kernels are known to
-// reach; those of times are of the order that vLLM's own profiles show.
-func Parameters() []Parameter {
-	return []Parameter{
-		pBandwidth:   {"bandwidth", "share of the memory bandwidth that reading weights reaches", true, 0.80, 0.4},
-		pExpertBytes: {"expert-bytes", "times as long as any other weight's byte an expert's takes to read", false, 1.1, 0.3},
-		pKVBandwidth: {"kv-bandwidth", "share of the memory bandwidth that reading the KV cache reaches", true, 0.8, 0.6},
-		pOverlap:     {"overlap", "share of the time of reading weights that arithmetic hides behind", true, 0.5, 1},
-		pCompute:     {"compute", "share of the peak arithmetic in 16 bits that matrix products reach", true, 0.6, 0.4},
-		pFP8:         {"fp8", "the same in FP8, of the FP8 peak", true, 0.5, 0.5},
-		pWeightOnly8: {"weight-only-8", "the same with 8-bit weights unpacked to 16 bits, of the 16-bit peak", true, 0.5, 0.5},
-		pWeightOnly4: {"weight-only-4", "the same with 4-bit weights unpacked to 16 bits", true, 0.5, 0.5},
-		pMXFP4:       {"mxfp4", "the same with MXFP4 weights and 16-bit arithmetic", true, 0.4, 0.6},
-		pNVFP4:       {"nvfp4", "the same in NVFP4, of the FP4 peak", true, 0.4, 0.6},
-		pMoE:         {"moe", "arithmetic of experts, of that of dense layers of the same kind", true, 0.6, 0.6},
-		pAttention:   {"attention", "share of the 16-bit peak that attention of prompts reaches", true, 0.4, 0.6},
-		pElementwise: {"elementwise", "times that a layer reads or writes a token's hidden state", false, 16, 0.5},
-		pStep:        {"step", "seconds of the engine's own work for a step", false, 2e-3, 0.6},
-		pAsync:       {"async", "share of that which asynchronous scheduling does not hide", true, 0.3, 0.7},
-		pLayer:       {"layer", "seconds that a layer's kernels take to launch", false, 15e-6, 0.6},
-		pEagerLayer:  {"eager-layer", "seconds of the processor to launch a layer's kernels one by one, without CUDA graphs", false, 450e-6, 0.4},
-		pMoELayer:    {"moe-layer", "seconds that the routing of a layer of experts takes", false, 30e-6, 0.7},
-		pMixed:       {"mixed", "additional seconds of a step with a prompt", false, 1.5e-3, 0.8},
-		pMixedLayer:  {"mixed-layer", "additional seconds of a layer of such a step", false, 40e-6, 0.8},
-		pSeq:         {"sequence", "seconds of the processor for a request in a step", false, 15e-6, 0.8},
-		pSampling:    {"sampling", "times that the logits of a request are read or written", false, 20, 0.7},
-		pLinkLatency: {"link-latency", "seconds of an all-reduce over NVLink or its like before its bytes", false, 12e-6, 0.5},
-		pLinkShare:   {"link-share", "share of that link's bandwidth that an all-reduce reaches", true, 0.5, 0.6},
-		pBusLatency:  {"bus-latency", "seconds of an all-reduce over PCIe before its bytes", false, 40e-6, 0.6},
-		pBusShare:    {"bus-share", "share of PCIe's bandwidth that an all-reduce reaches", true, 0.5, 0.6},
-		pDelay:       {"delay", "seconds of a request outside the engine", false, 6e-3, 0.6},
-		pDelayToken:  {"delay-token", "the same for each token of its prompt", false, 6e-6, 0.8},
-		pSerial:      {"serial", "seconds of a request in which the API server takes no other", false, 2e-3, 0.8},
-		pSerialToken: {"serial-token", "the same for each token of its prompt", false, 3e-6, 0.8},
-		pTemplate:    {"template", "the same where a release parses the chat template for each request", false, 8e-3, 0.5},
-		pOverall:     {"overall", "times that all that the engine does takes", false, 1, 1e-3},
-	}
-}
-
 // Values are the parameters of one deployment, as logits and logarithms.
 type Values [parameters]float64
 
@@ -129,6 +115,17 @@ type Effect struct {
 	SD    float64
 }
 
+// effects are those of a group of parameters.yaml, for the levels that a deployment has of
+// each kind.
+func effects(group string, levels map[string]string) []Effect {
+	var out []Effect
+	for _, e := range priors().Effects[group] {
+		on := slices.IndexFunc(Parameters(), func(p Parameter) bool { return p.Name == e.Parameter })
+		out = append(out, Effect{levels[e.Level], on, e.SD})
+	}
+	return out
+}
+
 // Key names the effect in the table of fitted ones.
 func (e Effect) Key() string { return Parameters()[e.On].Name + " of " + e.Level }
 
@@ -158,29 +155,9 @@ type Shape struct {
 // work is arithmetic for a token, as seconds at a GPU's peak.
 type work struct{ dense, experts float64 }
 
-// generation is the family of chips that a GPU belongs to.
-func generation(device string) string {
-	for _, g := range []struct{ name, devices string }{
-		{"Hopper", "H100 H200 H20 GH200"},
-		{"Blackwell", "B200 B300 GB200 GB300 RTX5090 RTXPRO"},
-		{"Ampere", "A100 A30 A40 A10 RTXA6000 RTX3090"},
-		{"Ada", "L4 L40 L40S RTX6000Ada RTX4090"},
-		{"CDNA", "MI210 MI250 MI300 MI325 MI355"},
-		{"Gaudi", "Gaudi"},
-	} {
-		for d := range strings.FieldsSeq(g.devices) {
-			if strings.HasPrefix(strings.ReplaceAll(device, " ", ""), d) {
-				return g.name
-			}
-		}
-	}
-	return "older"
-}
-
 // kernel says with which kernels weights of so many bytes each are multiplied, and at
 // which peak.
 func kernel(q *modelconfig.Quantization, bytes float64, g GPU) (kind int, peak float64) {
-	gen := generation(g.Name)
 	switch {
 	case bytes > 1.5:
 		return pCompute, g.BF16
@@ -190,8 +167,7 @@ func kernel(q *modelconfig.Quantization, bytes float64, g GPU) (kind int, peak f
 		return pWeightOnly8, g.BF16
 	case strings.Contains(q.Method, "mxfp4"):
 		return pMXFP4, g.BF16
-	case strings.Contains(q.Method, "modelopt") && gen == "Blackwell" && g.FP4 > 0,
-		strings.Contains(q.Method, "nvfp4") && gen == "Blackwell" && g.FP4 > 0:
+	case g.Family == "Blackwell" && g.FP4 > 0 && (strings.Contains(q.Method, "modelopt") || strings.Contains(q.Method, "nvfp4")):
 		return pNVFP4, g.FP4
 	}
 	return pWeightOnly4, g.BF16
@@ -256,68 +232,39 @@ func (l *Ledger) Shape(meanTokens float64) *Shape {
 		sh.expertLayers = float64(m.CountLayers(func(x modelconfig.Layer) bool { return x.FFN == modelconfig.MoE }))
 	}
 	if s.TP > 1 {
-		sh.link, sh.bus = interconnect(g.Name)
+		sh.link, sh.bus = g.Link, g.Link == 0
+		if sh.bus {
+			sh.link = g.Bus
+		}
 		if s.SpansNodes() {
 			sh.link, sh.bus = betweenNodes, true
 		}
 	}
-	gen := generation(g.Name)
-	sh.Effects = []Effect{
-		{"family " + gen, pBandwidth, 0.25},
-		sh.gpu(),
-		{"family " + gen, pCompute, 0.25},
-		{sh.gpu().Level, pCompute, 0.15},
-		{sh.gpu().Level, pOverall, 0.10},
-		{"family " + gen, pAttention, 0.4},
-		{"family " + gen, pKVBandwidth, 0.5},
-		{"family " + gen, pLinkLatency, 0.5},
-		{"family " + gen, pLinkShare, 0.8},
-		{fmt.Sprintf("model %s %d×%d", m.Architecture, len(m.Layers), m.Hidden), pOverall, 0.06},
+	levels := map[string]string{
+		"family": "family " + g.Family, "gpu": "gpu " + g.Name, "release": "releases before 0.14",
+		"model": fmt.Sprintf("model %s %d×%d", m.Architecture, len(m.Layers), m.Hidden), "architecture": "model " + m.Architecture,
 	}
-	if !s.Release.AtLeast(vllm.AsyncSchedulingByDefault) { // and of all that became faster until then
-		const level = "releases before 0.14"
-		sh.Effects = append(sh.Effects,
-			Effect{level, pOverall, 0.2}, Effect{level, pStep, 0.4}, Effect{level, pLayer, 0.4}, Effect{level, pMoELayer, 0.5}, Effect{level, pSeq, 0.5},
-			Effect{level, pDelay, 0.5}, Effect{level, pSerial, 0.4}, Effect{level, pCompute, 0.5}, Effect{level, pBandwidth, 0.2},
-			Effect{level, pLinkLatency, 0.4}, Effect{level, pLinkShare, 0.6})
+	sh.Effects = effects("any", levels)
+	if !s.Release.AtLeast(vllm.AsyncSchedulingByDefault) {
+		sh.Effects = append(sh.Effects, effects("before-async", levels)...)
 	}
-	if sh.template { // a model's is longer than another's
-		sh.Effects = append(sh.Effects, Effect{"model " + m.Architecture, pTemplate, 0.4})
+	if sh.template {
+		sh.Effects = append(sh.Effects, effects("template", levels)...)
 	}
-	for kind := pFP8; kind <= pNVFP4; kind++ {
-		if kinds[kind] {
-			sh.Effects = append(sh.Effects, Effect{"family " + gen, kind, 0.25})
+	for _, e := range effects("kernels", levels) {
+		if kinds[e.On] {
+			sh.Effects = append(sh.Effects, e)
 		}
 	}
 	return sh
 }
 
-// gpu is the effect of the GPU on what weights take to read: all that were measured have one.
-func (s *Shape) gpu() Effect { return Effect{"gpu " + s.device, pBandwidth, 0.15} }
-
 // On returns the shape with what the host of a published measurement adds: its
 // processor, and all else that is its own.
 func (s *Shape) On(host string) *Shape {
 	c := *s
-	c.Effects = append(c.Effects[:len(c.Effects):len(c.Effects)], hostEffects(host)...)
+	c.Effects = append(c.Effects[:len(c.Effects):len(c.Effects)], effects("host", map[string]string{"host": "host " + host})...)
 	return &c
-}
-
-func hostEffects(host string) []Effect {
-	level := "host " + host
-	return []Effect{
-		{level, pStep, 0.25},
-		{level, pSeq, 0.5},
-		{level, pDelay, 0.4},
-		{level, pSerial, 0.4},
-		{level, pCompute, 0.3},
-		{level, pBandwidth, 0.15},
-		{level, pOverall, 0.05},
-		{level, pLinkLatency, 0.4},
-		{level, pLinkShare, 0.5},
-		{level, pBusLatency, 0.4},
-		{level, pBusShare, 0.5},
-	}
 }
 
 // Cost applies the values of the parameters.

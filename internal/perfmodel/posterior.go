@@ -22,12 +22,7 @@ type Posterior struct {
 }
 
 // Widening is by how much the logarithmic interval of each kind of quantity is widened.
-type Widening struct {
-	TTFT   float64 `json:"ttft"`
-	TPOT   float64 `json:"tpot"`
-	E2E    float64 `json:"e2e"`
-	Tokens float64 `json:"tokens"`
-}
+type Widening map[Kind]float64
 
 // LeastHalf is the least half of an interval before it is widened, as a logarithm.
 const LeastHalf = 0.02
@@ -58,8 +53,7 @@ type Marginal struct {
 //go:embed posterior.json
 var posteriorJSON []byte
 
-// Fitted is the posterior that ships with this build. A test of package accuracy
-// fits it to the measurements in that package, with -update.
+// Fitted is the posterior that ships with this build: research/modelaccuracy fits it.
 var Fitted = sync.OnceValue(func() *Posterior {
 	p := &Posterior{}
 	if err := json.Unmarshal(posteriorJSON, p); err != nil {
@@ -124,10 +118,10 @@ func (p *Posterior) Prior(s *Shape) Prior {
 		d.Cost, d.Frontend = s.Cost(&v)
 		out.Draws = append(out.Draws, d)
 	}
-	_, measured := p.Fitted[s.gpu().Key()]
+	_, measured := p.Fitted[Effect{Level: "gpu " + s.device, On: pBandwidth}.Key()] // all that were measured have it
 	out.widen = [2]Widening{p.Widen[WideningClass(false, s.tp > 1, measured)], p.Widen[WideningClass(true, s.tp > 1, measured)]}
 	// What such intervals miss, the prior of a fit does not know either.
-	times := max((out.widen[0].TPOT+out.widen[1].TPOT)/2, 1)
+	times := max((out.widen[0][TPOT]+out.widen[1][TPOT])/2, 1)
 	out.Spread, out.apart = spreadOf(out.Draws).Scale(sim.Uniform(times)), apart(out.Draws, times)
 	return out
 }
@@ -143,12 +137,13 @@ func (p *Prediction) widenBy(by [2]Widening) {
 	if p.Summary.Queue.Mean > p.Summary.TTFT.Mean/2 {
 		w = by[1]
 	}
-	if w == (Widening{}) || p.Draws == 0 {
+	if p.Draws == 0 {
 		return
 	}
-	for _, g := range p.groups() {
-		for _, i := range g.intervals {
-			*i = i.Widened(g.times(w))
+	for _, q := range quantities {
+		if times, ok := w[q.kind]; ok {
+			i := q.field(p)
+			*i = i.Widened(times)
 		}
 	}
 }

@@ -6,13 +6,15 @@ import "testing"
 // of which nothing was measured.
 func TestEveryIntervalIsWidened(t *testing.T) {
 	p := &Prediction{Draws: 1}
-	for _, i := range p.fields() {
-		*i = Interval{1, 0.9, 1.1}
+	for _, q := range quantities {
+		*q.field(p) = Interval{1, 0.9, 1.1}
 	}
-	p.widenBy([2]Widening{{2, 2, 2, 2}, {2, 2, 2, 2}})
-	for k, i := range p.fields() {
+	twice := Widening{TTFT: 2, TPOT: 2, E2E: 2, Tokens: 2}
+	p.widenBy([2]Widening{twice, twice})
+	for k, q := range quantities {
+		i := q.field(p)
 		if wider := i.Low < 0.89 && i.High > 1.11; wider != (i != &p.Preemptions) {
-			t.Errorf("quantity %d of fields: %v", k, *i)
+			t.Errorf("quantity %d: %v", k, *i)
 		}
 	}
 }

@@ -62,49 +62,44 @@ func (p *Prediction) Overload() bool {
 	return o.Low < 0.9*o.Value && t.High > long*last.Seconds() && t.Value < long*last.Seconds()
 }
 
-// fields are in the order of quantities.
-func (p *Prediction) fields() []*Interval {
-	return []*Interval{
-		&p.TTFTMean, &p.TTFTP50, &p.TTFTP95, &p.TTFTP99, &p.QueueMean, &p.QueueP95, &p.TPOTMean, &p.TPOTP95,
-		&p.ITLMean, &p.ITLP50, &p.ITLP95, &p.ITLP99, &p.E2EMean, &p.E2EP50, &p.E2EP95, &p.E2EP99, &p.OutputPerSecond, &p.Preemptions,
-	}
-}
+// A Kind is quantities that are alike in what predictions miss of them.
+type Kind string
 
-// A group of intervals is alike in what predictions miss of it.
-type group struct {
-	times     func(Widening) float64
-	off       func(*Misses) Miss
-	intervals []*Interval // the last so many are of tails
-	tails     int
-}
+// The kinds. What comes before the first token has the time to it, the gaps between tokens
+// that for each token.
+const (
+	TTFT   Kind = "ttft"
+	TPOT   Kind = "tpot"
+	E2E    Kind = "e2e"
+	Tokens Kind = "tokens"
+)
 
-func (p *Prediction) groups() []group {
-	return []group{
-		{
-			func(w Widening) float64 { return w.TTFT }, func(m *Misses) Miss { return m.TTFT },
-			[]*Interval{&p.TTFTMean, &p.QueueMean, &p.TTFTP50, &p.QueueP95, &p.TTFTP95, &p.TTFTP99},
-			2,
-		},
-		{
-			func(w Widening) float64 { return w.TPOT }, func(m *Misses) Miss { return m.TPOT },
-			[]*Interval{&p.TPOTMean, &p.TPOTP95, &p.ITLMean, &p.ITLP50, &p.ITLP95, &p.ITLP99},
-			2,
-		},
-		{
-			func(w Widening) float64 { return w.E2E }, func(m *Misses) Miss { return m.E2E },
-			[]*Interval{&p.E2EMean, &p.E2EP50, &p.E2EP95, &p.E2EP99},
-			2,
-		},
-		{func(w Widening) float64 { return w.Tokens }, func(m *Misses) Miss { return m.Tokens }, []*Interval{&p.OutputPerSecond}, 0},
-	}
-}
-
-func quantities(s sim.Summary) []float64 {
-	return []float64{
-		s.TTFT.Mean.Seconds(), s.TTFT.P50.Seconds(), s.TTFT.P95.Seconds(), s.TTFT.P99.Seconds(), s.Queue.Mean.Seconds(), s.Queue.P95.Seconds(),
-		s.TPOT.Mean.Seconds(), s.TPOT.P95.Seconds(), s.ITL.Mean.Seconds(), s.ITL.P50.Seconds(), s.ITL.P95.Seconds(), s.ITL.P99.Seconds(),
-		s.E2E.Mean.Seconds(), s.E2E.P50.Seconds(), s.E2E.P95.Seconds(), s.E2E.P99.Seconds(), s.OutputPerSecond, float64(s.Preemptions),
-	}
+// quantities are those of a prediction. Of preemptions nothing was measured, so that they
+// have no kind.
+var quantities = []struct {
+	field func(*Prediction) *Interval
+	of    func(*sim.Summary) float64
+	kind  Kind
+	tail  bool
+}{
+	{func(p *Prediction) *Interval { return &p.TTFTMean }, func(s *sim.Summary) float64 { return s.TTFT.Mean.Seconds() }, TTFT, false},
+	{func(p *Prediction) *Interval { return &p.TTFTP50 }, func(s *sim.Summary) float64 { return s.TTFT.P50.Seconds() }, TTFT, false},
+	{func(p *Prediction) *Interval { return &p.TTFTP95 }, func(s *sim.Summary) float64 { return s.TTFT.P95.Seconds() }, TTFT, true},
+	{func(p *Prediction) *Interval { return &p.TTFTP99 }, func(s *sim.Summary) float64 { return s.TTFT.P99.Seconds() }, TTFT, true},
+	{func(p *Prediction) *Interval { return &p.QueueMean }, func(s *sim.Summary) float64 { return s.Queue.Mean.Seconds() }, TTFT, false},
+	{func(p *Prediction) *Interval { return &p.QueueP95 }, func(s *sim.Summary) float64 { return s.Queue.P95.Seconds() }, TTFT, false},
+	{func(p *Prediction) *Interval { return &p.TPOTMean }, func(s *sim.Summary) float64 { return s.TPOT.Mean.Seconds() }, TPOT, false},
+	{func(p *Prediction) *Interval { return &p.TPOTP95 }, func(s *sim.Summary) float64 { return s.TPOT.P95.Seconds() }, TPOT, false},
+	{func(p *Prediction) *Interval { return &p.ITLMean }, func(s *sim.Summary) float64 { return s.ITL.Mean.Seconds() }, TPOT, false},
+	{func(p *Prediction) *Interval { return &p.ITLP50 }, func(s *sim.Summary) float64 { return s.ITL.P50.Seconds() }, TPOT, false},
+	{func(p *Prediction) *Interval { return &p.ITLP95 }, func(s *sim.Summary) float64 { return s.ITL.P95.Seconds() }, TPOT, true},
+	{func(p *Prediction) *Interval { return &p.ITLP99 }, func(s *sim.Summary) float64 { return s.ITL.P99.Seconds() }, TPOT, true},
+	{func(p *Prediction) *Interval { return &p.E2EMean }, func(s *sim.Summary) float64 { return s.E2E.Mean.Seconds() }, E2E, false},
+	{func(p *Prediction) *Interval { return &p.E2EP50 }, func(s *sim.Summary) float64 { return s.E2E.P50.Seconds() }, E2E, false},
+	{func(p *Prediction) *Interval { return &p.E2EP95 }, func(s *sim.Summary) float64 { return s.E2E.P95.Seconds() }, E2E, true},
+	{func(p *Prediction) *Interval { return &p.E2EP99 }, func(s *sim.Summary) float64 { return s.E2E.P99.Seconds() }, E2E, true},
+	{func(p *Prediction) *Interval { return &p.OutputPerSecond }, func(s *sim.Summary) float64 { return s.OutputPerSecond }, Tokens, false},
+	{func(p *Prediction) *Interval { return &p.Preemptions }, func(s *sim.Summary) float64 { return float64(s.Preemptions) }, "", false},
 }
 
 // PredictionDraws is the number of bootstrap samples that make the best interval.
@@ -144,15 +139,15 @@ func (f *Fit) Predict(d Deployment, requests []sim.Request, draws int, o sim.Opt
 	}
 	o.SampleEvery = 0
 	p := &Prediction{Result: res, Summary: res.Summary()}
-	fields := p.fields()
-	for i, v := range quantities(p.Summary) {
-		*fields[i] = Interval{v, v, v}
+	for _, q := range quantities {
+		v := q.of(&p.Summary)
+		*q.field(p) = Interval{v, v, v}
 	}
 	if err := p.widen(d, f.spread(res, draws), requests, o, o.Frontend != f.Frontend); err != nil {
 		return nil, fmt.Errorf("predict: %w", err)
 	}
 	p.widenBy(f.widen)
-	p.noBetterThan(&f.off)
+	p.noBetterThan(f.off)
 	p.Warnings = f.Extrapolation(res.Records)
 	if most := f.beyond(res); most > 0 && p.TTFTMean.relative() > uncertainPrompts {
 		text := fmt.Sprintf("steps with prompts of up to %.0f tokens, calibrated up to %.0f", most, f.Seen.MaxMixed)
@@ -185,7 +180,7 @@ func (p *Prediction) widen(d Deployment, draws []Draw, requests []sim.Request, o
 	if d.Replicas <= 1 && len(requests) < manyRequests {
 		g.SetLimit(runtime.GOMAXPROCS(0))
 	}
-	values := make([][]float64, len(draws))
+	summaries := make([]sim.Summary, len(draws))
 	for i, draw := range draws {
 		g.Go(func() error {
 			o := o
@@ -194,7 +189,7 @@ func (p *Prediction) widen(d Deployment, draws []Draw, requests []sim.Request, o
 			}
 			r, err := d.run(draw.Cost, requests, o)
 			if err == nil {
-				values[i] = quantities(r.Summary())
+				summaries[i] = r.Summary()
 			}
 			return err
 		})
@@ -203,9 +198,11 @@ func (p *Prediction) widen(d Deployment, draws []Draw, requests []sim.Request, o
 		return err
 	}
 	p.Draws = len(draws)
-	for i, f := range p.fields() {
-		for _, v := range values {
-			f.Low, f.High = min(f.Low, v[i]), max(f.High, v[i])
+	for _, q := range quantities {
+		f := q.field(p)
+		for i := range summaries {
+			v := q.of(&summaries[i])
+			f.Low, f.High = min(f.Low, v), max(f.High, v)
 		}
 	}
 	return nil

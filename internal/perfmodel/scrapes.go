@@ -12,65 +12,22 @@ import (
 	"github.com/sixty-dev/sixty/internal/workload"
 )
 
-// A Scrape is what a live server's metrics say of the time between two scrapes:
-// increases of counters and histogram sums, means of gauges. Signals are named as
-// in vLLM 0.23.0.
-type Scrape struct {
-	Seconds          float64 // between the scrapes
-	Running          float64 // vllm:num_requests_running, mean
-	KVTokens         float64 // vllm:kv_cache_usage_perc, mean, times the cache's tokens
-	Waiting          float64 // vllm:num_requests_waiting, mean
-	GenerationTokens float64 // vllm:generation_tokens_total
-
-	// Steps are those that gave a token (count of vllm:iteration_tokens_total); 0 is
-	// not known, and then the running requests, of which few moments are known,
-	// stand for the batch.
-	Steps float64
-
-	// PrefillTokens are prompt tokens computed, without those from the prefix
-	// cache (vllm:request_prefill_kv_computed_tokens), of Prefills requests.
-	PrefillTokens, Prefills float64
-
-	// ITLSeconds and ITLCount are sum and count of vllm:inter_token_latency_seconds.
-	// Without a count the server is taken to have been busy all the time. Their mean
-	// holds the gaps of preempted requests too, but no steps can have taken longer
-	// than there was time.
-	ITLSeconds, ITLCount float64
-
-	// PrefillSeconds and PrefillCount are sum and count of
-	// vllm:request_prefill_time_seconds; 0 if unknown.
-	PrefillSeconds, PrefillCount float64
-
-	// QueueSeconds and QueueCount are sum and count of
-	// vllm:request_queue_time_seconds, TTFTSeconds is the sum of
-	// vllm:time_to_first_token_seconds over Prefills requests; 0 if unknown.
-	QueueSeconds, QueueCount, TTFTSeconds float64
-}
-
-// ScrapesOf returns what was measured of all engines, each with that configuration, as
-// a calibration takes it.
-func ScrapesOf(m *workload.Measured, cfg sim.Config) []Scrape {
-	var out []Scrape
-	capacity := float64(cfg.Tokens())
-	known := func(v float64) float64 {
-		if math.IsNaN(v) {
-			return 0
-		}
-		return v
-	}
+// IntervalsOf are those of all engines of which enough is known; what else is not known is 0.
+func IntervalsOf(m *workload.Measured) []workload.Interval {
+	var out []workload.Interval
 	for _, e := range m.Ranks {
 		for _, i := range e.Intervals {
 			if math.IsNaN(i.Generated) || math.IsNaN(i.Running) || math.IsNaN(i.KVUsage) {
 				continue
 			}
-			out = append(out, Scrape{
-				Seconds: i.Seconds, Running: i.Running, KVTokens: i.KVUsage * capacity, GenerationTokens: i.Generated, Steps: known(i.Steps),
-				PrefillTokens: known(i.Computed), Prefills: known(i.FirstTokens),
-				ITLSeconds: known(i.ITLSum), ITLCount: known(i.ITLCount),
-				PrefillSeconds: known(i.PrefillSum), PrefillCount: known(i.PrefillCount),
-				Waiting:      known(i.Waiting),
-				QueueSeconds: known(i.QueueSum), QueueCount: known(i.QueueCount), TTFTSeconds: known(i.TTFTSum),
-			})
+			for _, v := range []*float64{
+				&i.Steps, &i.Computed, &i.FirstTokens, &i.ITLSum, &i.ITLCount, &i.PrefillSum, &i.PrefillCount, &i.Waiting, &i.QueueSum, &i.QueueCount, &i.TTFTSum,
+			} {
+				if math.IsNaN(*v) {
+					*v = 0
+				}
+			}
+			out = append(out, i)
 		}
 	}
 	return out
@@ -80,11 +37,16 @@ func ScrapesOf(m *workload.Measured, cfg sim.Config) []Scrape {
 // knows means per interval only, not single steps: overhead of steps with
 // prefill and the knee come out rougher than from requests. Check is that of
 // FromRequests.
-func FromScrapes(cfg sim.Config, scrapes []Scrape, prior *Prior, check func() error) (*Fit, error) {
+//
+// Where the number of steps is not known the running requests, of which few moments are
+// known, stand for the batch. Without gaps between tokens the server is taken to have been
+// busy all the time; their mean holds the gaps of preempted requests too, but no steps can
+// have taken longer than there was time.
+func FromScrapes(cfg sim.Config, scrapes []workload.Interval, prior *Prior, check func() error) (*Fit, error) {
 	best, others, err := overKnees(cfg, prior, func(knee int) (*point, error) {
 		var obs []Observation
 		for _, s := range scrapes {
-			obs = append(obs, s.observations(cfg, shapeOf(knee, prior))...)
+			obs = append(obs, interval{s, cfg}.observations(shapeOf(knee, prior))...)
 		}
 		if len(obs) == 0 {
 			return nil, hint.With(errors.New("calibrate: the server was idle in every interval"), "choose a time with load")
@@ -111,28 +73,28 @@ func FromScrapes(cfg sim.Config, scrapes []Scrape, prior *Prior, check func() er
 // tell nothing, unless there are no others. The sums of an interval are not of the same
 // requests, which evens out over several; a queue that was missed does not, and is kept
 // from deciding.
-func (f *Fit) frontend(cfg sim.Config, scrapes []Scrape) {
-	calm := slices.DeleteFunc(slices.Clone(scrapes), func(s Scrape) bool {
-		queued := s.Waiting > 0 || s.QueueSeconds*s.Prefills > s.TTFTSeconds*s.QueueCount/5
-		return !(s.Prefills+s.PrefillCount > 0) || queued || (s.TTFTSeconds > 0) != (s.Prefills > 0)
+func (f *Fit) frontend(cfg sim.Config, scrapes []workload.Interval) {
+	calm := slices.DeleteFunc(slices.Clone(scrapes), func(s workload.Interval) bool {
+		queued := s.Waiting > 0 || s.QueueSum*s.FirstTokens > s.TTFTSum*s.QueueCount/5
+		return !(s.FirstTokens+s.PrefillCount > 0) || queued || (s.TTFTSum > 0) != (s.FirstTokens > 0)
 	})
 	var left []float64 // of stretches of neighbouring intervals
 	first := 0.0
 	for _, s := range calm {
-		first += s.Prefills
+		first += s.FirstTokens
 	}
 	stretches := min(frontendStretches, int(first/2))
 	for i := range stretches {
-		var sum Scrape
+		var sum workload.Interval
 		var residual float64
 		for _, s := range calm[i*len(calm)/stretches : (i+1)*len(calm)/stretches] {
-			sum.Prefills, sum.TTFTSeconds = sum.Prefills+s.Prefills, sum.TTFTSeconds+s.TTFTSeconds
-			sum.QueueCount, sum.QueueSeconds = sum.QueueCount+s.QueueCount, sum.QueueSeconds+s.QueueSeconds
-			sum.PrefillCount, sum.PrefillSeconds = sum.PrefillCount+s.PrefillCount, sum.PrefillSeconds+s.PrefillSeconds
-			residual += s.residual(cfg, f.Cost) * s.Prefills
+			sum.FirstTokens, sum.TTFTSum = sum.FirstTokens+s.FirstTokens, sum.TTFTSum+s.TTFTSum
+			sum.QueueCount, sum.QueueSum = sum.QueueCount+s.QueueCount, sum.QueueSum+s.QueueSum
+			sum.PrefillCount, sum.PrefillSum = sum.PrefillCount+s.PrefillCount, sum.PrefillSum+s.PrefillSum
+			residual += interval{s, cfg}.residual(f.Cost) * s.FirstTokens
 		}
-		if sum.Prefills >= 1 && sum.QueueCount >= 1 && sum.PrefillCount >= 1 {
-			l := (sum.TTFTSeconds-residual)/sum.Prefills - sum.QueueSeconds/sum.QueueCount - sum.PrefillSeconds/sum.PrefillCount
+		if sum.FirstTokens >= 1 && sum.QueueCount >= 1 && sum.PrefillCount >= 1 {
+			l := (sum.TTFTSum-residual)/sum.FirstTokens - sum.QueueSum/sum.QueueCount - sum.PrefillSum/sum.PrefillCount
 			if math.Abs(l) <= time.Hour.Seconds() { // else the counters are no measurement
 				left = append(left, l)
 			}
@@ -172,15 +134,21 @@ func middle(v []float64) float64 {
 	return sum / float64(len(s))
 }
 
+// interval is what metrics say of an engine of some configuration between two scrapes.
+type interval struct {
+	workload.Interval
+	cfg sim.Config
+}
+
 // residual is how long a request that comes at any time waits for the end of the
 // step in execution, on average.
-func (s Scrape) residual(cfg sim.Config, cost sim.StepCost) float64 {
-	steps, mixed, ok := s.steps(cfg)
+func (s interval) residual(cost sim.StepCost) float64 {
+	steps, mixed, ok := s.steps()
 	if !ok {
 		return 0
 	}
 	squares := 0.0
-	for _, part := range []struct{ steps, mixed, prefill float64 }{{steps - mixed, 0, 0}, {mixed, mixed, s.PrefillTokens}} {
+	for _, part := range []struct{ steps, mixed, prefill float64 }{{steps - mixed, 0, 0}, {mixed, mixed, s.Computed}} {
 		if part.steps >= 1 {
 			one := cost.Seconds(s.work(part.steps, part.mixed, part.prefill, cost)) / part.steps
 			squares += part.steps * one * one
@@ -190,42 +158,42 @@ func (s Scrape) residual(cfg sim.Config, cost sim.StepCost) float64 {
 }
 
 // steps is how many steps the interval had, and how many of them with prefill.
-func (s *Scrape) steps(cfg sim.Config) (steps, mixed float64, ok bool) {
-	steps = s.GenerationTokens / s.Running // each step gives each running request a token
+func (s *interval) steps() (steps, mixed float64, ok bool) {
+	steps = s.Generated / s.Running // each step gives each running request a token
 	if s.Steps > 0 {
 		steps = s.Steps
-		s.Running = max(s.GenerationTokens/s.Steps, 1)
+		s.Running = max(s.Generated/s.Steps, 1)
 	}
-	budget := max(float64(cfg.MaxNumBatchedTokens)-s.Running, 1)
-	mixed = min(max(s.Prefills, s.PrefillTokens/budget), steps)
+	budget := max(float64(s.cfg.MaxNumBatchedTokens)-s.Running, 1)
+	mixed = min(max(s.FirstTokens, s.Computed/budget), steps)
 	return steps, mixed, s.Running >= 1 && steps >= 1 && !math.IsInf(steps, 0) && s.Seconds > 0
 }
 
-func (s Scrape) observations(cfg sim.Config, shape sim.StepCost) []Observation {
-	steps, mixed, ok := s.steps(cfg)
+func (s interval) observations(shape sim.StepCost) []Observation {
+	steps, mixed, ok := s.steps()
 	if !ok {
 		return nil
 	}
 	seconds := s.Seconds
 	if s.ITLCount > 0 {
-		seconds = min(s.ITLSeconds/s.ITLCount*steps, s.Seconds)
+		seconds = min(s.ITLSum/s.ITLCount*steps, s.Seconds)
 	}
 	if !(seconds > 0) {
 		return nil
 	}
-	obs := []Observation{{Work: s.work(steps, mixed, s.PrefillTokens, shape), Seconds: seconds}}
-	if s.PrefillCount > 0 && s.PrefillSeconds > 0 && s.Prefills > 0 {
+	obs := []Observation{{Work: s.work(steps, mixed, s.Computed, shape), Seconds: seconds}}
+	if s.PrefillCount > 0 && s.PrefillSum > 0 && s.FirstTokens > 0 {
 		// A prefill waits for the step in execution, under asynchronous scheduling,
 		// and takes its own.
-		prompt := s.PrefillTokens / s.Prefills
-		own := math.Ceil(prompt / max(float64(cfg.MaxNumBatchedTokens)-s.Running, 1))
+		prompt := s.Computed / s.FirstTokens
+		own := math.Ceil(prompt / max(float64(s.cfg.MaxNumBatchedTokens)-s.Running, 1))
 		steps := own
-		if cfg.AsyncScheduling {
+		if s.cfg.AsyncScheduling {
 			steps++
 		}
 		obs = append(obs, Observation{
 			Work:    s.work(steps, own, prompt, shape),
-			Seconds: s.PrefillSeconds / s.PrefillCount,
+			Seconds: s.PrefillSum / s.PrefillCount,
 			Weight:  prefillWeight,
 		})
 	}
@@ -234,10 +202,10 @@ func (s Scrape) observations(cfg sim.Config, shape sim.StepCost) []Observation {
 
 // work is that of some steps of the interval's mean batch, of which mixed share
 // some prefill tokens.
-func (s Scrape) work(steps, mixed, prefill float64, shape sim.StepCost) sim.Work {
+func (s interval) work(steps, mixed, prefill float64, shape sim.StepCost) sim.Work {
 	prompt := 0.0
-	if s.Prefills > 0 {
-		prompt = s.PrefillTokens / s.Prefills
+	if s.FirstTokens > 0 {
+		prompt = s.Computed / s.FirstTokens
 	}
 	knee := float64(shape.Knee)
 	room := max(knee-s.Running, 0) // tokens that a step takes for nothing
@@ -247,7 +215,7 @@ func (s Scrape) work(steps, mixed, prefill float64, shape sim.StepCost) sim.Work
 		Seqs:     int64(s.Running*steps + mixed),
 		Tokens:   int64(s.Running*steps + prefill),
 		Excess:   int64(max(prefill-mixed*room, 0) + max(s.Running-knee, 0)*steps),
-		KVTokens: int64(s.KVTokens * steps),
+		KVTokens: int64(s.KVUsage * float64(s.cfg.Tokens()) * steps),
 		Pairs:    int64(prefill * prompt / 2),
 		Experts:  int64(1e6 * steps * shape.Touched(s.Running+prefill/max(steps, 1))),
 	}

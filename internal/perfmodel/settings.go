@@ -12,22 +12,12 @@ import (
 	"github.com/sixty-dev/sixty/internal/modelconfig"
 )
 
-// visible is the memory that PyTorch sees on an accelerator, in GiB, as vLLM's
-// logs print it ("total_gpu_memory", "Free memory on device (x/y GiB)").
-var visible = map[string]float64{
-	"H100 SXM": 79.19, "H100 PCIe": 79.11, "H100 NVL": 93.02, "H200 SXM": 139.8, "H200 NVL": 139.8, "H20": 95.1,
-	"A100 SXM 80GB": 79.15, "A100 PCIe 80GB": 79.15, "A100 40GB": 39.39,
-	"RTX 3090": 23.58, "RTX 4090": 23.52, "RTX 5090": 31.36, "RTX PRO 6000": 94.97, "RTX PRO 6000 Server": 94.97,
-	"A10": 22.06, "A10G": 22.06, "L4": 22.03, "L40S": 44.4, "RTX A6000": 47.4, "RTX 6000 Ada": 47.4,
-	"T4": 14.57, "V100 32GB": 31.74, "V100 16GB": 15.77, "B200": 178.4, "MI300X": 191.98,
-}
-
-// MemoryOf is what a driver shows of an accelerator's memory.
-func MemoryOf(s GPU) Estimate {
-	if v, ok := visible[s.Name]; ok {
-		return Estimate{v * gib, v * 0.995 * gib, v * 1.006 * gib} // drivers and ECC differ
+// memory is what a driver shows of it.
+func (g GPU) memory() Estimate {
+	if v := g.Visible; v > 0 {
+		return Estimate{v, v * 0.995, v * 1.006} // drivers and ECC differ
 	}
-	return Estimate{s.Memory * 0.985, s.Memory * 0.96, s.Memory}
+	return Estimate{g.Memory * 0.985, g.Memory * 0.96, g.Memory}
 }
 
 // ParseGPU reads the name of an accelerator, or the size of the memory of one that has no
@@ -37,7 +27,7 @@ func ParseGPU(text string) (GPU, Estimate, error) {
 		return GPU{}, Exact(bytes), nil
 	}
 	g, err := FindGPU(text)
-	return g, MemoryOf(g), err
+	return g, g.memory(), err
 }
 
 // With returns the settings with those of a configuration that they leave open.
@@ -126,7 +116,7 @@ func (s *Settings) resolve(m *modelconfig.Model) error {
 		return err
 	}
 	if s.Memory == (Estimate{}) && s.Device.Name != "" {
-		s.Memory = MemoryOf(s.Device)
+		s.Memory = s.Device.memory()
 	}
 	if s.Memory.Value <= 0 && s.KVBytes <= 0 && s.NumBlocksOverride <= 0 {
 		return hint.With(fmt.Errorf("the GPU's memory is not known"), "pass --gpu with a name such as H100, or with a size such as 80GiB")
@@ -197,15 +187,10 @@ func (s *Settings) caching(m *modelconfig.Model) {
 
 // limits resolves the batch limits.
 func (s *Settings) limits() {
-	machine := Machine{Release: s.Release, Device: s.Device.Name, Memory: s.Memory.Value, CPU: s.CPU, Ranks: s.TP * s.PP}
-	seqs, tokens := machine.Limits(s.MaxNumSeqs, s.MaxNumBatchedTokens, s.MaxModelLen, !s.WholePrefills)
-	if s.MaxNumSeqs == 0 {
-		s.assume("max-num-seqs %d, vLLM's default on %s", seqs, s.deviceName())
-	}
-	if s.MaxNumBatchedTokens == 0 {
-		s.assume("max-num-batched-tokens %d, vLLM's default on %s", tokens, s.deviceName())
-	}
-	s.MaxNumSeqs, s.MaxNumBatchedTokens = seqs, tokens
+	m := machine{Release: s.Release, Device: s.Device.Name, Memory: s.Memory.Value, CPU: s.CPU, Ranks: s.TP * s.PP}
+	var assumed []string
+	s.MaxNumSeqs, s.MaxNumBatchedTokens, assumed = m.limits(s.MaxNumSeqs, s.MaxNumBatchedTokens, s.MaxModelLen, !s.WholePrefills, s.deviceName())
+	s.assumed = append(s.assumed, assumed...)
 }
 
 // countGraphs counts the CUDA graphs of the default mode, FULL_AND_PIECEWISE:

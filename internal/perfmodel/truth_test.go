@@ -15,6 +15,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim"
+	measured "github.com/sixty-dev/sixty/internal/workload"
 )
 
 // Real runs of vLLM 0.19.0, 300 ShareGPT requests at ten a second, published by
@@ -149,7 +150,7 @@ func fitScrapes(t *testing.T, cfg sim.Config, run string, until time.Duration, p
 	if err != nil {
 		t.Fatal(err)
 	}
-	var scrapes []perfmodel.Scrape
+	var scrapes []measured.Interval
 	for _, row := range rows[1:] { // t, prompt_throughput, gen_throughput, running, waiting, kv_cache_pct
 		var v [6]float64
 		for i := range v {
@@ -160,9 +161,9 @@ func fitScrapes(t *testing.T, cfg sim.Config, run string, until time.Duration, p
 		if v[0] > until.Seconds() {
 			break
 		}
-		scrapes = append(scrapes, perfmodel.Scrape{
-			Seconds: 1, PrefillTokens: v[1], Prefills: math.Ceil(v[1] / 900), GenerationTokens: v[2], Running: v[3],
-			KVTokens: v[5] / 100 * float64((cfg.NumBlocks-1)*cfg.BlockSize),
+		scrapes = append(scrapes, measured.Interval{
+			Seconds: 1, Computed: v[1], FirstTokens: math.Ceil(v[1] / 900), Generated: v[2], Running: v[3],
+			KVUsage: v[5] / 100,
 		})
 	}
 	fit, err := perfmodel.FromScrapes(cfg, scrapes, prior, nil)

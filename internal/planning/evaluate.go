@@ -69,7 +69,7 @@ func (s *search) point(k Knobs) *Point {
 		s.note(err.Error())
 		return nil
 	}
-	p := &Point{Knobs: full, GPUs: full.GPUs(x.PP) * max(x.DP, 1), Ledger: l}
+	p := &Point{Knobs: full, GPUs: full.Replicas * s.perReplica(full.TP), Ledger: l}
 	if !s.simulate(p, requests) {
 		return nil
 	}
@@ -249,19 +249,14 @@ func steady(records []sim.Record, span time.Duration, otherwise float64) float64
 func (s *search) judge(p *Point) {
 	t := s.Targets
 	p.Misses, p.score = nil, 0
-	check := func(name string, got float64, want time.Duration) {
-		if want <= 0 {
-			return
-		}
-		ratio := got / want.Seconds()
+	for _, l := range t.latencies() {
+		got := l.point(p)
+		ratio := got / l.want.Seconds()
 		p.score = max(p.score, ratio)
 		if ratio > 1 {
-			p.Misses = append(p.Misses, fmt.Sprintf("%s P95 %s > %s", name, render.Seconds(got), want))
+			p.Misses = append(p.Misses, fmt.Sprintf("%s P95 %s > %s", l.name, render.Seconds(got), l.want))
 		}
 	}
-	check("TTFT", p.TTFT, t.TTFTP95)
-	check("ITL", p.ITL, t.ITLP95)
-	check("E2E", p.E2E, t.E2EP95)
 	if t.TokensPerSecond > 0 {
 		ratio := t.TokensPerSecond * throughputSlack / max(p.TokensPerSecond, 1e-9)
 		p.score = max(p.score, ratio)

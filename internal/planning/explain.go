@@ -1,10 +1,9 @@
 package planning
 
 import (
+	"cmp"
 	"fmt"
-	"math"
 	"slices"
-	"time"
 
 	"github.com/sixty-dev/sixty/internal/render"
 )
@@ -18,22 +17,14 @@ func (s *search) explain(p *Point) {
 			offered, s.Demand.Rate, s.Demand.MeanOutput, t.TokensPerSecond, offered)
 	}
 	alone := s.alone()
-	for _, x := range []struct {
-		name string
-		want time.Duration
-		of   func(*Point) float64
-	}{
-		{"TTFT", t.TTFTP95, func(p *Point) float64 { return p.TTFT }},
-		{"ITL", t.ITLP95, func(p *Point) float64 { return p.ITL }},
-		{"E2E", t.E2EP95, func(p *Point) float64 { return p.E2E }},
-	} {
-		if x.want <= 0 || len(alone) == 0 {
-			continue
+	for _, l := range t.latencies() {
+		if len(alone) == 0 {
+			break
 		}
-		fastest := slices.MinFunc(alone, func(a, b *Point) int { return int(math.Copysign(1, x.of(a)-x.of(b))) })
-		if v := x.of(fastest); v > x.want.Seconds() {
+		fastest := slices.MinFunc(alone, func(a, b *Point) int { return cmp.Compare(l.point(a), l.point(b)) })
+		if v := l.point(fastest); v > l.want.Seconds() {
 			s.say("%s P95 ≤ %s is out of reach: a request alone on TP %d has %s. Attainable with this model and GPU: %s or more, or shorter requests, or a faster GPU",
-				x.name, x.want, fastest.Knobs.TP, render.Seconds(v), render.Seconds(v))
+				l.name, l.want, fastest.Knobs.TP, render.Seconds(v), render.Seconds(v))
 		}
 	}
 	if t.ITLP95 > 0 && t.E2EP95 > 0 && s.Demand.MeanOutput > 1 {
@@ -104,7 +95,7 @@ func (s *search) capacity(p *Point) {
 	}
 	try(p)
 	for _, tp := range s.tps {
-		if n := s.maxGPUs / (tp * max(s.Base.PP, 1) * max(s.Base.DP, 1)); n > 0 {
+		if n := s.maxGPUs / s.perReplica(tp); n > 0 {
 			k := s.knobs(tp, n)
 			try(s.eval(k))
 			if s.Base.MaxNumBatchedTokens == 0 {
@@ -151,45 +142,16 @@ func (s *search) carries(p *Point, least float64) float64 {
 
 // marginal evaluates one step of every knob from the result.
 func (s *search) marginal(p *Point) {
-	k := p.Knobs
-	step := func(name, from, to string, alter func(*Knobs)) {
-		x := k
-		alter(&x)
-		if x == k {
-			return
+	for _, x := range steps(p, 2) {
+		switch {
+		case x.knob == gpuMemoryUtilization && (s.Base.KVBytes > 0 || s.Base.NumBlocksOverride > 0 || !(p.Ledger.Settings.Memory.Value > 0)),
+			x.knob == tensorParallelSize && (s.Base.Device.Bandwidth == 0 || s.Model.Heads%x.to.TP != 0):
+			continue
 		}
-		m := Marginal{Knob: name, From: from, To: to, Point: s.eval(x)}
+		m := Marginal{Knob: x.knob, From: x.from, To: x.value, Point: s.eval(x.to)}
 		if m.Point == nil {
 			m.Impossible = "does not fit"
 		}
 		s.res.Marginal = append(s.res.Marginal, m)
-	}
-	number := func(name string, at int, lower, upper int, set func(*Knobs, int)) {
-		for _, v := range []int{lower, upper} {
-			if v > 0 && v != at {
-				step(name, fmt.Sprint(at), fmt.Sprint(v), func(k *Knobs) { set(k, v) })
-			}
-		}
-	}
-	number("--max-num-seqs", k.MaxNumSeqs, round8(float64(k.MaxNumSeqs)/2), min(2*k.MaxNumSeqs, k.MaxNumBatchedTokens), func(k *Knobs, v int) { k.MaxNumSeqs = v })
-	number("--max-num-batched-tokens", k.MaxNumBatchedTokens, max(k.MaxNumBatchedTokens/2, k.MaxNumSeqs), 2*k.MaxNumBatchedTokens, func(k *Knobs, v int) { k.MaxNumBatchedTokens = v })
-	if s.Base.KVBytes == 0 && s.Base.NumBlocksOverride == 0 && p.Ledger.Settings.Memory.Value > 0 {
-		for _, u := range []float64{k.Utilization - 0.05, min(k.Utilization+0.03, 0.97)} {
-			u = math.Round(u*100) / 100
-			step("--gpu-memory-utilization", fmt.Sprint(k.Utilization), fmt.Sprint(u), func(k *Knobs) { k.Utilization = u })
-		}
-	}
-	other := "fp8"
-	if k.KVType != "auto" {
-		other = "auto"
-	}
-	step("--kv-cache-dtype", k.KVType, other, func(k *Knobs) { k.KVType = other })
-	step("--enable-prefix-caching", fmt.Sprint(k.PrefixCaching), fmt.Sprint(!k.PrefixCaching), func(k *Knobs) { k.PrefixCaching = !k.PrefixCaching })
-	step("--enable-chunked-prefill", fmt.Sprint(k.ChunkedPrefill), fmt.Sprint(!k.ChunkedPrefill), func(k *Knobs) { k.ChunkedPrefill = !k.ChunkedPrefill })
-	number("replicas", k.Replicas, k.Replicas-1, k.Replicas+1, func(k *Knobs, v int) { k.Replicas = v })
-	for _, tp := range []int{k.TP / 2, 2 * k.TP} {
-		if s.Base.Device.Bandwidth > 0 && tp >= 1 && tp <= 16 && s.Model.Heads%tp == 0 {
-			step("--tensor-parallel-size", fmt.Sprint(k.TP), fmt.Sprint(tp), func(k *Knobs) { k.TP = tp })
-		}
 	}
 }

@@ -2,6 +2,8 @@ package planning
 
 import (
 	"cmp"
+	"fmt"
+	"io"
 
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/modelconfig"
@@ -26,6 +28,9 @@ type Known struct {
 	LongestThatFits bool // --max-model-len auto
 
 	Acceptance float64 // share of guessed tokens that are right; 0 is not known
+
+	LoadTest     io.Reader // results of a load test of one replica
+	LoadTestFrom string    // its name
 }
 
 // Config is what is known of the servers' settings: their own words after the user's.
@@ -77,7 +82,7 @@ func (k *Known) memory() (o perfmodel.Observed, ok bool) {
 	switch {
 	case k.Log != nil:
 		o = perfmodel.FromConfig(k.Log.Config, "the log "+k.LogFrom)
-		o.KVBytes, o.WeightBytes, o.MaxConcurrency = k.Log.KVBytes, k.Log.WeightBytes, k.Log.MaxConcurrency
+		o.KVBytes, o.WeightBytes = k.Log.KVBytes, k.Log.WeightBytes
 		if k.Log.KVTokens > 0 {
 			o.KVTokens = float64(k.Log.KVTokens)
 		}
@@ -97,11 +102,26 @@ func (k *Known) evidence(c engine.Config, l *perfmodel.Ledger, meanTokens float6
 			return e, err
 		}
 		e.Config = observed.Config
-		e.Scrapes, e.ScrapesFrom = perfmodel.ScrapesOf(k.Seen, e.Config), k.Seen.Source
+		e.Scrapes, e.ScrapesFrom = perfmodel.IntervalsOf(k.Seen), k.Seen.Source
 	}
 	if l != nil && k.gpu() != nil {
 		prior := l.StepCost(meanTokens)
 		e.Prior, e.HardwareFrom = &prior, l.StepTimesFrom()
 	}
 	return e, nil
+}
+
+// tested adds the load test, of a server that had those settings, to the evidence, and says
+// what was left out of it.
+func (k *Known) tested(e *perfmodel.Evidence, c engine.Config) (skipped string, err error) {
+	observed, err := perfmodel.Config(k.Release, c, k.gpu())
+	if err != nil {
+		return "", err
+	}
+	test, err := perfmodel.ReadLoadTest(k.LoadTest, observed.Config.BlockSize)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", k.LoadTestFrom, err)
+	}
+	e.Config, e.Requests, e.RequestsFrom = observed.Config, test.Requests, k.LoadTestFrom
+	return test.Skips(), nil
 }

@@ -24,6 +24,34 @@ type Targets struct {
 // Empty reports whether nothing is asked for.
 func (t Targets) Empty() bool { return t == Targets{} }
 
+// A latency is a target of a 95th percentile, and where a point, a prediction and a
+// simulation have it, in seconds.
+type latency struct {
+	name      string
+	want      time.Duration
+	point     func(*Point) float64
+	predicted func(*perfmodel.Prediction) perfmodel.Interval
+	simulated func(*sim.Summary) time.Duration
+}
+
+// latencies are those that are asked for.
+func (t Targets) latencies() []latency {
+	return slices.DeleteFunc([]latency{
+		{
+			"TTFT", t.TTFTP95, func(p *Point) float64 { return p.TTFT },
+			func(p *perfmodel.Prediction) perfmodel.Interval { return p.TTFTP95 }, func(s *sim.Summary) time.Duration { return s.TTFT.P95 },
+		},
+		{
+			"ITL", t.ITLP95, func(p *Point) float64 { return p.ITL },
+			func(p *perfmodel.Prediction) perfmodel.Interval { return p.ITLP95 }, func(s *sim.Summary) time.Duration { return s.ITL.P95 },
+		},
+		{
+			"E2E", t.E2EP95, func(p *Point) float64 { return p.E2E },
+			func(p *perfmodel.Prediction) perfmodel.Interval { return p.E2EP95 }, func(s *sim.Summary) time.Duration { return s.E2E.P95 },
+		},
+	}, func(l latency) bool { return l.want <= 0 })
+}
+
 // Demand is the workload of the whole deployment.
 type Demand struct {
 	Rate                   float64   // requests per second
@@ -70,9 +98,6 @@ type Knobs struct {
 	KVType                          string
 	PrefixCaching, ChunkedPrefill   bool
 }
-
-// GPUs is the size of the deployment.
-func (k Knobs) GPUs(pp int) int { return k.TP * max(pp, 1) * k.Replicas }
 
 // A Point is one configuration with what the simulation says of it.
 type Point struct {
@@ -257,7 +282,7 @@ func (s *search) check() error {
 func (s *search) shapes() error {
 	if s.Base.TP > 0 {
 		s.tps = []int{s.Base.TP}
-		if n := s.Base.TP * max(s.Base.PP, 1) * max(s.Base.DP, 1); n > s.maxGPUs {
+		if n := s.perReplica(s.Base.TP); n > s.maxGPUs {
 			return hint.With(fmt.Errorf("one replica takes %d GPUs, and there are %d", n, s.maxGPUs), "raise --max-gpus or lower --tp")
 		}
 		return nil
@@ -269,6 +294,9 @@ func (s *search) shapes() error {
 	}
 	return nil
 }
+
+// perReplica is how many GPUs a replica takes.
+func (s *search) perReplica(tp int) int { return tp * s.batches() }
 
 // knobs are the defaults for a shape.
 func (s *search) knobs(tp, replicas int) Knobs {
@@ -285,7 +313,7 @@ func (s *search) knobs(tp, replicas int) Knobs {
 func (s *search) coarse() *Point {
 	var best *Point
 	for _, tp := range s.tps {
-		limit := s.maxGPUs / (tp * max(s.Base.PP, 1) * max(s.Base.DP, 1))
+		limit := s.maxGPUs / s.perReplica(tp)
 		if limit < 1 {
 			continue
 		}
@@ -374,10 +402,13 @@ func (s *search) refine(p *Point) *Point {
 	for _, factor := range []float64{2, math.Sqrt2} {
 		for range 3 {
 			before := best
-			for _, next := range []func(Knobs, float64) []Knobs{s.moreSeqs, s.moreTokens} {
-				for _, k := range next(best.Knobs, factor) {
-					if len(s.seen) < MaxPoints*2/3 {
-						best = better(best, s.eval(k))
+			for _, limit := range []struct {
+				knob  string
+				given int
+			}{{maxNumSeqs, s.Base.MaxNumSeqs}, {maxNumBatchedTokens, s.Base.MaxNumBatchedTokens}} {
+				for _, x := range steps(best, factor) {
+					if x.knob == limit.knob && limit.given == 0 && len(s.seen) < MaxPoints*2/3 {
+						best = better(best, s.eval(x.to))
 					}
 				}
 			}
@@ -429,8 +460,7 @@ func (s *search) shrink(best *Point) *Point {
 	}
 	var found *Point
 	for _, tp := range s.tps {
-		per := tp * max(s.Base.PP, 1) * max(s.Base.DP, 1)
-		n := (best.GPUs - 1) / per
+		n := (best.GPUs - 1) / s.perReplica(tp)
 		if n < 1 {
 			continue
 		}
@@ -492,46 +522,6 @@ func (s *search) guard(best *Point) *Point {
 	return best
 }
 
-// resolvedLimits are the limits that a point has where the knobs leave them open.
-func (s *search) resolvedLimits(k Knobs) (seqs, tokens int) {
-	if p := s.eval(k); p != nil {
-		return p.Ledger.Settings.MaxNumSeqs, p.Ledger.Settings.MaxNumBatchedTokens
-	}
-	return k.MaxNumSeqs, k.MaxNumBatchedTokens
-}
-
-func (s *search) moreSeqs(k Knobs, factor float64) []Knobs {
-	if s.Base.MaxNumSeqs > 0 {
-		return nil
-	}
-	seqs, tokens := s.resolvedLimits(k)
-	var out []Knobs
-	for _, n := range []int{round8(float64(seqs) / factor), round8(float64(seqs) * factor)} {
-		if n >= 1 && n <= 2048 && n <= tokens && n != seqs {
-			x := k
-			x.MaxNumSeqs, x.MaxNumBatchedTokens = n, tokens
-			out = append(out, x)
-		}
-	}
-	return out
-}
-
-func (s *search) moreTokens(k Knobs, factor float64) []Knobs {
-	if s.Base.MaxNumBatchedTokens > 0 {
-		return nil
-	}
-	seqs, tokens := s.resolvedLimits(k)
-	var out []Knobs
-	for _, n := range []int{round64(float64(tokens) / factor), round64(float64(tokens) * factor)} {
-		if n >= max(seqs, 128) && n <= 32768 && n != tokens {
-			x := k
-			x.MaxNumSeqs, x.MaxNumBatchedTokens = seqs, n
-			out = append(out, x)
-		}
-	}
-	return out
-}
-
 // Limits are round numbers: of 8 above 16, and of 64 tokens.
 func round8(v float64) int {
 	if v < 16 {
@@ -551,10 +541,7 @@ func (s *search) points() []*Point {
 		}
 	}
 	slices.SortFunc(out, func(a, b *Point) int {
-		return cmp.Or(cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.score, b.score), cmp.Compare(a.Knobs.TP, b.Knobs.TP),
-			cmp.Compare(a.Knobs.MaxNumSeqs, b.Knobs.MaxNumSeqs), cmp.Compare(a.Knobs.MaxNumBatchedTokens, b.Knobs.MaxNumBatchedTokens),
-			cmp.Compare(a.Knobs.KVType, b.Knobs.KVType), cmp.Compare(a.Knobs.Utilization, b.Knobs.Utilization),
-			cmp.Compare(fmt.Sprint(a.Knobs.PrefixCaching, a.Knobs.ChunkedPrefill), fmt.Sprint(b.Knobs.PrefixCaching, b.Knobs.ChunkedPrefill)))
+		return cmp.Or(cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.score, b.score), cmp.Compare(fmt.Sprint(a.Knobs), fmt.Sprint(b.Knobs)))
 	})
 	return out
 }

@@ -281,10 +281,10 @@ func TestAShortWindowSpansWhatItDoesNotTell(t *testing.T) {
 		return c.Seconds(sim.Work{Steps: 1, Seqs: batch, Tokens: batch, KVTokens: batch * 200})
 	}
 	rng := rand.New(rand.NewPCG(1, 1))
-	var scrapes []perfmodel.Scrape
+	var scrapes []workload.Interval
 	for range 15 {
 		steps := math.Round((0.97 + 0.06*rng.Float64()) / step(truth, 8))
-		scrapes = append(scrapes, perfmodel.Scrape{Seconds: 1, Running: 8, KVTokens: 1600, GenerationTokens: 8 * steps, Steps: steps})
+		scrapes = append(scrapes, workload.Interval{Seconds: 1, Running: 8, KVUsage: 1600 / float64(cfg.Tokens()), Generated: 8 * steps, Steps: steps})
 	}
 	c, err := shortWindow(perfmodel.Evidence{Config: cfg, Scrapes: scrapes, ScrapesFrom: "the last 15s"})
 	if err != nil {
@@ -306,7 +306,7 @@ func TestAShortWindowSpansWhatItDoesNotTell(t *testing.T) {
 	var soon tooSoon
 	few := &workload.Measured{From: time.Unix(0, 0), To: time.Unix(7, 0), Ranks: []workload.Rank{{}}}
 	for _, s := range scrapes[:7] {
-		few.Ranks[0].Intervals = append(few.Ranks[0].Intervals, workload.Interval{Seconds: 1, Running: s.Running, KVUsage: 0.1, Generated: s.GenerationTokens, Steps: s.Steps})
+		few.Ranks[0].Intervals = append(few.Ranks[0].Intervals, workload.Interval{Seconds: 1, Running: s.Running, KVUsage: 0.1, Generated: s.Generated, Steps: s.Steps})
 	}
 	p := &predictor{engine: &perfmodel.Engine{Config: cfg}}
 	if err := p.calibrate(few, 0); !errors.As(err, &soon) || soon.needs < time.Second {

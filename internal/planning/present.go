@@ -191,6 +191,7 @@ const maxPasses = 4
 func (p *predictor) try(fleet *workload.Measured) (float64, error) {
 	closest, reason := math.Inf(1), error(nil)
 	recomputed, slower := 0.0, 1.0 // tokens per preemption; a step's time over the fit's
+	p.patience = patience{}
 	var kept struct {
 		calibration *perfmodel.Calibration
 		before      []catalog.Estimate
@@ -240,11 +241,11 @@ func (p *predictor) try(fleet *workload.Measured) (float64, error) {
 	return closest, nil
 }
 
-// findPatience finds for how long clients wait, where some left: so long that as many leave
-// in the simulation. They leave for want of a first token where most of them had none.
+// findPatience finds for how long clients wait, where some left, once for a calibration: so long
+// that as many leave in the simulation. They leave for want of a first token where most of them had none.
 func (p *predictor) findPatience() error {
 	t := p.traffic
-	if t.left == 0 {
+	if t.left == 0 || p.patience != (patience{}) {
 		return nil
 	}
 	shortest, longest := shortestPatience.Seconds(), t.length.Seconds()
@@ -294,7 +295,7 @@ func (p *predictor) calibrate(fleet *workload.Measured, recomputed float64) erro
 		}
 	}
 	e := perfmodel.Evidence{
-		Config: p.engine.Config, Scrapes: perfmodel.ScrapesOf(&doing, p.engine.Config),
+		Config: p.engine.Config, Scrapes: perfmodel.IntervalsOf(&doing),
 		ScrapesFrom: fmt.Sprintf("the last %s", fleet.To.Sub(fleet.From).Round(time.Second)), Check: p.check,
 	}
 	var err error

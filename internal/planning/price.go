@@ -23,20 +23,14 @@ type Prices map[string]Price
 // listed says of which date ListPrices are.
 const listed = "a list price of November 2026"
 
-// ListPrices are what Amazon asks for an hour of one GPU of its smallest instance with it,
-// on demand, Linux, us-east-1, in dollars: g4dn.xlarge, g5.xlarge, g6.xlarge, g6e.xlarge,
-// p3.2xlarge, and an eighth of p4d.24xlarge, p4de.24xlarge, p5.48xlarge, p5en.48xlarge and
-// p6-b200.48xlarge. Amazon's own page (aws.amazon.com/ec2/pricing/on-demand) was not at hand:
-// they were compared on 2026-11-22 with tables that public programs carry, at least two for
-// each but one of p4de and p6-b200, the latter and p4d, p5 and p5en checked against a bill of
-// January to July 2026. They show the order; --price says what yours cost.
+// ListPrices are Amazon's on-demand prices in dollars, of the GPUs that it rents; see
+// perfmodel/gpus.yaml. They show the order; --price says what yours cost.
 func ListPrices() Prices {
 	out := Prices{}
-	for name, v := range map[string]float64{
-		"T4": 0.526, "A10G": 1.006, "L4": 0.805, "L40S": 1.861, "V100 16GB": 3.06, "A100 40GB": 2.74, "A100 SXM 80GB": 3.43,
-		"H100 SXM": 6.88, "H200 SXM": 7.91, "B200": 14.24,
-	} {
-		out[name] = Price{v, listed}
+	for _, g := range perfmodel.GPUs() {
+		if g.Price > 0 {
+			out[g.Name] = Price{g.Price, listed}
+		}
 	}
 	return out
 }

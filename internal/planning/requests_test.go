@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
@@ -114,23 +115,34 @@ func TestATracesBlocksAndSessionsAreShared(t *testing.T) {
 	}
 }
 
-func TestFit(t *testing.T) {
+func TestRequestsThatCannotBeServed(t *testing.T) {
 	cfg := roomy(t)
-	cfg.NumBlocks, cfg.MaxModelLen = 101, 4096 // 1600 tokens
-	got := Fit(cfg, []sim.Request{
-		{PromptTokens: 100, OutputTokens: 100},
-		{PromptTokens: 1500, OutputTokens: 200},
-		{PromptTokens: 2000, OutputTokens: 300},
-		{PromptTokens: 5000, OutputTokens: 1},
-	})
-	if len(got) != 2 || got[0].Count != 1 || got[1].Count != 2 || got[1].Prompt != 2000 {
-		t.Fatalf("%+v", got)
+	cfg.NumBlocks, cfg.BlockSize, cfg.MaxModelLen = 101, 16, 2048
+	of := func(lengths ...[2]int) *Variant {
+		v := &Variant{Deployment: perfmodel.Deployment{Config: cfg}}
+		for _, l := range lengths {
+			v.Requests = append(v.Requests, sim.Request{PromptTokens: l[0], OutputTokens: l[1]})
+		}
+		return v
 	}
-	cfg.NumBlocks = got[1].Blocks
-	if !cfg.Fits(2000, 300) {
-		t.Errorf("%d blocks are said to be enough, and are not", got[1].Blocks)
+	v := of([2]int{100, 100}, [2]int{2048, 1}, [2]int{3000, 10})
+	if err := new(Simulation).fits(v); err != nil || len(v.Requests) != 3 || len(v.Workload.Notes) != 1 || !strings.Contains(v.Workload.Notes[0], "2 of 3 requests prompts leave no room") {
+		t.Errorf("%v, %q", err, v.Workload.Notes)
 	}
-	if got := Fit(cfg, []sim.Request{{PromptTokens: 2000, OutputTokens: 300}}); len(got) != 0 {
-		t.Errorf("%+v", got)
+	large := of([2]int{100, 100}, [2]int{1200, 800}, [2]int{900, 2000})
+	err := new(Simulation).fits(large)
+	if err == nil || !strings.Contains(err.Error(), "2 of 3 requests need more than the 1600 tokens") || !strings.Contains(err.Error(), "129 blocks") {
+		t.Errorf("%v", err)
+	}
+	large.Deployment.Config.NumBlocks = 129
+	if err := new(Simulation).fits(large); err != nil {
+		t.Errorf("129 blocks are said to be enough: %v", err)
+	}
+	large.Deployment.Config.NumBlocks = cfg.NumBlocks
+	if err := (&Simulation{DropTooLarge: true}).fits(large); err != nil || len(large.Requests) != 1 {
+		t.Errorf("%v, %d requests left", err, len(large.Requests))
+	}
+	if err := (&Simulation{DropTooLarge: true}).fits(of([2]int{1200, 800})); err == nil {
+		t.Error("nothing is left to simulate")
 	}
 }

@@ -125,10 +125,10 @@ func missesOf(seen *workload.Measured, p *perfmodel.Prediction) perfmodel.Misses
 	}
 	came := sim.WhileArriving(p.Result.Records)
 	return perfmodel.Misses{
-		Tokens: perfmodel.MissOf(came.OutputPerSecond, seen.Summary().OutputPerSecond),
-		TTFT:   of(w.TTFT, came.TTFTMean.Seconds(), sum.TTFT.P95.Seconds()),
-		TPOT:   of(w.ITL, sum.ITL.Mean.Seconds(), sum.ITL.P95.Seconds()),
-		E2E:    of(w.E2E, sum.E2E.Mean.Seconds(), sum.E2E.P95.Seconds()),
+		perfmodel.Tokens: perfmodel.MissOf(came.OutputPerSecond, seen.Summary().OutputPerSecond),
+		perfmodel.TTFT:   of(w.TTFT, came.TTFTMean.Seconds(), sum.TTFT.P95.Seconds()),
+		perfmodel.TPOT:   of(w.ITL, sum.ITL.Mean.Seconds(), sum.ITL.P95.Seconds()),
+		perfmodel.E2E:    of(w.E2E, sum.E2E.Mean.Seconds(), sum.E2E.P95.Seconds()),
 	}
 }
 
@@ -170,25 +170,15 @@ func (s *Simulation) replayPresent(ctx context.Context) (*perfmodel.Prediction, 
 // seconds, on average: the API server's time, with its stalls. It is all of it where the
 // metrics do not tell the parts.
 func outsideEngine(m *workload.Measured) float64 {
-	var ttft, first, queue, queued, prefill, prefilled float64
-	add := func(to *float64, v float64) {
-		if !math.IsNaN(v) {
-			*to += v
-		}
+	var sum workload.Interval
+	for _, v := range perfmodel.IntervalsOf(m) {
+		sum.TTFTSum, sum.FirstTokens = sum.TTFTSum+v.TTFTSum, sum.FirstTokens+v.FirstTokens
+		sum.QueueSum, sum.QueueCount = sum.QueueSum+v.QueueSum, sum.QueueCount+v.QueueCount
+		sum.PrefillSum, sum.PrefillCount = sum.PrefillSum+v.PrefillSum, sum.PrefillCount+v.PrefillCount
 	}
-	for i := range m.Ranks {
-		for _, v := range m.Ranks[i].Intervals {
-			add(&ttft, v.TTFTSum)
-			add(&first, v.FirstTokens)
-			add(&queue, v.QueueSum)
-			add(&queued, v.QueueCount)
-			add(&prefill, v.PrefillSum)
-			add(&prefilled, v.PrefillCount)
-		}
-	}
-	out := ttft / max(first, 1)
-	if queued > 0 && prefilled > 0 {
-		out -= queue/queued + prefill/prefilled
+	out := sum.TTFTSum / max(sum.FirstTokens, 1)
+	if sum.QueueCount > 0 && sum.PrefillCount > 0 {
+		out -= sum.QueueSum/sum.QueueCount + sum.PrefillSum/sum.PrefillCount
 	}
 	return max(out, 0)
 }

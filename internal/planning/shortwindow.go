@@ -8,6 +8,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/stat"
+	"github.com/sixty-dev/sixty/internal/workload"
 )
 
 // A short window has one load, more or less, which tells how long a step takes now
@@ -58,7 +59,7 @@ func shortWindow(e perfmodel.Evidence) (*perfmodel.Calibration, error) {
 const perShare = 2
 
 // usualStep is the median time of a step while the server was busy.
-func usualStep(scrapes []perfmodel.Scrape) float64 {
+func usualStep(scrapes []workload.Interval) float64 {
 	var v []float64
 	for _, s := range scrapes {
 		if s.Steps > 0 && s.Running >= 1 {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"runtime"
 	"runtime/debug"
@@ -40,10 +39,8 @@ type Simulation struct {
 
 	Sweep []Axis
 
-	// What says how long steps take beside what is known: constants, or a load test.
-	Cost                   *sim.StepCost
-	CostFrom, LoadTestFrom string // for people
-	LoadTest               io.Reader
+	Cost     *sim.StepCost // of each step, where the user says it
+	CostFrom string        // for people
 
 	Samples      int  // of the calibration that intervals rest on; negative: as many as take little time
 	DropTooLarge bool // leave out requests that no server of the configuration could serve
@@ -120,19 +117,14 @@ func (s *Simulation) Calibrate(ctx context.Context) (*perfmodel.Calibration, err
 			return nil, err
 		}
 		if s.LoadTest != nil {
-			observed, err := perfmodel.Config(s.Release, s.known(), s.gpu())
+			skipped, err := s.tested(&e, s.known())
 			if err != nil {
 				return nil, err
 			}
-			test, err := perfmodel.ReadLoadTest(s.LoadTest, observed.Config.BlockSize)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", s.LoadTestFrom, err)
+			if skipped != "" {
+				notes = append(notes, "of the load test's requests were left out: "+skipped)
 			}
-			e.Config, e.Requests, e.RequestsFrom = observed.Config, test.Requests, s.LoadTestFrom
 			s.ranks(&e.Requested)
-			if skips := test.Skips(); skips != "" {
-				notes = append(notes, "of the load test's requests were left out: "+skips)
-			}
 		}
 	}
 	e.Check = ctx.Err
@@ -398,26 +390,42 @@ func (s *Simulation) draw(ctx context.Context, v *Variant, loop workload.Loop) (
 	return DrawLoop(sourceUntil{ctx, source}, blockSize, n, loop.Clients, within, loop.Pause)
 }
 
-// fits refuses, or leaves out, requests that can never be served, and says so.
+// fits refuses, or leaves out, requests that can never be served, and says so: those that are
+// larger than the KV cache wait for ever, and those whose prompt leaves no room below
+// max-model-len are refused by the server.
 func (s *Simulation) fits(v *Variant) error {
-	cfg := v.Deployment.Config
-	for _, t := range Fit(cfg, v.Requests) {
-		what := fmt.Sprintf("%d of %d requests %s; the largest has %d prompt and %d output tokens", t.Count, len(v.Requests), t.Why, t.Prompt, t.Output)
-		switch {
-		case t.Refused:
-			v.Workload.Notes = append(v.Workload.Notes, what+": the server refuses them")
-			continue
-		case !s.DropTooLarge:
-			return hint.With(fmt.Errorf("%s: it would need %d blocks of %d tokens, and there are %d", what, t.Blocks, cfg.BlockSize, cfg.NumBlocks),
-				"shorten them, give the cache more memory, or leave them out with --drop-too-large")
+	cfg := &v.Deployment.Config
+	refused := func(r sim.Request) bool { return r.PromptTokens >= cfg.MaxModelLen }
+	never := func(r sim.Request) bool { return !refused(r) && !cfg.Fits(r.PromptTokens, r.OutputTokens) }
+	say := func(is func(sim.Request) bool, why string) (what string, largest sim.Request) {
+		n := 0
+		for _, r := range v.Requests {
+			if is(r) {
+				if n++; r.PromptTokens+r.OutputTokens > largest.PromptTokens+largest.OutputTokens {
+					largest = r
+				}
+			}
 		}
-		v.Workload.Notes = append(v.Workload.Notes, what+": left out")
-		v.Requests = slices.DeleteFunc(slices.Clone(v.Requests), func(r sim.Request) bool {
-			return r.PromptTokens < cfg.MaxModelLen && !cfg.Fits(r.PromptTokens, r.OutputTokens)
-		})
-		if len(v.Requests) == 0 {
-			return fmt.Errorf("no request fits into the KV cache")
+		if n > 0 {
+			what = fmt.Sprintf("%d of %d requests %s; the largest has %d prompt and %d output tokens", n, len(v.Requests), why, largest.PromptTokens, largest.OutputTokens)
 		}
+		return what, largest
+	}
+	if what, _ := say(refused, fmt.Sprintf("prompts leave no room for an output below max-model-len %d", cfg.MaxModelLen)); what != "" {
+		v.Workload.Notes = append(v.Workload.Notes, what+": the server refuses them")
+	}
+	what, largest := say(never, fmt.Sprintf("need more than the %d tokens of the KV cache", cfg.Tokens()))
+	switch {
+	case what == "":
+		return nil
+	case !s.DropTooLarge:
+		blocks := (min(largest.PromptTokens+largest.OutputTokens, cfg.MaxModelLen)+cfg.BlockSize-1)/cfg.BlockSize + 1 // and the placeholder
+		return hint.With(fmt.Errorf("%s: it would need %d blocks of %d tokens, and there are %d", what, blocks, cfg.BlockSize, cfg.NumBlocks),
+			"shorten them, give the cache more memory, or leave them out with --drop-too-large")
+	}
+	v.Workload.Notes = append(v.Workload.Notes, what+": left out")
+	if v.Requests = slices.DeleteFunc(slices.Clone(v.Requests), never); len(v.Requests) == 0 {
+		return errors.New("no request fits into the KV cache")
 	}
 	return nil
 }

@@ -5,6 +5,9 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/stat"
+
 	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/sim"
@@ -35,13 +38,9 @@ func (s *search) doubts(p *Point, pred *perfmodel.Prediction) []string {
 	}
 	var out []string
 	t := s.Targets
-	for _, x := range []struct {
-		name string
-		i    perfmodel.Interval
-		want float64
-	}{{"TTFT", pred.TTFTP95, t.TTFTP95.Seconds()}, {"ITL", pred.ITLP95, t.ITLP95.Seconds()}, {"E2E", pred.E2EP95, t.E2EP95.Seconds()}} {
-		if x.want > 0 && x.i.High > x.want {
-			out = append(out, fmt.Sprintf("%s P95 up to %s > %s", x.name, render.Seconds(x.i.High), render.Seconds(x.want)))
+	for _, l := range t.latencies() {
+		if high := l.predicted(pred).High; high > l.want.Seconds() {
+			out = append(out, fmt.Sprintf("%s P95 up to %s > %s", l.name, render.Seconds(high), render.Seconds(l.want.Seconds())))
 		}
 	}
 	if o := pred.OutputPerSecond; t.TokensPerSecond > 0 && o.Value > 0 {
@@ -130,8 +129,8 @@ func (s *search) measurement(p *Point) *Measurement {
 	if err != nil || len(requests) == 0 {
 		return nil
 	}
-	summaries := func(requests []sim.Request, o sim.Options) [][]float64 {
-		var out [][]float64
+	summaries := func(requests []sim.Request, o sim.Options) []sim.Summary {
+		var out []sim.Summary
 		for k := range measureDraws {
 			i := k * len(c.Fit.Draws) / measureDraws
 			o.Frontend, o.Check = c.Fit.Frontend, s.Check
@@ -142,11 +141,7 @@ func (s *search) measurement(p *Point) *Measurement {
 			if err != nil {
 				return nil
 			}
-			sum := res.Summary()
-			out = append(out, []float64{
-				logOf(sum.TTFT.Mean.Seconds()), logOf(sum.TPOT.Mean.Seconds()), logOf(sum.OutputPerSecond),
-				logOf(sum.TTFT.P95.Seconds()), logOf(sum.ITL.P95.Seconds()), logOf(sum.E2E.P95.Seconds()),
-			})
+			out = append(out, res.Summary())
 		}
 		return out
 	}
@@ -155,23 +150,22 @@ func (s *search) measurement(p *Point) *Measurement {
 		return nil
 	}
 	// What decides is the quantity that comes furthest beyond its target.
-	decides, name, worst := 3, "TTFT P95", math.Inf(-1)
-	for _, x := range []struct {
-		at     int
-		name   string
-		target float64
-	}{{3, "TTFT P95", s.Targets.TTFTP95.Seconds()}, {4, "ITL P95", s.Targets.ITLP95.Seconds()}, {5, "E2E P95", s.Targets.E2EP95.Seconds()}} {
-		for _, w := range wanted {
-			if over := w[x.at] - logOf(x.target); x.target > 0 && over > worst {
-				decides, name, worst = x.at, x.name, over
+	name, worst, decides := "TTFT P95", math.Inf(-1), func(s *sim.Summary) float64 { return s.TTFT.P95.Seconds() }
+	if s.Targets.TokensPerSecond > 0 {
+		name, decides = "output tokens/s", func(s *sim.Summary) float64 { return s.OutputPerSecond }
+	}
+	for _, l := range s.Targets.latencies() {
+		for i := range wanted {
+			if over := logOf(l.simulated(&wanted[i]).Seconds()) - logOf(l.want.Seconds()); over > worst {
+				name, worst, decides = l.name+" P95", over, func(s *sim.Summary) float64 { return l.simulated(s).Seconds() }
 			}
 		}
 	}
-	if t := s.Targets.TokensPerSecond; t > 0 && math.IsInf(worst, -1) {
-		decides, name = 2, "output tokens/s"
+	y := make([]float64, len(wanted))
+	for i := range wanted {
+		y[i] = logOf(decides(&wanted[i]))
 	}
-	y := column(wanted, decides)
-	spread := deviation(y)
+	spread := stat.StdDev(y, nil)
 	best := &Measurement{Point: p, Widest: name, Factor: math.Exp(2 * 1.645 * spread)}
 	rate := s.Demand.Rate / float64(max(p.Knobs.Replicas, 1)) / float64(max(s.Base.DP, 1))
 	for _, load := range []struct {
@@ -193,8 +187,8 @@ func (s *search) measurement(p *Point) *Measurement {
 		if results == nil {
 			continue
 		}
-		left := unexplained(y, [][]float64{column(results, 0), column(results, 1), column(results, 2)})
-		if reduced := math.Exp(2 * 1.645 * math.Hypot(spread*math.Sqrt(left), measuredWell)); best.Flags == "" || reduced < best.Reduced {
+		reduced := math.Exp(2 * 1.645 * math.Hypot(spread*math.Sqrt(unexplained(y, results)), measuredWell))
+		if best.Flags == "" || reduced < best.Reduced {
 			best.Load, best.Flags, best.Reduced = load.text, load.flags, reduced
 		}
 	}
@@ -209,71 +203,24 @@ const measuredWell = 0.03
 
 func logOf(v float64) float64 { return math.Log(min(max(v, 1e-6), 1e6)) }
 
-func column(rows [][]float64, at int) []float64 {
-	out := make([]float64, len(rows))
-	for i, r := range rows {
-		out[i] = r[at]
+// unexplained is the share of the variance of y that is left when a linear function of the
+// results of a load test is taken from it, corrected for their number.
+func unexplained(y []float64, results []sim.Summary) float64 {
+	n := len(y)
+	x := mat.NewDense(n, 4, nil)
+	for i, s := range results {
+		x.SetRow(i, []float64{1, logOf(s.TTFT.Mean.Seconds()), logOf(s.TPOT.Mean.Seconds()), logOf(s.OutputPerSecond)})
 	}
-	return out
-}
-
-// centered subtracts the mean.
-func centered(v []float64) []float64 {
-	sum := 0.0
-	for _, x := range v {
-		sum += x
-	}
-	out := make([]float64, len(v))
-	for i, x := range v {
-		out[i] = x - sum/float64(len(v))
-	}
-	return out
-}
-
-func dot(a, b []float64) float64 {
-	sum := 0.0
-	for i := range a {
-		sum += a[i] * b[i]
-	}
-	return sum
-}
-
-func deviation(v []float64) float64 {
-	c := centered(v)
-	return math.Sqrt(dot(c, c) / float64(len(v)-1))
-}
-
-// unexplained is the share of the variance of y that is left when a linear function of
-// the others is taken from it (Gram and Schmidt), corrected for their number.
-func unexplained(y []float64, others [][]float64) float64 {
-	rest := centered(y)
-	whole := dot(rest, rest)
-	if whole == 0 {
+	var svd mat.SVD
+	whole := stat.Variance(y, nil) * float64(n-1)
+	if whole == 0 || !svd.Factorize(x, mat.SVDThin) {
 		return 1
 	}
-	var basis [][]float64
-	for _, x := range others {
-		x = centered(x)
-		before := dot(x, x)
-		for _, b := range basis {
-			f := dot(x, b)
-			for i := range x {
-				x[i] -= f * b[i]
-			}
-		}
-		n := math.Sqrt(dot(x, x))
-		if n < 1e-6 || n*n < 1e-4*before {
-			continue
-		}
-		for i := range x {
-			x[i] /= n
-		}
-		basis = append(basis, x)
-		f := dot(rest, x)
-		for i := range rest {
-			rest[i] -= f * x[i]
-		}
-	}
-	freedom := float64(len(y)-1) / float64(len(y)-1-len(basis))
-	return min(dot(rest, rest)/whole*freedom, 1)
+	rank := svd.Rank(1e-7) // less where some of them move together
+	var by, rest mat.VecDense
+	svd.SolveVecTo(&by, mat.NewVecDense(n, y), rank)
+	rest.MulVec(x, &by)
+	rest.SubVec(mat.NewVecDense(n, y), &rest)
+	freedom := float64(n-1) / float64(n-rank)
+	return min(mat.Dot(&rest, &rest)/whole*freedom, 1)
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"time"
 
@@ -26,12 +25,9 @@ type Tuning struct {
 	MaxGPUs int // of the whole deployment
 	Prices  Prices
 
-	// LoadTest, which may be nil, is the results of a load test of one replica with
-	// LoadTestArgs, and LoadTestFrom its name.
-	LoadTest     io.Reader
-	LoadTestFrom string
+	// Of the load test's server: its arguments, and its model, where that is another.
 	LoadTestArgs engine.Config
-	LoadTestOf   *modelconfig.Model // that was tested, where it is another
+	LoadTestOf   *modelconfig.Model
 
 	Check func() error // see Plan
 }
@@ -117,7 +113,7 @@ func (t *Tuning) plan(l *perfmodel.Ledger, o perfmodel.Observed) (*Plan, error) 
 	}
 	p := &Plan{Model: t.Model, Base: base, Args: t.Args, Targets: t.Targets, Demand: *d, MaxGPUs: t.MaxGPUs, Check: t.Check}
 	if t.LoadTest != nil {
-		return p, t.tested(p, d)
+		return p, t.fitTest(p, d)
 	}
 	if t.Seen == nil {
 		return p, nil
@@ -138,8 +134,8 @@ func (t *Tuning) plan(l *perfmodel.Ledger, o perfmodel.Observed) (*Plan, error) 
 	return p, err
 }
 
-// tested fits step times to the load test.
-func (t *Tuning) tested(p *Plan, d *Demand) error {
+// fitTest fits step times to the load test.
+func (t *Tuning) fitTest(p *Plan, d *Demand) error {
 	known := engine.Config{}
 	known.Merge(t.LoadTestArgs)
 	if t.LoadTestOf == nil { // what is asked for another model says nothing of the one that was tested
@@ -163,15 +159,10 @@ func (t *Tuning) tested(p *Plan, d *Demand) error {
 	if err != nil {
 		return err
 	}
-	observed, err := perfmodel.Config(t.Release, known, t.gpu())
-	if err != nil {
+	if _, err := t.Known.tested(&e, known); err != nil {
 		return err
 	}
-	test, err := perfmodel.ReadLoadTest(t.LoadTest, observed.Config.BlockSize)
-	if err != nil {
-		return fmt.Errorf("%s: %w", t.LoadTestFrom, err)
-	}
-	e.Config, e.Requests, e.RequestsFrom, e.Check = observed.Config, test.Requests, t.LoadTestFrom, t.Check
+	e.Check = t.Check
 	p.Fit, err = perfmodel.Calibrate(e)
 	return err
 }

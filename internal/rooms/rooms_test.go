@@ -133,6 +133,11 @@ var rules = []rule{
 		but:   []string{"net/url"},
 	},
 	{
+		name:  "what ships does not know the research",
+		who:   []string{"cmd/...", "internal/..."},
+		never: []string{module + "research/..."},
+	},
+	{
 		name:   "nothing imports the command line but the command",
 		who:    []string{"..."},
 		except: []string{"cmd/sixty"},

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"path/filepath"
 	"strings"
 
@@ -41,6 +40,7 @@ type Deployment struct {
 
 	EngineArgs, ReleaseOf string // as vllm serve takes them; of vLLM
 	gpu, modelConfig, log string
+	loadTest              string
 	acceptance            float64
 }
 
@@ -70,6 +70,13 @@ func (f *Deployment) known(ctx context.Context, say Say, before engine.Config) (
 		if k.Model, err = readModel("--model-config", f.modelConfig); err != nil {
 			return k, err
 		}
+	}
+	if f.loadTest != "" {
+		content, err := fileio.Read(f.loadTest, 1<<30)
+		if err != nil {
+			return k, fmt.Errorf("--load-test: %w", err)
+		}
+		k.LoadTest, k.LoadTestFrom = bytes.NewReader(content), f.loadTest
 	}
 	if f.log != "" {
 		if k.Log, err = source.ReadLog(f.log); err != nil {
@@ -110,16 +117,4 @@ func (f *Deployment) known(ctx context.Context, say Say, before engine.Config) (
 // gpus are the names that --gpu has, of which tune takes several.
 func (f *Deployment) gpus() []string {
 	return strings.FieldsFunc(f.gpu, func(c rune) bool { return c == ',' })
-}
-
-// loadTest reads the file of --load-test, nil where none is named.
-func loadTest(path string) (io.Reader, error) {
-	if path == "" {
-		return nil, nil
-	}
-	content, err := fileio.Read(path, 1<<30)
-	if err != nil {
-		return nil, fmt.Errorf("--load-test: %w", err)
-	}
-	return bytes.NewReader(content), nil
 }

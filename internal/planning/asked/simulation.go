@@ -21,10 +21,10 @@ type Simulation struct {
 	Deployment
 	planning.Simulation // what needs no reading; Read adds the rest
 
-	loadTest, stepCost string
-	transfer           float64
-	route              string
-	sweeps             []string
+	stepCost string
+	transfer float64
+	route    string
+	sweeps   []string
 }
 
 // AddFlags adds the flags of sixty simulate, but for the form of the answer and --serve.
@@ -96,9 +96,7 @@ func (f *Simulation) Read(ctx context.Context, args []string, changed func(flag 
 		}
 		f.Cost, f.CostFrom = &cost, f.stepCost
 	}
-	f.LoadTestFrom = f.loadTest
-	f.LoadTest, err = loadTest(f.loadTest)
-	return err
+	return nil
 }
 
 // ReadTrace reads a trace of requests.

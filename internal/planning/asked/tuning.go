@@ -36,7 +36,6 @@ type Tuning struct {
 	urls           []string
 	ttft, itl, e2e time.Duration
 	served         string
-	loadTest       string
 	loadTestArgs   string
 	loadTestModel  string
 
@@ -139,12 +138,8 @@ func (f *Tuning) Read(ctx context.Context, args []string, changed func(flag stri
 			return err
 		}
 		if tested != f.modelConfig {
-			if f.LoadTestOf, err = readModel("--load-test-model", tested); err != nil {
-				return err
-			}
+			f.LoadTestOf, err = readModel("--load-test-model", tested)
 		}
-		f.LoadTestFrom = f.loadTest
-		f.LoadTest, err = loadTest(f.loadTest)
 	}
 	return err
 }

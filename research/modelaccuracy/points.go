@@ -1,10 +1,4 @@
-// Package published holds what others measured of vLLM servers and published, and says
-// how far perfmodel's prediction from data sheets is from it. It fits the parameters of
-// that prediction to the measurements, each time leaving out what it then predicts.
-//
-// The measurements are facts with their sources (points/points.json); the models'
-// configurations have the fields that decide about work and memory.
-package published
+package main
 
 import (
 	"embed"
@@ -22,7 +16,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-//go:embed points
+//go:embed points heldout.json limits.json
 var files embed.FS
 
 // A Point is one published measurement.
@@ -75,16 +69,16 @@ type Measures struct {
 	Tokens float64 `json:"output_tok_s"`
 }
 
-// Quantities names those of Measures, in the order of values.
-var Quantities = []string{"TTFT", "TPOT", "ITL", "E2E", "tokens/s"}
+// quantities names those of Measures, in the order of values.
+var quantities = []string{"TTFT", "TPOT", "ITL", "E2E", "tokens/s"}
 
 func (m Measures) values() [5]float64 {
 	return [5]float64{m.TTFT, m.TPOT, m.ITL, m.E2E, m.Tokens}
 }
 
-// Saturated reports whether the load is more than the server can take at once: requests
+// saturated reports whether the load is more than the server can take at once: requests
 // queue, or its batch is as large as it can be.
-func (p *Point) Saturated() bool {
+func (p *Point) saturated() bool {
 	l := &p.Load
 	return l.Rate == 0 && (l.Clients > manyClients || l.Clients == 0 && (l.Requests > 20 || l.Shape == "listed"))
 }
@@ -92,116 +86,100 @@ func (p *Point) Saturated() bool {
 // manyClients, each with a request under way, are as good as a burst.
 const manyClients = 100
 
-// Class is the class of loads and deployments whose errors are alike.
-func (p *Point) Class() string {
+// class is the class of loads and deployments whose errors are alike.
+func (p *Point) class() string {
 	class := "moderate load"
-	if p.Saturated() {
+	if p.saturated() {
 		class = "saturated"
 	}
-	if p.Parallel() > 1 {
+	if p.parallel() > 1 {
 		class += ", tensor parallel"
 	}
 	return class
 }
 
-// Parallel is the number of GPUs.
-func (p *Point) Parallel() int {
-	n, _, ok := engine.ParseArgs(p.Args, p.Name).Number(engine.TensorParallelSize)
-	if !ok {
-		return 1
-	}
-	return int(n)
+// parallel is the number of GPUs.
+func (p *Point) parallel() int {
+	n, _, _ := engine.ParseArgs(p.Args, p.Name).Number(engine.TensorParallelSize)
+	return max(int(n), 1)
 }
 
-// Points returns all of them.
-func Points() ([]Point, error) { return read("points/points.json") }
-
-func read(file string) ([]Point, error) {
+// load reads a list of this package's data.
+func load[T any](file string) (list []T, err error) {
 	content, err := files.ReadFile(file)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = json.Unmarshal(content, &list)
 	}
-	var ps []Point
-	if err := json.Unmarshal(content, &ps); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	return ps, nil
+	return list, nil
 }
 
-// A Case is a point made ready to be predicted.
-type Case struct {
+// prepared is a point made ready to be predicted.
+type prepared struct {
 	Point
-	Shape *perfmodel.Shape // on its host
+	shape *perfmodel.Shape // on its host
 	plain *perfmodel.Shape // on any
-	// Fits says that the memory for the KV cache is known well enough for the point to tell
+	// fits says that the memory for the KV cache is known well enough for the point to tell
 	// of step times.
-	Fits     bool
+	fits     bool
 	config   sim.Config
 	requests []sim.Request
 }
 
-// settings reads the point's model, its GPU and what its server was given.
-func (p *Point) settings() (*modelconfig.Model, engine.Config, perfmodel.Settings, error) {
+// ledger is the memory of the point's server, and what else is known of its settings, with
+// the blocks that were published, if any.
+func (p *Point) ledger(published bool) (l *perfmodel.Ledger, args engine.Config, blocks int, err error) {
 	content, err := files.ReadFile("points/models/" + p.Model + ".json")
 	if err != nil {
-		return nil, nil, perfmodel.Settings{}, err
+		return nil, nil, 0, err
 	}
 	m, err := modelconfig.Parse(content)
 	if err != nil {
-		return nil, nil, perfmodel.Settings{}, err
+		return nil, nil, 0, fmt.Errorf("%s: %w", p.Name, err)
 	}
 	gpu, err := perfmodel.FindGPU(p.GPU)
 	if err != nil {
-		return nil, nil, perfmodel.Settings{}, err
+		return nil, nil, 0, fmt.Errorf("%s: %w", p.Name, err)
 	}
-	args := engine.ParseArgs(p.Args, p.Name)
+	args = engine.ParseArgs(p.Args, p.Name)
 	s, err := perfmodel.Settings{Release: engine.Release(p.VLLM), Device: gpu}.With(args)
-	return m, args, s, err
+	blocks = s.NumBlocksOverride
+	if !published {
+		s.NumBlocksOverride = 0
+	}
+	if err == nil {
+		l, err = perfmodel.NewLedger(m, s)
+	}
+	if err != nil {
+		return nil, nil, 0, fmt.Errorf("%s: %w", p.Name, err)
+	}
+	return l, args, blocks, nil
 }
 
-// Memory is the ledger of the point's server, and the blocks that the server had, where
-// they are published.
-func (p *Point) Memory() (l *perfmodel.Ledger, blocks int, err error) {
-	m, _, s, err := p.settings()
+// prepare works out the deployment and the requests.
+func (p *Point) prepare() (*prepared, error) {
+	l, known, blocks, err := p.ledger(true)
 	if err != nil {
-		return nil, 0, fmt.Errorf("%s: %w", p.Name, err)
+		return nil, err
 	}
-	blocks, s.NumBlocksOverride = s.NumBlocksOverride, 0
-	if l, err = perfmodel.NewLedger(m, s); err != nil {
-		return nil, 0, fmt.Errorf("%s: %w", p.Name, err)
-	}
-	return l, blocks, nil
-}
-
-// Case works out the deployment and the requests.
-func (p *Point) Case() (*Case, error) {
-	fail := func(err error) (*Case, error) { return nil, fmt.Errorf("%s: %w", p.Name, err) }
-	m, args, s, err := p.settings()
-	if err != nil {
-		return fail(err)
-	}
-	l, err := perfmodel.NewLedger(m, s)
-	if err != nil {
-		return fail(err)
-	}
-	known := engine.Config{}
-	known.Merge(args)
 	known.Merge(l.EngineConfig("the ledger"))
 	e, err := perfmodel.Config(l.Settings.Release, known, &l.Settings.Device)
 	if err != nil {
-		return fail(err)
+		return nil, fmt.Errorf("%s: %w", p.Name, err)
 	}
 	prompt, output := p.Load.means()
-	c := &Case{Point: *p, config: e.Config, plain: l.Shape(prompt + output/2)}
-	c.Shape = c.plain
+	c := &prepared{Point: *p, config: e.Config, plain: l.Shape(prompt + output/2)}
+	c.shape = c.plain
 	if !l.Settings.Release.AtLeast(vllm.AsyncSchedulingByDefault) {
 		// Of the engine as it is now too few hosts were measured to tell what is theirs.
-		c.Shape = c.plain.On(p.Host)
+		c.shape = c.plain.On(p.Host)
 	}
 	c.config.BlockSize = 16
 	c.config.NumBlocks = l.PlainBlocks(int(prompt+output), c.config.BlockSize)
 	c.requests = p.Load.draw(c.config.BlockSize)
-	c.Fits = l.Settings.NumBlocksOverride > 0 || l.Blocks.Low > 0 && l.Blocks.High < 1.4*l.Blocks.Low || !p.Saturated()
+	c.fits = blocks > 0 || l.Blocks.Low > 0 && l.Blocks.High < 1.4*l.Blocks.Low || !p.saturated()
 	return c, nil
 }
 
@@ -291,41 +269,30 @@ func lengths(mean float64, n int, shape string, seed uint64) []int {
 	return out
 }
 
-// Predict simulates the point's load with a step cost.
-func (c *Case) Predict(cost sim.StepCost, f sim.Frontend) (Measures, error) {
-	m, _, err := c.predict(cost, f)
-	return m, err
-}
-
-// predict tells the work too.
-func (c *Case) predict(cost sim.StepCost, f sim.Frontend) (Measures, sim.Work, error) {
+// predict simulates the point's load with a step cost, and tells the work too.
+func (c *prepared) predict(cost sim.StepCost, f sim.Frontend) (Measures, sim.Work, error) {
 	res, err := sim.Run(c.config, cost, c.requests, sim.Options{Frontend: f, Clients: c.Load.Clients})
 	if err != nil {
 		return Measures{}, sim.Work{}, fmt.Errorf("%s: %w", c.Name, err)
 	}
-	return measure(sim.Summarize(res.Records[c.Load.Prompts:])), res.Replicas[0].Stats.Work, nil // without those that fill the cache
-}
-
-func measure(s sim.Summary) Measures {
+	s := sim.Summarize(res.Records[c.Load.Prompts:]) // without those that fill the cache
 	const ms = 1e3
 	m := Measures{TTFT: s.TTFT.Mean.Seconds() * ms, TPOT: s.TPOT.Mean.Seconds() * ms, E2E: s.E2E.Mean.Seconds() * ms, Tokens: s.OutputPerSecond}
 	m.ITL = m.TPOT // with equal lengths they are the same
-	return m
+	return m, res.Replicas[0].Stats.Work, nil
 }
 
-// Cases makes all points ready.
-func Cases() ([]*Case, error) {
-	ps, err := Points()
+// prepareAll makes all points ready.
+func prepareAll() ([]*prepared, error) {
+	points, err := load[Point]("points/points.json")
 	if err != nil {
 		return nil, err
 	}
-	var out []*Case
-	for i := range ps {
-		c, err := ps[i].Case()
-		if err != nil {
+	out := make([]*prepared, len(points))
+	for i := range points {
+		if out[i], err = points[i].prepare(); err != nil {
 			return nil, err
 		}
-		out = append(out, c)
 	}
 	return out, nil
 }

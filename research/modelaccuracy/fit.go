@@ -1,4 +1,4 @@
-package published
+package main
 
 import (
 	"errors"
@@ -6,12 +6,11 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
-	"sync"
 
+	"golang.org/x/sync/errgroup"
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/sixty-dev/sixty/internal/perfmodel"
-	"github.com/sixty-dev/sixty/internal/sim"
 )
 
 // unknown is one number that is fitted: a parameter, or an effect on one. The prior of
@@ -22,13 +21,13 @@ type unknown struct {
 	start, sd float64
 }
 
-// A Fitter looks for the parameters and effects under which the points are likeliest:
+// A fitter looks for the parameters and effects under which the points are likeliest:
 // nonlinear least squares of logarithmic errors (Gauss and Newton's steps), with what is
 // known beforehand of each unknown as a penalty, and Huber's weights, for what has a cause
 // that no parameter stands for. Effects share one prior spread, so that a level with few
 // points stays near its relatives.
-type Fitter struct {
-	cases    []*Case
+type fitter struct {
+	cases    []*prepared
 	unknowns []unknown
 	index    map[string]int
 	linear   []*linear // by case
@@ -41,9 +40,9 @@ type linear struct {
 	slope [][5]float64 // by unknown, of the logarithms of the quantities
 }
 
-// NewFitter takes the cases whose memory is known.
-func NewFitter(cases []*Case) *Fitter {
-	f := &Fitter{cases: cases, index: map[string]int{}}
+// newFitter takes the cases whose memory is known.
+func newFitter(cases []*prepared) *fitter {
+	f := &fitter{cases: cases, index: map[string]int{}}
 	add := func(key string, on int, start, sd float64) {
 		if _, ok := f.index[key]; !ok {
 			f.index[key] = len(f.unknowns)
@@ -54,7 +53,7 @@ func NewFitter(cases []*Case) *Fitter {
 		add(p.Name, i, p.Start(), p.SD)
 	}
 	for _, c := range cases {
-		for _, e := range c.Shape.Effects {
+		for _, e := range c.shape.Effects {
 			add(e.Key(), e.On, 0, e.SD)
 		}
 	}
@@ -72,7 +71,7 @@ func NewFitter(cases []*Case) *Fitter {
 const farOff = 8
 
 // values are a shape's under some unknowns.
-func (f *Fitter) values(s *perfmodel.Shape, x []float64) perfmodel.Values {
+func (f *fitter) values(s *perfmodel.Shape, x []float64) perfmodel.Values {
 	var v perfmodel.Values
 	copy(v[:], x)
 	for _, e := range s.Effects {
@@ -82,107 +81,50 @@ func (f *Fitter) values(s *perfmodel.Shape, x []float64) perfmodel.Values {
 }
 
 // predict is a case's prediction under some unknowns.
-func (f *Fitter) predict(c *Case, x []float64) (Measures, error) {
-	v := f.values(c.Shape, x)
-	cost, front := c.Shape.Cost(&v)
-	return c.Predict(cost, front)
+func (f *fitter) predict(c *prepared, x []float64) (Measures, error) {
+	v := f.values(c.shape, x)
+	m, _, err := c.predict(c.shape.Cost(&v))
+	return m, err
 }
 
-// knobs are the constants that a simulation depends on, as logarithms, and knobbed makes
-// a cost of them. Those of the frontend that go together are one.
-const knobs = 10
+// turn is by how much a logit or a logarithm is changed to see what follows: much, for
+// queues move in steps.
+const turn = 0.15
 
-func knobsOf(c sim.StepCost, f sim.Frontend, prompt float64) [knobs]float64 {
-	l := func(v float64) float64 { return math.Log(max(v, 1e-12)) }
-	return [knobs]float64{
-		l(c.Base), l(c.Mixed), l(c.PerSeq), l(c.PerToken), l(c.PerKV), l(c.PerPair), l(float64(c.Knee)), l(c.Experts),
-		l(f.PerRequest + f.PerToken*prompt), l(f.Reading + f.Serial + f.SerialPerToken*prompt),
-	}
-}
-
-func turned(c sim.StepCost, f sim.Frontend, knob int, by float64) (sim.StepCost, sim.Frontend) {
-	switch knob {
-	case 6:
-		c.Knee = int(math.Round(float64(c.Knee) * by))
-	case 7:
-		c.Experts *= by
-	case 8:
-		f.PerRequest, f.PerToken = f.PerRequest*by, f.PerToken*by
-	case 9:
-		f.Reading, f.Serial, f.SerialPerToken = f.Reading*by, f.Serial*by, f.SerialPerToken*by
-	default:
-		*[]*float64{&c.Base, &c.Mixed, &c.PerSeq, &c.PerToken, &c.PerKV, &c.PerPair}[knob] *= by
-	}
-	return c, f
-}
+// negligible is a share of the steps' time that is not looked at.
+const negligible = 3e-4
 
 // linearize predicts a case and finds by how much its prediction changes.
-func (f *Fitter) linearize(c *Case, x []float64) (*linear, error) {
-	prompt, _ := c.Load.means()
-	v := f.values(c.Shape, x)
-	cost, front := c.Shape.Cost(&v)
-	out := &linear{slope: make([][5]float64, len(f.unknowns))}
+func (f *fitter) linearize(c *prepared, x []float64) (*linear, error) {
+	v := f.values(c.shape, x)
+	cost, front := c.shape.Cost(&v)
 	at, work, err := c.predict(cost, front)
 	if err != nil {
 		return nil, err
 	}
-	out.at = at
-	const turn = 1.15
-	var byKnob [knobs][5]float64
-	for k := range knobs {
-		changed, frontend := turned(cost, front, k, turn)
-		if k < 8 && math.Abs(changed.Seconds(work)/cost.Seconds(work)-1) < negligible && k != 6 {
+	out := &linear{at: at, slope: make([][5]float64, len(f.unknowns))}
+	for on := range perfmodel.Parameters() { // which are the first of the unknowns
+		w := v
+		w[on] += turn
+		changed, frontend := c.shape.Cost(&w)
+		if frontend == front && changed.Knee == cost.Knee && math.Abs(changed.Seconds(work)/cost.Seconds(work)-1) < negligible {
 			continue
 		}
-		up, err := c.Predict(changed, frontend)
+		up, _, err := c.predict(changed, frontend)
 		if err != nil {
 			return nil, err
 		}
 		u, d := up.values(), at.values()
 		for q := range u {
 			if u[q] > 0 && d[q] > 0 {
-				byKnob[k][q] = math.Log(u[q]/d[q]) / math.Log(turn)
+				out.slope[on][q] = math.Log(u[q]/d[q]) / turn
 			}
 		}
 	}
-	base := knobsOf(cost, front, prompt)
-	slope := func(on int) [5]float64 { // of one parameter's logit or logarithm
-		const small = 1e-3
-		w := v
-		w[on] += small
-		moved := knobsOf2(c.Shape.Cost(&w))(prompt)
-		var s [5]float64
-		for k := range knobs {
-			dk := (moved[k] - base[k]) / small
-			for q := range s {
-				s[q] += dk * byKnob[k][q]
-			}
-		}
-		return s
-	}
-	concerned := map[int]bool{}
-	for i := range perfmodel.Parameters() {
-		concerned[i] = true
-	}
-	for _, e := range c.Shape.Effects {
-		concerned[f.index[e.Key()]] = true
-	}
-	memo := map[int][5]float64{}
-	for j := range concerned {
-		on := f.unknowns[j].on
-		if _, ok := memo[on]; !ok {
-			memo[on] = slope(on)
-		}
-		out.slope[j] = memo[on]
+	for _, e := range c.shape.Effects {
+		out.slope[f.index[e.Key()]] = out.slope[e.On]
 	}
 	return out, nil
-}
-
-// negligible is a share of the time that no knob needs to be turned for.
-const negligible = 3e-4
-
-func knobsOf2(c sim.StepCost, f sim.Frontend) func(prompt float64) [knobs]float64 {
-	return func(prompt float64) [knobs]float64 { return knobsOf(c, f, prompt) }
 }
 
 // noise is the standard deviation of a quantity's logarithm that a good model has, 0
@@ -194,7 +136,7 @@ func (p *Point) noise(q int) float64 {
 	if p.Cached && q == 4 {
 		return 0.2 // prompts that were not computed
 	}
-	if !p.Saturated() {
+	if !p.saturated() {
 		return [5]float64{0.10, 0.06, 0.06, 0.06, 0.06}[q]
 	}
 	if _, output := p.Load.means(); output < 20 && q == 1 {
@@ -208,7 +150,7 @@ const capacityError = 0.03
 
 // noise is the point's, and what an error of the server's speed makes of it near its capacity,
 // where a few per cent more are a queue: such points tell that it is near, and little else.
-func (f *Fitter) noise(i, q int) float64 {
+func (f *fitter) noise(i, q int) float64 {
 	sd := f.cases[i].noise(q)
 	if sd == 0 || f.linear == nil || f.linear[i] == nil {
 		return sd
@@ -216,40 +158,43 @@ func (f *Fitter) noise(i, q int) float64 {
 	return math.Hypot(sd, capacityError*f.linear[i].slope[f.index["overall"]][q])
 }
 
-// row is one equation of the linear problem.
-type row struct {
-	a     []float64
-	b     float64
-	group string
+// equation is one of the linear problem.
+type equation struct {
+	a []float64
+	b float64
+}
+
+// errors calls do for each quantity of a case that counts: the logarithm of measured over
+// predicted, its standard deviation, and how much less it counts for its server's many points.
+func (f *fitter) errors(i int, at Measures, alike map[string]float64, do func(q int, off, sd, less float64)) {
+	predicted, measured := at.values(), f.cases[i].Measured.values()
+	for q := range predicted {
+		if sd := f.noise(i, q); sd > 0 && predicted[q] > 0 {
+			do(q, math.Log(measured[q]/predicted[q]), sd, crowd(alike[f.cases[i].deployment()]))
+		}
+	}
 }
 
 // rows are the weighted equations of the points that count.
-func (f *Fitter) rows(use func(*Case) bool) []row {
+func (f *fitter) rows(use func(*prepared) bool) []equation {
 	alike := f.alike(use)
-	var out []row
+	var out []equation
 	for i, c := range f.cases {
 		if !use(c) || f.linear[i] == nil {
 			continue
 		}
-		less := math.Sqrt(crowd(alike[c.deployment()]))
-		at, measured := f.linear[i].at.values(), c.Measured.values()
-		for q := range at {
-			sd := f.noise(i, q)
-			if sd == 0 || at[q] <= 0 {
-				continue
-			}
-			off := math.Log(measured[q] / at[q])
-			w := 1 / (sd * less)
+		f.errors(i, f.linear[i].at, alike, func(q int, off, sd, less float64) {
+			w := 1 / (sd * math.Sqrt(less))
 			if e := math.Abs(off) / sd; e > huber {
 				w *= math.Sqrt(huber / e)
 			}
-			r := row{a: make([]float64, len(f.unknowns)), b: off * w}
+			r := equation{a: make([]float64, len(f.unknowns)), b: off * w}
 			for j := range r.a {
 				r.a[j] = f.linear[i].slope[j][q] * w
 				r.b += r.a[j] * f.x[j]
 			}
 			out = append(out, r)
-		}
+		})
 	}
 	return out
 }
@@ -258,11 +203,11 @@ func (f *Fitter) rows(use func(*Case) bool) []row {
 const huber = 2
 
 // deployment names the points of one server.
-func (p *Point) deployment() string { return p.Model + p.GPU + p.Host + string(rune('0'+p.Parallel())) }
+func (p *Point) deployment() string { return p.Model + p.GPU + p.Host + string(rune('0'+p.parallel())) }
 
 // solve returns the unknowns that fit the rows and what is known beforehand, and the
 // Cholesky factor of their precision.
-func (f *Fitter) solve(rows []row) ([]float64, *mat.Cholesky, error) {
+func (f *fitter) solve(rows []equation) ([]float64, *mat.Cholesky, error) {
 	n := len(f.unknowns)
 	precision := mat.NewSymDense(n, nil)
 	right := mat.NewVecDense(n, nil)
@@ -287,7 +232,7 @@ func (f *Fitter) solve(rows []row) ([]float64, *mat.Cholesky, error) {
 }
 
 // relinearize works out all predictions and slopes at the current unknowns.
-func (f *Fitter) relinearize(use func(*Case) bool) error {
+func (f *fitter) relinearize(use func(*prepared) bool) error {
 	f.linear = make([]*linear, len(f.cases))
 	return parallel(len(f.cases), func(i int) error {
 		if !use(f.cases[i]) {
@@ -301,28 +246,17 @@ func (f *Fitter) relinearize(use func(*Case) bool) error {
 
 // parallel calls do for 0 to n−1 on all processors.
 func parallel(n int, do func(i int) error) error {
-	var (
-		wait sync.WaitGroup
-		errs = make([]error, n)
-		next = make(chan int, n)
-	)
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range n {
-		next <- i
+		g.Go(func() error { return do(i) })
 	}
-	close(next)
-	for range runtime.GOMAXPROCS(0) {
-		wait.Go(func() {
-			for i := range next {
-				errs[i] = do(i)
-			}
-		})
-	}
-	wait.Wait()
-	return errors.Join(errs...)
+	return g.Wait()
 }
 
-// Fit fits to the points that count. Report is told the objective after each step.
-func (f *Fitter) Fit(use func(*Case) bool, steps int, report func(step int, objective float64)) error {
+// fit fits to the points that count, in so many steps at most. Report is told the objective
+// before each.
+func (f *fitter) fit(use func(*prepared) bool, steps int, report func(step int, objective float64)) error {
 	for step := range steps {
 		if err := f.relinearize(use); err != nil {
 			return err
@@ -362,7 +296,7 @@ func (f *Fitter) Fit(use func(*Case) bool, steps int, report func(step int, obje
 }
 
 // objective is what the fit makes small: errors, and distances from what was expected.
-func (f *Fitter) objective(use func(*Case) bool, x []float64) (float64, error) {
+func (f *fitter) objective(use func(*prepared) bool, x []float64) (float64, error) {
 	sum := 0.0
 	for j, u := range f.unknowns {
 		d := (x[j] - u.start) / u.sd
@@ -379,18 +313,13 @@ func (f *Fitter) objective(use func(*Case) bool, x []float64) (float64, error) {
 		if err != nil {
 			return err
 		}
-		at, measured := m.values(), c.Measured.values()
-		for q := range at {
-			sd := f.noise(i, q)
-			if sd == 0 || at[q] <= 0 {
-				continue
-			}
-			e := math.Abs(math.Log(measured[q]/at[q])) / sd
+		f.errors(i, m, alike, func(_ int, off, sd, less float64) {
+			e := math.Abs(off) / sd
 			if e > huber {
 				e = math.Sqrt(huber * (2*e - huber))
 			}
-			losses[i] += e * e / crowd(alike[c.deployment()])
-		}
+			losses[i] += e * e / less
+		})
 		return nil
 	})
 	for _, l := range losses {
@@ -400,7 +329,7 @@ func (f *Fitter) objective(use func(*Case) bool, x []float64) (float64, error) {
 }
 
 // alike counts the points of each deployment: they say the same again.
-func (f *Fitter) alike(use func(*Case) bool) map[string]float64 {
+func (f *fitter) alike(use func(*prepared) bool) map[string]float64 {
 	n := map[string]float64{}
 	for _, c := range f.cases {
 		if use(c) {
@@ -413,15 +342,9 @@ func (f *Fitter) alike(use func(*Case) bool) map[string]float64 {
 // crowd is by how much each of n points of a deployment counts less.
 func crowd(n float64) float64 { return 1 + 0.2*(n-1) }
 
-// Posterior samples the unknowns.
-func (f *Fitter) Posterior(use func(*Case) bool) (*perfmodel.Posterior, error) {
-	return f.posterior(f, use)
-}
-
-// posterior samples the unknowns around the fitter's, with the spread that another
-// finds.
-func (f *Fitter) posterior(slopes *Fitter, use func(*Case) bool) (*perfmodel.Posterior, error) {
-	_, chol, err := slopes.solve(slopes.rows(use))
+// posterior samples the unknowns.
+func (f *fitter) posterior(use func(*prepared) bool) (*perfmodel.Posterior, error) {
+	_, chol, err := f.solve(f.rows(use))
 	if err != nil {
 		return nil, err
 	}
@@ -441,14 +364,14 @@ func (f *Fitter) posterior(slopes *Fitter, use func(*Case) bool) (*perfmodel.Pos
 			return nil, err
 		}
 		for j := range n {
-			draws[j] = append(draws[j], Round(f.x[j]+d.AtVec(j)))
+			draws[j] = append(draws[j], rounded(f.x[j]+d.AtVec(j)))
 		}
 	}
 	for j, unknown := range f.unknowns {
-		out.Fitted[unknown.key] = perfmodel.Marginal{Mean: Round(f.x[j]), Draws: draws[j]}
+		out.Fitted[unknown.key] = perfmodel.Marginal{Mean: rounded(f.x[j]), Draws: draws[j]}
 	}
 	return out, nil
 }
 
-// Round keeps three decimals: of a logarithm a thousandth.
-func Round(v float64) float64 { return math.Round(v*1e3) / 1e3 }
+// rounded keeps three decimals: of a logarithm a thousandth.
+func rounded(v float64) float64 { return math.Round(v*1e3) / 1e3 }

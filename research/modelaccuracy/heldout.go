@@ -1,10 +1,7 @@
-package published
+package main
 
 import (
 	"cmp"
-	"embed"
-	"encoding/json"
-	"fmt"
 	"math"
 	"slices"
 
@@ -12,12 +9,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/stat"
 )
 
-//go:embed heldout.json
-var heldOutFile embed.FS
-
-// A Prediction is what is predicted of a point by a fit that has not seen it, nor any
+// A prediction is what is predicted of a point by a fit that has not seen it, nor any
 // other point of its GPU or of its model, and that knows nothing of its host.
-type Prediction struct {
+type prediction struct {
 	Name      string   `json:"name"`
 	Without   string   `json:"without"` // "GPU" or "model": all points that share it were left out
 	Predicted Measures `json:"predicted"`
@@ -27,21 +21,8 @@ type Prediction struct {
 	High Measures `json:"high"`
 }
 
-// Folds are the ways in which points are left out.
-var folds = map[string]func(*Point) string{"GPU": (*Point).chip, "model": (*Point).architecture}
-
-// HeldOut returns the predictions that were made when the posterior was fitted.
-func HeldOut() ([]Prediction, error) {
-	content, err := heldOutFile.ReadFile("heldout.json")
-	if err != nil {
-		return nil, err
-	}
-	var ps []Prediction
-	if err := json.Unmarshal(content, &ps); err != nil {
-		return nil, fmt.Errorf("heldout.json: %w", err)
-	}
-	return ps, nil
-}
+// folds are the ways in which points are left out.
+var levels = map[string]func(*Point) string{"GPU": (*Point).chip, "model": (*Point).architecture}
 
 // smallFold: where less than one in so many points is left out, the slopes near the fit to all
 // tell where the fit to the others is. Where more is, so many steps of a fit do.
@@ -50,24 +31,24 @@ const (
 	foldSteps = 4
 )
 
-// Folds predicts every point by a fit without its GPU and by one without its model.
-func (f *Fitter) Folds() ([]Prediction, error) {
-	near := map[*Case]*linear{}
+// folds predicts every point by a fit without its GPU and by one without its model.
+func (f *fitter) folds() ([]prediction, error) {
+	near := map[*prepared]*linear{}
 	for i, c := range f.cases {
 		near[c] = f.linear[i]
 	}
-	var out []Prediction
+	var out []prediction
 	for _, without := range []string{"GPU", "model"} {
-		key := folds[without]
-		var levels []string
+		key := levels[without]
+		var order []string
 		for _, c := range f.cases {
-			if !slices.Contains(levels, key(&c.Point)) {
-				levels = append(levels, key(&c.Point))
+			if !slices.Contains(order, key(&c.Point)) {
+				order = append(order, key(&c.Point))
 			}
 		}
-		for _, level := range levels {
-			use := func(c *Case) bool { return c.Fits && key(&c.Point) != level }
-			var held []*Case
+		for _, level := range order {
+			use := func(c *prepared) bool { return c.fits && key(&c.Point) != level }
+			var held []*prepared
 			for _, c := range f.cases {
 				if key(&c.Point) == level {
 					held = append(held, c)
@@ -78,16 +59,16 @@ func (f *Fitter) Folds() ([]Prediction, error) {
 			if len(held) < len(f.cases)/smallFold {
 				fold.x, _, err = f.solve(f.rows(use))
 			} else {
-				err = fold.Fit(use, foldSteps, func(int, float64) {})
+				err = fold.fit(use, foldSteps, func(int, float64) {})
 			}
 			if err != nil {
 				return nil, err
 			}
-			p, err := fold.posterior(&fold, use)
+			p, err := fold.posterior(use)
 			if err != nil {
 				return nil, err
 			}
-			predicted := make([]Prediction, len(held))
+			predicted := make([]prediction, len(held))
 			if err := parallel(len(held), func(i int) (err error) {
 				predicted[i], err = held[i].interval(p, near[held[i]])
 				predicted[i].Without = without
@@ -104,11 +85,11 @@ func (f *Fitter) Folds() ([]Prediction, error) {
 // interval predicts a case as a user's server, of whose host nothing is known. Its samples
 // are those near the fit, where slopes are known, and simulated where not, and where the load
 // is a rate: how long queues are near a server's capacity no slope tells.
-func (c *Case) interval(p *perfmodel.Posterior, near *linear) (Prediction, error) {
+func (c *prepared) interval(p *perfmodel.Posterior, near *linear) (prediction, error) {
 	mean := p.Values(c.plain)
-	out := Prediction{Name: c.Name}
+	out := prediction{Name: c.Name}
 	var err error
-	if out.Predicted, err = c.Predict(c.plain.Cost(&mean)); err != nil {
+	if out.Predicted, err = c.simulate(&mean); err != nil {
 		return out, err
 	}
 	at := out.Predicted.values()
@@ -127,7 +108,7 @@ func (c *Case) interval(p *perfmodel.Posterior, near *linear) (Prediction, error
 			for j := range d {
 				d[j] += mean[j]
 			}
-			m, err := c.Predict(c.plain.Cost(&d))
+			m, err := c.simulate(&d)
 			if err != nil {
 				return out, err
 			}
@@ -147,8 +128,20 @@ func (c *Case) interval(p *perfmodel.Posterior, near *linear) (Prediction, error
 		}
 		return measures(v)
 	}
-	out.Predicted, out.Low, out.High = out.Predicted.rounded(), quantile(0.05).rounded(), quantile(0.95).rounded()
+	out.Predicted, out.Low, out.High = out.Predicted.fourDigits(), quantile(0.05).fourDigits(), quantile(0.95).fourDigits()
 	return out, nil
+}
+
+// simulate predicts a case on a host of which nothing is known.
+func (c *prepared) simulate(v *perfmodel.Values) (Measures, error) {
+	m, _, err := c.predict(c.plain.Cost(v))
+	return m, err
+}
+
+// of is the interval of a quantity as the samples give it.
+func (p *prediction) of(q int) perfmodel.Interval {
+	v, low, high := p.Predicted.values()[q], p.Low.values()[q], p.High.values()[q]
+	return perfmodel.Interval{Value: v, Low: min(low, v), High: max(high, v)}
 }
 
 // simulatedDraws are the samples of an interval where slopes are not known.
@@ -156,16 +149,16 @@ const simulatedDraws = 40
 
 func measures(v [5]float64) Measures { return Measures{v[0], v[1], v[2], v[3], v[4]} }
 
-func (m Measures) rounded() Measures {
+func (m Measures) fourDigits() Measures {
 	v := m.values()
 	for q := range v {
-		v[q] = Digits(v[q])
+		v[q] = fourDigits(v[q])
 	}
 	return measures(v)
 }
 
-// Digits keeps four digits.
-func Digits(v float64) float64 {
+// fourDigits keeps four digits.
+func fourDigits(v float64) float64 {
 	if !(v > 0) {
 		return v
 	}
@@ -173,7 +166,7 @@ func Digits(v float64) float64 {
 	return math.Round(v*digits) / digits
 }
 
-// Standing is how far a measured value lies from a prediction, in halves of its interval:
+// standing is how far a measured value lies from a prediction, in halves of its interval:
 // 1 is at its edge.
 func standing(measured float64, i perfmodel.Interval) float64 {
 	w := i.Widened(1)
@@ -183,50 +176,49 @@ func standing(measured float64, i perfmodel.Interval) float64 {
 	return math.Log(measured/w.Value) / math.Log(w.High/w.Value)
 }
 
-// An Entry is one quantity of one held-out prediction beside what was measured.
-type Entry struct {
-	Point    *Point
-	Without  string
-	Quantity int
-	Measured float64
-	Interval perfmodel.Interval // as the samples give it
-	Widen    float64            // by which its kind is widened, as found without its model
+// An entry is one quantity of one held-out prediction beside what was measured.
+type entry struct {
+	point    *Point
+	without  string
+	quantity int
+	measured float64
+	interval perfmodel.Interval // as the samples give it
+	widen    float64            // by which its kind is widened, as found without its model
 
-	class    string  // of the point
 	kind     string  // what entries have in common that share a widening
 	left     string  // which GPU or model was left out
 	standing float64 // of the measured value in the interval
 }
 
-// Error is the relative error of the prediction.
-func (e *Entry) Error() float64 { return e.Interval.Value/e.Measured - 1 }
+// off is the relative error of the prediction.
+func (e *entry) off() float64 { return e.interval.Value/e.measured - 1 }
 
-// Held reports whether the widened interval holds what was measured.
-func (e *Entry) Held() bool { return e.standing <= e.Widen }
+// held reports whether the widened interval holds what was measured.
+func (e *entry) held() bool { return e.standing <= e.widen }
 
-// Entries pairs the predictions with what was measured.
-func Entries(points []Point, predictions []Prediction) []*Entry {
+// kinds are those of the quantities that share a widening.
+var kinds = [5]perfmodel.Kind{perfmodel.TTFT, perfmodel.TPOT, perfmodel.TPOT, perfmodel.E2E, perfmodel.Tokens}
+
+// entriesOf pairs the predictions with what was measured.
+func entriesOf(points []Point, predictions []prediction) []*entry {
 	byName := map[string]*Point{}
 	for i := range points {
 		byName[points[i].Name] = &points[i]
 	}
-	var out []*Entry
-	for _, p := range predictions {
+	var out []*entry
+	for i := range predictions {
+		p := &predictions[i]
 		point := byName[p.Name]
 		if point == nil {
 			continue
 		}
-		class := perfmodel.WideningClass(point.Saturated(), point.Parallel() > 1, p.Without != "GPU") + ": "
-		m, v, low, high := point.Measured.values(), p.Predicted.values(), p.Low.values(), p.High.values()
-		for q := range m {
-			if point.noise(q) > 0 && point.noise(q) < 0.5 && v[q] > 0 {
-				e := &Entry{
-					Point: point, Without: p.Without, Quantity: q, Measured: m[q],
-					Interval: perfmodel.Interval{Value: v[q], Low: min(low[q], v[q]), High: max(high[q], v[q])},
-					kind:     class + [5]string{"ttft", "tpot", "tpot", "e2e", "tokens"}[q], left: folds[p.Without](point), class: point.Class(),
-				}
-				e.standing = standing(e.Measured, e.Interval)
-				out = append(out, e)
+		class := perfmodel.WideningClass(point.saturated(), point.parallel() > 1, p.Without != "GPU")
+		for q, m := range point.Measured.values() {
+			if noise := point.noise(q); noise > 0 && noise < 0.5 && p.of(q).Value > 0 {
+				out = append(out, &entry{
+					point: point, without: p.Without, quantity: q, measured: m, interval: p.of(q),
+					kind: class + ": " + string(kinds[q]), left: levels[p.Without](point), standing: standing(m, p.of(q)),
+				})
 			}
 		}
 	}
@@ -234,9 +226,9 @@ func Entries(points []Point, predictions []Prediction) []*Entry {
 	for _, e := range out {
 		of := e.kind + e.left
 		if _, ok := known[of]; !ok {
-			known[of] = widening(out, e.kind, e.Without, func(o *Entry) bool { return o.left != e.left })
+			known[of] = widening(out, e.kind, e.without, func(o *entry) bool { return o.left != e.left })
 		}
-		e.Widen = known[of]
+		e.widen = known[of]
 	}
 	return out
 }
@@ -258,17 +250,17 @@ const leastWidening = 0.5
 // Gammerman and Shafer, 2005). All of a GPU are one, as they are all wrong where it is
 // unlike the others; of a model each counts less, the more there are. Kinds with few
 // entries take that of all that were left out in the same way.
-func widening(entries []*Entry, kind, without string, counts func(*Entry) bool) float64 {
-	var own, all []*Entry
+func widening(entries []*entry, kind, without string, counts func(*entry) bool) float64 {
+	var own, all []*entry
 	for _, e := range entries {
-		if e.Without == without && counts(e) {
+		if e.without == without && counts(e) {
 			all = append(all, e)
 			if e.kind == kind {
 				own = append(own, e)
 			}
 		}
 	}
-	groups := func(of []*Entry) map[string]float64 {
+	groups := func(of []*entry) map[string]float64 {
 		n := map[string]float64{}
 		for _, e := range of {
 			n[e.left]++
@@ -282,7 +274,7 @@ func widening(entries []*Entry, kind, without string, counts func(*Entry) bool) 
 	if len(own) == 0 {
 		return 1
 	}
-	weight := func(e *Entry) float64 {
+	weight := func(e *entry) float64 {
 		if without == "GPU" {
 			return 1 / alike[e.left]
 		}
@@ -292,7 +284,7 @@ func widening(entries []*Entry, kind, without string, counts func(*Entry) bool) 
 	for _, e := range own {
 		total += weight(e)
 	}
-	slices.SortStableFunc(own, func(a, b *Entry) int { return cmp.Compare(a.standing, b.standing) })
+	slices.SortStableFunc(own, func(a, b *entry) int { return cmp.Compare(a.standing, b.standing) })
 	target := min(level*(total+1), lastOfAll*total)
 	sum := 0.0
 	for _, e := range own {
@@ -307,17 +299,17 @@ func widening(entries []*Entry, kind, without string, counts func(*Entry) bool) 
 // of which a queue was foretold that was not there, or not foretold.
 const lastOfAll = 0.97
 
-// Widen is by how much the intervals of each class are widened.
-func Widen(entries []*Entry) map[string]perfmodel.Widening {
+// widen is by how much the intervals of each class are widened.
+func widen(entries []*entry) map[string]perfmodel.Widening {
 	out := map[string]perfmodel.Widening{}
-	for without := range folds {
+	for without := range levels {
 		for _, saturated := range []bool{false, true} {
 			for _, parallel := range []bool{false, true} {
 				class := perfmodel.WideningClass(saturated, parallel, without != "GPU")
-				of := func(q string) float64 {
-					return Round(widening(entries, class+": "+q, without, func(*Entry) bool { return true }))
+				out[class] = perfmodel.Widening{}
+				for _, kind := range kinds {
+					out[class][kind] = rounded(widening(entries, class+": "+string(kind), without, func(*entry) bool { return true }))
 				}
-				out[class] = perfmodel.Widening{TTFT: of("ttft"), TPOT: of("tpot"), E2E: of("e2e"), Tokens: of("tokens")}
 			}
 		}
 	}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"math"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/stat"
+)
+
+// read reads the points and the predictions of those left out.
+func read(t *testing.T) ([]Point, []prediction) {
+	t.Helper()
+	points, err := load[Point]("points/points.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	predictions, err := load[prediction]("heldout.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return points, predictions
+}
+
+func TestEveryPointHasItsSource(t *testing.T) {
+	points, predictions := read(t)
+	seen := map[string]bool{}
+	for _, p := range points {
+		if seen[p.Name] || !strings.HasPrefix(p.Source, "https://") || p.Measured == (Measures{}) || p.Host == "" || p.VLLM == "" {
+			t.Errorf("%+v", p)
+		}
+		seen[p.Name] = true
+	}
+	times := map[string]int{}
+	for _, p := range predictions {
+		times[p.Name]++
+	}
+	for _, p := range points {
+		if times[p.Name] != len(levels) {
+			t.Errorf("%s: %d predictions that have not seen it; run make model-accuracy", p.Name, times[p.Name])
+		}
+	}
+}
+
+func TestThePageShowsThisData(t *testing.T) {
+	points, predictions := read(t)
+	want, err := renderPage(points, predictions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile("../../" + pageFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != want {
+		t.Error("docs/model-accuracy.md is of other data: run make model-accuracy, or go run ./research/modelaccuracy -page where only the page changed")
+	}
+}
+
+// TestTheLineIsHeld fails where the held-out errors are worse than the limits.
+func TestTheLineIsHeld(t *testing.T) {
+	entries := entriesOf(read(t))
+	limits, err := load[limit]("limits.json")
+	if err != nil || len(limits) < 16 {
+		t.Errorf("%d limits, %v", len(limits), err)
+	}
+	for _, l := range limits {
+		gpu, model := scores(entries, l.Class, l.Quantity)
+		if gpu.n == 0 || model.n == 0 {
+			t.Errorf("%s, %s: no entries", l.Class, l.Quantity)
+		}
+		if gpu.median > l.GPU || model.median > l.Model || min(gpu.held, model.held) < l.Held {
+			t.Errorf("%s, %s: median %.1f %% without its GPU, %.1f %% without its model, intervals hold %.0f and %.0f %%; the limits are %.0f, %.0f and %.0f %%",
+				l.Class, l.Quantity, 100*gpu.median, 100*model.median, 100*gpu.held, 100*model.held, 100*l.GPU, 100*l.Model, 100*l.Held)
+		}
+	}
+}
+
+// TestWhatShipsIsFitted predicts every point with the parameters that ship, its host being
+// unknown: they were fitted to it, so that it must be nearer than when it was left out.
+func TestWhatShipsIsFitted(t *testing.T) {
+	cases, err := prepareAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	post := perfmodel.Fitted()
+	errs := make([]float64, len(cases))
+	if err := parallel(len(cases), func(i int) error {
+		c := cases[i]
+		v := post.Values(c.plain)
+		m, err := c.simulate(&v)
+		errs[i] = -1
+		if q := 4; c.Measured.Tokens > 0 && c.fits {
+			errs[i] = math.Abs(m.values()[q]/c.Measured.Tokens - 1)
+		} else if c.Measured.E2E > 0 {
+			errs[i] = math.Abs(m.E2E/c.Measured.E2E - 1)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var known []float64
+	for _, e := range errs {
+		if e >= 0 {
+			known = append(known, e)
+		}
+	}
+	if m := stat.Median(known); m > 0.2 || len(known) < 150 {
+		t.Errorf("median error %.1f %% of %d points", 100*m, len(known))
+	}
+}
+
+// TestAFitFollowsTheMeasurements fits to a few servers and asks for the parameters to explain
+// them better than before, with samples around what was found.
+func TestAFitFollowsTheMeasurements(t *testing.T) {
+	cases, err := prepareAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var few []*prepared
+	for _, c := range cases {
+		if c.fits && c.Load.Rate == 0 && len(c.requests) <= 200 && len(few) < 6 {
+			few = append(few, c)
+		}
+	}
+	all := func(*prepared) bool { return true }
+	f := newFitter(few)
+	var objectives []float64
+	if err := f.fit(all, 2, func(_ int, objective float64) { objectives = append(objectives, objective) }); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(objectives); n < 2 || !(objectives[n-1] < objectives[0]) {
+		t.Errorf("objectives %v", objectives)
+	}
+	p, err := f.posterior(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, m := range p.Fitted {
+		if math.Abs(stat.Median(m.Draws)-m.Mean) > 1 || len(m.Draws) != perfmodel.PosteriorDraws {
+			t.Errorf("%s: mean %g, %d samples around %g", key, m.Mean, len(m.Draws), stat.Median(m.Draws))
+		}
+	}
+}

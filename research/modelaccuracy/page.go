@@ -1,0 +1,347 @@
+package main
+
+import (
+	"cmp"
+	_ "embed" // page.md
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"text/template"
+
+	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/stat"
+)
+
+// pageText is docs/model-accuracy.md without its tables.
+//
+//go:embed page.md
+var pageText string
+
+// page has the rows of each table.
+type page struct {
+	points  []Point
+	entries []*entry
+
+	Points                                      int
+	Classes, Peers, GPUs, Models, Worst, Memory []string
+	Tuned, Bursts                               []string // of the deployments
+	Limits                                      []string
+}
+
+// renderPage renders docs/model-accuracy.md of the points and the predictions of them.
+func renderPage(points []Point, predictions []prediction) (string, error) {
+	p := &page{points: points, Points: len(points), entries: entriesOf(points, predictions)}
+	p.GPUs = p.byLevel("GPU", func(e *entry) string { return e.point.chip() })
+	p.Models = p.byLevel("model", func(e *entry) string { return e.point.architecture() })
+	p.byClass()
+	p.peers()
+	p.worst()
+	if err := p.deployments(); err != nil {
+		return "", err
+	}
+	limits, err := load[limit]("limits.json")
+	if err != nil {
+		return "", err
+	}
+	for _, l := range limits {
+		p.Limits = append(p.Limits, row(l.Class, l.Quantity, percent(l.GPU), percent(l.Model), percent(l.Held)))
+	}
+	t, err := template.New("page").Parse(pageText)
+	if err != nil {
+		return "", err
+	}
+	var out strings.Builder
+	err = t.Execute(&out, p)
+	return out.String(), err
+}
+
+func row(cells ...string) string { return "| " + strings.Join(cells, " | ") + " |" }
+
+func percent(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) }
+func signed(v float64) string  { return fmt.Sprintf("%+.0f %%", 100*v) }
+func digits(v float64) string  { return fmt.Sprintf("%.4g", v) }
+
+// A score is the error and the coverage of some entries.
+type score struct {
+	n                   int
+	median, bias, worst float64 // of the absolute relative errors; the median with its sign; the largest
+	held                float64 // share within their intervals
+}
+
+// scoreOf scores the entries that satisfy a condition.
+func scoreOf(entries []*entry, is func(*entry) bool) score {
+	var errs, sizes []float64
+	held := 0
+	for _, e := range entries {
+		if !is(e) {
+			continue
+		}
+		errs, sizes = append(errs, e.off()), append(sizes, math.Abs(e.off()))
+		if e.held() {
+			held++
+		}
+	}
+	if len(errs) == 0 {
+		return score{}
+	}
+	return score{len(errs), stat.Median(sizes), stat.Median(errs), slices.Max(sizes), float64(held) / float64(len(errs))}
+}
+
+// A limit is what the errors of a class may not exceed. Limits leave room for what one fit
+// differs from the next: medians of a class move by two to six points, and by more where half
+// of the points are left out.
+type limit struct {
+	Class    string  `json:"class"`
+	Quantity string  `json:"quantity"`
+	GPU      float64 `json:"gpu"`
+	Model    float64 `json:"model"`
+	Held     float64 `json:"held"`
+}
+
+// scores are those of a class' quantity, without each point's GPU and without its model.
+func scores(entries []*entry, class, quantity string) (gpu, model score) {
+	of := func(without string) score {
+		return scoreOf(entries, func(e *entry) bool {
+			return e.point.class() == class && quantities[e.quantity] == quantity && e.without == without
+		})
+	}
+	return of("GPU"), of("model")
+}
+
+func (p *page) byClass() {
+	for _, class := range []string{"moderate load", "moderate load, tensor parallel", "saturated", "saturated, tensor parallel"} {
+		for _, quantity := range quantities {
+			g, m := scores(p.entries, class, quantity)
+			if g.n > 0 {
+				p.Classes = append(p.Classes, row(class, quantity, fmt.Sprint(g.n),
+					"**"+percent(g.median)+"**", signed(g.bias), percent(g.worst), percent(g.held),
+					"**"+percent(m.median)+"**", signed(m.bias), percent(m.worst), percent(m.held)))
+			}
+		}
+	}
+}
+
+// columns are the quantities that share a column where tables have no room for all.
+var columns = [][]int{{0}, {1, 2}, {3}, {4}}
+
+// peers sets the others' predictions beside ours on the same points.
+func (p *page) peers() {
+	names := map[string]bool{}
+	for _, x := range p.points {
+		for n := range x.Peers {
+			names[n] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		of := map[*Point]bool{}
+		theirs := make([][]float64, len(columns))
+		ours := make([][]float64, len(columns))
+		for i := range p.points {
+			x := &p.points[i]
+			peer, ok := x.Peers[name]
+			if !ok {
+				continue
+			}
+			of[x] = true
+			v, m := peer.values(), x.Measured.values()
+			for c, column := range columns {
+				for _, q := range column {
+					if v[q] > 0 && m[q] > 0 {
+						theirs[c] = append(theirs[c], math.Abs(v[q]/m[q]-1))
+					}
+				}
+			}
+		}
+		for _, e := range p.entries {
+			if of[e.point] && e.without == "model" && e.point.Peers[name].values()[e.quantity] > 0 {
+				c := slices.IndexFunc(columns, func(column []int) bool { return slices.Contains(column, e.quantity) })
+				ours[c] = append(ours[c], math.Abs(e.off()))
+			}
+		}
+		for i, errs := range [][][]float64{theirs, ours} {
+			cells, worst := []string{[]string{name, "sixty, on these"}[i], fmt.Sprint(len(of))}, 0.0
+			for _, v := range errs {
+				cell := ""
+				if len(v) > 0 {
+					cell = fmt.Sprintf("%.1f %%", 100*stat.Median(v))
+					worst = max(worst, slices.Max(v))
+				}
+				cells = append(cells, cell)
+			}
+			p.Peers = append(p.Peers, row(append(cells, percent(worst))...))
+		}
+	}
+}
+
+// byLevel scores what was left out together: each GPU, or each model.
+func (p *page) byLevel(without string, of func(*entry) string) (rows []string) {
+	points := map[string]map[*Point]bool{}
+	for _, e := range p.entries {
+		if points[of(e)] == nil {
+			points[of(e)] = map[*Point]bool{}
+		}
+		points[of(e)][e.point] = true
+	}
+	for _, level := range slices.Sorted(maps.Keys(points)) {
+		own := func(quantities ...int) score {
+			return scoreOf(p.entries, func(e *entry) bool {
+				return e.without == without && of(e) == level && slices.Contains(quantities, e.quantity)
+			})
+		}
+		cells := []string{level, fmt.Sprint(len(points[level]))}
+		for _, column := range columns {
+			cell := ""
+			if s := own(column...); s.n > 0 {
+				cell = percent(s.median) + " (" + signed(s.bias) + ")"
+			}
+			cells = append(cells, cell)
+		}
+		worst := ""
+		if tokens := own(4); tokens.n > 0 {
+			worst = percent(tokens.worst)
+		}
+		rows = append(rows, row(append(cells, worst, percent(own(0, 1, 2, 3, 4).held))...))
+	}
+	return rows
+}
+
+// worstShown are enough to see where the model fails.
+const worstShown = 15
+
+func (p *page) worst() {
+	var all []*entry
+	for _, e := range p.entries {
+		if e.without == "GPU" && (e.quantity == 4 || e.quantity == 3 && e.point.Measured.Tokens == 0) {
+			all = append(all, e)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *entry) int {
+		return cmp.Compare(math.Abs(math.Log1p(b.off())), math.Abs(math.Log1p(a.off())))
+	})
+	for _, e := range all[:min(len(all), worstShown)] {
+		w := e.interval.Widened(e.widen)
+		held := ""
+		if !e.held() {
+			held = " missed"
+		}
+		p.Worst = append(p.Worst, row(e.point.Name, quantities[e.quantity], digits(e.measured), digits(e.interval.Value),
+			fmt.Sprintf("%.3g – %.3g%s", w.Low, w.High, held), signed(e.off())))
+	}
+}
+
+// A tuning is what `sixty tune` says of a deployment at so many times the requests a second
+// that were measured. A test of package cli asks it.
+type tuning struct {
+	Name   string  `json:"name"`
+	Times  float64 `json:"times"`
+	Status string  `json:"status"`
+	Values map[string]struct {
+		Value, Low, High float64
+	} `json:"predicted"`
+}
+
+// deployments shows what is said of servers whose owners published how much they carry, and
+// to which nothing was fitted.
+func (p *page) deployments() error {
+	deployments, err := load[Point]("points/deployments.json")
+	if err != nil {
+		return err
+	}
+	tunings, err := load[tuning]("points/tuned.json")
+	if err != nil {
+		return err
+	}
+	words := map[string]string{"found": "carries it", "likely": "likely carries it", "not_met": "does not"}
+	for i := range deployments {
+		x := &deployments[i]
+		var low, high tuning
+		for _, t := range tunings {
+			switch {
+			case t.Name == x.Name && t.Times < 1:
+				low = t
+			case t.Name == x.Name:
+				high = t
+			}
+		}
+		of, err := x.burst()
+		if err != nil {
+			return err
+		}
+		m := x.Measured.values()
+		verdict := "right as far as was measured"
+		switch {
+		case low.Status == "not_met" || m[4] < of[4].Low || m[4] > of[4].High:
+			verdict = "**wrong**"
+		case high.Status == "not_met":
+			verdict = "right"
+		case low.Status == "likely":
+			verdict = "not sure"
+		}
+		_, output := x.Load.means()
+		there := high.Values["output tokens/s"]
+		p.Tuned = append(p.Tuned, row(fmt.Sprintf("[%s](%s)", x.Name, x.Source), x.VLLM, fmt.Sprintf("%.2f", m[4]/output),
+			cmp.Or(words[low.Status], low.Status), cmp.Or(words[high.Status], high.Status),
+			fmt.Sprintf("%.4g (%.3g – %.3g)", there.Value, there.Low, there.High), digits(m[4]), verdict))
+		cells := []string{x.Name}
+		for _, q := range []int{0, 1, 4} {
+			if m[q] == 0 || q == 0 && x.Cached {
+				cells = append(cells, "", "")
+				continue
+			}
+			held := ""
+			if m[q] < of[q].Low || m[q] > of[q].High {
+				held = ", missed"
+			}
+			cells = append(cells, digits(m[q]),
+				fmt.Sprintf("%.4g (%.3g – %.3g%s), %s", of[q].Value, of[q].Low, of[q].High, held, signed(of[q].Value/m[q]-1)))
+		}
+		p.Bursts = append(p.Bursts, row(cells...))
+	}
+	return p.memory(slices.Concat(p.points, deployments))
+}
+
+// burst predicts what a deployment's owner sent, with the parameters that ship.
+func (p *Point) burst() (of [5]perfmodel.Interval, err error) {
+	c, err := p.prepare()
+	if err != nil {
+		return of, err
+	}
+	at, err := c.interval(perfmodel.Fitted(), nil)
+	if err != nil {
+		return of, err
+	}
+	w := perfmodel.Fitted().Widen[perfmodel.WideningClass(p.saturated(), p.parallel() > 1, true)]
+	for q := range of {
+		of[q] = at.of(q).Widened(w[kinds[q]])
+	}
+	return of, nil
+}
+
+// memory compares the ledger with servers whose blocks are published.
+func (p *page) memory(points []Point) error {
+	seen := map[string]bool{}
+	for _, x := range points {
+		key := x.Model + x.GPU + x.Args
+		if seen[key] {
+			continue
+		}
+		seen[key] = true
+		l, _, blocks, err := x.ledger(false)
+		if err != nil {
+			return err
+		}
+		if blocks == 0 {
+			continue
+		}
+		args, _, _ := strings.Cut(x.Args, "--num-gpu-blocks-override")
+		b, within := l.Blocks, ""
+		if float64(blocks) < b.Low || float64(blocks) > b.High {
+			within = ", outside"
+		}
+		p.Memory = append(p.Memory, row(x.Model+", "+x.GPU, x.VLLM, strings.TrimSpace(args), fmt.Sprint(blocks),
+			fmt.Sprintf("%.0f (%.0f – %.0f)", b.Value, b.Low, b.High), fmt.Sprintf("%+.1f %%%s", 100*(b.Value/float64(blocks)-1), within)))
+	}
+	return nil
+}

@@ -230,7 +230,10 @@ const leastWrapped = 14
 // narrow the columns move together, those with a rank leave, the last one is
 // wrapped if it holds words or, at last, each row becomes a paragraph. A row may
 // be shorter than the others: its last cell is then wrapped over the rest.
-func (t *Text) Table(columns []Column, rows [][]string) {
+func (t *Text) Table(columns []Column, rows [][]string) { t.ranked(columns, rows, nil) }
+
+// ranked is Table of rows that may leave where there is no room for all.
+func (t *Text) ranked(columns []Column, rows [][]string, ranks []int) {
 	columns, rows = t.fit(columns, rows)
 	widths, heads := measure(columns, rows)
 	gap := 3
@@ -250,7 +253,10 @@ func (t *Text) Table(columns []Column, rows [][]string) {
 		}
 		t.Line(t.Style(Dim, strings.TrimRight(t.row(columns, widths, gap, titles), " ")))
 	}
-	for _, r := range rows {
+	for i, r := range rows {
+		if i < len(ranks) {
+			t.Part(ranks[i])
+		}
 		if n := len(r) - 1; n < last || columns[last].Left {
 			first := t.row(columns, widths, gap, r[:n])
 			if n > 0 {

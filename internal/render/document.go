@@ -363,7 +363,9 @@ func (d *Document) HTML(w io.Writer) error {
 	}
 	return HTML(w, documentHTML, template.FuncMap{
 		"cells": pageCells,
-		"class": func(s Style) string { return map[Style]string{Good: "good", Warning: "warning", Bad: "critical", Dim: "soft"}[s] },
+		"class": func(s Style) string {
+			return map[Style]string{Good: "good", Warning: "warning", Bad: "critical", Dim: "soft"}[s]
+		},
 		"heads": func(columns []Column) bool {
 			return slices.ContainsFunc(columns, func(c Column) bool { return c.Title != "" })
 		},

@@ -53,6 +53,7 @@ type Block struct {
 	Head, Text string
 	Style      Style // Bold is plain
 	Most       int   // lines on a screen, 0 for all
+	Strong     bool  // of a paragraph: it stands out
 	Folded     bool  // of a section: a page shows its title until it is opened
 	Level      int   // of a section: 0, or 1 for a part of the section before
 	List       []string
@@ -134,7 +135,11 @@ func (d *Document) Command(line string) {
 
 // Figures adds charts, which only a page shows.
 func (d *Document) Figures(list ...Figure) {
-	if len(list) > 0 {
+	switch n := len(d.blocks) - 1; {
+	case len(list) == 0:
+	case n >= 0 && d.blocks[n].Kind == "figures":
+		d.blocks[n].Figures = append(d.blocks[n].Figures, list...)
+	default:
 		d.add(Block{Kind: "figures", Figures: list}).forms &= Page
 	}
 }
@@ -183,7 +188,7 @@ func (d *Document) Draft(o Options, full bool) *Text {
 	for i, run := range d.runs(form) {
 		kind := run[0].Kind
 		// A paragraph belongs to what is before it, and under a heading so does all else.
-		if close := last == "section" || kind == "say" && last != "item" || headed && last == "say"; i > 0 && (!close || kind == "section") {
+		if close := last == "section" || kind == "say" && last != "item" || headed && last == "say" && kind != "table"; i > 0 && (!close || kind == "section") {
 			t.Part(stays(run))
 			t.Line("")
 		}
@@ -250,13 +255,17 @@ func (t *Text) block(b *Block, column int, headed bool, f Form) {
 		if b.Head != "" {
 			first, rest = "  "+b.Head+": ", "    "
 		}
-		if b.Style != Bold {
+		if b.Style != Bold || b.Strong {
 			t.Styled(b.Style, first, rest, b.Text)
 			return
 		}
 		t.Brief(lines, first, rest, b.Text)
 	case "item":
-		t.Item(column, b.Head, b.Text)
+		if headed {
+			t.Item(column+2, "  "+b.Head, b.Text)
+		} else {
+			t.Item(column, b.Head, b.Text)
+		}
 	case "list":
 		t.Paragraph("  ", "    ", b.Text)
 	case "table":
@@ -296,6 +305,9 @@ func (d *Document) Markdown(w io.Writer, full bool) error {
 				}
 				if head != "" {
 					head += ": "
+				}
+				if x.Strong {
+					text = "**" + text + "**"
 				}
 				fmt.Fprintf(&b, "%s%s\n", head, text)
 			case "item":
@@ -341,12 +353,19 @@ func markdownRows(columns []Column, rows [][]string) string {
 // pageSection is a section as a page shows it.
 type pageSection struct {
 	*Block
-	Wide bool // it takes the whole width: it has charts, or a table of many columns
+	Wide bool // it takes the whole width: it has charts, or a table with long rows
 	Runs [][]*Block
 }
 
-// narrowColumns is how many columns a table has that stands beside another.
-const narrowColumns = 6
+// narrowRow is how many characters the rows of a table have that stands beside another.
+const narrowRow = 64
+
+// wide reports whether a block takes the whole width of a page.
+func (b *Block) wide() bool {
+	return b.Kind == "figures" || b.Kind == "drawing" || slices.ContainsFunc(b.Rows, func(row []string) bool {
+		return Cells(strings.Join(row, "  ")) > narrowRow
+	})
+}
 
 // HTML writes the document as a page that needs nothing but itself.
 func (d *Document) HTML(w io.Writer) error {
@@ -358,8 +377,7 @@ func (d *Document) HTML(w io.Writer) error {
 			continue
 		}
 		s.Runs = append(s.Runs, run)
-		b := run[0]
-		s.Wide = s.Wide || b.Kind == "figures" || b.Kind == "drawing" || b.Kind == "tiles" || len(b.Columns) > narrowColumns
+		s.Wide = s.Wide || run[0].wide()
 	}
 	return HTML(w, documentHTML, template.FuncMap{
 		"cells": pageCells,

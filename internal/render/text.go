@@ -206,6 +206,7 @@ type Column struct {
 	Title string
 	Left  bool // words; numbers stand at the right
 	Rank  int  // where there is little room, columns leave from the lowest rank on; 0 stays
+	Clip  bool // of the last one: shortened in the middle where it must be, not wrapped
 }
 
 // Columns returns a column of words and then columns of numbers.
@@ -245,6 +246,13 @@ func (t *Text) ranked(columns []Column, rows [][]string, ranks []int) {
 	if before+widths[last] > t.width && !(columns[last].Left && t.width-before >= leastWrapped) {
 		t.paragraphs(columns, rows, heads)
 		return
+	}
+	if columns[last].Clip {
+		for i, r := range rows {
+			if len(r) == len(columns) {
+				rows[i] = append(r[:last:last], Clip(r[last], t.width-before))
+			}
+		}
 	}
 	if heads {
 		var titles []string

@@ -16,17 +16,39 @@ func EvidenceJSON(evidence []catalog.Evidence) any { return each(evidence, newEv
 // FixesJSON is fixes as in the JSON of a diagnosis.
 func FixesJSON(fixes []catalog.Fix) any { return each(fixes, newFixJSON) }
 
-// WriteFixes writes fixes as in the text of a diagnosis: the first in full, the others in
-// a line each; where all is asked for, all in full.
-func WriteFixes(t *render.Text, fixes []catalog.Fix, full bool) {
-	to := &text{t, Options{Full: full}, map[string]bool{}}
+// AddFixes adds fixes to a document as the text of a diagnosis shows them.
+func AddFixes(d *render.Document, fixes []catalog.Fix) {
+	said := map[string]bool{}
 	for i := range fixes {
-		if i > 0 && !full {
-			t.Paragraph("  or: ", "      ", alternative(&fixes[i]))
+		f := &fixes[i]
+		d.Part([]string{"Fix", "Or"}[min(i, 1)], "")
+		addFix(d, f, "", said)
+	}
+}
+
+// addFix adds a remedy in full. Predictions that were said are left out: fixes rest on the
+// same simulation.
+func addFix(d *render.Document, f *catalog.Fix, target string, said map[string]bool) {
+	d.Say("", render.Sentence(f.Summary)).Strong = true
+	for i, line := range commandLines(f, target) {
+		if i == 0 {
+			d.Command(line)
 			continue
 		}
-		t.Heading([]string{"FIX", "OR"}[min(i, 1)])
-		to.fix(&fixes[i], "")
+		d.Say("", line)
+	}
+	d.List(f.Arithmetic...)
+	if f.Tradeoff != "" {
+		d.Say("Cost", render.Sentence(f.Tradeoff))
+	}
+	for _, line := range predictionLines(f.Predicted, true) {
+		if !said[line] {
+			d.Say("", render.Sentence(line))
+		}
+		said[line] = true
+	}
+	if f.Verify != "" {
+		d.Say("Verify", render.Sentence(f.Verify))
 	}
 }
 

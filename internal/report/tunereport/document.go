@@ -95,6 +95,12 @@ func (d *document) answer() {
 		d.In(render.Everywhere)
 	}
 	d.item(rankBeside, "workload", d.a.Workload)
+	if p := chosen(d.a); p != nil {
+		d.In(render.Details)
+		d.item(0, "busy", fmt.Sprintf("per GPU %s output tokens/s; %.3g requests in a batch on average; KV cache at most %.0f %% full; %d preemptions in 1000 requests",
+			render.Grouped(p.PerGPU), p.Running, 100*p.KVPeak, p.Preemptions))
+		d.In(render.Everywhere)
+	}
 	d.item(rankMemory, "memory", d.a.memory())
 	if r != nil {
 		basis, _, _ := strings.Cut(r.Basis, ";")
@@ -423,9 +429,6 @@ func (d *document) result() {
 		return
 	}
 	r := d.a.Result
-	d.Section("How busy it is", "")
-	d.Say("", fmt.Sprintf("per GPU %s output tokens/s; %.3g requests in a batch on average; KV cache at most %.0f %% full; %d preemptions in 1000 requests",
-		render.Grouped(p.PerGPU), p.Running, 100*p.KVPeak, p.Preemptions))
 	d.Section("What one step of each knob costs", "")
 	rows := [][]string{{"as above", seconds(p.TTFTP95), seconds(p.ITLP95), seconds(p.E2EP95), render.Grouped(p.PerGPU), ""}}
 	for _, m := range r.Marginal {

@@ -198,6 +198,7 @@ func (d *Document) Draft(o Options, full bool) *Text {
 			for _, b := range run {
 				column = max(column, Cells(b.Head)+2)
 			}
+			column = min(column, widestName)
 		}
 		for _, b := range run {
 			t.Part(b.rank)
@@ -215,6 +216,9 @@ func (d *Document) Draft(o Options, full bool) *Text {
 	}
 	return t
 }
+
+// widestName is how far to the right the texts of items begin at most.
+const widestName = 24
 
 // stays is the rank of what of a run leaves last.
 func stays(run []*Block) int {

@@ -54,6 +54,7 @@ type Block struct {
 	Style      Style // Bold is plain
 	Most       int   // lines on a screen, 0 for all
 	Strong     bool  // of a paragraph: it stands out
+	Name       bool  // of a section: its title is a name, which stays as it is
 	Folded     bool  // of a section: a page shows its title until it is opened
 	Level      int   // of a section: 0, or 1 for a part of the section before
 	List       []string
@@ -242,15 +243,14 @@ func (t *Text) block(b *Block, column int, headed bool, f Form) {
 	}
 	switch b.Kind {
 	case "answer":
-		switch {
-		case b.Head == "":
-			t.Styled(b.Style, "", "  ", b.Text)
-		default:
-			t.Brief(lines, t.Style(b.Style, b.Head), "  ", ": "+b.Text)
+		if b.Head == "" {
+			t.Brief(lines, "", "  ", t.Style(b.Style, b.Text))
+			return
 		}
+		t.Brief(lines, t.Style(b.Style, b.Head), "  ", ": "+b.Text)
 	case "section":
 		head := t.Style(Bold, strings.ToUpper(b.Head))
-		if b.Level > 0 {
+		if b.Level > 0 || b.Name {
 			head = t.Style(Bold, b.Head)
 		}
 		t.Paragraph("", "  ", head+t.Style(b.Style, b.Text))
@@ -265,11 +265,20 @@ func (t *Text) block(b *Block, column int, headed bool, f Form) {
 		}
 		t.Brief(lines, first, rest, b.Text)
 	case "item":
+		first := ""
 		if headed {
-			t.Item(column+2, "  "+b.Head, b.Text)
-		} else {
-			t.Item(column, b.Head, b.Text)
+			first, column = "  ", column+2
 		}
+		first += Pad(b.Head, column-len(first)-1) + " "
+		rest := strings.Repeat(" ", min(column, t.width/2))
+		if b.Style != Bold {
+			first = strings.Replace(first, b.Head, t.Style(b.Style, b.Head), 1)
+		}
+		if lines < unlimited {
+			t.Brief(lines, first, rest, b.Text)
+			return
+		}
+		t.Paragraph(first, rest, b.Text)
 	case "list":
 		t.Paragraph("  ", "    ", b.Text)
 	case "table":

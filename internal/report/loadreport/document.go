@@ -126,6 +126,9 @@ func (d *document) result(r *load.Result, titled bool) {
 	if few(r) {
 		d.item(rankMark, "* and ?", "too few requests to bound that percentile from above")
 	}
+	if r.Interrupted {
+		d.item(rankNote, "note", "the test ended before its plan was done")
+	}
 	for _, n := range r.Notes {
 		d.item(rankNote, "note", "%s", n)
 	}
@@ -436,7 +439,7 @@ func CompareText(w io.Writer, c *load.Comparison, full bool, o render.Options) e
 		rank := 0
 		if x.Verdict == load.Same || x.Verdict == load.Unknown {
 			rank = rankSame
-			d.More = "also what did not change, or not surely"
+			d.More = "every quantity"
 		}
 		show := render.Seconds
 		if x.Unit != "s" {

@@ -176,7 +176,7 @@ func TestHTMLIsWholeAndSafe(t *testing.T) {
 	}
 	for _, want := range []string{
 		"<td>kv-cache-thrashing: Requests push", "try: Lower the batch", "try: Another way", "follows from it: First tokens are late", "not checked for want of metrics: memory-leak",
-		"<b>What limits the server beyond it:</b> kv-cache-thrashing", `<td class="l">kv-cache-thrashing</td>`,
+		"<p>What limits the server beyond it: kv-cache-thrashing", `<td class="l">kv-cache-thrashing</td>`,
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)

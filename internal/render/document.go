@@ -18,11 +18,12 @@ type Form uint8
 
 // The forms. Details are those that have room for everything.
 const (
-	Screen Form = 1 << iota // text that fits a screen
-	Full                    // text, or Markdown, with all that there is to say
-	Page                    // HTML
+	Screen   Form = 1 << iota // text that fits a screen
+	Full                      // text with all that there is to say
+	Markdown                  // for a ticket, a chat or a wiki
+	Page                      // HTML
 
-	Details    = Full | Page
+	Details    = Full | Markdown | Page
 	Everywhere = Screen | Details
 )
 
@@ -53,7 +54,6 @@ type Block struct {
 	Head, Text string
 	Style      Style // Bold is plain
 	Most       int   // lines on a screen, 0 for all
-	Strong     bool  // of a paragraph: it stands out
 	Name       bool  // of a section: its title is a name, which stays as it is
 	Folded     bool  // of a section: a page shows its title until it is opened
 	Level      int   // of a section: 0, or 1 for a part of the section before
@@ -259,8 +259,12 @@ func (t *Text) block(b *Block, column int, headed bool, f Form) {
 		if b.Head != "" {
 			first, rest = "  "+b.Head+": ", "    "
 		}
-		if b.Style != Bold || b.Strong {
+		if b.Style != Bold {
 			t.Styled(b.Style, first, rest, b.Text)
+			return
+		}
+		if lines == unlimited {
+			t.Paragraph(first, rest, b.Text)
 			return
 		}
 		t.Brief(lines, first, rest, b.Text)
@@ -292,15 +296,16 @@ func (t *Text) block(b *Block, column int, headed bool, f Form) {
 	}
 }
 
-// Markdown writes the document as GitHub-flavoured Markdown, in full or what a screen has.
-func (d *Document) Markdown(w io.Writer, full bool) error {
+// Markdown writes the document as GitHub-flavoured Markdown.
+func (d *Document) Markdown(w io.Writer) error {
 	var b strings.Builder
-	form := Screen
-	if full {
-		form = Full
+	heading := "###"
+	if d.Title != "" {
+		heading = "##"
+		fmt.Fprintf(&b, "# %s\n", Escape(Clean(d.Title)))
 	}
-	for i, run := range d.runs(form) {
-		if i > 0 {
+	for _, run := range d.runs(Markdown) {
+		if b.Len() > 0 {
 			b.WriteString("\n")
 		}
 		for k, x := range run {
@@ -311,16 +316,13 @@ func (d *Document) Markdown(w io.Writer, full bool) error {
 				}
 				fmt.Fprintf(&b, "%s%s\n", head, text)
 			case "section":
-				fmt.Fprintf(&b, "%s %s%s\n", "###"[:2+x.Level], head, text)
+				fmt.Fprintf(&b, "%s%s %s%s\n", heading, "#"[:x.Level], head, text)
 			case "say":
 				if k > 0 {
 					b.WriteString("\n")
 				}
 				if head != "" {
 					head += ": "
-				}
-				if x.Strong {
-					text = "**" + text + "**"
 				}
 				fmt.Fprintf(&b, "%s%s\n", head, text)
 			case "item":

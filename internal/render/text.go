@@ -37,6 +37,11 @@ const (
 	Bad
 )
 
+// Class is a style's on a page, "" where it is plain there.
+func (s Style) Class() string {
+	return map[Style]string{Good: "good", Warning: "warning", Bad: "critical", Dim: "soft"}[s]
+}
+
 func (s Style) style() lipgloss.Style {
 	out := lipgloss.NewStyle()
 	switch s {

@@ -26,7 +26,7 @@ func Text(w io.Writer, r *health.Report, o render.Options, full bool) error {
 }
 
 // Markdown writes the report for a chat or a wiki.
-func Markdown(w io.Writer, r *health.Report) error { return newDocument(r).Markdown(w, true) }
+func Markdown(w io.Writer, r *health.Report) error { return newDocument(r).Markdown(w) }
 
 // HTML writes the report as a page that needs nothing but itself.
 func HTML(w io.Writer, r *health.Report) error { return newDocument(r).HTML(w) }

@@ -119,7 +119,7 @@ func (t *document) verdict(v *diagnose.Verdict, more string) error {
 	return err
 }
 
-// finding tells what speaks for one, why it is there, and what to do about it.
+// finding tells what speaks for one, what to do about it, and why it is there.
 func (t *document) finding(f *diagnose.Finding) {
 	if rows := evidenceRows(f.Evidence, false); len(rows) > 0 {
 		from := ""
@@ -132,12 +132,6 @@ func (t *document) finding(f *diagnose.Finding) {
 			t.beside(f.Evidence)
 		}
 	}
-	if len(f.Reasons) > 0 {
-		t.Section("Why", "")
-		for _, r := range f.Reasons {
-			t.List(render.Sentence(r))
-		}
-	}
 	for i := range f.Fixes {
 		fix := &f.Fixes[i]
 		if i > 0 && !t.o.Full {
@@ -148,6 +142,12 @@ func (t *document) finding(f *diagnose.Finding) {
 		t.Section([]string{"Fix", "Or"}[min(i, 1)], ": "+render.Sentence(fix.Summary)).Folded = i > 0
 		addFix(t.Document, fix, first(f.Targets), t.o.Full, t.said)
 		t.In(render.Everywhere)
+	}
+	if len(f.Reasons) > 0 {
+		t.Section("Why", "")
+		for _, r := range f.Reasons {
+			t.List(render.Sentence(r))
+		}
 	}
 	t.In(render.Full)
 	t.Say("Runbook", "sixty explain "+f.Pathology.ID)

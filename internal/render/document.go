@@ -195,7 +195,7 @@ func (d *Document) Draft(o Options, full bool) *Text {
 	for i, run := range d.runs(form) {
 		kind := run[0].Kind
 		// A paragraph belongs to what is before it, and under a heading so does all else.
-		if close := last == "section" || kind == "say" && last != "item" || headed && last == "say" && kind != "table"; i > 0 && (!close || kind == "section") {
+		if close := last == "section" || kind == "say" && last != "item" || headed && (last == "say" || last == "command") && kind != "table"; i > 0 && (!close || kind == "section") {
 			t.Part(stays(run))
 			t.Line("")
 		}

@@ -58,12 +58,10 @@ type Block struct {
 	Name       bool  // of a section: its title is a name, which stays as it is
 	Folded     bool  // of a section: a page shows its title until it is opened
 	Level      int   // of a section: 0, or 1 for a part of the section before
-	List       []string
 	Columns    []Column
 	Rows       [][]string
 	Ranks      []int // of rows, nil where all stay with the table
 	Figures    []Figure
-	Tiles      [][2]string
 	HTML       template.HTML
 
 	forms Form
@@ -146,9 +144,6 @@ func (d *Document) Figures(list ...Figure) {
 	}
 }
 
-// Tiles adds numbers to see at a glance, behind their names. Only a page shows them.
-func (d *Document) Tiles(list ...[2]string) { d.add(Block{Kind: "tiles", Tiles: list}).forms &= Page }
-
 // Draw adds a drawing of the caller's own, which only a page shows.
 func (d *Document) Draw(h template.HTML) {
 	if h != "" {
@@ -181,12 +176,6 @@ func (d *Document) runs(f Form) [][]*Block {
 
 // Text writes the document for a terminal: what fits a screen or, in full, everything.
 func (d *Document) Text(w io.Writer, o Options, full bool) error {
-	_, err := d.Draft(o, full).WriteTo(w)
-	return err
-}
-
-// Draft is the text before it is written.
-func (d *Document) Draft(o Options, full bool) *Text {
 	t, form := NewText(o), Screen
 	if full {
 		form = Full
@@ -195,7 +184,8 @@ func (d *Document) Draft(o Options, full bool) *Text {
 	for i, run := range d.runs(form) {
 		kind := run[0].Kind
 		// A paragraph belongs to what is before it, and under a heading so does all else.
-		if close := last == "section" || kind == "say" && last != "item" || headed && (last == "say" || last == "command") && kind != "table"; i > 0 && (!close || kind == "section") {
+		joined := last == "section" || kind == "say" && last != "item" || headed && (last == "say" || last == "command") && kind != "table"
+		if i > 0 && (!joined || kind == "section") {
 			t.Part(stays(run))
 			t.Line("")
 		}
@@ -221,7 +211,8 @@ func (d *Document) Draft(o Options, full bool) *Text {
 		t.Line("")
 		t.Brief(1, "", "", more)
 	}
-	return t
+	_, err := t.WriteTo(w)
+	return err
 }
 
 // widestName is how far to the right the texts of items begin at most.
@@ -239,21 +230,19 @@ func stays(run []*Block) int {
 	return most
 }
 
-// unlimited is more lines than a block has.
-const unlimited = 1 << 20
-
+// block writes one; items begin their texts at a column, and more to the right under a heading.
 func (t *Text) block(b *Block, column int, headed bool, f Form) {
-	lines := unlimited
+	say := t.Paragraph
 	if b.Most > 0 && f == Screen {
-		lines = b.Most
+		say = func(first, rest, s string) { t.Brief(b.Most, first, rest, s) }
 	}
 	switch b.Kind {
 	case "answer":
 		if b.Head == "" {
-			t.Brief(lines, "", "  ", t.Style(b.Style, b.Text))
+			say("", "  ", t.Style(b.Style, b.Text))
 			return
 		}
-		t.Brief(lines, t.Style(b.Style, b.Head), "  ", ": "+b.Text)
+		say(t.Style(b.Style, b.Head), "  ", ": "+b.Text)
 	case "section":
 		head := t.Style(Bold, strings.ToUpper(b.Head))
 		if b.Level > 0 || b.Name {
@@ -269,11 +258,7 @@ func (t *Text) block(b *Block, column int, headed bool, f Form) {
 			t.Styled(b.Style, first, rest, b.Text)
 			return
 		}
-		if lines == unlimited {
-			t.Paragraph(first, rest, b.Text)
-			return
-		}
-		t.Brief(lines, first, rest, b.Text)
+		say(first, rest, b.Text)
 	case "item":
 		first := ""
 		if headed {
@@ -284,11 +269,7 @@ func (t *Text) block(b *Block, column int, headed bool, f Form) {
 		if b.Style != Bold {
 			first = strings.Replace(first, b.Head, t.Style(b.Style, b.Head), 1)
 		}
-		if lines < unlimited {
-			t.Brief(lines, first, rest, b.Text)
-			return
-		}
-		t.Paragraph(first, rest, b.Text)
+		say(first, rest, b.Text)
 	case "list":
 		t.Paragraph("  ", "    ", b.Text)
 	case "table":

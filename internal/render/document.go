@@ -195,7 +195,9 @@ func (d *Document) Text(w io.Writer, o Options, full bool) error {
 			for _, b := range run {
 				column = max(column, Cells(b.Head)+2)
 			}
-			column = min(column, widestName)
+			if column = min(column, widestName); !headed {
+				column = min(column, widestLead)
+			}
 		}
 		for _, b := range run {
 			t.Part(b.rank)
@@ -215,8 +217,8 @@ func (d *Document) Text(w io.Writer, o Options, full bool) error {
 	return err
 }
 
-// widestName is how far to the right the texts of items begin at most.
-const widestName = 24
+// How far to the right the texts of items begin at most: in a section, and before any.
+const widestName, widestLead = 24, 14
 
 // stays is the rank of what of a run leaves last.
 func stays(run []*Block) int {

@@ -37,7 +37,7 @@ func newBenchCompare() *cobra.Command {
 				if f.Form() == "json" {
 					return render.JSON(w, c)
 				}
-				return loadreport.CompareText(w, c, loadreport.TextOptions{Options: o, Full: f.Full})
+				return loadreport.CompareText(w, c, f.Full, o)
 			})
 			if err == nil && c.Worse() {
 				err = errFound
@@ -105,7 +105,7 @@ func newBenchReport() *cobra.Command {
 					if i > 0 {
 						fmt.Fprintln(w)
 					}
-					if err := loadreport.Text(w, r, loadreport.TextOptions{Options: o, Full: f.Full}); err != nil {
+					if err := loadreport.Text(w, r, f.Full, o); err != nil {
 						return err
 					}
 				}

@@ -89,7 +89,7 @@ func (f *profileFlags) run(cmd *cobra.Command, args []string) error {
 		if f.out.Form() == "json" {
 			return profilereport.JSON(w, p, &v)
 		}
-		return profilereport.Text(w, p, &v, profilereport.Options{Options: o, Full: f.out.Full})
+		return profilereport.Text(w, p, &v, f.out.Full, o)
 	})
 	if err != nil {
 		return err

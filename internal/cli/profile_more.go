@@ -51,7 +51,7 @@ func (f *profileDiffFlags) run(cmd *cobra.Command, args []string) error {
 		if f.out.Form() == "json" {
 			return profilereport.DiffJSON(w, d, gate)
 		}
-		return profilereport.Diff(w, d, gate, profilereport.Options{Options: o, Full: f.out.Full})
+		return profilereport.Diff(w, d, gate, f.out.Full, o)
 	})
 	if err == nil && gate >= 0 && d.Worse(gate) {
 		return errFound

@@ -228,8 +228,8 @@ func TestTheAnswerComesFirst(t *testing.T) {
 		name, first, further, full string
 		args                       []string
 	}{
-		{"the servers as they are", "The servers as they are: TTFT P95 ", "\ncheck ", "\nqueue ", simulate},
-		{"a change", "With replicas 1 → 2: TTFT P95 ", "now      then", "\nassumed ", append(simulate, "--replicas", "2")},
+		{"the servers as they are", "The servers as they are: TTFT P95 ", "\ncheck ", "\n  queue ", simulate},
+		{"a change", "With replicas 1 → 2: TTFT P95 ", "now      then", "\n  assumed ", append(simulate, "--replicas", "2")},
 		{"a sweep", "4 of 6 points keep the objective", "                   now ", "saturation: within the", append(simulate, "--sweep", "replicas=1,2", "--sweep", "rate-scale=0.5:1.5:0.5")},
 		{
 			"what fits and meets targets", "It fits and meets the targets: LlamaForCausalLM", "\n  vllm serve meta/llama --max-model-len 131072 ", "activations at their peak",
@@ -244,7 +244,7 @@ func TestTheAnswerComesFirst(t *testing.T) {
 			[]string{"tune", "--model-config", large, "--gpu", "40GiB", "--tp", "1"},
 		},
 		{
-			"targets out of reach", "The targets cannot be met: ", "MISSED", "What one step of each knob costs",
+			"targets out of reach", "The targets cannot be met: ", "MISSED", "WHAT ONE STEP OF EACH KNOB COSTS",
 			[]string{"tune", "--model-config", small, "--gpu", "T4", "--itl-p95", "1ms", "--rate", "5", "--prompt-tokens", "900", "--output-tokens", "250", "--requests", "100", "--max-gpus", "2"},
 		},
 	} {

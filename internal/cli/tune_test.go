@@ -68,7 +68,7 @@ func TestEveryArgumentCountsOrIsRefused(t *testing.T) {
 	if err != nil && !errors.Is(err, errFound) {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"--quantization fp8", "--seed 3", "--enable-dbo", "fp8, 8 bits", "--enable-dbo: the overlap of two half batches", "no effect --seed"} {
+	for _, want := range []string{"--quantization fp8", "--seed 3", "--enable-dbo", "fp8, 8 bits", "--enable-dbo: the overlap of two half batches", "no effect  --seed"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in %s", want, out)
 		}

@@ -596,7 +596,10 @@ func (c *canvas) heat() {
 type Figure struct {
 	Title, Caption string
 	SVG            template.HTML
+	Small          bool // more of them stand side by side
 }
 
 // Draw makes a figure of a chart.
-func Draw(caption string, c Chart) Figure { return Figure{c.Title, caption, c.SVG()} }
+func Draw(caption string, c Chart) Figure {
+	return Figure{c.Title, caption, c.SVG(), c.Width > 0 && c.Width < chartWidth}
+}

@@ -37,6 +37,11 @@ const (
 	Bad
 )
 
+// Class is a style's on a page, "" where it is plain there.
+func (s Style) Class() string {
+	return map[Style]string{Good: "good", Warning: "warning", Bad: "critical", Dim: "soft"}[s]
+}
+
 func (s Style) style() lipgloss.Style {
 	out := lipgloss.NewStyle()
 	switch s {
@@ -206,6 +211,7 @@ type Column struct {
 	Title string
 	Left  bool // words; numbers stand at the right
 	Rank  int  // where there is little room, columns leave from the lowest rank on; 0 stays
+	Clip  bool // of the last one: shortened in the middle where it must be, not wrapped
 }
 
 // Columns returns a column of words and then columns of numbers.
@@ -230,7 +236,10 @@ const leastWrapped = 14
 // narrow the columns move together, those with a rank leave, the last one is
 // wrapped if it holds words or, at last, each row becomes a paragraph. A row may
 // be shorter than the others: its last cell is then wrapped over the rest.
-func (t *Text) Table(columns []Column, rows [][]string) {
+func (t *Text) Table(columns []Column, rows [][]string) { t.ranked(columns, rows, nil) }
+
+// ranked is Table of rows that may leave where there is no room for all.
+func (t *Text) ranked(columns []Column, rows [][]string, ranks []int) {
 	columns, rows = t.fit(columns, rows)
 	widths, heads := measure(columns, rows)
 	gap := 3
@@ -243,6 +252,13 @@ func (t *Text) Table(columns []Column, rows [][]string) {
 		t.paragraphs(columns, rows, heads)
 		return
 	}
+	if columns[last].Clip {
+		for i, r := range rows {
+			if len(r) == len(columns) {
+				rows[i] = append(r[:last:last], Clip(r[last], t.width-before))
+			}
+		}
+	}
 	if heads {
 		var titles []string
 		for _, c := range columns {
@@ -250,7 +266,10 @@ func (t *Text) Table(columns []Column, rows [][]string) {
 		}
 		t.Line(t.Style(Dim, strings.TrimRight(t.row(columns, widths, gap, titles), " ")))
 	}
-	for _, r := range rows {
+	for i, r := range rows {
+		if i < len(ranks) {
+			t.Part(ranks[i])
+		}
 		if n := len(r) - 1; n < last || columns[last].Left {
 			first := t.row(columns, widths, gap, r[:n])
 			if n > 0 {

@@ -463,6 +463,12 @@ func newTargetJSON(d *diagnose.Diagnosis, t *diagnose.Target) targetJSON {
 	return out
 }
 
+// EvidenceJSON is evidence as in the JSON of a diagnosis.
+func EvidenceJSON(evidence []catalog.Evidence) any { return each(evidence, newEvidenceJSON) }
+
+// FixesJSON is fixes as in the JSON of a diagnosis.
+func FixesJSON(fixes []catalog.Fix) any { return each(fixes, newFixJSON) }
+
 // each converts a slice; the result is never nil, for null is no list.
 func each[From, To any](in []From, convert func(*From) To) []To {
 	out := make([]To, 0, len(in))

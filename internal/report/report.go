@@ -10,7 +10,6 @@
 package report
 
 import (
-	"fmt"
 	"io"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -31,20 +30,13 @@ type Options struct {
 // Text writes a diagnosis for a terminal: what fits a screen or, in full, everything.
 // The first line is the answer.
 func Text(w io.Writer, d diagnose.Diagnosis, o Options) error {
-	t := short(&d, o)
-	if o.Full {
-		t = full(&d, o)
+	if !o.Full {
+		_, err := short(&d, o).WriteTo(w)
+		return err
 	}
-	_, err := t.WriteTo(w)
-	return err
-}
-
-// Markdown writes a diagnosis as GitHub-flavoured Markdown.
-func Markdown(w io.Writer, d diagnose.Diagnosis, o Options) error {
-	m := markdown{options: o}
-	m.diagnosis(&d)
-	if _, err := w.Write(m.b.Bytes()); err != nil {
-		return fmt.Errorf("write Markdown: %w", err)
+	t, err := newDocument(&d, o)
+	if err != nil {
+		return err
 	}
-	return nil
+	return t.Text(w, o.Options, true)
 }

@@ -15,8 +15,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// This file says what is shown and in which words; text.go and markdown.go say
-// how it is laid out.
+// This file says in which words; document.go and short.go say what is shown where.
 
 // told lists the verdicts that are told in full, the leading one first: those of
 // models on which something fires or, where nothing does, the one for all.
@@ -113,7 +112,12 @@ func head(d *diagnose.Diagnosis, v *diagnose.Verdict) string {
 // alsoSick names the models beside the leading one on which something fires.
 func alsoSick(d *diagnose.Diagnosis) string {
 	var parts []string
-	for _, v := range told(d)[1:] {
+	all := told(d)[1:]
+	for i, v := range all {
+		if i == manyTold {
+			parts = append(parts, fmt.Sprintf("%d more", len(all)-i))
+			break
+		}
 		where := ofModel(v)
 		if where == "" {
 			where = " on " + names(v.Targets, false)

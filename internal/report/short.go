@@ -11,6 +11,12 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
+// text lays the short answer out for a terminal.
+type text struct {
+	*render.Text
+	options Options
+}
+
 // A room says how many lines the parts of the short answer may take.
 type room struct {
 	summary, doubts, models, rows, fix, command, predicted, verify, basis int
@@ -75,6 +81,14 @@ func (t *text) answer(d *diagnose.Diagnosis, r room) {
 		t.Brief(r.basis, "", "", t.Style(render.Dim, rests))
 	}
 	t.next(f)
+}
+
+// verdict says what is wrong, where and since when, in at most so many lines.
+func (t *text) verdict(d *diagnose.Diagnosis, v *diagnose.Verdict, lines int) {
+	t.Brief(lines, t.Style(style(d, v), head(d, v)), "  ", ": "+render.Sentence(v.Summary))
+	if where := whereSince(d, v, false); where != "" {
+		t.Brief(max(1, lines/2), "  ", "  ", where)
+	}
 }
 
 // models lists those beside the one that leads, the worst first, a line for each.

@@ -498,7 +498,7 @@ func TestEvidence(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, want := range []string{"# Post-mortem: ", "## Timeline", "**ended**", "four replicas helped &lt;b&gt;", "## Evidence", "| KV cache usage", "## What was proposed", "data:image/svg+xml;base64,", "## To be filled in"} {
+	for _, want := range []string{"# Post-mortem: ", "## Timeline", "**: ended", "four replicas helped &lt;b&gt;", "## Evidence", "| KV cache usage", "## What was proposed", "data:image/svg+xml;base64,", "## To be filled in"} {
 		if !bytes.Contains(text, []byte(want)) {
 			t.Errorf("the post-mortem lacks %q", want)
 		}

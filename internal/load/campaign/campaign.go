@@ -322,7 +322,7 @@ func (b *campaign) tests(ctx context.Context) error {
 		}
 		results, last = append(results, res), rec
 		if b.Form == text {
-			if err := loadreport.Text(b.Stdout, res, loadreport.TextOptions{Options: b.Terminal, Full: b.Full}); err != nil {
+			if err := loadreport.Text(b.Stdout, res, b.Full, b.Terminal); err != nil {
 				return err
 			}
 			if i+1 < len(plans) {

@@ -3,11 +3,8 @@
 package healthreport
 
 import (
-	"bytes"
 	"cmp"
-	_ "embed"
 	"fmt"
-	"html/template"
 	"io"
 	"slices"
 	"strings"
@@ -21,6 +18,132 @@ import (
 
 // JSON writes the report as one object, sixty.health/v1.
 func JSON(w io.Writer, r *health.Report) error { return render.JSON(w, r) }
+
+// Text writes the report for a terminal: an area a line, and all rows where all is asked
+// for.
+func Text(w io.Writer, r *health.Report, o render.Options, full bool) error {
+	return newDocument(r).Text(w, o, full)
+}
+
+// Markdown writes the report for a chat or a wiki.
+func Markdown(w io.Writer, r *health.Report) error { return newDocument(r).Markdown(w) }
+
+// HTML writes the report as a page that needs nothing but itself.
+func HTML(w io.Writer, r *health.Report) error { return newDocument(r).HTML(w) }
+
+func newDocument(r *health.Report) *render.Document {
+	d, l := render.NewDocument("Health report, "+span(r)), layoutOf(r)
+	d.More = "every quantity, what it was before, and its peak"
+	style, ok := map[health.Status]render.Style{health.Degraded: render.Bad, health.Healthy: render.Good}[r.Status]
+	if !ok {
+		style = render.Bold
+	}
+	d.Answer(style, "", r.Summary).Most = 3
+	d.Say("", span(r)).Style = render.Dim
+	for i := range r.Models {
+		m := &r.Models[i]
+		few := i < fewModels
+		rank := func(of int) {
+			if !few {
+				of = rankModel
+			}
+			d.Rank(of)
+		}
+		rank(0)
+		d.Section(head(m), "").Name = true
+		d.Say("now", strings.Join(now(&m.Now), " · "))
+		d.In(render.Details)
+		if m.Summary != "" {
+			d.Say("", render.Sentence(m.Summary))
+		}
+		d.Figures(figures(r, m)...)
+		for k := range m.Areas {
+			a := &m.Areas[k]
+			d.In(render.Screen)
+			rank(areaRanks[a.State])
+			b := d.Item(a.Title, fmt.Sprintf("%-8s  %s", a.State, area(l, m, a)))
+			b.Style, b.Most = stateStyle(a.State), 1
+			d.In(render.Details)
+			section := d.Section(a.Title, ": "+string(a.State))
+			section.Style, section.Name = stateStyle(a.State), true
+			says, not := known(a.Rows)
+			rows := make([][]string, 0, len(says))
+			for j := range says {
+				rows = append(rows, l.cells(m, &says[j]))
+			}
+			d.Say("", a.Asks).Style = render.Dim
+			columns := render.Words(render.Columns(l.columns()[0], l.columns()[1:]...))
+			columns[len(columns)-2].Left = true
+			d.Table(columns, rows)
+			for _, n := range not {
+				d.Say("", n)
+			}
+		}
+		d.Rank(0)
+		d.In(render.Everywhere)
+	}
+	incidents(d, r)
+	d.Rank(rankNote)
+	for i, n := range r.Notes {
+		if i == 0 {
+			d.In(render.Details)
+			d.Section("Notes", "")
+			d.In(render.Everywhere)
+		}
+		d.List(n)
+	}
+	d.Rank(0)
+	return d
+}
+
+func incidents(d *render.Document, r *health.Report) {
+	if !r.IncidentsKnown {
+		return
+	}
+	d.Section("Incidents", "")
+	d.Rank(rankIncident)
+	for i := range r.Incidents {
+		d.List(incidentLine(&r.Incidents[i]))
+	}
+	d.Rank(0)
+	if len(r.Incidents) == 0 {
+		d.Say("", "None.")
+	}
+}
+
+// area tells of one in a line: why it is not fine, else its first numbers, or why there are
+// none.
+func area(l layout, m *health.Model, a *health.Area) string {
+	var parts []string
+	if a.State == health.Breached || a.State == health.Worse {
+		parts = append(parts, a.Reason)
+	}
+	says, not := known(a.Rows)
+	for k := range says {
+		parts = append(parts, says[k].Title+" "+l.cells(m, &says[k])[1])
+	}
+	if len(says) == 0 && len(not) > 0 {
+		parts = append(parts, not[0])
+	}
+	return strings.Join(parts, ", ")
+}
+
+// How long parts of a short text stay where there is no room for all of them.
+const (
+	rankModel = iota + 1 // behind the first fewModels
+	rankFine
+	rankUnknown
+	rankIncident
+	rankNote
+	rankBad
+)
+
+const fewModels = 3
+
+var areaRanks = map[health.State]int{
+	health.Fine: rankFine, health.Measured: rankFine, health.Missing: rankUnknown,
+	health.Worse: rankBad, health.Breached: rankBad,
+}
 
 // layout is how the rows of a report are laid out.
 type layout struct {
@@ -145,16 +268,16 @@ func head(m *health.Model) string {
 }
 
 // now is what the first look shows: the fields of a health check.
-func now(n *health.Now) [][2]string {
+func now(n *health.Now) []string {
 	number := func(v *float64, u indicator.Unit) string {
 		if v == nil {
 			return "not known"
 		}
 		return indicator.FormatNumber(*v, u)
 	}
-	return [][2]string{
-		{"KV cache", number(n.KVCacheUtilization, indicator.Ratio)}, {"waiting", number(n.QueueDepth, indicator.Count)},
-		{"running", number(n.ActiveSequences, indicator.Count)}, {"GPU", number(n.GPUUtilization, indicator.Ratio)},
+	return []string{
+		"KV cache " + number(n.KVCacheUtilization, indicator.Ratio), "waiting " + number(n.QueueDepth, indicator.Count),
+		"running " + number(n.ActiveSequences, indicator.Count), "GPU " + number(n.GPUUtilization, indicator.Ratio),
 	}
 }
 
@@ -188,221 +311,6 @@ func stateStyle(s health.State) render.Style {
 		return render.Good
 	}
 	return render.Dim
-}
-
-// Text writes the report for a terminal: an area a line, and all rows where all is asked
-// for.
-func Text(w io.Writer, r *health.Report, o render.Options, full bool) error {
-	t, l := text{render.NewText(o)}, layoutOf(r)
-	if full {
-		t.Paragraph("", "", render.Clean(r.Summary))
-	} else {
-		t.Brief(3, "", "", render.Clean(r.Summary))
-	}
-	t.Line(t.Style(render.Dim, span(r)))
-	for i := range r.Models {
-		m := &r.Models[i]
-		rank := func(of int) {
-			if i >= fewModels {
-				of = rankModel
-			}
-			t.Part(of)
-		}
-		rank(0)
-		t.Line("")
-		t.Styled(render.Bold, "", "", head(m))
-		var parts []string
-		for _, n := range now(&m.Now) {
-			parts = append(parts, n[0]+" "+n[1])
-		}
-		t.Paragraph("  now: ", "       ", strings.Join(parts, " · "))
-		for k := range m.Areas {
-			a := &m.Areas[k]
-			if full {
-				t.Line("")
-				t.Line(t.Style(render.Bold, a.Title) + "  " + t.Style(stateStyle(a.State), string(a.State)))
-				says, not := known(a.Rows)
-				rows := make([][]string, 0, len(says))
-				for j := range says {
-					rows = append(rows, l.cells(m, &says[j]))
-				}
-				var cols []render.Column
-				for j, c := range l.columns() {
-					cols = append(cols, render.Column{Title: c, Left: j == 0 || j >= len(l.columns())-2 || a.ID == "operations"})
-				}
-				if len(rows) > 0 {
-					t.Table(cols, rows)
-				}
-				for _, n := range not {
-					t.Paragraph("  ", "    ", n)
-				}
-				continue
-			}
-			rank(areaRanks[a.State])
-			t.areaLine(l, m, a)
-		}
-		t.Part(0)
-	}
-	if r.IncidentsKnown {
-		t.Line("")
-		t.Styled(render.Bold, "", "", "Incidents")
-		for i := range r.Incidents {
-			if !full {
-				t.Part(rankIncident)
-			}
-			t.Paragraph("  ", "    ", incidentLine(&r.Incidents[i]))
-		}
-		if len(r.Incidents) == 0 {
-			t.Line("  none")
-		}
-	}
-	for _, n := range r.Notes {
-		t.Part(rankNote)
-		t.Paragraph("note: ", "      ", render.Clean(n))
-	}
-	if !full {
-		whole := t.Fit(2)
-		t.Line("")
-		more := "every quantity"
-		if !whole {
-			more = "what was left out, every quantity"
-		}
-		t.Brief(1, "", "", "--full shows "+more+", what it was before, and its peak.")
-	}
-	_, err := t.WriteTo(w)
-	return err
-}
-
-// How long parts of a short text stay where there is no room for all of them.
-const (
-	rankModel = iota + 1 // behind the first fewModels
-	rankFine
-	rankUnknown
-	rankIncident
-	rankNote
-	rankBad
-)
-
-const fewModels = 3
-
-var areaRanks = map[health.State]int{
-	health.Fine: rankFine, health.Measured: rankFine, health.Missing: rankUnknown,
-	health.Worse: rankBad, health.Breached: rankBad,
-}
-
-// text is a report's on a terminal.
-type text struct{ *render.Text }
-
-// areaLine tells of an area in a line: why it is not fine, else its first numbers, or why
-// there are none.
-func (t text) areaLine(l layout, m *health.Model, a *health.Area) {
-	var parts []string
-	if a.State == health.Breached || a.State == health.Worse {
-		parts = append(parts, render.Clean(a.Reason))
-	}
-	says, not := known(a.Rows)
-	for k := range says {
-		parts = append(parts, says[k].Title+" "+l.cells(m, &says[k])[1])
-	}
-	if len(says) == 0 && len(not) > 0 {
-		parts = append(parts, not[0])
-	}
-	line := fmt.Sprintf("  %-20s %s", a.Title, t.Style(stateStyle(a.State), fmt.Sprintf("%-8s", a.State)))
-	for i, p := range parts {
-		between := ", "
-		if i == 0 {
-			between = "  "
-		}
-		if render.Cells(line+between+p) > t.Width() && i > 0 {
-			break
-		}
-		line = render.Cut(line+between+p, t.Width())
-	}
-	t.Line(line)
-}
-
-// Markdown writes the report for a chat or a wiki.
-func Markdown(w io.Writer, r *health.Report) error {
-	var b bytes.Buffer
-	l := layoutOf(r)
-	e := func(s string) string { return render.Escape(render.Clean(s)) }
-	fmt.Fprintf(&b, "# Health report, %s\n\n%s\n", span(r), e(r.Summary))
-	for i := range r.Models {
-		m := &r.Models[i]
-		fmt.Fprintf(&b, "\n## %s\n\n", e(head(m)))
-		if m.Summary != "" {
-			fmt.Fprintf(&b, "%s\n\n", e(render.Sentence(m.Summary)))
-		}
-		b.WriteString("|")
-		for _, n := range now(&m.Now) {
-			fmt.Fprintf(&b, " %s now |", n[0])
-		}
-		b.WriteString("\n| --- | --- | --- | --- |\n|")
-		for _, n := range now(&m.Now) {
-			fmt.Fprintf(&b, " %s |", e(n[1]))
-		}
-		b.WriteString("\n")
-		for k := range m.Areas {
-			a := &m.Areas[k]
-			fmt.Fprintf(&b, "\n### %s: %s\n\n%s\n", a.Title, a.State, a.Asks)
-			says, not := known(a.Rows)
-			for j := range says {
-				if j == 0 {
-					fmt.Fprintf(&b, "\n| %s |\n|%s\n", strings.Join(l.columns(), " | "), strings.Repeat(" --- |", len(l.columns())))
-				}
-				b.WriteString("|")
-				for _, c := range l.cells(m, &says[j]) {
-					b.WriteString(" " + e(c) + " |")
-				}
-				b.WriteString("\n")
-			}
-			for _, n := range not {
-				fmt.Fprintf(&b, "\n%s\n", e(render.Sentence(n)))
-			}
-		}
-	}
-	if r.IncidentsKnown {
-		b.WriteString("\n## Incidents\n\n")
-		for i := range r.Incidents {
-			fmt.Fprintf(&b, "- %s\n", e(incidentLine(&r.Incidents[i])))
-		}
-		if len(r.Incidents) == 0 {
-			b.WriteString("None.\n")
-		}
-	}
-	for i, n := range r.Notes {
-		if i == 0 {
-			b.WriteString("\n## Notes\n\n")
-		}
-		fmt.Fprintf(&b, "- %s\n", e(n))
-	}
-	_, err := w.Write(b.Bytes())
-	return err
-}
-
-//go:embed page.html
-var page string
-
-// HTML writes the report as a page that needs nothing but itself.
-func HTML(w io.Writer, r *health.Report) error {
-	class := map[health.Status]string{health.Degraded: "critical", health.Healthy: "good"}[r.Status]
-	l := layoutOf(r)
-	return render.HTML(w, page, template.FuncMap{
-		"cells": func(m health.Model, x health.Row) []string { return l.cells(&m, &x) }, "head": func(m health.Model) string { return head(&m) },
-		"now": func(n health.Now) [][2]string { return now(&n) }, "line": func(s view.Summary) string { return incidentLine(&s) },
-		"columns": l.columns,
-		"known":   func(rows []health.Row) []health.Row { says, _ := known(rows); return says },
-		"unknown": func(rows []health.Row) []string { _, not := known(rows); return not },
-		"class": func(s health.State) string {
-			return map[health.State]string{health.Breached: "critical", health.Worse: "warning", health.Fine: "good"}[s]
-		},
-		"figures": func(m health.Model) []render.Figure { return figures(r, &m) },
-		"clean":   render.Clean,
-	}, struct {
-		*health.Report
-		Span   string
-		Banner render.Banner
-	}{r, span(r), render.Banner{Class: class, Head: "Health: " + string(r.Status), Text: []string{render.Clean(r.Summary), span(r) + "."}}})
 }
 
 // figures draw what changed over the span, with the incidents.

@@ -5,7 +5,6 @@ package postmortem
 
 import (
 	"cmp"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -73,27 +72,22 @@ func Markdown(w io.Writer, i *view.Incident, course json.RawMessage) error {
 			return fmt.Errorf("read the diagnosis that was kept: %w", err)
 		}
 	}
-	m := &markdown{incident: i}
+	m := &document{render.NewDocument(""), i}
 	m.head(&d)
 	m.timeline()
 	m.evidence(&d)
 	m.fixes(&d)
 	m.plots(d.Plots, whole.Plots)
 	m.before()
-	m.open()
-	_, err := io.WriteString(w, m.String())
-	return err
+	m.Section("To be filled in", "")
+	m.List("Who noticed, and what did users see?", "What was the root cause?", "What helped, and what did not?", "What is done so that it does not happen again, by whom, until when?")
+	return m.Markdown(w)
 }
 
-type markdown struct {
-	strings.Builder
+type document struct {
+	*render.Document
 	incident *view.Incident
 }
-
-func (m *markdown) printf(format string, args ...any) { fmt.Fprintf(m, format, args...) }
-
-// plain is foreign text without power over markup or a terminal.
-func plain(s string) string { return render.Escape(render.Clean(s)) }
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
@@ -102,7 +96,7 @@ func lasted(d time.Duration) string {
 	return render.Seconds(max(0, d.Seconds()))
 }
 
-func (m *markdown) head(d *diagnosis) {
+func (m *document) head(d *diagnosis) {
 	i := m.incident
 	title := i.Pathology
 	for _, f := range d.Findings {
@@ -110,38 +104,37 @@ func (m *markdown) head(d *diagnosis) {
 			title = cmp.Or(f.Title, title)
 		}
 	}
-	m.printf("# Post-mortem: %s\n\n%s\n\n", plain(title), plain(render.Sentence(i.Summary.Summary)))
-	rows := [][2]string{{"Incident", i.ID}}
+	m.Title = "Post-mortem: " + title
+	m.Say("", render.Sentence(i.Summary.Summary))
+	m.Item("Incident", i.ID)
 	if name := strings.Trim(strings.Join([]string{i.Cluster, i.Namespace, i.Model}, "/"), "/"); name != "" {
-		rows = append(rows, [2]string{"Model", name})
+		m.Item("Model", name)
 	}
 	began := stamp(i.Began)
 	if i.BeganAtLeast {
 		began += ", or before: it was there when the observation began"
 	}
-	rows = append(rows, [2]string{"Targets", some(i.Targets)}, [2]string{"Severity", i.Severity}, [2]string{"Began", began})
+	m.Item("Targets", some(i.Targets))
+	m.Item("Severity", i.Severity)
+	m.Item("Began", began)
 	if len(i.Evolution) > 0 {
 		first := i.Evolution[0].At
-		rows = append(rows, [2]string{"Found", fmt.Sprintf("%s, %s later", stamp(first), lasted(first.Sub(i.Began)))})
+		m.Item("Found", fmt.Sprintf("%s, %s later", stamp(first), lasted(first.Sub(i.Began))))
 	}
 	if a := i.Acknowledged; a != nil {
-		rows = append(rows, [2]string{"Acknowledged", fmt.Sprintf("%s by %s, %s after it began", stamp(a.At), a.By, lasted(a.At.Sub(i.Began)))})
+		m.Item("Acknowledged", fmt.Sprintf("%s by %s, %s after it began", stamp(a.At), a.By, lasted(a.At.Sub(i.Began))))
 	}
 	if i.Ended != nil {
-		rows = append(rows, [2]string{"Ended", fmt.Sprintf("%s, after %s", stamp(*i.Ended), lasted(i.Ended.Sub(i.Began)))})
+		m.Item("Ended", fmt.Sprintf("%s, after %s", stamp(*i.Ended), lasted(i.Ended.Sub(i.Began))))
 	} else {
-		rows = append(rows, [2]string{"Ended", "it goes on"})
+		m.Item("Ended", "it goes on")
 	}
 	if i.HasRecording {
 		where := "GET /api/v1/incidents/" + i.ID + "/recording; sixty diagnose opens it"
 		if i.LeftOut > 0 {
 			where += fmt.Sprintf("; servers that are not in it: %d, the sick ones come first", i.LeftOut)
 		}
-		rows = append(rows, [2]string{"Evidence", where})
-	}
-	m.printf("| | |\n| --- | --- |\n")
-	for _, r := range rows {
-		m.printf("| %s | %s |\n", r[0], plain(r[1]))
+		m.Item("Evidence", where)
 	}
 }
 
@@ -155,46 +148,47 @@ func some(list []string) string {
 }
 
 // timeline tells in order what was seen and what people did.
-func (m *markdown) timeline() {
+func (m *document) timeline() {
 	type moment struct {
 		at   time.Time
 		text string
 	}
 	i := m.incident
-	all := []moment{{i.Began, "**began**"}}
+	all := []moment{{i.Began, "began"}}
 	for _, t := range i.Evolution {
-		text := "verdict **" + plain(t.ID) + "**"
+		text := "verdict " + t.ID
 		if t.Severity != "" {
 			text += " (" + t.Severity + ")"
 		}
-		all = append(all, moment{t.At, text + ": " + plain(render.Sentence(t.Summary))})
+		all = append(all, moment{t.At, text + ": " + render.Sentence(t.Summary)})
 	}
 	if a := i.Acknowledged; a != nil {
-		all = append(all, moment{a.At, "acknowledged by " + plain(a.By)})
+		all = append(all, moment{a.At, "acknowledged by " + a.By})
 	}
 	for _, n := range i.Notes {
-		all = append(all, moment{n.At, "note by " + plain(n.By) + ": " + plain(n.Text)})
+		all = append(all, moment{n.At, "note by " + n.By + ": " + n.Text})
 	}
 	if i.Ended != nil {
-		all = append(all, moment{*i.Ended, "**ended**"})
+		all = append(all, moment{*i.Ended, "ended"})
 	}
 	slices.SortStableFunc(all, func(a, b moment) int { return a.at.Compare(b.at) })
-	m.printf("\n## Timeline\n\n")
+	m.Section("Timeline", "")
 	for _, t := range all {
-		m.printf("- %s: %s\n", stamp(t.at), t.text)
+		m.Item(stamp(t.at), t.text)
 	}
 	if i.Omitted > 0 {
-		m.printf("\n%s in the middle are left out: the verdict changed too often.\n", render.Plural(i.Omitted, "change"))
+		m.Say("", render.Plural(i.Omitted, "change")+" in the middle are left out: the verdict changed too often.")
 	}
 }
 
-func (m *markdown) evidence(d *diagnosis) {
+func (m *document) evidence(d *diagnosis) {
 	f := d.lead(m.incident.Pathology)
 	if f == nil {
 		return
 	}
-	m.printf("\n## Evidence\n\nAs it was at %s, when the verdict was surest.\n\n", stamp(d.At))
-	m.printf("| quantity | value | normal | threshold |\n| --- | --- | --- | --- |\n")
+	m.Section("Evidence", "")
+	m.Say("", "As it was at "+stamp(d.At)+", when the verdict was surest.")
+	var rows [][]string
 	shown := map[string]bool{} // a quantity once: what it is compared with first decided
 	for _, e := range f.Evidence {
 		if e.Holds == nil || !*e.Holds || shown[e.Signal] {
@@ -205,22 +199,25 @@ func (m *markdown) evidence(d *diagnosis) {
 		if e.Threshold != nil {
 			limit = e.Op + " " + number(e.Threshold, e.Unit)
 		}
-		m.printf("| %s | %s | %s | %s |\n", plain(cmp.Or(e.Title, e.Signal)), number(e.Value, e.Unit), number(e.Baseline, e.Unit), plain(limit))
+		rows = append(rows, []string{cmp.Or(e.Title, e.Signal), number(e.Value, e.Unit), number(e.Baseline, e.Unit), limit})
 	}
-	for k, r := range f.Reasons {
-		if k == 0 {
-			m.printf("\n### Why\n\n")
-		}
-		m.printf("- %s\n", plain(render.Sentence(r)))
+	m.Table(render.Columns("quantity", "value", "normal", "threshold"), rows)
+	if len(f.Reasons) > 0 {
+		m.Part("Why", "")
+	}
+	for _, r := range f.Reasons {
+		m.List(render.Sentence(r))
 	}
 	if d.Workload.Changed && len(d.Workload.Factors) > 0 {
-		m.printf("\n### What changed in the traffic\n\n| quantity | normal | then |\n| --- | --- | --- |\n")
+		rows = nil
 		for _, x := range d.Workload.Factors {
-			m.printf("| %s | %s | %s |\n", plain(strings.ReplaceAll(x.Name, "_", " ")), number(x.Baseline, x.Unit), number(x.Value, x.Unit))
+			rows = append(rows, []string{strings.ReplaceAll(x.Name, "_", " "), number(x.Baseline, x.Unit), number(x.Value, x.Unit)})
 		}
+		m.Part("What changed in the traffic", "")
+		m.Table(render.Columns("quantity", "normal", "then"), rows)
 	}
 	if f.Runbook != "" {
-		m.printf("\nRunbook: [%s](%s)\n", f.ID, f.Runbook)
+		m.Say("Runbook", f.Runbook)
 	}
 }
 
@@ -237,30 +234,28 @@ func number(v *float64, unit string) string {
 	if v == nil {
 		return ""
 	}
-	return plain(indicator.FormatNumber(*v, indicator.Unit(unit)))
+	return indicator.FormatNumber(*v, indicator.Unit(unit))
 }
 
-func (m *markdown) fixes(d *diagnosis) {
+func (m *document) fixes(d *diagnosis) {
 	f := d.lead(m.incident.Pathology)
 	if f == nil || len(f.Fixes) == 0 {
 		return
 	}
-	m.printf("\n## What was proposed\n\n")
+	m.Section("What was proposed", "")
 	for _, x := range f.Fixes {
-		m.printf("- %s", plain(render.Sentence(x.Summary)))
-		if code := cmp.Or(x.Args, x.Command); code != "" && !strings.Contains(code, "\n") {
-			m.printf(" %s", render.Code(render.Clean(code)))
-		}
+		said := render.Sentence(x.Summary)
 		if x.Tradeoff != "" {
-			m.printf(" Cost: %s", plain(render.Sentence(x.Tradeoff)))
+			said += " Cost: " + render.Sentence(x.Tradeoff)
 		}
-		m.printf("\n")
+		m.List(said)
+		m.Command(cmp.Or(x.Args, x.Command))
 	}
 }
 
 // plots shows the whole incident, with the thresholds and what was normal by the kept
 // diagnosis.
-func (m *markdown) plots(kept, course []plot) {
+func (m *document) plots(kept, course []plot) {
 	shown := course
 	if len(shown) == 0 {
 		shown = kept
@@ -275,11 +270,11 @@ func (m *markdown) plots(kept, course []plot) {
 	}
 	slices.SortStableFunc(shown, func(a, b plot) int { return rank(a) - rank(b) })
 	for k := range shown {
-		image := m.draw(&shown[k])
 		if k == 0 {
-			m.printf("\n## Plots\n")
+			m.Section("Plots", "")
 		}
-		m.printf("\n### %s\n\n![%s](data:image/svg+xml;base64,%s)\n", plain(shown[k].Title), plain(shown[k].Title), base64.StdEncoding.EncodeToString([]byte(image)))
+		m.Part(shown[k].Title, "")
+		m.Image(m.draw(&shown[k]))
 	}
 }
 
@@ -291,7 +286,7 @@ func rank(p plot) int {
 	return 1
 }
 
-func (m *markdown) draw(p *plot) string {
+func (m *document) draw(p *plot) *render.Chart {
 	unit := indicator.Unit(p.Unit)
 	c := render.Chart{Title: p.Title, Clock: true}
 	c.In(unit)
@@ -327,29 +322,18 @@ func (m *markdown) draw(p *plot) string {
 			return len(s.X) > 0 && k.At >= s.X[0] && k.At <= s.X[len(s.X)-1]
 		})
 	})
-	return c.Standalone()
+	return &c
 }
 
-func (m *markdown) before() {
+func (m *document) before() {
 	s := m.incident.Similar
-	m.printf("\n## Seen before\n\n")
+	m.Section("Seen before", "")
 	if s == nil {
-		m.printf("No earlier incident like this one is kept.\n")
+		m.Say("", "No earlier incident like this one is kept.")
 		return
 	}
-	m.printf("%s (%s)\n", plain(s.Note), s.ID)
-	for k, n := range s.Notes {
-		if k == 0 {
-			m.printf("\n")
-		}
-		m.printf("- %s, %s: %s\n", stamp(n.At), plain(n.By), plain(n.Text))
-	}
-}
-
-// open leaves room for what no metric says.
-func (m *markdown) open() {
-	m.printf("\n## To be filled in\n\n")
-	for _, q := range []string{"Who noticed, and what did users see?", "What was the root cause?", "What helped, and what did not?", "What is done so that it does not happen again, by whom, until when?"} {
-		m.printf("- [ ] %s\n", q)
+	m.Say("", s.Note+" ("+s.ID+")")
+	for _, n := range s.Notes {
+		m.Item(stamp(n.At), n.By+": "+n.Text)
 	}
 }

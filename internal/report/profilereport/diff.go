@@ -5,7 +5,6 @@ import (
 	"io"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/sixty-dev/sixty/internal/profile"
 	"github.com/sixty-dev/sixty/internal/render"
@@ -14,21 +13,13 @@ import (
 
 // Diff writes what became of one profile in another. Gate is the share by which a unit of
 // work may take longer, below 0 none.
-func Diff(w io.Writer, d *profile.Diff, gate float64, o Options) error {
-	t := render.NewText(o.Options)
-	verdict, style := diffVerdict(d, gate)
-	lines := render.Wrap(verdict, t.Width(), "  ")
-	for i, l := range lines {
-		if i == 0 {
-			l = t.Style(style, l)
-		}
-		t.Line(l)
-	}
-	most := 5
-	if o.Full {
+func Diff(w io.Writer, d *profile.Diff, gate float64, full bool, o render.Options) error {
+	t, most := render.NewDocument("Comparison of profiles"), 5
+	if full {
 		most = 25
 	}
-	t.Heading(fmt.Sprintf("PER %s: %d before, %d after", strings.ToUpper(d.Per), d.Before, d.After))
+	verdict, style := diffVerdict(d, gate)
+	t.Answer(style, "", verdict)
 	changes := []profile.Change{d.Total}
 	if d.Token != nil {
 		changes = append(changes, *d.Token)
@@ -37,29 +28,28 @@ func Diff(w io.Writer, d *profile.Diff, gate float64, o Options) error {
 	slices.SortStableFunc(parts, func(a, b profile.Change) int {
 		return int(1e9 * (math.Abs(b.After-b.Before) - math.Abs(a.After-a.Before)))
 	})
-	changes = append(changes, parts[:min(len(parts), most+2)]...)
-	var rows [][]string
-	for _, c := range changes {
+	var rows, kernels [][]string
+	for _, c := range append(changes, parts[:min(len(parts), most+2)]...) {
 		rows = append(rows, changeRow(c))
 	}
+	t.Section("Per "+d.Per, fmt.Sprintf(": %d before, %d after", d.Before, d.After))
 	t.Table(render.Words(render.Columns("", "before", "after", "change", "")), rows)
-	rows = nil
 	for i, c := range d.Kernels {
 		if i == most || c.Before == c.After {
 			break
 		}
-		r := changeRow(c)
-		rows = append(rows, []string{r[1], r[2], r[3], render.Clip(render.Clean(c.Name), max(t.Width()-40, 24))})
+		kernels = append(kernels, append(changeRow(c)[1:4:4], c.Name))
 	}
-	if len(rows) > 0 {
-		t.Heading("KERNELS that changed most, per " + d.Per)
-		t.Table(render.Words(render.Columns("before", "after", "change", "")), rows)
+	if len(kernels) > 0 {
+		t.Section("Kernels", " that changed most, per "+d.Per)
+		columns := render.Words(render.Columns("before", "after", "change", ""))
+		columns[3].Clip = true
+		t.Table(columns, kernels)
 	}
 	for _, c := range d.Caveats {
-		t.Paragraph("  But: ", "    ", render.Sentence(c))
+		t.Say("But", render.Sentence(c))
 	}
-	_, err := t.WriteTo(w)
-	return err
+	return t.Text(w, o, full)
 }
 
 func growth(c profile.Change) string {

@@ -60,7 +60,7 @@ func TestTextAnswersFirstAndFits(t *testing.T) {
 		for _, full := range []bool{false, true} {
 			for _, width := range []int{0, 80, 120} {
 				var b bytes.Buffer
-				if err := Text(&b, p, judged(p), Options{Options: render.Options{Width: width}, Full: full}); err != nil {
+				if err := Text(&b, p, judged(p), full, render.Options{Width: width}); err != nil {
 					t.Fatal(err)
 				}
 				lines := strings.Split(strings.TrimSpace(b.String()), "\n")
@@ -76,7 +76,7 @@ func TestTextAnswersFirstAndFits(t *testing.T) {
 					t.Errorf("%s: an escape reaches the terminal", name)
 				}
 				if full && width == 0 && name == "ranks" {
-					for _, want := range []string{"EVIDENCE", "RULED OUT", "STEPS", "decode", "mixed", "KERNELS", "DEVICES", "rank 3, GPU 0", "collectives"} {
+					for _, want := range []string{"FOUND", "RULED OUT", "STEPS", "decode", "mixed", "KERNELS", "DEVICES", "rank 3, GPU 0", "collectives"} {
 						if !strings.Contains(b.String(), want) {
 							t.Errorf("%q is missing in\n%s", want, b.String())
 						}
@@ -105,7 +105,7 @@ func TestTextOfNothing(t *testing.T) {
 	tl.Close()
 	p := profile.Combine([]*profile.Analysis{profile.Analyze(tl)})
 	var b bytes.Buffer
-	if err := Text(&b, p, judged(p), Options{Full: true}); err != nil || !strings.HasPrefix(b.String(), "no-activity") {
+	if err := Text(&b, p, judged(p), true, render.Options{}); err != nil || !strings.HasPrefix(b.String(), "no-activity") {
 		t.Errorf("%v %s", err, b.String())
 	}
 	if err := JSON(&b, p, judged(p)); err != nil {
@@ -188,7 +188,7 @@ func TestDiff(t *testing.T) {
 	}{{before, after, 0.03, "worse by more than 3 %"}, {before, before, 0.03, "within 3 %"}, {after, before, 0.03, "within 3 %"}, {before, after, -1, "compared:"}} {
 		d := profile.Compare(tc.before, tc.after)
 		var b, j bytes.Buffer
-		if err := Diff(&b, d, tc.gate, Options{}); err != nil || !strings.HasPrefix(b.String(), tc.want) {
+		if err := Diff(&b, d, tc.gate, false, render.Options{}); err != nil || !strings.HasPrefix(b.String(), tc.want) {
 			t.Errorf("%v, want %q:\n%s", err, tc.want, b.String())
 		}
 		for line := range strings.Lines(b.String()) {

@@ -82,68 +82,6 @@ func (a *Answer) AddComparison(all []planning.Alternative, best int, serve strin
 	}
 }
 
-// comparison writes the alternatives as a table.
-func (t *text) comparison(a *Answer, full bool) {
-	if len(a.Comparison) == 0 {
-		return
-	}
-	t.Line("")
-	t.Styled(render.Bold, "", "", "GPUs and forms of the weights")
-	var rows [][]string
-	for _, x := range a.Comparison {
-		name := x.GPU
-		if x.GPUs > 1 {
-			name = fmt.Sprintf("%d × %s", x.GPUs, x.GPU)
-		}
-		if x.Best {
-			name = "→ " + name
-		}
-		cost := ""
-		if c := x.Cost; c != nil && (x.Met || x.Says == saysLikely) {
-			cost = fmt.Sprintf("%.2f", c.Hour)
-			if c.MillionOutput > 0 {
-				cost = fmt.Sprintf("%.2f", c.MillionOutput)
-			}
-		}
-		first, gap, says := "", "", x.Says
-		switch says {
-		case saysMeets:
-			says = "yes"
-		case saysLikely:
-			says = "likely"
-		}
-		if x.TTFTP95 != nil || x.ITLP95 != nil {
-			first, gap = seconds(x.TTFTP95), seconds(x.ITLP95)
-		}
-		if r := []rune(says); len(r) > 60 {
-			says = string(r[:60]) + "…"
-		}
-		if missed := missed(x.Says); missed != "" && !full {
-			says = "no: " + missed
-		}
-		rows = append(rows, []string{name, cmp.Or(x.Quantization, "as it is"), first, gap, cost, says})
-	}
-	head, meets := "an hour", ""
-	if a.Result != nil {
-		head, meets = "per M out", "meets them"
-	}
-	t.Table(render.Words(render.Columns("", "weights", "TTFT P95", "ITL P95", head, meets)), rows)
-}
-
-// missed names the quantities that miss their targets: "TTFT P95 2 s > 500ms; E2E P95 …" is
-// "TTFT, E2E". It is "" where something else is said.
-func missed(says string) string {
-	var names []string
-	for one := range strings.SplitSeq(says, "; ") {
-		name, _, ok := strings.Cut(one, " P95 ")
-		if !ok {
-			return ""
-		}
-		names = append(names, name)
-	}
-	return strings.Join(names, ", ")
-}
-
 // cost says what it costs: in a line or, in full, with the price that it rests on.
 func (c *Cost) text(full bool) string {
 	if !full && c.MillionOutput > 0 {

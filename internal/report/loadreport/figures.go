@@ -1,61 +1,12 @@
 package loadreport
 
 import (
-	_ "embed"
 	"fmt"
-	"html/template"
-	"io"
-	"math"
 
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/load"
 	"github.com/sixty-dev/sixty/internal/render"
 )
-
-//go:embed page.html
-var page string
-
-// Report is what an HTML page shows: one or more results, and the trials of a
-// search or sweep where there was one.
-type Report struct {
-	Title   string
-	Results []*load.Result
-	Search  *load.Found
-	Unit    string // of the search's levels
-}
-
-// HTML writes a page that needs nothing but itself.
-func HTML(w io.Writer, rep Report) error {
-	data := struct {
-		Report
-		Curves []render.Figure
-	}{rep, nil}
-	if rep.Search != nil {
-		data.Curves = searchPlots(rep.Search, rep.Unit)
-	}
-	return render.HTML(w, page, template.FuncMap{
-		"title": Title, "shape": Shape, "percentile": func(q float64) float64 { return math.Round(1e4*q) / 100 },
-		"plots": plots, "latencies": latencies, "objective": objective,
-		"limit": limit, "verdict": verdict, "trialLatencies": trialLatencies,
-	}, data)
-}
-
-// row is a line of the table of latencies.
-type row struct {
-	Title string
-	D     *load.Distribution
-	Q     []load.Quantile
-}
-
-func latencies(r *load.Result) []row {
-	var rows []row
-	for _, m := range load.Metrics() {
-		if d := r.Latency[m]; d != nil && d.Count > 0 {
-			rows = append(rows, row{Title(m), d, d.Quantiles})
-		}
-	}
-	return rows
-}
 
 // column takes one field of the series. A latency of zero is one that nothing was
 // measured of: the curve goes on from its neighbours.

@@ -16,8 +16,38 @@ import (
 	"github.com/sixty-dev/sixty/internal/workload"
 )
 
-// text has the names of what it tells in a column of their own.
-type text struct{ *render.Text }
+// Text writes a result for a terminal, the answer first; in full, with every latency, the
+// server's signals and the generator's judgement of itself.
+func Text(w io.Writer, r *load.Result, full bool, o render.Options) error {
+	d := &document{render.NewDocument("")}
+	d.result(r, false)
+	d.More = "every latency and all evidence; --html FILE draws them"
+	return d.Text(w, o, full)
+}
+
+// Report is what an HTML page shows: one or more results, and the trials of a
+// search or sweep where there was one.
+type Report struct {
+	Title   string
+	Results []*load.Result
+	Search  *load.Found
+	Unit    string // of the search's levels
+}
+
+// HTML writes a page that needs nothing but itself.
+func HTML(w io.Writer, rep Report) error {
+	d := &document{render.NewDocument(rep.Title)}
+	if rep.Search != nil {
+		d.search(rep.Search, rep.Unit)
+		d.Figures(searchPlots(rep.Search, rep.Unit)...)
+	}
+	for _, r := range rep.Results {
+		d.result(r, true)
+	}
+	return d.HTML(w)
+}
+
+type document struct{ *render.Document }
 
 // How long parts of a short summary stay where there is no room for all of them.
 const (
@@ -33,8 +63,10 @@ const (
 	rankFix
 )
 
-func (t *text) item(name, format string, args ...any) {
-	t.Item(13, name, fmt.Sprintf(format, args...))
+func (d *document) item(rank int, name, format string, args ...any) {
+	d.Rank(rank)
+	d.Item(name, fmt.Sprintf(format, args...))
+	d.Rank(0)
 }
 
 var metricTitles = map[load.Metric]string{
@@ -50,64 +82,57 @@ func Title(m load.Metric) string {
 	return string(m)
 }
 
-// TextOptions say how a result is told.
-type TextOptions struct {
-	render.Options
-	Full bool // every latency, the server's signals, the generator's judgement of itself
-}
-
-// Text writes a summary for a terminal, the answer first.
-func Text(w io.Writer, r *load.Result, o TextOptions) error {
-	t := &text{render.NewText(o.Options)}
+// result tells of one; beside others it has a title.
+func (d *document) result(r *load.Result, titled bool) {
 	style, answer := Answer(r)
-	t.Styled(style, "", "  ", answer)
 	name := r.Name
+	if titled && name != "" {
+		d.Section(name, "")
+	}
 	if name != "" {
 		name += ": "
 	}
-	t.Paragraph("", "  ", fmt.Sprintf("%s%s at %s (%s%s)", name, r.Target.Model, r.Target.URL, r.Target.API, streaming(r.Target.Stream)))
-	t.Paragraph("", "  ", Shape(r))
-	t.Line("")
-	table(t, r, o.Full)
-	t.Line("")
-	requests(t, r)
+	d.Answer(style, "", answer)
+	d.Say("", fmt.Sprintf("%s%s at %s (%s%s)", name, r.Target.Model, r.Target.URL, r.Target.API, streaming(r.Target.Stream)))
+	d.Say("", Shape(r))
+	d.In(render.Page)
+	if v := r.Target.Version; v != "" {
+		d.Say("", "version "+v)
+	}
+	d.Say("", "started "+r.Started.Format("2006-01-02 15:04:05 MST"))
+	d.In(render.Screen)
+	d.table(r, false)
+	d.In(render.Details)
+	d.table(r, true)
+	d.In(render.Everywhere)
+	d.requests(r)
 	x := &r.Throughput
-	t.Part(rankThroughput)
-	t.item("throughput", "%s requests/s (%s – %s), %s output tokens/s (%s – %s)", render.Number(x.Requests), render.Number(x.RequestsLow), render.Number(x.RequestsHigh),
+	d.item(rankThroughput, "throughput", "%s requests/s (%s – %s), %s output tokens/s (%s – %s)", render.Number(x.Requests), render.Number(x.RequestsLow), render.Number(x.RequestsHigh),
 		render.Number(x.OutputTokens), render.Number(x.OutputLow), render.Number(x.OutputHigh))
-	t.Part(0)
 	if g := r.Goodput; g != nil {
-		t.item("goodput", "%s of the requests, %s requests/s, within %s", render.Percent(g.Share), render.Number(g.Requests), objective(g))
+		d.item(0, "goodput", "%s of the requests, %s requests/s, within %s", render.Percent(g.Share), render.Number(g.Requests), objective(g))
 	}
-	if o.Full {
-		t.item("input", "%s input tokens/s", render.Number(x.InputTokens))
-		t.item("in flight", "%.1f on average, %d at most", r.Streams.Mean, r.Streams.Max)
-		t.item("tokens", "prompt %.0f (asked %.0f), output %.0f (asked %.0f)%s", r.Tokens.Prompt, r.Tokens.PromptAsked, r.Tokens.Output, r.Tokens.OutputAsked, cached(r))
-	}
-	tenants(t, r)
-	server(t, r, o.Full)
-	generator(t, r, o.Full)
-	if o.Full {
-		t.item("steady state", "%s", r.Window.Why)
-	}
+	d.In(render.Details)
+	d.item(0, "input", "%s input tokens/s", render.Number(x.InputTokens))
+	d.item(0, "in flight", "%.1f on average, %d at most", r.Streams.Mean, r.Streams.Max)
+	d.item(0, "tokens", "prompt %.0f (asked %.0f), output %.0f (asked %.0f)%s", r.Tokens.Prompt, r.Tokens.PromptAsked, r.Tokens.Output, r.Tokens.OutputAsked, cached(r))
+	d.In(render.Everywhere)
+	d.tenants(r)
+	d.server(r)
+	d.generator(r)
+	d.In(render.Details)
+	d.item(0, "steady state", "%s", r.Window.Why)
+	d.In(render.Everywhere)
 	if few(r) {
-		t.Part(rankMark)
-		t.item("* and ?", "too few requests to bound that percentile from above")
+		d.item(rankMark, "* and ?", "too few requests to bound that percentile from above")
+	}
+	if r.Interrupted {
+		d.item(rankNote, "note", "the test ended before its plan was done")
 	}
 	for _, n := range r.Notes {
-		t.Part(rankNote)
-		t.item("note", "%s", n)
+		d.item(rankNote, "note", "%s", n)
 	}
-	if !o.Full {
-		kept := 1
-		if r.Generator.Spoiled {
-			kept = 3 // for the error that says what to do about it
-		}
-		t.Fit(kept)
-		t.item("more", "-v shows every latency and all evidence; --html FILE draws them")
-	}
-	_, err := t.WriteTo(w)
-	return err
+	d.Figures(plots(r)...)
 }
 
 // Answer is what a result says, in a sentence, and how it is to stand out.
@@ -141,36 +166,36 @@ func Answer(r *load.Result) (render.Style, string) {
 }
 
 // table shows the latencies: those of users, or all of them.
-func table(t *text, r *load.Result, full bool) {
+func (d *document) table(r *load.Result, full bool) {
 	var rows [][]string
 	names, quantiles, metrics := []string{"P50", "P95", "P99"}, []float64{0.5, 0.95, 0.99}, []load.Metric{load.TTFT, load.ITL, load.E2E}
 	if full {
-		names, quantiles, metrics = []string{"mean", "P50", "P90", "P95", "P99", "max"}, []float64{0.5, 0.9, 0.95, 0.99}, load.Metrics()
+		names, quantiles, metrics = []string{"count", "mean", "P50", "P90", "P95", "P99", "max"}, []float64{0.5, 0.9, 0.95, 0.99}, load.Metrics()
 	}
 	for _, m := range metrics {
-		d := r.Latency[m]
-		if d == nil || d.Count == 0 || m == load.TTFTScheduled && same(r, load.TTFT, m) || m == load.E2EScheduled && same(r, load.E2E, m) {
+		x := r.Latency[m]
+		if x == nil || x.Count == 0 || m == load.TTFTScheduled && same(r, load.TTFT, m) || m == load.E2EScheduled && same(r, load.E2E, m) {
 			continue
 		}
 		var row []string
 		for _, q := range quantiles {
-			x, _ := d.At(q)
+			p, _ := x.At(q)
 			mark := ""
-			if x.Few {
+			if p.Few {
 				mark = "*"
 			}
-			row = append(row, render.Seconds(x.Value)+mark)
+			row = append(row, render.Seconds(p.Value)+mark)
 		}
 		if full {
-			row = append(append([]string{render.Seconds(d.Mean)}, row...), render.Seconds(d.Max))
+			row = append(append([]string{fmt.Sprint(x.Count), render.Seconds(x.Mean)}, row...), render.Seconds(x.Max))
 		}
-		rows = append(rows, append(append([]string{Title(m)}, row...), interval(d)))
+		rows = append(rows, append(append([]string{Title(m)}, row...), interval(x)))
 	}
 	columns := append(render.Columns("", names...), render.Column{Title: "95 % interval of P95", Left: true, Rank: 2})
 	if full {
-		columns[3].Rank = 1
+		columns[1].Rank, columns[4].Rank = 1, 1
 	}
-	t.Table(columns, rows)
+	d.Table(columns, rows)
 }
 
 // interval is that of a P95, open where too few requests bound it.
@@ -231,7 +256,7 @@ func spacing(cv float64) string {
 	return fmt.Sprintf("gamma with a variation of %g", cv)
 }
 
-func requests(t *text, r *load.Result) {
+func (d *document) requests(r *load.Result) {
 	q := &r.Requests
 	line := fmt.Sprintf("%d complete, %d failed", q.Complete, q.Failed)
 	for _, x := range []struct {
@@ -242,14 +267,13 @@ func requests(t *text, r *load.Result) {
 			line += fmt.Sprintf(", %d %s", x.n, x.what)
 		}
 	}
-	t.item("requests", "%s", line)
+	d.item(0, "requests", "%s", line)
 	for _, kind := range slices.Sorted(maps.Keys(q.Errors)) {
-		t.Part(rankError)
 		line := fmt.Sprintf("%d × %s", q.Errors[kind], kind)
 		if m := q.Messages[kind]; len(m) > 0 {
 			line += ": " + strings.Join(m, "; ")
 		}
-		t.item("", "%s", render.Clean(line))
+		d.item(rankError, "", "%s", line)
 	}
 }
 
@@ -262,17 +286,16 @@ func cached(r *load.Result) string {
 	return ", " + render.Percent(r.Tokens.CachedShare) + " of the prompt from the prefix cache"
 }
 
-func tenants(t *text, r *load.Result) {
+func (d *document) tenants(r *load.Result) {
 	for _, name := range slices.Sorted(maps.Keys(r.Tenants)) {
 		x := r.Tenants[name]
 		first, _ := x.Latency[load.TTFT].At(0.95)
 		whole, _ := x.Latency[load.E2E].At(0.95)
-		t.Part(rankTenant)
-		t.item("tenant "+name, "%d requests, %d failed, TTFT P95 %s, E2E P95 %s, %s output tokens/s", x.Requests, x.Failed, render.Seconds(first.Value), render.Seconds(whole.Value), render.Number(x.Output))
+		d.item(rankTenant, "tenant "+name, "%d requests, %d failed, TTFT P95 %s, E2E P95 %s, %s output tokens/s", x.Requests, x.Failed, render.Seconds(first.Value), render.Seconds(whole.Value), render.Number(x.Output))
 	}
 }
 
-func server(t *text, r *load.Result, full bool) {
+func (d *document) server(r *load.Result) {
 	if r.Server == nil {
 		return
 	}
@@ -288,10 +311,12 @@ func server(t *text, r *load.Result, full bool) {
 		parts = append(parts, s.Title+" "+indicator.FormatNumber(highest[k], s.Unit))
 	}
 	if r.Server.Missed > 0 {
-		t.item("server", "%d scrapes of its metrics failed", r.Server.Missed)
+		d.item(0, "server", "%d scrapes of its metrics failed", r.Server.Missed)
 	}
-	if len(parts) > 0 && full {
-		t.item("server", "at most: %s", strings.Join(parts, ", "))
+	if len(parts) > 0 {
+		d.In(render.Details)
+		d.item(0, "server", "at most: %s", strings.Join(parts, ", "))
+		d.In(render.Everywhere)
 	}
 	for i := range r.Server.Phases {
 		x := &r.Server.Phases[i]
@@ -299,44 +324,45 @@ func server(t *text, r *load.Result, full bool) {
 		if i == 0 {
 			name = "diagnosis"
 		}
-		where := ""
-		t.Part(0)
+		where, rank := "", 0
 		if len(r.Server.Phases) > 1 {
-			where = x.Name + ": "
-			t.Part(rankAlso)
+			where, rank = x.Name+": ", rankAlso
 		}
-		t.item(name, "%s%s: %s", where, x.Verdict, x.Summary)
+		d.item(rank, name, "%s%s: %s", where, x.Verdict, x.Summary)
 		for j := range x.Findings {
-			finding(t, &x.Findings[j], x.Verdict)
+			d.finding(&x.Findings[j], x.Verdict)
+		}
+		if len(x.Unchecked) > 0 {
+			d.In(render.Page)
+			d.item(0, "", "not checked for want of metrics: %s", strings.Join(x.Unchecked, ", "))
+			d.In(render.Everywhere)
 		}
 	}
 	for _, n := range r.Server.Notes {
-		t.Part(rankNote)
-		t.item("note", "%s", n)
+		d.item(rankNote, "note", "%s", n)
 	}
 }
 
-// finding prints the verdict's evidence and first remedy, and the names of what
-// else is there.
-func finding(t *text, f *load.Finding, verdict string) {
-	more := func(rank int, s string) {
-		t.Part(rank)
-		t.Paragraph(strings.Repeat(" ", 15), strings.Repeat(" ", 17), s)
-	}
+// finding tells the verdict's evidence and first remedy, and the names of what else is there.
+func (d *document) finding(f *load.Finding, verdict string) {
 	switch {
 	case f.ExplainBy != "":
-		more(rankFollows, "follows from it: "+f.Title)
+		d.item(rankFollows, "", "  follows from it: %s", f.Title)
 		return
 	case f.ID != verdict:
-		more(rankAlso, "also "+f.ID+": "+f.Summary)
+		d.item(rankAlso, "", "  also %s: %s", f.ID, f.Summary)
 		return
 	}
 	for _, e := range f.Evidence {
-		more(rankEvidence, e)
+		d.item(rankEvidence, "", "  %s", e)
 	}
-	if len(f.Fixes) > 0 {
-		more(rankFix, "try: "+f.Fixes[0])
+	for i, x := range f.Fixes[:min(2, len(f.Fixes))] {
+		if i > 0 {
+			d.In(render.Page)
+		}
+		d.item(rankFix, "", "  try: %s", x)
 	}
+	d.In(render.Everywhere)
 }
 
 // signals are the keys in the order of reports: what a reader looks for first.
@@ -363,27 +389,24 @@ func signal(name string) *indicator.Signal {
 	return &indicator.Signal{Name: name, Title: name}
 }
 
-func generator(t *text, r *load.Result, full bool) {
+func (d *document) generator(r *load.Result) {
 	g := &r.Generator
-	t.Part(rankGenerator)
-	switch {
-	case g.Spoiled:
-		t.item("generator", "spoiled the result")
-	default:
-		t.item("generator", "fit to measure")
+	judged := "fit to measure"
+	if g.Spoiled {
+		judged = "spoiled the result: " + strings.Join(g.Reasons, "; ")
 	}
-	if !full {
-		return
-	}
+	d.item(rankGenerator, "generator", "%s", judged)
+	d.In(render.Details)
+	defer d.In(render.Everywhere)
 	line := fmt.Sprintf("send lag %s / %s (P50 / P99)", render.Seconds(g.SendLag.P50), render.Seconds(g.SendLag.P99))
 	if g.ReceiveLag.Count > 0 {
 		line += fmt.Sprintf(", receive lag %s / %s, corrected by the kernel's times", render.Seconds(g.ReceiveLag.P50), render.Seconds(g.ReceiveLag.P99))
 	} else {
 		line += fmt.Sprintf(", wake-up lag %s / %s", render.Seconds(g.WakeLag.P50), render.Seconds(g.WakeLag.P99))
 	}
-	t.item("", "%s, %s of %d processors, %s each event", line, render.Percent(g.Utilisation), g.Cores, render.Seconds(g.PerEvent))
+	d.item(0, "", "%s, %s of %d processors, %s each event", line, render.Percent(g.Utilisation), g.Cores, render.Seconds(g.PerEvent))
 	if g.ArrivalCV > 0 {
-		t.item("", "variation of the times between sends %.2f, %s of the asked rate sent", g.ArrivalCV, render.Percent(g.Achieved))
+		d.item(0, "", "variation of the times between sends %.2f, %s of the asked rate sent", g.ArrivalCV, render.Percent(g.Achieved))
 	}
 }
 
@@ -401,31 +424,22 @@ func Progress(p load.Progress, sinceTokens int64, interval time.Duration) string
 	return s
 }
 
-// CompareText writes a comparison for a terminal.
-func CompareText(w io.Writer, c *load.Comparison, o TextOptions) error {
-	same := len(c.Changes)
-	t := comparison(c, o, same)
-	for !o.Full && t.Lines() > t.Room() && same > 0 {
-		same--
-		t = comparison(c, o, same)
-	}
-	_, err := t.WriteTo(w)
-	return err
-}
+// rankSame is how long what did not change stays in a comparison.
+const rankSame = 1
 
-// comparison lays a comparison out: what changed, and at most so many quantities that did not.
-func comparison(c *load.Comparison, o TextOptions, same int) *render.Text {
-	t := render.NewText(o.Options)
+// CompareText writes a comparison for a terminal: what changed and, as far as there is room or
+// in full, what did not.
+func CompareText(w io.Writer, c *load.Comparison, full bool, o render.Options) error {
+	d := render.NewDocument("")
 	style, answer := compared(c)
-	t.Styled(style, "", "  ", answer)
-	t.Line("")
+	d.Answer(style, "", answer)
 	var rows [][]string
+	var ranks []int
 	for _, x := range c.Changes {
+		rank := 0
 		if x.Verdict == load.Same || x.Verdict == load.Unknown {
-			if same == 0 {
-				continue
-			}
-			same--
+			rank = rankSame
+			d.More = "every quantity"
 		}
 		show := render.Seconds
 		if x.Unit != "s" {
@@ -438,18 +452,13 @@ func comparison(c *load.Comparison, o TextOptions, same int) *render.Text {
 				pv = "<0.001"
 			}
 		}
-		rows = append(rows, []string{x.Quantity, show(x.A), show(x.B), fmt.Sprintf("%+.1f %%", 100*x.Relative), pv, x.Verdict})
+		rows, ranks = append(rows, []string{x.Quantity, show(x.A), show(x.B), fmt.Sprintf("%+.1f %%", 100*x.Relative), pv, x.Verdict}), append(ranks, rank)
 	}
-	if len(rows) > 0 {
-		t.Table(render.Words(render.Columns("", "A", "B", "change", "p", "verdict")), rows)
-	}
+	d.Table(render.Words(render.Columns("", "A", "B", "change", "p", "verdict")), rows).Ranks = ranks
 	for _, n := range c.Notes {
-		t.Paragraph("note: ", "  ", n)
+		d.Say("Note", n)
 	}
-	if n := len(c.Changes) - len(rows); n > 0 {
-		t.Paragraph("", "  ", fmt.Sprintf("%d more did not change, or not surely: -v shows them.", n))
-	}
-	return t
+	return d.Text(w, o, full)
 }
 
 // compared says in a sentence what became worse and what better from A to B.
@@ -477,24 +486,28 @@ func compared(c *load.Comparison) (render.Style, string) {
 
 // SearchText writes a search's answer and its trials for a terminal.
 func SearchText(w io.Writer, f *load.Found, unit string, o render.Options) error {
-	t := render.NewText(o)
+	d := &document{render.NewDocument("")}
+	d.search(f, unit)
+	return d.Text(w, o, true)
+}
+
+func (d *document) search(f *load.Found, unit string) {
 	switch {
 	case f.Best == nil && f.Why == "sweep":
-		t.Styled(render.Bold, "", "  ", fmt.Sprintf("%d levels were tried.", len(f.Trials)))
+		d.Answer(render.Bold, "", fmt.Sprintf("%d levels were tried.", len(f.Trials)))
 	case f.Best == nil:
-		t.Styled(render.Bad, "", "  ", "No level met the objective: "+f.Why+".")
+		d.Answer(render.Bad, "", "No level met the objective: "+f.Why+".")
 	default:
 		missed := ""
 		if f.Above > 0 {
 			missed = fmt.Sprintf(" (missed at %.4g)", f.Above)
 		}
-		t.Styled(render.Good, "", "  ", fmt.Sprintf("Highest load within the objective: %.4g %s%s; %s.", f.Best.Level, unit, missed, f.Why))
+		d.Answer(render.Good, "", fmt.Sprintf("Highest load within the objective: %.4g %s%s; %s.", f.Best.Level, unit, missed, f.Why))
 	}
 	if x := limit(f); x != nil {
-		t.Paragraph("", "  ", fmt.Sprintf("What limits the server beyond it: %s: %s", x.Verdict, x.Summary))
+		d.Say("What limits the server beyond it", x.Verdict+": "+x.Summary)
 	}
-	t.Line("")
-	columns := []render.Column{{Title: unit}, {Left: true}, {Title: "TTFT P95"}, {Title: "ITL P95"}, {Title: "E2E P95"}, {Title: "tokens/s"}, {Left: true}}
+	columns := []render.Column{{Title: unit}, {Left: true}, {Title: "TTFT P95"}, {Title: "ITL P95"}, {Title: "E2E P95"}, {Title: "tokens/s"}, {Title: "the server", Left: true, Rank: 1}, {Left: true}}
 	var rows [][]string
 	for _, x := range f.Trials {
 		row := []string{fmt.Sprintf("%.4g", x.Level), "missed"}
@@ -502,16 +515,15 @@ func SearchText(w io.Writer, f *load.Found, unit string, o render.Options) error
 			row[1] = "met"
 		}
 		if r := x.Result; r != nil {
-			for _, v := range trialLatencies(r) {
-				row = append(row, render.Seconds(v))
+			for _, m := range []load.Metric{load.TTFTScheduled, load.ITL, load.E2EScheduled} {
+				q, _ := r.Latency[m].At(0.95)
+				row = append(row, render.Seconds(q.Value))
 			}
-			row = append(row, render.Number(r.Throughput.OutputTokens))
+			row = append(row, render.Number(r.Throughput.OutputTokens), verdict(x))
 		}
 		rows = append(rows, append(row, x.Why))
 	}
-	t.Table(columns, rows)
-	_, err := t.WriteTo(w)
-	return err
+	d.Table(columns, rows)
 }
 
 // TraceText describes a trace for a terminal.
@@ -531,16 +543,6 @@ func TraceText(w io.Writer, trace *workload.Trace, o render.Options) error {
 	}
 	_, err := t.WriteTo(w)
 	return err
-}
-
-// trialLatencies are the P95s that a search shows of a trial.
-func trialLatencies(r *load.Result) []float64 {
-	var out []float64
-	for _, m := range []load.Metric{load.TTFTScheduled, load.ITL, load.E2EScheduled} {
-		q, _ := r.Latency[m].At(0.95)
-		out = append(out, q.Value)
-	}
-	return out
 }
 
 // verdict is the diagnosis of a trial in a word.

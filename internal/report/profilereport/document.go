@@ -15,41 +15,68 @@ import (
 	"github.com/sixty-dev/sixty/internal/report"
 )
 
-// Options says how to write for people.
-type Options struct {
-	render.Options
-	Full bool // all findings, steps, kernels, ranks and rates
-}
-
 // A share below least is not worth a line.
 const least = 0.01
 
-// Text writes a profile for a terminal. The first line is the answer.
-func Text(w io.Writer, p *profile.Profile, v *finding.Verdict, o Options) error {
-	t := &text{render.NewText(o.Options), p, v, o}
-	t.verdict()
-	t.where()
-	if o.Full {
-		t.findings()
-	} else {
-		t.also()
-	}
-	if o.Full {
-		t.steps()
-		t.kernels(25)
-		t.rates()
-		t.devices()
-	}
-	t.footer()
-	_, err := t.WriteTo(w)
-	return err
+// Text writes a profile for a terminal, the answer first: what fits a screen or, in full, all
+// findings, steps, kernels, ranks and rates.
+func Text(w io.Writer, p *profile.Profile, v *finding.Verdict, full bool, o render.Options) error {
+	return newDocument(p, v).Text(w, o, full)
 }
 
-type text struct {
-	*render.Text
+// HTML writes a page that needs nothing but itself.
+func HTML(w io.Writer, p *profile.Profile, v *finding.Verdict) error {
+	return newDocument(p, v).HTML(w)
+}
+
+type document struct {
+	*render.Document
 	p *profile.Profile
 	v *finding.Verdict
-	o Options
+}
+
+func newDocument(p *profile.Profile, v *finding.Verdict) *render.Document {
+	id, severity, summary := headline(p, v)
+	d := &document{render.NewDocument("Profile: " + id), p, v}
+	style := render.Good
+	if severity != "" {
+		id += " (" + severity + ")"
+		if severity != catalog.Info.String() {
+			style = render.Warning
+		}
+	}
+	if s := stepsLine(p); s != "" {
+		summary += ". " + s
+	}
+	d.Answer(style, id, render.Sentence(summary))
+	d.In(render.Screen)
+	if f := v.Leading(); f != nil && len(f.Reasons) > 0 {
+		d.Say("", render.Sentence(f.Reasons[0]))
+	}
+	d.In(render.Everywhere)
+	for _, s := range p.Partial {
+		d.Say("Partial", render.Sentence(s))
+	}
+	d.where()
+	d.also()
+	d.In(render.Details)
+	d.findings()
+	d.steps()
+	d.kernels()
+	d.rates()
+	d.devices()
+	d.In(render.Page)
+	d.Section("Charts", "")
+	d.Figures(figures(p)...)
+	if len(p.Ranks) > 0 && p.Ranks[0].Stacks != nil {
+		if h := flame(p.Ranks[0].Stacks.Tree(0.001)); h != "" {
+			d.Section("GPU time by what launched it", "")
+			d.Say("", "Annotations, Python functions and operators as far as they were recorded, the kernel last. Hover for times.").Style = render.Dim
+			d.Draw(h)
+		}
+	}
+	d.footer()
+	return d.Document
 }
 
 // seconds writes nanoseconds.
@@ -67,31 +94,6 @@ func headline(p *profile.Profile, v *finding.Verdict) (id, severity, summary str
 	g := p.Heaviest()
 	return "nothing-dominates", "", fmt.Sprintf("The device is busy %s of the time and nothing stands out; %s leads with %s",
 		render.Percent(p.Share(p.Busy)), g, render.Percent(p.Share(p.Group[g].Time)))
-}
-
-func (t *text) verdict() {
-	id, severity, summary := headline(t.p, t.v)
-	head := id
-	style := render.Good
-	if severity != "" {
-		head += " (" + severity + ")"
-		if severity != catalog.Info.String() {
-			style = render.Warning
-		}
-	}
-	if s := stepsLine(t.p); s != "" {
-		summary += ". " + s
-	}
-	lines := render.Wrap(head+": "+render.Sentence(summary), t.Width(), "  ")
-	for i, line := range lines {
-		if i == 0 && strings.HasPrefix(line, head) {
-			line = t.Style(style, head) + line[len(head):]
-		}
-		t.Line(line)
-	}
-	if f := t.v.Leading(); f != nil && !t.o.Full && len(f.Reasons) > 0 {
-		t.Paragraph("  ", "  ", render.Sentence(f.Reasons[0]))
-	}
 }
 
 // uneven is how many times the median the longest step takes that is worth telling.
@@ -195,39 +197,48 @@ func shown(all []row, most int) []row {
 	return out
 }
 
-func (t *text) where() {
-	if t.p.Wall == 0 {
+// where is all of the wall time; a screen has what matters of it.
+func (d *document) where() {
+	if d.p.Wall == 0 {
 		return
 	}
-	t.Heading(whereHead(t.p))
-	list := rows(t.p)
-	if !t.o.Full {
-		list = shown(list, 5)
-	}
-	var cells [][]string
-	longest := 0.0
-	for _, r := range list {
-		longest = max(longest, r.Share)
-	}
-	for _, r := range list {
-		bar := strings.Repeat("█", int(r.Share/longest*20+0.5))
-		line := []string{r.Name, render.Percent(r.Share), seconds(r.Time), bar}
-		if t.o.Full {
-			line[3] = r.Note
+	all := rows(d.p)
+	table := func(list []row) (out [][]string) {
+		longest := 0.0
+		for _, r := range list {
+			longest = max(longest, r.Share)
 		}
-		cells = append(cells, line)
+		for _, r := range list {
+			bar := strings.Repeat("█", int(r.Share/longest*20+0.5))
+			out = append(out, []string{r.Name, render.Percent(r.Share), seconds(r.Time), bar, r.Note})
+		}
+		return out
 	}
-	t.Table(render.Words(render.Columns("", "", "", "")), cells)
+	columns := render.Words(render.Columns("", "", "", "", ""))
+	columns[3].Left = true
+	d.Section("Where the time goes", whereOf(d.p))
+	d.In(render.Screen)
+	few := table(shown(all, 5))
+	for i := range few {
+		few[i] = few[i][:4]
+	}
+	d.Table(columns[:4], few)
+	d.In(render.Details)
+	d.Table(columns, table(all))
+	said := "What overlaps counts once; the parts add up to the wall time."
+	if !d.p.CPU {
+		said += fmt.Sprintf(" %s kernels, %s of them replayed by graphs.", render.Grouped(float64(d.p.Launched.Kernels)), render.Grouped(float64(d.p.Launched.Graph)))
+	}
+	d.Say("", said).Style = render.Dim
+	d.In(render.Everywhere)
 }
 
-const whereTitle = "WHERE THE TIME GOES: "
-
-func whereHead(p *profile.Profile) string {
+func whereOf(p *profile.Profile) string {
 	noun := "GPU"
 	if p.CPU {
 		noun = "thread"
 	}
-	s := whereTitle + fmt.Sprintf("%s on %s", render.Seconds(p.Seconds()), render.Plural(p.Devices, noun))
+	s := fmt.Sprintf(": %s on %s", render.Seconds(p.Seconds()), render.Plural(p.Devices, noun))
 	if len(p.Ranks) == 1 && len(p.Ranks[0].Devices) > 0 && p.Ranks[0].Devices[0].Name != "" {
 		s += " (" + render.Clean(p.Ranks[0].Devices[0].Name) + ")"
 	}
@@ -235,66 +246,68 @@ func whereHead(p *profile.Profile) string {
 }
 
 // also shows the leading finding's fix and names the others.
-func (t *text) also() {
-	if f := t.v.Leading(); f != nil && len(f.Fixes) > 0 {
-		t.Heading("FIX")
+func (d *document) also() {
+	d.In(render.Screen)
+	if f := d.v.Leading(); f != nil && len(f.Fixes) > 0 {
 		fix := &f.Fixes[0]
 		line := render.Sentence(fix.Summary)
 		if args := fix.Args(); args != "" {
 			line = fmt.Sprintf("%s (%s).", strings.TrimSuffix(fix.Summary, "."), args)
 		}
-		t.Paragraph("  ", "  ", render.Clean(line))
+		d.Section("Fix", "")
+		d.Say("", line)
 	}
 	var names []string
-	for i := range t.v.Findings {
-		if i > 0 {
-			f := &t.v.Findings[i]
+	for i := range d.v.Findings {
+		if f := &d.v.Findings[i]; i > 0 {
 			names = append(names, fmt.Sprintf("%s %s", f.Kind.ID, render.Percent(f.Cost)))
 		}
 	}
 	if len(names) > 0 {
-		t.Paragraph("  Also: ", "    ", strings.Join(names, ", "))
+		d.Say("Also", strings.Join(names, ", "))
 	}
 }
 
-func (t *text) findings() {
-	for i := range t.v.Findings {
-		f := &t.v.Findings[i]
+func (d *document) findings() {
+	for i := range d.v.Findings {
+		f := &d.v.Findings[i]
+		title := "Found"
 		if i > 0 {
-			t.Heading(fmt.Sprintf("ALSO: %s (%s, %s of the time)", f.Kind.ID, f.Severity, render.Percent(f.Cost)))
-			t.Paragraph("  ", "  ", render.Sentence(f.Summary))
+			title = "Also"
 		}
-		t.Heading("EVIDENCE")
+		d.Section(title, fmt.Sprintf(": %s (%s, %s of the time)", f.Kind.ID, f.Severity, render.Percent(f.Cost)))
+		if i > 0 {
+			d.Say("", render.Sentence(f.Summary))
+		}
+		for _, r := range f.Reasons {
+			d.Say("", render.Sentence(r))
+		}
 		var cells [][]string
 		for _, e := range f.Evidence {
 			cells = append(cells, []string{e.Signal.Title, indicator.Format(e.Value, e.Signal.Unit), e.Op.Text(e.Threshold, e.Signal.Unit), e.Name})
 		}
-		t.Table(render.Words(render.Columns("measured", "", "threshold", "--set name")), cells)
-		for k, r := range f.Reasons {
-			if k == 0 {
-				t.Heading("WHY")
-			}
-			t.Paragraph("  ", "  ", render.Sentence(r))
-		}
-		report.WriteFixes(t.Text, f.Fixes, true)
-		t.Paragraph("  Runbook: ", "    ", "sixty explain "+f.Kind.Leads)
+		d.Table(render.Words(render.Columns("measured", "", "threshold", "--set name")), cells)
+		report.AddFixes(d.Document, f.Fixes)
+		d.Say("Runbook", "sixty explain "+f.Kind.Leads)
 	}
-	var unknown, ruledOut [][]string
-	for i := range t.v.Others {
-		f := &t.v.Others[i]
-		if f.Holds == catalog.Unknown {
-			unknown = append(unknown, []string{f.Kind.ID, reason(f)})
+	var unknown, ruledOut []*finding.Finding
+	for i := range d.v.Others {
+		if f := &d.v.Others[i]; f.Holds == catalog.Unknown {
+			unknown = append(unknown, f)
 		} else {
-			ruledOut = append(ruledOut, []string{f.Kind.ID, against(f)})
+			ruledOut = append(ruledOut, f)
 		}
 	}
 	for _, l := range []struct {
 		head string
-		rows [][]string
-	}{{"RULED OUT", ruledOut}, {"NOT CHECKED", unknown}} {
-		if len(l.rows) > 0 {
-			t.Heading(l.head)
-			t.Pairs(l.rows)
+		list []*finding.Finding
+		why  func(*finding.Finding) string
+	}{{"Ruled out", ruledOut, against}, {"Not checked", unknown, reason}} {
+		if len(l.list) > 0 {
+			d.Section(l.head, "")
+		}
+		for _, f := range l.list {
+			d.Item(f.Kind.ID, l.why(f))
 		}
 	}
 }
@@ -319,14 +332,14 @@ func reason(f *finding.Finding) string {
 	return ""
 }
 
-func (t *text) steps() {
-	if t.p.Steps[profile.Unknown].Count == 0 {
+func (d *document) steps() {
+	if d.p.Steps[profile.Unknown].Count == 0 {
 		return
 	}
-	t.Heading("STEPS, told apart by " + t.p.StepsBy)
+	d.Section("Steps", ", told apart by "+d.p.StepsBy)
 	var cells [][]string
 	for _, phase := range []profile.Phase{profile.Prefill, profile.Mixed, profile.Decode, profile.Unknown} {
-		s := t.p.Steps[phase]
+		s := d.p.Steps[phase]
 		if s.Count == 0 {
 			continue
 		}
@@ -343,42 +356,45 @@ func (t *text) steps() {
 	for i, rank := range []int{0, 0, 0, 0, 3, 0, 0, 4, 5, 2, 1} {
 		columns[i].Rank = rank
 	}
-	t.Table(columns, cells)
+	d.Table(columns, cells)
 }
 
-func (t *text) kernels(most int) {
-	if len(t.p.Kernels) == 0 {
+// mostKernels are listed.
+const mostKernels = 40
+
+func (d *document) kernels() {
+	if len(d.p.Kernels) == 0 {
 		return
 	}
-	t.Heading("KERNELS, the heaviest first")
+	d.Section("Kernels", ", the heaviest first")
 	var cells [][]string
 	sum := int64(0)
-	for i := range t.p.Kernels {
-		sum += t.p.Kernels[i].Sum
+	for i := range d.p.Kernels {
+		sum += d.p.Kernels[i].Sum
 	}
-	for i := range t.p.Kernels {
-		if i == most {
+	for i := range d.p.Kernels {
+		if i == mostKernels {
 			break
 		}
-		k := &t.p.Kernels[i]
+		k := &d.p.Kernels[i]
 		cells = append(cells, []string{
 			render.Percent(float64(k.Sum) / float64(max(sum, 1))), seconds(k.Sum), fmt.Sprint(k.Count), seconds(k.Sum / int64(max(k.Count, 1))), k.Group.String(),
-			render.Clip(render.Clean(k.Short), max(t.Width()-52, 24)),
+			render.Clip(render.Clean(k.Short), 140),
 		})
 	}
 	columns := render.Words(render.Columns("share", "time", "runs", "mean", "for", "kernel"))
 	columns[4].Left = true
-	columns[3].Rank = 1
-	t.Table(columns, cells)
+	columns[3].Rank, columns[5].Clip = 1, true
+	d.Table(columns, cells)
 }
 
-func (t *text) rates() {
-	if len(t.p.Roofline) == 0 {
+func (d *document) rates() {
+	if len(d.p.Roofline) == 0 {
 		return
 	}
-	t.Heading("MATRIX PRODUCTS, against the GPU's data sheet")
+	d.Section("Matrix products", ", against the GPU's data sheet")
 	var cells [][]string
-	for i, r := range t.p.Roofline {
+	for i, r := range d.p.Roofline {
 		if i == 12 {
 			break
 		}
@@ -391,16 +407,16 @@ func (t *text) rates() {
 		}
 		cells = append(cells, []string{r.Operator + " " + r.Dims, fmt.Sprint(r.Count), seconds(r.Time), fmt.Sprintf("%.3g TFLOP/s", r.Flops/1e12), fmt.Sprintf("%.3g TB/s", r.Bytes/1e12), peak})
 	}
-	t.Table(render.Words(render.Columns("m×k×n", "runs", "time", "", "", "peak")), cells)
+	d.Table(render.Words(render.Columns("m×k×n", "runs", "time", "", "", "peak")), cells)
 }
 
-func (t *text) devices() {
-	if t.p.Devices < 2 {
+func (d *document) devices() {
+	if d.p.Devices < 2 {
 		return
 	}
-	t.Heading("DEVICES")
+	d.Section("Devices", "")
 	var cells [][]string
-	for _, a := range t.p.Ranks {
+	for _, a := range d.p.Ranks {
 		for _, d := range a.Devices {
 			if len(cells) == 32 {
 				continue
@@ -408,45 +424,37 @@ func (t *text) devices() {
 			cells = append(cells, []string{a.DeviceName(d), seconds(d.Wall), render.Percent(d.Share(d.Busy)), render.Percent(d.Share(d.Compute)), render.Percent(d.Share(d.Exposed)), render.Percent(d.Share(d.ExposedCopies)), render.Percent(d.Share(d.IdleTime()))})
 		}
 	}
-	t.Table(render.Columns("", "wall", "busy", "compute", "comm", "copies", "idle"), cells)
-	if t.p.Devices > 32 {
-		t.Line(fmt.Sprintf("  and %d more", t.p.Devices-32))
+	d.Table(render.Columns("", "wall", "busy", "compute", "comm", "copies", "idle"), cells)
+	if d.p.Devices > 32 {
+		d.Say("", fmt.Sprintf("and %d more", d.p.Devices-32))
 	}
-	if s := t.p.Straggle; s.Known {
-		t.Paragraph("  ", "  ", fmt.Sprintf("Waiting for the slowest in %s: %s of the time.", render.Plural(s.Collectives, "collective"), render.Percent(s.Share)))
+	if s := d.p.Straggle; s.Known {
+		d.Say("", fmt.Sprintf("Waiting for the slowest in %s: %s of the time.", render.Plural(s.Collectives, "collective"), render.Percent(s.Share)))
 	}
 }
 
-func (t *text) footer() {
-	for _, s := range t.p.Partial {
-		t.Paragraph("  Partial: ", "    ", render.Sentence(s))
+func (d *document) footer() {
+	d.In(render.Everywhere)
+	if d.p.WholeGraphs == 0 {
+		d.In(render.Details) // a screen has them where a graph hides what matters
 	}
-	notes := t.p.Notes
-	if !t.o.Full && t.p.WholeGraphs == 0 {
-		notes = nil // but where a graph hides what matters
+	d.Rank(1)
+	for _, s := range d.p.Notes {
+		d.Say("Note", render.Sentence(s))
 	}
-	for _, s := range notes {
-		t.Part(1)
-		t.Paragraph("  Note: ", "    ", render.Sentence(s))
-	}
-	if !t.o.Full {
-		t.Fit(3)
-	}
-	t.Line("")
+	d.Rank(0)
+	d.In(render.Everywhere)
 	var events int64
-	for _, a := range t.p.Ranks {
+	for _, a := range d.p.Ranks {
 		events += a.Events
 	}
-	source := render.Clean(t.p.Ranks[0].Source)
-	if n := len(t.p.Ranks); n > 1 {
+	source := render.Clean(d.p.Ranks[0].Source)
+	if n := len(d.p.Ranks); n > 1 {
 		source = fmt.Sprintf("%s and %d more", source, n-1)
 	}
-	line := fmt.Sprintf("%s, %s events of %s", render.Clip(source, 40), render.Grouped(float64(events)), t.p.Ranks[0].Tool)
-	if f := t.v.Leading(); f != nil && !t.o.Full {
-		line += "; runbook: sixty explain " + f.Kind.Leads
+	d.Say("Source", fmt.Sprintf("%s, %s events of %s", render.Clip(source, 40), render.Grouped(float64(events)), d.p.Ranks[0].Tool)).Style = render.Dim
+	d.More = "all"
+	if f := d.v.Leading(); f != nil {
+		d.More = "all; runbook: sixty explain " + f.Kind.Leads
 	}
-	if !t.o.Full {
-		line += "; --full shows all"
-	}
-	t.Styled(render.Dim, "", "  ", line)
 }

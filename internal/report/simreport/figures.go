@@ -1,47 +1,13 @@
 package simreport
 
 import (
-	_ "embed"
 	"fmt"
-	"html/template"
-	"io"
 	"math"
 	"slices"
 	"strconv"
 
 	"github.com/sixty-dev/sixty/internal/render"
 )
-
-//go:embed page.html
-var page string
-
-// HTML writes a page that needs nothing but itself.
-func HTML(w io.Writer, s *Simulation) error {
-	data := struct {
-		*Simulation
-		One      *Run // without a sweep
-		Metrics  []Metric
-		Figures  []render.Figure
-		Warnings []string
-		Rows     [][]cell
-		Columns  []string
-		Answer   string
-		Against  [][]string
-	}{Simulation: s, Metrics: Metrics(), Warnings: warnings(s), Against: s.against()}
-	if len(s.Sweep) == 0 {
-		data.One = &s.Runs[0]
-		data.Answer, _, _ = s.outlook()
-		data.Figures = runFigures(data.One, s.Objective)
-	} else {
-		data.Answer = s.verdict(s.order())
-		data.Figures = sweepFigures(s)
-		data.Columns, data.Rows = table(s)
-	}
-	return render.HTML(w, page, template.FuncMap{
-		"count":   func(n int) string { return render.Number(float64(n)) },
-		"latency": func(r *Run, m Metric) *Latency { return r.Latency[m] },
-	}, data)
-}
 
 // line takes one field of the series; zero is a gap where nothing happened.
 func line(name string, r *Run, f func(*Point) float64, gaps bool) render.Series {
@@ -70,7 +36,8 @@ func calm(l render.Series) render.Series {
 	return out
 }
 
-func runFigures(r *Run, o *Objective) []render.Figure {
+func runFigures(s *Simulation) []render.Figure {
+	r, o := &s.Runs[0], s.Objective
 	over := func(title, caption string, format func(float64) string, lines ...render.Series) render.Figure {
 		return render.Draw(caption, render.Chart{Title: title, XName: "seconds", Series: lines, Format: format})
 	}
@@ -219,51 +186,4 @@ func tradeoff(s *Simulation) render.Figure {
 	}
 	return render.Draw("each dot is a point of the sweep: hover to see which; to the right and below is better",
 		render.Chart{Title: "Throughput against TTFT P95", XName: "output tokens per second", Series: lines, LogY: true, Format: render.Seconds})
-}
-
-// cell is one of the sweep's table.
-type cell struct {
-	Text, Class string
-}
-
-func table(s *Simulation) (columns []string, rows [][]cell) {
-	for _, a := range s.Sweep {
-		columns = append(columns, a.Parameter)
-	}
-	columns = append(columns, "TTFT P50", "TTFT P95", "ITL P95", "E2E P95", "output tokens/s", "preemptions", "KV max", "queue max")
-	if s.Objective != nil {
-		columns = append(columns, "goodput")
-	}
-	for i := range s.Runs {
-		r := &s.Runs[i]
-		var row []cell
-		for _, a := range s.Sweep {
-			row = append(row, cell{r.Set[a.Parameter], ""})
-		}
-		if r.Error != "" {
-			rows = append(rows, append(row, cell{r.Error, "bad"}))
-			continue
-		}
-		row = append(row, of(r, TTFT, func(l *Latency) float64 { return l.P50 }))
-		for _, m := range []Metric{TTFT, ITL, E2E} {
-			row = append(row, of(r, m, func(l *Latency) float64 { return l.P95 }))
-		}
-		row = append(row, cell{render.Number(r.Throughput.OutputTokens), ""}, cell{render.Number(float64(r.Requests.Preemptions)), ""}, cell{render.Percent(r.State.KVMax), ""}, cell{render.Number(r.State.WaitingMax), ""})
-		if g := r.Goodput; g != nil {
-			class := "bad"
-			if g.Met {
-				class = "good"
-			}
-			row = append(row, cell{render.Percent(g.Share), class})
-		}
-		rows = append(rows, row)
-	}
-	return columns, rows
-}
-
-func of(r *Run, m Metric, f func(*Latency) float64) cell {
-	if l := r.Latency[m]; l != nil {
-		return cell{render.Seconds(f(l)), ""}
-	}
-	return cell{"–", ""}
 }

@@ -1,92 +1,14 @@
 package profilereport
 
 import (
-	_ "embed"
 	"fmt"
 	"html"
 	"html/template"
-	"io"
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/profile"
-	"github.com/sixty-dev/sixty/internal/profile/finding"
 	"github.com/sixty-dev/sixty/internal/render"
 )
-
-//go:embed page.html
-var page string
-
-// HTML writes a page that needs nothing but itself.
-func HTML(w io.Writer, p *profile.Profile, v *finding.Verdict) error {
-	id, severity, summary := headline(p, v)
-	data := struct {
-		P                     *profile.Profile
-		ID, Severity, Summary string
-		Steps                 string
-		Findings              []finding.Finding
-		Bar                   template.HTML
-		Rows                  []row
-		Figures               []render.Figure
-		Flame                 template.HTML
-		Kernels               []profile.KernelStat
-		KernelSum             int64
-		Where                 string
-	}{
-		P: p, ID: id, Severity: severity, Summary: summary, Steps: stepsLine(p), Findings: v.Findings, Bar: bar(p), Rows: rows(p),
-		Figures: figures(p), Kernels: p.Kernels[:min(len(p.Kernels), 40)], Where: strings.TrimPrefix(whereHead(p), whereTitle),
-	}
-	for i := range p.Kernels {
-		data.KernelSum += p.Kernels[i].Sum
-	}
-	if len(p.Ranks) > 0 && p.Ranks[0].Stacks != nil {
-		data.Flame = flame(p.Ranks[0].Stacks.Tree(0.001))
-	}
-	return render.HTML(w, page, template.FuncMap{
-		"ns":     seconds,
-		"ratio":  func(a, b int64) string { return render.Percent(float64(a) / float64(max(b, 1))) },
-		"mean":   func(k profile.KernelStat) string { return seconds(k.Sum / int64(max(k.Count, 1))) },
-		"clean":  render.Clean,
-		"short":  func(s string) string { return render.Clip(render.Clean(s), 140) },
-		"count":  func(n int) string { return render.Grouped(float64(n)) },
-		"colour": func(name string) template.CSS { return template.CSS(partColour(name)) }, //nolint:gosec // constants
-	}, data)
-}
-
-// colours of the parts of the wall time, the groups' first; idle time is grey.
-var partColours = map[string]string{
-	"attention": "#0072B2", "GEMM": "#009E73", "MoE": "#56B4E9", "normalisation": "#8c6d31", "activation": "#7b4173", "rotary embedding": "#bcbd22", "KV cache": "#17becf",
-	"quantisation": "#e377c2", "sampling": "#CC79A7", "embedding": "#637939", "convolution": "#3182bd", "elementwise": "#E69F00", "other": "#b5b5b5",
-	"communication": "#D55E00", "copies": "#a05a2c",
-}
-
-func partColour(name string) string {
-	if c, ok := partColours[name]; ok {
-		return c
-	}
-	switch {
-	case strings.Contains(name, "host late"), strings.Contains(name, "outside"):
-		return "#d62728"
-	case strings.Contains(name, "launch gaps"):
-		return "#ff9896"
-	case strings.Contains(name, "nothing"):
-		return "#d9d9d9"
-	}
-	return "#9aa3ad"
-}
-
-// bar is all of the wall time in one bar.
-func bar(p *profile.Profile) template.HTML {
-	var b strings.Builder
-	b.WriteString(`<svg viewBox="0 0 1000 34" role="img" aria-label="where the time goes" preserveAspectRatio="none">`)
-	x := 0.0
-	for _, r := range rows(p) {
-		w := r.Share * 1000
-		fmt.Fprintf(&b, `<rect x="%.2f" y="0" width="%.2f" height="34" fill="%s"><title>%s %s</title></rect>`, x, w, partColour(r.Name), html.EscapeString(r.Name), render.Percent(r.Share))
-		x += w
-	}
-	b.WriteString("</svg>")
-	return template.HTML(b.String()) //nolint:gosec // built from numbers and escaped names
-}
 
 // figures are the charts.
 func figures(p *profile.Profile) []render.Figure {

@@ -1,0 +1,335 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/render"
+)
+
+// Markdown writes a diagnosis as GitHub-flavoured Markdown.
+func Markdown(w io.Writer, d diagnose.Diagnosis, o Options) error {
+	doc, err := newDocument(&d, o)
+	if err != nil {
+		return err
+	}
+	doc.Title = ""
+	return doc.Markdown(w)
+}
+
+// HTML writes a diagnosis as a page to send: it needs nothing but itself. It shows the
+// plots that diagnose.Diagnosis.Plot has fetched, or none.
+func HTML(w io.Writer, d diagnose.Diagnosis, o Options) error {
+	doc, err := newDocument(&d, o)
+	if err != nil {
+		return err
+	}
+	return doc.HTML(w)
+}
+
+// document says all that there is to say of a diagnosis, or where Options.Full is not set
+// what most people read.
+type document struct {
+	*render.Document
+	d    *diagnose.Diagnosis
+	o    Options
+	said map[string]bool // of predictions: fixes rest on the same simulation
+}
+
+// manyTold is how many verdicts a document tells in full, and how many lines its lists have:
+// that of a large fleet is still one to send.
+const manyTold, manyListed = 12, 60
+
+func newDocument(d *diagnose.Diagnosis, o Options) (*render.Document, error) {
+	t := &document{render.NewDocument(head(d, &d.Verdict) + d.At.UTC().Format(" at 2006-01-02 15:04 UTC")), d, o, map[string]bool{}}
+	all := told(d)
+	for i, v := range all[:min(len(all), manyTold)] {
+		more := ""
+		if i == 0 {
+			more = alsoSick(d)
+		}
+		if err := t.verdict(v, more); err != nil {
+			return nil, err
+		}
+	}
+	t.rest(len(all) - manyTold)
+	t.basis()
+	return t.Document, nil
+}
+
+// verdict tells of one: what is wrong, where and since when, why, and what to do.
+func (t *document) verdict(v *diagnose.Verdict, more string) error {
+	d := t.d
+	t.Answer(style(d, v), head(d, v), render.Sentence(v.Summary))
+	f := d.Lead(v)
+	for _, s := range []string{whereSince(d, v, t.o.Full), objectivesLine(f), more} {
+		if s != "" {
+			t.Say("", s)
+		}
+	}
+	t.In(render.Page)
+	t.Say("", "Diagnosed at "+d.At.UTC().Format("2006-01-02 15:04:05 UTC")+".")
+	t.In(render.Everywhere)
+	if f != nil {
+		t.finding(f)
+	}
+	if figs, over := figures(d, v, f); len(figs) > 0 {
+		t.In(render.Page)
+		t.Section("Over time", "")
+		t.Say("", over).Style = render.Dim
+		t.Figures(figs...)
+		t.In(render.Everywhere)
+	}
+	for _, s := range []struct {
+		head, of string
+		keep     func(*diagnose.Finding) bool
+	}{{"Also firing", "", alsoFiring}, {"Explained by", " " + v.ID, explained}, {"Not yet long enough", " to be believed", pending}} {
+		for i, f := range selected(d, v, s.keep) {
+			if i == 0 {
+				t.Section(s.head, s.of)
+			}
+			by := ""
+			if f.InhibitedBy != "" && f.InhibitedBy != v.ID {
+				by = " (explained by " + f.InhibitedBy + ")"
+			}
+			t.Item(f.Pathology.ID+by, summaryOf(d, f))
+		}
+	}
+	if intro, rows := changes(d, &v.Workload, t.o.Full); intro != "" && (t.o.Full || !quiet(d) || v.Workload.Changed) {
+		t.Section("What changed", whose(d, &v.Workload))
+		t.Say("", intro)
+		t.Table(render.Columns("quantity", "normal → now", "change"), rows)
+	}
+	if f == nil {
+		return nil
+	}
+	runbook, err := render.MarkdownHTML(withoutTitle(f.Pathology.Runbook))
+	t.In(render.Page)
+	t.Section("Runbook", ": "+f.Pathology.Title).Folded = true
+	t.Draw(runbook)
+	t.Say("Also", t.o.runbook(f.Pathology)).Style = render.Dim
+	t.Section("Every comparison", " that was made").Folded = true
+	t.Table(evidenceColumns(), evidenceRows(f.Evidence, true))
+	t.In(render.Everywhere)
+	return err
+}
+
+// finding tells what speaks for one, what to do about it, and why it is there.
+func (t *document) finding(f *diagnose.Finding) {
+	if rows := evidenceRows(f.Evidence, false); len(rows) > 0 {
+		from := ""
+		if len(t.d.Targets) > 1 {
+			from = " from " + f.Targets[0]
+		}
+		t.Section("Evidence", from)
+		t.Table(evidenceColumns(), rows)
+		if t.o.Full {
+			t.beside(f.Evidence)
+		}
+	}
+	for i := range f.Fixes {
+		fix := &f.Fixes[i]
+		if i > 0 && !t.o.Full {
+			t.In(render.Markdown)
+			t.List("Or: " + alternative(fix))
+			t.In(render.Page)
+		}
+		t.Section([]string{"Fix", "Or"}[min(i, 1)], ": "+render.Sentence(fix.Summary)).Folded = i > 0
+		addFix(t.Document, fix, first(f.Targets), t.o.Full, t.said)
+		t.In(render.Everywhere)
+	}
+	if len(f.Reasons) > 0 {
+		t.Section("Why", "")
+		for _, r := range f.Reasons {
+			t.List(render.Sentence(r))
+		}
+	}
+	t.In(render.Full)
+	t.Say("Runbook", "sixty explain "+f.Pathology.ID)
+	t.In(render.Markdown)
+	t.Say("Runbook", t.o.runbook(f.Pathology))
+	t.In(render.Everywhere)
+}
+
+// beside tells of the comparisons that speak for nothing, and what the thresholds are
+// called.
+func (t *document) beside(evidence []catalog.Evidence) {
+	var not, unknown, names []string
+	for _, e := range farthest(evidence, true) {
+		switch e.Holds {
+		case catalog.False:
+			if !math.IsNaN(e.Threshold) { // an objective that nobody set
+				not = append(not, comparison(&e))
+			}
+		case catalog.Unknown:
+			unknown = append(unknown, e.Signal.Title)
+		}
+		if e.Name != "" && !slices.Contains(names, e.Name) {
+			names = append(names, e.Name)
+		}
+	}
+	for _, p := range []struct {
+		head  string
+		parts []string
+	}{{"Does not hold", not}, {"Not known", unknown}, {"Thresholds, for --set", names}} {
+		if len(p.parts) > 0 {
+			t.Say(p.head, strings.Join(p.parts, "; ")+".")
+		}
+	}
+}
+
+// rest is what there is to say after all verdicts, of which some were more than a document
+// tells.
+func (t *document) rest(more int) {
+	d := t.d
+	var lines []string
+	if more > 0 {
+		lines = append(lines, fmt.Sprintf("%d more models on which something fires: choose one with --match.", more))
+	}
+	for _, v := range others(d) {
+		lines = append(lines, otherLine(d, v, t.o.Full))
+	}
+	if len(lines) > manyListed {
+		lines = append(lines[:manyListed:manyListed], fmt.Sprintf("and %d more", len(lines)-manyListed))
+	}
+	t.list(othersHead(d), lines)
+	if d.Boundary != nil {
+		t.list("At the gateway", each(d.Boundary.Lines(), func(s *string) string { return render.Sentence(*s) }))
+	}
+	switch ruled := selected(d, &d.Verdict, ruledOut); {
+	case t.o.Full || !quiet(d):
+		if len(ruled) > 0 {
+			t.Section("Ruled out", ofModel(&d.Verdict)).Folded = true
+		}
+		for _, f := range ruled {
+			t.Item(f.Pathology.ID, ruledOutLine(f))
+		}
+	case len(d.Findings) > 0:
+		t.Say("", tally(d))
+	}
+	t.list("Not checked", each(gaps(d.Coverage), func(g *gapGroup) string { return g.line(quiet(d) && !t.o.Full, t.o.Full) }))
+}
+
+// list adds a section of sentences, where there are some.
+func (t *document) list(title string, list []string) {
+	if len(list) > 0 {
+		t.Section(title, "")
+		t.List(list...)
+	}
+}
+
+// basis says what the answer rests on.
+func (t *document) basis() {
+	t.Section("Basis", "")
+	for _, n := range t.d.Notes {
+		t.Item("note", render.Sentence(n))
+	}
+	for _, row := range footer(t.d, t.o.Full) {
+		t.Item(row[0], row[1])
+	}
+	if t.o.Full {
+		return
+	}
+	t.In(render.Page)
+	n := 0
+	for i := range t.d.Targets {
+		for _, row := range configRows(&t.d.Targets[i]) {
+			if n++; n == 1 {
+				t.Section("Configuration", "").Folded = true
+			}
+			if n <= manyListed {
+				t.List(row[1])
+			}
+		}
+	}
+	t.In(render.Everywhere)
+}
+
+// style is how a verdict stands out.
+func style(d *diagnose.Diagnosis, v *diagnose.Verdict) render.Style {
+	switch f := d.Lead(v); {
+	case f != nil && f.Severity == catalog.Page:
+		return render.Bad
+	case f != nil && f.Severity == catalog.Ticket:
+		return render.Warning
+	case v.Status == diagnose.OK:
+		return render.Good
+	}
+	return render.Bold
+}
+
+// Banners are the answers of the verdicts that are told in full, for the head of a page.
+func Banners(d *diagnose.Diagnosis) (verdicts []*diagnose.Verdict, banners []render.Banner) {
+	verdicts = told(d)
+	for _, v := range verdicts {
+		b := render.Banner{Class: style(d, v).Class(), Head: head(d, v), Text: []string{render.Sentence(v.Summary)}}
+		at := "Diagnosed at " + d.At.UTC().Format("2006-01-02 15:04:05 UTC") + "."
+		for _, s := range []string{strings.TrimSpace(whereSince(d, v, false) + " " + at), objectivesLine(d.Lead(v))} {
+			if s != "" {
+				b.Text = append(b.Text, s)
+			}
+		}
+		banners = append(banners, b)
+	}
+	return verdicts, banners
+}
+
+// alternative is a remedy in one line.
+func alternative(f *catalog.Fix) string {
+	s := strings.TrimSuffix(f.Summary, ".")
+	if args := f.Args(); args != "" {
+		s += " (" + args + ")"
+	}
+	if brief := predictionBrief(f.Predicted); brief != "" {
+		s += "; " + brief
+	}
+	return render.Sentence(s)
+}
+
+// withoutTitle leaves out the title of a runbook: the page has one.
+func withoutTitle(markdown string) string {
+	if _, rest, ok := strings.Cut(markdown, "\n"); ok && strings.HasPrefix(markdown, "# ") {
+		return rest
+	}
+	return markdown
+}
+
+// AddFixes adds fixes to a document as a diagnosis in full shows them.
+func AddFixes(d *render.Document, fixes []catalog.Fix) {
+	said := map[string]bool{}
+	for i := range fixes {
+		d.Part([]string{"Fix", "Or"}[min(i, 1)], ": "+render.Sentence(fixes[i].Summary))
+		addFix(d, &fixes[i], "", true, said)
+	}
+}
+
+// addFix adds what there is to a remedy beside its summary. Predictions that were said are
+// left out.
+func addFix(d *render.Document, f *catalog.Fix, target string, verbose bool, said map[string]bool) {
+	lines := commandLines(f, target)
+	if f.Args() != "" || f.Command != "" {
+		d.Command(lines[0])
+		lines = lines[1:]
+	}
+	for _, line := range lines {
+		d.Say("", line)
+	}
+	d.List(f.Arithmetic...)
+	if f.Tradeoff != "" {
+		d.Say("Cost", render.Sentence(f.Tradeoff))
+	}
+	for _, line := range predictionLines(f.Predicted, verbose) {
+		if !said[line] {
+			d.Say("", render.Sentence(line))
+		}
+		said[line] = true
+	}
+	if f.Verify != "" {
+		d.Say("Verify", render.Sentence(f.Verify))
+	}
+}

@@ -1,0 +1,148 @@
+package report
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/render"
+)
+
+// Size of a figure in pixels: narrow, for a phone shows it at its natural size.
+const figureWidth, figureHeight = 420, 190
+
+// figures draws the plots of a verdict, and says what they show.
+func figures(d *diagnose.Diagnosis, v *diagnose.Verdict, f *diagnose.Finding) (figs []render.Figure, over string) {
+	if len(v.Plots) == 0 {
+		return nil, ""
+	}
+	from, to := shownTime(d, v)
+	var shown []string
+	for i := range v.Plots {
+		p := &v.Plots[i]
+		c := chart(v, p, f)
+		c.Range = [2]float64{render.Moment(from), render.Moment(to)}
+		figs = append(figs, render.Draw(caption(p, f), c))
+		for _, l := range p.Lines {
+			if name := render.Clean(l.Target); !slices.Contains(shown, name) {
+				shown = append(shown, name)
+			}
+		}
+	}
+	counted := ""
+	for _, p := range v.Plots {
+		if p.Signal.Sums() {
+			counted = " (of " + length(p.Over) + " where events are counted)"
+		} else {
+			over = length(p.Over)
+		}
+	}
+	over = "Each point is of the " + over + " before it" + counted + "."
+	if len(shown) > 1 {
+		over += " In colour: " + shown[0] + "; in grey: " + render.And(shown[1:]) + "."
+	}
+	over += " Shaded in grey: the time that was judged"
+	if v.Plots[0].Baseline.To.After(from) {
+		over += "; in green: the time that is called normal"
+	}
+	return figs, over + "."
+}
+
+// shownTime returns the time that the plots of a verdict show.
+func shownTime(d *diagnose.Diagnosis, v *diagnose.Verdict) (from, to time.Time) {
+	for _, p := range v.Plots {
+		for _, l := range p.Lines {
+			if first := l.At[0]; from.IsZero() || first.Before(from) {
+				from = first
+			}
+			if last := l.At[len(l.At)-1]; last.After(to) {
+				to = last
+			}
+		}
+	}
+	if d.At.After(to) {
+		to = d.At
+	}
+	return from, to
+}
+
+// plotLimit is what a plot's quantity was compared with: by the finding, as evidence, or
+// else by what was promised; NaN where by neither.
+func plotLimit(p *diagnose.Plot, f *diagnose.Finding) (value float64, op catalog.Op, evidence bool) {
+	if f != nil {
+		for _, e := range farthest(f.Evidence, false) {
+			if e.Signal == p.Signal && !math.IsNaN(e.Threshold) {
+				return e.Threshold, e.Op, true
+			}
+		}
+	}
+	return p.Promised, catalog.GreaterThan, false
+}
+
+// limitText writes the limit of a plot; "" where it has none.
+func limitText(p *diagnose.Plot, f *diagnose.Finding) (value float64, text string) {
+	value, op, _ := plotLimit(p, f)
+	if !math.IsNaN(value) {
+		text = op.Text(value, p.Signal.Unit)
+	}
+	return value, text
+}
+
+func caption(p *diagnose.Plot, f *diagnose.Finding) string {
+	parts := []string{"no value now"}
+	if p.Now.OK {
+		parts[0] = "now " + indicator.Format(p.Now, p.Signal.Unit)
+	}
+	if p.Normal.OK {
+		parts = append(parts, "normal "+indicator.Format(p.Normal, p.Signal.Unit))
+	}
+	if _, text := limitText(p, f); text != "" {
+		parts = append(parts, "threshold "+text)
+	}
+	return strings.Join(parts, " · ")
+}
+
+func chart(v *diagnose.Verdict, p *diagnose.Plot, f *diagnose.Finding) render.Chart {
+	unit := p.Signal.Unit
+	c := render.Chart{
+		Title: p.Signal.Title, Width: figureWidth, Height: figureHeight, NoLegend: true, Clock: true,
+	}
+	c.In(unit)
+	for _, l := range slices.Backward(p.Lines) { // the first one on top
+		s := render.Series{Name: render.Clean(l.Target), Y: l.Value, Faint: l.Target != p.Lines[0].Target}
+		for _, at := range l.At {
+			s.X = append(s.X, render.Moment(at))
+		}
+		c.Add(s)
+	}
+	for _, b := range []struct {
+		r           diagnose.Range
+		class, name string
+	}{{p.Baseline, "normal", "the time that is called normal"}, {p.Window, "window", "the time that was judged"}} {
+		if !b.r.From.IsZero() {
+			from, to := render.Moment(b.r.From), render.Moment(b.r.To)
+			c.Bands = append(c.Bands, render.Band{From: from, To: to, Class: b.class, Name: b.name})
+		}
+	}
+	if p.Normal.OK {
+		label := "normal " + indicator.Format(p.Normal, unit)
+		c.Levels = append(c.Levels, render.Level{Value: p.Normal.V, Class: "good", Why: "what was normal", Label: label})
+	}
+	if value, text := limitText(p, f); text != "" {
+		l := render.Level{Value: value, Class: "critical", Why: "threshold " + text}
+		if v.Status == diagnose.Firing {
+			l.Label = "threshold " + text
+		}
+		c.Levels = append(c.Levels, l)
+	}
+	if v.Status == diagnose.Firing && !v.Since.IsZero() && !v.SinceAtLeast {
+		c.Marks = []render.Mark{{
+			At: render.Moment(v.Since), Name: "since " + v.Since.UTC().Format(time.TimeOnly), Onset: true,
+		}}
+	}
+	return c
+}

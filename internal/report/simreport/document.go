@@ -1,0 +1,551 @@
+package simreport
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/planning"
+	"github.com/sixty-dev/sixty/internal/render"
+)
+
+// Text writes a simulation for a terminal: what users would see comes first, and without
+// full little more.
+func Text(w io.Writer, s *Simulation, full bool, o render.Options) error {
+	return newDocument(s).Text(w, o, full)
+}
+
+// HTML writes a page that needs nothing but itself.
+func HTML(w io.Writer, s *Simulation) error { return newDocument(s).HTML(w) }
+
+type document struct {
+	*render.Document
+	s *Simulation
+}
+
+// How long what a screen tells stays where there is no room for all of it: a description
+// before a doubt, and some points of a sweep before both.
+const (
+	rankPoint = iota + 1
+	rankBasis
+	rankGoodput
+	rankCheck
+)
+
+func newDocument(s *Simulation) *render.Document {
+	d := &document{render.NewDocument("Simulation"), s}
+	if len(s.Missed) > 0 {
+		d.Answer(render.Bold, "", "No answer: "+s.missed()+".")
+		d.Say("", "They do something that the simulation lacks, stood still for a while, or had another load than their metrics tell; what it says of anything else would be a guess. "+
+			"Try a longer or calmer time (--window, --at), settings that the metrics do not tell (--engine-args), or a load test's results (--load-test).")
+		d.Item("basis", s.Calibration.Statement)
+		d.simulated()
+		return d.Document
+	}
+	d.More = "the batch, the queue and what is assumed; --html FILE draws it"
+	r := &s.Runs[0]
+	switch {
+	case len(s.Sweep) > 0:
+		d.sweep()
+	case r.Error != "":
+		d.Answer(render.Bold, "", r.Error)
+	default:
+		d.answer(r)
+	}
+	d.believe()
+	figures := sweepFigures
+	if len(s.Sweep) == 0 {
+		d.run(r)
+		figures = runFigures
+	}
+	d.simulated()
+	d.In(render.Page)
+	d.Section("Charts", "")
+	d.Figures(figures(s)...)
+	return d.Document
+}
+
+// answer says what users would see, beside what they see now where that is something else.
+func (d *document) answer(r *Run) {
+	head, now, rows := d.s.outlook()
+	columns := render.Columns("", "now", "then", "90 % interval")
+	if now == nil {
+		columns = render.Columns("", "simulated", "90 % interval")
+		for i := range rows {
+			rows[i] = slices.Delete(rows[i], 1, 2)
+		}
+	}
+	if r.Samples == 0 {
+		columns[len(columns)-1].Title = ""
+	}
+	d.Answer(render.Bold, "", head)
+	d.Table(columns, rows)
+	if r.Overload {
+		d.Item("overload", "at the slow end of the interval the servers do not keep up with the load, and requests wait ever longer")
+	}
+	if d.s.Objective == nil || r.Goodput == nil {
+		return
+	}
+	met, share := "missed", render.Percent(r.Goodput.Share)
+	if r.Goodput.Met {
+		met = "met"
+	}
+	if now != nil && now.Goodput != nil {
+		share = render.Percent(now.Goodput.Share) + " → " + share
+	}
+	d.Rank(rankGoodput)
+	d.Item("goodput", fmt.Sprintf("%s of the requests, %s/s, within %s; objective %s", share, render.Number(r.Goodput.Requests), d.s.Objective.text(), met))
+	d.Rank(0)
+}
+
+// How many points of a sweep a screen shows, and how few of them where there is more to say.
+const (
+	fewRows   = 12
+	leastRows = 7
+)
+
+// sweep names the best point and has a line for every one, or on a screen for the best. In a
+// narrow terminal the quantities that say least are left out.
+func (d *document) sweep() {
+	s := d.s
+	order := s.order()
+	d.Answer(render.Bold, "", s.verdict(order))
+	var columns []render.Column
+	for _, a := range s.Sweep {
+		columns = append(columns, render.Column{Title: a.Parameter})
+	}
+	columns = append(columns, render.Column{Title: "TTFT P95", Rank: 9}, render.Column{Title: "ITL P95", Rank: 8}, render.Column{Title: "E2E P95", Rank: 6},
+		render.Column{Title: "tokens/s", Rank: 7}, render.Column{Title: "preempt", Rank: 5}, render.Column{Title: "KV max", Rank: 3}, render.Column{Title: "queue max", Rank: 4})
+	if s.Objective != nil {
+		columns = append(columns, render.Column{Title: "goodput", Rank: 10})
+	}
+	var all, few [][]string
+	var ranks []int
+	if p := s.Present; p != nil {
+		all = append(all, s.line(&p.Run, append(make([]string, len(s.Sweep)-1), "now")))
+		few, ranks = all, []int{0}
+	}
+	for i := range s.Runs {
+		var row []string
+		for _, a := range s.Sweep {
+			row = append(row, s.Runs[i].Set[a.Parameter])
+		}
+		row = s.line(&s.Runs[i], row)
+		all = append(all, row)
+		worth := slices.Index(order, i)
+		if len(s.Runs) > fewRows && (worth < 0 || worth >= fewRows) {
+			continue
+		}
+		rank := 0
+		if worth >= leastRows {
+			rank = rankPoint
+		}
+		few, ranks = append(few, row), append(ranks, rank)
+	}
+	d.In(render.Screen)
+	d.Table(columns, few).Ranks = ranks
+	if len(s.Runs) > leastRows {
+		d.Say("", fmt.Sprintf("the best of %d points; --full shows all", len(s.Runs)))
+	}
+	d.In(render.Details)
+	d.Table(columns, all)
+	d.In(render.Everywhere)
+	if s.Objective != nil {
+		d.Rank(rankGoodput)
+		d.Item("goodput", "share of requests within "+s.Objective.text()+"; ✓ where all percentiles keep it")
+		d.Rank(0)
+	}
+}
+
+// line is a run's in the table of a sweep, behind its point.
+func (s *Simulation) line(r *Run, row []string) []string {
+	if r.Error != "" {
+		return append(row, r.Error)
+	}
+	for _, m := range []Metric{TTFT, ITL, E2E} {
+		if l := r.Latency[m]; l != nil {
+			row = append(row, render.Seconds(l.P95))
+		} else {
+			row = append(row, "–")
+		}
+	}
+	row = append(row, render.Number(r.Throughput.OutputTokens), render.Number(float64(r.Requests.Preemptions)), render.Percent(r.State.KVMax), render.Number(r.State.WaitingMax))
+	switch {
+	case s.Objective == nil:
+		return row
+	case r.Goodput == nil:
+		return append(row, "–")
+	case r.Goodput.Met:
+		return append(row, render.Percent(r.Goodput.Share)+" ✓")
+	}
+	return append(row, render.Percent(r.Goodput.Share)+"  ")
+}
+
+// believe says how far the answer is to be believed.
+func (d *document) believe() {
+	s := d.s
+	var means []string
+	for _, row := range s.against()[:min(3, len(s.against()))] {
+		means = append(means, row[0]+" "+row[1]+" | "+row[2])
+	}
+	if len(means) > 0 {
+		d.Rank(rankCheck)
+		d.Item("check", "now, measured | simulated: "+strings.Join(means, ", "))
+		d.Rank(0)
+	}
+	if s.astray() {
+		d.Item("warning", "the simulation is far from what was measured of the servers as they are: it lacks something that they do, or a setting that their metrics do not tell (--engine-args)")
+	}
+	for _, n := range s.Calibration.Notes {
+		d.Item("warning", n)
+	}
+	basis, _, _ := strings.Cut(s.Calibration.Statement, ";")
+	d.In(render.Screen)
+	d.Rank(rankBasis)
+	d.Item("basis", basis)
+	d.Rank(0)
+	if kinds := warningKinds(s); len(s.Runs) > 1 && len(kinds) > 0 {
+		d.Item("warning", strings.Join(kinds, "; "))
+	}
+	d.In(render.Details)
+	d.Item("basis", s.Calibration.Statement)
+	if len(s.Runs) == 1 {
+		d.In(render.Everywhere)
+	}
+	for _, w := range warnings(s) {
+		d.Item("warning", w)
+	}
+	d.In(render.Everywhere)
+}
+
+// run tells all of the run of a simulation without a sweep.
+func (d *document) run(r *Run) {
+	if r.Error != "" {
+		return
+	}
+	d.In(render.Details)
+	defer d.In(render.Everywhere)
+	columns := render.Columns("", "count", "mean", "interval", "P50", "P90", "P95", "interval", "P99", "max")
+	columns[1].Rank, columns[3].Rank, columns[5].Rank = 2, 1, 3 // what a narrow terminal leaves out
+	var rows [][]string
+	for _, m := range Metrics() {
+		if l := r.Latency[m]; l != nil {
+			rows = append(rows, []string{
+				m.Title(), render.Number(float64(l.Count)), render.Seconds(l.Mean), span(l.MeanWithin, render.Seconds), render.Seconds(l.P50), render.Seconds(l.P90),
+				render.Seconds(l.P95), span(l.P95Within, render.Seconds), render.Seconds(l.P99), render.Seconds(l.Max),
+			})
+		}
+	}
+	d.Section("The run", "")
+	d.Table(columns, rows)
+	switch {
+	case r.Samples >= 10:
+		d.Say("", fmt.Sprintf("intervals: 90 %% of %d samples of the calibration", r.Samples))
+	case r.Samples > 0:
+		d.Say("", fmt.Sprintf("intervals: the extremes of %d samples of the calibration", r.Samples))
+	}
+	d.state(r)
+	if rows := d.s.against(); rows != nil {
+		d.Section("Against the servers as they are", "")
+		d.Table(render.Columns("", "measured", "simulated"), rows)
+	}
+}
+
+func (d *document) state(r *Run) {
+	x, s := &r.Throughput, &r.State
+	out := fmt.Sprintf("%s output tokens/s", render.Number(x.OutputTokens))
+	if r.Samples > 0 {
+		out += fmt.Sprintf(" (%s – %s)", render.Number(x.Interval[0]), render.Number(x.Interval[1]))
+	}
+	d.Item("throughput", fmt.Sprintf("%s, %s requests/s, %s prompt tokens/s; engine busy %s of the time", out, render.Number(x.Requests), render.Number(x.PromptTokens), render.Percent(x.Busy)))
+	d.Item("batch", fmt.Sprintf("%s running on average, %s at most", render.Number(s.RunningMean), render.Number(s.RunningMax)))
+	d.Item("queue", fmt.Sprintf("%s waiting on average, %s at most, %s when the last request arrived", render.Number(s.WaitingMean), render.Number(s.WaitingMax), render.Number(s.WaitingEnd)))
+	body := fmt.Sprintf("%s full on average, %s at most", render.Percent(s.KVMean), render.Percent(s.KVMax))
+	if s.PrefixHits > 0 {
+		body += fmt.Sprintf("; %s of the prompt tokens from the prefix cache", render.Percent(s.PrefixHits))
+	}
+	d.Item("KV cache", body)
+	body = fmt.Sprintf("%d", r.Requests.Preemptions)
+	if r.Samples > 0 && r.Requests.Interval[1] > 0 {
+		body += fmt.Sprintf(" (%.0f – %.0f), of %d requests", r.Requests.Interval[0], r.Requests.Interval[1], r.Requests.Preempted)
+	}
+	d.Item("preemptions", body)
+	if len(r.Requests.Refused) > 0 {
+		d.Item("not served", refusals(r))
+	}
+}
+
+// simulated says what must be known to believe the numbers.
+func (d *document) simulated() {
+	w, p := &d.s.Workload, &d.s.Deployment
+	body := fmt.Sprintf("%s; %d requests in %s (%s/s), %s prompt and %s output tokens on average", w.Text, w.Requests, render.Seconds(w.Duration), render.Number(w.Rate),
+		render.Number(w.PromptTokens), render.Number(w.OutputTokens))
+	if w.SharedTokens > 0 {
+		body += fmt.Sprintf(", of which %s shared", render.Number(w.SharedTokens))
+	}
+	body = fmt.Sprintf("%s; seed %d", body, w.Seed)
+	if len(d.s.Sweep) > 0 {
+		body += "; at the first point of the sweep"
+	}
+	d.In(render.Details)
+	d.Section("What was simulated", "")
+	d.Item("workload", body)
+	body = fmt.Sprintf("vLLM %s, %s %v, %s %v, KV cache of %s tokens", p.VLLM, "max-num-seqs", p.Settings["max-num-seqs"].Value,
+		"max-num-batched-tokens", p.Settings["max-num-batched-tokens"].Value, render.Number(float64(p.KVTokens)))
+	if p.Replicas > 1 {
+		body = fmt.Sprintf("%d replicas, %s: each %s", p.Replicas, p.Route, body)
+	}
+	d.Item("deployment", body)
+	for _, n := range w.Notes {
+		d.Item("note", n)
+	}
+	if len(p.Assumed) > 0 {
+		d.Item("assumed", strings.Join(p.Assumed, "; "))
+	}
+	if len(p.NotModelled) > 0 {
+		d.Item("left out", strings.Join(p.NotModelled, ", ")+": the servers have it, the simulation does not")
+	}
+	var settings [][]string
+	for _, flag := range slices.Sorted(maps.Keys(p.Settings)) {
+		settings = append(settings, []string{flag, fmt.Sprint(p.Settings[flag].Value), p.Settings[flag].Source})
+	}
+	d.In(render.Page)
+	d.Section("Settings", "").Folded = true
+	d.Table(render.Words(render.Columns("setting", "value", "from")), settings)
+}
+
+// outlook is the answer of a simulation without a sweep: a sentence, the run of the present
+// where that is something else, and for each quantity its name, its value now and then, and
+// the interval of that.
+func (s *Simulation) outlook() (head string, now *Run, rows [][]string) {
+	if !s.Served() {
+		return "No request is served: " + refusals(&s.Runs[0]) + ".", nil, nil
+	}
+	head = "As it is simulated"
+	if p := s.Present; p != nil && p.Run.Error == "" {
+		now, head = &p.Run, "With "+render.And(p.Changes)
+	} else if s.Measured != nil {
+		head = "The servers as they are"
+	}
+	then := &s.Runs[0]
+	var said []string
+	add := func(name string, of func(r *Run) (value, interval string)) {
+		v, interval := of(then)
+		was := ""
+		if now != nil {
+			was, _ = of(now)
+		}
+		rows = append(rows, []string{name, was, v, interval})
+		if was != "" && was != v {
+			v = was + " → " + v
+		}
+		said = append(said, name+" "+v)
+	}
+	for _, m := range []Metric{TTFT, ITL, E2E} {
+		add(m.Title()+" P95", func(r *Run) (string, string) {
+			l := r.Latency[m]
+			if l == nil {
+				return "–", ""
+			}
+			if r.Overload && l.P95Within != nil {
+				return render.Seconds(l.P95), render.Seconds(l.P95Within[0]) + " – overload"
+			}
+			return render.Seconds(l.P95), span(l.P95Within, render.Seconds)
+		})
+	}
+	add("output tokens/s", func(r *Run) (string, string) {
+		if r.Samples == 0 {
+			return render.Number(r.Throughput.OutputTokens), ""
+		}
+		return render.Number(r.Throughput.OutputTokens), span(&r.Throughput.Interval, render.Number)
+	})
+	head += ": " + strings.Join(said, ", ") + "."
+	for _, x := range []struct {
+		name string
+		of   func(*Run) float64
+	}{
+		{"waiting requests, mean", func(r *Run) float64 { return r.State.WaitingMean }},
+		{"preemptions", func(r *Run) float64 { return float64(r.Requests.Preemptions) }},
+		{"requests not served", func(r *Run) float64 { return float64(r.Requests.Total - r.Requests.Finished) }},
+	} {
+		if x.of(then) >= 0.5 || now != nil && x.of(now) >= 0.5 {
+			add(x.name, func(r *Run) (string, string) { return render.Number(x.of(r)), "" })
+		}
+	}
+	return head, now, rows
+}
+
+// against sets what was measured beside the simulation of the servers as they are: names,
+// measured and simulated values. There are none where either is missing.
+func (s *Simulation) against() [][]string {
+	r, m := s.asTheyAre(), s.Measured
+	if m == nil || r.Latency[TTFT] == nil || r.Latency[ITL] == nil {
+		return nil
+	}
+	return [][]string{
+		{"TTFT mean", render.Seconds(m.TTFTMean), render.Seconds(r.State.TTFTMean)},
+		{"ITL mean", render.Seconds(m.ITLMean), render.Seconds(r.Latency[ITL].Mean)},
+		{"output tokens/s", render.Number(m.OutputPerSecond), render.Number(r.State.Arriving.OutputTokens)},
+		{"running, mean", render.Number(m.Running), render.Number(r.State.Arriving.Running)},
+		{"waiting, mean", render.Number(m.Waiting), render.Number(r.State.Arriving.Waiting)},
+		{"KV cache, mean", render.Percent(m.KVUsage), render.Percent(r.State.Arriving.KVUsage)},
+		{"preemptions", render.Number(m.Preemptions), render.Number(float64(r.Requests.Preemptions))},
+	}
+}
+
+// asTheyAre is the run of the servers as they are, where they were simulated at all.
+func (s *Simulation) asTheyAre() *Run {
+	if s.Present != nil {
+		return &s.Present.Run
+	}
+	return &s.Runs[0]
+}
+
+// astray reports whether the simulation of the servers as they are is far from what was
+// measured, so that nothing else that it says is worth much.
+func (s *Simulation) astray() bool {
+	far := func(a, b, factor float64) bool { return a > 0 && b > 0 && max(a/b, b/a) > factor }
+	r, m := s.asTheyAre(), s.Measured
+	return m != nil && r.Latency[ITL] != nil &&
+		(far(m.TTFTMean, r.State.TTFTMean, 2) || far(m.ITLMean, r.Latency[ITL].Mean, 1.5))
+}
+
+// span writes an interval, "" where there is none.
+func span(v *[2]float64, format func(float64) string) string {
+	if v == nil {
+		return ""
+	}
+	return format(v[0]) + " – " + format(v[1])
+}
+
+// refusals says why requests were not served.
+func refusals(r *Run) string {
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(r.Requests.Refused)) {
+		parts = append(parts, fmt.Sprintf("%d %s", r.Requests.Refused[k], k))
+	}
+	return strings.Join(parts, ", ") + fmt.Sprintf(" of %d requests", r.Requests.Total)
+}
+
+func (o *Objective) text() string {
+	return render.Objective(o.TTFT, o.ITL, o.E2E) + " (" + o.Name + ")"
+}
+
+// order is that of the points' worth: those that keep the objective by their throughput,
+// others by the share of requests within it, or without one by the time to the first token.
+func (s *Simulation) order() []int {
+	var out []int
+	for i := range s.Runs {
+		if r := &s.Runs[i]; r.Error == "" && r.Latency[TTFT] != nil {
+			out = append(out, i)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b int) int {
+		x, y := &s.Runs[a], &s.Runs[b]
+		switch {
+		case x.Goodput == nil || y.Goodput == nil:
+			return cmp.Compare(x.Latency[TTFT].P95, y.Latency[TTFT].P95)
+		case x.Goodput.Met && y.Goodput.Met:
+			return cmp.Compare(y.Throughput.OutputTokens, x.Throughput.OutputTokens)
+		case x.Goodput.Met != y.Goodput.Met:
+			return map[bool]int{true: -1, false: 1}[x.Goodput.Met]
+		}
+		return cmp.Compare(y.Goodput.Share, x.Goodput.Share)
+	})
+	return out
+}
+
+// verdict says in a sentence what a sweep found.
+func (s *Simulation) verdict(order []int) string {
+	if len(order) == 0 {
+		return "No point of the sweep serves a request."
+	}
+	r, met := &s.Runs[order[0]], 0
+	for i := range s.Runs {
+		if g := s.Runs[i].Goodput; g != nil && g.Met {
+			met++
+		}
+	}
+	what := fmt.Sprintf("%s (%s output tokens/s, TTFT P95 %s)", r.point(s.Sweep), render.Number(r.Throughput.OutputTokens), render.Seconds(r.Latency[TTFT].P95))
+	switch {
+	case r.Goodput == nil:
+		return "The shortest TTFT P95 is at " + what + "."
+	case met == 0:
+		return fmt.Sprintf("None of %d points keeps the objective; the nearest is %s with %s of the requests.", len(s.Runs), what, render.Percent(r.Goodput.Share))
+	}
+	return fmt.Sprintf("%d of %d points keep the objective; the one with the most tokens/s is %s.", met, len(s.Runs), what)
+}
+
+// kind is what a warning says without its numbers, which differ from point to point.
+func kind(warning string) string {
+	if i := strings.IndexAny(warning, ":,"); i > 0 {
+		return warning[:i]
+	}
+	return warning
+}
+
+// warningKinds are the kinds of warning that the runs have, with the number of points.
+func warningKinds(s *Simulation) []string {
+	at := map[string]map[int]bool{}
+	for i := range s.Runs {
+		for _, w := range s.Runs[i].Warnings {
+			k := kind(w)
+			if at[k] == nil {
+				at[k] = map[int]bool{}
+			}
+			at[k][i] = true
+		}
+	}
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(at)) {
+		out = append(out, fmt.Sprintf("%s at %d of %d points", k, len(at[k]), len(s.Runs)))
+	}
+	return out
+}
+
+// warnings are those of all runs, each once with the points that it holds for.
+func warnings(s *Simulation) []string {
+	if len(s.Runs) == 1 {
+		return s.Runs[0].Warnings
+	}
+	first, points := map[string]string{}, map[string][]string{}
+	var order []string
+	for i := range s.Runs {
+		seen := map[string]bool{}
+		for _, w := range s.Runs[i].Warnings {
+			k := kind(w)
+			if _, ok := first[k]; !ok {
+				first[k] = w
+				order = append(order, k)
+			}
+			if !seen[k] {
+				points[k] = append(points[k], s.Runs[i].point(s.Sweep))
+			}
+			seen[k] = true
+		}
+	}
+	var out []string
+	for _, k := range order {
+		switch n := len(points[k]); {
+		case n == len(s.Runs):
+			out = append(out, "at every point: "+first[k])
+		case n > 4:
+			out = append(out, fmt.Sprintf("at %d of %d points, first %s: %s", n, len(s.Runs), points[k][0], first[k]))
+		default:
+			out = append(out, "at "+strings.Join(points[k], " and ")+": "+first[k])
+		}
+	}
+	return out
+}
+
+// point names a run's place in the sweep.
+func (r *Run) point(axes []planning.Axis) string {
+	var parts []string
+	for _, a := range axes {
+		parts = append(parts, a.Parameter+" "+cmp.Or(r.Set[a.Parameter], "?"))
+	}
+	return strings.Join(parts, ", ")
+}

@@ -148,7 +148,7 @@ func TestAuditExitCodes(t *testing.T) {
 		{"a fault below --fail-on", []string{fragile}, nil},
 		{"a fault that was asked for", []string{fragile, "--fail-on", "info"}, errFound},
 		{"a fault that is ignored", []string{fragile, "--fail-on", "info", "--ignore", "share-floor"}, nil},
-		{"a release that has the name", []string{write(t, "old.yaml", brokenRule), "--version", "0.9.1"}, nil},
+		{"a release that has the name", []string{write(t, "old.yaml", brokenRule), "--vllm-version", "0.9.1"}, nil},
 		{"a file that cannot be read beside a fault", []string{rule, bad}, errCannotTell},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -177,8 +177,8 @@ func TestAuditRefusals(t *testing.T) {
 		{[]string{"--rules", rule, "--output", "xml"}, `--output: "xml" is not text, json, sarif, junit or github`},
 		{[]string{"--rules", rule, "--fail-on", "never"}, `--fail-on: "never" is not page, ticket or info`},
 		{[]string{"--rules", rule, "--dialect", "vllm-v1", "localhost:8000"}, "give URLs, a recording, --prometheus, --vllm-version or --dialect, not two of them"},
-		{[]string{"--rules", rule, "--dialect", "vllm-v1", "--version", "0.23"}, "give URLs, a recording, --prometheus, --vllm-version or --dialect, not two of them"},
-		{[]string{"--rules", rule, "--version", "newest"}, `--vllm-version: unknown dialect "vllm-newest"`},
+		{[]string{"--rules", rule, "--dialect", "vllm-v1", "--vllm-version", "0.23"}, "give URLs, a recording, --prometheus, --vllm-version or --dialect, not two of them"},
+		{[]string{"--rules", rule, "--vllm-version", "newest"}, `--vllm-version: unknown dialect "vllm-newest"`},
 		{[]string{"localhost:8000", "--output", "sarif"}, "--output sarif tells of rules and dashboards, and there are none"},
 	} {
 		_, _, err := sixty(t, append([]string{"audit"}, tc.args...)...)
@@ -233,7 +233,7 @@ func TestTheHookOfPreCommit(t *testing.T) {
 		{[]string{compose, write(t, "alerts.yaml", brokenRule)}, errFound},
 		{[]string{compose, write(t, "typo.yaml", "groups: 5\n")}, errCannotTell},
 	} {
-		if out, _, err := sixty(t, append(append(slices.Clone(entry), "--version", "0.23"), tc.files...)...); !errors.Is(err, tc.want) {
+		if out, _, err := sixty(t, append(append(slices.Clone(entry), "--vllm-version", "0.23"), tc.files...)...); !errors.Is(err, tc.want) {
 			t.Errorf("%v: %v\n%s", tc.files, err, out)
 		}
 	}

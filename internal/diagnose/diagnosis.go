@@ -49,8 +49,9 @@ type Diagnosis struct {
 	Window   Range  // of the first target that the verdict speaks of
 	Baseline Range
 	Source   BaselineSource
-	Notes    []string  // remarks on the diagnosis as a whole
-	Boundary *Boundary // what a gateway saw meanwhile; nil where none was watched
+	Interval time.Duration // between scrapes
+	Notes    []string      // remarks on the diagnosis as a whole
+	Boundary *Boundary     // what a gateway saw meanwhile; nil where none was watched
 
 	inquiry *inquiry // nil where Evaluate was called alone
 }

@@ -24,7 +24,7 @@ type Settings struct {
 
 // Evaluate judges a snapshot.
 func Evaluate(s *Snapshot, pathologies []*catalog.Pathology, set Settings) Diagnosis {
-	d := Diagnosis{At: s.At, Targets: slices.Clone(s.Targets), Spans: s.Spans}
+	d := Diagnosis{At: s.At, Targets: slices.Clone(s.Targets), Spans: s.Spans, Interval: s.interval}
 	var judged []judgement
 	for i := range s.Targets {
 		if s.Targets[i].Problem == "" {

@@ -1,6 +1,8 @@
 package diagnose
 
 import (
+	"math"
+
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/stat"
@@ -11,7 +13,7 @@ import (
 type measure struct {
 	of          func(*service) float64
 	worse, sick *catalog.Threshold
-	trials      func(*service) float64 // that it is a share of, and uncertain by; nil of what is none
+	error       func(*service) float64 // its standard error, of few requests; nil where that is small
 }
 
 // segmentLimit is a threshold that a segment is compared with another one by.
@@ -25,7 +27,7 @@ func badSegment(name string, u indicator.Unit, from float64, why string) *catalo
 }
 
 var measures = []measure{
-	{func(v *service) float64 { return v.ttft }, catalog.TTFTWorse, nil, nil},
+	{func(v *service) float64 { return v.ttft }, catalog.TTFTWorse, nil, func(v *service) float64 { return v.ttft / math.Sqrt(v.requests) }}, // it varies as much as it is long
 	{func(v *service) float64 { return v.gap }, segmentLimit("itl_worse", indicator.Seconds, 1.5, 0.002,
 		"half as long again between tokens, and 2 ms: a batch that grows by itself stays below"), nil, nil},
 	{func(v *service) float64 { return v.queue }, segmentLimit("queue_time_worse", indicator.Seconds, 2, 0.5,
@@ -35,9 +37,9 @@ var measures = []measure{
 		"every third request is computed twice: no server's normal, though not yet what needs no other proof (preemptions_per_request_heavy)"), nil},
 	{func(v *service) float64 { return v.errors }, segmentLimit("errors_worse", indicator.Ratio, 1, 0.05,
 		"five points more of the answers are errors"), badSegment("errors_sick", indicator.Ratio, 0.2,
-		"one answer in five is an error, of the server or of its clients"), func(v *service) float64 { return v.answers }},
+		"one answer in five is an error, of the server or of its clients"), func(v *service) float64 { return stat.ShareError(v.errors, v.answers) }},
 	{func(v *service) float64 { return v.abandoned }, segmentLimit("abandoned_worse", indicator.Ratio, 1, 0.15,
-		"fifteen points more are given up; what clients do by design is in both"), nil, func(v *service) float64 { return v.answers }},
+		"fifteen points more are given up; what clients do by design is in both"), nil, func(v *service) float64 { return stat.ShareError(v.abandoned, v.answers) }},
 	{func(v *service) float64 { return v.waiting }, segmentLimit("waiting_worse", indicator.Requests, 2, 1,
 		"twice as many wait, and one more"), badSegment("waiting_sick", indicator.Requests, 20,
 		"a queue of twenty is a backlog of more than a batch on small servers, and of seconds on large ones"), nil},
@@ -45,10 +47,16 @@ var measures = []measure{
 		"two fifths of the prompt tokens that were found are not any more, and five points"), nil, nil},
 }
 
+// luck is how much better than the rest the best of many short segments may look.
+var luck = &catalog.Threshold{
+	Name: "segment_luck", Unit: indicator.Times, Default: 3.5,
+	Why: "standard deviations by which the best of an hour's sixty minutes may have a lower share or mean than the hour by chance: one minute in four thousand has",
+}
+
 // Thresholds are the numbers that a finding must pass to be certain, beside its conditions',
 // and those by which segments of a timeline are told apart, for --set.
 func Thresholds() []*catalog.Threshold {
-	out := []*catalog.Threshold{deviations, burst, hiccup, oneMoment, startBeside}
+	out := []*catalog.Threshold{deviations, burst, hiccup, oneMoment, startBeside, luck}
 	for _, m := range measures {
 		for _, t := range []*catalog.Threshold{m.worse, m.sick} {
 			if t != nil {
@@ -82,8 +90,8 @@ const clearly, muchWorse = 1, 4
 func (l limits) worse(v, than service, by float64) bool {
 	for _, m := range measures {
 		now, was, chance := m.of(&v), m.of(&than), 0.0
-		if m.trials != nil {
-			chance = l.of(deviations, 0) * stat.ShareError(was, m.trials(&than))
+		if m.error != nil {
+			chance = l.of(luck, 0) * m.error(&than)
 		}
 		if now > was+by*(l.of(m.worse, was)-was)+chance {
 			return true

@@ -57,9 +57,14 @@ func (h *history) steadiness(normal, now run) steadiness {
 	}
 	gapsNormal, ttftNormal := h.moments(normal, limit)
 	gapsNow, ttftNow := h.moments(now, limit)
+	// Of a normal that less than two moments tell, the mean is uncertain too.
+	usualTTFT := usualTTFTDeviation
+	if n := h.service(normal).requests; n > 0 {
+		usualTTFT = math.Hypot(usualTTFT, 1/math.Sqrt(n))
+	}
 	s := steadiness{
 		gap:     max(deviation(gapsNormal, usualGapDeviation), 0.7*deviation(gapsNow, 0)),
-		ttft:    max(deviation(ttftNormal, usualTTFTDeviation), 0.7*deviation(ttftNow, 0)),
+		ttft:    max(deviation(ttftNormal, usualTTFT), 0.7*deviation(ttftNow, 0)),
 		lastGap: worstOfLast(gapsNow), lastTTFT: worstOfLast(ttftNow),
 	}
 	if len(normal) > 0 && len(gapsNow) > 0 {

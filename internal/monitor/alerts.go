@@ -171,11 +171,11 @@ func (a *Alerter) fires(d *diagnose.Diagnosis, f *diagnose.Finding, at time.Time
 	}
 	al := a.active[key.String()]
 	if al == nil || !al.ended.IsZero() {
-		al = &activeAlert{Alert: collect.Alert{Labels: l, Began: f.Since, Path: "/"}, found: at, waits: f.Severity < catalog.Page}
+		al = &activeAlert{Alert: collect.Alert{Labels: l, Began: f.Since, Path: "/"}, found: at, waits: true}
 		a.active[key.String()] = al
 	}
 	al.seen, al.gateway = at, f.Pathology.Scope() == indicator.Gateway
-	al.waits = al.waits && at.Sub(al.found) < f.Pathology.For
+	al.waits = al.waits && at.Sub(al.found) < patience(d, f)
 	if of != nil {
 		al.Path = "/incident/" + of.ID
 		if of.Pathology == f.Pathology.ID {
@@ -186,6 +186,19 @@ func (a *Alerter) fires(d *diagnose.Diagnosis, f *diagnose.Finding, at time.Time
 	if text := describe(f); text != "" {
 		al.Annotations["description"] = text
 	}
+}
+
+// patience is for how long a finding must go on before people are told: a ticket as long as its
+// alert rule waits, a page not at all, but that what load does, which a burst may do for a
+// moment, must be in the next scrape too.
+func patience(d *diagnose.Diagnosis, f *diagnose.Finding) time.Duration {
+	switch {
+	case f.Severity < catalog.Page:
+		return f.Pathology.For
+	case f.Pathology.FollowsObjectives:
+		return d.Interval
+	}
+	return 0
 }
 
 // cause returns the alert that somebody was told of a finding's incident, where that is called

@@ -65,7 +65,7 @@ type fact struct{ name, value string }
 type section struct {
 	heading  string
 	markdown string
-	graph    *graph  // below the text; nil where there is none
+	graph    *graph  // below the text, of Markdown alone; nil where there is none
 	entries  []entry // folded away, below the graph
 }
 
@@ -282,18 +282,18 @@ func difference(v float64, u indicator.Unit) string {
 
 // related draws what inhibits what.
 func (c Config) related(p *catalog.Pathology, titles map[string]string, link linker) section {
-	g := &graph{title: "What explains " + titles[p.ID] + ", and what it explains"}
-	self := g.add(titles[p.ID], "", 1)
+	g := &graph{}
+	self := g.add(titles[p.ID], "")
 	var causes, symptoms []string
 	for _, q := range c.Pathologies {
 		if q.Inhibits(p) {
 			causes = append(causes, reference(q.ID, titles, link))
-			g.connect(g.add(titles[q.ID], link(q.ID), 0), self)
+			g.connect(g.add(titles[q.ID], link(q.ID)), self)
 		}
 	}
 	for _, q := range p.Symptoms(c.Pathologies) {
 		symptoms = append(symptoms, reference(q.ID, titles, link))
-		g.connect(self, g.add(titles[q.ID], link(q.ID), 2))
+		g.connect(self, g.add(titles[q.ID], link(q.ID)))
 	}
 	text := "Nothing in the catalogue explains it."
 	if len(causes) > 0 {
@@ -389,10 +389,10 @@ func (c Config) index(titles map[string]string, link linker) page {
 
 // overview is the graph of all inhibitions without those that longer paths imply.
 func (c Config) overview(titles map[string]string, link linker) *graph {
-	g := &graph{title: "Causes above, symptoms below"}
+	g := &graph{down: true} // causes above, symptoms below
 	number := map[string]int{}
 	for _, p := range c.Pathologies {
-		number[p.ID] = g.add(titles[p.ID], link(p.ID), 0)
+		number[p.ID] = g.add(titles[p.ID], link(p.ID))
 	}
 	for _, p := range c.Pathologies {
 		for _, q := range p.Symptoms(c.Pathologies) {
@@ -400,7 +400,6 @@ func (c Config) overview(titles map[string]string, link linker) *graph {
 		}
 	}
 	g.reduce()
-	g.rank()
 	return g
 }
 

@@ -242,19 +242,7 @@ func (c Config) value(t *catalog.Threshold) string {
 		parts = append(parts, "the objective "+string(t.Objective))
 	}
 	if r := t.Baseline; r != nil {
-		text := fmt.Sprintf("%g × normal", r.Factor)
-		if r.Per != nil {
-			text += fmt.Sprintf(" × (growth of %s) to the power of %g", r.Per.Title, r.Exponent)
-		}
-		switch {
-		case r.Offset > 0:
-			text += " + " + difference(r.Offset, t.Unit)
-		case r.Offset < 0:
-			text += " − " + difference(-r.Offset, t.Unit)
-		}
-		if r.Most > 0 {
-			text += ", at most " + indicator.FormatNumber(r.Most, t.Unit)
-		}
+		text := generate.RelativeText(t, "normal")
 		if r.History {
 			text += ", of earlier samples"
 		}
@@ -268,16 +256,6 @@ func (c Config) value(t *catalog.Threshold) string {
 		parts = append(parts, number)
 	}
 	return strings.Join(parts, "; without it ")
-}
-
-// difference writes a number that is added to another: of ratios in percentage
-// points, for a percentage would be taken of the other.
-func difference(v float64, u indicator.Unit) string {
-	text := indicator.FormatNumber(v, u)
-	if u == indicator.Ratio {
-		text = strings.TrimSuffix(text, " %") + " percentage points"
-	}
-	return text
 }
 
 // related draws what inhibits what.

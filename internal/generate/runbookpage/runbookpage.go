@@ -2,8 +2,9 @@
 // HTML: one page for each pathology, which opens with what to see and to do and
 // ends with the exact condition, and an index with a map of what explains what.
 //
-// Both forms are made of the same sections, so that they say the same. HTML
-// pages need nothing but themselves: no scripts, no fonts, no images.
+// Both forms are made of the same sections, so that they say the same. Graphs are
+// Mermaid in Markdown, which GitHub and wikis draw; HTML pages need nothing but
+// themselves, no scripts, no fonts, no images, and have lists of links in their place.
 //
 // It is pure: values in, files out. Package cli calls it; docs/pathologies is
 // its output.

@@ -47,7 +47,7 @@ func Inhibitions(cfg RulesConfig) ([]byte, error) {
 		TargetMatchers: []string{`alertname=~"VLLMErrorBudgetBurn.*"`, "severity=" + quote(cfg.SeverityName(catalog.Ticket))},
 		Equal:          append([]string{"slo"}, d.Model...),
 	})
-	return encodeYAML(doc)
+	return YAML("", doc)
 }
 
 // inhibition is what an alert of some severity silences, of symptoms with one link to it.
@@ -108,7 +108,7 @@ func Routing(cfg RulesConfig) ([]byte, error) {
 		Name string `yaml:"name"`
 	}
 	severity := func(s catalog.Severity) []string { return []string{"severity=" + quote(cfg.SeverityName(s))} }
-	content, err := encodeYAML(struct {
+	content, err := YAML("", struct {
 		Route     route      `yaml:"route"`
 		Receivers []receiver `yaml:"receivers"`
 	}{

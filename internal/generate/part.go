@@ -123,7 +123,7 @@ func Kustomization(objects []File) (File, error) {
 	for _, f := range objects {
 		doc.Resources = append(doc.Resources, f.Path)
 	}
-	content, err := encodeYAML(doc)
+	content, err := YAML("", doc)
 	return File{"kustomization.yaml", content}, err
 }
 

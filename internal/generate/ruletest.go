@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"runtime"
 	"slices"
@@ -117,7 +118,7 @@ func RuleTests(cfg RulesConfig, cases fs.FS, ruleFiles []string, holds func(Told
 		if len(doc.Tests) == 0 {
 			continue
 		}
-		content, err := encodeYAML(doc)
+		content, err := YAML("", doc)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -238,8 +239,8 @@ func wanted(p *catalog.Pathology, dia dialect.Dialect) map[string]bool {
 func (t *Told) unitTest(title string, want map[string]bool) UnitTest {
 	c := t.Case
 	u := UnitTest{Name: title, Interval: model.Duration(t.Scrape)}
-	for instance, series := range sorted(t.Series) {
-		for _, s := range series {
+	for _, instance := range slices.Sorted(maps.Keys(t.Series)) {
+		for _, s := range t.Series[instance] {
 			u.Series = append(u.Series, TestSeries{t.describe(s.Labels, instance), values(scraped(c, instance, sinceStart(s)))})
 		}
 		up, took := make([]float64, c.Scrapes), make([]float64, c.Scrapes)
@@ -272,22 +273,6 @@ func (t *Told) unitTest(title string, want map[string]bool) UnitTest {
 	}
 	u.Exprs = []ExprTest{e}
 	return u
-}
-
-// sorted yields a map's entries in the order of their keys.
-func sorted(m map[string][]history.Series) func(func(string, []history.Series) bool) {
-	return func(yield func(string, []history.Series) bool) {
-		keys := make([]string, 0, len(m))
-		for k := range m {
-			keys = append(keys, k)
-		}
-		slices.Sort(keys)
-		for _, k := range keys {
-			if !yield(k, m[k]) {
-				return
-			}
-		}
-	}
 }
 
 // describe writes a series as promtool reads it.

@@ -186,14 +186,14 @@ func (cfg *RulesConfig) resolve(seg *segment, c catalog.Cond) resolved {
 	}
 	if way.Relative != nil {
 		if seg.measured == nil || len(seg.measured.Normal) == 0 {
-			r.text, r.source = string(c.Op)+" "+relativeText(t, "its median over "+duration(cfg.Past)+", "+duration(cfg.Ago)+" ago"), "the past"
+			r.text, r.source = string(c.Op)+" "+RelativeText(t, "its median over "+duration(cfg.Past)+", "+duration(cfg.Ago)+" ago"), "the past"
 			if !math.IsNaN(t.Default) {
 				r.source += "; without one " + indicator.FormatNumber(t.Default, t.Unit)
 			}
 			return r
 		}
 		if normal, ok := seg.measured.Signal(c.Signal); ok {
-			r.text, r.source = string(c.Op)+" "+relativeText(t, indicator.FormatNumber(normal, c.Signal.Unit)), "measured: "+seg.measured.Source
+			r.text, r.source = string(c.Op)+" "+RelativeText(t, indicator.FormatNumber(normal, c.Signal.Unit)), "measured: "+seg.measured.Source
 			return r
 		}
 	}
@@ -205,20 +205,30 @@ func (cfg *RulesConfig) resolve(seg *segment, c catalog.Cond) resolved {
 	return r
 }
 
-// relativeText says in words what a threshold relative to normal is.
-func relativeText(t *catalog.Threshold, normal string) string {
+// RelativeText says in words what a threshold relative to normal is.
+func RelativeText(t *catalog.Threshold, normal string) string {
 	text := fmt.Sprintf("%s × %s", number(t.Baseline.Factor), normal)
 	if p := t.Baseline.Per; p != nil {
 		text += fmt.Sprintf(" × (growth of %s)^%s", p.Title, number(t.Baseline.Exponent))
 	}
 	switch o := t.Baseline.Offset; {
 	case o > 0:
-		text += " + " + indicator.FormatNumber(o, t.Unit)
+		text += " + " + difference(o, t.Unit)
 	case o < 0:
-		text += " − " + indicator.FormatNumber(-o, t.Unit)
+		text += " − " + difference(-o, t.Unit)
 	}
 	if t.Baseline.Most > 0 {
 		text += ", at most " + indicator.FormatNumber(t.Baseline.Most, t.Unit)
+	}
+	return text
+}
+
+// difference writes a number that is added to another: of ratios in percentage
+// points, for a percentage would be taken of the other.
+func difference(v float64, u indicator.Unit) string {
+	text := indicator.FormatNumber(v, u)
+	if u == indicator.Ratio {
+		text = strings.TrimSuffix(text, " %") + " percentage points"
 	}
 	return text
 }

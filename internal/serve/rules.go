@@ -95,7 +95,7 @@ func (r *catalogueRules) groups(ts []diagnose.Target, all []*catalog.Pathology, 
 	rules, err := generate.NewRules(generate.RulesConfig{
 		Deployment:  d.Deployment,
 		Pathologies: all, Set: set.Set, Objectives: set.Objectives, Measured: set.Baselines, Interval: interval,
-		Past: 24 * time.Hour, Ago: time.Hour,
+		Past: generate.UsualPast, Ago: generate.UsualAgo,
 	})
 	if err != nil {
 		return nil, false, err

@@ -60,15 +60,6 @@ type Config struct {
 	// that is missing has vLLM's own, with a warning.
 	Edges map[string][]float64
 
-	// Native says that the latency families are native histograms. Targets then
-	// stand where they were put, and there are no unit tests: older promtools,
-	// 2.42 among them, cannot read such series.
-	Native bool
-
-	// MinEvents and MinBad are how many requests, and how many bad events, the
-	// long window must hold before an alert believes its share. Defaults 10, 3.
-	MinEvents, MinBad float64
-
 	// Interval is how often the rules are evaluated, one minute when 0.
 	Interval time.Duration
 
@@ -189,15 +180,6 @@ func (c Config) checked() (Config, error) {
 	}
 	if c.Fast < 2*c.Interval || c.Fast > time.Hour/2 {
 		return c, fmt.Errorf("a window of %s for the fastest page: want from two evaluations, %s, to 30m", span(c.Fast), span(2*c.Interval))
-	}
-	if c.MinEvents < 0 || c.MinBad < 0 {
-		return c, errors.New("a negative number of events")
-	}
-	if c.MinEvents == 0 {
-		c.MinEvents = 10
-	}
-	if c.MinBad == 0 {
-		c.MinBad = 3
 	}
 	if len(c.Metrics) == 0 {
 		c.Metrics = []func(string) string{func(name string) string { return name }}

@@ -23,7 +23,6 @@ func TestEveryGroupIsValid(t *testing.T) {
 		cfg := Config{
 			Period:   time.Duration(rapid.IntRange(7, 92).Draw(rt, "days")) * day,
 			Interval: time.Duration(rapid.IntRange(1, 150).Draw(rt, "interval")) * time.Second,
-			Native:   rapid.Bool().Draw(rt, "native"),
 			Runbook:  rapid.SampledFrom([]string{"", "https://example.com"}).Draw(rt, "runbook"),
 			Matchers: rapid.SampledFrom([][]*labels.Matcher{nil, {labels.MustNewMatcher(labels.MatchNotEqual, "job", "x")}}).Draw(rt, "matchers"),
 		}

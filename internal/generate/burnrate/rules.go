@@ -159,7 +159,7 @@ func (s *sli) at(severity catalog.Severity) []Level {
 	return slices.DeleteFunc(slices.Clone(s.levels), func(l Level) bool { return l.Severity != severity })
 }
 
-func (s *sli) countsBuckets() bool { return s.promise.Quantity != slo.Succeeded && !s.cfg.Native }
+func (s *sli) countsBuckets() bool { return s.promise.Quantity != slo.Succeeded }
 
 // AlertName returns the name of the alert on a promise: one that pages, one
 // that files a ticket.
@@ -184,6 +184,13 @@ func hold(severity catalog.Severity) time.Duration {
 	return 15 * time.Minute
 }
 
+// How many requests, and how many bad events, the long window must hold before an alert
+// believes its share.
+const (
+	minEvents = 10
+	minBad    = 3
+)
+
 func (s *sli) alert(severity catalog.Severity, levels []Level) rulefmt.Rule {
 	requests := Events
 	if s.promise.Quantity == slo.ITL {
@@ -205,7 +212,7 @@ func (s *sli) alert(severity catalog.Severity, levels []Level) rulefmt.Rule {
 		if l.Short != l.Long {
 			conditions = append(conditions, fmt.Sprintf("%s > %s", s.recorded(ErrorRatio(l.Short)), threshold))
 		}
-		conditions = append(conditions, count(requests, s.cfg.MinEvents), count(BadEvents, s.cfg.MinBad))
+		conditions = append(conditions, count(requests, minEvents), count(BadEvents, minBad))
 		parts = append(parts, "(\n  "+strings.Join(conditions, "\nand\n  ")+"\n)")
 	}
 	return rulefmt.Rule{
@@ -283,7 +290,7 @@ func (s *sli) annotations(levels []Level) map[string]string {
 	out := map[string]string{
 		"summary": fmt.Sprintf("Error budget burns: {{ $value | humanizePercentage }} %s on %s, %s may", s.bad(), s.where(), percent(s.budget)),
 		"description": fmt.Sprintf("Promised: %s, over %s. Fires when %s, with at least %s requests and %s bad ones. When everything is bad that takes about %s.",
-			s.title(), span(s.cfg.Period), strings.Join(rates, ", or "), number(s.cfg.MinEvents), number(s.cfg.MinBad), span(detected)),
+			s.title(), span(s.cfg.Period), strings.Join(rates, ", or "), number(minEvents), number(minBad), span(detected)),
 		"thresholds": fmt.Sprintf("%s (%s)", s.title(), s.thresholdSource()),
 		"caveat":     caveats[s.promise.Quantity],
 	}

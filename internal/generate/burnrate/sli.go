@@ -54,10 +54,6 @@ func (s *sli) place(out *Rules) error {
 	if !ok {
 		return nil
 	}
-	s.edge = s.promise.Target
-	if s.cfg.Native {
-		return nil
-	}
 	edges, known := s.cfg.Edges[family]
 	s.source = "read from the server"
 	if !known {
@@ -124,7 +120,7 @@ func identifier(o slo.Objective, p slo.Promise) string {
 	} else {
 		parts = append(parts, string(p.Quantity), strings.ToLower(percentile(p.Share)))
 	}
-	return strings.Join(slices.DeleteFunc(each(parts, slug), func(s string) bool { return s == "" }), "-")
+	return slug(strings.Join(parts, " "))
 }
 
 // subject names what an objective is of.
@@ -133,14 +129,6 @@ func subject(o slo.Objective) string {
 		return o.Name
 	}
 	return strings.Join(slices.DeleteFunc([]string{o.Model, o.Namespace, o.Cluster, o.Service}, func(s string) bool { return s == "" }), " ")
-}
-
-func each(in []string, f func(string) string) []string {
-	var out []string
-	for _, s := range in {
-		out = append(out, f(s))
-	}
-	return out
 }
 
 // slug keeps lower-case letters, digits and dots, and joins them by hyphens.
@@ -170,44 +158,22 @@ type counter struct{ name, expr string }
 // latency counts by a histogram: all observations, and those beyond the edge.
 func (s *sli) latency(w time.Duration, own []*labels.Matcher) ([]counter, error) {
 	family, events, bad := families[s.promise.Quantity], rate(Events, w), rate(BadEvents, w)
-	unless, err := s.unless(family + s.counted())
+	unless, err := s.unless(family + "_count")
 	if err != nil {
 		return nil, err
 	}
-	var out []counter
-	if s.cfg.Native {
-		all := by("sum", s.cfg.By, s.cfg.within(w, "rate", family, own...))
-		late := fmt.Sprintf("(1 - histogram_fraction(0, %s, %s)) * (histogram_count(%s) > 0)", number(s.edge.Seconds()), all, all)
-		out = []counter{
-			{events, fmt.Sprintf("histogram_count(%s)", all) + unless},
-			{bad, fmt.Sprintf("clamp_min(%s, 0)%s or on (%s) 0 * %s", late, unless, list(s.cfg.By), s.recorded(events))},
-		}
-	} else {
-		all := by("sum", s.cfg.By, s.cfg.within(w, "rate", family+"_count", own...))
-		good := by("sum", s.cfg.By, s.cfg.within(w, "rate", family+"_bucket", append(slices.Clone(own), le(s.edge.Seconds()))...))
-		out = []counter{
-			{events, all + unless},
-			{bad, fmt.Sprintf("clamp_min(%s - on (%s) %s, 0)", s.recorded(events), list(s.cfg.By), good)},
-		}
+	all := by("sum", s.cfg.By, s.cfg.within(w, "rate", family+"_count", own...))
+	good := by("sum", s.cfg.By, s.cfg.within(w, "rate", family+"_bucket", append(slices.Clone(own), le(s.edge.Seconds()))...))
+	out := []counter{
+		{events, all + unless},
+		{bad, fmt.Sprintf("clamp_min(%s - on (%s) %s, 0)", s.recorded(events), list(s.cfg.By), good)},
 	}
 	if s.promise.Quantity == slo.ITL {
-		requests := families[slo.TTFT] + s.counted()
-		count := s.cfg.within(w, "rate", requests, own...)
-		if s.cfg.Native {
-			count = "histogram_count(" + count + ")"
-		}
+		count := s.cfg.within(w, "rate", families[slo.TTFT]+"_count", own...)
 		// The same exclusion: both families have the same labels.
 		out = append(out, counter{rate(Requests, w), by("sum", s.cfg.By, count) + unless})
 	}
 	return out, nil
-}
-
-// counted is the suffix of a family's number of observations.
-func (s *sli) counted() string {
-	if s.cfg.Native {
-		return ""
-	}
-	return "_count"
 }
 
 // unless returns what takes out the targets of earlier entries, "" where there

@@ -232,21 +232,6 @@ func TestWhatCountsAsAnEvent(t *testing.T) {
 			`slo:vllm_events:rate5m`,
 			map[string]float64{`{__name__="slo:vllm_events:rate5m", model_name="m", slo="availability"}`: 1},
 		},
-		"native histograms need no bucket at the target": {
-			Config{Objectives: []slo.Objective{{E2EP95: 4 * second}}, Native: true},
-			`vllm:e2e_request_latency_seconds{model_name="m",instance="a"} {{schema:0 count:0 sum:0 buckets:[0 0 0 0 0]}}+{{schema:0 count:60 sum:200 buckets:[15 0 15 0 30]}}x20`,
-			`{__name__=~"slo:vllm_(bad_)?events:rate5m"}`, // buckets end at 1, 2, 4, 8 and 16 seconds
-			map[string]float64{
-				`{__name__="slo:vllm_events:rate5m", model_name="m", slo="e2e-p95"}`:     1,
-				`{__name__="slo:vllm_bad_events:rate5m", model_name="m", slo="e2e-p95"}`: 0.5,
-			},
-		},
-		"native histograms without traffic have no bad events": {
-			Config{Objectives: []slo.Objective{{E2EP95: 4 * second}}, Native: true},
-			`vllm:e2e_request_latency_seconds{model_name="m",instance="a"} {{schema:0 count:2 sum:20 buckets:[0 0 0 0 2]}}x20`,
-			`slo:vllm_bad_events:rate5m`,
-			map[string]float64{`{__name__="slo:vllm_bad_events:rate5m", model_name="m", slo="e2e-p95"}`: 0},
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := recorded(t, tt.cfg, "load 1m\n"+tt.load+"\n", 20, tt.query)
@@ -295,7 +280,6 @@ func TestGroupsRefuses(t *testing.T) {
 		"a negative retention":            {Config{Objectives: []slo.Objective{chat}, Retention: -1}, "negative retention"},
 		"a matcher that is no glob":       {Config{Objectives: []slo.Objective{{Model: "[", TTFTP95: 1}}}, `matcher "["`},
 		"an evaluation every hour":        {Config{Objectives: []slo.Objective{chat}, Interval: time.Hour}, "evaluation interval of 1h"},
-		"a negative guard":                {Config{Objectives: []slo.Objective{chat}, MinBad: -1}, "negative number of events"},
 		"a target beyond all buckets":     {Config{Objectives: ttft(time.Hour), Edges: map[string][]float64{"vllm:time_to_first_token_seconds": {1, 2}}}, "no bucket edge near a target of 1h"},
 		"edges that nobody knows":         {Config{Objectives: ttft(time.Second), Metrics: []func(string) string{func(n string) string { return "sglang:" + strings.TrimPrefix(n, "vllm:") }}}, "bucket edges of sglang:time_to_first_token_seconds are not known"},
 		"a histogram without buckets":     {Config{Objectives: ttft(time.Second), Edges: map[string][]float64{"vllm:time_to_first_token_seconds": nil}}, "no bucket edges"},

@@ -42,9 +42,6 @@ type check struct {
 
 // tests appends the unit tests of the promise's alerts.
 func (s *sli) tests(out *Rules) error {
-	if s.cfg.Native {
-		return nil
-	}
 	target, ok := s.example()
 	if !ok {
 		out.warn("%s: no unit tests, for no example of its matchers was found that an earlier objective or another matcher does not claim", s.id)

@@ -316,20 +316,12 @@ func (b *builder) panel(p panel) (Panel, error) {
 			out.Steps = append(out.Steps, s)
 		}
 	}
-	slices.SortStableFunc(out.Steps, func(a, b Step) int {
-		switch {
-		case a.Value < b.Value:
-			return -1
-		case a.Value > b.Value:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(out.Steps, func(a, b Step) int { return cmp.Compare(a.Value, b.Value) })
 	out.NoData = b.noData(p)
 	alerts, evidence := b.readers(p)
 	out.Doc = b.describe(p, out, alerts, evidence)
 	for _, r := range slices.Concat(alerts, evidence) {
-		out.Links = append(out.Links, Link{Title: "Runbook: " + r.ID, URL: b.runbook(r)})
+		out.Links = append(out.Links, Link{Title: "Runbook: " + r.ID, URL: b.cfg.Runbooks.Of(r.ID)})
 	}
 	if len(out.Links) == 0 {
 		out.Links = []Link{{Title: "Runbooks", URL: b.cfg.Runbooks.URL}}

@@ -90,7 +90,7 @@ type Panel struct {
 	ID     int // stable, unique in its dashboard: alerts link to it
 	Title  string
 	Kind   Kind
-	Width  int // of 24
+	Width  int // of Columns
 	Unit   indicator.Unit
 	Max    float64 // of the axis; 0 where it follows the data
 	Steps  []Step
@@ -116,6 +116,28 @@ type Series struct {
 	// Signal is what the query asks for; nil where it asks for the buckets or
 	// the parts of one.
 	Signal *indicator.Signal
+}
+
+// Columns is the width of a dashboard.
+const Columns = 24
+
+// Height is how many rows of the grid a panel takes, in Grafana and in Perses.
+func (p *Panel) Height() int {
+	if p.Kind == Stat {
+		return 5
+	}
+	return 8
+}
+
+// Lines are the thresholds at which lines are drawn.
+func (p *Panel) Lines() []Step {
+	return slices.DeleteFunc(slices.Clone(p.Steps), func(s Step) bool { return s.Hidden })
+}
+
+// Heading is what a legend says before its labels.
+func (s *Series) Heading() string {
+	text, _, _ := strings.Cut(s.Legend, "{{")
+	return strings.TrimSpace(text)
 }
 
 // A Step is a threshold: from Value on, a panel has the level.

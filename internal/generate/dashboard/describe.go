@@ -34,10 +34,6 @@ func (b *builder) readers(p panel) (alerts, evidence []*catalog.Pathology) {
 	return alerts, evidence
 }
 
-func (b *builder) runbook(p *catalog.Pathology) string {
-	return b.cfg.Runbooks.Of(p.ID)
-}
-
 // describe writes a panel's description: what it is for, what each signal means
 // with its traps, what the thresholds are, what alerts read it.
 func (b *builder) describe(p panel, built Panel, alerts, evidence []*catalog.Pathology) string {
@@ -65,10 +61,7 @@ func (b *builder) describe(p panel, built Panel, alerts, evidence []*catalog.Pat
 	if slices.ContainsFunc(p.queries, func(q query) bool { return q.right }) {
 		paragraphs = append(paragraphs, "The bars are the requests behind the percentiles: those of fewer than ten say nothing.")
 	}
-	for _, s := range built.Steps {
-		if s.Hidden {
-			continue
-		}
+	for _, s := range built.Lines() {
 		paragraphs = append(paragraphs, fmt.Sprintf("Line at %s: %s.", indicator.FormatNumber(s.Value, built.Unit), s.Why))
 	}
 	for _, r := range []struct {
@@ -77,7 +70,7 @@ func (b *builder) describe(p panel, built Panel, alerts, evidence []*catalog.Pat
 	}{{"Alerts that read it: ", alerts}, {"Evidence for: ", evidence}} {
 		var links []string
 		for _, p := range r.by {
-			links = append(links, fmt.Sprintf("[%s](%s)", p.Alert, b.runbook(p)))
+			links = append(links, fmt.Sprintf("[%s](%s)", p.Alert, b.cfg.Runbooks.Of(p.ID)))
 		}
 		if len(links) > 0 {
 			paragraphs = append(paragraphs, r.what+strings.Join(links, ", ")+".")

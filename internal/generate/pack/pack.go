@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/prometheus/prometheus/model/rulefmt"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/sixty-dev/sixty/internal/baseline"
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -218,7 +217,7 @@ func burnRateTests(budgets burnrate.Rules, rules string) ([]generate.File, error
 	}
 	var files []generate.File
 	for _, id := range slices.Sorted(maps.Keys(bySLO)) {
-		content, err := yaml.Marshal(generate.TestFile{RuleFiles: []string{rules}, EvaluationInterval: budgets.Interval, Tests: bySLO[id]})
+		content, err := generate.YAML("", generate.TestFile{RuleFiles: []string{rules}, EvaluationInterval: budgets.Interval, Tests: bySLO[id]})
 		if err != nil {
 			return nil, err
 		}

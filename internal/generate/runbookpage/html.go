@@ -66,7 +66,7 @@ type (
 	}
 	htmlSection struct {
 		ID, Heading string
-		Body, Graph template.HTML
+		Body        template.HTML
 		Entries     []htmlEntry
 	}
 	htmlEntry struct {
@@ -87,14 +87,15 @@ func (p page) asHTML() (*htmlPage, error) {
 		out.Facts = append(out.Facts, htmlFact{f.name, template.HTML(inline)})
 	}
 	for _, s := range p.sections {
-		body, err := render.MarkdownHTML(s.markdown)
+		text := s.markdown
+		if out.Index && s.graph != nil { // the other pages name what their graphs show
+			text += "\n" + s.graph.list()
+		}
+		body, err := render.MarkdownHTML(text)
 		if err != nil {
 			return nil, err
 		}
 		h := htmlSection{ID: anchor(s.heading), Heading: s.heading, Body: body}
-		if s.graph != nil {
-			h.Graph = template.HTML(s.graph.svg())
-		}
 		for _, e := range s.entries {
 			text, err := render.MarkdownHTML(e.text)
 			if err != nil {

@@ -116,8 +116,11 @@ func reference(id string, titles map[string]string, link linker) string {
 	if titles[id] == "" {
 		return render.Code(id)
 	}
-	return "[" + render.Escape(titles[id]) + "](" + link(id) + ")"
+	return node{titles[id], link(id)}.link()
 }
+
+// link leads to the node's page.
+func (n node) link() string { return "[" + render.Escape(n.label) + "](" + n.href + ")" }
 
 // anchor returns a heading's anchor as GitHub makes it.
 func anchor(heading string) string {

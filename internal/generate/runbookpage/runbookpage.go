@@ -2,8 +2,9 @@
 // HTML: one page for each pathology, which opens with what to see and to do and
 // ends with the exact condition, and an index with a map of what explains what.
 //
-// Both forms are made of the same sections, so that they say the same. HTML
-// pages need nothing but themselves: no scripts, no fonts, no images.
+// Both forms are made of the same sections, so that they say the same. Graphs are
+// Mermaid in Markdown, which GitHub and wikis draw; HTML pages need nothing but
+// themselves, no scripts, no fonts, no images, and have lists of links in their place.
 //
 // It is pure: values in, files out. Package cli calls it; docs/pathologies is
 // its output.
@@ -65,7 +66,7 @@ type fact struct{ name, value string }
 type section struct {
 	heading  string
 	markdown string
-	graph    *graph  // below the text; nil where there is none
+	graph    *graph  // below the text, of Markdown alone; nil where there is none
 	entries  []entry // folded away, below the graph
 }
 
@@ -242,19 +243,7 @@ func (c Config) value(t *catalog.Threshold) string {
 		parts = append(parts, "the objective "+string(t.Objective))
 	}
 	if r := t.Baseline; r != nil {
-		text := fmt.Sprintf("%g × normal", r.Factor)
-		if r.Per != nil {
-			text += fmt.Sprintf(" × (growth of %s) to the power of %g", r.Per.Title, r.Exponent)
-		}
-		switch {
-		case r.Offset > 0:
-			text += " + " + difference(r.Offset, t.Unit)
-		case r.Offset < 0:
-			text += " − " + difference(-r.Offset, t.Unit)
-		}
-		if r.Most > 0 {
-			text += ", at most " + indicator.FormatNumber(r.Most, t.Unit)
-		}
+		text := generate.RelativeText(t, "normal")
 		if r.History {
 			text += ", of earlier samples"
 		}
@@ -270,30 +259,20 @@ func (c Config) value(t *catalog.Threshold) string {
 	return strings.Join(parts, "; without it ")
 }
 
-// difference writes a number that is added to another: of ratios in percentage
-// points, for a percentage would be taken of the other.
-func difference(v float64, u indicator.Unit) string {
-	text := indicator.FormatNumber(v, u)
-	if u == indicator.Ratio {
-		text = strings.TrimSuffix(text, " %") + " percentage points"
-	}
-	return text
-}
-
 // related draws what inhibits what.
 func (c Config) related(p *catalog.Pathology, titles map[string]string, link linker) section {
-	g := &graph{title: "What explains " + titles[p.ID] + ", and what it explains"}
-	self := g.add(titles[p.ID], "", 1)
+	g := &graph{}
+	self := g.add(titles[p.ID], "")
 	var causes, symptoms []string
 	for _, q := range c.Pathologies {
 		if q.Inhibits(p) {
 			causes = append(causes, reference(q.ID, titles, link))
-			g.connect(g.add(titles[q.ID], link(q.ID), 0), self)
+			g.connect(g.add(titles[q.ID], link(q.ID)), self)
 		}
 	}
 	for _, q := range p.Symptoms(c.Pathologies) {
 		symptoms = append(symptoms, reference(q.ID, titles, link))
-		g.connect(self, g.add(titles[q.ID], link(q.ID), 2))
+		g.connect(self, g.add(titles[q.ID], link(q.ID)))
 	}
 	text := "Nothing in the catalogue explains it."
 	if len(causes) > 0 {
@@ -389,10 +368,10 @@ func (c Config) index(titles map[string]string, link linker) page {
 
 // overview is the graph of all inhibitions without those that longer paths imply.
 func (c Config) overview(titles map[string]string, link linker) *graph {
-	g := &graph{title: "Causes above, symptoms below"}
+	g := &graph{down: true} // causes above, symptoms below
 	number := map[string]int{}
 	for _, p := range c.Pathologies {
-		number[p.ID] = g.add(titles[p.ID], link(p.ID), 0)
+		number[p.ID] = g.add(titles[p.ID], link(p.ID))
 	}
 	for _, p := range c.Pathologies {
 		for _, q := range p.Symptoms(c.Pathologies) {
@@ -400,7 +379,6 @@ func (c Config) overview(titles map[string]string, link linker) *graph {
 		}
 	}
 	g.reduce()
-	g.rank()
 	return g
 }
 

@@ -187,7 +187,7 @@ func TestConditionsInWords(t *testing.T) {
 		},
 		"a baseline with all its parts": {
 			above("a", catalog.Threshold{Default: catalog.None, Baseline: &catalog.Relative{Factor: 0.6, Offset: -0.05, Per: indicator.DecodeBatch, Exponent: 0.4, History: true}}),
-			"above 0.6 × normal × (growth of Decode batch size) to the power of 0.4 − 50 ms, of earlier samples (`a`)",
+			"above 0.6 × normal × (growth of Decode batch size)^0.4 − 50 ms, of earlier samples (`a`)",
 		},
 	}
 	share := &catalog.Threshold{Name: "a", Unit: indicator.Ratio, Why: "why", Default: catalog.None, Baseline: &catalog.Relative{Factor: 2, Offset: 0.1}}

@@ -51,49 +51,63 @@ type (
 	}
 )
 
-func (c Config) prometheusOperator(jobs []job) ([]generate.File, error) {
-	kind := map[Format]string{PodMonitor: "PodMonitor", ServiceMonitor: "ServiceMonitor"}[c.Format]
-	return c.resources(jobs, "monitoring.coreos.com/v1", kind, func(s *spec, e *endpoint, j job) {
-		s.SampleLimit, s.BodySizeLimit = sampleLimit, bodySizeLimit
-		e.Relabelings, e.MetricRelabelings = operatorRelabels(j.relabel), operatorRelabels(j.metricRelabel)
-	})
+// operators are the resources of the two operators.
+var operators = map[Format]struct {
+	apiVersion, kind string
+	pods, victoria   bool
+}{
+	PodMonitor:      {"monitoring.coreos.com/v1", "PodMonitor", true, false},
+	ServiceMonitor:  {"monitoring.coreos.com/v1", "ServiceMonitor", false, false},
+	VMPodScrape:     {"operator.victoriametrics.com/v1beta1", "VMPodScrape", true, true},
+	VMServiceScrape: {"operator.victoriametrics.com/v1beta1", "VMServiceScrape", false, true},
 }
 
-func (c Config) victoriaMetrics(jobs []job) ([]generate.File, error) {
-	kind := map[Format]string{VMPodScrape: "VMPodScrape", VMServiceScrape: "VMServiceScrape"}[c.Format]
-	return c.resources(jobs, "operator.victoriametrics.com/v1beta1", kind, func(_ *spec, e *endpoint, j job) {
-		e.SampleLimit, e.MaxScrapeSize = sampleLimit, bodySizeLimit
-		e.RelabelConfigs, e.MetricRelabels = operatorRelabels(j.relabel), operatorRelabels(j.metricRelabel)
-	})
-}
-
-// resources writes one resource for each job into one file. What differs
-// between the operators is filled in.
-func (c Config) resources(jobs []job, apiVersion, kind string, fill func(*spec, *endpoint, job)) ([]generate.File, error) {
+// resources writes one resource for each job into one file.
+func (c Config) resources(jobs []job) ([]generate.File, error) {
 	var docs []any
 	var notes []comments
+	o := operators[c.Format]
 	for _, j := range jobs {
 		s := spec{Selector: labelSelector{j.selector}, NamespaceSelector: &namespaceSelector{Any: true}}
 		if j.namespace != "" {
 			s.NamespaceSelector = &namespaceSelector{MatchNames: []string{j.namespace}}
 		}
 		e := endpoint{Path: j.path, Interval: j.interval, ScrapeTimeout: j.timeout, HonorLabels: j.honorLabels}
-		pods := c.Format == PodMonitor || c.Format == VMPodScrape
-		e.setPort(j.port, pods)
-		fill(&s, &e, j)
-		at := "spec.endpoints"
-		if pods {
-			at, s.PodEndpoints = "spec.podMetricsEndpoints", []endpoint{e}
+		e.setPort(j.port, o.pods)
+		at := "spec.endpoints.0"
+		if o.pods {
+			at = "spec.podMetricsEndpoints.0"
+		}
+		said := comments{
+			"spec":                   j.why,
+			at + ".scrapeTimeout":    timeoutWhy,
+			at + ".honorLabels":      honorWhy(j.honorLabels),
+			"spec.namespaceSelector": "Where to look. Without it, in the namespace of this resource only.",
+		}
+		steps, dropped := operatorRelabels(j.relabel), operatorRelabels(j.metricRelabel)
+		if o.victoria {
+			e.SampleLimit, e.MaxScrapeSize, e.RelabelConfigs, e.MetricRelabels = sampleLimit, bodySizeLimit, steps, dropped
+			said[at+".sampleLimit"] = limitWhy
+			said.explain(at+".relabelConfigs", j.relabel)
+			said.explain(at+".metricRelabelConfigs", j.metricRelabel)
+		} else {
+			s.SampleLimit, s.BodySizeLimit, e.Relabelings, e.MetricRelabelings = sampleLimit, bodySizeLimit, steps, dropped
+			said["spec.sampleLimit"] = limitWhy
+			said.explain(at+".relabelings", j.relabel)
+			said.explain(at+".metricRelabelings", j.metricRelabel)
+		}
+		if o.pods {
+			s.PodEndpoints = []endpoint{e}
 		} else {
 			s.Endpoints = []endpoint{e}
 		}
 		docs = append(docs, generate.Object{
-			APIVersion: apiVersion, Kind: kind, Spec: s,
+			APIVersion: o.apiVersion, Kind: o.kind, Spec: s,
 			Metadata: generate.Metadata{Name: j.name, Namespace: c.Namespace, Labels: c.MonitorLabels},
 		})
-		notes = append(notes, operatorNotes(j, e, at))
+		notes = append(notes, said)
 	}
-	content, err := encode(c.header()+c.operatorUse(kind), docs, notes)
+	content, err := encode(c.header()+c.operatorUse(o.kind), docs, notes)
 	if err != nil {
 		return nil, err
 	}
@@ -111,27 +125,6 @@ func (e *endpoint) setPort(port string, pods bool) {
 	default:
 		e.TargetPort = n
 	}
-}
-
-func operatorNotes(j job, e endpoint, at string) comments {
-	notes := comments{
-		"spec":                   j.why,
-		at + ".0.scrapeTimeout":  timeoutWhy,
-		at + ".0.honorLabels":    honorWhy(j.honorLabels),
-		"spec.namespaceSelector": "Where to look. Without it, in the namespace of this resource only.",
-	}
-	if e.SampleLimit > 0 {
-		notes[at+".0.sampleLimit"] = limitWhy
-	} else {
-		notes["spec.sampleLimit"] = limitWhy
-	}
-	steps, dropped := ".0.relabelings", ".0.metricRelabelings"
-	if e.Relabelings == nil {
-		steps, dropped = ".0.relabelConfigs", ".0.metricRelabelConfigs"
-	}
-	notes.explain(at+steps, j.relabel)
-	notes.explain(at+dropped, j.metricRelabel)
-	return notes
 }
 
 // operatorUse says what makes an operator read the resource.

@@ -44,18 +44,6 @@ func Formats() []Format {
 	return []Format{Prometheus, PrometheusFile, PrometheusKube, PodMonitor, ServiceMonitor, VMPodScrape, VMServiceScrape, OpenTelemetry}
 }
 
-// ParseFormat reads a format's name.
-func ParseFormat(name string) (Format, error) {
-	if f := Format(name); slices.Contains(Formats(), f) {
-		return f, nil
-	}
-	var names []string
-	for _, f := range Formats() {
-		names = append(names, string(f))
-	}
-	return "", hint.With(fmt.Errorf("unknown format %q", name), "one of "+strings.Join(names, ", "))
-}
-
 // A Server is the kind of server that exposes the metrics: it decides the port
 // and what to switch on.
 type Server string
@@ -74,14 +62,6 @@ var servers = map[Server]struct{ port, needs string }{
 	Ray:    {"8080", "With Ray Serve the engine's metrics are on Ray's own export port (ray start --metrics-export-port), not on that of the API, and only with log_engine_metrics."},
 	KServe: {"8080", "KServe's vLLM runtime exposes its metrics on the port of its container, not on that of a proxy beside it."},
 	SGLang: {"30000", "SGLang exposes metrics only with --enable-metrics."},
-}
-
-// ParseServer reads a server's name.
-func ParseServer(name string) (Server, error) {
-	if _, ok := servers[Server(name)]; ok {
-		return Server(name), nil
-	}
-	return "", hint.With(fmt.Errorf("unknown server %q", name), "one of vllm, ray, kserve, sglang")
 }
 
 // The bounds and the default of the interval. At more than a minute a fault is an
@@ -157,13 +137,11 @@ func Generate(c Config) ([]generate.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("generate scrape configuration: %w", err)
 	}
-	switch c.Format {
-	case PodMonitor, ServiceMonitor:
-		return c.prometheusOperator(jobs)
-	case VMPodScrape, VMServiceScrape:
-		return c.victoriaMetrics(jobs)
-	case OpenTelemetry:
+	if c.Format == OpenTelemetry {
 		return c.openTelemetry(jobs)
+	}
+	if _, ok := operators[c.Format]; ok {
+		return c.resources(jobs)
 	}
 	return c.prometheus(jobs)
 }
@@ -197,11 +175,10 @@ var (
 
 func (c Config) validate() error {
 	if !slices.Contains(Formats(), c.Format) {
-		_, err := ParseFormat(string(c.Format))
-		return err
+		return hint.With(fmt.Errorf("unknown format %q", c.Format), fmt.Sprintf("one of %v", Formats()))
 	}
-	if _, err := ParseServer(string(c.Server)); err != nil {
-		return err
+	if _, ok := servers[c.Server]; !ok {
+		return hint.With(fmt.Errorf("unknown server %q", c.Server), "one of vllm, ray, kserve, sglang")
 	}
 	if c.Interval < minInterval || c.Interval > maxInterval {
 		return hint.With(fmt.Errorf("a scrape interval of %s", c.Interval), "between 1s and 1m; 5s suits a server on call, 15s and 30s a large fleet")

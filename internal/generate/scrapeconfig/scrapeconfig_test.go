@@ -395,11 +395,7 @@ func TestBadInputIsRefused(t *testing.T) {
 
 func TestEveryServerHasItsPort(t *testing.T) {
 	for server, port := range map[Server]string{VLLM: "8000", Ray: "8080", KServe: "8080", SGLang: "30000"} {
-		parsed, err := ParseServer(string(server))
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := files(t, Config{Format: Prometheus, Server: parsed, Targets: []string{"a"}})[0].Content
+		got := files(t, Config{Format: Prometheus, Server: server, Targets: []string{"a"}})[0].Content
 		if !bytes.Contains(got, []byte("a:"+port)) {
 			t.Errorf("%s:\n%s", server, got)
 		}

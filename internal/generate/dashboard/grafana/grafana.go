@@ -23,13 +23,6 @@ const schemaVersion = 39
 // promDS is the data source that the reader chose.
 var promDS = datasource{Type: "prometheus", UID: "${datasource}"}
 
-// Heights of panels, in Grafana's grid of 24 columns.
-const (
-	chartHeight = 8
-	statHeight  = 5
-	columns     = 24
-)
-
 // Files returns one file for each dashboard, named after its uid.
 func Files(cfg layout.Config) ([]generate.File, error) {
 	return layout.Files(cfg, func(d layout.Dashboard) any { return render(d) })
@@ -96,20 +89,17 @@ func panels(rows []layout.Row) []panel {
 	for _, r := range rows {
 		open := false
 		out = append(out, panel{
-			Type: "row", ID: r.ID, Title: r.Title, GridPos: gridPos{H: 1, W: columns, Y: y}, Repeat: r.Repeat,
+			Type: "row", ID: r.ID, Title: r.Title, GridPos: gridPos{H: 1, W: layout.Columns, Y: y}, Repeat: r.Repeat,
 			Collapsed: &open, Panels: []panel{},
 		})
 		y++
 		x, height := 0, 0
 		for _, p := range r.Panels {
-			if x+p.Width > columns {
+			if x+p.Width > layout.Columns {
 				x, y, height = 0, y+height, 0
 			}
 			chart := chart(p)
-			chart.GridPos = gridPos{H: chartHeight, W: p.Width, X: x, Y: y}
-			if p.Kind == layout.Stat {
-				chart.GridPos.H = statHeight
-			}
+			chart.GridPos = gridPos{H: p.Height(), W: p.Width, X: x, Y: y}
 			height = max(height, chart.GridPos.H)
 			x += p.Width
 			out = append(out, chart)
@@ -149,7 +139,7 @@ func chart(p layout.Panel) panel {
 		out.Type, out.Options = "timeseries", json.RawMessage(seriesOptions)
 		defaults.Custom = custom(p)
 		defaults.Color = &color{Mode: "palette-classic-by-name"}
-		defaults.Thresholds = steps(visible(p.Steps))
+		defaults.Thresholds = steps(p.Lines())
 		defaults.bounds(p)
 		out.FieldConfig.Overrides = overrides(p)
 	}
@@ -170,7 +160,7 @@ func custom(p layout.Panel) json.RawMessage {
 	if p.Stack {
 		stacking, opacity = "normal", 30
 	}
-	if len(visible(p.Steps)) > 0 {
+	if len(p.Lines()) > 0 {
 		thresholds = "dashed"
 	}
 	return json.RawMessage(fmt.Sprintf(lineOptions, opacity, stacking, thresholds))
@@ -207,17 +197,7 @@ func axisLabel(s layout.Series) string {
 	if s.Right {
 		return "requests"
 	}
-	return strings.TrimSpace(strings.SplitN(s.Legend, "{{", 2)[0])
-}
-
-func visible(in []layout.Step) []layout.Step {
-	var out []layout.Step
-	for _, s := range in {
-		if !s.Hidden {
-			out = append(out, s)
-		}
-	}
-	return out
+	return s.Heading()
 }
 
 var levelColours = map[layout.Level]string{layout.Warning: "yellow", layout.Critical: "red", layout.Good: "green"}

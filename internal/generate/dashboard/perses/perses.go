@@ -11,7 +11,6 @@ package perses
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	layout "github.com/sixty-dev/sixty/internal/generate/dashboard"
 
@@ -25,11 +24,7 @@ const Project = "vllm"
 const (
 	prometheusKind = "PrometheusDatasource"
 	chosen         = "$datasource" // the reader's
-
-	chartHeight = 8
-	statHeight  = 5
-	columns     = 24
-	narrowest   = 6 // of the parts of a panel that was split
+	narrowest      = 6             // columns, of the parts of a panel that was split
 )
 
 // Files returns one file for each dashboard, named after it.
@@ -68,18 +63,18 @@ func place(parts []part) []gridItem {
 	y := 0
 	for len(parts) > 0 {
 		n, width, height := 0, 0, 0
-		for n < len(parts) && (n == 0 || width+parts[n].Width <= columns) {
+		for n < len(parts) && (n == 0 || width+parts[n].Width <= layout.Columns) {
 			width += parts[n].Width
-			height = max(height, parts[n].height())
+			height = max(height, parts[n].Height())
 			n++
 		}
 		x := 0
 		for i, p := range parts[:n] {
-			w := p.Width + (columns-width)/n
-			if i < (columns-width)%n {
+			w := p.Width + (layout.Columns-width)/n
+			if i < (layout.Columns-width)%n {
 				w++
 			}
-			item := gridItem{X: x, Y: y, Width: w, Height: p.height()}
+			item := gridItem{X: x, Y: y, Width: w, Height: p.Height()}
 			item.Content.Ref = "#/spec/panels/" + p.name()
 			out = append(out, item)
 			x += w
@@ -96,13 +91,6 @@ type part struct {
 }
 
 func (p part) name() string { return fmt.Sprintf("p%d%s", p.ID, p.suffix) }
-
-func (p part) height() int {
-	if p.Kind == layout.Stat {
-		return statHeight
-	}
-	return chartHeight
-}
 
 // byUnit splits a panel whose series have several units.
 func byUnit(p layout.Panel) []part {
@@ -128,14 +116,10 @@ func byUnit(p layout.Panel) []part {
 		one.Width = max(p.Width/len(parts), narrowest)
 		if i > 0 {
 			one.suffix = fmt.Sprintf("-%d", i+1)
-			one.Title = p.Title + ": " + heading(one.Series[0])
+			one.Title = p.Title + ": " + one.Series[0].Heading()
 		}
 	}
 	return parts
-}
-
-func heading(s layout.Series) string {
-	return strings.TrimSpace(strings.SplitN(s.Legend, "{{", 2)[0])
 }
 
 func variables(vs []layout.Variable) []object {
@@ -209,7 +193,7 @@ func lines(p part) timeSeriesChart {
 	if p.Series[0].Right {
 		out.Visual.Display = "bar"
 	}
-	out.Thresholds = steps(slices.DeleteFunc(slices.Clone(p.Steps), func(s layout.Step) bool { return s.Hidden }))
+	out.Thresholds = steps(p.Lines())
 	return out
 }
 

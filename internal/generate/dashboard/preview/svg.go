@@ -103,10 +103,8 @@ func (p *Page) lines(b *Board, panel *dashboard.Panel, curves []curve) render.Ch
 		}
 		c.Series = append(c.Series, s)
 	}
-	for _, s := range panel.Steps {
-		if !s.Hidden {
-			c.Levels = append(c.Levels, render.Level{Value: s.Value, Class: levelClass(s.Level), Why: s.Why})
-		}
+	for _, s := range panel.Lines() {
+		c.Levels = append(c.Levels, render.Level{Value: s.Value, Class: levelClass(s.Level), Why: s.Why})
 	}
 	return c
 }

@@ -49,7 +49,7 @@ func newBenchCommand() *cobra.Command {
 func (f *benchFlags) register(s *pflag.FlagSet) {
 	f.AddFlags(s)
 	f.http.AddFlags(s)
-	f.Config.Asked.AddFlags(s, workload.ClosedLoops|workload.Traces|workload.Conversations)
+	f.Config.Asked.AddFlags(s, workload.ClosedLoops|workload.Traces)
 	s.DurationVar(&f.watch, "watch", time.Minute, "with --workload-from URL: measure for this long")
 	s.StringVar(&f.objective, "slo", "", "objective for goodput and search: "+strings.Join(slo.UseCases(), ", ")+", or a slo.yaml")
 	f.out.AddFlags(s, "text", "json", "html")

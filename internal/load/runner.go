@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -107,6 +108,24 @@ func New(cfg Config) (*Runner, error) {
 		}
 	}
 	return r, nil
+}
+
+// checkPorts refuses more connections to one address than there are local ports,
+// where the system tells how many there are, as Linux does.
+func checkPorts(streams int) error {
+	b, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
+	if err != nil {
+		return nil
+	}
+	var low, high int
+	if _, err := fmt.Sscan(string(b), &low, &high); err != nil {
+		return nil
+	}
+	if have := high - low + 1; streams > have {
+		return hint.With(fmt.Errorf("%d streams to one address need as many local ports, the system has %d", streams, have),
+			`widen the range with sysctl -w net.ipv4.ip_local_port_range="1024 65535", or run the test on several machines and merge the results`)
+	}
+	return nil
 }
 
 func (c *Config) check() error {
@@ -300,7 +319,7 @@ func (r *Runner) receiveLag() Lag {
 	for c := range r.conns {
 		r.lags.Merge(c.Lags())
 	}
-	return Lag{Count: r.lags.Count(), P50: r.lags.Quantile(0.5), P99: r.lags.Quantile(0.99), Max: r.lags.Max()}
+	return Lag{r.lags.Count(), r.lags.Quantile(0.5).Seconds(), r.lags.Quantile(0.99).Seconds(), r.lags.Max().Seconds()}
 }
 
 func (r *Runner) closeAll() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -65,7 +66,7 @@ func TestExchangeMeasuresWhatTheServerDid(t *testing.T) {
 		"an early empty role chunk is no token":    {script: func(s *loadtest.Script) { s.RoleChunk = true }, target: func(t *Target) { t.API = Chat }, perGap: 1},
 		"a role chunk without any usage":           {script: func(s *loadtest.Script) { s.RoleChunk, s.NoUsage = true, true }, target: func(t *Target) { t.API = Chat }, perGap: 1, estimated: true},
 		"four tokens in an event":                  {script: func(s *loadtest.Script) { s.TokensPerChunk = 4 }, perGap: 4},
-		"four tokens in an event, told at the end": {script: func(s *loadtest.Script) { s.TokensPerChunk = 4 }, target: func(t *Target) { t.Counting = CountFinal }, perGap: 4, estimated: true},
+		"four tokens in an event, told at the end": {script: func(s *loadtest.Script) { s.TokensPerChunk = 4 }, target: func(t *Target) { t.FinalUsage = true }, perGap: 4, estimated: true},
 		"three events in a packet":                 {script: func(s *loadtest.Script) { s.ChunksPerWrite = 3 }, perGap: 3},
 		"packets that split events":                {script: func(s *loadtest.Script) { s.SplitWrites = true }, perGap: 1},
 	}
@@ -353,7 +354,7 @@ func TestNewRefuses(t *testing.T) {
 		"no URL":                            {Config{Target: Target{URL: "localhost:8000"}, Source: g, Concurrency: 1, MaxRequests: 1}, "not an http"},
 		"another API":                       {Config{Target: Target{URL: "http://a", API: "embeddings"}, Source: g, Concurrency: 1, MaxRequests: 1}, "want chat or completions"},
 		"API against URL":                   {Config{Target: Target{URL: "http://a/v1/completions", API: Chat}, Source: g, Concurrency: 1, MaxRequests: 1}, "the API asked for"},
-		"a header with a line end":          {Config{Target: Target{URL: "http://a", Headers: map[string]string{"X-A": "b\r\nc: d"}}, Source: g, Concurrency: 1, MaxRequests: 1}, "cannot be sent"},
+		"a header with a line end":          {Config{Target: Target{URL: "http://a", Headers: http.Header{"X-A": {"b\r\nc: d"}}}, Source: g, Concurrency: 1, MaxRequests: 1}, "cannot be sent"},
 		"an extra field that the test sets": {Config{Target: Target{URL: "http://a", Extra: map[string]any{"stream": true}}, Source: g, Concurrency: 1, MaxRequests: 1}, "set by the test"},
 	}
 	for name, tt := range tests {

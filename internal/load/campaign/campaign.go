@@ -1,6 +1,5 @@
 // Package campaign makes the tests of one invocation of sixty bench: those of scenarios, a
-// trace or a workload that was measured, repetitions, sweeps, and the search for
-// capacity. It prints results as they come and writes them to files. Package load makes
+// trace or a workload that was measured, sweeps, and the search for capacity. It prints results as they come and writes them to files. Package load makes
 // a single test.
 package campaign
 
@@ -10,8 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,10 +30,9 @@ import (
 
 // Config says what to test, and where the results go.
 type Config struct {
-	Target     load.Target
-	Vocabulary *load.Vocabulary        // nil: as the server tells
-	Metrics    []string                // pages to scrape during the tests, as serverside.Find takes them
-	HTTP       config.HTTPClientConfig // how those are asked
+	Target  load.Target
+	Metrics []string                // pages to scrape during the tests, as serverside.Find takes them
+	HTTP    config.HTTPClientConfig // how those are asked
 
 	// What is sent: one of Scenario, Trace and the made-up Workload.
 	workload.Asked                // its lengths and prefixes are Workload
@@ -51,14 +49,10 @@ type Config struct {
 	Assertions   []load.Assertion
 	Pathologies  []*catalog.Pathology
 
-	// How often, and at which levels.
-	Repeat                                int
-	Until                                 float64
-	Budget                                time.Duration
-	Search                                string    // "rate" or "concurrency"
-	Sweep                                 []float64 // levels of Search, instead of the highest
-	SearchFrom, SearchTo, SearchPrecision float64
-	Resume                                string
+	// At which levels.
+	Search               string    // "rate" or "concurrency"
+	Sweep                []float64 // levels of Search, instead of the highest
+	SearchFrom, SearchTo float64
 
 	Form                                                string // on Stdout: text, json or html
 	Full                                                bool   // text tells everything
@@ -85,6 +79,7 @@ const text = "text" // a Form
 // campaign is one invocation.
 type campaign struct {
 	Config
+	scenarios []load.Scenario // of --scenario
 	probed    *load.Probed
 	objective *slo.Objective
 	servers   []string // metrics pages that are scraped during the tests
@@ -103,7 +98,11 @@ type plan struct {
 func Run(ctx context.Context, c Config) error {
 	b := &campaign{Config: c}
 	var err error
-	if b.probed, err = load.Probe(ctx, c.Target, c.Vocabulary, c.Workload.Turns.Valid()); err != nil {
+	if b.scenarios, err = c.scenarios(); err != nil {
+		return err
+	}
+	conversations := slices.ContainsFunc(b.scenarios, func(s load.Scenario) bool { return s.Workload.Turns.Valid() })
+	if b.probed, err = load.Probe(ctx, c.Target, conversations); err != nil {
 		return err
 	}
 	if b.objective, err = c.ObjectiveFor(b.probed.Target.Model); err != nil {
@@ -122,33 +121,37 @@ func Run(ctx context.Context, c Config) error {
 func (b *campaign) plans(ctx context.Context) ([]plan, error) {
 	switch {
 	case b.Scenario != "":
-		return b.scenarios()
+		return b.scenarioPlans()
 	case b.Trace != "":
 		p, err := b.replay()
 		return []plan{p}, err
 	default:
-		s := load.Scenario{Workload: b.Workload, Concurrency: b.Concurrency, Rate: b.Rate, CV: &b.CV, Requests: b.Requests, Duration: b.Duration, MaxConcurrency: b.MaxConcurrency}
-		var arrivals *workload.Arrivals
-		var err error
-		if b.Observe != nil {
-			seen, err := b.seen(ctx, &s.Workload)
-			if err != nil {
-				return nil, err
-			}
-			if b.Rate == "" && b.Concurrency == 0 {
-				if arrivals, err = b.arrivalsOf(seen); err != nil {
-					return nil, err
-				}
-			}
+		s, seen, err := b.madeUp(ctx)
+		if err != nil {
+			return nil, err
 		}
-		if arrivals == nil {
-			if arrivals, err = s.Arrivals(); err != nil {
-				return nil, err
-			}
+		arrivals, err := s.Arrivals()
+		if seen != nil && b.Rate == "" && b.Concurrency == 0 {
+			arrivals, err = b.arrivalsOf(seen)
+		}
+		if err != nil {
+			return nil, err
 		}
 		p, err := b.plan(&s, arrivals)
 		return []plan{p}, err
 	}
+}
+
+// madeUp is the scenario that the flags describe, and what was measured for it, nil
+// without --workload-from.
+func (b *campaign) madeUp(ctx context.Context) (s load.Scenario, seen *workload.Measured, err error) {
+	s = load.Scenario{
+		Workload: b.Workload, Concurrency: b.Concurrency, Rate: b.Rate, CV: &b.CV, Requests: b.Requests, Duration: b.Duration, MaxConcurrency: b.MaxConcurrency,
+	}
+	if b.Observe != nil {
+		seen, err = b.seen(ctx, &s.Workload)
+	}
+	return s, seen, err
 }
 
 // seen measures the workload of --workload-from, as sixty simulate does, and puts
@@ -184,29 +187,28 @@ func (b *campaign) arrivalsOf(o *workload.Measured) (*workload.Arrivals, error) 
 	return &a, nil
 }
 
-func (b *campaign) scenarios() ([]plan, error) {
-	var list []load.Scenario
+// scenarios are those that Scenario names.
+func (c *Config) scenarios() ([]load.Scenario, error) {
 	switch {
-	case b.Scenario == "all":
-		list = load.Scenarios()
-	case strings.HasSuffix(b.Scenario, ".yaml") || strings.HasSuffix(b.Scenario, ".yml"):
-		raw, err := os.Open(b.Scenario)
+	case c.Scenario == "":
+		return nil, nil
+	case c.Scenario == "all":
+		return load.Scenarios(), nil
+	case strings.HasSuffix(c.Scenario, ".yaml") || strings.HasSuffix(c.Scenario, ".yml"):
+		raw, err := os.Open(c.Scenario)
 		if err != nil {
 			return nil, fmt.Errorf("open --scenario: %w", err)
 		}
 		defer raw.Close()
-		if list, err = load.ReadScenarios(raw); err != nil {
-			return nil, err
-		}
-	default:
-		s, err := load.FindScenario(b.Scenario)
-		if err != nil {
-			return nil, err
-		}
-		list = []load.Scenario{s}
+		return load.ReadScenarios(raw)
 	}
+	s, err := load.FindScenario(c.Scenario)
+	return []load.Scenario{s}, err
+}
+
+func (b *campaign) scenarioPlans() ([]plan, error) {
 	var plans []plan
-	for _, s := range list {
+	for _, s := range b.scenarios {
 		s, err := s.Scale(b.Scale)
 		if err != nil {
 			return nil, err
@@ -316,7 +318,7 @@ func (b *campaign) tests(ctx context.Context) error {
 	var results []*load.Result
 	var last *load.Recording
 	for i := range plans {
-		res, rec, err := b.repeat(ctx, &plans[i])
+		res, rec, err := b.run(ctx, &plans[i], nil)
 		if err != nil {
 			return err
 		}
@@ -337,47 +339,6 @@ func (b *campaign) tests(ctx context.Context) error {
 		return err
 	}
 	return b.verdict(results)
-}
-
-// repeat runs a test as often as asked, or until it is precise enough.
-func (b *campaign) repeat(ctx context.Context, p *plan) (*load.Result, *load.Recording, error) {
-	var results []*load.Result
-	var rec *load.Recording
-	begin := time.Now()
-	for i := range b.Repeat {
-		res, r, err := b.run(ctx, p, nil)
-		if err != nil {
-			return nil, nil, err
-		}
-		results, rec = append(results, res), r
-		if ctx.Err() != nil || b.Budget > 0 && time.Since(begin) > b.Budget {
-			break
-		}
-		if b.Until > 0 && i >= 2 {
-			m, err := load.Merge(results, load.Repeated)
-			if err != nil {
-				return nil, nil, err
-			}
-			if narrow(m, b.Until) {
-				break
-			}
-		}
-	}
-	if len(results) == 1 {
-		return results[0], rec, nil
-	}
-	m, err := load.Merge(results, load.Repeated)
-	return m, nil, err
-}
-
-// narrow reports whether the P95s' intervals are within share of their values.
-func narrow(r *load.Result, share float64) bool {
-	for _, m := range []load.Metric{load.TTFT, load.ITL, load.E2E} {
-		if q, ok := r.Latency[m].At(0.95); ok && (q.Few || math.Max(q.High-q.Value, q.Value-q.Low) > share*q.Value) {
-			return false
-		}
-	}
-	return true
 }
 
 // run runs one test. lost, if not nil, may end it early.

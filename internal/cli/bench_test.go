@@ -6,6 +6,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -93,15 +95,16 @@ func TestBenchExitCodes(t *testing.T) {
 	if _, errs, err := runCLI(t, "bench", url, "--concurrency", "1", "--requests", "5", "--assert", "ttft_p50<1ms"); !errors.Is(err, errFound) && !errors.Is(err, campaign.ErrSpoiled) || !strings.Contains(errs, "ttft_p50<1ms does not hold") {
 		t.Errorf("an assertion that does not hold: %v\n%s", err, errs)
 	}
-	broken := scripted(t, loadtest.Script{Status: 500})
-	if _, _, err := runCLI(t, "bench", broken, "--concurrency", "1", "--requests", "5"); err == nil || errors.Is(err, errFound) {
+	broken := httptest.NewServer(http.NotFoundHandler())
+	defer broken.Close()
+	if _, _, err := runCLI(t, "bench", broken.URL, "--model", "m", "--concurrency", "1", "--requests", "5"); err == nil || errors.Is(err, errFound) {
 		t.Errorf("a server that fails at once: %v", err)
 	}
 }
 
 // The objective is beyond what a busy machine breaks: the search is what is tested.
 func TestBenchSearch(t *testing.T) {
-	url := scripted(t, loadtest.Script{TTFT: 20 * time.Millisecond, ITL: 2 * time.Millisecond, Tokens: 4, Slots: 2})
+	url := scripted(t, loadtest.Script{TTFT: 20 * time.Millisecond, ITL: 2 * time.Millisecond, Tokens: 4})
 	objective := filepath.Join(t.TempDir(), "slo.yaml")
 	if err := os.WriteFile(objective, []byte("objectives: [{ttft_p95: 30s}]\n"), 0o600); err != nil {
 		t.Fatal(err)

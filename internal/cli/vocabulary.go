@@ -46,7 +46,7 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 				"server", "target", "gpu-target", "gpu", "cluster", "namespace", "selector", "port", "job",
 				"label", "monitor-label", "lean", "short-instance", "scrape-interval", "dashboards",
 			}},
-			{Title: "What to look at", Flags: []string{"rules", "audit dashboards", "ignore", "only", "skip", "skip-unrelated", "audit vllm-version", "run", "phases", "fast", "fix"}},
+			{Title: "What to look at", Flags: []string{"rules", "audit dashboards", "ignore", "only", "skip", "skip-unrelated", "audit vllm-version", "phases", "fast", "fix"}},
 			{Title: "Model and hardware", Flags: []string{
 				"model-config", "simulate gpu", "tune gpu", "tp", "pp", "dp", "enable-expert-parallel", "cpu", "server-cpu",
 				"max-gpus", "price", "prices", "compare-quantization", "acceptance", "vllm-version", "load-test", "load-test-args", "load-test-model", "step-cost", "replicas", "prefill-engines", "transfer-rate", "route", "served-model",
@@ -58,7 +58,7 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 			{Title: "Workload", Flags: []string{
 				"scenario", "scale", "rate", "rate-scale", "prompt-scale", "output-scale", "concurrency", "max-concurrency", "cv", "requests", "duration",
 				"prompt-tokens", "output-tokens", "system-tokens", "prefix-share", "prefix-groups", "think-time",
-				"trace", "trace-format", "trace-from", "trace-length", "speed", "workload-from", "seconds", "streams", "seed",
+				"trace", "trace-format", "trace-from", "trace-length", "speed", "workload-from", "seconds", "seed",
 			}},
 			{Title: "Search", Flags: []string{
 				"search", "sweep", "search-from", "search-to",

@@ -55,23 +55,18 @@ func TestProbeLearnsTheLengthOfPrompts(t *testing.T) {
 
 func TestProbeSaysWhatIsWrong(t *testing.T) {
 	tests := map[string]struct {
-		script loadtest.Script
+		status int
 		model  string
 		err    string
 		hint   string
 	}{
-		"a wrong model":        {loadtest.Script{Models: []string{"llama", "qwen"}}, "gpt", `no model "gpt"`, "llama, qwen"},
-		"an overloaded server": {loadtest.Script{Status: 503}, "", "503", "overloaded"},
-		"a refused key":        {loadtest.Script{Status: 401}, "", "401", "--api-key-env"},
+		"a wrong model":        {200, "gpt", `no model "gpt"`, "llama, qwen"},
+		"an overloaded server": {503, "", "503", "overloaded"},
+		"a refused key":        {401, "", "401", "--api-key-env"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			s, err := loadtest.Start(tt.script)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close()
-			_, err = Probe(context.Background(), Target{URL: s.URL(), Model: tt.model, Stream: true}, false)
+			_, err := Probe(context.Background(), Target{URL: refusing(t, tt.status, "llama", "qwen"), Model: tt.model, Stream: true}, false)
 			if err == nil || !strings.Contains(err.Error(), tt.err) || !strings.Contains(hint.Of(err), tt.hint) {
 				t.Errorf("error %v with hint %q, want %q and %q", err, hint.Of(err), tt.err, tt.hint)
 			}

@@ -253,12 +253,10 @@ func (r *Runner) prepare(ctx context.Context) ([]*stream, error) {
 		})
 	}
 	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		r.closeAll()
-		for _, e := range errs {
-			if e != nil {
-				return nil, hint.With(e, "check that the server runs and accepts that many connections")
-			}
+	for _, err := range errs {
+		if err != nil {
+			r.closeAll()
+			return nil, hint.With(err, "check that the server runs and accepts that many connections")
 		}
 	}
 	return streams, nil

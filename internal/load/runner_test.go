@@ -150,50 +150,6 @@ func median(v []float64) float64 {
 	return stat.Quantile(v, 0.5)
 }
 
-func TestExchangeCountsEveryKindOfFailure(t *testing.T) {
-	base := loadtest.Script{TTFT: time.Millisecond, Tokens: 4}
-	tests := map[string]struct {
-		script func(*loadtest.Script)
-		want   Outcome
-	}{
-		"too many requests":         {func(s *loadtest.Script) { s.Status, s.RetryAfter = 429, 7*time.Second }, Limited},
-		"unavailable":               {func(s *loadtest.Script) { s.Status = 503 }, Unavailable},
-		"a wrong model":             {func(s *loadtest.Script) { s.Status = 404 }, ClientFault},
-		"an internal error":         {func(s *loadtest.Script) { s.Status = 500 }, ServerFault},
-		"an event that is no JSON":  {func(s *loadtest.Script) { s.Malformed = true }, Malformed},
-		"an empty stream":           {func(s *loadtest.Script) { s.Empty = true }, Empty},
-		"a connection that breaks":  {func(s *loadtest.Script) { s.DieAfter = 2 }, Broken},
-		"an error in the stream":    {func(s *loadtest.Script) { s.ErrorMidway = true }, ServerError},
-		"an answer that never ends": {func(s *loadtest.Script) { s.ITL = time.Hour }, Timeout},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			script := base
-			tt.script(&script)
-			script.EveryNth = 2
-			timeout := 10 * time.Second // a busy machine is slow
-			if script.ITL > 0 {
-				script.EveryNth, timeout = 0, 100*time.Millisecond
-			}
-			rec, _ := run(t, script, spec(4, 4), Config{Target: Target{API: Completions, Stream: true}, Concurrency: 1, MaxRequests: 6, Timeout: timeout})
-			res := Summarize(rec, Settings{Target: Asked{Stream: true}, Warmup: 0})
-			want := 3
-			if script.ITL > 0 {
-				want = 6
-			}
-			if got := res.Requests.Errors[tt.want.String()]; got != want || res.Requests.Sent != 6 || res.Requests.Failed != want {
-				t.Errorf("requests %+v, want %d %s of 6", res.Requests, want, tt.want)
-			}
-			if d := res.Latency[E2E]; (d == nil) != (want == 6) || d != nil && d.Count != 3 {
-				t.Errorf("percentiles over %+v, want the 3 complete ones", d)
-			}
-			if script.RetryAfter > 0 && res.Requests.RetryAfter != 7 {
-				t.Errorf("Retry-After %v, want 7 s", res.Requests.RetryAfter)
-			}
-		})
-	}
-}
-
 func TestNonStreamingAnswersHaveNoFirstToken(t *testing.T) {
 	rec, _ := run(t, loadtest.Script{TTFT: 5 * time.Millisecond}, spec(8, 10), Config{Target: Target{API: Completions}, Concurrency: 2, MaxRequests: 10})
 	res := Summarize(rec, Settings{Warmup: 0})
@@ -314,10 +270,6 @@ func TestAServerThatDiesIsToldFromOneThatRefuses(t *testing.T) {
 	}
 	if rate := float64(res.Requests.Complete) / res.Gone; math.Abs(res.Throughput.Requests-rate) > 0.1*rate {
 		t.Errorf("throughput %g requests/s, want that of the time until then, %g", res.Throughput.Requests, rate)
-	}
-	rec, _ = run(t, loadtest.Script{Status: 503, EveryNth: 2}, spec(4, 4), Config{Target: Target{API: Completions, Stream: true}, Concurrency: 1, MaxRequests: 10})
-	if res := Summarize(rec, Settings{Target: Asked{Stream: true}, Warmup: 0}); res.Gone != 0 {
-		t.Errorf("a server that answers 503 is gone at %g s", res.Gone)
 	}
 }
 

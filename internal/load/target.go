@@ -2,6 +2,7 @@ package load
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -87,34 +88,26 @@ func redact(raw string) string {
 
 // locate finds the API's URL.
 func (e *endpoint) locate(u *url.URL) error {
+	suffixes := map[API]string{Chat: "/chat/completions", Completions: "/completions"}
 	path := strings.TrimRight(u.Path, "/")
-	switch {
-	case strings.HasSuffix(path, "/chat/completions"):
-		if e.target.API == Completions {
-			return errors.New("the URL is that of chat completions, the API asked for is completions")
+	for _, named := range []API{Chat, Completions} {
+		before, ok := strings.CutSuffix(path, suffixes[named])
+		if !ok {
+			continue
 		}
-		e.target.API, path = Chat, strings.TrimSuffix(path, "/chat/completions")
-	case strings.HasSuffix(path, "/completions"):
-		if e.target.API == Chat {
-			return errors.New("the URL is that of completions, the API asked for is chat")
+		if e.target.API != "" && e.target.API != named {
+			return fmt.Errorf("the URL is that of API %s, the API asked for is %s", named, e.target.API)
 		}
-		e.target.API, path = Completions, strings.TrimSuffix(path, "/completions")
+		e.target.API, path = named, before
 	}
-	root := strings.TrimSuffix(path, "/v1")
-	if path == "" {
-		path = "/v1"
-	}
-	switch e.target.API {
-	case "", Chat:
-		e.target.API = Chat
-		e.url = u.JoinPath()
-		e.url.Path = path + "/chat/completions"
-	case Completions:
-		e.url = u.JoinPath()
-		e.url.Path = path + "/completions"
-	default:
+	e.target.API = cmp.Or(e.target.API, Chat)
+	suffix, known := suffixes[e.target.API]
+	if !known {
 		return fmt.Errorf("API %q: want chat or completions", e.target.API)
 	}
+	root := strings.TrimSuffix(path, "/v1")
+	e.url = u.JoinPath()
+	e.url.Path = cmp.Or(path, "/v1") + suffix
 	base := *u
 	base.Path, base.RawQuery, base.Fragment = root, "", ""
 	e.base = &base

@@ -48,11 +48,11 @@ func (a *Asked) AddFlags(s *pflag.FlagSet) {
 	s.StringVar(&a.WarmupTime, "warmup", "auto", "time to leave out at the beginning, or auto")
 	s.StringArrayVar(&a.Asserts, "assert", nil, "condition such as 'ttft_p95<500ms'; exit 1 when it does not hold")
 	s.StringSliceVar(&a.Metrics, "metrics", []string{"auto"}, "`URLs` of metrics to scrape during the test: the servers', GPU exporters'; auto is the target's own, or none")
-	s.StringVar(&a.JSONFile, "json", "", "write the result as JSON to this `file` too")
-	s.StringVar(&a.HTMLFile, "html", "", "write a report with plots to this `file` too")
-	s.StringVar(&a.CSVFile, "csv", "", "write a line per request to this `file`")
-	s.StringVar(&a.VLLMFile, "vllm-json", "", "write the result as vllm bench serve does to this `file`")
-	s.StringVar(&a.BaselineFile, "save-baseline", "", "write thresholds for generate rules and diagnose to this `file`")
+	s.StringVar(&a.Files.JSON, "json", "", "write the result as JSON to this `file` too")
+	s.StringVar(&a.Files.HTML, "html", "", "write a report with plots to this `file` too")
+	s.StringVar(&a.Files.CSV, "csv", "", "write a line per request to this `file`")
+	s.StringVar(&a.Files.VLLM, "vllm-json", "", "write the result as vllm bench serve does to this `file`")
+	s.StringVar(&a.Files.Baseline, "save-baseline", "", "write thresholds for generate rules and diagnose to this `file`")
 	s.StringVar(&a.Search, "search", "", "find the highest rate, or concurrency, that meets --slo")
 	s.StringVar(&a.Levels, "sweep", "", "run the test at these levels of --search, such as 1,2,4,8")
 	s.Float64Var(&a.SearchFrom, "search-from", 1, "lowest level of a search")
@@ -79,7 +79,7 @@ func (a *Asked) Check() error {
 		return hint.With(errors.New("a search needs an objective"), "pass --slo chat, or a slo.yaml")
 	case a.Levels != "" && a.Search == "":
 		return hint.With(errors.New("--sweep needs to know of what"), "pass --search rate or --search concurrency")
-	case (a.CSVFile != "" || a.VLLMFile != "") && (a.Scenario == "all" || a.Search != ""):
+	case (a.Files.CSV != "" || a.Files.VLLM != "") && (a.Scenario == "all" || a.Search != ""):
 		return hint.With(errors.New("--csv and --vllm-json work for a single test only"), "leave --search and --scenario all out, or write the results with --json")
 	}
 	if err := a.useless(); err != nil {
@@ -91,12 +91,12 @@ func (a *Asked) Check() error {
 // writable makes sure that the results can be written.
 func (a *Asked) writable() error {
 	for _, x := range []struct{ flag, path string }{
-		{"out", a.OutFile},
-		{"json", a.JSONFile},
-		{"html", a.HTMLFile},
-		{"csv", a.CSVFile},
-		{"vllm-json", a.VLLMFile},
-		{"save-baseline", a.BaselineFile},
+		{"out", a.Files.Out},
+		{"json", a.Files.JSON},
+		{"html", a.Files.HTML},
+		{"csv", a.Files.CSV},
+		{"vllm-json", a.Files.VLLM},
+		{"save-baseline", a.Files.Baseline},
 	} {
 		if x.path == "" {
 			continue

@@ -54,16 +54,27 @@ type Config struct {
 	Sweep                []float64 // levels of Search, instead of the highest
 	SearchFrom, SearchTo float64
 
-	Form                                                string // on Stdout: text, json or html
-	Full                                                bool   // text tells everything
-	JSONFile, HTMLFile, CSVFile, VLLMFile, BaselineFile string
-	OutFile                                             string // where Stdout leads, for what is said of it
-	Stdout, Stderr                                      io.Writer
-	Terminal                                            render.Options // how wide and coloured text on Stdout is
-	Live                                                bool           // Stderr is a terminal
+	Output
 
 	Saving    func(context.Context)                                       // is told that what was measured is being written
 	LastWords func(context.Context) (context.Context, context.CancelFunc) // for what is said after an interrupt
+}
+
+// Output says where results go.
+type Output struct {
+	Form           string // on Stdout: text, json or html
+	Full           bool   // text tells everything
+	Files          Files
+	Stdout, Stderr io.Writer
+	Terminal       render.Options // how wide and coloured text on Stdout is
+	Live           bool           // Stderr is a terminal
+}
+
+// Files are those that results are written to; "" is none.
+type Files struct {
+	JSON, HTML, CSV, VLLM, Baseline string
+
+	Out string // where Stdout leads, for what is said of it
 }
 
 // Ends of a campaign whose results are there.
@@ -415,11 +426,11 @@ func (b *campaign) write(results []*load.Result, rec *load.Recording, found *loa
 		path  string
 		write func(io.Writer) error
 	}{
-		{b.JSONFile, func(w io.Writer) error { return render.JSON(w, single) }},
-		{b.HTMLFile, page},
-		{b.CSVFile, func(w io.Writer) error { return loadreport.CSV(w, rec) }},
-		{b.VLLMFile, func(w io.Writer) error { return loadreport.VLLM(w, results[len(results)-1], rec) }},
-		{b.BaselineFile, func(w io.Writer) error {
+		{b.Files.JSON, func(w io.Writer) error { return render.JSON(w, single) }},
+		{b.Files.HTML, page},
+		{b.Files.CSV, func(w io.Writer) error { return loadreport.CSV(w, rec) }},
+		{b.Files.VLLM, func(w io.Writer) error { return loadreport.VLLM(w, results[len(results)-1], rec) }},
+		{b.Files.Baseline, func(w io.Writer) error {
 			capacity := 0.0
 			if found != nil && found.Best != nil && b.Search == "rate" {
 				capacity = found.Best.Level

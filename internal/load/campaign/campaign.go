@@ -98,11 +98,8 @@ type campaign struct {
 
 // plan is one test to run.
 type plan struct {
-	name     string
-	cfg      load.Config
-	shape    load.Shape
-	workload any
-	source   func() (workload.Source, error) // a fresh one for every run
+	cfg load.Config
+	set load.Settings
 }
 
 // Run makes the tests, or the search, and reports them.
@@ -257,21 +254,23 @@ func (b *campaign) plan(s *load.Scenario, arrivals *workload.Arrivals) (plan, er
 	if limit == 0 && arrivals != nil {
 		limit = load.DefaultMaxConcurrency
 	}
-	spec := s.Workload
-	if err := b.fits(&spec); err != nil {
+	if err := b.fits(s.Workload); err != nil {
 		return plan{}, err
 	}
-	return plan{
-		name: s.Name, cfg: cfg, workload: spec,
-		shape:  load.Shape{Concurrency: s.Concurrency, Arrivals: arrivals, MaxConcurrency: limit, Asked: s.Requests, Seed: b.Seed},
-		source: func() (workload.Source, error) { return workload.NewGenerator(spec, b.Seed) },
-	}, nil
+	var err error
+	if cfg.Source, err = workload.NewGenerator(s.Workload, b.Seed); err != nil {
+		return plan{}, err
+	}
+	return plan{cfg, load.Settings{
+		Name: s.Name, Workload: s.Workload,
+		Load: load.Shape{Concurrency: s.Concurrency, Arrivals: arrivals, MaxConcurrency: limit, Asked: s.Requests, Seed: b.Seed},
+	}}, nil
 }
 
 // fits warns of requests that the model's context cannot hold.
-func (b *campaign) fits(spec *workload.Spec) error {
+func (b *campaign) fits(spec workload.Spec) error {
 	limit := b.probed.MaxLength
-	g, err := workload.NewGenerator(*spec, b.Seed)
+	g, err := workload.NewGenerator(spec, b.Seed)
 	if err != nil || limit == 0 {
 		return err
 	}
@@ -313,11 +312,13 @@ func (b *campaign) replay() (plan, error) {
 	}
 	cfg := b.base()
 	cfg.Trace, cfg.MaxConcurrency, cfg.MaxRequests, cfg.Duration = true, b.MaxConcurrency, b.Requests, b.Duration
-	return plan{
-		name: "", cfg: cfg, workload: t.Stats(),
-		shape:  load.Shape{Trace: string(t.Format), Speed: b.Speed, MaxConcurrency: cmp.Or(b.MaxConcurrency, load.DefaultMaxConcurrency), Asked: len(t.Requests), Seed: b.Seed},
-		source: func() (workload.Source, error) { return workload.NewReplay(t, b.Speed, workload.UsualOutput) },
-	}, nil
+	if cfg.Source, err = workload.NewReplay(t, b.Speed, workload.UsualOutput); err != nil {
+		return plan{}, err
+	}
+	return plan{cfg, load.Settings{
+		Workload: t.Stats(),
+		Load:     load.Shape{Trace: string(t.Format), Speed: b.Speed, MaxConcurrency: cmp.Or(b.MaxConcurrency, load.DefaultMaxConcurrency), Asked: len(t.Requests), Seed: b.Seed},
+	}}, nil
 }
 
 // tests runs the plans one after another and reports them.
@@ -354,12 +355,7 @@ func (b *campaign) tests(ctx context.Context) error {
 
 // run runs one test. lost, if not nil, may end it early.
 func (b *campaign) run(ctx context.Context, p *plan, lost func(load.Progress) bool) (*load.Result, *load.Recording, error) {
-	cfg := p.cfg
-	var err error
-	if cfg.Source, err = p.source(); err != nil {
-		return nil, nil, err
-	}
-	r, err := load.New(cfg)
+	r, err := load.New(p.cfg)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -375,7 +371,7 @@ func (b *campaign) run(ctx context.Context, p *plan, lost func(load.Progress) bo
 	var tokens int64
 	rec, err := r.Run(runCtx, time.Second, func(x load.Progress) {
 		if b.Live {
-			fmt.Fprintf(b.Stderr, "\r\x1b[K%s %s", p.name, loadreport.Progress(x, x.OutputTokens-tokens, time.Second))
+			fmt.Fprintf(b.Stderr, "\r\x1b[K%s %s", p.set.Name, loadreport.Progress(x, x.OutputTokens-tokens, time.Second))
 		}
 		tokens = x.OutputTokens
 		if lost != nil && lost(x) {
@@ -390,12 +386,10 @@ func (b *campaign) run(ctx context.Context, p *plan, lost func(load.Progress) bo
 		return nil, nil, err
 	}
 	b.Saving(ctx)
-	v := b.probed.Vocabulary
 	t := &b.probed.Target
-	res := load.Summarize(rec, load.Settings{
-		Name: p.name, Load: p.shape, Workload: p.workload, Objective: b.objective, Warmup: b.Warmup,
-		Target: load.Asked{URL: source.Redacted(t.URL), API: t.API, Model: t.Model, Stream: t.Stream, Version: b.probed.Version, Prompts: v.Source},
-	})
+	p.set.Objective, p.set.Warmup = b.objective, b.Warmup
+	p.set.Target = load.Asked{URL: source.Redacted(t.URL), API: t.API, Model: t.Model, Stream: t.Stream, Version: b.probed.Version, Prompts: b.probed.Vocabulary.Source}
+	res := load.Summarize(rec, p.set)
 	res.Notes = append(res.Notes, b.probed.Notes...)
 	if watch != nil {
 		// An interrupt ends the test, not what is said of it.

@@ -148,9 +148,7 @@ func (c *Config) check() error {
 		return errors.New("a limit of the test is negative")
 	case c.Timeout > time.Hour:
 		return fmt.Errorf("request timeout %s is over an hour", c.Timeout)
-	case c.MaxRequests == 0 && c.Duration == 0 && !c.Trace && !c.endless():
-		return nil
-	case c.MaxRequests == 0 && c.Duration == 0 && !c.Trace:
+	case c.MaxRequests == 0 && c.Duration == 0 && !c.Trace && c.endless():
 		return hint.With(errors.New("the test has no end"), "pass --requests or --duration")
 	}
 	if c.Arrivals != nil {

@@ -290,6 +290,36 @@ func TestServerDown(t *testing.T) {
 	}
 }
 
+func TestFurtherFieldsOfTheBody(t *testing.T) {
+	turn := workload.Turn{OutputTokens: 7, Parts: []workload.Part{{Seed: 1, Tokens: 2}}}
+	for name, tt := range map[string]struct {
+		extra         map[string]any
+		with, without []string
+	}{
+		"none":                           {nil, []string{`"ignore_eos":true`, `"min_tokens":7`, `"max_tokens":7`}, nil},
+		"the model may end its answers":  {map[string]any{"ignore_eos": nil, "min_tokens": nil}, []string{`"max_tokens":7`}, []string{"ignore_eos", "min_tokens"}},
+		"a shortest answer of one's own": {map[string]any{"min_tokens": 3, "top_p": 0.9}, []string{`"min_tokens":3`, `"top_p":0.9`}, []string{`"min_tokens":7`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, err := newEndpoint(Target{URL: "http://a", Model: "m", Stream: true, IgnoreEOS: true, Extra: tt.extra}, DefaultVocabulary())
+			if err != nil {
+				t.Fatal(err)
+			}
+			body := string(e.body(nil, nil, &turn))
+			for _, want := range tt.with {
+				if !strings.Contains(body, want) {
+					t.Errorf("%s is missing in %s", want, body)
+				}
+			}
+			for _, not := range tt.without {
+				if strings.Contains(body, not) {
+					t.Errorf("%s is in %s", not, body)
+				}
+			}
+		})
+	}
+}
+
 func TestNewRefuses(t *testing.T) {
 	g, _ := workload.NewGenerator(spec(4, 2), 1)
 	a := workload.Poisson(5)

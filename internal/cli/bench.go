@@ -49,7 +49,7 @@ func newBenchCommand() *cobra.Command {
 func (f *benchFlags) register(s *pflag.FlagSet) {
 	f.AddFlags(s)
 	f.http.AddFlags(s)
-	f.Config.Asked.AddFlags(s, workload.ClosedLoops|workload.Traces|workload.Conversations)
+	f.Config.Asked.AddFlags(s, workload.ClosedLoops|workload.Traces)
 	s.DurationVar(&f.watch, "watch", time.Minute, "with --workload-from URL: measure for this long")
 	s.StringVar(&f.objective, "slo", "", "objective for goodput and search: "+strings.Join(slo.UseCases(), ", ")+", or a slo.yaml")
 	f.out.AddFlags(s, "text", "json", "html")
@@ -75,7 +75,7 @@ func tuneRuntime() (restore func()) {
 
 // read makes the campaign that the flags ask for.
 func (f *benchFlags) read(stdout, stderr io.Writer) (err error) {
-	f.Form, f.Full, f.OutFile = f.out.Form(), f.out.Full, f.out.File
+	f.Form, f.Full, f.Files.Out = f.out.Form(), f.out.Full, f.out.File
 	f.Terminal, f.Live = command.Terminal(stdout, f.out.Color), command.IsTerminal(stderr)
 	f.Stdout, f.Stderr, f.Saving, f.LastWords = stdout, stderr, saving, lastWords
 	f.ObjectiveFor, f.Pathologies = f.objectiveFor, pathologies.All()

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sixty-dev/sixty/internal/command"
+	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/load"
 	"github.com/sixty-dev/sixty/internal/planning/asked"
 	"github.com/sixty-dev/sixty/internal/render"
@@ -14,22 +15,24 @@ import (
 )
 
 func newBenchCompare() *cobra.Command {
-	var moreA, moreB []string
 	var tolerance float64
 	var f command.Output
 	cmd := &cobra.Command{
 		Use:  "compare",
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a, err := load.ReadFiles(append(args[:1:1], moreA...)...)
-			if err != nil {
-				return err
+			var sides [2]*load.Result
+			for i, path := range args {
+				list, err := load.ReadFiles(path)
+				if err != nil {
+					return err
+				}
+				if len(list) > 1 {
+					return hint.With(fmt.Errorf("%s holds %d results: what is compared is one with one", path, len(list)), "make one result of repetitions with sixty bench merge --repeated")
+				}
+				sides[i] = list[0]
 			}
-			b, err := load.ReadFiles(append(args[1:2:2], moreB...)...)
-			if err != nil {
-				return err
-			}
-			c, err := load.Compare(a, b, tolerance)
+			c, err := load.Compare(sides[0], sides[1], tolerance)
 			if err != nil {
 				return err
 			}
@@ -45,8 +48,6 @@ func newBenchCompare() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringArrayVar(&moreA, "more-a", nil, "further result of side A")
-	cmd.Flags().StringArrayVar(&moreB, "more-b", nil, "further result of side B")
 	cmd.Flags().Float64Var(&tolerance, "tolerance", 0.02, "relative change that does not matter")
 	f.AddFlags(cmd.Flags(), "text", "json")
 	f.AddFull(cmd.Flags(), "show everything that was compared")
@@ -81,7 +82,6 @@ func newBenchMerge() *cobra.Command {
 }
 
 func newBenchReport() *cobra.Command {
-	var html string
 	var f command.Output
 	cmd := &cobra.Command{
 		Use:  "report",
@@ -90,9 +90,6 @@ func newBenchReport() *cobra.Command {
 			list, err := load.ReadFiles(args...)
 			if err != nil {
 				return err
-			}
-			if html != "" { // its former name
-				f.File, f.Format = html, "html"
 			}
 			return f.Write(cmd.OutOrStdout(), func(w io.Writer, o render.Options) error {
 				switch f.Form() {
@@ -115,8 +112,6 @@ func newBenchReport() *cobra.Command {
 	}
 	f.AddFlags(cmd.Flags(), "text", "html", "json")
 	f.AddFull(cmd.Flags(), "show every latency, the server's signals and the generator's judgement of itself")
-	cmd.Flags().StringVar(&html, "html", "", "write a page to this `file`")
-	_ = cmd.Flags().MarkHidden("html") // the flag exists
 	return cmd
 }
 

@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -73,6 +76,12 @@ func TestBenchWritesEveryKindOfResult(t *testing.T) {
 	if out, _, err = runCLI(t, "bench", "compare", file("a.json"), file("a.json")); err != nil || !strings.Contains(out, "same") {
 		t.Errorf("comparison with itself: %v\n%s", err, out)
 	}
+	if err := os.WriteFile(file("list.json"), fmt.Appendf(nil, "[%s,%s]", raw, raw), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := runCLI(t, "bench", "compare", file("a.json"), file("list.json")); err == nil || !strings.Contains(err.Error(), "holds 2 results") {
+		t.Errorf("comparison with a list: %v", err)
+	}
 	if out, _, err = runCLI(t, "bench", "merge", file("a.json"), file("a.json")); err != nil || !strings.Contains(out, `"complete": 50`) {
 		t.Errorf("merge: %v\n%.300s", err, out)
 	}
@@ -86,24 +95,23 @@ func TestBenchExitCodes(t *testing.T) {
 	if _, errs, err := runCLI(t, "bench", url, "--concurrency", "1", "--requests", "5", "--assert", "ttft_p50<1ms"); !errors.Is(err, errFound) && !errors.Is(err, campaign.ErrSpoiled) || !strings.Contains(errs, "ttft_p50<1ms does not hold") {
 		t.Errorf("an assertion that does not hold: %v\n%s", err, errs)
 	}
-	broken := scripted(t, loadtest.Script{Status: 500})
-	if _, _, err := runCLI(t, "bench", broken, "--concurrency", "1", "--requests", "5"); err == nil || errors.Is(err, errFound) {
+	broken := httptest.NewServer(http.NotFoundHandler())
+	defer broken.Close()
+	if _, _, err := runCLI(t, "bench", broken.URL, "--model", "m", "--concurrency", "1", "--requests", "5"); err == nil || errors.Is(err, errFound) {
 		t.Errorf("a server that fails at once: %v", err)
 	}
 }
 
-// The objective is beyond what a busy machine breaks: the search is what is tested, and
-// that what it found is not measured again.
-func TestBenchSearchAndResume(t *testing.T) {
-	url := scripted(t, loadtest.Script{TTFT: 20 * time.Millisecond, ITL: 2 * time.Millisecond, Tokens: 4, Slots: 2})
-	dir := t.TempDir()
-	trials, objective := filepath.Join(dir, "trials.json"), filepath.Join(dir, "slo.yaml")
+// The objective is beyond what a busy machine breaks: the search is what is tested.
+func TestBenchSearch(t *testing.T) {
+	url := scripted(t, loadtest.Script{TTFT: 20 * time.Millisecond, ITL: 2 * time.Millisecond, Tokens: 4})
+	objective := filepath.Join(t.TempDir(), "slo.yaml")
 	if err := os.WriteFile(objective, []byte("objectives: [{ttft_p95: 30s}]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"bench", url, "--search", "concurrency", "--slo", objective, "--duration", "300ms", "--search-to", "4", "--resume", trials, "--prompt-tokens", "8"}
+	args := []string{"bench", url, "--search", "concurrency", "--slo", objective, "--duration", "300ms", "--search-to", "4", "--prompt-tokens", "8"}
 	out, _, err := runCLI(t, args...)
-	for range 20 { // what the generator spoiled is tried again; what it did not is kept
+	for range 20 { // what the generator spoiled is tried again
 		if !errors.Is(err, campaign.ErrSpoiled) {
 			break
 		}
@@ -111,17 +119,6 @@ func TestBenchSearchAndResume(t *testing.T) {
 	}
 	if err != nil || !strings.Contains(out, "Highest load within the objective: 4 streams") {
 		t.Fatalf("search: %v\n%s", err, out)
-	}
-	before, err := os.ReadFile(trials)
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, _, err := runCLI(t, args...)
-	if err != nil || !strings.Contains(again, "Highest load within the objective: 4 streams") {
-		t.Errorf("resumed: %v\n%s", err, again)
-	}
-	if after, err := os.ReadFile(trials); err != nil || !bytes.Equal(before, after) {
-		t.Errorf("resumed: the trials changed from %s to %s: %v", before, after, err)
 	}
 }
 
@@ -142,10 +139,9 @@ func TestBenchRefuses(t *testing.T) {
 		"lengths of a scenario": {[]string{"http://localhost:1", "--scenario", "burst", "--prompt-tokens", "9"}, "--prompt-tokens would do nothing", "made-up workload"},
 		"scale of no scenario":  {[]string{"http://localhost:1", "--rate", "5", "--scale", "0.1"}, "--scale would do nothing", "--scenario"},
 		"a limit of a loop":     {[]string{"http://localhost:1", "--concurrency", "5", "--max-concurrency", "9"}, "--max-concurrency would do nothing", "open loop"},
-		"until without repeat":  {[]string{"http://localhost:1", "--rate", "5", "--until", "0.1"}, "--until would do nothing", "--repeat"},
 		"an unwritable file":    {[]string{"http://localhost:1", "--rate", "5", "--json", "/no/such/directory/x.json"}, "--json /no/such/directory/x.json: no such file", "directory that exists"},
 		"a recording":           {[]string{"../../testdata/incident.tar.zst", "--rate", "5"}, "is a file: a load test needs a server", "sixty simulate"},
-		"a repeated search":     {[]string{"http://localhost:1", "--search", "rate", "--slo", "chat", "--repeat", "3"}, "--repeat would do nothing", "single level"},
+		"an unknown scenario":   {[]string{"http://localhost:1", "--scenario", "brust"}, "unknown scenario", "low-load"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -83,7 +83,7 @@ func TestBenchSendsWhatWasAsked(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes ten seconds of real time")
 	}
-	const scenarios = `scenarios:
+	const tenants = `scenarios:
   - name: tenants
     concurrency: 8
     requests: 200
@@ -94,9 +94,25 @@ func TestBenchSendsWhatWasAsked(t *testing.T) {
         - {name: free, weight: 3}
         - {name: paid, weight: 1, prompt: "400"}
 `
-	file := filepath.Join(t.TempDir(), "scenarios.yaml")
-	if err := os.WriteFile(file, []byte(scenarios), 0o600); err != nil {
-		t.Fatal(err)
+	const conversations = `scenarios:
+  - name: conversations
+    concurrency: 2
+    requests: 80
+    workload: {prompt: "160", output: "64", turns: "4"}
+`
+	const leaving = `scenarios:
+  - name: leaving
+    concurrency: 8
+    requests: 300
+    workload: {prompt: "64", output: "200", cancel_share: 0.33}
+`
+	dir := t.TempDir()
+	scenario := func(name, text string) []string {
+		file := filepath.Join(dir, name+".yaml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return []string{"--scenario", file}
 	}
 	near := func(t *testing.T, what string, got, want, within float64) {
 		t.Helper()
@@ -132,7 +148,7 @@ func TestBenchSendsWhatWasAsked(t *testing.T) {
 			},
 		},
 		"each turn repeats the conversation": {
-			args: []string{"--concurrency", "2", "--requests", "80", "--prompt-tokens", "160", "--output-tokens", "64", "--turns", "4"},
+			args: scenario("conversations", conversations),
 			check: func(t *testing.T, c map[string]float64, _ *load.Result, rows []map[string]string) {
 				byTurn := map[string][]float64{}
 				for _, r := range rows {
@@ -158,7 +174,7 @@ func TestBenchSendsWhatWasAsked(t *testing.T) {
 			},
 		},
 		"a third of the clients leave": {
-			args: []string{"--concurrency", "8", "--requests", "300", "--prompt-tokens", "64", "--output-tokens", "200", "--cancel-share", "0.33"},
+			args: scenario("leaving", leaving),
 			check: func(t *testing.T, c map[string]float64, res *load.Result, rows []map[string]string) {
 				near(t, "share of clients that left", float64(res.Requests.Cancelled)/300, 0.33, 0.08)
 				// Some answers end before the server, twenty times as fast as a real one,
@@ -174,7 +190,7 @@ func TestBenchSendsWhatWasAsked(t *testing.T) {
 			},
 		},
 		"three free requests for a paid one": {
-			args: []string{"--scenario", file},
+			args: scenario("tenants", tenants),
 			check: func(t *testing.T, _ map[string]float64, res *load.Result, rows []map[string]string) {
 				n, prompts := map[string]float64{}, map[string][]float64{}
 				for _, r := range rows {

@@ -46,7 +46,7 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 				"server", "target", "gpu-target", "gpu", "cluster", "namespace", "selector", "port", "job",
 				"label", "monitor-label", "lean", "short-instance", "scrape-interval", "dashboards",
 			}},
-			{Title: "What to look at", Flags: []string{"rules", "audit dashboards", "ignore", "only", "skip", "skip-unrelated", "audit vllm-version", "run", "phases", "fast", "fix"}},
+			{Title: "What to look at", Flags: []string{"rules", "audit dashboards", "ignore", "only", "skip", "skip-unrelated", "audit vllm-version", "phases", "fast", "fix"}},
 			{Title: "Model and hardware", Flags: []string{
 				"model-config", "simulate gpu", "tune gpu", "tp", "pp", "dp", "enable-expert-parallel", "cpu", "server-cpu",
 				"max-gpus", "price", "prices", "compare-quantization", "acceptance", "vllm-version", "load-test", "load-test-args", "load-test-model", "step-cost", "replicas", "prefill-engines", "transfer-rate", "route", "served-model",
@@ -57,14 +57,14 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 			}},
 			{Title: "Workload", Flags: []string{
 				"scenario", "scale", "rate", "rate-scale", "prompt-scale", "output-scale", "concurrency", "max-concurrency", "cv", "requests", "duration",
-				"prompt-tokens", "output-tokens", "system-tokens", "prefix-share", "prefix-groups", "turns", "think-time", "cancel-share",
-				"trace", "trace-format", "trace-from", "trace-length", "speed", "workload-from", "seconds", "streams", "seed",
+				"prompt-tokens", "output-tokens", "system-tokens", "prefix-share", "prefix-groups", "think-time",
+				"trace", "trace-format", "trace-from", "trace-length", "speed", "workload-from", "seconds", "seed",
 			}},
 			{Title: "Search", Flags: []string{
-				"search", "sweep", "search-from", "search-to", "search-precision", "budget", "resume", "repeat", "until",
-				"samples", "drop-too-large", "warmup", "drain", "repeated", "more-a", "more-b",
+				"search", "sweep", "search-from", "search-to",
+				"samples", "drop-too-large", "warmup", "drain", "repeated",
 			}},
-			{Title: "Requests", Flags: []string{"bench model", "bench timeout", "api", "api-key-env", "extra-body", "no-stream", "no-ignore-eos", "max-tokens-field", "token-counting", "tokenizer"}},
+			{Title: "Requests", Flags: []string{"bench model", "bench timeout", "api", "api-key-env", "extra-body", "no-stream"}},
 			{Title: "Links, labels and objects", Flags: []string{
 				"runbook-url", "runbook-suffix", "dashboard-url", "generate rules label", "generate all label",
 				"generate runbooks label", "severity", "keep-firing-for",
@@ -93,7 +93,6 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 			"bench scenario":         {Names: loadScenarios, Open: true},
 			"bench api":              command.Closed(string(load.Chat), string(load.Completions)),
 			"bench search":           command.Closed("rate", "concurrency"),
-			"token-counting":         command.Closed(string(load.CountAuto), string(load.CountUsage), string(load.CountFinal), string(load.CountEvents)),
 			"trace-format":           command.Closed(names(workload.Formats())...),
 			"simulate route":         command.Closed(string(perfmodel.RoundRobin), string(perfmodel.LeastLoaded), string(perfmodel.PrefixAffinity)),
 			"gpu":                    {Names: gpus, Open: true},

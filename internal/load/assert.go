@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -73,7 +74,7 @@ func ParseAssertion(text string) (Assertion, error) {
 	a := Assertion{Quantity: m[1], Op: m[2], text: strings.TrimSpace(text)}
 	scale := map[string]float64{"": 1, "µs": 1e-6, "us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "%": 0.01}
 	a.Limit = v * scale[m[4]]
-	if _, known := quantity(a.Quantity); !known {
+	if _, known := (&Result{}).quantity(a.Quantity); !known {
 		return Assertion{}, hint.With(fmt.Errorf("assertion %q: unknown quantity %q", text, a.Quantity), assertionHint)
 	}
 	return a, nil
@@ -85,8 +86,7 @@ func (a Assertion) String() string { return a.text }
 // Check reports whether the assertion holds, and the measured value. A value
 // that was not measured makes it false, with NaN.
 func (a Assertion) Check(r *Result) (value float64, holds bool) {
-	f, _ := quantity(a.Quantity)
-	v := f(r)
+	v, _ := r.quantity(a.Quantity)
 	switch a.Op {
 	case "<":
 		return v, v < a.Limit
@@ -115,58 +115,40 @@ func (a Assertion) Format(v float64) string {
 	return indicator.FormatNumber(v, unit)
 }
 
-// quantity finds how a result gives a named number. Latencies are named
-// METRIC_STATISTIC: ttft_p95, itl_mean, e2e_max.
-func quantity(name string) (f func(*Result) float64, known bool) {
+// quantity is a named number of a result, NaN where it was not measured. Latencies are
+// named METRIC_STATISTIC: ttft_p95, itl_mean, e2e_max.
+func (r *Result) quantity(name string) (v float64, known bool) {
 	switch name {
 	case "error_rate":
-		return func(r *Result) float64 { return r.Requests.ErrorRate() }, true
+		return r.Requests.ErrorRate(), true
 	case "requests":
-		return func(r *Result) float64 { return r.Throughput.Requests }, true
+		return r.Throughput.Requests, true
 	case "input_tokens":
-		return func(r *Result) float64 { return r.Throughput.InputTokens }, true
+		return r.Throughput.InputTokens, true
 	case "output_tokens":
-		return func(r *Result) float64 { return r.Throughput.OutputTokens }, true
+		return r.Throughput.OutputTokens, true
 	case "goodput":
-		return func(r *Result) float64 {
-			if r.Goodput == nil {
-				return math.NaN()
-			}
-			return r.Goodput.Share
-		}, true
-	}
-	i := strings.LastIndexByte(name, '_')
-	if i < 0 {
-		return nil, false
-	}
-	metric, stat := Metric(name[:i]), name[i+1:]
-	for _, m := range Metrics() {
-		if m == metric {
-			return statistic(metric, stat)
+		if r.Goodput == nil {
+			return math.NaN(), true
 		}
+		return r.Goodput.Share, true
 	}
-	return nil, false
-}
-
-func statistic(m Metric, stat string) (func(*Result) float64, bool) {
-	of := func(f func(*Distribution) float64) func(*Result) float64 {
-		return func(r *Result) float64 {
-			if d := r.Latency[m]; d != nil && d.Count > 0 {
-				return f(d)
-			}
-			return math.NaN()
-		}
+	metric, stat := "", ""
+	if i := strings.LastIndexByte(name, '_'); i >= 0 {
+		metric, stat = name[:i], name[i+1:]
 	}
-	switch stat {
-	case "mean":
-		return of(func(d *Distribution) float64 { return d.Mean }), true
-	case "max":
-		return of(func(d *Distribution) float64 { return d.Max }), true
+	q, isQuantile := map[string]float64{"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}[stat]
+	d := r.Latency[Metric(metric)]
+	switch {
+	case !slices.Contains(Metrics(), Metric(metric)) || !isQuantile && stat != "mean" && stat != "max":
+		return 0, false
+	case d == nil || d.Count == 0:
+		return math.NaN(), true
+	case stat == "mean":
+		return d.Mean, true
+	case stat == "max":
+		return d.Max, true
 	}
-	names := map[string]float64{"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
-	q, ok := names[stat]
-	return of(func(d *Distribution) float64 {
-		x, _ := d.At(q)
-		return x.Value
-	}), ok
+	x, _ := d.At(q)
+	return x.Value, true
 }

@@ -3,6 +3,7 @@ package load
 import (
 	"iter"
 	"math/bits"
+	"slices"
 	"sync"
 	"time"
 )
@@ -173,16 +174,9 @@ func (c *collector) message(o Outcome, m string) {
 	if len(m) > maxMessage {
 		m = m[:maxMessage] + "…"
 	}
-	known := c.rec.Errors[o]
-	if len(known) == maxMessages {
-		return
+	if known := c.rec.Errors[o]; len(known) < maxMessages && !slices.Contains(known, m) {
+		c.rec.Errors[o] = append(known, m)
 	}
-	for _, k := range known {
-		if k == m {
-			return
-		}
-	}
-	c.rec.Errors[o] = append(known, m)
 }
 
 // slice returns the slice of a moment; when the test outgrows its slices, they

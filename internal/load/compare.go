@@ -1,7 +1,6 @@
 package load
 
 import (
-	"errors"
 	"fmt"
 	"math"
 
@@ -55,21 +54,17 @@ type estimate struct {
 	ok                 bool
 }
 
-// Compare compares side B with side A. With one result on each side the
-// intervals within each test tell what is chance; with several, the differences
-// between the tests do, which also covers what differs from run to run.
-// tolerance is the relative change that does not matter.
-func Compare(a, b []*Result, tolerance float64) (*Comparison, error) {
-	if len(a) == 0 || len(b) == 0 {
-		return nil, errors.New("compare needs a result on either side")
-	}
+// Compare compares result B with result A. Their intervals tell what is chance:
+// those within a test, or, of repetitions that Merge made one of, also those
+// between the tests. tolerance is the relative change that does not matter.
+func Compare(a, b *Result, tolerance float64) (*Comparison, error) {
 	if !(tolerance >= 0 && tolerance < 10) {
 		return nil, fmt.Errorf("tolerance %v: want 0 to 10", tolerance)
 	}
 	c := &Comparison{Tool: version.This()}
 	var p []float64
 	for _, q := range compared() {
-		ea, eb := pool(a, q), pool(b, q)
+		ea, eb := q.of(a), q.of(b)
 		if !ea.ok && !eb.ok {
 			continue
 		}
@@ -102,31 +97,28 @@ func Compare(a, b []*Result, tolerance float64) (*Comparison, error) {
 }
 
 // notes says what makes two sides hard to compare.
-func (c *Comparison) notes(a, b []*Result) {
+func (c *Comparison) notes(a, b *Result) {
 	add := func(format string, args ...any) { c.Notes = append(c.Notes, fmt.Sprintf(format, args...)) }
-	for i, side := range [][]*Result{a, b} {
-		for _, r := range side {
-			name := string(rune('A' + i))
-			if r.Generator.Spoiled {
-				add("a result of side %s was spoiled by its generator", name)
-			}
-			if !r.Window.Steady {
-				add("a result of side %s: %s", name, r.Window.Why)
-			}
-			if e := r.Requests.ErrorRate(); e > maxErrorRate {
-				add("%.1f %% of the requests of side %s failed: latencies are those of the survivors", 100*e, name)
-			}
+	for i, r := range []*Result{a, b} {
+		name := string(rune('A' + i))
+		if r.Generator.Spoiled {
+			add("result %s was spoiled by its generator", name)
+		}
+		if !r.Window.Steady {
+			add("result %s: %s", name, r.Window.Why)
+		}
+		if e := r.Requests.ErrorRate(); e > maxErrorRate {
+			add("%.1f %% of the requests of result %s failed: latencies are those of the survivors", 100*e, name)
 		}
 	}
-	x, y := a[0], b[0]
-	if x.Tokens.Prompt > 0 && math.Abs(y.Tokens.Prompt/x.Tokens.Prompt-1) > 0.02 {
-		add("prompts are not alike: %.0f tokens against %.0f", x.Tokens.Prompt, y.Tokens.Prompt)
+	if a.Tokens.Prompt > 0 && math.Abs(b.Tokens.Prompt/a.Tokens.Prompt-1) > 0.02 {
+		add("prompts are not alike: %.0f tokens against %.0f", a.Tokens.Prompt, b.Tokens.Prompt)
 	}
-	if x.Tokens.Output > 0 && math.Abs(y.Tokens.Output/x.Tokens.Output-1) > 0.02 {
-		add("answers are not alike: %.0f tokens against %.0f", x.Tokens.Output, y.Tokens.Output)
+	if a.Tokens.Output > 0 && math.Abs(b.Tokens.Output/a.Tokens.Output-1) > 0.02 {
+		add("answers are not alike: %.0f tokens against %.0f", a.Tokens.Output, b.Tokens.Output)
 	}
-	if x.Load.Concurrency != y.Load.Concurrency {
-		add("the loads are not alike: concurrency %d against %d", x.Load.Concurrency, y.Load.Concurrency)
+	if a.Load.Concurrency != b.Load.Concurrency {
+		add("the loads are not alike: concurrency %d against %d", a.Load.Concurrency, b.Load.Concurrency)
 	}
 }
 
@@ -144,22 +136,22 @@ func compared() []comparedQuantity {
 			if d == nil || d.Count == 0 {
 				return estimate{}
 			}
-			return estimate{d.Mean, d.Deviation * d.Deviation, d.Effective, true}
+			se := (d.MeanHigh - d.Mean) / studentT(d.Effective-1) // the interval's lower end stops at 0
+			return estimate{d.Mean, se * se * d.Effective, d.Effective, true}
 		}})
 		for _, q := range []float64{0.5, 0.95, 0.99} {
 			list = append(list, comparedQuantity{fmt.Sprintf("%s_p%g", m, 100*q), "s", func(r *Result) estimate { return quantileEstimate(r.Latency[m], q) }})
 		}
 	}
-	rate := func(value, low, high func(*Throughput) float64) func(*Result) estimate {
-		return func(r *Result) estimate {
-			t := &r.Throughput
-			v := value(t)
-			return intervalEstimate(v, low(t), high(t), maxBatches)
-		}
-	}
 	return append(list,
-		comparedQuantity{"requests", "1/s", rate(func(t *Throughput) float64 { return t.Requests }, func(t *Throughput) float64 { return t.RequestsLow }, func(t *Throughput) float64 { return t.RequestsHigh })},
-		comparedQuantity{"output_tokens", "1/s", rate(func(t *Throughput) float64 { return t.OutputTokens }, func(t *Throughput) float64 { return t.OutputLow }, func(t *Throughput) float64 { return t.OutputHigh })},
+		comparedQuantity{"requests", "1/s", func(r *Result) estimate {
+			t := &r.Throughput
+			return intervalEstimate(t.Requests, t.RequestsLow, t.RequestsHigh, maxBatches)
+		}},
+		comparedQuantity{"output_tokens", "1/s", func(r *Result) estimate {
+			t := &r.Throughput
+			return intervalEstimate(t.OutputTokens, t.OutputLow, t.OutputHigh, maxBatches)
+		}},
 	)
 }
 
@@ -179,22 +171,4 @@ func intervalEstimate(v, low, high, n float64) estimate {
 	}
 	se := (high - low) / (2 * studentT(n-1))
 	return estimate{v, se * se * n, n, true}
-}
-
-// pool combines a side's results.
-func pool(side []*Result, q comparedQuantity) estimate {
-	if len(side) == 1 {
-		return q.of(side[0])
-	}
-	var v []float64
-	for _, r := range side {
-		if e := q.of(r); e.value > 0 {
-			v = append(v, e.value)
-		}
-	}
-	if len(v) < 2 {
-		return estimate{}
-	}
-	mean, variance := moments(v)
-	return estimate{mean, variance, float64(len(v)), true}
 }

@@ -22,7 +22,7 @@ func synthetic(seed uint64, n int, factor float64) *Result {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	rec := &Recording{
 		Start: time.Unix(1_700_000_000, 0), SliceWidth: firstSlice, Errors: map[Outcome][]string{}, Tenants: []string{""},
-		Generator: Generator{Cores: 2, CPU: time.Second},
+		Generator: Generator{Cores: 2, CPU: 1},
 	}
 	at := time.Duration(0)
 	for range n {
@@ -40,16 +40,24 @@ func synthetic(seed uint64, n int, factor float64) *Result {
 }
 
 func TestCompare(t *testing.T) {
+	repeated := func(runs ...*Result) *Result {
+		m, err := Merge(runs, Repeated)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
 	tests := map[string]struct {
-		a, b []*Result
+		a, b *Result
 		want string // verdict of ttft_mean and e2e_mean
 	}{
-		"the same server twice":                    {[]*Result{synthetic(1, 600, 1)}, []*Result{synthetic(2, 600, 1)}, "same"},
-		"a server a fifth slower":                  {[]*Result{synthetic(1, 600, 1)}, []*Result{synthetic(2, 600, 1.2)}, "worse"},
-		"a server a fifth faster":                  {[]*Result{synthetic(1, 600, 1)}, []*Result{synthetic(2, 600, 0.8)}, "better"},
-		"a difference that is too small to matter": {[]*Result{synthetic(1, 20_000, 1)}, []*Result{synthetic(2, 20_000, 1.01)}, "same"},
-		"three runs each, slower":                  {[]*Result{synthetic(1, 200, 1), synthetic(2, 200, 1.01), synthetic(3, 200, 0.99)}, []*Result{synthetic(4, 200, 1.3), synthetic(5, 200, 1.31), synthetic(6, 200, 1.29)}, "worse"},
-		"one run against runs":                     {[]*Result{synthetic(1, 1, 1)}, []*Result{synthetic(2, 600, 1)}, "unknown"},
+		"the same server twice":                    {synthetic(1, 600, 1), synthetic(2, 600, 1), "same"},
+		"a server a fifth slower":                  {synthetic(1, 600, 1), synthetic(2, 600, 1.2), "worse"},
+		"a server a fifth faster":                  {synthetic(1, 600, 1), synthetic(2, 600, 0.8), "better"},
+		"a difference that is too small to matter": {synthetic(1, 20_000, 1), synthetic(2, 20_000, 1.01), "same"},
+		"three runs each, slower":                  {repeated(synthetic(1, 200, 1), synthetic(2, 200, 1.01), synthetic(3, 200, 0.99)), repeated(synthetic(4, 200, 1.3), synthetic(5, 200, 1.31), synthetic(6, 200, 1.29)), "worse"},
+		"three runs each, as far apart as theirs":  {repeated(synthetic(1, 200, 1), synthetic(2, 200, 1.3), synthetic(3, 200, 0.7)), repeated(synthetic(4, 200, 1.2), synthetic(5, 200, 1.5), synthetic(6, 200, 0.9)), "same"},
+		"one request against many":                 {synthetic(1, 1, 1), synthetic(2, 600, 1), "unknown"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -79,7 +87,7 @@ func TestCompare(t *testing.T) {
 func TestFalseAlarmsAreRare(t *testing.T) {
 	alarms := 0
 	for i := range uint64(40) {
-		c, err := Compare([]*Result{synthetic(2*i, 300, 1)}, []*Result{synthetic(2*i+1, 300, 1)}, 0)
+		c, err := Compare(synthetic(2*i, 300, 1), synthetic(2*i+1, 300, 1), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,8 +169,11 @@ func FuzzReadResults(f *testing.F) {
 		if err != nil || len(list) > 4 {
 			return
 		}
-		_, _ = Merge(list, Repeated)
-		if _, err := Compare(list, list, 0.02); err != nil {
+		merged, err := Merge(list, Repeated)
+		if err != nil {
+			return
+		}
+		if _, err := Compare(list[0], merged, 0.02); err != nil {
 			t.Fatal(err)
 		}
 	})

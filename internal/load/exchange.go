@@ -361,7 +361,7 @@ func (s *stream) settle() {
 	if s.hasUsage {
 		r.PromptTokens, r.CachedTokens = int32(s.usage.PromptTokens), int32(s.usage.CachedTokens)
 	}
-	if s.r.endpoint.target.Counting == CountEvents || len(s.arrivals) == 0 {
+	if len(s.arrivals) == 0 {
 		return
 	}
 	total := s.usage.CompletionTokens

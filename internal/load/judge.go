@@ -9,20 +9,22 @@ import (
 
 // Generator is what the load generator measured of itself.
 type Generator struct {
-	CPU        time.Duration // processor time used during the test
-	Cores      int           // that it may use (GOMAXPROCS)
-	WakeLag    Lag           // of a timer that should fire every few ms: what any goroutine suffers
-	SchedDelay Lag           // runnable goroutines waiting for a processor, by the Go runtime
-	ReceiveLag Lag           // from a packet's arrival in the kernel to its timestamp; empty where the kernel does not tell
-	GCPauses   Lag
-	Heap       uint64 // bytes at the end
-	Resident   uint64 // bytes, the process' highest
+	ReceiveLag Lag     `json:"receive_lag"` // from a packet's arrival in the kernel to its timestamp; empty where the kernel does not tell
+	WakeLag    Lag     `json:"wake_lag"`    // of a timer that should fire every few ms: what any goroutine suffers
+	SchedDelay Lag     `json:"sched_delay"` // runnable goroutines waiting for a processor, by the Go runtime
+	GCPauses   Lag     `json:"gc_pauses"`
+	CPU        float64 `json:"cpu"`         // processor seconds used during the test
+	Cores      int     `json:"cores"`       // that it may use (GOMAXPROCS)
+	HeapMB     float64 `json:"heap_mb"`     // at the end
+	ResidentMB float64 `json:"resident_mb"` // the process' highest
 }
 
-// Lag is a distribution of delays in a few numbers.
+// Lag is a distribution of delays in a few numbers, in seconds.
 type Lag struct {
-	Count         int64
-	P50, P99, Max time.Duration
+	Count int64   `json:"count"`
+	P50   float64 `json:"p50"`
+	P99   float64 `json:"p99"`
+	Max   float64 `json:"max"`
 }
 
 // judge measures the generator while a test runs.
@@ -48,7 +50,7 @@ func newJudge() *judge {
 
 // probe measures how long a goroutine that could run waits to run.
 func (j *judge) probe() {
-	var lags lagSketch
+	lags := newSketch()
 	ticker := time.NewTicker(probeEvery)
 	defer ticker.Stop()
 	for {
@@ -56,7 +58,7 @@ func (j *judge) probe() {
 		case due := <-ticker.C:
 			// The ticker's time is when the runtime fired it; the rest is how long
 			// this goroutine waited to run.
-			lags.add(time.Since(due))
+			lags.add(time.Since(due), 1)
 		case <-j.stop:
 			j.wake <- lags.lag()
 			return
@@ -71,7 +73,7 @@ func (j *judge) end() Generator {
 	runtime.ReadMemStats(&mem)
 	after := runtimeHistograms()
 	return Generator{
-		CPU: processorTime() - j.cpu, Cores: runtime.GOMAXPROCS(0), Heap: mem.HeapAlloc, Resident: residentPeak(),
+		CPU: (processorTime() - j.cpu).Seconds(), Cores: runtime.GOMAXPROCS(0), HeapMB: float64(mem.HeapAlloc) / 1e6, ResidentMB: float64(residentPeak()) / 1e6,
 		WakeLag: <-j.wake, SchedDelay: lagOf(j.before[0], after[0]), GCPauses: lagOf(j.before[1], after[1]),
 	}
 }
@@ -113,43 +115,14 @@ func lagOf(before, after *metrics.Float64Histogram) Lag {
 		if math.IsInf(end, 0) {
 			end = after.Buckets[i]
 		}
-		at := time.Duration(end * 1e9)
 		if seen*2 < l.Count {
-			l.P50 = at
+			l.P50 = end
 		}
 		if seen*100 < l.Count*99 {
-			l.P99 = at
+			l.P99 = end
 		}
-		l.Max = at
+		l.Max = end
 		seen += n
 	}
 	return l
-}
-
-// lagSketch counts delays by bucket; see gapBucket.
-type lagSketch struct {
-	counts map[uint32]int64
-	n      int64
-	max    time.Duration
-}
-
-func (s *lagSketch) add(d time.Duration) {
-	if s.counts == nil {
-		s.counts = map[uint32]int64{}
-	}
-	d = max(d, 0)
-	s.counts[gapBucket(uint32(min(d/time.Microsecond, maxArrivalUS)))]++
-	s.n++
-	s.max = max(s.max, d)
-}
-
-func (s *lagSketch) lag() Lag {
-	if s.n == 0 {
-		return Lag{}
-	}
-	h := newSketch()
-	for b, n := range s.counts {
-		h.add(time.Duration(gapValue(b))*time.Microsecond, n)
-	}
-	return Lag{Count: s.n, P50: h.quantile(0.5), P99: h.quantile(0.99), Max: s.max}
 }

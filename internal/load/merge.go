@@ -105,8 +105,8 @@ func (m *Result) addJudgement(r *Result) {
 }
 
 // worse is the larger of two lags: without their sketches no more can be said.
-func worse(a, b LagSeconds) LagSeconds {
-	return LagSeconds{a.Count + b.Count, max(a.P50, b.P50), max(a.P99, b.P99), max(a.Max, b.Max)}
+func worse(a, b Lag) Lag {
+	return Lag{a.Count + b.Count, max(a.P50, b.P50), max(a.P99, b.P99), max(a.Max, b.Max)}
 }
 
 func (m *Result) mergeThroughput(results []*Result, how How) {

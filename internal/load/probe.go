@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -43,14 +44,10 @@ const (
 )
 
 // Probe asks the server for its model, version and tokenizer, and sends one
-// completion of one token to learn which options it knows. vocab may be nil, or
-// one read from a tokenizer.json. Text says that prompts must be text even
-// where the server would take token ids, as conversations need.
-func Probe(ctx context.Context, t Target, vocab *Vocabulary, text bool) (*Probed, error) {
-	known := vocab != nil
-	if !known {
-		vocab = DefaultVocabulary()
-	}
+// completion of one token to learn which options it knows. Text says that prompts
+// must be text even where the server would take token ids, as conversations need.
+func Probe(ctx context.Context, t Target, text bool) (*Probed, error) {
+	vocab := DefaultVocabulary()
 	e, err := newEndpoint(t, vocab)
 	if err != nil {
 		return nil, err
@@ -64,7 +61,7 @@ func Probe(ctx context.Context, t Target, vocab *Vocabulary, text bool) (*Probed
 		return nil, err
 	}
 	p.version(ctx)
-	p.tokenizer(ctx, known, text || known)
+	p.tokenizer(ctx, text)
 	if err := p.options(ctx); err != nil {
 		return nil, err
 	}
@@ -94,12 +91,7 @@ func (p *probe) do(ctx context.Context, timeout time.Duration, method string, u 
 		return 0, "", fmt.Errorf("ask %s: %w", u.Redacted(), err)
 	}
 	req.Header.Set("Content-Type", "application/json")
-	if p.target.Key != "" {
-		req.Header.Set("Authorization", "Bearer "+p.target.Key)
-	}
-	for k, v := range p.target.Headers {
-		req.Header.Set(k, v)
-	}
+	maps.Copy(req.Header, p.target.Headers)
 	resp, err := p.client.Do(req)
 	if err != nil {
 		return 0, "", fmt.Errorf("ask %s: %w", u.Redacted(), unanswered.Cause(err))
@@ -189,19 +181,17 @@ func (p *probe) tokenize(ctx context.Context, body map[string]any) (t tokenized,
 
 // tokenizer learns from the server's /tokenize how to write prompts of an exact
 // length.
-func (p *probe) tokenizer(ctx context.Context, known, text bool) {
-	v := p.out.Vocabulary
-	if !known {
-		all, ok := p.tokenize(ctx, map[string]any{"prompt": strings.Join(v.words, ""), "add_special_tokens": false, "return_token_strs": true})
-		if !ok {
-			return
-		}
-		if p.out.MaxLength == 0 {
-			p.out.MaxLength = all.MaxLen
-		}
-		p.out.Vocabulary = p.learn(all, text)
+func (p *probe) tokenizer(ctx context.Context, text bool) {
+	words := strings.Join(p.out.Vocabulary.words, "")
+	all, ok := p.tokenize(ctx, map[string]any{"prompt": words, "add_special_tokens": false, "return_token_strs": true})
+	if !ok {
+		return
 	}
-	if v = p.out.Vocabulary; v.IDs() {
+	if p.out.MaxLength == 0 {
+		p.out.MaxLength = all.MaxLen
+	}
+	v := p.learn(all, text)
+	if p.out.Vocabulary = v; v.IDs() {
 		return // ids are taken as they are: nothing is added
 	}
 	const sample = 64
@@ -259,8 +249,8 @@ func (p *probe) options(ctx context.Context) error {
 			}
 			return nil
 		case status == http.StatusBadRequest || status == http.StatusUnprocessableEntity:
-			if p.target.Stream && p.target.Counting == CountAuto || p.target.Counting == "" && p.target.Stream {
-				p.target.Counting = CountFinal
+			if p.target.Stream && !p.target.FinalUsage {
+				p.target.FinalUsage = true
 				dropped = append(dropped, "continuous_usage_stats")
 				continue
 			}

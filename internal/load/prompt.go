@@ -1,14 +1,10 @@
 package load
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 
-	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/workload"
 )
 
@@ -37,7 +33,7 @@ type Vocabulary struct {
 	// Overhead is the tokens that the server adds to a prompt: the chat
 	// template, a beginning-of-sequence token.
 	Overhead int
-	// Source says how the two are known: "tokenizer.json", "server", "usage", "assumed".
+	// Source says how the two are known: "server", "usage", "assumed".
 	Source string
 }
 
@@ -112,66 +108,4 @@ func (v *Vocabulary) wordsFor(tokens int) int {
 		return tokens
 	}
 	return max(int(float64(tokens)/v.TokensPerWord+0.5), 1)
-}
-
-// maxTokenizer bounds a tokenizer.json; the largest known are about 35 MB.
-const maxTokenizer = 128 << 20
-
-// ReadTokenizer takes from a Hugging Face tokenizer.json the words that are one
-// token when a space comes before them. Nothing else of the tokenizer is
-// needed: prompts are made of these words only.
-func ReadTokenizer(r io.Reader) (*Vocabulary, error) {
-	var file struct {
-		Model struct {
-			Vocab json.RawMessage `json:"vocab"`
-		} `json:"model"`
-	}
-	lr := &io.LimitedReader{R: r, N: maxTokenizer}
-	if err := json.NewDecoder(lr).Decode(&file); err != nil {
-		if lr.N == 0 {
-			err = fmt.Errorf("file is over %d MB", maxTokenizer>>20)
-		}
-		return nil, hint.With(fmt.Errorf("read tokenizer: %w", err), "pass the tokenizer.json that lies beside the model's weights")
-	}
-	var words []string
-	keep := func(token string) {
-		// Byte-level BPE writes the space before a word as Ġ, SentencePiece as ▁.
-		w, ok := strings.CutPrefix(token, "Ġ")
-		if !ok {
-			w, ok = strings.CutPrefix(token, "▁")
-		}
-		if ok && len(w) >= 3 && len(w) <= 8 && strings.Trim(w, "abcdefghijklmnopqrstuvwxyz") == "" {
-			words = append(words, " "+w)
-		}
-	}
-	var byToken map[string]int      // BPE, WordPiece
-	var byRank [][2]json.RawMessage // Unigram: [token, score]
-	switch {
-	case json.Unmarshal(file.Model.Vocab, &byToken) == nil:
-		ids := make([]string, len(byToken))
-		for t, id := range byToken {
-			if id >= 0 && id < len(ids) {
-				ids[id] = t // in the order of ids, so that the choice of words is stable
-			}
-		}
-		for _, t := range ids {
-			keep(t)
-		}
-	case json.Unmarshal(file.Model.Vocab, &byRank) == nil:
-		for _, e := range byRank {
-			var t string
-			if json.Unmarshal(e[0], &t) == nil {
-				keep(t)
-			}
-		}
-	default:
-		return nil, errors.New("read tokenizer: model.vocab is neither an object nor a list")
-	}
-	// Frequent words have low ids and are whole tokens even where rare merges
-	// would split others.
-	v, err := withWords(words[:min(len(words), 4096)], "tokenizer.json")
-	if err != nil {
-		return nil, fmt.Errorf("read tokenizer: %w", err)
-	}
-	return v, nil
 }

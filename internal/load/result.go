@@ -261,31 +261,12 @@ type Judgement struct {
 	Spoiled bool     `json:"spoiled"` // the result says more about the generator than about the server
 	Reasons []string `json:"reasons,omitempty"`
 
-	SendLag     LagSeconds `json:"send_lag"`    // from when a request should have been sent
-	ReceiveLag  LagSeconds `json:"receive_lag"` // from the kernel's packet to its timestamp
-	WakeLag     LagSeconds `json:"wake_lag"`    // of a goroutine that a timer wakes
-	SchedDelay  LagSeconds `json:"sched_delay"` // by the Go runtime
-	GCPauses    LagSeconds `json:"gc_pauses"`
-	CPU         float64    `json:"cpu"` // processor seconds
-	Cores       int        `json:"cores"`
-	Utilisation float64    `json:"utilisation"` // CPU over cores and time
-	PerEvent    float64    `json:"cpu_per_event"`
-	HeapMB      float64    `json:"heap_mb"`
-	ResidentMB  float64    `json:"resident_mb"`          // the highest
-	ArrivalCV   float64    `json:"arrival_cv,omitempty"` // of the times between sends, open loop
-	Achieved    float64    `json:"achieved,omitempty"`   // requests sent over requests due, open loop
-}
-
-// LagSeconds is a Lag in JSON's unit.
-type LagSeconds struct {
-	Count int64   `json:"count"`
-	P50   float64 `json:"p50"`
-	P99   float64 `json:"p99"`
-	Max   float64 `json:"max"`
-}
-
-func (l Lag) seconds() LagSeconds {
-	return LagSeconds{l.Count, l.P50.Seconds(), l.P99.Seconds(), l.Max.Seconds()}
+	SendLag Lag `json:"send_lag"` // from when a request should have been sent
+	Generator
+	Utilisation float64 `json:"utilisation"` // CPU over cores and time
+	PerEvent    float64 `json:"cpu_per_event"`
+	ArrivalCV   float64 `json:"arrival_cv,omitempty"` // of the times between sends, open loop
+	Achieved    float64 `json:"achieved,omitempty"`   // requests sent over requests due, open loop
 }
 
 // maxResult bounds a result file.

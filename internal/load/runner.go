@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -109,6 +110,24 @@ func New(cfg Config) (*Runner, error) {
 	return r, nil
 }
 
+// checkPorts refuses more connections to one address than there are local ports,
+// where the system tells how many there are, as Linux does.
+func checkPorts(streams int) error {
+	b, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
+	if err != nil {
+		return nil
+	}
+	var low, high int
+	if _, err := fmt.Sscan(string(b), &low, &high); err != nil {
+		return nil
+	}
+	if have := high - low + 1; streams > have {
+		return hint.With(fmt.Errorf("%d streams to one address need as many local ports, the system has %d", streams, have),
+			`widen the range with sysctl -w net.ipv4.ip_local_port_range="1024 65535", or run the test on several machines and merge the results`)
+	}
+	return nil
+}
+
 func (c *Config) check() error {
 	ways := 0
 	for _, set := range []bool{c.Concurrency != 0, c.Arrivals != nil, c.Trace} {
@@ -129,9 +148,7 @@ func (c *Config) check() error {
 		return errors.New("a limit of the test is negative")
 	case c.Timeout > time.Hour:
 		return fmt.Errorf("request timeout %s is over an hour", c.Timeout)
-	case c.MaxRequests == 0 && c.Duration == 0 && !c.Trace && !c.endless():
-		return nil
-	case c.MaxRequests == 0 && c.Duration == 0 && !c.Trace:
+	case c.MaxRequests == 0 && c.Duration == 0 && !c.Trace && c.endless():
 		return hint.With(errors.New("the test has no end"), "pass --requests or --duration")
 	}
 	if c.Arrivals != nil {
@@ -234,12 +251,10 @@ func (r *Runner) prepare(ctx context.Context) ([]*stream, error) {
 		})
 	}
 	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
-		r.closeAll()
-		for _, e := range errs {
-			if e != nil {
-				return nil, hint.With(e, "check that the server runs and accepts that many connections")
-			}
+	for _, err := range errs {
+		if err != nil {
+			r.closeAll()
+			return nil, hint.With(err, "check that the server runs and accepts that many connections")
 		}
 	}
 	return streams, nil
@@ -300,7 +315,7 @@ func (r *Runner) receiveLag() Lag {
 	for c := range r.conns {
 		r.lags.Merge(c.Lags())
 	}
-	return Lag{Count: r.lags.Count(), P50: r.lags.Quantile(0.5), P99: r.lags.Quantile(0.99), Max: r.lags.Max()}
+	return Lag{r.lags.Count(), r.lags.Quantile(0.5).Seconds(), r.lags.Quantile(0.99).Seconds(), r.lags.Max().Seconds()}
 }
 
 func (r *Runner) closeAll() {

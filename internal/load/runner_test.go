@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -65,7 +66,7 @@ func TestExchangeMeasuresWhatTheServerDid(t *testing.T) {
 		"an early empty role chunk is no token":    {script: func(s *loadtest.Script) { s.RoleChunk = true }, target: func(t *Target) { t.API = Chat }, perGap: 1},
 		"a role chunk without any usage":           {script: func(s *loadtest.Script) { s.RoleChunk, s.NoUsage = true, true }, target: func(t *Target) { t.API = Chat }, perGap: 1, estimated: true},
 		"four tokens in an event":                  {script: func(s *loadtest.Script) { s.TokensPerChunk = 4 }, perGap: 4},
-		"four tokens in an event, told at the end": {script: func(s *loadtest.Script) { s.TokensPerChunk = 4 }, target: func(t *Target) { t.Counting = CountFinal }, perGap: 4, estimated: true},
+		"four tokens in an event, told at the end": {script: func(s *loadtest.Script) { s.TokensPerChunk = 4 }, target: func(t *Target) { t.FinalUsage = true }, perGap: 4, estimated: true},
 		"three events in a packet":                 {script: func(s *loadtest.Script) { s.ChunksPerWrite = 3 }, perGap: 3},
 		"packets that split events":                {script: func(s *loadtest.Script) { s.SplitWrites = true }, perGap: 1},
 	}
@@ -147,50 +148,6 @@ func mean(v []float64) float64 {
 func median(v []float64) float64 {
 	slices.Sort(v)
 	return stat.Quantile(v, 0.5)
-}
-
-func TestExchangeCountsEveryKindOfFailure(t *testing.T) {
-	base := loadtest.Script{TTFT: time.Millisecond, Tokens: 4}
-	tests := map[string]struct {
-		script func(*loadtest.Script)
-		want   Outcome
-	}{
-		"too many requests":         {func(s *loadtest.Script) { s.Status, s.RetryAfter = 429, 7*time.Second }, Limited},
-		"unavailable":               {func(s *loadtest.Script) { s.Status = 503 }, Unavailable},
-		"a wrong model":             {func(s *loadtest.Script) { s.Status = 404 }, ClientFault},
-		"an internal error":         {func(s *loadtest.Script) { s.Status = 500 }, ServerFault},
-		"an event that is no JSON":  {func(s *loadtest.Script) { s.Malformed = true }, Malformed},
-		"an empty stream":           {func(s *loadtest.Script) { s.Empty = true }, Empty},
-		"a connection that breaks":  {func(s *loadtest.Script) { s.DieAfter = 2 }, Broken},
-		"an error in the stream":    {func(s *loadtest.Script) { s.ErrorMidway = true }, ServerError},
-		"an answer that never ends": {func(s *loadtest.Script) { s.ITL = time.Hour }, Timeout},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			script := base
-			tt.script(&script)
-			script.EveryNth = 2
-			timeout := 10 * time.Second // a busy machine is slow
-			if script.ITL > 0 {
-				script.EveryNth, timeout = 0, 100*time.Millisecond
-			}
-			rec, _ := run(t, script, spec(4, 4), Config{Target: Target{API: Completions, Stream: true}, Concurrency: 1, MaxRequests: 6, Timeout: timeout})
-			res := Summarize(rec, Settings{Target: Asked{Stream: true}, Warmup: 0})
-			want := 3
-			if script.ITL > 0 {
-				want = 6
-			}
-			if got := res.Requests.Errors[tt.want.String()]; got != want || res.Requests.Sent != 6 || res.Requests.Failed != want {
-				t.Errorf("requests %+v, want %d %s of 6", res.Requests, want, tt.want)
-			}
-			if d := res.Latency[E2E]; (d == nil) != (want == 6) || d != nil && d.Count != 3 {
-				t.Errorf("percentiles over %+v, want the 3 complete ones", d)
-			}
-			if script.RetryAfter > 0 && res.Requests.RetryAfter != 7 {
-				t.Errorf("Retry-After %v, want 7 s", res.Requests.RetryAfter)
-			}
-		})
-	}
 }
 
 func TestNonStreamingAnswersHaveNoFirstToken(t *testing.T) {
@@ -314,10 +271,6 @@ func TestAServerThatDiesIsToldFromOneThatRefuses(t *testing.T) {
 	if rate := float64(res.Requests.Complete) / res.Gone; math.Abs(res.Throughput.Requests-rate) > 0.1*rate {
 		t.Errorf("throughput %g requests/s, want that of the time until then, %g", res.Throughput.Requests, rate)
 	}
-	rec, _ = run(t, loadtest.Script{Status: 503, EveryNth: 2}, spec(4, 4), Config{Target: Target{API: Completions, Stream: true}, Concurrency: 1, MaxRequests: 10})
-	if res := Summarize(rec, Settings{Target: Asked{Stream: true}, Warmup: 0}); res.Gone != 0 {
-		t.Errorf("a server that answers 503 is gone at %g s", res.Gone)
-	}
 }
 
 func TestServerDown(t *testing.T) {
@@ -337,6 +290,36 @@ func TestServerDown(t *testing.T) {
 	}
 }
 
+func TestFurtherFieldsOfTheBody(t *testing.T) {
+	turn := workload.Turn{OutputTokens: 7, Parts: []workload.Part{{Seed: 1, Tokens: 2}}}
+	for name, tt := range map[string]struct {
+		extra         map[string]any
+		with, without []string
+	}{
+		"none":                           {nil, []string{`"ignore_eos":true`, `"min_tokens":7`, `"max_tokens":7`}, nil},
+		"the model may end its answers":  {map[string]any{"ignore_eos": nil, "min_tokens": nil}, []string{`"max_tokens":7`}, []string{"ignore_eos", "min_tokens"}},
+		"a shortest answer of one's own": {map[string]any{"min_tokens": 3, "top_p": 0.9}, []string{`"min_tokens":3`, `"top_p":0.9`}, []string{`"min_tokens":7`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, err := newEndpoint(Target{URL: "http://a", Model: "m", Stream: true, IgnoreEOS: true, Extra: tt.extra}, DefaultVocabulary())
+			if err != nil {
+				t.Fatal(err)
+			}
+			body := string(e.body(nil, nil, &turn))
+			for _, want := range tt.with {
+				if !strings.Contains(body, want) {
+					t.Errorf("%s is missing in %s", want, body)
+				}
+			}
+			for _, not := range tt.without {
+				if strings.Contains(body, not) {
+					t.Errorf("%s is in %s", not, body)
+				}
+			}
+		})
+	}
+}
+
 func TestNewRefuses(t *testing.T) {
 	g, _ := workload.NewGenerator(spec(4, 2), 1)
 	a := workload.Poisson(5)
@@ -353,7 +336,7 @@ func TestNewRefuses(t *testing.T) {
 		"no URL":                            {Config{Target: Target{URL: "localhost:8000"}, Source: g, Concurrency: 1, MaxRequests: 1}, "not an http"},
 		"another API":                       {Config{Target: Target{URL: "http://a", API: "embeddings"}, Source: g, Concurrency: 1, MaxRequests: 1}, "want chat or completions"},
 		"API against URL":                   {Config{Target: Target{URL: "http://a/v1/completions", API: Chat}, Source: g, Concurrency: 1, MaxRequests: 1}, "the API asked for"},
-		"a header with a line end":          {Config{Target: Target{URL: "http://a", Headers: map[string]string{"X-A": "b\r\nc: d"}}, Source: g, Concurrency: 1, MaxRequests: 1}, "cannot be sent"},
+		"a header with a line end":          {Config{Target: Target{URL: "http://a", Headers: http.Header{"X-A": {"b\r\nc: d"}}}, Source: g, Concurrency: 1, MaxRequests: 1}, "cannot be sent"},
 		"an extra field that the test sets": {Config{Target: Target{URL: "http://a", Extra: map[string]any{"stream": true}}, Source: g, Concurrency: 1, MaxRequests: 1}, "set by the test"},
 	}
 	for name, tt := range tests {

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +18,7 @@ func TestScenarios(t *testing.T) {
 		if err := s.Validate(); err != nil {
 			t.Error(err)
 		}
-		got[s.Name] = itoa(s.Concurrency) + "×" + itoa(s.Requests) + " " + s.Workload.Prompt.String() + "/" + s.Workload.Output.String()
+		got[s.Name] = strconv.Itoa(s.Concurrency) + "×" + strconv.Itoa(s.Requests) + " " + s.Workload.Prompt.String() + "/" + s.Workload.Output.String()
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("scenarios (-want +got):\n%s", diff)

@@ -13,7 +13,7 @@ import (
 func TestSearchFindsTheCapacity(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		capacity := rapid.Float64Range(1.01, 5000).Draw(t, "capacity")
-		plan := SearchPlan{Low: 1, Precision: 0.05, MaxTrials: 50, Whole: rapid.Bool().Draw(t, "whole")}
+		plan := SearchPlan{Low: 1, Whole: rapid.Bool().Draw(t, "whole")}
 		if rapid.Bool().Draw(t, "bounded") {
 			plan.High = rapid.Float64Range(2, 10_000).Draw(t, "high")
 			if plan.Whole {
@@ -33,7 +33,7 @@ func TestSearchFindsTheCapacity(t *testing.T) {
 			}
 			tries[level] = true
 			return Trial{Met: level <= capacity}, nil
-		}, nil)
+		})
 		if err != nil || !f.Done || f.Best == nil {
 			t.Fatalf("found %+v, error %v", f, err)
 		}
@@ -47,48 +47,22 @@ func TestSearchFindsTheCapacity(t *testing.T) {
 	})
 }
 
-func TestSearchGoesOnWhereItStopped(t *testing.T) {
-	plan := SearchPlan{Low: 1, Precision: 0.1}
-	try := func(_ context.Context, level float64) (Trial, error) { return Trial{Met: level <= 77}, nil }
-	whole, err := Search(context.Background(), plan, try, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var saved []Trial
-	ctx, cancel := context.WithCancel(context.Background())
-	first, err := Search(ctx, plan, func(ctx context.Context, level float64) (Trial, error) {
-		if len(saved) == 3 {
-			cancel()
-			return Trial{}, ctx.Err()
-		}
-		return try(ctx, level)
-	}, func(trials []Trial) error { saved = append(saved[:0], trials...); return nil })
-	if err != nil || first.Done || len(saved) != 3 {
-		t.Fatalf("interrupted search: %+v, error %v, saved %d", first, err, len(saved))
-	}
-	plan.Trials = saved
-	second, err := Search(context.Background(), plan, try, nil)
-	if err != nil || second.Best.Level != whole.Best.Level || len(second.Trials) != len(whole.Trials) {
-		t.Errorf("resumed search found %v after %d trials, the whole one %v after %d", second.Best.Level, len(second.Trials), whole.Best.Level, len(whole.Trials))
-	}
-}
-
 func TestSearchEnds(t *testing.T) {
 	never := func(context.Context, float64) (Trial, error) { return Trial{}, nil }
-	f, err := Search(context.Background(), SearchPlan{Low: 5, Precision: 0.1}, never, nil)
+	f, err := Search(context.Background(), SearchPlan{Low: 5}, never)
 	if err != nil || !f.Done || f.Best != nil || f.Above != 5 || len(f.Trials) != 1 {
 		t.Errorf("nothing meets it: %+v, %v", f, err)
 	}
 	always := func(context.Context, float64) (Trial, error) { return Trial{Met: true}, nil }
-	if f, err = Search(context.Background(), SearchPlan{Low: 5, Precision: 0.1, MaxTrials: 4}, always, nil); err != nil || f.Done || len(f.Trials) != 4 || f.Best.Level != 40 {
+	if f, err = Search(context.Background(), SearchPlan{Low: 5}, always); err != nil || f.Done || len(f.Trials) != maxTrials || f.Best.Level != 5<<(maxTrials-1) {
 		t.Errorf("everything meets it: %+v, %v", f, err)
 	}
 	boom := errors.New("boom")
-	if f, err = Search(context.Background(), SearchPlan{Low: 5, Precision: 0.1}, func(context.Context, float64) (Trial, error) { return Trial{}, boom }, nil); !errors.Is(err, boom) || f == nil {
+	if f, err = Search(context.Background(), SearchPlan{Low: 5}, func(context.Context, float64) (Trial, error) { return Trial{}, boom }); !errors.Is(err, boom) || f == nil {
 		t.Errorf("a trial fails: %+v, %v", f, err)
 	}
-	for _, bad := range []SearchPlan{{Precision: 0.1}, {Low: 1}, {Low: 2, High: 1, Precision: 0.1}, {Low: math.NaN(), Precision: 0.1}} {
-		if _, err := Search(context.Background(), bad, always, nil); err == nil {
+	for _, bad := range []SearchPlan{{}, {Low: 2, High: 1}, {Low: math.NaN()}} {
+		if _, err := Search(context.Background(), bad, always); err == nil {
 			t.Errorf("%+v: no error", bad)
 		}
 	}

@@ -31,6 +31,11 @@ func (s *sketch) quantile(q float64) time.Duration {
 	return time.Duration(s.h.ValueAtPercentile(q*100)) * time.Microsecond
 }
 
+// lag is the sketch of delays in a few numbers.
+func (s *sketch) lag() Lag {
+	return Lag{s.h.TotalCount(), s.quantile(0.5).Seconds(), s.quantile(0.99).Seconds(), float64(s.h.Max()) / 1e6}
+}
+
 // merge adds another sketch.
 func (s *sketch) merge(o *sketch) { s.h.Merge(o.h) }
 

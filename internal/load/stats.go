@@ -5,28 +5,22 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // confidence is the level of every interval.
 const confidence = 0.95
 
-// moments returns the mean and the variance of values.
+// moments returns the mean and the variance of values, 0 where there are too few.
 func moments(v []float64) (mean, variance float64) {
-	if len(v) == 0 {
+	switch len(v) {
+	case 0:
 		return 0, 0
+	case 1:
+		return v[0], 0
 	}
-	for _, x := range v {
-		mean += x
-	}
-	mean /= float64(len(v))
-	if len(v) < 2 {
-		return mean, 0
-	}
-	for _, x := range v {
-		variance += (x - mean) * (x - mean)
-	}
-	return mean, variance / float64(len(v)-1)
+	return stat.MeanVariance(v, nil)
 }
 
 // Batches for the estimate of autocorrelation: enough for a variance, long

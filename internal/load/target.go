@@ -1,6 +1,8 @@
 package load
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -11,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/workload"
@@ -25,34 +29,22 @@ const (
 	Completions API = "completions" // /v1/completions
 )
 
-// TokenCounting is how the number of tokens in an event is known.
-type TokenCounting string
-
-// The ways to know how many tokens an event brings.
-const (
-	CountAuto   TokenCounting = "auto"   // usage in every event where the server accepts the option, else the final usage
-	CountUsage  TokenCounting = "usage"  // stream_options.continuous_usage_stats (vLLM, SGLang)
-	CountFinal  TokenCounting = "final"  // the final usage, spread over the events
-	CountEvents TokenCounting = "events" // one token an event; wrong with speculative decoding
-)
-
 // Target is the server under test and how to ask it.
 type Target struct {
 	URL     string // base URL (http://host:8000, .../v1) or the endpoint itself
 	API     API
 	Model   string
 	Stream  bool
-	Key     string            // sent as a bearer token; never stored in results
-	Headers map[string]string // further headers
-	TLS     *tls.Config       // nil for the system's roots
-	Extra   map[string]any    // further fields of the body
+	Headers http.Header    // credentials included; never stored in results
+	TLS     *tls.Config    // nil for the system's roots
+	Extra   map[string]any // further fields of the body; nil removes one
 
 	// IgnoreEOS asks for exactly the wanted number of tokens with ignore_eos and
 	// min_tokens, which vLLM and SGLang know.
 	IgnoreEOS bool
-	Counting  TokenCounting
-	// MaxTokensField is "max_tokens" unless a server wants max_completion_tokens.
-	MaxTokensField string
+	// FinalUsage says that the server tells how many tokens an answer has at its end
+	// only: it refuses stream_options.continuous_usage_stats, which vLLM and SGLang know.
+	FinalUsage bool
 }
 
 // endpoint is a validated Target, ready to write requests.
@@ -72,16 +64,6 @@ func newEndpoint(t Target, vocab *Vocabulary) (*endpoint, error) {
 	u, err := url.Parse(t.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, hint.With(fmt.Errorf("target %q is not an http or https URL", redact(t.URL)), "write it as http://host:8000")
-	}
-	switch t.Counting {
-	case "":
-		t.Counting = CountAuto
-	case CountAuto, CountUsage, CountFinal, CountEvents:
-	default:
-		return nil, fmt.Errorf("token counting %q: want auto, usage, final or events", t.Counting)
-	}
-	if t.MaxTokensField == "" {
-		t.MaxTokensField = "max_tokens"
 	}
 	e := &endpoint{target: t, vocab: vocab}
 	if err := e.locate(u); err != nil {
@@ -106,34 +88,26 @@ func redact(raw string) string {
 
 // locate finds the API's URL.
 func (e *endpoint) locate(u *url.URL) error {
+	suffixes := map[API]string{Chat: "/chat/completions", Completions: "/completions"}
 	path := strings.TrimRight(u.Path, "/")
-	switch {
-	case strings.HasSuffix(path, "/chat/completions"):
-		if e.target.API == Completions {
-			return errors.New("the URL is that of chat completions, the API asked for is completions")
+	for _, named := range []API{Chat, Completions} {
+		before, ok := strings.CutSuffix(path, suffixes[named])
+		if !ok {
+			continue
 		}
-		e.target.API, path = Chat, strings.TrimSuffix(path, "/chat/completions")
-	case strings.HasSuffix(path, "/completions"):
-		if e.target.API == Chat {
-			return errors.New("the URL is that of completions, the API asked for is chat")
+		if e.target.API != "" && e.target.API != named {
+			return fmt.Errorf("the URL is that of API %s, the API asked for is %s", named, e.target.API)
 		}
-		e.target.API, path = Completions, strings.TrimSuffix(path, "/completions")
+		e.target.API, path = named, before
 	}
-	root := strings.TrimSuffix(path, "/v1")
-	if path == "" {
-		path = "/v1"
-	}
-	switch e.target.API {
-	case "", Chat:
-		e.target.API = Chat
-		e.url = u.JoinPath()
-		e.url.Path = path + "/chat/completions"
-	case Completions:
-		e.url = u.JoinPath()
-		e.url.Path = path + "/completions"
-	default:
+	e.target.API = cmp.Or(e.target.API, Chat)
+	suffix, known := suffixes[e.target.API]
+	if !known {
 		return fmt.Errorf("API %q: want chat or completions", e.target.API)
 	}
+	root := strings.TrimSuffix(path, "/v1")
+	e.url = u.JoinPath()
+	e.url.Path = cmp.Or(path, "/v1") + suffix
 	base := *u
 	base.Path, base.RawQuery, base.Fragment = root, "", ""
 	e.base = &base
@@ -144,31 +118,24 @@ func (e *endpoint) locate(u *url.URL) error {
 func (e *endpoint) requestHead() ([]byte, error) {
 	t := &e.target
 	h := fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: sixty\r\nContent-Type: application/json\r\nAccept: */*\r\n", e.url.RequestURI(), e.url.Host)
-	headers := map[string]string{}
-	if t.Key != "" {
-		headers["Authorization"] = "Bearer " + t.Key
-	} else if u := e.url.User; u != nil {
-		r := http.Request{Header: http.Header{}}
+	r := http.Request{Header: t.Headers.Clone()}
+	if u := e.url.User; u != nil && r.Header.Get("Authorization") == "" {
+		if r.Header == nil {
+			r.Header = http.Header{}
+		}
 		pass, _ := u.Password()
 		r.SetBasicAuth(u.Username(), pass)
-		headers["Authorization"] = r.Header.Get("Authorization")
 	}
-	for k, v := range t.Headers {
-		headers[http.CanonicalHeaderKey(k)] = v
-	}
-	names := make([]string, 0, len(headers))
-	for k := range headers {
-		names = append(names, k)
-	}
-	slices.Sort(names)
-	for _, k := range names {
-		v := headers[k]
-		if k == "" || strings.ContainsAny(k, " \r\n:") || strings.ContainsAny(v, "\r\n\x00") {
-			return nil, fmt.Errorf("header %q cannot be sent", k)
+	for name, values := range r.Header {
+		if !httpguts.ValidHeaderFieldName(name) || slices.ContainsFunc(values, func(v string) bool { return !httpguts.ValidHeaderFieldValue(v) }) {
+			return nil, fmt.Errorf("header %q cannot be sent", name)
 		}
-		h = fmt.Appendf(h, "%s: %s\r\n", k, v)
 	}
-	return append(h, "X-Request-Id: "...), nil
+	var further bytes.Buffer
+	if err := r.Header.Write(&further); err != nil {
+		return nil, fmt.Errorf("request head: %w", err)
+	}
+	return append(append(h, further.Bytes()...), "X-Request-Id: "...), nil
 }
 
 // template renders the body around the prompt and the number of tokens.
@@ -188,15 +155,15 @@ func (e *endpoint) template() error {
 	if t.IgnoreEOS {
 		fields["ignore_eos"] = true
 	}
-	if t.Stream && t.Counting != CountEvents {
+	if t.Stream {
 		o := map[string]any{"include_usage": true}
-		if t.Counting != CountFinal {
+		if !t.FinalUsage {
 			o["continuous_usage_stats"] = true
 		}
 		fields["stream_options"] = o
 	}
 	for k, v := range t.Extra {
-		if k == "model" || k == "messages" || k == "prompt" || k == t.MaxTokensField || k == "stream" {
+		if k == "model" || k == "messages" || k == "prompt" || k == "max_tokens" || k == "stream" {
 			return fmt.Errorf("extra body field %q is set by the test itself", k)
 		}
 		if v == nil {
@@ -205,14 +172,13 @@ func (e *endpoint) template() error {
 		}
 		fields[k] = v
 	}
-	_, fixed := fields["min_tokens"]
+	_, fixed := t.Extra["min_tokens"]
 	e.minimum = t.IgnoreEOS && !fixed
 	body, err := json.Marshal(fields)
 	if err != nil {
 		return fmt.Errorf("extra body fields: %w", err)
 	}
-	e.suffix = append([]byte{','}, body[1:len(body)-1]...)
-	e.suffix = fmt.Appendf(e.suffix, `,%q:`, t.MaxTokensField)
+	e.suffix = fmt.Appendf(nil, `,%s,"max_tokens":`, body[1:len(body)-1])
 	return nil
 }
 

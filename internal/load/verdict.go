@@ -25,24 +25,20 @@ const (
 
 // judge turns what the generator measured of itself into a verdict.
 func (s *summary) judge() Judgement {
-	g := &s.rec.Generator
-	j := Judgement{
-		ReceiveLag: g.ReceiveLag.seconds(), WakeLag: g.WakeLag.seconds(), SchedDelay: g.SchedDelay.seconds(), GCPauses: g.GCPauses.seconds(),
-		CPU: g.CPU.Seconds(), Cores: g.Cores, HeapMB: float64(g.Heap) / 1e6, ResidentMB: float64(g.Resident) / 1e6,
-	}
-	if s.rec.Duration > 0 && g.Cores > 0 {
-		j.Utilisation = j.CPU / s.rec.Duration.Seconds() / float64(g.Cores)
+	j := Judgement{Generator: s.rec.Generator}
+	if s.rec.Duration > 0 && j.Cores > 0 {
+		j.Utilisation = j.CPU / s.rec.Duration.Seconds() / float64(j.Cores)
 	}
 	if n := max(s.rec.Events, int64(s.rec.Len())); n > 0 {
 		j.PerEvent = j.CPU / float64(n)
 	}
-	var lags lagSketch
+	lags := newSketch()
 	for _, r := range s.bySent {
 		if r.Outcome != ConnectFail && r.Outcome != Unfinished {
-			lags.add(r.SendLag())
+			lags.add(r.SendLag(), 1)
 		}
 	}
-	j.SendLag = lags.lag().seconds()
+	j.SendLag = lags.lag()
 	if s.set.Load.Concurrency == 0 {
 		s.judgeArrivals(&j)
 	}

@@ -26,11 +26,11 @@ type Asked struct {
 	TraceFrom, TraceLength time.Duration // the part of it that is replayed
 	Speed                  float64       // of the replay
 
-	Prompt, Output, Turns string // as ParseLengths reads them
+	Prompt, Output string // as ParseLengths reads them
 	// PromptScale and OutputScale multiply those lengths, asked for or measured; 0 is 1.
 	PromptScale, OutputScale   float64
 	SystemTokens, PrefixGroups int
-	PrefixShare, CancelShare   float64
+	PrefixShare                float64
 
 	Requests int           // ends after so many; 0: no limit
 	Duration time.Duration // ends after this time; 0: no limit
@@ -49,7 +49,7 @@ const (
 // Check refuses what contradicts itself.
 func (a *Asked) Check() error {
 	switch {
-	case a.Concurrency < 0 || a.ThinkTime < 0 || a.Concurrency == 0 && a.ThinkTime > 0 && a.Turns == "":
+	case a.Concurrency < 0 || a.ThinkTime < 0 || a.Concurrency == 0 && a.ThinkTime > 0:
 		return hint.With(fmt.Errorf("--concurrency %d, --think-time %s: want a number of clients, and a pause with it", a.Concurrency, a.ThinkTime), "for example --concurrency 16 --think-time 2s")
 	case a.Concurrency > 0 && (a.Rate != "" || a.Trace != "" || a.SetCV):
 		return hint.With(errors.New("--concurrency says when requests come, and so do --rate, --cv and --trace"), "give one of them")
@@ -102,12 +102,7 @@ func (a *Asked) Spec(m *Measured) (s Spec, measured []string, err error) {
 		}
 	}
 	s.Prompt, s.Output = s.Prompt.Scale(cmp.Or(a.PromptScale, 1)), s.Output.Scale(cmp.Or(a.OutputScale, 1))
-	if a.Turns != "" {
-		if s.Turns, err = ParseLengths(a.Turns); err != nil {
-			return s, nil, fmt.Errorf("--turns: %w", err)
-		}
-	}
-	s.SystemTokens, s.PrefixGroups, s.ThinkTime, s.CancelShare = a.SystemTokens, a.PrefixGroups, a.ThinkTime, a.CancelShare
+	s.SystemTokens, s.PrefixGroups, s.ThinkTime = a.SystemTokens, a.PrefixGroups, a.ThinkTime
 	if a.SetPrefixShare {
 		s.PrefixShare = a.PrefixShare
 	}

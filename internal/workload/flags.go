@@ -16,7 +16,7 @@ type Parts uint8
 const (
 	ClosedLoops Parts = 1 << iota
 	Traces
-	Conversations // and clients that leave
+	ThinkTimes // pauses of a closed loop's clients
 	ScaledRates
 	NoUsualLengths // where none are measured, they must be given
 )
@@ -40,7 +40,7 @@ func (a *Asked) AddFlags(s *pflag.FlagSet, parts Parts) {
 	if parts&ClosedLoops != 0 {
 		s.IntVar(&a.Concurrency, "concurrency", 0, "closed loop: clients that send the next request when one ended; 0: none")
 	}
-	if parts&(ClosedLoops|Conversations) != 0 {
+	if parts&ThinkTimes != 0 {
 		s.DurationVar(&a.ThinkTime, "think-time", 0, "a client's mean pause from an answer to its next request")
 	}
 	if parts&Traces != 0 {
@@ -59,10 +59,6 @@ func (a *Asked) AddFlags(s *pflag.FlagSet, parts Parts) {
 	s.IntVar(&a.SystemTokens, "system-tokens", 0, "tokens of a system prompt that all prompts begin with")
 	s.Float64Var(&a.PrefixShare, "prefix-share", 0, "share of each prompt that its group has in common, 0 to 1 (default: as measured)")
 	s.IntVar(&a.PrefixGroups, "prefix-groups", 1, "number of such groups")
-	if parts&Conversations != 0 {
-		s.StringVar(&a.Turns, "turns", "", "turns of a conversation, written like --prompt-tokens")
-		s.Float64Var(&a.CancelShare, "cancel-share", 0, "share of clients that leave before the end")
-	}
 	s.IntVar(&a.Requests, "requests", 0, "end after so many requests")
 	s.DurationVar(&a.Duration, "duration", 0, "end after this time of traffic")
 	s.Uint64Var(&a.Seed, "seed", 1, "of everything random; the same seed gives the same requests")

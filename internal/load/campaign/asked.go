@@ -1,14 +1,13 @@
 package campaign
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,11 +25,10 @@ type Asked struct {
 	Config
 	Given func(flag string) bool // on the command line
 
-	URL, Model, KeyEnv, ExtraBody, Tokenizer string
-	API, Counting, MaxTokensField            string
-	Whole, FreeEnd                           bool // answers in one piece; answers that the model ends
-	WorkloadFrom, WarmupTime, Levels         string
-	Asserts                                  []string
+	URL, API, Model, KeyEnv, ExtraBody string
+	Whole                              bool // answers in one piece
+	WorkloadFrom, WarmupTime, Levels   string
+	Asserts                            []string
 }
 
 // AddFlags adds the flags of sixty bench that say what is tested, and how, but for those of
@@ -39,12 +37,8 @@ func (a *Asked) AddFlags(s *pflag.FlagSet) {
 	s.StringVar(&a.API, "api", "", "which is asked (default: what the URL says, else chat)")
 	s.StringVar(&a.Model, "model", "", "model `name` (default: the first that the server lists)")
 	s.StringVar(&a.KeyEnv, "api-key-env", "", "environment `variable` that holds the API key")
-	s.StringVar(&a.ExtraBody, "extra-body", "", "further fields of the request body as a `JSON` object; null removes one")
+	s.StringVar(&a.ExtraBody, "extra-body", "", "further fields of the request body as a `JSON` object; null removes one: '{\"ignore_eos\": null, \"min_tokens\": null}' lets the model end its answers")
 	s.BoolVar(&a.Whole, "no-stream", false, "ask for whole answers")
-	s.BoolVar(&a.FreeEnd, "no-ignore-eos", false, "let the model end its answers (no ignore_eos, no min_tokens)")
-	s.StringVar(&a.Counting, "token-counting", "auto", "how tokens in an event are counted")
-	s.StringVar(&a.MaxTokensField, "max-tokens-field", "max_tokens", "body `field` for the number of tokens")
-	s.StringVar(&a.Tokenizer, "tokenizer", "", "tokenizer.json `file` of the model (default: the server's /tokenize)")
 	s.StringVar(&a.Scenario, "scenario", "", "`name`: low-load, saturation, long-prompts, long-outputs, burst or all; or a YAML file")
 	s.Float64Var(&a.Scale, "scale", 1, "multiply a scenario's concurrency, requests and lengths")
 	s.StringVar(&a.WorkloadFrom, "workload-from", "", "take lengths, prefix sharing and arrivals from a live server's `URL`, a recording, or prometheus=URL")
@@ -53,21 +47,16 @@ func (a *Asked) AddFlags(s *pflag.FlagSet) {
 	s.DurationVar(&a.Drain, "drain", 0, "wait this long at the end for what is in flight (default: --timeout)")
 	s.StringVar(&a.WarmupTime, "warmup", "auto", "time to leave out at the beginning, or auto")
 	s.StringArrayVar(&a.Asserts, "assert", nil, "condition such as 'ttft_p95<500ms'; exit 1 when it does not hold")
-	s.IntVar(&a.Repeat, "repeat", 1, "run the test so often and merge the results")
-	s.Float64Var(&a.Until, "until", 0, "with --repeat: stop when the P95s' intervals are within this share of their value")
 	s.StringSliceVar(&a.Metrics, "metrics", []string{"auto"}, "`URLs` of metrics to scrape during the test: the servers', GPU exporters'; auto is the target's own, or none")
-	s.StringVar(&a.JSONFile, "json", "", "write the result as JSON to this `file` too")
-	s.StringVar(&a.HTMLFile, "html", "", "write a report with plots to this `file` too")
-	s.StringVar(&a.CSVFile, "csv", "", "write a line per request to this `file`")
-	s.StringVar(&a.VLLMFile, "vllm-json", "", "write the result as vllm bench serve does to this `file`")
-	s.StringVar(&a.BaselineFile, "save-baseline", "", "write thresholds for generate rules and diagnose to this `file`")
+	s.StringVar(&a.Files.JSON, "json", "", "write the result as JSON to this `file` too")
+	s.StringVar(&a.Files.HTML, "html", "", "write a report with plots to this `file` too")
+	s.StringVar(&a.Files.CSV, "csv", "", "write a line per request to this `file`")
+	s.StringVar(&a.Files.VLLM, "vllm-json", "", "write the result as vllm bench serve does to this `file`")
+	s.StringVar(&a.Files.Baseline, "save-baseline", "", "write thresholds for generate rules and diagnose to this `file`")
 	s.StringVar(&a.Search, "search", "", "find the highest rate, or concurrency, that meets --slo")
 	s.StringVar(&a.Levels, "sweep", "", "run the test at these levels of --search, such as 1,2,4,8")
 	s.Float64Var(&a.SearchFrom, "search-from", 1, "lowest level of a search")
 	s.Float64Var(&a.SearchTo, "search-to", 0, "highest level of a search (default: found by doubling)")
-	s.Float64Var(&a.SearchPrecision, "search-precision", 0.05, "relative precision of a search")
-	s.DurationVar(&a.Budget, "budget", 0, "begin no further trial of a search or repetition after this time")
-	s.StringVar(&a.Resume, "resume", "", "file that keeps a search's trials, to go on after an interruption")
 }
 
 // Check refuses what contradicts itself, would do nothing or could not be written, before
@@ -90,10 +79,8 @@ func (a *Asked) Check() error {
 		return hint.With(errors.New("a search needs an objective"), "pass --slo chat, or a slo.yaml")
 	case a.Levels != "" && a.Search == "":
 		return hint.With(errors.New("--sweep needs to know of what"), "pass --search rate or --search concurrency")
-	case a.Repeat < 1 || a.Repeat > 1000:
-		return fmt.Errorf("--repeat %d: want 1 to 1000", a.Repeat)
-	case (a.CSVFile != "" || a.VLLMFile != "") && (a.Scenario == "all" || a.Search != "" || a.Repeat > 1):
-		return hint.With(errors.New("--csv and --vllm-json work for a single test only"), "leave --repeat, --search and --scenario all out, or write the results with --json")
+	case (a.Files.CSV != "" || a.Files.VLLM != "") && (a.Scenario == "all" || a.Search != ""):
+		return hint.With(errors.New("--csv and --vllm-json work for a single test only"), "leave --search and --scenario all out, or write the results with --json")
 	}
 	if err := a.useless(); err != nil {
 		return err
@@ -104,13 +91,12 @@ func (a *Asked) Check() error {
 // writable makes sure that the results can be written.
 func (a *Asked) writable() error {
 	for _, x := range []struct{ flag, path string }{
-		{"out", a.OutFile},
-		{"json", a.JSONFile},
-		{"html", a.HTMLFile},
-		{"csv", a.CSVFile},
-		{"vllm-json", a.VLLMFile},
-		{"save-baseline", a.BaselineFile},
-		{"resume", a.Resume},
+		{"out", a.Files.Out},
+		{"json", a.Files.JSON},
+		{"html", a.Files.HTML},
+		{"csv", a.Files.CSV},
+		{"vllm-json", a.Files.VLLM},
+		{"save-baseline", a.Files.Baseline},
 	} {
 		if x.path == "" {
 			continue
@@ -136,18 +122,14 @@ func (a *Asked) useless() error {
 		goesBy string
 	}{
 		{"prompt-tokens output-tokens prefix-share", made && !measured, "a made-up workload; scenarios, traces and --workload-from have their own"},
-		{"turns think-time system-tokens prefix-groups cancel-share", made, "a made-up workload; scenarios and traces have their own"},
-		{"think-time", a.Given("turns"), "--turns"},
+		{"system-tokens prefix-groups", made, "a made-up workload; scenarios and traces have their own"},
 		{"scale", a.Scenario != "", "--scenario"},
 		{"cv", a.Rate != "" || a.Search == "rate", "--rate or --search rate"},
 		{"speed trace-format trace-from trace-length", a.Trace != "", "--trace"},
 		{"workload-from", made, "--rate, --concurrency or --search; scenarios and traces have a workload"},
 		{"watch", measured, "--workload-from URL"},
 		{"max-concurrency", a.Scenario == "" && a.Concurrency == 0 && a.Search != "concurrency", "an open loop: --rate, --trace or --search rate"},
-		{"until", a.Repeat > 1, "--repeat"},
-		{"budget", a.Repeat > 1 || a.Search != "", "--repeat or --search"},
-		{"search-from search-to search-precision resume", a.Search != "" && a.Levels == "", "--search, without --sweep"},
-		{"repeat", a.Search == "", "a single level; a search makes each trial once"},
+		{"search-from search-to", a.Search != "" && a.Levels == "", "--search, without --sweep"},
 	} {
 		if x.useful {
 			continue
@@ -179,16 +161,6 @@ func (a *Asked) Read() (err error) {
 	if err := a.target(); err != nil {
 		return err
 	}
-	if a.Tokenizer != "" {
-		file, err := os.Open(a.Tokenizer)
-		if err != nil {
-			return fmt.Errorf("open --tokenizer: %w", err)
-		}
-		defer file.Close()
-		if a.Vocabulary, err = load.ReadTokenizer(file); err != nil {
-			return err
-		}
-	}
 	for s := range strings.SplitSeq(a.Levels, ",") {
 		if a.Levels == "" {
 			break
@@ -204,10 +176,7 @@ func (a *Asked) Read() (err error) {
 
 // target makes the server under test, and how it is asked.
 func (a *Asked) target() error {
-	t := load.Target{
-		URL: a.URL, API: load.API(a.API), Model: a.Model, Stream: !a.Whole, IgnoreEOS: !a.FreeEnd,
-		Counting: load.TokenCounting(a.Counting), MaxTokensField: a.MaxTokensField,
-	}
+	t := load.Target{URL: a.URL, API: load.API(a.API), Model: a.Model, Stream: !a.Whole, IgnoreEOS: true}
 	if !strings.Contains(t.URL, "://") {
 		t.URL = "http://" + t.URL
 	}
@@ -221,12 +190,13 @@ func (a *Asked) target() error {
 		return err
 	}
 	if a.KeyEnv != "" {
-		if t.Key = os.Getenv(a.KeyEnv); t.Key == "" {
+		key := os.Getenv(a.KeyEnv)
+		if key == "" {
 			return hint.With(fmt.Errorf("environment variable %s is empty", a.KeyEnv), "export the API key in it")
 		}
-		delete(t.Headers, "Authorization")
+		t.Headers.Set("Authorization", "Bearer "+key)
 		if a.HTTP.Authorization == nil && a.HTTP.BasicAuth == nil { // for the metrics, which lie behind the same door
-			a.HTTP.Authorization = &config.Authorization{Type: "Bearer", Credentials: config.Secret(t.Key)}
+			a.HTTP.Authorization = &config.Authorization{Type: "Bearer", Credentials: config.Secret(key)}
 		}
 	}
 	if a.HTTP.TLSConfig != (config.TLSConfig{}) {
@@ -238,60 +208,47 @@ func (a *Asked) target() error {
 	return nil
 }
 
-// headers are those of an HTTP configuration, credentials included. The generator has a
-// wire of its own, and refuses what that does not do.
-func headers(c *config.HTTPClientConfig) (map[string]string, error) {
+// headers are those that an HTTP configuration adds to a request, credentials included. The
+// generator has a wire of its own, and refuses what that does not do.
+func headers(c *config.HTTPClientConfig) (http.Header, error) {
 	if c.OAuth2 != nil || c.ProxyURL.URL != nil || c.ProxyFromEnvironment {
 		return nil, hint.With(errors.New("--http-config: bench knows neither oauth2 nor proxies"), "give it a token with --bearer-token-file, and the server's own address")
 	}
-	out := map[string]string{}
+	sent := http.Header{}
+	var way http.RoundTripper = lastRoundTripper{sent}
 	if c.HTTPHeaders != nil {
-		for name, h := range c.HTTPHeaders.Headers {
-			values := slices.Clone(h.Values)
-			for _, s := range h.Secrets {
-				values = append(values, string(s))
-			}
-			for _, f := range h.Files {
-				text, err := secretFile(f)
-				if err != nil {
-					return nil, err
-				}
-				values = append(values, text)
-			}
-			out[http.CanonicalHeaderKey(name)] = strings.Join(values, ", ")
-		}
-	}
-	secret := func(text config.Secret, file string) (string, error) {
-		if file != "" {
-			return secretFile(file)
-		}
-		return string(text), nil
+		way = config.NewHeadersRoundTripper(c.HTTPHeaders, way)
 	}
 	switch {
 	case c.Authorization != nil:
-		token, err := secret(c.Authorization.Credentials, c.Authorization.CredentialsFile)
-		if err != nil {
-			return nil, err
-		}
-		out["Authorization"] = c.Authorization.Type + " " + token
+		way = config.NewAuthorizationCredentialsRoundTripper(c.Authorization.Type, secret(c.Authorization.Credentials, c.Authorization.CredentialsFile), way)
 	case c.BasicAuth != nil:
-		password, err := secret(c.BasicAuth.Password, c.BasicAuth.PasswordFile)
-		if err != nil {
-			return nil, err
-		}
-		user, err := secret(config.Secret(c.BasicAuth.Username), c.BasicAuth.UsernameFile)
-		if err != nil {
-			return nil, err
-		}
-		out["Authorization"] = "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
+		user := secret(config.Secret(c.BasicAuth.Username), c.BasicAuth.UsernameFile)
+		way = config.NewBasicAuthRoundTripper(user, secret(c.BasicAuth.Password, c.BasicAuth.PasswordFile), way)
 	}
-	return out, nil
+	req, err := http.NewRequest(http.MethodPost, "http://localhost", http.NoBody)
+	if err != nil {
+		return nil, fmt.Errorf("HTTP settings: %w", err)
+	}
+	resp, err := way.RoundTrip(req)
+	if err != nil {
+		return nil, fmt.Errorf("HTTP settings: %w", err)
+	}
+	return sent, resp.Body.Close()
 }
 
-func secretFile(path string) (string, error) {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return "", fmt.Errorf("credentials: %w", err)
+func secret(text config.Secret, file string) config.SecretReader {
+	if file != "" {
+		return config.NewFileSecret(file)
 	}
-	return strings.TrimSpace(string(b)), nil
+	return config.NewInlineSecret(string(text))
+}
+
+// lastRoundTripper keeps the headers that those before it have set, and sends nothing.
+type lastRoundTripper struct{ headers http.Header }
+
+// RoundTrip implements http.RoundTripper.
+func (l lastRoundTripper) RoundTrip(r *http.Request) (*http.Response, error) {
+	maps.Copy(l.headers, r.Header)
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 }

@@ -1,6 +1,5 @@
 // Package campaign makes the tests of one invocation of sixty bench: those of scenarios, a
-// trace or a workload that was measured, repetitions, sweeps, and the search for
-// capacity. It prints results as they come and writes them to files. Package load makes
+// trace or a workload that was measured, sweeps, and the search for capacity. It prints results as they come and writes them to files. Package load makes
 // a single test.
 package campaign
 
@@ -10,8 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,10 +30,9 @@ import (
 
 // Config says what to test, and where the results go.
 type Config struct {
-	Target     load.Target
-	Vocabulary *load.Vocabulary        // nil: as the server tells
-	Metrics    []string                // pages to scrape during the tests, as serverside.Find takes them
-	HTTP       config.HTTPClientConfig // how those are asked
+	Target  load.Target
+	Metrics []string                // pages to scrape during the tests, as serverside.Find takes them
+	HTTP    config.HTTPClientConfig // how those are asked
 
 	// What is sent: one of Scenario, Trace and the made-up Workload.
 	workload.Asked                // its lengths and prefixes are Workload
@@ -51,25 +49,32 @@ type Config struct {
 	Assertions   []load.Assertion
 	Pathologies  []*catalog.Pathology
 
-	// How often, and at which levels.
-	Repeat                                int
-	Until                                 float64
-	Budget                                time.Duration
-	Search                                string    // "rate" or "concurrency"
-	Sweep                                 []float64 // levels of Search, instead of the highest
-	SearchFrom, SearchTo, SearchPrecision float64
-	Resume                                string
+	// At which levels.
+	Search               string    // "rate" or "concurrency"
+	Sweep                []float64 // levels of Search, instead of the highest
+	SearchFrom, SearchTo float64
 
-	Form                                                string // on Stdout: text, json or html
-	Full                                                bool   // text tells everything
-	JSONFile, HTMLFile, CSVFile, VLLMFile, BaselineFile string
-	OutFile                                             string // where Stdout leads, for what is said of it
-	Stdout, Stderr                                      io.Writer
-	Terminal                                            render.Options // how wide and coloured text on Stdout is
-	Live                                                bool           // Stderr is a terminal
+	Output
 
 	Saving    func(context.Context)                                       // is told that what was measured is being written
 	LastWords func(context.Context) (context.Context, context.CancelFunc) // for what is said after an interrupt
+}
+
+// Output says where results go.
+type Output struct {
+	Form           string // on Stdout: text, json or html
+	Full           bool   // text tells everything
+	Files          Files
+	Stdout, Stderr io.Writer
+	Terminal       render.Options // how wide and coloured text on Stdout is
+	Live           bool           // Stderr is a terminal
+}
+
+// Files are those that results are written to; "" is none.
+type Files struct {
+	JSON, HTML, CSV, VLLM, Baseline string
+
+	Out string // where Stdout leads, for what is said of it
 }
 
 // Ends of a campaign whose results are there.
@@ -85,6 +90,7 @@ const text = "text" // a Form
 // campaign is one invocation.
 type campaign struct {
 	Config
+	scenarios []load.Scenario // of --scenario
 	probed    *load.Probed
 	objective *slo.Objective
 	servers   []string // metrics pages that are scraped during the tests
@@ -92,18 +98,19 @@ type campaign struct {
 
 // plan is one test to run.
 type plan struct {
-	name     string
-	cfg      load.Config
-	shape    load.Shape
-	workload any
-	source   func() (workload.Source, error) // a fresh one for every run
+	cfg load.Config
+	set load.Settings
 }
 
 // Run makes the tests, or the search, and reports them.
 func Run(ctx context.Context, c Config) error {
 	b := &campaign{Config: c}
 	var err error
-	if b.probed, err = load.Probe(ctx, c.Target, c.Vocabulary, c.Workload.Turns.Valid()); err != nil {
+	if b.scenarios, err = c.scenarios(); err != nil {
+		return err
+	}
+	conversations := slices.ContainsFunc(b.scenarios, func(s load.Scenario) bool { return s.Workload.Turns.Valid() })
+	if b.probed, err = load.Probe(ctx, c.Target, conversations); err != nil {
 		return err
 	}
 	if b.objective, err = c.ObjectiveFor(b.probed.Target.Model); err != nil {
@@ -122,33 +129,37 @@ func Run(ctx context.Context, c Config) error {
 func (b *campaign) plans(ctx context.Context) ([]plan, error) {
 	switch {
 	case b.Scenario != "":
-		return b.scenarios()
+		return b.scenarioPlans()
 	case b.Trace != "":
 		p, err := b.replay()
 		return []plan{p}, err
 	default:
-		s := load.Scenario{Workload: b.Workload, Concurrency: b.Concurrency, Rate: b.Rate, CV: &b.CV, Requests: b.Requests, Duration: b.Duration, MaxConcurrency: b.MaxConcurrency}
-		var arrivals *workload.Arrivals
-		var err error
-		if b.Observe != nil {
-			seen, err := b.seen(ctx, &s.Workload)
-			if err != nil {
-				return nil, err
-			}
-			if b.Rate == "" && b.Concurrency == 0 {
-				if arrivals, err = b.arrivalsOf(seen); err != nil {
-					return nil, err
-				}
-			}
+		s, seen, err := b.madeUp(ctx)
+		if err != nil {
+			return nil, err
 		}
-		if arrivals == nil {
-			if arrivals, err = s.Arrivals(); err != nil {
-				return nil, err
-			}
+		arrivals, err := s.Arrivals()
+		if seen != nil && b.Rate == "" && b.Concurrency == 0 {
+			arrivals, err = b.arrivalsOf(seen)
+		}
+		if err != nil {
+			return nil, err
 		}
 		p, err := b.plan(&s, arrivals)
 		return []plan{p}, err
 	}
+}
+
+// madeUp is the scenario that the flags describe, and what was measured for it, nil
+// without --workload-from.
+func (b *campaign) madeUp(ctx context.Context) (s load.Scenario, seen *workload.Measured, err error) {
+	s = load.Scenario{
+		Workload: b.Workload, Concurrency: b.Concurrency, Rate: b.Rate, CV: &b.CV, Requests: b.Requests, Duration: b.Duration, MaxConcurrency: b.MaxConcurrency,
+	}
+	if b.Observe != nil {
+		seen, err = b.seen(ctx, &s.Workload)
+	}
+	return s, seen, err
 }
 
 // seen measures the workload of --workload-from, as sixty simulate does, and puts
@@ -184,29 +195,28 @@ func (b *campaign) arrivalsOf(o *workload.Measured) (*workload.Arrivals, error) 
 	return &a, nil
 }
 
-func (b *campaign) scenarios() ([]plan, error) {
-	var list []load.Scenario
+// scenarios are those that Scenario names.
+func (c *Config) scenarios() ([]load.Scenario, error) {
 	switch {
-	case b.Scenario == "all":
-		list = load.Scenarios()
-	case strings.HasSuffix(b.Scenario, ".yaml") || strings.HasSuffix(b.Scenario, ".yml"):
-		raw, err := os.Open(b.Scenario)
+	case c.Scenario == "":
+		return nil, nil
+	case c.Scenario == "all":
+		return load.Scenarios(), nil
+	case strings.HasSuffix(c.Scenario, ".yaml") || strings.HasSuffix(c.Scenario, ".yml"):
+		raw, err := os.Open(c.Scenario)
 		if err != nil {
 			return nil, fmt.Errorf("open --scenario: %w", err)
 		}
 		defer raw.Close()
-		if list, err = load.ReadScenarios(raw); err != nil {
-			return nil, err
-		}
-	default:
-		s, err := load.FindScenario(b.Scenario)
-		if err != nil {
-			return nil, err
-		}
-		list = []load.Scenario{s}
+		return load.ReadScenarios(raw)
 	}
+	s, err := load.FindScenario(c.Scenario)
+	return []load.Scenario{s}, err
+}
+
+func (b *campaign) scenarioPlans() ([]plan, error) {
 	var plans []plan
-	for _, s := range list {
+	for _, s := range b.scenarios {
 		s, err := s.Scale(b.Scale)
 		if err != nil {
 			return nil, err
@@ -244,21 +254,23 @@ func (b *campaign) plan(s *load.Scenario, arrivals *workload.Arrivals) (plan, er
 	if limit == 0 && arrivals != nil {
 		limit = load.DefaultMaxConcurrency
 	}
-	spec := s.Workload
-	if err := b.fits(&spec); err != nil {
+	if err := b.fits(s.Workload); err != nil {
 		return plan{}, err
 	}
-	return plan{
-		name: s.Name, cfg: cfg, workload: spec,
-		shape:  load.Shape{Concurrency: s.Concurrency, Arrivals: arrivals, MaxConcurrency: limit, Asked: s.Requests, Seed: b.Seed},
-		source: func() (workload.Source, error) { return workload.NewGenerator(spec, b.Seed) },
-	}, nil
+	var err error
+	if cfg.Source, err = workload.NewGenerator(s.Workload, b.Seed); err != nil {
+		return plan{}, err
+	}
+	return plan{cfg, load.Settings{
+		Name: s.Name, Workload: s.Workload,
+		Load: load.Shape{Concurrency: s.Concurrency, Arrivals: arrivals, MaxConcurrency: limit, Asked: s.Requests, Seed: b.Seed},
+	}}, nil
 }
 
 // fits warns of requests that the model's context cannot hold.
-func (b *campaign) fits(spec *workload.Spec) error {
+func (b *campaign) fits(spec workload.Spec) error {
 	limit := b.probed.MaxLength
-	g, err := workload.NewGenerator(*spec, b.Seed)
+	g, err := workload.NewGenerator(spec, b.Seed)
 	if err != nil || limit == 0 {
 		return err
 	}
@@ -300,11 +312,13 @@ func (b *campaign) replay() (plan, error) {
 	}
 	cfg := b.base()
 	cfg.Trace, cfg.MaxConcurrency, cfg.MaxRequests, cfg.Duration = true, b.MaxConcurrency, b.Requests, b.Duration
-	return plan{
-		name: "", cfg: cfg, workload: t.Stats(),
-		shape:  load.Shape{Trace: string(t.Format), Speed: b.Speed, MaxConcurrency: cmp.Or(b.MaxConcurrency, load.DefaultMaxConcurrency), Asked: len(t.Requests), Seed: b.Seed},
-		source: func() (workload.Source, error) { return workload.NewReplay(t, b.Speed, workload.UsualOutput) },
-	}, nil
+	if cfg.Source, err = workload.NewReplay(t, b.Speed, workload.UsualOutput); err != nil {
+		return plan{}, err
+	}
+	return plan{cfg, load.Settings{
+		Workload: t.Stats(),
+		Load:     load.Shape{Trace: string(t.Format), Speed: b.Speed, MaxConcurrency: cmp.Or(b.MaxConcurrency, load.DefaultMaxConcurrency), Asked: len(t.Requests), Seed: b.Seed},
+	}}, nil
 }
 
 // tests runs the plans one after another and reports them.
@@ -316,7 +330,7 @@ func (b *campaign) tests(ctx context.Context) error {
 	var results []*load.Result
 	var last *load.Recording
 	for i := range plans {
-		res, rec, err := b.repeat(ctx, &plans[i])
+		res, rec, err := b.run(ctx, &plans[i], nil)
 		if err != nil {
 			return err
 		}
@@ -339,55 +353,9 @@ func (b *campaign) tests(ctx context.Context) error {
 	return b.verdict(results)
 }
 
-// repeat runs a test as often as asked, or until it is precise enough.
-func (b *campaign) repeat(ctx context.Context, p *plan) (*load.Result, *load.Recording, error) {
-	var results []*load.Result
-	var rec *load.Recording
-	begin := time.Now()
-	for i := range b.Repeat {
-		res, r, err := b.run(ctx, p, nil)
-		if err != nil {
-			return nil, nil, err
-		}
-		results, rec = append(results, res), r
-		if ctx.Err() != nil || b.Budget > 0 && time.Since(begin) > b.Budget {
-			break
-		}
-		if b.Until > 0 && i >= 2 {
-			m, err := load.Merge(results, load.Repeated)
-			if err != nil {
-				return nil, nil, err
-			}
-			if narrow(m, b.Until) {
-				break
-			}
-		}
-	}
-	if len(results) == 1 {
-		return results[0], rec, nil
-	}
-	m, err := load.Merge(results, load.Repeated)
-	return m, nil, err
-}
-
-// narrow reports whether the P95s' intervals are within share of their values.
-func narrow(r *load.Result, share float64) bool {
-	for _, m := range []load.Metric{load.TTFT, load.ITL, load.E2E} {
-		if q, ok := r.Latency[m].At(0.95); ok && (q.Few || math.Max(q.High-q.Value, q.Value-q.Low) > share*q.Value) {
-			return false
-		}
-	}
-	return true
-}
-
 // run runs one test. lost, if not nil, may end it early.
 func (b *campaign) run(ctx context.Context, p *plan, lost func(load.Progress) bool) (*load.Result, *load.Recording, error) {
-	cfg := p.cfg
-	var err error
-	if cfg.Source, err = p.source(); err != nil {
-		return nil, nil, err
-	}
-	r, err := load.New(cfg)
+	r, err := load.New(p.cfg)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -403,7 +371,7 @@ func (b *campaign) run(ctx context.Context, p *plan, lost func(load.Progress) bo
 	var tokens int64
 	rec, err := r.Run(runCtx, time.Second, func(x load.Progress) {
 		if b.Live {
-			fmt.Fprintf(b.Stderr, "\r\x1b[K%s %s", p.name, loadreport.Progress(x, x.OutputTokens-tokens, time.Second))
+			fmt.Fprintf(b.Stderr, "\r\x1b[K%s %s", p.set.Name, loadreport.Progress(x, x.OutputTokens-tokens, time.Second))
 		}
 		tokens = x.OutputTokens
 		if lost != nil && lost(x) {
@@ -418,12 +386,10 @@ func (b *campaign) run(ctx context.Context, p *plan, lost func(load.Progress) bo
 		return nil, nil, err
 	}
 	b.Saving(ctx)
-	v := b.probed.Vocabulary
 	t := &b.probed.Target
-	res := load.Summarize(rec, load.Settings{
-		Name: p.name, Load: p.shape, Workload: p.workload, Objective: b.objective, Warmup: b.Warmup,
-		Target: load.Asked{URL: source.Redacted(t.URL), API: t.API, Model: t.Model, Stream: t.Stream, Version: b.probed.Version, Prompts: v.Source},
-	})
+	p.set.Objective, p.set.Warmup = b.objective, b.Warmup
+	p.set.Target = load.Asked{URL: source.Redacted(t.URL), API: t.API, Model: t.Model, Stream: t.Stream, Version: b.probed.Version, Prompts: b.probed.Vocabulary.Source}
+	res := load.Summarize(rec, p.set)
 	res.Notes = append(res.Notes, b.probed.Notes...)
 	if watch != nil {
 		// An interrupt ends the test, not what is said of it.
@@ -454,11 +420,11 @@ func (b *campaign) write(results []*load.Result, rec *load.Recording, found *loa
 		path  string
 		write func(io.Writer) error
 	}{
-		{b.JSONFile, func(w io.Writer) error { return render.JSON(w, single) }},
-		{b.HTMLFile, page},
-		{b.CSVFile, func(w io.Writer) error { return loadreport.CSV(w, rec) }},
-		{b.VLLMFile, func(w io.Writer) error { return loadreport.VLLM(w, results[len(results)-1], rec) }},
-		{b.BaselineFile, func(w io.Writer) error {
+		{b.Files.JSON, func(w io.Writer) error { return render.JSON(w, single) }},
+		{b.Files.HTML, page},
+		{b.Files.CSV, func(w io.Writer) error { return loadreport.CSV(w, rec) }},
+		{b.Files.VLLM, func(w io.Writer) error { return loadreport.VLLM(w, results[len(results)-1], rec) }},
+		{b.Files.Baseline, func(w io.Writer) error {
 			capacity := 0.0
 			if found != nil && found.Best != nil && b.Search == "rate" {
 				capacity = found.Best.Level

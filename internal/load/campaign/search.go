@@ -2,18 +2,13 @@ package campaign
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/load"
 	"github.com/sixty-dev/sixty/internal/report/loadreport"
@@ -29,16 +24,19 @@ func (b *campaign) search(ctx context.Context) error {
 	if b.Search == "concurrency" {
 		unit = "streams"
 	}
-	base, err := b.searchScenario(ctx)
+	s, _, err := b.madeUp(ctx)
 	if err != nil {
 		return err
 	}
-	try := func(ctx context.Context, level float64) (load.Trial, error) { return b.patient(ctx, *base, level) }
+	if s.Name = "trial"; s.Requests == 0 && s.Duration == 0 {
+		s.Duration = trialDuration
+	}
+	try := func(ctx context.Context, level float64) (load.Trial, error) { return b.patient(ctx, s, level) }
 	var found *load.Found
 	if len(b.Sweep) > 0 {
 		found, err = b.sweep(ctx, try)
 	} else {
-		found, err = b.findHighest(ctx, try)
+		found, err = load.Search(ctx, load.SearchPlan{Low: b.SearchFrom, High: b.SearchTo, Whole: b.Search == "concurrency"}, try)
 	}
 	if found == nil || len(found.Trials) == 0 && err != nil {
 		return err
@@ -86,21 +84,6 @@ func (b *campaign) patient(ctx context.Context, s load.Scenario, level float64) 
 	return t, err
 }
 
-// searchScenario is what all trials have in common.
-func (b *campaign) searchScenario(ctx context.Context) (*load.Scenario, error) {
-	spec := b.Workload
-	if b.Observe != nil {
-		if _, err := b.seen(ctx, &spec); err != nil {
-			return nil, err
-		}
-	}
-	s := &load.Scenario{Name: "trial", Workload: spec, CV: &b.CV, Requests: b.Requests, Duration: b.Duration, MaxConcurrency: b.MaxConcurrency}
-	if s.Requests == 0 && s.Duration == 0 {
-		s.Duration = trialDuration
-	}
-	return s, nil
-}
-
 // trial runs the scenario at one level.
 func (b *campaign) trial(ctx context.Context, s load.Scenario, level float64) (load.Trial, error) {
 	if b.Search == "rate" {
@@ -140,7 +123,7 @@ func (b *campaign) trial(ctx context.Context, s load.Scenario, level float64) (l
 		}
 	}
 	if res.Gone > 0 {
-		return t, hint.With(fmt.Errorf("at %.4g the server went away after %.1f s", level, res.Gone), "look at its log; --resume FILE keeps the trials made until then")
+		return t, hint.With(fmt.Errorf("at %.4g the server went away after %.1f s", level, res.Gone), "look at its log; --search-to stops a search below that level")
 	}
 	if res.Generator.Spoiled {
 		return t, hint.With(fmt.Errorf("%w: %s", ErrSpoiled, strings.Join(res.Generator.Reasons, "; ")), "search with a generator that has more processors")
@@ -151,39 +134,6 @@ func (b *campaign) trial(ctx context.Context, s load.Scenario, level float64) (l
 			verdict = "missed: " + t.Why
 		}
 		fmt.Fprintf(b.Stderr, "trial at %.4g: %s\n", level, verdict)
-	}
-	return t, nil
-}
-
-func (b *campaign) findHighest(ctx context.Context, try func(context.Context, float64) (load.Trial, error)) (*load.Found, error) {
-	plan := load.SearchPlan{Low: b.SearchFrom, High: b.SearchTo, Precision: b.SearchPrecision, Whole: b.Search == "concurrency", Budget: b.Budget}
-	var save func([]load.Trial) error
-	if b.Resume != "" {
-		var err error
-		if plan.Trials, err = readTrials(b.Resume); err != nil {
-			return nil, err
-		}
-		save = func(t []load.Trial) error {
-			return fileio.Write(b.Resume, func(w io.Writer) error { return json.NewEncoder(w).Encode(t) })
-		}
-	}
-	return load.Search(ctx, plan, try, save)
-}
-
-// maxTrials bounds a file of trials.
-const maxTrials = 256 << 20
-
-func readTrials(path string) ([]load.Trial, error) {
-	raw, err := fileio.Read(path, maxTrials)
-	if errors.Is(err, fs.ErrNotExist) || os.IsNotExist(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var t []load.Trial
-	if err := json.Unmarshal(raw, &t); err != nil {
-		return nil, hint.With(fmt.Errorf("read --resume %s: %w", path, err), "delete the file to begin anew")
 	}
 	return t, nil
 }

@@ -21,7 +21,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/load/wire"
@@ -36,23 +35,11 @@ type Script struct {
 	ChunksPerWrite int           `json:"chunks_per_write"` // several events in one packet; 0 is 1
 	SplitWrites    bool          `json:"split_writes"`     // each write in two halves, 1 ms apart
 	RoleChunk      bool          `json:"role_chunk"`       // an empty role chunk at once, as chat APIs send
-	RolePause      time.Duration `json:"role_pause"`       // before the role chunk
 	NoUsage        bool          `json:"no_usage"`         // an API that reports no usage
 	RefuseOptions  bool          `json:"refuse_options"`   // 400 when the request asks for continuous usage
-	Slots          int           `json:"slots"`            // requests served at once, others queue; 0 is unlimited
-
-	Status        int           `json:"status"`          // answer with this status instead; 0 is 200
-	EveryNth      int           `json:"every_nth"`       // the fault (Status, Malformed, DieAfter, Empty) strikes each nth request; 0 is all
-	RetryAfter    time.Duration `json:"retry_after"`     // header of the Status answer
-	Malformed     bool          `json:"malformed"`       // an event that is no JSON after the first token
-	DieAfter      int           `json:"die_after"`       // close the connection after so many tokens
-	Empty         bool          `json:"empty"`           // a stream of [DONE] only
-	ErrorMidway   bool          `json:"error_midway"`    // an error event under status 200 after the first token
-	CloseEachTime bool          `json:"close_each"`      // Connection: close
-	Models        []string      `json:"models"`          // what /v1/models lists; "scripted" when empty
-	DelayConnect  time.Duration `json:"delay_connect"`   // before the first read of a connection
-	TokensPerWord float64       `json:"tokens_per_word"` // of the make-believe tokenizer; 0 is 1
-	Overhead      int           `json:"overhead"`        // tokens of the make-believe chat template
+	CloseEachTime  bool          `json:"close_each"`       // the connection, unasked, after each answer
+	TokensPerWord  float64       `json:"tokens_per_word"`  // of the make-believe tokenizer; 0 is 1
+	Overhead       int           `json:"overhead"`         // tokens of the make-believe chat template
 }
 
 // Truth is what happened to one request on the server's side.
@@ -73,8 +60,6 @@ type Server struct {
 	ln     net.Listener
 	start  time.Time
 	clock  wire.Clock
-	slots  chan struct{}
-	count  atomic.Int64
 
 	mu     sync.Mutex
 	conns  map[net.Conn]struct{}
@@ -93,9 +78,6 @@ func Start(script Script) (*Server, error) {
 	s := &Server{script: script, ln: ln, conns: map[net.Conn]struct{}{}, done: make(chan struct{})}
 	s.start = time.Now()
 	s.clock = wire.NewClock(s.start)
-	if script.Slots > 0 {
-		s.slots = make(chan struct{}, script.Slots)
-	}
 	s.wg.Add(1)
 	go s.accept()
 	return s, nil
@@ -168,7 +150,6 @@ type request struct {
 	promptTokens     int
 	chat             bool
 	received         time.Time
-	begun            time.Time // when a slot was free
 }
 
 func (s *Server) serve(nc net.Conn) {
@@ -186,9 +167,6 @@ func (s *Server) serve(nc net.Conn) {
 		c.socket, rd = sock, sock
 	}
 	c.br = bufio.NewReaderSize(rd, 4<<10)
-	if d := s.script.DelayConnect; d > 0 {
-		time.Sleep(d)
-	}
 	for {
 		if err := c.read(); err != nil {
 			return
@@ -265,59 +243,29 @@ func (c *conn) answer() error {
 	r := &c.req
 	switch {
 	case strings.HasSuffix(r.path, "/models"):
-		return c.models()
+		return c.json(200, `{"object":"list","data":[{"id":"scripted","object":"model","max_model_len":131072}]}`)
 	case strings.HasSuffix(r.path, "/tokenize"):
 		c.promptTokensOf()
-		return c.json(200, fmt.Sprintf(`{"count":%d,"max_model_len":131072,"tokens":[]}`, r.promptTokens), 0)
+		return c.json(200, fmt.Sprintf(`{"count":%d,"max_model_len":131072,"tokens":[]}`, r.promptTokens))
 	case strings.HasSuffix(r.path, "/truth"):
 		b, err := json.Marshal(c.s.Truths())
 		if err != nil {
 			return err
 		}
-		return c.json(200, string(b), 0)
+		return c.json(200, string(b))
 	case !strings.HasSuffix(r.path, "/completions"):
-		return c.json(404, `{"error":{"message":"not found"}}`, 0)
+		return c.json(404, `{"error":{"message":"not found"}}`)
 	}
 	if err := c.parse(); err != nil {
-		return c.json(400, `{"error":{"message":"bad JSON","type":"BadRequestError"}}`, 0)
+		return c.json(400, `{"error":{"message":"bad JSON","type":"BadRequestError"}}`)
 	}
-	n := c.s.count.Add(1)
-	sc := &c.s.script
-	if sc.RefuseOptions && r.continuous {
-		return c.json(400, `{"error":{"message":"unknown field continuous_usage_stats","type":"invalid_request_error"}}`, 0)
-	}
-	strikes := sc.EveryNth <= 1 || n%int64(sc.EveryNth) == 0
-	if sc.Status != 0 && strikes {
-		return c.json(sc.Status, `{"error":{"message":"scripted"}}`, sc.RetryAfter)
-	}
-	if c.s.slots != nil {
-		c.s.slots <- struct{}{}
-		defer func() { <-c.s.slots }()
-	}
-	r.begun = r.received
-	if c.s.slots != nil {
-		r.begun = time.Now()
+	if c.s.script.RefuseOptions && r.continuous {
+		return c.json(400, `{"error":{"message":"unknown field continuous_usage_stats","type":"invalid_request_error"}}`)
 	}
 	if r.stream {
-		return c.stream(strikes)
+		return c.stream()
 	}
 	return c.whole()
-}
-
-func (c *conn) models() error {
-	names := c.s.script.Models
-	if len(names) == 0 {
-		names = []string{"scripted"}
-	}
-	var list []map[string]any
-	for _, n := range names {
-		list = append(list, map[string]any{"id": n, "object": "model", "max_model_len": 131072})
-	}
-	b, err := json.Marshal(map[string]any{"object": "list", "data": list})
-	if err != nil {
-		return err
-	}
-	return c.json(200, string(b), 0)
 }
 
 // parse reads what the script needs. It looks for substrings because the
@@ -374,12 +322,8 @@ func (c *conn) promptTokensOf() {
 	}
 }
 
-func (c *conn) json(status int, body string, retryAfter time.Duration) error {
-	c.out = fmt.Appendf(c.out[:0], "HTTP/1.1 %d Scripted\r\nContent-Type: application/json\r\nContent-Length: %d\r\n", status, len(body))
-	if retryAfter > 0 {
-		c.out = fmt.Appendf(c.out, "Retry-After: %d\r\n", int(retryAfter.Seconds()))
-	}
-	c.out = append(append(c.out, "\r\n"...), body...)
+func (c *conn) json(status int, body string) error {
+	c.out = fmt.Appendf(c.out[:0], "HTTP/1.1 %d Scripted\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", status, len(body), body)
 	_, err := c.nc.Write(c.out)
 	return err
 }
@@ -395,7 +339,7 @@ func (c *conn) tokens() int {
 func (c *conn) whole() error {
 	sc, n := &c.s.script, c.tokens()
 	if d := sc.TTFT + time.Duration(n-1)*sc.ITL; d > 0 {
-		c.s.sleep(time.Until(c.req.begun.Add(d)))
+		c.s.sleep(time.Until(c.req.received.Add(d)))
 	}
 	text := `{"id":"x","object":"text_completion","choices":[{"index":0,"text":" word","message":{"role":"assistant","content":" word"},"finish_reason":"length"}]`
 	c.out = append(c.out[:0], "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "...)
@@ -421,23 +365,19 @@ func (c *conn) note(t Truth) {
 const streamHead = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 // stream answers event by event, each at its time.
-func (c *conn) stream(strikes bool) error {
+func (c *conn) stream() error {
 	sc, n := &c.s.script, c.tokens()
 	if _, err := c.nc.Write([]byte(streamHead)); err != nil {
 		return err
 	}
 	c.out = c.out[:0]
 	if sc.RoleChunk {
-		time.Sleep(sc.RolePause)
 		c.event(`{"id":"x","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]`, 0)
 		if err := c.flush(); err != nil {
 			return err
 		}
 	}
-	if sc.Empty && strikes {
-		return c.end(false)
-	}
-	t, err := c.generate(n, strikes)
+	t, err := c.generate(n)
 	t.Aborted = err != nil
 	c.note(t)
 	if err != nil {
@@ -447,14 +387,14 @@ func (c *conn) stream(strikes bool) error {
 }
 
 // generate writes the tokens and returns their truth.
-func (c *conn) generate(n int, strikes bool) (Truth, error) {
+func (c *conn) generate(n int) (Truth, error) {
 	sc := &c.s.script
 	perChunk, perWrite := max(sc.TokensPerChunk, 1), max(sc.ChunksPerWrite, 1)
 	t := Truth{}
 	inWrite := 0
 	var last time.Duration
 	for sent, step := 0, 0; sent < n; step++ {
-		due := c.req.begun.Add(sc.TTFT + time.Duration(step)*sc.ITL)
+		due := c.req.received.Add(sc.TTFT + time.Duration(step)*sc.ITL)
 		if d := time.Until(due); d > 0 && (sc.ITL > 0 || step == 0) && inWrite == 0 {
 			c.s.sleep(d)
 		}
@@ -475,34 +415,8 @@ func (c *conn) generate(n int, strikes bool) (Truth, error) {
 			t.Gaps += at - last
 		}
 		last, t.Last, t.Tokens = at, at, sent
-		if strikes {
-			if err := c.fault(sent); err != nil {
-				return t, err
-			}
-		}
 	}
 	return t, nil
-}
-
-var errScripted = errors.New("scripted death")
-
-// fault does what the script wants to go wrong after so many tokens.
-func (c *conn) fault(sent int) error {
-	sc := &c.s.script
-	switch {
-	case sc.DieAfter > 0 && sent >= sc.DieAfter:
-		return errScripted
-	case sc.Malformed:
-		c.raw(`data: {"choices":[{"index":0,"te` + "\n\n")
-		return c.flush()
-	case sc.ErrorMidway:
-		c.raw(`data: {"error":{"message":"EngineCore encountered an issue","type":"InternalServerError","code":500}}` + "\n\n")
-		if err := c.flush(); err != nil {
-			return err
-		}
-		return errScripted
-	}
-	return nil
 }
 
 // token appends one event with k tokens.

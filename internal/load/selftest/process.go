@@ -59,10 +59,19 @@ func Start(ctx context.Context, s loadtest.Script, cpu int, serve ...string) (ur
 	if err != nil {
 		return "", nil, fmt.Errorf("script: %w", err)
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer func() {
+		if err != nil {
+			cancel()
+		}
+	}()
 	c, err := self(ctx, cpu, append(serve, string(script))...)
 	if err != nil {
 		return "", nil, err
 	}
+	// An interrupt ends it; what does not end within five seconds is killed.
+	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
+	c.WaitDelay = 5 * time.Second
 	c.Stderr = os.Stderr
 	out, err := c.StdoutPipe()
 	if err != nil {
@@ -72,15 +81,8 @@ func Start(ctx context.Context, s loadtest.Script, cpu int, serve ...string) (ur
 		return "", nil, fmt.Errorf("start: %w", err)
 	}
 	stop = func() {
-		_ = c.Process.Signal(os.Interrupt)
-		done := make(chan struct{})
-		go func() { _ = c.Wait(); close(done) }()
-		select {
-		case <-done:
-		case <-time.After(5 * time.Second):
-			_ = c.Process.Kill()
-			<-done
-		}
+		cancel()
+		_ = c.Wait() // interrupted on purpose
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {

@@ -7,14 +7,17 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/load"
-	"github.com/sixty-dev/sixty/internal/load/loadtest"
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/slo"
 	"github.com/sixty-dev/sixty/internal/workload"
@@ -23,10 +26,25 @@ import (
 // measure makes a small real result.
 func measure(t *testing.T) (*load.Result, *load.Recording) {
 	t.Helper()
-	s, err := loadtest.Start(loadtest.Script{TTFT: 5 * time.Millisecond, ITL: time.Millisecond, Tokens: 5, EveryNth: 10, Status: 503})
-	if err != nil {
-		t.Fatal(err)
-	}
+	var n atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if n.Add(1)%10 == 0 {
+			http.Error(w, `{"error":{"message":"scripted"}}`, http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		for i := range 5 {
+			time.Sleep(time.Millisecond)
+			finish := "null"
+			if i == 4 {
+				finish = `"length"`
+			}
+			fmt.Fprintf(w, `data: {"choices":[{"index":0,"delta":{"content":" word"},"finish_reason":%s}],"usage":{"prompt_tokens":8,"completion_tokens":%d}}`+"\n\n", finish, i+1)
+			_ = http.NewResponseController(w).Flush()
+		}
+		_, _ = io.WriteString(w, "data: [DONE]\n\n")
+	}))
 	defer s.Close()
 	g, err := workload.NewGenerator(workload.Spec{
 		Prompt: workload.Fixed(8), Output: workload.Fixed(5),
@@ -35,7 +53,7 @@ func measure(t *testing.T) (*load.Result, *load.Recording) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := load.New(load.Config{Target: load.Target{URL: s.URL(), Model: "<m>", Stream: true}, Source: g, Concurrency: 4, MaxRequests: 60})
+	r, err := load.New(load.Config{Target: load.Target{URL: s.URL, Model: "<m>", Stream: true}, Source: g, Concurrency: 4, MaxRequests: 60})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +62,7 @@ func measure(t *testing.T) (*load.Result, *load.Recording) {
 		t.Fatal(err)
 	}
 	o, _ := slo.ForUseCase("chat")
-	res := load.Summarize(rec, load.Settings{Name: "try", Target: load.Asked{URL: s.URL(), Model: "<m>", API: load.Chat, Stream: true}, Load: load.Shape{Concurrency: 4}, Objective: &o, Warmup: load.AutoWarmup})
+	res := load.Summarize(rec, load.Settings{Name: "try", Target: load.Asked{URL: s.URL, Model: "<m>", API: load.Chat, Stream: true}, Load: load.Shape{Concurrency: 4}, Objective: &o, Warmup: load.AutoWarmup})
 	res.Server = &load.Server{
 		Series: []load.ServerPoint{{At: 0, Values: map[string]float64{"waiting": 3}}, {At: 1, Values: map[string]float64{"waiting": 5}}},
 		Phases: []load.Phase{{

@@ -1,0 +1,43 @@
+package campaign
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/common/config"
+)
+
+func TestHeadersAreThoseOfTheHTTPConfiguration(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte("s3cret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	further := &config.Headers{Headers: map[string]config.Header{"X-Team": {Values: []string{"a"}, Secrets: []config.Secret{"b"}}}}
+	tests := map[string]struct {
+		config config.HTTPClientConfig
+		want   http.Header
+	}{
+		"none":             {config.HTTPClientConfig{}, http.Header{}},
+		"a token's file":   {config.HTTPClientConfig{Authorization: &config.Authorization{Type: "Bearer", CredentialsFile: file}}, http.Header{"Authorization": {"Bearer s3cret"}}},
+		"a password":       {config.HTTPClientConfig{BasicAuth: &config.BasicAuth{Username: "me", PasswordFile: file}}, http.Header{"Authorization": {"Basic bWU6czNjcmV0"}}},
+		"further headers":  {config.HTTPClientConfig{HTTPHeaders: further}, http.Header{"X-Team": {"a", "b"}}},
+		"headers and auth": {config.HTTPClientConfig{HTTPHeaders: further, Authorization: &config.Authorization{Type: "Token", Credentials: "t"}}, http.Header{"Authorization": {"Token t"}, "X-Team": {"a", "b"}}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := headers(&tt.config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("headers (-want +got):\n%s", diff)
+			}
+		})
+	}
+	if _, err := headers(&config.HTTPClientConfig{OAuth2: &config.OAuth2{}}); err == nil {
+		t.Error("oauth2, which the generator's wire does not do, was accepted")
+	}
+}

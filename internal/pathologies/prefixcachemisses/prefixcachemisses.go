@@ -41,7 +41,6 @@ var Pathology = &catalog.Pathology{
 	Title:             "The prefix cache no longer saves prefill work",
 	Severity:          catalog.Ticket,
 	FollowsObjectives: true,
-	Grades:            []catalog.Grade{{Severity: catalog.Ticket, While: catalog.UserPain}, {Severity: catalog.Info}},
 	When: catalog.All(
 		catalog.Below(indicator.PrefixHitRatio, hitsLow),
 		catalog.Above(indicator.PrefixQueryRate, lookups),

@@ -171,30 +171,35 @@ process_start_time_seconds B
 	}
 }
 
-// TestATicketWaits: a ticket is sent when its fault has lasted as long as its pathology says,
-// and a page at once.
-func TestATicketWaits(t *testing.T) {
-	p := &catalog.Pathology{ID: "slow-decode", Alert: "VLLMSlowDecode", Severity: catalog.Page, For: time.Minute}
+// TestAlertsWait: a ticket is sent when its fault has lasted as long as its pathology says, and
+// a page at once; but one of what load does, when it is there a scrape later.
+func TestAlertsWait(t *testing.T) {
 	began := time.Now()
-	for severity, want := range map[catalog.Severity]int{catalog.Ticket: 5, catalog.Page: 1} {
+	for _, tt := range []struct {
+		severity catalog.Severity
+		ofLoad   bool
+		want     int // evaluations, 15 s apart
+	}{
+		{catalog.Ticket, true, 5},
+		{catalog.Page, true, 3},
+		{catalog.Page, false, 1},
+	} {
+		p := &catalog.Pathology{ID: "slow-decode", Alert: "VLLMSlowDecode", Severity: catalog.Page, For: time.Minute, FollowsObjectives: tt.ofLoad}
 		sent := 0
 		a := &Alerter{Send: func(list ...collect.Alert) { sent = len(list) }}
-		for i := range 8 {
-			at := began.Add(time.Duration(i) * 15 * time.Second)
-			a.See(t.Context(), &Evaluation{At: at, Diagnosis: diagnose.Diagnosis{
+		for i := 1; sent == 0 && i <= 8; i++ {
+			a.See(t.Context(), &Evaluation{At: began.Add(time.Duration(i) * 15 * time.Second), Diagnosis: diagnose.Diagnosis{
+				Interval: 30 * time.Second,
 				Targets:  []diagnose.Target{{Name: "a:1", Labels: map[string]string{"instance": "a:1", "model_name": "m"}}},
 				Verdicts: []diagnose.Verdict{{ID: p.ID, Status: diagnose.Firing, Model: "m", All: []string{"a:1"}}},
-				Findings: []diagnose.Finding{{Pathology: p, Model: "m", Status: diagnose.Firing, Severity: severity, Targets: []string{"a:1"}, Since: began}},
+				Findings: []diagnose.Finding{{Pathology: p, Model: "m", Status: diagnose.Firing, Severity: tt.severity, Targets: []string{"a:1"}, Since: began}},
 			}})
-			if sent > 0 {
-				if i+1 < want {
-					t.Errorf("a %s is sent after %d evaluations", severity, i+1)
-				}
-				break
+			if sent > 0 && i != tt.want {
+				t.Errorf("a %s is sent after %d evaluations, want %d", tt.severity, i, tt.want)
 			}
 		}
 		if sent == 0 {
-			t.Errorf("a %s is not sent", severity)
+			t.Errorf("a %s is not sent", tt.severity)
 		}
 	}
 }

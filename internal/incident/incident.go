@@ -8,6 +8,7 @@ package incident
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -50,7 +51,7 @@ func (r *Record) Copy() *Record {
 	c := *r
 	c.Ended, c.QuietSince, c.Acknowledged = clone(r.Ended), clone(r.QuietSince), clone(r.Acknowledged)
 	c.Targets, c.Notes, c.Evolution = slices.Clone(r.Targets), slices.Clone(r.Notes), slices.Clone(r.Evolution)
-	c.AlsoPossible = slices.Clone(r.AlsoPossible)
+	c.AlsoPossible, c.Since = slices.Clone(r.AlsoPossible), maps.Clone(r.Since)
 	c.State.Members, c.State.Instances = slices.Clone(r.State.Members), slices.Clone(r.State.Instances)
 	return &c
 }

@@ -7,8 +7,8 @@ import (
 )
 
 // Part returns what a diagnosis says of an incident: the verdict and the findings on its
-// model, with what the incident is called by in front, since the incident began. It shares nothing that plotting
-// changes; ok is false where the diagnosis does not know the model.
+// model, with what the incident is called by in front, since that began. It shares nothing that
+// plotting changes; ok is false where the diagnosis does not know the model.
 func Part(d *diagnose.Diagnosis, r *Record) (part diagnose.Diagnosis, ok bool) {
 	l := newLook(d)
 	i := slices.IndexFunc(d.Verdicts, func(w diagnose.Verdict) bool {
@@ -33,6 +33,9 @@ func Part(d *diagnose.Diagnosis, r *Record) (part diagnose.Diagnosis, ok bool) {
 		}
 	}
 	v.Since, v.SinceAtLeast = r.Began, r.BeganAtLeast
+	if since, known := r.Since[v.ID]; known && !since.Equal(r.Began) {
+		v.Since, v.SinceAtLeast = since, false
+	}
 	part.Status, part.Verdict, part.Verdicts, part.Workload = v.Status, v, []diagnose.Verdict{v}, v.Workload
 	part.Targets, part.Spans, part.Unjudged = nil, nil, nil
 	kept := map[string]bool{}

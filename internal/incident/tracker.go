@@ -201,6 +201,7 @@ func (t *Tracker) pathology(id string) *catalog.Pathology {
 func (t *Tracker) begin(s *sign, at time.Time) *Record {
 	r := &Record{Summary: view.Summary{
 		ID: t.id(s), Model: s.model, Namespace: s.namespace, Cluster: s.cluster, Began: s.since, BeganAtLeast: s.SinceAtLeast, Notes: []view.Note{},
+		Since: map[string]time.Time{s.Pathology.ID: s.since},
 	}}
 	r.State = State{Members: []string{s.Pathology.ID}, Instances: s.instances, LastSeen: at, Kept: at}
 	r.note(s, at)
@@ -309,6 +310,12 @@ func (t *Tracker) fires(r *Record, signs []*sign, v *look, step time.Duration) (
 		}
 		if s.since.Before(r.Began) && s.Pathology.ID == r.Pathology {
 			r.Began, r.BeganAtLeast = s.since, s.SinceAtLeast
+		}
+		if since, known := r.Since[s.Pathology.ID]; !known || s.since.Before(since) {
+			if r.Since == nil { // it was kept by an earlier release
+				r.Since = map[string]time.Time{}
+			}
+			r.Since[s.Pathology.ID] = s.since
 		}
 		r.State.Members = union(r.State.Members, []string{s.Pathology.ID}, maxTurns)
 		r.State.Instances = union(r.State.Instances, s.instances, maxTargets)

@@ -178,8 +178,8 @@ func (a *Alerter) fires(d *diagnose.Diagnosis, f *diagnose.Finding, at time.Time
 	al.waits = al.waits && at.Sub(al.found) < patience(d, f)
 	if of != nil {
 		al.Path = "/incident/" + of.ID
-		if of.Pathology == f.Pathology.ID {
-			al.Began = of.Began
+		if since, known := of.Since[f.Pathology.ID]; known {
+			al.Began = since
 		}
 	}
 	al.Annotations = map[string]string{"summary": f.Summary, "runbook_url": catalog.PublishedRunbooks.Of(f.Pathology.ID)}

@@ -53,18 +53,24 @@ func TestAlertsHaveTheFindingsSeverity(t *testing.T) {
 }
 
 // TestAnAlertKeepsTheNameOfItsIncident: while an incident keeps the name of a cause, a symptom
-// that leads for a while is no other alert; when the incident is called by it, it is. The alert
-// began when the incident did.
+// that leads for a while is no other alert; when the incident is called by it, it is. An alert
+// began when what it is called by did, by the incident's word, and not when the incident did: a
+// server that dies while it thrashes is down since it died.
 func TestAnAlertKeepsTheNameOfItsIncident(t *testing.T) {
 	cause := &catalog.Pathology{ID: "thrashing", Alert: "Thrashing", Severity: catalog.Page, Explains: []string{"queue"}}
 	symptom := &catalog.Pathology{ID: "queue", Alert: "Queue", Severity: catalog.Page}
 	ends, name := map[string]time.Time{}, "thrashing"
 	at := time.Now()
 	began := at.Add(-time.Minute)
-	a := &Alerter{Incident: func(string, string) *view.Summary { return &view.Summary{ID: "1", Pathology: name, Began: began} }, Send: func(list ...collect.Alert) {
+	since := map[string]time.Time{"thrashing": began, "queue": began.Add(30 * time.Second)}
+	incident := func(string, string) *view.Summary {
+		return &view.Summary{ID: "1", Pathology: name, Began: began, Since: since}
+	}
+	a := &Alerter{Incident: incident, Send: func(list ...collect.Alert) {
 		for _, al := range list {
-			if ends[al.Labels["pathology"]] = al.Ends; al.Began != began {
-				t.Errorf("%s began at %s, and its incident at %s", al.Labels["pathology"], al.Began, began)
+			id := al.Labels["pathology"]
+			if ends[id] = al.Ends; !al.Began.Equal(since[id]) {
+				t.Errorf("%s began at %s, and in its incident at %s", id, al.Began, since[id])
 			}
 		}
 	}}

@@ -125,8 +125,8 @@ func newModel(d *diagnose.Diagnosis, v *diagnose.Verdict, incident OpenIncident)
 	}
 	if of := incident.of(v.Model, v.ID); of != nil {
 		out.Incident = &of.ID
-		if of.Pathology == v.ID {
-			out.Verdict.Since, out.Verdict.SinceAtLeast = &of.Began, of.BeganAtLeast
+		if since, known := of.Since[v.ID]; known {
+			out.Verdict.Since, out.Verdict.SinceAtLeast = &since, v.SinceAtLeast || of.BeganAtLeast && since.Equal(of.Began)
 		}
 	}
 	for i := range d.Targets {
@@ -227,8 +227,8 @@ func (e *Evaluation) Findings(incident OpenIncident) []view.Finding {
 		v := view.Finding{ID: f.Pathology.ID, Model: f.Model, Status: statusOf(f.Status), Severity: f.Severity.String(), Summary: f.Summary, Since: timeOf(f.Since), Targets: f.Targets}
 		if of := incident.of(f.Model, f.Pathology.ID); of != nil && f.Status == diagnose.Firing && f.Severity > catalog.Info {
 			v.Incident = &of.ID
-			if of.Pathology == f.Pathology.ID {
-				v.Since = &of.Began
+			if since, known := of.Since[f.Pathology.ID]; known {
+				v.Since = &since
 			}
 		}
 		out = append(out, v)

@@ -133,23 +133,26 @@ type Finding struct {
 
 // A Summary is an incident in a list, and in the event that tells of it.
 type Summary struct {
-	ID           string           `json:"id"`
-	Model        string           `json:"model"` // "" where the servers do not say which they serve
-	Namespace    string           `json:"namespace"`
-	Cluster      string           `json:"cluster"`
-	Pathology    string           `json:"pathology"`               // the worst that was found, of equals the cause, and then the first
-	Severity     string           `json:"severity"`                // the worst
-	AlsoPossible []string         `json:"also_possible,omitempty"` // what else was found of it last, that does not explain it
-	Summary      string           `json:"summary"`                 // what was said of it last
-	Began        time.Time        `json:"began"`                   // by the judgement, not when it was noticed
-	BeganAtLeast bool             `json:"began_at_least"`
-	Ended        *time.Time       `json:"ended"`       // null while it is open
-	QuietSince   *time.Time       `json:"quiet_since"` // of an open one of which nothing is found: it ends when that lasts
-	Targets      []string         `json:"targets"`
-	Acknowledged *Acknowledgement `json:"acknowledged"`
-	Notes        []Note           `json:"notes"`
-	HasRecording bool             `json:"has_recording"`
-	LeftOut      int              `json:"recording_left_out,omitempty"` // servers that are not in it
+	ID           string    `json:"id"`
+	Model        string    `json:"model"` // "" where the servers do not say which they serve
+	Namespace    string    `json:"namespace"`
+	Cluster      string    `json:"cluster"`
+	Pathology    string    `json:"pathology"`               // the worst that was found, of equals the cause, and then the first
+	Severity     string    `json:"severity"`                // the worst
+	AlsoPossible []string  `json:"also_possible,omitempty"` // what else was found of it last, that does not explain it
+	Summary      string    `json:"summary"`                 // what was said of it last
+	Began        time.Time `json:"began"`                   // by the judgement, not when it was noticed
+	BeganAtLeast bool      `json:"began_at_least"`
+	// Since is when each pathology that was part of it began: a server that dies while it
+	// thrashes is down since it died.
+	Since        map[string]time.Time `json:"since,omitempty"`
+	Ended        *time.Time           `json:"ended"`       // null while it is open
+	QuietSince   *time.Time           `json:"quiet_since"` // of an open one of which nothing is found: it ends when that lasts
+	Targets      []string             `json:"targets"`
+	Acknowledged *Acknowledgement     `json:"acknowledged"`
+	Notes        []Note               `json:"notes"`
+	HasRecording bool                 `json:"has_recording"`
+	LeftOut      int                  `json:"recording_left_out,omitempty"` // servers that are not in it
 }
 
 // An Incident is one, whole.

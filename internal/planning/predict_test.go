@@ -321,6 +321,7 @@ func (nothing) Query(context.Context, string, time.Time) (model.Vector, error) {
 func (nothing) Evaluate(context.Context, indicator.Expr, time.Time) (model.Vector, error) {
 	return nil, nil
 }
+
 func (nothing) Samples(context.Context, string, time.Time, time.Duration) (model.Matrix, error) {
 	return nil, nil
 }

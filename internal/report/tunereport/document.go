@@ -330,7 +330,8 @@ func (d *document) cache() {
 		of     perfmodel.Estimate
 		format func(float64) string
 	}{
-		{"blocks (num_gpu_blocks)", l.Blocks, render.Grouped}, {"capacity in tokens", l.Tokens, render.Grouped},
+		{"blocks (num_gpu_blocks)", l.Blocks, render.Grouped},
+		{"capacity in tokens", l.Tokens, render.Grouped},
 		{fmt.Sprintf("requests of %s tokens", render.Grouped(float64(d.a.Deployment.MaxModelLen))), l.MaxConcurrency, func(v float64) string { return fmt.Sprintf("%.2f", v) }},
 		{"longest request that fits", l.LongestRequest, render.Grouped},
 	} {

@@ -13,6 +13,10 @@ import (
 // client announces is not believed beyond.
 const firstRead = 1 << 20
 
+// maxHeld bounds the bodies of all requests together, in bytes: each is held until its answer
+// begins, and clients that send and do not wait could fill any memory.
+const maxHeld = 4 << 30
+
 // readBody reads the whole body of a request. No upstream is asked before, so that none
 // sees a body that is malformed, too large, or cut off; and net/http tells from then on
 // that the client has left.
@@ -34,6 +38,9 @@ func (x *exchange) readBody() error {
 	x.body = b.Bytes()
 	if tooLong := (*http.MaxBytesError)(nil); errors.As(err, &tooLong) {
 		return tooLarge(limit)
+	}
+	if errors.Is(err, errTooMuch) {
+		return errTooMuch
 	}
 	if err != nil {
 		return &end{status: ClientDisconnect, code: http.StatusBadRequest, kind: "body_unreadable", err: err}
@@ -57,6 +64,16 @@ type counted struct {
 func (c *counted) Read(p []byte) (int, error) {
 	n, err := c.src.Read(p)
 	c.x.received.Add(int64(n))
+	c.x.held += int64(n)
 	c.x.touch()
+	if c.x.g.held.Add(int64(n)) > maxHeld {
+		return n, errTooMuch
+	}
 	return n, err
+}
+
+// dropBody gives back what the body was counted for.
+func (x *exchange) dropBody() {
+	x.g.held.Add(-x.held)
+	x.held = 0
 }

@@ -50,6 +50,7 @@ type exchange struct {
 	hider   *stream.Hider // takes it out again; nil where there is nothing to hide
 	req     openai.Request
 	body    []byte // until the answer begins
+	held    int64  // bytes of it that were read
 	asked   string // the model that the client named
 	model   string // the same, if a server has it; else ""
 	offered bool   // counted as arrived

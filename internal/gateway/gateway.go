@@ -36,7 +36,8 @@ type Gateway struct {
 	log       *accessLog
 	scraper   *scrape.Client
 	departed  departures
-	draining  atomic.Bool // its readiness fails, and answers over HTTP/1.1 close their connections
+	held      atomic.Int64 // bytes of all bodies
+	draining  atomic.Bool  // its readiness fails, and answers over HTTP/1.1 close their connections
 }
 
 // New returns a Gateway that is not yet running: Run watches the upstreams. It
@@ -236,6 +237,7 @@ func (x *exchange) upgrades() bool {
 // answer looks at the head of an answer, and chooses how the rest is read.
 func (x *exchange) answer(a *http.Response) error {
 	x.body, x.req.Prompt, x.req.Model = nil, nil, nil // it cannot be sent again
+	x.dropBody()
 	x.code = a.StatusCode
 	x.enter(streaming)
 	if x.code == http.StatusSwitchingProtocols {
@@ -390,6 +392,7 @@ func (x *exchange) outcome(panicked any) *end {
 func (x *exchange) finish(e *end) {
 	g := x.g
 	g.admission.leave(x)
+	x.dropBody()
 	x.stop(nil)
 	now := g.now()
 	status, kind := Success, ""

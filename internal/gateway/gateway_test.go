@@ -585,6 +585,31 @@ func TestAnAnswerBeforeTheWholeBody(t *testing.T) {
 	}
 }
 
+// TestBodiesTogetherAreBounded: what all requests hold is bounded, however small each is, and
+// is given back when they end.
+func TestBodiesTogetherAreBounded(t *testing.T) {
+	g := start(t, Config{}, serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	post := func() int {
+		resp, err := http.Post(g.url+"/v1/completions", "application/json", strings.NewReader(strings.Repeat("x", 1000)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	const others = maxHeld - 500
+	g.held.Store(others)
+	if got := post(); got != http.StatusServiceUnavailable {
+		t.Errorf("status %d, want 503 while other bodies fill the memory", got)
+	}
+	eventually(t, "the refused body is still counted", func() bool { return g.held.Load() == others })
+	g.held.Store(0)
+	if got := post(); got != http.StatusOK {
+		t.Errorf("status %d, want 200 when they are gone", got)
+	}
+	eventually(t, "the body is still counted", func() bool { return g.held.Load() == 0 })
+}
+
 // TestAnEngineBehindTLSIsRead trusts the upstream's authority for its metrics too.
 func TestAnEngineBehindTLSIsRead(t *testing.T) {
 	up := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

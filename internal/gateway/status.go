@@ -60,6 +60,7 @@ var (
 	errSilence      = &end{status: Timeout, code: 504, kind: "upstream_idle_timeout"}
 	errTooLong      = &end{status: Timeout, code: 504, kind: "request_timeout"}
 	errDraining     = &end{status: Timeout, code: 503, kind: "shutdown"}
+	errTooMuch      = &end{status: Rejected, code: 503, kind: "too_much_in_bodies"}
 	errTooMany      = &end{status: Rejected, code: 503, kind: "too_many_requests_open"}
 )
 

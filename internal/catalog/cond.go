@@ -328,6 +328,9 @@ func (t *Threshold) Ways(limit func(*Threshold) (float64, string, bool), history
 // excused returns the limit of a server whose own past is too short to make it easier to keep
 // than the default: what its peers have had for long is no fault of one that is new.
 func (t *Threshold) excused(r *Relative, s *indicator.Signal, op Op, v View) (float64, bool) {
+	if !t.laxer(math.Inf(1), op) {
+		return 0, false // nothing can be
+	}
 	peers, ok := v.Peers()
 	if !ok {
 		return 0, false

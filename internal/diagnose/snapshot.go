@@ -80,6 +80,7 @@ type Snapshot struct {
 	readings []map[string]reading          // by target, by signal name
 	parts    []map[part]map[string]reading // of gateways, likewise
 	starting map[string]float64            // see startsOn; nil until it is asked for
+	proven   map[string][]int              // see provenOf; likewise
 	interval time.Duration                 // between scrapes
 	memory   *Memory                       // what was said of the same servers before; nil once it was judged
 }

@@ -51,7 +51,8 @@ const (
 
 // steadiness measures it, from the segment that is normal and the one under judgement.
 func (h *history) steadiness(normal, now run) steadiness {
-	limit := outlier * max(h.service(normal).gap, 0.005)
+	usual := h.service(normal)
+	limit := outlier * max(usual.gap, 0.005)
 	if len(normal) == 0 || math.IsNaN(limit) {
 		limit = math.Inf(1)
 	}
@@ -59,8 +60,8 @@ func (h *history) steadiness(normal, now run) steadiness {
 	gapsNow, ttftNow := h.moments(now, limit)
 	// Of a normal that less than two moments tell, the mean is uncertain too.
 	usualTTFT := usualTTFTDeviation
-	if n := h.service(normal).requests; n > 0 {
-		usualTTFT = math.Hypot(usualTTFT, 1/math.Sqrt(n))
+	if usual.requests > 0 {
+		usualTTFT = math.Hypot(usualTTFT, 1/math.Sqrt(usual.requests))
 	}
 	s := steadiness{
 		gap:     max(deviation(gapsNormal, usualGapDeviation), 0.7*deviation(gapsNow, 0)),

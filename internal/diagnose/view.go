@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/baseline"
@@ -92,29 +93,35 @@ func (v view) MayHoldFault() bool {
 
 // Peers implements catalog.View, by the servers of the same job that serve the same model.
 func (v view) Peers() (catalog.View, bool) {
-	targets := v.snapshot.Targets
-	var of []view
-	for i := range targets {
-		peer := view{snapshot: v.snapshot, target: i}
-		if i != v.target && targets[i].Serves() && peer.HasHistory() && !peer.MayHoldFault() &&
-			labelKey(targets[i].Labels, jobLabels) == labelKey(targets[v.target].Labels, jobLabels) {
-			of = append(of, peer)
+	of := slices.DeleteFunc(slices.Clone(v.snapshot.provenOf(v.target)), func(i int) bool { return i == v.target })
+	return peers{v, of}, len(of) > 0
+}
+
+// provenOf lists the servers of a target's job whose pasts are long enough to hold no fault.
+func (s *Snapshot) provenOf(target int) []int {
+	if s.proven == nil {
+		s.proven = map[string][]int{}
+		for i := range s.Targets {
+			if v := (view{snapshot: s, target: i}); s.Targets[i].Serves() && v.HasHistory() && !v.MayHoldFault() {
+				job := labelKey(s.Targets[i].Labels, jobLabels)
+				s.proven[job] = append(s.proven[job], i)
+			}
 		}
 	}
-	return peers{v, of}, len(of) > 0
+	return s.proven[labelKey(s.Targets[target].Labels, jobLabels)]
 }
 
 // peers is the view of a server beside the pasts of others.
 type peers struct {
 	view
-	of []view
+	of []int
 }
 
 // Normal returns the median of what is normal for the peers.
 func (p peers) Normal(s *indicator.Signal) indicator.Value {
 	var known []float64
-	for _, v := range p.of {
-		if n := v.Normal(s); n.OK {
+	for _, i := range p.of {
+		if n := p.snapshot.Normal(i, s); n.OK {
 			known = append(known, n.V)
 		}
 	}

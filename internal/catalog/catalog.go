@@ -8,6 +8,7 @@
 package catalog
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -111,19 +112,22 @@ type Grade struct {
 	Severity Severity
 	While    Cond // empty in the last one
 	Note     bool // it is told beside the verdict, and is none: sixty sends no alert of it
+	// For is how long its alert waits, where that is not as long as the pathology's: what
+	// costs something and hurts nobody can wait until it is known to stay.
+	For time.Duration
 }
 
 // GradeOf returns how severe p is on a target on which it holds.
 func (p *Pathology) GradeOf(v Uncertain) Grade {
+	of := Grade{Severity: p.Severity}
 	for _, g := range p.Grades {
-		if g.While.Empty() {
-			return g
-		}
-		if g.While.Certain(v) == True {
-			return g
+		if g.While.Empty() || g.While.Certain(v) == True {
+			of = g
+			break
 		}
 	}
-	return Grade{Severity: p.Severity}
+	of.For = cmp.Or(of.For, p.For)
+	return of
 }
 
 // Sections are the second-level headings of a runbook, in their order.

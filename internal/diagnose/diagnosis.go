@@ -84,6 +84,7 @@ type Finding struct {
 	Status    Status
 	Severity  catalog.Severity // lower than the pathology's while the objectives hold, or by its degrees
 	Note      bool             // it is told beside the verdict, and is none
+	Wait      time.Duration    // for how long it goes on before people are told of a ticket
 	Targets   []string         // the worst first
 	// Since and SinceAtLeast are as in Verdict.
 	Since        time.Time

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sixty-dev/sixty/internal/baseline"
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -98,7 +99,8 @@ type outcome struct {
 	part        part // of a gateway
 	status      Status
 	severity    catalog.Severity
-	note        bool // it is told, and makes no verdict
+	note        bool          // it is told, and makes no verdict
+	wait        time.Duration // before people are told
 	evidence    []catalog.Evidence
 	confidence  float64
 	inhibitedBy string
@@ -187,7 +189,7 @@ func (o *outcome) judge(s *Snapshot, v view) {
 		o.status = Pending
 	}
 	grade := o.pathology.GradeOf(v)
-	o.severity, o.note = grade.Severity, grade.Note
+	o.severity, o.note, o.wait = grade.Severity, grade.Note, grade.For
 	held, known := 0, 0
 	for _, c := range o.pathology.Supports {
 		t, e := v.eval(c)
@@ -311,7 +313,7 @@ func (p *pool) merge(of *catalog.Pathology) Finding {
 		}
 	}
 	f.Status, f.Severity, f.Evidence, f.Confidence, f.part = worst.status, worst.severity, worst.evidence, worst.confidence, worst.part
-	f.Note = worst.note
+	f.Note, f.Wait = worst.note, worst.wait
 	if f.Status >= Pending {
 		f.Since, f.SinceAtLeast = since.At, since.AtLeast
 	}

@@ -267,6 +267,8 @@ func (v view) Doubt(s *indicator.Signal) catalog.Doubt {
 		}
 	case indicator.FirstTokenTime:
 		wander(steady.ttft)
+	case indicator.OfRequests:
+		d.Least *= max(0, 1-1/math.Sqrt(max(1, counted)))
 	case indicator.Extreme:
 		d.Margin = math.Exp(z * tailDeviation / math.Sqrt(max(1, counted/100)))
 	}

@@ -408,6 +408,7 @@ func readsModel(p *catalog.Pathology) bool {
 // A level of severity and when it applies.
 type variant struct {
 	severity catalog.Severity
+	wait     time.Duration
 	expr     string
 }
 
@@ -456,10 +457,10 @@ func (b *ruleBuilder) condition(p *catalog.Pathology, when catalog.Cond, seg *se
 // severities splits an alert where grades decide how bad it is, or objectives: the
 // server is worse than itself, but holds what was promised.
 func (b *ruleBuilder) severities(p *catalog.Pathology, seg *segment, expr string) ([]variant, error) {
-	on, least := strings.Join(b.target(), ", "), p.Severity
+	on, least, wait := strings.Join(b.target(), ", "), p.Severity, p.For
 	var out []variant
 	for _, g := range p.Grades {
-		if least = g.Severity; g.While.Empty() {
+		if least, wait = g.Severity, cmp.Or(g.For, p.For); g.While.Empty() {
 			break
 		}
 		while, _, err := b.condition(p, g.While, seg)
@@ -469,16 +470,16 @@ func (b *ruleBuilder) severities(p *catalog.Pathology, seg *segment, expr string
 		if while == "" {
 			continue // it cannot hold here
 		}
-		out = append(out, variant{g.Severity, pretty(fmt.Sprintf("(%s) and on (%s) (%s)", expr, on, while))})
+		out = append(out, variant{g.Severity, cmp.Or(g.For, p.For), pretty(fmt.Sprintf("(%s) and on (%s) (%s)", expr, on, while))})
 		expr = pretty(fmt.Sprintf("(%s) unless on (%s) (%s)", expr, on, while))
 	}
 	holds := b.objectivesHold(seg)
 	if !p.FollowsObjectives || least == catalog.Info || holds == "" || !readsModel(p) {
-		return append(out, variant{least, expr}), nil
+		return append(out, variant{least, wait, expr}), nil
 	}
 	return append(out,
-		variant{least, pretty(fmt.Sprintf("(%s) unless on (%s) (%s)", expr, on, holds))},
-		variant{least - 1, pretty(fmt.Sprintf("(%s) and on (%s) (%s)", expr, on, holds))},
+		variant{least, wait, pretty(fmt.Sprintf("(%s) unless on (%s) (%s)", expr, on, holds))},
+		variant{least - 1, wait, pretty(fmt.Sprintf("(%s) and on (%s) (%s)", expr, on, holds))},
 	), nil
 }
 
@@ -507,7 +508,7 @@ func (b *ruleBuilder) labels(s catalog.Severity) map[string]string {
 
 func (b *ruleBuilder) alert(p *catalog.Pathology, seg *segment, v variant, used []resolved) rulefmt.Rule {
 	r := rulefmt.Rule{
-		Alert: p.Alert, Expr: v.expr, For: model.Duration(p.For), KeepFiringFor: model.Duration(b.cfg.KeepFiringFor),
+		Alert: p.Alert, Expr: v.expr, For: model.Duration(v.wait), KeepFiringFor: model.Duration(b.cfg.KeepFiringFor),
 		Labels: b.labels(v.severity),
 		Annotations: map[string]string{
 			"summary":     summary(p),

@@ -23,6 +23,8 @@ const (
 	StreamTime
 	// FirstTokenTime is a time until the first token, which wanders likewise.
 	FirstTokenTime
+	// OfRequests is a mean of so many requests as Of counts, which differ by as much as it is.
+	OfRequests
 	// Extreme is a 99th percentile of the requests that Of counts: of fewer than a hundred
 	// it is whatever the longest of them was.
 	Extreme
@@ -65,6 +67,8 @@ var noise = map[*Signal]Noise{
 	TTFTP90:             {Chance: FirstTokenTime, Lasting: 2.3, Stall: true}, // and its P90 ln 10 times
 	TPOTMean:            {Chance: StreamTime, Of: FirstTokens},               // each answer counts as much, however short
 	TTFTP95:             {Chance: FirstTokenTime, Lasting: 3},                // the P95 of an exponential distribution is three times its mean
+	E2EMean:             {Chance: StreamTime, Of: FirstTokens},               // and lengths differ as much as their mean
 	PrefillTimePerToken: {Chance: FirstTokenTime, Stall: true},
+	ComputedTokens:      {Chance: OfRequests, Of: FirstTokens},
 	PromptTail:          {Chance: Extreme, Of: FirstTokens},
 }

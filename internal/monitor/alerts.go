@@ -194,7 +194,7 @@ func (a *Alerter) fires(d *diagnose.Diagnosis, f *diagnose.Finding, at time.Time
 func patience(d *diagnose.Diagnosis, f *diagnose.Finding) time.Duration {
 	switch {
 	case f.Severity < catalog.Page:
-		return f.Pathology.For
+		return f.Wait
 	case f.Pathology.FollowsObjectives:
 		return d.Interval
 	}

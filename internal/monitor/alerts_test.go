@@ -198,7 +198,7 @@ func TestAlertsWait(t *testing.T) {
 				Interval: 30 * time.Second,
 				Targets:  []diagnose.Target{{Name: "a:1", Labels: map[string]string{"instance": "a:1", "model_name": "m"}}},
 				Verdicts: []diagnose.Verdict{{ID: p.ID, Status: diagnose.Firing, Model: "m", All: []string{"a:1"}}},
-				Findings: []diagnose.Finding{{Pathology: p, Model: "m", Status: diagnose.Firing, Severity: tt.severity, Targets: []string{"a:1"}, Since: began}},
+				Findings: []diagnose.Finding{{Pathology: p, Model: "m", Status: diagnose.Firing, Severity: tt.severity, Targets: []string{"a:1"}, Since: began, Wait: p.For}},
 			}})
 			if sent > 0 && i != tt.want {
 				t.Errorf("a %s is sent after %d evaluations, want %d", tt.severity, i, tt.want)

@@ -33,7 +33,7 @@ func wellFormed(ps []*catalog.Pathology) error {
 			switch last := i == len(p.Grades)-1; {
 			case g.While.Empty() != last:
 				v.problem(p.ID, "Grades[%d]: the last grade has no condition, and no other", i)
-			case i == 0 && g.Severity != p.Severity, i > 0 && g.Severity >= p.Grades[i-1].Severity && !p.Grades[i-1].Note:
+			case i == 0 && g.Severity != p.Severity, i > 0 && g.Severity >= p.Grades[i-1].Severity && !p.Grades[i-1].Note && g.For <= p.For:
 				v.problem(p.ID, "Grades[%d]: grades begin with the severity, and fall", i)
 			case !last:
 				v.cond(p.ID, fmt.Sprintf("Grades[%d]", i), g.While)

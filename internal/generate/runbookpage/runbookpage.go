@@ -110,10 +110,11 @@ func (c Config) book(link linker) ([]page, error) {
 
 // facts are what the head of a page tells.
 func (c Config) facts(p *catalog.Pathology) []fact {
-	severity := p.Severity.String()
-	for _, g := range p.Grades[min(1, len(p.Grades)):] {
-		severity += ", " + g.Severity.String()
+	grades := []string{p.Severity.String()}
+	for _, g := range p.Grades {
+		grades = append(grades, g.Severity.String())
 	}
+	severity := strings.Join(slices.Compact(grades), ", ")
 	if all := p.Severities(); p.FollowsObjectives && p.Severity > catalog.Info {
 		severity += "; " + all[len(all)-1].String() + " while objectives are set and all of them hold"
 	}
@@ -132,6 +133,14 @@ func (c Config) facts(p *catalog.Pathology) []fact {
 		}
 	}
 	return out
+}
+
+// waiting says how long the alert of a grade waits, where that is its own.
+func waiting(g catalog.Grade) string {
+	if g.For == 0 {
+		return ""
+	}
+	return " (told after " + span(g.For) + ")"
 }
 
 // condition says in words when a pathology holds, and where each number comes
@@ -155,10 +164,10 @@ func (c Config) condition(p *catalog.Pathology) section {
 	}
 	for _, g := range p.Grades {
 		if g.While.Empty() {
-			fmt.Fprintf(&b, "\nElse it is %s.\n", g.Severity)
+			fmt.Fprintf(&b, "\nElse it is %s%s.\n", g.Severity, waiting(g))
 			continue
 		}
-		fmt.Fprintf(&b, "\nIt is a %s while this holds too:\n\n", g.Severity)
+		fmt.Fprintf(&b, "\nIt is a %s%s while this holds too:\n\n", g.Severity, waiting(g))
 		c.words(&b, []catalog.Cond{g.While}, 0)
 	}
 	b.WriteString("\n| Threshold | Value | Why |\n|---|---|---|\n")

@@ -40,6 +40,7 @@ var Pathology = &catalog.Pathology{
 	Alert:             "VLLMPrefixCacheMisses",
 	Title:             "The prefix cache no longer saves prefill work",
 	Severity:          catalog.Ticket,
+	Grades:            []catalog.Grade{{Severity: catalog.Ticket, While: catalog.PrefillLate}, {Severity: catalog.Ticket, For: time.Hour}},
 	FollowsObjectives: true,
 	When: catalog.All(
 		catalog.Below(indicator.PrefixHitRatio, hitsLow),

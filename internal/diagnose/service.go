@@ -53,10 +53,16 @@ var luck = &catalog.Threshold{
 	Why: "standard deviations by which the best of an hour's sixty minutes may have a lower share or mean than the hour by chance: one minute in four thousand has",
 }
 
+// exception is how small a part of what was served worse before it a better segment may be.
+var exception = &catalog.Threshold{
+	Name: "segment_exception", Unit: indicator.Ratio, Default: 0.05,
+	Why: "of the requests that were served worse before, by a server that was not sick: a good moment that holds less than one in twenty of them is an exception from what is normal",
+}
+
 // Thresholds are the numbers that a finding must pass to be certain, beside its conditions',
 // and those by which segments of a timeline are told apart, for --set.
 func Thresholds() []*catalog.Threshold {
-	out := []*catalog.Threshold{deviations, burst, hiccup, oneMoment, startBeside, luck}
+	out := []*catalog.Threshold{deviations, burst, hiccup, oneMoment, startBeside, luck, exception}
 	for _, m := range measures {
 		for _, t := range []*catalog.Threshold{m.worse, m.sick} {
 			if t != nil {

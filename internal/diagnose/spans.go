@@ -284,8 +284,9 @@ func (h *history) service(s run) service {
 // few is how many requests are too few to say how users were served.
 const few = 5
 
-// normal returns the latest segment that is no worse than any before it, with those
-// before it that are like it, and the segments that came after; nil where there is none.
+// normal returns the latest segment that is no worse than any before it, and no short exception
+// from them, with those before it that are like it, and the segments that came after; nil where
+// there is none.
 func (l limits) normal(segs []Segment) (normal run, rest []Segment) {
 	telling := func(s *Segment) bool { return s.service.requests >= few && s.service.seconds >= minHistory.Seconds() }
 	for i := len(segs) - 1; i >= 0; i-- {
@@ -293,11 +294,15 @@ func (l limits) normal(segs []Segment) (normal run, rest []Segment) {
 		if !telling(s) || l.sick(s.service) {
 			continue
 		}
-		worse := false
+		worse, worseBefore := false, 0.0
 		for e := range i {
-			worse = worse || telling(&segs[e]) && l.worse(s.service, segs[e].service, clearly)
+			before := &segs[e]
+			worse = worse || telling(before) && l.worse(s.service, before.service, clearly)
+			if !l.sick(before.service) && l.worse(before.service, s.service, clearly) {
+				worseBefore += before.service.requests
+			}
 		}
-		if worse {
+		if worse || s.service.requests < l.of(exception, 0)*worseBefore {
 			continue
 		}
 		out := s.run

@@ -181,8 +181,9 @@ func (p *prepared) prefix(sig *Signal) prefix {
 
 func usable(v float64) bool { return v >= 0 && v <= math.MaxFloat32 }
 
-// weight is how many intervals the caller's dispersion counts for.
-const weight = 4
+// weight is how many intervals the caller's dispersion counts for; mostPairs is of how many
+// pairs of neighbours it is measured, about.
+const weight, mostPairs = 4, 60
 
 // measure estimates the dispersion from neighbouring intervals: the median of their
 // log likelihood ratios is not moved by the few that hold a change.
@@ -205,7 +206,7 @@ func (f *prefix) measure(p *prepared, least float64) float64 {
 			last = x
 		}
 	} else {
-		for i := 0; i+2 <= n; i++ {
+		for i := 0; i+2 <= n; i += max(1, n/mostPairs) {
 			if llr, free := f.ratio(p, i, i+1, i+1, i+2); free > 0 {
 				ratios = append(ratios, 2*llr/float64(free)/0.7)
 			}
@@ -327,7 +328,7 @@ func (p *prepared) score(a, b, c, d int) (total float64) {
 
 // mostSplits is how many moments of a long span are looked at before those around the
 // best of them are.
-const mostSplits = 100
+const mostSplits = 60
 
 // strongest returns the strongest change between two intervals.
 func (p *prepared) strongest(lo, hi int) (Change, bool) {

@@ -143,6 +143,8 @@ var (
 	GatewayEngineTokens = gateway("engine_tokens", "Output tokens of the engines", Tokens,
 		OrZero(SumIncrease("sixty_gateway_upstream_engine_output_tokens_total"), Sum(Now("sixty_gateway_requests_open"))),
 		"Output tokens that the engines behind the gateway made, whoever asked; 0 where none says.").optional()
+	GatewayMade = gateway("upstream_tokens", "Output tokens of one upstream's engine", Tokens, SumIncrease("sixty_gateway_upstream_engine_output_tokens_total"),
+		"Output tokens that the engine of one upstream made, whoever asked.").per(PerUpstream)
 	GatewayNoFirst = gateway("no_first_token", "Requests that got no first token", Requests, gatewayCount(Increase, "no_first_token_seconds_count"),
 		"Requests whose client left, or that a limit ended, before their first token: no percentile of the engine has them.").per(PerModel)
 	GatewayNoFirstWait = gateway("no_first_token_wait", "Wait of those without a first token", Seconds,
@@ -167,7 +169,7 @@ var (
 	GatewayLeaks = gateway("leaks", "Suspected leaks", Requests, Sum(Last("sixty_gateway_suspected_leaks").In(ShortMark)),
 		"Requests that are open for longer than the gateway's limit.")
 	GatewayMissing = gateway("missing", "Requests that no engine holds", Requests, Sum(Last("sixty_gateway_upstream_engine_missing").In(ShortMark)),
-		"Requests that wait at the gateway for a while and that the engine neither runs nor has waiting: they are stuck before it.")
+		"Requests that wait at the gateway for a while and that the engine neither runs nor has waiting: they are stuck before it.").per(PerUpstream)
 	GatewayExcess = gateway("excess", "Requests held by the engine alone", Requests, Sum(Lowest("sixty_gateway_upstream_engine_excess").In(ShortMark)),
 		"Requests that the engine holds beyond those open at the gateway, at each of the last two scrapes: other clients' ones, or those whose client has gone.")
 	GatewayDown = gateway("upstreams_down", "Upstreams whose health check fails", Count, Sum(Sub(Number(1), Highest("sixty_gateway_upstream_up").In(ShortMark))),
@@ -216,7 +218,7 @@ func ofGateways() []*Signal {
 		GatewayTTFTP50, GatewayTTFTP95, GatewayTTFTP99, GatewayITLP50, GatewayITLP95, GatewayE2EP50, GatewayE2EP95, GatewayQueueP95,
 		GatewayOffered, GatewayEnded, GatewaySuccess, GatewayErrors, GatewayFailed, GatewayFailing, GatewayClientErrs, GatewayGaveUp, GatewayGivenUp, GatewayTimeouts, GatewayUpstreamErrs, GatewayStreamErrs, GatewayRejected, GatewayAnswered,
 		GatewayNoFirst, GatewayNoFirstWait,
-		GatewayTokens, GatewayEngineTokens, GatewayOpen, GatewayWaiting, GatewayMet, GatewayQueued, GatewayRetries, GatewayRetryShare, GatewayLeaks,
+		GatewayTokens, GatewayEngineTokens, GatewayMade, GatewayOpen, GatewayWaiting, GatewayMet, GatewayQueued, GatewayRetries, GatewayRetryShare, GatewayLeaks,
 		GatewayMissing, GatewayExcess, GatewayDown, GatewayUp, GatewayAttempts, GatewayAsked, GatewayBusiest, GatewayShared, GatewayBorn, GatewayOutside,
 	}
 }

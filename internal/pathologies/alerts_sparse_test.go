@@ -183,14 +183,18 @@ func (c *alertTally) judge(t *testing.T, p *played, rules alertRules) {
 	}
 }
 
-// waits returns the "for" of a pathology's alert.
-func waits(id string) time.Duration {
+// waits returns the longest "for" that a pathology's alert may have.
+func waits(id string) (longest time.Duration) {
 	for _, p := range pathologies.All() {
-		if p.ID == id {
-			return p.For
+		if p.ID != id {
+			continue
+		}
+		longest = p.For
+		for _, g := range p.Grades {
+			longest = max(longest, g.For)
 		}
 	}
-	return 0
+	return longest
 }
 
 // alertRules are the rules made for one recording.

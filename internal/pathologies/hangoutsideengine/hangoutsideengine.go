@@ -19,7 +19,7 @@ var Pathology = &catalog.Pathology{
 	Alert:       "VLLMHangOutsideEngine",
 	Title:       "Requests wait at the gateway, and the engine holds none of them",
 	Severity:    catalog.Page,
-	When:        catalog.All(catalog.Above(indicator.GatewayMissing, catalog.OneMissing), catalog.Below(indicator.GatewayTokens, catalog.NoTokens)),
+	When:        catalog.All(catalog.Above(indicator.GatewayMissing, catalog.OneMissing), catalog.Below(indicator.GatewayMade, catalog.NoTokens)),
 	For:         30 * time.Second,
 	ExplainedBy: []string{"no-upstream", "engine-hung"},
 	Explains:    []string{"client-cancellations"},
@@ -29,7 +29,7 @@ var Pathology = &catalog.Pathology{
 }
 
 func refine(p *catalog.Pass) {
-	p.Summary = fmt.Sprintf("%s at the gateway, no token passes, and the engine holds none of them: the API server hangs, whatever its health check answers", catalog.Waiting(p.Value(indicator.GatewayMissing)))
+	p.Summary = fmt.Sprintf("%s at the gateway, and its engine holds none of them and makes no token: the API server hangs, whatever its health check answers", catalog.Waiting(p.Value(indicator.GatewayMissing)))
 	p.Fix(catalog.Fix{
 		Summary:  "Take the replica out of the load balancing and restart its API server; before that, GET /requests at the gateway's admin address lists what waits, and at which server",
 		Command:  "py-spy dump --pid PID",

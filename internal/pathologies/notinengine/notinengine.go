@@ -18,7 +18,7 @@ var Pathology = &catalog.Pathology{
 	Alert:       "VLLMNotInEngine",
 	Title:       "Some requests wait at the gateway, and no engine holds them",
 	Severity:    catalog.Ticket,
-	When:        catalog.All(catalog.Above(indicator.GatewayMissing, catalog.OneMissing), catalog.Above(indicator.GatewayTokens, catalog.NoTokens)),
+	When:        catalog.All(catalog.Above(indicator.GatewayMissing, catalog.OneMissing), catalog.Above(indicator.GatewayMade, catalog.NoTokens)),
 	For:         2 * time.Minute,
 	ExplainedBy: []string{"hang-outside-engine", "engine-hung"},
 	Refine:      refine,

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strings"
 
+	"github.com/sixty-dev/sixty/internal/audit/checks"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/version"
@@ -59,7 +61,7 @@ func (r *Report) SARIF(w io.Writer) error {
 		Notifications []notification `json:"toolExecutionNotifications,omitempty"`
 	}
 	rules, results := []rule{}, []result{}
-	for _, c := range checks {
+	for _, c := range checks.Checks() {
 		rules = append(rules, rule{
 			c.ID,
 			message{c.Doc},
@@ -74,11 +76,11 @@ func (r *Report) SARIF(w io.Writer) error {
 			place.Region = &region{f.Line, max(f.Column, 1), message{f.Fragment}}
 		}
 		results = append(results, result{
-			Rule: f.Check, Index: orderOf(f),
+			Rule: f.Check, Index: slices.IndexFunc(checks.Checks(), func(c *checks.Check) bool { return c.ID == f.Check }),
 			Level:        sarifLevels[f.Severity],
 			Message:      message{sentence(f.Why) + " " + sentence(f.Fix)},
 			Locations:    []location{{place, []map[string]string{{"fullyQualifiedName": f.Where}}}},
-			Fingerprints: map[string]string{"sixty/v1": f.fingerprint()},
+			Fingerprints: map[string]string{"sixty/v1": fingerprint(f)},
 		})
 	}
 	done := invocation{Successful: len(r.Errors) == 0}
@@ -100,7 +102,7 @@ func (r *Report) SARIF(w io.Writer) error {
 var sarifLevels = map[catalog.Severity]string{catalog.Page: "error", catalog.Ticket: "warning", catalog.Info: "note"}
 
 // fingerprint tells a finding from others while lines move.
-func (f Finding) fingerprint() string {
+func fingerprint(f checks.Finding) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{f.File, f.Path, f.Check, f.Fragment}, "\x00")))
 	return hex.EncodeToString(sum[:16])
 }

@@ -356,7 +356,7 @@ func TestAuditSaysWhenAServerShowsNoRules(t *testing.T) {
 	}))
 	defer server.Close()
 	out, notes, err := sixty(t, "audit", "--prometheus", server.URL, "--at", "2026-11-21T04:51:39Z")
-	if !errors.Is(err, errFound) || !strings.Contains(notes, "rules cannot be read") || !strings.Contains(out, "Operations           unknown") {
+	if !errors.Is(err, errFound) || !strings.Contains(notes, "rules cannot be read") || !strings.Contains(out, "Operations          unknown") {
 		t.Errorf("%v\n%s\n%s", err, notes, out)
 	}
 }

@@ -18,6 +18,8 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/sixty-dev/sixty/internal/audit"
+	"github.com/sixty-dev/sixty/internal/audit/checks"
+	"github.com/sixty-dev/sixty/internal/audit/files"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/hint"
@@ -30,8 +32,8 @@ import (
 // A Deployment is what the servers expose, the rules that a Prometheus server evaluates,
 // and what a user should know of how they were looked at.
 type Deployment struct {
-	Surface  *audit.Surface
-	Rules    []audit.File
+	Surface  *checks.Surface
+	Rules    []*files.Document
 	AllRules bool // Rules are all that there are
 	Notes    []string
 }
@@ -102,7 +104,7 @@ func (d *Deployment) ofRecording(ctx context.Context, path string) (err error) {
 
 // ofPages reads pages. Of several, one that cannot be read is noted.
 func (d *Deployment) ofPages(from string, pages []page) error {
-	d.Surface = audit.NewSurface(from)
+	d.Surface = checks.NewSurface(from)
 	d.Surface.Live = true
 	var failed []error
 	for _, p := range pages {
@@ -195,7 +197,7 @@ func (d *Deployment) ofSource(ctx context.Context, q *source.Source, at time.Tim
 	if err != nil {
 		return err
 	}
-	d.Surface = audit.NewSurface("Prometheus")
+	d.Surface = checks.NewSurface("Prometheus")
 	s := d.Surface
 	s.Live, s.Whole = true, true
 	for _, t := range targets {
@@ -227,7 +229,7 @@ func brief(err error) string {
 
 // addNames asks which names there are, of inference servers and of what the
 // checklist looks for, and for the edges of their buckets.
-func addNames(ctx context.Context, q *source.Source, s *audit.Surface, at time.Time, matchers []*labels.Matcher) error {
+func addNames(ctx context.Context, q *source.Source, s *checks.Surface, at time.Time, matchers []*labels.Matcher) error {
 	var beside []string
 	for _, name := range audit.Wanted() {
 		beside = append(beside, regexp.QuoteMeta(name))
@@ -257,7 +259,7 @@ func addNames(ctx context.Context, q *source.Source, s *audit.Surface, at time.T
 
 // ruleFiles turns a server's rules into files that the linter reads, one for
 // each of the server's.
-func ruleFiles(rules []api.Rule) ([]audit.File, error) {
+func ruleFiles(rules []api.Rule) ([]*files.Document, error) {
 	type rule struct {
 		Alert       string            `json:"alert,omitempty"`
 		Record      string            `json:"record,omitempty"`
@@ -269,9 +271,9 @@ func ruleFiles(rules []api.Rule) ([]audit.File, error) {
 		Name  string `json:"name"`
 		Rules []rule `json:"rules"`
 	}
-	files := map[string][]group{}
+	groups := map[string][]group{}
 	for _, r := range rules {
-		gs := files[r.File]
+		gs := groups[r.File]
 		if len(gs) == 0 || gs[len(gs)-1].Name != r.Group {
 			gs = append(gs, group{Name: r.Group})
 		}
@@ -281,15 +283,20 @@ func ruleFiles(rules []api.Rule) ([]audit.File, error) {
 			one.For = model.Duration(r.For).String()
 		}
 		g.Rules = append(g.Rules, one)
-		files[r.File] = gs
+		groups[r.File] = gs
 	}
-	var out []audit.File
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		data, err := json.Marshal(map[string]any{"groups": files[name]})
+	var out []*files.Document
+	for _, name := range slices.Sorted(maps.Keys(groups)) {
+		data, err := json.Marshal(map[string]any{"groups": groups[name]})
 		if err != nil {
 			return nil, fmt.Errorf("read the server's rules: %w", err)
 		}
-		out = append(out, audit.File{Name: name + " (in Prometheus)", Data: data, Kind: audit.Rules, Remote: true})
+		doc, err := files.Read(name+" (in Prometheus)", data, files.Rules)
+		if err != nil {
+			return nil, err
+		}
+		doc.Remote = true
+		out = append(out, doc)
 	}
 	return out, nil
 }

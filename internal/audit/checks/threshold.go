@@ -1,0 +1,134 @@
+package checks
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/sixty-dev/sixty/internal/audit/files"
+)
+
+var impossibleThreshold = Check{
+	ID: "impossible-threshold", Severity: page, Title: "a comparison that can never hold, or always does",
+	Doc: "A share compared with 90, GPU utilization (0–100) with 0.9, `ALERTS` with 2, `day_of_week() == 7`, `count(up == 1) == 0` (of nothing there is no count), " +
+		"`sum(x == 0) > 0`. Every expression has bounds, which are carried through PromQL's operators and recording rules.",
+	Bad: "alert: max(vllm:kv_cache_usage_perc) > 90", Good: "alert: max(vllm:kv_cache_usage_perc) > 0.9",
+	query: func(p *pass) {
+		limit, err := strconv.ParseFloat(p.Trigger.At("metadata", "threshold").Scalar(), 64)
+		if f := p.of(p.Tree); p.Role == files.Scaler && err == nil && f.bounds.high <= 1 && limit > f.bounds.high && f.unit == ratio {
+			p.reportText(p.Trigger.At("metadata", "threshold"), "the value is between 0 and 1: it never comes near this threshold, and nothing scales", "write it between 0 and 1")
+		}
+	},
+	binary: func(p *pass, b *parser.BinaryExpr) {
+		if b.Op == parser.LAND || b.Op == parser.LOR {
+			p.contradiction(b)
+		}
+		c, ok := p.comparedWith(b)
+		if !ok || p.guards(b, c) {
+			return
+		}
+		f := p.of(c.expr)
+		what := p.text(unparen(c.expr))
+		if len(what) > 60 {
+			what = "the value"
+		}
+		fix := "compare with a number that it can have"
+		call, _ := unparen(c.expr).(*parser.Call)
+		a, _ := unparen(c.expr).(*parser.AggregateExpr)
+		bounded := f.unit.of == share && !math.IsInf(f.bounds.high, 1) || call != nil && clocks[call.Func.Name].high > 0 || isCall(call, "vector")
+		switch {
+		case f.bounds.low > f.bounds.high || f.bounds.never(c.op, c.limit):
+			if a != nil && a.Op == parser.COUNT {
+				fix = "where there is nothing to count there is no result, not 0: write absent(…), or (… or vector(0)) before the comparison"
+			} else if call != nil && strings.HasPrefix(call.Func.Name, "absent") {
+				fix = "leave out the comparison: absent gives 1 where nothing is there, and nothing otherwise"
+			}
+			p.report(b.PositionRange(), fmt.Sprintf("%s %s: this never holds", what, f.bounds.said()), fix)
+		case bounded && f.bounds.never(negated[c.op], c.limit) && (p.Role == files.Alert || c.limit != 0):
+			p.report(b.PositionRange(), fmt.Sprintf("%s %s: this always holds", what, f.bounds.said()), fix)
+		case f.unit == percent && c.above() && c.limit > 0 && c.limit < 1 && f.bounds.high == 100:
+			p.report(b.PositionRange(), fmt.Sprintf("the value is percent from 0 to 100: above %s is nearly always", short(c.limit)), "write "+short(c.limit*100))
+		}
+	},
+}
+
+// guards reports whether a comparison only takes out NaN, or what is idle, as (… > -Inf) or vector(0) does:
+// it decides nothing by itself.
+func (p *pass) guards(b *parser.BinaryExpr, c comparison) bool {
+	decides := p.Role == files.Alert
+	for _, n := range p.path {
+		if _, parens := n.(*parser.ParenExpr); !parens {
+			decides = false
+		}
+	}
+	return b.ReturnBool || math.IsInf(c.limit, -1) || !decides && c.limit == 0 && c.above()
+}
+
+// contradiction reports two conditions on one expression of which both have to hold and cannot, or of which one
+// always holds.
+func (p *pass) contradiction(b *parser.BinaryExpr) {
+	l, r := p.conditions(b.LHS, b.Op), p.conditions(b.RHS, b.Op)
+	for _, one := range l {
+		for _, two := range r {
+			if one.expr.String() != two.expr.String() || p.Opaque(b.PositionRange().Start, b.PositionRange().End) {
+				continue
+			}
+			both := anything.where(one.op, exactly(one.limit)).where(two.op, exactly(two.limit))
+			what := p.text(unparen(one.expr))
+			switch {
+			case b.Op == parser.LAND && both.low > both.high:
+				p.report(b.PositionRange(), "no value of "+what+" meets both: this never holds", "write or, or correct one of the numbers")
+			case b.Op == parser.LOR && (one.above() && two.below() && one.limit < two.limit || two.above() && one.below() && two.limit < one.limit):
+				p.report(b.PositionRange(), "every value of "+what+" meets one of the two: this always holds", "write and, or correct one of the numbers")
+			}
+		}
+	}
+}
+
+func (c comparison) below() bool { return c.op == parser.LSS || c.op == parser.LTE }
+
+// conditions are the comparisons with numbers that a set operator joins.
+func (p *pass) conditions(e parser.Expr, joined parser.ItemType) []comparison {
+	b, ok := unparen(e).(*parser.BinaryExpr)
+	switch {
+	case !ok:
+		return nil
+	case b.Op == joined:
+		return append(p.conditions(b.LHS, joined), p.conditions(b.RHS, joined)...)
+	}
+	if c, ok := p.comparedWith(b); ok && !b.ReturnBool {
+		return []comparison{c}
+	}
+	return nil
+}
+
+var noComparison = Check{
+	ID: "no-comparison", Severity: page, Title: "an alert that fires as long as the series exists",
+	Doc: "An alert fires for every series that its expression returns, also for one of value 0. Only of metrics of the catalogue.",
+	Bad: "alert: sum(vllm:num_requests_waiting)", Good: "alert: sum(vllm:num_requests_waiting) > 10",
+	roles: []files.Role{files.Alert},
+	query: func(p *pass) {
+		if p.Managed != nil {
+			return
+		}
+		decides := len(Selectors(p.Tree)) == 0 // vector(1) is to fire always: a dead man's switch
+		parser.Inspect(p.Tree, func(n parser.Node, path []parser.Node) error {
+			switch n := n.(type) {
+			case *parser.VectorSelector:
+				c, _ := classOf(NameOf(n))
+				decides = decides || p.recorded(NameOf(n)) || c == unknownClass && !isState(NameOf(n)) // which may hold the comparison
+			case *parser.BinaryExpr:
+				decides = decides || isFilter(n) || n.Op == parser.LUNLESS
+			case *parser.Call:
+				decides = decides || strings.HasPrefix(n.Func.Name, "absent")
+			}
+			return nil
+		})
+		if !decides {
+			p.report(p.Tree.PositionRange(), "an alert fires for every series that its expression returns, also for one of value 0: this one always does", "compare it with a threshold, such as > 10")
+		}
+	},
+}

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -77,7 +78,7 @@ type measured struct {
 	name     string
 	signal   *indicator.Signal
 	severity catalog.Severity
-	hint     string // where nothing better is known
+	hint     string // where nothing better is known; "" stands for dropped
 
 	// before is the metric, as a server exposes it, that releases without the
 	// signal's own have for it.
@@ -93,13 +94,13 @@ var measuredAreas = []struct {
 	items     []measured
 }{
 	{"user-experience", "User experience", []measured{
-		{name: "time to first token", signal: indicator.TTFTP95, severity: catalog.Page, hint: dropped},
-		{name: "inter-token latency", signal: indicator.ITLP95, severity: catalog.Page, hint: dropped},
+		{name: "time to first token", signal: indicator.TTFTP95, severity: catalog.Page},
+		{name: "inter-token latency", signal: indicator.ITLP95, severity: catalog.Page},
 		{
-			name: "request-level time per output token", signal: indicator.TPOTP95, severity: catalog.Info, hint: dropped,
+			name: "request-level time per output token", signal: indicator.TPOTP95, severity: catalog.Info,
 			before: "vllm:time_per_output_token_seconds",
 		},
-		{name: "end-to-end latency", signal: indicator.E2EP95, severity: catalog.Ticket, hint: dropped},
+		{name: "end-to-end latency", signal: indicator.E2EP95, severity: catalog.Ticket},
 	}},
 	{"offered-load", "Offered load", []measured{
 		{
@@ -108,31 +109,28 @@ var measuredAreas = []struct {
 		},
 	}},
 	{"scheduler-pressure", "Scheduler pressure", []measured{
-		{name: "queue time", signal: indicator.QueueTimeMean, severity: catalog.Ticket, hint: dropped},
-		{name: "waiting requests", signal: indicator.Waiting, severity: catalog.Ticket, hint: dropped},
-		{name: "running requests", signal: indicator.Running, severity: catalog.Ticket, hint: dropped},
-		{name: "waiting requests by reason", signal: indicator.Deferred, severity: catalog.Info, hint: dropped},
+		{name: "queue time", signal: indicator.QueueTimeMean, severity: catalog.Ticket},
+		{name: "waiting requests", signal: indicator.Waiting, severity: catalog.Ticket},
+		{name: "running requests", signal: indicator.Running, severity: catalog.Ticket},
+		{name: "waiting requests by reason", signal: indicator.Deferred, severity: catalog.Info},
 	}},
 	{"memory-pressure", "Memory pressure", []measured{
-		{name: "KV-cache usage", signal: indicator.KVUsage, severity: catalog.Ticket, hint: dropped},
-		{name: "preemptions", signal: indicator.PreemptionRate, severity: catalog.Ticket, hint: dropped},
+		{name: "KV-cache usage", signal: indicator.KVUsage, severity: catalog.Ticket},
+		{name: "preemptions", signal: indicator.PreemptionRate, severity: catalog.Ticket},
 		{
 			name: "prefix-cache hits", signal: indicator.PrefixHitRatio, severity: catalog.Info,
 			hint: "start the server with --enable-prefix-caching, where it is not the default",
 		},
 	}},
 	{"useful-work", "Useful work", []measured{
-		{name: "prompt tokens per second", signal: indicator.PromptTokenRate, severity: catalog.Ticket, hint: dropped},
-		{
-			name: "generated tokens per second", signal: indicator.GenerationTokenRate, severity: catalog.Ticket,
-			hint: dropped,
-		},
+		{name: "prompt tokens per second", signal: indicator.PromptTokenRate, severity: catalog.Ticket},
+		{name: "generated tokens per second", signal: indicator.GenerationTokenRate, severity: catalog.Ticket},
 	}},
 	{"workload-shape", "Workload shape", []measured{
-		{name: "prompt lengths", signal: indicator.PromptTokensP99, severity: catalog.Ticket, hint: dropped},
-		{name: "output lengths", signal: indicator.OutputTokens, severity: catalog.Ticket, hint: dropped},
-		{name: "requested limits", signal: indicator.MaxTokens, severity: catalog.Info, hint: dropped},
-		{name: "computed prompt tokens", signal: indicator.PrefillTimePerToken, severity: catalog.Info, hint: dropped},
+		{name: "prompt lengths", signal: indicator.PromptTokensP99, severity: catalog.Ticket},
+		{name: "output lengths", signal: indicator.OutputTokens, severity: catalog.Ticket},
+		{name: "requested limits", signal: indicator.MaxTokens, severity: catalog.Info},
+		{name: "computed prompt tokens", signal: indicator.PrefillTimePerToken, severity: catalog.Info},
 	}},
 }
 
@@ -195,7 +193,7 @@ func (s checklist) measure(m measured) Item {
 			continue
 		}
 		without = append(without, missing...)
-		it.Hint = hintFor(missing[0], d, m.hint)
+		it.Hint = hintFor(missing[0], d, cmp.Or(m.hint, dropped))
 	}
 	switch {
 	case len(without) == 0:

@@ -60,7 +60,7 @@ func (p *pass) pins(v *parser.VectorSelector, label string) bool {
 			declared, ok := p.Vars[x[1]+x[2]+x[3]]
 			return ok && x[0] == m.Value && !declared.Multi
 		}
-		return m.Name == label && (m.Type == labels.MatchEqual || m.Type == labels.MatchRegexp && literal(m.Value))
+		return m.Name == label && (m.Type == labels.MatchEqual || m.Type == labels.MatchRegexp && len(m.SetMatches()) == 1)
 	})
 }
 

@@ -128,9 +128,7 @@ func TestTwins(t *testing.T) {
 		{"a negative queue", "impossible-threshold", `A ; sum by (model_name) (vllm:num_requests_waiting) < 0`, `A ; sum by (model_name) (vllm:num_requests_waiting) < 1`},
 		{"a falling counter", "impossible-threshold", `A ; sum(increase(vllm:prompt_tokens_total[1h])) < 0`, `A ; sum(increase(vllm:prompt_tokens_total[1h])) < 10 and sum(vllm:num_requests_waiting) > 0`},
 		{"bounded below the threshold", "impossible-threshold", `A ; clamp_max(sum(vllm:num_requests_waiting), 100) > 100`, `A ; clamp_max(sum(vllm:num_requests_waiting), 100) > 50`},
-		{"more and less", "impossible-threshold", `A ; sum(vllm:num_requests_waiting) > 50 and sum(vllm:num_requests_waiting) < 20`, `A ; sum(vllm:num_requests_waiting) > 50 and sum(vllm:num_requests_running) < 20`},
 		{"a chain that is empty", "impossible-threshold", `A ; sum(vllm:num_requests_waiting) > 50 < 20`, `A ; sum(vllm:num_requests_waiting) > 20 < 50`},
-		{"one or the other", "impossible-threshold", `A ; up{job="v"} == 0 and on () (hour() > 6 or hour() < 20)`, `A ; up{job="v"} == 0 and on () (hour() > 20 or hour() < 6)`},
 		{"every hour", "impossible-threshold", `A ; up{job="v"} == 0 and on () (hour() < 24)`, `A ; up{job="v"} == 0 and on () (hour() < 22)`},
 
 		// time
@@ -143,9 +141,7 @@ func TestTwins(t *testing.T) {
 		// texts and templates
 		{"hex of a float", "broken-text", `A ; vllm:num_requests_waiting > 5 ; {{ printf "%d of %s" $value $labels.model_name }}`, `A ; vllm:num_requests_waiting > 5 ; {{ printf "%.0f of %s" $value $labels.model_name }}`},
 		{"a label's length of a number", "broken-text", `A ; vllm:num_requests_waiting > 5 ; {{ $value | toUpper }}`, `A ; vllm:num_requests_waiting > 5 ; {{ $labels.instance | toUpper }}`},
-		{"a list of samples", "broken-text", `A ; vllm:num_requests_waiting > 5 ; {{ query "sum(vllm:num_requests_running)" }} run`, `A ; vllm:num_requests_waiting > 5 ; {{ query "sum(vllm:num_requests_running)" | first | value }} run`},
 		{"a query that is none", "broken-text", `A ; vllm:num_requests_waiting > 5 ; {{ range query "sum by model_name (up)" }}{{ .Value }}{{ end }}`, `A ; vllm:num_requests_waiting > 5 ; {{ range query "sum by (model_name) (up)" }}{{ .Value }}{{ end }}`},
-		{"percent twice", "broken-text", `A ; vllm:kv_cache_usage_perc > 0.9 ; {{ $value | humanizePercentage }}% full`, `A ; vllm:kv_cache_usage_perc > 0.9 ; {{ $value | humanizePercentage }} full`},
 		{"a field that alerts lack", "broken-text", `A ; vllm:num_requests_waiting > 5 ; {{ .Annotations.summary }}`, `A ; vllm:num_requests_waiting > 5 ; {{ .Labels.instance }}`},
 		{"the value as a label", "value-in-label", `A ; vllm:num_requests_waiting > 5 ; tag={{ $value | humanize }}`, `A ; vllm:num_requests_waiting > 5 ; tag={{ if gt $value 50.0 }}many{{ else }}some{{ end }}`},
 
@@ -161,28 +157,22 @@ func TestTwins(t *testing.T) {
 
 		// the same in other words
 		{"the last hour of the day", "impossible-threshold", `A ; up{job="v"} == 0 and on () hour() == 24`, `A ; up{job="v"} == 0 and on () hour() == 23`},
-		{"a weekend of both days", "impossible-threshold", `A ; up{job="v"} == 0 unless on () (day_of_week() == 0 and day_of_week() == 6)`, `A ; up{job="v"} == 0 unless on () (day_of_week() == 0 or day_of_week() == 6)`},
-		{"weekdays by or", "impossible-threshold", `A ; up{job="v"} == 0 and on () (day_of_week() > 0 or day_of_week() < 6)`, `A ; up{job="v"} == 0 and on () (day_of_week() > 0 and day_of_week() < 6)`},
 		{"a share above all", "impossible-threshold", `A ; 1 - avg by (job) (up{job="v"}) > 1`, `A ; 1 - avg by (job) (up{job="v"}) > 0.5`},
 		{"restarts that go down", "impossible-threshold", `A ; resets(vllm:prompt_tokens_total[1h]) < 0`, `A ; resets(vllm:prompt_tokens_total[1h]) > 0`},
 		{"ones that are none", "impossible-threshold", `A ; absent_over_time(vllm:prompt_tokens_total[10m]) == 0`, `A ; absent_over_time(vllm:prompt_tokens_total[10m]) == 1`},
 		{"a string of a float", "broken-text", `A ; vllm:num_requests_waiting > 5 ; {{ printf "%s waiting" $value }}`, `A ; vllm:num_requests_waiting > 5 ; {{ printf "%v waiting" $value }}`},
 		{"a float of a label", "broken-text", `A ; vllm:num_requests_waiting > 5 ; {{ printf "%.1f" $labels.instance }}`, `A ; vllm:num_requests_waiting > 5 ; {{ printf "%s" $labels.instance }}`},
-		{"a sample that is printed", "broken-text", `A ; vllm:num_requests_waiting > 5 ; {{ with query "sum(vllm:num_requests_running)" }}{{ . | first }}{{ end }}`, `A ; vllm:num_requests_waiting > 5 ; {{ with query "sum(vllm:num_requests_running)" }}{{ . | first | value | humanize }}{{ end }}`},
 		{"compared with a whole number", "broken-text", `A ; vllm:num_requests_waiting > 5 ; {{ if gt $value 10 }}many{{ end }}`, `A ; vllm:num_requests_waiting > 5 ; {{ if gt $value 10.0 }}many{{ end }}`},
-		{"seconds twice", "broken-text", `A ; vllm:num_requests_waiting > 5 ; {{ $value | humanizeDuration }} seconds`, `A ; vllm:num_requests_waiting > 5 ; {{ $value | humanize }} seconds`},
 		{"the value in a severity", "value-in-label", `A ; vllm:num_requests_waiting > 5 ; tag=waiting-{{ printf "%.0f" $value }}`, `A ; vllm:num_requests_waiting > 5 ; tag=waiting-{{ $labels.model_name }}`},
 		{"a scaler by instance", "scaler-series", fmt.Sprintf(scaledQuery, `sum by (instance) (rate(vllm:request_success_total[1m]))`), fmt.Sprintf(scaledQuery, `sum(rate(vllm:request_success_total[1m]))`)},
 		{"a scaler by its name", "scaler-series", fmt.Sprintf(scaledQuery, `avg_over_time(vllm:num_requests_running{namespace="llm"}[1m])`), fmt.Sprintf(scaledQuery, `sum(avg_over_time(vllm:num_requests_running{namespace="llm"}[1m]))`)},
 		{"a scaler of percentiles", "scaler-series", fmt.Sprintf(scaledQuery, `histogram_quantile(0.95, sum by (le, pod) (rate(vllm:request_queue_time_seconds_bucket[2m])))`), fmt.Sprintf(scaledQuery, `histogram_quantile(0.95, sum by (le) (rate(vllm:request_queue_time_seconds_bucket[2m])))`)},
 		{"Grafana's alert by nothing", "alert-condition", fmt.Sprintf(managedBy, "Waiting", "X", "sum(vllm:num_requests_waiting)", "gt", "50", "many wait"), fmt.Sprintf(managedBy, "Waiting", "T", "sum(vllm:num_requests_waiting)", "gt", "50", "many wait")},
 		// and once more
-		{"a night of nothing", "impossible-threshold", `A ; sum(vllm:num_requests_running) == 0 and on () (hour() >= 20 and on () hour() <= 5)`, `A ; sum(vllm:num_requests_running) == 0 and on () (hour() >= 20 or on () hour() <= 5)`},
 		{"the thirty-second", "impossible-threshold", `A ; up{job="v"} == 0 and on () day_of_month() > 31`, `A ; up{job="v"} == 0 and on () day_of_month() > 25`},
 		{"bounds of a record", "impossible-threshold", `a:up:min ; min by (a) (up{job="v"})
 A ; a:up:min < 0`, `a:up:min ; min by (a) (up{job="v"})
 A ; a:up:min < 1`},
-		{"running and idle", "impossible-threshold", `A ; (max(vllm:kv_cache_usage_perc) > 0.9) and (max(vllm:kv_cache_usage_perc) <= 0.5)`, `A ; (max(vllm:kv_cache_usage_perc) > 0.9) and (min(vllm:kv_cache_usage_perc) <= 0.5)`},
 		{"a count of none by bool", "impossible-threshold", `A ; sum(up{job="v"} == bool 0) < 0`, `A ; sum(up{job="v"} == bool 0) > 0`},
 		{"arithmetic of texts", "broken-text", `A ; vllm:num_requests_waiting > 5 ; {{ $value | humanizeTimestamp | humanize }}`, `A ; vllm:num_requests_waiting > 5 ; {{ $value | humanize }}`},
 		{"the first of labels", "broken-text", `A ; vllm:num_requests_waiting > 5 ; {{ $labels.instance | first }}`, `A ; vllm:num_requests_waiting > 5 ; {{ $labels.instance | stripPort }}`},

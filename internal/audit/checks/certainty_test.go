@@ -105,8 +105,6 @@ func TestAlertsThatSaySomethingElse(t *testing.T) {
 		{"a fault of hardware, which stays", "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL > 0", "", nil},
 		{"a share that is multiplied", "sum(rate(gateway_failed_total[5m])) / sum(rate(gateway_calls_total[5m])) > 0.05", `at {{ printf "%.2f" (mul $value 100) }}%`, []string{"page refused-rule"}},
 		{"a share written well", "sum(rate(gateway_failed_total[5m])) / sum(rate(gateway_calls_total[5m])) > 0.05", `at {{ humanizePercentage $value }}`, nil},
-		{"half of a template", "vllm:num_requests_waiting > 5", "{ $value } wait on { $labels.pod }", []string{"ticket broken-text"}},
-		{"braces around something else", "vllm:num_requests_waiting > 5", "see {name} and {{ $value }}", nil},
 		{"a label without its sign", "vllm:num_requests_waiting > 5", "{{ labels.pod }} has a queue", []string{"page refused-rule"}},
 		{"a template that ends too early", "vllm:num_requests_waiting > 5", "{{ $value } wait", []string{"page refused-rule"}},
 		{"a number written as percent", "sum(vllm:num_requests_waiting) > 10", "the queue is {{ $value }}% full", []string{"ticket wrong-unit"}},

@@ -1,7 +1,6 @@
 package checks
 
 import (
-	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
@@ -90,43 +89,22 @@ func unscaled(e parser.Expr) parser.Expr {
 	}
 }
 
-// number returns the value of a literal, perhaps negated.
-func number(e parser.Expr) (v float64, lit *parser.NumberLiteral, ok bool) {
-	switch n := unparen(e).(type) {
-	case *parser.NumberLiteral:
-		return n.Val, n, true
-	case *parser.UnaryExpr:
-		if v, lit, ok := number(n.Expr); ok {
-			if n.Op == parser.SUB {
-				v = -v
-			}
-			return v, lit, true
-		}
-	}
-	return 0, nil, false
-}
-
 // constant returns the value of an expression of numbers alone.
 func constant(e parser.Expr) (float64, bool) {
-	if v, _, ok := number(e); ok {
-		return v, true
-	}
-	n, ok := unparen(e).(*parser.BinaryExpr)
-	if !ok || n.VectorMatching != nil {
-		return 0, false
-	}
-	l, ok1 := constant(n.LHS)
-	r, ok2 := constant(n.RHS)
-	ok = ok1 && ok2
-	switch n.Op {
-	case parser.ADD:
-		return l + r, ok
-	case parser.SUB:
-		return l - r, ok
-	case parser.MUL:
-		return l * r, ok
-	case parser.DIV:
-		return l / r, ok
+	switch n := unparen(e).(type) {
+	case *parser.NumberLiteral:
+		return n.Val, true
+	case *parser.UnaryExpr:
+		v, ok := constant(n.Expr)
+		if n.Op == parser.SUB {
+			v = -v
+		}
+		return v, ok
+	case *parser.BinaryExpr:
+		l, left := constant(n.LHS)
+		r, right := constant(n.RHS)
+		op, arithmetic := map[parser.ItemType]float64{parser.ADD: l + r, parser.SUB: l - r, parser.MUL: l * r, parser.DIV: l / r}[n.Op]
+		return op, left && right && arithmetic
 	}
 	return 0, false
 }
@@ -319,43 +297,25 @@ func (p *pass) quantileOf(e parser.Expr) (quantile, bool) {
 }
 
 func quantileIn(e parser.Expr) (quantile, bool) {
-	switch n := unparen(e).(type) {
+	switch n := unscaled(e).(type) {
 	case *parser.Call:
 		if n.Func.Name != "histogram_quantile" || len(n.Args) != 2 {
 			return quantile{}, false
 		}
-		out := quantile{call: n, factor: 1}
+		out := quantile{call: n, factor: factor(e)}
 		out.q, _ = constant(n.Args[0])
 		if all := Selectors(n.Args[1]); len(all) == 1 {
 			out.family = strings.TrimSuffix(NameOf(all[0]), "_bucket")
 		}
 		return out, true
-	case *parser.BinaryExpr:
-		v, ok := constant(n.RHS)
-		inner := n.LHS
-		if n.Op == parser.DIV {
-			v = 1 / v
-		} else if n.Op == parser.MUL && !ok {
-			v, ok = constant(n.LHS)
-			inner = n.RHS
-		} else if n.Op != parser.MUL {
-			return quantile{}, false
-		}
-		out, is := quantileIn(inner)
-		out.factor *= v
-		return out, is && ok
 	case *parser.AggregateExpr:
 		if n.Op == parser.MAX || n.Op == parser.MIN {
-			return quantileIn(n.Expr)
+			out, ok := quantileIn(n.Expr)
+			out.factor = factor(e)
+			return out, ok
 		}
 	}
 	return quantile{}, false
-}
-
-// literal reports whether a regular expression matches one text only.
-func literal(pattern string) bool {
-	re, err := syntax.Parse(pattern, syntax.Perl)
-	return err == nil && re.Op == syntax.OpLiteral
 }
 
 // rename gives a selector another name, as the repair of the finding that was added last.

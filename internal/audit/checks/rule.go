@@ -86,7 +86,7 @@ var ruleFields = []string{"record", "alert", "expr", "for", "keep_firing_for", "
 
 var brokenText = Check{
 	ID: "broken-text", Severity: ticket, Title: "a template that fails, or that writes what Go prints of a value",
-	Doc:   "The templates of an alert's texts are run on a value, as Prometheus does: `%!d(float64=12)`, an address in memory, a query that is no PromQL. One brace is no template.",
+	Doc:   "The templates of an alert's texts are run on a value, as Prometheus does: `%!d(float64=12)`, a query that is no PromQL.",
 	Bad:   alerting("up == 0", `    annotations: {summary: '{{ printf "%d" $value }}'}`),
 	Good:  alerting("up == 0", `    annotations: {summary: '{{ printf "%.0f" $value }}'}`),
 	roles: []files.Role{files.Alert},
@@ -102,18 +102,10 @@ var brokenText = Check{
 	},
 }
 
-// What a broken template writes.
-var (
-	halfTemplates = regexp.MustCompile(`(?:^|[^{])\{\s*\$(?:labels\.\w+|value)[^{}]*\}(?:[^}]|$)`)
-	badVerbs      = regexp.MustCompile(`%!\(?[^\s)]*\)?`)
-	addresses     = regexp.MustCompile(`0x[0-9a-f]{8,}|\{map\[`)
-	unitTwice     = regexp.MustCompile(`humanizePercentage\b[^}]*\}\}\s*%|humanizeDuration\b[^}]*\}\}\s*(?:m?s|seconds?|minutes?)\b`)
-)
+// badVerbs are what fmt writes of a value that a verb is not for.
+var badVerbs = regexp.MustCompile(`%!\(?[^\s)]*\)?`)
 
 func (p *pass) template(n *files.Node, text string) {
-	if halfTemplates.MatchString(text) {
-		p.reportText(n, "with one brace it is no template: whoever is woken reads it as it stands here", "write it with two, as {{ $value }}")
-	}
 	if !runnable(text) {
 		return
 	}
@@ -128,10 +120,6 @@ func (p *pass) template(n *files.Node, text string) {
 		p.reportText(n, "the template fails, and the text is \"error expanding template\": "+why, "correct it: the value is a float64, labels are strings, query gives a list of samples")
 	case badVerbs.MatchString(out):
 		p.reportText(n, fmt.Sprintf("printf cannot write this so: the text reads %q", badVerbs.FindString(out)), `the value is a float64: write %.0f, or {{ $value | humanize }}`)
-	case unitTwice.MatchString(text):
-		p.reportText(n, "the function writes the unit by itself: it stands there twice", "leave out the one behind it")
-	case addresses.MatchString(out):
-		p.reportText(n, "query gives a list of samples, and what is printed of them is for programmers: an address in memory, or all fields", "write {{ . | first | value }}")
 	}
 	for _, q := range queries {
 		if _, err := indicator.Parse(q); err != nil {

@@ -81,32 +81,12 @@ func (s *Surface) addNamed(id string) error {
 // Add adds a series as a target exposes it; instance is the target.
 func (s *Surface) Add(l labels.Labels, instance string) {
 	name := l.Get(labels.MetricName)
-	s.names[name] = true
-	seen := s.labels[name]
-	if seen == nil {
-		seen = map[string]bool{}
-		s.labels[name] = seen
+	s.AddName(name, l.Get(labels.BucketLabel))
+	if s.labels[name] == nil {
+		s.labels[name] = map[string]bool{}
 	}
-	l.Range(func(l labels.Label) {
-		switch {
-		case l.Name == labels.MetricName:
-		case l.Name == labels.BucketLabel:
-			family := strings.TrimSuffix(name, "_bucket")
-			if s.edges[family] == nil {
-				s.edges[family] = map[string]bool{}
-			}
-			s.edges[family][l.Value] = true
-			seen[l.Name] = true
-		case l.Name == "model_name" && !slices.Contains(s.Models, l.Value):
-			s.Models = append(s.Models, l.Value)
-			seen[l.Name] = true
-		default:
-			seen[l.Name] = true
-		}
-	})
-	if instance != "" && !slices.Contains(s.Instances, instance) {
-		s.Instances = append(s.Instances, instance)
-	}
+	l.Range(func(l labels.Label) { s.labels[name][l.Name] = true })
+	s.addPlace(l.Get("model_name"), instance)
 }
 
 // AddName adds a name of which the labels are not known, and, where le is not
@@ -123,13 +103,18 @@ func (s *Surface) AddName(name, le string) {
 
 // AddTarget adds a target whose dialect is known.
 func (s *Surface) AddTarget(d dialect.Dialect, model, instance string) {
+	s.addPlace(model, instance)
+	s.addDialect(d)
+}
+
+// addPlace adds a model and an instance that serves it, either "" where it is not known.
+func (s *Surface) addPlace(model, instance string) {
 	if model != "" && !slices.Contains(s.Models, model) {
 		s.Models = append(s.Models, model)
 	}
-	if !slices.Contains(s.Instances, instance) {
+	if instance != "" && !slices.Contains(s.Instances, instance) {
 		s.Instances = append(s.Instances, instance)
 	}
-	s.addDialect(d)
 }
 
 func (s *Surface) addDialect(d dialect.Dialect) {

@@ -23,9 +23,6 @@ var impossibleThreshold = Check{
 		}
 	},
 	binary: func(p *pass, b *parser.BinaryExpr) {
-		if b.Op == parser.LAND || b.Op == parser.LOR {
-			p.contradiction(b)
-		}
 		c, ok := p.comparedWith(b)
 		if !ok || p.guards(b, c) {
 			return
@@ -65,44 +62,6 @@ func (p *pass) guards(b *parser.BinaryExpr, c comparison) bool {
 		}
 	}
 	return b.ReturnBool || math.IsInf(c.limit, -1) || !decides && c.limit == 0 && c.above()
-}
-
-// contradiction reports two conditions on one expression of which both have to hold and cannot, or of which one
-// always holds.
-func (p *pass) contradiction(b *parser.BinaryExpr) {
-	l, r := p.conditions(b.LHS, b.Op), p.conditions(b.RHS, b.Op)
-	for _, one := range l {
-		for _, two := range r {
-			if one.expr.String() != two.expr.String() || p.Opaque(b.PositionRange().Start, b.PositionRange().End) {
-				continue
-			}
-			both := anything.where(one.op, exactly(one.limit)).where(two.op, exactly(two.limit))
-			what := p.text(unparen(one.expr))
-			switch {
-			case b.Op == parser.LAND && both.low > both.high:
-				p.report(b.PositionRange(), "no value of "+what+" meets both: this never holds", "write or, or correct one of the numbers")
-			case b.Op == parser.LOR && (one.above() && two.below() && one.limit < two.limit || two.above() && one.below() && two.limit < one.limit):
-				p.report(b.PositionRange(), "every value of "+what+" meets one of the two: this always holds", "write and, or correct one of the numbers")
-			}
-		}
-	}
-}
-
-func (c comparison) below() bool { return c.op == parser.LSS || c.op == parser.LTE }
-
-// conditions are the comparisons with numbers that a set operator joins.
-func (p *pass) conditions(e parser.Expr, joined parser.ItemType) []comparison {
-	b, ok := unparen(e).(*parser.BinaryExpr)
-	switch {
-	case !ok:
-		return nil
-	case b.Op == joined:
-		return append(p.conditions(b.LHS, joined), p.conditions(b.RHS, joined)...)
-	}
-	if c, ok := p.comparedWith(b); ok && !b.ReturnBool {
-		return []comparison{c}
-	}
-	return nil
 }
 
 var noComparison = Check{

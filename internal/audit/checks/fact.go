@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -67,8 +68,23 @@ func (all *set) derive(q *files.Query, e parser.Expr) fact {
 	return nothingKnown
 }
 
-// ofSelector is what is known of the series that a selector takes: of recorded ones, what their rule makes.
+// ofSelector is what is known of the series that a selector takes.
 func (all *set) ofSelector(q *files.Query, v *parser.VectorSelector) fact {
+	f, name := all.ofSeries(q, v), NameOf(v)
+	if !all.recorded(name) && (!strings.Contains(name, ":") || ours(name) && strings.Count(name, ":") == 1) && name != "ALERTS" {
+		f.labels.series = name
+	}
+	f.labels.values = map[string]string{}
+	for _, m := range v.LabelMatchers {
+		if m.Type == labels.MatchEqual && m.Name != labels.MetricName && m.Value != "" && !strings.ContainsAny(m.Value, "$[") {
+			f.labels.values[m.Name] = m.Value
+		}
+	}
+	return f
+}
+
+// ofSeries is what is known of series by their name: of recorded ones, what their rule makes.
+func (all *set) ofSeries(q *files.Query, v *parser.VectorSelector) fact {
 	name := NameOf(v)
 	r, recorded := all.records[name]
 	switch {
@@ -106,7 +122,7 @@ func (all *set) ofAggregate(q *files.Query, n *parser.AggregateExpr) fact {
 	case n.Without:
 		out.labels = inner.labels.without(n.Grouping...)
 	default:
-		out.labels = noLabels.with(n.Grouping...)
+		out.labels = inner.labels.by(n.Grouping...)
 	}
 	return out
 }
@@ -201,7 +217,7 @@ func (all *set) ofBinary(q *files.Query, n *parser.BinaryExpr) fact {
 	case m.Card == parser.CardOneToMany:
 		out.labels = r.labels.with(m.Include...)
 	case m.On:
-		out.labels = noLabels.with(m.MatchingLabels...)
+		out.labels = l.labels.by(m.MatchingLabels...)
 	default:
 		out.labels = l.labels.without(m.MatchingLabels...)
 	}
@@ -213,18 +229,32 @@ type labelSet struct {
 	known bool
 	exact bool     // these and no others; otherwise the target's labels are beside them
 	names []string // sorted
+
+	values map[string]string // of labels that the selectors set to one
+	series string            // whose labels these are, as they were scraped; "" where something changes them
 }
 
 var noLabels = labelSet{known: true, exact: true}
 
 func (l labelSet) without(drop ...string) labelSet {
 	l.names = slices.DeleteFunc(slices.Clone(l.names), func(n string) bool { return slices.Contains(drop, n) })
+	l.values, l.series = maps.Clone(l.values), ""
+	maps.DeleteFunc(l.values, func(n, _ string) bool { return slices.Contains(drop, n) })
 	return l
 }
 
 func (l labelSet) with(more ...string) labelSet {
 	l.names = slices.Compact(slices.Sorted(slices.Values(slices.Concat(l.names, more))))
+	l.values, l.series = nil, ""
 	return l
+}
+
+// by are the labels that are left of an aggregation by some.
+func (l labelSet) by(keep ...string) labelSet {
+	out := noLabels.with(keep...)
+	out.values = maps.Clone(l.values)
+	maps.DeleteFunc(out.values, func(n, _ string) bool { return !slices.Contains(keep, n) })
+	return out
 }
 
 func (l labelSet) String() string {

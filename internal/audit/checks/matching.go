@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
@@ -22,10 +21,9 @@ var labelMismatch = Check{
 			return
 		}
 		l, r := p.of(b.LHS).labels, p.of(b.RHS).labels
-		lf, rf := fixed(b.LHS), fixed(b.RHS)
-		for _, label := range slices.Sorted(maps.Keys(lf)) {
-			if other, both := rf[label]; both && lf[label] != other && slices.Contains(m.MatchingLabels, label) == m.On {
-				p.report(b.PositionRange(), fmt.Sprintf("the left side has %s=%q, the right side %q: no pair matches, and the result is always empty", label, lf[label], other),
+		for _, label := range slices.Sorted(maps.Keys(l.values)) {
+			if other, both := r.values[label]; both && l.values[label] != other && slices.Contains(m.MatchingLabels, label) == m.On {
+				p.report(b.PositionRange(), fmt.Sprintf("the left side has %s=%q, the right side %q: no pair matches, and the result is always empty", label, l.values[label], other),
 					fmt.Sprintf("match with ignoring (%s), or aggregate both sides without it", label))
 				return
 			}
@@ -45,8 +43,9 @@ var labelMismatch = Check{
 			return
 		}
 		p.lostAlternative(b)
-		ignored := m.MatchingLabels
-		l, r = l.without(ignored...), r.without(ignored...)
+		beside := len(m.MatchingLabels) == 0 && !p.surface.Whole && (l.besideTarget(b.Op, r) || r.besideTarget(b.Op, l))
+		programs := len(m.MatchingLabels) == 0 && !p.surface.Whole && otherPrograms(l, r)
+		l, r = l.without(m.MatchingLabels...), r.without(m.MatchingLabels...)
 		why, empty := "", "the result is always empty"
 		if b.Op == parser.LUNLESS {
 			empty = "nothing is ever taken out"
@@ -56,26 +55,19 @@ var labelMismatch = Check{
 			l.known && r.known && !l.exact && !r.exact && !slices.Equal(l.names, r.names) && !p.surface.Whole,
 			l.known && r.known && l.exact != r.exact:
 			why = fmt.Sprintf("the left side has the labels %s, the right side %s: no pair matches, and %s", l, r, empty)
-		case len(ignored) == 0 && (p.besideTarget(b, l, b.RHS) || p.besideTarget(b, r, b.LHS)):
+		case beside:
 			side := l
 			if !l.exact {
 				side = r
 			}
 			why = fmt.Sprintf("one side has the labels %s and no others, and the series of the other have those of their target, such as instance and job: no pair matches", side)
-		case len(ignored) == 0 && p.otherPrograms(b):
+		case programs:
 			why = "one side is of NVIDIA's exporter and the other of an engine: their series have other labels, such as another instance, and no pair matches"
 		}
 		if why != "" {
 			p.report(b.PositionRange(), why, "aggregate both sides by the same labels, such as sum by (model_name), or match with on (…)")
 		}
 	},
-}
-
-// otherPrograms reports whether the two sides are series of two programs of the catalogue, as they were scraped.
-func (p *pass) otherPrograms(b *parser.BinaryExpr) bool {
-	_, l := classOf(p.scraped(b.LHS))
-	_, r := classOf(p.scraped(b.RHS))
-	return l.Engine != "" && r.Engine != "" && l.Engine != r.Engine && !p.surface.Whole
 }
 
 // lostAlternative reports an "or" in a calculation whose sides have different labels, as a zero without any has:
@@ -96,79 +88,17 @@ func (p *pass) lostAlternative(b *parser.BinaryExpr) {
 	}
 }
 
+// otherPrograms reports whether labels are those of series of two programs of the catalogue, as they were scraped.
+func otherPrograms(one, two labelSet) bool {
+	_, l := classOf(one.series)
+	_, r := classOf(two.series)
+	return l.Engine != "" && r.Engine != "" && l.Engine != r.Engine
+}
+
 // besideTarget reports whether labels are those of an aggregation that drops what a scraper adds, while the
-// other side has series as they were scraped.
-func (p *pass) besideTarget(b *parser.BinaryExpr, exact labelSet, other parser.Expr) bool {
-	return exact.known && exact.exact && !p.surface.Whole && !slices.Contains(exact.names, "instance") && p.scraped(other) != "" && !(b.Op.IsSetOperator() && len(exact.names) == 0)
-}
-
-// scraped returns the name of the series whose labels a vector has as they were scraped; "" where something changes them.
-func (p *pass) scraped(e parser.Expr) string {
-	switch n := unparen(e).(type) {
-	case *parser.VectorSelector:
-		if name := NameOf(n); !p.recorded(name) && (!strings.Contains(name, ":") || ours(name) && strings.Count(name, ":") == 1) && name != "ALERTS" {
-			return name
-		}
-	case *parser.MatrixSelector:
-		return p.scraped(n.VectorSelector)
-	case *parser.Call:
-		for _, a := range n.Args {
-			if t := a.Type(); (t == parser.ValueTypeVector || t == parser.ValueTypeMatrix) && !isCall(n, "absent", "absent_over_time", "histogram_quantile", "label_replace", "label_join", "scalar", "info") {
-				return p.scraped(a)
-			}
-		}
-	case *parser.BinaryExpr:
-		if (n.VectorMatching == nil || n.Op == parser.LAND || n.Op == parser.LUNLESS) && n.LHS.Type() == parser.ValueTypeVector {
-			return p.scraped(n.LHS)
-		}
-	}
-	return ""
-}
-
-// fixed returns the labels of a vector that its selectors set to one value, variables aside.
-func fixed(e parser.Expr) map[string]string {
-	switch n := unparen(e).(type) {
-	case *parser.VectorSelector:
-		out := map[string]string{}
-		for _, m := range n.LabelMatchers {
-			if m.Type == labels.MatchEqual && m.Name != labels.MetricName && m.Value != "" && !strings.ContainsAny(m.Value, "$[") {
-				out[m.Name] = m.Value
-			}
-		}
-		return out
-	case *parser.MatrixSelector:
-		return fixed(n.VectorSelector)
-	case *parser.SubqueryExpr:
-		return fixed(n.Expr)
-	case *parser.AggregateExpr:
-		out := fixed(n.Expr)
-		maps.DeleteFunc(out, func(l, _ string) bool { return slices.Contains(n.Grouping, l) == n.Without })
-		return out
-	case *parser.Call:
-		for _, a := range n.Args {
-			if t := a.Type(); (t == parser.ValueTypeVector || t == parser.ValueTypeMatrix) && !strings.HasPrefix(n.Func.Name, "label_") && !strings.HasPrefix(n.Func.Name, "absent") {
-				out := fixed(a)
-				if n.Func.Name == "histogram_quantile" {
-					delete(out, labels.BucketLabel)
-				}
-				return out
-			}
-		}
-	case *parser.BinaryExpr:
-		m := n.VectorMatching
-		switch {
-		case m == nil && n.LHS.Type() == parser.ValueTypeVector:
-			return fixed(n.LHS)
-		case m == nil:
-			return fixed(n.RHS)
-		case n.Op == parser.LOR || m.Card != parser.CardOneToOne && !n.Op.IsSetOperator():
-			return nil
-		}
-		out := fixed(n.LHS)
-		maps.DeleteFunc(out, func(l, _ string) bool { return !n.Op.IsSetOperator() && slices.Contains(m.MatchingLabels, l) != m.On })
-		return out
-	}
-	return nil
+// other side has those of series as they were scraped.
+func (l labelSet) besideTarget(op parser.ItemType, other labelSet) bool {
+	return l.known && l.exact && !slices.Contains(l.names, "instance") && other.series != "" && !(op.IsSetOperator() && len(l.names) == 0)
 }
 
 var ratioOfItself = Check{

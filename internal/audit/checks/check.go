@@ -130,7 +130,7 @@ func (p *pass) reportText(n *files.Node, why, fix string) {
 	if n != nil {
 		fragment = n.Value
 	}
-	if n == nil || p.Node.Embedded() {
+	if n == nil || p.Node.Aside() {
 		n = p.Node
 	}
 	p.add(Finding{Severity: p.check.Severity, Fragment: fragment, Why: why, Fix: fix}, n, 0)

@@ -138,7 +138,7 @@ func (m *ManagedAlert) follow(steps map[string]*Node, condition string) {
 // asAlert makes a query with its threshold an alert's expression, told at the query's place.
 func (q *Query) asAlert(r *Node) {
 	whole := "(" + strings.TrimSpace(q.Node.Value) + "\n) " + q.Managed.op + " " + q.Managed.limit
-	q.Node = &Node{kind: text, Value: whole, offset: -1, line: q.Node.line, column: q.Node.column}
+	q.Node = &Node{kind: text, Value: whole, offset: q.Node.offset, aside: true}
 	q.Role, q.Rule, q.Name, q.Panel = Alert, r, r.Get("title").Str(), nil
 	if hold, err := model.ParseDuration(r.Get("for").Scalar()); err == nil {
 		q.Hold = time.Duration(hold)

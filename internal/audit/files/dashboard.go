@@ -2,6 +2,7 @@ package files
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,7 +24,7 @@ type Panel struct {
 // as the API returns it) or of Perses, or a ConfigMap of dashboards.
 func (d *Document) dashboard(n *Node, path string) error {
 	if n.kind != object {
-		return wrong(n, "a dashboard", object)
+		return d.wrong(n, "a dashboard", object)
 	}
 	if n.Get("kind").Str() == "ConfigMap" {
 		return d.configMap(n, path)
@@ -41,39 +42,19 @@ func (d *Document) dashboard(n *Node, path string) error {
 // whole dashboard stays empty.
 func (d *Document) variables(n *Node, path string) map[string]Variable {
 	out := map[string]Variable{}
-	isTrue := func(n *Node, keys ...string) bool {
-		return slices.ContainsFunc(keys, func(key string) bool { return n.Get(key).Scalar() == "true" })
-	}
-	for _, root := range []*Node{n, n.Get("dashboard"), n.Get("spec")} {
+	roots := map[string]*Node{path: n, path + "/dashboard": n.Get("dashboard"), path + "/spec": n.Get("spec")}
+	for _, root := range roots {
 		for _, in := range root.Get("__inputs").Items() {
 			name := in.Get("name").Str()
 			out[name] = Variable{Name: name, plugin: in.Get("pluginId").Str()}
 		}
-		for _, v := range root.At("templating", "list").Items() {
-			x := Variable{Name: v.Get("name").Str(), Kind: v.Get("type").Str(), Node: v.Get("name"), Multi: isTrue(v, "multi", "includeAll")}
-			if v.Get("hide").Scalar() == "2" { // nobody chooses it
-				x.Node = nil
-			}
-			if x.Kind == "datasource" {
-				x = Variable{Name: x.Name, plugin: v.Get("query").Str()}
-			}
-			out[x.Name] = x
-		}
-		for _, v := range root.Get("variables").Items() {
-			spec := v.Get("spec")
-			x := Variable{Name: spec.Get("name").Str(), Multi: isTrue(spec, "allowMultiple", "allowAllValue", "multi", "includeAll")}
-			if plugin := spec.At("plugin", "kind").Str(); plugin != "" && spec.At("display", "hidden").Scalar() != "true" { // Perses'
-				x.Kind, x.Node = persesVariables[plugin], spec.Get("name")
-			}
+		for _, v := range slices.Concat(root.At("templating", "list").Items(), root.Get("variables").Items()) {
+			x := declared(v)
 			out[x.Name] = x
 		}
 	}
-	for _, under := range []string{"", "dashboard", "spec"} {
-		root, base := n, path
-		if under != "" {
-			root, base = n.Get(under), path+"/"+under
-		}
-		for i, v := range root.At("templating", "list").Items() {
+	for _, base := range slices.Sorted(maps.Keys(roots)) {
+		for i, v := range roots[base].At("templating", "list").Items() {
 			text, at := v.Get("query"), fmt.Sprintf("%s/templating/list/%d/query", base, i)
 			if text.Get("query") != nil {
 				text, at = text.Get("query"), at+"/query"
@@ -82,13 +63,33 @@ func (d *Document) variables(n *Node, path string) map[string]Variable {
 				d.variable(v.Get("name").Str(), text, at, out)
 			}
 		}
-		for i, v := range root.Get("variables").Items() {
+		for i, v := range roots[base].Get("variables").Items() {
 			for k, m := range v.At("spec", "plugin", "spec", "matchers").Items() {
 				d.variable(v.At("spec", "name").Str(), m, fmt.Sprintf("%s/variables/%d/spec/plugin/spec/matchers/%d", base, i, k), out)
 			}
 		}
 	}
 	return out
+}
+
+// declared is a variable as a dashboard declares it.
+func declared(v *Node) Variable {
+	var spec = v
+	if v.Get("spec") != nil { // Perses', and Grafana's schema v2
+		spec = v.Get("spec")
+	}
+	x := Variable{Name: spec.Get("name").Str(), Kind: spec.Get("type").Str(), Multi: slices.ContainsFunc([]string{"multi", "includeAll", "allowMultiple", "allowAllValue"},
+		func(key string) bool { return spec.Get(key).Scalar() == "true" })}
+	plugin, ofPerses := persesVariables[spec.At("plugin", "kind").Str()]
+	switch {
+	case x.Kind == "datasource":
+		return Variable{Name: x.Name, plugin: spec.Get("query").Str()}
+	case ofPerses && spec.At("display", "hidden").Scalar() != "true":
+		x.Kind, x.Node = plugin, spec.Get("name")
+	case x.Kind != "" && spec.Get("hide").Scalar() != "2": // 2: nobody chooses it
+		x.Node = spec.Get("name")
+	}
+	return x
 }
 
 // panelPath is where a query's panel stands.
@@ -295,7 +296,7 @@ func (d *Document) target(n *Node, path string, panel *Panel, vars map[string]Va
 		if expr.kind == null {
 			return nil
 		}
-		return wrong(expr, key, text)
+		return d.wrong(expr, key, text)
 	}
 	if strings.TrimSpace(expr.Value) == "" {
 		return nil

@@ -186,8 +186,12 @@ func escape(key string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
 }
 
-func wrong(n *Node, what string, want kind) error {
-	return &syntaxError{n.line, n.column, fmt.Sprintf("%s is %s, want %s", what, n.kind, want)}
+func (d *Document) errorAt(n *Node, format string, args ...any) error {
+	return errorAt(d.Data, d.starts, n.offset, fmt.Sprintf(format, args...))
+}
+
+func (d *Document) wrong(n *Node, what string, want kind) error {
+	return d.errorAt(n, "%s is %s, want %s", what, n.kind, want)
 }
 
 // rules finds groups of rules wherever they are: at the top of a Prometheus,
@@ -218,7 +222,7 @@ func (d *Document) rules(n *Node, path string) error {
 				continue
 			}
 			if f.Value.kind != list && f.Value.kind != null {
-				return wrong(f.Value, "groups", list)
+				return d.wrong(f.Value, "groups", list)
 			}
 			for i, g := range f.Value.items {
 				if err := d.group(g, fmt.Sprintf("%s/%d", p, i)); err != nil {
@@ -255,17 +259,26 @@ func (d *Document) embedded(f Field, at string) error {
 	if err != nil {
 		var wrong *syntaxError
 		if errors.As(err, &wrong) && slices.Contains([]string{".yaml", ".yml", ".json", ".rules"}, path.Ext(f.Key)) {
-			return &syntaxError{f.Value.line, f.Value.column, fmt.Sprintf("data %s: %s", f.Key, wrong.Error())}
+			return d.errorAt(f.Value, "data %s: %s", f.Key, wrong.Error())
 		}
 		return nil // of another kind
 	}
 	bytes, placed := f.Value.source(d.Data)
-	for _, q := range sub.Queries {
-		outer := &Node{kind: text, Value: q.Node.Value, offset: -1, line: f.Value.line, column: f.Value.column}
-		if placed && q.Node.offset >= 0 && q.Node.offset < len(bytes) {
-			outer.line, outer.column = position(d.Data, d.starts, bytes[q.Node.offset])
+	outer := func(n *Node) *Node {
+		out := &Node{kind: text, Value: n.Value, offset: f.Value.offset, aside: true}
+		if placed && n.offset < len(bytes) {
+			out.offset = bytes[n.offset]
 		}
-		q.Pointer, q.Node = at+"/"+escape(f.Key)+"#"+q.Pointer, outer
+		return out
+	}
+	for _, q := range sub.Queries {
+		q.Pointer, q.Node = at+"/"+escape(f.Key)+"#"+q.Pointer, outer(q.Node)
+		for name, v := range q.Vars {
+			if q.First && v.Node != nil { // those of the dashboard, which its queries share
+				v.Node = outer(v.Node)
+				q.Vars[name] = v
+			}
+		}
 		if q.Panel != nil {
 			q.Panel.UnitNode = nil
 		}
@@ -277,14 +290,14 @@ func (d *Document) embedded(f Field, at string) error {
 
 func (d *Document) group(g *Node, path string) error {
 	if g.kind != object {
-		return wrong(g, "a group of rules", object)
+		return d.wrong(g, "a group of rules", object)
 	}
 	rules := g.Get("rules")
 	if rules == nil || rules.kind == null {
 		return nil
 	}
 	if rules.kind != list {
-		return wrong(rules, "rules", list)
+		return d.wrong(rules, "rules", list)
 	}
 	for i, r := range rules.items {
 		if err := d.rule(r, fmt.Sprintf("%s/rules/%d", path, i)); err != nil {
@@ -296,28 +309,28 @@ func (d *Document) group(g *Node, path string) error {
 
 func (d *Document) rule(r *Node, path string) error {
 	if r.kind != object {
-		return wrong(r, "a rule", object)
+		return d.wrong(r, "a rule", object)
 	}
 	expr := r.Get("expr")
 	if expr == nil {
 		if r.Get("data") != nil {
 			return d.managed(r, path)
 		}
-		return &syntaxError{r.line, r.column, "a rule without expr"}
+		return d.errorAt(r, "a rule without expr")
 	}
 	if expr.kind != text && expr.kind != other {
-		return wrong(expr, "expr", text)
+		return d.wrong(expr, "expr", text)
 	}
 	for _, key := range []string{"alert", "record", "for"} {
 		if v := r.Get(key); v != nil && v.kind != text && (v.kind != other || key != "for") {
-			return wrong(v, key, text)
+			return d.wrong(v, key, text)
 		}
 	}
 	q := &Query{Node: expr, Pointer: path + "/expr", Rule: r}
 	if v := r.Get("for"); v != nil {
 		hold, err := model.ParseDuration(v.Scalar())
 		if err != nil {
-			return &syntaxError{v.line, v.column, fmt.Sprintf("for: %q is not a duration such as 5m", v.Scalar())}
+			return d.errorAt(v, "for: %q is not a duration such as 5m", v.Scalar())
 		}
 		q.Hold = time.Duration(hold)
 	}
@@ -329,7 +342,7 @@ func (d *Document) rule(r *Node, path string) error {
 		q.Role, q.Name = Record, r.Get("record").Str()
 		q.Where = "recording rule " + q.Name
 	default:
-		return &syntaxError{r.line, r.column, "a rule with neither alert nor record"}
+		return d.errorAt(r, "a rule with neither alert nor record")
 	}
 	d.Queries = append(d.Queries, q)
 	return nil

@@ -19,13 +19,14 @@ func (d *Document) Place(n *Node, at int) (line, column int) {
 		return 0, 0
 	}
 	if bytes, ok := n.source(d.Data); ok {
-		return n.place(d.Data, d.starts, bytes[at])
+		return position(d.Data, d.starts, bytes[at])
 	}
-	return n.line, n.column
+	return position(d.Data, d.starts, n.offset)
 }
 
-// Embedded reports whether a string stands in one of another file: it can be pointed at, and not changed.
-func (n *Node) Embedded() bool { return n.offset < 0 }
+// Aside reports whether a string is written elsewhere, such as in a string of another file: it can be pointed
+// at, and not changed.
+func (n *Node) Aside() bool { return n.aside }
 
 // CanEdit reports whether a string can be changed where it stands.
 func (d *Document) CanEdit(n *Node) bool {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -46,9 +47,9 @@ type Node struct {
 	fields []Field
 	items  []*Node
 
-	offset       int // of its first byte, quotes included
-	line, column int // from 1; columns count characters
-	style        quoting
+	offset int // of its first byte, quotes included
+	style  quoting
+	aside  bool // it is written elsewhere, and can only be pointed at: by an alias, in a string of another file
 }
 
 // A Field is one of a mapping's.
@@ -121,7 +122,7 @@ func (n *Node) Fields() []Field {
 
 // A syntaxError says where a file is not what it should be.
 type syntaxError struct {
-	line, column int
+	line, column int // from 1; columns count characters
 	text         string
 }
 
@@ -158,20 +159,6 @@ type jsonReader struct {
 	d     *json.Decoder
 	lines []int // offsets at which lines begin
 	nodes int
-
-	last, line, column int // the place that was asked for last: a line may be the whole file
-}
-
-// place returns the line and the column of an offset that is not before the
-// last one.
-func (r *jsonReader) place(offset int) (line, column int) {
-	for _, c := range string(r.data[r.last:offset]) {
-		if r.column++; c == '\n' {
-			r.line, r.column = r.line+1, 1
-		}
-	}
-	r.last = offset
-	return r.line, r.column
 }
 
 func parseJSON(data []byte) (*Node, error) {
@@ -179,7 +166,7 @@ func parseJSON(data []byte) (*Node, error) {
 	if bom { // keep offsets: three blanks for three bytes
 		data = append([]byte("   "), data[3:]...)
 	}
-	r := &jsonReader{data: data, d: json.NewDecoder(bytes.NewReader(data)), lines: lineStarts(data), line: 1, column: 1}
+	r := &jsonReader{data: data, d: json.NewDecoder(bytes.NewReader(data)), lines: lineStarts(data)}
 	r.d.UseNumber()
 	n, err := r.value(0)
 	if err == nil {
@@ -202,8 +189,7 @@ func parseJSON(data []byte) (*Node, error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		offset, err = len(data), errors.New("the file ends in the middle")
 	}
-	line, column := position(data, r.lines, min(offset, len(data)))
-	return nil, &syntaxError{line, column, "not JSON: " + err.Error()}
+	return nil, errorAt(data, r.lines, offset, "not JSON: "+err.Error())
 }
 
 // start returns where the next token begins.
@@ -217,9 +203,8 @@ func (r *jsonReader) start() int {
 
 func (r *jsonReader) value(depth int) (*Node, error) {
 	n := &Node{offset: r.start(), style: double}
-	n.line, n.column = r.place(n.offset)
 	if r.nodes++; depth > maxDepth || r.nodes > maxNodes {
-		return nil, &syntaxError{n.line, n.column, "nested too deeply, or too large"}
+		return nil, errorAt(r.data, r.lines, n.offset, "nested too deeply, or too large")
 	}
 	token, err := r.d.Token()
 	if err != nil {
@@ -306,11 +291,10 @@ func parseYAML(data []byte) ([]*Node, error) {
 }
 
 func (r *yamlReader) node(y *yaml.Node, depth int) (*Node, error) {
-	n := &Node{line: y.Line, column: y.Column}
+	n := &Node{offset: r.offsetOf(y)}
 	if r.nodes++; depth > maxDepth || r.nodes > maxNodes {
 		return nil, &syntaxError{y.Line, y.Column, "nested too deeply, or too large"}
 	}
-	n.offset = r.offsetOf(y)
 	switch y.Kind {
 	case yaml.MappingNode:
 		n.kind = object
@@ -337,7 +321,7 @@ func (r *yamlReader) node(y *yaml.Node, depth int) (*Node, error) {
 		// are followed, so that aliases of aliases cannot multiply.
 		if y.Alias != nil && y.Alias.Kind == yaml.ScalarNode {
 			r.scalar(n, y.Alias)
-			n.offset = -1
+			n.aside = true
 		}
 	}
 	return n, nil
@@ -364,9 +348,6 @@ func (r *yamlReader) scalar(n *Node, y *yaml.Node) {
 // offsetOf returns the byte at which a YAML node begins; a block's content
 // begins on the line after its indicator.
 func (r *yamlReader) offsetOf(y *yaml.Node) int {
-	if y.Line < 1 || y.Line > len(r.lines) {
-		return -1
-	}
 	at := r.lines[y.Line-1]
 	for c := 1; c < y.Column && at < len(r.data); c++ {
 		_, size := utf8.DecodeRune(r.data[at:])
@@ -374,7 +355,7 @@ func (r *yamlReader) offsetOf(y *yaml.Node) int {
 	}
 	if y.Kind == yaml.ScalarNode && y.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
 		if y.Line >= len(r.lines) {
-			return -1
+			return len(r.data)
 		}
 		return r.lines[y.Line]
 	}
@@ -402,23 +383,17 @@ func lineStarts(data []byte) []int {
 
 // position returns the line and the column, both from 1, of an offset.
 func position(data []byte, starts []int, offset int) (line, column int) {
-	low, high := 0, len(starts)
-	for high-low > 1 {
-		if mid := (low + high) / 2; starts[mid] <= offset {
-			low = mid
-		} else {
-			high = mid
-		}
+	offset = min(offset, len(data))
+	line, found := slices.BinarySearch(starts, offset)
+	if found {
+		line++
 	}
-	return low + 1, utf8.RuneCount(data[starts[low]:min(offset, len(data))]) + 1
+	return line, utf8.RuneCount(data[starts[line-1]:offset]) + 1
 }
 
-// place returns the line and the column of an offset inside the node.
-func (n *Node) place(data []byte, starts []int, offset int) (line, column int) {
-	if offset >= n.offset && !bytes.Contains(data[n.offset:offset], []byte("\n")) && n.style != plain {
-		return n.line, n.column + utf8.RuneCount(data[n.offset:offset])
-	}
-	return position(data, starts, offset)
+func errorAt(data []byte, starts []int, offset int, text string) error {
+	line, column := position(data, starts, offset)
+	return &syntaxError{line, column, text}
 }
 
 // source maps the bytes of a decoded string to where they stand in the file;
@@ -426,7 +401,7 @@ func (n *Node) place(data []byte, starts []int, offset int) (line, column int) {
 // or a folded line need not correspond, so it maps to where the next other
 // byte stands.
 func (n *Node) source(data []byte) (at []int, ok bool) {
-	if n.kind != text || n.offset < 0 || n.offset > len(data) {
+	if n.kind != text || n.aside {
 		return nil, false
 	}
 	at = make([]int, len(n.Value)+1)

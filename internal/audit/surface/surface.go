@@ -5,7 +5,6 @@ package surface
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,6 +15,8 @@ import (
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	yaml "go.yaml.in/yaml/v3"
 
 	"github.com/sixty-dev/sixty/internal/audit"
 	"github.com/sixty-dev/sixty/internal/audit/checks"
@@ -260,34 +261,22 @@ func addNames(ctx context.Context, q *source.Source, s *checks.Surface, at time.
 // ruleFiles turns a server's rules into files that the linter reads, one for
 // each of the server's.
 func ruleFiles(rules []api.Rule) ([]*files.Document, error) {
-	type rule struct {
-		Alert       string            `json:"alert,omitempty"`
-		Record      string            `json:"record,omitempty"`
-		Expr        string            `json:"expr"`
-		For         string            `json:"for,omitempty"`
-		Annotations map[string]string `json:"annotations,omitempty"`
-	}
-	type group struct {
-		Name  string `json:"name"`
-		Rules []rule `json:"rules"`
-	}
-	groups := map[string][]group{}
+	all := map[string]*rulefmt.RuleGroups{}
 	for _, r := range rules {
-		gs := groups[r.File]
-		if len(gs) == 0 || gs[len(gs)-1].Name != r.Group {
-			gs = append(gs, group{Name: r.Group})
+		f := all[r.File]
+		if f == nil {
+			f = &rulefmt.RuleGroups{}
+			all[r.File] = f
 		}
-		g := &gs[len(gs)-1]
-		one := rule{Alert: r.Alert, Record: r.Record, Expr: r.Expr, Annotations: r.Annotations}
-		if r.For > 0 {
-			one.For = model.Duration(r.For).String()
+		if n := len(f.Groups); n == 0 || f.Groups[n-1].Name != r.Group {
+			f.Groups = append(f.Groups, rulefmt.RuleGroup{Name: r.Group})
 		}
-		g.Rules = append(g.Rules, one)
-		groups[r.File] = gs
+		g := &f.Groups[len(f.Groups)-1]
+		g.Rules = append(g.Rules, rulefmt.Rule{Alert: r.Alert, Record: r.Record, Expr: r.Expr, For: model.Duration(r.For), Annotations: r.Annotations})
 	}
 	var out []*files.Document
-	for _, name := range slices.Sorted(maps.Keys(groups)) {
-		data, err := json.Marshal(map[string]any{"groups": groups[name]})
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		data, err := yaml.Marshal(all[name])
 		if err != nil {
 			return nil, fmt.Errorf("read the server's rules: %w", err)
 		}

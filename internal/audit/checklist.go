@@ -147,7 +147,7 @@ func Checklist(surface *checks.Surface, docs []*files.Document, known bool) []Ar
 	for _, m := range measuredAreas {
 		a := Area{ID: m.id, Title: m.title}
 		for _, it := range m.items {
-			a.Items = append(a.Items, s.measure(it))
+			a.Items = append(a.Items, s.measure(it, s.Engines()))
 		}
 		switch m.id {
 		case "user-experience":
@@ -162,9 +162,9 @@ func Checklist(surface *checks.Surface, docs []*files.Document, known bool) []Ar
 	return append(areas, s.infrastructure(), operations(docs, known))
 }
 
-func (s checklist) measure(m measured) Item {
+// measure looks for a quantity on the servers of some dialects.
+func (s checklist) measure(m measured, engines []dialect.Dialect) Item {
 	it := Item{Name: m.name, Severity: m.severity}
-	engines := s.Engines()
 	if len(engines) == 0 {
 		it.Detail = "no inference server was seen"
 		return it
@@ -198,7 +198,7 @@ func (s checklist) measure(m measured) Item {
 	switch {
 	case len(without) == 0:
 		it.Status = Present
-		if own := s.derived(m.signal); own {
+		if !slices.ContainsFunc(engines, func(d dialect.Dialect) bool { return !d.Derives(m.signal) }) {
 			it.Detail += " (the server has no metric of its own for it)"
 		}
 	case it.Detail != "":
@@ -226,13 +226,6 @@ func (s checklist) calledThen(name string, d dialect.Dialect) string {
 		}
 	}
 	return name
-}
-
-// derived reports whether every engine computes a signal from something else.
-func (s checklist) derived(sig *indicator.Signal) bool {
-	return !slices.ContainsFunc(s.Engines(), func(d dialect.Dialect) bool {
-		return !d.Derives(sig)
-	})
 }
 
 func distinct(names []string) []string { return slices.Compact(slices.Sorted(slices.Values(names))) }
@@ -344,58 +337,44 @@ func (s checklist) residency() Item {
 // fewer than four samples.
 const usualScrape = 15 * time.Second
 
+// exporter is the hint for what a GPU exporter shows from the start.
+const exporter = "run dcgm-exporter on the GPU hosts and scrape it (port 9400)"
+
+// ofGPUs are items that a GPU exporter's metrics stand for.
+var ofGPUs = []measured{
+	{name: "GPU utilization", signal: indicator.GPUUtil, severity: catalog.Ticket, hint: exporter},
+	{name: "GPU temperature and power", signal: indicator.GPUTemp, severity: catalog.Info, hint: exporter},
+	{
+		name: "GPU clocks and throttling", signal: indicator.ThermalReason, severity: catalog.Ticket,
+		hint: "add DCGM_FI_DEV_CLOCKS_EVENT_REASONS to the exporter's counters file",
+	},
+	{
+		name: "SM activity", signal: indicator.SMActive, severity: catalog.Info,
+		hint: "add DCGM_FI_PROF_SM_ACTIVE to the exporter's counters file: utilization says only that something ran",
+	},
+	{
+		name: "GPU errors (XID)", signal: indicator.XID, severity: catalog.Ticket,
+		hint: "add DCGM_FI_DEV_XID_ERRORS to the exporter's counters file",
+	},
+}
+
 func (s checklist) infrastructure() Area {
 	a := Area{ID: "infrastructure", Title: "Infrastructure"}
-	const exporter = "run dcgm-exporter on the GPU hosts and scrape it (port 9400)"
-	gpu := s.gpu()
-	if gpu == nil {
-		it := Item{Name: "GPUs", Severity: catalog.Ticket, Status: Missing, Detail: "no GPU exporter", Hint: exporter}
-		if !s.Whole {
-			it.Status, it.Detail, it.Hint = Unknown, "no GPU exporter among the servers", "name it too: sixty audit VLLM:8000 GPU-HOST:9400"
+	i := slices.IndexFunc(s.Dialects, func(d dialect.Dialect) bool { return d.Engine == dialect.DCGM })
+	switch {
+	case i >= 0:
+		for _, m := range ofGPUs {
+			a.Items = append(a.Items, s.measure(m, s.Dialects[i:i+1]))
 		}
-		a.Items = append(a.Items, it)
-	}
-	for _, m := range []measured{
-		{name: "GPU utilization", signal: indicator.GPUUtil, severity: catalog.Ticket, hint: exporter},
-		{name: "GPU temperature and power", signal: indicator.GPUTemp, severity: catalog.Info, hint: exporter},
-		{
-			name: "GPU clocks and throttling", signal: indicator.ThermalReason, severity: catalog.Ticket,
-			hint: "add DCGM_FI_DEV_CLOCKS_EVENT_REASONS to the exporter's counters file",
-		},
-		{
-			name: "SM activity", signal: indicator.SMActive, severity: catalog.Info,
-			hint: "add DCGM_FI_PROF_SM_ACTIVE to the exporter's counters file: utilization says only that something ran",
-		},
-		{
-			name: "GPU errors (XID)", signal: indicator.XID, severity: catalog.Ticket,
-			hint: "add DCGM_FI_DEV_XID_ERRORS to the exporter's counters file",
-		},
-	} {
-		if gpu == nil {
-			break
-		}
-		it := Item{Name: m.name, Severity: m.severity, Hint: m.hint}
-		switch {
-		case len(gpu.Missing(m.signal)) > 0:
-			it.Status, it.Detail = Missing, "not exported: "+strings.Join(gpu.Missing(m.signal), ", ")
-		default:
-			it.Status, it.Detail, it.Hint = Present, "dcgm-exporter", ""
-		}
-		a.Items = append(a.Items, it)
+	case s.Whole:
+		a.Items = append(a.Items, Item{Name: "GPUs", Severity: catalog.Ticket, Status: Missing, Detail: "no GPU exporter", Hint: exporter})
+	default:
+		a.Items = append(a.Items, Item{Name: "GPUs", Severity: catalog.Ticket, Detail: "no GPU exporter among the servers", Hint: "name it too: sixty audit VLLM:8000 GPU-HOST:9400"})
 	}
 	host := Item{Name: "host and network", Severity: catalog.Info, Hint: "scrape node_exporter on the hosts"}
 	host.Status, host.Detail = s.look(hosts)
 	a.Items = append(a.Items, settled(host, "audit the Prometheus server, with --prometheus"), s.memory(), s.pace())
 	return a
-}
-
-func (s checklist) gpu() *dialect.Dialect {
-	for i := range s.Dialects {
-		if s.Dialects[i].Engine == dialect.DCGM {
-			return &s.Dialects[i]
-		}
-	}
-	return nil
 }
 
 func (s checklist) memory() Item {

@@ -209,46 +209,6 @@ func TestNoAlarmOnCleanFiles(t *testing.T) {
 	}
 }
 
-// TestReferenceDashboards holds the linter against vLLM's own dashboards
-// (examples/observability of its source distribution, 0.33.0): it must find
-// their known faults and nothing else.
-func TestReferenceDashboards(t *testing.T) {
-	dir := os.Getenv("SIXTY_VLLM_OBSERVABILITY")
-	if dir == "" {
-		t.Skip("set SIXTY_VLLM_OBSERVABILITY to examples/observability of vLLM's source distribution")
-	}
-	for file, want := range map[string][]string{
-		"prometheus_grafana/grafana.json":                {"sum-without-count"},
-		"dashboards/grafana/performance_statistics.json": {"label-mismatch", "mixed-models", "rate-interval", "steps-as-tokens"},
-		"dashboards/grafana/query_statistics.json":       {"tokens-per-completion", "wrong-unit"},
-		"dashboards/perses/performance_statistics.yaml":  {"rate-interval", "steps-as-tokens"},
-		"dashboards/perses/query_statistics.yaml":        {"rate-interval"},
-	} {
-		t.Run(file, func(t *testing.T) {
-			f := readFile(t, filepath.Join(dir, file))
-			found, errs := lint([]File{f}, newest(t))
-			var got []string
-			for _, x := range found {
-				got = append(got, x.Check)
-			}
-			slices.Sort(got)
-			if diff := cmp.Diff(want, slices.Compact(got)); diff != "" || len(errs) > 0 {
-				t.Errorf("(-want +got)\n%s%v", diff, errs)
-			}
-			anySurface, err := AnySurface()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if same, _ := lint([]File{f}, anySurface); !slices.Equal(places(same), places(found)) {
-				t.Errorf("without a dialect: %v", places(same))
-			}
-			for _, x := range fix([]File{f}, newest(t))[0].Left {
-				t.Errorf("left: %s in %s", x.Check, x.Fragment)
-			}
-		})
-	}
-}
-
 func TestServersDecideWhatIsWrong(t *testing.T) {
 	rule := func(expr string) File {
 		return File{Name: "r.yaml", Kind: files.Rules, Data: []byte("groups:\n- name: g\n  rules:\n  - record: x\n    expr: '" + expr + "'\n")}

@@ -135,9 +135,9 @@ var alertCondition = Check{
 		case m.Unreduced != nil:
 			p.reportText(m.Unreduced.Get("refId"), "the threshold looks at a range of values, and only one can be compared: Grafana fails with \"looks like time series data\"",
 				"put a reduce before it, or make the query instant")
-		case m.Direct && !decidesItself(p.Tree) && m.HasOthers:
+		case m.Direct && !decides(p.Tree, false) && m.HasOthers:
 			p.reportText(m.Rule.Get("condition"), "the condition is the query itself, and every value but 0 fires: the threshold beside it decides nothing", "name the threshold's letter")
-		case m.Direct && !decidesItself(p.Tree):
+		case m.Direct && !decides(p.Tree, false):
 			p.reportText(m.Rule.Get("condition"), "the condition is a query without a comparison: every value but 0 fires", "add a threshold, and name its letter")
 		}
 	},
@@ -146,19 +146,4 @@ var alertCondition = Check{
 func managedExample(instant string) string {
 	return "groups:\n- name: g\n  rules:\n  - title: A\n    condition: C\n    data:\n    - {refId: A, datasourceUid: prometheus, model: {expr: 'sum(vllm:num_requests_waiting)', instant: " + instant + "}}\n" +
 		"    - {refId: C, datasourceUid: __expr__, model: {type: threshold, expression: A, conditions: [{evaluator: {type: gt, params: [5]}}]}}\n"
-}
-
-// decidesItself reports whether an expression compares, or looks for what is absent.
-func decidesItself(e parser.Expr) bool {
-	found := false
-	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
-		switch n := n.(type) {
-		case *parser.BinaryExpr:
-			found = found || n.Op.IsComparisonOperator() || n.Op == parser.LUNLESS
-		case *parser.Call:
-			found = found || strings.HasPrefix(n.Func.Name, "absent")
-		}
-		return nil
-	})
-	return found
 }

@@ -3,6 +3,7 @@ package checks
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -73,21 +74,29 @@ var noComparison = Check{
 		if p.Managed != nil {
 			return
 		}
-		decides := len(Selectors(p.Tree)) == 0 // vector(1) is to fire always: a dead man's switch
-		parser.Inspect(p.Tree, func(n parser.Node, path []parser.Node) error {
-			switch n := n.(type) {
-			case *parser.VectorSelector:
-				c, _ := classOf(NameOf(n))
-				decides = decides || p.recorded(NameOf(n)) || c == unknownClass && !isState(NameOf(n)) // which may hold the comparison
-			case *parser.BinaryExpr:
-				decides = decides || isFilter(n) || n.Op == parser.LUNLESS
-			case *parser.Call:
-				decides = decides || strings.HasPrefix(n.Func.Name, "absent")
-			}
-			return nil
-		})
-		if !decides {
+		unsure := func(v *parser.VectorSelector) bool { // which may hold the comparison
+			c, _ := classOf(NameOf(v))
+			return p.recorded(NameOf(v)) || c == unknownClass && !isState(NameOf(v))
+		}
+		all := Selectors(p.Tree) // vector(1) is to fire always: a dead man's switch
+		if len(all) > 0 && !slices.ContainsFunc(all, unsure) && !decides(p.Tree, true) {
 			p.report(p.Tree.PositionRange(), "an alert fires for every series that its expression returns, also for one of value 0: this one always does", "compare it with a threshold, such as > 10")
 		}
 	},
+}
+
+// decides reports whether an expression compares, or looks for what is absent. Where a value of 0 fires too, as
+// everything does in Prometheus, a comparison with bool decides nothing.
+func decides(e parser.Expr, zeroFires bool) bool {
+	found := false
+	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
+		switch n := n.(type) {
+		case *parser.BinaryExpr:
+			found = found || n.Op.IsComparisonOperator() && !(zeroFires && n.ReturnBool) || n.Op == parser.LUNLESS
+		case *parser.Call:
+			found = found || strings.HasPrefix(n.Func.Name, "absent")
+		}
+		return nil
+	})
+	return found
 }

@@ -2,8 +2,10 @@ package checks
 
 import (
 	"cmp"
+	_ "embed" // the table of exporters
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/promql/parser/posrange"
@@ -210,4 +212,34 @@ var ofTargets = []string{
 // perTarget reports whether there is a series for every server, as far as is known.
 func (l labelSet) perTarget() bool {
 	return !l.known || !l.exact || slices.ContainsFunc(l.names, func(n string) bool { return slices.Contains(ofTargets, n) })
+}
+
+//go:embed exporters.csv
+var exporterTable string
+
+// exporters are metric families of programs beside inference servers, by name; Kind is the program.
+var exporters = sync.OnceValue(func() map[string]engine.Family {
+	out := map[string]engine.Family{}
+	for _, row := range engine.Rows(exporterTable) {
+		f := engine.Family{Name: row[0], Type: engine.Type(row[1]), Kind: row[2]}
+		if row[3] != "" {
+			f.Labels = slices.DeleteFunc(strings.Split(row[3], ";"), func(l string) bool { return l == "uid" }) // since kube-state-metrics 2
+		}
+		out[f.Name] = f
+	}
+	return out
+})
+
+// exporterFamily returns the family of an exporter that a sample's name belongs to.
+func exporterFamily(name string) (engine.Family, bool) {
+	if f, ok := exporters()[name]; ok {
+		return f, true
+	}
+	for _, s := range engine.HistogramSuffixes {
+		base, cut := strings.CutSuffix(name, s)
+		if f := exporters()[base]; cut && (f.Type == engine.Histogram || f.Type == engine.Summary && s != "_bucket") {
+			return f, true
+		}
+	}
+	return engine.Family{}, false
 }

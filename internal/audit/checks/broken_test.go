@@ -403,38 +403,6 @@ func TestVariablesOfADashboardAreJudgedToo(t *testing.T) {
 	}
 }
 
-func TestBadFilesAreRefusedWithTheirPlace(t *testing.T) {
-	for _, tc := range []struct{ name, data, want string }{
-		{"r.yaml", "groups:\n- name: g\n  rules:\n  - alert: A\n    expr: {a: b}\n", "r.yaml:5:11: expr is a mapping, want a string"},
-		{"r.yaml", "groups: {}\n", "r.yaml:1:9: groups is a mapping, want a list"},
-		{"r.yaml", "groups:\n- name: g\n  rules: 5\n", "r.yaml:3:10: rules is a number or boolean, want a list"},
-		{"r.yaml", "groups:\n- name: g\n  rules:\n  - alert: A\n", "r.yaml:4:5: a rule without expr"},
-		{"r.yaml", "groups:\n- name: g\n  rules:\n  - expr: up\n", "r.yaml:4:5: a rule with neither alert nor record"},
-		{"r.yaml", "groups:\n- name: g\n  rules:\n  - alert: A\n    expr: up\n    for: soon\n", `r.yaml:6:10: for: "soon" is not a duration such as 5m`},
-		{"r.yaml", "groups:\n- name: g\n  rules:\n  - alert: 7\n    expr: up\n", "r.yaml:4:12: alert is a number or boolean, want a string"},
-		{"r.yaml", "a: [b\n", "r.yaml: not YAML: yaml: line 1: did not find expected ',' or ']'"},
-		{"r.yaml", "a: b\n", "r.yaml: no rules in it"},
-		{"r.yaml", "", "r.yaml: empty"},
-		{"d.json", "{\n \"panels\": [}\n", "d.json:2:13: not JSON: invalid character '}' looking for beginning of value"},
-		{"d.json", "{\"panels\": [", "d.json:1:13: not JSON: the file ends in the middle"},
-		{"d.json", "{} {}", "d.json:1:5: not JSON: more than one value"},
-		{"d.json", "{\"title\": \"x\"}", "d.json: no panel with a Prometheus query in it"},
-		{"d.json", "[1]", "d.json:1:1: a dashboard is a list, want a mapping"},
-		{"d.json", "{\"panels\": [{\"targets\": [{\"expr\": 5}]}]}", "d.json:1:35: expr is a number or boolean, want a string"},
-		{"d.json", "<html>", "d.json:1:1: a dashboard is a string, want a mapping"},
-		{"d.json", "\xff\xfe", "d.json: not UTF-8 text"},
-	} {
-		kind := files.Dashboards
-		if tc.name == "r.yaml" {
-			kind = files.Rules
-		}
-		found, errs := lint([]File{{Name: tc.name, Data: []byte(tc.data), Kind: kind}}, newest(t))
-		if len(found) > 0 || len(errs) != 1 || errs[0].Error() != tc.want {
-			t.Errorf("%q: got %v, %v, want %s", tc.data, found, errs, tc.want)
-		}
-	}
-}
-
 // FuzzExpressions puts any text into a panel: no panic, and what is repaired is
 // still what it was, but for the repair.
 func FuzzExpressions(f *testing.F) {

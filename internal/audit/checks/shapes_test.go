@@ -307,6 +307,20 @@ func TestDashboardsInsideOtherFilesAreRead(t *testing.T) {
 	}
 }
 
+func TestVariablesInsideOtherFilesAreToldAtTheirLines(t *testing.T) {
+	const data = `kind: GrafanaDashboard
+spec:
+  json: |
+    {"panels": [{"targets": [{"expr": "sum(vllm:num_requests_running)"}]}],
+     "templating": {"list": [
+       {"name": "m", "type": "custom"}]}}
+`
+	all, errs := lint([]File{{Name: "d.yaml", Data: []byte(data)}}, newest(t))
+	if want := []string{"6:17 unused-variable"}; len(errs) > 0 || !slices.Equal(places(all), want) {
+		t.Errorf("%v %v, want %v", places(all), errs, want)
+	}
+}
+
 func TestRulesThatPrometheusRefuses(t *testing.T) {
 	refused := []string{"page refused-rule"}
 	for name, tc := range map[string]struct {

@@ -21,8 +21,7 @@ import (
 // recording rule makes, and beside which nothing stands in for it.
 func (p *pass) missing(v *parser.VectorSelector) bool {
 	name := NameOf(v)
-	_, recorded := p.records[name]
-	if name == "" || recorded || !ours(name) || p.surface.Exposes(name) || p.hasAlternative(v) || p.besideItsHeir(name) {
+	if name == "" || p.recorded(name) || !ours(name) || p.surface.Exposes(name) || p.hasAlternative(v) || p.besideItsHeir(name) {
 		return false
 	}
 	at := v.PosRange.Start

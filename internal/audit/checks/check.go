@@ -46,7 +46,6 @@ type Check struct {
 
 	query     func(*pass) // the whole query
 	selector  func(*pass, *parser.VectorSelector)
-	matrix    func(*pass, *parser.MatrixSelector)
 	aggregate func(*pass, *parser.AggregateExpr)
 	call      func(*pass, *parser.Call)
 	binary    func(*pass, *parser.BinaryExpr)
@@ -104,6 +103,12 @@ type set struct {
 	records map[string]*files.Query // recording rules by name, nil where several rules have one
 	words   map[string]bool         // words of all expressions: names of metrics and labels
 	facts   map[parser.Expr]fact    // of parts of expressions, as far as they were asked for
+}
+
+// recorded reports whether a rule of the files records a name.
+func (all *set) recorded(name string) bool {
+	_, ok := all.records[name]
+	return ok
 }
 
 // report adds a finding about a range of the expression, and what to write instead.
@@ -214,10 +219,6 @@ func (c *Check) visit(p *pass, n parser.Node) {
 	case *parser.VectorSelector:
 		if c.selector != nil {
 			c.selector(p, n)
-		}
-	case *parser.MatrixSelector:
-		if c.matrix != nil {
-			c.matrix(p, n)
 		}
 	case *parser.AggregateExpr:
 		if c.aggregate != nil {

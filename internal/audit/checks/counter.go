@@ -17,21 +17,11 @@ var rateOnGauge = Check{
 	Doc: "`rate` takes every fall of a gauge for a restart. Only of gauges of the catalogue.",
 	Bad: "rate(vllm:num_requests_running[5m])", Good: "deriv(vllm:num_requests_running[5m])",
 	call: func(p *pass, c *parser.Call) {
-		if !isCall(c, "rate", "irate", "increase", "resets") {
-			return
-		}
-		if m, ok := unparen(c.Args[0]).(*parser.MatrixSelector); ok {
-			name := NameOf(m.VectorSelector.(*parser.VectorSelector))
-			if k, _ := classOf(name); k == gauge && !p.recorded(name) {
-				p.report(c.PositionRange(), name+" is a gauge: "+c.Func.Name+" takes each of its falls for a restart", "write deriv, delta, or an average over time")
-			}
+		name := NameOf(ranged(c, "rate", "irate", "increase", "resets"))
+		if k, _ := classOf(name); k == gauge && !p.recorded(name) {
+			p.report(c.PositionRange(), name+" is a gauge: "+c.Func.Name+" takes each of its falls for a restart", "write deriv, delta, or an average over time")
 		}
 	},
-}
-
-func (all *set) recorded(name string) bool {
-	_, ok := all.records[name]
-	return ok
 }
 
 var rawCounter = Check{
@@ -106,14 +96,9 @@ var deltaOnCounter = Check{
 	Doc: "They take a restart for a fall as deep as all that was counted. Only of counters of the catalogue.",
 	Bad: "delta(vllm:generation_tokens_total[5m])", Good: "increase(vllm:generation_tokens_total[5m])",
 	call: func(p *pass, c *parser.Call) {
-		if !isCall(c, "delta", "idelta", "deriv") {
-			return
-		}
-		if m, ok := unparen(c.Args[0]).(*parser.MatrixSelector); ok {
-			name := NameOf(m.VectorSelector.(*parser.VectorSelector))
-			if k, _ := classOf(name); k.cumulative() && !p.recorded(name) {
-				p.report(c.PositionRange(), name+" is a counter: "+c.Func.Name+" takes a restart for a fall as deep as all that was counted", "write increase, or rate for deriv")
-			}
+		name := NameOf(ranged(c, "delta", "idelta", "deriv"))
+		if k, _ := classOf(name); k.cumulative() && !p.recorded(name) {
+			p.report(c.PositionRange(), name+" is a counter: "+c.Func.Name+" takes a restart for a fall as deep as all that was counted", "write increase, or rate for deriv")
 		}
 	},
 }
@@ -127,15 +112,11 @@ var rateOfSum = Check{
 			return
 		}
 		inner := parser.Expr(nil)
-		switch n := unparen(c.Args[0]).(type) {
-		case *parser.SubqueryExpr:
-			inner = n.Expr
-		case *parser.MatrixSelector:
-			if r := p.records[NameOf(n.VectorSelector.(*parser.VectorSelector))]; r != nil && r != p.Query && r.Tree != nil {
-				inner = r.Tree
-			}
-		}
-		if inner == nil {
+		if s, ok := unparen(c.Args[0]).(*parser.SubqueryExpr); ok {
+			inner = s.Expr
+		} else if r := p.records[NameOf(ranged(c, rates...))]; r != nil && r != p.Query && r.Tree != nil {
+			inner = r.Tree
+		} else {
 			return
 		}
 		a, ok := value(inner).(*parser.AggregateExpr)
@@ -153,19 +134,21 @@ var rateInterval = Check{
 	ID: "rate-interval", Severity: info, Title: "a rate over a range that may hold fewer than two scrapes",
 	Doc: "`$__interval` is as short as a pixel: zoomed in, the panel is empty. Page for a range below two scrapes, where the servers tell how often they are scraped.",
 	Bad: "rate(vllm:prompt_tokens_total[$__interval])", Good: "rate(vllm:prompt_tokens_total[$__rate_interval])",
-	matrix: func(p *pass, m *parser.MatrixSelector) {
-		at := m.PositionRange()
-		if !p.under("rate", "irate", "increase", "delta", "idelta", "deriv") {
+	call: func(p *pass, c *parser.Call) {
+		v := ranged(c, "rate", "irate", "increase", "delta", "idelta", "deriv")
+		if v == nil {
 			return
 		}
+		m := unparen(c.Args[0]).(*parser.MatrixSelector)
+		at := m.PositionRange()
 		for _, x := range p.Mentions {
 			if text := p.Node.Value[x.Start:x.End]; x.Start >= int(at.Start) && x.End <= int(at.End) && (text == "$__interval" || text == "${__interval}") {
 				p.report(at, text+" is as short as a pixel: zoomed in, it holds fewer than two scrapes and the panel is empty", "write $__rate_interval")
 				return
 			}
 		}
-		c, _ := classOf(NameOf(m.VectorSelector.(*parser.VectorSelector)))
-		if every := p.surface.Interval; every > 0 && p.surface.Whole && m.Range > 0 && m.Range < 2*every && c != unknownClass && !p.Opaque(at.Start, at.End) {
+		k, _ := classOf(NameOf(v))
+		if every := p.surface.Interval; every > 0 && p.surface.Whole && m.Range > 0 && m.Range < 2*every && k != unknownClass && !p.Opaque(at.Start, at.End) {
 			p.reportAs(page, at, fmt.Sprintf("the servers are scraped every %s: %s never holds two scrapes, and the rate is always empty", render.Span(every), render.Span(m.Range)),
 				"take at least "+render.Span(4*every))
 		}

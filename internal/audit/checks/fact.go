@@ -151,10 +151,8 @@ func ofCall(n *parser.Call, of func(parser.Expr) fact) fact {
 		return out
 	case slices.Contains(rates, name):
 		out.bounds = amount
-		if m, ok := unparen(n.Args[0]).(*parser.MatrixSelector); ok {
-			if c, _ := classOf(NameOf(m.VectorSelector.(*parser.VectorSelector))); c.cumulative() {
-				out.unit = arg.unit.rate(name)
-			}
+		if c, _ := classOf(NameOf(ranged(n, rates...))); c.cumulative() {
+			out.unit = arg.unit.rate(name)
 		}
 		return out
 	}

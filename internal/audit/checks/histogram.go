@@ -40,8 +40,7 @@ var rawBuckets = Check{
 	Good: "histogram_quantile(0.95, sum by (le) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",
 	selector: func(p *pass, v *parser.VectorSelector) {
 		name := NameOf(v)
-		_, recorded := p.records[name]
-		if !recorded && strings.HasSuffix(name, "_bucket") && (ours(name) || !strings.Contains(name, ":")) && p.under("histogram_quantile") &&
+		if !p.recorded(name) && strings.HasSuffix(name, "_bucket") && (ours(name) || !strings.Contains(name, ":")) && p.under("histogram_quantile") &&
 			!p.under("rate", "irate", "increase", "delta", "idelta", "last_over_time") && v.OriginalOffset == 0 && !p.takenFrom() {
 			p.report(v.PositionRange(), name+" counts since the server's start: a percentile over its whole life, which hardly moves", "take the rate of the buckets")
 		}

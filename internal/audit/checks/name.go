@@ -21,7 +21,7 @@ var unknownMetric = Check{
 	Bad: "rate(vllm:prompt_tokens[5m])", Good: "rate(vllm:prompt_tokens_total[5m])",
 	selector: func(p *pass, v *parser.VectorSelector) {
 		name, at := NameOf(v), v.PositionRange()
-		if _, recorded := p.records[name]; recorded || name == "" || p.surface.Exposes(name) || p.Opaque(at.Start, at.Start+1) {
+		if p.recorded(name) || name == "" || p.surface.Exposes(name) || p.Opaque(at.Start, at.Start+1) {
 			return
 		}
 		const elsewhere = "another program or a recording rule of another file may"
@@ -157,9 +157,8 @@ var histogramName = Check{
 	selector: func(p *pass, v *parser.VectorSelector) {
 		name := NameOf(v)
 		c, f := classOf(name)
-		_, recorded := p.records[name]
 		switch {
-		case recorded || f.Kind == "router":
+		case p.recorded(name) || f.Kind == "router":
 		case p.under("histogram_quantile") && (c == sum || c == count || c == counter || c == gauge) && inside(p.path, v):
 			p.report(v.PositionRange(), name+" has no buckets, of which histogram_quantile computes: the result is empty",
 				"take the _bucket series of a histogram, or quantile_over_time of a gauge")

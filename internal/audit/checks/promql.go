@@ -239,7 +239,13 @@ func rated(e parser.Expr) *parser.VectorSelector {
 	if a, ok := unscaled(e).(*parser.AggregateExpr); ok {
 		e = a.Expr
 	}
-	if c, ok := unscaled(e).(*parser.Call); ok && isCall(c, rates...) {
+	c, _ := unscaled(e).(*parser.Call)
+	return ranged(c, rates...)
+}
+
+// ranged returns the selector over whose range one of some functions is called; nil where none is.
+func ranged(c *parser.Call, names ...string) *parser.VectorSelector {
+	if isCall(c, names...) {
 		if m, ok := unparen(c.Args[0]).(*parser.MatrixSelector); ok {
 			return m.VectorSelector.(*parser.VectorSelector)
 		}

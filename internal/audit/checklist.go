@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/prometheus/prometheus/promql/parser"
 
+	"github.com/sixty-dev/sixty/internal/audit/checks"
+	"github.com/sixty-dev/sixty/internal/audit/files"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/engine"
@@ -75,7 +78,7 @@ type measured struct {
 	name     string
 	signal   *indicator.Signal
 	severity catalog.Severity
-	hint     string // where nothing better is known
+	hint     string // where nothing better is known; "" stands for dropped
 
 	// before is the metric, as a server exposes it, that releases without the
 	// signal's own have for it.
@@ -91,13 +94,13 @@ var measuredAreas = []struct {
 	items     []measured
 }{
 	{"user-experience", "User experience", []measured{
-		{name: "time to first token", signal: indicator.TTFTP95, severity: catalog.Page, hint: dropped},
-		{name: "inter-token latency", signal: indicator.ITLP95, severity: catalog.Page, hint: dropped},
+		{name: "time to first token", signal: indicator.TTFTP95, severity: catalog.Page},
+		{name: "inter-token latency", signal: indicator.ITLP95, severity: catalog.Page},
 		{
-			name: "request-level time per output token", signal: indicator.TPOTP95, severity: catalog.Info, hint: dropped,
+			name: "request-level time per output token", signal: indicator.TPOTP95, severity: catalog.Info,
 			before: "vllm:time_per_output_token_seconds",
 		},
-		{name: "end-to-end latency", signal: indicator.E2EP95, severity: catalog.Ticket, hint: dropped},
+		{name: "end-to-end latency", signal: indicator.E2EP95, severity: catalog.Ticket},
 	}},
 	{"offered-load", "Offered load", []measured{
 		{
@@ -106,44 +109,45 @@ var measuredAreas = []struct {
 		},
 	}},
 	{"scheduler-pressure", "Scheduler pressure", []measured{
-		{name: "queue time", signal: indicator.QueueTimeMean, severity: catalog.Ticket, hint: dropped},
-		{name: "waiting requests", signal: indicator.Waiting, severity: catalog.Ticket, hint: dropped},
-		{name: "running requests", signal: indicator.Running, severity: catalog.Ticket, hint: dropped},
-		{name: "waiting requests by reason", signal: indicator.Deferred, severity: catalog.Info, hint: dropped},
+		{name: "queue time", signal: indicator.QueueTimeMean, severity: catalog.Ticket},
+		{name: "waiting requests", signal: indicator.Waiting, severity: catalog.Ticket},
+		{name: "running requests", signal: indicator.Running, severity: catalog.Ticket},
+		{name: "waiting requests by reason", signal: indicator.Deferred, severity: catalog.Info},
 	}},
 	{"memory-pressure", "Memory pressure", []measured{
-		{name: "KV-cache usage", signal: indicator.KVUsage, severity: catalog.Ticket, hint: dropped},
-		{name: "preemptions", signal: indicator.PreemptionRate, severity: catalog.Ticket, hint: dropped},
+		{name: "KV-cache usage", signal: indicator.KVUsage, severity: catalog.Ticket},
+		{name: "preemptions", signal: indicator.PreemptionRate, severity: catalog.Ticket},
 		{
 			name: "prefix-cache hits", signal: indicator.PrefixHitRatio, severity: catalog.Info,
 			hint: "start the server with --enable-prefix-caching, where it is not the default",
 		},
 	}},
 	{"useful-work", "Useful work", []measured{
-		{name: "prompt tokens per second", signal: indicator.PromptTokenRate, severity: catalog.Ticket, hint: dropped},
-		{
-			name: "generated tokens per second", signal: indicator.GenerationTokenRate, severity: catalog.Ticket,
-			hint: dropped,
-		},
+		{name: "prompt tokens per second", signal: indicator.PromptTokenRate, severity: catalog.Ticket},
+		{name: "generated tokens per second", signal: indicator.GenerationTokenRate, severity: catalog.Ticket},
 	}},
 	{"workload-shape", "Workload shape", []measured{
-		{name: "prompt lengths", signal: indicator.PromptTokensP99, severity: catalog.Ticket, hint: dropped},
-		{name: "output lengths", signal: indicator.OutputTokens, severity: catalog.Ticket, hint: dropped},
-		{name: "requested limits", signal: indicator.MaxTokens, severity: catalog.Info, hint: dropped},
-		{name: "computed prompt tokens", signal: indicator.PrefillTimePerToken, severity: catalog.Info, hint: dropped},
+		{name: "prompt lengths", signal: indicator.PromptTokensP99, severity: catalog.Ticket},
+		{name: "output lengths", signal: indicator.OutputTokens, severity: catalog.Ticket},
+		{name: "requested limits", signal: indicator.MaxTokens, severity: catalog.Info},
+		{name: "computed prompt tokens", signal: indicator.PrefillTimePerToken, severity: catalog.Info},
 	}},
 }
+
+// A checklist looks at a deployment for what should be measured.
+type checklist struct{ *checks.Surface }
 
 // Checklist measures a deployment against the eight areas that a guide to
 // monitoring vLLM asks for: what is there, what is missing and how to switch it
 // on. rules are the alerts at hand; known says that they are all that there
 // are, so that what they do not cover is not covered.
-func Checklist(s *Surface, rules []File, known bool) []Area {
+func Checklist(surface *checks.Surface, docs []*files.Document, known bool) []Area {
+	s := checklist{surface}
 	var areas []Area
 	for _, m := range measuredAreas {
 		a := Area{ID: m.id, Title: m.title}
 		for _, it := range m.items {
-			a.Items = append(a.Items, s.measure(it))
+			a.Items = append(a.Items, s.measure(it, s.Engines()))
 		}
 		switch m.id {
 		case "user-experience":
@@ -155,12 +159,12 @@ func Checklist(s *Surface, rules []File, known bool) []Area {
 		}
 		areas = append(areas, a)
 	}
-	return append(areas, s.infrastructure(), operations(rules, known))
+	return append(areas, s.infrastructure(), operations(docs, known))
 }
 
-func (s *Surface) measure(m measured) Item {
+// measure looks for a quantity on the servers of some dialects.
+func (s checklist) measure(m measured, engines []dialect.Dialect) Item {
 	it := Item{Name: m.name, Severity: m.severity}
-	engines := s.engines()
 	if len(engines) == 0 {
 		it.Detail = "no inference server was seen"
 		return it
@@ -189,12 +193,12 @@ func (s *Surface) measure(m measured) Item {
 			continue
 		}
 		without = append(without, missing...)
-		it.Hint = hintFor(missing[0], d, m.hint)
+		it.Hint = hintFor(missing[0], d, cmp.Or(m.hint, dropped))
 	}
 	switch {
 	case len(without) == 0:
 		it.Status = Present
-		if own := s.derived(m.signal); own {
+		if !slices.ContainsFunc(engines, func(d dialect.Dialect) bool { return !d.Derives(m.signal) }) {
 			it.Detail += " (the server has no metric of its own for it)"
 		}
 	case it.Detail != "":
@@ -209,7 +213,7 @@ func (s *Surface) measure(m measured) Item {
 
 // calledThen returns what a metric was called in the release of a server, where that
 // did not have it yet.
-func (s *Surface) calledThen(name string, d dialect.Dialect) string {
+func (s checklist) calledThen(name string, d dialect.Dialect) string {
 	release, _, _ := strings.Cut(d.Version, " ")
 	f, ok := dialect.Known(name)
 	if !ok || d.Engine != vllm.ID || release == "" || f.Released(release) {
@@ -222,13 +226,6 @@ func (s *Surface) calledThen(name string, d dialect.Dialect) string {
 		}
 	}
 	return name
-}
-
-// derived reports whether every engine computes a signal from something else.
-func (s *Surface) derived(sig *indicator.Signal) bool {
-	return !slices.ContainsFunc(s.engines(), func(d dialect.Dialect) bool {
-		return !d.Derives(sig)
-	})
 }
 
 func distinct(names []string) []string { return slices.Compact(slices.Sorted(slices.Values(names))) }
@@ -251,25 +248,25 @@ func hintFor(name string, d dialect.Dialect, otherwise string) string {
 }
 
 // resolution says how well percentiles can be read from the buckets.
-func (s *Surface) resolution() Item {
+func (s checklist) resolution() Item {
 	it := Item{Name: "histogram resolution", Severity: catalog.Info}
-	for _, d := range s.engines() {
+	for _, d := range s.Engines() {
 		family := d.Metric("vllm:request_queue_time_seconds")
-		ttft := s.edgesOf(d.Metric("vllm:time_to_first_token_seconds"))
-		queue := s.edgesOf(strings.TrimSuffix(family, "_count"))
+		ttft := s.EdgesOf(d.Metric("vllm:time_to_first_token_seconds"))
+		queue := s.EdgesOf(strings.TrimSuffix(family, "_count"))
 		switch {
 		case len(ttft) < 2:
 			continue
-		case ttft[len(ttft)-1].value < 60:
+		case ttft[len(ttft)-1].Value < 60:
 			it.Status, it.Severity = Partial, catalog.Ticket
-			it.Detail = fmt.Sprintf("TTFT's last bucket ends at %s s: percentiles above read as that", short(ttft[len(ttft)-1].value))
+			it.Detail = fmt.Sprintf("TTFT's last bucket ends at %.6g s: percentiles above read as that", ttft[len(ttft)-1].Value)
 			it.Hint = "upgrade to vLLM 0.8.4 or later, whose buckets end at 2560 s"
-		case len(queue) > 1 && queue[0].value >= 0.3:
+		case len(queue) > 1 && queue[0].Value >= 0.3:
 			it.Status = Partial
-			it.Detail = fmt.Sprintf("queue, prefill and end-to-end times begin at %s s: below it, believe means, not percentiles", short(queue[0].value))
+			it.Detail = fmt.Sprintf("queue, prefill and end-to-end times begin at %.6g s: below it, believe means, not percentiles", queue[0].Value)
 			it.Hint = "from 0.32 on set --custom-histogram-buckets; before, alert on sum/count"
 		default:
-			it.Status, it.Detail = Present, fmt.Sprintf("TTFT from %s to %s s", short(ttft[0].value), short(ttft[len(ttft)-1].value))
+			it.Status, it.Detail = Present, fmt.Sprintf("TTFT from %.6g to %.6g s", ttft[0].Value, ttft[len(ttft)-1].Value)
 		}
 		return it
 	}
@@ -293,7 +290,7 @@ func Wanted() []string {
 var hosts = []string{"node_cpu_seconds_total", "node_memory_MemAvailable_bytes", "node_network_receive_bytes_total"}
 
 // look reports what a whole store holds of some names.
-func (s *Surface) look(names []string) (Status, string) {
+func (s checklist) look(names []string) (Status, string) {
 	for _, n := range names {
 		if s.Exposes(n) {
 			return Present, n
@@ -305,7 +302,7 @@ func (s *Surface) look(names []string) (Status, string) {
 	return Missing, "none of " + strings.Join(names[:min(3, len(names))], ", ") + " and the like"
 }
 
-func (s *Surface) gateway() Item {
+func (s checklist) gateway() Item {
 	it := Item{Name: "gateway (timeouts, disconnects)", Severity: catalog.Ticket, Hint: "scrape the gateway; the server does not count requests that time out or are abandoned (vllm-project/vllm#31503)"}
 	it.Status, it.Detail = s.look(gateways)
 	return settled(it, "audit the Prometheus server, with --prometheus")
@@ -323,10 +320,10 @@ func settled(it Item, look string) Item {
 	return it
 }
 
-func (s *Surface) residency() Item {
+func (s checklist) residency() Item {
 	it := Item{Name: "KV block residency", Severity: catalog.Info, Hint: "start the server with --kv-cache-metrics (vLLM 0.12)"}
 	it.Status, it.Detail = Missing, "not exposed: vllm:kv_block_lifetime_seconds"
-	for _, d := range s.engines() {
+	for _, d := range s.Engines() {
 		if name := d.Metric("vllm:kv_block_lifetime_seconds_count"); s.Exposes(name) {
 			it.Status, it.Detail, it.Hint = Present, name, ""
 		} else if d.Engine != dialect.VLLM {
@@ -340,44 +337,39 @@ func (s *Surface) residency() Item {
 // fewer than four samples.
 const usualScrape = 15 * time.Second
 
-func (s *Surface) infrastructure() Area {
+// exporter is the hint for what a GPU exporter shows from the start.
+const exporter = "run dcgm-exporter on the GPU hosts and scrape it (port 9400)"
+
+// ofGPUs are items that a GPU exporter's metrics stand for.
+var ofGPUs = []measured{
+	{name: "GPU utilization", signal: indicator.GPUUtil, severity: catalog.Ticket, hint: exporter},
+	{name: "GPU temperature and power", signal: indicator.GPUTemp, severity: catalog.Info, hint: exporter},
+	{
+		name: "GPU clocks and throttling", signal: indicator.ThermalReason, severity: catalog.Ticket,
+		hint: "add DCGM_FI_DEV_CLOCKS_EVENT_REASONS to the exporter's counters file",
+	},
+	{
+		name: "SM activity", signal: indicator.SMActive, severity: catalog.Info,
+		hint: "add DCGM_FI_PROF_SM_ACTIVE to the exporter's counters file: utilization says only that something ran",
+	},
+	{
+		name: "GPU errors (XID)", signal: indicator.XID, severity: catalog.Ticket,
+		hint: "add DCGM_FI_DEV_XID_ERRORS to the exporter's counters file",
+	},
+}
+
+func (s checklist) infrastructure() Area {
 	a := Area{ID: "infrastructure", Title: "Infrastructure"}
-	const exporter = "run dcgm-exporter on the GPU hosts and scrape it (port 9400)"
-	gpu := s.gpu()
-	if gpu == nil {
-		it := Item{Name: "GPUs", Severity: catalog.Ticket, Status: Missing, Detail: "no GPU exporter", Hint: exporter}
-		if !s.Whole {
-			it.Status, it.Detail, it.Hint = Unknown, "no GPU exporter among the servers", "name it too: sixty audit VLLM:8000 GPU-HOST:9400"
+	i := slices.IndexFunc(s.Dialects, func(d dialect.Dialect) bool { return d.Engine == dialect.DCGM })
+	switch {
+	case i >= 0:
+		for _, m := range ofGPUs {
+			a.Items = append(a.Items, s.measure(m, s.Dialects[i:i+1]))
 		}
-		a.Items = append(a.Items, it)
-	}
-	for _, m := range []measured{
-		{name: "GPU utilization", signal: indicator.GPUUtil, severity: catalog.Ticket, hint: exporter},
-		{name: "GPU temperature and power", signal: indicator.GPUTemp, severity: catalog.Info, hint: exporter},
-		{
-			name: "GPU clocks and throttling", signal: indicator.ThermalReason, severity: catalog.Ticket,
-			hint: "add DCGM_FI_DEV_CLOCKS_EVENT_REASONS to the exporter's counters file",
-		},
-		{
-			name: "SM activity", signal: indicator.SMActive, severity: catalog.Info,
-			hint: "add DCGM_FI_PROF_SM_ACTIVE to the exporter's counters file: utilization says only that something ran",
-		},
-		{
-			name: "GPU errors (XID)", signal: indicator.XID, severity: catalog.Ticket,
-			hint: "add DCGM_FI_DEV_XID_ERRORS to the exporter's counters file",
-		},
-	} {
-		if gpu == nil {
-			break
-		}
-		it := Item{Name: m.name, Severity: m.severity, Hint: m.hint}
-		switch {
-		case len(gpu.Missing(m.signal)) > 0:
-			it.Status, it.Detail = Missing, "not exported: "+strings.Join(gpu.Missing(m.signal), ", ")
-		default:
-			it.Status, it.Detail, it.Hint = Present, "dcgm-exporter", ""
-		}
-		a.Items = append(a.Items, it)
+	case s.Whole:
+		a.Items = append(a.Items, Item{Name: "GPUs", Severity: catalog.Ticket, Status: Missing, Detail: "no GPU exporter", Hint: exporter})
+	default:
+		a.Items = append(a.Items, Item{Name: "GPUs", Severity: catalog.Ticket, Detail: "no GPU exporter among the servers", Hint: "name it too: sixty audit VLLM:8000 GPU-HOST:9400"})
 	}
 	host := Item{Name: "host and network", Severity: catalog.Info, Hint: "scrape node_exporter on the hosts"}
 	host.Status, host.Detail = s.look(hosts)
@@ -385,16 +377,7 @@ func (s *Surface) infrastructure() Area {
 	return a
 }
 
-func (s *Surface) gpu() *dialect.Dialect {
-	for i := range s.Dialects {
-		if s.Dialects[i].Engine == dialect.DCGM {
-			return &s.Dialects[i]
-		}
-	}
-	return nil
-}
-
-func (s *Surface) memory() Item {
+func (s checklist) memory() Item {
 	it := Item{Name: "memory of the processes", Severity: catalog.Info, Hint: "scrape the kubelet's cAdvisor: with several API servers vLLM exposes no process metrics"}
 	it.Status, it.Detail = s.look([]string{"container_memory_working_set_bytes"})
 	if it.Status != Present && s.Exposes("process_resident_memory_bytes") {
@@ -404,7 +387,7 @@ func (s *Surface) memory() Item {
 	return settled(it, "audit the Prometheus server, with --prometheus")
 }
 
-func (s *Surface) pace() Item {
+func (s checklist) pace() Item {
 	it := Item{Name: "scrape interval", Severity: catalog.Info}
 	switch {
 	case !s.Whole:
@@ -436,9 +419,9 @@ var covering = []struct {
 }
 
 // operations is what the rules at hand say of the practice.
-func operations(rules []File, known bool) Area {
+func operations(docs []*files.Document, known bool) Area {
 	a := Area{ID: "operations", Title: "Operations"}
-	alerts, records := alertsIn(rules)
+	alerts, records := alertsIn(docs)
 	if len(alerts) == 0 && !known {
 		a.Items = append(a.Items, Item{Name: "alerts", Detail: "no rules were given", Hint: "give them with --rules, or audit the Prometheus server, with --prometheus"})
 		return a
@@ -447,8 +430,8 @@ func operations(rules []File, known bool) Area {
 	for _, c := range covering {
 		it := Item{Name: "alert on " + c.title, Severity: c.severity, Status: Missing, Detail: "no alert reads it", Hint: generate}
 		for _, q := range alerts {
-			if readsAny(q.tree, records, c.names, 0) {
-				it.Status, it.Detail, it.Hint = Present, q.name, ""
+			if readsAny(q.Tree, records, c.names, 0) {
+				it.Status, it.Detail, it.Hint = Present, q.Name, ""
 				break
 			}
 		}
@@ -458,9 +441,9 @@ func operations(rules []File, known bool) Area {
 	without := 0
 	for _, q := range alerts {
 		if isBurnRate(q) {
-			burn.Status, burn.Detail, burn.Hint = Present, q.name, ""
+			burn.Status, burn.Detail, burn.Hint = Present, q.Name, ""
 		}
-		if q.rule.at("annotations", "runbook_url").str() == "" {
+		if q.Rule.At("annotations", "runbook_url").Str() == "" {
 			without++
 		}
 	}
@@ -479,22 +462,17 @@ func operations(rules []File, known bool) Area {
 }
 
 // alertsIn returns the alerts about inference servers, and all recording rules.
-func alertsIn(files []File) (alerts []*query, records map[string]*query) {
-	records = map[string]*query{}
-	var all []*query
-	for i := range files {
-		if d, err := read(&files[i]); err == nil {
-			all = append(all, d.queries...)
-		}
-	}
-	for _, q := range all {
-		if q.role == recordRole && q.tree != nil {
-			records[q.name] = q
-		}
-	}
-	for _, q := range all {
-		if q.role == alertRole && q.tree != nil {
-			alerts = append(alerts, q)
+func alertsIn(docs []*files.Document) (alerts []*files.Query, records map[string]*files.Query) {
+	records = map[string]*files.Query{}
+	for _, d := range docs {
+		for _, q := range d.Queries {
+			switch {
+			case q.Tree == nil:
+			case q.Role == files.Record:
+				records[q.Name] = q
+			case q.Role == files.Alert:
+				alerts = append(alerts, q)
+			}
 		}
 	}
 	return alerts, records
@@ -505,11 +483,11 @@ const readsDepth = 4
 
 // readsAny reports whether an expression reads one of some families, perhaps
 // through recording rules.
-func readsAny(tree parser.Node, records map[string]*query, families []string, depth int) bool {
-	for _, v := range selectors(tree) {
-		name := nameOf(v)
+func readsAny(tree parser.Node, records map[string]*files.Query, families []string, depth int) bool {
+	for _, v := range checks.Selectors(tree) {
+		name := checks.NameOf(v)
 		if r := records[name]; r != nil && depth < readsDepth {
-			if readsAny(r.tree, records, families, depth+1) {
+			if readsAny(r.Tree, records, families, depth+1) {
 				return true
 			}
 			continue
@@ -529,15 +507,15 @@ func readsAny(tree parser.Node, records map[string]*query, families []string, de
 // isBurnRate reports whether an alert looks at one quantity over two windows at
 // least, as burn-rate alerts do: by ranges, or by recorded ratios whose names
 // differ in their window alone.
-func isBurnRate(q *query) bool {
+func isBurnRate(q *files.Query) bool {
 	windows := map[string]map[string]bool{}
 	both := false
-	parser.Inspect(q.tree, func(n parser.Node, path []parser.Node) error {
+	parser.Inspect(q.Tree, func(n parser.Node, path []parser.Node) error {
 		switch n := n.(type) {
 		case *parser.VectorSelector:
-			of, window := strings.TrimRight(nameOf(n), "0123456789smhdw"), nameOf(n)
+			of, window := strings.TrimRight(checks.NameOf(n), "0123456789smhdw"), checks.NameOf(n)
 			if m, ok := parentOf(path).(*parser.MatrixSelector); ok {
-				of, window = nameOf(n), m.Range.String()
+				of, window = checks.NameOf(n), m.Range.String()
 			} else if !strings.HasSuffix(of, "rate") && !strings.HasSuffix(of, ":") && !strings.HasSuffix(of, "_") {
 				return nil
 			}

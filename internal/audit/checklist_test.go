@@ -10,15 +10,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sixty-dev/sixty/internal/audit/checks"
+	"github.com/sixty-dev/sixty/internal/audit/files"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // seen returns the surface of a dialect as if servers of it had been looked at.
-func seen(t *testing.T, id string, beside ...string) *Surface {
+func seen(t *testing.T, id string, beside ...string) *checks.Surface {
 	t.Helper()
-	s, err := SurfaceOf(id)
+	s, err := checks.SurfaceOf(id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,6 +30,16 @@ func seen(t *testing.T, id string, beside ...string) *Surface {
 		s.AddName(name, "")
 	}
 	return s
+}
+
+// rulesOf is a file of rules that was read.
+func rulesOf(t *testing.T, name, text string) *files.Document {
+	t.Helper()
+	d, err := files.Read(name, []byte(text), files.Rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
 }
 
 func mustNamed(t *testing.T, id string) dialect.Dialect {
@@ -66,13 +79,13 @@ func TestChecklistHasTheEightAreas(t *testing.T) {
 }
 
 func TestChecklistSaysWhatIsMissingAndHowToGetIt(t *testing.T) {
-	whole := func(s *Surface) *Surface { s.Whole = true; return s }
+	whole := func(s *checks.Surface) *checks.Surface { s.Whole = true; return s }
 	slow := whole(seen(t, "vllm-v1", "nginx_ingress_controller_requests", "node_cpu_seconds_total"))
 	slow.Interval = time.Minute
 	residency := seen(t, "vllm-v1", "vllm:kv_block_lifetime_seconds_count")
 	gpu := seen(t, "vllm-v1")
 	gpu.Detect([]string{"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_GPU_TEMP"})
-	idle := NewSurface("1 server")
+	idle := checks.NewSurface("1 server")
 	idle.Live = true
 	idle.Detect([]string{"vllm:num_requests_running"})
 	idle.AddName("http_request_duration_highr_seconds_count", "")
@@ -80,7 +93,7 @@ func TestChecklistSaysWhatIsMissingAndHowToGetIt(t *testing.T) {
 	mixed.AddTarget(mustNamed(t, "vllm-0.6"), "", "old:8000")
 	for _, tc := range []struct {
 		name       string
-		s          *Surface
+		s          *checks.Surface
 		area, item string
 		status     Status
 		hint       string // part of it
@@ -115,7 +128,7 @@ func TestChecklistSaysWhatIsMissingAndHowToGetIt(t *testing.T) {
 }
 
 func TestChecklistReadsTheRules(t *testing.T) {
-	rules := File{Name: "r.yaml", Kind: Rules, Data: []byte(`
+	rules := rulesOf(t, "r.yaml", `
 groups:
 - name: g
   rules:
@@ -129,8 +142,8 @@ groups:
   - alert: Down
     expr: up == 0
     for: 5m
-`)}
-	areas := Checklist(seen(t, "vllm-v1"), []File{rules}, false)
+`)
+	areas := Checklist(seen(t, "vllm-v1"), []*files.Document{rules}, false)
 	for item, want := range map[string]Status{
 		"alert on user experience": Present, "alert on errors": Missing, "alert on a server that is down": Present,
 		"SLO with burn-rate alerts": Present, "runbooks": Partial,
@@ -148,11 +161,11 @@ groups:
 		"increase(x_total[5m]) > 1 unless increase(x_total[1h]) > 1":           false,
 		"vllm:prompt_tokens_total > 1 and vllm:prompt_tokens_cached_total > 1": false,
 	} {
-		tree, _, err := standIn(expr)
+		tree, err := indicator.Parse(expr)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := isBurnRate(&query{tree: tree}); got != want {
+		if got := isBurnRate(&files.Query{Tree: tree}); got != want {
 			t.Errorf("%s: burn rate: %v", expr, got)
 		}
 	}
@@ -162,13 +175,12 @@ groups:
 }
 
 func TestReportFitsTheTerminalAndKeepsItsSchema(t *testing.T) {
-	file := File{Name: "r.yaml", Kind: Rules, Data: []byte("groups:\n- name: g\n  rules:\n  - alert: \"A\\e[31m\"\n    expr: sum(vllm:gpu_cache_usage_perc{pod=~\"a-very-long-name-of-a-pod-that-goes-on-and-on-.*\"}) by (namespace, cluster, region, zone) > 90\n")}
-	s := seen(t, "vllm-v1")
-	findings, errs := Lint([]File{file}, s)
-	r := &Report{Surface: s, Areas: Checklist(s, []File{file}, false), Files: []string{file.Name}, Findings: findings, Errors: errs}
+	file := rulesOf(t, "r.yaml", "groups:\n- name: g\n  rules:\n  - alert: \"A\\e[31m\"\n    expr: sum(vllm:gpu_cache_usage_perc{pod=~\"a-very-long-name-of-a-pod-that-goes-on-and-on-.*\"}) by (namespace, cluster, region, zone) > 90\n")
+	docs, s := []*files.Document{file}, seen(t, "vllm-v1")
+	r := &Report{Surface: s, Areas: Checklist(s, docs, false), Files: []string{file.Name}, Findings: checks.Lint(docs, s)}
 	for _, width := range []int{60, 80, 120} {
 		var out bytes.Buffer
-		if err := r.Text(&out, TextOptions{Options: render.Options{Width: width}}); err != nil {
+		if err := r.Text(&out, render.Options{Width: width}, false); err != nil {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(out.String()) {
@@ -209,5 +221,33 @@ func TestReportFitsTheTerminalAndKeepsItsSchema(t *testing.T) {
 	out.Reset()
 	if err := r.JSON(&out); err != nil || !strings.Contains(out.String(), `"status": "unknown"`) {
 		t.Error("a file that could not be read leaves the status known", err)
+	}
+}
+
+func TestV0sTimePerOutputTokenIsEnough(t *testing.T) {
+	s := seen(t, "vllm-v0")
+	areas := Checklist(s, nil, false)
+	for _, item := range []string{"inter-token latency", "request-level time per output token"} {
+		if it := find(t, areas, "user-experience", item); it.Status != Present {
+			t.Errorf("%s: %+v", item, it)
+		}
+	}
+	// Before the first request V0 shows none of its histograms.
+	d := mustNamed(t, "vllm-v0")
+	idle := checks.NewSurface("1 server")
+	idle.Live = true
+	var names []string
+	for _, n := range d.Names() {
+		if !strings.Contains(n, "time_per_output_token") {
+			names = append(names, n)
+			idle.AddName(n, "")
+		}
+	}
+	if !idle.Detect(names) {
+		t.Fatal("not detected")
+	}
+	it := find(t, Checklist(idle, nil, false), "user-experience", "inter-token latency")
+	if it.Status != Missing || strings.Contains(it.Detail+it.Hint, "inter_token_latency") || strings.Contains(it.Hint, "upgrade") {
+		t.Errorf("%+v", it)
 	}
 }

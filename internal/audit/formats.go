@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/sixty-dev/sixty/internal/audit/checks"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/version"
@@ -20,79 +21,44 @@ const documentation = "https://github.com/sixty-dev/sixty/blob/main/docs/audit.m
 // SARIF writes the findings in the Static Analysis Results Interchange Format
 // 2.1.0 (OASIS), which GitHub's code scanning and most editors read.
 func (r *Report) SARIF(w io.Writer) error {
-	type message struct {
-		Text string `json:"text"`
-	}
-	type rule struct {
-		ID            string            `json:"id"`
-		Short         message           `json:"shortDescription"`
-		HelpURI       string            `json:"helpUri"`
-		Configuration map[string]string `json:"defaultConfiguration"`
-	}
-	type region struct {
-		Line    int     `json:"startLine"`
-		Column  int     `json:"startColumn"`
-		Snippet message `json:"snippet"`
-	}
-	type physical struct {
-		Artifact map[string]string `json:"artifactLocation"`
-		Region   *region           `json:"region,omitempty"`
-	}
-	type location struct {
-		Physical physical            `json:"physicalLocation"`
-		Logical  []map[string]string `json:"logicalLocations"`
-	}
-	type result struct {
-		Rule         string            `json:"ruleId"`
-		Index        int               `json:"ruleIndex"`
-		Level        string            `json:"level"`
-		Message      message           `json:"message"`
-		Locations    []location        `json:"locations"`
-		Fingerprints map[string]string `json:"partialFingerprints"`
-	}
-	type notification struct {
-		Level   string  `json:"level"`
-		Message message `json:"message"`
-	}
-	type invocation struct {
-		Successful    bool           `json:"executionSuccessful"`
-		Notifications []notification `json:"toolExecutionNotifications,omitempty"`
-	}
-	rules, results := []rule{}, []result{}
-	for _, c := range checks {
-		rules = append(rules, rule{
-			c.ID,
-			message{c.Doc},
-			documentation + "#the-checks",
-			map[string]string{"level": sarifLevels[c.Severity]},
+	type m = map[string]any
+	text := func(s string) m { return m{"text": s} }
+	rules, results := []m{}, []m{}
+	at := map[string]int{}
+	for i, c := range checks.Checks() {
+		at[c.ID] = i
+		rules = append(rules, m{
+			"id": c.ID, "shortDescription": text(c.Doc), "helpUri": documentation + "#the-checks",
+			"defaultConfiguration": m{"level": sarifLevels[c.Severity]},
 		})
 	}
 	for _, f := range r.Findings {
-		place := physical{Artifact: map[string]string{"uri": (&url.URL{Path: strings.ReplaceAll(f.File, `\`,
-			"/")}).String()}}
+		place := m{"artifactLocation": m{"uri": (&url.URL{Path: strings.ReplaceAll(f.File, `\`, "/")}).String()}}
 		if f.Line > 0 {
-			place.Region = &region{f.Line, max(f.Column, 1), message{f.Fragment}}
+			place["region"] = m{"startLine": f.Line, "startColumn": max(f.Column, 1), "snippet": text(f.Fragment)}
 		}
-		results = append(results, result{
-			Rule: f.Check, Index: orderOf(f),
-			Level:        sarifLevels[f.Severity],
-			Message:      message{sentence(f.Why) + " " + sentence(f.Fix)},
-			Locations:    []location{{place, []map[string]string{{"fullyQualifiedName": f.Where}}}},
-			Fingerprints: map[string]string{"sixty/v1": f.fingerprint()},
+		results = append(results, m{
+			"ruleId": f.Check, "ruleIndex": at[f.Check], "level": sarifLevels[f.Severity],
+			"message":             text(sentence(f.Why) + " " + sentence(f.Fix)),
+			"locations":           []m{{"physicalLocation": place, "logicalLocations": []m{{"fullyQualifiedName": f.Where}}}},
+			"partialFingerprints": m{"sixty/v1": fingerprint(f)},
 		})
 	}
-	done := invocation{Successful: len(r.Errors) == 0}
+	done := m{"executionSuccessful": len(r.Errors) == 0}
+	var unread []m
 	for _, err := range r.Errors {
-		done.Notifications = append(done.Notifications, notification{"error", message{err.Error()}})
+		unread = append(unread, m{"level": "error", "message": text(err.Error())})
 	}
-	return render.JSON(w, map[string]any{
+	if len(unread) > 0 {
+		done["toolExecutionNotifications"] = unread
+	}
+	return render.JSON(w, m{
 		"version": "2.1.0", "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-		"runs": []any{map[string]any{
-			"tool": map[string]any{"driver": map[string]any{
-				"name":    "sixty audit",
-				"version": version.This().Version, "informationUri": documentation, "rules": rules,
+		"runs": []m{{
+			"tool": m{"driver": m{
+				"name": "sixty audit", "version": version.This().Version, "informationUri": documentation, "rules": rules,
 			}},
-			"invocations": []invocation{done}, "columnKind": "unicodeCodePoints", "results": results,
+			"invocations": []m{done}, "columnKind": "unicodeCodePoints", "results": results,
 		}},
 	})
 }
@@ -100,7 +66,7 @@ func (r *Report) SARIF(w io.Writer) error {
 var sarifLevels = map[catalog.Severity]string{catalog.Page: "error", catalog.Ticket: "warning", catalog.Info: "note"}
 
 // fingerprint tells a finding from others while lines move.
-func (f Finding) fingerprint() string {
+func fingerprint(f checks.Finding) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{f.File, f.Path, f.Check, f.Fragment}, "\x00")))
 	return hex.EncodeToString(sum[:16])
 }

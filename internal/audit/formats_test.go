@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/sixty-dev/sixty/internal/audit/checks"
+	"github.com/sixty-dev/sixty/internal/audit/files"
 	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
@@ -16,7 +19,7 @@ import (
 // could not be read.
 func reported(t *testing.T) *Report {
 	t.Helper()
-	bad := File{Name: "a dir/alerts, new.yaml", Kind: Rules, Data: []byte(`groups:
+	bad := rulesOf(t, "a dir/alerts, new.yaml", `groups:
 - name: g
   rules:
   - alert: Full
@@ -27,11 +30,17 @@ func reported(t *testing.T) *Report {
     for: 5m
   - alert: "100 %\nof it: <now>"
     expr: sum(rate(vllm:prefix_cache_hits_total[5m])) / clamp_min(sum(rate(vllm:prefix_cache_queries_total[5m])), 1) < 0.1
-`)}
-	good := File{Name: "good.yaml", Kind: Rules, Data: []byte("groups:\n- name: g\n  rules:\n  - record: x\n    expr: up\n")}
-	r := &Report{Surface: newest(t), Files: []string{bad.Name, good.Name}, Errors: []error{errors.New("c.yaml:1:2: not YAML")}}
-	r.Findings, _ = Lint([]File{bad, good}, newest(t))
-	if got := places(r.Findings); !slices.Equal(got, []string{"5:11 removed-metric", "8:11 ratio-summed", "11:57 share-floor"}) {
+`)
+	good := rulesOf(t, "good.yaml", "groups:\n- name: g\n  rules:\n  - record: x\n    expr: up\n")
+	s := seen(t, "vllm-v1")
+	s.Live = false
+	r := &Report{Surface: s, Files: []string{bad.Name, good.Name}, Errors: []error{errors.New("c.yaml:1:2: not YAML")}}
+	r.Findings = checks.Lint([]*files.Document{bad, good}, s)
+	var got []string
+	for _, f := range r.Findings {
+		got = append(got, fmt.Sprintf("%d:%d %s", f.Line, f.Column, f.Check))
+	}
+	if !slices.Equal(got, []string{"5:11 removed-metric", "8:11 ratio-summed", "11:57 share-floor"}) {
 		t.Fatal(got)
 	}
 	return r
@@ -92,27 +101,27 @@ func TestSARIFKeepsItsSchema(t *testing.T) {
 	if len(run.Results) != 3 || run.Tool.Driver.Name == "" || !strings.HasPrefix(run.Tool.Driver.InformationURI, "https://") || run.ColumnKind != "unicodeCodePoints" {
 		t.Errorf("%+v", run)
 	}
-	seen := map[string]bool{}
+	prints := map[string]bool{}
 	for i, r := range run.Results {
 		place := r.Locations[0].PhysicalLocation
-		if run.Tool.Driver.Rules[r.RuleIndex].ID != r.RuleID || r.Level != levels[i] || r.Message.Text == "" || seen[r.PartialFingerprints["sixty/v1"]] ||
+		if run.Tool.Driver.Rules[r.RuleIndex].ID != r.RuleID || r.Level != levels[i] || r.Message.Text == "" || prints[r.PartialFingerprints["sixty/v1"]] ||
 			place.ArtifactLocation.URI != "a%20dir/alerts,%20new.yaml" || place.Region.StartLine < 1 || place.Region.StartColumn < 1 {
 			t.Errorf("%+v", r)
 		}
-		seen[r.PartialFingerprints["sixty/v1"]] = true
+		prints[r.PartialFingerprints["sixty/v1"]] = true
 	}
 	if v := run.Invocations[0]; v.ExecutionSuccessful == nil || *v.ExecutionSuccessful || len(v.ToolExecutionNotifications) != 1 {
 		t.Errorf("%+v", v)
 	}
 
 	// A server's own rules have no lines, and nothing to report is an empty list.
-	remote := &Report{Surface: newest(t), Findings: []Finding{{Check: "no-for", File: "http://p:9090", Fragment: "x"}}}
+	remote := &Report{Surface: seen(t, "vllm-v1"), Findings: []checks.Finding{{Check: "no-for", File: "http://p:9090", Fragment: "x"}}}
 	out.Reset()
 	if err := remote.SARIF(&out); err != nil || strings.Contains(out.String(), "startLine") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 	out.Reset()
-	if err := (&Report{Surface: newest(t)}).SARIF(&out); err != nil || !strings.Contains(out.String(), `"results": []`) {
+	if err := (&Report{Surface: seen(t, "vllm-v1")}).SARIF(&out); err != nil || !strings.Contains(out.String(), `"results": []`) {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 }

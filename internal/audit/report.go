@@ -1,12 +1,16 @@
+// Package audit reports what a deployment's monitoring lacks and what in it is broken: a checklist of what should be
+// measured, and what the linter (package checks) found in rules, dashboards and autoscalers (package files).
+//
+// The package is pure. Package surface asks the servers and reads the files.
 package audit
 
 import (
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strings"
 
+	"github.com/sixty-dev/sixty/internal/audit/checks"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/version"
@@ -17,7 +21,7 @@ const Schema = "sixty.audit/v1"
 
 // A Report is the outcome of an audit.
 type Report struct {
-	Surface *Surface
+	Surface *checks.Surface
 	Areas   []Area // empty where no server was looked at
 	Files   []string
 
@@ -25,9 +29,9 @@ type Report struct {
 	// message than none in none.
 	Expressions int
 
-	Findings []Finding
+	Findings []checks.Finding
 	Errors   []error // files that could not be read
-	Fixed    map[string]Fixed
+	Fixed    map[string]checks.Fixed
 }
 
 // Worst returns the highest severity of what was found; ok is false where
@@ -56,16 +60,16 @@ func (r *Report) Linted() (worst catalog.Severity, ok bool) {
 }
 
 type jsonReport struct {
-	Schema      string       `json:"schema"`
-	Tool        version.Tool `json:"tool"`
-	Status      string       `json:"status"` // ok, found, unknown
-	Source      jsonSource   `json:"source"`
-	Areas       []jsonArea   `json:"areas"`
-	Findings    []Finding    `json:"findings"`
-	Files       []string     `json:"files"`
-	Expressions int          `json:"expressions"`
-	Errors      []string     `json:"errors,omitempty"`
-	Fixed       []jsonFixed  `json:"fixed,omitempty"`
+	Schema      string           `json:"schema"`
+	Tool        version.Tool     `json:"tool"`
+	Status      string           `json:"status"` // ok, found, unknown
+	Source      jsonSource       `json:"source"`
+	Areas       []jsonArea       `json:"areas"`
+	Findings    []checks.Finding `json:"findings"`
+	Files       []string         `json:"files"`
+	Expressions int              `json:"expressions"`
+	Errors      []string         `json:"errors,omitempty"`
+	Fixed       []jsonFixed      `json:"fixed,omitempty"`
 }
 
 type jsonSource struct {
@@ -93,7 +97,7 @@ type jsonFixed struct {
 // JSON writes the report as sixty.audit/v1.
 func (r *Report) JSON(w io.Writer) error {
 	out := jsonReport{
-		Schema: Schema, Tool: version.This(), Status: "ok", Areas: []jsonArea{}, Findings: append([]Finding{}, r.Findings...),
+		Schema: Schema, Tool: version.This(), Status: "ok", Areas: []jsonArea{}, Findings: append([]checks.Finding{}, r.Findings...),
 		Files: append([]string{}, r.Files...), Expressions: r.Expressions,
 	}
 	out.Source = jsonSource{
@@ -121,144 +125,56 @@ func (r *Report) JSON(w io.Writer) error {
 	return render.JSON(w, out)
 }
 
-// TextOptions say how Text looks.
-type TextOptions struct {
-	render.Options
-	Verbose bool // every item of the checklist, and every place of a fault
-}
-
-type printer struct {
-	*render.Text
-	verbose bool
-	full    map[string]bool // kinds of faults that are shown with their reasons, by file, label and check
-}
-
-// Text writes the report for a terminal: the checklist, then the faults, the
-// worst first within each file.
-func (r *Report) Text(w io.Writer, o TextOptions) error {
+// Text writes the report for a terminal: the answer, the checklist, then the faults of each
+// file, the worst first. In short it is a screen: the worst kinds of faults with their reasons,
+// further kinds in a line each; full shows every item of the checklist and every place.
+func (r *Report) Text(w io.Writer, o render.Options, full bool) error {
 	if len(r.Files)+len(r.Areas) == 0 {
 		return nil // no file could be read
 	}
-	p := &printer{render.NewText(o.Options), o.Verbose, r.worstKinds()}
-	p.Styled(render.Bold, "", "  ", r.headline())
-	p.head(r)
+	d := &document{Document: render.NewDocument("Audit"), full: full, told: map[string]bool{}}
+	d.Answer(render.Bold, "", r.headline())
+	d.Say("", "Against "+r.against()+".")
 	if len(r.Areas) > 0 {
-		p.areas(r.Areas)
+		d.checklist(r.Areas)
+		d.More = "every item, every place, and why"
+	}
+	for _, g := range grouped(r.Findings) {
+		for _, f := range g {
+			if full || len(d.told) < shownKinds {
+				d.told[kindOf(f)] = true
+			}
+		}
 	}
 	for _, name := range r.Files {
-		p.file(r, name)
+		d.file(r, name)
 	}
-	if !p.verbose {
-		brief := func(f Finding) bool { return !p.full[kindOf(f)] }
-		if whole := p.Fit(2); !whole || len(r.Areas) > 0 || slices.ContainsFunc(r.Findings, brief) {
-			p.Line("")
-			p.Brief(1, "", "", "-v shows every item, every place, and why.")
-		}
-	}
-	_, err := p.WriteTo(w)
-	return err
+	return d.Document.Text(w, o, full)
 }
 
-func (p *printer) head(r *Report) {
+type document struct {
+	*render.Document
+	full bool
+	told map[string]bool // kinds of faults that are told with their reasons
+}
+
+// against says what the files were held against.
+func (r *Report) against() string {
 	s := r.Surface
-	text := "Against " + s.Source
+	text := s.Source
 	var dialects []string
 	for _, d := range s.Dialects {
-		if !s.Live {
-			break // Source names them
+		if s.Live { // otherwise Source names them
+			dialects = append(dialects, strings.TrimSpace(d.ID+" "+d.Version))
 		}
-		name := d.ID
-		if d.Version != "" {
-			name += " " + d.Version
-		}
-		dialects = append(dialects, name)
 	}
 	if len(dialects) > 0 {
 		text += ": " + strings.Join(dialects, "; ")
 	}
 	if n := len(s.Models); n > 0 {
-		text += fmt.Sprintf("; %s", render.Plural(n, "model"))
+		text += "; " + render.Plural(n, "model")
 	}
-	p.Paragraph("", "  ", render.Clean(text)+".")
-}
-
-var areaStyles = map[Status]render.Style{Present: render.Good, Partial: render.Warning, Missing: render.Bad}
-
-// How long parts of a short text stay where there is no room for all of them: places of faults
-// leave first, then the checklist but for what lacks.
-const (
-	rankPlace = iota + 1
-	rankPresent
-	rankItem
-	rankClean
-	rankLacking
-	rankFile
-)
-
-func (p *printer) areas(areas []Area) {
-	p.Part(rankLacking)
-	p.Heading("CHECKLIST")
-	for _, a := range areas {
-		status := a.Status()
-		line := fmt.Sprintf("  %-20s %s", a.Title, p.Style(areaStyles[status], fmt.Sprintf("%-8s", status)))
-		var has, lacking, unseen []string
-		for _, it := range a.Items {
-			switch it.Status {
-			case Present:
-				has = append(has, it.Name)
-			case Missing, Partial:
-				lacking = append(lacking, it.Name)
-			case Unknown:
-				unseen = append(unseen, it.Name)
-			}
-		}
-		var rest []string
-		if len(lacking) > 0 {
-			rest = append(rest, "lacks "+strings.Join(lacking, ", "))
-		}
-		if len(unseen) > 0 {
-			rest = append(rest, "not seen: "+strings.Join(unseen, ", "))
-		}
-		if len(has) > 0 && (p.verbose || len(rest) == 0) {
-			rest = append([]string{strings.Join(has, ", ")}, rest...)
-		}
-		said := render.Clean(strings.Join(rest, "; "))
-		if p.verbose {
-			p.Paragraph(line+"  ", strings.Repeat(" ", 33), said)
-			continue
-		}
-		if p.Part(rankLacking); status == Present {
-			p.Part(rankPresent)
-		}
-		p.Brief(1, line+"  ", strings.Repeat(" ", 33), said)
-	}
-	for i, it := range toTell(areas, p.verbose) {
-		if p.Part(rankItem); i == 0 {
-			title := "TO SWITCH ON"
-			if p.verbose {
-				title = "ITEMS"
-			}
-			p.Heading(title)
-		}
-		p.item(it)
-	}
-}
-
-// toTell are the items that are told of: what can be switched on, the worst first, or all
-// of them as they stand.
-func toTell(areas []Area, all bool) []Item {
-	var out []Item
-	for _, a := range areas {
-		for _, it := range a.Items {
-			if all || it.Status == Missing || it.Status == Partial {
-				out = append(out, it)
-			}
-		}
-	}
-	if !all {
-		slices.SortStableFunc(out, func(a, b Item) int { return int(b.Severity) - int(a.Severity) })
-	}
-	return out
+	return text
 }
 
 // headline is the answer in a sentence: how much is measured, and how many faults there are.
@@ -284,81 +200,188 @@ func (r *Report) headline() string {
 	return strings.Join(parts, ". ") + "."
 }
 
-func (p *printer) item(it Item) {
-	state := it.Severity.String()
-	if it.Status == Present || it.Status == Unknown {
-		state = it.Status.String()
+// counts says how many files were read, and what was found in them.
+func (r *Report) counts() string {
+	var counts [catalog.Page + 1]int
+	fixable, doubts := 0, 0
+	for _, f := range r.Findings {
+		if f.Doubt {
+			doubts++
+			continue
+		}
+		counts[f.Severity]++
+		if f.Fixable {
+			fixable++
+		}
 	}
-	lines, way := 1, 2
-	if p.verbose {
-		lines, way = math.MaxInt, math.MaxInt
+	text := fmt.Sprintf("%s, %s: %d page, %d ticket, %d info", render.Plural(len(r.Files), "file"), render.Plural(r.Expressions, "expression"), counts[catalog.Page], counts[catalog.Ticket], counts[catalog.Info])
+	if doubts > 0 {
+		text += "; " + render.Plural(doubts, checks.Doubtful)
 	}
-	p.Brief(lines, fmt.Sprintf("  %-7s ", state), strings.Repeat(" ", 10), render.Clean(it.Name+": "+it.Detail))
-	if it.Hint != "" {
-		p.Brief(way, "          try: ", strings.Repeat(" ", 15), render.Clean(it.Hint))
+	if fixable > 0 {
+		text += fmt.Sprintf("; --fix repairs %d", fixable)
+	}
+	return text
+}
+
+// How long parts of a short text stay where there is no room for all of them: places of faults
+// leave first, then the checklist but for what lacks.
+const (
+	rankPlace = iota + 1
+	rankPresent
+	rankItem
+	rankClean
+	rankLacking
+	rankFile
+)
+
+var areaStyles = map[Status]render.Style{Present: render.Good, Partial: render.Warning, Missing: render.Bad}
+
+func (d *document) checklist(areas []Area) {
+	d.Rank(rankLacking)
+	d.Section("Checklist", "")
+	for _, a := range areas {
+		names := map[Status][]string{}
+		for _, it := range a.Items {
+			names[it.Status] = append(names[it.Status], it.Name)
+		}
+		said := a.Status().String()
+		if lacking := append(names[Missing], names[Partial]...); len(lacking) > 0 {
+			said += "; lacks " + strings.Join(lacking, ", ")
+		}
+		if unseen := names[Unknown]; len(unseen) > 0 {
+			said += "; not seen: " + strings.Join(unseen, ", ")
+		}
+		if d.Rank(rankLacking); a.Status() == Present {
+			d.Rank(rankPresent)
+		}
+		line := d.Item(a.Title, said)
+		line.Style, line.Most = areaStyles[a.Status()], 1
+	}
+	d.Rank(rankItem)
+	for i, it := range toTell(areas, d.full) {
+		if i == 0 {
+			d.Section(map[bool]string{false: "To switch on", true: "Items"}[d.full], "")
+		}
+		state := it.Severity.String()
+		if it.Status == Present || it.Status == Unknown {
+			state = it.Status.String()
+		}
+		text := it.Name + ": " + it.Detail
+		if it.Hint != "" {
+			text += "; try: " + it.Hint
+		}
+		d.Item(state, text).Most = 3
 	}
 }
 
-// How much is told without being asked for more, so that it fits a screen: kinds of faults with
-// their reasons, of all files together, and lines of further places.
-const (
-	shownKinds = 3
-	shownLines = 8
-)
-
-// kindOf tells kinds of faults apart.
-func kindOf(f Finding) string { return f.File + "\x00" + f.label() + "\x00" + f.Check }
-
-// worstKinds are the kinds of faults that are told with their reasons.
-func (r *Report) worstKinds() map[string]bool {
-	out := map[string]bool{}
-	for _, g := range grouped(r.Findings) {
-		for _, f := range g {
-			if len(out) < shownKinds {
-				out[kindOf(f)] = true
+// toTell are the items that are told of: what can be switched on, the worst first, or all
+// of them as they stand.
+func toTell(areas []Area, all bool) []Item {
+	var out []Item
+	for _, a := range areas {
+		for _, it := range a.Items {
+			if all || it.Status == Missing || it.Status == Partial {
+				out = append(out, it)
 			}
 		}
+	}
+	if !all {
+		slices.SortStableFunc(out, func(a, b Item) int { return int(b.Severity) - int(a.Severity) })
 	}
 	return out
 }
 
-// shownPlaces is how many places of one kind of fault are shown in full.
-const shownPlaces = 2
+// How much is told without being asked for more, so that it fits a screen: kinds of faults with
+// their reasons, of all files together, places of one kind, and lines of further places.
+const (
+	shownKinds  = 3
+	shownPlaces = 2
+	shownLines  = 8
+)
 
-func (p *printer) file(r *Report, name string) {
-	var mine []Finding
-	for _, f := range r.Findings {
-		if f.File == name {
-			mine = append(mine, f)
-		}
-	}
+// kindOf tells kinds of faults apart.
+func kindOf(f checks.Finding) string { return f.File + "\x00" + f.Label() + "\x00" + f.Check }
+
+func (d *document) file(r *Report, name string) {
+	mine := slices.DeleteFunc(slices.Clone(r.Findings), func(f checks.Finding) bool { return f.File != name })
 	fixed, repaired := r.Fixed[name]
-	if p.Part(rankFile); len(mine) == 0 && !repaired {
-		p.Part(rankClean)
+	if d.Rank(rankFile); len(mine) == 0 && !repaired {
+		d.Rank(rankClean)
 	}
-	p.Heading(render.Clean(name))
+	d.Section(name, "").Name = true
 	if repaired {
-		p.Paragraph("  ", "  ", fixed.Summary()+".")
-		for _, line := range counted(fixed.Repaired) {
-			p.Paragraph("    ", "      ", line)
-		}
+		d.Say("", fixed.Summary()+".")
+		d.List(counted(fixed.Repaired)...)
+	} else if len(mine) == 0 {
+		d.Say("", "nothing found").Style = render.Good
 	}
-	if len(mine) == 0 {
-		if !repaired {
-			p.Line("  " + p.Style(render.Good, "nothing found"))
-		}
-		return
-	}
-	for i, group := range grouped(mine) {
-		if i > 0 {
-			p.Part(rankFile) // the first one stays with the name
-		}
-		p.group(group)
+	for _, group := range grouped(mine) {
+		d.Rank(rankFile)
+		d.group(group)
 	}
 }
 
+// group tells of one kind of fault: what is wrong and what to do, and then where, once for places of which the same
+// is true.
+func (d *document) group(all []checks.Finding) {
+	f := all[0]
+	style := map[string]render.Style{catalog.Page.String(): render.Bad, catalog.Ticket.String(): render.Warning}[f.Label()] // Bold for the others
+	if !d.told[kindOf(f)] {
+		places := ""
+		if len(all) > 1 {
+			places = fmt.Sprintf(" (%d places)", len(all))
+		}
+		d.Item(f.Label(), f.Check+places+linesOf(all)).Style = style
+		d.More = "every place, and why"
+		return
+	}
+	for len(all) > 0 {
+		f := all[0]
+		n := slices.IndexFunc(all, func(o checks.Finding) bool { return o.Why != f.Why || o.Fix != f.Fix })
+		if n < 0 {
+			n = len(all)
+		}
+		fix := " Fix: "
+		if f.Fixable {
+			fix = " Fix (--fix does it): "
+		}
+		d.Rank(rankFile)
+		d.Item(f.Label(), f.Check+linesOf(all[:n])+": "+sentence(f.Why)+fix+sentence(f.Fix)).Style = style
+		d.places(all[:n])
+		all = all[n:]
+	}
+}
+
+// places lists where a fault is.
+func (d *document) places(all []checks.Finding) {
+	d.Rank(rankPlace)
+	shown := len(all)
+	if !d.full && shown > shownPlaces+1 {
+		shown = shownPlaces
+	}
+	for _, f := range all[:shown] {
+		place := f.Where
+		if f.Line > 0 {
+			place = fmt.Sprintf("%d:%d %s", f.Line, f.Column, f.Where)
+		}
+		fragment := strings.Join(strings.Fields(f.Fragment), " ")
+		if !d.full {
+			fragment = render.Clip(fragment, clipped)
+		}
+		d.Item("", place+": "+fragment)
+	}
+	if shown < len(all) {
+		d.Item("", fmt.Sprintf("and in %d more%s", len(all)-shown, linesOf(all[shown:])))
+		d.More = "every place"
+	}
+}
+
+// clipped is how much of an expression a short text shows.
+const clipped = 80
+
 // counted says what was repaired, and how often.
-func counted(all []Finding) []string {
+func counted(all []checks.Finding) []string {
 	var out []string
 	times := map[string]int{}
 	for _, g := range grouped(all) {
@@ -379,79 +402,27 @@ func counted(all []Finding) []string {
 
 // grouped gathers the findings by what is wrong, the most severe first and doubts last,
 // in the order of the file.
-func grouped(all []Finding) [][]Finding {
-	var out [][]Finding
+func grouped(all []checks.Finding) [][]checks.Finding {
+	var out [][]checks.Finding
 	at := map[string]int{}
-	for _, label := range []string{catalog.Page.String(), catalog.Ticket.String(), catalog.Info.String(), doubtful} {
+	for _, label := range []string{catalog.Page.String(), catalog.Ticket.String(), catalog.Info.String(), checks.Doubtful} {
 		for _, f := range all {
-			if f.label() != label {
+			if f.Label() != label {
 				continue
 			}
-			key := fmt.Sprint(label, f.Check)
-			i, ok := at[key]
-			if !ok {
-				i = len(out)
-				at[key] = i
+			key := label + f.Check
+			if _, ok := at[key]; !ok {
+				at[key] = len(out)
 				out = append(out, nil)
 			}
-			out[i] = append(out[i], f)
+			out[at[key]] = append(out[at[key]], f)
 		}
 	}
 	return out
 }
 
-// doubtful is the word for findings of which the files do not tell whether they are any.
-const doubtful = "doubt"
-
-// label is what a finding is to people: its severity, or a doubt.
-func (f *Finding) label() string {
-	if f.Doubt {
-		return doubtful
-	}
-	return f.Severity.String()
-}
-
-func (p *printer) group(all []Finding) {
-	style := map[catalog.Severity]render.Style{catalog.Page: render.Bad, catalog.Ticket: render.Warning}[all[0].Severity] // Bold for the others
-	head := fmt.Sprintf("  %-6s %s", all[0].label(), all[0].Check)
-	if len(all) > 1 {
-		head += fmt.Sprintf(" (%d places)", len(all))
-	}
-	if !p.verbose && !p.full[kindOf(all[0])] {
-		p.Line(p.Style(style, head) + linesOf(all))
-		return
-	}
-	p.Line(p.Style(style, head))
-	shown := len(all)
-	if !p.verbose && shown > shownPlaces+1 {
-		shown = shownPlaces
-	}
-	for i, f := range all[:shown] {
-		p.Part(rankPlace)
-		place := f.Where
-		if f.Line > 0 {
-			place = fmt.Sprintf("%d:%d %s", f.Line, f.Column, f.Where)
-		}
-		p.Paragraph("    ", "      ", render.Clean(place))
-		p.Line("      " + render.Clip(oneLine(f.Fragment), p.Width()-6))
-		if i == 0 || f.Why != all[i-1].Why {
-			p.Paragraph("      ", "      ", render.Clean(sentence(f.Why)))
-		}
-		if i == 0 || f.Fix != all[i-1].Fix {
-			label := "      Fix: "
-			if f.Fixable {
-				label = "      Fix (--fix does it): "
-			}
-			p.Paragraph(label, "        ", render.Clean(sentence(f.Fix)))
-		}
-	}
-	if shown < len(all) {
-		p.Paragraph("    ", "      ", fmt.Sprintf("and in %d more%s", len(all)-shown, linesOf(all[shown:])))
-	}
-}
-
 // linesOf tells where findings stand, the first lines of many.
-func linesOf(all []Finding) string {
+func linesOf(all []checks.Finding) string {
 	var lines []string
 	for _, f := range all {
 		if line := fmt.Sprint(f.Line); f.Line > 0 && !slices.Contains(lines, line) {
@@ -470,30 +441,6 @@ func linesOf(all []Finding) string {
 	return ", lines " + strings.Join(lines, ", ")
 }
 
-// counts says how many files were read, and what was found in them.
-func (r *Report) counts() string {
-	var counts [catalog.Page + 1]int
-	fixable, doubts := 0, 0
-	for _, f := range r.Findings {
-		if f.Doubt {
-			doubts++
-			continue
-		}
-		counts[f.Severity]++
-		if f.Fixable {
-			fixable++
-		}
-	}
-	text := fmt.Sprintf("%s, %s: %d page, %d ticket, %d info", render.Plural(len(r.Files), "file"), render.Plural(r.Expressions, "expression"), counts[catalog.Page], counts[catalog.Ticket], counts[catalog.Info])
-	if doubts > 0 {
-		text += "; " + render.Plural(doubts, doubtful)
-	}
-	if fixable > 0 {
-		text += fmt.Sprintf("; --fix repairs %d", fixable)
-	}
-	return text
-}
-
 func sentence(s string) string {
 	if word, _, _ := strings.Cut(s, " "); word != "" && strings.Trim(word, "abcdefghijklmnopqrstuvwxyz") == "" {
 		s = strings.ToUpper(s[:1]) + s[1:]
@@ -503,5 +450,3 @@ func sentence(s string) string {
 	}
 	return s + "."
 }
-
-func oneLine(s string) string { return strings.Join(strings.Fields(render.Clean(s)), " ") }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sixty-dev/sixty/internal/audit"
 	"github.com/sixty-dev/sixty/internal/audit/surface"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/command"
@@ -91,8 +90,8 @@ func (f *auditFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return fmt.Errorf("--fail-on: %w", err)
 	}
-	files, said, err := f.files.Read()
-	command.Notes(stderr, said)
+	read, err := f.files.Read()
+	command.Notes(stderr, read.Notes)
 	if err != nil {
 		return err
 	}
@@ -116,7 +115,7 @@ func (f *auditFlags) run(cmd *cobra.Command, args []string) error {
 	case err != nil:
 		return err
 	}
-	r, err := d.Audit(files, f.fix, f.ignore...)
+	r, err := d.Audit(read, f.fix, f.ignore...)
 	if err != nil {
 		return err
 	}
@@ -131,7 +130,7 @@ func (f *auditFlags) run(cmd *cobra.Command, args []string) error {
 		case "github":
 			return r.GitHub(w)
 		}
-		return r.Text(w, audit.TextOptions{Options: t, Verbose: f.output.Full})
+		return r.Text(w, t, f.output.Full)
 	}); err != nil {
 		return err
 	}

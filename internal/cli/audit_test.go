@@ -356,7 +356,7 @@ func TestAuditSaysWhenAServerShowsNoRules(t *testing.T) {
 	}))
 	defer server.Close()
 	out, notes, err := sixty(t, "audit", "--prometheus", server.URL, "--at", "2026-11-21T04:51:39Z")
-	if !errors.Is(err, errFound) || !strings.Contains(notes, "rules cannot be read") || !strings.Contains(out, "Operations           unknown") {
+	if !errors.Is(err, errFound) || !strings.Contains(notes, "rules cannot be read") || !strings.Contains(out, "Operations          unknown") {
 		t.Errorf("%v\n%s\n%s", err, notes, out)
 	}
 }
@@ -378,7 +378,7 @@ func TestAuditOfSeveralServers(t *testing.T) {
 	defer vllm.Close()
 	out, notes, err := sixty(t, "audit", vllm.URL, gpu.URL, other.URL, "--full")
 	out = strings.Join(strings.Fields(out), " ") // lines are wrapped
-	if !errors.Is(err, errFound) || !strings.Contains(notes, "not an exposition") || !strings.Contains(out, "GPU utilization: dcgm-exporter") || !strings.Contains(out, "not exposed: vllm:time_to_first_token_seconds_count") {
+	if !errors.Is(err, errFound) || !strings.Contains(notes, "not an exposition") || !strings.Contains(out, "GPU utilization: DCGM_FI_DEV_GPU_UTIL") || !strings.Contains(out, "not exposed: vllm:time_to_first_token_seconds_count") {
 		t.Errorf("%v\n%s\n%s", err, notes, out)
 	}
 	_, _, err = sixty(t, "audit", other.URL)

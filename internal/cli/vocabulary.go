@@ -4,7 +4,7 @@ import (
 	"embed"
 	"io"
 
-	"github.com/sixty-dev/sixty/internal/audit"
+	"github.com/sixty-dev/sixty/internal/audit/checks"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/command"
 	"github.com/sixty-dev/sixty/internal/fleet"
@@ -125,7 +125,7 @@ func pathologyNames(all []*catalog.Pathology) []string {
 	return list(all, func(p *catalog.Pathology) string { return p.ID + "\t" + p.Title })
 }
 
-func checkIDs() []string { return list(audit.Checks(), func(c *audit.Check) string { return c.ID }) }
+func checkIDs() []string { return list(checks.Checks(), func(c *checks.Check) string { return c.ID }) }
 
 func dialectIDs() []string {
 	return []string{"vllm-v1", "vllm-v0", "vllm-v1-ray", "vllm-v0-ray", "vllm-v1-kserve", "vllm-v1-normalized", "sglang", "gateway", "dcgm"}

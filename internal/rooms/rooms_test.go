@@ -30,6 +30,8 @@ const (
 var pure = []string{
 	"internal/anomaly",
 	"internal/audit",
+	"internal/audit/checks",
+	"internal/audit/files",
 	"internal/baseline",
 	"internal/baseline/measure",
 	"internal/changepoint",

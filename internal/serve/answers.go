@@ -164,7 +164,7 @@ func (s *server) audit(w http.ResponseWriter, r *http.Request) {
 		web.Fail(w, http.StatusServiceUnavailable, err)
 		return
 	}
-	report, err := d.Audit(nil, false)
+	report, err := d.Audit(surface.Reading{}, false)
 	if err == nil {
 		var b bytes.Buffer
 		if err = report.JSON(&b); err == nil {

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/audit"
+	"github.com/sixty-dev/sixty/internal/audit/checks"
+	"github.com/sixty-dev/sixty/internal/audit/files"
 	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/source"
@@ -55,61 +57,71 @@ func holdsFiles(dir string) bool {
 // Any reports whether a file was named.
 func (p *Paths) Any() bool { return len(p.Rules)+len(p.Dashboards)+len(p.Args) > 0 }
 
+// A Reading is what was read of the files.
+type Reading struct {
+	Docs   []*files.Document
+	Errors []error // of files that hold no rules or dashboards that can be read
+	Notes  []string
+}
+
 // Read reads the files, each once. What stands in a directory or among the arguments is
-// taken for what it is; a file that is neither rules nor a dashboard is skipped, and noted.
-func (p *Paths) Read() (files []audit.File, notes []string, err error) {
+// taken for what it is; a file that is neither rules nor a dashboard is skipped, and noted. The
+// notes are there beside an error too.
+func (p *Paths) Read() (out Reading, err error) {
 	seen := map[string]bool{}
 	var skipped []string
 	defer func() {
 		switch n := len(skipped); {
 		case n == 1:
-			notes = append(notes, skipped[0]+" is skipped: it holds neither rules nor a dashboard")
+			out.Notes = append(out.Notes, skipped[0]+" is skipped: it holds neither rules nor a dashboard")
 		case n > 1:
 			more := ""
 			if n > shownSkipped {
 				skipped, more = skipped[:shownSkipped], " and others"
 			}
-			notes = append(notes, fmt.Sprintf("%d files are skipped, they hold neither rules nor a dashboard: %s%s",
+			out.Notes = append(out.Notes, fmt.Sprintf("%d files are skipped, they hold neither rules nor a dashboard: %s%s",
 				n, strings.Join(skipped, ", "), more))
 		}
 	}()
 	for _, given := range []struct {
 		paths []string
-		kind  audit.FileKind
+		kind  files.Kind
 		named string
-	}{{p.Rules, audit.Rules, "--rules: "}, {p.Dashboards, audit.Dashboards, "--dashboards: "}, {p.Args, "", ""}} {
+	}{{p.Rules, files.Rules, "--rules: "}, {p.Dashboards, files.Dashboards, "--dashboards: "}, {p.Args, files.Either, ""}} {
 		for _, path := range given.paths {
 			names, err := expand(path)
 			if err != nil {
-				return nil, notes, fmt.Errorf("%s%w", given.named, err)
+				return out, fmt.Errorf("%s%w", given.named, err)
 			}
 			for _, name := range names {
 				if seen[name] {
 					continue
 				}
 				seen[name] = true
-				data, err := fileio.Read(name, audit.MaxFile)
+				data, err := fileio.Read(name, files.MaxFile)
 				if err != nil {
-					return nil, notes, fmt.Errorf("%s%w", given.named, err)
+					return out, fmt.Errorf("%s%w", given.named, err)
 				}
-				file := audit.File{Name: name, Data: data, Kind: given.kind}
-				if given.kind == "" || name != path {
-					if file.Kind = audit.KindOf(data); p.SkipUnrelated && audit.IsTemplate(data) {
-						file.Kind = ""
-					}
-					if file.Kind == "" {
-						skipped = append(skipped, name)
-						continue
-					}
+				kind := given.kind
+				if name != path {
+					kind = files.Either
 				}
-				files = append(files, file)
+				doc, err := files.Read(name, data, kind)
+				switch {
+				case errors.Is(err, files.ErrUnrelated), kind == files.Either && p.SkipUnrelated && files.IsTemplate(data):
+					skipped = append(skipped, name)
+				case err != nil:
+					out.Errors = append(out.Errors, err)
+				default:
+					out.Docs = append(out.Docs, doc)
+				}
 			}
 		}
 	}
-	if len(files) == 0 && p.Any() && !p.SkipUnrelated {
-		return nil, notes, hint.With(errors.New("no rules and no dashboards in the files"), "check the paths")
+	if len(out.Docs)+len(out.Errors) == 0 && p.Any() && !p.SkipUnrelated {
+		return out, hint.With(errors.New("no rules and no dashboards in the files"), "check the paths")
 	}
-	return files, notes, nil
+	return out, nil
 }
 
 // shownSkipped is how many files that are skipped are named.
@@ -150,40 +162,35 @@ func expand(path string) ([]string, error) {
 func Stand(id string) (d *Deployment, err error) {
 	d = &Deployment{}
 	if id == "" {
-		d.Surface, err = audit.AnySurface()
+		d.Surface, err = checks.AnySurface()
 	} else {
-		d.Surface, err = audit.SurfaceOf(id)
+		d.Surface, err = checks.SurfaceOf(id)
 	}
 	return d, err
 }
 
 // Audit judges the deployment with files and the rules of its server, and repairs the
 // files where that was asked for.
-func (d *Deployment) Audit(files []audit.File, fix bool, ignore ...string) (*audit.Report, error) {
-	r := &audit.Report{Surface: d.Surface, Fixed: map[string]audit.Fixed{}}
-	everything := append(slices.Clone(files), d.Rules...)
-	for _, file := range everything {
-		r.Files = append(r.Files, file.Name)
-	}
+func (d *Deployment) Audit(read Reading, fix bool, ignore ...string) (*audit.Report, error) {
+	r := &audit.Report{Surface: d.Surface, Errors: read.Errors, Fixed: map[string]checks.Fixed{}}
+	docs := slices.Concat(read.Docs, d.Rules)
 	if fix {
-		for i, fixed := range audit.Fix(files, d.Surface, ignore...) {
+		for i, fixed := range checks.Fix(read.Docs, d.Surface, ignore...) {
 			if len(fixed.Repaired) > 0 {
-				if err := fileio.Replace(files[i].Name, fixed.Data); err != nil {
+				if err := fileio.Replace(fixed.Name, fixed.Data); err != nil {
 					return nil, err
 				}
 			}
-			everything[i].Data = fixed.Data
-			r.Fixed[files[i].Name] = fixed
+			docs[i], r.Fixed[fixed.Name] = fixed.Document, fixed
 		}
 	}
-	r.Findings, r.Errors = audit.Lint(everything, d.Surface, ignore...)
-	r.Expressions = audit.Expressions(everything)
-	r.Files = slices.DeleteFunc(r.Files, func(name string) bool { // unread
-		return slices.ContainsFunc(r.Errors, func(err error) bool { return strings.HasPrefix(err.Error(), name+":") })
-	})
+	for _, doc := range docs {
+		r.Files = append(r.Files, doc.Name)
+		r.Expressions += len(doc.Queries)
+	}
+	r.Findings = checks.Lint(docs, d.Surface, ignore...)
 	if d.Surface.Live {
-		rules := slices.DeleteFunc(everything, func(f audit.File) bool { return f.Kind == audit.Dashboards })
-		r.Areas = audit.Checklist(d.Surface, rules, d.AllRules)
+		r.Areas = audit.Checklist(d.Surface, docs, d.AllRules)
 	}
 	return r, nil
 }

@@ -5,7 +5,6 @@ package surface
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,8 +15,12 @@ import (
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	yaml "go.yaml.in/yaml/v3"
 
 	"github.com/sixty-dev/sixty/internal/audit"
+	"github.com/sixty-dev/sixty/internal/audit/checks"
+	"github.com/sixty-dev/sixty/internal/audit/files"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/hint"
@@ -30,8 +33,8 @@ import (
 // A Deployment is what the servers expose, the rules that a Prometheus server evaluates,
 // and what a user should know of how they were looked at.
 type Deployment struct {
-	Surface  *audit.Surface
-	Rules    []audit.File
+	Surface  *checks.Surface
+	Rules    []*files.Document
 	AllRules bool // Rules are all that there are
 	Notes    []string
 }
@@ -102,7 +105,7 @@ func (d *Deployment) ofRecording(ctx context.Context, path string) (err error) {
 
 // ofPages reads pages. Of several, one that cannot be read is noted.
 func (d *Deployment) ofPages(from string, pages []page) error {
-	d.Surface = audit.NewSurface(from)
+	d.Surface = checks.NewSurface(from)
 	d.Surface.Live = true
 	var failed []error
 	for _, p := range pages {
@@ -195,7 +198,7 @@ func (d *Deployment) ofSource(ctx context.Context, q *source.Source, at time.Tim
 	if err != nil {
 		return err
 	}
-	d.Surface = audit.NewSurface("Prometheus")
+	d.Surface = checks.NewSurface("Prometheus")
 	s := d.Surface
 	s.Live, s.Whole = true, true
 	for _, t := range targets {
@@ -227,7 +230,7 @@ func brief(err error) string {
 
 // addNames asks which names there are, of inference servers and of what the
 // checklist looks for, and for the edges of their buckets.
-func addNames(ctx context.Context, q *source.Source, s *audit.Surface, at time.Time, matchers []*labels.Matcher) error {
+func addNames(ctx context.Context, q *source.Source, s *checks.Surface, at time.Time, matchers []*labels.Matcher) error {
 	var beside []string
 	for _, name := range audit.Wanted() {
 		beside = append(beside, regexp.QuoteMeta(name))
@@ -257,39 +260,32 @@ func addNames(ctx context.Context, q *source.Source, s *audit.Surface, at time.T
 
 // ruleFiles turns a server's rules into files that the linter reads, one for
 // each of the server's.
-func ruleFiles(rules []api.Rule) ([]audit.File, error) {
-	type rule struct {
-		Alert       string            `json:"alert,omitempty"`
-		Record      string            `json:"record,omitempty"`
-		Expr        string            `json:"expr"`
-		For         string            `json:"for,omitempty"`
-		Annotations map[string]string `json:"annotations,omitempty"`
-	}
-	type group struct {
-		Name  string `json:"name"`
-		Rules []rule `json:"rules"`
-	}
-	files := map[string][]group{}
+func ruleFiles(rules []api.Rule) ([]*files.Document, error) {
+	all := map[string]*rulefmt.RuleGroups{}
 	for _, r := range rules {
-		gs := files[r.File]
-		if len(gs) == 0 || gs[len(gs)-1].Name != r.Group {
-			gs = append(gs, group{Name: r.Group})
+		f := all[r.File]
+		if f == nil {
+			f = &rulefmt.RuleGroups{}
+			all[r.File] = f
 		}
-		g := &gs[len(gs)-1]
-		one := rule{Alert: r.Alert, Record: r.Record, Expr: r.Expr, Annotations: r.Annotations}
-		if r.For > 0 {
-			one.For = model.Duration(r.For).String()
+		if n := len(f.Groups); n == 0 || f.Groups[n-1].Name != r.Group {
+			f.Groups = append(f.Groups, rulefmt.RuleGroup{Name: r.Group})
 		}
-		g.Rules = append(g.Rules, one)
-		files[r.File] = gs
+		g := &f.Groups[len(f.Groups)-1]
+		g.Rules = append(g.Rules, rulefmt.Rule{Alert: r.Alert, Record: r.Record, Expr: r.Expr, For: model.Duration(r.For), Annotations: r.Annotations})
 	}
-	var out []audit.File
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		data, err := json.Marshal(map[string]any{"groups": files[name]})
+	var out []*files.Document
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		data, err := yaml.Marshal(all[name])
 		if err != nil {
 			return nil, fmt.Errorf("read the server's rules: %w", err)
 		}
-		out = append(out, audit.File{Name: name + " (in Prometheus)", Data: data, Kind: audit.Rules, Remote: true})
+		doc, err := files.Read(name+" (in Prometheus)", data, files.Rules)
+		if err != nil {
+			return nil, err
+		}
+		doc.Remote = true
+		out = append(out, doc)
 	}
 	return out, nil
 }

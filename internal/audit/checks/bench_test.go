@@ -1,0 +1,50 @@
+package checks
+
+import (
+	"bytes"
+	"fmt"
+	"github.com/sixty-dev/sixty/internal/audit/files"
+	"testing"
+)
+
+// board is a dashboard on a single line, as exported ones are.
+func largeBoard(panels int) File {
+	var b bytes.Buffer
+	b.WriteString(`{"title":"x","panels":[`)
+	for i := range panels {
+		if i > 0 {
+			b.WriteString(",")
+		}
+		fmt.Fprintf(&b, `{"title":"panel %d","targets":[{"expr":"histogram_quantile(0.95, sum by (le) (rate(vllm:time_per_output_token_seconds_bucket[$__interval])))"}]}`, i)
+	}
+	b.WriteString("]}")
+	return File{Name: "board.json", Data: b.Bytes(), Kind: files.Dashboards}
+}
+
+func BenchmarkLint(b *testing.B) {
+	s, err := SurfaceOf("vllm-v1")
+	if err != nil {
+		b.Fatal(err)
+	}
+	f := largeBoard(500)
+	b.SetBytes(int64(len(f.Data)))
+	for b.Loop() {
+		if found, errs := lint([]File{f}, s); len(found) != 1000 || len(errs) > 0 {
+			b.Fatal(len(found), errs)
+		}
+	}
+}
+
+func BenchmarkFix(b *testing.B) {
+	s, err := SurfaceOf("vllm-v1")
+	if err != nil {
+		b.Fatal(err)
+	}
+	f := largeBoard(500)
+	b.SetBytes(int64(len(f.Data)))
+	for b.Loop() {
+		if fixed := fix([]File{f}, s); len(fixed[0].Repaired) != 500 {
+			b.Fatal(len(fixed[0].Repaired))
+		}
+	}
+}

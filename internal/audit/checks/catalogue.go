@@ -1,0 +1,244 @@
+package checks
+
+import (
+	"cmp"
+	_ "embed" // the table of exporters
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/promql/parser/posrange"
+
+	"github.com/sixty-dev/sixty/internal/audit/files"
+	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
+	"github.com/sixty-dev/sixty/internal/hint"
+)
+
+// missing reports whether a selector asks for a name of an inference server that is not exposed, that no
+// recording rule makes, and beside which nothing stands in for it.
+func (p *pass) missing(v *parser.VectorSelector) bool {
+	name := NameOf(v)
+	if name == "" || p.recorded(name) || !ours(name) || p.surface.Exposes(name) || p.hasAlternative(v) || p.besideItsHeir(name) {
+		return false
+	}
+	at := v.PosRange.Start
+	return v.Name == "" || !p.Opaque(at, at+posrange.Pos(len(v.Name)))
+}
+
+// hasAlternative reports whether a selector is one side of an "or" whose other side is there: written for
+// servers of several releases.
+func (p *pass) hasAlternative(v *parser.VectorSelector) bool {
+	for _, n := range p.path {
+		b, ok := n.(*parser.BinaryExpr)
+		if !ok || b.Op != parser.LOR {
+			continue
+		}
+		other := b.LHS
+		if slices.Contains(Selectors(b.LHS), v) {
+			other = b.RHS
+		}
+		if slices.ContainsFunc(Selectors(other), func(v *parser.VectorSelector) bool { return p.surface.Exposes(NameOf(v)) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// besideItsHeir reports whether another query of the panel asks for the name that carries the values now:
+// written for servers of several releases.
+func (p *pass) besideItsHeir(name string) bool {
+	to := p.renamed(name)
+	return to != "" && p.Role == files.InPanel && slices.ContainsFunc(p.Mates(), func(q *files.Query) bool {
+		return q != p.Query && q.Tree != nil && slices.ContainsFunc(Selectors(q.Tree), func(v *parser.VectorSelector) bool { return NameOf(v) == to })
+	})
+}
+
+// renamed returns the name that carries the values now, on the servers at hand; "" where there is none.
+func (p *pass) renamed(name string) string {
+	n, ok := dialect.Known(name)
+	if !ok {
+		return ""
+	}
+	canonical, prefix := vllm.Canonical(name)
+	now := cmp.Or(n.Replacement, n.Name) + strings.TrimPrefix(canonical, n.Name)
+	better := ""
+	for _, d := range p.surface.Dialects {
+		to := d.Metric(now)
+		if to == name || !p.surface.Exposes(to) {
+			continue
+		}
+		_, other := vllm.Canonical(to)
+		akin := strings.TrimRight(other, ":_") == strings.TrimRight(prefix, ":_") && (prefix == "" || prefix[0] != 'v' || prefix == other)
+		if better == "" || akin { // Ray's prefix changed from a colon to an underscore
+			better = to
+		}
+		if akin {
+			break
+		}
+	}
+	return better
+}
+
+// meant returns the name that one of no release may stand for; sure where only an ending is missing or too
+// much. It is "" where none is near.
+func meant(name string) (better string, sure bool) {
+	canonical, prefix := vllm.Canonical(name)
+	under := func(to string) string {
+		if prefix == "vllm_" || to == "" {
+			return to
+		}
+		return prefix + strings.TrimPrefix(to, engine.Canonical)
+	}
+	if strings.HasPrefix(name, "sglang:") {
+		canonical, under = name, func(to string) string { return to }
+	}
+	for _, to := range []string{canonical + "_total", strings.TrimSuffix(canonical, "_total"), canonical + "_seconds", strings.TrimSuffix(canonical, "_bucket") + "_seconds_bucket"} {
+		if c, f := classOf(to); to != canonical && c != unknownClass && c != bareHistogram && f.Engine != "" && !f.Gone() {
+			return under(to), true
+		}
+	}
+	least := min(len(canonical)/4, 4) + 1
+	for _, f := range dialect.Families() {
+		own := f.Engine == vllm.ID && strings.HasPrefix(canonical, engine.Canonical) || strings.HasPrefix(f.Name, "sglang:") && strings.HasPrefix(canonical, "sglang:")
+		for _, suffix := range []string{"", "_bucket", "_sum", "_count"} {
+			if !own || f.Gone() || (suffix != "") != (f.Type == engine.Histogram) {
+				continue
+			}
+			if d := hint.Distance(canonical, f.Name+suffix, least); d < least {
+				better, least = under(f.Name+suffix), d
+			}
+		}
+	}
+	if better == "" {
+		better = under(likest(canonical))
+	}
+	return better, false
+}
+
+// likest returns the name of vLLM's newest release whose words are most like those of another; "" where none are.
+func likest(canonical string) string {
+	asked := ""
+	for _, s := range engine.HistogramSuffixes {
+		if strings.HasSuffix(canonical, s) {
+			asked = s
+		}
+	}
+	words := wordsOf(strings.TrimSuffix(canonical, asked))
+	best, most := "", 0.6
+	var since engine.Release
+	for _, f := range dialect.Families() {
+		if f.Engine != vllm.ID || f.Gone() || asked == "_bucket" && f.Type != engine.Histogram {
+			continue
+		}
+		own, common := wordsOf(f.Name), 0
+		for _, w := range words {
+			if slices.Contains(own, w) {
+				common++
+			}
+		}
+		score := float64(common) / float64(max(len(words)+len(own)-common, 1))
+		if released := engine.Release(f.Since); score > most || score == most && (best == "" || released.Compare(since) < 0) {
+			best, most, since = f.Name, score, released
+			if f.Type == engine.Histogram {
+				best += asked
+			}
+		}
+	}
+	return best
+}
+
+// meanings are words that stand for others in the names of metrics; those that say nothing of what is measured stand for none.
+var meanings = map[string]string{
+	"ttft": "first token latency", "itl": "inter token latency", "tbt": "inter token latency", "tpot": "request token generation latency", "e2e": "request latency",
+	"time": "latency", "duration": "latency", "seconds": "latency", "ms": "latency", "milliseconds": "latency", "queue": "request waiting", "queued": "request waiting",
+	"pending": "request waiting", "wait": "waiting", "active": "running", "inflight": "running", "processing": "running", "requests": "request",
+	"generated": "generation", "completion": "generation", "output": "generation", "decoded": "generation", "input": "prompt", "tokens": "token",
+	"completed": "success", "succeeded": "success", "finished": "success", "successful": "success", "hits": "hit", "queries": "query", "preemptions": "preemption",
+	"perc": "usage", "percent": "usage", "percentage": "usage", "utilization": "usage", "util": "usage", "num": "", "number": "", "total": "", "current": "",
+	"avg": "", "average": "", "depth": "", "length": "", "size": "", "count": "", "to": "", "of": "", "by": "", "per": "", "rate": "", "ratio": "", "bytes": "",
+}
+
+// wordsOf returns the words of a name, sorted, without what says nothing.
+func wordsOf(name string) []string {
+	var out []string
+	name = strings.Replace(strings.TrimPrefix(name, engine.Canonical), "gpu_cache", "kv_cache", 1) // as releases before 0.9.2 called it
+	for w := range strings.SplitSeq(name, "_") {
+		if m, ok := meanings[w]; ok {
+			out = append(out, strings.Fields(m)...)
+		} else if w != "" {
+			out = append(out, w)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// states are gauges of 0 and 1: a target that is down has a series too.
+var states = []string{"up", "probe_success", "vllm:healthy_pods_total", "vllm:engine_sleep_state"}
+
+// manifold are series of which each object has one for every value of a label, of kube-state-metrics.
+var manifold = map[string][]string{
+	"phase":     {"kube_pod_status_phase"},
+	"condition": {"kube_pod_status_ready", "kube_pod_status_scheduled"},
+	"status":    {"kube_node_status_condition", "kube_deployment_status_condition"},
+	"reason":    {"kube_pod_container_status_waiting_reason", "kube_pod_container_status_terminated_reason"},
+	"resource": {"kube_pod_container_resource_limits", "kube_pod_container_resource_requests", "kube_node_status_allocatable",
+		"kube_node_status_capacity"},
+}
+
+// isState reports whether a series is there with value 0 where what it says does not hold.
+func isState(name string) bool {
+	canonical, _ := vllm.Canonical(name)
+	if slices.Contains(states, canonical) {
+		return true
+	}
+	for label, names := range manifold {
+		if label != "resource" && slices.Contains(names, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// ofTargets are labels that tell one server from another.
+var ofTargets = []string{
+	"instance", "pod", "pod_name", "kubernetes_pod_name", "exported_pod", "exported_instance", "replica", "host", "hostname", "node", "container_id", "server",
+}
+
+// perTarget reports whether there is a series for every server, as far as is known.
+func (l labelSet) perTarget() bool {
+	return !l.known || !l.exact || slices.ContainsFunc(l.names, func(n string) bool { return slices.Contains(ofTargets, n) })
+}
+
+//go:embed exporters.csv
+var exporterTable string
+
+// exporters are metric families of programs beside inference servers, by name; Kind is the program.
+var exporters = sync.OnceValue(func() map[string]engine.Family {
+	out := map[string]engine.Family{}
+	for _, row := range engine.Rows(exporterTable) {
+		f := engine.Family{Name: row[0], Type: engine.Type(row[1]), Kind: row[2]}
+		if row[3] != "" {
+			f.Labels = slices.DeleteFunc(strings.Split(row[3], ";"), func(l string) bool { return l == "uid" }) // since kube-state-metrics 2
+		}
+		out[f.Name] = f
+	}
+	return out
+})
+
+// exporterFamily returns the family of an exporter that a sample's name belongs to.
+func exporterFamily(name string) (engine.Family, bool) {
+	if f, ok := exporters()[name]; ok {
+		return f, true
+	}
+	for _, s := range engine.HistogramSuffixes {
+		base, cut := strings.CutSuffix(name, s)
+		if f := exporters()[base]; cut && (f.Type == engine.Histogram || f.Type == engine.Summary && s != "_bucket") {
+			return f, true
+		}
+	}
+	return engine.Family{}, false
+}

@@ -1,0 +1,248 @@
+// Package checks is the linter of rules, dashboards and autoscalers: it holds every expression
+// against what inference servers really expose (a Surface), and against what PromQL does.
+//
+// A check is a value in a file of its subject: names, labels, histograms, counters, thresholds
+// and so on. Every expression is walked once; the walk hands each node to the checks that look
+// at nodes of its kind. What is known of an expression (its unit, its bounds, its labels) is
+// inferred from the catalogue and PromQL's own rules (fact.go), never from titles, texts or
+// colours.
+//
+// The package is pure: files and a Surface in, findings and files out.
+package checks
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/promql/parser/posrange"
+
+	"github.com/sixty-dev/sixty/internal/audit/files"
+	"github.com/sixty-dev/sixty/internal/catalog"
+)
+
+// Severities: page is for what does not work at all, ticket for what shows or does something else
+// than it says, info for what is fragile.
+const (
+	page   = catalog.Page
+	ticket = catalog.Ticket
+	info   = catalog.Info
+)
+
+// A Check is one thing that the linter looks for.
+type Check struct {
+	ID       string // word-like and stable: "missing-le"
+	Severity catalog.Severity
+	Title    string // what it finds, one line
+	Doc      string // why that is a fault, and what to do
+
+	// Bad holds the fault and Good does not. Each is a panel's query; an alert's
+	// expression behind "alert: "; or, of several lines, a file.
+	Bad, Good string
+
+	roles []files.Role // of the queries that it looks at, nil for all
+
+	query     func(*pass) // the whole query
+	selector  func(*pass, *parser.VectorSelector)
+	aggregate func(*pass, *parser.AggregateExpr)
+	call      func(*pass, *parser.Call)
+	binary    func(*pass, *parser.BinaryExpr)
+}
+
+// A Finding is one fault at one place.
+type Finding struct {
+	Check    string           `json:"check"`
+	Severity catalog.Severity `json:"severity"`
+
+	File   string `json:"file"`
+	Line   int    `json:"line,omitempty"` // of the fragment, from 1; 0 where the file has none
+	Column int    `json:"column,omitempty"`
+	Path   string `json:"pointer"` // JSON pointer to the string
+	Where  string `json:"where"`   // the alert, the panel
+
+	Fragment string `json:"fragment"` // the part of the expression that is meant
+	Why      string `json:"why"`
+	Fix      string `json:"fix"` // what to write instead, or what to do
+
+	// Fixable says that Fix can repair it.
+	Fixable bool `json:"fixable"`
+
+	// Doubt says that the files do not tell whether it is one: a deployment may add
+	// a label, another program may have the name. It is never an error.
+	Doubt bool `json:"doubt,omitempty"`
+
+	edit *files.Edit
+}
+
+// Doubtful is the word for findings of which the files do not tell whether they are any.
+const Doubtful = "doubt"
+
+// Label is what a finding is to people: its severity, or a doubt.
+func (f *Finding) Label() string {
+	if f.Doubt {
+		return Doubtful
+	}
+	return f.Severity.String()
+}
+
+// A pass is one check's look at one node of a query.
+type pass struct {
+	*files.Query
+	*set
+	surface *Surface
+	path    []parser.Node // that leads to the node
+	check   *Check
+	out     *[]Finding
+}
+
+// A set is what the files say together.
+type set struct {
+	docs    []*files.Document
+	records map[string]*files.Query // recording rules by name, nil where several rules have one
+	words   map[string]bool         // words of all expressions: names of metrics and labels
+	facts   map[parser.Expr]fact    // of parts of expressions, as far as they were asked for
+}
+
+// recorded reports whether a rule of the files records a name.
+func (all *set) recorded(name string) bool {
+	_, ok := all.records[name]
+	return ok
+}
+
+// report adds a finding about a range of the expression, and what to write instead.
+func (p *pass) report(at posrange.PositionRange, why, fix string) {
+	p.reportAs(p.check.Severity, at, why, fix)
+}
+
+func (p *pass) reportAs(severity catalog.Severity, at posrange.PositionRange, why, fix string) {
+	start, end := int(at.Start), int(at.End)
+	if expr := p.Node.Value; start < 0 || end > len(expr) || start >= end {
+		start, end = 0, len(expr)
+	}
+	p.add(Finding{Severity: severity, Fragment: p.Node.Value[start:end], Why: why, Fix: fix}, p.Node, start)
+}
+
+// doubt adds a finding that is one only where the files do not tell, and says what it hangs on.
+func (p *pass) doubt(at posrange.PositionRange, why, but, fix string) {
+	p.add(Finding{Severity: info, Doubt: true, Fragment: p.Node.Value[at.Start:at.End], Why: why + "; " + but, Fix: fix}, p.Node, int(at.Start))
+}
+
+// reportText adds a finding about a string beside the expression, such as an annotation or a unit.
+func (p *pass) reportText(n *files.Node, why, fix string) {
+	fragment := p.Node.Value
+	if n != nil {
+		fragment = n.Value
+	}
+	if n == nil || p.Node.Aside() {
+		n = p.Node
+	}
+	p.add(Finding{Severity: p.check.Severity, Fragment: fragment, Why: why, Fix: fix}, n, 0)
+}
+
+func (p *pass) add(f Finding, n *files.Node, start int) {
+	f.Check, f.File, f.Path, f.Where = p.check.ID, p.Doc.Name, p.Pointer, p.Where
+	f.Line, f.Column = p.Doc.Place(n, start)
+	*p.out = append(*p.out, f)
+}
+
+// repair says how the finding that was added last can be repaired.
+func (p *pass) repair(e files.Edit) {
+	if f := &(*p.out)[len(*p.out)-1]; p.Doc.CanEdit(e.Node) {
+		f.Fixable, f.edit = true, &e
+	}
+}
+
+// Lint judges files that belong together against a surface, without the checks that are
+// to be ignored.
+func Lint(docs []*files.Document, s *Surface, ignore ...string) []Finding {
+	all := &set{docs: docs, records: map[string]*files.Query{}, words: map[string]bool{}, facts: map[parser.Expr]fact{}}
+	for _, d := range docs {
+		for _, q := range d.Queries {
+			if _, twice := all.records[q.Name]; q.Role == files.Record {
+				if all.records[q.Name] = q; twice {
+					all.records[q.Name] = nil
+				}
+			}
+			for w := range strings.FieldsFuncSeq(q.Node.Value, func(r rune) bool { return r != '_' && r != ':' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+				all.words[w] = true
+			}
+		}
+	}
+	var out []Finding
+	for _, d := range docs {
+		out = append(out, all.lint(d, s, ignore)...)
+	}
+	return out
+}
+
+// lint walks each expression of a document once.
+func (all *set) lint(d *files.Document, s *Surface, ignore []string) []Finding {
+	var out []Finding
+	for _, q := range d.Queries {
+		var active []*pass
+		for _, c := range checks {
+			if (q.Err != nil) == (c == &syntaxCheck) && !slices.Contains(ignore, c.ID) && (c.roles == nil || slices.Contains(c.roles, q.Role)) {
+				p := &pass{Query: q, set: all, surface: s, check: c, out: &out}
+				if active = append(active, p); c.query != nil {
+					c.query(p)
+				}
+			}
+		}
+		if q.Err != nil {
+			continue
+		}
+		parser.Inspect(q.Tree, func(n parser.Node, path []parser.Node) error {
+			for _, p := range active {
+				p.path = path
+				p.check.visit(p, n)
+			}
+			return nil
+		})
+	}
+	slices.SortStableFunc(out, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(b.Severity, a.Severity), cmp.Compare(orderOf(a), orderOf(b)))
+	})
+	return slices.CompactFunc(out, func(a, b Finding) bool {
+		return a.Check == b.Check && a.Line == b.Line && a.Column == b.Column && a.Fragment == b.Fragment && a.Path == b.Path
+	})
+}
+
+// orderOf is where the check of a finding stands in the list.
+func orderOf(f Finding) int {
+	return slices.IndexFunc(checks, func(c *Check) bool { return c.ID == f.Check })
+}
+
+func (c *Check) visit(p *pass, n parser.Node) {
+	switch n := n.(type) {
+	case *parser.VectorSelector:
+		if c.selector != nil {
+			c.selector(p, n)
+		}
+	case *parser.AggregateExpr:
+		if c.aggregate != nil {
+			c.aggregate(p, n)
+		}
+	case *parser.Call:
+		if c.call != nil {
+			c.call(p, n)
+		}
+	case *parser.BinaryExpr:
+		if c.binary != nil {
+			c.binary(p, n)
+		}
+	}
+}
+
+// Checks lists everything that the linter looks for.
+func Checks() []*Check { return slices.Clone(checks) }
+
+// text returns what the user wrote for a node, on one line.
+func (p *pass) text(n parser.Node) string {
+	at, text := n.PositionRange(), n.String()
+	if int(at.End) <= len(p.Node.Value) && at.Start < at.End {
+		text = p.Node.Value[at.Start:at.End]
+	}
+	return strings.Join(strings.Fields(text), " ")
+}

@@ -1,0 +1,94 @@
+package checks
+
+import (
+	"bytes"
+	"fmt"
+	"github.com/sixty-dev/sixty/internal/audit/files"
+	"os"
+	"strings"
+	"testing"
+)
+
+// exampleFile is the file that an example of a check stands for.
+func exampleFile(example string) File {
+	expr, alert := strings.CutPrefix(example, "alert: ")
+	switch {
+	case alert:
+		return File{Name: "rules.yaml", Kind: files.Rules, Data: []byte(alerting(fmt.Sprintf("%q", expr), ""))}
+	case !strings.Contains(example, "\n"):
+		example = board(example, "", "")
+	}
+	return File{Name: "example", Kind: files.Either, Data: []byte(example)}
+}
+
+// TestExamples holds every check to its own examples: the fault is found in the one, and nothing of
+// any check in the other.
+func TestExamples(t *testing.T) {
+	surface := newest(t)
+	for _, c := range Checks() {
+		t.Run(c.ID, func(t *testing.T) {
+			s := *surface
+			if c == &mixedModels {
+				s.Live, s.Models = true, []string{"a", "b"}
+			}
+			found := func(example string) []string {
+				all, errs := lint([]File{exampleFile(example)}, &s)
+				if len(errs) > 0 {
+					t.Fatal(errs)
+				}
+				var out []string
+				for _, f := range all {
+					out = append(out, f.Check)
+					if f.Why == "" || f.Fix == "" || f.Where == "" || f.Path == "" || f.Fragment == "" {
+						t.Errorf("a finding says too little: %+v", f)
+					}
+				}
+				return out
+			}
+			if got := found(c.Bad); len(got) == 0 || strings.Join(got, " ") != strings.TrimSpace(strings.Repeat(c.ID+" ", len(got))) {
+				t.Errorf("%s\nfound %q", c.Bad, got)
+			}
+			if got := found(c.Good); len(got) > 0 {
+				t.Errorf("%s\nfound %q", c.Good, got)
+			}
+			if got, _ := lint([]File{exampleFile(c.Bad)}, &s, c.ID); len(got) > 0 {
+				t.Errorf("found though it is to be ignored: %+v", got)
+			}
+			if c.Title == "" || c.Doc == "" || c.ID == "" {
+				t.Error("a check without words")
+			}
+		})
+	}
+}
+
+// TestDocumentation keeps the table of checks in docs/audit.md as the checks say it.
+func TestDocumentation(t *testing.T) {
+	const file, begin, end = "../../../docs/audit.md", "<!-- checks: written by go test ./internal/audit/checks -run Documentation -update -->\n", "<!-- end of checks -->"
+	doc, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	b.WriteString(begin + "\n| check | severity | what it finds |\n|---|---|---|\n")
+	seen := map[string]bool{}
+	for _, c := range Checks() {
+		if seen[c.ID] {
+			t.Errorf("%s is there twice", c.ID)
+		}
+		seen[c.ID] = true
+		fmt.Fprintf(&b, "| `%s` | %s | %s. %s |\n", c.ID, c.Severity, strings.ToUpper(c.Title[:1])+c.Title[1:], strings.ReplaceAll(c.Doc, "|", `\|`))
+	}
+	before, rest, ok := strings.Cut(string(doc), begin)
+	_, after, closed := strings.Cut(rest, end)
+	if !ok || !closed {
+		t.Fatal("docs/audit.md has no place for the checks")
+	}
+	want := before + b.String() + "\n" + end + after
+	if *update {
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if want != string(doc) {
+		t.Error("docs/audit.md is not what the checks say: go test ./internal/audit/checks -run Documentation -update")
+	}
+}

@@ -1,0 +1,227 @@
+package checks
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/sixty-dev/sixty/internal/audit/files"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
+)
+
+var missingLe = Check{
+	ID: "missing-le", Severity: page, Title: "histogram_quantile without the le label to work on",
+	Doc:  "An aggregation that drops `le` leaves no buckets: the result is empty.",
+	Bad:  "histogram_quantile(0.95, sum by (pod) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",
+	Good: "histogram_quantile(0.95, sum by (pod, le) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",
+	call: func(p *pass, c *parser.Call) {
+		if c.Func.Name != "histogram_quantile" || len(c.Args) != 2 {
+			return
+		}
+		l := p.of(c.Args[1]).labels
+		classic := slices.ContainsFunc(Selectors(c.Args[1]), func(v *parser.VectorSelector) bool { return strings.HasSuffix(NameOf(v), "_bucket") })
+		dropped, _ := unparen(c.Args[1]).(*parser.AggregateExpr)
+		without := dropped != nil && dropped.Without && slices.Contains(dropped.Grouping, "le")
+		if classic && (l.known && l.exact && !slices.Contains(l.names, "le") || without) {
+			p.report(c.Args[1].PositionRange(), "the aggregation drops le, by which the buckets are told apart: the result is empty", "group by le too")
+		}
+	},
+}
+
+var rawBuckets = Check{
+	ID: "raw-buckets", Severity: ticket, Title: "histogram_quantile over buckets since the server's start",
+	Doc:  "Without `rate` it is a percentile over the server's whole life, which hardly moves.",
+	Bad:  "histogram_quantile(0.95, sum by (le) (vllm:time_to_first_token_seconds_bucket))",
+	Good: "histogram_quantile(0.95, sum by (le) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",
+	selector: func(p *pass, v *parser.VectorSelector) {
+		name := NameOf(v)
+		if !p.recorded(name) && strings.HasSuffix(name, "_bucket") && (ours(name) || !strings.Contains(name, ":")) && p.under("histogram_quantile") &&
+			!p.under("rate", "irate", "increase", "delta", "idelta", "last_over_time") && v.OriginalOffset == 0 && !p.takenFrom() {
+			p.report(v.PositionRange(), name+" counts since the server's start: a percentile over its whole life, which hardly moves", "take the rate of the buckets")
+		}
+	},
+}
+
+// takenFrom reports whether the node is on one side of a subtraction, as of what was there before.
+func (p *pass) takenFrom() bool {
+	for _, n := range p.path {
+		if b, ok := n.(*parser.BinaryExpr); ok && b.Op == parser.SUB && b.VectorMatching != nil {
+			return true
+		}
+	}
+	return false
+}
+
+var addedBuckets = Check{
+	ID: "added-buckets", Severity: page, Title: "the buckets of a histogram added up over le",
+	Doc:  "Each bucket holds those below it: the sum counts an observation once for every edge above it.",
+	Bad:  "sum(rate(vllm:e2e_request_latency_seconds_bucket[5m]))",
+	Good: "sum(rate(vllm:e2e_request_latency_seconds_count[5m]))",
+	aggregate: func(p *pass, a *parser.AggregateExpr) {
+		v := rated(a.Expr)
+		c, _ := classOf(NameOf(v))
+		if a.Op != parser.SUM || v == nil || c != bucket && !ofAmounts.MatchString(NameOf(v)) || p.under("histogram_quantile") || selectsBy(v, "le") {
+			return
+		}
+		if l := p.of(a).labels; l.known && (l.exact || c == bucket) && !slices.Contains(l.names, "le") {
+			p.report(a.PositionRange(), "each bucket holds those below it: added up they count an observation several times", "take _count, or one bucket")
+		}
+	},
+}
+
+// ofAmounts are names that only a histogram's buckets have.
+var ofAmounts = regexp.MustCompile(`_(seconds|milliseconds|bytes)_bucket$`)
+
+var quantileRange = Check{
+	ID: "quantile-range", Severity: page, Title: "a quantile that is not between 0 and 1",
+	Doc:  "95 in place of 0.95 gives infinity.",
+	Bad:  "histogram_quantile(95, sum by (le) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",
+	Good: "histogram_quantile(0.95, sum by (le) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",
+	call: func(p *pass, c *parser.Call) {
+		if isCall(c, "histogram_quantile", "quantile_over_time") {
+			p.quantile(c.Args[0])
+		}
+	},
+	aggregate: func(p *pass, a *parser.AggregateExpr) {
+		if a.Op == parser.QUANTILE {
+			p.quantile(a.Param)
+		}
+	},
+}
+
+func (p *pass) quantile(e parser.Expr) {
+	at := e.PositionRange()
+	if v, ok := constant(e); ok && (v < 0 || v > 1) && !p.Opaque(at.Start, at.End) {
+		p.report(at, "a quantile is between 0 and 1: this is infinity", "write "+short(v/100))
+	}
+}
+
+var averageOfPercentiles = Check{
+	ID: "average-of-percentiles", Severity: ticket, Title: "percentiles averaged, added up or subtracted",
+	Doc:  "That is nobody's percentile, also where a recording rule made them; nor is P50 of end-to-end time less P50 of TTFT that of decoding.",
+	Bad:  "avg(histogram_quantile(0.95, sum by (pod, le) (rate(vllm:time_to_first_token_seconds_bucket[5m]))))",
+	Good: "histogram_quantile(0.95, sum by (le) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",
+	aggregate: func(p *pass, a *parser.AggregateExpr) {
+		if a.Op == parser.AVG || a.Op == parser.SUM {
+			p.percentile(a, a.Expr)
+		}
+	},
+	call: func(p *pass, c *parser.Call) {
+		if isCall(c, "avg_over_time", "sum_over_time") {
+			e := c.Args[0]
+			if m, ok := e.(*parser.MatrixSelector); ok {
+				e = m.VectorSelector
+			}
+			if s, ok := e.(*parser.SubqueryExpr); ok {
+				e = s.Expr
+			}
+			p.percentile(c, e)
+		}
+	},
+	binary: func(p *pass, b *parser.BinaryExpr) {
+		l, ok := p.quantileOf(value(b.LHS))
+		r, both := p.quantileOf(value(b.RHS))
+		if (b.Op == parser.ADD || b.Op == parser.SUB) && ok && both && l.family != r.family {
+			p.report(b.PositionRange(), "the difference, or the sum, of two percentiles is nobody's percentile", "take that of a histogram that measures it")
+		}
+	},
+}
+
+func (p *pass) percentile(n, of parser.Expr) {
+	if _, ok := p.quantileOf(value(of)); ok {
+		p.report(n.PositionRange(), "percentiles are averaged or added up, which gives nobody's percentile", "aggregate the buckets by le, and take the percentile of that")
+	}
+}
+
+var mixedModels = Check{
+	ID: "mixed-models", Severity: ticket, Title: "one percentile over several models",
+	Doc:   "A fast one hides a slow one. Reported only where the servers at hand serve several.",
+	Bad:   "histogram_quantile(0.95, sum by (le) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",
+	Good:  "histogram_quantile(0.95, sum by (model_name, le) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",
+	roles: []files.Role{files.Alert, files.Record, files.InPanel},
+	call: func(p *pass, c *parser.Call) {
+		q, ok := quantileIn(c)
+		if _, f := classOf(q.family + "_bucket"); !ok || f.Engine != vllm.ID || !p.surface.Live || len(p.surface.Models) < 2 {
+			return
+		}
+		l := p.of(c).labels
+		told := slices.ContainsFunc(append([]string{"model_name", "job", "namespace", "service", "deployment"}, ofTargets...), func(label string) bool {
+			return slices.Contains(l.names, label) || slices.ContainsFunc(Selectors(c), func(v *parser.VectorSelector) bool { return selectsBy(v, label) })
+		})
+		if l.known && l.exact && !told {
+			p.report(c.PositionRange(), fmt.Sprintf("the servers serve %d models, and this is one percentile over all of them: a fast one hides a slow one", len(p.surface.Models)), "group by model_name too")
+		}
+	},
+}
+
+var bucketEdge = Check{
+	ID: "bucket-edge", Severity: ticket, Title: "a percentile compared with a number below the first bucket or beyond the last",
+	Doc: "Queue, prefill, decode and end-to-end times of vLLM begin at 0.3 s, so P99 reads 0.297 s whatever the truth (vllm-project/vllm#48175). " +
+		"Page where the alert always fires by that, or never fires because the buckets end earlier.",
+	Bad:   "alert: histogram_quantile(0.95, sum by (le) (rate(vllm:request_queue_time_seconds_bucket[5m]))) > 0.1",
+	Good:  "alert: histogram_quantile(0.95, sum by (le) (rate(vllm:request_queue_time_seconds_bucket[5m]))) > 1",
+	roles: []files.Role{files.Alert, files.Record, files.InPanel, files.Scaler},
+	binary: func(p *pass, b *parser.BinaryExpr) {
+		c, ok := p.comparedWith(b)
+		q, is := p.quantileOf(value(c.expr))
+		if !ok || !is || q.family == "" || q.factor == 0 || c.op == parser.EQLC || c.op == parser.NEQ || p.guards(b, c) {
+			return
+		}
+		edges := p.surface.EdgesOf(q.family)
+		if len(edges) < 2 {
+			return
+		}
+		limit, first, last := c.limit/q.factor, edges[0].Value, edges[len(edges)-1].Value
+		canonical, _ := vllm.Canonical(q.family)
+		mean := fmt.Sprintf("compare the mean, rate(%s_sum[5m]) / rate(%s_count[5m]), or go to %s or more", q.family, q.family, short(first))
+		switch {
+		case limit >= last && c.above():
+			p.reportAs(page, b.PositionRange(), fmt.Sprintf("the buckets of %s end at %s: the percentile never reads more, and this never fires", q.family, short(last)),
+				fmt.Sprintf("compare with a bucket edge between %s and %s", short(first), short(last)))
+		case limit >= 100 && q.factor == 1 && slices.Contains(promptly, canonical):
+			p.reportAs(page, b.PositionRange(), fmt.Sprintf("%s is in seconds, and %s s is minutes: milliseconds seem to be meant", q.family, short(limit)), "write "+short(limit/1000))
+		case limit < q.q*first && c.above():
+			p.reportAs(page, b.PositionRange(), fmt.Sprintf("the first bucket of %s ends at %s: the percentile reads at least %s, however fast the server is, and this always fires",
+				q.family, short(first), short(q.q*first)), mean)
+		case limit < first:
+			p.report(b.PositionRange(), fmt.Sprintf("the first bucket of %s ends at %s: nothing below it can be told apart (vllm-project/vllm#48175)", q.family, short(first)), mean)
+		}
+	},
+}
+
+// promptly are the histograms of which a value of minutes would be absurd.
+var promptly = []string{
+	"vllm:time_to_first_token_seconds", "vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds", "vllm:request_time_per_output_token_seconds",
+}
+
+var noSuchBucket = Check{
+	ID: "no-such-bucket", Severity: page, Title: "a bucket selected by an edge that the histogram does not have",
+	Doc:  "`le=\"3\"` where the edges are 2.5 and 5, or `le=\"5\"` where it is written `5.0`: nothing is selected.",
+	Bad:  `sum(rate(vllm:time_to_first_token_seconds_bucket{le="3"}[5m]))`,
+	Good: `sum(rate(vllm:time_to_first_token_seconds_bucket{le="2.5"}[5m]))`,
+	selector: func(p *pass, v *parser.VectorSelector) {
+		family, ok := strings.CutSuffix(NameOf(v), "_bucket")
+		edges := p.surface.EdgesOf(family)
+		for _, m := range v.LabelMatchers {
+			if !ok || len(edges) == 0 || m.Name != "le" || m.Type != labels.MatchEqual || m.Value == "+Inf" || strings.Contains(m.Value, "$") ||
+				slices.ContainsFunc(edges, func(e Edge) bool { return e.Text == m.Value }) {
+				continue
+			}
+			want, err := strconv.ParseFloat(m.Value, 64)
+			if i := slices.IndexFunc(edges, func(e Edge) bool { return e.Value == want }); err == nil && i >= 0 {
+				p.report(v.PositionRange(), fmt.Sprintf("the edge is written %s, not %s: nothing is selected", edges[i].Text, m.Value), "write "+edges[i].Text)
+				continue
+			}
+			var texts []string
+			for _, e := range edges {
+				texts = append(texts, e.Text)
+			}
+			p.report(v.PositionRange(), fmt.Sprintf("%s has no bucket that ends at %s: nothing is selected", family, m.Value), "choose one of "+strings.Join(texts, ", "))
+		}
+	},
+}

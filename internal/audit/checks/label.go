@@ -1,0 +1,217 @@
+package checks
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/sixty-dev/sixty/internal/audit/files"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
+)
+
+var unknownLabel = Check{
+	ID: "unknown-label", Severity: page, Title: "the metric has no label of this name",
+	Doc: "`model` for `model_name`, `finish_reason` for `finished_reason`, and labels of other metrics: `model_name` on `cache_config_info`. " +
+		"A label that a scrape configuration may add is a doubt.",
+	Bad: `sum(rate(vllm:request_success_total{finish_reason="stop"}[5m]))`, Good: `sum(rate(vllm:request_success_total{finished_reason="stop"}[5m]))`,
+	selector: func(p *pass, v *parser.VectorSelector) {
+		for _, m := range v.LabelMatchers {
+			if m.Name != labels.MetricName && !m.Matches("") {
+				p.lacksLabel(v, m.Name, "so nothing is selected", v)
+			}
+		}
+	},
+	aggregate: func(p *pass, a *parser.AggregateExpr) {
+		if all := Selectors(a.Expr); !a.Without && len(all) == 1 && !p.Opaque(a.PosRange.Start, a.Expr.PositionRange().Start) {
+			for _, l := range a.Grouping {
+				p.lacksLabel(all[0], l, "so grouping by it groups by nothing", a)
+			}
+		}
+	},
+}
+
+// mistaken are labels that people write for those that vLLM's and NVIDIA's series have.
+var (
+	mistaken = map[string]string{
+		"model": "model_name", "model_id": "model_name", "modelname": "model_name", "served_model_name": "model_name", "finish_reason": "finished_reason",
+		"engine_id": "engine", "dp_rank": "engine",
+	}
+	gpuLabels = map[string]string{
+		"gpu_id": "gpu", "gpu_index": "gpu", "GPU": "gpu", "gpu_uuid": "UUID", "uuid": "UUID", "gpu_name": "modelName", "gpu_model": "modelName",
+		"model_name": "modelName", "hostname": "Hostname",
+	}
+	// ownLabels are labels of some of vLLM's families that no target has: on others they select nothing.
+	ownLabels = []string{
+		"model_name", "finished_reason", "sleep_state", "position", "transfer_type", "le", "quantile", "status", "handler", "success", "error",
+		"error_type", "outcome", "result", "reason", "token_type", "cache_type",
+	}
+)
+
+// lacksLabel reports a label that a series of the catalogue does not have.
+func (p *pass) lacksLabel(v *parser.VectorSelector, label, so string, n parser.Node) {
+	name := NameOf(v)
+	why := fmt.Sprintf("%s has no label %s, %s", name, label, so)
+	const but = "it may be there if the scrape configuration adds it"
+	has, known := p.surface.hasLabel(name, label)
+	_, f := classOf(name)
+	to := mistaken[label]
+	meant, _ := p.surface.hasLabel(name, to)
+	switch {
+	case strings.HasPrefix(name, "DCGM_FI_") && gpuLabels[label] != "" && !p.surface.Live:
+		p.doubt(n.PositionRange(), why, but, "write "+gpuLabels[label])
+	case !known || has || f.Engine != vllm.ID && !p.surface.Live:
+	case slices.Contains(ownLabels, label) && f.Engine == vllm.ID:
+		p.report(n.PositionRange(), why, "take the label out")
+	case to == "" || !meant:
+	case p.surface.Live || to == "finished_reason" || to == "model_name" && p.words["model_name"]:
+		p.report(n.PositionRange(), why, "write "+to)
+	default:
+		p.doubt(n.PositionRange(), why, but, "write "+to)
+	}
+}
+
+var unknownLabelValue = Check{
+	ID: "unknown-label-value", Severity: page, Title: "the label never has this value",
+	Doc: "vLLM counts HTTP statuses by class: `status=\"5xx\"`, never `\"500\"`. `finished_reason=\"abort\"` stays 0 when clients leave " +
+		"(vllm-project/vllm#31503). kube-state-metrics writes `true` and not `True`, `nvidia_com_gpu` and not `nvidia.com/gpu`.",
+	Bad: `sum(kube_node_status_condition{condition="Ready",status="True"})`, Good: `sum(kube_node_status_condition{condition="Ready",status="true"})`,
+	selector: func(p *pass, v *parser.VectorSelector) {
+		name, _ := vllm.Canonical(NameOf(v))
+		for _, m := range v.LabelMatchers {
+			positive := m.Type == labels.MatchEqual || m.Type == labels.MatchRegexp
+			if !positive || m.Value == "" || strings.Contains(m.Value, "$") || strings.Contains(m.Value, "[[") {
+				continue
+			}
+			values := closed[m.Name][name]
+			switch {
+			case name == "vllm:request_success_total" && m.Name == "finished_reason" && m.Value == "abort":
+				p.report(v.PositionRange(), "requests that clients abandon are counted nowhere: abort stays 0 (vllm-project/vllm#31503)",
+					"count disconnects at the gateway, or compare vllm:time_to_first_token_seconds_count with completions")
+			case values != nil && !slices.ContainsFunc(values, m.Matches):
+				p.report(v.PositionRange(), fmt.Sprintf("%s of %s is one of %s, and never %q", m.Name, name, strings.Join(values, ", "), m.Value), "write one of them")
+			case m.Name == "resource" && slices.Contains(manifold["resource"], name) && m.Type == labels.MatchEqual && strings.ContainsAny(m.Value, "./-"):
+				p.report(v.PositionRange(), fmt.Sprintf("kube-state-metrics writes resources with underscores: resource is never %q", m.Value),
+					"write "+strings.NewReplacer(".", "_", "/", "_", "-", "_").Replace(m.Value))
+			case name == "http_requests_total" && m.Name == "status" && !p.surface.Whole && !slices.ContainsFunc(statusClasses, m.Matches):
+				p.statusCode(v, m)
+			}
+		}
+	},
+}
+
+var statusClasses = []string{"1xx", "2xx", "3xx", "4xx", "5xx"}
+
+// closed are labels that have no other values, by label and metric.
+var closed = map[string]map[string][]string{
+	"mode":            {"node_cpu_seconds_total": {"idle", "iowait", "irq", "nice", "softirq", "steal", "system", "user"}},
+	"phase":           {"kube_pod_status_phase": {"Pending", "Running", "Succeeded", "Failed", "Unknown"}},
+	"condition":       {"kube_pod_status_ready": truths, "kube_pod_status_scheduled": truths},
+	"status":          {"kube_node_status_condition": truths, "kube_deployment_status_condition": truths},
+	"sleep_state":     {"vllm:engine_sleep_state": {"awake", "weights_offloaded", "discard_all"}},
+	"finished_reason": {"vllm:request_success_total": {"stop", "length", "abort", "error", "repetition"}},
+}
+
+var truths = []string{"true", "false", "unknown"}
+
+// statusCode reports a status asked for by its number, as a doubt where nothing says whose requests these are.
+func (p *pass) statusCode(v *parser.VectorSelector, m *labels.Matcher) {
+	why, fix := fmt.Sprintf("vLLM counts HTTP statuses by class: status is never %q", m.Value), `ask for a class, such as status="5xx"`
+	others := false
+	for _, o := range v.LabelMatchers {
+		if strings.Contains(strings.ToLower(o.Value), "vllm") {
+			p.report(v.PositionRange(), why, fix)
+			return
+		}
+		others = others || !slices.Contains([]string{labels.MetricName, "status", "method", "handler"}, o.Name)
+	}
+	switch {
+	case p.surface.Live:
+		p.report(v.PositionRange(), why, fix)
+	case !others:
+		p.doubt(v.PositionRange(), why, "nothing here says whose requests these are", fix)
+	}
+}
+
+var noMatch = Check{
+	ID: "no-match", Severity: page, Title: "matchers that no series can satisfy: two values of one label, a pattern behind =",
+	Doc: "`=` takes `5..` as it stands.",
+	Bad: `sum(rate(gateway_calls_total{code="5.."}[5m]))`, Good: `sum(rate(gateway_calls_total{code=~"5.."}[5m]))`,
+	selector: func(p *pass, v *parser.VectorSelector) {
+		for i, m := range v.LabelMatchers {
+			if strings.Contains(m.Value, "$") || strings.Contains(m.Value, "[[") {
+				continue
+			}
+			if op := map[labels.MatchType]string{labels.MatchEqual: "=~", labels.MatchNotEqual: "!~"}[m.Type]; op != "" && patterns.MatchString(m.Value) {
+				p.report(v.PositionRange(), fmt.Sprintf("%s takes %q as it stands, not as a pattern", m.Type, m.Value), "write "+m.Name+op)
+				return
+			}
+			for _, o := range v.LabelMatchers[:i] {
+				if o.Name == m.Name && o.Name != labels.MetricName && !strings.Contains(o.Value, "$") &&
+					(o.Type == labels.MatchEqual && !m.Matches(o.Value) || m.Type == labels.MatchEqual && !o.Matches(m.Value)) {
+					p.report(v.PositionRange(), fmt.Sprintf("no series has both %s and %s: nothing is selected", o, m), "take one of them out, or write =~ with both")
+					return
+				}
+			}
+		}
+	},
+}
+
+// patterns are what only =~ understands.
+var patterns = regexp.MustCompile(`\.[*+]|^[^{}\s]*\w\|\w|^[1-5]\.\.$|^[1-5]\[0-9\]`)
+
+var lostLabel = Check{
+	ID: "lost-label", Severity: ticket, Title: "an annotation or a legend that names a label which was aggregated away",
+	Doc:   "`{{ $labels.instance }}` behind `sum(…)` is empty, also where a recording rule dropped it. Info for a legend that leaves lines without a name.",
+	Bad:   alerting("sum(vllm:num_requests_waiting) > 10", "    annotations: {summary: 'on {{ $labels.instance }}'}"),
+	Good:  alerting("sum by (instance) (vllm:num_requests_waiting) > 10", "    annotations: {summary: 'on {{ $labels.instance }}'}"),
+	roles: []files.Role{files.Alert, files.InPanel},
+	query: func(p *pass) {
+		has := p.of(p.Tree).labels
+		if !has.known || !has.exact || p.Managed != nil {
+			return
+		}
+		kept := "no labels"
+		if len(has.names) > 0 {
+			kept = "only " + strings.Join(has.names, ", ")
+		}
+		if p.Role == files.InPanel {
+			named := func(l string) bool { return strings.Contains(p.Panel.Legend, l) }
+			if lost := lostIn(p.Panel.Legend, labelsLegends, has); len(lost) > 0 && len(has.names) > 0 && !slices.ContainsFunc(has.names, named) {
+				p.reportAs(info, p.Tree.PositionRange(), fmt.Sprintf("the legend names %s, and the series have %s: all lines have one name", strings.Join(lost, ", "), kept),
+					"name "+has.names[0]+" in the legend")
+			}
+			return
+		}
+		for _, part := range []string{"annotations", "labels"} {
+			for _, f := range p.Rule.Get(part).Fields() {
+				if lost := lostIn(f.Value.Str(), labelsNamed, has); len(lost) > 0 {
+					p.reportText(f.Value, fmt.Sprintf("%s names %s, and the alert has %s: whoever is woken reads nothing there", f.Key, strings.Join(lost, ", "), kept),
+						"group the expression by it too, or take it out of the text")
+					return
+				}
+			}
+		}
+	},
+}
+
+// The labels that an annotation's template asks for, and those that a panel's legend does.
+var (
+	labelsNamed   = regexp.MustCompile(`(?:\$labels|\.Labels)\.([a-zA-Z_]\w*)|index \$labels "([a-zA-Z_]\w*)"`)
+	labelsLegends = regexp.MustCompile(`\{\{\s*([a-zA-Z_]\w*)\s*\}\}`)
+)
+
+// lostIn returns the labels that a text names and a vector lacks. Texts that ask by themselves name labels of their answers.
+func lostIn(text string, named *regexp.Regexp, has labelSet) []string {
+	var out []string
+	for _, m := range named.FindAllStringSubmatch(text, -1) {
+		label := strings.Join(m[1:], "")
+		if !slices.Contains(has.names, label) && !slices.Contains(out, label) && label != "__name__" && label != "alertname" && !strings.Contains(text, "query ") {
+			out = append(out, label)
+		}
+	}
+	return out
+}

@@ -1,0 +1,204 @@
+package checks
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/sixty-dev/sixty/internal/audit/files"
+	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/engine/dcgm"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
+)
+
+var unknownMetric = Check{
+	ID: "unknown-metric", Severity: page, Title: "no release has a metric of this name",
+	Doc: "A counter without `_total`, or a time without `_seconds`, is certain; any other name that the catalogue of vLLM, SGLang or NVIDIA's fields " +
+		"do not have is a doubt, since another program or a recording rule may make it.",
+	Bad: "rate(vllm:prompt_tokens[5m])", Good: "rate(vllm:prompt_tokens_total[5m])",
+	selector: func(p *pass, v *parser.VectorSelector) {
+		name, at := NameOf(v), v.PositionRange()
+		if p.recorded(name) || name == "" || p.surface.Exposes(name) || p.Opaque(at.Start, at.Start+1) {
+			return
+		}
+		const elsewhere = "another program or a recording rule of another file may"
+		look := "look at /metrics for the name that it has"
+		text, field := dcgm.FieldOf(name)
+		f, known := dialect.Known(name)
+		switch {
+		case text.Type == "text" && p.Role != files.InVariable:
+			p.report(at, name+" is a text or a list, which dcgm-exporter exposes as a label at most, never as a series", "take the query out")
+		case f.Kind == "router" && slices.Contains(lookalikes, f.Name) && !p.hasRouter():
+			p.doubt(at, "no engine exposes "+name+": the router of vLLM's production-stack has it", "nothing here speaks of a router",
+				"take the engine's vllm:e2e_request_latency_seconds"+strings.TrimPrefix(canonicalOf(v), f.Name)+", or HTTP statuses")
+		case known || field:
+		case strings.HasPrefix(name, "DCGM_FI_"):
+			p.doubt(at, "DCGM has no field "+name+" (2.2 to 4.6)", "a newer release may", look)
+		case !ours(name):
+		case p.missing(v):
+			better, sure := meant(name)
+			if better != "" {
+				look = "perhaps " + better + " is meant"
+			}
+			why := fmt.Sprintf("no release of vLLM (0.2.7 to %s) has %s", vllm.Newest, name)
+			if strings.HasPrefix(name, "sglang:") {
+				why = "SGLang is not known to have " + name
+			}
+			told := p.surface.Live && strings.Count(name, ":") < 2 // a recording rule's name has more
+			if (sure || told) && !strings.HasPrefix(name, "vllm_") {
+				p.report(at, why, look)
+			} else {
+				p.doubt(at, why, elsewhere, look)
+			}
+		}
+	},
+}
+
+// lookalikes are names of the router of vLLM's production-stack that are taken for an engine's.
+var lookalikes = []string{"vllm:request_latency_seconds", "vllm:request_errors_total"}
+
+// hasRouter reports whether some expression speaks of a router, or asks for what only a router has.
+func (all *set) hasRouter() bool {
+	for w := range all.words {
+		if _, f := classOf(w); w == "router" || f.Kind == "router" && !slices.Contains(lookalikes, f.Name) {
+			return true
+		}
+	}
+	return false
+}
+
+var removedMetric = Check{
+	ID: "removed-metric", Severity: page, Title: "the metric was renamed or removed in the release that is served",
+	Doc: "Such as `gpu_cache_usage_perc`, which is `kv_cache_usage_perc` from 0.9.2 on. V0's ratios and throughputs have no successor: the finding says " +
+		"what to divide. A server older than the end of a name is told why *it* lacks it.",
+	Bad: "max(vllm:gpu_cache_usage_perc)", Good: "max(vllm:kv_cache_usage_perc)",
+	selector: func(p *pass, v *parser.VectorSelector) {
+		name := NameOf(v)
+		n, ok := dialect.Known(name)
+		if c, _ := classOf(name); !ok || !p.surface.gone(n) || c == bareHistogram || c == created || !p.missing(v) {
+			return
+		}
+		why := name + " ended with vLLM " + n.Last
+		if n.Hidden != "" {
+			why = fmt.Sprintf("%s is hidden since vLLM %s and ended with %s", name, n.Hidden, n.Last)
+		}
+		if to := p.renamed(name); to != "" {
+			p.report(v.PositionRange(), why+"; "+to+" carries the same values", "write "+to)
+			p.rename(v, to)
+			return
+		}
+		p.report(v.PositionRange(), why, cmp.Or(n.Instead, "remove the query: nothing measures it any more"))
+	},
+}
+
+var notExposed = Check{
+	ID: "not-exposed", Severity: ticket, Title: "the metric exists, and the servers at hand do not expose it",
+	Doc: "Another prefix (Ray Serve, KServe, stores without colons), a newer release, another engine, a feature that is off. In a fleet of two releases " +
+		"also a name that only some of its servers have: the others are left out without a word.",
+	Bad: "max(ray_vllm_num_requests_waiting)", Good: "max(vllm:num_requests_waiting)",
+	selector: func(p *pass, v *parser.VectorSelector) {
+		name, at := NameOf(v), v.PositionRange()
+		n, ok := dialect.Known(name)
+		engines := p.surface.Engines()
+		if !ok || n.Engine == "" || len(engines) == 0 {
+			return
+		}
+		if p.surface.Exposes(name) {
+			p.notEverywhere(v)
+			return
+		}
+		c, _ := classOf(name)
+		if p.surface.gone(n) || c == bareHistogram || c == created || !p.missing(v) {
+			return
+		}
+		source, generation := p.surface.Source, p.surface.generation()
+		switch to := p.renamed(name); {
+		case to != "":
+			p.reportAs(page, at, "the servers at hand ("+source+") expose it as "+to, "write "+to)
+			p.rename(v, to)
+		case !slices.ContainsFunc(engines, func(d dialect.Dialect) bool { return d.Engine == n.Engine }):
+			p.report(at, fmt.Sprintf("the servers at hand (%s) are %s's", source, engines[0].Engine), "ask for that engine's metric")
+		case n.Needs != "" && !p.surface.Live: // nobody knows what is switched on
+		case n.Needs != "":
+			p.reportAs(info, at, "it is there only with "+n.Needs, "switch it on, or take the query out")
+		case generation == "V0" && vllm.OnlyV1(&n) || generation == "V1" && vllm.OnlyV0(&n):
+			p.report(at, fmt.Sprintf("the %s engine, which is served (%s), does not have it: only %s does", generation, source, map[string]string{"V0": "V1", "V1": "V0"}[generation]), cmp.Or(n.Instead, "take the query out"))
+		case !n.Released(p.surface.release()):
+			p.report(at, fmt.Sprintf("it came with vLLM %s; the servers at hand (%s) are %s", n.Since, source, cmp.Or(engines[0].Version, "older")), "upgrade, or take the query out")
+		default:
+			p.reportAs(info, at, "the servers at hand ("+source+") do not expose it", "take the query out, or find out what switched it off")
+		}
+	},
+}
+
+// notEverywhere reports a name that some of the servers at hand have under another one.
+func (p *pass) notEverywhere(v *parser.VectorSelector) {
+	name := NameOf(v)
+	n, _ := dialect.Known(name)
+	to := p.renamed(name)
+	if !p.surface.Live || to == "" || p.hasAlternative(v) {
+		return
+	}
+	for _, d := range p.surface.Engines() {
+		if d.Engine == n.Engine && !d.Exposes(name) && d.Exposes(to) {
+			p.report(v.PositionRange(), fmt.Sprintf("the servers of %s %s expose it as %s: they are left out", d.ID, d.Version, to), "ask for both: "+name+" or "+to)
+			return
+		}
+	}
+}
+
+var histogramName = Check{
+	ID: "histogram-name", Severity: page, Title: "a histogram is asked for without _bucket, _sum or _count, or a percentile of what has no buckets",
+	Doc: "`vllm:iteration_tokens_total` is a histogram despite its ending.",
+	Bad: "histogram_quantile(0.9, rate(vllm:e2e_request_latency_seconds[5m]))", Good: "histogram_quantile(0.9, rate(vllm:e2e_request_latency_seconds_bucket[5m]))",
+	selector: func(p *pass, v *parser.VectorSelector) {
+		name := NameOf(v)
+		c, f := classOf(name)
+		switch {
+		case p.recorded(name) || f.Kind == "router":
+		case p.under("histogram_quantile") && (c == sum || c == count || c == counter || c == gauge) && inside(p.path, v):
+			p.report(v.PositionRange(), name+" has no buckets, of which histogram_quantile computes: the result is empty",
+				"take the _bucket series of a histogram, or quantile_over_time of a gauge")
+		case c != bareHistogram || p.surface.Exposes(name),
+			p.under("histogram_avg", "histogram_count", "histogram_sum", "histogram_fraction") && p.surface.Live && !p.surface.Whole: // native ones, where a store makes them
+		default:
+			p.report(v.PositionRange(), name+" is a histogram: only "+name+"_bucket, _sum and _count exist",
+				"divide the rate of "+name+"_sum by that of "+name+"_count for a mean, or take histogram_quantile of "+name+"_bucket")
+		}
+	},
+}
+
+// inside reports whether nothing is calculated between a histogram_quantile and the selector.
+func inside(path []parser.Node, v *parser.VectorSelector) bool {
+	for i := len(path) - 1; i >= 0; i-- {
+		if _, ok := path[i].(*parser.BinaryExpr); ok {
+			return false
+		}
+		if c, ok := path[i].(*parser.Call); ok && c.Func.Name == "histogram_quantile" {
+			return c.Args[1].PositionRange().Start <= v.PosRange.Start
+		}
+	}
+	return false
+}
+
+var createdSeries = Check{
+	ID: "created-series", Severity: ticket, Title: "a _created series, which holds a Unix time, is taken for a count",
+	Doc: "Its value is about 1.7e9.",
+	Bad: "sum(vllm:prompt_tokens_created)", Good: "time() - max(vllm:prompt_tokens_created)",
+	selector: func(p *pass, v *parser.VectorSelector) {
+		c, _ := classOf(NameOf(v))
+		if c != created || p.Role == files.InVariable || p.harmless() {
+			return
+		}
+		for _, n := range p.path {
+			if b, ok := n.(*parser.BinaryExpr); ok && (b.Op == parser.SUB || b.Op.IsComparisonOperator()) && !p.under(rates...) {
+				return
+			}
+		}
+		p.report(v.PositionRange(), NameOf(v)+" is the Unix time at which counting began (about 1.7e9), not a count",
+			"take "+strings.TrimSuffix(NameOf(v), "_created")+"_total, or _count of a histogram")
+	},
+}

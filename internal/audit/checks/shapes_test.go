@@ -1,0 +1,389 @@
+package checks
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/sixty-dev/sixty/internal/audit/files"
+)
+
+// alertOf is a file with one alert; its annotation says note.
+func alertOf(t *testing.T, expr, note string) File {
+	t.Helper()
+	return rulesOf(t, map[string]any{"alert": "A", "expr": expr, "for": "5m", "annotations": map[string]string{"summary": note}})
+}
+
+func rulesOf(t *testing.T, rules ...map[string]any) File {
+	t.Helper()
+	data, err := json.Marshal(map[string]any{"groups": []any{map[string]any{"name": "g", "rules": rules}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return File{Name: "r.json", Kind: files.Rules, Data: data}
+}
+
+// boardOf is a dashboard with one panel.
+func boardOf(t *testing.T, expr, title, unit, legend string) File {
+	t.Helper()
+	panel := map[string]any{
+		"title": title, "targets": []any{map[string]any{"refId": "A", "expr": expr, "legendFormat": legend}},
+		"fieldConfig": map[string]any{"defaults": map[string]any{"unit": unit}},
+	}
+	data, err := json.Marshal(map[string]any{"panels": []any{panel}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return File{Name: "d.json", Kind: files.Dashboards, Data: data}
+}
+
+// found lists what the linter says, each "severity check", or with its repair.
+func found(t *testing.T, s *Surface, files ...File) []string {
+	t.Helper()
+	all, errs := lint(files, s)
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	var out []string
+	for _, f := range all {
+		out = append(out, f.Label()+" "+f.Check)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// TestShapesOfAlerts holds the linter against shapes that public rules have.
+func TestShapesOfAlerts(t *testing.T) {
+	for _, tc := range []struct {
+		name, expr, note string
+		want             []string
+	}{
+		{"finished requests as failures", "sum(rate(vllm:e2e_request_latency_seconds_count[5m])) - sum(rate(vllm:request_success_total[5m])) > 1", "", []string{"page wrong-ratio"}},
+		{"finished requests as availability", "sum(rate(vllm:request_success_total[5m])) / clamp_min(sum(rate(vllm:e2e_request_latency_seconds_count[5m])), 1e-9) < 0.99", "", []string{"page wrong-ratio"}},
+		{"the same of another histogram of finished requests", "1 - sum by (pod) (rate(vllm:request_success_total[5m])) / (sum by (pod) (rate(vllm:request_prompt_tokens_count[5m])) > 0) > 0.01", "", []string{"page wrong-ratio"}},
+		{"what began and did not finish", "sum(increase(vllm:time_to_first_token_seconds_count[1h])) - sum(increase(vllm:request_success_total[1h])) > 50", "", nil},
+		{"a histogram without its suffix", "histogram_quantile(0.99, vllm:time_to_first_token_seconds) > 2.5", "", []string{"page histogram-name"}},
+		{"a label that the sum dropped", "sum(vllm:num_requests_waiting) > 50", "on {{ $labels.instance }}", []string{"ticket lost-label"}},
+		{"a label that a grouping dropped", "avg by (namespace) (vllm:num_requests_waiting) > 20", "{{ $labels.namespace }}/{{ .Labels.pod }}", []string{"ticket lost-label"}},
+		{"labels that are there", "max by (instance, model_name) (vllm:kv_cache_usage_perc) > 0.9", "{{ $labels.model_name }} on {{ $labels.instance }}", nil},
+		{"labels of a target", "vllm:kv_cache_usage_perc > 0.9", "{{ $labels.instance }} of {{ $labels.namespace }}", nil},
+		{"delta of a counter", "delta(vllm:request_success_total[10m]) > 5", "", []string{"ticket delta-on-counter"}},
+		{"the slope of a counter", "deriv(vllm:prompt_tokens_total[5m]) > 1e6", "", []string{"ticket delta-on-counter"}},
+		{"delta of a gauge", "delta(vllm:num_requests_waiting[10m]) > 20", "", nil},
+		{"the slope of a rate", "deriv(rate(vllm:prompt_tokens_total[5m])[30m:1m]) > 0", "", nil},
+		{"means of a life, subtracted", "vllm:e2e_request_latency_seconds_sum / vllm:e2e_request_latency_seconds_count - vllm:time_to_first_token_seconds_sum / vllm:time_to_first_token_seconds_count > 30", "", []string{"ticket raw-counter", "ticket raw-counter", "ticket raw-counter", "ticket raw-counter"}},
+		{"a counter and its own past", "vllm:request_success_total - vllm:request_success_total offset 1h > 500", "", nil},
+		{"the mean of replicas' means", "avg(rate(vllm:e2e_request_latency_seconds_sum[5m]) / rate(vllm:e2e_request_latency_seconds_count[5m])) > 30", "", []string{"ticket average-of-means"}},
+		{"the mean of a mean over pods", "avg by (model_name) (sum by (pod, model_name) (rate(vllm:time_to_first_token_seconds_sum[5m])) / sum by (pod, model_name) (rate(vllm:time_to_first_token_seconds_count[5m]))) > 3", "", []string{"ticket average-of-means"}},
+		{"the mean of hit ratios", "avg(rate(vllm:prefix_cache_hits_total[5m]) / (rate(vllm:prefix_cache_queries_total[5m]) > 0)) < 0.3", "", []string{"ticket average-of-means"}},
+		{"one server's mean", `avg by (instance) (rate(vllm:e2e_request_latency_seconds_sum[5m]) / rate(vllm:e2e_request_latency_seconds_count[5m])) > 30`, "", nil},
+		{"the worst server's mean", "max(rate(vllm:e2e_request_latency_seconds_sum[5m]) / rate(vllm:e2e_request_latency_seconds_count[5m])) > 30", "", nil},
+		{"a count that is never zero", `count(up{job="vllm"} == 1) == 0`, "", []string{"page impossible-threshold"}},
+		{"a count below one", `count by (namespace) (vllm:num_requests_running) < 1`, "", []string{"page impossible-threshold"}},
+		{"a count with a zero beside it", `(count(up{job="vllm"} == 1) or vector(0)) == 0`, "", nil},
+		{"a sum below two", `sum(up{job="vllm"}) < 2`, "", nil},
+		{"throughput below its own under load", "rate(vllm:generation_tokens_total[5m]) < 0.4 * rate(vllm:generation_tokens_total[1h]) and vllm:num_requests_waiting > 0", "", nil},
+		{"throughput above yesterday's", "rate(vllm:prompt_tokens_total[1h]) > 2 * rate(vllm:prompt_tokens_total[1h] offset 1d)", "", nil},
+		{"less traffic", "rate(vllm:generation_tokens_total[5m]) < 0.4 * rate(vllm:generation_tokens_total[1h])", "traffic is down", nil},
+		{"what each number means", "vllm:num_requests_waiting > 10", "below 5 nobody notices, above 50 users leave", nil},
+		{"low throughput under load", "rate(vllm:generation_tokens_total[5m]) < 10 and vllm:num_requests_running > 0", "", nil},
+		{"no traffic", "sum(rate(vllm:request_success_total[10m])) == 0", "", nil},
+		{"a ratio written as percent", "vllm:kv_cache_usage_perc > 0.9", "the cache is {{ $value }}% full", []string{"ticket wrong-unit"}},
+		{"a ratio written as a rounded percent", "max by (instance) (vllm:kv_cache_usage_perc) > 0.9", `the cache is {{ $value | printf "%.0f" }} % full`, []string{"ticket wrong-unit"}},
+		{"a ratio written as a percentage", "vllm:kv_cache_usage_perc > 0.9", "the cache is {{ $value | humanizePercentage }} full", nil},
+		{"percent written as percent", "vllm:kv_cache_usage_perc * 100 > 90", "the cache is {{ $value }}% full", nil},
+		{"percent made a percentage again", "vllm:kv_cache_usage_perc * 100 > 90", "the cache is {{ $value | humanizePercentage }} full", []string{"ticket wrong-unit"}},
+		{"half a percent of unknown metrics", "100 * sum(rate(gateway_errors[5m])) / sum(rate(gateway_calls[5m])) > 0.5", "rate: {{ $value }}%", nil},
+		{"a guard behind an unknown quotient", "gateway_percent > 50 and sum(gateway_errors) / sum(gateway_calls) > 0.5", "rate: {{ $value }}%", nil},
+		{"a share of unknown metrics made a percentage", "sum(rate(gateway_errors[5m])) / sum(rate(gateway_calls[5m])) > 0.05", "rate: {{ $value | humanizePercentage }}", nil},
+		{"a rate that is kept above one", "sum(rate(gateway_errors_total[5m])) / clamp_min(sum(rate(gateway_calls_total[5m])), 1) > 0.05", "", []string{"ticket share-floor"}},
+		{"a rate that is kept above nothing", "sum(rate(gateway_errors_total[5m])) / clamp_min(sum(rate(gateway_calls_total[5m])), 1e-9) > 0.05", "", nil},
+		{"an increase that is kept above one", "sum(increase(gateway_errors_total[5m])) / clamp_min(sum(increase(gateway_calls_total[5m])), 1) > 0.05", "", nil},
+		{"tokens kept above one", "sum(rate(vllm:prefix_cache_hits_total[5m])) / clamp_min(sum(rate(vllm:prefix_cache_queries_total[5m])), 1) < 0.1", "", []string{"info share-floor"}},
+		{"MetricsQL", `label_set(vllm:num_requests_running, "engine_kind", "vllm") > 5`, "", []string{"info syntax"}},
+		{"no function of anybody", `label_sett(vllm:num_requests_running, "engine_kind", "vllm") > 5`, "", []string{"page syntax"}},
+		{"two versions compared", `rate(vllm:request_success_total{version="new"}[5m]) < rate(vllm:request_success_total{version="old"}[5m]) * 0.9`, "", []string{"page label-mismatch"}},
+		{"two versions compared beside their label", `rate(vllm:request_success_total{version="new"}[5m]) < ignoring (version) rate(vllm:request_success_total{version="old"}[5m]) * 0.9`, "", nil},
+		{"two versions compared as a whole", `avg(vllm:num_requests_waiting{version="new"}) > avg(vllm:num_requests_waiting{version="old"}) * 2`, "", nil},
+		{"percentiles of two versions", `(histogram_quantile(0.95, rate(vllm:time_to_first_token_seconds_bucket{v="a"}[5m])) - histogram_quantile(0.95, rate(vllm:time_to_first_token_seconds_bucket{v="b"}[5m]))) > 1`, "", []string{"page label-mismatch"}},
+		{"two buckets subtracted", `increase(vllm:e2e_request_latency_seconds_bucket{le="+Inf"}[1h]) - increase(vllm:e2e_request_latency_seconds_bucket{le="30.0"}[1h]) > 5`, "", []string{"page label-mismatch"}},
+		{"two buckets of all servers subtracted", `sum(increase(vllm:e2e_request_latency_seconds_bucket{le="+Inf"}[1h])) - sum(increase(vllm:e2e_request_latency_seconds_bucket{le="30.0"}[1h])) > 5`, "", nil},
+		{"either of two", `vllm:num_requests_waiting{tier="a"} > 5 or vllm:num_requests_waiting{tier="b"} > 9`, "", nil},
+		{"alerts counted by their value", `ALERTS{alertname=~"VLLM.*", alertstate="firing"} >= 2`, "", []string{"page impossible-threshold"}},
+		{"alerts counted", `count(ALERTS{alertname=~"VLLM.*", alertstate="firing"}) >= 2`, "", nil},
+		{"used over free", "avg(DCGM_FI_DEV_FB_USED / DCGM_FI_DEV_FB_FREE) > 0.9", "", []string{"page wrong-ratio"}},
+		{"used over all", "DCGM_FI_DEV_FB_USED / (DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE) > 0.9", "", nil},
+		{"a dead man's switch", "vector(1)", "", nil},
+		{"statuses of finished requests", `sum(rate(vllm:request_success_total{status=~"5.."}[5m])) > 1`, "", []string{"page unknown-label"}},
+		{"another program's outcome", `sum(rate(vllm:request_success_total{success="false"}[5m])) > 1`, "", []string{"page unknown-label"}},
+		{"a percentile that nobody computed", `vllm:e2e_request_latency_seconds_sum{quantile="0.95"} > 30`, "", []string{"page unknown-label", "ticket raw-counter"}},
+		{"statuses of HTTP requests", `sum(rate(http_requests_total{status="5xx"}[5m])) > 1`, "", nil},
+		{"another router's metric", "sum(rate(vllm_router_requests_total[5m])) > 900", "", []string{"doubt unknown-metric"}},
+		{"targets counted", "count(up{job=\"vllm\"}) < 3", "fewer than 3 targets", nil},
+		{"always true", "histogram_quantile(0.95, rate(vllm:time_to_first_token_seconds_bucket[5m])) > 0", "", []string{"page bucket-edge"}},
+		{"percentiles of an exporter's own, of a life", "histogram_quantile(0.95, gateway_request_seconds_bucket) > 5", "", []string{"ticket raw-buckets"}},
+		{"a name that a recording rule would have", "vllm:request_latency_p95_5m > 5", "", []string{"doubt unknown-metric"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, found(t, newest(t), alertOf(t, tc.expr, tc.note))); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestShapesOfPanels holds the linter against shapes that public dashboards have.
+func TestShapesOfPanels(t *testing.T) {
+	for _, tc := range []struct {
+		name, expr, title, unit, legend string
+		want                            []string
+	}{
+		{"a share of aborts", `sum(rate(vllm:request_success_total{finished_reason="abort"}[5m])) / sum(rate(vllm:request_success_total[5m]))`, "Abort rate", "percentunit", "", []string{"page unknown-label-value"}},
+		{"a share of cut answers", `sum(rate(vllm:request_success_total{finished_reason="length"}[5m])) / sum(rate(vllm:request_success_total[5m]))`, "Cut answers", "percentunit", "", nil},
+		{"a guarded ratio", "(sum(rate(vllm:prefix_cache_hits_total[5m])) / sum(rate(vllm:prefix_cache_queries_total[5m]))) >= 0 or vector(0)", "Hits", "percentunit", "", nil},
+		{"percentiles averaged over time behind a guard", "avg_over_time((histogram_quantile(0.9, sum by (le, model_name) (rate(vllm:e2e_request_latency_seconds_bucket[5m]))) > -Inf)[1h:])", "P90", "s", "", []string{"ticket average-of-percentiles"}},
+		{"percentiles subtracted", "histogram_quantile(0.5, sum by (le, model_name) (rate(vllm:e2e_request_latency_seconds_bucket[5m]))) - histogram_quantile(0.5, sum by (le, model_name) (rate(vllm:time_to_first_token_seconds_bucket[5m])))", "Decode", "s", "", []string{"ticket average-of-percentiles"}},
+		{"a percentile against yesterday's", "histogram_quantile(0.5, sum by (le, model_name) (rate(vllm:time_to_first_token_seconds_bucket[5m]))) - histogram_quantile(0.5, sum by (le, model_name) (rate(vllm:time_to_first_token_seconds_bucket[5m] offset 1d)))", "Drift", "s", "", nil},
+		{"one application's percentile", `histogram_quantile(0.95, sum by (le) (rate(vllm:time_to_first_token_seconds_bucket{application="chat"}[5m])))`, "TTFT", "s", "", nil},
+		{"percentiles in milliseconds, averaged", "avg(1000 * histogram_quantile(0.9, sum by (le, pod) (rate(vllm:e2e_request_latency_seconds_bucket[5m]))))", "P90", "ms", "", []string{"ticket average-of-percentiles"}},
+		{"percent, multiplied in the numerator", "100 * rate(vllm:prefix_cache_hits_total[5m]) / clamp_min(rate(vllm:prefix_cache_queries_total[5m]), 1)", "Hits", "percent", "", []string{"info share-floor"}},
+		{"percent, multiplied within a sum", "sum(rate(vllm:prefix_cache_hits_total[5m]) * 100) / sum(rate(vllm:prefix_cache_queries_total[5m]))", "Hits", "percentunit", "", []string{"ticket wrong-unit"}},
+		{"milliseconds, multiplied in the numerator", "1000 * sum by (model_name) (rate(vllm:e2e_request_latency_seconds_sum[5m])) / sum by (model_name) (rate(vllm:e2e_request_latency_seconds_count[5m]))", "Mean", "s", "", []string{"ticket wrong-unit"}},
+		{"a ratio whose title says nothing", "vllm:kv_cache_usage_perc", "KV cache usage", "", "", nil},
+		{"one host", `histogram_quantile(0.95, sum by (le) (rate(vllm:e2e_request_latency_seconds_bucket{host="spark1"}[5m])))`, "P95", "s", "", nil},
+		{"by KServe's inference services", "histogram_quantile(0.95, sum by (le, llm_isvc_name) (rate(vllm:e2e_request_latency_seconds_bucket[5m])))", "P95", "s", "", nil},
+		{"a comparison taken for a share", "1 - avg by (pod) (rate(vllm:iteration_tokens_total_count[5m]) > 0)", "Idle", "percentunit", "{{pod}}", []string{"ticket comparison-as-share"}},
+		{"a comparison that is a share", "1 - avg by (pod) (rate(vllm:iteration_tokens_total_count[5m]) > bool 0)", "Idle", "percentunit", "{{pod}}", nil},
+		{"by Ray's workers", "histogram_quantile(0.9, sum by (le, WorkerId) (rate(ray_vllm_time_to_first_token_seconds_bucket[5m])))", "P90", "s", "", []string{"page not-exposed"}},
+		{"by a pod's label of OpenTelemetry", "histogram_quantile(0.9, sum by (le, k8s_pod_name) (rate(vllm:time_to_first_token_seconds_bucket[5m])))", "P90", "s", "", nil},
+		{"a sum's rate as a filter", "sum by (pod) (rate(vllm:generation_tokens_total[5m])) and on (pod) sum by (pod) (rate(vllm:request_decode_time_seconds_sum[5m])) > 0", "Tokens", "short", "", nil},
+		{"shares of Ray's workers", "sum by (WorkerId) (vllm:kv_cache_usage_perc)", "KV", "percentunit", "", nil},
+		{"shares of a server's engines", "sum by (instance) (vllm:kv_cache_usage_perc)", "KV", "percentunit", "", []string{"ticket ratio-summed"}},
+		{"a sum's rate behind an info metric", "rate(vllm:request_queue_time_seconds_sum[5m]) * on (pod) group_left (node) kube_pod_info", "Queue time", "s", "", []string{"ticket sum-without-count"}},
+		{"a share behind a join", "vllm:kv_cache_usage_perc * on (pod) group_left (node) kube_pod_info", "KV", "percent", "", []string{"ticket wrong-unit"}},
+		{"an average over a day", "avg_over_time(vllm:kv_cache_usage_perc[24h])", "KV cache, 24 h", "percentunit", "", nil},
+		{"an average over parts", "avg(rate(vllm:request_success_total[5m]))", "Requests", "reqps", "", []string{"ticket average-of-means"}},
+		{"an average of each part", "avg by (finished_reason) (rate(vllm:request_success_total[5m]))", "Requests", "reqps", "", nil},
+		{"cached tokens as requests", "sum(rate(vllm:prefix_cache_queries_total[5m]))", "Lookups", "reqps", "", []string{"ticket wrong-unit"}},
+		{"cached tokens", "sum(rate(vllm:prefix_cache_queries_total[5m]))", "Lookups", "short", "", nil},
+		{"a share of what there is", "slots_used_total / slots_total", "Slots", "percentunit", "", nil},
+		{"how far a link fell back", "DCGM_FI_DEV_PCIE_LINK_GEN / DCGM_FI_DEV_PCIE_MAX_LINK_GEN", "PCIe", "percentunit", "", nil},
+		{"parts that are told apart", "rate(vllm:request_success_total[5m])", "Throughput", "reqps", "{{finished_reason}}", nil},
+		{"parts that Grafana tells apart", "rate(vllm:request_success_total[5m])", "Throughput", "reqps", "__auto", nil},
+		{"one part", `rate(vllm:request_success_total{finished_reason="length"}[5m])`, "Cut", "reqps", "cut", nil},
+		{"a whole", `rate(vllm:generation_tokens_total[5m])`, "Throughput", "short", "tokens", nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, found(t, newest(t), boardOf(t, tc.expr, tc.title, tc.unit, tc.legend))); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTheRoutersMetricsNeedARouter(t *testing.T) {
+	p95 := `histogram_quantile(0.95, rate(vllm:request_latency_seconds_bucket[5m])) > 10`
+	if got := found(t, newest(t), alertOf(t, p95, "")); !slices.Equal(got, []string{"doubt unknown-metric"}) {
+		t.Errorf("where no router is: %q", got)
+	}
+	all, _ := lint([]File{alertOf(t, p95, "")}, newest(t))
+	if len(all) != 1 || !strings.Contains(all[0].Fix, "vllm:e2e_request_latency_seconds_bucket") {
+		t.Errorf("the engine's own is not named: %+v", all)
+	}
+	if got := found(t, newest(t), alertOf(t, p95, ""), boardOf(t, "sum(vllm:healthy_pods_total)", "Pods", "short", "")); got != nil {
+		t.Errorf("beside a router's own metrics: %q", got)
+	}
+	if got := found(t, newest(t), alertOf(t, strings.Replace(p95, "bucket[", `bucket{job="vllm-router"}[`, 1), "")); got != nil {
+		t.Errorf("where a router is selected: %q", got)
+	}
+	if got := found(t, newest(t), boardOf(t, "avg(vllm_request_latency_seconds)", "Latency", "s", "")); !slices.Equal(got, []string{"doubt unknown-metric"}) {
+		t.Errorf("another program's gauge: %q", got)
+	}
+}
+
+func TestNamesThatNeverWereAreToldWhatIsMeant(t *testing.T) {
+	for name, want := range map[string]string{
+		"vllm_ttft_seconds_bucket":              "vllm:time_to_first_token_seconds_bucket",
+		"vllm_ttft_seconds":                     "vllm:time_to_first_token_seconds",
+		"vllm_tbt_seconds_bucket":               "vllm:inter_token_latency_seconds_bucket",
+		"vllm_e2e_seconds_sum":                  "vllm:e2e_request_latency_seconds_sum",
+		"vllm:request_duration_seconds_bucket":  "vllm:e2e_request_latency_seconds_bucket",
+		"vllm:num_preemption_total":             "vllm:num_preemptions_total",
+		"vllm_queue_depth":                      "vllm:num_requests_waiting",
+		"vllm_active_requests":                  "vllm:num_requests_running",
+		"vllm_output_tokens_generated_total":    "vllm:generation_tokens_total",
+		"vllm_requests_completed_total":         "vllm:request_success_total",
+		"vllm_kv_cache_utilization":             "vllm:kv_cache_usage_perc",
+		"vllm:gpu_cache_usage_percent":          "vllm:kv_cache_usage_perc",
+		"vllm:gpu_cache_usage":                  "vllm:kv_cache_usage_perc",
+		"vllm:num_requests_wating":              "vllm:num_requests_waiting",
+		"kserve_vllm:request_latency_ms_bucket": "vllm:e2e_request_latency_seconds_bucket",
+	} {
+		all, _ := lint([]File{boardOf(t, "sum("+name+")", "x", "short", "")}, newest(t))
+		i := slices.IndexFunc(all, func(f Finding) bool { return f.Check == "unknown-metric" })
+		if i < 0 || !strings.Contains(all[i].Fix, want) {
+			t.Errorf("%s: no finding that names %s: %+v", name, want, all)
+		}
+		for _, f := range all {
+			if strings.Contains(f.Fix, "request_errors_total") {
+				t.Errorf("%s: a router's metric is proposed: %s", name, f.Fix)
+			}
+		}
+	}
+}
+
+func TestAnOlderServerIsNotToldOfWhatEndedLater(t *testing.T) {
+	for _, tc := range []struct{ dialect, expr, never, want string }{
+		{"vllm-0.8.5-kserve", "vllm:gpu_cache_usage_perc > 0.9", "ended", "kserve_vllm:gpu_cache_usage_perc"},
+		{"vllm-0.8.5", "sum(vllm:prompt_tokens_recomputed_total) > 0", "ended", "came with vLLM 0.16"},
+		{"vllm-v0", "sum(vllm:gpu_prefix_cache_hits_total) > 0", "ended", "V1"},
+		{"vllm-0.8.2", "sum(vllm:num_requests_swapped) > 0", "ended", "V0"},
+		{"vllm-0.23", "sum(vllm:num_requests_swapped) > 0", "nothing", "hidden since vLLM 0.8.3"},
+	} {
+		s, err := SurfaceOf(tc.dialect)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := ""
+		all, _ := lint([]File{alertOf(t, tc.expr, "")}, s)
+		for _, f := range all {
+			if f.Check == "removed-metric" || f.Check == "not-exposed" {
+				said += f.Check + ": " + f.Why + " " + f.Fix + "\n"
+			}
+		}
+		if strings.Count(said, "\n") != 1 || strings.Contains(said, tc.never) || !strings.Contains(said, tc.want) {
+			t.Errorf("%s on %s: %s", tc.expr, tc.dialect, said)
+		}
+	}
+}
+
+func TestQueriesOfOtherLanguagesAreLeftAlone(t *testing.T) {
+	const query = `"targets":[{"refId":"A","expr":"{app=\"vllm\"} |= \"error\""}]`
+	for name, board := range map[string]string{
+		"the panel's datasource":                `{"panels":[{"title":"logs","datasource":{"type":"loki","uid":"x"},` + query + `}]}`,
+		"the panel's datasource by name":        `{"panels":[{"title":"logs","datasource":"Loki",` + query + `}]}`,
+		"the panel's datasource as an input":    `{"__inputs":[{"name":"DS_LOGS","type":"datasource","pluginId":"loki"}],"panels":[{"title":"logs","datasource":"${DS_LOGS}",` + query + `}]}`,
+		"the panel's datasource as a variable":  `{"templating":{"list":[{"name":"logs","type":"datasource","query":"loki"}]},"panels":[{"title":"logs","datasource":{"uid":"$logs"},` + query + `}]}`,
+		"a row's panel":                         `{"panels":[{"type":"row","panels":[{"title":"logs","datasource":{"type":"loki"},` + query + `}]}]}`,
+		"the target's, in a mixed panel":        `{"panels":[{"title":"logs","datasource":{"type":"datasource","uid":"-- Mixed --"},"targets":[{"refId":"A","datasource":{"type":"loki"},"expr":"{a=\"b\"} |= \"c\""}]}]}`,
+		"a log store that is not in any list":   `{"panels":[{"title":"logs","datasource":{"type":"victoriametrics-logs-datasource"},` + query + `}]}`,
+		"schema v2, by the kind of its query":   `{"spec":{"elements":{"p":{"kind":"Panel","spec":{"title":"logs","vizConfig":{"kind":"logs"},"data":{"spec":{"queries":[{"kind":"PanelQuery","spec":{"query":{"kind":"loki","spec":{"expr":"{a=\"b\"} |= \"c\""}}}}]}}}}}}}`,
+		"schema v2, by the group of its query":  `{"spec":{"elements":{"p":{"kind":"Panel","spec":{"title":"logs","vizConfig":{"kind":"logs"},"data":{"spec":{"queries":[{"kind":"PanelQuery","spec":{"query":{"kind":"DataQuery","group":"loki","spec":{"expr":"{a=\"b\"} |= \"c\""}}}}]}}}}}}}`,
+		"an annotation's":                       `{"annotations":{"list":[{"name":"deploys","datasource":{"type":"loki"},"expr":"{a=\"b\"} |= \"c\""}]}}`,
+		"a variable, by the name of its source": `{"templating":{"list":[{"name":"v","datasource":"Loki","query":"label_values({a=\"b\"} |= \"c\", pod)"}]}}`,
+	} {
+		board = strings.Replace(board, `"panels":[`, `"panels":[{"title":"up","datasource":{"type":"prometheus"},"targets":[{"expr":"up"}]},`, 1)
+		if !strings.Contains(board, `"up"`) {
+			board = strings.Replace(board, "{", `{"rows":[{"targets":[{"expr":"up"}]}],`, 1)
+		}
+		if got := found(t, newest(t), File{Name: "d", Kind: files.Dashboards, Data: []byte(board)}); got != nil {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	mixed := `{"panels":[{"title":"x","datasource":{"type":"loki"},"targets":[{"datasource":{"type":"prometheus"},"expr":"sum(vllm:kv_cache_usage_perc)"}]}]}`
+	if got := found(t, newest(t), File{Name: "d", Kind: files.Dashboards, Data: []byte(mixed)}); !slices.Equal(got, []string{"ticket ratio-summed"}) {
+		t.Errorf("a target's own datasource: %q", got)
+	}
+}
+
+func TestDashboardsInsideOtherFilesAreRead(t *testing.T) {
+	const board = `{"panels": [{"title": "KV", "targets": [{"refId": "A", "expr": "sum(vllm:kv_cache_usage_perc)"}]}]}`
+	for name, data := range map[string]string{
+		"Grafana's operator": "kind: GrafanaDashboard\nspec:\n  json: |\n    " + board + "\n",
+		"a chart's values":   "grafana:\n  dashboards:\n    default:\n      vllm:\n        json: |\n          " + board + "\n",
+		"a ConfigMap":        "kind: ConfigMap\ndata:\n  vllm.json: |\n    " + board + "\n",
+		"a list":             "kind: List\nitems:\n- kind: ConfigMap\n  data:\n    vllm.json: |\n      " + board + "\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := File{Name: "d.yaml", Kind: files.Either, Data: []byte(data)}
+			all, errs := lint([]File{f}, newest(t))
+			line := strings.Count(data[:strings.Index(data, "sum(")], "\n") + 1
+			if len(errs) > 0 || len(all) != 1 || all[0].Check != "ratio-summed" || all[0].Line != line {
+				t.Errorf("%v %v, want line %d", places(all), errs, line)
+			}
+		})
+	}
+}
+
+func TestVariablesInsideOtherFilesAreToldAtTheirLines(t *testing.T) {
+	const data = `kind: GrafanaDashboard
+spec:
+  json: |
+    {"panels": [{"targets": [{"expr": "sum(vllm:num_requests_running)"}]}],
+     "templating": {"list": [
+       {"name": "m", "type": "custom"}]}}
+`
+	all, errs := lint([]File{{Name: "d.yaml", Data: []byte(data)}}, newest(t))
+	if want := []string{"6:17 unused-variable"}; len(errs) > 0 || !slices.Equal(places(all), want) {
+		t.Errorf("%v %v, want %v", places(all), errs, want)
+	}
+}
+
+func TestRulesThatPrometheusRefuses(t *testing.T) {
+	refused := []string{"page refused-rule"}
+	for name, tc := range map[string]struct {
+		rule map[string]any
+		want []string
+	}{
+		"a severity outside of the labels": {map[string]any{"alert": "A", "expr": "up == 0", "for": "5m", "severity": "page"}, refused},
+		"a recording rule that waits":      {map[string]any{"record": "a:b", "expr": "up", "for": "5m"}, refused},
+		"a template in a label":            {map[string]any{"alert": "A", "expr": "up == 0", "for": "5m", "labels": map[string]string{"team": "{{ $label.team }}"}}, refused},
+		"all that rules have": {map[string]any{
+			"alert": "A", "expr": "up == 0", "for": "5m", "keep_firing_for": "5m",
+			"labels": map[string]any{"severity": "page"}, "annotations": map[string]string{"summary": "{{ $labels.pod }} {{ with query \"up\" }}{{ . | first | value }}{{ end }}"},
+		}, nil},
+	} {
+		if got := found(t, newest(t), rulesOf(t, tc.rule)); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+func TestAFileOfRulesAndDashboardsIsReadWhole(t *testing.T) {
+	data := []byte(`kind: PrometheusRule
+spec:
+  groups:
+  - name: g
+    rules:
+    - {alert: A, for: 5m, expr: "vllm:gpu_cache_usage_perc > 0.9"}
+---
+kind: ConfigMap
+data:
+  vllm.json: '{"panels": [{"title": "KV", "targets": [{"expr": "sum(vllm:kv_cache_usage_perc)"}]}]}'
+`)
+	if got := found(t, newest(t), File{Name: "f", Kind: files.Either, Data: data}); !slices.Equal(got, []string{"page removed-metric", "ticket ratio-summed"}) {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestAWrongUnitInsideAConfigMapIsReported(t *testing.T) {
+	f := File{Name: "d.yaml", Kind: files.Dashboards, Data: []byte(`kind: ConfigMap
+data:
+  vllm.json: |
+    {"panels": [{"title": "KV", "fieldConfig": {"defaults": {"unit": "percent"}}, "targets": [{"expr": "vllm:kv_cache_usage_perc"}]}]}
+`)}
+	if got := found(t, newest(t), f); !slices.Equal(got, []string{"ticket wrong-unit"}) {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestAVariableIsOneServerWhereItStandsForOneValue(t *testing.T) {
+	for _, tc := range []struct {
+		variable string
+		want     []string
+	}{
+		{`{"name":"replica","query":"label_values(replica)","multi":true}`, []string{"ticket average-of-means"}},
+		{`{"name":"replica","query":"label_values(replica)","includeAll":true}`, []string{"ticket average-of-means"}},
+		{`{"name":"replica","query":"label_values(replica)"}`, nil},
+	} {
+		const mean = `avg(rate(vllm:e2e_request_latency_seconds_sum{replica=~\"$replica\"}[5m]) / ` +
+			`rate(vllm:e2e_request_latency_seconds_count{replica=~\"$replica\"}[5m]))`
+		f := File{Name: "d.json", Kind: files.Dashboards, Data: []byte(`{"templating":{"list":[` + tc.variable +
+			`]},"panels":[{"title":"Mean","targets":[{"expr":"` + mean + `"}]}]}`)}
+		if got := found(t, newest(t), f); !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %v, want %v", tc.variable, got, tc.want)
+		}
+	}
+}

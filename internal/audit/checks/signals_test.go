@@ -1,0 +1,86 @@
+package checks
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/sixty-dev/sixty/internal/audit/files"
+	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// TestNoAlarmOnTheProjectsOwnSignals holds the linter against every signal as
+// it is asked of each dialect: what sixty asks itself is right.
+func TestNoAlarmOnTheProjectsOwnSignals(t *testing.T) {
+	for _, id := range []string{"vllm-v1", "vllm-v0", "vllm-v1-ray", "vllm-v1-kserve", "vllm-0.10", "sglang", "dcgm"} {
+		d, err := dialect.Named(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		type rule struct {
+			Record string `json:"record"`
+			Expr   string `json:"expr"`
+		}
+		var rules []rule
+		for _, s := range indicator.All() {
+			if (s.Scope == indicator.GPU) != (d.Engine == dialect.DCGM) || len(d.Missing(s)) > 0 {
+				continue
+			}
+			expr, own := d.Expr(s)
+			rw := indicator.Rewriting{}
+			if !own {
+				rw.Metric = d.Metric
+			}
+			rules = append(rules, rule{"signal:" + s.Name, rw.Compile(expr, s.Scope).String()})
+		}
+		data, err := json.Marshal(map[string]any{"groups": []any{map[string]any{"name": "g", "rules": rules}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		surface, err := SurfaceOf(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, errs := lint([]File{{Name: id, Data: data, Kind: files.Rules}}, surface)
+		if len(errs) > 0 {
+			t.Error(errs)
+		}
+		for _, f := range found {
+			t.Errorf("%s: %s: %s: %s: %s", id, f.Where, f.Check, f.Fragment, f.Why)
+		}
+	}
+}
+
+// TestNoAlarmOnTheMixin holds the project's own rules and dashboards against its linter.
+func TestNoAlarmOnTheMixin(t *testing.T) {
+	var all []File
+	for pattern, kind := range map[string]files.Kind{"rules/rules.yaml": files.Rules, "dashboards/*/*.json": files.Dashboards, "dashboards/*/*.yaml": files.Dashboards} {
+		names, err := filepath.Glob(filepath.Join("..", "..", "..", "mixin", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			data, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, File{Name: name, Kind: kind, Data: data})
+		}
+	}
+	if len(all) < 3 {
+		t.Fatalf("%d files", len(all))
+	}
+	s, err := AnySurface()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, errs := lint(all, s)
+	for _, f := range found {
+		t.Errorf("%s:%d: %s: %s (%s)", f.File, f.Line, f.Check, f.Why, f.Fragment)
+	}
+	if len(errs) > 0 {
+		t.Error(errs)
+	}
+}

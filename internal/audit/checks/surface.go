@@ -1,0 +1,234 @@
+package checks
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
+)
+
+// A Surface is what the servers expose: the names, labels and bucket edges that
+// rules and dashboards may speak of. It is read from pages, from a Prometheus
+// server, or derived from the name of a dialect.
+type Surface struct {
+	// Source says where it comes from, for people: "2 servers", "vLLM 0.10".
+	Source string
+
+	Dialects []dialect.Dialect
+
+	// Live says that servers were really looked at: what they do not expose is
+	// then known to be absent, and how many there are is known.
+	Live bool
+
+	// Whole says that everything stored is known, as a Prometheus server tells
+	// it, not the pages of inference servers alone.
+	Whole bool
+
+	// Models and Instances are those that were seen.
+	Models, Instances []string
+
+	// Interval is the time between two scrapes, 0 where it is not known.
+	Interval time.Duration
+
+	names  map[string]bool
+	labels map[string]map[string]bool // by series name
+	edges  map[string]map[string]bool // by histogram family: le as written
+}
+
+// NewSurface returns a surface on which nothing was seen yet.
+func NewSurface(source string) *Surface {
+	return &Surface{Source: source, names: map[string]bool{}, labels: map[string]map[string]bool{}, edges: map[string]map[string]bool{}}
+}
+
+// SurfaceOf returns what servers of a dialect expose, by its name.
+func SurfaceOf(id string) (*Surface, error) {
+	s := NewSurface("dialect " + id)
+	return s, s.addNamed(id)
+}
+
+// AnySurface returns what servers of the newest releases expose, behind any
+// prefix: for files of which nobody said what they are for.
+func AnySurface() (*Surface, error) {
+	s := NewSurface("vLLM " + vllm.Newest + ", and SGLang's names")
+	for _, id := range []string{"vllm-v1", "vllm-v1-ray", "vllm-v1-kserve", "vllm-v1-normalized", "sglang"} {
+		if err := s.addNamed(id); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s *Surface) addNamed(id string) error {
+	d, err := dialect.Named(id)
+	if err != nil {
+		return err
+	}
+	s.Dialects = append(s.Dialects, d)
+	for _, name := range d.Names() {
+		s.names[name] = true
+	}
+	return nil
+}
+
+// Add adds a series as a target exposes it; instance is the target.
+func (s *Surface) Add(l labels.Labels, instance string) {
+	name := l.Get(labels.MetricName)
+	s.AddName(name, l.Get(labels.BucketLabel))
+	if s.labels[name] == nil {
+		s.labels[name] = map[string]bool{}
+	}
+	l.Range(func(l labels.Label) { s.labels[name][l.Name] = true })
+	s.addPlace(l.Get("model_name"), instance)
+}
+
+// AddName adds a name of which the labels are not known, and, where le is not
+// "", a bucket edge of it.
+func (s *Surface) AddName(name, le string) {
+	s.names[name] = true
+	if family, ok := strings.CutSuffix(name, "_bucket"); ok && le != "" {
+		if s.edges[family] == nil {
+			s.edges[family] = map[string]bool{}
+		}
+		s.edges[family][le] = true
+	}
+}
+
+// AddTarget adds a target whose dialect is known.
+func (s *Surface) AddTarget(d dialect.Dialect, model, instance string) {
+	s.addPlace(model, instance)
+	s.addDialect(d)
+}
+
+// addPlace adds a model and an instance that serves it, either "" where it is not known.
+func (s *Surface) addPlace(model, instance string) {
+	if model != "" && !slices.Contains(s.Models, model) {
+		s.Models = append(s.Models, model)
+	}
+	if instance != "" && !slices.Contains(s.Instances, instance) {
+		s.Instances = append(s.Instances, instance)
+	}
+}
+
+func (s *Surface) addDialect(d dialect.Dialect) {
+	if !slices.ContainsFunc(s.Dialects, func(have dialect.Dialect) bool { return have.Key() == d.Key() }) {
+		s.Dialects = append(s.Dialects, d)
+	}
+}
+
+// Detect adds the dialect of one target's names; false where they are of no
+// engine.
+func (s *Surface) Detect(names []string) bool {
+	d, ok := dialect.Detect(names)
+	if !ok {
+		return false
+	}
+	s.addDialect(d)
+	return true
+}
+
+// Exposes reports whether a series' name is there.
+func (s *Surface) Exposes(name string) bool { return s.names[name] }
+
+// hasLabel reports whether a series has a label; known is false where it
+// cannot be told.
+func (s *Surface) hasLabel(name, label string) (has, known bool) {
+	if seen, ok := s.labels[name]; ok && s.Live {
+		return seen[label], true
+	}
+	n, ok := dialect.Known(name)
+	if !ok {
+		return false, false
+	}
+	if slices.Contains(n.Labels, "*") {
+		return label != "model_name", label == "model_name"
+	}
+	return slices.Contains(n.Labels, label) || label == "le" && n.Type == engine.Histogram, true
+}
+
+// EdgesOf returns the finite bucket edges of a histogram, ascending, and how
+// they are written; nil where they are not known.
+func (s *Surface) EdgesOf(family string) []Edge {
+	var out []Edge
+	for text := range s.edges[family] {
+		if v, err := strconv.ParseFloat(text, 64); err == nil && !math.IsInf(v, 1) {
+			out = append(out, Edge{v, text})
+		}
+	}
+	if len(out) == 0 {
+		for _, v := range vllm.Bounds(family, s.release()) {
+			text := strconv.FormatFloat(v, 'f', -1, 64)
+			if !strings.Contains(text, ".") {
+				text += ".0" // as Python's client writes it
+			}
+			out = append(out, Edge{v, text})
+		}
+	}
+	slices.SortFunc(out, func(a, b Edge) int { return cmp.Compare(a.Value, b.Value) })
+	return slices.CompactFunc(out, func(a, b Edge) bool { return a.Value == b.Value })
+}
+
+// An Edge is where a bucket ends, and how that is written.
+type Edge struct {
+	Value float64
+	Text  string
+}
+
+// release returns the release that a dialect by name stands for, "" for the
+// newest.
+func (s *Surface) release() string {
+	for _, d := range s.Dialects {
+		if d.Engine == dialect.VLLM {
+			first, _, _ := strings.Cut(d.Version, " ")
+			return first
+		}
+	}
+	return ""
+}
+
+// gone reports whether a family has ended, or is hidden, in the release that is served.
+func (s *Surface) gone(f engine.Family) bool {
+	r := s.release()
+	if r == "" || !f.Gone() {
+		return f.Gone()
+	}
+	began := engine.Family{Since: f.Since}.Released(r)
+	return began && !f.Released(r)
+}
+
+// generation returns the engine that is served, "V0" or "V1", "" where both or neither are.
+func (s *Surface) generation() string {
+	out := ""
+	for _, d := range s.Dialects {
+		if d.Engine != vllm.ID {
+			continue
+		}
+		g := "V1"
+		if strings.HasPrefix(d.ID, "vllm-v0") {
+			g = "V0"
+		}
+		if out != "" && out != g {
+			return ""
+		}
+		out = g
+	}
+	return out
+}
+
+// Engines returns the dialects that are of inference servers.
+func (s *Surface) Engines() []dialect.Dialect {
+	var out []dialect.Dialect
+	for _, d := range s.Dialects {
+		if d.Serves() {
+			out = append(out, d)
+		}
+	}
+	return out
+}

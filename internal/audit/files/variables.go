@@ -1,0 +1,108 @@
+package files
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/sixty-dev/sixty/internal/indicator"
+)
+
+// maxExpression bounds an expression: the parser takes quadratic time on nested
+// parentheses, and people's expressions are a hundred times shorter.
+const maxExpression = 32 << 10
+
+// A Variable is a dashboard's variable.
+type Variable struct {
+	Name  string
+	Kind  string // as Grafana calls it: query, custom, …
+	Multi bool   // may stand for several values at once
+	Node  *Node  // its name, nil where nobody chooses it
+
+	plugin string // of the datasources that it stands for
+}
+
+// A Mention is where an expression names a variable outside of a string.
+type Mention struct{ Start, End int }
+
+// standIn replaces a dashboard's variables by something valid of the same
+// length, so that every position in the tree is one in the original text.
+// Variables inside strings are valid as they are.
+func standIn(expr string) (parser.Expr, []Mention, error) {
+	if len(expr) > maxExpression {
+		return nil, nil, fmt.Errorf("longer than %d KiB: not judged", maxExpression>>10)
+	}
+	tree, err := indicator.Parse(expr)
+	if err == nil {
+		return tree, nil, nil
+	}
+	mentions := mentionsIn(expr)
+	if len(mentions) == 0 {
+		return nil, nil, err
+	}
+	for _, asName := range []bool{false, true} {
+		filled := []byte(expr)
+		for _, m := range mentions {
+			copy(filled[m.Start:m.End], filling(expr, m, asName))
+		}
+		tree, parseErr := indicator.Parse(string(filled))
+		if parseErr == nil {
+			return tree, mentions, nil
+		}
+		if !asName {
+			err = parseErr
+		}
+	}
+	return nil, mentions, err
+}
+
+// Texts and comments, which hold no variables that matter, and $name, ${name}, ${name:format} and [[name]].
+var mentionOrText = regexp.MustCompile("\"(?:\\\\.|[^\"\\\\])*\"|'(?:\\\\.|[^'\\\\])*'|`[^`]*`|#[^\n]*|" + `(\$\{[^}]+\}|\[\[\w+\]\]|\$\w+)`)
+
+// mentionsIn finds the variables outside of strings and comments.
+func mentionsIn(expr string) []Mention {
+	var out []Mention
+	for _, m := range mentionOrText.FindAllStringSubmatchIndex(expr, -1) {
+		if m[2] >= 0 {
+			out = append(out, Mention{m[2], m[3]})
+		}
+	}
+	return out
+}
+
+func isWord(c byte) bool {
+	return c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+}
+
+// filling returns a valid text of a mention's length: a duration between
+// brackets and after offset, a name in a list of labels and beside other parts
+// of a name, a matcher in braces, a number anywhere else.
+func filling(expr string, m Mention, asName bool) string {
+	length := m.End - m.Start
+	before := strings.TrimRight(expr[:m.Start], " \n\t")
+	after := strings.TrimLeft(expr[m.End:], " \n\t")
+	number := strings.Repeat("0", length-1) + "1"
+	name := strings.Repeat("v", length)
+	switch {
+	case strings.HasSuffix(before, "["), strings.HasSuffix(before, "offset"), strings.HasSuffix(before, ":") && strings.HasPrefix(after, "]"):
+		return strings.Repeat("0", length-2) + "5m"
+	case m.Start > 0 && (isWord(expr[m.Start-1]) || expr[m.Start-1] == ':'), m.End < len(expr) && isWord(expr[m.End]):
+		return name
+	case inBraces.MatchString(before):
+		if (strings.HasSuffix(before, "{") || strings.HasSuffix(before, ",")) && length >= 4 {
+			return strings.Repeat("v", length-3) + `=""`
+		}
+		return name
+	case inLabels.MatchString(before), asName:
+		return name
+	}
+	return number
+}
+
+// inBraces and inLabels match a text that ends inside a selector's braces, or a list of labels.
+var (
+	inBraces = regexp.MustCompile(`\{[^{}]*$`)
+	inLabels = regexp.MustCompile(`(?i)\b(?:by|without|on|ignoring|group_left|group_right)\s*\([^()]*$`)
+)

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sixty-dev/sixty/internal/command"
+	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/detect"
@@ -42,8 +43,8 @@ func (f *deploymentFlags) register(s *pflag.FlagSet) {
 	s.StringSliceVar(&f.dialects, "dialect", nil, "metric `names` in use: vllm-v1 (the default), vllm-v0, vllm-v1-ray, vllm-v1-kserve, vllm-v1-normalized, sglang, a release such as vllm-0.10; gateway for what sixty gateway sees; several for a mixed fleet")
 	s.StringSliceVar(&f.detect, "detect", nil, "take names from the servers at these `URLs`, from a recording, or from prometheus=URL, and labels from the last")
 	s.StringArrayVar(&f.match, "match", nil, "restrict every selector: `selector` such as '{namespace=\"prod\"}' or namespace=prod; may be repeated")
-	s.StringSliceVar(&f.instanceLabels, "instance-labels", generate.UsualInstance, "labels that identify a scraped target")
-	s.StringSliceVar(&f.modelLabels, "model-labels", generate.UsualModel, "labels that identify the replicas of one model")
+	s.StringSliceVar(&f.instanceLabels, "instance-labels", dialect.UsualInstance, "labels that identify a scraped target")
+	s.StringSliceVar(&f.modelLabels, "model-labels", dialect.UsualModel, "labels that identify the replicas of one model")
 	s.StringSliceVar(&f.gpuLabels, "gpu-labels", nil, "labels that a server and its GPU exporter share, such as node (default: the host in their instance labels)")
 	f.http.AddFlags(s)
 }
@@ -51,7 +52,7 @@ func (f *deploymentFlags) register(s *pflag.FlagSet) {
 // deployment resolves the flags. Dashboards have Grafana's windows, and the rules
 // their own.
 func (f *deploymentFlags) deployment(ctx context.Context, stderr io.Writer) (d detect.Deployment, err error) {
-	base := generate.Deployment{Instance: f.instanceLabels, Model: f.modelLabels, GPU: f.gpuLabels, Past: time.Hour}
+	base := dialect.Deployment{Instance: f.instanceLabels, Model: f.modelLabels, GPU: f.gpuLabels, Past: time.Hour}
 	if base.Matchers, err = source.ParseMatchers(f.match); err != nil {
 		return d, err
 	}

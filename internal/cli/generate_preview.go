@@ -13,6 +13,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/command"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
@@ -97,7 +98,7 @@ func (f *previewFlags) page(ctx context.Context, stderr io.Writer, s *source.Sou
 	if err != nil {
 		return nil, err
 	}
-	d := generate.Deployment{Matchers: s.Matchers(), Dialects: found.Dialects}
+	d := dialect.Deployment{Matchers: s.Matchers(), Dialects: found.Dialects}
 	rules := generate.RulesConfig{Set: settings.Set, Objectives: settings.Objectives}
 	ds, err := dashboard.Build(dashboard.Config{Deployment: d, Pathologies: all, Limit: rules.Limit})
 	if err != nil {

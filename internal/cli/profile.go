@@ -5,19 +5,24 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/command"
+	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/profile"
+	"github.com/sixty-dev/sixty/internal/profile/capture"
 	"github.com/sixty-dev/sixty/internal/profile/finding"
 	"github.com/sixty-dev/sixty/internal/profile/tracefile"
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/report/profilereport"
+	"github.com/sixty-dev/sixty/internal/source"
 	"github.com/sixty-dev/sixty/internal/threshold"
 )
 
@@ -121,4 +126,134 @@ func (f *profileFlags) files(p *profile.Profile, t *profile.Timeline, v *finding
 		}
 	}
 	return nil
+}
+
+type profileDiffFlags struct {
+	read readFlags
+	gate string
+	out  command.Output
+}
+
+func newProfileDiffCommand() *cobra.Command {
+	f := &profileDiffFlags{}
+	cmd := &cobra.Command{Use: "diff", Args: cobra.ExactArgs(2), RunE: f.run}
+	s := cmd.Flags()
+	s.StringVar(&f.gate, "gate", "", "exit with 1 if a step takes longer by more than this `share`: 3% or 0.03")
+	f.out.AddFlags(s, "text", "json")
+	f.out.AddFull(s, "show more kernels")
+	f.read.register(s)
+	return cmd
+}
+
+func (f *profileDiffFlags) run(cmd *cobra.Command, args []string) error {
+	gate, err := profile.ParseGate(f.gate)
+	if err != nil {
+		return err
+	}
+	var both [2]*profile.Profile
+	for i, path := range args {
+		if both[i], _, err = f.read.profile(cmd, []string{path}, false); err != nil {
+			return err
+		}
+	}
+	d := profile.Compare(both[0], both[1])
+	err = f.out.Write(cmd.OutOrStdout(), func(w io.Writer, o render.Options) error {
+		if f.out.Form() == "json" {
+			return profilereport.DiffJSON(w, d, gate)
+		}
+		return profilereport.Diff(w, d, gate, f.out.Full, o)
+	})
+	if err == nil && gate >= 0 && d.Worse(gate) {
+		return errFound
+	}
+	return err
+}
+
+func newProfileHowCommand() *cobra.Command {
+	var version, model, dir, tool string
+	var steps int
+	cmd := &cobra.Command{
+		Use:  "how",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			release := vllm.DefaultRelease
+			if version != "" {
+				var err error
+				if release, err = engine.ParseRelease(version); err != nil {
+					return fmt.Errorf("--vllm-version: %w", err)
+				}
+			}
+			if tool != "" && tool != "torch" && tool != "nsys" {
+				return fmt.Errorf("--tool: %q is neither torch nor nsys", tool)
+			}
+			if err := capture.CheckSteps(steps); err != nil {
+				return err
+			}
+			out := cmd.OutOrStdout()
+			return capture.How(out, release, model, dir, tool, steps, command.Terminal(out, "auto"))
+		},
+	}
+	s := cmd.Flags()
+	s.StringVar(&version, "vllm-version", "", "the vLLM `release` (default: "+string(vllm.DefaultRelease)+")")
+	s.StringVar(&model, "model", "$MODEL", "the model's name")
+	s.StringVar(&dir, "dir", "/tmp/traces", "where traces go; an absolute path")
+	s.StringVar(&tool, "tool", "", "torch or nsys (default: both)")
+	s.IntVar(&steps, "steps", 20, "steps of the engine to record")
+	return cmd
+}
+
+type profileCaptureFlags struct {
+	cfg     capture.Config
+	largest int64 // MiB
+	http    source.Access
+	profile profileFlags
+}
+
+func newProfileCaptureCommand() *cobra.Command {
+	f := &profileCaptureFlags{}
+	cmd := &cobra.Command{Use: "capture", Args: cobra.ExactArgs(1), RunE: f.run}
+	s := cmd.Flags()
+	s.IntVar(&f.cfg.Steps, "steps", 20, "steps of the engine to record")
+	s.DurationVar(&f.cfg.Longest, "longest", 30*time.Second, "stop after this long, however few steps there were")
+	s.DurationVar(&f.cfg.StopWait, "stop-wait", 10*time.Minute, "wait so long for the server to write its traces")
+	s.StringVar(&f.cfg.Dir, "dir", "", "the server's torch_profiler_dir, as a `directory` here")
+	s.Int64Var(&f.largest, "largest", 4096, "stop when the new traces are larger than so many MiB together")
+	s.IntVar(&f.cfg.Load, "load", 8, "requests at once to make where the server has none; 0 makes none")
+	f.http.AddFlags(s)
+	f.profile.out.AddFlags(s, "text", "json")
+	f.profile.out.AddFull(s, "show everything")
+	s.StringVar(&f.profile.html, "html", "", "write a page with charts to a `file`")
+	f.profile.read.register(s)
+	return cmd
+}
+
+func (f *profileCaptureFlags) run(cmd *cobra.Command, args []string) (err error) {
+	stderr := cmd.ErrOrStderr()
+	line := command.NewProgress(stderr)
+	c := f.cfg
+	c.Base, c.Largest, c.Progress = args[0], f.largest<<20, line.Show
+	if c.HTTP, err = f.http.Config(); err != nil {
+		return err
+	}
+	r, err := capture.Run(cmd.Context(), c)
+	line.Clear()
+	if r != nil {
+		command.Notes(stderr, r.Notes)
+	}
+	if err != nil {
+		return err
+	}
+	steps := "steps are not counted"
+	if r.Steps >= 0 {
+		steps = render.Plural(r.Steps, "step")
+	}
+	fmt.Fprintf(stderr, "profiled for %s: %s\n", r.Took.Round(time.Millisecond), steps)
+	if c.Dir == "" {
+		fmt.Fprintf(cmd.OutOrStdout(), "the traces are where the server writes them: its torch_profiler_dir, or nsys' -o\nanalyse them with: sixty profile DIRECTORY\n")
+		return nil
+	}
+	for _, file := range r.Files {
+		fmt.Fprintln(stderr, file)
+	}
+	return f.profile.run(cmd, tracefile.Workers(r.Files))
 }

@@ -24,7 +24,7 @@ import (
 )
 
 func TestARequestIsTriedElsewhereWhereThatIsSafe(t *testing.T) {
-	dead := listen(t)
+	dead := listenLocally(t)
 	dead.Close()
 	var asked atomic.Int64
 	half := raw(t, func(c net.Conn) { // takes the request, and dies

@@ -62,7 +62,7 @@ func start(t testing.TB, cfg Config, upstreams ...string) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, admin := listen(t), listen(t)
+	data, admin := listenLocally(t), listenLocally(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- g.Serve(ctx, Serving{Data: data, Admin: admin, DrainTimeout: 2 * time.Second}) }()
@@ -76,7 +76,7 @@ func start(t testing.TB, cfg Config, upstreams ...string) *running {
 	return r
 }
 
-func listen(t testing.TB) net.Listener {
+func listenLocally(t testing.TB) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -106,7 +106,7 @@ func scripted(t testing.TB, s loadtest.Script) *loadtest.Server {
 // raw runs an upstream that answers every connection with bytes.
 func raw(t testing.TB, answer func(net.Conn)) string {
 	t.Helper()
-	l := listen(t)
+	l := listenLocally(t)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for {

@@ -115,7 +115,7 @@ func nanos() int64 { return int64(time.Since(epoch)) }
 // timed is an upstream whose events hold the time at which they were written.
 // Queries say how it answers: first, every, n; flood; hold; else a whole answer.
 func timed(t *testing.T) string {
-	l := listen(t)
+	l := listenLocally(t)
 	var wg sync.WaitGroup
 	t.Cleanup(func() { l.Close(); wg.Wait() })
 	wg.Go(func() {
@@ -419,7 +419,7 @@ func spawn(t *testing.T, name, addr string, args ...string) *proxy {
 }
 
 func freeAddr(t *testing.T) string {
-	l := listen(t)
+	l := listenLocally(t)
 	defer l.Close()
 	return l.Addr().String()
 }

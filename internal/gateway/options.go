@@ -21,9 +21,9 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/sixty-dev/sixty/internal/baseline"
-	"github.com/sixty-dev/sixty/internal/command"
 	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/listen"
 )
 
 // Options are a Config and the listeners of a Gateway as a user names them: addresses and
@@ -123,11 +123,11 @@ func (o Options) Start(ctx context.Context, stdout, stderr io.Writer) (serve fun
 		}
 		s.TLS = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
 	}
-	if s.Data, err = command.Listen(ctx, "--listen", o.Listen); err != nil {
+	if s.Data, err = listen.TCP(ctx, "--listen", o.Listen); err != nil {
 		return nil, err
 	}
 	if o.AdminAt != "off" {
-		if s.Admin, err = command.Listen(ctx, "--admin", o.AdminAt); err != nil {
+		if s.Admin, err = listen.TCP(ctx, "--admin", o.AdminAt); err != nil {
 			return nil, errors.Join(err, s.Data.Close())
 		}
 	}

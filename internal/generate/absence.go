@@ -140,14 +140,14 @@ func (b *ruleBuilder) gatewaysAbsent() (exprs [2]string, err error) {
 	if !ok {
 		return exprs, nil
 	}
-	fleet := append(d.place(), "job")
+	fleet := append(place(&d), "job")
 	exprs = [2]string{
 		"group by (instance) (max_over_time(up[1m]) == 0) and on (instance) group by (instance) (last_over_time(sixty_gateway_upstream_up[1h]))",
 		fmt.Sprintf("count by (%[1]s) (group by (%[1]s, instance) (last_over_time(sixty_gateway_upstream_up[1h]))) unless on (%[1]s) group by (%[1]s) (up and on (instance) group by (instance) (last_over_time(sixty_gateway_upstream_up[1h])))",
 			strings.Join(fleet, ", ")),
 	}
 	for i := range exprs {
-		if exprs[i], err = d.rewrite(exprs[i], names); err != nil {
+		if exprs[i], err = d.PromQLIn(names, exprs[i]); err != nil {
 			return exprs, err
 		}
 	}

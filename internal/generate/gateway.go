@@ -18,22 +18,12 @@ import (
 // the gateway too, but for those on one upstream, where it is that server.
 const gatewayLabel = "gateway"
 
-// Gateway returns the names of sixty gateway, where the deployment has one. Other
-// products' counters are of all that stands behind them, so that no alerts are made.
-func (d *Deployment) Gateway() (dialect.Dialect, bool) {
-	i := slices.IndexFunc(d.Dialects, func(x dialect.Dialect) bool { return x.Engine == dialect.Gateway && len(x.Exprs) == 0 })
-	if i < 0 {
-		return dialect.Dialect{}, false
-	}
-	return d.Dialects[i], true
-}
-
 // atGateway reports whether a condition is about what a gateway sees.
 func atGateway(p *catalog.Pathology) bool { return p.Scope() == indicator.Gateway }
 
 // Sees reports whether the deployment has what a pathology is about: a gateway, where it
 // is one at a gateway.
-func (d *Deployment) Sees(p *catalog.Pathology) bool {
+func Sees(d *dialect.Deployment, p *catalog.Pathology) bool {
 	_, there := d.Gateway()
 	return there || !atGateway(p)
 }
@@ -48,7 +38,7 @@ func parted(instance []string, per string) []string {
 
 // identity is the label that names a target: the last of those that identify it, but for
 // those by which it is selected or meets its GPU exporter.
-func (d *Deployment) identity() string {
+func identity(d *dialect.Deployment) string {
 	for _, l := range slices.Backward(d.Instance) {
 		if !slices.Contains(d.GPU, l) && !slices.ContainsFunc(d.Matchers, func(m *labels.Matcher) bool { return m.Name == l }) {
 			return l
@@ -58,7 +48,7 @@ func (d *Deployment) identity() string {
 }
 
 // place is where a fleet is: the labels of a model without its name.
-func (d *Deployment) place() []string {
+func place(d *dialect.Deployment) []string {
 	return slices.DeleteFunc(slices.Clone(d.Model), func(l string) bool { return l == "model_name" })
 }
 
@@ -100,7 +90,7 @@ func (b *ruleBuilder) served() (rules []rulefmt.Rule, err error) {
 	exprs := []string{whole, asked}
 	for i, expr := range exprs {
 		// model_name would be taken for the labels of a fleet.
-		if exprs[i], err = d.rewrite(expr, names); err != nil {
+		if exprs[i], err = d.PromQLIn(names, expr); err != nil {
 			return nil, err
 		}
 	}
@@ -127,7 +117,7 @@ func (b *ruleBuilder) placed(expr, per string) string {
 		on, info = parted(d.Instance, per), servedAsModel
 	}
 	b.serves[info] = true
-	id := d.identity()
+	id := identity(d)
 	expr = fmt.Sprintf(`label_replace((%s) * on (%s) group_left (model_name) %s, %q, "$1", %q, "(.+)")`, expr, strings.Join(on, ", "), b.cfg.of(info), gatewayLabel, id)
 	if per == indicator.PerUpstream && id == "instance" {
 		expr = fmt.Sprintf(`label_replace(%s, "instance", "$1", %q, "(.+)")`, expr, per)
@@ -145,9 +135,9 @@ func (cfg *RulesConfig) linked(cause, symptom *catalog.Pathology) link {
 	causeOutside, outside := atGateway(cause), atGateway(symptom)
 	switch {
 	case causeOutside && outside:
-		return link{append(d.place(), gatewayLabel), []string{gatewayLabel}}
+		return link{append(place(d), gatewayLabel), []string{gatewayLabel}}
 	case outside && symptom.Per() == indicator.PerUpstream && readsModel(cause): // the gateway may be in another namespace
-		return link{append(slices.DeleteFunc(d.place(), func(l string) bool { return l != "cluster" }), "instance"), []string{"instance"}}
+		return link{append(slices.DeleteFunc(place(d), func(l string) bool { return l != "cluster" }), "instance"), []string{"instance"}}
 	case outside:
 		return link{slices.Clone(d.Model), []string{"model_name"}}
 	case causeOutside:

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/baseline"
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/slo"
@@ -21,7 +22,7 @@ import (
 
 // RulesConfig says what the rules are for.
 type RulesConfig struct {
-	Deployment  Deployment
+	Deployment  dialect.Deployment
 	Pathologies []*catalog.Pathology
 	// Absences are the ids of the alerts on what is not there.
 	Absences []string
@@ -115,7 +116,7 @@ func NewRules(cfg RulesConfig) (*Rules, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	cfg.Pathologies = slices.DeleteFunc(slices.Clone(cfg.Pathologies), func(p *catalog.Pathology) bool { return !cfg.Deployment.Sees(p) })
+	cfg.Pathologies = slices.DeleteFunc(slices.Clone(cfg.Pathologies), func(p *catalog.Pathology) bool { return !Sees(&cfg.Deployment, p) })
 	if cfg.Objectives != nil && slices.ContainsFunc(cfg.Objectives.Objectives, func(o slo.Objective) bool { return o.Service != "" }) && !slices.Contains(cfg.Deployment.Model, "service") {
 		cfg.Deployment.Model = append(slices.Clone(cfg.Deployment.Model), "service")
 	}
@@ -169,7 +170,7 @@ func (b *ruleBuilder) group(part, name string, interval model.Duration, rules []
 // withMatched adds to the labels of a target those by which the deployment is
 // selected, and those that it shares with its GPU exporter, so that recorded series
 // keep them.
-func withMatched(instance []string, d Deployment) []string {
+func withMatched(instance []string, d dialect.Deployment) []string {
 	out := slices.Clone(instance)
 	for _, l := range d.GPU {
 		if !slices.Contains(out, l) {
@@ -268,7 +269,7 @@ func (b *ruleBuilder) recordings() ([]rulefmt.Rule, error) {
 		}
 		d := b.cfg.Deployment
 		if !slices.Contains(parts, s) {
-			d.series = b.part
+			d.Recorded = b.part
 		}
 		d.Instance = parted(d.Instance, s.Per)
 		expr, err := d.Expr(s)
@@ -526,7 +527,7 @@ func (b *ruleBuilder) alert(p *catalog.Pathology, seg *segment, v variant, used 
 	case url != "" && outside:
 		r.Annotations["dashboard_url"] = url + "&var-gateway={{ $labels.gateway | urlquery }}"
 	case url != "":
-		server := b.cfg.Deployment.identity()
+		server := identity(&b.cfg.Deployment)
 		r.Annotations["dashboard_url"] = url + "&var-" + server + "={{ $labels." + server + " | urlquery }}"
 	}
 	return r

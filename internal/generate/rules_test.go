@@ -43,8 +43,8 @@ func named(t testing.TB, ids ...string) []dialect.Dialect {
 
 func usual(t testing.TB) generate.RulesConfig {
 	return generate.RulesConfig{
-		Deployment: generate.Deployment{
-			Dialects: named(t, "vllm-v1"), Instance: generate.UsualInstance, Model: generate.UsualModel,
+		Deployment: dialect.Deployment{
+			Dialects: named(t, "vllm-v1"), Instance: dialect.UsualInstance, Model: dialect.UsualModel,
 			Window: 5 * time.Minute, Short: time.Minute, Past: time.Hour,
 		},
 		Pathologies: pathologies.All(),
@@ -340,7 +340,7 @@ func FuzzObjectives(f *testing.F) {
 			return
 		}
 		r, err := generate.NewRules(generate.RulesConfig{
-			Deployment:  generate.Deployment{Dialects: []dialect.Dialect{d, gpu}, Instance: []string{"instance"}, Model: []string{"model_name"}, Window: 5 * time.Minute, Short: time.Minute, Past: time.Hour},
+			Deployment:  dialect.Deployment{Dialects: []dialect.Dialect{d, gpu}, Instance: []string{"instance"}, Model: []string{"model_name"}, Window: 5 * time.Minute, Short: time.Minute, Past: time.Hour},
 			Pathologies: pathologies.All()[3:5], Objectives: o, Interval: time.Minute, Past: 24 * time.Hour, Ago: time.Hour,
 		})
 		if err != nil {

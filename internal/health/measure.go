@@ -19,7 +19,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/dialect"
-	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
@@ -74,7 +73,7 @@ func Measure(ctx context.Context, q metrics.Querier, c Config) (*Report, error) 
 	}
 	g.start = c.To.Add(-time.Duration(g.n+g.split-1) * step)
 	m := &measuring{c: c, q: q, grid: g, pools: poolsOf(targets)}
-	m.deployment = generate.Deployment{
+	m.deployment = dialect.Deployment{
 		Instance: layout.Instance, Model: layout.Model, Matchers: slices.Concat(c.Matchers, layout.Without), Window: step, Short: min(step, max(10*time.Second, 4*c.Interval)), Past: step,
 	}
 	for _, t := range targets {
@@ -153,7 +152,7 @@ type measuring struct {
 	q          metrics.Querier
 	grid       grid
 	pools      []*pool
-	deployment generate.Deployment
+	deployment dialect.Deployment
 	answers    map[string]*answer // by signal
 }
 

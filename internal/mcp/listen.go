@@ -9,13 +9,13 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/command"
+	"github.com/sixty-dev/sixty/internal/listen"
 	"github.com/sixty-dev/sixty/internal/web"
 )
 
 // Listen serves over HTTP at an address, under /mcp, until the context ends.
 func Listen(ctx context.Context, stderr io.Writer, addr string, o Options) error {
-	l, err := command.Listen(ctx, "--listen", addr)
+	l, err := listen.TCP(ctx, "--listen", addr)
 	if err != nil {
 		return err
 	}

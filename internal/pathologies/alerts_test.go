@@ -99,9 +99,9 @@ func (p *played) normal(t *testing.T) []*baseline.File {
 	return files
 }
 
-func (p *played) deployment(t *testing.T) generate.Deployment {
+func (p *played) deployment(t *testing.T) dialect.Deployment {
 	t.Helper()
-	d := generate.Deployment{
+	d := dialect.Deployment{
 		Instance: []string{"instance"}, Model: []string{"model_name"},
 		Window: alertWindow, Short: alertShort, Past: time.Hour,
 	}

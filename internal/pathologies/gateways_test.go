@@ -51,8 +51,8 @@ func alertHolds(t *testing.T, p *catalog.Pathology, c *history.Case, interval, w
 	}
 	usual, short := generate.Windows(interval)
 	rules, err := generate.NewRules(generate.RulesConfig{
-		Deployment: generate.Deployment{
-			Dialects: dialects, Instance: generate.UsualInstance, Model: generate.UsualModel,
+		Deployment: dialect.Deployment{
+			Dialects: dialects, Instance: dialect.UsualInstance, Model: dialect.UsualModel,
 			Window: max(usual, window), Short: short, Past: time.Hour,
 		},
 		Pathologies: []*catalog.Pathology{p}, Interval: interval, Past: generate.UsualPast, Ago: generate.UsualAgo,

@@ -13,7 +13,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/audit/surface"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
-	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
 	"github.com/sixty-dev/sixty/internal/generate/detect"
 	"github.com/sixty-dev/sixty/internal/health/api"
@@ -75,7 +75,7 @@ func (s *server) panels(w http.ResponseWriter, _ *http.Request) {
 	if cfg := s.collector.Config(); s.cfg.Prometheus.Prometheus == "" {
 		interval = time.Duration(cfg.GlobalConfig.ScrapeInterval)
 	}
-	base := generate.Deployment{Instance: generate.UsualInstance, Model: generate.UsualModel, Past: time.Hour, Matchers: s.source.Matchers()}
+	base := dialect.Deployment{Instance: dialect.UsualInstance, Model: dialect.UsualModel, Past: time.Hour, Matchers: s.source.Matchers()}
 	var found []detect.Exposed
 	if len(seen.Dialects) > 0 {
 		found = append(found, seen)

@@ -70,8 +70,8 @@ func (r *catalogueRules) groups(ts []diagnose.Target, all []*catalog.Pathology, 
 	// Windows are those of alerts at this interval, whatever that of the scrapes.
 	interval = max(interval, 15*time.Second)
 	window, short := generate.Windows(interval)
-	d, err := detect.Resolve(generate.Deployment{
-		Instance: generate.UsualInstance, Model: generate.UsualModel, Window: window, Short: short, Past: time.Hour,
+	d, err := detect.Resolve(dialect.Deployment{
+		Instance: dialect.UsualInstance, Model: dialect.UsualModel, Window: window, Short: short, Past: time.Hour,
 	}, nil, seen)
 	if err != nil {
 		return nil, false, err

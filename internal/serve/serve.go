@@ -26,13 +26,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	toolkit "github.com/prometheus/exporter-toolkit/web"
 
-	"github.com/sixty-dev/sixty/internal/command"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/generate/scrapeconfig"
 	"github.com/sixty-dev/sixty/internal/health"
 	"github.com/sixty-dev/sixty/internal/health/api"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/incident/keeper"
+	"github.com/sixty-dev/sixty/internal/listen"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
 	"github.com/sixty-dev/sixty/internal/monitor"
@@ -230,7 +230,7 @@ func (s *server) open(ctx context.Context, file *monitor.Config) error {
 }
 
 func (s *server) listen(ctx context.Context) (err error) {
-	if s.listener, err = command.Listen(ctx, "--listen", s.cfg.Addr); err != nil {
+	if s.listener, err = listen.TCP(ctx, "--listen", s.cfg.Addr); err != nil {
 		return err
 	}
 	address := s.cfg.External

@@ -19,7 +19,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/baseline"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/dialect"
-	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
@@ -67,7 +66,7 @@ func Measure(ctx context.Context, q metrics.Querier, cfg Config) ([]*baseline.Fi
 	if err != nil {
 		return nil, err
 	}
-	d := generate.Deployment{
+	d := dialect.Deployment{
 		Instance: layout.Instance, Model: layout.Model, Matchers: slices.Concat(cfg.Matchers, layout.Without),
 		Window: cfg.Window, Short: cfg.Short, Past: min(span, time.Hour),
 	}
@@ -95,7 +94,7 @@ func Measure(ctx context.Context, q metrics.Querier, cfg Config) ([]*baseline.Fi
 type samples map[string][]float64
 
 // ask fetches all signals of model servers over the range.
-func ask(ctx context.Context, q metrics.Querier, d generate.Deployment, r metrics.Range) (map[*indicator.Signal]samples, error) {
+func ask(ctx context.Context, q metrics.Querier, d dialect.Deployment, r metrics.Range) (map[*indicator.Signal]samples, error) {
 	all := indicator.All()
 	answers := make([]samples, len(all))
 	g, ctx := errgroup.WithContext(ctx)

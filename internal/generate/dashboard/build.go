@@ -13,7 +13,6 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/dialect"
-	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
@@ -85,7 +84,7 @@ type (
 
 type builder struct {
 	cfg    Config
-	levels map[level]generate.Deployment
+	levels map[level]dialect.Deployment
 	vars   []Variable // of model servers
 	gpu    []Variable // of GPU exporters
 	host   []Variable // of machines and pods
@@ -99,10 +98,10 @@ var variableNames = map[string]string{"model_name": "model", "Hostname": "gpu_ho
 func newBuilder(cfg Config) (*builder, error) {
 	d := &cfg.Deployment
 	if len(d.Instance) == 0 {
-		d.Instance = generate.UsualInstance
+		d.Instance = dialect.UsualInstance
 	}
 	if len(d.Model) == 0 {
-		d.Model = generate.UsualModel
+		d.Model = dialect.UsualModel
 	}
 	cfg.Runbooks = cmp.Or(cfg.Runbooks, catalog.PublishedRunbooks)
 	d.Window, d.Short, d.Past = rateMark, rateMark, rangeMark
@@ -110,7 +109,7 @@ func newBuilder(cfg Config) (*builder, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &builder{cfg: cfg, levels: map[level]generate.Deployment{}}
+	b := &builder{cfg: cfg, levels: map[level]dialect.Deployment{}}
 	b.variables(servers)
 
 	// place is what a fleet and a server have in common: cluster and namespace.
@@ -230,7 +229,7 @@ func (v Variable) matcher() *labels.Matcher {
 }
 
 // restricted returns the deployment with other labels, restricted by variables.
-func (b *builder) restricted(dialects []dialect.Dialect, instance, models []string, vars []Variable) generate.Deployment {
+func (b *builder) restricted(dialects []dialect.Dialect, instance, models []string, vars []Variable) dialect.Deployment {
 	d := b.cfg.Deployment
 	d.Dialects = dialects
 	d.Instance, d.Model = instance, models
@@ -355,7 +354,7 @@ func (b *builder) series(p panel, q query) (Series, error) {
 
 // asked is the deployment of a query's level, without the dialects whose metrics lack a label that an expression of its
 // own shows apart.
-func (b *builder) asked(q query) generate.Deployment {
+func (b *builder) asked(q query) dialect.Deployment {
 	d := b.levels[q.level]
 	names, err := indicator.Metrics(q.expr)
 	if q.expr == "" || err != nil {

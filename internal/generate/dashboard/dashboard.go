@@ -4,7 +4,7 @@
 // that for the two programs; package preview draws it without either.
 //
 // The layout is data over package indicator's signals; every PromQL expression
-// comes from there by way of [generate.Deployment]. The package performs no I/O.
+// comes from there by way of [dialect.Deployment]. The package performs no I/O.
 package dashboard
 
 import (
@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
@@ -25,7 +26,7 @@ type Config struct {
 	// Deployment says how metrics are asked for. Its Window and Short are not
 	// used: dashboards follow the time range that their reader chose. Its
 	// Instance, Model and GPU labels default to the usual ones.
-	Deployment generate.Deployment
+	Deployment dialect.Deployment
 
 	// Pathologies are those whose alerts the dashboards mark and link.
 	Pathologies []*catalog.Pathology

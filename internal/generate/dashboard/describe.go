@@ -9,7 +9,6 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/dialect"
-	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
@@ -221,7 +220,7 @@ func (b *builder) changes() []Event {
 	}
 	// vLLM does not export its version; where it runs on Kubernetes, the image
 	// tells it (kube-state-metrics).
-	image := generate.Deployment{Dialects: b.levels[perServer].Dialects[:1], Matchers: append(slices.Clone(b.cfg.Deployment.Matchers), b.inPlace(b.vars)...)}
+	image := dialect.Deployment{Dialects: b.levels[perServer].Dialects[:1], Matchers: append(slices.Clone(b.cfg.Deployment.Matchers), b.inPlace(b.vars)...)}
 	const images = `group by (cluster, namespace, image) (kube_pod_container_info{image=~".*(vllm|sglang).*"}`
 	if expr, err := image.PromQL(images + ") unless " + images + " offset 10m)"); err == nil {
 		out = append(out, Event{

@@ -14,7 +14,6 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/dialect"
-	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/burnrate"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
@@ -30,14 +29,14 @@ type Exposed struct {
 // A Deployment is what rules and dashboards are made for, with what is known of servers
 // that were looked at.
 type Deployment struct {
-	generate.Deployment
+	dialect.Deployment
 	Edges  map[string][]float64 // of histogram buckets that all have, by canonical family
 	Models []string
 }
 
 // Resolve gives a deployment its dialects: those that are named, those of servers that were
 // looked at, vLLM's newest where neither is a server's, and that of GPU exporters.
-func Resolve(base generate.Deployment, named []string, seen ...Exposed) (Deployment, error) {
+func Resolve(base dialect.Deployment, named []string, seen ...Exposed) (Deployment, error) {
 	d := Deployment{Deployment: base, Edges: map[string][]float64{}}
 	if !serves(named, seen) {
 		named = append([]string{"vllm-v1"}, named...)
@@ -116,7 +115,7 @@ func Read(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Du
 // bucketEdges returns the edges that all targets have of a histogram.
 func bucketEdges(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, name string, match []*labels.Matcher) ([]float64, error) {
 	named := append([]*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, name)}, match...)
-	by := strings.Join(append(slices.Clone(generate.UsualInstance), "le"), ", ")
+	by := strings.Join(append(slices.Clone(dialect.UsualInstance), "le"), ", ")
 	v, err := q.Query(ctx, fmt.Sprintf("group by (%s) (last_over_time(%s[%s]))", by, indicator.Selector("", named...), model.Duration(lookback)), at)
 	if err != nil {
 		return nil, fmt.Errorf("bucket edges of %s: %w", name, err)

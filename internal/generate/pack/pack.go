@@ -60,7 +60,7 @@ func (c *Config) Choose(only, skip []string) error {
 	}
 	c.Absences = slices.DeleteFunc(c.Absences, func(id string) bool { return slices.Contains(skip, id) })
 	c.Pathologies = slices.DeleteFunc(slices.Clone(c.Pathologies), func(p *catalog.Pathology) bool {
-		return !c.Deployment.Sees(p) || slices.Contains(skip, p.ID) || len(only) > 0 && !slices.Contains(only, p.ID)
+		return !generate.Sees(&c.Deployment, p) || slices.Contains(skip, p.ID) || len(only) > 0 && !slices.Contains(only, p.ID)
 	})
 	if len(c.Pathologies)+len(c.Absences) == 0 && c.Objectives == nil {
 		return hint.With(errors.New("--only and --skip leave nothing"), "what a gateway sees needs one: --dialect vllm-v1,gateway")

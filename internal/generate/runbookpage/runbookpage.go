@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/prometheus/model/rulefmt"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/render"
@@ -32,7 +33,7 @@ type Config struct {
 
 	// Deployment says how signals are asked for. With none they are given in
 	// vLLM's own names.
-	Deployment *generate.Deployment
+	Deployment *dialect.Deployment
 
 	// Rules are the generated rules; a page shows those of its alert. Without
 	// them it shows what the condition reads.

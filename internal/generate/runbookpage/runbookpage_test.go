@@ -211,7 +211,7 @@ func TestWhatIsKnownOfTheDeploymentIsSaid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Deployment = &generate.Deployment{Dialects: []dialect.Dialect{d}, Instance: generate.UsualInstance, Model: generate.UsualModel}
+	c.Deployment = &dialect.Deployment{Dialects: []dialect.Dialect{d}, Instance: dialect.UsualInstance, Model: dialect.UsualModel}
 	c.Limit = func(*catalog.Threshold) (float64, string, bool) { return 0.8, "slo.yaml", true }
 	c.Dashboard = func(p *catalog.Pathology) string { return "https://grafana.example.com/d/x?var=" + p.ID }
 	c.Rules = []rulefmt.RuleGroup{{Rules: []rulefmt.Rule{
@@ -259,8 +259,8 @@ func TestEveryPageShowsItsAlert(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := generate.Deployment{
-		Dialects: []dialect.Dialect{model, gpu, gateway}, Instance: generate.UsualInstance, Model: generate.UsualModel, GPU: []string{"node"},
+	d := dialect.Deployment{
+		Dialects: []dialect.Dialect{model, gpu, gateway}, Instance: dialect.UsualInstance, Model: dialect.UsualModel, GPU: []string{"node"},
 		Window: indicator.WindowMark, Short: indicator.ShortMark, Past: indicator.PastMark,
 	}
 	rules, err := generate.NewRules(generate.RulesConfig{

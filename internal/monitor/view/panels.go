@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
 )
 
@@ -67,7 +67,7 @@ func NewPanels(cfg dashboard.Config, interval time.Duration) (Panels, error) {
 		return Panels{}, err
 	}
 	if cfg.Deployment.Model == nil {
-		cfg.Deployment.Model = generate.UsualModel
+		cfg.Deployment.Model = dialect.UsualModel
 	}
 	cfg.Deployment.Model = append(slices.Clone(cfg.Deployment.Model), "instance")
 	each, err := dashboard.Build(cfg)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/dialect"
-	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
@@ -16,7 +15,7 @@ func TestThePanelsAreThoseOfTheDashboards(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := view.NewPanels(dashboard.Config{Deployment: generate.Deployment{Dialects: []dialect.Dialect{d}}}, 5*time.Second)
+	got, err := view.NewPanels(dashboard.Config{Deployment: dialect.Deployment{Dialects: []dialect.Dialect{d}}}, 5*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

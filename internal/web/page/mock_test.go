@@ -21,7 +21,6 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/dialect"
-	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
@@ -98,7 +97,7 @@ var learnt = sync.OnceValues(func() (*known, error) {
 	if err != nil {
 		return nil, err
 	}
-	k.panels, err = view.NewPanels(dashboard.Config{Deployment: generate.Deployment{Dialects: []dialect.Dialect{d}}}, k.interval)
+	k.panels, err = view.NewPanels(dashboard.Config{Deployment: dialect.Deployment{Dialects: []dialect.Dialect{d}}}, k.interval)
 	return k, err
 })
 

@@ -26,7 +26,7 @@ func files(t testing.TB, change func(*dashboard.Config)) []generate.File {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := dashboard.Config{Pathologies: pathologies.All(), Period: burnrate.DefaultPeriod, Deployment: generate.Deployment{Dialects: []dialect.Dialect{d}}}
+	cfg := dashboard.Config{Pathologies: pathologies.All(), Period: burnrate.DefaultPeriod, Deployment: dialect.Deployment{Dialects: []dialect.Dialect{d}}}
 	if change != nil {
 		change(&cfg)
 	}

@@ -22,7 +22,7 @@ func files(t testing.TB) []generate.File {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := perses.Files(dashboard.Config{Pathologies: pathologies.All(), Period: burnrate.DefaultPeriod, Deployment: generate.Deployment{Dialects: []dialect.Dialect{d}}})
+	out, err := perses.Files(dashboard.Config{Pathologies: pathologies.All(), Period: burnrate.DefaultPeriod, Deployment: dialect.Deployment{Dialects: []dialect.Dialect{d}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/sixty-dev/sixty/internal/dialect"
-	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard/preview"
 	"github.com/sixty-dev/sixty/internal/indicator"
@@ -36,7 +35,7 @@ func boards(t testing.TB) []dashboard.Dashboard {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ds, err := dashboard.Build(dashboard.Config{Pathologies: pathologies.All(), Deployment: generate.Deployment{Dialects: []dialect.Dialect{d}}})
+	ds, err := dashboard.Build(dashboard.Config{Pathologies: pathologies.All(), Deployment: dialect.Deployment{Dialects: []dialect.Dialect{d}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,7 @@ func TestDashboardsFitTheSchemasOfGrafanaAndPerses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg := dashboard.Config{Pathologies: pathologies.All(), Period: burnrate.DefaultPeriod, Deployment: generate.Deployment{Dialects: []dialect.Dialect{d}}}
+		cfg := dashboard.Config{Pathologies: pathologies.All(), Period: burnrate.DefaultPeriod, Deployment: dialect.Deployment{Dialects: []dialect.Dialect{d}}}
 		for typ, render := range map[string]func(dashboard.Config) ([]generate.File, error){
 			"GrafanaDashboard": grafana.Files, "PersesDashboard": perses.Files,
 		} {

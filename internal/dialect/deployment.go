@@ -1,38 +1,22 @@
-// Package generate renders the catalogue for the monitoring that a team has:
-// Prometheus rules with their unit tests, Alertmanager inhibit rules. Packages
-// beneath it render dashboards, scrape configuration, runbook pages and
-// burn-rate alerts.
-//
-// It is pure: values in, files out. It asks nobody for samples and writes
-// nothing; package cli does both.
-package generate
+package dialect
 
 import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 
-	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
-
-// A File is one generated file; its path is relative, with slashes.
-type File struct {
-	Path    string
-	Content []byte
-}
 
 // A Deployment says how one deployment's metrics are asked for: in which names,
 // with which labels, over which durations.
 type Deployment struct {
 	// Dialects are the names in use: one, or several where versions are mixed.
-	Dialects []dialect.Dialect
+	Dialects []Dialect
 
 	// Instance, Model and GPU are the labels that identify a scraped target, the
 	// replicas of one model, and what a model server and its GPU exporter have
@@ -46,22 +30,9 @@ type Deployment struct {
 	// Window, Short and Past replace the durations of indicator's expressions.
 	Window, Short, Past time.Duration
 
-	series func(*indicator.Signal) string // by which signals that others are made of are recorded; nil: they are not
-}
-
-// MinWindow returns the shortest window over which a rate can be trusted at a
-// scrape interval: four of them, so that two samples remain when one scrape
-// fails and the window's ends fall badly.
-func MinWindow(interval time.Duration) time.Duration { return 4 * interval }
-
-// Windows returns the Window and the Short of alerts on servers that are scraped
-// every interval. Both are as short as their content allows, because a fault
-// counts once it fills them and goes on counting until it has left them. The
-// window has a minute's requests for percentiles. Short holds two scrapes wherever
-// its ends fall, with a little for scrapes that are late, so that an engine that
-// stops shows at the second page; ten seconds without progress are no hiccup.
-func Windows(interval time.Duration) (window, short time.Duration) {
-	return max(time.Minute, MinWindow(interval)), max(10*time.Second, (2*interval + interval/10).Round(time.Second))
+	// Recorded returns the series by which a signal that others are made of is
+	// recorded; nil: none is.
+	Recorded func(*indicator.Signal) string
 }
 
 // Usual values of a Deployment.
@@ -73,7 +44,7 @@ var (
 var errNoDialect = errors.New("the deployment has no dialect that it could be asked in")
 
 // rewriting returns the deployment's part of a rewriting in one dialect.
-func (d *Deployment) rewriting(dia dialect.Dialect) indicator.Rewriting {
+func (d *Deployment) rewriting(dia Dialect) indicator.Rewriting {
 	rw := indicator.Rewriting{
 		Window: d.Window, Short: d.Short, Past: d.Past,
 		Instance: d.Instance, Model: d.Model, Matchers: d.Matchers, Metric: dia.Metric,
@@ -89,13 +60,13 @@ func (d *Deployment) rewriting(dia dialect.Dialect) indicator.Rewriting {
 // several dialects, as one that exposes old and new names during a
 // deprecation, the first counts.
 func (d *Deployment) Expr(s *indicator.Signal) (string, error) {
-	return d.each(s, func(dia dialect.Dialect) (string, error) { return d.guarded(s, dia), nil })
+	return d.each(s, func(dia Dialect) (string, error) { return d.guarded(s, dia), nil })
 }
 
 // Unguarded is Expr with all values, for panels that show how many
 // observations there are beside them.
 func (d *Deployment) Unguarded(s *indicator.Signal) (string, error) {
-	return d.each(s, func(dia dialect.Dialect) (string, error) {
+	return d.each(s, func(dia Dialect) (string, error) {
 		expr, own := dia.Expr(s)
 		return d.compile(s, expr, own, dia), nil
 	})
@@ -104,19 +75,29 @@ func (d *Deployment) Unguarded(s *indicator.Signal) (string, error) {
 // PromQL returns an expression in canonical names for all dialects of the
 // deployment.
 func (d *Deployment) PromQL(expr string) (string, error) {
-	return d.each(nil, func(dia dialect.Dialect) (string, error) { return d.rewrite(expr, dia) })
+	return d.each(nil, func(dia Dialect) (string, error) { return d.PromQLIn(dia, expr) })
 }
 
 // Tells reports whether a signal can be asked for at all: some servers of the deployment
 // are of a release that has what it needs.
 func (d *Deployment) Tells(s *indicator.Signal) bool {
-	return slices.ContainsFunc(d.Dialects, func(dia dialect.Dialect) bool { return dia.Answers(s) && !dia.Predates(s) })
+	return slices.ContainsFunc(d.Dialects, func(dia Dialect) bool { return dia.Answers(s) && !dia.Predates(s) })
+}
+
+// Gateway returns the names of sixty gateway, where the deployment has one. Other
+// products' counters are of all that stands behind them, so that no alerts are made.
+func (d *Deployment) Gateway() (Dialect, bool) {
+	i := slices.IndexFunc(d.Dialects, func(x Dialect) bool { return x.Engine == Gateway && len(x.Exprs) == 0 })
+	if i < 0 {
+		return Dialect{}, false
+	}
+	return d.Dialects[i], true
 }
 
 // each merges what the dialects make of a signal.
 // Dialects of another kind of endpoint, a model server's for a GPU signal, are
 // passed over, as are those of releases that cannot tell it where others can.
-func (d *Deployment) each(s *indicator.Signal, render func(dialect.Dialect) (string, error)) (string, error) {
+func (d *Deployment) each(s *indicator.Signal, render func(Dialect) (string, error)) (string, error) {
 	var exprs []string
 	told := s != nil && d.Tells(s)
 	for _, dia := range d.Dialects {
@@ -139,7 +120,7 @@ func (d *Deployment) each(s *indicator.Signal, render func(dialect.Dialect) (str
 
 // guarded returns a signal's PromQL in one dialect. A trend is not believed
 // before the target has been there for a while.
-func (d *Deployment) guarded(s *indicator.Signal, dia dialect.Dialect) string {
+func (d *Deployment) guarded(s *indicator.Signal, dia Dialect) string {
 	expr, own := dia.Expr(s)
 	out := d.compile(s, expr, own, dia)
 	if s.Counted() {
@@ -159,15 +140,15 @@ func (d *Deployment) guarded(s *indicator.Signal, dia dialect.Dialect) string {
 }
 
 // known returns a signal's series where one is recorded, else its PromQL in one dialect.
-func (d *Deployment) known(s *indicator.Signal, dia dialect.Dialect) string {
-	if d.series != nil {
-		return d.series(s)
+func (d *Deployment) known(s *indicator.Signal, dia Dialect) string {
+	if d.Recorded != nil {
+		return d.Recorded(s)
 	}
 	return d.guarded(s, dia)
 }
 
 // compile returns PromQL of an expression of a signal.
-func (d *Deployment) compile(s *indicator.Signal, expr indicator.Expr, own bool, dia dialect.Dialect) string {
+func (d *Deployment) compile(s *indicator.Signal, expr indicator.Expr, own bool, dia Dialect) string {
 	rw := d.rewriting(dia)
 	if own {
 		rw.Metric = nil
@@ -175,16 +156,11 @@ func (d *Deployment) compile(s *indicator.Signal, expr indicator.Expr, own bool,
 	return rw.Compile(expr, s.Scope).String()
 }
 
-func (d *Deployment) rewrite(expr string, dia dialect.Dialect) (string, error) {
+// PromQLIn is PromQL in one dialect, whatever kind of endpoint has it.
+func (d *Deployment) PromQLIn(dia Dialect, expr string) (string, error) {
 	tree, err := indicator.Rewrite(expr, d.rewriting(dia))
 	if err != nil {
 		return "", err
 	}
 	return tree.String(), nil
 }
-
-// number writes a number as PromQL reads it back.
-func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
-
-// duration writes a duration as PromQL has it: "5m", "1d".
-func duration(d time.Duration) string { return model.Duration(d).String() }

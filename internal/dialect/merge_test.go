@@ -1,12 +1,10 @@
-package generate_test
+package dialect_test
 
 import (
 	"bytes"
-	"slices"
 	"testing"
 
 	"github.com/sixty-dev/sixty/internal/dialect"
-	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
@@ -44,7 +42,7 @@ func TestMergePutsAlternativesAtTheSeries(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := generate.Merge(tc.in)
+			got, err := dialect.Merge(tc.in)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -57,7 +55,7 @@ func TestMergePutsAlternativesAtTheSeries(t *testing.T) {
 		})
 	}
 	for name, in := range map[string][]string{"nothing": nil, "no PromQL": {"sum("}} {
-		if got, err := generate.Merge(in); err == nil {
+		if got, err := dialect.Merge(in); err == nil {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
@@ -105,11 +103,18 @@ func TestMergedSignalsCountReplicasOfBothKinds(t *testing.T) {
 	})
 
 	_, at := rec.Times()
-	fleet := func(dialects ...string) generate.Deployment {
-		servers := slices.DeleteFunc(named(t, dialects...), func(d dialect.Dialect) bool { return !d.Serves() })
-		return generate.Deployment{Dialects: servers, Instance: []string{}, Model: []string{"model_name"}}
+	fleet := func(dialects ...string) dialect.Deployment {
+		d := dialect.Deployment{Instance: []string{}, Model: []string{"model_name"}}
+		for _, id := range dialects {
+			server, err := dialect.Named(id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.Dialects = append(d.Dialects, server)
+		}
+		return d
 	}
-	expr := func(d generate.Deployment, s *indicator.Signal) string {
+	expr := func(d dialect.Deployment, s *indicator.Signal) string {
 		var each []string
 		for _, dia := range d.Dialects {
 			one := d
@@ -120,7 +125,7 @@ func TestMergedSignalsCountReplicasOfBothKinds(t *testing.T) {
 			}
 			each = append(each, e)
 		}
-		merged, err := generate.Merge(each)
+		merged, err := dialect.Merge(each)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,5 @@
-package command
+// Package listen opens the addresses at which sixty answers.
+package listen
 
 import (
 	"context"
@@ -9,9 +10,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/hint"
 )
 
-// Listen listens at an address; a port alone is one of the loopback interface. Flag is what
+// TCP listens at an address; a port alone is one of the loopback interface. Flag is what
 // the address came from.
-func Listen(ctx context.Context, flag, addr string) (net.Listener, error) {
+func TCP(ctx context.Context, flag, addr string) (net.Listener, error) {
 	if strings.HasPrefix(addr, ":") { // this machine alone, unless told
 		addr = "127.0.0.1" + addr
 	}

@@ -69,7 +69,7 @@ func (s *search) point(k Knobs) *Point {
 		s.note(err.Error())
 		return nil
 	}
-	p := &Point{Knobs: full, GPUs: full.Replicas * s.perReplica(full.TP), Ledger: l}
+	p := &Point{Knobs: full, GPUs: full.Replicas * s.perReplica(full.TP), Ledger: l, Blocks: l.Blocks.Value}
 	if !s.simulate(p, requests) {
 		return nil
 	}
@@ -201,13 +201,15 @@ func (s *search) simulate(p *Point, requests []sim.Request) bool {
 	p.Failed = len(requests) - finished - sum.Outcomes[sim.Cancelled] - p.Refused
 	p.Sample = len(requests)
 	if finished == 0 {
-		p.TTFT, p.ITL, p.E2E = math.Inf(1), math.Inf(1), math.Inf(1)
+		never := Seconds(math.Inf(1))
+		p.TTFT, p.ITL, p.E2E = never, never, never
 		return true
 	}
-	p.TTFT, p.ITL, p.E2E, p.TPOT = sum.TTFT.P95.Seconds(), sum.ITL.P95.Seconds(), sum.E2E.P95.Seconds(), sum.TPOT.Mean.Seconds()
-	if sum.ITL.Count == 0 {
-		p.ITL = sum.TPOT.P95.Seconds()
+	itl := sum.ITL
+	if itl.Count == 0 {
+		itl = sum.TPOT
 	}
+	p.TTFT, p.ITL, p.E2E = Seconds(sum.TTFT.P95.Seconds()), Seconds(itl.P95.Seconds()), Seconds(sum.E2E.P95.Seconds())
 	engines := float64(p.Knobs.Replicas * s.batches())
 	p.TokensPerSecond = steady(res.Records, requests[len(requests)-1].Arrival, sum.OutputPerSecond) * engines
 	p.PerGPU = p.TokensPerSecond / float64(max(p.GPUs, 1))
@@ -250,7 +252,7 @@ func (s *search) judge(p *Point) {
 	t := s.Targets
 	p.Misses, p.score = nil, 0
 	for _, l := range t.latencies() {
-		got := l.point(p)
+		got := float64(l.point(p))
 		ratio := got / l.want.Seconds()
 		p.score = max(p.score, ratio)
 		if ratio > 1 {

@@ -98,12 +98,12 @@ func (s *search) sure(p *Point) (*Point, []string) {
 
 // A Measurement is a load test that would tell more of what is not known.
 type Measurement struct {
-	Load    string  // for people: what it sends
-	Flags   string  // of sixty bench
-	Point   *Point  // whose server is to be measured, one replica
-	Widest  string  // the quantity whose interval decides
-	Factor  float64 // by which that is uncertain, as high over low
-	Reduced float64 // the same after the measurement
+	Load    string  `json:"load"`     // for people: what it sends
+	Flags   string  `json:"-"`        // of sixty bench
+	Point   *Point  `json:"-"`        // whose server is to be measured, one replica
+	Widest  string  `json:"quantity"` // whose interval decides
+	Factor  float64 `json:"factor"`   // by which that is uncertain, as high over low of its 90 % interval
+	Reduced float64 `json:"then"`     // the same after the measurement
 }
 
 // measureSeconds is the length of a load test.

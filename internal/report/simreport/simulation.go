@@ -470,7 +470,7 @@ func RunOf(p *perfmodel.Prediction, cfg sim.Config, o *slo.Objective, detail boo
 	r.Latency = map[Metric]*Latency{}
 	for m, x := range map[Metric]struct {
 		q         sim.Quantiles
-		mean, p95 *perfmodel.Interval
+		mean, p95 *perfmodel.Estimate
 	}{TTFT: {s.TTFT, &p.TTFTMean, &p.TTFTP95}, Queue: {s.Queue, &p.QueueMean, &p.QueueP95}, ITL: {s.ITL, &p.ITLMean, &p.ITLP95}, TPOT: {s.TPOT, &p.TPOTMean, &p.TPOTP95}, E2E: {s.E2E, &p.E2EMean, &p.E2EP95}} {
 		if x.q.Count > 0 {
 			r.Latency[m] = latency(x.q)

@@ -81,7 +81,7 @@ func TestShortTextFitsTheScreen(t *testing.T) {
 		a := answer(t, itl)
 		a.Notes = append(a.Notes, strings.Repeat("a note that goes on and on ", 20), strings.Repeat("another one ", 20))
 		a.LeftOut, a.Idle = []string{"--enable-dbo: the overlap of two half batches"}, []string{"--seed"}
-		a.Result.Measure = &Measurement{Load: "as much as it takes", Commands: []string{"vllm serve x", "sixty bench http://localhost:8000", "sixty tune …"}, Quantity: "ITL P95", Factor: 2, Then: 1.1}
+		a.Result.Measure = &Measurement{&planning.Measurement{Load: "as much as it takes", Widest: "ITL P95", Factor: 2, Reduced: 1.1}, []string{"vllm serve x", "sixty bench http://localhost:8000", "sixty tune …"}}
 		var b bytes.Buffer
 		if err := Text(&b, a, false, render.Options{}); err != nil {
 			t.Fatal(err)

@@ -64,7 +64,7 @@ func (s *search) point(k Knobs) *Point {
 	if p, ok := s.seen[full]; ok {
 		return p
 	}
-	requests, err := s.draw(k.Replicas, l)
+	requests, err := s.draw(k.Replicas)
 	if err != nil {
 		s.note(err.Error())
 		return nil
@@ -113,14 +113,13 @@ func (s *search) note(text string) {
 }
 
 // draw returns the requests of one replica.
-func (s *search) draw(replicas int, l *perfmodel.Ledger) ([]sim.Request, error) {
-	key := [2]float64{float64(replicas), float64(simBlock)}
-	if r, ok := s.requests[key]; ok {
+func (s *search) draw(replicas int) ([]sim.Request, error) {
+	if r, ok := s.requests[replicas]; ok {
 		return r, nil
 	}
 	r, err := s.Demand.Draw(s.Demand.Rate, replicas*s.batches(), simBlock)
 	if err == nil {
-		s.requests[key] = r
+		s.requests[replicas] = r
 	}
 	return r, err
 }
@@ -156,6 +155,16 @@ func (s *search) config(p *Point) (sim.Config, error) {
 	return e.Config, nil
 }
 
+// prepared is what a point is simulated with.
+func (s *search) prepared(p *Point) (sim.Config, *perfmodel.Calibration, error) {
+	cfg, err := s.config(p)
+	if err != nil {
+		return cfg, nil, err
+	}
+	c, err := s.fit(p)
+	return cfg, c, err
+}
+
 // fit is the calibration for a point: the measured one, carried over by the data
 // sheets where the point differs from what was measured.
 func (s *search) fit(p *Point) (*perfmodel.Calibration, error) {
@@ -179,17 +188,12 @@ func (s *search) fit(p *Point) (*perfmodel.Calibration, error) {
 
 // simulate fills in what a run gives; false when it cannot be simulated.
 func (s *search) simulate(p *Point, requests []sim.Request) bool {
-	cfg, err := s.config(p)
-	if err != nil {
-		s.note(err.Error())
-		return false
-	}
-	c, err := s.fit(p)
-	if err != nil {
-		s.note(err.Error())
-		return false
-	}
 	every := max(requests[len(requests)-1].Arrival/200, 10*time.Millisecond)
+	cfg, c, err := s.prepared(p)
+	if err != nil {
+		s.note(err.Error())
+		return false
+	}
 	pred, err := c.Fit.Predict(perfmodel.Deployment{Config: cfg}, requests, 0, sim.Options{SampleEvery: every, Check: s.Check})
 	if err != nil {
 		s.note(err.Error())

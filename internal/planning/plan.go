@@ -214,7 +214,7 @@ type search struct {
 	*Plan
 	res      Result
 	seen     map[Knobs]*Point
-	requests map[[2]float64][]sim.Request
+	requests map[int][]sim.Request // of one replica, by how many there are
 	maxGPUs  int
 	tps      []int
 }
@@ -231,12 +231,12 @@ func (p *Plan) Search() (*Result, error) {
 		return nil, hint.With(errors.New("no target is given"), "pass --use-case chat, or --ttft-p95, --itl-p95, --e2e-p95, --throughput")
 	}
 	if !(p.Demand.Rate > 0) || p.Demand.Draw == nil {
-		return nil, hint.With(errors.New("no workload is given"), "pass --rate with --prompt-tokens and --output-tokens, or --url or --recording of a server under load")
+		return nil, hint.With(errors.New("no workload is given"), "pass --rate with --prompt-tokens and --output-tokens, or the address or recording of a server under load")
 	}
 	if p.Fit == nil && p.Base.Device.Bandwidth == 0 {
-		return nil, hint.With(errors.New("nothing says how long a step takes"), "name the GPU (--gpu H100), or give a server under load with --url or --recording")
+		return nil, hint.With(errors.New("nothing says how long a step takes"), "name the GPU (--gpu H100), or give the address or recording of a server under load")
 	}
-	s := &search{Plan: p, seen: map[Knobs]*Point{}, requests: map[[2]float64][]sim.Request{}, maxGPUs: cmp.Or(p.MaxGPUs, 64)}
+	s := &search{Plan: p, seen: map[Knobs]*Point{}, requests: map[int][]sim.Request{}, maxGPUs: cmp.Or(p.MaxGPUs, 64)}
 	if err := s.shapes(); err != nil {
 		return nil, err
 	}
@@ -374,8 +374,7 @@ func (s *search) unattainable(p *Point) bool {
 
 // floor is the same configuration for a trickle of requests, each alone.
 func (s *search) floor(p *Point) *Point {
-	l := p.Ledger
-	requests, err := s.draw(p.Knobs.Replicas, l)
+	requests, err := s.draw(p.Replicas)
 	if err != nil {
 		return nil
 	}
@@ -384,7 +383,7 @@ func (s *search) floor(p *Point) *Point {
 		alone[i].Arrival = time.Duration(i) * 10 * time.Minute
 		alone[i].CancelAfter = 0
 	}
-	q := &Point{Knobs: p.Knobs, GPUs: p.GPUs, Ledger: l}
+	q := &Point{Knobs: p.Knobs, GPUs: p.GPUs, Ledger: p.Ledger}
 	if !s.simulate(q, alone) {
 		return nil
 	}

@@ -3,7 +3,6 @@ package tunereport
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strings"
@@ -12,15 +11,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/planning"
 	"github.com/sixty-dev/sixty/internal/render"
 )
-
-// Text writes the answer for a terminal: whether it fits and the command come first, and
-// without full little more.
-func Text(w io.Writer, a *Answer, full bool, o render.Options) error {
-	return newDocument(a).Text(w, o, full)
-}
-
-// HTML writes the answer as a page that needs nothing beside it.
-func HTML(w io.Writer, a *Answer) error { return newDocument(a).HTML(w) }
 
 // How long parts of the answer stay where there is no room for all of them: what is asked
 // for last leaves first.
@@ -41,7 +31,9 @@ type document struct {
 	a *Answer
 }
 
-func newDocument(a *Answer) *render.Document {
+// Document says the answer: whether it fits and the command come first, and on a screen
+// little more.
+func Document(a *Answer) *render.Document {
 	d := &document{render.NewDocument("Configuration of " + a.Model.name()), a}
 	d.More = "the memory line by line and what else was tried"
 	if a.Result != nil && a.Result.Measure != nil {
@@ -55,16 +47,6 @@ func newDocument(a *Answer) *render.Document {
 	d.check()
 	d.model()
 	return d.Document
-}
-
-// item adds what there is to say of a name, if there is something.
-func (d *document) item(rank int, name, text string) {
-	if text == "" {
-		return
-	}
-	d.Rank(rank)
-	d.Item(name, text)
-	d.Rank(0)
 }
 
 // answer is what most people want to know.
@@ -86,28 +68,28 @@ func (d *document) answer() {
 		d.Rank(0)
 	}
 	d.comparison()
-	d.item(rankDoubt, "risk", d.a.Risk)
+	d.Ranked(rankDoubt, "risk", d.a.Risk)
 	if c := d.a.Cost; c != nil && (d.a.Met() || d.a.Status == statusLikely) {
 		d.both(rankCost, "cost", c.text(false), c.text(true))
 	}
 	if d.a.Targets != nil {
 		d.In(render.Details)
-		d.item(0, "targets", targets(d.a.Targets))
+		d.Ranked(0, "targets", targets(d.a.Targets))
 		d.In(render.Everywhere)
 	}
-	d.item(rankBeside, "workload", d.a.Workload)
+	d.Ranked(rankBeside, "workload", d.a.Workload)
 	if p := chosen(d.a); p != nil {
 		d.In(render.Details)
-		d.item(0, "busy", fmt.Sprintf("per GPU %s output tokens/s; %.3g requests in a batch on average; KV cache at most %.0f %% full; %d preemptions in 1000 requests",
+		d.Ranked(0, "busy", fmt.Sprintf("per GPU %s output tokens/s; %.3g requests in a batch on average; KV cache at most %.0f %% full; %d preemptions in 1000 requests",
 			render.Grouped(p.PerGPU), p.Running, 100*p.KVPeak, p.Preemptions))
 		d.In(render.Everywhere)
 	}
-	d.item(rankMemory, "memory", d.a.memory())
+	d.Ranked(rankMemory, "memory", d.a.memory())
 	if r != nil {
 		basis, _, _ := strings.Cut(r.Basis, ";")
 		d.both(rankBasis, "basis", basis, r.Basis)
 		if r.Likely != nil && r.Best != nil {
-			d.item(rankLikely, "likely", fmt.Sprintf("%s would do at the likeliest step times; at the slow end: %s", render.Plural(r.Likely.GPUs, "GPU"), strings.Join(r.Doubts, ", ")))
+			d.Ranked(rankLikely, "likely", fmt.Sprintf("%s would do at the likeliest step times; at the slow end: %s", render.Plural(r.Likely.GPUs, "GPU"), strings.Join(r.Doubts, ", ")))
 		}
 	}
 	if c := d.a.Check; c != nil && len(c.Comparisons) > 0 {
@@ -117,32 +99,32 @@ func (d *document) answer() {
 				off = append(off, fmt.Sprintf("%s is off by %s", x.Name, offBy(x.Off)))
 			}
 		}
-		d.item(rankDoubt, "check", cmp.Or(strings.Join(off, "; "), "the memory agrees with "+c.Source))
+		d.Ranked(rankDoubt, "check", cmp.Or(strings.Join(off, "; "), "the memory agrees with "+c.Source))
 	}
-	d.item(rankDoubt, "left out", strings.Join(d.a.LeftOut, "; "))
+	d.Ranked(rankDoubt, "left out", strings.Join(d.a.LeftOut, "; "))
 	if len(d.a.Idle) > 0 {
-		d.item(rankBeside, "no effect", strings.Join(d.a.Idle, ", ")+": nothing here depends on it")
+		d.Ranked(rankBeside, "no effect", strings.Join(d.a.Idle, ", ")+": nothing here depends on it")
 	}
 	if u := d.a.Model.Unknown; len(u) > 0 {
-		d.item(rankDoubt, "note", "not understood of the model: "+strings.Join(u, "; "))
+		d.Ranked(rankDoubt, "note", "not understood of the model: "+strings.Join(u, "; "))
 	}
 	explained := d.a.Notes
 	if r != nil && r.Best == nil {
 		explained = slices.Concat(r.Explain[min(1, len(r.Explain)):], d.a.Notes)
 	}
 	for _, n := range explained {
-		d.item(rankNote, "note", n)
+		d.Ranked(rankNote, "note", n)
 	}
 	for i, x := range d.a.Remedies {
 		rank := rankRemedy
 		if i >= fewRemedies {
 			rank = rankBeside
 		}
-		d.item(rank, "fits with", fmt.Sprintf("%s: leaves %s for the KV cache", x.Change, render.GiB(x.Left.Value)))
+		d.Ranked(rank, "fits with", fmt.Sprintf("%s: leaves %s for the KV cache", x.Change, render.GiB(x.Left.Value)))
 	}
 	if r != nil && r.Measure != nil {
 		m := r.Measure
-		d.item(rankMeasure, "measure", fmt.Sprintf("two minutes of %s tell most: %s, known within a factor of %s, would be within %s. Start one replica, then",
+		d.Ranked(rankMeasure, "measure", fmt.Sprintf("two minutes of %s tell most: %s, known within a factor of %s, would be within %s. Start one replica, then",
 			m.Load, m.Widest, factor(m.Factor), factor(m.Reduced)))
 		d.Rank(rankMeasure)
 		for _, c := range m.Commands[min(1, len(m.Commands)):] {
@@ -155,9 +137,9 @@ func (d *document) answer() {
 // both adds a short text for a screen, and a longer one.
 func (d *document) both(rank int, name, brief, full string) {
 	d.In(render.Screen)
-	d.item(rank, name, brief)
+	d.Ranked(rank, name, brief)
 	d.In(render.Details)
-	d.item(0, name, full)
+	d.Ranked(0, name, full)
 	d.In(render.Everywhere)
 }
 

@@ -308,7 +308,7 @@ func (s *search) predict(p *Point) {
 	if m.Experts > 0 && s.Fit != nil {
 		s.note(fmt.Sprintf("a step is taken to read the experts that a batch of %d would", perfmodel.UsualBatch))
 	}
-	for _, text := range Unvalidated(p.Ledger) {
+	for _, text := range p.Ledger.Unvalidated() {
 		s.note(text)
 	}
 	if p.Knobs.KVType == "fp8" && s.Base.KVType == "" {

@@ -162,7 +162,7 @@ func New(t *planning.Tuned, serve string) *Answer {
 		a.Command = command(l, nil, t.Args, serve)
 	}
 	if t.Result == nil {
-		a.Notes = append(a.Notes, planning.Unvalidated(l)...)
+		a.Notes = append(a.Notes, l.Unvalidated()...)
 	}
 	if t.ComparedWith != "" {
 		a.Check = &Check{t.ComparedWith, t.Compared}

@@ -85,6 +85,19 @@ func (d *document) answer() {
 		d.In(render.Everywhere)
 	}
 	d.Ranked(rankMemory, "memory", d.a.memory())
+	d.believe(r)
+	for i, x := range d.a.Remedies {
+		rank := rankRemedy
+		if i >= fewRemedies {
+			rank = rankBeside
+		}
+		d.Ranked(rank, "fits with", fmt.Sprintf("%s: leaves %s for the KV cache", x.Change, render.GiB(x.Left.Value)))
+	}
+	d.measure(r)
+}
+
+// believe says what the answer rests on, and what is left out of it.
+func (d *document) believe(r *Result) {
 	if r != nil {
 		basis, _, _ := strings.Cut(r.Basis, ";")
 		d.both(rankBasis, "basis", basis, r.Basis)
@@ -115,23 +128,21 @@ func (d *document) answer() {
 	for _, n := range explained {
 		d.Ranked(rankNote, "note", n)
 	}
-	for i, x := range d.a.Remedies {
-		rank := rankRemedy
-		if i >= fewRemedies {
-			rank = rankBeside
-		}
-		d.Ranked(rank, "fits with", fmt.Sprintf("%s: leaves %s for the KV cache", x.Change, render.GiB(x.Left.Value)))
+}
+
+// measure says which load test would tell most.
+func (d *document) measure(r *Result) {
+	if r == nil || r.Measure == nil {
+		return
 	}
-	if r != nil && r.Measure != nil {
-		m := r.Measure
-		d.Ranked(rankMeasure, "measure", fmt.Sprintf("two minutes of %s tell most: %s, known within a factor of %s, would be within %s. Start one replica, then",
-			m.Load, m.Widest, factor(m.Factor), factor(m.Reduced)))
-		d.Rank(rankMeasure)
-		for _, c := range m.Commands[min(1, len(m.Commands)):] {
-			d.Command(c)
-		}
-		d.Rank(0)
+	m := r.Measure
+	d.Ranked(rankMeasure, "measure", fmt.Sprintf("two minutes of %s tell most: %s, known within a factor of %s, would be within %s. Start one replica, then",
+		m.Load, m.Widest, factor(m.Factor), factor(m.Reduced)))
+	d.Rank(rankMeasure)
+	for _, c := range m.Commands[min(1, len(m.Commands)):] {
+		d.Command(c)
 	}
+	d.Rank(0)
 }
 
 // both adds a short text for a screen, and a longer one.

@@ -69,13 +69,22 @@ func (s *search) point(k Knobs) *Point {
 		s.note(err.Error())
 		return nil
 	}
-	p := &Point{Knobs: full, GPUs: full.Replicas * s.perReplica(full.TP), Ledger: l, Blocks: l.Blocks.Value}
-	if !s.simulate(p, requests) {
+	p := s.under(requests, &Point{Knobs: full, GPUs: full.Replicas * s.perReplica(full.TP), Ledger: l, Blocks: l.Blocks.Value})
+	if p != nil {
+		s.seen[full] = p
+	}
+	return p
+}
+
+// under is a point's configuration, simulated and judged under other requests; nil when it
+// cannot be simulated.
+func (s *search) under(requests []sim.Request, p *Point) *Point {
+	q := &Point{Knobs: p.Knobs, GPUs: p.GPUs, Ledger: p.Ledger, Blocks: p.Blocks}
+	if !s.simulate(q, requests) {
 		return nil
 	}
-	s.judge(p)
-	s.seen[full] = p
-	return p
+	s.judge(q)
+	return q
 }
 
 // corrected gives a ledger of the shape that was measured the blocks that the

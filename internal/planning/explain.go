@@ -119,12 +119,8 @@ func (s *search) carries(p *Point, least float64) float64 {
 		if err != nil {
 			return false
 		}
-		q := &Point{Knobs: p.Knobs, GPUs: p.GPUs, Ledger: p.Ledger}
-		if !s.simulate(q, requests) {
-			return false
-		}
-		s.judge(q)
-		return q.Met
+		q := s.under(requests, p)
+		return q != nil && q.Met
 	}
 	if least > 0 && !meets(least*1.05) {
 		return 0

@@ -383,12 +383,11 @@ func (s *search) floor(p *Point) *Point {
 		alone[i].Arrival = time.Duration(i) * 10 * time.Minute
 		alone[i].CancelAfter = 0
 	}
-	q := &Point{Knobs: p.Knobs, GPUs: p.GPUs, Ledger: p.Ledger}
-	if !s.simulate(q, alone) {
-		return nil
+	q := s.under(alone, p)
+	if q != nil {
+		q.TokensPerSecond = math.Inf(1) // not what is asked of one request
+		s.judge(q)
 	}
-	q.TokensPerSecond = math.Inf(1) // not what is asked of one request
-	s.judge(q)
 	return q
 }
 

@@ -344,18 +344,14 @@ func ledgerOf(l *perfmodel.Ledger, lengths []int) Ledger {
 	return out
 }
 
-// command is the command line of one replica: of knobs or, without, of a ledger's settings.
-// The user's other arguments follow.
+// command is the command line of one replica with a ledger's settings and, of a point of a
+// search, its knobs. The user's other arguments follow.
 func command(l *perfmodel.Ledger, k *planning.Knobs, args engine.Config, serve string) string {
 	s := &l.Settings
-	tp, seqs, tokens, utilization, kv := s.TP, s.MaxNumSeqs, s.MaxNumBatchedTokens, s.Utilization, s.KVType
-	if k != nil {
-		tp, seqs, tokens, utilization, kv = k.TP, k.MaxNumSeqs, k.MaxNumBatchedTokens, k.Utilization, k.KVType
-	}
 	var lines []string
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
-	if tp > 1 {
-		add("--tensor-parallel-size %d", tp)
+	if s.TP > 1 {
+		add("--tensor-parallel-size %d", s.TP)
 	}
 	if s.PP > 1 {
 		add("--pipeline-parallel-size %d", s.PP)
@@ -367,16 +363,16 @@ func command(l *perfmodel.Ledger, k *planning.Knobs, args engine.Config, serve s
 		add("--enable-expert-parallel")
 	}
 	add("--max-model-len %d", s.MaxModelLen)
-	add("--max-num-seqs %d", seqs)
-	add("--max-num-batched-tokens %d", tokens)
+	add("--max-num-seqs %d", s.MaxNumSeqs)
+	add("--max-num-batched-tokens %d", s.MaxNumBatchedTokens)
 	switch {
 	case s.KVBytes > 0:
 		add("--kv-cache-memory-bytes %.0f", s.KVBytes)
 	case !s.CPU:
-		add("--gpu-memory-utilization %g", utilization)
+		add("--gpu-memory-utilization %g", s.Utilization)
 	}
-	if kv != "auto" {
-		add("--kv-cache-dtype %s", kv)
+	if s.KVType != "auto" {
+		add("--kv-cache-dtype %s", s.KVType)
 	}
 	if k != nil {
 		add("%s", flag("enable-prefix-caching", k.PrefixCaching))

@@ -17,7 +17,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/incident/keeper"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/pathologies"
-	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/report/healthreport"
 	"github.com/sixty-dev/sixty/internal/settings"
 	"github.com/sixty-dev/sixty/internal/source"
@@ -93,17 +92,7 @@ func (f *reportFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	return f.output.Write(cmd.OutOrStdout(), func(w io.Writer, t render.Options) error {
-		switch f.output.Form() {
-		case "json":
-			return healthreport.JSON(w, r)
-		case "html":
-			return healthreport.HTML(w, r)
-		case "markdown":
-			return healthreport.Markdown(w, r)
-		}
-		return healthreport.Text(w, r, t, f.output.Full)
-	})
+	return f.output.Report(cmd.OutOrStdout(), healthreport.Document(r), r)
 }
 
 // measure makes the report of a source.

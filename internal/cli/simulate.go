@@ -56,9 +56,10 @@ func (f *simulateFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	line.Clear()
+	document := simreport.Document(result)
 	for path, write := range map[string]func(io.Writer) error{
 		f.jsonFile: func(w io.Writer) error { return render.JSON(w, result) },
-		f.htmlFile: func(w io.Writer) error { return simreport.HTML(w, result) },
+		f.htmlFile: func(w io.Writer) error { return document.HTML(w) },
 	} {
 		if path != "" {
 			if err := fileio.Write(path, write); err != nil {
@@ -66,15 +67,7 @@ func (f *simulateFlags) run(cmd *cobra.Command, args []string) error {
 			}
 		}
 	}
-	err = f.out.Write(stdout, func(w io.Writer, o render.Options) error {
-		switch f.out.Form() {
-		case "json":
-			return render.JSON(w, result)
-		case "html":
-			return simreport.HTML(w, result)
-		}
-		return simreport.Text(w, result, f.out.Full, o)
-	})
+	err = f.out.Report(stdout, document, result)
 	switch {
 	case err != nil:
 		return err

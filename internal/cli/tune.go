@@ -1,22 +1,17 @@
 package cli
 
 import (
-	"cmp"
-	"io"
-
 	"github.com/spf13/cobra"
 
 	"github.com/sixty-dev/sixty/internal/command"
 	"github.com/sixty-dev/sixty/internal/planning/asked"
-	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/report/tunereport"
 )
 
 // tuneFlags are the flags of tune as they were given.
 type tuneFlags struct {
 	asked.Tuning
-	out   command.Output
-	width int
+	out command.Output
 }
 
 func newTuneCommand() *cobra.Command {
@@ -26,7 +21,6 @@ func newTuneCommand() *cobra.Command {
 	f.AddFlags(s)
 	f.out.AddFlags(s, "text", "json", "html")
 	f.out.AddFull(s, "show everything, not the answer alone")
-	s.IntVar(&f.width, "width", 0, "columns of text (default: the terminal's, or 80)")
 	return cmd
 }
 
@@ -50,16 +44,7 @@ func (f *tuneFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	line.Clear()
-	err = f.out.Write(cmd.OutOrStdout(), func(w io.Writer, o render.Options) error {
-		switch f.out.Form() {
-		case "json":
-			return render.JSON(w, answer)
-		case "html":
-			return tunereport.HTML(w, answer)
-		}
-		o.Width = cmp.Or(f.width, o.Width)
-		return tunereport.Text(w, answer, f.out.Full, o)
-	})
+	err = f.out.Report(cmd.OutOrStdout(), tunereport.Document(answer), answer)
 	if err == nil && !answer.Met() {
 		err = errFound
 	}

@@ -24,7 +24,7 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 		Texts: texts, Options: command.Terminal(stdout, "auto"), Errors: command.Terminal(stderr, "auto"), Exits: Exits,
 		Groups: []command.Group{
 			{Title: "Servers", Flags: []string{
-				"prometheus", "match", "model", "metrics", "url", "engine-args", "engine-log",
+				"prometheus", "match", "model", "metrics", "engine-args", "engine-log",
 				"probe", "diagnose gateway", "record gateway", "serve gateway", "no-host-metrics",
 				"at", "since", "window", "baseline", "past", "watch", "incidents", "diagnose duration", "record duration", "interval", "timeout",
 			}},
@@ -49,7 +49,7 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 			{Title: "What to look at", Flags: []string{"rules", "audit dashboards", "ignore", "only", "skip", "skip-unrelated", "audit vllm-version", "phases", "fast", "fix"}},
 			{Title: "Model and hardware", Flags: []string{
 				"model-config", "simulate gpu", "tune gpu", "tp", "pp", "dp", "enable-expert-parallel", "cpu", "server-cpu",
-				"max-gpus", "price", "prices", "compare-quantization", "acceptance", "vllm-version", "load-test", "load-test-args", "load-test-model", "step-cost", "replicas", "prefill-engines", "transfer-rate", "route", "served-model",
+				"max-gpus", "price", "compare-quantization", "acceptance", "vllm-version", "load-test", "load-test-args", "load-test-model", "step-cost", "replicas", "prefill-engines", "transfer-rate", "route", "served-model",
 			}},
 			{Title: "Objectives and thresholds", Flags: []string{
 				"use-case", "slo", "slo-period", "ttft-p95", "itl-p95", "e2e-p95", "throughput",

@@ -54,6 +54,21 @@ func (f *Output) Write(stdout io.Writer, fn func(w io.Writer, o render.Options) 
 	return fileio.Write(f.File, func(w io.Writer) error { return fn(w, Terminal(w, f.Color)) })
 }
 
+// Report writes a document where and in the form that was asked for; as JSON it is a value.
+func (f *Output) Report(stdout io.Writer, d *render.Document, value any) error {
+	return f.Write(stdout, func(w io.Writer, o render.Options) error {
+		switch f.Form() {
+		case "json":
+			return render.JSON(w, value)
+		case "html":
+			return d.HTML(w)
+		case "markdown":
+			return d.Markdown(w)
+		}
+		return d.Text(w, o, f.Full)
+	})
+}
+
 // Progress is one line on a terminal that is written over; elsewhere it is nothing.
 type Progress struct {
 	On    bool

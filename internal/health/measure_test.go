@@ -220,9 +220,10 @@ func TestReports(t *testing.T) {
 		Acknowledged: &view.Acknowledgement{By: "<b>ann</b>", At: end}, Notes: []view.Note{{By: "ann", Text: "rolled <i>back</i>\x1b[2J"}},
 	}}})
 	var text, full, md, page, js bytes.Buffer
+	d := healthreport.Document(r)
 	for _, err := range []error{
-		healthreport.Text(&text, r, render.Options{}, false), healthreport.Text(&full, r, render.Options{}, true),
-		healthreport.Markdown(&md, r), healthreport.HTML(&page, r), healthreport.JSON(&js, r),
+		d.Text(&text, render.Options{}, false), d.Text(&full, render.Options{}, true),
+		d.Markdown(&md), d.HTML(&page), render.JSON(&js, r),
 	} {
 		if err != nil {
 			t.Fatal(err)

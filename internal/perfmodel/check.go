@@ -33,16 +33,15 @@ func FromConfig(c engine.Config, source string) Observed {
 
 // A Comparison sets one of the ledger's numbers beside the server's.
 type Comparison struct {
-	ID, Name string
-	Unit     string // "bytes", "blocks", "tokens", "requests"
-	Ledger   Estimate
-	Server   float64
-	Within   bool // the server's is in the ledger's range, or within 1 %
-	Says     string
+	ID     string   `json:"id"`
+	Name   string   `json:"name"`
+	Unit   string   `json:"unit"` // "bytes", "blocks", "tokens", "requests"
+	Ledger Estimate `json:"ledger"`
+	Server float64  `json:"server"`
+	Off    float64  `json:"off"`            // of the ledger, as a share of the server's number
+	Within bool     `json:"within"`         // the server's is in the ledger's range, or within 1 %
+	Says   string   `json:"says,omitempty"` // what to look at
 }
-
-// Off is by how much the ledger is off, as a share of the server's number.
-func (c Comparison) Off() float64 { return c.Ledger.Value/c.Server - 1 }
 
 // rounding is how far two numbers may lie apart that mean the same: logs print
 // GiB with two digits.
@@ -57,7 +56,7 @@ func (l *Ledger) Check(o Observed) []Comparison {
 		if server <= 0 || math.IsInf(server, 0) || math.IsNaN(server) {
 			return
 		}
-		c := Comparison{ID: id, Name: name, Unit: unit, Ledger: v, Server: server, Says: says}
+		c := Comparison{ID: id, Name: name, Unit: unit, Ledger: v, Server: server, Off: v.Value/server - 1, Says: says}
 		slack := rounding * server
 		c.Within = server >= v.Low-slack && server <= v.High+slack
 		out = append(out, c)
@@ -160,9 +159,9 @@ func (l *Ledger) TooLarge(flag string) error {
 
 // A Remedy is a change with which a model fits that does not.
 type Remedy struct {
-	Change string
-	Left   Estimate // for the KV cache on one GPU, then
-	Ledger *Ledger  // then; nil where it takes another checkpoint
+	Change string   `json:"change"`
+	Left   Estimate `json:"kv_bytes"` // on one GPU, then
+	Ledger *Ledger  `json:"-"`        // then; nil where it takes another checkpoint
 }
 
 // Remedies are single changes, or more GPUs, with which the KV cache holds a request of

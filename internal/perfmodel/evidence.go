@@ -82,26 +82,15 @@ func Calibrate(e Evidence) (*Calibration, error) {
 	c := &Calibration{}
 	var last, impossible error
 	take := func(b Basis, source string, fit *Fit, err error) {
-		if err == nil {
-			if wrong := e.Prior.possible(fit); wrong != nil && impossible == nil {
-				impossible = fmt.Errorf("%s: %w", source, wrong)
-			}
-			if text := e.Prior.unlike(fit); text != "" {
-				c.Notes = append(c.Notes, source+": "+text)
-			}
-		}
-		switch {
-		case err != nil:
+		if err != nil {
 			last = fmt.Errorf("%s: %w", source, err)
 			c.Notes = append(c.Notes, last.Error())
-		case e.Prior != nil && fit.off.nothing():
-			c.Notes = append(c.Notes, fmt.Sprintf("%s: passed over; simulated with what was fitted to it, it is off: %s. The server does something that the simulator lacks, or was given other arguments", source, fit.off.String()))
-		case c.Fit == nil || c.Fit.MedianError > poorFit && fit.MedianError < c.Fit.MedianError:
-			if c.Fit != nil {
-				c.Notes = append(c.Notes, fmt.Sprintf("%s: passed over, its durations are off by %.0f %% in the median", c.Source, 100*c.Fit.MedianError))
-			}
-			c.Fit, c.Basis, c.Source = fit, b, source
+			return
 		}
+		if wrong := e.Prior.possible(fit); wrong != nil && impossible == nil {
+			impossible = fmt.Errorf("%s: %w", source, wrong)
+		}
+		c.choose(b, source, fit, e.Prior)
 	}
 	fit := func(b Basis, source string, typical float64, fit func(prior *Prior) (*Fit, error)) {
 		prior := e.Prior
@@ -149,6 +138,22 @@ func Calibrate(e Evidence) (*Calibration, error) {
 		c.Notes = append(c.Notes, fmt.Sprintf("poor fit: the durations that were observed are off by %.0f %% in the median; the server does something that the simulator lacks, or others use its machine", 100*c.Fit.MedianError))
 	}
 	return c, nil
+}
+
+// choose takes a fit that is better than what there is, and says why where it does not.
+func (c *Calibration) choose(b Basis, source string, fit *Fit, prior *Prior) {
+	if text := prior.unlike(fit); text != "" {
+		c.Notes = append(c.Notes, source+": "+text)
+	}
+	switch {
+	case prior != nil && fit.off.nothing():
+		c.Notes = append(c.Notes, fmt.Sprintf("%s: passed over; simulated with what was fitted to it, it is off: %s. The server does something that the simulator lacks, or was given other arguments", source, fit.off.String()))
+	case c.Fit == nil || c.Fit.MedianError > poorFit && fit.MedianError < c.Fit.MedianError:
+		if c.Fit != nil {
+			c.Notes = append(c.Notes, fmt.Sprintf("%s: passed over, its durations are off by %.0f %% in the median", c.Source, 100*c.Fit.MedianError))
+		}
+		c.Fit, c.Basis, c.Source = fit, b, source
+	}
 }
 
 // typicalRequest and typicalScrape are the median time of a token, which is that of

@@ -26,27 +26,29 @@ type Observation struct {
 
 // Fit is a calibrated step cost with what is known about its quality.
 type Fit struct {
-	Cost      sim.StepCost
-	Low, High sim.StepCost   // 95 % interval of each constant, by block bootstrap
-	Draws     []sim.StepCost // the bootstrap's samples, for intervals of predictions
+	Observations int     `json:"observations"`
+	MedianError  float64 `json:"median_error"` // of the durations that were fitted: median relative residual
+	P95Error     float64 `json:"p95_error"`
+
+	Cost  sim.StepCost   `json:"cost"`
+	Low   sim.StepCost   `json:"low"` // to High: 95 % interval of each constant, by block bootstrap
+	High  sim.StepCost   `json:"high"`
+	Draws []sim.StepCost `json:"-"` // the bootstrap's samples, for intervals of predictions
 
 	// Frontend is the API server's own time, with its 95 % interval for a request in
 	// seconds; zero where nothing tells. Only its constant is fitted: what it takes for
 	// a token of the prompt looks like a part of the prefill.
-	Frontend                  sim.Frontend
-	FrontendLow, FrontendHigh float64
-	FrontendDraws             []sim.Frontend // beside Draws; empty: all have Frontend
-	widen                     [2]Widening    // of a prior
+	Frontend      sim.Frontend   `json:"-"`
+	FrontendLow   float64        `json:"-"`
+	FrontendHigh  float64        `json:"-"`
+	FrontendDraws []sim.Frontend `json:"-"` // beside Draws; empty: all have Frontend
+	widen         [2]Widening    // of a prior
 
 	perToken float64 // relative standard deviation of the prior's, for steps larger than any seen
 	off      Misses  // of what the fit was made from, simulated with it
 
-	Observations int
-	MedianError  float64 // of the durations that were fitted: median relative residual
-	P95Error     float64
-
 	// Seen is the range of steps that the observations cover.
-	Seen Range
+	Seen Range `json:"-"`
 }
 
 // Scale returns the fit with every constant multiplied by that of a cost, its intervals

@@ -14,9 +14,9 @@ import (
 
 // A Group is layers that share a block table.
 type Group struct {
-	Kind        string // "attention", "MLA", "sliding window 4096", "state"
-	Layers      int    // on the GPU that is looked at
-	BlockTokens int    // tokens of a block; 0 for a state
+	Kind        string `json:"kind"`   // "attention", "MLA", "sliding window 4096", "state"
+	Layers      int    `json:"layers"` // on the GPU that is looked at
+	BlockTokens int    `json:"-"`      // tokens of a block; 0 for a state
 	window      int    // 0 for all tokens
 	state       bool
 	indexes     []int
@@ -26,13 +26,13 @@ type Group struct {
 // v1/core/kv_cache_utils.py@v0.23.0 lays them out: all blocks have one size, and a
 // block belongs to one group at a time.
 type Layout struct {
-	Groups        []Group
-	BlockTokens   int     // block_size as the server reports it
-	PageBytes     float64 // of one layer's part of a block
-	BytesPerBlock float64 // on one GPU
-	Formula       string  // of BytesPerBlock
-	BytesPerToken float64 // of a long context, on one GPU: what one more token adds
-	StateBytes    float64 // of one request, on one GPU, whatever its length
+	BlockTokens   int     `json:"block_size"`                        // as the server reports it
+	PageBytes     float64 `json:"-"`                                 // of one layer's part of a block
+	BytesPerBlock float64 `json:"bytes_per_block"`                   // on one GPU
+	Formula       string  `json:"block_formula"`                     // of BytesPerBlock
+	BytesPerToken float64 `json:"kv_bytes_per_token"`                // of a long context, on one GPU: what one more token adds
+	StateBytes    float64 `json:"state_bytes_per_request,omitempty"` // on one GPU, whatever its length
+	Groups        []Group `json:"groups"`
 
 	mamba   string // mamba_cache_mode: none, align, all
 	batched int

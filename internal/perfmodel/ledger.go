@@ -20,6 +20,14 @@ type Estimate struct {
 // Exact is an estimate without doubt.
 func Exact(v float64) Estimate { return Estimate{v, v, v} }
 
+// relative is the width of the range as a share of the value.
+func (e Estimate) relative() float64 {
+	if e.Value == 0 {
+		return 0
+	}
+	return (e.High - e.Low) / e.Value
+}
+
 // less subtracts an independent estimate: half-widths add as squares.
 func (e Estimate) less(o Estimate) Estimate {
 	v := e.Value - o.Value
@@ -33,11 +41,12 @@ func (e Estimate) plus(o Estimate) Estimate {
 
 // A Line of the ledger is bytes on one GPU: of the one that has most of the model.
 type Line struct {
-	ID      string // "weights", "activations", …: stable
-	Name    string
-	Bytes   Estimate
-	Formula string // with numbers
-	Source  string // where the formula and its constants come from
+	ID      string   `json:"id"` // "weights", "activations", …: stable
+	Name    string   `json:"name"`
+	Bytes   Estimate `json:"bytes"`
+	Exact   bool     `json:"exact"`   // they are known
+	Formula string   `json:"formula"` // with numbers
+	Source  string   `json:"source"`  // where the formula and its constants come from
 }
 
 // The lines' ids.
@@ -105,15 +114,18 @@ type Ledger struct {
 	KV       Layout
 
 	Available Estimate // bytes for the KV cache on one GPU; negative where the model does not fit
-	Blocks    Estimate // num_gpu_blocks
-	Tokens    Estimate // capacity as the log line "GPU KV cache size" tells it, of one engine
-	// Concurrency is how many requests of max_model_len fit, as the log tells it.
-	Concurrency Estimate
-	// MaxLen is the longest request that fits alone.
-	MaxLen Estimate
+	Capacity
 
 	stage     int     // of the pipeline, whose GPUs are looked at
 	offloaded float64 // bytes of one GPU's weights that stay with the host
+}
+
+// Capacity is what the KV cache of one engine holds.
+type Capacity struct {
+	Blocks      Estimate `json:"num_gpu_blocks"`
+	Tokens      Estimate `json:"capacity_tokens"`        // as the log line "GPU KV cache size" tells it
+	Concurrency Estimate `json:"max_concurrency"`        // how many requests of max_model_len fit, as the log tells it
+	MaxLen      Estimate `json:"longest_request_tokens"` // that fits alone
 }
 
 const gib = 1 << 30
@@ -178,7 +190,7 @@ func (l *Ledger) fill() {
 }
 
 func (l *Ledger) add(id, name string, v Estimate, formula, source string) {
-	l.Lines = append(l.Lines, Line{ID: id, Name: name, Bytes: v, Formula: formula, Source: source})
+	l.Lines = append(l.Lines, Line{ID: id, Name: name, Bytes: v, Exact: v.Low == v.High, Formula: formula, Source: source})
 }
 
 // Line returns a line by its id.

@@ -74,8 +74,8 @@ func TestLedgerAgainstLogs(t *testing.T) {
 	} {
 		l := ledger(t, modelconfigtest.Read(t, tc.name), tc.settings)
 		c := l.Check(Observed{WeightBytes: tc.weights * gib})
-		if len(c) != 1 || math.Abs(c[0].Off()) > tc.within {
-			t.Errorf("%s: %s in the ledger, %.4f GiB in the log (%+.2f %%)", tc.name, render.GiB(c[0].Ledger.Value), tc.weights, 100*c[0].Off())
+		if len(c) != 1 || math.Abs(c[0].Off) > tc.within {
+			t.Errorf("%s: %s in the ledger, %.4f GiB in the log (%+.2f %%)", tc.name, render.GiB(c[0].Ledger.Value), tc.weights, 100*c[0].Off)
 		}
 	}
 
@@ -112,7 +112,7 @@ func TestLedgerAgainstLogs(t *testing.T) {
 	// vLLM 0.23.0 on a CPU, with VLLM_CPU_KVCACHE_SPACE=1: 4096 blocks of 128.
 	l = ledger(t, modelconfigtest.Read(t, "tiny-llama-cpu"), Settings{Release: "0.23", CPU: true, KVBytes: gib, MaxModelLen: 8192})
 	for _, c := range l.Check(FromConfig(engine.FromCacheConfigInfo(map[string]string{"block_size": "128", "num_gpu_blocks": "4096"}), "cache_config_info")) {
-		if c.Off() != 0 || !c.Within {
+		if c.Off != 0 || !c.Within {
 			t.Errorf("CPU server: %+v", c)
 		}
 	}

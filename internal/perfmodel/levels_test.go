@@ -227,7 +227,7 @@ func (n *tally) holds(t *testing.T, name, what string, all []perfmodel.Measured,
 }
 
 // inside counts one.
-func (n *tally) inside(t *testing.T, name, what string, measured float64, i perfmodel.Interval) {
+func (n *tally) inside(t *testing.T, name, what string, measured float64, i perfmodel.Estimate) {
 	t.Helper()
 	verdict := "held"
 	if measured < 0.999*i.Low || measured > 1.001*i.High {

@@ -189,36 +189,7 @@ func (l *Ledger) Shape(meanTokens float64) *Shape {
 	}
 	// The Harmony format of gpt-oss has no template.
 	sh.template = s.Release.AtLeast(vllm.ChatTemplateParsed) && !s.Release.AtLeast(vllm.ChatTemplateKept) && m.Architecture != "GptOssForCausalLM"
-	kinds := map[int]bool{}
-	for i := range m.Weights {
-		w := &m.Weights[i]
-		share := s.share(m, w)
-		count := w.Count * float64(w.Times()) * share
-		expert := w.Part == modelconfig.Experts && w.ActiveShare < 1 // and no bias
-		switch {
-		case w.Part == modelconfig.Encoder, w.Part == modelconfig.Embedding && !m.Tied:
-			continue // no token reads more than a row
-		case w.Part == modelconfig.Embedding, w.Part == modelconfig.Head: // tied, or not
-			sh.dense += count * w.Bytes
-			sh.logits += 2 * count
-			continue
-		case expert:
-			sh.experts += count * w.Bytes
-			sh.expertShare = w.ActiveShare
-		default:
-			sh.dense += count * w.Bytes
-		}
-		kind, peak := kernel(&m.Quant, w.Bytes, g)
-		if peak > 0 {
-			kinds[kind] = true
-			k := &sh.kernels[kind-pCompute]
-			if expert {
-				k.experts += 2 * count * w.ActiveShare / peak
-			} else {
-				k.dense += 2 * count / peak
-			}
-		}
-	}
+	kinds := sh.weights(m, s)
 	for _, x := range m.Layers {
 		reach := 1.0
 		if x.Window > 0 {
@@ -257,6 +228,42 @@ func (l *Ledger) Shape(meanTokens float64) *Shape {
 		}
 	}
 	return sh
+}
+
+// weights adds what a step reads and computes of a model's weights, and returns the kinds of
+// kernels that it takes.
+func (s *Shape) weights(m *modelconfig.Model, of *Settings) map[int]bool {
+	kinds := map[int]bool{}
+	for i := range m.Weights {
+		w := &m.Weights[i]
+		share := of.share(m, w)
+		count := w.Count * float64(w.Times()) * share
+		expert := w.Part == modelconfig.Experts && w.ActiveShare < 1 // and no bias
+		switch {
+		case w.Part == modelconfig.Encoder, w.Part == modelconfig.Embedding && !m.Tied:
+			continue // no token reads more than a row
+		case w.Part == modelconfig.Embedding, w.Part == modelconfig.Head: // tied, or not
+			s.dense += count * w.Bytes
+			s.logits += 2 * count
+			continue
+		case expert:
+			s.experts += count * w.Bytes
+			s.expertShare = w.ActiveShare
+		default:
+			s.dense += count * w.Bytes
+		}
+		kind, peak := kernel(&m.Quant, w.Bytes, of.Device)
+		if peak > 0 {
+			kinds[kind] = true
+			k := &s.kernels[kind-pCompute]
+			if expert {
+				k.experts += 2 * count * w.ActiveShare / peak
+			} else {
+				k.dense += 2 * count / peak
+			}
+		}
+	}
+	return kinds
 }
 
 // On returns the shape with what the host of a published measurement adds: its

@@ -148,12 +148,12 @@ func (p *Prediction) widenBy(by [2]Widening) {
 	}
 }
 
-// Widened is the interval with each half so many times as wide, as a logarithm, of which
+// Widened is the estimate with each half of its range so many times as wide, as a logarithm, of which
 // none is narrower than LeastHalf before.
-func (i Interval) Widened(times float64) Interval {
+func (i Estimate) Widened(times float64) Estimate {
 	if !(i.Value > 0) || !(i.Low > 0) {
 		return i
 	}
 	low, high := math.Log(i.Value/i.Low), math.Log(i.High/i.Value)
-	return Interval{i.Value, i.Value * math.Exp(-times*max(low, LeastHalf)), i.Value * math.Exp(times*max(high, LeastHalf))}
+	return Estimate{i.Value, i.Value * math.Exp(-times*max(low, LeastHalf)), i.Value * math.Exp(times*max(high, LeastHalf))}
 }

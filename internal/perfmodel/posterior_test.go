@@ -7,7 +7,7 @@ import "testing"
 func TestEveryIntervalIsWidened(t *testing.T) {
 	p := &Prediction{Draws: 1}
 	for _, q := range quantities {
-		*q.field(p) = Interval{1, 0.9, 1.1}
+		*q.field(p) = Estimate{1, 0.9, 1.1}
 	}
 	twice := Widening{TTFT: 2, TPOT: 2, E2E: 2, Tokens: 2}
 	p.widenBy([2]Widening{twice, twice})

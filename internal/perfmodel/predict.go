@@ -14,34 +14,24 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// An Interval is a predicted quantity with its 90 % interval over the fit's
-// samples of the constants, empty where there are none. It has the uncertainty of the
-// constants, not that of a workload that differs from the one simulated. Where nothing was
-// measured it is widened by what such intervals were found to miss.
-type Interval struct{ Value, Low, High float64 }
-
-// relative is the interval's width as a share of its value.
-func (i Interval) relative() float64 {
-	if i.Value == 0 {
-		return 0
-	}
-	return (i.High - i.Low) / i.Value
-}
-
-// Prediction is what a calibrated simulation says of a workload. Durations are
-// in seconds.
+// Prediction is what a calibrated simulation says of a workload. Durations are in seconds.
+//
+// Its estimates' ranges are 90 % intervals over the fit's samples of the constants, empty
+// where there are none. They have the uncertainty of the constants, not that of a workload
+// that differs from the one simulated. Where nothing was measured they are widened by what
+// such intervals were found to miss.
 type Prediction struct {
 	Result  *sim.Result // with the fitted constants
 	Summary sim.Summary // of Result
 	Draws   int         // samples of the constants that the intervals rest on
 
-	TTFTMean, TTFTP50, TTFTP95, TTFTP99 Interval
-	QueueMean, QueueP95                 Interval
-	TPOTMean, TPOTP95                   Interval
-	ITLMean, ITLP50, ITLP95, ITLP99     Interval
-	E2EMean, E2EP50, E2EP95, E2EP99     Interval
-	OutputPerSecond                     Interval
-	Preemptions                         Interval
+	TTFTMean, TTFTP50, TTFTP95, TTFTP99 Estimate
+	QueueMean, QueueP95                 Estimate
+	TPOTMean, TPOTP95                   Estimate
+	ITLMean, ITLP50, ITLP95, ITLP99     Estimate
+	E2EMean, E2EP50, E2EP95, E2EP99     Estimate
+	OutputPerSecond                     Estimate
+	Preemptions                         Estimate
 
 	// Warnings are reasons not to trust the numbers. A prediction with warnings
 	// must not be shown without them.
@@ -77,29 +67,29 @@ const (
 // quantities are those of a prediction. Of preemptions nothing was measured, so that they
 // have no kind.
 var quantities = []struct {
-	field func(*Prediction) *Interval
+	field func(*Prediction) *Estimate
 	of    func(*sim.Summary) float64
 	kind  Kind
 	tail  bool
 }{
-	{func(p *Prediction) *Interval { return &p.TTFTMean }, func(s *sim.Summary) float64 { return s.TTFT.Mean.Seconds() }, TTFT, false},
-	{func(p *Prediction) *Interval { return &p.TTFTP50 }, func(s *sim.Summary) float64 { return s.TTFT.P50.Seconds() }, TTFT, false},
-	{func(p *Prediction) *Interval { return &p.TTFTP95 }, func(s *sim.Summary) float64 { return s.TTFT.P95.Seconds() }, TTFT, true},
-	{func(p *Prediction) *Interval { return &p.TTFTP99 }, func(s *sim.Summary) float64 { return s.TTFT.P99.Seconds() }, TTFT, true},
-	{func(p *Prediction) *Interval { return &p.QueueMean }, func(s *sim.Summary) float64 { return s.Queue.Mean.Seconds() }, TTFT, false},
-	{func(p *Prediction) *Interval { return &p.QueueP95 }, func(s *sim.Summary) float64 { return s.Queue.P95.Seconds() }, TTFT, false},
-	{func(p *Prediction) *Interval { return &p.TPOTMean }, func(s *sim.Summary) float64 { return s.TPOT.Mean.Seconds() }, TPOT, false},
-	{func(p *Prediction) *Interval { return &p.TPOTP95 }, func(s *sim.Summary) float64 { return s.TPOT.P95.Seconds() }, TPOT, false},
-	{func(p *Prediction) *Interval { return &p.ITLMean }, func(s *sim.Summary) float64 { return s.ITL.Mean.Seconds() }, TPOT, false},
-	{func(p *Prediction) *Interval { return &p.ITLP50 }, func(s *sim.Summary) float64 { return s.ITL.P50.Seconds() }, TPOT, false},
-	{func(p *Prediction) *Interval { return &p.ITLP95 }, func(s *sim.Summary) float64 { return s.ITL.P95.Seconds() }, TPOT, true},
-	{func(p *Prediction) *Interval { return &p.ITLP99 }, func(s *sim.Summary) float64 { return s.ITL.P99.Seconds() }, TPOT, true},
-	{func(p *Prediction) *Interval { return &p.E2EMean }, func(s *sim.Summary) float64 { return s.E2E.Mean.Seconds() }, E2E, false},
-	{func(p *Prediction) *Interval { return &p.E2EP50 }, func(s *sim.Summary) float64 { return s.E2E.P50.Seconds() }, E2E, false},
-	{func(p *Prediction) *Interval { return &p.E2EP95 }, func(s *sim.Summary) float64 { return s.E2E.P95.Seconds() }, E2E, true},
-	{func(p *Prediction) *Interval { return &p.E2EP99 }, func(s *sim.Summary) float64 { return s.E2E.P99.Seconds() }, E2E, true},
-	{func(p *Prediction) *Interval { return &p.OutputPerSecond }, func(s *sim.Summary) float64 { return s.OutputPerSecond }, Tokens, false},
-	{func(p *Prediction) *Interval { return &p.Preemptions }, func(s *sim.Summary) float64 { return float64(s.Preemptions) }, "", false},
+	{func(p *Prediction) *Estimate { return &p.TTFTMean }, func(s *sim.Summary) float64 { return s.TTFT.Mean.Seconds() }, TTFT, false},
+	{func(p *Prediction) *Estimate { return &p.TTFTP50 }, func(s *sim.Summary) float64 { return s.TTFT.P50.Seconds() }, TTFT, false},
+	{func(p *Prediction) *Estimate { return &p.TTFTP95 }, func(s *sim.Summary) float64 { return s.TTFT.P95.Seconds() }, TTFT, true},
+	{func(p *Prediction) *Estimate { return &p.TTFTP99 }, func(s *sim.Summary) float64 { return s.TTFT.P99.Seconds() }, TTFT, true},
+	{func(p *Prediction) *Estimate { return &p.QueueMean }, func(s *sim.Summary) float64 { return s.Queue.Mean.Seconds() }, TTFT, false},
+	{func(p *Prediction) *Estimate { return &p.QueueP95 }, func(s *sim.Summary) float64 { return s.Queue.P95.Seconds() }, TTFT, false},
+	{func(p *Prediction) *Estimate { return &p.TPOTMean }, func(s *sim.Summary) float64 { return s.TPOT.Mean.Seconds() }, TPOT, false},
+	{func(p *Prediction) *Estimate { return &p.TPOTP95 }, func(s *sim.Summary) float64 { return s.TPOT.P95.Seconds() }, TPOT, false},
+	{func(p *Prediction) *Estimate { return &p.ITLMean }, func(s *sim.Summary) float64 { return s.ITL.Mean.Seconds() }, TPOT, false},
+	{func(p *Prediction) *Estimate { return &p.ITLP50 }, func(s *sim.Summary) float64 { return s.ITL.P50.Seconds() }, TPOT, false},
+	{func(p *Prediction) *Estimate { return &p.ITLP95 }, func(s *sim.Summary) float64 { return s.ITL.P95.Seconds() }, TPOT, true},
+	{func(p *Prediction) *Estimate { return &p.ITLP99 }, func(s *sim.Summary) float64 { return s.ITL.P99.Seconds() }, TPOT, true},
+	{func(p *Prediction) *Estimate { return &p.E2EMean }, func(s *sim.Summary) float64 { return s.E2E.Mean.Seconds() }, E2E, false},
+	{func(p *Prediction) *Estimate { return &p.E2EP50 }, func(s *sim.Summary) float64 { return s.E2E.P50.Seconds() }, E2E, false},
+	{func(p *Prediction) *Estimate { return &p.E2EP95 }, func(s *sim.Summary) float64 { return s.E2E.P95.Seconds() }, E2E, true},
+	{func(p *Prediction) *Estimate { return &p.E2EP99 }, func(s *sim.Summary) float64 { return s.E2E.P99.Seconds() }, E2E, true},
+	{func(p *Prediction) *Estimate { return &p.OutputPerSecond }, func(s *sim.Summary) float64 { return s.OutputPerSecond }, Tokens, false},
+	{func(p *Prediction) *Estimate { return &p.Preemptions }, func(s *sim.Summary) float64 { return float64(s.Preemptions) }, "", false},
 }
 
 // PredictionDraws is the number of bootstrap samples that make the best interval.
@@ -141,7 +131,7 @@ func (f *Fit) Predict(d Deployment, requests []sim.Request, draws int, o sim.Opt
 	p := &Prediction{Result: res, Summary: res.Summary()}
 	for _, q := range quantities {
 		v := q.of(&p.Summary)
-		*q.field(p) = Interval{v, v, v}
+		*q.field(p) = Exact(v)
 	}
 	if err := p.widen(d, f.spread(res, draws), requests, o, o.Frontend != f.Frontend); err != nil {
 		return nil, fmt.Errorf("predict: %w", err)

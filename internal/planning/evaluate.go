@@ -64,18 +64,27 @@ func (s *search) point(k Knobs) *Point {
 	if p, ok := s.seen[full]; ok {
 		return p
 	}
-	requests, err := s.draw(k.Replicas, l)
+	requests, err := s.draw(k.Replicas)
 	if err != nil {
 		s.note(err.Error())
 		return nil
 	}
-	p := &Point{Knobs: full, GPUs: full.Replicas * s.perReplica(full.TP), Ledger: l}
-	if !s.simulate(p, requests) {
+	p := s.under(requests, &Point{Knobs: full, GPUs: full.Replicas * s.perReplica(full.TP), Ledger: l, Blocks: l.Blocks.Value})
+	if p != nil {
+		s.seen[full] = p
+	}
+	return p
+}
+
+// under is a point's configuration, simulated and judged under other requests; nil when it
+// cannot be simulated.
+func (s *search) under(requests []sim.Request, p *Point) *Point {
+	q := &Point{Knobs: p.Knobs, GPUs: p.GPUs, Ledger: p.Ledger, Blocks: p.Blocks}
+	if !s.simulate(q, requests) {
 		return nil
 	}
-	s.judge(p)
-	s.seen[full] = p
-	return p
+	s.judge(q)
+	return q
 }
 
 // corrected gives a ledger of the shape that was measured the blocks that the
@@ -113,14 +122,13 @@ func (s *search) note(text string) {
 }
 
 // draw returns the requests of one replica.
-func (s *search) draw(replicas int, l *perfmodel.Ledger) ([]sim.Request, error) {
-	key := [2]float64{float64(replicas), float64(simBlock)}
-	if r, ok := s.requests[key]; ok {
+func (s *search) draw(replicas int) ([]sim.Request, error) {
+	if r, ok := s.requests[replicas]; ok {
 		return r, nil
 	}
 	r, err := s.Demand.Draw(s.Demand.Rate, replicas*s.batches(), simBlock)
 	if err == nil {
-		s.requests[key] = r
+		s.requests[replicas] = r
 	}
 	return r, err
 }
@@ -156,6 +164,16 @@ func (s *search) config(p *Point) (sim.Config, error) {
 	return e.Config, nil
 }
 
+// prepared is what a point is simulated with.
+func (s *search) prepared(p *Point) (sim.Config, *perfmodel.Calibration, error) {
+	cfg, err := s.config(p)
+	if err != nil {
+		return cfg, nil, err
+	}
+	c, err := s.fit(p)
+	return cfg, c, err
+}
+
 // fit is the calibration for a point: the measured one, carried over by the data
 // sheets where the point differs from what was measured.
 func (s *search) fit(p *Point) (*perfmodel.Calibration, error) {
@@ -179,17 +197,12 @@ func (s *search) fit(p *Point) (*perfmodel.Calibration, error) {
 
 // simulate fills in what a run gives; false when it cannot be simulated.
 func (s *search) simulate(p *Point, requests []sim.Request) bool {
-	cfg, err := s.config(p)
-	if err != nil {
-		s.note(err.Error())
-		return false
-	}
-	c, err := s.fit(p)
-	if err != nil {
-		s.note(err.Error())
-		return false
-	}
 	every := max(requests[len(requests)-1].Arrival/200, 10*time.Millisecond)
+	cfg, c, err := s.prepared(p)
+	if err != nil {
+		s.note(err.Error())
+		return false
+	}
 	pred, err := c.Fit.Predict(perfmodel.Deployment{Config: cfg}, requests, 0, sim.Options{SampleEvery: every, Check: s.Check})
 	if err != nil {
 		s.note(err.Error())
@@ -201,13 +214,15 @@ func (s *search) simulate(p *Point, requests []sim.Request) bool {
 	p.Failed = len(requests) - finished - sum.Outcomes[sim.Cancelled] - p.Refused
 	p.Sample = len(requests)
 	if finished == 0 {
-		p.TTFT, p.ITL, p.E2E = math.Inf(1), math.Inf(1), math.Inf(1)
+		never := Seconds(math.Inf(1))
+		p.TTFT, p.ITL, p.E2E = never, never, never
 		return true
 	}
-	p.TTFT, p.ITL, p.E2E, p.TPOT = sum.TTFT.P95.Seconds(), sum.ITL.P95.Seconds(), sum.E2E.P95.Seconds(), sum.TPOT.Mean.Seconds()
-	if sum.ITL.Count == 0 {
-		p.ITL = sum.TPOT.P95.Seconds()
+	itl := sum.ITL
+	if itl.Count == 0 {
+		itl = sum.TPOT
 	}
+	p.TTFT, p.ITL, p.E2E = Seconds(sum.TTFT.P95.Seconds()), Seconds(itl.P95.Seconds()), Seconds(sum.E2E.P95.Seconds())
 	engines := float64(p.Knobs.Replicas * s.batches())
 	p.TokensPerSecond = steady(res.Records, requests[len(requests)-1].Arrival, sum.OutputPerSecond) * engines
 	p.PerGPU = p.TokensPerSecond / float64(max(p.GPUs, 1))
@@ -250,7 +265,7 @@ func (s *search) judge(p *Point) {
 	t := s.Targets
 	p.Misses, p.score = nil, 0
 	for _, l := range t.latencies() {
-		got := l.point(p)
+		got := float64(l.point(p))
 		ratio := got / l.want.Seconds()
 		p.score = max(p.score, ratio)
 		if ratio > 1 {
@@ -302,7 +317,7 @@ func (s *search) predict(p *Point) {
 	if m.Experts > 0 && s.Fit != nil {
 		s.note(fmt.Sprintf("a step is taken to read the experts that a batch of %d would", perfmodel.UsualBatch))
 	}
-	for _, text := range Unvalidated(p.Ledger) {
+	for _, text := range p.Ledger.Unvalidated() {
 		s.note(text)
 	}
 	if p.Knobs.KVType == "fp8" && s.Base.KVType == "" {

@@ -22,7 +22,7 @@ func (s *search) explain(p *Point) {
 			break
 		}
 		fastest := slices.MinFunc(alone, func(a, b *Point) int { return cmp.Compare(l.point(a), l.point(b)) })
-		if v := l.point(fastest); v > l.want.Seconds() {
+		if v := float64(l.point(fastest)); v > l.want.Seconds() {
 			s.say("%s P95 ≤ %s is out of reach: a request alone on TP %d has %s. Attainable with this model and GPU: %s or more, or shorter requests, or a faster GPU",
 				l.name, l.want, fastest.Knobs.TP, render.Seconds(v), render.Seconds(v))
 		}
@@ -64,16 +64,16 @@ func (s *search) contradiction() {
 	}
 	var first, gaps *Point
 	for _, p := range s.points() {
-		if p.TTFT <= t.TTFTP95.Seconds() && (first == nil || p.ITL < first.ITL) {
+		if p.TTFT <= Seconds(t.TTFTP95.Seconds()) && (first == nil || p.ITL < first.ITL) {
 			first = p
 		}
-		if p.ITL <= t.ITLP95.Seconds() && (gaps == nil || p.TTFT < gaps.TTFT) {
+		if p.ITL <= Seconds(t.ITLP95.Seconds()) && (gaps == nil || p.TTFT < gaps.TTFT) {
 			gaps = p
 		}
 	}
 	if first != nil && gaps != nil && first != gaps {
 		s.say("TTFT P95 ≤ %s and ITL P95 ≤ %s are each met, but not together on %d GPUs: with %s the ITL is %s; with %s the TTFT is %s",
-			t.TTFTP95, t.ITLP95, s.maxGPUs, short(first), render.Seconds(first.ITL), short(gaps), render.Seconds(gaps.TTFT))
+			t.TTFTP95, t.ITLP95, s.maxGPUs, short(first), render.Seconds(float64(first.ITL)), short(gaps), render.Seconds(float64(gaps.TTFT)))
 	}
 }
 
@@ -119,12 +119,8 @@ func (s *search) carries(p *Point, least float64) float64 {
 		if err != nil {
 			return false
 		}
-		q := &Point{Knobs: p.Knobs, GPUs: p.GPUs, Ledger: p.Ledger}
-		if !s.simulate(q, requests) {
-			return false
-		}
-		s.judge(q)
-		return q.Met
+		q := s.under(requests, p)
+		return q != nil && q.Met
 	}
 	if least > 0 && !meets(least*1.05) {
 		return 0

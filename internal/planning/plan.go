@@ -2,6 +2,7 @@ package planning
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -29,8 +30,8 @@ func (t Targets) Empty() bool { return t == Targets{} }
 type latency struct {
 	name      string
 	want      time.Duration
-	point     func(*Point) float64
-	predicted func(*perfmodel.Prediction) perfmodel.Interval
+	point     func(*Point) Seconds
+	predicted func(*perfmodel.Prediction) perfmodel.Estimate
 	simulated func(*sim.Summary) time.Duration
 }
 
@@ -38,16 +39,16 @@ type latency struct {
 func (t Targets) latencies() []latency {
 	return slices.DeleteFunc([]latency{
 		{
-			"TTFT", t.TTFTP95, func(p *Point) float64 { return p.TTFT },
-			func(p *perfmodel.Prediction) perfmodel.Interval { return p.TTFTP95 }, func(s *sim.Summary) time.Duration { return s.TTFT.P95 },
+			"TTFT", t.TTFTP95, func(p *Point) Seconds { return p.TTFT },
+			func(p *perfmodel.Prediction) perfmodel.Estimate { return p.TTFTP95 }, func(s *sim.Summary) time.Duration { return s.TTFT.P95 },
 		},
 		{
-			"ITL", t.ITLP95, func(p *Point) float64 { return p.ITL },
-			func(p *perfmodel.Prediction) perfmodel.Interval { return p.ITLP95 }, func(s *sim.Summary) time.Duration { return s.ITL.P95 },
+			"ITL", t.ITLP95, func(p *Point) Seconds { return p.ITL },
+			func(p *perfmodel.Prediction) perfmodel.Estimate { return p.ITLP95 }, func(s *sim.Summary) time.Duration { return s.ITL.P95 },
 		},
 		{
-			"E2E", t.E2EP95, func(p *Point) float64 { return p.E2E },
-			func(p *perfmodel.Prediction) perfmodel.Interval { return p.E2EP95 }, func(s *sim.Summary) time.Duration { return s.E2E.P95 },
+			"E2E", t.E2EP95, func(p *Point) Seconds { return p.E2E },
+			func(p *perfmodel.Prediction) perfmodel.Estimate { return p.E2EP95 }, func(s *sim.Summary) time.Duration { return s.E2E.P95 },
 		},
 	}, func(l latency) bool { return l.want <= 0 })
 }
@@ -92,61 +93,83 @@ type Plan struct {
 
 // Knobs are the settings that a search moves.
 type Knobs struct {
-	TP, Replicas                    int
-	MaxNumSeqs, MaxNumBatchedTokens int
-	Utilization                     float64
-	KVType                          string
-	PrefixCaching, ChunkedPrefill   bool
+	TP                  int     `json:"tensor_parallel_size"`
+	Replicas            int     `json:"replicas"`
+	MaxNumSeqs          int     `json:"max_num_seqs"`
+	MaxNumBatchedTokens int     `json:"max_num_batched_tokens"`
+	Utilization         float64 `json:"gpu_memory_utilization"`
+	KVType              string  `json:"kv_cache_dtype"`
+	PrefixCaching       bool    `json:"enable_prefix_caching"`
+	ChunkedPrefill      bool    `json:"enable_chunked_prefill"`
+}
+
+// Seconds are a latency. Where requests would wait for ever it is +Inf, and null in JSON.
+type Seconds float64
+
+// Never reports whether requests would wait for ever.
+func (s Seconds) Never() bool { return math.IsInf(float64(s), 1) }
+
+// MarshalJSON writes a number or null.
+func (s Seconds) MarshalJSON() ([]byte, error) {
+	if s.Never() {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(s))
 }
 
 // A Point is one configuration with what the simulation says of it.
 type Point struct {
-	Knobs  Knobs
-	GPUs   int
-	Ledger *perfmodel.Ledger
+	GPUs int `json:"gpus"`
+	Knobs
+	Blocks float64           `json:"num_gpu_blocks"`
+	Ledger *perfmodel.Ledger `json:"-"`
 
-	// 95th percentiles in seconds; +Inf where requests would wait for ever.
-	TTFT, ITL, E2E    float64
-	TPOT              float64 // mean
-	TokensPerSecond   float64 // output, of the whole deployment
-	PerGPU            float64
-	RequestsPerSecond float64
-	Preemptions       int     // for each 1000 requests
-	KVPeak            float64 // share of the blocks in use at the peak
-	Running           float64 // mean batch of a replica
-	Sample            int     // requests that were simulated for a replica
-	Failed            int     // of them, those that could never run
-	Refused           int     // of them, those whose prompt leaves no room below max-model-len
-	Met               bool
-	Misses            []string // targets that are not met, in words
-	score             float64
+	// 95th percentiles.
+	TTFT Seconds `json:"ttft_p95"`
+	ITL  Seconds `json:"itl_p95"`
+	E2E  Seconds `json:"e2e_p95"`
+
+	TokensPerSecond float64  `json:"output_tokens_per_second"` // of the whole deployment
+	PerGPU          float64  `json:"output_tokens_per_second_per_gpu"`
+	Running         float64  `json:"running"`       // mean batch of a replica
+	KVPeak          float64  `json:"kv_cache_peak"` // share of the blocks in use at the peak
+	Preemptions     int      `json:"preemptions_per_1000_requests"`
+	Met             bool     `json:"met"`
+	Misses          []string `json:"misses,omitempty"` // targets that are not met, in words
+
+	Sample  int `json:"-"` // requests that were simulated for a replica
+	Failed  int `json:"-"` // of them, those that could never run
+	Refused int `json:"-"` // of them, those whose prompt leaves no room below max-model-len
+	score   float64
 }
 
 // A Marginal is what one step of one knob changes.
 type Marginal struct {
-	Knob, From, To string
-	Point          *Point
-	Impossible     string // why there is no point
+	Knob       string `json:"knob"`
+	From       string `json:"from"`
+	To         string `json:"to"`
+	Point      *Point `json:"point,omitempty"`
+	Impossible string `json:"impossible,omitempty"` // why there is no point
 }
 
 // Result is the answer.
 type Result struct {
-	Best     *Point       // meets the targets at the slow ends of its intervals too; nil when none does
-	Nearest  *Point       // then: the one that comes closest
-	Likely   *Point       // meets them at the likeliest step times, where Best is another or none does
-	Doubts   []string     // which targets Likely misses at the slow ends, in words
-	Measure  *Measurement // the load test that would narrow the answer most; nil where none would
-	Points   []*Point
-	Pareto   []*Point // throughput per GPU against ITL and TTFT
-	Marginal []Marginal
+	Best     *Point       `json:"best,omitempty"`    // meets the targets at the slow ends of its intervals too; nil when none does
+	Nearest  *Point       `json:"nearest,omitempty"` // then: the one that comes closest
+	Likely   *Point       `json:"likely,omitempty"`  // meets them at the likeliest step times, where Best is another or none does
+	Doubts   []string     `json:"doubts,omitempty"`  // which targets Likely misses at the slow ends, in words
+	Measure  *Measurement `json:"-"`                 // the load test that would narrow the answer most; nil where none would
+	Points   []*Point     `json:"points"`
+	Pareto   []*Point     `json:"pareto"` // throughput per GPU against ITL and TTFT
+	Marginal []Marginal   `json:"marginal"`
 
-	Prediction *perfmodel.Prediction // of Best, or Nearest, with intervals
-	Basis      string                // what the step times rest on
-	Doubtful   []string              // why that may be wrong
-	Notes      []string
-	Explain    []string // why targets cannot be met, and what could be
-	Evaluated  int
-	Usual      Usual
+	Prediction *perfmodel.Prediction `json:"-"`     // of Best, or Nearest, with intervals
+	Basis      string                `json:"basis"` // what the step times rest on
+	Doubtful   []string              `json:"-"`     // why that may be wrong
+	Notes      []string              `json:"-"`
+	Explain    []string              `json:"explain,omitempty"` // why targets cannot be met, and what could be
+	Evaluated  int                   `json:"evaluated"`
+	Usual      Usual                 `json:"usual_arithmetic"`
 }
 
 // Usual is the usual arithmetic, which knows neither activations nor the
@@ -191,7 +214,7 @@ type search struct {
 	*Plan
 	res      Result
 	seen     map[Knobs]*Point
-	requests map[[2]float64][]sim.Request
+	requests map[int][]sim.Request // of one replica, by how many there are
 	maxGPUs  int
 	tps      []int
 }
@@ -208,12 +231,12 @@ func (p *Plan) Search() (*Result, error) {
 		return nil, hint.With(errors.New("no target is given"), "pass --use-case chat, or --ttft-p95, --itl-p95, --e2e-p95, --throughput")
 	}
 	if !(p.Demand.Rate > 0) || p.Demand.Draw == nil {
-		return nil, hint.With(errors.New("no workload is given"), "pass --rate with --prompt-tokens and --output-tokens, or --url or --recording of a server under load")
+		return nil, hint.With(errors.New("no workload is given"), "pass --rate with --prompt-tokens and --output-tokens, or the address or recording of a server under load")
 	}
 	if p.Fit == nil && p.Base.Device.Bandwidth == 0 {
-		return nil, hint.With(errors.New("nothing says how long a step takes"), "name the GPU (--gpu H100), or give a server under load with --url or --recording")
+		return nil, hint.With(errors.New("nothing says how long a step takes"), "name the GPU (--gpu H100), or give the address or recording of a server under load")
 	}
-	s := &search{Plan: p, seen: map[Knobs]*Point{}, requests: map[[2]float64][]sim.Request{}, maxGPUs: cmp.Or(p.MaxGPUs, 64)}
+	s := &search{Plan: p, seen: map[Knobs]*Point{}, requests: map[int][]sim.Request{}, maxGPUs: cmp.Or(p.MaxGPUs, 64)}
 	if err := s.shapes(); err != nil {
 		return nil, err
 	}
@@ -351,8 +374,7 @@ func (s *search) unattainable(p *Point) bool {
 
 // floor is the same configuration for a trickle of requests, each alone.
 func (s *search) floor(p *Point) *Point {
-	l := p.Ledger
-	requests, err := s.draw(p.Knobs.Replicas, l)
+	requests, err := s.draw(p.Replicas)
 	if err != nil {
 		return nil
 	}
@@ -361,12 +383,11 @@ func (s *search) floor(p *Point) *Point {
 		alone[i].Arrival = time.Duration(i) * 10 * time.Minute
 		alone[i].CancelAfter = 0
 	}
-	q := &Point{Knobs: p.Knobs, GPUs: p.GPUs, Ledger: l}
-	if !s.simulate(q, alone) {
-		return nil
+	q := s.under(alone, p)
+	if q != nil {
+		q.TokensPerSecond = math.Inf(1) // not what is asked of one request
+		s.judge(q)
 	}
-	q.TokensPerSecond = math.Inf(1) // not what is asked of one request
-	s.judge(q)
 	return q
 }
 
@@ -547,13 +568,13 @@ func (s *search) points() []*Point {
 }
 
 // alike reports whether two numbers are within 1 %.
-func alike(a, b float64) bool { return math.Abs(a-b) <= 0.01*max(a, b) }
+func alike[T ~float64](a, b T) bool { return max(a, b)-min(a, b) <= 0.01*max(a, b) }
 
 // pareto keeps the points that no other beats in throughput per GPU, ITL and TTFT.
 func pareto(points []*Point) []*Point {
 	var out []*Point
 	for _, p := range points {
-		if math.IsInf(p.TTFT, 1) || slices.Contains(out, p) {
+		if p.TTFT.Never() || slices.Contains(out, p) {
 			continue
 		}
 		dominated := slices.ContainsFunc(points, func(q *Point) bool {

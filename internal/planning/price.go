@@ -1,9 +1,7 @@
 package planning
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 
@@ -38,9 +36,6 @@ func ListPrices() Prices {
 // Set reads a price such as "H100=2.49", of an hour of one GPU.
 func (p Prices) Set(text, from string) error {
 	name, value, ok := strings.Cut(text, "=")
-	if !ok {
-		name, value, ok = strings.Cut(text, ",")
-	}
 	v, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
 	if !ok || err != nil || !(v > 0 && v < 1e6) {
 		return hint.With(fmt.Errorf("price %q: no GPU with a price", text), "write it as H100=2.49, of an hour of one GPU")
@@ -51,22 +46,6 @@ func (p Prices) Set(text, from string) error {
 	}
 	p[g.Name] = Price{v, from}
 	return nil
-}
-
-// Read reads a table of prices: a GPU, a comma and the price of its hour on each line;
-// lines that begin with # are skipped, and the first where it is a heading.
-func (p Prices) Read(r io.Reader, from string) error {
-	lines := bufio.NewScanner(r)
-	for n := 1; lines.Scan(); n++ {
-		text := strings.TrimSpace(lines.Text())
-		if text == "" || strings.HasPrefix(text, "#") || n == 1 && !strings.ContainsAny(text, "0123456789") {
-			continue
-		}
-		if err := p.Set(text, from); err != nil {
-			return fmt.Errorf("line %d: %w", n, err)
-		}
-	}
-	return lines.Err()
 }
 
 // perMillion is what a million tokens cost at so many a second on GPUs at a price an hour.

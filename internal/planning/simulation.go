@@ -280,7 +280,7 @@ func (s *Simulation) leaveOut(v *Variant) {
 	if g := s.sheet.Settings.Speculation; g.Tokens > 0 && g.Acceptance > 0 {
 		e.NotModelled = slices.DeleteFunc(e.NotModelled, func(text string) bool { return strings.HasPrefix(text, "--"+engine.SpeculativeConfig+":") })
 	}
-	e.Assumed = append(e.Assumed, Unvalidated(s.sheet)...)
+	e.Assumed = append(e.Assumed, s.sheet.Unvalidated()...)
 }
 
 // apart sets the engines that compute prompts alone, where there are some.

@@ -15,19 +15,15 @@ import (
 
 // interval predicts one replica of a point with the calibration's samples.
 func (s *search) interval(p *Point) (*perfmodel.Calibration, *perfmodel.Prediction, error) {
-	c, err := s.fit(p)
+	cfg, c, err := s.prepared(p)
 	if err != nil {
 		return nil, nil, err
 	}
-	cfg, err := s.config(p)
+	requests, err := s.draw(p.Replicas)
 	if err != nil {
 		return nil, nil, err
 	}
-	requests, err := s.draw(p.Knobs.Replicas, p.Ledger)
-	if err != nil {
-		return nil, nil, err
-	}
-	pred, err := c.Fit.Predict(perfmodel.Deployment{Config: cfg, Replicas: 1}, requests, perfmodel.Draws(len(requests)), sim.Options{Check: s.Check})
+	pred, err := c.Fit.Predict(perfmodel.Deployment{Config: cfg}, requests, perfmodel.Draws(len(requests)), sim.Options{Check: s.Check})
 	return c, pred, err
 }
 
@@ -98,12 +94,12 @@ func (s *search) sure(p *Point) (*Point, []string) {
 
 // A Measurement is a load test that would tell more of what is not known.
 type Measurement struct {
-	Load    string  // for people: what it sends
-	Flags   string  // of sixty bench
-	Point   *Point  // whose server is to be measured, one replica
-	Widest  string  // the quantity whose interval decides
-	Factor  float64 // by which that is uncertain, as high over low
-	Reduced float64 // the same after the measurement
+	Load    string  `json:"load"`     // for people: what it sends
+	Flags   string  `json:"-"`        // of sixty bench
+	Point   *Point  `json:"-"`        // whose server is to be measured, one replica
+	Widest  string  `json:"quantity"` // whose interval decides
+	Factor  float64 `json:"factor"`   // by which that is uncertain, as high over low of its 90 % interval
+	Reduced float64 `json:"then"`     // the same after the measurement
 }
 
 // measureSeconds is the length of a load test.
@@ -117,73 +113,38 @@ const measureDraws = 24
 // the step cost, and the part of the former's variance that is left when the latter are
 // known is compared. Nil where no interval is known.
 func (s *search) measurement(p *Point) *Measurement {
-	c, err := s.fit(p)
+	cfg, c, err := s.prepared(p)
 	if err != nil || len(c.Fit.Draws) < measureDraws {
 		return nil
 	}
-	cfg, err := s.config(p)
-	if err != nil {
-		return nil
-	}
-	requests, err := s.draw(p.Knobs.Replicas, p.Ledger)
+	requests, err := s.draw(p.Replicas)
 	if err != nil || len(requests) == 0 {
 		return nil
 	}
-	summaries := func(requests []sim.Request, o sim.Options) []sim.Summary {
-		var out []sim.Summary
-		for k := range measureDraws {
-			i := k * len(c.Fit.Draws) / measureDraws
-			o.Frontend, o.Check = c.Fit.Frontend, s.Check
-			if i < len(c.Fit.FrontendDraws) {
-				o.Frontend = c.Fit.FrontendDraws[i]
-			}
-			res, err := sim.Run(cfg, c.Fit.Draws[i], requests, o)
-			if err != nil {
-				return nil
-			}
-			out = append(out, res.Summary())
-		}
-		return out
-	}
-	wanted := summaries(requests, sim.Options{})
+	wanted := s.sampled(cfg, c.Fit, requests, 0)
 	if wanted == nil {
 		return nil
 	}
-	// What decides is the quantity that comes furthest beyond its target.
-	name, worst, decides := "TTFT P95", math.Inf(-1), func(s *sim.Summary) float64 { return s.TTFT.P95.Seconds() }
-	if s.Targets.TokensPerSecond > 0 {
-		name, decides = "output tokens/s", func(s *sim.Summary) float64 { return s.OutputPerSecond }
-	}
-	for _, l := range s.Targets.latencies() {
-		for i := range wanted {
-			if over := logOf(l.simulated(&wanted[i]).Seconds()) - logOf(l.want.Seconds()); over > worst {
-				name, worst, decides = l.name+" P95", over, func(s *sim.Summary) float64 { return l.simulated(s).Seconds() }
-			}
-		}
-	}
-	y := make([]float64, len(wanted))
-	for i := range wanted {
-		y[i] = logOf(decides(&wanted[i]))
-	}
+	name, y := s.decisive(wanted)
 	spread := stat.StdDev(y, nil)
 	best := &Measurement{Point: p, Widest: name, Factor: math.Exp(2 * 1.645 * spread)}
-	rate := s.Demand.Rate / float64(max(p.Knobs.Replicas, 1)) / float64(max(s.Base.DP, 1))
+	rate := s.Demand.Rate / float64(max(p.Replicas, 1)) / float64(max(s.Base.DP, 1))
+	full := p.Ledger.Settings.MaxNumSeqs
 	for _, load := range []struct {
-		text, flags string
-		o           sim.Options
-		requests    int
+		text, flags       string
+		clients, requests int
 	}{
-		{"one request at a time", "--concurrency 1", sim.Options{Clients: 1}, 200},
-		{fmt.Sprintf("a replica's share of the load, %.3g requests/s", rate), fmt.Sprintf("--rate %.3g", rate), sim.Options{}, int(rate * measureSeconds)},
-		{fmt.Sprintf("as much as it takes, with %d clients", p.Ledger.Settings.MaxNumSeqs), fmt.Sprintf("--concurrency %d", p.Ledger.Settings.MaxNumSeqs), sim.Options{Clients: p.Ledger.Settings.MaxNumSeqs}, 1000},
+		{"one request at a time", "--concurrency 1", 1, 200},
+		{fmt.Sprintf("a replica's share of the load, %.3g requests/s", rate), fmt.Sprintf("--rate %.3g", rate), 0, int(rate * measureSeconds)},
+		{fmt.Sprintf("as much as it takes, with %d clients", full), fmt.Sprintf("--concurrency %d", full), full, 1000},
 	} {
 		rs := slices.Clone(requests[:min(len(requests), max(load.requests, 30))])
-		if load.o.Clients > 0 {
+		if load.clients > 0 {
 			for i := range rs {
 				rs[i].Arrival = 0
 			}
 		}
-		results := summaries(rs, load.o)
+		results := s.sampled(cfg, c.Fit, rs, load.clients)
 		if results == nil {
 			continue
 		}
@@ -196,6 +157,45 @@ func (s *search) measurement(p *Point) *Measurement {
 		return nil
 	}
 	return best
+}
+
+// sampled simulates requests, of so many clients or as they arrive, with samples of a fit;
+// nil where that fails.
+func (s *search) sampled(cfg sim.Config, f *perfmodel.Fit, requests []sim.Request, clients int) []sim.Summary {
+	var out []sim.Summary
+	for k := range measureDraws {
+		i := k * len(f.Draws) / measureDraws
+		o := sim.Options{Clients: clients, Frontend: f.Frontend, Check: s.Check}
+		if i < len(f.FrontendDraws) {
+			o.Frontend = f.FrontendDraws[i]
+		}
+		res, err := sim.Run(cfg, f.Draws[i], requests, o)
+		if err != nil {
+			return nil
+		}
+		out = append(out, res.Summary())
+	}
+	return out
+}
+
+// decisive is the quantity that comes furthest beyond its target: its name, and its
+// logarithm in each summary.
+func (s *search) decisive(of []sim.Summary) (name string, y []float64) {
+	name, worst, decides := "TTFT P95", math.Inf(-1), func(s *sim.Summary) float64 { return s.TTFT.P95.Seconds() }
+	if s.Targets.TokensPerSecond > 0 {
+		name, decides = "output tokens/s", func(s *sim.Summary) float64 { return s.OutputPerSecond }
+	}
+	for _, l := range s.Targets.latencies() {
+		for i := range of {
+			if over := logOf(l.simulated(&of[i]).Seconds()) - logOf(l.want.Seconds()); over > worst {
+				name, worst, decides = l.name+" P95", over, func(s *sim.Summary) float64 { return l.simulated(s).Seconds() }
+			}
+		}
+	}
+	for i := range of {
+		y = append(y, logOf(decides(&of[i])))
+	}
+	return name, y
 }
 
 // measuredWell is the error of a fit to a load test, at another load, as a logarithm.

@@ -97,6 +97,17 @@ func (d *Document) Say(name, text string) *Block {
 	return d.add(Block{Kind: "say", Head: Clean(name), Text: Clean(text)})
 }
 
+// Ranked adds an item of a rank, if there is something to say.
+func (d *Document) Ranked(rank int, name, text string) {
+	if text == "" {
+		return
+	}
+	before := d.rank
+	d.Rank(rank)
+	d.Item(name, text)
+	d.Rank(before)
+}
+
 // Item adds what there is to say of a name; names that follow each other are aligned.
 func (d *Document) Item(name, text string) *Block {
 	return d.add(Block{Kind: "item", Head: Clean(name), Text: Clean(text)})

@@ -139,9 +139,9 @@ func (c *prepared) simulate(v *perfmodel.Values) (Measures, error) {
 }
 
 // of is the interval of a quantity as the samples give it.
-func (p *prediction) of(q int) perfmodel.Interval {
+func (p *prediction) of(q int) perfmodel.Estimate {
 	v, low, high := p.Predicted.values()[q], p.Low.values()[q], p.High.values()[q]
-	return perfmodel.Interval{Value: v, Low: min(low, v), High: max(high, v)}
+	return perfmodel.Estimate{Value: v, Low: min(low, v), High: max(high, v)}
 }
 
 // simulatedDraws are the samples of an interval where slopes are not known.
@@ -168,7 +168,7 @@ func fourDigits(v float64) float64 {
 
 // standing is how far a measured value lies from a prediction, in halves of its interval:
 // 1 is at its edge.
-func standing(measured float64, i perfmodel.Interval) float64 {
+func standing(measured float64, i perfmodel.Estimate) float64 {
 	w := i.Widened(1)
 	if measured < w.Value {
 		return math.Log(w.Value/measured) / math.Log(w.Value/w.Low)
@@ -182,7 +182,7 @@ type entry struct {
 	without  string
 	quantity int
 	measured float64
-	interval perfmodel.Interval // as the samples give it
+	interval perfmodel.Estimate // as the samples give it
 	widen    float64            // by which its kind is widened, as found without its model
 
 	kind     string  // what entries have in common that share a widening

@@ -303,7 +303,7 @@ func (p *page) deployments() error {
 }
 
 // burst predicts what a deployment's owner sent, with the parameters that ship.
-func (p *Point) burst() (of [5]perfmodel.Interval, err error) {
+func (p *Point) burst() (of [5]perfmodel.Estimate, err error) {
 	c, err := p.prepare()
 	if err != nil {
 		return of, err

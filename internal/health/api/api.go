@@ -18,6 +18,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/health"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
+	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/report/healthreport"
 	"github.com/sixty-dev/sixty/internal/source"
 )
@@ -128,11 +129,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	kind := "application/json"
 	switch f := r.FormValue("format"); f {
 	case "", "json":
-		write = func(b *bytes.Buffer, r *health.Report) error { return healthreport.JSON(b, r) }
+		write = func(b *bytes.Buffer, r *health.Report) error { return render.JSON(b, r) }
 	case "markdown":
-		kind, write = "text/markdown; charset=utf-8", func(b *bytes.Buffer, r *health.Report) error { return healthreport.Markdown(b, r) }
+		kind, write = "text/markdown; charset=utf-8", func(b *bytes.Buffer, r *health.Report) error { return healthreport.Document(r).Markdown(b) }
 	case "html":
-		kind, write = "text/html; charset=utf-8", func(b *bytes.Buffer, r *health.Report) error { return healthreport.HTML(b, r) }
+		kind, write = "text/html; charset=utf-8", func(b *bytes.Buffer, r *health.Report) error { return healthreport.Document(r).HTML(b) }
 	default:
 		fail(w, http.StatusBadRequest, fmt.Errorf("format %q is none of json, markdown, html", f))
 		return

@@ -1,7 +1,6 @@
 package asked
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/engine"
 	"github.com/sixty-dev/sixty/internal/engine/vllm"
-	"github.com/sixty-dev/sixty/internal/fileio"
 	"github.com/sixty-dev/sixty/internal/hint"
 	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/planning"
@@ -33,7 +31,6 @@ type Tuning struct {
 
 	tp, pp, dp     int
 	expertParallel bool
-	urls           []string
 	ttft, itl, e2e time.Duration
 	served         string
 	loadTestArgs   string
@@ -41,7 +38,6 @@ type Tuning struct {
 
 	quantizations []string
 	priced        []string
-	prices        string
 }
 
 // AddFlags adds the flags of sixty tune, but for the form of the answer.
@@ -60,7 +56,6 @@ func (f *Tuning) AddFlags(s *pflag.FlagSet) {
 	s.StringVar(&f.loadTest, "load-test", "", "fit step times to a load test's `file` of one replica: sixty bench --csv, or vllm bench serve --save-detailed")
 	s.StringVar(&f.loadTestArgs, "load-test-args", "", "what vllm serve was `given` in that test, where it is not what is looked for")
 	s.StringVar(&f.loadTestModel, "load-test-model", "", "`config.json` of the model that was tested, where it is another: its step times are then carried over")
-	s.StringArrayVar(&f.urls, "url", nil, "a running server, to measure and to check against; may be repeated, or given without the flag")
 	s.DurationVar(&f.ttft, "ttft-p95", 0, "target of the 95th percentile of the time to the first token")
 	s.DurationVar(&f.itl, "itl-p95", 0, "target of the 95th percentile of the time between tokens")
 	s.DurationVar(&f.e2e, "e2e-p95", 0, "target of the 95th percentile of a whole answer")
@@ -68,7 +63,6 @@ func (f *Tuning) AddFlags(s *pflag.FlagSet) {
 	s.StringVar(&f.served, "served-model", "", "`name` or path to put after vllm serve (default: that of --model-config)")
 	s.StringSliceVar(&f.quantizations, "compare-quantization", nil, "compare forms that vLLM makes of the weights while it loads them: `none,fp8`, or bitsandbytes and others; also --gpu H100,L40S compares")
 	s.StringArrayVar(&f.priced, "price", nil, "price of an hour of one GPU, such as `H100=2.49`; may be repeated (default: list prices of November 2026, in dollars)")
-	s.StringVar(&f.prices, "prices", "", "`file` with such prices, a line for each GPU: H100,2.49")
 }
 
 // check refuses flags that contradict each other.
@@ -96,7 +90,7 @@ func (f *Tuning) check() error {
 // were given.
 func (f *Tuning) Read(ctx context.Context, args []string, changed func(flag string) bool, say Say) (err error) {
 	f.Load.Given(changed)
-	if err := f.Source.Resolve(append(args, f.urls...)); err != nil {
+	if err := f.Source.Resolve(args); err != nil {
 		return err
 	}
 	if err := f.check(); err != nil {
@@ -171,15 +165,6 @@ func (f *Tuning) Choices() ([]planning.Choice, error) {
 
 func (f *Tuning) readPrices() (planning.Prices, error) {
 	prices := planning.ListPrices()
-	if f.prices != "" {
-		content, err := fileio.Read(f.prices, 1<<20)
-		if err == nil {
-			err = prices.Read(bytes.NewReader(content), f.prices)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("--prices: %w", err)
-		}
-	}
 	for _, p := range f.priced {
 		if err := prices.Set(p, "--price"); err != nil {
 			return nil, fmt.Errorf("--price: %w", err)

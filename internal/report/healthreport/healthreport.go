@@ -5,7 +5,6 @@ package healthreport
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -16,22 +15,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// JSON writes the report as one object, sixty.health/v1.
-func JSON(w io.Writer, r *health.Report) error { return render.JSON(w, r) }
-
-// Text writes the report for a terminal: an area a line, and all rows where all is asked
-// for.
-func Text(w io.Writer, r *health.Report, o render.Options, full bool) error {
-	return newDocument(r).Text(w, o, full)
-}
-
-// Markdown writes the report for a chat or a wiki.
-func Markdown(w io.Writer, r *health.Report) error { return newDocument(r).Markdown(w) }
-
-// HTML writes the report as a page that needs nothing but itself.
-func HTML(w io.Writer, r *health.Report) error { return newDocument(r).HTML(w) }
-
-func newDocument(r *health.Report) *render.Document {
+// Document says what the report does: on a screen an area a line, and all rows where all is
+// asked for.
+func Document(r *health.Report) *render.Document {
 	d, l := render.NewDocument("Health report, "+span(r)), layoutOf(r)
 	d.More = "every quantity, what it was before, and its peak"
 	style, ok := map[health.Status]render.Style{health.Degraded: render.Bad, health.Healthy: render.Good}[r.Status]

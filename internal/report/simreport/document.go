@@ -3,7 +3,6 @@ package simreport
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -11,15 +10,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/planning"
 	"github.com/sixty-dev/sixty/internal/render"
 )
-
-// Text writes a simulation for a terminal: what users would see comes first, and without
-// full little more.
-func Text(w io.Writer, s *Simulation, full bool, o render.Options) error {
-	return newDocument(s).Text(w, o, full)
-}
-
-// HTML writes a page that needs nothing but itself.
-func HTML(w io.Writer, s *Simulation) error { return newDocument(s).HTML(w) }
 
 type document struct {
 	*render.Document
@@ -35,7 +25,9 @@ const (
 	rankCheck
 )
 
-func newDocument(s *Simulation) *render.Document {
+// Document says what was simulated: what users would see comes first, and on a screen little
+// more.
+func Document(s *Simulation) *render.Document {
 	d := &document{render.NewDocument("Simulation"), s}
 	if len(s.Missed) > 0 {
 		d.Answer(render.Bold, "", "No answer: "+s.missed()+".")
@@ -96,9 +88,7 @@ func (d *document) answer(r *Run) {
 	if now != nil && now.Goodput != nil {
 		share = render.Percent(now.Goodput.Share) + " → " + share
 	}
-	d.Rank(rankGoodput)
-	d.Item("goodput", fmt.Sprintf("%s of the requests, %s/s, within %s; objective %s", share, render.Number(r.Goodput.Requests), d.s.Objective.text(), met))
-	d.Rank(0)
+	d.Ranked(rankGoodput, "goodput", fmt.Sprintf("%s of the requests, %s/s, within %s; objective %s", share, render.Number(r.Goodput.Requests), d.s.Objective.text(), met))
 }
 
 // How many points of a sweep a screen shows, and how few of them where there is more to say.
@@ -154,9 +144,7 @@ func (d *document) sweep() {
 	d.Table(columns, all)
 	d.In(render.Everywhere)
 	if s.Objective != nil {
-		d.Rank(rankGoodput)
-		d.Item("goodput", "share of requests within "+s.Objective.text()+"; ✓ where all percentiles keep it")
-		d.Rank(0)
+		d.Ranked(rankGoodput, "goodput", "share of requests within "+s.Objective.text()+"; ✓ where all percentiles keep it")
 	}
 }
 
@@ -192,9 +180,7 @@ func (d *document) believe() {
 		means = append(means, row[0]+" "+row[1]+" | "+row[2])
 	}
 	if len(means) > 0 {
-		d.Rank(rankCheck)
-		d.Item("check", "now, measured | simulated: "+strings.Join(means, ", "))
-		d.Rank(0)
+		d.Ranked(rankCheck, "check", "now, measured | simulated: "+strings.Join(means, ", "))
 	}
 	if s.astray() {
 		d.Item("warning", "the simulation is far from what was measured of the servers as they are: it lacks something that they do, or a setting that their metrics do not tell (--engine-args)")
@@ -204,9 +190,7 @@ func (d *document) believe() {
 	}
 	basis, _, _ := strings.Cut(s.Calibration.Statement, ";")
 	d.In(render.Screen)
-	d.Rank(rankBasis)
-	d.Item("basis", basis)
-	d.Rank(0)
+	d.Ranked(rankBasis, "basis", basis)
 	if kinds := warningKinds(s); len(s.Runs) > 1 && len(kinds) > 0 {
 		d.Item("warning", strings.Join(kinds, "; "))
 	}

@@ -130,7 +130,7 @@ func TestTextKeepsToItsWidth(t *testing.T) {
 	for _, one := range []*simreport.Simulation{s, &swept} {
 		for _, width := range []int{80, 100, 120} {
 			var b bytes.Buffer
-			if err := simreport.Text(&b, one, true, render.Options{Width: width}); err != nil {
+			if err := simreport.Document(one).Text(&b, render.Options{Width: width}, true); err != nil {
 				t.Fatal(err)
 			}
 			for line := range strings.Lines(b.String()) {
@@ -179,7 +179,7 @@ func TestHTMLIsWholeAndSafe(t *testing.T) {
 	swept.Runs = []simreport.Run{a, b}
 	for _, one := range []*simreport.Simulation{s, &swept} {
 		var page bytes.Buffer
-		if err := simreport.HTML(&page, one); err != nil {
+		if err := simreport.Document(one).HTML(&page); err != nil {
 			t.Fatal(err)
 		}
 		for _, bad := range []string{"<script", "<b>note", "<i>", "<such>", "NaN", "%!", "ZgotmplZ", "src=", "href=", "url("} {

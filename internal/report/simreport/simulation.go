@@ -288,17 +288,12 @@ func DeploymentOf(e *perfmodel.Engine, d perfmodel.Deployment, known engine.Conf
 // Calibration is what the step times rest on. Costs are in seconds per unit of
 // work.
 type Calibration struct {
-	Basis        perfmodel.Basis `json:"basis"`
-	Source       string          `json:"source"`
-	Statement    string          `json:"statement"`
-	Observations int             `json:"observations"`
-	MedianError  float64         `json:"median_error"` // relative, of the durations fitted
-	P95Error     float64         `json:"p95_error"`
-	Cost         sim.StepCost    `json:"cost"`
-	Low          sim.StepCost    `json:"low"` // 95 % interval of each constant
-	High         sim.StepCost    `json:"high"`
-	Seen         *Seen           `json:"seen,omitempty"`
-	Notes        []string        `json:"notes,omitempty"`
+	Basis     perfmodel.Basis `json:"basis"`
+	Source    string          `json:"source"`
+	Statement string          `json:"statement"`
+	*perfmodel.Fit
+	Seen  *Seen    `json:"seen,omitempty"`
+	Notes []string `json:"notes,omitempty"`
 }
 
 // Seen is the range of steps that were observed.
@@ -310,10 +305,7 @@ type Seen struct {
 // CalibrationOf describes a calibration.
 func CalibrationOf(c *perfmodel.Calibration) Calibration {
 	f := c.Fit
-	out := Calibration{
-		Basis: c.Basis, Source: c.Source, Statement: c.Statement(), Observations: f.Observations, MedianError: f.MedianError, P95Error: f.P95Error,
-		Cost: f.Cost, Low: f.Low, High: f.High, Notes: c.Notes,
-	}
+	out := Calibration{Basis: c.Basis, Source: c.Source, Statement: c.Statement(), Fit: f, Notes: c.Notes}
 	if f.Observations > 0 {
 		out.Seen = &Seen{[2]float64{f.Seen.MinSeqs, f.Seen.MaxSeqs}, [2]float64{f.Seen.MinKV, f.Seen.MaxKV}}
 	}
@@ -470,7 +462,7 @@ func RunOf(p *perfmodel.Prediction, cfg sim.Config, o *slo.Objective, detail boo
 	r.Latency = map[Metric]*Latency{}
 	for m, x := range map[Metric]struct {
 		q         sim.Quantiles
-		mean, p95 *perfmodel.Interval
+		mean, p95 *perfmodel.Estimate
 	}{TTFT: {s.TTFT, &p.TTFTMean, &p.TTFTP95}, Queue: {s.Queue, &p.QueueMean, &p.QueueP95}, ITL: {s.ITL, &p.ITLMean, &p.ITLP95}, TPOT: {s.TPOT, &p.TPOTMean, &p.TPOTP95}, E2E: {s.E2E, &p.E2EMean, &p.E2EP95}} {
 		if x.q.Count > 0 {
 			r.Latency[m] = latency(x.q)

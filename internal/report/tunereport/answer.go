@@ -25,11 +25,11 @@ type Answer struct {
 	// "ledger" (nothing was asked for beyond the memory).
 	Status string `json:"status"`
 
-	Model      Model      `json:"model"`
-	Deployment Deployment `json:"deployment"`
-	Ledger     Ledger     `json:"ledger"`
-	Check      *Check     `json:"check,omitempty"`
-	Remedies   []Remedy   `json:"remedies,omitempty"`
+	Model      Model              `json:"model"`
+	Deployment Deployment         `json:"deployment"`
+	Ledger     Ledger             `json:"ledger"`
+	Check      *Check             `json:"check,omitempty"`
+	Remedies   []perfmodel.Remedy `json:"remedies,omitempty"`
 
 	// Command starts a server, or one replica: of the configuration that was found or comes
 	// closest, of the settings given, or of the first remedy. "" where nothing fits.
@@ -94,34 +94,10 @@ type Deployment struct {
 
 // Ledger is the memory of one GPU.
 type Ledger struct {
-	Lines           []Line             `json:"lines"`
-	BlockSize       int                `json:"block_size"`
-	BytesPerBlock   float64            `json:"bytes_per_block"`
-	BlockFormula    string             `json:"block_formula"`
-	BytesPerToken   float64            `json:"kv_bytes_per_token"`
-	StateBytes      float64            `json:"state_bytes_per_request,omitempty"`
-	Groups          []Group            `json:"groups"`
-	Blocks          perfmodel.Estimate `json:"num_gpu_blocks"`
-	Tokens          perfmodel.Estimate `json:"capacity_tokens"`
-	MaxConcurrency  perfmodel.Estimate `json:"max_concurrency"`
-	LongestRequest  perfmodel.Estimate `json:"longest_request_tokens"`
-	SafeConcurrency []Safe             `json:"safe_concurrency"`
-}
-
-// Line is one line of the ledger.
-type Line struct {
-	ID      string             `json:"id"`
-	Name    string             `json:"name"`
-	Bytes   perfmodel.Estimate `json:"bytes"`
-	Exact   bool               `json:"exact"`
-	Formula string             `json:"formula"`
-	Source  string             `json:"source"`
-}
-
-// Group is layers that share a block table.
-type Group struct {
-	Kind   string `json:"kind"`
-	Layers int    `json:"layers"`
+	Lines []perfmodel.Line `json:"lines"`
+	perfmodel.Layout
+	perfmodel.Capacity
+	SafeConcurrency []Safe `json:"safe_concurrency"`
 }
 
 // Safe is how many requests of a length fit without preemption.
@@ -132,26 +108,8 @@ type Safe struct {
 
 // Check is the ledger beside a server.
 type Check struct {
-	Source      string       `json:"source"`
-	Comparisons []Comparison `json:"comparisons"`
-}
-
-// Comparison is one number of both.
-type Comparison struct {
-	ID     string             `json:"id"`
-	Name   string             `json:"name"`
-	Unit   string             `json:"unit"`
-	Ledger perfmodel.Estimate `json:"ledger"`
-	Server float64            `json:"server"`
-	Off    float64            `json:"off"`
-	Within bool               `json:"within"`
-	Says   string             `json:"says,omitempty"`
-}
-
-// Remedy is a change with which the model fits.
-type Remedy struct {
-	Change string             `json:"change"`
-	Left   perfmodel.Estimate `json:"kv_bytes"`
+	Source      string                 `json:"source"`
+	Comparisons []perfmodel.Comparison `json:"comparisons"`
 }
 
 // Targets are what was asked for, in seconds.
@@ -164,76 +122,27 @@ type Targets struct {
 
 // Result is what the search found.
 type Result struct {
-	Best      *Point   `json:"best,omitempty"`
-	Nearest   *Point   `json:"nearest,omitempty"`
+	*planning.Result
 	Command   string   `json:"command"`
 	Predicted []Metric `json:"predicted"`
 	// Overload says that at the slow end the servers do not keep up with the load: how long
 	// requests wait then depends on how long it lasts.
-	Overload  bool           `json:"overload_at_slow_end,omitempty"`
-	Basis     string         `json:"basis"`
-	Marginal  []Marginal     `json:"marginal"`
-	Pareto    []Point        `json:"pareto"`
-	Points    []Point        `json:"points"`
-	Evaluated int            `json:"evaluated"`
-	Explain   []string       `json:"explain,omitempty"`
-	Usual     planning.Usual `json:"usual_arithmetic"`
-
-	Likely  *Point       `json:"likely,omitempty"` // meets the targets at the likeliest step times alone
-	Doubts  []string     `json:"doubts,omitempty"` // what it misses at the slow ends of the intervals
-	Measure *Measurement `json:"measure,omitempty"`
+	Overload bool         `json:"overload_at_slow_end,omitempty"`
+	Measure  *Measurement `json:"measure,omitempty"`
 }
 
 // Measurement is the load test that would narrow the answer most.
 type Measurement struct {
-	Load     string   `json:"load"`
+	*planning.Measurement
 	Commands []string `json:"commands"` // the server, the test, and tune again
-	Quantity string   `json:"quantity"` // that decides
-	Factor   float64  `json:"factor"`   // high over low of its 90 % interval
-	Then     float64  `json:"then"`     // the same after the test
-}
-
-// Point is one configuration with its simulation.
-type Point struct {
-	GPUs                int      `json:"gpus"`
-	Replicas            int      `json:"replicas"`
-	TensorParallel      int      `json:"tensor_parallel_size"`
-	MaxNumSeqs          int      `json:"max_num_seqs"`
-	MaxNumBatchedTokens int      `json:"max_num_batched_tokens"`
-	Utilization         float64  `json:"gpu_memory_utilization"`
-	KVCacheDtype        string   `json:"kv_cache_dtype"`
-	PrefixCaching       bool     `json:"enable_prefix_caching"`
-	ChunkedPrefill      bool     `json:"enable_chunked_prefill"`
-	NumBlocks           float64  `json:"num_gpu_blocks"`
-	TTFTP95             *float64 `json:"ttft_p95"` // null: never
-	ITLP95              *float64 `json:"itl_p95"`
-	E2EP95              *float64 `json:"e2e_p95"`
-	TokensPerSecond     float64  `json:"output_tokens_per_second"`
-	PerGPU              float64  `json:"output_tokens_per_second_per_gpu"`
-	Running             float64  `json:"running"`
-	KVPeak              float64  `json:"kv_cache_peak"`
-	Preemptions         int      `json:"preemptions_per_1000_requests"`
-	Met                 bool     `json:"met"`
-	Misses              []string `json:"misses,omitempty"`
 }
 
 // Metric is a predicted quantity with the calibration's interval and its target.
 type Metric struct {
-	Name   string   `json:"name"`
-	Unit   string   `json:"unit"`
-	Value  float64  `json:"value"`
-	Low    float64  `json:"low"`
-	High   float64  `json:"high"`
+	Name string `json:"name"`
+	Unit string `json:"unit"`
+	perfmodel.Estimate
 	Target *float64 `json:"target,omitempty"`
-}
-
-// Marginal is what one step of one knob changes.
-type Marginal struct {
-	Knob       string `json:"knob"`
-	From       string `json:"from"`
-	To         string `json:"to"`
-	Point      *Point `json:"point,omitempty"`
-	Impossible string `json:"impossible,omitempty"`
 }
 
 // New makes the answer. Serve is what follows "vllm serve".
@@ -253,20 +162,17 @@ func New(t *planning.Tuned, serve string) *Answer {
 		a.Command = command(l, nil, t.Args, serve)
 	}
 	if t.Result == nil {
-		a.Notes = append(a.Notes, planning.Unvalidated(l)...)
+		a.Notes = append(a.Notes, l.Unvalidated()...)
 	}
 	if t.ComparedWith != "" {
-		a.Check = &Check{Source: t.ComparedWith}
-		for _, x := range t.Compared {
-			a.Check.Comparisons = append(a.Check.Comparisons, Comparison{x.ID, x.Name, x.Unit, x.Ledger, x.Server, x.Off(), x.Within, x.Says})
-		}
+		a.Check = &Check{t.ComparedWith, t.Compared}
 	}
 	return a
 }
 
 // Met reports whether the targets are met or, without any, the model fits.
 func (a *Answer) Met() bool {
-	return a.Status == statusFound || a.Status == statusLedger && a.Ledger.MaxConcurrency.Value >= 1
+	return a.Status == statusFound || a.Status == statusLedger && a.Ledger.Concurrency.Value >= 1
 }
 
 // lengths are those of requests that the ledger is read for.
@@ -286,8 +192,8 @@ func lengths(l *perfmodel.Ledger, p *planning.Plan) []int {
 
 // addRemedies adds what would fit.
 func (a *Answer) addRemedies(list []perfmodel.Remedy, args engine.Config, serve string) {
+	a.Remedies = list
 	for _, r := range list {
-		a.Remedies = append(a.Remedies, Remedy{r.Change, r.Left})
 		if a.Command == "" && r.Ledger != nil {
 			a.Command = command(r.Ledger, nil, args, serve)
 		}
@@ -306,42 +212,13 @@ func (a *Answer) addResult(tuned *planning.Tuned, serve string) {
 	a.Command = command(best.Ledger, &best.Knobs, tuned.Args, serve)
 	a.Targets = &Targets{t.TTFTP95.Seconds(), t.ITLP95.Seconds(), t.E2EP95.Seconds(), t.TokensPerSecond}
 	a.Workload = p.Demand.Text
-	out := &Result{
-		Basis: r.Basis, Evaluated: r.Evaluated, Explain: r.Explain, Usual: r.Usual,
-		Command: a.Command, Predicted: predicted(r.Prediction, a.Targets, best),
+	if r.Best == nil && r.Likely != nil {
+		a.Status = statusLikely
 	}
-	if r.Likely != nil {
-		likely := pointOf(r.Likely)
-		out.Likely, out.Doubts = &likely, r.Doubts
-		if r.Best == nil {
-			a.Status = statusLikely
-		}
-	}
+	a.Result = &Result{Result: r, Command: a.Command, Predicted: predicted(r.Prediction, a.Targets, best), Overload: r.Prediction != nil && r.Prediction.Overload()}
 	if m := r.Measure; m != nil && (r.Best != nil || r.Likely != nil) { // what is out of reach, no test brings nearer
-		out.Measure = &Measurement{m.Load, measureCommands(m, &p.Demand, tuned.Args, serve), m.Widest, m.Factor, m.Reduced}
+		a.Result.Measure = &Measurement{m, measureCommands(m, &p.Demand, tuned.Args, serve)}
 	}
-	out.Overload = r.Prediction != nil && r.Prediction.Overload()
-	x := pointOf(best)
-	if r.Best != nil {
-		out.Best = &x
-	} else {
-		out.Nearest = &x
-	}
-	for _, m := range r.Marginal {
-		y := Marginal{Knob: m.Knob, From: m.From, To: m.To, Impossible: m.Impossible}
-		if m.Point != nil {
-			z := pointOf(m.Point)
-			y.Point = &z
-		}
-		out.Marginal = append(out.Marginal, y)
-	}
-	for _, q := range r.Pareto {
-		out.Pareto = append(out.Pareto, pointOf(q))
-	}
-	for _, q := range r.Points {
-		out.Points = append(out.Points, pointOf(q))
-	}
-	a.Result = out
 	a.Notes = append(a.Notes, r.Notes...)
 	a.Risk = a.risk()
 	if len(r.Doubtful) > 0 {
@@ -394,23 +271,6 @@ func testedArgs(p *planning.Point) string {
 	return strings.Join(out, " ")
 }
 
-func finite(v float64) *float64 {
-	if math.IsInf(v, 0) || math.IsNaN(v) {
-		return nil
-	}
-	return &v
-}
-
-func pointOf(p *planning.Point) Point {
-	k := p.Knobs
-	return Point{
-		GPUs: p.GPUs, Replicas: k.Replicas, TensorParallel: k.TP, MaxNumSeqs: k.MaxNumSeqs, MaxNumBatchedTokens: k.MaxNumBatchedTokens,
-		Utilization: k.Utilization, KVCacheDtype: k.KVType, PrefixCaching: k.PrefixCaching, ChunkedPrefill: k.ChunkedPrefill, NumBlocks: p.Ledger.Blocks.Value,
-		TTFTP95: finite(p.TTFT), ITLP95: finite(p.ITL), E2EP95: finite(p.E2E), TokensPerSecond: p.TokensPerSecond, PerGPU: p.PerGPU,
-		Running: p.Running, KVPeak: p.KVPeak, Preemptions: p.Preemptions, Met: p.Met, Misses: p.Misses,
-	}
-}
-
 func predicted(p *perfmodel.Prediction, t *Targets, best *planning.Point) []Metric {
 	if p == nil {
 		return nil
@@ -420,8 +280,8 @@ func predicted(p *perfmodel.Prediction, t *Targets, best *planning.Point) []Metr
 		engines = best.TokensPerSecond / p.OutputPerSecond.Value
 	}
 	var out []Metric
-	add := func(name, unit string, i perfmodel.Interval, factor, target float64) {
-		m := Metric{Name: name, Unit: unit, Value: i.Value * factor, Low: i.Low * factor, High: i.High * factor}
+	add := func(name, unit string, i perfmodel.Estimate, factor, target float64) {
+		m := Metric{name, unit, perfmodel.Estimate{Value: i.Value * factor, Low: i.Low * factor, High: i.High * factor}, nil}
 		if target > 0 {
 			m.Target = &target
 		}
@@ -477,34 +337,21 @@ func deploymentOf(l *perfmodel.Ledger) Deployment {
 }
 
 func ledgerOf(l *perfmodel.Ledger, lengths []int) Ledger {
-	out := Ledger{
-		BlockSize: l.KV.BlockTokens, BytesPerBlock: l.KV.BytesPerBlock, BlockFormula: l.KV.Formula, BytesPerToken: l.KV.BytesPerToken, StateBytes: l.KV.StateBytes,
-		Blocks: l.Blocks, Tokens: l.Tokens, MaxConcurrency: l.Concurrency, LongestRequest: l.MaxLen,
-	}
-	for _, x := range l.Lines {
-		out.Lines = append(out.Lines, Line{x.ID, x.Name, x.Bytes, x.Bytes.Low == x.Bytes.High, x.Formula, x.Source})
-	}
-	for _, g := range l.KV.Groups {
-		out.Groups = append(out.Groups, Group{g.Kind, g.Layers})
-	}
+	out := Ledger{Lines: l.Lines, Layout: l.KV, Capacity: l.Capacity}
 	for _, n := range lengths {
 		out.SafeConcurrency = append(out.SafeConcurrency, Safe{n, l.Safe(n)})
 	}
 	return out
 }
 
-// command is the command line of one replica: of knobs or, without, of a ledger's settings.
-// The user's other arguments follow.
+// command is the command line of one replica with a ledger's settings and, of a point of a
+// search, its knobs. The user's other arguments follow.
 func command(l *perfmodel.Ledger, k *planning.Knobs, args engine.Config, serve string) string {
 	s := &l.Settings
-	tp, seqs, tokens, utilization, kv := s.TP, s.MaxNumSeqs, s.MaxNumBatchedTokens, s.Utilization, s.KVType
-	if k != nil {
-		tp, seqs, tokens, utilization, kv = k.TP, k.MaxNumSeqs, k.MaxNumBatchedTokens, k.Utilization, k.KVType
-	}
 	var lines []string
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
-	if tp > 1 {
-		add("--tensor-parallel-size %d", tp)
+	if s.TP > 1 {
+		add("--tensor-parallel-size %d", s.TP)
 	}
 	if s.PP > 1 {
 		add("--pipeline-parallel-size %d", s.PP)
@@ -516,16 +363,16 @@ func command(l *perfmodel.Ledger, k *planning.Knobs, args engine.Config, serve s
 		add("--enable-expert-parallel")
 	}
 	add("--max-model-len %d", s.MaxModelLen)
-	add("--max-num-seqs %d", seqs)
-	add("--max-num-batched-tokens %d", tokens)
+	add("--max-num-seqs %d", s.MaxNumSeqs)
+	add("--max-num-batched-tokens %d", s.MaxNumBatchedTokens)
 	switch {
 	case s.KVBytes > 0:
 		add("--kv-cache-memory-bytes %.0f", s.KVBytes)
 	case !s.CPU:
-		add("--gpu-memory-utilization %g", utilization)
+		add("--gpu-memory-utilization %g", s.Utilization)
 	}
-	if kv != "auto" {
-		add("--kv-cache-dtype %s", kv)
+	if s.KVType != "auto" {
+		add("--kv-cache-dtype %s", s.KVType)
 	}
 	if k != nil {
 		add("%s", flag("enable-prefix-caching", k.PrefixCaching))

@@ -24,18 +24,18 @@ type Cost struct {
 
 // Alternative is one row of a comparison.
 type Alternative struct {
-	GPU            string   `json:"gpu"`
-	Quantization   string   `json:"quantization"` // "" is that of the checkpoint
-	GPUs           int      `json:"gpus,omitempty"`
-	TensorParallel int      `json:"tensor_parallel_size,omitempty"`
-	Met            bool     `json:"met"`
-	Says           string   `json:"says"` // "meets the targets", or why not
-	TTFTP95        *float64 `json:"ttft_p95,omitempty"`
-	ITLP95         *float64 `json:"itl_p95,omitempty"`
-	KVTokens       float64  `json:"kv_tokens,omitempty"`
-	Cost           *Cost    `json:"cost,omitempty"`
-	Command        string   `json:"command,omitempty"`
-	Best           bool     `json:"best,omitempty"`
+	GPU            string           `json:"gpu"`
+	Quantization   string           `json:"quantization"` // "" is that of the checkpoint
+	GPUs           int              `json:"gpus,omitempty"`
+	TensorParallel int              `json:"tensor_parallel_size,omitempty"`
+	Met            bool             `json:"met"`
+	Says           string           `json:"says"` // "meets the targets", or why not
+	TTFTP95        planning.Seconds `json:"ttft_p95,omitempty"`
+	ITLP95         planning.Seconds `json:"itl_p95,omitempty"`
+	KVTokens       float64          `json:"kv_tokens,omitempty"`
+	Cost           *Cost            `json:"cost,omitempty"`
+	Command        string           `json:"command,omitempty"`
+	Best           bool             `json:"best,omitempty"`
 }
 
 // What an alternative says where it is no reason.
@@ -66,7 +66,7 @@ func (a *Answer) AddComparison(all []planning.Alternative, best int, serve strin
 			row.GPUs, row.TensorParallel = s.TP*s.PP*s.DP, s.TP
 			row.Says = "fits"
 			if p := t.Point(); p != nil {
-				row.GPUs, row.TTFTP95, row.ITLP95 = p.GPUs, finite(p.TTFT), finite(p.ITL)
+				row.GPUs, row.TTFTP95, row.ITLP95 = p.GPUs, p.TTFT, p.ITL
 				row.Command = command(t.Ledger, &p.Knobs, t.Args, serve)
 				switch row.Says = saysMeets; {
 				case t.Likely():

@@ -3,23 +3,14 @@ package tunereport
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/planning"
 	"github.com/sixty-dev/sixty/internal/render"
 )
-
-// Text writes the answer for a terminal: whether it fits and the command come first, and
-// without full little more.
-func Text(w io.Writer, a *Answer, full bool, o render.Options) error {
-	return newDocument(a).Text(w, o, full)
-}
-
-// HTML writes the answer as a page that needs nothing beside it.
-func HTML(w io.Writer, a *Answer) error { return newDocument(a).HTML(w) }
 
 // How long parts of the answer stay where there is no room for all of them: what is asked
 // for last leaves first.
@@ -40,7 +31,9 @@ type document struct {
 	a *Answer
 }
 
-func newDocument(a *Answer) *render.Document {
+// Document says the answer: whether it fits and the command come first, and on a screen
+// little more.
+func Document(a *Answer) *render.Document {
 	d := &document{render.NewDocument("Configuration of " + a.Model.name()), a}
 	d.More = "the memory line by line and what else was tried"
 	if a.Result != nil && a.Result.Measure != nil {
@@ -54,16 +47,6 @@ func newDocument(a *Answer) *render.Document {
 	d.check()
 	d.model()
 	return d.Document
-}
-
-// item adds what there is to say of a name, if there is something.
-func (d *document) item(rank int, name, text string) {
-	if text == "" {
-		return
-	}
-	d.Rank(rank)
-	d.Item(name, text)
-	d.Rank(0)
 }
 
 // answer is what most people want to know.
@@ -85,28 +68,41 @@ func (d *document) answer() {
 		d.Rank(0)
 	}
 	d.comparison()
-	d.item(rankDoubt, "risk", d.a.Risk)
+	d.Ranked(rankDoubt, "risk", d.a.Risk)
 	if c := d.a.Cost; c != nil && (d.a.Met() || d.a.Status == statusLikely) {
 		d.both(rankCost, "cost", c.text(false), c.text(true))
 	}
 	if d.a.Targets != nil {
 		d.In(render.Details)
-		d.item(0, "targets", targets(d.a.Targets))
+		d.Ranked(0, "targets", targets(d.a.Targets))
 		d.In(render.Everywhere)
 	}
-	d.item(rankBeside, "workload", d.a.Workload)
+	d.Ranked(rankBeside, "workload", d.a.Workload)
 	if p := chosen(d.a); p != nil {
 		d.In(render.Details)
-		d.item(0, "busy", fmt.Sprintf("per GPU %s output tokens/s; %.3g requests in a batch on average; KV cache at most %.0f %% full; %d preemptions in 1000 requests",
+		d.Ranked(0, "busy", fmt.Sprintf("per GPU %s output tokens/s; %.3g requests in a batch on average; KV cache at most %.0f %% full; %d preemptions in 1000 requests",
 			render.Grouped(p.PerGPU), p.Running, 100*p.KVPeak, p.Preemptions))
 		d.In(render.Everywhere)
 	}
-	d.item(rankMemory, "memory", d.a.memory())
+	d.Ranked(rankMemory, "memory", d.a.memory())
+	d.believe(r)
+	for i, x := range d.a.Remedies {
+		rank := rankRemedy
+		if i >= fewRemedies {
+			rank = rankBeside
+		}
+		d.Ranked(rank, "fits with", fmt.Sprintf("%s: leaves %s for the KV cache", x.Change, render.GiB(x.Left.Value)))
+	}
+	d.measure(r)
+}
+
+// believe says what the answer rests on, and what is left out of it.
+func (d *document) believe(r *Result) {
 	if r != nil {
 		basis, _, _ := strings.Cut(r.Basis, ";")
 		d.both(rankBasis, "basis", basis, r.Basis)
 		if r.Likely != nil && r.Best != nil {
-			d.item(rankLikely, "likely", fmt.Sprintf("%s would do at the likeliest step times; at the slow end: %s", render.Plural(r.Likely.GPUs, "GPU"), strings.Join(r.Doubts, ", ")))
+			d.Ranked(rankLikely, "likely", fmt.Sprintf("%s would do at the likeliest step times; at the slow end: %s", render.Plural(r.Likely.GPUs, "GPU"), strings.Join(r.Doubts, ", ")))
 		}
 	}
 	if c := d.a.Check; c != nil && len(c.Comparisons) > 0 {
@@ -116,47 +112,45 @@ func (d *document) answer() {
 				off = append(off, fmt.Sprintf("%s is off by %s", x.Name, offBy(x.Off)))
 			}
 		}
-		d.item(rankDoubt, "check", cmp.Or(strings.Join(off, "; "), "the memory agrees with "+c.Source))
+		d.Ranked(rankDoubt, "check", cmp.Or(strings.Join(off, "; "), "the memory agrees with "+c.Source))
 	}
-	d.item(rankDoubt, "left out", strings.Join(d.a.LeftOut, "; "))
+	d.Ranked(rankDoubt, "left out", strings.Join(d.a.LeftOut, "; "))
 	if len(d.a.Idle) > 0 {
-		d.item(rankBeside, "no effect", strings.Join(d.a.Idle, ", ")+": nothing here depends on it")
+		d.Ranked(rankBeside, "no effect", strings.Join(d.a.Idle, ", ")+": nothing here depends on it")
 	}
 	if u := d.a.Model.Unknown; len(u) > 0 {
-		d.item(rankDoubt, "note", "not understood of the model: "+strings.Join(u, "; "))
+		d.Ranked(rankDoubt, "note", "not understood of the model: "+strings.Join(u, "; "))
 	}
 	explained := d.a.Notes
 	if r != nil && r.Best == nil {
 		explained = slices.Concat(r.Explain[min(1, len(r.Explain)):], d.a.Notes)
 	}
 	for _, n := range explained {
-		d.item(rankNote, "note", n)
+		d.Ranked(rankNote, "note", n)
 	}
-	for i, x := range d.a.Remedies {
-		rank := rankRemedy
-		if i >= fewRemedies {
-			rank = rankBeside
-		}
-		d.item(rank, "fits with", fmt.Sprintf("%s: leaves %s for the KV cache", x.Change, render.GiB(x.Left.Value)))
+}
+
+// measure says which load test would tell most.
+func (d *document) measure(r *Result) {
+	if r == nil || r.Measure == nil {
+		return
 	}
-	if r != nil && r.Measure != nil {
-		m := r.Measure
-		d.item(rankMeasure, "measure", fmt.Sprintf("two minutes of %s tell most: %s, known within a factor of %s, would be within %s. Start one replica, then",
-			m.Load, m.Quantity, factor(m.Factor), factor(m.Then)))
-		d.Rank(rankMeasure)
-		for _, c := range m.Commands[min(1, len(m.Commands)):] {
-			d.Command(c)
-		}
-		d.Rank(0)
+	m := r.Measure
+	d.Ranked(rankMeasure, "measure", fmt.Sprintf("two minutes of %s tell most: %s, known within a factor of %s, would be within %s. Start one replica, then",
+		m.Load, m.Widest, factor(m.Factor), factor(m.Reduced)))
+	d.Rank(rankMeasure)
+	for _, c := range m.Commands[min(1, len(m.Commands)):] {
+		d.Command(c)
 	}
+	d.Rank(0)
 }
 
 // both adds a short text for a screen, and a longer one.
 func (d *document) both(rank int, name, brief, full string) {
 	d.In(render.Screen)
-	d.item(rank, name, brief)
+	d.Ranked(rank, name, brief)
 	d.In(render.Details)
-	d.item(0, name, full)
+	d.Ranked(0, name, full)
 	d.In(render.Everywhere)
 }
 
@@ -196,7 +190,7 @@ func (a *Answer) verdict() string {
 	gpus := d.TensorParallel * d.PipelineParallel * d.DataParallel
 	l := &a.Ledger
 	if a.Met() {
-		return fmt.Sprintf("It fits: %s on %d × %s, with a KV cache for %.3g requests of %s tokens.", name, gpus, gpu, l.MaxConcurrency.Value, render.Grouped(float64(d.MaxModelLen)))
+		return fmt.Sprintf("It fits: %s on %d × %s, with a KV cache for %.3g requests of %s tokens.", name, gpus, gpu, l.Concurrency.Value, render.Grouped(float64(d.MaxModelLen)))
 	}
 	text := fmt.Sprintf("It does not fit: %s on %d × %s leaves no room for a request of %s tokens.", name, gpus, gpu, render.Grouped(float64(d.MaxModelLen)))
 	if len(a.Remedies) == 0 {
@@ -304,7 +298,7 @@ func doubt(r perfmodel.Estimate, f func(float64) string) string {
 func (d *document) cache() {
 	l := &d.a.Ledger
 	d.Section("KV cache of one engine", "")
-	d.Say("", fmt.Sprintf("a block: %s bytes = %s", render.Grouped(l.BytesPerBlock), l.BlockFormula))
+	d.Say("", fmt.Sprintf("a block: %s bytes = %s", render.Grouped(l.BytesPerBlock), l.Formula))
 	if len(l.Groups) > 1 {
 		kinds := map[string]int{}
 		var order []string
@@ -332,8 +326,8 @@ func (d *document) cache() {
 	}{
 		{"blocks (num_gpu_blocks)", l.Blocks, render.Grouped},
 		{"capacity in tokens", l.Tokens, render.Grouped},
-		{fmt.Sprintf("requests of %s tokens", render.Grouped(float64(d.a.Deployment.MaxModelLen))), l.MaxConcurrency, func(v float64) string { return fmt.Sprintf("%.2f", v) }},
-		{"longest request that fits", l.LongestRequest, render.Grouped},
+		{fmt.Sprintf("requests of %s tokens", render.Grouped(float64(d.a.Deployment.MaxModelLen))), l.Concurrency, func(v float64) string { return fmt.Sprintf("%.2f", v) }},
+		{"longest request that fits", l.MaxLen, render.Grouped},
 	} {
 		rows = append(rows, []string{x.name, x.format(x.of.Value), doubt(x.of, x.format)})
 	}
@@ -416,11 +410,11 @@ func (d *document) predicted(r *Result) {
 	d.Table(render.Words(render.Columns("predicted", "value", "interval", "target")), rows)
 }
 
-func seconds(v *float64) string {
-	if v == nil {
+func seconds(v planning.Seconds) string {
+	if v.Never() {
 		return "never"
 	}
-	return render.Seconds(*v)
+	return render.Seconds(float64(v))
 }
 
 // result tells of the configuration that was found and of those beside it.
@@ -431,14 +425,14 @@ func (d *document) result() {
 	}
 	r := d.a.Result
 	d.Section("What one step of each knob costs", "")
-	rows := [][]string{{"as above", seconds(p.TTFTP95), seconds(p.ITLP95), seconds(p.E2EP95), render.Grouped(p.PerGPU), ""}}
+	rows := [][]string{{"as above", seconds(p.TTFT), seconds(p.ITL), seconds(p.E2E), render.Grouped(p.PerGPU), ""}}
 	for _, m := range r.Marginal {
 		name := fmt.Sprintf("%s %s", strings.TrimPrefix(m.Knob, "--"), m.To)
 		if m.Point == nil {
 			rows = append(rows, []string{name, m.Impossible})
 			continue
 		}
-		rows = append(rows, []string{name, change(m.Point.TTFTP95, p.TTFTP95), change(m.Point.ITLP95, p.ITLP95), change(m.Point.E2EP95, p.E2EP95), change(&m.Point.PerGPU, &p.PerGPU), misses(m.Point)})
+		rows = append(rows, []string{name, change(m.Point.TTFT, p.TTFT), change(m.Point.ITL, p.ITL), change(m.Point.E2E, p.E2E), change(m.Point.PerGPU, p.PerGPU), misses(m.Point)})
 	}
 	d.Table(render.Words(render.Columns("95th percentiles", "TTFT", "ITL", "E2E", "tok/s/GPU", "")), rows)
 	d.Say("", "= is less than half a percent")
@@ -456,7 +450,7 @@ func (d *document) result() {
 		render.GiB(u.KVBytes), render.Grouped(u.Tokens), u.MaxNumSeqs, p.MaxNumSeqs, render.Grouped(d.a.Ledger.Tokens.Value)))
 }
 
-func misses(p *Point) string {
+func misses(p *planning.Point) string {
 	if p.Met {
 		return ""
 	}
@@ -464,14 +458,14 @@ func misses(p *Point) string {
 }
 
 // change writes a relative difference.
-func change(to, from *float64) string {
+func change[T ~float64](to, from T) string {
 	switch {
-	case to == nil:
+	case math.IsInf(float64(to), 1):
 		return "never"
-	case from == nil || *from == 0:
+	case math.IsInf(float64(from), 1) || from == 0:
 		return "?"
 	}
-	d := *to / *from - 1
+	d := float64(to/from) - 1
 	switch {
 	case math.Abs(d) < 0.005:
 		return "="
@@ -482,14 +476,13 @@ func change(to, from *float64) string {
 }
 
 // front lists what no other configuration beats, and draws all of them.
-func (d *document) front(best *Point) {
+func (d *document) front(best *planning.Point) {
 	if len(d.a.Result.Pareto) < 2 {
 		return
 	}
 	var rows [][]string
-	for i := range d.a.Result.Pareto {
-		p := &d.a.Result.Pareto[i]
-		rows = append(rows, []string{arrangement(p), fmt.Sprint(p.GPUs), render.Grouped(p.PerGPU), seconds(p.TTFTP95), seconds(p.ITLP95), seconds(p.E2EP95), misses(p)})
+	for _, p := range d.a.Result.Pareto {
+		rows = append(rows, []string{arrangement(p), fmt.Sprint(p.GPUs), render.Grouped(p.PerGPU), seconds(p.TTFT), seconds(p.ITL), seconds(p.E2E), misses(p)})
 	}
 	columns := render.Words(render.Columns("arrangement", "GPUs", "tok/s/GPU", "TTFT P95", "ITL P95", "E2E P95", ""))
 	columns[5].Rank = 1
@@ -498,34 +491,34 @@ func (d *document) front(best *Point) {
 	d.Say("", "not beaten by any other in throughput per GPU, ITL and TTFT")
 	for _, x := range []struct {
 		name string
-		of   func(*Point) *float64
-	}{{"ITL P95", func(p *Point) *float64 { return p.ITLP95 }}, {"TTFT P95", func(p *Point) *float64 { return p.TTFTP95 }}} {
-		gather := func(name string, list []Point) render.Series {
+		of   func(*planning.Point) planning.Seconds
+	}{{"ITL P95", func(p *planning.Point) planning.Seconds { return p.ITL }}, {"TTFT P95", func(p *planning.Point) planning.Seconds { return p.TTFT }}} {
+		gather := func(name string, list []*planning.Point) render.Series {
 			l := render.Series{Name: name, Dots: true, Loose: true}
-			for i := range list {
-				if v := x.of(&list[i]); v != nil {
-					l.X, l.Y = append(l.X, list[i].PerGPU), append(l.Y, *v)
-					l.Label = append(l.Label, arrangement(&list[i]))
+			for _, p := range list {
+				if v := x.of(p); !v.Never() {
+					l.X, l.Y = append(l.X, p.PerGPU), append(l.Y, float64(v))
+					l.Label = append(l.Label, arrangement(p))
 				}
 			}
 			return l
 		}
 		d.Figures(render.Draw("Each dot is a configuration that was simulated.", render.Chart{
 			Title: x.name + " against throughput per GPU", XName: "output tokens/s per GPU", LogY: true, Format: render.Seconds,
-			Series: []render.Series{gather("simulated", d.a.Result.Points), gather("not beaten", d.a.Result.Pareto), gather("chosen", []Point{*best})},
+			Series: []render.Series{gather("simulated", d.a.Result.Points), gather("not beaten", d.a.Result.Pareto), gather("chosen", []*planning.Point{best})},
 		}))
 	}
 }
 
-func arrangement(p *Point) string {
-	s := fmt.Sprintf("%d × TP %d, %d seqs, %d tok", p.Replicas, p.TensorParallel, p.MaxNumSeqs, p.MaxNumBatchedTokens)
-	if p.KVCacheDtype != "auto" {
-		s += ", " + p.KVCacheDtype
+func arrangement(p *planning.Point) string {
+	s := fmt.Sprintf("%d × TP %d, %d seqs, %d tok", p.Replicas, p.TP, p.MaxNumSeqs, p.MaxNumBatchedTokens)
+	if p.KVType != "auto" {
+		s += ", " + p.KVType
 	}
 	return s
 }
 
-func chosen(a *Answer) *Point {
+func chosen(a *Answer) *planning.Point {
 	switch {
 	case a.Result == nil:
 		return nil
@@ -560,7 +553,7 @@ func (d *document) comparison() {
 		case saysLikely:
 			says = "likely"
 		}
-		if x.TTFTP95 != nil || x.ITLP95 != nil {
+		if x.TTFTP95 > 0 || x.ITLP95 > 0 {
 			first, gap = seconds(x.TTFTP95), seconds(x.ITLP95)
 		}
 		if r := []rune(says); len(r) > 60 {

@@ -52,7 +52,7 @@ func TestTextKeepsToItsColumns(t *testing.T) {
 		a := answer(t, itl)
 		for _, width := range []int{80, 120} {
 			var b bytes.Buffer
-			if err := Text(&b, a, true, render.Options{Width: width}); err != nil {
+			if err := Document(a).Text(&b, render.Options{Width: width}, true); err != nil {
 				t.Fatal(err)
 			}
 			for line := range strings.SplitSeq(b.String(), "\n") {
@@ -81,9 +81,9 @@ func TestShortTextFitsTheScreen(t *testing.T) {
 		a := answer(t, itl)
 		a.Notes = append(a.Notes, strings.Repeat("a note that goes on and on ", 20), strings.Repeat("another one ", 20))
 		a.LeftOut, a.Idle = []string{"--enable-dbo: the overlap of two half batches"}, []string{"--seed"}
-		a.Result.Measure = &Measurement{Load: "as much as it takes", Commands: []string{"vllm serve x", "sixty bench http://localhost:8000", "sixty tune …"}, Quantity: "ITL P95", Factor: 2, Then: 1.1}
+		a.Result.Measure = &Measurement{&planning.Measurement{Load: "as much as it takes", Widest: "ITL P95", Factor: 2, Reduced: 1.1}, []string{"vllm serve x", "sixty bench http://localhost:8000", "sixty tune …"}}
 		var b bytes.Buffer
-		if err := Text(&b, a, false, render.Options{}); err != nil {
+		if err := Document(a).Text(&b, render.Options{}, false); err != nil {
 			t.Fatal(err)
 		}
 		if n := strings.Count(b.String(), "\n"); n > 20 || !strings.Contains(b.String(), "vllm serve google/gemma") || !strings.Contains(b.String(), "--full shows") {
@@ -151,7 +151,7 @@ func TestHTMLIsWholeAndSafe(t *testing.T) {
 	a := answer(t, 100*time.Millisecond)
 	a.Model.Architecture = "<script>alert(1)</script>"
 	var b bytes.Buffer
-	if err := HTML(&b, a); err != nil {
+	if err := Document(a).HTML(&b); err != nil {
 		t.Fatal(err)
 	}
 	page := b.String()

@@ -30,7 +30,7 @@ type Profile struct {
 		NarrowTime            int64
 	}
 	WholeGraphs int
-	CPU         bool
+	HostOnly    bool              // operators were recorded, and no device
 	VLLM        bool              // of a server of vLLM
 	Quantised   bool              // the products' weights have 8 bits or fewer
 	Steps       [Phases]StepTimes // by phase; all of them under Unknown
@@ -94,7 +94,7 @@ func Combine(ranks []*Analysis) *Profile {
 		p.Steps[i] = times(list)
 	}
 	p.straggle()
-	if share := p.OfBusy(p.Group[Other].Time); share > unknownMuch && !p.CPU {
+	if share := p.OfBusy(p.Group[Other].Time); share > unknownMuch {
 		p.Notes = append(p.Notes, fmt.Sprintf("%.0f %% of the GPU's time is kernels whose names do not say what they are for: --full lists them as other", 100*share))
 	}
 	slices.SortStableFunc(p.Roofline, func(a, b Rate) int { return cmp.Compare(b.Time, a.Time) })
@@ -104,7 +104,6 @@ func Combine(ranks []*Analysis) *Profile {
 func (p *Profile) rank(a *Analysis, kernels map[string]*KernelStat, steps *[Phases][]*Step) {
 	for _, d := range a.Devices {
 		p.Devices++
-		p.CPU = p.CPU || d.CPU
 		p.Wall += d.Wall
 		p.Busy += d.Busy
 		p.Compute += d.Compute
@@ -149,6 +148,7 @@ func (p *Profile) rank(a *Analysis, kernels map[string]*KernelStat, steps *[Phas
 		}
 		p.Tokens += int64(s.Tokens())
 	}
+	p.HostOnly = p.HostOnly || a.HostOnly
 	p.VLLM = p.VLLM || a.VLLM
 	p.Quantised = p.Quantised || a.Quantised
 	p.StepsBy = cmp.Or(p.StepsBy, a.StepsBy)
@@ -184,9 +184,6 @@ func (a *Analysis) Name() string {
 
 // DeviceName names a device among all.
 func (a *Analysis) DeviceName(d *Device) string {
-	if d.CPU {
-		return d.Name
-	}
 	name := fmt.Sprintf("GPU %d", d.ID)
 	if a.Rank >= 0 || a.among {
 		name = a.Name() + ", " + name

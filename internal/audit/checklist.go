@@ -370,12 +370,15 @@ func (s *Surface) infrastructure() Area {
 		if gpu == nil {
 			break
 		}
+		if gpu.Lacks[m.signal.Name] != "" {
+			continue // nothing that its user could switch on
+		}
 		it := Item{Name: m.name, Severity: m.severity, Hint: m.hint}
 		switch {
 		case len(gpu.Missing(m.signal)) > 0:
 			it.Status, it.Detail = Missing, "not exported: "+strings.Join(gpu.Missing(m.signal), ", ")
 		default:
-			it.Status, it.Detail, it.Hint = Present, "dcgm-exporter", ""
+			it.Status, it.Detail, it.Hint = Present, string(gpu.Engine)+"-exporter", ""
 		}
 		a.Items = append(a.Items, it)
 	}
@@ -387,7 +390,7 @@ func (s *Surface) infrastructure() Area {
 
 func (s *Surface) gpu() *dialect.Dialect {
 	for i := range s.Dialects {
-		if s.Dialects[i].Engine == dialect.DCGM {
+		if dialect.ShowsGPUs(s.Dialects[i].Engine) {
 			return &s.Dialects[i]
 		}
 	}

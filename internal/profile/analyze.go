@@ -56,13 +56,11 @@ type GroupTime struct {
 	Count int
 }
 
-// A Device is where one device's time went. All times are nanoseconds of the wall
-// clock: Compute + Exposed + ExposedCopies + the causes of idleness = Wall.
-type Device struct {
-	ID    int
-	Name  string
-	From  int64
-	Wall  int64 // from the first activity to the last
+// Work is where the time of a device went, or that of several together. All times are
+// nanoseconds of the wall clock: Compute + Exposed + ExposedCopies + the causes of idleness =
+// Wall.
+type Work struct {
+	Wall  int64 // from a device's first activity to its last
 	Busy  int64
 	Idle  [Causes]int64
 	Group [Groups]GroupTime
@@ -73,30 +71,71 @@ type Device struct {
 	Exposed       int64 // and not
 	ExposedCopies int64 // copies and memsets while nothing else ran
 
-	Kernels    int
-	Small      int // kernels of less than 10 µs
+	Runs       int // of kernels
+	Small      int // of less than 10 µs
 	SmallTime  int64
-	Graph      int   // kernels that a graph replayed
-	Blocks     int   // kernels whose grid is known
+	Graph      int   // that a graph replayed
+	Blocks     int   // whose grid is known
 	Narrow     int   // of which with fewer blocks than the GPU has multiprocessors
 	NarrowTime int64 // and what they took
 	WholeGraph int   // graphs recorded without their kernels
+}
+
+// add adds what another device did.
+func (w *Work) add(o *Work) {
+	w.Wall += o.Wall
+	w.Busy += o.Busy
+	for c := range o.Idle {
+		w.Idle[c] += o.Idle[c]
+	}
+	for g := range o.Group {
+		w.Group[g].Time += o.Group[g].Time
+		w.Group[g].Sum += o.Group[g].Sum
+		w.Group[g].Count += o.Group[g].Count
+	}
+	w.Compute += o.Compute
+	w.Communication += o.Communication
+	w.Hidden += o.Hidden
+	w.Exposed += o.Exposed
+	w.ExposedCopies += o.ExposedCopies
+	w.Runs += o.Runs
+	w.Small += o.Small
+	w.SmallTime += o.SmallTime
+	w.Graph += o.Graph
+	w.Blocks += o.Blocks
+	w.Narrow += o.Narrow
+	w.NarrowTime += o.NarrowTime
+	w.WholeGraph += o.WholeGraph
+}
+
+// IdleTime is for how long nothing ran.
+func (w *Work) IdleTime() int64 { return w.Wall - w.Busy }
+
+// Share is a part of the wall time.
+func (w *Work) Share(ns int64) float64 { return portion(ns, w.Wall) }
+
+// OfBusy is a part of the time in which devices worked.
+func (w *Work) OfBusy(ns int64) float64 { return portion(ns, w.Busy) }
+
+func portion(ns, whole int64) float64 {
+	if whole <= 0 {
+		return 0
+	}
+	return float64(ns) / float64(whole)
+}
+
+// A Device is where one device's time went.
+type Device struct {
+	ID   int
+	Name string
+	From int64
+	Work
+
 	LongestGap int64
 	Bins       []Bin
 	Waits      []int64 // durations of communication kernels, in order: what ranks are compared by
 
 	longestAt int64 // when the longest gap begins
-}
-
-// IdleTime is how long the device did nothing.
-func (d *Device) IdleTime() int64 { return d.Wall - d.Busy }
-
-// Share is a part of the device's wall time.
-func (d *Device) Share(ns int64) float64 {
-	if d.Wall <= 0 {
-		return 0
-	}
-	return float64(ns) / float64(d.Wall)
 }
 
 // A KernelStat is what one kernel took, all its runs together.

@@ -421,7 +421,7 @@ func TestGraphsWithoutTheirKernelsAreCountedOnce(t *testing.T) {
 	}
 	tl.Close()
 	p := Combine([]*Analysis{Analyze(tl)})
-	if p.WholeGraphs != 6 || p.Launched.Kernels != 6 {
-		t.Errorf("%d graphs without their kernels among %d kernels, want 6 of 6", p.WholeGraphs, p.Launched.Kernels)
+	if p.WholeGraph != 6 || p.Runs != 6 {
+		t.Errorf("%d graphs without their kernels among %d kernels, want 6 of 6", p.WholeGraph, p.Runs)
 	}
 }

@@ -217,7 +217,7 @@ func (s *sweep) classify(a *Event, c lane, l *launch) Group {
 		s.Analysis.Stacks.add(0, a.Name, a.Dur)
 	}
 	if c.kind == Kernel {
-		d.Kernels++
+		d.Runs++
 		if s.info[a.Name].whole {
 			d.WholeGraph++
 		}

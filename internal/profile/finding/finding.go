@@ -147,16 +147,16 @@ func measure(p *profile.Profile) map[*indicator.Signal]indicator.Value {
 	m := map[*indicator.Signal]indicator.Value{
 		GPUBusy: of(p.Busy), HostLate: of(p.Idle[profile.HostLate]), NothingToDo: of(p.Idle[profile.NothingToDo]),
 		HostBound: of(p.Idle[profile.HostLate] + p.Idle[profile.LaunchGap]),
-		Waiting:   of(p.Idle[profile.Dependency] + p.Idle[profile.CopyWait]), Exposed: of(p.Exposed + p.Idle[profile.CommWait]), ExposedCopies: of(p.Copies),
+		Waiting:   of(p.Idle[profile.Dependency] + p.Idle[profile.CopyWait]), Exposed: of(p.Exposed + p.Idle[profile.CommWait]), ExposedCopies: of(p.ExposedCopies),
 		Attention: busy(profile.Attention), GEMM: busy(profile.GEMM, profile.MoE), Sampling: busy(profile.Sampling), Elementwise: busy(profile.Elementwise),
-		Kernels: indicator.Known(float64(p.Launched.Kernels)), NoDevice: indicator.Known(0),
+		Kernels: indicator.Known(float64(p.Runs)), NoDevice: indicator.Known(0),
 	}
-	if p.Launched.Kernels > 0 {
-		m[SmallKernels] = indicator.Known(float64(p.Launched.Small) / float64(p.Launched.Kernels))
-		m[GraphKernels] = indicator.Known(float64(max(p.Launched.Graph, p.WholeGraphs)) / float64(p.Launched.Kernels))
+	if p.Runs > 0 {
+		m[SmallKernels] = indicator.Known(float64(p.Small) / float64(p.Runs))
+		m[GraphKernels] = indicator.Known(float64(max(p.Graph, p.WholeGraph)) / float64(p.Runs))
 	}
-	if p.Launched.Blocks > 0 {
-		m[Narrow] = indicator.Known(p.OfBusy(p.Launched.NarrowTime))
+	if p.Blocks > 0 {
+		m[Narrow] = indicator.Known(p.OfBusy(p.NarrowTime))
 	}
 	if p.Host.Launches > 0 {
 		m[LaunchTime] = indicator.Known(float64(p.Host.LaunchTime) / 1e9 / float64(p.Host.Launches))

@@ -206,7 +206,7 @@ var straggler = kind("rank-straggles", "Ranks wait for a slower one", catalog.Ti
 	fasterHost)
 
 var copies = kind("copies-bound", "Copies are not hidden behind computation", catalog.Ticket,
-	catalog.Above(ExposedCopies, copiesBig), func(p *profile.Profile) float64 { return p.Share(p.Copies) },
+	catalog.Above(ExposedCopies, copiesBig), func(p *profile.Profile) float64 { return p.Share(p.ExposedCopies) },
 	func(p *catalog.Pass) {
 		p.Summary = fmt.Sprintf("The GPU copies memory %s of the time and computes nothing meanwhile", text(p, ExposedCopies))
 		if v, ok := p.View.(view); ok {
@@ -286,7 +286,7 @@ var sampling = kind("sampling-bound", "Sampling is on the critical path", catalo
 
 var smallKernels = kind("small-kernels", "A storm of small kernels", catalog.Info,
 	catalog.All(catalog.Above(SmallKernels, smallMany), catalog.Above(Kernels, smallCount)),
-	func(p *profile.Profile) float64 { return p.Share(p.Launched.SmallTime + p.Idle[profile.LaunchGap]) },
+	func(p *profile.Profile) float64 { return p.Share(p.SmallTime + p.Idle[profile.LaunchGap]) },
 	func(p *catalog.Pass) {
 		p.Summary = fmt.Sprintf("%s of %s kernels take less than 10 µs", text(p, SmallKernels), text(p, Kernels))
 		if n := p.Now(Narrow); n.OK && n.V > 0.1 {

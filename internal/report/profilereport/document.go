@@ -140,7 +140,7 @@ func rows(p *profile.Profile) []row {
 			note := render.Plural(x.Count, "kernel")
 			switch {
 			case g == profile.Communication:
-				note = fmt.Sprintf("exposed; %s more hidden behind computation", render.Percent(p.Share(p.Comm-p.Exposed)))
+				note = fmt.Sprintf("exposed; %s more hidden behind computation", render.Percent(p.Share(p.Hidden)))
 			case g == profile.Copies:
 				note = "exposed"
 			}
@@ -220,7 +220,7 @@ func (d *document) where() {
 	d.In(render.Details)
 	d.Table(columns, table(all))
 	d.Say("", fmt.Sprintf("What overlaps counts once; the parts add up to the wall time. %s kernels, %s of them replayed by graphs.",
-		render.Grouped(float64(d.p.Launched.Kernels)), render.Grouped(float64(d.p.Launched.Graph)))).Style = render.Dim
+		render.Grouped(float64(d.p.Runs)), render.Grouped(float64(d.p.Graph)))).Style = render.Dim
 	d.In(render.Everywhere)
 }
 
@@ -422,7 +422,7 @@ func (d *document) devices() {
 
 func (d *document) footer() {
 	d.In(render.Everywhere)
-	if d.p.WholeGraphs == 0 {
+	if d.p.WholeGraph == 0 {
 		d.In(render.Details) // a screen has them where a graph hides what matters
 	}
 	d.Rank(1)

@@ -360,11 +360,13 @@ var ofGPUs = []measured{
 
 func (s checklist) infrastructure() Area {
 	a := Area{ID: "infrastructure", Title: "Infrastructure"}
-	i := slices.IndexFunc(s.Dialects, func(d dialect.Dialect) bool { return d.Engine == dialect.DCGM })
+	i := slices.IndexFunc(s.Dialects, func(d dialect.Dialect) bool { return dialect.ShowsGPUs(d.Engine) })
 	switch {
 	case i >= 0:
 		for _, m := range ofGPUs {
-			a.Items = append(a.Items, s.measure(m, s.Dialects[i:i+1]))
+			if s.Dialects[i].Lacks[m.signal.Name] == "" { // else its user could not switch it on
+				a.Items = append(a.Items, s.measure(m, s.Dialects[i:i+1]))
+			}
 		}
 	case s.Whole:
 		a.Items = append(a.Items, Item{Name: "GPUs", Severity: catalog.Ticket, Status: Missing, Detail: "no GPU exporter", Hint: exporter})

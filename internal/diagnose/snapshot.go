@@ -47,7 +47,7 @@ type Target struct {
 // its readings to servers, and no gateway.
 func (t *Target) Serves() bool { return t.Dialect.Serves() }
 
-func (t *Target) isGPU() bool { return t.Dialect.Engine == dialect.DCGM }
+func (t *Target) isGPU() bool { return dialect.ShowsGPUs(t.Dialect.Engine) }
 
 func (t *Target) isGateway() bool { return t.Dialect.Engine == dialect.Gateway }
 

@@ -1,7 +1,7 @@
 // Package dialect knows which names an inference server uses for the canonical
 // metrics of package indicator: vLLM's V1 and V0 engines by what changed when,
 // Ray Serve's and KServe's prefixes, stores that forbid colons, SGLang, and
-// NVIDIA's dcgm-exporter beside them.
+// NVIDIA's and AMD's exporters beside them.
 //
 // A dialect is detected from the names that an endpoint really exposes, never
 // from a version string. Where no endpoint is at hand, Named derives one from a
@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/engine/amd"
 	"github.com/sixty-dev/sixty/internal/engine/dcgm"
 	"github.com/sixty-dev/sixty/internal/engine/gateway"
 	"github.com/sixty-dev/sixty/internal/engine/sglang"
@@ -24,11 +25,12 @@ import (
 	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
-// The engines that are known, the exporter of GPUs, and gateways.
+// The engines that are known, the exporters of GPUs, and gateways.
 const (
 	VLLM    = vllm.ID
 	SGLang  = sglang.ID
 	DCGM    = dcgm.ID
+	AMD     = amd.ID
 	Gateway = gateway.ID
 )
 
@@ -40,7 +42,7 @@ var Foreign = gateway.Foreign()
 var Gateways = gateway.Engine.Selector + "|" + Foreign
 
 // engines are tried in this order.
-var engines = []engine.Engine{vllm.Engine, sglang.Engine, dcgm.Engine, gateway.Engine}
+var engines = []engine.Engine{vllm.Engine, sglang.Engine, dcgm.Engine, amd.Engine, gateway.Engine}
 
 // A Dialect says how one endpoint names the canonical metrics.
 type Dialect struct {
@@ -140,13 +142,16 @@ func (d *Dialect) derive() {
 
 // Serves reports whether the endpoint is an inference server, and not what stands beside
 // or before one.
-func (d Dialect) Serves() bool { return d.Engine != DCGM && d.Engine != Gateway }
+func (d Dialect) Serves() bool { return !ShowsGPUs(d.Engine) && d.Engine != Gateway }
+
+// ShowsGPUs reports whether a kind of endpoint is an exporter of GPUs.
+func ShowsGPUs(kind engine.ID) bool { return kind == DCGM || kind == AMD }
 
 // Answers reports whether a signal is asked of such an endpoint.
 func (d Dialect) Answers(s *indicator.Signal) bool {
 	switch s.Scope {
 	case indicator.GPU:
-		return d.Engine == DCGM
+		return ShowsGPUs(d.Engine)
 	case indicator.Gateway:
 		return d.Engine == Gateway
 	}

@@ -24,7 +24,7 @@ func TestAHangThatBeganWhileIdleIsFound(t *testing.T) {
 		fleet.Phase{Name: "users come back", For: 40 * time.Second, Traffic: users, Faults: hang, Want: "engine-hung"})
 	for _, every := range []time.Duration{time.Second, 15 * time.Second} {
 		sc.Interval = every
-		play(t, sc, fleet.DefaultRelease, 1, func(p fleet.Phase, d diagnose.Diagnosis) {
+		playAndDiagnose(t, sc, fleet.DefaultRelease, 1, func(p fleet.Phase, d diagnose.Diagnosis) {
 			if p.Want == "engine-hung" && d.Verdict.ID != p.Want {
 				t.Errorf("every %s, phase %q: %s (%s), want %s", every, p.Name, d.Verdict.ID, d.Verdict.Summary, p.Want)
 			}

@@ -17,9 +17,9 @@ import (
 
 var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// play puts a scenario's pages into a store and diagnoses it at the end of each
+// playAndDiagnose puts a scenario's pages into a store and diagnoses it at the end of each
 // phase.
-func play(t *testing.T, sc fleet.Scenario, release engine.Release, seed uint64, judge func(fleet.Phase, diagnose.Diagnosis)) {
+func playAndDiagnose(t *testing.T, sc fleet.Scenario, release engine.Release, seed uint64, judge func(fleet.Phase, diagnose.Diagnosis)) {
 	t.Helper()
 	store, err := embedded.Open(embedded.Config{})
 	if err != nil {
@@ -72,7 +72,7 @@ func TestEveryScenarioIsDiagnosedAsWhatItIs(t *testing.T) {
 	for _, sc := range scenarios(t) {
 		t.Run(sc.Name, func(t *testing.T) {
 			t.Parallel()
-			play(t, sc, fleet.DefaultRelease, 1, func(p fleet.Phase, d diagnose.Diagnosis) {
+			playAndDiagnose(t, sc, fleet.DefaultRelease, 1, func(p fleet.Phase, d diagnose.Diagnosis) {
 				reporttest.FitsTheScreen(t, sc.Name+": "+p.Name, d)
 				reporttest.PlainWords(t, sc.Name+": "+p.Name, d)
 				if d.Verdict.ID != p.Want && !slices.Contains(p.Accept, d.Verdict.ID) {

@@ -22,6 +22,27 @@ type Traffic struct {
 	Bad float64
 }
 
+// A Sight is what the client of a request has come to see.
+type Sight uint8
+
+const (
+	Asked      Sight = iota // it was accepted
+	FirstToken              // the first token came
+	Answered                // the last token came
+	Left                    // the client left
+	Broken                  // the server died
+)
+
+// An Experience is a moment of a virtual client's request. Times are since the
+// beginning.
+type Experience struct {
+	Replica   int // by its number, which no other ever has
+	What      Sight
+	Asked, At time.Duration
+	First     time.Duration // of the first token, where Tokens is not 0
+	Tokens    int           // that came so far
+}
+
 // traffic is the virtual clients of one phase.
 type traffic struct {
 	core    *core

@@ -1,11 +1,10 @@
 // Package hostmetrics reads the GPUs and the operating system of the machine that it runs
 // on, where a server that is scraped runs too and nobody has set up an exporter. It asks
-// nvidia-smi, amd-smi or rocm-smi, /proc and the kernel's log, and gives metrics pages
+// nvidia-smi, /proc and the kernel's log, and gives metrics pages
 // with the names and units of dcgm-exporter and node_exporter, so that whoever reads
 // those pages needs nothing new.
 //
-// Beneath it, packages nvidia and amd read the tools' outputs, and package gpu writes the
-// page.
+// Beneath it, package nvidia reads the tool's output, and package gpu writes the page.
 package hostmetrics
 
 import (
@@ -14,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -44,6 +44,8 @@ const (
 	mostNotes   = 4
 )
 
+const noGPUs = "this machine's GPUs are not read: "
+
 // A Machine is the one that this program runs on. It is safe for concurrent use.
 type Machine struct {
 	servers  []Server
@@ -70,11 +72,12 @@ func New(servers []Server, interval time.Duration) *Machine {
 func (m *Machine) Close() { m.kernel.close() }
 
 // Exported tells that one of the servers is a GPU exporter. If it is on this machine, GPUs
-// are read no more.
+// are read no more. That they could not be read needs no note then.
 func (m *Machine) Exported(server string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.exporters = append(m.exporters, server)
+	m.notes = slices.DeleteFunc(m.notes, func(n string) bool { return strings.HasPrefix(n, noGPUs) })
 }
 
 // hasExporter reports whether one of the servers on this machine exports its GPUs.
@@ -135,7 +138,7 @@ func (m *Machine) Run(ctx context.Context, fn func(Page)) {
 				return retryAfter
 			}
 			if err != nil {
-				m.note("this machine's GPUs are not read: %v", err)
+				m.note(noGPUs+"%v", err)
 			}
 			if len(readings) == 0 {
 				return max(m.interval, retryAfter)
@@ -168,10 +171,10 @@ func (p Page) give(fn func(Page)) {
 	}
 }
 
-// read asks the vendor's tool, and the kernel for what the tool does not tell.
+// read asks nvidia-smi, and the kernel for what that does not tell.
 func (m *Machine) read(ctx context.Context) ([]gpu.Reading, error) {
 	readings, err := m.tools.read(ctx)
-	if err != nil || len(readings) == 0 || m.tools.chosen != nvidiaSMI {
+	if err != nil || len(readings) == 0 {
 		return readings, err
 	}
 	codes, err := m.kernel.xids(ctx)

@@ -9,68 +9,29 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/hostmetrics/amd"
 	"github.com/sixty-dev/sixty/internal/hostmetrics/gpu"
 	"github.com/sixty-dev/sixty/internal/hostmetrics/nvidia"
 )
 
-// The vendors' tools, in the order in which they are tried.
+const nvidiaSMI = "nvidia-smi"
+
+// Devices that are there where a driver is loaded.
 const (
-	nvidiaSMI = "nvidia-smi"
-	amdSMI    = "amd-smi"
-	rocmSMI   = "rocm-smi"
+	nvidiaDevice = "/dev/nvidiactl"
+	amdDevice    = "/dev/kfd"
 )
 
-// devices are there where a driver is loaded, by tool.
-var devices = map[string]string{nvidiaSMI: "/dev/nvidiactl", amdSMI: "/dev/kfd"}
-
-// tools are the vendors' programs. They are asked by one goroutine.
+// tools asks nvidia-smi. It is used by one goroutine.
 type tools struct {
-	chosen  string // the one that shows GPUs
-	noLinks bool   // there is no NVLink
-	static  []byte // what amd-smi says of the boards
+	noLinks bool // there is no NVLink
 	running chan struct{}
 }
 
-// read asks the tool that shows GPUs. Without a GPU there is no error.
+// read returns what nvidia-smi says. Without a GPU there is no error.
 func (t *tools) read(ctx context.Context) ([]gpu.Reading, error) {
-	var failed error
-	for _, name := range []string{nvidiaSMI, amdSMI, rocmSMI} {
-		if t.chosen != "" && t.chosen != name {
-			continue
-		}
-		if _, err := exec.LookPath(name); err != nil {
-			if _, there := os.Stat(devices[name]); devices[name] != "" && there == nil {
-				failed = errors.Join(failed, fmt.Errorf("there is %s, but no %s on the PATH", devices[name], name))
-			}
-			continue
-		}
-		readings, err := t.ask(ctx, name)
-		if err == nil && len(readings) > 0 {
-			t.chosen = name
-			return readings, nil
-		}
-		failed = errors.Join(failed, err)
+	if _, err := exec.LookPath(nvidiaSMI); err != nil {
+		return nil, unread()
 	}
-	return nil, failed
-}
-
-func (t *tools) ask(ctx context.Context, name string) ([]gpu.Reading, error) {
-	switch name {
-	case nvidiaSMI:
-		return t.nvidia(ctx)
-	case amdSMI:
-		return t.amd(ctx)
-	}
-	out, err := t.run(ctx, rocmSMI, "--showproductname", "--showbus", "--showtemp", "--showpower", "--showmaxpower",
-		"--showuse", "--showmemuse", "--showmeminfo", "vram", "--showclocks", "--showreplaycount", "--json")
-	if err != nil {
-		return nil, err
-	}
-	return amd.ParseROCm(out)
-}
-
-func (t *tools) nvidia(ctx context.Context) ([]gpu.Reading, error) {
 	out, err := t.run(ctx, nvidiaSMI, "-q", "-x")
 	if err != nil {
 		return nil, err
@@ -90,26 +51,15 @@ func (t *tools) nvidia(ctx context.Context) ([]gpu.Reading, error) {
 	return readings, nil
 }
 
-func (t *tools) amd(ctx context.Context) ([]gpu.Reading, error) {
-	out, err := t.run(ctx, amdSMI, "metric", "--json")
-	if err != nil {
-		return nil, err
+// unread says which GPUs there are, though there is no nvidia-smi; nil: none that can be seen.
+func unread() error {
+	if _, err := os.Stat(nvidiaDevice); err == nil {
+		return fmt.Errorf("there is %s, but no %s on the PATH", nvidiaDevice, nvidiaSMI)
 	}
-	readings, err := amd.Parse(out)
-	if err != nil {
-		return nil, err
+	if _, err := os.Stat(amdDevice); err == nil {
+		return errors.New("those of AMD are read from AMD's device-metrics-exporter alone: give its address beside the servers'")
 	}
-	// Names and processes are worth having, and no reason to do without the rest.
-	if t.static == nil {
-		if t.static, err = t.run(ctx, amdSMI, "static", "--asic", "--bus", "--json"); err != nil {
-			t.static = []byte("[]")
-		}
-	}
-	_ = amd.Name(readings, t.static)
-	if out, err := t.run(ctx, amdSMI, "process", "--json"); err == nil {
-		_ = amd.AddProcesses(readings, out)
-	}
-	return readings, nil
+	return nil
 }
 
 // run runs a program and returns what it prints. One that does not end in time is killed;

@@ -56,14 +56,11 @@ type GroupTime struct {
 	Count int
 }
 
-// A Device is where one device's time went. All times are nanoseconds of the wall
-// clock: Compute + Exposed + ExposedCopies + the causes of idleness = Wall.
-type Device struct {
-	ID    int
-	Name  string
-	CPU   bool // a thread that computes; there is no GPU in the trace
-	From  int64
-	Wall  int64 // from the first activity to the last
+// Work is where the time of a device went, or that of several together. All times are
+// nanoseconds of the wall clock: Compute + Exposed + ExposedCopies + the causes of idleness =
+// Wall.
+type Work struct {
+	Wall  int64 // from a device's first activity to its last
 	Busy  int64
 	Idle  [Causes]int64
 	Group [Groups]GroupTime
@@ -74,31 +71,71 @@ type Device struct {
 	Exposed       int64 // and not
 	ExposedCopies int64 // copies and memsets while nothing else ran
 
-	Kernels    int
-	Small      int // kernels of less than 10 µs
+	Runs       int // of kernels
+	Small      int // of less than 10 µs
 	SmallTime  int64
-	Graph      int   // kernels that a graph replayed
-	Blocks     int   // kernels whose grid is known
+	Graph      int   // that a graph replayed
+	Blocks     int   // whose grid is known
 	Narrow     int   // of which with fewer blocks than the GPU has multiprocessors
 	NarrowTime int64 // and what they took
 	WholeGraph int   // graphs recorded without their kernels
+}
+
+// add adds what another device did.
+func (w *Work) add(o *Work) {
+	w.Wall += o.Wall
+	w.Busy += o.Busy
+	for c := range o.Idle {
+		w.Idle[c] += o.Idle[c]
+	}
+	for g := range o.Group {
+		w.Group[g].Time += o.Group[g].Time
+		w.Group[g].Sum += o.Group[g].Sum
+		w.Group[g].Count += o.Group[g].Count
+	}
+	w.Compute += o.Compute
+	w.Communication += o.Communication
+	w.Hidden += o.Hidden
+	w.Exposed += o.Exposed
+	w.ExposedCopies += o.ExposedCopies
+	w.Runs += o.Runs
+	w.Small += o.Small
+	w.SmallTime += o.SmallTime
+	w.Graph += o.Graph
+	w.Blocks += o.Blocks
+	w.Narrow += o.Narrow
+	w.NarrowTime += o.NarrowTime
+	w.WholeGraph += o.WholeGraph
+}
+
+// IdleTime is for how long nothing ran.
+func (w *Work) IdleTime() int64 { return w.Wall - w.Busy }
+
+// Share is a part of the wall time.
+func (w *Work) Share(ns int64) float64 { return portion(ns, w.Wall) }
+
+// OfBusy is a part of the time in which devices worked.
+func (w *Work) OfBusy(ns int64) float64 { return portion(ns, w.Busy) }
+
+func portion(ns, whole int64) float64 {
+	if whole <= 0 {
+		return 0
+	}
+	return float64(ns) / float64(whole)
+}
+
+// A Device is where one device's time went.
+type Device struct {
+	ID   int
+	Name string
+	From int64
+	Work
+
 	LongestGap int64
 	Bins       []Bin
 	Waits      []int64 // durations of communication kernels, in order: what ranks are compared by
 
-	processes []int64
 	longestAt int64 // when the longest gap begins
-}
-
-// IdleTime is how long the device did nothing.
-func (d *Device) IdleTime() int64 { return d.Wall - d.Busy }
-
-// Share is a part of the device's wall time.
-func (d *Device) Share(ns int64) float64 {
-	if d.Wall <= 0 {
-		return 0
-	}
-	return float64(ns) / float64(d.Wall)
 }
 
 // A KernelStat is what one kernel took, all its runs together.
@@ -131,6 +168,7 @@ type Analysis struct {
 	From, Span  int64 // of everything in the trace
 	Events      int64
 	Devices     []*Device
+	HostOnly    bool // operators were recorded, and no device
 	Steps       []Step
 	StepsBy     string // how steps were told apart; "" is not at all
 	Kernels     []KernelStat
@@ -157,14 +195,13 @@ func Analyze(t *Timeline) *Analysis {
 		a.Memory[id] = m.Points
 	}
 	z := &analyzer{Timeline: t, Analysis: a, hosts: map[int64]*host{}, kernels: map[uint64]*kernelSum{}}
+	operators := slices.ContainsFunc(t.Threads, func(h *Thread) bool { return h.Calls[Op].n > 0 })
 	z.names()
 	z.steps()
 	z.span()
 	z.threads()
 	z.devices()
-	if len(a.Devices) == 0 {
-		z.processors()
-	}
+	a.HostOnly = operators && len(a.Devices) == 0
 	z.finish()
 	return a
 }
@@ -346,7 +383,6 @@ func (h *host) find(corr uint32) *launch {
 type frame struct {
 	end   int64
 	name  uint32
-	class Class
 	node  int32
 	gives Group
 	op    uint32 // the outermost operator below the annotations
@@ -373,7 +409,7 @@ func (h *Thread) merged(yield func(Class, *Event)) {
 func (z *analyzer) threads() {
 	for _, h := range z.Timeline.Threads {
 		z.thread(h)
-		if z.Consume && len(z.Streams) > 0 {
+		if z.Consume {
 			h.Calls = [classes]Log{}
 		}
 	}
@@ -385,94 +421,102 @@ func (z *analyzer) threads() {
 }
 
 func (z *analyzer) thread(h *Thread) {
-	p := z.host(h.Process)
-	var stack []frame
-	var busy, idle []span
-	launches, step := 0, 0
-	cover := func(list *[]span, from, to int64) {
-		if n := len(*list); n > 0 && from-(*list)[n-1].to <= breath && from >= (*list)[n-1].from {
-			(*list)[n-1].to = max((*list)[n-1].to, to)
-			return
-		}
-		*list = append(*list, span{from, to})
-	}
-	h.merged(func(class Class, c *Event) {
-		for len(stack) > 0 && stack[len(stack)-1].end <= c.Start {
-			stack = stack[:len(stack)-1]
-		}
-		info := &z.info[c.Name]
-		end := c.Start + c.Dur
-		f := frame{end: end, name: c.Name, class: class, gives: Groups, step: class == Annotation && info.step != nil}
-		if n := len(stack); n > 0 {
-			f.gives, f.op, f.shape, f.began = stack[n-1].gives, stack[n-1].op, stack[n-1].shape, stack[n-1].began
-		}
-		switch class {
-		case Runtime:
-			if info.sync {
-				z.Host.Syncs++
-				z.Host.SyncTime += c.Dur
-			} else {
-				cover(&busy, c.Start, end)
-			}
-			if !info.launch || c.Correlation == 0 {
-				break
-			}
-			launches++
-			z.Host.Launches++
-			z.Host.LaunchTime += c.Dur
-			if info.graph {
-				z.Host.GraphLaunches++
-			}
-			for step < len(p.steps) && z.Steps[p.steps[step]].Start <= c.Start {
-				step++
-			}
-			l := launch{start: c.Start, corr: c.Correlation, op: f.op, step: -1, gives: f.gives, began: uint32(f.began), graph: info.graph} //nolint:gosec // the low bits
-			if step > 0 {
-				l.step = p.steps[step-1]
-				z.Steps[l.step].Launches++
-			}
-			l.op = f.shape
-			if l.op == 0 {
-				l.op = f.op
-			}
-			l.node = z.Analysis.Stacks.path(stack)
-			p.launches.add(l)
-			return
-		case Op:
-			cover(&busy, c.Start, end)
-			if f.gives == Groups {
-				f.gives = info.gives
-			}
-			if f.op == 0 {
-				f.op = c.Name
-			}
-			if z.Timeline.Names.Shape(c.Name).Flops > 0 {
-				f.shape, f.began = c.Name, c.Start
-			}
-		case Annotation:
-			if info.step != nil && z.StepsBy != stepWays[byProfiler] {
-				cover(&busy, c.Start, end)
-			}
-			if info.samples && f.gives == Groups {
-				f.gives = Sampling
-			}
-		case Python:
-			if info.waits {
-				cover(&idle, c.Start, end)
-			}
-			if info.samples && f.gives == Groups {
-				f.gives = Sampling
-			}
-		}
-		if len(stack) < maxStack {
-			stack = append(stack, f)
-		}
-	})
-	if launches > 0 {
+	w := walk{analyzer: z, p: z.host(h.Process)}
+	h.merged(w.take)
+	if w.launches > 0 {
 		z.Host.Threads++
-		p.busy = append(p.busy, busy...)
-		p.idle = append(p.idle, idle...)
+		w.p.busy = append(w.p.busy, w.busy...)
+		w.p.idle = append(w.p.idle, w.idle...)
 	}
+}
+
+// walk goes through one thread's calls by time.
+type walk struct {
+	*analyzer
+	p              *host
+	stack          []frame
+	busy, idle     []span // of this thread alone: of one that launches nothing they do not count
+	launches, step int    // launches so far; how many of the process' steps have begun
+}
+
+// take takes the thread's next call.
+func (w *walk) take(class Class, c *Event) {
+	for len(w.stack) > 0 && w.stack[len(w.stack)-1].end <= c.Start {
+		w.stack = w.stack[:len(w.stack)-1]
+	}
+	info := &w.info[c.Name]
+	end := c.Start + c.Dur
+	f := frame{end: end, name: c.Name, gives: Groups, step: class == Annotation && info.step != nil}
+	if n := len(w.stack); n > 0 {
+		f.gives, f.op, f.shape, f.began = w.stack[n-1].gives, w.stack[n-1].op, w.stack[n-1].shape, w.stack[n-1].began
+	}
+	switch class {
+	case Runtime:
+		if info.sync {
+			w.Host.Syncs++
+			w.Host.SyncTime += c.Dur
+		} else {
+			cover(&w.busy, c.Start, end)
+		}
+		if info.launch && c.Correlation != 0 {
+			w.launch(c, &f, info.graph)
+			return
+		}
+	case Op:
+		cover(&w.busy, c.Start, end)
+		if f.gives == Groups {
+			f.gives = info.gives
+		}
+		if f.op == 0 {
+			f.op = c.Name
+		}
+		if w.Timeline.Names.Shape(c.Name).Flops > 0 {
+			f.shape, f.began = c.Name, c.Start
+		}
+	case Annotation:
+		if info.step != nil && w.StepsBy != stepWays[byProfiler] {
+			cover(&w.busy, c.Start, end)
+		}
+	case Python:
+		if info.waits {
+			cover(&w.idle, c.Start, end)
+		}
+	}
+	if (class == Annotation || class == Python) && info.samples && f.gives == Groups {
+		f.gives = Sampling
+	}
+	if len(w.stack) < maxStack {
+		w.stack = append(w.stack, f)
+	}
+}
+
+// launch notes a call that put work on a device, below a frame.
+func (w *walk) launch(c *Event, f *frame, graph bool) {
+	w.launches++
+	w.Host.Launches++
+	w.Host.LaunchTime += c.Dur
+	if graph {
+		w.Host.GraphLaunches++
+	}
+	for w.step < len(w.p.steps) && w.Steps[w.p.steps[w.step]].Start <= c.Start {
+		w.step++
+	}
+	l := launch{start: c.Start, corr: c.Correlation, op: cmp.Or(f.shape, f.op), step: -1, gives: f.gives, began: uint32(f.began), graph: graph} //nolint:gosec // the low bits
+	if w.step > 0 {
+		l.step = w.p.steps[w.step-1]
+		w.Steps[l.step].Launches++
+	}
+	l.node = w.Analysis.Stacks.path(w.stack)
+	w.p.launches.add(l)
+}
+
+// cover adds a time to spans: the last one goes on where the breath between is short.
+func cover(list *[]span, from, to int64) {
+	if n := len(*list); n > 0 && from-(*list)[n-1].to <= breath && from >= (*list)[n-1].from {
+		(*list)[n-1].to = max((*list)[n-1].to, to)
+		return
+	}
+	*list = append(*list, span{from, to})
 }
 
 // union merges spans that touch.

@@ -217,7 +217,7 @@ func (s *sweep) classify(a *Event, c lane, l *launch) Group {
 		s.Analysis.Stacks.add(0, a.Name, a.Dur)
 	}
 	if c.kind == Kernel {
-		d.Kernels++
+		d.Runs++
 		if s.info[a.Name].whole {
 			d.WholeGraph++
 		}
@@ -354,9 +354,6 @@ func (z *analyzer) device(id int, streams []*Stream) *Device {
 	var lanes []lane
 	first, last := int64(math.MaxInt64), int64(math.MinInt64)
 	for _, st := range streams {
-		if !slices.Contains(d.processes, st.Process) {
-			d.processes = append(d.processes, st.Process)
-		}
 		for k := range st.Work {
 			if l := &st.Work[k]; l.n > 0 {
 				first, last = min(first, l.from), max(last, l.to)
@@ -388,7 +385,7 @@ func (z *analyzer) finish() {
 		return cmp.Or(cmp.Compare(b.Sum, a.Sum), cmp.Compare(a.Name, b.Name))
 	})
 	z.roofline()
-	if z.Host.GraphLaunches > 0 && !z.Analysis.cpu() {
+	if z.Host.GraphLaunches > 0 {
 		z.Analysis.Notes = append(z.Analysis.Notes, fmt.Sprintf("kernels in graphs (launched %d times) are counted by their names: which operator they belong to is not recorded", z.Host.GraphLaunches))
 	}
 }
@@ -396,6 +393,3 @@ func (z *analyzer) finish() {
 // WholeGraph is the name under which a CUDA graph stands whose kernels were not
 // recorded one by one.
 const WholeGraph = "CUDA graph, its kernels not recorded"
-
-// cpu reports whether the trace has no device.
-func (a *Analysis) cpu() bool { return len(a.Devices) > 0 && a.Devices[0].CPU }

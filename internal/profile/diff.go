@@ -74,6 +74,9 @@ func Compare(before, after *Profile) *Diff {
 		d.Per = "trace"
 		d.Before, d.After = 1, 1
 		d.Total = Change{"wall time", before.Seconds(), after.Seconds(), math.NaN()}
+		if before.Devices == 0 || after.Devices == 0 {
+			d.Caveats = append(d.Caveats, "one of the traces has no GPU: nothing of it can be compared but steps")
+		}
 		d.Caveats = append(d.Caveats, "steps are not told apart in both traces: whole traces are compared, and nothing says how much of the difference is chance or more work")
 		d.groups(func(p *Profile, g Group) []float64 {
 			return []float64{float64(p.Group[g].Time) / 1e9 / float64(max(p.Devices, 1))}

@@ -1,6 +1,10 @@
 package profile
 
-import "strings"
+import (
+	_ "embed"
+	"slices"
+	"strings"
+)
 
 // A Group is what a kernel is for.
 type Group uint8
@@ -44,28 +48,27 @@ type Rule struct {
 	Words []string // in lower case
 }
 
-// Rules is the table by which names of kernels and operators are told apart: the first
-// rule with a word that the name holds, in lower case and without underscores and
-// spaces, decides. docs/profile.md shows it.
-var Rules = []Rule{
-	{Communication, []string{"nccl", "rccl", "msccl", "oneccl", "allreduce", "allgather", "reducescatter", "alltoall", "moea2a", "sendrecv", "crossdevicereduce", "arfusion", "lamport", "userbuffers", "twoshot", "oneshot", "nvshmem", "rocshmem", "deepep", "pplx", "gloo:", "c10d::", "quickreduce"}},
-	{KVCache, []string{"reshapeandcache", "concatandcache", "kvcacheupdate", "updatekvcache", "copyblocks", "swapblocks", "gathercache", "gatherandmaybedequantcache", "cpgather", "pagedkvcacheappend", "appendpagedkv", "writepage", "indexerkquantandcache", "kvbuffer", "storekvcache", "storecache", "kvindices", "reqtotoken", "kvtransfer", "loadandreshape"}},
-	{MoE, []string{"fusedmoe", "moe", "topkgating", "expert", "exptdata", "combinedrouting", "matmulogs", "groupedtopk", "grouptopk", "groupidxandtopk", "topkwithk2", "bitmatrix", "reducegrouped", "finalizematmulscatter", "groupgemm", "groupedgemm", "gemmtype)1", "gemmtype)2", "gemmtype)3", "groupproblemshape", "dynbatch", "dynbsm", "permuteunpermute", "expandinputrows", "doactivation", "computestridestma", "epscatter", "epgather", "topkforward", "topksoftmax"}},
-	{Attention, []string{"flash::", "flashfwd", "flashattn", "flashsplitkv", "flashbwd", "flashmla", "fmha", "kernelmha", "mmha:", "::mha", "^mha", "xqa", "sdpa", "mqalogits", "cleanlogits", "topkperrow", "convertreqindex", "attention", "attn", "pagedkv", "decodewith", "prefillwith", "^fwdkernel", "^fwdgroupedkernel", "mlametadata", "mlareduce", "mladec", "::mla", "^mla", "aiter::pa", "reducesegments", "mergestate", "splitkvreduce", "scaleddotproduct", "flashdecoding", "ssmscan", "selectivescan", "chunkscan", "chunkstate", "statepassing", "causalconv1d", "gateddelta", "deltarule", "chunkgated", "recurrentgated", "chunklocal", "chunkscaled", "chunkfwd", "recomputewu", "gdngating", "^fwddiag", "^fwdkv", "^fwdnonediag"}},
-	{Elementwise, []string{"upsample", "gridsample"}},
-	{Sampling, []string{"sampl", "topktopp", "topkmask", "toppmask", "minpkernel", "multinomial", "argmax", "gumbel", "penalt", "softmaxforward", "logsoftmax", "radixsort", "mergesort", "bitonicsort", "sortpairs", "segmentedsort", "devicesegmentedradix", "topk", "cumsum", "devicescan", "kernelscan", "exponential", "rejection", "bincount", "aten::sort", "logprob", "temperature", "bitmask", "verifytree", "buildtree", "randperm", "distributionelementwise"}},
-	{Norm, []string{"rmsnorm", "layernorm", "groupnorm", "batchnorm", "l2norm", "bnfw", "bnbw", "fusedaddrms", "fusedrms", "rms2d", "rsqrt", "normalization", "normkernel"}},
-	{Rotary, []string{"rotary", "rope", "knentry"}},
-	{Convolution, []string{"convolution", "convolve", "conv::", "conv1d", "conv2d", "conv3d", "implicitconv", "wgrad", "dgrad", "winograd", "scudnn", "implicitgemm", "fprop", "nchwtonhwc", "nhwctonchw", "pool2d", "maxpool", "avgpool"}},
-	{Activation, []string{"silumul", "siluandmul", "actandmul"}},
-	{Quantisation, []string{"intoue8m0"}},
-	{GEMM, []string{"gemm", "gemv", "matmul", "cijk", "nvjet", "cublas", "splitk", "wgmma", "marlin", "machete", "exllama", "bitblas", "flatmm", "tritontem", "tritonmm", "tritonbmm", "^bmm", "aten::mm", "aten::bmm", "aten::addmm", "aten::linear", "aten::baddbmm", "mkldnnlinear", "onednn", "cutlass", "hipblas", "tensorop", "dotkernel", "scaledmm", "lmhead", "mkllinear", "trinity", "sgmv", "bgmv", "lora"}},
-	{Convolution, []string{"cudnn"}},
-	{Quantisation, []string{"quant", "fp8scale", "castfp8", "mxfp4pack", "tofp4", "absmax", "blockscale"}},
-	{Activation, []string{"silu", "gelu", "swiglu", "swish", "relu", "threshold", "launchclampscalar", "tanh", "sigmoid"}},
-	{Embedding, []string{"embedding", "indexselect", "vectorizedgather", "gatherkernel"}},
-	{Copies, []string{"memcpy", "memset", "rocclr", "aten::copy", "aten::tocopy", "aten::clone"}},
-	{Elementwise, []string{"elementwise", "reducekernel", "catarray", "tritonpoi", "tritonred", "tritonper", "fill", "copykernel", "indexkernel", "scatter", "gather", "arange", "aten::", "triton", "softmax", "transpose", "multitensorapply", "nestedtensor", "slotmapping", "deviceselect", "devicereduce", "devicecompact", "prepare"}},
+//go:embed groups.txt
+var groupsText string
+
+// Rules is the table by which names of kernels and operators are told apart (groups.txt): the
+// first rule with a word that the name holds, in lower case and without underscores and spaces,
+// decides.
+var Rules = readRules(groupsText)
+
+func readRules(text string) (rules []Rule) {
+	for line := range strings.Lines(text) {
+		switch words := strings.Fields(line); {
+		case len(words) == 0 || words[0] == "#":
+		case line[0] == ' ':
+			last := &rules[len(rules)-1]
+			last.Words = append(last.Words, words...)
+		default:
+			g := slices.Index(groupNames[:], strings.TrimSpace(line))
+			rules = append(rules, Rule{Group: Group(g)}) //nolint:gosec // TestRules knows the groups of the table
+		}
+	}
+	return rules
 }
 
 var squeeze = strings.NewReplacer("_", "", " ", "")

@@ -286,6 +286,9 @@ func TestGroupOf(t *testing.T) {
 // or spaces.
 func TestRules(t *testing.T) {
 	for _, r := range Rules {
+		if r.Group >= Groups {
+			t.Errorf("groups.txt names a group that there is not, before %q", r.Words)
+		}
 		for _, w := range r.Words {
 			if w != squeeze.Replace(strings.ToLower(w)) || len(strings.TrimPrefix(w, "^")) < 3 {
 				t.Errorf("%s: %q", r.Group, w)

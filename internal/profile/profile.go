@@ -12,35 +12,21 @@ import (
 
 // A Profile is what the analyses of one or several ranks say together.
 type Profile struct {
-	Ranks    []*Analysis
-	Devices  int
-	Wall     int64 // of all devices, each counted
-	Busy     int64
-	Compute  int64
-	Comm     int64 // communication, hidden or not
-	Exposed  int64
-	Copies   int64 // exposed
-	Idle     [Causes]int64
-	Group    [Groups]GroupTime
-	Kernels  []KernelStat // the heaviest first
-	Launched struct {
-		Kernels, Small, Graph int
-		SmallTime             int64
-		Blocks, Narrow        int
-		NarrowTime            int64
-	}
-	WholeGraphs int
-	CPU         bool
-	VLLM        bool              // of a server of vLLM
-	Quantised   bool              // the products' weights have 8 bits or fewer
-	Steps       [Phases]StepTimes // by phase; all of them under Unknown
-	StepsBy     string
-	Tokens      int64
-	Straggle    Straggle
-	Host        Host
-	Roofline    []Rate
-	Partial     []string
-	Notes       []string
+	Ranks     []*Analysis
+	Devices   int
+	Work                        // of all devices, each counted
+	Kernels   []KernelStat      // the heaviest first
+	HostOnly  bool              // operators were recorded, and no device
+	VLLM      bool              // of a server of vLLM
+	Quantised bool              // the products' weights have 8 bits or fewer
+	Steps     [Phases]StepTimes // by phase; all of them under Unknown
+	StepsBy   string
+	Tokens    int64
+	Straggle  Straggle
+	Host      Host
+	Roofline  []Rate
+	Partial   []string
+	Notes     []string
 }
 
 // StepTimes are what the steps of one phase took, in seconds.
@@ -94,7 +80,7 @@ func Combine(ranks []*Analysis) *Profile {
 		p.Steps[i] = times(list)
 	}
 	p.straggle()
-	if share := p.OfBusy(p.Group[Other].Time); share > unknownMuch && !p.CPU {
+	if share := p.OfBusy(p.Group[Other].Time); share > unknownMuch {
 		p.Notes = append(p.Notes, fmt.Sprintf("%.0f %% of the GPU's time is kernels whose names do not say what they are for: --full lists them as other", 100*share))
 	}
 	slices.SortStableFunc(p.Roofline, func(a, b Rate) int { return cmp.Compare(b.Time, a.Time) })
@@ -104,30 +90,7 @@ func Combine(ranks []*Analysis) *Profile {
 func (p *Profile) rank(a *Analysis, kernels map[string]*KernelStat, steps *[Phases][]*Step) {
 	for _, d := range a.Devices {
 		p.Devices++
-		p.CPU = p.CPU || d.CPU
-		p.Wall += d.Wall
-		p.Busy += d.Busy
-		p.Compute += d.Compute
-		p.Comm += d.Communication
-		p.Exposed += d.Exposed
-		p.Copies += d.ExposedCopies
-		for c := range d.Idle {
-			p.Idle[c] += d.Idle[c]
-		}
-		for g := range d.Group {
-			p.Group[g].Time += d.Group[g].Time
-			p.Group[g].Sum += d.Group[g].Sum
-			p.Group[g].Count += d.Group[g].Count
-		}
-		l := &p.Launched
-		l.Kernels += d.Kernels
-		l.Small += d.Small
-		l.SmallTime += d.SmallTime
-		l.Graph += d.Graph
-		l.Blocks += d.Blocks
-		l.Narrow += d.Narrow
-		l.NarrowTime += d.NarrowTime
-		p.WholeGraphs += d.WholeGraph
+		p.add(&d.Work)
 	}
 	for i := range a.Kernels {
 		k := a.Kernels[i]
@@ -149,6 +112,7 @@ func (p *Profile) rank(a *Analysis, kernels map[string]*KernelStat, steps *[Phas
 		}
 		p.Tokens += int64(s.Tokens())
 	}
+	p.HostOnly = p.HostOnly || a.HostOnly
 	p.VLLM = p.VLLM || a.VLLM
 	p.Quantised = p.Quantised || a.Quantised
 	p.StepsBy = cmp.Or(p.StepsBy, a.StepsBy)
@@ -184,9 +148,6 @@ func (a *Analysis) Name() string {
 
 // DeviceName names a device among all.
 func (a *Analysis) DeviceName(d *Device) string {
-	if d.CPU {
-		return d.Name
-	}
 	name := fmt.Sprintf("GPU %d", d.ID)
 	if a.Rank >= 0 || a.among {
 		name = a.Name() + ", " + name
@@ -279,22 +240,6 @@ func (p *Profile) straggle() {
 			s.Last, s.LastShare = name, share
 		}
 	}
-}
-
-// Share is a part of all devices' wall time.
-func (p *Profile) Share(ns int64) float64 {
-	if p.Wall <= 0 {
-		return 0
-	}
-	return float64(ns) / float64(p.Wall)
-}
-
-// OfBusy is a part of the time in which devices worked.
-func (p *Profile) OfBusy(ns int64) float64 {
-	if p.Busy <= 0 {
-		return 0
-	}
-	return float64(ns) / float64(p.Busy)
 }
 
 // Heaviest is the group that takes the most of the time.

@@ -44,7 +44,6 @@ var pure = []string{
 	"internal/generate/...",
 	"internal/health",
 	"internal/hint",
-	"internal/hostmetrics/amd",
 	"internal/hostmetrics/gpu",
 	"internal/hostmetrics/nvidia",
 	"internal/incident",

@@ -49,7 +49,7 @@ func (f *Flags) AddPace(s *pflag.FlagSet, name string, usual time.Duration, help
 
 // AddHost adds the flag that switches the reading of this machine off.
 func AddHost(s *pflag.FlagSet, off *bool) {
-	s.BoolVar(off, "no-host-metrics", false, "with URLs of this machine: do not read its GPUs (nvidia-smi, amd-smi, rocm-smi) and its operating system")
+	s.BoolVar(off, "no-host-metrics", false, "with URLs of this machine: do not read its GPUs (nvidia-smi) and its operating system")
 }
 
 // AddGateways adds the flag that names gateways.

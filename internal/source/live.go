@@ -136,10 +136,10 @@ func (r *Live) first(p *Page, err *error) (beside, seen bool) {
 		return beside, seen
 	}
 	kind, strange := p.Kind(r.Targets[p.Target].Name())
-	if *err = strange; kind == dialect.DCGM {
+	if *err = strange; dialect.ShowsGPUs(kind) {
 		r.exported(p.Target)
 	}
-	return kind == dialect.DCGM || kind == dialect.Gateway, *err == nil
+	return dialect.ShowsGPUs(kind) || kind == dialect.Gateway, *err == nil
 }
 
 // unjudgeable reports whether asking again can make none of the targets one that can be

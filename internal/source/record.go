@@ -111,7 +111,7 @@ func (r *recorder) known(p *Page) {
 	}
 	r.looked[p.Target] = true
 	kind, err := p.Kind(r.Targets[p.Target].Name())
-	if kind == dialect.DCGM {
+	if dialect.ShowsGPUs(kind) {
 		r.exported(p.Target)
 	}
 	if err == nil {

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/metrics/scrape"
 	"github.com/sixty-dev/sixty/internal/monitor"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/render"
@@ -45,20 +47,36 @@ type Feed interface {
 	Close() error
 }
 
+// plain is a Feed without a past to travel through and without a gateway.
+type plain struct {
+	name  string
+	every time.Duration
+}
+
+func (p plain) Name() string                           { return p.name }
+func (p plain) Every() time.Duration                   { return p.every }
+func (plain) Seek(int) bool                            { return false }
+func (plain) Requests(context.Context) (string, error) { return "", nil }
+
 // watched is a source that is judged here.
 type watched struct {
+	plain
 	source  *source.Source
 	monitor *monitor.Monitor
-	every   time.Duration
 	stop    context.CancelFunc
 	parts   sync.WaitGroup
 }
 
-// Watch judges a source of live servers, or a Prometheus server, from now on.
-func Watch(ctx context.Context, s *source.Source, o diagnose.Options, every time.Duration, m func(monitor.Options) *monitor.Monitor) Feed {
+// watch judges a source of live servers, or a Prometheus server, from now on; the first time when live
+// servers were scraped twice.
+func watch(ctx context.Context, s *source.Source, o diagnose.Options, every, scraped time.Duration) Feed {
 	ctx, stop := context.WithCancel(ctx)
-	w := &watched{source: s, stop: stop, every: every}
-	w.monitor = m(monitor.Options{Source: s, Diagnose: o, Every: every})
+	w := &watched{plain: plain{s.Name, every}, source: s, stop: stop}
+	judged := monitor.Options{Source: s, Diagnose: o, Every: every, Log: slog.New(slog.DiscardHandler)}
+	if s.Live != nil {
+		judged.First = 2*scraped + time.Second/2
+	}
+	w.monitor = monitor.New(judged)
 	if s.Live != nil {
 		w.parts.Go(func() { s.Live.Run(ctx) })
 		w.parts.Go(func() { s.Live.Learn(ctx) })
@@ -66,10 +84,6 @@ func Watch(ctx context.Context, s *source.Source, o diagnose.Options, every time
 	w.parts.Go(func() { w.monitor.Run(ctx) })
 	return w
 }
-
-func (w *watched) Name() string         { return w.source.Name }
-func (w *watched) Every() time.Duration { return w.every }
-func (w *watched) Seek(int) bool        { return false }
 
 func (w *watched) Overview(context.Context) (view.Overview, error) {
 	return w.monitor.Overview(time.Now(), nil, nil), nil
@@ -86,8 +100,6 @@ func (w *watched) Text(_ context.Context, o render.Options) (string, error) {
 	return text(&e.Diagnosis, o)
 }
 
-func (w *watched) Requests(context.Context) (string, error) { return "", nil }
-
 func (w *watched) Close() error {
 	w.stop()
 	w.parts.Wait()
@@ -103,6 +115,7 @@ func text(d *diagnose.Diagnosis, o render.Options) (string, error) {
 
 // replayed is a recording through which one travels.
 type replayed struct {
+	plain
 	source  *source.Source
 	options diagnose.Options
 	step    time.Duration
@@ -112,14 +125,12 @@ type replayed struct {
 	latest *monitor.Evaluation // at
 }
 
-// Replay begins at the end of a recording; steps lead through it.
-func Replay(s *source.Source, o diagnose.Options, at time.Time, step time.Duration) Feed {
-	return &replayed{source: s, options: o, step: step, at: at}
+// replay begins at a moment of a recording; steps lead through it.
+func replay(s *source.Source, o diagnose.Options, at time.Time, step time.Duration) Feed {
+	return &replayed{plain: plain{name: s.Name}, source: s, options: o, step: step, at: at}
 }
 
-func (r *replayed) Name() string         { return r.source.Name }
-func (r *replayed) Every() time.Duration { return 0 }
-func (r *replayed) Close() error         { return r.source.Close() }
+func (r *replayed) Close() error { return r.source.Close() }
 
 func (r *replayed) Seek(steps int) bool {
 	r.mu.Lock()
@@ -174,10 +185,9 @@ func (r *replayed) Text(ctx context.Context, o render.Options) (string, error) {
 	return text(&e.Diagnosis, o)
 }
 
-func (r *replayed) Requests(context.Context) (string, error) { return "", nil }
-
 // served is a monitor that runs somewhere.
 type served struct {
+	plain
 	base   *url.URL
 	client *http.Client
 }
@@ -188,24 +198,28 @@ const (
 	servedBytes   = 32 << 20
 )
 
-// Served asks a monitor at an address.
-func Served(address string, access config.HTTPClientConfig) (Feed, error) {
-	u, err := url.Parse(strings.TrimSuffix(address, "/"))
+// monitorAt returns the monitor at an address, where one answers within a moment.
+func monitorAt(ctx context.Context, address string, access config.HTTPClientConfig) (Feed, bool) {
+	u, err := url.Parse(strings.TrimSuffix(scrape.Complete(address), "/"))
 	if err != nil || u.Host == "" {
-		return nil, hint.With(fmt.Errorf("%q is no URL of a monitor", address), "write it like http://localhost:6060")
+		return nil, false
 	}
 	client, err := config.NewClientFromConfig(access, "sixty")
 	if err != nil {
-		return nil, err
+		return nil, false
 	}
 	client.Timeout = servedTimeout
-	return &served{base: u, client: client}, nil
+	s := &served{plain: plain{u.Redacted(), 2 * time.Second}, base: u, client: client}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	if _, err := s.Overview(ctx); err != nil {
+		client.CloseIdleConnections()
+		return nil, false
+	}
+	return s, true
 }
 
-func (s *served) Name() string         { return s.base.Redacted() }
-func (s *served) Every() time.Duration { return 2 * time.Second }
-func (s *served) Seek(int) bool        { return false }
-func (s *served) Close() error         { s.client.CloseIdleConnections(); return nil }
+func (s *served) Close() error { s.client.CloseIdleConnections(); return nil }
 
 func (s *served) get(ctx context.Context, path string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base.String()+path, nil)
@@ -224,9 +238,9 @@ func (s *served) get(ctx context.Context, path string) ([]byte, error) {
 	if resp.StatusCode != http.StatusOK {
 		var e view.Error
 		if json.Unmarshal(body, &e) == nil && e.Error != "" {
-			return nil, hint.With(fmt.Errorf("%s: %s", s.base.Redacted(), e.Error), e.Hint)
+			return nil, hint.With(fmt.Errorf("%s: %s", s.name, e.Error), e.Hint)
 		}
-		return nil, fmt.Errorf("%s%s: %s", s.base.Redacted(), path, resp.Status)
+		return nil, fmt.Errorf("%s%s: %s", s.name, path, resp.Status)
 	}
 	return body, nil
 }
@@ -237,7 +251,7 @@ func (s *served) Overview(ctx context.Context) (o view.Overview, err error) {
 		return o, err
 	}
 	if err := json.Unmarshal(body, &o); err != nil || o.Schema != view.OverviewSchema {
-		return o, hint.With(fmt.Errorf("%s is no monitor of sixty", s.base.Redacted()), "name a server, a recording or prometheus=URL for everything else")
+		return o, hint.With(fmt.Errorf("%s is no monitor of sixty", s.name), "name a server, a recording or prometheus=URL for everything else")
 	}
 	return o, nil
 }
@@ -253,17 +267,4 @@ func (s *served) Requests(ctx context.Context) (string, error) {
 		return "", nil //nolint:nilerr // a monitor without a gateway has none
 	}
 	return string(body), nil
-}
-
-// Is reports whether a monitor answers at an address, within a moment.
-func Is(ctx context.Context, address string, access config.HTTPClientConfig) bool {
-	f, err := Served(address, access)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-	defer cancel()
-	_, err = f.Overview(ctx)
-	return err == nil
 }

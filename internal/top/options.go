@@ -3,15 +3,12 @@ package top
 import (
 	"context"
 	"errors"
-	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
-	"github.com/sixty-dev/sixty/internal/monitor"
 	"github.com/sixty-dev/sixty/internal/settings"
 	"github.com/sixty-dev/sixty/internal/source"
 )
@@ -47,8 +44,10 @@ func (o *Options) Open(ctx context.Context, args []string) (Feed, error) {
 	if err := o.Source.Resolve(args); err != nil {
 		return nil, err
 	}
-	if urls := o.Source.URLs; len(urls) == 1 && Is(ctx, address(urls[0]), o.Source.HTTP) {
-		return Served(address(urls[0]), o.Source.HTTP)
+	if urls := o.Source.URLs; len(urls) == 1 {
+		if f, ok := monitorAt(ctx, urls[0], o.Source.HTTP); ok {
+			return f, nil
+		}
 	}
 	set, err := o.Judged.Read(o.Pathologies)
 	if err != nil {
@@ -64,24 +63,7 @@ func (o *Options) Open(ctx context.Context, args []string) (Feed, error) {
 		if err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
-		return Replay(s, look, at, o.step), nil
+		return replay(s, look, at, o.step), nil
 	}
-	return Watch(ctx, s, look, o.every, func(m monitor.Options) *monitor.Monitor {
-		m.Log = slog.New(slog.DiscardHandler)
-		if s.Live != nil {
-			m.First = 2*o.Source.Interval + time.Second/2
-		}
-		return monitor.New(m)
-	}), nil
-}
-
-// address completes what may be a host and a port to a URL.
-func address(text string) string {
-	if strings.Contains(text, "://") {
-		return text
-	}
-	if strings.HasPrefix(text, ":") {
-		text = "localhost" + text
-	}
-	return "http://" + text
+	return watch(ctx, s, look, o.every, o.Source.Interval), nil
 }

@@ -58,6 +58,8 @@ func Resolve(base dialect.Deployment, named []string, seen ...Exposed) (Deployme
 	for family, lists := range edges {
 		d.Edges[family] = burnrate.CommonEdges(lists...)
 	}
+	// Rules and panels of GPUs are those of dcgm-exporter, by its labels.
+	d.Dialects = slices.DeleteFunc(d.Dialects, func(x dialect.Dialect) bool { return x.Engine == dialect.AMD })
 	if !slices.ContainsFunc(d.Dialects, func(x dialect.Dialect) bool { return x.Engine == dialect.DCGM }) {
 		dcgm, err := dialect.Named(string(dialect.DCGM))
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -120,8 +121,52 @@ var reasons = []struct {
 	{"display_clocks_setting", 0x100},
 }
 
-// element is what an XML element that stands for a thing holds: its texts by their paths.
+// node is an element of nvidia-smi's XML.
+type node struct {
+	XMLName xml.Name
+	Text    string `xml:",chardata"`
+	Nodes   []node `xml:",any"`
+}
+
+// element is what an element that stands for a thing holds: its texts by their paths.
 type element map[string]string
+
+// Elements that stand for things of their own within a GPU.
+const parts, processes = "mig_devices", "processes"
+
+// flat returns what a node holds, without what stands for a thing of its own.
+func (n *node) flat() element {
+	e := element{}
+	var walk func(n *node, path string, depth int)
+	walk = func(n *node, path string, depth int) {
+		if text := strings.TrimSpace(n.Text); text != "" {
+			e[path] = text[:min(len(text), maxText)]
+		}
+		for i := range n.Nodes {
+			c := &n.Nodes[i]
+			if name := c.XMLName.Local; name != parts && name != processes && depth < maxDepth {
+				walk(c, strings.TrimPrefix(path+"/"+name, "/"), depth+1)
+			}
+		}
+	}
+	walk(n, "", 0)
+	return e
+}
+
+// things are the elements of a list within a node, at most so many.
+func (n *node) things(list string, most int) (out []element) {
+	for i := range n.Nodes {
+		if n.Nodes[i].XMLName.Local != list {
+			continue
+		}
+		for k := range n.Nodes[i].Nodes {
+			if len(out) < most && len(n.Nodes[i].Nodes[k].Nodes) > 0 {
+				out = append(out, n.Nodes[i].Nodes[k].flat())
+			}
+		}
+	}
+	return out
+}
 
 // Parse reads the output of nvidia-smi -q -x. Values that the driver does not give are
 // left out.
@@ -132,108 +177,35 @@ func Parse(log []byte) ([]gpu.Reading, error) {
 	d := xml.NewDecoder(bytes.NewReader(gpu.Text(log)))
 	d.Strict = false // process names are not always escaped
 	d.CharsetReader = func(_ string, r io.Reader) (io.Reader, error) { return r, nil }
-	r := reader{}
-	for {
-		token, err := d.Token()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read nvidia-smi's XML: %w", err)
-		}
-		if err := r.take(d, token); err != nil {
-			return nil, err
-		}
+	var root node
+	if err := d.Decode(&root); err != nil {
+		return nil, fmt.Errorf("read nvidia-smi's XML: %w", err)
 	}
-	if !r.log {
+	if root.XMLName.Local != "nvidia_smi_log" {
 		return nil, errors.New("read nvidia-smi's XML: no nvidia_smi_log in it")
 	}
-	return r.out, nil
-}
-
-// reader goes through the document.
-type reader struct {
-	path    []string // of elements, from the document's on
-	log     bool     // there was a whole nvidia_smi_log
-	driver  string
-	gpu     element   // the one that is open
-	parts   []element // its MIG devices
-	running []element // its processes
-	inner   element   // the part or process that is open
-	depth   int       // of the path where inner began
-	out     []gpu.Reading
-}
-
-func (r *reader) take(d *xml.Decoder, token xml.Token) error {
-	switch t := token.(type) {
-	case xml.StartElement:
-		name := t.Name.Local
-		if name == "supported_clocks" || len(r.path) >= maxDepth {
-			return d.Skip()
+	var out []gpu.Reading
+	driver := ""
+	for i := range root.Nodes {
+		switch n := &root.Nodes[i]; n.XMLName.Local {
+		case "driver_version":
+			driver = gpu.Clean(n.Text)
+		case "gpu":
+			if len(out) == maxGPUs {
+				return nil, ErrTooLarge
+			}
+			out = append(out, n.reading(len(out), driver))
 		}
-		r.path = append(r.path, name)
-		switch {
-		case len(r.path) == 2 && name == "gpu":
-			r.gpu, r.parts, r.running = element{}, nil, nil
-		case r.gpu != nil && r.inner == nil && (name == "mig_device" || name == "process_info"):
-			r.inner, r.depth = element{}, len(r.path)
-		}
-	case xml.CharData:
-		r.text(t)
-	case xml.EndElement:
-		return r.end()
 	}
-	return nil
+	return out, nil
 }
 
-func (r *reader) text(t xml.CharData) {
-	if len(t) > maxText {
-		t = t[:maxText]
-	}
-	text := strings.TrimSpace(string(t))
-	switch {
-	case text == "":
-	case r.inner != nil:
-		r.inner[strings.Join(r.path[r.depth:], "/")] = text
-	case r.gpu != nil:
-		r.gpu[strings.Join(r.path[2:], "/")] = text
-	case len(r.path) == 2 && r.path[1] == "driver_version":
-		r.driver = gpu.Clean(text)
-	}
-}
-
-func (r *reader) end() error {
-	if len(r.path) == 0 {
-		return nil
-	}
-	name := r.path[len(r.path)-1]
-	switch {
-	case r.inner != nil && len(r.path) == r.depth:
-		if name == "mig_device" && len(r.parts) < maxParts {
-			r.parts = append(r.parts, r.inner)
-		} else if name == "process_info" && len(r.running) < maxProcesses {
-			r.running = append(r.running, r.inner)
-		}
-		r.inner = nil
-	case r.gpu != nil && len(r.path) == 2:
-		if len(r.out) == maxGPUs {
-			return ErrTooLarge
-		}
-		r.out = append(r.out, r.reading())
-		r.gpu = nil
-	case len(r.path) == 1 && name == "nvidia_smi_log":
-		r.log = true
-	}
-	r.path = r.path[:len(r.path)-1]
-	return nil
-}
-
-// reading is what the open GPU holds.
-func (r *reader) reading() gpu.Reading {
-	e := r.gpu
+// reading is what the element of a GPU holds.
+func (n *node) reading(index int, driver string) gpu.Reading {
+	e := n.flat()
 	g := gpu.Reading{
-		Index: len(r.out), UUID: known(e["uuid"]), Bus: known(e["pci/pci_bus_id"]), Model: known(e["product_name"]),
-		Driver: r.driver, Values: e.values(fields),
+		Index: index, UUID: known(e["uuid"]), Bus: known(e["pci/pci_bus_id"]), Model: known(e["product_name"]),
+		Driver: driver, Values: e.values(fields),
 	}
 	if _, err := strconv.ParseUint(e["minor_number"], 10, 16); err == nil {
 		g.Device = "nvidia" + e["minor_number"]
@@ -241,17 +213,15 @@ func (r *reader) reading() gpu.Reading {
 	if mask, ok := e.reasons(); ok {
 		g.Values[gpu.Reasons] = float64(mask)
 	}
-	for _, p := range r.parts {
+	for _, p := range n.things(parts, maxParts) {
 		if id := known(p["gpu_instance_id"]); id != "" && !slices.ContainsFunc(g.Parts, func(p gpu.Part) bool { return p.ID == id }) {
 			g.Parts = append(g.Parts, gpu.Part{ID: id, Values: p.values(memory)})
 		}
 	}
 	if len(g.Parts) == 0 {
-		for name, v := range e.values(memory) {
-			g.Values[name] = v
-		}
+		maps.Copy(g.Values, e.values(memory))
 	}
-	for _, p := range r.running {
+	for _, p := range n.things(processes, maxProcesses) {
 		pid, err := strconv.Atoi(p["pid"])
 		if kind := p["type"]; err != nil || pid <= 0 || kind != "" && !strings.Contains(kind, "C") {
 			continue

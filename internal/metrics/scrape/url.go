@@ -33,19 +33,24 @@ func Instance(target string) string {
 	return u.Host
 }
 
+// Complete makes a URL of an address as a user types it: host:port, :port and host get the scheme http.
+func Complete(address string) string {
+	if strings.HasPrefix(address, ":") {
+		address = "localhost" + address
+	}
+	if !strings.Contains(address, "://") {
+		address = "http://" + address
+	}
+	return address
+}
+
 func parseURL(target string) (*url.URL, error) {
 	const wayOut = "write it as http://HOST:PORT/metrics or HOST:PORT"
 	s := strings.TrimSpace(target)
 	if s == "" {
 		return nil, hint.With(fmt.Errorf("target address is empty"), wayOut)
 	}
-	if strings.HasPrefix(s, ":") {
-		s = "localhost" + s
-	}
-	if !strings.Contains(s, "://") {
-		s = "http://" + s
-	}
-	u, err := url.Parse(s)
+	u, err := url.Parse(Complete(s))
 	if err != nil {
 		// The parser's error repeats the whole address, which may carry a password.
 		return nil, hint.With(fmt.Errorf("target address is not a URL"), wayOut)

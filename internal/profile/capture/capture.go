@@ -103,9 +103,7 @@ func (cfg *Config) complete() (err error) {
 			return hint.With(fmt.Errorf("--dir: there is no directory %s here", cfg.Dir), "where the server runs elsewhere leave --dir out, and copy the traces from there")
 		}
 	}
-	if !strings.Contains(cfg.Base, "://") {
-		cfg.Base = "http://" + cfg.Base
-	}
+	cfg.Base = scrape.Complete(cfg.Base)
 	if cfg.Progress == nil {
 		cfg.Progress = func(string, ...any) {}
 	}

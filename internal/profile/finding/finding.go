@@ -121,18 +121,21 @@ var (
 	MixedShare    = signal("mixed_share", "Time in mixed steps", indicator.Ratio)
 	Kernels       = signal("kernels", "Kernels", indicator.Count)
 	Narrow        = signal("narrow_kernels", "GPU time of small grids", indicator.Ratio)
-	OnCPU         = signal("cpu_only", "No GPU in the trace", indicator.Count)
+	NoDevice      = signal("cpu_only", "No GPU in the trace", indicator.Count)
 )
 
 func signal(name, title string, unit indicator.Unit) *indicator.Signal {
 	return &indicator.Signal{Name: name, Title: title, Unit: unit}
 }
 
-// hardly is the share below which a thread's operators say little of what holds it up.
-const hardly = 0.5
-
 // measure takes the readings of all signals.
 func measure(p *profile.Profile) map[*indicator.Signal]indicator.Value {
+	if p.Devices == 0 {
+		if p.HostOnly {
+			return map[*indicator.Signal]indicator.Value{NoDevice: indicator.Known(1)}
+		}
+		return nil
+	}
 	of := func(ns int64) indicator.Value { return indicator.Known(p.Share(ns)) }
 	busy := func(groups ...profile.Group) indicator.Value {
 		sum := int64(0)
@@ -144,25 +147,16 @@ func measure(p *profile.Profile) map[*indicator.Signal]indicator.Value {
 	m := map[*indicator.Signal]indicator.Value{
 		GPUBusy: of(p.Busy), HostLate: of(p.Idle[profile.HostLate]), NothingToDo: of(p.Idle[profile.NothingToDo]),
 		HostBound: of(p.Idle[profile.HostLate] + p.Idle[profile.LaunchGap]),
-		Waiting:   of(p.Idle[profile.Dependency] + p.Idle[profile.CopyWait]), Exposed: of(p.Exposed + p.Idle[profile.CommWait]), ExposedCopies: of(p.Copies),
+		Waiting:   of(p.Idle[profile.Dependency] + p.Idle[profile.CopyWait]), Exposed: of(p.Exposed + p.Idle[profile.CommWait]), ExposedCopies: of(p.ExposedCopies),
 		Attention: busy(profile.Attention), GEMM: busy(profile.GEMM, profile.MoE), Sampling: busy(profile.Sampling), Elementwise: busy(profile.Elementwise),
-		Kernels: indicator.Known(float64(p.Launched.Kernels)),
+		Kernels: indicator.Known(float64(p.Runs)), NoDevice: indicator.Known(0),
 	}
-	if p.CPU {
-		m[OnCPU] = indicator.Known(1)
-		m[HostBound], m[HostLate] = indicator.Unknown("there is no GPU in the trace"), indicator.Unknown("there is no GPU in the trace")
-		for _, s := range []*indicator.Signal{GraphKernels, SmallKernels, ExposedCopies, Attention, GEMM, Sampling, Elementwise} {
-			m[s] = m[HostLate] // what is advised of them is for GPUs
-		}
-	} else {
-		m[OnCPU] = indicator.Known(0)
-		if p.Launched.Kernels > 0 {
-			m[SmallKernels] = indicator.Known(float64(p.Launched.Small) / float64(p.Launched.Kernels))
-			m[GraphKernels] = indicator.Known(float64(max(p.Launched.Graph, p.WholeGraphs)) / float64(p.Launched.Kernels))
-		}
-		if p.Launched.Blocks > 0 {
-			m[Narrow] = indicator.Known(p.OfBusy(p.Launched.NarrowTime))
-		}
+	if p.Runs > 0 {
+		m[SmallKernels] = indicator.Known(float64(p.Small) / float64(p.Runs))
+		m[GraphKernels] = indicator.Known(float64(max(p.Graph, p.WholeGraph)) / float64(p.Runs))
+	}
+	if p.Blocks > 0 {
+		m[Narrow] = indicator.Known(p.OfBusy(p.NarrowTime))
 	}
 	if p.Host.Launches > 0 {
 		m[LaunchTime] = indicator.Known(float64(p.Host.LaunchTime) / 1e9 / float64(p.Host.Launches))

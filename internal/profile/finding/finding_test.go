@@ -126,10 +126,6 @@ func TestKinds(t *testing.T) {
 		"on the CPU": {func(m *maker) {
 			m.call(profile.Op, "aten::mm", 0, 100, 0)
 		}, "", []string{"cpu-only"}},
-		"sampling and attention on the CPU": {func(m *maker) {
-			m.call(profile.Op, "aten::sort", 0, 100, 0)
-			m.call(profile.Op, "vllm::unified_attention", 100, 100, 0)
-		}, "", []string{"cpu-only"}},
 		"kernels that no rule knows": {func(m *maker) {
 			for range 20 {
 				m.step(decode, 50, 100, 1, true, kernel{"sgemm", 50}, kernel{"k_123", 45})

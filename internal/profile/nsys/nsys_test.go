@@ -46,8 +46,8 @@ func TestSchemas(t *testing.T) {
 			t.Fatalf("%s: %d devices", tc.name, len(a.Devices))
 		}
 		d := a.Devices[0]
-		if d.ID != tc.device || d.Name != tc.gpu || d.Kernels != tc.kernels {
-			t.Errorf("%s: device %d %q with %d kernels, want %d %q %d", tc.name, d.ID, d.Name, d.Kernels, tc.device, tc.gpu, tc.kernels)
+		if d.ID != tc.device || d.Name != tc.gpu || d.Runs != tc.kernels {
+			t.Errorf("%s: device %d %q with %d kernels, want %d %q %d", tc.name, d.ID, d.Name, d.Runs, tc.device, tc.gpu, tc.kernels)
 		}
 		if len(a.Steps) != 4 || a.Steps[0].DecodeRequests != 8 || a.Steps[3].Phase != profile.Decode {
 			t.Errorf("%s: steps %+v", tc.name, a.Steps)

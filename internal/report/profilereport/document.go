@@ -140,11 +140,9 @@ func rows(p *profile.Profile) []row {
 			note := render.Plural(x.Count, "kernel")
 			switch {
 			case g == profile.Communication:
-				note = fmt.Sprintf("exposed; %s more hidden behind computation", render.Percent(p.Share(p.Comm-p.Exposed)))
+				note = fmt.Sprintf("exposed; %s more hidden behind computation", render.Percent(p.Share(p.Hidden)))
 			case g == profile.Copies:
 				note = "exposed"
-			case p.CPU:
-				note = render.Plural(x.Count, "operator")
 			}
 			out = append(out, row{g.String(), x.Time / each, p.Share(x.Time), note})
 		}
@@ -153,11 +151,7 @@ func rows(p *profile.Profile) []row {
 	var idle []row
 	for c := range profile.Causes {
 		if x := p.Idle[c]; x > 0 {
-			name := "idle: " + c.String()
-			if p.CPU && c == profile.HostLate {
-				name = "idle: outside operators"
-			}
-			idle = append(idle, row{name, x / each, p.Share(x), ""})
+			idle = append(idle, row{"idle: " + c.String(), x / each, p.Share(x), ""})
 		}
 	}
 	slices.SortStableFunc(idle, func(a, b row) int { return cmp.Compare(b.Share, a.Share) })
@@ -225,20 +219,13 @@ func (d *document) where() {
 	d.Table(columns[:4], few)
 	d.In(render.Details)
 	d.Table(columns, table(all))
-	said := "What overlaps counts once; the parts add up to the wall time."
-	if !d.p.CPU {
-		said += fmt.Sprintf(" %s kernels, %s of them replayed by graphs.", render.Grouped(float64(d.p.Launched.Kernels)), render.Grouped(float64(d.p.Launched.Graph)))
-	}
-	d.Say("", said).Style = render.Dim
+	d.Say("", fmt.Sprintf("What overlaps counts once; the parts add up to the wall time. %s kernels, %s of them replayed by graphs.",
+		render.Grouped(float64(d.p.Runs)), render.Grouped(float64(d.p.Graph)))).Style = render.Dim
 	d.In(render.Everywhere)
 }
 
 func whereOf(p *profile.Profile) string {
-	noun := "GPU"
-	if p.CPU {
-		noun = "thread"
-	}
-	s := fmt.Sprintf(": %s on %s", render.Seconds(p.Seconds()), render.Plural(p.Devices, noun))
+	s := fmt.Sprintf(": %s on %s", render.Seconds(p.Seconds()), render.Plural(p.Devices, "GPU"))
 	if len(p.Ranks) == 1 && len(p.Ranks[0].Devices) > 0 && p.Ranks[0].Devices[0].Name != "" {
 		s += " (" + render.Clean(p.Ranks[0].Devices[0].Name) + ")"
 	}
@@ -435,7 +422,7 @@ func (d *document) devices() {
 
 func (d *document) footer() {
 	d.In(render.Everywhere)
-	if d.p.WholeGraphs == 0 {
+	if d.p.WholeGraph == 0 {
 		d.In(render.Details) // a screen has them where a graph hides what matters
 	}
 	d.Rank(1)

@@ -136,12 +136,12 @@ func newJSON(p *profile.Profile, v *finding.Verdict) profileJSON {
 		Findings: []findingJSON{}, Wall: sec(p.Wall), Groups: map[string]groupJSON{}, Idle: map[string]float64{}, Steps: map[string]profile.StepTimes{}, StepsBy: p.StepsBy,
 		Kernels: []kernelJSON{}, Roofline: []rateJSON{}, Devices: []deviceJSON{}, Sources: []sourceJSON{}, TokensTotal: p.Tokens, MemoryMaximum: map[int]uint64{},
 		Launches: launchesJSON{
-			p.Host.Launches, p.Host.GraphLaunches, sec(p.Host.LaunchTime), p.Host.Syncs, sec(p.Host.SyncTime), p.Launched.Kernels, p.Launched.Graph, p.Launched.Small, p.WholeGraphs,
+			p.Host.Launches, p.Host.GraphLaunches, sec(p.Host.LaunchTime), p.Host.Syncs, sec(p.Host.SyncTime), p.Runs, p.Graph, p.Small, p.WholeGraph,
 		},
 		AttentionOf: p.Share(p.Group[profile.Attention].Time), GEMMOf: p.Share(p.Group[profile.GEMM].Time + p.Group[profile.MoE].Time),
-		CommOf: p.Share(p.Comm), GPUIdleOf: p.Share(p.Wall - p.Busy),
+		CommOf: p.Share(p.Communication), GPUIdleOf: p.Share(p.IdleTime()),
 	}
-	out.Shares = sharesJSON{p.Share(p.Busy), p.Share(p.Compute), p.Share(p.Comm), p.Share(p.Exposed), p.Share(p.Comm - p.Exposed), p.Share(p.Copies), p.Share(p.Wall - p.Busy)}
+	out.Shares = newShares(&p.Work)
 	if p.Tokens > 0 {
 		s := p.Seconds() / float64(p.Tokens)
 		out.SecondsToken = &s
@@ -186,9 +186,7 @@ func newJSON(p *profile.Profile, v *finding.Verdict) profileJSON {
 	}
 	for _, a := range p.Ranks {
 		for _, d := range a.Devices {
-			out.Devices = append(out.Devices, deviceJSON{a.DeviceName(d), d.Name, a.Rank, sec(d.Wall), sharesJSON{
-				d.Share(d.Busy), d.Share(d.Compute), d.Share(d.Communication), d.Share(d.Exposed), d.Share(d.Hidden), d.Share(d.ExposedCopies), d.Share(d.IdleTime()),
-			}})
+			out.Devices = append(out.Devices, deviceJSON{a.DeviceName(d), d.Name, a.Rank, sec(d.Wall), newShares(&d.Work)})
 		}
 		for id, points := range a.Memory {
 			for _, m := range points {
@@ -201,6 +199,12 @@ func newJSON(p *profile.Profile, v *finding.Verdict) profileJSON {
 		out.Stragglers = &s
 	}
 	return out
+}
+
+func newShares(w *profile.Work) sharesJSON {
+	return sharesJSON{
+		w.Share(w.Busy), w.Share(w.Compute), w.Share(w.Communication), w.Share(w.Exposed), w.Share(w.Hidden), w.Share(w.ExposedCopies), w.Share(w.IdleTime()),
+	}
 }
 
 func newFinding(f *finding.Finding, status string) findingJSON {

@@ -70,12 +70,6 @@ type bundle struct {
 	Styles, Later []string
 }
 
-// Built reports whether this program has the page's bundle.
-func Built() bool {
-	_, err := fs.Stat(dist, "dist/manifest.json")
-	return err == nil
-}
-
 // New returns the handler of the page.
 func New(cfg Config) (http.Handler, error) {
 	files, err := fs.Sub(dist, "dist")

@@ -1,4 +1,4 @@
-package falsealarms
+package fleet_test
 
 import (
 	"flag"
@@ -19,7 +19,7 @@ var compared = flag.Duration("anomalies", 0, "let the plain detector watch so mu
 // judgement, as findings and as incidents, over the same healthy traffic.
 func TestAnomalies(t *testing.T) {
 	if *compared == 0 {
-		t.Skip("takes minutes: go test ./internal/falsealarms -run TestAnomalies -v -anomalies 24h")
+		t.Skip("takes minutes: go test ./internal/fleet -run TestAnomalies -v -anomalies 24h")
 	}
 	watcher := anomaly.Watcher{Catalogue: pathologies.All()}
 	type series struct{ target, metric string }

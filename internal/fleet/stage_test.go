@@ -109,27 +109,6 @@ var (
 	lately  = span{2 * time.Second, 8 * time.Second} // a late page, of which one in five comes after the scrape's timeout
 )
 
-// A Sight is what the client of a request has come to see.
-type Sight uint8
-
-const (
-	Asked      Sight = iota // it was accepted
-	FirstToken              // the first token came
-	Answered                // the last token came
-	Left                    // the client left
-	Broken                  // the server died
-)
-
-// An Experience is a moment of a virtual client's request. Times are since the
-// beginning.
-type Experience struct {
-	Replica   int // by its number, which no other ever has
-	What      Sight
-	Asked, At time.Duration
-	First     time.Duration // of the first token, where Tokens is not 0
-	Tokens    int           // that came so far
-}
-
 // A Spectator follows a production. Each of its functions may be nil.
 type Spectator struct {
 	Page   func(Page) error // a scrape has ended

@@ -1,4 +1,4 @@
-package falsealarms
+package fleet_test
 
 import (
 	"cmp"

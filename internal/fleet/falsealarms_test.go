@@ -44,8 +44,8 @@ var monday = time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
 const week = 7 * 24 * time.Hour
 
 // turns are how often a cluster is scraped and evaluated, and for how long it is played then:
-// each costs as much.
-var turns = []struct{ interval, length time.Duration }{{time.Minute, 48 * time.Hour}, {30 * time.Second, 24 * time.Hour}, {15 * time.Second, 12 * time.Hour}}
+// each costs about as much.
+var turns = []struct{ interval, length time.Duration }{{time.Minute, 72 * time.Hour}, {30 * time.Second, 24 * time.Hour}, {15 * time.Second, 6 * time.Hour}}
 
 // options are those of a play of the cluster.
 func options(seed uint64, from, length, interval time.Duration) Options {

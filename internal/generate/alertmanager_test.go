@@ -125,7 +125,7 @@ func labelled(cfg *generate.RulesConfig, p *catalog.Pathology, s catalog.Severit
 	if p.Scope() == indicator.Gateway {
 		out["job"], out["gateway"] = "gateway", server+":8081"
 		delete(out, "host")
-		if p.ID != "upstream-down" {
+		if p.Per() != indicator.PerUpstream {
 			out["instance"] = out["gateway"]
 		}
 	}

@@ -143,7 +143,7 @@ var (
 	GatewayEngineTokens = gateway("engine_tokens", "Output tokens of the engines", Tokens,
 		OrZero(SumIncrease("sixty_gateway_upstream_engine_output_tokens_total"), Sum(Now("sixty_gateway_requests_open"))),
 		"Output tokens that the engines behind the gateway made, whoever asked; 0 where none says.").optional()
-	GatewayMade = gateway("upstream_tokens", "Output tokens of one upstream's engine", Tokens, SumIncrease("sixty_gateway_upstream_engine_output_tokens_total"),
+	GatewayMade = gateway("upstream_tokens", "Output tokens of the upstream", Tokens, SumIncrease("sixty_gateway_upstream_engine_output_tokens_total"),
 		"Output tokens that the engine of one upstream made, whoever asked.").per(PerUpstream)
 	GatewayNoFirst = gateway("no_first_token", "Requests that got no first token", Requests, gatewayCount(Increase, "no_first_token_seconds_count"),
 		"Requests whose client left, or that a limit ended, before their first token: no percentile of the engine has them.").per(PerModel)

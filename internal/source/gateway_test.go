@@ -25,11 +25,12 @@ import (
 
 // scriptedServer is an upstream whose health check always succeeds, whatever else it does.
 type scriptedServer struct {
-	running atomic.Int64 // that its engine says
-	born    string       // when its counters began
-	answer  http.HandlerFunc
-	models  http.HandlerFunc // nil for a list
-	silent  bool             // it shows no metrics
+	running   atomic.Int64 // that its engine says
+	generated atomic.Int64 // tokens, one for each answer
+	born      string       // when its counters began
+	answer    http.HandlerFunc
+	models    http.HandlerFunc // nil for a list
+	silent    bool             // it shows no metrics
 }
 
 func (s *scriptedServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -47,6 +48,7 @@ func (s *scriptedServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		fmt.Fprintf(w, "vllm:num_requests_running{model_name=\"m\"} %d\nvllm:num_requests_waiting{model_name=\"m\"} 0\nvllm:kv_cache_usage_perc{model_name=\"m\"} 0.1\n", s.running.Load())
+		fmt.Fprintf(w, "vllm:generation_tokens_total{model_name=\"m\"} %d\n", s.generated.Load())
 		if s.born != "" {
 			fmt.Fprintf(w, "vllm:generation_tokens_created{model_name=\"m\"} %s\n", s.born)
 		}
@@ -54,6 +56,9 @@ func (s *scriptedServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body) // from then on net/http watches for the client to leave
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		s.answer(w, r)
+		if r.Context().Err() == nil {
+			s.generated.Add(1)
+		}
 	}
 }
 

@@ -40,7 +40,7 @@ test: schemas page ## Check the format, vet, and run all tests
 	GOGC=$(GOGC) $(GO) test -vet=off -p 6 $(WAITING) ./... # more packages at a time than processors: several wait for servers
 
 # Those that wait longest come first, so that nobody waits for them in the end.
-WAITING = ./internal/cli ./internal/web/page ./cmd/sixty ./internal/serve ./internal/planning ./internal/pathologies ./internal/source ./internal/perfmodel
+WAITING = ./internal/cli ./internal/monitor/web/page ./cmd/sixty ./internal/monitor/serve ./internal/planning ./internal/pathologies ./internal/diagnose/source ./internal/sim/perfmodel
 
 SCHEMAS = internal/generate/dashboard/schema
 
@@ -51,7 +51,7 @@ $(SCHEMAS)/node_modules/.package-lock.json: $(SCHEMAS)/package-lock.json
 	@command -v npm >/dev/null || { echo "no npm: dashboards are not checked against the schemas of Grafana and Perses"; exit 0; }; \
 	cd $(SCHEMAS) && npm ci --silent --fetch-retries 1 --fetch-timeout 20000 || echo "npm packages cannot be had: dashboards are not checked against the schemas of Grafana and Perses"
 
-BUNDLE = internal/web/page/dist/manifest.json
+BUNDLE = internal/monitor/web/page/dist/manifest.json
 
 .PHONY: page page-tools
 page: $(BUNDLE) ## Build the monitor's page from web/ (needs npm; without, sixty has a plain one)

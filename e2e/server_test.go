@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
 const (

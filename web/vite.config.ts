@@ -38,7 +38,7 @@ export default defineConfig({
   plugins: [palette()],
   define: { COLOURS: JSON.stringify(colours()) },
   build: {
-    outDir: '../internal/web/page/dist',
+    outDir: '../internal/monitor/web/page/dist',
     emptyOutDir: true,
     manifest: 'manifest.json',
     target: 'es2022',

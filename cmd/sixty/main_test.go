@@ -39,7 +39,7 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nvidia, err := filepath.Abs("../../internal/hostmetrics/nvidia/testdata")
+	nvidia, err := filepath.Abs("../../internal/metrics/hostmetrics/nvidia/testdata")
 	if err != nil {
 		t.Fatal(err)
 	}

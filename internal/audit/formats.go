@@ -10,9 +10,9 @@ import (
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/audit/checks"
+	"github.com/sixty-dev/sixty/internal/base/version"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/render"
-	"github.com/sixty-dev/sixty/internal/version"
 )
 
 // documentation is where people read what the checks mean.

@@ -11,9 +11,9 @@ import (
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/audit/checks"
+	"github.com/sixty-dev/sixty/internal/base/version"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/render"
-	"github.com/sixty-dev/sixty/internal/version"
 )
 
 // Schema is the JSON output's version; changes to it only add.

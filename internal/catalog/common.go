@@ -1,8 +1,8 @@
 package catalog
 
 import (
-	"github.com/sixty-dev/sixty/internal/indicator"
-	"github.com/sixty-dev/sixty/internal/slo"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/slo"
 )
 
 // Thresholds that several pathologies share.

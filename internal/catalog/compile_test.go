@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/indicator"
-	"github.com/sixty-dev/sixty/internal/slo"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/slo"
 )
 
 // named compiles with signals by name, their baselines "offset 1h".

@@ -3,8 +3,8 @@ package catalog
 import (
 	"math"
 
-	"github.com/sixty-dev/sixty/internal/indicator"
-	"github.com/sixty-dev/sixty/internal/slo"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/slo"
 )
 
 // A Threshold is a named number that a signal is compared with. It is resolved

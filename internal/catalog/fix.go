@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
 )
 
 // A Fix is one remedy.

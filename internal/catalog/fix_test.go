@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
 )
 
 func TestRank(t *testing.T) {

@@ -1,6 +1,6 @@
 package catalog
 
-import "github.com/sixty-dev/sixty/internal/indicator"
+import "github.com/sixty-dev/sixty/internal/catalog/indicator"
 
 // Thresholds that several pathologies of gateways share.
 var (

@@ -3,7 +3,7 @@ package catalog
 import (
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
 // A Prediction is what a simulation says that a fix will do, or why it says

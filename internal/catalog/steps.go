@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/sixty-dev/sixty/internal/engine"
-	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
 // SlowSteps says how much longer a decode step takes than its batch explains,

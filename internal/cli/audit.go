@@ -10,12 +10,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sixty-dev/sixty/internal/audit/surface"
+	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/command"
-	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/cli/command"
+	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/planning/asked"
 	"github.com/sixty-dev/sixty/internal/render"
-	"github.com/sixty-dev/sixty/internal/source"
 )
 
 // auditFlags are the flags of audit as they were given.

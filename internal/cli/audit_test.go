@@ -14,7 +14,7 @@ import (
 
 	yaml "go.yaml.in/yaml/v3"
 
-	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
 const brokenRule = `groups:
@@ -362,7 +362,7 @@ func TestAuditSaysWhenAServerShowsNoRules(t *testing.T) {
 }
 
 func TestAuditOfSeveralServers(t *testing.T) {
-	page, err := os.ReadFile("../engine/vllm/families.csv") // no exposition
+	page, err := os.ReadFile("../catalog/engine/vllm/families.csv") // no exposition
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,17 +15,17 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/sixty-dev/sixty/internal/command"
-	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/catalog/slo"
+	"github.com/sixty-dev/sixty/internal/cli/command"
+	"github.com/sixty-dev/sixty/internal/diagnose/settings"
+	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/load/campaign"
 	"github.com/sixty-dev/sixty/internal/load/loadtest"
 	"github.com/sixty-dev/sixty/internal/load/selftest"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/render"
-	"github.com/sixty-dev/sixty/internal/settings"
-	"github.com/sixty-dev/sixty/internal/slo"
-	"github.com/sixty-dev/sixty/internal/source"
-	"github.com/sixty-dev/sixty/internal/workload"
+	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
 // benchFlags are the flags of bench as they were given.

@@ -13,10 +13,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sixty-dev/sixty/internal/baseline"
+	"github.com/sixty-dev/sixty/internal/base/outputtest"
+	"github.com/sixty-dev/sixty/internal/catalog/baseline"
 	"github.com/sixty-dev/sixty/internal/load"
 	"github.com/sixty-dev/sixty/internal/load/campaign"
-	"github.com/sixty-dev/sixty/internal/outputtest"
 )
 
 // makeBelieve serves a simulated vLLM with a GPU exporter until the test ends, and

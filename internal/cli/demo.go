@@ -12,14 +12,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sixty-dev/sixty/internal/command"
-	"github.com/sixty-dev/sixty/internal/demo"
+	"github.com/sixty-dev/sixty/internal/cli/command"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/fleet"
+	"github.com/sixty-dev/sixty/internal/fleet/demo"
 	"github.com/sixty-dev/sixty/internal/monitor"
+	"github.com/sixty-dev/sixty/internal/monitor/serve"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/planning"
-	"github.com/sixty-dev/sixty/internal/serve"
 )
 
 // demoFlags are the flags of demo as they were given.

@@ -3,7 +3,7 @@ package cli
 import (
 	"testing"
 
-	"github.com/sixty-dev/sixty/internal/command"
+	"github.com/sixty-dev/sixty/internal/cli/command"
 )
 
 func TestAgainRepeatsTheCommandWithoutSecrets(t *testing.T) {

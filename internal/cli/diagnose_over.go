@@ -8,12 +8,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/command"
+	"github.com/sixty-dev/sixty/internal/cli/command"
 	"github.com/sixty-dev/sixty/internal/diagnose"
-	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/report"
-	"github.com/sixty-dev/sixty/internal/source"
 )
 
 // How often servers are judged over time: live ones, those behind a Prometheus server, and

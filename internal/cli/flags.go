@@ -3,9 +3,9 @@ package cli
 import (
 	"github.com/spf13/pflag"
 
+	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/command"
-	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/cli/command"
 )
 
 // outFlag says where generated files go.

@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/gateway"
-	"github.com/sixty-dev/sixty/internal/hint"
 )
 
 func newGatewayCommand() *cobra.Command {

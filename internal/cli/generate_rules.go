@@ -12,18 +12,18 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/sixty-dev/sixty/internal/baseline"
-	"github.com/sixty-dev/sixty/internal/baseline/gather"
+	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/command"
+	"github.com/sixty-dev/sixty/internal/catalog/baseline"
+	"github.com/sixty-dev/sixty/internal/cli/command"
+	"github.com/sixty-dev/sixty/internal/diagnose/settings"
+	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard/grafana"
 	"github.com/sixty-dev/sixty/internal/generate/pack"
-	"github.com/sixty-dev/sixty/internal/hint"
-	"github.com/sixty-dev/sixty/internal/history/replay"
+	"github.com/sixty-dev/sixty/internal/generate/replay"
+	"github.com/sixty-dev/sixty/internal/load/gather"
 	"github.com/sixty-dev/sixty/internal/pathologies"
-	"github.com/sixty-dev/sixty/internal/settings"
-	"github.com/sixty-dev/sixty/internal/source"
 )
 
 // rulesFlags are the flags of generate rules as they were given.

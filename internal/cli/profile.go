@@ -10,20 +10,20 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sixty-dev/sixty/internal/base/fileio"
+	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/command"
-	"github.com/sixty-dev/sixty/internal/engine"
-	"github.com/sixty-dev/sixty/internal/engine/vllm"
-	"github.com/sixty-dev/sixty/internal/fileio"
-	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
+	"github.com/sixty-dev/sixty/internal/catalog/threshold"
+	"github.com/sixty-dev/sixty/internal/cli/command"
+	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/profile"
 	"github.com/sixty-dev/sixty/internal/profile/capture"
 	"github.com/sixty-dev/sixty/internal/profile/finding"
+	"github.com/sixty-dev/sixty/internal/profile/profilereport"
 	"github.com/sixty-dev/sixty/internal/profile/tracefile"
 	"github.com/sixty-dev/sixty/internal/render"
-	"github.com/sixty-dev/sixty/internal/report/profilereport"
-	"github.com/sixty-dev/sixty/internal/source"
-	"github.com/sixty-dev/sixty/internal/threshold"
 )
 
 type profileFlags struct {

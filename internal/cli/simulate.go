@@ -5,11 +5,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sixty-dev/sixty/internal/command"
-	"github.com/sixty-dev/sixty/internal/fileio"
+	"github.com/sixty-dev/sixty/internal/base/fileio"
+	"github.com/sixty-dev/sixty/internal/cli/command"
 	"github.com/sixty-dev/sixty/internal/planning/asked"
+	"github.com/sixty-dev/sixty/internal/planning/simreport"
 	"github.com/sixty-dev/sixty/internal/render"
-	"github.com/sixty-dev/sixty/internal/report/simreport"
 )
 
 // simulateFlags are the flags of simulate as they were given.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/outputtest"
+	"github.com/sixty-dev/sixty/internal/base/outputtest"
 )
 
 func TestServedServersAnswerUntilTheyAreInterrupted(t *testing.T) {

@@ -3,9 +3,9 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/sixty-dev/sixty/internal/command"
+	"github.com/sixty-dev/sixty/internal/cli/command"
 	"github.com/sixty-dev/sixty/internal/planning/asked"
-	"github.com/sixty-dev/sixty/internal/report/tunereport"
+	"github.com/sixty-dev/sixty/internal/planning/tunereport"
 )
 
 // tuneFlags are the flags of tune as they were given.

@@ -4,7 +4,7 @@ import (
 	"maps"
 	"testing"
 
-	"github.com/sixty-dev/sixty/internal/dialect"
+	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 )
 
 // TestCompanions lends GPUs to servers: those of an exporter on the same host, those that

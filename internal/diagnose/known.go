@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
 )
 
 // Known is what the user tells of the servers' configuration. It goes before what the

@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/indicator"
-	"github.com/sixty-dev/sixty/internal/threshold"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/threshold"
 )
 
 // doubt says what speaks against "nothing is wrong" although nothing fires, "" where

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/changepoint"
-	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/diagnose/changepoint"
 )
 
 // An Onset is when something began: after the last scrape at which it surely had not.

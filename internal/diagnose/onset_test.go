@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
 // scraped is a history, a scrape every ten seconds: ten requests come in each interval, each

@@ -3,9 +3,9 @@ package diagnose
 import (
 	"math"
 
+	"github.com/sixty-dev/sixty/internal/base/stat"
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/indicator"
-	"github.com/sixty-dev/sixty/internal/stat"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
 // A measure is one way in which segments differ in what users got: by how much is worse than

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
 // A Span says which time of one target is judged, and against which.

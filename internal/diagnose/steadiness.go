@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/stat"
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/indicator"
-	"github.com/sixty-dev/sixty/internal/stat"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
 // steadiness is how much a server's own latency varies from one moment to the next

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/changepoint"
+	"github.com/sixty-dev/sixty/internal/diagnose/changepoint"
 )
 
 // A Segment is a part of a Timeline: pages in which nothing changed, a time in which two

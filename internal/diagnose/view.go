@@ -4,11 +4,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/baseline"
+	"github.com/sixty-dev/sixty/internal/base/stat"
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/indicator"
-	"github.com/sixty-dev/sixty/internal/stat"
-	"github.com/sixty-dev/sixty/internal/threshold"
+	"github.com/sixty-dev/sixty/internal/catalog/baseline"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/threshold"
 )
 
 // view is one target's readings, or those of a part of a gateway, and the limits that apply

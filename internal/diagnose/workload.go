@@ -3,7 +3,7 @@ package diagnose
 import (
 	"math"
 
-	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
 // Names of the factors in JSON, and the signals behind them. The first group

@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
 // comparison compares one target's readings with what was normal.

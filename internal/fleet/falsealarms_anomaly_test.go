@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/anomaly"
-	"github.com/sixty-dev/sixty/internal/incident"
+	"github.com/sixty-dev/sixty/internal/diagnose/anomaly"
 	"github.com/sixty-dev/sixty/internal/monitor"
+	"github.com/sixty-dev/sixty/internal/monitor/incident"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/engine"
-	"github.com/sixty-dev/sixty/internal/engine/vllm"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 )
 
 // engineMetrics is what one engine process has counted: the values behind the

@@ -5,7 +5,7 @@ import (
 	"math"
 	"time"
 
-	host "github.com/sixty-dev/sixty/internal/hostmetrics/gpu"
+	host "github.com/sixty-dev/sixty/internal/metrics/hostmetrics/gpu"
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 

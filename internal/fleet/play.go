@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
 )
 
 // A Page is one scrape of one target.

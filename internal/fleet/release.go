@@ -3,9 +3,9 @@ package fleet
 import (
 	"fmt"
 
-	"github.com/sixty-dev/sixty/internal/engine"
-	"github.com/sixty-dev/sixty/internal/engine/vllm"
-	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 )
 
 // DefaultRelease is the one whose pages are compared with those of a real server.

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
 
 	"github.com/sixty-dev/sixty/internal/sim"
 )

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
 )
 
 // Production is a deployment of one model in operation: days of traffic on machines that

@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/workload"
+	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
 // Traffic is what virtual clients inside the process ask of the fleet. They

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/gateway/stream"
+	"github.com/sixty-dev/sixty/internal/openai/stream"
 )
 
 // accessLog writes a line for each request. A writer that is too slow loses

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
 // Admission limits what the upstreams get. The zero value lets everything

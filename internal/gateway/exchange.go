@@ -10,8 +10,8 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/sixty-dev/sixty/internal/gateway/stream"
 	"github.com/sixty-dev/sixty/internal/openai"
+	"github.com/sixty-dev/sixty/internal/openai/stream"
 )
 
 // state is what a request waits for.

@@ -17,8 +17,8 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/sixty-dev/sixty/internal/gateway/stream"
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
+	"github.com/sixty-dev/sixty/internal/openai/stream"
 )
 
 // Gateway proxies and measures. New makes one; it is an http.Handler for the

@@ -23,8 +23,8 @@ import (
 	"github.com/prometheus/common/model"
 	"go.uber.org/goleak"
 
+	"github.com/sixty-dev/sixty/internal/base/outputtest"
 	"github.com/sixty-dev/sixty/internal/load/loadtest"
-	"github.com/sixty-dev/sixty/internal/outputtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"github.com/sixty-dev/sixty/internal/gateway/stream"
+	"github.com/sixty-dev/sixty/internal/openai/stream"
 )
 
 const (

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"syscall"
 
-	"github.com/sixty-dev/sixty/internal/unanswered"
+	"github.com/sixty-dev/sixty/internal/base/unanswered"
 )
 
 // rootCause is the end of an error's chain in words that hold no URL.

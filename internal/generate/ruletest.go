@@ -17,11 +17,11 @@ import (
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/dialect"
-	"github.com/sixty-dev/sixty/internal/hint"
-	"github.com/sixty-dev/sixty/internal/history"
-	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/dialect"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/generate/history"
 )
 
 // How the cases are told in unit tests: slowly, for the rules know a day as

@@ -10,11 +10,11 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
-	"github.com/sixty-dev/sixty/internal/baseline"
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/indicator"
-	"github.com/sixty-dev/sixty/internal/slo"
-	"github.com/sixty-dev/sixty/internal/threshold"
+	"github.com/sixty-dev/sixty/internal/catalog/baseline"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/slo"
+	"github.com/sixty-dev/sixty/internal/catalog/threshold"
 )
 
 // A segment is a part of the fleet for which the same thresholds hold.

@@ -6,9 +6,9 @@ import (
 	"maps"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/baseline"
-	"github.com/sixty-dev/sixty/internal/slo"
-	"github.com/sixty-dev/sixty/internal/version"
+	"github.com/sixty-dev/sixty/internal/base/version"
+	"github.com/sixty-dev/sixty/internal/catalog/baseline"
+	"github.com/sixty-dev/sixty/internal/catalog/slo"
 )
 
 // minHealthy is the share of the objective below which the objective, and not

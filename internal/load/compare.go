@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/sixty-dev/sixty/internal/version"
+	"github.com/sixty-dev/sixty/internal/base/version"
 )
 
 // A Change is how one quantity differs between two sides.

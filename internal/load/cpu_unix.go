@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
 // processorTime is the user and system time that the process has used.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/load/wire"
 	"github.com/sixty-dev/sixty/internal/openai"
-	"github.com/sixty-dev/sixty/internal/workload"
+	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
 // stream sends requests one after another over a connection that it keeps. It

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/workload"
+	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
 const (

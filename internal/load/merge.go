@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/sixty-dev/sixty/internal/version"
+	"github.com/sixty-dev/sixty/internal/base/version"
 )
 
 // How says how the results that are merged belong together.

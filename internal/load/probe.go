@@ -14,9 +14,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/hint"
-	"github.com/sixty-dev/sixty/internal/unanswered"
-	"github.com/sixty-dev/sixty/internal/workload"
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/unanswered"
+	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
 // Probed is what a server tells before the test.

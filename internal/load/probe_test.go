@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/load/loadtest"
-	"github.com/sixty-dev/sixty/internal/workload"
+	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
 func TestProbeLearnsTheLengthOfPrompts(t *testing.T) {

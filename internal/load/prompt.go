@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/sixty-dev/sixty/internal/workload"
+	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
 // defaultWords are frequent English words: with a space before them each is one

@@ -8,9 +8,9 @@ import (
 	"os"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/hint"
-	"github.com/sixty-dev/sixty/internal/version"
-	"github.com/sixty-dev/sixty/internal/workload"
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/version"
+	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
 // Schema names the version of Result's JSON; changes only add to it.

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/stat"
+	"github.com/sixty-dev/sixty/internal/base/stat"
 )
 
 // A Trial is one test of a search at one level of load.

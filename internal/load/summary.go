@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/slo"
-	"github.com/sixty-dev/sixty/internal/stat"
-	"github.com/sixty-dev/sixty/internal/version"
+	"github.com/sixty-dev/sixty/internal/base/stat"
+	"github.com/sixty-dev/sixty/internal/base/version"
+	"github.com/sixty-dev/sixty/internal/catalog/slo"
 )
 
 // Settings say how a Recording is summarized.

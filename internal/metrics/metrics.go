@@ -13,7 +13,7 @@ import (
 
 	"github.com/prometheus/common/model"
 
-	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
 // MaxMagnitude is the largest number that is taken for a measurement. No counter of

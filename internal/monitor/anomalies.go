@@ -7,8 +7,8 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/sixty-dev/sixty/internal/anomaly"
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/diagnose/anomaly"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
 

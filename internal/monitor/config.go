@@ -19,8 +19,8 @@ import (
 	"github.com/prometheus/prometheus/config"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/sixty-dev/sixty/internal/fileio"
-	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/base/fileio"
+	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
 // maxConfig bounds a configuration file.

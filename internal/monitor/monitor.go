@@ -18,7 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
-	"github.com/sixty-dev/sixty/internal/source"
+	"github.com/sixty-dev/sixty/internal/diagnose/source"
 )
 
 // An Evaluation is the judgement of one moment.

@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/dialect"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
-	"github.com/sixty-dev/sixty/internal/dialect"
 	"github.com/sixty-dev/sixty/internal/generate"
-	"github.com/sixty-dev/sixty/internal/history"
-	"github.com/sixty-dev/sixty/internal/history/replay"
-	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/generate/history"
+	"github.com/sixty-dev/sixty/internal/generate/replay"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
-	"github.com/sixty-dev/sixty/internal/incident"
+	"github.com/sixty-dev/sixty/internal/monitor/incident"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 

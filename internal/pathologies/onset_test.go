@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/stat"
 	"github.com/sixty-dev/sixty/internal/diagnose"
-	"github.com/sixty-dev/sixty/internal/stat"
 )
 
 // What is promised of "since", of the faults that are named at their end: the median error

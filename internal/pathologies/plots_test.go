@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
-	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
 // What is plotted of every recording is what its verdict rests on, up to the moment that

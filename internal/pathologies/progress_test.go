@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
-	"github.com/sixty-dev/sixty/internal/history"
+	"github.com/sixty-dev/sixty/internal/generate/history"
 )
 
 // A timeline is a server that serves for some minutes, and then something happens.

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/sixty-dev/sixty/internal/catalog/catalogtest"
-	"github.com/sixty-dev/sixty/internal/engine/vllm"
-	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 

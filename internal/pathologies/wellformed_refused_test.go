@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
 // soundRunbook is a runbook with all its sections.

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
 // What users feel, as catalog.Prediction tells it.

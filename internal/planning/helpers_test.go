@@ -3,8 +3,8 @@ package planning
 import (
 	"testing"
 
-	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim"
+	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
 const gib = 1 << 30

@@ -3,7 +3,7 @@ package planning
 import (
 	"slices"
 
-	"github.com/sixty-dev/sixty/internal/stat"
+	"github.com/sixty-dev/sixty/internal/base/stat"
 )
 
 // A histogram counts simulated durations in the buckets of a server's own, so that

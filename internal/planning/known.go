@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/sixty-dev/sixty/internal/engine"
-	"github.com/sixty-dev/sixty/internal/modelconfig"
-	"github.com/sixty-dev/sixty/internal/perfmodel"
-	"github.com/sixty-dev/sixty/internal/workload"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/modelconfig"
+	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
+	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
 // Known is what is known of a deployment before any of it is simulated: by its user, by a

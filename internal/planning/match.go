@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
 // A quantity is one of those that are predicted.

@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/hint"
-	"github.com/sixty-dev/sixty/internal/modelconfig/modelconfigtest"
-	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/catalog/modelconfig/modelconfigtest"
 	"github.com/sixty-dev/sixty/internal/sim"
-	"github.com/sixty-dev/sixty/internal/workload"
+	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
+	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
 // demand is Poisson traffic of log-normal lengths.

@@ -7,9 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sixty-dev/sixty/internal/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim"
-	"github.com/sixty-dev/sixty/internal/workload"
+	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
+	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
 func generator(t *testing.T, s workload.Spec) workload.Source {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/sixty-dev/sixty/internal/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
 )
 
 // The knobs that a search moves, by their flags.

@@ -7,7 +7,7 @@ import (
 	"path"
 	"slices"
 
-	"github.com/sixty-dev/sixty/internal/stat"
+	"github.com/sixty-dev/sixty/internal/base/stat"
 )
 
 // A Profile is what the analyses of one or several ranks say together.

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
 // A Rate is what a matrix product reached, where its shapes were recorded.

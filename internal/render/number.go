@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
 // Numbers with a unit are written by indicator.FormatNumber everywhere; these are

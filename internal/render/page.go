@@ -7,7 +7,7 @@ import (
 	"io"
 	"maps"
 
-	"github.com/sixty-dev/sixty/internal/version"
+	"github.com/sixty-dev/sixty/internal/base/version"
 )
 
 var (

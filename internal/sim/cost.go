@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
 // Work counts what model executions did. It is additive: the work of a request's

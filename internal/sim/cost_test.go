@@ -3,7 +3,7 @@ package sim
 import (
 	"testing"
 
-	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
 func TestParseStepCost(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/stat"
+	"github.com/sixty-dev/sixty/internal/base/stat"
 )
 
 // Quantiles describe a set of durations. Percentiles are the nearest rank above.

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
 // unknown is one number that is fitted: a parameter, or an effect on one. The prior of

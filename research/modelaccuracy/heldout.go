@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
-	"github.com/sixty-dev/sixty/internal/perfmodel"
-	"github.com/sixty-dev/sixty/internal/stat"
+	"github.com/sixty-dev/sixty/internal/base/stat"
+	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
 // A prediction is what is predicted of a point by a fit that has not seen it, nor any

@@ -14,13 +14,13 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
 // What is written, from the root of the repository.
 const (
 	pageFile      = "docs/model-accuracy.md"
-	posteriorFile = "internal/perfmodel/posterior.json"
+	posteriorFile = "internal/sim/perfmodel/posterior.json"
 	heldOutFile   = "research/modelaccuracy/heldout.json"
 )
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sixty-dev/sixty/internal/perfmodel"
-	"github.com/sixty-dev/sixty/internal/stat"
+	"github.com/sixty-dev/sixty/internal/base/stat"
+	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
 // read reads the points and the predictions of those left out.

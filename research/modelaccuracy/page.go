@@ -10,8 +10,8 @@ import (
 	"strings"
 	"text/template"
 
-	"github.com/sixty-dev/sixty/internal/perfmodel"
-	"github.com/sixty-dev/sixty/internal/stat"
+	"github.com/sixty-dev/sixty/internal/base/stat"
+	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
 // pageText is docs/model-accuracy.md without its tables.

@@ -1,5 +1,5 @@
 // Numbers and times for people. Numbers are written as the command line writes them
-// (internal/indicator/format.go): numbers.json holds examples that both are tested with.
+// (internal/catalog/indicator/format.go): numbers.json holds examples that both are tested with.
 
 // digits writes a number with three significant digits.
 function digits(v: number): string {

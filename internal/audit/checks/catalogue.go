@@ -11,10 +11,10 @@ import (
 	"github.com/prometheus/prometheus/promql/parser/posrange"
 
 	"github.com/sixty-dev/sixty/internal/audit/files"
-	"github.com/sixty-dev/sixty/internal/dialect"
-	"github.com/sixty-dev/sixty/internal/engine"
-	"github.com/sixty-dev/sixty/internal/engine/vllm"
-	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/catalog/dialect"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 )
 
 // missing reports whether a selector asks for a name of an inference server that is not exposed, that no

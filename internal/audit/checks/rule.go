@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/prometheus/template"
 
 	"github.com/sixty-dev/sixty/internal/audit/files"
-	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
 var syntaxCheck = Check{

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/sixty-dev/sixty/internal/audit/files"
-	"github.com/sixty-dev/sixty/internal/dialect"
-	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/dialect"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
 // TestNoAlarmOnTheProjectsOwnSignals holds the linter against every signal as

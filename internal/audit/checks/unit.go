@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
-	"github.com/sixty-dev/sixty/internal/engine/dcgm"
-	"github.com/sixty-dev/sixty/internal/engine/vllm"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/dcgm"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 )
 
 // A dimension is what values are amounts of.

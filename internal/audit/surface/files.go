@@ -12,9 +12,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/audit"
 	"github.com/sixty-dev/sixty/internal/audit/checks"
 	"github.com/sixty-dev/sixty/internal/audit/files"
-	"github.com/sixty-dev/sixty/internal/fileio"
-	"github.com/sixty-dev/sixty/internal/hint"
-	"github.com/sixty-dev/sixty/internal/source"
+	"github.com/sixty-dev/sixty/internal/base/fileio"
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/diagnose/source"
 )
 
 // maxFiles bounds what a directory may hold.

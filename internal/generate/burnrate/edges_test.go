@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/common/model"
 	"pgregory.net/rapid"
 
-	"github.com/sixty-dev/sixty/internal/hint"
-	"github.com/sixty-dev/sixty/internal/slo"
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/catalog/slo"
 )
 
 func TestPlaceOn(t *testing.T) {

@@ -7,9 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sixty-dev/sixty/internal/engine/vllm"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
+	"github.com/sixty-dev/sixty/internal/catalog/slo"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
-	"github.com/sixty-dev/sixty/internal/slo"
 )
 
 // inlined puts the expressions of recorded series where they are read, so that

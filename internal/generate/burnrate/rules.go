@@ -12,9 +12,9 @@ import (
 	"github.com/prometheus/prometheus/model/rulefmt"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/slo"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/render"
-	"github.com/sixty-dev/sixty/internal/slo"
 )
 
 // Recorded series, as level:metric:operations. All have the label slo beside

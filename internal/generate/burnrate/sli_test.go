@@ -14,9 +14,9 @@ import (
 	"github.com/prometheus/prometheus/promql/promqltest"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/sixty-dev/sixty/internal/dialect"
-	"github.com/sixty-dev/sixty/internal/hint"
-	"github.com/sixty-dev/sixty/internal/slo"
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/catalog/dialect"
+	"github.com/sixty-dev/sixty/internal/catalog/slo"
 )
 
 // TestMostRequestsLatePageWithinFiveMinutes plays an hour of health and then a burn, a

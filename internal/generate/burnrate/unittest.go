@@ -16,9 +16,9 @@ import (
 	"github.com/prometheus/prometheus/template"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/slo"
 	"github.com/sixty-dev/sixty/internal/generate"
-	"github.com/sixty-dev/sixty/internal/indicator"
-	"github.com/sixty-dev/sixty/internal/slo"
 )
 
 // phase is a stretch of constant traffic: events and bad events per minute.

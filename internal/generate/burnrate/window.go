@@ -8,8 +8,8 @@ import (
 
 	"github.com/prometheus/common/model"
 
+	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/hint"
 )
 
 // The periods over which a promise can hold. Below a week an error budget is

@@ -13,12 +13,12 @@ import (
 
 	"github.com/prometheus/prometheus/model/rulefmt"
 
+	"github.com/sixty-dev/sixty/internal/catalog/slo"
 	"github.com/sixty-dev/sixty/internal/generate/burnrate"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
-	"github.com/sixty-dev/sixty/internal/slo"
 )
 
 const recordings = "../../../testdata/recordings/"

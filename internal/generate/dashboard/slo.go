@@ -3,8 +3,8 @@ package dashboard
 import (
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/generate/burnrate"
-	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
 // noSLO is why the panels of the error budget may be empty.

@@ -14,8 +14,10 @@ import (
 
 	"github.com/prometheus/prometheus/model/rulefmt"
 
-	"github.com/sixty-dev/sixty/internal/baseline"
+	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/baseline"
+	"github.com/sixty-dev/sixty/internal/catalog/slo"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/burnrate"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
@@ -23,8 +25,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/generate/dashboard/perses"
 	"github.com/sixty-dev/sixty/internal/generate/runbookpage"
 	"github.com/sixty-dev/sixty/internal/generate/scrapeconfig"
-	"github.com/sixty-dev/sixty/internal/hint"
-	"github.com/sixty-dev/sixty/internal/slo"
 )
 
 // Config says what the rules are, and in which form they are written.

@@ -20,8 +20,8 @@ import (
 
 	"github.com/prometheus/common/model"
 
+	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/generate"
-	"github.com/sixty-dev/sixty/internal/hint"
 )
 
 // A Format is what reads the configuration, and how it finds its targets.

@@ -24,8 +24,8 @@ import (
 	relabels "github.com/prometheus/prometheus/model/relabel"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/generate"
-	"github.com/sixty-dev/sixty/internal/hint"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")

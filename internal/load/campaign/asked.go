@@ -15,9 +15,9 @@ import (
 	"github.com/prometheus/common/config"
 	"github.com/spf13/pflag"
 
-	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/load"
-	"github.com/sixty-dev/sixty/internal/source"
 )
 
 // Asked is a campaign as it was asked for: the Config, and what of it must be read first.

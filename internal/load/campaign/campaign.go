@@ -16,16 +16,16 @@ import (
 
 	"github.com/prometheus/common/config"
 
+	"github.com/sixty-dev/sixty/internal/base/fileio"
+	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/fileio"
-	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/catalog/slo"
+	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/load"
+	"github.com/sixty-dev/sixty/internal/load/loadreport"
 	"github.com/sixty-dev/sixty/internal/load/serverside"
 	"github.com/sixty-dev/sixty/internal/render"
-	"github.com/sixty-dev/sixty/internal/report/loadreport"
-	"github.com/sixty-dev/sixty/internal/slo"
-	"github.com/sixty-dev/sixty/internal/source"
-	"github.com/sixty-dev/sixty/internal/workload"
+	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
 // Config says what to test, and where the results go.

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/load"
-	"github.com/sixty-dev/sixty/internal/report/loadreport"
+	"github.com/sixty-dev/sixty/internal/load/loadreport"
 )
 
 // trialDuration is how long one trial lasts without --duration and --requests:

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/unanswered"
+	"github.com/sixty-dev/sixty/internal/base/unanswered"
 )
 
 // A delivery knows which Alertmanagers were not told: Prometheus' notifier says it in its log

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 )
 

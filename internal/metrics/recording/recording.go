@@ -19,7 +19,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
 // Limits on what is read. A recording of 100 targets of 60 kB each, scraped

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/metrics/metricstest"
 )
 

@@ -18,8 +18,8 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/prometheus/common/config"
 
-	"github.com/sixty-dev/sixty/internal/hint"
-	"github.com/sixty-dev/sixty/internal/unanswered"
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/unanswered"
 )
 
 // Defaults of Config.

@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/common/config"
 	"go.uber.org/goleak"
 
-	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

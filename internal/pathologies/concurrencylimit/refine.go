@@ -5,8 +5,8 @@ import (
 	"math"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/engine"
-	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
 const verify = "the sustained queue length falls to 0 and mean queue time below 100 ms, while KV cache usage stays below 90 %"

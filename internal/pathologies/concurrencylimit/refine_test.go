@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/sixty-dev/sixty/internal/catalog/catalogtest"
-	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
 // held is a batch of 8 behind which 12 requests wait: 2 req/s are served and 1 req/s joins

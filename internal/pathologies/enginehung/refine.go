@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
 const verify = "the engine generates tokens again, and its requests in flight fall"

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
 // xids explains the codes that inference servers meet most (NVIDIA's XID

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
 // lowered is a clock that is lower than it was seen to be, beyond its jitter.

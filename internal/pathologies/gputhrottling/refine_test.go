@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/sixty-dev/sixty/internal/catalog/catalogtest"
-	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
 // A GPU that was throttled all the time runs at the highest clock that was seen of it:

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/sixty-dev/sixty/internal/catalog/catalogtest"
-	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
 func TestRefine(t *testing.T) {

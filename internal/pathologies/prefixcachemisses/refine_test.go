@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/sixty-dev/sixty/internal/catalog/catalogtest"
-	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
 func TestRefineFindsTheReason(t *testing.T) {

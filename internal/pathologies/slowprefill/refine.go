@@ -2,7 +2,7 @@ package slowprefill
 
 import (
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
 const verify = "prefill time per token and TTFT P50 return to normal"

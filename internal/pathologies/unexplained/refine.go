@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
 const verify = "TTFT P95 and ITL are as normal again, and as promised"

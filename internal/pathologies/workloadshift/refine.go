@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
 func refine(p *catalog.Pass) {

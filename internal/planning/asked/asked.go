@@ -12,13 +12,13 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/sixty-dev/sixty/internal/engine"
-	"github.com/sixty-dev/sixty/internal/engine/vllm"
-	"github.com/sixty-dev/sixty/internal/fileio"
-	"github.com/sixty-dev/sixty/internal/perfmodel"
+	"github.com/sixty-dev/sixty/internal/base/fileio"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
+	"github.com/sixty-dev/sixty/internal/diagnose/settings"
+	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/planning"
-	"github.com/sixty-dev/sixty/internal/settings"
-	"github.com/sixty-dev/sixty/internal/source"
+	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
 // Flags of several verbs; in all of them they mean the same.

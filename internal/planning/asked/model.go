@@ -7,9 +7,9 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/sixty-dev/sixty/internal/fileio"
-	"github.com/sixty-dev/sixty/internal/hint"
-	"github.com/sixty-dev/sixty/internal/modelconfig"
+	"github.com/sixty-dev/sixty/internal/base/fileio"
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/catalog/modelconfig"
 )
 
 // readModel reads config.json: a file, one in a directory, or that of a model's name in the

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/engine"
-	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
 )
 
 // server is a make-believe vLLM: requests take steps, the profiler writes a file when it is

@@ -13,7 +13,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/sixty-dev/sixty/internal/hint"
+	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/profile"
 	"github.com/sixty-dev/sixty/internal/profile/nsys/parquet"
 	"github.com/sixty-dev/sixty/internal/profile/nsys/sqlite"

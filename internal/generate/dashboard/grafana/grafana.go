@@ -13,8 +13,8 @@ import (
 	layout "github.com/sixty-dev/sixty/internal/generate/dashboard"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/generate"
-	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
 // schemaVersion is the version of the dashboard model, Grafana 11's.

@@ -14,8 +14,8 @@ import (
 
 	layout "github.com/sixty-dev/sixty/internal/generate/dashboard"
 
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/generate"
-	"github.com/sixty-dev/sixty/internal/indicator"
 )
 
 // Project is the Perses project that the dashboards belong to.

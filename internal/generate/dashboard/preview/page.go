@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
-	"github.com/sixty-dev/sixty/internal/indicator"
 	"github.com/sixty-dev/sixty/internal/render"
 )
 

@@ -1,0 +1,24 @@
+// Package listen opens the addresses at which sixty answers.
+package listen
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+)
+
+// TCP listens at an address; a port alone is one of the loopback interface. Flag is what
+// the address came from.
+func TCP(ctx context.Context, flag, addr string) (net.Listener, error) {
+	if strings.HasPrefix(addr, ":") { // this machine alone, unless told
+		addr = "127.0.0.1" + addr
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, hint.With(fmt.Errorf("%s: %w", flag, err), "choose another address, such as "+flag+" :0")
+	}
+	return l, nil
+}

@@ -1,0 +1,166 @@
+package dialect
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+)
+
+// A Deployment says how one deployment's metrics are asked for: in which names,
+// with which labels, over which durations.
+type Deployment struct {
+	// Dialects are the names in use: one, or several where versions are mixed.
+	Dialects []Dialect
+
+	// Instance, Model and GPU are the labels that identify a scraped target, the
+	// replicas of one model, and what a model server and its GPU exporter have
+	// in common. Labels that no series has do no harm. An empty Instance, as
+	// against a nil one, adds up over replicas.
+	Instance, Model, GPU []string
+
+	// Matchers restrict every selector.
+	Matchers []*labels.Matcher
+
+	// Window, Short and Past replace the durations of indicator's expressions.
+	Window, Short, Past time.Duration
+
+	// Recorded returns the series by which a signal that others are made of is
+	// recorded; nil: none is.
+	Recorded func(*indicator.Signal) string
+}
+
+// Usual values of a Deployment.
+var (
+	UsualInstance = []string{"cluster", "namespace", "job", "instance"}
+	UsualModel    = []string{"cluster", "namespace", "model_name"}
+)
+
+var errNoDialect = errors.New("the deployment has no dialect that it could be asked in")
+
+// rewriting returns the deployment's part of a rewriting in one dialect.
+func (d *Deployment) rewriting(dia Dialect) indicator.Rewriting {
+	rw := indicator.Rewriting{
+		Window: d.Window, Short: d.Short, Past: d.Past,
+		Instance: d.Instance, Model: d.Model, Matchers: d.Matchers, Metric: dia.Metric,
+	}
+	if len(dia.Identity) > 0 && len(d.Instance) > 0 {
+		rw.Instance = slices.Concat(d.Instance, dia.Identity)
+	}
+	return rw
+}
+
+// Expr returns a signal's PromQL: without values that rest on too few
+// observations, for all dialects of the deployment. Of a server that answers to
+// several dialects, as one that exposes old and new names during a
+// deprecation, the first counts.
+func (d *Deployment) Expr(s *indicator.Signal) (string, error) {
+	return d.each(s, func(dia Dialect) (string, error) { return d.guarded(s, dia), nil })
+}
+
+// Unguarded is Expr with all values, for panels that show how many
+// observations there are beside them.
+func (d *Deployment) Unguarded(s *indicator.Signal) (string, error) {
+	return d.each(s, func(dia Dialect) (string, error) {
+		expr, own := dia.Expr(s)
+		return d.compile(s, expr, own, dia), nil
+	})
+}
+
+// PromQL returns an expression in canonical names for all dialects of the
+// deployment.
+func (d *Deployment) PromQL(expr string) (string, error) {
+	return d.each(nil, func(dia Dialect) (string, error) { return d.PromQLIn(dia, expr) })
+}
+
+// Tells reports whether a signal can be asked for at all: some servers of the deployment
+// are of a release that has what it needs.
+func (d *Deployment) Tells(s *indicator.Signal) bool {
+	return slices.ContainsFunc(d.Dialects, func(dia Dialect) bool { return dia.Answers(s) && !dia.Predates(s) })
+}
+
+// Gateway returns the names of sixty gateway, where the deployment has one. Other
+// products' counters are of all that stands behind them, so that no alerts are made.
+func (d *Deployment) Gateway() (Dialect, bool) {
+	i := slices.IndexFunc(d.Dialects, func(x Dialect) bool { return x.Engine == Gateway && len(x.Exprs) == 0 })
+	if i < 0 {
+		return Dialect{}, false
+	}
+	return d.Dialects[i], true
+}
+
+// each merges what the dialects make of a signal.
+// Dialects of another kind of endpoint, a model server's for a GPU signal, are
+// passed over, as are those of releases that cannot tell it where others can.
+func (d *Deployment) each(s *indicator.Signal, render func(Dialect) (string, error)) (string, error) {
+	var exprs []string
+	told := s != nil && d.Tells(s)
+	for _, dia := range d.Dialects {
+		if s == nil && !dia.Serves() || s != nil && (!dia.Answers(s) || told && dia.Predates(s)) {
+			continue
+		}
+		expr, err := render(dia)
+		if err != nil {
+			return "", err
+		}
+		if !slices.Contains(exprs, expr) {
+			exprs = append(exprs, expr)
+		}
+	}
+	if len(exprs) == 0 {
+		return "", errNoDialect
+	}
+	return Merge(exprs)
+}
+
+// guarded returns a signal's PromQL in one dialect. A trend is not believed
+// before the target has been there for a while.
+func (d *Deployment) guarded(s *indicator.Signal, dia Dialect) string {
+	expr, own := dia.Expr(s)
+	out := d.compile(s, expr, own, dia)
+	if s.Counted() {
+		out = s.Guard(out, d.compile(s, s.Observations(), false, dia))
+	}
+	if s.Censored {
+		out = s.Censor(out, d.known(indicator.UnansweredWait, dia), d.known(indicator.UnansweredShare, dia))
+	}
+	if s.MinPast > 0 {
+		// The targets that exposed the signal's first metric MinPast ago.
+		then := indicator.Now(indicator.Reads(expr)[0])
+		then.Offset = s.MinPast
+		there := d.compile(s, indicator.Aggregate{Op: "group", Labels: []string{"instance"}, Of: then}, own, dia)
+		out = fmt.Sprintf("(%s) and on (%s) (%s)", out, strings.Join(d.Instance, ", "), there)
+	}
+	return out
+}
+
+// known returns a signal's series where one is recorded, else its PromQL in one dialect.
+func (d *Deployment) known(s *indicator.Signal, dia Dialect) string {
+	if d.Recorded != nil {
+		return d.Recorded(s)
+	}
+	return d.guarded(s, dia)
+}
+
+// compile returns PromQL of an expression of a signal.
+func (d *Deployment) compile(s *indicator.Signal, expr indicator.Expr, own bool, dia Dialect) string {
+	rw := d.rewriting(dia)
+	if own {
+		rw.Metric = nil
+	}
+	return rw.Compile(expr, s.Scope).String()
+}
+
+// PromQLIn is PromQL in one dialect, whatever kind of endpoint has it.
+func (d *Deployment) PromQLIn(dia Dialect, expr string) (string, error) {
+	tree, err := indicator.Rewrite(expr, d.rewriting(dia))
+	if err != nil {
+		return "", err
+	}
+	return tree.String(), nil
+}

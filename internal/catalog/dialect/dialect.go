@@ -1,0 +1,280 @@
+// Package dialect knows which names an inference server uses for the canonical
+// metrics of package indicator: vLLM's V1 and V0 engines by what changed when,
+// Ray Serve's and KServe's prefixes, stores that forbid colons, SGLang, and
+// NVIDIA's and AMD's exporters beside them.
+//
+// A dialect is detected from the names that an endpoint really exposes, never
+// from a version string. Where no endpoint is at hand, Named derives one from a
+// table of what every release exposes; Known looks names up in it. The package
+// performs no I/O.
+package dialect
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/amd"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/dcgm"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/gateway"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/sglang"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+)
+
+// The engines that are known, the exporters of GPUs, and gateways.
+const (
+	VLLM    = vllm.ID
+	SGLang  = sglang.ID
+	DCGM    = dcgm.ID
+	AMD     = amd.ID
+	Gateway = gateway.ID
+)
+
+// Foreign is a regular expression of the metrics of other products' gateways. They are no
+// part of Selector: a deployment may have many that do not stand before its servers.
+var Foreign = gateway.Foreign()
+
+// Gateways is that of the metrics of all gateways.
+var Gateways = gateway.Engine.Selector + "|" + Foreign
+
+// engines are tried in this order.
+var engines = []engine.Engine{vllm.Engine, sglang.Engine, dcgm.Engine, amd.Engine, gateway.Engine}
+
+// A Dialect says how one endpoint names the canonical metrics.
+type Dialect struct {
+	engine.Naming
+
+	Engine engine.ID
+	Flags  engine.Flags
+
+	derived map[string]indicator.Expr // by signal, of indicator.Alternative, in canonical names
+	has     map[string]bool           // names exposed
+	key     string                    // see Key
+}
+
+// Detect finds the dialect of an endpoint from the names that it exposes. The
+// second result is false when the names are of no engine that sixty knows.
+func Detect(names []string) (Dialect, bool) {
+	has := make(map[string]bool, len(names))
+	for _, n := range names {
+		has[n] = true
+	}
+	for _, e := range engines {
+		if n, ok := e.Detect(has); ok {
+			d := Dialect{Naming: n, Engine: e.ID, Flags: e.Flags, has: has}
+			d.derive()
+			d.key = d.describe()
+			return d, true
+		}
+	}
+	return Dialect{}, false
+}
+
+// Named returns the dialect of servers that are not at hand: as Detect would find it
+// on the page of such a server with its features at their defaults. An id is that of
+// a Dialect, or names a release, as the engine has it.
+func Named(id string) (Dialect, error) {
+	var ids []string
+	for _, e := range engines {
+		names, release, err := e.Page(id)
+		if err != nil {
+			return Dialect{}, err
+		}
+		ids = append(ids, e.IDs...)
+		if names == nil {
+			continue
+		}
+		d, ok := Detect(names)
+		if !ok {
+			return d, fmt.Errorf("no dialect fits the %d names of %s", len(names), id)
+		}
+		if release != "" {
+			d.Version = release
+		}
+		return d, nil
+	}
+	return Dialect{}, hint.With(fmt.Errorf("unknown dialect %q", id), "name one of "+strings.Join(ids, ", "))
+}
+
+// Selector is the regular expression of the metric names that any dialect
+// exposes: what to ask a Prometheus server for to find the targets.
+var Selector = selector()
+
+func selector() string {
+	var out []string
+	for _, e := range engines {
+		out = append(out, e.Selector)
+	}
+	return strings.Join(out, "|")
+}
+
+// Like is a regular expression of the names under which inference servers show canonical
+// metrics, which are given without prefix.
+func Like(names ...string) string {
+	var out []string
+	for _, e := range engines {
+		for _, n := range names {
+			if e.Like != nil {
+				out = append(out, e.Like(n))
+			}
+		}
+	}
+	return strings.Join(out, "|")
+}
+
+// derive takes the expressions of signals for what the endpoint does not expose.
+func (d *Dialect) derive() {
+	d.derived = map[string]indicator.Expr{}
+	exposes := func(name string) bool { return d.has[d.Metric(name)] }
+	for _, s := range indicator.All() {
+		i := slices.IndexFunc(s.Otherwise, func(a indicator.Alternative) bool {
+			return !exposes(a.Without) && (a.With == "" || exposes(a.With))
+		})
+		if i >= 0 {
+			d.derived[s.Name] = s.Otherwise[i].Expr
+		}
+	}
+}
+
+// Serves reports whether the endpoint is an inference server, and not what stands beside
+// or before one.
+func (d Dialect) Serves() bool { return !ShowsGPUs(d.Engine) && d.Engine != Gateway }
+
+// ShowsGPUs reports whether a kind of endpoint is an exporter of GPUs.
+func ShowsGPUs(kind engine.ID) bool { return kind == DCGM || kind == AMD }
+
+// Answers reports whether a signal is asked of such an endpoint.
+func (d Dialect) Answers(s *indicator.Signal) bool {
+	switch s.Scope {
+	case indicator.GPU:
+		return ShowsGPUs(d.Engine)
+	case indicator.Gateway:
+		return d.Engine == Gateway
+	}
+	return d.Serves()
+}
+
+// Metric returns the name under which the endpoint exposes a canonical metric,
+// whether or not it does expose it.
+func (d Dialect) Metric(name string) string {
+	rest, ok := strings.CutPrefix(name, engine.Canonical)
+	if !ok {
+		if r, renamed := d.Renamed[name]; renamed {
+			return r
+		}
+		return name
+	}
+	if r, renamed := d.Renamed[rest]; renamed {
+		rest = r
+	}
+	return d.Prefix + rest
+}
+
+// Expr returns the signal's expression for this dialect: the canonical one
+// (whose names Metric translates), or another one with names already of this
+// dialect where the metric does not exist; own says which.
+func (d Dialect) Expr(s *indicator.Signal) (expr indicator.Expr, own bool) {
+	if e, ok := d.Exprs[s.Name]; ok {
+		return e, true
+	}
+	if e, ok := d.derived[s.Name]; ok {
+		return e, false
+	}
+	return s.Expr, false
+}
+
+// Derives reports whether the signal's expression is another one than the canonical one.
+func (d Dialect) Derives(s *indicator.Signal) bool {
+	return d.Exprs[s.Name] != nil || d.derived[s.Name] != nil
+}
+
+// Missing returns the metrics, in the dialect's names, that the signal needs
+// and the endpoint does not expose.
+func (d Dialect) Missing(s *indicator.Signal) []string {
+	if needs, lacks := d.Lacks[s.Name]; lacks {
+		return []string{d.Prefix + needs}
+	}
+	expr, own := d.Expr(s)
+	var missing []string
+	for _, n := range indicator.Reads(expr) {
+		if !own {
+			n = d.Metric(n)
+		}
+		if b, ok := strings.CutSuffix(n, "_bucket"); ok {
+			n = b + "_count"
+		}
+		// up and scrape_* are the scraper's own; the endpoint never has them.
+		if !d.Exposes(n) && n != "up" && !strings.HasPrefix(n, "scrape_") {
+			missing = append(missing, n)
+		}
+	}
+	return missing
+}
+
+// Predates reports whether something that the signal needs came only after the servers of
+// this dialect, or never with their engine: to start them otherwise does not help.
+func (d Dialect) Predates(s *indicator.Signal) bool {
+	return slices.ContainsFunc(d.Missing(s), func(name string) bool {
+		if !strings.HasPrefix(name, d.Prefix) {
+			return false // of another program beside the server
+		}
+		f, known := Known(name)
+		release, _, _ := strings.Cut(d.Version, " ")
+		switch {
+		case d.Engine != VLLM:
+			return !known
+		case !known:
+			return false
+		case strings.HasPrefix(d.ID, "vllm-v0"):
+			return vllm.OnlyV1(&f)
+		}
+		return release != "" && !f.Released(release)
+	})
+}
+
+// Names lists the names that the endpoint exposes, sorted.
+func (d Dialect) Names() []string { return slices.Sorted(maps.Keys(d.has)) }
+
+// Exposes reports whether the endpoint exposes a name. Where a histogram has a
+// count, it has buckets.
+func (d Dialect) Exposes(name string) bool {
+	if b, ok := strings.CutSuffix(name, "_bucket"); ok {
+		name = b + "_count"
+	}
+	return d.has[name]
+}
+
+// Key tells apart dialects that need different queries.
+func (d Dialect) Key() string { return d.key }
+
+func (d Dialect) describe() string {
+	var b strings.Builder
+	b.WriteString(d.Prefix)
+	for _, k := range slices.Sorted(maps.Keys(d.Renamed)) {
+		b.WriteString("|" + k + "=" + d.Renamed[k])
+	}
+	for _, m := range []map[string]indicator.Expr{d.Exprs, d.derived} {
+		for _, k := range slices.Sorted(maps.Keys(m)) {
+			b.WriteString("|" + k + "=" + m[k].String())
+		}
+	}
+	for _, s := range indicator.All() {
+		if len(d.Missing(s)) > 0 {
+			b.WriteString("|-" + s.Name)
+		}
+	}
+	return b.String()
+}
+
+// Distinct leaves one of the dialects that are asked in the same words, the first.
+func Distinct(ds []Dialect) []Dialect {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(ds, func(d Dialect) bool {
+		defer func() { seen[d.key] = true }()
+		return seen[d.key]
+	})
+}

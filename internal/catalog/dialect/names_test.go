@@ -1,0 +1,220 @@
+package dialect
+
+import (
+	"archive/tar"
+	"bufio"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+)
+
+func TestTheTableIsWhole(t *testing.T) {
+	all := Families()
+	if len(all) < 150 {
+		t.Fatalf("%d families", len(all))
+	}
+	seen := map[string]bool{}
+	for _, n := range all {
+		if seen[n.Name] {
+			t.Errorf("%s: twice", n.Name)
+		}
+		seen[n.Name] = true
+		if !slices.Contains([]engine.Type{engine.Counter, engine.Gauge, engine.Histogram, engine.Summary}, n.Type) {
+			t.Errorf("%s: type %q", n.Name, n.Type)
+		}
+		if n.Since == "" || n.Last != "" && !engine.Release(n.Last).AtLeast(engine.Release(n.Since)) {
+			t.Errorf("%s: from %q to %q", n.Name, n.Since, n.Last)
+		}
+		if n.Replacement != "" {
+			if r, ok := Known(n.Replacement); !ok || r.Gone() || r.Type != n.Type {
+				t.Errorf("%s: replaced by %s, which is no %s of the newest release", n.Name, n.Replacement, n.Type)
+			}
+		}
+		if n.Engine == VLLM && n.Gone() && n.Replacement == "" && n.Instead == "" {
+			t.Errorf("%s is gone, and nothing says what to use instead", n.Name)
+		}
+	}
+}
+
+func TestKnown(t *testing.T) {
+	for _, tc := range []struct {
+		name, sample, family string // family "" means unknown
+	}{
+		{"a gauge", "vllm:num_requests_running", "vllm:num_requests_running"},
+		{"a counter", "vllm:prompt_tokens_total", "vllm:prompt_tokens_total"},
+		{"a counter's creation time", "vllm:prompt_tokens_created", "vllm:prompt_tokens_total"},
+		{"a histogram's bucket", "vllm:time_to_first_token_seconds_bucket", "vllm:time_to_first_token_seconds"},
+		{"a histogram named like a counter", "vllm:iteration_tokens_total_count", "vllm:iteration_tokens_total"},
+		{"a gauge has no buckets", "vllm:num_requests_running_bucket", ""},
+		{"a counter without its suffix", "vllm:prompt_tokens", ""},
+		{"Ray's prefix", "ray_vllm_kv_cache_usage_perc", "vllm:kv_cache_usage_perc"},
+		{"a store without colons", "vllm_num_preemptions_total", "vllm:num_preemptions_total"},
+		{"a summary has no buckets", "http_request_size_bytes_bucket", ""},
+		{"somebody else's", "node_cpu_seconds_total", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			n, ok := Known(tc.sample)
+			if ok != (tc.family != "") || n.Name != tc.family {
+				t.Errorf("got %q, %v", n.Name, ok)
+			}
+		})
+	}
+}
+
+func TestNamed(t *testing.T) {
+	for _, tc := range []struct {
+		id, dialect string
+		engine      engine.ID
+		metric      map[string]string
+		missing     []*indicator.Signal // and, of those checked, no other
+	}{
+		{"vllm-v1", "vllm-v1", VLLM, map[string]string{"vllm:kv_cache_usage_perc": "vllm:kv_cache_usage_perc"}, nil},
+		{"vllm-v0", "vllm-v0", VLLM, map[string]string{
+			"vllm:kv_cache_usage_perc":               "vllm:gpu_cache_usage_perc",
+			"vllm:inter_token_latency_seconds_count": "vllm:time_per_output_token_seconds_count",
+			"vllm:num_preemptions_total":             "vllm:num_preemptions_total",
+		}, []*indicator.Signal{indicator.HTTPRate}},
+		{"vllm-v1-ray", "vllm-v1-ray", VLLM, map[string]string{"vllm:num_requests_running": "ray_vllm_num_requests_running"}, []*indicator.Signal{indicator.HTTPRate}},
+		{"vllm-v0-ray", "vllm-v0-ray", VLLM, map[string]string{"vllm:kv_cache_usage_perc": "ray_vllm:gpu_cache_usage_perc"}, []*indicator.Signal{indicator.HTTPRate}},
+		{"vllm-v1-kserve", "vllm-v1-kserve", VLLM, map[string]string{"vllm:num_requests_running": "kserve_vllm:num_requests_running"}, nil},
+		{"vllm-v1-normalized", "vllm-v1-normalized", VLLM, map[string]string{"vllm:num_requests_running": "vllm_num_requests_running"}, nil},
+		{"vllm-0.6", "vllm-v0", VLLM, map[string]string{"vllm:kv_cache_usage_perc": "vllm:gpu_cache_usage_perc"}, []*indicator.Signal{indicator.HTTPRate}},
+		{"vllm-0.9.1", "vllm-v1", VLLM, map[string]string{
+			"vllm:kv_cache_usage_perc":     "vllm:gpu_cache_usage_perc",
+			"vllm:prefix_cache_hits_total": "vllm:gpu_prefix_cache_hits_total",
+		}, nil},
+		{"vllm-0.10", "vllm-v1", VLLM, map[string]string{"vllm:kv_cache_usage_perc": "vllm:kv_cache_usage_perc"}, nil},
+		{"vllm-0.10-ray", "vllm-v1-ray", VLLM, map[string]string{"vllm:kv_cache_usage_perc": "ray_vllm:kv_cache_usage_perc"}, []*indicator.Signal{indicator.HTTPRate}},
+		{"sglang", "sglang", SGLang, map[string]string{"vllm:kv_cache_usage_perc": "sglang:token_usage"}, []*indicator.Signal{indicator.HTTPRate}},
+	} {
+		t.Run(tc.id, func(t *testing.T) {
+			d, err := Named(tc.id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d.ID != tc.dialect || d.Engine != tc.engine {
+				t.Errorf("got %s of %s", d.ID, d.Engine)
+			}
+			for canonical, want := range tc.metric {
+				if got := d.Metric(canonical); got != want {
+					t.Errorf("%s: got %s, want %s", canonical, got, want)
+				}
+			}
+			for _, s := range []*indicator.Signal{indicator.TTFTP95, indicator.ITLP95, indicator.KVUsage, indicator.Waiting, indicator.PreemptionRate, indicator.PrefixHitRatio, indicator.HTTPRate} {
+				want := slices.Contains(tc.missing, s)
+				if missing := d.Missing(s); (len(missing) > 0) != want {
+					t.Errorf("%s: missing %v, want missing: %v", s.Name, missing, want)
+				}
+			}
+		})
+	}
+}
+
+func TestNamedDCGMHasEveryGPUSignal(t *testing.T) {
+	d, err := Named("dcgm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range indicator.All() {
+		if s.Scope == indicator.GPU && len(d.Missing(s)) > 0 {
+			t.Errorf("%s: missing %v", s.Name, d.Missing(s))
+		}
+	}
+}
+
+func TestNamedRefuses(t *testing.T) {
+	for _, id := range []string{"", "vllm", "vllm-", "vllm-v2", "vllm-0", "vllm-0.1", "vllm-0.99", "vllm-1.2.3.4", "vllm-0.x", "vllm-v1-nomad", "tgi"} {
+		t.Run(id, func(t *testing.T) {
+			if d, err := Named(id); err == nil || hint.Of(err) == "" {
+				t.Errorf("got %s, %v", d.ID, err)
+			}
+		})
+	}
+}
+
+// TestNamedAgreesWithRealPages holds the table against the pages of real
+// servers: a dialect by name must miss and translate what one by its page does.
+func TestNamedAgreesWithRealPages(t *testing.T) {
+	for id, recording := range map[string]string{
+		"vllm-0.23": "thrashing-deep.tar.zst",
+		"vllm-0.32": "thrashing-deep-v0.32.tar.zst",
+	} {
+		t.Run(id, func(t *testing.T) {
+			real, ok := Detect(pageNames(t, filepath.Join("..", "..", "..", "testdata", "recordings", recording)))
+			if !ok {
+				t.Fatal("not detected")
+			}
+			named, err := Named(id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if named.Key() != real.Key() {
+				t.Errorf("asks differently: (-real +named)\n%s", cmp.Diff(strings.Split(real.Key(), "|"), strings.Split(named.Key(), "|")))
+			}
+			for name := range real.has {
+				if !named.has[name] {
+					t.Errorf("a real server has %s, the table does not", name)
+				}
+			}
+			for name := range named.has {
+				if !real.has[name] {
+					t.Errorf("the table has %s, a real server does not", name)
+				}
+			}
+		})
+	}
+}
+
+// pageNames returns the names of the samples in all pages of a recording.
+func pageNames(t *testing.T, path string) []string {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := zstd.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer z.Close()
+	seen := map[string]bool{}
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasSuffix(h.Name, ".prom") {
+			continue
+		}
+		lines := bufio.NewScanner(r)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			if end := strings.IndexAny(lines.Text(), "{ "); end > 0 && lines.Text()[0] != '#' {
+				seen[lines.Text()[:end]] = true
+			}
+		}
+		if err := lines.Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out []string
+	for n := range seen {
+		out = append(out, n)
+	}
+	return out
+}

@@ -1,0 +1,80 @@
+// Package dcgm is what is known of NVIDIA's dcgm-exporter.
+package dcgm
+
+import (
+	_ "embed"
+	"regexp"
+	"sync"
+
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+)
+
+// ID names the exporter.
+const ID engine.ID = "dcgm"
+
+// Engine is the exporter: no engine, but found and asked like one.
+var Engine = engine.Engine{
+	ID: ID, Selector: "DCGM_FI_.+", IDs: []string{"dcgm"},
+	Detect: engine.HasPrefix("DCGM_FI_", naming),
+	Page:   page,
+}
+
+func naming(has map[string]bool) engine.Naming {
+	n := engine.Naming{ID: string(ID), Prefix: engine.Canonical, Renamed: map[string]string{}}
+	const reasons, older = "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS"
+	if !has[reasons] && has[older] {
+		n.Renamed[reasons] = older
+	}
+	return n
+}
+
+// page returns what the signals of package indicator ask of an exporter: which fields
+// one really exports depends on its counters file.
+func page(id string) (names []string, release string, err error) {
+	if id == string(ID) {
+		names = indicator.ReadsOf(indicator.GPU)
+	}
+	return names, "", err
+}
+
+//go:embed fields.csv
+var fieldsCSV string
+
+// A Field is a quantity that DCGM reads.
+type Field struct {
+	// Type is "gauge", "counter", "code" for a number that is no amount, "text" for what no
+	// series can hold, or "" where it is not known.
+	Type string
+
+	// Unit of its values as dcgm-exporter exposes them: "W", "C", "MiB", "%", "ratio" (0 to 1), "MHz", "Hz",
+	// "mJ", "J", "B", "B/s", "KiB/s", or "" where it is not known or has none.
+	Unit string
+}
+
+var fields = sync.OnceValue(func() map[string]Field {
+	out := map[string]Field{}
+	for _, row := range engine.Rows(fieldsCSV) {
+		out["DCGM_FI_"+row[0]] = Field{row[1], row[2]}
+	}
+	return out
+})
+
+var linkNumber = regexp.MustCompile(`((?:_L|LANE|LINK|HISTORY_))\d+`)
+
+// FieldOf returns what is known of the field behind a series' name; ok is false where DCGM has no such field.
+func FieldOf(series string) (f Field, ok bool) {
+	if f, ok = fields()[series]; !ok {
+		f, ok = fields()[linkNumber.ReplaceAllString(series, "${1}#")]
+	}
+	return f, ok
+}
+
+// Fields returns the names of all fields, # for the number of a link in them.
+func Fields() []string {
+	var out []string
+	for name := range fields() {
+		out = append(out, name)
+	}
+	return out
+}

@@ -1,0 +1,200 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+)
+
+// Flags are the arguments that an engine takes, by vLLM's names for them without
+// dashes. What is not in it, the engine does not have.
+type Flags map[string]Flag
+
+// A Flag is what an engine calls one of vLLM's flags.
+type Flag struct {
+	Name   string            // without dashes; "" is the same as vLLM's
+	Since  Release           // the first release that takes it; "" is older than any server whose metrics can be read
+	Last   Release           // the last release that takes it; "" is the newest one
+	Off    bool              // an on-off flag that says the opposite: --disable-radix-cache
+	Values map[string]string // vLLM's words for values → its own
+
+	Switch bool     // it needs no value
+	Also   []string // other spellings, with their dashes where those are short: "-tp"
+	Effect string   // EffectNone, "read", or a Kind and what is left out where somebody sets it: "speed: …"
+}
+
+// EffectNone is the effect of a flag that changes nothing of what sixty computes of memory,
+// scheduling and step times.
+const EffectNone = ""
+
+// ParseFlags reads a table of flags: name, since, last, switch, also, effect.
+func ParseFlags(table string) Flags {
+	out := Flags{}
+	for _, f := range Rows(table) {
+		out[f[0]] = Flag{
+			Since: Release(f[1]), Last: Release(f[2]), Switch: f[3] != "", Also: strings.Fields(f[4]), Effect: f[5],
+		}
+	}
+	return out
+}
+
+// Takes reports whether a server of a version is sure to take a flag. The version is
+// one that the server told, "0.23.0", or what its metrics show, "0.20 or later,
+// before 0.30", of which the oldest counts; "" is not known.
+func (f Flags) Takes(version, flag string) bool {
+	has, known := f[flag]
+	if !known || has.Since == "" && has.Last == "" {
+		return known
+	}
+	r := FindRelease(version)
+	return r.AtLeast(has.Since) && (has.Last == "" || r.Minor().Compare(has.Last.Minor()) <= 0)
+}
+
+// CheckArgs reads the arguments of a server of a release, "" for any, as ParseArgs does,
+// and refuses what no such server takes: a misspelt flag would change nothing, and nobody
+// would know. The source is the name of sixty's flag that has them.
+//
+// The table has the releases that were looked at: a release between two of them has what
+// either has.
+func (f Flags) CheckArgs(line, source string, release Release) (Config, error) {
+	c, stray := f.parse(line, source)
+	for _, word := range stray {
+		return c, hint.With(fmt.Errorf("%s: %q is no flag of vllm serve", source, word), f.suggest(strings.TrimLeft(word, "-")))
+	}
+	for _, name := range slices.Sorted(maps.Keys(c)) {
+		if name == NumBlocks || name == KVTokens {
+			continue // facts that a server tells
+		}
+		flag, known := f[name]
+		switch {
+		case !known:
+			return c, hint.With(fmt.Errorf("%s: vllm serve has no --%s", source, name), f.suggest(name))
+		case release == "":
+		case flag.Since.Minor().Compare(release.Minor()) > 0:
+			return c, hint.With(fmt.Errorf("%s: vLLM %s has no --%s, which came with %s", source, release, name, flag.Since.Minor()),
+				"leave it out, or name the release that it is for")
+		case flag.Last != "" && flag.Last.Minor().Compare(release.Minor()) < 0:
+			return c, hint.With(fmt.Errorf("%s: vLLM %s has no --%s, which went after %s", source, release, name, flag.Last.Minor()),
+				"leave it out, or name the release that it is for")
+		}
+	}
+	return c, nil
+}
+
+// LikelyArgs reads arguments as CheckArgs does, of a server that may be of another engine:
+// it refuses what is nearly one of the flags.
+func (f Flags) LikelyArgs(line, source string) (Config, error) {
+	c, _ := f.parse(line, source)
+	for _, name := range slices.Sorted(maps.Keys(c)) {
+		if _, known := f[name]; known || name == NumBlocks || name == KVTokens {
+			continue
+		}
+		if near := f.near(name); len(near) > 0 {
+			return c, hint.With(fmt.Errorf("%s: vllm serve has no --%s", source, name), f.suggest(name))
+		}
+	}
+	return c, nil
+}
+
+// near are the flags that a name is likely to be meant for.
+func (f Flags) near(name string) []string {
+	names := slices.Sorted(maps.Keys(f))
+	for _, n := range names {
+		if more, ok := strings.CutPrefix(name, n); ok && len(n) > 8 && !strings.Contains(more, "-") {
+			return []string{n} // max-model-length
+		}
+	}
+	return hint.Nearest(name, names)
+}
+
+func (f Flags) suggest(name string) string {
+	if _, known := f[name]; known {
+		return "write --" + name
+	}
+	if near := f.near(name); len(near) > 0 {
+		return "did you mean --" + strings.Join(near, ", or --") + "?"
+	}
+	return "vllm serve --help=all of your release lists what it takes"
+}
+
+// A Kind is what a flag changes that is left out where it is set.
+type Kind string
+
+// The kinds: the time of steps, which a measurement holds; what memory holds; what the
+// scheduler does.
+const (
+	Speed    Kind = "speed"
+	Memory   Kind = "memory"
+	Schedule Kind = "schedule"
+)
+
+// LeftOut says, in sentences, what is left out of some kinds that settings change.
+func (f Flags) LeftOut(c Config, kinds ...Kind) []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(c)) {
+		kind, what, ok := strings.Cut(f[name].Effect, ": ")
+		if ok && slices.Contains(kinds, Kind(kind)) && c[name].Value != "false" {
+			out = append(out, fmt.Sprintf("--%s: %s", name, what))
+		}
+	}
+	return out
+}
+
+// Idle are the settings that nothing depends on which sixty says.
+func (f Flags) Idle(c Config) []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(c)) {
+		if flag, known := f[name]; known && flag.Effect == EffectNone && name != ModelName {
+			out = append(out, "--"+name)
+		}
+	}
+	return out
+}
+
+// Own returns a flag and values of it in the engine's own words; "" is no value, or
+// a flag that is left out: --enable-prefix-caching true is to leave out
+// --disable-radix-cache.
+func (f Flags) Own(flag string, values ...string) (own string, ownValues []string) {
+	has := f[flag]
+	for _, v := range values {
+		if word, ok := has.Values[v]; ok {
+			v = word
+		}
+		switch {
+		case has.Off && v == "true":
+			v = ""
+		case has.Off && v == "false":
+			v = "true"
+		}
+		ownValues = append(ownValues, v)
+	}
+	return cmp.Or(has.Name, flag), ownValues
+}
+
+// Canonical returns settings under vLLM's names. What has none stays as it is.
+func (f Flags) Canonical(c Config) Config {
+	out := maps.Clone(c)
+	for flag, has := range f {
+		s, ok := c[has.Name]
+		if has.Name == "" || has.Name == flag || !ok {
+			continue
+		}
+		delete(out, has.Name)
+		for word, own := range has.Values {
+			if s.Value == own {
+				s.Value = word
+			}
+		}
+		if has.Off && s.Value == "true" {
+			s.Value = "false"
+		}
+		if _, known := out[flag]; !known {
+			out[flag] = s
+		}
+	}
+	return out
+}

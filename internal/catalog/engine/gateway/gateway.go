@@ -1,0 +1,262 @@
+// Package gateway is what is known of the metrics of gateways between clients and
+// servers: of sixty gateway, whose names are the canonical ones, and of Envoy, Istio,
+// HAProxy, nginx, Traefik and Kong, and so of the Gateway API's gateways that are built on
+// them. It is the one place that says which of their counters mean what; signals and
+// the diagnosis' table of a gateway are made of it.
+package gateway
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+)
+
+// ID names a gateway.
+const ID engine.ID = "gateway"
+
+// Engine is the gateway: no engine, but found and asked like one.
+var Engine = engine.Engine{
+	ID: ID, Selector: own + ".+", IDs: []string{"gateway"},
+	Detect: func(names map[string]bool) (engine.Naming, bool) {
+		p, ok := Detect(names)
+		if !ok {
+			return engine.Naming{}, false
+		}
+		return p.naming(names), true
+	},
+	Page: page,
+}
+
+// own begins the names of sixty gateway.
+const own = "sixty_gateway_"
+
+// Outcomes: how a request ended, in the words of sixty gateway, and what else is counted.
+const (
+	Offered          = "offered"
+	Success          = "success"
+	ClientError      = "client_error"
+	UpstreamError    = "upstream_error"
+	ErrorEvent       = "error_event" // within an answer of 200; sixty gateway alone sees it
+	Timeout          = "timeout"
+	ClientDisconnect = "client_disconnect"
+	Rejected         = "rejected"
+	Retries          = "retries"
+	Open             = "open" // a gauge
+)
+
+// Ends are the outcomes of requests at any gateway.
+var Ends = []string{Success, ClientError, UpstreamError, Timeout, ClientDisconnect, Rejected}
+
+// A Term is one addend of an outcome.
+type Term struct {
+	Outcome string
+	Metric  string
+	Match   []*labels.Matcher
+	Sign    float64 // 1, or -1 where another outcome's metric holds these too
+}
+
+// A Product is one kind of gateway.
+type Product struct {
+	Title string
+	Main  string // the metric by which it is told; "" for sixty gateway
+	Terms []Term
+
+	duration string  // histogram of whole requests; "" where there is none
+	per      float64 // of its unit, in a second
+}
+
+// Own is sixty gateway. Its signals are in package indicator.
+var Own = ownProduct()
+
+func ownProduct() Product {
+	p := Product{Title: "sixty gateway", Terms: []Term{
+		term(Offered, own+"requests_offered_total", indicator.OnRoutes), term(Open, own+"requests_open", indicator.InFlight),
+	}}
+	for _, status := range append(slices.Clone(Ends), ErrorEvent) {
+		p.Terms = append(p.Terms, term(status, own+"requests_total", indicator.OnRoutes, indicator.Is("status", status)))
+	}
+	return p
+}
+
+// Others are the other products. A sidecar of Istio shows some of Envoy's names too.
+var Others = []Product{
+	byFlags("Istio", "istio_requests_total").timed("istio_request_duration_milliseconds", 1000),
+	byClass("Envoy", "envoy_cluster_upstream_rq_xx", "envoy_response_code_class", "").timed("envoy_cluster_upstream_rq_time", 1000).with(
+		term(Timeout, "envoy_cluster_upstream_rq_timeout"), less(UpstreamError, "envoy_cluster_upstream_rq_timeout"),
+		term(ClientDisconnect, "envoy_http_downstream_rq_rx_reset"), term(Retries, "envoy_cluster_upstream_rq_retry"), term(Open, "envoy_cluster_upstream_rq_active")),
+	byClass("HAProxy", "haproxy_backend_http_responses_total", "code", "xx").with(
+		term(ClientDisconnect, "haproxy_backend_client_aborts_total"), term(Retries, "haproxy_backend_retry_warnings_total"),
+		term(Open, "haproxy_backend_current_sessions")),
+	byCode("ingress-nginx", "nginx_ingress_controller_requests", "status").timed("nginx_ingress_controller_request_duration_seconds", 1),
+	byClass("nginx", "nginx_vts_server_requests_total", "code", "xx", indicator.Is("host", "*")),
+	{Title: "nginx", Main: "nginx_http_requests_total", Terms: []Term{term(Offered, "nginx_http_requests_total")}},
+	byCode("Traefik", "traefik_service_requests_total", "code").timed("traefik_service_request_duration_seconds", 1).with(term(Retries, "traefik_service_retries_total")),
+	byCode("Kong", "kong_http_requests_total", "code").timed("kong_request_latency_ms", 1000),
+}
+
+// Foreign is a regular expression of the metrics of other products.
+func Foreign() string {
+	var names []string
+	for _, p := range Others {
+		names = append(names, p.Main)
+		for _, t := range p.Terms {
+			names = append(names, t.Metric)
+		}
+		if p.duration != "" {
+			names = append(names, p.duration+"_count")
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), "|")
+}
+
+// Detect tells a page's product by the names on it.
+func Detect(names map[string]bool) (Product, bool) {
+	for n := range names {
+		if strings.HasPrefix(n, own) {
+			return Own, true
+		}
+	}
+	i := slices.IndexFunc(Others, func(p Product) bool { return names[p.Main] })
+	if i < 0 {
+		return Product{}, false
+	}
+	return Others[i], true
+}
+
+func term(outcome, metric string, match ...*labels.Matcher) Term {
+	return Term{outcome, metric, match, 1}
+}
+
+func less(outcome, metric string) Term { return Term{outcome, metric, nil, -1} }
+
+func (p Product) with(terms ...Term) Product {
+	p.Terms = slices.Concat(p.Terms, terms)
+	return p
+}
+
+func (p Product) timed(histogram string, per float64) Product {
+	p.duration, p.per = histogram, per
+	return p
+}
+
+// byClass is a product that counts answers by the first digit of their code.
+func byClass(title, metric, label, suffix string, more ...*labels.Matcher) Product {
+	p := Product{Title: title, Main: metric}
+	for _, c := range []struct{ outcome, digits string }{{Success, "[123]"}, {ClientError, "4"}, {UpstreamError, "5"}, {Offered, "[12345]"}} {
+		p.Terms = append(p.Terms, term(c.outcome, metric, append([]*labels.Matcher{indicator.Like(label, c.digits+suffix)}, more...)...))
+	}
+	return p
+}
+
+// byCode is one that counts them by the code: 499 is nginx's for a client that left, 504
+// a gateway's for its own limit.
+func byCode(title, metric, label string, more ...*labels.Matcher) Product {
+	p := Product{Title: title, Main: metric}
+	for _, c := range []struct{ outcome, codes string }{
+		{Success, "[123].."},
+		{ClientError, "4(0[0-79]|1.|2[0-8]|[3-8].|9[0-8])"},
+		{UpstreamError, "0|5(0[0-35-9]|[1-9].)"},
+		{Timeout, "408|504"},
+		{ClientDisconnect, "499"},
+		{Rejected, "429"},
+		{Offered, ".+"},
+	} {
+		p.Terms = append(p.Terms, term(c.outcome, metric, append([]*labels.Matcher{indicator.Like(label, c.codes)}, more...)...))
+	}
+	return p
+}
+
+// byFlags is one with Envoy's response flags, which say more than the code: DC is a
+// client that left, UT, SI and DT are limits. Both ends of a call report it; the
+// destination's report is taken.
+func byFlags(title, metric string) Product {
+	const left, limits = ".*DC.*", ".*(UT|SI|DT).*"
+	once := indicator.Unlike("reporter", "source")
+	p := byCode(title, metric, "response_code", once, indicator.Unlike("response_flags", left+"|"+limits))
+	p.Terms = slices.DeleteFunc(p.Terms, func(t Term) bool { return t.Outcome == Offered })
+	return p.with(term(Offered, metric, once), term(ClientDisconnect, metric, once, indicator.Like("response_flags", left)),
+		term(Timeout, metric, once, indicator.Like("response_flags", limits), indicator.Unlike("response_flags", left)))
+}
+
+// naming says how the product names what the signals ask for.
+func (p Product) naming(has map[string]bool) engine.Naming {
+	n := engine.Naming{ID: string(ID), Version: p.Title, Prefix: engine.Canonical}
+	if p.Main == "" {
+		return n
+	}
+	n.Exprs = map[string]indicator.Expr{}
+	put := func(s *indicator.Signal, expr indicator.Expr) {
+		if expr != nil {
+			n.Exprs[s.Name] = expr
+		}
+	}
+	sum := func(fn indicator.Function, outcomes ...string) indicator.Expr { return p.sum(has, fn, outcomes...) }
+	share := func(of, among indicator.Expr) indicator.Expr {
+		if of == nil || among == nil {
+			return nil
+		}
+		return indicator.Div(of, indicator.Some(among))
+	}
+	put(indicator.GatewayOffered, sum(indicator.Rate, Offered))
+	put(indicator.GatewayEnded, sum(indicator.Rate, Ends...))
+	put(indicator.GatewaySuccess, share(sum(indicator.Rate, Success), sum(indicator.Rate, Ends...)))
+	put(indicator.GatewayErrors, share(sum(indicator.Rate, UpstreamError, Timeout, Rejected), sum(indicator.Rate, Success, ClientError, UpstreamError, Timeout, Rejected)))
+	put(indicator.GatewayClientErrs, share(sum(indicator.Rate, ClientError), sum(indicator.Rate, Ends...)))
+	put(indicator.GatewayGaveUp, share(sum(indicator.Rate, ClientDisconnect), sum(indicator.Rate, Ends...)))
+	put(indicator.GatewayFailed, sum(indicator.Increase, UpstreamError, Timeout, Rejected))
+	put(indicator.GatewayFailing, sum(indicator.Changes, UpstreamError, Timeout, Rejected))
+	put(indicator.GatewayUpstreamErrs, sum(indicator.Increase, UpstreamError))
+	put(indicator.GatewayRejected, sum(indicator.Increase, Rejected))
+	put(indicator.GatewayGivenUp, sum(indicator.Increase, ClientDisconnect))
+	put(indicator.GatewayTimeouts, sum(indicator.Increase, Timeout))
+	put(indicator.GatewayRetries, sum(indicator.Increase, Retries))
+	if retries, ended := sum(indicator.Increase, Retries), sum(indicator.Increase, Ends...); retries != nil && ended != nil {
+		put(indicator.GatewayRetryShare, indicator.Div(retries, indicator.AtLeast(ended, 1)))
+	}
+	put(indicator.GatewayOpen, sum(indicator.Mean, Open))
+	if has[p.duration+"_count"] {
+		for s, q := range map[*indicator.Signal]float64{indicator.GatewayE2EP50: 0.5, indicator.GatewayE2EP95: 0.95} {
+			put(s, indicator.Div(indicator.QuantileOf(q, indicator.Buckets(p.duration)), indicator.Number(p.per)))
+		}
+	}
+	return n
+}
+
+// sum adds up outcomes over the window; nil where the page has none of them.
+func (p Product) sum(has map[string]bool, fn indicator.Function, outcomes ...string) (out indicator.Expr) {
+	for _, t := range p.Terms {
+		if !slices.Contains(outcomes, t.Outcome) || !has[t.Metric] {
+			continue
+		}
+		// What never happened has no series: it is zero where the gateway answers.
+		e := indicator.OrZero(indicator.Sum(fn(t.Metric, t.Match...)), indicator.Sum(fn(t.Metric)))
+		switch {
+		case out == nil:
+			out = e
+		case t.Sign < 0:
+			out = indicator.Sub(out, e)
+		default:
+			out = indicator.Add(out, e)
+		}
+	}
+	return out
+}
+
+// page returns what the signals ask of sixty gateway.
+func page(id string) (names []string, release string, err error) {
+	if id != string(ID) {
+		return nil, "", nil
+	}
+	names = indicator.ReadsOf(indicator.Gateway)
+	for i, n := range names {
+		if histogram, ok := strings.CutSuffix(n, "_bucket"); ok {
+			names[i] = histogram + "_count"
+		}
+	}
+	return names, "", err
+}

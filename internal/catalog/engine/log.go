@@ -1,0 +1,506 @@
+package engine
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+)
+
+// Bounds of a log. What a line has beyond its bound is skipped: request lines
+// carry whole prompts, and no line that is read comes near it.
+const (
+	maxLog      = 256 << 20 // bytes in all
+	maxLine     = 64 << 10  // bytes of one line
+	maxLogStats = 1000      // statistics kept, the latest: 2 h 45 min at one in 10 s
+)
+
+const logSource = "engine log"
+
+// A Log is what vLLM wrote about itself: its settings as it started, and its
+// statistics as it ran. Where the log holds several starts, the settings are
+// those of the last one. No request, prompt or argument beyond Config is kept.
+type Log struct {
+	Config         Config  // source "engine log"
+	Version        string  // of vLLM, "" when the log does not reach back to the start
+	Model          string  // the name served, "" when not logged
+	KVTokens       int64   // KV capacity of one engine in tokens, 0 when not logged
+	KVBytes        float64 // memory for the KV cache of one worker, 0 when not logged
+	WeightBytes    float64 // that loading the model took on one GPU, 0 when not logged
+	MaxConcurrency float64 // requests of max-model-len that fit into the KV cache, 0 when not logged
+	Starts         int     // starts after the first one seen
+	Stats          []LogStat
+	Errors         []LogError // in the order of their first appearance
+}
+
+// A LogStat is one line of the statistics that vLLM writes every 10 s
+// (VLLM_LOG_STATS_INTERVAL; V0 every 5 s) unless it idles.
+type LogStat struct {
+	At     time.Time // zero when the log has no timestamps
+	Run    int       // starts seen before the line
+	Engine string    // data-parallel rank, "0" for the only one and for an aggregate of all
+
+	// The throughputs are means since the line before. That of the prompts
+	// leaves out cached tokens (vllm/v1/metrics/loggers.py, v0.23.0).
+	PromptTokensPerSecond     float64
+	GenerationTokensPerSecond float64
+
+	Running       int
+	Waiting       int
+	KVUsage       float64 // 0..1
+	PrefixHitRate float64 // 0..1 over the last 1000 requests, NaN when not logged
+	Preemptions   int64   // since the start; V0 only: V1 does not log them
+}
+
+// A LogError says that a kind of failure was logged, never with what words.
+type LogError struct {
+	Kind  string // one of the Error constants
+	Count int    // lines; one failure may write several
+	Last  time.Time
+}
+
+// The kinds of failures that a log tells.
+const (
+	ErrorOutOfMemory = "CUDA out of memory"
+	ErrorEngineDead  = "engine dead"     // EngineDeadError: requests fail until a restart
+	ErrorEngineCrash = "engine crashed"  // the engine process ended by itself or was killed
+	ErrorNoKVMemory  = "no KV memory"    // the model or its longest request leaves no room: no start
+	ErrorPreemption  = "preemption (V0)" // V0 warns of each 50th
+)
+
+// errorMarks are what the lines of each kind say. They are looked for in lines
+// of level WARNING or worse and in tracebacks, which may have no level.
+var errorMarks = []struct{ mark, kind string }{
+	{"CUDA out of memory", ErrorOutOfMemory},
+	{"OutOfMemoryError", ErrorOutOfMemory},
+	{"EngineDeadError", ErrorEngineDead},
+	{"EngineCore encountered a fatal error", ErrorEngineCrash},
+	{"EngineCore failed to start", ErrorEngineCrash},
+	{"engine core exited unexpectedly", ErrorEngineCrash}, // killed, as by the kernel for want of memory
+	{"died unexpectedly", ErrorEngineCrash},
+	{"Engine background task failed", ErrorEngineCrash}, // V0
+	{"No available memory for the cache blocks", ErrorNoKVMemory},
+	{"larger than the maximum number of tokens that can be stored in KV cache", ErrorNoKVMemory}, // V0 and older V1
+	{"larger than the available KV cache memory", ErrorNoKVMemory},
+}
+
+// marks are substrings of which a line has one if it is of any interest: a log
+// is mostly access lines, and this keeps the regular expressions off them.
+var marks = [][]byte{
+	[]byte("throughput: "), []byte("Prefix cache hit rate: GPU"), []byte("args: "), []byte("KV cache"),
+	[]byte(" engine (v"), []byte("version "), []byte("Maximum concurrency"), []byte("GPU blocks: "),
+	[]byte("Chunked prefill is enabled"), []byte("Using max model len"), []byte("is preempted by"),
+	[]byte("CUDA out of memory"), []byte("OutOfMemoryError"), []byte("EngineDeadError"),
+	[]byte("EngineCore "), []byte("unexpectedly"), []byte(" took "), []byte("background task failed"), []byte("memory for the cache blocks"),
+}
+
+var (
+	escapes = regexp.MustCompile(`\x1b\[[0-9;]*m`)
+
+	// prefix is vLLM's own (vllm/logger.py): INFO 05-19 10:13:11 [loggers.py:271] …,
+	// without the bracket before 0.8. Whatever a container's runtime puts before
+	// it is passed over.
+	prefix = regexp.MustCompile(`\b(DEBUG|INFO|WARNING|ERROR|CRITICAL) (\d\d-\d\d \d\d:\d\d:\d\d) \[?[\w./]+:\d+\] ?`)
+
+	// processName is what vLLM puts before every line of a process since 0.11.
+	processName = regexp.MustCompile(`^\(\w+( [^)]*)?\) `)
+
+	versionLine = regexp.MustCompile(`^(?:vLLM API server version v?|Initializing an? (?:V\d )?LLM engine \(v|[ \x{2580}-\x{259F}]*[\x{2580}-\x{259F}] +version )(\d+\.[\w.+-]+)`)
+	kvTokens    = regexp.MustCompile(`^GPU KV cache size: ([\d,]+) tokens`)
+	concurrency = regexp.MustCompile(`^(?:GPU KV cache size: [\d,]+ tokens, )?Maximum concurrency for ([\d,]+) tokens per request: ([\d.]+)x`)
+	kvMemory    = regexp.MustCompile(`^Available KV cache memory: (-?[\d.]+) GiB`)
+	weightsTook = regexp.MustCompile(`^(?:Model loading took|Loading model weights took) ([\d.]{1,20}) (?:GiB|GB)`) // GB means GiB
+	gpuBlocks   = regexp.MustCompile(`^# (?:GPU|cuda) blocks: (\d+)`)                                               // V0
+	chunked     = regexp.MustCompile(`^Chunked prefill is enabled with max_num_batched_tokens=(\d+)`)
+	maxModelLen = regexp.MustCompile(`^Using max model len (\d+)`)
+	preempted   = regexp.MustCompile(`^Sequence group \S+ is preempted by .* total_num_cumulative_preemption=(\d+)`)
+	hitRateV0   = regexp.MustCompile(`^Prefix cache hit rate: GPU: ([\d.]+)%`)
+	statsLine   = regexp.MustCompile(`^(?:Engine (\d+): |\d+ Engines Aggregated: )?Avg prompt throughput: ([\d.]+) tokens/s, Avg generation throughput: ([\d.]+) tokens/s, Running: (\d+) reqs,(?: Swapped: \d+ reqs,)? (?:Waiting|Pending): (\d+) reqs(.*)`)
+	kvUsage     = regexp.MustCompile(`GPU KV cache usage: ([\d.]+)%`)
+	hitRate     = regexp.MustCompile(`, Prefix cache hit rate: ([\d.]+)%`)
+)
+
+// ParseLog reads a log of vLLM, V0 or V1, as the server or a container's
+// runtime wrote it. Lines that it does not know are skipped; a log without any
+// known line is an error, as is one of more than 256 MiB.
+//
+// vLLM's timestamps have neither year nor zone. They are taken as UTC, which
+// containers run in, and as the latest year that does not put them after
+// now. A line that begins with a full RFC 3339 timestamp, as "docker logs
+// --timestamps" writes, has that one.
+func ParseLog(r io.Reader, now time.Time) (Log, error) {
+	p := logParser{log: Log{Config: Config{}}, now: now}
+	if err := p.readLines(r); err != nil {
+		return Log{}, fmt.Errorf("read engine log: %w", err)
+	}
+	if !p.known {
+		return Log{}, hint.With(errors.New("read engine log: no line of vLLM's in it"),
+			"give the standard output and error of vllm serve, from its start, at log level INFO")
+	}
+	return p.log, nil
+}
+
+// logParser holds what the next line may change.
+type logParser struct {
+	log   Log
+	now   time.Time
+	at    time.Time // of the last line that had a timestamp
+	known bool      // any line was recognised
+
+	ready       bool  // the engine of this start has been configured
+	preemptions int64 // of this start
+}
+
+// readLines gives every line, cut to maxLine, to line.
+func (p *logParser) readLines(r io.Reader) error {
+	limited := &io.LimitedReader{R: r, N: maxLog + 1}
+	in := bufio.NewReaderSize(limited, maxLine)
+	for {
+		part, err := in.ReadSlice('\n')
+		p.line(part)
+		for errors.Is(err, bufio.ErrBufferFull) {
+			_, err = in.ReadSlice('\n')
+		}
+		if limited.N <= 0 {
+			return hint.With(fmt.Errorf("more than %d MiB", maxLog>>20),
+				"give its start and its end: (head -n 5000 LOG; tail -n 500000 LOG) > part.log")
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (p *logParser) line(raw []byte) {
+	interesting := false
+	for _, m := range marks {
+		if bytes.Contains(raw, m) {
+			interesting = true
+			break
+		}
+	}
+	if !interesting {
+		return
+	}
+	text := strings.TrimRight(escapes.ReplaceAllLiteralString(string(raw), ""), "\r\n ")
+	// Only a message that begins as vLLM's does is taken: prompts are logged too,
+	// within a message, and may say anything.
+	level, message := "", strings.TrimLeft(text, " ")
+	if m := prefix.FindStringSubmatchIndex(text); m != nil {
+		level, message = text[m[2]:m[3]], text[m[1]:]
+		p.at = p.timestamp(text, text[m[4]:m[5]])
+	}
+	if p.stats(message) || p.settings(message) || p.capacity(message) || p.preemption(message) || p.failure(level, message) {
+		p.known = true
+	}
+}
+
+// timestamp reads the time of a line, given vLLM's own stamp.
+func (p *logParser) timestamp(line, stamp string) time.Time {
+	first, _, _ := strings.Cut(line, " ")
+	if t, err := time.Parse(time.RFC3339Nano, first); err == nil {
+		return t.UTC()
+	}
+	// Eight years, for the 29th of February.
+	for year := p.now.UTC().Year() + 1; year > p.now.UTC().Year()-8; year-- {
+		t, err := time.Parse("2006-01-02 15:04:05", strconv.Itoa(year)+"-"+stamp)
+		// A day of grace: the zone may be up to 14 hours ahead of UTC.
+		if err == nil && t.Before(p.now.Add(24*time.Hour)) {
+			return t
+		}
+	}
+	return time.Time{}
+}
+
+// started notes that the server starts. Several lines say so; only the first
+// after a server that was up counts.
+func (p *logParser) started() {
+	if !p.ready {
+		return
+	}
+	p.ready, p.preemptions = false, 0
+	l := &p.log
+	l.Starts++
+	l.Config, l.Version, l.Model, l.KVTokens, l.KVBytes, l.WeightBytes, l.MaxConcurrency = Config{}, "", "", 0, 0, 0, 0
+}
+
+// settings reads the lines with arguments, version and resolved configuration.
+func (p *logParser) settings(m string) bool {
+	version := versionLine.FindStringSubmatch(m)
+	if version != nil {
+		if !strings.HasPrefix(m, "Initializing") {
+			p.started()
+		}
+		p.log.Version = strings.TrimRight(version[1], ".")
+	}
+	if s, ok := strings.CutPrefix(m, "non-default args: "); ok {
+		p.started()
+		p.assign(s)
+		return true
+	}
+	if s, ok := strings.CutPrefix(m, "args: Namespace"); ok { // V0
+		p.started()
+		p.assign(s)
+		return true
+	}
+	if version != nil {
+		if _, s, ok := strings.Cut(m, " with config: "); ok {
+			p.assign(s)
+		}
+		return true
+	}
+	if s := chunked.FindStringSubmatch(m); s != nil {
+		p.set(ChunkedPrefill, "True")
+		p.set(MaxNumBatchedTokens, s[1])
+		return true
+	}
+	if s := maxModelLen.FindStringSubmatch(m); s != nil {
+		p.set(MaxModelLen, s[1])
+		return true
+	}
+	return false
+}
+
+// capacity reads the lines on what memory holds.
+func (p *logParser) capacity(m string) bool {
+	l, found := &p.log, false
+	if s := weightsTook.FindStringSubmatch(m); s != nil {
+		l.WeightBytes = min(number(s[1]), 1<<20) * (1 << 30)
+		return true
+	}
+	if s := kvTokens.FindStringSubmatch(m); s != nil {
+		n := strings.ReplaceAll(s[1], ",", "")
+		l.KVTokens, _ = strconv.ParseInt(n, 10, 64) // out of range: the greatest
+		p.set(KVTokens, n)
+		found = true
+	}
+	if s := concurrency.FindStringSubmatch(m); s != nil {
+		p.set(MaxModelLen, strings.ReplaceAll(s[1], ",", ""))
+		l.MaxConcurrency = number(s[2])
+		found = true
+	}
+	if s := kvMemory.FindStringSubmatch(m); s != nil {
+		l.KVBytes = number(s[1]) * (1 << 30)
+		found = true
+	}
+	if s := gpuBlocks.FindStringSubmatch(m); s != nil {
+		p.set(NumBlocks, s[1])
+		found = true
+	}
+	p.ready = p.ready || found
+	return found
+}
+
+// stats reads a line of statistics, in V0's form or V1's.
+func (p *logParser) stats(m string) bool {
+	if s := hitRateV0.FindStringSubmatch(m); s != nil {
+		if n := len(p.log.Stats); n > 0 {
+			p.log.Stats[n-1].PrefixHitRate = number(s[1]) / 100
+		}
+		return true
+	}
+	s := statsLine.FindStringSubmatch(m)
+	if s == nil {
+		return false
+	}
+	p.ready = true
+	stat := LogStat{
+		At: p.at, Run: p.log.Starts, Engine: "0",
+		PromptTokensPerSecond: number(s[2]), GenerationTokensPerSecond: number(s[3]),
+		Running: int(number(s[4])), Waiting: int(number(s[5])),
+		PrefixHitRate: math.NaN(), Preemptions: p.preemptions,
+	}
+	if s[1] != "" {
+		stat.Engine = strconv.Itoa(int(number(s[1])))
+	}
+	if u := kvUsage.FindStringSubmatch(s[6]); u != nil {
+		stat.KVUsage = number(u[1]) / 100
+	}
+	if h := hitRate.FindStringSubmatch(s[6]); h != nil {
+		stat.PrefixHitRate = number(h[1]) / 100
+	}
+	if len(p.log.Stats) == maxLogStats {
+		copy(p.log.Stats, p.log.Stats[1:])
+		p.log.Stats = p.log.Stats[:maxLogStats-1]
+	}
+	p.log.Stats = append(p.log.Stats, stat)
+	return true
+}
+
+func (p *logParser) preemption(m string) bool {
+	s := preempted.FindStringSubmatch(m)
+	if s == nil {
+		return false
+	}
+	p.preemptions = max(p.preemptions, int64(number(s[1])))
+	p.count(ErrorPreemption)
+	return true
+}
+
+func (p *logParser) failure(level, m string) bool {
+	if level == "INFO" || level == "DEBUG" {
+		return false
+	}
+	if level == "" {
+		// The last line of a traceback: the exception's name comes first.
+		m, _, _ = strings.Cut(processName.ReplaceAllLiteralString(m, ""), " ")
+	}
+	for _, e := range errorMarks {
+		if strings.Contains(m, e.mark) {
+			p.count(e.kind)
+			p.ready = true // what starts next is another process
+			return true
+		}
+	}
+	return false
+}
+
+func (p *logParser) count(kind string) {
+	for i := range p.log.Errors {
+		if e := &p.log.Errors[i]; e.Kind == kind {
+			e.Count++
+			e.Last = p.at
+			return
+		}
+	}
+	p.log.Errors = append(p.log.Errors, LogError{Kind: kind, Count: 1, Last: p.at})
+}
+
+// number reads digits that a regular expression has found; 0 when they are no
+// number after all. It is bounded so that it fits any integer type.
+func number(s string) float64 {
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil || math.IsNaN(f) {
+		return 0
+	}
+	return min(max(f, -1<<31), 1<<31-1)
+}
+
+// set records a setting. Unlike Config.Set it replaces what is known: later
+// lines of a start are closer to what the engine does.
+func (p *logParser) set(flag, value string) {
+	if value != "" && value != "None" {
+		p.log.Config[flag] = Setting{Value: value, Source: logSource}
+	}
+}
+
+// argumentFlags maps the names of arguments and configuration fields, as Python
+// prints them, to flags. Nothing else is kept: arguments may hold secrets.
+var argumentFlags = map[string]string{
+	"max_num_seqs":            MaxNumSeqs,
+	"max_num_batched_tokens":  MaxNumBatchedTokens,
+	"max_model_len":           MaxModelLen,
+	"max_seq_len":             MaxModelLen,
+	"enable_chunked_prefill":  ChunkedPrefill,
+	"chunked_prefill_enabled": ChunkedPrefill,
+	"enable_prefix_caching":   PrefixCaching,
+	"gpu_memory_utilization":  GPUMemoryUtilization,
+	"kv_cache_dtype":          KVCacheDtype,
+	"block_size":              BlockSize,
+	"tensor_parallel_size":    TensorParallelSize,
+	"data_parallel_size":      DataParallelSize,
+	"num_gpu_blocks_override": NumBlocks,
+}
+
+// assign reads a line of arguments or of configuration.
+func (p *logParser) assign(s string) {
+	model, served := "", ""
+	assignments(s, func(name, value string) {
+		switch name {
+		case "model":
+			model = value
+		case "served_model_name":
+			served = value
+		default:
+			if flag, ok := argumentFlags[name]; ok {
+				p.set(flag, value)
+			}
+		}
+	})
+	if served == "" || served == "None" {
+		served = model
+	}
+	if served != "" && p.log.Model == "" {
+		p.log.Model = served
+	}
+}
+
+// assignments calls yield for each name and scalar of Python's print of a
+// dictionary, {'a': 1}, of a Namespace, (a=1), or of a bare list, a=1. Of a list
+// as value it takes the first item; fields of nested structures are skipped, and
+// text within quotes is never taken for a name unless a colon follows.
+func assignments(s string, yield func(name, value string)) {
+	base := 0 // brackets around the names wanted
+	if strings.HasPrefix(s, "{") || strings.HasPrefix(s, "(") {
+		base = 1
+	}
+	depth, name := 0, ""       // name is that whose value comes
+	token, isWord := "", false // the last word or quoted text
+	finish := func() {
+		if name != "" && token != "" {
+			yield(name, token)
+			name = ""
+		}
+		token = ""
+		if depth <= base {
+			name = ""
+		}
+	}
+	for i := 0; i < len(s); {
+		end := i + 1
+		switch c := s[i]; c {
+		case '\'', '"':
+			end = quoted(s, i)
+			token, isWord = strings.Trim(s[i:end], `'"`), false
+		case '(', '{', '[':
+			if depth++; c != '[' && depth > base {
+				name = "" // a structure
+			}
+			token = ""
+		case ')', '}', ']':
+			finish()
+			depth--
+		case '=', ':':
+			if (c == '=') == isWord && token != "" {
+				if name = ""; depth == base {
+					name = token
+				}
+				token = ""
+			}
+		case ',':
+			finish()
+		case ' ':
+		default:
+			for end < len(s) && strings.IndexByte(" ,=(){}[]'\":", s[end]) < 0 {
+				end++
+			}
+			token, isWord = s[i:end], true
+		}
+		i = end
+	}
+	finish()
+}
+
+// quoted returns the index after the quoted text that begins at s[i].
+func quoted(s string, i int) int {
+	for j := i + 1; j < len(s); j++ {
+		switch s[j] {
+		case '\\':
+			j++
+		case s[i]:
+			return j + 1
+		}
+	}
+	return len(s)
+}

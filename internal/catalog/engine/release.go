@@ -1,0 +1,57 @@
+package engine
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"golang.org/x/mod/semver"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+)
+
+// A Release is a release of vLLM, "0.23.0" or, where its patch is not known,
+// "0.23"; "" is not known.
+type Release string
+
+var releaseForm = regexp.MustCompile(`^v?(\d{1,4}\.\d{1,4}(\.\d{1,4})?)$`)
+
+// ParseRelease reads "0.23.0", "v0.23.0" or "0.23".
+func ParseRelease(text string) (Release, error) {
+	m := releaseForm.FindStringSubmatch(strings.TrimSpace(text))
+	if m == nil || !Release(m[1]).Valid() {
+		return "", hint.With(fmt.Errorf("vLLM release %q is not one", text), "write it as 0.23 or 0.23.0")
+	}
+	return Release(m[1]), nil
+}
+
+var releaseNumber = regexp.MustCompile(`\d+\.\d+(\.\d+)?`)
+
+// FindRelease returns the first release in a text, such as the oldest of the range
+// "0.20 or later, before 0.30" that a server's metrics show; "" where there is none.
+func FindRelease(text string) Release {
+	if r := Release(releaseNumber.FindString(text)); r.Valid() {
+		return r
+	}
+	return ""
+}
+
+// Compare returns -1, 0 or 1 for a release before, equal to or after another.
+// "0.23" is 0.23.0, and one that is not known comes before all others.
+func (r Release) Compare(other Release) int { return semver.Compare("v"+string(r), "v"+string(other)) }
+
+// AtLeast reports whether the release is another one or comes after it.
+func (r Release) AtLeast(other Release) bool { return r.Compare(other) >= 0 }
+
+// Minor returns the release without its patch, "0.23", as whose any patch counts.
+func (r Release) Minor() Release {
+	return Release(strings.TrimPrefix(semver.MajorMinor("v"+string(r)), "v"))
+}
+
+// Full returns the release with its patch, "0.23.0", as /version tells it.
+func (r Release) Full() Release {
+	return Release(strings.TrimPrefix(semver.Canonical("v"+string(r)), "v"))
+}
+
+// Valid reports whether r is the name of a release.
+func (r Release) Valid() bool { return semver.IsValid("v" + string(r)) }

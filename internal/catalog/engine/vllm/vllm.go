@@ -1,0 +1,188 @@
+// Package vllm is what is known of vLLM's server, V1 and V0, and of Ray Serve and
+// KServe around it: names by what changed when, and flags by release.
+package vllm
+
+import (
+	_ "embed"
+	"strings"
+	"sync"
+
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
+)
+
+// Engine is vLLM's server.
+var Engine = engine.Engine{
+	ID: ID, Selector: prefixed(".+"), Like: prefixed,
+	Detect:   detect,
+	Page:     page,
+	IDs:      []string{"vllm-v1", "vllm-v0", "vllm-v1-ray", "vllm-v0-ray", "vllm-v1-kserve", "vllm-v1-normalized", "a release such as vllm-0.10"},
+	Families: families,
+	Flags:    flags,
+}
+
+// prefixed is a regular expression of a name with all prefixes that there are.
+func prefixed(name string) string { return "(ray_|kserve_)?vllm[:_]" + name }
+
+// ID names the engine.
+const ID engine.ID = "vllm"
+
+//go:embed families.csv
+var familiesCSV string
+
+// The kinds of families.
+const (
+	bothEngines = "vllm"
+	v0Engine    = "vllm-v0"
+	v1Engine    = "vllm-v1"
+	frontend    = "http"    // of the HTTP frontend, prometheus_fastapi_instrumentator
+	process     = "process" // of the frontend's process, Python's client
+)
+
+var families = sync.OnceValue(func() []engine.Family {
+	all := engine.ParseFamilies(familiesCSV)
+	for i := range all {
+		if k := all[i].Kind; k == bothEngines || k == v0Engine || k == v1Engine {
+			all[i].Engine = ID
+		}
+	}
+	return all
+})
+
+// InV1 reports whether a V1 engine of a release exposes a family; see
+// engine.Family.Released.
+func InV1(f *engine.Family, release string) bool { return f.Kind != v0Engine && f.Released(release) }
+
+// OnlyV0 reports whether the V1 engine never had a family.
+func OnlyV0(f *engine.Family) bool { return f.Kind == v0Engine }
+
+// OnlyV1 reports whether the V0 engine never had a family.
+func OnlyV1(f *engine.Family) bool { return f.Kind == v1Engine }
+
+func detect(names map[string]bool) (engine.Naming, bool) {
+	for _, p := range prefixes {
+		for _, m := range markers {
+			if names[p.prefix+m] {
+				return naming(p.prefix, p.suffix, names), true
+			}
+		}
+	}
+	return engine.Naming{}, false
+}
+
+// prefixes under which vLLM's metrics are met, the most specific first.
+var prefixes = []struct{ prefix, suffix string }{
+	{"ray_vllm:", "-ray"}, // Ray Serve LLM up to vLLM 0.10
+	{"ray_vllm_", "-ray"}, // vLLM 0.11 and later: vllm/v1/metrics/ray_wrappers.py
+	{"kserve_vllm:", "-kserve"},
+	{"kserve_vllm_", "-kserve"},
+	{"vllm:", ""},
+	{"vllm_", "-normalized"}, // stores and pipelines that forbid colons
+}
+
+// markers are names of the request path: one of them must be there, so that
+// another exporter's vllm_something (or sixty's own) is not taken for a server.
+var markers = []string{"num_requests_running", "num_requests_waiting", "generation_tokens_total", "time_to_first_token_seconds_count"}
+
+// Canonical returns a name under the prefix "vllm:", and the prefix that it had; the
+// names of others come back as they are, with the prefix "".
+func Canonical(name string) (canonical, prefix string) {
+	for _, p := range prefixes {
+		if rest, ok := strings.CutPrefix(name, p.prefix); ok {
+			return engine.Canonical + rest, p.prefix
+		}
+	}
+	return name, ""
+}
+
+func naming(prefix, suffix string, has map[string]bool) engine.Naming {
+	n := engine.Naming{ID: "vllm-v1" + suffix, Prefix: prefix, Renamed: map[string]string{}, Version: fingerprint(has, prefix)}
+	if isV0(has, prefix) {
+		n.ID = "vllm-v0" + suffix
+	}
+	// A name is asked for under the one that came before it, where the endpoint exposes
+	// that alone. A server that exposes both during a deprecation is asked under the new
+	// one: they carry the same values (vLLM 0.9.2 to 0.11).
+	for _, f := range families() {
+		if f.Replacement == "" {
+			continue
+		}
+		now, old := strings.TrimPrefix(f.Replacement, engine.Canonical), strings.TrimPrefix(f.Name, engine.Canonical)
+		suffixes := []string{""}
+		if f.Type == engine.Histogram {
+			suffixes = engine.HistogramSuffixes
+		}
+		for _, s := range suffixes {
+			if !has[prefix+now+s] && has[prefix+old+s] {
+				n.Renamed[now+s] = old + s
+			}
+		}
+	}
+	if strings.HasPrefix(prefix, "ray_") {
+		n.Identity = []string{"ReplicaId", "WorkerId"}
+	}
+	return n
+}
+
+// isV0 reports whether the names are of the V0 engine: one of those that V1
+// never had or, from 0.8.3 on, which hides them, the cache gauge of old without
+// the prefix-cache counters that V1 always had beside it.
+func isV0(has map[string]bool, prefix string) bool {
+	for _, name := range []string{"num_requests_swapped", "cpu_cache_usage_perc", "time_in_queue_requests_count", "avg_generation_throughput_toks_per_s", "model_forward_time_milliseconds_count"} {
+		if has[prefix+name] {
+			return true
+		}
+	}
+	return has[prefix+"gpu_cache_usage_perc"] && !has[prefix+"kv_cache_usage_perc"] && !has[prefix+"gpu_prefix_cache_queries_total"] &&
+		!strings.HasPrefix(prefix, "ray_") // where counters of zero are absent
+}
+
+// releases lists metrics that are there from the start in the release that
+// brought them and, with gone, the release that no longer has them: enough to
+// tell versions apart within one or two minors (vLLM's source distributions,
+// 0.4.2 to 0.33.0).
+var releases = []struct{ name, since, gone string }{
+	{"e2e_request_latency_seconds_count", "0.3", ""},
+	{"request_prefill_time_seconds_count", "0.6.4", ""},
+	{"gpu_cache_usage_perc", "", "0.12"},
+	{"time_per_output_token_seconds_count", "0.3.3", "0.16"},
+	{"kv_cache_usage_perc", "0.9.2", ""},
+	{"inter_token_latency_seconds_count", "0.10.2", ""},
+	{"request_time_per_output_token_seconds_count", "0.11", ""},
+	{"engine_sleep_state", "0.11.1", ""},
+	{"request_prefill_kv_computed_tokens_count", "0.13", ""},
+	{"prompt_tokens_by_source_total", "0.16", ""},
+	{"prompt_tokens_recomputed_total", "0.16", "0.20"},
+	{"estimated_flops_per_gpu_total", "0.17", ""},
+	{"num_requests_waiting_by_reason", "0.20", ""},
+	{"request_num_preemptions_count", "0.30", ""},
+}
+
+func fingerprint(has map[string]bool, prefix string) string {
+	since, before := "", ""
+	ray := strings.HasPrefix(prefix, "ray_")
+	for _, r := range releases {
+		switch present := has[prefix+r.name]; {
+		case present && r.since != "" && newer(r.since, since):
+			since = r.since
+		case present && r.gone != "" && (before == "" || newer(before, r.gone)):
+			before = r.gone
+		case ray && !present && strings.HasSuffix(r.name, "_total"):
+			// Ray's counters are absent until they count something.
+		case !present && r.gone == "" && r.since != "" && (before == "" || newer(before, r.since)):
+			before = r.since
+		}
+		if r.gone != "" && has[prefix+r.name] && (before == "" || newer(before, r.gone)) {
+			before = r.gone
+		}
+	}
+	switch {
+	case since == "":
+		return ""
+	case before == "" || !newer(before, since):
+		return since + " or later"
+	}
+	return since + " or later, before " + before
+}
+
+// newer reports whether release a comes after release b; any release comes after "".
+func newer(a, b string) bool { return engine.FindRelease(a).Compare(engine.FindRelease(b)) > 0 }

@@ -1,0 +1,1177 @@
+package indicator
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+)
+
+// How to declare a signal: its Expr is built of the functions in expr.go, from the inside out.
+// Rate("m") to Highest("m") are a number of each series of a metric over the window, or In
+// another span, Now("m") its last sample; Is, Not and Like choose series. Sum, Avg, Min, Max and
+// CountOf make one value of those of a target; By(Rank...) and By(Fleet...) one of each of its
+// ranks, or one of all replicas. Add, Sub, Mul, Div, Where, And, Or and Unless are operators. So
+//
+//	sum by (instance, model_name) (rate(a_total{reason="x"}[5m])) / (sum by (instance, model_name) (rate(b_total[5m])) > 0)
+//
+// is Div(SumRate("a_total", Is("reason", "x")), Some(SumRate("b_total"))). List it in All, and run
+// go test ./internal/catalog/indicator -run PromQL -update: the difference of testdata/promql.txt is
+// what stores will be asked.
+
+// Families of vLLM's V1 engine that several signals read.
+const (
+	ttftFamily    = "vllm:time_to_first_token_seconds"
+	itlFamily     = "vllm:inter_token_latency_seconds"
+	tpotFamily    = "vllm:request_time_per_output_token_seconds"
+	e2eFamily     = "vllm:e2e_request_latency_seconds"
+	queueFamily   = "vllm:request_queue_time_seconds"
+	prefillFamily = "vllm:request_prefill_time_seconds"
+	decodeFamily  = "vllm:request_decode_time_seconds"
+	promptFamily  = "vllm:request_prompt_tokens"
+	outputFamily  = "vllm:request_generation_tokens"
+	limitFamily   = "vllm:request_params_max_tokens"
+	stepFamily    = "vllm:iteration_tokens_total"
+)
+
+const (
+	docTTFT = "Request arrival at the API server to its first output batch, by the frontend's wall clock: " +
+		"tokenisation, queue and prefill, without network and HTTP parsing. Written at the first token, so " +
+		"clients that leave earlier are not in it (vllm/v1/metrics/stats.py, v0.23.0)."
+	docITL = "Time between two output events of a request, by the engine's monotonic clock, preemption gaps " +
+		"included. One sample per event: with speculative decoding an event carries several tokens " +
+		"(vllm-project/vllm#47382)."
+	docTPOT = "Decode time over output tokens less one, per finished request; zero is recorded for requests " +
+		"of one token."
+	docE2E = "Arrival to last output, written when a request finishes; requests that clients abandon are not " +
+		"in it (vllm-project/vllm#31503)."
+	docQueue = "Queued until first scheduled, written when the request finishes: it lags TTFT, misses " +
+		"abandoned requests, and its lowest bucket edge is 0.3 s, so believe the mean below that " +
+		"(vllm-project/vllm#48175)."
+	docPrefill = "First scheduled until first token, chunks of other requests in between and preemption included."
+)
+
+// Latency, as users feel it.
+var (
+	TTFTP50  = quantile("ttft_p50", "TTFT P50", Seconds, 0.50, ttftFamily, docTTFT).censored()
+	TTFTP90  = quantile("ttft_p90", "TTFT P90", Seconds, 0.90, ttftFamily, docTTFT).censored()
+	TTFTP95  = quantile("ttft_p95", "TTFT P95", Seconds, 0.95, ttftFamily, docTTFT).censored()
+	TTFTP99  = quantile("ttft_p99", "TTFT P99", Seconds, 0.99, ttftFamily, docTTFT).censored()
+	TTFTMean = mean("ttft_mean", "TTFT mean", Seconds, ttftFamily, docTTFT)
+
+	ITLP50  = quantile("itl_p50", "ITL P50", Seconds, 0.50, itlFamily, docITL)
+	ITLP90  = quantile("itl_p90", "ITL P90", Seconds, 0.90, itlFamily, docITL)
+	ITLP95  = quantile("itl_p95", "ITL P95", Seconds, 0.95, itlFamily, docITL)
+	ITLP99  = quantile("itl_p99", "ITL P99", Seconds, 0.99, itlFamily, docITL)
+	ITLMean = mean("itl_mean", "ITL mean", Seconds, itlFamily, docITL)
+
+	TPOTP95  = quantile("tpot_p95", "TPOT P95", SecondsPerToken, 0.95, tpotFamily, docTPOT)
+	TPOTMean = mean("tpot_mean", "TPOT mean", SecondsPerToken, tpotFamily, docTPOT).otherwise(Alternative{
+		Without: "vllm:request_time_per_output_token_seconds_count",
+		Expr: Div(
+			SumRate("vllm:request_decode_time_seconds_sum"),
+			Some(Sub(SumRate("vllm:request_generation_tokens_sum"), SumRate("vllm:request_generation_tokens_count")))),
+	}).counting(outputFamily)
+	E2EP50  = quantile("e2e_p50", "E2E P50", Seconds, 0.50, e2eFamily, docE2E)
+	E2EP95  = quantile("e2e_p95", "E2E P95", Seconds, 0.95, e2eFamily, docE2E)
+	E2EMean = mean("e2e_mean", "E2E mean", Seconds, e2eFamily, docE2E)
+
+	QueueTimeP95    = quantile("queue_time_p95", "Queue time P95", Seconds, 0.95, queueFamily, docQueue)
+	QueueTimeMean   = mean("queue_time_mean", "Queue time mean", Seconds, queueFamily, docQueue)
+	PrefillTimeMean = mean("prefill_time_mean", "Prefill time mean", Seconds, prefillFamily, docPrefill)
+	DecodeTimeMean  = mean("decode_time_mean", "Decode time mean", Seconds, decodeFamily,
+		"First token to last token of a finished request.")
+
+	// UnseenWait is the time of a request that lies in no stage of the engine: the wait
+	// behind somebody else's step before the scheduler even sees it. Both means are of
+	// the same requests, those that ended, so that their difference is a time; the mean
+	// TTFT is of others, those that began.
+	UnseenWait = &Signal{
+		Name: "unseen_wait_mean", Title: "Wait outside queue and inference", Unit: Seconds, Count: e2eFamily, MinCount: minForMedian,
+		Expr: NotNegative(Div(
+			Sub(
+				Sub(SumRate("vllm:e2e_request_latency_seconds_sum"), SumRate("vllm:request_queue_time_seconds_sum")),
+				SumRate("vllm:request_inference_time_seconds_sum")),
+			SumRate("vllm:e2e_request_latency_seconds_count"))),
+		Doc: "Mean end-to-end latency less mean queue time less mean inference time, of the requests that ended. " +
+			"A long step that blocks the engine core shows here and in no queue. Supporting evidence only: an " +
+			"ordinary overload raises it too.",
+	}
+
+	// PrefillShare tells a late first token that is computed from one that waits.
+	PrefillShare = &Signal{
+		Name: "prefill_share", Title: "Prefill's share of TTFT", Unit: Ratio, Count: prefillFamily, MinCount: minForMedian,
+		Expr: Div(
+			MeanOf("vllm:request_prefill_time_seconds"),
+			MeanOf("vllm:time_to_first_token_seconds")),
+		Doc: "Mean prefill time over mean TTFT. The two are written at different moments, so it may pass 1 for a " +
+			"while.",
+	}
+
+	// PrefillOfBatch tells seats that answers are made in from those that prompts pass
+	// through.
+	PrefillOfBatch = &Signal{
+		Name: "prefill_share_of_batch", Title: "Prefill, share of batch", Unit: Ratio, Optional: true,
+		Expr: OrZero(
+			Div(
+				SumRate("vllm:request_prefill_time_seconds_sum"),
+				Some(Add(SumRate("vllm:request_prefill_time_seconds_sum"), SumRate("vllm:request_decode_time_seconds_sum")))),
+			SumRate("vllm:request_prefill_time_seconds_sum")),
+		Doc: "Prefill time over prefill and decode time of the requests that ended, 0 where none did. Near 1 " +
+			"where answers have next to no tokens: embeddings, scores, classification. The engine is then bound " +
+			"by computing prompts, however many requests may run.",
+	}
+
+	// StallsPerRequest counts gaps of more than a second in the stream: the
+	// ITL percentiles hide a pause of seconds among thousands of good gaps.
+	StallsPerRequest = &Signal{
+		Name: "itl_stalls_per_request", Title: "Gaps over 1 s per request", Unit: PerRequest, Count: ttftFamily, MinCount: minForMedian,
+		Panel: &Panel{ID: 306, Row: 300, Width: 8, Title: "Gaps over a second per request"},
+		Expr: Div(
+			Sub(
+				SumRate("vllm:inter_token_latency_seconds_count"),
+				SumRate("vllm:inter_token_latency_seconds_bucket", Like("le", "1|1.0"))),
+			SumRate("vllm:time_to_first_token_seconds_count")),
+		Doc: "Inter-token gaps above one second for each first token: pauses that users see in mid-stream " +
+			"(preemption, a neighbour's long prefill, a stalled machine).",
+	}
+)
+
+// Traffic and throughput.
+var (
+	FirstTokenRate = rate("first_token_rate", "Request rate", RequestsPerSecond, "vllm:time_to_first_token_seconds_count",
+		"Requests that reached their first token, per second: admitted demand, abandoned requests included.")
+	FirstTokens = &Signal{
+		Name: "first_tokens", Title: "Requests with a first token", Unit: Requests,
+		Expr: SumIncrease("vllm:time_to_first_token_seconds_count"),
+		Doc:  "How many requests the statements about first tokens rest on.",
+	}
+	CompletionRate = rate("completion_rate", "Completed requests", RequestsPerSecond, "vllm:request_success_total",
+		"Finished engine requests per second. Completions, not demand: it flattens in overload while arrivals go "+
+			"on.")
+	// CutAnswers are those that a user sees end in the middle of a sentence.
+	CutAnswers = &Signal{
+		Name: "cut_answers", Title: "Answers that ended at their limit", Unit: Ratio,
+		Panel: &Panel{
+			ID: 607, Row: 600, Width: 24, Max: 1,
+			Doc: "A rise without longer prompts or smaller limits is a model that does not stop.",
+		},
+		Expr: Div(
+			SumRate("vllm:request_success_total", Is("finished_reason", "length")),
+			Some(SumRate("vllm:request_success_total"))),
+		Doc: "Share of finished requests that stopped at max_tokens or at the model's length, not because the " +
+			"answer was complete.",
+	}
+	PromptTokenRate = rate("prompt_token_rate", "Prompt tokens", TokensPerSecond, "vllm:prompt_tokens_total",
+		"Prompt tokens per second, cached ones included, counted whole at the first token: long prompts come in "+
+			"lumps (vllm-project/vllm#51261).")
+	GenerationTokenRate = rate("generation_token_rate", "Generated tokens", TokensPerSecond, "vllm:generation_tokens_total",
+		"Output tokens per second, those of requests abandoned later included.")
+	StepRate = rate("step_rate", "Engine steps", PerSecond, "vllm:iteration_tokens_total_count",
+		"Engine steps that produced output, per second.")
+
+	DecodeBatch = &Signal{
+		Name: "decode_batch", Title: "Decode batch size", Unit: Requests,
+		Expr: Div(SumRate("vllm:generation_tokens_total"), SumRate("vllm:iteration_tokens_total_count")),
+		Doc: "Output tokens per engine step: the batch that was really decoded, whatever the running gauge " +
+			"showed between scrapes.",
+	}
+	StepTokens = mean("step_tokens", "Tokens per step", Tokens, stepFamily,
+		"Prompt and output tokens per engine step that gave output. A prompt counts at its first token, all of "+
+			"its chunks at once, so that no step shows the token budget; from 0.23 what the prefix cache had is left "+
+			"out.")
+)
+
+// Workload shape.
+var (
+	PromptTokens = &Signal{
+		Name: "prompt_tokens", Title: "Prompt tokens per request", Unit: Tokens, Count: ttftFamily, MinCount: minForMedian,
+		Expr: Div(SumRate("vllm:prompt_tokens_total"), SumRate("vllm:time_to_first_token_seconds_count")),
+		Doc: "Mean prompt length, cached tokens included, of the requests that reached a first token: known " +
+			"earlier than the histogram, which waits for the end of the request.",
+	}
+	ComputedTokens = &Signal{
+		Name: "computed_prompt_tokens", Title: "Computed tokens per request", Unit: Tokens, Count: ttftFamily, MinCount: minForMedian,
+		Otherwise: []Alternative{
+			{
+				Without: "vllm:prompt_tokens_by_source_total", With: "vllm:request_prefill_kv_computed_tokens_sum",
+				Expr: MeanOf("vllm:request_prefill_kv_computed_tokens"),
+			},
+			{Without: "vllm:prompt_tokens_by_source_total", With: "vllm:prefix_cache_hits_total", Expr: Div(
+				Sub(SumRate("vllm:prompt_tokens_total"), SumRate("vllm:prefix_cache_hits_total")),
+				SumRate("vllm:time_to_first_token_seconds_count"))},
+			{
+				Without: "vllm:prompt_tokens_by_source_total",
+				Expr:    Div(SumRate("vllm:prompt_tokens_total"), SumRate("vllm:time_to_first_token_seconds_count")),
+			},
+		},
+		Expr: Div(
+			SumRate("vllm:prompt_tokens_by_source_total", Is("source", "local_compute")),
+			SumRate("vllm:time_to_first_token_seconds_count")),
+		Doc: "Mean number of prompt tokens that had to be computed: the real prefill work, prefix-cache hits " +
+			"taken off. Recomputation after preemption is in no token counter.",
+	}
+	PromptTokensP50 = quantile("prompt_tokens_p50", "Prompt tokens P50", Tokens, 0.50, promptFamily,
+		"Prompt length of finished requests.")
+	PromptTokensP99 = quantile("prompt_tokens_p99", "Prompt tokens P99", Tokens, 0.99, promptFamily,
+		"Prompt length of finished requests.")
+	PromptTail = &Signal{
+		Name: "prompt_tail", Title: "Prompt tokens P99 over P50", Unit: Times, Count: promptFamily, MinCount: minForTail,
+		Expr: Div(
+			QuantileOf(0.99, SumRate(promptFamily+"_bucket").By(Bound...)),
+			QuantileOf(0.5, SumRate(promptFamily+"_bucket").By(Bound...))),
+		Doc: "How much longer the longest prompts are than the usual one: a few giants among many small " +
+			"requests are what makes prefill block others.",
+	}
+	OutputTokens = mean("output_tokens", "Output tokens per request", Tokens, outputFamily,
+		"Mean output length of finished requests.")
+	OutputTokensP95 = quantile("output_tokens_p95", "Output tokens P95", Tokens, 0.95, outputFamily,
+		"Output length of finished requests.")
+	MaxTokens = mean("max_tokens", "Requested max_tokens", Tokens, limitFamily,
+		"Mean max_tokens of finished requests: what clients ask the server to be ready for.")
+
+	PrefillTimePerToken = &Signal{
+		Name: "prefill_time_per_token", Title: "Prefill time per token", Unit: SecondsPerToken, Count: prefillFamily, MinCount: minForMedian,
+		Otherwise: []Alternative{
+			{
+				Without: "vllm:request_prefill_kv_computed_tokens_sum",
+				Expr:    NotNegative(Div(SumRate("vllm:request_prefill_time_seconds_sum"), SumRate("vllm:request_prompt_tokens_sum"))),
+			},
+		},
+		Panel: &Panel{ID: 236, Row: 230, Width: 8},
+		Expr:  NotNegative(Div(SumRate("vllm:request_prefill_time_seconds_sum"), SumRate("vllm:request_prefill_kv_computed_tokens_sum"))),
+		Doc: "Prefill time over computed prompt tokens: what a token of prefill costs. Short prompts are " +
+			"dominated by the step's own overhead, so it falls as prompts grow.",
+	}
+)
+
+// Scheduler and KV cache.
+var (
+	Running = &Signal{
+		Name: "running", Title: "Running requests", Unit: Requests, Expr: SumMean("vllm:num_requests_running"),
+		Doc: "Mean number of requests in the running batch. The gauge keeps its last value when the engine stops " +
+			"reporting (vllm-project/vllm#22545).",
+	}
+	RunningP50 = &Signal{
+		Name: "running_p50", Title: "Running requests P50", Unit: Requests,
+		Expr: Sum(Share(0.5, "vllm:num_requests_running")),
+		Doc:  "The batch size half of the time: the decode batch of a steady server.",
+	}
+	RunningPeak = &Signal{
+		Name: "running_peak", Title: "Running requests, highest seen", Unit: Requests,
+		Expr: Sum(Highest("vllm:num_requests_running").In(PastMark)),
+		Doc: "The largest running batch seen. Where the queue is not empty its plateau is max_num_seqs, which " +
+			"vLLM does not export.",
+	}
+	RunningPinned = &Signal{
+		Name: "running_pinned", Title: "Batch, share of its highest", Unit: Ratio,
+		Expr: Div(Sum(Share(0.5, "vllm:num_requests_running")), Sum(Highest("vllm:num_requests_running").In(PastMark))),
+		Doc:  "Median running count over the highest seen: near 1 when the batch sits at a ceiling.",
+	}
+	Waiting = &Signal{
+		Name: "waiting", Title: "Waiting requests", Unit: Requests, Expr: SumMean("vllm:num_requests_waiting"),
+		Doc: "Mean number of requests waiting for the scheduler. Short queues are normal under bursts.",
+	}
+	// WaitingFloor is the queue that is always there: a burst that clears
+	// leaves it at zero.
+	WaitingFloor = &Signal{
+		Name: "waiting_floor", Title: "Sustained queue length", Unit: Requests,
+		Expr: Sum(Share(0.3, "vllm:num_requests_waiting")),
+		Doc: "The number of waiting requests that was exceeded during 70 % of the window. Zero when queues form " +
+			"and clear.",
+	}
+	WaitingGrowth = &Signal{
+		Name: "waiting_growth", Title: "Growth of the queue", Unit: RequestsPerSecond,
+		Expr: Sum(Slope("vllm:num_requests_waiting")),
+		Doc: "Slope of the number of waiting requests: arrivals less service. Positive for long means that " +
+			"demand exceeds capacity.",
+	}
+	Deferred = &Signal{
+		Name: "waiting_deferred", Title: "Deferred requests", Unit: Requests,
+		Expr: SumMean("vllm:num_requests_waiting_by_reason", Is("reason", "deferred")),
+		Doc: "Waiting requests held back by a LoRA budget, a KV transfer or a grammar, not by capacity (0.20 " +
+			"and later).",
+	}
+	// DeferredShare tells a queue for capacity from one for something else. The scheduler
+	// passes over what is deferred, so that later requests go first.
+	DeferredShare = &Signal{
+		Name: "waiting_deferred_share", Title: "Deferred part of the queue", Unit: Ratio, Optional: true,
+		Expr: Div(
+			SumMean("vllm:num_requests_waiting_by_reason", Is("reason", "deferred")),
+			Some(SumMean("vllm:num_requests_waiting"))),
+		Doc: "Share of the waiting requests that the scheduler passes over, for want of a LoRA slot, a KV " +
+			"transfer or a grammar: later ones go first, and neither seats nor blocks help " +
+			"(vllm/v1/core/sched/scheduler.py, v0.23.0).",
+	}
+	// QueueAge is a wait whatever the order of service: that of a queue that is passed over
+	// shows in no percentile of those that were served.
+	QueueAge = &Signal{
+		Name: "queue_age", Title: "Queue over request rate", Unit: Seconds,
+		Expr: Div(SumMean("vllm:num_requests_waiting"), Some(SumRate("vllm:time_to_first_token_seconds_count"))),
+		Doc: "How long requests wait in the mean, whatever the order in which they are served (Little's law: " +
+			"Operations Research 9, 1961). A gauge that is read seldom may meet every burst and none of the time " +
+			"between them.",
+	}
+	// PassedOver are requests that others are served before. In the order of arrival
+	// nobody who is served waits for less than the queue that is always there takes.
+	PassedOver = &Signal{
+		Name: "passed_over", Title: "Requests passed over", Unit: Requests, Optional: true,
+		Expr: Mul(AtLeast(Sub(Sum(Share(0.1, "vllm:num_requests_waiting")), SumRate(ttftFamily+"_sum")), 0), looksTell()),
+		Doc: "Requests that wait nine tenths of the time, less those that those account for who were served: by " +
+			"Little's law (Operations Research 9, 1961) the time to the first token that was added up in a " +
+			"second. What is left got no first token while others did, whatever the order. 0 where the batch was " +
+			"another one between the scrapes than at them, for so is the queue then, and with preemptions, whose " +
+			"requests wait once more.",
+	}
+	// UnansweredWait and UnansweredShare are the users that no histogram has.
+	UnansweredShare = &Signal{
+		Name: "unanswered_share", Title: "Share without a first token", Unit: Ratio,
+		Expr: unansweredShare(true), Otherwise: []Alternative{{
+			Without: "http_requests_total", Expr: unansweredShare(false),
+		}},
+		Doc: "Requests that wait at the end of the window or left in it without a first token, over these and " +
+			"those that got one. Without http_requests_total it misses those that left.",
+	}
+	UnansweredWait = &Signal{
+		Name: "unanswered_wait", Title: "Wait without a first token", Unit: Seconds,
+		Expr: unansweredWait(true), Otherwise: []Alternative{{
+			Without: "http_requests_total", Expr: unansweredWait(false),
+		}},
+		Doc: "How long requests without a first token have waited in the mean, at least: what all waited in the " +
+			"window (the queue, added up over time), less the time to the first token of those that got one, " +
+			"over the number of the others, of five and more. In the order of arrival it is about half of the " +
+			"time to the first token, and more where others are served first or clients leave. 0 where the " +
+			"requests passed over are not told.",
+	}
+	// WaitTimes tells who is passed over from who is only less patient than others.
+	WaitTimes = &Signal{
+		Name: "unanswered_wait_times", Title: "Unanswered wait over TTFT", Unit: Times, Optional: true,
+		Expr: Div(unansweredWait(true), Some(MeanOf(ttftFamily))), Otherwise: []Alternative{{
+			Without: "http_requests_total", Expr: Div(unansweredWait(false), Some(MeanOf(ttftFamily))),
+		}},
+		Doc: "How long requests without a first token have waited in the mean, over the mean time to the first " +
+			"token of the others. In the order of arrival about 1 where clients leave, and less where none does.",
+	}
+	InFlightFloor = &Signal{
+		Name: "in_flight_floor", Title: "Requests always in flight", Unit: Requests,
+		Expr: Add(Sum(Lowest("vllm:num_requests_running").In(ShortMark)), Sum(Lowest("vllm:num_requests_waiting").In(ShortMark))),
+		Doc:  "Running and waiting requests at their lowest in the last moments: work that the engine holds.",
+	}
+	// BusyFloor is InFlightFloor over the longest past: a few looks that all meet a
+	// request say little of the time between them.
+	BusyFloor = &Signal{
+		Name: "busy_floor", Title: "Sustained batch size", Unit: Requests,
+		Expr: Sum(Share(0.1, "vllm:num_requests_running").In(PastMark)),
+		Doc:  "The number of running requests that was exceeded nine times of ten in the past at hand.",
+	}
+	EngineProgress = &Signal{
+		Name: "engine_progress", Title: "Engine progress", Unit: TokensPerSecond,
+		Expr: Add(
+			Sum(Rate("vllm:generation_tokens_total").In(ShortMark)),
+			Sum(Rate("vllm:time_to_first_token_seconds_count").In(ShortMark))),
+		Doc: "Output tokens and first tokens per second in the last moments. Zero while work is in flight is a " +
+			"hang: histograms stay silent then, and /health answers (vllm-project/vllm#36451).",
+	}
+
+	// StuckEngines looks at every data-parallel rank by itself: the others'
+	// progress hides a rank that hangs.
+	StuckEngines = &Signal{
+		Name: "stuck_engines", Title: "Stalled engines", Unit: Count,
+		Expr: OrZero(
+			CountOf(Unless(
+				And(
+					Where(Add(
+						Sum(Lowest("vllm:num_requests_running").In(ShortMark)).By(Rank...),
+						Sum(Lowest("vllm:num_requests_waiting").In(ShortMark)).By(Rank...)), ">", Number(0.5)),
+					silent(ShortMark)).On(Rank...),
+				Some(Sum(Changes("vllm:kv_cache_usage_perc").In(ShortMark)).By(Rank...))).On(Rank...)),
+			Sum(Rate("vllm:generation_tokens_total").In(ShortMark))),
+		Doc: "Engine cores, counted by data-parallel rank, that had requests in flight all the time in the last " +
+			"moments, produced not one token and took or gave back no block of the KV cache: a long prompt that " +
+			"is read in chunks takes blocks all along.",
+	}
+
+	// OwedFirstTokens finds a rank that is silent with its gauges at zero, as one
+	// that stopped while it had nothing to do.
+	OwedFirstTokens = &Signal{
+		Name: "owed_first_tokens", Title: "First tokens owed by a rank", Unit: Requests,
+		Expr: OrZero(Max(Or(owed(WindowMark), owed(ShortMark))), Sum(Rate("vllm:generation_tokens_total").In(ShortMark))),
+		Doc: "For a data-parallel rank without one token in the window or in the last moments: how many first " +
+			"tokens it would have given meanwhile, if its share against the other ranks were what it was over " +
+			"their lives. Without a fault it is Poisson distributed about this number, so that 8 without one " +
+			"have a chance of 1 in 3000; but a router that prefers the first idle rank leaves the others without " +
+			"work when traffic is thin, so it proves nothing alone. Zero with one rank, and while every rank " +
+			"gives tokens.",
+	}
+
+	// MetBusyRanks stands for what open files tell where there are none: several API servers,
+	// which several ranks have by default, export no process_* series.
+	MetBusyRanks = &Signal{
+		Name: "met_busy_ranks", Title: "Arrivals that met busy ranks", Unit: Requests, Scope: Instance,
+		Expr: Mul(Number(0), Max(Now("process_open_fds"))), Otherwise: []Alternative{{
+			Without: "process_open_fds", Expr: metBusyRanks(),
+		}},
+		Doc: "How many requests came while every rank that works was busy, if they come at any time: those see " +
+			"what time sees (Wolff, Operations Research 30, 1982), and the first tokens are of the rest. vLLM " +
+			"gives a request to the least loaded rank, so that one without work would have got these. One client " +
+			"that waits for each answer before it asks again never meets a busy rank, so it proves nothing " +
+			"alone. 0 where the API server's open files say whether clients wait.",
+	}
+
+	KVUsage = &Signal{
+		Name: "kv_cache_usage", Title: "KV cache usage", Unit: Ratio, Expr: Max(Mean("vllm:kv_cache_usage_perc")),
+		Doc: "Share of KV blocks held by running requests, the fullest engine's. Free cached blocks do not " +
+			"count, so a warm prefix cache reads 0; full and quiet is no fault.",
+	}
+	KVUsagePeak = &Signal{
+		Name: "kv_cache_usage_peak", Title: "KV cache usage, peak", Unit: Ratio,
+		Expr: Max(Highest("vllm:kv_cache_usage_perc")),
+		Doc: "The highest KV cache usage in the window. While it thrashes, usage swings as preempted requests " +
+			"give their blocks back.",
+	}
+
+	PreemptionRate = rate("preemption_rate", "Preemption rate", PerSecond, "vllm:num_preemptions_total",
+		"Requests evicted from the KV cache and recomputed later, per second. The counter lags by 2 to 6 s.")
+	Preemptions = &Signal{
+		Name: "preemptions", Title: "Preemptions", Unit: Count, Expr: SumIncrease("vllm:num_preemptions_total"),
+		Doc: "How many requests were evicted and recomputed. One in a burst is no incident.",
+	}
+	PreemptionsLately = &Signal{
+		Name: "preemptions_lately", Title: "Preemptions in the past at hand", Unit: Count,
+		Expr: Sum(Increase("vllm:num_preemptions_total").In(PastMark)),
+		Doc: "How many requests were evicted in the past at hand. While a cache stays full and few are " +
+			"admitted, evictions become rare; that they came says what the queue waits for.",
+	}
+	PreemptionsPerRequest = &Signal{
+		Name: "preemptions_per_request", Title: "Preemptions per request", Unit: PerRequest,
+		Expr: Div(SumIncrease("vllm:num_preemptions_total"), AtLeast(SumIncrease("vllm:time_to_first_token_seconds_count"), 1)),
+		Doc:  "How often a request is evicted and recomputed before it is done: the share of work done twice.",
+	}
+
+	PrefixQueryRate = rate("prefix_query_rate", "Prefix cache look-ups", TokensPerSecond, "vllm:prefix_cache_queries_total",
+		"Prompt tokens looked up in the prefix cache. Before 0.27 every failed admission counted again, so it "+
+			"runs ahead under pressure (vllm-project/vllm#43736); blocks, not tokens, before 0.9.0.")
+	PrefixHitRatio = &Signal{
+		Name: "prefix_cache_hit_ratio", Title: "Prefix cache hit ratio", Unit: Ratio,
+		Otherwise: []Alternative{
+			// −1 says that there was no look-up
+			{
+				Without: "vllm:prefix_cache_queries_total", With: "vllm:gpu_prefix_cache_hit_rate",
+				Expr: Max(NotNegative(Now("vllm:gpu_prefix_cache_hit_rate"))),
+			},
+		},
+		Expr: Div(SumRate("vllm:prefix_cache_hits_total"), Some(SumRate("vllm:prefix_cache_queries_total"))),
+		Doc: "Share of prompt tokens found in the prefix cache. Low is normal for prompts that share nothing; a " +
+			"fall is news.",
+		Hint: "prefix caching must be on (--enable-prefix-caching, the default of the V1 engine) and requests " +
+			"must be looked up",
+	}
+	PrefixResets = &Signal{
+		Name: "prefix_cache_resets", Title: "Resets of the prefix cache", Unit: Count, Scope: Instance, Optional: true,
+		Expr: SumIncrease("http_requests_total", Is("handler", "/reset_prefix_cache"), Like("status", "2.*")),
+		Doc: "How often somebody emptied the prefix cache through the HTTP endpoint, which exists with " +
+			"VLLM_SERVER_DEV_MODE=1 only. Resets from inside the process are counted nowhere.",
+	}
+)
+
+// HTTP boundary and process. These families have no model_name label.
+var (
+	HTTPRate = &Signal{
+		Name: "http_request_rate", Title: "HTTP requests answered", Unit: RequestsPerSecond, Scope: Instance,
+		Expr: SumRate("http_requests_total", asked),
+		Doc:  "HTTP requests for the engine that ended, per second, whatever their status.",
+		Hint: "http_requests_total appears with the first finished request of vLLM 0.8.3 and later; measure at a " +
+			"gateway otherwise",
+	}
+	ServerErrs = &Signal{
+		Name: "http_5xx_share", Title: "HTTP 5xx share", Unit: Ratio, Scope: Instance,
+		Expr: Div(ofStatus(Rate, "5.*"), SumRate("http_requests_total", asked)),
+		Doc: "Share of requests for the engine answered with a server error; what a health check or a gateway " +
+			"asks is none. Errors after streaming began stay 2xx (vllm-project/vllm#57519).",
+		Hint: HTTPRate.Hint,
+	}
+	ClientErrs = &Signal{
+		Name: "http_4xx_share", Title: "HTTP 4xx share", Unit: Ratio, Scope: Instance,
+		Expr: Div(ofStatus(Rate, "4.*"), SumRate("http_requests_total", asked)),
+		Doc: "Share of requests for the engine refused as wrong: authentication, malformed input, unknown " +
+			"model, context too long, quota.",
+		Hint: HTTPRate.Hint,
+	}
+	ServerErrCount = &Signal{
+		Name: "http_5xx", Title: "HTTP 5xx responses", Unit: Requests, Scope: Instance,
+		Expr: ofStatus(Increase, "5.*"), Doc: "How many requests ended in a server error.", Hint: HTTPRate.Hint,
+	}
+	ClientErrCount = &Signal{
+		Name: "http_4xx", Title: "HTTP 4xx responses", Unit: Requests, Scope: Instance,
+		Expr: ofStatus(Increase, "4.*"), Doc: "How many requests were refused as wrong.", Hint: HTTPRate.Hint,
+	}
+
+	// Abandoned is the only trace that a client who hangs up leaves: the HTTP
+	// request ends, but the engine never counts a completion for it.
+	Abandoned = &Signal{
+		Name: "abandoned", Title: "Abandoned requests", Unit: Requests, Scope: Instance,
+		Expr: Sub(
+			SumIncrease("http_requests_total", accepted...),
+			SumIncrease("vllm:request_success_total")),
+		Doc: "HTTP requests that ended with status 2xx less completed engine requests: streams that the client " +
+			"closed. finished_reason=\"abort\" never counts them (vllm-project/vllm#31503).",
+		Hint: HTTPRate.Hint,
+	}
+	AbandonedShare = &Signal{
+		Name: "abandoned_share", Title: "Share of abandoned requests", Unit: Ratio, Scope: Instance,
+		Expr: Sub(
+			Number(1),
+			Div(
+				SumIncrease("vllm:request_success_total"),
+				Some(SumIncrease("http_requests_total", accepted...)))),
+		Doc: "Share of accepted HTTP requests for which the engine never counted a completion: clients that " +
+			"hung up or timed out.",
+		Hint: HTTPRate.Hint,
+	}
+	// LeftEarly are those of the abandoned requests that got nothing at all.
+	LeftEarly = &Signal{
+		Name: "left_early", Title: "Requests left without a first token", Unit: Requests, Scope: Instance,
+		Expr: leftEarly(),
+		Doc: "HTTP requests that ended with status 2xx less the first tokens of that time, but for those whose " +
+			"first token came before it: clients that left while they waited. No more than the abandoned " +
+			"requests. Requests for several choices (n above 1) hide some.",
+		Hint: HTTPRate.Hint,
+	}
+	AdmissionRejections = &Signal{
+		Name: "admission_rejection_rate", Title: "Admission rejections", Unit: RequestsPerSecond, Optional: true,
+		Expr: SumRate("vllm:admission_rejections_total"),
+		Doc:  "Requests refused with HTTP 503 by --max-num-queued-reqs or --max-num-queued-tokens (0.32 and later).",
+	}
+	EngineErrors = &Signal{
+		Name: "engine_error_rate", Title: "Requests ended by an engine error", Unit: RequestsPerSecond, Optional: true,
+		Expr: SumRate("vllm:request_success_total", Is("finished_reason", "error")),
+		Doc:  "Engine requests that finished with reason error, per second (0.14 and later).",
+	}
+
+	Up = &Signal{
+		Scrapes: true, Name: "up", Title: "Scrapes that succeeded", Unit: Ratio, Scope: Instance,
+		Expr: Min(Mean("up").In(ShortMark)),
+		Doc: "Share of the last scrapes that succeeded. A failed scrape is not a dead server: compare /health " +
+			"(vllm-project/vllm#49983).",
+	}
+	UpNow = &Signal{
+		Scrapes: true, Name: "up_now", Title: "Last scrape succeeded", Unit: Count, Scope: Instance,
+		Expr: Min(Last("up").In(ShortMark)), Doc: "1 when the last scrape succeeded, 0 when it failed.",
+	}
+	FailedScrapes = &Signal{
+		Scrapes: true, Name: "failed_scrapes", Title: "Failed scrapes, recently", Unit: Count, Scope: Instance,
+		Expr: Max(Sub(Looks("up").In(ShortMark), Total("up").In(ShortMark))),
+		Doc:  "How many of the last scrapes failed.",
+	}
+	ScrapeDuration = &Signal{
+		Scrapes: true, Name: "scrape_duration", Title: "Scrape duration", Unit: Seconds, Scope: Instance,
+		Expr: Max(Mean("scrape_duration_seconds")),
+		Doc:  "How long /metrics took to answer: 10 to 40 ms normally, seconds when the API server starves.",
+	}
+	Uptime = &Signal{
+		Name: "uptime", Title: "Process uptime", Unit: Seconds, Scope: Instance,
+		Expr: Sub(Apply{Func: Time}, Max(Now("process_start_time_seconds"))),
+		Doc:  "Age of the API server process. Absent with several API servers.", Hint: hintProcess,
+	}
+	// The life of a target, as its scrapes show it.
+	Answered = &Signal{
+		Name: "answered", Title: "Ever answered a scrape", Unit: Count, Scope: Instance, Scrapes: true,
+		Expr: Max(Highest("up").In(6 * time.Hour)),
+		Doc: "1 when a scrape succeeded within the last six hours, or the past at hand, 0 when none did: the " +
+			"server is starting, or never will.",
+	}
+	Silence = &Signal{
+		Name: "silence", Title: "Time without a page", Unit: Seconds, Scope: Instance, Scrapes: true,
+		Expr: Sub(Apply{Func: Time}, Max(Or(LastAbove("up").In(15*time.Minute), First("up").In(15*time.Minute)))),
+		Doc: "Time since the last scrape that succeeded, to five seconds; a quarter of an hour or more counts " +
+			"as that.",
+	}
+	BetweenScrapes = &Signal{
+		Name: "between_scrapes", Title: "Time between scrapes", Unit: Seconds, Scope: Instance, Scrapes: true,
+		Expr: Div(Sub(Apply{Func: Time}, Max(First("up").In(15*time.Minute))), Max(Looks("up").In(15*time.Minute))),
+		Doc:  "How often the server is asked for its page: what it did since the last page is known no better.",
+	}
+	Flaps = &Signal{
+		Name: "page_gaps", Title: "Gaps between pages, both ends", Unit: Count, Scope: Instance, Scrapes: true,
+		Expr:      Sub(gaps, Mul(Number(2), OrZero(Max(Changes("process_start_time_seconds").In(10*time.Minute)), gaps))),
+		Otherwise: []Alternative{{Without: "process_start_time_seconds", Expr: gaps}},
+		Doc: "How often in ten minutes scrapes began to fail or to succeed again, restarts apart: once " +
+			"where a server is lost, and more often where its page is slow.",
+	}
+	// PageTook is 0 where nobody measured it.
+	PageTook = &Signal{
+		Name: "page_took", Title: "Time until a page came, recently", Unit: Seconds, Scope: Instance, Scrapes: true,
+		Expr: OrZero(Div(
+			Sub(Max(Total("scrape_duration_seconds").In(10*time.Minute)),
+				Mul(
+					Max(Last("scrape_duration_seconds").In(10*time.Minute)),
+					Max(Sub(Looks("up").In(10*time.Minute), Total("up").In(10*time.Minute))))),
+			Max(Total("up").In(10*time.Minute)),
+		), Max(Last("up").In(ShortMark))),
+		Doc: "How long the pages of the last ten minutes took that came, where those that did not come took as " +
+			"long as the last one; 0 where nothing tells: a recording holds no durations.",
+	}
+	FailedAfter = &Signal{
+		Name: "failed_after", Title: "Last scrape took", Unit: Seconds, Scope: Instance, Scrapes: true,
+		Expr: Max(Last("scrape_duration_seconds").In(ShortMark)),
+		Doc: "How long the last scrape took. One that failed within milliseconds was refused or reset; one that " +
+			"took as long as its timeout (10 s by default in Prometheus) got no answer.",
+	}
+	// FailedAfterAtLeast is 0 where nobody measured it.
+	FailedAfterAtLeast = &Signal{
+		Name: "failed_after_at_least", Title: "Last scrape took, at least", Unit: Seconds, Scope: Instance, Scrapes: true,
+		Expr: OrZero(Max(Last("scrape_duration_seconds").In(ShortMark)), Max(Last("up").In(ShortMark))),
+		Doc:  "How long the last scrape took, 0 where nothing tells: a recording holds no durations.",
+	}
+	LastHeld = &Signal{
+		Name: "last_held", Title: "Requests held when last seen", Unit: Requests,
+		Expr: Sum(Add(Last("vllm:num_requests_running").In(PastMark), Last("vllm:num_requests_waiting").In(PastMark))),
+		Doc:  "Requests in flight on the last page that came: 0 where a server was drained before it went.",
+	}
+	LastWork = &Signal{
+		Name: "last_work", Title: "Generation when last seen", Unit: TokensPerSecond,
+		Expr: Sum(LastRate("vllm:generation_tokens_total").In(PastMark)),
+		Doc:  "Tokens a second between the last two pages that came: 0 where a server was drained before it went.",
+	}
+	HeldAway = &Signal{
+		Name: "held_away", Title: "Requests held before an outage", Unit: Requests, Scope: Instance,
+		Expr: Sum(Add(BeforeGap("vllm:num_requests_running").In(10*time.Minute), BeforeGap("vllm:num_requests_waiting").In(10*time.Minute))),
+		Doc: "Requests in flight on the last page before scrapes failed, of the outages of the last ten " +
+			"minutes: lost, where the server was restarted.",
+	}
+	PoolAnswers = &Signal{
+		Name: "pool_answers", Title: "Share of the pool that answers", Unit: Ratio, Fleet: true, Optional: true,
+		Expr: ofGroup(Sum(Last("vllm:num_requests_running").In(PastMark)), Div(
+			OrZero(
+				CountOf(Sum(Now("vllm:num_requests_running"))).By(Fleet...),
+				CountOf(Last("vllm:num_requests_running").In(PastMark)).By(Fleet...)),
+			CountOf(Sum(Looks("vllm:num_requests_running"))).By(Fleet...)), Fleet),
+		Doc: "Replicas of the model that answer now, over those that did in the window.",
+	}
+	JobAnswers = &Signal{
+		Name: "job_answers", Title: "Targets of the job that answer", Unit: Count, Scope: Instance, Scrapes: true, Fleet: true,
+		Expr: ofGroup(Max(Last("up").In(ShortMark)).By(ofJob...), Sum(Last("up").In(ShortMark)).By(job...), job),
+		Doc:  "How many targets of its job answer: of a server that never did nobody knows the model.",
+	}
+	PoolStart = &Signal{
+		Name: "pool_start", Title: "Start of the job's servers", Unit: Seconds, Scope: Instance, Scrapes: true, Fleet: true,
+		Expr: ofGroup(Max(Last("up").In(ShortMark)).By(ofJob...), OrZero(longestStart, Max(Now("up")).By(job...)), job),
+		Otherwise: []Alternative{{
+			Without: "vllm:generation_tokens_created", Expr: Mul(Number(0), Max(Now("up"))),
+		}, {
+			Without: "process_start_time_seconds", Expr: Mul(Number(0), Max(Now("up"))),
+		}},
+		Doc: "The longest time from the start of a process to its engine's counters, of the servers of its job " +
+			"in the past at hand: loading, compilation, CUDA graphs. 0 where none tells it.",
+	}
+	Starting = &Signal{
+		Name: "starting", Title: "Watched since", Unit: Seconds, Scope: Instance, Scrapes: true,
+		Expr: Sub(Apply{Func: Time}, Min(First("up").In(PastMark))),
+		Doc:  "Time since the first scrape at hand, to five seconds, whether it failed or not.",
+	}
+	StartRatio = &Signal{
+		Name: "start_ratio", Title: "Watched, over the usual start", Unit: Times, Scope: Instance, Scrapes: true, Fleet: true,
+		Expr: Div(Sub(Apply{Func: Time}, Min(First("up").In(PastMark)).By(ofJob...)), Some(longestStart)).On(job...).Left(),
+		Doc:  "Time since the first scrape at hand over the longest start of a server of its job.",
+	}
+	Starts = &Signal{
+		Name: "starts", Title: "Starts in 15 minutes", Unit: Count, Scope: Instance, Scrapes: true,
+		Expr: Max(Changes("process_start_time_seconds").In(15 * time.Minute)),
+		Doc:  "How often the process began anew in a quarter of an hour, as its pages show it.", Hint: hintProcess,
+	}
+	Restarts = &Signal{
+		Name: "restarts", Title: "Restarts in 2 minutes", Unit: Count, Scope: Instance,
+		Otherwise: []Alternative{
+			{
+				Without: "vllm:generation_tokens_created",
+				Expr:    Max(Resets("vllm:generation_tokens_total").In(3 * time.Minute)),
+			},
+		},
+		Expr: Mul(
+			Mul(
+				Max(Resets("vllm:generation_tokens_total").In(2*time.Minute)),
+				Test(Max(Changes("vllm:generation_tokens_created").In(2*time.Minute)), ">", Number(0))),
+			Test(Max(Resets("vllm:generation_tokens_created").In(2*time.Minute)), "==", Number(0))),
+		Doc: "Counter resets of the generated tokens within two minutes, if the counter was created anew and its " +
+			"creation time never goes back: that would be a load balancer that answers for several servers in " +
+			"turn. Without creation times every reset within three minutes counts, for then no age of the engine " +
+			"says that it started.",
+	}
+	ServingAge = &Signal{
+		Name: "serving_age", Title: "Engine uptime", Unit: Seconds, Scope: Instance,
+		Expr: NotNegative(Sub(Apply{Func: Time}, Max(Now("vllm:generation_tokens_created")))),
+		Doc: "Age of the engine's counters: they are created when loading is done, minutes after the process " +
+			"started. Absent with several API servers and before 0.11.1.",
+		Hint: "several API servers export no _created series",
+	}
+	StartedWhileWatched = &Signal{
+		Name: "started_while_watched", Title: "Watched before its start", Unit: Seconds, Scope: Instance,
+		Expr: AtLeast(Sub(Max(Now("vllm:generation_tokens_created")), Min(First("up").In(PastMark))), 0),
+		Doc: "Time from the first scrape at hand, to five seconds, to the beginning of the engine's counters: " +
+			"how long the target was watched while it did not serve, 0 where it served before.",
+		Hint: ServingAge.Hint,
+	}
+	SeenDown = &Signal{
+		Name: "seen_down", Title: "Share of failed scrapes", Unit: Ratio, Scope: Instance,
+		Expr: Sub(Number(1), Min(Mean("up").In(PastMark))),
+		Doc:  "Share of the scrapes that failed in the past at hand.",
+	}
+
+	ResidentMemory = &Signal{
+		Name: "resident_memory", Title: "API server memory", Unit: Bytes, Scope: Instance,
+		Expr: Max(Mean("process_resident_memory_bytes").In(ShortMark)),
+		Doc: "Resident memory of the API server process only; leaks of EngineCore and workers do not show here " +
+			"(vllm-project/vllm#44490).",
+		Hint: "watch the container's memory (cAdvisor) for the engine's own processes",
+	}
+	MemoryGrowth = &Signal{
+		Name: "memory_growth", Title: "Growth of API server memory", Unit: BytesPerSecond, Scope: Instance,
+		MinPast: MinTrend, Expr: Max(Slope("process_resident_memory_bytes").In(PastMark)),
+		Doc: "Slope of the API server's resident memory over the longest past at hand.", Hint: ResidentMemory.Hint,
+	}
+	MemoryRise = &Signal{
+		Name: "memory_rise", Title: "API server memory over its lowest", Unit: Times, Scope: Instance, MinPast: MinTrend,
+		Expr: Div(
+			Max(Mean("process_resident_memory_bytes").In(ShortMark)),
+			Max(Lowest("process_resident_memory_bytes").In(PastMark))),
+		Doc: "Resident memory now over its lowest in the past at hand.",
+	}
+	// MemoryHighWater tells a leak, which is always at its highest, from memory
+	// that comes and goes.
+	MemoryHighWater = &Signal{
+		Name: "memory_high_water", Title: "API server memory over its highest", Unit: Ratio, Scope: Instance, MinPast: MinTrend,
+		Expr: Div(
+			Max(Mean("process_resident_memory_bytes").In(ShortMark)),
+			Max(Highest("process_resident_memory_bytes").In(PastMark))),
+		Doc: "Resident memory now over its highest in the past at hand.",
+	}
+	OpenFDs = &Signal{
+		Name: "open_fds", Panel: &Panel{ID: 433, Row: 430, Width: 8}, Title: "Open files of the API server",
+		Unit: Count, Scope: Instance, Expr: Max(Mean("process_open_fds").In(ShortMark)),
+		Doc: "Open file descriptors of the API server: connections that clients hold open, also when the engine " +
+			"is silent.",
+	}
+	FDGrowth = &Signal{
+		Name: "open_fds_growth", Title: "Growth of open files", Unit: PerSecond, Scope: Instance,
+		Expr: Max(Slope("process_open_fds").In(ShortMark)),
+		Doc: "Slope of the API server's open file descriptors in the last moments: clients that connect and get " +
+			"no answer. Absent with several API servers.",
+		Hint: hintProcess,
+	}
+	FDTrend = &Signal{
+		Name: "open_fds_trend", Title: "Growth of open files (window)", Unit: PerSecond, Scope: Instance,
+		Expr: Max(Slope("process_open_fds")),
+		Doc: "Slope of the API server's open file descriptors over the window. A pool of connections that are " +
+			"kept open does not grow.",
+		Hint: hintProcess,
+	}
+	// UnseenClients is the only trace of requests that an engine never took:
+	// the gauges are written by the process that hangs.
+	UnseenClients = &Signal{
+		Name: "unseen_clients", Title: "Connections outside the engine", Unit: Count, Scope: Instance,
+		Expr: AtLeast(Add(
+			Sub(
+				Sub(Max(Lowest("process_open_fds").In(ShortMark)), Max(Lowest("process_open_fds").In(PastMark))),
+				Sum(Add(Highest("vllm:num_requests_running").In(ShortMark), Highest("vllm:num_requests_waiting").In(ShortMark)))),
+			Sum(Add(Lowest("vllm:num_requests_running").In(PastMark), Lowest("vllm:num_requests_waiting").In(PastMark)))), 0),
+		Doc: "Open file descriptors of the API server that were there all through the last moments, less those " +
+			"of the requests that the engine knows of, and less as much at the lowest in the past at hand: " +
+			"clients that wait in front of the engine. vLLM closes an idle connection after 5 s " +
+			"(VLLM_HTTP_TIMEOUT_KEEP_ALIVE); with a longer time this holds idle ones too.",
+		Hint: hintProcess,
+	}
+	// LeftUnserved counts at the door what no engine counted.
+	LeftUnserved = &Signal{
+		Name: "left_unserved", Title: "Requests ended unserved", Unit: Requests, Scope: Instance, Optional: true,
+		Expr: Sub(
+			Sub(
+				OrZero(
+					Sum(Increase("http_requests_total", accepted...).In(ShortMark)),
+					Sum(Rate("vllm:generation_tokens_total").In(ShortMark))),
+				Sum(Increase("vllm:time_to_first_token_seconds_count").In(ShortMark))),
+			Sum(Add(Highest("vllm:num_requests_running").In(ShortMark), Highest("vllm:num_requests_waiting").In(ShortMark)))),
+		Doc: "HTTP requests for an answer of the engine that ended in the last moments, less the first tokens " +
+			"of that time and less the requests that the engine held: clients that gave up on an engine which " +
+			"never saw them. vLLM counts a request that its client abandons as 2xx.",
+		Hint: HTTPRate.Hint,
+	}
+	FrontendCPU = &Signal{
+		Name: "frontend_cpu", Title: "API server CPU use", Unit: Ratio, Scope: Instance,
+		Expr: Max(Rate("process_cpu_seconds_total")),
+		Doc: "Processor seconds per second of the API server process: near 1 it is the bottleneck, for Python " +
+			"runs on one core.",
+	}
+
+	ContainerMemory = &Signal{
+		Name: "container_memory", Title: "Container memory", Unit: Bytes, Scope: Instance,
+		Expr: Sum(Mean("container_memory_working_set_bytes", containers...).In(ShortMark)),
+		Doc:  "Working set of the pod's containers (cAdvisor): EngineCore and workers included.",
+		Hint: "scrape the kubelet's cAdvisor endpoint",
+	}
+	ContainerMemoryRise = &Signal{
+		Name: "container_memory_rise", Title: "Container memory over its lowest", Unit: Times, Scope: Instance, MinPast: MinTrend,
+		Expr: Div(
+			Sum(Mean("container_memory_working_set_bytes", containers...).In(ShortMark)),
+			Sum(Lowest("container_memory_working_set_bytes", containers...).In(PastMark))),
+		Doc: "Working set now over its lowest in the past at hand.", Hint: ContainerMemory.Hint,
+	}
+	ContainerMemoryHighWater = &Signal{
+		Name: "container_memory_high_water", Title: "Container memory over its highest", Unit: Ratio, Scope: Instance, MinPast: MinTrend,
+		Expr: Div(
+			Sum(Mean("container_memory_working_set_bytes", containers...).In(ShortMark)),
+			Sum(Highest("container_memory_working_set_bytes", containers...).In(PastMark))),
+		Doc: "Working set now over its highest in the past at hand.", Hint: ContainerMemory.Hint,
+	}
+	ContainerMemoryGrowth = &Signal{
+		Name: "container_memory_growth", Title: "Growth of container memory", Unit: BytesPerSecond, Scope: Instance,
+		MinPast: MinTrend, Expr: Sum(Slope("container_memory_working_set_bytes", containers...).In(PastMark)),
+		Doc: "Slope of the containers' working set over the longest past at hand.", Hint: ContainerMemory.Hint,
+	}
+)
+
+// Replicas of one model, compared with each other.
+var (
+	Replicas = &Signal{Name: "replicas", Fleet: true, Title: "Replicas of the model", Unit: Count, Expr: ofGroup(
+		Sum(Now("vllm:num_requests_running")),
+		CountOf(Sum(Now("vllm:num_requests_running"))).By(Fleet...), Fleet), Doc: "How many targets serve the same model."}
+	ArrivalShare = &Signal{
+		Name: "arrival_share", Fleet: true, Title: "Arrivals against the fleet's mean", Unit: Times,
+		Expr:      againstFleet(arrivals(nil, SumRate("vllm:num_preemptions_total"))),
+		Otherwise: []Alternative{{Without: "vllm:num_preemptions_total", Expr: againstFleet(arrivals(nil, nil))}},
+		Doc: "Requests that arrive at this replica (served, or added to its queue) over the mean of all " +
+			"replicas of the model. A slow replica with a fair share of arrivals reads 1. A preempted request " +
+			"waits once more, and has not arrived again.",
+	}
+	LoadShare = &Signal{
+		Name: "load_share", Fleet: true, Title: "Load against the fleet's mean", Unit: Times,
+		Expr: Div(held(nil), Some(Avg(held(nil)).By(Fleet...))).On(Fleet...).Left(),
+		Doc:  "Running and waiting requests of this replica over the mean of all replicas of the model.",
+	}
+	FleetPresence = &Signal{
+		Name: "fleet_presence", Title: "Presence of the replicas", Unit: Ratio, Fleet: true,
+		Expr: ofGroup(Sum(Now("vllm:num_requests_running")), AtMost(Div(
+			Add(Number(1), Min(Looks("vllm:num_requests_running")).By(Fleet...)),
+			Max(Looks("vllm:num_requests_running")).By(Fleet...)), 1), Fleet),
+		Doc: "Scrapes that brought a page, of the replica that was seen least, and one more for the phase of the " +
+			"scrapes, over those of the one that was seen most. While a replica is away or comes back the others " +
+			"get more than their share, and that is no fault of the balance.",
+	}
+	EngineSpread = &Signal{
+		Name: "engine_spread", Title: "Busiest rank against the mean", Unit: Times,
+		Expr: Div(
+			Max(Sum(Add(Mean("vllm:num_requests_running"), Mean("vllm:num_requests_waiting"))).By(Rank...)),
+			Some(Avg(Sum(Add(Mean("vllm:num_requests_running"), Mean("vllm:num_requests_waiting"))).By(Rank...)))),
+		Doc: "Requests held by the busiest data-parallel rank over the mean of the ranks.",
+	}
+	// RankArrivals tells a rank that gets more from one that is slower than the others.
+	RankArrivals = &Signal{
+		Name: "rank_arrivals", Title: "Arrivals, busiest rank", Unit: Times,
+		Expr: Max(And(
+			Div(rankArrivals, Some(Avg(rankArrivals))).On(Own).Left(),
+			Where(held(Rank), "==", Max(held(Rank))).On(Own).Left()).On(Rank...)),
+		Doc: "Requests that arrive at the data-parallel rank that holds the most (served, or added to its " +
+			"queue), over the mean of the ranks. A rank that is slower than the others holds more without " +
+			"getting more.",
+	}
+)
+
+// arrivals are the requests a second that arrive: they reach their first token, or the queue
+// grows by them. By what it shrinks they came before: a sick server gives their first tokens in
+// bursts. held are those that run or wait. Both are of a target, where by is nil, or of
+// its parts.
+func arrivals(by []string, again Expr) Expr {
+	queue := Expr(Sum(Slope("vllm:num_requests_waiting")).By(by...))
+	if again != nil { // some wait once more, and have not arrived again
+		queue = Add(AtMost(queue, 0), AtLeast(Sub(queue, again), 0))
+	}
+	return AtLeast(Add(SumRate("vllm:time_to_first_token_seconds_count").By(by...), queue), 0)
+}
+
+// againstFleet is a value of each replica over the mean of all.
+func againstFleet(e Expr) Expr { return Div(e, Avg(e).By(Fleet...)).On(Fleet...).Left() }
+
+func held(by []string) Expr {
+	return Add(SumMean("vllm:num_requests_running").By(by...), SumMean("vllm:num_requests_waiting").By(by...))
+}
+
+var rankArrivals = arrivals(Rank, nil)
+
+// Generating matches the HTTP handlers whose requests an engine serves: not those
+// that the API server answers by itself, such as /health, /version, /v1/models,
+// /metrics, /ping and /tokenize, which move while the engine stands still.
+const Generating = "/v1/(chat/)?completions(/batch)?|/v1/(responses|messages|embeddings|score|rerank|audio/.+)|" +
+	"/(v2/)?rerank|/score|/pooling|/classify|/(inference/v1/)?generate.*"
+
+// Asked matches the handlers of what clients ask of a server: those whose requests an
+// engine serves, and "none", where the path is no route at all.
+const Asked = Generating + "|none"
+
+// hintProcess is the hint of what is told of the API server's process.
+const hintProcess = "several API servers export no process_* series"
+
+// Requests for the engine, those among them that it answers and that were accepted, and the
+// containers of a pod.
+var (
+	asked      = Like("handler", Asked)
+	accepted   = []*labels.Matcher{Is("method", "POST"), Like("status", "2.*"), Like("handler", Generating)}
+	containers = []*labels.Matcher{Not("container", ""), Not("container", "POD")}
+)
+
+// ofStatus is a function of the requests that ended with a status.
+func ofStatus(fn Function, status string) Expr {
+	return OrZero(Sum(fn("http_requests_total", Like("status", status), asked)), Sum(fn("http_requests_total", asked)))
+}
+
+// ofGroup is a value of a group, for each of its members that is there.
+func ofGroup(there, e Expr, group []string) Expr {
+	return Add(Mul(Number(0), there), e).On(group...).Left()
+}
+
+// Labels of a job and of one target of it, the changes of scrapes from failing to succeeding and
+// back, and the longest time from the start of a process to its engine's counters.
+var (
+	job   = []string{"job"}
+	ofJob = []string{Own, "job"}
+
+	gaps         = Max(Changes("up").In(10 * time.Minute))
+	longestStart = Max(Sub(
+		Highest("vllm:generation_tokens_created").In(PastMark),
+		Max(Highest("process_start_time_seconds").In(PastMark)).By(ofJob...)).On(ofJob...).Left()).By(job...)
+)
+
+// silent has a sample for every rank that produced neither a token nor a first
+// token in a span.
+func silent(span time.Duration) Expr {
+	return Where(Add(
+		Sum(Rate("vllm:generation_tokens_total").In(span)).By(Rank...),
+		Sum(Rate("vllm:time_to_first_token_seconds_count").In(span)).By(Rank...)), "==", Number(0))
+}
+
+// leftEarly counts who got no first token before the HTTP request ended, of one instance.
+func leftEarly() Expr {
+	of := func(s Samples) Expr { return Sum(s).By("instance") }
+	first := of(Increase(ttftFamily + "_count"))
+	ended := OrZero(of(Increase("http_requests_total", accepted...)), first)
+	gaveUp := Sub(ended, of(Increase("vllm:request_success_total")))
+	began := Samples{Func: "delta", Metric: "vllm:num_requests_running", Span: WindowMark} // and have not ended
+	return AtLeast(Or(Where(Add(Sub(ended, first), of(began)), "<", gaveUp), gaveUp), 0)
+}
+
+// unanswered counts those that wait at the end of the window and, where that is known, those
+// that left in it.
+func unanswered(left bool) Expr {
+	waits := Sum(Lowest("vllm:num_requests_waiting").In(ShortMark))
+	if !left {
+		return waits
+	}
+	return Add(waits, leftEarly()).On("instance").Left()
+}
+
+func unansweredShare(left bool) Expr {
+	return Div(unanswered(left), Some(Add(unanswered(left), SumIncrease(ttftFamily+"_count"))))
+}
+
+// unansweredWait divides by their number a second, which is that in the window by the window's
+// length: what a counter gained over its rate.
+func unansweredWait(left bool) Expr {
+	waited := AtLeast(Sub(SumMean("vllm:num_requests_waiting"), SumRate(ttftFamily+"_sum")), 0)
+	window := Div(SumIncrease(ttftFamily+"_count"), Some(SumRate(ttftFamily+"_count")))
+	return Mul(Mul(Div(waited, Where(unanswered(left), ">=", Number(minUnanswered))), window), looksTell())
+}
+
+// minUnanswered is how many requests without a first token say something of the others.
+const minUnanswered = 5
+
+// looksTell is 1 where the counters of the time that requests were at work agree with the batch
+// at the scrapes and nobody was put back into the queue, else 0.
+func looksTell() Expr {
+	return Mul(
+		Test(Add(SumRate(itlFamily+"_sum"), SumRate(prefillFamily+"_sum")), ">=", Mul(Number(0.7), SumMean("vllm:num_requests_running"))),
+		Test(SumIncrease("vllm:num_preemptions_total"), "==", Number(0)))
+}
+
+// metBusyRanks has the share of time in which all ranks that decode do, as if each did by
+// itself.
+func metBusyRanks() Expr {
+	decodes := Some(Sum(Rate(itlFamily + "_sum")).By(Rank...))
+	all := Apply{Func: "exp", Of: Sum(Apply{Func: "ln", Of: AtMost(decodes, 0.95)})}
+	return OrZero(Div(Mul(SumIncrease(ttftFamily+"_count"), all), Sub(Number(1), all)), SumRate(ttftFamily+"_count"))
+}
+
+// owed is, for every silent rank, the first tokens of the other ranks in a span
+// times its share against theirs over their lives.
+func owed(span time.Duration) Expr {
+	count := Last("vllm:time_to_first_token_seconds_count").In(ShortMark)
+	own := Sum(count).By(Rank...)
+	others := Mul(Number(-1), Sub(own, Sum(count)).On(Own).Left())
+	return And(
+		Div(Mul(own, Sum(Increase("vllm:time_to_first_token_seconds_count").In(span))).On(Own).Left(), Some(others)),
+		silent(span)).On(Rank...)
+}
+
+const (
+	hintDCGM = "run NVIDIA's dcgm-exporter beside the server and give its URL too, or scrape it with the same " +
+		"Prometheus"
+	// dcgmProf is the hint of the profiling metrics, which are off by default.
+	dcgmProf = "enable DCGM_FI_PROF_* in dcgm-exporter's counters file"
+)
+
+// GPU, from NVIDIA's dcgm-exporter (etc/default-counters.csv, 4.x).
+var (
+	GPUUtil = &Signal{
+		Name: "gpu_utilization", Title: "GPU utilization", Unit: Ratio, Scope: GPU,
+		Expr: Div(Avg(Mean("DCGM_FI_DEV_GPU_UTIL")), Number(100)),
+		Doc: "Share of time in which some kernel ran. Spinning engines read 1 while they do nothing " +
+			"(vllm-project/vllm#12664); prefer SM activity.",
+		Hint: hintDCGM,
+	}
+	SMActive = &Signal{
+		Name: "gpu_sm_active", Title: "SM activity", Unit: Ratio, Scope: GPU,
+		Expr: Avg(Mean("DCGM_FI_PROF_SM_ACTIVE")),
+		Doc:  "Share of cycles in which an SM had a warp resident, mean over SMs: how much of the GPU worked.",
+		Hint: dcgmProf,
+	}
+	EngineActive = &Signal{
+		Name: "gpu_engine_active", Title: "Graphics engine activity", Unit: Ratio, Scope: GPU,
+		Expr: Avg(Mean("DCGM_FI_PROF_GR_ENGINE_ACTIVE")),
+		Doc: "Share of time in which the compute engine was active: finer than GPU utilization, coarser than SM " +
+			"activity; on by default in dcgm-exporter.",
+		Hint: hintDCGM,
+	}
+	GPUMemoryUsed = &Signal{
+		Name: "gpu_memory_used", Title: "GPU memory used", Unit: Ratio, Scope: GPU,
+		Expr: Max(Div(Mean("DCGM_FI_DEV_FB_USED"), Add(Mean("DCGM_FI_DEV_FB_USED"), Mean("DCGM_FI_DEV_FB_FREE")))),
+		Doc:  "Share of the fullest GPU's memory in use: near gpu_memory_utilization from the start, and steady.",
+		Hint: hintDCGM,
+	}
+	GPUMemGrowth = &Signal{
+		Name: "gpu_memory_growth", Panel: &Panel{ID: 512, Row: 510, Width: 12, Title: "Growth of memory"},
+		Title: "Growth of GPU memory", Unit: BytesPerSecond, Scope: GPU, MinPast: MinTrend,
+		Expr: Mul(Max(Slope("DCGM_FI_DEV_FB_USED").In(PastMark)), Number(1048576)),
+		Doc:  "Slope of the GPU's used memory over the longest past at hand (DCGM counts MiB).", Hint: hintDCGM,
+	}
+	GPUPower = &Signal{
+		Name: "gpu_power", Title: "GPU power", Unit: Watts, Scope: GPU, Expr: Max(Mean("DCGM_FI_DEV_POWER_USAGE")),
+		Doc: "Power draw of the hottest GPU.", Hint: hintDCGM,
+	}
+	GPUTemp = &Signal{
+		Name: "gpu_temperature", Title: "GPU temperature", Unit: Celsius, Scope: GPU,
+		Expr: Max(Highest("DCGM_FI_DEV_GPU_TEMP")), Doc: "Temperature of the hottest GPU.", Hint: hintDCGM,
+	}
+	SMClock = &Signal{
+		Name: "gpu_sm_clock", Title: "SM clock", Unit: Megahertz, Scope: GPU, Expr: Min(Mean("DCGM_FI_DEV_SM_CLOCK")),
+		Doc: "SM clock of the slowest GPU.", Hint: hintDCGM,
+	}
+	SMClockRatio = &Signal{
+		Name: "gpu_sm_clock_ratio", Title: "SM clock against its highest", Unit: Ratio, Scope: GPU,
+		Expr: Min(Div(Mean("DCGM_FI_DEV_SM_CLOCK"), Highest("DCGM_FI_DEV_SM_CLOCK").In(PastMark))),
+		Doc:  "SM clock of the slowest GPU over the highest clock that it was seen to run at.", Hint: hintDCGM,
+	}
+	ThermalReason = throttle("gpu_thermal_throttle", "Thermal slowdown",
+		"clocks lowered because of temperature: software thermal slowdown (0x20) or hardware thermal slowdown "+
+			"(0x40)", 32, 64)
+	PowerReason = throttle("gpu_power_brake", "Hardware slowdown or power brake",
+		"clocks lowered by hardware slowdown (0x8) or an external power brake (0x80)", 8, 128)
+	PowerCapReason = throttle("gpu_power_cap", "Power cap", "clocks lowered by the software power cap (0x4): "+
+		"normal at full load", 4)
+	XID = &Signal{
+		Name: "gpu_xid", Title: "XID error", Unit: Count, Scope: GPU, Expr: Max(Highest("DCGM_FI_DEV_XID_ERRORS")),
+		Doc:  "Code of the last XID error of any GPU; 0 when there was none. It stays until the next one.",
+		Hint: hintDCGM,
+	}
+	XIDChanges = &Signal{
+		Name: "gpu_xid_changes", Title: "New XID errors", Unit: Count, Scope: GPU, Hint: hintDCGM, Expr: newXIDs(13, 31, 43, 45),
+		Doc: "How often the XID code changed in the past at hand, if the last one is not 0 and none that a " +
+			"faulty program causes (13, 31, 43, 45 in NVIDIA's XID catalogue). " +
+			"From dcgm-exporter 3.3.6 on each code has a series of its own (NVIDIA/dcgm-exporter#309).",
+	}
+	ECCErrors = &Signal{
+		Name: "gpu_ecc_uncorrectable", Title: "Uncorrectable ECC errors", Unit: Count, Scope: GPU, Optional: true,
+		Expr: Max(Increase("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL").In(PastMark)),
+		Doc:  "Double-bit memory errors in the past at hand: results may be wrong, and the driver retires the page.",
+		Hint: hintDCGM,
+	}
+	RemapFailures = &Signal{
+		Name: "gpu_row_remap_failure", Title: "Row remapping failed", Unit: Count, Scope: GPU, Optional: true,
+		Expr: Max(Highest("DCGM_FI_DEV_ROW_REMAP_FAILURE")),
+		Doc:  "1 when a faulty memory row could not be remapped: replace the GPU.", Hint: hintDCGM,
+	}
+	NVLinkErrors = &Signal{
+		Name: "gpu_nvlink_errors", Title: "NVLink CRC errors", Unit: PerSecond, Scope: GPU, Optional: true,
+		Expr: Max(Rate("DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL")),
+		Doc:  "Flit CRC errors per second, each of which costs a retransmission.", Hint: hintDCGM,
+	}
+	PCIeReplays = &Signal{
+		Name: "gpu_pcie_replays", Title: "PCIe replays", Unit: PerSecond, Scope: GPU, Optional: true,
+		Expr: Max(Rate("DCGM_FI_DEV_PCIE_REPLAY_COUNTER")), Doc: "PCIe retransmissions per second.", Hint: hintDCGM,
+	}
+)
+
+// newXIDs counts changes of the last XID's code: within a series, where the code is its value
+// alone, and between series, where the code is a label too, so that a new one is a series that
+// has fewer samples than its GPU. Codes of faulty programs, and a GPU whose code is 0 again,
+// count as none.
+func newXIDs(programs ...int) Expr {
+	code := []string{"err_code", "err_msg"}
+	was, is := Last("DCGM_FI_DEV_XID_ERRORS").In(PastMark), Last("DCGM_FI_DEV_XID_ERRORS").In(ShortMark)
+	seen := Looks("DCGM_FI_DEV_XID_ERRORS").In(PastMark)
+	n := Mul(
+		Add(Changes("DCGM_FI_DEV_XID_ERRORS").In(PastMark), Test(seen, "<", Sum(seen).But(code...)).Ignoring(code...).Left()),
+		Test(was, ">", Number(0)))
+	for _, program := range programs {
+		n = Mul(n, Test(was, "!=", Number(program)))
+	}
+	return Max(OrZero(Unless(n, Where(is, "==", Number(0))).Ignoring(code...), was))
+}
+
+// throttle declares the share of the window in which one of the given bits was
+// set in the clocks event reasons bitmask (nvml.h,
+// nvmlClocksEventReason*). PromQL has no bitwise operators: bit b of x is
+// floor(x/b) % 2. Older exporters call the family CLOCK_THROTTLE_REASONS.
+func throttle(name, title, doc string, bits ...float64) *Signal {
+	var expr Expr
+	for _, b := range bits {
+		set := Max(Mod(Floor(Div(Last("DCGM_FI_DEV_CLOCKS_EVENT_REASONS").In(ShortMark), Number(b))), Number(2)))
+		if expr == nil {
+			expr = set
+		} else {
+			expr = Add(expr, set)
+		}
+	}
+	return &Signal{
+		Name: name, Title: title, Unit: Count, Scope: GPU, Optional: true, Expr: expr,
+		Doc: "Reasons set now: " + doc + ".", Hint: hintDCGM,
+	}
+}
+
+// All lists every signal, in the order of the request path. The list is shared.
+func All() []*Signal { return all() }
+
+var all = sync.OnceValue(func() []*Signal {
+	return append([]*Signal{
+		TTFTP50, TTFTP90, TTFTP95, TTFTP99, TTFTMean, ITLP50, ITLP90, ITLP95, ITLP99, ITLMean, TPOTP95, TPOTMean,
+		E2EP50, E2EP95, E2EMean,
+		QueueTimeP95, QueueTimeMean, PrefillTimeMean, DecodeTimeMean, UnseenWait, PrefillShare, PrefillOfBatch,
+		StallsPerRequest,
+		FirstTokenRate, FirstTokens, CompletionRate, CutAnswers, PromptTokenRate, GenerationTokenRate, StepRate,
+		DecodeBatch, StepTokens,
+		PromptTokens, ComputedTokens, PromptTokensP50, PromptTokensP99, PromptTail, OutputTokens, OutputTokensP95,
+		MaxTokens, PrefillTimePerToken,
+		Running, RunningP50, RunningPeak, RunningPinned, Waiting, WaitingFloor, WaitingGrowth, Deferred,
+		DeferredShare, QueueAge, PassedOver, UnansweredShare, UnansweredWait, WaitTimes, InFlightFloor, BusyFloor,
+		EngineProgress, StuckEngines, OwedFirstTokens, MetBusyRanks,
+		KVUsage, KVUsagePeak, PreemptionRate, Preemptions, PreemptionsLately, PreemptionsPerRequest,
+		PrefixQueryRate, PrefixHitRatio, PrefixResets,
+		HTTPRate, ServerErrs, ClientErrs, ServerErrCount, ClientErrCount, Abandoned, AbandonedShare, LeftEarly,
+		AdmissionRejections, EngineErrors,
+		Up, UpNow, Answered, Silence, BetweenScrapes, Flaps, PageTook, FailedAfter, FailedAfterAtLeast, LastHeld,
+		LastWork, HeldAway, PoolAnswers, JobAnswers, PoolStart, Starting, StartRatio, Starts, FailedScrapes,
+		ScrapeDuration, Uptime, ServingAge, StartedWhileWatched, SeenDown, Restarts, ResidentMemory, MemoryGrowth,
+		MemoryRise, MemoryHighWater, OpenFDs, FDGrowth, FDTrend, UnseenClients, LeftUnserved, FrontendCPU,
+		ContainerMemory, ContainerMemoryGrowth, ContainerMemoryRise, ContainerMemoryHighWater,
+		Replicas, ArrivalShare, LoadShare, FleetPresence, EngineSpread, RankArrivals,
+		GPUUtil, SMActive, EngineActive, GPUMemoryUsed, GPUMemGrowth, GPUPower, GPUTemp, SMClock, SMClockRatio,
+		ThermalReason, PowerReason, PowerCapReason,
+		XID, XIDChanges, ECCErrors, RemapFailures, NVLinkErrors, PCIeReplays,
+	}, ofGateways()...)
+})

@@ -1,0 +1,587 @@
+package modelconfig
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+)
+
+// Sources of defaults, for Assumption.
+const (
+	fromTransformers = "the default of transformers 5 for this model type"
+	fromVLLM         = "what vLLM 0.23 takes (transformers_utils/model_arch_config_convertor.py)"
+)
+
+// Parse reads a config.json of at most MaxBytes. Errors name the field and carry
+// a hint.
+func Parse(content []byte) (*Model, error) { return parseAs(content, Loading{}) }
+
+// parseAs reads a config.json as vLLM does that was told how to load it.
+func parseAs(content []byte, how Loading) (*Model, error) {
+	raw, err := decode(content)
+	if err != nil {
+		return nil, fmt.Errorf("read model configuration: %w", err)
+	}
+	m := &Model{content: content}
+	outer := &fields{raw: raw, model: m, how: how}
+	m.Type = outer.text("model_type")
+	if a := outer.list("architectures"); len(a) > 0 {
+		m.Architecture = a[0]
+	}
+	if outer.flag("is_encoder_decoder", false) {
+		return nil, hint.With(errors.New("read model configuration: an encoder-decoder model, whose cross-attention is not modelled"),
+			"the ledger is for decoder-only models, text or multimodal")
+	}
+	quant := outer.object("quantization_config")
+	f := outer
+	for _, name := range wrappers {
+		if inner := outer.object(name); inner != nil {
+			f = outer.inner(inner)
+			break
+		}
+	}
+	if quant == nil {
+		quant = f.object("quantization_config")
+	}
+	if quant == nil {
+		quant = outer.object("compression_config")
+	}
+	if quant, err = how.quantization(quant); err != nil {
+		return nil, err
+	}
+	f.read(quant)
+	if f.problem == nil && !how.TextOnly {
+		f.encoder(outer.object("vision_config"))
+	}
+	if f.problem != nil {
+		return nil, hint.With(fmt.Errorf("read model configuration: %w", f.problem),
+			"give the model's config.json, as Hugging Face has it beside the weights; what it must have is in docs/tune.md")
+	}
+	return m, nil
+}
+
+// inner continues with the text model of a multimodal one. What it does not say
+// it has from around it.
+func (f *fields) inner(raw map[string]any) *fields {
+	in := &fields{raw: raw, model: f.model, how: f.how}
+	for _, name := range []string{"torch_dtype", "dtype", "tie_word_embeddings"} {
+		if v := f.raw[name]; v != nil && raw[name] == nil {
+			raw[name] = v
+		}
+	}
+	if t := in.text("model_type"); t != "" {
+		f.model.Type = t
+	}
+	return in
+}
+
+// read fills the model.
+func (f *fields) read(quant map[string]any) {
+	m := f.model
+	fam, known := families()[m.Type]
+	m.Known = known
+	if !known {
+		fam = f.guess()
+	}
+	m.Hidden = f.need(maxSize, "hidden_size", "n_embd", "d_model", "dim")
+	m.Vocab = f.need(maxVocab, "vocab_size")
+	m.MaxPositions = f.opt(maxLen, "max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length", "seq_length", "model_max_length")
+	if m.MaxPositions == 0 {
+		m.MaxPositions = 2048
+		f.assume("max_position_embeddings", "2048", "vLLM's default length (config/model.py, _get_and_verify_max_len)")
+	}
+	f.dtype()
+	m.Tied = f.flag("tie_word_embeddings", fam.Tied)
+	if !f.has("tie_word_embeddings") {
+		f.assume("tie_word_embeddings", fmt.Sprint(fam.Tied), fromTransformers)
+	}
+	f.readQuantization(quant)
+	f.layers(fam)
+	if f.problem != nil {
+		return
+	}
+	f.attention(fam)
+	f.feedForward(fam)
+	f.state(fam)
+	f.rope(fam)
+	if f.problem == nil {
+		b := &builder{fields: f, fam: fam, index: map[weightKey]int{}}
+		b.model()
+	}
+}
+
+func (f *fields) dtype() {
+	m := f.model
+	name := f.text("torch_dtype")
+	if name == "" {
+		name = f.text("dtype")
+	}
+	m.DType = DType(strings.TrimPrefix(name, "torch."))
+	switch {
+	case f.how.DType != "":
+		m.DType = f.how.DType
+	case name == "":
+		m.DType = "bfloat16"
+		f.assume("torch_dtype", "bfloat16", "vLLM's dtype=auto takes half precision where none is given (config/model.py)")
+	case m.DType == "float32":
+		m.DType = "bfloat16"
+		f.assume("torch_dtype", "bfloat16 for float32", "vLLM's dtype=auto halves float32 (config/model.py)")
+	case m.DType.Bytes() != 2:
+		f.fail("torch_dtype is %s: want bfloat16, float16 or float32", shortened(name))
+	}
+}
+
+// guess describes an architecture that is not known by the fields it has.
+func (f *fields) guess() family {
+	m := f.model
+	fam := family{Mixer: Attention, Window: "alternate"}
+	if f.has("kv_lora_rank") && f.has("qk_rope_head_dim") {
+		fam.Mixer = Latent
+	}
+	for _, name := range []string{"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"} {
+		if f.opt(maxCount, name) > 0 {
+			fam.Experts = name
+			fam.Sparse = "first-dense"
+			if fam.ExpertWidth = "moe_intermediate_size"; !f.has(fam.ExpertWidth) {
+				fam.ExpertWidth = "intermediate_size"
+			}
+			if f.has("n_shared_experts") {
+				fam.Shared = "count"
+			}
+			break
+		}
+	}
+	m.Unknown = append(m.Unknown, fmt.Sprintf(
+		"the model type %s: read by the common names of fields; biases and further norms are not counted, and the MLP may have two matrices instead of three", shortened(m.Type)))
+	var signs []string
+	for name := range f.raw {
+		for _, p := range []string{"mamba", "ssm", "linear_", "rwkv", "conv", "recurrent", "lru", "indexer", "index_", "compress", "attention_chunk", "kv_shared"} {
+			if strings.HasPrefix(name, p) || strings.Contains(name, "_"+p) {
+				signs = append(signs, name)
+				break
+			}
+		}
+	}
+	if len(signs) > 0 {
+		slices.Sort(signs)
+		shown := signs[:min(len(signs), 4)]
+		for i := range shown {
+			shown[i] = strings.Trim(shortened(shown[i]), `"`)
+		}
+		m.Unknown = append(m.Unknown, fmt.Sprintf(
+			"what %s means: all layers are taken as attention over the whole context, which bounds the KV bytes of a token from above; states and further caches are not counted",
+			strings.Join(shown, ", ")))
+	}
+	return fam
+}
+
+// layers lists the decoder's layers.
+func (f *fields) layers(fam family) {
+	m := f.model
+	types := f.list("layer_types")
+	if len(types) == 0 {
+		types = f.list("layers_block_type")
+	}
+	if m.Type == "nemotron_h" {
+		f.patternLayers(types)
+		return
+	}
+	n := f.need(maxLayers, "num_hidden_layers", "n_layer", "n_layers", "num_layers")
+	if f.problem != nil {
+		return
+	}
+	if len(types) > 0 && len(types) != n {
+		f.fail("layer_types has %d entries for %d layers", len(types), n)
+		return
+	}
+	window := f.window(fam)
+	sparse := f.sparseLayers(fam)
+	for i := range n {
+		l := Layer{Mixer: fam.Mixer, FFN: Dense}
+		if sparse(i) {
+			l.FFN = MoE
+		}
+		switch {
+		case m.Type == "jamba":
+			if i%max(f.opt(maxLayers, "attn_layer_period"), 1) == f.opt(maxLayers, "attn_layer_offset") {
+				l.Mixer = Attention
+			}
+		case fam.Mixer.Recurrent():
+			if len(types) > 0 && (types[i] == "full_attention" || types[i] == "attention") {
+				l.Mixer = Attention
+			}
+			if len(types) == 0 && fam.Mixer == DeltaNet && (i+1)%max(f.opt(maxLayers, "full_attention_interval"), 1) == 0 {
+				l.Mixer = Attention
+			}
+		case l.Mixer == Attention && len(types) > 0:
+			switch types[i] {
+			case "sliding_attention":
+				l.Window = window.size
+			case "full_attention", "attention", "global_attention":
+			default:
+				l.Window = 0
+				f.strange(types[i])
+			}
+		default:
+			if window.at(i) {
+				l.Window = window.size
+			}
+		}
+		m.Layers = append(m.Layers, l)
+	}
+	if len(types) == 0 && fam.Mixer == DeltaNet && !f.has("full_attention_interval") {
+		f.assume("full_attention_interval", "4", fromTransformers)
+		for i := range m.Layers {
+			m.Layers[i].Mixer = DeltaNet
+			if (i+1)%4 == 0 {
+				m.Layers[i].Mixer = Attention
+			}
+		}
+	}
+	if m.Type == "granitemoehybrid" && len(types) == 0 {
+		f.fail("layer_types is missing: it says which layers are Mamba and which attention")
+	}
+}
+
+// strange notes a kind of layer that is not known, once.
+func (f *fields) strange(kind string) {
+	text := fmt.Sprintf("layers of type %s: taken as attention over the whole context", shortened(kind))
+	if !slices.Contains(f.model.Unknown, text) {
+		f.model.Unknown = append(f.model.Unknown, text)
+	}
+}
+
+// patternLayers reads NemotronH's layers, each of which is a mixer or a
+// feed-forward part: M, *, - and E in hybrid_override_pattern.
+func (f *fields) patternLayers(types []string) {
+	m := f.model
+	if p := f.text("hybrid_override_pattern"); len(types) == 0 && p != "" {
+		for _, c := range p {
+			types = append(types, string(c))
+		}
+	}
+	if len(types) == 0 {
+		f.fail("hybrid_override_pattern is missing")
+	}
+	if len(types) > maxLayers {
+		f.fail("%d layers", len(types))
+		return
+	}
+	for _, t := range types {
+		switch t {
+		case "M", "mamba":
+			m.Layers = append(m.Layers, Layer{Mixer: Mamba2})
+		case "*", "attention":
+			m.Layers = append(m.Layers, Layer{Mixer: Attention})
+		case "-", "mlp":
+			m.Layers = append(m.Layers, Layer{FFN: Dense})
+		case "E", "moe":
+			m.Layers = append(m.Layers, Layer{FFN: MoE})
+		default:
+			f.fail("hybrid_override_pattern has %s: want M, *, - or E", shortened(t))
+		}
+	}
+}
+
+// windows says which layers have a sliding window, and how large.
+type windows struct {
+	size int
+	at   func(layer int) bool
+}
+
+func (f *fields) window(fam family) windows {
+	never := windows{at: func(int) bool { return false }}
+	size := f.opt(maxLen, "sliding_window")
+	if size == 0 || fam.Window == "" {
+		return never
+	}
+	w := windows{size: size}
+	switch fam.Window {
+	case "every":
+		w.at = func(int) bool { return true }
+	case "use":
+		if !f.flag("use_sliding_window", false) {
+			return never
+		}
+		from := f.opt(maxLayers, "max_window_layers")
+		w.at = func(i int) bool { return i >= from }
+	case "alternate":
+		if !f.model.Known && len(f.list("layer_types")) == 0 {
+			f.model.Unknown = append(f.model.Unknown, fmt.Sprintf("which layers have the sliding window of %d tokens: none is taken to, which bounds the KV cache from above", size))
+			return never
+		}
+		w.at = func(i int) bool { return i%2 == 0 }
+	case "pattern6":
+		every := max(f.opt(maxLayers, "sliding_window_pattern"), 1)
+		if !f.has("sliding_window_pattern") && len(f.list("layer_types")) == 0 {
+			f.assume("sliding_window_pattern", "6", fromTransformers)
+			every = 6
+		}
+		w.at = func(i int) bool { return (i+1)%every != 0 }
+	}
+	return w
+}
+
+// sparseLayers says which layers have experts.
+func (f *fields) sparseLayers(fam family) func(layer int) bool {
+	if fam.Experts == "" || f.opt(maxCount, fam.Experts) == 0 && (f.has(fam.Experts) || fam.Shared == "mlp") {
+		return func(int) bool { return false }
+	}
+	switch fam.Sparse {
+	case "step":
+		step, dense := max(f.opt(maxLayers, "decoder_sparse_step"), 1), f.indexes("mlp_only_layers")
+		return func(i int) bool { return (i+1)%step == 0 && !dense[i] }
+	case "first-dense":
+		first, every := f.opt(maxLayers, "first_k_dense_replace"), max(f.opt(maxLayers, "moe_layer_freq"), 1)
+		return func(i int) bool { return i >= first && i%every == 0 }
+	case "interleaved":
+		if listed := f.indexes("moe_layers"); len(listed) > 0 {
+			return func(i int) bool { return listed[i] }
+		}
+		step := max(f.opt(maxLayers, "interleave_moe_layer_step"), 1)
+		return func(i int) bool { return (i+1)%step == 0 }
+	case "period":
+		every, at := max(f.opt(maxLayers, "expert_layer_period"), 1), f.opt(maxLayers, "expert_layer_offset")
+		return func(i int) bool { return i%every == at }
+	}
+	return func(int) bool { return true }
+}
+
+func (f *fields) attention(fam family) {
+	m := f.model
+	if m.CountLayers(func(l Layer) bool { return l.Mixer == Attention || l.Mixer == Latent }) == 0 {
+		return
+	}
+	m.Heads = f.need(maxCount, "num_attention_heads", "n_head", "n_heads")
+	if f.problem != nil {
+		return
+	}
+	if fam.Mixer == Latent {
+		m.LatentRank = f.need(maxSize, "kv_lora_rank")
+		m.RopeDim = f.need(maxSize, "qk_rope_head_dim")
+		m.HeadDim = f.need(maxSize, "qk_nope_head_dim") + m.RopeDim
+		m.ValueDim = f.need(maxSize, "v_head_dim")
+		m.KVHeads = 1
+		if m.IndexDim = f.opt(maxSize, "index_head_dim"); m.IndexDim > 0 {
+			m.IndexHeads = f.need(maxCount, "index_n_heads")
+		}
+		return
+	}
+	m.KVHeads = f.opt(maxCount, "num_key_value_heads", "n_head_kv", "num_kv_heads", "multi_query_group_num", "num_attention_groups")
+	if m.KVHeads == 0 {
+		m.KVHeads = m.Heads
+		f.assume("num_key_value_heads", itoa(m.Heads), "as many as attention heads: "+fromVLLM)
+	}
+	if m.HeadDim = f.opt(maxSize, "head_dim", "attention_head_dim", "hidden_size_per_head"); m.HeadDim == 0 {
+		if fam.HeadDim > 0 {
+			m.HeadDim = fam.HeadDim
+			f.assume("head_dim", itoa(fam.HeadDim), fromTransformers)
+		} else {
+			m.HeadDim = m.Hidden / m.Heads
+			f.assume("head_dim", itoa(m.HeadDim), "hidden_size / num_attention_heads: "+fromVLLM)
+		}
+	}
+	if m.HeadDim == 0 {
+		f.fail("hidden_size %d is less than num_attention_heads %d", m.Hidden, m.Heads)
+	}
+	f.globalHeads(fam)
+	m.ValueDim = m.HeadDim
+	if v := f.opt(maxSize, "v_head_dim"); v > 0 && !m.Known {
+		m.ValueDim = v
+	}
+}
+
+// globalHeads reads the heads of layers without a window that have others (Gemma 4). The
+// cache is taken as if all layers had those that keep more.
+func (f *fields) globalHeads(fam family) {
+	m := f.model
+	m.local = heads{m.HeadDim, m.KVHeads}
+	m.global = m.local
+	if dim := f.opt(maxSize, "global_head_dim"); dim > 0 {
+		m.global.dim = dim
+		if n := f.opt(maxCount, "num_global_key_value_heads"); n > 0 && f.flag("attention_k_eq_v", false) {
+			m.global.kv = n
+		}
+	}
+	for i, l := range m.Layers { // as transformers 5.19 writes it
+		if own, ok := f.object("per_layer_config")[itoa(i)].(map[string]any); ok && l.Window == 0 {
+			of := fields{raw: own, model: m}
+			m.global = heads{cmp.Or(of.opt(maxSize, "head_dim"), m.global.dim), cmp.Or(of.opt(maxCount, "num_key_value_heads"), m.global.kv)}
+			break
+		}
+	}
+	if m.global.dim*m.global.kv > m.local.dim*m.local.kv {
+		m.HeadDim, m.KVHeads = m.global.dim, m.global.kv
+	}
+	if m.global != m.local {
+		m.Unknown = append(m.Unknown, fmt.Sprintf("layers with heads of two sizes (%d × %d and %d × %d): the cache of all of them is taken to be of the larger kind, an upper bound",
+			m.local.kv, m.local.dim, m.global.kv, m.global.dim))
+	}
+	first := len(m.Layers) - f.opt(maxLayers, "num_kv_shared_layers")
+	for i := max(first, 0); i < len(m.Layers) && first > 0; i++ {
+		m.Layers[i].Shared = true
+	}
+}
+
+func (f *fields) feedForward(fam family) {
+	m := f.model
+	if m.CountLayers(func(l Layer) bool { return l.FFN == Dense }) > 0 {
+		if fam.FFNWidth != "" {
+			m.FFNWidth = f.need(maxSize, fam.FFNWidth)
+		} else {
+			m.FFNWidth = f.width()
+		}
+	}
+	if m.CountLayers(func(l Layer) bool { return l.FFN == MoE }) == 0 {
+		return
+	}
+	experts, width := fam.Experts, fam.ExpertWidth
+	if m.Type == "nemotron_h" {
+		experts, width = "n_routed_experts", "moe_intermediate_size"
+	}
+	m.Experts = f.need(maxCount, experts)
+	m.ExpertWidth = f.need(maxSize, width, "intermediate_size")
+	m.ExpertsTaken = f.need(maxCount, "num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk", "top_k_experts")
+	if m.ExpertsTaken > m.Experts {
+		f.fail("num_experts_per_tok %d is more than %s %d", m.ExpertsTaken, experts, m.Experts)
+	}
+	switch fam.Shared {
+	case "field":
+		m.SharedWidth = f.opt(maxSize, "shared_expert_intermediate_size")
+	case "count":
+		m.SharedWidth = f.opt(maxCount, "n_shared_experts") * m.ExpertWidth
+	case "dense":
+		m.SharedWidth = f.opt(maxSize, "shared_intermediate_size")
+	case "one":
+		m.SharedWidth = m.ExpertWidth
+	case "mlp":
+		m.SharedWidth = f.width()
+	}
+	if m.Type == "nemotron_h" {
+		m.SharedWidth = f.opt(maxCount, "n_shared_experts") * f.opt(maxSize, "moe_shared_expert_intermediate_size")
+		if f.has("moe_latent_size") {
+			m.Unknown = append(m.Unknown, "experts in a latent space (moe_latent_size): their parameters are taken as if they were of the hidden size, an upper bound")
+		}
+	}
+}
+
+// width is that of a dense feed-forward part.
+func (f *fields) width() int {
+	if n := f.opt(maxSize, "intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim"); n > 0 {
+		return n
+	}
+	if f.model.Known {
+		return f.need(maxSize, "intermediate_size")
+	}
+	f.assume("intermediate_size", itoa(4*f.model.Hidden), "four times hidden_size, the usual width of a plain MLP")
+	return min(4*f.model.Hidden, maxSize)
+}
+
+// state reads what recurrent layers keep for a request. Shapes are those of
+// MambaStateShapeCalculator (model_executor/layers/mamba/mamba_utils.py).
+func (f *fields) state(fam family) {
+	m := f.model
+	if !m.HasRecurrent() {
+		return
+	}
+	s := &m.State
+	s.DType = cmp.Or(fam.StateDType, m.DType)
+	for _, name := range []string{"mamba_ssm_cache_dtype", "mamba_ssm_dtype"} {
+		if t := DType(f.text(name)); t.Bytes() >= 2 {
+			s.DType = t
+		}
+	}
+	switch {
+	case m.Type == "jamba":
+		inner := f.or("mamba_expand", 64, 2, fromTransformers) * m.Hidden
+		s.ConvChannels, s.ConvWidth = inner, f.or("mamba_d_conv", maxCount, 4, fromTransformers)
+		s.Values = float64(inner) * float64(f.or("mamba_d_state", maxCount, 16, fromTransformers))
+	case m.Type == "nemotron_h":
+		heads, dim := f.need(maxCount, "mamba_num_heads"), f.need(maxSize, "mamba_head_dim")
+		f.mamba2(heads, dim, f.or("n_groups", maxCount, 8, fromTransformers), f.or("ssm_state_size", maxCount, 128, fromTransformers), f.or("conv_kernel", maxCount, 4, fromTransformers))
+	case fam.Mixer == Mamba2:
+		heads := f.need(maxCount, "mamba_n_heads")
+		inner := f.or("mamba_expand", 64, 2, fromTransformers) * m.Hidden
+		f.mamba2(heads, inner/max(heads, 1), f.or("mamba_n_groups", maxCount, 1, fromTransformers), f.or("mamba_d_state", maxCount, 256, fromTransformers), f.or("mamba_d_conv", maxCount, 4, fromTransformers))
+	default: // DeltaNet
+		keys := f.need(maxCount, "linear_num_key_heads") * f.need(maxSize, "linear_key_head_dim")
+		values := f.need(maxCount, "linear_num_value_heads") * f.need(maxSize, "linear_value_head_dim")
+		s.ConvChannels, s.ConvWidth = 2*keys+values, f.or("linear_conv_kernel_dim", maxCount, 4, fromTransformers)
+		s.Values = float64(values) * float64(f.opt(maxSize, "linear_key_head_dim"))
+	}
+	if fam.StateCaching {
+		s.ChunkTokens = f.opt(maxSize, "mamba_chunk_size", "chunk_size")
+	}
+	if s.ConvWidth < 1 {
+		f.fail("the width of the convolution is 0")
+	}
+}
+
+func (f *fields) mamba2(heads, dim, groups, size, width int) {
+	s := &f.model.State
+	s.ConvChannels, s.ConvWidth = heads*dim, width
+	s.Groups, s.GroupChannels = groups, 2*size
+	s.Values = float64(heads) * float64(dim) * float64(size)
+}
+
+// rope sizes the table of rotary positions, which vLLM keeps beside the weights
+// (model_executor/layers/rotary_embedding).
+func (f *fields) rope(fam family) {
+	m := f.model
+	if m.Heads == 0 || fam.NoRope || f.text("position_embedding_type") == "nope" {
+		return
+	}
+	m.RopeWidth = m.HeadDim
+	if fam.Mixer == Latent {
+		m.RopeWidth = m.RopeDim
+	}
+	scaling := f.object("rope_scaling")
+	if scaling == nil {
+		scaling = f.object("rope_parameters")
+	}
+	for _, o := range []map[string]any{f.raw, scaling} {
+		if p, ok := o["partial_rotary_factor"].(float64); ok && p > 0 && p <= 1 {
+			m.RopeWidth = int(math.Ceil(p * float64(m.RopeWidth)))
+		}
+	}
+	m.RopeRows = m.MaxPositions
+	original, _ := scaling["original_max_position_embeddings"].(float64)
+	factor, _ := scaling["factor"].(float64)
+	kind, _ := scaling["rope_type"].(string)
+	if kind == "" {
+		kind, _ = scaling["type"].(string)
+	}
+	if strings.Contains(kind, "yarn") && original > 0 && factor > 0 && original*factor < maxLen {
+		m.RopeRows = int(original * factor)
+	}
+	m.RopeRows *= max(fam.RopeTables, 1) // one for local, one for global layers
+}
+
+// encoder estimates a vision tower by the usual transformer's sizes.
+func (f *fields) encoder(vision map[string]any) {
+	if vision == nil {
+		return
+	}
+	v := &fields{raw: vision, model: f.model}
+	h := float64(v.opt(maxSize, "hidden_size", "embed_dim", "width"))
+	n := float64(v.opt(maxLayers, "num_hidden_layers", "depth", "layers"))
+	width := float64(v.opt(maxSize, "intermediate_size"))
+	if width == 0 {
+		width = 4 * h
+	}
+	if v.problem != nil || h == 0 || n == 0 {
+		f.model.Unknown = append(f.model.Unknown, "the encoder of images: its weights are not counted")
+		return
+	}
+	f.model.Weights = append(f.model.Weights, Weight{
+		Part: Encoder, Name: "vision tower", Count: n * (4*h*h + 2*h*width), ActiveShare: 0, Split: Replicated,
+		Formula: fmt.Sprintf("%.0f × (4 × %.0f² + 2 × %.0f × %.0f)", n, h, h, width),
+		Bytes:   2, Low: 0.5, High: 4,
+	})
+	f.model.Unknown = append(f.model.Unknown, "the encoder of images: its weights are estimated from its sizes, and its activations and cache are not counted")
+}

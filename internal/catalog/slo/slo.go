@@ -1,0 +1,409 @@
+// Package slo holds service level objectives: what users were promised, by use
+// case or in one's own numbers, for which models. It reads slo.yaml, and what
+// Sloth's and OpenSLO's files promise of the same quantities, matches objectives
+// to targets, and performs no I/O.
+package slo
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+)
+
+// Key names one objective; thresholds refer to it.
+type Key string
+
+// The objectives that can be set.
+const (
+	TTFTP95      Key = "ttft_p95"
+	ITLP95       Key = "itl_p95"
+	E2EP95       Key = "e2e_p95"
+	Availability Key = "availability"
+	// Cancelled is no promise: which share of the requests clients cancel by design.
+	Cancelled Key = "cancelled"
+)
+
+// An Objective is what users of some models were promised. A zero value of a
+// target means that nothing was promised.
+type Objective struct {
+	// Matchers; empty or "*" matches everything, and a pattern may hold * and ?,
+	// which match slashes as well: model names have them.
+	Model, Namespace, Cluster, Service string
+
+	Name         string // what dashboards and alerts call it; may be empty
+	UseCase      string
+	TTFTP95      time.Duration
+	ITLP95       time.Duration
+	E2EP95       time.Duration
+	Availability float64 // share of requests that succeed, 0 to 1
+	Cancelled    float64 // share that clients may cancel before their answer is complete, 0 to 1
+
+	// Promises over another share than 95 %, beside those above. Parse fills in
+	// the P95 from one over a larger share, which promises no less.
+	TTFT, ITL, E2E Percentile
+}
+
+// A Percentile is a latency that a share of events keeps to. The zero value
+// promises nothing.
+type Percentile struct {
+	Share  float64 // 0 to 1
+	Target time.Duration
+}
+
+// Quantity is what a promise is about.
+type Quantity string
+
+// The quantities that can be promised.
+const (
+	TTFT      Quantity = "ttft"
+	ITL       Quantity = "itl"
+	E2E       Quantity = "e2e"
+	Succeeded Quantity = "availability"
+)
+
+// A Promise is one of an objective's promises: this share of events is good.
+type Promise struct {
+	Quantity Quantity
+	Share    float64       // 0 to 1: what is left of 1 is the error budget
+	Target   time.Duration // how long a good event takes; 0 for Succeeded
+}
+
+// Promises lists what the objective promises. A P95 that follows from one over
+// a larger share is left out.
+func (o Objective) Promises() []Promise {
+	var out []Promise
+	for _, l := range []struct {
+		quantity Quantity
+		p95      time.Duration
+		further  Percentile
+	}{{TTFT, o.TTFTP95, o.TTFT}, {ITL, o.ITLP95, o.ITL}, {E2E, o.E2EP95, o.E2E}} {
+		implied := l.further.Share >= p95 && l.further.Target <= l.p95
+		if l.p95 > 0 && !implied {
+			out = append(out, Promise{l.quantity, p95, l.p95})
+		}
+		if l.further.Target > 0 {
+			out = append(out, Promise{l.quantity, l.further.Share, l.further.Target})
+		}
+	}
+	if o.Availability > 0 {
+		out = append(out, Promise{Quantity: Succeeded, Share: o.Availability})
+	}
+	return out
+}
+
+// p95 is the share that the keys ending in _p95 speak of.
+const p95 = 0.95
+
+// mostlyCancelled is what an editor cancels: at every keystroke it drops the completion that it
+// asked for at the one before, and shows one in four or fewer.
+const mostlyCancelled = 0.75
+
+// useCases are the latency targets by use case that are commonly asked of an
+// LLM service; all of them are taken as P95.
+var useCases = []Objective{
+	{UseCase: "chat", TTFTP95: 500 * time.Millisecond, ITLP95: 50 * time.Millisecond, E2EP95: 10 * time.Second},
+	{UseCase: "code-completion", TTFTP95: 200 * time.Millisecond, ITLP95: 30 * time.Millisecond, E2EP95: 3 * time.Second, Cancelled: mostlyCancelled},
+	{UseCase: "batch", TTFTP95: 5 * time.Second, ITLP95: 100 * time.Millisecond, E2EP95: time.Minute},
+	{UseCase: "rag", TTFTP95: time.Second, ITLP95: 80 * time.Millisecond, E2EP95: 15 * time.Second},
+	{UseCase: "agentic", TTFTP95: 2 * time.Second, ITLP95: 100 * time.Millisecond, E2EP95: 30 * time.Second},
+}
+
+// UseCases returns the names of the known use cases.
+func UseCases() []string {
+	var names []string
+	for _, o := range useCases {
+		names = append(names, o.UseCase)
+	}
+	return names
+}
+
+// ForUseCase returns the objective of a use case.
+func ForUseCase(name string) (Objective, error) {
+	for _, o := range useCases {
+		if o.UseCase == name {
+			return o, nil
+		}
+	}
+	return Objective{}, fmt.Errorf("unknown use case %q: want one of %s", name, strings.Join(UseCases(), ", "))
+}
+
+// Value returns the objective's target in base units (seconds, or a ratio),
+// and whether it was set.
+func (o Objective) Value(k Key) (float64, bool) {
+	var v float64
+	switch k {
+	case TTFTP95:
+		v = o.TTFTP95.Seconds()
+	case ITLP95:
+		v = o.ITLP95.Seconds()
+	case E2EP95:
+		v = o.E2EP95.Seconds()
+	case Availability:
+		v = o.Availability
+	case Cancelled:
+		v = o.Cancelled
+	}
+	return v, v > 0
+}
+
+// Source says where the objective comes from, for evidence: "chat", or "slo".
+func (o Objective) Source() string {
+	if o.UseCase != "" {
+		return o.UseCase
+	}
+	return "slo"
+}
+
+// File is the parsed content of slo.yaml.
+type File struct {
+	Objectives []Objective
+
+	// Period is how long the error budget lasts, where the file says so: OpenSLO
+	// does. Notes says, a sentence each, what of a foreign file was left out.
+	Period time.Duration
+	Notes  []string
+}
+
+// rawObjective is one entry as written.
+type rawObjective struct {
+	Model        string    `yaml:"model"`
+	Namespace    string    `yaml:"namespace"`
+	Cluster      string    `yaml:"cluster"`
+	Service      string    `yaml:"service"`
+	UseCase      yaml.Node `yaml:"use_case"`
+	TTFTP95      yaml.Node `yaml:"ttft_p95"`
+	ITLP95       yaml.Node `yaml:"itl_p95"`
+	E2EP95       yaml.Node `yaml:"e2e_p95"`
+	Availability yaml.Node `yaml:"availability"`
+	Cancelled    yaml.Node `yaml:"cancelled"`
+	Name         string    `yaml:"name"`
+	TTFT         yaml.Node `yaml:"ttft"`
+	ITL          yaml.Node `yaml:"itl"`
+	E2E          yaml.Node `yaml:"e2e"`
+}
+
+// maxFile bounds slo.yaml: a list of promises, not a data file.
+const maxFile = 1 << 20
+
+// Parse reads slo.yaml, or the files of Sloth (prometheus/v1) and OpenSLO
+// (openslo/v1) as far as they promise something that can be measured here. Errors
+// name line and column, and in slo.yaml unknown keys are errors: a misspelt
+// target must not silently promise nothing.
+func Parse(name string, content []byte) (*File, error) {
+	if len(content) > maxFile {
+		return nil, fmt.Errorf("%s: %d bytes are more than a list of objectives can need (limit %d)", name, len(content), maxFile)
+	}
+	parse := parseOwn
+	switch formatOf(content) {
+	case sloth:
+		parse = parseSloth
+	case openSLO:
+		parse = parseOpenSLO
+	}
+	f, err := parse(content)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return f, nil
+}
+
+func parseOwn(content []byte) (*File, error) {
+	var raw struct {
+		Objectives []rawObjective `yaml:"objectives"`
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(content))
+	dec.KnownFields(true)
+	if err := dec.Decode(&raw); err != nil && !errors.Is(err, io.EOF) {
+		return nil, hint.With(located(err, content), "see docs/slo.md for the keys of slo.yaml")
+	}
+	if len(raw.Objectives) == 0 {
+		return nil, errors.New("no objectives")
+	}
+	f := &File{}
+	for i, r := range raw.Objectives {
+		o, err := r.objective()
+		if err != nil {
+			return nil, fmt.Errorf("objective %d: %w", i+1, err)
+		}
+		f.Objectives = append(f.Objectives, o)
+	}
+	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
+		return nil, errors.New("something follows the first YAML document: one file holds one list")
+	}
+	return f, nil
+}
+
+func (r *rawObjective) objective() (Objective, error) {
+	var o Objective
+	if u := resolve(&r.UseCase); !u.IsZero() {
+		var err error
+		if o, err = ForUseCase(u.Value); err != nil {
+			return o, fmt.Errorf("%s: %w", position(&r.UseCase), err)
+		}
+	}
+	o.Name, o.Model, o.Namespace, o.Cluster, o.Service = r.Name, r.Model, r.Namespace, r.Cluster, r.Service
+	for _, p := range []string{o.Model, o.Namespace, o.Cluster, o.Service} {
+		if _, err := path.Match(p, ""); err != nil {
+			return o, fmt.Errorf("matcher %q: %w", p, err)
+		}
+	}
+	for _, d := range []struct {
+		key          Key
+		node, longer *yaml.Node
+		dst          *time.Duration
+		percentile   *Percentile
+	}{
+		{TTFTP95, &r.TTFTP95, &r.TTFT, &o.TTFTP95, &o.TTFT},
+		{ITLP95, &r.ITLP95, &r.ITL, &o.ITLP95, &o.ITL},
+		{E2EP95, &r.E2EP95, &r.E2E, &o.E2EP95, &o.E2E},
+	} {
+		if err := parseLatency(d.key, d.node, d.dst); err != nil {
+			return o, err
+		}
+		if d.longer.IsZero() {
+			continue
+		}
+		var err error
+		if *d.percentile, err = parsePercentile(resolve(d.longer)); err != nil {
+			return o, fmt.Errorf("%s: %s: %w", position(d.longer), strings.TrimSuffix(string(d.key), "_p95"), err)
+		}
+		if d.percentile.Share == p95 && !d.node.IsZero() {
+			return o, fmt.Errorf("%s: %s says what the 95th percentile keeps to: say it once", position(d.longer), d.key)
+		}
+		implyP95(d.dst, d.percentile)
+	}
+	if !r.Availability.IsZero() {
+		v, err := parseRatio(resolve(&r.Availability).Value)
+		if err != nil {
+			return o, hint.With(fmt.Errorf("%s: availability: %w", position(&r.Availability), err), "promise less than everything, such as 99.9%: what is left is the budget for failures and changes")
+		}
+		o.Availability = v
+	}
+	if !r.Cancelled.IsZero() {
+		v, err := parseRatio(resolve(&r.Cancelled).Value)
+		if err != nil {
+			return o, fmt.Errorf("%s: cancelled: %w", position(&r.Cancelled), err)
+		}
+		o.Cancelled = v
+	}
+	if len(o.Promises()) == 0 && o.Cancelled == 0 {
+		return o, errors.New("promises nothing: set use_case, ttft_p95, itl_p95, e2e_p95 or availability")
+	}
+	return o, nil
+}
+
+func parseLatency(key Key, node *yaml.Node, dst *time.Duration) error {
+	if node.IsZero() {
+		return nil
+	}
+	text := resolve(node).Value
+	v, err := time.ParseDuration(text)
+	if err != nil || v <= 0 {
+		return fmt.Errorf("%s: %s: %q is not a duration such as 500ms", position(node), key, text)
+	}
+	*dst = v
+	return nil
+}
+
+// parsePercentile reads {p: 99, target: 2s}.
+func parsePercentile(n *yaml.Node) (Percentile, error) {
+	const want = "want {p: 99, target: 500ms}"
+	var p Percentile
+	if n.Kind != yaml.MappingNode {
+		return p, errors.New(want)
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		value := resolve(n.Content[i+1]).Value
+		switch key := n.Content[i].Value; key {
+		case "p":
+			v, err := strconv.ParseFloat(value, 64)
+			if err != nil || !(v > 0 && v < 100) {
+				return p, fmt.Errorf("p: %q is no percentile: want more than 0 and less than 100, such as 99", value)
+			}
+			p.Share = v / 100
+		case "target":
+			v, err := time.ParseDuration(value)
+			if err != nil || v <= 0 {
+				return p, fmt.Errorf("target: %q is not a duration such as 500ms", value)
+			}
+			p.Target = v
+		default:
+			return p, fmt.Errorf("unknown key %q: %s", key, want)
+		}
+	}
+	if p.Share == 0 || p.Target == 0 {
+		return p, errors.New(want)
+	}
+	return p, nil
+}
+
+// implyP95 lets a promise over another share speak for the P95: at 95 it is
+// the P95, above it promises the P95 no less.
+func implyP95(p95Target *time.Duration, p *Percentile) {
+	switch {
+	case p.Share == p95:
+		*p95Target, *p = p.Target, Percentile{}
+	case p.Share > p95 && (*p95Target == 0 || p.Target < *p95Target):
+		*p95Target = p.Target
+	}
+}
+
+// resolve returns the node that a YAML alias stands for, or the node itself.
+func resolve(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n.Alias
+	}
+	return n
+}
+
+// parseRatio reads "99.9%" or "0.999".
+func parseRatio(s string) (float64, error) {
+	text, percent := strings.CutSuffix(strings.TrimSpace(s), "%")
+	v, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a share such as 99.9%%", s)
+	}
+	if percent {
+		v /= 100
+	}
+	if !(v > 0 && v < 1) { // NaN is refused, too
+		return 0, fmt.Errorf("%q leaves no error budget or is no share: want more than 0 and less than 100%%", s)
+	}
+	return v, nil
+}
+
+// For returns the objective of a target, given its labels: the first entry
+// whose matchers all hold.
+func (f *File) For(labels map[string]string) (Objective, bool) {
+	if f == nil {
+		return Objective{}, false
+	}
+	i := slices.IndexFunc(f.Objectives, func(o Objective) bool {
+		return matches(o.Model, labels["model_name"]) && matches(o.Namespace, labels["namespace"]) &&
+			matches(o.Cluster, labels["cluster"]) && matches(o.Service, labels["service"])
+	})
+	if i < 0 {
+		return Objective{}, false
+	}
+	return f.Objectives[i], true
+}
+
+func matches(pattern, value string) bool {
+	if pattern == "" || pattern == "*" {
+		return true
+	}
+	// path.Match stops * at a slash; a byte that no label value holds takes its place.
+	slash := strings.NewReplacer("/", "\x00")
+	ok, err := path.Match(slash.Replace(pattern), slash.Replace(value))
+	return err == nil && ok
+}

@@ -1,0 +1,57 @@
+package threshold
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+)
+
+// Parse reads thresholds that are set by hand, as name=value: ttft_objective=500ms,
+// kv_cache_full=95%. The names are those of the pathologies' conditions, and further ones;
+// a number without a unit is in the threshold's own.
+func Parse(texts []string, all []*catalog.Pathology, further ...*catalog.Threshold) (map[string]float64, error) {
+	known := slices.Clone(further)
+	for _, p := range all {
+		note := func(c catalog.Cond) { known = append(known, c.Threshold) }
+		for _, c := range p.Conditions() {
+			c.Leaves(note)
+		}
+	}
+	return ParseNamed(texts, known)
+}
+
+// ParseNamed reads them as Parse does, where the names are those of a list.
+func ParseNamed(texts []string, known []*catalog.Threshold) (map[string]float64, error) {
+	units := map[string]indicator.Unit{}
+	for _, t := range known {
+		units[t.Name] = t.Unit
+	}
+	names := slices.Sorted(maps.Keys(units))
+	set := map[string]float64{}
+	for _, text := range texts {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok {
+			return nil, hint.With(fmt.Errorf("%q is not name=value", text), "write it as "+names[0]+"=1.5")
+		}
+		name = strings.ToLower(strings.ReplaceAll(strings.TrimSpace(name), "-", "_"))
+		unit, ok := units[name]
+		if !ok {
+			return nil, hint.With(fmt.Errorf("there is no threshold %q", name), cmp.Or(hint.DidYouMean(name, names), "one of "+strings.Join(names, ", ")))
+		}
+		v, err := indicator.ParseNumber(value, unit)
+		if err == nil && v < 0 {
+			err = fmt.Errorf("%q is negative", value)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		set[name] = v
+	}
+	return set, nil
+}

@@ -1,0 +1,136 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/render"
+)
+
+// Exit codes.
+const (
+	ExitOK          = 0   // nothing found, or done
+	ExitFound       = 1   // something was found, or is not as good as was asked
+	ExitCannotCheck = 2   // bad input, unreachable, no data, too little time
+	ExitInterrupted = 130 // by ctrl-C or SIGTERM, whatever was said until then
+)
+
+// Ends of a command that did its work and has said so.
+var (
+	ErrFound      = errors.New("found")       // something
+	ErrCannotTell = errors.New("cannot tell") // whether there is something
+)
+
+// Run runs a command line and returns the process's exit code.
+func Run(root *cobra.Command) int {
+	stderr := root.ErrOrStderr()
+	ctx, in := withInterrupts(context.Background(), func() {
+		PrintError(stderr, ErrInterrupted)
+		os.Exit(ExitInterrupted)
+	})
+	err := root.ExecuteContext(ctx)
+	said := err == nil || errors.Is(err, ErrFound) || errors.Is(err, ErrCannotTell)
+	switch {
+	case err == nil && (ctx.Err() == nil || in.usual.Load()):
+		return ExitOK
+	case ctx.Err() != nil:
+		switch {
+		case said: // what it could
+		case errors.Is(err, ErrInterrupted), errors.Is(err, context.Canceled):
+			PrintError(stderr, ErrInterrupted)
+		default:
+			PrintError(stderr, fmt.Errorf("%w: %v", ErrInterrupted, err)) //nolint:errorlint // without its way out
+		}
+		return ExitInterrupted
+	case errors.Is(err, ErrFound):
+		return ExitFound
+	case !said:
+		PrintError(stderr, err)
+	}
+	return ExitCannotCheck
+}
+
+// PrintError says an error, and the way out that it carries.
+func PrintError(w io.Writer, err error) {
+	if errors.Is(err, fs.ErrNotExist) {
+		err = hint.Or(err, "check the path")
+	}
+	remark(w, "error: ", err.Error())
+	if h := hint.Of(err); h != "" {
+		remark(w, "try: ", h)
+	}
+}
+
+// remark writes a line behind what it is: within a terminal's width, and elsewhere as the one
+// line that programs look for.
+func remark(w io.Writer, what, s string) {
+	t := render.NewText(Terminal(w, "never"))
+	if !IsTerminal(w) {
+		t.Line(what + s)
+		s = ""
+	}
+	for line := range strings.Lines(s) {
+		t.Paragraph(what, strings.Repeat(" ", len(what)), strings.TrimSuffix(line, "\n"))
+		what = strings.Repeat(" ", len(what))
+	}
+	_, _ = t.WriteTo(w) // there is nobody left to tell
+}
+
+// Exits are what exit codes mean, with backquotes around names: the one table of help and
+// of documents.
+type Exits []struct {
+	Code    int
+	Verbs   []string // paths of commands, behind which a flag may stand; none: all of them
+	Meaning string
+}
+
+// exitTopic is the page of help about the codes of all verbs.
+const exitTopic = "exit-codes"
+
+// of are the rows of help about a command's codes: none where it has no codes of its own,
+// and all of them under the topic.
+func (all Exits) of(path string) [][2]string {
+	verb, _, _ := strings.Cut(path, " ")
+	var rows [][2]string
+	special := path == exitTopic
+	for _, x := range all {
+		mine := slices.ContainsFunc(x.Verbs, func(v string) bool { return v == path || v == verb+" --serve" })
+		text := strings.ReplaceAll(x.Meaning, "`", "")
+		switch {
+		case path == exitTopic && x.Verbs != nil:
+			text = strings.Join(x.Verbs, ", ") + ": " + text
+		case !mine && x.Verbs != nil && path != exitTopic:
+			continue
+		}
+		special = special || mine
+		rows = append(rows, [2]string{strconv.Itoa(x.Code), text})
+	}
+	if !special {
+		return nil
+	}
+	return rows
+}
+
+// Table is the table in Markdown.
+func (all Exits) Table() string {
+	var b strings.Builder
+	b.WriteString("| exit code | of | meaning |\n|---|---|---|\n")
+	for _, x := range all {
+		of := "every verb"
+		if x.Verbs != nil {
+			of = "`" + strings.Join(x.Verbs, "`, `") + "`"
+		}
+		fmt.Fprintf(&b, "| %d | %s | %s |\n", x.Code, of, x.Meaning)
+	}
+	return b.String()
+}

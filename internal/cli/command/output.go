@@ -1,0 +1,136 @@
+package command
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+
+	"github.com/sixty-dev/sixty/internal/base/fileio"
+	"github.com/sixty-dev/sixty/internal/render"
+)
+
+// Output says in what form a verb answers, and where.
+type Output struct {
+	Format, File, Color string
+	Full                bool
+	formats             []string
+}
+
+// AddFlags adds --output with the verb's formats, the usual one first, --out and --color.
+func (f *Output) AddFlags(s *pflag.FlagSet, formats ...string) {
+	f.formats = formats
+	s.StringVarP(&f.Format, "output", "o", formats[0], "form of the answer")
+	SetValues(s, "output", formats...)
+	s.StringVar(&f.File, "out", "", "write the answer to this `file`, whose ending may say the form (default: standard output)")
+	s.StringVar(&f.Color, "color", "auto", "colours")
+}
+
+// AddFull adds --full for a verb that tells only the first things without it.
+func (f *Output) AddFull(s *pflag.FlagSet, what string) {
+	s.BoolVarP(&f.Full, "full", "v", false, what)
+}
+
+// Form is the form of the answer: as it was asked for, else as the file's ending says.
+func (f *Output) Form() string {
+	ending := map[string]string{".json": "json", ".html": "html", ".md": "markdown"}[strings.ToLower(filepath.Ext(f.File))]
+	if f.Format == f.formats[0] && slices.Contains(f.formats, ending) {
+		return ending
+	}
+	return f.Format
+}
+
+// Write writes the answer where it was asked for. What fn returns is returned after the
+// answer was written, unless nothing came.
+func (f *Output) Write(stdout io.Writer, fn func(w io.Writer, o render.Options) error) error {
+	if f.File == "" {
+		return fn(stdout, Terminal(stdout, f.Color))
+	}
+	return fileio.Write(f.File, func(w io.Writer) error { return fn(w, Terminal(w, f.Color)) })
+}
+
+// Report writes a document where and in the form that was asked for; as JSON it is a value.
+func (f *Output) Report(stdout io.Writer, d *render.Document, value any) error {
+	return f.Write(stdout, func(w io.Writer, o render.Options) error {
+		switch f.Form() {
+		case "json":
+			return render.JSON(w, value)
+		case "html":
+			return d.HTML(w)
+		case "markdown":
+			return d.Markdown(w)
+		}
+		return d.Text(w, o, f.Full)
+	})
+}
+
+// Progress is one line on a terminal that is written over; elsewhere it is nothing.
+type Progress struct {
+	On    bool
+	w     io.Writer
+	width int
+}
+
+// NewProgress makes the line of a writer.
+func NewProgress(w io.Writer) *Progress {
+	return &Progress{w: w, On: IsTerminal(w), width: render.NewText(Terminal(w, "never")).Width()}
+}
+
+// Show writes the line, cut off where the terminal ends: what spills over cannot be
+// written over.
+func (p *Progress) Show(format string, args ...any) {
+	if p.On {
+		fmt.Fprint(p.w, "\r\x1b[K"+render.Cut(fmt.Sprintf(format, args...), p.width-1))
+	}
+}
+
+// Text shows a line as it is; none clears it.
+func (p *Progress) Text(line string) {
+	if line == "" {
+		p.Clear()
+		return
+	}
+	p.Show("%s", line)
+}
+
+// Clear removes the line.
+func (p *Progress) Clear() {
+	if p.On {
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+}
+
+// Note prints a whole line that stays, no wider than the terminal.
+func (p *Progress) Note(text string) { fmt.Fprintln(p.w, render.Cut(text, p.width)) }
+
+// Notes prints remarks that do not stop what is done.
+func Notes(w io.Writer, list []string) {
+	for _, n := range list {
+		remark(w, "note: ", n)
+	}
+}
+
+// Terminal says how text is laid out on a writer: as wide as the terminal that it
+// is, in colour there unless the user said otherwise; color is auto, always or
+// never.
+func Terminal(w io.Writer, color string) render.Options {
+	o := render.Options{Color: color == "always"}
+	if file, ok := w.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
+		o.Color = o.Color || color == "auto" && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+		if width, _, err := term.GetSize(int(file.Fd())); err == nil {
+			o.Width = width
+		}
+	}
+	return o
+}
+
+// IsTerminal reports whether a writer is a terminal.
+func IsTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}

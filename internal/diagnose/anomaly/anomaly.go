@@ -1,0 +1,174 @@
+// Package anomaly is the plain statistical detector that many a monitor has: a value is
+// anomalous when it lies more than three standard deviations from the mean of the last
+// hundred, and the KV cache is blamed when its usage and TTFT rise and fall together. It is
+// there to be compared with, and for who wants it; the judgement of package diagnose is
+// what sixty goes by (docs/anomaly.md has both in numbers).
+package anomaly
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/stat"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+)
+
+// The detector's numbers.
+const (
+	Window     = 100 // values that a new one is compared with, at most
+	Least      = 20  // and at least
+	Z          = 3   // standard deviations
+	Together   = 20  // values that are correlated, the latest
+	Correlated = 0.8
+)
+
+// A Result is what one value comes to.
+type Result struct {
+	Metric  string
+	Value   float64
+	Anomaly bool
+	// Of an anomaly: by how many standard deviations it lies above the mean (below where
+	// that is negative), and the mean.
+	Z, Mean float64
+}
+
+// A Detector keeps the last values of each metric. The zero value has seen none. It is not
+// safe for concurrent use.
+type Detector struct{ windows map[string][]float64 }
+
+// Observe compares a value with those before it, and then keeps it.
+func (d *Detector) Observe(metric string, value float64) Result {
+	if d.windows == nil {
+		d.windows = map[string][]float64{}
+	}
+	window := d.windows[metric]
+	r := Result{Metric: metric, Value: value}
+	if len(window) >= Least {
+		mean, std := stat.PopMeanStdDev(window, nil)
+		if z := (value - mean) / std; std > 0 && math.Abs(z) > Z {
+			r.Anomaly, r.Z, r.Mean = true, z, mean
+		}
+	}
+	if window = append(window, value); len(window) > Window {
+		window = slices.Delete(window, 0, 1)
+	}
+	d.windows[metric] = window
+	return r
+}
+
+// Names of the metrics that are correlated.
+const (
+	KVUsage = "kv_cache_utilization"
+	TTFTP95 = "ttft_p95"
+)
+
+// Correlation returns how the last values of both metrics go together, -1 to 1; ok is false
+// before there are more than Together of each, and where one of them does not change.
+func (d *Detector) Correlation(a, b string) (r float64, ok bool) {
+	x, y := d.windows[a], d.windows[b]
+	if len(x) <= Together || len(y) <= Together {
+		return 0, false
+	}
+	r = stat.Correlation(x[len(x)-Together:], y[len(y)-Together:], nil)
+	return r, !math.IsNaN(r) && !math.IsInf(r, 0)
+}
+
+// KVPressure reports whether the KV cache's usage is raising TTFT, by their correlation.
+func (d *Detector) KVPressure() bool {
+	r, ok := d.Correlation(KVUsage, TTFTP95)
+	return ok && r > Correlated
+}
+
+// Explain returns the pathologies that speak of all of some signals: what a correlation of
+// them may be.
+func Explain(all []*catalog.Pathology, signals ...*indicator.Signal) []*catalog.Pathology {
+	return slices.DeleteFunc(slices.Clone(all), func(p *catalog.Pathology) bool {
+		for _, s := range signals {
+			found := false
+			p.When.Signals(func(of *indicator.Signal) { found = found || of.Shares(s) })
+			if !found {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// metrics are what a Watcher reads of each target: the numbers of an engine that the
+// detector was written for, by its names.
+var metrics = []struct {
+	name   string
+	signal *indicator.Signal
+}{
+	{KVUsage, indicator.KVUsage},
+	{TTFTP95, indicator.TTFTP95},
+	{"num_waiting", indicator.Waiting},
+	{"num_running", indicator.Running},
+	{"tbt_p95", indicator.ITLP95},
+	{"output_tokens_rate", indicator.GenerationTokenRate},
+	{"gpu_utilization", indicator.GPUUtil},
+}
+
+// An Alert is an anomaly of a target, or that its KV cache is raising TTFT.
+type Alert struct {
+	Target string
+	Result
+	// Pathologies are what the catalogue has for a correlation; nil for an anomaly of one
+	// metric, which says nothing of its cause.
+	Pathologies []*catalog.Pathology
+	Text        string
+}
+
+// A Watcher feeds a detector for each target with the readings of diagnoses. The zero
+// value has seen none.
+type Watcher struct {
+	Catalogue []*catalog.Pathology
+
+	detectors map[string]*Detector
+}
+
+// Observe takes the readings of the next diagnosis. A target that is gone is forgotten.
+func (w *Watcher) Observe(d *diagnose.Diagnosis) []Alert {
+	before := w.detectors
+	w.detectors = map[string]*Detector{}
+	var out []Alert
+	for i := range d.Targets {
+		name := d.Targets[i].Name
+		own := before[name]
+		if own == nil {
+			own = &Detector{}
+		}
+		w.detectors[name] = own
+		for _, m := range metrics {
+			v, _ := d.Reading(i, m.signal)
+			if !v.OK {
+				continue
+			}
+			if r := own.Observe(m.name, v.V); r.Anomaly {
+				word := "high"
+				if r.Z < 0 {
+					word = "low"
+				}
+				out = append(out, Alert{Target: name, Result: r, Text: fmt.Sprintf("%s is unusually %s: %s, usually %s",
+					m.signal.Title, word, indicator.FormatNumber(r.Value, m.signal.Unit),
+					indicator.FormatNumber(r.Mean, m.signal.Unit))})
+			}
+		}
+		if own.KVPressure() {
+			a := Alert{Target: name, Result: Result{Metric: "kv_cache_ttft_correlation", Anomaly: true}, Text: "KV cache pressure is raising TTFT"}
+			if a.Pathologies = Explain(w.Catalogue, indicator.KVUsage, indicator.TTFTP95); len(a.Pathologies) > 0 {
+				p := a.Pathologies[0]
+				a.Text += ": look at " + p.ID
+				if len(p.Fixes) > 0 {
+					a.Text += ", and consider: " + p.Fixes[0].Summary
+				}
+			}
+			out = append(out, a)
+		}
+	}
+	return out
+}

@@ -1,0 +1,189 @@
+// Package measure measures what is normal for a deployment over a span in
+// which all was well, and turns it into baseline files: thresholds for alert
+// rules and for the diagnosis. Package load does the same from a load test.
+//
+// It asks a Querier and does no other I/O.
+package measure
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/version"
+	"github.com/sixty-dev/sixty/internal/catalog/baseline"
+	"github.com/sixty-dev/sixty/internal/catalog/dialect"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/metrics"
+)
+
+// Config says what to measure.
+type Config struct {
+	From, To time.Time
+	// Window is the time over which one value is taken; Short the shortest one
+	// over which a rate can be trusted. Where they are 0 they follow from Interval,
+	// the time between two scrapes: five minutes, or a quarter of what there is.
+	Window, Short time.Duration
+	Interval      time.Duration
+	Matchers      []*labels.Matcher
+	Source        string // for people: "the 7d until 2026-11-21 from http://…"
+	Created       time.Time
+}
+
+// points is how many values are taken over the span: enough for a median, few
+// enough for a server that holds a hundred replicas.
+const points = 100
+
+// fewest is how many values make a normal.
+const fewest = 5
+
+// concurrency bounds the queries under way at once.
+const concurrency = 4
+
+// Measure returns a baseline for each model that was served. Normal is the
+// median over time and replicas; the threshold of a latency is its P95 over
+// time with headroom.
+func Measure(ctx context.Context, q metrics.Querier, cfg Config) ([]*baseline.File, error) {
+	span := cfg.To.Sub(cfg.From)
+	if cfg.Short == 0 {
+		cfg.Short = max(10*time.Second, 4*cfg.Interval)
+	}
+	if cfg.Window == 0 {
+		cfg.Window = max(cfg.Short, min(5*time.Minute, span/4)).Round(time.Second)
+	}
+	if span < fewest*cfg.Short || cfg.Window > span {
+		return nil, fmt.Errorf("measure what is normal: %s is too short a time", span)
+	}
+	targets, layout, err := diagnose.Discover(ctx, q, cfg.To, span, cfg.Matchers, false)
+	if err != nil {
+		return nil, err
+	}
+	d := dialect.Deployment{
+		Instance: layout.Instance, Model: layout.Model, Matchers: slices.Concat(cfg.Matchers, layout.Without),
+		Window: cfg.Window, Short: cfg.Short, Past: min(span, time.Hour),
+	}
+	for _, t := range targets {
+		if t.Dialect.Serves() {
+			d.Dialects = append(d.Dialects, t.Dialect)
+		}
+	}
+	d.Dialects = dialect.Distinct(d.Dialects)
+	for ; ; d.Window *= 2 { // a quiet server needs longer to have enough requests
+		rest := span - d.Window
+		r := metrics.Range{Start: cfg.From.Add(d.Window), End: cfg.To, Step: max(rest/points, min(cfg.Short, rest/fewest))}
+		values, err := ask(ctx, q, d, r)
+		if err != nil {
+			return nil, err
+		}
+		out, err := files(cfg, values)
+		if err == nil || 2*d.Window > span/2 {
+			return out, err
+		}
+	}
+}
+
+// samples are the values of one signal, by model.
+type samples map[string][]float64
+
+// ask fetches all signals of model servers over the range.
+func ask(ctx context.Context, q metrics.Querier, d dialect.Deployment, r metrics.Range) (map[*indicator.Signal]samples, error) {
+	all := indicator.All()
+	answers := make([]samples, len(all))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(concurrency)
+	for i, s := range all {
+		if s.Scope != indicator.Model {
+			continue
+		}
+		expr, err := d.Expr(s)
+		if err != nil {
+			return nil, err
+		}
+		g.Go(func() error {
+			m, err := q.QueryRange(ctx, expr, r)
+			if err != nil {
+				return fmt.Errorf("measure %s: %w", s.Name, err)
+			}
+			answers[i] = byModel(m)
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	out := map[*indicator.Signal]samples{}
+	for i, s := range all {
+		if answers[i] != nil {
+			out[s] = answers[i]
+		}
+	}
+	return out, nil
+}
+
+func byModel(m model.Matrix) samples {
+	out := samples{}
+	for _, stream := range m {
+		name := string(stream.Metric["model_name"])
+		for _, p := range stream.Values {
+			if v := float64(p.Value); !math.IsNaN(v) && !math.IsInf(v, 0) {
+				out[name] = append(out[name], v)
+			}
+		}
+	}
+	return out
+}
+
+// latencies are the signals whose healthy values bound an objective that
+// nobody set.
+var latencies = []*indicator.Signal{indicator.TTFTP95, indicator.ITLP95, indicator.E2EP95}
+
+func files(cfg Config, values map[*indicator.Signal]samples) ([]*baseline.File, error) {
+	var models []string
+	for name, vs := range values[indicator.TTFTP95] {
+		if len(vs) >= fewest {
+			models = append(models, name)
+		}
+	}
+	slices.Sort(models)
+	if len(models) == 0 {
+		return nil, hint.With(fmt.Errorf("measure what is normal: fewer than %d moments with enough requests between %s and %s", fewest, cfg.From.UTC().Format(time.RFC3339), cfg.To.UTC().Format(time.RFC3339)),
+			"choose a span with traffic, or run a load test: sixty bench URL --save-baseline FILE")
+	}
+	var out []*baseline.File
+	for _, name := range models {
+		f := &baseline.File{Schema: baseline.Schema, Tool: version.This(), Created: cfg.Created.UTC().Truncate(time.Second), Model: name, Source: cfg.Source, Normal: map[string]float64{}, Thresholds: []baseline.Threshold{}}
+		for s, byModel := range values {
+			if vs := byModel[name]; len(vs) >= fewest {
+				f.Normal[s.Name] = quantile(vs, 0.5)
+			}
+		}
+		for _, s := range latencies {
+			vs := values[s][name]
+			if len(vs) < fewest {
+				continue
+			}
+			high := quantile(vs, 0.95)
+			f.Thresholds = append(f.Thresholds, baseline.Threshold{
+				Signal: s.Name, Op: ">", Value: baseline.Headroom * high, Normal: f.Normal[s.Name],
+				Why: fmt.Sprintf("%g × %s, which it stayed below 95 %% of the time", baseline.Headroom, indicator.FormatNumber(high, s.Unit)),
+			})
+		}
+		f.PromptTokens, f.OutputTokens, f.Concurrency = f.Normal[indicator.PromptTokens.Name], f.Normal[indicator.OutputTokens.Name], f.Normal[indicator.Running.Name]
+		out = append(out, f)
+	}
+	return out, nil
+}
+
+// quantile returns a quantile by rank; it sorts vs.
+func quantile(vs []float64, q float64) float64 {
+	slices.Sort(vs)
+	return vs[min(len(vs)-1, int(q*float64(len(vs))))]
+}

@@ -1,0 +1,325 @@
+package source_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/source"
+	"github.com/sixty-dev/sixty/internal/gateway"
+	"github.com/sixty-dev/sixty/internal/metrics/recording"
+	"github.com/sixty-dev/sixty/internal/pathologies"
+)
+
+// scriptedServer is an upstream whose health check always succeeds, whatever else it does.
+type scriptedServer struct {
+	running   atomic.Int64 // that its engine says
+	generated atomic.Int64 // tokens, one for each answer
+	born      string       // when its counters began
+	answer    http.HandlerFunc
+	models    http.HandlerFunc // nil for a list
+	silent    bool             // it shows no metrics
+}
+
+func (s *scriptedServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/health":
+	case "/v1/models":
+		if s.models != nil {
+			s.models(w, r)
+			return
+		}
+		io.WriteString(w, `{"data":[{"id":"m"}]}`)
+	case "/metrics":
+		if s.silent {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		fmt.Fprintf(w, "vllm:num_requests_running{model_name=\"m\"} %d\nvllm:num_requests_waiting{model_name=\"m\"} 0\nvllm:kv_cache_usage_perc{model_name=\"m\"} 0.1\n", s.running.Load())
+		fmt.Fprintf(w, "vllm:generation_tokens_total{model_name=\"m\"} %d\n", s.generated.Load())
+		if s.born != "" {
+			fmt.Fprintf(w, "vllm:generation_tokens_created{model_name=\"m\"} %s\n", s.born)
+		}
+	default:
+		body, _ := io.ReadAll(r.Body) // from then on net/http watches for the client to leave
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		s.answer(w, r)
+		if r.Context().Err() == nil {
+			s.generated.Add(1)
+		}
+	}
+}
+
+func tokens(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	io.WriteString(w, "data: {\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n")
+}
+
+func never(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+
+func after(d time.Duration, h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-time.After(d):
+			h(w, r)
+		case <-r.Context().Done():
+		}
+	}
+}
+
+// TestVerdictsOfAGateway has scripted upstreams fail in ways that no engine's metrics show.
+func TestVerdictsOfAGateway(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	fail := func(code int) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+	}
+	hangup := func(w http.ResponseWriter, _ *http.Request) {
+		if c, _, err := w.(http.Hijacker).Hijack(); err == nil {
+			c.Close()
+		}
+	}
+	for want, tt := range map[string]struct {
+		servers []*scriptedServer
+		cfg     gateway.Config
+		lasts   time.Duration
+		ask     func(ask func(model string, patience time.Duration), list func())
+	}{
+		"hang-outside-engine": {
+			servers: []*scriptedServer{{answer: never}},
+			ask:     func(ask func(string, time.Duration), _ func()) { ask("m", time.Minute) },
+		},
+		"not-in-engine": {
+			servers: []*scriptedServer{{answer: func(w http.ResponseWriter, r *http.Request) {
+				if body, _ := io.ReadAll(r.Body); strings.Contains(string(body), "stuck") {
+					never(w, r)
+				}
+				tokens(w, r)
+			}}},
+			ask: func(ask func(string, time.Duration), _ func()) {
+				go ask("stuck", time.Minute)
+				for range 20 {
+					ask("m", time.Second)
+					time.Sleep(50 * time.Millisecond)
+				}
+			},
+		},
+		"no-token-passes": {
+			servers: []*scriptedServer{{answer: never, silent: true}, {answer: never}}, lasts: 11 * time.Second,
+			ask: func(ask func(string, time.Duration), _ func()) { ask("m", time.Minute) },
+		},
+		"gateway-cancellations": {
+			servers: []*scriptedServer{{answer: after(200*time.Millisecond, tokens)}},
+			ask: func(ask func(string, time.Duration), _ func()) {
+				ask("m", 50*time.Millisecond)
+				ask("m", time.Second)
+			},
+		},
+		"gateway-errors": {
+			servers: []*scriptedServer{{answer: fail(503)}},
+			ask: func(ask func(string, time.Duration), _ func()) {
+				ask("m", time.Second)
+				time.Sleep(20 * time.Millisecond)
+			},
+		},
+		"gateway-timeouts": {
+			servers: []*scriptedServer{{answer: never}}, cfg: gateway.Config{HeaderTimeout: 150 * time.Millisecond},
+			ask: func(ask func(string, time.Duration), _ func()) { ask("m", time.Minute) },
+		},
+		"retry-storm": {
+			servers: []*scriptedServer{{answer: tokens, models: hangup}, {answer: tokens}}, cfg: gateway.Config{Retries: 2},
+			ask: func(ask func(string, time.Duration), list func()) {
+				ask("m", time.Second)
+				list()
+				list()
+				time.Sleep(20 * time.Millisecond)
+			},
+		},
+		"gateway-imbalance": {
+			servers: []*scriptedServer{{answer: tokens}, {answer: tokens}}, cfg: gateway.Config{Sticky: true},
+			ask: func(ask func(string, time.Duration), _ func()) {
+				ask("m", time.Second)
+				time.Sleep(10 * time.Millisecond)
+			},
+		},
+		"one-engine-answers": {
+			servers: []*scriptedServer{{answer: tokens, born: "1.790000000123456e+09"}, {answer: tokens, born: "1.790000000123456e+09"}, {answer: tokens, born: "1.790000000654321e+09"}},
+			ask: func(ask func(string, time.Duration), _ func()) {
+				ask("m", time.Second)
+				time.Sleep(50 * time.Millisecond)
+			},
+		},
+		"held-after-client": {
+			servers: []*scriptedServer{{answer: tokens}}, lasts: 12 * time.Second, // the first readings know of no engine
+			ask: func(ask func(string, time.Duration), _ func()) {
+				ask("m", time.Second)
+				time.Sleep(50 * time.Millisecond)
+			},
+		},
+		"suspected-leaks": {
+			servers: []*scriptedServer{{answer: never}}, cfg: gateway.Config{LeakAge: 300 * time.Millisecond},
+			ask: func(ask func(string, time.Duration), _ func()) { ask("m", time.Minute) },
+		},
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			cfg := tt.cfg
+			cfg.HealthEvery = 100 * time.Millisecond
+			var engines []string
+			for _, s := range tt.servers {
+				up := httptest.NewServer(s)
+				t.Cleanup(up.Close)
+				u, _ := url.Parse(up.URL)
+				cfg.Upstreams = append(cfg.Upstreams, u)
+				if !s.silent {
+					engines = append(engines, up.URL)
+				}
+			}
+			switch want { // what the engine says of itself
+			case "held-after-client":
+				tt.servers[0].running.Store(30) // more than four clients ever have open
+			case "suspected-leaks":
+				tt.servers[0].running.Store(1 << 20)
+			case "no-token-passes":
+				tt.servers[1].running.Store(1 << 20)
+			}
+			data, admin := serveGateway(t, cfg)
+			ctx, stop := context.WithCancel(t.Context())
+			client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 10}}
+			var wg sync.WaitGroup
+			t.Cleanup(func() { stop(); wg.Wait(); client.CloseIdleConnections() })
+			ask := func(model string, patience time.Duration) {
+				ctx, cancel := context.WithTimeout(ctx, patience)
+				defer cancel()
+				body := fmt.Sprintf(`{"model":%q,"stream":true,"prompt":"the same prefix"}`, model)
+				req, _ := http.NewRequestWithContext(ctx, http.MethodPost, data+"/v1/completions", strings.NewReader(body))
+				req.Header.Set("Content-Type", "application/json")
+				if resp, err := client.Do(req); err == nil {
+					io.Copy(io.Discard, resp.Body)
+					resp.Body.Close()
+				}
+			}
+			list := func() {
+				req, _ := http.NewRequestWithContext(ctx, http.MethodGet, data+"/v1/models", http.NoBody)
+				if resp, err := client.Do(req); err == nil {
+					io.Copy(io.Discard, resp.Body)
+					resp.Body.Close()
+				}
+			}
+			for range 4 {
+				wg.Go(func() {
+					for ctx.Err() == nil {
+						tt.ask(ask, list)
+					}
+				})
+			}
+			lasts := max(tt.lasts, 4*time.Second)
+			spec := source.Spec{URLs: engines, Gateways: []string{admin}, Interval: 500 * time.Millisecond}
+			s, err := source.Open(t.Context(), spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			live, end := context.WithTimeout(t.Context(), lasts)
+			defer end()
+			s.Live.Run(live)
+			found(t, want, diagnosed(t, s))
+			if want != "gateway-timeouts" {
+				return
+			}
+			// The same of a recording.
+			path := t.TempDir() + "/gateway.tar.zst"
+			record(t, spec, path)
+			s, err = source.Open(t.Context(), source.Spec{Recording: path})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			found(t, want, diagnosed(t, s))
+		})
+	}
+}
+
+func serveGateway(t *testing.T, cfg gateway.Config) (data, admin string) {
+	t.Helper()
+	g, err := gateway.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var l [2]net.Listener
+	for i := range l {
+		if l[i], err = new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- g.Serve(ctx, gateway.Serving{Data: l[0], Admin: l[1]}) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	return "http://" + l[0].Addr().String(), "http://" + l[1].Addr().String()
+}
+
+func diagnosed(t *testing.T, s *source.Source) *diagnose.Diagnosis {
+	t.Helper()
+	o := diagnose.Options{Pathologies: pathologies.All()}
+	if err := s.Complete(t.Context(), &o, "", ""); err != nil {
+		t.Fatal(err)
+	}
+	d, err := s.Diagnose(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &d
+}
+
+// found checks that the gateway's counts show what is wrong, and that it is the verdict
+// unless something there is worse.
+func found(t *testing.T, want string, d *diagnose.Diagnosis) {
+	t.Helper()
+	if d.Boundary == nil {
+		t.Fatalf("no gateway was seen: %s, notes %q", d.Verdict.Summary, d.Notes)
+	}
+	found := func(f diagnose.Finding) bool { return f.Pathology.ID == want && f.Status == diagnose.Firing }
+	if i := slices.IndexFunc(d.Findings, found); i < 0 || d.Status != diagnose.Firing {
+		t.Errorf("the verdict is %s; %q", d.Verdict.ID, d.Boundary.Lines())
+		for _, f := range d.Findings {
+			if f.Pathology.ID == want || f.Status >= diagnose.Pending {
+				t.Errorf("%s %s %s: %+v", f.Pathology.ID, f.Status, f.Summary, f.Evidence)
+			}
+		}
+	}
+}
+
+func record(t *testing.T, spec source.Spec, path string) {
+	t.Helper()
+	scraper, err := source.NewScraper(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer scraper.Close()
+	out, err := recording.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithTimeout(t.Context(), 3*time.Second)
+	defer end()
+	if _, err := scraper.Record(ctx, out, func(source.Recorded) {}); err != nil {
+		t.Fatal(err)
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,69 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+)
+
+// Add takes arguments for what they are: "prometheus=URL" is a Prometheus-compatible
+// server, what lies on the disk is a recording, and everything else is the address of a
+// server. A name with a file's ending that is not there is an error.
+func (s *Spec) Add(args ...string) error {
+	for _, a := range args {
+		prometheus, isPrometheus := strings.CutPrefix(a, "prometheus=")
+		switch {
+		case isPrometheus:
+			if s.Prometheus != "" {
+				return hint.With(errors.New("two Prometheus servers"), "give one at a time")
+			}
+			s.Prometheus = prometheus
+		case OnDisk(a):
+			if s.Recording != "" {
+				return hint.With(fmt.Errorf("two recordings: %s and %s", s.Recording, a), "give one at a time")
+			}
+			s.Recording = a
+		case !strings.Contains(a, "://") && slices.Contains(endings, strings.ToLower(filepath.Ext(a))):
+			return hint.With(fmt.Errorf("%s: no such file", a),
+				"check the path; a server is written HOST:PORT or http://HOST:PORT")
+		default:
+			s.URLs = append(s.URLs, a)
+		}
+	}
+	return s.Check()
+}
+
+// endings are those of files that are taken for misspelt where they do not exist.
+var endings = []string{".tar", ".gz", ".tgz", ".zst", ".prom", ".yaml", ".yml", ".json", ".rules"}
+
+var errTwo = errors.New("give URLs, a recording or --prometheus, not two of them")
+
+// Given is the number of different sources that a Spec names.
+func (s *Spec) Given() int {
+	n := 0
+	for _, set := range []bool{len(s.URLs) > 0, s.Recording != "", s.Prometheus != ""} {
+		if set {
+			n++
+		}
+	}
+	return n
+}
+
+// Check refuses a Spec that names two sources.
+func (s *Spec) Check() error {
+	if s.Given() > 1 {
+		return errTwo
+	}
+	return nil
+}
+
+// OnDisk reports whether there is a file or a directory of this name.
+func OnDisk(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

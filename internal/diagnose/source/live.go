@@ -1,0 +1,437 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/dialect"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/hostmetrics"
+	"github.com/sixty-dev/sixty/internal/metrics/scrape"
+)
+
+// A Live is a set of servers that are scraped, and what they say of themselves beside
+// their metrics. It is safe for concurrent use.
+type Live struct {
+	*Scraper
+	store *embedded.Store
+	usual dialect.Dialect // what a server is taken for that never answered
+
+	mu     sync.Mutex
+	states []liveState // by target
+	err    error       // of the store
+}
+
+func newLive(s *Scraper, store *embedded.Store) (*Live, error) {
+	usual, err := dialect.Named("vllm-v1")
+	return &Live{Scraper: s, store: store, usual: usual, states: make([]liveState, len(s.Targets))}, err
+}
+
+// Run scrapes every server at once and then at every interval, until ctx is done, and
+// stores what comes, and beside it what this machine says where Spec.Host asks for it. It
+// may be called again.
+func (r *Live) Run(ctx context.Context) {
+	r.beside(ctx, r.takeHost, func(ctx context.Context) { r.Scraper.Run(ctx, r.take) })
+}
+
+// takeHost stores a page of this machine.
+func (r *Live) takeHost(p hostmetrics.Page) {
+	_, err := r.store.Append(embedded.Target{Instance: p.Instance()}, p.At, p.Body, "", p.Took)
+	if err != nil && !embedded.IsPageFault(err) { // more devices than a page may have are no reason to judge nothing
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.err = errors.Join(r.err, fmt.Errorf("this machine's page: %w", err))
+	}
+}
+
+// ScrapeOnce asks every server for one page and stores it.
+func (r *Live) ScrapeOnce(ctx context.Context) {
+	for _, p := range r.Once(ctx) {
+		r.take(p)
+	}
+}
+
+// liveState is what is known of one target.
+type liveState struct {
+	good, failed int
+	last         error  // of the last scrape, nil when it was good
+	outage       string // in what way it is away, by the last scrape; "" where that does not say so
+	away         gap    // the scrapes that fail now
+	gaps         []gap  // those that ended
+	seen         bool   // its first page was looked at
+	beside       bool   // it is no server, but a GPU exporter or a gateway
+	facts        scrape.Facts
+	probed       string // what a client saw, "" when none was sent
+}
+
+// gap is a time without a page.
+type gap struct {
+	from, to time.Time // to is that of the next page
+	failed   int       // scrapes
+	why      string
+}
+
+// take stores a page.
+func (r *Live) take(p Page) {
+	t := embedded.Target{Instance: r.Targets[p.Target].Instance}
+	err, storeErr := p.Err, error(nil)
+	beside, seen := r.first(&p, &err)
+	switch {
+	case err == nil:
+		_, err = r.store.Append(t, p.Body.At, p.Body.Raw, p.Body.ContentType, p.Body.Duration)
+		if err != nil && !embedded.IsPageFault(err) {
+			storeErr = err
+		}
+	case errors.Is(err, errStranger):
+		storeErr = r.store.AppendFailure(t, p.Body.At)
+	default:
+		// A scrape that failed late has failed at every time that it kept from being asked.
+		for late := time.Duration(0); late <= p.Body.Duration; late += r.Interval {
+			storeErr = errors.Join(storeErr, r.store.AppendFailureAfter(t, p.Body.At.Add(late), p.Body.Duration))
+		}
+	}
+	if errors.Is(err, scrape.ErrNotExposition) {
+		err = hint.With(fmt.Errorf("scrape %s: %w", r.Targets[p.Target].Name(), scrape.ErrNotExposition), "check that the address is a server's metrics page")
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err = errors.Join(r.err, storeErr)
+	st := &r.states[p.Target]
+	st.seen, st.beside = seen, beside
+	st.last, st.outage = err, scrape.Outage(p.Body, err)
+	if err == nil {
+		st.good++
+		if st.away.failed > 0 {
+			st.away.to = p.Body.At
+			st.gaps = append(st.gaps, st.away)
+			st.away = gap{}
+		}
+		return
+	}
+	st.failed++
+	if st.away.failed++; st.away.failed == 1 {
+		st.away.from = p.Body.At
+	}
+	st.away.why = err.Error()
+}
+
+// first looks at a page until one was a server's: err becomes what is wrong with another
+// program's.
+func (r *Live) first(p *Page, err *error) (beside, seen bool) {
+	r.mu.Lock()
+	st := &r.states[p.Target]
+	beside, seen = st.beside, st.seen
+	r.mu.Unlock()
+	if seen || *err != nil {
+		return beside, seen
+	}
+	kind, strange := p.Kind(r.Targets[p.Target].Name())
+	if *err = strange; dialect.ShowsGPUs(kind) {
+		r.exported(p.Target)
+	}
+	return dialect.ShowsGPUs(kind) || kind == dialect.Gateway, *err == nil
+}
+
+// unjudgeable reports whether asking again can make none of the targets one that can be
+// judged: each was asked, and is another program or a GPU exporter.
+func (r *Live) unjudgeable() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !slices.ContainsFunc(r.states, func(st liveState) bool { return !st.beside && !settled(st.last) })
+}
+
+// Learn asks every server for what it says beside its metrics.
+func (r *Live) Learn(ctx context.Context) {
+	var wg sync.WaitGroup
+	for i := range r.Targets {
+		if !r.Targets[i].Gateway {
+			wg.Go(func() { r.learn(ctx, i) })
+		}
+	}
+	wg.Wait()
+}
+
+// FactsOf is what a server said beside its metrics, by the number of its target.
+func (r *Live) FactsOf(i int) scrape.Facts {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.states[i].facts
+}
+
+// failed is the error of the storage.
+func (r *Live) failed() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
+}
+
+// Missed is the number of scrapes that failed.
+func (r *Live) Missed() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for _, st := range r.states {
+		n += st.failed
+	}
+	return n
+}
+
+func (r *Live) learn(ctx context.Context, i int) {
+	facts := r.Client.Facts(ctx, r.Targets[i].URL)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if facts.Version == "" {
+		facts.Version = r.states[i].facts.Version
+	}
+	if len(facts.Models) == 0 {
+		facts.Models = r.states[i].facts.Models
+	}
+	r.states[i].facts = facts
+}
+
+// learnFailed asks again those whose last scrape failed, and those that did not answer
+// at the start and do now: whether they are down, or only their metrics, is not what
+// it was at the start.
+func (r *Live) learnFailed(ctx context.Context) {
+	var wg sync.WaitGroup
+	r.mu.Lock()
+	for i := range r.states {
+		if st := &r.states[i]; !r.Targets[i].Gateway && st.good > 0 && (st.last != nil || st.facts.HealthErr != nil) {
+			wg.Go(func() { r.learn(ctx, i) })
+		}
+	}
+	r.mu.Unlock()
+	wg.Wait()
+}
+
+// count returns how many targets answered lately, how many ever, and whether
+// there is no hope that any will in a run that has gone on for so long.
+func (r *Live) count(ran time.Duration) (answering, ever int, lost bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	lost = true
+	for _, st := range r.states {
+		if st.good > 0 {
+			ever++
+			if st.last == nil {
+				answering++
+			}
+		}
+		lost = lost && st.good == 0 && (st.failed >= deadAfter || st.failed > 1 && ran >= soonest)
+	}
+	return answering, ever, lost
+}
+
+// unreachable is the error of a look in which nobody ever answered with metrics, and
+// nobody who is away: that is a verdict.
+func (r *Live) unreachable() error {
+	if r.unjudgeable() {
+		return r.strangers()
+	}
+	r.mu.Lock()
+	away := slices.ContainsFunc(r.states, func(st liveState) bool { return st.isAway() })
+	r.mu.Unlock()
+	if away {
+		return r.failed()
+	}
+	return r.Answered()
+}
+
+// strangers is the error of a look at nothing but other programs.
+func (r *Live) strangers() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var failed []error
+	for _, st := range r.states {
+		if st.last != nil {
+			failed = append(failed, st.last)
+		}
+	}
+	switch {
+	case len(failed) == 0:
+		return hint.With(fmt.Errorf("%s exposes %w: it is a GPU exporter or a gateway", r.Targets[0].Name(), errStranger),
+			"give the address of the inference server that it belongs to beside it")
+	case len(r.states) > 1:
+		return fmt.Errorf("none of %d addresses is an inference server's; the first: %w", len(r.states), failed[0])
+	}
+	return failed[0]
+}
+
+// Answered is nil where a server ever answered with metrics, and otherwise the error
+// that says why none did.
+func (r *Live) Answered() error {
+	_, ever, _ := r.count(0)
+	if ever == 0 && r.unjudgeable() {
+		return r.strangers()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if ever > 0 || r.err != nil {
+		return r.err
+	}
+	for _, st := range r.states {
+		if st.last == nil {
+			continue
+		}
+		err := st.last
+		if st.facts.Health == 200 {
+			err = hint.Or(fmt.Errorf("%w; but /health answers 200: the server is up, and its metrics page fails", err), "look at the server's log")
+		}
+		if len(r.states) > 1 {
+			err = fmt.Errorf("none of %d servers answers; the first: %w", len(r.states), err)
+		}
+		return err
+	}
+	return errNoScrape
+}
+
+// isAway reports whether a server does not answer, rather than only its metrics
+// page, or a question that is wrong.
+func (st *liveState) isAway() bool { return st.outage != "" && st.facts.Health != 200 }
+
+// tellDown says of a target-down finding what was tried, and whether only the metrics
+// pages fail.
+func (r *Live) tellDown(d *diagnose.Diagnosis) {
+	if d.Status != diagnose.Firing || len(d.Findings) == 0 || !slices.ContainsFunc(d.Findings[0].Evidence, func(e catalog.Evidence) bool {
+		return e.Signal == indicator.Up && e.Holds == catalog.True
+	}) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var tried, why []string
+	alive := true
+	for i := range r.Targets {
+		st := &r.states[i]
+		if !slices.Contains(d.Verdict.Targets, r.Targets[i].Instance) || st.last == nil {
+			continue
+		}
+		alive = alive && st.facts.Health == 200
+		health := fmt.Sprintf("/health answers %d", st.facts.Health)
+		if st.facts.Health == 0 {
+			health = "/health does not answer either"
+		}
+		tried = append(tried, fmt.Sprintf("%s: the last %d of %d scrapes failed (%v); %s.", r.Targets[i].Name(), st.away.failed, st.good+st.failed, st.last, health))
+		if st.outage != "" && !slices.Contains(why, st.outage) {
+			why = append(why, st.outage)
+		}
+	}
+	if len(tried) == 0 {
+		return
+	}
+	f := &d.Findings[0]
+	switch {
+	case alive:
+		f.Summary = "The metrics page fails while /health answers 200: the server is up, and cannot be judged"
+	case len(tried) > 1 && len(why) == 1:
+		f.Summary = fmt.Sprintf("%d servers do not answer: %s", len(tried), why[0])
+	}
+	d.Verdict.Summary, d.Verdicts[0].Summary = f.Summary, f.Summary
+	f.Reasons = append(tried, f.Reasons...)
+}
+
+// Annotate adds what the servers say beside their metrics. A server that never
+// answered anything is taken for one of the kind that its neighbours are, or for the
+// usual one: the user named it, and so it is a target that is down.
+func (r *Live) Annotate(ts []diagnose.Target) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	kind := diagnose.Target{Dialect: r.usual}
+	if k := slices.IndexFunc(ts, func(t diagnose.Target) bool { return t.Problem == "" && t.Serves() }); k >= 0 {
+		kind = ts[k]
+	}
+	for i := range ts {
+		t := &ts[i]
+		k := r.index(t.Labels["instance"])
+		if k < 0 || !t.Serves() {
+			continue
+		}
+		st := &r.states[k]
+		if r.Targets[k].Gateway {
+			t.Dialect = dialect.Dialect{Engine: dialect.Gateway}
+			if t.Problem = "it exposes no metric of a gateway that is known"; st.last != nil {
+				t.Problem = st.last.Error()
+			}
+			continue
+		}
+		switch {
+		case st.good == 0 && settled(st.last): // not down: another program
+			t.Problem = strings.TrimPrefix(st.last.Error(), r.Targets[k].Name()+" ") + "; " + hint.Of(st.last)
+			continue
+		case st.good > 0 || t.Problem == "":
+		case st.facts.Health == 200 && st.last != nil:
+			t.Problem = "its metrics page fails while /health answers 200: " + st.last.Error()
+		case st.isAway():
+			t.Problem, t.Dialect, t.Config = "", kind.Dialect, engine.Config{}
+		case st.last != nil:
+			t.Problem = "it cannot be asked: " + st.last.Error()
+			if way := hint.Of(st.last); way != "" {
+				t.Problem += "; " + way
+			}
+		}
+		t.Failure = st.outage
+		st.annotate(t)
+	}
+}
+
+// innermost is the error that others wrap: what happened, without where.
+func innermost(err error) error {
+	for next := errors.Unwrap(err); next != nil; next = errors.Unwrap(err) {
+		err = next
+	}
+	return err
+}
+
+func (r *Live) index(instance string) int {
+	return slices.IndexFunc(r.Targets, func(t Target) bool { return t.Instance == instance })
+}
+
+// annotate adds the facts to a target.
+func (st *liveState) annotate(t *diagnose.Target) {
+	f := &st.facts
+	if f.Version != "" {
+		t.Version = f.Version
+	}
+	for _, m := range f.Models {
+		if m.MaxModelLen > 0 && (m.ID == t.Labels["model_name"] || len(f.Models) == 1) {
+			if t.Config == nil {
+				t.Config = engine.Config{}
+			}
+			t.Config.Set(engine.MaxModelLen, fmt.Sprint(m.MaxModelLen), "/v1/models")
+		}
+	}
+	if st.probed != "" {
+		t.Notes = append(t.Notes, st.probed)
+	}
+	for _, g := range st.gaps {
+		if g.failed > 1 || g.to.Sub(g.from) > time.Second {
+			t.Notes = append(t.Notes, fmt.Sprintf("its scrapes failed for %s, until %s (%s); it answers again",
+				indicator.FormatNumber(g.to.Sub(g.from).Seconds(), indicator.Seconds), g.to.UTC().Format("15:04:05Z"), g.why))
+		}
+	}
+	if st.last != nil && t.Problem == "" {
+		t.Notes = append(t.Notes, "the last scrape failed: "+st.last.Error())
+	}
+	switch {
+	case f.Health == 200 && st.last != nil && t.Problem == "":
+		t.Notes = append(t.Notes, "/metrics fails while /health answers 200: the server is up, and its metrics page fails")
+	case f.Health == 404 || f.Health == 200:
+		// An exporter, or another server without /health; or all is well.
+	case f.Health > 0:
+		t.Notes = append(t.Notes, fmt.Sprintf("/health answers %d", f.Health))
+	case f.HealthErr != nil && st.last != nil && innermost(f.HealthErr).Error() == innermost(st.last).Error():
+		t.Notes = append(t.Notes, "/health does not answer either")
+	case f.HealthErr != nil:
+		t.Notes = append(t.Notes, "/health does not answer: "+f.HealthErr.Error())
+	}
+}

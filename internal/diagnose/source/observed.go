@@ -1,0 +1,113 @@
+package source
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/catalog/dialect"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/sim/workload"
+)
+
+// defaultPast is how much of a Prometheus server's past is read.
+const defaultPast = 15 * time.Minute
+
+// Observe reads the workload and the step times of the vLLM servers of one model, "" for
+// the only one, in the window that ends at a moment. A window of 0 is all that a source
+// holds, fifteen minutes of a Prometheus server. Live servers must have been scraped
+// before: they are read whole.
+func (s *Source) Observe(ctx context.Context, model string, at time.Time, window time.Duration) (*workload.Measured, error) {
+	span := s.Span()
+	if s.Live != nil {
+		switch err := s.Live.Answered(); {
+		case settled(err):
+			return nil, err
+		case err != nil:
+			return nil, fmt.Errorf("no server answered: %w", err)
+		}
+		at = span.Last
+	}
+	from := span.First
+	if from.IsZero() {
+		window = cmp.Or(window, defaultPast)
+	}
+	if start := at.Add(-window); window > 0 && start.After(from) {
+		from = start
+	}
+	pace, err := s.Pace(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	o, err := s.measure(ctx, model, from, at, pace.Interval)
+	if err != nil {
+		return nil, err
+	}
+	if s.Live != nil {
+		o.Release = cmp.Or(engine.FindRelease(s.Live.FactsOf(0).Version), o.Release)
+		for _, m := range s.Live.FactsOf(0).Models {
+			if m.MaxModelLen > 0 && (o.Model == "" || m.ID == o.Model) {
+				o.Config.Set(engine.MaxModelLen, strconv.Itoa(m.MaxModelLen), "/v1/models")
+			}
+		}
+	}
+	return o, nil
+}
+
+// measure discovers the servers and measures those of one model.
+func (s *Source) measure(ctx context.Context, model string, from, to time.Time, interval time.Duration) (*workload.Measured, error) {
+	found, _, err := diagnose.Discover(ctx, s, to, max(to.Sub(from), 5*interval), s.matchers, false)
+	if err != nil {
+		return nil, err
+	}
+	what := workload.Measurement{From: from, To: to, Interval: interval}
+	var release engine.Release
+	models := map[string]bool{}
+	for _, t := range found {
+		name := t.Labels["model_name"]
+		if t.Problem != "" || t.Dialect.Engine != dialect.VLLM || model != "" && name != model {
+			continue
+		}
+		models[name] = true
+		target := workload.Server{Name: t.Name, Metric: t.Dialect.Metric, Config: t.Config, Matchers: slices.Clone(s.matchers)}
+		for label, value := range t.Labels {
+			target.Matchers = append(target.Matchers, labels.MustNewMatcher(labels.MatchEqual, label, value))
+		}
+		what.Servers = append(what.Servers, target)
+		release = cmp.Or(release, engine.FindRelease(t.Version))
+	}
+	switch {
+	case len(models) > 1:
+		var names []string
+		for m := range models {
+			names = append(names, m)
+		}
+		slices.Sort(names)
+		return nil, hint.With(fmt.Errorf("there are servers of %d models", len(models)), "choose one with --model: "+strings.Join(names, ", "))
+	case len(what.Servers) == 0 && model != "":
+		return nil, fmt.Errorf("no vLLM server of model %q found", model)
+	case len(what.Servers) == 0:
+		return nil, hint.With(errors.New("no vLLM server found"), "the simulation is of vLLM's scheduler; check --match and --at")
+	}
+	m, err := workload.Measure(ctx, s, what)
+	if err != nil {
+		return nil, err
+	}
+	m.Source, m.Release, m.Config = s.Name, release, engine.Config{}
+	for name := range models {
+		m.Model = name
+	}
+	for _, r := range m.Ranks {
+		m.Config.Merge(r.Config)
+	}
+	return m, nil
+}

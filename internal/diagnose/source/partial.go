@@ -1,0 +1,107 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/common/model"
+
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/metrics"
+)
+
+// partialConfidence bounds what a diagnosis is worth that lacks answers.
+const partialConfidence = 0.5
+
+// judge makes a diagnosis of the answers that come before the context's deadline.
+// Where some do not, the rest is judged and said to be partial.
+func judge(ctx context.Context, q metrics.Querier, o diagnose.Options) (diagnose.Diagnosis, error) {
+	var unanswered atomic.Int64
+	d, err := bounded(ctx, func() (diagnose.Diagnosis, error) { return diagnose.Run(ctx, inTime(q, &unanswered), o) })
+	if err != nil {
+		return d, err
+	}
+	switch n := unanswered.Load(); {
+	case n > 0:
+		d.Notes = slices.Insert(d.Notes, 0, fmt.Sprintf("partial: %d questions had no answer in time, and what rests on them is unknown", n))
+		d.Doubt(partialConfidence, "the time was over before everything was looked at")
+	case over(ctx) && o.Predict != nil:
+		d.Notes = slices.Insert(d.Notes, 0, "partial: the time was over before all fixes were simulated")
+	}
+	return d, nil
+}
+
+// overtime is how long a diagnosis may take to come to its end when its context
+// ended.
+const overtime = 2 * time.Second
+
+// bounded returns what run gives, or the context's error where run goes on when
+// its time is over. The process is then about to end, and run with it.
+func bounded(ctx context.Context, run func() (diagnose.Diagnosis, error)) (diagnose.Diagnosis, error) {
+	var d diagnose.Diagnosis
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		d, err = run()
+	}()
+	select {
+	case <-done:
+		return d, err
+	case <-ctx.Done():
+	}
+	select {
+	case <-done:
+		return d, err
+	case <-time.After(overtime):
+		return diagnose.Diagnosis{}, context.Cause(ctx)
+	}
+}
+
+func over(ctx context.Context) bool { return errors.Is(ctx.Err(), context.DeadlineExceeded) }
+
+// inTime gives no answer where the deadline comes first, instead of an error.
+func inTime(q metrics.Querier, unanswered *atomic.Int64) *lenient {
+	return &lenient{q, func(ctx context.Context, err error) error {
+		if err != nil && over(ctx) {
+			unanswered.Add(1)
+			return nil
+		}
+		return err
+	}}
+}
+
+// lenient is a Querier some of whose errors are none: excuse returns nil for those.
+type lenient struct {
+	next   metrics.Querier
+	excuse func(context.Context, error) error
+}
+
+// Query implements metrics.Querier.
+func (q *lenient) Query(ctx context.Context, expr string, at time.Time) (model.Vector, error) {
+	v, err := q.next.Query(ctx, expr, at)
+	return v, q.excuse(ctx, err)
+}
+
+// Evaluate implements metrics.Querier.
+func (q *lenient) Evaluate(ctx context.Context, e indicator.Expr, at time.Time) (model.Vector, error) {
+	v, err := q.next.Evaluate(ctx, e, at)
+	return v, q.excuse(ctx, err)
+}
+
+// Samples implements metrics.Querier.
+func (q *lenient) Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix, error) {
+	m, err := q.next.Samples(ctx, selector, at, span)
+	return m, q.excuse(ctx, err)
+}
+
+// QueryRange implements metrics.Querier.
+func (q *lenient) QueryRange(ctx context.Context, expr string, r metrics.Range) (model.Matrix, error) {
+	m, err := q.next.QueryRange(ctx, expr, r)
+	return m, q.excuse(ctx, err)
+}

@@ -1,0 +1,168 @@
+package source
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog/dialect"
+	"github.com/sixty-dev/sixty/internal/metrics/hostmetrics"
+	"github.com/sixty-dev/sixty/internal/metrics/recording"
+)
+
+// A Recorded is what a recording came to.
+type Recorded struct {
+	Pages, Empty int   // scrapes that gave a page, and those that failed
+	Full         bool  // it ended for its size
+	Last         error // the last failure, nil without one
+}
+
+// Record writes the pages of the servers to a recording until ctx is done, it is full, or
+// none of them ever answers. Show is called after each scrape, one call after another.
+// The caller closes the recording.
+func (s *Scraper) Record(ctx context.Context, out *recording.Writer, show func(Recorded)) (Recorded, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	r := &recorder{Scraper: s, out: out, stop: stop, show: show, fails: make([]int, len(s.Targets)), looked: make([]bool, len(s.Targets)), other: map[int]error{}}
+	var facts sync.WaitGroup
+	facts.Go(func() { r.meta(ctx) })
+	s.beside(ctx, r.takeHost, func(ctx context.Context) { s.Run(ctx, r.take) })
+	facts.Wait()
+	return r.Recorded, r.err
+}
+
+// recorder writes pages as they come.
+type recorder struct {
+	*Scraper
+	out  *recording.Writer
+	stop func()
+	show func(Recorded)
+
+	mu     sync.Mutex
+	fails  []int         // in a row, by target
+	looked []bool        // at a page, by target
+	other  map[int]error // targets that are other programs, while there is no server among them
+	bytes  int64
+	err    error
+	Recorded
+}
+
+// write adds a page, unless the recording is full.
+func (r *recorder) write(target string, at time.Time, body []byte) bool {
+	r.mu.Lock()
+	if r.Full = r.Full || r.bytes+int64(len(body)) > recording.MaxTotal; r.Full {
+		r.stop()
+		r.mu.Unlock()
+		return false
+	}
+	r.bytes += int64(len(body))
+	r.mu.Unlock()
+	if err := r.out.Add(target, at, body); err != nil {
+		r.mu.Lock()
+		r.err = errors.Join(r.err, err)
+		r.mu.Unlock()
+		r.stop()
+	}
+	return true
+}
+
+// takeHost writes a page of this machine.
+func (r *recorder) takeHost(p hostmetrics.Page) {
+	target := p.Instance()
+	if k := slices.IndexFunc(r.Targets, func(t Target) bool { return t.Instance == p.Server }); k >= 0 {
+		target = dialect.GPUsOf(recording.DirectoryName(r.Targets[k].Name()))
+	}
+	r.write(target, p.At, p.Body)
+}
+
+func (r *recorder) take(p Page) {
+	body := p.Body.Raw
+	if p.Err != nil {
+		body = nil
+	}
+	if !r.write(r.Targets[p.Target].Name(), p.Body.At, body) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p.Err != nil {
+		r.Last = p.Err
+		r.Empty++
+		r.fails[p.Target]++
+	} else {
+		r.Pages++
+		r.fails[p.Target] = 0
+	}
+	r.known(&p)
+	if r.Pages == 0 && !slices.ContainsFunc(r.fails, func(n int) bool { return n < deadAfter }) {
+		r.stop()
+	}
+	r.show(r.Recorded)
+}
+
+// known looks at the first page of each target: whose GPUs it exports, and whether the
+// recording holds nothing but other programs' pages, which ends it.
+func (r *recorder) known(p *Page) {
+	if p.Err != nil || r.looked[p.Target] && r.other == nil {
+		return
+	}
+	r.looked[p.Target] = true
+	kind, err := p.Kind(r.Targets[p.Target].Name())
+	if dialect.ShowsGPUs(kind) {
+		r.exported(p.Target)
+	}
+	if err == nil {
+		r.other = nil
+	}
+	if r.other == nil {
+		return
+	}
+	if r.other[p.Target] = err; len(r.other) == len(r.Targets) {
+		r.Pages, r.Last = 0, err
+		r.stop()
+	}
+}
+
+// meta writes what the servers say beside their metrics.
+func (r *recorder) meta(ctx context.Context) {
+	type servedModel struct {
+		ID          string `json:"id"`
+		MaxModelLen int    `json:"max_model_len,omitempty"`
+	}
+	type target struct {
+		URL       string        `json:"url"`
+		Health    int           `json:"health,omitempty"`
+		HealthErr string        `json:"health_error,omitempty"`
+		Version   string        `json:"version,omitempty"`
+		Models    []servedModel `json:"models,omitempty"`
+	}
+	facts := make([]target, len(r.Targets))
+	var wg sync.WaitGroup
+	for i, t := range r.Targets {
+		if t.Gateway {
+			facts[i] = target{URL: t.Name()}
+			continue
+		}
+		wg.Go(func() {
+			f := r.Facts(ctx, t.URL)
+			facts[i] = target{URL: t.Name(), Health: f.Health, Version: f.Version}
+			for _, m := range f.Models {
+				facts[i].Models = append(facts[i].Models, servedModel(m))
+			}
+			if f.HealthErr != nil {
+				facts[i].HealthErr = f.HealthErr.Error()
+			}
+		})
+	}
+	wg.Wait()
+	b, err := json.MarshalIndent(map[string]any{"recorded_by": "sixty record", "began": time.Now().UTC().Format(time.RFC3339), "targets": facts}, "", " ")
+	if err == nil {
+		err = r.out.SetMeta(b)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err = errors.Join(r.err, err)
+}

@@ -1,0 +1,201 @@
+package source
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/common/config"
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/sixty-dev/sixty/internal/metrics/hostmetrics"
+	"github.com/sixty-dev/sixty/internal/metrics/scrape"
+)
+
+// A Target is one server's metrics page.
+type Target struct {
+	URL      string // complete, with the credentials that the user put there
+	Instance string // host:port, with the path, or a number, where targets share them
+	Gateway  bool   // it stands before the servers
+}
+
+// Name is the target's URL as it may be shown and stored: without user,
+// password and query, all of which may be secrets.
+func (t Target) Name() string {
+	u, err := url.Parse(t.URL)
+	if err != nil {
+		return t.Instance
+	}
+	u.User, u.RawQuery = nil, ""
+	return u.String()
+}
+
+// Targets completes the addresses that a user typed. One that comes twice is
+// taken once. An error says which address is wrong, and carries a hint.
+func Targets(addresses []string) ([]Target, error) {
+	var targets []Target
+	urls, instances := map[string]bool{}, map[string]bool{}
+	for i, a := range addresses {
+		u, err := scrape.URL(a)
+		if err != nil {
+			return nil, fmt.Errorf("address %d: %w", i+1, err)
+		}
+		if urls[u] {
+			continue
+		}
+		t := Target{URL: u, Instance: scrape.Instance(u)}
+		if p, err := url.Parse(u); err == nil && instances[t.Instance] {
+			t.Instance += p.Path
+		}
+		for same, n := t.Instance, 2; instances[t.Instance]; n++ {
+			t.Instance = fmt.Sprintf("%s#%d", same, n) // what differs is a secret
+		}
+		urls[u], instances[t.Instance] = true, true
+		targets = append(targets, t)
+	}
+	return targets, nil
+}
+
+// fetcher fetches one page; scrape.Client is one.
+type fetcher interface {
+	Fetch(ctx context.Context, target string) (scrape.Body, error)
+}
+
+// A Page is the outcome of one scrape.
+type Page struct {
+	Target int // index into the targets
+	Body   scrape.Body
+	Err    error // why there is no page
+}
+
+// Exposition reports whether the page holds metrics.
+func (p *Page) Exposition() bool {
+	if p.Err != nil {
+		return false
+	}
+	_, err := scrape.Parse(p.Body.Raw, p.Body.ContentType, func(labels.Labels, int64, float64) {})
+	return err == nil
+}
+
+// A Scraper asks servers for their metrics pages at a steady pace, and stores nothing.
+type Scraper struct {
+	*scrape.Client
+	Targets  []Target
+	Interval time.Duration // between two scrapes of one server
+	http     config.HTTPClientConfig
+	machine  *hostmetrics.Machine // that this program and some of the servers run on; nil where it is not read
+}
+
+// NewScraper makes a Scraper of a Spec's URLs; the caller closes it.
+func NewScraper(spec Spec) (*Scraper, error) {
+	servers, err := Targets(spec.URLs)
+	if err != nil {
+		return nil, err
+	}
+	targets, err := Targets(slices.Concat(spec.URLs, spec.Gateways))
+	if err != nil {
+		return nil, fmt.Errorf("--gateway: %w", err)
+	}
+	for i := range targets {
+		targets[i].Gateway = i >= len(servers)
+	}
+	client, err := scrape.New(scrape.Config{HTTP: spec.HTTP})
+	if err != nil {
+		return nil, err
+	}
+	s := &Scraper{Client: client, Targets: targets, Interval: cmp.Or(spec.Interval, DefaultInterval), http: spec.HTTP}
+	if spec.Host {
+		var here []hostmetrics.Server
+		for _, t := range servers {
+			here = append(here, hostmetrics.Server{Name: t.Instance, URL: t.URL})
+		}
+		s.machine = hostmetrics.New(here, s.Interval)
+	}
+	return s, nil
+}
+
+// Close releases what the Scraper holds. Nothing runs any more by then.
+func (s *Scraper) Close() {
+	s.Client.Close()
+	if s.machine != nil {
+		s.machine.Close()
+	}
+}
+
+// Notes says what of this machine could not be read, one sentence each.
+func (s *Scraper) Notes() []string {
+	if s.machine == nil {
+		return nil
+	}
+	return s.machine.Notes()
+}
+
+// beside calls fn with pages of this machine while scrape runs, where it is to be read. It
+// returns when both have.
+func (s *Scraper) beside(ctx context.Context, fn func(hostmetrics.Page), scrape func(context.Context)) {
+	var wg sync.WaitGroup
+	if s.machine != nil {
+		wg.Go(func() { s.machine.Run(ctx, fn) })
+	}
+	scrape(ctx)
+	wg.Wait()
+}
+
+// exported tells that a target is a GPU exporter: whose is on this machine need not be
+// read again.
+func (s *Scraper) exported(target int) {
+	if s.machine != nil {
+		s.machine.Exported(s.Targets[target].Instance)
+	}
+}
+
+// Once asks every server for one page; pages are by target.
+func (s *Scraper) Once(ctx context.Context) []Page {
+	pages := make([]Page, len(s.Targets))
+	var wg sync.WaitGroup
+	for i, t := range s.Targets {
+		wg.Go(func() {
+			body, err := s.Fetch(ctx, t.URL)
+			pages[i] = Page{Target: i, Body: body, Err: err}
+		})
+	}
+	wg.Wait()
+	return pages
+}
+
+// Run scrapes every target at once and then at every interval, until ctx is done.
+// Each target has a loop of its own, so that a server that takes seconds to show its
+// metrics, as one in trouble does, delays nobody else. A target is asked again only
+// after it answered; the times that it missed meanwhile are left out. Calls of fn are
+// one after the other for one target and concurrent for several. A scrape that ctx cut
+// short is not reported: it says nothing about the server.
+func (s *Scraper) Run(ctx context.Context, fn func(Page)) {
+	run(ctx, s, s.Targets, s.Interval, fn)
+}
+
+func run(ctx context.Context, f fetcher, targets []Target, interval time.Duration, fn func(Page)) {
+	var wg sync.WaitGroup
+	for i := range targets {
+		wg.Go(func() {
+			tick := time.NewTicker(interval)
+			defer tick.Stop()
+			for {
+				body, err := f.Fetch(ctx, targets[i].URL)
+				if err != nil && ctx.Err() != nil {
+					return
+				}
+				fn(Page{Target: i, Body: body, Err: err})
+				select {
+				case <-ctx.Done():
+					return
+				case <-tick.C:
+				}
+			}
+		})
+	}
+	wg.Wait()
+}

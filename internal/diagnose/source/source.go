@@ -1,0 +1,372 @@
+// Package source is the one way to samples. A Source is opened from the URLs of
+// servers, whose metrics pages are scraped from then on, from a recording, from the
+// statistics in an engine's log, or from a Prometheus-compatible server; whatever
+// stands behind it, it answers PromQL, and it knows the time that is at hand, the
+// scrape interval, and what the servers say of themselves beside their metrics.
+//
+// A short look (sixty diagnose), a long one (sixty record, a monitor) and a single
+// page (sixty audit) use the same Scraper. Package source judges nothing: Diagnose
+// hands the samples to package diagnose, within a deadline.
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/prometheus/common/config"
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/metrics"
+	"github.com/sixty-dev/sixty/internal/metrics/api"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/recording"
+	"github.com/sixty-dev/sixty/internal/metrics/scrape"
+)
+
+// DefaultInterval is the time between two scrapes of a server where nobody says.
+const DefaultInterval = time.Second
+
+// A Spec says where samples come from: one of URLs, Recording and Prometheus.
+type Spec struct {
+	URLs       []string // of servers, as scrape.URL completes them
+	Gateways   []string // with URLs: of the metrics of gateways before them
+	Recording  string   // an archive, a directory, or one page
+	Prometheus string   // URL of a Prometheus-compatible server
+
+	Matchers []*labels.Matcher       // which series of a Prometheus server
+	HTTP     config.HTTPClientConfig // how to authenticate and encrypt; zero is the default
+	Interval time.Duration           // between two scrapes of URLs, DefaultInterval when 0
+	Storage  embedded.Config         // of what is scraped; zero is a temporary one that forgets nothing
+	Host     bool                    // read this machine's GPUs and operating system for those URLs that are on it
+}
+
+// A Source answers PromQL about the servers that it was opened for. It is safe for
+// concurrent use.
+type Source struct {
+	metrics.Querier
+	Name string // of where the samples come from, for people: without secrets
+	Live *Live  // the servers that are scraped; nil unless URLs were opened
+
+	matchers []*labels.Matcher
+	opened   time.Time
+	interval time.Duration   // 0: as the samples say
+	store    *embedded.Store // nil for a Prometheus server
+	rules    func(context.Context) ([]api.Rule, error)
+	partial  func() []string // what a Prometheus server said of answers in part; nil for others
+	warnings []func() []string
+	closers  []func() error
+}
+
+// Open opens what a Spec names. Of URLs nothing is asked yet; a recording is read and
+// loaded. The caller closes it.
+func Open(ctx context.Context, spec Spec) (*Source, error) {
+	s := &Source{matchers: spec.Matchers}
+	var err error
+	switch {
+	case spec.Recording != "":
+		s.Name = spec.Recording
+		err = s.openRecording(ctx, spec.Recording)
+	case spec.Prometheus != "":
+		s.Name = Redacted(spec.Prometheus)
+		err = s.openPrometheus(spec)
+	case len(spec.URLs) > 0:
+		err = s.openServers(spec)
+	default:
+		err = hint.With(errors.New("no source of samples"), "give a server's URL, a recording or --prometheus URL")
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// openStore opens a storage of its own for what is loaded or scraped.
+func (s *Source) openStore(cfg embedded.Config) error {
+	store, err := embedded.Open(cfg)
+	if err != nil {
+		return err
+	}
+	s.store, s.Querier = store, store
+	s.closers = append(s.closers, store.Close)
+	s.warnings = append(s.warnings, store.Warnings)
+	return nil
+}
+
+func (s *Source) openRecording(ctx context.Context, path string) (err error) {
+	rec, err := recording.Open(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rec.Close()) }()
+	s.warnings = append(s.warnings, rec.Warnings)
+	if err := s.openStore(embedded.Config{}); err != nil {
+		return err
+	}
+	if err := s.store.Load(ctx, rec, nil); err != nil {
+		return hint.Or(err, "check that the files are answers of /metrics")
+	}
+	if err := s.strangers(ctx); err != nil {
+		return err
+	}
+	pace, err := diagnose.ReadPace(ctx, s, nil, s.Span().Last)
+	s.interval = pace.Interval
+	return err
+}
+
+func (s *Source) openPrometheus(spec Spec) error {
+	client, err := api.New(api.Config{URL: spec.Prometheus, HTTP: spec.HTTP})
+	if err != nil {
+		return err
+	}
+	s.rules, s.opened = client.Rules, time.Now()
+	s.tolerate(client)
+	s.warnings = append(s.warnings, client.Warnings)
+	s.closers = append(s.closers, func() error { client.Close(); return nil })
+	return nil
+}
+
+// tolerate takes a server's answers for what they are worth, and remembers which were
+// partial.
+func (s *Source) tolerate(q metrics.Querier) {
+	p := &partials{}
+	s.Querier, s.partial = &lenient{q, p.excuse}, p.warnings
+}
+
+// Afresh is the same source, which knows of no answers in part yet: a monitor asks again
+// and again, and what was partial an hour ago says nothing of now. Only the original is
+// closed.
+func (s *Source) Afresh() *Source {
+	c := *s
+	if q, ok := s.Querier.(*lenient); ok {
+		c.tolerate(q.next)
+	}
+	return &c
+}
+
+func (s *Source) openServers(spec Spec) error {
+	scraper, err := NewScraper(spec)
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, func() error { scraper.Close(); return nil })
+	s.interval = scraper.Interval
+	s.warnings = append(s.warnings, scraper.Notes)
+	s.Name = scraper.Targets[0].Name()
+	if n := len(scraper.Targets); n > 1 {
+		s.Name += fmt.Sprintf(" and %d more", n-1)
+	}
+	if err := s.openStore(spec.Storage); err != nil {
+		return err
+	}
+	s.Live, err = newLive(scraper, s.store)
+	return err
+}
+
+// OpenPages opens an empty source for pages that the caller brings, one every interval.
+func OpenPages(interval time.Duration, storage embedded.Config) (*Source, error) {
+	s := &Source{interval: interval}
+	return s, s.openStore(storage)
+}
+
+// AddPage stores a page of a target, or that there was none: its body is nil then. Pages
+// of one target come in the order of time.
+func (s *Source) AddPage(instance string, page scrape.Body) error {
+	t := embedded.Target{Instance: instance}
+	if page.Raw == nil {
+		return s.store.AppendFailureAfter(t, page.At, page.Duration)
+	}
+	_, err := s.store.Append(t, page.At, page.Raw, page.ContentType, page.Duration)
+	return err
+}
+
+// ReadLog reads the file of an engine's log.
+func ReadLog(path string) (*engine.Log, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("--engine-log: %w", err)
+	}
+	defer file.Close()
+	log, err := engine.ParseLog(file, time.Now())
+	if err != nil {
+		return nil, fmt.Errorf("--engine-log %s: %w", path, err)
+	}
+	return &log, nil
+}
+
+// OpenLog opens the statistics that an engine's log tells every ten seconds. They have
+// no latencies. The name becomes the label instance.
+func OpenLog(ctx context.Context, name string, log *engine.Log) (*Source, error) {
+	pages := log.Pages()
+	if len(pages) == 0 {
+		return nil, errors.New("no line of statistics in it")
+	}
+	s, err := OpenPages(10*time.Second, embedded.Config{})
+	if err != nil {
+		return nil, err
+	}
+	s.Name = name
+	for _, p := range pages {
+		err := context.Cause(ctx)
+		if err == nil {
+			err = s.AddPage(name, scrape.Body{Raw: p.Body, At: p.At})
+		}
+		if err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+	}
+	return s, nil
+}
+
+// Close releases what Open holds. Nothing is scraped any more by then.
+func (s *Source) Close() error {
+	var err error
+	for _, c := range slices.Backward(s.closers) {
+		err = errors.Join(err, c())
+	}
+	return err
+}
+
+// Warnings says what was passed over, dropped or answered in part until now, one
+// sentence each.
+func (s *Source) Warnings() []string {
+	var all []string
+	if s.partial != nil {
+		all = s.partial()
+	}
+	for _, w := range s.warnings {
+		all = append(all, w()...)
+	}
+	return all
+}
+
+// Matchers are those that every question about the servers needs.
+func (s *Source) Matchers() []*labels.Matcher { return s.matchers }
+
+// Span is the time at hand: of pages, from the first to the last one until now, zero
+// where there is none. That of a Prometheus server has no beginning and ends when it
+// was opened.
+func (s *Source) Span() Span {
+	if s.store == nil {
+		return Span{Last: s.opened}
+	}
+	first, last, _ := s.store.Times()
+	return Span{First: first, Last: last}
+}
+
+// Rules lists the rules that a Prometheus server evaluates.
+func (s *Source) Rules(ctx context.Context) ([]api.Rule, error) {
+	if s.rules == nil {
+		return nil, api.ErrNoRules
+	}
+	return s.rules(ctx)
+}
+
+// Created is when the oldest process began to count, zero where none says.
+func (s *Source) Created() time.Time {
+	var oldest time.Time
+	if s.store == nil {
+		return oldest
+	}
+	for _, t := range s.store.Targets() {
+		if at, ok := s.store.FirstCreated(t); ok && (oldest.IsZero() || at.Before(oldest)) {
+			oldest = at
+		}
+	}
+	return oldest
+}
+
+// Pace says how often the servers were scraped before a moment, and since when. What
+// sixty scrapes itself has the interval that was asked for.
+func (s *Source) Pace(ctx context.Context, at time.Time) (diagnose.Pace, error) {
+	if s.store == nil {
+		return diagnose.ReadPace(ctx, s, s.matchers, at)
+	}
+	return diagnose.Pace{First: s.Span().First, Interval: s.interval}, nil
+}
+
+// First asks for the first sample of a server within a time, zero where there is none.
+func (s *Source) First(ctx context.Context, from, to time.Time) (time.Time, error) {
+	return diagnose.First(ctx, s, s.matchers, from, to)
+}
+
+// Options are those of a diagnosis at a moment of this source. What to look for is up
+// to the caller.
+func (s *Source) Options(ctx context.Context, at time.Time) (diagnose.Options, error) {
+	pace, err := s.Pace(ctx, at)
+	o := diagnose.Options{
+		At: at, First: pace.First, Created: s.Created(), Interval: pace.Interval,
+		Matchers: s.matchers, Every: s.store != nil, Named: s.Live != nil,
+	}
+	if s.Live != nil {
+		o.Annotate = s.Live.Annotate
+	}
+	return o, err
+}
+
+// Complete completes what is asked of this source with what it knows: the moment and the
+// baseline, in the words of --at and --baseline, and what servers say beside their metrics.
+func (s *Source) Complete(ctx context.Context, o *diagnose.Options, at, baseline string) error {
+	span := s.Span()
+	moment, err := span.At(at)
+	if err != nil {
+		return err
+	}
+	own, err := s.Options(ctx, moment)
+	if err != nil {
+		return err
+	}
+	predict := o.Predict
+	*o = asked(own, *o)
+	o.Predict = predict
+	if s.Live != nil {
+		return nil
+	}
+	if span.First.IsZero() {
+		span.Last = moment
+	}
+	length := o.Window
+	if length == 0 {
+		length = diagnose.UsualWindow(o.Interval)
+	}
+	if o.Baseline, err = span.Baseline(baseline, moment.Add(-length)); err == nil && o.Baseline.To.After(moment) {
+		err = fmt.Errorf("--baseline: it ends (%s) after --at (%s)", Stamp(o.Baseline.To), Stamp(moment))
+	}
+	return err
+}
+
+// With opens a source for fn. What was passed over is noted in the end.
+func With(ctx context.Context, spec Spec, note func([]string), fn func(*Source) error) (err error) {
+	s, err := Open(ctx, spec)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		note(s.Warnings())
+		err = errors.Join(err, s.Close())
+	}()
+	return fn(s)
+}
+
+// Redacted is a URL without what may be secret in it: the password and the query.
+func Redacted(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return ""
+	}
+	u.RawQuery = ""
+	return u.Redacted()
+}
+
+// Over is a source over samples that somebody else collects, as a Prometheus server does.
+// The caller closes what is behind it.
+func Over(name string, q metrics.Querier, matchers ...*labels.Matcher) *Source {
+	return &Source{Querier: q, Name: name, matchers: matchers, opened: time.Now()}
+}

@@ -1,0 +1,95 @@
+package source
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+)
+
+// Servers are scraped on while they are diagnosed again and again, as a monitor does.
+func TestLiveServersAreDiagnosedWhileTheyAreScraped(t *testing.T) {
+	var scrapes atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/metrics":
+			fmt.Fprintf(w, "vllm:num_requests_running{model_name=\"m\"} 0\n"+
+				"vllm:generation_tokens_total{model_name=\"m\"} %d\n", scrapes.Add(1))
+		case "/version":
+			fmt.Fprint(w, `{"version":"0.23.0"}`)
+		case "/health":
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	defer server.Close()
+	s, err := Open(t.Context(), Spec{URLs: []string{server.URL}, Interval: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	o, err := s.Options(t.Context(), time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Diagnose(t.Context(), o); err == nil || hint.Of(err) == "" {
+		t.Errorf("before the first scrape: error %v, hint %q", err, hint.Of(err))
+	}
+	o.Memory = &diagnose.Memory{}
+	ctx, stop := context.WithCancel(t.Context())
+	var scraping sync.WaitGroup
+	defer scraping.Wait()
+	defer stop()
+	scraping.Go(func() { s.Live.Run(ctx) })
+	s.Live.Learn(ctx)
+	var last time.Time
+	for n := range 3 {
+		for began := time.Now(); !s.Span().Last.After(last); {
+			if time.Since(began) > 20*time.Second {
+				t.Fatal("no further scrape")
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		d, err := s.Diagnose(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !d.At.After(last) || len(d.Targets) != 1 || d.Targets[0].Version != "0.23.0" {
+			t.Errorf("diagnosis %d: at %s, targets %+v", n, d.At, d.Targets)
+		}
+		last = d.At
+	}
+	if p, err := s.Pace(t.Context(), last); err != nil || p.Interval != 100*time.Millisecond || p.First.IsZero() {
+		t.Errorf("pace %+v, %v", p, err)
+	}
+}
+
+// What is opened wrongly says what to do, and what is secret is not shown.
+func TestOpenRefuses(t *testing.T) {
+	for name, tt := range map[string]struct {
+		spec Spec
+		err  string
+	}{
+		"nothing":            {Spec{}, "no source of samples"},
+		"no such recording":  {Spec{Recording: "missing.tar"}, "no such file"},
+		"no URL of a server": {Spec{URLs: []string{"ftp://user:secret@host"}}, "neither http nor https"},
+	} {
+		s, err := Open(t.Context(), tt.spec)
+		if err == nil {
+			s.Close()
+			t.Errorf("%s: it was opened", name)
+			continue
+		}
+		if !strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: error %v, want %s", name, err, tt.err)
+		}
+	}
+}

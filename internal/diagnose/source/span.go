@@ -1,0 +1,111 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+)
+
+const momentForms = "write a time as RFC 3339 (2026-11-21T10:00:00Z), as Unix seconds, as +90s from a recording's beginning, or as -30s from the end"
+
+// A Span is the time that a source covers; First is zero where it is open.
+type Span struct{ First, Last time.Time }
+
+// Moment reads a point in time. Empty means the end.
+func (s Span) Moment(text string) (time.Time, error) {
+	text = strings.TrimSpace(text)
+	switch {
+	case text == "":
+		return s.Last, nil
+	case text[0] == '+' || text[0] == '-':
+		d, err := time.ParseDuration(text)
+		switch {
+		case err != nil:
+			return time.Time{}, hint.With(fmt.Errorf("time %q is not a duration such as +90s or -30s", text), momentForms)
+		case text[0] == '-':
+			return s.Last.Add(d), nil
+		case s.First.IsZero():
+			return time.Time{}, hint.With(
+				fmt.Errorf("time %q counts from the beginning of a recording, and there is none", text), "count from now, such as -5m")
+		}
+		return s.First.Add(d), nil
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t, nil
+	}
+	if v, err := strconv.ParseFloat(text, 64); err == nil && v >= 0 && v < 253402300800 { // the year 10000
+		return time.UnixMilli(int64(v * 1000)), nil
+	}
+	return time.Time{}, hint.With(fmt.Errorf("%q is not a time", text), momentForms)
+}
+
+// At reads --at and refuses a time that a recording does not cover.
+func (s Span) At(text string) (time.Time, error) {
+	t, err := s.Moment(text)
+	if err != nil {
+		return t, fmt.Errorf("--at: %w", err)
+	}
+	const slack = 10 * time.Second // of clocks, and for times rounded by hand
+	if !s.First.IsZero() && (t.Before(s.First) || t.After(s.Last.Add(slack))) {
+		return t, hint.With(fmt.Errorf("--at: %s is outside the recording", Stamp(t)),
+			fmt.Sprintf("choose a time from %s to %s, or leave --at out", Stamp(s.First), Stamp(s.Last)))
+	}
+	if t.After(s.Last) && !s.First.IsZero() {
+		t = s.Last
+	}
+	return t, nil
+}
+
+// Baseline reads --baseline: a duration, which ends where the window begins, or
+// FROM/TO.
+func (s Span) Baseline(text string, windowFrom time.Time) (diagnose.Range, error) {
+	var r diagnose.Range
+	if text == "" {
+		return r, nil
+	}
+	from, to, isRange := strings.Cut(text, "/")
+	if isRange {
+		var errFrom, errTo error
+		r.From, errFrom = s.Moment(from)
+		r.To, errTo = s.Moment(to)
+		if err := errors.Join(errFrom, errTo); err != nil {
+			return r, hint.With(fmt.Errorf("--baseline: %w", err), momentForms)
+		}
+	} else {
+		d, err := ParseDuration(text)
+		if err != nil || d <= 0 {
+			return r, hint.With(fmt.Errorf("--baseline: %q is neither a duration such as 10m nor FROM/TO", text), momentForms)
+		}
+		r = diagnose.Range{From: windowFrom.Add(-d), To: windowFrom}
+	}
+	switch {
+	case !r.From.Before(r.To):
+		return r, fmt.Errorf("--baseline: it ends (%s) before it begins (%s)", Stamp(r.To), Stamp(r.From))
+	case !s.First.IsZero() && (!s.First.Before(r.To) || r.From.After(s.Last)):
+		return r, hint.With(fmt.Errorf("--baseline: the recording has no scrape from %s to %s", Stamp(r.From), Stamp(r.To)),
+			fmt.Sprintf("choose times from %s to %s", Stamp(s.First), Stamp(s.Last)))
+	}
+	if r.From.Before(s.First) {
+		r.From = s.First
+	}
+	return r, nil
+}
+
+// ParseDuration reads a duration as Go or as Prometheus writes it: 90s, 7d.
+func ParseDuration(text string) (time.Duration, error) {
+	if d, err := time.ParseDuration(text); err == nil {
+		return d, nil
+	}
+	d, err := model.ParseDuration(text)
+	return time.Duration(d), err
+}
+
+// Stamp writes a time as it is written in flags.
+func Stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -1,0 +1,74 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/catalog/dialect"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/metrics/scrape"
+)
+
+// errStranger is wrapped by the error of a page that is no inference server's. That does
+// not change by asking again.
+var errStranger = errors.New("no metric of an inference server")
+
+// strangers is the error of a recording that holds other programs' pages alone.
+func (s *Source) strangers(ctx context.Context) error {
+	span := s.Span()
+	v, err := s.Query(ctx, `group by (__name__) ({__name__=~".+", __name__!~"up|scrape_.+"})`, span.Last)
+	if err != nil || len(v) == 0 {
+		return err
+	}
+	var names []string
+	for _, sample := range v {
+		names = append(names, string(sample.Metric[labels.MetricName]))
+	}
+	if _, ok := dialect.Detect(names); ok {
+		return nil
+	}
+	past := model.Duration(span.Last.Sub(span.First).Truncate(time.Second) + time.Second)
+	if v, err = s.Query(ctx, fmt.Sprintf(`group(last_over_time({__name__=~%q}[%s]))`, dialect.Selector, past), span.Last); err != nil || len(v) > 0 {
+		return err
+	}
+	return unlike(s.Name, names)
+}
+
+// unlike is the error of a page that has none of the names of an inference server.
+func unlike(name string, names []string) error {
+	what, try := dialect.Stranger(names)
+	return hint.With(fmt.Errorf("%s exposes %w: it %s", name, errStranger, what), try)
+}
+
+// Kind tells whose a page is, and says what one looks like that is no inference server's,
+// GPU exporter's or gateway's. Of no page nothing is said.
+func (p *Page) Kind(name string) (engine.ID, error) {
+	if p.Err != nil {
+		return "", nil
+	}
+	names := map[string]bool{}
+	if _, err := scrape.Parse(p.Body.Raw, p.Body.ContentType, func(l labels.Labels, _ int64, _ float64) {
+		names[l.Get(labels.MetricName)] = true
+	}); err != nil {
+		return "", nil
+	}
+	list := slices.Sorted(maps.Keys(names))
+	if d, ok := dialect.Detect(list); ok {
+		return d.Engine, nil
+	}
+	return "", unlike(name, list)
+}
+
+// settled reports whether asking again can change nothing of an error: the address is
+// that of another program, or wants credentials.
+func settled(err error) bool {
+	return errors.Is(err, errStranger) || errors.Is(err, scrape.ErrNotExposition) || errors.Is(err, scrape.ErrNotMetrics)
+}

@@ -1,0 +1,255 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/render"
+)
+
+// When a look at live servers may end before its time: not before it has seen enough for
+// rates.
+const (
+	soonest       = 10 * time.Second
+	evaluateEvery = time.Second
+	// deadAfter is how many scrapes of every target must fail before a look ends because
+	// nobody ever answered; of slow failures, as many as fit into soonest but at least
+	// two.
+	deadAfter = 3
+)
+
+// Diagnose judges this source at the moment that the options give, or live servers by
+// what was scraped until now. Answers that do not come before the context's deadline
+// are unknown, and the rest is judged and said to be partial.
+func (s *Source) Diagnose(ctx context.Context, o diagnose.Options) (diagnose.Diagnosis, error) {
+	if s.Live != nil {
+		if err := s.Live.failed(); err != nil {
+			return diagnose.Diagnosis{}, err
+		}
+		span := s.Span()
+		if span.Last.IsZero() {
+			return diagnose.Diagnosis{}, errNoScrape
+		}
+		o.First, o.At, o.Created = span.First, span.Last, s.Created()
+	}
+	d, err := judge(ctx, s, o)
+	if err == nil && s.partial != nil && len(s.partial()) > 0 {
+		d.Notes = slices.Insert(d.Notes, 0, "partial: the server's answers are not all there is, and what they lack is unknown")
+		d.Doubt(partialConfidence, "the server's answers are partial")
+	}
+	return d, err
+}
+
+var errNoScrape = hint.With(errors.New("not one scrape ended in time"), "allow a longer --duration")
+
+// A Watch says how servers are watched while they are scraped.
+type Watch struct {
+	// Fault says that only a fault ends it early: that all is well is not known before
+	// the end.
+	Fault bool
+	// Show, which may be nil, is told of the verdict so far each second, "" where there
+	// is none. With it servers are diagnosed from the first second on, without it as
+	// soon as a verdict can be certain.
+	Show func(ran time.Duration, verdict string)
+}
+
+// Watch diagnoses live servers once a second until a verdict is certain, no server ever
+// answers, or the context ends. Somebody else scrapes them meanwhile. It returns what
+// it has seen.
+func (s *Source) Watch(ctx context.Context, o diagnose.Options, w Watch) *diagnose.Hysteresis {
+	o.Predict = nil // only once, for the final verdict
+	o.Memory = &diagnose.Memory{}
+	h, verdict := &diagnose.Hysteresis{}, ""
+	s.Live.attend(ctx, func(ran time.Duration) bool {
+		if w.Show != nil {
+			defer func() { w.Show(ran, verdict) }()
+		}
+		early := ran < soonest-evaluateEvery/2
+		if ran == 0 || early && w.Show == nil {
+			return false
+		}
+		d, err := s.Diagnose(ctx, o)
+		if err != nil {
+			h.Doubt()
+			return false
+		}
+		verdict = soFar(&d)
+		certain := h.See(&d)
+		if early {
+			h.Doubt()
+		}
+		return certain && !early && (!w.Fault || d.Status == diagnose.Firing)
+	})
+	return h
+}
+
+// soFar is a verdict for people who wait for the final one.
+func soFar(d *diagnose.Diagnosis) string {
+	switch v := &d.Verdict; {
+	case d.Status == diagnose.Firing:
+		return fmt.Sprintf("%s (%s): %s", v.ID, v.Severity, v.Summary)
+	case v.ID == diagnose.InsufficientData:
+		return "too early to tell"
+	default:
+		return v.ID
+	}
+}
+
+// attend calls each at once and then every second, until it returns true, no server ever
+// answered, or the context ends.
+func (r *Live) attend(ctx context.Context, each func(ran time.Duration) bool) {
+	began := time.Now()
+	tick := time.NewTicker(evaluateEvery)
+	defer tick.Stop()
+	for ran := time.Duration(0); ; ran = time.Since(began) {
+		if _, _, lost := r.count(ran); lost || r.unjudgeable() || each(ran) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// RunFor scrapes for a while, at most, and ends early where nobody ever answers. Show,
+// which may be nil, is called each second.
+func (r *Live) RunFor(ctx context.Context, most time.Duration, show func(ran time.Duration)) {
+	r.while(ctx, most, func(ctx context.Context) {
+		r.attend(ctx, func(ran time.Duration) bool {
+			if show != nil {
+				show(ran)
+			}
+			return false
+		})
+	})
+}
+
+// while scrapes until a watch returns, or for a while at most.
+func (r *Live) while(ctx context.Context, most time.Duration, watch func(context.Context)) {
+	ctx, stop := context.WithTimeout(ctx, most)
+	defer stop()
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		watch(ctx)
+		stop()
+	})
+	r.Run(ctx)
+	stop()
+	watching.Wait()
+}
+
+// A Look says how to look at live servers for a verdict.
+type Look struct {
+	For    time.Duration // at most
+	Longer bool          // than For, where the prediction of a fix needs it
+	Probe  bool          // send a few tiny requests, and say what a client sees
+
+	// Judging is how long it may take after the scraping, and Late the cause of an error
+	// that comes of it.
+	Judging time.Duration
+	Late    error
+
+	Show func(line string) // the progress each second; nil where nobody looks on
+	Note func(line string) // what a user should know before the end
+
+	// LastWords returns the context in which an interrupted look may still say what it
+	// has seen.
+	LastWords func(context.Context) (context.Context, context.CancelFunc)
+}
+
+// Look scrapes the servers for some seconds and judges what it saw.
+func (s *Source) Look(ctx context.Context, o diagnose.Options, l Look) (diagnose.Diagnosis, error) {
+	r := s.Live
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	began := time.Now()
+	var facts sync.WaitGroup
+	var seen *diagnose.Hysteresis
+	r.while(ctx, l.For, func(scrapes context.Context) {
+		for i := range r.Targets {
+			if r.Targets[i].Gateway {
+				continue
+			}
+			facts.Go(func() {
+				r.learn(ctx, i)
+				if l.Probe {
+					r.probe(scrapes, i)
+				}
+			})
+		}
+		seen = s.Watch(scrapes, o, l.watch(r))
+	})
+	if l.Show != nil {
+		l.Show("")
+	}
+	facts.Wait()
+	took := time.Since(began)
+	interrupted := ctx.Err() != nil
+	if interrupted {
+		if _, ever, _ := r.count(0); ever == 0 {
+			return diagnose.Diagnosis{}, context.Cause(ctx)
+		}
+		o.Predict = nil
+		var done func()
+		ctx, done = l.LastWords(ctx)
+		defer done()
+	}
+	if err := r.unreachable(); err != nil {
+		return diagnose.Diagnosis{}, err
+	}
+	if !interrupted {
+		r.learnFailed(ctx)
+	}
+	judge := func() (diagnose.Diagnosis, error) {
+		ctx, done := context.WithTimeoutCause(ctx, l.Judging, l.Late)
+		defer done()
+		return s.Diagnose(ctx, o)
+	}
+	d, err := judge()
+	if more := d.Needs(); err == nil && more > 0 && l.Longer && !interrupted {
+		// A verdict is there; a prediction of its fixes needs to see more.
+		l.Note("so far " + render.Clean(soFar(&d)))
+		l.Note(fmt.Sprintf("scraping %.0f s more to predict what its fixes would do; ctrl-C ends that", more.Seconds()))
+		longer, stop := context.WithTimeout(ctx, more)
+		r.Run(longer)
+		stop()
+		if interrupted = ctx.Err() != nil; !interrupted {
+			d, err = judge()
+		}
+	}
+	if err != nil {
+		return d, err
+	}
+	seen.Recall(&d)
+	r.tellDown(&d)
+	if interrupted {
+		d.Notes = slices.Insert(d.Notes, 0, fmt.Sprintf("interrupted: this is what %.0f s of %s show", took.Seconds(), l.For))
+	}
+	return d, nil
+}
+
+// watch shows the progress and what is found so far.
+func (l *Look) watch(r *Live) Watch {
+	if l.Show == nil {
+		return Watch{}
+	}
+	return Watch{Show: func(ran time.Duration, verdict string) {
+		answering, _, _ := r.count(ran)
+		line := fmt.Sprintf("scraping %.0f of %.0f s", ran.Seconds(), l.For.Seconds())
+		if answering < len(r.Targets) {
+			line += fmt.Sprintf(", %d of %d answer", answering, len(r.Targets))
+		}
+		if verdict != "" {
+			line += ", so far " + render.Clean(verdict)
+		}
+		l.Show(line)
+	}}
+}

@@ -1,0 +1,680 @@
+// Package history reads the small hand-written metric histories that show a
+// pathology, come near it, or lack the data: what the tests of the catalogue
+// diagnose and what the unit tests of generated alert rules are made of.
+//
+// A file starts with comments that say why. Then come lines of these forms;
+// what is counted in scrapes begins with 0:
+//
+//	every 1s for 120s            the interval and the length: 120 scrapes
+//	at 150s                      when the diagnosis is made; after the last scrape unless given
+//	like healthy [instance="b"]  begin with the server below; lines of this file replace its series
+//	like gateway                 begin with the gateway below
+//	like fires                   begin with that file, its interval included
+//	without REGEXP               leave out inherited families
+//	SERIES 2x59 8x59             promqltest's notation: 60 samples of 2, 60 of 8; _ is missing
+//	rate SERIES 100x60,50        a counter that grows by 100/s for 60 scrapes, then by 50/s
+//	hist SERIES mean=0.05x60,0.8 rate=2 [sigma=0.5]
+//	                             a histogram in vLLM's buckets, observations lognormal about the mean
+//	scrape_duration_seconds 4x120  how long scrapes took, 10 ms unless given
+//	down 60 20                   scrapes 60 to 79 fail
+//	restart 60 10                they fail likewise, and counters begin again with 0
+//	promise itl_p95=100ms        an objective, by the names of package slo
+//	verdict: other-id            in a comment of fires.txt: another pathology leads, and why
+//
+// Several rate or hist lines of one series add up. The label instance, which is
+// a:8000 unless given, says which target exposes a series; down and restart
+// take it as a last word.
+package history
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
+	"github.com/sixty-dev/sixty/internal/catalog/slo"
+)
+
+// healthyServer is a vLLM 0.32 on one GPU: 2 requests a second of 1000 prompt
+// tokens, half of them cached, and 100 output tokens at 20 ms.
+const healthyServer = `
+vllm:num_requests_running{model_name="m",engine="0"} 4x$
+vllm:num_requests_waiting{model_name="m",engine="0"} 0x$
+vllm:kv_cache_usage_perc{model_name="m",engine="0"} 0.2x$
+vllm:generation_tokens_created{model_name="m",engine="0"} 1794990000x$
+process_start_time_seconds 1794989900x$
+process_resident_memory_bytes 2e9x$
+process_open_fds 60x$
+rate vllm:prompt_tokens_total{model_name="m",engine="0"} 2000
+rate vllm:generation_tokens_total{model_name="m",engine="0"} 200
+rate vllm:prompt_tokens_by_source_total{model_name="m",engine="0",source="local_compute"} 1000
+rate vllm:prompt_tokens_by_source_total{model_name="m",engine="0",source="local_cache_hit"} 1000
+rate vllm:prefix_cache_queries_total{model_name="m",engine="0"} 2000
+rate vllm:prefix_cache_hits_total{model_name="m",engine="0"} 1000
+rate vllm:num_preemptions_total{model_name="m",engine="0"} 0
+rate vllm:admission_rejections_total{model_name="m",engine="0"} 0
+rate vllm:request_success_total{model_name="m",engine="0",finished_reason="stop"} 2
+rate vllm:request_success_total{model_name="m",engine="0",finished_reason="length"} 0
+rate vllm:request_success_total{model_name="m",engine="0",finished_reason="abort"} 0
+rate vllm:request_success_total{model_name="m",engine="0",finished_reason="error"} 0
+rate http_requests_total{handler="/v1/chat/completions",method="POST",status="2xx"} 2
+hist vllm:time_to_first_token_seconds{model_name="m",engine="0"} mean=0.06 rate=2
+hist vllm:inter_token_latency_seconds{model_name="m",engine="0"} mean=0.02 rate=198
+hist vllm:request_time_per_output_token_seconds{model_name="m",engine="0"} mean=0.02 rate=2
+hist vllm:e2e_request_latency_seconds{model_name="m",engine="0"} mean=2.1 rate=2
+hist vllm:request_queue_time_seconds{model_name="m",engine="0"} mean=0.001 rate=2
+hist vllm:request_prefill_time_seconds{model_name="m",engine="0"} mean=0.04 rate=2
+hist vllm:request_decode_time_seconds{model_name="m",engine="0"} mean=2 rate=2
+hist vllm:request_prompt_tokens{model_name="m",engine="0"} mean=1000 rate=2
+hist vllm:request_generation_tokens{model_name="m",engine="0"} mean=100 rate=2
+hist vllm:request_params_max_tokens{model_name="m",engine="0"} mean=400 rate=2
+hist vllm:request_prefill_kv_computed_tokens{model_name="m",engine="0"} mean=500 rate=2
+hist vllm:iteration_tokens_total{model_name="m",engine="0"} mean=24 rate=50
+`
+
+// healthyGateway is a sixty gateway before two servers: 4 requests a second for one model,
+// half of them to each.
+const healthyGateway = `
+rate sixty_gateway_requests_offered_total{model="m",route="/v1/chat/completions",tenant=""} 4
+rate sixty_gateway_requests_total{model="m",route="/v1/chat/completions",tenant="",status="success"} 4
+rate sixty_gateway_requests_total{model="m",route="/v1/chat/completions",tenant="",status="client_error"} 0
+rate sixty_gateway_requests_total{model="m",route="/v1/chat/completions",tenant="",status="upstream_error"} 0
+rate sixty_gateway_requests_total{model="m",route="/v1/chat/completions",tenant="",status="error_event"} 0
+rate sixty_gateway_requests_total{model="m",route="/v1/chat/completions",tenant="",status="timeout"} 0
+rate sixty_gateway_requests_total{model="m",route="/v1/chat/completions",tenant="",status="client_disconnect"} 0
+rate sixty_gateway_requests_total{model="m",route="/v1/chat/completions",tenant="",status="rejected"} 0
+rate sixty_gateway_output_tokens_total{model="m",route="/v1/chat/completions",tenant=""} 400
+rate sixty_gateway_client_blocked_seconds_total{model="m",route="/v1/chat/completions",tenant=""} 0.01
+hist sixty_gateway_request_duration_seconds{model="m",route="/v1/chat/completions",tenant=""} mean=2.15 rate=4
+hist sixty_gateway_time_to_first_token_seconds{model="m",route="/v1/chat/completions",tenant=""} mean=0.1 rate=4
+rate sixty_gateway_retries_total 0
+sixty_gateway_requests_open{state="waiting"} 0x$
+sixty_gateway_requests_open{state="prefill"} 1x$
+sixty_gateway_requests_open{state="streaming"} 8x$
+sixty_gateway_suspected_leaks 0x$
+sixty_gateway_upstream_up{upstream="b:8000"} 1x$
+sixty_gateway_upstream_up{upstream="c:8000"} 1x$
+rate sixty_gateway_upstream_attempts_total{upstream="b:8000"} 2
+rate sixty_gateway_upstream_attempts_total{upstream="c:8000"} 2
+sixty_gateway_upstream_engine_excess{upstream="b:8000"} 0x$
+sixty_gateway_upstream_engine_excess{upstream="c:8000"} 0x$
+sixty_gateway_upstream_engine_missing{upstream="b:8000"} 0x$
+sixty_gateway_upstream_engine_missing{upstream="c:8000"} 0x$
+sixty_gateway_upstream_engine_created_seconds{upstream="b:8000"} 1794990000.125x$
+sixty_gateway_upstream_engine_created_seconds{upstream="c:8000"} 1794990007.5x$
+rate sixty_gateway_upstream_engine_output_tokens_total{model="m",upstream="b:8000"} 200
+rate sixty_gateway_upstream_engine_output_tokens_total{model="m",upstream="c:8000"} 200
+rate sixty_gateway_upstream_engine_ended_total{model="m",upstream="b:8000"} 2
+rate sixty_gateway_upstream_engine_ended_total{model="m",upstream="c:8000"} 2
+rate sixty_gateway_upstream_engine_ended_seconds_total{model="m",upstream="b:8000"} 4.2
+rate sixty_gateway_upstream_engine_ended_seconds_total{model="m",upstream="c:8000"} 4.2
+`
+
+// boundsOf returns the upper bounds of a family's buckets, of a server with
+// max_model_len 32768.
+func boundsOf(family string) []float64 {
+	if strings.HasSuffix(family, "_tokens") {
+		return vllm.LengthBounds(32768)
+	}
+	if b := vllm.Bounds(family, ""); b != nil {
+		return b
+	}
+	return vllm.Bounds("vllm:e2e_request_latency_seconds", "")
+}
+
+// Start is the time of the first scrape.
+var Start = time.Unix(1_795_000_000, 0).UTC()
+
+// UsualInstance is the target of series that name none.
+const UsualInstance = "a:8000"
+
+const maxScrapes = 10_000
+
+// A Series is one value for each scrape, NaN where it is missing.
+type Series struct {
+	Instance string
+	Labels   labels.Labels // without instance
+	Values   []float64
+}
+
+// key tells series and histograms of all targets apart.
+func (s Series) key() string { return s.Instance + s.Labels.String() }
+
+// A group is what one line of a file declares: a series, or all series of a
+// histogram.
+type group struct {
+	family string
+	series []Series
+}
+
+type outage struct {
+	instance       string
+	first, scrapes int
+	restart        bool
+}
+
+// A Case is a case file, read.
+type Case struct {
+	Every   time.Duration // between two scrapes
+	Scrapes int
+	At      time.Duration // of the diagnosis, from the first scrape; 0: the last one
+	Verdict string        // the pathology that leads, where it is another one
+	Promise slo.Objective // zero where nothing is promised
+
+	files   fs.FS
+	groups  map[string]group // by Series.key
+	outages []outage
+}
+
+// Open reads NAME.txt.
+func Open(files fs.FS, name string) (*Case, error) {
+	text, err := fs.ReadFile(files, name+".txt")
+	if err != nil {
+		return nil, err
+	}
+	if !bytes.HasPrefix(text, []byte("# ")) {
+		return nil, fmt.Errorf("%s.txt: begin with a comment that says why", name)
+	}
+	c, err := Parse(files, string(text))
+	if err != nil {
+		return nil, fmt.Errorf("%s.txt: %w", name, err)
+	}
+	return c, nil
+}
+
+// Parse reads a case; files holds those that it is like.
+func Parse(files fs.FS, text string) (*Case, error) {
+	c := &Case{files: files, groups: map[string]group{}}
+	if err := c.read(text); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Add adds lines to the Case.
+func (c *Case) Add(lines ...string) error { return c.read(strings.Join(lines, "\n")) }
+
+// read adds a file's text to the Case: what it declares replaces what is
+// there already.
+func (c *Case) read(text string) error {
+	own := map[string]group{}
+	lines := bufio.NewScanner(strings.NewReader(text))
+	for n := 1; lines.Scan(); n++ {
+		if err := c.line(strings.TrimSpace(lines.Text()), own); err != nil {
+			return fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+	maps.Copy(c.groups, own)
+	return lines.Err()
+}
+
+func (c *Case) line(line string, own map[string]group) error {
+	words := strings.Fields(line)
+	switch {
+	case len(words) == 0:
+		return nil
+	case words[0] == "#":
+		if len(words) > 2 && words[1] == "verdict:" {
+			c.Verdict = words[2]
+		}
+		return nil
+	case words[0] == "every":
+		return c.header(words)
+	case c.Scrapes == 0 && !strings.HasPrefix(line, "like "):
+		return fmt.Errorf("%q before the line that says every", line)
+	}
+	switch words[0] {
+	case "at":
+		var err error
+		c.At, err = time.ParseDuration(strings.Join(words[1:], ""))
+		return err
+	case "like":
+		return c.like(words[1:])
+	case "without":
+		return c.without(words[1:])
+	case "promise":
+		return c.promised(words[1:])
+	case "down", "restart":
+		return c.outage(words)
+	case "rate", "hist":
+		return c.growth(words, own)
+	}
+	return c.plain(line, own)
+}
+
+func (c *Case) header(words []string) error {
+	if len(words) != 4 || words[2] != "for" {
+		return fmt.Errorf("want: every INTERVAL for LENGTH")
+	}
+	length, err := time.ParseDuration(words[3])
+	if err != nil {
+		return err
+	}
+	if c.Every, err = time.ParseDuration(words[1]); err != nil {
+		return err
+	}
+	if c.Every <= 0 || length/c.Every < 1 || length/c.Every > maxScrapes {
+		return fmt.Errorf("%s every %s is not 1 to %d scrapes", length, c.Every, maxScrapes)
+	}
+	c.Scrapes = int(length / c.Every)
+	return nil
+}
+
+func (c *Case) like(words []string) error {
+	if len(words) == 0 {
+		return fmt.Errorf("like what?")
+	}
+	known, ok := map[string]string{"healthy": healthyServer, "gateway": healthyGateway}[words[0]]
+	if !ok {
+		text, err := fs.ReadFile(c.files, words[0]+".txt")
+		if err != nil {
+			return err
+		}
+		return c.read(string(text))
+	}
+	if c.Scrapes == 0 {
+		return fmt.Errorf("like %s before the line that says every", words[0])
+	}
+	text := strings.ReplaceAll(known, "$", strconv.Itoa(c.Scrapes-1))
+	if len(words) > 1 {
+		text = strings.ReplaceAll(text, `engine="0"`, `engine="0",`+words[1])
+		text = regexp.MustCompile(`(?m)^(process_\w+) `).ReplaceAllString(text, `$1{`+words[1]+`} `)
+		text = strings.ReplaceAll(text, `status="2xx"`, `status="2xx",`+words[1])
+	}
+	return c.read(text)
+}
+
+func (c *Case) without(words []string) error {
+	for _, w := range words {
+		re, err := regexp.Compile("^(?:" + w + ")$")
+		if err != nil {
+			return err
+		}
+		before := len(c.groups)
+		maps.DeleteFunc(c.groups, func(_ string, g group) bool { return re.MatchString(g.family) })
+		if len(c.groups) == before {
+			return fmt.Errorf("nothing inherited is called %s", w)
+		}
+	}
+	return nil
+}
+
+func (c *Case) outage(words []string) error {
+	o := outage{instance: UsualInstance, restart: words[0] == "restart"}
+	if len(words) > 3 {
+		o.instance = words[3]
+	}
+	_, err := fmt.Sscan(strings.Join(words[1:], " "), &o.first, &o.scrapes)
+	c.outages = append(c.outages, o)
+	return err
+}
+
+func (c *Case) promised(words []string) error {
+	for _, w := range words {
+		k, v, _ := strings.Cut(w, "=")
+		d, err := time.ParseDuration(v)
+		if err != nil {
+			return err
+		}
+		switch slo.Key(k) {
+		case slo.TTFTP95:
+			c.Promise.TTFTP95 = d
+		case slo.ITLP95:
+			c.Promise.ITLP95 = d
+		case slo.E2EP95:
+			c.Promise.E2EP95 = d
+		default:
+			return fmt.Errorf("%q is no objective on a latency", k)
+		}
+	}
+	return nil
+}
+
+var notation = parser.NewParser(parser.Options{})
+
+// plain reads a series in promqltest's notation.
+func (c *Case) plain(line string, own map[string]group) error {
+	lset, samples, err := notation.ParseSeriesDesc(line)
+	if err != nil {
+		return err
+	}
+	values := missing(c.Scrapes)
+	if len(samples) > c.Scrapes {
+		return fmt.Errorf("%s has %d samples, and there are %d scrapes", lset, len(samples), c.Scrapes)
+	}
+	for i, s := range samples {
+		if !s.Omitted {
+			values[i] = s.Value
+		}
+	}
+	one := located(lset, values)
+	own[one.key()] = group{lset.Get(labels.MetricName), []Series{one}}
+	return nil
+}
+
+// growth reads a rate or a hist line.
+func (c *Case) growth(words []string, own map[string]group) error {
+	if len(words) < 3 {
+		return fmt.Errorf("%s wants a series and numbers", words[0])
+	}
+	lset, err := notation.ParseMetric(words[1])
+	if err != nil {
+		return err
+	}
+	args := map[string]string{"sigma": "0.5"}
+	if words[0] == "rate" {
+		args["rate"] = words[2]
+	} else {
+		for _, w := range words[2:] {
+			k, v, ok := strings.Cut(w, "=")
+			if !ok || k != "mean" && k != "rate" && k != "sigma" {
+				return fmt.Errorf("%q is not mean=, rate= or sigma=", w)
+			}
+			args[k] = v
+		}
+	}
+	rates, err := c.schedule(args["rate"])
+	if err != nil {
+		return err
+	}
+	g := group{family: lset.Get(labels.MetricName)}
+	if words[0] == "rate" {
+		g.series = []Series{located(lset, c.accumulate(rates, nil))}
+	} else {
+		means, err := c.schedule(args["mean"])
+		if err != nil {
+			return err
+		}
+		sigma, err := strconv.ParseFloat(args["sigma"], 64)
+		if err != nil {
+			return err
+		}
+		g.series = c.histogram(lset, rates, means, sigma)
+	}
+	key := located(lset, nil).key()
+	for i, s := range own[key].series {
+		for k := range s.Values {
+			g.series[i].Values[k] += s.Values[k]
+		}
+	}
+	own[key] = g
+	return nil
+}
+
+// schedule reads 2x60,8: 2 for sixty scrapes, then 8 until the end.
+func (c *Case) schedule(text string) ([]float64, error) {
+	var out []float64
+	for _, part := range strings.Split(text, ",") {
+		v, times, repeated := strings.Cut(part, "x")
+		value, err := strconv.ParseFloat(v, 64)
+		if err != nil {
+			return nil, fmt.Errorf("read %q: %w", text, err)
+		}
+		n := c.Scrapes - len(out)
+		if repeated {
+			if n, err = strconv.Atoi(times); err != nil {
+				return nil, fmt.Errorf("read %q: %w", text, err)
+			}
+		}
+		out = append(out, slices.Repeat([]float64{value}, n)...)
+	}
+	if len(out) != c.Scrapes {
+		return nil, fmt.Errorf("%q is for %d scrapes, and there are %d", text, len(out), c.Scrapes)
+	}
+	return out, nil
+}
+
+// accumulate returns a counter that grows by rates, each times its factor, per
+// second.
+func (c *Case) accumulate(rates []float64, factor func(scrape int) float64) []float64 {
+	out := make([]float64, len(rates))
+	for i := 1; i < len(rates); i++ {
+		f := 1.0
+		if factor != nil {
+			f = factor(i)
+		}
+		out[i] = out[i-1] + rates[i]*f*c.Every.Seconds()
+	}
+	return out
+}
+
+func (c *Case) histogram(lset labels.Labels, rates, means []float64, sigma float64) []Series {
+	name := lset.Get(labels.MetricName)
+	part := func(suffix, le string, factor func(int) float64) Series {
+		b := labels.NewBuilder(lset).Set(labels.MetricName, name+suffix)
+		if le != "" {
+			b.Set(labels.BucketLabel, le)
+		}
+		return located(b.Labels(), c.accumulate(rates, factor))
+	}
+	out := []Series{part("_sum", "", func(i int) float64 { return means[i] }), part("_count", "", nil)}
+	for _, bound := range boundsOf(name) {
+		le := strconv.FormatFloat(bound, 'f', -1, 64)
+		if !strings.Contains(le, ".") {
+			le += ".0" // as Python prints it
+		}
+		out = append(out, part("_bucket", le, func(i int) float64 { return lognormal(bound, means[i], sigma) }))
+	}
+	return append(out, part("_bucket", "+Inf", nil))
+}
+
+// lognormal returns the share of observations up to x.
+func lognormal(x, mean, sigma float64) float64 {
+	mu := math.Log(mean) - sigma*sigma/2
+	return 0.5 * math.Erfc(-(math.Log(x)-mu)/(sigma*math.Sqrt2))
+}
+
+func located(lset labels.Labels, values []float64) Series {
+	instance := lset.Get("instance")
+	if instance == "" {
+		instance = UsualInstance
+	}
+	return Series{instance, labels.NewBuilder(lset).Del("instance").Labels(), values}
+}
+
+func missing(n int) []float64 { return slices.Repeat([]float64{math.NaN()}, n) }
+
+// Series returns all series, by instance; counters begin again where their
+// server restarts.
+func (c *Case) Series() map[string][]Series {
+	out := map[string][]Series{}
+	for _, k := range slices.Sorted(maps.Keys(c.groups)) {
+		for _, s := range c.groups[k].series {
+			if s.Labels.Get(labels.MetricName) == scrapeTook {
+				continue
+			}
+			s.Values = slices.Clone(s.Values)
+			out[s.Instance] = append(out[s.Instance], s)
+		}
+	}
+	for _, o := range c.outages {
+		if o.restart {
+			restart(out[o.instance], o.first)
+		}
+	}
+	return out
+}
+
+// Down reports whether a scrape of an instance fails.
+func (c *Case) Down(instance string, scrape int) bool {
+	return slices.ContainsFunc(c.outages, func(o outage) bool {
+		return o.instance == instance && scrape >= o.first && scrape < o.first+o.scrapes
+	})
+}
+
+// Took is how long a scrape took: 10 ms, or one where it was refused, unless the case has
+// scrape_duration_seconds.
+func (c *Case) Took(instance string, scrape int) time.Duration {
+	for _, g := range c.groups {
+		for _, s := range g.series {
+			if s.Labels.Get(labels.MetricName) == scrapeTook && s.Instance == instance && scrape < len(s.Values) {
+				return time.Duration(s.Values[scrape] * float64(time.Second))
+			}
+		}
+	}
+	if c.Down(instance, scrape) {
+		return time.Millisecond
+	}
+	return 10 * time.Millisecond
+}
+
+// scrapeTook is the one series of a case that is on no page: whoever scrapes writes it.
+const scrapeTook = "scrape_duration_seconds"
+
+// restart lets the counters begin again.
+func restart(all []Series, scrape int) {
+	for _, s := range all {
+		if kind(s.Labels.Get(labels.MetricName), nil) == "gauge" {
+			continue
+		}
+		lost := s.Values[scrape]
+		for i := scrape; i < len(s.Values); i++ {
+			s.Values[i] -= lost
+		}
+	}
+}
+
+// Pages are the scrapes of a target's series in Prometheus' text format.
+type Pages struct {
+	families []string          // in the order of their names
+	types    map[string][]byte // lines of families
+	lines    map[string][]line
+}
+
+// A line is a series on a page.
+type line struct {
+	begin  []byte // the name and the labels
+	values []float64
+}
+
+// NewPages lays series out.
+func NewPages(all []Series) *Pages {
+	histograms := map[string]bool{}
+	for _, s := range all {
+		if base, ok := strings.CutSuffix(s.Labels.Get(labels.MetricName), "_bucket"); ok {
+			histograms[base] = true
+		}
+	}
+	p := &Pages{types: map[string][]byte{}, lines: map[string][]line{}}
+	for _, s := range all {
+		name := s.Labels.Get(labels.MetricName)
+		family := familyOf(name, histograms)
+		p.types[family] = fmt.Appendf(nil, "# TYPE %s %s\n", family, kind(family, histograms))
+		begin := name + labels.NewBuilder(s.Labels).Del(labels.MetricName).Labels().String() + " "
+		p.lines[family] = append(p.lines[family], line{[]byte(begin), s.Values})
+	}
+	p.families = slices.Sorted(maps.Keys(p.lines))
+	return p
+}
+
+// At prints one scrape.
+func (p *Pages) At(scrape int) []byte {
+	var b []byte
+	for _, family := range p.families {
+		said := false
+		for _, l := range p.lines[family] {
+			if v := l.values[scrape]; !math.IsNaN(v) {
+				if !said {
+					b, said = append(b, p.types[family]...), true
+				}
+				b = append(strconv.AppendFloat(append(b, l.begin...), v, 'g', -1, 64), '\n')
+			}
+		}
+	}
+	return b
+}
+
+func familyOf(name string, histograms map[string]bool) string {
+	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+		if base, ok := strings.CutSuffix(name, suffix); ok && histograms[base] {
+			return base
+		}
+	}
+	return name
+}
+
+// kind tells the type from the name: of a family, or of a single series where
+// histograms is nil. NVIDIA's counters end in capitals.
+func kind(name string, histograms map[string]bool) string {
+	if histograms[name] {
+		return "histogram"
+	}
+	for _, suffix := range []string{"_total", "_sum", "_count", "_bucket", "_TOTAL", "_COUNTER"} {
+		if strings.HasSuffix(name, suffix) {
+			return "counter"
+		}
+	}
+	return "gauge"
+}
+
+// Stretch returns the same history told slower: a scrape every interval, and
+// each of the case's scrapes repeated. Rates stay what they were, and outages
+// that end stay as long.
+func (c *Case) Stretch(interval time.Duration, times int) *Case {
+	repeats := c.repeats(interval, times)
+	at := make([]int, len(repeats)+1) // where a scrape went to
+	for i, n := range repeats {
+		at[i+1] = at[i] + n
+	}
+	out := &Case{Every: interval, Scrapes: at[len(repeats)], Verdict: c.Verdict, Promise: c.Promise, groups: map[string]group{}}
+	if c.At > 0 {
+		out.At = time.Duration(out.Scrapes-1)*interval + c.At - time.Duration(c.Scrapes-1)*c.Every
+	}
+	for k, g := range c.groups {
+		slow := group{family: g.family}
+		for _, s := range g.series {
+			s.Values = stretch(s, repeats, interval.Seconds()/c.Every.Seconds())
+			slow.series = append(slow.series, s)
+		}
+		out.groups[k] = slow
+	}
+	for _, o := range c.outages {
+		first, end := at[o.first], at[min(o.first+o.scrapes, c.Scrapes)]
+		out.outages = append(out.outages, outage{o.instance, first, end - first, o.restart})
+	}
+	return out
+}
+
+// repeats says how often each scrape is told.
+func (c *Case) repeats(interval time.Duration, times int) []int {
+	out := slices.Repeat([]int{times}, c.Scrapes)
+	for _, o := range c.outages {
+		if o.first+o.scrapes >= c.Scrapes {
+			continue
+		}
+		for i := range o.scrapes {
+			out[o.first+i] = int(time.Duration(i+1)*c.Every/interval - time.Duration(i)*c.Every/interval)
+		}
+	}
+	return out
+}
+
+// stretch repeats every sample of a gauge and every increment of a counter.
+func stretch(s Series, repeats []int, slower float64) []float64 {
+	counter := kind(s.Labels.Get(labels.MetricName), nil) == "counter"
+	var out []float64
+	last := math.NaN()
+	for i, v := range s.Values {
+		for range repeats[i] {
+			switch {
+			case !counter || i == 0 || math.IsNaN(v) || math.IsNaN(s.Values[i-1]) || math.IsNaN(last):
+				last = v
+			default:
+				last += (v - s.Values[i-1]) * slower
+			}
+			out = append(out, last)
+		}
+	}
+	return out
+}

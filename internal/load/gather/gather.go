@@ -1,0 +1,144 @@
+// Package gather brings together what was measured: baseline files, results of load tests,
+// and healthy times of recordings and of Prometheus servers, which it measures.
+package gather
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/config"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/sixty-dev/sixty/internal/base/fileio"
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/catalog/baseline"
+	"github.com/sixty-dev/sixty/internal/catalog/slo"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/measure"
+	"github.com/sixty-dev/sixty/internal/diagnose/source"
+	"github.com/sixty-dev/sixty/internal/load"
+)
+
+// maxFile bounds a file of results: a load test with its series.
+const maxFile = 64 << 20
+
+// A Request says what is gathered.
+type Request struct {
+	From       []string // files, and recordings
+	Prometheus string   // URL; "" for none
+	Span       string   // the healthy time of recordings and of the server, as --baseline writes it; "" for all
+
+	HTTP       config.HTTPClientConfig
+	Matchers   []*labels.Matcher // which series of the server
+	Objectives *slo.File         // of the results of load tests; may be nil
+	Note       func([]string)    // told of what was passed over
+}
+
+// Do gathers the measurements, one of each model.
+func Do(ctx context.Context, r Request) ([]*baseline.File, error) {
+	var out []*baseline.File
+	for _, path := range r.From {
+		files, err := r.read(ctx, path)
+		if err != nil {
+			return nil, fmt.Errorf("--from: %w", err)
+		}
+		out = append(out, files...)
+	}
+	if r.Prometheus != "" {
+		files, err := r.measure(ctx, "prometheus="+r.Prometheus)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, files...)
+	}
+	for i, a := range out {
+		for _, b := range out[:i] {
+			if a.Model == b.Model {
+				return nil, hint.With(fmt.Errorf("two measurements of model %q: %s; %s", a.Model, b.Source, a.Source), "give one for each model")
+			}
+		}
+	}
+	return out, nil
+}
+
+// read takes a baseline file, a result of sixty bench, or a recording of a healthy time.
+func (r *Request) read(ctx context.Context, path string) ([]*baseline.File, error) {
+	if filepath.Ext(path) != ".json" {
+		return r.measure(ctx, path)
+	}
+	content, err := fileio.Read(path, maxFile)
+	if err != nil {
+		return nil, err
+	}
+	if baseline.Is(content) {
+		b, err := baseline.Parse(path, content)
+		return []*baseline.File{b}, err
+	}
+	results, err := load.ReadFiles(path)
+	if err != nil {
+		return nil, hint.With(err, "give what sixty bench wrote with --json or --save-baseline, or a recording of a healthy time")
+	}
+	last := results[len(results)-1]
+	var promised *slo.Objective
+	if o, ok := r.Objectives.For(map[string]string{"model_name": last.Target.Model}); ok {
+		promised = &o
+	}
+	b, err := load.NewBaseline(last, promised, 0, time.Now())
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return []*baseline.File{b}, nil
+}
+
+// measure measures a healthy time of the source that an argument names.
+func (r *Request) measure(ctx context.Context, from string) (files []*baseline.File, err error) {
+	spec := source.Spec{HTTP: r.HTTP}
+	if err := spec.Add(from); err != nil {
+		return nil, err
+	}
+	if spec.Prometheus != "" {
+		spec.Matchers = r.Matchers
+	}
+	err = source.With(ctx, spec, r.Note, func(s *source.Source) error {
+		span := s.Span()
+		healthy := diagnose.Range{From: span.First, To: span.Last}
+		if r.Span != "" {
+			if healthy, err = span.Baseline(r.Span, span.Last); err != nil {
+				return err
+			}
+		}
+		pace, err := s.Pace(ctx, healthy.To)
+		if err != nil {
+			return err
+		}
+		name := fmt.Sprintf("%s, %s", filepath.Base(s.Name), healthy.Length().Round(time.Second))
+		if spec.Prometheus != "" {
+			name = fmt.Sprintf("the %s until %s of %s", model.Duration(healthy.Length()), source.Stamp(healthy.To), s.Name)
+		}
+		files, err = measure.Measure(ctx, s, measure.Config{
+			From: healthy.From, To: healthy.To, Interval: pace.Interval, Matchers: s.Matchers(), Source: name, Created: time.Now(),
+		})
+		return err
+	})
+	return files, err
+}
+
+// File reads a text as the name of a baseline file, where it is one: nil where it is not,
+// and a span of time then.
+func File(text string) (*baseline.File, error) {
+	info, err := os.Stat(text)
+	named := strings.HasSuffix(text, ".json") // of a file that is not there, too
+	if !named && (text == "" || err != nil || info.IsDir()) {
+		return nil, nil
+	}
+	content, err := fileio.Read(text, baseline.MaxFile)
+	if err != nil {
+		return nil, err
+	}
+	return baseline.Parse(text, content)
+}

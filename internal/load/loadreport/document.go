@@ -1,0 +1,573 @@
+package loadreport
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/base/stat"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/load"
+	"github.com/sixty-dev/sixty/internal/render"
+	"github.com/sixty-dev/sixty/internal/sim/workload"
+)
+
+// Text writes a result for a terminal, the answer first; in full, with every latency, the
+// server's signals and the generator's judgement of itself.
+func Text(w io.Writer, r *load.Result, full bool, o render.Options) error {
+	d := &document{render.NewDocument("")}
+	d.result(r, false)
+	d.More = "every latency and all evidence; --html FILE draws them"
+	return d.Text(w, o, full)
+}
+
+// Report is what an HTML page shows: one or more results, and the trials of a
+// search or sweep where there was one.
+type Report struct {
+	Title   string
+	Results []*load.Result
+	Search  *load.Found
+	Unit    string // of the search's levels
+}
+
+// HTML writes a page that needs nothing but itself.
+func HTML(w io.Writer, rep Report) error {
+	d := &document{render.NewDocument(rep.Title)}
+	if rep.Search != nil {
+		d.search(rep.Search, rep.Unit)
+		d.Figures(searchPlots(rep.Search, rep.Unit)...)
+	}
+	for _, r := range rep.Results {
+		d.result(r, true)
+	}
+	return d.HTML(w)
+}
+
+type document struct{ *render.Document }
+
+// How long parts of a short summary stay where there is no room for all of them.
+const (
+	rankFollows = iota + 1
+	rankEvidence
+	rankGenerator
+	rankTenant
+	rankMark
+	rankAlso
+	rankNote
+	rankError
+	rankThroughput
+	rankFix
+)
+
+func (d *document) item(rank int, name, format string, args ...any) {
+	d.Rank(rank)
+	d.Item(name, fmt.Sprintf(format, args...))
+	d.Rank(0)
+}
+
+var metricTitles = map[load.Metric]string{
+	load.TTFT: "TTFT", load.TTFTScheduled: "TTFT from schedule", load.ITL: "ITL (per token)", load.TPOT: "TPOT", load.E2E: "E2E",
+	load.E2EScheduled: "E2E from schedule", load.Stall: "longest stall", load.Connect: "connect", load.QueueWait: "wait for a stream",
+}
+
+// Title is a latency's name in reports.
+func Title(m load.Metric) string {
+	if t, ok := metricTitles[m]; ok {
+		return t
+	}
+	return string(m)
+}
+
+// result tells of one; beside others it has a title.
+func (d *document) result(r *load.Result, titled bool) {
+	style, answer := Answer(r)
+	name := r.Name
+	if titled && name != "" {
+		d.Section(name, "")
+	}
+	if name != "" {
+		name += ": "
+	}
+	d.Answer(style, "", answer)
+	d.Say("", fmt.Sprintf("%s%s at %s (%s%s)", name, r.Target.Model, r.Target.URL, r.Target.API, streaming(r.Target.Stream)))
+	d.Say("", Shape(r))
+	d.In(render.Page)
+	if v := r.Target.Version; v != "" {
+		d.Say("", "version "+v)
+	}
+	d.Say("", "started "+r.Started.Format("2006-01-02 15:04:05 MST"))
+	d.In(render.Screen)
+	d.table(r, false)
+	d.In(render.Details)
+	d.table(r, true)
+	d.In(render.Everywhere)
+	d.requests(r)
+	x := &r.Throughput
+	d.item(rankThroughput, "throughput", "%s requests/s (%s – %s), %s output tokens/s (%s – %s)", render.Number(x.Requests), render.Number(x.RequestsLow), render.Number(x.RequestsHigh),
+		render.Number(x.OutputTokens), render.Number(x.OutputLow), render.Number(x.OutputHigh))
+	if g := r.Goodput; g != nil {
+		d.item(0, "goodput", "%s of the requests, %s requests/s, within %s", render.Percent(g.Share), render.Number(g.Requests), objective(g))
+	}
+	d.In(render.Details)
+	d.item(0, "input", "%s input tokens/s", render.Number(x.InputTokens))
+	d.item(0, "in flight", "%.1f on average, %d at most", r.Streams.Mean, r.Streams.Max)
+	d.item(0, "tokens", "prompt %.0f (asked %.0f), output %.0f (asked %.0f)%s", r.Tokens.Prompt, r.Tokens.PromptAsked, r.Tokens.Output, r.Tokens.OutputAsked, cached(r))
+	d.In(render.Everywhere)
+	d.tenants(r)
+	d.server(r)
+	d.generator(r)
+	d.In(render.Details)
+	d.item(0, "steady state", "%s", r.Window.Why)
+	d.In(render.Everywhere)
+	if few(r) {
+		d.item(rankMark, "* and ?", "too few requests to bound that percentile from above")
+	}
+	if r.Interrupted {
+		d.item(rankNote, "note", "the test ended before its plan was done")
+	}
+	for _, n := range r.Notes {
+		d.item(rankNote, "note", "%s", n)
+	}
+	d.Figures(plots(r)...)
+}
+
+// Answer is what a result says, in a sentence, and how it is to stand out.
+func Answer(r *load.Result) (render.Style, string) {
+	switch q := &r.Requests; {
+	case q.Complete+q.Cancelled == 0:
+		return render.Bad, "No request was answered."
+	case r.Gone > 0:
+		return render.Bad, fmt.Sprintf("The server went away after %s: the numbers are of the time until then.", render.Seconds(r.Gone))
+	case r.Generator.Spoiled:
+		return render.Bad, "Not to be trusted: the generator itself spoiled the result: " + strings.Join(r.Generator.Reasons, "; ") + "."
+	}
+	var p95 []string
+	for _, m := range []load.Metric{load.TTFT, load.ITL, load.E2E} {
+		if x, ok := r.Latency[m].At(0.95); ok {
+			p95 = append(p95, strings.ToUpper(string(m))+" "+render.Seconds(x.Value))
+		}
+	}
+	style, lead := render.Bold, ""
+	if g := r.Goodput; g != nil {
+		if style, lead = render.Bad, "Objective missed: "; g.Met {
+			style, lead = render.Good, "Objective met: "
+		}
+	}
+	failed := ""
+	if r.Requests.Failed > 0 {
+		failed = fmt.Sprintf(", %d failed", r.Requests.Failed)
+	}
+	return style, fmt.Sprintf("%s%s requests/s, %s output tokens/s%s; P95 of %s.", lead, render.Number(r.Throughput.Requests),
+		render.Number(r.Throughput.OutputTokens), failed, strings.Join(p95, ", "))
+}
+
+// table shows the latencies: those of users, or all of them.
+func (d *document) table(r *load.Result, full bool) {
+	var rows [][]string
+	names, quantiles, metrics := []string{"P50", "P95", "P99"}, []float64{0.5, 0.95, 0.99}, []load.Metric{load.TTFT, load.ITL, load.E2E}
+	if full {
+		names, quantiles, metrics = []string{"count", "mean", "P50", "P90", "P95", "P99", "max"}, []float64{0.5, 0.9, 0.95, 0.99}, load.Metrics()
+	}
+	for _, m := range metrics {
+		x := r.Latency[m]
+		if x == nil || x.Count == 0 || m == load.TTFTScheduled && same(r, load.TTFT, m) || m == load.E2EScheduled && same(r, load.E2E, m) {
+			continue
+		}
+		var row []string
+		for _, q := range quantiles {
+			p, _ := x.At(q)
+			mark := ""
+			if p.Few {
+				mark = "*"
+			}
+			row = append(row, render.Seconds(p.Value)+mark)
+		}
+		if full {
+			row = append(append([]string{fmt.Sprint(x.Count), render.Seconds(x.Mean)}, row...), render.Seconds(x.Max))
+		}
+		rows = append(rows, append(append([]string{Title(m)}, row...), interval(x)))
+	}
+	columns := append(render.Columns("", names...), render.Column{Title: "95 % interval of P95", Left: true, Rank: 2})
+	if full {
+		columns[1].Rank, columns[4].Rank = 1, 1
+	}
+	d.Table(columns, rows)
+}
+
+// interval is that of a P95, open where too few requests bound it.
+func interval(d *load.Distribution) string {
+	x, _ := d.At(0.95)
+	high := render.Seconds(x.High)
+	if x.Few {
+		high = "?"
+	}
+	return render.Seconds(x.Low) + " – " + high
+}
+
+func streaming(s bool) string {
+	if s {
+		return ", streaming"
+	}
+	return ", not streaming"
+}
+
+// same reports whether two latencies are alike enough to show one of them.
+func same(r *load.Result, a, b load.Metric) bool {
+	x, y := r.Latency[a], r.Latency[b]
+	return x != nil && y != nil && math.Abs(y.Mean-x.Mean) <= 0.005*x.Mean && math.Abs(y.Max-x.Max) <= 0.02*x.Max
+}
+
+func few(r *load.Result) bool {
+	for _, d := range r.Latency {
+		if x, ok := d.At(0.99); ok && x.Few {
+			return true
+		}
+	}
+	return false
+}
+
+// Shape says in a line how the load was made.
+func Shape(r *load.Result) string {
+	l, how := &r.Load, ""
+	switch {
+	case l.Concurrency > 0:
+		how = fmt.Sprintf("closed loop of %d streams", l.Concurrency)
+	case l.Trace != "":
+		how = fmt.Sprintf("replay of a %s trace at %g times its speed", l.Trace, l.Speed)
+	case l.Arrivals != nil && len(l.Arrivals.Profile) == 1 && l.Arrivals.Profile[0].Duration == 0:
+		how = fmt.Sprintf("open loop of %g requests/s, %s", l.Arrivals.Profile[0].From, spacing(l.Arrivals.CV))
+	case l.Arrivals != nil:
+		how = fmt.Sprintf("open loop of %d rate segments, %s", len(l.Arrivals.Profile), spacing(l.Arrivals.CV))
+	}
+	return fmt.Sprintf("%s, %d requests in %s", how, r.Requests.Sent, render.Seconds(r.Duration))
+}
+
+func spacing(cv float64) string {
+	switch cv {
+	case 0:
+		return "evenly spaced"
+	case 1:
+		return "Poisson"
+	}
+	return fmt.Sprintf("gamma with a variation of %g", cv)
+}
+
+func (d *document) requests(r *load.Result) {
+	q := &r.Requests
+	line := fmt.Sprintf("%d complete, %d failed", q.Complete, q.Failed)
+	for _, x := range []struct {
+		n    int
+		what string
+	}{{q.Cancelled, "left by their client"}, {q.Unfinished, "unfinished"}} {
+		if x.n > 0 {
+			line += fmt.Sprintf(", %d %s", x.n, x.what)
+		}
+	}
+	d.item(0, "requests", "%s", line)
+	for _, kind := range slices.Sorted(maps.Keys(q.Errors)) {
+		line := fmt.Sprintf("%d × %s", q.Errors[kind], kind)
+		if m := q.Messages[kind]; len(m) > 0 {
+			line += ": " + strings.Join(m, "; ")
+		}
+		d.item(rankError, "", "%s", line)
+	}
+}
+
+func objective(g *load.Goodput) string { return render.Objective(g.TTFT, g.ITL, g.E2E) }
+
+func cached(r *load.Result) string {
+	if r.Tokens.CachedShare == 0 {
+		return ""
+	}
+	return ", " + render.Percent(r.Tokens.CachedShare) + " of the prompt from the prefix cache"
+}
+
+func (d *document) tenants(r *load.Result) {
+	for _, name := range slices.Sorted(maps.Keys(r.Tenants)) {
+		x := r.Tenants[name]
+		first, _ := x.Latency[load.TTFT].At(0.95)
+		whole, _ := x.Latency[load.E2E].At(0.95)
+		d.item(rankTenant, "tenant "+name, "%d requests, %d failed, TTFT P95 %s, E2E P95 %s, %s output tokens/s", x.Requests, x.Failed, render.Seconds(first.Value), render.Seconds(whole.Value), render.Number(x.Output))
+	}
+}
+
+func (d *document) server(r *load.Result) {
+	if r.Server == nil {
+		return
+	}
+	highest := map[string]float64{}
+	for _, x := range r.Server.Series {
+		for k, v := range x.Values {
+			highest[k] = max(highest[k], v)
+		}
+	}
+	var parts []string
+	for _, k := range signals(highest) {
+		s := signal(k)
+		parts = append(parts, s.Title+" "+indicator.FormatNumber(highest[k], s.Unit))
+	}
+	if r.Server.Missed > 0 {
+		d.item(0, "server", "%d scrapes of its metrics failed", r.Server.Missed)
+	}
+	if len(parts) > 0 {
+		d.In(render.Details)
+		d.item(0, "server", "at most: %s", strings.Join(parts, ", "))
+		d.In(render.Everywhere)
+	}
+	for i := range r.Server.Phases {
+		x := &r.Server.Phases[i]
+		name := ""
+		if i == 0 {
+			name = "diagnosis"
+		}
+		where, rank := "", 0
+		if len(r.Server.Phases) > 1 {
+			where, rank = x.Name+": ", rankAlso
+		}
+		d.item(rank, name, "%s%s: %s", where, x.Verdict, x.Summary)
+		for j := range x.Findings {
+			d.finding(&x.Findings[j], x.Verdict)
+		}
+		if len(x.Unchecked) > 0 {
+			d.In(render.Page)
+			d.item(0, "", "not checked for want of metrics: %s", strings.Join(x.Unchecked, ", "))
+			d.In(render.Everywhere)
+		}
+	}
+	for _, n := range r.Server.Notes {
+		d.item(rankNote, "note", "%s", n)
+	}
+}
+
+// finding tells the verdict's evidence and first remedy, and the names of what else is there.
+func (d *document) finding(f *load.Finding, verdict string) {
+	switch {
+	case f.ExplainBy != "":
+		d.item(rankFollows, "", "  follows from it: %s", f.Title)
+		return
+	case f.ID != verdict:
+		d.item(rankAlso, "", "  also %s: %s", f.ID, f.Summary)
+		return
+	}
+	for _, e := range f.Evidence {
+		d.item(rankEvidence, "", "  %s", e)
+	}
+	for i, x := range f.Fixes[:min(2, len(f.Fixes))] {
+		if i > 0 {
+			d.In(render.Page)
+		}
+		d.item(rankFix, "", "  try: %s", x)
+	}
+	d.In(render.Everywhere)
+}
+
+// signals are the keys in the order of reports: what a reader looks for first.
+func signals[V any](m map[string]V) []string {
+	first := []string{indicator.Running.Name, indicator.Waiting.Name, indicator.KVUsage.Name, indicator.PreemptionRate.Name, indicator.PrefixHitRatio.Name}
+	rank := func(k string) int {
+		if i := slices.Index(first, k); i >= 0 {
+			return i
+		}
+		return len(first)
+	}
+	keys := slices.Sorted(maps.Keys(m))
+	slices.SortStableFunc(keys, func(a, b string) int { return rank(a) - rank(b) })
+	return keys
+}
+
+// signal is a signal by its name; one of a newer version has no unit.
+func signal(name string) *indicator.Signal {
+	for _, s := range indicator.All() {
+		if s.Name == name {
+			return s
+		}
+	}
+	return &indicator.Signal{Name: name, Title: name}
+}
+
+func (d *document) generator(r *load.Result) {
+	g := &r.Generator
+	judged := "fit to measure"
+	if g.Spoiled {
+		judged = "spoiled the result: " + strings.Join(g.Reasons, "; ")
+	}
+	d.item(rankGenerator, "generator", "%s", judged)
+	d.In(render.Details)
+	defer d.In(render.Everywhere)
+	line := fmt.Sprintf("send lag %s / %s (P50 / P99)", render.Seconds(g.SendLag.P50), render.Seconds(g.SendLag.P99))
+	if g.ReceiveLag.Count > 0 {
+		line += fmt.Sprintf(", receive lag %s / %s, corrected by the kernel's times", render.Seconds(g.ReceiveLag.P50), render.Seconds(g.ReceiveLag.P99))
+	} else {
+		line += fmt.Sprintf(", wake-up lag %s / %s", render.Seconds(g.WakeLag.P50), render.Seconds(g.WakeLag.P99))
+	}
+	d.item(0, "", "%s, %s of %d processors, %s each event", line, render.Percent(g.Utilisation), g.Cores, render.Seconds(g.PerEvent))
+	if g.ArrivalCV > 0 {
+		d.item(0, "", "variation of the times between sends %.2f, %s of the asked rate sent", g.ArrivalCV, render.Percent(g.Achieved))
+	}
+}
+
+// Progress is the line that a running test shows.
+func Progress(p load.Progress, sinceTokens int64, interval time.Duration) string {
+	first := "–"
+	if len(p.TTFTs) > 0 {
+		first = render.Seconds(stat.Median(p.TTFTs).Seconds())
+	}
+	s := fmt.Sprintf("%4.0fs  %d sent  %d in flight  %d done  %d failed  %s tokens/s  TTFT P50 %s", p.Elapsed.Seconds(), p.Sent, p.InFlight,
+		p.Complete+p.Cancelled, p.Failed, render.Number(float64(sinceTokens)/interval.Seconds()), first)
+	if p.Waiting > 0 {
+		s += fmt.Sprintf("  %d waiting for a stream", p.Waiting)
+	}
+	return s
+}
+
+// rankSame is how long what did not change stays in a comparison.
+const rankSame = 1
+
+// CompareText writes a comparison for a terminal: what changed and, as far as there is room or
+// in full, what did not.
+func CompareText(w io.Writer, c *load.Comparison, full bool, o render.Options) error {
+	d := render.NewDocument("")
+	style, answer := compared(c)
+	d.Answer(style, "", answer)
+	var rows [][]string
+	var ranks []int
+	for _, x := range c.Changes {
+		rank := 0
+		if x.Verdict == load.Same || x.Verdict == load.Unknown {
+			rank = rankSame
+			d.More = "every quantity"
+		}
+		show := render.Seconds
+		if x.Unit != "s" {
+			show = func(v float64) string { return render.Number(v) + "/s" }
+		}
+		pv := "–"
+		if x.P != nil {
+			pv = fmt.Sprintf("%.3f", *x.P)
+			if *x.P < 0.001 {
+				pv = "<0.001"
+			}
+		}
+		rows, ranks = append(rows, []string{x.Quantity, show(x.A), show(x.B), fmt.Sprintf("%+.1f %%", 100*x.Relative), pv, x.Verdict}), append(ranks, rank)
+	}
+	d.Table(render.Words(render.Columns("", "A", "B", "change", "p", "verdict")), rows).Ranks = ranks
+	for _, n := range c.Notes {
+		d.Say("Note", n)
+	}
+	return d.Text(w, o, full)
+}
+
+// compared says in a sentence what became worse and what better from A to B.
+func compared(c *load.Comparison) (render.Style, string) {
+	of := func(verdict string) string {
+		var out []string
+		for _, x := range c.Changes {
+			if x.Verdict == verdict {
+				out = append(out, fmt.Sprintf("%s (%+.1f %%)", x.Quantity, 100*x.Relative))
+			}
+		}
+		return render.And(out)
+	}
+	worse, better := of(load.Worse), of(load.Better)
+	switch {
+	case worse != "" && better != "":
+		return render.Bad, "B is worse than A in " + worse + "; better in " + better + "."
+	case worse != "":
+		return render.Bad, "B is worse than A in " + worse + "."
+	case better != "":
+		return render.Good, "B is better than A in " + better + "."
+	}
+	return render.Bold, "No difference between A and B that may not be chance."
+}
+
+// SearchText writes a search's answer and its trials for a terminal.
+func SearchText(w io.Writer, f *load.Found, unit string, o render.Options) error {
+	d := &document{render.NewDocument("")}
+	d.search(f, unit)
+	return d.Text(w, o, true)
+}
+
+func (d *document) search(f *load.Found, unit string) {
+	switch {
+	case f.Best == nil && f.Why == "sweep":
+		d.Answer(render.Bold, "", fmt.Sprintf("%d levels were tried.", len(f.Trials)))
+	case f.Best == nil:
+		d.Answer(render.Bad, "", "No level met the objective: "+f.Why+".")
+	default:
+		missed := ""
+		if f.Above > 0 {
+			missed = fmt.Sprintf(" (missed at %.4g)", f.Above)
+		}
+		d.Answer(render.Good, "", fmt.Sprintf("Highest load within the objective: %.4g %s%s; %s.", f.Best.Level, unit, missed, f.Why))
+	}
+	if x := limit(f); x != nil {
+		d.Say("What limits the server beyond it", x.Verdict+": "+x.Summary)
+	}
+	columns := []render.Column{{Title: unit}, {Left: true}, {Title: "TTFT P95"}, {Title: "ITL P95"}, {Title: "E2E P95"}, {Title: "tokens/s"}, {Title: "the server", Left: true, Rank: 1}, {Left: true}}
+	var rows [][]string
+	for _, x := range f.Trials {
+		row := []string{fmt.Sprintf("%.4g", x.Level), "missed"}
+		if x.Met {
+			row[1] = "met"
+		}
+		if r := x.Result; r != nil {
+			for _, m := range []load.Metric{load.TTFTScheduled, load.ITL, load.E2EScheduled} {
+				q, _ := r.Latency[m].At(0.95)
+				row = append(row, render.Seconds(q.Value))
+			}
+			row = append(row, render.Number(r.Throughput.OutputTokens), verdict(x))
+		}
+		rows = append(rows, append(row, x.Why))
+	}
+	d.Table(columns, rows)
+}
+
+// TraceText describes a trace for a terminal.
+func TraceText(w io.Writer, trace *workload.Trace, o render.Options) error {
+	t, s := render.NewText(o), trace.Stats()
+	say := func(format string, args ...any) { t.Paragraph("", "  ", fmt.Sprintf(format, args...)) }
+	say("%s: %d requests in %s, %.3g per second, variation of the times between them %.2f", trace.Format, s.Requests, s.Duration.Round(1e6), s.Rate, s.ArrivalCV)
+	say("prompt tokens %.0f on average, P95 %d; output tokens %.0f on average, P95 %d", s.PromptMean, s.PromptP95, s.OutputMean, s.OutputP95)
+	if trace.BlockTokens > 0 {
+		say("%.1f %% of the prompt tokens repeat the beginning of an earlier prompt", 100*s.ReusableShare)
+	}
+	if s.DistinctSessions > 0 {
+		say("%d conversations", s.DistinctSessions)
+	}
+	for _, reason := range slices.Sorted(maps.Keys(trace.Skipped)) {
+		say("%d lines left out: %s", trace.Skipped[reason], reason)
+	}
+	_, err := t.WriteTo(w)
+	return err
+}
+
+// verdict is the diagnosis of a trial in a word.
+func verdict(t load.Trial) string {
+	if t.Result == nil || t.Result.Server == nil || len(t.Result.Server.Phases) == 0 {
+		return ""
+	}
+	return t.Result.Server.Phases[len(t.Result.Server.Phases)-1].Verdict
+}
+
+// limit is what was wrong with the server at the lowest level that missed the
+// objective, nil where nothing was or nobody looked.
+func limit(f *load.Found) *load.Phase {
+	var lowest *load.Trial
+	for i := range f.Trials {
+		if t := &f.Trials[i]; !t.Met && verdict(*t) != "" && (lowest == nil || t.Level < lowest.Level) {
+			lowest = t
+		}
+	}
+	if lowest == nil {
+		return nil
+	}
+	phases := lowest.Result.Server.Phases
+	if x := &phases[len(phases)-1]; x.Status == "firing" {
+		return x
+	}
+	return nil
+}

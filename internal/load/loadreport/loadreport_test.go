@@ -1,0 +1,218 @@
+package loadreport
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog/slo"
+	"github.com/sixty-dev/sixty/internal/load"
+	"github.com/sixty-dev/sixty/internal/render"
+	"github.com/sixty-dev/sixty/internal/sim/workload"
+)
+
+// measure makes a small real result.
+func measure(t *testing.T) (*load.Result, *load.Recording) {
+	t.Helper()
+	var n atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if n.Add(1)%10 == 0 {
+			http.Error(w, `{"error":{"message":"scripted"}}`, http.StatusServiceUnavailable)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		for i := range 5 {
+			time.Sleep(time.Millisecond)
+			finish := "null"
+			if i == 4 {
+				finish = `"length"`
+			}
+			fmt.Fprintf(w, `data: {"choices":[{"index":0,"delta":{"content":" word"},"finish_reason":%s}],"usage":{"prompt_tokens":8,"completion_tokens":%d}}`+"\n\n", finish, i+1)
+			_ = http.NewResponseController(w).Flush()
+		}
+		_, _ = io.WriteString(w, "data: [DONE]\n\n")
+	}))
+	defer s.Close()
+	g, err := workload.NewGenerator(workload.Spec{
+		Prompt: workload.Fixed(8), Output: workload.Fixed(5),
+		Tenants: []workload.Tenant{{Name: `free "tier"`, Weight: 1}, {Name: "paid", Weight: 1}},
+	}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := load.New(load.Config{Target: load.Target{URL: s.URL, Model: "<m>", Stream: true}, Source: g, Concurrency: 4, MaxRequests: 60})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec, err := r.Run(context.Background(), time.Second, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, _ := slo.ForUseCase("chat")
+	res := load.Summarize(rec, load.Settings{Name: "try", Target: load.Asked{URL: s.URL, Model: "<m>", API: load.Chat, Stream: true}, Load: load.Shape{Concurrency: 4}, Objective: &o, Warmup: load.AutoWarmup})
+	res.Server = &load.Server{
+		Series: []load.ServerPoint{{At: 0, Values: map[string]float64{"waiting": 3}}, {At: 1, Values: map[string]float64{"waiting": 5}}},
+		Phases: []load.Phase{{
+			Name: "the window", To: 1, Status: "firing", Verdict: "kv-cache-thrashing", Summary: "Requests push each other out <b>of</b> the KV cache", Unchecked: []string{"memory-leak"},
+			Findings: []load.Finding{
+				{ID: "kv-cache-thrashing", Title: "KV cache thrashing", Severity: "page", Summary: "Requests push each other out <b>of</b> the KV cache", Evidence: []string{"Preemptions 2/s > 0.1/s (default)"}, Fixes: []string{"Lower the batch (--max-num-seqs 8)", "Another way"}},
+				{ID: "ttft-degraded", Title: "First tokens are late", Severity: "ticket", ExplainBy: "kv-cache-thrashing"},
+			},
+		}}, Notes: []string{"what is normal could not be told"},
+	}
+	return res, rec
+}
+
+func TestTextShowsWhatMatters(t *testing.T) {
+	res, _ := measure(t)
+	var b bytes.Buffer
+	if err := Text(&b, res, true, render.Options{Width: 120}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"try: <m> at http", "54 complete, 6 failed", "6 × http_503: scripted", "TTFT ", "ITL (per token)", "goodput", "tenant paid", "at most: Waiting requests 5", "generator",
+		"kv-cache-thrashing: Requests push", "Preemptions 2/s > 0.1/s", "try: Lower the batch (--max-num-seqs 8)", "follows from it: First tokens are late", "what is normal could not be told", "steady state",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, b.String())
+		}
+	}
+	if strings.Contains(b.String(), "NaN") || strings.Contains(b.String(), "%!") {
+		t.Errorf("broken numbers in\n%s", b.String())
+	}
+}
+
+// A first screen is at most 20 lines of 80 columns, and tells what became other first.
+func TestShortTextsFitTheScreen(t *testing.T) {
+	res, _ := measure(t)
+	res.Generator.Spoiled = false // by whatever else runs
+	for range 12 {
+		res.Notes = append(res.Notes, strings.Repeat("a note that goes on ", 8))
+	}
+	res.Server.Phases[0].Findings[0].Evidence = strings.Split(strings.Repeat("Preemptions 2/s > 0.1/s;", 12), ";")
+	comparison := &load.Comparison{Notes: []string{strings.Repeat("what makes it doubtful ", 8)}}
+	for i := range 24 {
+		verdict := load.Same
+		if i%12 == 11 {
+			verdict = load.Worse
+		}
+		comparison.Changes = append(comparison.Changes, load.Change{Quantity: "q" + strings.Repeat("x", i), Unit: "s", A: 1, B: 2, Relative: 1, Verdict: verdict})
+	}
+	for begins, write := range map[string]func(io.Writer) error{
+		"Objective m":           func(w io.Writer) error { return Text(w, res, false, render.Options{}) },
+		"B is worse than A in ": func(w io.Writer) error { return CompareText(w, comparison, false, render.Options{}) },
+	} {
+		var b bytes.Buffer
+		if err := write(&b); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(b.String(), "\n"); n > 20 || !strings.HasPrefix(b.String(), begins) || !strings.Contains(b.String(), "--full shows") {
+			t.Errorf("%d lines:\n%s", n, b.String())
+		}
+		for line := range strings.Lines(b.String()) {
+			if n := render.Cells(strings.TrimSuffix(line, "\n")); n > render.DefaultWidth {
+				t.Errorf("%d columns: %s", n, line)
+			}
+		}
+	}
+}
+
+func TestCSVHasALinePerRequest(t *testing.T) {
+	_, rec := measure(t)
+	var b bytes.Buffer
+	if err := CSV(&b, rec); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := csv.NewReader(&b).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(rows) != 61 {
+		t.Fatalf("%d lines, want a header and 60", len(rows))
+	}
+	failed := 0
+	for _, r := range rows[1:] {
+		if r[len(r)-1] == "http_503" {
+			failed++
+			if r[4] != "" || r[8] != "" {
+				t.Errorf("a failed request has a first token: %v", r)
+			}
+		}
+	}
+	if failed != 6 {
+		t.Errorf("%d failed, want 6", failed)
+	}
+}
+
+func TestVLLMResultFile(t *testing.T) {
+	res, rec := measure(t)
+	var b bytes.Buffer
+	if err := VLLM(&b, res, rec); err != nil {
+		t.Fatal(err)
+	}
+	var got map[string]any
+	if err := json.Unmarshal(b.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	// What vLLM's own plots and dashboards read.
+	for _, key := range strings.Fields(`date backend model_id tokenizer_id num_prompts request_rate burstiness max_concurrency duration completed failed total_input_tokens
+		total_output_tokens request_throughput request_goodput output_throughput total_token_throughput input_lens output_lens ttfts itls start_times generated_texts errors
+		mean_ttft_ms median_ttft_ms std_ttft_ms p99_ttft_ms mean_tpot_ms median_tpot_ms p99_tpot_ms mean_itl_ms median_itl_ms p99_itl_ms mean_e2el_ms p99_e2el_ms`) {
+		if _, ok := got[key]; !ok {
+			t.Errorf("key %q is missing", key)
+		}
+	}
+	if n := len(got["ttfts"].([]any)); n != 60 || got["completed"].(float64) != 54 || got["total_output_tokens"].(float64) != 270 {
+		t.Errorf("%d requests, %v complete, %v tokens", n, got["completed"], got["total_output_tokens"])
+	}
+}
+
+func TestHTMLIsWholeAndSafe(t *testing.T) {
+	res, _ := measure(t)
+	found := &load.Found{Best: &load.Trial{Level: 3, Met: true, Result: res}, Above: 4, Why: "done", Trials: []load.Trial{{Level: 3, Met: true, Result: res}, {Level: 4, Why: "no", Result: res}}}
+	var b bytes.Buffer
+	if err := HTML(&b, Report{Title: "<script>alert(1)</script>", Results: []*load.Result{res, {}}, Search: found, Unit: "requests/s"}); err != nil {
+		t.Fatal(err)
+	}
+	page := b.String()
+	for _, bad := range []string{"<script", "<m>", "NaN", "%!", "ZgotmplZ", "src=", "href=", "url(", "<b>of</b>"} {
+		if strings.Contains(page, bad) {
+			t.Errorf("the page holds %q", bad)
+		}
+	}
+	for _, want := range []string{
+		"<td>kv-cache-thrashing: Requests push", "try: Lower the batch", "try: Another way", "follows from it: First tokens are late", "not checked for want of metrics: memory-leak",
+		"<p>What limits the server beyond it: kv-cache-thrashing", `<td class="l">kv-cache-thrashing</td>`,
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	charts := regexp.MustCompile(`(?s)<svg.*?</svg>`).FindAllString(page, -1)
+	if len(charts) < 9 {
+		t.Errorf("%d charts, want the two of the search and those of the result", len(charts))
+	}
+	for _, svg := range charts {
+		d := xml.NewDecoder(strings.NewReader(svg))
+		for {
+			if _, err := d.Token(); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatalf("chart is not XML: %v\n%s", err, svg)
+			}
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package hostmetrics
+
+import (
+	"slices"
+
+	"github.com/sixty-dev/sixty/internal/metrics/hostmetrics/gpu"
+)
+
+// processes is what the operating system tells of its processes.
+type processes interface {
+	// listening lists the processes that hold the socket that listens on a TCP port;
+	// none where that cannot be seen.
+	listening(port string) []int
+	// parent is a process' parent, 0 where there is none or it cannot be seen.
+	parent(pid int) int
+	// command is the name of a process' program, "" where it cannot be seen.
+	command(pid int) string
+}
+
+// forwarders are programs that listen here for a server that runs elsewhere.
+var forwarders = []string{"ssh", "sshd", "autossh", "kubectl", "oc", "k9s", "cloudflared", "gcloud"}
+
+// place is a GPU, or a part of one.
+type place struct {
+	index int
+	part  string
+}
+
+// claims are the GPUs that each server was last seen to compute on.
+type claims map[string][]place
+
+// divide gives each server the GPUs that it computes on: those with a process that
+// descends from one that listens on the server's port. A server that computes on none
+// that can be seen (its processes are another user's, or in a container that shows other
+// numbers) keeps the last that it had, or gets those that no other one claims. One that
+// is only forwarded gets none.
+func (c *claims) divide(readings []gpu.Reading, servers []Server, p processes) map[string][]gpu.Reading {
+	if *c == nil {
+		*c = claims{}
+	}
+	owners, elsewhere := map[int][]string{}, map[string]bool{} // servers by the process that listens
+	for _, s := range servers {
+		for _, pid := range p.listening(port(s)) {
+			owners[pid] = append(owners[pid], s.Name)
+			elsewhere[s.Name] = elsewhere[s.Name] || slices.Contains(forwarders, p.command(pid))
+		}
+	}
+	now, taken := claims{}, map[place]bool{}
+	for _, g := range readings {
+		for _, run := range g.Processes {
+			for _, s := range ancestors(run.PID, owners, p) {
+				now[s] = append(now[s], place{g.Index, run.Part})
+			}
+		}
+	}
+	for _, s := range servers {
+		if len(now[s.Name]) > 0 {
+			(*c)[s.Name] = now[s.Name]
+		}
+		for _, at := range (*c)[s.Name] {
+			taken[at] = true
+		}
+	}
+	out := map[string][]gpu.Reading{}
+	for _, s := range servers {
+		if elsewhere[s.Name] {
+			continue
+		}
+		mine, known := (*c)[s.Name]
+		out[s.Name] = choose(readings, func(at place) bool {
+			if known {
+				return slices.Contains(mine, at)
+			}
+			return !taken[at]
+		})
+	}
+	return out
+}
+
+// ancestors are the servers that a process or the nearest of its ancestors listens for.
+func ancestors(pid int, owners map[int][]string, p processes) []string {
+	const deepest = 64
+	for range deepest {
+		if pid <= 1 {
+			break
+		}
+		if of := owners[pid]; of != nil {
+			return of
+		}
+		pid = p.parent(pid)
+	}
+	return nil
+}
+
+// choose lists the GPUs of which some place is wanted, with those parts alone.
+func choose(readings []gpu.Reading, wanted func(place) bool) []gpu.Reading {
+	var out []gpu.Reading
+	for _, g := range readings {
+		if len(g.Parts) == 0 {
+			if wanted(place{g.Index, ""}) {
+				out = append(out, g)
+			}
+			continue
+		}
+		g.Parts = slices.DeleteFunc(slices.Clone(g.Parts), func(p gpu.Part) bool { return !wanted(place{g.Index, p.ID}) })
+		if len(g.Parts) > 0 {
+			out = append(out, g)
+		}
+	}
+	return out
+}

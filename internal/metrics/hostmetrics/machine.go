@@ -1,0 +1,218 @@
+// Package hostmetrics reads the GPUs and the operating system of the machine that it runs
+// on, where a server that is scraped runs too and nobody has set up an exporter. It asks
+// nvidia-smi, /proc and the kernel's log, and gives metrics pages
+// with the names and units of dcgm-exporter and node_exporter, so that whoever reads
+// those pages needs nothing new.
+//
+// Beneath it, package nvidia reads the tool's output, and package gpu writes the page.
+package hostmetrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog/dialect"
+	"github.com/sixty-dev/sixty/internal/metrics/hostmetrics/gpu"
+)
+
+// A Server is one that is scraped.
+type Server struct {
+	Name string // by which pages refer to it
+	URL  string // of its metrics page
+}
+
+// A Page is what was read of this machine at one moment, in Prometheus' text format.
+type Page struct {
+	Server string // whose GPUs these are; "" for the operating system's page
+	Host   string // the machine's name
+	At     time.Time
+	Took   time.Duration
+	Body   []byte
+}
+
+// Limits of reading. A driver in trouble keeps its tool from ever ending.
+const (
+	toolTimeout = 5 * time.Second
+	retryAfter  = 30 * time.Second // of a tool that failed
+	share       = 4                // a tool runs at most a quarter of the time
+	mostNotes   = 4
+)
+
+const noGPUs = "this machine's GPUs are not read: "
+
+// A Machine is the one that this program runs on. It is safe for concurrent use.
+type Machine struct {
+	servers  []Server
+	interval time.Duration
+	sys      system
+
+	// Of the goroutine that reads GPUs.
+	tools  tools
+	kernel kernelLog
+	claims claims
+
+	mu        sync.Mutex
+	notes     []string
+	exporters []string // servers that export GPUs
+}
+
+// New makes a Machine that reads itself for those of the servers that run on it, at most
+// once in an interval. Nothing is read yet.
+func New(servers []Server, interval time.Duration) *Machine {
+	return &Machine{servers: servers, interval: interval, sys: newSystem("/proc", "/sys"), kernel: kernelLog{path: "/dev/kmsg"}}
+}
+
+// Close releases what Run opened. Run has returned by then.
+func (m *Machine) Close() { m.kernel.close() }
+
+// Exported tells that one of the servers is a GPU exporter. If it is on this machine, GPUs
+// are read no more. That they could not be read needs no note then.
+func (m *Machine) Exported(server string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.exporters = append(m.exporters, server)
+	m.notes = slices.DeleteFunc(m.notes, func(n string) bool { return strings.HasPrefix(n, noGPUs) })
+}
+
+// hasExporter reports whether one of the servers on this machine exports its GPUs.
+func (m *Machine) hasExporter(local []Server) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.ContainsFunc(local, func(s Server) bool { return slices.Contains(m.exporters, s.Name) })
+}
+
+// Notes says what could not be read, one sentence each.
+func (m *Machine) Notes() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.notes)
+}
+
+func (m *Machine) note(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.notes) < mostNotes && !slices.Contains(m.notes, text) {
+		m.notes = append(m.notes, text)
+	}
+}
+
+// Run reads this machine at once and then at every interval until ctx is done, and does
+// nothing where none of the servers runs on it. It may be called again. Calls of fn for
+// GPUs and for the operating system are concurrent.
+func (m *Machine) Run(ctx context.Context, fn func(Page)) {
+	local := here(ctx, m.servers)
+	if len(local) == 0 {
+		return
+	}
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "localhost"
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		repeat(ctx, func() time.Duration {
+			p := Page{Host: host, At: time.Now()}
+			p.Body = whole(ctx, func() []byte { return m.sys.page(host) })
+			if p.Took = time.Since(p.At); ctx.Err() == nil {
+				p.give(fn)
+			}
+			return max(m.interval, share*p.Took)
+		})
+	})
+	wg.Go(func() {
+		repeat(ctx, func() time.Duration {
+			if m.hasExporter(local) {
+				return retryAfter
+			}
+			p := Page{Host: host, At: time.Now()}
+			readings, err := m.read(ctx)
+			p.Took = time.Since(p.At)
+			if ctx.Err() != nil {
+				return retryAfter
+			}
+			if err != nil {
+				m.note(noGPUs+"%v", err)
+			}
+			if len(readings) == 0 {
+				return max(m.interval, retryAfter)
+			}
+			shares := m.claims.divide(readings, local, &m.sys)
+			for _, s := range local {
+				p.Server, p.Body = s.Name, gpu.Page(host, shares[s.Name])
+				p.give(fn)
+			}
+			return max(m.interval, share*p.Took)
+		})
+	})
+	wg.Wait()
+}
+
+// Instance is the label instance of the page's series.
+func (p Page) Instance() string {
+	if p.Server != "" {
+		return dialect.GPUsOf(p.Server)
+	}
+	return dialect.HostOf(p.Host)
+}
+
+// give marks a page that holds anything as sixty's own, and calls fn with it.
+func (p Page) give(fn func(Page)) {
+	if len(p.Body) > 0 {
+		p.Body = append(p.Body, "# TYPE "+dialect.HostInfo+" gauge\n"...)
+		p.Body = gpu.AppendSample(p.Body, dialect.HostInfo, 1, "nodename", p.Host)
+		fn(p)
+	}
+}
+
+// read asks nvidia-smi, and the kernel for what that does not tell.
+func (m *Machine) read(ctx context.Context) ([]gpu.Reading, error) {
+	readings, err := m.tools.read(ctx)
+	if err != nil || len(readings) == 0 {
+		return readings, err
+	}
+	codes, err := m.kernel.xids(ctx)
+	if err != nil {
+		m.note("XID errors are unknown: %v", err)
+		return readings, nil
+	}
+	for i := range readings {
+		readings[i].Values[gpu.XID] = float64(codes[gpu.Bus(readings[i].Bus)])
+	}
+	return readings, nil
+}
+
+// repeat calls fn until ctx is done, and waits for as long as it says from one beginning
+// to the next.
+func repeat(ctx context.Context, fn func() time.Duration) {
+	for ctx.Err() == nil {
+		began := time.Now()
+		wait := time.NewTimer(fn() - time.Since(began))
+		select {
+		case <-ctx.Done():
+			wait.Stop()
+			return
+		case <-wait.C:
+		}
+	}
+}
+
+// whole returns what fn does, nil if ctx ends before: a file system may keep a reader for
+// as long as it likes.
+func whole[T any](ctx context.Context, fn func() T) (out T) {
+	done := make(chan T, 1)
+	go func() { done <- fn() }()
+	select {
+	case out = <-done:
+	case <-ctx.Done():
+	}
+	return out
+}
+
+var errHangs = errors.New("does not answer")

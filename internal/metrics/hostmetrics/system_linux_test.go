@@ -1,0 +1,162 @@
+package hostmetrics
+
+import (
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/sixty-dev/sixty/internal/metrics/scrape"
+)
+
+// TestThisSystem reads the machine that the test runs on, and asks for every name that the
+// dashboards read of node_exporter.
+func TestThisSystem(t *testing.T) {
+	s := newSystem("/proc", "/sys")
+	has := map[string][]labels.Labels{}
+	page := s.page("node-1")
+	if _, err := scrape.Parse(page, "", func(l labels.Labels, _ int64, v float64) {
+		has[l.Get(labels.MetricName)] = append(has[l.Get(labels.MetricName)], l)
+	}); err != nil {
+		t.Fatalf("%v\n%s", err, page)
+	}
+	want, err := os.ReadFile(filepath.FromSlash("../../generate/dashboard/testdata/node.prom"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^(node_\w+)(?:\{(.*)\})? `).FindAllStringSubmatch(string(want), -1) {
+		name := m[1]
+		if len(has[name]) == 0 {
+			if strings.HasPrefix(name, "node_disk_") || strings.HasPrefix(name, "node_filesystem_") {
+				t.Logf("this machine has no %s", name)
+				continue
+			}
+			t.Errorf("%s is not on the page", name)
+			continue
+		}
+		for _, l := range regexp.MustCompile(`(\w+)=`).FindAllStringSubmatch(m[2], -1) {
+			if !has[name][0].Has(l[1]) {
+				t.Errorf("%s has no label %s: %s", name, l[1], has[name][0])
+			}
+		}
+	}
+	t.Logf("%d names, %d bytes", len(slices.Collect(maps.Keys(has))), len(page))
+}
+
+// TestProcesses finds the process that listens on a port, and that another one is its child.
+func TestProcesses(t *testing.T) {
+	s := newSystem("/proc", "/sys")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	if got := s.listening(port); !slices.Contains(got, os.Getpid()) {
+		t.Errorf("port %s: %v, want %d among them", port, got, os.Getpid())
+	}
+	child := exec.CommandContext(t.Context(), "sleep", "60")
+	if err := child.Start(); err != nil {
+		t.Skip(err)
+	}
+	if got := s.parent(child.Process.Pid); got != os.Getpid() {
+		t.Errorf("the child's parent is %d, want %d", got, os.Getpid())
+	}
+	_ = child.Process.Kill()
+	_ = child.Wait()
+	if got := s.parent(child.Process.Pid); got != 0 {
+		t.Errorf("a process that is gone has the parent %d", got)
+	}
+	if got, _ := os.ReadFile("/proc/self/comm"); s.command(os.Getpid()) != strings.TrimSpace(string(got)) {
+		t.Errorf("this program is %q", s.command(os.Getpid()))
+	}
+	l.Close()
+	s.looked = time.Time{}
+	if got := s.listening(port); len(got) > 0 {
+		t.Errorf("nobody listens any more: %v", got)
+	}
+	none := newSystem(filepath.Join(t.TempDir(), "none"), "")
+	if none.page("x") != nil || none.listening(port) != nil {
+		t.Error("something is read where there is no /proc")
+	}
+}
+
+func TestKernelLog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kmsg")
+	write := func(text string) {
+		f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := f.WriteString(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k := kernelLog{path: path}
+	defer k.close()
+	write("6,1,1,-;Linux version\n")
+	for _, tt := range []struct {
+		add  string
+		want int
+	}{{"", 0}, {"4,2,2,-;NVRM: Xid (PCI:0000:3b:00): 31, pid=7\n", 31}, {"", 31}, {"4,3,3,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=7\n", 79}} {
+		write(tt.add)
+		got, err := k.xids(t.Context())
+		if err != nil || got[":3b:00"] != tt.want {
+			t.Errorf("after %q: %v, %v", tt.add, got, err)
+		}
+	}
+}
+
+// TestJournal is a user who may not read the ring buffer.
+func TestJournal(t *testing.T) {
+	dir := t.TempDir()
+	asked := filepath.Join(dir, "asked")
+	install(t, map[string]string{"journalctl": `echo "$@" >> ` + asked + `
+case "$*" in
+*after-cursor=c1*) echo 'NVRM: Xid (PCI:0000:19:00): 48, DBE'; echo '-- cursor: c2';;
+*) echo 'Linux version'; echo 'NVRM: Xid (PCI:0000:19:00): 13, pid=1'; echo '-- cursor: c1';;
+esac`})
+	k := kernelLog{path: filepath.Join(dir, "none")}
+	for i, want := range []int{13, 48} {
+		k.journal.next = k.journal.next.Add(-journalEvery)
+		if got, err := k.xids(t.Context()); err != nil || got[":19:00"] != want {
+			t.Errorf("reading %d: %v, %v", i, got, err)
+		}
+	}
+	if _, err := k.xids(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if b, _ := os.ReadFile(asked); strings.Count(string(b), "\n") != 2 {
+		t.Errorf("asked too often:\n%s", b)
+	}
+	for name, script := range map[string]string{"may not": "exit 0", "no systemd": "exit 1", "another answer": "echo " + strconv.Quote("no entries")} {
+		install(t, map[string]string{"journalctl": script})
+		k := kernelLog{path: filepath.Join(dir, "none")}
+		if got, err := k.xids(t.Context()); err == nil {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func BenchmarkPage(b *testing.B) {
+	s := newSystem("/proc", "/sys")
+	for b.Loop() {
+		s.page("node-1")
+	}
+}
+
+func BenchmarkListening(b *testing.B) {
+	s := newSystem("/proc", "/sys")
+	for b.Loop() {
+		s.look()
+	}
+}

@@ -1,0 +1,138 @@
+package hostmetrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/metrics/hostmetrics/gpu"
+	"github.com/sixty-dev/sixty/internal/metrics/hostmetrics/nvidia"
+)
+
+const nvidiaSMI = "nvidia-smi"
+
+// Devices that are there where a driver is loaded.
+const (
+	nvidiaDevice = "/dev/nvidiactl"
+	amdDevice    = "/dev/kfd"
+)
+
+// tools asks nvidia-smi. It is used by one goroutine.
+type tools struct {
+	noLinks bool // there is no NVLink
+	running chan struct{}
+}
+
+// read returns what nvidia-smi says. Without a GPU there is no error.
+func (t *tools) read(ctx context.Context) ([]gpu.Reading, error) {
+	if _, err := exec.LookPath(nvidiaSMI); err != nil {
+		return nil, unread()
+	}
+	out, err := t.run(ctx, nvidiaSMI, "-q", "-x")
+	if err != nil {
+		return nil, err
+	}
+	readings, err := nvidia.Parse(out)
+	if err != nil || t.noLinks || len(readings) == 0 {
+		return readings, err
+	}
+	out, err = t.run(ctx, nvidiaSMI, "nvlink", "-e")
+	errs := nvidia.LinkErrors(out)
+	t.noLinks = len(errs) == 0 && !errors.Is(err, errHangs)
+	for i := range readings {
+		if n, ok := errs[readings[i].Index]; ok {
+			readings[i].Values[gpu.LinkErrors] = n
+		}
+	}
+	return readings, nil
+}
+
+// unread says which GPUs there are, though there is no nvidia-smi; nil: none that can be seen.
+func unread() error {
+	if _, err := os.Stat(nvidiaDevice); err == nil {
+		return fmt.Errorf("there is %s, but no %s on the PATH", nvidiaDevice, nvidiaSMI)
+	}
+	if _, err := os.Stat(amdDevice); err == nil {
+		return errors.New("those of AMD are read from AMD's device-metrics-exporter alone: give its address beside the servers'")
+	}
+	return nil
+}
+
+// run runs a program and returns what it prints. One that does not end in time is killed;
+// one that cannot be killed, for the driver holds it, is left alone, and none is started
+// beside it.
+func (t *tools) run(ctx context.Context, name string, args ...string) ([]byte, error) {
+	if t.running != nil {
+		select {
+		case <-t.running:
+		default:
+			return nil, fmt.Errorf("%s %w", name, errHangs)
+		}
+	}
+	out, done, err := start(ctx, nvidia.MaxLog, name, args...)
+	t.running = done
+	return out, err
+}
+
+// start runs a program until it ends, or toolTimeout is over. The channel is closed when
+// the program is gone.
+func start(ctx context.Context, most int, name string, args ...string) ([]byte, chan struct{}, error) {
+	ctx, cancel := context.WithTimeout(ctx, toolTimeout)
+	out, done := &limited{most: most}, make(chan struct{})
+	stderr := &limited{most: 4096, drop: true}
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = out, stderr, time.Second
+	defer cancel()
+	var err error
+	go func() {
+		err = cmd.Run()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		select { // it was killed, and has a moment to be gone
+		case <-done:
+		case <-time.After(2 * time.Second):
+			return nil, done, fmt.Errorf("%s %w within %s, and cannot be killed", name, errHangs, toolTimeout)
+		}
+	}
+	switch {
+	case err == nil:
+		return out.b, done, nil
+	case ctx.Err() != nil:
+		return nil, done, fmt.Errorf("%s %w within %s", name, errHangs, toolTimeout)
+	}
+	why := err.Error()
+	for _, text := range [][]byte{stderr.b, out.b} {
+		if line, _, _ := strings.Cut(strings.TrimSpace(string(gpu.Text(text))), "\n"); line != "" {
+			why = gpu.Clean(line)
+			break
+		}
+	}
+	return out.b, done, fmt.Errorf("%s: %s", name, why)
+}
+
+// limited keeps what is written to it, up to a limit, beyond which it is an error or is
+// dropped.
+type limited struct {
+	b    []byte // no bytes.Buffer within: its ReadFrom knows no limit
+	most int
+	drop bool
+}
+
+var errTooMuch = errors.New("it prints too much")
+
+func (l *limited) Write(b []byte) (int, error) {
+	room := l.most - len(l.b)
+	if len(b) > room && !l.drop {
+		return 0, errTooMuch
+	}
+	l.b = append(l.b, b[:min(len(b), room)]...)
+	return len(b), nil
+}

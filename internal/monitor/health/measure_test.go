@@ -1,0 +1,259 @@
+package health_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog/slo"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/monitor/health"
+	"github.com/sixty-dev/sixty/internal/monitor/health/healthreport"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
+	"github.com/sixty-dev/sixty/internal/pathologies"
+	"github.com/sixty-dev/sixty/internal/render"
+)
+
+var (
+	began = time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
+	end   = began.Add(2 * time.Hour)
+)
+
+const every = 15 * time.Second
+
+// play stores two hours of two replicas of a model, and of a GPU exporter beside the first.
+// In the second hour each replica serves two requests a second, half as many in the first; a
+// first token takes 0.25 to 0.5 s, and 0.5 to 1 s in the last half hour; one request in ten
+// fails in the second hour, and none before. Both replicas hold one request, and the second
+// one waits with three.
+func play(t *testing.T, modelName string) *embedded.Store {
+	t.Helper()
+	store, err := embedded.Open(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	name := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(modelName)
+	for k, instance := range []string{"10.0.0.1:8000", "10.0.0.2:8000"} {
+		quick, slow, failed := 0, 0, 0
+		for i := 0; i <= int(2*time.Hour/every); i++ {
+			at := began.Add(time.Duration(i) * every)
+			n := 15
+			if at.After(began.Add(time.Hour)) {
+				n = 30
+				failed += 3
+			}
+			if at.After(end.Add(-30 * time.Minute)) {
+				slow += n
+			} else {
+				quick += n
+			}
+			all := quick + slow
+			page := fmt.Sprintf(`# TYPE vllm:time_to_first_token_seconds histogram
+vllm:time_to_first_token_seconds_bucket{model_name="%[1]s",le="0.25"} 0
+vllm:time_to_first_token_seconds_bucket{model_name="%[1]s",le="0.5"} %[2]d
+vllm:time_to_first_token_seconds_bucket{model_name="%[1]s",le="1"} %[3]d
+vllm:time_to_first_token_seconds_bucket{model_name="%[1]s",le="+Inf"} %[3]d
+vllm:time_to_first_token_seconds_sum{model_name="%[1]s"} %[3]d
+vllm:time_to_first_token_seconds_count{model_name="%[1]s"} %[3]d
+# TYPE vllm:prompt_tokens counter
+vllm:prompt_tokens_total{model_name="%[1]s"} %[4]d
+# TYPE vllm:generation_tokens counter
+vllm:generation_tokens_total{model_name="%[1]s"} %[5]d
+vllm:num_requests_running{model_name="%[1]s"} 1
+vllm:num_requests_waiting{model_name="%[1]s"} %[6]d
+vllm:kv_cache_usage_perc{model_name="%[1]s"} 0.5
+# TYPE http_requests counter
+http_requests_total{handler="/v1/completions",method="POST",status="2xx"} %[3]d
+http_requests_total{handler="/v1/completions",method="POST",status="5xx"} %[7]d
+`, name, quick, all, 100*all, 50*all, 3*k, failed)
+			if _, err := store.Append(embedded.Target{Instance: instance}, at, []byte(page), "", 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i := 0; i <= int(2*time.Hour/every); i++ {
+		at := began.Add(time.Duration(i) * every)
+		page := "DCGM_FI_DEV_GPU_UTIL{gpu=\"0\"} 80\nDCGM_FI_DEV_FB_USED{gpu=\"0\"} 60\nDCGM_FI_DEV_FB_FREE{gpu=\"0\"} 20\n"
+		if _, err := store.Append(embedded.Target{Instance: "10.0.0.1:9400"}, at, []byte(page), "", 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return store
+}
+
+func measure(t *testing.T, store *embedded.Store, c health.Config) *health.Report {
+	t.Helper()
+	c.From, c.To, c.First, c.Interval = end.Add(-time.Hour), end, began, every
+	d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: end, First: began, Interval: every, Pathologies: pathologies.All(), Settings: c.Settings})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Now = &d
+	r, err := health.Measure(t.Context(), store, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func row(t *testing.T, r *health.Report, area, id string) health.Row {
+	t.Helper()
+	for _, a := range r.Models[0].Areas {
+		for _, w := range a.Rows {
+			if a.ID == area && w.ID == id {
+				return w
+			}
+		}
+	}
+	t.Fatalf("no row %s in %s", id, area)
+	return health.Row{}
+}
+
+func near(v *float64, want float64) bool {
+	return v != nil && math.Abs(*v-want) <= 0.02*math.Abs(want)+1e-9
+}
+
+func value(v *float64) string {
+	if v == nil {
+		return "unknown"
+	}
+	return fmt.Sprint(*v)
+}
+
+func TestMeasure(t *testing.T) {
+	store := play(t, "m")
+	file, err := slo.Parse("slo.yaml", []byte("objectives:\n- ttft_p95: 500ms\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := measure(t, store, health.Config{Settings: diagnose.Settings{Objectives: file}})
+	if len(r.Models) != 1 || r.Models[0].Replicas != 2 || len(r.Models[0].Areas) != 8 || r.Compared == nil {
+		t.Fatalf("got %+v", r)
+	}
+	unknown := math.NaN()
+	for _, tc := range []struct {
+		area, id             string
+		value, before, worst float64
+		on                   string
+		state                health.State
+	}{
+		// Half of the second hour's are in the first bucket, half in the second: the 95th is
+		// nine tenths into the latter. In the first hour all are in the first bucket.
+		{"user-experience", "ttft_p95", 0.95, 0.4875, 0.975, "", health.Breached},
+		{"user-experience", "ttft_p50", 0.5, 0.375, 0.75, "", health.Worse},
+		{"offered-load", "first_tokens", 14400, 7200, unknown, "", health.Measured},
+		{"offered-load", "first_token_rate", 4, 2, 4, "", health.Measured},
+		{"offered-load", "http_5xx", 1440, 0, unknown, "", health.Worse},
+		{"offered-load", "http_5xx_share", 1. / 11, 0, unknown, "", health.Worse},
+		{"scheduler", "waiting", 3, 3, 3, "10.0.0.2:8000", health.Fine},
+		{"scheduler", "running", 1, 1, 1, "", health.Measured},
+		{"memory", "kv_cache_usage", 0.5, 0.5, 0.5, "", health.Measured},
+		{"work", "prompt_token_rate", 400, 200, unknown, "", health.Measured},
+		{"work", "generation_token_rate", 200, 100, unknown, "", health.Measured},
+		{"infrastructure", "up", 1, 1, 1, "", health.Fine},
+		{"infrastructure", "restarts", 0, 0, 0, "", health.Fine},
+		{"infrastructure", "gpu_utilization", 0.8, 0.8, 0.8, "", health.Measured},
+		{"infrastructure", "gpu_memory_used", 0.75, 0.75, 0.75, "", health.Measured},
+	} {
+		w := row(t, r, tc.area, tc.id)
+		if !near(w.Value, tc.value) || !near(w.Previous, tc.before) || !math.IsNaN(tc.worst) && !near(w.Worst, tc.worst) || w.State != tc.state || tc.on != "" && w.WorstOn != tc.on {
+			t.Errorf("%s: %s (%s), before %s, worst %s on %q: %s; want %g (%s), before %g, worst %g on %q", tc.id,
+				value(w.Value), w.State, value(w.Previous), value(w.Worst), w.WorstOn, w.Reason, tc.value, tc.state, tc.before, tc.worst, tc.on)
+		}
+	}
+	if w := row(t, r, "user-experience", "ttft_p95"); !near(w.Limit, 0.5) || !near(w.Kept, 0.5) {
+		t.Errorf("kept %s of the time to %s, want half of it to 0.5", value(w.Kept), value(w.Limit))
+	}
+	if w := row(t, r, "scheduler", "queue_time_p95"); w.Value != nil || w.State != health.Missing || !strings.Contains(w.Reason, "not exposed") {
+		t.Errorf("got %+v of what is not exposed", w)
+	}
+	n := r.Models[0].Now
+	if !near(n.KVCacheUtilization, 0.5) || !near(n.QueueDepth, 3) || !near(n.ActiveSequences, 2) || !near(n.GPUUtilization, 0.8) || r.Now.QueueDepth == nil {
+		t.Errorf("now %s, %s, %s, %s", value(n.KVCacheUtilization), value(n.QueueDepth), value(n.ActiveSequences), value(n.GPUUtilization))
+	}
+	if r.Status != health.Degraded || r.Models[0].Status != health.Degraded {
+		t.Errorf("status %s while one request in eleven fails", r.Status)
+	}
+	if len(r.Models[0].Course) < 5 {
+		t.Errorf("%d curves", len(r.Models[0].Course))
+	}
+}
+
+func TestIncidentTime(t *testing.T) {
+	at := func(m int) time.Time { return end.Add(time.Duration(m) * time.Minute) }
+	until := func(m int) *time.Time { v := at(m); return &v }
+	r := &health.Report{From: at(-60), To: at(0), Incidents: []view.Summary{
+		{Began: at(-90), Ended: until(-50)}, // ten minutes of it
+		{Began: at(-55), Ended: until(-45)}, // five more
+		{Began: at(-5)},                     // goes on
+		{Began: at(-90), Ended: until(-70)}, // before
+	}}
+	if n, took := health.IncidentTime(r); n != 3 || took != 20*time.Minute {
+		t.Errorf("%d incidents in %s, want 3 in 20m", n, took)
+	}
+}
+
+func TestTooShortAndInterrupted(t *testing.T) {
+	store := play(t, "m")
+	if _, err := health.Measure(t.Context(), store, health.Config{From: end.Add(-30 * time.Second), To: end, Interval: every}); err == nil {
+		t.Error("no error for two scrapes")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := health.Measure(ctx, store, health.Config{From: end.Add(-time.Hour), To: end, Interval: every}); err == nil {
+		t.Error("no error though it was interrupted")
+	}
+}
+
+// TestReports writes the report in every form, of a model with a hostile name.
+func TestReports(t *testing.T) {
+	const hostile = "<script>alert(1)</script>|`x`\x1b[31m"
+	r := measure(t, play(t, hostile), health.Config{Incidents: []view.Summary{{
+		ID: "2026-03-02-0930-http-errors", Pathology: "http-errors", Severity: "page", Model: hostile, Began: end.Add(-30 * time.Minute), Targets: []string{"a"},
+		Acknowledged: &view.Acknowledgement{By: "<b>ann</b>", At: end}, Notes: []view.Note{{By: "ann", Text: "rolled <i>back</i>\x1b[2J"}},
+	}}})
+	var text, full, md, page, js bytes.Buffer
+	d := healthreport.Document(r)
+	for _, err := range []error{
+		d.Text(&text, render.Options{}, false), d.Text(&full, render.Options{}, true),
+		d.Markdown(&md), d.HTML(&page), render.JSON(&js, r),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, b := range map[string]*bytes.Buffer{"text": &text, "full": &full, "Markdown": &md, "HTML": &page} {
+		for _, want := range []string{"User experience", "Operations", "http-errors"} {
+			if !strings.Contains(b.String(), want) {
+				t.Errorf("the %s lacks %q", name, want)
+			}
+		}
+		if strings.Contains(b.String(), "\x1b") {
+			t.Errorf("the %s hands an escape sequence on", name)
+		}
+		if name != "text" && name != "full" && (strings.Contains(b.String(), "<script") || strings.Contains(b.String(), "<b>ann") || strings.Contains(b.String(), "<i>back")) {
+			t.Errorf("the %s hands markup on", name)
+		}
+	}
+	for name, b := range map[string]*bytes.Buffer{"text": &text, "full": &full} {
+		for line := range strings.Lines(b.String()) {
+			if n := render.Cells(strings.TrimRight(line, "\n")); n > render.DefaultWidth {
+				t.Errorf("the %s has a line of %d columns: %s", name, n, line)
+			}
+		}
+	}
+	var v struct {
+		Schema string
+		Models []struct{ Areas []struct{ ID string } }
+	}
+	if err := json.Unmarshal(js.Bytes(), &v); err != nil || v.Schema != health.Schema || len(v.Models[0].Areas) != 8 || bytes.Contains(js.Bytes(), []byte(`"rows": null`)) {
+		t.Errorf("JSON: %v, %+v", err, v)
+	}
+}

@@ -1,0 +1,96 @@
+// Package incident makes incidents of diagnoses that follow each other: what began, how
+// the verdict changed, when it was over, who saw to it, and what helped.
+//
+// A [Tracker] is fed every diagnosis and says what begins, changes and ends. It does no
+// I/O and reads no clock: the time is that of the diagnoses. Package keeper beneath it
+// keeps incidents on the disk, with their evidence.
+package incident
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
+)
+
+// A Record is what is kept of an incident: what is told of it, and what the Tracker needs
+// to go on with it after a restart.
+type Record struct {
+	view.Summary
+	Evolution []view.Turn `json:"evolution"`
+	Omitted   int         `json:"evolution_omitted,omitempty"`
+	State     State       `json:"state"`
+}
+
+// Open reports whether the incident goes on.
+func (r *Record) Open() bool { return r.Ended == nil }
+
+// State is how far a Tracker is with an incident.
+type State struct {
+	Members    []string  `json:"members"`    // all pathologies that were part of it
+	Instances  []string  `json:"instances"`  // where it was found last: the label, not the name
+	Confidence float64   `json:"confidence"` // of Pathology
+	LastSeen   time.Time `json:"last_seen"`
+	Kept       time.Time `json:"kept"` // the moment of the diagnosis that is kept
+
+	named    time.Duration // for how long what it is called by was found
+	ruledOut time.Duration // and for how long it was not since, while something else of it was
+	against  int           // in so many diagnoses
+
+	quiet   time.Duration // for how long nothing of it was found
+	led     time.Duration // for how long another verdict than the last of Evolution has led
+	leading string        // which one
+}
+
+// Copy returns a record that shares nothing with r.
+func (r *Record) Copy() *Record {
+	c := *r
+	c.Ended, c.QuietSince, c.Acknowledged = clone(r.Ended), clone(r.QuietSince), clone(r.Acknowledged)
+	c.Targets, c.Notes, c.Evolution = slices.Clone(r.Targets), slices.Clone(r.Notes), slices.Clone(r.Evolution)
+	c.AlsoPossible, c.Since = slices.Clone(r.AlsoPossible), maps.Clone(r.Since)
+	c.State.Members, c.State.Instances = slices.Clone(r.State.Members), slices.Clone(r.State.Instances)
+	return &c
+}
+
+func clone[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	c := *p
+	return &c
+}
+
+// FindSimilar returns the last incident of the same pathology and model that began before
+// r, of those with notes where there are any; nil where there is none.
+func FindSimilar(r *Record, all []*Record) *view.Similar {
+	var best *Record
+	for _, o := range all {
+		if o.ID == r.ID || o.Pathology != r.Pathology || o.pool() != r.pool() || !o.Began.Before(r.Began) {
+			continue
+		}
+		noted := func(r *Record) bool { return len(r.Notes) > 0 }
+		if best == nil || noted(o) && !noted(best) || noted(o) == noted(best) && o.Began.After(best.Began) {
+			best = o
+		}
+	}
+	if best == nil {
+		return nil
+	}
+	s := &view.Similar{ID: best.ID, Began: best.Began, Ended: clone(best.Ended), Pathology: best.Pathology, Notes: slices.Clone(best.Notes)}
+	s.Note = "As on " + best.Began.UTC().Format("Monday 2006-01-02 at 15:04 UTC")
+	if best.Ended != nil {
+		s.Note += fmt.Sprintf(", for %s", indicator.FormatNumber(best.Ended.Sub(best.Began).Seconds(), indicator.Seconds))
+	}
+	if n := len(best.Notes); n > 0 {
+		s.Note += "; then: " + strings.TrimRight(best.Notes[n-1].Text, ". \n")
+	}
+	s.Note += "."
+	if s.Notes == nil {
+		s.Notes = []view.Note{}
+	}
+	return s
+}

@@ -1,0 +1,248 @@
+package keeper
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/sixty-dev/sixty/internal/base/fileio"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/metrics"
+	"github.com/sixty-dev/sixty/internal/metrics/pages"
+	"github.com/sixty-dev/sixty/internal/metrics/recording"
+	"github.com/sixty-dev/sixty/internal/monitor/incident"
+)
+
+// What is kept as evidence.
+const (
+	before        = 10 * time.Minute // the recording begins so long before the onset,
+	longest       = time.Hour        // but is not longer than what a diagnosis looks at
+	mostInstances = 24               // the sick ones first
+	mostText      = 128 << 20        // bytes of pages, before they are compressed
+	jobTime       = 2 * time.Minute
+	courseAround  = 2 * time.Minute // the plots of a whole incident go on after its end
+)
+
+// A job is evidence to be written.
+type job struct {
+	id     string
+	record *incident.Record // as it was
+	d      diagnose.Diagnosis
+	q      metrics.Querier
+	due    bool // not to wait for a surer diagnosis
+
+	kept   bool               // d is to be kept, with a recording
+	course *diagnose.Range    // plots over this time are
+	last   diagnose.Diagnosis // which this one asks for
+}
+
+// want notes what is to be kept of an event: a diagnosis that is the best so far, and what an
+// incident looked like that is over.
+func (k *Keeper) want(e incident.Event, d *diagnose.Diagnosis, q metrics.Querier) {
+	r := e.Record
+	part, ok := incident.Part(d, r)
+	if !ok || !e.Best && e.Kind != incident.Ended {
+		return
+	}
+	j := k.jobs[r.ID]
+	if j == nil {
+		if len(k.jobs) >= maxJobs {
+			k.c.Log.Warn("too many incidents at once: of one no evidence is kept", "incident", r.ID)
+			return
+		}
+		j = &job{id: r.ID}
+		k.jobs[r.ID] = j
+	}
+	j.record, j.q = r.Copy(), q
+	if e.Best {
+		j.d, j.kept = part, true
+	}
+	if e.Kind == incident.Ended {
+		to := r.Ended.Add(courseAround)
+		if to.After(d.At) {
+			to = d.At
+		}
+		j.course, j.last = &diagnose.Range{From: r.Began.Add(-before), To: to}, part
+	}
+}
+
+// isDue reports whether a job can be done now: a diagnosis that is a little surer need not
+// be kept at once.
+func (k *Keeper) isDue(j *job, now time.Time) bool {
+	last, ok := k.written[j.id]
+	since := now.Sub(last)
+	return !ok || j.course != nil || since >= surerEvery || since < 0
+}
+
+// write writes what is due in the background, one incident after the other. It needs the lock.
+func (k *Keeper) write() {
+	if k.busy {
+		return
+	}
+	k.busy = true
+	k.working.Go(func() {
+		for j := k.next(); j != nil; j = k.next() {
+			k.do(j)
+		}
+	})
+}
+
+// next takes a job that is due, nil where none is.
+func (k *Keeper) next() *job {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for id, j := range k.jobs {
+		if j.due && k.ctx.Err() == nil {
+			delete(k.jobs, id)
+			return j
+		}
+	}
+	k.busy = false
+	return nil
+}
+
+// do writes the evidence of one incident.
+func (k *Keeper) do(j *job) {
+	ctx, cancel := context.WithTimeout(k.ctx, jobTime)
+	defer cancel()
+	var err error
+	if j.kept {
+		err = k.keep(ctx, j)
+	}
+	if j.course != nil {
+		err = errors.Join(err, k.keepCourse(ctx, j))
+	}
+	if err != nil && k.ctx.Err() == nil {
+		k.c.Log.Warn("the evidence of an incident cannot be kept", "incident", j.id, "err", err)
+	}
+}
+
+// keep writes a diagnosis and the recording that it can be made of again.
+func (k *Keeper) keep(ctx context.Context, j *job) error {
+	d := j.d
+	if k.c.Look != nil {
+		if again, err := k.c.Look(ctx, d.At); err == nil {
+			if part, ok := incident.Part(&again, j.record); ok && part.Verdict.ID == d.Verdict.ID {
+				d = part
+			}
+		}
+	}
+	errs := d.Plot(ctx, j.q) // without plots it is still worth having
+	k.mu.Lock()
+	k.written[j.id] = d.At
+	k.mu.Unlock()
+	if err := k.store.diagnosis(j.id, diagnosisFile, d); err != nil {
+		return errors.Join(errs, err)
+	}
+	leftOut, err := k.record(ctx, j, &d)
+	if err != nil {
+		return errors.Join(errs, err)
+	}
+	k.mu.Lock()
+	r := k.records[j.id]
+	if r == nil { // removed meanwhile
+		k.mu.Unlock()
+		return errors.Join(errs, os.RemoveAll(filepath.Join(k.store.dir, j.id)))
+	}
+	had := r.HasRecording && r.LeftOut == leftOut
+	if r.LeftOut != leftOut {
+		k.dirty[j.id] = true
+	}
+	r.HasRecording, r.LeftOut = true, leftOut
+	now := r.Copy().Summary
+	k.mu.Unlock()
+	if !had && k.c.Listen != nil {
+		k.c.Listen(now)
+	}
+	return errs
+}
+
+// record writes the recording that a diagnosis can be made of again, and returns how many
+// servers it leaves out.
+func (k *Keeper) record(ctx context.Context, j *job, d *diagnose.Diagnosis) (leftOut int, err error) {
+	from := d.Verdict.Since.Add(-before)
+	if oldest := d.At.Add(-longest); d.Verdict.Since.IsZero() || from.Before(oldest) {
+		from = oldest
+	}
+	instances := incident.Instances(d)
+	if leftOut = len(instances) - mostInstances; leftOut > 0 {
+		instances = instances[:mostInstances]
+	}
+	leftOut = max(0, leftOut)
+	var matchers []*labels.Matcher // other clusters may have servers at the same addresses
+	if j.record.Cluster != "" {
+		matchers = append(matchers, labels.MustNewMatcher(labels.MatchEqual, "cluster", j.record.Cluster))
+	}
+	tmp := k.store.path(j.id, temporaryMark+evidenceFile)
+	if err := os.Remove(tmp); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return leftOut, fileio.Bare(err)
+	}
+	w, err := recording.Create(tmp)
+	if err != nil {
+		return leftOut, err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(tmp)
+		}
+	}()
+	written, err := pages.Write(ctx, j.q, pages.Request{Instances: instances, Matchers: matchers, From: from, To: d.At, MaxBytes: mostText}, w.Add)
+	notes, jsonErr := json.MarshalIndent(map[string]any{
+		"recorded_by": "sixty serve", "incident": j.id, "verdict": d.Verdict.ID, "at": d.At.UTC().Format(time.RFC3339Nano), "since": d.Verdict.Since.UTC().Format(time.RFC3339),
+		"targets": d.Verdict.Targets, "command": "sixty diagnose " + j.id + ".tar.zst",
+		"labels": written.Labels, "servers_left_out": leftOut,
+	}, "", " ")
+	if err = errors.Join(err, jsonErr); err == nil {
+		err = w.SetMeta(notes)
+	}
+	if err = errors.Join(err, w.Close()); err != nil {
+		return leftOut, err
+	}
+	if err = settle(tmp); err != nil {
+		return leftOut, fileio.Bare(err)
+	}
+	if err = os.Rename(tmp, k.store.path(j.id, evidenceFile)); err != nil {
+		return leftOut, fileio.Bare(err)
+	}
+	syncDir(filepath.Dir(tmp))
+	return leftOut, nil
+}
+
+// settle makes a file last before it gets its name.
+func settle(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// keepCourse writes what a whole incident looked like.
+func (k *Keeper) keepCourse(ctx context.Context, j *job) error {
+	d := j.last
+	signals := diagnose.Vital()
+	for i := range d.Findings {
+		if d.Findings[i].Pathology.ID != j.record.Pathology {
+			continue
+		}
+		for _, e := range d.Findings[i].Evidence {
+			if !slices.Contains(signals, e.Signal) && len(signals) < 12 {
+				signals = append(signals, e.Signal)
+			}
+		}
+	}
+	plots, err := d.PlotSpan(ctx, j.q, signals, j.record.Targets, *j.course)
+	if err != nil {
+		return fmt.Errorf("plot the whole incident: %w", err)
+	}
+	d.Verdict.Plots = plots
+	d.Verdicts[0] = d.Verdict
+	return k.store.diagnosis(j.id, courseFile, d)
+}

@@ -1,0 +1,394 @@
+// Package keeper keeps incidents: it feeds diagnoses to an incident.Tracker, writes what
+// becomes of them to a directory that survives kill -9, with the evidence as a recording
+// that sixty diagnose opens.
+package keeper
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/metrics"
+	"github.com/sixty-dev/sixty/internal/monitor/incident"
+	"github.com/sixty-dev/sixty/internal/monitor/incident/postmortem"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
+)
+
+// Config says where incidents are kept, and for how long.
+type Config struct {
+	Dir string // made where it is missing
+
+	MaxIncidents int           // the oldest closed ones go first; 1000 when 0
+	Retention    time.Duration // of closed ones; 90 days when 0
+	MaxEvidence  int64         // bytes of all recordings; 2 GiB when 0
+
+	Catalogue []*catalog.Pathology
+	// Look, which may be nil, diagnoses a moment again more thoroughly, with what fixes
+	// would do, for the diagnosis that is kept.
+	Look func(ctx context.Context, at time.Time) (diagnose.Diagnosis, error)
+	// Listen, which may be nil, is told what became of an incident, after it was written.
+	// It must not wait for long, and may be called from several goroutines.
+	Listen func(view.Summary)
+	Log    *slog.Logger
+}
+
+// How often things are written that no event asks for.
+const (
+	heartbeat  = 5 * time.Minute // when an open incident was seen last
+	pruning    = time.Hour
+	surerEvery = time.Minute // a better diagnosis of the same incident
+	maxJobs    = 64          // incidents whose evidence waits to be written
+)
+
+// A Keeper keeps incidents. It is safe for concurrent use.
+type Keeper struct {
+	c       Config
+	store   *store
+	tracker *incident.Tracker
+
+	mu      sync.Mutex
+	records map[string]*incident.Record
+	dirty   map[string]bool // records that could not be written yet
+	beat    time.Time
+	pruned  time.Time
+	jobs    map[string]*job      // by incident
+	busy    bool                 // jobs are being done
+	written map[string]time.Time // moments of the diagnoses that were kept, by incident
+
+	ctx     context.Context
+	cancel  context.CancelFunc
+	working sync.WaitGroup
+}
+
+// Open reads what was kept. The context bounds what is done in the background.
+func Open(ctx context.Context, c Config) (*Keeper, error) {
+	c.MaxIncidents, c.Retention, c.MaxEvidence = cmp.Or(c.MaxIncidents, 1000), cmp.Or(c.Retention, 90*24*time.Hour), cmp.Or(c.MaxEvidence, 2<<30)
+	k := &Keeper{
+		c: c, records: map[string]*incident.Record{}, dirty: map[string]bool{}, jobs: map[string]*job{}, written: map[string]time.Time{},
+	}
+	store, records, warnings, err := openStore(c.Dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range warnings {
+		c.Log.Warn(w)
+	}
+	k.store = store
+	for _, r := range records {
+		k.records[r.ID] = r
+	}
+	k.tracker = incident.NewTracker(c.Catalogue, records, func(id string) bool { return k.records[id] != nil })
+	k.ctx, k.cancel = context.WithCancel(ctx)
+	return k, nil
+}
+
+// Close writes what is still to be written, until the context ends.
+func (k *Keeper) Close(ctx context.Context) error {
+	k.mu.Lock()
+	for _, r := range k.records {
+		if r.Open() {
+			k.dirty[r.ID] = true
+		}
+	}
+	for _, j := range k.jobs {
+		j.due = true
+	}
+	err := k.flush()
+	k.write()
+	k.mu.Unlock()
+	err = errors.Join(err, k.Settle(ctx))
+	k.cancel()
+	k.working.Wait()
+	return err
+}
+
+// Settle waits until all evidence that is due is written.
+func (k *Keeper) Settle(ctx context.Context) error {
+	written := make(chan struct{})
+	go func() {
+		k.working.Wait()
+		close(written)
+	}()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-written:
+		return nil
+	}
+}
+
+// Observe takes the next diagnosis. The Querier, which may be nil, is asked for the
+// evidence afterwards. An error says that something could not be written: it is kept in
+// memory, and tried again with the next diagnosis.
+func (k *Keeper) Observe(d *diagnose.Diagnosis, q metrics.Querier) error {
+	k.mu.Lock()
+	events := k.tracker.Observe(d)
+	for _, e := range events {
+		r := e.Record
+		k.records[r.ID] = r
+		if e.Kind != incident.Surer {
+			k.dirty[r.ID] = true
+		}
+		if q != nil {
+			k.want(e, d, q)
+		}
+	}
+	for _, j := range k.jobs {
+		j.due = j.due || k.isDue(j, d.At)
+	}
+	if since := d.At.Sub(k.beat); since >= heartbeat || since < 0 {
+		k.beat = d.At
+		for id, r := range k.records {
+			if r.Open() {
+				k.dirty[id] = true
+			}
+		}
+	}
+	err := k.flush()
+	if since := d.At.Sub(k.pruned); since >= pruning || since < 0 {
+		k.pruned = d.At
+		err = errors.Join(err, k.prune(d.At))
+	}
+	told := make([]view.Summary, len(events))
+	for i, e := range events {
+		told[i] = e.Record.Copy().Summary
+	}
+	k.write()
+	k.mu.Unlock()
+	if k.c.Listen != nil {
+		for i, e := range events {
+			if e.Kind != incident.Surer {
+				k.c.Listen(told[i])
+			}
+		}
+	}
+	return err
+}
+
+// flush writes the records that changed. What fails stays to be written.
+func (k *Keeper) flush() error {
+	var errs error
+	for _, id := range slices.Sorted(maps.Keys(k.dirty)) {
+		r := k.records[id]
+		if r == nil {
+			delete(k.dirty, id)
+			continue
+		}
+		if err := k.store.save(r); err != nil {
+			errs = errors.Join(errs, fmt.Errorf("write incident %s: %w", id, err))
+			continue
+		}
+		delete(k.dirty, id)
+	}
+	if errs != nil {
+		return hint.With(errs, "make room on the disk, or make the directory writable")
+	}
+	return nil
+}
+
+// prune forgets what is too old or too much.
+func (k *Keeper) prune(now time.Time) error {
+	kept, err := k.store.prune(slices.Collect(maps.Values(k.records)), now, &k.c)
+	k.records = map[string]*incident.Record{}
+	for _, r := range kept {
+		k.records[r.ID] = r
+	}
+	maps.DeleteFunc(k.written, func(id string, _ time.Time) bool { return k.records[id] == nil })
+	if err != nil {
+		return fmt.Errorf("remove old incidents: %w", err)
+	}
+	return nil
+}
+
+// Of returns the incident that a finding or verdict of the last diagnosis is part of, by
+// the model as the diagnosis names it and the id; nil where there is none.
+func (k *Keeper) Of(model, id string) *view.Summary {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if r := k.tracker.Of(model, id); r != nil {
+		return &r.Copy().Summary
+	}
+	return nil
+}
+
+// A Query chooses incidents.
+type Query struct {
+	State string // open, closed, or "" for all
+	Model string // "" for all; as in Summary, or CLUSTER/NAMESPACE/MODEL
+	From  time.Time
+	Limit int // 0 for all
+}
+
+// List returns incidents, the latest first.
+func (k *Keeper) List(q Query) []view.Summary {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	out := []view.Summary{}
+	for _, r := range slices.SortedFunc(maps.Values(k.records), incident.Latest) {
+		switch {
+		case q.State == "open" && !r.Open(), q.State == "closed" && r.Open():
+		case q.Model != "" && q.Model != r.Model && q.Model != fullName(&r.Summary):
+		case !q.From.IsZero() && !r.Open() && r.Ended.Before(q.From):
+		case q.Limit > 0 && len(out) == q.Limit:
+			return out
+		default:
+			out = append(out, r.Copy().Summary)
+		}
+	}
+	return out
+}
+
+// fullName is how a diagnosis names a model where several deployments serve one of that
+// name.
+func fullName(s *view.Summary) string {
+	return strings.Join(slices.DeleteFunc([]string{s.Cluster, s.Namespace, s.Model}, func(p string) bool { return p == "" }), "/")
+}
+
+// ErrUnknown is wrapped by the error for an id that no incident has.
+var ErrUnknown = errors.New("no such incident")
+
+func (k *Keeper) find(id string) (*incident.Record, error) {
+	if r := k.records[id]; r != nil {
+		return r, nil
+	}
+	return nil, hint.With(fmt.Errorf("%w: %q", ErrUnknown, id), "GET /api/v1/incidents lists those that there are; old ones are removed")
+}
+
+// Get returns one incident, whole. A diagnosis that cannot be read is left out.
+func (k *Keeper) Get(id string) (view.Incident, error) {
+	k.mu.Lock()
+	r, err := k.find(id)
+	if err != nil {
+		k.mu.Unlock()
+		return view.Incident{}, err
+	}
+	out := view.Incident{Similar: incident.FindSimilar(r, slices.Collect(maps.Values(k.records)))}
+	c := r.Copy()
+	out.Summary, out.Evolution, out.Omitted = c.Summary, c.Evolution, c.Omitted
+	k.mu.Unlock()
+	if out.Diagnosis, err = k.store.document(id, diagnosisFile); err != nil {
+		k.c.Log.Warn("the diagnosis of an incident cannot be read", "incident", id, "err", err)
+	}
+	return out, nil
+}
+
+// Bounds of what people write.
+const (
+	maxBy    = 200
+	maxText  = 10_000
+	maxNotes = 500
+)
+
+// ErrInvalid is wrapped by errors about what somebody wrote.
+var ErrInvalid = errors.New("cannot be taken")
+
+// said checks what somebody wrote.
+func said(what, text string, most int) (string, error) {
+	text = strings.TrimSpace(text)
+	switch {
+	case text == "":
+		return "", fmt.Errorf("%q %w: it is empty", what, ErrInvalid)
+	case len(text) > most:
+		return "", fmt.Errorf("%q %w: it is longer than %d bytes", what, ErrInvalid, most)
+	}
+	return strings.ToValidUTF8(text, "\uFFFD"), nil
+}
+
+// Acknowledge notes who sees to an incident; the last one counts.
+func (k *Keeper) Acknowledge(id, by string, at time.Time) (view.Summary, error) {
+	by, err := said("by", by, maxBy)
+	if err != nil {
+		return view.Summary{}, err
+	}
+	return k.change(id, func(r *incident.Record) error {
+		r.Acknowledged = &view.Acknowledgement{By: by, At: at.UTC()}
+		return nil
+	})
+}
+
+// AddNote adds what somebody has to say.
+func (k *Keeper) AddNote(id, by, text string, at time.Time) (view.Summary, error) {
+	by, err := said("by", by, maxBy)
+	if err == nil {
+		text, err = said("text", text, maxText)
+	}
+	if err != nil {
+		return view.Summary{}, err
+	}
+	return k.change(id, func(r *incident.Record) error {
+		if len(r.Notes) >= maxNotes {
+			return fmt.Errorf("the note %w: there are %d already", ErrInvalid, maxNotes)
+		}
+		r.Notes = append(r.Notes, view.Note{By: by, At: at.UTC(), Text: text})
+		return nil
+	})
+}
+
+// change changes a record as somebody asked for. What cannot be written is not changed:
+// who asked must know.
+func (k *Keeper) change(id string, how func(*incident.Record) error) (view.Summary, error) {
+	k.mu.Lock()
+	r, err := k.find(id)
+	if err != nil {
+		k.mu.Unlock()
+		return view.Summary{}, err
+	}
+	was := r.Copy()
+	if err = how(r); err == nil {
+		if err = k.store.save(r); err != nil {
+			err = fmt.Errorf("write incident %s: %w", id, err)
+		}
+	}
+	if err != nil {
+		r.Acknowledged, r.Notes = was.Acknowledged, was.Notes
+		k.mu.Unlock()
+		return view.Summary{}, err
+	}
+	now := r.Copy().Summary
+	k.mu.Unlock()
+	if k.c.Listen != nil {
+		k.c.Listen(now)
+	}
+	return now, nil
+}
+
+// Recording returns the path of an incident's evidence.
+func (k *Keeper) Recording(id string) (string, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	r, err := k.find(id)
+	if err != nil {
+		return "", err
+	}
+	if !r.HasRecording {
+		return "", hint.With(fmt.Errorf("%w: of %s no recording is kept", os.ErrNotExist, id), "recordings are written within a minute, and the oldest are removed first")
+	}
+	return k.store.path(id, evidenceFile), nil
+}
+
+// PostMortem writes an incident as Markdown with plots.
+func (k *Keeper) PostMortem(id string) ([]byte, error) {
+	i, err := k.Get(id)
+	if err != nil {
+		return nil, err
+	}
+	course, err := k.store.document(id, courseFile)
+	if err != nil {
+		k.c.Log.Warn("the plots of an incident cannot be read", "incident", id, "err", err)
+	}
+	var b bytes.Buffer
+	err = postmortem.Markdown(&b, &i, course)
+	return b.Bytes(), err
+}

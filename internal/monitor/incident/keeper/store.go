@@ -1,0 +1,287 @@
+package keeper
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/base/fileio"
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/monitor/incident"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
+	"github.com/sixty-dev/sixty/internal/report"
+)
+
+// A store is a directory with one of each incident, which holds these files. Each is
+// written whole under another name first, so that a process that is killed leaves the old
+// one or the new one.
+const (
+	recordFile    = "incident.json"
+	diagnosisFile = "diagnosis.json"   // sixty.diagnosis/v1, of the moment that the recording ends at
+	courseFile    = "course.json"      // the same form, with plots of the whole incident
+	evidenceFile  = "evidence.tar.zst" // what sixty diagnose opens
+	asideDir      = "set-aside"        // for what cannot be read
+	maxRecord     = 4 << 20            // bytes of a record
+	maxDocument   = 16 << 20           // bytes of a diagnosis
+	temporaryMark = "."                // names of files that are being written begin with it
+)
+
+type store struct {
+	dir string
+	// write puts a file in its place; tests let it fail.
+	write func(path string, write func(io.Writer) error) error
+}
+
+// validID is what names of directories look like: all that Tracker gives.
+var validID = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-9]{4}-[a-zA-Z0-9_-]{1,100}$`)
+
+// openStore reads a directory, which it makes where there is none. What cannot be read is
+// set aside, and told of.
+func openStore(dir string) (s *store, records []*incident.Record, warnings []string, err error) {
+	s = &store{dir: dir, write: fileio.Write}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, nil, nil, hint.With(fmt.Errorf("open the incidents: %w", fileio.Bare(err)), "name a directory that can be written")
+	}
+	ids, err := s.ids()
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("open the incidents: %w", err)
+	}
+	for _, id := range ids {
+		unbegun, err := s.sweep(id)
+		if unbegun {
+			continue
+		}
+		var r *incident.Record
+		if err == nil {
+			r, err = s.load(id)
+		}
+		if err != nil {
+			warnings = append(warnings, s.setAside(id, err))
+			continue
+		}
+		records = append(records, r)
+	}
+	return s, records, warnings, nil
+}
+
+// ids are the names of the directories that are ours.
+func (s *store) ids() (out []string, err error) {
+	entries, err := os.ReadDir(s.dir)
+	for _, e := range entries {
+		if e.IsDir() && validID.MatchString(e.Name()) {
+			out = append(out, e.Name())
+		}
+	}
+	return out, fileio.Bare(err)
+}
+
+// sweep removes what a killed process left behind, and the whole directory where nothing is in
+// its place yet.
+func (s *store) sweep(id string) (unbegun bool, err error) {
+	dir := filepath.Join(s.dir, id)
+	files, err := os.ReadDir(dir)
+	unbegun = err == nil
+	for _, f := range files {
+		if strings.HasPrefix(f.Name(), temporaryMark) {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, f.Name())))
+		} else {
+			unbegun = false
+		}
+	}
+	if unbegun && err == nil {
+		err = os.Remove(dir)
+	}
+	return unbegun && err == nil, fileio.Bare(err)
+}
+
+// load reads a record.
+func (s *store) load(id string) (*incident.Record, error) {
+	b, err := fileio.Read(s.path(id, recordFile), maxRecord)
+	if err != nil {
+		return nil, err
+	}
+	r := new(incident.Record)
+	d := json.NewDecoder(bytes.NewReader(b))
+	if err := d.Decode(r); err != nil {
+		return nil, fmt.Errorf("%s: %w", recordFile, err)
+	}
+	if err := check(r, id); err != nil {
+		return nil, fmt.Errorf("%s: %w", recordFile, err)
+	}
+	r.HasRecording = s.has(id, evidenceFile)
+	return r, nil
+}
+
+// check refuses a record that cannot have been written here.
+func check(r *incident.Record, id string) error {
+	switch {
+	case r.ID != id:
+		return fmt.Errorf("it is of %q", r.ID)
+	case r.Began.IsZero(), r.Pathology == "", r.Severity == "", len(r.Evolution) == 0, r.State.LastSeen.IsZero():
+		return errors.New("something that every incident has is missing")
+	}
+	if r.Notes == nil {
+		r.Notes = []view.Note{}
+	}
+	if r.Targets == nil {
+		r.Targets = []string{}
+	}
+	return nil
+}
+
+// setAside moves an incident away that cannot be read, so that nothing is lost, and
+// returns what to say of it.
+func (s *store) setAside(id string, why error) string {
+	to := filepath.Join(s.dir, asideDir)
+	err := os.MkdirAll(to, 0o755)
+	for n := 0; err == nil; n++ {
+		name := filepath.Join(to, id)
+		if n > 0 {
+			name = fmt.Sprintf("%s.%d", name, n)
+		}
+		if _, missing := os.Lstat(name); errors.Is(missing, fs.ErrNotExist) {
+			if err = os.Rename(filepath.Join(s.dir, id), name); err == nil {
+				return fmt.Sprintf("incident %s cannot be read and is set aside in %s: %v", id, name, why)
+			}
+		}
+	}
+	return fmt.Sprintf("incident %s cannot be read and is left out: %v; nor can it be set aside: %v", id, why, fileio.Bare(err))
+}
+
+func (s *store) has(id, file string) bool {
+	info, err := os.Stat(s.path(id, file))
+	return err == nil && info.Mode().IsRegular() && info.Size() > 0
+}
+
+func (s *store) path(id, file string) string { return filepath.Join(s.dir, id, file) }
+
+// save writes a record.
+func (s *store) save(r *incident.Record) error {
+	b, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return err
+	}
+	return s.put(r.ID, recordFile, b)
+}
+
+// put writes a file of an incident, and makes sure that it is there after a loss of power.
+func (s *store) put(id, file string, content []byte) error {
+	dir := filepath.Join(s.dir, id)
+	if err := os.Mkdir(dir, 0o755); err == nil {
+		syncDir(s.dir)
+	} else if !errors.Is(err, fs.ErrExist) {
+		return fileio.Bare(err)
+	}
+	err := s.write(s.path(id, file), func(w io.Writer) error {
+		_, err := w.Write(content)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	syncDir(dir)
+	return nil
+}
+
+// diagnosis writes a diagnosis of an incident as JSON.
+func (s *store) diagnosis(id, file string, d diagnose.Diagnosis) error {
+	var b bytes.Buffer
+	if err := report.JSON(&b, d, report.Options{}); err != nil {
+		return err
+	}
+	return s.put(id, file, b.Bytes())
+}
+
+// syncDir makes what was renamed in a directory last; a file system that cannot says so,
+// and the names come with the next sync.
+func syncDir(dir string) {
+	if d, err := os.Open(dir); err == nil {
+		_ = d.Sync()
+		d.Close()
+	}
+}
+
+// document reads a diagnosis that was kept, nil without one.
+func (s *store) document(id, file string) (json.RawMessage, error) {
+	b, err := fileio.Read(s.path(id, file), maxDocument)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case !json.Valid(b):
+		return nil, fmt.Errorf("%s is damaged", file)
+	}
+	return bytes.TrimSpace(b), nil
+}
+
+// prune removes the oldest closed records beyond a number and an age, and the oldest
+// recordings beyond a size; it returns the records that stay.
+func (s *store) prune(records []*incident.Record, now time.Time, c *Config) (kept []*incident.Record, err error) {
+	kept = slices.SortedStableFunc(slices.Values(records), incident.Latest)
+	for i := len(kept) - 1; i >= 0; i-- {
+		r := kept[i]
+		if r.Open() || len(kept) <= c.MaxIncidents && now.Sub(*r.Ended) <= c.Retention {
+			continue
+		}
+		if e := os.RemoveAll(filepath.Join(s.dir, r.ID)); e != nil {
+			err = errors.Join(err, fileio.Bare(e))
+			continue
+		}
+		kept = slices.Delete(kept, i, i+1)
+	}
+	size := int64(0)
+	for _, r := range kept {
+		info, e := os.Stat(s.path(r.ID, evidenceFile))
+		if e != nil {
+			continue
+		}
+		if size += info.Size(); size <= c.MaxEvidence || r.Open() {
+			continue
+		}
+		if e := os.Remove(s.path(r.ID, evidenceFile)); e != nil {
+			err = errors.Join(err, fileio.Bare(e))
+			continue
+		}
+		size -= info.Size()
+		r.HasRecording = false
+	}
+	return kept, err
+}
+
+// Read returns the incidents in a directory without changing it, the latest first: another
+// process may be at work there. What cannot be read is warned of.
+func Read(dir string) (list []view.Summary, warnings []string, err error) {
+	s := &store{dir: dir}
+	ids, err := s.ids()
+	if err != nil {
+		return nil, nil, err
+	}
+	records := []*incident.Record{}
+	for _, id := range ids {
+		r, err := s.load(id)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // not written yet, or just removed
+		case err != nil:
+			warnings = append(warnings, fmt.Sprintf("incident %s cannot be read: %v", id, err))
+		default:
+			records = append(records, r)
+		}
+	}
+	slices.SortFunc(records, incident.Latest)
+	list = []view.Summary{}
+	for _, r := range records {
+		list = append(list, r.Summary)
+	}
+	return list, warnings, nil
+}

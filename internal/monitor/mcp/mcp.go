@@ -1,0 +1,384 @@
+// Package mcp offers what sixty knows to assistants, by the Model Context Protocol: tools
+// that diagnose, say what is normal, show a quantity over time, explain a failure mode and
+// simulate a change. All of them read; none changes anything. What they answer is bounded,
+// and holds neither prompts nor secrets.
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/version"
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/source"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
+	"github.com/sixty-dev/sixty/internal/monitor/whatif"
+	"github.com/sixty-dev/sixty/internal/report"
+)
+
+// Bounds of what a tool answers and takes.
+const (
+	maxText    = 24_000 // characters of one answer
+	maxTargets = 20     // whose numbers are told
+	maxPoints  = 60     // of a quantity over time
+	answerTime = 55 * time.Second
+)
+
+// Options say what is asked.
+type Options struct {
+	Source *source.Source
+	// Diagnose makes a diagnosis of a moment; a zero time is now.
+	Diagnose func(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error)
+	// Explained are the failure modes whose runbooks are told.
+	Explained []*catalog.Pathology
+	// Incidents, which may be nil, are those that were kept, the latest first.
+	Incidents func() []view.Summary
+	// Past is how much of it the workload of a simulation is measured in; 0: all that is
+	// at hand.
+	Past time.Duration
+}
+
+const instructions = `sixty watches LLM inference servers (vLLM above all). Ask "diagnose" first: it names the
+cause, the evidence and the fix. "normal" tells what the servers usually do, "signal" a quantity over
+time, "explain" the runbook of a failure mode, "simulate" what a change would do, with intervals.
+Everything is read-only. A verdict of insufficient-data means that nothing is known, not that all is well.`
+
+// Server returns the server of these tools.
+func Server(o Options) *mcp.Server {
+	s := mcp.NewServer(&mcp.Implementation{Name: "sixty", Title: "sixty", Version: version.Get().Version}, &mcp.ServerOptions{Instructions: instructions})
+	t := tools{o}
+	add(s, "diagnose", "What is wrong with the inference servers now or at a moment, why, and what to change, with the evidence and predicted effects.", t.diagnose)
+	add(s, "normal", "What is normal for the servers, beside what they do now: latency, queue, KV cache, rates.", t.normal)
+	add(s, "signal", "One quantity of the servers over time, such as ttft_p95, itl_p95, requests_waiting, kv_cache_usage, preemptions. Without a name: the list of them.", t.signal)
+	add(s, "explain", "The runbook of a failure mode: how to be sure, what to do, what it costs. Without an id: the list of them.", t.explain)
+	add(s, "simulate", "What a change would do to a model's servers: replicas, load, lengths of prompts and answers, vLLM's flags. Answers with intervals.", t.simulate)
+	if o.Incidents != nil {
+		add(s, "incidents", "The incidents that were kept, the latest first: what, when, where, what was noted.", t.incidents)
+	}
+	return s
+}
+
+// Handler serves the tools over HTTP, as the protocol's streamable transport.
+func Handler(o Options) http.Handler {
+	s := Server(o)
+	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{Stateless: true})
+}
+
+// Stdio serves the tools over standard input and output until they end.
+func Stdio(ctx context.Context, o Options) error { return Server(o).Run(ctx, &mcp.StdioTransport{}) }
+
+// add adds a tool that reads. Its answer is text, bounded; an error comes with its hint.
+func add[In any](s *mcp.Server, name, what string, run func(context.Context, In) (string, error)) {
+	no := false
+	mcp.AddTool(s, &mcp.Tool{Name: name, Description: what, Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: &no}},
+		func(ctx context.Context, _ *mcp.CallToolRequest, in In) (*mcp.CallToolResult, any, error) {
+			ctx, cancel := context.WithTimeout(ctx, answerTime)
+			defer cancel()
+			text, err := run(ctx, in)
+			if err != nil {
+				if h := hint.Of(err); h != "" {
+					err = fmt.Errorf("%w (try: %s)", err, h)
+				}
+				return nil, nil, err
+			}
+			if r := []rune(text); len(r) > maxText {
+				text = string(r[:maxText]) + "\n… cut off here: ask for less"
+			}
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil, nil
+		})
+}
+
+type tools struct{ o Options }
+
+// moment is the time that a question is about.
+type moment struct {
+	At string `json:"at,omitempty" jsonschema:"the moment: RFC 3339, or -10m from the end of what is known; the latest where it is left out"`
+}
+
+func (t tools) at(text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	span := t.o.Source.Span()
+	if t.o.Source.Live == nil && span.First.IsZero() {
+		span.Last = time.Now()
+	}
+	return span.At(text)
+}
+
+type diagnoseIn struct {
+	moment
+	Window string `json:"window,omitempty" jsonschema:"how much time before the moment is judged, such as 2m; chosen by the diagnosis where it is left out"`
+	Full   bool   `json:"full,omitempty" jsonschema:"every comparison, every check, every fix"`
+}
+
+func (t tools) diagnose(ctx context.Context, in diagnoseIn) (string, error) {
+	at, err := t.at(in.At)
+	if err != nil {
+		return "", err
+	}
+	var window time.Duration
+	if in.Window != "" {
+		if window, err = source.ParseDuration(in.Window); err != nil {
+			return "", err
+		}
+	}
+	d, err := t.o.Diagnose(ctx, at, window)
+	if err != nil {
+		return "", err
+	}
+	var b bytes.Buffer
+	err = report.Markdown(&b, d, report.Options{Full: in.Full})
+	return b.String(), err
+}
+
+// vital are the quantities that are told of what is normal.
+var vital = []*indicator.Signal{
+	indicator.TTFTP95, indicator.ITLP95, indicator.E2EMean, indicator.Running, indicator.Waiting, indicator.KVUsage,
+	indicator.FirstTokenRate, indicator.GenerationTokenRate, indicator.PromptTokens, indicator.Preemptions,
+}
+
+type normalIn struct {
+	Model string `json:"model,omitempty" jsonschema:"only the servers of this model"`
+	moment
+}
+
+func (t tools) normal(ctx context.Context, in normalIn) (string, error) {
+	at, err := t.at(in.At)
+	if err != nil {
+		return "", err
+	}
+	d, err := t.o.Diagnose(ctx, at, 0)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	b.WriteString("| server | quantity | now | normal |\n|---|---|---|---|\n")
+	told, left := 0, 0
+	for i := range d.Targets {
+		target := &d.Targets[i]
+		if !target.Serves() || in.Model != "" && target.Labels["model_name"] != in.Model {
+			continue
+		}
+		if told == maxTargets {
+			left++
+			continue
+		}
+		told++
+		for _, s := range vital {
+			now, normal := d.Reading(i, s)
+			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", target.Name, s.Title, number(now, s.Unit), number(normal, s.Unit))
+		}
+	}
+	if told == 0 {
+		return "", errors.New("there is no such server")
+	}
+	if left > 0 {
+		fmt.Fprintf(&b, "\n%d more servers: name a model.\n", left)
+	}
+	if d.Source == diagnose.NoBaseline {
+		b.WriteString("\nWhat is normal is not known yet: there is no past to compare with.\n")
+	}
+	return b.String(), nil
+}
+
+func number(v indicator.Value, u indicator.Unit) string {
+	if !v.OK {
+		return "unknown"
+	}
+	return indicator.Format(v, u)
+}
+
+type signalIn struct {
+	Name  string `json:"name,omitempty" jsonschema:"the quantity's name; left out: the list of them"`
+	Model string `json:"model,omitempty" jsonschema:"only the servers of this model"`
+	Over  string `json:"over,omitempty" jsonschema:"how much time up to the moment, such as 6h; 30m where it is left out"`
+	moment
+}
+
+func (t tools) signal(ctx context.Context, in signalIn) (string, error) {
+	if in.Name == "" {
+		var b strings.Builder
+		for _, s := range indicator.All() {
+			fmt.Fprintf(&b, "%s: %s (%s)\n", s.Name, s.Title, s.Unit)
+		}
+		return b.String(), nil
+	}
+	var names []string
+	for _, s := range indicator.All() {
+		names = append(names, s.Name)
+	}
+	i := slices.Index(names, in.Name)
+	if i < 0 {
+		return "", hint.With(fmt.Errorf("there is no quantity %q", in.Name), hint.DidYouMean(in.Name, names))
+	}
+	at, err := t.at(in.At)
+	if err != nil {
+		return "", err
+	}
+	over := 30 * time.Minute
+	if in.Over != "" {
+		if over, err = source.ParseDuration(in.Over); err != nil {
+			return "", err
+		}
+	}
+	d, err := t.o.Diagnose(ctx, at, 0)
+	if err != nil {
+		return "", err
+	}
+	v := &d.Verdict
+	for k := range d.Verdicts {
+		if in.Model != "" && d.Verdicts[k].Model == in.Model {
+			v = &d.Verdicts[k]
+		}
+	}
+	s := indicator.All()[i]
+	span := diagnose.Range{From: d.At.Add(-over), To: d.At}
+	if first := t.o.Source.Span().First; span.From.Before(first) {
+		span.From = first
+	}
+	plots, err := d.PlotSpan(ctx, t.o.Source, []*indicator.Signal{s}, v.Targets, span)
+	if err != nil {
+		return "", err
+	}
+	var p diagnose.Plot
+	if len(plots) > 0 {
+		p = plots[0]
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s (%s), each value over the %s before it. %s\n\n", s.Title, s.Unit, p.Over, s.Doc)
+	if p.Normal.OK {
+		fmt.Fprintf(&b, "Normal: %s. ", indicator.Format(p.Normal, s.Unit))
+	}
+	if p.Now.OK {
+		fmt.Fprintf(&b, "In the judged window: %s.\n", indicator.Format(p.Now, s.Unit))
+	}
+	for _, l := range p.Lines {
+		fmt.Fprintf(&b, "\n%s\n", l.Target)
+		step := max(1, (len(l.At)+maxPoints-1)/maxPoints)
+		for k := (len(l.At) - 1) % step; k < len(l.At) && k >= 0; k += step {
+			value := "unknown"
+			if !math.IsNaN(l.Value[k]) {
+				value = indicator.FormatNumber(l.Value[k], s.Unit)
+			}
+			fmt.Fprintf(&b, "%s %s\n", l.At[k].UTC().Format(time.RFC3339), value)
+		}
+	}
+	if len(p.Lines) == 0 {
+		b.WriteString("Nothing is known of it in this time.\n")
+	}
+	return b.String(), nil
+}
+
+type explainIn struct {
+	ID string `json:"id,omitempty" jsonschema:"the failure mode's id, as verdicts name it; left out: the list of them"`
+}
+
+func (t tools) explain(_ context.Context, in explainIn) (string, error) {
+	var b strings.Builder
+	var ids []string
+	for _, p := range t.o.Explained {
+		if p.ID == in.ID {
+			return p.Runbook, nil
+		}
+		ids = append(ids, p.ID)
+		fmt.Fprintf(&b, "%s (%s): %s\n", p.ID, p.Severity, p.Title)
+	}
+	if in.ID != "" {
+		return "", hint.With(fmt.Errorf("there is no failure mode %q", in.ID), hint.DidYouMean(in.ID, ids))
+	}
+	return b.String(), nil
+}
+
+type simulateIn struct {
+	Model         string            `json:"model,omitempty" jsonschema:"the model, where several are served"`
+	Replicas      int               `json:"replicas,omitempty" jsonschema:"number of servers; left out: as many as there are"`
+	ArrivalFactor float64           `json:"arrival_rate_factor,omitempty" jsonschema:"requests per second, as a multiple of now"`
+	PromptFactor  float64           `json:"prompt_factor,omitempty" jsonschema:"lengths of prompts, as a multiple of now"`
+	OutputFactor  float64           `json:"output_factor,omitempty" jsonschema:"lengths of answers, as a multiple of now"`
+	Flags         map[string]string `json:"flags,omitempty" jsonschema:"vLLM's flags and their new values, such as --max-num-seqs: 64"`
+}
+
+func (t tools) simulate(ctx context.Context, in simulateIn) (string, error) {
+	at := time.Now()
+	if last := t.o.Source.Span().Last; t.o.Source.Live != nil || !t.o.Source.Span().First.IsZero() {
+		at = last
+	}
+	a, err := whatif.Ask(ctx, t.o.Source, view.WhatIf{Model: in.Model, Change: view.Change{
+		Replicas: in.Replicas, ArrivalRateFactor: in.ArrivalFactor, PromptFactor: in.PromptFactor, OutputFactor: in.OutputFactor, Flags: in.Flags,
+	}}, at, t.o.Past)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	b.WriteString("| quantity | now, simulated | with the change |\n|---|---|---|\n")
+	for _, q := range []struct {
+		name, title string
+		unit        indicator.Unit
+	}{
+		{"ttft_p50", "TTFT P50", indicator.Seconds}, {"ttft_p95", "TTFT P95", indicator.Seconds}, {"itl_p95", "ITL P95", indicator.Seconds},
+		{"e2e_mean", "end to end, mean", indicator.Seconds}, {"output_tokens_rate", "output tokens/s", ""}, {"requests_rate", "requests/s", ""},
+		{"kv_cache_usage", "KV cache usage", indicator.Ratio}, {"preemptions_rate", "preemptions/s", ""},
+	} {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", q.title, estimated(a.Present[q.name], q.unit), estimated(a.Changed[q.name], q.unit))
+	}
+	fmt.Fprintf(&b, "\nBasis: %s.\n", a.Basis)
+	for _, w := range a.Warnings {
+		fmt.Fprintf(&b, "Warning: %s\n", w)
+	}
+	fmt.Fprintf(&b, "The same by hand: %s\n", a.Command)
+	return b.String(), nil
+}
+
+func estimated(e *view.Estimated, u indicator.Unit) string {
+	if e == nil || e.Value == nil {
+		return "unknown"
+	}
+	text := indicator.FormatNumber(*e.Value, u)
+	if e.Low != nil && e.High != nil {
+		text += fmt.Sprintf(" (%s to %s)", indicator.FormatNumber(*e.Low, u), indicator.FormatNumber(*e.High, u))
+	}
+	return text
+}
+
+type incidentsIn struct {
+	Limit int `json:"limit,omitempty" jsonschema:"at most so many; 10 where it is left out"`
+}
+
+func (t tools) incidents(_ context.Context, in incidentsIn) (string, error) {
+	list := t.o.Incidents()
+	limit := in.Limit
+	if limit <= 0 {
+		limit = 10
+	}
+	var b strings.Builder
+	for i, s := range list {
+		if i == min(limit, 100) {
+			break
+		}
+		end := "it goes on"
+		if s.Ended != nil {
+			end = "until " + s.Ended.UTC().Format(time.RFC3339)
+		}
+		fmt.Fprintf(&b, "%s (%s) on %s, from %s, %s: %s\n", s.Pathology, s.Severity, strings.Join(s.Targets, ", "), s.Began.UTC().Format(time.RFC3339), end, s.Summary)
+		for _, n := range s.Notes {
+			fmt.Fprintf(&b, "  note of %s: %s\n", n.By, n.Text)
+		}
+	}
+	if b.Len() == 0 {
+		return "No incident was kept.\n", nil
+	}
+	return b.String(), nil
+}

@@ -1,0 +1,199 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/audit/surface"
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/version"
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/dialect"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/generate/dashboard"
+	"github.com/sixty-dev/sixty/internal/generate/detect"
+	"github.com/sixty-dev/sixty/internal/monitor/health/api"
+	"github.com/sixty-dev/sixty/internal/monitor/incident/keeper"
+	"github.com/sixty-dev/sixty/internal/monitor/mcp"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
+	"github.com/sixty-dev/sixty/internal/monitor/web"
+	"github.com/sixty-dev/sixty/internal/monitor/whatif"
+	"github.com/sixty-dev/sixty/internal/render"
+)
+
+// What a question that is computed for somebody may take, and over how much of the past a
+// workload is measured.
+const (
+	answerTime   = time.Minute
+	workloadPast = 15 * time.Minute
+)
+
+// answers are the handlers beside those of package web.
+func (s *server) answers() map[string]http.Handler {
+	return map[string]http.Handler{
+		incidentsPath:               incidentAnswers(s.incidents),
+		incidentsPath + "/":         incidentAnswers(s.incidents),
+		"GET /api/v1/health":        api.Handler(s.health),
+		"GET /api/v1/panels":        http.HandlerFunc(s.panels),
+		"GET /api/v1/runbooks":      http.HandlerFunc(s.runbooks),
+		"GET /api/v1/runbooks/{id}": http.HandlerFunc(s.runbook),
+		"POST /api/v1/simulate":     http.HandlerFunc(s.simulate),
+		"GET /api/v1/audit":         http.HandlerFunc(s.audit),
+		"GET /api/v1/settings":      http.HandlerFunc(s.settings),
+		"GET /api/v1/requests":      http.HandlerFunc(s.gateways.requests),
+		"GET /api/v1/openapi.json":  http.HandlerFunc(s.openAPI),
+		"/mcp": mcp.Handler(mcp.Options{
+			Source: s.source, Explained: s.explained(), Past: workloadPast,
+			Incidents: func() []view.Summary { return s.incidents.List(keeper.Query{Limit: 100}) },
+			Diagnose: func(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
+				if at.IsZero() {
+					at = time.Now()
+				}
+				return s.monitor.Look(ctx, at, window)
+			},
+		}),
+	}
+}
+
+// panels are those of the dashboards, in the names that the servers use.
+func (s *server) panels(w http.ResponseWriter, _ *http.Request) {
+	var seen detect.Exposed
+	interval := DefaultInterval
+	if e := s.monitor.Latest(); e != nil {
+		for _, t := range e.Diagnosis.Targets {
+			if t.Problem == "" {
+				seen.Dialects = append(seen.Dialects, t.Dialect)
+			}
+		}
+	}
+	if cfg := s.collector.Config(); s.cfg.Prometheus.Prometheus == "" {
+		interval = time.Duration(cfg.GlobalConfig.ScrapeInterval)
+	}
+	base := dialect.Deployment{Instance: dialect.UsualInstance, Model: dialect.UsualModel, Past: time.Hour, Matchers: s.source.Matchers()}
+	var found []detect.Exposed
+	if len(seen.Dialects) > 0 {
+		found = append(found, seen)
+	}
+	d, err := detect.Resolve(base, nil, found...)
+	if err == nil {
+		var p view.Panels
+		if p, err = view.NewPanels(dashboard.Config{Deployment: d.Deployment, Pathologies: s.cfg.Diagnose.Pathologies}, interval); err == nil {
+			web.Answer(w, p)
+			return
+		}
+	}
+	web.Fail(w, http.StatusInternalServerError, err)
+}
+
+// explained is what a verdict may be.
+func (s *server) explained() []*catalog.Pathology {
+	return s.cfg.Diagnose.Pathologies
+}
+
+func newRunbook(p *catalog.Pathology) view.Runbook {
+	return view.Runbook{ID: p.ID, Title: p.Title, Severity: p.Severity.String(), Summary: firstParagraph(p.Runbook)}
+}
+
+// firstParagraph is the first one of Markdown that is no heading.
+func firstParagraph(text string) string {
+	for part := range strings.SplitSeq(text, "\n\n") {
+		if part = strings.TrimSpace(part); part != "" && !strings.HasPrefix(part, "#") {
+			return strings.Join(strings.Fields(part), " ")
+		}
+	}
+	return ""
+}
+
+func (s *server) runbooks(w http.ResponseWriter, _ *http.Request) {
+	list := []view.Runbook{}
+	for _, p := range s.explained() {
+		list = append(list, newRunbook(p))
+	}
+	web.Answer(w, list)
+}
+
+func (s *server) runbook(w http.ResponseWriter, r *http.Request) {
+	for _, p := range s.explained() {
+		if p.ID != r.PathValue("id") {
+			continue
+		}
+		b := newRunbook(p)
+		html, err := render.MarkdownHTML(p.Runbook)
+		if err != nil {
+			web.Fail(w, http.StatusInternalServerError, err)
+			return
+		}
+		b.HTML, b.Markdown = string(html), p.Runbook
+		web.Answer(w, b)
+		return
+	}
+	web.Fail(w, http.StatusNotFound, hint.With(fmt.Errorf("there is no pathology %q", r.PathValue("id")), "GET /api/v1/runbooks lists them"))
+}
+
+func (s *server) simulate(w http.ResponseWriter, r *http.Request) {
+	var ask view.WhatIf
+	if !web.Body(w, r, &ask) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
+	defer cancel()
+	answer, err := whatif.Ask(ctx, s.source, ask, time.Now(), workloadPast)
+	switch {
+	case errors.Is(err, whatif.ErrPresent):
+		web.Fail(w, http.StatusConflict, err)
+	case ctx.Err() != nil:
+		web.Fail(w, http.StatusGatewayTimeout, hint.With(errors.New("not simulated within a minute"), "ask for fewer replicas or a lower rate"))
+	case err != nil:
+		web.Fail(w, http.StatusBadRequest, err)
+	default:
+		web.Answer(w, answer)
+	}
+}
+
+func (s *server) audit(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
+	defer cancel()
+	d, err := surface.OfSource(ctx, s.source, time.Now())
+	if err != nil {
+		web.Fail(w, http.StatusServiceUnavailable, err)
+		return
+	}
+	report, err := d.Audit(surface.Reading{}, false)
+	if err == nil {
+		var b bytes.Buffer
+		if err = report.JSON(&b); err == nil {
+			web.Answer(w, json.RawMessage(b.Bytes()))
+			return
+		}
+	}
+	web.Fail(w, http.StatusInternalServerError, err)
+}
+
+// settings shows what holds, without secrets: Prometheus' own configuration hides them.
+func (s *server) settings(w http.ResponseWriter, _ *http.Request) {
+	cfg := s.collector.Config()
+	set := s.monitor.Settings()
+	info := version.Get()
+	out := map[string]any{
+		"version":               info,
+		"source":                s.source.Name,
+		"evaluation_interval_s": s.monitor.Every().Seconds(),
+		"scrape_interval_s":     time.Duration(cfg.GlobalConfig.ScrapeInterval).Seconds(),
+		"configuration":         cfg.String(),
+		"thresholds":            set.Set,
+		"storage":               map[string]any{"directory": s.cfg.Dir, "retention_s": s.cfg.Retention.Seconds(), "retention_bytes": s.cfg.RetentionBytes},
+		"alertmanagers":         s.collector.Alertmanagers(),
+		"targets":               s.collector.ScrapeTargets(),
+		"login":                 s.cfg.Token != "",
+	}
+	if set.Objectives != nil {
+		out["objectives"] = set.Objectives.Objectives
+	}
+	web.Answer(w, out)
+}

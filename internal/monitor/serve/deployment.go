@@ -1,0 +1,145 @@
+package serve
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/config"
+	"github.com/prometheus/common/model"
+	promconfig "github.com/prometheus/prometheus/config"
+	"github.com/prometheus/prometheus/discovery/kubernetes"
+	"github.com/prometheus/prometheus/model/relabel"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/generate/scrapeconfig"
+	"github.com/sixty-dev/sixty/internal/monitor"
+)
+
+// A Deployment is what is scraped beside what a file says.
+type Deployment struct {
+	Targets    []string // addresses of servers
+	GPUTargets []string // of dcgm-exporter
+	Gateways   []string // admin addresses: what clients see
+	Kubernetes bool     // pods that run vLLM in this cluster
+	KubeConfig string   // of the cluster, "" for the one that this process runs in
+	Namespace  string   // of theirs, "" for all
+	Selector   map[string]string
+	HTTP       config.HTTPClientConfig // for Targets
+	Interval   time.Duration           // between two scrapes, 0: as the file says
+	Shard      string                  // "2/5": the second of five parts
+	NoHost     bool                    // do not read this machine for Targets that are on it
+}
+
+// load reads the file, if there is one, and adds the deployment of the flags.
+func (c *Config) load() (*monitor.Config, error) {
+	file, err := monitor.ParseConfig(nil, c.Interval, c.Log)
+	if c.File != "" {
+		file, err = monitor.LoadConfig(c.File, c.Interval, c.Log)
+	}
+	if err != nil {
+		return nil, err
+	}
+	interval := time.Duration(file.Prometheus.GlobalConfig.ScrapeInterval)
+	for _, job := range c.jobs(interval, file.Sixty.Gateways) {
+		cfg := job
+		text, err := scrapeconfig.Generate(cfg)
+		if err != nil {
+			return nil, err
+		}
+		added, err := promconfig.Load(string(text[0].Content), c.Log)
+		if err != nil {
+			return nil, fmt.Errorf("scrape configuration of %s: %w", cfg.Job, err)
+		}
+		for _, s := range added.ScrapeConfigs {
+			if !cfg.GPU && !c.Kubernetes {
+				s.HTTPClientConfig = c.HTTP
+				s.HTTPClientConfig.FollowRedirects, s.HTTPClientConfig.EnableHTTP2 = true, true
+			}
+			for _, sd := range s.ServiceDiscoveryConfigs {
+				if k, ok := sd.(*kubernetes.SDConfig); ok {
+					k.KubeConfig = c.KubeConfig
+				}
+			}
+			file.Prometheus.ScrapeConfigs = append(file.Prometheus.ScrapeConfigs, s)
+		}
+	}
+	if c.Prometheus.Prometheus == "" && len(file.Prometheus.ScrapeConfigs) == 0 && len(file.Prometheus.ScrapeConfigFiles) == 0 {
+		return nil, hint.With(fmt.Errorf("there is nothing to watch"),
+			"name a server's URL, --kubernetes, --prometheus URL, or a file with scrape_configs by --config")
+	}
+	if err := shard(file.Prometheus, c.Shard); err != nil {
+		return nil, err
+	}
+	// What Load checks of a file must hold of what was added as well.
+	return file, checkNames(file.Prometheus)
+}
+
+func (c *Config) jobs(interval time.Duration, gateways []string) (out []scrapeconfig.Config) {
+	// One job has targets of one scheme and path.
+	alike := map[string]int{}
+	add := func(job, t string) {
+		kind := job + " http"
+		if u, err := url.Parse(t); err == nil && u.Host != "" {
+			kind = job + " " + u.Scheme + " " + u.Path
+		}
+		i, ok := alike[kind]
+		if !ok {
+			i, alike[kind] = len(out), len(out)
+			out = append(out, scrapeconfig.Config{Format: scrapeconfig.Prometheus, Job: job, Interval: interval})
+			if i == 0 {
+				out[i].GPUTargets = c.GPUTargets
+			}
+		}
+		out[i].Targets = append(out[i].Targets, t)
+	}
+	for _, t := range c.Targets {
+		add("vllm", t)
+	}
+	for _, t := range slices.Concat(c.Gateways, gateways) {
+		add(diagnose.GatewayJob, t)
+	}
+	if c.Kubernetes {
+		out = append(out, scrapeconfig.Config{Format: scrapeconfig.PrometheusKube, Namespace: c.Namespace, Selector: c.Selector, GPU: true, Interval: interval})
+	}
+	return out
+}
+
+// checkNames gives the jobs names that differ.
+func checkNames(cfg *promconfig.Config) error {
+	seen := map[string]bool{}
+	for _, s := range cfg.ScrapeConfigs {
+		name := s.JobName
+		for n := 2; seen[s.JobName]; n++ {
+			s.JobName = name + "-" + strconv.Itoa(n)
+		}
+		seen[s.JobName] = true
+	}
+	return nil
+}
+
+// shard keeps one part of the targets, by Prometheus' own hashmod of their addresses.
+func shard(cfg *promconfig.Config, text string) error {
+	if text == "" {
+		return nil
+	}
+	part, of, ok := strings.Cut(text, "/")
+	i, err1 := strconv.ParseUint(part, 10, 32)
+	n, err2 := strconv.ParseUint(of, 10, 32)
+	if !ok || err1 != nil || err2 != nil || n < 1 || i < 1 || i > n {
+		return hint.With(fmt.Errorf("--shard: %q is no part", text), "write it like 2/5, for the second of five")
+	}
+	const label = "__tmp_sixty_shard"
+	for _, s := range cfg.ScrapeConfigs {
+		s.RelabelConfigs = append(s.RelabelConfigs,
+			&relabel.Config{SourceLabels: model.LabelNames{"__address__"}, Modulus: n, TargetLabel: label, Action: relabel.HashMod,
+				Separator: ";", Regex: relabel.DefaultRelabelConfig.Regex, Replacement: "$1", NameValidationScheme: model.UTF8Validation},
+			&relabel.Config{SourceLabels: model.LabelNames{label}, Regex: relabel.MustNewRegexp(strconv.FormatUint(i-1, 10)), Action: relabel.Keep,
+				Separator: ";", Replacement: "$1", NameValidationScheme: model.UTF8Validation})
+	}
+	return nil
+}

@@ -1,0 +1,249 @@
+package serve_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sixty-dev/sixty/internal/base/outputtest"
+	"github.com/sixty-dev/sixty/internal/fleet"
+	"github.com/sixty-dev/sixty/internal/metrics/collect"
+	"github.com/sixty-dev/sixty/internal/monitor/serve"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
+)
+
+// TestBadTargets: one that hangs, one that flaps, one with too many series, and one of
+// another program are each named, and hurt nobody else.
+func TestBadTargets(t *testing.T) {
+	t.Parallel()
+	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Replicas: 1, Warm: 2 * time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fl.Close()
+	ended := make(chan struct{})
+	var n atomic.Int64
+	pages := map[string]http.HandlerFunc{
+		"hangs": func(_ http.ResponseWriter, r *http.Request) {
+			select {
+			case <-r.Context().Done():
+			case <-ended:
+			}
+		},
+		"flaps": func(w http.ResponseWriter, r *http.Request) {
+			if n.Add(1)%2 == 0 {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
+			}
+			res, err := http.Get(fl.URLs()[0] + "/metrics")
+			if err != nil {
+				return
+			}
+			defer res.Body.Close()
+			w.Header().Set("Content-Type", res.Header.Get("Content-Type"))
+			_, _ = io.Copy(w, res.Body)
+		},
+		"explodes": func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintln(w, "# TYPE vllm:num_requests_running gauge")
+			for i := range 5000 {
+				fmt.Fprintf(w, "vllm:num_requests_running{model_name=\"m\",user=\"%d\"} 1\n", i)
+			}
+		},
+		"another": func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintln(w, "# TYPE node_cpu_seconds_total counter\nnode_cpu_seconds_total{cpu=\"0\",mode=\"idle\"} 12345")
+		},
+	}
+	at := map[string]string{}
+	var targets []string
+	for name, page := range pages {
+		s := httptest.NewServer(page)
+		defer s.Close()
+		at[name] = strings.TrimPrefix(s.URL, "http://")
+		targets = append(targets, at[name])
+	}
+	defer close(ended)
+	good := strings.TrimPrefix(fl.URLs()[0], "http://")
+	file := filepath.Join(t.TempDir(), "sixty.yaml")
+	content := fmt.Sprintf("global: {scrape_interval: 1s, scrape_timeout: 1s, sample_limit: 3000}\nscrape_configs:\n- job_name: vllm\n  static_configs: [{targets: [%q, %q]}]\n",
+		good, strings.Join(targets, `", "`))
+	content = strings.ReplaceAll(content, `\"`, `"`)
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, func(c *serve.Config) { c.File, c.Interval = file, 0 })
+	status := func(name string) (view.Status, string) {
+		for _, m := range r.overview().Models {
+			for _, x := range m.Replicas {
+				if strings.HasPrefix(x.Target, name) {
+					return x.Status, x.Reason
+				}
+			}
+		}
+		return "", ""
+	}
+	r.until("the good one is judged", func() bool { s, _ := status(good); return s == view.Healthy || s == view.Idle })
+	said := func(name, what string) func() bool {
+		return func() bool {
+			if _, why := status(at[name]); strings.Contains(why, what) {
+				return true
+			}
+			for _, p := range r.overview().Problems {
+				if strings.Contains(p, at[name]) && strings.Contains(p, what) {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	r.until("the one that hangs", func() bool { s, _ := status(at["hangs"]); return s == view.Unknown && said("hangs", "deadline")() })
+	r.until("the one with too many series", func() bool {
+		s, _ := status(at["explodes"])
+		return s == view.Unknown && said("explodes", "sample limit")()
+	})
+	r.until("the one that is no inference server", said("another", "another program"))
+	if s, why := status(at["another"]); s == view.Healthy {
+		t.Errorf("another program is healthy: %s", why)
+	}
+	time.Sleep(3 * time.Second) // the one that flaps goes on
+	r.until("the good one is well", func() bool { s, _ := status(good); return s == view.Healthy || s == view.Idle })
+	o := r.overview()
+	t.Logf("state %s, problems %q", o.State, o.Problems)
+	for name, x := range at {
+		s, why := status(x)
+		t.Logf("%s: %s %s", name, s, why)
+	}
+}
+
+// TestADamagedLog: a log of samples that is cut off or overwritten does not keep the monitor
+// from starting, and it says so.
+func TestADamagedLog(t *testing.T) {
+	for name, hurt := range map[string]func(*testing.T, string){
+		"overwritten": func(t *testing.T, segment string) {
+			f, err := os.OpenFile(segment, os.O_RDWR, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			if _, err := f.WriteAt(bytes.Repeat([]byte{0xa5}, 64), 2000); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"cut off": func(t *testing.T, segment string) {
+			if err := os.Truncate(segment, 3001); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			o := collect.Options{Dir: dir, ExternalURL: &url.URL{Scheme: "http", Host: "localhost"}, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()}
+			c, err := collect.Open(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w, began := c.NewWriter(), time.Now().Add(-time.Minute)
+			for i := range 50 {
+				var list []collect.Sample
+				for k := range 20 {
+					list = append(list, collect.Sample{Labels: map[string]string{"__name__": "x", "k": fmt.Sprint(k)}, Value: float64(i)})
+				}
+				if err := w.Write(t.Context(), began.Add(time.Duration(i)*time.Second), list); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := c.Close(); err != nil {
+				t.Fatal(err)
+			}
+			segments, err := filepath.Glob(filepath.Join(dir, "wal", "0*"))
+			if err != nil || len(segments) == 0 {
+				t.Fatal(segments, err)
+			}
+			hurt(t, segments[0])
+			said := &outputtest.Buffer{}
+			o.Logger, o.Registry = slog.New(slog.NewTextHandler(said, nil)), prometheus.NewRegistry()
+			if c, err = collect.Open(o); err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if !strings.Contains(said.String(), "the log of samples was damaged") {
+				t.Errorf("it does not say so: %s", said)
+			}
+			v, err := c.Query(t.Context(), "count(count_over_time(x[10m]))", time.Now())
+			if err != nil || len(v) != 1 {
+				t.Errorf("what was before the damage: %v, %v", v, err)
+			}
+		})
+	}
+}
+
+// TestTheClockStepsBack: what cannot be stored is said, and nothing is shown as healthy
+// meanwhile.
+func TestTheClockStepsBack(t *testing.T) {
+	t.Parallel()
+	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Replicas: 1, Warm: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fl.Close()
+	dir := t.TempDir()
+	set := func(c *serve.Config) { c.Targets, c.Dir, c.NoHost = fl.URLs(), dir, true }
+	r := start(t, set)
+	r.until("a verdict", func() bool { return r.overview().State == view.OK })
+	_, body := r.get("/api/v1/query?query=" + url.QueryEscape(`sixty_evaluation_success`))
+	if err := r.end(); err != nil {
+		t.Fatal(err)
+	}
+	// The same series of a future that the clock comes back from.
+	c, err := collect.Open(collect.Options{Dir: filepath.Join(dir, "tsdb"), ExternalURL: &url.URL{}, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []collect.Sample
+	for _, l := range labelsIn(t, body) {
+		list = append(list, collect.Sample{Labels: l, Value: 1})
+	}
+	if err := c.NewWriter().Write(t.Context(), time.Now().Add(30*time.Minute), list); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r = start(t, set)
+	r.until("it says so", func() bool {
+		o := r.overview()
+		return o.State != view.OK && strings.Contains(strings.Join(o.Problems, " "), "cannot be stored")
+	})
+	t.Logf("%q", r.overview().Problems)
+}
+
+// labelsIn are those of an instant query's answer.
+func labelsIn(t *testing.T, body string) (out []map[string]string) {
+	t.Helper()
+	var a struct {
+		Data struct {
+			Result []struct {
+				Metric map[string]string `json:"metric"`
+			} `json:"result"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal([]byte(body), &a); err != nil || len(a.Data.Result) == 0 {
+		t.Fatalf("%v in %s", err, body)
+	}
+	for _, r := range a.Data.Result {
+		out = append(out, r.Metric)
+	}
+	return out
+}

@@ -1,0 +1,167 @@
+package serve
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/units"
+	"github.com/prometheus/common/promslog"
+	"github.com/spf13/pflag"
+
+	"github.com/sixty-dev/sixty/internal/base/fileio"
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/settings"
+	"github.com/sixty-dev/sixty/internal/diagnose/source"
+	"github.com/sixty-dev/sixty/internal/load/gather"
+	"github.com/sixty-dev/sixty/internal/monitor"
+)
+
+// Options are a Config as a user names it: addresses, files and texts. Errors name the
+// flags of sixty serve.
+type Options struct {
+	Config
+	Source source.Flags
+	Judged settings.Flags
+
+	retention, retentionBytes string
+	baseline, tokenFile       string
+	verbose                   bool
+}
+
+// AddFlags adds the flags of sixty serve.
+func (o *Options) AddFlags(s *pflag.FlagSet) {
+	o.Source.AddFlags(s)
+	o.Judged.AddFlags(s)
+	s.StringVar(&o.baseline, "baseline", "", "`file` of measured numbers: what is normal")
+	s.StringVarP(&o.File, "config", "c", "", "YAML `file`: Prometheus' sections, and one named sixty")
+	s.DurationVar(&o.Interval, "interval", 0, "time between two scrapes (default: as the file says, or 5s)")
+	s.DurationVar(&o.Every, "evaluation-interval", 0, "time between two evaluations (default: as the file says, or 15s)")
+	s.BoolVar(&o.Kubernetes, "kubernetes", false, "find the pods that run vLLM in this cluster")
+	s.StringVar(&o.KubeConfig, "kubeconfig", "", "with --kubernetes: `file` of the cluster (default: the one that this runs in)")
+	s.StringVar(&o.Namespace, "namespace", "", "with --kubernetes: where they run (default: everywhere)")
+	s.StringToStringVar(&o.Selector, "selector", nil, "with --kubernetes: `labels` of the pods, such as app=vllm")
+	s.StringSliceVar(&o.GPUTargets, "gpu-target", nil, "`addresses` of dcgm-exporter")
+	source.AddHost(s, &o.NoHost)
+	source.AddGateways(s, &o.Gateways)
+	s.StringVar(&o.Shard, "shard", "", "scrape one `part` of the targets only, such as 2/5: the second of five monitors")
+	s.StringVar(&o.Dir, "data", "", "`directory` of samples and incidents (default: sixty in the user's state directory)")
+	s.StringVar(&o.retention, "keep", "", "how long samples are kept (default: 15d)")
+	s.StringVar(&o.retentionBytes, "keep-size", "", "how much of them, such as 10GB (default: any amount)")
+	s.StringVar(&o.Addr, "listen", ":6060", "`address` of the page and the API (loopback unless a host is given; 0.0.0.0:6060 for all)")
+	s.StringVar(&o.External, "external-url", "", "`URL` under which others see it, such as https://example.com/sixty/: for links, and where a proxy adds a path")
+	s.StringVar(&o.WebFile, "web-config", "", "`file`, as Prometheus': TLS and basic authentication of the page and the API")
+	s.StringVar(&o.tokenFile, "token-file", "", "`file` with a bearer token that every request must bring; a browser is asked for it once")
+	s.BoolVarP(&o.verbose, "verbose-log", "", false, "log what each part does")
+}
+
+// Read turns flags and arguments into the configuration, but for the log and what is
+// looked for.
+func (o *Options) Read(args []string) (err error) {
+	if err := o.Source.Resolve(args); err != nil {
+		return err
+	}
+	if o.Source.Recording != "" {
+		return hint.With(errors.New("a recording is over: there is nothing to watch"), "sixty diagnose "+o.Source.Recording)
+	}
+	o.Targets, o.HTTP = o.Source.URLs, o.Source.HTTP
+	if o.Source.Prometheus != "" {
+		o.Prometheus = o.Source.Spec
+	}
+	for name, d := range map[string]time.Duration{"interval": o.Interval, "evaluation-interval": o.Every} {
+		if d != 0 && d < time.Second {
+			return fmt.Errorf("--%s: %s is less than a second", name, d)
+		}
+	}
+	if o.Dir == "" {
+		if o.Dir, err = stateDir(); err != nil {
+			return err
+		}
+	}
+	if o.retention != "" {
+		if o.Retention, err = source.ParseDuration(o.retention); err != nil {
+			return err
+		}
+	}
+	if o.retentionBytes != "" {
+		n, err := units.ParseBase2Bytes(o.retentionBytes)
+		if err != nil || n <= 0 {
+			return hint.With(fmt.Errorf("--keep-size: %q is no size", o.retentionBytes), "write it like 10GB")
+		}
+		o.RetentionBytes = int64(n)
+	}
+	if o.tokenFile != "" {
+		token, err := fileio.Read(o.tokenFile, 64<<10)
+		if err != nil {
+			return fmt.Errorf("--token-file: %w", err)
+		}
+		if o.Token = strings.TrimSpace(string(token)); o.Token == "" {
+			return fmt.Errorf("--token-file: %s is empty", o.tokenFile)
+		}
+	}
+	o.Settings = o.judgedBy
+	return nil
+}
+
+// judgedBy are the objectives and thresholds of the flags, and those of a file where the
+// flags say nothing.
+func (o *Options) judgedBy(s *monitor.Section) (diagnose.Settings, error) {
+	flags := o.Judged
+	flags.UseCase, flags.Promised.File = cmp.Or(flags.UseCase, s.UseCase), cmp.Or(flags.Promised.File, s.Objectives)
+	if len(flags.Only) == 0 {
+		flags.Only = s.Only
+	}
+	var fromFile []string
+	for name, v := range s.Thresholds {
+		fromFile = append(fromFile, name+"="+v)
+	}
+	slices.Sort(fromFile)
+	flags.Set = append(fromFile, flags.Set...)
+	set, err := flags.Read(o.Diagnose.Pathologies)
+	if err != nil {
+		return set, err
+	}
+	if path := cmp.Or(o.baseline, s.Baseline); path != "" {
+		measured, err := gather.File(path)
+		if err == nil && measured == nil {
+			err = errors.New("it is no file of measured numbers")
+		}
+		if err != nil {
+			return set, fmt.Errorf("baseline %s: %w", path, err)
+		}
+		set.Baselines = append(set.Baselines, measured)
+	}
+	return set, nil
+}
+
+// stateDir is where a user's programs keep what they know.
+func stateDir() (string, error) {
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "sixty"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", hint.With(err, "name a directory with --data")
+	}
+	return filepath.Join(home, ".local", "state", "sixty"), nil
+}
+
+// LogTo is the log of the parts: of what goes wrong alone, unless all was asked for.
+func (o *Options) LogTo(w io.Writer) {
+	level := promslog.NewLevel()
+	word := "warn"
+	if o.verbose {
+		word = "debug"
+	}
+	if err := level.Set(word); err != nil {
+		panic(err) // it is one of promslog's own words
+	}
+	o.Log = promslog.New(&promslog.Config{Level: level, Writer: w})
+}

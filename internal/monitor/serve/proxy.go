@@ -1,0 +1,50 @@
+package serve
+
+import (
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+
+	"github.com/prometheus/common/config"
+
+	"github.com/sixty-dev/sixty/internal/base/version"
+	"github.com/sixty-dev/sixty/internal/diagnose/source"
+)
+
+// reads are the parts of Prometheus' API that a monitor passes on to the server behind it;
+// with a POST they read as well.
+var reads = []string{"query", "query_range", "query_exemplars", "series", "labels", "label/", "metadata", "rules", "alerts", "format_query", "parse_query", "status/buildinfo"}
+
+// proxy passes questions on to the server that holds the samples, with its credentials. The
+// reader's own are not.
+func proxy(spec source.Spec) (http.Handler, error) {
+	base, err := url.Parse(spec.Prometheus)
+	if err != nil {
+		return nil, err
+	}
+	transport, err := config.NewRoundTripperFromConfig(spec.HTTP, "sixty")
+	if err != nil {
+		return nil, err
+	}
+	p := &httputil.ReverseProxy{
+		Transport: transport,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(base)
+			for _, name := range []string{"Authorization", "Cookie", "Origin", "Referer"} {
+				r.Out.Header.Del(name)
+			}
+			r.Out.Header.Set("User-Agent", version.This().String())
+		},
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path := strings.TrimPrefix(r.URL.Path, "/api/v1/")
+		for _, known := range reads {
+			if path == known || strings.HasSuffix(known, "/") && strings.HasPrefix(path, known) {
+				p.ServeHTTP(w, r)
+				return
+			}
+		}
+		http.NotFound(w, r)
+	}), nil
+}

@@ -1,0 +1,486 @@
+// Package serve puts the monitor together: what collects, what judges, what keeps
+// incidents, what tells people, and the web server before them. Its Options are the flags
+// of sixty serve; everything that runs begins and ends here.
+package serve
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	toolkit "github.com/prometheus/exporter-toolkit/web"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/listen"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/source"
+	"github.com/sixty-dev/sixty/internal/generate/scrapeconfig"
+	"github.com/sixty-dev/sixty/internal/metrics/collect"
+	"github.com/sixty-dev/sixty/internal/metrics/scrape"
+	"github.com/sixty-dev/sixty/internal/monitor"
+	"github.com/sixty-dev/sixty/internal/monitor/health"
+	"github.com/sixty-dev/sixty/internal/monitor/health/api"
+	"github.com/sixty-dev/sixty/internal/monitor/incident/keeper"
+	"github.com/sixty-dev/sixty/internal/monitor/receivers"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
+	"github.com/sixty-dev/sixty/internal/monitor/web"
+	"github.com/sixty-dev/sixty/internal/monitor/web/page"
+)
+
+// DefaultAddr is where the page is, on this machine alone.
+const DefaultAddr = "127.0.0.1:6060"
+
+// DefaultInterval is the time between two scrapes where nobody says.
+const DefaultInterval = monitor.DefaultScrapeInterval
+
+// ending is how long requests may go on after the end.
+const ending = 3 * time.Second
+
+// A Config says what to watch, and where to show it.
+type Config struct {
+	File string // YAML; "" for none
+	Deployment
+	// Prometheus, where it names a server, is read instead of scraping anything.
+	Prometheus source.Spec
+
+	Every          time.Duration // between two evaluations; 0: as the file says
+	Dir            string        // of the storage and the incidents
+	Retention      time.Duration
+	RetentionBytes int64
+
+	Addr     string
+	External string // URL under which others see it; "" for that of the address
+	WebFile  string // Prometheus' web configuration: TLS and basic authentication
+	Token    string // bearer token, "" for none
+
+	// Diagnose has the pathologies, the predictor and the settings of the flags; Settings
+	// adds what a file says to them.
+	Diagnose diagnose.Options
+	Settings func(*monitor.Section) (diagnose.Settings, error)
+
+	Log *slog.Logger
+	// Ready is told of the page's address.
+	Ready func(url string)
+
+	served func(*web.Server) // is told of what is served; for tests
+}
+
+// A server is what runs.
+type server struct {
+	cfg       Config
+	registry  *prometheus.Registry
+	external  *url.URL
+	listener  net.Listener
+	collector *collect.Collector
+	source    *source.Source
+	monitor   *monitor.Monitor
+	incidents *keeper.Keeper
+	alerter   *monitor.Alerter
+	teller    *receivers.Teller
+	findings  *collect.Writer
+	unstored  atomic.Pointer[string] // why the last findings were not stored, "" where they were
+	rules     catalogueRules
+	anomalies monitor.Anomalies
+
+	told     web.News // to pages
+	gateways *gateways
+
+	ruled     atomic.Bool // by the catalogue too, as the configuration says
+	reloading sync.Mutex
+	reloaded  prometheus.Gauge
+}
+
+// Run serves until the context ends.
+func Run(ctx context.Context, cfg Config) (err error) {
+	s := &server{cfg: cfg, registry: prometheus.NewRegistry()}
+	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	file, err := cfg.load()
+	if err != nil {
+		return err
+	}
+	settings, err := cfg.Settings(&file.Sixty)
+	if err != nil {
+		return err
+	}
+	if err := s.listen(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, ignoreClosed(s.listener.Close())) }()
+	if err := s.open(ctx, file); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.source.Close(), s.collector.Close()) }()
+	every := cfg.Every
+	if every == 0 {
+		every = time.Duration(file.Sixty.EvaluationInterval)
+	}
+	look := cfg.Diagnose
+	look.Settings, look.Annotate = settings, s.annotate
+	if s.incidents, err = keeper.Open(ctx, keeper.Config{
+		Dir: filepath.Join(cfg.Dir, "incidents"), Retention: time.Duration(file.Sixty.Incidents.Retention), Catalogue: cfg.Diagnose.Pathologies, Log: cfg.Log,
+		Look:   func(ctx context.Context, at time.Time) (diagnose.Diagnosis, error) { return s.monitor.Look(ctx, at, 0) },
+		Listen: func(i view.Summary) { s.told.Tell(&i) },
+	}); err != nil {
+		return fmt.Errorf("--data: %w", err)
+	}
+	defer func() {
+		late, done := context.WithTimeout(context.WithoutCancel(ctx), ending)
+		defer done()
+		err = errors.Join(err, s.incidents.Close(late))
+	}()
+	if s.teller, err = receivers.New(filepath.Join(cfg.Dir, "receivers.json"), s.external, func(severity string) int {
+		return s.alerter.Alerts().Rank(severity)
+	}, cfg.Log, s.registry); err != nil {
+		return err
+	}
+	defer s.teller.Close()
+	s.ruled.Store(file.Sixty.Rules)
+	s.anomalies.Catalogue = cfg.Diagnose.Pathologies
+	s.anomalies.Switch(file.Sixty.Anomalies)
+	if err := s.teller.SetReceivers(file.Sixty.Receivers); err != nil {
+		return err
+	}
+	s.alerter = &monitor.Alerter{
+		Send: s.collector.Send, Incident: s.incidents.Of,
+		Away: func() time.Time { _, last := s.collector.Undelivered(); return last },
+	}
+	s.alerter.SetAlerts(file.Sixty.Alerts)
+	s.findings = s.collector.NewWriter()
+	first := time.Duration(0) // what is scraped needs two scrapes, at least, to say anything
+	if cfg.Prometheus.Prometheus == "" {
+		first = 2*time.Duration(file.Prometheus.GlobalConfig.ScrapeInterval) + time.Second
+	}
+	if s.gateways, err = newGateways(append(slices.Clone(cfg.Gateways), file.Sixty.Gateways...), cfg.HTTP); err != nil {
+		return err
+	}
+	defer s.gateways.client.CloseIdleConnections()
+	s.monitor = monitor.New(monitor.Options{
+		First:  first,
+		Rest:   cfg.Prometheus.Prometheus != "",
+		Source: s.source, Diagnose: look, Every: every, Log: cfg.Log, Registry: s.registry,
+		Listeners: []func(context.Context, *monitor.Evaluation){s.observe, s.alerter.See, s.write, s.learn, s.anomalies.See, s.tell},
+	})
+	s.reloaded = prometheus.NewGauge(prometheus.GaugeOpts{Name: "sixty_config_last_reload_successful", Help: "Whether the configuration was read without an error the last time."})
+	s.registry.MustRegister(s.reloaded)
+	s.reloaded.Set(1)
+	if err := s.collector.ApplyConfig(file.Prometheus, nil, false); err != nil {
+		return fmt.Errorf("%s: %w", cmp.Or(cfg.File, "configuration"), err)
+	}
+	return s.run(ctx)
+}
+
+// annotate adds why the last scrapes of targets failed.
+func (s *server) annotate(ts []diagnose.Target) {
+	why := map[[2]string]string{}
+	for _, t := range s.collector.ScrapeTargets() {
+		why[[2]string{t.Labels["job"], t.Labels["instance"]}] = cmp.Or(scrape.Outage(scrape.Body{}, t.Err), t.Error)
+	}
+	for i := range ts {
+		ts[i].Failure = why[[2]string{ts[i].Labels["job"], ts[i].Labels["instance"]}]
+	}
+}
+
+// open opens the storage and the source of samples.
+func (s *server) open(ctx context.Context, file *monitor.Config) error {
+	dir := filepath.Join(s.cfg.Dir, "tsdb")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return hint.With(fmt.Errorf("--data: %w", err), "name a directory that this user may write")
+	}
+	o := collect.Options{
+		Dir: dir, Retention: s.cfg.Retention, RetentionBytes: s.cfg.RetentionBytes, ExternalURL: s.external, Logger: s.cfg.Log, Registry: s.registry,
+		Listen: func(alerts ...collect.Alert) { s.teller.See(alerts...) },
+	}
+	if t := file.Prometheus.StorageConfig.TSDBConfig; t != nil && t.Retention != nil {
+		if o.Retention == 0 {
+			o.Retention = time.Duration(t.Retention.Time)
+		}
+		if o.RetentionBytes == 0 {
+			o.RetentionBytes = int64(t.Retention.Size)
+		}
+	}
+	var err error
+	if s.collector, err = collect.Open(o); err != nil {
+		return err
+	}
+	if s.cfg.Prometheus.Prometheus != "" {
+		s.source, err = source.Open(ctx, s.cfg.Prometheus)
+	} else {
+		s.source = source.Over("this monitor", s.collector)
+	}
+	if err != nil {
+		return errors.Join(err, s.collector.Close())
+	}
+	return nil
+}
+
+func (s *server) listen(ctx context.Context) (err error) {
+	if s.listener, err = listen.TCP(ctx, "--listen", s.cfg.Addr); err != nil {
+		return err
+	}
+	address := s.cfg.External
+	if address == "" {
+		scheme := "http"
+		if s.cfg.WebFile != "" {
+			scheme = "https"
+		}
+		address = scheme + "://" + named(s.listener.Addr().String())
+	}
+	if s.external, err = url.Parse(address); err != nil || s.external.Host == "" {
+		return errors.Join(hint.With(fmt.Errorf("--external-url: %q is no URL", address), "write it like https://sixty.example.com"), s.listener.Close())
+	}
+	if first, _, _ := strings.Cut(strings.TrimPrefix(s.external.Path, "/"), "/"); slices.Contains(taken, first) {
+		return errors.Join(hint.With(fmt.Errorf("--external-url: the path /%s is one of sixty's own", first), "choose another one, such as /sixty"), s.listener.Close())
+	}
+	return nil
+}
+
+// taken are the first parts of paths that the server has itself: under an external URL with
+// one of them it would not be known whether a proxy took it off.
+var taken = []string{
+	"-", "api", "assets", "audit", "debug", "explore", "fleet", "incident", "incidents", "login", "logout", "mcp", "metrics", "runbooks", "settings", "whatif",
+}
+
+// named writes an address for people: localhost for this machine.
+func named(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	if ip := net.ParseIP(host); ip != nil && (ip.IsLoopback() || ip.IsUnspecified()) {
+		host = "localhost"
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// run runs all parts until the context ends or one of them fails.
+func (s *server) run(asked context.Context) error {
+	ctx, cancel := context.WithCancelCause(asked)
+	defer cancel(nil)
+	var parts sync.WaitGroup
+	collecting, stopCollecting := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopCollecting()
+	parts.Go(func() {
+		if err := s.collector.Run(collecting); err != nil {
+			cancel(err)
+		}
+	})
+	var judging sync.WaitGroup
+	judging.Go(func() { s.monitor.Run(ctx) })
+	judging.Go(func() { s.reloadOnSignal(ctx) })
+	judging.Go(func() { s.readMachine(ctx) })
+	handler, err := s.handler()
+	if err != nil {
+		return err
+	}
+	requests, endRequests := context.WithCancel(context.WithoutCancel(ctx))
+	defer endRequests()
+	h := &http.Server{
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ErrorLog: slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug), BaseContext: func(net.Listener) context.Context { return requests },
+	}
+	parts.Go(func() {
+		err := toolkit.Serve(s.listener, h, &toolkit.FlagConfig{WebConfigFile: &s.cfg.WebFile}, s.cfg.Log)
+		if err != nil && !errors.Is(err, http.ErrServerClosed) {
+			cancel(fmt.Errorf("serve: %w", err))
+		}
+	})
+	if s.cfg.Ready != nil {
+		s.cfg.Ready(s.external.String())
+	}
+	<-ctx.Done()
+	judging.Wait()
+	stopCollecting()
+	endRequests()
+	late, done := context.WithTimeout(context.WithoutCancel(ctx), ending)
+	defer done()
+	if err := h.Shutdown(late); err != nil {
+		err = h.Close()
+		s.cfg.Log.Debug("requests were cut off", "err", err)
+	}
+	parts.Wait()
+	if asked.Err() != nil {
+		return nil // the usual end
+	}
+	return context.Cause(ctx)
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+func (s *server) handler() (http.Handler, error) {
+	prom := http.Handler(nil)
+	if s.cfg.Prometheus.Prometheus != "" {
+		var err error
+		if prom, err = proxy(s.cfg.Prometheus); err != nil {
+			return nil, err
+		}
+	} else {
+		prom = s.collector.API()
+	}
+	o := web.Options{
+		Monitor: s.monitor, Prometheus: prom, Reload: s.reload, Token: s.cfg.Token, External: s.external, Registry: s.registry, Log: s.cfg.Log,
+		Trouble: s.trouble, Anomalies: s.anomalies.Latest, More: s.answers(), Incident: s.incidents.Of, News: &s.told,
+	}
+	if s.cfg.Prometheus.Prometheus == "" {
+		o.Collector = s.collector
+	}
+	shell, err := page.New(page.Config{
+		Base:     strings.TrimSuffix(s.external.Path, "/"),
+		Overview: func(context.Context) view.Overview { return o.Overview() },
+		Incident: func(_ context.Context, id string) (view.Incident, bool) {
+			i, err := s.incidents.Get(id)
+			return i, err == nil
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	o.Page = shell
+	handler := web.New(o)
+	if s.cfg.served != nil {
+		s.cfg.served(handler)
+	}
+	return handler, nil
+}
+
+// observe makes incidents of what was found.
+func (s *server) observe(_ context.Context, e *monitor.Evaluation) {
+	if e.Err != nil {
+		return
+	}
+	if err := s.incidents.Observe(&e.Diagnosis, s.source); err != nil {
+		s.cfg.Log.Warn("incidents are not written, and are kept in memory", "err", err)
+	}
+}
+
+// tell tells pages of an evaluation.
+func (s *server) tell(context.Context, *monitor.Evaluation) { s.told.Tell(nil) }
+
+// health measures how servers did over a span.
+func (s *server) health(ctx context.Context, since time.Duration) (*health.Report, error) {
+	return api.Measure(ctx, s.source, api.Options{
+		At: time.Now(), Since: since, Pathologies: s.cfg.Diagnose.Pathologies, Settings: s.monitor.Settings(),
+		Incidents: func(from time.Time) []view.Summary { return s.incidents.List(keeper.Query{From: from}) },
+	})
+}
+
+// write stores what was found as series.
+func (s *server) write(ctx context.Context, e *monitor.Evaluation) {
+	// One that is always there says that the monitor is.
+	alive := collect.Sample{Labels: map[string]string{"__name__": "sixty_evaluation_success"}, Value: 1}
+	if e.Err != nil {
+		alive.Value = 0
+	}
+	text := ""
+	if err := s.findings.Write(ctx, e.At, append(e.Samples(), alive)); err != nil {
+		text = fmt.Sprintf("samples cannot be stored: %v; what is shown is what was known before", err)
+	}
+	if former := s.unstored.Swap(&text); text != "" && (former == nil || *former == "") {
+		s.cfg.Log.Error(text)
+	}
+}
+
+// trouble says what stands in the way of a true answer beside what an evaluation says, and
+// what else is amiss.
+func (s *server) trouble() (doubts, notes []string) {
+	if text := s.unstored.Load(); text != nil && *text != "" {
+		doubts = append(doubts, *text)
+	}
+	for _, p := range s.collector.DiscoveryProblems() {
+		switch {
+		case !s.cfg.Kubernetes || p.Job != scrapeconfig.GPUJob:
+			doubts = append(doubts, p.String())
+		case !p.Empty: // a cluster may have no GPU exporter
+			notes = append(notes, "GPUs are not seen: "+p.Text)
+		}
+	}
+	undelivered, _ := s.collector.Undelivered()
+	return doubts, append(notes, undelivered...)
+}
+
+// learn makes the rules of the catalogue for the names that the servers use, when others
+// come.
+func (s *server) learn(_ context.Context, e *monitor.Evaluation) {
+	if s.cfg.Prometheus.Prometheus != "" || e.Err != nil || !s.ruled.Load() {
+		return
+	}
+	groups, changed, err := s.rules.groups(e.Diagnosis.Targets, s.cfg.Diagnose.Pathologies, s.monitor.Settings(), time.Duration(s.collector.Config().GlobalConfig.ScrapeInterval))
+	if err == nil && changed {
+		err = s.collector.SetRules(groups)
+	}
+	if err != nil {
+		s.cfg.Log.Warn("the catalogue's rules are not evaluated", "err", err)
+	}
+}
+
+// reload reads the configuration again; where it is wrong the former one stays.
+func (s *server) reload() (err error) {
+	s.reloading.Lock()
+	defer s.reloading.Unlock()
+	defer func() {
+		s.reloaded.Set(1)
+		if err != nil {
+			s.reloaded.Set(0)
+		}
+	}()
+	file, err := s.cfg.load()
+	if err != nil {
+		return err
+	}
+	settings, err := s.cfg.Settings(&file.Sixty)
+	if err != nil {
+		return err
+	}
+	former := s.collector.Config()
+	if err := s.collector.ApplyConfig(file.Prometheus, s.rules.last(), false); err != nil {
+		return errors.Join(err, s.collector.ApplyConfig(former, s.rules.last(), false))
+	}
+	s.monitor.SetSettings(settings)
+	s.alerter.SetAlerts(file.Sixty.Alerts)
+	s.anomalies.Switch(file.Sixty.Anomalies)
+	if s.ruled.Store(file.Sixty.Rules); !file.Sixty.Rules {
+		s.rules.forget()
+		if err := s.collector.SetRules(nil); err != nil {
+			return err
+		}
+	}
+	return s.teller.SetReceivers(file.Sixty.Receivers)
+}
+
+func (s *server) reloadOnSignal(ctx context.Context) {
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-hup:
+			if err := s.reload(); err != nil {
+				s.cfg.Log.Error("the former configuration stays", "err", err)
+			} else {
+				s.cfg.Log.Info("the configuration was read again")
+			}
+		}
+	}
+}

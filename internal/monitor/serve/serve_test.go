@@ -1,0 +1,316 @@
+package serve_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/fleet"
+	"github.com/sixty-dev/sixty/internal/monitor"
+	"github.com/sixty-dev/sixty/internal/monitor/serve"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
+	"github.com/sixty-dev/sixty/internal/pathologies"
+)
+
+// alertmanager takes alerts as Alertmanager's API does.
+type alertmanager struct {
+	*httptest.Server
+	mu   sync.Mutex
+	seen map[string]time.Time // end, by name
+}
+
+func newAlertmanager(t *testing.T) *alertmanager {
+	a := &alertmanager{seen: map[string]time.Time{}}
+	a.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var list []struct {
+			Labels map[string]string `json:"labels"`
+			EndsAt time.Time         `json:"endsAt"`
+		}
+		if err := json.NewDecoder(r.Body).Decode(&list); err != nil {
+			t.Errorf("alerts: %v", err)
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		for _, al := range list {
+			a.seen[al.Labels["alertname"]] = al.EndsAt
+		}
+	}))
+	t.Cleanup(a.Close)
+	return a
+}
+
+func (a *alertmanager) ends(name string) (time.Time, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at, ok := a.seen[name]
+	return at, ok
+}
+
+// running is a monitor in this process.
+type running struct {
+	t   *testing.T
+	url string
+	end func() error
+}
+
+func start(t *testing.T, change func(*serve.Config)) *running {
+	t.Helper()
+	ready := make(chan string, 1)
+	cfg := serve.Config{
+		Dir: t.TempDir(), Addr: "127.0.0.1:0", Every: time.Second, Log: slog.New(slog.DiscardHandler), Ready: func(url string) { ready <- url },
+		Diagnose:   diagnose.Options{Pathologies: pathologies.All()},
+		Settings:   func(*monitor.Section) (s diagnose.Settings, err error) { return s, nil },
+		Deployment: serve.Deployment{Interval: time.Second},
+	}
+	change(&cfg)
+	ctx, cancel := context.WithCancel(t.Context())
+	failed := make(chan error, 1)
+	go func() {
+		failed <- serve.Run(ctx, cfg)
+		close(failed)
+	}()
+	r := &running{t: t, end: sync.OnceValue(func() error { cancel(); return <-failed })}
+	t.Cleanup(func() {
+		if err := r.end(); err != nil {
+			t.Errorf("at the end: %v", err)
+		}
+	})
+	select {
+	case r.url = <-ready:
+	case err := <-failed:
+		t.Fatalf("it did not start: %v", err)
+	case <-time.After(3 * time.Minute):
+		t.Fatal("it did not start within three minutes")
+	}
+	return r
+}
+
+func (r *running) get(path string) (int, string) {
+	r.t.Helper()
+	resp, err := http.Get(r.url + path)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+func (r *running) overview() (o view.Overview) {
+	r.t.Helper()
+	_, body := r.get("/api/v1/overview")
+	if err := json.Unmarshal([]byte(body), &o); err != nil {
+		r.t.Fatalf("%v in %s", err, body)
+	}
+	return o
+}
+
+// until waits for something, three minutes at most: a busy machine is no reason to fail.
+func (r *running) until(what string, is func() bool) {
+	r.t.Helper()
+	for began := time.Now(); !is(); time.Sleep(200 * time.Millisecond) {
+		if time.Since(began) > 3*time.Minute {
+			r.t.Fatalf("not within three minutes: %s; the overview: %+v", what, r.overview())
+		}
+	}
+}
+
+func TestServe(t *testing.T) {
+	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Replicas: 2, Warm: 2 * time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := false
+	defer func() {
+		if !closed {
+			fl.Close()
+		}
+	}()
+	am := newAlertmanager(t)
+	file := filepath.Join(t.TempDir(), "sixty.yaml")
+	content := fmt.Sprintf("alerting:\n  alertmanagers:\n  - static_configs: [{targets: [%q]}]\nsixty:\n  alerts: {keep_firing_for: 2s}\n", strings.TrimPrefix(am.URL, "http://"))
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, func(c *serve.Config) { c.File, c.Targets = file, fl.URLs() })
+
+	r.until("a verdict on two replicas", func() bool {
+		o := r.overview()
+		return o.State == view.OK && len(o.Models) == 1 && len(o.Models[0].Replicas) == 2 && o.Models[0].Verdict.Status == view.Healthy
+	})
+	if status, body := r.get("/-/ready"); status != http.StatusOK {
+		t.Errorf("ready: %d %s", status, body)
+	}
+	if _, body := r.get(`/api/v1/query?query=count(up{job="vllm"}==1)`); !strings.Contains(body, `"2"`) {
+		t.Errorf("Prometheus' API: %s", body)
+	}
+	if _, body := r.get("/api/v1/diagnosis"); !strings.Contains(body, `"sixty.diagnosis/v1"`) {
+		t.Errorf("the diagnosis: %.200s", body)
+	}
+	if status, body := r.get("/api/v1/nothing"); status != http.StatusNotFound {
+		t.Errorf("an unknown path: %d %s", status, body)
+	}
+	r.events()
+	r.strangers()
+	r.reload(file, content)
+
+	if err := fl.Close(); err != nil {
+		t.Fatal(err)
+	}
+	closed = true
+	r.until("target-down on the page", func() bool {
+		o := r.overview()
+		return len(o.Models) == 1 && o.Models[0].Verdict.ID == "target-down"
+	})
+	r.until("VLLMTargetDown at the Alertmanager", func() bool {
+		end, ok := am.ends("VLLMTargetDown")
+		return ok && end.After(time.Now())
+	})
+	r.until("the finding as a series", func() bool {
+		_, body := r.get(`/api/v1/query?query=sixty_finding{pathology="target-down",status="firing"}`)
+		return strings.Contains(body, "target-down")
+	})
+	var list []view.Summary
+	r.until("an incident with its evidence", func() bool {
+		_, body := r.get("/api/v1/incidents?state=open")
+		if err := json.Unmarshal([]byte(body), &list); err != nil {
+			t.Fatalf("%v in %s", err, body)
+		}
+		return len(list) == 1 && list[0].Pathology == "target-down" && list[0].HasRecording
+	})
+	path := "/api/v1/incidents/" + list[0].ID
+	if o := r.overview(); o.Models[0].Incident == nil || *o.Models[0].Incident != list[0].ID {
+		t.Errorf("the overview does not name the incident %s: %+v", list[0].ID, o.Models[0])
+	}
+	if status, body := r.get(path + "/recording"); status != http.StatusOK || len(body) == 0 {
+		t.Errorf("the recording: %d, %d bytes", status, len(body))
+	}
+	if status, body := r.get(path + "/postmortem"); status != http.StatusOK || !strings.Contains(body, "target-down") {
+		t.Errorf("the post-mortem: %d %.200s", status, body)
+	}
+	if status, body := r.get("/api/v1/health?since=1h"); status != http.StatusOK || !strings.Contains(body, "schema") {
+		t.Errorf("the health report: %d %.200s", status, body)
+	}
+	r.until("the rules of the catalogue", func() bool {
+		_, body := r.get("/api/v1/rules")
+		return strings.Contains(body, "VLLMTargetDown")
+	})
+}
+
+// events come as server-sent events.
+func (r *running) events() {
+	resp, err := http.Get(r.url + "/api/v1/events")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	in, n := bufio.NewScanner(resp.Body), 0
+	in.Buffer(nil, 1<<20)
+	for n < 2 && in.Scan() {
+		if strings.HasPrefix(in.Text(), "event: overview") {
+			n++
+		}
+	}
+	if n < 2 {
+		r.t.Errorf("%d events: %v", n, in.Err())
+	}
+}
+
+// strangers are refused: another page that writes, and one that reads through a name of
+// its own.
+func (r *running) strangers() {
+	for name, set := range map[string]func(*http.Request){
+		"another page writes":       func(q *http.Request) { q.Header.Set("Origin", "https://evil.example") },
+		"a browser says cross-site": func(q *http.Request) { q.Header.Set("Sec-Fetch-Site", "cross-site") },
+		"another name":              func(q *http.Request) { q.Method, q.Host = http.MethodGet, "evil.example" },
+	} {
+		q, err := http.NewRequest(http.MethodPost, r.url+"/-/reload", nil)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		set(q)
+		resp, err := http.DefaultClient.Do(q)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusForbidden {
+			r.t.Errorf("%s: %s", name, resp.Status)
+		}
+	}
+}
+
+// reload keeps the former configuration where the new one is wrong, and names the line.
+func (r *running) reload(file, content string) {
+	post := func() (int, string) {
+		resp, err := http.Post(r.url+"/-/reload", "", nil)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, _ := io.ReadAll(resp.Body)
+		return resp.StatusCode, string(body)
+	}
+	if status, body := post(); status != http.StatusOK {
+		r.t.Errorf("a good file: %d %s", status, body)
+	}
+	if err := os.WriteFile(file, []byte(content+"  evaluation: 3s\n"), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	if status, body := post(); status != http.StatusBadRequest || !strings.Contains(body, "line 6") || !strings.Contains(body, "evaluation") {
+		r.t.Errorf("a wrong file: %d %s", status, body)
+	}
+	if o := r.overview(); len(o.Models) != 1 {
+		r.t.Errorf("after a wrong file: %+v", o)
+	}
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func TestServeRefuses(t *testing.T) {
+	dir := t.TempDir()
+	first := start(t, func(c *serve.Config) { c.Targets, c.Dir = []string{"127.0.0.1:1"}, dir })
+	for name, tt := range map[string]struct {
+		change func(*serve.Config)
+		err    string
+	}{
+		"nothing to watch":         {func(c *serve.Config) { c.Targets = nil }, "nothing to watch"},
+		"the same directory":       {func(c *serve.Config) { c.Dir = dir }, "another process"},
+		"the same address":         {func(c *serve.Config) { c.Addr = strings.TrimPrefix(first.url, "http://") }, "--listen"},
+		"no part":                  {func(c *serve.Config) { c.Shard = "3/2" }, "--shard"},
+		"a file that is not there": {func(c *serve.Config) { c.File = filepath.Join(dir, "none.yaml") }, "none.yaml"},
+	} {
+		cfg := serve.Config{
+			Dir: t.TempDir(), Addr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler),
+			Diagnose:   diagnose.Options{Pathologies: pathologies.All()},
+			Settings:   func(*monitor.Section) (s diagnose.Settings, err error) { return s, nil },
+			Deployment: serve.Deployment{Targets: []string{"127.0.0.1:1"}},
+		}
+		tt.change(&cfg)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		err := serve.Run(ctx, cfg)
+		cancel()
+		if err == nil || !strings.Contains(err.Error(), tt.err) {
+			t.Errorf("%s: error %v (%s), want %q", name, err, hint.Of(err), tt.err)
+		}
+	}
+	// What never answered is told, and nothing is called healthy.
+	first.until("a problem", func() bool { return len(first.overview().Problems) > 0 && first.overview().State != view.OK })
+}

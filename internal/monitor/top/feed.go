@@ -1,0 +1,270 @@
+// Package top shows servers in a terminal: a line for each replica, the verdict above
+// them, and the evidence of one on request. What it shows comes from servers that it
+// scrapes, from a Prometheus server, from a recording, through which one can travel, or
+// from a monitor that runs.
+package top
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/common/config"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/source"
+	"github.com/sixty-dev/sixty/internal/metrics/scrape"
+	"github.com/sixty-dev/sixty/internal/monitor"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
+	"github.com/sixty-dev/sixty/internal/render"
+	"github.com/sixty-dev/sixty/internal/report"
+)
+
+// A Feed is where a screen comes from. It is safe for concurrent use.
+type Feed interface {
+	// Name is of what is looked at, for the head of the screen.
+	Name() string
+	// Overview is the latest one.
+	Overview(ctx context.Context) (view.Overview, error)
+	// Text is the diagnosis, at length.
+	Text(ctx context.Context, o render.Options) (string, error)
+	// Requests are those in flight, where a gateway is known; "" where none is.
+	Requests(ctx context.Context) (string, error)
+	// Seek moves by so many steps through the past, where there is one to travel.
+	Seek(steps int) bool
+	// Every is the time between two overviews that may differ.
+	Every() time.Duration
+	Close() error
+}
+
+// plain is a Feed without a past to travel through and without a gateway.
+type plain struct {
+	name  string
+	every time.Duration
+}
+
+func (p plain) Name() string                           { return p.name }
+func (p plain) Every() time.Duration                   { return p.every }
+func (plain) Seek(int) bool                            { return false }
+func (plain) Requests(context.Context) (string, error) { return "", nil }
+
+// watched is a source that is judged here.
+type watched struct {
+	plain
+	source  *source.Source
+	monitor *monitor.Monitor
+	stop    context.CancelFunc
+	parts   sync.WaitGroup
+}
+
+// watch judges a source of live servers, or a Prometheus server, from now on; the first time when live
+// servers were scraped twice.
+func watch(ctx context.Context, s *source.Source, o diagnose.Options, every, scraped time.Duration) Feed {
+	ctx, stop := context.WithCancel(ctx)
+	w := &watched{plain: plain{s.Name, every}, source: s, stop: stop}
+	judged := monitor.Options{Source: s, Diagnose: o, Every: every, Log: slog.New(slog.DiscardHandler)}
+	if s.Live != nil {
+		judged.First = 2*scraped + time.Second/2
+	}
+	w.monitor = monitor.New(judged)
+	if s.Live != nil {
+		w.parts.Go(func() { s.Live.Run(ctx) })
+		w.parts.Go(func() { s.Live.Learn(ctx) })
+	}
+	w.parts.Go(func() { w.monitor.Run(ctx) })
+	return w
+}
+
+func (w *watched) Overview(context.Context) (view.Overview, error) {
+	return w.monitor.Overview(time.Now(), nil, nil), nil
+}
+
+func (w *watched) Text(_ context.Context, o render.Options) (string, error) {
+	e := w.monitor.Latest()
+	if e == nil {
+		return "", errors.New("nothing was judged yet")
+	}
+	if e.Err != nil {
+		return "", e.Err
+	}
+	return text(&e.Diagnosis, o)
+}
+
+func (w *watched) Close() error {
+	w.stop()
+	w.parts.Wait()
+	return w.source.Close()
+}
+
+// text is a diagnosis at length.
+func text(d *diagnose.Diagnosis, o render.Options) (string, error) {
+	var b bytes.Buffer
+	err := report.Text(&b, *d, report.Options{Options: o, Full: true})
+	return b.String(), err
+}
+
+// replayed is a recording through which one travels.
+type replayed struct {
+	plain
+	source  *source.Source
+	options diagnose.Options
+	step    time.Duration
+
+	mu     sync.Mutex
+	at     time.Time
+	latest *monitor.Evaluation // at
+}
+
+// replay begins at a moment of a recording; steps lead through it.
+func replay(s *source.Source, o diagnose.Options, at time.Time, step time.Duration) Feed {
+	return &replayed{plain: plain{name: s.Name}, source: s, options: o, step: step, at: at}
+}
+
+func (r *replayed) Close() error { return r.source.Close() }
+
+func (r *replayed) Seek(steps int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	span := r.source.Span()
+	at := r.at.Add(time.Duration(steps) * r.step)
+	if at.Before(span.First) {
+		at = span.First
+	}
+	if at.After(span.Last) {
+		at = span.Last
+	}
+	moved := !at.Equal(r.at)
+	r.at = at
+	return moved
+}
+
+// look diagnoses the moment, once.
+func (r *replayed) look(ctx context.Context) (*monitor.Evaluation, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.latest != nil && r.latest.At.Equal(r.at) {
+		return r.latest, nil
+	}
+	o, err := r.source.Options(ctx, r.at)
+	if err != nil {
+		return nil, err
+	}
+	o.Pathologies, o.Settings = r.options.Pathologies, r.options.Settings
+	began := time.Now()
+	d, err := r.source.Diagnose(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	r.latest = &monitor.Evaluation{At: r.at, Took: time.Since(began), Diagnosis: d}
+	return r.latest, nil
+}
+
+func (r *replayed) Overview(ctx context.Context) (view.Overview, error) {
+	e, err := r.look(ctx)
+	if err != nil {
+		return view.Overview{}, err
+	}
+	return monitor.NewOverview(e, r.step, e.At, nil, nil), nil
+}
+
+func (r *replayed) Text(ctx context.Context, o render.Options) (string, error) {
+	e, err := r.look(ctx)
+	if err != nil {
+		return "", err
+	}
+	return text(&e.Diagnosis, o)
+}
+
+// served is a monitor that runs somewhere.
+type served struct {
+	plain
+	base   *url.URL
+	client *http.Client
+}
+
+// Bounds of what a monitor answers.
+const (
+	servedTimeout = 20 * time.Second
+	servedBytes   = 32 << 20
+)
+
+// monitorAt returns the monitor at an address, where one answers within a moment.
+func monitorAt(ctx context.Context, address string, access config.HTTPClientConfig) (Feed, bool) {
+	u, err := url.Parse(strings.TrimSuffix(scrape.Complete(address), "/"))
+	if err != nil || u.Host == "" {
+		return nil, false
+	}
+	client, err := config.NewClientFromConfig(access, "sixty")
+	if err != nil {
+		return nil, false
+	}
+	client.Timeout = servedTimeout
+	s := &served{plain: plain{u.Redacted(), 2 * time.Second}, base: u, client: client}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	if _, err := s.Overview(ctx); err != nil {
+		client.CloseIdleConnections()
+		return nil, false
+	}
+	return s, true
+}
+
+func (s *served) Close() error { s.client.CloseIdleConnections(); return nil }
+
+func (s *served) get(ctx context.Context, path string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base.String()+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, servedBytes))
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		var e view.Error
+		if json.Unmarshal(body, &e) == nil && e.Error != "" {
+			return nil, hint.With(fmt.Errorf("%s: %s", s.name, e.Error), e.Hint)
+		}
+		return nil, fmt.Errorf("%s%s: %s", s.name, path, resp.Status)
+	}
+	return body, nil
+}
+
+func (s *served) Overview(ctx context.Context) (o view.Overview, err error) {
+	body, err := s.get(ctx, "/api/v1/overview")
+	if err != nil {
+		return o, err
+	}
+	if err := json.Unmarshal(body, &o); err != nil || o.Schema != view.OverviewSchema {
+		return o, hint.With(fmt.Errorf("%s is no monitor of sixty", s.name), "name a server, a recording or prometheus=URL for everything else")
+	}
+	return o, nil
+}
+
+func (s *served) Text(ctx context.Context, _ render.Options) (string, error) {
+	body, err := s.get(ctx, "/api/v1/diagnosis?format=text&full=true")
+	return string(body), err
+}
+
+func (s *served) Requests(ctx context.Context) (string, error) {
+	body, err := s.get(ctx, "/api/v1/requests?format=text")
+	if err != nil {
+		return "", nil //nolint:nilerr // a monitor without a gateway has none
+	}
+	return string(body), nil
+}

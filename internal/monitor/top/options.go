@@ -1,0 +1,69 @@
+package top
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/settings"
+	"github.com/sixty-dev/sixty/internal/diagnose/source"
+)
+
+// Options say what is looked at, and how it is judged. Errors name the flags of sixty top.
+type Options struct {
+	Source      source.Flags
+	Judged      settings.Flags
+	Pathologies []*catalog.Pathology
+	Monitor     string // URL of the one that is shown where nothing is named
+
+	every, step time.Duration
+}
+
+// AddFlags adds the flags.
+func (o *Options) AddFlags(s *pflag.FlagSet) {
+	o.Source.AddFlags(s)
+	o.Judged.AddFlags(s)
+	s.DurationVar(&o.Source.Interval, "interval", 2*time.Second, "with URLs: time between two scrapes")
+	s.DurationVar(&o.every, "evaluation-interval", 5*time.Second, "time between two verdicts")
+	s.StringVar(&o.Source.At, "at", "", "with a recording: begin at this `time` (default: its end)")
+	s.DurationVar(&o.step, "step", 5*time.Second, "with a recording: how far an arrow key leads")
+}
+
+// Open finds out what is looked at: a monitor that runs, or what every verb takes.
+func (o *Options) Open(ctx context.Context, args []string) (Feed, error) {
+	if o.every < time.Second || o.step < time.Second {
+		return nil, errors.New("--evaluation-interval and --step are a second at least")
+	}
+	if len(args) == 0 && o.Source.Prometheus == "" {
+		args = []string{o.Monitor}
+	}
+	if err := o.Source.Resolve(args); err != nil {
+		return nil, err
+	}
+	if urls := o.Source.URLs; len(urls) == 1 {
+		if f, ok := monitorAt(ctx, urls[0], o.Source.HTTP); ok {
+			return f, nil
+		}
+	}
+	set, err := o.Judged.Read(o.Pathologies)
+	if err != nil {
+		return nil, err
+	}
+	look := diagnose.Options{Pathologies: o.Pathologies, Settings: set}
+	s, err := source.Open(ctx, o.Source.Spec)
+	if err != nil {
+		return nil, err
+	}
+	if o.Source.Recording != "" {
+		at, err := s.Span().At(o.Source.At)
+		if err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+		return replay(s, look, at, o.step), nil
+	}
+	return watch(ctx, s, look, o.every, o.Source.Interval), nil
+}

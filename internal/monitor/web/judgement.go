@@ -1,0 +1,223 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/source"
+	"github.com/sixty-dev/sixty/internal/metrics/collect"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
+	"github.com/sixty-dev/sixty/internal/report"
+)
+
+// Overview is what a page shows first.
+func (o *Options) Overview() view.Overview {
+	var scraped []collect.Target
+	if o.Collector != nil {
+		scraped = o.Collector.ScrapeTargets()
+	}
+	v := o.Monitor.Overview(time.Now(), scraped, o.Incident)
+	if o.Anomalies != nil {
+		v.Anomalies = o.Anomalies()
+	}
+	if o.Trouble == nil {
+		return v
+	}
+	doubts, notes := o.Trouble()
+	v.Problems = append(append(v.Problems, doubts...), notes...)
+	if len(doubts) > 0 && v.State == view.OK {
+		v.State = view.Partial
+	}
+	return v
+}
+
+func (s *Server) overview(w http.ResponseWriter, _ *http.Request) { Answer(w, s.o.Overview()) }
+
+func (s *Server) findings(w http.ResponseWriter, _ *http.Request) {
+	e := s.o.Monitor.Latest()
+	if e == nil {
+		Fail(w, http.StatusServiceUnavailable, errNothingYet)
+		return
+	}
+	Answer(w, e.Findings(s.o.Incident))
+}
+
+var errNothingYet = hint.With(errors.New("nothing was evaluated yet"), "the first verdict comes within a minute of the start")
+
+// diagnosis answers with the latest diagnosis, or makes one.
+func (s *Server) diagnosis(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	ctx, cancel := context.WithTimeout(r.Context(), lookTime)
+	defer cancel()
+	at, window, err := moment(q.Get("at"), q.Get("window"))
+	if err != nil {
+		Fail(w, http.StatusBadRequest, err)
+		return
+	}
+	s.looked(w, r, func() {
+		d, err := s.diagnoseAt(ctx, at, window)
+		if err == nil && (q.Get("plots") == "true" || q.Get("format") == "html") {
+			err = s.o.Monitor.Plot(ctx, &d)
+		}
+		switch {
+		case errors.Is(err, errNothingYet):
+			Fail(w, http.StatusServiceUnavailable, err)
+		case err != nil:
+			Fail(w, http.StatusBadGateway, err)
+		default:
+			s.write(w, q.Get("format"), q.Get("full") == "true", &d)
+		}
+	})
+}
+
+// looked runs what takes its time, if there is a place.
+func (s *Server) looked(w http.ResponseWriter, r *http.Request, run func()) {
+	Limited(s.looking, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { run() })).ServeHTTP(w, r)
+}
+
+// moment reads at= and window=; a zero time is now.
+func moment(at, window string) (t time.Time, length time.Duration, err error) {
+	if at != "" {
+		if t, err = (source.Span{Last: time.Now()}).At(at); err != nil {
+			return t, 0, err
+		}
+	}
+	if window != "" {
+		if length, err = source.ParseDuration(window); err != nil || length <= 0 {
+			return t, 0, fmt.Errorf("window: %q is no time", window)
+		}
+	}
+	return t, length, nil
+}
+
+// diagnoseAt returns the latest diagnosis where no moment is named, or makes one.
+func (s *Server) diagnoseAt(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
+	if at.IsZero() && window == 0 {
+		e := s.o.Monitor.Latest()
+		if e == nil {
+			return diagnose.Diagnosis{}, errNothingYet
+		}
+		return e.Diagnosis, e.Err
+	}
+	if at.IsZero() {
+		at = time.Now()
+	}
+	return s.o.Monitor.Look(ctx, at, window)
+}
+
+// write writes a diagnosis in a form.
+func (s *Server) write(w http.ResponseWriter, format string, full bool, d *diagnose.Diagnosis) {
+	var b bytes.Buffer
+	o := report.Options{Full: full}
+	kind, err := "application/json", error(nil)
+	switch format {
+	case "", "json":
+		err = report.JSON(&b, *d, o)
+	case "text":
+		kind, err = "text/plain; charset=utf-8", report.Text(&b, *d, o)
+	case "markdown":
+		kind, err = "text/markdown; charset=utf-8", report.Markdown(&b, *d, o)
+	case "html":
+		w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; img-src data:")
+		kind, err = "text/html; charset=utf-8", report.HTML(&b, *d, o)
+	default:
+		Fail(w, http.StatusBadRequest, hint.With(fmt.Errorf("there is no format %q", format), "json, text, markdown and html"))
+		return
+	}
+	if err != nil {
+		Fail(w, http.StatusInternalServerError, err)
+		return
+	}
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Cache-Control", "no-store")
+	if _, err := w.Write(b.Bytes()); err != nil {
+		return // the reader left
+	}
+}
+
+// News tells pages of evaluations, and of incidents as they begin, change and end. The zero
+// value is ready; it is safe for concurrent use.
+type News struct {
+	mu      sync.Mutex
+	waiting map[chan *view.Summary]bool
+}
+
+// toldAhead is how much news may wait for a page that is slow.
+const toldAhead = 16
+
+// Tell tells all pages of an incident, or with nil of an evaluation; one that does not listen
+// misses it, and sees it when it asks.
+func (n *News) Tell(s *view.Summary) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for ch := range n.waiting {
+		select {
+		case ch <- s:
+		default:
+		}
+	}
+}
+
+func (n *News) listen() (<-chan *view.Summary, func()) {
+	if n == nil {
+		return nil, func() {}
+	}
+	ch := make(chan *view.Summary, toldAhead)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.waiting == nil {
+		n.waiting = map[chan *view.Summary]bool{}
+	}
+	n.waiting[ch] = true
+	return ch, func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		delete(n.waiting, ch)
+	}
+}
+
+// events tells of evaluations and incidents as they come.
+func (s *Server) events(w http.ResponseWriter, r *http.Request) {
+	c := http.NewResponseController(w)
+	if err := c.SetWriteDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		Fail(w, http.StatusInternalServerError, err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no")
+	alive := time.NewTicker(idleStream)
+	defer alive.Stop()
+	send := func(format string, args ...any) bool {
+		_, err := fmt.Fprintf(w, format, args...)
+		return err == nil && c.Flush() == nil
+	}
+	news, deaf := s.o.News.listen()
+	defer deaf()
+	event := func(name string, value any) bool {
+		body, err := json.Marshal(value)
+		return err == nil && send("event: %s\ndata: %s\n\n", name, body)
+	}
+	for ok := event("overview", s.o.Overview()); ok; {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-alive.C:
+			ok = send(": alive\n\n")
+		case i := <-news:
+			if i == nil {
+				ok = event("overview", s.o.Overview())
+			} else {
+				ok = event("incident", i)
+			}
+		}
+	}
+}

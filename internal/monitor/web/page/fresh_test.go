@@ -1,0 +1,85 @@
+package page_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/monitor/web/page"
+)
+
+var update = flag.Bool("update", false, "write the files that tests compare with")
+
+// numbers.json holds examples of how numbers are written, for the tests of the page.
+func TestThePageWritesNumbersAsTheCommandLineDoes(t *testing.T) {
+	type example struct {
+		Value float64        `json:"value"`
+		Unit  indicator.Unit `json:"unit"`
+		Text  string         `json:"text"`
+	}
+	var list []example
+	for _, unit := range []indicator.Unit{
+		indicator.Seconds, indicator.SecondsPerToken, indicator.Ratio, indicator.Tokens, indicator.TokensPerSecond, indicator.Requests, indicator.RequestsPerSecond,
+		indicator.PerSecond, indicator.PerRequest, indicator.Count, indicator.Bytes, indicator.BytesPerSecond, indicator.Watts, indicator.Celsius, indicator.Megahertz, indicator.Times,
+	} {
+		for _, v := range []float64{0, 0.000012, 0.00345, 0.0099, 0.0123, 0.5, 0.999, 1, 2.5, 9.996, 12.34, 53, 99.96, 123.4, 299.9, 300, 4321, 7200, 90000, 1.5e9, -2.5} {
+			list = append(list, example{v, unit, indicator.FormatNumber(v, unit)})
+		}
+	}
+	want, err := json.Marshal(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = append(bytes.ReplaceAll(want, []byte("},{"), []byte("},\n{")), '\n')
+	file := filepath.Join(sources, "src", "numbers.json")
+	if *update {
+		if err := os.WriteFile(file, want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%s is not fresh (error %v): go test ./internal/monitor/web/page -run Numbers -update, and then make page", file, err)
+	}
+}
+
+// sources is where the page is written.
+var sources = filepath.Join("..", "..", "..", "..", "web")
+
+// npx runs one of the page's tools, or skips where they are not installed.
+func npx(t *testing.T, tool string, args ...string) {
+	t.Helper()
+	program, err := filepath.Abs(filepath.Join(sources, "node_modules", ".bin", tool))
+	if err == nil {
+		_, err = os.Stat(program)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skip("needs the page's tools: make page-tools installs them, where npm is")
+	}
+	if _, err := exec.LookPath("node"); err != nil {
+		t.Skip("needs node, to build the page")
+	}
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd.Dir = sources
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s %q: %v\n%s", tool, args, err, out)
+	}
+}
+
+func TestThePagesTypesHold(t *testing.T) { npx(t, "tsc", "--noEmit") }
+
+func TestThePagesLogic(t *testing.T) { npx(t, "vitest", "run") }
+
+// built skips a test of the bundle where there is none.
+func built(t *testing.T) {
+	t.Helper()
+	if !page.Built() {
+		t.Skip("the page's bundle was not built: make page builds it, where npm is")
+	}
+}

@@ -1,0 +1,293 @@
+// Package web serves the monitor over HTTP: Prometheus' API, the judgement as JSON, server-
+// sent events, and the page. docs/api.md is the contract.
+package web
+
+import (
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/metrics/collect"
+	"github.com/sixty-dev/sixty/internal/monitor"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
+)
+
+// Bounds of what is asked.
+const (
+	maxBody    = 1 << 20
+	atOnce     = 4 // diagnoses, simulations and reports at the same time
+	queries    = 20
+	lookTime   = time.Minute
+	idleStream = 15 * time.Second // between two signs of life of a stream of events
+)
+
+// Options are what a Server shows.
+type Options struct {
+	Monitor   *monitor.Monitor
+	Collector *collect.Collector // nil where another server collects
+	// Prometheus answers Prometheus' API: the collector's, or a proxy to the server that
+	// collects.
+	Prometheus http.Handler
+	// Incident returns the open incident of what was found on a model, "" for none; it may
+	// be nil.
+	Incident monitor.OpenIncident
+	// News, which may be nil, tells of evaluations, and of incidents that begin, change or end.
+	News *News
+	// Trouble says what stands in the way of a true answer, and what else is amiss; it may be
+	// nil.
+	Trouble func() (doubts, notes []string)
+	// Anomalies are those of the plain detector; it may be nil.
+	Anomalies func() []view.Anomaly
+	// More are further handlers, by pattern, such as "GET /api/v1/incidents".
+	More map[string]http.Handler
+	Page http.Handler // everything else
+	// Reload reads the configuration again.
+	Reload func() error
+	// Token, where not empty, must come as a bearer token with every request but those of
+	// open; browsers get a session for it.
+	Token string
+	// External is the URL under which others see it; it may have a path.
+	External *url.URL
+	Registry *prometheus.Registry
+	Log      *slog.Logger
+}
+
+// open are the requests that need no token, by method and path as it was sent: probes have
+// none, and what reads the configuration again tells nothing of it. Every other request needs
+// it, also one whose path would become one of these.
+var open = map[string]bool{
+	"GET /-/healthy": true, "HEAD /-/healthy": true,
+	"GET /-/ready": true, "HEAD /-/ready": true,
+	"POST /-/reload": true, "PUT /-/reload": true,
+}
+
+// A Server serves; it is made by New.
+type Server struct {
+	http.Handler
+	o        Options
+	looking  chan struct{}
+	asking   chan struct{}
+	patterns []string
+}
+
+// Patterns are those of all requests that are answered, as http.ServeMux writes them.
+func (s *Server) Patterns() []string { return s.patterns }
+
+// A routes is a mux that knows its patterns.
+type routes struct {
+	http.ServeMux
+	patterns []string
+}
+
+func (m *routes) Handle(pattern string, h http.Handler) {
+	m.ServeMux.Handle(pattern, h)
+	m.patterns = append(m.patterns, pattern)
+}
+
+func (m *routes) HandleFunc(pattern string, h http.HandlerFunc) { m.Handle(pattern, h) }
+
+// New returns a Server.
+func New(o Options) *Server {
+	s := &Server{o: o, looking: make(chan struct{}, atOnce), asking: make(chan struct{}, queries)}
+	mux := &routes{}
+	mux.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "sixty is healthy.") })
+	mux.HandleFunc("GET /-/ready", s.ready)
+	mux.HandleFunc("POST /-/reload", s.reload)
+	mux.HandleFunc("PUT /-/reload", s.reload)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: atOnce}))
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index) // as Prometheus does
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	mux.HandleFunc("GET /api/v1/overview", s.overview)
+	mux.HandleFunc("GET /api/v1/diagnosis", s.diagnosis)
+	mux.HandleFunc("GET /api/v1/findings", s.findings)
+	mux.HandleFunc("GET /api/v1/events", s.events)
+	for pattern, h := range o.More {
+		if strings.HasPrefix(pattern, "POST ") { // what is computed for somebody
+			h = Limited(s.looking, h)
+		}
+		mux.Handle(pattern, h)
+	}
+	if o.Prometheus != nil {
+		mux.Handle("/api/v1/", Limited(s.asking, o.Prometheus))
+	}
+	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
+		Fail(w, http.StatusNotFound, hint.With(fmt.Errorf("there is nothing at %s", r.URL.Path), "GET /api/v1/openapi.json lists what there is"))
+	})
+	if o.Page != nil {
+		mux.Handle("/", o.Page)
+	}
+	var l *login
+	if o.Token != "" {
+		l = newLogin(o.External, o.Token)
+	}
+	s.Handler, s.patterns = under(o.External, guarded(o.External, o.Token, l, mux)), mux.patterns
+	return s
+}
+
+// Guarded lets through what may come in: with the bearer token, where there is one, and not
+// from another page in somebody's browser. External is the URL under which others see it.
+func Guarded(external *url.URL, token string, next http.Handler) http.Handler {
+	return guarded(external, token, nil, next)
+}
+
+// guarded lets sessions in too, where there is a login.
+func guarded(external *url.URL, token string, l *login, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "same-origin")
+		h.Set("X-Frame-Options", "DENY")
+		if err := stranger(external, r); err != nil {
+			Fail(w, http.StatusForbidden, err)
+			return
+		}
+		if l != nil && l.handle(w, r) {
+			return
+		}
+		if token != "" && !open[r.Method+" "+r.URL.EscapedPath()] &&
+			subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+token)) != 1 && (l == nil || !l.knows(r)) {
+			h.Set("WWW-Authenticate", `Bearer realm="sixty"`)
+			if l == nil || !l.asks(w, r) {
+				Fail(w, http.StatusUnauthorized, errors.New("this needs a bearer token"))
+			}
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// under takes the path of the external URL off requests, for a proxy that leaves it on; one
+// that takes it off is served as well.
+func under(external *url.URL, next http.Handler) http.Handler {
+	prefix := strings.TrimSuffix(external.Path, "/")
+	if prefix == "" {
+		return next
+	}
+	stripped := http.StripPrefix(prefix, next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == prefix:
+			http.Redirect(w, r, prefix+"/", http.StatusPermanentRedirect)
+		case strings.HasPrefix(r.URL.Path, prefix+"/"):
+			stripped.ServeHTTP(w, r)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// stranger refuses what another page makes a browser send: a write from another origin, and
+// a name for this machine that is not ours, which is how such a page would read.
+func stranger(external *url.URL, r *http.Request) error {
+	host := hostOf(r.Host)
+	local := func(name string) bool {
+		return name == "localhost" || strings.HasSuffix(name, ".localhost") || net.ParseIP(name) != nil
+	}
+	if addr, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok && addr.IP.IsLoopback() && !local(host) &&
+		host != hostOf(external.Host) {
+		return hint.With(fmt.Errorf("%q is not this server's name", host), "give --external-url where a proxy stands before it")
+	}
+	if r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions {
+		return nil
+	}
+	if o := r.Header.Get("Origin"); o != "" {
+		u, err := url.Parse(o)
+		if err != nil || u.Host != r.Host && u.Host != external.Host {
+			return fmt.Errorf("a page of %q may not write here", o)
+		}
+	}
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
+		return errors.New("another page may not write here")
+	}
+	return nil
+}
+
+func hostOf(hostport string) string {
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		return strings.Trim(hostport, "[]")
+	}
+	return host
+}
+
+// Limited refuses, after a moment, what is one too many at the same time.
+func Limited(places chan struct{}, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		patience := time.NewTimer(10 * time.Second)
+		defer patience.Stop()
+		select {
+		case places <- struct{}{}:
+			defer func() { <-places }()
+			next.ServeHTTP(w, r)
+		case <-patience.C:
+			w.Header().Set("Retry-After", "5")
+			Fail(w, http.StatusServiceUnavailable, errors.New("too many questions at the same time"))
+		case <-r.Context().Done():
+		}
+	})
+}
+
+// Answer writes a value as JSON.
+func Answer(w http.ResponseWriter, value any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	if err := json.NewEncoder(w).Encode(value); err != nil {
+		return // the reader left
+	}
+}
+
+// Fail writes an error with its way out.
+func Fail(w http.ResponseWriter, status int, err error) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	body := view.Error{Error: err.Error(), Hint: hint.Of(err)}
+	if err := json.NewEncoder(w).Encode(body); err != nil {
+		return // the reader left
+	}
+}
+
+// Body reads the JSON of a request that writes, strictly.
+func Body(w http.ResponseWriter, r *http.Request, into any) bool {
+	if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); strings.TrimSpace(kind) != "application/json" {
+		Fail(w, http.StatusUnsupportedMediaType, errors.New("the body must be application/json"))
+		return false
+	}
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		Fail(w, http.StatusBadRequest, fmt.Errorf("body: %w", err))
+		return false
+	}
+	return true
+}
+
+func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
+	if s.o.Monitor.Latest() == nil {
+		Fail(w, http.StatusServiceUnavailable, errors.New("nothing was evaluated yet"))
+		return
+	}
+	fmt.Fprintln(w, "sixty is ready.")
+}
+
+func (s *Server) reload(w http.ResponseWriter, _ *http.Request) {
+	if err := s.o.Reload(); err != nil {
+		Fail(w, http.StatusBadRequest, fmt.Errorf("the former configuration stays: %w", err))
+		return
+	}
+	fmt.Fprintln(w, "The configuration was read again.")
+}

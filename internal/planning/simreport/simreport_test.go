@@ -1,0 +1,204 @@
+package simreport_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"math"
+	"math/rand/v2"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/slo"
+	"github.com/sixty-dev/sixty/internal/planning"
+	"github.com/sixty-dev/sixty/internal/planning/simreport"
+	"github.com/sixty-dev/sixty/internal/render"
+	"github.com/sixty-dev/sixty/internal/sim"
+	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
+	"github.com/sixty-dev/sixty/internal/sim/workload"
+)
+
+// cost is of the order of an 8B model on a large GPU.
+var cost = sim.StepCost{Base: 10e-3, Mixed: 1e-3, PerSeq: 20e-6, PerToken: 60e-6, PerKV: 80e-9, PerPair: 1e-9, Knee: 256}
+
+func requests(rate float64, n int) []sim.Request {
+	rng := rand.New(rand.NewPCG(1, 1))
+	at := 0.0
+	out := make([]sim.Request, n)
+	for i := range out {
+		at += rng.ExpFloat64() / rate
+		out[i] = sim.Request{Arrival: time.Duration(at * 1e9), PromptTokens: 20 + int(rng.ExpFloat64()*400), OutputTokens: 2 + int(rng.ExpFloat64()*100)}
+	}
+	return out
+}
+
+// run simulates requests on an engine with so many blocks.
+func run(t *testing.T, rs []sim.Request, blocks int, o *slo.Objective) (simreport.Run, *perfmodel.Engine, *perfmodel.Calibration) {
+	t.Helper()
+	known := engine.ParseArgs("--max-num-seqs 64 --max-model-len 4096", "--engine-args")
+	known.Set(engine.NumBlocks, "2000", "cache_config_info")
+	e, err := perfmodel.Config("0.23.0", known, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Config.NumBlocks = blocks
+	c, err := perfmodel.Calibrate(perfmodel.Evidence{Cost: &cost, CostFrom: "a test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := c.Fit.Predict(perfmodel.Deployment{Config: e.Config}, rs, 0, sim.Options{SampleEvery: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return simreport.RunOf(p, e.Config, o, true), e, c
+}
+
+func chat(t *testing.T) *slo.Objective {
+	t.Helper()
+	o, err := slo.ForUseCase("chat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &o
+}
+
+func simulation(t *testing.T) *simreport.Simulation {
+	t.Helper()
+	rs := requests(4, 400)
+	r, e, c := run(t, rs, 2000, chat(t))
+	return &simreport.Simulation{
+		Schema: simreport.Schema, Workload: simreport.WorkloadOf(workload.Description{Source: "poisson", Text: "4 requests/s, Poisson", Notes: []string{"a <b>note</b>"}}, 1, rs, 16),
+		Deployment:  simreport.DeploymentOf(e, perfmodel.Deployment{Config: e.Config}, engine.ParseArgs("--max-num-seqs 64", "--engine-args")),
+		Calibration: simreport.CalibrationOf(c), Objective: simreport.ObjectiveOf(chat(t)), Runs: []simreport.Run{r},
+	}
+}
+
+func TestARunAddsUp(t *testing.T) {
+	rs := requests(4, 400)
+	r, _, _ := run(t, rs, 2000, chat(t))
+	if r.Requests.Total != 400 || r.Requests.Finished != 400 || r.Latency[simreport.TTFT].Count != 400 {
+		t.Errorf("%+v", r.Requests)
+	}
+	arrived, finished := 0.0, 0.0
+	length := r.Series[0].At
+	for _, p := range r.Series {
+		arrived, finished = arrived+p.Arrived*length, finished+p.Finished*length
+		if p.KVUsage < 0 || p.KVUsage > 1 || p.Running > 64 {
+			t.Errorf("%+v", p)
+		}
+	}
+	if math.Abs(arrived-400) > 1e-6 || math.Abs(finished-400) > 1e-6 {
+		t.Errorf("%.1f arrived and %.1f finished over the series, want 400", arrived, finished)
+	}
+	for m, bars := range r.Histograms {
+		n := 0
+		for _, b := range bars {
+			n += b.Count
+		}
+		if n < 390 || n > 400 {
+			t.Errorf("%s: %d requests in the bars", m, n)
+		}
+	}
+	if r.Goodput == nil || r.Goodput.Share < 0.9 || !r.Goodput.Met {
+		t.Errorf("goodput of a server that has time: %+v", r.Goodput)
+	}
+}
+
+func TestAnOverloadedServerShows(t *testing.T) {
+	r, _, _ := run(t, requests(40, 1500), 400, chat(t))
+	if r.Requests.Preemptions == 0 || r.State.KVMax < 0.95 || r.State.WaitingMax < 10 || r.Goodput.Met || r.Goodput.Share > 0.9 || r.Throughput.Busy < 0.95 {
+		t.Errorf("%+v %+v %+v %+v", r.Requests, r.State, r.Goodput, r.Throughput)
+	}
+}
+
+func TestTextKeepsToItsWidth(t *testing.T) {
+	s := simulation(t)
+	swept := *s
+	swept.Sweep = []planning.Axis{{Parameter: "rate", Values: []string{"4"}}, {Parameter: "enable-prefix-caching", Values: []string{"true", "false"}}}
+	swept.Runs = nil
+	for _, v := range swept.Sweep[1].Values {
+		r := s.Runs[0]
+		r.Set = map[string]string{"rate": "4", "enable-prefix-caching": v}
+		r.Warnings = []string{"near saturation: whatever"}
+		swept.Runs = append(swept.Runs, r)
+	}
+	for _, one := range []*simreport.Simulation{s, &swept} {
+		for _, width := range []int{80, 100, 120} {
+			var b bytes.Buffer
+			if err := simreport.Document(one).Text(&b, render.Options{Width: width}, true); err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(b.String()) {
+				if n := render.Cells(strings.TrimRight(line, "\n")); n > width {
+					t.Errorf("%d columns, want %d: %s", n, width, line)
+				}
+			}
+			for _, want := range []string{"basis ", "goodput ", "TTFT", "note "} {
+				if !strings.Contains(b.String(), want) {
+					t.Errorf("width %d: the text lacks %q:\n%s", width, want, b.String())
+				}
+			}
+		}
+	}
+}
+
+func TestJSONNamesTheBasis(t *testing.T) {
+	var b bytes.Buffer
+	if err := render.JSON(&b, simulation(t)); err != nil {
+		t.Fatal(err)
+	}
+	var back struct {
+		Schema      string
+		Calibration struct{ Basis, Statement string }
+		Runs        []struct {
+			Latency map[string]struct{ P95 float64 }
+		}
+	}
+	if err := json.Unmarshal(b.Bytes(), &back); err != nil {
+		t.Fatal(err)
+	}
+	if back.Schema != simreport.Schema || back.Calibration.Basis != "given" || back.Calibration.Statement == "" || back.Runs[0].Latency["ttft"].P95 <= 0 {
+		t.Errorf("%+v", back)
+	}
+}
+
+func TestHTMLIsWholeAndSafe(t *testing.T) {
+	s := simulation(t)
+	s.Workload.Text = "<script>alert(1)</script>"
+	s.Measured = &workload.Summary{TTFTMean: 0.1}
+	swept := *s
+	swept.Measured = nil
+	swept.Sweep = []planning.Axis{{Parameter: "route", Values: []string{"round-robin", "<i>"}}}
+	a, b := s.Runs[0], simreport.Run{Set: map[string]string{"route": "<i>"}, Error: "no <such> route"}
+	a.Set = map[string]string{"route": "round-robin"}
+	swept.Runs = []simreport.Run{a, b}
+	for _, one := range []*simreport.Simulation{s, &swept} {
+		var page bytes.Buffer
+		if err := simreport.Document(one).HTML(&page); err != nil {
+			t.Fatal(err)
+		}
+		for _, bad := range []string{"<script", "<b>note", "<i>", "<such>", "NaN", "%!", "ZgotmplZ", "src=", "href=", "url("} {
+			if strings.Contains(page.String(), bad) {
+				t.Errorf("the page holds %q", bad)
+			}
+		}
+		charts := regexp.MustCompile(`(?s)<svg.*?</svg>`).FindAllString(page.String(), -1)
+		if len(charts) < 7 {
+			t.Errorf("%d charts", len(charts))
+		}
+		for _, svg := range charts {
+			for d := xml.NewDecoder(strings.NewReader(svg)); ; {
+				if _, err := d.Token(); errors.Is(err, io.EOF) {
+					break
+				} else if err != nil {
+					t.Fatalf("chart is not XML: %v", err)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,707 @@
+package simreport
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/base/version"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/slo"
+	"github.com/sixty-dev/sixty/internal/planning"
+	"github.com/sixty-dev/sixty/internal/render"
+	"github.com/sixty-dev/sixty/internal/sim"
+	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
+	"github.com/sixty-dev/sixty/internal/sim/workload"
+)
+
+// Schema names the version of a Simulation's JSON; changes only add to it.
+const Schema = "sixty.simulation/v1"
+
+// Simulation is one workload on one deployment, or the points of a sweep. In JSON
+// all times are seconds and all rates are per second.
+type Simulation struct {
+	Schema      string       `json:"schema"`
+	Tool        version.Tool `json:"tool"`
+	Workload    Workload     `json:"workload"`
+	Deployment  Deployment   `json:"deployment"`
+	Calibration Calibration  `json:"calibration"`
+	Objective   *Objective   `json:"objective,omitempty"`
+	// Measured is what the servers themselves had while their workload was measured:
+	// what to hold a simulation of the same configuration against.
+	Measured *workload.Summary `json:"measured,omitempty"`
+	Missed   []planning.Miss   `json:"missed,omitempty"` // no run has numbers then
+	Sweep    []planning.Axis   `json:"sweep,omitempty"`
+	Runs     []Run             `json:"runs"`
+	Present  *Present          `json:"present,omitempty"`
+
+	objective *slo.Objective
+	first     int // of the runs, the one that Workload and Deployment describe
+	clients   int // of that, in a closed loop
+}
+
+// Simulate runs a simulation and describes what came of it. The objective, which may be
+// nil, is what goodput is counted against.
+func Simulate(ctx context.Context, q *planning.Simulation, o *slo.Objective) (*Simulation, error) {
+	c, err := q.Calibrate(ctx)
+	if err != nil {
+		return nil, err
+	}
+	variants, err := q.Variants(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := describe(q, c, o, variants)
+	if len(q.Missed) > 0 {
+		seen := q.Seen.Summary()
+		s.Missed, s.Measured = q.Missed, &seen
+		for i, v := range variants {
+			s.Runs[i] = Run{Set: v.Set, Error: s.missed()}
+		}
+		return s, nil
+	}
+	if err := q.Run(ctx, variants, s.add); err != nil {
+		return nil, err
+	}
+	if err := s.present(ctx, q); err != nil {
+		return nil, err
+	}
+	if len(q.Sweep) == 0 {
+		return s, variants[0].Err
+	}
+	return s, nil
+}
+
+// present simulates the servers as they are, where something of them is changed.
+func (s *Simulation) present(ctx context.Context, q *planning.Simulation) error {
+	now := q.Present()
+	if now == nil {
+		return nil
+	}
+	variants, err := now.Variants(ctx)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		s.Workload.Notes = append(s.Workload.Notes, "the servers as they are cannot be simulated: "+err.Error())
+		return nil
+	}
+	v := variants[0]
+	p := &Present{
+		Workload: WorkloadOf(v.Workload, now.Load.Seed, v.Requests, v.Deployment.Config.BlockSize), Deployment: DeploymentOf(v.Engine, v.Deployment, v.Known),
+	}
+	if p.Changes = changes(p, s, v.Clients, &q.Load); len(p.Changes) == 0 && len(s.Sweep) == 0 {
+		return nil
+	}
+	seen := q.Seen.Summary()
+	s.Present, s.Measured = p, &seen
+	return now.Run(ctx, variants, func(_ int, v *planning.Variant) {
+		if v.Err != nil {
+			p.Run.Error = v.Err.Error()
+			return
+		}
+		p.Run = RunOf(v.Prediction, v.Deployment.Config, s.objective, false)
+	})
+}
+
+// changes are what differs between the present, which may have clients in a loop, and the
+// first run, whose load was asked for, in words.
+func changes(now *Present, s *Simulation, clients int, load *workload.Asked) []string {
+	var out []string
+	for _, flag := range slices.Sorted(maps.Keys(s.Deployment.Settings)) {
+		if a, b := now.Deployment.Settings[flag].Value, s.Deployment.Settings[flag].Value; a != b {
+			out = append(out, fmt.Sprintf("%s %v → %v", flag, a, b))
+		}
+	}
+	if a, b := now.Deployment.Replicas, s.Deployment.Replicas; a != b {
+		out = append(out, fmt.Sprintf("replicas %d → %d", a, b))
+	}
+	if a, b := now.Deployment.Route, s.Deployment.Route; a != b && a != "" && b != "" {
+		out = append(out, fmt.Sprintf("route %s → %s", a, b))
+	}
+	if now.Workload.Text == s.Workload.Text {
+		return out
+	}
+	before := len(out)
+	differs := func(asked bool, name string, a, b float64, unit string) {
+		if asked && a > 0 && b > 0 && math.Abs(a/b-1) > 0.01 {
+			out = append(out, fmt.Sprintf("%s %.3g → %.3g%s", name, a, b, unit))
+		}
+	}
+	differs(true, "clients", float64(clients), float64(s.clients), "")
+	differs(clients == 0 && s.clients == 0, "rate", now.Workload.Rate, s.Workload.Rate, " requests/s")
+	differs(load.Prompt != "" || load.Trace != "", "prompts", now.Workload.PromptTokens, s.Workload.PromptTokens, " tokens")
+	differs(load.Output != "" || load.Trace != "", "outputs", now.Workload.OutputTokens, s.Workload.OutputTokens, " tokens")
+	if load.SetCV {
+		out = append(out, fmt.Sprintf("arrivals of variation %g", load.CV))
+	}
+	if len(out) == before {
+		out = append(out, "another workload")
+	}
+	return out
+}
+
+// missed says what the simulation of the servers as they are misses.
+func (s *Simulation) missed() string {
+	var parts []string
+	for _, m := range s.Missed {
+		parts = append(parts, m.String())
+	}
+	return "the simulation of the servers as they are misses what was measured of them: " + render.And(parts)
+}
+
+// Served reports whether any request was, in any of the runs.
+func (s *Simulation) Served() bool {
+	return slices.ContainsFunc(s.Runs, func(r Run) bool { return r.Requests.Finished > 0 })
+}
+
+// describe describes a simulation before it has run: its runs are still empty.
+func describe(q *planning.Simulation, c *perfmodel.Calibration, o *slo.Objective, variants []*planning.Variant) *Simulation {
+	first := slices.IndexFunc(variants, func(v *planning.Variant) bool { return v.Err == nil })
+	v := variants[first]
+	s := &Simulation{
+		Schema: Schema, Tool: version.This(), Workload: WorkloadOf(v.Workload, q.Load.Seed, v.Requests, v.Deployment.Config.BlockSize),
+		Deployment: DeploymentOf(v.Engine, v.Deployment, v.Known), Calibration: CalibrationOf(c), Objective: ObjectiveOf(o), Sweep: q.Sweep,
+		Runs: make([]Run, len(variants)), objective: o, first: first, clients: v.Clients,
+	}
+	if q.Seen != nil && s.Workload.Source == "measured" && len(q.Sweep) == 0 {
+		seen := q.Seen.Summary()
+		s.Measured = &seen
+	}
+	return s
+}
+
+// add describes the run of the variant of a place. Those of several may be added at once.
+func (s *Simulation) add(i int, v *planning.Variant) {
+	r := &s.Runs[i]
+	if v.Err != nil {
+		*r = Run{Set: v.Set, Error: v.Err.Error()}
+		return
+	}
+	*r = RunOf(v.Prediction, v.Deployment.Config, s.objective, len(s.Sweep) == 0)
+	r.Set = v.Set
+	if i == s.first && v.Clients > 0 {
+		// How many they send is a result.
+		w := &s.Workload
+		w.Requests, w.Duration = r.Requests.Total, cmp.Or(v.Until.Seconds(), r.Duration)
+		w.Rate = float64(w.Requests) / w.Duration
+	}
+}
+
+// Present is the servers as they are, simulated under the workload that they had, where the
+// runs are of something else.
+type Present struct {
+	Changes    []string   `json:"changes,omitempty"` // from here to the first run
+	Workload   Workload   `json:"workload"`
+	Deployment Deployment `json:"deployment"`
+	Run        Run        `json:"run"`
+}
+
+// Workload is what was asked of the deployment; in a sweep over it, that of the
+// first point.
+type Workload struct {
+	Source       string   `json:"source"` // poisson, constant, bursts, trace or measured
+	Text         string   `json:"text"`
+	Requests     int      `json:"requests"`
+	Duration     float64  `json:"duration"` // from the first arrival to the last
+	Rate         float64  `json:"rate"`
+	PromptTokens float64  `json:"prompt_tokens"` // means
+	OutputTokens float64  `json:"output_tokens"`
+	SharedTokens float64  `json:"shared_tokens"` // of a prompt, that another has too
+	Seed         uint64   `json:"seed"`
+	Notes        []string `json:"notes,omitempty"`
+}
+
+// WorkloadOf describes requests.
+func WorkloadOf(d workload.Description, seed uint64, requests []sim.Request, blockSize int) Workload {
+	w := Workload{Source: d.Source, Text: d.Text, Requests: len(requests), Seed: seed, Notes: d.Notes}
+	if len(requests) == 0 {
+		return w
+	}
+	n := float64(len(requests))
+	for i := range requests {
+		r := &requests[i]
+		w.PromptTokens += float64(r.PromptTokens) / n
+		w.OutputTokens += float64(r.OutputTokens) / n
+		w.SharedTokens += float64(min(len(r.Blocks)*blockSize, r.PromptTokens)) / n
+	}
+	w.Duration = (requests[len(requests)-1].Arrival - requests[0].Arrival).Seconds()
+	if w.Duration > 0 {
+		w.Rate = (n - 1) / w.Duration
+	}
+	return w
+}
+
+// Deployment is what was simulated; in a sweep over it, its first point.
+type Deployment struct {
+	VLLM        string             `json:"vllm"`
+	Replicas    int                `json:"replicas"`
+	Route       string             `json:"route,omitempty"` // between several replicas
+	Settings    map[string]Setting `json:"settings"`
+	KVTokens    int                `json:"kv_tokens"` // that the cache of one replica holds
+	Assumed     []string           `json:"assumed,omitempty"`
+	NotModelled []string           `json:"not_modelled,omitempty"`
+}
+
+// Setting is a flag's value and where it is from.
+type Setting struct {
+	Value  any    `json:"value"`
+	Source string `json:"source"`
+}
+
+// DeploymentOf describes a deployment, with the sources of what is known.
+func DeploymentOf(e *perfmodel.Engine, d perfmodel.Deployment, known engine.Config) Deployment {
+	c := d.Config
+	out := Deployment{
+		VLLM: string(e.Release), Replicas: max(d.Replicas, 1), Assumed: e.Assumed, NotModelled: e.NotModelled,
+		KVTokens: c.CacheSize(), Settings: map[string]Setting{},
+	}
+	if out.Replicas > 1 {
+		out.Route = string(cmp.Or(d.Route, perfmodel.RoundRobin))
+	}
+	for flag, v := range map[string]any{
+		engine.MaxNumSeqs: c.MaxNumSeqs, engine.MaxNumBatchedTokens: c.MaxNumBatchedTokens, engine.MaxModelLen: c.MaxModelLen,
+		engine.BlockSize: c.BlockSize, engine.NumBlocks: c.NumBlocks,
+		engine.ChunkedPrefill: c.ChunkedPrefill, engine.PrefixCaching: c.PrefixCaching,
+		"scheduling-policy": c.Policy.String(), "async-scheduling": c.AsyncScheduling, "long-prefill-token-threshold": c.LongPrefillTokenThreshold,
+		"watermark": c.Watermark, "max-num-queued-reqs": c.MaxQueuedRequests, "max-num-queued-tokens": c.MaxQueuedTokens,
+	} {
+		source := "default of vLLM " + string(e.Release)
+		if slices.ContainsFunc(e.Assumed, func(a string) bool { return strings.Contains(a, flag) }) {
+			source = "assumed"
+		}
+		for _, name := range []string{flag, map[string]string{engine.NumBlocks: engine.NumBlocksOverride}[flag]} {
+			if s, ok := known[name]; ok && name != "" {
+				source = s.Source
+			}
+		}
+		out.Settings[flag] = Setting{v, source}
+	}
+	return out
+}
+
+// Calibration is what the step times rest on. Costs are in seconds per unit of
+// work.
+type Calibration struct {
+	Basis     perfmodel.Basis `json:"basis"`
+	Source    string          `json:"source"`
+	Statement string          `json:"statement"`
+	*perfmodel.Fit
+	Seen  *Seen    `json:"seen,omitempty"`
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Seen is the range of steps that were observed.
+type Seen struct {
+	Batch   [2]float64 `json:"batch"`
+	Context [2]float64 `json:"context_tokens"`
+}
+
+// CalibrationOf describes a calibration.
+func CalibrationOf(c *perfmodel.Calibration) Calibration {
+	f := c.Fit
+	out := Calibration{Basis: c.Basis, Source: c.Source, Statement: c.Statement(), Fit: f, Notes: c.Notes}
+	if f.Observations > 0 {
+		out.Seen = &Seen{[2]float64{f.Seen.MinSeqs, f.Seen.MaxSeqs}, [2]float64{f.Seen.MinKV, f.Seen.MaxKV}}
+	}
+	return out
+}
+
+// Objective is what users were promised, in seconds.
+type Objective struct {
+	Name string  `json:"name"`
+	TTFT float64 `json:"ttft_p95,omitempty"`
+	ITL  float64 `json:"itl_p95,omitempty"`
+	E2E  float64 `json:"e2e_p95,omitempty"`
+}
+
+// ObjectiveOf describes an objective.
+func ObjectiveOf(o *slo.Objective) *Objective {
+	if o == nil {
+		return nil
+	}
+	return &Objective{o.Source(), o.TTFTP95.Seconds(), o.ITLP95.Seconds(), o.E2EP95.Seconds()}
+}
+
+// Run is one simulation.
+type Run struct {
+	Set   map[string]string `json:"set,omitempty"`   // the point of the sweep
+	Error string            `json:"error,omitempty"` // why this point cannot run; all else is empty then
+
+	Latency    map[Metric]*Latency `json:"latency,omitempty"`
+	Throughput Throughput          `json:"throughput"`
+	Requests   Requests            `json:"requests"`
+	State      State               `json:"state"`
+	Goodput    *Goodput            `json:"goodput,omitempty"`
+	Warnings   []string            `json:"warnings,omitempty"`
+	Samples    int                 `json:"samples"` // of the calibration, that the intervals rest on
+	// Overload says that at the slow end the servers do not keep up with the load: how long
+	// requests wait then depends on how long it lasts.
+	Overload   bool             `json:"overload_at_slow_end,omitempty"`
+	Duration   float64          `json:"duration"`
+	Series     []Point          `json:"series,omitempty"`
+	Histograms map[Metric][]Bar `json:"histograms,omitempty"`
+}
+
+// Metric names a latency.
+type Metric string
+
+// The latencies. TPOT is a request's mean time per token after the first, ITL that
+// of single gaps.
+const (
+	TTFT  Metric = "ttft"
+	Queue Metric = "queue"
+	ITL   Metric = "itl"
+	TPOT  Metric = "tpot"
+	E2E   Metric = "e2e"
+)
+
+// Metrics lists them in the order of a table.
+func Metrics() []Metric { return []Metric{TTFT, Queue, ITL, TPOT, E2E} }
+
+// Title is a latency's name for people.
+func (m Metric) Title() string {
+	return map[Metric]string{TTFT: "TTFT", Queue: "queue", ITL: "ITL", TPOT: "TPOT", E2E: "E2E"}[m]
+}
+
+// Latency is a distribution in seconds.
+type Latency struct {
+	Count      int         `json:"count"`
+	Mean       float64     `json:"mean"`
+	P50        float64     `json:"p50"`
+	P90        float64     `json:"p90"`
+	P95        float64     `json:"p95"`
+	P99        float64     `json:"p99"`
+	Max        float64     `json:"max"`
+	MeanWithin *[2]float64 `json:"mean_interval,omitempty"`
+	P95Within  *[2]float64 `json:"p95_interval,omitempty"`
+}
+
+// Throughput is per second of the simulated time.
+type Throughput struct {
+	Requests     float64    `json:"requests"` // finished
+	OutputTokens float64    `json:"output_tokens"`
+	PromptTokens float64    `json:"prompt_tokens"`
+	Interval     [2]float64 `json:"output_tokens_interval"`
+	Busy         float64    `json:"busy"` // share of the time with a step in execution
+}
+
+// Requests counts how requests ended.
+type Requests struct {
+	Total       int            `json:"total"`
+	Finished    int            `json:"finished"`
+	Refused     map[string]int `json:"refused,omitempty"` // by reason
+	Preemptions int            `json:"preemptions"`
+	Interval    [2]float64     `json:"preemptions_interval"`
+	Preempted   int            `json:"preempted"` // requests that were, at least once
+}
+
+// State is the engines' over time, from the first arrival to the last end: counts are of
+// all replicas together, KV usage is that of the fullest.
+type State struct {
+	RunningMean float64 `json:"running_mean"`
+	RunningMax  float64 `json:"running_max"`
+	WaitingMean float64 `json:"waiting_mean"`
+	WaitingMax  float64 `json:"waiting_max"`
+	WaitingEnd  float64 `json:"waiting_at_last_arrival"`
+	KVMean      float64 `json:"kv_cache_usage_mean"`
+	KVMax       float64 `json:"kv_cache_usage_max"`
+	PrefixHits  float64 `json:"prefix_hit_ratio"`
+
+	// What servers that were measured at that load would have shown: until the last
+	// request arrived, without what was left to do at the end.
+	TTFTMean float64  `json:"ttft_mean"` // of the first tokens in that time
+	Arriving Arriving `json:"while_arriving"`
+}
+
+// Arriving has means over the time in which requests arrived, and output tokens per second.
+type Arriving struct {
+	Running      float64 `json:"running"`
+	Waiting      float64 `json:"waiting"`
+	KVUsage      float64 `json:"kv_cache_usage"`
+	OutputTokens float64 `json:"output_tokens"`
+}
+
+// Goodput is how many requests met the objective, as sixty bench counts it.
+type Goodput struct {
+	Share    float64 `json:"share"`
+	Requests float64 `json:"requests"` // per second
+	Met      bool    `json:"met"`      // every percentile that was promised
+}
+
+// Point is the state at a time, and what happened since the point before.
+type Point struct {
+	At       float64 `json:"at"`
+	Running  float64 `json:"running"`
+	Waiting  float64 `json:"waiting"`
+	KVUsage  float64 `json:"kv_cache_usage"`
+	Arrived  float64 `json:"arrived"`            // requests per second
+	Finished float64 `json:"finished"`           // requests per second
+	TTFTP50  float64 `json:"ttft_p50,omitempty"` // of the requests whose first token came
+	TTFTP95  float64 `json:"ttft_p95,omitempty"`
+	TPOTP50  float64 `json:"tpot_p50,omitempty"` // of the requests that finished
+	TPOTP95  float64 `json:"tpot_p95,omitempty"`
+}
+
+// Bar is a number of requests whose latency lay in a range.
+type Bar struct {
+	From  float64 `json:"from"`
+	To    float64 `json:"to"`
+	Count int     `json:"count"`
+}
+
+// RunOf describes a prediction. Detail adds series and histograms.
+func RunOf(p *perfmodel.Prediction, cfg sim.Config, o *slo.Objective, detail bool) Run {
+	s := &p.Summary
+	r := Run{Warnings: p.Warnings, Samples: p.Draws, Overload: p.Overload(), Duration: s.Duration.Seconds()}
+	r.Latency = map[Metric]*Latency{}
+	for m, x := range map[Metric]struct {
+		q         sim.Quantiles
+		mean, p95 *perfmodel.Estimate
+	}{TTFT: {s.TTFT, &p.TTFTMean, &p.TTFTP95}, Queue: {s.Queue, &p.QueueMean, &p.QueueP95}, ITL: {s.ITL, &p.ITLMean, &p.ITLP95}, TPOT: {s.TPOT, &p.TPOTMean, &p.TPOTP95}, E2E: {s.E2E, &p.E2EMean, &p.E2EP95}} {
+		if x.q.Count > 0 {
+			r.Latency[m] = latency(x.q)
+			if p.Draws > 0 {
+				r.Latency[m].MeanWithin, r.Latency[m].P95Within = &[2]float64{x.mean.Low, x.mean.High}, &[2]float64{x.p95.Low, x.p95.High}
+			}
+		}
+	}
+	seconds := max(s.Duration.Seconds(), 1e-9)
+	finished := s.Outcomes[sim.Finished]
+	r.Throughput = Throughput{
+		Requests: float64(finished) / seconds, OutputTokens: s.OutputPerSecond, PromptTokens: float64(s.PromptTokens) / seconds,
+		Interval: [2]float64{p.OutputPerSecond.Low, p.OutputPerSecond.High},
+	}
+	r.Requests = Requests{Total: len(p.Result.Records), Finished: finished, Preemptions: s.Preemptions, Interval: [2]float64{p.Preemptions.Low, p.Preemptions.High}}
+	for outcome, n := range s.Outcomes {
+		if outcome != sim.Finished && n > 0 {
+			if r.Requests.Refused == nil {
+				r.Requests.Refused = map[string]int{}
+			}
+			r.Requests.Refused[outcome.String()] = n
+		}
+	}
+	for i := range p.Result.Records {
+		if p.Result.Records[i].Preemptions > 0 {
+			r.Requests.Preempted++
+		}
+	}
+	r.replicas(p.Result, cfg, seconds)
+	r.goodput(p, o)
+	if detail {
+		r.series(p.Result, cfg)
+		r.histograms(p.Result)
+	}
+	return r
+}
+
+func latency(q sim.Quantiles) *Latency {
+	return &Latency{
+		Count: q.Count, Mean: q.Mean.Seconds(), P50: q.P50.Seconds(), P90: q.P90.Seconds(), P95: q.P95.Seconds(), P99: q.P99.Seconds(), Max: q.Max.Seconds(),
+	}
+}
+
+// replicas fills in what the engines' samples and counters tell.
+func (r *Run) replicas(res *sim.Result, cfg sim.Config, seconds float64) {
+	came := sim.WhileArriving(res.Records)
+	var looked, hit int64
+	samples := 0
+	for _, rep := range res.Replicas {
+		looked, hit = looked+rep.Stats.PrefixAdmittedLookedUp, hit+rep.Stats.PrefixAdmittedHit
+		r.Throughput.Busy += rep.Stats.Busy.Seconds() / seconds / float64(len(res.Replicas))
+		samples = max(samples, len(rep.Samples))
+	}
+	if looked > 0 {
+		r.State.PrefixHits = float64(hit) / float64(looked)
+	}
+	s, a := &r.State, &r.State.Arriving
+	all, arriving := 0.0, 0.0
+	for i := range samples {
+		at, running, waiting, kv := sampleAt(res, cfg, i)
+		s.RunningMax, s.WaitingMax, s.KVMax = max(s.RunningMax, running), max(s.WaitingMax, waiting), max(s.KVMax, kv)
+		if at < came.First {
+			continue
+		}
+		all++
+		s.RunningMean, s.WaitingMean, s.KVMean = s.RunningMean+running, s.WaitingMean+waiting, s.KVMean+kv
+		if at <= came.Last {
+			arriving++
+			a.Running, a.Waiting, a.KVUsage = a.Running+running, a.Waiting+waiting, a.KVUsage+kv
+			s.WaitingEnd = waiting
+		}
+	}
+	for _, mean := range []*float64{&s.RunningMean, &s.WaitingMean, &s.KVMean} {
+		*mean /= max(all, 1)
+	}
+	for _, mean := range []*float64{&a.Running, &a.Waiting, &a.KVUsage} {
+		*mean /= max(arriving, 1)
+	}
+	s.TTFTMean, a.OutputTokens = came.TTFTMean.Seconds(), came.OutputPerSecond
+}
+
+// sampleAt sums the replicas' samples of one moment; an engine that has ended has
+// none any more, and is empty.
+func sampleAt(res *sim.Result, cfg sim.Config, i int) (at time.Duration, running, waiting, kv float64) {
+	for _, rep := range res.Replicas {
+		if i < len(rep.Samples) {
+			x := rep.Samples[i]
+			at = x.At
+			running += float64(x.Running)
+			waiting += float64(x.Waiting)
+			kv = max(kv, float64(x.UsedBlocks)/float64(cfg.NumBlocks-1))
+		}
+	}
+	return at, running, waiting, kv
+}
+
+// goodput counts as package load does: a request is good when its TTFT, its mean
+// time per token and its E2E are within what is promised at P95.
+func (r *Run) goodput(p *perfmodel.Prediction, o *slo.Objective) {
+	if o == nil || r.Requests.Total == 0 {
+		return
+	}
+	good := 0
+	for i := range p.Result.Records {
+		q := &p.Result.Records[i]
+		if q.Outcome == sim.Finished && within(q.TTFT(), o.TTFTP95) && within(q.TPOT(), o.ITLP95) && within(q.E2E(), o.E2EP95) {
+			good++
+		}
+	}
+	s := &p.Summary
+	r.Goodput = &Goodput{
+		Share: float64(good) / float64(r.Requests.Total),
+		Met:   within(s.TTFT.P95, o.TTFTP95) && within(s.ITL.P95, o.ITLP95) && within(s.E2E.P95, o.E2EP95) && s.Outcomes[sim.Finished] > 0,
+	}
+	if o.Availability > 0 && float64(s.Outcomes[sim.Finished])/float64(r.Requests.Total) < o.Availability {
+		r.Goodput.Met = false
+	}
+	if r.Duration > 0 {
+		r.Goodput.Requests = float64(good) / r.Duration
+	}
+}
+
+func within(d, limit time.Duration) bool { return limit == 0 || d <= limit }
+
+// How many moments a series has: as many as a plot can show, and as few as it takes
+// for some requests in each.
+const (
+	points       = 240
+	fewestPoints = 40
+	perPoint     = 10
+)
+
+// series thins the samples out and puts the latencies of each time beside them.
+func (r *Run) series(res *sim.Result, cfg sim.Config) {
+	n := 0
+	for _, rep := range res.Replicas {
+		n = max(n, len(rep.Samples))
+	}
+	if n < 2 || res.End <= 0 {
+		return
+	}
+	count := min(max(len(res.Records)/perPoint, fewestPoints), points, n)
+	length := res.End.Seconds() / float64(count)
+	r.Series = make([]Point, count)
+	parts := make([]int, count)
+	for i := range n {
+		at, running, waiting, kv := sampleAt(res, cfg, i)
+		k := min(int(at.Seconds()/length), count-1)
+		p := &r.Series[k]
+		p.Running, p.Waiting, p.KVUsage = p.Running+running, p.Waiting+waiting, max(p.KVUsage, kv)
+		parts[k]++
+	}
+	slot := func(at time.Duration) int { return min(int(at.Seconds()/length), count-1) }
+	for i := range res.Records {
+		q := &res.Records[i]
+		r.Series[slot(q.Arrival)].Arrived += 1 / length
+		if q.Outcome == sim.Finished {
+			r.Series[slot(q.Arrival+q.E2E())].Finished += 1 / length
+		}
+	}
+	ttft := latencies(res.Records, TTFT, count, func(q *sim.Record) int { return slot(q.Arrival + q.TTFT()) })
+	tpot := latencies(res.Records, TPOT, count, func(q *sim.Record) int { return slot(q.Arrival + q.E2E()) })
+	for k := range r.Series {
+		p := &r.Series[k]
+		p.At = float64(k+1) * length
+		if parts[k] > 0 {
+			p.Running, p.Waiting = p.Running/float64(parts[k]), p.Waiting/float64(parts[k])
+		}
+		p.TTFTP50, p.TTFTP95, p.TPOTP50, p.TPOTP95 = ttft[k].P50.Seconds(), ttft[k].P95.Seconds(), tpot[k].P50.Seconds(), tpot[k].P95.Seconds()
+	}
+}
+
+// of returns a request's latency, where it has one.
+func (m Metric) of(q *sim.Record) (d time.Duration, ok bool) {
+	switch m {
+	case TTFT:
+		return q.TTFT(), q.OutputTokens > 0
+	case E2E:
+		return q.E2E(), q.Outcome == sim.Finished
+	}
+	return q.TPOT(), q.Outcome == sim.Finished && q.OutputTokens > 1
+}
+
+// latencies describes those of the requests of each of so many slots.
+func latencies(records []sim.Record, m Metric, slots int, slot func(*sim.Record) int) []sim.Quantiles {
+	ends := make([]int, slots+1) // of the slot before, in a list of all
+	for i := range records {
+		if _, ok := m.of(&records[i]); ok {
+			ends[slot(&records[i])+1]++
+		}
+	}
+	for k := range slots {
+		ends[k+1] += ends[k]
+	}
+	all := make([]time.Duration, ends[slots])
+	next := slices.Clone(ends)
+	for i := range records {
+		if d, ok := m.of(&records[i]); ok {
+			k := slot(&records[i])
+			all[next[k]] = d
+			next[k]++
+		}
+	}
+	out := make([]sim.Quantiles, slots)
+	for k := range out {
+		out[k] = sim.QuantilesOf(all[ends[k]:ends[k+1]])
+	}
+	return out
+}
+
+const bars = 60
+
+// histograms counts latencies in bars of equal width up to P99, the last one
+// holding all beyond.
+func (r *Run) histograms(res *sim.Result) {
+	r.Histograms = map[Metric][]Bar{}
+	for _, m := range []Metric{TTFT, TPOT, E2E} {
+		if r.Latency[m] == nil {
+			continue
+		}
+		lo, hi := math.Inf(1), r.Latency[m].P99
+		for i := range res.Records {
+			if d, ok := m.of(&res.Records[i]); ok {
+				lo = min(lo, d.Seconds())
+			}
+		}
+		if hi <= lo {
+			hi = lo + max(math.Abs(lo)*0.01, 1e-6)
+		}
+		width := (hi - lo) / bars
+		list := make([]Bar, bars)
+		for i := range list {
+			list[i].From, list[i].To = lo+float64(i)*width, lo+float64(i+1)*width
+		}
+		for i := range res.Records {
+			if d, ok := m.of(&res.Records[i]); ok {
+				list[min(int((d.Seconds()-lo)/width), bars-1)].Count++
+			}
+		}
+		r.Histograms[m] = list
+	}
+}

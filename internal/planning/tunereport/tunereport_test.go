@@ -1,0 +1,166 @@
+package tunereport
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog/modelconfig/modelconfigtest"
+	"github.com/sixty-dev/sixty/internal/planning"
+	"github.com/sixty-dev/sixty/internal/render"
+	"github.com/sixty-dev/sixty/internal/sim"
+	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
+)
+
+// answer is that of a real search, short.
+func answer(t *testing.T, itl time.Duration) *Answer {
+	t.Helper()
+	m := modelconfigtest.Read(t, "gemma-3-27b")
+	d, err := perfmodel.FindGPU("H100")
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := perfmodel.Settings{Release: "0.23", Device: d, MaxModelLen: 8192}
+	p := &planning.Plan{Model: m, Base: base, MaxGPUs: 8, Targets: planning.Targets{ITLP95: itl, TTFTP95: time.Second}, Demand: planning.Demand{
+		Rate: 4, MeanPrompt: 800, MeanOutput: 100, Text: "4 requests/s",
+		Draw: func(rate float64, replicas, _ int) ([]sim.Request, error) {
+			var out []sim.Request
+			for i := range 120 {
+				out = append(out, sim.Request{Arrival: time.Duration(float64(i*replicas) / rate * 1e9), PromptTokens: 800, OutputTokens: 100})
+			}
+			return out, nil
+		},
+	}}
+	r, err := p.Search()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := perfmodel.NewLedger(m, base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return New(&planning.Tuned{
+		Ledger: l, Plan: p, Result: r, Compared: l.Check(perfmodel.Observed{KVBytes: 5 << 30, NumBlocks: 4096, WeightBytes: 51 << 30}), ComparedWith: "a log",
+	}, "google/gemma-3-27b-it")
+}
+
+func TestTextKeepsToItsColumns(t *testing.T) {
+	for _, itl := range []time.Duration{100 * time.Millisecond, time.Millisecond} {
+		a := answer(t, itl)
+		for _, width := range []int{80, 120} {
+			var b bytes.Buffer
+			if err := Document(a).Text(&b, render.Options{Width: width}, true); err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.SplitSeq(b.String(), "\n") {
+				if n := render.Cells(line); n > width {
+					t.Errorf("%d columns: %d in %q", width, n, line)
+				}
+				if strings.Contains(line, "%!") {
+					t.Errorf("a broken verb: %q", line)
+				}
+			}
+			for _, want := range []string{"vllm serve google/gemma-3-27b-it", "--max-num-batched-tokens", "left for the KV cache", "not understood", "OFF", "basis     not calibrated"} {
+				if !strings.Contains(b.String(), want) {
+					t.Errorf("%d columns: no %q", width, want)
+				}
+			}
+		}
+		if a.Met() != (itl > time.Millisecond) {
+			t.Errorf("%s: status %s", itl, a.Status)
+		}
+	}
+}
+
+// A first screen is at most 20 lines of 80 columns, whatever there is to say.
+func TestShortTextFitsTheScreen(t *testing.T) {
+	for _, itl := range []time.Duration{100 * time.Millisecond, time.Millisecond} {
+		a := answer(t, itl)
+		a.Notes = append(a.Notes, strings.Repeat("a note that goes on and on ", 20), strings.Repeat("another one ", 20))
+		a.LeftOut, a.Idle = []string{"--enable-dbo: the overlap of two half batches"}, []string{"--seed"}
+		a.Result.Measure = &Measurement{&planning.Measurement{Load: "as much as it takes", Widest: "ITL P95", Factor: 2, Reduced: 1.1}, []string{"vllm serve x", "sixty bench http://localhost:8000", "sixty tune …"}}
+		var b bytes.Buffer
+		if err := Document(a).Text(&b, render.Options{}, false); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(b.String(), "\n"); n > 20 || !strings.Contains(b.String(), "vllm serve google/gemma") || !strings.Contains(b.String(), "--full shows") {
+			t.Errorf("%d lines:\n%s", n, b.String())
+		}
+		for line := range strings.Lines(b.String()) {
+			if n := render.Cells(strings.TrimSuffix(line, "\n")); n > render.DefaultWidth {
+				t.Errorf("%d columns: %s", n, line)
+			}
+		}
+	}
+}
+
+func TestJSONIsWhatTheDocumentSays(t *testing.T) {
+	a := answer(t, 100*time.Millisecond)
+	var b bytes.Buffer
+	if err := render.JSON(&b, a); err != nil {
+		t.Fatal(err)
+	}
+	var back map[string]any
+	if err := json.Unmarshal(b.Bytes(), &back); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"schema", "status", "model", "deployment", "ledger", "check", "targets", "workload", "result"} {
+		if back[key] == nil {
+			t.Errorf("no %q", key)
+		}
+	}
+	if back["schema"] != "sixty.tune/v1" {
+		t.Errorf("schema %v", back["schema"])
+	}
+	doc, err := os.ReadFile("../../../docs/tune.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key := range keys(back) {
+		if !strings.Contains(string(doc), "`"+key+"`") {
+			t.Errorf("docs/tune.md does not say what %q is", key)
+		}
+	}
+}
+
+// keys are all names in a document.
+func keys(v any) map[string]bool {
+	out := map[string]bool{}
+	switch x := v.(type) {
+	case map[string]any:
+		for k, y := range x {
+			out[k] = true
+			for n := range keys(y) {
+				out[n] = true
+			}
+		}
+	case []any:
+		for _, y := range x {
+			for n := range keys(y) {
+				out[n] = true
+			}
+		}
+	}
+	return out
+}
+
+func TestHTMLIsWholeAndSafe(t *testing.T) {
+	a := answer(t, 100*time.Millisecond)
+	a.Model.Architecture = "<script>alert(1)</script>"
+	var b bytes.Buffer
+	if err := Document(a).HTML(&b); err != nil {
+		t.Fatal(err)
+	}
+	page := b.String()
+	if strings.Contains(page, "<script>") || !strings.HasSuffix(strings.TrimSpace(page), "</html>") {
+		t.Error("the page is not safe or not whole")
+	}
+	for _, want := range []string{"<svg", "--max-num-seqs", "What one step of each knob costs", "left for the KV cache"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %q", want)
+		}
+	}
+}

@@ -1,0 +1,447 @@
+package profilereport
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/profile"
+	"github.com/sixty-dev/sixty/internal/profile/finding"
+	"github.com/sixty-dev/sixty/internal/render"
+	"github.com/sixty-dev/sixty/internal/report"
+)
+
+// A share below least is not worth a line.
+const least = 0.01
+
+// Text writes a profile for a terminal, the answer first: what fits a screen or, in full, all
+// findings, steps, kernels, ranks and rates.
+func Text(w io.Writer, p *profile.Profile, v *finding.Verdict, full bool, o render.Options) error {
+	return newDocument(p, v).Text(w, o, full)
+}
+
+// HTML writes a page that needs nothing but itself.
+func HTML(w io.Writer, p *profile.Profile, v *finding.Verdict) error {
+	return newDocument(p, v).HTML(w)
+}
+
+type document struct {
+	*render.Document
+	p *profile.Profile
+	v *finding.Verdict
+}
+
+func newDocument(p *profile.Profile, v *finding.Verdict) *render.Document {
+	id, severity, summary := headline(p, v)
+	d := &document{render.NewDocument("Profile: " + id), p, v}
+	style := render.Good
+	if severity != "" {
+		id += " (" + severity + ")"
+		if severity != catalog.Info.String() {
+			style = render.Warning
+		}
+	}
+	if s := stepsLine(p); s != "" {
+		summary += ". " + s
+	}
+	d.Answer(style, id, render.Sentence(summary))
+	d.In(render.Screen)
+	if f := v.Leading(); f != nil && len(f.Reasons) > 0 {
+		d.Say("", render.Sentence(f.Reasons[0]))
+	}
+	d.In(render.Everywhere)
+	for _, s := range p.Partial {
+		d.Say("Partial", render.Sentence(s))
+	}
+	d.where()
+	d.also()
+	d.In(render.Details)
+	d.findings()
+	d.steps()
+	d.kernels()
+	d.rates()
+	d.devices()
+	d.In(render.Page)
+	d.Section("Charts", "")
+	d.Figures(figures(p)...)
+	if len(p.Ranks) > 0 && p.Ranks[0].Stacks != nil {
+		if h := flame(p.Ranks[0].Stacks.Tree(0.001)); h != "" {
+			d.Section("GPU time by what launched it", "")
+			d.Say("", "Annotations, Python functions and operators as far as they were recorded, the kernel last. Hover for times.").Style = render.Dim
+			d.Draw(h)
+		}
+	}
+	d.footer()
+	return d.Document
+}
+
+// seconds writes nanoseconds.
+func seconds(ns int64) string { return render.Seconds(float64(ns) / 1e9) }
+
+// headline is the answer in a sentence.
+func headline(p *profile.Profile, v *finding.Verdict) (id, severity, summary string) {
+	f := v.Leading()
+	switch {
+	case f != nil:
+		return f.Kind.ID, f.Severity.String(), f.Summary
+	case p.Devices == 0:
+		return "no-activity", "", "The trace holds nothing that a device or an operator did: another tool wrote it, or the profiler recorded without activities. sixty profile how says how to take one"
+	}
+	g := p.Heaviest()
+	return "nothing-dominates", "", fmt.Sprintf("The device is busy %s of the time and nothing stands out; %s leads with %s",
+		render.Percent(p.Share(p.Busy)), g, render.Percent(p.Share(p.Group[g].Time)))
+}
+
+// uneven is how many times the median the longest step takes that is worth telling.
+const uneven = 5
+
+// stepsLine says what the steps took.
+func stepsLine(p *profile.Profile) string {
+	var parts []string
+	longest := ""
+	add := func(name string, s profile.StepTimes) {
+		parts = append(parts, fmt.Sprintf("%s of %s", render.Plural(s.Count, name), render.Seconds(s.P50)))
+		if s.Max > uneven*s.P50 {
+			longest = ", the longest " + render.Seconds(p.Steps[profile.Unknown].Max)
+		}
+	}
+	for _, phase := range []profile.Phase{profile.Decode, profile.Mixed, profile.Prefill} {
+		if s := p.Steps[phase]; s.Count > 0 {
+			add(phase.String()+" step", s)
+		}
+	}
+	if s := p.Steps[profile.Unknown]; len(parts) == 0 && s.Count > 0 {
+		add("step", s)
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return render.And(parts) + " (median" + longest + ")"
+}
+
+// row is a part of the wall time.
+type row struct {
+	Name  string
+	Time  int64
+	Share float64
+	Note  string
+}
+
+// rows are all parts of a device's wall time; they add up to it.
+func rows(p *profile.Profile) []row {
+	var out []row
+	each := int64(max(p.Devices, 1))
+	for g := range profile.Groups {
+		if x := p.Group[g]; x.Time > 0 {
+			note := render.Plural(x.Count, "kernel")
+			switch {
+			case g == profile.Communication:
+				note = fmt.Sprintf("exposed; %s more hidden behind computation", render.Percent(p.Share(p.Hidden)))
+			case g == profile.Copies:
+				note = "exposed"
+			}
+			out = append(out, row{g.String(), x.Time / each, p.Share(x.Time), note})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b row) int { return cmp.Compare(b.Share, a.Share) })
+	var idle []row
+	for c := range profile.Causes {
+		if x := p.Idle[c]; x > 0 {
+			idle = append(idle, row{"idle: " + c.String(), x / each, p.Share(x), ""})
+		}
+	}
+	slices.SortStableFunc(idle, func(a, b row) int { return cmp.Compare(b.Share, a.Share) })
+	return append(out, idle...)
+}
+
+// shown keeps the rows that matter and adds the others up.
+func shown(all []row, most int) []row {
+	kept := slices.Clone(all)
+	slices.SortStableFunc(kept, func(a, b row) int { return cmp.Compare(b.Share, a.Share) })
+	if len(kept) > most {
+		kept = kept[:most]
+	}
+	kept = slices.DeleteFunc(kept, func(r row) bool { return r.Share < least })
+	var out []row
+	rest := row{Name: "the rest"}
+	n := 0
+	for _, r := range all {
+		if slices.ContainsFunc(kept, func(k row) bool { return k.Name == r.Name }) {
+			out = append(out, r)
+			continue
+		}
+		rest.Time += r.Time
+		rest.Share += r.Share
+		n++
+	}
+	if n == 1 {
+		for _, r := range all {
+			if !slices.ContainsFunc(kept, func(k row) bool { return k.Name == r.Name }) {
+				rest.Name = r.Name
+			}
+		}
+	}
+	if rest.Time > 0 {
+		out = append(out, rest)
+	}
+	return out
+}
+
+// where is all of the wall time; a screen has what matters of it.
+func (d *document) where() {
+	if d.p.Wall == 0 {
+		return
+	}
+	all := rows(d.p)
+	table := func(list []row) (out [][]string) {
+		longest := 0.0
+		for _, r := range list {
+			longest = max(longest, r.Share)
+		}
+		for _, r := range list {
+			bar := strings.Repeat("█", int(r.Share/longest*20+0.5))
+			out = append(out, []string{r.Name, render.Percent(r.Share), seconds(r.Time), bar, r.Note})
+		}
+		return out
+	}
+	columns := render.Words(render.Columns("", "", "", "", ""))
+	columns[3].Left = true
+	d.Section("Where the time goes", whereOf(d.p))
+	d.In(render.Screen)
+	few := table(shown(all, 5))
+	for i := range few {
+		few[i] = few[i][:4]
+	}
+	d.Table(columns[:4], few)
+	d.In(render.Details)
+	d.Table(columns, table(all))
+	d.Say("", fmt.Sprintf("What overlaps counts once; the parts add up to the wall time. %s kernels, %s of them replayed by graphs.",
+		render.Grouped(float64(d.p.Runs)), render.Grouped(float64(d.p.Graph)))).Style = render.Dim
+	d.In(render.Everywhere)
+}
+
+func whereOf(p *profile.Profile) string {
+	s := fmt.Sprintf(": %s on %s", render.Seconds(p.Seconds()), render.Plural(p.Devices, "GPU"))
+	if len(p.Ranks) == 1 && len(p.Ranks[0].Devices) > 0 && p.Ranks[0].Devices[0].Name != "" {
+		s += " (" + render.Clean(p.Ranks[0].Devices[0].Name) + ")"
+	}
+	return s + ", busy " + render.Percent(p.Share(p.Busy))
+}
+
+// also shows the leading finding's fix and names the others.
+func (d *document) also() {
+	d.In(render.Screen)
+	if f := d.v.Leading(); f != nil && len(f.Fixes) > 0 {
+		fix := &f.Fixes[0]
+		line := render.Sentence(fix.Summary)
+		if args := fix.Args(); args != "" {
+			line = fmt.Sprintf("%s (%s).", strings.TrimSuffix(fix.Summary, "."), args)
+		}
+		d.Section("Fix", "")
+		d.Say("", line)
+	}
+	var names []string
+	for i := range d.v.Findings {
+		if f := &d.v.Findings[i]; i > 0 {
+			names = append(names, fmt.Sprintf("%s %s", f.Kind.ID, render.Percent(f.Cost)))
+		}
+	}
+	if len(names) > 0 {
+		d.Say("Also", strings.Join(names, ", "))
+	}
+}
+
+func (d *document) findings() {
+	for i := range d.v.Findings {
+		f := &d.v.Findings[i]
+		title := "Found"
+		if i > 0 {
+			title = "Also"
+		}
+		d.Section(title, fmt.Sprintf(": %s (%s, %s of the time)", f.Kind.ID, f.Severity, render.Percent(f.Cost)))
+		if i > 0 {
+			d.Say("", render.Sentence(f.Summary))
+		}
+		for _, r := range f.Reasons {
+			d.Say("", render.Sentence(r))
+		}
+		var cells [][]string
+		for _, e := range f.Evidence {
+			cells = append(cells, []string{e.Signal.Title, indicator.Format(e.Value, e.Signal.Unit), e.Op.Text(e.Threshold, e.Signal.Unit), e.Name})
+		}
+		d.Table(render.Words(render.Columns("measured", "", "threshold", "--set name")), cells)
+		report.AddFixes(d.Document, f.Fixes)
+		d.Say("Runbook", "sixty explain "+f.Kind.Leads)
+	}
+	var unknown, ruledOut []*finding.Finding
+	for i := range d.v.Others {
+		if f := &d.v.Others[i]; f.Holds == catalog.Unknown {
+			unknown = append(unknown, f)
+		} else {
+			ruledOut = append(ruledOut, f)
+		}
+	}
+	for _, l := range []struct {
+		head string
+		list []*finding.Finding
+		why  func(*finding.Finding) string
+	}{{"Ruled out", ruledOut, against}, {"Not checked", unknown, reason}} {
+		if len(l.list) > 0 {
+			d.Section(l.head, "")
+		}
+		for _, f := range l.list {
+			d.Item(f.Kind.ID, l.why(f))
+		}
+	}
+}
+
+// against is the comparison that rules a finding out.
+func against(f *finding.Finding) string {
+	for _, e := range f.Evidence {
+		if e.Holds == catalog.False {
+			return fmt.Sprintf("%s %s, not %s", e.Signal.Title, indicator.Format(e.Value, e.Signal.Unit), e.Op.Text(e.Threshold, e.Signal.Unit))
+		}
+	}
+	return ""
+}
+
+// reason says what a finding could not be judged for.
+func reason(f *finding.Finding) string {
+	for _, e := range f.Evidence {
+		if e.Holds == catalog.Unknown {
+			return fmt.Sprintf("%s: %s", e.Signal.Title, e.Value.Reason)
+		}
+	}
+	return ""
+}
+
+func (d *document) steps() {
+	if d.p.Steps[profile.Unknown].Count == 0 {
+		return
+	}
+	d.Section("Steps", ", told apart by "+d.p.StepsBy)
+	var cells [][]string
+	for _, phase := range []profile.Phase{profile.Prefill, profile.Mixed, profile.Decode, profile.Unknown} {
+		s := d.p.Steps[phase]
+		if s.Count == 0 {
+			continue
+		}
+		name := phase.String()
+		if phase == profile.Unknown {
+			name = "all"
+		}
+		cells = append(cells, []string{
+			name, fmt.Sprint(s.Count), render.Seconds(s.P50), render.Seconds(s.P95), render.Seconds(s.Max), render.Seconds(s.Busy), render.Seconds(s.Late),
+			render.Number(s.Launches), render.Number(s.Kernels), render.Number(s.PrefillTokens), render.Number(s.Decodes),
+		})
+	}
+	columns := render.Columns("", "n", "P50", "P95", "max", "GPU work", "host late", "launches", "kernels", "prefill tok", "decodes")
+	for i, rank := range []int{0, 0, 0, 0, 3, 0, 0, 4, 5, 2, 1} {
+		columns[i].Rank = rank
+	}
+	d.Table(columns, cells)
+}
+
+// mostKernels are listed.
+const mostKernels = 40
+
+func (d *document) kernels() {
+	if len(d.p.Kernels) == 0 {
+		return
+	}
+	d.Section("Kernels", ", the heaviest first")
+	var cells [][]string
+	sum := int64(0)
+	for i := range d.p.Kernels {
+		sum += d.p.Kernels[i].Sum
+	}
+	for i := range d.p.Kernels {
+		if i == mostKernels {
+			break
+		}
+		k := &d.p.Kernels[i]
+		cells = append(cells, []string{
+			render.Percent(float64(k.Sum) / float64(max(sum, 1))), seconds(k.Sum), fmt.Sprint(k.Count), seconds(k.Sum / int64(max(k.Count, 1))), k.Group.String(),
+			render.Clip(render.Clean(k.Short), 140),
+		})
+	}
+	columns := render.Words(render.Columns("share", "time", "runs", "mean", "for", "kernel"))
+	columns[4].Left = true
+	columns[3].Rank, columns[5].Clip = 1, true
+	d.Table(columns, cells)
+}
+
+func (d *document) rates() {
+	if len(d.p.Roofline) == 0 {
+		return
+	}
+	d.Section("Matrix products", ", against the GPU's data sheet")
+	var cells [][]string
+	for i, r := range d.p.Roofline {
+		if i == 12 {
+			break
+		}
+		peak := "unknown"
+		if r.Peak > 0 {
+			peak = render.Percent(r.Peak) + " of arithmetic"
+			if r.MemoryBound {
+				peak = render.Percent(r.Peak) + " of bandwidth"
+			}
+		}
+		cells = append(cells, []string{r.Operator + " " + r.Dims, fmt.Sprint(r.Count), seconds(r.Time), fmt.Sprintf("%.3g TFLOP/s", r.Flops/1e12), fmt.Sprintf("%.3g TB/s", r.Bytes/1e12), peak})
+	}
+	d.Table(render.Words(render.Columns("m×k×n", "runs", "time", "", "", "peak")), cells)
+}
+
+func (d *document) devices() {
+	if d.p.Devices < 2 {
+		return
+	}
+	d.Section("Devices", "")
+	var cells [][]string
+	for _, a := range d.p.Ranks {
+		for _, d := range a.Devices {
+			if len(cells) == 32 {
+				continue
+			}
+			cells = append(cells, []string{a.DeviceName(d), seconds(d.Wall), render.Percent(d.Share(d.Busy)), render.Percent(d.Share(d.Compute)), render.Percent(d.Share(d.Exposed)), render.Percent(d.Share(d.ExposedCopies)), render.Percent(d.Share(d.IdleTime()))})
+		}
+	}
+	d.Table(render.Columns("", "wall", "busy", "compute", "comm", "copies", "idle"), cells)
+	if d.p.Devices > 32 {
+		d.Say("", fmt.Sprintf("and %d more", d.p.Devices-32))
+	}
+	if s := d.p.Straggle; s.Known {
+		d.Say("", fmt.Sprintf("Waiting for the slowest in %s: %s of the time.", render.Plural(s.Collectives, "collective"), render.Percent(s.Share)))
+	}
+}
+
+func (d *document) footer() {
+	d.In(render.Everywhere)
+	if d.p.WholeGraph == 0 {
+		d.In(render.Details) // a screen has them where a graph hides what matters
+	}
+	d.Rank(1)
+	for _, s := range d.p.Notes {
+		d.Say("Note", render.Sentence(s))
+	}
+	d.Rank(0)
+	d.In(render.Everywhere)
+	var events int64
+	for _, a := range d.p.Ranks {
+		events += a.Events
+	}
+	source := render.Clean(d.p.Ranks[0].Source)
+	if n := len(d.p.Ranks); n > 1 {
+		source = fmt.Sprintf("%s and %d more", source, n-1)
+	}
+	d.Say("Source", fmt.Sprintf("%s, %s events of %s", render.Clip(source, 40), render.Grouped(float64(events)), d.p.Ranks[0].Tool)).Style = render.Dim
+	d.More = "all"
+	if f := d.v.Leading(); f != nil {
+		d.More = "all; runbook: sixty explain " + f.Kind.Leads
+	}
+}

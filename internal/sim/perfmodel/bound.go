@@ -1,0 +1,59 @@
+package perfmodel
+
+import (
+	"fmt"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/render"
+	"github.com/sixty-dev/sixty/internal/sim"
+)
+
+// leastStep is the time, in seconds, in which no step of the deployment can end: reading
+// the weights that even a single token takes, at the bandwidth of the data sheet. 0 where a
+// step gives a request several tokens.
+func (l *Ledger) leastStep() float64 {
+	if l.Settings.Speculation.Tokens > 0 {
+		return 0
+	}
+	s := l.Shape(1)
+	return (s.dense + s.experts*s.expertShare) / s.bandwidth
+}
+
+// boundSlack forgives what a fit misses of the shortest steps.
+const boundSlack = 0.9
+
+// possible reports steps that were measured and that the model cannot have made on its GPU.
+func (p *Prior) possible(f *Fit) error {
+	if p == nil || p.least == 0 || f.Observations == 0 {
+		return nil
+	}
+	step := f.Seen.lightest(f.Cost)
+	if step >= boundSlack*p.least {
+		return nil
+	}
+	return hint.With(fmt.Errorf("its steps took %s, and reading this model's weights once takes this GPU %s at least: it is of another model, another GPU, more of them, or smaller weights",
+		render.Seconds(step), render.Seconds(p.least)),
+		"name the model and the GPU that were measured, and what the server was given, such as --tensor-parallel-size, --quantization or --speculative-config (with tune --load-test: --load-test-args)")
+}
+
+// lightest is the time of a step without prompts as the least loaded that was seen.
+func (r Range) lightest(c sim.StepCost) float64 {
+	return c.Base + c.Experts*c.Touched(r.MinSeqs) + c.PerSeq*r.MinSeqs + c.PerKV*r.MinKV
+}
+
+// unlike says where steps took so many times as long as data sheets and what others
+// measured lead one to expect that something else was measured; "" where they did not.
+func (p *Prior) unlike(f *Fit) string {
+	if p == nil || p.least == 0 || f.Observations == 0 {
+		return ""
+	}
+	times := f.Seen.lightest(f.Cost) / f.Seen.lightest(p.StepCost)
+	if times < mostUnlike && times > 1/mostUnlike {
+		return ""
+	}
+	return fmt.Sprintf("its steps took %.2g times as long as this model's on this GPU are expected to: is it of this model and GPU?", times)
+}
+
+// mostUnlike is beyond what nearly all of the measurements that the prior is fitted to
+// differ from it where nothing of their model was known.
+const mostUnlike = 2

@@ -1,0 +1,232 @@
+package perfmodel
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/render"
+)
+
+// Observed is what a server says of its memory: by its log, or by the labels of
+// vllm:cache_config_info. A zero value is something that it does not say.
+type Observed struct {
+	Source      string
+	NumBlocks   float64
+	BlockSize   int
+	KVBytes     float64 // "Available KV cache memory"
+	KVTokens    float64 // "GPU KV cache size"
+	WeightBytes float64 // "Model loading took"
+}
+
+// FromConfig reads what an engine's settings tell.
+func FromConfig(c engine.Config, source string) Observed {
+	o := Observed{Source: source}
+	o.NumBlocks, _, _ = c.Number(engine.NumBlocks)
+	if n, _, ok := c.Number(engine.BlockSize); ok {
+		o.BlockSize = int(min(n, 1<<20))
+	}
+	o.KVTokens, _, _ = c.Number(engine.KVTokens)
+	return o
+}
+
+// A Comparison sets one of the ledger's numbers beside the server's.
+type Comparison struct {
+	ID     string   `json:"id"`
+	Name   string   `json:"name"`
+	Unit   string   `json:"unit"` // "bytes", "blocks", "tokens", "requests"
+	Ledger Estimate `json:"ledger"`
+	Server float64  `json:"server"`
+	Off    float64  `json:"off"`            // of the ledger, as a share of the server's number
+	Within bool     `json:"within"`         // the server's is in the ledger's range, or within 1 %
+	Says   string   `json:"says,omitempty"` // what to look at
+}
+
+// rounding is how far two numbers may lie apart that mean the same: logs print
+// GiB with two digits.
+const rounding = 0.01
+
+// Check compares the ledger with what a server says, and names the line that
+// must be off where they differ: the KV cache is what the others leave, so an
+// error of one of them shows there in full.
+func (l *Ledger) Check(o Observed) []Comparison {
+	var out []Comparison
+	add := func(id, name, unit string, v Estimate, server float64, says string) {
+		if server <= 0 || math.IsInf(server, 0) || math.IsNaN(server) {
+			return
+		}
+		c := Comparison{ID: id, Name: name, Unit: unit, Ledger: v, Server: server, Off: v.Value/server - 1, Says: says}
+		slack := rounding * server
+		c.Within = server >= v.Low-slack && server <= v.High+slack
+		out = append(out, c)
+	}
+	add("block_size", "tokens of a block", "tokens", Exact(float64(l.KV.BlockTokens)), float64(o.BlockSize),
+		"another block size changes how blocks are counted, and little else")
+	weights := Estimate{}
+	for _, id := range []string{LineWeights, LineTables} {
+		if x, ok := l.Line(id); ok {
+			weights = weights.plus(x.Bytes)
+		}
+	}
+	add("weights", "weights and tables", "bytes", weights, o.WeightBytes,
+		"the weights: a quantization that kernels pad, layers kept in another type, an adapter or a draft model")
+	bytes := o.KVBytes
+	if bytes == 0 && o.NumBlocks > 0 && l.Settings.NumBlocksOverride == 0 && (o.BlockSize == 0 || o.BlockSize == l.KV.BlockTokens) {
+		bytes = o.NumBlocks * l.KV.BytesPerBlock
+	}
+	if l.Settings.NumBlocksOverride == 0 {
+		add(LineKV, "memory for the KV cache", "bytes", l.Available, bytes, l.blame(bytes, o))
+	}
+	blocks := l.Blocks
+	if o.KVBytes > 0 && l.KV.BytesPerBlock > 0 { // then blocks test the layout alone
+		b := math.Floor(o.KVBytes / l.KV.BytesPerBlock)
+		blocks = Exact(b)
+	}
+	add("blocks", "blocks", "blocks", blocks, o.NumBlocks, "the bytes of a block: the KV type, tensor parallelism, or how layers are grouped")
+	if o.KVTokens > 0 && (o.KVBytes > 0 || o.NumBlocks > 0) {
+		b := o.NumBlocks
+		if b == 0 {
+			b = math.Floor(o.KVBytes / l.KV.BytesPerBlock)
+		}
+		add("tokens", "capacity in tokens, from the server's own memory", "tokens", Exact(l.KV.tokens(&l.Settings, b)), o.KVTokens,
+			"the bytes of a block, max-model-len, or the release's way of counting")
+	} else {
+		add("tokens", "capacity in tokens", "tokens", l.Tokens, o.KVTokens, "the memory for the KV cache or the bytes of a block")
+	}
+	return out
+}
+
+// blame says which line the difference in KV memory must be looked for in.
+func (l *Ledger) blame(server float64, o Observed) string {
+	if server <= 0 {
+		return ""
+	}
+	has, others := "more", "smaller"
+	more := l.Available.Value - server
+	if more > 0 {
+		has, others = "less", "larger"
+	}
+	text := fmt.Sprintf("the server has %s %s", render.GiB(math.Abs(more)), has)
+	if o.WeightBytes > 0 {
+		return text + fmt.Sprintf(": with its weights known, the activations, CUDA graphs and what is not PyTorch's must be so much %s than estimated, or the GPU's memory or utilization is another", others)
+	}
+	name, widest := "", 0.0
+	for _, x := range l.Lines {
+		if w := x.Bytes.High - x.Bytes.Low; w > widest && x.ID != LineKV && x.ID != LineRequested {
+			name, widest = x.Name, w
+		}
+	}
+	if name == "" {
+		return text + ": the GPU's memory, the utilization or the model is another than was given"
+	}
+	return text + fmt.Sprintf("; the line known worst is “%s”", name)
+}
+
+// Adopt returns settings with which the ledger has the server's KV memory, so
+// that what follows rests on what was measured.
+func (l *Ledger) Adopt(o Observed) (Settings, bool) {
+	s := l.Settings
+	switch {
+	case o.NumBlocks >= 1:
+		s.NumBlocksOverride = int(min(o.NumBlocks, 1<<40))
+		if o.BlockSize > 0 {
+			s.BlockSize = o.BlockSize
+		}
+	case o.KVBytes > 0:
+		s.KVBytes = o.KVBytes
+	default:
+		return s, false
+	}
+	return s, true
+}
+
+// TooLarge is the error of a model that leaves no room for a KV cache, with what would fit:
+// the flag takes arguments of vllm serve.
+func (l *Ledger) TooLarge(flag string) error {
+	s := &l.Settings
+	what := fmt.Sprintf("%d × %s", s.TP*s.PP*s.DP, s.deviceName())
+	weights, _ := l.Line(LineWeights)
+	err := fmt.Errorf("the model does not fit: on %s its weights take %s of each GPU's %s, and %s are missing before the first block of a KV cache",
+		what, render.GiB(weights.Bytes.Value), render.GiB(s.Memory.Value), render.GiB(max(-l.Available.Value, 0)))
+	for _, r := range l.Remedies() {
+		if r.Ledger != nil {
+			return hint.With(err, fmt.Sprintf("with %s '%s' it does; sixty tune without targets shows the memory line by line", flag, r.Change))
+		}
+	}
+	return hint.With(err, "take a GPU with more memory, several of them, or a quantized checkpoint")
+}
+
+// A Remedy is a change with which a model fits that does not.
+type Remedy struct {
+	Change string   `json:"change"`
+	Left   Estimate `json:"kv_bytes"` // on one GPU, then
+	Ledger *Ledger  `json:"-"`        // then; nil where it takes another checkpoint
+}
+
+// Remedies are single changes, or more GPUs, with which the KV cache holds a request of
+// max_model_len, for a model that leaves no memory for one.
+func (l *Ledger) Remedies() []Remedy {
+	var out []Remedy
+	try := func(change string, alter func(*Settings)) bool {
+		s := l.Settings
+		alter(&s)
+		other, err := NewLedger(l.Model, s)
+		if err != nil || other.Concurrency.Value < 1 {
+			return false
+		}
+		out = append(out, Remedy{change, other.Available, other})
+		return true
+	}
+	for _, tp := range []int{2, 4, 8, 16} {
+		if tp > l.Settings.TP && try(fmt.Sprintf("--tensor-parallel-size %d", tp), func(s *Settings) { s.TP = tp }) {
+			break
+		}
+	}
+	for pp := 2; len(out) == 0 && pp <= 64 && l.Model.Heads%8 == 0; pp *= 2 {
+		try(fmt.Sprintf("--tensor-parallel-size 8 --pipeline-parallel-size %d", pp), func(s *Settings) { s.TP, s.PP = 8, pp })
+	}
+	for _, seqs := range []int{256, 64, 16} {
+		if seqs < l.Settings.MaxNumSeqs && try(fmt.Sprintf("--max-num-seqs %d, for its logits", seqs), func(s *Settings) { s.MaxNumSeqs = seqs }) {
+			break
+		}
+	}
+	if l.Settings.Utilization < 0.95 {
+		try("--gpu-memory-utilization 0.95", func(s *Settings) { s.Utilization = 0.95 })
+	}
+	if l.Settings.kvBytesPerValue > 1 {
+		try("--kv-cache-dtype fp8", func(s *Settings) { s.KVType = "fp8" })
+	}
+	if n := int(l.MaxLen.Value) / 256 * 256; n > 0 && n < l.Settings.MaxModelLen {
+		try(fmt.Sprintf("--max-model-len %d", n), func(s *Settings) { s.MaxModelLen = n })
+	}
+	for _, q := range []struct {
+		name  string
+		bytes float64
+	}{{"weights in FP8 (another checkpoint)", 1}, {"weights in 4 bits (another checkpoint)", 0.56}} {
+		if l.Model.Quant.Method == "" && l.quantizedFits(q.name, q.bytes, &out) {
+			break
+		}
+	}
+	return out
+}
+
+// quantizedFits tries the model with its linear layers in fewer bytes.
+func (l *Ledger) quantizedFits(name string, bytes float64, out *[]Remedy) bool {
+	m := *l.Model
+	m.Weights = append(m.Weights[:0:0], m.Weights...)
+	for i := range m.Weights {
+		w := &m.Weights[i]
+		switch w.Part {
+		case "attention and state", "MLP", "experts", "shared experts":
+			w.Bytes, w.Low, w.High = bytes, bytes, bytes
+		}
+	}
+	s := l.Settings
+	other, err := NewLedger(&m, s)
+	if err != nil || other.Concurrency.Value < 1 {
+		return false
+	}
+	*out = append(*out, Remedy{Change: name, Left: other.Available})
+	return true
+}

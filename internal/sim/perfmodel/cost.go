@@ -1,0 +1,117 @@
+package perfmodel
+
+import (
+	"fmt"
+
+	"github.com/sixty-dev/sixty/internal/catalog/modelconfig"
+	"github.com/sixty-dev/sixty/internal/sim"
+)
+
+// UsualBatch is the batch for which the share of experts that a step reads is worked out
+// where constants are fitted to measurements: they do not depend on a step's batch.
+const UsualBatch = 32
+
+// ReadPerToken is what a decode step reads of one GPU's cache for each token of
+// context, on average over a request of meanTokens: windows end, states do not
+// grow.
+func (l *Ledger) ReadPerToken(meanTokens float64) float64 {
+	m, s := l.Model, &l.Settings
+	per := tokenBytes(m, s)
+	var sum float64
+	for _, x := range m.Layers {
+		switch {
+		case x.Mixer == modelconfig.Attention && x.Window > 0:
+			sum += per * min(1, float64(x.Window)/max(meanTokens, 1))
+		case x.Mixer == modelconfig.Attention || x.Mixer == modelconfig.Latent:
+			sum += per
+		}
+	}
+	return sum / float64(s.PP)
+}
+
+// StepCost is what a step costs on one tensor-parallel group, for requests that hold so
+// many tokens on average, as far as data sheets and the measurements that others
+// published tell. The device's data sheet must be known.
+func (l *Ledger) StepCost(meanTokens float64) Prior {
+	p := l.Shape(meanTokens).Prior()
+	p.least = l.leastStep()
+	l.extraTime(&p.StepCost)
+	for i := range p.Draws {
+		l.extraTime(&p.Draws[i].Cost)
+	}
+	return p
+}
+
+// StepTimesFrom says what StepCost rests on, for people.
+func (l *Ledger) StepTimesFrom() string {
+	text := l.Settings.Device.Name
+	if l.Settings.TP > 1 {
+		text = fmt.Sprintf("%d × %s", l.Settings.TP, text)
+	}
+	if name := l.Model.Architecture; name != "" {
+		text += " and the configuration of a " + name
+	}
+	return text
+}
+
+// Transfer scales a fit that was made on one deployment to another by what is known of
+// both before any measurement; its samples each by a sample of that, so that what only one
+// of them has, such as all-reduces, makes intervals as wide as it is uncertain.
+func (f *Fit) Transfer(from, to Prior) *Fit {
+	out := f.Scale(ratios(from.StepCost, to.StepCost))
+	n := min(len(from.Draws), len(to.Draws))
+	for i := range out.Draws {
+		if n > 0 {
+			out.Draws[i] = f.Draws[i].Scale(ratios(from.Draws[i%n].Cost, to.Draws[i%n].Cost))
+		}
+	}
+	return out
+}
+
+// ratios are how many times as much each constant is, for steps of the usual batch.
+func ratios(from, to sim.StepCost) sim.StepCost {
+	ratio := func(a, b float64) float64 {
+		if a > 0 && b > 0 {
+			return b / a
+		}
+		return 1
+	}
+	from, to = from.Fold(UsualBatch), to.Fold(UsualBatch)
+	return sim.StepCost{
+		Base: ratio(from.Base, to.Base), Mixed: ratio(from.Mixed, to.Mixed), PerSeq: ratio(from.PerSeq, to.PerSeq),
+		PerToken: ratio(from.PerToken, to.PerToken), PerKV: ratio(from.PerKV, to.PerKV), PerPair: ratio(from.PerPair, to.PerPair),
+	}
+}
+
+// Unvalidated says, in sentences, which parts of an answer no public measurement was
+// compared with, or how far off such a comparison was.
+func (l *Ledger) Unvalidated() []string {
+	var out []string
+	s := &l.Settings
+	if n := s.Device.NodeSize(); s.SpansNodes() {
+		out = append(out, fmt.Sprintf("one tensor-parallel group of %d GPUs is more than a node of %d has: its all-reduces cross the network, and cannot have the speed of NVLink; --pp between nodes avoids that", s.TP, n))
+	}
+	if s.PP > 1 {
+		out = append(out, "unvalidated: pipeline parallelism is taken as one batch for every stage, each with its share of the requests and of the cache, that never wait for each other; nothing public was compared")
+	}
+	if s.LoRA.Adapters > 0 {
+		out = append(out, "unvalidated: LoRA adapters take memory here and no time; nothing public was compared")
+	}
+	if g := s.Speculation; g.Tokens > 0 {
+		if g.Model != "" && !g.Drafts() {
+			out = append(out, fmt.Sprintf("the memory and the time of the draft model %s are not counted", g.Model))
+		}
+		if g.Acceptance > 0 {
+			out = append(out, fmt.Sprintf("unvalidated: a step guesses %d tokens, of which a share of %.2g each is taken to be right: %.2f tokens a step; no public load test was compared", g.Tokens, g.Acceptance, g.PerStep()))
+		} else {
+			out = append(out, "speculative decoding takes memory here and saves no time: --acceptance says how often a guess is right (vllm:spec_decode_num_accepted_tokens_total over vllm:spec_decode_num_draft_tokens_total, of a server that has it)")
+		}
+	}
+	if s.Offload > 0 {
+		out = append(out, "unvalidated: weights that stay with the host are read over PCIe in every step, without overlap")
+	}
+	if s.DCP > 1 {
+		out = append(out, "unvalidated: context parallelism is in the memory, and the time that it takes to join the parts is not")
+	}
+	return out
+}

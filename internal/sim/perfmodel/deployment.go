@@ -1,0 +1,115 @@
+package perfmodel
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/sim"
+)
+
+// Route is how requests are spread over replicas.
+type Route string
+
+// The routes that a deployment can have.
+const (
+	RoundRobin     Route = "round-robin"
+	LeastLoaded    Route = "least-loaded"
+	PrefixAffinity Route = "prefix-affinity"
+
+	// AsObserved gives each replica the share of the requests that it was seen to get.
+	// It is known of the replicas that were observed, and cannot be chosen.
+	AsObserved Route = "as observed"
+)
+
+// Routes lists those that can be chosen.
+func Routes() []Route { return []Route{RoundRobin, LeastLoaded, PrefixAffinity} }
+
+// affinityBlocks is how many blocks of content decide about a replica, 1,024 tokens of
+// 16 a block: beyond a system prompt that all requests have, which would send them
+// all to one.
+const affinityBlocks = 64
+
+func (d Deployment) router() (sim.Router, error) {
+	switch r := d.Route; r {
+	case AsObserved:
+		if len(d.Shares) != max(d.Replicas, 1) {
+			return nil, fmt.Errorf("shares of %d replicas were observed, %d are simulated", len(d.Shares), max(d.Replicas, 1))
+		}
+		sum := 0.0
+		for _, s := range d.Shares {
+			if !(s >= 0) || math.IsInf(s, 0) {
+				return nil, fmt.Errorf("a replica with a share of %v of the requests", s)
+			}
+			sum += s
+		}
+		if !(sum > 0) {
+			return nil, errors.New("no replica has a share of the requests")
+		}
+		return sim.Weighted(d.Shares), nil
+	case RoundRobin, "":
+		return sim.RoundRobin(), nil
+	case LeastLoaded:
+		return sim.LeastLoaded(), nil
+	case PrefixAffinity:
+		return sim.PrefixAffinity(affinityBlocks), nil
+	}
+	return nil, hint.With(fmt.Errorf("unknown route %q", d.Route), fmt.Sprintf("one of %v", Routes()))
+}
+
+// A Deployment is what is simulated.
+type Deployment struct {
+	Config   sim.Config
+	Replicas int // engines with that configuration; 0 is 1
+	Route    Route
+
+	// Lockstep is how many of the engines step together: the data-parallel ranks of a
+	// mixture of experts. 0 and 1: each for itself.
+	Lockstep int
+
+	Shares []float64 // of the replicas, under AsObserved
+
+	Prefill Prefill // of engines that compute prompts alone; the replicas then only decode
+}
+
+// Validate reports what no deployment could be.
+func (d Deployment) Validate() error {
+	if d.Replicas < 0 || d.Replicas > maxReplicas {
+		return fmt.Errorf("%d replicas: want 1 to %d", d.Replicas, maxReplicas)
+	}
+	if p := d.Prefill; p.Engines < 0 || p.Engines > maxReplicas || p.Engines > 0 && !(p.Rate > 0 && p.BytesPerToken > 0) {
+		return fmt.Errorf("%d engines for prompts that send %g bytes a token at %g bytes a second", p.Engines, p.BytesPerToken, p.Rate)
+	}
+	if d.Lockstep > 1 && max(d.Replicas, 1)%d.Lockstep != 0 {
+		return fmt.Errorf("%d replicas: want a multiple of the %d data-parallel ranks that step together", d.Replicas, d.Lockstep)
+	}
+	if _, err := d.router(); err != nil {
+		return err
+	}
+	return d.Config.Validate()
+}
+
+const maxReplicas = 1024
+
+// Draws returns how many samples of the calibration an interval is worth, for a
+// workload of so many requests: all of them for a short one, the two extremes
+// where each costs a good part of a second.
+func Draws(requests int) int {
+	const budget = 75_000 // simulated requests
+	return min(max(budget/max(requests, 1), 2), PredictionDraws)
+}
+
+// run simulates the deployment with one step cost.
+func (d Deployment) run(cost sim.StepCost, requests []sim.Request, o sim.Options) (*sim.Result, error) {
+	if d.Prefill.Engines > 0 {
+		return d.runApart(cost, requests, o)
+	}
+	router, err := d.router()
+	if err != nil {
+		return nil, err
+	}
+	o.Lockstep = d.Lockstep
+	return sim.RunReplicas(slices.Repeat([]sim.Replica{{Config: d.Config, Cost: cost}}, max(d.Replicas, 1)), router, requests, o)
+}

@@ -1,0 +1,208 @@
+package perfmodel
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"gonum.org/v1/gonum/mat"
+
+	"github.com/sixty-dev/sixty/internal/base/stat"
+	"github.com/sixty-dev/sixty/internal/sim"
+)
+
+// A Prior is what is known of a step's cost before anything was measured, and how
+// well.
+type Prior struct {
+	sim.StepCost
+	// Spread is the relative standard deviation of each constant; that of the knee is
+	// not used.
+	Spread sim.StepCost
+	// Frontend is the API server's own time.
+	Frontend sim.Frontend
+	// Draws are samples of what the constants may be, all together: those that depend on
+	// the same unknown move together. Empty where only Spread is known.
+	Draws []Draw
+	// apart are combinations of the constants that are independent in the samples; see there.
+	apart [][perRequest]float64
+	// widen is by how much intervals of predictions that rest on the prior alone are
+	// widened: of a server that is not saturated, and of one that is.
+	widen [2]Widening
+	// least is the time, in seconds, in which no step can end; 0 is not known.
+	least float64
+}
+
+// A Draw is one sample of the constants of a deployment.
+type Draw struct {
+	Cost     sim.StepCost
+	Frontend sim.Frontend
+}
+
+// roughSpread is for constants of which only the order is known.
+var roughSpread = sim.StepCost{Base: 0.3, Mixed: 2, PerSeq: 2, PerToken: 0.3, PerKV: 0.3, PerPair: 1}
+
+// Rough is a prior of constants of which the order is known.
+func Rough(c sim.StepCost) Prior { return Prior{StepCost: c, Spread: roughSpread} }
+
+// spreadOf is the relative standard deviation of each constant over the samples.
+func spreadOf(draws []Draw) sim.StepCost {
+	var x vector
+	for j := range perRequest {
+		_, sd := centered(draws, j)
+		x[j] = math.Expm1(sd)
+	}
+	return toCost(x, sim.StepCost{})
+}
+
+// centered are the logarithms of a constant over the samples, less their median, and their
+// standard deviation, robust against single samples.
+func centered(draws []Draw, constant int) (x []float64, sd float64) {
+	for _, d := range draws {
+		x = append(x, math.Log(max(fromCost(d.Cost)[constant], 1e-15)))
+	}
+	middle := stat.Median(x)
+	for i := range x {
+		x[i] -= middle
+	}
+	return x, 1.4826 * stat.Median(absolute(x)) // of a normal distribution's MAD
+}
+
+// FromPrior is a fit that rests on a prior alone: no observations, and samples of the
+// constants as wide as it is uncertain, so that predictions show how little is known.
+func FromPrior(prior Prior) *Fit {
+	f := &Fit{Cost: prior.StepCost, Low: prior.StepCost, High: prior.StepCost, Frontend: prior.Frontend, widen: prior.widen}
+	for _, d := range prior.Draws {
+		f.Draws = append(f.Draws, d.Cost)
+		f.FrontendDraws = append(f.FrontendDraws, d.Frontend)
+	}
+	if len(f.Draws) > 0 {
+		return f
+	}
+	rng := rand.New(rand.NewPCG(1, 2)) // the same input gives the same interval
+	spread := fromCost(prior.Spread)
+	for range bootstrapDraws {
+		x := fromCost(prior.StepCost)
+		for j := range perRequest {
+			x[j] *= math.Exp(rng.NormFloat64() * math.Log1p(spread[j]))
+		}
+		f.Draws = append(f.Draws, toCost(x, prior.StepCost))
+	}
+	return f
+}
+
+// Exactly is a fit of constants that somebody else has determined: without
+// observations, and without an interval.
+func Exactly(cost sim.StepCost) *Fit { return &Fit{Cost: cost, Low: cost, High: cost} }
+
+// priorStrength is the variance of an observation's logarithm, 3 %, times the
+// number of observations that share the same steps, about ten. Where observations
+// determine a constant, they outweigh the prior by far.
+const priorStrength = 0.03 * 0.03 * 10
+
+// rows pull each constant towards the prior's; a nil prior pulls none.
+func (p *Prior) rows() []row {
+	if p == nil {
+		return nil
+	}
+	return p.rowsAt(p.StepCost)
+}
+
+// sampled are the rows of a prior that has another of the values which it holds possible.
+func (p *Prior) sampled(rng *rand.Rand) []row {
+	switch {
+	case p == nil:
+		return nil
+	case len(p.Draws) > 0:
+		return p.rowsAt(p.Draws[rng.IntN(len(p.Draws))].Cost)
+	}
+	x, spread := fromCost(p.StepCost), fromCost(p.Spread)
+	for j := range perRequest {
+		x[j] *= math.Exp(rng.NormFloat64() * math.Log1p(spread[j]))
+	}
+	return p.rowsAt(toCost(x, p.StepCost))
+}
+
+func (p *Prior) rowsAt(cost sim.StepCost) []row {
+	var rows []row
+	v := fromCost(cost)
+	if p.apart != nil {
+		for k := range p.apart {
+			r := row{weight: priorStrength}
+			for j, w := range p.apart[k] {
+				if v[j] > 0 {
+					r.a[j] = w / v[j]
+					r.target += w
+				}
+			}
+			if r.a != (vector{}) {
+				rows = append(rows, r)
+			}
+		}
+		return rows
+	}
+	spread := fromCost(p.Spread)
+	for j, v := range v {
+		if v <= 0 || spread[j] <= 0 {
+			continue
+		}
+		r := row{target: 1, weight: priorStrength / (spread[j] * spread[j])}
+		r.a[j] = 1 / v
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+// apart finds the combinations of the constants' logarithms that the samples say are
+// independent, each with a standard deviation of one when the samples are as many times as
+// wide: constants that depend on the same unknown, such as the speed of all that a host
+// does, move together. It is the inverse of the Cholesky factor of their covariance.
+func apart(draws []Draw, times float64) [][perRequest]float64 {
+	samples := mat.NewDense(len(draws), perRequest, nil) // in standard deviations
+	var sd [perRequest]float64
+	for j := range sd {
+		x, own := centered(draws, j)
+		sd[j] = max(own, leastSpread)
+		for i := range x {
+			samples.Set(i, j, max(min(x[i]/sd[j], 3), -3))
+		}
+	}
+	covariance := mat.NewSymDense(perRequest, nil)
+	covariance.SymOuterK(1/float64(len(draws)), samples.T())
+	for j := range perRequest {
+		covariance.SetSym(j, j, covariance.At(j, j)+ownShare)
+	}
+	var factor mat.Cholesky
+	var l, inverse mat.TriDense
+	if !factor.Factorize(covariance) {
+		return nil // of numbers that are none
+	}
+	factor.LTo(&l)
+	if inverse.InverseTri(&l) != nil {
+		return nil
+	}
+	out := make([][perRequest]float64, perRequest)
+	for i := range out {
+		for j := range i + 1 {
+			out[i][j] = inverse.At(i, j) / (sd[j] * times)
+		}
+	}
+	return out
+}
+
+// leastSpread is the least standard deviation of a constant's logarithm, and ownShare the
+// part of its variance that it has in common with no other.
+const (
+	leastSpread = 0.02
+	ownShare    = 0.1
+)
+
+// guessFrom is the prior where nothing is known of the hardware: constants of the order
+// that any has, in proportion to the time of a usual step, and hardly believed.
+func guessFrom(step float64) Prior {
+	return Prior{
+		StepCost: sim.StepCost{Base: step / 2, Mixed: step / 4, PerSeq: step / 100, PerToken: step / 300, PerKV: step / 2e5, PerPair: step / 1e7},
+		Spread:   sim.StepCost{Base: 1, Mixed: 3, PerSeq: 3, PerToken: 5, PerKV: 5, PerPair: 10},
+	}
+}
+
+// guessed reports whether the prior is that of guessFrom, which does not know the knee.
+func (p *Prior) guessed() bool { return p.Knee == 0 }

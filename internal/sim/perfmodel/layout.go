@@ -1,0 +1,264 @@
+package perfmodel
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
+	"github.com/sixty-dev/sixty/internal/catalog/modelconfig"
+)
+
+// A Group is layers that share a block table.
+type Group struct {
+	Kind        string `json:"kind"`   // "attention", "MLA", "sliding window 4096", "state"
+	Layers      int    `json:"layers"` // on the GPU that is looked at
+	BlockTokens int    `json:"-"`      // tokens of a block; 0 for a state
+	window      int    // 0 for all tokens
+	state       bool
+	indexes     []int
+}
+
+// A Layout is how the layers of a model share the blocks of the KV cache, as
+// v1/core/kv_cache_utils.py@v0.23.0 lays them out: all blocks have one size, and a
+// block belongs to one group at a time.
+type Layout struct {
+	BlockTokens   int     `json:"block_size"`                        // as the server reports it
+	PageBytes     float64 `json:"-"`                                 // of one layer's part of a block
+	BytesPerBlock float64 `json:"bytes_per_block"`                   // on one GPU
+	Formula       string  `json:"block_formula"`                     // of BytesPerBlock
+	BytesPerToken float64 `json:"kv_bytes_per_token"`                // of a long context, on one GPU: what one more token adds
+	StateBytes    float64 `json:"state_bytes_per_request,omitempty"` // on one GPU, whatever its length
+	Groups        []Group `json:"groups"`
+
+	mamba   string // mamba_cache_mode: none, align, all
+	batched int
+	parts   int // that tokens are spread over by decode context parallelism
+}
+
+// spec is what one layer needs.
+type spec struct {
+	kind   string
+	window int
+	state  bool
+}
+
+// newLayout is that of one pipeline stage.
+func newLayout(m *modelconfig.Model, s *Settings, stage int) (Layout, error) {
+	l := Layout{BlockTokens: 16, mamba: "none", batched: s.MaxNumBatchedTokens, parts: max(s.DCP, 1)}
+	if s.CPU {
+		l.BlockTokens = 128 // platforms/cpu.py
+	}
+	if s.BlockSize > 0 {
+		l.BlockTokens = s.BlockSize
+	}
+	perToken := tokenBytes(m, s)
+	stateBytes := stateBytes(m, s)
+	if m.HasRecurrent() {
+		if s.prefixCaching {
+			l.mamba = "align"
+			if m.State.ChunkTokens > 0 {
+				l.mamba = "all"
+			}
+		}
+		if perToken > 0 {
+			l.alignToState(m, perToken, stateBytes)
+		}
+	}
+	specs := map[spec][]int{}
+	var order []spec
+	for i, layer := range m.Layers {
+		var k spec
+		if layer.Shared {
+			continue
+		}
+		switch {
+		case layer.Mixer.Recurrent():
+			k = spec{kind: "state", state: true}
+		case layer.Mixer == modelconfig.Latent:
+			k = spec{kind: "MLA"}
+		case layer.Mixer == modelconfig.Attention && layer.Window > 0 && !s.OneKVGroup:
+			k = spec{kind: fmt.Sprintf("sliding window %d", layer.Window), window: layer.Window}
+		case layer.Mixer == modelconfig.Attention:
+			k = spec{kind: "attention"}
+		default:
+			continue
+		}
+		if specs[k] == nil {
+			order = append(order, k)
+		}
+		specs[k] = append(specs[k], i)
+	}
+	if len(order) == 0 {
+		return l, hint.With(fmt.Errorf("the model has no layer that keeps anything for a request"), "the ledger is for models that generate text")
+	}
+	l.PageBytes = perToken * float64(l.BlockTokens)
+	if perToken == 0 {
+		l.PageBytes = stateBytes
+	}
+	if s.Speculation.Drafts() {
+		k := order[len(order)-1]
+		if i := slices.IndexFunc(order, func(k spec) bool { return !k.state && k.window == 0 }); i >= 0 {
+			k = order[i]
+		}
+		specs[k] = append(specs[k], len(m.Layers)) // the layer that guesses, of the last stage
+	}
+	l.group(order, specs)
+	l.count(m, s, stage, perToken, stateBytes)
+	return l, nil
+}
+
+// tokenBytes is what one attention layer keeps for a token on one GPU. MLA's
+// latent vector is not divided; heads of GQA are repeated where there are fewer
+// than GPUs (config/model.py, get_num_kv_heads).
+func tokenBytes(m *modelconfig.Model, s *Settings) float64 {
+	switch {
+	case m.LatentRank > 0 && (s.KVType == "fp8_ds_mla" || m.IndexDim > 0 && strings.HasPrefix(s.KVType, "fp8")):
+		return 656 + indexBytes(m)
+	case m.LatentRank > 0:
+		return float64(m.LatentRank+m.RopeDim)*s.kvBytesPerValue + indexBytes(m)
+	case m.Heads > 0:
+		return float64(max(m.KVHeads/s.TP, 1)) * float64(m.HeadDim+m.ValueDim) * s.kvBytesPerValue
+	}
+	return 0
+}
+
+// indexBytes is what the indexer of sparse attention keeps for a token beside the latent
+// vector: a key in FP8 and a scale in 32 bits for each 128 of its values
+// (model_executor/models/deepseek_v2.py, DeepseekV32IndexerCache).
+func indexBytes(m *modelconfig.Model) float64 {
+	return float64(m.IndexDim + m.IndexDim/128*4)
+}
+
+// stateBytes is what one recurrent layer keeps for a request on one GPU
+// (layers/mamba/mamba_utils.py).
+func stateBytes(m *modelconfig.Model, s *Settings) float64 {
+	st := m.State
+	if st.ConvWidth == 0 {
+		return 0
+	}
+	groups := st.Groups
+	if groups%s.TP != 0 {
+		groups = s.TP // repeated, one for each GPU
+	}
+	channels := float64(st.ConvChannels+groups*st.GroupChannels) / float64(s.TP)
+	return channels*float64(st.ConvWidth-1)*m.DType.Bytes() + st.Values/float64(s.TP)*st.DType.Bytes()
+}
+
+// alignToState raises the block until a page of attention holds a state
+// (platforms/interface.py, _align_hybrid_block_size).
+func (l *Layout) alignToState(m *modelconfig.Model, perToken, state float64) {
+	align := max(16, l.BlockTokens)
+	need := state / perToken
+	var block int
+	if l.mamba == "all" {
+		chunk := lcm(m.State.ChunkTokens, align)
+		block = chunk * int(math.Ceil(math.Ceil(need)/float64(chunk)))
+	} else {
+		block = align * int(math.Ceil(need/float64(align)))
+	}
+	l.BlockTokens = max(l.BlockTokens, block)
+}
+
+func lcm(a, b int) int {
+	x, y := a, b
+	for y > 0 {
+		x, y = y, x%y
+	}
+	return a / x * b
+}
+
+// group splits the layers of each kind into groups of one size
+// (_get_kv_cache_groups_uniform_page_size).
+func (l *Layout) group(order []spec, specs map[spec][]int) {
+	size := len(specs[order[0]])
+	if len(order) > 1 {
+		least, most := math.MaxInt, 0
+		for _, k := range order {
+			least, most = min(least, len(specs[k])), max(most, len(specs[k]))
+		}
+		if size = least; float64(most) < 1.5*float64(least) {
+			size = most
+		}
+	}
+	for _, k := range order {
+		layers := specs[k]
+		n := (len(layers) + size - 1) / size
+		for i := range n {
+			g := Group{Kind: k.kind, window: k.window, state: k.state, BlockTokens: l.BlockTokens}
+			for j := i; j < len(layers); j += n {
+				g.indexes = append(g.indexes, layers[j])
+			}
+			if k.state && l.mamba == "none" {
+				g.BlockTokens = 0
+			}
+			l.Groups = append(l.Groups, g)
+		}
+	}
+}
+
+// count works out the bytes on the GPUs of a pipeline stage.
+func (l *Layout) count(m *modelconfig.Model, s *Settings, stage int, perToken, state float64) {
+	most := 0
+	first, last := s.stage(len(m.Layers), stage)
+	if stage == s.PP-1 {
+		last++ // the layer that guesses
+	}
+	for i, g := range l.Groups {
+		for _, x := range g.indexes {
+			if x >= first && x < last {
+				l.Groups[i].Layers++
+			}
+		}
+		most = max(most, l.Groups[i].Layers)
+	}
+	l.BytesPerBlock = l.PageBytes * float64(most)
+	l.Formula = fmt.Sprintf("%d layers × %d tokens × %.6g bytes", most, l.BlockTokens, perToken)
+	if perToken == 0 {
+		l.Formula = fmt.Sprintf("%d layers × %.6g bytes of state", most, state)
+	}
+	for _, g := range l.Groups {
+		switch {
+		case g.state:
+			l.StateBytes += float64(g.Layers) * state
+		case g.window == 0:
+			l.BytesPerToken += float64(most) * perToken
+		}
+	}
+}
+
+// BlocksFor is how many blocks a request of so many tokens holds at most.
+func (l *Layout) BlocksFor(tokens int) int {
+	n := 0
+	tokens = (tokens + l.parts - 1) / l.parts
+	for _, g := range l.Groups {
+		switch {
+		case g.state && l.mamba == "all", !g.state && g.window == 0:
+			n += (tokens + l.BlockTokens - 1) / l.BlockTokens
+		case g.state && l.mamba == "align":
+			n += 2
+		case g.state:
+			n++
+		default:
+			n += (min(g.window-1+l.batched, tokens)+l.BlockTokens-1)/l.BlockTokens + 1
+		}
+	}
+	return n
+}
+
+// tokens is the capacity as the log tells it: from 0.23, of requests of
+// max_model_len, before that by the blocks of one group.
+func (l *Layout) tokens(s *Settings, blocks float64) float64 {
+	if s.Release.AtLeast(vllm.CapacityByRequests) {
+		return math.Floor(blocks / float64(max(l.BlocksFor(s.MaxModelLen), 1)) * float64(s.MaxModelLen))
+	}
+	return math.Floor(blocks/float64(len(l.Groups))) * float64(l.BlockTokens*l.parts)
+}
+
+// longest is the longest request, of so many tokens at most, that fits into so many blocks.
+func (l *Layout) longest(most, blocks int) int {
+	return sort.Search(most, func(n int) bool { return l.BlocksFor(n+1) > blocks })
+}

@@ -1,0 +1,567 @@
+package perfmodel
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
+	"github.com/sixty-dev/sixty/internal/catalog/modelconfig"
+	"github.com/sixty-dev/sixty/internal/render"
+)
+
+// An Estimate is a value with its range. Low equals High where it is known.
+type Estimate struct {
+	Value float64 `json:"value"`
+	Low   float64 `json:"low"`
+	High  float64 `json:"high"`
+}
+
+// Exact is an estimate without doubt.
+func Exact(v float64) Estimate { return Estimate{v, v, v} }
+
+// relative is the width of the range as a share of the value.
+func (e Estimate) relative() float64 {
+	if e.Value == 0 {
+		return 0
+	}
+	return (e.High - e.Low) / e.Value
+}
+
+// less subtracts an independent estimate: half-widths add as squares.
+func (e Estimate) less(o Estimate) Estimate {
+	v := e.Value - o.Value
+	return Estimate{v, v - math.Hypot(e.Value-e.Low, o.High-o.Value), v + math.Hypot(e.High-e.Value, o.Value-o.Low)}
+}
+
+func (e Estimate) plus(o Estimate) Estimate {
+	v := e.Value + o.Value
+	return Estimate{v, v - math.Hypot(e.Value-e.Low, o.Value-o.Low), v + math.Hypot(e.High-e.Value, o.High-o.Value)}
+}
+
+// A Line of the ledger is bytes on one GPU: of the one that has most of the model.
+type Line struct {
+	ID      string   `json:"id"` // "weights", "activations", …: stable
+	Name    string   `json:"name"`
+	Bytes   Estimate `json:"bytes"`
+	Exact   bool     `json:"exact"`   // they are known
+	Formula string   `json:"formula"` // with numbers
+	Source  string   `json:"source"`  // where the formula and its constants come from
+}
+
+// The lines' ids.
+const (
+	LineTotal       = "total"
+	LineRequested   = "requested"
+	LineWeights     = "weights"
+	LineTables      = "tables"
+	LineAdapters    = "adapters"
+	LineDraft       = "draft"
+	LineActivations = "activations"
+	LineGraphs      = "cuda_graphs"
+	LineOther       = "other"
+	LineKV          = "kv_cache"
+)
+
+// Settings are those of vllm serve that decide about memory, and a few facts
+// about its machine. A zero value takes vLLM's default, which the ledger tells.
+type Settings struct {
+	Release engine.Release
+	Device  GPU
+	Memory  Estimate // of one device, in bytes; the zero value is what the device's kind has
+	CPU     bool     // the KV cache is in the host's memory, of KVBytes
+
+	TP, PP, DP     int // tensor, pipeline, data parallelism; 0 is 1
+	ExpertParallel bool
+
+	Utilization         float64 // gpu_memory_utilization
+	MaxModelLen         int
+	LongestThatFits     bool // lowers it to what the KV cache holds, as --max-model-len auto does
+	MaxNumSeqs          int
+	MaxNumBatchedTokens int
+	BlockSize           int
+	KVType              string // kv_cache_dtype; "" is auto
+	PrefixCaching       *bool  // nil is the default
+	EnforceEager        bool
+	AsyncScheduling     *bool   // nil is the release's default
+	KVBytes             float64 // kv_cache_memory_bytes; 0 is what is left
+	NumBlocksOverride   int
+	WholePrefills       bool // chunked prefill is off
+
+	Loading      modelconfig.Loading
+	Offload      float64 // cpu_offload_gb in bytes: weights of one GPU that stay with the host
+	DCP          int     // decode_context_parallel_size; 0 is 1
+	Nodes        int     // that one replica is told to span; 0 is as few as hold it
+	OneKVGroup   bool    // disable_hybrid_kv_cache_manager
+	LargestGraph int     // the largest batch with a CUDA graph; 0 is the default
+	LoRA         LoRA
+	Speculation  Speculation
+
+	// What resolve fills in.
+	assumed              []string
+	kvBytesPerValue      float64
+	prefixCaching        bool
+	capturedGraphs       int
+	dataParallelFlattens bool // experts are spread over TP × DP
+}
+
+// A Ledger says what a GPU's memory holds under some settings.
+type Ledger struct {
+	Model    *modelconfig.Model
+	Settings Settings // resolved: every default is filled in
+	Assumed  []string // defaults that were taken, as sentences
+	Lines    []Line
+	KV       Layout
+
+	Available Estimate // bytes for the KV cache on one GPU; negative where the model does not fit
+	Capacity
+
+	stage     int     // of the pipeline, whose GPUs are looked at
+	offloaded float64 // bytes of one GPU's weights that stay with the host
+}
+
+// Capacity is what the KV cache of one engine holds.
+type Capacity struct {
+	Blocks      Estimate `json:"num_gpu_blocks"`
+	Tokens      Estimate `json:"capacity_tokens"`        // as the log line "GPU KV cache size" tells it
+	Concurrency Estimate `json:"max_concurrency"`        // how many requests of max_model_len fit, as the log tells it
+	MaxLen      Estimate `json:"longest_request_tokens"` // that fits alone
+}
+
+const gib = 1 << 30
+
+// NewLedger computes the ledger. Errors carry a hint: an arrangement that vLLM
+// would refuse, or memory that is not known. A model that does not fit is no
+// error: Available is then negative, and Remedies says what would fit.
+func NewLedger(given *modelconfig.Model, asked Settings) (*Ledger, error) {
+	s := asked
+	m, err := s.load(given)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.resolve(m); err != nil {
+		return nil, err
+	}
+	var worst *Ledger
+	for stage := range s.PP {
+		l := &Ledger{Model: m, Settings: s, Assumed: s.assumed, stage: stage}
+		if l.KV, err = newLayout(m, &l.Settings, stage); err != nil {
+			return nil, err
+		}
+		l.fill()
+		if worst == nil || l.room() < worst.room() {
+			worst = l
+		}
+	}
+	worst.capacity()
+	if longest := int(worst.MaxLen.Value); asked.LongestThatFits && worst.Concurrency.Value < 1 && longest >= 1 {
+		asked.MaxModelLen, asked.LongestThatFits = longest, false
+		asked.assume("max-model-len %d, the longest that the KV cache holds", longest)
+		return NewLedger(given, asked)
+	}
+	return worst, nil
+}
+
+// room is how many blocks a GPU of the stage has room for, which may be negative: the
+// stage with least of it decides for all of them (v1/core/kv_cache_utils.py,
+// get_kv_cache_configs).
+func (l *Ledger) room() float64 {
+	if l.KV.BytesPerBlock == 0 {
+		return math.Inf(1)
+	}
+	return l.Available.Value / l.KV.BytesPerBlock
+}
+
+// fill adds the lines of the stage.
+func (l *Ledger) fill() {
+	s := &l.Settings
+	switch {
+	case s.KVBytes > 0:
+		l.weightLines()
+		l.Available = Exact(s.KVBytes)
+		l.add(LineKV, "KV cache, as given", l.Available, "kv_cache_memory_bytes", "v1/worker/gpu_worker.py: the utilization is not looked at")
+	case s.Memory.Value <= 0:
+		l.weightLines()
+		l.Available = Exact(float64(s.NumBlocksOverride) * l.KV.BytesPerBlock)
+		l.add(LineKV, "KV cache, by its blocks", l.Available, fmt.Sprintf("%d × %.0f bytes", s.NumBlocksOverride, l.KV.BytesPerBlock), "num_gpu_blocks of the server; the GPU's memory is not known")
+	default:
+		l.budget()
+	}
+}
+
+func (l *Ledger) add(id, name string, v Estimate, formula, source string) {
+	l.Lines = append(l.Lines, Line{ID: id, Name: name, Bytes: v, Exact: v.Low == v.High, Formula: formula, Source: source})
+}
+
+// Line returns a line by its id.
+func (l *Ledger) Line(id string) (Line, bool) {
+	for _, x := range l.Lines {
+		if x.ID == id {
+			return x, true
+		}
+	}
+	return Line{}, false
+}
+
+// budget fills the lines from the device's memory down to what is left for KV.
+func (l *Ledger) budget() {
+	s := &l.Settings
+	l.add(LineTotal, "memory of "+s.deviceName(), s.Memory, "as the driver shows it", "logs of vLLM, see docs/tune.md; data sheet where there is none")
+	requested := Estimate{s.Memory.Value * s.Utilization, s.Memory.Low * s.Utilization, s.Memory.High * s.Utilization}
+	l.add(LineRequested, "asked for", requested, fmt.Sprintf("%.4g × %s", s.Utilization, render.GiB(s.Memory.Value)), "v1/worker/utils.py, request_memory")
+	l.weightLines()
+	l.activations()
+	l.graphs()
+	l.other()
+	l.Available = requested
+	for _, x := range l.Lines {
+		switch x.ID {
+		case LineWeights, LineTables, LineAdapters, LineDraft, LineActivations, LineGraphs, LineOther:
+			l.Available = l.Available.less(x.Bytes)
+		}
+	}
+	l.add(LineKV, "left for the KV cache", l.Available, "asked for − the lines above", "v1/worker/gpu_worker.py, determine_available_memory")
+}
+
+// weightLines adds the weights and what is kept beside them.
+func (l *Ledger) weightLines() {
+	m, s := l.Model, &l.Settings
+	bytes := s.weights(m, l.stage)
+	formula := fmt.Sprintf("%s parameters, %s", render.Large(m.Total()), weightType(m))
+	if s.TP*s.PP*s.DP > 1 {
+		formula += fmt.Sprintf("; TP %d", s.TP)
+	}
+	if s.PP > 1 {
+		formula += fmt.Sprintf(", stage %d of %d", l.stage+1, s.PP)
+	}
+	if s.dataParallelFlattens {
+		formula += fmt.Sprintf(", experts over %d GPUs", s.TP*s.DP)
+	}
+	source := "config.json; layouts of vllm/model_executor"
+	if l.offloaded = min(s.Offload, bytes.Value); l.offloaded > 0 {
+		formula += fmt.Sprintf("; %s of it with the host, from where every step reads it", render.GiB(l.offloaded))
+		bytes = bytes.less(Exact(l.offloaded))
+		source += "; cpu_offload_gb"
+	}
+	l.add(LineWeights, "weights", bytes, formula, source)
+	l.tables(l.stage)
+	first, last := s.stage(len(m.Layers), l.stage)
+	if s.LoRA.Adapters > 0 {
+		l.add(LineAdapters, "room for LoRA adapters", s.adapters(m, first, last),
+			fmt.Sprintf("%d of rank %d beside every linear layer, experts at most", s.LoRA.Adapters, s.LoRA.Rank), "vllm/lora/layers; counted in “Model loading took”")
+	}
+	if s.Speculation.Drafts() && l.stage == s.PP-1 {
+		l.draft()
+	}
+}
+
+// draft adds the layer that guesses tokens: one like the model's last, and what joins
+// two hidden states into its input. Its embedding and head are the model's.
+func (l *Ledger) draft() {
+	m, s := l.Model, &l.Settings
+	v := 2 * float64(m.Hidden) * float64(m.Hidden) * m.DType.Bytes()
+	for i := range m.Weights {
+		w := &m.Weights[i]
+		if n := len(w.Layers); n > 0 && w.Layers[n-1] == len(m.Layers)-1 {
+			v += w.Count * s.share(m, w) * w.Bytes
+		}
+	}
+	l.add(LineDraft, "the layer that guesses tokens", Estimate{v, v / 2, 2 * v}, "as the model's last layer + 2 × hidden_size²", "estimated; counted in “Model loading took”")
+}
+
+// tables are constant tensors that are no parameters.
+func (l *Ledger) tables(stage int) {
+	m, s := l.Model, &l.Settings
+	var v float64
+	formula := ""
+	if m.RopeRows > 0 {
+		v = float64(m.RopeRows) * float64(m.RopeWidth) * m.DType.Bytes()
+		formula = fmt.Sprintf("rotary positions %d × %d × %g", m.RopeRows, m.RopeWidth, m.DType.Bytes())
+	}
+	if m.LatentRank > 0 && m.Quant.Method != "" {
+		first, last := s.stage(len(m.Layers), stage)
+		copied := float64(last-first) * float64(m.LatentRank) * float64(m.Heads/s.TP) * float64(m.HeadDim-m.RopeDim+m.ValueDim) * m.DType.Bytes()
+		v += copied
+		if formula != "" {
+			formula += "; "
+		}
+		formula += fmt.Sprintf("W_UK and W_UV unpacked for MLA: %d layers × %d × %d heads × %d × %g", last-first, m.LatentRank, m.Heads/s.TP, m.HeadDim-m.RopeDim+m.ValueDim, m.DType.Bytes())
+	}
+	if v > 0 {
+		l.add(LineTables, "tables beside the weights", Exact(v), formula, "layers/rotary_embedding, layers/attention/mla_attention.py; counted in “Model loading took”")
+	}
+}
+
+func weightType(m *modelconfig.Model) string {
+	if m.Quant.Method == "" {
+		return string(m.DType)
+	}
+	return m.Quant.String() + ", else " + string(m.DType)
+}
+
+// weights are the bytes of a pipeline stage on one of its GPUs.
+func (s *Settings) weights(m *modelconfig.Model, stage int) Estimate {
+	first, last := s.stage(len(m.Layers), stage)
+	var e Estimate
+	for k := range m.Weights {
+		w := &m.Weights[k]
+		n := 0.0
+		switch {
+		case w.Layers != nil:
+			for _, layer := range w.Layers {
+				if layer >= first && layer < last {
+					n++
+				}
+			}
+		case w.Part == modelconfig.Embedding:
+			if stage == 0 || m.Tied && stage == s.PP-1 {
+				n = 1
+			}
+		case w.Part == modelconfig.Encoder:
+			if stage == 0 {
+				n = 1
+			}
+		default:
+			if stage == s.PP-1 {
+				n = 1
+			}
+		}
+		share := n * w.Count * s.share(m, w)
+		e.Value += share * w.Bytes
+		e.Low += share * w.Low
+		e.High += share * w.High
+	}
+	return e
+}
+
+// share is the part of a weight that one GPU of its tensor-parallel group holds.
+func (s *Settings) share(m *modelconfig.Model, w *modelconfig.Weight) float64 {
+	tp := float64(s.TP)
+	switch w.Split {
+	case modelconfig.Divided:
+		return 1 / tp
+	case modelconfig.DividedHead:
+		return float64(max(m.KVHeads/s.TP, 1)) / float64(m.KVHeads)
+	case modelconfig.Vocabulary:
+		return padded(m.Vocab, 64*s.TP) / tp
+	case modelconfig.ExpertShare:
+		if s.dataParallelFlattens {
+			return 1 / (tp * float64(s.DP))
+		}
+		return 1 / tp
+	}
+	return 1
+}
+
+// padded is by which factor n grows when rounded up (layers/
+// vocab_parallel_embedding.py, pad_vocab_size: to 64, and divisible by TP).
+func padded(n, multiple int) float64 {
+	return float64((n+multiple-1)/multiple*multiple) / float64(n)
+}
+
+// stage returns the layers of a pipeline stage (distributed/utils.py,
+// get_pp_indices: what does not divide goes to the stages before the last).
+func (s *Settings) stage(layers, i int) (first, last int) {
+	per, rest := layers/s.PP, layers%s.PP
+	size := func(k int) int {
+		if fromEnd := s.PP - 1 - k; fromEnd >= 1 && fromEnd <= rest {
+			return per + 1
+		}
+		return per
+	}
+	for k := range i {
+		first += size(k)
+	}
+	return first, first + size(i)
+}
+
+// Shares of the peak of the profiling run. The forward pass holds the hidden
+// state, the residual and one layer's widest intermediate results in two bytes
+// each; three times the hidden size fits what vLLM logged for Llama 3.1 8B at
+// 20,000 and at 29,000 tokens to 1 % (vllm-project/vllm#10517).
+const (
+	hiddenCopies    = 3
+	forwardDoubt    = 0.4
+	latentWorkspace = 64 << 10 // tokens whose keys and values MLA's chunked prefill unpacks at once
+)
+
+// perLogit is how many bytes the profiling run's sampling holds for each logit of
+// max_num_seqs requests, read in v1/sample/ops/topk_topp_sampler.py of 29 releases.
+// Sorting keeps the logits in 16 and in 32 bits, their order in 64, the sorted ones and
+// their probabilities: 29 to 37 bytes in logs. FlashInfer (0.8 to 0.11.0 where it is
+// installed, and again from 0.23 on) and the Triton kernel (from 0.17 on) keep logits,
+// masked logits and probabilities, 2 + 4 + 4 + 4: 13 in a log of 0.10 and 15 in one of
+// 2026, but a server with the first Triton kernels (0.19) took as much as by sorting.
+func perLogit(r engine.Release, cpu bool) Estimate {
+	lean := Estimate{14, 10, 20}
+	switch {
+	case cpu:
+		return Estimate{32, 14, 40}
+	case r.AtLeast(vllm.SamplesWithFlashInfer):
+		return lean
+	case r.AtLeast(vllm.SamplesWithoutSorting):
+		return Estimate{24, lean.Low, 36}
+	case r.AtLeast(vllm.SortsToSample):
+		return Estimate{32, 28, 40}
+	}
+	return Estimate{13, lean.Low, 38} // what four servers of 0.10 had at most; 37 were seen where it sorts
+}
+
+// activations estimates the peak of vLLM's profiling run, which has
+// max_num_batched_tokens tokens and then max_num_seqs samples.
+func (l *Ledger) activations() {
+	m, s := l.Model, &l.Settings
+	tokens, seqs := float64(s.MaxNumBatchedTokens), float64(min(s.MaxNumSeqs, s.MaxNumBatchedTokens))
+	width, what := l.widest()
+	forward := tokens * width * m.DType.Bytes()
+	formula := fmt.Sprintf("forward: %.0f tokens × (%s) × %g", tokens, what, m.DType.Bytes())
+	if m.LatentRank > 0 {
+		rows := min(max(8*float64(s.MaxModelLen), 4*float64(s.MaxNumSeqs*l.KV.BlockTokens)), latentWorkspace)
+		forward += rows * float64(m.Heads/s.TP) * float64(m.HeadDim-m.RopeDim+m.ValueDim) * m.DType.Bytes()
+		formula += fmt.Sprintf(" + %.0f × %d heads × %d × %g of MLA", rows, m.Heads/s.TP, m.HeadDim-m.RopeDim+m.ValueDim, m.DType.Bytes())
+	}
+	f := Estimate{forward, forward * (1 - forwardDoubt), forward * (1 + forwardDoubt)}
+	if m.HasRecurrent() || !m.Known {
+		f.High = 2 * forward // scans keep states of every chunk
+	}
+	per := perLogit(s.Release, s.CPU)
+	logits := seqs * float64(m.Vocab)
+	if l.stage < s.PP-1 {
+		logits = 0 // the last stage samples
+	}
+	g := Estimate{logits * per.Value, logits * per.Low, logits * per.High}
+	v := Estimate{max(f.Value, g.Value), max(f.Low, g.Low), max(f.High, g.High)}
+	if logits > 0 {
+		formula += fmt.Sprintf("; sampling: %.0f × %d logits × %.0f; the larger", seqs, m.Vocab, per.Value)
+	}
+	l.add(LineActivations, "activations at their peak", v, formula, "estimated; vLLM measures it at start (v1/worker/gpu_model_runner.py, profile_run)")
+}
+
+// widest returns the values per token of the widest layer.
+func (l *Ledger) widest() (float64, string) {
+	m, s := l.Model, &l.Settings
+	tp := float64(s.TP)
+	width, what := 0.0, ""
+	try := func(v float64, format string, args ...any) {
+		if v > width {
+			width, what = v, fmt.Sprintf("%d × %d + %s", hiddenCopies, m.Hidden, fmt.Sprintf(format, args...))
+		}
+	}
+	base := float64(hiddenCopies * m.Hidden)
+	if m.FFNWidth > 0 {
+		try(base+3*float64(m.FFNWidth)/tp, "3 × %d / %d", m.FFNWidth, s.TP)
+	}
+	if m.Experts > 0 {
+		share := tp
+		if s.ExpertParallel {
+			share = 1
+		}
+		i := float64(m.ExpertWidth) / share
+		try(base+float64(m.ExpertsTaken)*(max(2*i, float64(m.Hidden))+i), "%d experts × (max(2 × %.0f, %d) + %.0f)", m.ExpertsTaken, i, m.Hidden, i)
+	}
+	if m.Heads > 0 {
+		q, kv := float64(m.Heads*m.HeadDim)/tp, float64(m.KVHeads*m.HeadDim)/tp
+		if m.LatentRank > 0 {
+			kv = q
+		}
+		try(base+2*q+2*kv, "2 × (%.0f + %.0f)", q, kv)
+	}
+	if m.State.ConvChannels > 0 {
+		c := float64(m.State.ConvChannels) / tp
+		try(base+4*c, "4 × %.0f", c)
+	}
+	return width, what
+}
+
+// Bytes of a captured CUDA graph: 9 to 23 MiB each in the logs of docs/tune.md.
+const (
+	graphBase  = 64 << 20
+	graphEach  = 10 << 20
+	graphLeast = 2 << 20
+	graphMost  = 30 << 20
+)
+
+// graphs estimates CUDA graph memory, which the budget holds from 0.21.
+func (l *Ledger) graphs() {
+	s := &l.Settings
+	n := float64(s.capturedGraphs)
+	v := Estimate{graphBase + n*graphEach, n * graphLeast, graphBase + n*graphMost}
+	switch {
+	case s.EnforceEager || s.CPU:
+		return
+	case !s.Release.AtLeast(vllm.CUDAGraphsInBudget):
+		l.add("cuda_graphs_outside", "CUDA graphs, outside the budget", v, fmt.Sprintf("%.0f graphs × %s + %s", n, render.GiB(graphEach), render.GiB(graphBase)),
+			"before 0.21 they come out of the memory that was not asked for")
+	default:
+		l.add(LineGraphs, "CUDA graphs", v, fmt.Sprintf("%.0f graphs × %s + %s", n, render.GiB(graphEach), render.GiB(graphBase)),
+			"estimated; vLLM captures two of each kind and multiplies (profile_cudagraph_memory)")
+	}
+}
+
+// other is what PyTorch does not allocate: the CUDA context's growth, NCCL's and
+// the custom all-reduce's buffers, workspaces of kernels.
+func (l *Ledger) other() {
+	s := &l.Settings
+	v := Estimate{0.25 * gib, 0.05 * gib, 0.7 * gib}
+	formula := "one GPU: workspaces of kernels"
+	if s.TP*s.PP*s.DP > 1 {
+		v = Estimate{0.6 * gib, 0.1 * gib, 2.5 * gib}
+		formula = "several GPUs: NCCL, custom all-reduce, workspaces"
+	}
+	l.add(LineOther, "not PyTorch's", v, formula, "estimated from the logs of docs/tune.md")
+}
+
+// capacity turns bytes into blocks and tokens.
+func (l *Ledger) capacity() {
+	s := &l.Settings
+	per := l.KV.BytesPerBlock
+	blocks := func(v float64) float64 {
+		if s.NumBlocksOverride > 0 {
+			return float64(s.NumBlocksOverride)
+		}
+		if per == 0 {
+			return 1
+		}
+		return max(math.Floor(v/per), 0)
+	}
+	each := func(f func(float64) float64) Estimate {
+		return Estimate{f(l.Available.Value), f(l.Available.Low), f(l.Available.High)}
+	}
+	l.Blocks = each(blocks)
+	l.Concurrency = each(func(v float64) float64 { return blocks(v) / float64(max(l.KV.BlocksFor(s.MaxModelLen), 1)) })
+	l.Tokens = each(func(v float64) float64 { return l.KV.tokens(s, blocks(v)) })
+	l.MaxLen = each(func(v float64) float64 {
+		return float64(l.KV.longest(max(l.Model.MaxPositions, s.MaxModelLen), int(blocks(v))))
+	})
+}
+
+// Safe is how many requests of a length fit at once, in blocks that none of them
+// must give up: one of the pool's blocks is a placeholder.
+func (l *Ledger) Safe(tokens int) int {
+	return int(max(l.Blocks.Value-1, 0)) / max(l.KV.BlocksFor(tokens), 1)
+}
+
+// PlainBlocks is the pool as blocks of a size in one group, for a simulation that
+// knows no others: models with windows or states get as many blocks as hold as many
+// requests of a length.
+func (l *Ledger) PlainBlocks(length, size int) int {
+	g := l.KV.Groups
+	if len(g) == 1 && l.KV.BlockTokens == size && g[0].window == 0 && !g[0].state {
+		return int(min(l.Blocks.Value, 1<<30))
+	}
+	perRequest := (length + size - 1) / size
+	return int(min((l.Blocks.Value-1)/float64(l.KV.BlocksFor(length))*float64(perRequest), 1<<30)) + 1
+}
+
+// EngineConfig is what the ledger knows as settings with their source.
+func (l *Ledger) EngineConfig(source string) engine.Config {
+	s := &l.Settings
+	c := engine.Config{}
+	c.Set(engine.MaxModelLen, fmt.Sprint(s.MaxModelLen), source)
+	c.Set(engine.MaxNumSeqs, fmt.Sprint(s.MaxNumSeqs), source)
+	c.Set(engine.MaxNumBatchedTokens, fmt.Sprint(s.MaxNumBatchedTokens), source)
+	c.Set(engine.BlockSize, fmt.Sprint(l.KV.BlockTokens), source)
+	c.Set(engine.PrefixCaching, fmt.Sprint(s.prefixCaching), source)
+	c.Set(engine.NumBlocks, fmt.Sprintf("%.0f", l.Blocks.Value), source)
+	return c
+}

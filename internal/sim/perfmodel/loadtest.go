@@ -1,0 +1,195 @@
+package perfmodel
+
+import (
+	"bufio"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/sim"
+)
+
+// A LoadTest is the per-request results of a load test.
+type LoadTest struct {
+	Requests []Measured
+	Skipped  map[string]int // requests left out, by reason
+
+	prefix []uint64 // the longest that the cache had, which all have in common
+}
+
+// Bounds of a file of results.
+const (
+	maxResults      = 1_000_000
+	maxResultsBytes = 256 << 20
+)
+
+const resultsHint = "give a file of sixty bench --csv, or of vllm bench serve --save-result --save-detailed"
+
+// ReadLoadTest reads what sixty bench --csv or vllm bench serve --save-detailed
+// wrote, for engines with a block size. Requests that failed are left out and
+// counted; those that were cut short are part of the load and nothing is fitted to
+// them.
+func ReadLoadTest(r io.Reader, blockSize int) (*LoadTest, error) {
+	br := bufio.NewReader(io.LimitReader(r, maxResultsBytes))
+	head, err := br.Peek(1)
+	if err != nil {
+		return nil, hint.With(errors.New("load test results: the file is empty"), resultsHint)
+	}
+	t := &LoadTest{Skipped: map[string]int{}}
+	if head[0] == '{' {
+		err = t.readVLLM(br)
+	} else {
+		err = t.readCSV(br, blockSize)
+	}
+	if err == nil && len(t.Requests) == 0 {
+		err = errors.New("no request got a token")
+	}
+	if err != nil {
+		return nil, hint.With(fmt.Errorf("load test results: %w", err), resultsHint)
+	}
+	return t, nil
+}
+
+// Skips describes what was left out, "" for nothing.
+func (t *LoadTest) Skips() string {
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(t.Skipped)) {
+		parts = append(parts, fmt.Sprintf("%d %s", t.Skipped[k], k))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// add keeps a request whose times are plausible. Times are in seconds.
+func (t *LoadTest) add(sent, first, last float64, prompt, output, cached, blockSize int, whole bool) error {
+	const longest = 1e9 // seconds; beyond, they do not fit into a Duration
+	switch {
+	case !(sent >= 0 && sent < longest && math.Abs(first) < longest && math.Abs(last) < longest):
+		t.Skipped["with impossible times"]++
+		return nil
+	case output < 1 || first <= sent || last < first:
+		t.Skipped["without a token"]++
+		return nil
+	case prompt < 1 || prompt > 1<<24 || output > 1<<24 || cached < 0 || cached > prompt:
+		t.Skipped["with impossible lengths"]++
+		return nil
+	case len(t.Requests) == maxResults:
+		return fmt.Errorf("more than %d requests", maxResults)
+	}
+	at := func(sec float64) time.Duration { return time.Duration(sec * 1e9) }
+	m := Measured{
+		Request:    sim.Request{Arrival: at(sent), PromptTokens: prompt, OutputTokens: output},
+		Scheduled:  -1,
+		FirstToken: at(first), LastToken: at(last), Use: whole,
+	}
+	if cached > 0 && blockSize > 0 {
+		// What the prefix cache had is known, not whose it was.
+		if len(t.prefix) < cached/blockSize {
+			t.prefix = sim.SharedPrefix(1, cached, blockSize)
+		}
+		m.Request.Blocks = t.prefix[:cached/blockSize]
+	}
+	t.Requests = append(t.Requests, m)
+	return nil
+}
+
+// readCSV reads what package loadreport writes.
+func (t *LoadTest) readCSV(r io.Reader, blockSize int) error {
+	cr := csv.NewReader(r)
+	cr.ReuseRecord = true
+	header, err := cr.Read()
+	if err != nil {
+		return fmt.Errorf("header: %w", err)
+	}
+	columns := map[string]int{}
+	for i, name := range header {
+		columns[name] = i
+	}
+	for _, name := range []string{"sent", "first_token", "last_token", "prompt_tokens", "output_tokens", "outcome"} {
+		if _, ok := columns[name]; !ok {
+			return fmt.Errorf("there is no column %q", name)
+		}
+	}
+	for line := 2; ; line++ {
+		rec, err := cr.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		cell := func(name string) float64 {
+			i, ok := columns[name]
+			if !ok || i >= len(rec) || rec[i] == "" {
+				return 0
+			}
+			v, err := strconv.ParseFloat(rec[i], 64)
+			if err != nil {
+				return math.NaN()
+			}
+			return v
+		}
+		outcome := strings.Clone(rec[columns["outcome"]])
+		if outcome != "complete" && outcome != "cancelled" && outcome != "unfinished" {
+			t.Skipped["failed"]++
+			continue
+		}
+		count := func(name string) int {
+			v := cell(name)
+			if !(v >= 0 && v <= 1<<30) {
+				return -1
+			}
+			return int(v)
+		}
+		if err := t.add(cell("sent"), cell("first_token"), cell("last_token"), count("prompt_tokens"), count("output_tokens"), count("cached_tokens"), blockSize, outcome == "complete"); err != nil {
+			return fmt.Errorf("line %d: %w", line, err)
+		}
+	}
+}
+
+// readVLLM reads the lists of vllm/benchmarks/serve.py@v0.23.0.
+func (t *LoadTest) readVLLM(r io.Reader) error {
+	var file struct {
+		Inputs  []int       `json:"input_lens"`
+		Outputs []int       `json:"output_lens"`
+		Starts  []float64   `json:"start_times"`
+		TTFTs   []float64   `json:"ttfts"`
+		ITLs    [][]float64 `json:"itls"`
+		Errors  []string    `json:"errors"`
+	}
+	if err := json.NewDecoder(r).Decode(&file); err != nil {
+		return err
+	}
+	n := len(file.Inputs)
+	if n == 0 || len(file.Starts) != n {
+		return errors.New("the lists of single requests are missing, or the times at which they were sent")
+	}
+	if len(file.Outputs) != n || len(file.TTFTs) != n || len(file.ITLs) != n {
+		return fmt.Errorf("its lists have different lengths: %d inputs, %d outputs, %d first tokens, %d gaps", n, len(file.Outputs), len(file.TTFTs), len(file.ITLs))
+	}
+	begin := slices.Min(file.Starts)
+	for i := range n {
+		if i < len(file.Errors) && file.Errors[i] != "" {
+			t.Skipped["failed"]++
+			continue
+		}
+		sent := file.Starts[i] - begin
+		first := sent + file.TTFTs[i]
+		last := first
+		for _, gap := range file.ITLs[i] {
+			last += gap
+		}
+		if err := t.add(sent, first, last, file.Inputs[i], file.Outputs[i], 0, 0, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}

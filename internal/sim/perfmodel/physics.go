@@ -1,0 +1,326 @@
+package perfmodel
+
+import (
+	_ "embed" // parameters.yaml
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
+	"github.com/sixty-dev/sixty/internal/catalog/modelconfig"
+	"github.com/sixty-dev/sixty/internal/sim"
+)
+
+// A Parameter is one number of the hardware prior that is the same for all deployments,
+// but for the effects that belong to a GPU, a model, a kind of kernels or a host.
+type Parameter struct {
+	Name string `json:"name"`
+	Text string `json:"text"`
+	// Share says that the parameter is a share between 0 and 1, fitted as a logit; any
+	// other is positive and fitted as a logarithm.
+	Share bool `json:"share"`
+	// Guess is what physics and documentation let one expect before any measurement, and
+	// SD how well that is known, as a standard deviation of the logit or the logarithm.
+	Guess float64 `json:"guess"`
+	SD    float64 `json:"sd"`
+}
+
+//go:embed parameters.yaml
+var parametersYAML []byte
+
+// priors are what is expected before any measurement.
+var priors = sync.OnceValue(func() (of struct {
+	Parameters []Parameter `json:"parameters"`
+	Effects    map[string][]struct {
+		Level     string  `json:"level"` // the kind of levels
+		Parameter string  `json:"parameter"`
+		SD        float64 `json:"sd"`
+	} `json:"effects"`
+},
+) {
+	mustParse(parametersYAML, &of)
+	return of
+})
+
+// Parameters describes all of them, by their place in Values.
+func Parameters() []Parameter { return priors().Parameters }
+
+// The parameters in the order of parameters.yaml.
+const (
+	pBandwidth = iota
+	pExpertBytes
+	pKVBandwidth
+	pOverlap
+	pCompute // the first of the kinds of kernels
+	pFP8
+	pWeightOnly8
+	pWeightOnly4
+	pMXFP4
+	pNVFP4
+	pMoE
+	pAttention
+	pElementwise
+	pStep
+	pAsync
+	pLayer
+	pEagerLayer
+	pMoELayer
+	pMixed
+	pMixedLayer
+	pSeq
+	pSampling
+	pLinkLatency
+	pLinkShare
+	pBusLatency
+	pBusShare
+	pDelay
+	pDelayToken
+	pSerial
+	pSerialToken
+	pTemplate
+	pOverall
+	parameters
+)
+
+// Values are the parameters of one deployment, as logits and logarithms.
+type Values [parameters]float64
+
+// in is the parameter's own scale.
+func (v *Values) in(p int, share bool) float64 {
+	if share {
+		return 1 / (1 + math.Exp(-v[p]))
+	}
+	return math.Exp(v[p])
+}
+
+func (v *Values) share(p int) float64 { return v.in(p, true) }
+func (v *Values) size(p int) float64  { return v.in(p, false) }
+
+// Start is the parameter's guess as a logit or a logarithm.
+func (p Parameter) Start() float64 {
+	if p.Share {
+		return math.Log(p.Guess / (1 - p.Guess))
+	}
+	return math.Log(p.Guess)
+}
+
+// An Effect is by how much a parameter differs for deployments that have something in
+// common: a level, such as a GPU. Levels that were never measured have an effect of
+// zero, give or take SD.
+type Effect struct {
+	Level string // "gpu H100 SXM"
+	On    int    // the parameter
+	SD    float64
+}
+
+// effects are those of a group of parameters.yaml, for the levels that a deployment has of
+// each kind.
+func effects(group string, levels map[string]string) []Effect {
+	var out []Effect
+	for _, e := range priors().Effects[group] {
+		on := slices.IndexFunc(Parameters(), func(p Parameter) bool { return p.Name == e.Parameter })
+		out = append(out, Effect{levels[e.Level], on, e.SD})
+	}
+	return out
+}
+
+// Key names the effect in the table of fitted ones.
+func (e Effect) Key() string { return Parameters()[e.On].Name + " of " + e.Level }
+
+// A Shape is what a step of a deployment does on each of its GPUs, as far as its model,
+// its GPU and its settings tell: what the parameters are applied to.
+type Shape struct {
+	Effects []Effect
+
+	device               string
+	bandwidth, bf16      float64 // of a GPU's data sheet
+	dense, experts       float64 // bytes of weights that a step reads; of all experts
+	expertShare          float64 // of them that a token takes
+	kernels              [6]work // by kind, from pCompute
+	attentionWidth       float64 // layers × heads × size of a head, of one GPU
+	layers, expertLayers float64
+	hidden, vocab        float64 // of all GPUs
+	elementBytes         float64
+	kvBytes, stateBytes  float64 // of a token, and of a request
+	tp                   float64
+	logits               float64 // operations of a request
+	link                 float64 // bytes per second; 0 where there is one GPU
+	bus, async           bool
+	eager                bool // no CUDA graphs
+	template             bool // is parsed for each request
+}
+
+// work is arithmetic for a token, as seconds at a GPU's peak.
+type work struct{ dense, experts float64 }
+
+// kernel says with which kernels weights of so many bytes each are multiplied, and at
+// which peak.
+func kernel(q *modelconfig.Quantization, bytes float64, g GPU) (kind int, peak float64) {
+	switch {
+	case bytes > 1.5:
+		return pCompute, g.BF16
+	case bytes > 0.8 && g.FP8 > 0:
+		return pFP8, g.FP8
+	case bytes > 0.8:
+		return pWeightOnly8, g.BF16
+	case strings.Contains(q.Method, "mxfp4"):
+		return pMXFP4, g.BF16
+	case g.Family == "Blackwell" && g.FP4 > 0 && (strings.Contains(q.Method, "modelopt") || strings.Contains(q.Method, "nvfp4")):
+		return pNVFP4, g.FP4
+	}
+	return pWeightOnly4, g.BF16
+}
+
+// Shape works out what a step does for requests that hold so many tokens on average. The
+// device's data sheet must be known. Stages of a pipeline are taken one after the other.
+func (l *Ledger) Shape(meanTokens float64) *Shape {
+	m, s := l.Model, &l.Settings
+	tp := float64(s.TP)
+	g := s.Device
+	sh := &Shape{
+		device: g.Name, bandwidth: g.Bandwidth, bf16: g.BF16, layers: float64(len(m.Layers)), hidden: float64(m.Hidden), vocab: float64(m.Vocab),
+		elementBytes: m.DType.Bytes(), kvBytes: l.ReadPerToken(meanTokens) * float64(s.PP), stateBytes: l.KV.StateBytes, tp: tp,
+		async: s.Release.AtLeast(vllm.AsyncSchedulingByDefault), eager: s.EnforceEager,
+	}
+	if s.AsyncScheduling != nil {
+		sh.async = *s.AsyncScheduling
+	}
+	// The Harmony format of gpt-oss has no template.
+	sh.template = s.Release.AtLeast(vllm.ChatTemplateParsed) && !s.Release.AtLeast(vllm.ChatTemplateKept) && m.Architecture != "GptOssForCausalLM"
+	kinds := sh.weights(m, s)
+	for _, x := range m.Layers {
+		reach := 1.0
+		if x.Window > 0 {
+			reach = min(1, 2*float64(x.Window)/max(meanTokens, 1)) // of the pairs of a prompt
+		}
+		if x.Mixer == modelconfig.Attention || x.Mixer == modelconfig.Latent {
+			sh.attentionWidth += reach * float64(m.Heads) * float64(m.HeadDim) / tp
+		}
+	}
+	if m.Experts > 0 {
+		sh.expertLayers = float64(m.CountLayers(func(x modelconfig.Layer) bool { return x.FFN == modelconfig.MoE }))
+	}
+	if s.TP > 1 {
+		sh.link, sh.bus = g.Link, g.Link == 0
+		if sh.bus {
+			sh.link = g.Bus
+		}
+		if s.SpansNodes() {
+			sh.link, sh.bus = betweenNodes, true
+		}
+	}
+	levels := map[string]string{
+		"family": "family " + g.Family, "gpu": "gpu " + g.Name, "release": "releases before 0.14",
+		"model": fmt.Sprintf("model %s %d×%d", m.Architecture, len(m.Layers), m.Hidden), "architecture": "model " + m.Architecture,
+	}
+	sh.Effects = effects("any", levels)
+	if !s.Release.AtLeast(vllm.AsyncSchedulingByDefault) {
+		sh.Effects = append(sh.Effects, effects("before-async", levels)...)
+	}
+	if sh.template {
+		sh.Effects = append(sh.Effects, effects("template", levels)...)
+	}
+	for _, e := range effects("kernels", levels) {
+		if kinds[e.On] {
+			sh.Effects = append(sh.Effects, e)
+		}
+	}
+	return sh
+}
+
+// weights adds what a step reads and computes of a model's weights, and returns the kinds of
+// kernels that it takes.
+func (s *Shape) weights(m *modelconfig.Model, of *Settings) map[int]bool {
+	kinds := map[int]bool{}
+	for i := range m.Weights {
+		w := &m.Weights[i]
+		share := of.share(m, w)
+		count := w.Count * float64(w.Times()) * share
+		expert := w.Part == modelconfig.Experts && w.ActiveShare < 1 // and no bias
+		switch {
+		case w.Part == modelconfig.Encoder, w.Part == modelconfig.Embedding && !m.Tied:
+			continue // no token reads more than a row
+		case w.Part == modelconfig.Embedding, w.Part == modelconfig.Head: // tied, or not
+			s.dense += count * w.Bytes
+			s.logits += 2 * count
+			continue
+		case expert:
+			s.experts += count * w.Bytes
+			s.expertShare = w.ActiveShare
+		default:
+			s.dense += count * w.Bytes
+		}
+		kind, peak := kernel(&m.Quant, w.Bytes, of.Device)
+		if peak > 0 {
+			kinds[kind] = true
+			k := &s.kernels[kind-pCompute]
+			if expert {
+				k.experts += 2 * count * w.ActiveShare / peak
+			} else {
+				k.dense += 2 * count / peak
+			}
+		}
+	}
+	return kinds
+}
+
+// On returns the shape with what the host of a published measurement adds: its
+// processor, and all else that is its own.
+func (s *Shape) On(host string) *Shape {
+	c := *s
+	c.Effects = append(c.Effects[:len(c.Effects):len(c.Effects)], effects("host", map[string]string{"host": "host " + host})...)
+	return &c
+}
+
+// Cost applies the values of the parameters.
+func (s *Shape) Cost(v *Values) (sim.StepCost, sim.Frontend) {
+	bandwidth := s.bandwidth * v.share(pBandwidth)
+	weights, experts := s.dense/bandwidth, s.experts*v.size(pExpertBytes)/bandwidth
+	products := 0.0
+	for i, k := range s.kernels {
+		products += (k.dense + k.experts/v.share(pMoE)) / v.share(pCompute+i)
+	}
+	perToken := products + s.layers*s.hidden*s.elementBytes*v.size(pElementwise)/bandwidth
+	step := v.size(pStep)
+	if s.async {
+		step *= v.share(pAsync)
+	}
+	c := sim.StepCost{
+		Base:    step + s.layers*v.size(pLayer) + s.expertLayers*v.size(pMoELayer) + weights,
+		Mixed:   v.size(pMixed) + s.layers*v.size(pMixedLayer),
+		PerSeq:  v.size(pSeq) + s.vocab*4*v.size(pSampling)/bandwidth + s.logits/(s.bf16*v.share(pCompute)) + 2*s.stateBytes/bandwidth,
+		PerKV:   s.kvBytes / (s.bandwidth * v.share(pKVBandwidth)),
+		PerPair: 4 * s.attentionWidth / (s.bf16 * v.share(pAttention)),
+	}
+	if s.link > 0 {
+		latency, share := v.size(pLinkLatency), v.share(pLinkShare)
+		if s.bus {
+			latency, share = v.size(pBusLatency), v.share(pBusShare)
+		}
+		c.Base += 2 * s.layers * latency * math.Sqrt(s.tp/2)
+		// No token's bytes hide behind the reading of the weights.
+		reduce := 2 * s.layers * s.hidden * s.elementBytes * 2 * (s.tp - 1) / s.tp / (s.link * share)
+		perToken += reduce
+		c.PerSeq += reduce
+	}
+	c.PerToken = perToken
+	c.Knee = max(int(math.Round(v.share(pOverlap)*(weights+experts)/products)), 1)
+	if s.eager {
+		// The processor launches kernels while the GPU computes: whichever takes longer.
+		idle := max(s.layers*(v.size(pEagerLayer)-v.size(pLayer))-weights, 0)
+		c.Base += idle
+		c.Knee += int(math.Round(idle / perToken))
+	}
+	c.Experts, c.ExpertShare = experts, s.expertShare
+	c = c.Scale(sim.Uniform(v.size(pOverall)))
+	serial := v.size(pSerial) / 2 // as much before as after tokenization
+	f := sim.Frontend{
+		PerRequest: v.size(pDelay), PerToken: v.size(pDelayToken), Reading: serial, Serial: serial, SerialPerToken: v.size(pSerialToken),
+	}
+	if s.template {
+		f.Reading += v.size(pTemplate)
+	}
+	return c, f
+}

@@ -1,0 +1,219 @@
+package perfmodel
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/sim"
+)
+
+// Measured is one request of a load test. Times are on one clock.
+type Measured struct {
+	Request    sim.Request
+	Scheduled  time.Duration // first scheduled; negative: not known
+	FirstToken time.Duration
+	LastToken  time.Duration
+	Use        bool // fit to it; false: it only is part of the load
+}
+
+// rounds is how often the work is simulated anew with the constants just found.
+// They settle in a few.
+const rounds = 8
+
+// FromRequests fits to a load test's results. What each request had to sit
+// through is not in them, so the simulator supplies it: it simulates the load
+// with the constants known so far, the constants are fitted to the durations that
+// were measured and the work that was simulated, and so on. The deployment
+// must be that of the server. Check, which may be nil, is asked now and then whether
+// to go on, as a context's Err: its error ends the fit.
+func FromRequests(d Deployment, measured []Measured, prior *Prior, check func() error) (*Fit, error) {
+	requests := make([]sim.Request, len(measured))
+	used := 0
+	for i, m := range measured {
+		requests[i] = m.Request
+		if m.Use {
+			used++
+		}
+	}
+	if used == 0 {
+		return nil, hint.With(errors.New("calibrate: no request to fit to"), "give the results of finished requests")
+	}
+	start := guess(measured)
+	if prior != nil && !prior.guessed() {
+		start = prior.StepCost
+	}
+	best, others, err := overKnees(d.Config, prior, func(knee int) (*point, error) {
+		return fixpoint(d, requests, measured, start, knee, prior, check)
+	})
+	if err != nil {
+		return nil, err
+	}
+	f, err := best.fit(others, check)
+	if err != nil {
+		return nil, err
+	}
+	return f, f.replay(d, requests, measured, check)
+}
+
+// overKnees returns the best solution over the candidates for the knee, and those with
+// other knees that describe the observations nearly as well; or ErrUndetermined where none
+// has one.
+func overKnees(cfg sim.Config, prior *Prior, solve func(knee int) (*point, error)) (best *point, others []*point, err error) {
+	var all []*point
+	for _, knee := range knees(cfg, prior) {
+		p, err := solve(knee)
+		if errors.Is(err, ErrUndetermined) {
+			continue
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		all = append(all, p)
+		// A knee that no hardware has describes the observations, and nothing else.
+		if best == nil || p.plausible() && (p.loss < best.loss || !best.plausible()) || !best.plausible() && p.loss < best.loss {
+			best = p
+		}
+	}
+	if best == nil {
+		return nil, nil, ErrUndetermined
+	}
+	for _, p := range all {
+		if p != best && p.plausible() && p.loss < nearlyAsGood*best.loss {
+			others = append(others, p)
+		}
+	}
+	return best, others, nil
+}
+
+// nearlyAsGood is the loss, over the least, up to which another knee may be the right one.
+const nearlyAsGood = 1.5
+
+func (p *point) plausible() bool { return plausible(p.x, p.shape) }
+
+// plausible reports whether the arithmetic of as many tokens as the knee hides behind the
+// reading of the weights, which is a part of the base.
+func plausible(x vector, shape sim.StepCost) bool {
+	c := toCost(x, shape)
+	return c.PerToken*float64(c.Knee) <= 1.5*(c.Base+c.Mixed+c.Experts)
+}
+
+// knees are the candidates for the number of tokens below which a step is bound
+// by memory: around that of the prior, or over what hardware has (its arithmetic
+// per byte of memory traffic, 100 to 600 operations) and beyond.
+func knees(cfg sim.Config, prior *Prior) []int {
+	if prior != nil && !prior.guessed() {
+		return []int{prior.Knee / 2, prior.Knee * 3 / 4, prior.Knee, prior.Knee * 3 / 2, prior.Knee * 2}
+	}
+	ks := []int{0, 16, 32} // of processors
+	for k := 64; k <= min(1024, cfg.MaxNumBatchedTokens/2); k += 64 {
+		ks = append(ks, k)
+	}
+	return ks
+}
+
+// guess is a cost of the right order: the median time per token as the base.
+func guess(measured []Measured) sim.StepCost {
+	if v := typicalRequest(measured); v > 0 {
+		return sim.StepCost{Base: v}
+	}
+	return sim.StepCost{Base: 20e-3}
+}
+
+// fixpoint alternates simulation and fit.
+func fixpoint(d Deployment, requests []sim.Request, measured []Measured, start sim.StepCost, knee int, prior *Prior, check func() error) (*point, error) {
+	cost, front := start, sim.Frontend{}
+	cost.Knee, cost.ExpertShare = knee, shapeOf(knee, prior).ExpertShare
+	for round := 1; ; round++ {
+		res, err := d.run(cost, requests, sim.Options{Frontend: front, Check: check})
+		if err != nil {
+			return nil, fmt.Errorf("calibrate: %w", err)
+		}
+		p, err := solve(observations(d, measured, res, cost), knee, prior, check)
+		if err != nil {
+			return nil, err
+		}
+		moved := math.Abs(p.x[0]-cost.Base) / cost.Base
+		if moved < 1e-4 || round == rounds {
+			return p, nil
+		}
+		cost, front = toCost(p.x, p.shape), frontend(p.x)
+	}
+}
+
+// observations pairs what was measured with the work that was simulated.
+func observations(d Deployment, measured []Measured, res *sim.Result, cost sim.StepCost) []Observation {
+	var obs []Observation
+	for i, m := range measured {
+		r := &res.Requests[i]
+		if !m.Use || r.Outcome != sim.Finished {
+			continue
+		}
+		// Whether a request was preempted as often as simulated is not known.
+		if d, w := m.LastToken-m.FirstToken, r.WorkAtLast.Sub(r.WorkAtFirst); d > 0 && w.Steps > 0 && r.Preemptions == 0 {
+			obs = append(obs, Observation{Work: w, Seconds: d.Seconds()})
+		}
+		prefill, outside := m.FirstToken-m.Scheduled, int64(0)
+		if m.Scheduled < 0 {
+			outside = 1
+			// Without the time of scheduling, only requests that hardly queued tell.
+			prefill = m.FirstToken - m.Request.Arrival - r.Queue()
+			if r.Queue() > r.TTFT()/5 || prefill > mostOutside && prefill > 5*(r.TTFT()-r.Queue()) {
+				continue // it queued, or others that are not in the results kept it waiting
+			}
+		}
+		if w := r.WorkAtFirst.Sub(r.WorkAtScheduled); prefill > 0 && w.Steps > 0 {
+			obs = append(obs, Observation{Work: w, Seconds: prefill.Seconds(), Weight: prefillWeight, Requests: outside})
+		}
+	}
+	if d.Replicas > max(d.Lockstep, 1) {
+		return obs // each engine has a progress of its own
+	}
+	return append(obs, milestones(measured, res, cost)...)
+}
+
+// mostOutside is more than an API server takes for a request, beside which no queue is
+// taken for its time.
+const mostOutside = time.Second
+
+// milestones compares the progress of the whole server: the time from one
+// request's end to a later one's, in order of ends and whoever they were. It
+// holds even where measured and simulated requests were admitted in another
+// order.
+func milestones(measured []Measured, res *sim.Result, cost sim.StepCost) []Observation {
+	type end struct {
+		at   time.Duration
+		work sim.Work
+	}
+	var real, simulated []end
+	for i, m := range measured {
+		if r := &res.Requests[i]; m.Use && r.Outcome == sim.Finished {
+			real = append(real, end{at: m.LastToken})
+			simulated = append(simulated, end{r.LastToken, r.WorkAtLast})
+		}
+	}
+	for _, ends := range [][]end{real, simulated} {
+		slices.SortFunc(ends, func(a, b end) int { return cmp.Compare(a.at, b.at) })
+	}
+	var obs []Observation
+	for i, j := 0, milestoneEnds; j < len(real); i, j = j, j+milestoneEnds {
+		d, w := (real[j].at - real[i].at).Seconds(), simulated[j].work.Sub(simulated[i].work)
+		elapsed := (simulated[j].at - simulated[i].at).Seconds()
+		if d <= 0 || w.Steps == 0 || cost.Seconds(w) < 0.99*elapsed {
+			continue // idle in between
+		}
+		obs = append(obs, Observation{Work: w, Seconds: d, Weight: milestoneEnds})
+	}
+	return obs
+}
+
+// milestoneEnds is the number of requests that end from one milestone to the next.
+const milestoneEnds = 10
+
+// prefillWeight makes up for a prefill's few steps, whose relative error is
+// larger than that of the hundreds of steps of a decode.
+const prefillWeight = 0.1

@@ -1,0 +1,222 @@
+package perfmodel
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/sim"
+	"github.com/sixty-dev/sixty/internal/sim/workload"
+)
+
+// IntervalsOf are those of all engines of which enough is known; what else is not known is 0.
+func IntervalsOf(m *workload.Measured) []workload.Interval {
+	var out []workload.Interval
+	for _, e := range m.Ranks {
+		for _, i := range e.Intervals {
+			if math.IsNaN(i.Generated) || math.IsNaN(i.Running) || math.IsNaN(i.KVUsage) {
+				continue
+			}
+			for _, v := range []*float64{
+				&i.Steps, &i.Computed, &i.FirstTokens, &i.ITLSum, &i.ITLCount, &i.PrefillSum, &i.PrefillCount, &i.Waiting, &i.QueueSum, &i.QueueCount, &i.TTFTSum,
+			} {
+				if math.IsNaN(*v) {
+					*v = 0
+				}
+			}
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// FromScrapes fits to a live server's metrics or to a recording of them. It
+// knows means per interval only, not single steps: overhead of steps with
+// prefill and the knee come out rougher than from requests. Check is that of
+// FromRequests.
+//
+// Where the number of steps is not known the running requests, of which few moments are
+// known, stand for the batch. Without gaps between tokens the server is taken to have been
+// busy all the time; their mean holds the gaps of preempted requests too, but no steps can
+// have taken longer than there was time.
+func FromScrapes(cfg sim.Config, scrapes []workload.Interval, prior *Prior, check func() error) (*Fit, error) {
+	best, others, err := overKnees(cfg, prior, func(knee int) (*point, error) {
+		var obs []Observation
+		for _, s := range scrapes {
+			obs = append(obs, interval{s, cfg}.observations(shapeOf(knee, prior))...)
+		}
+		if len(obs) == 0 {
+			return nil, hint.With(errors.New("calibrate: the server was idle in every interval"), "choose a time with load")
+		}
+		return solve(obs, knee, prior, check)
+	})
+	if err != nil {
+		return nil, err
+	}
+	f, err := best.fit(others, check)
+	if err != nil {
+		return nil, err
+	}
+	f.frontend(cfg, scrapes)
+	return f, nil
+}
+
+// frontend estimates the API server's time: what is left of the time to first token
+// beside queue and prefill. A request that comes while a step is in execution waits
+// for its end, which vLLM counts in neither (the engine takes requests between steps,
+// EngineCore.run_busy_loop in v1/engine/core.py@v0.23.0) and the simulator has in its
+// queue; the time until the end of the step is, on average over time, half the sum of
+// the squares of the steps' durations by the time. Intervals in which requests queued
+// tell nothing, unless there are no others. The sums of an interval are not of the same
+// requests, which evens out over several; a queue that was missed does not, and is kept
+// from deciding.
+func (f *Fit) frontend(cfg sim.Config, scrapes []workload.Interval) {
+	calm := slices.DeleteFunc(slices.Clone(scrapes), func(s workload.Interval) bool {
+		queued := s.Waiting > 0 || s.QueueSum*s.FirstTokens > s.TTFTSum*s.QueueCount/5
+		return !(s.FirstTokens+s.PrefillCount > 0) || queued || (s.TTFTSum > 0) != (s.FirstTokens > 0)
+	})
+	var left []float64 // of stretches of neighbouring intervals
+	first := 0.0
+	for _, s := range calm {
+		first += s.FirstTokens
+	}
+	stretches := min(frontendStretches, int(first/2))
+	for i := range stretches {
+		var sum workload.Interval
+		var residual float64
+		for _, s := range calm[i*len(calm)/stretches : (i+1)*len(calm)/stretches] {
+			sum.FirstTokens, sum.TTFTSum = sum.FirstTokens+s.FirstTokens, sum.TTFTSum+s.TTFTSum
+			sum.QueueCount, sum.QueueSum = sum.QueueCount+s.QueueCount, sum.QueueSum+s.QueueSum
+			sum.PrefillCount, sum.PrefillSum = sum.PrefillCount+s.PrefillCount, sum.PrefillSum+s.PrefillSum
+			residual += interval{s, cfg}.residual(f.Cost) * s.FirstTokens
+		}
+		if sum.FirstTokens >= 1 && sum.QueueCount >= 1 && sum.PrefillCount >= 1 {
+			l := (sum.TTFTSum-residual)/sum.FirstTokens - sum.QueueSum/sum.QueueCount - sum.PrefillSum/sum.PrefillCount
+			if math.Abs(l) <= time.Hour.Seconds() { // else the counters are no measurement
+				left = append(left, l)
+			}
+		}
+	}
+	if len(left) < fewestStretches {
+		return
+	}
+	rng := rand.New(rand.NewPCG(1, 2)) // the same input gives the same interval
+	draws, sample := make([]float64, bootstrapDraws), make([]float64, len(left))
+	for i := range draws {
+		for k := range sample {
+			sample[k] = left[rng.IntN(len(left))]
+		}
+		draws[i] = max(middle(sample), 0)
+		f.FrontendDraws = append(f.FrontendDraws, sim.Frontend{PerRequest: draws[i]})
+	}
+	slices.Sort(draws)
+	f.setFrontend(max(middle(left), 0), draws[bootstrapDraws*25/1000], draws[bootstrapDraws*975/1000])
+}
+
+// frontendStretches are enough to leave some out, and fewestStretches to do without one.
+const (
+	frontendStretches = 20
+	fewestStretches   = 4
+)
+
+// middle is the mean without the highest and the lowest fifth.
+func middle(v []float64) float64 {
+	s := slices.Clone(v)
+	slices.Sort(s)
+	s = s[len(s)/5 : len(s)-len(s)/5]
+	sum := 0.0
+	for _, x := range s {
+		sum += x
+	}
+	return sum / float64(len(s))
+}
+
+// interval is what metrics say of an engine of some configuration between two scrapes.
+type interval struct {
+	workload.Interval
+	cfg sim.Config
+}
+
+// residual is how long a request that comes at any time waits for the end of the
+// step in execution, on average.
+func (s interval) residual(cost sim.StepCost) float64 {
+	steps, mixed, ok := s.steps()
+	if !ok {
+		return 0
+	}
+	squares := 0.0
+	for _, part := range []struct{ steps, mixed, prefill float64 }{{steps - mixed, 0, 0}, {mixed, mixed, s.Computed}} {
+		if part.steps >= 1 {
+			one := cost.Seconds(s.work(part.steps, part.mixed, part.prefill, cost)) / part.steps
+			squares += part.steps * one * one
+		}
+	}
+	return min(squares/(2*s.Seconds), s.Seconds)
+}
+
+// steps is how many steps the interval had, and how many of them with prefill.
+func (s *interval) steps() (steps, mixed float64, ok bool) {
+	steps = s.Generated / s.Running // each step gives each running request a token
+	if s.Steps > 0 {
+		steps = s.Steps
+		s.Running = max(s.Generated/s.Steps, 1)
+	}
+	budget := max(float64(s.cfg.MaxNumBatchedTokens)-s.Running, 1)
+	mixed = min(max(s.FirstTokens, s.Computed/budget), steps)
+	return steps, mixed, s.Running >= 1 && steps >= 1 && !math.IsInf(steps, 0) && s.Seconds > 0
+}
+
+func (s interval) observations(shape sim.StepCost) []Observation {
+	steps, mixed, ok := s.steps()
+	if !ok {
+		return nil
+	}
+	seconds := s.Seconds
+	if s.ITLCount > 0 {
+		seconds = min(s.ITLSum/s.ITLCount*steps, s.Seconds)
+	}
+	if !(seconds > 0) {
+		return nil
+	}
+	obs := []Observation{{Work: s.work(steps, mixed, s.Computed, shape), Seconds: seconds}}
+	if s.PrefillCount > 0 && s.PrefillSum > 0 && s.FirstTokens > 0 {
+		// A prefill waits for the step in execution, under asynchronous scheduling,
+		// and takes its own.
+		prompt := s.Computed / s.FirstTokens
+		own := math.Ceil(prompt / max(float64(s.cfg.MaxNumBatchedTokens)-s.Running, 1))
+		steps := own
+		if s.cfg.AsyncScheduling {
+			steps++
+		}
+		obs = append(obs, Observation{
+			Work:    s.work(steps, own, prompt, shape),
+			Seconds: s.PrefillSum / s.PrefillCount,
+			Weight:  prefillWeight,
+		})
+	}
+	return obs
+}
+
+// work is that of some steps of the interval's mean batch, of which mixed share
+// some prefill tokens.
+func (s interval) work(steps, mixed, prefill float64, shape sim.StepCost) sim.Work {
+	prompt := 0.0
+	if s.FirstTokens > 0 {
+		prompt = s.Computed / s.FirstTokens
+	}
+	knee := float64(shape.Knee)
+	room := max(knee-s.Running, 0) // tokens that a step takes for nothing
+	return sim.Work{
+		Steps:    int64(math.Round(steps)),
+		Mixed:    int64(math.Round(mixed)),
+		Seqs:     int64(s.Running*steps + mixed),
+		Tokens:   int64(s.Running*steps + prefill),
+		Excess:   int64(max(prefill-mixed*room, 0) + max(s.Running-knee, 0)*steps),
+		KVTokens: int64(s.KVUsage * float64(s.cfg.Tokens()) * steps),
+		Pairs:    int64(prefill * prompt / 2),
+		Experts:  int64(1e6 * steps * shape.Touched(s.Running+prefill/max(steps, 1))),
+	}
+}

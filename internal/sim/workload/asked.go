@@ -1,0 +1,316 @@
+package workload
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+)
+
+// Asked is a workload as the flags of bench, simulate and tune describe it. What is left
+// out is as it was measured, where it was; else it has a default.
+type Asked struct {
+	Rate      string  // requests per second, as ParseArrivals reads it
+	RateScale float64 // multiplies the rate, that of Rate or the measured one
+	CV        float64 // coefficient of variation of the times between arrivals
+
+	Concurrency int           // clients in a closed loop; 0: none
+	ThinkTime   time.Duration // of a client, from an answer to its next request
+
+	Trace, TraceFormat     string        // a file, and how it is written
+	TraceFrom, TraceLength time.Duration // the part of it that is replayed
+	Speed                  float64       // of the replay
+
+	Prompt, Output string // as ParseLengths reads them
+	// PromptScale and OutputScale multiply those lengths, asked for or measured; 0 is 1.
+	PromptScale, OutputScale   float64
+	SystemTokens, PrefixGroups int
+	PrefixShare                float64
+
+	Requests int           // ends after so many; 0: no limit
+	Duration time.Duration // ends after this time; 0: no limit
+	Seed     uint64
+
+	// What is not as measured though its value may be the default.
+	SetCV, SetConcurrency, SetPrefixShare bool
+}
+
+// Lengths, in tokens, of what was neither asked for nor measured.
+const (
+	UsualPrompt = 512
+	UsualOutput = 128
+)
+
+// Check refuses what contradicts itself.
+func (a *Asked) Check() error {
+	switch {
+	case a.Concurrency < 0 || a.ThinkTime < 0 || a.Concurrency == 0 && a.ThinkTime > 0:
+		return hint.With(fmt.Errorf("--concurrency %d, --think-time %s: want a number of clients, and a pause with it", a.Concurrency, a.ThinkTime), "for example --concurrency 16 --think-time 2s")
+	case a.Concurrency > 0 && (a.Rate != "" || a.Trace != "" || a.SetCV):
+		return hint.With(errors.New("--concurrency says when requests come, and so do --rate, --cv and --trace"), "give one of them")
+	case a.Rate != "" && a.Trace != "":
+		return errors.New("--rate and --trace are two workloads: give one")
+	case a.Trace != "" && a.RateScale != 1:
+		return hint.With(errors.New("--rate-scale does not go with --trace"), "replay it faster with --speed")
+	case a.Trace == "" && (a.Speed != 1 || a.TraceFrom != 0 || a.TraceLength != 0 || a.TraceFormat != ""):
+		return errors.New("--speed, --trace-from, --trace-length and --trace-format go with --trace")
+	case a.Trace != "" && (a.Prompt != "" || a.Output != "" || a.PrefixShare != 0 || a.SystemTokens != 0):
+		return errors.New("a trace has its own lengths and prefixes: --prompt-tokens, --output-tokens, --prefix-share and --system-tokens do not go with --trace")
+	case a.PromptScale < 0 || a.PromptScale > 1e3 || a.OutputScale < 0 || a.OutputScale > 1e3:
+		return errors.New("--prompt-scale and --output-scale: want numbers up to a thousand")
+	case !(a.RateScale > 0 && a.RateScale <= 1e6):
+		return fmt.Errorf("--rate-scale %v: want a positive number", a.RateScale)
+	case !(a.CV >= 0 && a.CV <= 100):
+		return fmt.Errorf("--cv %v: want 0 to 100", a.CV)
+	case a.Duration < 0 || a.Requests < 0:
+		return errors.New("--duration and --requests cannot be negative")
+	}
+	return nil
+}
+
+// Spec is the lengths and prefixes of made-up requests: what was asked for, else what was
+// measured, where m is not nil, else the usual ones. The names are those of what is as
+// measured.
+func (a *Asked) Spec(m *Measured) (s Spec, measured []string, err error) {
+	if m != nil && (a.Prompt == "" || a.Output == "") {
+		if s, err = m.Workload.Spec(); err != nil {
+			return s, nil, err
+		}
+		if s.PrefixShare > 0 {
+			measured = append(measured, "prefix reuse")
+		}
+	}
+	for _, x := range []struct {
+		name, text string
+		usual      int
+		to         *Lengths
+	}{{"prompt", a.Prompt, UsualPrompt, &s.Prompt}, {"output", a.Output, UsualOutput, &s.Output}} {
+		switch {
+		case x.text != "":
+			if *x.to, err = ParseLengths(x.text); err != nil {
+				return s, nil, fmt.Errorf("--%s-tokens: %w", x.name, err)
+			}
+		case !x.to.Valid():
+			*x.to = Fixed(x.usual)
+		default:
+			measured = append(measured, x.name+" lengths")
+		}
+	}
+	s.Prompt, s.Output = s.Prompt.Scale(cmp.Or(a.PromptScale, 1)), s.Output.Scale(cmp.Or(a.OutputScale, 1))
+	s.SystemTokens, s.PrefixGroups, s.ThinkTime = a.SystemTokens, a.PrefixGroups, a.ThinkTime
+	if a.SetPrefixShare {
+		s.PrefixShare = a.PrefixShare
+	}
+	return s, measured, s.Validate()
+}
+
+// Arrivals are when made-up requests come, and whether that is as it was measured.
+func (a *Asked) Arrivals(m *Measured) (out Arrivals, measured bool, err error) {
+	switch {
+	case a.Rate != "":
+		out, err = ParseArrivals(a.Rate, a.CV)
+	case m != nil:
+		if out, err = m.Workload.Arrivals(); err == nil {
+			measured = true
+			if a.SetCV {
+				out.CV = a.CV
+			}
+		}
+	default:
+		err = hint.With(errors.New("there is no workload"), "give --rate, a --trace where there is the flag, or a server or recording to measure it on")
+	}
+	if err != nil {
+		return out, false, err
+	}
+	out = out.Scale(a.RateScale)
+	return out, measured, out.Validate()
+}
+
+// usualDuration is that of made-up traffic whose end nobody says.
+const usualDuration = 10 * time.Minute
+
+// Until is when the traffic ends: when that was asked for, else after the time that was
+// measured, else after ten minutes; 0 where the number of requests says.
+func (a *Asked) Until(measured *Measured) time.Duration {
+	switch {
+	case a.Duration > 0 || a.Requests > 0:
+		return a.Duration
+	case measured != nil:
+		return measured.To.Sub(measured.From)
+	}
+	return usualDuration
+}
+
+// Loop is the clients that wait for an answer before they ask again: those that were asked
+// for, or those that were seen. There are none where requests come whatever happens.
+func (a *Asked) Loop(m *Measured) (l Loop) {
+	switch {
+	case a.Trace != "" || a.Rate != "":
+		return l
+	case a.Concurrency > 0:
+		l = Loop{Clients: a.Concurrency, Pause: a.ThinkTime}
+	case m != nil && !a.SetConcurrency && !a.SetCV:
+		l = m.Workload.Loop
+	}
+	if l.Clients > 0 {
+		l.Clients = max(int(math.Round(float64(l.Clients)*a.RateScale)), 1)
+	}
+	return l
+}
+
+// Pacer says when sessions come. As many come as were measured, where that is what is
+// asked for.
+func (a *Asked) Pacer(m *Measured) (p Pacer, until time.Duration, err error) {
+	arrivals, measured, err := a.Arrivals(m)
+	if err != nil {
+		return nil, 0, err
+	}
+	if !measured {
+		m = nil
+	}
+	if until = a.Until(m); !measured {
+		p, err = arrivals.Pacer(a.Seed)
+		return p, until, err
+	}
+	if until > 0 {
+		arrivals = arrivals.Repeat(until)
+		p, err = arrivals.Exactly(until, a.Seed)
+		return p, until, err
+	}
+	arrivals = arrivals.Repeat(time.Duration(float64(a.Requests)/max(arrivals.Rate(0), 1e-3)*2e9) + time.Hour)
+	p, err = arrivals.Pacer(a.Seed)
+	return p, until, err
+}
+
+// Part is the part of a trace that was asked for.
+func (a *Asked) Part(t *Trace) (*Trace, error) {
+	if a.TraceFrom == 0 && a.TraceLength == 0 {
+		return t, nil
+	}
+	part := t.Cut(a.TraceFrom, a.TraceLength)
+	if len(part.Requests) == 0 {
+		return nil, fmt.Errorf("no request of the trace lies in that part: it is %s long", t.Duration().Round(time.Second))
+	}
+	return part, nil
+}
+
+// A Description says of a workload in words where it is from and what it is.
+type Description struct {
+	Source string // trace, closed-loop, measured, bursts, poisson or constant
+	Text   string
+	Notes  []string // what is not simulated of it, or is odd about it
+}
+
+// Describe describes what was asked for.
+func (a *Asked) Describe(m *Measured, t *Trace) (d Description, err error) {
+	if a.Trace != "" {
+		d = Description{Source: "trace", Text: "trace " + a.Trace, Notes: t.oddities()}
+		if a.Speed != 1 {
+			d.Text += fmt.Sprintf(" at %g times its speed", a.Speed)
+		}
+		return d, nil
+	}
+	spec, lengths, err := a.Spec(m)
+	if err != nil {
+		return d, err
+	}
+	const independent = "metrics show how long prompts and answers are, not which go together: they are drawn independently of each other"
+	if loop := a.Loop(m); loop.Clients > 0 {
+		d.Source, d.Text = "closed-loop", fmt.Sprintf("%d clients that each ask again", loop.Clients)
+		if loop.Pause > 0 {
+			d.Text += " " + loop.Pause.Round(time.Millisecond).String() + " after an answer"
+		} else {
+			d.Text += " when they have their answer"
+		}
+		if a.Concurrency == 0 {
+			d.Text += fmt.Sprintf(": the number of requests in flight on %s hardly moved", m.Source)
+			d.Notes = []string{"the load is taken for a closed loop, because the number of requests in flight stayed the same while requests came and went; more users would then be --concurrency, and --concurrency 0 simulates the same arrivals as if nobody waited", independent}
+			if len(lengths) > 1 && a.RateScale == 1 {
+				d.Source = "measured"
+			}
+		}
+	} else {
+		arrivals, measured, err := a.Arrivals(m)
+		if err != nil {
+			return d, err
+		}
+		how := arrivals.regularity()
+		switch {
+		case arrivals.CV < 1:
+			d.Source = "constant"
+		case arrivals.CV > 1:
+			d.Source = "bursts"
+		default:
+			d.Source = "poisson"
+		}
+		d.Text = fmt.Sprintf("%s requests/s, %s", cmp.Or(a.Rate, "?"), how)
+		if measured {
+			d.Text = fmt.Sprintf("the arrivals of %s, %s", m.Source, how)
+			if len(lengths) > 1 {
+				d.Source = "measured"
+				d.Text = fmt.Sprintf("measured on %s (%.0f requests in %s), %s", m.Source, m.Workload.Requests(), m.To.Sub(m.From).Round(time.Second), how)
+			}
+			d.Notes = []string{independent + ". Nothing shows clients that wait for an answer before asking again: above its capacity the simulated queue grows where their patience would bound it"}
+		}
+		if a.RateScale != 1 {
+			d.Text += fmt.Sprintf(", times %g", a.RateScale)
+		}
+	}
+	if d.Source != "measured" {
+		d.Text += fmt.Sprintf("; prompts %s, outputs %s tokens", spec.Prompt, spec.Output)
+	}
+	return d, nil
+}
+
+// regularity says how even the arrivals are.
+func (a *Arrivals) regularity() string {
+	switch {
+	case a.CV == 0:
+		return "evenly spaced"
+	case a.CV == 1:
+		return "Poisson"
+	case a.CV < 1:
+		return fmt.Sprintf("more even than Poisson (variation %.3g)", a.CV)
+	}
+	return fmt.Sprintf("bursty (variation %.3g)", a.CV)
+}
+
+// longGap is a pause in a trace that is worth telling: nothing arrives for so
+// many times the mean time between requests.
+const longGap = 1000
+
+// oddities tell what of a trace is not replayed, and what is odd about it.
+func (t *Trace) oddities() []string {
+	var out []string
+	for _, reason := range slices.Sorted(maps.Keys(t.Skipped)) {
+		out = append(out, fmt.Sprintf("left out of the trace: %d × %s", t.Skipped[reason], reason))
+	}
+	if t.Truncated {
+		out = append(out, fmt.Sprintf("the trace goes on after %d requests; the rest is left out", len(t.Requests)))
+	}
+	untold, gaps, longest := 0, 0, time.Duration(0)
+	mean := t.Duration() / time.Duration(max(len(t.Requests)-1, 1))
+	for i, r := range t.Requests {
+		if r.OutputTokens == 0 {
+			untold++
+		}
+		if i == 0 {
+			continue
+		}
+		if gap := r.Arrival - t.Requests[i-1].Arrival; gap > longGap*mean && gap > time.Minute {
+			gaps, longest = gaps+1, max(longest, gap)
+		}
+	}
+	if untold > 0 {
+		out = append(out, fmt.Sprintf("%d requests of the trace tell no output length; they get %d tokens", untold, UsualOutput))
+	}
+	if gaps > 0 {
+		out = append(out, fmt.Sprintf("gaps in the trace: %d without a request, the longest of %s; they are replayed as they are", gaps, longest.Round(time.Second)))
+	}
+	return out
+}

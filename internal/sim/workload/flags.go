@@ -1,0 +1,73 @@
+package workload
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+)
+
+// Parts are the kinds of workload that a verb takes beside requests that are made
+// up and come at a rate.
+type Parts uint8
+
+const (
+	ClosedLoops Parts = 1 << iota
+	Traces
+	ThinkTimes // pauses of a closed loop's clients
+	ScaledRates
+	NoUsualLengths // where none are measured, they must be given
+)
+
+// Given notes which flags were given, where what they were given may be the default.
+func (a *Asked) Given(changed func(flag string) bool) {
+	a.SetCV, a.SetConcurrency, a.SetPrefixShare = changed("cv"), changed("concurrency"), changed("prefix-share")
+}
+
+// AddFlags adds the flags that describe a workload, with the same names and the same
+// meaning in every verb that takes one: bench, simulate and tune.
+func (a *Asked) AddFlags(s *pflag.FlagSet, parts Parts) {
+	a.RateScale, a.Speed = 1, 1
+	s.StringVar(&a.Rate, "rate", "", "requests a second: `10`, ramp:1-50:2m or steps:5,10,20:30s (default: as measured)")
+	s.Float64Var(&a.CV, "cv", 1, "variation of the times between arrivals: 0 even, 1 Poisson, above 1 bursty")
+	if parts&ScaledRates != 0 {
+		s.Float64Var(&a.RateScale, "rate-scale", 1, "multiply the measured or given rate")
+		s.Float64Var(&a.PromptScale, "prompt-scale", 1, "multiply the lengths of prompts")
+		s.Float64Var(&a.OutputScale, "output-scale", 1, "multiply the lengths of answers")
+	}
+	if parts&ClosedLoops != 0 {
+		s.IntVar(&a.Concurrency, "concurrency", 0, "closed loop: clients that send the next request when one ended; 0: none")
+	}
+	if parts&ThinkTimes != 0 {
+		s.DurationVar(&a.ThinkTime, "think-time", 0, "a client's mean pause from an answer to its next request")
+	}
+	if parts&Traces != 0 {
+		s.StringVar(&a.Trace, "trace", "", "replay a trace `file`")
+		s.StringVar(&a.TraceFormat, "trace-format", "", "azure, burstgpt, mooncake, bailian, timed-trace, sharegpt or csv (default: found out)")
+		s.DurationVar(&a.TraceFrom, "trace-from", 0, "begin the replay at this time of the trace")
+		s.DurationVar(&a.TraceLength, "trace-length", 0, "replay this much of the trace")
+		s.Float64Var(&a.Speed, "speed", 1, "speed of a replay")
+	}
+	prompt, output := fmt.Sprintf(", else %d", UsualPrompt), fmt.Sprintf(", else %d", UsualOutput)
+	if parts&NoUsualLengths != 0 {
+		prompt, output = "", ""
+	}
+	s.StringVar(&a.Prompt, "prompt-tokens", "", "prompt `length`: 512, uniform:100-900, normal:512,128 or lognormal:800,1.2 (default: as measured"+prompt+")")
+	s.StringVar(&a.Output, "output-tokens", "", "answer `length`, written like --prompt-tokens (default: as measured"+output+")")
+	s.IntVar(&a.SystemTokens, "system-tokens", 0, "tokens of a system prompt that all prompts begin with")
+	s.Float64Var(&a.PrefixShare, "prefix-share", 0, "share of each prompt that its group has in common, 0 to 1 (default: as measured)")
+	s.IntVar(&a.PrefixGroups, "prefix-groups", 1, "number of such groups")
+	s.IntVar(&a.Requests, "requests", 0, "end after so many requests")
+	s.DurationVar(&a.Duration, "duration", 0, "end after this time of traffic")
+	s.Uint64Var(&a.Seed, "seed", 1, "of everything random; the same seed gives the same requests")
+}
+
+// Timed refuses a trace that does not say when its requests came.
+func (t *Trace) Timed() error {
+	if t != nil && t.Format == ShareGPT {
+		return hint.With(errors.New("--trace: conversations without arrival times"), "give a trace with times, or --rate with --prompt-tokens and --output-tokens")
+	}
+	return nil
+}

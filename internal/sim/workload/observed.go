@@ -1,0 +1,228 @@
+package workload
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+)
+
+// Observed is a workload as the metrics of the servers that had it show it,
+// between two moments. Counters show marginals: that long prompts get long
+// answers is not in them.
+type Observed struct {
+	// Prompt and Output are lengths of finished requests, MaxTokens the limits that
+	// clients asked for (vllm:request_prompt_tokens, request_generation_tokens,
+	// request_params_max_tokens). The last may be empty.
+	Prompt, Output, MaxTokens Histogram
+
+	// TTFT, ITL and E2E are what users waited, in seconds.
+	TTFT, ITL, E2E Histogram
+
+	// Arrived are the requests that came in consecutive intervals of Every: those
+	// that got a first token and those that joined the queue. NaN is an interval
+	// of which nothing is known.
+	Arrived []float64
+	Every   time.Duration
+
+	// QueriedTokens and HitTokens are prompt tokens that were looked up in the
+	// prefix cache and found there.
+	QueriedTokens, HitTokens float64
+
+	// Loop is what the arrivals depended on; zero where they were those of
+	// independent users, or it cannot be told.
+	Loop Loop
+}
+
+// A Loop is clients that each send a request, wait for the answer, and send the
+// next after a pause: what bounds a load by the speed of the servers.
+type Loop struct {
+	Clients int           // 0: no loop
+	Pause   time.Duration // from an answer to the next request, on average
+}
+
+// A Histogram is what a server's histogram gained: buckets that ascend, with
+// counts that are not cumulative.
+type Histogram struct {
+	Buckets    []Bucket
+	Sum, Count float64
+}
+
+// Mean is exact, whatever the buckets are; 0 without observations.
+func (h Histogram) Mean() float64 {
+	if h.Count > 0 && h.Sum > 0 {
+		return h.Sum / h.Count
+	}
+	return 0
+}
+
+// Bracket is the bucket that holds a quantile; zero without enough observations, and in the
+// last bucket, which has no end.
+func (h Histogram) Bracket(q float64) (low, high float64) {
+	total, upTo := 0.0, 0.0
+	for _, b := range h.Buckets {
+		total += b.Count
+	}
+	if total*(1-q) < 1 {
+		return 0, 0
+	}
+	for _, b := range h.Buckets {
+		if upTo += b.Count; upTo >= q*total {
+			if math.IsInf(b.UpperBound, 1) {
+				return 0, 0
+			}
+			return low, b.UpperBound
+		}
+		low = b.UpperBound
+	}
+	return 0, 0
+}
+
+// Lengths is the distribution that the histogram shows.
+func (h Histogram) Lengths() (Lengths, error) {
+	l, err := FromHistogram(h.Buckets, h.Mean())
+	if err != nil {
+		return l, err
+	}
+	l.text = fmt.Sprintf("measured, mean %.4g", l.Mean())
+	return l, nil
+}
+
+// Enough is how many finished requests make a distribution.
+const Enough = 20
+
+// Requests is the number of finished requests that the lengths rest on.
+func (o *Observed) Requests() float64 { return o.Output.Count }
+
+// PrefixShare is the share of prompt tokens that came from the prefix cache; false
+// where the servers do not tell.
+func (o *Observed) PrefixShare() (float64, bool) {
+	if !(o.QueriedTokens > 0) || !(o.HitTokens >= 0) {
+		return 0, false
+	}
+	return min(o.HitTokens/o.QueriedTokens, 1), true
+}
+
+// Spec is the workload as distributions to draw from: the measured lengths, and
+// one common prefix of so large a share of each prompt as the prefix cache found.
+// Sharing that the cache was too small for is not seen.
+func (o *Observed) Spec() (Spec, error) { return o.SpecOf(Enough) }
+
+// SpecOf is Spec with another least number of finished requests than Enough.
+func (o *Observed) SpecOf(least int) (Spec, error) {
+	var s Spec
+	if !(o.Requests() >= float64(least)) {
+		return s, hint.With(fmt.Errorf("measured workload: %.0f requests ended in that time, want %d or more", math.Floor(o.Requests()), least),
+			"take a longer time, or give --rate, --prompt-tokens and --output-tokens")
+	}
+	var err error
+	if s.Prompt, err = o.Prompt.Lengths(); err != nil {
+		return s, fmt.Errorf("measured prompts: %w", err)
+	}
+	if s.Output, err = o.Output.Lengths(); err != nil {
+		return s, fmt.Errorf("measured outputs: %w", err)
+	}
+	s.PrefixShare, _ = o.PrefixShare()
+	return s, s.Validate()
+}
+
+// minPerSegment is how many requests a segment of the measured rate holds: fewer,
+// and the profile would repeat the chance of the arrivals, which the arrival
+// process then adds again.
+const minPerSegment = 50
+
+// Arrivals is the arrival process that the counters show: the rate over time, in
+// segments of at least fifty requests, and the burstiness. The variance of a renewal
+// process's counts is their mean times the square of the gaps' coefficient of
+// variation, over times that hold several arrivals (Cox, Renewal Theory, 1962);
+// queues, scrapes and restarts blur it.
+func (o *Observed) Arrivals() (Arrivals, error) {
+	var known []float64
+	total := 0.0
+	for _, n := range o.Arrived {
+		if !math.IsNaN(n) && n >= 0 {
+			known = append(known, n)
+			total += n
+		}
+	}
+	if !(total > 0) || o.Every <= 0 {
+		return Arrivals{}, hint.With(errors.New("measured workload: no request arrived in that time"), "take a time with load, or give --rate")
+	}
+	length := min(max(int(math.Ceil(minPerSegment*float64(len(known))/total)), 1), len(known))
+	var a Arrivals
+	for i := 0; i < len(known); {
+		j := min(i+length, len(known))
+		if len(known)-j < length/2+1 {
+			j = len(known) // the rest is too short for a segment of its own
+		}
+		mean := 0.0
+		for _, n := range known[i:j] {
+			mean += n / float64(j-i)
+		}
+		rate := mean / o.Every.Seconds()
+		a.Profile = append(a.Profile, Segment{Duration: time.Duration(j-i) * o.Every, From: rate, To: rate})
+		i = j
+	}
+	a.CV = burstiness(known)
+	return a, a.Validate()
+}
+
+// How much it takes to tell burstiness: enough neighbours, and enough requests in
+// a count.
+const (
+	minNeighbours = 12
+	minPerCount   = 2
+)
+
+// burstiness estimates the coefficient of variation of the times between arrivals
+// from counts, by the differences of neighbours, which a slow change of the rate
+// does not disturb (von Neumann, Annals of Mathematical Statistics 12, 1941). Where
+// there is too little to go by, arrivals are taken to be Poisson.
+func burstiness(counts []float64) float64 {
+	sum, n, total := 0.0, 0, 0.0
+	for i, c := range counts[1:] {
+		total += c
+		if both := c + counts[i]; both > 0 {
+			sum += (c - counts[i]) * (c - counts[i]) / both
+			n++
+		}
+	}
+	if n < minNeighbours || total < minPerCount*float64(len(counts)) {
+		return 1
+	}
+	// Beyond ten it is no renewal process any more.
+	return min(math.Round(100*math.Sqrt(sum/float64(n)))/100, 10)
+}
+
+// Repeat returns arrivals whose profile goes on from its beginning until it has a
+// length, where it ends.
+func (a Arrivals) Repeat(length time.Duration) Arrivals {
+	var whole time.Duration
+	for _, s := range a.Profile {
+		if s.Duration == 0 {
+			return a // goes on for ever by itself
+		}
+		whole += s.Duration
+	}
+	if whole <= 0 || length <= whole {
+		return a
+	}
+	n := int(min((length+whole-1)/whole, maxRepeats))
+	a.Profile = slices.Repeat(a.Profile, n)
+	return a
+}
+
+const maxRepeats = 10_000
+
+// Scale returns arrivals at rates multiplied by f.
+func (a Arrivals) Scale(f float64) Arrivals {
+	a.Profile = slices.Clone(a.Profile)
+	for i := range a.Profile {
+		a.Profile[i].From *= f
+		a.Profile[i].To *= f
+	}
+	return a
+}

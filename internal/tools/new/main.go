@@ -1,0 +1,105 @@
+// Command new writes the files of a pathology that is to be added, with what each must hold:
+//
+//	go run ./internal/tools/new pathology NAME
+//
+// NAME is its id, such as kv-cache-thrashing. What it writes compiles; the tests of
+// internal/pathologies say what is missing. CONTRIBUTING.md describes each file.
+package main
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"go/format"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"text/template"
+)
+
+//go:embed pathology
+var templates embed.FS
+
+func main() {
+	if len(os.Args) != 3 || os.Args[1] != "pathology" {
+		fmt.Fprintln(os.Stderr, "usage: go run ./internal/tools/new pathology NAME")
+		os.Exit(2)
+	}
+	if err := addPathology("internal/pathologies", os.Args[2]); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+var kebabCase = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
+
+// addPathology writes the directory of a pathology in the catalogue's, and its line in the list.
+func addPathology(catalogue, id string) error {
+	if !kebabCase.MatchString(id) {
+		return fmt.Errorf("%q is no id: want lower-case words and hyphens, such as kv-cache-thrashing", id)
+	}
+	list := filepath.Join(catalogue, "pathologies.go")
+	source, err := os.ReadFile(list)
+	if err != nil {
+		return fmt.Errorf("run this in the root of the repository: %w", err)
+	}
+	words := strings.Split(id, "-")
+	alert := "VLLM"
+	for _, w := range words {
+		alert += strings.ToUpper(w[:1]) + w[1:]
+	}
+	names := map[string]string{"ID": id, "Package": strings.Join(words, ""), "Alert": alert, "Words": strings.Join(words, " "), "Threshold": strings.Join(words, "_")}
+	if source, err = enlist(source, names["Package"]); err != nil {
+		return fmt.Errorf("%s: %w", list, err)
+	}
+	dir := filepath.Join(catalogue, names["Package"])
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s is there already", dir)
+	}
+	if err := writeFiles(dir, names); err != nil {
+		return err
+	}
+	return os.WriteFile(list, source, 0o644)
+}
+
+// enlist adds a package to the imports and to the end of the list.
+func enlist(source []byte, name string) ([]byte, error) {
+	const path = "github.com/sixty-dev/sixty/internal/pathologies/"
+	text := string(source)
+	imports, list := strings.LastIndex(text, "\t\""+path), strings.LastIndex(text, ".Pathology,\n")
+	if imports < 0 || list < 0 {
+		return nil, errors.New("neither imports nor a list of pathologies are found in it")
+	}
+	list += len(".Pathology,\n")
+	text = text[:imports] + fmt.Sprintf("\t%q\n", path+name) + text[imports:list] + "\t\t" + name + ".Pathology,\n" + text[list:]
+	return format.Source([]byte(text))
+}
+
+// writeFiles renders the templates into a directory.
+func writeFiles(dir string, names map[string]string) error {
+	return fs.WalkDir(templates, "pathology", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		t, err := template.ParseFS(templates, path)
+		if err != nil {
+			return err
+		}
+		var b bytes.Buffer
+		if err := t.Execute(&b, names); err != nil {
+			return err
+		}
+		name := strings.TrimSuffix(strings.TrimPrefix(path, "pathology/"), ".tmpl")
+		if name == "pathology.go" {
+			name = names["Package"] + ".go"
+		}
+		to := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return err
+		}
+		return os.WriteFile(to, b.Bytes(), 0o644)
+	})
+}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestAddPathology(t *testing.T) {
+	catalogue := t.TempDir()
+	list, err := os.ReadFile("../../pathologies/pathologies.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(catalogue, "pathologies.go"), list, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := addPathology(catalogue, "zone-lost"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"pathologies.go", "zonelost/zonelost.go", "zonelost/refine.go"} {
+		if _, err := parser.ParseFile(token.NewFileSet(), filepath.Join(catalogue, name), nil, parser.AllErrors); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, name := range []string{"runbook.md", "scenario.yaml", "testdata/fires.txt", "testdata/nearmiss.txt", "testdata/nodata.txt"} {
+		if _, err := os.Stat(filepath.Join(catalogue, "zonelost", name)); err != nil {
+			t.Error(err)
+		}
+	}
+	after, err := os.ReadFile(filepath.Join(catalogue, "pathologies.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Count(string(after), "pathologies/zonelost\"") != 1 || strings.Count(string(after), "zonelost.Pathology,") != 1 {
+		t.Errorf("the list is\n%s", after)
+	}
+	if err := addPathology(catalogue, "zone-lost"); err == nil {
+		t.Error("a directory that was there is written again")
+	}
+	if err := addPathology(catalogue, "Zone lost"); err == nil {
+		t.Error("an id of capitals and spaces is taken")
+	}
+}

@@ -13,7 +13,9 @@ import (
 type measure struct {
 	of          func(*service) float64
 	worse, sick *catalog.Threshold
-	error       func(*service) float64 // its standard error, of few requests; nil where that is small
+	// lucky is how high the limit is beside a segment of few requests, which may have been
+	// better by so many standard errors; nil where these are small.
+	lucky func(limit, errors float64, than *service) float64
 }
 
 // segmentLimit is a threshold that a segment is compared with another one by.
@@ -27,7 +29,9 @@ func badSegment(name string, u indicator.Unit, from float64, why string) *catalo
 }
 
 var measures = []measure{
-	{func(v *service) float64 { return v.ttft }, catalog.TTFTWorse, nil, func(v *service) float64 { return v.ttft / math.Sqrt(v.requests) }}, // it varies as much as it is long
+	{func(v *service) float64 { return v.ttft }, catalog.TTFTWorse, nil, func(limit, errors float64, than *service) float64 {
+		return limit * math.Exp(errors/math.Sqrt(than.requests)) // it varies as much as it is long
+	}},
 	{func(v *service) float64 { return v.gap }, segmentLimit("itl_worse", indicator.Seconds, 1.5, 0.002,
 		"half as long again between tokens, and 2 ms: a batch that grows by itself stays below"), nil, nil},
 	{func(v *service) float64 { return v.queue }, segmentLimit("queue_time_worse", indicator.Seconds, 2, 0.5,
@@ -37,9 +41,13 @@ var measures = []measure{
 		"every third request is computed twice: no server's normal, though not yet what needs no other proof (preemptions_per_request_heavy)"), nil},
 	{func(v *service) float64 { return v.errors }, segmentLimit("errors_worse", indicator.Ratio, 1, 0.05,
 		"five points more of the answers are errors"), badSegment("errors_sick", indicator.Ratio, 0.2,
-		"one answer in five is an error, of the server or of its clients"), func(v *service) float64 { return stat.ShareError(v.errors, v.answers) }},
+		"one answer in five is an error, of the server or of its clients"), func(limit, errors float64, than *service) float64 {
+		return limit + errors*stat.ShareError(than.errors, than.answers)
+	}},
 	{func(v *service) float64 { return v.abandoned }, segmentLimit("abandoned_worse", indicator.Ratio, 1, 0.15,
-		"fifteen points more are given up; what clients do by design is in both"), nil, func(v *service) float64 { return stat.ShareError(v.abandoned, v.answers) }},
+		"fifteen points more are given up; what clients do by design is in both"), nil, func(limit, errors float64, than *service) float64 {
+		return limit + errors*stat.ShareError(than.abandoned, than.answers)
+	}},
 	{func(v *service) float64 { return v.waiting }, segmentLimit("waiting_worse", indicator.Requests, 2, 1,
 		"twice as many wait, and one more"), badSegment("waiting_sick", indicator.Requests, 20,
 		"a queue of twenty is a backlog of more than a batch on small servers, and of seconds on large ones"), nil},
@@ -95,11 +103,12 @@ const clearly, muchWorse = 1, 4
 // what is clearly so. The other one may have had a share of few requests by luck.
 func (l limits) worse(v, than service, by float64) bool {
 	for _, m := range measures {
-		now, was, chance := m.of(&v), m.of(&than), 0.0
-		if m.error != nil {
-			chance = l.of(luck, 0) * m.error(&than)
+		now, was := m.of(&v), m.of(&than)
+		limit := was + by*(l.of(m.worse, was)-was)
+		if m.lucky != nil {
+			limit = m.lucky(limit, l.of(luck, 0), &than)
 		}
-		if now > was+by*(l.of(m.worse, was)-was)+chance {
+		if now > limit {
 			return true
 		}
 	}

@@ -25,6 +25,7 @@ type Traffic struct {
 // A Sight is what the client of a request has come to see.
 type Sight uint8
 
+// The moments that a client sees.
 const (
 	Asked      Sight = iota // it was accepted
 	FirstToken              // the first token came

@@ -2,10 +2,11 @@ package checks
 
 import (
 	"fmt"
-	"github.com/sixty-dev/sixty/internal/audit/files"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sixty-dev/sixty/internal/audit/files"
 )
 
 // A twin is a faulty rule, or file, and what it is where it is right: they differ in as little as

@@ -3,8 +3,9 @@ package checks
 import (
 	"bytes"
 	"fmt"
-	"github.com/sixty-dev/sixty/internal/audit/files"
 	"testing"
+
+	"github.com/sixty-dev/sixty/internal/audit/files"
 )
 
 // board is a dashboard on a single line, as exported ones are.

@@ -3,10 +3,11 @@ package checks
 import (
 	"bytes"
 	"fmt"
-	"github.com/sixty-dev/sixty/internal/audit/files"
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/sixty-dev/sixty/internal/audit/files"
 )
 
 // exampleFile is the file that an example of a check stands for.

@@ -74,7 +74,7 @@ func (d *Document) variables(n *Node, path string) map[string]Variable {
 
 // declared is a variable as a dashboard declares it.
 func declared(v *Node) Variable {
-	var spec = v
+	spec := v
 	if v.Get("spec") != nil { // Perses', and Grafana's schema v2
 		spec = v.Get("spec")
 	}

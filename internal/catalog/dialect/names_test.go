@@ -151,7 +151,7 @@ func TestNamedAgreesWithRealPages(t *testing.T) {
 		"vllm-0.32": "thrashing-deep-v0.32.tar.zst",
 	} {
 		t.Run(id, func(t *testing.T) {
-			real, ok := Detect(pageNames(t, filepath.Join("..", "..", "..", "testdata", "recordings", recording)))
+			detected, ok := Detect(pageNames(t, filepath.Join("..", "..", "..", "testdata", "recordings", recording)))
 			if !ok {
 				t.Fatal("not detected")
 			}
@@ -159,17 +159,17 @@ func TestNamedAgreesWithRealPages(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if named.Key() != real.Key() {
-				t.Errorf("asks differently: (-real +named)\n%s", cmp.Diff(strings.Split(real.Key(), "|"), strings.Split(named.Key(), "|")))
+			if named.Key() != detected.Key() {
+				t.Errorf("asks differently: (-detected +named)\n%s", cmp.Diff(strings.Split(detected.Key(), "|"), strings.Split(named.Key(), "|")))
 			}
-			for name := range real.has {
+			for name := range detected.has {
 				if !named.has[name] {
-					t.Errorf("a real server has %s, the table does not", name)
+					t.Errorf("a detected server has %s, the table does not", name)
 				}
 			}
 			for name := range named.has {
-				if !real.has[name] {
-					t.Errorf("the table has %s, a real server does not", name)
+				if !detected.has[name] {
+					t.Errorf("the table has %s, a detected server does not", name)
 				}
 			}
 		})

@@ -150,10 +150,10 @@ func (p *Prediction) widenBy(by [2]Widening) {
 
 // Widened is the estimate with each half of its range so many times as wide, as a logarithm, of which
 // none is narrower than LeastHalf before.
-func (i Estimate) Widened(times float64) Estimate {
-	if !(i.Value > 0) || !(i.Low > 0) {
-		return i
+func (e Estimate) Widened(times float64) Estimate {
+	if !(e.Value > 0) || !(e.Low > 0) {
+		return e
 	}
-	low, high := math.Log(i.Value/i.Low), math.Log(i.High/i.Value)
-	return Estimate{i.Value, i.Value * math.Exp(-times*max(low, LeastHalf)), i.Value * math.Exp(times*max(high, LeastHalf))}
+	low, high := math.Log(e.Value/e.Low), math.Log(e.High/e.Value)
+	return Estimate{e.Value, e.Value * math.Exp(-times*max(low, LeastHalf)), e.Value * math.Exp(times*max(high, LeastHalf))}
 }

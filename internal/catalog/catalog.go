@@ -126,9 +126,12 @@ func (p *Pathology) GradeOf(v Uncertain) Grade {
 			break
 		}
 	}
-	of.For = cmp.Or(of.For, p.For)
+	of.For = p.Wait(of)
 	return of
 }
+
+// Wait is how long the alert of one of p's grades waits.
+func (p *Pathology) Wait(g Grade) time.Duration { return cmp.Or(g.For, p.For) }
 
 // Sections are the second-level headings of a runbook, in their order.
 var Sections = []string{

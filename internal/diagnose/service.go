@@ -28,6 +28,13 @@ func badSegment(name string, u indicator.Unit, from float64, why string) *catalo
 	return &catalog.Threshold{Name: "segment_" + name, Unit: u, Default: from, Why: why}
 }
 
+// luckyShare is measure.lucky of a share of the answers.
+func luckyShare(of func(*service) float64) func(limit, errors float64, than *service) float64 {
+	return func(limit, errors float64, than *service) float64 {
+		return limit + errors*stat.ShareError(of(than), than.answers)
+	}
+}
+
 var measures = []measure{
 	{func(v *service) float64 { return v.ttft }, catalog.TTFTWorse, nil, func(limit, errors float64, than *service) float64 {
 		return limit * math.Exp(errors/math.Sqrt(than.requests)) // it varies as much as it is long
@@ -41,13 +48,9 @@ var measures = []measure{
 		"every third request is computed twice: no server's normal, though not yet what needs no other proof (preemptions_per_request_heavy)"), nil},
 	{func(v *service) float64 { return v.errors }, segmentLimit("errors_worse", indicator.Ratio, 1, 0.05,
 		"five points more of the answers are errors"), badSegment("errors_sick", indicator.Ratio, 0.2,
-		"one answer in five is an error, of the server or of its clients"), func(limit, errors float64, than *service) float64 {
-		return limit + errors*stat.ShareError(than.errors, than.answers)
-	}},
+		"one answer in five is an error, of the server or of its clients"), luckyShare(func(v *service) float64 { return v.errors })},
 	{func(v *service) float64 { return v.abandoned }, segmentLimit("abandoned_worse", indicator.Ratio, 1, 0.15,
-		"fifteen points more are given up; what clients do by design is in both"), nil, func(limit, errors float64, than *service) float64 {
-		return limit + errors*stat.ShareError(than.abandoned, than.answers)
-	}},
+		"fifteen points more are given up; what clients do by design is in both"), nil, luckyShare(func(v *service) float64 { return v.abandoned })},
 	{func(v *service) float64 { return v.waiting }, segmentLimit("waiting_worse", indicator.Requests, 2, 1,
 		"twice as many wait, and one more"), badSegment("waiting_sick", indicator.Requests, 20,
 		"a queue of twenty is a backlog of more than a batch on small servers, and of seconds on large ones"), nil},

@@ -235,12 +235,13 @@ func (v view) Doubt(s *indicator.Signal) catalog.Doubt {
 	if n.Of != nil {
 		of, counted = n.Of, v.Now(n.Of).Or(0)
 	}
+	certain := max(0, 1-1/math.Sqrt(max(1, counted))) // what is left of so many, less a standard error
 	switch n.Chance {
 	case indicator.Events:
 		if steady.once[of] {
 			d.Least = 0
 		}
-		d.Least *= max(0, 1-1/math.Sqrt(max(1, counted)))
+		d.Least *= certain
 		// A share that is normal was counted too: of few requests it may have been higher.
 		if share, events := v.Normal(s).Or(0), v.Normal(of).Or(0); n.Of != nil && share > 0 && share < 1 && events > 0 {
 			d.Wander = min(mostWander, (1-stat.WilsonLow(1-share, events/share, z))/share)
@@ -263,12 +264,12 @@ func (v view) Doubt(s *indicator.Signal) catalog.Doubt {
 	case indicator.StreamTime:
 		wander(steady.gap)
 		if n.Of != nil { // a mean of so many
-			d.Least *= max(0, 1-1/math.Sqrt(max(1, counted)))
+			d.Least *= certain
 		}
 	case indicator.FirstTokenTime:
 		wander(steady.ttft)
 	case indicator.OfRequests:
-		d.Least *= max(0, 1-1/math.Sqrt(max(1, counted)))
+		d.Least *= certain
 	case indicator.Extreme:
 		d.Margin = math.Exp(z * tailDeviation / math.Sqrt(max(1, counted/100)))
 	}

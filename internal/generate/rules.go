@@ -461,7 +461,7 @@ func (b *ruleBuilder) severities(p *catalog.Pathology, seg *segment, expr string
 	on, least, wait := strings.Join(b.target(), ", "), p.Severity, p.For
 	var out []variant
 	for _, g := range p.Grades {
-		if least, wait = g.Severity, cmp.Or(g.For, p.For); g.While.Empty() {
+		if least, wait = g.Severity, p.Wait(g); g.While.Empty() {
 			break
 		}
 		while, _, err := b.condition(p, g.While, seg)
@@ -471,7 +471,7 @@ func (b *ruleBuilder) severities(p *catalog.Pathology, seg *segment, expr string
 		if while == "" {
 			continue // it cannot hold here
 		}
-		out = append(out, variant{g.Severity, cmp.Or(g.For, p.For), pretty(fmt.Sprintf("(%s) and on (%s) (%s)", expr, on, while))})
+		out = append(out, variant{g.Severity, p.Wait(g), pretty(fmt.Sprintf("(%s) and on (%s) (%s)", expr, on, while))})
 		expr = pretty(fmt.Sprintf("(%s) unless on (%s) (%s)", expr, on, while))
 	}
 	holds := b.objectivesHold(seg)

@@ -191,7 +191,7 @@ func waits(id string) (longest time.Duration) {
 		}
 		longest = p.For
 		for _, g := range p.Grades {
-			longest = max(longest, g.For)
+			longest = max(longest, p.Wait(g))
 		}
 	}
 	return longest

@@ -104,7 +104,6 @@ type prepared struct {
 type prefix struct {
 	kind       Kind
 	sums       [][]float64 // by interval (n+1), by cell
-	squares    []float64   // Level only
 	looks      []float64   // Level only: number of looks
 	dispersion float64
 

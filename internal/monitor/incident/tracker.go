@@ -201,7 +201,6 @@ func (t *Tracker) pathology(id string) *catalog.Pathology {
 func (t *Tracker) begin(s *sign, at time.Time) *Record {
 	r := &Record{Summary: view.Summary{
 		ID: t.id(s), Model: s.model, Namespace: s.namespace, Cluster: s.cluster, Began: s.since, BeganAtLeast: s.SinceAtLeast, Notes: []view.Note{},
-		Since: map[string]time.Time{s.Pathology.ID: s.since},
 	}}
 	r.State = State{Members: []string{s.Pathology.ID}, Instances: s.instances, LastSeen: at, Kept: at}
 	r.note(s, at)
@@ -312,7 +311,7 @@ func (t *Tracker) fires(r *Record, signs []*sign, v *look, step time.Duration) (
 			r.Began, r.BeganAtLeast = s.since, s.SinceAtLeast
 		}
 		if since, known := r.Since[s.Pathology.ID]; !known || s.since.Before(since) {
-			if r.Since == nil { // it was kept by an earlier release
+			if r.Since == nil { // of a new one, and of one that an earlier release kept
 				r.Since = map[string]time.Time{}
 			}
 			r.Since[s.Pathology.ID] = s.since

@@ -34,9 +34,8 @@ func (d *Document) CanEdit(n *Node) bool {
 	return ok && !d.Remote
 }
 
-// Edit writes changes into the file, one of a string and in its quoting, and returns the file as it then reads.
-// It is nil where one cannot be
-// written, or the result does not read as intended.
+// Edit writes changes into the file, one of a string and in its quoting, and returns the file as
+// it then reads. It is nil where one cannot be written, or the result does not read as intended.
 func (d *Document) Edit(all ...Edit) *Document {
 	slices.SortStableFunc(all, func(a, b Edit) int { return b.Node.offset - a.Node.offset }) // so that what stands before keeps its place
 	data := d.Data

@@ -628,6 +628,14 @@ var (
 		Expr: Sum(Add(Last("vllm:num_requests_running").In(PastMark), Last("vllm:num_requests_waiting").In(PastMark))),
 		Doc:  "Requests in flight on the last page that came: 0 where a server was drained before it went.",
 	}
+	LastHeldShare = &Signal{
+		Name: "last_held_share", Title: "Share of usual load when last seen", Unit: Ratio, Optional: true,
+		Expr: Div(
+			Sum(Add(Last("vllm:num_requests_running").In(PastMark), Last("vllm:num_requests_waiting").In(PastMark))),
+			Sum(Add(Mean("vllm:num_requests_running").In(PastMark), Mean("vllm:num_requests_waiting").In(PastMark)))),
+		Doc: "Requests in flight on the last page that came, of their mean over the past at hand: a server that " +
+			"is drained gets no new ones, and answers take seconds.",
+	}
 	LastWork = &Signal{
 		Name: "last_work", Title: "Generation when last seen", Unit: TokensPerSecond,
 		Expr: Sum(LastRate("vllm:generation_tokens_total").In(PastMark)),
@@ -1165,7 +1173,7 @@ var all = sync.OnceValue(func() []*Signal {
 		HTTPRate, ServerErrs, ClientErrs, ServerErrCount, ClientErrCount, Abandoned, AbandonedShare, LeftEarly,
 		AdmissionRejections, EngineErrors,
 		Up, UpNow, Answered, Silence, BetweenScrapes, Flaps, PageTook, FailedAfter, FailedAfterAtLeast, LastHeld,
-		LastWork, HeldAway, PoolAnswers, JobAnswers, PoolStart, Starting, StartRatio, Starts, FailedScrapes,
+		LastHeldShare, LastWork, HeldAway, PoolAnswers, JobAnswers, PoolStart, Starting, StartRatio, Starts, FailedScrapes,
 		ScrapeDuration, Uptime, ServingAge, StartedWhileWatched, SeenDown, Restarts, ResidentMemory, MemoryGrowth,
 		MemoryRise, MemoryHighWater, OpenFDs, FDGrowth, FDTrend, UnseenClients, LeftUnserved, FrontendCPU,
 		ContainerMemory, ContainerMemoryGrowth, ContainerMemoryRise, ContainerMemoryHighWater,

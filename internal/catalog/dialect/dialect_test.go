@@ -80,6 +80,8 @@ func TestDetect(t *testing.T) {
 		"vLLM beside SGLang's names":    {append(prefixed("vllm:", v1...), "sglang:num_running_reqs"), "vllm-v1", nil},
 		"one marker, alone, is enough":  {[]string{"go_goroutines", "vllm:generation_tokens_total"}, "vllm-v1", nil},
 		"SGLang":                        {[]string{"sglang:num_running_reqs", "sglang:token_usage"}, "sglang", map[string]string{"vllm:num_requests_running": "sglang:num_running_reqs", "vllm:kv_cache_usage_perc": "sglang:token_usage", "vllm:time_to_first_token_seconds_count": "sglang:time_to_first_token_seconds_count", "vllm:request_queue_time_seconds_sum": "sglang:queue_time_seconds_sum"}},
+		"SGLang without colons":         {[]string{"sglang_num_running_reqs", "sglang_token_usage"}, "sglang-normalized", map[string]string{"vllm:num_requests_running": "sglang_num_running_reqs", "vllm:kv_cache_usage_perc": "sglang_token_usage"}},
+		"another's sglang_ names":       {[]string{"sglang_cluster_nodes"}, "", nil},
 		"dcgm-exporter":                 {[]string{"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS"}, "dcgm", map[string]string{"DCGM_FI_DEV_CLOCKS_EVENT_REASONS": "DCGM_FI_DEV_CLOCKS_EVENT_REASONS"}},
 		"an older dcgm-exporter":        {[]string{"DCGM_FI_DEV_CLOCK_THROTTLE_REASONS"}, "dcgm", map[string]string{"DCGM_FI_DEV_CLOCKS_EVENT_REASONS": "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS"}},
 		"nothing":                       {nil, "", nil},
@@ -88,7 +90,7 @@ func TestDetect(t *testing.T) {
 		"a histogram's _created only":   {[]string{"vllm:generation_tokens_created"}, "", nil},
 		"a name that only contains one": {[]string{"my_vllm:num_requests_running"}, "", nil},
 	}
-	engines := map[string]engine.ID{"sglang": SGLang, "dcgm": DCGM}
+	engines := map[string]engine.ID{"sglang": SGLang, "sglang-normalized": SGLang, "dcgm": DCGM}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			d, ok := Detect(tt.names)

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/sglang"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 )
 
@@ -33,9 +34,12 @@ func Families() []engine.Family { return slices.Clone(families()) }
 
 // Known looks up the family that a sample's name belongs to: the name as
 // exposed, also with a histogram's suffix or _created, and under any of the
-// prefixes that vLLM's metrics are met with.
+// prefixes that an engine's metrics are met with.
 func Known(sample string) (engine.Family, bool) {
-	name, _ := vllm.Canonical(sample)
+	name, prefix := vllm.Canonical(sample)
+	if prefix == "" {
+		name, _ = sglang.Canonical(sample)
+	}
 	if f, ok := byName()[name]; ok {
 		return f, true
 	}

@@ -35,8 +35,9 @@ const (
 )
 
 // accept prefers the format that vLLM's Python server speaks natively, and
-// leaves out protobuf, which nothing here reads.
-const accept = "text/plain;version=0.0.4;q=1,application/openmetrics-text;version=1.0.0;q=0.8,*/*;q=0.1"
+// leaves out protobuf, which nothing here reads. prometheus_client 0.25 and later ignores q, and
+// writes sglang_x for sglang:x in OpenMetrics unless it is asked for names as they are.
+const accept = "text/plain;version=0.0.4;q=1,application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.8,*/*;q=0.1"
 
 // Config configures a Client. The zero value is usable.
 type Config struct {

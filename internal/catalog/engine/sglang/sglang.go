@@ -5,6 +5,8 @@ import (
 	"cmp"
 	_ "embed"
 	"maps"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
@@ -16,9 +18,9 @@ const ID engine.ID = "sglang"
 
 // Engine is SGLang's server.
 var Engine = engine.Engine{
-	ID: ID, Selector: "sglang:.+", IDs: []string{"sglang"},
-	Like:     func(name string) string { return "sglang:" + cmp.Or(renamed[name], name) },
-	Detect:   engine.HasPrefix("sglang:", func(map[string]bool) engine.Naming { return naming() }),
+	ID: ID, Selector: "sglang[:_].+", IDs: []string{"sglang", "sglang-normalized"},
+	Like:     func(name string) string { return "sglang[:_]" + cmp.Or(renamed[name], name) },
+	Detect:   detect,
 	Page:     page,
 	Families: families,
 	Flags: engine.Flags{ // python/sglang/srt/server_args.py
@@ -56,16 +58,47 @@ var renamed = map[string]string{
 	"request_success_total": "num_requests_total",
 }
 
-func naming() engine.Naming {
-	n := engine.Naming{ID: string(ID), Prefix: "sglang:", Renamed: maps.Clone(renamed)}
+// prefixes under which SGLang's metrics are met. A scraper that asks for OpenMetrics without
+// escaping=allow-utf-8 gets underscores from prometheus_client 0.25 and later, as do stores
+// that forbid colons.
+var prefixes = []struct{ prefix, suffix string }{{engineName, ""}, {"sglang_", "-normalized"}}
+
+const engineName = "sglang:"
+
+// Canonical returns a name with the prefix that SGLang gives it, and the prefix that it had:
+// "" where the name is not SGLang's.
+func Canonical(name string) (canonical, prefix string) {
+	for _, p := range prefixes {
+		if rest, ok := strings.CutPrefix(name, p.prefix); ok {
+			return engineName + rest, p.prefix
+		}
+	}
+	return name, ""
+}
+
+// markers are names of the request path: one of them must be there, so that another program's
+// sglang_something is not taken for a server.
+var markers = []string{"num_running_reqs", "num_queue_reqs", "gen_throughput", "generation_tokens_total", "time_to_first_token_seconds_count"}
+
+func detect(names map[string]bool) (engine.Naming, bool) {
+	for _, p := range prefixes {
+		if slices.ContainsFunc(markers, func(m string) bool { return names[p.prefix+m] }) {
+			return naming(p.prefix, p.suffix), true
+		}
+	}
+	return engine.Naming{}, false
+}
+
+func naming(prefix, suffix string) engine.Naming {
+	n := engine.Naming{ID: string(ID) + suffix, Prefix: prefix, Renamed: maps.Clone(renamed)}
 	for _, s := range engine.HistogramSuffixes {
 		n.Renamed["request_queue_time_seconds"+s] = "queue_time_seconds" + s
 	}
 	n.Exprs = map[string]indicator.Expr{
-		indicator.PrefixHitRatio.Name: indicator.Max(indicator.Mean("sglang:cache_hit_rate")),
+		indicator.PrefixHitRatio.Name: indicator.Max(indicator.Mean(prefix + "cache_hit_rate")),
 		indicator.ComputedTokens.Name: indicator.Div(
-			indicator.Sub(indicator.SumRate("sglang:prompt_tokens_total"), indicator.SumRate("sglang:cached_tokens_total")),
-			indicator.SumRate("sglang:time_to_first_token_seconds_count")),
+			indicator.Sub(indicator.SumRate(prefix+"prompt_tokens_total"), indicator.SumRate(prefix+"cached_tokens_total")),
+			indicator.SumRate(prefix+"time_to_first_token_seconds_count")),
 	}
 	const reasons = "num_requests_total by finished_reason"
 	n.Lacks = map[string]string{indicator.CutAnswers.Name: reasons, indicator.EngineErrors.Name: reasons}
@@ -73,11 +106,15 @@ func naming() engine.Naming {
 }
 
 func page(id string) (names []string, release string, err error) {
-	if id != string(ID) {
-		return nil, "", nil
-	}
-	for _, f := range families() {
-		names = append(names, f.Samples(false)...)
+	for _, p := range prefixes {
+		if id != string(ID)+p.suffix {
+			continue
+		}
+		for _, f := range families() {
+			for _, name := range f.Samples(false) {
+				names = append(names, p.prefix+strings.TrimPrefix(name, engineName))
+			}
+		}
 	}
 	return names, "", nil
 }

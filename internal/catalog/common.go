@@ -17,10 +17,11 @@ var (
 		Name: "unheard_while_slow", Unit: indicator.Seconds, Default: 60,
 		Why: "somebody accepts the connection, or pages came in between: of a page that misses every second scrape four in a row fail once in sixteen times, a minute at 15 s, and more at less",
 	}
-	// LateUnheard is the same of a server whose pages took seconds while they came, or are seldom.
+	// LateUnheard is the same of a server whose pages took seconds while they came, or were lost
+	// now and then.
 	LateUnheard = &Threshold{
-		Name: "unheard_while_late", Unit: indicator.Seconds, Default: 240,
-		Why: "four scrapes in a row at one each minute: a page that takes seconds misses its timeout twice in a row now and then, and a server that is started again is back",
+		Name: "unheard_while_late", Unit: indicator.Seconds, Default: 360,
+		Why: "six scrapes in a row at one each minute: of a page that misses one timeout in five four in a row fail once in six hundred times, and six once in sixteen thousand",
 	}
 	// ScrapedOften is a server of which the last page tells what it held when it went.
 	ScrapedOften = &Threshold{

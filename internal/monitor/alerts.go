@@ -189,16 +189,13 @@ func (a *Alerter) fires(d *diagnose.Diagnosis, f *diagnose.Finding, at time.Time
 }
 
 // patience is for how long a finding must go on before people are told: a ticket as long as its
-// alert rule waits, a page not at all, but that what load does, which a burst may do for a
-// moment, must be in the next scrape too.
+// alert rule waits; a page, where the rule waits at all, until it is in the next scrape too: a
+// burst, or a second in which the machine stood still, may do it for a moment.
 func patience(d *diagnose.Diagnosis, f *diagnose.Finding) time.Duration {
-	switch {
-	case f.Severity < catalog.Page:
+	if f.Severity < catalog.Page {
 		return f.Wait
-	case f.Pathology.FollowsObjectives:
-		return d.Interval
 	}
-	return 0
+	return min(f.Wait, d.Interval)
 }
 
 // cause returns the alert that somebody was told of a finding's incident, where that is called

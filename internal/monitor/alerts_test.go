@@ -178,19 +178,19 @@ process_start_time_seconds B
 }
 
 // TestAlertsWait: a ticket is sent when its fault has lasted as long as its pathology says, and
-// a page at once; but one of what load does, when it is there a scrape later.
+// a page at once; but one whose alert rule waits, when it is there a scrape later.
 func TestAlertsWait(t *testing.T) {
 	began := time.Now()
 	for _, tt := range []struct {
 		severity catalog.Severity
-		ofLoad   bool
+		waits    time.Duration
 		want     int // evaluations, 15 s apart
 	}{
-		{catalog.Ticket, true, 5},
-		{catalog.Page, true, 3},
-		{catalog.Page, false, 1},
+		{catalog.Ticket, time.Minute, 5},
+		{catalog.Page, time.Minute, 3},
+		{catalog.Page, 0, 1},
 	} {
-		p := &catalog.Pathology{ID: "slow-decode", Alert: "VLLMSlowDecode", Severity: catalog.Page, For: time.Minute, FollowsObjectives: tt.ofLoad}
+		p := &catalog.Pathology{ID: "slow-decode", Alert: "VLLMSlowDecode", Severity: catalog.Page, For: tt.waits}
 		sent := 0
 		a := &Alerter{Send: func(list ...collect.Alert) { sent = len(list) }}
 		for i := 1; sent == 0 && i <= 8; i++ {

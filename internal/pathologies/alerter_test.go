@@ -145,6 +145,7 @@ func TestAReplicaComesBackWhileAGatewayLeads(t *testing.T) {
 	a := newTold("m")
 	d := play("down 80 40 d:8000")
 	a.see(t, d, 0)
+	a.see(t, d, 15*time.Second)
 	if !a.goesOn("target-down") || !a.goesOn("hang-outside-engine") {
 		t.Fatalf("sent: %v", a.last)
 	}
@@ -174,6 +175,7 @@ func TestAnUnreadGatewayKeepsItsAlerts(t *testing.T) {
 	}
 	a := newTold("m")
 	a.see(t, play(), 0)
+	a.see(t, play(), 15*time.Second)
 	unread := play("down 55 65")
 	for after := 30 * time.Second; after < 5*time.Minute; after += 30 * time.Second {
 		if a.see(t, unread, after); !a.goesOn(hang.ID) {

@@ -63,6 +63,10 @@ var (
 		Name: "scraped_twice", Unit: indicator.Seconds, Default: 17.5,
 		Why: "what it generated between its last two pages lies within half a minute: a drain takes that long and more",
 	}
+	restarted = &catalog.Threshold{
+		Name: "restart_takes", Unit: indicator.Seconds, Default: 240,
+		Why: "it is away for four minutes: a server that was stopped to be started again is back by then",
+	}
 	longGone = &catalog.Threshold{
 		Name: "long_gone", Unit: indicator.Seconds, Default: 600,
 		Why: "ten minutes are more than most starts take: nobody is waiting for it, but a replica is missing",
@@ -70,7 +74,7 @@ var (
 )
 
 // backByNow is a server that is away for longer than a restart that was meant takes.
-var backByNow = catalog.Above(indicator.Silence, catalog.LateUnheard)
+var backByNow = catalog.Above(indicator.Silence, restarted)
 
 // Pathology is a target that is down.
 var Pathology = &catalog.Pathology{

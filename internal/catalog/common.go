@@ -28,6 +28,11 @@ var (
 		Name: "scraped_often", Unit: indicator.Seconds, Default: 35,
 		Why: "what a server held on its last page it held when it went: a drain takes half a minute and more, and may begin and end between two scrapes that are further apart",
 	}
+	// InUse is a server that was not drained before it went.
+	InUse = &Threshold{
+		Name: "held_share", Unit: indicator.Ratio, Default: 0.5,
+		Why: "it held half of what it usually holds: of a server that is drained half of the answers are over within seconds, and the last page is younger than the drain, or not much older",
+	}
 	// PageLate is a page that came late.
 	PageLate = &Threshold{
 		Name: "page_late", Unit: indicator.Seconds, Default: 1,

@@ -94,8 +94,10 @@ func (r *Request) leave(hs []*history) []string {
 	}
 	var left []string
 	gone := func(i int) bool {
-		n := len(hs[i].at)
-		return n > 0 && newest.Sub(hs[i].at[n-1]) > missedScrapes*r.Interval/2
+		at := hs[i].at
+		n := len(at)
+		// Others may be scraped more often.
+		return n > 0 && newest.Sub(at[n-1]) > missedScrapes*max(r.Interval, usualGap(at[max(0, n-lastScrapes):]))/2
 	}
 	var targets []Target
 	var spans []Span
@@ -119,6 +121,9 @@ func (r *Request) leave(hs []*history) []string {
 // missedScrapes is after how many halves of an interval the next scrape is not late, but
 // will not come.
 const missedScrapes = 5
+
+// lastScrapes are those that tell how often a target is scraped now.
+const lastScrapes = 6
 
 // seconds returns a threshold's number as a duration.
 func (l limits) seconds(t *catalog.Threshold) time.Duration {

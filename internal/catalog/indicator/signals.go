@@ -630,11 +630,9 @@ var (
 	}
 	LastHeldShare = &Signal{
 		Name: "last_held_share", Title: "Share of usual load when last seen", Unit: Ratio, Optional: true,
-		Expr: Div(
-			Sum(Add(Last("vllm:num_requests_running").In(PastMark), Last("vllm:num_requests_waiting").In(PastMark))),
-			Sum(Add(Mean("vllm:num_requests_running").In(PastMark), Mean("vllm:num_requests_waiting").In(PastMark)))),
+		Expr: Div(LastHeld.Expr, usuallyHeld),
 		Doc: "Requests in flight on the last page that came, of their mean over the past at hand: a server that " +
-			"is drained gets no new ones, and answers take seconds.",
+			"is drained gets no new ones, and most answers take seconds.",
 	}
 	LastWork = &Signal{
 		Name: "last_work", Title: "Generation when last seen", Unit: TokensPerSecond,
@@ -646,6 +644,11 @@ var (
 		Expr: Sum(Add(BeforeGap("vllm:num_requests_running").In(10*time.Minute), BeforeGap("vllm:num_requests_waiting").In(10*time.Minute))),
 		Doc: "Requests in flight on the last page before scrapes failed, of the outages of the last ten " +
 			"minutes: lost, where the server was restarted.",
+	}
+	HeldAwayShare = &Signal{
+		Name: "held_away_share", Title: "Usual load held before an outage", Unit: Ratio, Scope: Instance, Optional: true,
+		Expr: Div(HeldAway.Expr, usuallyHeld),
+		Doc:  "Requests in flight on the last page before scrapes failed, of their mean over the past at hand.",
 	}
 	PoolAnswers = &Signal{
 		Name: "pool_answers", Title: "Share of the pool that answers", Unit: Ratio, Fleet: true, Optional: true,
@@ -920,8 +923,11 @@ const hintProcess = "several API servers export no process_* series"
 // Requests for the engine, those among them that it answers and that were accepted, and the
 // containers of a pod.
 var (
-	asked      = Like("handler", Asked)
-	accepted   = []*labels.Matcher{Is("method", "POST"), Like("status", "2.*"), Like("handler", Generating)}
+	asked    = Like("handler", Asked)
+	accepted = []*labels.Matcher{Is("method", "POST"), Like("status", "2.*"), Like("handler", Generating)}
+	// usuallyHeld is how many requests a server holds, over the past at hand.
+	usuallyHeld = Sum(Add(Mean("vllm:num_requests_running").In(PastMark), Mean("vllm:num_requests_waiting").In(PastMark)))
+
 	containers = []*labels.Matcher{Not("container", ""), Not("container", "POD")}
 )
 
@@ -1173,7 +1179,7 @@ var all = sync.OnceValue(func() []*Signal {
 		HTTPRate, ServerErrs, ClientErrs, ServerErrCount, ClientErrCount, Abandoned, AbandonedShare, LeftEarly,
 		AdmissionRejections, EngineErrors,
 		Up, UpNow, Answered, Silence, BetweenScrapes, Flaps, PageTook, FailedAfter, FailedAfterAtLeast, LastHeld,
-		LastHeldShare, LastWork, HeldAway, PoolAnswers, JobAnswers, PoolStart, Starting, StartRatio, Starts, FailedScrapes,
+		LastHeldShare, LastWork, HeldAway, HeldAwayShare, PoolAnswers, JobAnswers, PoolStart, Starting, StartRatio, Starts, FailedScrapes,
 		ScrapeDuration, Uptime, ServingAge, StartedWhileWatched, SeenDown, Restarts, ResidentMemory, MemoryGrowth,
 		MemoryRise, MemoryHighWater, OpenFDs, FDGrowth, FDTrend, UnseenClients, LeftUnserved, FrontendCPU,
 		ContainerMemory, ContainerMemoryGrowth, ContainerMemoryRise, ContainerMemoryHighWater,

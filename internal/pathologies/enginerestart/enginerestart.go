@@ -58,7 +58,7 @@ var Pathology = &catalog.Pathology{
 	),
 	Grades: []catalog.Grade{
 		{Severity: catalog.Ticket, While: catalog.All(catalog.Below(indicator.BetweenScrapes, catalog.ScrapedOften), catalog.Any(
-			catalog.Above(indicator.HeldAway, lostRequests),
+			catalog.All(catalog.Above(indicator.HeldAway, lostRequests), catalog.Above(indicator.HeldAwayShare, catalog.InUse)),
 			catalog.All(catalog.Above(indicator.Restarts, once), catalog.Below(indicator.SeenDown, noneFailed)),
 		))},
 		{Severity: catalog.Info}, // a start that lost nothing: of a rollout, or wanted

@@ -39,14 +39,6 @@ var (
 		Name: "lost_requests", Unit: indicator.Requests, Default: 0.5,
 		Why: "it held a request when it was last seen, whose client lost it",
 	}
-	withinDrain = &catalog.Threshold{
-		Name: "scraped_within_drain", Unit: indicator.Seconds, Default: 25,
-		Why: "of a drain of half a minute, Kubernetes' default, a page tells: what it still shows after it was not drained",
-	}
-	loaded = &catalog.Threshold{
-		Name: "last_held_share", Unit: indicator.Ratio, Default: 0.5,
-		Why: "it held half of what it usually holds: scraped each 30 s, the last page of a server that was drained may be as old as its drain, but half of its answers were over soon after",
-	}
 	fewAnswer = &catalog.Threshold{
 		Name: "pool_answers", Unit: indicator.Ratio, Default: 0.5,
 		Why: "fewer than half of those that served the model answer: a rollout takes one after the other, and what is left must carry twice its load",
@@ -100,8 +92,7 @@ var Pathology = &catalog.Pathology{
 		{Severity: catalog.Page, While: catalog.Any(
 			catalog.Below(indicator.PoolAnswers, fewAnswer), catalog.All(
 				catalog.Above(indicator.LastHeld, held), catalog.Any(
-					catalog.Below(indicator.BetweenScrapes, withinDrain),
-					catalog.All(catalog.Below(indicator.BetweenScrapes, catalog.ScrapedOften), catalog.Above(indicator.LastHeldShare, loaded)),
+					catalog.All(catalog.Below(indicator.BetweenScrapes, catalog.ScrapedOften), catalog.Above(indicator.LastHeldShare, catalog.InUse)),
 					backByNow,
 				),
 			),

@@ -92,7 +92,8 @@ func meant(name string) (better string, sure bool) {
 		}
 		return prefix + strings.TrimPrefix(to, engine.Canonical)
 	}
-	if strings.HasPrefix(name, "sglang:") {
+	other, others := dialect.OtherOf(name)
+	if others {
 		canonical, under = name, func(to string) string { return to }
 	}
 	for _, to := range []string{canonical + "_total", strings.TrimSuffix(canonical, "_total"), canonical + "_seconds", strings.TrimSuffix(canonical, "_bucket") + "_seconds_bucket"} {
@@ -102,7 +103,7 @@ func meant(name string) (better string, sure bool) {
 	}
 	least := min(len(canonical)/4, 4) + 1
 	for _, f := range dialect.Families() {
-		own := f.Engine == vllm.ID && strings.HasPrefix(canonical, engine.Canonical) || strings.HasPrefix(f.Name, "sglang:") && strings.HasPrefix(canonical, "sglang:")
+		own := f.Engine == vllm.ID && strings.HasPrefix(canonical, engine.Canonical) || others && f.Engine == other.ID
 		for _, suffix := range []string{"", "_bucket", "_sum", "_count"} {
 			if !own || f.Gone() || (suffix != "") != (f.Type == engine.Histogram) {
 				continue

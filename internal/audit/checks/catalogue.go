@@ -64,10 +64,12 @@ func (p *pass) renamed(name string) string {
 	}
 	canonical, prefix := vllm.Canonical(name)
 	now := cmp.Or(n.Replacement, n.Name) + strings.TrimPrefix(canonical, n.Name)
+	ofItsEngine := func(d dialect.Dialect) bool { return d.Engine == n.Engine }
+	own := slices.ContainsFunc(p.surface.Dialects, ofItsEngine) // another engine's name is for deployments without it
 	better := ""
 	for _, d := range p.surface.Dialects {
 		to := d.Metric(now)
-		if to == name || !p.surface.Exposes(to) {
+		if to == name || !p.surface.Exposes(to) || own && !ofItsEngine(d) {
 			continue
 		}
 		_, other := vllm.Canonical(to)

@@ -42,6 +42,14 @@ test: schemas page ## Check the format, vet, and run all tests
 # Those that wait longest come first, so that nobody waits for them in the end.
 WAITING = ./internal/cli ./internal/monitor/web/page ./cmd/sixty ./internal/monitor/serve ./internal/planning ./internal/pathologies ./internal/diagnose/source ./internal/sim/perfmodel
 
+.PHONY: generate
+generate: ## Write what is generated from the catalogue: docs, mixin, the lists of panels and of PromQL; read the diff
+	$(GO) test ./internal/catalog/indicator -run '^TestPromQL$$' -update
+	$(GO) test ./internal/audit/checks -run '^TestDocumentation$$' -update
+	$(GO) test ./internal/generate/dashboard -run '^Test(PanelsKeepTheirIdentifiers|TheDocumentationListsEveryPanel)$$' -update
+	$(GO) test ./internal/pathologies -run '^Test(RunbookPages|Glossary|FleetTable)$$' -update
+	$(GO) test ./internal/cli -run '^TestMixinIsFresh$$' -update
+
 SCHEMAS = internal/generate/dashboard/schema
 
 .PHONY: schemas

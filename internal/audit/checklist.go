@@ -235,8 +235,8 @@ func hintFor(name string, d dialect.Dialect, otherwise string) string {
 	n, ok := dialect.Known(name)
 	release, _, _ := strings.Cut(d.Version, " ")
 	switch {
-	case d.Engine == dialect.SGLang:
-		return "start SGLang with --enable-metrics; what it does not expose, measure at the gateway"
+	case d.Enable != "":
+		return strings.TrimSuffix(d.Enable, ".") + "; what it does not expose, measure at the gateway"
 	case strings.HasSuffix(d.ID, "-ray") && strings.HasPrefix(name, "http_"):
 		return "scrape Ray Serve's own ray_serve_num_http_requests beside the engine's metrics"
 	case ok && n.Needs != "":
@@ -498,7 +498,8 @@ func readsAny(tree parser.Node, records map[string]*files.Query, families []stri
 		if n, ok := dialect.Known(name); ok {
 			family = n.Name
 		}
-		family = strings.TrimPrefix(strings.TrimPrefix(family, "vllm:"), "sglang:")
+		other, _ := dialect.OtherOf(family)
+		family = strings.TrimPrefix(strings.TrimPrefix(family, engine.Canonical), other.Prefix)
 		if slices.Contains(families, family) {
 			return true
 		}

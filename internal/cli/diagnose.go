@@ -12,8 +12,8 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
-	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/cli/command"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/settings"
@@ -248,7 +248,7 @@ func (f *diagnoseFlags) engine() (*diagnose.Known, *engine.Log, error) {
 	known := &diagnose.Known{Config: engine.Config{}}
 	if f.engineArgs != "" {
 		var err error
-		if known.Config, err = vllm.Engine.Flags.LikelyArgs(f.engineArgs, "--"+asked.FlagArgs); err != nil {
+		if known.Config, err = dialect.LikelyArgs(f.engineArgs, "--"+asked.FlagArgs); err != nil {
 			return nil, nil, err
 		}
 		if len(known.Config) == 0 {

@@ -42,7 +42,7 @@ func TestMixinIsFresh(t *testing.T) {
 	got := read(t, mixin)
 	delete(got, "README.md")
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("mixin/ is stale: go test ./internal/cli -run TestMixinIsFresh -update\n-fresh +committed:\n%.2000s", diff)
+		t.Errorf("mixin/ is stale: make generate\n-fresh +committed:\n%.2000s", diff)
 	}
 }
 

@@ -6,9 +6,11 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/audit/checks"
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
 	"github.com/sixty-dev/sixty/internal/cli/command"
 	"github.com/sixty-dev/sixty/internal/fleet"
+	"github.com/sixty-dev/sixty/internal/generate/scrapeconfig"
 	"github.com/sixty-dev/sixty/internal/load"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
@@ -86,7 +88,7 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 			"generate all only":      {Names: alertIDs},
 			"generate runbooks only": {Names: alertIDs},
 			"ignore":                 {Names: checkIDs},
-			"dialect":                {Names: dialectIDs, Open: true},
+			"dialect":                {Names: dialect.IDs, Open: true},
 			"phases":                 command.Closed("healthy", "sick"),
 			"demo scenario":          {Names: func() []string { return append([]string{"all"}, fleetScenarios()...) }},
 			"simulate scenario":      {Names: fleetScenarios},
@@ -96,7 +98,7 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 			"trace-format":           command.Closed(names(workload.Formats())...),
 			"simulate route":         command.Closed(string(perfmodel.RoundRobin), string(perfmodel.LeastLoaded), string(perfmodel.PrefixAffinity)),
 			"gpu":                    {Names: gpus, Open: true},
-			"server":                 command.Closed("vllm", "ray", "kserve", "sglang"),
+			"server":                 command.Closed(scrapeconfig.Servers()...),
 		},
 	}
 }
@@ -126,10 +128,6 @@ func pathologyNames(all []*catalog.Pathology) []string {
 }
 
 func checkIDs() []string { return list(checks.Checks(), func(c *checks.Check) string { return c.ID }) }
-
-func dialectIDs() []string {
-	return []string{"vllm-v1", "vllm-v0", "vllm-v1-ray", "vllm-v0-ray", "vllm-v1-kserve", "vllm-v1-normalized", "sglang", "gateway", "dcgm"}
-}
 
 func fleetScenarios() []string {
 	all, err := fleet.Scenarios(pathologies.All())

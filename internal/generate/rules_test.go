@@ -144,7 +144,7 @@ func TestRulesAreValid(t *testing.T) {
 			}
 			slices.Sort(without)
 			if want := cannotTell[name]; !slices.Equal(without, want) {
-				t.Errorf("no alerts for %v, want none for %v: %v", without, want, r.Warnings)
+				t.Errorf("no alerts for %v, want none for %v (cannotTell lists what servers do not expose enough for): %v", without, want, r.Warnings)
 			}
 			for _, id := range without {
 				if !slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.HasPrefix(w, "no alert for "+id+": these servers cannot tell ") }) {

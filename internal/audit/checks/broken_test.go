@@ -483,3 +483,19 @@ func fuzz(f *testing.F, kind files.Kind) {
 		}
 	})
 }
+
+// A name of one engine is not another engine's where both are at hand: each has servers of its own.
+func TestANameIsNotReplacedByAnotherEngines(t *testing.T) {
+	const query = "sum(rate(vllm:estimated_flops_per_gpu_total[5m]))"
+	s, err := SurfaceOf("vllm-0.16")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.addNamed("sglang"); err != nil {
+		t.Fatal(err)
+	}
+	found, _ := lint([]File{{Name: "r.yaml", Kind: files.Rules, Data: []byte(alerting(query+" > 1", ""))}}, s)
+	if len(found) != 1 || found[0].Check != "not-exposed" || strings.Contains(found[0].Why+found[0].Fix, "sglang:") {
+		t.Errorf("%+v", found)
+	}
+}

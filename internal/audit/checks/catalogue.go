@@ -64,10 +64,12 @@ func (p *pass) renamed(name string) string {
 	}
 	canonical, prefix := vllm.Canonical(name)
 	now := cmp.Or(n.Replacement, n.Name) + strings.TrimPrefix(canonical, n.Name)
+	ofItsEngine := func(d dialect.Dialect) bool { return d.Engine == n.Engine }
+	own := slices.ContainsFunc(p.surface.Dialects, ofItsEngine) // another engine's name is for deployments without it
 	better := ""
 	for _, d := range p.surface.Dialects {
 		to := d.Metric(now)
-		if to == name || !p.surface.Exposes(to) {
+		if to == name || !p.surface.Exposes(to) || own && !ofItsEngine(d) {
 			continue
 		}
 		_, other := vllm.Canonical(to)
@@ -92,7 +94,8 @@ func meant(name string) (better string, sure bool) {
 		}
 		return prefix + strings.TrimPrefix(to, engine.Canonical)
 	}
-	if strings.HasPrefix(name, "sglang:") {
+	other, others := dialect.OtherOf(name)
+	if others {
 		canonical, under = name, func(to string) string { return to }
 	}
 	for _, to := range []string{canonical + "_total", strings.TrimSuffix(canonical, "_total"), canonical + "_seconds", strings.TrimSuffix(canonical, "_bucket") + "_seconds_bucket"} {
@@ -102,7 +105,7 @@ func meant(name string) (better string, sure bool) {
 	}
 	least := min(len(canonical)/4, 4) + 1
 	for _, f := range dialect.Families() {
-		own := f.Engine == vllm.ID && strings.HasPrefix(canonical, engine.Canonical) || strings.HasPrefix(f.Name, "sglang:") && strings.HasPrefix(canonical, "sglang:")
+		own := f.Engine == vllm.ID && strings.HasPrefix(canonical, engine.Canonical) || others && f.Engine == other.ID
 		for _, suffix := range []string{"", "_bucket", "_sum", "_count"} {
 			if !own || f.Gone() || (suffix != "") != (f.Type == engine.Histogram) {
 				continue

@@ -90,6 +90,6 @@ func TestDocumentation(t *testing.T) {
 			t.Fatal(err)
 		}
 	} else if want != string(doc) {
-		t.Error("docs/audit.md is not what the checks say: go test ./internal/audit/checks -run Documentation -update")
+		t.Error("docs/audit.md is not what the checks say: make generate")
 	}
 }

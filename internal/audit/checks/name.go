@@ -44,8 +44,8 @@ var unknownMetric = Check{
 				look = "perhaps " + better + " is meant"
 			}
 			why := fmt.Sprintf("no release of vLLM (0.2.7 to %s) has %s", vllm.Newest, name)
-			if strings.HasPrefix(name, "sglang:") {
-				why = "SGLang is not known to have " + name
+			if other, ok := dialect.OtherOf(name); ok {
+				why = other.Title + " is not known to have " + name
 			}
 			told := p.surface.Live && strings.Count(name, ":") < 2 // a recording rule's name has more
 			if (sure || told) && !strings.HasPrefix(name, "vllm_") {

@@ -168,7 +168,8 @@ func classOf(name string) (class, engine.Family) {
 // ours reports whether a name is in the name space of an inference server.
 func ours(name string) bool {
 	_, prefix := vllm.Canonical(name)
-	return prefix != "" || strings.HasPrefix(name, "sglang:")
+	_, other := dialect.OtherOf(name)
+	return prefix != "" || other
 }
 
 // NameOf returns the name that a selector asks for, "" where it is no single one.

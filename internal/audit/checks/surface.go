@@ -57,8 +57,13 @@ func SurfaceOf(id string) (*Surface, error) {
 // AnySurface returns what servers of the newest releases expose, behind any
 // prefix: for files of which nobody said what they are for.
 func AnySurface() (*Surface, error) {
-	s := NewSurface("vLLM " + vllm.Newest + ", and SGLang's names")
-	for _, id := range []string{"vllm-v1", "vllm-v1-ray", "vllm-v1-kserve", "vllm-v1-normalized", "sglang"} {
+	source, ids := "vLLM "+vllm.Newest, []string{"vllm-v1", "vllm-v1-ray", "vllm-v1-kserve", "vllm-v1-normalized"}
+	for _, e := range dialect.Others() {
+		source += ", and " + e.Title + "'s names"
+		ids = append(ids, e.IDs...)
+	}
+	s := NewSurface(source)
+	for _, id := range ids {
 		if err := s.addNamed(id); err != nil {
 			return nil, err
 		}

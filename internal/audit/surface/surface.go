@@ -242,10 +242,11 @@ func addNames(ctx context.Context, q *source.Source, s *checks.Surface, at time.
 		}
 		return fmt.Sprintf("last_over_time({%s}[%s])", strings.Join(texts, ","), model.Duration(recently))
 	}
+	buckets := []*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+_bucket")}
 	for _, expr := range []string{
 		"group by (__name__) (" + of(dialect.Selector+"|http_requests_total|process_.+", matchers) + ")",
 		"group by (__name__) (" + of(strings.Join(beside, "|"), nil) + ")", // gateways and hosts have labels of their own
-		"group by (__name__, le) (" + of("((ray_|kserve_)?vllm[:_]|sglang:).+_bucket", matchers) + ")",
+		"group by (__name__, le) (" + of(dialect.Selector, append(buckets, matchers...)) + ")",
 	} {
 		v, err := q.Query(ctx, expr, at)
 		if err != nil {

@@ -59,7 +59,7 @@ func Refine(t *testing.T, p *catalog.Pathology, v catalog.View, args string) *ca
 	p.Refine(pass)
 	for _, bad := range []string{"NaN", "Inf", "unknown (", "%!"} {
 		if text := Text(pass); strings.Contains(text, bad) {
-			t.Errorf("the explanation contains %q:\n%s", bad, text)
+			t.Errorf("the explanation contains %q, as a number that is none would be written:\n%s", bad, text)
 		}
 	}
 	return pass

@@ -50,6 +50,7 @@ type Dialect struct {
 
 	Engine engine.ID
 	Flags  engine.Flags
+	Enable string // what switches its metrics on, a sentence
 
 	derived map[string]indicator.Expr // by signal, of indicator.Alternative, in canonical names
 	has     map[string]bool           // names exposed
@@ -65,7 +66,7 @@ func Detect(names []string) (Dialect, bool) {
 	}
 	for _, e := range engines {
 		if n, ok := e.Detect(has); ok {
-			d := Dialect{Naming: n, Engine: e.ID, Flags: e.Flags, has: has}
+			d := Dialect{Naming: n, Engine: e.ID, Flags: e.Flags, Enable: e.Enable, has: has}
 			d.derive()
 			d.key = d.describe()
 			return d, true
@@ -78,13 +79,11 @@ func Detect(names []string) (Dialect, bool) {
 // on the page of such a server with its features at their defaults. An id is that of
 // a Dialect, or names a release, as the engine has it.
 func Named(id string) (Dialect, error) {
-	var ids []string
 	for _, e := range engines {
 		names, release, err := e.Page(id)
 		if err != nil {
 			return Dialect{}, err
 		}
-		ids = append(ids, e.IDs...)
 		if names == nil {
 			continue
 		}
@@ -97,7 +96,37 @@ func Named(id string) (Dialect, error) {
 		}
 		return d, nil
 	}
-	return Dialect{}, hint.With(fmt.Errorf("unknown dialect %q", id), "name one of "+strings.Join(ids, ", "))
+	return Dialect{}, hint.With(fmt.Errorf("unknown dialect %q", id), "name one of "+strings.Join(IDs(), ", ")+", or a release such as vllm-0.10")
+}
+
+// IDs lists the dialects that Named knows, but for those of releases.
+func IDs() (ids []string) {
+	for _, e := range engines {
+		ids = append(ids, e.IDs...)
+	}
+	return ids
+}
+
+// Others lists the inference servers beside vLLM's, each with a prefix of its own. The list is shared.
+func Others() []engine.Engine { return others }
+
+var others = slices.DeleteFunc(slices.Clone(engines), func(e engine.Engine) bool { return e.Prefix == "" })
+
+// OtherOf returns the server beside vLLM's that a metric is of by its name.
+func OtherOf(name string) (engine.Engine, bool) {
+	i := slices.IndexFunc(others, func(e engine.Engine) bool { return strings.HasPrefix(name, e.Prefix) })
+	if i < 0 {
+		return engine.Engine{}, false
+	}
+	return others[i], true
+}
+
+// LikelyArgs reads arguments of a server whose engine is not known: it refuses what is nearly one
+// of vLLM's flags, and no other engine's.
+func LikelyArgs(line, source string) (engine.Config, error) {
+	return vllm.Engine.Flags.LikelyArgs(line, source, func(name string) bool {
+		return slices.ContainsFunc(Others(), func(e engine.Engine) bool { return e.Flags.Owns(name) })
+	})
 }
 
 // Selector is the regular expression of the metric names that any dialect

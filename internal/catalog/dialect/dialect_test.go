@@ -290,8 +290,8 @@ func TestFlagsOfEveryEngineAreVLLMs(t *testing.T) {
 				t.Errorf("%s: --%s is no flag of vLLM that fixes propose", e.ID, flag)
 			}
 			if own.Name != "" {
-				if _, err := vllm.Engine.Flags.LikelyArgs("--"+own.Name+" 1", "--engine-args"); err != nil {
-					t.Errorf("%s: its own flag is taken for a misspelt one: %v", e.ID, err)
+				if _, err := LikelyArgs("--"+own.Name+" 1", "--engine-args"); err != nil {
+					t.Errorf("%s: its own flag is taken for a misspelt one (write it with hyphens, as arguments are read): %v", e.ID, err)
 				}
 			}
 			if own.Name == flag {

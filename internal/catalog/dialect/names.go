@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
-	"github.com/sixty-dev/sixty/internal/catalog/engine/sglang"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 )
 
@@ -36,9 +35,11 @@ func Families() []engine.Family { return slices.Clone(families()) }
 // exposed, also with a histogram's suffix or _created, and under any of the
 // prefixes that an engine's metrics are met with.
 func Known(sample string) (engine.Family, bool) {
-	name, prefix := vllm.Canonical(sample)
-	if prefix == "" {
-		name, _ = sglang.Canonical(sample)
+	name, _ := vllm.Canonical(sample)
+	for _, e := range Others() {
+		if own, ok := e.Canonical(name); ok {
+			name = own
+		}
 	}
 	if f, ok := byName()[name]; ok {
 		return f, true

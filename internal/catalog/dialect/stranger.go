@@ -18,8 +18,16 @@ const (
 	tryServer = "give the address of the inference server: vLLM shows /metrics on its API port, 8000 as a rule"
 	tryQuery  = "it scrapes servers and is none: ask it with --prometheus URL"
 	tryPort   = "check the port: vLLM shows /metrics on its API port, Ray Serve on its metrics export port"
-	tryEngine = "its metrics are none that sixty knows: it knows vLLM, also under Ray Serve and KServe, and SGLang"
 )
+
+// tryEngine is the way out where another engine is met.
+var tryEngine = func() string {
+	known := "vLLM, also under Ray Serve and KServe"
+	for _, e := range Others() {
+		known += ", and " + e.Title
+	}
+	return "its metrics are none that sixty knows: it knows " + known
+}()
 
 // strangers are tried in this order: what is in front of others comes last, and what runs
 // in any program at the very end.

@@ -1,7 +1,10 @@
 package engine
 
 import (
+	"cmp"
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
@@ -15,7 +18,14 @@ type ID string
 // package, and an entry in the list of package dialect.
 type Engine struct {
 	ID       ID
+	Title    string // for people: "SGLang"
 	Selector string // regular expression of its metric names
+
+	// Prefix begins the names of all its metrics; "" where several do.
+	Prefix string
+	// Port is where its servers show their metrics as a rule, and Enable what switches them on,
+	// a sentence. Both are "" of what is no inference server, and of vLLM, which has several frontends.
+	Port, Enable string
 
 	// Like returns a regular expression of the names under which its servers show a canonical
 	// metric, which is given without prefix; nil of what is no inference server.
@@ -27,7 +37,7 @@ type Engine struct {
 
 	// Page returns the names on the page of a server that is not at hand, and the
 	// release that was asked for, "" for the newest; nil where the id is not one of
-	// this engine's. IDs lists those that it knows, for messages.
+	// this engine's. IDs lists those that it knows, but for releases.
 	Page func(id string) (names []string, release string, err error)
 	IDs  []string
 
@@ -58,6 +68,79 @@ const Canonical = "vllm:"
 
 // HistogramSuffixes end the names of a classic histogram's series.
 var HistogramSuffixes = []string{"_bucket", "_sum", "_count"}
+
+// serving are canonical names, without prefix, of the request path: one of them must be on a page, so
+// that another program's names with the same beginning are not taken for a server's.
+var serving = []string{"num_requests_running", "num_requests_waiting", "generation_tokens_total", "time_to_first_token_seconds_count"}
+
+// OfPrefix completes an engine whose metrics begin with its Prefix: naming is what it calls the canonical
+// ones under a prefix, and table its families, of which a page has all.
+func OfPrefix(e Engine, naming func(prefix string) Naming, table string) Engine {
+	spelt := map[string]Naming{}
+	for i, prefix := range e.prefixes() {
+		n := naming(prefix)
+		n.ID, n.Prefix = string(e.ID)+[]string{"", "-normalized"}[i], prefix
+		spelt[prefix] = n
+		e.IDs = append(e.IDs, n.ID)
+	}
+	own := spelt[e.Prefix].Renamed
+	start := strings.Replace(e.Prefix, ":", "[:_]", 1)
+	e.Selector = start + ".+"
+	e.Like = func(name string) string { return start + cmp.Or(own[name], name) }
+	e.Detect = func(names map[string]bool) (Naming, bool) {
+		for _, prefix := range e.prefixes() {
+			if slices.ContainsFunc(serving, func(m string) bool { return names[prefix+cmp.Or(own[m], m)] }) {
+				return spelt[prefix], true
+			}
+		}
+		return Naming{}, false
+	}
+	e.Families = sync.OnceValue(func() []Family {
+		all := ParseFamilies(table)
+		for i := range all {
+			all[i].Engine = e.ID
+		}
+		return all
+	})
+	e.Page = func(id string) (names []string, release string, err error) {
+		for prefix, n := range spelt {
+			if id != n.ID {
+				continue
+			}
+			for _, f := range e.Families() {
+				for _, name := range f.Samples(false) {
+					names = append(names, prefix+strings.TrimPrefix(name, e.Prefix))
+				}
+			}
+		}
+		return names, "", nil
+	}
+	return e
+}
+
+// prefixes are those under which the engine's metrics are met. A scraper that asks for OpenMetrics
+// without escaping=allow-utf-8 gets underscores from prometheus_client 0.25 and later, as do stores
+// that forbid colons.
+func (e Engine) prefixes() []string {
+	if stem, ok := strings.CutSuffix(e.Prefix, ":"); ok {
+		return []string{e.Prefix, stem + "_"}
+	}
+	return []string{e.Prefix}
+}
+
+// Canonical returns a metric's name as servers with a Prefix give it, whichever of its prefixes it has;
+// false where it has none.
+func (e Engine) Canonical(name string) (string, bool) {
+	if strings.HasPrefix(name, e.Prefix) {
+		return name, true
+	}
+	for _, prefix := range e.prefixes()[1:] {
+		if rest, ok := strings.CutPrefix(name, prefix); ok {
+			return e.Prefix + rest, true
+		}
+	}
+	return name, false
+}
 
 // HasPrefix returns a Detect of pages with a name that begins with a prefix.
 func HasPrefix(prefix string, naming func(names map[string]bool) Naming) func(map[string]bool) (Naming, bool) {

@@ -85,12 +85,22 @@ func (f Flags) CheckArgs(line, source string, release Release) (Config, error) {
 	return c, nil
 }
 
+// Owns reports whether the engine has a flag of a name that vLLM's does not have.
+func (f Flags) Owns(name string) bool {
+	for _, own := range f {
+		if own.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
 // LikelyArgs reads arguments as CheckArgs does, of a server that may be of another engine:
-// it refuses what is nearly one of the flags.
-func (f Flags) LikelyArgs(line, source string) (Config, error) {
+// it refuses what is nearly one of the flags, but for those of other engines.
+func (f Flags) LikelyArgs(line, source string, foreign func(name string) bool) (Config, error) {
 	c, _ := f.parse(line, source)
 	for _, name := range slices.Sorted(maps.Keys(c)) {
-		if _, known := f[name]; known || name == NumBlocks || name == KVTokens {
+		if _, known := f[name]; known || name == NumBlocks || name == KVTokens || foreign(name) {
 			continue
 		}
 		if near := f.near(name); len(near) > 0 {

@@ -41,7 +41,7 @@ func TestPromQL(t *testing.T) {
 	}
 	got, wanted := strings.Split(b.String(), "\n"), strings.Split(string(want), "\n")
 	if len(got) != len(wanted) {
-		t.Fatalf("%d lines, want %d: run this test with -update and read the difference", len(got), len(wanted))
+		t.Fatalf("%d lines, want %d: make generate, and read the difference of %s", len(got), len(wanted), path)
 	}
 	for i := range got[:len(got)-1] {
 		name, expr, _ := strings.Cut(got[i], "\t")

@@ -15,9 +15,8 @@ import (
 //
 //	sum by (instance, model_name) (rate(a_total{reason="x"}[5m])) / (sum by (instance, model_name) (rate(b_total[5m])) > 0)
 //
-// is Div(SumRate("a_total", Is("reason", "x")), Some(SumRate("b_total"))). List it in All, and run
-// go test ./internal/catalog/indicator -run PromQL -update: the difference of testdata/promql.txt is
-// what stores will be asked.
+// is Div(SumRate("a_total", Is("reason", "x")), Some(SumRate("b_total"))). List it in All, and make
+// generate: the difference of testdata/promql.txt is what stores will be asked.
 
 // Families of vLLM's V1 engine that several signals read.
 const (

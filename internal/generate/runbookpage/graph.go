@@ -14,10 +14,10 @@ type graph struct {
 }
 
 // A node is a pathology; the one that a page is about has no address.
-type node struct{ label, href string }
+type node struct{ id, label, href string }
 
-func (g *graph) add(label, href string) int {
-	g.nodes = append(g.nodes, node{label, href})
+func (g *graph) add(id, label, href string) int {
+	g.nodes = append(g.nodes, node{id, label, href})
 	return len(g.nodes) - 1
 }
 
@@ -36,7 +36,8 @@ func (g *graph) reduce() {
 	g.edges = slices.DeleteFunc(slices.Clone(g.edges), func(e [2]int) bool { return g.reaches(e[0], e[1], e) })
 }
 
-// mermaid returns the graph in Mermaid's language.
+// mermaid returns the graph in Mermaid's language. Nodes are named by their ids, so that one that
+// is added changes no line of another.
 func (g *graph) mermaid() string {
 	var b strings.Builder
 	direction := "LR"
@@ -44,15 +45,16 @@ func (g *graph) mermaid() string {
 		direction = "TB"
 	}
 	fmt.Fprintf(&b, "flowchart %s\n", direction)
-	for i, n := range g.nodes {
-		fmt.Fprintf(&b, "  n%d[\"%s\"]\n", i, strings.NewReplacer(`"`, "#quot;", "\n", " ").Replace(n.label))
+	name := func(n node) string { return strings.ReplaceAll(n.id, "-", "_") }
+	for _, n := range g.nodes {
+		fmt.Fprintf(&b, "  %s[\"%s\"]\n", name(n), strings.NewReplacer(`"`, "#quot;", "\n", " ").Replace(n.label))
 	}
 	for _, e := range g.edges {
-		fmt.Fprintf(&b, "  n%d --> n%d\n", e[0], e[1])
+		fmt.Fprintf(&b, "  %s --> %s\n", name(g.nodes[e[0]]), name(g.nodes[e[1]]))
 	}
-	for i, n := range g.nodes {
+	for _, n := range g.nodes {
 		if n.href == "" {
-			fmt.Fprintf(&b, "  style n%d stroke-width:3px\n", i)
+			fmt.Fprintf(&b, "  style %s stroke-width:3px\n", name(n))
 		}
 	}
 	return b.String()

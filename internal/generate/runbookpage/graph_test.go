@@ -11,7 +11,7 @@ import (
 func diamond() *graph {
 	g := &graph{}
 	for _, name := range []string{"a", "b", "c", "d"} {
-		g.add(name, name+".html")
+		g.add(name, name, name+".html")
 	}
 	for _, e := range [][2]int{{0, 1}, {1, 3}, {0, 2}, {2, 3}, {0, 3}} {
 		g.connect(e[0], e[1])
@@ -38,8 +38,8 @@ func TestAListSaysWhatTheArrowsSay(t *testing.T) {
 
 func TestMermaidEscapesLabels(t *testing.T) {
 	g := &graph{}
-	g.add("say \"x\"\nthen", "")
-	if got := g.mermaid(); !strings.Contains(got, `n0["say #quot;x#quot; then"]`) {
+	g.add("say-x", "say \"x\"\nthen", "")
+	if got := g.mermaid(); !strings.Contains(got, `say_x["say #quot;x#quot; then"]`) {
 		t.Error(got)
 	}
 }

@@ -116,7 +116,7 @@ func reference(id string, titles map[string]string, link linker) string {
 	if titles[id] == "" {
 		return render.Code(id)
 	}
-	return node{titles[id], link(id)}.link()
+	return node{label: titles[id], href: link(id)}.link()
 }
 
 // link leads to the node's page.

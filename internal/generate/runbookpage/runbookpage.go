@@ -272,17 +272,17 @@ func (c Config) value(t *catalog.Threshold) string {
 // related draws what inhibits what.
 func (c Config) related(p *catalog.Pathology, titles map[string]string, link linker) section {
 	g := &graph{}
-	self := g.add(titles[p.ID], "")
+	self := g.add(p.ID, titles[p.ID], "")
 	var causes, symptoms []string
 	for _, q := range c.Pathologies {
 		if q.Inhibits(p) {
 			causes = append(causes, reference(q.ID, titles, link))
-			g.connect(g.add(titles[q.ID], link(q.ID)), self)
+			g.connect(g.add(q.ID, titles[q.ID], link(q.ID)), self)
 		}
 	}
 	for _, q := range p.Symptoms(c.Pathologies) {
 		symptoms = append(symptoms, reference(q.ID, titles, link))
-		g.connect(self, g.add(titles[q.ID], link(q.ID)))
+		g.connect(self, g.add(q.ID, titles[q.ID], link(q.ID)))
 	}
 	text := "Nothing in the catalogue explains it."
 	if len(causes) > 0 {
@@ -381,7 +381,7 @@ func (c Config) overview(titles map[string]string, link linker) *graph {
 	g := &graph{down: true} // causes above, symptoms below
 	number := map[string]int{}
 	for _, p := range c.Pathologies {
-		number[p.ID] = g.add(titles[p.ID], link(p.ID))
+		number[p.ID] = g.add(p.ID, titles[p.ID], link(p.ID))
 	}
 	for _, p := range c.Pathologies {
 		for _, q := range p.Symptoms(c.Pathologies) {

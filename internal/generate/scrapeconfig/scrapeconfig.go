@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/generate"
 )
 
@@ -53,15 +54,33 @@ const (
 	VLLM   Server = "vllm"
 	Ray    Server = "ray"    // Ray Serve: the engine's metrics are on Ray's export port
 	KServe Server = "kserve" // KServe's runtime of vLLM
-	SGLang Server = "sglang"
 )
 
-// servers holds each server's usual port, and what its metrics depend on.
-var servers = map[Server]struct{ port, needs string }{
-	VLLM:   {"8000", "vLLM exposes its metrics on the port of its API. --disable-log-stats takes them away."},
-	Ray:    {"8080", "With Ray Serve the engine's metrics are on Ray's own export port (ray start --metrics-export-port), not on that of the API, and only with log_engine_metrics."},
-	KServe: {"8080", "KServe's vLLM runtime exposes its metrics on the port of its container, not on that of a proxy beside it."},
-	SGLang: {"30000", "SGLang exposes metrics only with --enable-metrics."},
+// A kind is a server's usual port, and what its metrics depend on.
+type kind struct{ port, needs string }
+
+// servers holds the kinds by their names: vLLM's frontends, and the other engines by their ids.
+var servers = kinds()
+
+func kinds() map[Server]kind {
+	all := map[Server]kind{
+		VLLM:   {"8000", "vLLM exposes its metrics on the port of its API. --disable-log-stats takes them away."},
+		Ray:    {"8080", "With Ray Serve the engine's metrics are on Ray's own export port (ray start --metrics-export-port), not on that of the API, and only with log_engine_metrics."},
+		KServe: {"8080", "KServe's vLLM runtime exposes its metrics on the port of its container, not on that of a proxy beside it."},
+	}
+	for _, e := range dialect.Others() {
+		all[Server(e.ID)] = kind{e.Port, e.Enable}
+	}
+	return all
+}
+
+// Servers lists the kinds of servers.
+func Servers() []string {
+	out := []string{string(VLLM), string(Ray), string(KServe)}
+	for _, e := range dialect.Others() {
+		out = append(out, string(e.ID))
+	}
+	return out
 }
 
 // The bounds and the default of the interval. At more than a minute a fault is an
@@ -178,7 +197,7 @@ func (c Config) validate() error {
 		return hint.With(fmt.Errorf("unknown format %q", c.Format), fmt.Sprintf("one of %v", Formats()))
 	}
 	if _, ok := servers[c.Server]; !ok {
-		return hint.With(fmt.Errorf("unknown server %q", c.Server), "one of vllm, ray, kserve, sglang")
+		return hint.With(fmt.Errorf("unknown server %q", c.Server), "one of "+strings.Join(Servers(), ", "))
 	}
 	if c.Interval < minInterval || c.Interval > maxInterval {
 		return hint.With(fmt.Errorf("a scrape interval of %s", c.Interval), "between 1s and 1m; 5s suits a server on call, 15s and 30s a large fleet")

@@ -394,7 +394,7 @@ func TestBadInputIsRefused(t *testing.T) {
 }
 
 func TestEveryServerHasItsPort(t *testing.T) {
-	for server, port := range map[Server]string{VLLM: "8000", Ray: "8080", KServe: "8080", SGLang: "30000"} {
+	for server, port := range map[Server]string{VLLM: "8000", Ray: "8080", KServe: "8080", "sglang": "30000"} {
 		got := files(t, Config{Format: Prometheus, Server: server, Targets: []string{"a"}})[0].Content
 		if !bytes.Contains(got, []byte("a:"+port)) {
 			t.Errorf("%s:\n%s", server, got)

@@ -85,7 +85,7 @@ type Teller struct {
 
 	mu         sync.Mutex
 	dispatcher *dispatch.Dispatcher // nil where there are no receivers
-	working    sync.WaitGroup       // notifications
+	working    sync.RWMutex         // held for reading by notifications; the dispatcher may begin one while it is stopped
 	saving     sync.Mutex
 }
 
@@ -177,8 +177,8 @@ func (t *Teller) stage(id, name string, i notify.Integration) notify.Stage {
 		notify.NewSetNotifiesStage(t.told, recv),
 	}
 	return notify.StageFunc(func(ctx context.Context, l *slog.Logger, alerts ...*amalert.Alert) (context.Context, []*amalert.Alert, error) {
-		t.working.Add(1)
-		defer t.working.Done()
+		t.working.RLock()
+		defer t.working.RUnlock()
 		a := t.worst(alerts)
 		group := model.LabelSet{}
 		for _, n := range []model.LabelName{"alertname", "cluster", "namespace", "model_name"} {
@@ -300,7 +300,8 @@ func (t *Teller) Close() {
 func (t *Teller) stop() {
 	t.dispatcher.Stop()
 	t.dispatcher = nil
-	t.working.Wait()
+	t.working.Lock() // until those that were on their way have ended
+	defer t.working.Unlock()
 }
 
 // save keeps the alerts, and who knows of them.

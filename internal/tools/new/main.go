@@ -2,8 +2,8 @@
 //
 //	go run ./internal/tools/new pathology NAME
 //
-// NAME is its id, such as kv-cache-thrashing. What it writes compiles; the tests of
-// internal/pathologies say what is missing. CONTRIBUTING.md describes each file.
+// NAME is its id, such as kv-cache-thrashing. What it writes compiles; tests find each TODO that is
+// left, and it prints how to run them. CONTRIBUTING.md describes each file.
 package main
 
 import (
@@ -32,7 +32,23 @@ func main() {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
+	fmt.Printf(next, os.Args[2], packageOf(os.Args[2]))
 }
+
+// next is what to do after the files are there, of an id and its package.
+const next = `Written: internal/pathologies/%[2]s, and its line at the end of the list in
+internal/pathologies/pathologies.go: move it to its place, causes before symptoms.
+Replace each TODO. While you do (seconds, once it is built):
+
+  go test ./internal/pathologies/%[2]s
+  go test ./internal/pathologies -run 'Valid|LeftToDo|Cases/%[1]s|Survives'
+  go test ./internal/fleet -run 'EveryScenario/%[1]s'
+
+Then make generate, read the diff, and run what CONTRIBUTING.md names.
+`
+
+// packageOf is the package of a pathology.
+func packageOf(id string) string { return strings.ReplaceAll(id, "-", "") }
 
 var kebabCase = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 
@@ -51,7 +67,7 @@ func addPathology(catalogue, id string) error {
 	for _, w := range words {
 		alert += strings.ToUpper(w[:1]) + w[1:]
 	}
-	names := map[string]string{"ID": id, "Package": strings.Join(words, ""), "Alert": alert, "Words": strings.Join(words, " "), "Threshold": strings.Join(words, "_")}
+	names := map[string]string{"ID": id, "Package": packageOf(id), "Alert": alert, "Words": strings.Join(words, " "), "Threshold": strings.Join(words, "_")}
 	if source, err = enlist(source, names["Package"]); err != nil {
 		return fmt.Errorf("%s: %w", list, err)
 	}

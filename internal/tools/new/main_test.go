@@ -21,7 +21,7 @@ func TestAddPathology(t *testing.T) {
 	if err := addPathology(catalogue, "zone-lost"); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"pathologies.go", "zonelost/zonelost.go", "zonelost/refine.go"} {
+	for _, name := range []string{"pathologies.go", "zonelost/zonelost.go", "zonelost/refine.go", "zonelost/refine_test.go"} {
 		if _, err := parser.ParseFile(token.NewFileSet(), filepath.Join(catalogue, name), nil, parser.AllErrors); err != nil {
 			t.Error(err)
 		}

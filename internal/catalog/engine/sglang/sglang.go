@@ -2,12 +2,7 @@
 package sglang
 
 import (
-	"cmp"
 	_ "embed"
-	"maps"
-	"slices"
-	"strings"
-	"sync"
 
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
@@ -16,13 +11,12 @@ import (
 // ID names the engine.
 const ID engine.ID = "sglang"
 
+//go:embed families.csv
+var families string
+
 // Engine is SGLang's server.
-var Engine = engine.Engine{
-	ID: ID, Selector: "sglang[:_].+", IDs: []string{"sglang", "sglang-normalized"},
-	Like:     func(name string) string { return "sglang[:_]" + cmp.Or(renamed[name], name) },
-	Detect:   detect,
-	Page:     page,
-	Families: families,
+var Engine = engine.OfPrefix(engine.Engine{
+	ID: ID, Title: "SGLang", Prefix: "sglang:", Port: "30000", Enable: "SGLang exposes metrics only with --enable-metrics.",
 	Flags: engine.Flags{ // python/sglang/srt/server_args.py
 		engine.MaxNumSeqs:           {Name: "max-running-requests"},
 		engine.MaxNumBatchedTokens:  {Name: "chunked-prefill-size"},
@@ -36,61 +30,17 @@ var Engine = engine.Engine{
 		engine.EnforceEager:         {Name: "disable-cuda-graph"},
 		engine.MaxQueuedRequests:    {Name: "max-queued-requests"},
 	},
-}
+}, naming, families)
 
-//go:embed families.csv
-var familiesCSV string
-
-var families = sync.OnceValue(func() []engine.Family {
-	all := engine.ParseFamilies(familiesCSV)
-	for i := range all {
-		all[i].Engine = ID
-	}
-	return all
-})
-
-// renamed maps canonical names, without prefix, to SGLang's.
-var renamed = map[string]string{
-	"num_requests_running":  "num_running_reqs",
-	"num_requests_waiting":  "num_queue_reqs",
-	"kv_cache_usage_perc":   "token_usage",
-	"num_preemptions_total": "num_retracted_requests_total",
-	"request_success_total": "num_requests_total",
-}
-
-// prefixes under which SGLang's metrics are met. A scraper that asks for OpenMetrics without
-// escaping=allow-utf-8 gets underscores from prometheus_client 0.25 and later, as do stores
-// that forbid colons.
-var prefixes = []struct{ prefix, suffix string }{{engineName, ""}, {"sglang_", "-normalized"}}
-
-const engineName = "sglang:"
-
-// Canonical returns a name with the prefix that SGLang gives it, and the prefix that it had:
-// "" where the name is not SGLang's.
-func Canonical(name string) (canonical, prefix string) {
-	for _, p := range prefixes {
-		if rest, ok := strings.CutPrefix(name, p.prefix); ok {
-			return engineName + rest, p.prefix
-		}
-	}
-	return name, ""
-}
-
-// markers are names of the request path: one of them must be there, so that another program's
-// sglang_something is not taken for a server.
-var markers = []string{"num_running_reqs", "num_queue_reqs", "gen_throughput", "generation_tokens_total", "time_to_first_token_seconds_count"}
-
-func detect(names map[string]bool) (engine.Naming, bool) {
-	for _, p := range prefixes {
-		if slices.ContainsFunc(markers, func(m string) bool { return names[p.prefix+m] }) {
-			return naming(p.prefix, p.suffix), true
-		}
-	}
-	return engine.Naming{}, false
-}
-
-func naming(prefix, suffix string) engine.Naming {
-	n := engine.Naming{ID: string(ID) + suffix, Prefix: prefix, Renamed: maps.Clone(renamed)}
+// naming is what SGLang calls the canonical metrics, without prefix, and what it counts otherwise.
+func naming(prefix string) engine.Naming {
+	n := engine.Naming{Renamed: map[string]string{
+		"num_requests_running":  "num_running_reqs",
+		"num_requests_waiting":  "num_queue_reqs",
+		"kv_cache_usage_perc":   "token_usage",
+		"num_preemptions_total": "num_retracted_requests_total",
+		"request_success_total": "num_requests_total",
+	}}
 	for _, s := range engine.HistogramSuffixes {
 		n.Renamed["request_queue_time_seconds"+s] = "queue_time_seconds" + s
 	}
@@ -103,18 +53,4 @@ func naming(prefix, suffix string) engine.Naming {
 	const reasons = "num_requests_total by finished_reason"
 	n.Lacks = map[string]string{indicator.CutAnswers.Name: reasons, indicator.EngineErrors.Name: reasons}
 	return n
-}
-
-func page(id string) (names []string, release string, err error) {
-	for _, p := range prefixes {
-		if id != string(ID)+p.suffix {
-			continue
-		}
-		for _, f := range families() {
-			for _, name := range f.Samples(false) {
-				names = append(names, p.prefix+strings.TrimPrefix(name, engineName))
-			}
-		}
-	}
-	return names, "", nil
 }

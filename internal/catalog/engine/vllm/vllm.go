@@ -12,10 +12,10 @@ import (
 
 // Engine is vLLM's server.
 var Engine = engine.Engine{
-	ID: ID, Selector: prefixed(".+"), Like: prefixed,
+	ID: ID, Title: "vLLM", Selector: prefixed(".+"), Like: prefixed,
 	Detect:   detect,
 	Page:     page,
-	IDs:      []string{"vllm-v1", "vllm-v0", "vllm-v1-ray", "vllm-v0-ray", "vllm-v1-kserve", "vllm-v1-normalized", "a release such as vllm-0.10"},
+	IDs:      []string{"vllm-v1", "vllm-v0", "vllm-v1-ray", "vllm-v0-ray", "vllm-v1-kserve", "vllm-v1-normalized"},
 	Families: families,
 	Flags:    flags,
 }

@@ -247,7 +247,8 @@ func TestAlertsLeadToAPanel(t *testing.T) {
 		var uid string
 		var id int
 		if _, err := fmt.Sscanf(strings.ReplaceAll(strings.TrimPrefix(url, "/d/"), "?viewPanel=", " "), "%s %d", &uid, &id); err != nil {
-			t.Fatalf("%s: %v", url, err)
+			t.Errorf("%s has no panel (%q)", p.ID, url)
+			continue
 		}
 		found := false
 		for _, panel := range ms[uid].Panels {

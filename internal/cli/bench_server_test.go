@@ -4,16 +4,18 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sixty-dev/sixty/internal/base/outputtest"
+	"github.com/sixty-dev/sixty/internal/base/polltest"
 	"github.com/sixty-dev/sixty/internal/catalog/baseline"
 	"github.com/sixty-dev/sixty/internal/load"
 	"github.com/sixty-dev/sixty/internal/load/campaign"
@@ -34,14 +36,11 @@ func makeBelieve(t *testing.T, args ...string) (server, exporter string) {
 		<-ended
 	})
 	address := regexp.MustCompile(`(?:replica 0|GPU exporter) +(http://[^\s/]+)`)
-	for range 500 {
-		if found := address.FindAllStringSubmatch(out.String(), -1); len(found) == 2 {
-			return found[0][1], found[1][1]
-		}
-		time.Sleep(20 * time.Millisecond)
+	var found [][]string
+	if !polltest.True(func() bool { found = address.FindAllStringSubmatch(out.String(), -1); return len(found) == 2 }) {
+		t.Fatalf("no server:\n%s", out.String())
 	}
-	t.Fatalf("no server after ten seconds:\n%s", out.String())
-	return "", ""
+	return found[0][1], found[1][1]
 }
 
 // benchResult runs bench with --json added. A busy machine may spoil a result,
@@ -153,7 +152,15 @@ func TestBenchTakesTheWorkloadFromAServer(t *testing.T) {
 		_, _, _ = runCLI(t, "bench", prod, "--metrics", "none", "--rate", "10", "--duration", "22s", "--prompt-tokens", "400", "--output-tokens", "30", "--prefix-share", "0.5")
 	}()
 	defer func() { <-done }()
-	time.Sleep(2 * time.Second)
+	polltest.Until(t, "requests come", func() bool {
+		resp, err := http.Get(prod + "/load")
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		return err == nil && !strings.Contains(string(body), `"server_load":0`)
+	})
 	test, _ := makeBelieve(t)
 	res := benchResult(t, test, "--metrics", "none", "--workload-from", prod, "--watch", "16s", "--requests", "60")
 	if res.Tokens.PromptAsked < 360 || res.Tokens.PromptAsked > 440 || res.Tokens.OutputAsked < 26 || res.Tokens.OutputAsked > 34 {

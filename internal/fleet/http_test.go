@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/polltest"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
@@ -230,13 +231,13 @@ func TestAClientThatLeavesIsAborted(t *testing.T) {
 func await(t *testing.T, c *http.Client, url, want string) {
 	t.Helper()
 	var body string
-	for range 200 {
-		if _, body = get(t, c, url); strings.Contains(body, want) {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
+	says := func() bool {
+		_, body = get(t, c, url)
+		return strings.Contains(body, want)
 	}
-	t.Fatalf("%s never says %q; at last:\n%s", url, want, body)
+	if !polltest.True(says) {
+		t.Fatalf("%s never says %q; at last:\n%s", url, want, body)
+	}
 }
 
 func TestTheOtherEndpoints(t *testing.T) {
@@ -317,30 +318,20 @@ func TestAServerGoesDownAndComesBackWhereItWas(t *testing.T) {
 	if err := f.Wait(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	refused := false
-	for range 100 {
+	answers := func() bool {
 		resp, err := c.Get(f.URL(0) + "/health")
-		if err != nil {
-			refused = true
-			break
+		if err == nil {
+			resp.Body.Close()
 		}
-		resp.Body.Close()
-		time.Sleep(5 * time.Millisecond)
+		return err == nil
 	}
-	if !refused {
-		t.Error("a server that is down answers")
-	}
+	polltest.Until(t, "a server that is down does not answer", func() bool { return !answers() })
 	if err := f.Wait(t.Context(), 2); err != nil {
 		t.Fatal(err)
 	}
-	for range 100 {
-		if resp, err := c.Get(f.URL(0) + "/metrics"); err == nil {
-			resp.Body.Close()
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
+	if !polltest.True(answers) {
+		t.Errorf("it never came back: %v", f.Err())
 	}
-	t.Errorf("it never came back: %v", f.Err())
 }
 
 func TestConfigurationsThatCannotBeServed(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -710,7 +711,9 @@ func TestClientsThatLeaveWithTheLastByteSpoilNoConnection(t *testing.T) {
 	up := raw(t, func(c net.Conn) {
 		for readRequest(c) != "" {
 			io.WriteString(c, chaosHead+"e\r\ndata: [DONE]\n\n\r\n")
-			time.Sleep(time.Duration(rand.IntN(200)) * time.Microsecond)
+			for range rand.IntN(5) {
+				runtime.Gosched()
+			}
 			io.WriteString(c, "0\r\n\r\n")
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -208,7 +209,7 @@ func TestOneConnection(t *testing.T) {
 					}
 					all = all[n:]
 					if piece < 100 {
-						time.Sleep(50 * time.Microsecond)
+						runtime.Gosched()
 					}
 				}
 			}()

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"os"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
-// interrupted sends interrupts to a command that does not end by itself and
-// returns when each was sent and when the process would have ended.
+// interrupted sends interrupts to a command that does not end by itself, each after a pause,
+// and returns after which time the process would have ended.
 func interrupted(t *testing.T, prepare func(context.Context), pauses ...time.Duration) (ended time.Duration) {
 	t.Helper()
 	in := &interrupts{}
@@ -33,15 +34,17 @@ func interrupted(t *testing.T, prepare func(context.Context), pauses ...time.Dur
 }
 
 func TestAnInterruptEndsWhatDoesNotEndByItself(t *testing.T) {
-	nothing := func(context.Context) {}
-	if took := interrupted(t, nothing, 0); took < grace {
-		t.Errorf("it had %s, want the grace of %s", took, grace)
-	}
-	if took := interrupted(t, nothing, 0, 0); took >= grace {
-		t.Errorf("after a second interrupt it went on for %s", took)
-	}
-	// What is being saved may take its time, but not against a second interrupt.
-	if took := interrupted(t, Saving, 0, grace+300*time.Millisecond); took < grace+300*time.Millisecond {
-		t.Errorf("what was being saved had %s", took)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		nothing := func(context.Context) {}
+		if took := interrupted(t, nothing, 0); took != grace {
+			t.Errorf("it had %s, want the grace of %s", took, grace)
+		}
+		if took := interrupted(t, nothing, 0, grace/2); took != grace/2 {
+			t.Errorf("it had %s, want that it ends with the second interrupt, after %s", took, grace/2)
+		}
+		// What is being saved may take its time, but not against a second interrupt.
+		if took := interrupted(t, Saving, 0, 2*grace); took != 2*grace {
+			t.Errorf("what was being saved had %s, want %s", took, 2*grace)
+		}
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -54,45 +55,46 @@ func (q *sleepy) QueryRange(ctx context.Context, expr string, r metrics.Range) (
 // TestADiagnosisEndsAtItsDeadline: what has no answer by then is unknown, and
 // nothing is healthy against it.
 func TestADiagnosisEndsAtItsDeadline(t *testing.T) {
-	const recording = "../../../testdata/recordings/full-but-quiet.tar.zst"
 	for name, known := range map[string]bool{"nothing": false, "the targets": true} {
 		t.Run(name, func(t *testing.T) {
-			err := func() error {
-				p, err := Open(t.Context(), Spec{Recording: recording})
-				if err != nil {
-					return err
-				}
-				defer p.Close()
-				o, err := p.Options(t.Context(), p.Span().Last)
-				if err != nil {
-					return err
-				}
-				ctx, cancel := context.WithTimeoutCause(t.Context(), 2*time.Second, errLate)
-				defer cancel()
-				q := &sleepy{Querier: p.Querier}
-				q.asleep.Store(!known)
-				fallAsleep := func([]diagnose.Target) { q.asleep.Store(true) }
-				began := time.Now()
-				o.Annotate, o.Pathologies = fallAsleep, pathologies.All()
-				d, err := judge(ctx, q, o)
-				if took := time.Since(began); took > 10*time.Second {
-					t.Errorf("it took %s", took)
-				}
-				if !known {
-					return err
-				}
-				if err != nil || d.Status != diagnose.Unknown || d.Verdict.ID != diagnose.InsufficientData || d.Verdict.Confidence != 0 {
-					t.Errorf("error %v, verdict %+v", err, d.Verdict)
-				}
-				if len(d.Notes) == 0 || !strings.HasPrefix(d.Notes[0], "partial: ") {
-					t.Errorf("notes %q", d.Notes)
-				}
-				return nil
-			}()
-			if known != (err == nil) {
-				t.Errorf("error %v", err)
-			}
+			synctest.Test(t, func(t *testing.T) { endsAtItsDeadline(t, known) })
 		})
+	}
+}
+
+func endsAtItsDeadline(t *testing.T, known bool) {
+	p, err := Open(t.Context(), Spec{Recording: "../../../testdata/recordings/full-but-quiet.tar.zst"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	o, err := p.Options(t.Context(), p.Span().Last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const deadline = 2 * time.Second
+	ctx, cancel := context.WithTimeoutCause(t.Context(), deadline, errLate)
+	defer cancel()
+	q := &sleepy{Querier: p.Querier}
+	q.asleep.Store(!known)
+	fallAsleep := func([]diagnose.Target) { q.asleep.Store(true) }
+	began := time.Now()
+	o.Annotate, o.Pathologies = fallAsleep, pathologies.All()
+	d, err := judge(ctx, q, o)
+	if took := time.Since(began); took > deadline {
+		t.Errorf("it took %s", took)
+	}
+	if !known {
+		if err == nil {
+			t.Error("no error, of nothing that is known")
+		}
+		return
+	}
+	if err != nil || d.Status != diagnose.Unknown || d.Verdict.ID != diagnose.InsufficientData || d.Verdict.Confidence != 0 {
+		t.Errorf("error %v, verdict %+v", err, d.Verdict)
+	}
+	if len(d.Notes) == 0 || !strings.HasPrefix(d.Notes[0], "partial: ") {
+		t.Errorf("notes %q", d.Notes)
 	}
 }
 
@@ -109,16 +111,18 @@ func TestAnInterruptIsNoDeadline(t *testing.T) {
 }
 
 func TestADiagnosisThatIgnoresItsDeadlineEnds(t *testing.T) {
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Millisecond, errLate)
-	defer cancel()
-	release := make(chan struct{})
-	defer close(release)
-	began := time.Now()
-	_, err := bounded(ctx, func() (diagnose.Diagnosis, error) {
-		<-release
-		return diagnose.Diagnosis{}, nil
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errLate)
+		defer cancel()
+		release := make(chan struct{})
+		defer close(release)
+		began := time.Now()
+		_, err := bounded(ctx, func() (diagnose.Diagnosis, error) {
+			<-release
+			return diagnose.Diagnosis{}, nil
+		})
+		if took := time.Since(began); !errors.Is(err, errLate) || took != time.Minute+overtime {
+			t.Errorf("error %v after %s", err, took)
+		}
 	})
-	if took := time.Since(began); !errors.Is(err, errLate) || took > 2*overtime {
-		t.Errorf("error %v after %s", err, took)
-	}
 }

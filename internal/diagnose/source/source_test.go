@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/polltest"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 )
 
@@ -52,12 +53,7 @@ func TestLiveServersAreDiagnosedWhileTheyAreScraped(t *testing.T) {
 	s.Live.Learn(ctx)
 	var last time.Time
 	for n := range 3 {
-		for began := time.Now(); !s.Span().Last.After(last); {
-			if time.Since(began) > 20*time.Second {
-				t.Fatal("no further scrape")
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
+		polltest.Until(t, "a further scrape", func() bool { return s.Span().Last.After(last) })
 		d, err := s.Diagnose(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)

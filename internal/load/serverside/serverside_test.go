@@ -1,15 +1,15 @@
 package serverside
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/load"
-
 	"github.com/prometheus/common/config"
+
+	"github.com/sixty-dev/sixty/internal/base/polltest"
+	"github.com/sixty-dev/sixty/internal/load"
 )
 
 // A server whose metrics page fails during the test is counted and noted, and the test ends.
@@ -22,18 +22,9 @@ func TestAWatchOfAServerThatFailsEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for began := time.Now(); w.Live.Missed() == 0 && time.Since(began) < 20*time.Second; {
-		time.Sleep(10 * time.Millisecond)
-	}
-	judged := make(chan *load.Server, 1)
-	go func() { judged <- w.Judge(context.Background(), &load.Result{Started: time.Now()}, nil) }()
-	select {
-	case s := <-judged:
-		if s.Missed == 0 || len(s.Notes) == 0 {
-			t.Errorf("missed %d scrapes, notes %q", s.Missed, s.Notes)
-		}
-	case <-time.After(20 * time.Second):
-		t.Fatal("it does not end")
+	polltest.Until(t, "a scrape that fails", func() bool { return w.Live.Missed() > 0 })
+	if s := w.Judge(t.Context(), &load.Result{Started: time.Now()}, nil); s.Missed == 0 || len(s.Notes) == 0 {
+		t.Errorf("missed %d scrapes, notes %q", s.Missed, s.Notes)
 	}
 	if err := w.Close(); err != nil {
 		t.Error(err)

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -183,12 +184,12 @@ func TestResponseHeaders(t *testing.T) {
 
 // TestTLS also covers reading without the pump.
 func TestTLS(t *testing.T) {
+	read := make(chan struct{}) // the first event, by the client
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		for range 3 {
-			_, _ = io.WriteString(w, "data: x\n\n")
-			w.(http.Flusher).Flush()
-			time.Sleep(5 * time.Millisecond)
-		}
+		_, _ = io.WriteString(w, "data: x\n\n")
+		w.(http.Flusher).Flush()
+		<-read
+		_, _ = io.WriteString(w, "data: x\n\ndata: x\n\n")
 	}))
 	defer s.Close()
 	u, _ := url.Parse(s.URL)
@@ -214,12 +215,13 @@ func TestTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 		first := c.ReadAt()
+		read <- struct{}{}
 		var g gather
 		if err := c.Stream(&g); err != nil || g.String() != strings.Repeat("data: x\n\n", 3) {
 			t.Fatalf("body %q, error %v", g.String(), err)
 		}
-		if first < begin || c.ReadAt()-first < int64(8*time.Millisecond) {
-			t.Errorf("begun %d, first %d, last %d: want 10 ms between", begin, first, c.ReadAt())
+		if first <= begin || c.ReadAt() <= first {
+			t.Errorf("begun %d, first %d, last %d: want one after the other", begin, first, c.ReadAt())
 		}
 	}
 }
@@ -230,6 +232,7 @@ func TestPumpStampsArrivalsNotReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
+	more, sent := make(chan struct{}), make(chan struct{})
 	go func() {
 		c, err := ln.Accept()
 		if err != nil {
@@ -238,8 +241,9 @@ func TestPumpStampsArrivalsNotReads(t *testing.T) {
 		defer c.Close()
 		_, _ = c.Read(make([]byte, 100))
 		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na")
-		time.Sleep(20 * time.Millisecond)
+		<-more
 		_, _ = io.WriteString(c, "b")
+		close(sent)
 		_, _ = c.Read(make([]byte, 100))
 	}()
 	u, _ := url.Parse("http://" + ln.Addr().String())
@@ -252,14 +256,22 @@ func TestPumpStampsArrivalsNotReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	head := c.ReadAt()
-	time.Sleep(80 * time.Millisecond) // busy with something else
+	close(more)
+	<-sent
+	// On loopback what was sent has arrived. The client is busy with something else, for
+	// longer than the clock of the kernel and that of the program may differ.
+	const busy = 20 * time.Millisecond
+	arrived := c.clock.Now()
+	for c.clock.Now() < arrived+int64(busy) {
+		runtime.Gosched()
+	}
 	if err := c.Stream(&gather{}); err != nil {
 		t.Fatal(err)
 	}
-	if gap := time.Duration(c.ReadAt() - head); gap < 15*time.Millisecond || gap > 60*time.Millisecond {
-		t.Errorf("the second byte is stamped %s after the first, want 20 ms though it was read after 80", gap)
+	if at := c.ReadAt(); at < head || at > arrived+int64(busy)/2 {
+		t.Errorf("the second byte is stamped %d, want between the head's %d and its arrival before %d", at, head, arrived)
 	}
-	if l := c.Lags(); l.Count() == 0 || l.Max() < 30*time.Millisecond {
+	if l := c.Lags(); l.Count() == 0 || l.Max() < busy/2 {
 		t.Errorf("lags %d, longest %s: the late read must show", l.Count(), l.Max())
 	}
 }
@@ -293,9 +305,8 @@ func TestDeadlineAndInterrupt(t *testing.T) {
 				t.Fatal(err)
 			}
 			stop(c)
-			begin := time.Now()
-			if err := c.Stream(&gather{}); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begin) > time.Second {
-				t.Errorf("error %v after %s", err, time.Since(begin))
+			if err := c.Stream(&gather{}); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("error %v", err)
 			}
 		})
 	}

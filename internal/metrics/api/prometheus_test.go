@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/polltest"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/metricstest"
@@ -47,15 +47,8 @@ func TestAgainstARealPrometheus(t *testing.T) {
 	t.Cleanup(vllm.Close)
 	c := newClient(t, Config{URL: startPrometheus(t, binary, vllm.Listener.Addr().String())})
 
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	for n.Load() < 5 {
-		if ctx.Err() != nil {
-			t.Fatal("prometheus did not scrape")
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	at := time.Now()
+	polltest.Until(t, "prometheus scrapes", func() bool { return n.Load() >= 5 })
+	ctx, at := t.Context(), time.Now()
 	for _, expr := range []string{
 		`count({__name__=~"vllm:.+",__name__!~".+_created"})`,
 		`sum by (instance, job) (up)`,

@@ -9,9 +9,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/polltest"
 	"github.com/sixty-dev/sixty/internal/metrics/hostmetrics/gpu"
 )
 
@@ -108,11 +110,7 @@ func TestWithoutTools(t *testing.T) {
 		t.Errorf("%v, %v", readings, err)
 	}
 	m := New([]Server{{"there", "http://192.0.2.1:8000/metrics"}}, time.Second)
-	began := time.Now()
-	m.Run(t.Context(), func(p Page) { t.Errorf("a page of %q", p.Server) })
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("another machine's server took %s", took)
-	}
+	m.Run(t.Context(), func(p Page) { t.Errorf("a page of %q", p.Server) }) // which ends: there is nothing to read
 }
 
 func TestToolsThatFail(t *testing.T) {
@@ -144,30 +142,38 @@ func TestToolsThatFail(t *testing.T) {
 func TestAToolThatHangs(t *testing.T) {
 	install(t, map[string]string{"nvidia-smi": "exec sleep 60"})
 	m := New([]Server{{"here", "http://localhost:1/metrics"}}, 50*time.Millisecond)
-	ctx, stop := context.WithTimeout(t.Context(), toolTimeout+3*time.Second)
-	defer stop()
-	var mu sync.Mutex
-	n := 0
-	m.Run(ctx, func(p Page) {
-		mu.Lock()
-		defer mu.Unlock()
-		if n++; p.Server != "" {
-			t.Errorf("a page of GPUs: %s", p.Body)
-		}
-	})
-	if notes := m.Notes(); len(notes) != 1 || !strings.Contains(notes[0], "does not answer") {
-		t.Errorf("notes %q", notes)
+	ctx, stop := context.WithCancel(t.Context())
+	var pages atomic.Int64
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		m.Run(ctx, func(p Page) {
+			if pages.Add(1); p.Server != "" {
+				t.Errorf("a page of GPUs: %s", p.Body)
+			}
+		})
+	}()
+	come := polltest.True(func() bool { return len(m.Notes()) > 0 && (runtime.GOOS != "linux" || pages.Load() > 1) })
+	if notes := m.Notes(); !come || len(notes) != 1 || !strings.Contains(notes[0], "does not answer") {
+		t.Errorf("notes %q, and %d pages of the operating system beside it", notes, pages.Load())
 	}
-	if runtime.GOOS == "linux" && n < 10 {
-		t.Errorf("%d pages of the operating system beside it", n)
-	}
-	// An end is not waited for.
-	began := time.Now()
-	ctx, stop = context.WithTimeout(t.Context(), 300*time.Millisecond)
+	stop()
+	<-ended
+	m.Close()
+
+	// An end is not waited for: no time is over by then that would be noted.
+	began := filepath.Join(t.TempDir(), "began")
+	install(t, map[string]string{"nvidia-smi": ": >" + began + "; exec sleep 60"})
+	m = New([]Server{{"here", "http://localhost:1/metrics"}}, 50*time.Millisecond)
+	ctx, stop = context.WithCancel(t.Context())
 	defer stop()
+	go func() {
+		polltest.True(func() bool { _, err := os.Stat(began); return err == nil })
+		stop()
+	}()
 	m.Run(ctx, func(Page) {})
-	if took := time.Since(began); took > 4*time.Second {
-		t.Errorf("it ended after %s", took)
+	if notes := m.Notes(); len(notes) > 0 {
+		t.Errorf("notes %q", notes)
 	}
 	m.Close()
 }

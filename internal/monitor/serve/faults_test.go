@@ -117,7 +117,8 @@ func TestBadTargets(t *testing.T) {
 	if s, why := status(at["another"]); s == view.Healthy {
 		t.Errorf("another program is healthy: %s", why)
 	}
-	time.Sleep(3 * time.Second) // the one that flaps goes on
+	flapped := n.Load()
+	r.until("the one that flaps goes on", func() bool { return n.Load() >= flapped+3 })
 	r.until("the good one is well", func() bool { s, _ := status(good); return s == view.Healthy || s == view.Idle })
 	o := r.overview()
 	t.Logf("state %s, problems %q", o.State, o.Problems)

@@ -6,15 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/memnet"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 )
 
@@ -76,11 +77,17 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func start(t *testing.T, s *server) Config {
+// capturing tests the capture a trace of a server in virtual time.
+func capturing(t *testing.T, s *server, test func(t *testing.T, cfg Config)) {
 	t.Helper()
-	h := httptest.NewServer(s)
-	t.Cleanup(h.Close)
-	return Config{Base: h.URL, Client: h.Client(), Steps: 5, Longest: 5 * time.Second, StopWait: 2 * time.Second, Dir: s.dir, Load: 2, Largest: 1 << 30}
+	synctest.Test(t, func(t *testing.T) {
+		var network memnet.Network
+		network.Serve(t, "vllm:8000", s)
+		test(t, Config{
+			Base: "http://vllm:8000", Client: &http.Client{Transport: network.Transport(t)}, Steps: 5, Longest: 5 * time.Second,
+			StopWait: 2 * time.Second, Dir: s.dir, Load: 2, Largest: 1 << 30,
+		})
+	})
 }
 
 func TestCapture(t *testing.T) {
@@ -88,70 +95,80 @@ func TestCapture(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(s.dir, "older.json"), []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r, err := Run(t.Context(), start(t, s))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.Release != "0.23.0" || r.Steps < 5 || r.Load != 2 || s.asked.Load() == 0 || s.started.Load() != 1 || s.stopped.Load() != 1 || s.most.Load() != 5 {
-		t.Errorf("%+v; asked %d, started %d, stopped %d, most %d", r, s.asked.Load(), s.started.Load(), s.stopped.Load(), s.most.Load())
-	}
-	if len(r.Files) != 1 || filepath.Base(r.Files[0]) != "rank0.pt.trace.json.gz" {
-		t.Errorf("files %v", r.Files)
-	}
-	if n := s.running.Load(); n != 0 {
-		t.Errorf("%d requests are still there", n)
-	}
+	capturing(t, s, func(t *testing.T, cfg Config) {
+		r, err := Run(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Release != "0.23.0" || r.Steps < 5 || r.Load != 2 || s.asked.Load() == 0 || s.started.Load() != 1 || s.stopped.Load() != 1 || s.most.Load() != 5 {
+			t.Errorf("%+v; asked %d, started %d, stopped %d, most %d", r, s.asked.Load(), s.started.Load(), s.stopped.Load(), s.most.Load())
+		}
+		if len(r.Files) != 1 || filepath.Base(r.Files[0]) != "rank0.pt.trace.json.gz" {
+			t.Errorf("files %v", r.Files)
+		}
+		synctest.Wait() // until the server knows that its clients are gone
+		if n := s.running.Load(); n != 0 {
+			t.Errorf("%d requests are still there", n)
+		}
+	})
 }
 
 func TestABusyServerIsGivenNoLoad(t *testing.T) {
 	s := &server{}
 	s.running.Store(3)
-	r, err := Run(t.Context(), start(t, s))
-	if err != nil || r.Load != 0 || s.asked.Load() != 0 || r.Steps < 5 {
-		t.Errorf("%+v, %v; asked %d", r, err, s.asked.Load())
-	}
+	capturing(t, s, func(t *testing.T, cfg Config) {
+		r, err := Run(t.Context(), cfg)
+		if err != nil || r.Load != 0 || s.asked.Load() != 0 || r.Steps < 5 {
+			t.Errorf("%+v, %v; asked %d", r, err, s.asked.Load())
+		}
+	})
 }
 
 func TestWithoutAProfiler(t *testing.T) {
 	s := &server{noRoute: true}
-	_, err := Run(t.Context(), start(t, s))
-	if err == nil || !strings.Contains(err.Error(), "not started with a profiler") || !strings.Contains(hint.Of(err), "--profiler-config") || s.started.Load() != 0 {
-		t.Errorf("%v (try: %s)", err, hint.Of(err))
-	}
+	capturing(t, s, func(t *testing.T, cfg Config) {
+		_, err := Run(t.Context(), cfg)
+		if err == nil || !strings.Contains(err.Error(), "not started with a profiler") || !strings.Contains(hint.Of(err), "--profiler-config") || s.started.Load() != 0 {
+			t.Errorf("%v (try: %s)", err, hint.Of(err))
+		}
+	})
 }
 
 // TestAnInterruptStopsTheProfiler: a server must not be left profiling.
 func TestAnInterruptStopsTheProfiler(t *testing.T) {
 	s := &server{}
 	s.running.Store(1)
-	cfg := start(t, s)
-	cfg.Steps = 1000
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
-	if _, err := Run(ctx, cfg); !errors.Is(err, context.DeadlineExceeded) || s.stopped.Load() != 1 {
-		t.Errorf("%v; stopped %d", err, s.stopped.Load())
-	}
+	capturing(t, s, func(t *testing.T, cfg Config) {
+		cfg.Steps = 1000
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		if _, err := Run(ctx, cfg); !errors.Is(err, context.DeadlineExceeded) || s.stopped.Load() != 1 {
+			t.Errorf("%v; stopped %d", err, s.stopped.Load())
+		}
+	})
 }
 
 func TestAServerThatWritesForEver(t *testing.T) {
 	s := &server{slow: true}
 	s.running.Store(1)
-	cfg := start(t, s)
-	cfg.StopWait = 300 * time.Millisecond
-	r, err := Run(t.Context(), cfg)
-	if err != nil || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "did not end writing") {
-		t.Errorf("%+v %v", r, err)
-	}
+	capturing(t, s, func(t *testing.T, cfg Config) {
+		r, err := Run(t.Context(), cfg)
+		if err != nil || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "did not end writing") {
+			t.Errorf("%+v %v", r, err)
+		}
+	})
 }
 
 func TestTheWrongDirectory(t *testing.T) {
 	s := &server{}
 	s.running.Store(1)
-	cfg := start(t, s)
-	cfg.Dir = t.TempDir()
-	if _, err := Run(t.Context(), cfg); err == nil || !strings.Contains(hint.Of(err), "torch_profiler_dir") {
-		t.Errorf("%v", err)
-	}
+	elsewhere := t.TempDir()
+	capturing(t, s, func(t *testing.T, cfg Config) {
+		cfg.Dir = elsewhere
+		if _, err := Run(t.Context(), cfg); err == nil || !strings.Contains(hint.Of(err), "torch_profiler_dir") {
+			t.Errorf("%v", err)
+		}
+	})
 }
 
 func TestNobodyThere(t *testing.T) {

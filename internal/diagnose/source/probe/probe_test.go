@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/memnet"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -37,11 +38,9 @@ const (
 func inMemory(t *testing.T, handler http.HandlerFunc, f func(t *testing.T, client *http.Client)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		l := &listener{conns: make(chan net.Conn), closed: make(chan struct{})}
-		srv := &http.Server{Handler: handler}
-		go func() { _ = srv.Serve(l) }()
-		f(t, &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: l.dial}})
-		_ = srv.Close()
+		var network memnet.Network
+		network.Serve(t, "server:80", handler)
+		f(t, &http.Client{Transport: network.Transport(t)})
 	})
 }
 
@@ -50,28 +49,6 @@ func plain(t *testing.T) *http.Client {
 	t.Helper()
 	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 }
-
-type listener struct {
-	conns  chan net.Conn
-	closed chan struct{}
-}
-
-func (l *listener) dial(context.Context, string, string) (net.Conn, error) {
-	here, there := net.Pipe()
-	l.conns <- there
-	return here, nil
-}
-
-func (l *listener) Accept() (net.Conn, error) {
-	select {
-	case c := <-l.conns:
-		return c, nil
-	case <-l.closed:
-		return nil, net.ErrClosed
-	}
-}
-func (l *listener) Close() error   { close(l.closed); return nil }
-func (l *listener) Addr() net.Addr { return &net.TCPAddr{} }
 
 func send(w http.ResponseWriter, parts ...string) {
 	for _, p := range parts {

@@ -27,6 +27,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/sixty-dev/sixty/internal/base/polltest"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
 
@@ -174,16 +175,11 @@ func (b *tab) quiet(but ...string) {
 	}
 }
 
-// patience is how long the page may take for anything, on a machine that is busy.
-const patience = time.Minute
-
 // until waits for an expression to be true.
 func (b *tab) until(js string) {
 	b.t.Helper()
-	for began := time.Now(); !eval[bool](b, "!!("+js+")"); time.Sleep(20 * time.Millisecond) {
-		if time.Since(began) > patience {
-			b.t.Fatalf("not true within %s: %s; complaints: %q; the page:\n%s", patience, js, b.complaints(), eval[string](b, `document.body.innerText.slice(0, 1500)`))
-		}
+	if !polltest.True(func() bool { return eval[bool](b, "!!("+js+")") }) {
+		b.t.Fatalf("never true: %s; complaints: %q; the page:\n%s", js, b.complaints(), eval[string](b, `document.body.innerText.slice(0, 1500)`))
 	}
 }
 
@@ -544,7 +540,7 @@ func TestTimeDoesNotGrowThePage(t *testing.T) {
 	used := func() (bytes float64, nodes int) {
 		for range 3 {
 			call(b, heapprofiler.CollectGarbage, cdp.Empty{})
-			time.Sleep(100 * time.Millisecond)
+			b.eval(`new Promise((resolve) => requestIdleCallback(() => resolve()))`)
 		}
 		return call(b, runtime.GetHeapUsage, cdp.Empty{}).UsedSize, eval[int](b, `document.querySelectorAll('*').length`)
 	}

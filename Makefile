@@ -40,7 +40,7 @@ test: schemas page ## Check the format, vet, and run all tests
 	GOGC=$(GOGC) $(GO) test -vet=off -p 6 $(WAITING) ./... # more packages at a time than processors: several wait for servers
 
 # Those that wait longest come first, so that nobody waits for them in the end.
-WAITING = ./internal/cli ./internal/monitor/web/page ./cmd/sixty ./internal/monitor/serve ./internal/planning ./internal/pathologies ./internal/diagnose/source ./internal/sim/perfmodel
+WAITING = ./internal/cli ./internal/monitor/web/page ./cmd/sixty ./internal/monitor/serve ./internal/planning ./internal/pathologies ./internal/sim/perfmodel
 
 .PHONY: generate
 generate: ## Write what is generated from the catalogue: docs, mixin, the lists of panels and of PromQL; read the diff

@@ -1,10 +1,12 @@
 package gateway
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/url"
 	"strings"
 	"time"
@@ -18,6 +20,8 @@ import (
 type Config struct {
 	Upstreams []*url.URL  // http or https, of one model or of several; a path is prepended to that of a request
 	TLS       *tls.Config // for https upstreams
+	// Dial connects with an upstream; nil for TCP, within ConnectTimeout.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	HealthPath  string        // asked of each upstream; "/health"
 	HealthEvery time.Duration // 5 s; also the pace at which the engines' metrics are read

@@ -43,8 +43,12 @@ const (
 // newTransport returns what speaks to all upstreams.
 func newTransport(cfg Config) *http.Transport {
 	within := max(cfg.ConnectTimeout, 0)
+	dial := cfg.Dial
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: within}).DialContext
+	}
 	return &http.Transport{
-		DialContext: (&net.Dialer{Timeout: within}).DialContext, TLSHandshakeTimeout: within,
+		DialContext: dial, TLSHandshakeTimeout: within,
 		TLSClientConfig: cfg.TLS.Clone(), ForceAttemptHTTP2: true,
 		DisableCompression: true, MaxIdleConnsPerHost: maxIdle, IdleConnTimeout: keepIdle, MaxResponseHeaderBytes: maxHeader,
 	}

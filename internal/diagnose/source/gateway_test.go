@@ -5,21 +5,22 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/memnet"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/gateway"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
+	"github.com/sixty-dev/sixty/internal/metrics/scrape"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
@@ -79,11 +80,16 @@ func after(d time.Duration, h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
+// A gatewayCase is how clients ask a gateway before some servers, again and again.
+type gatewayCase struct {
+	servers []*scriptedServer
+	cfg     gateway.Config
+	lasts   time.Duration // 4 s when 0
+	ask     func(ask func(model string, patience time.Duration), list func())
+}
+
 // TestVerdictsOfAGateway has scripted upstreams fail in ways that no engine's metrics show.
 func TestVerdictsOfAGateway(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
 	fail := func(code int) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
 	}
@@ -92,12 +98,7 @@ func TestVerdictsOfAGateway(t *testing.T) {
 			c.Close()
 		}
 	}
-	for want, tt := range map[string]struct {
-		servers []*scriptedServer
-		cfg     gateway.Config
-		lasts   time.Duration
-		ask     func(ask func(model string, patience time.Duration), list func())
-	}{
+	for want, tt := range map[string]gatewayCase{
 		"hang-outside-engine": {
 			servers: []*scriptedServer{{answer: never}},
 			ask:     func(ask func(string, time.Duration), _ func()) { ask("m", time.Minute) },
@@ -175,101 +176,105 @@ func TestVerdictsOfAGateway(t *testing.T) {
 		},
 	} {
 		t.Run(want, func(t *testing.T) {
-			t.Parallel()
-			cfg := tt.cfg
-			cfg.HealthEvery = 100 * time.Millisecond
-			var engines []string
-			for _, s := range tt.servers {
-				up := httptest.NewServer(s)
-				t.Cleanup(up.Close)
-				u, _ := url.Parse(up.URL)
-				cfg.Upstreams = append(cfg.Upstreams, u)
-				if !s.silent {
-					engines = append(engines, up.URL)
-				}
-			}
-			switch want { // what the engine says of itself
-			case "held-after-client":
-				tt.servers[0].running.Store(30) // more than four clients ever have open
-			case "suspected-leaks":
-				tt.servers[0].running.Store(1 << 20)
-			case "no-token-passes":
-				tt.servers[1].running.Store(1 << 20)
-			}
-			data, admin := serveGateway(t, cfg)
-			ctx, stop := context.WithCancel(t.Context())
-			client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 10}}
-			var wg sync.WaitGroup
-			t.Cleanup(func() { stop(); wg.Wait(); client.CloseIdleConnections() })
-			ask := func(model string, patience time.Duration) {
-				ctx, cancel := context.WithTimeout(ctx, patience)
-				defer cancel()
-				body := fmt.Sprintf(`{"model":%q,"stream":true,"prompt":"the same prefix"}`, model)
-				req, _ := http.NewRequestWithContext(ctx, http.MethodPost, data+"/v1/completions", strings.NewReader(body))
-				req.Header.Set("Content-Type", "application/json")
-				if resp, err := client.Do(req); err == nil {
-					io.Copy(io.Discard, resp.Body)
-					resp.Body.Close()
-				}
-			}
-			list := func() {
-				req, _ := http.NewRequestWithContext(ctx, http.MethodGet, data+"/v1/models", http.NoBody)
-				if resp, err := client.Do(req); err == nil {
-					io.Copy(io.Discard, resp.Body)
-					resp.Body.Close()
-				}
-			}
-			for range 4 {
-				wg.Go(func() {
-					for ctx.Err() == nil {
-						tt.ask(ask, list)
-					}
-				})
-			}
-			lasts := max(tt.lasts, 4*time.Second)
-			spec := source.Spec{URLs: engines, Gateways: []string{admin}, Interval: 500 * time.Millisecond}
-			s, err := source.Open(t.Context(), spec)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close()
-			live, end := context.WithTimeout(t.Context(), lasts)
-			defer end()
-			s.Live.Run(live)
-			found(t, want, diagnosed(t, s))
-			if want != "gateway-timeouts" {
-				return
-			}
-			// The same of a recording.
-			path := t.TempDir() + "/gateway.tar.zst"
-			record(t, spec, path)
-			s, err = source.Open(t.Context(), source.Spec{Recording: path})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close()
-			found(t, want, diagnosed(t, s))
+			synctest.Test(t, func(t *testing.T) { verdictOfAGateway(t, want, tt) })
 		})
 	}
 }
 
-func serveGateway(t *testing.T, cfg gateway.Config) (data, admin string) {
+// verdictOfAGateway lets clients ask a gateway in virtual time, and diagnoses its page.
+func verdictOfAGateway(t *testing.T, want string, tt gatewayCase) {
+	var network memnet.Network
+	cfg := tt.cfg
+	cfg.HealthEvery, cfg.Dial = 100*time.Millisecond, network.DialContext
+	var engines []string
+	for i, s := range tt.servers {
+		u := &url.URL{Scheme: "http", Host: fmt.Sprintf("vllm-%d:8000", i)}
+		network.Serve(t, u.Host, s)
+		cfg.Upstreams = append(cfg.Upstreams, u)
+		if !s.silent {
+			engines = append(engines, u.String())
+		}
+	}
+	switch want { // what the engine says of itself
+	case "held-after-client":
+		tt.servers[0].running.Store(30) // more than four clients ever have open
+	case "suspected-leaks":
+		tt.servers[0].running.Store(1 << 20)
+	case "no-token-passes":
+		tt.servers[1].running.Store(1 << 20)
+	}
+	serveGateway(t, cfg, &network)
+	ctx, stop := context.WithCancel(t.Context())
+	client := &http.Client{Transport: network.Transport(t)}
+	var wg sync.WaitGroup
+	t.Cleanup(func() { stop(); wg.Wait() })
+	send := func(ctx context.Context, method, path, body string) {
+		req, err := http.NewRequestWithContext(ctx, method, "http://gateway:8080"+path, strings.NewReader(body))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		req.Header.Set("Content-Type", "application/json")
+		if resp, err := client.Do(req); err == nil {
+			io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+		}
+	}
+	ask := func(model string, patience time.Duration) {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		send(ctx, http.MethodPost, "/v1/completions", fmt.Sprintf(`{"model":%q,"stream":true,"prompt":"the same prefix"}`, model))
+	}
+	list := func() { send(ctx, http.MethodGet, "/v1/models", "") }
+	for range 4 {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				tt.ask(ask, list)
+			}
+		})
+	}
+	pages, err := scrape.New(scrape.Config{Client: &http.Client{Transport: network.Transport(t)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := source.Spec{URLs: engines, Gateways: []string{"http://gateway:8081"}, Interval: 500 * time.Millisecond}
+	s, err := source.Open(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	s.Live.Client = pages
+	live, end := context.WithTimeout(t.Context(), max(tt.lasts, 4*time.Second))
+	defer end()
+	s.Live.Run(live)
+	found(t, want, diagnosed(t, s))
+	if want != "gateway-timeouts" {
+		return
+	}
+	// The same of a recording.
+	path := t.TempDir() + "/gateway.tar.zst"
+	record(t, spec, pages, path)
+	s, err = source.Open(t.Context(), source.Spec{Recording: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	found(t, want, diagnosed(t, s))
+}
+
+// serveGateway runs a gateway at gateway:8080, and what it measures at gateway:8081, until the
+// end of the test.
+func serveGateway(t *testing.T, cfg gateway.Config, network *memnet.Network) {
 	t.Helper()
 	g, err := gateway.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var l [2]net.Listener
-	for i := range l {
-		if l[i], err = new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"); err != nil {
-			t.Fatal(err)
-		}
-	}
+	data, admin := network.Listen("gateway:8080"), network.Listen("gateway:8081")
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- g.Serve(ctx, gateway.Serving{Data: l[0], Admin: l[1]}) }()
+	go func() { ended <- g.Serve(ctx, gateway.Serving{Data: data, Admin: admin}) }()
 	t.Cleanup(func() { cancel(); <-ended })
-	return "http://" + l[0].Addr().String(), "http://" + l[1].Addr().String()
 }
 
 func diagnosed(t *testing.T, s *source.Source) *diagnose.Diagnosis {
@@ -303,13 +308,13 @@ func found(t *testing.T, want string, d *diagnose.Diagnosis) {
 	}
 }
 
-func record(t *testing.T, spec source.Spec, path string) {
+func record(t *testing.T, spec source.Spec, pages *scrape.Client, path string) {
 	t.Helper()
 	scraper, err := source.NewScraper(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer scraper.Close()
+	scraper.Client = pages
 	out, err := recording.Create(path)
 	if err != nil {
 		t.Fatal(err)

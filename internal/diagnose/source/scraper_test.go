@@ -3,7 +3,6 @@ package source
 import (
 	"context"
 	"errors"
-	"flag"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -15,12 +14,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
 )
 
-func TestMain(m *testing.M) {
-	if err := flag.Set("test.parallel", "12"); err != nil { // live runs of seconds, which wait
-		panic(err)
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // timed answers after the time that its map gives, or never.
 type timed map[string]time.Duration

@@ -1,6 +1,13 @@
 package receivers
 
-import "time"
+import (
+	"context"
+	"net"
 
-// FlushEvery replaces the time between two looks at an alert, before receivers are set.
-func (t *Teller) FlushEvery(d time.Duration) { t.flushing = d }
+	"github.com/prometheus/common/config"
+)
+
+// Dial replaces how notifiers connect with receivers, before these are set.
+func (t *Teller) Dial(dial func(ctx context.Context, network, address string) (net.Conn, error)) {
+	t.clients = []config.HTTPClientOption{config.WithDialContextFunc(dial), config.WithKeepAlivesDisabled()}
+}

@@ -35,6 +35,7 @@ import (
 	"github.com/prometheus/alertmanager/provider/mem"
 	"github.com/prometheus/alertmanager/template"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/config"
 	"github.com/prometheus/common/model"
 
 	"github.com/sixty-dev/sixty/internal/base/fileio"
@@ -77,7 +78,7 @@ type Teller struct {
 	log      *slog.Logger
 	failed   *prometheus.CounterVec
 	rank     func(severity string) int
-	flushing time.Duration
+	clients  []config.HTTPClientOption // of notifiers
 
 	alerts  *mem.Alerts
 	told    *nflog.Log
@@ -100,7 +101,7 @@ type state struct {
 // it does not know are negative, and each is an alert of its own.
 func New(file string, external *url.URL, rank func(string) int, log *slog.Logger, registry prometheus.Registerer) (*Teller, error) {
 	t := &Teller{
-		file: file, external: external, log: log, rank: rank, flushing: flushing,
+		file: file, external: external, log: log, rank: rank,
 		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sixty_notifications_failed_total", Help: "Notifications of receivers that were not delivered, each trial counted.",
 		}, []string{"receiver"}),
@@ -139,7 +140,7 @@ func (t *Teller) SetReceivers(list []amconfig.Receiver) error {
 	var routes []*amconfig.Route
 	stages := notify.RoutingStage{}
 	for _, r := range list {
-		integrations, err := receiver.BuildReceiverIntegrations(r, tmpl, quiet)
+		integrations, err := receiver.BuildReceiverIntegrations(r, tmpl, quiet, t.clients...)
 		if err != nil {
 			return fmt.Errorf("sixty.receivers: %s: %w", r.Name, err)
 		}
@@ -156,7 +157,7 @@ func (t *Teller) SetReceivers(list []amconfig.Receiver) error {
 	if len(routes) == 0 {
 		return nil
 	}
-	wait, interval, repeat := model.Duration(0), model.Duration(t.flushing), model.Duration(never)
+	wait, interval, repeat := model.Duration(0), model.Duration(flushing), model.Duration(never)
 	root := dispatch.NewRoute(&amconfig.Route{
 		GroupBy: []model.LabelName{fault}, GroupWait: &wait, GroupInterval: &interval, RepeatInterval: &repeat, Routes: routes,
 	}, nil)
@@ -179,6 +180,9 @@ func (t *Teller) stage(id, name string, i notify.Integration) notify.Stage {
 	return notify.StageFunc(func(ctx context.Context, l *slog.Logger, alerts ...*amalert.Alert) (context.Context, []*amalert.Alert, error) {
 		t.working.RLock()
 		defer t.working.RUnlock()
+		if err := ctx.Err(); err != nil {
+			return ctx, nil, err // it was stopped, and does not wait for what begins now
+		}
 		a := t.worst(alerts)
 		group := model.LabelSet{}
 		for _, n := range []model.LabelName{"alertname", "cluster", "namespace", "model_name"} {

@@ -1,12 +1,13 @@
 package receivers_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -15,11 +16,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/sixty-dev/sixty/internal/base/memnet"
 	"github.com/sixty-dev/sixty/internal/base/outputtest"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/monitor"
@@ -28,17 +31,17 @@ import (
 
 // An endpoint is one of somebody who takes notifications.
 type endpoint struct {
-	*httptest.Server
 	status atomic.Int64
 	mu     sync.Mutex
 	got    []map[string]any
 	tried  int
 }
 
-func newEndpoint(t *testing.T) *endpoint {
+// newEndpoint is one at http://HOST.
+func newEndpoint(t *testing.T, network *memnet.Network, host string) *endpoint {
 	e := &endpoint{}
 	e.status.Store(http.StatusOK)
-	e.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	network.Serve(t, host+":80", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		doc := map[string]any{}
 		if err == nil {
@@ -59,7 +62,6 @@ func newEndpoint(t *testing.T) *endpoint {
 			t.Log(err)
 		}
 	}))
-	t.Cleanup(e.Close)
 	return e
 }
 
@@ -83,6 +85,8 @@ const secret = "T0PS3CR3T"
 // A desk is a Teller with several kinds of receivers.
 type desk struct {
 	t                         *testing.T
+	network                   memnet.Network
+	away                      string // host:port at which nobody is
 	hook, slack, pager, teams *endpoint
 	file, config              string
 	log                       *outputtest.Buffer
@@ -93,29 +97,31 @@ type desk struct {
 
 func newDesk(t *testing.T) *desk {
 	dir := t.TempDir()
-	d := &desk{t: t, hook: newEndpoint(t), slack: newEndpoint(t), pager: newEndpoint(t), teams: newEndpoint(t), log: &outputtest.Buffer{}, began: time.Now().Add(-time.Minute)}
+	d := &desk{t: t, log: &outputtest.Buffer{}, began: time.Now().Add(-time.Minute)}
+	d.hook, d.slack = newEndpoint(t, &d.network, "hook"), newEndpoint(t, &d.network, "slack")
+	d.pager, d.teams = newEndpoint(t, &d.network, "pager"), newEndpoint(t, &d.network, "teams")
 	d.file, d.config = filepath.Join(dir, "receivers.json"), filepath.Join(dir, "sixty.yaml")
-	if err := os.WriteFile(filepath.Join(dir, "teams-url"), []byte(d.teams.URL+"/"+secret), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "teams-url"), []byte("http://teams/"+secret), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	text := fmt.Sprintf(`sixty:
   receivers:
   - name: web
     webhook_configs:
-    - url: %s/%s
+    - url: http://hook/%s
   - name: chat
     slack_configs:
-    - api_url: %s/services/%s
+    - api_url: http://slack/services/%s
       channel: '#inference'
       send_resolved: true
   - name: pager
     pagerduty_configs:
     - routing_key: %s
-      url: %s/v2/enqueue
+      url: http://pager/v2/enqueue
   - name: team
     msteamsv2_configs:
     - webhook_url_file: teams-url
-`, d.hook.URL, secret, d.slack.URL, secret, secret, d.pager.URL)
+`, secret, secret, secret)
 	if err := os.WriteFile(d.config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +145,12 @@ func (d *desk) start() {
 	if d.teller, err = receivers.New(d.file, external, (monitor.Alerts{}).Rank, log, d.registry); err != nil {
 		d.t.Fatal(err)
 	}
-	d.teller.FlushEvery(50 * time.Millisecond)
+	d.teller.Dial(func(ctx context.Context, network, address string) (net.Conn, error) {
+		if address == d.away {
+			address = "nobody"
+		}
+		return d.network.DialContext(ctx, network, address)
+	})
 	if err := d.teller.SetReceivers(cfg.Sixty.Receivers); err != nil {
 		d.t.Fatal(err)
 	}
@@ -154,15 +165,6 @@ func (d *desk) see(severity string, ends time.Duration) {
 	})
 }
 
-func (d *desk) until(what string, is func() bool) {
-	d.t.Helper()
-	for began := time.Now(); !is(); time.Sleep(20 * time.Millisecond) {
-		if time.Since(began) > 20*time.Second {
-			d.t.Fatalf("not within 20 s: %s; log: %s", what, d.log)
-		}
-	}
-}
-
 func (d *desk) webhook() []string {
 	return d.hook.seen(func(m map[string]any) string {
 		labels, _ := m["commonLabels"].(map[string]any)
@@ -170,18 +172,19 @@ func (d *desk) webhook() []string {
 	})
 }
 
-// told waits for what the webhook was told, and that nothing more comes.
+// told is what the webhook was told some flushes later.
 func (d *desk) told(want ...string) {
 	d.t.Helper()
-	d.until(fmt.Sprint(want), func() bool { return slices.Equal(d.webhook(), want) })
-	time.Sleep(100 * time.Millisecond)
+	time.Sleep(time.Minute)
 	if got := d.webhook(); !slices.Equal(got, want) {
-		d.t.Errorf("told %q, want %q", got, want)
+		d.t.Fatalf("told %q, want %q; log: %s", got, want, d.log)
 	}
 }
 
 // TestReceivers: a beginning, what is worse, and an end are told, each once.
-func TestReceivers(t *testing.T) {
+func TestReceivers(t *testing.T) { synctest.Test(t, testReceivers) }
+
+func testReceivers(t *testing.T) {
 	d := newDesk(t)
 	d.see("ticket", time.Hour)
 	d.told("firing ticket")
@@ -217,7 +220,9 @@ func TestReceivers(t *testing.T) {
 
 // TestSeveritiesOfRules: rules call severities as they like, or have none. Each that the
 // configuration does not name is an alert of its own, and all of them end.
-func TestSeveritiesOfRules(t *testing.T) {
+func TestSeveritiesOfRules(t *testing.T) { synctest.Test(t, testSeveritiesOfRules) }
+
+func testSeveritiesOfRules(t *testing.T) {
 	d := newDesk(t)
 	see := func(ends time.Duration, severity ...string) {
 		labels := map[string]string{"alertname": "Mine"}
@@ -246,22 +251,26 @@ func TestSeveritiesOfRules(t *testing.T) {
 
 // TestReceiversThatAreAway: nothing is lost, nothing comes twice, one does not hold up
 // another, a restart in between does not matter, and nobody reads secrets in the log.
-func TestReceiversThatAreAway(t *testing.T) {
+func TestReceiversThatAreAway(t *testing.T) { synctest.Test(t, testReceiversThatAreAway) }
+
+func testReceiversThatAreAway(t *testing.T) {
 	d := newDesk(t)
 	d.hook.status.Store(http.StatusServiceUnavailable)
-	d.pager.CloseClientConnections()
-	d.pager.Listener.Close() // nobody there: the error has the address in it
+	d.away = "pager:80" // the error has the address in it
 	d.see("page", time.Hour)
-	d.until("Slack is told", func() bool { return len(d.slack.seen(func(map[string]any) string { return "" })) == 1 })
-	d.until("a webhook that fails is tried again", func() bool { return d.hook.tries() >= 2 })
+	time.Sleep(time.Minute)
+	if slack, tries := len(d.slack.seen(func(map[string]any) string { return "" })), d.hook.tries(); slack != 1 || tries < 2 {
+		t.Errorf("Slack was told %d times, and a webhook that fails was tried %d times", slack, tries)
+	}
 	if n, err := testutil.GatherAndCount(d.registry, "sixty_notifications_failed_total"); n != 2 || err != nil {
 		t.Errorf("failures of %d receivers are counted, %v, want the webhook's and PagerDuty's", n, err)
 	}
 	d.teller.Close()
 	d.start()
-	d.see("page", 2*time.Second) // ends because nobody sends it again
-	time.Sleep(2500 * time.Millisecond)
+	d.see("page", 2*time.Minute) // ends because nobody sends it again
+	time.Sleep(3 * time.Minute)
 	d.hook.status.Store(http.StatusOK)
+	time.Sleep(2 * time.Minute) // its trials are up to a minute and a half apart by now
 	d.told("firing page", "resolved page")
 	if got := d.slack.seen(func(m map[string]any) string { return fmt.Sprintf("%.60s", fmt.Sprint(m["attachments"])) }); len(got) != 2 {
 		t.Errorf("Slack was told %q, want of the beginning and the end; log: %s", got, d.log)
@@ -273,20 +282,22 @@ func TestReceiversThatAreAway(t *testing.T) {
 
 // TestARestart: what was told is not told again, and what ended meanwhile is told, though
 // nobody sends it any more.
-func TestARestart(t *testing.T) {
+func TestARestart(t *testing.T) { synctest.Test(t, testRestart) }
+
+func testRestart(t *testing.T) {
 	d := newDesk(t)
 	d.see("ticket", time.Hour)
 	d.told("firing ticket")
-	d.see("page", time.Second)
+	d.see("page", 91*time.Second)
 	d.told("firing ticket", "firing page")
 	d.teller.Close()
 	d.start()
 	d.told("firing ticket", "firing page", "firing ticket") // it is less bad
 	d.see("ticket", time.Hour)
 	d.told("firing ticket", "firing page", "firing ticket")
-	d.see("ticket", 100*time.Millisecond)
+	d.see("ticket", time.Second)
 	d.teller.Close()
-	time.Sleep(200 * time.Millisecond)
+	time.Sleep(time.Minute)
 	d.start()
 	d.told("firing ticket", "firing page", "firing ticket", "resolved ticket")
 }

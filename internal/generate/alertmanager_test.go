@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/sixty-dev/sixty/internal/base/polltest"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/generate"
@@ -534,13 +535,8 @@ func TestAlertmanagerOnFaultsTogether(t *testing.T) {
 				defer am.mu.Unlock()
 				return strings.Join(am.sent[receiver], "; ")
 			}
-			for range 100 { // until the notifications of both receivers had their time
-				if got("pager") != "" && (got("tickets") != "" || tt.ticket == "") {
-					break
-				}
-				time.Sleep(100 * time.Millisecond)
-			}
-			time.Sleep(500 * time.Millisecond)
+			polltest.True(func() bool { return got("pager") != "" && (got("tickets") != "" || tt.ticket == "") })
+			time.Sleep(500 * time.Millisecond) // nothing more comes
 			if got("pager") != tt.paged || got("tickets") != tt.ticket {
 				t.Errorf("the pager got %q, want %q; tickets %q, want %q", got("pager"), tt.paged, got("tickets"), tt.ticket)
 			}

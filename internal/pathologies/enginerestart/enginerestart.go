@@ -33,8 +33,8 @@ var (
 		Why: "it was away between two scrapes, and nobody saw what it held",
 	}
 	lostRequests = &catalog.Threshold{
-		Name: "restart_held", Unit: indicator.Requests, Default: 0.5,
-		Why: "it held a request on its last page before; what is drained first loses none",
+		Name: "restart_held", Unit: indicator.Requests, Default: 1.5,
+		Why: "it held two requests on its last page before; one may be the last of a drain",
 	}
 	watched = &catalog.Threshold{
 		Name: "watched_before", Unit: indicator.Seconds, Default: 5,

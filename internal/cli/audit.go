@@ -58,7 +58,7 @@ func (f *auditFlags) check(args []string) error {
 	if err := f.source.Resolve(args); err != nil {
 		return err
 	}
-	sources := f.source.Given()
+	sources := f.source.SourceCount()
 	for _, given := range []string{f.dialect, f.release} {
 		if given != "" {
 			sources++
@@ -97,7 +97,7 @@ func (f *auditFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	var d *surface.Deployment
 	switch {
-	case f.source.Given() > 0:
+	case f.source.SourceCount() > 0:
 		d, err = surface.Of(ctx, f.source.Spec, f.source.At)
 		command.Notes(stderr, d.Notes)
 	case f.release != "":

@@ -94,7 +94,7 @@ func (f *diagnoseFlags) check(args []string) error {
 	switch {
 	case f.noHost && !live:
 		return errors.New("--no-host-metrics goes with a server's URL")
-	case f.source.Given() == 0 && f.engineLog == "":
+	case f.source.SourceCount() == 0 && f.engineLog == "":
 		return hint.With(errors.New("nothing to diagnose"), "give a server's URL, a recording or --prometheus URL, such as: sixty diagnose http://localhost:8000")
 	case live && f.baseline != "":
 		return hint.With(errors.New("--baseline needs a past, and a live run has none"), "name a recording or a --prometheus server, or leave it out")
@@ -157,7 +157,7 @@ func (f *diagnoseFlags) run(cmd *cobra.Command, args []string) error {
 		}
 		return err
 	}
-	if f.source.Given() > 0 {
+	if f.source.SourceCount() > 0 {
 		err = withSource(ctx, stderr, f.source.Spec, judge)
 	} else {
 		err = f.judgeLog(ctx, stderr, log, judge)
@@ -192,13 +192,13 @@ func (f *diagnoseFlags) judge(ctx context.Context, stderr io.Writer, s *source.S
 		return d, err
 	}
 	if s.Live != nil {
-		look := source.Look{For: f.source.Duration, Longer: f.longer, Probe: f.probe, Judging: f.timeout, Late: errTooLate, LastWords: lastWords}
+		look := source.WatchOptions{For: f.source.Duration, Longer: f.longer, Probe: f.probe, Judging: f.timeout, Late: errTooLate, LastWords: lastWords}
 		line := command.NewProgress(stderr)
 		look.Note = line.Note
 		if line.On {
 			look.Show = line.Text
 		}
-		return s.Look(ctx, o, look)
+		return s.WatchForVerdict(ctx, o, look)
 	}
 	return s.Diagnose(ctx, o)
 }

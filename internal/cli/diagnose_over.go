@@ -104,7 +104,7 @@ func (f *diagnoseFlags) checkOver() error {
 		return fmt.Errorf("--watch and --since print lines: --output is text or json, not %s", f.output.Form())
 	case f.output.File != "":
 		return hint.With(errors.New("--watch and --since print to standard output"), "redirect it")
-	case f.probe || f.baseline != "" || f.engineLog != "" && f.source.Given() == 0:
+	case f.probe || f.baseline != "" || f.engineLog != "" && f.source.SourceCount() == 0:
 		return errors.New("--watch and --since go with servers, recordings and --prometheus alone, without --probe or --baseline")
 	}
 	return nil

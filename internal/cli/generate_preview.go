@@ -54,7 +54,7 @@ func (f *previewFlags) run(cmd *cobra.Command, args []string) error {
 	if err := f.source.Resolve(args); err != nil {
 		return err
 	}
-	if f.source.Given() == 0 || len(f.source.URLs) > 0 {
+	if f.source.SourceCount() == 0 || len(f.source.URLs) > 0 {
 		return hint.With(errors.New("a preview shows either a recording or what a Prometheus holds"), "name one; sixty record makes a recording of a server")
 	}
 	var page *preview.Page

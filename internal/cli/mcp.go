@@ -53,7 +53,7 @@ func (f *mcpFlags) run(ctx context.Context, stderr io.Writer, args []string) err
 		defer stop()
 		if s.Live != nil {
 			scraping.Go(func() { s.Live.Run(ctx) })
-			scraping.Go(func() { s.Live.Learn(ctx) })
+			scraping.Go(func() { s.Live.FetchFacts(ctx) })
 		}
 		endsWhenInterrupted(ctx)
 		o := mcp.Options{Source: s, Explained: explained(), Diagnose: func(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {

@@ -55,7 +55,7 @@ func (f *reportFlags) run(cmd *cobra.Command, args []string) error {
 	if err := f.source.Resolve(args); err != nil {
 		return err
 	}
-	if f.source.Given() == 0 {
+	if f.source.SourceCount() == 0 {
 		return hint.With(errors.New("nothing to report on"), "give prometheus=URL, a recording or a server's URL, such as: sixty report prometheus=http://prometheus:9090")
 	}
 	if err := f.source.CheckTimes(); err != nil {

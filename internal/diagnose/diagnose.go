@@ -85,7 +85,7 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 	for i, h := range hs {
 		r.Spans = append(r.Spans, o.choose(&targets[i], h, past, r.Interval))
 	}
-	left := r.leave(hs)
+	left := r.dropDeparted(hs)
 	share(r.Spans, r.Interval)
 	if len(o.Settings.Baselines) > 0 {
 		r.Baselines = o.Settings.Baselines
@@ -95,7 +95,7 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 		return Diagnosis{}, err
 	}
 	if o.Named {
-		s.takeForLost()
+		s.assumeLost()
 	}
 	d := Evaluate(s, o.Pathologies, o.Settings)
 	s.memory = nil

@@ -53,7 +53,7 @@ func Discover(ctx context.Context, q metrics.Querier, at time.Time, lookback tim
 }
 
 func discover(ctx context.Context, q metrics.Querier, m *Memory, at time.Time, lookback time.Duration, matchers []*labels.Matcher, every bool) ([]Target, Layout, error) {
-	twice, err := lookTwice(ctx, q, at, lookback, matchers)
+	twice, err := queryTwice(ctx, q, at, lookback, matchers)
 	if err != nil {
 		return nil, Layout{}, err
 	}
@@ -95,13 +95,13 @@ func discover(ctx context.Context, q metrics.Querier, m *Memory, at time.Time, l
 		_, gpus := d.detect(srv)
 		return srv.names[dialect.HostInfo] && !gpus
 	})
-	if err := d.askIdentity(ctx, q, at, lookback, all, every); err != nil {
+	if err := d.queryIdentity(ctx, q, at, lookback, all, every); err != nil {
 		return nil, d.layout, err
 	}
 	targets := twice.drop(d.targets(every), d.layout)
 	switch {
 	case len(targets) == 0:
-		return nil, d.layout, d.nothing(at, lookback)
+		return nil, d.layout, d.noTargetsError(at, lookback)
 	case !slices.ContainsFunc(targets, func(t Target) bool { return t.Dialect.Engine != dialect.Gateway }):
 		return nil, d.layout, hint.With(errors.New("there is a gateway and no inference server's metrics"),
 			"give the address of a server behind it too, or let Prometheus scrape one")
@@ -110,14 +110,14 @@ func discover(ctx context.Context, q metrics.Querier, m *Memory, at time.Time, l
 			"choose some with --match, such as --match namespace=prod; a target is one model on one server")
 	}
 	rename(targets)
-	if err := askBehind(ctx, q, at, all, targets, d.layout); err != nil {
+	if err := discoverUpstreams(ctx, q, at, all, targets, d.layout); err != nil {
 		return nil, d.layout, err
 	}
 	return targets, d.layout, configure(ctx, q, at, lookback, all, targets, d.layout)
 }
 
-// nothing is the error where no target was found.
-func (d *discovery) nothing(at time.Time, lookback time.Duration) error {
+// noTargetsError is the error where no target was found.
+func (d *discovery) noTargetsError(at time.Time, lookback time.Duration) error {
 	var recorded []string
 	for _, srv := range d.servers {
 		for n := range srv.names {
@@ -131,7 +131,7 @@ func (d *discovery) nothing(at time.Time, lookback time.Duration) error {
 			"check --match and --at; the server must scrape vLLM's /metrics")
 	}
 	slices.Sort(recorded)
-	return hint.With(fmt.Errorf("none of the %d metrics found is a server's own: %s; they look like the results of recording rules", len(recorded), on(recorded)),
+	return hint.With(fmt.Errorf("none of the %d metrics found is a server's own: %s; they look like the results of recording rules", len(recorded), listTargets(recorded)),
 		"ask the Prometheus server that scrapes the servers, or let this one have vllm:num_requests_running and what goes with it, buckets included (match[] of a federation, write_relabel_configs of remote write)")
 }
 
@@ -160,9 +160,9 @@ type second struct {
 	origins map[string]origin
 }
 
-// lookTwice looks at the moment of the diagnosis and at one before it: who left
+// queryTwice looks at the moment of the diagnosis and at one before it: who left
 // meanwhile is in the past that is compared with.
-func lookTwice(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, matchers []*labels.Matcher) (*second, error) {
+func queryTwice(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, matchers []*labels.Matcher) (*second, error) {
 	s := &second{of: map[string]double{}, origins: map[string]origin{}}
 	var moments [][]origin
 	for _, t := range []time.Time{at, at.Add(-lookback / 2)} {
@@ -188,7 +188,7 @@ func lookTwice(ctx context.Context, q metrics.Querier, at time.Time, lookback ti
 		moments = append(moments, os)
 	}
 	for _, os := range moments {
-		s.more = append(s.more, tellingApart(s.kept(os), slices.Concat(instanceLabels, s.more))...)
+		s.more = append(s.more, tellingApart(s.remaining(os), slices.Concat(instanceLabels, s.more))...)
 	}
 	var all, dropped []origin
 	for _, k := range slices.Sorted(maps.Keys(s.origins)) {
@@ -198,7 +198,7 @@ func lookTwice(ctx context.Context, q metrics.Querier, at time.Time, lookback ti
 		}
 	}
 	usual := slices.Concat(instanceLabels, s.more)
-	if m := without(dropped, s.kept(all), func(n string) int { return min(1, slices.Index(usual, n)+1) }); m != nil {
+	if m := without(dropped, s.remaining(all), func(n string) int { return min(1, slices.Index(usual, n)+1) }); m != nil {
 		s.without = append(s.without, m)
 	} else if len(dropped) > 0 {
 		s.more = append(s.more, tellingApart(all, usual)...)
@@ -206,7 +206,7 @@ func lookTwice(ctx context.Context, q metrics.Querier, at time.Time, lookback ti
 	return s, nil
 }
 
-func (s *second) kept(os []origin) []origin {
+func (s *second) remaining(os []origin) []origin {
 	return slices.DeleteFunc(slices.Clone(os), func(o origin) bool { _, ok := s.of[o.key]; return ok })
 }
 
@@ -233,7 +233,7 @@ func (s *second) drop(targets []Target, l Layout) []Target {
 			continue
 		}
 		if also := doubles[key]; len(also) > 0 {
-			t.Notes = append(t.Notes, "also seen as "+on(also))
+			t.Notes = append(t.Notes, "also seen as "+listTargets(also))
 		}
 		out = append(out, t)
 	}
@@ -388,11 +388,11 @@ func (d *discovery) modelOf(of *server) string {
 
 func jobOf(srv *server) string { return labelKey(srv.labels, []string{"cluster", "namespace", "job"}) }
 
-// askIdentity finds out of servers that show no engine whether they are inference
+// queryIdentity finds out of servers that show no engine whether they are inference
 // servers all the same: one that answers generating requests without showing its
 // engine's numbers, and one that never answered, of those that the user named or
 // that a job of nothing but inference servers has.
-func (d *discovery) askIdentity(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, matchers []*labels.Matcher, every bool) error {
+func (d *discovery) queryIdentity(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, matchers []*labels.Matcher, every bool) error {
 	engines, others := map[string]int{}, map[string]int{}
 	silent := func(srv *server) bool { return len(srv.names) == 1 && srv.names["up"] }
 	found, strange, mute := false, false, false

@@ -228,7 +228,7 @@ func TestLongBaselinesStayOnAGrid(t *testing.T) {
 		{ago(15*time.Minute+time.Second, time.Minute+time.Second), ago(15*time.Minute, 2*time.Minute)},
 		{ago(7*time.Minute+time.Second, time.Second), ago(7*time.Minute+time.Second, time.Second)},
 	} {
-		if got := tt.of.settled(); got != tt.want {
+		if got := tt.of.alignedToStep(); got != tt.want {
 			t.Errorf("%v became %v, want %v", tt.of, got, tt.want)
 		}
 	}

@@ -49,7 +49,7 @@ func Evaluate(s *Snapshot, pathologies []*catalog.Pathology, set Settings) Diagn
 	missing := unjudged(s, judged)
 	pools := poolsOf(s, judged, missing)
 	for i := range pools {
-		pools[i].find(looked)
+		pools[i].judge(looked)
 	}
 	slices.SortStableFunc(pools, comparePools)
 	for i := range pools {
@@ -61,7 +61,7 @@ func Evaluate(s *Snapshot, pathologies []*catalog.Pathology, set Settings) Diagn
 	rank(d.Findings)
 	all := pool{snapshot: s, judged: judged, unjudged: missing, findings: d.Findings}
 	d.Unjudged = all.unjudged
-	d.Verdict = all.quiet()
+	d.Verdict = all.quietVerdict()
 	if n := len(d.Verdicts); n == 1 || n > 1 && d.Verdicts[0].Status == Firing {
 		d.Verdict = d.Verdicts[0]
 	}
@@ -185,7 +185,7 @@ func (o *outcome) judge(s *Snapshot, v view) {
 		return
 	}
 	o.since = v.onset(o.pathology, o.pathology.When)
-	if o.pathology.When.Certain(v) != catalog.True || o.pathology.Unspecific && v.young() {
+	if o.pathology.When.Certain(v) != catalog.True || o.pathology.Unspecific && v.maybeBurst() {
 		o.status = Pending
 	}
 	grade := o.pathology.GradeOf(v)
@@ -398,11 +398,11 @@ func notes(s *Snapshot, judged []judgement, fs []Finding) []string {
 		}
 	}
 	if len(cold) > 0 {
-		out = append(out, fmt.Sprintf("%s started %s ago and may still be warming up", on(cold), indicator.FormatNumber(youngest, indicator.Seconds)))
+		out = append(out, fmt.Sprintf("%s started %s ago and may still be warming up", listTargets(cold), indicator.FormatNumber(youngest, indicator.Seconds)))
 	}
 	for i := range fs {
 		if f := &fs[i]; f.Status == Pending {
-			out = append(out, fmt.Sprintf("%s on %s since %s is not certain yet", f.Pathology.ID, on(f.Targets), f.Since.UTC().Format("15:04:05 UTC")))
+			out = append(out, fmt.Sprintf("%s on %s since %s is not certain yet", f.Pathology.ID, listTargets(f.Targets), f.Since.UTC().Format("15:04:05 UTC")))
 		}
 	}
 	return out

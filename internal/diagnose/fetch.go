@@ -71,11 +71,11 @@ func Fetch(ctx context.Context, q metrics.Querier, r Request) (*Snapshot, error)
 	s := newSnapshot(r.Targets)
 	s.At, s.Spans, s.interval, s.memory = r.At, r.Spans, r.Interval, r.Memory
 	queries, settled := plan(&r)
-	answers := r.Memory.recall(queries)
-	if err := ask(ctx, q, queries, answers); err != nil {
+	answers := r.Memory.lookUp(queries)
+	if err := runQueries(ctx, q, queries, answers); err != nil {
 		return nil, err
 	}
-	r.Memory.keep(answers, r.At)
+	r.Memory.store(answers, r.At)
 	for _, query := range queries {
 		query.store(s, answers[query.question])
 	}
@@ -85,7 +85,7 @@ func Fetch(ctx context.Context, q metrics.Querier, r Request) (*Snapshot, error)
 	s.readBaselines(r.Baselines)
 	s.standIn()
 	s.censor()
-	lendGPUs(s)
+	shareGPUReadings(s)
 	s.dropThinBaselines()
 	s.dropInTurns()
 	return s, nil
@@ -186,8 +186,8 @@ func (s *Snapshot) dropThinBaselines() {
 	}
 }
 
-// ask puts every question that has no answer yet, once.
-func ask(ctx context.Context, q metrics.Querier, queries []query, answers map[question]model.Vector) error {
+// runQueries puts every question that has no answer yet, once.
+func runQueries(ctx context.Context, q metrics.Querier, queries []query, answers map[question]model.Vector) error {
 	asked := map[question]bool{}
 	for k := range answers {
 		asked[k] = true
@@ -370,18 +370,18 @@ func (p *planner) signal(s *indicator.Signal) {
 	short, tooShort := s.TooShort(p.r.Past)
 	switch missing := p.g.lead.Dialect.Missing(s); {
 	case len(missing) > 0 && s.Optional:
-		p.settle(s, indicator.Known(0))
+		p.setKnown(s, indicator.Known(0))
 	case len(missing) > 0:
-		p.settle(s, indicator.Unknown("not exposed: "+strings.Join(missing, ", ")))
+		p.setKnown(s, indicator.Unknown("not exposed: "+strings.Join(missing, ", ")))
 	case tooShort:
-		p.settle(s, short)
+		p.setKnown(s, short)
 	default:
-		p.ask(s)
+		p.planSignal(s)
 	}
 }
 
-// settle records what is known of a signal on every member without asking.
-func (p *planner) settle(s *indicator.Signal, v indicator.Value) {
+// setKnown records what is known of a signal on every member without asking.
+func (p *planner) setKnown(s *indicator.Signal, v indicator.Value) {
 	members := p.g.members
 	p.settled = append(p.settled, func(snap *Snapshot) {
 		for _, i := range members {
@@ -398,10 +398,10 @@ func (p *planner) set(readings map[string]reading, s *indicator.Signal, v indica
 	readings[s.Name] = rd
 }
 
-func (p *planner) ask(s *indicator.Signal) {
+func (p *planner) planSignal(s *indicator.Signal) {
 	expr, own := p.g.lead.Dialect.Expr(s)
 	if s.Histogram != "" {
-		p.askBuckets(s)
+		p.planBuckets(s)
 		return
 	}
 	at := p.g.span.To
@@ -415,7 +415,7 @@ func (p *planner) ask(s *indicator.Signal) {
 		}
 	})
 	if s.Counted() {
-		p.askCount(s)
+		p.planCount(s)
 	}
 }
 
@@ -426,9 +426,9 @@ func (p *planner) store(snap *Snapshot, g *group, s *indicator.Signal, m model.M
 	}
 }
 
-// askCount plans the query that says whether a mean rests on enough
+// planCount plans the query that says whether a mean rests on enough
 // observations; it runs after the mean's own.
-func (p *planner) askCount(s *indicator.Signal) {
+func (p *planner) planCount(s *indicator.Signal) {
 	g := p.g
 	p.add(s, "observations of "+s.Name, g.span.To, s.Observations(), false, func(snap *Snapshot, v model.Vector) {
 		for _, sample := range v {
@@ -476,9 +476,9 @@ type distribution struct {
 	buckets []bucket
 }
 
-// askBuckets plans the query of a percentile's histogram. Percentiles of one histogram
+// planBuckets plans the query of a percentile's histogram. Percentiles of one histogram
 // share the answer.
-func (p *planner) askBuckets(s *indicator.Signal) {
+func (p *planner) planBuckets(s *indicator.Signal) {
 	g, all := p.g, new([]*distribution)
 	names := slices.Concat(p.r.Instance, g.lead.Dialect.Identity, p.r.Model)
 	q := p.add(s, "buckets of "+s.Histogram+s.Per, g.span.To, s.Buckets(), false, func(snap *Snapshot, v model.Vector) {
@@ -529,8 +529,8 @@ func distributions(v model.Vector, names []string) (out []*distribution) {
 	return out
 }
 
-// lendGPUs gives the model servers the readings of the GPU exporter beside them.
-func lendGPUs(s *Snapshot) {
+// shareGPUReadings gives the model servers the readings of the GPU exporter beside them.
+func shareGPUReadings(s *Snapshot) {
 	beside := s.companions()
 	for i := range s.Targets {
 		if !s.Targets[i].Serves() {

@@ -19,9 +19,9 @@ import (
 // that look healthy, or idle, do not make the service so.
 const notShown = ". The engines' own metrics do not show it"
 
-// askBehind reads which servers gateways stand before, and which models their engines say
+// discoverUpstreams reads which servers gateways stand before, and which models their engines say
 // they serve.
-func askBehind(ctx context.Context, q metrics.Querier, at time.Time, matchers []*labels.Matcher, targets []Target, l Layout) error {
+func discoverUpstreams(ctx context.Context, q metrics.Querier, at time.Time, matchers []*labels.Matcher, targets []Target, l Layout) error {
 	if !slices.ContainsFunc(targets, func(t Target) bool { return t.isGateway() && t.Problem == "" }) {
 		return nil
 	}
@@ -50,10 +50,10 @@ func askBehind(ctx context.Context, q metrics.Querier, at time.Time, matchers []
 	return nil
 }
 
-// behind lists the pools that a gateway stands before: those of its servers or, where they
+// poolsBehind lists the pools that a gateway stands before: those of its servers or, where they
 // have other addresses for it, of the models that their engines name; all, where nothing
 // tells and there is one.
-func behind(gateway *Target, byKey map[string]*pool) (out []*pool) {
+func poolsBehind(gateway *Target, byKey map[string]*pool) (out []*pool) {
 	of := func(label string, values []string) {
 		for _, k := range slices.Sorted(maps.Keys(byKey)) {
 			if slices.ContainsFunc(values, func(v string) bool { return byKey[k].serves(label, v) }) {
@@ -74,7 +74,7 @@ func behind(gateway *Target, byKey map[string]*pool) (out []*pool) {
 // requests meet to that model, what one server does to its pool, and the rest to the only
 // pool behind the gateway. What is left makes a pool of the gateway's own.
 func spread(s *Snapshot, j judgement, byKey map[string]*pool) *pool {
-	pools, own := behind(&s.Targets[j.target], byKey), &pool{snapshot: s}
+	pools, own := poolsBehind(&s.Targets[j.target], byKey), &pool{snapshot: s}
 	shares := map[*pool][]outcome{}
 	for _, o := range j.outcomes {
 		to := own
@@ -106,7 +106,7 @@ func (p *pool) explain() {
 		for k := range p.judged {
 			a, b := &p.judged[i], &p.judged[k]
 			if a.gateway() != b.gateway() {
-				explain(a.outcomes, b.outcomes, func(cause, o *outcome) bool { return p.same(a, o.part) && p.same(b, cause.part) })
+				explain(a.outcomes, b.outcomes, func(cause, o *outcome) bool { return p.mayBeUpstream(a, o.part) && p.mayBeUpstream(b, cause.part) })
 			}
 		}
 	}
@@ -114,8 +114,8 @@ func (p *pool) explain() {
 
 func (j *judgement) gateway() bool { return j.view.snapshot.Targets[j.target].isGateway() }
 
-// same reports whether a server may be the upstream that an outcome is about.
-func (p *pool) same(server *judgement, of part) bool {
+// mayBeUpstream reports whether a server may be the upstream that an outcome is about.
+func (p *pool) mayBeUpstream(server *judgement, of part) bool {
 	if of.label != indicator.PerUpstream || !p.serves("instance", of.name) {
 		return true
 	}
@@ -132,7 +132,7 @@ func (d *Diagnosis) dateGateways(ctx context.Context, q metrics.Querier, r *Requ
 		if f.Status != Firing || f.Pathology.Scope() != indicator.Gateway || target < 0 {
 			continue
 		}
-		since, atLeast, err := dated(ctx, q, r, newView(s, target, f.part, set), f.Pathology)
+		since, atLeast, err := conditionSince(ctx, q, r, newView(s, target, f.part, set), f.Pathology)
 		if err != nil {
 			return err
 		}
@@ -140,7 +140,7 @@ func (d *Diagnosis) dateGateways(ctx context.Context, q metrics.Querier, r *Requ
 			since = r.Spans[target].Window.From
 		}
 		for _, v := range d.all() {
-			if d.Lead(v) == f {
+			if d.LeadingFinding(v) == f {
 				v.Since, v.SinceAtLeast = since, atLeast
 			}
 		}
@@ -152,9 +152,9 @@ func (d *Diagnosis) dateGateways(ctx context.Context, q metrics.Querier, r *Requ
 // datePoints is at how many moments of the past a condition is looked at.
 const datePoints = 300
 
-// dated returns when a condition began to hold without a break, zero where it does over no
+// conditionSince returns when a condition began to hold without a break, zero where it does over no
 // time that is shorter than the window.
-func dated(ctx context.Context, q metrics.Querier, r *Request, v view, p *catalog.Pathology) (since time.Time, atLeast bool, err error) {
+func conditionSince(ctx context.Context, q metrics.Querier, r *Request, v view, p *catalog.Pathology) (since time.Time, atLeast bool, err error) {
 	window, short := v.span().Window, r.short(&r.Targets[v.target].Dialect)
 	g := groups(r, func(int) Range { return Range{r.At.Add(-short), r.At} }, func(i int) bool { return i == v.target })
 	if len(g) == 0 {

@@ -111,7 +111,7 @@ func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) (
 		}
 		g.old = oldQuestion{selected(historyNames), older.Step}
 		var rest metrics.Range
-		if got[i].known, rest = r.Memory.before(g, r, older); rest.Start.After(rest.End) {
+		if got[i].known, rest = r.Memory.pastHistories(g, r, older); rest.Start.After(rest.End) {
 			continue
 		}
 		got[i].more = true
@@ -356,8 +356,8 @@ func (h *history) pageUpTo(k int) int {
 	return k
 }
 
-// within returns the intervals between the pages in a span of time.
-func (h *history) within(span Range) (out run) {
+// intervalsIn returns the intervals between the pages in a span of time.
+func (h *history) intervalsIn(span Range) (out run) {
 	before := -1
 	for k, at := range h.at {
 		if !h.ok[k] || at.Before(span.From) || at.After(span.To) {
@@ -417,9 +417,9 @@ func (h *history) inTurns() bool {
 	return times > 1 && since < fewestPoints/2
 }
 
-// rise returns the increase of a counter over an interval; a counter that was not
+// increase returns the increase of a counter over an interval; a counter that was not
 // there before began at zero.
-func (h *history) rise(key string, iv interval) float64 { return rise(h.columns[key], iv) }
+func (h *history) increase(key string, iv interval) float64 { return rise(h.columns[key], iv) }
 
 func rise(c []float64, iv interval) float64 {
 	if c == nil || math.IsNaN(c[iv.to]) {
@@ -432,8 +432,8 @@ func rise(c []float64, iv interval) float64 {
 	return max(0, c[iv.to]-before)
 }
 
-// look returns a gauge at a page, NaN where it was not there.
-func (h *history) look(key string, k int) float64 {
+// gaugeAt returns a gauge at a page, NaN where it was not there.
+func (h *history) gaugeAt(key string, k int) float64 {
 	if c := h.columns[key]; c != nil {
 		return c[k]
 	}
@@ -456,7 +456,7 @@ func (h *history) count(family string, iv interval) float64 {
 	if last := len(h.buckets[family]) - 1; last >= 0 && math.IsInf(h.bounds[family][last], 1) {
 		return rise(h.buckets[family][last], iv)
 	}
-	return h.rise(family+"_count", iv)
+	return h.increase(family+"_count", iv)
 }
 
 // means gives, by interval, how many observations a histogram took beside their sum in units
@@ -465,14 +465,14 @@ func (h *history) means(family string, all []interval, weight func(interval) flo
 	n, sum := 0.0, 0.0
 	for _, iv := range all {
 		n += h.count(family, iv)
-		sum += h.rise(family+"_sum", iv)
+		sum += h.increase(family+"_sum", iv)
 	}
 	return func(to []float64, iv interval) []float64 {
 		if sum <= 0 || h.count(family, iv) <= 0 {
 			return to
 		}
 		w := weight(iv)
-		return append(to, w*h.count(family, iv), w*h.rise(family+"_sum", iv)*n/sum)
+		return append(to, w*h.count(family, iv), w*h.increase(family+"_sum", iv)*n/sum)
 	}
 }
 
@@ -492,26 +492,28 @@ type quantity func(*history, interval) (bad, all float64)
 
 // misses are requests, by the share of their prompt tokens that was not cached.
 func misses(h *history, iv interval) (float64, float64) {
-	n, asked := h.count(firstTokens, iv), h.rise(lookups, iv)
+	n, asked := h.count(firstTokens, iv), h.increase(lookups, iv)
 	if asked <= 0 {
 		return 0, 0
 	}
-	return n * max(0, 1-h.rise(hits, iv)/asked), n
+	return n * max(0, 1-h.increase(hits, iv)/asked), n
 }
 
 // abandoned are requests that began well and did not come to their end.
 func abandoned(h *history, iv interval) (float64, float64) {
-	began := h.rise(answers+"|2", iv)
-	return max(0, began-h.rise(completions, iv)), began
+	began := h.increase(answers+"|2", iv)
+	return max(0, began-h.increase(completions, iv)), began
 }
 
 // refused returns those of a class among the answers.
 func refused(class string) quantity {
-	return func(h *history, iv interval) (float64, float64) { return h.rise(answers+"|"+class, iv), h.answered(iv) }
+	return func(h *history, iv interval) (float64, float64) {
+		return h.increase(answers+"|"+class, iv), h.answered(iv)
+	}
 }
 
 func (h *history) answered(iv interval) float64 {
-	return h.rise(answers+"|2", iv) + h.rise(answers+"|4", iv) + h.rise(answers+"|5", iv)
+	return h.increase(answers+"|2", iv) + h.increase(answers+"|4", iv) + h.increase(answers+"|5", iv)
 }
 
 // observed turns a run of intervals into what changes are looked for in.
@@ -543,7 +545,7 @@ func (h *history) observed(ivs []interval) *changepoint.Series {
 		}
 	}
 	sig(changepoint.Rate, burstiness, func(to []float64, iv interval) []float64 { return append(to, h.count(firstTokens, iv)) })
-	sig(changepoint.Rate, burstiness, func(to []float64, iv interval) []float64 { return append(to, h.rise(evictions, iv)) })
+	sig(changepoint.Rate, burstiness, func(to []float64, iv interval) []float64 { return append(to, h.increase(evictions, iv)) })
 	sig(changepoint.Cells, alike, cells(firstTokens))
 	sig(changepoint.Cells, lengthsAlike, cells(promptLengths))
 	sig(changepoint.Cells, lengthsAlike, cells(answerLengths))
@@ -555,7 +557,7 @@ func (h *history) observed(ivs []interval) *changepoint.Series {
 	})
 	sig(changepoint.Cells, alike, share(misses))
 	sig(changepoint.Cells, 1, func(to []float64, iv interval) []float64 {
-		return append(to, h.rise(answers+"|2", iv), h.rise(answers+"|4", iv), h.rise(answers+"|5", iv))
+		return append(to, h.increase(answers+"|2", iv), h.increase(answers+"|4", iv), h.increase(answers+"|5", iv))
 	})
 	if h.columns[answers+"|2"] != nil {
 		sig(changepoint.Cells, 1, share(abandoned))
@@ -568,7 +570,7 @@ func (h *history) observed(ivs []interval) *changepoint.Series {
 	}
 	for _, g := range []string{waiting, running} {
 		sig(changepoint.Level, queueWanders, func(to []float64, iv interval) []float64 {
-			return append(to, h.look(g, iv.to))
+			return append(to, h.gaugeAt(g, iv.to))
 		})
 	}
 	return s
@@ -581,10 +583,10 @@ func (h *history) gapsWorth(iv interval) float64 {
 		return 0
 	}
 	worth := gaps / stepsAlike
-	if st := h.rise(steps, iv); st > 0 {
+	if st := h.increase(steps, iv); st > 0 {
 		worth = st / stepsAlike
 	}
-	requests := requestsTwice*h.count(firstTokens, iv) + max(0, zeroNaN(h.look(running, iv.to)))*h.seconds(iv)/10
+	requests := requestsTwice*h.count(firstTokens, iv) + max(0, zeroNaN(h.gaugeAt(running, iv.to)))*h.seconds(iv)/10
 	return min(1, min(worth, requests)/gaps)
 }
 

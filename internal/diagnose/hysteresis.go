@@ -25,12 +25,12 @@ type Hysteresis struct {
 	same    int    // diagnoses in a row
 }
 
-// See takes note of a diagnosis and reports whether its verdict is certain: given three
+// Observe takes note of a diagnosis and reports whether its verdict is certain: given three
 // times in a row, each time sure of itself, and without another fault seen before.
-func (h *Hysteresis) See(d *Diagnosis) (certain bool) {
+func (h *Hysteresis) Observe(d *Diagnosis) (certain bool) {
 	h.remember(d)
 	if d.Verdict.Confidence < sure || d.Status != Firing && h.times > 0 {
-		h.Doubt()
+		h.Restart()
 		return false
 	}
 	if d.Verdict.ID != h.verdict {
@@ -40,8 +40,8 @@ func (h *Hysteresis) See(d *Diagnosis) (certain bool) {
 	return h.same >= agreeing
 }
 
-// Doubt begins the row anew, as for a diagnosis that could not be made.
-func (h *Hysteresis) Doubt() { h.verdict, h.same = "", 0 }
+// Restart begins the row anew, as for a diagnosis that could not be made.
+func (h *Hysteresis) Restart() { h.verdict, h.same = "", 0 }
 
 // remember keeps the latest fault. A quiet diagnosis leaves what was seen before: under a
 // fault that goes on some moments look healthy.
@@ -56,10 +56,10 @@ func (h *Hysteresis) remember(d *Diagnosis) {
 	}
 }
 
-// Recall puts the fault that diagnoses agreed upon in the place of a quiet last one, if
+// RestoreVerdict puts the fault that diagnoses agreed upon in the place of a quiet last one, if
 // that is a moment ago, and mentions it otherwise. What fires at the end leads in any
 // case.
-func (h *Hysteresis) Recall(d *Diagnosis) {
+func (h *Hysteresis) RestoreVerdict(d *Diagnosis) {
 	if d.Status == Firing || h.times < agreeing {
 		return
 	}
@@ -85,9 +85,9 @@ func (d *Diagnosis) LimitConfidence(most float64) {
 	}
 }
 
-// Doubt lowers what a diagnosis is worth to at most a bound, and takes back what it says to
+// MarkPartial lowers what a diagnosis is worth to at most a bound, and takes back what it says to
 // be well: what was not seen may be wrong. Why ends the sentence "Cannot tell: …".
-func (d *Diagnosis) Doubt(most float64, why string) {
+func (d *Diagnosis) MarkPartial(most float64, why string) {
 	d.LimitConfidence(most)
 	for _, v := range d.all() {
 		if v.Status == OK {
@@ -99,9 +99,9 @@ func (d *Diagnosis) Doubt(most float64, why string) {
 	}
 }
 
-// Needs is for how much longer servers must be watched for the fixes of the verdict to
+// WatchNeeded is for how much longer servers must be watched for the fixes of the verdict to
 // be predicted, 0 where they are or never will be.
-func (d *Diagnosis) Needs() time.Duration {
+func (d *Diagnosis) WatchNeeded() time.Duration {
 	most := time.Duration(0)
 	if d.Status == Firing && len(d.Findings) > 0 {
 		for i := range d.Findings[0].Fixes {

@@ -27,7 +27,7 @@ func TestNeedsIsTheLongestOfWhatIsMissing(t *testing.T) {
 		{"nothing fires", diagnose.Diagnosis{Status: diagnose.OK, Findings: fixes(3 * time.Second)}, 0},
 		{"no diagnosis", diagnose.Diagnosis{}, 0},
 	} {
-		if got := tt.d.Needs(); got != tt.want {
+		if got := tt.d.WatchNeeded(); got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
 	}
@@ -60,10 +60,10 @@ func TestAVerdictHasHysteresis(t *testing.T) {
 		var h diagnose.Hysteresis
 		for second, id := range test.interim {
 			if id != "" {
-				h.See(at(second, id))
+				h.Observe(at(second, id))
 			}
 		}
-		h.Recall(test.final)
+		h.RestoreVerdict(test.final)
 		if got := test.final.Verdict.ID; got != test.want {
 			t.Errorf("%s: %s, want %s", test.name, got, test.want)
 		}

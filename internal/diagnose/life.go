@@ -53,9 +53,9 @@ func (j *judgement) life() Life {
 // nothing from the confidence in what is said of the others.
 func (l Life) waits() bool { return l == LifeStarting || l == LifeDrained }
 
-// takeForLost reads targets that have never answered as if they had, and held the request of
+// assumeLost reads targets that have never answered as if they had, and held the request of
 // whoever asks for them.
-func (s *Snapshot) takeForLost() {
+func (s *Snapshot) assumeLost() {
 	for i := range s.Targets {
 		if v := s.Now(i, indicator.Answered); !v.OK || v.V > 0 {
 			continue
@@ -77,15 +77,15 @@ func lifeNotes(targets []Target) (out []string) {
 		what string
 	}{{LifeStarting, "starting, has never answered"}, {LifeDrained, "gone without a request in hand"}} {
 		if of := names[l.Life]; len(of) > 0 {
-			out = append(out, l.what+": "+on(of))
+			out = append(out, l.what+": "+listTargets(of))
 		}
 	}
 	return out
 }
 
-// leave drops the targets that left discovery: nobody asks them any more, while others are
+// dropDeparted drops the targets that left discovery: nobody asks them any more, while others are
 // asked. It returns a note of them.
-func (r *Request) leave(hs []*history) []string {
+func (r *Request) dropDeparted(hs []*history) []string {
 	var newest time.Time
 	for _, h := range hs {
 		if n := len(h.at); n > 0 && h.at[n-1].After(newest) {
@@ -130,11 +130,11 @@ func (l limits) seconds(t *catalog.Threshold) time.Duration {
 	return time.Duration(l.of(t, 0) * float64(time.Second))
 }
 
-// patience is how long pages may stay away while their server is thought to be there: longer
+// maxSilence is how long pages may stay away while their server is thought to be there: longer
 // where they came and went before, or where the last scrape timed out.
-func (h *history) patience() time.Duration {
+func (h *history) maxSilence() time.Duration {
 	n := len(h.ok)
-	if n > 0 && !h.ok[n-1] && h.look(scrapeTook, n-1) >= h.limits.of(catalog.Refused, 0) {
+	if n > 0 && !h.ok[n-1] && h.gaugeAt(scrapeTook, n-1) >= h.limits.of(catalog.Refused, 0) {
 		return h.limits.seconds(catalog.LongUnheard)
 	}
 	for k := 1; k < n; k++ {
@@ -149,7 +149,7 @@ func (h *history) patience() time.Duration {
 // for no longer than a slow page may be away.
 func (h *history) timedOut(last, next int) bool {
 	for k := last + 1; k < next; k++ {
-		if !(h.look(scrapeTook, k) >= h.limits.of(catalog.Refused, 0)) {
+		if !(h.gaugeAt(scrapeTook, k) >= h.limits.of(catalog.Refused, 0)) {
 			return false
 		}
 	}
@@ -172,5 +172,5 @@ func (h *history) late() bool {
 	if n < 2 || h.ok[n-1] || h.failing() == 0 {
 		return false
 	}
-	return h.ok[n-2] || h.failing() < h.patience() && h.patience() > h.limits.seconds(catalog.Unheard)
+	return h.ok[n-2] || h.failing() < h.maxSilence() && h.maxSilence() > h.limits.seconds(catalog.Unheard)
 }

@@ -78,8 +78,8 @@ type sighting struct {
 // remote writes are late.
 const settledFor = time.Minute
 
-// recall returns the answers that were given before.
-func (m *Memory) recall(queries []query) map[question]model.Vector {
+// lookUp returns the answers that were given before.
+func (m *Memory) lookUp(queries []query) map[question]model.Vector {
 	answers := map[question]model.Vector{}
 	if m == nil {
 		return answers
@@ -92,8 +92,8 @@ func (m *Memory) recall(queries []query) map[question]model.Vector {
 	return answers
 }
 
-// keep replaces what is remembered by those of the answers that will stay as they are.
-func (m *Memory) keep(answers map[question]model.Vector, now time.Time) {
+// store replaces what is remembered by those of the answers that will stay as they are.
+func (m *Memory) store(answers map[question]model.Vector, now time.Time) {
 	if m == nil {
 		return
 	}
@@ -107,9 +107,9 @@ func (m *Memory) keep(answers map[question]model.Vector, now time.Time) {
 	maps.DeleteFunc(m.onsets, func(_ onsetOf, o *givenOnset) bool { return now.Sub(o.at) > longestPast })
 }
 
-// before returns, by target, what lies before the last scrapes of a group's members, as far as
+// pastHistories returns, by target, what lies before the last scrapes of a group's members, as far as
 // it is known of all, and the rest of the range.
-func (m *Memory) before(g *group, r *Request, over metrics.Range) (map[string]*history, metrics.Range) {
+func (m *Memory) pastHistories(g *group, r *Request, over metrics.Range) (map[string]*history, metrics.Range) {
 	if m == nil {
 		return nil, over
 	}

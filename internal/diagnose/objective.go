@@ -8,10 +8,10 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/threshold"
 )
 
-// doubt says what speaks against "nothing is wrong" although nothing fires, "" where
+// reasonAgainstHealthy says what speaks against "nothing is wrong" although nothing fires, "" where
 // nothing does: a promise that is not kept by too few requests to be sure, and a first
 // token that is late where nobody knows whether it ever came sooner.
-func (j *judgement) doubt() string {
+func (j *judgement) reasonAgainstHealthy() string {
 	for _, p := range threshold.Promises() {
 		if broken, evidence := catalog.Breached(p.Signal, p.Threshold).Eval(j.view); broken == catalog.True {
 			e := evidence[0]

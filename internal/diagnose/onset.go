@@ -37,7 +37,7 @@ func (v view) onset(of *catalog.Pathology, c catalog.Cond) Onset {
 		o = Onset{At: v.snapshot.At.Add(-time.Duration(watched.V * float64(time.Second)))} // it starts since it was found
 	}
 	if s.course != nil {
-		if t := v.told(c, s.course); t.said > 0 {
+		if t := v.readOnset(c, s.course); t.said > 0 {
 			o = t.Onset
 		}
 	}
@@ -66,15 +66,15 @@ func (s *Span) changed() Onset {
 	return Onset{s.Observed, true}
 }
 
-// told is an onset that a history shows.
-type told struct {
+// onsetReading is an onset that a history shows.
+type onsetReading struct {
 	Onset
 	earliest Onset   // it may have been as early, by chance
 	said     float64 // the logarithm of the likelihood ratio; 0 where the history has no say
 }
 
-// told reads an onset from a history.
-func (v view) told(c catalog.Cond, in *course) (out told) {
+// readOnset reads an onset from a history.
+func (v view) readOnset(c catalog.Cond, in *course) (out onsetReading) {
 	if c.Signal != nil {
 		t, known := traces[c.Signal]
 		if truth, _ := c.Eval(v); !known || t.op != c.Op || truth != catalog.True {
@@ -82,12 +82,12 @@ func (v view) told(c catalog.Cond, in *course) (out told) {
 		}
 		return t.read(in)
 	}
-	var parts []told
+	var parts []onsetReading
 	for _, sub := range append(c.All[:len(c.All):len(c.All)], c.Any...) {
 		if truth, _ := sub.Eval(v); truth != catalog.True {
 			continue
 		}
-		if o := v.told(sub, in); o.said > 0 {
+		if o := v.readOnset(sub, in); o.said > 0 {
 			parts = append(parts, o)
 		}
 	}
@@ -132,14 +132,14 @@ func (h *history) course(normal, now run) *course {
 // A trace is what a signal leaves in a history while it is beyond its threshold.
 type trace struct {
 	op   catalog.Op
-	read func(*course) told
+	read func(*course) onsetReading
 }
 
 // traces are those of the signals that a history shows, on the side of the threshold on
 // which a fault is.
 var traces = func() map[*indicator.Signal]trace {
 	out := map[*indicator.Signal]trace{}
-	add := func(op catalog.Op, read func(*course) told, signals ...*indicator.Signal) {
+	add := func(op catalog.Op, read func(*course) onsetReading, signals ...*indicator.Signal) {
 		for _, s := range signals {
 			out[s] = trace{op, read}
 		}
@@ -149,13 +149,13 @@ var traces = func() map[*indicator.Signal]trace {
 	add(above, outage, indicator.FailedScrapes)
 	add(above, restart, indicator.Restarts, indicator.StartedWhileWatched, indicator.SeenDown)
 	add(below, restart, indicator.ServingAge)
-	add(above, later(firstTokens), indicator.TTFTMean, indicator.TTFTP50, indicator.TTFTP95)
-	add(above, later(tokenGaps), indicator.ITLMean, indicator.ITLP50, indicator.ITLP90, indicator.ITLP95, indicator.ITLP99, indicator.StallsPerRequest)
-	add(above, later(promptLengths), indicator.PromptTokens, indicator.PromptTokensP50, indicator.PromptTail)
-	add(above, later(answerLengths), indicator.OutputTokens)
+	add(above, laterObservations(firstTokens), indicator.TTFTMean, indicator.TTFTP50, indicator.TTFTP95)
+	add(above, laterObservations(tokenGaps), indicator.ITLMean, indicator.ITLP50, indicator.ITLP90, indicator.ITLP95, indicator.ITLP99, indicator.StallsPerRequest)
+	add(above, laterObservations(promptLengths), indicator.PromptTokens, indicator.PromptTokensP50, indicator.PromptTail)
+	add(above, laterObservations(answerLengths), indicator.OutputTokens)
 	add(above, shares(func(h *history, iv interval) (float64, float64) {
 		look := min(1, h.seconds(iv)/moment) // those of a moment tell the same
-		return look * boolTo(h.look(waiting, iv.to) > 0), look
+		return look * boolTo(h.gaugeAt(waiting, iv.to) > 0), look
 	}), indicator.Waiting, indicator.WaitingFloor, indicator.QueueTimeMean, indicator.QueueAge, indicator.PassedOver, indicator.UnansweredWait, indicator.WaitTimes)
 	add(above, shares(func(h *history, iv interval) (float64, float64) { return boolTo(h.stalled(iv)), 1 }), indicator.StuckEngines)
 	add(below, shares(misses), indicator.PrefixHitRatio)
@@ -165,7 +165,7 @@ var traces = func() map[*indicator.Signal]trace {
 		bad, _ := abandoned(h, iv)
 		return bad, h.answered(iv)
 	}), indicator.Abandoned, indicator.AbandonedShare)
-	add(above, rates(func(h *history, iv interval) float64 { return h.rise(evictions, iv) }), indicator.Preemptions, indicator.PreemptionsPerRequest)
+	add(above, rates(func(h *history, iv interval) float64 { return h.increase(evictions, iv) }), indicator.Preemptions, indicator.PreemptionsPerRequest)
 	add(above, rates(func(h *history, iv interval) float64 { return h.count(firstTokens, iv) }), indicator.FirstTokenRate, indicator.ArrivalShare)
 	return out
 }()
@@ -173,30 +173,30 @@ var traces = func() map[*indicator.Signal]trace {
 func boolTo(b bool) float64 { return float64(boolToInt(b)) }
 
 // outage is right after the last good scrape.
-func outage(c *course) told {
+func outage(c *course) onsetReading {
 	if k := c.pageUpTo(len(c.ok) - 1); k >= 0 && k < len(c.ok)-1 {
-		return c.surely(k)
+		return c.certainAt(k)
 	}
-	return told{} // it answers, or never did
+	return onsetReading{} // it answers, or never did
 }
 
 // restart is before the first page of the process that runs.
-func restart(c *course) told {
+func restart(c *course) onsetReading {
 	if c.born == 0 {
-		return told{}
+		return onsetReading{}
 	}
-	return c.surely(c.born - 1)
+	return c.certainAt(c.born - 1)
 }
 
-func (c *course) surely(k int) told {
+func (c *course) certainAt(k int) onsetReading {
 	at := Onset{At: c.at[k]}
-	return told{at, at, math.Inf(1)}
+	return onsetReading{at, at, math.Inf(1)}
 }
 
-// later reads when observations of a histogram began to lie where few normally do: beyond
+// laterObservations reads when observations of a histogram began to lie where few normally do: beyond
 // the bound that tells most.
-func later(family string) func(*course) told {
-	return func(c *course) told {
+func laterObservations(family string) func(*course) onsetReading {
+	return func(c *course) onsetReading {
 		cells := map[interval][]float64{}
 		for _, r := range []run{c.normal, c.life} {
 			for _, iv := range r {
@@ -207,7 +207,7 @@ func later(family string) func(*course) told {
 				cells[iv] = c.cells(nil, family, iv, factor)
 			}
 		}
-		var best told
+		var best onsetReading
 		for bound := range c.bounds[family] {
 			of := c.share(func(iv interval) (bad, of float64) {
 				for i, n := range cells[iv] {
@@ -227,19 +227,19 @@ func later(family string) func(*course) told {
 }
 
 // shares reads when a share of something began to be higher than normal.
-func shares(of quantity) func(*course) told {
-	return func(c *course) told {
+func shares(of quantity) func(*course) onsetReading {
+	return func(c *course) onsetReading {
 		return c.share(func(iv interval) (float64, float64) { return of(c.history, iv) }, 1)
 	}
 }
 
 // rates reads when events began to come faster than normal.
-func rates(count func(*history, interval) float64) func(*course) told {
-	return func(c *course) told {
+func rates(count func(*history, interval) float64) func(*course) onsetReading {
+	return func(c *course) onsetReading {
 		timed := func(iv interval) (float64, float64) { return count(c.history, iv), c.seconds(iv) }
 		n, seconds := c.sum(timed)
 		usual := (n + 0.5) / seconds
-		return c.walk(timed, func(n, seconds float64) float64 {
+		return c.findOnset(timed, func(n, seconds float64) float64 {
 			if n <= usual*seconds {
 				return 0
 			}
@@ -260,10 +260,10 @@ func (c *course) sum(count func(interval) (bad, of float64)) (bad, of float64) {
 }
 
 // share finds when a share began to be higher than normal.
-func (c *course) share(count func(interval) (bad, of float64), dispersion float64) told {
+func (c *course) share(count func(interval) (bad, of float64), dispersion float64) onsetReading {
 	bad, of := c.sum(count)
 	usual := (bad + 0.5) / (of + 1)
-	return c.walk(count, func(bad, of float64) float64 {
+	return c.findOnset(count, func(bad, of float64) float64 {
 		if bad = min(bad, of); of <= 0 || bad <= usual*of {
 			return 0
 		}
@@ -275,11 +275,11 @@ func (c *course) share(count func(interval) (bad, of float64), dispersion float6
 	})
 }
 
-// walk goes back from the last interval and finds where what came from there on is most
+// findOnset goes back from the last interval and finds where what came from there on is most
 // surely not as normal: where the likelihood of what was counted, by its own rate against the
 // normal one, is greatest (a generalized likelihood ratio; Lai, J. R. Stat. Soc. B 57, 1995).
 // It ends where what lies before is normal as surely as a change is one.
-func (c *course) walk(count func(interval) (bad, of float64), ratio func(bad, of float64) float64) (best told) {
+func (c *course) findOnset(count func(interval) (bad, of float64), ratio func(bad, of float64) float64) (best onsetReading) {
 	if len(c.normal) == 0 {
 		return best
 	}
@@ -292,13 +292,13 @@ func (c *course) walk(count func(interval) (bad, of float64), ratio func(bad, of
 			break
 		}
 		if said > best.said {
-			best = told{c.before(i), c.before(i), said}
+			best = onsetReading{c.before(i), c.before(i), said}
 		} else if best.said-said < byChance {
 			best.earliest = c.before(i)
 		}
 	}
 	if best.said < leastSaid {
-		return told{}
+		return onsetReading{}
 	}
 	return best
 }

@@ -58,8 +58,8 @@ const (
 	rateScrapes = 4
 )
 
-// vital are the quantities that are worth a look whatever was found.
-var vital = []*indicator.Signal{
+// keySignals are the quantities that are worth a look whatever was found.
+var keySignals = []*indicator.Signal{
 	indicator.TTFTP95, indicator.ITLMean, indicator.E2EMean,
 	indicator.FirstTokenRate, indicator.GenerationTokenRate, indicator.PromptTokens,
 	indicator.Running, indicator.Waiting, indicator.KVUsage,
@@ -72,8 +72,8 @@ type inquiry struct {
 	settings Settings
 }
 
-// Lead returns the finding behind a verdict, nil where nothing fires.
-func (d *Diagnosis) Lead(v *Verdict) *Finding {
+// LeadingFinding returns the finding behind a verdict, nil where nothing fires.
+func (d *Diagnosis) LeadingFinding(v *Verdict) *Finding {
 	i := slices.IndexFunc(d.Findings, func(f Finding) bool {
 		return f.Status == Firing && f.Pathology.ID == v.ID && f.Model == v.Model
 	})
@@ -96,7 +96,7 @@ func (d *Diagnosis) Plot(ctx context.Context, q metrics.Querier) error {
 	}
 	var errs []error
 	for _, v := range told {
-		f, targets := d.Lead(v), v.Targets
+		f, targets := d.LeadingFinding(v), v.Targets
 		if f != nil {
 			targets = slices.Concat(f.Targets, targets)
 		}
@@ -152,8 +152,8 @@ func (d *Diagnosis) PlotSpan(ctx context.Context, q metrics.Querier, signals []*
 	return slices.DeleteFunc(out, func(p Plot) bool { return len(p.Lines) == 0 }), err
 }
 
-// Vital are the quantities that are worth a look whatever was found.
-func Vital() []*indicator.Signal { return slices.Clone(vital) }
+// KeySignals are the quantities that are worth a look whatever was found.
+func KeySignals() []*indicator.Signal { return slices.Clone(keySignals) }
 
 // A plotter asks for plots.
 type plotter struct {
@@ -164,7 +164,7 @@ type plotter struct {
 }
 
 // plotted chooses what is shown of a finding: its evidence, first what differs from
-// normal, and what is vital, less what shows the same.
+// normal, and what is keySignals, less what shows the same.
 func plotted(f *Finding) []*indicator.Signal {
 	var out, usual []*indicator.Signal
 	if f != nil {
@@ -181,7 +181,7 @@ func plotted(f *Finding) []*indicator.Signal {
 	out = append(out, usual...)
 	out = out[:min(len(out), plottedEvidence)]
 	evidence := slices.Clone(out)
-	for _, s := range vital {
+	for _, s := range keySignals {
 		if len(out) < plotsEach && !slices.ContainsFunc(evidence, s.Shares) {
 			out = append(out, s)
 		}

@@ -176,15 +176,15 @@ func (j *judgement) cannotTell() string {
 	return "a rate needs at least two scrapes, a verdict ten seconds of them"
 }
 
-// find judges the pool.
-func (p *pool) find(pathologies []*catalog.Pathology) {
+// judge judges the pool.
+func (p *pool) judge(pathologies []*catalog.Pathology) {
 	for _, of := range pathologies {
 		if !p.gateway || of.Scope() == indicator.Gateway {
 			p.findings = append(p.findings, p.merge(of))
 		}
 	}
 	rank(p.findings)
-	p.verdict = p.quiet()
+	p.verdict = p.quietVerdict()
 	if len(p.findings) > 0 && p.findings[0].Status == Firing && !p.findings[0].Note {
 		f := &p.findings[0]
 		p.verdict = Verdict{
@@ -240,8 +240,8 @@ const (
 	doubtful     = 0.5
 )
 
-// quiet gives the verdict where nothing fires.
-func (p *pool) quiet() Verdict {
+// quietVerdict gives the verdict where nothing fires.
+func (p *pool) quietVerdict() Verdict {
 	s := p.snapshot
 	var names []string
 	var known []*judgement
@@ -335,7 +335,7 @@ func (p *pool) reasons() string {
 	}
 	var parts []string
 	for _, why := range order {
-		parts = append(parts, on(of[why])+": "+why)
+		parts = append(parts, listTargets(of[why])+": "+why)
 	}
 	if more := len(parts) - manyReasons; more > 0 {
 		parts = append(parts[:manyReasons], fmt.Sprintf("and %d more reasons", more))
@@ -346,7 +346,7 @@ func (p *pool) reasons() string {
 // How many reasons, and how many targets of each, a sentence bears.
 const manyReasons, manyTargets = 3, 3
 
-func on(targets []string) string {
+func listTargets(targets []string) string {
 	if len(targets) > manyTargets {
 		return fmt.Sprintf("%d targets", len(targets))
 	}
@@ -374,7 +374,7 @@ func (p *pool) pending() string {
 		if slices.ContainsFunc(pending, explains) {
 			continue
 		}
-		parts = append(parts, fmt.Sprintf("%s on %s for %s", f.Pathology.ID, on(f.Targets), indicator.FormatNumber(p.snapshot.At.Sub(f.Since).Seconds(), indicator.Seconds)))
+		parts = append(parts, fmt.Sprintf("%s on %s for %s", f.Pathology.ID, listTargets(f.Targets), indicator.FormatNumber(p.snapshot.At.Sub(f.Since).Seconds(), indicator.Seconds)))
 	}
 	if len(parts) == 0 {
 		return ""
@@ -385,7 +385,7 @@ func (p *pool) pending() string {
 // healthySummary says that nothing is wrong, with what speaks against it.
 func healthySummary(known []*judgement) (summary string, confidence float64) {
 	for _, j := range known {
-		if doubt := j.doubt(); doubt != "" {
+		if doubt := j.reasonAgainstHealthy(); doubt != "" {
 			return "Nothing is found wrong, but " + doubt, doubtful
 		}
 	}

@@ -222,7 +222,7 @@ func duplicates(ctx context.Context, q metrics.Querier, at time.Time, matchers [
 	next:
 		for _, s := range groups[k] {
 			for i := first; i < len(processes); i++ {
-				if lag, ok := same(processes[i][0], s); ok {
+				if lag, ok := sameProcess(processes[i][0], s); ok {
 					s.behind = processes[i][0].last().Sub(s.last()) + lag
 					processes[i] = append(processes[i], s)
 					continue next
@@ -302,10 +302,10 @@ func sinceReset(in []model.SamplePair) []model.SamplePair {
 	return out
 }
 
-// same reports whether two views are of one process, and how long after the first one the
+// sameProcess reports whether two views are of one process, and how long after the first one the
 // second shows the same. A process that never worked is like any other, but where both were
 // scraped at one address.
-func same(a, b *seen) (lag time.Duration, ok bool) {
+func sameProcess(a, b *seen) (lag time.Duration, ok bool) {
 	// The lag is between these, in milliseconds: what is less was before, and what is more
 	// comes after.
 	least, most := math.Inf(-1), math.Inf(1)

@@ -82,7 +82,7 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 			s.Window.From, s.Unchanged = o.At.Add(-usual), true
 		}
 		if b := (Range{past.From, s.Window.From}); b.Length() >= minHistory {
-			s.Baseline, s.Source = b.settled(), History
+			s.Baseline, s.Source = b.alignedToStep(), History
 		}
 		o.override(&s, newHistory())
 		return s
@@ -130,7 +130,7 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 	}
 	s.course = h.course(normal, now)
 	if len(normal) > 0 && h.span(normal).Length() >= minHistory {
-		s.Baseline, s.Source = h.span(normal).settled(), History
+		s.Baseline, s.Source = h.span(normal).alignedToStep(), History
 	}
 	s.steady = h.steadiness(normal, now)
 	o.override(&s, h)
@@ -146,9 +146,9 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 	return s
 }
 
-// settled returns the part of a long baseline between multiples of a step: it says the
+// alignedToStep returns the part of a long baseline between multiples of a step: it says the
 // same, of all targets over the same time, and its answers hold for as long.
-func (r Range) settled() Range {
+func (r Range) alignedToStep() Range {
 	for _, s := range []struct{ least, from, to time.Duration }{
 		{longHistory + 20*time.Minute, 10 * time.Minute, 10 * time.Minute},
 		{longHistory + 10*time.Minute, 5 * time.Minute, 5 * time.Minute},
@@ -200,10 +200,10 @@ func (o *Options) lifeTells(h *history, past run, window Range) bool {
 		return false
 	}
 	requests := 0.0
-	for _, iv := range h.within(window) {
+	for _, iv := range h.intervalsIn(window) {
 		requests += h.count(firstTokens, iv)
 	}
-	return h.look(firstTokens+"_count", 0) >= max(minLifetimeRequests, manyTimes*requests)
+	return h.gaugeAt(firstTokens+"_count", 0) >= max(minLifetimeRequests, manyTimes*requests)
 }
 
 // failing returns how long ago the last good scrape was when the last one failed.
@@ -259,14 +259,14 @@ func (h *history) service(s run) service {
 		v.requests += h.count(firstTokens, iv)
 		gaps += h.count(tokenGaps, iv)
 		v.seconds += h.seconds(iv)
-		if w := h.look(waiting, iv.to); !math.IsNaN(w) {
+		if w := h.gaugeAt(waiting, iv.to); !math.IsNaN(w) {
 			v.waiting += w
 			looks++
 		}
 	}
 	sum := func(key string) (n float64) {
 		for _, iv := range s {
-			n += h.rise(key, iv)
+			n += h.increase(key, iv)
 		}
 		return n
 	}
@@ -346,7 +346,7 @@ func (h *history) withStall(before, now run) run {
 }
 
 func (h *history) stalled(iv interval) bool {
-	return h.rise(tokensOut, iv)+h.count(firstTokens, iv) == 0 && h.look(running, iv.to)+h.look(waiting, iv.to) > 0
+	return h.increase(tokensOut, iv)+h.count(firstTokens, iv) == 0 && h.gaugeAt(running, iv.to)+h.gaugeAt(waiting, iv.to) > 0
 }
 
 // shareable is how many intervals between scrapes a window that is shared holds: rate()

@@ -78,7 +78,7 @@ func (h *history) steadiness(normal, now run) steadiness {
 // window, and not again. A window of one interval cannot tell.
 func (h *history) cameOnce(window Range) map[*indicator.Signal]bool {
 	once := map[*indicator.Signal]bool{}
-	all := h.within(window)
+	all := h.intervalsIn(window)
 	for sig, events := range map[*indicator.Signal]quantity{
 		indicator.ServerErrCount: refused("5"), indicator.ClientErrCount: refused("4"), indicator.Abandoned: abandoned,
 	} {
@@ -129,14 +129,14 @@ func (h *history) moments(s run, limit float64) (gaps, ttfts []meanOf) {
 		return out
 	}
 	gaps = each(tokenGaps, momentGaps, func(m interval) float64 { return h.clipped(tokenGaps, m, limit) })
-	ttfts = each(firstTokens, momentRequests, func(m interval) float64 { return h.rise(firstTokens+"_sum", m) / h.count(firstTokens, m) })
+	ttfts = each(firstTokens, momentRequests, func(m interval) float64 { return h.increase(firstTokens+"_sum", m) / h.count(firstTokens, m) })
 	return gaps, ttfts
 }
 
 // clipped is the mean of a histogram's observations, those beyond the limit counted as
 // the limit: its sum less what the middle of the buckets beyond the limit exceeds it by.
 func (h *history) clipped(family string, iv interval, limit float64) float64 {
-	n, sum := h.count(family, iv), h.rise(family+"_sum", iv)
+	n, sum := h.count(family, iv), h.increase(family+"_sum", iv)
 	cells, bounds, lower := h.cells(make([]float64, 0, 64), family, iv, 1), h.bounds[family], 0.0
 	for i, c := range cells {
 		middle := (lower + bounds[i]) / 2
@@ -199,9 +199,9 @@ const mostWander = 4
 // hundred lengths: simulated from lognormal ones with a sigma of 0.8 to 1.3, 0.3 to 0.5.
 const tailDeviation = 0.4
 
-// young reports whether what is judged has gone on for no longer than a burst of requests and
+// maybeBurst reports whether what is judged has gone on for no longer than a burst of requests and
 // what follows it.
-func (v view) young() bool {
+func (v view) maybeBurst() bool {
 	s := &v.span().steady
 	return s.moments > 0 && s.since.Seconds() < v.number(burst)
 }
@@ -223,7 +223,7 @@ func (v view) Doubt(s *indicator.Signal) catalog.Doubt {
 	d := catalog.Doubt{Least: now.V, Wander: 1, Margin: 1}
 	z, short := v.number(deviations), v.number(burst)
 	inBurst := v.span().Window.Length().Seconds() < short
-	single := steady.moments == 1 || v.young()
+	single := steady.moments == 1 || v.maybeBurst()
 	stalled := steady.moments > 0 && steady.since.Seconds() < v.number(hiccup)
 	wander := func(deviation float64) {
 		d.Wander = min(mostWander, math.Exp(z*deviation))

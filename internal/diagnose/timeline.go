@@ -86,7 +86,7 @@ func (h *history) divide(to Timeline, life run) Timeline {
 		}
 		from = c.After
 	}
-	quiet := len(life) - h.quiet(life[from:])
+	quiet := len(life) - h.idleTail(life[from:])
 	add(life[from:quiet])
 	add(life[quiet:])
 	return to
@@ -99,13 +99,13 @@ const (
 	expected = 5
 )
 
-// quiet returns how many intervals at the end of a run were without any work, 0 where
+// idleTail returns how many intervals at the end of a run were without any work, 0 where
 // they are too short to say.
-func (h *history) quiet(s run) int {
+func (h *history) idleTail(s run) int {
 	n := 0
 	for n < len(s) {
 		iv := s[len(s)-1-n]
-		if h.rise(tokensOut, iv)+h.count(firstTokens, iv) > 0 || !(h.look(running, iv.to)+h.look(waiting, iv.to) == 0) {
+		if h.increase(tokensOut, iv)+h.count(firstTokens, iv) > 0 || !(h.gaugeAt(running, iv.to)+h.gaugeAt(waiting, iv.to) == 0) {
 			break
 		}
 		n++

@@ -131,7 +131,7 @@ func (m *Monitor) Evaluate(ctx context.Context, at time.Time) {
 	limit := max(m.o.Every, 10*time.Second)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	from := m.o.Source.Afresh()
+	from := m.o.Source.WithoutPartials()
 	o, err := m.options(ctx, from, at)
 	if err == nil {
 		o.Memory = &m.memory
@@ -210,7 +210,7 @@ const maxServed = 10_000
 // Look diagnoses one moment, the past too, with predictions of its fixes. A window of 0 is
 // chosen by the diagnosis.
 func (m *Monitor) Look(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
-	from := m.o.Source.Afresh()
+	from := m.o.Source.WithoutPartials()
 	o, err := m.options(ctx, from, at)
 	if err != nil {
 		return diagnose.Diagnosis{}, err

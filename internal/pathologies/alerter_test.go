@@ -150,7 +150,7 @@ func TestAReplicaComesBackWhileAGatewayLeads(t *testing.T) {
 		t.Fatalf("sent: %v", a.last)
 	}
 	d = play()
-	if d.Verdict.ID != "hang-outside-engine" || !slices.Contains(d.Verdict.All, "d:8000") || d.Verdict.Since.IsZero() || d.Lead(&d.Verdict) == nil {
+	if d.Verdict.ID != "hang-outside-engine" || !slices.Contains(d.Verdict.All, "d:8000") || d.Verdict.Since.IsZero() || d.LeadingFinding(&d.Verdict) == nil {
 		t.Errorf("%+v", d.Verdict)
 	}
 	if !strings.Contains(d.Verdict.Summary, "engines' own metrics do not show it") {

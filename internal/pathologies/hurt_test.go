@@ -116,7 +116,7 @@ hist vllm:inter_token_latency_seconds{model_name="m",engine="0"} mean=0.02x60,0.
 hist vllm:request_prefill_time_seconds{model_name="m",engine="0"} mean=0.04 rate=2x60,0.2
 hist vllm:request_decode_time_seconds{model_name="m",engine="0"} mean=2 rate=2x60,0.2
 `)
-	f := d.Lead(&d.Verdict)
+	f := d.LeadingFinding(&d.Verdict)
 	if f == nil || f.Severity != catalog.Page || d.Verdict.ID != "concurrency-limit" && d.Verdict.ID != "saturation" {
 		t.Fatalf("%s: %s, %+v", d.Verdict.ID, d.Verdict.Summary, f)
 	}

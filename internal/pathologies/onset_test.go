@@ -131,7 +131,7 @@ func (c *onsets) judge(t *testing.T, p *played) {
 			}
 			d := p.watched(t, at, &memory)
 			said = diagnose.Finding{}
-			if f := d.Lead(&d.Verdict); f != nil && slices.Contains(want, f.Pathology.ID) {
+			if f := d.LeadingFinding(&d.Verdict); f != nil && slices.Contains(want, f.Pathology.ID) {
 				said = *f
 				if first.IsZero() {
 					first, last = f.Since, f.Since

@@ -62,7 +62,7 @@ func checkPlots(t *testing.T, name string, d *diagnose.Diagnosis, v *diagnose.Ve
 			t.Errorf("%s, %s: the last point is %.1f, and %.1f was judged", name, p.Signal.Name, last, p.Now.V)
 		}
 	}
-	f := d.Lead(v)
+	f := d.LeadingFinding(v)
 	if f == nil {
 		return
 	}

@@ -66,7 +66,7 @@ func newDocument(d *diagnose.Diagnosis, o Options) (*render.Document, error) {
 func (t *document) verdict(v *diagnose.Verdict, more string) error {
 	d := t.d
 	t.Answer(style(d, v), head(d, v), render.Sentence(v.Summary))
-	f := d.Lead(v)
+	f := d.LeadingFinding(v)
 	for _, s := range []string{whereSince(d, v, t.o.Full), objectivesLine(f), more} {
 		if s != "" {
 			t.Say("", s)
@@ -252,7 +252,7 @@ func (t *document) basis() {
 
 // style is how a verdict stands out.
 func style(d *diagnose.Diagnosis, v *diagnose.Verdict) render.Style {
-	switch f := d.Lead(v); {
+	switch f := d.LeadingFinding(v); {
 	case f != nil && f.Severity == catalog.Page:
 		return render.Bad
 	case f != nil && f.Severity == catalog.Ticket:
@@ -269,7 +269,7 @@ func Banners(d *diagnose.Diagnosis) (verdicts []*diagnose.Verdict, banners []ren
 	for _, v := range verdicts {
 		b := render.Banner{Class: style(d, v).Class(), Head: head(d, v), Text: []string{render.Sentence(v.Summary)}}
 		at := "Diagnosed at " + d.At.UTC().Format("2006-01-02 15:04:05 UTC") + "."
-		for _, s := range []string{strings.TrimSpace(whereSince(d, v, false) + " " + at), objectivesLine(d.Lead(v))} {
+		for _, s := range []string{strings.TrimSpace(whereSince(d, v, false) + " " + at), objectivesLine(d.LeadingFinding(v))} {
 			if s != "" {
 				b.Text = append(b.Text, s)
 			}

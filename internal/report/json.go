@@ -305,7 +305,7 @@ func newPlotsJSON(d *diagnose.Diagnosis) (out []plotJSON) {
 		verdicts = told(d)
 	}
 	for _, v := range verdicts {
-		f := d.Lead(v)
+		f := d.LeadingFinding(v)
 		from, to := shownTime(d, v)
 		for i := range v.Plots {
 			p := &v.Plots[i]

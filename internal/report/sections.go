@@ -56,7 +56,7 @@ func about(d *diagnose.Diagnosis, v *diagnose.Verdict, f *diagnose.Finding) bool
 // left out.
 func selected(d *diagnose.Diagnosis, v *diagnose.Verdict, keep func(*diagnose.Finding) bool) []*diagnose.Finding {
 	var out []*diagnose.Finding
-	first := d.Lead(v)
+	first := d.LeadingFinding(v)
 	for i := range d.Findings {
 		if f := &d.Findings[i]; f != first && about(d, v, f) && keep(f) {
 			out = append(out, f)
@@ -91,7 +91,7 @@ func confidence(c float64) string {
 // qualifier is what stands behind the verdict's id: how bad and how sure.
 func qualifier(d *diagnose.Diagnosis, v *diagnose.Verdict) string {
 	var parts []string
-	if f := d.Lead(v); f != nil {
+	if f := d.LeadingFinding(v); f != nil {
 		parts = append(parts, f.Severity.String())
 	}
 	if v.Confidence > 0 && v.ID != diagnose.InsufficientData {
@@ -604,7 +604,7 @@ func footer(d *diagnose.Diagnosis, verbose bool) [][2]string {
 		}
 	}
 	out = append(out, [2]string{"baseline", baseline})
-	if s := thresholdSources(d.Lead(&d.Verdict)); s != "" {
+	if s := thresholdSources(d.LeadingFinding(&d.Verdict)); s != "" {
 		out = append(out, [2]string{"thresholds", s})
 	}
 	return out

@@ -58,7 +58,7 @@ func short(d *diagnose.Diagnosis, o Options) *render.Text {
 
 func (t *text) answer(d *diagnose.Diagnosis, r room) {
 	v := &d.Verdict
-	f := d.Lead(v)
+	f := d.LeadingFinding(v)
 	t.verdict(d, v, r.summary)
 	t.models(d, r.models)
 	if doubts := doubts(d, v); len(doubts) > 0 {
@@ -131,7 +131,7 @@ func doubts(d *diagnose.Diagnosis, v *diagnose.Verdict) []string {
 	for _, n := range d.Notes {
 		add(n)
 	}
-	add(objectivesLine(d.Lead(v)))
+	add(objectivesLine(d.LeadingFinding(v)))
 	if n := len(d.Unjudged); n > 0 && d.Status == diagnose.Firing {
 		add(fmt.Sprintf("%d of %d targets could not be judged: %s: %s", n, len(d.Targets), d.Unjudged[0].Target, d.Unjudged[0].Reason))
 	}

@@ -63,7 +63,7 @@ func Of(ctx context.Context, spec source.Spec, at string) (d *Deployment, err er
 // A page is the last one of a server.
 type page struct {
 	name, instance string
-	source.Page
+	source.Scrape
 }
 
 func (d *Deployment) ofServers(ctx context.Context, spec source.Spec) error {
@@ -73,7 +73,7 @@ func (d *Deployment) ofServers(ctx context.Context, spec source.Spec) error {
 	}
 	defer scraper.Close()
 	var pages []page
-	for i, p := range scraper.Once(ctx) {
+	for i, p := range scraper.FetchAll(ctx) {
 		pages = append(pages, page{scraper.Targets[i].Name(), scraper.Targets[i].Instance, p})
 	}
 	return d.ofPages(servers(len(pages)), pages)
@@ -90,7 +90,7 @@ func (d *Deployment) ofRecording(ctx context.Context, path string) (err error) {
 	last, own := map[string]page{}, []byte("\n"+dialect.HostInfo+"{")
 	if err := rec.Scrapes(func(s recording.Scrape) error {
 		if len(s.Body) > 0 && !bytes.Contains(s.Body, own) {
-			last[s.Target] = page{path + ": " + s.Target, s.Target, source.Page{Body: scrape.Body{Raw: s.Body}}}
+			last[s.Target] = page{path + ": " + s.Target, s.Target, source.Scrape{Body: scrape.Body{Raw: s.Body}}}
 		}
 		return ctx.Err()
 	}); err != nil {

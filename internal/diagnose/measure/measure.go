@@ -79,7 +79,7 @@ func Measure(ctx context.Context, q metrics.Querier, cfg Config) ([]*baseline.Fi
 	for ; ; d.Window *= 2 { // a quiet server needs longer to have enough requests
 		rest := span - d.Window
 		r := metrics.Range{Start: cfg.From.Add(d.Window), End: cfg.To, Step: max(rest/points, min(cfg.Short, rest/fewest))}
-		values, err := ask(ctx, q, d, r)
+		values, err := fetchSignals(ctx, q, d, r)
 		if err != nil {
 			return nil, err
 		}
@@ -93,8 +93,8 @@ func Measure(ctx context.Context, q metrics.Querier, cfg Config) ([]*baseline.Fi
 // samples are the values of one signal, by model.
 type samples map[string][]float64
 
-// ask fetches all signals of model servers over the range.
-func ask(ctx context.Context, q metrics.Querier, d dialect.Deployment, r metrics.Range) (map[*indicator.Signal]samples, error) {
+// fetchSignals fetches all signals of model servers over the range.
+func fetchSignals(ctx context.Context, q metrics.Querier, d dialect.Deployment, r metrics.Range) (map[*indicator.Signal]samples, error) {
 	all := indicator.All()
 	answers := make([]samples, len(all))
 	g, ctx := errgroup.WithContext(ctx)

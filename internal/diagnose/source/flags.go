@@ -101,7 +101,7 @@ func (f *Flags) Watch(ctx context.Context, s *Source, show func(format string, a
 	if s.Live == nil {
 		return nil
 	}
-	s.Live.Learn(ctx)
+	s.Live.FetchFacts(ctx)
 	s.Live.RunFor(ctx, f.Duration, func(ran time.Duration) {
 		show("watching: %.0f s of %.0f s", ran.Seconds(), f.Duration.Seconds())
 	})

@@ -19,7 +19,7 @@ func (s *Source) Follow(ctx context.Context, o diagnose.Options, every time.Dura
 	defer stop()
 	done := make(chan error, 1)
 	go func() {
-		s.Live.Learn(ctx)
+		s.Live.FetchFacts(ctx)
 		done <- s.follow(ctx, o, every, each)
 		stop()
 	}()
@@ -37,7 +37,7 @@ func (s *Source) follow(ctx context.Context, o diagnose.Options, every time.Dura
 		case <-tick.C:
 		}
 		if s.Live != nil && s.Live.unjudgeable() {
-			return s.Live.strangers()
+			return s.Live.onlyStrangersError()
 		}
 		now, err := s.options(ctx, time.Now(), o)
 		var d diagnose.Diagnosis
@@ -56,11 +56,11 @@ func (s *Source) follow(ctx context.Context, o diagnose.Options, every time.Dura
 // options are those of a diagnosis of a moment, with what the caller looks for.
 func (s *Source) options(ctx context.Context, at time.Time, by diagnose.Options) (diagnose.Options, error) {
 	o, err := s.Options(ctx, at)
-	return asked(o, by), err
+	return mergeOptions(o, by), err
 }
 
-// asked are the options of a source, with what the caller looks for and tells of the servers.
-func asked(o, by diagnose.Options) diagnose.Options {
+// mergeOptions are the options of a source, with what the caller looks for and tells of the servers.
+func mergeOptions(o, by diagnose.Options) diagnose.Options {
 	o.Pathologies, o.Settings, o.Window, o.Memory = by.Pathologies, by.Settings, by.Window, by.Memory
 	facts := o.Annotate
 	o.Annotate = func(ts []diagnose.Target) {

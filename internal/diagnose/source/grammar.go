@@ -43,8 +43,8 @@ var endings = []string{".tar", ".gz", ".tgz", ".zst", ".prom", ".yaml", ".yml", 
 
 var errTwo = errors.New("give URLs, a recording or --prometheus, not two of them")
 
-// Given is the number of different sources that a Spec names.
-func (s *Spec) Given() int {
+// SourceCount is the number of different sources that a Spec names.
+func (s *Spec) SourceCount() int {
 	n := 0
 	for _, set := range []bool{len(s.URLs) > 0, s.Recording != "", s.Prometheus != ""} {
 		if set {
@@ -56,7 +56,7 @@ func (s *Spec) Given() int {
 
 // Check refuses a Spec that names two sources.
 func (s *Spec) Check() error {
-	if s.Given() > 1 {
+	if s.SourceCount() > 1 {
 		return errTwo
 	}
 	return nil

@@ -41,11 +41,11 @@ func newLive(s *Scraper, store *embedded.Store) (*Live, error) {
 // stores what comes, and beside it what this machine says where Spec.Host asks for it. It
 // may be called again.
 func (r *Live) Run(ctx context.Context) {
-	r.beside(ctx, r.takeHost, func(ctx context.Context) { r.Scraper.Run(ctx, r.take) })
+	r.scrapeWithHost(ctx, r.addHostPage, func(ctx context.Context) { r.Scraper.Run(ctx, r.addScrape) })
 }
 
-// takeHost stores a page of this machine.
-func (r *Live) takeHost(p hostmetrics.Page) {
+// addHostPage stores a page of this machine.
+func (r *Live) addHostPage(p hostmetrics.Page) {
 	_, err := r.store.Append(embedded.Target{Instance: p.Instance()}, p.At, p.Body, "", p.Took)
 	if err != nil && !embedded.IsPageFault(err) { // more devices than a page may have are no reason to judge nothing
 		r.mu.Lock()
@@ -56,8 +56,8 @@ func (r *Live) takeHost(p hostmetrics.Page) {
 
 // ScrapeOnce asks every server for one page and stores it.
 func (r *Live) ScrapeOnce(ctx context.Context) {
-	for _, p := range r.Once(ctx) {
-		r.take(p)
+	for _, p := range r.FetchAll(ctx) {
+		r.addScrape(p)
 	}
 }
 
@@ -81,8 +81,8 @@ type gap struct {
 	why      string
 }
 
-// take stores a page.
-func (r *Live) take(p Page) {
+// addScrape stores a page.
+func (r *Live) addScrape(p Scrape) {
 	t := embedded.Target{Instance: r.Targets[p.Target].Instance}
 	err, storeErr := p.Err, error(nil)
 	beside, seen := r.first(&p, &err)
@@ -127,7 +127,7 @@ func (r *Live) take(p Page) {
 
 // first looks at a page until one was a server's: err becomes what is wrong with another
 // program's.
-func (r *Live) first(p *Page, err *error) (beside, seen bool) {
+func (r *Live) first(p *Scrape, err *error) (beside, seen bool) {
 	r.mu.Lock()
 	st := &r.states[p.Target]
 	beside, seen = st.beside, st.seen
@@ -147,15 +147,15 @@ func (r *Live) first(p *Page, err *error) (beside, seen bool) {
 func (r *Live) unjudgeable() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !slices.ContainsFunc(r.states, func(st liveState) bool { return !st.beside && !settled(st.last) })
+	return !slices.ContainsFunc(r.states, func(st liveState) bool { return !st.beside && !isPermanent(st.last) })
 }
 
-// Learn asks every server for what it says beside its metrics.
-func (r *Live) Learn(ctx context.Context) {
+// FetchFacts asks every server for what it says beside its metrics.
+func (r *Live) FetchFacts(ctx context.Context) {
 	var wg sync.WaitGroup
 	for i := range r.Targets {
 		if !r.Targets[i].Gateway {
-			wg.Go(func() { r.learn(ctx, i) })
+			wg.Go(func() { r.fetchFacts(ctx, i) })
 		}
 	}
 	wg.Wait()
@@ -175,8 +175,8 @@ func (r *Live) failed() error {
 	return r.err
 }
 
-// Missed is the number of scrapes that failed.
-func (r *Live) Missed() int {
+// FailedScrapes is the number of scrapes that failed.
+func (r *Live) FailedScrapes() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := 0
@@ -186,7 +186,7 @@ func (r *Live) Missed() int {
 	return n
 }
 
-func (r *Live) learn(ctx context.Context, i int) {
+func (r *Live) fetchFacts(ctx context.Context, i int) {
 	facts := r.Client.Facts(ctx, r.Targets[i].URL)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -207,7 +207,7 @@ func (r *Live) learnFailed(ctx context.Context) {
 	r.mu.Lock()
 	for i := range r.states {
 		if st := &r.states[i]; !r.Targets[i].Gateway && st.good > 0 && (st.last != nil || st.facts.HealthErr != nil) {
-			wg.Go(func() { r.learn(ctx, i) })
+			wg.Go(func() { r.fetchFacts(ctx, i) })
 		}
 	}
 	r.mu.Unlock()
@@ -236,7 +236,7 @@ func (r *Live) count(ran time.Duration) (answering, ever int, lost bool) {
 // nobody who is away: that is a verdict.
 func (r *Live) unreachable() error {
 	if r.unjudgeable() {
-		return r.strangers()
+		return r.onlyStrangersError()
 	}
 	r.mu.Lock()
 	away := slices.ContainsFunc(r.states, func(st liveState) bool { return st.isAway() })
@@ -247,8 +247,8 @@ func (r *Live) unreachable() error {
 	return r.Answered()
 }
 
-// strangers is the error of a look at nothing but other programs.
-func (r *Live) strangers() error {
+// onlyStrangersError is the error of a look at nothing but other programs.
+func (r *Live) onlyStrangersError() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var failed []error
@@ -272,7 +272,7 @@ func (r *Live) strangers() error {
 func (r *Live) Answered() error {
 	_, ever, _ := r.count(0)
 	if ever == 0 && r.unjudgeable() {
-		return r.strangers()
+		return r.onlyStrangersError()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -299,9 +299,9 @@ func (r *Live) Answered() error {
 // page, or a question that is wrong.
 func (st *liveState) isAway() bool { return st.outage != "" && st.facts.Health != 200 }
 
-// tellDown says of a target-down finding what was tried, and whether only the metrics
+// explainDown says of a target-down finding what was tried, and whether only the metrics
 // pages fail.
-func (r *Live) tellDown(d *diagnose.Diagnosis) {
+func (r *Live) explainDown(d *diagnose.Diagnosis) {
 	if d.Status != diagnose.Firing || len(d.Findings) == 0 || !slices.ContainsFunc(d.Findings[0].Evidence, func(e catalog.Evidence) bool {
 		return e.Signal == indicator.Up && e.Holds == catalog.True
 	}) {
@@ -365,7 +365,7 @@ func (r *Live) Annotate(ts []diagnose.Target) {
 			continue
 		}
 		switch {
-		case st.good == 0 && settled(st.last): // not down: another program
+		case st.good == 0 && isPermanent(st.last): // not down: another program
 			t.Problem = strings.TrimPrefix(st.last.Error(), r.Targets[k].Name()+" ") + "; " + hint.Of(st.last)
 			continue
 		case st.good > 0 || t.Problem == "":

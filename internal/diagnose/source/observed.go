@@ -30,7 +30,7 @@ func (s *Source) Observe(ctx context.Context, model string, at time.Time, window
 	span := s.Span()
 	if s.Live != nil {
 		switch err := s.Live.Answered(); {
-		case settled(err):
+		case isPermanent(err):
 			return nil, err
 		case err != nil:
 			return nil, fmt.Errorf("no server answered: %w", err)

@@ -29,8 +29,8 @@ func judge(ctx context.Context, q metrics.Querier, o diagnose.Options) (diagnose
 	switch n := unanswered.Load(); {
 	case n > 0:
 		d.Notes = slices.Insert(d.Notes, 0, fmt.Sprintf("partial: %d questions had no answer in time, and what rests on them is unknown", n))
-		d.Doubt(partialConfidence, "the time was over before everything was looked at")
-	case over(ctx) && o.Predict != nil:
+		d.MarkPartial(partialConfidence, "the time was over before everything was looked at")
+	case deadlinePassed(ctx) && o.Predict != nil:
 		d.Notes = slices.Insert(d.Notes, 0, "partial: the time was over before all fixes were simulated")
 	}
 	return d, nil
@@ -63,12 +63,12 @@ func bounded(ctx context.Context, run func() (diagnose.Diagnosis, error)) (diagn
 	}
 }
 
-func over(ctx context.Context) bool { return errors.Is(ctx.Err(), context.DeadlineExceeded) }
+func deadlinePassed(ctx context.Context) bool { return errors.Is(ctx.Err(), context.DeadlineExceeded) }
 
 // inTime gives no answer where the deadline comes first, instead of an error.
 func inTime(q metrics.Querier, unanswered *atomic.Int64) *lenient {
 	return &lenient{q, func(ctx context.Context, err error) error {
-		if err != nil && over(ctx) {
+		if err != nil && deadlinePassed(ctx) {
 			unanswered.Add(1)
 			return nil
 		}
@@ -76,32 +76,32 @@ func inTime(q metrics.Querier, unanswered *atomic.Int64) *lenient {
 	}}
 }
 
-// lenient is a Querier some of whose errors are none: excuse returns nil for those.
+// lenient is a Querier some of whose errors are none: handle returns nil for those.
 type lenient struct {
 	next   metrics.Querier
-	excuse func(context.Context, error) error
+	handle func(context.Context, error) error
 }
 
 // Query implements metrics.Querier.
 func (q *lenient) Query(ctx context.Context, expr string, at time.Time) (model.Vector, error) {
 	v, err := q.next.Query(ctx, expr, at)
-	return v, q.excuse(ctx, err)
+	return v, q.handle(ctx, err)
 }
 
 // Evaluate implements metrics.Querier.
 func (q *lenient) Evaluate(ctx context.Context, e indicator.Expr, at time.Time) (model.Vector, error) {
 	v, err := q.next.Evaluate(ctx, e, at)
-	return v, q.excuse(ctx, err)
+	return v, q.handle(ctx, err)
 }
 
 // Samples implements metrics.Querier.
 func (q *lenient) Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix, error) {
 	m, err := q.next.Samples(ctx, selector, at, span)
-	return m, q.excuse(ctx, err)
+	return m, q.handle(ctx, err)
 }
 
 // QueryRange implements metrics.Querier.
 func (q *lenient) QueryRange(ctx context.Context, expr string, r metrics.Range) (model.Matrix, error) {
 	m, err := q.next.QueryRange(ctx, expr, r)
-	return m, q.excuse(ctx, err)
+	return m, q.handle(ctx, err)
 }

@@ -65,9 +65,9 @@ type partials struct {
 	said []string
 }
 
-// excuse notes the error of a partial answer, which is taken for what it is worth, and
+// recordPartial notes the error of a partial answer, which is taken for what it is worth, and
 // returns any other.
-func (p *partials) excuse(_ context.Context, err error) error {
+func (p *partials) recordPartial(_ context.Context, err error) error {
 	var partial *api.PartialError
 	if !errors.As(err, &partial) {
 		return err

@@ -29,7 +29,7 @@ func (s *Scraper) Record(ctx context.Context, out *recording.Writer, show func(R
 	r := &recorder{Scraper: s, out: out, stop: stop, show: show, fails: make([]int, len(s.Targets)), looked: make([]bool, len(s.Targets)), other: map[int]error{}}
 	var facts sync.WaitGroup
 	facts.Go(func() { r.meta(ctx) })
-	s.beside(ctx, r.takeHost, func(ctx context.Context) { s.Run(ctx, r.take) })
+	s.scrapeWithHost(ctx, r.writeHostPage, func(ctx context.Context) { s.Run(ctx, r.writeScrape) })
 	facts.Wait()
 	return r.Recorded, r.err
 }
@@ -69,8 +69,8 @@ func (r *recorder) write(target string, at time.Time, body []byte) bool {
 	return true
 }
 
-// takeHost writes a page of this machine.
-func (r *recorder) takeHost(p hostmetrics.Page) {
+// writeHostPage writes a page of this machine.
+func (r *recorder) writeHostPage(p hostmetrics.Page) {
 	target := p.Instance()
 	if k := slices.IndexFunc(r.Targets, func(t Target) bool { return t.Instance == p.Server }); k >= 0 {
 		target = dialect.GPUsOf(recording.DirectoryName(r.Targets[k].Name()))
@@ -78,7 +78,7 @@ func (r *recorder) takeHost(p hostmetrics.Page) {
 	r.write(target, p.At, p.Body)
 }
 
-func (r *recorder) take(p Page) {
+func (r *recorder) writeScrape(p Scrape) {
 	body := p.Body.Raw
 	if p.Err != nil {
 		body = nil
@@ -105,7 +105,7 @@ func (r *recorder) take(p Page) {
 
 // known looks at the first page of each target: whose GPUs it exports, and whether the
 // recording holds nothing but other programs' pages, which ends it.
-func (r *recorder) known(p *Page) {
+func (r *recorder) known(p *Scrape) {
 	if p.Err != nil || r.looked[p.Target] && r.other == nil {
 		return
 	}

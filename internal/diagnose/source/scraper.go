@@ -65,15 +65,15 @@ type fetcher interface {
 	Fetch(ctx context.Context, target string) (scrape.Body, error)
 }
 
-// A Page is the outcome of one scrape.
-type Page struct {
+// A Scrape is the outcome of one scrape.
+type Scrape struct {
 	Target int // index into the targets
 	Body   scrape.Body
 	Err    error // why there is no page
 }
 
 // Exposition reports whether the page holds metrics.
-func (p *Page) Exposition() bool {
+func (p *Scrape) Exposition() bool {
 	if p.Err != nil {
 		return false
 	}
@@ -134,9 +134,9 @@ func (s *Scraper) Notes() []string {
 	return s.machine.Notes()
 }
 
-// beside calls fn with pages of this machine while scrape runs, where it is to be read. It
+// scrapeWithHost calls fn with pages of this machine while scrape runs, where it is to be read. It
 // returns when both have.
-func (s *Scraper) beside(ctx context.Context, fn func(hostmetrics.Page), scrape func(context.Context)) {
+func (s *Scraper) scrapeWithHost(ctx context.Context, fn func(hostmetrics.Page), scrape func(context.Context)) {
 	var wg sync.WaitGroup
 	if s.machine != nil {
 		wg.Go(func() { s.machine.Run(ctx, fn) })
@@ -153,14 +153,14 @@ func (s *Scraper) exported(target int) {
 	}
 }
 
-// Once asks every server for one page; pages are by target.
-func (s *Scraper) Once(ctx context.Context) []Page {
-	pages := make([]Page, len(s.Targets))
+// FetchAll asks every server for one page; pages are by target.
+func (s *Scraper) FetchAll(ctx context.Context) []Scrape {
+	pages := make([]Scrape, len(s.Targets))
 	var wg sync.WaitGroup
 	for i, t := range s.Targets {
 		wg.Go(func() {
 			body, err := s.Fetch(ctx, t.URL)
-			pages[i] = Page{Target: i, Body: body, Err: err}
+			pages[i] = Scrape{Target: i, Body: body, Err: err}
 		})
 	}
 	wg.Wait()
@@ -173,11 +173,11 @@ func (s *Scraper) Once(ctx context.Context) []Page {
 // after it answered; the times that it missed meanwhile are left out. Calls of fn are
 // one after the other for one target and concurrent for several. A scrape that ctx cut
 // short is not reported: it says nothing about the server.
-func (s *Scraper) Run(ctx context.Context, fn func(Page)) {
+func (s *Scraper) Run(ctx context.Context, fn func(Scrape)) {
 	run(ctx, s, s.Targets, s.Interval, fn)
 }
 
-func run(ctx context.Context, f fetcher, targets []Target, interval time.Duration, fn func(Page)) {
+func run(ctx context.Context, f fetcher, targets []Target, interval time.Duration, fn func(Scrape)) {
 	var wg sync.WaitGroup
 	for i := range targets {
 		wg.Go(func() {
@@ -188,7 +188,7 @@ func run(ctx context.Context, f fetcher, targets []Target, interval time.Duratio
 				if err != nil && ctx.Err() != nil {
 					return
 				}
-				fn(Page{Target: i, Body: body, Err: err})
+				fn(Scrape{Target: i, Body: body, Err: err})
 				select {
 				case <-ctx.Done():
 					return

@@ -113,7 +113,7 @@ func (s *Source) openRecording(ctx context.Context, path string) (err error) {
 	if err := s.store.Load(ctx, rec, nil); err != nil {
 		return hint.Or(err, "check that the files are answers of /metrics")
 	}
-	if err := s.strangers(ctx); err != nil {
+	if err := s.onlyStrangersError(ctx); err != nil {
 		return err
 	}
 	pace, err := diagnose.ReadPace(ctx, s, nil, s.Span().Last)
@@ -127,26 +127,26 @@ func (s *Source) openPrometheus(spec Spec) error {
 		return err
 	}
 	s.rules, s.opened = client.Rules, time.Now()
-	s.tolerate(client)
+	s.acceptPartial(client)
 	s.warnings = append(s.warnings, client.Warnings)
 	s.closers = append(s.closers, func() error { client.Close(); return nil })
 	return nil
 }
 
-// tolerate takes a server's answers for what they are worth, and remembers which were
+// acceptPartial takes a server's answers for what they are worth, and remembers which were
 // partial.
-func (s *Source) tolerate(q metrics.Querier) {
+func (s *Source) acceptPartial(q metrics.Querier) {
 	p := &partials{}
-	s.Querier, s.partial = &lenient{q, p.excuse}, p.warnings
+	s.Querier, s.partial = &lenient{q, p.recordPartial}, p.warnings
 }
 
-// Afresh is the same source, which knows of no answers in part yet: a monitor asks again
+// WithoutPartials is the same source, which knows of no answers in part yet: a monitor asks again
 // and again, and what was partial an hour ago says nothing of now. Only the original is
 // closed.
-func (s *Source) Afresh() *Source {
+func (s *Source) WithoutPartials() *Source {
 	c := *s
 	if q, ok := s.Querier.(*lenient); ok {
-		c.tolerate(q.next)
+		c.acceptPartial(q.next)
 	}
 	return &c
 }
@@ -324,7 +324,7 @@ func (s *Source) Complete(ctx context.Context, o *diagnose.Options, at, baseline
 		return err
 	}
 	predict := o.Predict
-	*o = asked(own, *o)
+	*o = mergeOptions(own, *o)
 	o.Predict = predict
 	if s.Live != nil {
 		return nil
@@ -337,7 +337,7 @@ func (s *Source) Complete(ctx context.Context, o *diagnose.Options, at, baseline
 		length = diagnose.UsualWindow(o.Interval)
 	}
 	if o.Baseline, err = span.Baseline(baseline, moment.Add(-length)); err == nil && o.Baseline.To.After(moment) {
-		err = fmt.Errorf("--baseline: it ends (%s) after --at (%s)", Stamp(o.Baseline.To), Stamp(moment))
+		err = fmt.Errorf("--baseline: it ends (%s) after --at (%s)", FormatTime(o.Baseline.To), FormatTime(moment))
 	}
 	return err
 }

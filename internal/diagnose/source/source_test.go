@@ -50,7 +50,7 @@ func TestLiveServersAreDiagnosedWhileTheyAreScraped(t *testing.T) {
 	defer scraping.Wait()
 	defer stop()
 	scraping.Go(func() { s.Live.Run(ctx) })
-	s.Live.Learn(ctx)
+	s.Live.FetchFacts(ctx)
 	var last time.Time
 	for n := range 3 {
 		polltest.Until(t, "a further scrape", func() bool { return s.Span().Last.After(last) })

@@ -18,8 +18,8 @@ const momentForms = "write a time as RFC 3339 (2026-11-21T10:00:00Z), as Unix se
 // A Span is the time that a source covers; First is zero where it is open.
 type Span struct{ First, Last time.Time }
 
-// Moment reads a point in time. Empty means the end.
-func (s Span) Moment(text string) (time.Time, error) {
+// ParseTime reads a point in time. Empty means the end.
+func (s Span) ParseTime(text string) (time.Time, error) {
 	text = strings.TrimSpace(text)
 	switch {
 	case text == "":
@@ -48,14 +48,14 @@ func (s Span) Moment(text string) (time.Time, error) {
 
 // At reads --at and refuses a time that a recording does not cover.
 func (s Span) At(text string) (time.Time, error) {
-	t, err := s.Moment(text)
+	t, err := s.ParseTime(text)
 	if err != nil {
 		return t, fmt.Errorf("--at: %w", err)
 	}
 	const slack = 10 * time.Second // of clocks, and for times rounded by hand
 	if !s.First.IsZero() && (t.Before(s.First) || t.After(s.Last.Add(slack))) {
-		return t, hint.With(fmt.Errorf("--at: %s is outside the recording", Stamp(t)),
-			fmt.Sprintf("choose a time from %s to %s, or leave --at out", Stamp(s.First), Stamp(s.Last)))
+		return t, hint.With(fmt.Errorf("--at: %s is outside the recording", FormatTime(t)),
+			fmt.Sprintf("choose a time from %s to %s, or leave --at out", FormatTime(s.First), FormatTime(s.Last)))
 	}
 	if t.After(s.Last) && !s.First.IsZero() {
 		t = s.Last
@@ -73,8 +73,8 @@ func (s Span) Baseline(text string, windowFrom time.Time) (diagnose.Range, error
 	from, to, isRange := strings.Cut(text, "/")
 	if isRange {
 		var errFrom, errTo error
-		r.From, errFrom = s.Moment(from)
-		r.To, errTo = s.Moment(to)
+		r.From, errFrom = s.ParseTime(from)
+		r.To, errTo = s.ParseTime(to)
 		if err := errors.Join(errFrom, errTo); err != nil {
 			return r, hint.With(fmt.Errorf("--baseline: %w", err), momentForms)
 		}
@@ -87,10 +87,10 @@ func (s Span) Baseline(text string, windowFrom time.Time) (diagnose.Range, error
 	}
 	switch {
 	case !r.From.Before(r.To):
-		return r, fmt.Errorf("--baseline: it ends (%s) before it begins (%s)", Stamp(r.To), Stamp(r.From))
+		return r, fmt.Errorf("--baseline: it ends (%s) before it begins (%s)", FormatTime(r.To), FormatTime(r.From))
 	case !s.First.IsZero() && (!s.First.Before(r.To) || r.From.After(s.Last)):
-		return r, hint.With(fmt.Errorf("--baseline: the recording has no scrape from %s to %s", Stamp(r.From), Stamp(r.To)),
-			fmt.Sprintf("choose times from %s to %s", Stamp(s.First), Stamp(s.Last)))
+		return r, hint.With(fmt.Errorf("--baseline: the recording has no scrape from %s to %s", FormatTime(r.From), FormatTime(r.To)),
+			fmt.Sprintf("choose times from %s to %s", FormatTime(s.First), FormatTime(s.Last)))
 	}
 	if r.From.Before(s.First) {
 		r.From = s.First
@@ -107,5 +107,5 @@ func ParseDuration(text string) (time.Duration, error) {
 	return time.Duration(d), err
 }
 
-// Stamp writes a time as it is written in flags.
-func Stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+// FormatTime writes a time as it is written in flags.
+func FormatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -26,7 +26,7 @@ func TestMoment(t *testing.T) {
 		{"NaN", time.Time{}, "is not a time"},
 		{"1e300", time.Time{}, "is not a time"},
 	} {
-		got, err := s.Moment(tt.text)
+		got, err := s.ParseTime(tt.text)
 		if tt.err != "" {
 			if err == nil || !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("%q: error %v, want %q", tt.text, err, tt.err)

@@ -21,8 +21,8 @@ import (
 // not change by asking again.
 var errStranger = errors.New("no metric of an inference server")
 
-// strangers is the error of a recording that holds other programs' pages alone.
-func (s *Source) strangers(ctx context.Context) error {
+// onlyStrangersError is the error of a recording that holds other programs' pages alone.
+func (s *Source) onlyStrangersError(ctx context.Context) error {
 	span := s.Span()
 	v, err := s.Query(ctx, `group by (__name__) ({__name__=~".+", __name__!~"up|scrape_.+"})`, span.Last)
 	if err != nil || len(v) == 0 {
@@ -39,18 +39,18 @@ func (s *Source) strangers(ctx context.Context) error {
 	if v, err = s.Query(ctx, fmt.Sprintf(`group(last_over_time({__name__=~%q}[%s]))`, dialect.Selector, past), span.Last); err != nil || len(v) > 0 {
 		return err
 	}
-	return unlike(s.Name, names)
+	return notInferenceError(s.Name, names)
 }
 
-// unlike is the error of a page that has none of the names of an inference server.
-func unlike(name string, names []string) error {
+// notInferenceError is the error of a page that has none of the names of an inference server.
+func notInferenceError(name string, names []string) error {
 	what, try := dialect.Stranger(names)
 	return hint.With(fmt.Errorf("%s exposes %w: it %s", name, errStranger, what), try)
 }
 
 // Kind tells whose a page is, and says what one looks like that is no inference server's,
 // GPU exporter's or gateway's. Of no page nothing is said.
-func (p *Page) Kind(name string) (engine.ID, error) {
+func (p *Scrape) Kind(name string) (engine.ID, error) {
 	if p.Err != nil {
 		return "", nil
 	}
@@ -64,11 +64,11 @@ func (p *Page) Kind(name string) (engine.ID, error) {
 	if d, ok := dialect.Detect(list); ok {
 		return d.Engine, nil
 	}
-	return "", unlike(name, list)
+	return "", notInferenceError(name, list)
 }
 
-// settled reports whether asking again can change nothing of an error: the address is
+// isPermanent reports whether asking again can change nothing of an error: the address is
 // that of another program, or wants credentials.
-func settled(err error) bool {
+func isPermanent(err error) bool {
 	return errors.Is(err, errStranger) || errors.Is(err, scrape.ErrNotExposition) || errors.Is(err, scrape.ErrNotMetrics)
 }

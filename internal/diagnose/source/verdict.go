@@ -41,7 +41,7 @@ func (s *Source) Diagnose(ctx context.Context, o diagnose.Options) (diagnose.Dia
 	d, err := judge(ctx, s, o)
 	if err == nil && s.partial != nil && len(s.partial()) > 0 {
 		d.Notes = slices.Insert(d.Notes, 0, "partial: the server's answers are not all there is, and what they lack is unknown")
-		d.Doubt(partialConfidence, "the server's answers are partial")
+		d.MarkPartial(partialConfidence, "the server's answers are partial")
 	}
 	return d, err
 }
@@ -66,7 +66,7 @@ func (s *Source) Watch(ctx context.Context, o diagnose.Options, w Watch) *diagno
 	o.Predict = nil // only once, for the final verdict
 	o.Memory = &diagnose.Memory{}
 	h, verdict := &diagnose.Hysteresis{}, ""
-	s.Live.attend(ctx, func(ran time.Duration) bool {
+	s.Live.pollEverySecond(ctx, func(ran time.Duration) bool {
 		if w.Show != nil {
 			defer func() { w.Show(ran, verdict) }()
 		}
@@ -76,13 +76,13 @@ func (s *Source) Watch(ctx context.Context, o diagnose.Options, w Watch) *diagno
 		}
 		d, err := s.Diagnose(ctx, o)
 		if err != nil {
-			h.Doubt()
+			h.Restart()
 			return false
 		}
 		verdict = soFar(&d)
-		certain := h.See(&d)
+		certain := h.Observe(&d)
 		if early {
-			h.Doubt()
+			h.Restart()
 		}
 		return certain && !early && (!w.Fault || d.Status == diagnose.Firing)
 	})
@@ -101,9 +101,9 @@ func soFar(d *diagnose.Diagnosis) string {
 	}
 }
 
-// attend calls each at once and then every second, until it returns true, no server ever
+// pollEverySecond calls each at once and then every second, until it returns true, no server ever
 // answered, or the context ends.
-func (r *Live) attend(ctx context.Context, each func(ran time.Duration) bool) {
+func (r *Live) pollEverySecond(ctx context.Context, each func(ran time.Duration) bool) {
 	began := time.Now()
 	tick := time.NewTicker(evaluateEvery)
 	defer tick.Stop()
@@ -123,7 +123,7 @@ func (r *Live) attend(ctx context.Context, each func(ran time.Duration) bool) {
 // which may be nil, is called each second.
 func (r *Live) RunFor(ctx context.Context, most time.Duration, show func(ran time.Duration)) {
 	r.while(ctx, most, func(ctx context.Context) {
-		r.attend(ctx, func(ran time.Duration) bool {
+		r.pollEverySecond(ctx, func(ran time.Duration) bool {
 			if show != nil {
 				show(ran)
 			}
@@ -146,8 +146,8 @@ func (r *Live) while(ctx context.Context, most time.Duration, watch func(context
 	watching.Wait()
 }
 
-// A Look says how to look at live servers for a verdict.
-type Look struct {
+// A WatchOptions says how to look at live servers for a verdict.
+type WatchOptions struct {
 	For    time.Duration // at most
 	Longer bool          // than For, where the prediction of a fix needs it
 	Probe  bool          // send a few tiny requests, and say what a client sees
@@ -165,8 +165,8 @@ type Look struct {
 	LastWords func(context.Context) (context.Context, context.CancelFunc)
 }
 
-// Look scrapes the servers for some seconds and judges what it saw.
-func (s *Source) Look(ctx context.Context, o diagnose.Options, l Look) (diagnose.Diagnosis, error) {
+// WatchForVerdict scrapes the servers for some seconds and judges what it saw.
+func (s *Source) WatchForVerdict(ctx context.Context, o diagnose.Options, l WatchOptions) (diagnose.Diagnosis, error) {
 	r := s.Live
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -179,7 +179,7 @@ func (s *Source) Look(ctx context.Context, o diagnose.Options, l Look) (diagnose
 				continue
 			}
 			facts.Go(func() {
-				r.learn(ctx, i)
+				r.fetchFacts(ctx, i)
 				if l.Probe {
 					r.probe(scrapes, i)
 				}
@@ -214,7 +214,7 @@ func (s *Source) Look(ctx context.Context, o diagnose.Options, l Look) (diagnose
 		return s.Diagnose(ctx, o)
 	}
 	d, err := judge()
-	if more := d.Needs(); err == nil && more > 0 && l.Longer && !interrupted {
+	if more := d.WatchNeeded(); err == nil && more > 0 && l.Longer && !interrupted {
 		// A verdict is there; a prediction of its fixes needs to see more.
 		l.Note("so far " + render.Clean(soFar(&d)))
 		l.Note(fmt.Sprintf("scraping %.0f s more to predict what its fixes would do; ctrl-C ends that", more.Seconds()))
@@ -228,8 +228,8 @@ func (s *Source) Look(ctx context.Context, o diagnose.Options, l Look) (diagnose
 	if err != nil {
 		return d, err
 	}
-	seen.Recall(&d)
-	r.tellDown(&d)
+	seen.RestoreVerdict(&d)
+	r.explainDown(&d)
 	if interrupted {
 		d.Notes = slices.Insert(d.Notes, 0, fmt.Sprintf("interrupted: this is what %.0f s of %s show", took.Seconds(), l.For))
 	}
@@ -237,7 +237,7 @@ func (s *Source) Look(ctx context.Context, o diagnose.Options, l Look) (diagnose
 }
 
 // watch shows the progress and what is found so far.
-func (l *Look) watch(r *Live) Watch {
+func (l *WatchOptions) watch(r *Live) Watch {
 	if l.Show == nil {
 		return Watch{}
 	}

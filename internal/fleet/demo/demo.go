@@ -200,7 +200,7 @@ func (d *demo) live(ctx context.Context, sc fleet.Scenario) (err error) {
 	var scraping sync.WaitGroup
 	defer scraping.Wait()
 	defer stop()
-	s.Live.Learn(ctx)
+	s.Live.FetchFacts(ctx)
 	scraping.Go(func() { s.Live.Run(ctx) })
 	for i := range sc.Phases {
 		if err := fl.Wait(ctx, i); err != nil {

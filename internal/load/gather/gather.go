@@ -118,7 +118,7 @@ func (r *Request) measure(ctx context.Context, from string) (files []*baseline.F
 		}
 		name := fmt.Sprintf("%s, %s", filepath.Base(s.Name), healthy.Length().Round(time.Second))
 		if spec.Prometheus != "" {
-			name = fmt.Sprintf("the %s until %s of %s", model.Duration(healthy.Length()), source.Stamp(healthy.To), s.Name)
+			name = fmt.Sprintf("the %s until %s of %s", model.Duration(healthy.Length()), source.FormatTime(healthy.To), s.Name)
 		}
 		files, err = measure.Measure(ctx, s, measure.Config{
 			From: healthy.From, To: healthy.To, Interval: pace.Interval, Matchers: s.Matchers(), Source: name, Created: time.Now(),

@@ -57,13 +57,13 @@ func Find(ctx context.Context, target string, said []string, http config.HTTPCli
 	return urls, nil
 }
 
-func fetch(ctx context.Context, url string, http config.HTTPClientConfig) (source.Page, error) {
+func fetch(ctx context.Context, url string, http config.HTTPClientConfig) (source.Scrape, error) {
 	s, err := source.NewScraper(source.Spec{URLs: []string{url}, HTTP: http})
 	if err != nil {
-		return source.Page{}, err
+		return source.Scrape{}, err
 	}
 	defer s.Close()
-	page := s.Once(ctx)[0]
+	page := s.FetchAll(ctx)[0]
 	return page, page.Err
 }
 
@@ -86,7 +86,7 @@ func Begin(ctx context.Context, urls []string, http config.HTTPClientConfig, pat
 	}
 	w := &Watch{Source: s, pathologies: pathologies}
 	ctx, w.stop = context.WithCancel(ctx)
-	w.done.Go(func() { s.Live.Learn(ctx) })
+	w.done.Go(func() { s.Live.FetchFacts(ctx) })
 	w.done.Go(func() { s.Live.Run(ctx) })
 	return w, nil
 }
@@ -107,7 +107,7 @@ func (w *Watch) Close() error {
 // cannot be told is noted: it does not make the client's numbers wrong.
 func (w *Watch) Judge(ctx context.Context, res *load.Result, objective *slo.Objective) *load.Server {
 	w.end()
-	s := &load.Server{Series: []load.ServerPoint{}, Missed: w.Live.Missed()}
+	s := &load.Server{Series: []load.ServerPoint{}, Missed: w.Live.FailedScrapes()}
 	q := &questions{Watch: w, began: res.Started}
 	if err := q.discover(ctx); err != nil {
 		s.Notes = append(s.Notes, "the server's metrics: "+err.Error())

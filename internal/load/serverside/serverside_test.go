@@ -22,7 +22,7 @@ func TestAWatchOfAServerThatFailsEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	polltest.Until(t, "a scrape that fails", func() bool { return w.Live.Missed() > 0 })
+	polltest.Until(t, "a scrape that fails", func() bool { return w.Live.FailedScrapes() > 0 })
 	if s := w.Judge(t.Context(), &load.Result{Started: time.Now()}, nil); s.Missed == 0 || len(s.Notes) == 0 {
 		t.Errorf("missed %d scrapes, notes %q", s.Missed, s.Notes)
 	}

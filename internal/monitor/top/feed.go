@@ -79,7 +79,7 @@ func watch(ctx context.Context, s *source.Source, o diagnose.Options, every, scr
 	w.monitor = monitor.New(judged)
 	if s.Live != nil {
 		w.parts.Go(func() { s.Live.Run(ctx) })
-		w.parts.Go(func() { s.Live.Learn(ctx) })
+		w.parts.Go(func() { s.Live.FetchFacts(ctx) })
 	}
 	w.parts.Go(func() { w.monitor.Run(ctx) })
 	return w

@@ -84,7 +84,7 @@ func (f *Deployment) known(ctx context.Context, say Say, before engine.Config) (
 		}
 		k.LogFrom = filepath.Base(f.log)
 	}
-	if f.Source.Given() > 0 {
+	if f.Source.SourceCount() > 0 {
 		if k.Seen, err = f.Source.Observe(ctx, say.Note, say.Show); err != nil {
 			return k, err
 		}

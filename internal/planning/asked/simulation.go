@@ -47,7 +47,7 @@ func (f *Simulation) check() error {
 	switch {
 	case f.stepCost != "" && f.loadTest != "":
 		return errors.New("--step-cost and --load-test both say how long steps take: give one")
-	case (f.gpu == "") != (f.modelConfig == "") && f.loadTest == "" && f.stepCost == "" && f.Source.Given() == 0:
+	case (f.gpu == "") != (f.modelConfig == "") && f.loadTest == "" && f.stepCost == "" && f.Source.SourceCount() == 0:
 		return hint.With(errors.New("an estimate of step times needs both --gpu and --model-config"), "give the GPU's name and the model's config.json")
 	case len(f.gpus()) > 1:
 		return hint.With(fmt.Errorf("--gpu %s: a simulation is of one kind", f.gpu), "sixty tune compares several")

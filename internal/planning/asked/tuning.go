@@ -157,7 +157,7 @@ func (f *Tuning) Choices() ([]planning.Choice, error) {
 			out = append(out, planning.Choice{Device: device, Memory: memory, Quantization: q})
 		}
 	}
-	if len(out) > 1 && (f.Source.Given() > 0 || f.loadTest != "") {
+	if len(out) > 1 && (f.Source.SourceCount() > 0 || f.loadTest != "") {
 		return nil, hint.With(errors.New("steps that were measured are of one kind of GPU and one form of the weights"), "compare by data sheets, without servers and --load-test, or name one --gpu")
 	}
 	return out, nil

@@ -227,7 +227,7 @@ func settle(path string) error {
 // keepCourse writes what a whole incident looked like.
 func (k *Keeper) keepCourse(ctx context.Context, j *job) error {
 	d := j.last
-	signals := diagnose.Vital()
+	signals := diagnose.KeySignals()
 	for i := range d.Findings {
 		if d.Findings[i].Pathology.ID != j.record.Pathology {
 			continue

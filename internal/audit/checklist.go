@@ -289,8 +289,8 @@ func Wanted() []string {
 
 var hosts = []string{"node_cpu_seconds_total", "node_memory_MemAvailable_bytes", "node_network_receive_bytes_total"}
 
-// look reports what a whole store holds of some names.
-func (s checklist) look(names []string) (Status, string) {
+// lookUpNames reports what a whole store holds of some names.
+func (s checklist) lookUpNames(names []string) (Status, string) {
 	for _, n := range names {
 		if s.Exposes(n) {
 			return Present, n
@@ -304,13 +304,13 @@ func (s checklist) look(names []string) (Status, string) {
 
 func (s checklist) gateway() Item {
 	it := Item{Name: "gateway (timeouts, disconnects)", Severity: catalog.Ticket, Hint: "scrape the gateway; the server does not count requests that time out or are abandoned (vllm-project/vllm#31503)"}
-	it.Status, it.Detail = s.look(gateways)
-	return settled(it, "audit the Prometheus server, with --prometheus")
+	it.Status, it.Detail = s.lookUpNames(gateways)
+	return withoutHint(it, "audit the Prometheus server, with --prometheus")
 }
 
-// settled drops the hint of what is present, and says how to look where nobody
+// withoutHint drops the hint of what is present, and says how to look where nobody
 // could.
-func settled(it Item, look string) Item {
+func withoutHint(it Item, look string) Item {
 	switch it.Status {
 	case Present:
 		it.Hint = ""
@@ -374,19 +374,19 @@ func (s checklist) infrastructure() Area {
 		a.Items = append(a.Items, Item{Name: "GPUs", Severity: catalog.Ticket, Detail: "no GPU exporter among the servers", Hint: "name it too: sixty audit VLLM:8000 GPU-HOST:9400"})
 	}
 	host := Item{Name: "host and network", Severity: catalog.Info, Hint: "scrape node_exporter on the hosts"}
-	host.Status, host.Detail = s.look(hosts)
-	a.Items = append(a.Items, settled(host, "audit the Prometheus server, with --prometheus"), s.memory(), s.pace())
+	host.Status, host.Detail = s.lookUpNames(hosts)
+	a.Items = append(a.Items, withoutHint(host, "audit the Prometheus server, with --prometheus"), s.memory(), s.pace())
 	return a
 }
 
 func (s checklist) memory() Item {
 	it := Item{Name: "memory of the processes", Severity: catalog.Info, Hint: "scrape the kubelet's cAdvisor: with several API servers vLLM exposes no process metrics"}
-	it.Status, it.Detail = s.look([]string{"container_memory_working_set_bytes"})
+	it.Status, it.Detail = s.lookUpNames([]string{"container_memory_working_set_bytes"})
 	if it.Status != Present && s.Exposes("process_resident_memory_bytes") {
 		it.Status, it.Detail = Partial, "process_resident_memory_bytes is the API server's alone: leaks are mostly in the engine core and the workers (vllm-project/vllm#44490)"
 		it.Hint = "scrape the kubelet's cAdvisor for container_memory_working_set_bytes"
 	}
-	return settled(it, "audit the Prometheus server, with --prometheus")
+	return withoutHint(it, "audit the Prometheus server, with --prometheus")
 }
 
 func (s checklist) pace() Item {

@@ -66,7 +66,7 @@ func (r *Report) SARIF(w io.Writer) error {
 var sarifLevels = map[catalog.Severity]string{catalog.Page: "error", catalog.Ticket: "warning", catalog.Info: "note"}
 
 // fingerprint tells a finding from others while lines move.
-func fingerprint(f checks.Finding) string {
+func fingerprint(f checks.Problem) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{f.File, f.Path, f.Check, f.Fragment}, "\x00")))
 	return hex.EncodeToString(sum[:16])
 }

@@ -115,7 +115,7 @@ func TestSARIFKeepsItsSchema(t *testing.T) {
 	}
 
 	// A server's own rules have no lines, and nothing to report is an empty list.
-	remote := &Report{Surface: seen(t, "vllm-v1"), Findings: []checks.Finding{{Check: "no-for", File: "http://p:9090", Fragment: "x"}}}
+	remote := &Report{Surface: seen(t, "vllm-v1"), Findings: []checks.Problem{{Check: "no-for", File: "http://p:9090", Fragment: "x"}}}
 	out.Reset()
 	if err := remote.SARIF(&out); err != nil || strings.Contains(out.String(), "startLine") {
 		t.Errorf("%v\n%s", err, out.String())

@@ -29,7 +29,7 @@ type Report struct {
 	// message than none in none.
 	Expressions int
 
-	Findings []checks.Finding
+	Findings []checks.Problem
 	Errors   []error // files that could not be read
 	Fixed    map[string]checks.Fixed
 }
@@ -65,7 +65,7 @@ type jsonReport struct {
 	Status      string           `json:"status"` // ok, found, unknown
 	Source      jsonSource       `json:"source"`
 	Areas       []jsonArea       `json:"areas"`
-	Findings    []checks.Finding `json:"findings"`
+	Findings    []checks.Problem `json:"findings"`
 	Files       []string         `json:"files"`
 	Expressions int              `json:"expressions"`
 	Errors      []string         `json:"errors,omitempty"`
@@ -97,7 +97,7 @@ type jsonFixed struct {
 // JSON writes the report as sixty.audit/v1.
 func (r *Report) JSON(w io.Writer) error {
 	out := jsonReport{
-		Schema: Schema, Tool: version.This(), Status: "ok", Areas: []jsonArea{}, Findings: append([]checks.Finding{}, r.Findings...),
+		Schema: Schema, Tool: version.This(), Status: "ok", Areas: []jsonArea{}, Findings: append([]checks.Problem{}, r.Findings...),
 		Files: append([]string{}, r.Files...), Expressions: r.Expressions,
 	}
 	out.Source = jsonSource{
@@ -134,7 +134,7 @@ func (r *Report) Text(w io.Writer, o render.Options, full bool) error {
 	}
 	d := &document{Document: render.NewDocument("Audit"), full: full, told: map[string]bool{}}
 	d.Answer(render.Bold, "", r.headline())
-	d.Say("", "Against "+r.against()+".")
+	d.Say("", "Against "+r.comparedWith()+".")
 	if len(r.Areas) > 0 {
 		d.checklist(r.Areas)
 		d.More = "every item, every place, and why"
@@ -158,8 +158,8 @@ type document struct {
 	told map[string]bool // kinds of faults that are told with their reasons
 }
 
-// against says what the files were held against.
-func (r *Report) against() string {
+// comparedWith says what the files were held against.
+func (r *Report) comparedWith() string {
 	s := r.Surface
 	text := s.Source
 	var dialects []string
@@ -301,10 +301,10 @@ const (
 )
 
 // kindOf tells kinds of faults apart.
-func kindOf(f checks.Finding) string { return f.File + "\x00" + f.Label() + "\x00" + f.Check }
+func kindOf(f checks.Problem) string { return f.File + "\x00" + f.Label() + "\x00" + f.Check }
 
 func (d *document) file(r *Report, name string) {
-	mine := slices.DeleteFunc(slices.Clone(r.Findings), func(f checks.Finding) bool { return f.File != name })
+	mine := slices.DeleteFunc(slices.Clone(r.Findings), func(f checks.Problem) bool { return f.File != name })
 	fixed, repaired := r.Fixed[name]
 	if d.Rank(rankFile); len(mine) == 0 && !repaired {
 		d.Rank(rankClean)
@@ -324,7 +324,7 @@ func (d *document) file(r *Report, name string) {
 
 // group tells of one kind of fault: what is wrong and what to do, and then where, once for places of which the same
 // is true.
-func (d *document) group(all []checks.Finding) {
+func (d *document) group(all []checks.Problem) {
 	f := all[0]
 	style := map[string]render.Style{catalog.Page.String(): render.Bad, catalog.Ticket.String(): render.Warning}[f.Label()] // Bold for the others
 	if !d.told[kindOf(f)] {
@@ -338,7 +338,7 @@ func (d *document) group(all []checks.Finding) {
 	}
 	for len(all) > 0 {
 		f := all[0]
-		n := slices.IndexFunc(all, func(o checks.Finding) bool { return o.Why != f.Why || o.Fix != f.Fix })
+		n := slices.IndexFunc(all, func(o checks.Problem) bool { return o.Why != f.Why || o.Fix != f.Fix })
 		if n < 0 {
 			n = len(all)
 		}
@@ -354,7 +354,7 @@ func (d *document) group(all []checks.Finding) {
 }
 
 // places lists where a fault is.
-func (d *document) places(all []checks.Finding) {
+func (d *document) places(all []checks.Problem) {
 	d.Rank(rankPlace)
 	shown := len(all)
 	if !d.full && shown > shownPlaces+1 {
@@ -381,7 +381,7 @@ func (d *document) places(all []checks.Finding) {
 const clipped = 80
 
 // counted says what was repaired, and how often.
-func counted(all []checks.Finding) []string {
+func counted(all []checks.Problem) []string {
 	var out []string
 	times := map[string]int{}
 	for _, g := range grouped(all) {
@@ -402,8 +402,8 @@ func counted(all []checks.Finding) []string {
 
 // grouped gathers the findings by what is wrong, the most severe first and doubts last,
 // in the order of the file.
-func grouped(all []checks.Finding) [][]checks.Finding {
-	var out [][]checks.Finding
+func grouped(all []checks.Problem) [][]checks.Problem {
+	var out [][]checks.Problem
 	at := map[string]int{}
 	for _, label := range []string{catalog.Page.String(), catalog.Ticket.String(), catalog.Info.String(), checks.Doubtful} {
 		for _, f := range all {
@@ -422,7 +422,7 @@ func grouped(all []checks.Finding) [][]checks.Finding {
 }
 
 // linesOf tells where findings stand, the first lines of many.
-func linesOf(all []checks.Finding) string {
+func linesOf(all []checks.Problem) string {
 	var lines []string
 	for _, f := range all {
 		if line := fmt.Sprint(f.Line); f.Line > 0 && !slices.Contains(lines, line) {

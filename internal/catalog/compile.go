@@ -82,7 +82,7 @@ func (o Compilation) cond(c Cond) (string, error) {
 		var above string
 		above, err = o.comparison(Cond{Signal: sub.Signal, Op: GreaterThan, Threshold: sub.Threshold})
 		if above != "" {
-			expr = fmt.Sprintf("(%s) unless on (%s) (%s)", expr, strings.Join(o.on(All(holds...).scope(), sub.scope()), ", "), above)
+			expr = fmt.Sprintf("(%s) unless on (%s) (%s)", expr, strings.Join(o.joinLabels(All(holds...).scope(), sub.scope()), ", "), above)
 		}
 	}
 	return expr, err
@@ -142,15 +142,15 @@ func (o Compilation) join(cs []Cond, op string) (string, error) {
 		if b.Len() == 0 {
 			left = c.scope()
 		} else {
-			fmt.Fprintf(&b, " %s on (%s) ", op, strings.Join(o.on(left, c.scope()), ", "))
+			fmt.Fprintf(&b, " %s on (%s) ", op, strings.Join(o.joinLabels(left, c.scope()), ", "))
 		}
 		fmt.Fprintf(&b, "(%s)", sub)
 	}
 	return b.String(), nil
 }
 
-// on returns the labels on which two scopes meet.
-func (o Compilation) on(a, b indicator.Scope) []string {
+// joinLabels returns the labels on which two scopes meet.
+func (o Compilation) joinLabels(a, b indicator.Scope) []string {
 	switch {
 	case a == b && a != indicator.Model:
 		return o.Instance
@@ -203,7 +203,7 @@ func (o Compilation) comparison(c Cond) (string, error) {
 	if o.Record != nil {
 		limit = o.Record(c, limit)
 	}
-	on := strings.Join(o.on(c.Signal.Scope, c.Signal.Scope), ", ")
+	on := strings.Join(o.joinLabels(c.Signal.Scope, c.Signal.Scope), ", ")
 	relative := fmt.Sprintf("(%s) %s on (%s) (%s)", now, c.Op, on, limit)
 	if absolute == "" {
 		return relative, nil
@@ -234,7 +234,7 @@ func (o Compilation) measured(c Cond, now, absolute string) (string, error) {
 		return absolute, nil
 	}
 	scale := fmt.Sprintf("clamp_min((%s) / %s, 1) ^ %s", per, number(normal), number(r.Exponent))
-	on := strings.Join(o.on(c.Signal.Scope, r.Per.Scope), ", ")
+	on := strings.Join(o.joinLabels(c.Signal.Scope, r.Per.Scope), ", ")
 	return fmt.Sprintf("(%s) %s on (%s) (%s)", now, c.Op, on, r.shifted(number(r.Factor*base)+" * "+scale)), nil
 }
 
@@ -256,7 +256,7 @@ func (o Compilation) relative(c Cond) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		on := strings.Join(o.on(c.Signal.Scope, r.Per.Scope), ", ")
+		on := strings.Join(o.joinLabels(c.Signal.Scope, r.Per.Scope), ", ")
 		limit += fmt.Sprintf(" * on (%s) clamp_min((%s) / on (%s) ((%s) > 0), 1) ^ %s", on, now, on, normal, number(r.Exponent))
 	}
 	return r.shifted(limit), nil

@@ -291,7 +291,7 @@ func (t *Threshold) Resolve(s *indicator.Signal, op Op, v View) (limit float64, 
 	if way.Relative != nil {
 		limit, ok = way.Relative.limit(s, v)
 		if !ok || v.MayHoldFault() && t.laxer(limit, op) {
-			limit, ok = t.excused(way.Relative, s, op, v)
+			limit, ok = t.peerLimit(way.Relative, s, op, v)
 		}
 		if ok {
 			return limit, way.Relative.source(limit), true
@@ -325,9 +325,9 @@ func (t *Threshold) Ways(limit func(*Threshold) (float64, string, bool), history
 	return Ways{Relative: t.Baseline}
 }
 
-// excused returns the limit of a server whose own past is too short to make it easier to keep
+// peerLimit returns the limit of a server whose own past is too short to make it easier to keep
 // than the default: what its peers have had for long is no fault of one that is new.
-func (t *Threshold) excused(r *Relative, s *indicator.Signal, op Op, v View) (float64, bool) {
+func (t *Threshold) peerLimit(r *Relative, s *indicator.Signal, op Op, v View) (float64, bool) {
 	if !t.laxer(math.Inf(1), op) {
 		return 0, false // nothing can be
 	}

@@ -113,9 +113,9 @@ func args(changes []Change, value func(*Change) string) string {
 // flags is what to do Instead.
 func For(flags engine.Flags, version string, fixes []Fix) (fit []Fix, later []string) {
 	for _, f := range fixes {
-		i := slices.IndexFunc(f.Changes, func(c Change) bool { return !flags.Takes(version, c.name()) })
+		i := slices.IndexFunc(f.Changes, func(c Change) bool { return !flags.Accepts(version, c.name()) })
 		if i < 0 {
-			fit = append(fit, f.in(flags))
+			fit = append(fit, f.withFlags(flags))
 			continue
 		}
 		if flag, known := flags[f.Changes[i].name()]; known && flag.Since != "" {
@@ -133,10 +133,10 @@ func For(flags engine.Flags, version string, fixes []Fix) (fit []Fix, later []st
 // name is the flag without its dashes.
 func (c *Change) name() string { return strings.TrimPrefix(c.Flag, "--") }
 
-// in returns the fix with an engine's own flags, where it has its own.
-func (f Fix) in(flags engine.Flags) Fix {
+// withFlags returns the fix with an engine's own flags, where it has its own.
+func (f Fix) withFlags(flags engine.Flags) Fix {
 	for i, c := range f.Changes {
-		own, values := flags.Own(c.name(), c.From, c.To)
+		own, values := flags.Translate(c.name(), c.From, c.To)
 		if own == c.name() && values[0] == c.From && values[1] == c.To {
 			continue
 		}
@@ -173,7 +173,7 @@ func Rank(fixes []Fix) {
 		if ga != gb || ga != better {
 			return ga - gb
 		}
-		return cmp.Compare(b.worth(), a.worth())
+		return cmp.Compare(b.benefitPerCost(), a.benefitPerCost())
 	})
 }
 
@@ -201,8 +201,8 @@ func (f *Fix) group() int {
 	return useless
 }
 
-// worth is how many times better off users are, for the price.
-func (f *Fix) worth() float64 {
+// benefitPerCost is how many times better off users are, for the price.
+func (f *Fix) benefitPerCost() float64 {
 	price := float64(max(f.Replicas, 1))
 	if f.Risk {
 		price *= riskPrice

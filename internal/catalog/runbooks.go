@@ -12,8 +12,8 @@ type Runbooks struct{ URL, Suffix string }
 // PublishedRunbooks are those of the project's documentation.
 var PublishedRunbooks = Runbooks{Documentation + "pathologies/", ".md"}
 
-// Of is the address of a pathology's page.
-func (r Runbooks) Of(id string) string {
+// PageURL is the address of a pathology's page.
+func (r Runbooks) PageURL(id string) string {
 	r = cmp.Or(r, PublishedRunbooks)
 	return r.URL + id + r.Suffix
 }

@@ -101,11 +101,11 @@ func (f *auditFlags) run(cmd *cobra.Command, args []string) error {
 		d, err = surface.Of(ctx, f.source.Spec, f.source.At)
 		command.Notes(stderr, d.Notes)
 	case f.release != "":
-		if d, err = surface.Stand("vllm-" + strings.TrimPrefix(f.release, "v")); err != nil {
+		if d, err = surface.OfRelease("vllm-" + strings.TrimPrefix(f.release, "v")); err != nil {
 			err = fmt.Errorf("--%s: %w", asked.FlagRelease, err)
 		}
 	default:
-		if d, err = surface.Stand(f.dialect); err != nil {
+		if d, err = surface.OfRelease(f.dialect); err != nil {
 			err = fmt.Errorf("--dialect: %w", err)
 		}
 	}

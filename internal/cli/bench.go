@@ -100,7 +100,7 @@ func (f *benchFlags) read(stdout, stderr io.Writer) (err error) {
 			}
 			line := command.NewProgress(stderr)
 			defer line.Clear()
-			return from.Observe(ctx, noted(stderr), line.Show)
+			return from.Observe(ctx, notePrinter(stderr), line.Show)
 		}
 	}
 	return f.Read()

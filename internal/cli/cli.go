@@ -55,12 +55,12 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	return root
 }
 
-// noted prints remarks that do not stop what is done.
-func noted(stderr io.Writer) func([]string) {
+// notePrinter prints remarks that do not stop what is done.
+func notePrinter(stderr io.Writer) func([]string) {
 	return func(list []string) { command.Notes(stderr, list) }
 }
 
 // withSource opens a source for fn and notes in the end what was passed over.
 func withSource(ctx context.Context, stderr io.Writer, spec source.Spec, fn func(*source.Source) error) error {
-	return source.With(ctx, spec, noted(stderr), fn)
+	return source.With(ctx, spec, notePrinter(stderr), fn)
 }

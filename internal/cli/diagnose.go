@@ -115,7 +115,7 @@ func (f *diagnoseFlags) check(args []string) error {
 func (f *diagnoseFlags) run(cmd *cobra.Command, args []string) error {
 	ctx, stderr := cmd.Context(), cmd.ErrOrStderr()
 	f.longer = !cmd.Flags().Changed("duration")
-	f.again = command.Again(cmd, args)
+	f.again = command.Invocation(cmd, args)
 	measured, err := gather.File(f.baseline)
 	if err != nil {
 		return fmt.Errorf("--baseline: %w", err)
@@ -148,7 +148,9 @@ func (f *diagnoseFlags) run(cmd *cobra.Command, args []string) error {
 		defer cancel()
 	}
 	if f.watch || f.since != "" {
-		return withSource(ctx, stderr, f.source.Spec, func(s *source.Source) error { return f.over(ctx, cmd.OutOrStdout(), stderr, s, o, known, failOn) })
+		return withSource(ctx, stderr, f.source.Spec, func(s *source.Source) error {
+			return f.printChanges(ctx, cmd.OutOrStdout(), stderr, s, o, known, failOn)
+		})
 	}
 	var d diagnose.Diagnosis
 	judge := func(s *source.Source) (err error) {

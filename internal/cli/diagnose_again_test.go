@@ -24,7 +24,7 @@ func TestAgainRepeatsTheCommandWithoutSecrets(t *testing.T) {
 		if err := cmd.ParseFlags(tt.args); err != nil {
 			t.Fatal(err)
 		}
-		if got := command.Again(cmd, cmd.Flags().Args()); got != tt.want {
+		if got := command.Invocation(cmd, cmd.Flags().Args()); got != tt.want {
 			t.Errorf("%q: %s, want %s", tt.args, got, tt.want)
 		}
 	}

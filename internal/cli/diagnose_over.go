@@ -24,8 +24,8 @@ const (
 	mostMoments = 240
 )
 
-// over diagnoses what happens, or what happened, and prints the changes of state.
-func (f *diagnoseFlags) over(ctx context.Context, stdout, stderr io.Writer, s *source.Source, o diagnose.Options, known *diagnose.Known, failOn catalog.Severity) error {
+// printChanges diagnoses what happens, or what happened, and prints the changes of state.
+func (f *diagnoseFlags) printChanges(ctx context.Context, stdout, stderr io.Writer, s *source.Source, o diagnose.Options, known *diagnose.Known, failOn catalog.Severity) error {
 	log := report.NewChanges(stdout, f.output.Form() == "json", command.Terminal(stdout, f.output.Color))
 	o.Predict, o.Annotate, o.Window = nil, known.Annotate, f.source.Window
 	if f.watch {

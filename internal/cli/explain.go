@@ -21,15 +21,15 @@ func newExplainCommand() *cobra.Command {
 		Use:  "explain",
 		Args: cobra.MaximumNArgs(1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return list(explained(), func(p *catalog.Pathology) string { return p.ID + "\t" + p.Title }), cobra.ShellCompDirectiveNoFileComp
+			return list(explainable(), func(p *catalog.Pathology) string { return p.ID + "\t" + p.Title }), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o, all := command.Terminal(cmd.OutOrStdout(), "auto"), explained()
+			o, all := command.Terminal(cmd.OutOrStdout(), "auto"), explainable()
 			t := render.NewText(o)
 			ids := list(all, func(p *catalog.Pathology) string { return p.ID })
 			switch {
 			case len(args) > 0:
-				id, ok := command.Same(args[0], ids)
+				id, ok := command.MatchName(args[0], ids)
 				if !ok {
 					err := fmt.Errorf("there is no pathology %q", args[0])
 					return hint.With(err, cmp.Or(hint.DidYouMean(id, ids), "sixty explain lists them"))
@@ -155,7 +155,7 @@ func stepsOf(list string) []step {
 	return out
 }
 
-// explained lists what a verdict may be: the catalogue, and what a gateway alone can see.
-func explained() []*catalog.Pathology {
+// explainable lists what a verdict may be: the catalogue, and what a gateway alone can see.
+func explainable() []*catalog.Pathology {
 	return pathologies.All()
 }

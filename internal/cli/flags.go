@@ -26,7 +26,7 @@ func (f *outFlag) register(s *pflag.FlagSet, what string, formats ...string) {
 	s.StringVar(&f.format, "output", formats[0], "format")
 	command.SetValues(s, "output", formats...)
 	s.VarP(&formatOrPath{f, s, formats}, "output-or-directory", short, "")
-	command.LendShorthand(s, "output-or-directory", "output")
+	command.ShowShorthand(s, "output-or-directory", "output")
 }
 
 // formatOrPath is -o of generated files: --output, but that the letter named the directory

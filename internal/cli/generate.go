@@ -59,7 +59,7 @@ func (f *deploymentFlags) deployment(ctx context.Context, stderr io.Writer) (d d
 	}
 	var seen []detect.Exposed
 	for _, from := range f.detect {
-		found, err := f.detected(ctx, stderr, from, base.Matchers)
+		found, err := f.detectDeployment(ctx, stderr, from, base.Matchers)
 		if err != nil {
 			return d, fmt.Errorf("--detect %s: %w", source.Redacted(from), err)
 		}
@@ -68,8 +68,8 @@ func (f *deploymentFlags) deployment(ctx context.Context, stderr io.Writer) (d d
 	return detect.Resolve(base, f.dialects, seen...)
 }
 
-// detected looks at what the servers of a source expose.
-func (f *deploymentFlags) detected(ctx context.Context, stderr io.Writer, from string, match []*labels.Matcher) (out detect.Exposed, err error) {
+// detectDeployment looks at what the servers of a source expose.
+func (f *deploymentFlags) detectDeployment(ctx context.Context, stderr io.Writer, from string, match []*labels.Matcher) (out detect.Exposed, err error) {
 	var spec source.Spec
 	if err = spec.Add(from); err != nil {
 		return out, err

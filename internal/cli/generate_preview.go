@@ -59,7 +59,7 @@ func (f *previewFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	var page *preview.Page
 	if err := withSource(ctx, stderr, f.source.Spec, func(s *source.Source) (err error) {
-		page, err = f.page(ctx, stderr, s)
+		page, err = f.buildPreview(ctx, stderr, s)
 		return err
 	}); err != nil {
 		return err
@@ -75,8 +75,8 @@ func (f *previewFlags) run(cmd *cobra.Command, args []string) error {
 	return (&outFlag{path: filepath.Dir(f.out.path)}).write(stdout, []generate.File{{Path: filepath.Base(f.out.path), Content: b.Bytes()}})
 }
 
-// page asks for what the dashboards of the servers that are found show.
-func (f *previewFlags) page(ctx context.Context, stderr io.Writer, s *source.Source) (*preview.Page, error) {
+// buildPreview asks for what the dashboards of the servers that are found show.
+func (f *previewFlags) buildPreview(ctx context.Context, stderr io.Writer, s *source.Source) (*preview.Page, error) {
 	all := pathologies.All()
 	settings, err := f.settings.Read(all)
 	if err != nil {

@@ -151,7 +151,7 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Con
 		return cfg, err
 	}
 	f.evidence.Matchers, f.evidence.Objectives = cfg.Deployment.Matchers, cfg.Objectives
-	cfg.Measured, err = gathered(ctx, stderr, f.evidence, &f.deployment.http)
+	cfg.Measured, err = gatherBaselines(ctx, stderr, f.evidence, &f.deployment.http)
 	if f.tests {
 		if f.out.path == "" {
 			return cfg, errors.New("--tests goes with --out")
@@ -162,8 +162,8 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Con
 	return cfg, err
 }
 
-// gathered brings together what was measured.
-func gathered(ctx context.Context, stderr io.Writer, r gather.Request, http *source.Access) (_ []*baseline.File, err error) {
+// gatherBaselines brings together what was measured.
+func gatherBaselines(ctx context.Context, stderr io.Writer, r gather.Request, http *source.Access) (_ []*baseline.File, err error) {
 	if r.HTTP, err = http.Config(); err != nil {
 		return nil, err
 	}
@@ -186,7 +186,7 @@ func newGenerateBaseline() *cobra.Command {
 		if f.Matchers, err = source.ParseMatchers(match); err != nil {
 			return nil, err
 		}
-		measured, err := gathered(ctx, stderr, f, &http)
+		measured, err := gatherBaselines(ctx, stderr, f, &http)
 		if err != nil {
 			return nil, err
 		}

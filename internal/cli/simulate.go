@@ -38,12 +38,12 @@ func (f *simulateFlags) run(cmd *cobra.Command, args []string) error {
 	if f.serve.addr != "" {
 		return f.runServers(ctx, stdout, stderr)
 	}
-	if err := f.serve.stray(cmd.Flags().Changed); err != nil {
+	if err := f.serve.refuseWithoutServe(cmd.Flags().Changed); err != nil {
 		return err
 	}
 	line := command.NewProgress(stderr)
 	defer line.Clear()
-	if err := f.Read(ctx, args, cmd.Flags().Changed, asked.Say{Note: noted(stderr), Show: line.Show}); err != nil {
+	if err := f.Read(ctx, args, cmd.Flags().Changed, asked.Say{Note: notePrinter(stderr), Show: line.Show}); err != nil {
 		return err
 	}
 	objective, err := f.Objective()

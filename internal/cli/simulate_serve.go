@@ -42,8 +42,8 @@ func (f *serveFlags) register(fs *pflag.FlagSet) {
 	fs.IntVar(&f.queueLimit, "max-num-queued-reqs", 0, "with --serve: answer 503 from so many requests on (0.29 and later)")
 }
 
-// stray is the error of flags that need --serve and came without it.
-func (f *serveFlags) stray(changed func(string) bool) error {
+// refuseWithoutServe is the error of flags that need --serve and came without it.
+func (f *serveFlags) refuseWithoutServe(changed func(string) bool) error {
 	for _, name := range []string{"scenario", "accelerate", "router", "gpu-exporter", "served-model-name", "max-num-queued-reqs"} {
 		if changed(name) {
 			return hint.With(fmt.Errorf("--%s goes with --serve", name), "add an address, such as --serve :8000")

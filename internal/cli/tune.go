@@ -28,7 +28,7 @@ func (f *tuneFlags) run(cmd *cobra.Command, args []string) error {
 	ctx, stderr := cmd.Context(), cmd.ErrOrStderr()
 	line := command.NewProgress(stderr)
 	defer line.Clear()
-	if err := f.Read(ctx, args, cmd.Flags().Changed, asked.Say{Note: noted(stderr), Show: line.Show}); err != nil {
+	if err := f.Read(ctx, args, cmd.Flags().Changed, asked.Say{Note: notePrinter(stderr), Show: line.Show}); err != nil {
 		return err
 	}
 	line.Clear()

@@ -30,7 +30,7 @@ const UnknownInterval = 15 * time.Second
 // pulse matches the gauges that every inference server always shows, under all their
 // names: few series, one for each engine. What is known of a server that never
 // answered is in "up".
-var pulse = dialect.Like("num_requests_running")
+var pulse = dialect.NamePattern("num_requests_running")
 
 // paceSpan is how much of the past tells the interval; a lost scrape or two do not
 // move the median.

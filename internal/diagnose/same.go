@@ -123,10 +123,10 @@ func tellingApart(os []origin, usual []string) []string {
 var telling = []string{"exported_instance", "pod", "exported_pod", "exported_job", "exported_namespace"}
 
 // What a process is known by: when it began to count, or when it started.
-var births = dialect.Like("generation_tokens_created") + "|process_start_time_seconds"
+var births = dialect.NamePattern("generation_tokens_created") + "|process_start_time_seconds"
 
 // What a process did: the same in every view of it.
-var deeds = dialect.Like("generation_tokens_total", "prompt_tokens_total", "time_to_first_token_seconds_sum")
+var deeds = dialect.NamePattern("generation_tokens_total", "prompt_tokens_total", "time_to_first_token_seconds_sum")
 
 // How views of servers are compared.
 const (

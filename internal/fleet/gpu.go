@@ -128,5 +128,5 @@ func gpuPage(replicas []*replica, at time.Duration) []byte {
 		r.gpu.sample(r, at)
 		readings = append(readings, r.gpu.reading())
 	}
-	return host.Page("fleet", readings)
+	return host.Exposition("fleet", readings)
 }

@@ -392,7 +392,7 @@ func (b *ruleBuilder) alerts(p *catalog.Pathology, segments []segment, into map[
 	if missing == len(segments) {
 		why := "nothing says from which numbers on it is one"
 		p.When.Signals(func(s *indicator.Signal) {
-			if !b.cfg.Deployment.Tells(s) {
+			if !b.cfg.Deployment.HasSignal(s) {
 				why = "these servers cannot tell " + s.Name
 			}
 		})
@@ -421,7 +421,7 @@ func (b *ruleBuilder) condition(p *catalog.Pathology, when catalog.Cond, seg *se
 		Instance: b.recordedInstance(p), Model: b.cfg.Deployment.Model, GPU: b.cfg.Deployment.GPU,
 		Limit: b.cfg.limit(seg), Promises: b.cfg.promises(seg),
 		Query: func(s *indicator.Signal, past bool) (string, error) {
-			if !b.cfg.Deployment.Tells(s) {
+			if !b.cfg.Deployment.HasSignal(s) {
 				return "", nil
 			}
 			b.recorded[s.Name] = true
@@ -445,7 +445,7 @@ func (b *ruleBuilder) condition(p *catalog.Pathology, when catalog.Cond, seg *se
 		expr = fmt.Sprintf("(%s) and on (%s) (%s)", expr, strings.Join(b.target(), ", "), of)
 	}
 	when.Leaves(func(c catalog.Cond) {
-		if b.cfg.Deployment.Tells(c.Signal) {
+		if b.cfg.Deployment.HasSignal(c.Signal) {
 			used = append(used, b.cfg.resolve(seg, c))
 		}
 	})
@@ -514,7 +514,7 @@ func (b *ruleBuilder) alert(p *catalog.Pathology, seg *segment, v variant, used 
 		Annotations: map[string]string{
 			"summary":     summary(p),
 			"description": b.description(p, used),
-			"runbook_url": b.cfg.Runbooks.Of(p.ID),
+			"runbook_url": b.cfg.Runbooks.PageURL(p.ID),
 			"thresholds":  thresholds(used),
 		},
 	}

@@ -182,7 +182,7 @@ func (a *Alerter) fires(d *diagnose.Diagnosis, f *diagnose.Finding, at time.Time
 			al.Began = since
 		}
 	}
-	al.Annotations = map[string]string{"summary": f.Summary, "runbook_url": catalog.PublishedRunbooks.Of(f.Pathology.ID)}
+	al.Annotations = map[string]string{"summary": f.Summary, "runbook_url": catalog.PublishedRunbooks.PageURL(f.Pathology.ID)}
 	if text := describe(f); text != "" {
 		al.Annotations["description"] = text
 	}

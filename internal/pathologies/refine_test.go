@@ -56,7 +56,7 @@ func TestRefineSurvivesAnyReading(t *testing.T) {
 							if c.From == c.To {
 								t.Errorf("%s with %q: %s changes nothing: %q", p.ID, a, c.Flag, c.To)
 							}
-							if !vllm.Engine.Flags.Takes("99.0", strings.TrimPrefix(c.Flag, "--")) {
+							if !vllm.Engine.Flags.Accepts("99.0", strings.TrimPrefix(c.Flag, "--")) {
 								t.Errorf("%s with %q: no table says which releases have %s", p.ID, a, c.Flag)
 							}
 						}

@@ -105,7 +105,7 @@ func leads(t *testing.T, d diagnose.Diagnosis) {
 	}
 	for i := range d.Findings[0].Fixes {
 		for _, c := range d.Findings[0].Fixes[i].Changes {
-			if !d.Targets[0].Dialect.Flags.Takes(d.Targets[0].Version, strings.TrimPrefix(c.Flag, "--")) {
+			if !d.Targets[0].Dialect.Flags.Accepts(d.Targets[0].Version, strings.TrimPrefix(c.Flag, "--")) {
 				t.Errorf("%s: %q needs a flag that %s may not have", d.Verdict.ID, d.Findings[0].Fixes[i].Summary, d.Targets[0].Version)
 			}
 		}

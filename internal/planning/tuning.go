@@ -62,7 +62,7 @@ func (t *Tuning) Answer() (*Tuned, error) {
 		s.NumBlocksOverride = int(min(o.NumBlocks, 1<<40))
 	}
 	flags := vllm.Engine.Flags
-	out := &Tuned{Args: t.Args, Price: t.Prices[t.Device.Name], LeftOut: flags.LeftOut(t.Args, engine.Memory, engine.Speed, engine.Schedule), Idle: flags.Idle(t.Args)}
+	out := &Tuned{Args: t.Args, Price: t.Prices[t.Device.Name], LeftOut: flags.LeftOut(t.Args, engine.Memory, engine.Speed, engine.Schedule), Idle: flags.Ineffective(t.Args)}
 	if out.Ledger, err = perfmodel.NewLedger(t.Model, s); err != nil {
 		return nil, err
 	}

@@ -707,7 +707,7 @@ func baselineSource(d *diagnose.Diagnosis) diagnose.BaselineSource {
 
 // runbook is the address of the page on a pathology.
 func (o *Options) runbook(p *catalog.Pathology) string {
-	return o.Runbooks.Of(p.ID)
+	return o.Runbooks.PageURL(p.ID)
 }
 
 func span(r diagnose.Range, at time.Time) string {

@@ -18,13 +18,13 @@ var averageOfMeans = Check{
 	Bad:  "avg(rate(vllm:e2e_request_latency_seconds_sum[5m]) / rate(vllm:e2e_request_latency_seconds_count[5m]))",
 	Good: "sum(rate(vllm:e2e_request_latency_seconds_sum[5m])) / sum(rate(vllm:e2e_request_latency_seconds_count[5m]))",
 	aggregate: func(p *pass, a *parser.AggregateExpr) {
-		added := a.Op == parser.SUM && p.of(a.Expr).unit.of == span && !p.divided()
+		added := a.Op == parser.SUM && p.inferFact(a.Expr).unit.of == span && !p.divided()
 		if a.Op != parser.AVG && !added || p.Opaque(a.PosRange.Start, a.Expr.PositionRange().Start) {
 			return
 		}
 		p.averageOfParts(a)
 		b, ok := unscaled(a.Expr).(*parser.BinaryExpr)
-		if v, is := unscaled(a.Expr).(*parser.VectorSelector); is && p.records[NameOf(v)] != nil && p.records[NameOf(v)].Tree != nil && p.of(v).labels.perTarget() {
+		if v, is := unscaled(a.Expr).(*parser.VectorSelector); is && p.records[NameOf(v)] != nil && p.records[NameOf(v)].Tree != nil && p.inferFact(v).labels.perTarget() {
 			b, ok = unscaled(p.records[NameOf(v)].Tree).(*parser.BinaryExpr)
 		}
 		if !ok || b.Op != parser.DIV || b.VectorMatching == nil || a.Without || slices.ContainsFunc(a.Grouping, func(l string) bool { return !slices.Contains(ofMany, l) }) {
@@ -83,7 +83,7 @@ var ratioSummed = Check{
 	Doc: "KV-cache usage is a share: 40 % on each of two replicas is not 80 %. Take `max` for the fullest, `avg` for the fleet.",
 	Bad: "sum(vllm:kv_cache_usage_perc)", Good: "max(vllm:kv_cache_usage_perc)",
 	aggregate: func(p *pass, a *parser.AggregateExpr) {
-		u := p.of(a.Expr).unit
+		u := p.inferFact(a.Expr).unit
 		one := slices.ContainsFunc([]string{"UUID", "engine", "WorkerId", "replica"}, func(l string) bool { return slices.Contains(a.Grouping, l) }) || slices.Contains(a.Grouping, "gpu") && slices.ContainsFunc(a.Grouping, func(l string) bool { return slices.Contains(ofTargets, l) || l == "Hostname" }) ||
 			slices.Contains(a.Grouping, "device")
 		if a.Op != parser.SUM || u.of != share && u.of != temperature && u.of != frequency || p.divided() || u == ratio && p.takenFrom() || p.Role == files.Scaler || one && !a.Without ||
@@ -114,7 +114,7 @@ var codeAsNumber = Check{
 }
 
 func (p *pass) code(n, of parser.Expr) {
-	if p.of(of).unit.of == code {
+	if p.inferFact(of).unit.of == code {
 		p.report(n.PositionRange(), "the value is a code, such as 79 for a GPU that fell off the bus: an average or a sum of codes means nothing", "count those that are not 0: count(… > 0)")
 	}
 }
@@ -152,7 +152,7 @@ var comparisonAsShare = Check{
 		if b.Op != parser.SUB || !ok || one != 1 && one != 100 || !is || a.Op != parser.AVG {
 			return
 		}
-		if c, ok := unparen(a.Expr).(*parser.BinaryExpr); ok && isFilter(c) && p.of(c.LHS).unit.of != share {
+		if c, ok := unparen(a.Expr).(*parser.BinaryExpr); ok && isFilter(c) && p.inferFact(c.LHS).unit.of != share {
 			p.report(c.PositionRange(), "a comparison keeps the values for which it holds and drops the others: the average is no share of time or of servers", "write bool behind the comparison")
 		}
 	},

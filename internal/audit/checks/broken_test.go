@@ -55,7 +55,7 @@ func read(all []File) (docs []*files.Document, errs []error) {
 	return docs, errs
 }
 
-func lint(all []File, s *Surface, ignore ...string) ([]Finding, []error) {
+func lint(all []File, s *Surface, ignore ...string) ([]Problem, []error) {
 	docs, errs := read(all)
 	return Lint(docs, s, ignore...), errs
 }
@@ -74,7 +74,7 @@ func newest(t *testing.T) *Surface {
 	return s
 }
 
-func places(all []Finding) []string {
+func places(all []Problem) []string {
 	var out []string
 	for _, f := range all {
 		out = append(out, fmt.Sprintf("%d:%d %s", f.Line, f.Column, f.Check))

@@ -21,7 +21,7 @@ import (
 // recording rule makes, and beside which nothing stands in for it.
 func (p *pass) missing(v *parser.VectorSelector) bool {
 	name := NameOf(v)
-	if name == "" || p.recorded(name) || !ours(name) || p.surface.Exposes(name) || p.hasAlternative(v) || p.besideItsHeir(name) {
+	if name == "" || p.recorded(name) || !isEngineName(name) || p.surface.Exposes(name) || p.hasAlternative(v) || p.besideItsHeir(name) {
 		return false
 	}
 	at := v.PosRange.Start
@@ -51,7 +51,7 @@ func (p *pass) hasAlternative(v *parser.VectorSelector) bool {
 // written for servers of several releases.
 func (p *pass) besideItsHeir(name string) bool {
 	to := p.renamed(name)
-	return to != "" && p.Role == files.InPanel && slices.ContainsFunc(p.Mates(), func(q *files.Query) bool {
+	return to != "" && p.Role == files.InPanel && slices.ContainsFunc(p.PanelQueries(), func(q *files.Query) bool {
 		return q != p.Query && q.Tree != nil && slices.ContainsFunc(Selectors(q.Tree), func(v *parser.VectorSelector) bool { return NameOf(v) == to })
 	})
 }
@@ -84,9 +84,9 @@ func (p *pass) renamed(name string) string {
 	return better
 }
 
-// meant returns the name that one of no release may stand for; sure where only an ending is missing or too
+// intendedName returns the name that one of no release may stand for; sure where only an ending is missing or too
 // much. It is "" where none is near.
-func meant(name string) (better string, sure bool) {
+func intendedName(name string) (better string, sure bool) {
 	canonical, prefix := vllm.Canonical(name)
 	under := func(to string) string {
 		if prefix == "vllm_" || to == "" {
@@ -116,13 +116,13 @@ func meant(name string) (better string, sure bool) {
 		}
 	}
 	if better == "" {
-		better = under(likest(canonical))
+		better = under(closestName(canonical))
 	}
 	return better, false
 }
 
-// likest returns the name of vLLM's newest release whose words are most like those of another; "" where none are.
-func likest(canonical string) string {
+// closestName returns the name of vLLM's newest release whose words are most like those of another; "" where none are.
+func closestName(canonical string) string {
 	asked := ""
 	for _, s := range engine.HistogramSuffixes {
 		if strings.HasSuffix(canonical, s) {

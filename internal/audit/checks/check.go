@@ -51,8 +51,8 @@ type Check struct {
 	binary    func(*pass, *parser.BinaryExpr)
 }
 
-// A Finding is one fault at one place.
-type Finding struct {
+// A Problem is one fault at one place.
+type Problem struct {
 	Check    string           `json:"check"`
 	Severity catalog.Severity `json:"severity"`
 
@@ -80,7 +80,7 @@ type Finding struct {
 const Doubtful = "doubt"
 
 // Label is what a finding is to people: its severity, or a doubt.
-func (f *Finding) Label() string {
+func (f *Problem) Label() string {
 	if f.Doubt {
 		return Doubtful
 	}
@@ -94,7 +94,7 @@ type pass struct {
 	surface *Surface
 	path    []parser.Node // that leads to the node
 	check   *Check
-	out     *[]Finding
+	out     *[]Problem
 }
 
 // A set is what the files say together.
@@ -121,12 +121,12 @@ func (p *pass) reportAs(severity catalog.Severity, at posrange.PositionRange, wh
 	if expr := p.Node.Value; start < 0 || end > len(expr) || start >= end {
 		start, end = 0, len(expr)
 	}
-	p.add(Finding{Severity: severity, Fragment: p.Node.Value[start:end], Why: why, Fix: fix}, p.Node, start)
+	p.add(Problem{Severity: severity, Fragment: p.Node.Value[start:end], Why: why, Fix: fix}, p.Node, start)
 }
 
-// doubt adds a finding that is one only where the files do not tell, and says what it hangs on.
-func (p *pass) doubt(at posrange.PositionRange, why, but, fix string) {
-	p.add(Finding{Severity: info, Doubt: true, Fragment: p.Node.Value[at.Start:at.End], Why: why + "; " + but, Fix: fix}, p.Node, int(at.Start))
+// addDoubt adds a finding that is one only where the files do not tell, and says what it hangs on.
+func (p *pass) addDoubt(at posrange.PositionRange, why, but, fix string) {
+	p.add(Problem{Severity: info, Doubt: true, Fragment: p.Node.Value[at.Start:at.End], Why: why + "; " + but, Fix: fix}, p.Node, int(at.Start))
 }
 
 // reportText adds a finding about a string beside the expression, such as an annotation or a unit.
@@ -135,13 +135,13 @@ func (p *pass) reportText(n *files.Node, why, fix string) {
 	if n != nil {
 		fragment = n.Value
 	}
-	if n == nil || p.Node.Aside() {
+	if n == nil || p.Node.WrittenElsewhere() {
 		n = p.Node
 	}
-	p.add(Finding{Severity: p.check.Severity, Fragment: fragment, Why: why, Fix: fix}, n, 0)
+	p.add(Problem{Severity: p.check.Severity, Fragment: fragment, Why: why, Fix: fix}, n, 0)
 }
 
-func (p *pass) add(f Finding, n *files.Node, start int) {
+func (p *pass) add(f Problem, n *files.Node, start int) {
 	f.Check, f.File, f.Path, f.Where = p.check.ID, p.Doc.Name, p.Pointer, p.Where
 	f.Line, f.Column = p.Doc.Place(n, start)
 	*p.out = append(*p.out, f)
@@ -156,7 +156,7 @@ func (p *pass) repair(e files.Edit) {
 
 // Lint judges files that belong together against a surface, without the checks that are
 // to be ignored.
-func Lint(docs []*files.Document, s *Surface, ignore ...string) []Finding {
+func Lint(docs []*files.Document, s *Surface, ignore ...string) []Problem {
 	all := &set{docs: docs, records: map[string]*files.Query{}, words: map[string]bool{}, facts: map[parser.Expr]fact{}}
 	for _, d := range docs {
 		for _, q := range d.Queries {
@@ -170,7 +170,7 @@ func Lint(docs []*files.Document, s *Surface, ignore ...string) []Finding {
 			}
 		}
 	}
-	var out []Finding
+	var out []Problem
 	for _, d := range docs {
 		out = append(out, all.lint(d, s, ignore)...)
 	}
@@ -178,8 +178,8 @@ func Lint(docs []*files.Document, s *Surface, ignore ...string) []Finding {
 }
 
 // lint walks each expression of a document once.
-func (all *set) lint(d *files.Document, s *Surface, ignore []string) []Finding {
-	var out []Finding
+func (all *set) lint(d *files.Document, s *Surface, ignore []string) []Problem {
+	var out []Problem
 	for _, q := range d.Queries {
 		var active []*pass
 		for _, c := range checks {
@@ -201,16 +201,16 @@ func (all *set) lint(d *files.Document, s *Surface, ignore []string) []Finding {
 			return nil
 		})
 	}
-	slices.SortStableFunc(out, func(a, b Finding) int {
+	slices.SortStableFunc(out, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(b.Severity, a.Severity), cmp.Compare(orderOf(a), orderOf(b)))
 	})
-	return slices.CompactFunc(out, func(a, b Finding) bool {
+	return slices.CompactFunc(out, func(a, b Problem) bool {
 		return a.Check == b.Check && a.Line == b.Line && a.Column == b.Column && a.Fragment == b.Fragment && a.Path == b.Path
 	})
 }
 
 // orderOf is where the check of a finding stands in the list.
-func orderOf(f Finding) int {
+func orderOf(f Problem) int {
 	return slices.IndexFunc(checks, func(c *Check) bool { return c.ID == f.Check })
 }
 

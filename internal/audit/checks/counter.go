@@ -40,7 +40,7 @@ var rawCounter = Check{
 	selector: func(p *pass, v *parser.VectorSelector) {
 		name := NameOf(v)
 		c, f := classOf(name)
-		if !c.cumulative() || p.recorded(name) || p.Role == files.InVariable || p.harmless() || p.under(rates...) || p.under("histogram_quantile") {
+		if !c.cumulative() || p.recorded(name) || p.Role == files.InVariable || p.harmless() || p.insideCall(rates...) || p.insideCall("histogram_quantile") {
 			return
 		}
 		fix := "take its rate or increase"
@@ -85,7 +85,7 @@ var harmless = []string{
 
 // harmless reports whether the node is only counted, or watched for a change.
 func (p *pass) harmless() bool {
-	return p.under(harmless...) || slices.ContainsFunc(p.path, func(n parser.Node) bool {
+	return p.insideCall(harmless...) || slices.ContainsFunc(p.path, func(n parser.Node) bool {
 		a, ok := n.(*parser.AggregateExpr)
 		return ok && (a.Op == parser.COUNT || a.Op == parser.GROUP)
 	})

@@ -22,8 +22,8 @@ type fact struct {
 
 var nothingKnown = fact{bounds: anything}
 
-// of infers what is known of a part of the query.
-func (p *pass) of(e parser.Expr) fact { return p.infer(p.Query, e) }
+// inferFact infers what is known of a part of the query.
+func (p *pass) inferFact(e parser.Expr) fact { return p.infer(p.Query, e) }
 
 // infer infers what is known of a part of a query, each part once; what rules that read one
 // another record is not known.
@@ -71,7 +71,7 @@ func (all *set) derive(q *files.Query, e parser.Expr) fact {
 // ofSelector is what is known of the series that a selector takes.
 func (all *set) ofSelector(q *files.Query, v *parser.VectorSelector) fact {
 	f, name := all.ofSeries(q, v), NameOf(v)
-	if !all.recorded(name) && (!strings.Contains(name, ":") || ours(name) && strings.Count(name, ":") == 1) && name != "ALERTS" {
+	if !all.recorded(name) && (!strings.Contains(name, ":") || isEngineName(name) && strings.Count(name, ":") == 1) && name != "ALERTS" {
 		f.labels.series = name
 	}
 	f.labels.values = map[string]string{}
@@ -385,9 +385,9 @@ func boundsOfBinary(n *parser.BinaryExpr, l, r bounds) bounds {
 	case n.ReturnBool:
 		return zeroOrOne
 	case n.Op.IsComparisonOperator() && n.LHS.Type() == parser.ValueTypeScalar:
-		return r.where(mirrored[n.Op], l)
+		return r.restrict(mirrored[n.Op], l)
 	case n.Op.IsComparisonOperator():
-		return l.where(n.Op, r)
+		return l.restrict(n.Op, r)
 	case n.Op == parser.LOR:
 		return bounds{low: min(l.low, r.low), high: max(l.high, r.high), whole: l.whole && r.whole}
 	case n.Op.IsSetOperator():
@@ -425,8 +425,8 @@ func spanned(whole bool, all ...float64) bounds {
 	return bounds{low: slices.Min(all), high: slices.Max(all), whole: whole}
 }
 
-// where are the bounds of what is left behind a comparison with values within o.
-func (b bounds) where(op parser.ItemType, o bounds) bounds {
+// restrict are the bounds of what is left behind a comparison with values within o.
+func (b bounds) restrict(op parser.ItemType, o bounds) bounds {
 	switch op {
 	case parser.GTR, parser.GTE:
 		b.low = max(b.low, o.low)
@@ -438,8 +438,8 @@ func (b bounds) where(op parser.ItemType, o bounds) bounds {
 	return b
 }
 
-// never reports whether a comparison of values within b with a number cannot hold.
-func (b bounds) never(op parser.ItemType, v float64) bool {
+// neverHolds reports whether a comparison of values within b with a number cannot hold.
+func (b bounds) neverHolds(op parser.ItemType, v float64) bool {
 	switch op {
 	case parser.GTR:
 		return b.high <= v
@@ -463,8 +463,8 @@ var negated = map[parser.ItemType]parser.ItemType{
 	parser.EQLC: parser.NEQ, parser.NEQ: parser.EQLC,
 }
 
-// said tells people the values that are possible.
-func (b bounds) said() string {
+// describe tells people the values that are possible.
+func (b bounds) describe() string {
 	switch {
 	case b.low == b.high:
 		return "is " + short(b.low) + " or not there"

@@ -66,7 +66,7 @@ func TestRecordedFaultsAndTheirTwins(t *testing.T) {
 			if len(errs) > 0 {
 				t.Fatal(errs)
 			}
-			if got := slices.ContainsFunc(all, func(f Finding) bool { return f.Check == tc.check }); got != want {
+			if got := slices.ContainsFunc(all, func(f Problem) bool { return f.Check == tc.check }); got != want {
 				t.Errorf("%s: %s is %v, want %v: %+v", tc.name, tc.check, got, want, all)
 			}
 		}

@@ -14,7 +14,7 @@ const maxRounds = 10
 type Fixed struct {
 	*files.Document
 	// Repaired are the findings that are gone, and Left those that remain, doubts aside.
-	Repaired, Left []Finding
+	Repaired, Left []Problem
 }
 
 // Fix repairs what can be repaired without a decision in files that belong together, each in the
@@ -26,7 +26,7 @@ func Fix(docs []*files.Document, s *Surface, ignore ...string) []Fixed {
 	for range maxRounds {
 		again := false
 		for i, d := range current {
-			var done []Finding
+			var done []Problem
 			current[i], done = repair(d, findings)
 			out[i].Repaired = append(out[i].Repaired, done...)
 			again = again || len(done) > 0
@@ -49,9 +49,9 @@ func Fix(docs []*files.Document, s *Surface, ignore ...string) []Fixed {
 
 // repair applies one repair to every string of a file that has one: all of them, or, where the result does not
 // read as intended, those that do each by itself.
-func repair(d *files.Document, findings []Finding) (*files.Document, []Finding) {
+func repair(d *files.Document, findings []Problem) (*files.Document, []Problem) {
 	touched := map[*files.Node]bool{}
-	var mine []Finding
+	var mine []Problem
 	var edits []files.Edit
 	for _, x := range findings {
 		if x.File == d.Name && x.edit != nil && !touched[x.edit.Node] {
@@ -65,7 +65,7 @@ func repair(d *files.Document, findings []Finding) (*files.Document, []Finding) 
 	if out := d.Edit(edits...); out != nil {
 		return out, mine
 	}
-	var done []Finding
+	var done []Problem
 	for _, x := range slices.Backward(mine) { // from the end of the file on, so that what stands before keeps its place
 		if out := d.Edit(*x.edit); out != nil {
 			d, done = out, append(done, x)

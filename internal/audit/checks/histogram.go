@@ -23,7 +23,7 @@ var missingLe = Check{
 		if c.Func.Name != "histogram_quantile" || len(c.Args) != 2 {
 			return
 		}
-		l := p.of(c.Args[1]).labels
+		l := p.inferFact(c.Args[1]).labels
 		classic := slices.ContainsFunc(Selectors(c.Args[1]), func(v *parser.VectorSelector) bool { return strings.HasSuffix(NameOf(v), "_bucket") })
 		dropped, _ := unparen(c.Args[1]).(*parser.AggregateExpr)
 		without := dropped != nil && dropped.Without && slices.Contains(dropped.Grouping, "le")
@@ -40,8 +40,8 @@ var rawBuckets = Check{
 	Good: "histogram_quantile(0.95, sum by (le) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",
 	selector: func(p *pass, v *parser.VectorSelector) {
 		name := NameOf(v)
-		if !p.recorded(name) && strings.HasSuffix(name, "_bucket") && (ours(name) || !strings.Contains(name, ":")) && p.under("histogram_quantile") &&
-			!p.under("rate", "irate", "increase", "delta", "idelta", "last_over_time") && v.OriginalOffset == 0 && !p.takenFrom() {
+		if !p.recorded(name) && strings.HasSuffix(name, "_bucket") && (isEngineName(name) || !strings.Contains(name, ":")) && p.insideCall("histogram_quantile") &&
+			!p.insideCall("rate", "irate", "increase", "delta", "idelta", "last_over_time") && v.OriginalOffset == 0 && !p.takenFrom() {
 			p.report(v.PositionRange(), name+" counts since the server's start: a percentile over its whole life, which hardly moves", "take the rate of the buckets")
 		}
 	},
@@ -65,10 +65,10 @@ var addedBuckets = Check{
 	aggregate: func(p *pass, a *parser.AggregateExpr) {
 		v := rated(a.Expr)
 		c, _ := classOf(NameOf(v))
-		if a.Op != parser.SUM || v == nil || c != bucket && !ofAmounts.MatchString(NameOf(v)) || p.under("histogram_quantile") || selectsBy(v, "le") {
+		if a.Op != parser.SUM || v == nil || c != bucket && !ofAmounts.MatchString(NameOf(v)) || p.insideCall("histogram_quantile") || selectsBy(v, "le") {
 			return
 		}
-		if l := p.of(a).labels; l.known && (l.exact || c == bucket) && !slices.Contains(l.names, "le") {
+		if l := p.inferFact(a).labels; l.known && (l.exact || c == bucket) && !slices.Contains(l.names, "le") {
 			p.report(a.PositionRange(), "each bucket holds those below it: added up they count an observation several times", "take _count, or one bucket")
 		}
 	},
@@ -149,7 +149,7 @@ var mixedModels = Check{
 		if _, f := classOf(q.family + "_bucket"); !ok || f.Engine != vllm.ID || !p.surface.Live || len(p.surface.Models) < 2 {
 			return
 		}
-		l := p.of(c).labels
+		l := p.inferFact(c).labels
 		told := slices.ContainsFunc(append([]string{"model_name", "job", "namespace", "service", "deployment"}, ofTargets...), func(label string) bool {
 			return slices.Contains(l.names, label) || slices.ContainsFunc(Selectors(c), func(v *parser.VectorSelector) bool { return selectsBy(v, label) })
 		})

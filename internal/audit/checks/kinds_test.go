@@ -39,7 +39,7 @@ func TestQuantities(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := (&pass{Query: &files.Query{}, set: &set{facts: map[parser.Expr]fact{}}}).of(tree).unit; got != want {
+		if got := (&pass{Query: &files.Query{}, set: &set{facts: map[parser.Expr]fact{}}}).inferFact(tree).unit; got != want {
 			t.Errorf("%s: %v (scale %g), want %v", expr, got, got.scale, want)
 		}
 	}

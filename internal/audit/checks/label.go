@@ -62,7 +62,7 @@ func (p *pass) lacksLabel(v *parser.VectorSelector, label, so string, n parser.N
 	meant, _ := p.surface.hasLabel(name, to)
 	switch {
 	case strings.HasPrefix(name, "DCGM_FI_") && gpuLabels[label] != "" && !p.surface.Live:
-		p.doubt(n.PositionRange(), why, but, "write "+gpuLabels[label])
+		p.addDoubt(n.PositionRange(), why, but, "write "+gpuLabels[label])
 	case !known || has || f.Engine != vllm.ID && !p.surface.Live:
 	case slices.Contains(ownLabels, label) && f.Engine == vllm.ID:
 		p.report(n.PositionRange(), why, "take the label out")
@@ -70,7 +70,7 @@ func (p *pass) lacksLabel(v *parser.VectorSelector, label, so string, n parser.N
 	case p.surface.Live || to == "finished_reason" || to == "model_name" && p.words["model_name"]:
 		p.report(n.PositionRange(), why, "write "+to)
 	default:
-		p.doubt(n.PositionRange(), why, but, "write "+to)
+		p.addDoubt(n.PositionRange(), why, but, "write "+to)
 	}
 }
 
@@ -132,7 +132,7 @@ func (p *pass) statusCode(v *parser.VectorSelector, m *labels.Matcher) {
 	case p.surface.Live:
 		p.report(v.PositionRange(), why, fix)
 	case !others:
-		p.doubt(v.PositionRange(), why, "nothing here says whose requests these are", fix)
+		p.addDoubt(v.PositionRange(), why, "nothing here says whose requests these are", fix)
 	}
 }
 
@@ -170,7 +170,7 @@ var lostLabel = Check{
 	Good:  alerting("sum by (instance) (vllm:num_requests_waiting) > 10", "    annotations: {summary: 'on {{ $labels.instance }}'}"),
 	roles: []files.Role{files.Alert, files.InPanel},
 	query: func(p *pass) {
-		has := p.of(p.Tree).labels
+		has := p.inferFact(p.Tree).labels
 		if !has.known || !has.exact || p.Managed != nil {
 			return
 		}

@@ -20,7 +20,7 @@ var labelMismatch = Check{
 		if m == nil || b.Op == parser.LOR {
 			return
 		}
-		l, r := p.of(b.LHS).labels, p.of(b.RHS).labels
+		l, r := p.inferFact(b.LHS).labels, p.inferFact(b.RHS).labels
 		for _, label := range slices.Sorted(maps.Keys(l.values)) {
 			if other, both := r.values[label]; both && l.values[label] != other && slices.Contains(m.MatchingLabels, label) == m.On {
 				p.report(b.PositionRange(), fmt.Sprintf("the left side has %s=%q, the right side %q: no pair matches, and the result is always empty", label, l.values[label], other),
@@ -78,7 +78,7 @@ func (p *pass) lostAlternative(b *parser.BinaryExpr) {
 		if !ok || or.Op != parser.LOR || b.Op.IsSetOperator() || b.Op.IsComparisonOperator() {
 			continue
 		}
-		has, instead, other := p.of(or.LHS).labels, p.of(or.RHS).labels, p.of(sides[1]).labels
+		has, instead, other := p.inferFact(or.LHS).labels, p.inferFact(or.RHS).labels, p.inferFact(sides[1]).labels
 		zero := isCall(unparen(or.RHS), "vector") && has.known && len(has.names) > 0 && other.known && len(other.names) > 0
 		if zero || has.exact && instead.exact && len(has.names) > 0 && len(instead.names) > 0 && !slices.Equal(has.names, instead.names) {
 			p.reportAs(ticket, or.PositionRange(), fmt.Sprintf("the left of \"or\" has the labels %s, the right %s: not both match the other side, and what does not is left out", has, instead),

@@ -32,14 +32,14 @@ var unknownMetric = Check{
 		case text.Type == "text" && p.Role != files.InVariable:
 			p.report(at, name+" is a text or a list, which dcgm-exporter exposes as a label at most, never as a series", "take the query out")
 		case f.Kind == "router" && slices.Contains(lookalikes, f.Name) && !p.hasRouter():
-			p.doubt(at, "no engine exposes "+name+": the router of vLLM's production-stack has it", "nothing here speaks of a router",
+			p.addDoubt(at, "no engine exposes "+name+": the router of vLLM's production-stack has it", "nothing here speaks of a router",
 				"take the engine's vllm:e2e_request_latency_seconds"+strings.TrimPrefix(canonicalOf(v), f.Name)+", or HTTP statuses")
 		case known || field:
 		case strings.HasPrefix(name, "DCGM_FI_"):
-			p.doubt(at, "DCGM has no field "+name+" (2.2 to 4.6)", "a newer release may", look)
-		case !ours(name):
+			p.addDoubt(at, "DCGM has no field "+name+" (2.2 to 4.6)", "a newer release may", look)
+		case !isEngineName(name):
 		case p.missing(v):
-			better, sure := meant(name)
+			better, sure := intendedName(name)
 			if better != "" {
 				look = "perhaps " + better + " is meant"
 			}
@@ -51,7 +51,7 @@ var unknownMetric = Check{
 			if (sure || told) && !strings.HasPrefix(name, "vllm_") {
 				p.report(at, why, look)
 			} else {
-				p.doubt(at, why, elsewhere, look)
+				p.addDoubt(at, why, elsewhere, look)
 			}
 		}
 	},
@@ -78,7 +78,7 @@ var removedMetric = Check{
 	selector: func(p *pass, v *parser.VectorSelector) {
 		name := NameOf(v)
 		n, ok := dialect.Known(name)
-		if c, _ := classOf(name); !ok || !p.surface.gone(n) || c == bareHistogram || c == created || !p.missing(v) {
+		if c, _ := classOf(name); !ok || !p.surface.isGone(n) || c == bareHistogram || c == created || !p.missing(v) {
 			return
 		}
 		why := name + " ended with vLLM " + n.Last
@@ -111,7 +111,7 @@ var notExposed = Check{
 			return
 		}
 		c, _ := classOf(name)
-		if p.surface.gone(n) || c == bareHistogram || c == created || !p.missing(v) {
+		if p.surface.isGone(n) || c == bareHistogram || c == created || !p.missing(v) {
 			return
 		}
 		source, generation := p.surface.Source, p.surface.generation()
@@ -159,11 +159,11 @@ var histogramName = Check{
 		c, f := classOf(name)
 		switch {
 		case p.recorded(name) || f.Kind == "router":
-		case p.under("histogram_quantile") && (c == sum || c == count || c == counter || c == gauge) && inside(p.path, v):
+		case p.insideCall("histogram_quantile") && (c == sum || c == count || c == counter || c == gauge) && inside(p.path, v):
 			p.report(v.PositionRange(), name+" has no buckets, of which histogram_quantile computes: the result is empty",
 				"take the _bucket series of a histogram, or quantile_over_time of a gauge")
 		case c != bareHistogram || p.surface.Exposes(name),
-			p.under("histogram_avg", "histogram_count", "histogram_sum", "histogram_fraction") && p.surface.Live && !p.surface.Whole: // native ones, where a store makes them
+			p.insideCall("histogram_avg", "histogram_count", "histogram_sum", "histogram_fraction") && p.surface.Live && !p.surface.Whole: // native ones, where a store makes them
 		default:
 			p.report(v.PositionRange(), name+" is a histogram: only "+name+"_bucket, _sum and _count exist",
 				"divide the rate of "+name+"_sum by that of "+name+"_count for a mean, or take histogram_quantile of "+name+"_bucket")
@@ -194,7 +194,7 @@ var createdSeries = Check{
 			return
 		}
 		for _, n := range p.path {
-			if b, ok := n.(*parser.BinaryExpr); ok && (b.Op == parser.SUB || b.Op.IsComparisonOperator()) && !p.under(rates...) {
+			if b, ok := n.(*parser.BinaryExpr); ok && (b.Op == parser.SUB || b.Op.IsComparisonOperator()) && !p.insideCall(rates...) {
 				return
 			}
 		}

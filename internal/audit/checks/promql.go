@@ -165,8 +165,8 @@ func classOf(name string) (class, engine.Family) {
 	return unknownClass, n
 }
 
-// ours reports whether a name is in the name space of an inference server.
-func ours(name string) bool {
+// isEngineName reports whether a name is in the name space of an inference server.
+func isEngineName(name string) bool {
 	_, prefix := vllm.Canonical(name)
 	_, other := dialect.OtherOf(name)
 	return prefix != "" || other
@@ -230,8 +230,8 @@ func calls(e parser.Node, names ...string) bool {
 	return found
 }
 
-// under reports whether a call of one of the functions encloses the node.
-func (p *pass) under(names ...string) bool {
+// insideCall reports whether a call of one of the functions encloses the node.
+func (p *pass) insideCall(names ...string) bool {
 	return slices.ContainsFunc(p.path, func(n parser.Node) bool { return isCall(n, names...) })
 }
 

@@ -118,7 +118,7 @@ var sumWithoutCount = Check{
 	query: func(p *pass) {
 		v := rated(p.Tree)
 		c, f := classOf(NameOf(v))
-		is, limits := p.of(p.Tree).unit, strings.Contains(f.Name, "_max_") // what may be asked for is no work done
+		is, limits := p.inferFact(p.Tree).unit, strings.Contains(f.Name, "_max_") // what may be asked for is no work done
 		shown := panelUnits[p.Panel.Unit].of == span || slices.Contains([]string{"", "none", "short"}, p.Panel.Unit)
 		if c != sum || f.Type != engine.Histogram || is.of != busy && is.of != span && !limits || !shown {
 			return
@@ -135,7 +135,7 @@ var wrongUnit = Check{
 	Bad: shownIn("percent", "max(vllm:kv_cache_usage_perc)"), Good: shownIn("percentunit", "max(vllm:kv_cache_usage_perc)"),
 	roles: []files.Role{files.InPanel, files.Alert},
 	query: func(p *pass) {
-		is := p.of(p.Tree).unit
+		is := p.inferFact(p.Tree).unit
 		if p.Role == files.Alert {
 			p.unitOfText(is)
 			return
@@ -162,7 +162,7 @@ var wrongUnit = Check{
 // showIn says in which of Grafana's or Perses' units a panel shows its values, as the repair of the finding
 // that was added last where all queries of the panel have the unit.
 func (p *pass) showIn(is unit, to string) {
-	others := slices.ContainsFunc(p.Mates(), func(q *files.Query) bool { return q.Tree == nil || p.infer(q, q.Tree).unit != is })
+	others := slices.ContainsFunc(p.PanelQueries(), func(q *files.Query) bool { return q.Tree == nil || p.infer(q, q.Tree).unit != is })
 	if n := p.Panel.UnitNode; n != nil && !others && panelUnits[to].is(is) {
 		p.repair(files.Edit{Node: n, End: len(n.Value), Text: to})
 	}

@@ -211,7 +211,7 @@ var valueInLabel = Check{
 				if p.Hold == 0 {
 					why, sev = "each evaluation with another value ends the alert and makes a new one", ticket
 				}
-				p.add(Finding{Severity: sev, Fragment: text, Why: "the label " + f.Key + " holds the value: " + why, Fix: "make it an annotation"}, p.Node, 0)
+				p.add(Problem{Severity: sev, Fragment: text, Why: "the label " + f.Key + " holds the value: " + why, Fix: "make it an annotation"}, p.Node, 0)
 			}
 		}
 	},

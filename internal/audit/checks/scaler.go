@@ -18,7 +18,7 @@ var scalerSeries = Check{
 	Good:  scaling("sum(vllm:num_requests_waiting)", ""),
 	roles: []files.Role{files.Scaler},
 	query: func(p *pass) {
-		l := p.of(p.Tree).labels
+		l := p.inferFact(p.Tree).labels
 		var by []string
 		for _, name := range l.names {
 			if slices.Contains(ofTargets, name) && !slices.ContainsFunc(Selectors(p.Tree), func(v *parser.VectorSelector) bool { return p.pins(v, name) }) {

@@ -222,7 +222,7 @@ func TestNamesThatNeverWereAreToldWhatIsMeant(t *testing.T) {
 		"kserve_vllm:request_latency_ms_bucket": "vllm:e2e_request_latency_seconds_bucket",
 	} {
 		all, _ := lint([]File{boardOf(t, "sum("+name+")", "x", "short", "")}, newest(t))
-		i := slices.IndexFunc(all, func(f Finding) bool { return f.Check == "unknown-metric" })
+		i := slices.IndexFunc(all, func(f Problem) bool { return f.Check == "unknown-metric" })
 		if i < 0 || !strings.Contains(all[i].Fix, want) {
 			t.Errorf("%s: no finding that names %s: %+v", name, want, all)
 		}

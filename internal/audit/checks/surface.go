@@ -198,8 +198,8 @@ func (s *Surface) release() string {
 	return ""
 }
 
-// gone reports whether a family has ended, or is hidden, in the release that is served.
-func (s *Surface) gone(f engine.Family) bool {
+// isGone reports whether a family has ended, or is hidden, in the release that is served.
+func (s *Surface) isGone(f engine.Family) bool {
 	r := s.release()
 	if r == "" || !f.Gone() {
 		return f.Gone()

@@ -19,7 +19,7 @@ var impossibleThreshold = Check{
 	Bad: "alert: max(vllm:kv_cache_usage_perc) > 90", Good: "alert: max(vllm:kv_cache_usage_perc) > 0.9",
 	query: func(p *pass) {
 		limit, err := strconv.ParseFloat(p.Trigger.At("metadata", "threshold").Scalar(), 64)
-		if f := p.of(p.Tree); p.Role == files.Scaler && err == nil && f.bounds.high <= 1 && limit > f.bounds.high && f.unit == ratio {
+		if f := p.inferFact(p.Tree); p.Role == files.Scaler && err == nil && f.bounds.high <= 1 && limit > f.bounds.high && f.unit == ratio {
 			p.reportText(p.Trigger.At("metadata", "threshold"), "the value is between 0 and 1: it never comes near this threshold, and nothing scales", "write it between 0 and 1")
 		}
 	},
@@ -28,7 +28,7 @@ var impossibleThreshold = Check{
 		if !ok || p.guards(b, c) {
 			return
 		}
-		f := p.of(c.expr)
+		f := p.inferFact(c.expr)
 		what := p.text(unparen(c.expr))
 		if len(what) > 60 {
 			what = "the value"
@@ -38,15 +38,15 @@ var impossibleThreshold = Check{
 		a, _ := unparen(c.expr).(*parser.AggregateExpr)
 		bounded := f.unit.of == share && !math.IsInf(f.bounds.high, 1) || call != nil && clocks[call.Func.Name].high > 0 || isCall(call, "vector")
 		switch {
-		case f.bounds.low > f.bounds.high || f.bounds.never(c.op, c.limit):
+		case f.bounds.low > f.bounds.high || f.bounds.neverHolds(c.op, c.limit):
 			if a != nil && a.Op == parser.COUNT {
 				fix = "where there is nothing to count there is no result, not 0: write absent(…), or (… or vector(0)) before the comparison"
 			} else if call != nil && strings.HasPrefix(call.Func.Name, "absent") {
 				fix = "leave out the comparison: absent gives 1 where nothing is there, and nothing otherwise"
 			}
-			p.report(b.PositionRange(), fmt.Sprintf("%s %s: this never holds", what, f.bounds.said()), fix)
-		case bounded && f.bounds.never(negated[c.op], c.limit) && (p.Role == files.Alert || c.limit != 0):
-			p.report(b.PositionRange(), fmt.Sprintf("%s %s: this always holds", what, f.bounds.said()), fix)
+			p.report(b.PositionRange(), fmt.Sprintf("%s %s: this never holds", what, f.bounds.describe()), fix)
+		case bounded && f.bounds.neverHolds(negated[c.op], c.limit) && (p.Role == files.Alert || c.limit != 0):
+			p.report(b.PositionRange(), fmt.Sprintf("%s %s: this always holds", what, f.bounds.describe()), fix)
 		case f.unit == percent && c.above() && c.limit > 0 && c.limit < 1 && f.bounds.high == 100:
 			p.report(b.PositionRange(), fmt.Sprintf("the value is percent from 0 to 100: above %s is nearly always", short(c.limit)), "write "+short(c.limit*100))
 		}

@@ -27,7 +27,7 @@ var unknownVariable = Check{
 				continue
 			}
 			at := strings.Index(p.Node.Value, m[0])
-			p.add(Finding{
+			p.add(Problem{
 				Severity: page, Fragment: m[0],
 				Why: "the dashboard has no variable " + name + ": its name is sent as it stands, and nothing is selected",
 				Fix: "declare the variable under templating, or write the value",
@@ -56,7 +56,7 @@ var unusedVariable = Check{
 			name := regexp.QuoteMeta(v.Name)
 			used := regexp.MustCompile(`\$\{?` + name + `\b|\[\[` + name + `\b|repeat\\?"?\s*:\s*\\?"?` + name + `\b|var-` + name + `\b|includeVars\\?"?\s*:\s*true`)
 			if !used.Match(p.Doc.Data) {
-				p.add(Finding{
+				p.add(Problem{
 					Severity: p.check.Severity, Fragment: v.Name,
 					Why: "nothing asks for $" + v.Name + ": whoever chooses one of its values sees the same", Fix: "select by it in the queries, or take it out",
 				}, v.Node, 0)

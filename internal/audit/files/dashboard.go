@@ -24,7 +24,7 @@ type Panel struct {
 // as the API returns it) or of Perses, or a ConfigMap of dashboards.
 func (d *Document) dashboard(n *Node, path string) error {
 	if n.kind != object {
-		return d.wrong(n, "a dashboard", object)
+		return d.wrongKindError(n, "a dashboard", object)
 	}
 	if n.Get("kind").Str() == "ConfigMap" {
 		return d.configMap(n, path)
@@ -296,7 +296,7 @@ func (d *Document) target(n *Node, path string, panel *Panel, vars map[string]Va
 		if expr.kind == null {
 			return nil
 		}
-		return d.wrong(expr, key, text)
+		return d.wrongKindError(expr, key, text)
 	}
 	if strings.TrimSpace(expr.Value) == "" {
 		return nil

@@ -76,8 +76,8 @@ func (q *Query) Opaque(start, end posrange.Pos) bool {
 	return slices.ContainsFunc(q.Mentions, func(m Mention) bool { return m.Start < int(end) && m.End > int(start) })
 }
 
-// Mates are the queries of a query's panel, itself among them.
-func (q *Query) Mates() []*Query { return q.Doc.panels[q.panelPath()] }
+// PanelQueries are the queries of a query's panel, itself among them.
+func (q *Query) PanelQueries() []*Query { return q.Doc.panels[q.panelPath()] }
 
 // A Document is a file that was read, with its queries.
 type Document struct {
@@ -134,7 +134,7 @@ func collect(name string, data []byte, kind Kind) (*Document, error) {
 		}
 	}
 	switch {
-	case d.holds(kind):
+	case d.hasQueriesOf(kind):
 		return d, nil
 	case kind == Rules:
 		return nil, hint.With(fmt.Errorf("%s: no rules in it", name), "give a file with groups of rules, a PrometheusRule, VMRule or ScaledObject, or a ConfigMap of them; dashboards go with --dashboards")
@@ -159,9 +159,9 @@ func (d *Document) root(n *Node, path string) error {
 	return err
 }
 
-// holds reports whether the queries are what the user takes the file for: a
+// hasQueriesOf reports whether the queries are what the user takes the file for: a
 // file of rules has no panels.
-func (d *Document) holds(kind Kind) bool {
+func (d *Document) hasQueriesOf(kind Kind) bool {
 	return slices.ContainsFunc(d.Queries, func(q *Query) bool { return kind != Dashboards || q.Role == InPanel }) ||
 		kind != Dashboards && len(d.Scalers) > 0
 }
@@ -190,7 +190,7 @@ func (d *Document) errorAt(n *Node, format string, args ...any) error {
 	return errorAt(d.Data, d.starts, n.offset, fmt.Sprintf(format, args...))
 }
 
-func (d *Document) wrong(n *Node, what string, want kind) error {
+func (d *Document) wrongKindError(n *Node, what string, want kind) error {
 	return d.errorAt(n, "%s is %s, want %s", what, n.kind, want)
 }
 
@@ -222,7 +222,7 @@ func (d *Document) rules(n *Node, path string) error {
 				continue
 			}
 			if f.Value.kind != list && f.Value.kind != null {
-				return d.wrong(f.Value, "groups", list)
+				return d.wrongKindError(f.Value, "groups", list)
 			}
 			for i, g := range f.Value.items {
 				if err := d.group(g, fmt.Sprintf("%s/%d", p, i)); err != nil {
@@ -290,14 +290,14 @@ func (d *Document) embedded(f Field, at string) error {
 
 func (d *Document) group(g *Node, path string) error {
 	if g.kind != object {
-		return d.wrong(g, "a group of rules", object)
+		return d.wrongKindError(g, "a group of rules", object)
 	}
 	rules := g.Get("rules")
 	if rules == nil || rules.kind == null {
 		return nil
 	}
 	if rules.kind != list {
-		return d.wrong(rules, "rules", list)
+		return d.wrongKindError(rules, "rules", list)
 	}
 	for i, r := range rules.items {
 		if err := d.rule(r, fmt.Sprintf("%s/rules/%d", path, i)); err != nil {
@@ -309,7 +309,7 @@ func (d *Document) group(g *Node, path string) error {
 
 func (d *Document) rule(r *Node, path string) error {
 	if r.kind != object {
-		return d.wrong(r, "a rule", object)
+		return d.wrongKindError(r, "a rule", object)
 	}
 	expr := r.Get("expr")
 	if expr == nil {
@@ -319,11 +319,11 @@ func (d *Document) rule(r *Node, path string) error {
 		return d.errorAt(r, "a rule without expr")
 	}
 	if expr.kind != text && expr.kind != other {
-		return d.wrong(expr, "expr", text)
+		return d.wrongKindError(expr, "expr", text)
 	}
 	for _, key := range []string{"alert", "record", "for"} {
 		if v := r.Get(key); v != nil && v.kind != text && (v.kind != other || key != "for") {
-			return d.wrong(v, key, text)
+			return d.wrongKindError(v, key, text)
 		}
 	}
 	q := &Query{Node: expr, Pointer: path + "/expr", Rule: r}

@@ -24,9 +24,9 @@ func (d *Document) Place(n *Node, at int) (line, column int) {
 	return position(d.Data, d.starts, n.offset)
 }
 
-// Aside reports whether a string is written elsewhere, such as in a string of another file: it can be pointed
+// WrittenElsewhere reports whether a string is written elsewhere, such as in a string of another file: it can be pointed
 // at, and not changed.
-func (n *Node) Aside() bool { return n.aside }
+func (n *Node) WrittenElsewhere() bool { return n.aside }
 
 // CanEdit reports whether a string can be changed where it stands.
 func (d *Document) CanEdit(n *Node) bool {
@@ -51,7 +51,7 @@ func (d *Document) Edit(all ...Edit) *Document {
 			last += size
 		}
 		data = slices.Concat(data[:at[e.Start]], []byte(text), data[last:])
-		wanted[squeeze(e.Node.Value[:e.Start]+e.Text+e.Node.Value[e.End:])]++
+		wanted[stripSpace(e.Node.Value[:e.Start]+e.Text+e.Node.Value[e.End:])]++
 	}
 	out, err := Read(d.Name, data, d.Kind)
 	if err != nil {
@@ -59,7 +59,7 @@ func (d *Document) Edit(all ...Edit) *Document {
 	}
 	for _, q := range out.Queries {
 		if q.Err == nil {
-			wanted[squeeze(q.Node.Value)]--
+			wanted[stripSpace(q.Node.Value)]--
 		}
 		if q.Panel != nil && q.Panel.UnitNode != nil {
 			wanted[q.Panel.UnitNode.Value]--
@@ -73,5 +73,5 @@ func (d *Document) Edit(all ...Edit) *Document {
 	return out
 }
 
-// squeeze takes the white space out, which a folded block may move.
-func squeeze(s string) string { return strings.Join(strings.Fields(s), "") }
+// stripSpace takes the white space out, which a folded block may move.
+func stripSpace(s string) string { return strings.Join(strings.Fields(s), "") }

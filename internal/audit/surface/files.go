@@ -132,7 +132,7 @@ const shownSkipped = 3
 func expand(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, hint.With(fileio.Bare(err), "check the path")
+		return nil, hint.With(fileio.StripOp(err), "check the path")
 	}
 	if !info.IsDir() {
 		return []string{path}, nil
@@ -141,7 +141,7 @@ func expand(path string) ([]string, error) {
 	err = filepath.WalkDir(path, func(name string, e fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
-			return fileio.Bare(err)
+			return fileio.StripOp(err)
 		case e.IsDir() && name != path && strings.HasPrefix(e.Name(), "."):
 			return fs.SkipDir
 		case e.Type().IsRegular() && hasExtension(name):
@@ -157,9 +157,9 @@ func expand(path string) ([]string, error) {
 	return out, err
 }
 
-// Stand is a deployment of servers that are not at hand: of a release of vLLM or a
+// OfRelease is a deployment of servers that are not at hand: of a release of vLLM or a
 // dialect, by its name, or of every dialect that is known where it is empty.
-func Stand(id string) (d *Deployment, err error) {
+func OfRelease(id string) (d *Deployment, err error) {
 	d = &Deployment{}
 	if id == "" {
 		d.Surface, err = checks.AnySurface()

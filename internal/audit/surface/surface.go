@@ -60,8 +60,8 @@ func Of(ctx context.Context, spec source.Spec, at string) (d *Deployment, err er
 	return d, err
 }
 
-// A page is the last one of a server.
-type page struct {
+// A serverScrape is the last one of a server.
+type serverScrape struct {
 	name, instance string
 	source.Scrape
 }
@@ -72,9 +72,9 @@ func (d *Deployment) ofServers(ctx context.Context, spec source.Spec) error {
 		return err
 	}
 	defer scraper.Close()
-	var pages []page
+	var pages []serverScrape
 	for i, p := range scraper.FetchAll(ctx) {
-		pages = append(pages, page{scraper.Targets[i].Name(), scraper.Targets[i].Instance, p})
+		pages = append(pages, serverScrape{scraper.Targets[i].Name(), scraper.Targets[i].Instance, p})
 	}
 	return d.ofPages(servers(len(pages)), pages)
 }
@@ -87,16 +87,16 @@ func (d *Deployment) ofRecording(ctx context.Context, path string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, rec.Close()) }()
-	last, own := map[string]page{}, []byte("\n"+dialect.HostInfo+"{")
+	last, own := map[string]serverScrape{}, []byte("\n"+dialect.HostInfo+"{")
 	if err := rec.Scrapes(func(s recording.Scrape) error {
 		if len(s.Body) > 0 && !bytes.Contains(s.Body, own) {
-			last[s.Target] = page{path + ": " + s.Target, s.Target, source.Scrape{Body: scrape.Body{Raw: s.Body}}}
+			last[s.Target] = serverScrape{path + ": " + s.Target, s.Target, source.Scrape{Body: scrape.Body{Raw: s.Body}}}
 		}
 		return ctx.Err()
 	}); err != nil {
 		return err
 	}
-	var pages []page
+	var pages []serverScrape
 	for _, target := range slices.Sorted(maps.Keys(last)) {
 		pages = append(pages, last[target])
 	}
@@ -104,7 +104,7 @@ func (d *Deployment) ofRecording(ctx context.Context, path string) (err error) {
 }
 
 // ofPages reads pages. Of several, one that cannot be read is noted.
-func (d *Deployment) ofPages(from string, pages []page) error {
+func (d *Deployment) ofPages(from string, pages []serverScrape) error {
 	d.Surface = checks.NewSurface(from)
 	d.Surface.Live = true
 	var failed []error
@@ -131,7 +131,7 @@ func (d *Deployment) ofPages(from string, pages []page) error {
 }
 
 // add adds a server's page; false where it is no inference server's.
-func (d *Deployment) add(p page) (bool, error) {
+func (d *Deployment) add(p serverScrape) (bool, error) {
 	if p.Err != nil {
 		return false, p.Err
 	}

@@ -39,14 +39,14 @@ func Write(path string, write func(io.Writer) error) error {
 	if err := write(tmp); err != nil {
 		return errors.Join(err, tmp.Close(), os.Remove(tmp.Name()))
 	}
-	if err := place(tmp, path, 0o644); err != nil {
+	if err := moveIntoPlace(tmp, path, 0o644); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
 }
 
-// place closes a temporary file and gives it its name, or removes it.
-func place(tmp *os.File, path string, mode os.FileMode) error {
+// moveIntoPlace closes a temporary file and gives it its name, or removes it.
+func moveIntoPlace(tmp *os.File, path string, mode os.FileMode) error {
 	err := tmp.Chmod(mode)
 	if err == nil {
 		err = tmp.Sync()
@@ -98,32 +98,32 @@ func WriteAll(dir string, list []File) (names []string, err error) {
 func Replace(path string, data []byte) error {
 	target, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return fmt.Errorf("repair %s: %w", path, Bare(err))
+		return fmt.Errorf("repair %s: %w", path, StripOp(err))
 	}
 	info, err := os.Stat(target)
 	if err != nil {
-		return fmt.Errorf("repair %s: %w", path, Bare(err))
+		return fmt.Errorf("repair %s: %w", path, StripOp(err))
 	}
 	if old, err := os.ReadFile(target); err == nil && bytes.Equal(old, data) {
 		return nil
 	}
 	tmp, err := os.CreateTemp(filepath.Dir(target), "."+filepath.Base(target)+".*")
 	if err != nil {
-		return hint.With(fmt.Errorf("repair %s: %w", path, Bare(err)), "make its directory writable")
+		return hint.With(fmt.Errorf("repair %s: %w", path, StripOp(err)), "make its directory writable")
 	}
 	if _, err = tmp.Write(data); err != nil {
 		err = errors.Join(err, tmp.Close(), os.Remove(tmp.Name()))
 	} else {
-		err = place(tmp, target, info.Mode().Perm())
+		err = moveIntoPlace(tmp, target, info.Mode().Perm())
 	}
 	if err != nil {
-		return fmt.Errorf("repair %s: %w", path, Bare(err))
+		return fmt.Errorf("repair %s: %w", path, StripOp(err))
 	}
 	return nil
 }
 
-// Bare is an error of the operating system without the name of the operation.
-func Bare(err error) error {
+// StripOp is an error of the operating system without the name of the operation.
+func StripOp(err error) error {
 	var p *os.PathError
 	if errors.As(err, &p) {
 		return fmt.Errorf("%s: %w", p.Path, p.Err)

@@ -24,8 +24,8 @@ func Cause(err error) error {
 	return err
 }
 
-// Late reports whether the time was over.
-func Late(err error) bool {
+// TimedOut reports whether the time was over.
+func TimedOut(err error) bool {
 	var t interface{ Timeout() bool }
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &t) && t.Timeout()
 }

@@ -78,9 +78,9 @@ func (d *Deployment) PromQL(expr string) (string, error) {
 	return d.each(nil, func(dia Dialect) (string, error) { return d.PromQLIn(dia, expr) })
 }
 
-// Tells reports whether a signal can be asked for at all: some servers of the deployment
+// HasSignal reports whether a signal can be asked for at all: some servers of the deployment
 // are of a release that has what it needs.
-func (d *Deployment) Tells(s *indicator.Signal) bool {
+func (d *Deployment) HasSignal(s *indicator.Signal) bool {
 	return slices.ContainsFunc(d.Dialects, func(dia Dialect) bool { return dia.Answers(s) && !dia.Predates(s) })
 }
 
@@ -99,7 +99,7 @@ func (d *Deployment) Gateway() (Dialect, bool) {
 // passed over, as are those of releases that cannot tell it where others can.
 func (d *Deployment) each(s *indicator.Signal, render func(Dialect) (string, error)) (string, error) {
 	var exprs []string
-	told := s != nil && d.Tells(s)
+	told := s != nil && d.HasSignal(s)
 	for _, dia := range d.Dialects {
 		if s == nil && !dia.Serves() || s != nil && (!dia.Answers(s) || told && dia.Predates(s)) {
 			continue

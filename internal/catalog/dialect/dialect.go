@@ -80,7 +80,7 @@ func Detect(names []string) (Dialect, bool) {
 // a Dialect, or names a release, as the engine has it.
 func Named(id string) (Dialect, error) {
 	for _, e := range engines {
-		names, release, err := e.Page(id)
+		names, release, err := e.ReleaseNames(id)
 		if err != nil {
 			return Dialect{}, err
 		}
@@ -141,9 +141,9 @@ func selector() string {
 	return strings.Join(out, "|")
 }
 
-// Like is a regular expression of the names under which inference servers show canonical
+// NamePattern is a regular expression of the names under which inference servers show canonical
 // metrics, which are given without prefix.
-func Like(names ...string) string {
+func NamePattern(names ...string) string {
 	var out []string
 	for _, e := range engines {
 		for _, n := range names {

@@ -42,7 +42,7 @@ func merge(a, b parser.Expr) parser.Expr {
 	if a.String() == b.String() {
 		return a
 	}
-	if out, ok := within(a, b); ok {
+	if out, ok := mergeOperands(a, b); ok {
 		return out
 	}
 	return &parser.ParenExpr{Expr: &parser.BinaryExpr{
@@ -51,8 +51,8 @@ func merge(a, b parser.Expr) parser.Expr {
 	}}
 }
 
-// within merges the operands of two expressions of the same shape.
-func within(a, b parser.Expr) (parser.Expr, bool) {
+// mergeOperands merges the operands of two expressions of the same shape.
+func mergeOperands(a, b parser.Expr) (parser.Expr, bool) {
 	switch x := a.(type) {
 	case *parser.ParenExpr:
 		if y, ok := b.(*parser.ParenExpr); ok {

@@ -61,8 +61,8 @@ var strangers = []stranger{
 	},
 }
 
-// Stranger says what the names on a page look like that no dialect fits, and what to try.
-func Stranger(names []string) (what, try string) {
+// DescribeStranger says what the names on a page look like that no dialect fits, and what to try.
+func DescribeStranger(names []string) (what, try string) {
 	for _, s := range strangers {
 		if slices.ContainsFunc(names, func(n string) bool {
 			return slices.ContainsFunc(s.names, func(known string) bool {
@@ -72,15 +72,15 @@ func Stranger(names []string) (what, try string) {
 			return "looks like " + s.what, s.try
 		}
 	}
-	if most := usual(names); most != "" {
+	if most := commonPrefix(names); most != "" {
 		return fmt.Sprintf("looks like another program, whose metrics begin with %q", most), tryPort
 	}
 	return "looks like another program, which counts only what any program does", tryPort
 }
 
-// usual is how most of the names begin, of what a program says of itself; "" where it
+// commonPrefix is how most of the names begin, of what a program says of itself; "" where it
 // says nothing but what its language does.
-func usual(names []string) string {
+func commonPrefix(names []string) string {
 	n := map[string]int{}
 	for _, name := range names {
 		first, _, _ := strings.Cut(name, "_")

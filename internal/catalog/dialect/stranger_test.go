@@ -16,7 +16,7 @@ func TestStranger(t *testing.T) {
 		{"go_goroutines process_cpu_seconds_total", "only what any program does", "check the port"},
 		{"", "only what any program does", "check the port"},
 	} {
-		what, try := Stranger(strings.Fields(tc.names))
+		what, try := DescribeStranger(strings.Fields(tc.names))
 		if !strings.Contains(what, tc.what) || !strings.Contains(try, tc.try) {
 			t.Errorf("%s: %q, try %q", tc.names, what, try)
 		}

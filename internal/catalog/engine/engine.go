@@ -35,11 +35,11 @@ type Engine struct {
 	// whether it is a page of this engine at all.
 	Detect func(names map[string]bool) (Naming, bool)
 
-	// Page returns the names on the page of a server that is not at hand, and the
+	// ReleaseNames returns the names on the page of a server that is not at hand, and the
 	// release that was asked for, "" for the newest; nil where the id is not one of
 	// this engine's. IDs lists those that it knows, but for releases.
-	Page func(id string) (names []string, release string, err error)
-	IDs  []string
+	ReleaseNames func(id string) (names []string, release string, err error)
+	IDs          []string
 
 	Families func() []Family // nil where they are not known
 	Flags    Flags
@@ -102,7 +102,7 @@ func OfPrefix(e Engine, naming func(prefix string) Naming, table string) Engine 
 		}
 		return all
 	})
-	e.Page = func(id string) (names []string, release string, err error) {
+	e.ReleaseNames = func(id string) (names []string, release string, err error) {
 		for prefix, n := range spelt {
 			if id != n.ID {
 				continue

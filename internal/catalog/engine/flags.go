@@ -42,10 +42,10 @@ func ParseFlags(table string) Flags {
 	return out
 }
 
-// Takes reports whether a server of a version is sure to take a flag. The version is
+// Accepts reports whether a server of a version is sure to take a flag. The version is
 // one that the server told, "0.23.0", or what its metrics show, "0.20 or later,
 // before 0.30", of which the oldest counts; "" is not known.
-func (f Flags) Takes(version, flag string) bool {
+func (f Flags) Accepts(version, flag string) bool {
 	has, known := f[flag]
 	if !known || has.Since == "" && has.Last == "" {
 		return known
@@ -103,15 +103,15 @@ func (f Flags) LikelyArgs(line, source string, foreign func(name string) bool) (
 		if _, known := f[name]; known || name == NumBlocks || name == KVTokens || foreign(name) {
 			continue
 		}
-		if near := f.near(name); len(near) > 0 {
+		if near := f.closest(name); len(near) > 0 {
 			return c, hint.With(fmt.Errorf("%s: vllm serve has no --%s", source, name), f.suggest(name))
 		}
 	}
 	return c, nil
 }
 
-// near are the flags that a name is likely to be meant for.
-func (f Flags) near(name string) []string {
+// closest are the flags that a name is likely to be meant for.
+func (f Flags) closest(name string) []string {
 	names := slices.Sorted(maps.Keys(f))
 	for _, n := range names {
 		if more, ok := strings.CutPrefix(name, n); ok && len(n) > 8 && !strings.Contains(more, "-") {
@@ -125,7 +125,7 @@ func (f Flags) suggest(name string) string {
 	if _, known := f[name]; known {
 		return "write --" + name
 	}
-	if near := f.near(name); len(near) > 0 {
+	if near := f.closest(name); len(near) > 0 {
 		return "did you mean --" + strings.Join(near, ", or --") + "?"
 	}
 	return "vllm serve --help=all of your release lists what it takes"
@@ -154,8 +154,8 @@ func (f Flags) LeftOut(c Config, kinds ...Kind) []string {
 	return out
 }
 
-// Idle are the settings that nothing depends on which sixty says.
-func (f Flags) Idle(c Config) []string {
+// Ineffective are the settings that nothing depends on which sixty says.
+func (f Flags) Ineffective(c Config) []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(c)) {
 		if flag, known := f[name]; known && flag.Effect == EffectNone && name != ModelName {
@@ -165,10 +165,10 @@ func (f Flags) Idle(c Config) []string {
 	return out
 }
 
-// Own returns a flag and values of it in the engine's own words; "" is no value, or
+// Translate returns a flag and values of it in the engine's own words; "" is no value, or
 // a flag that is left out: --enable-prefix-caching true is to leave out
 // --disable-radix-cache.
-func (f Flags) Own(flag string, values ...string) (own string, ownValues []string) {
+func (f Flags) Translate(flag string, values ...string) (own string, ownValues []string) {
 	has := f[flag]
 	for _, v := range values {
 		if word, ok := has.Values[v]; ok {

@@ -54,7 +54,7 @@ func (l Log) Pages() []Page {
 			engines[s.Engine] = e
 		}
 		e.add(s, interval)
-		body := l.page(engines, preemptions)
+		body := l.renderPage(engines, preemptions)
 		if n := len(pages); n > 0 && pages[n-1].At.Equal(s.At) {
 			pages[n-1].Body = body // another engine's line of the same second
 			continue
@@ -118,7 +118,7 @@ var pageMetrics = []struct {
 
 var escapeLabel = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
-func (l Log) page(engines map[string]*engineTotals, preemptions bool) []byte {
+func (l Log) renderPage(engines map[string]*engineTotals, preemptions bool) []byte {
 	var b bytes.Buffer
 	ids := slices.Sorted(maps.Keys(engines))
 	for _, m := range pageMetrics {

@@ -394,7 +394,7 @@ var (
 	// that stopped while it had nothing to do.
 	OwedFirstTokens = &Signal{
 		Name: "owed_first_tokens", Title: "First tokens owed by a rank", Unit: Requests,
-		Expr: OrZero(Max(Or(owed(WindowMark), owed(ShortMark))), Sum(Rate("vllm:generation_tokens_total").In(ShortMark))),
+		Expr: OrZero(Max(Or(owedFirstTokens(WindowMark), owedFirstTokens(ShortMark))), Sum(Rate("vllm:generation_tokens_total").In(ShortMark))),
 		Doc: "For a data-parallel rank without one token in the window or in the last moments: how many first " +
 			"tokens it would have given meanwhile, if its share against the other ranks were what it was over " +
 			"their lives. Without a fault it is Poisson distributed about this number, so that 8 without one " +
@@ -854,7 +854,7 @@ var (
 	}
 	LoadShare = &Signal{
 		Name: "load_share", Fleet: true, Title: "Load against the fleet's mean", Unit: Times,
-		Expr: Div(held(nil), Some(Avg(held(nil)).By(Fleet...))).On(Fleet...).Left(),
+		Expr: Div(requestsHeld(nil), Some(Avg(requestsHeld(nil)).By(Fleet...))).On(Fleet...).Left(),
 		Doc:  "Running and waiting requests of this replica over the mean of all replicas of the model.",
 	}
 	FleetPresence = &Signal{
@@ -878,7 +878,7 @@ var (
 		Name: "rank_arrivals", Title: "Arrivals, busiest rank", Unit: Times,
 		Expr: Max(And(
 			Div(rankArrivals, Some(Avg(rankArrivals))).On(Own).Left(),
-			Where(held(Rank), "==", Max(held(Rank))).On(Own).Left()).On(Rank...)),
+			Where(requestsHeld(Rank), "==", Max(requestsHeld(Rank))).On(Own).Left()).On(Rank...)),
 		Doc: "Requests that arrive at the data-parallel rank that holds the most (served, or added to its " +
 			"queue), over the mean of the ranks. A rank that is slower than the others holds more without " +
 			"getting more.",
@@ -900,7 +900,7 @@ func arrivals(by []string, again Expr) Expr {
 // againstFleet is a value of each replica over the mean of all.
 func againstFleet(e Expr) Expr { return Div(e, Avg(e).By(Fleet...)).On(Fleet...).Left() }
 
-func held(by []string) Expr {
+func requestsHeld(by []string) Expr {
 	return Add(SumMean("vllm:num_requests_running").By(by...), SumMean("vllm:num_requests_waiting").By(by...))
 }
 
@@ -1011,9 +1011,9 @@ func metBusyRanks() Expr {
 	return OrZero(Div(Mul(SumIncrease(ttftFamily+"_count"), all), Sub(Number(1), all)), SumRate(ttftFamily+"_count"))
 }
 
-// owed is, for every silent rank, the first tokens of the other ranks in a span
+// owedFirstTokens is, for every silent rank, the first tokens of the other ranks in a span
 // times its share against theirs over their lives.
-func owed(span time.Duration) Expr {
+func owedFirstTokens(span time.Duration) Expr {
 	count := Last("vllm:time_to_first_token_seconds_count").In(ShortMark)
 	own := Sum(count).By(Rank...)
 	others := Mul(Number(-1), Sub(own, Sum(count)).On(Own).Left())

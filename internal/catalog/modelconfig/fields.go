@@ -59,8 +59,8 @@ func (f *fields) number(name string, limit int) (int, bool) {
 	return int(n), true
 }
 
-// need reads a number that nothing can stand in for.
-func (f *fields) need(limit int, names ...string) int {
+// requireInt reads a number that nothing can stand in for.
+func (f *fields) requireInt(limit int, names ...string) int {
 	for _, name := range names {
 		if n, ok := f.number(name, limit); ok {
 			if n < 1 {

@@ -88,25 +88,25 @@ type State struct {
 	ChunkTokens int
 }
 
-// Part is a part of the model, for the table of its parameters.
-type Part string
+// Component is a part of the model, for the table of its parameters.
+type Component string
 
 // The parts, in the order of a table.
 const (
-	Embedding  Part = "embedding"
-	Mixing     Part = "attention and state"
-	MLP        Part = "MLP"
-	Experts    Part = "experts"
-	SharedFFN  Part = "shared experts"
-	RouterPart Part = "router"
-	Norms      Part = "norms"
-	Head       Part = "head"
-	Encoder    Part = "encoder" // of images or sound; an estimate
+	Embedding  Component = "embedding"
+	Mixing     Component = "attention and state"
+	MLP        Component = "MLP"
+	Experts    Component = "experts"
+	SharedFFN  Component = "shared experts"
+	RouterPart Component = "router"
+	Norms      Component = "norms"
+	Head       Component = "head"
+	Encoder    Component = "encoder" // of images or sound; an estimate
 )
 
 // Parts returns all parts in order.
-func Parts() []Part {
-	return []Part{Embedding, Mixing, MLP, Experts, SharedFFN, RouterPart, Norms, Head, Encoder}
+func Parts() []Component {
+	return []Component{Embedding, Mixing, MLP, Experts, SharedFFN, RouterPart, Norms, Head, Encoder}
 }
 
 // Split is how a parameter is divided over the GPUs of one tensor-parallel group.
@@ -123,7 +123,7 @@ const (
 
 // A Weight is one parameter of the model, or the same one of several layers.
 type Weight struct {
-	Part    Part
+	Part    Component
 	Name    string
 	Formula string  // with numbers, of one layer
 	Count   float64 // parameters of one layer; exact below 2^53
@@ -219,7 +219,7 @@ func (m *Model) Active() float64 {
 }
 
 // PartTotal returns the number of parameters of a part.
-func (m *Model) PartTotal(p Part) float64 {
+func (m *Model) PartTotal(p Component) float64 {
 	return m.sum(func(w *Weight) float64 {
 		if w.Part == p {
 			return 1

@@ -41,7 +41,7 @@ func parseAs(content []byte, how Loading) (*Model, error) {
 	f := outer
 	for _, name := range wrappers {
 		if inner := outer.object(name); inner != nil {
-			f = outer.inner(inner)
+			f = outer.textModel(inner)
 			break
 		}
 	}
@@ -65,9 +65,9 @@ func parseAs(content []byte, how Loading) (*Model, error) {
 	return m, nil
 }
 
-// inner continues with the text model of a multimodal one. What it does not say
+// textModel continues with the text model of a multimodal one. What it does not say
 // it has from around it.
-func (f *fields) inner(raw map[string]any) *fields {
+func (f *fields) textModel(raw map[string]any) *fields {
 	in := &fields{raw: raw, model: f.model, how: f.how}
 	for _, name := range []string{"torch_dtype", "dtype", "tie_word_embeddings"} {
 		if v := f.raw[name]; v != nil && raw[name] == nil {
@@ -88,8 +88,8 @@ func (f *fields) read(quant map[string]any) {
 	if !known {
 		fam = f.guess()
 	}
-	m.Hidden = f.need(maxSize, "hidden_size", "n_embd", "d_model", "dim")
-	m.Vocab = f.need(maxVocab, "vocab_size")
+	m.Hidden = f.requireInt(maxSize, "hidden_size", "n_embd", "d_model", "dim")
+	m.Vocab = f.requireInt(maxVocab, "vocab_size")
 	m.MaxPositions = f.opt(maxLen, "max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length", "seq_length", "model_max_length")
 	if m.MaxPositions == 0 {
 		m.MaxPositions = 2048
@@ -191,7 +191,7 @@ func (f *fields) layers(fam family) {
 		f.patternLayers(types)
 		return
 	}
-	n := f.need(maxLayers, "num_hidden_layers", "n_layer", "n_layers", "num_layers")
+	n := f.requireInt(maxLayers, "num_hidden_layers", "n_layer", "n_layers", "num_layers")
 	if f.problem != nil {
 		return
 	}
@@ -225,7 +225,7 @@ func (f *fields) layers(fam family) {
 			case "full_attention", "attention", "global_attention":
 			default:
 				l.Window = 0
-				f.strange(types[i])
+				f.noteUnknownLayer(types[i])
 			}
 		default:
 			if window.at(i) {
@@ -248,8 +248,8 @@ func (f *fields) layers(fam family) {
 	}
 }
 
-// strange notes a kind of layer that is not known, once.
-func (f *fields) strange(kind string) {
+// noteUnknownLayer notes a kind of layer that is not known, once.
+func (f *fields) noteUnknownLayer(kind string) {
 	text := fmt.Sprintf("layers of type %s: taken as attention over the whole context", shortened(kind))
 	if !slices.Contains(f.model.Unknown, text) {
 		f.model.Unknown = append(f.model.Unknown, text)
@@ -357,18 +357,18 @@ func (f *fields) attention(fam family) {
 	if m.CountLayers(func(l Layer) bool { return l.Mixer == Attention || l.Mixer == Latent }) == 0 {
 		return
 	}
-	m.Heads = f.need(maxCount, "num_attention_heads", "n_head", "n_heads")
+	m.Heads = f.requireInt(maxCount, "num_attention_heads", "n_head", "n_heads")
 	if f.problem != nil {
 		return
 	}
 	if fam.Mixer == Latent {
-		m.LatentRank = f.need(maxSize, "kv_lora_rank")
-		m.RopeDim = f.need(maxSize, "qk_rope_head_dim")
-		m.HeadDim = f.need(maxSize, "qk_nope_head_dim") + m.RopeDim
-		m.ValueDim = f.need(maxSize, "v_head_dim")
+		m.LatentRank = f.requireInt(maxSize, "kv_lora_rank")
+		m.RopeDim = f.requireInt(maxSize, "qk_rope_head_dim")
+		m.HeadDim = f.requireInt(maxSize, "qk_nope_head_dim") + m.RopeDim
+		m.ValueDim = f.requireInt(maxSize, "v_head_dim")
 		m.KVHeads = 1
 		if m.IndexDim = f.opt(maxSize, "index_head_dim"); m.IndexDim > 0 {
-			m.IndexHeads = f.need(maxCount, "index_n_heads")
+			m.IndexHeads = f.requireInt(maxCount, "index_n_heads")
 		}
 		return
 	}
@@ -432,7 +432,7 @@ func (f *fields) feedForward(fam family) {
 	m := f.model
 	if m.CountLayers(func(l Layer) bool { return l.FFN == Dense }) > 0 {
 		if fam.FFNWidth != "" {
-			m.FFNWidth = f.need(maxSize, fam.FFNWidth)
+			m.FFNWidth = f.requireInt(maxSize, fam.FFNWidth)
 		} else {
 			m.FFNWidth = f.width()
 		}
@@ -444,9 +444,9 @@ func (f *fields) feedForward(fam family) {
 	if m.Type == "nemotron_h" {
 		experts, width = "n_routed_experts", "moe_intermediate_size"
 	}
-	m.Experts = f.need(maxCount, experts)
-	m.ExpertWidth = f.need(maxSize, width, "intermediate_size")
-	m.ExpertsTaken = f.need(maxCount, "num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk", "top_k_experts")
+	m.Experts = f.requireInt(maxCount, experts)
+	m.ExpertWidth = f.requireInt(maxSize, width, "intermediate_size")
+	m.ExpertsTaken = f.requireInt(maxCount, "num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk", "top_k_experts")
 	if m.ExpertsTaken > m.Experts {
 		f.fail("num_experts_per_tok %d is more than %s %d", m.ExpertsTaken, experts, m.Experts)
 	}
@@ -476,7 +476,7 @@ func (f *fields) width() int {
 		return n
 	}
 	if f.model.Known {
-		return f.need(maxSize, "intermediate_size")
+		return f.requireInt(maxSize, "intermediate_size")
 	}
 	f.assume("intermediate_size", itoa(4*f.model.Hidden), "four times hidden_size, the usual width of a plain MLP")
 	return min(4*f.model.Hidden, maxSize)
@@ -502,15 +502,15 @@ func (f *fields) state(fam family) {
 		s.ConvChannels, s.ConvWidth = inner, f.or("mamba_d_conv", maxCount, 4, fromTransformers)
 		s.Values = float64(inner) * float64(f.or("mamba_d_state", maxCount, 16, fromTransformers))
 	case m.Type == "nemotron_h":
-		heads, dim := f.need(maxCount, "mamba_num_heads"), f.need(maxSize, "mamba_head_dim")
+		heads, dim := f.requireInt(maxCount, "mamba_num_heads"), f.requireInt(maxSize, "mamba_head_dim")
 		f.mamba2(heads, dim, f.or("n_groups", maxCount, 8, fromTransformers), f.or("ssm_state_size", maxCount, 128, fromTransformers), f.or("conv_kernel", maxCount, 4, fromTransformers))
 	case fam.Mixer == Mamba2:
-		heads := f.need(maxCount, "mamba_n_heads")
+		heads := f.requireInt(maxCount, "mamba_n_heads")
 		inner := f.or("mamba_expand", 64, 2, fromTransformers) * m.Hidden
 		f.mamba2(heads, inner/max(heads, 1), f.or("mamba_n_groups", maxCount, 1, fromTransformers), f.or("mamba_d_state", maxCount, 256, fromTransformers), f.or("mamba_d_conv", maxCount, 4, fromTransformers))
 	default: // DeltaNet
-		keys := f.need(maxCount, "linear_num_key_heads") * f.need(maxSize, "linear_key_head_dim")
-		values := f.need(maxCount, "linear_num_value_heads") * f.need(maxSize, "linear_value_head_dim")
+		keys := f.requireInt(maxCount, "linear_num_key_heads") * f.requireInt(maxSize, "linear_key_head_dim")
+		values := f.requireInt(maxCount, "linear_num_value_heads") * f.requireInt(maxSize, "linear_value_head_dim")
 		s.ConvChannels, s.ConvWidth = 2*keys+values, f.or("linear_conv_kernel_dim", maxCount, 4, fromTransformers)
 		s.Values = float64(values) * float64(f.opt(maxSize, "linear_key_head_dim"))
 	}

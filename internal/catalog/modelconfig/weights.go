@@ -13,7 +13,7 @@ type builder struct {
 }
 
 type weightKey struct {
-	part   Part
+	part   Component
 	name   string
 	bytes  float64
 	parent int // layers with another count are kept apart
@@ -41,18 +41,18 @@ func (b *builder) add(w Weight, layer int) {
 }
 
 // vector adds parameters that are never quantized.
-func (b *builder) vector(part Part, name string, layer, count int, split Split) {
+func (b *builder) vector(part Component, name string, layer, count int, split Split) {
 	size := b.fields.model.DType.Bytes()
 	b.add(Weight{Part: part, Name: name, Formula: itoa(count), Count: float64(count), Split: split, Bytes: size, Low: size, High: size}, layer)
 }
 
 // linear adds a linear layer, quantized unless the checkpoint leaves it out.
-func (b *builder) linear(part Part, name string, layer, in, out int, split Split) {
+func (b *builder) linear(part Component, name string, layer, in, out int, split Split) {
 	b.matrices(part, name, layer, 1, in, out, split, 1)
 }
 
 // matrices adds several of one shape.
-func (b *builder) matrices(part Part, name string, layer, times, in, out int, split Split, active float64) {
+func (b *builder) matrices(part Component, name string, layer, times, in, out int, split Split, active float64) {
 	m := b.fields.model
 	w := Weight{
 		Part: part, Name: name, Split: split, ActiveShare: active,
@@ -219,7 +219,7 @@ func (b *builder) latent(i int) {
 	}
 }
 
-func (b *builder) mlp(part Part, name string, i, width int) {
+func (b *builder) mlp(part Component, name string, i, width int) {
 	m := b.fields.model
 	if !b.fam.Plain {
 		b.linear(part, name+".gate_proj", i, m.Hidden, width, Divided)

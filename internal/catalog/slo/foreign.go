@@ -286,11 +286,11 @@ func (c *collection) add(name string, share float64, i indication) error {
 	if at < 0 {
 		c.objectives, at = append(c.objectives, o), len(c.objectives)
 	}
-	return c.objectives[at].promise(i.quantity, share, i.target)
+	return c.objectives[at].addPromise(i.quantity, share, i.target)
 }
 
-// promise adds a promise to an objective.
-func (o *Objective) promise(q Quantity, share float64, target time.Duration) error {
+// addPromise adds a promise to an objective.
+func (o *Objective) addPromise(q Quantity, share float64, target time.Duration) error {
 	twice := fmt.Errorf("%s is promised twice for the same targets", q)
 	share = math.Round(share*1e9) / 1e9 // 99.9 / 100
 	if q == Succeeded {

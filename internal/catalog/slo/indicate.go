@@ -40,8 +40,8 @@ func indicateRatio(query string) (indication, error) {
 	}
 	bad := true
 	if b, ok := e.(*parser.BinaryExpr); ok && b.Op == parser.SUB {
-		if one, ok := bare(b.LHS).(*parser.NumberLiteral); ok && one.Val == 1 {
-			e, bad = bare(b.RHS), false
+		if one, ok := stripParens(b.LHS).(*parser.NumberLiteral); ok && one.Val == 1 {
+			e, bad = stripParens(b.RHS), false
 		}
 	}
 	ratio, ok := e.(*parser.BinaryExpr)
@@ -136,10 +136,10 @@ func parsePromQL(query string) (parser.Expr, error) {
 	if err != nil {
 		return nil, fmt.Errorf("a query is no PromQL: %w", err)
 	}
-	return bare(e), nil
+	return stripParens(e), nil
 }
 
-func bare(e parser.Expr) parser.Expr {
+func stripParens(e parser.Expr) parser.Expr {
 	for {
 		p, ok := e.(*parser.ParenExpr)
 		if !ok {
@@ -151,9 +151,9 @@ func bare(e parser.Expr) parser.Expr {
 
 // difference returns the selector of a sum of rates, or both of a difference.
 func difference(e parser.Expr) ([]*parser.VectorSelector, error) {
-	inner := bare(e)
+	inner := stripParens(e)
 	if a, ok := inner.(*parser.AggregateExpr); ok && a.Op == parser.SUM {
-		if b, ok := bare(a.Expr).(*parser.BinaryExpr); ok {
+		if b, ok := stripParens(a.Expr).(*parser.BinaryExpr); ok {
 			inner = b
 		}
 	}
@@ -177,7 +177,7 @@ func difference(e parser.Expr) ([]*parser.VectorSelector, error) {
 
 // plain returns the selector of a sum of rates or increases.
 func plain(e parser.Expr) (*parser.VectorSelector, error) {
-	switch e := bare(e).(type) {
+	switch e := stripParens(e).(type) {
 	case *parser.AggregateExpr:
 		if e.Op == parser.SUM {
 			return plain(e.Expr)
@@ -189,7 +189,7 @@ func plain(e parser.Expr) (*parser.VectorSelector, error) {
 			}
 		}
 	case *parser.BinaryExpr: // errors or vector(0)
-		if c, ok := bare(e.RHS).(*parser.Call); ok && e.Op == parser.LOR && c.Func.Name == "vector" {
+		if c, ok := stripParens(e.RHS).(*parser.Call); ok && e.Op == parser.LOR && c.Func.Name == "vector" {
 			return plain(e.LHS)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Again writes a command as it was given, as far as it holds no secret.
-func Again(cmd *cobra.Command, args []string) string {
+// Invocation writes a command as it was given, as far as it holds no secret.
+func Invocation(cmd *cobra.Command, args []string) string {
 	words := []string{cmd.CommandPath()}
 	for _, a := range args {
 		words = append(words, quoted(a))

@@ -69,8 +69,8 @@ const (
 // HideShorthand keeps a flag's letter working, and out of help.
 func HideShorthand(s *pflag.FlagSet, flag string) { letter(s, flag, "") }
 
-// LendShorthand shows the letter of a hidden flag as another one's.
-func LendShorthand(s *pflag.FlagSet, hidden, shown string) {
+// ShowShorthand shows the letter of a hidden flag as another one's.
+func ShowShorthand(s *pflag.FlagSet, hidden, shown string) {
 	f := s.Lookup(hidden)
 	f.Hidden = true
 	letter(s, shown, f.Shorthand)
@@ -145,8 +145,8 @@ func lookup[T any](m map[string]T, c *cobra.Command, flag string) (x T, ok bool)
 	return x, ok
 }
 
-// Strays are the flags of a tree of commands that are in no group.
-func (v *Vocabulary) Strays(root *cobra.Command) []string {
+// UngroupedFlags are the flags of a tree of commands that are in no group.
+func (v *Vocabulary) UngroupedFlags(root *cobra.Command) []string {
 	var out []string
 	each(root, func(c *cobra.Command) {
 		c.Flags().VisitAll(func(f *pflag.Flag) {

@@ -65,15 +65,15 @@ func PrintError(w io.Writer, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = hint.Or(err, "check the path")
 	}
-	remark(w, "error: ", err.Error())
+	writeLabelled(w, "error: ", err.Error())
 	if h := hint.Of(err); h != "" {
-		remark(w, "try: ", h)
+		writeLabelled(w, "try: ", h)
 	}
 }
 
-// remark writes a line behind what it is: within a terminal's width, and elsewhere as the one
+// writeLabelled writes a line behind what it is: within a terminal's width, and elsewhere as the one
 // line that programs look for.
-func remark(w io.Writer, what, s string) {
+func writeLabelled(w io.Writer, what, s string) {
 	t := render.NewText(Terminal(w, "never"))
 	if !IsTerminal(w) {
 		t.Line(what + s)
@@ -97,9 +97,9 @@ type Exits []struct {
 // exitTopic is the page of help about the codes of all verbs.
 const exitTopic = "exit-codes"
 
-// of are the rows of help about a command's codes: none where it has no codes of its own,
+// helpRows are the rows of help about a command's codes: none where it has no codes of its own,
 // and all of them under the topic.
-func (all Exits) of(path string) [][2]string {
+func (all Exits) helpRows(path string) [][2]string {
 	verb, _, _ := strings.Cut(path, " ")
 	var rows [][2]string
 	special := path == exitTopic

@@ -121,12 +121,12 @@ func shortCommands(t *render.Text, c *cobra.Command) {
 	slices.SortStableFunc(shown, func(a, b *cobra.Command) int { return at(a) - at(b) })
 	for _, sub := range shown {
 		name := "  " + render.Pad(sub.Name(), width+2)
-		t.Line(name + clause(sub.Short, t.Width()-render.Cells(name)))
+		t.Line(name + firstClause(sub.Short, t.Width()-render.Cells(name)))
 	}
 }
 
-// clause is the beginning of a text that fits, as far as possible to the end of a clause.
-func clause(s string, width int) string {
+// firstClause is the beginning of a text that fits, as far as possible to the end of a clause.
+func firstClause(s string, width int) string {
 	if render.Cells(s) <= width {
 		return s
 	}
@@ -164,7 +164,7 @@ func (v *Vocabulary) layUsage(t *render.Text, c *cobra.Command) {
 	}
 	layCommands(t, c)
 	v.layFlags(t, c)
-	if rows := v.Exits.of(path(c)); len(rows) > 0 {
+	if rows := v.Exits.helpRows(path(c)); len(rows) > 0 {
 		t.Heading("Exit codes:")
 		for _, r := range rows {
 			t.Item(7, "  "+render.Right(r[0], 3), r[1])

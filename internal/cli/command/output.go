@@ -111,7 +111,7 @@ func (p *Progress) Note(text string) { fmt.Fprintln(p.w, render.Cut(text, p.widt
 // Notes prints remarks that do not stop what is done.
 func Notes(w io.Writer, list []string) {
 	for _, n := range list {
-		remark(w, "note: ", n)
+		writeLabelled(w, "note: ", n)
 	}
 }
 

@@ -67,7 +67,7 @@ func unknownCommand(c *cobra.Command, name string) error {
 	for _, n := range hint.Nearest(name, commands(c)) {
 		near = append(near, c.CommandPath()+" "+n)
 	}
-	return hint.With(err, meant(near, c))
+	return hint.With(err, suggestNames(near, c))
 }
 
 // unknownFlag adds the nearest flags to pflag's error of one that there is not.
@@ -87,11 +87,11 @@ func unknownFlag(c *cobra.Command, err error) error {
 			near = append(near, "--"+n)
 		}
 	}
-	return hint.With(err, meant(near, c))
+	return hint.With(err, suggestNames(near, c))
 }
 
-// meant is a way out: the names, or where there is none the command's help.
-func meant(names []string, c *cobra.Command) string {
+// suggestNames is a way out: the names, or where there is none the command's help.
+func suggestNames(names []string, c *cobra.Command) string {
 	if len(names) == 0 {
 		return c.CommandPath() + " --help"
 	}

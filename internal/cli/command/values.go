@@ -51,7 +51,7 @@ func (v *Vocabulary) checkValues(c *cobra.Command) (err error) {
 			texts = list.GetSlice()
 		}
 		for i, text := range texts {
-			name, ok := Same(text, x.names())
+			name, ok := MatchName(text, x.names())
 			switch {
 			case ok:
 				texts[i] = name
@@ -69,8 +69,8 @@ func (v *Vocabulary) checkValues(c *cobra.Command) (err error) {
 	return err
 }
 
-// Same finds a name as it is written, whatever the case and the dashes of a text.
-func Same(text string, names []string) (string, bool) {
+// MatchName finds a name as it is written, whatever the case and the dashes of a text.
+func MatchName(text string, names []string) (string, bool) {
 	dashed := func(s string) string { return strings.ReplaceAll(s, "_", "-") }
 	i := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(dashed(n), dashed(text)) })
 	if i < 0 {

@@ -44,7 +44,7 @@ func (s *Source) onlyStrangersError(ctx context.Context) error {
 
 // notInferenceError is the error of a page that has none of the names of an inference server.
 func notInferenceError(name string, names []string) error {
-	what, try := dialect.Stranger(names)
+	what, try := dialect.DescribeStranger(names)
 	return hint.With(fmt.Errorf("%s exposes %w: it %s", name, errStranger, what), try)
 }
 

@@ -285,7 +285,7 @@ func (b *builder) dashboard(l layout) (Dashboard, error) {
 func (b *builder) told(queries []query) []query {
 	var out []query
 	for _, q := range queries {
-		if d := b.asked(q); len(d.Dialects) > 0 && (q.signal == nil || d.Tells(q.signal)) {
+		if d := b.asked(q); len(d.Dialects) > 0 && (q.signal == nil || d.HasSignal(q.signal)) {
 			out = append(out, q)
 		}
 	}
@@ -320,7 +320,7 @@ func (b *builder) panel(p panel) (Panel, error) {
 	alerts, evidence := b.readers(p)
 	out.Doc = b.describe(p, out, alerts, evidence)
 	for _, r := range slices.Concat(alerts, evidence) {
-		out.Links = append(out.Links, Link{Title: "Runbook: " + r.ID, URL: b.cfg.Runbooks.Of(r.ID)})
+		out.Links = append(out.Links, Link{Title: "Runbook: " + r.ID, URL: b.cfg.Runbooks.PageURL(r.ID)})
 	}
 	if len(out.Links) == 0 {
 		out.Links = []Link{{Title: "Runbooks", URL: b.cfg.Runbooks.URL}}

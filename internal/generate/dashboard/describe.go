@@ -69,7 +69,7 @@ func (b *builder) describe(p panel, built Panel, alerts, evidence []*catalog.Pat
 	}{{"Alerts that read it: ", alerts}, {"Evidence for: ", evidence}} {
 		var links []string
 		for _, p := range r.by {
-			links = append(links, fmt.Sprintf("[%s](%s)", p.Alert, b.cfg.Runbooks.Of(p.ID)))
+			links = append(links, fmt.Sprintf("[%s](%s)", p.Alert, b.cfg.Runbooks.PageURL(p.ID)))
 		}
 		if len(links) > 0 {
 			paragraphs = append(paragraphs, r.what+strings.Join(links, ", ")+".")

@@ -80,7 +80,7 @@ func backfilled(t *testing.T, name, path string) metrics.Range {
 			{labels.FromStrings("instance", "gateway:8081", "job", "gateway"), grown(pages["gateway"], s.At.Sub(began))},
 			{labels.FromStrings("slo", "chat-ttft", "model_name", "tiny"), recorded(t)},
 		} {
-			if err := w.Page(p.target, s.At, p.body); err != nil {
+			if err := w.AddPage(p.target, s.At, p.body); err != nil {
 				return err
 			}
 		}

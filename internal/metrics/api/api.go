@@ -146,7 +146,7 @@ func parseURL(address string) (*url.URL, error) {
 func (c *Client) Query(ctx context.Context, expr string, at time.Time) (model.Vector, error) {
 	// Servers count milliseconds; the rest would be rounded on its way as a float.
 	at = at.Truncate(time.Millisecond)
-	v, partial, err := c.ask(ctx, expr, func(ctx context.Context, expr string) (model.Value, v1.Warnings, error) {
+	v, partial, err := c.sendQuery(ctx, expr, func(ctx context.Context, expr string) (model.Value, v1.Warnings, error) {
 		return c.api.Query(ctx, expr, at)
 	})
 	if err != nil {
@@ -171,7 +171,7 @@ func (c *Client) QueryRange(ctx context.Context, expr string, r metrics.Range) (
 	if r.Step < time.Millisecond {
 		return nil, fmt.Errorf("query %q: step %s is below a millisecond", expr, r.Step)
 	}
-	v, partial, err := c.ask(ctx, expr, func(ctx context.Context, expr string) (model.Value, v1.Warnings, error) {
+	v, partial, err := c.sendQuery(ctx, expr, func(ctx context.Context, expr string) (model.Value, v1.Warnings, error) {
 		return c.api.QueryRange(ctx, expr, v1.Range{Start: r.Start.Truncate(time.Millisecond), End: r.End.Truncate(time.Millisecond), Step: r.Step})
 	})
 	if err != nil {
@@ -196,7 +196,7 @@ func (c *Client) matrix(expr string, v model.Value, partial error) (model.Matrix
 func (c *Client) Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix, error) {
 	expr := metrics.RangeSelector(selector, span)
 	at = at.Truncate(time.Millisecond)
-	v, partial, err := c.ask(ctx, expr, func(ctx context.Context, expr string) (model.Value, v1.Warnings, error) {
+	v, partial, err := c.sendQuery(ctx, expr, func(ctx context.Context, expr string) (model.Value, v1.Warnings, error) {
 		return c.api.Query(ctx, expr, at)
 	})
 	if err != nil {
@@ -229,9 +229,9 @@ func (c *Client) Warnings() []string {
 	return []string{fmt.Sprintf("%d values dropped from the server's answers that are infinite or absurdly large, first of %s", c.impossible, c.first)}
 }
 
-// ask adds the matchers and the time limit, sends the query, and once more when
+// sendQuery adds the matchers and the time limit, sends the query, and once more when
 // the connection was reset, as a kept one is when the server restarts.
-func (c *Client) ask(ctx context.Context, expr string, send func(context.Context, string) (model.Value, v1.Warnings, error)) (v model.Value, partial, err error) {
+func (c *Client) sendQuery(ctx context.Context, expr string, send func(context.Context, string) (model.Value, v1.Warnings, error)) (v model.Value, partial, err error) {
 	if len(c.matchers) > 0 {
 		tree, err := indicator.Rewrite(expr, indicator.Rewriting{Matchers: c.matchers})
 		if err != nil {

@@ -83,7 +83,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 // explain says what went wrong with a query, and the way out.
 func (c *Client) explain(expr string, err error) error {
 	err = unanswered.Cause(err) // the URL of a GET holds the whole query
-	base := safe(c.base)
+	base := redact(c.base)
 	wrapped := fmt.Errorf("query %s: %w", base, err)
 	var status *statusError
 	var answer *v1.Error
@@ -96,7 +96,7 @@ func (c *Client) explain(expr string, err error) error {
 		return hint.With(wrapped, "ask for less: a shorter window, or matchers that select one fleet")
 	case errors.As(err, &answer):
 		return explainAnswer(base, expr, answer)
-	case unanswered.Late(err):
+	case unanswered.TimedOut(err):
 		return hint.With(fmt.Errorf("query %s: no answer within %s: %w", base, c.timeout, err), "ask for a shorter --window, or fewer series with --match")
 	}
 	way := unanswered.Hint(err, "check that the server runs and that the port is right: 9090 for Prometheus, 10902 for Thanos, 8428 for VictoriaMetrics")
@@ -116,7 +116,7 @@ func (c *Client) afterStatus(s *statusError) string {
 		} else {
 			v.Path = ""
 		}
-		return "check the path before /api/v1: Mimir's is /prometheus, a proxied Prometheus often has one; perhaps " + safe(&v)
+		return "check the path before /api/v1: Mimir's is /prometheus, a proxied Prometheus often has one; perhaps " + redact(&v)
 	case s.status == http.StatusTooManyRequests:
 		return "ask less often, or raise the server's limit for this tenant"
 	case s.status/100 == 3:
@@ -127,8 +127,8 @@ func (c *Client) afterStatus(s *statusError) string {
 	return "check the address of the server's query API"
 }
 
-// safe is a URL without its user and password.
-func safe(u *url.URL) string {
+// redact is a URL without its user and password.
+func redact(u *url.URL) string {
 	s := *u
 	s.User = nil
 	return s.String()

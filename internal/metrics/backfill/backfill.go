@@ -38,9 +38,9 @@ func NewWriter(w io.Writer) *Writer {
 	return &Writer{out: bufio.NewWriterSize(w, 1<<16)}
 }
 
-// Page writes what a scrape of the page at a time would have stored. An empty
+// AddPage writes what a scrape of the page at a time would have stored. An empty
 // page, or one that cannot be parsed, is a scrape that failed.
-func (w *Writer) Page(target labels.Labels, at time.Time, body []byte) error {
+func (w *Writer) AddPage(target labels.Labels, at time.Time, body []byte) error {
 	up := 0.0
 	b := labels.NewBuilder(labels.EmptyLabels())
 	if len(body) > 0 {
@@ -113,7 +113,7 @@ func Recording(out io.Writer, rec *recording.Recording, job string) (int, error)
 			target = append(target, "job", job)
 		}
 		good = good || len(s.Body) > 0
-		return w.Page(labels.FromStrings(target...), s.At, s.Body)
+		return w.AddPage(labels.FromStrings(target...), s.At, s.Body)
 	})
 	if err != nil {
 		return w.samples, err

@@ -19,11 +19,11 @@ func TestPagesBecomeSamplesWithTheirTime(t *testing.T) {
 	w := backfill.NewWriter(&b)
 	target := labels.FromStrings("instance", "a:8000", "job", "vllm")
 	page := "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{model_name=\"a \\\"b\\\"\\\\c\\nd\",job=\"own\"} 3\nfoo_bucket{le=\"+Inf\"} 1e+20\nnothing NaN\n"
-	if err := w.Page(target, time.UnixMilli(1700000000123), []byte(page)); err != nil {
+	if err := w.AddPage(target, time.UnixMilli(1700000000123), []byte(page)); err != nil {
 		t.Fatal(err)
 	}
 	for _, failed := range []string{"", "<html>"} {
-		if err := w.Page(target, time.UnixMilli(1700000001000), []byte(failed)); err != nil {
+		if err := w.AddPage(target, time.UnixMilli(1700000001000), []byte(failed)); err != nil {
 			t.Fatal(err)
 		}
 	}

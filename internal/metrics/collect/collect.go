@@ -188,7 +188,7 @@ func (c *Collector) ApplyConfig(cfg *config.Config, groups []rulefmt.RuleGroup, 
 	for name, a := range cfg.AlertingConfig.AlertmanagerConfigs.ToMap() {
 		find[1][name] = a.ServiceDiscoveryConfigs
 	}
-	c.finders.anew()
+	c.finders.forgetFailures()
 	c.mine.Store(notify)
 	c.config.Store(cfg)
 	if percent := cfg.Runtime.GoGC; percent != 0 {
@@ -215,7 +215,7 @@ func (c *Collector) applyRules(cfg *config.Config, groups []rulefmt.RuleGroup) e
 		}
 		files = append(files, found...)
 	}
-	c.catalog.forget()
+	c.catalog.forgetFileRules()
 	if len(groups) > 0 {
 		c.catalog.set(groups)
 		files = append(files, inMemory)
@@ -288,7 +288,7 @@ func (c *Collector) Send(alerts ...Alert) {
 		return
 	}
 	if len(c.config.Load().AlertingConfig.AlertmanagerConfigs) > 0 && len(c.notify.Alertmanagers()) == 0 {
-		c.delivery.nobody()
+		c.delivery.noteNoAlertmanager()
 	}
 	c.notify.Send(out...)
 }
@@ -433,8 +433,8 @@ func (m *memoryRules) alerts(groups []rulefmt.RuleGroup, each func(name, expr st
 	}
 }
 
-// forget forgets the rules of files, which are read anew.
-func (m *memoryRules) forget() {
+// forgetFileRules forgets the rules of files, which are read anew.
+func (m *memoryRules) forgetFileRules() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.files = map[[2]string]bool{}

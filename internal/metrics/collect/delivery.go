@@ -40,8 +40,8 @@ func (d *delivery) post(ctx context.Context, client *http.Client, r *http.Reques
 	return resp, err
 }
 
-// nobody notes that there was no Alertmanager to be told.
-func (d *delivery) nobody() {
+// noteNoAlertmanager notes that there was no Alertmanager to be told.
+func (d *delivery) noteNoAlertmanager() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.fail("", "alerts reach nobody: no Alertmanager was found")

@@ -87,8 +87,8 @@ func (f *finders) watch(configs discovery.Configs) (out discovery.Configs) {
 	return out
 }
 
-// anew forgets what could not begin: a configuration is applied.
-func (f *finders) anew() {
+// forgetFailures forgets what could not begin: a configuration is applied.
+func (f *finders) forgetFailures() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.unmade = map[string]string{}

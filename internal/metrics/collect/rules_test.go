@@ -20,7 +20,7 @@ func TestARuleOfAFileIsItsOwn(t *testing.T) {
 	}
 	m := &memoryRules{logger: slog.New(slog.DiscardHandler)}
 	m.set([]rulefmt.RuleGroup{{Name: "catalogue", Rules: []rulefmt.Rule{{Alert: "Down", Expr: "up == 0"}, {Alert: "Other", Expr: "up > 1"}}}})
-	m.forget()
+	m.forgetFileRules()
 	if !m.alone("Down", "up == 0") || m.alone("Mine", "up == 2") {
 		t.Error("without a file the rules of the catalogue are known, and no others")
 	}
@@ -30,7 +30,7 @@ func TestARuleOfAFileIsItsOwn(t *testing.T) {
 	if m.alone("Down", "up == 0") || !m.alone("Other", "up > 1") {
 		t.Error("a rule of the file is taken for the catalogue's")
 	}
-	if m.forget(); !m.alone("Down", "up == 0") {
+	if m.forgetFileRules(); !m.alone("Down", "up == 0") {
 		t.Error("a file that is no longer read is remembered")
 	}
 }

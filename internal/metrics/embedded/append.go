@@ -186,7 +186,7 @@ func (s *Store) Append(target Target, at time.Time, body []byte, contentType str
 	}
 	t.good, t.lastGood = true, ms
 	t.live, t.page = t.page, t.live[:0]
-	t.forget()
+	t.dropGoneSeries()
 	return info, nil
 }
 
@@ -397,8 +397,8 @@ func counts(l labels.Labels, info scrape.Info) bool {
 func (s *Store) write(t *target, ms int64, took time.Duration, info scrape.Info) error {
 	a := appending{app: s.recent.wrap(s.db.AppenderV2(context.Background())), store: s, target: t}
 	zeros := t.zeros(info, ms)
-	if err := a.own(ms, 1, took, info.Samples); err != nil {
-		return a.undo(err)
+	if err := a.appendScrapeSeries(ms, 1, took, info.Samples); err != nil {
+		return a.rollBack(err)
 	}
 	for _, c := range t.page {
 		if c.use == dropped {
@@ -410,13 +410,13 @@ func (s *Store) write(t *target, ms int64, took time.Duration, info scrape.Info)
 			}
 		}
 		if err := a.sample(c, ms, c.value); err != nil {
-			return a.undo(err)
+			return a.rollBack(err)
 		}
 	}
 	for _, c := range t.live {
 		if c.scrape != t.scrape && c.use != dropped {
 			if err := a.sample(c, ms, staleNaN); err != nil {
-				return a.undo(err)
+				return a.rollBack(err)
 			}
 		}
 	}
@@ -426,13 +426,13 @@ func (s *Store) write(t *target, ms int64, took time.Duration, info scrape.Info)
 // fail appends a failed scrape.
 func (s *Store) fail(t *target, ms int64, took time.Duration) error {
 	a := appending{app: s.recent.wrap(s.db.AppenderV2(context.Background())), store: s, target: t}
-	if err := a.own(ms, 0, took, 0); err != nil {
-		return a.undo(err)
+	if err := a.appendScrapeSeries(ms, 0, took, 0); err != nil {
+		return a.rollBack(err)
 	}
 	for _, c := range t.live {
 		if c.use != dropped {
 			if err := a.sample(c, ms, staleNaN); err != nil {
-				return a.undo(err)
+				return a.rollBack(err)
 			}
 		}
 	}
@@ -449,11 +449,11 @@ type appending struct {
 	target *target
 }
 
-func (a *appending) undo(err error) error { return errors.Join(err, a.app.Rollback()) }
+func (a *appending) rollBack(err error) error { return errors.Join(err, a.app.Rollback()) }
 
-// own appends the series that the scrape itself makes, first, so that they win
+// appendScrapeSeries appends the series that the scrape itself makes, first, so that they win
 // over exposed ones of the same labels.
-func (a *appending) own(ms int64, up float64, took time.Duration, samples int) error {
+func (a *appending) appendScrapeSeries(ms int64, up float64, took time.Duration, samples int) error {
 	for i, v := range [...]float64{up, took.Seconds(), float64(samples)} {
 		if i == duration && took == 0 {
 			continue
@@ -494,9 +494,9 @@ func (a *appending) zero(c *series, ms int64) {
 	}
 }
 
-// forget drops series that have long been gone, so that a target whose labels
+// dropGoneSeries drops series that have long been gone, so that a target whose labels
 // change with every page does not fill the memory.
-func (t *target) forget() {
+func (t *target) dropGoneSeries() {
 	if len(t.cache) <= 2*len(t.live)+1000 {
 		return
 	}

@@ -71,7 +71,7 @@ func (r *recent) evaluate(ctx context.Context, e indicator.Expr, at int64) (mode
 		return nil, errEngine
 	}
 	v, err := r.eval(ctx, e, at)
-	if err != nil || r.twice(v.vec) {
+	if err != nil || r.hasDuplicates(v.vec) {
 		return nil, errEngine
 	}
 	if v.scalar {
@@ -112,17 +112,17 @@ func (r *recent) streams(ctx context.Context, ms []*labels.Matcher, span, at int
 	return out, nil
 }
 
-// twice reports whether two elements have the same labels, which is a mistake.
-func (r *recent) twice(vec []element) (twice bool) {
+// hasDuplicates reports whether two elements have the same labels, which is a mistake.
+func (r *recent) hasDuplicates(vec []element) (hasDuplicates bool) {
 	place := r.sets.places()
 	for _, e := range vec {
-		twice = twice || place[e.id] != 0
+		hasDuplicates = hasDuplicates || place[e.id] != 0
 		place[e.id] = 1
 	}
 	for _, e := range vec {
 		place[e.id] = 0
 	}
-	return twice
+	return hasDuplicates
 }
 
 // number returns the number of a series' labels.
@@ -144,7 +144,7 @@ func (r *recent) choose(ctx context.Context, s *indicator.Samples, from, at int6
 		c = &choice{families: r.named(s)}
 	}
 	for _, f := range c.families {
-		if !r.want(ctx, f, from, at) {
+		if !r.ensureSamples(ctx, f, from, at) {
 			return nil, errEngine
 		}
 	}
@@ -612,7 +612,7 @@ func (r *recent) join(n *indicator.Binary, result *change, a, b []element, ga, g
 	for _, g := range gb {
 		place[g] = 0
 	}
-	if met = r.relabel(result, met); mistaken || n.Group != "" && r.twice(met) {
+	if met = r.relabel(result, met); mistaken || n.Group != "" && r.hasDuplicates(met) {
 		return operand{}, errEngine
 	}
 	out := met[:0]

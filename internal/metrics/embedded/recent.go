@@ -313,9 +313,9 @@ func (r *recent) drop(f *family) {
 	clear(r.choices)
 }
 
-// want makes sure that a family's samples after a time are held, for a question that ends
+// ensureSamples makes sure that a family's samples after a time are held, for a question that ends
 // at another time; false says that they are not.
-func (r *recent) want(ctx context.Context, f *family, from, to int64) bool {
+func (r *recent) ensureSamples(ctx context.Context, f *family, from, to int64) bool {
 	if f.refused {
 		return false
 	}
@@ -328,11 +328,11 @@ func (r *recent) want(ctx context.Context, f *family, from, to int64) bool {
 	if f.held && f.from <= from {
 		return true
 	}
-	return worth && r.hold(ctx, f, from-span/8-45_000)
+	return worth && r.readFamily(ctx, f, from-span/8-45_000)
 }
 
-// hold reads what the storage has of a family after a time.
-func (r *recent) hold(ctx context.Context, f *family, from int64) bool {
+// readFamily reads what the storage has of a family after a time.
+func (r *recent) readFamily(ctx context.Context, f *family, from int64) bool {
 	wants, keep := f.wants, f.keep
 	r.drop(f)
 	q, err := r.db.Querier(from+1, math.MaxInt64)

@@ -102,7 +102,7 @@ func choose(readings []gpu.Reading, wanted func(place) bool) []gpu.Reading {
 			}
 			continue
 		}
-		g.Parts = slices.DeleteFunc(slices.Clone(g.Parts), func(p gpu.Part) bool { return !wanted(place{g.Index, p.ID}) })
+		g.Parts = slices.DeleteFunc(slices.Clone(g.Parts), func(p gpu.MIGInstance) bool { return !wanted(place{g.Index, p.ID}) })
 		if len(g.Parts) > 0 {
 			out = append(out, g)
 		}

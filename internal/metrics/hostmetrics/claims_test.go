@@ -85,7 +85,7 @@ func TestGPUsAreLentToTheServerThatUsesThem(t *testing.T) {
 		t.Errorf("a restart (-want +got):\n%s", diff)
 	}
 	// Parts of a GPU are lent one by one.
-	mig := []gpu.Reading{{Parts: []gpu.Part{{ID: "1"}, {ID: "2"}, {ID: "5"}}, Processes: []gpu.Process{{PID: 102, Part: "2"}, {PID: 200, Part: "5"}}}}
+	mig := []gpu.Reading{{Parts: []gpu.MIGInstance{{ID: "1"}, {ID: "2"}, {ID: "5"}}, Processes: []gpu.Process{{PID: 102, Part: "2"}, {PID: 200, Part: "5"}}}}
 	c = nil
 	if diff := cmp.Diff(map[string]string{"a": "0.2", "b": "0.5"}, shares(c.divide(mig, []Server{a, b}, &seen))); diff != "" {
 		t.Errorf("parts (-want +got):\n%s", diff)

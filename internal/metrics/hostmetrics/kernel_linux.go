@@ -42,10 +42,10 @@ func (k *kernelLog) xids(ctx context.Context) (map[string]int, error) {
 	if k.fd >= 0 {
 		return k.last, k.drain(ctx)
 	}
-	return k.last, k.journal.read(ctx, k.take)
+	return k.last, k.journal.read(ctx, k.addLine)
 }
 
-func (k *kernelLog) take(line string) {
+func (k *kernelLog) addLine(line string) {
 	if bus, code, ok := nvidia.XID(line); ok {
 		k.last[bus] = code
 	}
@@ -62,7 +62,7 @@ func (k *kernelLog) drain(ctx context.Context) error {
 		case err != nil:
 			return fmt.Errorf("read %s: %w", k.path, err)
 		default:
-			k.take(string(k.buf[:n]))
+			k.addLine(string(k.buf[:n]))
 		}
 	}
 	return nil

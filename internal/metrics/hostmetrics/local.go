@@ -12,8 +12,8 @@ import (
 // resolveTimeout is how long a name may take to be one of this machine's.
 const resolveTimeout = 2 * time.Second
 
-// here lists the servers whose address is one of this machine's.
-func here(ctx context.Context, servers []Server) []Server {
+// localServers lists the servers whose address is one of this machine's.
+func localServers(ctx context.Context, servers []Server) []Server {
 	own := map[netip.Addr]bool{}
 	addrs, _ := net.InterfaceAddrs() // without them, loopback alone is known
 	for _, a := range addrs {

@@ -107,7 +107,7 @@ func (m *Machine) note(format string, args ...any) {
 // nothing where none of the servers runs on it. It may be called again. Calls of fn for
 // GPUs and for the operating system are concurrent.
 func (m *Machine) Run(ctx context.Context, fn func(Page)) {
-	local := here(ctx, m.servers)
+	local := localServers(ctx, m.servers)
 	if len(local) == 0 {
 		return
 	}
@@ -119,9 +119,9 @@ func (m *Machine) Run(ctx context.Context, fn func(Page)) {
 	wg.Go(func() {
 		repeat(ctx, func() time.Duration {
 			p := Page{Host: host, At: time.Now()}
-			p.Body = whole(ctx, func() []byte { return m.sys.page(host) })
+			p.Body = untilDone(ctx, func() []byte { return m.sys.page(host) })
 			if p.Took = time.Since(p.At); ctx.Err() == nil {
-				p.give(fn)
+				p.deliver(fn)
 			}
 			return max(m.interval, share*p.Took)
 		})
@@ -145,8 +145,8 @@ func (m *Machine) Run(ctx context.Context, fn func(Page)) {
 			}
 			shares := m.claims.divide(readings, local, &m.sys)
 			for _, s := range local {
-				p.Server, p.Body = s.Name, gpu.Page(host, shares[s.Name])
-				p.give(fn)
+				p.Server, p.Body = s.Name, gpu.Exposition(host, shares[s.Name])
+				p.deliver(fn)
 			}
 			return max(m.interval, share*p.Took)
 		})
@@ -162,8 +162,8 @@ func (p Page) Instance() string {
 	return dialect.HostOf(p.Host)
 }
 
-// give marks a page that holds anything as sixty's own, and calls fn with it.
-func (p Page) give(fn func(Page)) {
+// deliver marks a page that holds anything as sixty's own, and calls fn with it.
+func (p Page) deliver(fn func(Page)) {
 	if len(p.Body) > 0 {
 		p.Body = append(p.Body, "# TYPE "+dialect.HostInfo+" gauge\n"...)
 		p.Body = gpu.AppendSample(p.Body, dialect.HostInfo, 1, "nodename", p.Host)
@@ -203,9 +203,9 @@ func repeat(ctx context.Context, fn func() time.Duration) {
 	}
 }
 
-// whole returns what fn does, nil if ctx ends before: a file system may keep a reader for
+// untilDone returns what fn does, nil if ctx ends before: a file system may keep a reader for
 // as long as it likes.
-func whole[T any](ctx context.Context, fn func() T) (out T) {
+func untilDone[T any](ctx context.Context, fn func() T) (out T) {
 	done := make(chan T, 1)
 	go func() { done <- fn() }()
 	select {

@@ -204,7 +204,7 @@ func TestWhichServersAreHere(t *testing.T) {
 		"http://0.0.0.0:8000/metrics": true, "http://vllm.localhost:8000/": true, "http://[::ffff:127.0.0.1]:8000/metrics": true,
 		"http://192.0.2.7:8000/metrics": false, "http://[2001:db8::1]:8000/": false, "http://no-such-host.invalid:8000/": false, "::": false,
 	} {
-		if got := len(here(t.Context(), []Server{{"x", url}})) == 1; got != want {
+		if got := len(localServers(t.Context(), []Server{{"x", url}})) == 1; got != want {
 			t.Errorf("%s is here: %t", url, got)
 		}
 	}
@@ -216,7 +216,7 @@ func TestWhichServersAreHere(t *testing.T) {
 }
 
 func TestLabelsAreInert(t *testing.T) {
-	page := string(gpu.Page("h\"\n", []gpu.Reading{{Model: "a\\\"} 9\nx 1\x00" + strings.Repeat("y", 500), Values: map[string]float64{gpu.Power: 1.5}}}))
+	page := string(gpu.Exposition("h\"\n", []gpu.Reading{{Model: "a\\\"} 9\nx 1\x00" + strings.Repeat("y", 500), Values: map[string]float64{gpu.Power: 1.5}}}))
 	if lines := strings.Count(page, "\n"); lines != 3 || !strings.Contains(page, `modelName="a\\\"} 9x 1yyy`) || len(page) > 600 {
 		t.Errorf("%d lines:\n%s", lines, page)
 	}

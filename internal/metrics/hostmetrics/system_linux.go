@@ -35,14 +35,14 @@ func newSystem(proc, sys string) system {
 func (s *system) listening(port string) []int {
 	gone := slices.ContainsFunc(s.holders[port], func(pid int) bool { return s.parent(pid) == 0 })
 	if s.there && (gone || time.Since(s.looked) > lookAgain) {
-		s.holders, s.looked = s.look(), time.Now()
+		s.holders, s.looked = s.findListeners(), time.Now()
 	}
 	return s.holders[port]
 }
 
-// look finds the processes that hold the sockets that listen. Another user's cannot be
+// findListeners finds the processes that hold the sockets that listen. Another user's cannot be
 // seen.
-func (s *system) look() map[string][]int {
+func (s *system) findListeners() map[string][]int {
 	const listens = 10 // TCP_LISTEN
 	ports := map[string]string{}
 	for _, table := range []func() (procfs.NetTCP, error){s.proc.NetTCP, s.proc.NetTCP6} {

@@ -157,6 +157,6 @@ func BenchmarkPage(b *testing.B) {
 func BenchmarkListening(b *testing.B) {
 	s := newSystem("/proc", "/sys")
 	for b.Loop() {
-		s.look()
+		s.findListeners()
 	}
 }

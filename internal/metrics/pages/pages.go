@@ -73,7 +73,7 @@ func Write(ctx context.Context, q metrics.Querier, r Request, add func(target st
 		if err != nil {
 			return res, fmt.Errorf("read the samples of %s: %w", t.name, err)
 		}
-		t.take(m)
+		t.prepareSeries(m)
 		if len(t.scrapes) == 0 {
 			continue
 		}
@@ -158,8 +158,8 @@ func selector(matchers []*labels.Matcher, with model.Metric) string {
 	return "{" + strings.Join(parts, ",") + "}"
 }
 
-// take prepares the series of a target.
-func (t *target) take(m model.Matrix) {
+// prepareSeries prepares the series of a target.
+func (t *target) prepareSeries(m model.Matrix) {
 	histograms := map[string]bool{}
 	for _, s := range m {
 		if base, ok := strings.CutSuffix(string(s.Metric[model.MetricNameLabel]), "_bucket"); ok && s.Metric[model.BucketLabel] != "" {

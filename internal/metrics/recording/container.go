@@ -66,17 +66,17 @@ func (c *collector) inDirectory(st *paths, rel string, d fs.DirEntry) error {
 func (c *collector) file(path string, info fs.FileInfo) (store, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, bare(err)
+		return nil, stripPath(err)
 	}
 	defer f.Close()
 	start := make([]byte, 512)
 	n, err := io.ReadFull(f, start)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
-		return nil, bare(err)
+		return nil, stripPath(err)
 	}
 	start = start[:n]
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return nil, bare(err)
+		return nil, stripPath(err)
 	}
 	switch {
 	case bytes.HasPrefix(start, []byte{0x28, 0xb5, 0x2f, 0xfd}): // RFC 8878, section 3.1.1

@@ -101,7 +101,7 @@ const wayOut = "name the files TARGET/UNIX_MILLISECONDS.prom, such as vllm-0/179
 func scan(ctx context.Context, path string, lim limits) (*Recording, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, bare(err)
+		return nil, stripPath(err)
 	}
 	c := &collector{ctx: ctx, lim: lim, name: baseName(path)}
 	var st store
@@ -209,8 +209,8 @@ func baseName(path string) string {
 	return name
 }
 
-// bare drops the path that os puts into its errors: the caller names it.
-func bare(err error) error {
+// stripPath drops the path that os puts into its errors: the caller names it.
+func stripPath(err error) error {
 	if e, ok := err.(*os.PathError); ok {
 		return e.Err
 	}

@@ -44,10 +44,10 @@ type sink interface {
 func Create(path string) (*Writer, error) {
 	out, err := newSink(path)
 	if errors.Is(err, os.ErrExist) {
-		return nil, hint.With(fmt.Errorf("create recording %s: %w", path, bare(err)), "choose another name, or remove the file")
+		return nil, hint.With(fmt.Errorf("create recording %s: %w", path, stripPath(err)), "choose another name, or remove the file")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("create recording %s: %w", path, bare(err))
+		return nil, fmt.Errorf("create recording %s: %w", path, stripPath(err))
 	}
 	return &Writer{path: path, out: out, dirs: make(map[string]string), used: make(map[string]bool)}, nil
 }
@@ -117,7 +117,7 @@ func (w *Writer) SetMeta(text []byte) error {
 func (w *Writer) put(name string, at time.Time, body []byte) error {
 	if w.err == nil {
 		if err := w.out.put(name, at, body); err != nil {
-			w.err = fmt.Errorf("write recording %s: %w", w.path, bare(err))
+			w.err = fmt.Errorf("write recording %s: %w", w.path, stripPath(err))
 		}
 	}
 	return w.err

@@ -141,7 +141,7 @@ func (c *Client) get(ctx context.Context, u *url.URL, most bounds, b *Body) erro
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), http.NoBody)
 	if err != nil {
-		return fmt.Errorf("scrape %s: %w", safe(u), unanswered.Cause(err))
+		return fmt.Errorf("scrape %s: %w", redact(u), unanswered.Cause(err))
 	}
 	req.Header.Set("Accept", accept)
 	req.Header.Set("Accept-Encoding", "gzip")
@@ -153,7 +153,7 @@ func (c *Client) get(ctx context.Context, u *url.URL, most bounds, b *Body) erro
 	b.Status, b.ContentType, b.Server = resp.StatusCode, resp.Header.Get("Content-Type"), resp.Header.Get("Server")
 	if b.Raw, err = readBody(resp, most.size); err != nil {
 		if errors.Is(err, errTooLarge) {
-			return hint.With(fmt.Errorf("scrape %s: page is larger than %d bytes", safe(u), most.size),
+			return hint.With(fmt.Errorf("scrape %s: page is larger than %d bytes", redact(u), most.size),
 				"check that the address is a metrics page and not a stream or a download")
 		}
 		return unreachable(u, most.timeout, err)
@@ -200,11 +200,11 @@ func refuse(u *url.URL, b *Body) error {
 	}
 	if b.Status == http.StatusOK {
 		if what := form(b); what != "" {
-			return hint.With(fmt.Errorf("scrape %s: answered %s%s, %w", safe(u), what, from, ErrNotMetrics), elsewhere(u))
+			return hint.With(fmt.Errorf("scrape %s: answered %s%s, %w", redact(u), what, from, ErrNotMetrics), hintMetricsPath(u))
 		}
 		return nil
 	}
-	err := fmt.Errorf("scrape %s: HTTP status %d %s%s", safe(u), b.Status, http.StatusText(b.Status), from)
+	err := fmt.Errorf("scrape %s: HTTP status %d %s%s", redact(u), b.Status, http.StatusText(b.Status), from)
 	if b.Status < 500 && b.Status != http.StatusRequestTimeout && b.Status != http.StatusTooManyRequests {
 		err = fmt.Errorf("%w: %w", err, ErrNotMetrics)
 	}
@@ -212,7 +212,7 @@ func refuse(u *url.URL, b *Body) error {
 	case b.Status == http.StatusUnauthorized || b.Status == http.StatusForbidden:
 		return hint.With(err, "pass the bearer token or the user and password that the server wants (--bearer-token-file, --basic-auth)")
 	case b.Status == http.StatusNotFound || b.Status == http.StatusMethodNotAllowed:
-		return hint.With(err, elsewhere(u))
+		return hint.With(err, hintMetricsPath(u))
 	case b.Status >= 300 && b.Status < 400:
 		return hint.With(err, "ask the address that the server redirects to")
 	case b.Status == http.StatusBadRequest && u.Scheme == "http":
@@ -225,14 +225,14 @@ func refuse(u *url.URL, b *Body) error {
 	return hint.With(err, "check the address")
 }
 
-// elsewhere is the way out when a page is not the metrics page.
-func elsewhere(u *url.URL) string {
+// hintMetricsPath is the way out when a page is not the metrics page.
+func hintMetricsPath(u *url.URL) string {
 	if strings.HasSuffix(strings.TrimRight(u.Path, "/"), defaultPath) {
 		return "check the port: vLLM shows /metrics on its API port, Ray Serve on its metrics export port"
 	}
 	v := *u
 	v.Path, v.RawQuery = strings.TrimRight(v.Path, "/")+defaultPath, ""
-	return safe(&v)
+	return redact(&v)
 }
 
 // form says what an answer is that is no metrics page, "" where it may be one.
@@ -258,12 +258,12 @@ var htmlTitle = regexp.MustCompile(`(?is)<title[^>]*>([^<]{1,80})</title>`)
 // unreachable wraps the error of a request that got no full answer.
 func unreachable(u *url.URL, timeout time.Duration, err error) error {
 	why := unanswered.Cause(err)
-	wrapped := fmt.Errorf("scrape %s: %w", safe(u), why)
+	wrapped := fmt.Errorf("scrape %s: %w", redact(u), why)
 	switch {
 	case errors.Is(err, context.Canceled):
 		return wrapped
-	case unanswered.Late(err):
-		return hint.With(fmt.Errorf("scrape %s: no full answer within %s: %w", safe(u), timeout, why),
+	case unanswered.TimedOut(err):
+		return hint.With(fmt.Errorf("scrape %s: no full answer within %s: %w", redact(u), timeout, why),
 			"a metrics page that is slow only sometimes is itself a sign of a server in trouble; try again, and look at /health")
 	}
 	way := unanswered.Hint(why, "check that the server runs and that the port is the one of its HTTP API")
@@ -277,7 +277,7 @@ func Outage(b Body, err error) string {
 	switch {
 	case err == nil || unanswered.Unresolved(err):
 		return ""
-	case unanswered.Late(err):
+	case unanswered.TimedOut(err):
 		return "no answer in time: it is frozen, too busy, or behind a network that drops packets"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "connection refused: nothing listens there, the process is gone or still loads its model"

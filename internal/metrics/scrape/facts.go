@@ -107,7 +107,7 @@ func (c *Client) getJSON(ctx context.Context, u *url.URL, into any) error {
 		return err
 	}
 	if b.Status != http.StatusOK {
-		return fmt.Errorf("ask %s: HTTP status %d", safe(u), b.Status)
+		return fmt.Errorf("ask %s: HTTP status %d", redact(u), b.Status)
 	}
 	return json.Unmarshal(b.Raw, into)
 }

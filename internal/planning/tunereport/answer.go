@@ -308,7 +308,7 @@ func modelOf(m *modelconfig.Model) Model {
 }
 
 // formula adds up a part's weights.
-func formula(m *modelconfig.Model, p modelconfig.Part) string {
+func formula(m *modelconfig.Model, p modelconfig.Component) string {
 	var terms []string
 	for _, w := range m.Weights {
 		if w.Part != p {

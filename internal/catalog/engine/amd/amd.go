@@ -17,8 +17,8 @@ const ID engine.ID = "amd"
 // names, so that none can be named without a page at hand.
 var Engine = engine.Engine{
 	ID: ID, Selector: "(amd_)?(" + strings.Join(names, "|") + ")",
-	Detect: detect,
-	Page:   func(string) ([]string, string, error) { return nil, "", nil },
+	Detect:       detect,
+	ReleaseNames: func(string) ([]string, string, error) { return nil, "", nil },
 }
 
 // The names that are read. Which of them are on a page depends on the GPU and on the exporter's

@@ -16,8 +16,8 @@ const ID engine.ID = "dcgm"
 // Engine is the exporter: no engine, but found and asked like one.
 var Engine = engine.Engine{
 	ID: ID, Selector: "DCGM_FI_.+", IDs: []string{"dcgm"},
-	Detect: engine.HasPrefix("DCGM_FI_", naming),
-	Page:   page,
+	Detect:       engine.HasPrefix("DCGM_FI_", naming),
+	ReleaseNames: releaseNames,
 }
 
 func naming(has map[string]bool) engine.Naming {
@@ -29,9 +29,9 @@ func naming(has map[string]bool) engine.Naming {
 	return n
 }
 
-// page returns what the signals of package indicator ask of an exporter: which fields
+// releaseNames returns what the signals of package indicator ask of an exporter: which fields
 // one really exports depends on its counters file.
-func page(id string) (names []string, release string, err error) {
+func releaseNames(id string) (names []string, release string, err error) {
 	if id == string(ID) {
 		names = indicator.ReadsOf(indicator.GPU)
 	}

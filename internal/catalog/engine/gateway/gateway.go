@@ -28,7 +28,7 @@ var Engine = engine.Engine{
 		}
 		return p.naming(names), true
 	},
-	Page: page,
+	ReleaseNames: releaseNames,
 }
 
 // own begins the names of sixty gateway.
@@ -247,8 +247,8 @@ func (p Product) sum(has map[string]bool, fn indicator.Function, outcomes ...str
 	return out
 }
 
-// page returns what the signals ask of sixty gateway.
-func page(id string) (names []string, release string, err error) {
+// releaseNames returns what the signals ask of sixty gateway.
+func releaseNames(id string) (names []string, release string, err error) {
 	if id != string(ID) {
 		return nil, "", nil
 	}

@@ -27,7 +27,7 @@ func TestTakes(t *testing.T) {
 		{"dev", engine.Watermark, false},
 		{"0.32.0", "no-such-flag", false},
 	} {
-		if got := flags.Takes(tt.version, tt.flag); got != tt.want {
+		if got := flags.Accepts(tt.version, tt.flag); got != tt.want {
 			t.Errorf("%q takes --%s: %v, want %v", tt.version, tt.flag, got, tt.want)
 		}
 	}

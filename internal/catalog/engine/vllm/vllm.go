@@ -13,11 +13,11 @@ import (
 // Engine is vLLM's server.
 var Engine = engine.Engine{
 	ID: ID, Title: "vLLM", Selector: prefixed(".+"), Like: prefixed,
-	Detect:   detect,
-	Page:     page,
-	IDs:      []string{"vllm-v1", "vllm-v0", "vllm-v1-ray", "vllm-v0-ray", "vllm-v1-kserve", "vllm-v1-normalized"},
-	Families: families,
-	Flags:    flags,
+	Detect:       detect,
+	ReleaseNames: releaseNames,
+	IDs:          []string{"vllm-v1", "vllm-v0", "vllm-v1-ray", "vllm-v0-ray", "vllm-v1-kserve", "vllm-v1-normalized"},
+	Families:     families,
+	Flags:        flags,
 }
 
 // prefixed is a regular expression of a name with all prefixes that there are.

@@ -224,7 +224,7 @@ func (p *prober) request(ctx context.Context, path string, n int) (Request, *Err
 	r := Request{Start: time.Now()}
 	tokens := 0
 	fail := func(kind Kind, status int, cause error) (Request, *Error) {
-		if cause != nil && (errors.Is(ctx.Err(), context.DeadlineExceeded) || unanswered.Late(cause)) {
+		if cause != nil && (errors.Is(ctx.Err(), context.DeadlineExceeded) || unanswered.TimedOut(cause)) {
 			kind = Timeout
 		}
 		return r, &Error{Kind: kind, Status: status, After: time.Since(r.Start), Tokens: tokens, cause: cause}

@@ -21,12 +21,12 @@ type Reading struct {
 	Model     string
 	Driver    string
 	Values    map[string]float64 // by the exporter's name
-	Parts     []Part             // of a GPU that is divided (MIG)
+	Parts     []MIGInstance      // of a GPU that is divided (MIG)
 	Processes []Process          // that compute on it, as far as they can be seen
 }
 
-// A Part is one instance of a divided GPU.
-type Part struct {
+// A MIGInstance is one instance of a divided GPU.
+type MIGInstance struct {
 	ID     string
 	Values map[string]float64
 }
@@ -115,8 +115,8 @@ var families = []family{
 	{SMActive, "gauge", "Share of cycles in which an SM has a warp resident."},
 }
 
-// Page writes readings as dcgm-exporter shows them; nil where there is no value.
-func Page(hostname string, readings []Reading) []byte {
+// Exposition writes readings as dcgm-exporter shows them; nil where there is no value.
+func Exposition(hostname string, readings []Reading) []byte {
 	var page, b []byte
 	for _, f := range families {
 		b = b[:0]

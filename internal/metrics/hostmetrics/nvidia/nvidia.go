@@ -153,8 +153,8 @@ func (n *node) flat() element {
 	return e
 }
 
-// things are the elements of a list within a node, at most so many.
-func (n *node) things(list string, most int) (out []element) {
+// childElements are the elements of a list within a node, at most so many.
+func (n *node) childElements(list string, most int) (out []element) {
 	for i := range n.Nodes {
 		if n.Nodes[i].XMLName.Local != list {
 			continue
@@ -213,15 +213,15 @@ func (n *node) reading(index int, driver string) gpu.Reading {
 	if mask, ok := e.reasons(); ok {
 		g.Values[gpu.Reasons] = float64(mask)
 	}
-	for _, p := range n.things(parts, maxParts) {
-		if id := known(p["gpu_instance_id"]); id != "" && !slices.ContainsFunc(g.Parts, func(p gpu.Part) bool { return p.ID == id }) {
-			g.Parts = append(g.Parts, gpu.Part{ID: id, Values: p.values(memory)})
+	for _, p := range n.childElements(parts, maxParts) {
+		if id := known(p["gpu_instance_id"]); id != "" && !slices.ContainsFunc(g.Parts, func(p gpu.MIGInstance) bool { return p.ID == id }) {
+			g.Parts = append(g.Parts, gpu.MIGInstance{ID: id, Values: p.values(memory)})
 		}
 	}
 	if len(g.Parts) == 0 {
 		maps.Copy(g.Values, e.values(memory))
 	}
-	for _, p := range n.things(processes, maxProcesses) {
+	for _, p := range n.childElements(processes, maxProcesses) {
 		pid, err := strconv.Atoi(p["pid"])
 		if kind := p["type"]; err != nil || pid <= 0 || kind != "" && !strings.Contains(kind, "C") {
 			continue

@@ -64,7 +64,7 @@ func TestDrivers(t *testing.T) {
 				gpu.SingleBit: 0, gpu.DoubleBit: 0, gpu.SingleBitEver: 0, gpu.DoubleBitEver: 0,
 				gpu.PCIeReplays: 0, gpu.PCIeGeneration: 4, gpu.PCIeWidth: 16, gpu.PCIeSent: 4000, gpu.PCIeReceived: 0,
 			},
-			Parts: []gpu.Part{
+			Parts: []gpu.MIGInstance{
 				{ID: "1", Values: values{gpu.MemoryUsed: 37, gpu.MemoryFree: 40410, gpu.MemoryReserved: 0}},
 				{ID: "2", Values: values{gpu.MemoryUsed: 36210, gpu.MemoryFree: 4237, gpu.MemoryReserved: 0}},
 			},
@@ -135,7 +135,7 @@ func TestSignalsAreServed(t *testing.T) {
 		readings[i].Values[gpu.XID], readings[i].Values[gpu.LinkErrors] = 0, 0
 	}
 	has := map[string]bool{}
-	if _, err := scrape.Parse(gpu.Page("h", readings), "", func(l labels.Labels, _ int64, v float64) {
+	if _, err := scrape.Parse(gpu.Exposition("h", readings), "", func(l labels.Labels, _ int64, v float64) {
 		has[l.Get(labels.MetricName)] = true
 		if l.Get("gpu") == "" || l.Get("UUID") == "" || l.Get("Hostname") != "h" || l.Get("modelName") == "" {
 			t.Errorf("a sample without the exporter's labels: %s", l)
@@ -263,7 +263,7 @@ func FuzzParse(f *testing.F) {
 				}
 			}
 		}
-		if page := gpu.Page("host", readings); page != nil {
+		if page := gpu.Exposition("host", readings); page != nil {
 			if _, err := scrape.Parse(page, "", func(labels.Labels, int64, float64) {}); err != nil {
 				t.Errorf("%v\n%s", err, page)
 			}

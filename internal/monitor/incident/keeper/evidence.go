@@ -182,7 +182,7 @@ func (k *Keeper) record(ctx context.Context, j *job, d *diagnose.Diagnosis) (lef
 	}
 	tmp := k.store.path(j.id, temporaryMark+evidenceFile)
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return leftOut, fileio.Bare(err)
+		return leftOut, fileio.StripOp(err)
 	}
 	w, err := recording.Create(tmp)
 	if err != nil {
@@ -206,10 +206,10 @@ func (k *Keeper) record(ctx context.Context, j *job, d *diagnose.Diagnosis) (lef
 		return leftOut, err
 	}
 	if err = settle(tmp); err != nil {
-		return leftOut, fileio.Bare(err)
+		return leftOut, fileio.StripOp(err)
 	}
 	if err = os.Rename(tmp, k.store.path(j.id, evidenceFile)); err != nil {
-		return leftOut, fileio.Bare(err)
+		return leftOut, fileio.StripOp(err)
 	}
 	syncDir(filepath.Dir(tmp))
 	return leftOut, nil

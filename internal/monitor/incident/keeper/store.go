@@ -50,7 +50,7 @@ var validID = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-9]{4}-[a-zA-Z0-
 func openStore(dir string) (s *store, records []*incident.Record, warnings []string, err error) {
 	s = &store{dir: dir, write: fileio.Write}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, nil, nil, hint.With(fmt.Errorf("open the incidents: %w", fileio.Bare(err)), "name a directory that can be written")
+		return nil, nil, nil, hint.With(fmt.Errorf("open the incidents: %w", fileio.StripOp(err)), "name a directory that can be written")
 	}
 	ids, err := s.ids()
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *store) ids() (out []string, err error) {
 			out = append(out, e.Name())
 		}
 	}
-	return out, fileio.Bare(err)
+	return out, fileio.StripOp(err)
 }
 
 // sweep removes what a killed process left behind, and the whole directory where nothing is in
@@ -101,7 +101,7 @@ func (s *store) sweep(id string) (unbegun bool, err error) {
 	if unbegun && err == nil {
 		err = os.Remove(dir)
 	}
-	return unbegun && err == nil, fileio.Bare(err)
+	return unbegun && err == nil, fileio.StripOp(err)
 }
 
 // load reads a record.
@@ -155,7 +155,7 @@ func (s *store) setAside(id string, why error) string {
 			}
 		}
 	}
-	return fmt.Sprintf("incident %s cannot be read and is left out: %v; nor can it be set aside: %v", id, why, fileio.Bare(err))
+	return fmt.Sprintf("incident %s cannot be read and is left out: %v; nor can it be set aside: %v", id, why, fileio.StripOp(err))
 }
 
 func (s *store) has(id, file string) bool {
@@ -180,7 +180,7 @@ func (s *store) put(id, file string, content []byte) error {
 	if err := os.Mkdir(dir, 0o755); err == nil {
 		syncDir(s.dir)
 	} else if !errors.Is(err, fs.ErrExist) {
-		return fileio.Bare(err)
+		return fileio.StripOp(err)
 	}
 	err := s.write(s.path(id, file), func(w io.Writer) error {
 		_, err := w.Write(content)
@@ -235,7 +235,7 @@ func (s *store) prune(records []*incident.Record, now time.Time, c *Config) (kep
 			continue
 		}
 		if e := os.RemoveAll(filepath.Join(s.dir, r.ID)); e != nil {
-			err = errors.Join(err, fileio.Bare(e))
+			err = errors.Join(err, fileio.StripOp(e))
 			continue
 		}
 		kept = slices.Delete(kept, i, i+1)
@@ -250,7 +250,7 @@ func (s *store) prune(records []*incident.Record, now time.Time, c *Config) (kep
 			continue
 		}
 		if e := os.Remove(s.path(r.ID, evidenceFile)); e != nil {
-			err = errors.Join(err, fileio.Bare(e))
+			err = errors.Join(err, fileio.StripOp(e))
 			continue
 		}
 		size -= info.Size()

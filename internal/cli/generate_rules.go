@@ -168,7 +168,7 @@ func gatherBaselines(ctx context.Context, stderr io.Writer, r gather.Request, ht
 		return nil, err
 	}
 	r.Note = func(list []string) { command.Notes(stderr, list) }
-	return gather.Do(ctx, r)
+	return gather.Gather(ctx, r)
 }
 
 func newGenerateBaseline() *cobra.Command {

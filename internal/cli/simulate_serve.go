@@ -86,7 +86,7 @@ func (f *simulateFlags) fleet() (cfg fleet.Config, ignored []string, err error) 
 	v := &f.serve
 	cfg = fleet.Config{
 		Addr: v.addr, Router: v.router, Exporter: v.exporter, Accelerate: v.accelerate, Model: v.model, MaxQueuedRequests: v.queueLimit,
-		Replicas: f.Replicas, Seed: f.Load.Seed, Scenario: fleet.Quiet(),
+		Replicas: f.Replicas, Seed: f.Load.Seed, Scenario: fleet.WithoutTraffic(),
 	}
 	if f.ReleaseOf != "" {
 		if cfg.Release, err = fleet.ParseRelease(f.ReleaseOf); err != nil {
@@ -109,7 +109,7 @@ func (f *simulateFlags) fleet() (cfg fleet.Config, ignored []string, err error) 
 	case "off":
 		cfg.Exporter = ""
 	case "":
-		if cfg.Exporter, err = fleet.Neighbour(v.addr, exporterOffset); err != nil {
+		if cfg.Exporter, err = fleet.OffsetPort(v.addr, exporterOffset); err != nil {
 			return cfg, nil, hint.With(fmt.Errorf("--serve: %w", err), "write it like :8000, or choose --gpu-exporter yourself")
 		}
 	}

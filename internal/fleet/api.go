@@ -63,9 +63,9 @@ type exchange struct {
 	received, sent  int
 }
 
-// ended counts an exchange. Like the real instrumentation it sees the status
+// countExchange counts an exchange. Like the real instrumentation it sees the status
 // that was sent with the headers: a stream that broke is a 2xx.
-func (m *apiMetrics) ended(x exchange, at time.Time) {
+func (m *apiMetrics) countExchange(x exchange, at time.Time) {
 	class := string([]byte{byte('0' + x.status/100%10), 'x', 'x'})
 	i := slices.IndexFunc(m.requests, func(c httpCount) bool {
 		return c.handler == x.handler && c.method == x.method && c.class == class
@@ -90,7 +90,7 @@ func (m *apiMetrics) ended(x exchange, at time.Time) {
 }
 
 // writeProcess writes what stands before vLLM's own families.
-func (m *apiMetrics) writeProcess(p *page) {
+func (m *apiMetrics) writeProcess(p *expositionWriter) {
 	generations := func(name, help string, n ...int64) {
 		p.head(name, help, "counter")
 		for i, v := range n {
@@ -116,7 +116,7 @@ func (m *apiMetrics) writeProcess(p *page) {
 
 // writeHTTP writes what stands behind vLLM's own families. The series with
 // labels begin with the first request that ended.
-func (m *apiMetrics) writeHTTP(p *page) {
+func (m *apiMetrics) writeHTTP(p *expositionWriter) {
 	const (
 		requests = "Requests by method, status and handler."
 		received = "Content length of requests by handler."

@@ -36,7 +36,7 @@ func newCore(sc Scenario, server Server, replicas int, seed uint64, wall func(ti
 		if err := r.start(0); err != nil {
 			return nil, fmt.Errorf("replica %d: %w", i, err)
 		}
-		r.later = c.at
+		r.later = c.schedule
 		c.replicas = append(c.replicas, r)
 	}
 	return c, c.begin(0, seed)
@@ -49,10 +49,10 @@ type event struct {
 	do     func(at time.Duration)
 }
 
-// at schedules something.
-func (c *core) at(at time.Duration, do func(at time.Duration)) {
+// schedule schedules something.
+func (c *core) schedule(schedule time.Duration, do func(schedule time.Duration)) {
 	c.number++
-	heap.Push(&c.events, event{max(at, c.now), c.number, do})
+	heap.Push(&c.events, event{max(schedule, c.now), c.number, do})
 }
 
 // next is when something happens.
@@ -137,7 +137,7 @@ func (c *core) begin(phase int, seed uint64) error {
 		if p.Faults.Only > 0 && i != p.Faults.Only-1 {
 			continue
 		}
-		if err := r.suffer(before, p.Faults, c.now); err != nil {
+		if err := r.applyFaults(before, p.Faults, c.now); err != nil {
 			return fmt.Errorf("phase %q: %w", p.Name, err)
 		}
 	}
@@ -150,13 +150,13 @@ func (c *core) begin(phase int, seed uint64) error {
 	}
 	if phase+1 < len(c.scenario.Phases) {
 		// A phase was validated by running it; New has done so with its traffic.
-		c.at(c.phaseEnd, func(time.Duration) { _ = c.begin(phase+1, seed) })
+		c.schedule(c.phaseEnd, func(time.Duration) { _ = c.begin(phase+1, seed) })
 	}
 	return nil
 }
 
-// suffer does to a replica what a phase does beyond the one before it.
-func (r *replica) suffer(before, f Faults, at time.Duration) error {
+// applyFaults does to a replica what a phase does beyond the one before it.
+func (r *replica) applyFaults(before, f Faults, at time.Duration) error {
 	if before.Down && !f.Down {
 		if err := r.start(at); err != nil {
 			return err
@@ -165,7 +165,7 @@ func (r *replica) suffer(before, f Faults, at time.Duration) error {
 	if f.Down {
 		r.stop(at)
 	}
-	r.hang(f.Hang, at)
+	r.setHung(f.Hang, at)
 	r.leak, r.held, r.missing = f.LeakPerRequest, f.HeldBefore, f.Page
 	r.gpu.fault = f.GPU
 	if !r.up {

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// page writes the Prometheus text format as Python's client library does, which
+// expositionWriter writes the Prometheus text format as Python's client library does, which
 // differs from what client_golang writes: "1.0" for one, "le" among the labels
 // in alphabetical order, and a gauge with the time of creation behind every
 // counter, histogram and summary.
-type page struct {
+type expositionWriter struct {
 	b       []byte
 	created bool // write the gauges of creation times
 }
@@ -19,7 +19,7 @@ type page struct {
 type pair struct{ name, value string }
 
 // head begins a family.
-func (p *page) head(name, help, kind string) {
+func (p *expositionWriter) head(name, help, kind string) {
 	p.b = append(p.b, "# HELP "...)
 	p.b = append(append(append(p.b, name...), ' '), help...)
 	p.b = append(append(p.b, "\n# TYPE "...), name...)
@@ -27,7 +27,7 @@ func (p *page) head(name, help, kind string) {
 }
 
 // sample writes one line. The labels must be in alphabetical order.
-func (p *page) sample(name string, labels []pair, v float64) {
+func (p *expositionWriter) sample(name string, labels []pair, v float64) {
 	p.b = append(p.b, name...)
 	for i, l := range labels {
 		if i == 0 {
@@ -127,7 +127,7 @@ func (h *histogram) observe(v float64) {
 }
 
 // histogram writes the samples of one label set.
-func (p *page) histogram(name string, labels []pair, h *histogram) {
+func (p *expositionWriter) histogram(name string, labels []pair, h *histogram) {
 	var below int64
 	for i, n := range h.counts {
 		below += n

@@ -110,8 +110,8 @@ type play struct {
 	monitor *monitor.Monitor
 	tracker *incident.Tracker
 	active  map[string]*Alarm
-	pages   []fleet.Page // of the time that a recording is made of
-	pending []*Alarm     // whose recordings wait for what comes after them
+	pages   []fleet.Scrape // of the time that a recording is made of
+	pending []*Alarm       // whose recordings wait for what comes after them
 }
 
 // A stage is a deployment, and what its clients got.
@@ -181,7 +181,7 @@ func (s *stores) turn(now time.Time) (err error) {
 	return err
 }
 
-func (s *stores) add(p fleet.Page) error {
+func (s *stores) add(p fleet.Scrape) error {
 	t := embedded.Target{Instance: p.Target, Job: "vllm", Labels: p.Labels}
 	for _, store := range []*embedded.Store{s.now, s.next} {
 		if store == nil {
@@ -373,11 +373,11 @@ func (s *stage) look(at, step time.Duration, r *Result) {
 // covers reports whether an alarm of a moment is of the fault.
 func (f *Fault) covers(at time.Duration) bool { return at >= f.From && at < f.To+settled }
 
-func (x *play) page(p fleet.Page) error {
+func (x *play) page(p fleet.Scrape) error {
 	if x.o.Dir != "" {
 		x.pages = append(x.pages, p)
 		if n := len(x.pages); n%10_000 == 0 {
-			old := slices.IndexFunc(x.pages, func(o fleet.Page) bool { return o.At.After(p.At.Add(-keep)) })
+			old := slices.IndexFunc(x.pages, func(o fleet.Scrape) bool { return o.At.After(p.At.Add(-keep)) })
 			x.pages = slices.Clone(x.pages[old:])
 		}
 	}

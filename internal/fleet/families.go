@@ -215,7 +215,7 @@ func (m *engineMetrics) bySource(i int) float64 {
 }
 
 // write writes the families that the release has.
-func (m *engineMetrics) write(p *page, r engine.Release, model string, created time.Time) {
+func (m *engineMetrics) write(p *expositionWriter, r engine.Release, model string, created time.Time) {
 	name := pair{"model_name", model}
 	labels := []pair{{"engine", "0"}, name}
 	if v0(r) {
@@ -257,13 +257,13 @@ func (m *engineMetrics) write(p *page, r engine.Release, model string, created t
 	}
 }
 
-func (p *page) createdHead(name, help string) {
+func (p *expositionWriter) createdHead(name, help string) {
 	if p.created {
 		p.head(name+"_created", help, "gauge")
 	}
 }
 
-func (p *page) createdSample(name string, labels []pair, at float64) {
+func (p *expositionWriter) createdSample(name string, labels []pair, at float64) {
 	if p.created {
 		p.sample(name+"_created", labels, at)
 	}

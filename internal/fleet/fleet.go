@@ -50,7 +50,7 @@ const (
 
 func (c Config) withDefaults() (Config, error) {
 	if len(c.Scenario.Phases) == 0 {
-		c.Scenario = Quiet()
+		c.Scenario = WithoutTraffic()
 	}
 	if c.Replicas == 0 {
 		c.Replicas = max(c.Scenario.Replicas, 1)
@@ -162,7 +162,7 @@ func (f *Fleet) measure() {
 // listen opens all addresses.
 func (f *Fleet) listen() error {
 	for i := range f.cfg.Replicas {
-		addr, err := Neighbour(f.cfg.Addr, i)
+		addr, err := OffsetPort(f.cfg.Addr, i)
 		if err != nil {
 			return err
 		}
@@ -194,9 +194,9 @@ func local(addr string) string {
 	return addr
 }
 
-// Neighbour returns the address n ports above one; a port of 0 stays 0, and an
+// OffsetPort returns the address n ports above one; a port of 0 stays 0, and an
 // address without a host is on the loopback interface.
-func Neighbour(addr string, n int) (string, error) {
+func OffsetPort(addr string, n int) (string, error) {
 	if addr == "" {
 		return "127.0.0.1:0", nil
 	}
@@ -398,8 +398,8 @@ func (f *Fleet) wake() {
 	}
 }
 
-// with brings the core to the present, hands it over, and wakes the loop.
-func (f *Fleet) with(fn func(c *core, now time.Duration)) {
+// updateCore brings the core to the present, hands it over, and wakes the loop.
+func (f *Fleet) updateCore(fn func(c *core, now time.Duration)) {
 	f.mu.Lock()
 	now := f.now()
 	f.core.advance(now)
@@ -429,7 +429,7 @@ func (f *Fleet) exporterHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		var body []byte
-		f.with(func(c *core, now time.Duration) { body = gpuPage(c.replicas, now) })
+		f.updateCore(func(c *core, now time.Duration) { body = gpuPage(c.replicas, now) })
 		w.Header().Set("Content-Type", ContentType)
 		_, _ = w.Write(body)
 	})

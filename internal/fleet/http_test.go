@@ -339,7 +339,7 @@ func TestConfigurationsThatCannotBeServed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tiny := fleet.Quiet()
+	tiny := fleet.WithoutTraffic()
 	tiny.Settings.NumBlocks = 10
 	for name, cfg := range map[string]fleet.Config{
 		"too many replicas":           {Replicas: fleet.MaxReplicas + 1},

@@ -50,7 +50,7 @@ const nStreams = 2000
 func serveOnOneCore(replicas int) error {
 	runtime.GOMAXPROCS(1)
 	signal.Ignore(os.Interrupt)
-	sc := fleet.Quiet()
+	sc := fleet.WithoutTraffic()
 	sc.Settings = paced(replicas)
 	f, err := fleet.Start(fleet.Config{Scenario: sc, Replicas: replicas})
 	if err != nil {

@@ -66,7 +66,7 @@ func (f *Fleet) replicaHandler(i int) http.Handler {
 	})
 	mux.HandleFunc("GET /load", func(w http.ResponseWriter, _ *http.Request) {
 		open := 0
-		f.with(func(c *core, _ time.Duration) { open = c.replicas[i].open() })
+		f.updateCore(func(c *core, _ time.Duration) { open = c.replicas[i].open() })
 		writeJSON(w, statusOK, map[string]int{"server_load": open})
 	})
 	mux.HandleFunc("GET /v1/models", s.models)
@@ -83,7 +83,7 @@ func (f *Fleet) routerHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		to := -1
-		f.with(func(c *core, _ time.Duration) {
+		f.updateCore(func(c *core, _ time.Duration) {
 			if replica := c.pick(c.rng); replica != nil && replica.up {
 				to = replica.gpu.number
 			}
@@ -116,7 +116,7 @@ func refuse(w http.ResponseWriter, r *refusal) {
 func (s *server) metrics(w http.ResponseWriter, _ *http.Request) {
 	var body []byte
 	var err error
-	s.fleet.with(func(c *core, _ time.Duration) { body, err = c.replicas[s.index].page() })
+	s.fleet.updateCore(func(c *core, _ time.Duration) { body, err = c.replicas[s.index].metricsPage() })
 	if err != nil {
 		http.Error(w, err.Error(), statusUnavailable)
 		return
@@ -139,9 +139,9 @@ func (s *server) config() *Server { return &s.fleet.core.replicas[s.index].cfg }
 
 // count accounts for an exchange that takes no time.
 func (s *server) count(r *http.Request, status, received int) {
-	s.fleet.with(func(c *core, now time.Duration) {
+	s.fleet.updateCore(func(c *core, now time.Duration) {
 		if replica := c.replicas[s.index]; replica.up {
-			replica.api.ended(exchange{handler: r.URL.Path, method: r.Method, status: status, received: received}, c.wall(now))
+			replica.api.countExchange(exchange{handler: r.URL.Path, method: r.Method, status: status, received: received}, c.wall(now))
 		}
 	})
 }
@@ -227,7 +227,7 @@ func (s *server) complete(w http.ResponseWriter, r *http.Request, chat bool) {
 	}
 	f := s.fleet
 	if refused != nil {
-		f.with(func(core *core, now time.Duration) {
+		f.updateCore(func(core *core, now time.Duration) {
 			if replica := core.replicas[s.index]; replica.up {
 				replica.turnAway(c, refused.counted, now)
 			}
@@ -238,7 +238,7 @@ func (s *server) complete(w http.ResponseWriter, r *http.Request, chat bool) {
 	st := &stream{fleet: f, signal: make(chan struct{}, 1)}
 	c.prompt, c.blocks, c.caller = p.tokens, p.blocks, st
 	status := statusUnavailable
-	f.with(func(core *core, now time.Duration) {
+	f.updateCore(func(core *core, now time.Duration) {
 		if replica := core.replicas[s.index]; replica.up && replica.open() < maxOpen {
 			status = replica.submit(c, now)
 		}
@@ -254,10 +254,10 @@ func (s *server) complete(w http.ResponseWriter, r *http.Request, chat bool) {
 		err = a.stream(w, r, st)
 		f.streams.Dec()
 	} else {
-		err = a.whole(w, r, st)
+		err = a.answerWhole(w, r, st)
 	}
 	if err != nil {
-		f.with(func(core *core, now time.Duration) { c.replica.abort(c, now) })
+		f.updateCore(func(core *core, now time.Duration) { c.replica.abort(c, now) })
 	}
 }
 
@@ -304,8 +304,8 @@ var (
 	errDead = errors.New("the server died")
 )
 
-// take waits for tokens and returns when they were due, in the given memory.
-func (s *stream) take(r *http.Request, into []time.Duration) (due []time.Duration, done bool, err error) {
+// waitTokens waits for tokens and returns when they were due, in the given memory.
+func (s *stream) waitTokens(r *http.Request, into []time.Duration) (due []time.Duration, done bool, err error) {
 	select {
 	case <-s.signal:
 	case <-r.Context().Done():
@@ -360,7 +360,7 @@ func (a *answer) stream(w http.ResponseWriter, r *http.Request, st *stream) erro
 	}
 	var spare []time.Duration
 	for {
-		due, done, err := st.take(r, spare)
+		due, done, err := st.waitTokens(r, spare)
 		if err != nil {
 			return err
 		}
@@ -441,11 +441,11 @@ func (a *answer) appendUsage(b []byte) []byte {
 	return append(b, '}')
 }
 
-// whole answers once all tokens are there.
-func (a *answer) whole(w http.ResponseWriter, r *http.Request, st *stream) error {
+// answerWhole answers once all tokens are there.
+func (a *answer) answerWhole(w http.ResponseWriter, r *http.Request, st *stream) error {
 	var spare []time.Duration
 	for {
-		due, done, err := st.take(r, spare)
+		due, done, err := st.waitTokens(r, spare)
 		if errors.Is(err, errDead) {
 			refuse(w, &refusal{status: http.StatusInternalServerError, kind: "InternalServerError", text: "EngineCore died"})
 		}

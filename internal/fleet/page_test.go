@@ -105,7 +105,7 @@ func ownPage(t *testing.T, release string, maxModelLen int) []byte {
 	sc.Settings.MaxModelLen = maxModelLen
 	sc.Phases[0].For = 20 * time.Second
 	var page []byte
-	err = fleet.Play(t.Context(), sc, r, 1, began, func(p fleet.Page) error {
+	err = fleet.Play(t.Context(), sc, r, 1, began, func(p fleet.Scrape) error {
 		if p.Target == fleet.ReplicaTarget(0) {
 			page = p.Body
 		}

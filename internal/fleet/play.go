@@ -9,8 +9,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 )
 
-// A Page is one scrape of one target.
-type Page struct {
+// A Scrape is one scrape of one target.
+type Scrape struct {
 	Target string
 	Labels map[string]string // of the target, beside its address; nil: none
 	At     time.Time
@@ -27,7 +27,7 @@ func ReplicaTarget(i int) string { return "fleet:" + strconv.Itoa(8000+i) }
 // Play lets a scenario happen in simulated time, which takes milliseconds, and
 // hands over the pages that scrapes would have got. Nothing listens and no clock
 // is read. phase, which may be nil, is told when a phase has ended.
-func Play(ctx context.Context, sc Scenario, release engine.Release, seed uint64, began time.Time, fn func(Page) error, phase func(Phase, time.Time) error) error {
+func Play(ctx context.Context, sc Scenario, release engine.Release, seed uint64, began time.Time, fn func(Scrape) error, phase func(Phase, time.Time) error) error {
 	server, err := sc.Settings.Server(release, "llama-8b")
 	if err != nil {
 		return err
@@ -74,10 +74,10 @@ func tookOf(err error) time.Duration {
 const scrapeTimeout = 10 * time.Second
 
 // scrape hands over the pages of this moment.
-func (c *core) scrape(at time.Duration, fn func(Page) error) error {
+func (c *core) scrape(at time.Duration, fn func(Scrape) error) error {
 	for i, r := range c.replicas {
-		body, err := r.page()
-		p := Page{Target: ReplicaTarget(i), At: c.wall(at), Body: body}
+		body, err := r.metricsPage()
+		p := Scrape{Target: ReplicaTarget(i), At: c.wall(at), Body: body}
 		if err != nil {
 			p.Body, p.Took = nil, tookOf(err)
 		}
@@ -85,5 +85,5 @@ func (c *core) scrape(at time.Duration, fn func(Page) error) error {
 			return err
 		}
 	}
-	return fn(Page{Target: ExporterTarget, At: c.wall(at), Body: gpuPage(c.replicas, at)})
+	return fn(Scrape{Target: ExporterTarget, At: c.wall(at), Body: gpuPage(c.replicas, at)})
 }

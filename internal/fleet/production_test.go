@@ -25,7 +25,7 @@ func produce(t *testing.T, p Production, seed uint64) *produced {
 	x := &produced{pages: map[string]int{}, lost: map[string]int{}, slow: map[string]int{}, times: map[string][]time.Time{}, last: map[string][]byte{}, seen: map[Sight]int{}}
 	h := fnv.New64()
 	s, err := NewStage(p, DefaultRelease, seed, time.Unix(1_790_000_000, 0), Spectator{
-		Page: func(page Page) error {
+		Page: func(page Scrape) error {
 			name := page.Target + page.Labels["prometheus_replica"]
 			x.pages[name]++
 			x.times[name] = append(x.times[name], page.At)
@@ -54,7 +54,7 @@ func produce(t *testing.T, p Production, seed uint64) *produced {
 func ordinary() Production {
 	return Production{
 		Replicas: 2, For: 30 * time.Minute, GPUs: true, Noise: OrdinaryNoise, Scrapes: OrdinaryScrapes,
-		Traffic: Traffic{Rate: 4, Spec: usual().Spec},
+		Traffic: Traffic{Rate: 4, Spec: usualTraffic().Spec},
 	}
 }
 
@@ -116,8 +116,8 @@ func TestWhatIsDoneToAProduction(t *testing.T) {
 		"in":                {pods: true, events: at(Event{Do: Scale, N: 1}), seen: 3, there: 1},
 		"a node is drained": {pods: true, events: at(Event{Do: DrainNode, N: 1}), seen: 4, there: 2, fewer: true},
 		"late pages":        {events: at(Event{Do: PagesLate, N: 1, For: 15 * time.Minute}), seen: 3, there: 2, fewer: true},
-		"a batch":           {events: at(Event{Do: AskMore, For: 5 * time.Minute, Traffic: Traffic{Clients: 4, Spec: usual().Spec}}), seen: 3, there: 2},
-		"other traffic":     {events: at(Event{Do: AskAnother, Traffic: Traffic{Rate: 1, Spec: usual().Spec}}), seen: 3, there: 2},
+		"a batch":           {events: at(Event{Do: AskMore, For: 5 * time.Minute, Traffic: Traffic{Clients: 4, Spec: usualTraffic().Spec}}), seen: 3, there: 2},
+		"other traffic":     {events: at(Event{Do: AskAnother, Traffic: Traffic{Rate: 1, Spec: usualTraffic().Spec}}), seen: 3, there: 2},
 		"a fault":           {events: at(Event{Do: Break, N: 1, For: 5 * time.Minute, Faults: Faults{Down: true}}), seen: 3, there: 2, broken: true, fewer: true},
 	} {
 		t.Run(name, func(t *testing.T) {

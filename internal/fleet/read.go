@@ -33,7 +33,7 @@ func Scenarios(catalogue []*catalog.Pathology) ([]Scenario, error) {
 		}
 		out = append(out, s)
 	}
-	return append(out, idle()), nil
+	return append(out, idleScenario()), nil
 }
 
 // FindScenario returns a scenario by its name.

@@ -163,8 +163,8 @@ func (r *replica) stop(at time.Duration) {
 	}
 }
 
-// hang stops the engine process, or lets it go on.
-func (r *replica) hang(hung bool, at time.Duration) {
+// setHung stops the engine process, or lets it go on.
+func (r *replica) setHung(hung bool, at time.Duration) {
 	if r.hung == hung || !r.up {
 		return
 	}
@@ -231,7 +231,7 @@ func (r *replica) answered(c *call, status int, at time.Duration) {
 	r.api.connections--
 	r.api.memory += r.leak
 	r.api.cpu += 0.002
-	r.api.ended(exchange{handler: c.handler, method: "POST", status: status, took: at - c.arrived, received: c.received}, r.wall(at))
+	r.api.countExchange(exchange{handler: c.handler, method: "POST", status: status, took: at - c.arrived, received: c.received}, r.wall(at))
 }
 
 // abort ends a call whose client left. The engine hears of it between two
@@ -409,15 +409,15 @@ var errDown = errors.New("the server is down")
 // errLate is that of one whose page did not come before the scrape's timeout.
 var errLate = errors.New("the page is late")
 
-// page writes the answer of /metrics.
-func (r *replica) page() ([]byte, error) {
+// metricsPage writes the answer of /metrics.
+func (r *replica) metricsPage() ([]byte, error) {
 	if !r.up {
 		return nil, errDown
 	}
 	if r.asked++; r.missing > 0 && r.asked%r.missing == 0 {
 		return nil, errLate
 	}
-	p := &page{created: !v0(r.cfg.Release)}
+	p := &expositionWriter{created: !v0(r.cfg.Release)}
 	r.api.writeProcess(p)
 	r.metrics.write(p, r.cfg.Release, r.cfg.Model, r.wall(r.born).Add(-time.Duration(r.number)*readiness))
 	p.head("vllm:cache_config_info", "Configuration of the KV cache.", "gauge")

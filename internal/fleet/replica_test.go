@@ -116,7 +116,7 @@ func TestAHangIsSilent(t *testing.T) {
 	r.advance(time.Second)
 	before := *r.metrics
 	ttft := before.ttft.n
-	r.hang(true, time.Second)
+	r.setHung(true, time.Second)
 	for i := range 20 {
 		ask(r, time.Second+time.Duration(i)*time.Second, 100, 10)
 	}
@@ -127,10 +127,10 @@ func TestAHangIsSilent(t *testing.T) {
 	if r.api.connections != 21 {
 		t.Errorf("%d connections are open, want 21", r.api.connections)
 	}
-	if _, err := r.page(); err != nil {
+	if _, err := r.metricsPage(); err != nil {
 		t.Errorf("the page fails: %v", err)
 	}
-	r.hang(false, 30*time.Second)
+	r.setHung(false, 30*time.Second)
 	r.advance(60 * time.Second)
 	if !first.done || r.metrics.success[byLength] != 21 {
 		t.Errorf("after the hang %d requests ended", r.metrics.success[byLength])
@@ -154,7 +154,7 @@ func TestARestartForgetsEverything(t *testing.T) {
 	_, l := ask(r, 0, 100, 5000)
 	r.advance(time.Second)
 	r.stop(time.Second)
-	if _, err := r.page(); err == nil {
+	if _, err := r.metricsPage(); err == nil {
 		t.Error("a dead server shows metrics")
 	}
 	if !l.dead {

@@ -160,14 +160,14 @@ func (s Server) validate() error {
 	return s.Cost.Validate()
 }
 
-// Quiet is a fleet without any traffic of its own.
-func Quiet() Scenario {
+// WithoutTraffic is a fleet without any traffic of its own.
+func WithoutTraffic() Scenario {
 	return Scenario{Name: "quiet", Title: "No traffic but yours", Phases: []Phase{{Name: "quiet", Want: "idle"}}}
 }
 
 // The usual traffic: questions of some hundred tokens, answers of a paragraph. A
 // mistake makes lengths that are not valid, which newCore refuses.
-func usual() Traffic {
+func usualTraffic() Traffic {
 	t := Traffic{Rate: 4}
 	_ = t.Spec.Prompt.UnmarshalText([]byte("lognormal:400,0.5:50-1600"))
 	_ = t.Spec.Output.UnmarshalText([]byte("lognormal:120,0.5:20-400"))
@@ -176,7 +176,7 @@ func usual() Traffic {
 
 func healthyPhase() Phase {
 	return Phase{
-		Name: "healthy", For: time.Minute, Traffic: usual(), Want: "healthy",
+		Name: "healthy", For: time.Minute, Traffic: usualTraffic(), Want: "healthy",
 		Tell: "Four users a second ask questions of some 400 tokens and get answers of some 120. The engine has plenty of room.",
 		Why:  "First tokens come quickly, nobody waits for long, and nothing is worse than what is normal for this server.",
 	}
@@ -191,7 +191,7 @@ func healthy() Scenario {
 	}
 }
 
-func idle() Scenario {
+func idleScenario() Scenario {
 	return Scenario{Name: "idle", Title: "Nobody asks anything", Fault: "nobody asks anything", Phases: []Phase{healthyPhase(), {
 		Name: "nobody", Tell: "The users have gone home.", For: sick, Want: "idle",
 		Why: "Hardly any request comes and the batch is empty: there is nothing to judge, and nothing wrong.",

@@ -30,7 +30,7 @@ func playAndDiagnose(t *testing.T, sc fleet.Scenario, release engine.Release, se
 	if interval == 0 {
 		interval = time.Second
 	}
-	take := func(p fleet.Page) error {
+	take := func(p fleet.Scrape) error {
 		target := embedded.Target{Instance: p.Target}
 		if p.Body == nil {
 			return store.AppendFailureAfter(target, p.At, p.Took)
@@ -103,7 +103,7 @@ func TestFewSeatsEndThePreemptions(t *testing.T) {
 			t.Fatal(err)
 		}
 		var last string
-		if err := fleet.Play(t.Context(), sc, fleet.DefaultRelease, 1, began, func(p fleet.Page) error {
+		if err := fleet.Play(t.Context(), sc, fleet.DefaultRelease, 1, began, func(p fleet.Scrape) error {
 			if p.Target == fleet.ReplicaTarget(0) {
 				last = string(p.Body)
 			}

@@ -111,8 +111,8 @@ var (
 
 // A Spectator follows a production. Each of its functions may be nil.
 type Spectator struct {
-	Page   func(Page) error // a scrape has ended
-	Client func(Experience) // a client has seen something
+	Page   func(Scrape) error // a scrape has ended
+	Client func(Experience)   // a client has seen something
 	// Slow tells by how much a replica's machine is slower from now on; 1 is not at all.
 	Slow func(replica int, at time.Duration, factor float64)
 }
@@ -167,7 +167,7 @@ func NewStage(p Production, release engine.Release, seed uint64, began time.Time
 	}
 	if p.GPUs {
 		x.scrapes(func(begin, at time.Duration, lost bool) {
-			page := Page{Target: p.Address + ":9400", Labels: p.Labels, At: x.wall(begin), Took: at - begin}
+			page := Scrape{Target: p.Address + ":9400", Labels: p.Labels, At: x.wall(begin), Took: at - begin}
 			if !lost {
 				page.Body = gpuPage(x.replicas, at)
 			}
@@ -175,7 +175,7 @@ func NewStage(p Production, release engine.Release, seed uint64, began time.Time
 		}, nil)
 	}
 	for i := range p.Events {
-		x.at(p.Events[i].At, func(at time.Duration) { x.do(&p.Events[i], seed+uint64(i), at) })
+		x.schedule(p.Events[i].At, func(at time.Duration) { x.do(&p.Events[i], seed+uint64(i), at) })
 	}
 	return x, x.err
 }
@@ -209,7 +209,7 @@ func (x *Stage) often(p *pod, mean float64, span time.Duration, do func(at time.
 	}
 	var next func(time.Duration)
 	next = func(at time.Duration) {
-		x.at(at+time.Duration(x.rng.ExpFloat64()/mean*float64(span)), func(at time.Duration) {
+		x.schedule(at+time.Duration(x.rng.ExpFloat64()/mean*float64(span)), func(at time.Duration) {
 			if !p.left {
 				do(at)
 				next(at)
@@ -224,7 +224,7 @@ func (x *Stage) add() *pod {
 	n, skew := x.started, time.Duration(x.rng.NormFloat64()*float64(x.p.Clocks))
 	x.started++
 	r := newReplica(x.server, n, func(d time.Duration) time.Time { return x.wall(d).Add(skew) })
-	r.later = x.core.at
+	r.later = x.core.schedule
 	p := &pod{replica: r, target: x.p.Address + ":" + strconv.Itoa(8000+n), labels: x.p.Labels, spell: 1}
 	if x.p.Pods {
 		p.target, p.labels = fmt.Sprintf("%s.%d.%d:8000", x.p.Address, n/250, n%250+1), labelled(x.p.Labels, "pod", fmt.Sprintf("%s-%d", x.p.Model, n))
@@ -268,14 +268,14 @@ func (x *Stage) ready(p *pod, at time.Duration) {
 	if at == 0 {
 		turn(at)
 	} else {
-		x.at(at+x.draw(probed), turn)
+		x.schedule(at+x.draw(probed), turn)
 	}
 }
 
 // load adds a pod, which is ready a while later; then is called when it is.
 func (x *Stage) load(at time.Duration, then func(at time.Duration)) {
 	p := x.add()
-	x.at(at+x.draw(loads), func(at time.Duration) {
+	x.schedule(at+x.draw(loads), func(at time.Duration) {
 		x.ready(p, at)
 		then(at)
 	})
@@ -284,7 +284,7 @@ func (x *Stage) load(at time.Duration, then func(at time.Duration)) {
 // drain takes requests from a replica, and stops it a while later.
 func (x *Stage) drain(p *pod, at time.Duration, then func(at time.Duration)) {
 	p.weight = 0
-	x.at(at+x.draw(drains), func(at time.Duration) {
+	x.schedule(at+x.draw(drains), func(at time.Duration) {
 		p.stop(at)
 		then(at)
 	})
@@ -293,7 +293,7 @@ func (x *Stage) drain(p *pod, at time.Duration, then func(at time.Duration)) {
 // retire drains a replica that does not come back.
 func (x *Stage) retire(p *pod, at time.Duration) {
 	x.drain(p, at, func(at time.Duration) {
-		x.at(at+x.draw(lingers), func(time.Duration) { x.leave(p) })
+		x.schedule(at+x.draw(lingers), func(time.Duration) { x.leave(p) })
 	})
 }
 
@@ -343,9 +343,9 @@ func (x *Stage) do(e *Event, seed uint64, at time.Duration) {
 		}
 		if x.p.Pods {
 			p := x.add()
-			x.at(at+e.For, func(time.Duration) { x.leave(p) })
+			x.schedule(at+e.For, func(time.Duration) { x.leave(p) })
 		} else if all := x.serving(); len(all) > 0 {
-			x.drain(all[0], at, func(at time.Duration) { x.at(at+e.For, func(at time.Duration) { x.ready(all[0], at) }) })
+			x.drain(all[0], at, func(at time.Duration) { x.schedule(at+e.For, func(at time.Duration) { x.ready(all[0], at) }) })
 		}
 	case DrainNode:
 		for _, p := range x.some(e.N) {
@@ -359,7 +359,7 @@ func (x *Stage) do(e *Event, seed uint64, at time.Duration) {
 	case AskMore:
 		more, err := startTraffic(x.core, e.Traffic, seed)
 		x.fail(err)
-		x.at(at+e.For, func(time.Duration) { more.stopped = true })
+		x.schedule(at+e.For, func(time.Duration) { more.stopped = true })
 	case AskAnother:
 		x.traffic.stopped = true
 		var err error
@@ -368,7 +368,7 @@ func (x *Stage) do(e *Event, seed uint64, at time.Duration) {
 	case Break:
 		for _, p := range x.some(e.N) {
 			x.hurt(p, e.Faults, at)
-			x.at(at+e.For, func(at time.Duration) { x.hurt(p, Faults{}, at) })
+			x.schedule(at+e.For, func(at time.Duration) { x.hurt(p, Faults{}, at) })
 		}
 	}
 }
@@ -381,21 +381,21 @@ func (x *Stage) roll(olds []*pod, at time.Duration) {
 	}
 	old := olds[0]
 	next := func(at time.Duration) {
-		x.at(at+x.draw(settles), func(at time.Duration) { x.roll(olds[1:], at) })
+		x.schedule(at+x.draw(settles), func(at time.Duration) { x.roll(olds[1:], at) })
 	}
 	switch {
 	case old.left:
 		x.roll(olds[1:], at)
 	case x.p.Pods:
 		x.load(at, func(at time.Duration) {
-			x.at(at+probed.most, func(at time.Duration) {
+			x.schedule(at+probed.most, func(at time.Duration) {
 				x.retire(old, at)
 				next(at)
 			})
 		})
 	default:
 		x.drain(old, at, func(at time.Duration) {
-			x.at(at+x.draw(reboots), func(at time.Duration) {
+			x.schedule(at+x.draw(reboots), func(at time.Duration) {
 				x.ready(old, at)
 				next(at)
 			})
@@ -412,14 +412,14 @@ func (x *Stage) hurt(p *pod, f Faults, at time.Duration) {
 	}
 	if f.Down {
 		p.stop(at)
-		x.at(at+probed.most, func(time.Duration) { p.weight = 0 })
+		x.schedule(at+probed.most, func(time.Duration) { p.weight = 0 })
 		return
 	}
 	if before.Down {
 		x.ready(p, at)
 		return
 	}
-	x.fail(p.suffer(before, f, at))
+	x.fail(p.applyFaults(before, f, at))
 }
 
 // unsteady begins a replica's noise.
@@ -441,10 +441,10 @@ func (x *Stage) unsteady(p *pod) {
 			p.api.memory = resident(at-p.born, memory, p.open())
 		}
 		if !p.left {
-			x.at(at+every, drift)
+			x.schedule(at+every, drift)
 		}
 	}
-	x.at(x.now, drift)
+	x.schedule(x.now, drift)
 	x.often(p, n.SpellsPerDay, 24*time.Hour, func(at time.Duration) {
 		set := func(at time.Duration, factor float64) {
 			p.spell = factor
@@ -453,7 +453,7 @@ func (x *Stage) unsteady(p *pod) {
 			}
 		}
 		set(at, 1.1+0.4*x.rng.Float64())
-		x.at(at+x.between(time.Minute, 3*time.Minute), func(at time.Duration) { set(at, 1) })
+		x.schedule(at+x.between(time.Minute, 3*time.Minute), func(at time.Duration) { set(at, 1) })
 	})
 	x.often(p, n.StallsPerDay, 24*time.Hour, func(at time.Duration) { x.freeze(p, at, x.between(time.Second, 4*time.Second)) })
 	x.often(p, n.PausesPerHour, time.Hour, func(at time.Duration) {
@@ -469,11 +469,11 @@ func resident(age time.Duration, noise float64, open int) float64 {
 
 // freeze stops an engine for a moment.
 func (x *Stage) freeze(p *pod, at, d time.Duration) {
-	p.hang(true, at)
+	p.setHung(true, at)
 	p.frozen = max(p.frozen, at+d)
-	x.at(at+d, func(at time.Duration) {
+	x.schedule(at+d, func(at time.Duration) {
 		if at >= p.frozen {
-			p.hang(p.faults.Hang, at)
+			p.setHung(p.faults.Hang, at)
 		}
 	})
 }
@@ -485,7 +485,7 @@ func (x *Stage) scrapes(fetched func(begin, at time.Duration, lost bool), of *po
 	var next func(number int)
 	next = func(number int) {
 		begin := phase + time.Duration(number)*s.Interval + time.Duration(x.rng.NormFloat64()*float64(s.Jitter))
-		x.at(begin, func(begin time.Duration) {
+		x.schedule(begin, func(begin time.Duration) {
 			if of != nil && of.left {
 				return
 			}
@@ -506,7 +506,7 @@ func (x *Stage) scrapes(fetched func(begin, at time.Duration, lost bool), of *po
 			case x.rng.Float64() < s.Slow:
 				took = x.between(300*time.Millisecond, 3*time.Second)
 			}
-			x.at(begin+took, func(at time.Duration) { fetched(begin, at, lost) })
+			x.schedule(begin+took, func(at time.Duration) { fetched(begin, at, lost) })
 		})
 	}
 	next(0)
@@ -517,14 +517,14 @@ func (x *Stage) fetched(p *pod, labels map[string]string, begin, at time.Duratio
 	if p.left {
 		return
 	}
-	page := Page{Target: p.target, Labels: labels, At: x.wall(begin), Took: at - begin}
+	page := Scrape{Target: p.target, Labels: labels, At: x.wall(begin), Took: at - begin}
 	if !lost {
-		page.Body, _ = p.page() // the error is that it is down
+		page.Body, _ = p.metricsPage() // the error is that it is down
 	}
 	x.show(page)
 }
 
-func (x *Stage) show(p Page) {
+func (x *Stage) show(p Scrape) {
 	if x.err == nil && x.to.Page != nil {
 		x.fail(x.to.Page(p))
 	}

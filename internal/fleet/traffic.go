@@ -65,49 +65,49 @@ func startTraffic(c *core, t Traffic, seed uint64) (*traffic, error) {
 		return nil, fmt.Errorf("traffic: %w", err)
 	}
 	if t.Rate > 0 {
-		x.arrive(c.now)
+		x.scheduleArrival(c.now)
 	}
 	if len(t.Arrivals.Profile) > 0 {
 		pacer, err := t.Arrivals.Pacer(seed)
 		if err != nil {
 			return nil, fmt.Errorf("traffic: %w", err)
 		}
-		x.keep(pacer, c.now)
+		x.schedulePaced(pacer, c.now)
 	}
 	for range t.Clients { // not all in one step
-		c.at(c.now+time.Duration(x.rng.Float64()*float64(2*time.Second)), func(at time.Duration) { x.ask(at, true) })
+		c.schedule(c.now+time.Duration(x.rng.Float64()*float64(2*time.Second)), func(at time.Duration) { x.sendRequest(at, true) })
 	}
 	return x, nil
 }
 
-// arrive schedules the next arrival, and so all of them.
-func (x *traffic) arrive(now time.Duration) {
+// scheduleArrival schedules the next arrival, and so all of them.
+func (x *traffic) scheduleArrival(now time.Duration) {
 	gap := time.Duration(x.rng.ExpFloat64() / x.t.Rate * float64(time.Second))
-	x.core.at(now+gap, func(at time.Duration) {
+	x.core.schedule(now+gap, func(at time.Duration) {
 		if !x.stopped {
-			x.ask(at, false)
-			x.arrive(at)
+			x.sendRequest(at, false)
+			x.scheduleArrival(at)
 		}
 	})
 }
 
-// keep schedules the next arrival of a pacer that began at a time, and so all
+// schedulePaced schedules the next arrival of a pacer that began at a time, and so all
 // of them.
-func (x *traffic) keep(pacer workload.Pacer, began time.Duration) {
+func (x *traffic) schedulePaced(pacer workload.Pacer, began time.Duration) {
 	due, ok := pacer.Next()
 	if !ok {
 		return
 	}
-	x.core.at(began+due, func(at time.Duration) {
+	x.core.schedule(began+due, func(at time.Duration) {
 		if !x.stopped {
-			x.ask(at, false)
-			x.keep(pacer, began)
+			x.sendRequest(at, false)
+			x.schedulePaced(pacer, began)
 		}
 	})
 }
 
-// ask sends one request.
-func (x *traffic) ask(at time.Duration, again bool) {
+// sendRequest sends one request.
+func (x *traffic) sendRequest(at time.Duration, again bool) {
 	if x.stopped {
 		return
 	}
@@ -118,7 +118,7 @@ func (x *traffic) ask(at time.Duration, again bool) {
 	if r == nil || !r.up {
 		v.again = false
 		if again { // try later
-			x.core.at(at+time.Second, func(at time.Duration) { x.ask(at, true) })
+			x.core.schedule(at+time.Second, func(at time.Duration) { x.sendRequest(at, true) })
 		}
 		return
 	}
@@ -143,7 +143,7 @@ func (x *traffic) ask(at time.Duration, again bool) {
 	}
 	v.report(c, Asked, at)
 	if p := x.t.Patience; p > 0 {
-		x.core.at(at+p, func(at time.Duration) {
+		x.core.schedule(at+p, func(at time.Duration) {
 			if c.tokens == 0 && c.stage != over {
 				r.abort(c, at)
 				v.report(c, Left, at)
@@ -199,7 +199,7 @@ func (v *visitor) report(c *call, what Sight, at time.Duration) {
 // changes that step.
 func (v *visitor) next(at time.Duration) {
 	if v.again {
-		v.traffic.core.at(at+time.Millisecond, func(at time.Duration) { v.traffic.ask(at, true) })
+		v.traffic.core.schedule(at+time.Millisecond, func(at time.Duration) { v.traffic.sendRequest(at, true) })
 	}
 }
 

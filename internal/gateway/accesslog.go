@@ -38,10 +38,10 @@ func (l *accessLog) run(ctx context.Context, wg *sync.WaitGroup) {
 		for {
 			select {
 			case line := <-l.lines:
-				l.put(line)
+				l.writeLines(line)
 			case <-ctx.Done():
 				for len(l.lines) > 0 {
-					l.put(<-l.lines)
+					l.writeLines(<-l.lines)
 				}
 				return
 			}
@@ -49,8 +49,8 @@ func (l *accessLog) run(ctx context.Context, wg *sync.WaitGroup) {
 	})
 }
 
-// put writes a line and those that wait behind it.
-func (l *accessLog) put(lines []byte) {
+// writeLines writes a line and those that wait behind it.
+func (l *accessLog) writeLines(lines []byte) {
 	n := int64(1)
 	for len(lines) < mostAtOnce && len(l.lines) > 0 {
 		lines = append(lines, <-l.lines...)
@@ -104,8 +104,8 @@ func (l *accessLog) write(x *exchange, status Status, kind string, now int64) {
 		Time: x.g.wall(now).UTC(), ID: clip(x.id), EngineID: m.ID, TraceID: x.traceID(), Client: client,
 		Method: clip(x.r.Method), Route: x.route, Model: x.model, Tenant: x.tenant, Status: status.String(), Error: kind, Code: x.code,
 		Stream: m.Kind == stream.Events, Retries: x.retries,
-		Queue: between(x.arrived, x.admitted), UpstreamHead: between(x.sent, x.head), TTFT: between(x.arrived, m.First),
-		Duration: between(x.arrived, now), Blocked: between(1, 1+x.blocked),
+		Queue: secondsBetween(x.arrived, x.admitted), UpstreamHead: secondsBetween(x.sent, x.head), TTFT: secondsBetween(x.arrived, m.First),
+		Duration: secondsBetween(x.arrived, now), Blocked: secondsBetween(1, 1+x.blocked),
 		PromptTokens: m.Usage.PromptTokens, CachedTokens: m.Usage.CachedTokens, FinishReason: m.Finish,
 		Received: x.received.Load(), Sent: x.answered,
 	}
@@ -123,9 +123,9 @@ func (l *accessLog) write(x *exchange, status Status, kind string, now int64) {
 	}
 }
 
-// between is the time between two moments in seconds, to the microsecond; 0 where one
+// secondsBetween is the time between two moments in seconds, to the microsecond; 0 where one
 // of them never came.
-func between(from, to int64) float64 {
+func secondsBetween(from, to int64) float64 {
 	if from == 0 || to == 0 {
 		return 0
 	}

@@ -141,7 +141,7 @@ func (g *Gateway) List(atLeast time.Duration) Requests {
 		exceeded := e.exceeded
 		e.mu.Unlock()
 		if exceeded >= 2 {
-			for _, d := range g.departed.of(u, maxLeft) {
+			for _, d := range g.departed.ofUpstream(u, maxLeft) {
 				s.Left = append(s.Left, LeftRequest{d.id, d.engineID, d.model, seconds(d.at), d.lasted.Seconds()})
 			}
 		}

@@ -84,8 +84,8 @@ func (a *admission) limit() int {
 	return a.cfg.MaxConcurrent * max(up, 1)
 }
 
-// enter waits until a request may pass. What it lets through must leave.
-func (a *admission) enter(x *exchange) error {
+// acquire waits until a request may pass. What it lets through must leave.
+func (a *admission) acquire(x *exchange) error {
 	if a.cfg.MaxConcurrent == 0 && a.cfg.TokensPerSecond == 0 || x.work == "" {
 		return nil
 	}
@@ -115,7 +115,7 @@ func (a *admission) enter(x *exchange) error {
 	select {
 	case err = <-w.ready:
 	case <-x.ctx.Done():
-		err = x.because(errClientGone)
+		err = x.cancelCause(errClientGone)
 	case <-t.C:
 		err = overloaded("queue_timeout")
 	}
@@ -171,8 +171,8 @@ func (a *admission) giveUp(w *waiter) {
 	}
 }
 
-// leave notes the end of a request.
-func (a *admission) leave(x *exchange) {
+// release notes the end of a request.
+func (a *admission) release(x *exchange) {
 	if !x.counts {
 		return
 	}

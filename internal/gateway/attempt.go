@@ -63,7 +63,7 @@ func (x *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 		u.inFlight.Add(-1)
 		x.up.Store(nil)
-		if cause := x.because(nil); cause != nil {
+		if cause := x.cancelCause(nil); cause != nil {
 			return nil, cause
 		}
 		u.failures.Add(1)
@@ -72,7 +72,7 @@ func (x *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 			kind = "upstream_unreachable"
 		}
 		safe := untouched || r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions
-		if !safe || x.retries >= g.cfg.Retries || !g.retries.spend() {
+		if !safe || x.retries >= g.cfg.Retries || !g.retries.withdraw() {
 			return nil, &end{status: UpstreamError, code: http.StatusBadGateway, kind: kind, err: err}
 		}
 		x.retries++
@@ -88,13 +88,13 @@ func (x *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 // written: without GetBody and the usual spelling of Idempotency-Key that is all.
 func (x *exchange) attempt(u *upstream, r *http.Request) (answer *http.Response, untouched bool, err error) {
 	g := x.g
-	x.enter(connecting)
+	x.setState(connecting)
 	var begun atomic.Bool
 	body := bytes.NewReader(x.body)
 	r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) {
 			x.sent = g.now()
-			x.enter(waiting)
+			x.setState(waiting)
 		},
 		WroteHeaders: func() { begun.Store(true) },
 		WroteRequest: func(httptrace.WroteRequestInfo) {

@@ -63,7 +63,7 @@ var engineReadings = map[string]func(m *engineModel, v float64){
 // has neither is a router, or another server: nothing is known of it then.
 func (g *Gateway) readEngine(ctx context.Context, u *upstream) {
 	for _, m := range g.scraper.Models(ctx, u.url.String()) {
-		g.metrics.learn(m.ID)
+		g.metrics.addModel(m.ID)
 	}
 	body, err := g.scraper.Fetch(ctx, u.url.JoinPath("/metrics").String())
 	if err != nil {
@@ -137,7 +137,7 @@ func (e *engineState) update(g *Gateway, u *upstream, now map[string]*engineMode
 	e.excess, e.missing = max(e.held-open, 0), max(settled-e.held, 0)
 	if e.excess == 0 {
 		e.exceeded = 0
-		g.departed.settle(u)
+		g.departed.forget(u)
 	} else {
 		e.exceeded++
 	}
@@ -190,14 +190,14 @@ func (d *departures) note(x *exchange, now int64) {
 	d.list = append(d.list, departure{u, x.id, x.meter.ID, x.model, now, time.Duration(now - x.arrived)})
 }
 
-func (d *departures) settle(u *upstream) {
+func (d *departures) forget(u *upstream) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.list = slices.DeleteFunc(d.list, func(x departure) bool { return x.up == u })
 }
 
-// of lists those of an upstream, the latest first.
-func (d *departures) of(u *upstream, most int) (out []departure) {
+// ofUpstream lists those of an upstream, the latest first.
+func (d *departures) ofUpstream(u *upstream, most int) (out []departure) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, x := range slices.Backward(d.list) {

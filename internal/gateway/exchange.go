@@ -93,9 +93,9 @@ func (x *exchange) cancel(cause *end) {
 	}
 }
 
-// because prefers the reason for which the exchange was cancelled to the error
+// cancelCause prefers the reason for which the exchange was cancelled to the error
 // that came of it.
-func (x *exchange) because(err error) error {
+func (x *exchange) cancelCause(err error) error {
 	switch cause := context.Cause(x.ctx); {
 	case cause == nil:
 		return err
@@ -106,7 +106,7 @@ func (x *exchange) because(err error) error {
 	}
 }
 
-func (x *exchange) enter(s state) {
+func (x *exchange) setState(s state) {
 	x.state.Store(uint32(s))
 	x.touch()
 }

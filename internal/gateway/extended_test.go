@@ -75,7 +75,7 @@ vllm:prefix_cache_queries_total{model_name="scripted"} %d
 		}
 	})
 	g := start(t, Config{}, up)
-	eventually(t, "the model is not known", func() bool { return g.metrics.knows("scripted") })
+	eventually(t, "the model is not known", func() bool { return g.metrics.hasModel("scripted") })
 	store, err := embedded.Open(embedded.Config{})
 	if err != nil {
 		t.Fatal(err)

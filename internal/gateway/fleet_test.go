@@ -384,7 +384,7 @@ func TestARequestThatTheEngineStillHoldsIsNamed(t *testing.T) {
 		<-r.Context().Done()
 	})
 	g := start(t, Config{LeakAge: 50 * time.Millisecond}, up)
-	eventually(t, "the model is not known", func() bool { return g.metrics.knows("m") })
+	eventually(t, "the model is not known", func() bool { return g.metrics.hasModel("m") })
 	ctx, leave := context.WithCancel(t.Context())
 	r := request("POST", g.url+"/v1/completions", `{"model":"m","prompt":"x","stream":true}`).WithContext(ctx)
 	r.Header.Set("X-Request-Id", "left")

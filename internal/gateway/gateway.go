@@ -128,7 +128,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.refuse(asEnd(err))
 		return
 	}
-	x.pass()
+	x.forward()
 }
 
 // begin notes a request's arrival.
@@ -148,13 +148,13 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *exchange {
 	if n := g.open.add(x); g.cfg.MaxRequests > 0 && n > g.cfg.MaxRequests {
 		x.stop(errTooMany)
 	}
-	g.retries.earn()
+	g.retries.deposit()
 	return x
 }
 
 // admit reads the request and waits until it may pass.
 func (x *exchange) admit() error {
-	if err := x.because(nil); err != nil {
+	if err := x.cancelCause(nil); err != nil {
 		return err
 	}
 	// net/http lets any method pass over HTTP/2, also one that is no word (RFC 9110, section 5.6.2).
@@ -163,20 +163,20 @@ func (x *exchange) admit() error {
 	}
 	x.startTrace()
 	if err := x.readBody(); err != nil {
-		return x.because(err)
+		return x.cancelCause(err)
 	}
-	x.look()
-	x.g.metrics.arrive(x)
-	x.enter(queued)
-	if err := x.g.admission.enter(x); err != nil {
+	x.readRequest()
+	x.g.metrics.countArrival(x)
+	x.setState(queued)
+	if err := x.g.admission.acquire(x); err != nil {
 		return err
 	}
 	x.admitted = x.g.now()
 	return nil
 }
 
-// look reads what matters of the request's body, where it is known how.
-func (x *exchange) look() {
+// readRequest reads what matters of the request's body, where it is known how.
+func (x *exchange) readRequest() {
 	kind, _, _ := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
 	if len(x.body) == 0 || kind != "application/json" && x.work == "" ||
 		x.r.Header.Get("Content-Encoding") != "" || x.req.Scan(x.body) != nil {
@@ -184,11 +184,11 @@ func (x *exchange) look() {
 	}
 	name := x.req.Model[:min(len(x.req.Model), maxLabel+1)] // a longer one is no server's
 	x.asked = string(name)
-	if x.g.metrics.knows(x.asked) {
+	if x.g.metrics.hasModel(x.asked) {
 		x.model = x.asked
 	}
 	if x.g.cfg.AskUsage && x.req.Stream && !x.req.IncludeUsage && (x.route == "/v1/chat/completions" || x.route == "/v1/completions") {
-		x.body = x.req.AskUsage(x.body)
+		x.body = x.req.WithUsage(x.body)
 		x.hides = true
 	}
 }
@@ -205,15 +205,15 @@ func (b *copyBuffers) Get() []byte { return b.Pool.Get().(*[4 << 10]byte)[:] }
 // Put implements httputil.BufferPool.
 func (b *copyBuffers) Put(p []byte) { b.Pool.Put((*[4 << 10]byte)(p)) }
 
-// pass sends the request on and the answer back.
-func (x *exchange) pass() {
+// forward sends the request on and the answer back.
+func (x *exchange) forward() {
 	if !x.upgrades() {
 		x.r.Header.Del("Upgrade")
 	}
 	x.r.Body, x.r.ContentLength = http.NoBody, 0 // attempts have it
 	proxy := httputil.ReverseProxy{
 		Rewrite: x.rewrite, Transport: x, ModifyResponse: x.answer, BufferPool: buffers, ErrorLog: quiet,
-		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) { x.refuse(asEnd(x.because(err))) },
+		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) { x.refuse(asEnd(x.cancelCause(err))) },
 	}
 	to := &relay{x.w, x}
 	proxy.ServeHTTP(to, x.r)
@@ -239,7 +239,7 @@ func (x *exchange) answer(a *http.Response) error {
 	x.body, x.req.Prompt, x.req.Model = nil, nil, nil // it cannot be sent again
 	x.dropBody()
 	x.code = a.StatusCode
-	x.enter(streaming)
+	x.setState(streaming)
 	if x.code == http.StatusSwitchingProtocols {
 		x.last.Store(1 << 62) // both sides may be silent
 	}
@@ -251,7 +251,7 @@ func (x *exchange) answer(a *http.Response) error {
 	case coding != "" && coding != "identity":
 	case kind == "text/event-stream":
 		m.Kind = stream.Events
-		x.enter(prefill)
+		x.setState(prefill)
 	case kind == "application/json":
 		m.Kind = stream.Whole
 	}
@@ -311,19 +311,19 @@ func (s *relay) write(p []byte) error {
 		return nil
 	}
 	n := 0
-	err := s.timed(func() (err error) { n, err = s.ResponseWriter.Write(p); return err })
+	err := s.timeWrite(func() (err error) { n, err = s.ResponseWriter.Write(p); return err })
 	s.x.answered += int64(n)
 	return err
 }
 
 // FlushError is what http.ResponseController calls.
-func (s *relay) FlushError() error { return s.timed(s.x.ctl.Flush) }
+func (s *relay) FlushError() error { return s.timeWrite(s.x.ctl.Flush) }
 
 // Unwrap is what http.ResponseController calls for an upgrade.
 func (s *relay) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// timed measures for how long a client's connection takes nothing.
-func (s *relay) timed(write func() error) error {
+// timeWrite measures for how long a client's connection takes nothing.
+func (s *relay) timeWrite(write func() error) error {
 	x := s.x
 	began := x.g.now()
 	x.writing.Store(began)
@@ -331,7 +331,7 @@ func (s *relay) timed(write func() error) error {
 	x.writing.Store(0)
 	x.blocked += x.g.now() - began
 	if err != nil && x.failure == nil {
-		x.failure = asEnd(x.because(errClientGone))
+		x.failure = asEnd(x.cancelCause(errClientGone))
 	}
 	return err
 }
@@ -375,7 +375,7 @@ func (x *exchange) outcome(panicked any) *end {
 		return x.failure
 	case panicked != nil:
 		_ = (&relay{x.w, x}).FlushError() // the client gets what the upstream gave
-		return asEnd(x.because(io.ErrUnexpectedEOF))
+		return asEnd(x.cancelCause(io.ErrUnexpectedEOF))
 	case x.meter.Failed && x.code < 400:
 		return &end{status: ErrorEvent, kind: x.meter.Failure}
 	case !x.meter.Complete():
@@ -391,7 +391,7 @@ func (x *exchange) outcome(panicked any) *end {
 // finish notes the end of a request.
 func (x *exchange) finish(e *end) {
 	g := x.g
-	g.admission.leave(x)
+	g.admission.release(x)
 	x.dropBody()
 	x.stop(nil)
 	now := g.now()
@@ -402,7 +402,7 @@ func (x *exchange) finish(e *end) {
 	if status == ClientDisconnect {
 		g.departed.note(x, now)
 	}
-	g.metrics.ended(x, status, now)
+	g.metrics.countEnd(x, status, now)
 	x.endTrace(status, kind, now)
 	g.log.write(x, status, kind, now)
 	if u := x.up.Load(); u != nil {

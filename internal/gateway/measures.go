@@ -149,8 +149,8 @@ func (m *measures) tenant(value string) string {
 	return label
 }
 
-// learn notes that a server has a model, and reports whether it is told apart.
-func (m *measures) learn(name string) bool {
+// addModel notes that a server has a model, and reports whether it is told apart.
+func (m *measures) addModel(name string) bool {
 	if name == "" || len(name) > maxLabel {
 		return false
 	}
@@ -163,8 +163,8 @@ func (m *measures) learn(name string) bool {
 	return m.models[name]
 }
 
-// knows reports whether a server has such a model.
-func (m *measures) knows(name string) bool {
+// hasModel reports whether a server has such a model.
+func (m *measures) hasModel(name string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.models[name]
@@ -210,9 +210,9 @@ func (m *measures) label(x *exchange) {
 // and returns the request's labels and another one.
 func (x *exchange) and(label string) []string { return append(x.labels[:3:3], label) }
 
-// arrive counts a request's arrival, if it is known where: one for a model that
+// countArrival counts a request's arrival, if it is known where: one for a model that
 // no server is known to have is counted when it is, or when it ends.
-func (m *measures) arrive(x *exchange) {
+func (m *measures) countArrival(x *exchange) {
 	m.label(x)
 	if x.asked == "" || x.model != "" {
 		m.offer(x)
@@ -228,7 +228,7 @@ func (m *measures) offer(x *exchange) {
 
 // confirm takes the model that was asked for as one that exists.
 func (m *measures) confirm(x *exchange) {
-	if x.model == "" && m.learn(x.asked) {
+	if x.model == "" && m.addModel(x.asked) {
 		x.model = strings.ToValidUTF8(x.asked, "?")
 		m.label(x)
 	}
@@ -249,8 +249,8 @@ func (m *measures) interval(x *exchange, gap int64, n int) {
 	}
 }
 
-// ended counts the end of a request.
-func (m *measures) ended(x *exchange, status Status, now int64) {
+// countEnd counts the end of a request.
+func (m *measures) countEnd(x *exchange, status Status, now int64) {
 	if x.labels == nil { // it ended before it was known what it is
 		m.label(x)
 	}
@@ -325,7 +325,7 @@ func (m *measures) genAIEnded(x *exchange, status Status, total int, now int64) 
 	if u := x.up.Load(); u != nil {
 		host, port = u.url.Hostname(), u.url.Port()
 	}
-	if x.model != "" && (answer.Model == x.model || m.learn(answer.Model)) {
+	if x.model != "" && (answer.Model == x.model || m.addModel(answer.Model)) {
 		response = strings.ToValidUTF8(answer.Model, "?")
 	}
 	if status != Success {

@@ -149,7 +149,7 @@ func (g *Gateway) pick(x *exchange, tried []*upstream) *upstream {
 			}
 		}
 		if best != nil && prefix != 0 {
-			if home := g.home(prefix, tried, desperate); home.inFlight.Load()*4*up <= open*5+4*up {
+			if home := g.preferredUpstream(prefix, tried, desperate); home.inFlight.Load()*4*up <= open*5+4*up {
 				return home // it holds no more than a quarter over the mean, and one
 			}
 		}
@@ -160,9 +160,9 @@ func (g *Gateway) pick(x *exchange, tried []*upstream) *upstream {
 	return nil
 }
 
-// home is the upstream of a prefix by rendezvous hashing: when one goes or comes,
+// preferredUpstream is the upstream of a prefix by rendezvous hashing: when one goes or comes,
 // only its own prefixes move.
-func (g *Gateway) home(prefix uint64, tried []*upstream, down bool) (best *upstream) {
+func (g *Gateway) preferredUpstream(prefix uint64, tried []*upstream, down bool) (best *upstream) {
 	var most uint64
 	for _, u := range g.upstreams {
 		if slices.Contains(tried, u) || u.down.Load() != down {
@@ -184,13 +184,13 @@ const (
 	retryBurst = 10 * retryUnit
 )
 
-func (b *budget) earn() {
+func (b *budget) deposit() {
 	if b.left.Load() < retryBurst {
 		b.left.Add(1)
 	}
 }
 
-func (b *budget) spend() bool {
+func (b *budget) withdraw() bool {
 	if b.left.Add(-retryUnit) >= 0 {
 		return true
 	}

@@ -49,9 +49,9 @@ func NewBaseline(r *Result, o *slo.Objective, capacity float64, now time.Time) (
 		if !ok {
 			continue
 		}
-		told(b, string(m)+"_p95", q.Value)
+		setMissing(b, string(m)+"_p95", q.Value)
 		if q, ok := r.Latency[m].At(0.5); ok {
-			told(b, string(m)+"_p50", q.Value)
+			setMissing(b, string(m)+"_p50", q.Value)
 		}
 		// The server's percentiles lie within wide buckets, and may be above the
 		// truth.
@@ -72,8 +72,8 @@ func NewBaseline(r *Result, o *slo.Objective, capacity float64, now time.Time) (
 	return b, nil
 }
 
-// told takes the client's value of what the server does not tell.
-func told(b *baseline.File, signal string, v float64) {
+// setMissing takes the client's value of what the server does not tell.
+func setMissing(b *baseline.File, signal string, v float64) {
 	if _, ok := b.Normal[signal]; !ok {
 		b.Normal[signal] = v
 	}

@@ -64,11 +64,11 @@ func (s *stream) begin(t *workload.Turn, tenant uint16, scheduled, ready time.Du
 // complete.
 func (s *stream) exchange(ctx context.Context, id uint64) {
 	s.out = s.r.endpoint.request(s.out[:0], s.r.run, id, s.body)
-	err := s.try(ctx)
+	err := s.sendOnce(ctx)
 	r := &s.rec
 	if errors.Is(err, errStale) {
 		s.r.collector.retried()
-		err = s.try(ctx)
+		err = s.sendOnce(ctx)
 	}
 	if r.End = time.Duration(s.r.clock.Now()); s.conn != nil && r.FirstByte > 0 && !errors.Is(err, os.ErrDeadlineExceeded) {
 		r.End = time.Duration(s.conn.ReadAt())
@@ -77,7 +77,7 @@ func (s *stream) exchange(ctx context.Context, id uint64) {
 		r.Sent = r.End // no connection: nothing was sent
 	}
 	r.Outcome = s.outcome(ctx, err)
-	s.settle()
+	s.fixTokenCounts()
 	if s.conn != nil && (err != nil || !s.conn.Reusable()) {
 		s.drop()
 	}
@@ -88,8 +88,8 @@ func (s *stream) exchange(ctx context.Context, id uint64) {
 // the request reached it, so that sending it again is safe and right.
 var errStale = errors.New("kept connection was closed")
 
-// try sends once, over a new connection where there is none.
-func (s *stream) try(ctx context.Context) error {
+// sendOnce sends once, over a new connection where there is none.
+func (s *stream) sendOnce(ctx context.Context) error {
 	clock, r := s.r.clock, &s.rec
 	if s.conn != nil && clock.Now()-s.idle > int64(maxIdle) {
 		s.drop()
@@ -205,7 +205,7 @@ func (s *stream) event(data []byte) error {
 	if c.HasUsage {
 		s.usage, s.hasUsage = c.Usage, true
 	}
-	tokens := s.count.Take(c)
+	tokens := s.count.Add(c)
 	if c.Finish != nil {
 		s.finished = true
 	}
@@ -354,8 +354,8 @@ func (s *stream) outcome(ctx context.Context, err error) Outcome {
 	}
 }
 
-// settle fixes the token counts once the answer is there.
-func (s *stream) settle() {
+// fixTokenCounts fixes the token counts once the answer is there.
+func (s *stream) fixTokenCounts() {
 	r := &s.rec
 	r.PromptTokens, r.OutputTokens = r.WantPrompt, int32(s.count.N)
 	if s.hasUsage {

@@ -190,7 +190,7 @@ func (p *probe) tokenizer(ctx context.Context, text bool) {
 	if p.out.MaxLength == 0 {
 		p.out.MaxLength = all.MaxLen
 	}
-	v := p.learn(all, text)
+	v := p.buildVocabulary(all, text)
 	if p.out.Vocabulary = v; v.IDs() {
 		return // ids are taken as they are: nothing is added
 	}
@@ -206,8 +206,8 @@ func (p *probe) tokenizer(ctx context.Context, text bool) {
 	}
 }
 
-// learn makes a vocabulary of the tokens that the default words consist of.
-func (p *probe) learn(all tokenized, text bool) *Vocabulary {
+// buildVocabulary makes a vocabulary of the tokens that the default words consist of.
+func (p *probe) buildVocabulary(all tokenized, text bool) *Vocabulary {
 	if p.target.API == Completions && !text {
 		if v, err := withIDs(all.Tokens, "server"); err == nil {
 			return v

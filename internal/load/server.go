@@ -29,16 +29,16 @@ type Phase struct {
 	From float64 `json:"from"`
 	To   float64 `json:"to"`
 
-	Status     string    `json:"status"` // firing, ok or unknown
-	Verdict    string    `json:"verdict"`
-	Summary    string    `json:"summary"`
-	Confidence float64   `json:"confidence"`
-	Findings   []Finding `json:"findings,omitempty"` // what fired, the worst first
-	Unchecked  []string  `json:"unchecked,omitempty"`
+	Status     string           `json:"status"` // firing, ok or unknown
+	Verdict    string           `json:"verdict"`
+	Summary    string           `json:"summary"`
+	Confidence float64          `json:"confidence"`
+	Findings   []FiredPathology `json:"findings,omitempty"` // what fired, the worst first
+	Unchecked  []string         `json:"unchecked,omitempty"`
 }
 
-// A Finding is one pathology that was there.
-type Finding struct {
+// A FiredPathology is one pathology that was there.
+type FiredPathology struct {
 	ID        string   `json:"id"`
 	Title     string   `json:"title"`
 	Severity  string   `json:"severity"`

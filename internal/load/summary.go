@@ -35,7 +35,7 @@ func Summarize(rec *Recording, set Settings) *Result {
 	}}
 	s.order()
 	s.counts()
-	s.gone()
+	s.checkServerAlive()
 	s.window()
 	s.latencies()
 	s.throughput()
@@ -45,7 +45,7 @@ func Summarize(rec *Recording, set Settings) *Result {
 	s.tenants()
 	s.series()
 	s.res.Generator = s.judge()
-	s.note()
+	s.addNotes()
 	return s.res
 }
 
@@ -547,8 +547,8 @@ func (s *summary) tenants() {
 // minGone is how many connections in a row must fail for a server to be called gone.
 const minGone = 3
 
-// gone finds out whether the server died during the test.
-func (s *summary) gone() {
+// checkServerAlive finds out whether the server died during the test.
+func (s *summary) checkServerAlive() {
 	var answered time.Duration
 	for _, r := range s.bySent {
 		if r.FirstByte > 0 {

@@ -111,8 +111,8 @@ func (s *summary) judgeLag(j *Judgement, add func(string, ...any)) {
 	}
 }
 
-// note says in words what a reader must know to read the numbers.
-func (s *summary) note() {
+// addNotes says in words what a reader must know to read the numbers.
+func (s *summary) addNotes() {
 	r := s.res
 	add := func(format string, args ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, args...)) }
 	t := &r.Tokens

@@ -97,7 +97,7 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-func (s *scanner) take(want byte) bool {
+func (s *scanner) accept(want byte) bool {
 	if s.peek() == want && s.i < len(s.b) {
 		s.i++
 		return true
@@ -107,7 +107,7 @@ func (s *scanner) take(want byte) bool {
 
 // str reads a string and returns its content, still escaped.
 func (s *scanner) str() ([]byte, bool) {
-	if !s.take('"') {
+	if !s.accept('"') {
 		return nil, false
 	}
 	start := s.i
@@ -203,7 +203,7 @@ func (s *scanner) number() (int, bool) {
 // another type is skipped, with in false.
 func (s *scanner) open(brace byte) (in, ok bool) {
 	s.space()
-	if s.take(brace) {
+	if s.accept(brace) {
 		return true, true
 	}
 	return false, s.skip()
@@ -212,11 +212,11 @@ func (s *scanner) open(brace byte) (in, ok bool) {
 // nextKey returns the next key of an object, with more false at its end.
 func (s *scanner) nextKey(first bool) (key []byte, more, ok bool) {
 	s.space()
-	if s.take('}') {
+	if s.accept('}') {
 		return nil, false, true
 	}
 	if !first {
-		if !s.take(',') {
+		if !s.accept(',') {
 			return nil, false, false
 		}
 		s.space()
@@ -225,16 +225,16 @@ func (s *scanner) nextKey(first bool) (key []byte, more, ok bool) {
 		return nil, false, false
 	}
 	s.space()
-	return key, true, s.take(':')
+	return key, true, s.accept(':')
 }
 
 // nextItem reports whether an array has another item.
 func (s *scanner) nextItem(first bool) (more, ok bool) {
 	s.space()
-	if s.take(']') {
+	if s.accept(']') {
 		return false, true
 	}
-	return true, first || s.take(',')
+	return true, first || s.accept(',')
 }
 
 // members calls member for every key of an object, which reads the value. A
@@ -286,7 +286,7 @@ func (s *scanner) field(c *Chunk, key []byte) bool {
 	case "delta":
 		return s.topDelta(c)
 	case "response", "message":
-		return s.wrapped(c)
+		return s.scanWrapped(c)
 	}
 	return s.skip()
 }
@@ -311,9 +311,9 @@ func (s *scanner) status(c *Chunk) bool {
 	return ok
 }
 
-// wrapped reads the object within an event of the responses API (response) or
+// scanWrapped reads the object within an event of the responses API (response) or
 // the messages API (message), or the message of an error.
-func (s *scanner) wrapped(c *Chunk) bool {
+func (s *scanner) scanWrapped(c *Chunk) bool {
 	s.space()
 	if s.peek() == '"' {
 		return s.optional(&c.Error)
@@ -564,5 +564,5 @@ func (c *Chunk) ScanTail(end []byte) bool {
 	}
 	s := scanner{b: end, i: i + len(key)}
 	s.space()
-	return s.take(':') && s.usage(c) && c.HasUsage
+	return s.accept(':') && s.usage(c) && c.HasUsage
 }

@@ -201,7 +201,7 @@ func FuzzAskUsage(f *testing.F) {
 			strings.Count(body, "stream_options") > 1 || strings.Count(body, "include_usage") > 1 || strings.Contains(body, `\`) || strings.ToLower(body) != body {
 			return // duplicate keys, of which JSON readers take different ones; and an object that no server takes
 		}
-		out := r.AskUsage([]byte(body))
+		out := r.WithUsage([]byte(body))
 		if err := json.Unmarshal(out, &after); err != nil {
 			t.Fatalf("%q became %q: %v", body, out, err)
 		}

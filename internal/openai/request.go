@@ -89,10 +89,10 @@ func (s *scanner) boolean() (value, ok bool) {
 	return value, s.skip()
 }
 
-// AskUsage returns the body, which r was scanned from, with
+// WithUsage returns the body, which r was scanned from, with
 // stream_options.include_usage set, so that the stream ends with the token
 // account.
-func (r *Request) AskUsage(body []byte) []byte {
+func (r *Request) WithUsage(body []byte) []byte {
 	at, cut, text := r.first, 0, `"stream_options":{"include_usage":true},`
 	switch {
 	case r.IncludeUsage:

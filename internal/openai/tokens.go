@@ -8,10 +8,10 @@ type Tokens struct {
 	IDs  bool // token ids were counted
 }
 
-// Take returns how many tokens an event brought, and adds them. Where neither a
+// Add returns how many tokens an event brought, and adds them. Where neither a
 // continuous usage nor token ids tell, each choice that bears something counts
 // for one, which is less than the truth where an event holds several tokens.
-func (t *Tokens) Take(c *Chunk) int {
+func (t *Tokens) Add(c *Chunk) int {
 	n := c.Bearing
 	switch {
 	case c.Choices == 0 && c.Type == nil:

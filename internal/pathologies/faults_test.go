@@ -121,7 +121,7 @@ func playFleet(t *testing.T, sc fleet.Scenario, seed uint64, each func(p *played
 	}
 	defer store.Close()
 	p := &played{name: sc.Name, store: store, first: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
-	take := func(page fleet.Page) error {
+	take := func(page fleet.Scrape) error {
 		target := embedded.Target{Instance: page.Target}
 		if page.Body == nil {
 			return store.AppendFailureAfter(target, page.At, page.Took)

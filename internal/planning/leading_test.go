@@ -34,7 +34,7 @@ func fleetDiagnosis(t testing.TB, sc fleet.Scenario, release engine.Release, fro
 	interval := max(sc.Interval, time.Second)
 	var last time.Time
 	first := began.Add(from)
-	take := func(p fleet.Page) error {
+	take := func(p fleet.Scrape) error {
 		if p.At.Before(first) {
 			return nil
 		}
@@ -204,7 +204,7 @@ func TestTheProposedSeatsServeBetter(t *testing.T) {
 		t.Fatal(err)
 	}
 	var sums, counts []float64
-	if err := fleet.Play(t.Context(), sc, fleet.DefaultRelease, 1, began, func(page fleet.Page) error {
+	if err := fleet.Play(t.Context(), sc, fleet.DefaultRelease, 1, began, func(page fleet.Scrape) error {
 		if page.Target == fleet.ReplicaTarget(0) {
 			sums = append(sums, sample(t, page.Body, "vllm:time_to_first_token_seconds_sum"))
 			counts = append(counts, sample(t, page.Body, "vllm:time_to_first_token_seconds_count"))

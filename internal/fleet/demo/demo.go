@@ -65,7 +65,7 @@ func Run(ctx context.Context, c Config) (wrong int, err error) {
 			d.skipHealthy = true // once is enough
 		}
 		d.screen.title(fmt.Sprintf("%d of %d · %s", i+1, len(list), list[i].Title))
-		if err := d.play(ctx, list[i]); err != nil {
+		if err := d.playScenario(ctx, list[i]); err != nil {
 			return d.wrong, fmt.Errorf("scenario %s: %w", list[i].Name, err)
 		}
 	}
@@ -120,16 +120,16 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// shows reports whether a phase is diagnosed.
-func (d *demo) shows(phase int, sc *fleet.Scenario) bool {
+// isDiagnosed reports whether a phase is diagnosed.
+func (d *demo) isDiagnosed(phase int, sc *fleet.Scenario) bool {
 	if phase == 0 && len(sc.Phases) > 1 {
 		return d.Healthy && !d.skipHealthy
 	}
 	return d.Sick
 }
 
-// play stages a scenario.
-func (d *demo) play(ctx context.Context, sc fleet.Scenario) error {
+// playScenario stages a scenario.
+func (d *demo) playScenario(ctx context.Context, sc fleet.Scenario) error {
 	slow := sc.Interval > time.Second // it takes too long to watch
 	if d.Fast || slow {
 		if slow && !d.Fast {
@@ -148,17 +148,17 @@ func (d *demo) simulated(ctx context.Context, sc fleet.Scenario) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	take := func(p fleet.Page) error {
+	take := func(p fleet.Scrape) error {
 		return s.AddPage(p.Target, scrape.Body{Raw: p.Body, ContentType: fleet.ContentType, At: p.At, Duration: 5 * time.Millisecond})
 	}
 	n := 0
 	phase := func(p fleet.Phase, at time.Time) error {
 		i := n
 		n++
-		if !d.shows(i, &sc) {
+		if !d.isDiagnosed(i, &sc) {
 			return nil
 		}
-		d.announce(&p)
+		d.announcePhase(&p)
 		o, err := s.Options(ctx, at)
 		if err != nil {
 			return err
@@ -168,7 +168,7 @@ func (d *demo) simulated(ctx context.Context, sc fleet.Scenario) (err error) {
 		if err != nil {
 			return err
 		}
-		return d.tell(&p, got, fmt.Sprintf("after %s", p.For))
+		return d.printDiagnosis(&p, got, fmt.Sprintf("after %s", p.For))
 	}
 	return fleet.Play(ctx, sc, fleet.DefaultRelease, demoSeed, began, take, phase)
 }
@@ -183,7 +183,7 @@ func (d *demo) live(ctx context.Context, sc fleet.Scenario) (err error) {
 		sc.Phases[i].For = demoBetween
 	}
 	sc.Phases[0].For = demoWarm + demoShort
-	if d.shows(0, &sc) {
+	if d.isDiagnosed(0, &sc) {
 		sc.Phases[0].For = demoWarm + demoHealthy
 	}
 	fl, err := fleet.Start(fleet.Config{Scenario: sc, Exporter: ":0", Seed: demoSeed, Warm: demoWarm})
@@ -206,11 +206,11 @@ func (d *demo) live(ctx context.Context, sc fleet.Scenario) (err error) {
 		if err := fl.Wait(ctx, i); err != nil {
 			return err
 		}
-		if !d.shows(i, &sc) {
+		if !d.isDiagnosed(i, &sc) {
 			continue
 		}
 		p := &sc.Phases[i]
-		d.announce(p)
+		d.announcePhase(p)
 		if i == 0 {
 			d.screen.labelled("Where", strings.Join(fl.URLs(), ", ")+": look at its /metrics while this goes on, if you like.")
 		}
@@ -252,7 +252,7 @@ func (d *demo) watch(ctx context.Context, s *source.Source, p *fleet.Phase, most
 	if err != nil {
 		return err
 	}
-	return d.tell(p, got, fmt.Sprintf("after %.0f s (%s)", time.Since(began).Seconds(), seen))
+	return d.printDiagnosis(p, got, fmt.Sprintf("after %.0f s (%s)", time.Since(began).Seconds(), seen))
 }
 
 // gauges is what a dashboard would show now.
@@ -280,14 +280,14 @@ func gauges(ctx context.Context, s *source.Source) string {
 	return strings.Join(parts, " · ")
 }
 
-// announce says what is done.
-func (d *demo) announce(p *fleet.Phase) {
+// announcePhase says what is done.
+func (d *demo) announcePhase(p *fleet.Phase) {
 	d.screen.line("")
 	d.screen.labelled("What happens", p.Tell)
 }
 
-// tell shows a diagnosis, and whether it is right.
-func (d *demo) tell(p *fleet.Phase, got diagnose.Diagnosis, when string) error {
+// printDiagnosis shows a diagnosis, and whether it is right.
+func (d *demo) printDiagnosis(p *fleet.Phase, got diagnose.Diagnosis, when string) error {
 	d.diagnoses++
 	d.screen.labelled("sixty says", when+":")
 	d.screen.line("")

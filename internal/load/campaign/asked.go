@@ -82,7 +82,7 @@ func (a *Asked) Check() error {
 	case (a.Files.CSV != "" || a.Files.VLLM != "") && (a.Scenario == "all" || a.Search != ""):
 		return hint.With(errors.New("--csv and --vllm-json work for a single test only"), "leave --search and --scenario all out, or write the results with --json")
 	}
-	if err := a.useless(); err != nil {
+	if err := a.refuseUseless(); err != nil {
 		return err
 	}
 	return a.writable()
@@ -111,9 +111,9 @@ func (a *Asked) writable() error {
 	return nil
 }
 
-// useless refuses flags that would do nothing beside the others: a test that does
+// refuseUseless refuses flags that would do nothing beside the others: a test that does
 // not do what was asked is worse than none.
-func (a *Asked) useless() error {
+func (a *Asked) refuseUseless() error {
 	measured := a.WorkloadFrom != ""
 	made := a.Scenario == "" && a.Trace == ""
 	for _, x := range []struct {

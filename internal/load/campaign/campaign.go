@@ -31,7 +31,7 @@ import (
 // Config says what to test, and where the results go.
 type Config struct {
 	Target  load.Target
-	Metrics []string                // pages to scrape during the tests, as serverside.Find takes them
+	Metrics []string                // pages to scrape during the tests, as serverside.FindMetricsURLs takes them
 	HTTP    config.HTTPClientConfig // how those are asked
 
 	// What is sent: one of Scenario, Trace and the made-up Workload.
@@ -116,7 +116,7 @@ func Run(ctx context.Context, c Config) error {
 	if b.objective, err = c.ObjectiveFor(b.probed.Target.Model); err != nil {
 		return err
 	}
-	if b.servers, err = serverside.Find(ctx, c.Target.URL, c.Metrics, c.HTTP); err != nil {
+	if b.servers, err = serverside.FindMetricsURLs(ctx, c.Target.URL, c.Metrics, c.HTTP); err != nil {
 		return err
 	}
 	if c.Search != "" {
@@ -157,14 +157,14 @@ func (b *campaign) madeUp(ctx context.Context) (s load.Scenario, seen *workload.
 		Workload: b.Workload, Concurrency: b.Concurrency, Rate: b.Rate, CV: &b.CV, Requests: b.Requests, Duration: b.Duration, MaxConcurrency: b.MaxConcurrency,
 	}
 	if b.Observe != nil {
-		seen, err = b.seen(ctx, &s.Workload)
+		seen, err = b.measureWorkload(ctx, &s.Workload)
 	}
 	return s, seen, err
 }
 
-// seen measures the workload of --workload-from, as sixty simulate does, and puts
+// measureWorkload measures the workload of --workload-from, as sixty simulate does, and puts
 // its lengths and shared prefixes into spec.
-func (b *campaign) seen(ctx context.Context, spec *workload.Spec) (*workload.Measured, error) {
+func (b *campaign) measureWorkload(ctx context.Context, spec *workload.Spec) (*workload.Measured, error) {
 	o, err := b.Observe(ctx, b.Target.Model)
 	if err != nil {
 		return nil, fmt.Errorf("--workload-from: %w", err)
@@ -254,7 +254,7 @@ func (b *campaign) plan(s *load.Scenario, arrivals *workload.Arrivals) (plan, er
 	if limit == 0 && arrivals != nil {
 		limit = load.DefaultMaxConcurrency
 	}
-	if err := b.fits(s.Workload); err != nil {
+	if err := b.warnTooLong(s.Workload); err != nil {
 		return plan{}, err
 	}
 	var err error
@@ -267,8 +267,8 @@ func (b *campaign) plan(s *load.Scenario, arrivals *workload.Arrivals) (plan, er
 	}}, nil
 }
 
-// fits warns of requests that the model's context cannot hold.
-func (b *campaign) fits(spec workload.Spec) error {
+// warnTooLong warns of requests that the model's context cannot hold.
+func (b *campaign) warnTooLong(spec workload.Spec) error {
 	limit := b.probed.MaxLength
 	g, err := workload.NewGenerator(spec, b.Seed)
 	if err != nil || limit == 0 {

@@ -31,7 +31,7 @@ func (b *campaign) search(ctx context.Context) error {
 	if s.Name = "trial"; s.Requests == 0 && s.Duration == 0 {
 		s.Duration = trialDuration
 	}
-	try := func(ctx context.Context, level float64) (load.Trial, error) { return b.patient(ctx, s, level) }
+	try := func(ctx context.Context, level float64) (load.Trial, error) { return b.retryTrial(ctx, s, level) }
 	var found *load.Found
 	if len(b.Sweep) > 0 {
 		found, err = b.sweep(ctx, try)
@@ -73,8 +73,8 @@ func (b *campaign) search(ctx context.Context) error {
 // machine may have been busy with something else for a moment.
 const maxSpoiled = 3
 
-// patient makes a trial again when the generator spoiled it.
-func (b *campaign) patient(ctx context.Context, s load.Scenario, level float64) (t load.Trial, err error) {
+// retryTrial makes a trial again when the generator spoiled it.
+func (b *campaign) retryTrial(ctx context.Context, s load.Scenario, level float64) (t load.Trial, err error) {
 	for range maxSpoiled {
 		if t, err = b.trial(ctx, s, level); !errors.Is(err, ErrSpoiled) || ctx.Err() != nil {
 			return t, err

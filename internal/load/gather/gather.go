@@ -39,8 +39,8 @@ type Request struct {
 	Note       func([]string)    // told of what was passed over
 }
 
-// Do gathers the measurements, one of each model.
-func Do(ctx context.Context, r Request) ([]*baseline.File, error) {
+// Gather gathers the measurements, one of each model.
+func Gather(ctx context.Context, r Request) ([]*baseline.File, error) {
 	var out []*baseline.File
 	for _, path := range r.From {
 		files, err := r.read(ctx, path)

@@ -344,7 +344,7 @@ func (d *document) server(r *load.Result) {
 }
 
 // finding tells the verdict's evidence and first remedy, and the names of what else is there.
-func (d *document) finding(f *load.Finding, verdict string) {
+func (d *document) finding(f *load.FiredPathology, verdict string) {
 	switch {
 	case f.ExplainBy != "":
 		d.item(rankFollows, "", "  follows from it: %s", f.Title)

@@ -67,7 +67,7 @@ func measure(t *testing.T) (*load.Result, *load.Recording) {
 		Series: []load.ServerPoint{{At: 0, Values: map[string]float64{"waiting": 3}}, {At: 1, Values: map[string]float64{"waiting": 5}}},
 		Phases: []load.Phase{{
 			Name: "the window", To: 1, Status: "firing", Verdict: "kv-cache-thrashing", Summary: "Requests push each other out <b>of</b> the KV cache", Unchecked: []string{"memory-leak"},
-			Findings: []load.Finding{
+			Findings: []load.FiredPathology{
 				{ID: "kv-cache-thrashing", Title: "KV cache thrashing", Severity: "page", Summary: "Requests push each other out <b>of</b> the KV cache", Evidence: []string{"Preemptions 2/s > 0.1/s (default)"}, Fixes: []string{"Lower the batch (--max-num-seqs 8)", "Another way"}},
 				{ID: "ttft-degraded", Title: "First tokens are late", Severity: "ticket", ExplainBy: "kv-cache-thrashing"},
 			},

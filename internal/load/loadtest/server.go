@@ -265,7 +265,7 @@ func (c *conn) answer() error {
 	if r.stream {
 		return c.stream()
 	}
-	return c.whole()
+	return c.answerWhole()
 }
 
 // parse reads what the script needs. It looks for substrings because the
@@ -276,9 +276,9 @@ func (c *conn) parse() error {
 	if len(r.body) == 0 || r.body[0] != '{' {
 		return errors.New("no JSON object")
 	}
-	r.stream = r.asks(`"stream":`)
-	r.includeUsage = r.asks(`"include_usage":`)
-	r.continuous = r.asks(`"continuous_usage_stats":`)
+	r.stream = r.isTrue(`"stream":`)
+	r.includeUsage = r.isTrue(`"include_usage":`)
+	r.continuous = r.isTrue(`"continuous_usage_stats":`)
 	r.chat = strings.HasSuffix(r.path, "/chat/completions")
 	r.maxTokens = 16
 	for _, key := range []string{`"max_tokens":`, `"max_completion_tokens":`} {
@@ -297,8 +297,8 @@ func (c *conn) parse() error {
 	return nil
 }
 
-// asks reports whether a key, which comes with its colon, is true.
-func (r *request) asks(key string) bool {
+// isTrue reports whether a key, which comes with its colon, is true.
+func (r *request) isTrue(key string) bool {
 	i := bytes.Index(r.body, []byte(key))
 	return i >= 0 && bytes.HasPrefix(bytes.TrimLeft(r.body[i+len(key):], " "), []byte("true"))
 }
@@ -335,8 +335,8 @@ func (c *conn) tokens() int {
 	return max(c.req.maxTokens, 1)
 }
 
-// whole answers without streaming.
-func (c *conn) whole() error {
+// answerWhole answers without streaming.
+func (c *conn) answerWhole() error {
 	sc, n := &c.s.script, c.tokens()
 	if d := sc.TTFT + time.Duration(n-1)*sc.ITL; d > 0 {
 		c.s.sleep(time.Until(c.req.received.Add(d)))

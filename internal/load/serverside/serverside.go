@@ -35,10 +35,10 @@ const Every = time.Second
 // maxServerPoints bounds the series of a result.
 const maxServerPoints = 600
 
-// Find decides which metrics pages are scraped while a target is tested, by what the
+// FindMetricsURLs decides which metrics pages are scraped while a target is tested, by what the
 // user said: "auto" is the target's own page, if it has one, "none" is nothing, and
 // everything else an address, which must answer.
-func Find(ctx context.Context, target string, said []string, http config.HTTPClientConfig) (urls []string, err error) {
+func FindMetricsURLs(ctx context.Context, target string, said []string, http config.HTTPClientConfig) (urls []string, err error) {
 	for _, m := range said {
 		if m == "none" {
 			continue
@@ -218,8 +218,8 @@ func (q *questions) at(seconds float64) time.Time {
 	return q.began.Add(time.Duration(seconds * float64(time.Second)))
 }
 
-// part is a part of the test as far as it was scraped.
-func (q *questions) part(from, to float64) diagnose.Range {
+// rangeBetween is a part of the test as far as it was scraped.
+func (q *questions) rangeBetween(from, to float64) diagnose.Range {
 	r := diagnose.Range{From: q.at(from), To: q.at(to)}
 	if r.From.Before(q.first) {
 		r.From = q.first
@@ -239,7 +239,7 @@ const (
 
 // normal is the median of every signal over the steady window.
 func (q *questions) normal(ctx context.Context, res *load.Result) (map[string]float64, error) {
-	r := q.part(res.Window.From, res.Window.To)
+	r := q.rangeBetween(res.Window.From, res.Window.To)
 	short := scrapesPerRate * Every
 	if !res.Window.Steady || res.Throughput.Requests <= 0 || r.Length() < 2*short {
 		return nil, nil // latencies that never settled, or too short a time, are no normal
@@ -276,7 +276,7 @@ func (q *questions) phases(ctx context.Context, res *load.Result, objective *slo
 	var first diagnose.Range
 	for i := range spans {
 		p := &spans[i]
-		r := q.part(p.From, p.To)
+		r := q.rangeBetween(p.From, p.To)
 		if r.Length() < scrapesPerRate*Every {
 			p.Status, p.Verdict = diagnose.Unknown.String(), diagnose.InsufficientData
 			p.Summary = fmt.Sprintf("too short to be judged: %.1f s are fewer than %d scrapes", max(r.Length().Seconds(), 0), scrapesPerRate)
@@ -332,7 +332,7 @@ func addDiagnosis(p *load.Phase, d *diagnose.Diagnosis) {
 		if f.Status != diagnose.Firing {
 			continue
 		}
-		x := load.Finding{ID: f.Pathology.ID, Title: f.Pathology.Title, Severity: f.Severity.String(), Summary: f.Summary, ExplainBy: f.InhibitedBy}
+		x := load.FiredPathology{ID: f.Pathology.ID, Title: f.Pathology.Title, Severity: f.Severity.String(), Summary: f.Summary, ExplainBy: f.InhibitedBy}
 		for _, e := range f.Evidence {
 			// A condition may ask for the same twice.
 			if line := evidenceLine(&e); e.Holds == catalog.True && !slices.Contains(x.Evidence, line) {

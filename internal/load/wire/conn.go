@@ -212,8 +212,8 @@ func (c *Conn) Send(request []byte) error {
 	return err
 }
 
-// room makes space in the buffer for another read.
-func (c *Conn) room() error {
+// growBuffer makes space in the buffer for another read.
+func (c *Conn) growBuffer() error {
 	switch {
 	case c.r == c.w:
 		c.r, c.w = 0, 0
@@ -234,7 +234,7 @@ func (c *Conn) fill() error {
 	if c.buffered {
 		return errMore
 	}
-	if err := c.room(); err != nil {
+	if err := c.growBuffer(); err != nil {
 		return err
 	}
 	n, err := c.nc.Read(c.buf[c.w:])

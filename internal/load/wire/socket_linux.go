@@ -158,7 +158,7 @@ func (s *Socket) pump(c *Conn, sink Sink) error {
 func (s *Socket) pumpOnce(fd uintptr) bool {
 	c := s.conn
 	for {
-		if s.err = c.room(); s.err != nil {
+		if s.err = c.growBuffer(); s.err != nil {
 			return true
 		}
 		space := c.buf[c.w:]

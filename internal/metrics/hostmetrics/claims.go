@@ -49,7 +49,7 @@ func (c *claims) divide(readings []gpu.Reading, servers []Server, p processes) m
 	for _, g := range readings {
 		for _, run := range g.Processes {
 			for _, s := range ancestors(run.PID, owners, p) {
-				now[s] = append(now[s], place{g.Index, run.Part})
+				now[s] = append(now[s], place{g.Index, run.Instance})
 			}
 		}
 	}
@@ -96,14 +96,14 @@ func ancestors(pid int, owners map[int][]string, p processes) []string {
 func choose(readings []gpu.Reading, wanted func(place) bool) []gpu.Reading {
 	var out []gpu.Reading
 	for _, g := range readings {
-		if len(g.Parts) == 0 {
+		if len(g.Instances) == 0 {
 			if wanted(place{g.Index, ""}) {
 				out = append(out, g)
 			}
 			continue
 		}
-		g.Parts = slices.DeleteFunc(slices.Clone(g.Parts), func(p gpu.MIGInstance) bool { return !wanted(place{g.Index, p.ID}) })
-		if len(g.Parts) > 0 {
+		g.Instances = slices.DeleteFunc(slices.Clone(g.Instances), func(p gpu.MIGInstance) bool { return !wanted(place{g.Index, p.ID}) })
+		if len(g.Instances) > 0 {
 			out = append(out, g)
 		}
 	}

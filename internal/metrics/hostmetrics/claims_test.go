@@ -39,7 +39,7 @@ func shares(divided map[string][]gpu.Reading) map[string]string {
 		var at []string
 		for _, g := range readings {
 			text := string(rune('0' + g.Index))
-			for _, p := range g.Parts {
+			for _, p := range g.Instances {
 				text += "." + p.ID
 			}
 			at = append(at, text)
@@ -85,7 +85,7 @@ func TestGPUsAreLentToTheServerThatUsesThem(t *testing.T) {
 		t.Errorf("a restart (-want +got):\n%s", diff)
 	}
 	// Parts of a GPU are lent one by one.
-	mig := []gpu.Reading{{Parts: []gpu.MIGInstance{{ID: "1"}, {ID: "2"}, {ID: "5"}}, Processes: []gpu.Process{{PID: 102, Part: "2"}, {PID: 200, Part: "5"}}}}
+	mig := []gpu.Reading{{Instances: []gpu.MIGInstance{{ID: "1"}, {ID: "2"}, {ID: "5"}}, Processes: []gpu.Process{{PID: 102, Instance: "2"}, {PID: 200, Instance: "5"}}}}
 	c = nil
 	if diff := cmp.Diff(map[string]string{"a": "0.2", "b": "0.5"}, shares(c.divide(mig, []Server{a, b}, &seen))); diff != "" {
 		t.Errorf("parts (-want +got):\n%s", diff)

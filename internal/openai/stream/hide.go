@@ -26,13 +26,13 @@ func (h *Hider) Data(p []byte) []byte {
 	for len(p) > 0 {
 		i := bytes.IndexAny(p, "\r\n")
 		if i < 0 {
-			h.take(p)
+			h.bufferEvent(p)
 			break
 		}
-		h.take(p[:i+1])
+		h.bufferEvent(p[:i+1])
 		p = p[i+1:]
 		if e := h.event; h.big || bytes.HasSuffix(e, []byte("\n\n")) || bytes.HasSuffix(e, []byte("\n\r\n")) || bytes.HasSuffix(e, []byte("\r\r")) {
-			h.pass()
+			h.flushEvent()
 		}
 	}
 	return h.out
@@ -45,7 +45,7 @@ func (h *Hider) End() []byte {
 	return h.out
 }
 
-func (h *Hider) take(p []byte) {
+func (h *Hider) bufferEvent(p []byte) {
 	if !h.big && len(h.event)+len(p) > openai.MaxEvent {
 		h.big = true
 		h.out = append(h.out, h.event...)
@@ -58,8 +58,8 @@ func (h *Hider) take(p []byte) {
 	h.event = append(h.event, p...)
 }
 
-// pass puts the whole event out, or what is left of it.
-func (h *Hider) pass() {
+// flushEvent puts the whole event out, or what is left of it.
+func (h *Hider) flushEvent() {
 	e := h.event
 	h.event, h.big = h.event[:0], false
 	blank := len(e) - len(bytes.TrimLeft(e, "\r\n"))

@@ -81,7 +81,7 @@ func (m *Meter) Data(p []byte, at int64) {
 	case Events:
 		m.events(p, at)
 	case Whole:
-		m.keep(p)
+		m.collectBody(p)
 	}
 }
 
@@ -92,7 +92,7 @@ func (m *Meter) End(at int64) {
 		if data, ok := m.sse.Flush(); ok {
 			m.event(data, at)
 		}
-		m.tell()
+		m.reportTokens()
 	case Whole:
 		m.readWhole(at)
 	}
@@ -125,7 +125,7 @@ func (m *Meter) events(p []byte, at int64) {
 			// An endless line: what follows cannot be told apart any more.
 			m.Bad++
 			m.Kind, m.sse = Opaque, openai.Events{}
-			m.tell()
+			m.reportTokens()
 			return
 		}
 		if !ok {
@@ -151,12 +151,12 @@ func (m *Meter) event(data []byte, at int64) {
 		m.Bad++
 		return
 	}
-	m.note(&c)
+	m.noteChunk(&c)
 	switch string(c.Type) {
 	case "response.completed", "response.incomplete", "response.failed", "message_stop":
 		m.done = true
 	}
-	n := m.Count.Take(&c)
+	n := m.Count.Add(&c)
 	if n == 0 {
 		return
 	}
@@ -168,7 +168,7 @@ func (m *Meter) event(data []byte, at int64) {
 		return
 	}
 	if at > m.at {
-		m.tell()
+		m.reportTokens()
 		m.before, m.at = m.Last, at
 	}
 	if m.at > m.First {
@@ -177,16 +177,16 @@ func (m *Meter) event(data []byte, at int64) {
 	m.Last = m.at
 }
 
-// tell tells of the tokens of the last moment.
-func (m *Meter) tell() {
+// reportTokens tells of the tokens of the last moment.
+func (m *Meter) reportTokens() {
 	if m.pending > 0 && m.To != nil {
 		m.To.Interval(m.at-m.before, m.pending)
 	}
 	m.pending = 0
 }
 
-// note keeps what an event or an answer says beside its tokens.
-func (m *Meter) note(c *openai.Chunk) {
+// noteChunk keeps what an event or an answer says beside its tokens.
+func (m *Meter) noteChunk(c *openai.Chunk) {
 	if m.Model == "" && len(c.Model) > 0 {
 		m.Model = string(c.Model[:min(len(c.Model), maxName)])
 	}
@@ -230,8 +230,8 @@ func reason(b []byte) string {
 	return "other"
 }
 
-// keep collects an answer that is not streamed.
-func (m *Meter) keep(p []byte) {
+// collectBody collects an answer that is not streamed.
+func (m *Meter) collectBody(p []byte) {
 	if len(m.whole)+len(p) > maxWhole {
 		m.cut = true
 	}
@@ -256,7 +256,7 @@ func (m *Meter) readWhole(at int64) {
 		m.Bad++
 		return
 	}
-	m.note(&c)
+	m.noteChunk(&c)
 	m.Count.N = c.Bearing
 	if c.HasUsage {
 		m.Count.N = c.Usage.CompletionTokens

@@ -60,7 +60,7 @@ func TestAServerIsLentItsGPUs(t *testing.T) {
 		}
 		began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 		var end time.Time
-		put := func(p fleet.Page) error {
+		put := func(p fleet.Scrape) error {
 			if p.Target == fleet.ExporterTarget {
 				p.Target, p.Body = "fleet:5000", page(prefix, p.At.Sub(began) > 50*time.Second)
 			}

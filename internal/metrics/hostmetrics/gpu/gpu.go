@@ -21,7 +21,7 @@ type Reading struct {
 	Model     string
 	Driver    string
 	Values    map[string]float64 // by the exporter's name
-	Parts     []MIGInstance      // of a GPU that is divided (MIG)
+	Instances []MIGInstance      // of a GPU that is divided (MIG)
 	Processes []Process          // that compute on it, as far as they can be seen
 }
 
@@ -31,10 +31,10 @@ type MIGInstance struct {
 	Values map[string]float64
 }
 
-// A Process computes on a GPU, or on one Part of it.
+// A Process computes on a GPU, or on one instance of it.
 type Process struct {
-	PID  int
-	Part string // "" for the whole GPU
+	PID      int
+	Instance string // "" for the whole GPU
 }
 
 // family is a metric: as dcgm-exporter's lists of fields describe it.
@@ -125,7 +125,7 @@ func Exposition(hostname string, readings []Reading) []byte {
 			if v, ok := r.Values[f.name]; ok {
 				b = sample(b, f.name, r, hostname, "", v)
 			}
-			for _, p := range r.Parts {
+			for _, p := range r.Instances {
 				if v, ok := p.Values[f.name]; ok {
 					b = sample(b, f.name, r, hostname, p.ID, v)
 				}

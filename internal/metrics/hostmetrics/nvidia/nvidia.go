@@ -214,11 +214,11 @@ func (n *node) reading(index int, driver string) gpu.Reading {
 		g.Values[gpu.Reasons] = float64(mask)
 	}
 	for _, p := range n.childElements(parts, maxParts) {
-		if id := known(p["gpu_instance_id"]); id != "" && !slices.ContainsFunc(g.Parts, func(p gpu.MIGInstance) bool { return p.ID == id }) {
-			g.Parts = append(g.Parts, gpu.MIGInstance{ID: id, Values: p.values(memory)})
+		if id := known(p["gpu_instance_id"]); id != "" && !slices.ContainsFunc(g.Instances, func(p gpu.MIGInstance) bool { return p.ID == id }) {
+			g.Instances = append(g.Instances, gpu.MIGInstance{ID: id, Values: p.values(memory)})
 		}
 	}
-	if len(g.Parts) == 0 {
+	if len(g.Instances) == 0 {
 		maps.Copy(g.Values, e.values(memory))
 	}
 	for _, p := range n.childElements(processes, maxProcesses) {
@@ -226,7 +226,7 @@ func (n *node) reading(index int, driver string) gpu.Reading {
 		if kind := p["type"]; err != nil || pid <= 0 || kind != "" && !strings.Contains(kind, "C") {
 			continue
 		}
-		g.Processes = append(g.Processes, gpu.Process{PID: pid, Part: known(p["gpu_instance_id"])})
+		g.Processes = append(g.Processes, gpu.Process{PID: pid, Instance: known(p["gpu_instance_id"])})
 	}
 	return g
 }

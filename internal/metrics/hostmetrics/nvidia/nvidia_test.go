@@ -64,11 +64,11 @@ func TestDrivers(t *testing.T) {
 				gpu.SingleBit: 0, gpu.DoubleBit: 0, gpu.SingleBitEver: 0, gpu.DoubleBitEver: 0,
 				gpu.PCIeReplays: 0, gpu.PCIeGeneration: 4, gpu.PCIeWidth: 16, gpu.PCIeSent: 4000, gpu.PCIeReceived: 0,
 			},
-			Parts: []gpu.MIGInstance{
+			Instances: []gpu.MIGInstance{
 				{ID: "1", Values: values{gpu.MemoryUsed: 37, gpu.MemoryFree: 40410, gpu.MemoryReserved: 0}},
 				{ID: "2", Values: values{gpu.MemoryUsed: 36210, gpu.MemoryFree: 4237, gpu.MemoryReserved: 0}},
 			},
-			Processes: []gpu.Process{{PID: 5202, Part: "2"}},
+			Processes: []gpu.Process{{PID: 5202, Instance: "2"}},
 		}},
 		"550-h100-throttled.xml": {{
 			UUID: uuid("40"), Bus: "00000000:19:00.0", Device: "nvidia0", Model: h100, Driver: "550.127.08",

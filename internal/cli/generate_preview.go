@@ -57,7 +57,7 @@ func (f *previewFlags) run(cmd *cobra.Command, args []string) error {
 	if f.source.SourceCount() == 0 || len(f.source.URLs) > 0 {
 		return hint.With(errors.New("a preview shows either a recording or what a Prometheus holds"), "name one; sixty record makes a recording of a server")
 	}
-	var page *preview.Page
+	var page *preview.Preview
 	if err := withSource(ctx, stderr, f.source.Spec, func(s *source.Source) (err error) {
 		page, err = f.buildPreview(ctx, stderr, s)
 		return err
@@ -76,7 +76,7 @@ func (f *previewFlags) run(cmd *cobra.Command, args []string) error {
 }
 
 // buildPreview asks for what the dashboards of the servers that are found show.
-func (f *previewFlags) buildPreview(ctx context.Context, stderr io.Writer, s *source.Source) (*preview.Page, error) {
+func (f *previewFlags) buildPreview(ctx context.Context, stderr io.Writer, s *source.Source) (*preview.Preview, error) {
 	all := pathologies.All()
 	settings, err := f.settings.Read(all)
 	if err != nil {

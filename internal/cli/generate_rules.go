@@ -157,7 +157,9 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Con
 			return cfg, errors.New("--tests goes with --out")
 		}
 		cfg.Cases = pathologies.Cases()
-		cfg.Holds = func(groups []rulefmt.RuleGroup, t generate.Told) (bool, error) { return replay.Holds(ctx, groups, t) }
+		cfg.Holds = func(groups []rulefmt.RuleGroup, t generate.RuleCase) (bool, error) {
+			return replay.CheckCase(ctx, groups, t)
+		}
 	}
 	return cfg, err
 }

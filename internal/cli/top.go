@@ -50,7 +50,7 @@ func (f *topFlags) run(cmd *cobra.Command, args []string) error {
 		endsWhenInterrupted(ctx)
 		return top.Run(ctx, feed, o)
 	}
-	seen, err := top.Once(ctx, stdout, feed, o)
+	seen, err := top.PrintOnce(ctx, stdout, feed, o)
 	if err != nil {
 		return err
 	}

@@ -263,7 +263,7 @@ func (x *play) watch() {
 				}
 				x.tracker.Observe(&e.Diagnosis)
 			},
-			alerter.See,
+			alerter.Observe,
 			func(_ context.Context, e *monitor.Evaluation) {
 				if x.o.Seen != nil && e.Err == nil {
 					x.o.Seen(e, func(model, id string) Class { return x.class(model, id) })

@@ -43,7 +43,7 @@ func (b *ruleBuilder) absences() ([]rulefmt.Rule, error) {
 		}
 	}
 	d := &b.cfg.Deployment
-	up := b.cfg.of(b.cfg.Series(indicator.Up))
+	up := b.cfg.restrict(b.cfg.Series(indicator.Up))
 	past := fmt.Sprintf("last_over_time(%s[%s])", up, duration(remembered))
 	fleet := strings.Join(d.Model, ", ")
 	pods := []string{"namespace", "pod"}
@@ -140,7 +140,7 @@ func (b *ruleBuilder) gatewaysAbsent() (exprs [2]string, err error) {
 	if !ok {
 		return exprs, nil
 	}
-	fleet := append(place(&d), "job")
+	fleet := append(fleetLabels(&d), "job")
 	exprs = [2]string{
 		"group by (instance) (max_over_time(up[1m]) == 0) and on (instance) group by (instance) (last_over_time(sixty_gateway_upstream_up[1h]))",
 		fmt.Sprintf("count by (%[1]s) (group by (%[1]s, instance) (last_over_time(sixty_gateway_upstream_up[1h]))) unless on (%[1]s) group by (%[1]s) (up and on (instance) group by (instance) (last_over_time(sixty_gateway_upstream_up[1h])))",
@@ -152,7 +152,7 @@ func (b *ruleBuilder) gatewaysAbsent() (exprs [2]string, err error) {
 		}
 	}
 	if slices.Contains(b.cfg.Absences, "gateway-down") {
-		exprs[0] = b.placed(exprs[0], "")
+		exprs[0] = b.withFleetLabels(exprs[0], "")
 	}
 	return exprs, nil
 }

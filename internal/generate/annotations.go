@@ -38,8 +38,8 @@ func (b *ruleBuilder) description(p *catalog.Pathology, used []resolved) string 
 	outside, per := atGateway(p), p.Per()
 	switch {
 	case outside: // whose instance may be a server
-		values = Arguments(parted(append(slices.Clone(ids[:len(ids)-1]), gatewayLabel), per))
-		ids = parted(ids, per)
+		values = Arguments(withPartLabel(append(slices.Clone(ids[:len(ids)-1]), gatewayLabel), per))
+		ids = withPartLabel(ids, per)
 	case readsModel(p):
 		ids = b.target()
 	}

@@ -21,15 +21,15 @@ const gatewayLabel = "gateway"
 // atGateway reports whether a condition is about what a gateway sees.
 func atGateway(p *catalog.Pathology) bool { return p.Scope() == indicator.Gateway }
 
-// Sees reports whether the deployment has what a pathology is about: a gateway, where it
+// AppliesTo reports whether the deployment has what a pathology is about: a gateway, where it
 // is one at a gateway.
-func Sees(d *dialect.Deployment, p *catalog.Pathology) bool {
+func AppliesTo(d *dialect.Deployment, p *catalog.Pathology) bool {
 	_, there := d.Gateway()
 	return there || !atGateway(p)
 }
 
-// parted adds the label by which a signal's parts are told apart to those of a target.
-func parted(instance []string, per string) []string {
+// withPartLabel adds the label by which a signal's parts are told apart to those of a target.
+func withPartLabel(instance []string, per string) []string {
 	if per == "" {
 		return instance
 	}
@@ -47,8 +47,8 @@ func identity(d *dialect.Deployment) string {
 	return d.Instance[len(d.Instance)-1]
 }
 
-// place is where a fleet is: the labels of a model without its name.
-func place(d *dialect.Deployment) []string {
+// fleetLabels is where a fleet is: the labels of a model without its name.
+func fleetLabels(d *dialect.Deployment) []string {
 	return slices.DeleteFunc(slices.Clone(d.Model), func(l string) bool { return l == "model_name" })
 }
 
@@ -70,8 +70,8 @@ const (
 	servedAsModel   = "instance_model:vllm_gateway_serves:info"
 )
 
-// served are the recording rules of these that alerts read.
-func (b *ruleBuilder) served() (rules []rulefmt.Rule, err error) {
+// servedRules are the recording rules of these that alerts read.
+func (b *ruleBuilder) servedRules() (rules []rulefmt.Rule, err error) {
 	if len(b.serves) == 0 {
 		return nil, nil
 	}
@@ -99,26 +99,26 @@ func (b *ruleBuilder) served() (rules []rulefmt.Rule, err error) {
 		return rules, nil
 	}
 	byModel := fmt.Sprintf("%[1]s * on (%[2]s) group_left (model_name) %[3]s or on (%[2]s, model) %[4]s",
-		exprs[1], on, b.cfg.served(labels.MustNewMatcher(labels.MatchNotEqual, "model_name", "")), renamed(exprs[1]))
+		exprs[1], on, b.cfg.selectServed(labels.MustNewMatcher(labels.MatchNotEqual, "model_name", "")), renamed(exprs[1]))
 	return append(rules, rulefmt.Rule{Record: servedAsModel, Expr: pretty(byModel)}), nil
 }
 
-// served selects gateways by the model behind them.
-func (cfg *RulesConfig) served(ms ...*labels.Matcher) string {
+// selectServed selects gateways by the model behind them.
+func (cfg *RulesConfig) selectServed(ms ...*labels.Matcher) string {
 	return indicator.Selector(servedByGateway, append(ms, cfg.Deployment.Matchers...)...)
 }
 
-// placed gives an alert at a gateway the labels by which it is routed and inhibited: the
+// withFleetLabels gives an alert at a gateway the labels by which it is routed and inhibited: the
 // model behind it, the gateway, and of one upstream the server.
-func (b *ruleBuilder) placed(expr, per string) string {
+func (b *ruleBuilder) withFleetLabels(expr, per string) string {
 	d := &b.cfg.Deployment
 	on, info := d.Instance, servedByGateway
 	if per == indicator.PerModel {
-		on, info = parted(d.Instance, per), servedAsModel
+		on, info = withPartLabel(d.Instance, per), servedAsModel
 	}
 	b.serves[info] = true
 	id := identity(d)
-	expr = fmt.Sprintf(`label_replace((%s) * on (%s) group_left (model_name) %s, %q, "$1", %q, "(.+)")`, expr, strings.Join(on, ", "), b.cfg.of(info), gatewayLabel, id)
+	expr = fmt.Sprintf(`label_replace((%s) * on (%s) group_left (model_name) %s, %q, "$1", %q, "(.+)")`, expr, strings.Join(on, ", "), b.cfg.restrict(info), gatewayLabel, id)
 	if per == indicator.PerUpstream && id == "instance" {
 		expr = fmt.Sprintf(`label_replace(%s, "instance", "$1", %q, "(.+)")`, expr, per)
 	}
@@ -135,9 +135,9 @@ func (cfg *RulesConfig) linked(cause, symptom *catalog.Pathology) link {
 	causeOutside, outside := atGateway(cause), atGateway(symptom)
 	switch {
 	case causeOutside && outside:
-		return link{append(place(d), gatewayLabel), []string{gatewayLabel}}
+		return link{append(fleetLabels(d), gatewayLabel), []string{gatewayLabel}}
 	case outside && symptom.Per() == indicator.PerUpstream && readsModel(cause): // the gateway may be in another namespace
-		return link{append(slices.DeleteFunc(place(d), func(l string) bool { return l != "cluster" }), "instance"), []string{"instance"}}
+		return link{append(slices.DeleteFunc(fleetLabels(d), func(l string) bool { return l != "cluster" }), "instance"), []string{"instance"}}
 	case outside:
 		return link{slices.Clone(d.Model), []string{"model_name"}}
 	case causeOutside:

@@ -23,24 +23,24 @@ const (
 	maxObject = 220_000
 )
 
-// A Part is what belongs into one object: the signals, the alerts of one objective.
-type Part struct {
+// A RuleSet is what belongs into one object: the signals, the alerts of one objective.
+type RuleSet struct {
 	Name   string // in lower case, with hyphens
 	Groups []rulefmt.RuleGroup
 }
 
 // AddTo adds groups to the part of a name.
-func AddTo(parts []Part, name string, groups ...rulefmt.RuleGroup) []Part {
-	i := slices.IndexFunc(parts, func(p Part) bool { return p.Name == name })
+func AddTo(parts []RuleSet, name string, groups ...rulefmt.RuleGroup) []RuleSet {
+	i := slices.IndexFunc(parts, func(p RuleSet) bool { return p.Name == name })
 	if i < 0 {
-		i, parts = len(parts), append(parts, Part{Name: name})
+		i, parts = len(parts), append(parts, RuleSet{Name: name})
 	}
 	parts[i].Groups = append(parts[i].Groups, groups...)
 	return parts
 }
 
 // Groups returns the groups of all parts.
-func Groups(parts []Part) (out []rulefmt.RuleGroup) {
+func Groups(parts []RuleSet) (out []rulefmt.RuleGroup) {
 	for _, p := range parts {
 		out = append(out, p.Groups...)
 	}
@@ -49,7 +49,7 @@ func Groups(parts []Part) (out []rulefmt.RuleGroup) {
 
 // Split divides groups that hold more than so many rules, 0 for any number, in order: rules
 // that read what earlier ones record then read what the group before recorded last.
-func Split(parts []Part, most int) []Part {
+func Split(parts []RuleSet, most int) []RuleSet {
 	out := slices.Clone(parts)
 	for i := range out {
 		var groups []rulefmt.RuleGroup
@@ -81,7 +81,7 @@ func chunks(g rulefmt.RuleGroup, most int) []rulefmt.RuleGroup {
 
 // Objects writes parts as one file each, where the format is one of Kubernetes, several
 // where a part is too large for an object; in other formats as one file for all.
-func Objects(parts []Part, f Format, name, namespace string, labels map[string]string) ([]File, error) {
+func Objects(parts []RuleSet, f Format, name, namespace string, labels map[string]string) ([]File, error) {
 	if f != PrometheusRule && f != VMRule {
 		content, err := Encode(Groups(parts), f, name, namespace, labels)
 		return []File{{"rules.yaml", content}}, err

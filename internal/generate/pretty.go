@@ -15,16 +15,16 @@ func pretty(expr string) string {
 	if err != nil {
 		return expr // the tests of the catalogue keep this from happening
 	}
-	return strings.TrimLeft(parser.Prettify(bare(tree, 0, false)), " ")
+	return strings.TrimLeft(parser.Prettify(stripParens(tree, 0, false)), " ")
 }
 
-// bare removes parentheses that change nothing. outer is the precedence of the
+// stripParens removes parentheses that change nothing. outer is the precedence of the
 // operator above, 0 where there is none; right says that the expression stands
 // on its right.
-func bare(e parser.Expr, outer int, right bool) parser.Expr {
+func stripParens(e parser.Expr, outer int, right bool) parser.Expr {
 	switch n := e.(type) {
 	case *parser.ParenExpr:
-		inner := bare(n.Expr, 0, false)
+		inner := stripParens(n.Expr, 0, false)
 		b, binary := inner.(*parser.BinaryExpr)
 		if _, unary := inner.(*parser.UnaryExpr); unary {
 			return &parser.ParenExpr{Expr: inner}
@@ -38,12 +38,12 @@ func bare(e parser.Expr, outer int, right bool) parser.Expr {
 		return inner
 	case *parser.BinaryExpr:
 		p := precedence(n.Op)
-		n.LHS, n.RHS = bare(n.LHS, p, false), bare(n.RHS, p, true)
+		n.LHS, n.RHS = stripParens(n.LHS, p, false), stripParens(n.RHS, p, true)
 	case *parser.AggregateExpr:
-		n.Expr = bare(n.Expr, 0, false)
+		n.Expr = stripParens(n.Expr, 0, false)
 	case *parser.Call:
 		for i := range n.Args {
-			n.Args[i] = bare(n.Args[i], 0, false)
+			n.Args[i] = stripParens(n.Args[i], 0, false)
 		}
 	}
 	return e

@@ -102,7 +102,7 @@ const minPastShare = 48
 
 // Rules are the generated rules, and what could not be generated.
 type Rules struct {
-	Parts    []Part
+	Parts    []RuleSet
 	Warnings []string
 }
 
@@ -116,7 +116,7 @@ func NewRules(cfg RulesConfig) (*Rules, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	cfg.Pathologies = slices.DeleteFunc(slices.Clone(cfg.Pathologies), func(p *catalog.Pathology) bool { return !Sees(&cfg.Deployment, p) })
+	cfg.Pathologies = slices.DeleteFunc(slices.Clone(cfg.Pathologies), func(p *catalog.Pathology) bool { return !AppliesTo(&cfg.Deployment, p) })
 	if cfg.Objectives != nil && slices.ContainsFunc(cfg.Objectives.Objectives, func(o slo.Objective) bool { return o.Service != "" }) && !slices.Contains(cfg.Deployment.Model, "service") {
 		cfg.Deployment.Model = append(slices.Clone(cfg.Deployment.Model), "service")
 	}
@@ -223,9 +223,9 @@ func (cfg *RulesConfig) normalSeries(s *indicator.Signal) string {
 	return level(s) + ":vllm_" + s.Name + suffix(s) + ":median" + duration(cfg.Past)
 }
 
-// of restricts a recorded series to this deployment: another pack in the same
+// restrict restricts a recorded series to this deployment: another pack in the same
 // Prometheus may record under the same name.
-func (cfg *RulesConfig) of(series string) string {
+func (cfg *RulesConfig) restrict(series string) string {
 	return indicator.Selector(series, cfg.Deployment.Matchers...)
 }
 
@@ -269,9 +269,9 @@ func (b *ruleBuilder) recordings() ([]rulefmt.Rule, error) {
 		}
 		d := b.cfg.Deployment
 		if !slices.Contains(parts, s) {
-			d.Recorded = b.part
+			d.Recorded = b.partLabel
 		}
-		d.Instance = parted(d.Instance, s.Per)
+		d.Instance = withPartLabel(d.Instance, s.Per)
 		expr, err := d.Expr(s)
 		if err != nil {
 			return nil, err
@@ -290,13 +290,13 @@ func (b *ruleBuilder) recordings() ([]rulefmt.Rule, error) {
 		}
 		rules = append(rules, rulefmt.Rule{Record: b.cfg.Series(s), Expr: pretty(expr)})
 	}
-	served, err := b.served()
+	served, err := b.servedRules()
 	return append(rules, served...), err
 }
 
-// part returns the recorded series of a signal that others are made of, with their labels.
-func (b *ruleBuilder) part(s *indicator.Signal) string {
-	series := b.cfg.of(b.cfg.Series(s))
+// partLabel returns the recorded series of a signal that others are made of, with their labels.
+func (b *ruleBuilder) partLabel(s *indicator.Signal) string {
+	series := b.cfg.restrict(b.cfg.Series(s))
 	if b.host {
 		return fmt.Sprintf("max without (%s) (%s)", hostLabel, series)
 	}
@@ -329,7 +329,7 @@ func (b *ruleBuilder) baselines() []rulefmt.Rule {
 		if !b.normal[s.Name] {
 			continue
 		}
-		series := fmt.Sprintf("%s[%s] offset %s", b.cfg.of(b.cfg.Series(s)), past, ago)
+		series := fmt.Sprintf("%s[%s] offset %s", b.cfg.restrict(b.cfg.Series(s)), past, ago)
 		rules = append(rules, rulefmt.Rule{
 			Record: b.cfg.normalSeries(s),
 			Expr:   fmt.Sprintf("quantile_over_time(0.5, %s) and (count_over_time(%s) >= %d)", series, series, need),
@@ -344,7 +344,7 @@ func (b *ruleBuilder) limit(c catalog.Cond, limit string) string {
 	if !slices.ContainsFunc(b.limits, func(r rulefmt.Rule) bool { return r.Record == name }) {
 		b.limits = append(b.limits, rulefmt.Rule{Record: name, Expr: pretty(limit)})
 	}
-	return b.cfg.of(name)
+	return b.cfg.restrict(name)
 }
 
 // target lists the labels of one model on one server.
@@ -356,7 +356,7 @@ func (b *ruleBuilder) target() []string {
 // the host would be inhibited by no GPU's.
 func (b *ruleBuilder) recordedInstance(p *catalog.Pathology) []string {
 	if atGateway(p) {
-		return parted(b.cfg.Deployment.Instance, p.Per())
+		return withPartLabel(b.cfg.Deployment.Instance, p.Per())
 	}
 	if b.host {
 		return append(slices.Clone(b.cfg.Deployment.Instance), hostLabel)
@@ -419,7 +419,7 @@ func (b *ruleBuilder) condition(p *catalog.Pathology, when catalog.Cond, seg *se
 	var used []resolved
 	o := catalog.Compilation{
 		Instance: b.recordedInstance(p), Model: b.cfg.Deployment.Model, GPU: b.cfg.Deployment.GPU,
-		Limit: b.cfg.limit(seg), Promises: b.cfg.promises(seg),
+		Limit: b.cfg.limit(seg), Promises: b.cfg.promisedThresholds(seg),
 		Query: func(s *indicator.Signal, past bool) (string, error) {
 			if !b.cfg.Deployment.HasSignal(s) {
 				return "", nil
@@ -427,9 +427,9 @@ func (b *ruleBuilder) condition(p *catalog.Pathology, when catalog.Cond, seg *se
 			b.recorded[s.Name] = true
 			if past {
 				b.normal[s.Name] = true
-				return b.cfg.of(b.cfg.normalSeries(s)), nil
+				return b.cfg.restrict(b.cfg.normalSeries(s)), nil
 			}
-			return b.cfg.of(b.cfg.Series(s)), nil
+			return b.cfg.restrict(b.cfg.Series(s)), nil
 		},
 		Record: b.limit,
 	}
@@ -450,7 +450,7 @@ func (b *ruleBuilder) condition(p *catalog.Pathology, when catalog.Cond, seg *se
 		}
 	})
 	if atGateway(p) {
-		return b.placed(expr, p.Per()), used, nil
+		return b.withFleetLabels(expr, p.Per()), used, nil
 	}
 	return pretty(expr), used, nil
 }
@@ -494,7 +494,7 @@ func (b *ruleBuilder) objectivesHold(seg *segment) string {
 	for _, p := range threshold.Promises() {
 		if limit, ok := seg.objective.Value(p.Threshold.Objective); ok {
 			b.recorded[p.Signal.Name] = true
-			parts = append(parts, fmt.Sprintf("(%s <= %s)", b.cfg.of(b.cfg.Series(p.Signal)), number(limit)))
+			parts = append(parts, fmt.Sprintf("(%s <= %s)", b.cfg.restrict(b.cfg.Series(p.Signal)), number(limit)))
 		}
 	}
 	return strings.Join(parts, " and ")

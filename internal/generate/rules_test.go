@@ -172,7 +172,7 @@ func TestEveryAlertFiresAndHoldsItsPeace(t *testing.T) {
 	for _, p := range pathologies.All() {
 		t.Run(p.ID, func(t *testing.T) {
 			t.Parallel()
-			groups := generate.Behind(r.Groups(), p.Alert)
+			groups := generate.GroupsBehind(r.Groups(), p.Alert)
 			for name, fires := range map[string]bool{"fires": true, "nearmiss": false} {
 				c, err := history.Open(os.DirFS("../pathologies/"+strings.ReplaceAll(p.ID, "-", "")+"/testdata"), name)
 				if err != nil {
@@ -180,7 +180,7 @@ func TestEveryAlertFiresAndHoldsItsPeace(t *testing.T) {
 				}
 				const scrape, evaluation = 15 * time.Second, 90 * time.Second // a restart is told for two minutes
 				c = c.Stretch(scrape, min(12, 960/c.Scrapes))
-				ok, err := replay.Holds(t.Context(), groups, generate.Told{Alert: p.Alert, Fires: fires, Case: c, Series: c.Series(), Scrape: scrape, Evaluation: evaluation})
+				ok, err := replay.CheckCase(t.Context(), groups, generate.RuleCase{Alert: p.Alert, Fires: fires, Case: c, Series: c.Series(), Scrape: scrape, Evaluation: evaluation})
 				if err != nil || !ok {
 					t.Errorf("%s: the alert does not do what the case says: %v", name, err)
 				}
@@ -202,7 +202,7 @@ func TestAShortOutageIsSeen(t *testing.T) {
 		cfg := usual(t)
 		cfg.Interval = scrape
 		cfg.Deployment.Window, cfg.Deployment.Short = generate.Windows(scrape)
-		groups := generate.Behind(rulesOf(t, cfg).Groups(), alert)
+		groups := generate.GroupsBehind(rulesOf(t, cfg).Groups(), alert)
 		for phase := time.Duration(0); phase < scrape; phase += max(scrape/3, 5*time.Second) {
 			for _, down := range []time.Duration{scrape, 61 * time.Second} {
 				store, err := embedded.Open(embedded.Config{})

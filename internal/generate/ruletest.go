@@ -34,9 +34,9 @@ const (
 	mostSlowed = 12
 )
 
-// A Told is a case as this deployment's servers would tell it, and whether it must raise
+// A RuleCase is a case as this deployment's servers would tell it, and whether it must raise
 // the pathology's alert.
-type Told struct {
+type RuleCase struct {
 	Alert  string
 	Fires  bool // ever; else: not in the end
 	Case   *history.Case
@@ -58,7 +58,7 @@ const testJob = "vllm"
 // the names and with the labels of the deployment. Where names or thresholds are others,
 // holds is asked whether an alert still does what its case says; a test that does not
 // hold is left out, with a note.
-func RuleTests(cfg RulesConfig, cases fs.FS, ruleFiles []string, holds func(Told) (bool, error)) (files []File, notes []string, err error) {
+func RuleTests(cfg RulesConfig, cases fs.FS, ruleFiles []string, holds func(RuleCase) (bool, error)) (files []File, notes []string, err error) {
 	v1, err := dialect.Named("vllm-v1")
 	if err != nil {
 		return nil, nil, err
@@ -134,7 +134,7 @@ func RuleTests(cfg RulesConfig, cases fs.FS, ruleFiles []string, holds func(Told
 var toldCases = []string{"fires", "nearmiss"}
 
 // toldOf translates the cases of pathologies, one after the other.
-func toldOf(all []*catalog.Pathology, cases fs.FS, names dialect.Dialect, target map[string]string) (out []Told, err error) {
+func toldOf(all []*catalog.Pathology, cases fs.FS, names dialect.Dialect, target map[string]string) (out []RuleCase, err error) {
 	for _, p := range all {
 		dir, err := fs.Sub(cases, strings.ReplaceAll(p.ID, "-", "")+"/testdata")
 		if err != nil {
@@ -145,7 +145,7 @@ func toldOf(all []*catalog.Pathology, cases fs.FS, names dialect.Dialect, target
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", p.ID, err)
 			}
-			t := told(p, c, names, target)
+			t := translateCase(p, c, names, target)
 			t.Fires = k == 0
 			out = append(out, t)
 		}
@@ -179,11 +179,11 @@ func (cfg *RulesConfig) example() (map[string]string, error) {
 	return target, nil
 }
 
-// told translates a case.
-func told(p *catalog.Pathology, c *history.Case, names dialect.Dialect, target map[string]string) Told {
+// translateCase translates a case.
+func translateCase(p *catalog.Pathology, c *history.Case, names dialect.Dialect, target map[string]string) RuleCase {
 	times := min(mostSlowed, max(1, int(testLength/testScrape)/c.Scrapes))
 	c = c.Stretch(testScrape, times)
-	t := Told{Alert: p.Alert, Case: c, Series: map[string][]history.Series{}, Labels: map[string]string{}, Scrape: testScrape, Evaluation: testEvaluation}
+	t := RuleCase{Alert: p.Alert, Case: c, Series: map[string][]history.Series{}, Labels: map[string]string{}, Scrape: testScrape, Evaluation: testEvaluation}
 	for name, value := range target {
 		if name != "model_name" && name != "instance" && value != "" {
 			t.Labels[name] = value
@@ -236,7 +236,7 @@ func wanted(p *catalog.Pathology, dia dialect.Dialect) map[string]bool {
 }
 
 // unitTest writes a case as promtool reads it; want may name the scrape's own series.
-func (t *Told) unitTest(title string, want map[string]bool) UnitTest {
+func (t *RuleCase) unitTest(title string, want map[string]bool) UnitTest {
 	c := t.Case
 	u := UnitTest{Name: title, Interval: model.Duration(t.Scrape)}
 	for _, instance := range slices.Sorted(maps.Keys(t.Series)) {
@@ -245,7 +245,7 @@ func (t *Told) unitTest(title string, want map[string]bool) UnitTest {
 		}
 		up, took := make([]float64, c.Scrapes), make([]float64, c.Scrapes)
 		for i := range up {
-			up[i], took[i] = 1, c.Took(instance, i).Seconds()
+			up[i], took[i] = 1, c.ScrapeDuration(instance, i).Seconds()
 			if c.Down(instance, i) {
 				up[i] = 0
 			}
@@ -276,7 +276,7 @@ func (t *Told) unitTest(title string, want map[string]bool) UnitTest {
 }
 
 // describe writes a series as promtool reads it.
-func (t *Told) describe(l labels.Labels, instance string) string {
+func (t *RuleCase) describe(l labels.Labels, instance string) string {
 	b := labels.NewBuilder(l).Set("instance", instance).Set("job", t.Job())
 	for name, value := range t.Labels {
 		b.Set(name, value)
@@ -285,10 +285,10 @@ func (t *Told) describe(l labels.Labels, instance string) string {
 }
 
 // Job is the label job of the case's servers.
-func (t *Told) Job() string { return cmp.Or(t.Labels["job"], testJob) }
+func (t *RuleCase) Job() string { return cmp.Or(t.Labels["job"], testJob) }
 
-// Behind leaves of the groups an alert and what it reads.
-func Behind(groups []rulefmt.RuleGroup, alert string) []rulefmt.RuleGroup {
+// GroupsBehind leaves of the groups an alert and what it reads.
+func GroupsBehind(groups []rulefmt.RuleGroup, alert string) []rulefmt.RuleGroup {
 	want, texts := map[string]bool{}, []string{}
 	keep := func(r rulefmt.Rule) bool {
 		return r.Alert == alert || r.Record != "" && slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, r.Record) })

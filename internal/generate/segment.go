@@ -155,9 +155,9 @@ func (cfg *RulesConfig) limit(seg *segment) func(*catalog.Threshold) (float64, s
 	}
 }
 
-// promises returns what tells the thresholds that somebody promised from those that were
+// promisedThresholds returns what tells the thresholds that somebody promised from those that were
 // measured.
-func (cfg *RulesConfig) promises(seg *segment) func(*catalog.Threshold) bool {
+func (cfg *RulesConfig) promisedThresholds(seg *segment) func(*catalog.Threshold) bool {
 	sources := threshold.Sources{Set: cfg.Set, Objective: seg.objective}
 	return func(t *catalog.Threshold) bool {
 		_, ok := sources.Limit(t)
@@ -177,7 +177,7 @@ func (cfg *RulesConfig) resolve(seg *segment, c catalog.Cond) resolved {
 	t := c.Threshold
 	r := resolved{cond: c}
 	way := t.Ways(cfg.limit(seg), true)
-	if c.Promised && (!way.Set || !cfg.promises(seg)(t)) {
+	if c.Promised && (!way.Set || !cfg.promisedThresholds(seg)(t)) {
 		return r
 	}
 	if way.Set {

@@ -85,8 +85,8 @@ func (a Alerts) Rank(severity string) int {
 	return -1
 }
 
-// See takes the next evaluation. What cannot be judged keeps the alerts that there are.
-func (a *Alerter) See(_ context.Context, e *Evaluation) {
+// Observe takes the next evaluation. What cannot be judged keeps the alerts that there are.
+func (a *Alerter) Observe(_ context.Context, e *Evaluation) {
 	if a.active == nil {
 		a.active = map[string]*activeAlert{}
 	}
@@ -175,7 +175,7 @@ func (a *Alerter) fires(d *diagnose.Diagnosis, f *diagnose.Finding, at time.Time
 		a.active[key.String()] = al
 	}
 	al.seen, al.gateway = at, f.Pathology.Scope() == indicator.Gateway
-	al.waits = al.waits && at.Sub(al.found) < patience(d, f)
+	al.waits = al.waits && at.Sub(al.found) < notifyAfter(d, f)
 	if of != nil {
 		al.Path = "/incident/" + of.ID
 		if since, known := of.Since[f.Pathology.ID]; known {
@@ -188,10 +188,10 @@ func (a *Alerter) fires(d *diagnose.Diagnosis, f *diagnose.Finding, at time.Time
 	}
 }
 
-// patience is for how long a finding must go on before people are told: a ticket as long as its
+// notifyAfter is for how long a finding must go on before people are told: a ticket as long as its
 // alert rule waits; a page, where the rule waits at all, until it is in the next scrape too: a
 // burst, or a second in which the machine stood still, may do it for a moment.
-func patience(d *diagnose.Diagnosis, f *diagnose.Finding) time.Duration {
+func notifyAfter(d *diagnose.Diagnosis, f *diagnose.Finding) time.Duration {
 	if f.Severity < catalog.Page {
 		return f.Wait
 	}

@@ -38,7 +38,7 @@ func TestAlertsHaveTheFindingsSeverity(t *testing.T) {
 		}
 		for range 8 { // for longer than what is no longer found is kept firing
 			at = at.Add(15 * time.Second)
-			a.See(t.Context(), &Evaluation{At: at, Diagnosis: d})
+			a.Observe(t.Context(), &Evaluation{At: at, Diagnosis: d})
 		}
 		var on []string
 		for severity, end := range ends {
@@ -89,7 +89,7 @@ func TestAnAlertKeepsTheNameOfItsIncident(t *testing.T) {
 		}
 		for range 12 {
 			at = at.Add(15 * time.Second)
-			a.See(t.Context(), &Evaluation{At: at, Diagnosis: d})
+			a.Observe(t.Context(), &Evaluation{At: at, Diagnosis: d})
 		}
 		var on []string
 		for id, end := range ends {
@@ -160,7 +160,7 @@ process_start_time_seconds B
 			t.Fatal(err)
 		}
 		e := &Evaluation{At: at, Diagnosis: d}
-		a.See(t.Context(), e)
+		a.Observe(t.Context(), e)
 		fired = fired || goesOn
 		o := NewOverview(e, interval, at, nil, nil)
 		if len(o.Models) != 2 {
@@ -194,7 +194,7 @@ func TestAlertsWait(t *testing.T) {
 		sent := 0
 		a := &Alerter{Send: func(list ...collect.Alert) { sent = len(list) }}
 		for i := 1; sent == 0 && i <= 8; i++ {
-			a.See(t.Context(), &Evaluation{At: began.Add(time.Duration(i) * 15 * time.Second), Diagnosis: diagnose.Diagnosis{
+			a.Observe(t.Context(), &Evaluation{At: began.Add(time.Duration(i) * 15 * time.Second), Diagnosis: diagnose.Diagnosis{
 				Interval: 30 * time.Second,
 				Targets:  []diagnose.Target{{Name: "a:1", Labels: map[string]string{"instance": "a:1", "model_name": "m"}}},
 				Verdicts: []diagnose.Verdict{{ID: p.ID, Status: diagnose.Firing, Model: "m", All: []string{"a:1"}}},

@@ -28,8 +28,8 @@ type Anomalies struct {
 // Switch switches it on or off, from the next evaluation on.
 func (a *Anomalies) Switch(on bool) { a.on.Store(on) }
 
-// See takes the next evaluation.
-func (a *Anomalies) See(_ context.Context, e *Evaluation) {
+// Observe takes the next evaluation.
+func (a *Anomalies) Observe(_ context.Context, e *Evaluation) {
 	if !a.on.Load() {
 		a.watcher = nil
 		a.latest.Store(nil)

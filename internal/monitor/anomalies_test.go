@@ -36,7 +36,7 @@ func TestAnomalies(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a.See(t.Context(), &Evaluation{At: at, Diagnosis: d})
+		a.Observe(t.Context(), &Evaluation{At: at, Diagnosis: d})
 	}
 	a := &Anomalies{Catalogue: pathologies.All()}
 	for i := range 10 {

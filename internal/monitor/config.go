@@ -99,7 +99,7 @@ func (rs *Receivers) UnmarshalYAML(list *yaml.Node) error {
 			err = errors.New("there is another one of this name")
 		}
 		if err != nil {
-			return fmt.Errorf("line %d: receiver %q: %s", nodes[i].Line, named.Name, lineOfError.ReplaceAllString(plain(err).Error(), ""))
+			return fmt.Errorf("line %d: receiver %q: %s", nodes[i].Line, named.Name, lineOfError.ReplaceAllString(stripYAMLPrefix(err).Error(), ""))
 		}
 		*rs = append(*rs, cfg.Receivers[0])
 	}
@@ -184,16 +184,16 @@ func ParseConfig(content []byte, every time.Duration, log *slog.Logger) (*Config
 		Sixty *Section `yaml:"sixty"`
 	}{&c.Sixty}
 	if err := d.Decode(&own); err != nil && len(bytes.TrimSpace(ours)) > 0 {
-		return nil, plain(err)
+		return nil, stripYAMLPrefix(err)
 	}
 	if c.Prometheus, err = config.Load(string(theirs), log); err != nil { // errors have the lines of the file
-		return nil, plain(err)
+		return nil, stripYAMLPrefix(err)
 	}
 	if theirs, err = scrapedEvery(theirs, every); err != nil {
-		return nil, plain(err)
+		return nil, stripYAMLPrefix(err)
 	}
 	if c.Prometheus, err = config.Load(string(theirs), log); err != nil {
-		return nil, hint.With(fmt.Errorf("with a scrape every %s: %w", cmp.Or(every, DefaultScrapeInterval), plain(err)),
+		return nil, hint.With(fmt.Errorf("with a scrape every %s: %w", cmp.Or(every, DefaultScrapeInterval), stripYAMLPrefix(err)),
 			"give a scrape_interval: in global it is 5s here, and 1m in Prometheus, where there is none")
 	}
 	return c, c.Sixty.check()
@@ -260,7 +260,7 @@ func (s *Section) check() error {
 func divide(content []byte) (ours, theirs []byte, err error) {
 	var doc yaml.Node
 	if err := yaml.Unmarshal(content, &doc); err != nil {
-		return nil, nil, plain(err)
+		return nil, nil, stripYAMLPrefix(err)
 	}
 	if len(doc.Content) == 0 {
 		return nil, content, nil
@@ -295,8 +295,8 @@ func divide(content []byte) (ours, theirs []byte, err error) {
 	return ours, theirs, nil
 }
 
-// plain takes what YAML's packages add off an error, on one line.
-func plain(err error) error {
+// stripYAMLPrefix takes what YAML's packages add off an error, on one line.
+func stripYAMLPrefix(err error) error {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	text = strings.TrimPrefix(text, "unmarshal errors:\n")
 	var parts []string

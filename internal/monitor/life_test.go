@@ -138,7 +138,7 @@ func TestAlertsOfALivingFleet(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				alerter.See(t.Context(), &Evaluation{At: at, Diagnosis: d})
+				alerter.Observe(t.Context(), &Evaluation{At: at, Diagnosis: d})
 			}
 			for key, at := range first {
 				if by, ok := tc.want[key]; !ok {

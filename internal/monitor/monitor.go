@@ -168,7 +168,7 @@ func (m *Monitor) options(ctx context.Context, from *source.Source, at time.Time
 		told = more
 	}
 	o.Annotate = func(ts []diagnose.Target) {
-		m.recall(ts)
+		m.restoreModels(ts)
 		if told != nil {
 			told(ts)
 		}
@@ -176,9 +176,9 @@ func (m *Monitor) options(ctx context.Context, from *source.Source, at time.Time
 	return o, nil
 }
 
-// recall gives a server that is down the model that it served: it still belongs to it, and
+// restoreModels gives a server that is down the model that it served: it still belongs to it, and
 // its alert has the same labels as when it began.
-func (m *Monitor) recall(ts []diagnose.Target) {
+func (m *Monitor) restoreModels(ts []diagnose.Target) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := map[string]string{} // model by server; "" where there are several
@@ -207,9 +207,9 @@ func (m *Monitor) recall(ts []diagnose.Target) {
 // maxServed bounds the servers that are remembered: pods come and go under new names.
 const maxServed = 10_000
 
-// Look diagnoses one moment, the past too, with predictions of its fixes. A window of 0 is
+// DiagnoseAt diagnoses one moment, the past too, with predictions of its fixes. A window of 0 is
 // chosen by the diagnosis.
-func (m *Monitor) Look(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
+func (m *Monitor) DiagnoseAt(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
 	from := m.o.Source.WithoutPartials()
 	o, err := m.options(ctx, from, at)
 	if err != nil {

@@ -71,7 +71,7 @@ func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []co
 	}
 	if o.State == view.Stale {
 		for i := range o.Models {
-			doubtful(&o.Models[i])
+			markUnknown(&o.Models[i])
 		}
 	}
 	if len(d.Verdicts) == 0 && e.Err == nil {
@@ -83,8 +83,8 @@ func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []co
 	return o
 }
 
-// doubtful takes back what was well when it was known.
-func doubtful(m *view.Model) {
+// markUnknown takes back what was well when it was known.
+func markUnknown(m *view.Model) {
 	const why = "nothing is known of the last moments"
 	if m.Verdict.Status == view.Healthy {
 		m.Verdict = view.Verdict{ID: diagnose.InsufficientData, Status: view.Unknown, Summary: "Cannot tell: " + why}

@@ -17,10 +17,10 @@ func TestADeadServerKeepsItsModel(t *testing.T) {
 		}
 		return diagnose.Target{Labels: l}
 	}
-	m.recall([]diagnose.Target{of("a:1", "llama"), of("b:1", "qwen"), of("c:1", "one"), of("c:1", "two")})
+	m.restoreModels([]diagnose.Target{of("a:1", "llama"), of("b:1", "qwen"), of("c:1", "one"), of("c:1", "two")})
 	for range 3 {
 		later := []diagnose.Target{of("a:1", "llama"), of("b:1", ""), of("c:1", ""), of("d:1", "")}
-		m.recall(later)
+		m.restoreModels(later)
 		for i, want := range []string{"llama", "qwen", "", ""} {
 			if got := later[i].Labels["model_name"]; got != want {
 				t.Errorf("%s: %q, want %q", later[i].Labels["instance"], got, want)

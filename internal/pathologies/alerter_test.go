@@ -41,7 +41,7 @@ func newTold(model string) *told {
 func (a *told) see(t *testing.T, d diagnose.Diagnosis, later time.Duration) *monitor.Evaluation {
 	a.at = a.at.Add(later)
 	e := &monitor.Evaluation{At: a.at, Diagnosis: d}
-	a.See(t.Context(), e)
+	a.Observe(t.Context(), e)
 	return e
 }
 

@@ -169,9 +169,9 @@ func diagnoseBeside(t *testing.T, c, beside *history.Case, model string) diagnos
 			for _, instance := range slices.Sorted(maps.Keys(byInstance)) {
 				target := embedded.Target{Instance: names[instance]}
 				if c.Down(instance, i) {
-					err = store.AppendFailureAfter(target, at, c.Took(instance, i))
+					err = store.AppendFailureAfter(target, at, c.ScrapeDuration(instance, i))
 				} else {
-					_, err = store.Append(target, at, byInstance[instance].At(i), "", c.Took(instance, i))
+					_, err = store.Append(target, at, byInstance[instance].At(i), "", c.ScrapeDuration(instance, i))
 				}
 				if err != nil {
 					t.Fatalf("scrape %d of %s: %v", i, instance, err)

@@ -60,9 +60,9 @@ func alertHolds(t *testing.T, p *catalog.Pathology, c *history.Case, interval, w
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := generate.Told{Alert: p.Alert, Fires: fires, Case: c.Stretch(interval, 1), Scrape: interval, Evaluation: interval, Labels: map[string]string{"namespace": "prod"}}
+	told := generate.RuleCase{Alert: p.Alert, Fires: fires, Case: c.Stretch(interval, 1), Scrape: interval, Evaluation: interval, Labels: map[string]string{"namespace": "prod"}}
 	told.Series = told.Case.Series()
-	ok, err := replay.Holds(t.Context(), rules.Groups(), told)
+	ok, err := replay.CheckCase(t.Context(), rules.Groups(), told)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -121,10 +121,10 @@ func Groups(cfg Config) (Rules, error) {
 		for _, p := range o.Promises() {
 			s := &sli{cfg: &cfg, objective: o, earlier: cfg.Objectives[:i], promise: p, levels: levels, budget: rounded(1 - p.Share)}
 			s.id = unique(ids, identifier(o, p))
-			if err := s.place(&out); err != nil {
+			if err := s.chooseBucket(&out); err != nil {
 				return Rules{}, fmt.Errorf("objective %d: %w", i+1, err)
 			}
-			s.reach(&out)
+			s.dropUnreachable(&out)
 			g, err := s.group()
 			if err != nil {
 				return Rules{}, fmt.Errorf("objective %d: %w", i+1, err)

@@ -25,14 +25,14 @@ func (c *Config) names(canonical string) []string {
 	return out
 }
 
-// over applies a range function over Base to a metric in all dialects. Series that one
+// overBase applies a range function over Base to a metric in all dialects. Series that one
 // server exposes under several names, as during a deprecation, count once.
-func (c *Config) over(function, canonical string, ms ...*labels.Matcher) string {
-	return c.within(Base, function, canonical, ms...)
+func (c *Config) overBase(function, canonical string, ms ...*labels.Matcher) string {
+	return c.overWindow(Base, function, canonical, ms...)
 }
 
-// within is over another window.
-func (c *Config) within(w time.Duration, function, canonical string, ms ...*labels.Matcher) string {
+// overWindow is over another window.
+func (c *Config) overWindow(w time.Duration, function, canonical string, ms ...*labels.Matcher) string {
 	var parts []string
 	for _, name := range c.names(canonical) {
 		parts = append(parts, fmt.Sprintf("%s(%s[%s])", function, indicator.Selector(name, slices.Concat(ms, c.Matchers)...), span(w)))

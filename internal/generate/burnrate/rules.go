@@ -175,9 +175,9 @@ func AlertName(p slo.Promise, severity catalog.Severity) string {
 // there are events, but no bucket at the edge where they are counted.
 func UnknownName(p slo.Promise) string { return "VLLMErrorBudgetUnknown" + kind(p) }
 
-// hold is how long an alert's condition must last. The windows are what keeps
+// forDuration is how long an alert's condition must last. The windows are what keeps
 // alerts from flapping; this only spans a rule evaluated between two scrapes.
-func hold(severity catalog.Severity) time.Duration {
+func forDuration(severity catalog.Severity) time.Duration {
 	if severity == catalog.Page {
 		return time.Minute
 	}
@@ -218,7 +218,7 @@ func (s *sli) alert(severity catalog.Severity, levels []Level) rulefmt.Rule {
 	return rulefmt.Rule{
 		Alert: AlertName(s.promise, severity),
 		Expr:  strings.Join(parts, "\nor\n"),
-		For:   model.Duration(hold(severity)),
+		For:   model.Duration(forDuration(severity)),
 
 		KeepFiringFor: model.Duration(s.cfg.KeepFiringFor),
 
@@ -236,8 +236,8 @@ func (s *sli) labels(severity catalog.Severity) map[string]string {
 	return out
 }
 
-// where names the target in an alert's text.
-func (s *sli) where() string {
+// targetText names the target in an alert's text.
+func (s *sli) targetText() string {
 	var out string
 	if slices.Contains(s.cfg.By, modelName) {
 		out = "{{ $labels.model_name }}"
@@ -277,7 +277,7 @@ func (s *sli) annotations(levels []Level) map[string]string {
 	detected := s.cfg.Period
 	for _, l := range levels {
 		took, _ := l.Detects(s.budget, 1) // reachable, or it would not be here
-		took += hold(l.Severity)
+		took += forDuration(l.Severity)
 		if l.Most > 0 {
 			rates = append(rates, fmt.Sprintf("%s are bad in %s", percent(l.Threshold(s.budget)), span(l.Long)))
 			took += s.cfg.Interval
@@ -288,7 +288,7 @@ func (s *sli) annotations(levels []Level) map[string]string {
 		detected = min(detected, took.Round(time.Minute))
 	}
 	out := map[string]string{
-		"summary": fmt.Sprintf("Error budget burns: {{ $value | humanizePercentage }} %s on %s, %s may", s.bad(), s.where(), percent(s.budget)),
+		"summary": fmt.Sprintf("Error budget burns: {{ $value | humanizePercentage }} %s on %s, %s may", s.bad(), s.targetText(), percent(s.budget)),
 		"description": fmt.Sprintf("Promised: %s, over %s. Fires when %s, with at least %s requests and %s bad ones. When everything is bad that takes about %s.",
 			s.title(), span(s.cfg.Period), strings.Join(rates, ", or "), number(minEvents), number(minBad), span(detected)),
 		"thresholds": fmt.Sprintf("%s (%s)", s.title(), s.thresholdSource()),
@@ -338,7 +338,7 @@ func (s *sli) unknown() rulefmt.Rule {
 		For:    model.Duration(30 * time.Minute),
 		Labels: s.labels(catalog.Ticket),
 		Annotations: map[string]string{
-			"summary":     fmt.Sprintf("Objective %s cannot be judged on %s", s.id, s.where()),
+			"summary":     fmt.Sprintf("Objective %s cannot be judged on %s", s.id, s.targetText()),
 			"description": fmt.Sprintf("%s has no bucket at %s in any of %s: the servers' buckets changed, or relabelling drops them. Generate the rules again from what the servers have.", family, render.Span(s.edge), strings.Join(s.cfg.names(family+"_bucket"), ", ")),
 		},
 	}

@@ -48,8 +48,8 @@ const (
 // against lists of models and administration (vllm/entrypoints@v0.33.0).
 const serving = `/v1/(chat/completions|completions|responses|messages|embeddings|score|rerank|audio/.+|realtime)|/v2/rerank|/(inference/v1/)?generate|/pooling|/classify|/score|/rerank|/invocations`
 
-// place finds the bucket edge of a latency.
-func (s *sli) place(out *Rules) error {
+// chooseBucket finds the bucket edge of a latency.
+func (s *sli) chooseBucket(out *Rules) error {
 	family, ok := families[s.promise.Quantity]
 	if !ok {
 		return nil
@@ -74,8 +74,8 @@ func (s *sli) place(out *Rules) error {
 	return nil
 }
 
-// reach drops the levels that no incident can reach.
-func (s *sli) reach(out *Rules) {
+// dropUnreachable drops the levels that no incident can reach.
+func (s *sli) dropUnreachable(out *Rules) {
 	var reachable []Level
 	for _, l := range s.levels {
 		if l.Reachable(s.budget) {
@@ -162,14 +162,14 @@ func (s *sli) latency(w time.Duration, own []*labels.Matcher) ([]counter, error)
 	if err != nil {
 		return nil, err
 	}
-	all := by("sum", s.cfg.By, s.cfg.within(w, "rate", family+"_count", own...))
-	good := by("sum", s.cfg.By, s.cfg.within(w, "rate", family+"_bucket", append(slices.Clone(own), le(s.edge.Seconds()))...))
+	all := by("sum", s.cfg.By, s.cfg.overWindow(w, "rate", family+"_count", own...))
+	good := by("sum", s.cfg.By, s.cfg.overWindow(w, "rate", family+"_bucket", append(slices.Clone(own), le(s.edge.Seconds()))...))
 	out := []counter{
 		{events, all + unless},
 		{bad, fmt.Sprintf("clamp_min(%s - on (%s) %s, 0)", s.recorded(events), list(s.cfg.By), good)},
 	}
 	if s.promise.Quantity == slo.ITL {
-		count := s.cfg.within(w, "rate", families[slo.TTFT]+"_count", own...)
+		count := s.cfg.overWindow(w, "rate", families[slo.TTFT]+"_count", own...)
 		// The same exclusion: both families have the same labels.
 		out = append(out, counter{rate(Requests, w), by("sum", s.cfg.By, count) + unless})
 	}
@@ -185,7 +185,7 @@ func (s *sli) unless(canonical string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		parts = append(parts, s.cfg.over("last_over_time", canonical, ms...))
+		parts = append(parts, s.cfg.overBase("last_over_time", canonical, ms...))
 	}
 	if len(parts) == 0 {
 		return "", nil
@@ -211,18 +211,18 @@ func (s *sli) availability(w time.Duration, own []*labels.Matcher) ([]counter, e
 	on := list(target)
 	full := append(slices.Clone(target), modelName)
 	there := func(ms []*labels.Matcher) string {
-		return by("group", full, s.cfg.over("last_over_time", running, ms...))
+		return by("group", full, s.cfg.overBase("last_over_time", running, ms...))
 	}
 
 	handler := labels.MustNewMatcher(labels.MatchRegexp, "handler", serving)
 	http := func(kind labels.MatchType, status string) string {
 		ms := append(slices.Clone(boundary), handler, labels.MustNewMatcher(kind, "status", status))
-		return fmt.Sprintf("%s * on (%s) group_left (%s) %s", by("sum", target, s.cfg.within(w, "rate", httpRequests, ms...)), on, modelName, s.recorded(ServedModel))
+		return fmt.Sprintf("%s * on (%s) group_left (%s) %s", by("sum", target, s.cfg.overWindow(w, "rate", httpRequests, ms...)), on, modelName, s.recorded(ServedModel))
 	}
 	failed := append(slices.Clone(own), labels.MustNewMatcher(labels.MatchEqual, "finished_reason", "error"))
-	rejections := s.cfg.within(w, "rate", rejected, own...)
-	engine := by("sum", full, s.cfg.within(w, "rate", finished, own...)+" or "+rejections)
-	engineBad := by("sum", full, s.cfg.within(w, "rate", finished, failed...)+" or "+rejections)
+	rejections := s.cfg.overWindow(w, "rate", rejected, own...)
+	engine := by("sum", full, s.cfg.overWindow(w, "rate", finished, own...)+" or "+rejections)
+	engineBad := by("sum", full, s.cfg.overWindow(w, "rate", finished, failed...)+" or "+rejections)
 	mark := func(expr, counter string) string {
 		return fmt.Sprintf("label_replace(%s, \"counter\", %q, \"\", \"\")", expr, counter)
 	}

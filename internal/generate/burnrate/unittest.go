@@ -47,7 +47,7 @@ func (s *sli) tests(out *Rules) error {
 		out.warn("%s: no unit tests, for no example of its matchers was found that an earlier objective or another matcher does not claim", s.id)
 		return nil
 	}
-	for _, c := range append(s.burning(), s.quiet()...) {
+	for _, c := range append(s.burning(), s.quietScenarios()...) {
 		if err := s.test(out, target, c, s.series(target, c.phases)); err != nil {
 			return err
 		}
@@ -91,7 +91,7 @@ func (s *sli) burning() []scenario {
 		for _, l := range s.at(severity) {
 			lowest, short = min(lowest, l.Threshold(s.budget)), max(short, l.Short)
 		}
-		fires := minutes(hold(severity)) + 15
+		fires := minutes(forDuration(severity)) + 15
 		clean = max(clean, minutes(short+2*Base))
 		over.checks = append(over.checks, check{fires, rule, true}, check{incident + minutes(short+2*Base), rule, false})
 
@@ -109,8 +109,8 @@ func (s *sli) burning() []scenario {
 
 func minutes(d time.Duration) int { return int(d / time.Minute) }
 
-// quiet returns the scenarios in which a single request is bad.
-func (s *sli) quiet() []scenario {
+// quietScenarios returns the scenarios in which a single request is bad.
+func (s *sli) quietScenarios() []scenario {
 	var out []scenario
 	for _, c := range []struct {
 		name string
@@ -121,7 +121,7 @@ func (s *sli) quiet() []scenario {
 		}}
 		for _, severity := range []catalog.Severity{catalog.Page, catalog.Ticket} {
 			if rule := s.rule(severity); rule != nil {
-				q.checks = append(q.checks, check{16 + minutes(hold(severity)) + 1, rule, false})
+				q.checks = append(q.checks, check{16 + minutes(forDuration(severity)) + 1, rule, false})
 			}
 		}
 		out = append(out, q)

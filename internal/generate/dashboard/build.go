@@ -184,7 +184,7 @@ func (b *builder) variables(servers []dialect.Dialect) {
 	}
 	// From the place over the job and what else tells targets apart to the server.
 	group := without(d.Instance, b.server(), d.Model...)
-	b.vars = b.chain(slices.Concat(b.place(), group, []string{"model_name", b.server()}), names, d.Matchers)
+	b.vars = b.chain(slices.Concat(b.labelsButModel(), group, []string{"model_name", b.server()}), names, d.Matchers)
 	b.gpu = b.chain([]string{"cluster", "Hostname"}, []string{"DCGM_FI_DEV_GPU_TEMP"}, nil)
 	b.host = b.chain([]string{"cluster", "job", "instance"}, []string{"node_uname_info"}, nil)
 	namespace := b.chain([]string{"cluster", "namespace"}, []string{"kube_pod_container_info"}, nil)[1]
@@ -213,7 +213,7 @@ func (b *builder) chain(labelNames, metrics []string, fixed []*labels.Matcher) [
 	var out []Variable
 	for _, l := range labelNames {
 		selector := indicator.Selector(name, matchers...)
-		v := Variable{Name: l, Label: l, Selector: selector, Always: !slices.Contains(b.place(), l) && l != "cluster"}
+		v := Variable{Name: l, Label: l, Selector: selector, Always: !slices.Contains(b.labelsButModel(), l) && l != "cluster"}
 		if n, ok := variableNames[l]; ok {
 			v.Name = n
 		}
@@ -246,7 +246,7 @@ func (b *builder) dashboard(l layout) (Dashboard, error) {
 	for _, r := range l.rows {
 		row := Row{ID: r.id, Title: r.title, Repeat: r.repeat}
 		for _, p := range r.panels {
-			p.queries = b.told(p.queries)
+			p.queries = b.answerable(p.queries)
 			if len(p.queries) == 0 {
 				continue
 			}
@@ -280,12 +280,12 @@ func (b *builder) dashboard(l layout) (Dashboard, error) {
 	return out, nil
 }
 
-// told leaves the queries that servers of these releases can answer: none where nothing
+// answerable leaves the queries that servers of these releases can answer: none where nothing
 // but what stands beside them would be left.
-func (b *builder) told(queries []query) []query {
+func (b *builder) answerable(queries []query) []query {
 	var out []query
 	for _, q := range queries {
-		if d := b.asked(q); len(d.Dialects) > 0 && (q.signal == nil || d.HasSignal(q.signal)) {
+		if d := b.deploymentOf(q); len(d.Dialects) > 0 && (q.signal == nil || d.HasSignal(q.signal)) {
 			out = append(out, q)
 		}
 	}
@@ -352,9 +352,9 @@ func (b *builder) series(p panel, q query) (Series, error) {
 	return out, nil
 }
 
-// asked is the deployment of a query's level, without the dialects whose metrics lack a label that an expression of its
+// deploymentOf is the deployment of a query's level, without the dialects whose metrics lack a label that an expression of its
 // own shows apart.
-func (b *builder) asked(q query) dialect.Deployment {
+func (b *builder) deploymentOf(q query) dialect.Deployment {
 	d := b.levels[q.level]
 	names, err := indicator.Metrics(q.expr)
 	if q.expr == "" || err != nil {
@@ -371,7 +371,7 @@ func (b *builder) asked(q query) dialect.Deployment {
 
 // expr returns a query's PromQL, for all dialects of its level.
 func (b *builder) expr(q query) (string, error) {
-	d := b.asked(q)
+	d := b.deploymentOf(q)
 	if q.expr != "" {
 		return d.PromQL(q.expr)
 	}
@@ -394,9 +394,9 @@ func (b *builder) legend(p panel, q query) string {
 	case perModel, perFleet, perObjective:
 		names = append(names, reversed(d.Model)...)
 	case perReplica, perEngine:
-		names = slices.Concat(names, b.target(), []string{"model_name"}, reversed(b.place()))
+		names = slices.Concat(names, b.target(), []string{"model_name"}, reversed(b.labelsButModel()))
 	case perServer:
-		names = slices.Concat(names, b.target(), reversed(b.place()))
+		names = slices.Concat(names, b.target(), reversed(b.labelsButModel()))
 	case perJob:
 		names = append(names, reversed(d.Instance)...)
 	case perHost, perGateway:
@@ -416,7 +416,7 @@ func (b *builder) legend(p panel, q query) string {
 // target returns the labels that tell servers apart, but for where they run and
 // the job, which say little.
 func (b *builder) target() []string {
-	return reversed(without(b.cfg.Deployment.Instance, "job", b.place()...))
+	return reversed(without(b.cfg.Deployment.Instance, "job", b.labelsButModel()...))
 }
 
 // server returns the label that tells one server from another, the last and
@@ -425,7 +425,7 @@ func (b *builder) server() string {
 	return b.cfg.Deployment.Instance[len(b.cfg.Deployment.Instance)-1]
 }
 
-func (b *builder) place() []string { return without(b.cfg.Deployment.Model, "model_name") }
+func (b *builder) labelsButModel() []string { return without(b.cfg.Deployment.Model, "model_name") }
 
 func (b *builder) step(s step) (Step, bool) {
 	if s.threshold == nil {

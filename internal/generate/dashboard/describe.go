@@ -165,7 +165,7 @@ func (b *builder) events(l layout) []Event {
 func (b *builder) inPlace(vars []Variable) []*labels.Matcher {
 	var out []*labels.Matcher
 	for _, v := range vars {
-		if slices.Contains(b.place(), v.Label) {
+		if slices.Contains(b.labelsButModel(), v.Label) {
 			out = append(out, v.matcher())
 		}
 	}

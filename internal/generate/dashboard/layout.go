@@ -65,9 +65,9 @@ func lines(l level, named ...any) []query {
 	return out
 }
 
-// beside adds to queries the number of requests that they rest on, on an axis
+// withVolume adds to queries the number of requests that they rest on, on an axis
 // of its own.
-func beside(volume *indicator.Signal, queries []query) []query {
+func withVolume(volume *indicator.Signal, queries []query) []query {
 	return append(queries, query{signal: volume, level: perModel, legend: "requests", right: true})
 }
 
@@ -99,7 +99,7 @@ var startLayout = layout{
 		}},
 		{id: 110, title: "Over time", panels: []panel{
 			{
-				id: 111, title: "TTFT P95 and requests", width: 24, steps: ttftSteps, queries: beside(indicator.FirstTokenRate, lines(perModel, "P95", indicator.TTFTP95)),
+				id: 111, title: "TTFT P95 and requests", width: 24, steps: ttftSteps, queries: withVolume(indicator.FirstTokenRate, lines(perModel, "P95", indicator.TTFTP95)),
 				doc: "Late first tokens with a queue: too much work, or a cache that thrashes. Late without a queue: prefill is slow, or prompts grew. Go to *Incident* for the cause.",
 			},
 			{id: 112, title: "KV cache usage", width: 12, max: 1, steps: kvSteps, queries: lines(perModel, "", indicator.KVUsage)},
@@ -115,16 +115,16 @@ var servingLayout = layout{
 		{id: 200, title: "User-facing latency", panels: []panel{
 			{
 				id: 201, title: "Time to first token", width: 8, steps: ttftSteps,
-				queries: beside(indicator.FirstTokenRate, lines(perModel, "P50", indicator.TTFTP50, "P95", indicator.TTFTP95, "P99", indicator.TTFTP99)),
+				queries: withVolume(indicator.FirstTokenRate, lines(perModel, "P50", indicator.TTFTP50, "P95", indicator.TTFTP95, "P99", indicator.TTFTP99)),
 			},
 			{
 				id: 202, title: "Inter-token latency", width: 8, steps: itlSteps,
-				queries: beside(indicator.FirstTokenRate, lines(perModel, "P50", indicator.ITLP50, "P95", indicator.ITLP95)),
+				queries: withVolume(indicator.FirstTokenRate, lines(perModel, "P50", indicator.ITLP50, "P95", indicator.ITLP95)),
 				doc:     "The percentiles hide a pause of seconds among thousands of good gaps: see the gaps over one second on *Incident*.",
 			},
 			{
 				id: 203, title: "End-to-end latency", width: 8, steps: e2eSteps,
-				queries: beside(indicator.CompletionRate, lines(perModel, "P50", indicator.E2EP50, "P95", indicator.E2EP95)),
+				queries: withVolume(indicator.CompletionRate, lines(perModel, "P50", indicator.E2EP50, "P95", indicator.E2EP95)),
 			},
 			{
 				id: 204, title: "Output token throughput", width: 8, queries: lines(perModel, "", indicator.GenerationTokenRate),
@@ -163,7 +163,7 @@ var servingLayout = layout{
 			},
 			{
 				id: 224, title: "Queue time", width: 8, steps: queueTimeSteps,
-				queries: beside(indicator.CompletionRate, lines(perModel, "P95", indicator.QueueTimeP95, "mean", indicator.QueueTimeMean)),
+				queries: withVolume(indicator.CompletionRate, lines(perModel, "P95", indicator.QueueTimeP95, "mean", indicator.QueueTimeMean)),
 			},
 			{id: 225, title: "Preemptions", width: 8, queries: lines(perModel, "", indicator.PreemptionRate)},
 			{id: 226, title: "Tokens per step", width: 8, queries: lines(perModel, "", indicator.StepTokens)},
@@ -194,13 +194,13 @@ var incidentLayout = layout{
 					{level: perJob, legend: "", shows: []string{"status"}, expr: `sum by (instance, status) (rate(http_requests_total{status=~"[45].*"}[5m]))`},
 				},
 			},
-			{id: 302, title: "2. Time to first token", width: 8, steps: ttftSteps, queries: beside(indicator.FirstTokenRate, lines(perModel, "P95", indicator.TTFTP95, "P99", indicator.TTFTP99))},
-			{id: 303, title: "3. Inter-token latency", width: 8, steps: itlSteps, queries: beside(indicator.FirstTokenRate, lines(perModel, "mean", indicator.ITLMean, "P95", indicator.ITLP95, "P99", indicator.ITLP99))},
+			{id: 302, title: "2. Time to first token", width: 8, steps: ttftSteps, queries: withVolume(indicator.FirstTokenRate, lines(perModel, "P95", indicator.TTFTP95, "P99", indicator.TTFTP99))},
+			{id: 303, title: "3. Inter-token latency", width: 8, steps: itlSteps, queries: withVolume(indicator.FirstTokenRate, lines(perModel, "mean", indicator.ITLMean, "P95", indicator.ITLP95, "P99", indicator.ITLP99))},
 			{
-				id: 304, title: "4. Time per output token of a request", width: 8, queries: beside(indicator.CompletionRate, lines(perModel, "P95", indicator.TPOTP95)),
+				id: 304, title: "4. Time per output token of a request", width: 8, queries: withVolume(indicator.CompletionRate, lines(perModel, "P95", indicator.TPOTP95)),
 				doc: "The mean over one answer. It hides single stalls, which the inter-token latency shows.",
 			},
-			{id: 305, title: "5. End-to-end latency", width: 8, steps: e2eSteps, queries: beside(indicator.CompletionRate, lines(perModel, "P95", indicator.E2EP95))},
+			{id: 305, title: "5. End-to-end latency", width: 8, steps: e2eSteps, queries: withVolume(indicator.CompletionRate, lines(perModel, "P95", indicator.E2EP95))},
 		}},
 		{id: 320, title: "6 – 8: does work queue, is the engine short of memory, and how much gets done?", panels: []panel{
 			{
@@ -218,7 +218,7 @@ var incidentLayout = layout{
 			{id: 311, title: "9. Prompt length", kind: Heatmap, width: 8, unit: indicator.Tokens, queries: heat(indicator.PromptTokensP50)},
 			{id: 312, title: "9. Output length", kind: Heatmap, width: 8, unit: indicator.Tokens, queries: heat(indicator.OutputTokensP95)},
 			{
-				id: 313, title: "9. Lengths", width: 8, unit: indicator.Tokens, queries: beside(indicator.CompletionRate, lines(perModel,
+				id: 313, title: "9. Lengths", width: 8, unit: indicator.Tokens, queries: withVolume(indicator.CompletionRate, lines(perModel,
 					"prompt P50", indicator.PromptTokensP50, "prompt P99", indicator.PromptTokensP99, "output mean", indicator.OutputTokens, "output P95", indicator.OutputTokensP95)),
 				doc: "Longer prompts make first tokens later, longer outputs keep batch and cache full for longer; neither is a fault of the server.",
 			},
@@ -226,7 +226,7 @@ var incidentLayout = layout{
 		{id: 330, title: "10: is work reused, and where does the time go?", panels: []panel{
 			{id: 332, title: "10. Prefix cache hit ratio", width: 8, max: 1, queries: lines(perModel, "", indicator.PrefixHitRatio)},
 			{
-				id: 323, title: "Where first tokens wait", width: 8, queries: beside(indicator.FirstTokenRate, lines(perModel,
+				id: 323, title: "Where first tokens wait", width: 8, queries: withVolume(indicator.FirstTokenRate, lines(perModel,
 					"TTFT, mean", indicator.TTFTMean, "queue", indicator.QueueTimeMean, "prefill", indicator.PrefillTimeMean, "neither", indicator.UnseenWait)),
 				doc: "TTFT is of the requests that began to answer, the other lines of those that ended, so that they follow later. A queue: load or cache. Prefill: prompts, reuse or a slow GPU. Neither: a long step that blocks the engine, such as somebody else's prefill without chunks.",
 			},

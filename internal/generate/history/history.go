@@ -240,17 +240,17 @@ func (c *Case) line(line string, own map[string]group) error {
 		c.At, err = time.ParseDuration(strings.Join(words[1:], ""))
 		return err
 	case "like":
-		return c.like(words[1:])
+		return c.parseLike(words[1:])
 	case "without":
-		return c.without(words[1:])
+		return c.parseWithout(words[1:])
 	case "promise":
-		return c.promised(words[1:])
+		return c.parsePromised(words[1:])
 	case "down", "restart":
 		return c.outage(words)
 	case "rate", "hist":
 		return c.growth(words, own)
 	}
-	return c.plain(line, own)
+	return c.parseSeries(line, own)
 }
 
 func (c *Case) header(words []string) error {
@@ -271,7 +271,7 @@ func (c *Case) header(words []string) error {
 	return nil
 }
 
-func (c *Case) like(words []string) error {
+func (c *Case) parseLike(words []string) error {
 	if len(words) == 0 {
 		return fmt.Errorf("like what?")
 	}
@@ -295,7 +295,7 @@ func (c *Case) like(words []string) error {
 	return c.read(text)
 }
 
-func (c *Case) without(words []string) error {
+func (c *Case) parseWithout(words []string) error {
 	for _, w := range words {
 		re, err := regexp.Compile("^(?:" + w + ")$")
 		if err != nil {
@@ -320,7 +320,7 @@ func (c *Case) outage(words []string) error {
 	return err
 }
 
-func (c *Case) promised(words []string) error {
+func (c *Case) parsePromised(words []string) error {
 	for _, w := range words {
 		k, v, _ := strings.Cut(w, "=")
 		d, err := time.ParseDuration(v)
@@ -343,8 +343,8 @@ func (c *Case) promised(words []string) error {
 
 var notation = parser.NewParser(parser.Options{})
 
-// plain reads a series in promqltest's notation.
-func (c *Case) plain(line string, own map[string]group) error {
+// parseSeries reads a series in promqltest's notation.
+func (c *Case) parseSeries(line string, own map[string]group) error {
 	lset, samples, err := notation.ParseSeriesDesc(line)
 	if err != nil {
 		return err
@@ -513,9 +513,9 @@ func (c *Case) Down(instance string, scrape int) bool {
 	})
 }
 
-// Took is how long a scrape took: 10 ms, or one where it was refused, unless the case has
+// ScrapeDuration is how long a scrape took: 10 ms, or one where it was refused, unless the case has
 // scrape_duration_seconds.
-func (c *Case) Took(instance string, scrape int) time.Duration {
+func (c *Case) ScrapeDuration(instance string, scrape int) time.Duration {
 	for _, g := range c.groups {
 		for _, s := range g.series {
 			if s.Labels.Get(labels.MetricName) == scrapeTook && s.Instance == instance && scrape < len(s.Values) {

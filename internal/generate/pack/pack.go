@@ -42,7 +42,7 @@ type Config struct {
 	// Cases, where not nil, are the histories that promtool unit tests are made of, and
 	// Holds says whether an alert of some rules does what a case says.
 	Cases fs.FS
-	Holds func([]rulefmt.RuleGroup, generate.Told) (bool, error)
+	Holds func([]rulefmt.RuleGroup, generate.RuleCase) (bool, error)
 }
 
 // Choose leaves the pathologies and the alerts on what is not there that are asked for, by
@@ -60,7 +60,7 @@ func (c *Config) Choose(only, skip []string) error {
 	}
 	c.Absences = slices.DeleteFunc(c.Absences, func(id string) bool { return slices.Contains(skip, id) })
 	c.Pathologies = slices.DeleteFunc(slices.Clone(c.Pathologies), func(p *catalog.Pathology) bool {
-		return !generate.Sees(&c.Deployment, p) || slices.Contains(skip, p.ID) || len(only) > 0 && !slices.Contains(only, p.ID)
+		return !generate.AppliesTo(&c.Deployment, p) || slices.Contains(skip, p.ID) || len(only) > 0 && !slices.Contains(only, p.ID)
 	})
 	if len(c.Pathologies)+len(c.Absences) == 0 && c.Objectives == nil {
 		return hint.With(errors.New("--only and --skip leave nothing"), "what a gateway sees needs one: --dialect vllm-v1,gateway")
@@ -122,7 +122,7 @@ func Rules(c Config) (files []generate.File, rules *generate.Rules, notes []stri
 		return nil, nil, notes, fmt.Errorf("--output: %w", err)
 	}
 	if c.Beside {
-		more, err := beside(&c, files)
+		more, err := alertmanagerFiles(&c, files)
 		if err != nil {
 			return nil, nil, notes, err
 		}
@@ -138,8 +138,8 @@ func Rules(c Config) (files []generate.File, rules *generate.Rules, notes []stri
 	return files, rules, notes, nil
 }
 
-// beside renders what belongs to rules in Alertmanager, and how kubectl finds the objects.
-func beside(c *Config, objects []generate.File) ([]generate.File, error) {
+// alertmanagerFiles renders what belongs to rules in Alertmanager, and how kubectl finds the objects.
+func alertmanagerFiles(c *Config, objects []generate.File) ([]generate.File, error) {
 	var files []generate.File
 	for name, render := range map[string]func(generate.RulesConfig) ([]byte, error){
 		"alertmanager-inhibit.yaml": generate.Inhibitions, "alertmanager-route.yaml": generate.Routing,
@@ -203,10 +203,10 @@ func unitTests(c *Config, rules *generate.Rules, budgets burnrate.Rules) (files 
 	}
 	files = append(files, tests...)
 	groups := rules.Groups()
-	tests, notes, err = generate.RuleTests(c.RulesConfig, c.Cases, []string{path}, func(t generate.Told) (bool, error) {
-		return c.Holds(generate.Behind(groups, t.Alert), t)
+	tests, notes, err = generate.RuleTests(c.RulesConfig, c.Cases, []string{path}, func(t generate.RuleCase) (bool, error) {
+		return c.Holds(generate.GroupsBehind(groups, t.Alert), t)
 	})
-	return under("tests", append(files, tests...)), notes, err
+	return inDir("tests", append(files, tests...)), notes, err
 }
 
 // burnRateTests writes the unit tests of each objective to a file.
@@ -264,7 +264,7 @@ func Everything(c Config) (files []generate.File, notes []string, err error) {
 	if err != nil {
 		return nil, notes, err
 	}
-	files = under("rules", ruleFiles)
+	files = inDir("rules", ruleFiles)
 	layout := dashboard.Config{Deployment: c.Deployment, Pathologies: c.Pathologies, Runbooks: c.Runbooks, Limit: c.Limit}
 	if c.Objectives != nil {
 		layout.Period = BudgetPeriod(c.Period, c.Objectives)
@@ -288,7 +288,7 @@ func Everything(c Config) (files []generate.File, notes []string, err error) {
 		if err != nil {
 			return nil, notes, fmt.Errorf("%s: %w", part.dir, err)
 		}
-		files = append(files, under(part.dir, rendered)...)
+		files = append(files, inDir(part.dir, rendered)...)
 	}
 	return files, notes, nil
 }
@@ -323,8 +323,8 @@ func Baselines(measured []*baseline.File) (files []generate.File, err error) {
 	return files, nil
 }
 
-// under puts files in a directory.
-func under(dir string, files []generate.File) []generate.File {
+// inDir puts files in a directory.
+func inDir(dir string, files []generate.File) []generate.File {
 	out := slices.Clone(files)
 	for i := range out {
 		out[i].Path = dir + "/" + out[i].Path

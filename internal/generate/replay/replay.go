@@ -18,8 +18,8 @@ import (
 // answered is on every page: a target of which an alert reads no series is up all the same.
 const answered = "# TYPE answered gauge\nanswered 1\n"
 
-// Holds plays a case to rules, and says whether the alert does what the case says.
-func Holds(ctx context.Context, groups []rulefmt.RuleGroup, t generate.Told) (bool, error) {
+// CheckCase plays a case to rules, and says whether the alert does what the case says.
+func CheckCase(ctx context.Context, groups []rulefmt.RuleGroup, t generate.RuleCase) (bool, error) {
 	store, err := embedded.Open(embedded.Config{})
 	if err != nil {
 		return false, err
@@ -42,9 +42,9 @@ func Holds(ctx context.Context, groups []rulefmt.RuleGroup, t generate.Told) (bo
 		for instance, page := range pages {
 			target := embedded.Target{Instance: instance, Job: t.Job(), Labels: t.Labels}
 			if t.Case.Down(instance, i) {
-				err = store.AppendFailureAfter(target, at, t.Case.Took(instance, i))
+				err = store.AppendFailureAfter(target, at, t.Case.ScrapeDuration(instance, i))
 			} else {
-				_, err = store.Append(target, at, append([]byte(answered), page.At(i)...), "", t.Case.Took(instance, i))
+				_, err = store.Append(target, at, append([]byte(answered), page.At(i)...), "", t.Case.ScrapeDuration(instance, i))
 			}
 			if err != nil {
 				return false, err

@@ -76,7 +76,7 @@ type (
 	neighbour struct{ Href, Title string }
 )
 
-func (p page) asHTML() (*htmlPage, error) {
+func (p runbook) asHTML() (*htmlPage, error) {
 	out := &htmlPage{Index: p.id == "", Title: p.title, Lead: p.lead}
 	for _, f := range p.facts {
 		value, err := render.MarkdownHTML(f.value)

@@ -32,7 +32,7 @@ func Markdown(c Config) ([]generate.File, error) {
 	return out, nil
 }
 
-func (p page) asMarkdown(notice string) []byte {
+func (p runbook) asMarkdown(notice string) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "<!-- %s -->\n\n# %s\n\n%s\n", notice, p.title, render.Escape(p.lead))
 	if len(p.facts) > 0 {

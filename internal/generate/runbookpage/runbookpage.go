@@ -52,8 +52,8 @@ type Config struct {
 	Notice func(*catalog.Pathology) string
 }
 
-// A page is one page, before it takes a form.
-type page struct {
+// A runbook is one page, before it takes a form.
+type runbook struct {
 	id, title string
 	lead      string // one sentence
 	facts     []fact
@@ -81,18 +81,18 @@ type entry struct {
 type linker func(id string) string
 
 // book returns the pages of a catalogue, the index first.
-func (c Config) book(link linker) ([]page, error) {
+func (c Config) book(link linker) ([]runbook, error) {
 	titles := map[string]string{}
-	var split []page
+	var split []runbook
 	for _, p := range c.Pathologies {
 		title, sections := parse(p.Runbook)
 		if title == "" {
 			return nil, fmt.Errorf("runbook page of %s: the runbook has no title", p.ID)
 		}
 		titles[p.ID] = title
-		split = append(split, page{id: p.ID, title: title, sections: sections})
+		split = append(split, runbook{id: p.ID, title: title, sections: sections})
 	}
-	out := []page{c.index(titles, link)}
+	out := []runbook{c.index(titles, link)}
 	for i, p := range c.Pathologies {
 		pg := split[i]
 		pg.lead = render.Sentence(p.Title)
@@ -357,13 +357,13 @@ func (c Config) alert(p *catalog.Pathology) (section, bool) {
 }
 
 // index is the page that leads to the others.
-func (c Config) index(titles map[string]string, link linker) page {
+func (c Config) index(titles map[string]string, link linker) runbook {
 	var b strings.Builder
 	b.WriteString("| Pathology | Severity | Alert | For | In a sentence |\n|---|---|---|---|---|\n")
 	for _, p := range c.Pathologies {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", reference(p.ID, titles, link), p.Severity, render.Code(p.Alert), span(p.For), render.Escape(p.Title))
 	}
-	return page{
+	return runbook{
 		title: "Runbooks",
 		lead:  "What can go wrong with an LLM inference server: how it shows, what to do, and how to tell that it worked.",
 		sections: []section{

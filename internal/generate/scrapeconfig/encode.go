@@ -19,7 +19,7 @@ type comments map[string]string
 func encode(header string, docs []any, notes []comments) ([]byte, error) {
 	var b bytes.Buffer
 	for paragraph := range strings.SplitSeq(header, "\n") {
-		for line := range strings.SplitSeq(wrapped(paragraph), "\n") {
+		for line := range strings.SplitSeq(wrapText(paragraph), "\n") {
 			b.WriteString(strings.TrimRight("# "+line, " ") + "\n")
 		}
 	}
@@ -57,7 +57,7 @@ func comment(n *yaml.Node, path, text string) error {
 		}
 		n, at = next, label
 	}
-	at.HeadComment = wrapped(text)
+	at.HeadComment = wrapText(text)
 	return nil
 }
 
@@ -88,8 +88,8 @@ func (c comments) explain(path string, steps []relabel) {
 	}
 }
 
-// wrapped breaks text into lines of some eighty characters.
-func wrapped(text string) string {
+// wrapText breaks text into lines of some eighty characters.
+func wrapText(text string) string {
 	const width = 84
 	var b strings.Builder
 	column := 0

@@ -299,7 +299,7 @@ func targets(from []string, port string) (hosts []string, scheme, path string, e
 		}
 		switch {
 		case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":
-			return nil, "", "", hint.With(fmt.Errorf("%q is no target", safe(text)), "host:port, or http://host:port")
+			return nil, "", "", hint.With(fmt.Errorf("%q is no target", redactTarget(text)), "host:port, or http://host:port")
 		case u.User != nil || u.RawQuery != "":
 			return nil, "", "", hint.With(fmt.Errorf("target %s carries credentials or parameters", u.Host), "leave them out, and give the scraper basic_auth or authorization with a file")
 		}
@@ -326,8 +326,8 @@ func targets(from []string, port string) (hosts []string, scheme, path string, e
 	return hosts, scheme, path, nil
 }
 
-// safe returns a target for an error message, without what may be a password.
-func safe(text string) string {
+// redactTarget returns a target for an error message, without what may be a password.
+func redactTarget(text string) string {
 	if at := strings.LastIndexByte(text, '@'); at >= 0 {
 		return "…" + text[at:]
 	}

@@ -82,7 +82,7 @@ func Measure(ctx context.Context, q metrics.Querier, c Config) (*Report, error) 
 		}
 	}
 	m.deployment.Dialects = dialect.Distinct(m.deployment.Dialects)
-	if err := m.ask(ctx); err != nil {
+	if err := m.fetchSignals(ctx); err != nil {
 		return nil, err
 	}
 	return m.report(targets), nil
@@ -165,8 +165,8 @@ type answer struct {
 	buckets []map[float64][]float64
 }
 
-// ask puts all questions.
-func (m *measuring) ask(ctx context.Context) error {
+// fetchSignals puts all questions.
+func (m *measuring) fetchSignals(ctx context.Context) error {
 	m.answers = map[string]*answer{}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(concurrency)
@@ -238,12 +238,12 @@ func (m *measuring) fill(ctx context.Context, a *answer, s *indicator.Signal, it
 		a.problem = err.Error()
 		return nil
 	}
-	m.take(a, s, answered)
+	m.sortByPool(a, s, answered)
 	return nil
 }
 
-// take sorts the values of a signal by pool.
-func (m *measuring) take(a *answer, s *indicator.Signal, answered model.Matrix) {
+// sortByPool sorts the values of a signal by pool.
+func (m *measuring) sortByPool(a *answer, s *indicator.Signal, answered model.Matrix) {
 	a.byReplica, a.buckets = make([]map[string][]float64, len(m.pools)), make([]map[float64][]float64, len(m.pools))
 	for i := range m.pools {
 		a.byReplica[i], a.buckets[i] = map[string][]float64{}, map[float64][]float64{}
@@ -520,13 +520,13 @@ func (m *measuring) quantiles(r *Row, buckets map[float64][]float64, s *indicato
 	for k := range course {
 		course[k] = of(k, k+1)
 		if k >= m.grid.split && !math.IsNaN(course[k]) && (r.Worst == nil || course[k] > *r.Worst) {
-			m.worst(r, course[k], k, "")
+			m.updateWorst(r, course[k], k, "")
 		}
 	}
 	return course
 }
 
-func (m *measuring) worst(r *Row, v float64, k int, on string) {
+func (m *measuring) updateWorst(r *Row, v float64, k int, on string) {
 	at := m.grid.at(k).UTC()
 	r.Worst, r.WorstAt, r.WorstOn = &v, &at, on
 }
@@ -560,7 +560,7 @@ func (m *measuring) values(r *Row, byReplica map[string][]float64, it item) []fl
 			}
 			now = append(now, v)
 			if it.how != PerSecond && (r.Worst == nil || it.low && v < *r.Worst || !it.low && v > *r.Worst) {
-				m.worst(r, v, k, instance)
+				m.updateWorst(r, v, k, instance)
 			}
 		}
 	}
@@ -572,7 +572,7 @@ func (m *measuring) values(r *Row, byReplica map[string][]float64, it item) []fl
 		r.Value, r.Previous = known(average(sums[m.grid.split:])), known(average(sums[:m.grid.split]))
 		for k, v := range sums {
 			if k >= m.grid.split && !math.IsNaN(v) && (r.Worst == nil || v > *r.Worst) {
-				m.worst(r, v, k, "")
+				m.updateWorst(r, v, k, "")
 			}
 		}
 		return sums

@@ -6,10 +6,10 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 )
 
-// Part returns what a diagnosis says of an incident: the verdict and the findings on its
+// DiagnosisOf returns what a diagnosis says of an incident: the verdict and the findings on its
 // model, with what the incident is called by in front, since that began. It shares nothing that
 // plotting changes; ok is false where the diagnosis does not know the model.
-func Part(d *diagnose.Diagnosis, r *Record) (part diagnose.Diagnosis, ok bool) {
+func DiagnosisOf(d *diagnose.Diagnosis, r *Record) (part diagnose.Diagnosis, ok bool) {
 	l := newLook(d)
 	i := slices.IndexFunc(d.Verdicts, func(w diagnose.Verdict) bool {
 		return r.samePool(l.poolOf(w.Model, w.Targets), l.instances(slices.Concat(w.Targets, w.All)))

@@ -22,16 +22,16 @@ type sign struct {
 	since     time.Time // in UTC, and not after the diagnosis
 }
 
-// A look is a diagnosis with what is looked up in it.
-type look struct {
+// A indexedDiagnosis is a diagnosis with what is looked up in it.
+type indexedDiagnosis struct {
 	*diagnose.Diagnosis
 	at     time.Time                    // in UTC, as all times that are kept
 	labels map[string]map[string]string // by target
 	signs  []sign                       // the worst of each pool first
 }
 
-func newLook(d *diagnose.Diagnosis) *look {
-	v := &look{Diagnosis: d, at: d.At.UTC(), labels: map[string]map[string]string{}}
+func newLook(d *diagnose.Diagnosis) *indexedDiagnosis {
+	v := &indexedDiagnosis{Diagnosis: d, at: d.At.UTC(), labels: map[string]map[string]string{}}
 	for i := range d.Targets {
 		v.labels[d.Targets[i].Name] = d.Targets[i].Labels
 	}
@@ -52,7 +52,7 @@ func newLook(d *diagnose.Diagnosis) *look {
 
 // poolOf names the pool of targets: by their labels, since the name that a diagnosis gives
 // depends on which other models there are.
-func (v *look) poolOf(name string, targets []string) pool {
+func (v *indexedDiagnosis) poolOf(name string, targets []string) pool {
 	l := v.Labels(name, targets)
 	if l["model_name"] == "" {
 		return pool{model: name}
@@ -61,7 +61,7 @@ func (v *look) poolOf(name string, targets []string) pool {
 }
 
 // instances are the label of targets that stays while their names change.
-func (v *look) instances(targets []string) []string {
+func (v *indexedDiagnosis) instances(targets []string) []string {
 	var out []string
 	for _, t := range targets {
 		i := v.labels[t]["instance"]
@@ -94,7 +94,7 @@ type outlook struct {
 
 // outlook looks for what became of an incident of which there is no sign. What cannot be
 // judged, or is suspected, is not over.
-func (v *look) outlook(r *Record) outlook {
+func (v *indexedDiagnosis) outlook(r *Record) outlook {
 	i := slices.IndexFunc(v.Verdicts, func(w diagnose.Verdict) bool {
 		return r.samePool(v.poolOf(w.Model, w.Targets), v.instances(slices.Concat(w.Targets, w.All)))
 	})
@@ -119,7 +119,7 @@ func (v *look) outlook(r *Record) outlook {
 }
 
 // rulesOut reports whether a diagnosis rules the cause out that an incident is called by.
-func (v *look) rulesOut(r *Record) bool {
+func (v *indexedDiagnosis) rulesOut(r *Record) bool {
 	return slices.ContainsFunc(v.Findings, func(f diagnose.Finding) bool {
 		return f.Pathology.ID == r.Pathology && f.Status == diagnose.OK && r.samePool(v.poolOf(f.Model, f.Targets), v.instances(f.Targets))
 	})

@@ -107,7 +107,7 @@ func (t *Tracker) Observe(d *diagnose.Diagnosis) []Event {
 		r, over := t.find(s, v.at)
 		for _, o := range over {
 			if found[o] == nil {
-				events = append(events, t.lose(o))
+				events = append(events, t.endUnseen(o))
 				t.open = slices.DeleteFunc(t.open, func(r *Record) bool { return r == o })
 			}
 		}
@@ -125,7 +125,7 @@ func (t *Tracker) Observe(d *diagnose.Diagnosis) []Event {
 				events = append(events, e)
 			}
 		case r.Open():
-			if e, ok := t.rests(r, v, step); ok {
+			if e, ok := t.continueUnseen(r, v, step); ok {
 				events = append(events, e)
 			}
 		}
@@ -203,8 +203,8 @@ func (t *Tracker) begin(s *sign, at time.Time) *Record {
 		ID: t.id(s), Model: s.model, Namespace: s.namespace, Cluster: s.cluster, Began: s.since, BeganAtLeast: s.SinceAtLeast, Notes: []view.Note{},
 	}}
 	r.State = State{Members: []string{s.Pathology.ID}, Instances: s.instances, LastSeen: at, Kept: at}
-	r.note(s, at)
-	t.takes(r, s)
+	r.addVerdict(s, at)
+	t.updateCause(r, s)
 	t.open = append(t.open, r)
 	return r
 }
@@ -221,14 +221,14 @@ func (t *Tracker) id(s *sign) string {
 	}
 }
 
-// note adds the verdict to the evolution.
-func (r *Record) note(s *sign, at time.Time) {
-	r.turn(view.Turn{At: at, ID: s.Pathology.ID, Severity: s.Severity.String(), Summary: s.Summary, Confidence: &s.Confidence})
+// addVerdict adds the verdict to the evolution.
+func (r *Record) addVerdict(s *sign, at time.Time) {
+	r.addTurn(view.Turn{At: at, ID: s.Pathology.ID, Severity: s.Severity.String(), Summary: s.Summary, Confidence: &s.Confidence})
 }
 
-// turn adds to the evolution, which stays in the order of time. Of too many turns those
+// addTurn adds to the evolution, which stays in the order of time. Of too many turns those
 // in the middle are left out: how it began and how it ended is what is asked for.
-func (r *Record) turn(c view.Turn) {
+func (r *Record) addTurn(c view.Turn) {
 	if n := len(r.Evolution); n > 0 && c.At.Before(r.Evolution[n-1].At) {
 		c.At = r.Evolution[n-1].At
 	}
@@ -240,10 +240,10 @@ func (r *Record) turn(c view.Turn) {
 	r.State.led, r.State.leading = 0, ""
 }
 
-// takes makes the sign what the incident is called by, where it is the cause of what that
+// updateCause makes the sign what the incident is called by, where it is the cause of what that
 // was until now, worse than that and not a symptom of it, or the same and surer. A name that
 // evidence refuted goes to what leads now.
-func (t *Tracker) takes(r *Record, s *sign) (best bool) {
+func (t *Tracker) updateCause(r *Record, s *sign) (best bool) {
 	worst := catalog.Info
 	if r.Severity != "" {
 		worst, _ = catalog.ParseSeverity(r.Severity) // our own word
@@ -282,7 +282,7 @@ func (s *State) refuted() bool {
 
 // weigh notes what a diagnosis says of the cause that the incident is called by: found again,
 // ruled out, or neither.
-func (r *Record) weigh(v *look, signs []*sign, step time.Duration) {
+func (r *Record) weigh(v *indexedDiagnosis, signs []*sign, step time.Duration) {
 	named := func(s *sign) bool { return s.Pathology.ID == r.Pathology }
 	switch {
 	case slices.ContainsFunc(signs, named):
@@ -295,7 +295,7 @@ func (r *Record) weigh(v *look, signs []*sign, step time.Duration) {
 }
 
 // fires goes on with an incident of which there are signs, the leading one first.
-func (t *Tracker) fires(r *Record, signs []*sign, v *look, step time.Duration) (Event, bool) {
+func (t *Tracker) fires(r *Record, signs []*sign, v *indexedDiagnosis, step time.Duration) (Event, bool) {
 	e, at := Event{Kind: Changed, Record: r}, v.at
 	lead := signs[0] // the worst, as the diagnosis ranks them
 	again := !r.Open()
@@ -324,7 +324,7 @@ func (t *Tracker) fires(r *Record, signs []*sign, v *look, step time.Duration) (
 	worst, _ := catalog.ParseSeverity(r.Severity)
 	differs := last.ID != lead.Pathology.ID || last.Severity != lead.Severity.String()
 	novel := slices.Contains(r.State.Members[known:], lead.Pathology.ID) || lead.Severity > worst
-	if e.Best = t.takes(r, lead); e.Best {
+	if e.Best = t.updateCause(r, lead); e.Best {
 		r.State.Kept = at
 	}
 	r.AlsoPossible = r.AlsoPossible[:0]
@@ -336,22 +336,22 @@ func (t *Tracker) fires(r *Record, signs []*sign, v *look, step time.Duration) (
 	switch {
 	case again:
 		e.Kind = Reopened
-		r.note(lead, at)
+		r.addVerdict(lead, at)
 		return e, true
 	case !differs:
 		r.State.led, r.State.leading = 0, ""
 	case novel:
-		r.note(lead, at)
+		r.addVerdict(lead, at)
 		return e, true
 	case r.State.leading != lead.Pathology.ID+lead.Severity.String():
 		r.State.led, r.State.leading = 0, lead.Pathology.ID+lead.Severity.String()
 	default:
 		if r.State.led += step; r.State.led >= Settled { // it does not only alternate
-			r.note(lead, at)
+			r.addVerdict(lead, at)
 			return e, true
 		}
 	}
-	if e.Kind = Surer; !e.Best && r.riper(lead, at) {
+	if e.Kind = Surer; !e.Best && r.showsMore(lead, at) {
 		e.Best, r.State.Kept = true, at
 	}
 	return e, e.Best
@@ -361,8 +361,8 @@ func (t *Tracker) fires(r *Record, signs []*sign, v *look, step time.Duration) (
 // more of it.
 var ripe = [...]time.Duration{2 * time.Minute, 10 * time.Minute}
 
-// riper reports whether a diagnosis shows more of the incident than the one that was kept.
-func (r *Record) riper(lead *sign, at time.Time) bool {
+// showsMore reports whether a diagnosis shows more of the incident than the one that was kept.
+func (r *Record) showsMore(lead *sign, at time.Time) bool {
 	if lead.Pathology.ID != r.Pathology || lead.Confidence < r.State.Confidence-surer || lead.Severity.String() != r.Severity {
 		return false
 	}
@@ -375,12 +375,12 @@ func (r *Record) riper(lead *sign, at time.Time) bool {
 	return false
 }
 
-// rests goes on with an incident of which there is no sign.
-func (t *Tracker) rests(r *Record, v *look, step time.Duration) (Event, bool) {
+// continueUnseen goes on with an incident of which there is no sign.
+func (t *Tracker) continueUnseen(r *Record, v *indexedDiagnosis, step time.Duration) (Event, bool) {
 	o := v.outlook(r)
 	switch {
 	case !o.quiet && v.at.Sub(r.State.LastSeen) > Lost:
-		return t.lose(r), true
+		return t.endUnseen(r), true
 	case !o.quiet:
 		return Event{}, false
 	case r.QuietSince == nil:
@@ -397,15 +397,15 @@ func (t *Tracker) rests(r *Record, v *look, step time.Duration) (Event, bool) {
 	if o.verdict.Status == diagnose.Firing { // something else goes on
 		c.ID, c.Summary = Over, "It is over, and "+o.verdict.ID+" is found"
 	}
-	r.turn(c)
+	r.addTurn(c)
 	return Event{Kind: Ended, Record: r}, true
 }
 
-// lose ends an incident whose end nobody could see, when it was seen last.
-func (t *Tracker) lose(r *Record) Event {
+// endUnseen ends an incident whose end nobody could see, when it was seen last.
+func (t *Tracker) endUnseen(r *Record) Event {
 	ended := later(r.State.LastSeen, r.Began)
 	r.Ended, r.QuietSince = &ended, nil
-	r.turn(view.Turn{At: ended, ID: diagnose.InsufficientData, Summary: "Its end was not seen: there was nothing to judge it by"})
+	r.addTurn(view.Turn{At: ended, ID: diagnose.InsufficientData, Summary: "Its end was not seen: there was nothing to judge it by"})
 	return Event{Kind: Ended, Record: r}
 }
 
@@ -417,7 +417,7 @@ func later(a, b time.Time) time.Time {
 }
 
 // index remembers which incident findings and verdicts are part of.
-func (t *Tracker) index(v *look, found map[*Record][]*sign) {
+func (t *Tracker) index(v *indexedDiagnosis, found map[*Record][]*sign) {
 	t.of = map[string]*Record{}
 	for r, signs := range found {
 		for _, s := range signs {

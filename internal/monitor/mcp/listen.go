@@ -20,7 +20,7 @@ func Listen(ctx context.Context, stderr io.Writer, addr string, o Options) error
 		return err
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/mcp", web.Guarded(&url.URL{Host: l.Addr().String()}, "", Handler(o)))
+	mux.Handle("/mcp", web.RequireAuth(&url.URL{Host: l.Addr().String()}, "", Handler(o)))
 	h := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	fmt.Fprintf(stderr, "tools for assistants at http://%s/mcp\n", l.Addr())
 	ended := context.AfterFunc(ctx, func() { h.Close() })

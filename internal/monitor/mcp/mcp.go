@@ -107,7 +107,7 @@ type moment struct {
 	At string `json:"at,omitempty" jsonschema:"the moment: RFC 3339, or -10m from the end of what is known; the latest where it is left out"`
 }
 
-func (t tools) at(text string) (time.Time, error) {
+func (t tools) parseTime(text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
@@ -125,7 +125,7 @@ type diagnoseIn struct {
 }
 
 func (t tools) diagnose(ctx context.Context, in diagnoseIn) (string, error) {
-	at, err := t.at(in.At)
+	at, err := t.parseTime(in.At)
 	if err != nil {
 		return "", err
 	}
@@ -156,7 +156,7 @@ type normalIn struct {
 }
 
 func (t tools) normal(ctx context.Context, in normalIn) (string, error) {
-	at, err := t.at(in.At)
+	at, err := t.parseTime(in.At)
 	if err != nil {
 		return "", err
 	}
@@ -224,7 +224,7 @@ func (t tools) signal(ctx context.Context, in signalIn) (string, error) {
 	if i < 0 {
 		return "", hint.With(fmt.Errorf("there is no quantity %q", in.Name), hint.DidYouMean(in.Name, names))
 	}
-	at, err := t.at(in.At)
+	at, err := t.parseTime(in.At)
 	if err != nil {
 		return "", err
 	}
@@ -316,7 +316,7 @@ func (t tools) simulate(ctx context.Context, in simulateIn) (string, error) {
 	if last := t.o.Source.Span().Last; t.o.Source.Live != nil || !t.o.Source.Span().First.IsZero() {
 		at = last
 	}
-	a, err := whatif.Ask(ctx, t.o.Source, view.WhatIf{Model: in.Model, Change: view.Change{
+	a, err := whatif.Simulate(ctx, t.o.Source, view.WhatIf{Model: in.Model, Change: view.Change{
 		Replicas: in.Replicas, ArrivalRateFactor: in.ArrivalFactor, PromptFactor: in.PromptFactor, OutputFactor: in.OutputFactor, Flags: in.Flags,
 	}}, at, t.o.Past)
 	if err != nil {

@@ -8,6 +8,6 @@ import (
 )
 
 // Dial replaces how notifiers connect with receivers, before these are set.
-func (t *Teller) Dial(dial func(ctx context.Context, network, address string) (net.Conn, error)) {
+func (t *Notifier) Dial(dial func(ctx context.Context, network, address string) (net.Conn, error)) {
 	t.clients = []config.HTTPClientOption{config.WithDialContextFunc(dial), config.WithKeepAlivesDisabled()}
 }

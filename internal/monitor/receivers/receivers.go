@@ -71,8 +71,8 @@ const words = `
 // quiet is what Alertmanager's parts log to: what they say may have keys in it.
 var quiet = slog.New(slog.DiscardHandler)
 
-// A Teller tells receivers of alerts. It is safe for concurrent use.
-type Teller struct {
+// A Notifier tells receivers of alerts. It is safe for concurrent use.
+type Notifier struct {
 	file     string
 	external *url.URL
 	log      *slog.Logger
@@ -96,11 +96,11 @@ type state struct {
 	Told   []byte           `json:"told"` // Alertmanager's log of notifications
 }
 
-// New returns a Teller that keeps what it told in a file. The log hears of what cannot be
+// New returns a Notifier that keeps what it told in a file. The log hears of what cannot be
 // delivered, without addresses and keys. Rank orders severities, the worst highest; those that
 // it does not know are negative, and each is an alert of its own.
-func New(file string, external *url.URL, rank func(string) int, log *slog.Logger, registry prometheus.Registerer) (*Teller, error) {
-	t := &Teller{
+func New(file string, external *url.URL, rank func(string) int, log *slog.Logger, registry prometheus.Registerer) (*Notifier, error) {
+	t := &Notifier{
 		file: file, external: external, log: log, rank: rank,
 		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sixty_notifications_failed_total", Help: "Notifications of receivers that were not delivered, each trial counted.",
@@ -128,7 +128,7 @@ func New(file string, external *url.URL, rank func(string) int, log *slog.Logger
 }
 
 // SetReceivers replaces the receivers. What those that stay were told is known still.
-func (t *Teller) SetReceivers(list []amconfig.Receiver) error {
+func (t *Notifier) SetReceivers(list []amconfig.Receiver) error {
 	tmpl, err := template.FromGlobs(nil)
 	if err == nil {
 		err = tmpl.Parse(strings.NewReader(words))
@@ -169,7 +169,7 @@ func (t *Teller) SetReceivers(list []amconfig.Receiver) error {
 }
 
 // stage is the way of an alert to one receiver.
-func (t *Teller) stage(id, name string, i notify.Integration) notify.Stage {
+func (t *Notifier) stage(id, name string, i notify.Integration) notify.Stage {
 	recv := &nflogpb.Receiver{GroupName: name, Integration: i.Name(), Idx: uint32(i.Index())}
 	watched := notify.NewIntegration(&watched{Integration: i, id: id, receiver: name, t: t}, &i, i.Name(), i.Index(), name)
 	way := notify.MultiStage{
@@ -183,7 +183,7 @@ func (t *Teller) stage(id, name string, i notify.Integration) notify.Stage {
 		if err := ctx.Err(); err != nil {
 			return ctx, nil, err // it was stopped, and does not wait for what begins now
 		}
-		a := t.worst(alerts)
+		a := t.worstAlert(alerts)
 		group := model.LabelSet{}
 		for _, n := range []model.LabelName{"alertname", "cluster", "namespace", "model_name"} {
 			if v := a.Labels[n]; v != "" {
@@ -202,8 +202,8 @@ func (t *Teller) stage(id, name string, i notify.Integration) notify.Stage {
 	})
 }
 
-// worst is what is told of a fault: the worst severity that goes on, or the last to end.
-func (t *Teller) worst(alerts []*amalert.Alert) *amalert.Alert {
+// worstAlert is what is told of a fault: the worst severity that goes on, or the last to end.
+func (t *Notifier) worstAlert(alerts []*amalert.Alert) *amalert.Alert {
 	now := time.Now()
 	last := func(a *amalert.Alert) time.Time {
 		if a.Resolved() {
@@ -222,7 +222,7 @@ func (t *Teller) worst(alerts []*amalert.Alert) *amalert.Alert {
 type watched struct {
 	notify.Integration
 	id, receiver string
-	t            *Teller
+	t            *Notifier
 	failure      atomic.Pointer[string] // the last one, nil where it was told
 }
 
@@ -250,10 +250,10 @@ func (w *watched) Notify(ctx context.Context, alerts ...*amalert.Alert) (retry b
 	return retry, err
 }
 
-// See takes alerts as they are sent to Alertmanagers, again and again. For what is only worth
+// Notify takes alerts as they are sent to Alertmanagers, again and again. For what is only worth
 // knowing nobody is called: Alertmanagers, which have routes, are told of it, and receivers
 // are not.
-func (t *Teller) See(alerts ...collect.Alert) {
+func (t *Notifier) Notify(alerts ...collect.Alert) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.dispatcher == nil {
@@ -293,7 +293,7 @@ func labelSet(m map[string]string) model.LabelSet {
 }
 
 // Close ends it; what was not told is told after the next start.
-func (t *Teller) Close() {
+func (t *Notifier) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.stop()
@@ -301,7 +301,7 @@ func (t *Teller) Close() {
 }
 
 // stop ends what runs. It needs the lock.
-func (t *Teller) stop() {
+func (t *Notifier) stop() {
 	t.dispatcher.Stop()
 	t.dispatcher = nil
 	t.working.Lock() // until those that were on their way have ended
@@ -309,7 +309,7 @@ func (t *Teller) stop() {
 }
 
 // save keeps the alerts, and who knows of them.
-func (t *Teller) save() {
+func (t *Notifier) save() {
 	t.saving.Lock()
 	defer t.saving.Unlock()
 	var now state

@@ -82,7 +82,7 @@ func (e *endpoint) tries() int {
 
 const secret = "T0PS3CR3T"
 
-// A desk is a Teller with several kinds of receivers.
+// A desk is a Notifier with several kinds of receivers.
 type desk struct {
 	t                         *testing.T
 	network                   memnet.Network
@@ -90,7 +90,7 @@ type desk struct {
 	hook, slack, pager, teams *endpoint
 	file, config              string
 	log                       *outputtest.Buffer
-	teller                    *receivers.Teller
+	teller                    *receivers.Notifier
 	registry                  *prometheus.Registry
 	began                     time.Time
 }
@@ -158,7 +158,7 @@ func (d *desk) start() {
 
 // see sends an alert that ends after a while.
 func (d *desk) see(severity string, ends time.Duration) {
-	d.teller.See(collect.Alert{
+	d.teller.Notify(collect.Alert{
 		Labels:      map[string]string{"alertname": "VLLMKVCacheThrashing", "model_name": "qwen", "severity": severity},
 		Annotations: map[string]string{"summary": "the cache is full", "description": "On a:8000."},
 		Began:       d.began, Ends: time.Now().Add(ends), Path: "/incident/1",
@@ -229,7 +229,7 @@ func testSeveritiesOfRules(t *testing.T) {
 		for _, s := range severity {
 			labels["severity"] = s
 		}
-		d.teller.See(collect.Alert{Labels: labels, Began: d.began, Ends: time.Now().Add(ends), Path: "/"})
+		d.teller.Notify(collect.Alert{Labels: labels, Began: d.began, Ends: time.Now().Add(ends), Path: "/"})
 	}
 	see(time.Hour)
 	d.told("firing <nil>")

@@ -49,13 +49,13 @@ func (s *server) answers() map[string]http.Handler {
 		"GET /api/v1/requests":      http.HandlerFunc(s.gateways.requests),
 		"GET /api/v1/openapi.json":  http.HandlerFunc(s.openAPI),
 		"/mcp": mcp.Handler(mcp.Options{
-			Source: s.source, Explained: s.explained(), Past: workloadPast,
+			Source: s.source, Explained: s.explainable(), Past: workloadPast,
 			Incidents: func() []view.Summary { return s.incidents.List(keeper.Query{Limit: 100}) },
 			Diagnose: func(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
 				if at.IsZero() {
 					at = time.Now()
 				}
-				return s.monitor.Look(ctx, at, window)
+				return s.monitor.DiagnoseAt(ctx, at, window)
 			},
 		}),
 	}
@@ -91,8 +91,8 @@ func (s *server) panels(w http.ResponseWriter, _ *http.Request) {
 	web.Fail(w, http.StatusInternalServerError, err)
 }
 
-// explained is what a verdict may be.
-func (s *server) explained() []*catalog.Pathology {
+// explainable is what a verdict may be.
+func (s *server) explainable() []*catalog.Pathology {
 	return s.cfg.Diagnose.Pathologies
 }
 
@@ -112,14 +112,14 @@ func firstParagraph(text string) string {
 
 func (s *server) runbooks(w http.ResponseWriter, _ *http.Request) {
 	list := []view.Runbook{}
-	for _, p := range s.explained() {
+	for _, p := range s.explainable() {
 		list = append(list, newRunbook(p))
 	}
 	web.Answer(w, list)
 }
 
 func (s *server) runbook(w http.ResponseWriter, r *http.Request) {
-	for _, p := range s.explained() {
+	for _, p := range s.explainable() {
 		if p.ID != r.PathValue("id") {
 			continue
 		}
@@ -143,7 +143,7 @@ func (s *server) simulate(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
 	defer cancel()
-	answer, err := whatif.Ask(ctx, s.source, ask, time.Now(), workloadPast)
+	answer, err := whatif.Simulate(ctx, s.source, ask, time.Now(), workloadPast)
 	switch {
 	case errors.Is(err, whatif.ErrPresent):
 		web.Fail(w, http.StatusConflict, err)

@@ -54,7 +54,7 @@ type opened struct {
 	Requests *gateway.Requests `json:"requests,omitempty"`
 }
 
-func (g *gateways) ask(ctx context.Context, base string) (*gateway.Requests, error) {
+func (g *gateways) fetchRequests(ctx context.Context, base string) (*gateway.Requests, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(base, "/")+"/requests", nil)
 	if err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (g *gateways) requests(w http.ResponseWriter, r *http.Request) {
 	for _, u := range g.urls {
 		o := opened{Gateway: source.Redacted(u)}
 		var err error
-		if o.Requests, err = g.ask(r.Context(), u); err != nil {
+		if o.Requests, err = g.fetchRequests(r.Context(), u); err != nil {
 			o.Error, o.Requests = err.Error(), nil
 		}
 		list = append(list, o)

@@ -35,7 +35,7 @@ func TestIncidentAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := web.Guarded(external, "", serve.IncidentAnswers(k))
+	h := web.RequireAuth(external, "", serve.IncidentAnswers(k))
 	for _, tc := range []struct {
 		method, path, body string
 		header             map[string]string

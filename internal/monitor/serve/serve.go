@@ -92,7 +92,7 @@ type server struct {
 	monitor   *monitor.Monitor
 	incidents *keeper.Keeper
 	alerter   *monitor.Alerter
-	teller    *receivers.Teller
+	teller    *receivers.Notifier
 	findings  *collect.Writer
 	unstored  atomic.Pointer[string] // why the last findings were not stored, "" where they were
 	rules     catalogueRules
@@ -134,8 +134,10 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	look.Settings, look.Annotate = settings, s.annotate
 	if s.incidents, err = keeper.Open(ctx, keeper.Config{
 		Dir: filepath.Join(cfg.Dir, "incidents"), Retention: time.Duration(file.Sixty.Incidents.Retention), Catalogue: cfg.Diagnose.Pathologies, Log: cfg.Log,
-		Look:   func(ctx context.Context, at time.Time) (diagnose.Diagnosis, error) { return s.monitor.Look(ctx, at, 0) },
-		Listen: func(i view.Summary) { s.told.Tell(&i) },
+		Rediagnose: func(ctx context.Context, at time.Time) (diagnose.Diagnosis, error) {
+			return s.monitor.DiagnoseAt(ctx, at, 0)
+		},
+		Listen: func(i view.Summary) { s.told.Publish(&i) },
 	}); err != nil {
 		return fmt.Errorf("--data: %w", err)
 	}
@@ -174,7 +176,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		First:  first,
 		Rest:   cfg.Prometheus.Prometheus != "",
 		Source: s.source, Diagnose: look, Every: every, Log: cfg.Log, Registry: s.registry,
-		Listeners: []func(context.Context, *monitor.Evaluation){s.observe, s.alerter.See, s.write, s.learn, s.anomalies.See, s.tell},
+		Listeners: []func(context.Context, *monitor.Evaluation){s.observe, s.alerter.Observe, s.write, s.updateRules, s.anomalies.Observe, s.publishEvaluation},
 	})
 	s.reloaded = prometheus.NewGauge(prometheus.GaugeOpts{Name: "sixty_config_last_reload_successful", Help: "Whether the configuration was read without an error the last time."})
 	s.registry.MustRegister(s.reloaded)
@@ -204,7 +206,7 @@ func (s *server) open(ctx context.Context, file *monitor.Config) error {
 	}
 	o := collect.Options{
 		Dir: dir, Retention: s.cfg.Retention, RetentionBytes: s.cfg.RetentionBytes, ExternalURL: s.external, Logger: s.cfg.Log, Registry: s.registry,
-		Listen: func(alerts ...collect.Alert) { s.teller.See(alerts...) },
+		Listen: func(alerts ...collect.Alert) { s.teller.Notify(alerts...) },
 	}
 	if t := file.Prometheus.StorageConfig.TSDBConfig; t != nil && t.Retention != nil {
 		if o.Retention == 0 {
@@ -339,7 +341,7 @@ func (s *server) handler() (http.Handler, error) {
 	}
 	o := web.Options{
 		Monitor: s.monitor, Prometheus: prom, Reload: s.reload, Token: s.cfg.Token, External: s.external, Registry: s.registry, Log: s.cfg.Log,
-		Trouble: s.trouble, Anomalies: s.anomalies.Latest, More: s.answers(), Incident: s.incidents.Of, News: &s.told,
+		Trouble: s.currentProblems, Anomalies: s.anomalies.Latest, More: s.answers(), Incident: s.incidents.Of, News: &s.told,
 	}
 	if s.cfg.Prometheus.Prometheus == "" {
 		o.Collector = s.collector
@@ -373,8 +375,8 @@ func (s *server) observe(_ context.Context, e *monitor.Evaluation) {
 	}
 }
 
-// tell tells pages of an evaluation.
-func (s *server) tell(context.Context, *monitor.Evaluation) { s.told.Tell(nil) }
+// publishEvaluation tells pages of an evaluation.
+func (s *server) publishEvaluation(context.Context, *monitor.Evaluation) { s.told.Publish(nil) }
 
 // health measures how servers did over a span.
 func (s *server) health(ctx context.Context, since time.Duration) (*health.Report, error) {
@@ -400,9 +402,9 @@ func (s *server) write(ctx context.Context, e *monitor.Evaluation) {
 	}
 }
 
-// trouble says what stands in the way of a true answer beside what an evaluation says, and
+// currentProblems says what stands in the way of a true answer beside what an evaluation says, and
 // what else is amiss.
-func (s *server) trouble() (doubts, notes []string) {
+func (s *server) currentProblems() (doubts, notes []string) {
 	if text := s.unstored.Load(); text != nil && *text != "" {
 		doubts = append(doubts, *text)
 	}
@@ -418,9 +420,9 @@ func (s *server) trouble() (doubts, notes []string) {
 	return doubts, append(notes, undelivered...)
 }
 
-// learn makes the rules of the catalogue for the names that the servers use, when others
+// updateRules makes the rules of the catalogue for the names that the servers use, when others
 // come.
-func (s *server) learn(_ context.Context, e *monitor.Evaluation) {
+func (s *server) updateRules(_ context.Context, e *monitor.Evaluation) {
 	if s.cfg.Prometheus.Prometheus != "" || e.Err != nil || !s.ruled.Load() {
 		return
 	}

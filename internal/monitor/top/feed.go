@@ -148,8 +148,8 @@ func (r *replayed) Seek(steps int) bool {
 	return moved
 }
 
-// look diagnoses the moment, once.
-func (r *replayed) look(ctx context.Context) (*monitor.Evaluation, error) {
+// diagnoseOnce diagnoses the moment, once.
+func (r *replayed) diagnoseOnce(ctx context.Context) (*monitor.Evaluation, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.latest != nil && r.latest.At.Equal(r.at) {
@@ -170,7 +170,7 @@ func (r *replayed) look(ctx context.Context) (*monitor.Evaluation, error) {
 }
 
 func (r *replayed) Overview(ctx context.Context) (view.Overview, error) {
-	e, err := r.look(ctx)
+	e, err := r.diagnoseOnce(ctx)
 	if err != nil {
 		return view.Overview{}, err
 	}
@@ -178,7 +178,7 @@ func (r *replayed) Overview(ctx context.Context) (view.Overview, error) {
 }
 
 func (r *replayed) Text(ctx context.Context, o render.Options) (string, error) {
-	e, err := r.look(ctx)
+	e, err := r.diagnoseOnce(ctx)
 	if err != nil {
 		return "", err
 	}

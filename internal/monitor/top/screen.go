@@ -220,7 +220,7 @@ func (s *screen) lines() []string {
 	}
 	room := s.height - len(out) - len(foot)
 	if s.height > 0 && len(table) > room {
-		table = s.part(table, rows, max(2, room))
+		table = s.rowsAroundSelected(table, rows, max(2, room))
 	}
 	out = append(out, table...)
 	if s.height > 0 {
@@ -234,8 +234,8 @@ func (s *screen) lines() []string {
 	return out
 }
 
-// part keeps the head of a table and the rows around the selected one.
-func (s *screen) part(table []string, rows []view.Replica, room int) []string {
+// rowsAroundSelected keeps the head of a table and the rows around the selected one.
+func (s *screen) rowsAroundSelected(table []string, rows []view.Replica, room int) []string {
 	body, place := table[1:], room-2 // the head, and a line for the rest
 	i := max(0, slices.IndexFunc(rows, func(r view.Replica) bool { return r.Target == s.selected }))
 	from := max(0, min(i-place/2, len(body)-place))

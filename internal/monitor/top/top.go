@@ -14,8 +14,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// Once writes one screen, and returns what it showed.
-func Once(ctx context.Context, w io.Writer, f Feed, o render.Options) (view.Overview, error) {
+// PrintOnce writes one screen, and returns what it showed.
+func PrintOnce(ctx context.Context, w io.Writer, f Feed, o render.Options) (view.Overview, error) {
 	var last view.Overview
 	for began := time.Now(); ; {
 		var err error
@@ -77,9 +77,9 @@ type model struct {
 }
 
 // Init implements tea.Model.
-func (m *model) Init() tea.Cmd { return tea.Batch(m.look(), m.tick()) }
+func (m *model) Init() tea.Cmd { return tea.Batch(m.fetchOverview(), m.tick()) }
 
-func (m *model) look() tea.Cmd {
+func (m *model) fetchOverview() tea.Cmd {
 	return func() tea.Msg {
 		ctx, cancel := context.WithTimeout(m.ctx, servedTimeout)
 		defer cancel()
@@ -101,7 +101,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.WindowSizeMsg:
 		m.Width, m.height = msg.Width, msg.Height
 	case tickMsg:
-		return m, tea.Batch(m.look(), m.tick())
+		return m, tea.Batch(m.fetchOverview(), m.tick())
 	case overviewMsg:
 		m.note = ""
 		if msg.err != nil {
@@ -206,7 +206,7 @@ func (m *model) key(msg tea.KeyPressMsg) (tea.Model, tea.Cmd) {
 
 func (m *model) seek(steps int) tea.Cmd {
 	if m.feed.Seek(steps) {
-		return m.look()
+		return m.fetchOverview()
 	}
 	return nil
 }

@@ -57,12 +57,12 @@ func (s *Server) diagnosis(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	ctx, cancel := context.WithTimeout(r.Context(), lookTime)
 	defer cancel()
-	at, window, err := moment(q.Get("at"), q.Get("window"))
+	at, window, err := parseMoment(q.Get("at"), q.Get("window"))
 	if err != nil {
 		Fail(w, http.StatusBadRequest, err)
 		return
 	}
-	s.looked(w, r, func() {
+	s.runLimited(w, r, func() {
 		d, err := s.diagnoseAt(ctx, at, window)
 		if err == nil && (q.Get("plots") == "true" || q.Get("format") == "html") {
 			err = s.o.Monitor.Plot(ctx, &d)
@@ -78,13 +78,13 @@ func (s *Server) diagnosis(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// looked runs what takes its time, if there is a place.
-func (s *Server) looked(w http.ResponseWriter, r *http.Request, run func()) {
+// runLimited runs what takes its time, if there is a place.
+func (s *Server) runLimited(w http.ResponseWriter, r *http.Request, run func()) {
 	Limited(s.looking, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { run() })).ServeHTTP(w, r)
 }
 
-// moment reads at= and window=; a zero time is now.
-func moment(at, window string) (t time.Time, length time.Duration, err error) {
+// parseMoment reads at= and window=; a zero time is now.
+func parseMoment(at, window string) (t time.Time, length time.Duration, err error) {
 	if at != "" {
 		if t, err = (source.Span{Last: time.Now()}).At(at); err != nil {
 			return t, 0, err
@@ -110,7 +110,7 @@ func (s *Server) diagnoseAt(ctx context.Context, at time.Time, window time.Durat
 	if at.IsZero() {
 		at = time.Now()
 	}
-	return s.o.Monitor.Look(ctx, at, window)
+	return s.o.Monitor.DiagnoseAt(ctx, at, window)
 }
 
 // write writes a diagnosis in a form.
@@ -153,9 +153,9 @@ type News struct {
 // toldAhead is how much news may wait for a page that is slow.
 const toldAhead = 16
 
-// Tell tells all pages of an incident, or with nil of an evaluation; one that does not listen
+// Publish tells all pages of an incident, or with nil of an evaluation; one that does not listen
 // misses it, and sees it when it asks.
-func (n *News) Tell(s *view.Summary) {
+func (n *News) Publish(s *view.Summary) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for ch := range n.waiting {

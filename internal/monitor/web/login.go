@@ -63,8 +63,8 @@ func (l *login) sign(session []byte) []byte {
 	return m.Sum(nil)
 }
 
-// knows reports whether a request is of a session.
-func (l *login) knows(r *http.Request) bool {
+// hasSession reports whether a request is of a session.
+func (l *login) hasSession(r *http.Request) bool {
 	c, err := r.Cookie(l.name())
 	if err != nil {
 		return false
@@ -93,9 +93,9 @@ func (l *login) cookie(r *http.Request, value string, lasts time.Duration) *http
 func (l *login) handle(w http.ResponseWriter, r *http.Request) bool {
 	switch {
 	case r.URL.Path == loginPath && r.Method == http.MethodPost:
-		Limited(l.asking, http.HandlerFunc(l.enter)).ServeHTTP(w, r)
-	case r.URL.Path == loginPath && r.URL.Query().Has("next") && l.knows(r):
-		http.Redirect(w, r, l.prefix()+here(r.URL.Query().Get("next")), http.StatusSeeOther)
+		Limited(l.asking, http.HandlerFunc(l.submitForm)).ServeHTTP(w, r)
+	case r.URL.Path == loginPath && r.URL.Query().Has("next") && l.hasSession(r):
+		http.Redirect(w, r, l.prefix()+localPath(r.URL.Query().Get("next")), http.StatusSeeOther)
 	case r.URL.Path == loginPath:
 		l.show(w, r, http.StatusOK, r.URL.Query().Get("next"), "")
 	case r.URL.Path == logoutPath && r.Method == http.MethodPost:
@@ -107,8 +107,8 @@ func (l *login) handle(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// enter takes the form.
-func (l *login) enter(w http.ResponseWriter, r *http.Request) {
+// submitForm takes the form.
+func (l *login) submitForm(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxLogin)
 	if err := r.ParseForm(); err != nil {
 		Fail(w, http.StatusBadRequest, errors.New("the form cannot be read"))
@@ -131,13 +131,13 @@ func (l *login) enter(w http.ResponseWriter, r *http.Request) {
 	}
 	http.SetCookie(w, l.cookie(r, base64.RawURLEncoding.EncodeToString(append(session, l.sign(session)...)), sessionTime))
 	w.Header().Set("Cache-Control", "no-store")
-	http.Redirect(w, r, l.prefix()+here(next), http.StatusSeeOther)
+	http.Redirect(w, r, l.prefix()+localPath(next), http.StatusSeeOther)
 }
 
 func (l *login) prefix() string { return strings.TrimSuffix(l.external.Path, "/") }
 
-// here is a path of this server, whatever somebody wrote into a link.
-func here(next string) string {
+// localPath is a path of this server, whatever somebody wrote into a link.
+func localPath(next string) string {
 	u, err := url.Parse(next)
 	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || !strings.HasPrefix(u.Path, "/") || strings.HasPrefix(u.Path, "//") ||
 		strings.ContainsAny(next, "\\\r\n\t") || u.Path == loginPath || u.Path == logoutPath {
@@ -146,9 +146,9 @@ func here(next string) string {
 	return (&url.URL{Path: u.Path, RawPath: u.RawPath, RawQuery: u.RawQuery}).String()
 }
 
-// asks shows the form to who looks at a page, and reports whether it did: programs get an
+// showForm shows the form to who looks at a page, and reports whether it did: programs get an
 // error that they understand.
-func (l *login) asks(w http.ResponseWriter, r *http.Request) bool {
+func (l *login) showForm(w http.ResponseWriter, r *http.Request) bool {
 	read := r.Method == http.MethodGet || r.Method == http.MethodHead
 	if !read || strings.HasPrefix(r.URL.Path, "/assets/") || r.URL.Path == "/mcp" || !strings.Contains(r.Header.Get("Accept"), "text/html") {
 		return false
@@ -171,5 +171,5 @@ func (l *login) show(w http.ResponseWriter, r *http.Request, status int, next, t
 	_ = loginForm.Execute(w, struct { // a reader that left needs no answer
 		Base, Next, Told string
 		Wrong, In        bool
-	}{l.prefix(), here(next), told, status == http.StatusUnauthorized && told != "", l.knows(r) && told == ""})
+	}{l.prefix(), localPath(next), told, status == http.StatusUnauthorized && told != "", l.hasSession(r) && told == ""})
 }

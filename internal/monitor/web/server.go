@@ -133,24 +133,24 @@ func New(o Options) *Server {
 	if o.Token != "" {
 		l = newLogin(o.External, o.Token)
 	}
-	s.Handler, s.patterns = under(o.External, guarded(o.External, o.Token, l, mux)), mux.patterns
+	s.Handler, s.patterns = stripExternalPath(o.External, requireAuth(o.External, o.Token, l, mux)), mux.patterns
 	return s
 }
 
-// Guarded lets through what may come in: with the bearer token, where there is one, and not
+// RequireAuth lets through what may come in: with the bearer token, where there is one, and not
 // from another page in somebody's browser. External is the URL under which others see it.
-func Guarded(external *url.URL, token string, next http.Handler) http.Handler {
-	return guarded(external, token, nil, next)
+func RequireAuth(external *url.URL, token string, next http.Handler) http.Handler {
+	return requireAuth(external, token, nil, next)
 }
 
-// guarded lets sessions in too, where there is a login.
-func guarded(external *url.URL, token string, l *login, next http.Handler) http.Handler {
+// requireAuth lets sessions in too, where there is a login.
+func requireAuth(external *url.URL, token string, l *login, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "same-origin")
 		h.Set("X-Frame-Options", "DENY")
-		if err := stranger(external, r); err != nil {
+		if err := refuseCrossSite(external, r); err != nil {
 			Fail(w, http.StatusForbidden, err)
 			return
 		}
@@ -158,9 +158,9 @@ func guarded(external *url.URL, token string, l *login, next http.Handler) http.
 			return
 		}
 		if token != "" && !open[r.Method+" "+r.URL.EscapedPath()] &&
-			subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+token)) != 1 && (l == nil || !l.knows(r)) {
+			subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+token)) != 1 && (l == nil || !l.hasSession(r)) {
 			h.Set("WWW-Authenticate", `Bearer realm="sixty"`)
-			if l == nil || !l.asks(w, r) {
+			if l == nil || !l.showForm(w, r) {
 				Fail(w, http.StatusUnauthorized, errors.New("this needs a bearer token"))
 			}
 			return
@@ -170,9 +170,9 @@ func guarded(external *url.URL, token string, l *login, next http.Handler) http.
 	})
 }
 
-// under takes the path of the external URL off requests, for a proxy that leaves it on; one
+// stripExternalPath takes the path of the external URL off requests, for a proxy that leaves it on; one
 // that takes it off is served as well.
-func under(external *url.URL, next http.Handler) http.Handler {
+func stripExternalPath(external *url.URL, next http.Handler) http.Handler {
 	prefix := strings.TrimSuffix(external.Path, "/")
 	if prefix == "" {
 		return next
@@ -190,9 +190,9 @@ func under(external *url.URL, next http.Handler) http.Handler {
 	})
 }
 
-// stranger refuses what another page makes a browser send: a write from another origin, and
+// refuseCrossSite refuses what another page makes a browser send: a write from another origin, and
 // a name for this machine that is not ours, which is how such a page would read.
-func stranger(external *url.URL, r *http.Request) error {
+func refuseCrossSite(external *url.URL, r *http.Request) error {
 	host := hostOf(r.Host)
 	local := func(name string) bool {
 		return name == "localhost" || strings.HasSuffix(name, ".localhost") || net.ParseIP(name) != nil

@@ -35,8 +35,8 @@ const (
 // give: a prediction would be worth nothing.
 var ErrPresent = errors.New("the simulation of the servers as they are misses what was measured")
 
-// Ask simulates a change. Look is how much of the past the workload is measured in.
-func Ask(ctx context.Context, s *source.Source, ask view.WhatIf, at time.Time, look time.Duration) (view.WhatIfAnswer, error) {
+// Simulate simulates a change. Look is how much of the past the workload is measured in.
+func Simulate(ctx context.Context, s *source.Source, ask view.WhatIf, at time.Time, look time.Duration) (view.WhatIfAnswer, error) {
 	out := view.WhatIfAnswer{Schema: view.WhatIfSchema, Warnings: []string{}, Settings: view.Settings{Flags: map[string]string{}}}
 	c := ask.Change
 	if err := check(&c); err != nil {

@@ -42,23 +42,23 @@ func render(d layout.Dashboard) resource {
 		},
 	}
 	for _, r := range d.Rows {
-		var parts []part
+		var parts []unitPanel
 		for _, p := range r.Panels {
 			parts = append(parts, byUnit(p)...)
 		}
 		for _, p := range parts {
 			out.Spec.Panels[p.name()] = chart(p)
 		}
-		g := gridSpec{Display: gridDisplay{Title: r.Title}, Items: place(parts), RepeatVariable: r.Repeat}
+		g := gridSpec{Display: gridDisplay{Title: r.Title}, Items: layOut(parts), RepeatVariable: r.Repeat}
 		g.Display.Collapse.Open = true
 		out.Spec.Layouts = append(out.Spec.Layouts, object{"Grid", g})
 	}
 	return out
 }
 
-// place puts panels from left to right, and widens those of a line that is not
+// layOut puts panels from left to right, and widens those of a line that is not
 // full.
-func place(parts []part) []gridItem {
+func layOut(parts []unitPanel) []gridItem {
 	var out []gridItem
 	y := 0
 	for len(parts) > 0 {
@@ -84,21 +84,21 @@ func place(parts []part) []gridItem {
 	return out
 }
 
-// A part is the share of a panel that has one unit.
-type part struct {
+// A unitPanel is the share of a panel that has one unit.
+type unitPanel struct {
 	layout.Panel
 	suffix string
 }
 
-func (p part) name() string { return fmt.Sprintf("p%d%s", p.ID, p.suffix) }
+func (p unitPanel) name() string { return fmt.Sprintf("p%d%s", p.ID, p.suffix) }
 
 // byUnit splits a panel whose series have several units.
-func byUnit(p layout.Panel) []part {
-	var parts []part
+func byUnit(p layout.Panel) []unitPanel {
+	var parts []unitPanel
 	for _, s := range p.Series {
-		i := slices.IndexFunc(parts, func(o part) bool { return o.Unit == s.Unit && o.Series[0].Right == s.Right })
+		i := slices.IndexFunc(parts, func(o unitPanel) bool { return o.Unit == s.Unit && o.Series[0].Right == s.Right })
 		if i < 0 {
-			one := part{Panel: p}
+			one := unitPanel{Panel: p}
 			one.Unit, one.Series = s.Unit, nil
 			if s.Unit != p.Unit || s.Right {
 				one.Steps, one.Max = nil, 0
@@ -137,7 +137,7 @@ func variables(vs []layout.Variable) []object {
 	return out
 }
 
-func chart(p part) object {
+func chart(p unitPanel) object {
 	out := panelSpec{Display: display{Name: p.Title, Description: p.Doc}, Queries: []object{}}
 	if p.Kind == layout.Heatmap {
 		p = percentiles(p)
@@ -161,7 +161,7 @@ func chart(p part) object {
 
 // percentiles draws the distribution of a heatmap as lines: Perses' heatmap
 // takes native histograms only (heatmap-chart-plugin 0.3.0).
-func percentiles(p part) part {
+func percentiles(p unitPanel) unitPanel {
 	buckets := p.Series[0]
 	p.Kind, p.Series = layout.TimeSeries, nil
 	for _, q := range []struct{ quantile, name string }{{"0.1", "P10"}, {"0.5", "P50"}, {"0.9", "P90"}, {"0.99", "P99"}} {
@@ -173,7 +173,7 @@ func percentiles(p part) part {
 	return p
 }
 
-func lines(p part) timeSeriesChart {
+func lines(p unitPanel) timeSeriesChart {
 	out := timeSeriesChart{
 		Legend: legend{Position: "bottom", Mode: "list", Size: "small"},
 		YAxis:  yAxis{Format: unit(p.Unit)},

@@ -58,7 +58,7 @@ type (
 var opened = []string{"sixty-start", "sixty-incident"}
 
 // Write writes the page.
-func (p *Page) Write(w io.Writer) error {
+func (p *Preview) Write(w io.Writer) error {
 	v := pageView{
 		Source: p.Options.Source, From: stamp(p.Options.From), To: stamp(p.Options.To),
 		Rate: p.Rate.String(),
@@ -108,8 +108,8 @@ func addEmpty(list []emptyView, title, why string) []emptyView {
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
 // panel draws a panel, where there is anything to draw.
-func (p *Page) panel(b *Board, panel *dashboard.Panel) (v panelView, ok bool) {
-	v = panelView{ID: panel.ID, Width: panel.Width, Title: panel.Title, Doc: plain(panel.Doc)}
+func (p *Preview) panel(b *Board, panel *dashboard.Panel) (v panelView, ok bool) {
+	v = panelView{ID: panel.ID, Width: panel.Width, Title: panel.Title, Doc: stripMarkdown(panel.Doc)}
 	if panel.Kind == dashboard.Heatmap {
 		c, ok := p.heatmap(b, panel)
 		v.Chart = c.SVG()
@@ -140,7 +140,7 @@ func (p *Page) panel(b *Board, panel *dashboard.Panel) (v panelView, ok bool) {
 // class is the colour of a number that has thresholds: that of the one which it passed
 // or, where it is worse, of the verdict that rests on it. Below all of them it is good
 // only where the verdict says so too.
-func (p *Page) class(steps []dashboard.Step, c curve, last float64) string {
+func (p *Preview) class(steps []dashboard.Step, c curve, last float64) string {
 	if len(steps) == 0 {
 		return ""
 	}
@@ -168,8 +168,8 @@ func (p *Page) class(steps []dashboard.Step, c curve, last float64) string {
 	return worse[max(0, slices.Index(worse, class), slices.Index(worse, level))]
 }
 
-// plain drops Markdown's marks, for a tooltip.
-func plain(markdown string) string {
+// stripMarkdown drops Markdown's marks, for a tooltip.
+func stripMarkdown(markdown string) string {
 	out := linkMark.ReplaceAllString(markdown, "$1")
 	return strings.NewReplacer("**", "", "*", "").Replace(out)
 }

@@ -60,8 +60,8 @@ const points = 240
 // workers is how many queries are asked at a time, as in a diagnosis.
 const workers = 8
 
-// A Page is dashboards with their data.
-type Page struct {
+// A Preview is dashboards with their data.
+type Preview struct {
 	Options    Options
 	Step, Rate time.Duration
 	Dashboards []Board
@@ -81,7 +81,7 @@ type mark struct {
 }
 
 // Fetch asks every query of the dashboards.
-func Fetch(ctx context.Context, q metrics.Querier, ds []dashboard.Dashboard, o Options) (*Page, error) {
+func Fetch(ctx context.Context, q metrics.Querier, ds []dashboard.Dashboard, o Options) (*Preview, error) {
 	if !o.To.After(o.From) {
 		return nil, fmt.Errorf("preview: the range %s to %s is empty", o.From.UTC().Format(time.RFC3339), o.To.UTC().Format(time.RFC3339))
 	}
@@ -89,7 +89,7 @@ func Fetch(ctx context.Context, q metrics.Querier, ds []dashboard.Dashboard, o O
 		o.Interval = 15 * time.Second
 	}
 	step := max(o.To.Sub(o.From)/points, o.Interval, time.Second).Truncate(time.Second)
-	p := &Page{Options: o, Step: step, Rate: max(step+o.Interval, 4*o.Interval), Dashboards: make([]Board, len(ds))}
+	p := &Preview{Options: o, Step: step, Rate: max(step+o.Interval, 4*o.Interval), Dashboards: make([]Board, len(ds))}
 	// A rate over some scrapes of a second each shows nothing but noise.
 	p.Rate = max(p.Rate, 15*time.Second)
 	if begin := o.From.Add(p.Rate + o.Interval); o.Beginning && o.To.After(begin) {
@@ -108,12 +108,12 @@ func Fetch(ctx context.Context, q metrics.Querier, ds []dashboard.Dashboard, o O
 			for _, panel := range row.Panels {
 				for i := range panel.Series {
 					s := &panel.Series[i]
-					asked.Go(func() error { return f.ask(ctx, s.Expr, func(m model.Matrix) { b.answers[s] = m }) })
+					asked.Go(func() error { return f.queryRange(ctx, s.Expr, func(m model.Matrix) { b.answers[s] = m }) })
 				}
 			}
 		}
 		for _, e := range d.Events {
-			asked.Go(func() error { return f.ask(ctx, e.Expr, func(m model.Matrix) { b.mark(e, m, step) }) })
+			asked.Go(func() error { return f.queryRange(ctx, e.Expr, func(m model.Matrix) { b.addEvents(e, m, step) }) })
 		}
 	}
 	if err := asked.Wait(); err != nil {
@@ -133,7 +133,7 @@ type fetcher struct {
 	mu sync.Mutex // of what is kept
 }
 
-func (f *fetcher) ask(ctx context.Context, expr string, keep func(model.Matrix)) error {
+func (f *fetcher) queryRange(ctx context.Context, expr string, keep func(model.Matrix)) error {
 	m, err := f.q.QueryRange(ctx, substitute(expr, f.rate, f.shown), f.r)
 	if err != nil {
 		return err
@@ -152,8 +152,8 @@ func substitute(expr, rate, shown string) string {
 	return variable.ReplaceAllString(expr, ".*")
 }
 
-// mark keeps the beginnings of an event.
-func (b *Board) mark(e dashboard.Event, m model.Matrix, step time.Duration) {
+// addEvents keeps the beginnings of an event.
+func (b *Board) addEvents(e dashboard.Event, m model.Matrix, step time.Duration) {
 	for _, s := range m {
 		var last model.Time
 		for i, v := range s.Values {

@@ -64,7 +64,7 @@ func (b *Board) curves(p *dashboard.Panel) []curve {
 }
 
 // chart is what all charts of the page have in common.
-func (p *Page) chart(b *Board, panel *dashboard.Panel) render.Chart {
+func (p *Preview) chart(b *Board, panel *dashboard.Panel) render.Chart {
 	from, to := render.Moment(p.Options.From), render.Moment(p.Options.To)
 	c := render.Chart{
 		Title: panel.Title, Width: float64(panel.Width) * columnWidth, Height: chartHeight, NoLegend: true,
@@ -91,7 +91,7 @@ func (p *Page) chart(b *Board, panel *dashboard.Panel) render.Chart {
 }
 
 // lines draws a time series panel.
-func (p *Page) lines(b *Board, panel *dashboard.Panel, curves []curve) render.Chart {
+func (p *Preview) lines(b *Board, panel *dashboard.Panel, curves []curve) render.Chart {
 	c := p.chart(b, panel)
 	for _, cv := range curves {
 		s := render.Series{Name: cv.name, Right: cv.right, Bars: cv.bars}
@@ -110,7 +110,7 @@ func (p *Page) lines(b *Board, panel *dashboard.Panel, curves []curve) render.Ch
 }
 
 // heatmap draws a histogram's buckets over time.
-func (p *Page) heatmap(b *Board, panel *dashboard.Panel) (c render.Chart, ok bool) {
+func (p *Preview) heatmap(b *Board, panel *dashboard.Panel) (c render.Chart, ok bool) {
 	c = p.chart(b, panel)
 	for _, bk := range heat(b.answers[&panel.Series[0]]) {
 		h := render.Heat{Name: "≤ " + indicator.FormatNumber(bk.le, indicator.Count)}

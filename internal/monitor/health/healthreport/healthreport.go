@@ -239,10 +239,10 @@ func name(m *health.Model) string {
 }
 
 func span(r *health.Report) string {
-	return fmt.Sprintf("%s to %s", stamp(r.From), stamp(r.To))
+	return fmt.Sprintf("%s to %s", formatTime(r.From), formatTime(r.To))
 }
 
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
+func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
 // head is a model in a line.
 func head(m *health.Model) string {
@@ -273,7 +273,7 @@ func incidentLine(s *view.Summary) string {
 	if s.Ended != nil {
 		end = "for " + render.Seconds(s.Ended.Sub(s.Began).Seconds())
 	}
-	out := fmt.Sprintf("%s, %s: %s (%s)", stamp(s.Began), end, s.Pathology, s.Severity)
+	out := fmt.Sprintf("%s, %s: %s (%s)", formatTime(s.Began), end, s.Pathology, s.Severity)
 	if s.Model != "" {
 		out += " on " + s.Model
 	}

@@ -43,11 +43,11 @@ type job struct {
 	last   diagnose.Diagnosis // which this one asks for
 }
 
-// want notes what is to be kept of an event: a diagnosis that is the best so far, and what an
+// queueEvidence notes what is to be kept of an event: a diagnosis that is the best so far, and what an
 // incident looked like that is over.
-func (k *Keeper) want(e incident.Event, d *diagnose.Diagnosis, q metrics.Querier) {
+func (k *Keeper) queueEvidence(e incident.Event, d *diagnose.Diagnosis, q metrics.Querier) {
 	r := e.Record
-	part, ok := incident.Part(d, r)
+	part, ok := incident.DiagnosisOf(d, r)
 	if !ok || !e.Best && e.Kind != incident.Ended {
 		return
 	}
@@ -89,7 +89,7 @@ func (k *Keeper) write() {
 	k.busy = true
 	k.working.Go(func() {
 		for j := k.next(); j != nil; j = k.next() {
-			k.do(j)
+			k.runJob(j)
 		}
 	})
 }
@@ -108,13 +108,13 @@ func (k *Keeper) next() *job {
 	return nil
 }
 
-// do writes the evidence of one incident.
-func (k *Keeper) do(j *job) {
+// runJob writes the evidence of one incident.
+func (k *Keeper) runJob(j *job) {
 	ctx, cancel := context.WithTimeout(k.ctx, jobTime)
 	defer cancel()
 	var err error
 	if j.kept {
-		err = k.keep(ctx, j)
+		err = k.saveEvidence(ctx, j)
 	}
 	if j.course != nil {
 		err = errors.Join(err, k.keepCourse(ctx, j))
@@ -124,12 +124,12 @@ func (k *Keeper) do(j *job) {
 	}
 }
 
-// keep writes a diagnosis and the recording that it can be made of again.
-func (k *Keeper) keep(ctx context.Context, j *job) error {
+// saveEvidence writes a diagnosis and the recording that it can be made of again.
+func (k *Keeper) saveEvidence(ctx context.Context, j *job) error {
 	d := j.d
-	if k.c.Look != nil {
-		if again, err := k.c.Look(ctx, d.At); err == nil {
-			if part, ok := incident.Part(&again, j.record); ok && part.Verdict.ID == d.Verdict.ID {
+	if k.c.Rediagnose != nil {
+		if again, err := k.c.Rediagnose(ctx, d.At); err == nil {
+			if part, ok := incident.DiagnosisOf(&again, j.record); ok && part.Verdict.ID == d.Verdict.ID {
 				d = part
 			}
 		}
@@ -205,7 +205,7 @@ func (k *Keeper) record(ctx context.Context, j *job, d *diagnose.Diagnosis) (lef
 	if err = errors.Join(err, w.Close()); err != nil {
 		return leftOut, err
 	}
-	if err = settle(tmp); err != nil {
+	if err = syncFile(tmp); err != nil {
 		return leftOut, fileio.StripOp(err)
 	}
 	if err = os.Rename(tmp, k.store.path(j.id, evidenceFile)); err != nil {
@@ -215,8 +215,8 @@ func (k *Keeper) record(ctx context.Context, j *job, d *diagnose.Diagnosis) (lef
 	return leftOut, nil
 }
 
-// settle makes a file last before it gets its name.
-func settle(path string) error {
+// syncFile makes a file last before it gets its name.
+func syncFile(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return err

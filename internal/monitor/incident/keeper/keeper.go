@@ -37,7 +37,7 @@ type Config struct {
 	Catalogue []*catalog.Pathology
 	// Look, which may be nil, diagnoses a moment again more thoroughly, with what fixes
 	// would do, for the diagnosis that is kept.
-	Look func(ctx context.Context, at time.Time) (diagnose.Diagnosis, error)
+	Rediagnose func(ctx context.Context, at time.Time) (diagnose.Diagnosis, error)
 	// Listen, which may be nil, is told what became of an incident, after it was written.
 	// It must not wait for long, and may be called from several goroutines.
 	Listen func(view.Summary)
@@ -108,14 +108,14 @@ func (k *Keeper) Close(ctx context.Context) error {
 	err := k.flush()
 	k.write()
 	k.mu.Unlock()
-	err = errors.Join(err, k.Settle(ctx))
+	err = errors.Join(err, k.WaitForEvidence(ctx))
 	k.cancel()
 	k.working.Wait()
 	return err
 }
 
-// Settle waits until all evidence that is due is written.
-func (k *Keeper) Settle(ctx context.Context) error {
+// WaitForEvidence waits until all evidence that is due is written.
+func (k *Keeper) WaitForEvidence(ctx context.Context) error {
 	written := make(chan struct{})
 	go func() {
 		k.working.Wait()
@@ -142,7 +142,7 @@ func (k *Keeper) Observe(d *diagnose.Diagnosis, q metrics.Querier) error {
 			k.dirty[r.ID] = true
 		}
 		if q != nil {
-			k.want(e, d, q)
+			k.queueEvidence(e, d, q)
 		}
 	}
 	for _, j := range k.jobs {
@@ -294,8 +294,8 @@ const (
 // ErrInvalid is wrapped by errors about what somebody wrote.
 var ErrInvalid = errors.New("cannot be taken")
 
-// said checks what somebody wrote.
-func said(what, text string, most int) (string, error) {
+// checkText checks what somebody wrote.
+func checkText(what, text string, most int) (string, error) {
 	text = strings.TrimSpace(text)
 	switch {
 	case text == "":
@@ -308,7 +308,7 @@ func said(what, text string, most int) (string, error) {
 
 // Acknowledge notes who sees to an incident; the last one counts.
 func (k *Keeper) Acknowledge(id, by string, at time.Time) (view.Summary, error) {
-	by, err := said("by", by, maxBy)
+	by, err := checkText("by", by, maxBy)
 	if err != nil {
 		return view.Summary{}, err
 	}
@@ -320,9 +320,9 @@ func (k *Keeper) Acknowledge(id, by string, at time.Time) (view.Summary, error) 
 
 // AddNote adds what somebody has to say.
 func (k *Keeper) AddNote(id, by, text string, at time.Time) (view.Summary, error) {
-	by, err := said("by", by, maxBy)
+	by, err := checkText("by", by, maxBy)
 	if err == nil {
-		text, err = said("text", text, maxText)
+		text, err = checkText("text", text, maxText)
 	}
 	if err != nil {
 		return view.Summary{}, err

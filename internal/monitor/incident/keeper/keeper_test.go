@@ -421,7 +421,7 @@ func TestEvidence(t *testing.T) {
 		if err := k.Observe(&d, store); err != nil {
 			t.Fatal(err)
 		}
-		if err := k.Settle(t.Context()); err != nil {
+		if err := k.WaitForEvidence(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -483,7 +483,7 @@ func TestEvidence(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := k.Settle(t.Context()); err != nil {
+	if err := k.WaitForEvidence(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Contains(events, "open") || !slices.Contains(events, "ended") || !k.store.has(id, courseFile) {

@@ -60,7 +60,7 @@ func TestEvidenceOfMany(t *testing.T) {
 		if err := k.Observe(&d, store); err != nil {
 			t.Fatal(err)
 		}
-		if err := k.Settle(t.Context()); err != nil {
+		if err := k.WaitForEvidence(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

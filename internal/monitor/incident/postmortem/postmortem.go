@@ -78,7 +78,7 @@ func Markdown(w io.Writer, i *view.Incident, course json.RawMessage) error {
 	m.evidence(&d)
 	m.fixes(&d)
 	m.plots(d.Plots, whole.Plots)
-	m.before()
+	m.seenBefore()
 	m.Section("To be filled in", "")
 	m.List("Who noticed, and what did users see?", "What was the root cause?", "What helped, and what did not?", "What is done so that it does not happen again, by whom, until when?")
 	return m.Markdown(w)
@@ -89,10 +89,10 @@ type document struct {
 	incident *view.Incident
 }
 
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// lasted writes a duration.
-func lasted(d time.Duration) string {
+// formatDuration writes a duration.
+func formatDuration(d time.Duration) string {
 	return render.Seconds(max(0, d.Seconds()))
 }
 
@@ -110,22 +110,22 @@ func (m *document) head(d *diagnosis) {
 	if name := strings.Trim(strings.Join([]string{i.Cluster, i.Namespace, i.Model}, "/"), "/"); name != "" {
 		m.Item("Model", name)
 	}
-	began := stamp(i.Began)
+	began := formatTime(i.Began)
 	if i.BeganAtLeast {
 		began += ", or before: it was there when the observation began"
 	}
-	m.Item("Targets", some(i.Targets))
+	m.Item("Targets", listSome(i.Targets))
 	m.Item("Severity", i.Severity)
 	m.Item("Began", began)
 	if len(i.Evolution) > 0 {
 		first := i.Evolution[0].At
-		m.Item("Found", fmt.Sprintf("%s, %s later", stamp(first), lasted(first.Sub(i.Began))))
+		m.Item("Found", fmt.Sprintf("%s, %s later", formatTime(first), formatDuration(first.Sub(i.Began))))
 	}
 	if a := i.Acknowledged; a != nil {
-		m.Item("Acknowledged", fmt.Sprintf("%s by %s, %s after it began", stamp(a.At), a.By, lasted(a.At.Sub(i.Began))))
+		m.Item("Acknowledged", fmt.Sprintf("%s by %s, %s after it began", formatTime(a.At), a.By, formatDuration(a.At.Sub(i.Began))))
 	}
 	if i.Ended != nil {
-		m.Item("Ended", fmt.Sprintf("%s, after %s", stamp(*i.Ended), lasted(i.Ended.Sub(i.Began))))
+		m.Item("Ended", fmt.Sprintf("%s, after %s", formatTime(*i.Ended), formatDuration(i.Ended.Sub(i.Began))))
 	} else {
 		m.Item("Ended", "it goes on")
 	}
@@ -140,7 +140,7 @@ func (m *document) head(d *diagnosis) {
 
 const mostTargets = 12
 
-func some(list []string) string {
+func listSome(list []string) string {
 	if more := len(list) - mostTargets; more > 0 {
 		return strings.Join(list[:mostTargets], ", ") + fmt.Sprintf(" and %d more", more)
 	}
@@ -174,7 +174,7 @@ func (m *document) timeline() {
 	slices.SortStableFunc(all, func(a, b moment) int { return a.at.Compare(b.at) })
 	m.Section("Timeline", "")
 	for _, t := range all {
-		m.Item(stamp(t.at), t.text)
+		m.Item(formatTime(t.at), t.text)
 	}
 	if i.Omitted > 0 {
 		m.Say("", render.Plural(i.Omitted, "change")+" in the middle are left out: the verdict changed too often.")
@@ -187,7 +187,7 @@ func (m *document) evidence(d *diagnosis) {
 		return
 	}
 	m.Section("Evidence", "")
-	m.Say("", "As it was at "+stamp(d.At)+", when the verdict was surest.")
+	m.Say("", "As it was at "+formatTime(d.At)+", when the verdict was surest.")
 	var rows [][]string
 	shown := map[string]bool{} // a quantity once: what it is compared with first decided
 	for _, e := range f.Evidence {
@@ -325,7 +325,7 @@ func (m *document) draw(p *plot) *render.Chart {
 	return &c
 }
 
-func (m *document) before() {
+func (m *document) seenBefore() {
 	s := m.incident.Similar
 	m.Section("Seen before", "")
 	if s == nil {
@@ -334,6 +334,6 @@ func (m *document) before() {
 	}
 	m.Say("", s.Note+" ("+s.ID+")")
 	for _, n := range s.Notes {
-		m.Item(stamp(n.At), n.By+": "+n.Text)
+		m.Item(formatTime(n.At), n.By+": "+n.Text)
 	}
 }

@@ -49,8 +49,8 @@ type Config struct {
 	Incident func(ctx context.Context, id string) (view.Incident, bool)
 }
 
-// page answers every path that is not of the API.
-type page struct {
+// handler answers every path that is not of the API.
+type handler struct {
 	Config
 	shell  *template.Template
 	assets map[string]asset // by path
@@ -76,14 +76,14 @@ func New(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the page's bundle: %w", err)
 	}
-	p := &page{Config: cfg, assets: map[string]asset{}}
+	p := &handler{Config: cfg, assets: map[string]asset{}}
 	if err := p.load(files); err != nil {
 		return nil, fmt.Errorf("the page's bundle: %w", err)
 	}
 	p.shell, err = template.New("page").Funcs(template.FuncMap{
 		"sentence": sentence,
-		"iso":      func(t any) string { return moment(t).Format(time.RFC3339) },
-		"utc":      func(t any) string { return moment(t).Format("2006-01-02 15:04:05 UTC") },
+		"iso":      func(t any) string { return optionalTime(t).Format(time.RFC3339) },
+		"utc":      func(t any) string { return optionalTime(t).Format("2006-01-02 15:04:05 UTC") },
 		"tone": func(severity string, ended *time.Time) string {
 			if ended != nil {
 				return "plain"
@@ -97,8 +97,8 @@ func New(cfg Config) (http.Handler, error) {
 	return p, nil
 }
 
-// moment is a time that may be there.
-func moment(t any) time.Time {
+// optionalTime is a time that may be there.
+func optionalTime(t any) time.Time {
 	if p, ok := t.(*time.Time); ok {
 		return p.UTC()
 	}
@@ -106,7 +106,7 @@ func moment(t any) time.Time {
 }
 
 // load reads the bundle and its manifest.
-func (p *page) load(files fs.FS) error {
+func (p *handler) load(files fs.FS) error {
 	raw, err := fs.ReadFile(files, "manifest.json")
 	if errors.Is(err, fs.ErrNotExist) { // built by Go alone
 		return nil
@@ -170,7 +170,7 @@ func compress(raw []byte) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (p *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")

@@ -49,7 +49,7 @@ var doubts = map[view.State]string{
 }
 
 // view is the shell of a path and its status.
-func (p *page) view(r *http.Request) (int, *shell) {
+func (p *handler) view(r *http.Request) (int, *shell) {
 	o := p.Overview(r.Context())
 	v := &shell{bundle: p.bundle, Base: p.Base, Title: "Now", Overview: o}
 	if o.State != view.OK {
@@ -90,7 +90,7 @@ func (p *page) view(r *http.Request) (int, *shell) {
 	return status, v
 }
 
-func (p *page) incident(r *http.Request, id string) (view.Incident, bool) {
+func (p *handler) incident(r *http.Request, id string) (view.Incident, bool) {
 	if p.Incident == nil {
 		return view.Incident{}, false
 	}

@@ -134,7 +134,7 @@ func (r *Report) Text(w io.Writer, o render.Options, full bool) error {
 	}
 	d := &document{Document: render.NewDocument("Audit"), full: full, told: map[string]bool{}}
 	d.Answer(render.Bold, "", r.headline())
-	d.Say("", "Against "+r.comparedWith()+".")
+	d.Paragraph("", "Against "+r.comparedWith()+".")
 	if len(r.Areas) > 0 {
 		d.checklist(r.Areas)
 		d.More = "every item, every place, and why"
@@ -311,10 +311,10 @@ func (d *document) file(r *Report, name string) {
 	}
 	d.Section(name, "").Name = true
 	if repaired {
-		d.Say("", fixed.Summary()+".")
+		d.Paragraph("", fixed.Summary()+".")
 		d.List(counted(fixed.Repaired)...)
 	} else if len(mine) == 0 {
-		d.Say("", "nothing found").Style = render.Good
+		d.Paragraph("", "nothing found").Style = render.Good
 	}
 	for _, group := range grouped(mine) {
 		d.Rank(rankFile)

@@ -39,7 +39,7 @@ func (f *diagnoseFlags) printChanges(ctx context.Context, stdout, stderr io.Writ
 			if err != nil {
 				return log.Fail(time.Now(), err)
 			}
-			return log.See(d)
+			return log.Observe(d)
 		})
 	}
 	to, err := s.Span().At(f.source.At)
@@ -71,7 +71,7 @@ func (f *diagnoseFlags) printChanges(ctx context.Context, stdout, stderr io.Writ
 	log.Before = line.Clear
 	if err := s.Replay(ctx, o, from, to, step, func(d *diagnose.Diagnosis) error {
 		line.Show("judging %s", d.At.UTC().Format(time.DateTime))
-		return log.See(d)
+		return log.Observe(d)
 	}); err != nil {
 		if errors.Is(context.Cause(ctx), errTooLate) {
 			return hint.With(lateError(f.timeout, err), "allow more with --timeout 5m, or ask for less")

@@ -85,7 +85,7 @@ const (
 // do, as far as there is room.
 func layRunbook(t *render.Text, p *catalog.Pathology, o render.Options) {
 	whole := render.NewText(o)
-	if whole.Markdown(p.Runbook); whole.Lines() <= t.Room() {
+	if whole.Markdown(p.Runbook); whole.Lines() <= t.LineBudget() {
 		t.Markdown(p.Runbook)
 		return
 	}
@@ -110,7 +110,7 @@ func layRunbook(t *render.Text, p *catalog.Pathology, o render.Options) {
 	for _, s := range steps {
 		mark, _, _ := strings.Cut(s.text, " ")
 		indent := strings.Repeat(" ", len(mark)+1)
-		t.Part(1)
+		t.BeginDroppable(1)
 		switch {
 		case len(s.code) == 1 && len(indent+s.code[0]) <= t.Width():
 			t.Brief(linesOfStep, "", indent, s.text)
@@ -122,7 +122,7 @@ func layRunbook(t *render.Text, p *catalog.Pathology, o render.Options) {
 			t.Brief(linesOfStep, "", indent, s.text)
 		}
 	}
-	t.Fit(3)
+	t.DropToFit(3)
 	t.Line("")
 	t.Brief(1, t.Style(render.Bold, "NEXT")+"  ", "", render.And(others))
 	t.Line("  sixty explain " + p.ID + " --full")

@@ -205,7 +205,7 @@ func (v *visitor) next(at time.Duration) {
 
 // blocksOf returns the identity of a prompt's full blocks: each stands for all
 // that comes before it too.
-func blocksOf(parts []workload.Part, size int) []uint64 {
+func blocksOf(parts []workload.PromptPart, size int) []uint64 {
 	var (
 		blocks []uint64
 		h      uint64 = 14695981039346656037

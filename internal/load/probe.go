@@ -195,7 +195,7 @@ func (p *probe) tokenizer(ctx context.Context, text bool) {
 		return // ids are taken as they are: nothing is added
 	}
 	const sample = 64
-	content := string(v.Append(nil, []workload.Part{{Seed: 1, Tokens: sample}}, 1))
+	content := string(v.Append(nil, []workload.PromptPart{{Seed: 1, Tokens: sample}}, 1))
 	body := map[string]any{"prompt": content}
 	if p.target.API == Chat {
 		body = map[string]any{"messages": []any{map[string]any{"role": "user", "content": content}}, "add_generation_prompt": true}
@@ -284,7 +284,7 @@ func (p *probe) complete(ctx context.Context, tokens int, usage *int) (status in
 	if err != nil {
 		return 0, "", err
 	}
-	body := e.body(nil, nil, &workload.Turn{OutputTokens: 1, Parts: []workload.Part{{Seed: uint64(time.Now().UnixNano()), Tokens: tokens}}})
+	body := e.body(nil, nil, &workload.Turn{OutputTokens: 1, Parts: []workload.PromptPart{{Seed: uint64(time.Now().UnixNano()), Tokens: tokens}}})
 	var answer struct {
 		Usage struct {
 			PromptTokens int `json:"prompt_tokens"`

@@ -80,7 +80,7 @@ func (v *Vocabulary) IDs() bool { return v.ids }
 // Append appends the parts of a prompt to a JSON string's content (or to an
 // array of ids, without its brackets). skip is the tokens that are there
 // already, so that rounding does not add up over the parts.
-func (v *Vocabulary) Append(dst []byte, parts []workload.Part, skip int) []byte {
+func (v *Vocabulary) Append(dst []byte, parts []workload.PromptPart, skip int) []byte {
 	before := skip
 	for i, p := range parts {
 		n := p.Tokens

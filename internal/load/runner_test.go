@@ -291,7 +291,7 @@ func TestServerDown(t *testing.T) {
 }
 
 func TestFurtherFieldsOfTheBody(t *testing.T) {
-	turn := workload.Turn{OutputTokens: 7, Parts: []workload.Part{{Seed: 1, Tokens: 2}}}
+	turn := workload.Turn{OutputTokens: 7, Parts: []workload.PromptPart{{Seed: 1, Tokens: 2}}}
 	for name, tt := range map[string]struct {
 		extra         map[string]any
 		with, without []string

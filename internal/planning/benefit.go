@@ -32,7 +32,7 @@ func benefit(without, with []*outcome, enginesWithout, enginesWith float64) cata
 
 func timesBetter(a, b *outcome, enginesA, enginesB float64) float64 {
 	factors := []float64{
-		math.Sqrt(sooner(a.ttft, b.ttft, (*histogram).mean) * sooner(a.ttft, b.ttft, p95)), sooner(a.e2e, b.e2e, (*histogram).mean),
+		math.Sqrt(speedup(a.ttft, b.ttft, (*histogram).mean) * speedup(a.ttft, b.ttft, p95)), speedup(a.e2e, b.e2e, (*histogram).mean),
 		ratio(b.tokens*enginesB*a.seconds, a.tokens*enginesA*b.seconds),
 	}
 	log := 0.0
@@ -42,9 +42,9 @@ func timesBetter(a, b *outcome, enginesA, enginesB float64) float64 {
 	return math.Exp(log) * ratio(served(b), served(a))
 }
 
-// unsure widens a benefit by what simulations miss of the future: by as much as its
+// widenBenefit widens a benefit by what simulations miss of the future: by as much as its
 // three parts are off, which are taken to be so independently of each other.
-func unsure(b catalog.Estimate) catalog.Estimate {
+func widenBenefit(b catalog.Estimate) catalog.Estimate {
 	squares := 0.0
 	for _, s := range []*indicator.Signal{indicator.TTFTMean, indicator.E2EMean, indicator.GenerationTokenRate} {
 		part := math.Log(quantities[index(s)].off) / 3
@@ -55,9 +55,9 @@ func unsure(b catalog.Estimate) catalog.Estimate {
 	return b
 }
 
-// sooner is how many times sooner something comes, to somebody who does not notice a
+// speedup is how many times sooner something comes, to somebody who does not notice a
 // tenth of a second. What never comes is as late as can be.
-func sooner(a, b *histogram, of func(*histogram) float64) float64 {
+func speedup(a, b *histogram, of func(*histogram) float64) float64 {
 	switch {
 	case a.n == 0 && b.n == 0:
 		return 1

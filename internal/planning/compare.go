@@ -100,7 +100,7 @@ func (t *Tuning) Compare(choices []Choice) (all []Alternative, best int, err err
 	}
 	best = -1
 	for i := range all {
-		if all[i].Tuned != nil && (best < 0 || all[i].before(&all[best])) {
+		if all[i].Tuned != nil && (best < 0 || all[i].better(&all[best])) {
 			best = i
 		}
 	}
@@ -110,8 +110,8 @@ func (t *Tuning) Compare(choices []Choice) (all []Alternative, best int, err err
 	return all, best, nil
 }
 
-// before reports whether an alternative is better than another.
-func (a *Alternative) before(b *Alternative) bool {
+// better reports whether an alternative is better than another.
+func (a *Alternative) better(b *Alternative) bool {
 	x, y := a.Tuned, b.Tuned
 	if x.Meets() != y.Meets() {
 		return x.Meets()

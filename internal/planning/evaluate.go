@@ -53,7 +53,7 @@ func (s *search) point(k Knobs) *Point {
 	if need == 0 {
 		need = int(s.Demand.MeanPrompt + s.Demand.MeanOutput)
 	}
-	if l.Safe(max(min(need, l.Settings.MaxModelLen), 1)) < 1 {
+	if l.SafeConcurrency(max(min(need, l.Settings.MaxModelLen), 1)) < 1 {
 		return nil
 	}
 	// A configuration that was asked for by its limits and one that has them by
@@ -64,21 +64,21 @@ func (s *search) point(k Knobs) *Point {
 	if p, ok := s.seen[full]; ok {
 		return p
 	}
-	requests, err := s.draw(k.Replicas)
+	requests, err := s.drawRequests(k.Replicas)
 	if err != nil {
-		s.note(err.Error())
+		s.addNote(err.Error())
 		return nil
 	}
-	p := s.under(requests, &Point{Knobs: full, GPUs: full.Replicas * s.perReplica(full.TP), Ledger: l, Blocks: l.Blocks.Value})
+	p := s.simulateUnder(requests, &Point{Knobs: full, GPUs: full.Replicas * s.perReplica(full.TP), Ledger: l, Blocks: l.Blocks.Value})
 	if p != nil {
 		s.seen[full] = p
 	}
 	return p
 }
 
-// under is a point's configuration, simulated and judged under other requests; nil when it
+// simulateUnder is a point's configuration, simulated and judged under other requests; nil when it
 // cannot be simulated.
-func (s *search) under(requests []sim.Request, p *Point) *Point {
+func (s *search) simulateUnder(requests []sim.Request, p *Point) *Point {
 	q := &Point{Knobs: p.Knobs, GPUs: p.GPUs, Ledger: p.Ledger, Blocks: p.Blocks}
 	if !s.simulate(q, requests) {
 		return nil
@@ -112,7 +112,7 @@ func orAuto(t string) string {
 	return t
 }
 
-func (s *search) note(text string) {
+func (s *search) addNote(text string) {
 	for _, n := range s.res.Notes {
 		if n == text {
 			return
@@ -121,8 +121,8 @@ func (s *search) note(text string) {
 	s.res.Notes = append(s.res.Notes, text)
 }
 
-// draw returns the requests of one replica.
-func (s *search) draw(replicas int) ([]sim.Request, error) {
+// drawRequests returns the requests of one replica.
+func (s *search) drawRequests(replicas int) ([]sim.Request, error) {
 	if r, ok := s.requests[replicas]; ok {
 		return r, nil
 	}
@@ -170,13 +170,13 @@ func (s *search) prepared(p *Point) (sim.Config, *perfmodel.Calibration, error) 
 	if err != nil {
 		return cfg, nil, err
 	}
-	c, err := s.fit(p)
+	c, err := s.calibrationFor(p)
 	return cfg, c, err
 }
 
-// fit is the calibration for a point: the measured one, carried over by the data
+// calibrationFor is the calibration for a point: the measured one, carried over by the data
 // sheets where the point differs from what was measured.
-func (s *search) fit(p *Point) (*perfmodel.Calibration, error) {
+func (s *search) calibrationFor(p *Point) (*perfmodel.Calibration, error) {
 	if s.Fit == nil {
 		sheet := p.Ledger.StepCost(s.Demand.MeanTokens())
 		return perfmodel.Calibrate(perfmodel.Evidence{Prior: &sheet, HardwareFrom: p.Ledger.StepTimesFrom()})
@@ -200,12 +200,12 @@ func (s *search) simulate(p *Point, requests []sim.Request) bool {
 	every := max(requests[len(requests)-1].Arrival/200, 10*time.Millisecond)
 	cfg, c, err := s.prepared(p)
 	if err != nil {
-		s.note(err.Error())
+		s.addNote(err.Error())
 		return false
 	}
 	pred, err := c.Fit.Predict(perfmodel.Deployment{Config: cfg}, requests, 0, sim.Options{SampleEvery: every, Check: s.Check})
 	if err != nil {
-		s.note(err.Error())
+		s.addNote(err.Error())
 		return false
 	}
 	res, sum := pred.Result, pred.Summary
@@ -294,7 +294,7 @@ func (s *search) predict(p *Point) {
 	}
 	s.res.Basis = c.Statement()
 	if err != nil {
-		s.note(err.Error())
+		s.addNote(err.Error())
 		return
 	}
 	s.res.Prediction = pred
@@ -304,23 +304,23 @@ func (s *search) predict(p *Point) {
 	}
 	for _, w := range pred.Warnings {
 		if c.Basis != perfmodel.DataSheet { // whose statement says so
-			s.note(w)
+			s.addNote(w)
 		}
 	}
 	m := p.Ledger.Model
 	if m.CountLayersWithWindow() > 0 || m.HasRecurrent() {
-		s.note("the simulator knows no windows and no states: the cache is given to it as blocks that hold as many requests of the mean length")
+		s.addNote("the simulator knows no windows and no states: the cache is given to it as blocks that hold as many requests of the mean length")
 	}
 	if m.HasRecurrent() && p.Knobs.PrefixCaching {
-		s.note(fmt.Sprintf("with recurrent layers prefixes are found in whole blocks of %d tokens, and vLLM calls it experimental; the simulator finds them in blocks of %d", p.Ledger.KV.BlockTokens, simBlock))
+		s.addNote(fmt.Sprintf("with recurrent layers prefixes are found in whole blocks of %d tokens, and vLLM calls it experimental; the simulator finds them in blocks of %d", p.Ledger.KV.BlockTokens, simBlock))
 	}
 	if m.Experts > 0 && s.Fit != nil {
-		s.note(fmt.Sprintf("a step is taken to read the experts that a batch of %d would", perfmodel.UsualBatch))
+		s.addNote(fmt.Sprintf("a step is taken to read the experts that a batch of %d would", perfmodel.UsualBatch))
 	}
 	for _, text := range p.Ledger.Unvalidated() {
-		s.note(text)
+		s.addNote(text)
 	}
 	if p.Knobs.KVType == "fp8" && s.Base.KVType == "" {
-		s.note("an FP8 cache changes the model's answers a little: check them before it serves users; what it is worth stands among the knobs")
+		s.addNote("an FP8 cache changes the model's answers a little: check them before it serves users; what it is worth stands among the knobs")
 	}
 }

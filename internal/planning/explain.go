@@ -13,7 +13,7 @@ func (s *search) explain(p *Point) {
 	t := s.Targets
 	offered := s.Demand.Rate * s.Demand.MeanOutput
 	if t.TokensPerSecond > offered*1.001 {
-		s.say("the workload offers %.0f output tokens/s (%.4g requests/s × %.0f tokens): a throughput of %.0f contradicts it. With that workload, at most %.0f can be asked for",
+		s.addExplanation("the workload offers %.0f output tokens/s (%.4g requests/s × %.0f tokens): a throughput of %.0f contradicts it. With that workload, at most %.0f can be asked for",
 			offered, s.Demand.Rate, s.Demand.MeanOutput, t.TokensPerSecond, offered)
 	}
 	alone := s.alone()
@@ -23,13 +23,13 @@ func (s *search) explain(p *Point) {
 		}
 		fastest := slices.MinFunc(alone, func(a, b *Point) int { return cmp.Compare(l.point(a), l.point(b)) })
 		if v := float64(l.point(fastest)); v > l.want.Seconds() {
-			s.say("%s P95 ≤ %s is out of reach: a request alone on TP %d has %s. Attainable with this model and GPU: %s or more, or shorter requests, or a faster GPU",
+			s.addExplanation("%s P95 ≤ %s is out of reach: a request alone on TP %d has %s. Attainable with this model and GPU: %s or more, or shorter requests, or a faster GPU",
 				l.name, l.want, fastest.Knobs.TP, render.Seconds(v), render.Seconds(v))
 		}
 	}
 	if t.ITLP95 > 0 && t.E2EP95 > 0 && s.Demand.MeanOutput > 1 {
 		if least := t.E2EP95.Seconds() / s.Demand.MeanOutput; least < t.ITLP95.Seconds()/4 {
-			s.say("E2E P95 ≤ %s for %.0f tokens on average leaves %s for each: the ITL target of %s is not the one that binds",
+			s.addExplanation("E2E P95 ≤ %s for %.0f tokens on average leaves %s for each: the ITL target of %s is not the one that binds",
 				t.E2EP95, s.Demand.MeanOutput, render.Seconds(least), t.ITLP95)
 		}
 	}
@@ -39,7 +39,7 @@ func (s *search) explain(p *Point) {
 	}
 }
 
-func (s *search) say(format string, args ...any) {
+func (s *search) addExplanation(format string, args ...any) {
 	s.res.Explain = append(s.res.Explain, fmt.Sprintf(format, args...))
 }
 
@@ -72,7 +72,7 @@ func (s *search) contradiction() {
 		}
 	}
 	if first != nil && gaps != nil && first != gaps {
-		s.say("TTFT P95 ≤ %s and ITL P95 ≤ %s are each met, but not together on %d GPUs: with %s the ITL is %s; with %s the TTFT is %s",
+		s.addExplanation("TTFT P95 ≤ %s and ITL P95 ≤ %s are each met, but not together on %d GPUs: with %s the ITL is %s; with %s the TTFT is %s",
 			t.TTFTP95, t.ITLP95, s.maxGPUs, short(first), render.Seconds(float64(first.ITL)), short(gaps), render.Seconds(float64(gaps.TTFT)))
 	}
 }
@@ -89,7 +89,7 @@ func (s *search) capacity(p *Point) {
 		if q == nil || q.GPUs > s.maxGPUs {
 			return
 		}
-		if rate := s.carries(q, best); rate > best {
+		if rate := s.maxRate(q, best); rate > best {
 			best, at = rate, q
 		}
 	}
@@ -105,21 +105,21 @@ func (s *search) capacity(p *Point) {
 		}
 	}
 	if at == nil {
-		s.say("no load was found that %d GPUs carry within the targets", s.maxGPUs)
+		s.addExplanation("no load was found that %d GPUs carry within the targets", s.maxGPUs)
 		return
 	}
-	s.say("%d GPUs are too few for %.4g requests/s within the targets: attainable are %.3g requests/s with %s", s.maxGPUs, s.Demand.Rate, best, short(at))
+	s.addExplanation("%d GPUs are too few for %.4g requests/s within the targets: attainable are %.3g requests/s with %s", s.maxGPUs, s.Demand.Rate, best, short(at))
 }
 
-// carries bisects the highest rate with which a point meets the targets, 0 where
+// maxRate bisects the highest rate with which a point meets the targets, 0 where
 // it is not above least.
-func (s *search) carries(p *Point, least float64) float64 {
+func (s *search) maxRate(p *Point, least float64) float64 {
 	meets := func(rate float64) bool {
 		requests, err := s.Demand.Draw(rate, p.Knobs.Replicas*s.batches(), simBlock)
 		if err != nil {
 			return false
 		}
-		q := s.under(requests, p)
+		q := s.simulateUnder(requests, p)
 		return q != nil && q.Met
 	}
 	if least > 0 && !meets(least*1.05) {

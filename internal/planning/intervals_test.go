@@ -63,7 +63,7 @@ func foretell(t *testing.T, file string, every time.Duration) []foretold {
 					values = append(values, s.Now(0, q.signal))
 				}
 			})
-			outcomes, err := p.nothing()
+			outcomes, err := p.simulateUnchanged()
 			if err != nil {
 				t.Fatal(err)
 			}

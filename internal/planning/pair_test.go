@@ -33,11 +33,11 @@ func TestRunningRequestsHoldWhatWasMeasured(t *testing.T) {
 		return out
 	}
 	loose := draw()
-	for want, near := range map[float64]float64{1900: 1900, 500: holds(loose), 0: holds(loose)} {
+	for want, near := range map[float64]float64{1900: 1900, 500: tokensHeld(loose), 0: tokensHeld(loose)} {
 		rs := draw()
 		pair(rs, want, rand.New(rand.NewPCG(3, 4)))
-		if got := holds(rs); got < 0.97*near || got > 1.03*near {
-			t.Errorf("a request holds %.0f tokens where %.0f were measured, want %.0f (%.0f by chance)", got, want, near, holds(loose))
+		if got := tokensHeld(rs); got < 0.97*near || got > 1.03*near {
+			t.Errorf("a request holds %.0f tokens where %.0f were measured, want %.0f (%.0f by chance)", got, want, near, tokensHeld(loose))
 		}
 		if !slices.Equal(sorted(rs), sorted(loose)) {
 			t.Errorf("%.0f: other answers than were drawn", want)

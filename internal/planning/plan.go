@@ -253,7 +253,7 @@ func (p *Plan) Search() (*Result, error) {
 	}
 	best := s.refine(start)
 	if best.Met {
-		sure, doubts := s.sure(best)
+		sure, doubts := s.findSure(best)
 		if sure != best {
 			s.res.Likely, s.res.Doubts = best, doubts
 			s.res.Measure = s.measurement(best)
@@ -374,7 +374,7 @@ func (s *search) unattainable(p *Point) bool {
 
 // floor is the same configuration for a trickle of requests, each alone.
 func (s *search) floor(p *Point) *Point {
-	requests, err := s.draw(p.Replicas)
+	requests, err := s.drawRequests(p.Replicas)
 	if err != nil {
 		return nil
 	}
@@ -383,7 +383,7 @@ func (s *search) floor(p *Point) *Point {
 		alone[i].Arrival = time.Duration(i) * 10 * time.Minute
 		alone[i].CancelAfter = 0
 	}
-	q := s.under(alone, p)
+	q := s.simulateUnder(alone, p)
 	if q != nil {
 		q.TokensPerSecond = math.Inf(1) // not what is asked of one request
 		s.judge(q)
@@ -445,13 +445,13 @@ func (s *search) refine(p *Point) *Point {
 	}
 	best = s.switches(best)
 	for best.Met {
-		smaller := s.shrink(best)
+		smaller := s.findSmaller(best)
 		if smaller == nil {
 			break
 		}
 		best = smaller
 	}
-	return s.guard(best)
+	return s.lowerMaxNumSeqs(best)
 }
 
 // switches tries what is on or off: more of the memory where the cache is full,
@@ -473,9 +473,9 @@ func (s *search) switches(best *Point) *Point {
 // fullCache is the share of the blocks above which more of them may help.
 const fullCache = 0.9
 
-// shrink looks for a smaller deployment that meets the targets too, with steps of
+// findSmaller looks for a smaller deployment that meets the targets too, with steps of
 // other sizes: of the deployments that vLLM's defaults are too slow for.
-func (s *search) shrink(best *Point) *Point {
+func (s *search) findSmaller(best *Point) *Point {
 	if s.Base.MaxNumBatchedTokens > 0 {
 		return nil
 	}
@@ -528,10 +528,10 @@ func (s *search) shrink(best *Point) *Point {
 // that miss them is tried.
 const between = 1.6
 
-// guard lowers max_num_seqs to what the cache holds of requests of the mean
+// lowerMaxNumSeqs lowers max_num_seqs to what the cache holds of requests of the mean
 // length, where that costs nothing: a burst then waits instead of thrashing.
-func (s *search) guard(best *Point) *Point {
-	safe := best.Ledger.Safe(int(s.Demand.MeanPrompt+s.Demand.MeanOutput)) / 8 * 8
+func (s *search) lowerMaxNumSeqs(best *Point) *Point {
+	safe := best.Ledger.SafeConcurrency(int(s.Demand.MeanPrompt+s.Demand.MeanOutput)) / 8 * 8
 	if s.Base.MaxNumSeqs > 0 || safe < 8 || safe >= best.Knobs.MaxNumSeqs || float64(safe) < 2*best.Running {
 		return best
 	}

@@ -33,9 +33,9 @@ func PredictFixes(ctx context.Context, q metrics.Querier, r diagnose.Request, s 
 		for _, fix := range fixes {
 			switch {
 			case ctx.Err() != nil:
-				fix.Predicted = none(errNoTime)
+				fix.Predicted = noPrediction(errNoTime)
 			case err != nil:
-				fix.Predicted = none(err)
+				fix.Predicted = noPrediction(err)
 			default:
 				p.size(fix)
 				fix.Predicted = p.fix(fix)
@@ -48,8 +48,8 @@ func PredictFixes(ctx context.Context, q metrics.Querier, r diagnose.Request, s 
 // errNoTime is why a fix was not predicted when the context ended before.
 var errNoTime = errors.New("the time was over before it was simulated")
 
-// none is no prediction, and why.
-func none(err error) *catalog.Prediction {
+// noPrediction is no prediction, and why.
+func noPrediction(err error) *catalog.Prediction {
 	var soon tooSoon
 	errors.As(err, &soon)
 	return &catalog.Prediction{Reason: err.Error(), Needs: soon.needs}
@@ -66,8 +66,8 @@ func (p *predictor) outcomes(after setup, most int) (outcomes []*outcome, sc *tr
 	return outcomes, sc, err
 }
 
-// nothing simulates the same time with nothing changed, once.
-func (p *predictor) nothing() ([]*outcome, error) {
+// simulateUnchanged simulates the same time with nothing changed, once.
+func (p *predictor) simulateUnchanged() ([]*outcome, error) {
 	if p.unchanged == nil {
 		var err error
 		if p.unchanged, _, err = p.outcomes(p.now, perOutcome); err != nil {
@@ -80,25 +80,25 @@ func (p *predictor) nothing() ([]*outcome, error) {
 // fix predicts what one fix does.
 func (p *predictor) fix(f *catalog.Fix) *catalog.Prediction {
 	if p.spent > budget {
-		return none(errors.New("the traffic is much to simulate, and the other fixes took the time; sixty simulate has more"))
+		return noPrediction(errors.New("the traffic is much to simulate, and the other fixes took the time; sixty simulate has more"))
 	}
 	after, err := p.changed(f)
 	if err != nil {
-		return none(err)
+		return noPrediction(err)
 	}
-	unchanged, err := p.nothing()
+	unchanged, err := p.simulateUnchanged()
 	if err != nil {
-		return none(err)
+		return noPrediction(err)
 	}
 	outcomes, sc, err := p.outcomes(after, perOutcome)
 	if err != nil {
-		return none(err)
+		return noPrediction(err)
 	}
 	ranks, engines := float64(p.traffic.ranks), float64(p.traffic.ranks*after.replicas)
 	window := p.traffic.length.Seconds()
 	then := estimates(outcomes, engines, window)
 	if err := p.undetermined(outcomes, then); err != nil {
-		return none(err)
+		return noPrediction(err)
 	}
 	came := p.traffic.rate() / engines * sc.length.Seconds()
 	all := pooled(outcomes)
@@ -108,7 +108,7 @@ func (p *predictor) fix(f *catalog.Fix) *catalog.Prediction {
 		after.caveats = append(after.caveats, fmt.Sprintf("only if memory holds about %d blocks of %d tokens (%d now; the start-up log says how many fit)", blocks, size, p.engine.Config.NumBlocks))
 	}
 	out := &catalog.Prediction{
-		Benefit: unsure(benefit(unchanged, outcomes, ranks, engines)),
+		Benefit: widenBenefit(benefit(unchanged, outcomes, ranks, engines)),
 		Basis:   p.basis(), Caveats: append(after.caveats, p.caveats(all, came, then)...),
 	}
 	still := widened(estimates(unchanged, ranks, window))

@@ -143,7 +143,7 @@ func TestArrivalsAreThoseThatWereCounted(t *testing.T) {
 		is = append(is, workload.Interval{End: from.Add(time.Duration(i+1) * time.Second), Seconds: 1, FirstTokens: 2, Joined: joined, Arrived: max(2+joined, 0), Running: 4})
 	}
 	tr := &traffic{length: 20 * time.Second}
-	tr.take(from, is, 0, 1)
+	tr.addRank(from, is, 0, 1)
 	if n := len(tr.arrivals); n != 40 {
 		t.Errorf("%d arrivals, want 40", n)
 	}

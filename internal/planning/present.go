@@ -96,7 +96,7 @@ func prepare(ctx context.Context, q metrics.Querier, r *diagnose.Request, s *dia
 		}
 		p.measured = append(p.measured, v)
 	}
-	return p, p.fit(ctx, rd, fleet, r.At.Add(-min(r.Past, longestCalibration)))
+	return p, p.fitPresent(ctx, rd, fleet, r.At.Add(-min(r.Past, longestCalibration)))
 }
 
 func (r *reader) read(ctx context.Context, from time.Time) (*workload.Measured, error) {
@@ -151,10 +151,10 @@ func config(release engine.Release, known engine.Config) (*perfmodel.Engine, err
 	return e, nil
 }
 
-// fit calibrates and simulates the present, on all of the past at hand, which has
+// fitPresent calibrates and simulates the present, on all of the past at hand, which has
 // seen more loads, or on the window alone, where the server was another before. The
 // first that gives what was measured is taken.
-func (p *predictor) fit(ctx context.Context, r *reader, window *workload.Measured, past time.Time) error {
+func (p *predictor) fitPresent(ctx context.Context, r *reader, window *workload.Measured, past time.Time) error {
 	fleets := []*workload.Measured{window}
 	if past.Before(r.window.From.Add(-r.interval)) {
 		all, err := r.read(ctx, past)
@@ -165,7 +165,7 @@ func (p *predictor) fit(ctx context.Context, r *reader, window *workload.Measure
 	}
 	closest, reason := math.Inf(1), error(nil)
 	for _, fleet := range fleets {
-		off, err := p.try(fleet)
+		off, err := p.tryPresent(fleet)
 		if err == nil {
 			return nil
 		}
@@ -184,11 +184,11 @@ var ages = []struct{ waiting, running float64 }{{1, 1}, {0.3, 1}, {0.3, 0.3}, {0
 // maxPasses bounds how often the fit is made again with what preemptions cost.
 const maxPasses = 4
 
-// try calibrates on what was read of some time and simulates the present. It
+// tryPresent calibrates on what was read of some time and simulates the present. It
 // returns how far off it is, in tolerances. What the server computes again after a
 // preemption is in none of its counters: a simulation says how much it is, and the fit
 // is made again with that, until the simulation gives what was measured.
-func (p *predictor) try(fleet *workload.Measured) (float64, error) {
+func (p *predictor) tryPresent(fleet *workload.Measured) (float64, error) {
 	closest, reason := math.Inf(1), error(nil)
 	recomputed, slower := 0.0, 1.0 // tokens per preemption; a step's time over the fit's
 	p.patience = patience{}
@@ -305,7 +305,7 @@ func (p *predictor) calibrate(fleet *workload.Measured, recomputed float64) erro
 			return nil
 		}
 		if few := new(perfmodel.TooFewError); errors.As(short, &few) {
-			return more(float64(few.Have), few.Want, fleet.To.Sub(fleet.From), short)
+			return estimateWait(float64(few.Have), few.Want, fleet.To.Sub(fleet.From), short)
 		}
 	}
 	return err

@@ -76,13 +76,13 @@ func replay(s *trial) (*outcome, error) {
 		trial: s, overhead: s.frontend.Delay(0), rng: rand.New(rand.NewPCG(s.seed, 0x5eed)),
 		out: outcome{seconds: s.length.Seconds(), ttft: newHistogram(s.bounds.ttft), itl: newHistogram(s.bounds.itl), e2e: newHistogram(s.bounds.e2e)},
 	}
-	p.engine = sim.Driver{Engine: e, Between: p.between, Ending: p.ending, Ended: p.tokensOf}
+	p.engine = sim.Driver{Engine: e, Between: p.beforeStep, Ending: p.ending, Ended: p.tokensOf}
 	p.next = p.rng.IntN(len(s.pool))
 	p.begin()
 	if err := e.SetCost(s.cost); err != nil {
 		return nil, err
 	}
-	p.play()
+	p.run()
 	return &p.out, nil
 }
 
@@ -108,8 +108,8 @@ type player struct {
 	out     outcome
 }
 
-// draw takes a request from the pool.
-func (p *player) draw() sim.Request {
+// drawRequest takes a request from the pool.
+func (p *player) drawRequest() sim.Request {
 	r := p.pool[p.next]
 	p.next = (p.next + 1) % len(p.pool)
 	return r
@@ -127,7 +127,7 @@ func (p *player) add(r sim.Request, at time.Duration) {
 			p.out.refused++
 		}
 		if p.clients > 0 {
-			p.again(at + retryAfter)
+			p.scheduleReturn(at + retryAfter)
 		}
 		return
 	}
@@ -177,7 +177,7 @@ func (p *player) begin() {
 		p.last[i] = 0 // they had tokens, here or before
 	}
 	for i := range p.waiting {
-		p.add(p.draw(), -p.waited*time.Duration(p.waiting-i)/time.Duration(p.waiting))
+		p.add(p.drawRequest(), -p.waited*time.Duration(p.waiting-i)/time.Duration(p.waiting))
 	}
 }
 
@@ -213,7 +213,7 @@ const maxSetting = 2000
 // longer draws a request as those in flight are: the longer an answer, the more
 // likely it is under way.
 func (p *player) longer() sim.Request {
-	a := p.draw()
+	a := p.drawRequest()
 	for range 8 {
 		b := p.pool[p.rng.IntN(len(p.pool))]
 		// Metropolis: the chain's distribution has weights in proportion to length.
@@ -227,14 +227,14 @@ func (p *player) longer() sim.Request {
 // retryAfter is when a client that was turned away asks again.
 const retryAfter = time.Second
 
-// again lets a client come again.
-func (p *player) again(at time.Duration) {
+// scheduleReturn lets a client come again.
+func (p *player) scheduleReturn(at time.Duration) {
 	i, _ := slices.BinarySearch(p.back, at+1) // behind those of the same time
 	p.back = slices.Insert(p.back, i, at)
 }
 
-// due returns when the next request comes that depends on no answer.
-func (p *player) due() (time.Duration, bool) {
+// nextDue returns when the next request comes that depends on no answer.
+func (p *player) nextDue() (time.Duration, bool) {
 	n := len(p.arrivals)
 	if len(p.back) > 0 {
 		return p.back[0], true
@@ -245,10 +245,10 @@ func (p *player) due() (time.Duration, bool) {
 	return p.arrivals[p.came%n] + time.Duration(p.came/n)*p.period, true
 }
 
-// arrive adds what comes until a time.
-func (p *player) arrive(until time.Duration) {
+// addArrivals adds what comes until a time.
+func (p *player) addArrivals(until time.Duration) {
 	for {
-		at, ok := p.due()
+		at, ok := p.nextDue()
 		if !ok || at > until {
 			return
 		}
@@ -257,12 +257,12 @@ func (p *player) arrive(until time.Duration) {
 		} else {
 			p.came++
 		}
-		p.add(p.draw(), at)
+		p.add(p.drawRequest(), at)
 	}
 }
 
-// leave lets those go whose patience is at its end.
-func (p *player) leave(until time.Duration) {
+// cancelImpatient lets those go whose patience is at its end.
+func (p *player) cancelImpatient(until time.Duration) {
 	for ; len(p.leaving) > 0 && p.leaving[0].at <= until; p.leaving = p.leaving[1:] {
 		l := p.leaving[0]
 		if !p.patience.whole && p.last[l.id] >= 0 || p.engine.Cancel(l.id, l.at) == nil {
@@ -272,7 +272,7 @@ func (p *player) leave(until time.Duration) {
 			p.out.left++
 		}
 		if p.clients > 0 {
-			p.again(l.at + p.pause)
+			p.scheduleReturn(l.at + p.pause)
 		}
 	}
 }
@@ -295,15 +295,15 @@ type leaving struct {
 	id int
 }
 
-func (p *player) play() {
+func (p *player) run() {
 	held := p.engine.Stats()
 	missing := int(p.clients) - held.Running - held.Waiting
 	for i := range missing {
-		p.again(p.pause * time.Duration(i) / time.Duration(missing))
+		p.scheduleReturn(p.pause * time.Duration(i) / time.Duration(missing))
 	}
 	for {
 		p.engine.Advance(forever)
-		at, ok := p.due()
+		at, ok := p.nextDue()
 		if !ok || at >= p.end() || p.engine.Now >= p.end() || p.out.truncated {
 			break
 		}
@@ -327,9 +327,9 @@ const forever = time.Duration(math.MaxInt64)
 // end is when the measured time ends.
 func (p *player) end() time.Duration { return p.warm + p.length }
 
-// between is called between two steps: it begins to measure where it is time for that,
+// beforeStep is called between two steps: it begins to measure where it is time for that,
 // and adds what has come. It reports whether to go on.
-func (p *player) between() bool {
+func (p *player) beforeStep() bool {
 	now := p.engine.Now
 	switch {
 	case p.setting:
@@ -345,16 +345,16 @@ func (p *player) between() bool {
 		p.out.seconds = max(now-p.warm, 0).Seconds()
 		return false
 	}
-	p.arrive(now)
-	p.leave(now)
+	p.addArrivals(now)
+	p.cancelImpatient(now)
 	return true
 }
 
 // ending is called before a step ends.
 func (p *player) ending() {
 	if !p.setting {
-		p.dwell(p.engine.Due)
-		p.arrive(p.engine.Due)
+		p.addGauges(p.engine.Due)
+		p.addArrivals(p.engine.Due)
 	}
 }
 
@@ -366,8 +366,8 @@ func (p *player) tokensOf(outputs []sim.Output) {
 	}
 }
 
-// dwell adds up the gauges until a time.
-func (p *player) dwell(until time.Duration) {
+// addGauges adds up the gauges until a time.
+func (p *player) addGauges(until time.Duration) {
 	from, to := max(p.engine.Now, p.warm), min(until, p.warm+p.length)
 	seconds := (to - from).Seconds()
 	if seconds <= 0 {
@@ -403,6 +403,6 @@ func (p *player) token(out sim.Output, count bool) {
 	}
 	p.last[id] = now
 	if out.Result != nil && count && p.clients > 0 {
-		p.again(now + max(p.pause, p.overhead))
+		p.scheduleReturn(now + max(p.pause, p.overhead))
 	}
 }

@@ -124,7 +124,7 @@ type drawing struct {
 
 type prompt struct {
 	request int
-	parts   []workload.Part
+	parts   []workload.PromptPart
 	goesOn  bool // a turn of a conversation
 }
 
@@ -162,7 +162,7 @@ func (d *drawing) content() {
 		parts = parts[:shared]
 		if of.goesOn && len(of.parts) == 1 {
 			// Its prompts go on from each other: what is generated is part of the next.
-			parts = []workload.Part{{Seed: parts[0].Seed, Tokens: r.PromptTokens + r.OutputTokens}}
+			parts = []workload.PromptPart{{Seed: parts[0].Seed, Tokens: r.PromptTokens + r.OutputTokens}}
 		}
 		tokens, text := 0, uint64(0)
 		for i, p := range parts {
@@ -183,7 +183,7 @@ func (d *drawing) content() {
 
 // blocks returns one hash of the whole prefix for every full block of the text that
 // the parts make: equal texts have equal hashes.
-func blocks(parts []workload.Part, size int) []uint64 {
+func blocks(parts []workload.PromptPart, size int) []uint64 {
 	total := 0
 	for _, p := range parts {
 		total += p.Tokens

@@ -52,9 +52,9 @@ const (
 // adjustment is what replaying the present changed of a fit.
 type adjustment struct{ stretch, front, mixed float64 }
 
-// settle simulates the servers as they are, with the traffic that they had, until that
+// calibratePresent simulates the servers as they are, with the traffic that they had, until that
 // gives what was measured, and reports what it does not give.
-func (s *Simulation) settle(ctx context.Context) error {
+func (s *Simulation) calibratePresent(ctx context.Context) error {
 	if s.calibration.Basis != perfmodel.Metrics || s.Seen == nil {
 		return nil
 	}
@@ -65,7 +65,7 @@ func (s *Simulation) settle(ctx context.Context) error {
 	best, worst := fitted, math.Inf(1)
 	var off perfmodel.Misses
 	for range settlePasses {
-		s.calibration.Fit = by.of(fitted)
+		s.calibration.Fit = by.applyTo(fitted)
 		p, err := s.replayPresent(ctx)
 		if err != nil {
 			s.calibration.Fit = fitted
@@ -132,9 +132,9 @@ func missesOf(seen *workload.Measured, p *perfmodel.Prediction) perfmodel.Misses
 	}
 }
 
-// of is the fit with the adjustment. Every other of its samples stays as it was, so that
+// applyTo is the fit with the adjustment. Every other of its samples stays as it was, so that
 // intervals span it.
-func (a adjustment) of(f *perfmodel.Fit) *perfmodel.Fit {
+func (a adjustment) applyTo(f *perfmodel.Fit) *perfmodel.Fit {
 	out := f.Scale(sim.Uniform(a.stretch))
 	out.Cost.Mixed += a.mixed
 	for i := range out.Draws {

@@ -132,7 +132,7 @@ func (s *Simulation) Calibrate(ctx context.Context) (*perfmodel.Calibration, err
 		return nil, err
 	}
 	s.calibration.Notes = append(s.calibration.Notes, notes...)
-	return s.calibration, s.settle(ctx)
+	return s.calibration, s.calibratePresent(ctx)
 }
 
 // dataSheets reads the model and the GPU, where both are given: what a step would cost
@@ -179,7 +179,7 @@ func (s *Simulation) Variants(ctx context.Context) ([]*Variant, error) {
 	var out []*Variant
 	var first error
 	for _, set := range combinations(s.Sweep) {
-		one, err := s.at(set)
+		one, err := s.withSettings(set)
 		v := &Variant{Set: set}
 		if err == nil {
 			err = one.prepare(ctx, v)
@@ -225,7 +225,7 @@ func (s *Simulation) prepare(ctx context.Context, v *Variant) (err error) {
 		v.Engine.Assumed = append(v.Engine.Assumed, fmt.Sprintf("%d data-parallel ranks step together, as those of a mixture of experts do", v.Deployment.Lockstep))
 	}
 	s.leaveOut(v)
-	if err := s.apart(v); err != nil {
+	if err := s.setPrefillEngines(v); err != nil {
 		return err
 	}
 	if v.Deployment.Replicas > 1 && s.Route == "" {
@@ -243,7 +243,7 @@ func (s *Simulation) prepare(ctx context.Context, v *Variant) (err error) {
 		v.Until = s.Load.Until(s.Seen)
 	}
 	if v.Requests = s.drawn[key]; v.Requests == nil {
-		if v.Requests, err = s.draw(ctx, v, loop); err != nil {
+		if v.Requests, err = s.drawRequests(ctx, v, loop); err != nil {
 			return err
 		}
 		if len(v.Requests) == 0 {
@@ -251,7 +251,7 @@ func (s *Simulation) prepare(ctx context.Context, v *Variant) (err error) {
 		}
 		s.drawn[key] = v.Requests
 	}
-	return s.fits(v)
+	return s.refuseUnservable(v)
 }
 
 // shapesSteps are settings that change how long a step takes: where that was measured, only
@@ -283,8 +283,8 @@ func (s *Simulation) leaveOut(v *Variant) {
 	e.Assumed = append(e.Assumed, s.sheet.Unvalidated()...)
 }
 
-// apart sets the engines that compute prompts alone, where there are some.
-func (s *Simulation) apart(v *Variant) error {
+// setPrefillEngines sets the engines that compute prompts alone, where there are some.
+func (s *Simulation) setPrefillEngines(v *Variant) error {
 	if s.PrefillEngines == 0 {
 		return nil
 	}
@@ -343,11 +343,11 @@ func (s sourceUntil) Next(to *workload.Session) bool {
 	return s.ctx.Err() == nil && s.Source.Next(to)
 }
 
-// draw makes a variant's requests.
-func (s *Simulation) draw(ctx context.Context, v *Variant, loop workload.Loop) ([]sim.Request, error) {
+// drawRequests makes a variant's requests.
+func (s *Simulation) drawRequests(ctx context.Context, v *Variant, loop workload.Loop) ([]sim.Request, error) {
 	a, blockSize := &s.Load, v.Deployment.Config.BlockSize
 	if a.Trace != "" {
-		part, err := a.Part(s.Trace)
+		part, err := a.Selected(s.Trace)
 		if err != nil {
 			return nil, err
 		}
@@ -390,10 +390,10 @@ func (s *Simulation) draw(ctx context.Context, v *Variant, loop workload.Loop) (
 	return DrawLoop(sourceUntil{ctx, source}, blockSize, n, loop.Clients, within, loop.Pause)
 }
 
-// fits refuses, or leaves out, requests that can never be served, and says so: those that are
+// refuseUnservable refuses, or leaves out, requests that can never be served, and says so: those that are
 // larger than the KV cache wait for ever, and those whose prompt leaves no room below
 // max-model-len are refused by the server.
-func (s *Simulation) fits(v *Variant) error {
+func (s *Simulation) refuseUnservable(v *Variant) error {
 	cfg := &v.Deployment.Config
 	refused := func(r sim.Request) bool { return r.PromptTokens >= cfg.MaxModelLen }
 	never := func(r sim.Request) bool { return !refused(r) && !cfg.Fits(r.PromptTokens, r.OutputTokens) }

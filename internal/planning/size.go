@@ -30,7 +30,7 @@ func (p *predictor) size(f *catalog.Fix) {
 	if s == nil || s.Most < s.Least || p.spent > budget/2 {
 		return
 	}
-	unchanged, err := p.nothing()
+	unchanged, err := p.simulateUnchanged()
 	if err != nil {
 		return
 	}

@@ -19,7 +19,7 @@ func (s *search) interval(p *Point) (*perfmodel.Calibration, *perfmodel.Predicti
 	if err != nil {
 		return nil, nil, err
 	}
-	requests, err := s.draw(p.Replicas)
+	requests, err := s.drawRequests(p.Replicas)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -50,9 +50,9 @@ func (s *search) doubts(p *Point, pred *perfmodel.Prediction) []string {
 // moreReplicas are those that are tried where fewer may not be enough, as factors.
 var moreReplicas = []float64{1.25, 1.5, 2, 3, 4}
 
-// sure returns the smallest deployment on from a point that meets the targets at the slow
+// findSure returns the smallest deployment on from a point that meets the targets at the slow
 // ends of its intervals too; nil where none was found, and why the point does not.
-func (s *search) sure(p *Point) (*Point, []string) {
+func (s *search) findSure(p *Point) (*Point, []string) {
 	_, pred, err := s.interval(p)
 	if err != nil {
 		return nil, []string{err.Error()}
@@ -117,7 +117,7 @@ func (s *search) measurement(p *Point) *Measurement {
 	if err != nil || len(c.Fit.Draws) < measureDraws {
 		return nil
 	}
-	requests, err := s.draw(p.Replicas)
+	requests, err := s.drawRequests(p.Replicas)
 	if err != nil || len(requests) == 0 {
 		return nil
 	}

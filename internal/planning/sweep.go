@@ -163,8 +163,8 @@ func combinations(axes []Axis) []map[string]string {
 	return sets
 }
 
-// at is the simulation at a point of its sweep.
-func (s *Simulation) at(set map[string]string) (*Simulation, error) {
+// withSettings is the simulation at a point of its sweep.
+func (s *Simulation) withSettings(set map[string]string) (*Simulation, error) {
 	one := *s
 	one.swept = engine.Config{}
 	for name, v := range set {

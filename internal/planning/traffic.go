@@ -48,8 +48,8 @@ type tooSoon struct {
 	needs time.Duration // for how much longer it has to be
 }
 
-// more estimates how long it takes until so many have come where so many came.
-func more(came float64, want int, in time.Duration, err error) error {
+// estimateWait estimates how long it takes until so many have come where so many came.
+func estimateWait(came float64, want int, in time.Duration, err error) error {
 	missing := float64(want) - came
 	return tooSoon{err, time.Duration(math.Ceil(min(missing*in.Seconds()/max(came, 1), longestWait.Seconds()))) * time.Second}
 }
@@ -67,14 +67,14 @@ func trafficOf(f *workload.Measured, left, unanswered float64) (*traffic, error)
 	var err error
 	if t.spec, err = f.Workload.SpecOf(minEnded); err != nil {
 		if t.ended < minEnded {
-			err = more(t.ended, minEnded, t.length, err)
+			err = estimateWait(t.ended, minEnded, t.length, err)
 		}
 		t.prompt = t.spec.Prompt.Mean()
 		return nil, err
 	}
 	var held, running float64
 	for i := range f.Ranks {
-		t.take(f.From, f.Ranks[i].Intervals, t.unanswered/float64(t.ranks), uint64(i))
+		t.addRank(f.From, f.Ranks[i].Intervals, t.unanswered/float64(t.ranks), uint64(i))
 		for _, v := range f.Ranks[i].Intervals {
 			if v.KVUsage > 0 && v.Running >= 1 {
 				held, running = held+v.KVUsage, running+v.Running
@@ -89,7 +89,7 @@ func trafficOf(f *workload.Measured, left, unanswered float64) (*traffic, error)
 		return nil, fmt.Errorf("measured workload: %.0f requests in flight and %d arrivals are more than is simulated here", t.running+t.waiting, len(t.arrivals))
 	}
 	if len(t.arrivals) < minArrivals {
-		return nil, more(float64(len(t.arrivals)), minArrivals, t.length, fmt.Errorf("measured workload: %d requests arrived in that time, want %d or more", len(t.arrivals), minArrivals))
+		return nil, estimateWait(float64(len(t.arrivals)), minArrivals, t.length, fmt.Errorf("measured workload: %d requests arrived in that time, want %d or more", len(t.arrivals), minArrivals))
 	}
 	t.clients, t.pause = float64(f.Workload.Loop.Clients), f.Workload.Loop.Pause
 	return t, nil
@@ -98,11 +98,11 @@ func trafficOf(f *workload.Measured, left, unanswered float64) (*traffic, error)
 // maxArrivals bounds the requests of a window.
 const maxArrivals = 200_000
 
-// take adds the arrivals of a rank. That a request was preempted looks like an
+// addRank adds the arrivals of a rank. That a request was preempted looks like an
 // arrival in one interval and is taken back in another, so it is their sum that
 // counts, with those that left unanswered, which the engine counts nowhere; the
 // intervals only say when.
-func (t *traffic) take(from time.Time, intervals []workload.Interval, unanswered float64, seed uint64) {
+func (t *traffic) addRank(from time.Time, intervals []workload.Interval, unanswered float64, seed uint64) {
 	total, shape := unanswered, 0.0
 	for _, v := range intervals {
 		if !math.IsNaN(v.Arrived) && !math.IsNaN(v.Joined) && !math.IsNaN(v.FirstTokens) {
@@ -180,7 +180,7 @@ func (t *traffic) pool(cfg sim.Config, draw int) ([]sim.Request, error) {
 // tokens as were measured: the histograms say nothing of which belong together, and a chat's
 // long history gets long answers. Shared prefixes are held once, so that less says nothing.
 func pair(rs []sim.Request, want float64, rng *rand.Rand) {
-	if !(want > 0) || holds(rs) >= want {
+	if !(want > 0) || tokensHeld(rs) >= want {
 		return
 	}
 	n := len(rs)
@@ -203,7 +203,7 @@ func pair(rs []sim.Request, want float64, rng *rand.Rand) {
 		for at, i := range order {
 			rs[i].OutputTokens, rs[i].MaxTokens = answers[at].OutputTokens, answers[at].MaxTokens
 		}
-		if holds(rs) < want {
+		if tokensHeld(rs) < want {
 			low = weight
 		} else {
 			high = weight
@@ -211,9 +211,9 @@ func pair(rs []sim.Request, want float64, rng *rand.Rand) {
 	}
 }
 
-// holds is how many tokens a running request holds on average: the longer an answer, the
+// tokensHeld is how many tokens a running request holds on average: the longer an answer, the
 // longer its prompt is held.
-func holds(rs []sim.Request) float64 {
+func tokensHeld(rs []sim.Request) float64 {
 	var tokens, time float64
 	for _, r := range rs {
 		o := float64(r.OutputTokens)

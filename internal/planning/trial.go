@@ -57,9 +57,9 @@ func (s *trial) age(waiting, running float64) {
 	s.first = time.Duration(running * float64(s.first))
 }
 
-// whole makes whole clients of an engine's share: between the simulations it is
+// roundClients makes whole clients of an engine's share: between the simulations it is
 // now one less, now one more, so that their mean is the share.
-func (s *trial) whole(i int) {
+func (s *trial) roundClients(i int) {
 	if s.clients == 0 {
 		return
 	}
@@ -105,7 +105,7 @@ func (p *predictor) simulate(s *trial, most int) ([]*outcome, error) {
 		}
 		one := *s
 		one.seed, one.cost, one.frontend = uint64(i), fit.Cost, fit.Frontend
-		one.whole(i)
+		one.roundClients(i)
 		if i > 0 && len(fit.Draws) > 0 {
 			one.cost = fit.Draws[(i-1)*len(fit.Draws)/maxDraws]
 		}

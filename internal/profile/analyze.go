@@ -206,9 +206,9 @@ func Analyze(t *Timeline) *Analysis {
 	return a
 }
 
-// Forget lets go of what is shown of one rank alone: the stacks, and the single steps'
+// DropRankDetails lets go of what is shown of one rank alone: the stacks, and the single steps'
 // groups. A thousand ranks are held at once.
-func (a *Analysis) Forget() {
+func (a *Analysis) DropRankDetails() {
 	a.Stacks = nil
 	for _, d := range a.Devices {
 		d.Bins = nil
@@ -422,7 +422,7 @@ func (z *analyzer) threads() {
 
 func (z *analyzer) thread(h *Thread) {
 	w := walk{analyzer: z, p: z.host(h.Process)}
-	h.merged(w.take)
+	h.merged(w.addCall)
 	if w.launches > 0 {
 		z.Host.Threads++
 		w.p.busy = append(w.p.busy, w.busy...)
@@ -439,8 +439,8 @@ type walk struct {
 	launches, step int    // launches so far; how many of the process' steps have begun
 }
 
-// take takes the thread's next call.
-func (w *walk) take(class Class, c *Event) {
+// addCall takes the thread's next call.
+func (w *walk) addCall(class Class, c *Event) {
 	for len(w.stack) > 0 && w.stack[len(w.stack)-1].end <= c.Start {
 		w.stack = w.stack[:len(w.stack)-1]
 	}
@@ -456,14 +456,14 @@ func (w *walk) take(class Class, c *Event) {
 			w.Host.Syncs++
 			w.Host.SyncTime += c.Dur
 		} else {
-			cover(&w.busy, c.Start, end)
+			addSpan(&w.busy, c.Start, end)
 		}
 		if info.launch && c.Correlation != 0 {
 			w.launch(c, &f, info.graph)
 			return
 		}
 	case Op:
-		cover(&w.busy, c.Start, end)
+		addSpan(&w.busy, c.Start, end)
 		if f.gives == Groups {
 			f.gives = info.gives
 		}
@@ -475,11 +475,11 @@ func (w *walk) take(class Class, c *Event) {
 		}
 	case Annotation:
 		if info.step != nil && w.StepsBy != stepWays[byProfiler] {
-			cover(&w.busy, c.Start, end)
+			addSpan(&w.busy, c.Start, end)
 		}
 	case Python:
 		if info.waits {
-			cover(&w.idle, c.Start, end)
+			addSpan(&w.idle, c.Start, end)
 		}
 	}
 	if (class == Annotation || class == Python) && info.samples && f.gives == Groups {
@@ -510,8 +510,8 @@ func (w *walk) launch(c *Event, f *frame, graph bool) {
 	w.p.launches.add(l)
 }
 
-// cover adds a time to spans: the last one goes on where the breath between is short.
-func cover(list *[]span, from, to int64) {
+// addSpan adds a time to spans: the last one goes on where the breath between is short.
+func addSpan(list *[]span, from, to int64) {
 	if n := len(*list); n > 0 && from-(*list)[n-1].to <= breath && from >= (*list)[n-1].from {
 		(*list)[n-1].to = max((*list)[n-1].to, to)
 		return

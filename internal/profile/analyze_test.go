@@ -289,7 +289,7 @@ func TestTidy(t *testing.T) {
 		"void vllm::rms_norm_kernel<c10::BFloat16>(c10::BFloat16*, float)":                                                                "vllm::rms_norm_kernel<BFloat16>",
 		"Memcpy DtoD (Device -> Device)": "Memcpy DtoD (Device -> Device)", "plain": "plain", "": "",
 	} {
-		if got := tidy(name); got != want {
+		if got := shortenName(name); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
 	}

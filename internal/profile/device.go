@@ -81,8 +81,8 @@ type sweep struct {
 // computing are the groups but communication and copies.
 const computing = 1<<Communication - 1
 
-// pass gives the time until to, in which what runs does not change, to those whose it is.
-func (s *sweep) pass(to int64) {
+// attribute gives the time until to, in which what runs does not change, to those whose it is.
+func (s *sweep) attribute(to int64) {
 	t := to - s.at
 	if t <= 0 {
 		return
@@ -158,7 +158,7 @@ func (s *sweep) chart(to int64) {
 func (s *sweep) advance(to int64) {
 	for len(s.active.v) > 0 && s.active.v[0].end <= to {
 		r := s.active.pop()
-		s.pass(r.end)
+		s.attribute(r.end)
 		if s.count[r.group]--; s.count[r.group] == 0 {
 			s.mask &^= 1 << r.group
 		}
@@ -179,7 +179,7 @@ func (s *sweep) begin(c lane, a *Event) {
 	if s.mask == 0 && a.Start > s.at {
 		s.gap(a, c, l, step)
 	}
-	s.pass(a.Start)
+	s.attribute(a.Start)
 	s.at = max(s.at, a.Start)
 	s.step = step
 	g := s.classify(a, c, l)
@@ -204,7 +204,7 @@ func (s *sweep) classify(a *Event, c lane, l *launch) Group {
 	d := s.d
 	g := Copies
 	if c.kind == Kernel {
-		if g = s.info[a.Name].group; l != nil && l.gives != Groups && vague(g) {
+		if g = s.info[a.Name].group; l != nil && l.gives != Groups && hasVagueName(g) {
 			g = l.gives
 		}
 	}
@@ -291,7 +291,7 @@ func (s *sweep) gap(a *Event, c lane, l *launch, step *Step) {
 		late := min(l.start, to)
 		nothing := int64(0)
 		if step == nil || step.DecodeRequests == 0 {
-			nothing = s.nothing(c.process, from, late)
+			nothing = s.hostIdle(c.process, from, late)
 		}
 		d.Idle[NothingToDo] += nothing
 		d.Idle[HostLate] += late - from - nothing
@@ -310,10 +310,10 @@ func (s *sweep) gap(a *Event, c lane, l *launch, step *Step) {
 	}
 }
 
-// nothing is how much of a time the host had nothing to launch. It is not asked before a
+// hostIdle is how much of a time the host had nothing to launch. It is not asked before a
 // step that goes on with requests: those were there to be computed. The host waited in Python, as
 // far as functions were recorded, or else nothing of it was recorded for a while.
-func (s *sweep) nothing(h *host, from, to int64) int64 {
+func (s *sweep) hostIdle(h *host, from, to int64) int64 {
 	free := to - from - covered(h.busy, from, to)
 	if free <= 0 {
 		return 0
@@ -378,7 +378,7 @@ func (z *analyzer) finish() {
 	for key, k := range z.kernels {
 		name := z.Timeline.Names.Text[key>>8]
 		z.Kernels = append(z.Kernels, KernelStat{
-			Name: name, Short: tidy(name), Group: Group(key & 0xff), Count: k.count, Sum: k.sum, Max: k.max, Graph: k.graph, Operator: z.Timeline.Names.Text[k.op],
+			Name: name, Short: shortenName(name), Group: Group(key & 0xff), Count: k.count, Sum: k.sum, Max: k.max, Graph: k.graph, Operator: z.Timeline.Names.Text[k.op],
 		})
 	}
 	slices.SortFunc(z.Kernels, func(a, b KernelStat) int {

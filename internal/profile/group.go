@@ -111,9 +111,9 @@ var words = func() (table [256][]word) {
 	return table
 }()
 
-// vague reports whether a kernel's name says how it computes and not what for: what
+// hasVagueName reports whether a kernel's name says how it computes and not what for: what
 // launched it may tell more.
-func vague(g Group) bool {
+func hasVagueName(g Group) bool {
 	return g == Elementwise || g == Other || g == GEMM || g == Embedding || g == Sampling
 }
 
@@ -130,9 +130,9 @@ func purpose(operator string) (Group, bool) {
 	return Other, false
 }
 
-// tidy shortens a kernel's name to what tells it apart: without its arguments, and
+// shortenName shortens a kernel's name to what tells it apart: without its arguments, and
 // without the namespaces and templates that all of PyTorch's have.
-func tidy(name string) string {
+func shortenName(name string) string {
 	if strings.Contains(name, ".py(") || strings.HasPrefix(name, "<") || strings.HasPrefix(name, "nn.Module") {
 		return name // a Python function
 	}

@@ -159,8 +159,8 @@ func (l *Log) All(yield func(*Event) bool) {
 	}
 }
 
-// take empties the log, and returns its events: what was read of them is let go of.
-func (l *Log) take() iter.Seq[*Event] {
+// drain empties the log, and returns its events: what was read of them is let go of.
+func (l *Log) drain() iter.Seq[*Event] {
 	old := *l
 	*l = Log{}
 	return func(yield func(*Event) bool) {
@@ -189,7 +189,7 @@ func (l *Log) sort() {
 		}
 		part = part[:0]
 	}
-	for e := range l.take() {
+	for e := range l.drain() {
 		if part = append(part, *e); len(part) == cap(part) {
 			flush()
 		}
@@ -204,9 +204,9 @@ func (l *Log) sort() {
 	}
 }
 
-// keep drops the events that begin after a time.
-func (l *Log) keep(until int64) {
-	for e := range l.take() {
+// dropAfter drops the events that begin after a time.
+func (l *Log) dropAfter(until int64) {
+	for e := range l.drain() {
 		if e.Start <= until {
 			l.add(*e)
 		}

@@ -79,7 +79,7 @@ func Combine(ranks []*Analysis) *Profile {
 	for i, list := range steps {
 		p.Steps[i] = times(list)
 	}
-	p.straggle()
+	p.findStragglers()
 	if share := p.OfBusy(p.Group[Other].Time); share > unknownMuch {
 		p.Notes = append(p.Notes, fmt.Sprintf("%.0f %% of the GPU's time is kernels whose names do not say what they are for: --full lists them as other", 100*share))
 	}
@@ -190,9 +190,9 @@ func times(list []*Step) StepTimes {
 	return t
 }
 
-// straggle compares the devices' communication kernels, the first with the first and so
+// findStragglers compares the devices' communication kernels, the first with the first and so
 // on. Devices with other numbers of them take part in other collectives.
-func (p *Profile) straggle() {
+func (p *Profile) findStragglers() {
 	type member struct {
 		name  string
 		waits []int64

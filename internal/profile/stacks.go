@@ -84,7 +84,7 @@ func (s *Stacks) label(n int32) string {
 			return ' '
 		}
 		return r
-	}, tidy(s.names.Text[s.nodes[n].name]))
+	}, shortenName(s.names.Text[s.nodes[n].name]))
 }
 
 // Folded writes a line for every stack with its time in microseconds, the format of

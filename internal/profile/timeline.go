@@ -137,8 +137,8 @@ func New(source, tool string, limit int) *Timeline {
 	}
 }
 
-// room makes sure that an event may be held. It reports false for one to leave out.
-func (t *Timeline) room(start, dur int64) bool {
+// mayHold makes sure that an event may be held. It reports false for one to leave out.
+func (t *Timeline) mayHold(start, dur int64) bool {
 	switch {
 	case dur < 0:
 		t.Dropped.Negative++
@@ -192,7 +192,7 @@ func (t *Timeline) halve() {
 	before := int64(0)
 	for l := range t.logs {
 		before += int64(l.n)
-		l.keep(t.until)
+		l.dropAfter(t.until)
 		t.held += l.n
 	}
 	t.Dropped.Late += before - int64(t.held)
@@ -220,14 +220,14 @@ func (t *Timeline) AddActivity(process int64, device int, stream int64, kind Kin
 		}
 		t.lastStream, t.lastSKey = s, key
 	}
-	if t.room(e.Start, e.Dur) {
+	if t.mayHold(e.Start, e.Dur) {
 		s.Work[kind].add(e)
 	}
 }
 
 // AddCall adds what a thread did.
 func (t *Timeline) AddCall(process, thread int64, class Class, e Event) {
-	if h := t.Thread(process, thread); h != nil && t.room(e.Start, e.Dur) {
+	if h := t.Thread(process, thread); h != nil && t.mayHold(e.Start, e.Dur) {
 		h.Calls[class].add(e)
 	}
 }

@@ -110,8 +110,8 @@ var colours = [...]string{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00",
 
 const grey = "#9aa3ad"
 
-// In makes the numbers on the Y axis those of a unit.
-func (c *Chart) In(u indicator.Unit) {
+// SetUnit makes the numbers on the Y axis those of a unit.
+func (c *Chart) SetUnit(u indicator.Unit) {
 	c.Format = Tick(u)
 	if u == indicator.Bytes || u == indicator.BytesPerSecond {
 		c.Base = 1024
@@ -154,7 +154,7 @@ type scale struct {
 	base             float64
 }
 
-func (s *scale) hold(v float64) { s.lo, s.hi = min(s.lo, v), max(s.hi, v) }
+func (s *scale) include(v float64) { s.lo, s.hi = min(s.lo, v), max(s.hi, v) }
 
 func (s scale) at(v float64) float64 {
 	lo, hi := s.lo, s.hi
@@ -245,17 +245,17 @@ func (c *Chart) extent() (x, y, right scale, ok bool) {
 			if !c.drawn(s.X[i], v) {
 				continue
 			}
-			x.hold(s.X[i])
+			x.include(s.X[i])
 			if c.Stack && !s.Right {
 				sums[s.X[i]] += v
 				v = sums[s.X[i]]
 			}
-			axis.hold(v)
+			axis.include(v)
 		}
 	}
 	for _, h := range c.Heat {
 		for _, v := range h.X {
-			x.hold(v)
+			x.include(v)
 		}
 	}
 	if x.lo > x.hi {
@@ -276,14 +276,14 @@ func (c *Chart) extent() (x, y, right scale, ok bool) {
 	case x.hi == x.lo:
 		x.lo, x.hi = min(x.lo*0.5, x.lo-1), max(x.hi*1.5, x.hi+1)
 	}
-	y.room(c.Max)
-	right.room(0)
+	y.extendAxis(c.Max)
+	right.extendAxis(0)
 	return x, y, right, true
 }
 
-// room makes an axis begin at zero, unless it is logarithmic, and end a little
+// extendAxis makes an axis begin at zero, unless it is logarithmic, and end a little
 // beyond the highest value or where it is told to.
-func (s *scale) room(end float64) {
+func (s *scale) extendAxis(end float64) {
 	if s.lo > s.hi {
 		s.lo, s.hi = 0, 1
 	}

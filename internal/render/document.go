@@ -42,8 +42,8 @@ type Document struct {
 // NewDocument returns an empty document.
 func NewDocument(title string) *Document { return &Document{Title: title, forms: Everywhere} }
 
-// In says which forms show what is added next.
-func (d *Document) In(f Form) { d.forms = f }
+// ShowIn says which forms show what is added next.
+func (d *Document) ShowIn(f Form) { d.forms = f }
 
 // Rank says how long what is added next stays on a screen: where there is no room for all,
 // the lowest rank leaves first, of one rank the last one; rank 0 stays.
@@ -85,15 +85,15 @@ func (d *Document) Section(title, of string) *Block {
 	return d.add(Block{Kind: "section", Head: Clean(title), Text: Clean(of)})
 }
 
-// Part begins a part of a section.
-func (d *Document) Part(title, of string) *Block {
+// Subsection begins a part of a section.
+func (d *Document) Subsection(title, of string) *Block {
 	b := d.Section(title, of)
 	b.Level = 1
 	return b
 }
 
-// Say adds a paragraph, behind a name unless that is "".
-func (d *Document) Say(name, text string) *Block {
+// Paragraph adds a paragraph, behind a name unless that is "".
+func (d *Document) Paragraph(name, text string) *Block {
 	return d.add(Block{Kind: "say", Head: Clean(name), Text: Clean(text)})
 }
 
@@ -155,8 +155,8 @@ func (d *Document) Figures(list ...Figure) {
 	}
 }
 
-// Draw adds a drawing of the caller's own, which only a page shows.
-func (d *Document) Draw(h template.HTML) {
+// Drawing adds a drawing of the caller's own, which only a page shows.
+func (d *Document) Drawing(h template.HTML) {
 	if h != "" {
 		d.add(Block{Kind: "drawing", HTML: h}).forms &= Page
 	}
@@ -197,7 +197,7 @@ func (d *Document) Text(w io.Writer, o Options, full bool) error {
 		// A paragraph belongs to what is before it, and under a heading so does all else.
 		joined := last == "section" || kind == "say" && last != "item" || headed && (last == "say" || last == "command") && kind != "table"
 		if i > 0 && (!joined || kind == "section") {
-			t.Part(stays(run))
+			t.BeginDroppable(lastRank(run))
 			t.Line("")
 		}
 		headed, last = headed || kind == "section", run[len(run)-1].Kind
@@ -211,14 +211,14 @@ func (d *Document) Text(w io.Writer, o Options, full bool) error {
 			}
 		}
 		for _, b := range run {
-			t.Part(b.rank)
+			t.BeginDroppable(b.rank)
 			t.block(b, column, headed, form)
 		}
 	}
-	t.Part(0)
+	t.BeginDroppable(0)
 	if d.More != "" && !full {
 		more := "--full shows " + d.More + "."
-		if all := "--full shows what was left out, " + d.More + "."; !t.Fit(2) && Cells(all) <= t.width {
+		if all := "--full shows what was left out, " + d.More + "."; !t.DropToFit(2) && Cells(all) <= t.width {
 			more = all
 		}
 		t.Line("")
@@ -231,8 +231,8 @@ func (d *Document) Text(w io.Writer, o Options, full bool) error {
 // How far to the right the texts of items begin at most: in a section, and before any.
 const widestName, widestLead = 24, 14
 
-// stays is the rank of what of a run leaves last.
-func stays(run []*Block) int {
+// lastRank is the rank of what of a run leaves last.
+func lastRank(run []*Block) int {
 	most := run[0].rank
 	for _, b := range run {
 		if b.rank == 0 {
@@ -377,8 +377,8 @@ type pageSection struct {
 // narrowRow is how many characters the rows of a table have that stands beside another.
 const narrowRow = 64
 
-// wide reports whether a block takes the whole width of a page.
-func (b *Block) wide() bool {
+// fullWidth reports whether a block takes the whole width of a page.
+func (b *Block) fullWidth() bool {
 	return b.Kind == "figures" || b.Kind == "drawing" || slices.ContainsFunc(b.Rows, func(row []string) bool {
 		return Cells(strings.Join(row, "  ")) > narrowRow
 	})
@@ -394,7 +394,7 @@ func (d *Document) HTML(w io.Writer) error {
 			continue
 		}
 		s.Runs = append(s.Runs, run)
-		s.Wide = s.Wide || run[0].wide()
+		s.Wide = s.Wide || run[0].fullWidth()
 	}
 	return HTML(w, documentHTML, template.FuncMap{
 		"cells": pageCells,

@@ -14,15 +14,15 @@ func said() *Document {
 	d := NewDocument("What was said")
 	d.More = "the rest"
 	d.Answer(Bad, "sick (page)", "It is <b>ill</b>\x1b[31m.")
-	d.Say("", "Since noon.")
+	d.Paragraph("", "Since noon.")
 	d.Item("why", "because")
 	d.Rank(1)
 	d.Item("however", strings.TrimSpace(strings.Repeat("there is much to say ", 100)))
 	d.Rank(0)
-	d.In(Details)
+	d.ShowIn(Details)
 	d.Section("Evidence", " from r0")
 	d.Table(Words(Columns("signal", "now", "threshold")), [][]string{{"TTFT_P95", "2 s", "> 1 s"}, {"ITL", "not known"}})
-	d.Say("Runbook", "sixty explain it")
+	d.Paragraph("Runbook", "sixty explain it")
 	d.Section("Fix", "").Folded = true
 	d.Command("vllm serve m --max-num-seqs 8")
 	d.List("one", "two")

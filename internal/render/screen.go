@@ -6,22 +6,22 @@ import "strings"
 // DefaultWidth columns before more is asked for.
 const screenLines = 20
 
-// Room is how many lines an answer may take before more is asked for: 20, and on a
+// LineBudget is how many lines an answer may take before more is asked for: 20, and on a
 // terminal narrower than DefaultWidth as many more as the text takes there.
-func (t *Text) Room() int { return max(screenLines, screenLines*DefaultWidth/t.width) }
+func (t *Text) LineBudget() int { return max(screenLines, screenLines*DefaultWidth/t.width) }
 
-// A part of a text leaves as a whole.
-type part struct{ start, rank int }
+// A droppable of a text leaves as a whole.
+type droppable struct{ start, rank int }
 
-// Part begins a part of the text. Where there is no room for all, parts leave from the
+// BeginDroppable begins a part of the text. Where there is no room for all, parts leave from the
 // lowest rank on, of one rank the last one first; those of rank 0 stay.
-func (t *Text) Part(rank int) { t.parts = append(t.parts, part{t.b.Len(), rank}) }
+func (t *Text) BeginDroppable(rank int) { t.parts = append(t.parts, droppable{t.b.Len(), rank}) }
 
-// Fit leaves out the parts that there is no room for, and reports whether all stayed. What
+// DropToFit leaves out the parts that there is no room for, and reports whether all stayed. What
 // is written afterwards finds as many lines as were kept for it.
-func (t *Text) Fit(kept int) (whole bool) {
+func (t *Text) DropToFit(kept int) (whole bool) {
 	all := t.b.String()
-	parts := append([]part{{}}, t.parts...)
+	parts := append([]droppable{{}}, t.parts...)
 	piece := func(i int) string {
 		end := len(all)
 		if i+1 < len(parts) {
@@ -30,7 +30,7 @@ func (t *Text) Fit(kept int) (whole bool) {
 		return all[parts[i].start:end]
 	}
 	lines := func(i int) int { return strings.Count(piece(i), "\n") }
-	room, used := t.Room()-kept, t.Lines()
+	room, used := t.LineBudget()-kept, t.Lines()
 	var left []int // the first to leave first
 	gone := map[int]bool{}
 	for used > room {

@@ -27,12 +27,12 @@ func TestPartsLeaveFromTheLowestRankOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			text := NewText(Options{Width: tt.width})
 			for i, p := range tt.pieces {
-				text.Part(p.rank)
+				text.BeginDroppable(p.rank)
 				for range p.lines {
 					text.Line(fmt.Sprint(i))
 				}
 			}
-			whole := text.Fit(tt.kept)
+			whole := text.DropToFit(tt.kept)
 			var b strings.Builder
 			if _, err := text.WriteTo(&b); err != nil {
 				t.Fatal(err)

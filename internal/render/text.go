@@ -63,7 +63,7 @@ type Text struct {
 	b     strings.Builder
 	width int
 	color bool
-	parts []part
+	parts []droppable
 }
 
 // NewText returns an empty text.
@@ -268,7 +268,7 @@ func (t *Text) ranked(columns []Column, rows [][]string, ranks []int) {
 	}
 	for i, r := range rows {
 		if i < len(ranks) {
-			t.Part(ranks[i])
+			t.BeginDroppable(ranks[i])
 		}
 		if n := len(r) - 1; n < last || columns[last].Left {
 			first := t.row(columns, widths, gap, r[:n])

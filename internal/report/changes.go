@@ -53,11 +53,11 @@ type change struct {
 
 // Fail says why there is no diagnosis of a moment.
 func (c *Changes) Fail(at time.Time, err error) error {
-	return c.note("", diagnose.InsufficientData, change{At: at.UTC(), ID: diagnose.InsufficientData, Status: diagnose.Unknown.String(), Targets: []string{}, Summary: err.Error()})
+	return c.printChange("", diagnose.InsufficientData, change{At: at.UTC(), ID: diagnose.InsufficientData, Status: diagnose.Unknown.String(), Targets: []string{}, Summary: err.Error()})
 }
 
-// See takes the next diagnosis.
-func (c *Changes) See(d *diagnose.Diagnosis) error {
+// Observe takes the next diagnosis.
+func (c *Changes) Observe(d *diagnose.Diagnosis) error {
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
 		line := change{At: d.At.UTC(), Model: v.Model, ID: v.ID, Status: v.Status.String(), Targets: append([]string{}, v.Targets...), Summary: v.Summary}
@@ -69,15 +69,15 @@ func (c *Changes) See(d *diagnose.Diagnosis) error {
 			c.Seen, c.Worst = true, max(c.Worst, v.Severity)
 		}
 		c.Told = c.Told || v.Status != diagnose.Unknown
-		if err := c.note(v.Model, what, line); err != nil {
+		if err := c.printChange(v.Model, what, line); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// note prints what has become another state.
-func (c *Changes) note(model, what string, line change) error {
+// printChange prints what has become another state.
+func (c *Changes) printChange(model, what string, line change) error {
 	s := c.models[model]
 	first := s == nil
 	if first {

@@ -19,7 +19,7 @@ func TestAChangeIsPrintedOnceItStays(t *testing.T) {
 		if id != "healthy" {
 			v.Status, v.Severity, v.Since, v.Targets = diagnose.Firing, catalog.Page, at, []string{"x"}
 		}
-		if err := c.See(&diagnose.Diagnosis{At: at, Verdicts: []diagnose.Verdict{v}}); err != nil {
+		if err := c.Observe(&diagnose.Diagnosis{At: at, Verdicts: []diagnose.Verdict{v}}); err != nil {
 			t.Fatal(err)
 		}
 		at = at.Add(time.Minute)

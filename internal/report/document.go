@@ -47,7 +47,7 @@ const manyTold, manyListed = 12, 60
 
 func newDocument(d *diagnose.Diagnosis, o Options) (*render.Document, error) {
 	t := &document{render.NewDocument(head(d, &d.Verdict) + d.At.UTC().Format(" at 2006-01-02 15:04 UTC")), d, o, map[string]bool{}}
-	all := told(d)
+	all := fullVerdicts(d)
 	for i, v := range all[:min(len(all), manyTold)] {
 		more := ""
 		if i == 0 {
@@ -57,7 +57,7 @@ func newDocument(d *diagnose.Diagnosis, o Options) (*render.Document, error) {
 			return nil, err
 		}
 	}
-	t.rest(len(all) - manyTold)
+	t.writeRest(len(all) - manyTold)
 	t.basis()
 	return t.Document, nil
 }
@@ -69,21 +69,21 @@ func (t *document) verdict(v *diagnose.Verdict, more string) error {
 	f := d.LeadingFinding(v)
 	for _, s := range []string{whereSince(d, v, t.o.Full), objectivesLine(f), more} {
 		if s != "" {
-			t.Say("", s)
+			t.Paragraph("", s)
 		}
 	}
-	t.In(render.Page)
-	t.Say("", "Diagnosed at "+d.At.UTC().Format("2006-01-02 15:04:05 UTC")+".")
-	t.In(render.Everywhere)
+	t.ShowIn(render.Page)
+	t.Paragraph("", "Diagnosed at "+d.At.UTC().Format("2006-01-02 15:04:05 UTC")+".")
+	t.ShowIn(render.Everywhere)
 	if f != nil {
 		t.finding(f)
 	}
 	if figs, over := figures(d, v, f); len(figs) > 0 {
-		t.In(render.Page)
+		t.ShowIn(render.Page)
 		t.Section("Over time", "")
-		t.Say("", over).Style = render.Dim
+		t.Paragraph("", over).Style = render.Dim
 		t.Figures(figs...)
-		t.In(render.Everywhere)
+		t.ShowIn(render.Everywhere)
 	}
 	for _, s := range []struct {
 		head, of string
@@ -100,22 +100,22 @@ func (t *document) verdict(v *diagnose.Verdict, more string) error {
 			t.Item(f.Pathology.ID+by, summaryOf(d, f))
 		}
 	}
-	if intro, rows := changes(d, &v.Workload, t.o.Full); intro != "" && (t.o.Full || !quiet(d) || v.Workload.Changed) {
-		t.Section("What changed", whose(d, &v.Workload))
-		t.Say("", intro)
+	if intro, rows := changes(d, &v.Workload, t.o.Full); intro != "" && (t.o.Full || !isBrief(d) || v.Workload.Changed) {
+		t.Section("What changed", nameTarget(d, &v.Workload))
+		t.Paragraph("", intro)
 		t.Table(render.Columns("quantity", "normal → now", "change"), rows)
 	}
 	if f == nil {
 		return nil
 	}
 	runbook, err := render.MarkdownHTML(withoutTitle(f.Pathology.Runbook))
-	t.In(render.Page)
+	t.ShowIn(render.Page)
 	t.Section("Runbook", ": "+f.Pathology.Title).Folded = true
-	t.Draw(runbook)
-	t.Say("Also", t.o.runbook(f.Pathology)).Style = render.Dim
+	t.Drawing(runbook)
+	t.Paragraph("Also", t.o.runbook(f.Pathology)).Style = render.Dim
 	t.Section("Every comparison", " that was made").Folded = true
 	t.Table(evidenceColumns(), evidenceRows(f.Evidence, true))
-	t.In(render.Everywhere)
+	t.ShowIn(render.Everywhere)
 	return err
 }
 
@@ -129,19 +129,19 @@ func (t *document) finding(f *diagnose.Finding) {
 		t.Section("Evidence", from)
 		t.Table(evidenceColumns(), rows)
 		if t.o.Full {
-			t.beside(f.Evidence)
+			t.writeNeutral(f.Evidence)
 		}
 	}
 	for i := range f.Fixes {
 		fix := &f.Fixes[i]
 		if i > 0 && !t.o.Full {
-			t.In(render.Markdown)
+			t.ShowIn(render.Markdown)
 			t.List("Or: " + alternative(fix))
-			t.In(render.Page)
+			t.ShowIn(render.Page)
 		}
 		t.Section([]string{"Fix", "Or"}[min(i, 1)], ": "+render.Sentence(fix.Summary)).Folded = i > 0
 		addFix(t.Document, fix, first(f.Targets), t.o.Full, t.said)
-		t.In(render.Everywhere)
+		t.ShowIn(render.Everywhere)
 	}
 	if len(f.Reasons) > 0 {
 		t.Section("Why", "")
@@ -149,16 +149,16 @@ func (t *document) finding(f *diagnose.Finding) {
 			t.List(render.Sentence(r))
 		}
 	}
-	t.In(render.Full)
-	t.Say("Runbook", "sixty explain "+f.Pathology.ID)
-	t.In(render.Markdown)
-	t.Say("Runbook", t.o.runbook(f.Pathology))
-	t.In(render.Everywhere)
+	t.ShowIn(render.Full)
+	t.Paragraph("Runbook", "sixty explain "+f.Pathology.ID)
+	t.ShowIn(render.Markdown)
+	t.Paragraph("Runbook", t.o.runbook(f.Pathology))
+	t.ShowIn(render.Everywhere)
 }
 
-// beside tells of the comparisons that speak for nothing, and what the thresholds are
+// writeNeutral tells of the comparisons that speak for nothing, and what the thresholds are
 // called.
-func (t *document) beside(evidence []catalog.Evidence) {
+func (t *document) writeNeutral(evidence []catalog.Evidence) {
 	var not, unknown, names []string
 	for _, e := range farthest(evidence, true) {
 		switch e.Holds {
@@ -178,20 +178,20 @@ func (t *document) beside(evidence []catalog.Evidence) {
 		parts []string
 	}{{"Does not hold", not}, {"Not known", unknown}, {"Thresholds, for --set", names}} {
 		if len(p.parts) > 0 {
-			t.Say(p.head, strings.Join(p.parts, "; ")+".")
+			t.Paragraph(p.head, strings.Join(p.parts, "; ")+".")
 		}
 	}
 }
 
-// rest is what there is to say after all verdicts, of which some were more than a document
+// writeRest is what there is to say after all verdicts, of which some were more than a document
 // tells.
-func (t *document) rest(more int) {
+func (t *document) writeRest(more int) {
 	d := t.d
 	var lines []string
 	if more > 0 {
 		lines = append(lines, fmt.Sprintf("%d more models on which something fires: choose one with --match.", more))
 	}
-	for _, v := range others(d) {
+	for _, v := range briefVerdicts(d) {
 		lines = append(lines, otherLine(d, v, t.o.Full))
 	}
 	if len(lines) > manyListed {
@@ -202,7 +202,7 @@ func (t *document) rest(more int) {
 		t.list("At the gateway", each(d.Boundary.Lines(), func(s *string) string { return render.Sentence(*s) }))
 	}
 	switch ruled := selected(d, &d.Verdict, ruledOut); {
-	case t.o.Full || !quiet(d):
+	case t.o.Full || !isBrief(d):
 		if len(ruled) > 0 {
 			t.Section("Ruled out", ofModel(&d.Verdict)).Folded = true
 		}
@@ -210,9 +210,9 @@ func (t *document) rest(more int) {
 			t.Item(f.Pathology.ID, ruledOutLine(f))
 		}
 	case len(d.Findings) > 0:
-		t.Say("", tally(d))
+		t.Paragraph("", tally(d))
 	}
-	t.list("Not checked", each(gaps(d.Coverage), func(g *gapGroup) string { return g.line(quiet(d) && !t.o.Full, t.o.Full) }))
+	t.list("Not checked", each(gaps(d.Coverage), func(g *gapGroup) string { return g.line(isBrief(d) && !t.o.Full, t.o.Full) }))
 }
 
 // list adds a section of sentences, where there are some.
@@ -235,7 +235,7 @@ func (t *document) basis() {
 	if t.o.Full {
 		return
 	}
-	t.In(render.Page)
+	t.ShowIn(render.Page)
 	n := 0
 	for i := range t.d.Targets {
 		for _, row := range configRows(&t.d.Targets[i]) {
@@ -247,7 +247,7 @@ func (t *document) basis() {
 			}
 		}
 	}
-	t.In(render.Everywhere)
+	t.ShowIn(render.Everywhere)
 }
 
 // style is how a verdict stands out.
@@ -265,7 +265,7 @@ func style(d *diagnose.Diagnosis, v *diagnose.Verdict) render.Style {
 
 // Banners are the answers of the verdicts that are told in full, for the head of a page.
 func Banners(d *diagnose.Diagnosis) (verdicts []*diagnose.Verdict, banners []render.Banner) {
-	verdicts = told(d)
+	verdicts = fullVerdicts(d)
 	for _, v := range verdicts {
 		b := render.Banner{Class: style(d, v).Class(), Head: head(d, v), Text: []string{render.Sentence(v.Summary)}}
 		at := "Diagnosed at " + d.At.UTC().Format("2006-01-02 15:04:05 UTC") + "."
@@ -303,7 +303,7 @@ func withoutTitle(markdown string) string {
 func AddFixes(d *render.Document, fixes []catalog.Fix) {
 	said := map[string]bool{}
 	for i := range fixes {
-		d.Part([]string{"Fix", "Or"}[min(i, 1)], ": "+render.Sentence(fixes[i].Summary))
+		d.Subsection([]string{"Fix", "Or"}[min(i, 1)], ": "+render.Sentence(fixes[i].Summary))
 		addFix(d, &fixes[i], "", true, said)
 	}
 }
@@ -317,19 +317,19 @@ func addFix(d *render.Document, f *catalog.Fix, target string, verbose bool, sai
 		lines = lines[1:]
 	}
 	for _, line := range lines {
-		d.Say("", line)
+		d.Paragraph("", line)
 	}
 	d.List(f.Arithmetic...)
 	if f.Tradeoff != "" {
-		d.Say("Cost", render.Sentence(f.Tradeoff))
+		d.Paragraph("Cost", render.Sentence(f.Tradeoff))
 	}
 	for _, line := range predictionLines(f.Predicted, verbose) {
 		if !said[line] {
-			d.Say("", render.Sentence(line))
+			d.Paragraph("", render.Sentence(line))
 		}
 		said[line] = true
 	}
 	if f.Verify != "" {
-		d.Say("Verify", render.Sentence(f.Verify))
+		d.Paragraph("Verify", render.Sentence(f.Verify))
 	}
 }

@@ -82,7 +82,7 @@ func TestEveryVerdictHasAPageInItsColour(t *testing.T) {
 		}
 	}
 	got := page(t, company())
-	if n := strings.Count(got, `<header class="banner`); n != len(told(new(company()))) || !strings.Contains(got, "Firing too, below: ") {
+	if n := strings.Count(got, `<header class="banner`); n != len(fullVerdicts(new(company()))) || !strings.Contains(got, "Firing too, below: ") {
 		t.Errorf("%d banners; the first does not name the others", n)
 	}
 }

@@ -302,7 +302,7 @@ func newDiagnosisJSON(d *diagnose.Diagnosis, o *Options) diagnosisJSON {
 func newPlotsJSON(d *diagnose.Diagnosis) (out []plotJSON) {
 	verdicts := []*diagnose.Verdict{&d.Verdict}
 	if d.Status == diagnose.Firing {
-		verdicts = told(d)
+		verdicts = fullVerdicts(d)
 	}
 	for _, v := range verdicts {
 		f := d.LeadingFinding(v)
@@ -443,7 +443,7 @@ func newPredictedJSON(p *catalog.Prediction) *predictedJSON {
 func newFactorJSON(f *diagnose.Factor) factorJSON {
 	out := factorJSON{
 		Name: f.Name, Baseline: number(f.Baseline), Value: number(f.Value),
-		ShareOfTTFTChange: part(f.ShareOfTTFTChange), ShareOfOutputChange: part(f.ShareOfOutputChange),
+		ShareOfTTFTChange: computedOrNull(f.ShareOfTTFTChange), ShareOfOutputChange: computedOrNull(f.ShareOfOutputChange),
 	}
 	if f.Signal != nil {
 		out.Unit = string(f.Signal.Unit)
@@ -453,7 +453,7 @@ func newFactorJSON(f *diagnose.Factor) factorJSON {
 
 func newTargetJSON(d *diagnose.Diagnosis, t *diagnose.Target) targetJSON {
 	out := targetJSON{
-		Name: t.Name, Dialect: t.Dialect.ID, Version: t.Version, Up: up(d, t), State: string(t.Life), Problem: t.Problem, Model: t.Labels["model_name"],
+		Name: t.Name, Dialect: t.Dialect.ID, Version: t.Version, Up: isUp(d, t), State: string(t.Life), Problem: t.Problem, Model: t.Labels["model_name"],
 		Judged: !slices.ContainsFunc(d.Unjudged, func(u diagnose.Unjudged) bool { return u.Target == t.Name }),
 		Notes:  list(t.Notes), Config: t.Config,
 	}
@@ -489,8 +489,8 @@ func optional(s string) *string {
 
 func known(v indicator.Value) number { return number(v.Or(math.NaN())) }
 
-// part is null where it was not computed.
-func part(v float64) number {
+// computedOrNull is null where it was not computed.
+func computedOrNull(v float64) number {
 	if v < 0 {
 		return number(math.NaN())
 	}

@@ -111,7 +111,7 @@ func chart(v *diagnose.Verdict, p *diagnose.Plot, f *diagnose.Finding) render.Ch
 	c := render.Chart{
 		Title: p.Signal.Title, Width: figureWidth, Height: figureHeight, NoLegend: true, Clock: true,
 	}
-	c.In(unit)
+	c.SetUnit(unit)
 	for _, l := range slices.Backward(p.Lines) { // the first one on top
 		s := render.Series{Name: render.Clean(l.Target), Y: l.Value, Faint: l.Target != p.Lines[0].Target}
 		for _, at := range l.At {

@@ -17,9 +17,9 @@ import (
 
 // This file says in which words; document.go and short.go say what is shown where.
 
-// told lists the verdicts that are told in full, the leading one first: those of
+// fullVerdicts lists the verdicts that are told in full, the leading one first: those of
 // models on which something fires or, where nothing does, the one for all.
-func told(d *diagnose.Diagnosis) []*diagnose.Verdict {
+func fullVerdicts(d *diagnose.Diagnosis) []*diagnose.Verdict {
 	out := []*diagnose.Verdict{&d.Verdict}
 	for i := range d.Verdicts {
 		if v := &d.Verdicts[i]; i > 0 && v.Status == diagnose.Firing {
@@ -29,8 +29,8 @@ func told(d *diagnose.Diagnosis) []*diagnose.Verdict {
 	return out
 }
 
-// others lists the verdicts that a line each is enough for.
-func others(d *diagnose.Diagnosis) []*diagnose.Verdict {
+// briefVerdicts lists the verdicts that a line each is enough for.
+func briefVerdicts(d *diagnose.Diagnosis) []*diagnose.Verdict {
 	var out []*diagnose.Verdict
 	for i := range d.Verdicts {
 		if v := &d.Verdicts[i]; len(d.Verdicts) > 1 && v.Status != diagnose.Firing {
@@ -41,14 +41,14 @@ func others(d *diagnose.Diagnosis) []*diagnose.Verdict {
 }
 
 func othersHead(d *diagnose.Diagnosis) string {
-	if quiet(d) {
+	if isBrief(d) {
 		return "Models"
 	}
 	return "Other models"
 }
 
-// about reports whether a finding is of a verdict's model.
-func about(d *diagnose.Diagnosis, v *diagnose.Verdict, f *diagnose.Finding) bool {
+// concernsModel reports whether a finding is of a verdict's model.
+func concernsModel(d *diagnose.Diagnosis, v *diagnose.Verdict, f *diagnose.Finding) bool {
 	return d.Status != diagnose.Firing || f.Model == v.Model
 }
 
@@ -58,7 +58,7 @@ func selected(d *diagnose.Diagnosis, v *diagnose.Verdict, keep func(*diagnose.Fi
 	var out []*diagnose.Finding
 	first := d.LeadingFinding(v)
 	for i := range d.Findings {
-		if f := &d.Findings[i]; f != first && about(d, v, f) && keep(f) {
+		if f := &d.Findings[i]; f != first && concernsModel(d, v, f) && keep(f) {
 			out = append(out, f)
 		}
 	}
@@ -73,9 +73,9 @@ func explained(f *diagnose.Finding) bool { return f.Status == diagnose.Firing &&
 func pending(f *diagnose.Finding) bool   { return f.Status == diagnose.Pending }
 func ruledOut(f *diagnose.Finding) bool  { return f.Status == diagnose.OK }
 
-// quiet reports whether the diagnosis holds so little news that the report
+// isBrief reports whether the diagnosis holds so little news that the report
 // should be as short: nobody reads twenty lines that say nothing.
-func quiet(d *diagnose.Diagnosis) bool { return d.Status != diagnose.Firing }
+func isBrief(d *diagnose.Diagnosis) bool { return d.Status != diagnose.Firing }
 
 // confidence is the word for a number that is too rough to be printed as one.
 func confidence(c float64) string {
@@ -112,7 +112,7 @@ func head(d *diagnose.Diagnosis, v *diagnose.Verdict) string {
 // alsoSick names the models beside the leading one on which something fires.
 func alsoSick(d *diagnose.Diagnosis) string {
 	var parts []string
-	all := told(d)[1:]
+	all := fullVerdicts(d)[1:]
 	for i, v := range all {
 		if i == manyTold {
 			parts = append(parts, fmt.Sprintf("%d more", len(all)-i))
@@ -373,8 +373,8 @@ func cause(f *diagnose.Factor) string {
 	return words[1]
 }
 
-// whose names the target of a comparison, where there are several.
-func whose(d *diagnose.Diagnosis, w *diagnose.Workload) string {
+// nameTarget names the target of a comparison, where there are several.
+func nameTarget(d *diagnose.Diagnosis, w *diagnose.Workload) string {
 	if len(d.Targets) < 2 || w.Target == "" {
 		return ""
 	}
@@ -624,7 +624,7 @@ func notable(d *diagnose.Diagnosis) []*diagnose.Target {
 		out = append(out, &d.Targets[i])
 	}
 	well := func(t *diagnose.Target) int {
-		if !up(d, t) || slices.ContainsFunc(d.Unjudged, func(u diagnose.Unjudged) bool { return u.Target == t.Name }) {
+		if !isUp(d, t) || slices.ContainsFunc(d.Unjudged, func(u diagnose.Unjudged) bool { return u.Target == t.Name }) {
 			return 0
 		}
 		return 1
@@ -646,7 +646,7 @@ func targetLine(d *diagnose.Diagnosis, t *diagnose.Target) string {
 		parts = append(parts, "not judged: "+d.Unjudged[i].Reason)
 	case t.Problem != "":
 		parts = append(parts, t.Problem)
-	case !up(d, t):
+	case !isUp(d, t):
 		parts = append(parts, "down")
 	}
 	return render.Clean(strings.Join(append(parts, t.Notes...), ", "))
@@ -690,8 +690,8 @@ func thresholdSources(f *diagnose.Finding) string {
 	return render.Clean(strings.Join(sources, "; else "))
 }
 
-// up reports whether a target answers with an engine's metrics.
-func up(d *diagnose.Diagnosis, t *diagnose.Target) bool {
+// isUp reports whether a target answers with an engine's metrics.
+func isUp(d *diagnose.Diagnosis, t *diagnose.Target) bool {
 	for i := range d.Findings {
 		f := &d.Findings[i]
 		if f.Pathology.ID == "target-down" && f.Status == diagnose.Firing && slices.Contains(f.Targets, t.Name) {

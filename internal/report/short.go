@@ -17,29 +17,29 @@ type text struct {
 	options Options
 }
 
-// A room says how many lines the parts of the short answer may take.
-type room struct {
+// A lineBudget says how many lines the parts of the short answer may take.
+type lineBudget struct {
 	summary, doubts, models, rows, fix, command, predicted, verify, basis int
 }
 
 // roomy is where all there is to say is short.
-var roomy = room{summary: 4, doubts: 4, models: 6, rows: 3, fix: 3, command: 4, predicted: 4, verify: 2, basis: 2}
+var roomy = lineBudget{summary: 4, doubts: 4, models: 6, rows: 3, fix: 3, command: 4, predicted: 4, verify: 2, basis: 2}
 
 // tighten are taken one after the other until the answer fits. What casts doubt on the
 // verdict goes last.
-var tighten = []func(*room){
-	func(r *room) { r.verify = 0 },
-	func(r *room) { r.basis = 0 },
-	func(r *room) { r.predicted, r.fix = 3, 2 },
-	func(r *room) { r.models = 5 },
-	func(r *room) { r.models, r.summary = 4, 3 },
-	func(r *room) { r.predicted = 2 },
-	func(r *room) { r.rows = 2 },
-	func(r *room) { r.models = 3 },
-	func(r *room) { r.rows = 1 },
-	func(r *room) { r.command, r.fix, r.predicted = 2, 1, 1 },
-	func(r *room) { r.models, r.doubts = 2, 3 },
-	func(r *room) { r.rows, r.summary = 0, 2 },
+var tighten = []func(*lineBudget){
+	func(r *lineBudget) { r.verify = 0 },
+	func(r *lineBudget) { r.basis = 0 },
+	func(r *lineBudget) { r.predicted, r.fix = 3, 2 },
+	func(r *lineBudget) { r.models = 5 },
+	func(r *lineBudget) { r.models, r.summary = 4, 3 },
+	func(r *lineBudget) { r.predicted = 2 },
+	func(r *lineBudget) { r.rows = 2 },
+	func(r *lineBudget) { r.models = 3 },
+	func(r *lineBudget) { r.rows = 1 },
+	func(r *lineBudget) { r.command, r.fix, r.predicted = 2, 1, 1 },
+	func(r *lineBudget) { r.models, r.doubts = 2, 3 },
+	func(r *lineBudget) { r.rows, r.summary = 0, 2 },
 }
 
 // short lays out what fits a screen: the verdict and what speaks against it, since when,
@@ -49,14 +49,14 @@ func short(d *diagnose.Diagnosis, o Options) *render.Text {
 	for step := 0; ; step++ {
 		t := text{Text: render.NewText(o.Options), options: o}
 		t.answer(d, r)
-		if t.Lines() <= t.Room() || step == len(tighten) {
+		if t.Lines() <= t.LineBudget() || step == len(tighten) {
 			return t.Text
 		}
 		tighten[step](&r)
 	}
 }
 
-func (t *text) answer(d *diagnose.Diagnosis, r room) {
+func (t *text) answer(d *diagnose.Diagnosis, r lineBudget) {
 	v := &d.Verdict
 	f := d.LeadingFinding(v)
 	t.verdict(d, v, r.summary)
@@ -64,14 +64,14 @@ func (t *text) answer(d *diagnose.Diagnosis, r room) {
 	if doubts := doubts(d, v); len(doubts) > 0 {
 		t.Brief(r.doubts, "  Note: ", "  ", strings.Join(doubts, " "))
 	}
-	if also := also(d, v); also != "" {
+	if also := otherFindings(d, v); also != "" {
 		t.Brief(1, "  ", "  ", also)
 	}
 	if d.Boundary != nil {
 		t.Brief(2, "  At the gateway: ", "  ", render.Sentence(strings.Join(d.Boundary.Lines(), "; ")))
 	}
 	if f != nil {
-		t.telling(d, f, r.rows)
+		t.writeTopEvidence(d, f, r.rows)
 		t.firstFix(f, r)
 	} else if len(d.Findings) > 0 {
 		t.Brief(2, "  ", "  ", tally(d))
@@ -108,8 +108,8 @@ func (t *text) models(d *diagnose.Diagnosis, most int) {
 	}
 }
 
-// also names what fires on the leading model beside the verdict, and is no symptom of it.
-func also(d *diagnose.Diagnosis, v *diagnose.Verdict) string {
+// otherFindings names what fires on the leading model beside the verdict, and is no symptom of it.
+func otherFindings(d *diagnose.Diagnosis, v *diagnose.Verdict) string {
 	var parts []string
 	for _, f := range selected(d, v, alsoFiring) {
 		parts = append(parts, fmt.Sprintf("%s (%s)", f.Pathology.ID, f.Severity))
@@ -140,7 +140,7 @@ func doubts(d *diagnose.Diagnosis, v *diagnose.Verdict) []string {
 	}
 	for i := range d.Targets {
 		t := &d.Targets[i]
-		if !up(d, t) && slices.Contains(v.Targets, t.Name) {
+		if !isUp(d, t) && slices.Contains(v.Targets, t.Name) {
 			continue // that it is down is the verdict
 		}
 		for _, n := range t.Notes {
@@ -150,8 +150,8 @@ func doubts(d *diagnose.Diagnosis, v *diagnose.Verdict) []string {
 	return out
 }
 
-// telling shows the evidence that says most.
-func (t *text) telling(d *diagnose.Diagnosis, f *diagnose.Finding, most int) {
+// writeTopEvidence shows the evidence that says most.
+func (t *text) writeTopEvidence(d *diagnose.Diagnosis, f *diagnose.Finding, most int) {
 	rows := evidenceRows(strongest(f.Evidence, most), false)
 	if len(rows) == 0 {
 		return
@@ -184,7 +184,7 @@ func strongest(evidence []catalog.Evidence, most int) []catalog.Evidence {
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return rank(a) - rank(b) })
 	most = min(most, len(order))
-	if felt := slices.IndexFunc(order, func(i int) bool { return felt(all[i].Signal) && moved(&all[i]) }); felt >= most && most > 1 {
+	if felt := slices.IndexFunc(order, func(i int) bool { return usersNotice(all[i].Signal) && moved(&all[i]) }); felt >= most && most > 1 {
 		order[most-1] = order[felt]
 	}
 	chosen := order[:most]
@@ -207,7 +207,7 @@ func moved(e *catalog.Evidence) bool {
 	return e.Op == catalog.GreaterThan && e.Value.V > clearly*e.Baseline.V || e.Op == catalog.LessThan && clearly*e.Value.V < e.Baseline.V
 }
 
-func felt(s *indicator.Signal) bool {
+func usersNotice(s *indicator.Signal) bool {
 	return slices.ContainsFunc([]*indicator.Signal{indicator.TTFTP50, indicator.ITLP50, indicator.E2EMean}, func(o *indicator.Signal) bool { return sameQuantity(o, s) })
 }
 
@@ -217,7 +217,7 @@ func sameQuantity(a, b *indicator.Signal) bool {
 }
 
 // firstFix shows the fix to try first: what it is, the line to copy, what it will do.
-func (t *text) firstFix(f *diagnose.Finding, r room) {
+func (t *text) firstFix(f *diagnose.Finding, r lineBudget) {
 	if len(f.Fixes) == 0 {
 		return
 	}

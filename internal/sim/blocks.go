@@ -35,9 +35,9 @@ func newBlockPool(blocks int) *blockPool {
 	return p
 }
 
-// take hands out the free block that is first to be evicted. The caller has
+// allocate hands out the free block that is first to be evicted. The caller has
 // checked that there is one.
-func (p *blockPool) take() int32 {
+func (p *blockPool) allocate() int32 {
 	b := p.next[0]
 	p.unlink(b)
 	p.evict(b)
@@ -45,8 +45,8 @@ func (p *blockPool) take() int32 {
 	return b
 }
 
-// hold adds a reference to a block that a lookup found.
-func (p *blockPool) hold(b int32) {
+// reference adds a reference to a block that a lookup found.
+func (p *blockPool) reference(b int32) {
 	if p.ref[b] == 0 {
 		p.unlink(b)
 	}

@@ -97,13 +97,13 @@ func (c StepCost) Seconds(w Work) float64 {
 		c.Experts*float64(w.Experts)/1e6
 }
 
-// Touched is the share of the experts that so many tokens take, each its own.
-func (c StepCost) Touched(tokens float64) float64 { return 1 - math.Pow(1-c.ExpertShare, tokens) }
+// TouchedShare is the share of the experts that so many tokens take, each its own.
+func (c StepCost) TouchedShare(tokens float64) float64 { return 1 - math.Pow(1-c.ExpertShare, tokens) }
 
 // Fold returns the cost with the experts that steps of so many tokens read in its base: a
 // cost that is linear in all work but Excess, for such steps.
 func (c StepCost) Fold(tokens float64) StepCost {
-	c.Base += c.Experts * c.Touched(tokens)
+	c.Base += c.Experts * c.TouchedShare(tokens)
 	c.Experts, c.ExpertShare = 0, 0
 	return c
 }
@@ -139,7 +139,7 @@ func (c StepCost) stepAmong(w *Work, tokens int64) time.Duration {
 	w.Steps = 1
 	w.Excess = max(0, w.Tokens-int64(c.Knee))
 	if c.ExpertShare > 0 {
-		w.Experts = int64(math.Round(1e6 * c.Touched(float64(tokens))))
+		w.Experts = int64(math.Round(1e6 * c.TouchedShare(float64(tokens))))
 	}
 	return time.Duration(math.Round(min(c.Seconds(*w), longestStep) * 1e9))
 }

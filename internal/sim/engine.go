@@ -133,10 +133,10 @@ type keptBlocks struct {
 	blocks []int32
 }
 
-// keep remembers the blocks that the prefix cache did not have when the request, which is
+// rememberBlocks remembers the blocks that the prefix cache did not have when the request, which is
 // preempted, was admitted. Earlier ones come first, for a lookup finds the oldest, but
 // without blocks that were evicted, which may have been used again since.
-func (r *request) keep(p *blockPool) {
+func (r *request) rememberBlocks(p *blockPool) {
 	fresh := keptBlocks{r.found, slices.Clone(r.blocks[min(r.found, len(r.blocks)):])}
 	r.kept = slices.DeleteFunc(r.kept, func(k keptBlocks) bool {
 		left := false
@@ -154,8 +154,8 @@ func (r *request) keep(p *blockPool) {
 	r.kept = append(r.kept, fresh)
 }
 
-// own finds a block with the request's own content, computed before it was preempted.
-func (r *request) own(p *blockPool, at int) (int32, bool) {
+// findOwnBlock finds a block with the request's own content, computed before it was preempted.
+func (r *request) findOwnBlock(p *blockPool, at int) (int32, bool) {
 	for _, k := range r.kept {
 		if i := at - k.first; i >= 0 && i < len(k.blocks) && p.hash[k.blocks[i]] == r.blockHash(at) {
 			return k.blocks[i], true

@@ -153,7 +153,7 @@ func (e *Engine) prepare() {
 func (e *Engine) blocksOf(slot, done int) {
 	for _, ev := range e.ff.events[slot] {
 		if ev.takes {
-			ev.r.blocks = append(ev.r.blocks, e.pool.take())
+			ev.r.blocks = append(ev.r.blocks, e.pool.allocate())
 		}
 		if ev.fills {
 			e.cache(ev.r, ev.r.tokens+done)

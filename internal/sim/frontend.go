@@ -25,13 +25,13 @@ type Frontend struct {
 
 // Delay returns the time for a prompt that comes alone.
 func (f Frontend) Delay(promptTokens int) time.Duration {
-	return seconds64(f.Reading) + f.handing(promptTokens) + f.after(promptTokens)
+	return seconds64(f.Reading) + f.handoverTime(promptTokens) + f.after(promptTokens)
 }
 
 func seconds64(v float64) time.Duration { return time.Duration(math.Round(v * 1e9)) }
 
-// handing is the time in which the process hands a prompt over.
-func (f Frontend) handing(promptTokens int) time.Duration {
+// handoverTime is the time in which the process hands a prompt over.
+func (f Frontend) handoverTime(promptTokens int) time.Duration {
 	return seconds64(f.Serial + f.SerialPerToken*float64(promptTokens))
 }
 
@@ -65,17 +65,17 @@ func (a *apiServer) send(x arrival) { a.coming.push(x) }
 func (a *apiServer) next() time.Duration {
 	switch {
 	case a.first < len(a.ready):
-		return a.now + a.takes(&a.ready[a.first])
+		return a.now + a.serviceTime(&a.ready[a.first])
 	case len(a.coming) > 0:
-		return max(a.now, a.coming[0].sent) + a.takes(&visit{arrival: a.coming[0]})
+		return max(a.now, a.coming[0].sent) + a.serviceTime(&visit{arrival: a.coming[0]})
 	}
 	return forever
 }
 
-// takes is how long a visit takes: a moment at least.
-func (a *apiServer) takes(v *visit) time.Duration {
+// serviceTime is how long a visit takes: a moment at least.
+func (a *apiServer) serviceTime(v *visit) time.Duration {
 	if v.read {
-		return max(a.handing(v.prompt), 1)
+		return max(a.handoverTime(v.prompt), 1)
 	}
 	return max(seconds64(a.Reading), 1)
 }
@@ -96,7 +96,7 @@ func (a *apiServer) step(requests []Request) (arrival, bool) {
 		a.admit(requests)
 	}
 	v := a.ready[a.first]
-	a.now += a.takes(&v)
+	a.now += a.serviceTime(&v)
 	if a.first++; 2*a.first > len(a.ready) {
 		a.ready, a.first = append(a.ready[:0], a.ready[a.first:]...), 0
 	}
@@ -110,8 +110,8 @@ func (a *apiServer) step(requests []Request) (arrival, bool) {
 	return arrival{}, false
 }
 
-// until goes on until a time, and notes what requests take until they are at the engine.
-func (a *apiServer) until(at time.Duration, requests []Request, delays []time.Duration) {
+// advanceTo goes on until a time, and notes what requests take until they are at the engine.
+func (a *apiServer) advanceTo(at time.Duration, requests []Request, delays []time.Duration) {
 	for a.next() < at {
 		if x, ok := a.step(requests); ok {
 			delays[x.request] = x.at - x.sent

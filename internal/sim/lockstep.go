@@ -61,7 +61,7 @@ func (g *group) step() error {
 		}
 	}
 	for _, d := range g.drivers {
-		if !d.asked() {
+		if !d.mayContinue() {
 			return d.err
 		}
 		d.cancel(g.now)
@@ -137,7 +137,7 @@ func (s *simulation) lockstep() error {
 				return err
 			}
 			for _, d := range first.drivers {
-				s.follows(d)
+				s.sendFollowUps(d)
 			}
 		case arrives == forever:
 			return nil
@@ -147,7 +147,7 @@ func (s *simulation) lockstep() error {
 				continue
 			}
 			for k := range s.drivers {
-				s.see(k)
+				s.updateLoad(k)
 			}
 			k, err := s.pick(a.request)
 			if err != nil {
@@ -158,7 +158,7 @@ func (s *simulation) lockstep() error {
 				g.now = max(g.now, a.at)
 			}
 			s.drivers[k].arrive(a.request, &s.requests[a.request], a.sent, a.at-a.sent)
-			s.follows(s.drivers[k])
+			s.sendFollowUps(s.drivers[k])
 		}
 	}
 }

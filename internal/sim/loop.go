@@ -52,23 +52,23 @@ func (h *arrivalHeap) pop() arrival {
 	return first
 }
 
-// fed simulates requests that may depend on each other: the end of one, on
+// runDependent simulates requests that may depend on each other: the end of one, on
 // whichever engine, brings about another, on any. So the engines go forward
 // together, and the one that is furthest behind is always the next.
-func (s *simulation) fed() error {
+func (s *simulation) runDependent() error {
 	for _, d := range s.drivers {
 		d.watched = true
 	}
 	s.begin()
 	for {
 		arrives := s.arrives()
-		d, until := s.behind(arrives)
+		d, until := s.earliestDriver(arrives)
 		switch at := d.next(); {
 		case at < arrives || d.Executing && at == arrives && at < forever:
 			if err := d.advance(until); err != nil {
 				return err
 			}
-			s.follows(d)
+			s.sendFollowUps(d)
 		case arrives == forever:
 			return nil
 		default:
@@ -77,13 +77,13 @@ func (s *simulation) fed() error {
 				continue
 			}
 			for k := range s.drivers {
-				s.see(k)
+				s.updateLoad(k)
 			}
 			d, err := s.dispatch(a.request, a.sent, a.at-a.sent)
 			if err != nil {
 				return err
 			}
-			s.follows(d) // a request that was refused has ended
+			s.sendFollowUps(d) // a request that was refused has ended
 		}
 	}
 }
@@ -93,7 +93,7 @@ func (s *simulation) begin() {
 	s.servers = servers(s.o.Frontend, len(s.drivers))
 	if s.o.Clients > 0 {
 		for range min(s.o.Clients, len(s.requests)) {
-			s.take(0, true)
+			s.startClientRequest(0, true)
 		}
 	} else {
 		s.follow = make([][]int, len(s.requests))
@@ -107,10 +107,10 @@ func (s *simulation) begin() {
 	}
 }
 
-// behind returns the engine whose next event is the earliest, one in execution
+// earliestDriver returns the engine whose next event is the earliest, one in execution
 // before one that forms a batch, and how far it may go: to the next event of any
 // other, from which something could come to it.
-func (s *simulation) behind(arrives time.Duration) (*driver, time.Duration) {
+func (s *simulation) earliestDriver(arrives time.Duration) (*driver, time.Duration) {
 	first, until := s.drivers[0], arrives
 	for _, d := range s.drivers[1:] {
 		at, least := d.next(), first.next()
@@ -127,11 +127,11 @@ func (s *simulation) behind(arrives time.Duration) (*driver, time.Duration) {
 	return first, until
 }
 
-// follows sends what the requests that ended on an engine bring about.
-func (s *simulation) follows(d *driver) {
+// sendFollowUps sends what the requests that ended on an engine bring about.
+func (s *simulation) sendFollowUps(d *driver) {
 	for _, x := range d.ended {
 		if s.o.Clients > 0 {
-			s.take(x.at, false)
+			s.startClientRequest(x.at, false)
 			continue
 		}
 		for _, k := range s.follow[x.request] {
@@ -141,9 +141,9 @@ func (s *simulation) follows(d *driver) {
 	d.ended = d.ended[:0]
 }
 
-// take lets a client that is free from a time on take the next request, before the
+// startClientRequest lets a client that is free from a time on take the next request, before the
 // first of which it makes no pause.
-func (s *simulation) take(free time.Duration, first bool) {
+func (s *simulation) startClientRequest(free time.Duration, first bool) {
 	if s.sent == len(s.requests) {
 		return
 	}

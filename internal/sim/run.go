@@ -163,9 +163,9 @@ func RunReplicas(replicas []Replica, router Router, requests []Request, o Option
 	}
 	var err error
 	if _, ok := router.(blind); ok && !fed && o.Lockstep < 2 {
-		err = s.apart()
+		err = s.runIndependent()
 	} else {
-		err = s.together(fed)
+		err = s.runTogether(fed)
 	}
 	if err != nil {
 		return nil, err
@@ -209,8 +209,8 @@ func (s *simulation) driver(replica int) (*driver, error) {
 	return newDriver(e, replica, &s.o, s.result), nil
 }
 
-// done keeps what an engine that has ended did.
-func (s *simulation) done(d *driver) {
+// collectStats keeps what an engine that has ended did.
+func (s *simulation) collectStats(d *driver) {
 	d.Engine.gaps.flush()
 	rr := &s.result.Replicas[d.replica]
 	rr.Stats = d.Engine.Stats()
@@ -240,11 +240,11 @@ func (s *simulation) inOrder() ([]int32, []time.Duration) {
 		servers := servers(f, len(s.replicas))
 		for at, i := range order {
 			a, sent := &servers[at%len(servers)], s.requests[i].Arrival
-			a.until(sent, s.requests, delays)
+			a.advanceTo(sent, s.requests, delays)
 			a.send(arrival{sent, sent, int(i)})
 		}
 		for k := range servers {
-			servers[k].until(forever, s.requests, delays)
+			servers[k].advanceTo(forever, s.requests, delays)
 		}
 	}
 	slices.SortStableFunc(order, func(a, b int32) int {
@@ -260,9 +260,9 @@ func delayOf(delays []time.Duration, request int32) time.Duration {
 	return delays[request]
 }
 
-// apart simulates engines to which requests come whatever any of them does: each by
+// runIndependent simulates engines to which requests come whatever any of them does: each by
 // itself, on as many cores as there are.
-func (s *simulation) apart() error {
+func (s *simulation) runIndependent() error {
 	order, delays := s.inOrder()
 	shares := make([][]int32, len(s.replicas))
 	if len(shares) == 1 {
@@ -295,7 +295,7 @@ func (s *simulation) apart() error {
 			if err := d.advance(forever); err != nil {
 				return err
 			}
-			s.done(d)
+			s.collectStats(d)
 			mu.Lock()
 			defer mu.Unlock()
 			s.result.itl.Merge(d.Engine.gaps.into)
@@ -306,9 +306,9 @@ func (s *simulation) apart() error {
 	return g.Wait()
 }
 
-// together simulates engines of which each may depend on the others: by what the router
+// runTogether simulates engines of which each may depend on the others: by what the router
 // sees of them, or by requests that wait for others.
-func (s *simulation) together(fed bool) error {
+func (s *simulation) runTogether(fed bool) error {
 	for k := range s.replicas {
 		d, err := s.driver(k)
 		if err != nil {
@@ -321,7 +321,7 @@ func (s *simulation) together(fed bool) error {
 	case s.o.Lockstep > 1:
 		run = s.lockstep
 	case fed:
-		run = s.fed
+		run = s.runDependent
 	}
 	if err := run(); err != nil {
 		return err
@@ -333,7 +333,7 @@ func (s *simulation) together(fed bool) error {
 		}
 	}
 	for _, d := range s.drivers {
-		s.done(d)
+		s.collectStats(d)
 		s.result.End = max(s.result.End, d.Now)
 	}
 	return nil
@@ -353,7 +353,7 @@ func (s *simulation) open() error {
 				return err
 			}
 			d.calm = d.calmUntil()
-			s.see(k)
+			s.updateLoad(k)
 		}
 		if _, err := s.dispatch(int(i), sent, delay); err != nil {
 			return err
@@ -367,8 +367,8 @@ func (s *simulation) open() error {
 	return nil
 }
 
-// see shows the router an engine as it is.
-func (s *simulation) see(replica int) {
+// updateLoad shows the router an engine as it is.
+func (s *simulation) updateLoad(replica int) {
 	e := s.drivers[replica].Engine
 	s.loads[replica] = Load{Waiting: e.waiting.len(), Running: len(e.running)}
 }
@@ -394,7 +394,7 @@ func (s *simulation) dispatch(i int, sent, delay time.Duration) (*driver, error)
 	}
 	d.arrive(i, &s.requests[i], sent, delay)
 	d.calm = 0
-	s.see(k)
+	s.updateLoad(k)
 	return d, nil
 }
 
@@ -417,7 +417,7 @@ type driver struct {
 
 func newDriver(e *Engine, replica int, o *Options, result *Result) *driver {
 	d := &driver{Driver: Driver{Engine: e}, replica: replica, check: o.Check, result: result, taken: make(map[int]taken)}
-	d.Between = d.between
+	d.Between = d.mayFormBatch
 	d.Ending = func() { d.cancel(d.Due) } // EngineCore._process_aborts_queue
 	d.Ended = func(outputs []Output) {
 		for _, out := range outputs {
@@ -472,7 +472,7 @@ func (d *driver) arrive(i int, request *Request, sent, delay time.Duration) {
 		default:
 			res.Outcome = NeverFits
 		}
-		d.keep(i, &res)
+		d.storeResult(i, &res)
 		return
 	}
 	d.taken[id] = taken{i, delay}
@@ -488,23 +488,23 @@ const stepsPerCheck = 256
 // the next batch is formed, or, where it is watched, to the end of a request.
 func (d *driver) advance(until time.Duration) error {
 	d.until = until
-	if d.asked() && d.Advance(until) {
+	if d.mayContinue() && d.Advance(until) {
 		return fmt.Errorf("simulate: the scheduler is stuck at %v with %d running and %d waiting", d.Now, len(d.Engine.running), d.Engine.waiting.len())
 	}
 	return d.err
 }
 
-// asked asks now and then whether to go on.
-func (d *driver) asked() bool {
+// mayContinue asks now and then whether to go on.
+func (d *driver) mayContinue() bool {
 	if d.steps++; d.check != nil && d.steps%stepsPerCheck == 0 {
 		d.err = d.check()
 	}
 	return d.err == nil
 }
 
-// between reports whether to form another batch.
-func (d *driver) between() bool {
-	if !d.asked() || d.Now >= d.until || len(d.ended) > 0 {
+// mayFormBatch reports whether to form another batch.
+func (d *driver) mayFormBatch() bool {
+	if !d.mayContinue() || d.Now >= d.until || len(d.ended) > 0 {
 		return false
 	}
 	if d.Now > horizon {
@@ -542,11 +542,11 @@ func (d *driver) finish(id int, res *RequestResult) {
 	out.Replica = d.replica
 	out.Frontend = t.delay
 	out.Arrival -= t.delay
-	d.keep(t.request, &out)
+	d.storeResult(t.request, &out)
 }
 
-// keep puts a result in its place.
-func (d *driver) keep(i int, res *RequestResult) {
+// storeResult puts a result in its place.
+func (d *driver) storeResult(i int, res *RequestResult) {
 	d.result.Records[i] = res.Record()
 	if d.result.Requests != nil {
 		d.result.Requests[i] = *res

@@ -116,7 +116,7 @@ func (b *batch) remove(r *request) int {
 // preempt frees a request's blocks, to be recomputed, and queues it first.
 func (e *Engine) preempt(r *request) {
 	if e.cfg.PrefixCaching {
-		r.keep(e.pool)
+		r.rememberBlocks(e.pool)
 	}
 	e.pool.release(r.blocks)
 	r.blocks = r.blocks[:0]
@@ -192,7 +192,7 @@ func (e *Engine) lookup(r *request) {
 		if i < len(r.hashes) {
 			b, ok = e.pool.byHash[r.blockHash(i)]
 		} else {
-			b, ok = r.own(e.pool, i)
+			b, ok = r.findOwnBlock(e.pool, i)
 		}
 		if !ok {
 			return
@@ -228,12 +228,12 @@ func (e *Engine) admit(r *request, n int) bool {
 		return false
 	}
 	for _, b := range e.hits {
-		e.pool.hold(b)
+		e.pool.reference(b)
 	}
 	r.blocks = append(r.blocks[:0], e.hits...)
 	r.cached, r.found = found, found
 	for range fresh {
-		r.blocks = append(r.blocks, e.pool.take())
+		r.blocks = append(r.blocks, e.pool.allocate())
 	}
 	e.cache(r, min(computed+n, r.tokens))
 	return true
@@ -247,7 +247,7 @@ func (e *Engine) grow(r *request, n int) bool {
 		return false
 	}
 	for range need {
-		r.blocks = append(r.blocks, e.pool.take())
+		r.blocks = append(r.blocks, e.pool.allocate())
 	}
 	e.cache(r, min(r.computed+n, r.tokens))
 	return true

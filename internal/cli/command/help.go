@@ -17,7 +17,7 @@ import (
 func (v *Vocabulary) layHelp(root *cobra.Command) {
 	root.SetHelpFunc(func(c *cobra.Command, args []string) {
 		t := v.wholeHelp(c)
-		if t.Lines() > t.Room() && !slices.Contains(args, "--help") {
+		if t.Lines() > t.LineBudget() && !slices.Contains(args, "--help") {
 			t = v.shortHelp(c)
 		}
 		_, _ = t.WriteTo(c.OutOrStdout()) // help has no way to fail
@@ -54,11 +54,11 @@ func (v *Vocabulary) shortHelp(c *cobra.Command) *render.Text {
 	}
 	for i, line := range slices.Collect(strings.Lines(c.Example)) {
 		if i > 0 {
-			t.Part(rankExample)
+			t.BeginDroppable(rankExample)
 		}
 		t.Command("  ", strings.TrimSpace(line))
 	}
-	t.Part(0)
+	t.BeginDroppable(0)
 	if c.HasExample() && c.HasAvailableSubCommands() {
 		t.Line("")
 	}
@@ -71,11 +71,11 @@ func (v *Vocabulary) shortHelp(c *cobra.Command) *render.Text {
 			count++
 		}
 		if len(names) > 0 {
-			t.Part(rankFlags)
+			t.BeginDroppable(rankFlags)
 			t.Brief(2, "", "  ", listed(v.title(i)+": ", names, 2*t.Width()))
 		}
 	}
-	t.Fit(1)
+	t.DropToFit(1)
 	switch {
 	case !c.HasParent():
 		t.Brief(1, "", "", c.Name()+" --help says more, and "+c.Name()+" COMMAND --help all of a command.")

@@ -301,7 +301,7 @@ func (b *campaign) replay() (plan, error) {
 	if err != nil {
 		return plan{}, err
 	}
-	if t, err = b.Part(t); err != nil {
+	if t, err = b.Selected(t); err != nil {
 		return plan{}, err
 	}
 	for reason, n := range t.Skipped {

@@ -93,18 +93,18 @@ func (d *document) result(r *load.Result, titled bool) {
 		name += ": "
 	}
 	d.Answer(style, "", answer)
-	d.Say("", fmt.Sprintf("%s%s at %s (%s%s)", name, r.Target.Model, r.Target.URL, r.Target.API, streaming(r.Target.Stream)))
-	d.Say("", Shape(r))
-	d.In(render.Page)
+	d.Paragraph("", fmt.Sprintf("%s%s at %s (%s%s)", name, r.Target.Model, r.Target.URL, r.Target.API, streaming(r.Target.Stream)))
+	d.Paragraph("", Shape(r))
+	d.ShowIn(render.Page)
 	if v := r.Target.Version; v != "" {
-		d.Say("", "version "+v)
+		d.Paragraph("", "version "+v)
 	}
-	d.Say("", "started "+r.Started.Format("2006-01-02 15:04:05 MST"))
-	d.In(render.Screen)
+	d.Paragraph("", "started "+r.Started.Format("2006-01-02 15:04:05 MST"))
+	d.ShowIn(render.Screen)
 	d.table(r, false)
-	d.In(render.Details)
+	d.ShowIn(render.Details)
 	d.table(r, true)
-	d.In(render.Everywhere)
+	d.ShowIn(render.Everywhere)
 	d.requests(r)
 	x := &r.Throughput
 	d.item(rankThroughput, "throughput", "%s requests/s (%s – %s), %s output tokens/s (%s – %s)", render.Number(x.Requests), render.Number(x.RequestsLow), render.Number(x.RequestsHigh),
@@ -112,17 +112,17 @@ func (d *document) result(r *load.Result, titled bool) {
 	if g := r.Goodput; g != nil {
 		d.item(0, "goodput", "%s of the requests, %s requests/s, within %s", render.Percent(g.Share), render.Number(g.Requests), objective(g))
 	}
-	d.In(render.Details)
+	d.ShowIn(render.Details)
 	d.item(0, "input", "%s input tokens/s", render.Number(x.InputTokens))
 	d.item(0, "in flight", "%.1f on average, %d at most", r.Streams.Mean, r.Streams.Max)
 	d.item(0, "tokens", "prompt %.0f (asked %.0f), output %.0f (asked %.0f)%s", r.Tokens.Prompt, r.Tokens.PromptAsked, r.Tokens.Output, r.Tokens.OutputAsked, cached(r))
-	d.In(render.Everywhere)
+	d.ShowIn(render.Everywhere)
 	d.tenants(r)
 	d.server(r)
 	d.generator(r)
-	d.In(render.Details)
+	d.ShowIn(render.Details)
 	d.item(0, "steady state", "%s", r.Window.Why)
-	d.In(render.Everywhere)
+	d.ShowIn(render.Everywhere)
 	if few(r) {
 		d.item(rankMark, "* and ?", "too few requests to bound that percentile from above")
 	}
@@ -314,9 +314,9 @@ func (d *document) server(r *load.Result) {
 		d.item(0, "server", "%d scrapes of its metrics failed", r.Server.Missed)
 	}
 	if len(parts) > 0 {
-		d.In(render.Details)
+		d.ShowIn(render.Details)
 		d.item(0, "server", "at most: %s", strings.Join(parts, ", "))
-		d.In(render.Everywhere)
+		d.ShowIn(render.Everywhere)
 	}
 	for i := range r.Server.Phases {
 		x := &r.Server.Phases[i]
@@ -333,9 +333,9 @@ func (d *document) server(r *load.Result) {
 			d.finding(&x.Findings[j], x.Verdict)
 		}
 		if len(x.Unchecked) > 0 {
-			d.In(render.Page)
+			d.ShowIn(render.Page)
 			d.item(0, "", "not checked for want of metrics: %s", strings.Join(x.Unchecked, ", "))
-			d.In(render.Everywhere)
+			d.ShowIn(render.Everywhere)
 		}
 	}
 	for _, n := range r.Server.Notes {
@@ -358,11 +358,11 @@ func (d *document) finding(f *load.FiredPathology, verdict string) {
 	}
 	for i, x := range f.Fixes[:min(2, len(f.Fixes))] {
 		if i > 0 {
-			d.In(render.Page)
+			d.ShowIn(render.Page)
 		}
 		d.item(rankFix, "", "  try: %s", x)
 	}
-	d.In(render.Everywhere)
+	d.ShowIn(render.Everywhere)
 }
 
 // signals are the keys in the order of reports: what a reader looks for first.
@@ -396,8 +396,8 @@ func (d *document) generator(r *load.Result) {
 		judged = "spoiled the result: " + strings.Join(g.Reasons, "; ")
 	}
 	d.item(rankGenerator, "generator", "%s", judged)
-	d.In(render.Details)
-	defer d.In(render.Everywhere)
+	d.ShowIn(render.Details)
+	defer d.ShowIn(render.Everywhere)
 	line := fmt.Sprintf("send lag %s / %s (P50 / P99)", render.Seconds(g.SendLag.P50), render.Seconds(g.SendLag.P99))
 	if g.ReceiveLag.Count > 0 {
 		line += fmt.Sprintf(", receive lag %s / %s, corrected by the kernel's times", render.Seconds(g.ReceiveLag.P50), render.Seconds(g.ReceiveLag.P99))
@@ -456,7 +456,7 @@ func CompareText(w io.Writer, c *load.Comparison, full bool, o render.Options) e
 	}
 	d.Table(render.Words(render.Columns("", "A", "B", "change", "p", "verdict")), rows).Ranks = ranks
 	for _, n := range c.Notes {
-		d.Say("Note", n)
+		d.Paragraph("Note", n)
 	}
 	return d.Text(w, o, full)
 }
@@ -505,7 +505,7 @@ func (d *document) search(f *load.Found, unit string) {
 		d.Answer(render.Good, "", fmt.Sprintf("Highest load within the objective: %.4g %s%s; %s.", f.Best.Level, unit, missed, f.Why))
 	}
 	if x := limit(f); x != nil {
-		d.Say("What limits the server beyond it", x.Verdict+": "+x.Summary)
+		d.Paragraph("What limits the server beyond it", x.Verdict+": "+x.Summary)
 	}
 	columns := []render.Column{{Title: unit}, {Left: true}, {Title: "TTFT P95"}, {Title: "ITL P95"}, {Title: "E2E P95"}, {Title: "tokens/s"}, {Title: "the server", Left: true, Rank: 1}, {Left: true}}
 	var rows [][]string

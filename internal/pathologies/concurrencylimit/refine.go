@@ -33,13 +33,13 @@ func refine(p *catalog.Pass) {
 		p.StopRetries()
 		return
 	}
-	raise(p, now)
+	raiseBatch(p, now)
 }
 
-// raise sizes the batch by the room in the KV cache and the promised inter-token
+// raiseBatch sizes the batch by the room in the KV cache and the promised inter-token
 // latency. Demand says how much of that is needed at least; a queue whose clients
 // wait for each other hides the rest of it, so that a simulation chooses in between.
-func raise(p *catalog.Pass, now catalog.Quantity) {
+func raiseBatch(p *catalog.Pass, now catalog.Quantity) {
 	least, lines := demand(p, now.V)
 	want := max(least, now.V+1)
 	if room, more, ok := p.SafeSeqs(); ok {

@@ -127,8 +127,8 @@ const (
 // would take to bring it down to now's by eviction alone.
 func prefixes(p *catalog.Pass) (before, after float64, lines []string, ok bool) {
 	hits, usual := p.Now(indicator.PrefixHitRatio), p.Normal(indicator.PrefixHitRatio)
-	now, ok1 := lasts(p, p.Now)
-	then, ok2 := lasts(p, p.Normal)
+	now, ok1 := cacheLifetime(p, p.Now)
+	then, ok2 := cacheLifetime(p, p.Normal)
 	if !hits.OK || !usual.OK || usual.V <= hits.V || !(usual.V > 0) || usual.V >= 1 || !ok1 || !ok2 {
 		return 0, 0, nil, false
 	}
@@ -141,9 +141,9 @@ func prefixes(p *catalog.Pass) (before, after float64, lines []string, ok bool) 
 	}, true
 }
 
-// lasts returns for how many requests the cache lasts before it has been overwritten:
+// cacheLifetime returns for how many requests the cache lasts before it has been overwritten:
 // by what is computed, for what is found is not written again.
-func lasts(p *catalog.Pass, of func(*indicator.Signal) indicator.Value) (requests float64, ok bool) {
+func cacheLifetime(p *catalog.Pass, of func(*indicator.Signal) indicator.Value) (requests float64, ok bool) {
 	kv, ok := p.KV()
 	prompt, output, hits := of(indicator.PromptTokens), of(indicator.OutputTokens), of(indicator.PrefixHitRatio)
 	written := prompt.V*(1-hits.V) + output.V
@@ -172,7 +172,7 @@ func crowdedOut(p *catalog.Pass) (string, bool) {
 	if !ok || peak <= catalog.KVHeadroom {
 		return "", false
 	}
-	room(p, fmt.Sprintf("running requests hold up to %s (%s); cached prefixes live in the rest", indicator.FormatNumber(peak, indicator.Ratio), indicator.KVUsagePeak.Title))
+	proposeMoreCache(p, fmt.Sprintf("running requests hold up to %s (%s); cached prefixes live in the rest", indicator.FormatNumber(peak, indicator.Ratio), indicator.KVUsagePeak.Title))
 	return fmt.Sprintf("running requests fill up to %s of the KV cache, so cached prefixes are evicted", indicator.FormatNumber(peak, indicator.Ratio)), true
 }
 
@@ -190,7 +190,7 @@ func cannotTell(p *catalog.Pass) string {
 		lines = append(more, lines...)
 		p.Reason("About %s different prefixes, more than the cache holds, would explain the ratio; so would prompts of which some begin with something unique.", catalog.Digits(after))
 	}
-	room(p, lines...)
+	proposeMoreCache(p, lines...)
 	shareFirst(p, nil)
 	hint := ""
 	if flag, known := p.Flags[engine.KVCacheMetrics]; known && p.Config[engine.KVCacheMetrics].Value == "" {
@@ -207,7 +207,7 @@ const longLife = 30.0
 // blockLife returns how long the content of a block lasts.
 func blockLife(p *catalog.Pass) (seconds float64, lines []string, ok bool) {
 	kv, _ := p.KV()
-	requests, ok1 := lasts(p, p.Now)
+	requests, ok1 := cacheLifetime(p, p.Now)
 	rate, ok2 := p.Measured(indicator.FirstTokenRate)
 	if !ok1 || !ok2 {
 		return 0, nil, false
@@ -216,8 +216,8 @@ func blockLife(p *catalog.Pass) (seconds float64, lines []string, ok bool) {
 		catalog.Digits(requests), catalog.Digits(rate), indicator.FirstTokenRate.Title, indicator.FormatNumber(requests/rate, indicator.Seconds))}, true
 }
 
-// room proposes more of it for cached prefixes.
-func room(p *catalog.Pass, lines ...string) {
+// proposeMoreCache proposes more of it for cached prefixes.
+func proposeMoreCache(p *catalog.Pass, lines ...string) {
 	p.GrowCache(verify, lines...)
 	route(p)
 	p.Fix(catalog.Fix{

@@ -55,9 +55,9 @@ func refine(p *catalog.Pass) {
 		p.Summary = strings.Join(parts, "; ") + "; no known cause fits"
 	}
 	p.Observe("Where the time goes, as far as the engine tells: of finished requests", indicator.TTFTMean, indicator.QueueTimeMean, indicator.PrefillTimeMean, indicator.UnseenWait, indicator.TPOTMean)
-	say(p, "Ruled out: %s.", p.RuledOut)
-	say(p, "Suspected, but not certain yet: %s.", p.Suspected)
-	say(p, "Could not be looked for: %s; the report says what to switch on.", p.Unseen)
+	addReason(p, "Ruled out: %s.", p.RuledOut)
+	addReason(p, "Suspected, but not certain yet: %s.", p.Suspected)
+	addReason(p, "Could not be looked for: %s; the report says what to switch on.", p.Unseen)
 	if !p.HasHistory() {
 		p.Reason("There is no past to compare with: --baseline or --prometheus would say whether it was ever better.")
 	}
@@ -74,7 +74,7 @@ func refine(p *catalog.Pass) {
 	})
 }
 
-func say(p *catalog.Pass, format string, ids []string) {
+func addReason(p *catalog.Pass, format string, ids []string) {
 	if len(ids) > 0 {
 		p.Reason(format, strings.Join(ids, ", "))
 	}

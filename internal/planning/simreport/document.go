@@ -30,8 +30,8 @@ const (
 func Document(s *Simulation) *render.Document {
 	d := &document{render.NewDocument("Simulation"), s}
 	if len(s.Missed) > 0 {
-		d.Answer(render.Bold, "", "No answer: "+s.missed()+".")
-		d.Say("", "They do something that the simulation lacks, stood still for a while, or had another load than their metrics tell; what it says of anything else would be a guess. "+
+		d.Answer(render.Bold, "", "No answer: "+s.missedText()+".")
+		d.Paragraph("", "They do something that the simulation lacks, stood still for a while, or had another load than their metrics tell; what it says of anything else would be a guess. "+
 			"Try a longer or calmer time (--window, --at), settings that the metrics do not tell (--engine-args), or a load test's results (--load-test).")
 		d.Item("basis", s.Calibration.Statement)
 		d.simulated()
@@ -47,14 +47,14 @@ func Document(s *Simulation) *render.Document {
 	default:
 		d.answer(r)
 	}
-	d.believe()
+	d.writeLimits()
 	figures := sweepFigures
 	if len(s.Sweep) == 0 {
 		d.run(r)
 		figures = runFigures
 	}
 	d.simulated()
-	d.In(render.Page)
+	d.ShowIn(render.Page)
 	d.Section("Charts", "")
 	d.Figures(figures(s)...)
 	return d.Document
@@ -62,7 +62,7 @@ func Document(s *Simulation) *render.Document {
 
 // answer says what users would see, beside what they see now where that is something else.
 func (d *document) answer(r *Run) {
-	head, now, rows := d.s.outlook()
+	head, now, rows := d.s.answerRows()
 	columns := render.Columns("", "now", "then", "90 % interval")
 	if now == nil {
 		columns = render.Columns("", "simulated", "90 % interval")
@@ -135,14 +135,14 @@ func (d *document) sweep() {
 		}
 		few, ranks = append(few, row), append(ranks, rank)
 	}
-	d.In(render.Screen)
+	d.ShowIn(render.Screen)
 	d.Table(columns, few).Ranks = ranks
 	if len(s.Runs) > leastRows {
-		d.Say("", fmt.Sprintf("the best of %d points; --full shows all", len(s.Runs)))
+		d.Paragraph("", fmt.Sprintf("the best of %d points; --full shows all", len(s.Runs)))
 	}
-	d.In(render.Details)
+	d.ShowIn(render.Details)
 	d.Table(columns, all)
-	d.In(render.Everywhere)
+	d.ShowIn(render.Everywhere)
 	if s.Objective != nil {
 		d.Ranked(rankGoodput, "goodput", "share of requests within "+s.Objective.text()+"; ✓ where all percentiles keep it")
 	}
@@ -172,37 +172,37 @@ func (s *Simulation) line(r *Run, row []string) []string {
 	return append(row, render.Percent(r.Goodput.Share)+"  ")
 }
 
-// believe says how far the answer is to be believed.
-func (d *document) believe() {
+// writeLimits says how far the answer is to be believed.
+func (d *document) writeLimits() {
 	s := d.s
 	var means []string
-	for _, row := range s.against()[:min(3, len(s.against()))] {
+	for _, row := range s.comparisonRows()[:min(3, len(s.comparisonRows()))] {
 		means = append(means, row[0]+" "+row[1]+" | "+row[2])
 	}
 	if len(means) > 0 {
 		d.Ranked(rankCheck, "check", "now, measured | simulated: "+strings.Join(means, ", "))
 	}
-	if s.astray() {
+	if s.missesPresent() {
 		d.Item("warning", "the simulation is far from what was measured of the servers as they are: it lacks something that they do, or a setting that their metrics do not tell (--engine-args)")
 	}
 	for _, n := range s.Calibration.Notes {
 		d.Item("warning", n)
 	}
 	basis, _, _ := strings.Cut(s.Calibration.Statement, ";")
-	d.In(render.Screen)
+	d.ShowIn(render.Screen)
 	d.Ranked(rankBasis, "basis", basis)
 	if kinds := warningKinds(s); len(s.Runs) > 1 && len(kinds) > 0 {
 		d.Item("warning", strings.Join(kinds, "; "))
 	}
-	d.In(render.Details)
+	d.ShowIn(render.Details)
 	d.Item("basis", s.Calibration.Statement)
 	if len(s.Runs) == 1 {
-		d.In(render.Everywhere)
+		d.ShowIn(render.Everywhere)
 	}
 	for _, w := range warnings(s) {
 		d.Item("warning", w)
 	}
-	d.In(render.Everywhere)
+	d.ShowIn(render.Everywhere)
 }
 
 // run tells all of the run of a simulation without a sweep.
@@ -210,8 +210,8 @@ func (d *document) run(r *Run) {
 	if r.Error != "" {
 		return
 	}
-	d.In(render.Details)
-	defer d.In(render.Everywhere)
+	d.ShowIn(render.Details)
+	defer d.ShowIn(render.Everywhere)
 	columns := render.Columns("", "count", "mean", "interval", "P50", "P90", "P95", "interval", "P99", "max")
 	columns[1].Rank, columns[3].Rank, columns[5].Rank = 2, 1, 3 // what a narrow terminal leaves out
 	var rows [][]string
@@ -227,12 +227,12 @@ func (d *document) run(r *Run) {
 	d.Table(columns, rows)
 	switch {
 	case r.Samples >= 10:
-		d.Say("", fmt.Sprintf("intervals: 90 %% of %d samples of the calibration", r.Samples))
+		d.Paragraph("", fmt.Sprintf("intervals: 90 %% of %d samples of the calibration", r.Samples))
 	case r.Samples > 0:
-		d.Say("", fmt.Sprintf("intervals: the extremes of %d samples of the calibration", r.Samples))
+		d.Paragraph("", fmt.Sprintf("intervals: the extremes of %d samples of the calibration", r.Samples))
 	}
 	d.state(r)
-	if rows := d.s.against(); rows != nil {
+	if rows := d.s.comparisonRows(); rows != nil {
 		d.Section("Against the servers as they are", "")
 		d.Table(render.Columns("", "measured", "simulated"), rows)
 	}
@@ -274,7 +274,7 @@ func (d *document) simulated() {
 	if len(d.s.Sweep) > 0 {
 		body += "; at the first point of the sweep"
 	}
-	d.In(render.Details)
+	d.ShowIn(render.Details)
 	d.Section("What was simulated", "")
 	d.Item("workload", body)
 	body = fmt.Sprintf("vLLM %s, %s %v, %s %v, KV cache of %s tokens", p.VLLM, "max-num-seqs", p.Settings["max-num-seqs"].Value,
@@ -296,15 +296,15 @@ func (d *document) simulated() {
 	for _, flag := range slices.Sorted(maps.Keys(p.Settings)) {
 		settings = append(settings, []string{flag, fmt.Sprint(p.Settings[flag].Value), p.Settings[flag].Source})
 	}
-	d.In(render.Page)
+	d.ShowIn(render.Page)
 	d.Section("Settings", "").Folded = true
 	d.Table(render.Words(render.Columns("setting", "value", "from")), settings)
 }
 
-// outlook is the answer of a simulation without a sweep: a sentence, the run of the present
+// answerRows is the answer of a simulation without a sweep: a sentence, the run of the present
 // where that is something else, and for each quantity its name, its value now and then, and
 // the interval of that.
-func (s *Simulation) outlook() (head string, now *Run, rows [][]string) {
+func (s *Simulation) answerRows() (head string, now *Run, rows [][]string) {
 	if !s.Served() {
 		return "No request is served: " + refusals(&s.Runs[0]) + ".", nil, nil
 	}
@@ -362,9 +362,9 @@ func (s *Simulation) outlook() (head string, now *Run, rows [][]string) {
 	return head, now, rows
 }
 
-// against sets what was measured beside the simulation of the servers as they are: names,
+// comparisonRows sets what was measured beside the simulation of the servers as they are: names,
 // measured and simulated values. There are none where either is missing.
-func (s *Simulation) against() [][]string {
+func (s *Simulation) comparisonRows() [][]string {
 	r, m := s.asTheyAre(), s.Measured
 	if m == nil || r.Latency[TTFT] == nil || r.Latency[ITL] == nil {
 		return nil
@@ -388,9 +388,9 @@ func (s *Simulation) asTheyAre() *Run {
 	return &s.Runs[0]
 }
 
-// astray reports whether the simulation of the servers as they are is far from what was
+// missesPresent reports whether the simulation of the servers as they are is far from what was
 // measured, so that nothing else that it says is worth much.
-func (s *Simulation) astray() bool {
+func (s *Simulation) missesPresent() bool {
 	far := func(a, b, factor float64) bool { return a > 0 && b > 0 && max(a/b, b/a) > factor }
 	r, m := s.asTheyAre(), s.Measured
 	return m != nil && r.Latency[ITL] != nil &&

@@ -22,8 +22,8 @@ func line(name string, r *Run, f func(*Point) float64, gaps bool) render.Series 
 	return l
 }
 
-// calm averages neighbouring points: counts in short times are chance.
-func calm(l render.Series) render.Series {
+// smooth averages neighbouring points: counts in short times are chance.
+func smooth(l render.Series) render.Series {
 	const n = 4
 	out := render.Series{Name: l.Name}
 	for part := range slices.Chunk(l.Y, n) {
@@ -61,7 +61,7 @@ func runFigures(s *Simulation) []render.Figure {
 		over("Requests in the engines over time", "all replicas together, means", render.Number,
 			line("running", r, func(p *Point) float64 { return p.Running }, false), line("waiting", r, func(p *Point) float64 { return p.Waiting }, false)),
 		over("Requests per second over time", "", render.Number,
-			calm(line("arrived", r, func(p *Point) float64 { return p.Arrived }, false)), calm(line("finished", r, func(p *Point) float64 { return p.Finished }, false))),
+			smooth(line("arrived", r, func(p *Point) float64 { return p.Arrived }, false)), smooth(line("finished", r, func(p *Point) float64 { return p.Finished }, false))),
 	}
 	for _, m := range []Metric{TTFT, TPOT, E2E} {
 		if h := r.Histograms[m]; len(h) > 0 {
@@ -127,7 +127,7 @@ func sweepFigures(s *Simulation) []render.Figure {
 	}
 	over := func(title, caption string, format func(float64) string, f func(*Run) float64) render.Figure {
 		lines := curves(f)
-		return render.Draw(caption, render.Chart{Title: title, XName: name, Series: lines, Format: format, LogY: wide(lines)})
+		return render.Draw(caption, render.Chart{Title: title, XName: name, Series: lines, Format: format, LogY: needsLogScale(lines)})
 	}
 	p95 := func(m Metric) func(*Run) float64 {
 		return func(r *Run) float64 {
@@ -151,9 +151,9 @@ func sweepFigures(s *Simulation) []render.Figure {
 	return append(f, tradeoff(s))
 }
 
-// wide reports whether values differ so much that only a logarithmic scale shows
+// needsLogScale reports whether values differ so much that only a logarithmic scale shows
 // the small ones.
-func wide(lines []render.Series) bool {
+func needsLogScale(lines []render.Series) bool {
 	lo, hi := math.Inf(1), 0.0
 	for _, l := range lines {
 		for _, v := range l.Y {

@@ -61,7 +61,7 @@ func Simulate(ctx context.Context, q *planning.Simulation, o *slo.Objective) (*S
 		seen := q.Seen.Summary()
 		s.Missed, s.Measured = q.Missed, &seen
 		for i, v := range variants {
-			s.Runs[i] = Run{Set: v.Set, Error: s.missed()}
+			s.Runs[i] = Run{Set: v.Set, Error: s.missedText()}
 		}
 		return s, nil
 	}
@@ -146,8 +146,8 @@ func changes(now *Present, s *Simulation, clients int, load *workload.Asked) []s
 	return out
 }
 
-// missed says what the simulation of the servers as they are misses.
-func (s *Simulation) missed() string {
+// missedText says what the simulation of the servers as they are misses.
+func (s *Simulation) missedText() string {
 	var parts []string
 	for _, m := range s.Missed {
 		parts = append(parts, m.String())
@@ -568,14 +568,14 @@ func (r *Run) goodput(p *perfmodel.Prediction, o *slo.Objective) {
 	good := 0
 	for i := range p.Result.Records {
 		q := &p.Result.Records[i]
-		if q.Outcome == sim.Finished && within(q.TTFT(), o.TTFTP95) && within(q.TPOT(), o.ITLP95) && within(q.E2E(), o.E2EP95) {
+		if q.Outcome == sim.Finished && meetsLimit(q.TTFT(), o.TTFTP95) && meetsLimit(q.TPOT(), o.ITLP95) && meetsLimit(q.E2E(), o.E2EP95) {
 			good++
 		}
 	}
 	s := &p.Summary
 	r.Goodput = &Goodput{
 		Share: float64(good) / float64(r.Requests.Total),
-		Met:   within(s.TTFT.P95, o.TTFTP95) && within(s.ITL.P95, o.ITLP95) && within(s.E2E.P95, o.E2EP95) && s.Outcomes[sim.Finished] > 0,
+		Met:   meetsLimit(s.TTFT.P95, o.TTFTP95) && meetsLimit(s.ITL.P95, o.ITLP95) && meetsLimit(s.E2E.P95, o.E2EP95) && s.Outcomes[sim.Finished] > 0,
 	}
 	if o.Availability > 0 && float64(s.Outcomes[sim.Finished])/float64(r.Requests.Total) < o.Availability {
 		r.Goodput.Met = false
@@ -585,7 +585,7 @@ func (r *Run) goodput(p *perfmodel.Prediction, o *slo.Objective) {
 	}
 }
 
-func within(d, limit time.Duration) bool { return limit == 0 || d <= limit }
+func meetsLimit(d, limit time.Duration) bool { return limit == 0 || d <= limit }
 
 // How many moments a series has: as many as a plot can show, and as few as it takes
 // for some requests in each.

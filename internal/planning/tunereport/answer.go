@@ -65,13 +65,13 @@ type Model struct {
 	ActiveParameters float64                  `json:"active_parameters"`
 	DType            string                   `json:"dtype"`
 	Quantization     string                   `json:"quantization"`
-	Parts            []Part                   `json:"parts"`
+	Parts            []Component              `json:"parts"`
 	Assumed          []modelconfig.Assumption `json:"assumed,omitempty"`
 	Unknown          []string                 `json:"unknown,omitempty"`
 }
 
-// Part is one part of the model.
-type Part struct {
+// Component is one part of the model.
+type Component struct {
 	Name       string  `json:"name"`
 	Parameters float64 `json:"parameters"`
 	Formula    string  `json:"formula"`
@@ -301,7 +301,7 @@ func modelOf(m *modelconfig.Model) Model {
 	}
 	for _, p := range modelconfig.Parts() {
 		if n := m.PartTotal(p); n > 0 {
-			out.Parts = append(out.Parts, Part{string(p), n, formula(m, p)})
+			out.Parts = append(out.Parts, Component{string(p), n, formula(m, p)})
 		}
 	}
 	return out
@@ -339,7 +339,7 @@ func deploymentOf(l *perfmodel.Ledger) Deployment {
 func ledgerOf(l *perfmodel.Ledger, lengths []int) Ledger {
 	out := Ledger{Lines: l.Lines, Layout: l.KV, Capacity: l.Capacity}
 	for _, n := range lengths {
-		out.SafeConcurrency = append(out.SafeConcurrency, Safe{n, l.Safe(n)})
+		out.SafeConcurrency = append(out.SafeConcurrency, Safe{n, l.SafeConcurrency(n)})
 	}
 	return out
 }
@@ -378,7 +378,7 @@ func command(l *perfmodel.Ledger, k *planning.Knobs, args engine.Config, serve s
 		add("%s", flag("enable-prefix-caching", k.PrefixCaching))
 		add("%s", flag("enable-chunked-prefill", k.ChunkedPrefill))
 	}
-	return "vllm serve " + strings.Join(append([]string{quoted(serve)}, append(lines, rest(args, lines)...)...), " \\\n  ")
+	return "vllm serve " + strings.Join(append([]string{quoted(serve)}, append(lines, remainingArgs(args, lines)...)...), " \\\n  ")
 }
 
 func flag(name string, on bool) string {

@@ -94,8 +94,8 @@ func (c *Cost) text(full bool) string {
 	return text
 }
 
-// rest are the user's arguments that a command does not have yet, as vllm serve takes them.
-func rest(args engine.Config, has []string) []string {
+// remainingArgs are the user's arguments that a command does not have yet, as vllm serve takes them.
+func remainingArgs(args engine.Config, has []string) []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(args)) {
 		if name == engine.ModelName || slices.ContainsFunc(has, func(line string) bool {

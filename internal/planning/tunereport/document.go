@@ -40,7 +40,7 @@ func Document(a *Answer) *render.Document {
 		d.More = "the memory line by line, what else was tried, and what to measure"
 	}
 	d.answer()
-	d.In(render.Details)
+	d.ShowIn(render.Details)
 	d.result()
 	d.memoryLines()
 	d.cache()
@@ -70,22 +70,22 @@ func (d *document) answer() {
 	d.comparison()
 	d.Ranked(rankDoubt, "risk", d.a.Risk)
 	if c := d.a.Cost; c != nil && (d.a.Met() || d.a.Status == statusLikely) {
-		d.both(rankCost, "cost", c.text(false), c.text(true))
+		d.addBriefAndFull(rankCost, "cost", c.text(false), c.text(true))
 	}
 	if d.a.Targets != nil {
-		d.In(render.Details)
+		d.ShowIn(render.Details)
 		d.Ranked(0, "targets", targets(d.a.Targets))
-		d.In(render.Everywhere)
+		d.ShowIn(render.Everywhere)
 	}
 	d.Ranked(rankBeside, "workload", d.a.Workload)
 	if p := chosen(d.a); p != nil {
-		d.In(render.Details)
+		d.ShowIn(render.Details)
 		d.Ranked(0, "busy", fmt.Sprintf("per GPU %s output tokens/s; %.3g requests in a batch on average; KV cache at most %.0f %% full; %d preemptions in 1000 requests",
 			render.Grouped(p.PerGPU), p.Running, 100*p.KVPeak, p.Preemptions))
-		d.In(render.Everywhere)
+		d.ShowIn(render.Everywhere)
 	}
 	d.Ranked(rankMemory, "memory", d.a.memory())
-	d.believe(r)
+	d.writeLimits(r)
 	for i, x := range d.a.Remedies {
 		rank := rankRemedy
 		if i >= fewRemedies {
@@ -96,11 +96,11 @@ func (d *document) answer() {
 	d.measure(r)
 }
 
-// believe says what the answer rests on, and what is left out of it.
-func (d *document) believe(r *Result) {
+// writeLimits says what the answer rests on, and what is left out of it.
+func (d *document) writeLimits(r *Result) {
 	if r != nil {
 		basis, _, _ := strings.Cut(r.Basis, ";")
-		d.both(rankBasis, "basis", basis, r.Basis)
+		d.addBriefAndFull(rankBasis, "basis", basis, r.Basis)
 		if r.Likely != nil && r.Best != nil {
 			d.Ranked(rankLikely, "likely", fmt.Sprintf("%s would do at the likeliest step times; at the slow end: %s", render.Plural(r.Likely.GPUs, "GPU"), strings.Join(r.Doubts, ", ")))
 		}
@@ -145,13 +145,13 @@ func (d *document) measure(r *Result) {
 	d.Rank(0)
 }
 
-// both adds a short text for a screen, and a longer one.
-func (d *document) both(rank int, name, brief, full string) {
-	d.In(render.Screen)
+// addBriefAndFull adds a short text for a screen, and a longer one.
+func (d *document) addBriefAndFull(rank int, name, brief, full string) {
+	d.ShowIn(render.Screen)
 	d.Ranked(rank, name, brief)
-	d.In(render.Details)
+	d.ShowIn(render.Details)
 	d.Ranked(0, name, full)
-	d.In(render.Everywhere)
+	d.ShowIn(render.Everywhere)
 }
 
 // factor writes how far apart the ends of an interval are.
@@ -236,22 +236,22 @@ func (d *document) model() {
 	if m.Quantization != "none" {
 		said += ", linear layers " + m.Quantization
 	}
-	d.Say("", fmt.Sprintf("%s: %s; %s", m.name(), m.Kind, said))
+	d.Paragraph("", fmt.Sprintf("%s: %s; %s", m.name(), m.Kind, said))
 	said = render.Large(m.Parameters) + " parameters"
 	if m.ActiveParameters < m.Parameters*0.999 {
 		said += fmt.Sprintf(", of which a token uses %s", render.Large(m.ActiveParameters))
 	}
-	d.Say("", said)
+	d.Paragraph("", said)
 	var parts [][]string
 	for _, p := range m.Parts {
 		parts = append(parts, []string{p.Name, render.Large(p.Parameters), "= " + p.Formula})
 	}
 	d.Table(render.Words(render.Columns("", "", "")), parts)
 	for _, a := range m.Assumed {
-		d.Say("missing", fmt.Sprintf("%s, taken as %s (%s)", a.Field, a.Value, a.Source))
+		d.Paragraph("missing", fmt.Sprintf("%s, taken as %s (%s)", a.Field, a.Value, a.Source))
 	}
 	for _, u := range m.Unknown {
-		d.Say("not understood", u)
+		d.Paragraph("not understood", u)
 	}
 }
 
@@ -267,27 +267,27 @@ func (d *document) memoryLines() {
 	}
 	d.Section("Memory of each GPU", fmt.Sprintf(": %s, %s, vLLM %s", cmp.Or(x.GPU, "no data sheet"), parallel, x.Release))
 	for _, s := range x.Assumed {
-		d.Say("taken", s)
+		d.Paragraph("taken", s)
 	}
 	var rows, sums [][]string
 	for _, l := range d.a.Ledger.Lines {
-		row := []string{l.Name, render.GiB(l.Bytes.Value), doubt(l.Bytes, render.GiB)}
+		row := []string{l.Name, render.GiB(l.Bytes.Value), formatRange(l.Bytes, render.GiB)}
 		sums, rows = append(sums, row), append(rows, append(row[:3:3], l.Formula, l.Source))
 	}
 	columns := render.Words(render.Columns("", "", "range", "formula", "source"))
 	columns[3].Left = true
-	d.In(render.Page)
+	d.ShowIn(render.Page)
 	d.Table(columns, rows)
-	d.In(render.Full)
+	d.ShowIn(render.Full)
 	d.Table(render.Words(render.Columns("", "", "range")), sums)
 	for _, l := range d.a.Ledger.Lines {
-		d.Say(l.Name, "= "+l.Formula+"; source: "+l.Source)
+		d.Paragraph(l.Name, "= "+l.Formula+"; source: "+l.Source)
 	}
-	d.In(render.Details)
+	d.ShowIn(render.Details)
 }
 
-// doubt shows a range, or that there is none.
-func doubt(r perfmodel.Estimate, f func(float64) string) string {
+// formatRange shows a range, or that there is none.
+func formatRange(r perfmodel.Estimate, f func(float64) string) string {
 	if r.Low == r.High {
 		return "exact"
 	}
@@ -298,7 +298,7 @@ func doubt(r perfmodel.Estimate, f func(float64) string) string {
 func (d *document) cache() {
 	l := &d.a.Ledger
 	d.Section("KV cache of one engine", "")
-	d.Say("", fmt.Sprintf("a block: %s bytes = %s", render.Grouped(l.BytesPerBlock), l.Formula))
+	d.Paragraph("", fmt.Sprintf("a block: %s bytes = %s", render.Grouped(l.BytesPerBlock), l.Formula))
 	if len(l.Groups) > 1 {
 		kinds := map[string]int{}
 		var order []string
@@ -310,13 +310,13 @@ func (d *document) cache() {
 		for i, k := range order {
 			order[i] = fmt.Sprintf("%d of %s", kinds[k], k)
 		}
-		d.Say("", fmt.Sprintf("%d groups of layers share the blocks: %s", len(l.Groups), strings.Join(order, ", ")))
+		d.Paragraph("", fmt.Sprintf("%d groups of layers share the blocks: %s", len(l.Groups), strings.Join(order, ", ")))
 	}
 	if l.BytesPerToken > 0 {
-		d.Say("", fmt.Sprintf("one more token of context: %s bytes on each GPU", render.Grouped(l.BytesPerToken)))
+		d.Paragraph("", fmt.Sprintf("one more token of context: %s bytes on each GPU", render.Grouped(l.BytesPerToken)))
 	}
 	if l.StateBytes > 0 {
-		d.Say("", fmt.Sprintf("state of one request, whatever its length: %s on each GPU", render.GiB(l.StateBytes)))
+		d.Paragraph("", fmt.Sprintf("state of one request, whatever its length: %s on each GPU", render.GiB(l.StateBytes)))
 	}
 	var rows [][]string
 	for _, x := range []struct {
@@ -329,7 +329,7 @@ func (d *document) cache() {
 		{fmt.Sprintf("requests of %s tokens", render.Grouped(float64(d.a.Deployment.MaxModelLen))), l.Concurrency, func(v float64) string { return fmt.Sprintf("%.2f", v) }},
 		{"longest request that fits", l.MaxLen, render.Grouped},
 	} {
-		rows = append(rows, []string{x.name, x.format(x.of.Value), doubt(x.of, x.format)})
+		rows = append(rows, []string{x.name, x.format(x.of.Value), formatRange(x.of, x.format)})
 	}
 	d.Table(render.Words(render.Columns("", "", "")), rows)
 	var safe []string
@@ -337,7 +337,7 @@ func (d *document) cache() {
 		safe = append(safe, fmt.Sprintf("%s of %s", render.Grouped(float64(s.Requests)), render.Grouped(float64(s.Tokens))))
 	}
 	if len(safe) > 0 {
-		d.Say("", "without preemption, requests of so many tokens: "+strings.Join(safe, ", "))
+		d.Paragraph("", "without preemption, requests of so many tokens: "+strings.Join(safe, ", "))
 	}
 }
 
@@ -356,9 +356,9 @@ func (d *document) check() {
 		if !x.Within {
 			verdict = "OFF"
 		}
-		d.Say("", fmt.Sprintf("%s: %s here (%s), %s there: %s, %s", x.Name, f(x.Ledger.Value), doubt(x.Ledger, f), f(x.Server), offBy(x.Off), verdict))
+		d.Paragraph("", fmt.Sprintf("%s: %s here (%s), %s there: %s, %s", x.Name, f(x.Ledger.Value), formatRange(x.Ledger, f), f(x.Server), offBy(x.Off), verdict))
 		if !x.Within && x.Says != "" {
-			d.Say("  look at", x.Says)
+			d.Paragraph("  look at", x.Says)
 		}
 	}
 }
@@ -435,18 +435,18 @@ func (d *document) result() {
 		rows = append(rows, []string{name, change(m.Point.TTFT, p.TTFT), change(m.Point.ITL, p.ITL), change(m.Point.E2E, p.E2E), change(m.Point.PerGPU, p.PerGPU), misses(m.Point)})
 	}
 	d.Table(render.Words(render.Columns("95th percentiles", "TTFT", "ITL", "E2E", "tok/s/GPU", "")), rows)
-	d.Say("", "= is less than half a percent")
-	d.front(p)
+	d.Paragraph("", "= is less than half a percent")
+	d.listPareto(p)
 	u := r.Usual
 	if u.KVBytes <= 0 && d.a.Ledger.Blocks.Value > 0 {
 		return // the memory is not known, or it is not one GPU's
 	}
 	d.Section("The usual arithmetic", ", as a first approximation")
 	if u.MaxNumSeqs == 0 {
-		d.Say("", fmt.Sprintf("memory × 0.9 − weights = %s: nothing fits", render.GiB(u.KVBytes)))
+		d.Paragraph("", fmt.Sprintf("memory × 0.9 − weights = %s: nothing fits", render.GiB(u.KVBytes)))
 		return
 	}
-	d.Say("", fmt.Sprintf("memory × 0.9 − weights = %s for %s tokens; over the mean length of a request, max-num-seqs %d (here %d), with the cache of the ledger %s tokens",
+	d.Paragraph("", fmt.Sprintf("memory × 0.9 − weights = %s for %s tokens; over the mean length of a request, max-num-seqs %d (here %d), with the cache of the ledger %s tokens",
 		render.GiB(u.KVBytes), render.Grouped(u.Tokens), u.MaxNumSeqs, p.MaxNumSeqs, render.Grouped(d.a.Ledger.Tokens.Value)))
 }
 
@@ -475,8 +475,8 @@ func change[T ~float64](to, from T) string {
 	return fmt.Sprintf("%+.0f %%", 100*d)
 }
 
-// front lists what no other configuration beats, and draws all of them.
-func (d *document) front(best *planning.Point) {
+// listPareto lists what no other configuration beats, and draws all of them.
+func (d *document) listPareto(best *planning.Point) {
 	if len(d.a.Result.Pareto) < 2 {
 		return
 	}
@@ -488,7 +488,7 @@ func (d *document) front(best *planning.Point) {
 	columns[5].Rank = 1
 	d.Section("Throughput per GPU against latency", "")
 	d.Table(columns, rows)
-	d.Say("", "not beaten by any other in throughput per GPU, ITL and TTFT")
+	d.Paragraph("", "not beaten by any other in throughput per GPU, ITL and TTFT")
 	for _, x := range []struct {
 		name string
 		of   func(*planning.Point) planning.Seconds
@@ -561,7 +561,7 @@ func (d *document) comparison() {
 		}
 		row := []string{name, cmp.Or(x.Quantization, "as it is"), first, gap, cost, says}
 		rows = append(rows, row)
-		if missed := missed(x.Says); missed != "" {
+		if missed := missedTargets(x.Says); missed != "" {
 			says = "no: " + missed
 		}
 		brief = append(brief, append(row[:5:5], says))
@@ -570,16 +570,16 @@ func (d *document) comparison() {
 	if d.a.Result != nil {
 		columns[4].Title, columns[5].Title = "per M out", "meets them"
 	}
-	d.In(render.Screen)
+	d.ShowIn(render.Screen)
 	d.Table(columns, brief)
-	d.In(render.Details)
+	d.ShowIn(render.Details)
 	d.Table(columns, rows)
-	d.In(render.Everywhere)
+	d.ShowIn(render.Everywhere)
 }
 
-// missed names the quantities that miss their targets: "TTFT P95 2 s > 500ms; E2E P95 …" is
+// missedTargets names the quantities that miss their targets: "TTFT P95 2 s > 500ms; E2E P95 …" is
 // "TTFT, E2E". It is "" where something else is said.
-func missed(says string) string {
+func missedTargets(says string) string {
 	var names []string
 	for one := range strings.SplitSeq(says, "; ") {
 		name, _, ok := strings.Cut(one, " P95 ")

@@ -124,8 +124,8 @@ type capture struct {
 	failed  sync.Once
 }
 
-// ask makes a request and returns its answer, whatever its status.
-func (c *capture) ask(ctx context.Context, method, path string, body any) (int, []byte, error) {
+// request makes a request and returns its answer, whatever its status.
+func (c *capture) request(ctx context.Context, method, path string, body any) (int, []byte, error) {
 	var content io.Reader
 	if body != nil {
 		b, err := json.Marshal(body)
@@ -157,7 +157,7 @@ func (c *capture) ask(ctx context.Context, method, path string, body any) (int, 
 func (c *capture) check(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(ctx, askTimeout)
 	defer stop()
-	status, body, err := c.ask(ctx, http.MethodGet, "/version", nil)
+	status, body, err := c.request(ctx, http.MethodGet, "/version", nil)
 	if err != nil {
 		return hint.With(err, "give the server's address, such as http://localhost:8000")
 	}
@@ -165,11 +165,11 @@ func (c *capture) check(ctx context.Context) error {
 	if status == http.StatusOK && json.Unmarshal(body, &v) == nil {
 		c.r.Release = engine.FindRelease(v.Version)
 	}
-	status, body, err = c.ask(ctx, http.MethodGet, "/openapi.json", nil)
+	status, body, err = c.request(ctx, http.MethodGet, "/openapi.json", nil)
 	if err == nil && status == http.StatusOK && !bytes.Contains(body, []byte("/start_profile")) {
 		return c.notEnabled()
 	}
-	status, body, err = c.ask(ctx, http.MethodGet, "/v1/models", nil)
+	status, body, err = c.request(ctx, http.MethodGet, "/v1/models", nil)
 	var models struct {
 		Data []struct{ ID string }
 	}
@@ -249,7 +249,7 @@ func (c *capture) load(ctx context.Context) error {
 // client sends one request after the other.
 func (c *capture) client(ctx context.Context, number int) {
 	for turn := 0; ctx.Err() == nil; turn++ {
-		status, body, err := c.ask(ctx, http.MethodPost, "/v1/completions", map[string]any{
+		status, body, err := c.request(ctx, http.MethodPost, "/v1/completions", map[string]any{
 			"model": c.model, "max_tokens": 128, "ignore_eos": true, "temperature": 0.7,
 			"prompt": fmt.Sprintf("%d.%d. %s", number, turn, strings.Repeat("Tell me where the time goes. ", 8+8*(number%8))),
 		})
@@ -273,10 +273,10 @@ func (c *capture) profile(ctx context.Context) error {
 	counted := err == nil && start.counted
 	begin, stop := context.WithTimeout(ctx, c.StopWait)
 	defer stop()
-	status, body, err := c.ask(begin, http.MethodPost, "/start_profile", map[string]int{"max_iterations": c.Steps})
+	status, body, err := c.request(begin, http.MethodPost, "/start_profile", map[string]int{"max_iterations": c.Steps})
 	switch {
 	case err != nil:
-		c.halt(ctx)
+		c.stopProfiler(ctx)
 		return err
 	case status == http.StatusNotFound:
 		return c.notEnabled()
@@ -292,13 +292,13 @@ func (c *capture) profile(ctx context.Context) error {
 	c.wait(ctx, began, start, counted)
 	c.r.Took = time.Since(began)
 	if ctx.Err() != nil {
-		c.halt(ctx)
+		c.stopProfiler(ctx)
 		return context.Cause(ctx)
 	}
 	c.Progress("stopping the profiler: the server writes its trace")
 	ended, stopWait := context.WithTimeout(ctx, c.StopWait)
 	defer stopWait()
-	status, body, err = c.ask(ended, http.MethodPost, "/stop_profile", nil)
+	status, body, err = c.request(ended, http.MethodPost, "/stop_profile", nil)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -313,11 +313,11 @@ func (c *capture) profile(ctx context.Context) error {
 	return nil
 }
 
-// halt stops the profiler after an interrupt.
-func (c *capture) halt(ctx context.Context) {
+// stopProfiler stops the profiler after an interrupt.
+func (c *capture) stopProfiler(ctx context.Context) {
 	last, stop := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
 	defer stop()
-	_, _, _ = c.ask(last, http.MethodPost, "/stop_profile", nil) // there is nobody left to tell
+	_, _, _ = c.request(last, http.MethodPost, "/stop_profile", nil) // there is nobody left to tell
 }
 
 // wait waits for the steps.

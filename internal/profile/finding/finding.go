@@ -27,8 +27,8 @@ type Kind struct {
 	Leads string
 }
 
-// A Finding is a kind, judged.
-type Finding struct {
+// A Result is a kind, judged.
+type Result struct {
 	Kind     *Kind
 	Holds    catalog.Truth
 	Severity catalog.Severity
@@ -41,12 +41,12 @@ type Finding struct {
 
 // A Verdict is what a profile comes to.
 type Verdict struct {
-	Findings []Finding // those that hold, the costliest first
-	Others   []Finding // those that do not, or could not be judged
+	Findings []Result // those that hold, the costliest first
+	Others   []Result // those that do not, or could not be judged
 }
 
 // Leading is the finding that leads; nil where nothing was found.
-func (v *Verdict) Leading() *Finding {
+func (v *Verdict) Leading() *Result {
 	if len(v.Findings) == 0 {
 		return nil
 	}
@@ -59,7 +59,7 @@ func Judge(p *profile.Profile, set map[string]float64) Verdict {
 	see := view{p, set, measure(p)}
 	for _, k := range Kinds() {
 		holds, evidence := k.When.Eval(see)
-		f := Finding{Kind: k, Holds: holds, Severity: k.Severity, Summary: k.Title, Evidence: evidence}
+		f := Result{Kind: k, Holds: holds, Severity: k.Severity, Summary: k.Title, Evidence: evidence}
 		if holds != catalog.True {
 			v.Others = append(v.Others, f)
 			continue
@@ -71,18 +71,18 @@ func Judge(p *profile.Profile, set map[string]float64) Verdict {
 		}
 		f.Summary, f.Reasons, f.Fixes = pass.Summary, pass.Reasons, pass.Fixes
 		if !p.VLLM {
-			f.Fixes = elsewhere(f.Fixes)
+			f.Fixes = withoutFlags(f.Fixes)
 		}
 		v.Findings = append(v.Findings, f)
 	}
-	slices.SortStableFunc(v.Findings, func(a, b Finding) int {
+	slices.SortStableFunc(v.Findings, func(a, b Result) int {
 		return cmp.Or(cmp.Compare(min(b.Severity, 1), min(a.Severity, 1)), cmp.Compare(b.Cost, a.Cost))
 	})
 	return v
 }
 
-// elsewhere returns the fixes for a program that has none of vLLM's flags.
-func elsewhere(fixes []catalog.Fix) []catalog.Fix {
+// withoutFlags returns the fixes for a program that has none of vLLM's flags.
+func withoutFlags(fixes []catalog.Fix) []catalog.Fix {
 	var out []catalog.Fix
 	for _, f := range fixes {
 		switch {
@@ -225,8 +225,8 @@ func threshold(name string, unit indicator.Unit, number float64, why string) *ca
 	return &catalog.Threshold{Name: name, Unit: unit, Default: number, Why: why}
 }
 
-// part is a finite number for sentences.
-func part(v float64) float64 {
+// finiteOrZero is a finite number for sentences.
+func finiteOrZero(v float64) float64 {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return 0
 	}

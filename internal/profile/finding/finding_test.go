@@ -190,7 +190,7 @@ func TestSet(t *testing.T) {
 	m.Close()
 	p := profile.Combine([]*profile.Analysis{profile.Analyze(m.Timeline)})
 	v := Judge(p, map[string]float64{"attention_bound": 0.1})
-	i := slices.IndexFunc(v.Findings, func(f Finding) bool { return f.Kind.ID == "attention-bound" })
+	i := slices.IndexFunc(v.Findings, func(f Result) bool { return f.Kind.ID == "attention-bound" })
 	if i < 0 || v.Findings[i].Evidence[0].Source != "--set" {
 		t.Errorf("%+v", v.Findings)
 	}
@@ -224,7 +224,7 @@ func TestFlagsAreForVLLM(t *testing.T) {
 // flag or variable of vLLM.
 func TestFixesOfOtherPrograms(t *testing.T) {
 	for _, k := range Kinds() {
-		for _, f := range elsewhere(k.Fixes) {
+		for _, f := range withoutFlags(k.Fixes) {
 			text := strings.ReplaceAll(f.Summary, "sixty profile TRACE --trim", "")
 			if strings.Contains(text, "--") || strings.Contains(text, "VLLM_") {
 				t.Errorf("%s: %s", k.ID, f.Summary)

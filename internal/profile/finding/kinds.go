@@ -321,7 +321,7 @@ var prefillBeside = kind("prefill-beside-decode", "Decode waits for prefill in t
 	catalog.All(catalog.Above(MixedOver, mixedSlow), catalog.Above(MixedShare, mixedMuch)),
 	func(p *profile.Profile) float64 {
 		d, x := p.Steps[profile.Decode], p.Steps[profile.Mixed]
-		return part((x.Mean - d.Mean) * float64(x.Count) / (p.Steps[profile.Unknown].Mean * float64(p.Steps[profile.Unknown].Count)))
+		return finiteOrZero((x.Mean - d.Mean) * float64(x.Count) / (p.Steps[profile.Unknown].Mean * float64(p.Steps[profile.Unknown].Count)))
 	},
 	func(p *catalog.Pass) {
 		p.Summary = fmt.Sprintf("Steps with prefill take %s, those without %s: streams wait for prompts", text(p, MixedStep), text(p, DecodeStep))

@@ -80,7 +80,7 @@ func readTables(ctx context.Context, tables table.Source, source string, limit i
 		texts: map[int64]string{}, ids: map[int64]uint32{}, device: map[[2]int64]int64{},
 	}
 	var damaged error
-	for _, read := range []func() error{e.strings, e.about, e.gpus, e.kernels, e.graphs, e.copies, e.runtime, e.ranges, e.threads} {
+	for _, read := range []func() error{e.strings, e.readMetadata, e.gpus, e.kernels, e.graphs, e.copies, e.runtime, e.ranges, e.threads} {
 		err := read()
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -112,14 +112,14 @@ type reader struct {
 
 // each reads a table's rows.
 func (e *reader) each(name string, columns []string, row func(v []table.Value)) error {
-	return table.Scan(e.ctx, e.tables, name, columns, table.Keep, func(v *[]table.Value) bool {
+	return table.Scan(e.ctx, e.tables, name, columns, table.CopyRow, func(v *[]table.Value) bool {
 		row(*v)
 		return true
 	})
 }
 
 func (e *reader) strings() error {
-	return table.Scan(e.ctx, e.tables, texts, []string{"id", "value"}, table.Keep, func(row *[]table.Value) bool {
+	return table.Scan(e.ctx, e.tables, texts, []string{"id", "value"}, table.CopyRow, func(row *[]table.Value) bool {
 		v := *row
 		if len(v[1].Bytes) <= maxText {
 			e.texts[v[0].Int] = v[1].Text()
@@ -144,7 +144,7 @@ func (e *reader) name(id int64) uint32 {
 	return n
 }
 
-func (e *reader) about() error {
+func (e *reader) readMetadata() error {
 	err := e.each(exported, []string{"name", "value"}, func(v []table.Value) {
 		if v[0].Text() == "EXPORT_PRODUCT_VERSION" {
 			e.t.Tool = "Nsight Systems " + v[1].Text()
@@ -169,8 +169,8 @@ func (e *reader) gpus() error {
 	}))
 }
 
-// place is which device an activity ran on, and the process whose calls it follows.
-func (e *reader) place(pid, device int64) (int64, int) {
+// deviceOf is which device an activity ran on, and the process whose calls it follows.
+func (e *reader) deviceOf(pid, device int64) (int64, int) {
 	process := pid >> pidBits
 	if gpu, ok := e.device[[2]int64{process & threadMask, device}]; ok {
 		device = gpu
@@ -197,7 +197,7 @@ func (e *reader) work(from string, kind profile.Kind, read func([]table.Value) (
 		x.span(v)
 		x.lane = v[3].Int
 		x.Correlation = uint32(v[4].Int) //nolint:gosec // CUPTI's correlation ids have 32 bits
-		x.process, x.device = e.place(v[5].Int, v[2].Int)
+		x.process, x.device = e.deviceOf(v[5].Int, v[2].Int)
 		x.id, x.Size = read(v[len(common):])
 	}, func(x *event) bool {
 		e.t.Events++

@@ -47,7 +47,7 @@ func Diff(w io.Writer, d *profile.Diff, gate float64, full bool, o render.Option
 		t.Table(columns, kernels)
 	}
 	for _, c := range d.Caveats {
-		t.Say("But", render.Sentence(c))
+		t.Paragraph("But", render.Sentence(c))
 	}
 	return t.Text(w, o, full)
 }

@@ -49,30 +49,30 @@ func newDocument(p *profile.Profile, v *finding.Verdict) *render.Document {
 		summary += ". " + s
 	}
 	d.Answer(style, id, render.Sentence(summary))
-	d.In(render.Screen)
+	d.ShowIn(render.Screen)
 	if f := v.Leading(); f != nil && len(f.Reasons) > 0 {
-		d.Say("", render.Sentence(f.Reasons[0]))
+		d.Paragraph("", render.Sentence(f.Reasons[0]))
 	}
-	d.In(render.Everywhere)
+	d.ShowIn(render.Everywhere)
 	for _, s := range p.Partial {
-		d.Say("Partial", render.Sentence(s))
+		d.Paragraph("Partial", render.Sentence(s))
 	}
-	d.where()
-	d.also()
-	d.In(render.Details)
+	d.writeWallTime()
+	d.writeFixes()
+	d.ShowIn(render.Details)
 	d.findings()
 	d.steps()
 	d.kernels()
 	d.rates()
 	d.devices()
-	d.In(render.Page)
+	d.ShowIn(render.Page)
 	d.Section("Charts", "")
 	d.Figures(figures(p)...)
 	if len(p.Ranks) > 0 && p.Ranks[0].Stacks != nil {
 		if h := flame(p.Ranks[0].Stacks.Tree(0.001)); h != "" {
 			d.Section("GPU time by what launched it", "")
-			d.Say("", "Annotations, Python functions and operators as far as they were recorded, the kernel last. Hover for times.").Style = render.Dim
-			d.Draw(h)
+			d.Paragraph("", "Annotations, Python functions and operators as far as they were recorded, the kernel last. Hover for times.").Style = render.Dim
+			d.Drawing(h)
 		}
 	}
 	d.footer()
@@ -191,8 +191,8 @@ func shown(all []row, most int) []row {
 	return out
 }
 
-// where is all of the wall time; a screen has what matters of it.
-func (d *document) where() {
+// writeWallTime is all of the wall time; a screen has what matters of it.
+func (d *document) writeWallTime() {
 	if d.p.Wall == 0 {
 		return
 	}
@@ -211,17 +211,17 @@ func (d *document) where() {
 	columns := render.Words(render.Columns("", "", "", "", ""))
 	columns[3].Left = true
 	d.Section("Where the time goes", whereOf(d.p))
-	d.In(render.Screen)
+	d.ShowIn(render.Screen)
 	few := table(shown(all, 5))
 	for i := range few {
 		few[i] = few[i][:4]
 	}
 	d.Table(columns[:4], few)
-	d.In(render.Details)
+	d.ShowIn(render.Details)
 	d.Table(columns, table(all))
-	d.Say("", fmt.Sprintf("What overlaps counts once; the parts add up to the wall time. %s kernels, %s of them replayed by graphs.",
+	d.Paragraph("", fmt.Sprintf("What overlaps counts once; the parts add up to the wall time. %s kernels, %s of them replayed by graphs.",
 		render.Grouped(float64(d.p.Runs)), render.Grouped(float64(d.p.Graph)))).Style = render.Dim
-	d.In(render.Everywhere)
+	d.ShowIn(render.Everywhere)
 }
 
 func whereOf(p *profile.Profile) string {
@@ -232,9 +232,9 @@ func whereOf(p *profile.Profile) string {
 	return s + ", busy " + render.Percent(p.Share(p.Busy))
 }
 
-// also shows the leading finding's fix and names the others.
-func (d *document) also() {
-	d.In(render.Screen)
+// writeFixes shows the leading finding's fix and names the others.
+func (d *document) writeFixes() {
+	d.ShowIn(render.Screen)
 	if f := d.v.Leading(); f != nil && len(f.Fixes) > 0 {
 		fix := &f.Fixes[0]
 		line := render.Sentence(fix.Summary)
@@ -242,7 +242,7 @@ func (d *document) also() {
 			line = fmt.Sprintf("%s (%s).", strings.TrimSuffix(fix.Summary, "."), args)
 		}
 		d.Section("Fix", "")
-		d.Say("", line)
+		d.Paragraph("", line)
 	}
 	var names []string
 	for i := range d.v.Findings {
@@ -251,7 +251,7 @@ func (d *document) also() {
 		}
 	}
 	if len(names) > 0 {
-		d.Say("Also", strings.Join(names, ", "))
+		d.Paragraph("Also", strings.Join(names, ", "))
 	}
 }
 
@@ -264,10 +264,10 @@ func (d *document) findings() {
 		}
 		d.Section(title, fmt.Sprintf(": %s (%s, %s of the time)", f.Kind.ID, f.Severity, render.Percent(f.Cost)))
 		if i > 0 {
-			d.Say("", render.Sentence(f.Summary))
+			d.Paragraph("", render.Sentence(f.Summary))
 		}
 		for _, r := range f.Reasons {
-			d.Say("", render.Sentence(r))
+			d.Paragraph("", render.Sentence(r))
 		}
 		var cells [][]string
 		for _, e := range f.Evidence {
@@ -275,9 +275,9 @@ func (d *document) findings() {
 		}
 		d.Table(render.Words(render.Columns("measured", "", "threshold", "--set name")), cells)
 		report.AddFixes(d.Document, f.Fixes)
-		d.Say("Runbook", "sixty explain "+f.Kind.Leads)
+		d.Paragraph("Runbook", "sixty explain "+f.Kind.Leads)
 	}
-	var unknown, ruledOut []*finding.Finding
+	var unknown, ruledOut []*finding.Result
 	for i := range d.v.Others {
 		if f := &d.v.Others[i]; f.Holds == catalog.Unknown {
 			unknown = append(unknown, f)
@@ -287,9 +287,9 @@ func (d *document) findings() {
 	}
 	for _, l := range []struct {
 		head string
-		list []*finding.Finding
-		why  func(*finding.Finding) string
-	}{{"Ruled out", ruledOut, against}, {"Not checked", unknown, reason}} {
+		list []*finding.Result
+		why  func(*finding.Result) string
+	}{{"Ruled out", ruledOut, counterEvidence}, {"Not checked", unknown, reason}} {
 		if len(l.list) > 0 {
 			d.Section(l.head, "")
 		}
@@ -299,8 +299,8 @@ func (d *document) findings() {
 	}
 }
 
-// against is the comparison that rules a finding out.
-func against(f *finding.Finding) string {
+// counterEvidence is the comparison that rules a finding out.
+func counterEvidence(f *finding.Result) string {
 	for _, e := range f.Evidence {
 		if e.Holds == catalog.False {
 			return fmt.Sprintf("%s %s, not %s", e.Signal.Title, indicator.Format(e.Value, e.Signal.Unit), e.Op.Text(e.Threshold, e.Signal.Unit))
@@ -310,7 +310,7 @@ func against(f *finding.Finding) string {
 }
 
 // reason says what a finding could not be judged for.
-func reason(f *finding.Finding) string {
+func reason(f *finding.Result) string {
 	for _, e := range f.Evidence {
 		if e.Holds == catalog.Unknown {
 			return fmt.Sprintf("%s: %s", e.Signal.Title, e.Value.Reason)
@@ -413,24 +413,24 @@ func (d *document) devices() {
 	}
 	d.Table(render.Columns("", "wall", "busy", "compute", "comm", "copies", "idle"), cells)
 	if d.p.Devices > 32 {
-		d.Say("", fmt.Sprintf("and %d more", d.p.Devices-32))
+		d.Paragraph("", fmt.Sprintf("and %d more", d.p.Devices-32))
 	}
 	if s := d.p.Straggle; s.Known {
-		d.Say("", fmt.Sprintf("Waiting for the slowest in %s: %s of the time.", render.Plural(s.Collectives, "collective"), render.Percent(s.Share)))
+		d.Paragraph("", fmt.Sprintf("Waiting for the slowest in %s: %s of the time.", render.Plural(s.Collectives, "collective"), render.Percent(s.Share)))
 	}
 }
 
 func (d *document) footer() {
-	d.In(render.Everywhere)
+	d.ShowIn(render.Everywhere)
 	if d.p.WholeGraph == 0 {
-		d.In(render.Details) // a screen has them where a graph hides what matters
+		d.ShowIn(render.Details) // a screen has them where a graph hides what matters
 	}
 	d.Rank(1)
 	for _, s := range d.p.Notes {
-		d.Say("Note", render.Sentence(s))
+		d.Paragraph("Note", render.Sentence(s))
 	}
 	d.Rank(0)
-	d.In(render.Everywhere)
+	d.ShowIn(render.Everywhere)
 	var events int64
 	for _, a := range d.p.Ranks {
 		events += a.Events
@@ -439,7 +439,7 @@ func (d *document) footer() {
 	if n := len(d.p.Ranks); n > 1 {
 		source = fmt.Sprintf("%s and %d more", source, n-1)
 	}
-	d.Say("Source", fmt.Sprintf("%s, %s events of %s", render.Clip(source, 40), render.Grouped(float64(events)), d.p.Ranks[0].Tool)).Style = render.Dim
+	d.Paragraph("Source", fmt.Sprintf("%s, %s events of %s", render.Clip(source, 40), render.Grouped(float64(events)), d.p.Ranks[0].Tool)).Style = render.Dim
 	d.More = "all"
 	if f := d.v.Leading(); f != nil {
 		d.More = "all; runbook: sixty explain " + f.Kind.Leads

@@ -207,7 +207,7 @@ func newShares(w *profile.Work) sharesJSON {
 	}
 }
 
-func newFinding(f *finding.Finding, status string) findingJSON {
+func newFinding(f *finding.Result, status string) findingJSON {
 	return findingJSON{
 		ID: f.Kind.ID, Status: status, Severity: f.Severity.String(), Summary: f.Summary, Reasons: list(f.Reasons), Cost: f.Cost,
 		Evidence: report.EvidenceJSON(f.Evidence), Fixes: report.FixesJSON(f.Fixes), Runbook: "docs/pathologies/" + f.Kind.Leads + ".md",

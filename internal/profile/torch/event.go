@@ -206,7 +206,7 @@ func (e *event) field(key, v []byte) {
 	case 3:
 		switch string(key) {
 		case "cat":
-			e.cat = bare(v)
+			e.cat = rawText(v)
 		case "pid":
 			e.pid = v
 		case "tid":
@@ -217,7 +217,7 @@ func (e *event) field(key, v []byte) {
 	case 4:
 		switch string(key) {
 		case "name":
-			e.name = bare(v)
+			e.name = rawText(v)
 			e.nameEscapes = bytes.IndexByte(v, '\\') >= 0
 		case "args":
 			if v[0] == '{' {
@@ -227,8 +227,8 @@ func (e *event) field(key, v []byte) {
 	}
 }
 
-// bare is a string's text between its quotes, escapes as they are.
-func bare(v []byte) []byte {
+// rawText is a string's text between its quotes, escapes as they are.
+func rawText(v []byte) []byte {
 	if len(v) >= 2 && v[0] == '"' {
 		return v[1 : len(v)-1]
 	}
@@ -241,7 +241,7 @@ func unquote(v []byte) string {
 	if json.Unmarshal(v, &s) == nil {
 		return s
 	}
-	return string(bare(v))
+	return string(rawText(v))
 }
 
 // unescape replaces the escapes of a name.
@@ -256,7 +256,7 @@ func unescape(v []byte) []byte {
 // It is exact where floating point is not: microseconds since 1970 with three decimals
 // have more digits than a float64.
 func micros(v []byte) (int64, bool) {
-	v = bare(v)
+	v = rawText(v)
 	i, neg := 0, false
 	if len(v) > 0 && v[0] == '-' {
 		neg, i = true, 1
@@ -305,7 +305,7 @@ func overflow(v []byte) (int64, bool) {
 // ("stream 7").
 func whole64(v []byte) (int64, bool) {
 	if len(v) > 0 && v[0] == '"' {
-		v = bare(v)
+		v = rawText(v)
 		if i := bytes.IndexAny(v, "0123456789"); i > 0 && v[i-1] != '-' {
 			v = v[i:]
 		}

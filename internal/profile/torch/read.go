@@ -61,8 +61,8 @@ func (p *parser) category(cat []byte) category {
 	return slot.cat
 }
 
-// take adds the event that was read to the timeline.
-func (p *parser) take() {
+// addEvent adds the event that was read to the timeline.
+func (p *parser) addEvent() {
 	e := &p.ev
 	switch e.ph {
 	case 'X':
@@ -281,7 +281,7 @@ func (p *parser) metadata() {
 		return
 	}
 	fields(p.ev.args, func(key, v []byte) {
-		if string(key) == "name" && len(v) < 200 && !bytes.HasPrefix(bare(v), []byte("stream ")) {
+		if string(key) == "name" && len(v) < 200 && !bytes.HasPrefix(rawText(v), []byte("stream ")) {
 			if h := p.t.Thread(0, threadID(pid, tid)); h != nil {
 				h.Name = strings.ToValidUTF8(unquote(v), "�")
 			}

@@ -81,8 +81,8 @@ type parser struct {
 	ev event
 }
 
-// more reads on, so that at least one further byte follows buf. It keeps buf[pos:].
-func (p *parser) more() bool {
+// readMore reads on, so that at least one further byte follows buf. It keeps buf[pos:].
+func (p *parser) readMore() bool {
 	if p.end != nil {
 		return false
 	}
@@ -136,7 +136,7 @@ func (p *parser) peek() (byte, bool) {
 				return c, true
 			}
 		}
-		if !p.more() {
+		if !p.readMore() {
 			return 0, false
 		}
 	}
@@ -146,7 +146,7 @@ func (p *parser) peek() (byte, bool) {
 func (p *parser) document() error {
 	c, ok := p.peek()
 	if ok && c == 0xEF { // a byte order mark
-		for len(p.buf)-p.pos < 3 && p.more() {
+		for len(p.buf)-p.pos < 3 && p.readMore() {
 		}
 		p.pos = min(p.pos+3, len(p.buf))
 		c, ok = p.peek()
@@ -220,16 +220,16 @@ func (p *parser) capture(most int) ([]byte, error) {
 			return v, nil
 		}
 		if len(p.buf)-p.pos > most {
-			return nil, p.pass()
+			return nil, p.skipValue()
 		}
-		if !p.more() {
+		if !p.readMore() {
 			return nil, p.fail()
 		}
 	}
 }
 
-// pass passes over a value of any length, without holding it.
-func (p *parser) pass() error {
+// skipValue passes over a value of any length, without holding it.
+func (p *parser) skipValue() error {
 	depth, inString, escaped := 0, false, false
 	for {
 		for p.pos < len(p.buf) {
@@ -252,7 +252,7 @@ func (p *parser) pass() error {
 				return nil
 			}
 		}
-		if !p.more() {
+		if !p.readMore() {
 			return p.fail()
 		}
 	}
@@ -284,7 +284,7 @@ func (p *parser) events() error {
 		case state == whole:
 			p.pos += n
 			p.t.Events++
-			p.take()
+			p.addEvent()
 		case state == broken:
 			p.t.Dropped.Malformed++
 			p.pos++
@@ -293,10 +293,10 @@ func (p *parser) events() error {
 			}
 		case len(p.buf)-p.pos >= maxEvent:
 			p.t.Dropped.Oversized++
-			if err := p.pass(); err != nil {
+			if err := p.skipValue(); err != nil {
 				return err
 			}
-		case !p.more():
+		case !p.readMore():
 			return p.fail()
 		}
 	}
@@ -309,13 +309,13 @@ func (p *parser) resync() error {
 		i := bytes.IndexByte(p.buf[p.pos:], '{')
 		if i < 0 {
 			p.pos = len(p.buf)
-			if !p.more() {
+			if !p.readMore() {
 				return p.fail()
 			}
 			continue
 		}
 		p.pos += i
-		for len(p.buf)-p.pos < 64 && p.more() {
+		for len(p.buf)-p.pos < 64 && p.readMore() {
 		}
 		rest := bytes.TrimLeft(p.buf[p.pos+1:min(p.pos+64, len(p.buf))], " \t\r\n")
 		if starts(rest) {

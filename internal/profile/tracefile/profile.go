@@ -59,7 +59,7 @@ func Profile(ctx context.Context, args []string, o Options) (*profile.Profile, *
 		t.Consume = !o.Keep
 		a := profile.Analyze(t)
 		if len(ranks) > 0 {
-			a.Forget()
+			a.DropRankDetails()
 		} else if o.Keep {
 			first = t
 		}

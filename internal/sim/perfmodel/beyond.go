@@ -10,9 +10,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// beyond is how many tokens the largest step of a simulation had, where no step with
+// largestUnseenStep is how many tokens the largest step of a simulation had, where no step with
 // prompts that the fit saw was nearly as large; 0: nowhere.
-func (f *Fit) beyond(res *sim.Result) float64 {
+func (f *Fit) largestUnseenStep(res *sim.Result) float64 {
 	if f.Observations == 0 || f.Seen.MaxMixed == 0 {
 		return 0
 	}

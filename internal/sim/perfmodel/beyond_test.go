@@ -30,7 +30,7 @@ func TestSamplesAgreeAtTheLargestStepThatWasSeen(t *testing.T) {
 	res := &sim.Result{Replicas: []sim.ReplicaResult{{}}}
 	for tokens, want := range map[int64]float64{900: 0, 2048: 2048} {
 		res.Replicas[0].Stats.Peak.Tokens = tokens
-		if got := f.beyond(res); got != want {
+		if got := f.largestUnseenStep(res); got != want {
 			t.Errorf("a largest step of %d tokens: %v beyond", tokens, got)
 		}
 	}

@@ -38,12 +38,12 @@ func (p *Prior) possible(f *Fit) error {
 
 // lightest is the time of a step without prompts as the least loaded that was seen.
 func (r Range) lightest(c sim.StepCost) float64 {
-	return c.Base + c.Experts*c.Touched(r.MinSeqs) + c.PerSeq*r.MinSeqs + c.PerKV*r.MinKV
+	return c.Base + c.Experts*c.TouchedShare(r.MinSeqs) + c.PerSeq*r.MinSeqs + c.PerKV*r.MinKV
 }
 
-// unlike says where steps took so many times as long as data sheets and what others
+// differenceFrom says where steps took so many times as long as data sheets and what others
 // measured lead one to expect that something else was measured; "" where they did not.
-func (p *Prior) unlike(f *Fit) string {
+func (p *Prior) differenceFrom(f *Fit) string {
 	if p == nil || p.least == 0 || f.Observations == 0 {
 		return ""
 	}

@@ -142,7 +142,7 @@ func Calibrate(e Evidence) (*Calibration, error) {
 
 // choose takes a fit that is better than what there is, and says why where it does not.
 func (c *Calibration) choose(b Basis, source string, fit *Fit, prior *Prior) {
-	if text := prior.unlike(fit); text != "" {
+	if text := prior.differenceFrom(fit); text != "" {
 		c.Notes = append(c.Notes, source+": "+text)
 	}
 	switch {

@@ -151,11 +151,11 @@ func (p *Prior) rowsAt(cost sim.StepCost) []row {
 	return rows
 }
 
-// apart finds the combinations of the constants' logarithms that the samples say are
+// whiteningMatrix finds the combinations of the constants' logarithms that the samples say are
 // independent, each with a standard deviation of one when the samples are as many times as
 // wide: constants that depend on the same unknown, such as the speed of all that a host
 // does, move together. It is the inverse of the Cholesky factor of their covariance.
-func apart(draws []Draw, times float64) [][perRequest]float64 {
+func whiteningMatrix(draws []Draw, times float64) [][perRequest]float64 {
 	samples := mat.NewDense(len(draws), perRequest, nil) // in standard deviations
 	var sd [perRequest]float64
 	for j := range sd {

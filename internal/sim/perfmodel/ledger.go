@@ -149,7 +149,7 @@ func NewLedger(given *modelconfig.Model, asked Settings) (*Ledger, error) {
 			return nil, err
 		}
 		l.fill()
-		if worst == nil || l.room() < worst.room() {
+		if worst == nil || l.availableBlocks() < worst.availableBlocks() {
 			worst = l
 		}
 	}
@@ -162,10 +162,10 @@ func NewLedger(given *modelconfig.Model, asked Settings) (*Ledger, error) {
 	return worst, nil
 }
 
-// room is how many blocks a GPU of the stage has room for, which may be negative: the
+// availableBlocks is how many blocks a GPU of the stage has room for, which may be negative: the
 // stage with least of it decides for all of them (v1/core/kv_cache_utils.py,
 // get_kv_cache_configs).
-func (l *Ledger) room() float64 {
+func (l *Ledger) availableBlocks() float64 {
 	if l.KV.BytesPerBlock == 0 {
 		return math.Inf(1)
 	}
@@ -212,7 +212,7 @@ func (l *Ledger) budget() {
 	l.weightLines()
 	l.activations()
 	l.graphs()
-	l.other()
+	l.addNonTorch()
 	l.Available = requested
 	for _, x := range l.Lines {
 		switch x.ID {
@@ -498,9 +498,9 @@ func (l *Ledger) graphs() {
 	}
 }
 
-// other is what PyTorch does not allocate: the CUDA context's growth, NCCL's and
+// addNonTorch is what PyTorch does not allocate: the CUDA context's growth, NCCL's and
 // the custom all-reduce's buffers, workspaces of kernels.
-func (l *Ledger) other() {
+func (l *Ledger) addNonTorch() {
 	s := &l.Settings
 	v := Estimate{0.25 * gib, 0.05 * gib, 0.7 * gib}
 	formula := "one GPU: workspaces of kernels"
@@ -535,9 +535,9 @@ func (l *Ledger) capacity() {
 	})
 }
 
-// Safe is how many requests of a length fit at once, in blocks that none of them
+// SafeConcurrency is how many requests of a length fit at once, in blocks that none of them
 // must give up: one of the pool's blocks is a placeholder.
-func (l *Ledger) Safe(tokens int) int {
+func (l *Ledger) SafeConcurrency(tokens int) int {
 	return int(max(l.Blocks.Value-1, 0)) / max(l.KV.BlocksFor(tokens), 1)
 }
 

@@ -192,7 +192,7 @@ func TestLedgerByHand(t *testing.T) {
 	}
 	// Sixteen requests of 2,000 tokens need 125 blocks each; one block is a placeholder.
 	l = ledger(t, modelconfigtest.Read(t, "llama-3.1-8b"), Settings{Device: device(t, "H100"), NumBlocksOverride: 2001})
-	if n := l.Safe(2000); n != 16 {
+	if n := l.SafeConcurrency(2000); n != 16 {
 		t.Errorf("%d requests are safe, want 16", n)
 	}
 }

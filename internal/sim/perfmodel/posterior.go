@@ -122,7 +122,7 @@ func (p *Posterior) Prior(s *Shape) Prior {
 	out.widen = [2]Widening{p.Widen[WideningClass(false, s.tp > 1, measured)], p.Widen[WideningClass(true, s.tp > 1, measured)]}
 	// What such intervals miss, the prior of a fit does not know either.
 	times := max((out.widen[0][TPOT]+out.widen[1][TPOT])/2, 1)
-	out.Spread, out.apart = spreadOf(out.Draws).Scale(sim.Uniform(times)), apart(out.Draws, times)
+	out.Spread, out.apart = spreadOf(out.Draws).Scale(sim.Uniform(times)), whiteningMatrix(out.Draws, times)
 	return out
 }
 

@@ -139,7 +139,7 @@ func (f *Fit) Predict(d Deployment, requests []sim.Request, draws int, o sim.Opt
 	p.widenBy(f.widen)
 	p.noBetterThan(f.off)
 	p.Warnings = f.Extrapolation(res.Records)
-	if most := f.beyond(res); most > 0 && p.TTFTMean.relative() > uncertainPrompts {
+	if most := f.largestUnseenStep(res); most > 0 && p.TTFTMean.relative() > uncertainPrompts {
 		text := fmt.Sprintf("steps with prompts of up to %.0f tokens, calibrated up to %.0f", most, f.Seen.MaxMixed)
 		if n := len(p.Warnings); n > 0 {
 			p.Warnings[n-1] += "; " + text
@@ -218,7 +218,7 @@ func (f *Fit) spread(res *sim.Result, n int) []Draw {
 		return c.Seconds(w)
 	}
 	costs := f.Draws
-	if f.beyond(res) > 0 {
+	if f.largestUnseenStep(res) > 0 {
 		costs = f.beyondSeen()
 	}
 	draws := make([]Draw, len(f.Draws))

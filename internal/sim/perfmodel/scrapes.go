@@ -217,6 +217,6 @@ func (s interval) work(steps, mixed, prefill float64, shape sim.StepCost) sim.Wo
 		Excess:   int64(max(prefill-mixed*room, 0) + max(s.Running-knee, 0)*steps),
 		KVTokens: int64(s.KVUsage * float64(s.cfg.Tokens()) * steps),
 		Pairs:    int64(prefill * prompt / 2),
-		Experts:  int64(1e6 * steps * shape.Touched(s.Running+prefill/max(steps, 1))),
+		Experts:  int64(1e6 * steps * shape.TouchedShare(s.Running+prefill/max(steps, 1))),
 	}
 }

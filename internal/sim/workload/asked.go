@@ -187,8 +187,8 @@ func (a *Asked) Pacer(m *Measured) (p Pacer, until time.Duration, err error) {
 	return p, until, err
 }
 
-// Part is the part of a trace that was asked for.
-func (a *Asked) Part(t *Trace) (*Trace, error) {
+// Selected is the part of a trace that was asked for.
+func (a *Asked) Selected(t *Trace) (*Trace, error) {
 	if a.TraceFrom == 0 && a.TraceLength == 0 {
 		return t, nil
 	}

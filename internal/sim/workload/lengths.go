@@ -194,8 +194,8 @@ func (l Lengths) widest() float64 {
 	return widest
 }
 
-// within maps a uniform number to a place in a bucket.
-func (l Lengths) within(u, from, to float64) float64 {
+// interpolate maps a uniform number to a place in a bucket.
+func (l Lengths) interpolate(u, from, to float64) float64 {
 	k := l.a * (to - from) / l.steep
 	if math.Abs(k) < 1e-9 {
 		return from + u*(to-from)
@@ -283,7 +283,7 @@ func (l Lengths) Draw(rng *rand.Rand) int {
 		if i > 0 {
 			lo = l.edges[i-1]
 		}
-		v = math.Ceil(l.within(1-rng.Float64(), lo, l.edges[i]))
+		v = math.Ceil(l.interpolate(1-rng.Float64(), lo, l.edges[i]))
 	}
 	if math.IsNaN(v) {
 		return l.min

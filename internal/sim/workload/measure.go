@@ -423,14 +423,14 @@ func (r *reader) shape(ctx context.Context, w *Observed) error {
 
 // gained adds what a counter gained.
 func (r *reader) gained(ctx context.Context, name string, span time.Duration, to *float64) error {
-	v, err := r.ask(ctx, "sum(increase("+name+"[5m]))", span)
+	v, err := r.query(ctx, "sum(increase("+name+"[5m]))", span)
 	for _, s := range v {
 		*to += float64(s.Value)
 	}
 	return err
 }
 
-func (r *reader) ask(ctx context.Context, expr string, span time.Duration) (model.Vector, error) {
+func (r *reader) query(ctx context.Context, expr string, span time.Duration) (model.Vector, error) {
 	text, err := r.rewrite(expr, span)
 	if err != nil {
 		return nil, err
@@ -446,7 +446,7 @@ func (r *reader) histogram(ctx context.Context, family string, span time.Duratio
 	if err := r.gained(ctx, family+"_count", span, &to.Count); err != nil {
 		return err
 	}
-	v, err := r.ask(ctx, "sum by (le) (increase("+family+"_bucket[5m]))", span)
+	v, err := r.query(ctx, "sum by (le) (increase("+family+"_bucket[5m]))", span)
 	if err != nil {
 		return err
 	}

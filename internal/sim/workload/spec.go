@@ -84,9 +84,9 @@ func share(what string, v float64) error {
 	return nil
 }
 
-// A Part of a prompt is Tokens tokens of the endless text that Seed stands for:
+// A PromptPart of a prompt is Tokens tokens of the endless text that Seed stands for:
 // equal seeds give equal beginnings.
-type Part struct {
+type PromptPart struct {
 	Seed   uint64
 	Tokens int
 	Own    bool // no other prompt has it
@@ -97,7 +97,7 @@ type Turn struct {
 	// At is when the turn is due after the session's beginning. A turn never
 	// begins before the one before it ended, plus Think.
 	At, Think time.Duration
-	Parts     []Part
+	Parts     []PromptPart
 	// Continues says that Parts follow the conversation so far, with the answers
 	// that the server really gave; else they are the whole prompt.
 	Continues    bool
@@ -190,20 +190,20 @@ func (g *Generator) Next(s *Session) bool {
 	}
 	group := groupSeed + uint64(g.rng.IntN(max(g.spec.PrefixGroups, 1)))
 	for i := range turns {
-		t := g.turn(s)
+		t := g.addTurn(s)
 		t.OutputTokens = output.Draw(g.rng)
 		n := prompt.Draw(g.rng)
 		if i == 0 {
 			system := min(g.spec.SystemTokens, n)
 			common := int(prefixShare * float64(n-system))
-			t.part(systemSeed, system, false)
-			t.part(group, common, false)
+			t.addPart(systemSeed, system, false)
+			t.addPart(group, common, false)
 			n -= system + common
 		} else {
 			t.Continues = true
 			t.Think = time.Duration(g.rng.ExpFloat64() * float64(g.spec.ThinkTime))
 		}
-		t.part(unique+uint64(i), n, true)
+		t.addPart(unique+uint64(i), n, true)
 		if cancelShare > 0 && g.rng.Float64() < cancelShare {
 			t.CancelAfter = 1 + g.rng.IntN(max(t.OutputTokens-1, 1))
 		}
@@ -211,8 +211,8 @@ func (g *Generator) Next(s *Session) bool {
 	return true
 }
 
-// turn appends a turn, reusing the memory of an earlier one.
-func (g *Generator) turn(s *Session) *Turn {
+// addTurn appends a turn, reusing the memory of an earlier one.
+func (g *Generator) addTurn(s *Session) *Turn {
 	if len(s.Turns) < cap(s.Turns) {
 		s.Turns = s.Turns[:len(s.Turns)+1]
 		t := &s.Turns[len(s.Turns)-1]
@@ -223,9 +223,9 @@ func (g *Generator) turn(s *Session) *Turn {
 	return &s.Turns[len(s.Turns)-1]
 }
 
-func (t *Turn) part(seed uint64, tokens int, own bool) {
+func (t *Turn) addPart(seed uint64, tokens int, own bool) {
 	if tokens > 0 {
-		t.Parts = append(t.Parts, Part{seed, tokens, own})
+		t.Parts = append(t.Parts, PromptPart{seed, tokens, own})
 	}
 }
 
@@ -307,7 +307,7 @@ func (r *Replay) session(s *Session, indexes ...int) {
 		left := q.PromptTokens
 		for _, b := range q.Blocks {
 			n := min(left, r.trace.BlockTokens)
-			t.part(mix(r.salt, b), n, false)
+			t.addPart(mix(r.salt, b), n, false)
 			left -= n
 		}
 		tail, own := mix(r.salt+1, uint64(i)), true
@@ -315,7 +315,7 @@ func (r *Replay) session(s *Session, indexes ...int) {
 			own = false
 			tail = mix(r.salt+2, q.Session) // later prompts repeat the earlier ones and go on
 		}
-		t.part(tail, left, own)
+		t.addPart(tail, left, own)
 		s.Turns = append(s.Turns, t)
 	}
 }

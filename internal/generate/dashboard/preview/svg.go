@@ -71,7 +71,7 @@ func (p *Preview) chart(b *Board, panel *dashboard.Panel) render.Chart {
 		Range: [2]float64{from, to}, Clock: true, Step: p.Step.Seconds(),
 		Stack: panel.Stack, Max: panel.Max,
 	}
-	c.In(panel.Unit)
+	c.SetUnit(panel.Unit)
 	for _, m := range b.events {
 		c.Marks = append(c.Marks, render.Mark{At: render.Moment(m.at), Name: m.name})
 	}

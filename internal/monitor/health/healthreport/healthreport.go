@@ -25,7 +25,7 @@ func Document(r *health.Report) *render.Document {
 		style = render.Bold
 	}
 	d.Answer(style, "", r.Summary).Most = 3
-	d.Say("", span(r)).Style = render.Dim
+	d.Paragraph("", span(r)).Style = render.Dim
 	for i := range r.Models {
 		m := &r.Models[i]
 		few := i < fewModels
@@ -37,19 +37,19 @@ func Document(r *health.Report) *render.Document {
 		}
 		rank(0)
 		d.Section(head(m), "").Name = true
-		d.Say("now", strings.Join(now(&m.Now), " · "))
-		d.In(render.Details)
+		d.Paragraph("now", strings.Join(now(&m.Now), " · "))
+		d.ShowIn(render.Details)
 		if m.Summary != "" {
-			d.Say("", render.Sentence(m.Summary))
+			d.Paragraph("", render.Sentence(m.Summary))
 		}
 		d.Figures(figures(r, m)...)
 		for k := range m.Areas {
 			a := &m.Areas[k]
-			d.In(render.Screen)
+			d.ShowIn(render.Screen)
 			rank(areaRanks[a.State])
 			b := d.Item(a.Title, fmt.Sprintf("%-8s  %s", a.State, area(l, m, a)))
 			b.Style, b.Most = stateStyle(a.State), 1
-			d.In(render.Details)
+			d.ShowIn(render.Details)
 			section := d.Section(a.Title, ": "+string(a.State))
 			section.Style, section.Name = stateStyle(a.State), true
 			says, not := known(a.Rows)
@@ -57,24 +57,24 @@ func Document(r *health.Report) *render.Document {
 			for j := range says {
 				rows = append(rows, l.cells(m, &says[j]))
 			}
-			d.Say("", a.Asks).Style = render.Dim
+			d.Paragraph("", a.Asks).Style = render.Dim
 			columns := render.Words(render.Columns(l.columns()[0], l.columns()[1:]...))
 			columns[len(columns)-2].Left = true
 			d.Table(columns, rows)
 			for _, n := range not {
-				d.Say("", n)
+				d.Paragraph("", n)
 			}
 		}
 		d.Rank(0)
-		d.In(render.Everywhere)
+		d.ShowIn(render.Everywhere)
 	}
 	incidents(d, r)
 	d.Rank(rankNote)
 	for i, n := range r.Notes {
 		if i == 0 {
-			d.In(render.Details)
+			d.ShowIn(render.Details)
 			d.Section("Notes", "")
-			d.In(render.Everywhere)
+			d.ShowIn(render.Everywhere)
 		}
 		d.List(n)
 	}
@@ -93,7 +93,7 @@ func incidents(d *render.Document, r *health.Report) {
 	}
 	d.Rank(0)
 	if len(r.Incidents) == 0 {
-		d.Say("", "None.")
+		d.Paragraph("", "None.")
 	}
 }
 
@@ -308,7 +308,7 @@ func figures(r *health.Report, m *health.Model) []render.Figure {
 			Title: l.Title, Clock: true, Width: 480, Height: 170, NoLegend: true, Step: l.StepS,
 			Range: [2]float64{render.Moment(r.From), render.Moment(r.To)},
 		}
-		c.In(unit)
+		c.SetUnit(unit)
 		s := render.Series{Name: l.Title}
 		for _, p := range l.Points {
 			s.X, s.Y = append(s.X, p[0]), append(s.Y, p[1])

@@ -105,7 +105,7 @@ func (m *document) head(d *diagnosis) {
 		}
 	}
 	m.Title = "Post-mortem: " + title
-	m.Say("", render.Sentence(i.Summary.Summary))
+	m.Paragraph("", render.Sentence(i.Summary.Summary))
 	m.Item("Incident", i.ID)
 	if name := strings.Trim(strings.Join([]string{i.Cluster, i.Namespace, i.Model}, "/"), "/"); name != "" {
 		m.Item("Model", name)
@@ -177,7 +177,7 @@ func (m *document) timeline() {
 		m.Item(formatTime(t.at), t.text)
 	}
 	if i.Omitted > 0 {
-		m.Say("", render.Plural(i.Omitted, "change")+" in the middle are left out: the verdict changed too often.")
+		m.Paragraph("", render.Plural(i.Omitted, "change")+" in the middle are left out: the verdict changed too often.")
 	}
 }
 
@@ -187,7 +187,7 @@ func (m *document) evidence(d *diagnosis) {
 		return
 	}
 	m.Section("Evidence", "")
-	m.Say("", "As it was at "+formatTime(d.At)+", when the verdict was surest.")
+	m.Paragraph("", "As it was at "+formatTime(d.At)+", when the verdict was surest.")
 	var rows [][]string
 	shown := map[string]bool{} // a quantity once: what it is compared with first decided
 	for _, e := range f.Evidence {
@@ -203,7 +203,7 @@ func (m *document) evidence(d *diagnosis) {
 	}
 	m.Table(render.Columns("quantity", "value", "normal", "threshold"), rows)
 	if len(f.Reasons) > 0 {
-		m.Part("Why", "")
+		m.Subsection("Why", "")
 	}
 	for _, r := range f.Reasons {
 		m.List(render.Sentence(r))
@@ -213,11 +213,11 @@ func (m *document) evidence(d *diagnosis) {
 		for _, x := range d.Workload.Factors {
 			rows = append(rows, []string{strings.ReplaceAll(x.Name, "_", " "), number(x.Baseline, x.Unit), number(x.Value, x.Unit)})
 		}
-		m.Part("What changed in the traffic", "")
+		m.Subsection("What changed in the traffic", "")
 		m.Table(render.Columns("quantity", "normal", "then"), rows)
 	}
 	if f.Runbook != "" {
-		m.Say("Runbook", f.Runbook)
+		m.Paragraph("Runbook", f.Runbook)
 	}
 }
 
@@ -273,7 +273,7 @@ func (m *document) plots(kept, course []plot) {
 		if k == 0 {
 			m.Section("Plots", "")
 		}
-		m.Part(shown[k].Title, "")
+		m.Subsection(shown[k].Title, "")
 		m.Image(m.draw(&shown[k]))
 	}
 }
@@ -289,7 +289,7 @@ func rank(p plot) int {
 func (m *document) draw(p *plot) *render.Chart {
 	unit := indicator.Unit(p.Unit)
 	c := render.Chart{Title: p.Title, Clock: true}
-	c.In(unit)
+	c.SetUnit(unit)
 	for _, l := range p.Lines {
 		s := render.Series{Name: render.Clean(l.Name)}
 		for _, at := range l.Points {
@@ -329,10 +329,10 @@ func (m *document) seenBefore() {
 	s := m.incident.Similar
 	m.Section("Seen before", "")
 	if s == nil {
-		m.Say("", "No earlier incident like this one is kept.")
+		m.Paragraph("", "No earlier incident like this one is kept.")
 		return
 	}
-	m.Say("", s.Note+" ("+s.ID+")")
+	m.Paragraph("", s.Note+" ("+s.ID+")")
 	for _, n := range s.Notes {
 		m.Item(formatTime(n.At), n.By+": "+n.Text)
 	}

@@ -53,7 +53,7 @@ func Open(files map[string]File) Dir {
 	d := Dir{}
 	for name, f := range files {
 		t := &file{source: f, columns: []string{}}
-		t.err = safely(func() error {
+		t.err = recoverPanic(func() error {
 			err := footer(f)
 			if err != nil {
 				return err
@@ -121,8 +121,8 @@ func (f *file) pages(group, column int) error {
 	return nil
 }
 
-// safely turns a panic into an error: the library trusts what a file says of itself.
-func safely(read func() error) (err error) {
+// recoverPanic turns a panic into an error: the library trusts what a file says of itself.
+func recoverPanic(read func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: %v", ErrCorrupt, p)
@@ -140,17 +140,17 @@ func (d Dir) Columns(name string) []string {
 }
 
 // Parts implements [table.Source]. They are told apart by the number of their first row.
-func (d Dir) Parts(_ context.Context, name string) ([]table.Part, error) {
+func (d Dir) Parts(_ context.Context, name string) ([]table.Chunk, error) {
 	f := d[name]
 	if f.err != nil {
 		return nil, f.err
 	}
-	var parts []table.Part
+	var parts []table.Chunk
 	for from, n := int64(0), f.NumRows(); from < n; from += rows {
 		if int64(len(parts)) > f.Size() { // a row takes more than a bit, even among millions that are alike
 			return parts, fmt.Errorf("%w: %d rows", ErrCorrupt, n)
 		}
-		parts = append(parts, table.Part{From: from, Count: min(rows, n-from)})
+		parts = append(parts, table.Chunk{From: from, Count: min(rows, n-from)})
 	}
 	return parts, nil
 }
@@ -176,12 +176,12 @@ type reader struct {
 	row     []table.Value
 }
 
-func (r *reader) Read(p table.Part, _ *[]byte, yield func([]table.Value)) error {
-	return safely(func() error {
+func (r *reader) Read(p table.Chunk, _ *[]byte, yield func([]table.Value)) error {
+	return recoverPanic(func() error {
 		for range p.Count {
 			for _, c := range r.columns {
 				if c.at == len(c.values) {
-					if err := c.more(); err != nil {
+					if err := c.readMore(); err != nil {
 						return err
 					}
 				}
@@ -206,8 +206,8 @@ type column struct {
 	at            int
 }
 
-// more reads the next values.
-func (c *column) more() error {
+// readMore reads the next values.
+func (c *column) readMore() error {
 	for {
 		if c.page == nil {
 			switch groups := c.file.RowGroups(); {

@@ -28,7 +28,7 @@ func fixture(t testing.TB) []byte {
 func count(ctx context.Context, b []byte, want ...string) (int, error) {
 	n := 0
 	d := Open(map[string]File{"t": {bytes.NewReader(b), int64(len(b))}})
-	err := table.Scan(ctx, d, "t", want, table.Keep, func(*[]table.Value) bool {
+	err := table.Scan(ctx, d, "t", want, table.CopyRow, func(*[]table.Value) bool {
 		n++
 		return n < 100_000
 	})

@@ -87,7 +87,7 @@ const master = "sqlite_master"
 func (d *DB) schema() error {
 	d.tables[master] = &tree{columns: []string{"type", "name", "tbl_name", "rootpage", "sql"}, root: 1, rowid: -1}
 	n := 0
-	err := table.Scan(context.Background(), d, master, []string{"type", "name", "rootpage", "sql"}, table.Keep, func(row *[]table.Value) bool {
+	err := table.Scan(context.Background(), d, master, []string{"type", "name", "rootpage", "sql"}, table.CopyRow, func(row *[]table.Value) bool {
 		n++
 		if v := *row; v[0].Text() == "table" && v[1].Text() != master {
 			t := &tree{root: uint32(v[2].Int)} //nolint:gosec // checked when it is read
@@ -168,16 +168,16 @@ func (d *DB) Columns(name string) []string {
 func (d *DB) Shared() bool { return true }
 
 // Parts implements [table.Source]: neighbouring leaves.
-func (d *DB) Parts(ctx context.Context, name string) ([]table.Part, error) {
+func (d *DB) Parts(ctx context.Context, name string) ([]table.Chunk, error) {
 	leaves, err := d.leaves(ctx, d.tables[name])
 	most := max(1, together/d.page)
-	var parts []table.Part
+	var parts []table.Chunk
 	for _, n := range leaves {
 		if k := len(parts) - 1; k >= 0 && parts[k].From+parts[k].Count == int64(n) && parts[k].Count < most {
 			parts[k].Count++
 			continue
 		}
-		parts = append(parts, table.Part{From: int64(n), Count: 1})
+		parts = append(parts, table.Chunk{From: int64(n), Count: 1})
 	}
 	return parts, err
 }
@@ -288,7 +288,7 @@ func (d *DB) Reader(name string, columns []int) table.Reader {
 }
 
 // Read implements [table.Reader].
-func (s *scanner) Read(part table.Part, buffer *[]byte, yield func([]table.Value)) error {
+func (s *scanner) Read(part table.Chunk, buffer *[]byte, yield func([]table.Value)) error {
 	from, pages := uint32(part.From), uint32(part.Count) //nolint:gosec // numbers of pages
 	data, err := s.read(from, pages, *buffer)
 	if err != nil {
@@ -357,7 +357,7 @@ func (s *scanner) cell(p []byte, at int) error {
 			return ErrCorrupt
 		}
 		var err error
-		if row, err = s.whole(row[:local], binary.BigEndian.Uint32(row[local:]), total); err != nil {
+		if row, err = s.gatherRow(row[:local], binary.BigEndian.Uint32(row[local:]), total); err != nil {
 			return err
 		}
 	}
@@ -380,8 +380,8 @@ func (d *DB) local(total int) int {
 	return least
 }
 
-// whole gathers a row that goes on in further pages.
-func (d *DB) whole(local []byte, next uint32, total int) ([]byte, error) {
+// gatherRow gathers a row that goes on in further pages.
+func (d *DB) gatherRow(local []byte, next uint32, total int) ([]byte, error) {
 	row := slices.Clone(local)
 	var p []byte
 	for len(row) < total {

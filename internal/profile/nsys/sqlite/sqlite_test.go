@@ -27,7 +27,7 @@ func fixture(t testing.TB) []byte {
 // scan hands the rows over one by one.
 func scan(t testing.TB, db *DB, name string, want []string, take func([]table.Value) bool) error {
 	t.Helper()
-	return table.Scan(t.Context(), db, name, want, table.Keep, func(v *[]table.Value) bool { return take(*v) })
+	return table.Scan(t.Context(), db, name, want, table.CopyRow, func(v *[]table.Value) bool { return take(*v) })
 }
 
 func TestScan(t *testing.T) {
@@ -87,7 +87,7 @@ func TestAScanEnds(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := table.Scan(ctx, db, "t", nil, table.Keep, func(*[]table.Value) bool { return true }); !errors.Is(err, context.Canceled) {
+	if err := table.Scan(ctx, db, "t", nil, table.CopyRow, func(*[]table.Value) bool { return true }); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }

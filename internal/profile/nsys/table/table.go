@@ -20,18 +20,18 @@ type Value struct {
 // Text is a value's text.
 func (v Value) Text() string { return string(v.Bytes) }
 
-// Keep is a read for Scan that keeps the values.
-func Keep(v []Value, row *[]Value) { *row = slices.Clone(v) }
+// CopyRow is a read for Scan that keeps the values.
+func CopyRow(v []Value, row *[]Value) { *row = slices.Clone(v) }
 
-// A Part is neighbouring pages or rows of a table.
-type Part struct{ From, Count int64 }
+// A Chunk is neighbouring pages or rows of a table.
+type Chunk struct{ From, Count int64 }
 
 // A Source holds tables.
 type Source interface {
 	// Columns are the names of a table's columns; nil where there is no such table.
 	Columns(table string) []string
 	// Parts are those of a table, in order, and why they are not all.
-	Parts(ctx context.Context, table string) ([]Part, error)
+	Parts(ctx context.Context, table string) ([]Chunk, error)
 	// Reader reads columns of a table, by their numbers, those below zero as null.
 	Reader(table string, columns []int) Reader
 	// Shared reports whether several Readers may divide a table's parts among them. If
@@ -42,7 +42,7 @@ type Source interface {
 // A Reader reads parts of one table, for one goroutine.
 type Reader interface {
 	// Read calls yield for every row, whose bytes may lie in buffer until that is read into again.
-	Read(p Part, buffer *[]byte, yield func([]Value)) error
+	Read(p Chunk, buffer *[]byte, yield func([]Value)) error
 }
 
 // Column is the number of a table's column, or -1.
@@ -53,9 +53,9 @@ func Column(s Source, table, column string) int {
 // ahead is how many parts are read ahead by each worker.
 const ahead = 3
 
-// part is one that is read or taken.
-type part[T any] struct {
-	Part
+// chunk is one that is read or taken.
+type chunk[T any] struct {
+	Chunk
 	data []byte
 	rows []T
 	err  error // after those rows
@@ -90,10 +90,10 @@ func scan[T any](ctx context.Context, s Source, table string, columns []int, rea
 	if s.Shared() {
 		workers = min(runtime.GOMAXPROCS(0), 1+len(parts)/ahead)
 	}
-	work, ordered := make(chan *part[T], ahead*workers), make(chan *part[T], ahead*workers)
-	free := make(chan *part[T], ahead*workers)
+	work, ordered := make(chan *chunk[T], ahead*workers), make(chan *chunk[T], ahead*workers)
+	free := make(chan *chunk[T], ahead*workers)
 	for range ahead * workers {
-		free <- &part[T]{done: make(chan struct{}, 1)}
+		free <- &chunk[T]{done: make(chan struct{}, 1)}
 	}
 	ctx, stop := context.WithCancel(ctx)
 	var all sync.WaitGroup
@@ -105,7 +105,7 @@ func scan[T any](ctx context.Context, s Source, table string, columns []int, rea
 		for _, next := range parts {
 			select {
 			case p := <-free:
-				p.Part = next
+				p.Chunk = next
 				work <- p
 				ordered <- p
 			case <-ctx.Done():
@@ -119,7 +119,7 @@ func scan[T any](ctx context.Context, s Source, table string, columns []int, rea
 			for p := range work {
 				if ctx.Err() == nil {
 					p.rows = p.rows[:0]
-					p.err = r.Read(p.Part, &p.data, func(v []Value) {
+					p.err = r.Read(p.Chunk, &p.data, func(v []Value) {
 						n := len(p.rows)
 						p.rows = slices.Grow(p.rows, 1)[:n+1]
 						row := &p.rows[n]

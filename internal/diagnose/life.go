@@ -96,8 +96,9 @@ func (r *Request) dropDeparted(hs []*history) []string {
 	gone := func(i int) bool {
 		at := hs[i].at
 		n := len(at)
-		// Others may be scraped more often.
-		return n > 0 && newest.Sub(at[n-1]) > missedScrapes*max(r.Interval, usualGap(at[max(0, n-lastScrapes):]))/2
+		missed := func(interval time.Duration) bool { return newest.Sub(at[n-1]) > missedScrapes*interval/2 }
+		// Others may be scraped more often than it is.
+		return n > 0 && missed(r.Interval) && missed(usualGap(at[max(0, n-lastScrapes):]))
 	}
 	var targets []Target
 	var spans []Span

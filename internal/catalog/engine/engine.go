@@ -79,7 +79,10 @@ func OfPrefix(e Engine, naming func(prefix string) Naming, table string) Engine 
 	spelt := map[string]Naming{}
 	for i, prefix := range e.prefixes() {
 		n := naming(prefix)
-		n.ID, n.Prefix = string(e.ID)+[]string{"", "-normalized"}[i], prefix
+		n.ID, n.Prefix = string(e.ID), prefix
+		if i > 0 {
+			n.ID += "-normalized"
+		}
 		spelt[prefix] = n
 		e.IDs = append(e.IDs, n.ID)
 	}
@@ -140,16 +143,4 @@ func (e Engine) Canonical(name string) (string, bool) {
 		}
 	}
 	return name, false
-}
-
-// HasPrefix returns a Detect of pages with a name that begins with a prefix.
-func HasPrefix(prefix string, naming func(names map[string]bool) Naming) func(map[string]bool) (Naming, bool) {
-	return func(names map[string]bool) (Naming, bool) {
-		for n := range names {
-			if strings.HasPrefix(n, prefix) {
-				return naming(names), true
-			}
-		}
-		return Naming{}, false
-	}
 }

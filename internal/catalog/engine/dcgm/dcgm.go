@@ -4,6 +4,7 @@ package dcgm
 import (
 	_ "embed"
 	"regexp"
+	"strings"
 	"sync"
 
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
@@ -16,8 +17,17 @@ const ID engine.ID = "dcgm"
 // Engine is the exporter: no engine, but found and asked like one.
 var Engine = engine.Engine{
 	ID: ID, Selector: "DCGM_FI_.+", IDs: []string{"dcgm"},
-	Detect:       engine.HasPrefix("DCGM_FI_", naming),
+	Detect:       detect,
 	ReleaseNames: releaseNames,
+}
+
+func detect(has map[string]bool) (engine.Naming, bool) {
+	for name := range has {
+		if strings.HasPrefix(name, "DCGM_FI_") {
+			return naming(has), true
+		}
+	}
+	return engine.Naming{}, false
 }
 
 func naming(has map[string]bool) engine.Naming {

@@ -147,7 +147,7 @@ func explain(causes, others []outcome, same func(cause, o *outcome) bool) {
 		for k := range others {
 			cause, o := &causes[i], &others[k]
 			switch {
-			case cause.status != Firing || !cause.pathology.Inhibits(o.pathology) || !same(cause, o):
+			case cause.status != Firing || cause.note || !cause.pathology.Inhibits(o.pathology) || !same(cause, o):
 			case o.status == Firing && o.inhibitedBy == "":
 				o.inhibitedBy = cause.pathology.ID
 			case o.status == Unknown:
@@ -157,8 +157,13 @@ func explain(causes, others []outcome, same func(cause, o *outcome) bool) {
 	}
 }
 
-// judgedBy reports whether a pathology is about such a target.
+// judgedBy reports whether a pathology is about such a target, and about nothing that it does not use.
 func (t *Target) judgedBy(p *catalog.Pathology) bool {
+	used := true
+	p.When.Signals(func(s *indicator.Signal) { used = used && t.Dialect.Unused(s) == "" })
+	if !used {
+		return false
+	}
 	switch p.Scope() {
 	case indicator.Gateway:
 		return t.isGateway()

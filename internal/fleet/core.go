@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"container/heap"
 	"fmt"
 	"math/rand/v2"
@@ -168,10 +169,12 @@ func (r *replica) applyFaults(before, f Faults, at time.Duration) error {
 	r.setHung(f.Hang, at)
 	r.leak, r.held, r.missing = f.LeakPerRequest, f.HeldBefore, f.Page
 	r.gpu.fault = f.GPU
+	r.accepted, r.failing.of, r.corrupt.of = f.accepted(), f.TransfersFail, f.Corrupt
+	r.unfilled, r.transferTakes = f.NoPrefill, cmp.Or(f.TransferTakes, 20*time.Millisecond)
 	if !r.up {
 		return nil
 	}
-	return r.engine.SetCost(f.slow(r.cfg.Cost))
+	return r.engine.SetCost(f.slow(r.cfg))
 }
 
 // eventHeap orders by time, then by number.

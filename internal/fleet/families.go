@@ -19,14 +19,19 @@ type engineMetrics struct {
 	preemptions      int64
 
 	prompt, cached, generation int64 // tokens
+	externalQueries            int64 // prompt tokens that a KV connector was asked for
+	transferred                int64 // those whose KV came from another server
 	admittedHits               int64
+	drafts, drafted, accepted  int64 // of speculative decoding: tokens, but for drafts
+	failedTransfers, corrupted int64
 	success                    [5]int64 // by finishReasons
 	rejections                 [2]int64 // by rejectionReasons
 
 	ttft, itl, tpot, e2e, queue, inference, prefill, decode *histogram // seconds
 	iteration, promptLen, outputLen, maxOutput, computed    *histogram // tokens
 	limit, n, preempted                                     *histogram
-	promptRate, outputRate                                  float64 // of the V0 engine: tokens a second, lately
+	transfer, transferBytes                                 *histogram // seconds that a prompt's KV takes to arrive, and its size
+	promptRate, outputRate                                  float64    // of the V0 engine: tokens a second, lately
 
 	families []shown
 }
@@ -51,19 +56,22 @@ const (
 var (
 	nBounds       = []float64{1, 2, 5, 10, 20}
 	preemptBounds = []float64{1, 2, 3, 4, 5, 10, 20}
+	// of vllm/distributed/kv_transfer/kv_connector/v1/nixl/stats.py, v0.32.0
+	transferBounds = []float64{0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 5}
+	transferSizes  = []float64{1 << 11, 1 << 13, 1 << 15, 1 << 17, 1 << 19, 1 << 21, 1 << 23, 1 << 25, 1 << 27, 1 << 29, 1 << 31, 1 << 33}
 )
 
-func newEngineMetrics(r engine.Release, maxModelLen int) *engineMetrics {
+func newEngineMetrics(r engine.Release, maxModelLen int, uses []string) *engineMetrics {
 	of := func(family string) *histogram { return newHistogram(vllm.Bounds("vllm:"+family, string(r))) }
 	lengths := vllm.LengthBounds(maxModelLen)
 	return &engineMetrics{
-		families: familiesOf(r),
+		families: familiesOf(r, uses),
 		ttft:     of("time_to_first_token_seconds"), itl: of("time_per_output_token_seconds"), tpot: of("request_time_per_output_token_seconds"),
 		e2e: of("e2e_request_latency_seconds"), queue: of("request_queue_time_seconds"), inference: of("request_inference_time_seconds"),
 		prefill: of("request_prefill_time_seconds"), decode: of("request_decode_time_seconds"),
 		iteration: of("iteration_tokens_total"), promptLen: newHistogram(lengths), outputLen: newHistogram(lengths),
 		maxOutput: newHistogram(lengths), computed: newHistogram(lengths), limit: newHistogram(lengths),
-		n: newHistogram(nBounds), preempted: newHistogram(preemptBounds),
+		n: newHistogram(nBounds), preempted: newHistogram(preemptBounds), transfer: newHistogram(transferBounds), transferBytes: newHistogram(transferSizes),
 	}
 }
 
@@ -87,12 +95,15 @@ type shown struct {
 	bare  bool     // it has no engine label
 }
 
-// familiesOf are those that a release shows, in the order of its page.
-func familiesOf(r engine.Release) (out []shown) {
+// familiesOf are those that a release shows with the options that are in use, in the order of its page.
+func familiesOf(r engine.Release, uses []string) (out []shown) {
 	known := vllm.Engine.Families()
 	for i := range families {
 		f := &families[i]
 		k := known[slices.IndexFunc(known, func(k engine.Family) bool { return k.Name == f.name })]
+		if k.Needs != "" && !slices.Contains(uses, k.Needs) {
+			continue
+		}
 		if !k.Released(string(r)) || vllm.OnlyV1(&k) && v0(r) || vllm.OnlyV0(&k) && !v0(r) {
 			continue
 		}
@@ -161,8 +172,16 @@ var families = []family{
 	{name: "vllm:kv_cache_usage_perc", help: "KV cache usage, 0 to 1.", value: one(func(m *engineMetrics) float64 { return m.usage })},
 	{name: "vllm:prefix_cache_queries_total", help: "Tokens looked up in the prefix cache.", value: count(func(m *engineMetrics) int64 { return m.queries })},
 	{name: "vllm:prefix_cache_hits_total", help: "Tokens found in the prefix cache.", value: count(func(m *engineMetrics) int64 { return m.hits })},
-	{name: "vllm:external_prefix_cache_queries_total", help: "Tokens looked up through a KV connector.", value: zero},
-	{name: "vllm:external_prefix_cache_hits_total", help: "Tokens found through a KV connector.", value: zero},
+	{name: "vllm:external_prefix_cache_queries_total", help: "Tokens looked up through a KV connector.", value: count(func(m *engineMetrics) int64 { return m.externalQueries })},
+	{name: "vllm:external_prefix_cache_hits_total", help: "Tokens found through a KV connector.", value: count(func(m *engineMetrics) int64 { return m.transferred })},
+	{name: "vllm:nixl_xfer_time_seconds", help: "Time of a KV transfer.", hist: func(m *engineMetrics) *histogram { return m.transfer }},
+	{name: "vllm:nixl_bytes_transferred", help: "Bytes of a KV transfer.", hist: func(m *engineMetrics) *histogram { return m.transferBytes }},
+	{name: "vllm:nixl_num_failed_transfers_total", help: "KV transfers that failed.", value: count(func(m *engineMetrics) int64 { return m.failedTransfers })},
+	{name: "vllm:nixl_num_kv_expired_reqs_total", help: "Requests whose KV nobody fetched in time.", value: zero},
+	{name: "vllm:spec_decode_num_drafts_total", help: "Drafts of speculative decoding.", value: count(func(m *engineMetrics) int64 { return m.drafts })},
+	{name: "vllm:spec_decode_num_draft_tokens_total", help: "Tokens that were drafted.", value: count(func(m *engineMetrics) int64 { return m.drafted })},
+	{name: "vllm:spec_decode_num_accepted_tokens_total", help: "Drafted tokens that were accepted.", value: count(func(m *engineMetrics) int64 { return m.accepted })},
+	{name: "vllm:corrupted_requests_total", help: "Requests whose logits held NaN.", value: count(func(m *engineMetrics) int64 { return m.corrupted })},
 	{name: "vllm:mm_cache_queries_total", help: "Items looked up in the multimodal cache.", value: zero},
 	{name: "vllm:mm_cache_hits_total", help: "Items found in the multimodal cache.", value: zero},
 	{name: "vllm:num_preemptions_total", help: "Preemptions.", value: count(func(m *engineMetrics) int64 { return m.preemptions })},
@@ -207,9 +226,11 @@ func (m *engineMetrics) hitRate() float64 {
 func (m *engineMetrics) bySource(i int) float64 {
 	switch i {
 	case 0:
-		return float64(m.prompt - m.cached)
+		return float64(m.prompt - m.cached - m.transferred)
 	case 1:
 		return float64(m.cached)
+	case 2:
+		return float64(m.transferred)
 	}
 	return 0
 }

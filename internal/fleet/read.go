@@ -12,7 +12,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
-	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
@@ -24,8 +23,8 @@ const sick = 70 * time.Second
 func Scenarios(catalogue []*catalog.Pathology) ([]Scenario, error) {
 	out := []Scenario{healthy()}
 	for _, p := range catalogue {
-		if p.Scope() == indicator.Gateway {
-			continue // the fleet has none
+		if p.Scenario == "" {
+			continue // it takes what the fleet has not: a gateway, or two servers with a link
 		}
 		s, err := ReadScenario(p.ID, p.Scenario)
 		if err != nil {
@@ -89,6 +88,7 @@ func readScenario(name, text string) (Scenario, error) {
 		Interval time.Duration
 		Args     string        // of vllm serve
 		HostTime time.Duration `yaml:"host_time"`
+		Checks   bool          `yaml:"checks_nan"` // VLLM_COMPUTE_NANS_IN_LOGITS=1
 		Cost     sim.StepCost  // seconds
 		Healthy  Phase
 		Phases   []yaml.Node
@@ -97,7 +97,7 @@ func readScenario(name, text string) (Scenario, error) {
 		return Scenario{}, err
 	}
 	s := Scenario{Name: name, Title: file.Title, Fault: file.Fault, Replicas: file.Replicas, Interval: file.Interval}
-	settings, ignored, err := Settings{HostTime: file.HostTime, Cost: file.Cost}.With(engine.ParseArgs(file.Args, "scenario"))
+	settings, ignored, err := Settings{HostTime: file.HostTime, Cost: file.Cost, ChecksNaN: file.Checks}.With(engine.ParseArgs(file.Args, "scenario"))
 	switch {
 	case err != nil:
 		return s, err

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -19,6 +20,26 @@ type Server struct {
 	Cost    sim.StepCost
 	// HostTime is the part of every step in which the GPU waits for the host.
 	HostTime time.Duration
+	// Drafted is how many tokens speculative decoding guesses in a step; 0 is none.
+	Drafted int
+	// Transfers says that the KV of prompts is computed by another server, and fetched.
+	Transfers bool
+	// ChecksNaN says that logits are searched for NaN (VLLM_COMPUTE_NANS_IN_LOGITS=1).
+	ChecksNaN bool
+}
+
+// uses lists the options that show metrics of their own, in the words of vLLM's families.
+func (s Server) uses() (out []string) {
+	if s.Drafted > 0 {
+		out = append(out, "--speculative-config")
+	}
+	if s.Transfers {
+		out = append(out, "the NIXL connector")
+	}
+	if s.ChecksNaN {
+		out = append(out, "VLLM_COMPUTE_NANS_IN_LOGITS=1")
+	}
+	return out
 }
 
 // call is one request to the API.
@@ -39,7 +60,9 @@ type call struct {
 	first   time.Duration // first token
 	last    time.Duration // latest token
 	tokens  int           // so far
+	outputs int           // steps that are to bring tokens
 	cached  int           // prompt tokens that the prefix cache served
+	fetched bool          // the KV of its prompt came from another server
 }
 
 // A caller hears what becomes of its request, while the core is at that time.
@@ -86,9 +109,15 @@ type replica struct {
 	api      *apiMetrics
 	born     time.Duration // when it began to serve
 	gpu      gpu
-	leak     float64       // bytes that each request leaves behind
-	held     time.Duration // how long a request waits before the engine process gets it
-	later    func(at time.Duration, do func(at time.Duration))
+	leak     float64 // bytes that each request leaves behind
+	accepted float64 // drafted tokens that the model accepts, of one
+	failing  share   // KV transfers
+	corrupt  share   // requests whose logits hold NaN
+
+	unfilled      bool          // prompts come without their KV
+	transferTakes time.Duration // a transfer of KV
+	held          time.Duration // how long a request waits before the engine process gets it
+	later         func(at time.Duration, do func(at time.Duration))
 
 	inbox     []*call
 	left      []*call // aborted, and the engine has not read it yet
@@ -98,6 +127,18 @@ type replica struct {
 	frontend time.Duration // when the API server has sent all that it has
 
 	rate throughput
+}
+
+// share says of events one by one which of them are of a share of all.
+type share struct{ of, owed float64 }
+
+func (s *share) next() bool {
+	s.owed += s.of
+	if s.owed < 1 {
+		return false
+	}
+	s.owed--
+	return true
 }
 
 // frontendTime is how long the API server's one thread needs to send a token:
@@ -132,7 +173,7 @@ func (r *replica) start(at time.Duration) error {
 		r.read()
 		return r.up
 	}}
-	r.metrics = newEngineMetrics(r.cfg.Release, r.cfg.Engine.MaxModelLen)
+	r.metrics = newEngineMetrics(r.cfg.Release, r.cfg.Engine.MaxModelLen, r.cfg.uses())
 	r.api = newAPIMetrics(r.wall(at))
 	r.born, r.rate = at, throughput{at: at}
 	r.calls = make(map[int]*call)
@@ -218,8 +259,8 @@ func (r *replica) submit(c *call, at time.Duration) int {
 			r.wake(at)
 		}
 	}
-	if r.held > 0 {
-		r.later(at+r.held, send)
+	if held := r.held + r.fetch(c); held > 0 {
+		r.later(at+held, send)
 	} else {
 		send(at)
 	}
@@ -284,7 +325,7 @@ func (r *replica) read() {
 			continue
 		}
 		id, err := r.engine.Add(sim.Request{
-			Arrival: r.engine.Now, PromptTokens: c.prompt, OutputTokens: c.output, MaxTokens: c.limit, Priority: c.priority, Blocks: c.blocks,
+			Arrival: r.engine.Now, PromptTokens: c.prompt, OutputTokens: r.outputs(c), MaxTokens: c.limit, Priority: c.priority, Blocks: c.blocks,
 		})
 		if err != nil { // refuses has looked at all that Add refuses
 			continue
@@ -295,6 +336,47 @@ func (r *replica) read() {
 	clear(r.left)
 	clear(r.inbox)
 	r.left, r.inbox = r.left[:0], r.inbox[:0]
+}
+
+// kvBytes is a token of KV cache of an 8B model: 32 layers, 8 heads of 128, keys and values of two bytes.
+const kvBytes = 32 * 8 * 128 * 2 * 2
+
+// fetch asks the server that computed a prompt for its KV, and returns how long that takes.
+func (r *replica) fetch(c *call) time.Duration {
+	if !r.cfg.Transfers || r.unfilled {
+		return 0
+	}
+	if c.fetched = !r.failing.next(); !c.fetched {
+		r.metrics.failedTransfers++
+		return 0
+	}
+	r.metrics.transfer.observe(r.transferTakes.Seconds())
+	r.metrics.transferBytes.observe(float64(c.prompt) * kvBytes)
+	return r.transferTakes
+}
+
+// outputs is in how many steps a call's tokens come: in each but the first the model accepts its share
+// of what was drafted, and adds a token of its own.
+func (r *replica) outputs(c *call) int {
+	c.outputs = 1 + int(math.Ceil(float64(c.output-1)/(1+r.accepted*float64(r.cfg.Drafted))))
+	return c.outputs
+}
+
+// tokensOf is how many tokens the next output of a call holds.
+func (r *replica) tokensOf(c *call, out *sim.Output) int64 {
+	c.outputs--
+	drafted := int64(r.cfg.Drafted)
+	if drafted == 0 || out.First {
+		return 1
+	}
+	n := int64(1)
+	if left := c.outputs + 1; left > 0 {
+		n = int64((c.output - c.tokens + left - 1) / left)
+	}
+	r.metrics.drafts++
+	r.metrics.drafted += drafted
+	r.metrics.accepted += n - 1
+	return n
 }
 
 // report counts a step's tokens and tells the callers, whose reaction may be
@@ -308,21 +390,31 @@ func (r *replica) report(outputs []sim.Output) {
 		done bool
 	}
 	var events []event
-	for _, out := range outputs {
+	for i := range outputs {
+		out := &outputs[i]
 		c := r.calls[out.ID]
 		if c == nil {
 			continue
 		}
+		got := r.tokensOf(c, out)
 		if c.stage != over {
-			events = append(events, event{c, out.Result != nil})
+			for k := range got {
+				events = append(events, event{c, out.Result != nil && k == got-1})
+			}
 		}
-		m.generation++
-		step++
+		m.generation += got
+		step += int(got)
 		if out.First {
 			c.cached = out.Cached
 			c.first = at
 			m.prompt += int64(c.prompt)
 			m.cached += int64(c.cached)
+			if r.cfg.Transfers {
+				m.externalQueries += int64(c.prompt - c.cached)
+			}
+			if c.fetched {
+				m.transferred += int64(c.prompt - c.cached)
+			}
 			step += c.prompt
 			if r.uncached {
 				step -= c.cached
@@ -334,7 +426,7 @@ func (r *replica) report(outputs []sim.Output) {
 			m.itl.observe((at - c.last).Seconds())
 		}
 		c.last = at
-		c.tokens++
+		c.tokens += int(got)
 		if out.Result != nil {
 			delete(r.calls, out.ID)
 			if c.stage != over {
@@ -383,6 +475,9 @@ func (r *replica) finish(c *call, res *sim.RequestResult) {
 		reason = byStop
 	}
 	m.success[reason]++
+	if r.corrupt.next() {
+		m.corrupted++
+	}
 	decode := c.last - c.first
 	m.e2e.observe((at - c.arrived).Seconds())
 	m.queue.observe(res.Queue().Seconds())
@@ -399,7 +494,11 @@ func (r *replica) finish(c *call, res *sim.RequestResult) {
 	m.maxOutput.observe(float64(c.tokens))
 	m.limit.observe(float64(c.limit))
 	m.n.observe(1)
-	m.computed.observe(float64(c.prompt - c.cached))
+	computed := c.prompt - c.cached
+	if c.fetched {
+		computed = 0
+	}
+	m.computed.observe(float64(computed))
 	m.preempted.observe(float64(res.Preemptions))
 }
 

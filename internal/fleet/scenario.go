@@ -1,9 +1,11 @@
 package fleet
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
@@ -32,6 +34,9 @@ type Settings struct {
 	MaxNumSeqs, MaxNumBatchedTokens, MaxModelLen, NumBlocks, BlockSize int
 
 	NoChunkedPrefill, NoPrefixCaching bool
+
+	Drafted              int // as in Server
+	Transfers, ChecksNaN bool
 
 	Cost     sim.StepCost
 	HostTime time.Duration
@@ -63,7 +68,20 @@ func (s Settings) With(args engine.Config) (Settings, []string, error) {
 			*to = !on
 			continue
 		}
-		ignored = append(ignored, "--"+flag)
+		switch flag {
+		case engine.SpeculativeConfig:
+			var o struct {
+				Tokens int `json:"num_speculative_tokens"`
+			}
+			if err := json.Unmarshal([]byte(args[flag].Value), &o); err != nil || o.Tokens < 1 || o.Tokens > 128 {
+				return s, nil, fmt.Errorf("--%s: want a JSON object with num_speculative_tokens from 1 to 128", flag)
+			}
+			s.Drafted = o.Tokens
+		case engine.KVTransferConfig:
+			s.Transfers = strings.Contains(args[flag].Value, "NixlConnector")
+		default:
+			ignored = append(ignored, "--"+flag)
+		}
 	}
 	return s, ignored, nil
 }
@@ -94,11 +112,25 @@ type Faults struct {
 	HeldBefore     time.Duration `yaml:"held_before"`
 	LeakPerRequest float64       `yaml:"leak_per_request"` // bytes that the API server never gives back
 	GPU            GPUFault
+
+	Rejects       float64       // share of the drafted tokens that the model rejects; 0 is a fifth
+	TransfersFail float64       `yaml:"transfers_fail"` // share of prompts whose KV does not arrive, and is computed here
+	TransferTakes time.Duration `yaml:"transfer_takes"` // a transfer; 0 is 20 ms
+	NoPrefill     bool          `yaml:"no_prefill"`     // prompts come without their KV, and are computed here
+	Corrupt       float64       // share of requests whose logits hold NaN
+}
+
+// accepted is the share of drafted tokens that the model accepts.
+func (f *Faults) accepted() float64 {
+	if f.Rejects == 0 {
+		return 0.8
+	}
+	return 1 - f.Rejects
 }
 
 // slow returns what steps cost under the faults. A GPU whose clock is lowered
-// computes slower by as much.
-func (f *Faults) slow(c sim.StepCost) sim.StepCost {
+// computes slower by as much. Of a prompt that is computed elsewhere its blocks are fetched.
+func (f *Faults) slow(s Server) sim.StepCost {
 	all, prefill := 1.0, 1.0
 	if f.Slow > 0 {
 		all = f.Slow
@@ -109,9 +141,16 @@ func (f *Faults) slow(c sim.StepCost) sim.StepCost {
 	if f.SlowPrefill > 0 {
 		prefill = f.SlowPrefill
 	}
+	if s.Transfers {
+		here := max(f.TransfersFail, 0.02)
+		if f.NoPrefill {
+			here = 1
+		}
+		prefill *= here
+	}
 	by := sim.Uniform(all)
 	by.Mixed, by.PerToken, by.PerPair = all*prefill, all*prefill, all*prefill
-	return c.Scale(by)
+	return s.Cost.Scale(by)
 }
 
 // DefaultCost is of the order of an 8B model on an A100: 10 ms for a decode step,
@@ -141,7 +180,10 @@ func (s Settings) Server(r engine.Release, model string) (Server, error) {
 	override(&cfg.NumBlocks, s.NumBlocks)
 	override(&cfg.BlockSize, s.BlockSize)
 	cfg.ChunkedPrefill, cfg.PrefixCaching = !s.NoChunkedPrefill, !s.NoPrefixCaching
-	server := Server{Release: r, Model: model, Engine: cfg, Cost: s.Cost, HostTime: s.HostTime}
+	server := Server{
+		Release: r, Model: model, Engine: cfg, Cost: s.Cost, HostTime: s.HostTime,
+		Drafted: s.Drafted, Transfers: s.Transfers, ChecksNaN: s.ChecksNaN,
+	}
 	if s.Cost == (sim.StepCost{}) {
 		server.Cost = DefaultCost
 	}

@@ -437,7 +437,7 @@ func (x *Stage) unsteady(p *pod) {
 		if p.up {
 			f := p.faults
 			f.Slow = max(f.Slow, 1) * p.spell * math.Exp(n.Spread*wander)
-			x.fail(p.engine.SetCost(f.slow(p.cfg.Cost)))
+			x.fail(p.engine.SetCost(f.slow(p.cfg)))
 			p.api.memory = resident(at-p.born, memory, p.open())
 		}
 		if !p.left {

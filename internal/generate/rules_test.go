@@ -108,8 +108,11 @@ func configs(t *testing.T) map[string]generate.RulesConfig {
 
 // cannotTell lists the pathologies that servers do not expose enough for.
 var cannotTell = map[string][]string{
-	"V0":     {"prefix-cache-misses"},
-	"SGLang": {"prefill-starvation", "prefix-cache-misses", "slow-prefill", "workload-shift"},
+	"V0": {"corrupted-outputs", "decode-lost", "kv-transfer-failing", "kv-transfer-slow", "prefill-lost", "prefix-cache-misses"},
+	"SGLang": {
+		"corrupted-outputs", "decode-lost", "kv-transfer-failing", "kv-transfer-slow", "prefill-lost", "prefill-starvation",
+		"prefix-cache-misses", "slow-prefill", "speculation-collapse", "workload-shift",
+	},
 }
 
 func TestRulesAreValid(t *testing.T) {

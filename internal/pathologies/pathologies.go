@@ -10,6 +10,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/pathologies/clientcancellations"
 	"github.com/sixty-dev/sixty/internal/pathologies/concurrencylimit"
+	"github.com/sixty-dev/sixty/internal/pathologies/corruptedoutputs"
+	"github.com/sixty-dev/sixty/internal/pathologies/decodelost"
 	"github.com/sixty-dev/sixty/internal/pathologies/enginehung"
 	"github.com/sixty-dev/sixty/internal/pathologies/enginerestart"
 	"github.com/sixty-dev/sixty/internal/pathologies/gatewaycancellations"
@@ -23,12 +25,15 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies/heldafterclient"
 	"github.com/sixty-dev/sixty/internal/pathologies/httperrors"
 	"github.com/sixty-dev/sixty/internal/pathologies/kvcachethrashing"
+	"github.com/sixty-dev/sixty/internal/pathologies/kvtransferfailing"
+	"github.com/sixty-dev/sixty/internal/pathologies/kvtransferslow"
 	"github.com/sixty-dev/sixty/internal/pathologies/memoryleak"
 	"github.com/sixty-dev/sixty/internal/pathologies/metricsslow"
 	"github.com/sixty-dev/sixty/internal/pathologies/notinengine"
 	"github.com/sixty-dev/sixty/internal/pathologies/notokenpasses"
 	"github.com/sixty-dev/sixty/internal/pathologies/noupstream"
 	"github.com/sixty-dev/sixty/internal/pathologies/oneengineanswers"
+	"github.com/sixty-dev/sixty/internal/pathologies/prefilllost"
 	"github.com/sixty-dev/sixty/internal/pathologies/prefillstarvation"
 	"github.com/sixty-dev/sixty/internal/pathologies/prefixcachemisses"
 	"github.com/sixty-dev/sixty/internal/pathologies/replicaimbalance"
@@ -38,6 +43,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies/slowdecode"
 	"github.com/sixty-dev/sixty/internal/pathologies/slowoutsideengine"
 	"github.com/sixty-dev/sixty/internal/pathologies/slowprefill"
+	"github.com/sixty-dev/sixty/internal/pathologies/speculationcollapse"
 	"github.com/sixty-dev/sixty/internal/pathologies/startstuck"
 	"github.com/sixty-dev/sixty/internal/pathologies/suspectedleaks"
 	"github.com/sixty-dev/sixty/internal/pathologies/targetdown"
@@ -95,5 +101,11 @@ func All() []*catalog.Pathology {
 		suspectedleaks.Pathology,
 		oneengineanswers.Pathology,
 		gatewayimbalance.Pathology,
+		corruptedoutputs.Pathology,
+		kvtransferfailing.Pathology,
+		decodelost.Pathology,
+		prefilllost.Pathology,
+		kvtransferslow.Pathology,
+		speculationcollapse.Pathology,
 	}
 }

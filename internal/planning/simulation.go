@@ -292,7 +292,7 @@ func (s *Simulation) setPrefillEngines(v *Variant) error {
 		return hint.With(errors.New("what prefill engines send is not known"), "give --gpu and --model-config")
 	}
 	v.Deployment.Prefill = perfmodel.Prefill{Engines: s.PrefillEngines, BytesPerToken: s.sheet.KV.BytesPerToken, Rate: s.TransferRate}
-	v.Engine.NotModelled = slices.DeleteFunc(v.Engine.NotModelled, func(text string) bool { return strings.HasPrefix(text, "--kv-transfer-config:") })
+	v.Engine.NotModelled = slices.DeleteFunc(v.Engine.NotModelled, func(text string) bool { return strings.HasPrefix(text, "--"+engine.KVTransferConfig+":") })
 	v.Engine.Assumed = append(v.Engine.Assumed, fmt.Sprintf(
 		"prompts computed apart, on %s that send %.0f bytes of each token from each GPU at %.3g GB/s; unvalidated: links are taken to be free, and nothing public was compared", render.Plural(s.PrefillEngines, "engine"), s.sheet.KV.BytesPerToken, s.TransferRate/1e9))
 	return nil

@@ -244,6 +244,27 @@ func (d Dialect) Missing(s *indicator.Signal) []string {
 	return missing
 }
 
+// Unused returns the option or feature whose metrics a signal needs, where the endpoint does not use it:
+// what is told from it alone is no question there. It returns "" where the signal can be told, or what is
+// missing is not an option's.
+func (d Dialect) Unused(s *indicator.Signal) string {
+	if len(d.Missing(s)) == 0 {
+		return ""
+	}
+	option := ""
+	for _, n := range indicator.Reads(s.Expr) {
+		f, ok := Known(n)
+		switch {
+		case !ok || f.Needs == "":
+		case d.Exposes(d.Metric(n)):
+			return "" // it is in use, and something else is missing
+		default:
+			option = f.Needs
+		}
+	}
+	return option
+}
+
 // Predates reports whether something that the signal needs came only after the servers of
 // this dialect, or never with their engine: to start them otherwise does not help.
 func (d Dialect) Predates(s *indicator.Signal) bool {

@@ -43,6 +43,7 @@ const (
 	DType                = "dtype"
 	Quantization         = "quantization"
 	SpeculativeConfig    = "speculative-config"
+	KVTransferConfig     = "kv-transfer-config"
 	EnableLoRA           = "enable-lora"
 	MaxLoRAs             = "max-loras"
 	MaxLoRARank          = "max-lora-rank"

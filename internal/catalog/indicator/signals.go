@@ -1186,5 +1186,5 @@ var all = sync.OnceValue(func() []*Signal {
 		GPUUtil, SMActive, EngineActive, GPUMemoryUsed, GPUMemGrowth, GPUPower, GPUTemp, SMClock, SMClockRatio,
 		ThermalReason, PowerReason, PowerCapReason,
 		XID, XIDChanges, ECCErrors, RemapFailures, NVLinkErrors, PCIeReplays,
-	}, ofGateways()...)
+	}, append(ofOptions(), ofGateways()...)...)
 })

@@ -25,13 +25,13 @@ func layouts(period time.Duration) ([]layout, error) {
 		}
 		gateway.rows = append([]row{budget}, gateway.rows...)
 	}
-	return completed(startLayout, servingLayout, incidentLayout, fleetLayout, gpuLayout, hostLayout, gateway), nil
+	return completed(startLayout, servingLayout, incidentLayout, fleetLayout, optionsLayout, gpuLayout, hostLayout, gateway), nil
 }
 
 // byDetail returns the dashboards in the order in which a link to a signal
 // prefers them.
 func byDetail() []layout {
-	return completed(incidentLayout, servingLayout, fleetLayout, gpuLayout, hostLayout, gatewayLayout, startLayout)
+	return completed(incidentLayout, servingLayout, fleetLayout, optionsLayout, gpuLayout, hostLayout, gatewayLayout, startLayout)
 }
 
 // completed adds the panels that signals declare for themselves to the ends of rows.
@@ -105,6 +105,16 @@ var startLayout = layout{
 			{id: 112, title: "KV cache usage", width: 12, max: 1, steps: kvSteps, queries: lines(perModel, "", indicator.KVUsage)},
 			{id: 113, title: "Queue depth", width: 12, steps: queueSteps, queries: lines(perModel, "", indicator.Waiting)},
 		}},
+	},
+}
+
+// optionsLayout is empty but for the panels that its signals declare.
+var optionsLayout = layout{
+	uid: "sixty-options", title: "vLLM / Prefill, decode, speculation",
+	doc: "What only some deployments use: KV caches that travel between prefill and decode servers, speculative decoding, checked outputs.",
+	rows: []row{
+		{id: 800, title: "KV caches between servers"},
+		{id: 810, title: "Speculative decoding and checked outputs"},
 	},
 }
 

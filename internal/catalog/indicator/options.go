@@ -1,0 +1,157 @@
+package indicator
+
+// Signals of what a server shows only with an option. Where it does not use that, nothing is judged by
+// them (dialect.Unused), so that none is Optional.
+
+// Speculative decoding.
+var (
+	// SpeculationShare is one number for drafts that are refused and for drafts that are not made any
+	// more, as those of n-grams when the text repeats nothing.
+	SpeculationShare = &Signal{
+		Name: "speculation_share", Title: "Tokens from speculation", Unit: Ratio,
+		Panel: &Panel{ID: 811, Row: 810, Width: 8, Max: 1},
+		Expr: Div(
+			SumRate("vllm:spec_decode_num_accepted_tokens_total"),
+			Some(SumRate("vllm:generation_tokens_total"))),
+		Doc: "Drafted tokens that were accepted, of all generated tokens: what speculative decoding gives. It falls " +
+			"where drafts are refused, and where none are made.",
+		Hint: "only with --speculative-config",
+	}
+	SpeculationAccepted = &Signal{
+		Name: "speculation_accepted", Title: "Drafted tokens accepted", Unit: Ratio,
+		Panel: &Panel{ID: 812, Row: 810, Width: 8, Max: 1},
+		Expr: Div(
+			SumRate("vllm:spec_decode_num_accepted_tokens_total"),
+			Some(SumRate("vllm:spec_decode_num_draft_tokens_total"))),
+		Doc:  "Share of the drafted tokens that the model accepts. The rest is computed and thrown away.",
+		Hint: SpeculationShare.Hint,
+	}
+	// SpeculationLength is how many output tokens a draft's step gives.
+	SpeculationLength = &Signal{
+		Name: "speculation_length", Title: "Tokens per speculative step", Unit: Tokens,
+		Expr: Add(Div(
+			SumRate("vllm:spec_decode_num_accepted_tokens_total"),
+			AtLeast(SumRate("vllm:spec_decode_num_drafts_total"), 0.001)), Number(1)),
+		Doc: "Mean acceptance length: the accepted tokens of a draft, and the one of the model itself. A step with " +
+			"a draft pays where it takes less than so many times as long as one without. 1 where none is made.",
+		Hint: SpeculationShare.Hint,
+	}
+	SpeculationDrafts = rate("speculation_drafts", "Drafts", PerSecond, "vllm:spec_decode_num_drafts_total",
+		"Drafts of speculative decoding, one for each request in each step that has one.")
+)
+
+// Outputs that hold what is no number.
+var (
+	CorruptedRequests = &Signal{
+		Name: "corrupted_requests", Title: "Requests with NaN in logits", Unit: Requests,
+		Panel: &Panel{ID: 813, Row: 810, Width: 8},
+		Expr:  SumIncrease("vllm:corrupted_requests_total"),
+		Doc: "Requests whose logits held NaN: their text is worth nothing. Counted with VLLM_COMPUTE_NANS_IN_LOGITS=1 " +
+			"alone (vllm/v1/metrics/loggers.py, v0.11.1 and later).",
+		Hint: "start vLLM with VLLM_COMPUTE_NANS_IN_LOGITS=1; it costs a pass over the logits of each step",
+	}
+	CorruptedShare = &Signal{
+		Name: "corrupted_share", Title: "Share of requests with NaN", Unit: Ratio,
+		Expr: Div(SumIncrease("vllm:corrupted_requests_total"), AtLeast(SumIncrease("vllm:request_success_total"), 1)),
+		Doc:  "Requests whose logits held NaN over those that finished.", Hint: CorruptedRequests.Hint,
+	}
+)
+
+// hintTransfer is the hint of what a connector of KV caches shows.
+const hintTransfer = "only with --kv-transfer-config, and a connector that counts its transfers (NixlConnector; MooncakeConnector from 0.33)"
+
+// KV caches that travel between servers.
+var (
+	TransfersFailed = &Signal{
+		Name: "kv_transfers_failed", Title: "Failed KV transfers", Unit: Count,
+		Panel: &Panel{ID: 801, Row: 800, Width: 8},
+		Expr:  SumIncrease("vllm:nixl_num_failed_transfers_total"),
+		Otherwise: []Alternative{{
+			Without: "vllm:nixl_num_failed_transfers_total", With: "vllm:mooncake_num_failed_transfers_total",
+			Expr: Add(SumIncrease("vllm:mooncake_num_failed_transfers_total"), SumIncrease("vllm:mooncake_num_failed_recvs_total")),
+		}},
+		Doc: "Transfers of a prompt's KV cache that failed. In 0.32 a failed notification counts as one too, so that a " +
+			"request may count twice.",
+		Hint: hintTransfer,
+	}
+	TransferFailShare = &Signal{
+		Name: "kv_transfer_fail_share", Title: "Share of KV transfers that fail", Unit: Ratio,
+		Expr: shareOf(SumIncrease("vllm:nixl_num_failed_transfers_total"), SumIncrease("vllm:nixl_xfer_time_seconds_count")),
+		Otherwise: []Alternative{{
+			Without: "vllm:nixl_num_failed_transfers_total", With: "vllm:mooncake_num_failed_transfers_total",
+			Expr: shareOf(
+				Add(SumIncrease("vllm:mooncake_num_failed_transfers_total"), SumIncrease("vllm:mooncake_num_failed_recvs_total")),
+				SumIncrease("vllm:mooncake_xfer_time_seconds_count")),
+		}},
+		Doc:  "Failed transfers of KV caches over all that were tried.",
+		Hint: hintTransfer,
+	}
+	TransferTime = &Signal{
+		Name: "kv_transfer_time", Title: "KV transfer time, mean", Unit: Seconds, Count: "vllm:nixl_xfer_time_seconds", MinCount: minForMedian,
+		Panel: &Panel{ID: 802, Row: 800, Width: 8},
+		Expr:  NotNegative(MeanOf("vllm:nixl_xfer_time_seconds")),
+		Doc:   "How long the KV cache of a prompt travels, in the mean: the part of the first token's time that the link takes.",
+		Hint:  hintTransfer,
+	}
+	TransferBytes = &Signal{
+		Name: "kv_transfer_bytes", Title: "KV bytes per transfer", Unit: Bytes, Count: "vllm:nixl_bytes_transferred", MinCount: minForMedian,
+		Expr: NotNegative(MeanOf("vllm:nixl_bytes_transferred")),
+		Doc:  "How large a transfer is, in the mean: it grows with prompts.", Hint: hintTransfer,
+	}
+	TransfersPerRequest = &Signal{
+		Name: "kv_transfers_per_request", Title: "KV transfers per request", Unit: PerRequest, Count: ttftFamily, MinCount: minForMedian,
+		Expr: Div(SumRate("vllm:nixl_xfer_time_seconds_count"), Some(SumRate(ttftFamily+"_count"))),
+		Otherwise: []Alternative{{
+			Without: "vllm:nixl_xfer_time_seconds_count", With: "vllm:mooncake_xfer_time_seconds_count",
+			Expr: Div(SumRate("vllm:mooncake_xfer_time_seconds_count"), Some(SumRate(ttftFamily+"_count"))),
+		}},
+		Doc:  "Transfers that a server received for each first token: about 1 on a decode server, 0 on a prefill server.",
+		Hint: hintTransfer,
+	}
+	LeasesExpired = &Signal{
+		Name: "kv_leases_expired", Title: "Prefills that nobody fetched", Unit: Requests,
+		Panel: &Panel{ID: 803, Row: 800, Width: 8},
+		Expr:  SumIncrease("vllm:nixl_num_kv_expired_reqs_total"),
+		Otherwise: []Alternative{{
+			Without: "vllm:nixl_num_kv_expired_reqs_total", With: "vllm:mooncake_num_kv_expired_reqs_total",
+			Expr: SumIncrease("vllm:mooncake_num_kv_expired_reqs_total"),
+		}},
+		Doc: "Requests whose KV cache a prefill server held for a decode server until the lease ended (480 s unless " +
+			"VLLM_NIXL_ABORT_REQUEST_TIMEOUT says otherwise), and that none fetched.",
+		Hint: hintTransfer,
+	}
+	// HeldIdle tells blocks that are held for somebody else: usage counts no free cached block.
+	HeldIdle = &Signal{
+		Name: "kv_held_idle", Title: "KV cache held while none runs", Unit: Ratio,
+		Expr: And(heldIdle, Sum(Now("vllm:nixl_num_kv_expired_reqs_total"))),
+		Otherwise: []Alternative{{
+			Without: "vllm:nixl_num_kv_expired_reqs_total", With: "vllm:mooncake_num_kv_expired_reqs_total",
+			Expr: And(heldIdle, Sum(Now("vllm:mooncake_num_kv_expired_reqs_total"))),
+		}},
+		Doc: "KV cache usage while hardly a request runs, 0 where some do. A prefill server holds the blocks of a " +
+			"request until a decode server has fetched them; held for long they are what new prompts wait for.",
+		Hint: hintTransfer,
+	}
+	TransferredShare = &Signal{
+		Name: "kv_transferred_share", Title: "Prompt tokens from elsewhere", Unit: Ratio,
+		Panel: &Panel{ID: 804, Row: 800, Width: 8, Max: 1},
+		Expr: Div(
+			SumRate("vllm:prompt_tokens_by_source_total", Is("source", "external_kv_transfer")),
+			Some(SumRate("vllm:prompt_tokens_by_source_total"))),
+		Doc: "Share of the prompt tokens whose KV cache came through a connector: near 1 on a decode server, and 0 on " +
+			"one that computes its prompts itself.",
+	}
+)
+
+// heldIdle is the KV cache usage of a server on which hardly a request runs.
+var heldIdle = Mul(Max(Lowest("vllm:kv_cache_usage_perc")), Test(Sum(Share(0.7, "vllm:num_requests_running")), "<", Number(0.5)))
+
+// shareOf is a number of events over itself and others; 0 where there was neither.
+func shareOf(e, others Expr) Expr { return Div(e, AtLeast(Add(e, others), 1)) }
+
+func ofOptions() []*Signal {
+	return []*Signal{
+		SpeculationShare, SpeculationAccepted, SpeculationLength, SpeculationDrafts, CorruptedRequests, CorruptedShare,
+		TransfersFailed, TransferFailShare, TransferTime, TransferBytes, LeasesExpired, HeldIdle, TransfersPerRequest, TransferredShare,
+	}
+}

@@ -1,0 +1,41 @@
+// Package decodelost detects prefilled requests that no decode server fetches.
+package decodelost
+
+import (
+	_ "embed"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+var (
+	expires = &catalog.Threshold{
+		Name: "kv_leases_expired", Unit: indicator.Requests, Default: 2.5,
+		Why: "at least three in the window: a client that leaves between prefill and decode leaves one behind",
+	}
+	heldIdle = &catalog.Threshold{
+		Name: "kv_held_idle", Unit: indicator.Ratio, Default: 0.3,
+		Why: "a decode server fetches within seconds of the prefill: three tenths of the cache held all the while, with next to nothing running, are held for somebody who does not come",
+	}
+)
+
+// Pathology is prefilled requests that are not fetched.
+var Pathology = &catalog.Pathology{
+	ID:       "decode-lost",
+	Alert:    "VLLMDecodeLost",
+	Title:    "Nobody fetches the KV caches that this server holds",
+	Severity: catalog.Page,
+	When: catalog.All(
+		catalog.Any(catalog.Above(indicator.LeasesExpired, expires), catalog.Above(indicator.HeldIdle, heldIdle)),
+	),
+	ExplainedBy: []string{"target-down", "engine-restart"},
+	Explains: []string{
+		"engine-hung", "kv-cache-thrashing", "severe-degradation", "concurrency-limit", "saturation", "client-cancellations", "unexplained",
+		"gpu-underutilization",
+	},
+	Refine:  refine,
+	Runbook: runbook,
+}

@@ -1,0 +1,51 @@
+// Package kvtransferfailing detects KV caches that do not arrive from the server that computed them.
+package kvtransferfailing
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+//go:embed scenario.yaml
+var scenario string
+
+var (
+	some = &catalog.Threshold{
+		Name: "kv_transfers_failed", Unit: indicator.Count, Default: 2.5,
+		Why: "at least three in the window: one may be a client that left, or a server that was replaced",
+	}
+	inEarnest = &catalog.Threshold{
+		Name: "kv_transfers_failed_share", Unit: indicator.Ratio, Default: 0.04,
+		Why: "one in twenty-five, as for answers that fail",
+	}
+)
+
+// Pathology is KV transfers that fail.
+var Pathology = &catalog.Pathology{
+	ID:       "kv-transfer-failing",
+	Alert:    "VLLMKVTransferFailing",
+	Title:    "KV caches do not arrive from the prefill servers",
+	Severity: catalog.Page,
+	When:     catalog.All(catalog.Above(indicator.TransfersFailed, some), catalog.Above(indicator.TransferFailShare, inEarnest)),
+	Grades: []catalog.Grade{
+		{Severity: catalog.Page, While: catalog.Any(
+			catalog.FirstTokenLate, catalog.All(catalog.Above(indicator.ServerErrCount, catalog.SomeServerErrors), catalog.Above(indicator.ServerErrs, catalog.ServerErrorShare)),
+		)},
+		{Severity: catalog.Ticket},
+	},
+	For:         time.Minute,
+	ExplainedBy: []string{"target-down", "engine-hung", "engine-restart"},
+	Explains: []string{
+		"http-errors", "prefill-lost", "kv-transfer-slow", "prefill-starvation", "prefix-cache-misses", "severe-degradation", "saturation",
+		"slow-decode", "client-cancellations", "slow-prefill", "workload-shift", "unexplained",
+	},
+	Refine:   refine,
+	Runbook:  runbook,
+	Scenario: scenario,
+}

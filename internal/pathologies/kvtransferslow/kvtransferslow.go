@@ -1,0 +1,38 @@
+// Package kvtransferslow detects KV caches that take long to arrive.
+package kvtransferslow
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+//go:embed scenario.yaml
+var scenario string
+
+var slower = &catalog.Threshold{
+	Name: "kv_transfer_slower", Unit: indicator.Seconds, Default: catalog.None,
+	Baseline: &catalog.Relative{Factor: 3, Offset: 0.05, Per: indicator.TransferBytes, Exponent: 1},
+	Why:      "three times as long as normal and 50 ms more, after allowing it to grow with the bytes: a link that is shared varies by less",
+}
+
+// Pathology is KV transfers that are slow.
+var Pathology = &catalog.Pathology{
+	ID:                "kv-transfer-slow",
+	Alert:             "VLLMKVTransferSlow",
+	Title:             "KV caches take long to arrive from the prefill servers",
+	Severity:          catalog.Ticket,
+	FollowsObjectives: true,
+	When:              catalog.All(catalog.Above(indicator.TransferTime, slower), catalog.FirstTokenLate),
+	For:               time.Minute,
+	ExplainedBy:       []string{"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart"},
+	Explains:          []string{"prefill-starvation", "saturation", "slow-prefill", "unexplained"},
+	Refine:            refine,
+	Runbook:           runbook,
+	Scenario:          scenario,
+}

@@ -1,0 +1,46 @@
+// Package prefilllost detects decode servers that compute prompts themselves, because none come prefilled.
+package prefilllost
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+//go:embed scenario.yaml
+var scenario string
+
+var (
+	fewer = &catalog.Threshold{
+		Name: "kv_transfers_fewer", Unit: indicator.PerRequest, Default: catalog.None, Baseline: &catalog.Relative{Factor: 0.5},
+		Why: "half of the requests that used to come with a KV cache from elsewhere come without",
+	}
+	stillComputes = &catalog.Threshold{
+		Name: "prompts_computed_here", Unit: indicator.Tokens, Default: catalog.None, Baseline: &catalog.Relative{Factor: 2, Offset: 20, History: true},
+		Why: "twice the usual number of prompt tokens is computed here for each request, and twenty more: prompts that are found in this server's own cache need no transfer",
+	}
+)
+
+// Pathology is prefill servers that are lost to a decode server.
+var Pathology = &catalog.Pathology{
+	ID:          "prefill-lost",
+	Alert:       "VLLMPrefillLost",
+	Title:       "Prompts come without their KV cache, and are computed here",
+	Severity:    catalog.Page,
+	When:        catalog.All(catalog.Below(indicator.TransfersPerRequest, fewer), catalog.Above(indicator.ComputedTokens, stillComputes)),
+	Grades:      []catalog.Grade{{Severity: catalog.Page, While: catalog.FirstTokenLate}, {Severity: catalog.Ticket}},
+	For:         time.Minute,
+	ExplainedBy: []string{"target-down", "engine-hung", "engine-restart"},
+	Explains: []string{
+		"prefill-starvation", "prefix-cache-misses", "severe-degradation", "saturation", "slow-decode", "client-cancellations", "slow-prefill",
+		"workload-shift", "unexplained",
+	},
+	Refine:   refine,
+	Runbook:  runbook,
+	Scenario: scenario,
+}

@@ -1,0 +1,55 @@
+// Package speculationcollapse detects speculative decoding that no longer gives tokens.
+package speculationcollapse
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+//go:embed scenario.yaml
+var scenario string
+
+var (
+	sharesLess = &catalog.Threshold{
+		Name: "speculation_less", Unit: indicator.Ratio, Default: catalog.None, Baseline: &catalog.Relative{Factor: 0.5, Offset: -0.05},
+		Why: "half of the share that speculation usually gives, less five points; what it gives depends on the text, so that no number fits all",
+	}
+	givesNothing = &catalog.Threshold{
+		Name: "speculation_nothing", Unit: indicator.Tokens, Default: 1.1,
+		Why: "a tenth of a token for a step that also drafts, and verifies what it drafted: steps of several tokens for each request take a tenth longer themselves",
+	}
+	generates = &catalog.Threshold{
+		Name: "generates_tokens", Unit: indicator.TokensPerSecond, Default: 5,
+		Why: "tokens are generated at all: of a few requests a minute the text may repeat nothing",
+	}
+	tokensSlower = &catalog.Threshold{
+		Name: "speculated_slower", Unit: indicator.SecondsPerToken, Default: catalog.None,
+		Baseline: &catalog.Relative{Factor: 1.3, Offset: 0.002, Per: indicator.Running, Exponent: 0.5},
+		Why:      "a token takes 1.3 times as long as normal and 2 ms more, after allowing a step to grow with the square root of its batch",
+	}
+)
+
+// Pathology is speculation that collapsed.
+var Pathology = &catalog.Pathology{
+	ID:       "speculation-collapse",
+	Alert:    "VLLMSpeculationCollapse",
+	Title:    "Speculative decoding gives hardly any tokens",
+	Severity: catalog.Ticket,
+	When: catalog.All(
+		catalog.Any(catalog.Below(indicator.SpeculationShare, sharesLess), catalog.Below(indicator.SpeculationLength, givesNothing)),
+		catalog.Above(indicator.GenerationTokenRate, generates),
+	),
+	Grades:      []catalog.Grade{{Severity: catalog.Ticket, While: catalog.Above(indicator.TPOTMean, tokensSlower)}, {Severity: catalog.Info, Note: true}},
+	For:         2 * time.Minute,
+	ExplainedBy: []string{"target-down", "engine-hung", "corrupted-outputs", "engine-restart"},
+	Explains:    []string{"slow-decode", "unexplained"},
+	Refine:      refine,
+	Runbook:     runbook,
+	Scenario:    scenario,
+}

@@ -88,6 +88,10 @@ type Pathology struct {
 	// that is added touches no other pathology. A pair is told on one side only.
 	ExplainedBy, Explains []string
 
+	// Across says that its causes explain it from any server of its model, as where a request is
+	// prefilled on one and decoded on another.
+	Across bool
+
 	// Fixes are alternatives, the best first.
 	Fixes []Fix
 

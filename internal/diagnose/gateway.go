@@ -99,14 +99,16 @@ func (p *pool) serves(label, value string) bool {
 	})
 }
 
-// explain lets what fires at the gateways of a pool and on its servers explain each other. Of
-// an upstream whose server is known it is that server alone.
+// explain lets what fires at the gateways of a pool and on its servers explain each other, and on its
+// servers what is Across them. Of an upstream whose server is known it is that server alone.
 func (p *pool) explain() {
 	for i := range p.judged {
 		for k := range p.judged {
 			a, b := &p.judged[i], &p.judged[k]
 			if a.gateway() != b.gateway() {
 				explain(a.outcomes, b.outcomes, func(cause, o *outcome) bool { return p.mayBeUpstream(a, o.part) && p.mayBeUpstream(b, cause.part) })
+			} else if i != k && !a.gateway() {
+				explain(a.outcomes, b.outcomes, func(_, o *outcome) bool { return o.pathology.Across })
 			}
 		}
 	}

@@ -37,6 +37,11 @@ const (
 	running       = "vllm:num_requests_running"
 	waiting       = "vllm:num_requests_waiting"
 	answers       = "http_requests_total"
+	accepted      = "vllm:spec_decode_num_accepted_tokens_total"
+	notFetched    = "vllm:nixl_num_kv_expired_reqs_total"
+	notArrived    = "vllm:nixl_num_failed_transfers_total"
+	transfers     = "vllm:nixl_xfer_time_seconds_count"
+	corrupted     = "vllm:corrupted_requests_total"
 	scrapeTook    = "scrape_duration_seconds"
 	created       = "vllm:generation_tokens_created"
 	started       = "process_start_time_seconds"
@@ -45,7 +50,7 @@ const (
 var (
 	// historyPages tell when a page came, or was asked for in vain.
 	historyPages = []string{"up", scrapeTook, started, created, running, waiting}
-	historyNames = []string{answers, running, waiting, firstTokens + "_bucket", tokenGaps + "_bucket", promptLengths + "_bucket", answerLengths + "_bucket", queueTimes + "_sum", queueTimes + "_count", firstTokens + "_sum", firstTokens + "_count", tokenGaps + "_sum", tokenGaps + "_count", steps, tokensOut, evictions, lookups, hits, completions}
+	historyNames = []string{answers, running, waiting, firstTokens + "_bucket", tokenGaps + "_bucket", promptLengths + "_bucket", answerLengths + "_bucket", queueTimes + "_sum", queueTimes + "_count", firstTokens + "_sum", firstTokens + "_count", tokenGaps + "_sum", tokenGaps + "_count", steps, tokensOut, evictions, lookups, hits, completions, accepted, notFetched, notArrived, transfers, corrupted}
 )
 
 // A history is what one target's scrapes held, oldest first.
@@ -499,6 +504,18 @@ func misses(h *history, iv interval) (float64, float64) {
 	return n * max(0, 1-h.increase(hits, iv)/asked), n
 }
 
+// drafted are the tokens that speculation did not give.
+func drafted(h *history, iv interval) (float64, float64) {
+	n := h.increase(tokensOut, iv)
+	return max(0, n-h.increase(accepted, iv)), n
+}
+
+// unfilled are first tokens of prompts whose KV came from nowhere else.
+func unfilled(h *history, iv interval) (float64, float64) {
+	n := h.count(firstTokens, iv)
+	return max(0, n-h.increase(transfers, iv)), n
+}
+
 // abandoned are requests that began well and did not come to their end.
 func abandoned(h *history, iv interval) (float64, float64) {
 	began := h.increase(answers+"|2", iv)
@@ -567,6 +584,14 @@ func (h *history) observed(ivs []interval) *changepoint.Series {
 	}
 	if len(h.buckets[tokenGaps]) == 0 {
 		sig(changepoint.Cells, 1, h.means(tokenGaps, ivs, h.gapsWorth))
+	}
+	if h.columns[accepted] != nil {
+		sig(changepoint.Cells, stepsAlike, share(drafted))
+	}
+	for _, rare := range []string{notFetched, notArrived, corrupted} {
+		if h.columns[rare] != nil {
+			sig(changepoint.Rate, burstiness, func(to []float64, iv interval) []float64 { return append(to, h.increase(rare, iv)) })
+		}
 	}
 	for _, g := range []string{waiting, running} {
 		sig(changepoint.Level, queueWanders, func(to []float64, iv interval) []float64 {

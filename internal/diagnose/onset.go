@@ -165,7 +165,16 @@ var traces = func() map[*indicator.Signal]trace {
 		bad, _ := abandoned(h, iv)
 		return bad, h.answered(iv)
 	}), indicator.Abandoned, indicator.AbandonedShare)
-	add(above, rates(func(h *history, iv interval) float64 { return h.increase(evictions, iv) }), indicator.Preemptions, indicator.PreemptionsPerRequest)
+	for counter, signals := range map[string][]*indicator.Signal{
+		evictions:  {indicator.Preemptions, indicator.PreemptionsPerRequest},
+		notFetched: {indicator.LeasesExpired, indicator.LeaseShare},
+		notArrived: {indicator.TransfersFailed, indicator.TransferFailShare},
+		corrupted:  {indicator.CorruptedRequests, indicator.CorruptedShare},
+	} {
+		add(above, rates(func(h *history, iv interval) float64 { return h.increase(counter, iv) }), signals...)
+	}
+	add(below, shares(drafted), indicator.SpeculationShare)
+	add(below, shares(unfilled), indicator.TransfersPerRequest)
 	add(above, rates(func(h *history, iv interval) float64 { return h.count(firstTokens, iv) }), indicator.FirstTokenRate, indicator.ArrivalShare)
 	return out
 }()

@@ -142,6 +142,8 @@ func (cfg *RulesConfig) linked(cause, symptom *catalog.Pathology) link {
 		return link{slices.Clone(d.Model), []string{"model_name"}}
 	case causeOutside:
 		return link{slices.Clone(d.Model), []string{"model_name"}}
+	case symptom.Across:
+		return link{slices.Clone(d.Model), []string{"model_name"}}
 	case !readsModel(cause):
 		// The exporter is another target. An alert without these labels would silence the
 		// whole fleet.

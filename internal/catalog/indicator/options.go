@@ -120,6 +120,16 @@ var (
 			"VLLM_NIXL_ABORT_REQUEST_TIMEOUT says otherwise), and that none fetched.",
 		Hint: hintTransfer,
 	}
+	LeaseShare = &Signal{
+		Name: "kv_lease_expired_share", Title: "Share of prefills not fetched", Unit: Ratio,
+		Expr: leaseShare("vllm:nixl_num_kv_expired_reqs_total"),
+		Otherwise: []Alternative{{
+			Without: "vllm:nixl_num_kv_expired_reqs_total", With: "vllm:mooncake_num_kv_expired_reqs_total",
+			Expr: leaseShare("vllm:mooncake_num_kv_expired_reqs_total"),
+		}},
+		Doc:  "Leases that ended unfetched over the first tokens of the same time, which are the prefills of a prefill server.",
+		Hint: hintTransfer,
+	}
 	// HeldIdle tells blocks that are held for somebody else: usage counts no free cached block.
 	HeldIdle = &Signal{
 		Name: "kv_held_idle", Title: "KV cache held while none runs", Unit: Ratio,
@@ -146,12 +156,16 @@ var (
 // heldIdle is the KV cache usage of a server on which hardly a request runs.
 var heldIdle = Mul(Max(Lowest("vllm:kv_cache_usage_perc")), Test(Sum(Share(0.7, "vllm:num_requests_running")), "<", Number(0.5)))
 
+func leaseShare(expired string) Expr {
+	return Div(SumIncrease(expired), AtLeast(SumIncrease(ttftFamily+"_count"), 1))
+}
+
 // shareOf is a number of events over itself and others; 0 where there was neither.
 func shareOf(e, others Expr) Expr { return Div(e, AtLeast(Add(e, others), 1)) }
 
 func ofOptions() []*Signal {
 	return []*Signal{
 		SpeculationShare, SpeculationAccepted, SpeculationLength, SpeculationDrafts, CorruptedRequests, CorruptedShare,
-		TransfersFailed, TransferFailShare, TransferTime, TransferBytes, LeasesExpired, HeldIdle, TransfersPerRequest, TransferredShare,
+		TransfersFailed, TransferFailShare, TransferTime, TransferBytes, LeasesExpired, LeaseShare, HeldIdle, TransfersPerRequest, TransferredShare,
 	}
 }

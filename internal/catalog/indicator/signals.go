@@ -857,6 +857,16 @@ var (
 		Expr: Div(requestsHeld(nil), Some(Avg(requestsHeld(nil)).By(Fleet...))).On(Fleet...).Left(),
 		Doc:  "Running and waiting requests of this replica over the mean of all replicas of the model.",
 	}
+	// AnswersAlike tells replicas that share one kind of work from servers that prefill, whose
+	// answers have one token each, beside servers that decode.
+	AnswersAlike = &Signal{
+		Name: "answers_alike", Title: "Shortest answers against longest", Unit: Ratio, Fleet: true,
+		Expr: ofGroup(Sum(Now("vllm:num_requests_running")), Div(
+			Min(tokensPerAnswer).By(Fleet...), Max(tokensPerAnswer).By(Fleet...)), Fleet),
+		Doc: "Output tokens for each first token, of the replica of the model where they are fewest, over those where " +
+			"they are most. Replicas answer alike; a server that only prefills gives one token where a decode server " +
+			"gives a hundred, and the two have no work to share.",
+	}
 	FleetPresence = &Signal{
 		Name: "fleet_presence", Title: "Presence of the replicas", Unit: Ratio, Fleet: true,
 		Expr: ofGroup(Sum(Now("vllm:num_requests_running")), AtMost(Div(
@@ -896,6 +906,9 @@ func arrivals(by []string, again Expr) Expr {
 	}
 	return AtLeast(Add(SumRate("vllm:time_to_first_token_seconds_count").By(by...), queue), 0)
 }
+
+// tokensPerAnswer is of each replica that answers anything.
+var tokensPerAnswer = Some(Div(SumRate("vllm:generation_tokens_total"), Some(SumRate(ttftFamily+"_count"))))
 
 // againstFleet is a value of each replica over the mean of all.
 func againstFleet(e Expr) Expr { return Div(e, Avg(e).By(Fleet...)).On(Fleet...).Left() }
@@ -1182,7 +1195,7 @@ var all = sync.OnceValue(func() []*Signal {
 		ScrapeDuration, Uptime, ServingAge, StartedWhileWatched, SeenDown, Restarts, ResidentMemory, MemoryGrowth,
 		MemoryRise, MemoryHighWater, OpenFDs, FDGrowth, FDTrend, UnseenClients, LeftUnserved, FrontendCPU,
 		ContainerMemory, ContainerMemoryGrowth, ContainerMemoryRise, ContainerMemoryHighWater,
-		Replicas, ArrivalShare, LoadShare, FleetPresence, EngineSpread, RankArrivals,
+		Replicas, ArrivalShare, LoadShare, AnswersAlike, FleetPresence, EngineSpread, RankArrivals,
 		GPUUtil, SMActive, EngineActive, GPUMemoryUsed, GPUMemGrowth, GPUPower, GPUTemp, SMClock, SMClockRatio,
 		ThermalReason, PowerReason, PowerCapReason,
 		XID, XIDChanges, ECCErrors, RemapFailures, NVLinkErrors, PCIeReplays,

@@ -16,9 +16,13 @@ var (
 		Name: "kv_leases_expired", Unit: indicator.Requests, Default: 2.5,
 		Why: "at least three in the window: a client that leaves between prefill and decode leaves one behind",
 	}
+	expireOften = &catalog.Threshold{
+		Name: "kv_leases_expired_share", Unit: indicator.Ratio, Default: 0.5,
+		Why: "half of the prefills: some clients leave after theirs, and a decode server that is busy fetches a few too late",
+	}
 	heldIdle = &catalog.Threshold{
-		Name: "kv_held_idle", Unit: indicator.Ratio, Default: 0.3,
-		Why: "a decode server fetches within seconds of the prefill: three tenths of the cache held all the while, with next to nothing running, are held for somebody who does not come",
+		Name: "kv_held_idle", Unit: indicator.Ratio, Default: 0.5,
+		Why: "a decode server fetches within seconds of the prefill: half of the cache held all the while, with next to nothing running, are held for somebody who does not come",
 	}
 )
 
@@ -28,10 +32,12 @@ var Pathology = &catalog.Pathology{
 	Alert:    "VLLMDecodeLost",
 	Title:    "Nobody fetches the KV caches that this server holds",
 	Severity: catalog.Page,
-	When: catalog.All(
-		catalog.Any(catalog.Above(indicator.LeasesExpired, expires), catalog.Above(indicator.HeldIdle, heldIdle)),
+	When: catalog.Any(
+		catalog.All(catalog.Above(indicator.LeasesExpired, expires), catalog.Above(indicator.LeaseShare, expireOften)),
+		catalog.Above(indicator.HeldIdle, heldIdle),
 	),
 	ExplainedBy: []string{"target-down", "engine-restart"},
+	Across:      true,
 	Explains: []string{
 		"engine-hung", "kv-cache-thrashing", "severe-degradation", "concurrency-limit", "saturation", "client-cancellations", "unexplained",
 		"gpu-underutilization",

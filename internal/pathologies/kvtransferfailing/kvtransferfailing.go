@@ -40,9 +40,10 @@ var Pathology = &catalog.Pathology{
 		{Severity: catalog.Ticket},
 	},
 	For:         time.Minute,
-	ExplainedBy: []string{"target-down", "engine-hung", "engine-restart"},
+	ExplainedBy: []string{"target-down", "engine-restart"},
+	Across:      true,
 	Explains: []string{
-		"http-errors", "prefill-lost", "kv-transfer-slow", "prefill-starvation", "prefix-cache-misses", "severe-degradation", "saturation",
+		"decode-lost", "http-errors", "prefill-lost", "kv-transfer-slow", "prefill-starvation", "prefix-cache-misses", "severe-degradation", "saturation",
 		"slow-decode", "client-cancellations", "slow-prefill", "workload-shift", "unexplained",
 	},
 	Refine:   refine,

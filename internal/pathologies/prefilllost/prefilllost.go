@@ -36,6 +36,7 @@ var Pathology = &catalog.Pathology{
 	Grades:      []catalog.Grade{{Severity: catalog.Page, While: catalog.FirstTokenLate}, {Severity: catalog.Ticket}},
 	For:         time.Minute,
 	ExplainedBy: []string{"target-down", "engine-hung", "engine-restart"},
+	Across:      true,
 	Explains: []string{
 		"prefill-starvation", "prefix-cache-misses", "severe-degradation", "saturation", "slow-decode", "client-cancellations", "slow-prefill",
 		"workload-shift", "unexplained",

@@ -37,6 +37,10 @@ var (
 		Name: "replicas_present", Unit: indicator.Ratio, Default: 0.85,
 		Why: "while a replica is away, or was a moment ago, the others carry its share",
 	}
+	oneKind = &catalog.Threshold{
+		Name: "answers_alike", Unit: indicator.Ratio, Default: 0.1,
+		Why: "chance and sessions make answers of replicas differ by some times, not by ten: those are a prefill and a decode server, which get what their role brings",
+	}
 	rankSpread = &catalog.Threshold{
 		Name: "engine_spread", Unit: indicator.Times, Default: 1.5,
 		Why: "the busiest rank holds half as many requests again as the mean",
@@ -65,6 +69,7 @@ var Pathology = &catalog.Pathology{
 			catalog.Above(indicator.LoadShare, held),
 			catalog.Above(indicator.FirstTokens, enough),
 			catalog.Above(indicator.FleetPresence, allThere),
+			catalog.Above(indicator.AnswersAlike, oneKind),
 		),
 		catalog.All(
 			catalog.Above(indicator.EngineSpread, rankSpread),

@@ -3,7 +3,6 @@ package kvtransferfailing
 
 import (
 	_ "embed"
-	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
@@ -39,7 +38,6 @@ var Pathology = &catalog.Pathology{
 		)},
 		{Severity: catalog.Ticket},
 	},
-	For:         time.Minute,
 	ExplainedBy: []string{"target-down", "engine-restart"},
 	Across:      true,
 	Explains: []string{

@@ -118,6 +118,22 @@ func TestSignalsOfRealPages(t *testing.T) {
 		"sglang-0.5.10-dp2": {dialect.SGLang, reads{ // two ranks
 			indicator.Running: 2, indicator.Waiting: 2, indicator.KVUsage: 1, indicator.Preemptions: 2, indicator.EngineProgress: sum(2), indicator.EngineSpread: 1,
 		}},
+		"dynamo-1.6.1-mocker-worker": {dialect.VLLM, reads{
+			indicator.FirstTokens: 60, indicator.Running: 0, indicator.ITLMean: (51.068208707999936 + 51.12558484999997) / 4740,
+		}},
+		"dynamo-1.6.1-frontend-worker-killed": {dialect.Gateway, reads{
+			indicator.GatewayOffered: sum(656), indicator.GatewayEnded: sum(656), indicator.GatewaySuccess: 433. / 656, indicator.GatewayErrors: 7. / 440,
+			indicator.GatewayGivenUp: 216, indicator.GatewayUpstreamErrs: 7, indicator.GatewayRetries: 7, indicator.GatewayQueued: 0, indicator.GatewayOpen: 0,
+		}},
+		"litellm-1.106.2-one-dead-deployment": {dialect.Gateway, reads{
+			indicator.GatewayOffered: sum(24), indicator.GatewaySuccess: 11. / 24, indicator.GatewayUpstreamErrs: 13,
+		}},
+		"vllm-router-0.1.17": {dialect.Gateway, reads{
+			indicator.GatewayOffered: sum(12), indicator.GatewaySuccess: 10. / 12, indicator.GatewayUpstreamErrs: 2, indicator.GatewayRetries: 8,
+		}},
+		"llm-d-router-epp-0.9main-flowcontrol": {dialect.Gateway, reads{
+			indicator.GatewayOffered: sum(31), indicator.GatewaySuccess: 29. / 30, indicator.GatewayUpstreamErrs: 1, indicator.GatewayOpen: 0, indicator.GatewayQueued: 0,
+		}},
 	} {
 		t.Run(page, func(t *testing.T) {
 			d, value := read(t, page)

@@ -23,9 +23,9 @@ import (
 // A Server is one that is scraped.
 type Server struct {
 	Name     string
-	Matchers []*labels.Matcher             // that select its series
+	Matchers []*labels.Matcher                       // that select its series
 	Series   func(canonical string) indicator.Series // its names; nil is vLLM's own of today
-	Config   engine.Config                 // what is known of it
+	Config   engine.Config                           // what is known of it
 }
 
 // A Measurement says what to read.

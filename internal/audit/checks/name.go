@@ -24,7 +24,7 @@ var unknownMetric = Check{
 		if p.recorded(name) || name == "" || p.surface.Exposes(name) || p.Opaque(at.Start, at.Start+1) {
 			return
 		}
-		const elsewhere = "another program or a recording rule of another file may"
+		const elsewhere = "a newer one, another program or a recording rule of another file may"
 		look := "look at /metrics for the name that it has"
 		text, field := dcgm.FieldOf(name)
 		f, known := dialect.Known(name)
@@ -81,7 +81,8 @@ var removedMetric = Check{
 		if c, _ := classOf(name); !ok || !p.surface.isGone(n) || c == bareHistogram || c == created || !p.missing(v) {
 			return
 		}
-		why := name + " ended with vLLM " + n.Last
+		of, _ := dialect.OtherOf(name)
+		why := fmt.Sprintf("%s ended with %s %s", name, cmp.Or(of.Title, "vLLM"), n.Last)
 		if n.Hidden != "" {
 			why = fmt.Sprintf("%s is hidden since vLLM %s and ended with %s", name, n.Hidden, n.Last)
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/engine/dcgm"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/gateway"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/sglang"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/trtllm"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
@@ -42,7 +43,7 @@ var Foreign = gateway.Foreign()
 var Gateways = gateway.Engine.Selector + "|" + Foreign
 
 // engines are tried in this order.
-var engines = []engine.Engine{vllm.Engine, sglang.Engine, dcgm.Engine, amd.Engine, gateway.Engine}
+var engines = []engine.Engine{vllm.Engine, sglang.Engine, trtllm.Engine, dcgm.Engine, amd.Engine, gateway.Engine}
 
 // A Dialect says how one endpoint names the canonical metrics.
 type Dialect struct {

@@ -118,6 +118,11 @@ func TestSignalsOfRealPages(t *testing.T) {
 		"sglang-0.5.10-dp2": {dialect.SGLang, reads{ // two ranks
 			indicator.Running: 2, indicator.Waiting: 2, indicator.KVUsage: 1, indicator.Preemptions: 2, indicator.EngineProgress: sum(2), indicator.EngineSpread: 1,
 		}},
+		"trtllm-main-050f80d-declared-names": {"trtllm", reads{
+			indicator.Running: 1, indicator.Waiting: 1, indicator.KVUsage: 1, indicator.FirstTokens: 1, indicator.PrefixHitRatio: 1, indicator.CutAnswers: 1,
+			indicator.PromptTokens: 1, indicator.ComputedTokens: 0, indicator.OutputTokens: 1, indicator.PrefillTimeMean: 0.2, indicator.DecodeTimeMean: 0.2,
+			indicator.TPOTMean: 0.2, indicator.QueueTimeMean: 0.2, indicator.ServerErrCount: 1, indicator.ServerErrs: 0.5, indicator.ClientErrCount: 0,
+		}},
 		"dynamo-1.6.1-mocker-worker": {dialect.VLLM, reads{
 			indicator.FirstTokens: 60, indicator.Running: 0, indicator.ITLMean: (51.068208707999936 + 51.12558484999997) / 4740,
 		}},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/audit/files"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/beside"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/dcgm"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 )
@@ -46,6 +47,8 @@ var unknownMetric = Check{
 			why := fmt.Sprintf("no release of vLLM (0.2.7 to %s) has %s", vllm.Newest, name)
 			if other, ok := dialect.OtherOf(name); ok {
 				why = other.Title + " is not known to have " + name
+			} else if other, ok := beside.Of(name); ok {
+				why = other.Title + " is not known to have " + name
 			}
 			told := p.surface.Live && strings.Count(name, ":") < 2 // a recording rule's name has more
 			if (sure || told) && !strings.HasPrefix(name, "vllm_") {
@@ -78,6 +81,11 @@ var removedMetric = Check{
 	selector: func(p *pass, v *parser.VectorSelector) {
 		name := NameOf(v)
 		n, ok := dialect.Known(name)
+		if ok && n.Engine == "" && n.Replacement != "" && p.missing(v) {
+			to := n.Replacement + strings.TrimPrefix(name, n.Name)
+			p.reportAs(ticket, v.PositionRange(), name+" is deprecated: "+to+" carries the same values", "write "+to+" where the release has it")
+			return
+		}
 		if c, _ := classOf(name); !ok || !p.surface.isGone(n) || c == bareHistogram || c == created || !p.missing(v) {
 			return
 		}

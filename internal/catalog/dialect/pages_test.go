@@ -108,9 +108,13 @@ func TestSignalsOfRealPages(t *testing.T) {
 		}},
 		"sglang-0.5.23-real-pd-prefill": {dialect.SGLang, reads{
 			indicator.PrefixHitRatio: 12. / 15608, indicator.PrefillTimePerToken: 1.6788792900060798 / 15596, indicator.EngineProgress: sum(15608),
+			indicator.TransferTime: 0.7257268350003869 / 117, indicator.TransfersFailed: 0, indicator.TransferFailShare: 0,
 		}},
 		"sglang-0.5.23-real-pd-decode": {dialect.SGLang, reads{
 			indicator.FirstTokens: 117, indicator.GenerationTokenRate: sum(3371 + 117), indicator.ComputedTokens: 0,
+		}},
+		"sglang-0.5.23-real-pd-decode-prefill-dead": {dialect.SGLang, reads{
+			indicator.TransfersFailed: 64, indicator.TransferFailShare: 64. / (131 + 52),
 		}},
 		"sglang-0.5.10-tp2": {dialect.SGLang, reads{ // the two processes of one rank
 			indicator.Running: 1, indicator.Waiting: 1, indicator.KVUsage: 1, indicator.Preemptions: 1, indicator.EngineProgress: sum(1), indicator.GenerationTokenRate: sum(1 + 1),

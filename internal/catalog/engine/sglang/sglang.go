@@ -105,6 +105,23 @@ func naming(prefix string, has func(name string) bool) engine.Naming {
 		n.Exprs[indicator.ComputedTokens.Name] = indicator.Div(computed, firsts)
 		n.Exprs[indicator.PrefillTimePerToken.Name] = indicator.NotNegative(indicator.Div(rate("vllm:request_prefill_time_seconds_sum"), indicator.Some(computed)))
 	}
+	if has("spec_verify_calls_total") { // each gives one token of the model's own, and a request its first without one
+		generated, steps := rate(prefix+"generation_tokens_total"), rate(prefix+"spec_verify_calls_total")
+		n.Exprs[indicator.SpeculationShare.Name] = indicator.Div(indicator.AtLeast(indicator.Sub(indicator.Sub(generated, ended), steps), 0), indicator.Some(generated))
+		n.Exprs[indicator.SpeculationLength.Name] = indicator.Div(indicator.Sub(generated, ended), indicator.Some(steps))
+		n.Exprs[indicator.SpeculationAccepted.Name] = indicator.Avg(indicator.Mean(prefix + "spec_accept_rate"))
+		n.Exprs[indicator.SpeculationDrafts.Name] = steps
+	}
+	if has("kv_transfer_alloc_ms_count") { // prefill and decode apart: of both, but for the time, which the prefill server takes
+		late, lost, begun := prefix+"num_bootstrap_failed_reqs_total", prefix+"num_transfer_failed_reqs_total", prefix+"kv_transfer_alloc_ms_count"
+		n.Later[late], n.Later[lost] = true, true
+		failed := indicator.Add(increase(late), increase(lost))
+		n.Renamed["nixl_xfer_time_seconds_count"] = "kv_transfer_latency_ms_count"
+		n.Exprs[indicator.TransfersFailed.Name] = failed
+		n.Exprs[indicator.TransferFailShare.Name] = indicator.Div(failed, indicator.AtLeast(indicator.Add(increase(begun), increase(late)), 1))
+		n.Exprs[indicator.TransfersPerRequest.Name] = indicator.Div(rate(begun), indicator.Some(firsts))
+		n.Exprs[indicator.TransferTime.Name] = indicator.Div(indicator.MeanOf(prefix+"kv_transfer_latency_ms"), indicator.Number(1000))
+	}
 	if asked := indicator.Like("endpoint", indicator.Asked); has("http_responses_total") { // counted when an answer begins
 		all := func(fn indicator.Function) indicator.Expr { return indicator.Sum(fn(answers, asked)) }
 		of := func(fn indicator.Function, code string) indicator.Expr {

@@ -171,21 +171,18 @@ func (s checklist) measure(m measured, engines []dialect.Dialect) Item {
 	}
 	var without []string
 	for _, d := range engines {
-		expr, own := d.Expr(m.signal)
-		names := indicator.Reads(expr)
+		names := indicator.Reads(d.Expr(m.signal))
 		missing := d.Missing(m.signal)
 		if m.before != "" && len(missing) > 0 && d.Exposes(d.Prefix+strings.TrimPrefix(m.before,
 			engine.Canonical)+"_count") {
-			names, missing, own = []string{m.before + " (token by token: this release has no other)"}, nil, true
+			names, missing = []string{m.before + " (token by token: this release has no other)"}, nil
 		}
 		for i, n := range missing {
 			missing[i] = s.calledThen(n, d)
 		}
 		if len(missing) == 0 {
 			for i, n := range names {
-				if !own {
-					names[i] = d.Metric(n)
-				}
+				names[i] = d.Metric(n)
 			}
 			if it.Detail == "" {
 				it.Detail = strings.Join(names, ", ")

@@ -235,7 +235,7 @@ func newBoundary(page, engines counters, span time.Duration) *Boundary {
 	for _, t := range product.Terms {
 		these := page.of(t.Metric, t.Match...)
 		switch gain, total := these.sum(); {
-		case len(these) == 0 || t.Outcome == gateway.Retries:
+		case len(these) == 0 || t.Outcome == gateway.Retries || t.Outcome == gateway.Queued:
 		case t.Outcome == gateway.Offered:
 			b.Offered += t.Sign * gain
 		case t.Outcome == gateway.Open:

@@ -3,7 +3,6 @@ package diagnose
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -103,7 +102,7 @@ func discover(ctx context.Context, q metrics.Querier, m *Memory, at time.Time, l
 	case len(targets) == 0:
 		return nil, d.layout, d.noTargetsError(at, lookback)
 	case !slices.ContainsFunc(targets, func(t Target) bool { return t.Dialect.Engine != dialect.Gateway }):
-		return nil, d.layout, hint.With(errors.New("there is a gateway and no inference server's metrics"),
+		return nil, d.layout, hint.With(fmt.Errorf("there is a gateway, %s, and no inference server's metrics", targets[0].Dialect.Version),
 			"give the address of a server behind it too, or let Prometheus scrape one")
 	case len(targets) > mostTargets:
 		return nil, d.layout, hint.With(fmt.Errorf("%d targets are more than the %d that are judged together", len(targets), mostTargets),

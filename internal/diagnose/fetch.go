@@ -399,7 +399,6 @@ func (p *planner) set(readings map[string]reading, s *indicator.Signal, v indica
 }
 
 func (p *planner) planSignal(s *indicator.Signal) {
-	expr, own := p.g.lead.Dialect.Expr(s)
 	if s.Histogram != "" {
 		p.planBuckets(s)
 		return
@@ -409,7 +408,7 @@ func (p *planner) planSignal(s *indicator.Signal) {
 		at = p.g.asked
 	}
 	g := p.g
-	p.add(s, s.Name, at, expr, own, func(snap *Snapshot, v model.Vector) {
+	p.add(s, s.Name, at, g.lead.Dialect.Expr(s), func(snap *Snapshot, v model.Vector) {
 		for _, sample := range v {
 			p.store(snap, g, s, sample.Metric, indicator.Known(float64(sample.Value)))
 		}
@@ -430,7 +429,7 @@ func (p *planner) store(snap *Snapshot, g *group, s *indicator.Signal, m model.M
 // observations; it runs after the mean's own.
 func (p *planner) planCount(s *indicator.Signal) {
 	g := p.g
-	p.add(s, "observations of "+s.Name, g.span.To, s.Observations(), false, func(snap *Snapshot, v model.Vector) {
+	p.add(s, "observations of "+s.Name, g.span.To, s.Observations(), func(snap *Snapshot, v model.Vector) {
 		for _, sample := range v {
 			if few, ok := s.TooFew(float64(sample.Value)); ok {
 				p.store(snap, g, s, sample.Metric, few)
@@ -440,31 +439,27 @@ func (p *planner) planCount(s *indicator.Signal) {
 }
 
 // add plans a query of a signal.
-func (p *planner) add(s *indicator.Signal, what string, at time.Time, expr indicator.Expr, own bool, store func(*Snapshot, model.Vector)) question {
+func (p *planner) add(s *indicator.Signal, what string, at time.Time, expr indicator.Expr, store func(*Snapshot, model.Vector)) question {
 	g, r := p.g, p.r
 	if g.said == "" {
 		g.said = fmt.Sprint(g.lead.Dialect.Key(), g.span.Length(), r.Interval, r.Past, r.Instance, r.Model, r.Matchers, g.matchers)
 	}
 	q := question{what, g.said, at}
-	p.queries = append(p.queries, query{q, s.Name, func() indicator.Expr { return g.compile(r, s, expr, own) }, store})
+	p.queries = append(p.queries, query{q, s.Name, func() indicator.Expr { return g.compile(r, s, expr) }, store})
 	return q
 }
 
 // compile makes of a signal's expression what is asked of the group. What a signal of fleets
 // compares the members with are the others, whose scrapes have another phase.
-func (g *group) compile(r *Request, s *indicator.Signal, expr indicator.Expr, own bool) indicator.Expr {
-	rw := indicator.Rewriting{
-		Window: g.span.Length(), Short: r.short(&g.lead.Dialect) + g.beyond, Past: max(r.Past, r.shortest()),
-		Instance: slices.Concat(r.Instance, g.lead.Dialect.Identity), Model: r.Model, Matchers: g.matchers,
-	}
+func (g *group) compile(r *Request, s *indicator.Signal, expr indicator.Expr) indicator.Expr {
+	rw := g.lead.Dialect.Rewriting()
+	rw.Window, rw.Short, rw.Past = g.span.Length(), r.short(&g.lead.Dialect)+g.beyond, max(r.Past, r.shortest())
+	rw.Instance, rw.Model, rw.Matchers = slices.Concat(r.Instance, g.lead.Dialect.Identity), r.Model, g.matchers
 	if s.Per != "" {
 		rw.Instance = append(rw.Instance, s.Per)
 	}
 	if s.Fleet {
 		rw.Window, rw.Matchers = rw.Window+r.Interval, r.Matchers
-	}
-	if !own {
-		rw.Metric = g.lead.Dialect.Metric
 	}
 	return rw.Compile(expr, s.Scope)
 }
@@ -481,7 +476,7 @@ type distribution struct {
 func (p *planner) planBuckets(s *indicator.Signal) {
 	g, all := p.g, new([]*distribution)
 	names := slices.Concat(p.r.Instance, g.lead.Dialect.Identity, p.r.Model)
-	q := p.add(s, "buckets of "+s.Histogram+s.Per, g.span.To, s.Buckets(), false, func(snap *Snapshot, v model.Vector) {
+	q := p.add(s, "buckets of "+s.Histogram+s.Per, g.span.To, s.Buckets(), func(snap *Snapshot, v model.Vector) {
 		if *all == nil {
 			*all = distributions(v, names)
 		}

@@ -175,12 +175,11 @@ func conditionSince(ctx context.Context, q metrics.Querier, r *Request, v view, 
 			if len(d.Missing(s)) > 0 {
 				return "", nil
 			}
-			expr, own := d.Expr(s)
-			now := g[0].compile(r, s, expr, own).String()
+			now := g[0].compile(r, s, d.Expr(s)).String()
 			if !s.Counted() {
 				return now, nil
 			}
-			return s.Guard(now, g[0].compile(r, s, s.Observations(), false).String()), nil
+			return s.Guard(now, g[0].compile(r, s, s.Observations()).String()), nil
 		},
 	})
 	if err != nil || expr == "" {

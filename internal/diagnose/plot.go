@@ -232,8 +232,7 @@ func (p *plotter) plot(ctx context.Context, q metrics.Querier, s *indicator.Sign
 			continue
 		}
 		g.restrict(r)
-		expr, own := g.lead.Dialect.Expr(s)
-		m, err := q.QueryRange(ctx, g.compile(r, s, expr, own).String(), p.span)
+		m, err := q.QueryRange(ctx, g.compile(r, s, g.lead.Dialect.Expr(s)).String(), p.span)
 		if err != nil {
 			return out, err
 		}

@@ -25,7 +25,7 @@ import (
 // they were federated from. This file tells them apart by what their processes are.
 
 // ownLabels are labels that the engine itself gives to the pulse.
-var ownLabels = []string{labels.MetricName, "model_name", "engine", "engine_type", "tp_rank", "pp_rank", "moe_ep_rank"}
+var ownLabels = []string{labels.MetricName, "model_name", "engine", "engine_type", "dp_rank", "tp_rank", "pp_rank", "moe_ep_rank", "priority"}
 
 // An origin is where a series was scraped: its labels but for the engine's own.
 type origin struct {

@@ -110,8 +110,7 @@ func configs(t *testing.T) map[string]generate.RulesConfig {
 var cannotTell = map[string][]string{
 	"V0": {"corrupted-outputs", "decode-lost", "kv-transfer-failing", "kv-transfer-slow", "prefill-lost", "prefix-cache-misses"},
 	"SGLang": {
-		"corrupted-outputs", "decode-lost", "kv-transfer-failing", "kv-transfer-slow", "prefill-lost", "prefill-starvation",
-		"prefix-cache-misses", "slow-prefill", "speculation-collapse", "workload-shift",
+		"corrupted-outputs", "decode-lost", "kv-transfer-failing", "kv-transfer-slow", "prefill-lost", "speculation-collapse",
 	},
 }
 

@@ -479,7 +479,8 @@ func (p *played) compilation(d diagnose.Diagnosis, target int) catalog.Compilati
 			if past < s.MinPast || baseline && span.Source == diagnose.NoBaseline {
 				return never, nil
 			}
-			rw := indicator.Rewriting{Window: span.Window.Length(), Short: 10*time.Second + time.Millisecond, Past: max(past, 10*time.Second), Metric: dia.Metric}
+			rw := dia.Rewriting()
+			rw.Window, rw.Short, rw.Past = span.Window.Length(), 10*time.Second+time.Millisecond, max(past, 10*time.Second)
 			if baseline {
 				rw.Window, rw.Offset = span.Baseline.Length(), span.Window.To.Sub(span.Baseline.To)
 			}

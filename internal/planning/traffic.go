@@ -262,7 +262,7 @@ func (t *traffic) rate() float64 { return float64(len(t.arrivals)) / t.length.Se
 func (r *reader) readBounds(ctx context.Context) (*bounds, error) {
 	b := &bounds{}
 	for s, to := range map[*indicator.Signal]*[]float64{indicator.TTFTP95: &b.ttft, indicator.ITLP95: &b.itl, indicator.E2EP95: &b.e2e} {
-		rw := indicator.Rewriting{Window: r.window.Length(), Matchers: r.target.Matchers, Metric: r.target.Metric}
+		rw := indicator.Rewriting{Window: r.window.Length(), Matchers: r.target.Matchers, Series: r.target.Series}
 		v, err := r.q.Evaluate(ctx, rw.Compile(s.Buckets(), s.Scope), r.window.To)
 		if err != nil {
 			return nil, err

@@ -14,6 +14,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/beside"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 )
 
@@ -95,6 +96,7 @@ func intendedName(name string) (better string, sure bool) {
 		return prefix + strings.TrimPrefix(to, engine.Canonical)
 	}
 	other, others := dialect.OtherOf(name)
+	program, near := beside.Of(name)
 	if others {
 		canonical, under = name, func(to string) string { return to }
 	}
@@ -105,7 +107,7 @@ func intendedName(name string) (better string, sure bool) {
 	}
 	least := min(len(canonical)/4, 4) + 1
 	for _, f := range dialect.Families() {
-		own := f.Engine == vllm.ID && strings.HasPrefix(canonical, engine.Canonical) || others && f.Engine == other.ID
+		own := f.Engine == vllm.ID && strings.HasPrefix(canonical, engine.Canonical) || others && f.Engine == other.ID || near && f.Kind == program.Kind
 		for _, suffix := range []string{"", "_bucket", "_sum", "_count"} {
 			if !own || f.Gone() || (suffix != "") != (f.Type == engine.Histogram) {
 				continue
@@ -115,7 +117,7 @@ func intendedName(name string) (better string, sure bool) {
 			}
 		}
 	}
-	if better == "" {
+	if better == "" && !near {
 		better = under(closestName(canonical))
 	}
 	return better, false

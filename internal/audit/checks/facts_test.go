@@ -26,6 +26,9 @@ func TestFaultsAndTheirTwins(t *testing.T) {
 		{"a counter of another exporter, raw", "raw-counter", "", `sum(nv_inference_queue_duration_us) / sum(nv_inference_request_success) > 5000`, `sum(rate(nv_inference_queue_duration_us[5m])) / sum(rate(nv_inference_request_success[5m])) > 5000`},
 		{"an exporter's gauge without a comparison", "no-comparison", "", `node_load1`, `node_load1 > 64`},
 
+		{"a picker's name, misspelled", "unknown-metric", "", `llm_d_epp_average_queue_sizee > 9`, `llm_d_epp_average_queue_size > 9`},
+		{"a picker's name of the generation before", "removed-metric", "", `inference_pool_average_queue_size > 9`, `llm_d_epp_average_queue_size > 9`},
+		{"LMCache's name that is gone", "unknown-metric", "", `lmcache:cache_hit_rate > 9`, `lmcache:retrieve_hit_rate > 9`},
 		{"SGLang's name, misspelled", "unknown-metric", "", `sum(sglang:num_queued_reqs) + sum(sglang:num_queu_reqs) > 9`, `sum(sglang:num_queue_reqs) > 9`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

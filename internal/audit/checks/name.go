@@ -10,6 +10,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/audit/files"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/beside"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/dcgm"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 )
@@ -24,7 +25,7 @@ var unknownMetric = Check{
 		if p.recorded(name) || name == "" || p.surface.Exposes(name) || p.Opaque(at.Start, at.Start+1) {
 			return
 		}
-		const elsewhere = "another program or a recording rule of another file may"
+		const elsewhere = "a newer one, another program or a recording rule of another file may"
 		look := "look at /metrics for the name that it has"
 		text, field := dcgm.FieldOf(name)
 		f, known := dialect.Known(name)
@@ -45,6 +46,8 @@ var unknownMetric = Check{
 			}
 			why := fmt.Sprintf("no release of vLLM (0.2.7 to %s) has %s", vllm.Newest, name)
 			if other, ok := dialect.OtherOf(name); ok {
+				why = other.Title + " is not known to have " + name
+			} else if other, ok := beside.Of(name); ok {
 				why = other.Title + " is not known to have " + name
 			}
 			told := p.surface.Live && strings.Count(name, ":") < 2 // a recording rule's name has more
@@ -78,10 +81,16 @@ var removedMetric = Check{
 	selector: func(p *pass, v *parser.VectorSelector) {
 		name := NameOf(v)
 		n, ok := dialect.Known(name)
+		if ok && n.Engine == "" && n.Replacement != "" && p.missing(v) {
+			to := n.Replacement + strings.TrimPrefix(name, n.Name)
+			p.reportAs(ticket, v.PositionRange(), name+" is deprecated: "+to+" carries the same values", "write "+to+" where the release has it")
+			return
+		}
 		if c, _ := classOf(name); !ok || !p.surface.isGone(n) || c == bareHistogram || c == created || !p.missing(v) {
 			return
 		}
-		why := name + " ended with vLLM " + n.Last
+		of, _ := dialect.OtherOf(name)
+		why := fmt.Sprintf("%s ended with %s %s", name, cmp.Or(of.Title, "vLLM"), n.Last)
 		if n.Hidden != "" {
 			why = fmt.Sprintf("%s is hidden since vLLM %s and ended with %s", name, n.Hidden, n.Last)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/audit/files"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/beside"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/dcgm"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 )
@@ -165,11 +166,12 @@ func classOf(name string) (class, engine.Family) {
 	return unknownClass, n
 }
 
-// isEngineName reports whether a name is in the name space of an inference server.
+// isEngineName reports whether a name is in the name space of an inference server, or of a program beside it.
 func isEngineName(name string) bool {
 	_, prefix := vllm.Canonical(name)
 	_, other := dialect.OtherOf(name)
-	return prefix != "" || other
+	_, near := beside.Of(name)
+	return prefix != "" || other || near
 }
 
 // NameOf returns the name that a selector asks for, "" where it is no single one.

@@ -28,12 +28,7 @@ func TestNoAlarmOnTheProjectsOwnSignals(t *testing.T) {
 			if (s.Scope == indicator.GPU) != (d.Engine == dialect.DCGM) || len(d.Missing(s)) > 0 {
 				continue
 			}
-			expr, own := d.Expr(s)
-			rw := indicator.Rewriting{}
-			if !own {
-				rw.Metric = d.Metric
-			}
-			rules = append(rules, rule{"signal:" + s.Name, rw.Compile(expr, s.Scope).String()})
+			rules = append(rules, rule{"signal:" + s.Name, d.Rewriting().Compile(d.Expr(s), s.Scope).String()})
 		}
 		data, err := json.Marshal(map[string]any{"groups": []any{map[string]any{"name": "g", "rules": rules}}})
 		if err != nil {

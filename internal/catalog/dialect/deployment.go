@@ -45,10 +45,9 @@ var errNoDialect = errors.New("the deployment has no dialect that it could be as
 
 // rewriting returns the deployment's part of a rewriting in one dialect.
 func (d *Deployment) rewriting(dia Dialect) indicator.Rewriting {
-	rw := indicator.Rewriting{
-		Window: d.Window, Short: d.Short, Past: d.Past,
-		Instance: d.Instance, Model: d.Model, Matchers: d.Matchers, Metric: dia.Metric,
-	}
+	rw := dia.Rewriting()
+	rw.Window, rw.Short, rw.Past = d.Window, d.Short, d.Past
+	rw.Instance, rw.Model, rw.Matchers = d.Instance, d.Model, d.Matchers
 	if len(dia.Identity) > 0 && len(d.Instance) > 0 {
 		rw.Instance = slices.Concat(d.Instance, dia.Identity)
 	}
@@ -67,8 +66,7 @@ func (d *Deployment) Expr(s *indicator.Signal) (string, error) {
 // observations there are beside them.
 func (d *Deployment) Unguarded(s *indicator.Signal) (string, error) {
 	return d.each(s, func(dia Dialect) (string, error) {
-		expr, own := dia.Expr(s)
-		return d.compile(s, expr, own, dia), nil
+		return d.compile(s, dia.Expr(s), dia), nil
 	})
 }
 
@@ -121,10 +119,10 @@ func (d *Deployment) each(s *indicator.Signal, render func(Dialect) (string, err
 // guarded returns a signal's PromQL in one dialect. A trend is not believed
 // before the target has been there for a while.
 func (d *Deployment) guarded(s *indicator.Signal, dia Dialect) string {
-	expr, own := dia.Expr(s)
-	out := d.compile(s, expr, own, dia)
+	expr := dia.Expr(s)
+	out := d.compile(s, expr, dia)
 	if s.Counted() {
-		out = s.Guard(out, d.compile(s, s.Observations(), false, dia))
+		out = s.Guard(out, d.compile(s, s.Observations(), dia))
 	}
 	if s.Censored {
 		out = s.Censor(out, d.known(indicator.UnansweredWait, dia), d.known(indicator.UnansweredShare, dia))
@@ -133,7 +131,7 @@ func (d *Deployment) guarded(s *indicator.Signal, dia Dialect) string {
 		// The targets that exposed the signal's first metric MinPast ago.
 		then := indicator.Now(indicator.Reads(expr)[0])
 		then.Offset = s.MinPast
-		there := d.compile(s, indicator.Aggregate{Op: "group", Labels: []string{"instance"}, Of: then}, own, dia)
+		there := d.compile(s, indicator.Aggregate{Op: "group", Labels: []string{"instance"}, Of: then}, dia)
 		out = fmt.Sprintf("(%s) and on (%s) (%s)", out, strings.Join(d.Instance, ", "), there)
 	}
 	return out
@@ -148,11 +146,8 @@ func (d *Deployment) known(s *indicator.Signal, dia Dialect) string {
 }
 
 // compile returns PromQL of an expression of a signal.
-func (d *Deployment) compile(s *indicator.Signal, expr indicator.Expr, own bool, dia Dialect) string {
+func (d *Deployment) compile(s *indicator.Signal, expr indicator.Expr, dia Dialect) string {
 	rw := d.rewriting(dia)
-	if own {
-		rw.Metric = nil
-	}
 	return rw.Compile(expr, s.Scope).String()
 }
 

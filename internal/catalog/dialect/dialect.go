@@ -21,6 +21,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/engine/dcgm"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/gateway"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/sglang"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/trtllm"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
@@ -42,7 +43,7 @@ var Foreign = gateway.Foreign()
 var Gateways = gateway.Engine.Selector + "|" + Foreign
 
 // engines are tried in this order.
-var engines = []engine.Engine{vllm.Engine, sglang.Engine, dcgm.Engine, amd.Engine, gateway.Engine}
+var engines = []engine.Engine{vllm.Engine, sglang.Engine, trtllm.Engine, dcgm.Engine, amd.Engine, gateway.Engine}
 
 // A Dialect says how one endpoint names the canonical metrics.
 type Dialect struct {
@@ -203,17 +204,33 @@ func (d Dialect) Metric(name string) string {
 	return d.Prefix + rest
 }
 
-// Expr returns the signal's expression for this dialect: the canonical one
-// (whose names Metric translates), or another one with names already of this
-// dialect where the metric does not exist; own says which.
-func (d Dialect) Expr(s *indicator.Signal) (expr indicator.Expr, own bool) {
+// Series returns what carries a metric here, by its canonical name or the dialect's own.
+func (d Dialect) Series(name string) indicator.Series {
+	s := indicator.Series{Metric: d.Metric(name), Where: d.Only[strings.TrimPrefix(name, engine.Canonical)]}
+	if f, known := Known(s.Metric); known {
+		s.Copies = slices.DeleteFunc(slices.Clone(d.Copies), func(l string) bool { return !slices.Contains(f.Labels, l) })
+	}
+	if d.Later[s.Metric] && !d.has[s.Metric] {
+		s.None = d.Metric("vllm:num_requests_running")
+	}
+	return s
+}
+
+// Rewriting is how expressions are asked of the endpoint, wherever it is.
+func (d Dialect) Rewriting() indicator.Rewriting {
+	return indicator.Rewriting{Series: d.Series, Rank: d.Rank}
+}
+
+// Expr returns the signal's expression for this dialect: the canonical one, or another one, in
+// names of this dialect, where the metric does not exist. Series translates either's names.
+func (d Dialect) Expr(s *indicator.Signal) indicator.Expr {
 	if e, ok := d.Exprs[s.Name]; ok {
-		return e, true
+		return e
 	}
 	if e, ok := d.derived[s.Name]; ok {
-		return e, false
+		return e
 	}
-	return s.Expr, false
+	return s.Expr
 }
 
 // Derives reports whether the signal's expression is another one than the canonical one.
@@ -227,17 +244,14 @@ func (d Dialect) Missing(s *indicator.Signal) []string {
 	if needs, lacks := d.Lacks[s.Name]; lacks {
 		return []string{d.Prefix + needs}
 	}
-	expr, own := d.Expr(s)
 	var missing []string
-	for _, n := range indicator.Reads(expr) {
-		if !own {
-			n = d.Metric(n)
-		}
+	for _, n := range indicator.Reads(d.Expr(s)) {
+		n = d.Metric(n)
 		if b, ok := strings.CutSuffix(n, "_bucket"); ok {
 			n = b + "_count"
 		}
 		// up and scrape_* are the scraper's own; the endpoint never has them.
-		if !d.Exposes(n) && n != "up" && !strings.HasPrefix(n, "scrape_") {
+		if !d.Exposes(n) && !d.Later[n] && n != "up" && !strings.HasPrefix(n, "scrape_") {
 			missing = append(missing, n)
 		}
 	}

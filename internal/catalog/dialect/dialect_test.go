@@ -72,25 +72,26 @@ func TestDetect(t *testing.T) {
 				"vllm:inter_token_latency_seconds_count": "vllm:inter_token_latency_seconds_count",
 			},
 		},
-		"Ray with a colon":              {prefixed("ray_vllm:", v1...), "vllm-v1-ray", map[string]string{"vllm:num_requests_running": "ray_vllm:num_requests_running"}},
-		"Ray without a colon":           {prefixed("ray_vllm_", v1...), "vllm-v1-ray", map[string]string{"vllm:num_requests_running": "ray_vllm_num_requests_running"}},
-		"KServe with a colon":           {prefixed("kserve_vllm:", v1...), "vllm-v1-kserve", map[string]string{"vllm:num_requests_running": "kserve_vllm:num_requests_running"}},
-		"KServe without a colon":        {prefixed("kserve_vllm_", v1...), "vllm-v1-kserve", map[string]string{"vllm:num_requests_running": "kserve_vllm_num_requests_running"}},
-		"a store that forbids colons":   {prefixed("vllm_", v1...), "vllm-v1-normalized", map[string]string{"vllm:num_requests_running": "vllm_num_requests_running"}},
-		"vLLM beside SGLang's names":    {append(prefixed("vllm:", v1...), "sglang:num_running_reqs"), "vllm-v1", nil},
-		"one marker, alone, is enough":  {[]string{"go_goroutines", "vllm:generation_tokens_total"}, "vllm-v1", nil},
-		"SGLang":                        {[]string{"sglang:num_running_reqs", "sglang:token_usage"}, "sglang", map[string]string{"vllm:num_requests_running": "sglang:num_running_reqs", "vllm:kv_cache_usage_perc": "sglang:token_usage", "vllm:time_to_first_token_seconds_count": "sglang:time_to_first_token_seconds_count", "vllm:request_queue_time_seconds_sum": "sglang:queue_time_seconds_sum"}},
-		"SGLang without colons":         {[]string{"sglang_num_running_reqs", "sglang_token_usage"}, "sglang-normalized", map[string]string{"vllm:num_requests_running": "sglang_num_running_reqs", "vllm:kv_cache_usage_perc": "sglang_token_usage"}},
-		"another's sglang_ names":       {[]string{"sglang_cluster_nodes"}, "", nil},
-		"dcgm-exporter":                 {[]string{"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS"}, "dcgm", map[string]string{"DCGM_FI_DEV_CLOCKS_EVENT_REASONS": "DCGM_FI_DEV_CLOCKS_EVENT_REASONS"}},
-		"an older dcgm-exporter":        {[]string{"DCGM_FI_DEV_CLOCK_THROTTLE_REASONS"}, "dcgm", map[string]string{"DCGM_FI_DEV_CLOCKS_EVENT_REASONS": "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS"}},
-		"nothing":                       {nil, "", nil},
-		"another program":               {[]string{"up", "process_cpu_seconds_total", "python_info"}, "", nil},
-		"a proxy's own vllm_ names":     {[]string{"vllm_ttft_seconds_count", "vllm_queue_depth"}, "", nil},
-		"a histogram's _created only":   {[]string{"vllm:generation_tokens_created"}, "", nil},
-		"a name that only contains one": {[]string{"my_vllm:num_requests_running"}, "", nil},
+		"Ray with a colon":                     {prefixed("ray_vllm:", v1...), "vllm-v1-ray", map[string]string{"vllm:num_requests_running": "ray_vllm:num_requests_running"}},
+		"Ray without a colon":                  {prefixed("ray_vllm_", v1...), "vllm-v1-ray", map[string]string{"vllm:num_requests_running": "ray_vllm_num_requests_running"}},
+		"KServe with a colon":                  {prefixed("kserve_vllm:", v1...), "vllm-v1-kserve", map[string]string{"vllm:num_requests_running": "kserve_vllm:num_requests_running"}},
+		"KServe without a colon":               {prefixed("kserve_vllm_", v1...), "vllm-v1-kserve", map[string]string{"vllm:num_requests_running": "kserve_vllm_num_requests_running"}},
+		"a store that forbids colons":          {prefixed("vllm_", v1...), "vllm-v1-normalized", map[string]string{"vllm:num_requests_running": "vllm_num_requests_running"}},
+		"vLLM beside SGLang's names":           {append(prefixed("vllm:", v1...), "sglang:num_running_reqs"), "vllm-v1", nil},
+		"one marker, alone, is enough":         {[]string{"go_goroutines", "vllm:generation_tokens_total"}, "vllm-v1", nil},
+		"SGLang":                               {[]string{"sglang:num_running_reqs", "sglang:token_usage"}, "sglang", map[string]string{"vllm:num_requests_running": "sglang:num_running_reqs", "vllm:kv_cache_usage_perc": "sglang:token_usage", "vllm:time_to_first_token_seconds_count": "sglang:time_to_first_token_seconds_count", "vllm:request_queue_time_seconds_sum": "sglang:queue_time_seconds_sum"}},
+		"SGLang without colons":                {[]string{"sglang_num_running_reqs", "sglang_token_usage"}, "sglang-normalized", map[string]string{"vllm:num_requests_running": "sglang_num_running_reqs", "vllm:kv_cache_usage_perc": "sglang_token_usage"}},
+		"another's sglang_ names":              {[]string{"sglang_cluster_nodes"}, "", nil},
+		"a router with the servers' own names": {[]string{"vllm:num_requests_running", "vllm:num_incoming_requests_total", "vllm:request_latency_seconds_count"}, "gateway", nil},
+		"dcgm-exporter":                        {[]string{"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS"}, "dcgm", map[string]string{"DCGM_FI_DEV_CLOCKS_EVENT_REASONS": "DCGM_FI_DEV_CLOCKS_EVENT_REASONS"}},
+		"an older dcgm-exporter":               {[]string{"DCGM_FI_DEV_CLOCK_THROTTLE_REASONS"}, "dcgm", map[string]string{"DCGM_FI_DEV_CLOCKS_EVENT_REASONS": "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS"}},
+		"nothing":                              {nil, "", nil},
+		"another program":                      {[]string{"up", "process_cpu_seconds_total", "python_info"}, "", nil},
+		"a proxy's own vllm_ names":            {[]string{"vllm_ttft_seconds_count", "vllm_queue_depth"}, "", nil},
+		"a histogram's _created only":          {[]string{"vllm:generation_tokens_created"}, "", nil},
+		"a name that only contains one":        {[]string{"my_vllm:num_requests_running"}, "", nil},
 	}
-	engines := map[string]engine.ID{"sglang": SGLang, "sglang-normalized": SGLang, "dcgm": DCGM}
+	engines := map[string]engine.ID{"sglang": SGLang, "sglang-normalized": SGLang, "dcgm": DCGM, "gateway": Gateway}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			d, ok := Detect(tt.names)
@@ -184,12 +185,7 @@ func TestEveryExpressionOfEveryDialectParses(t *testing.T) {
 			t.Fatalf("not detected: %q", names)
 		}
 		for _, s := range indicator.All() {
-			expr, own := d.Expr(s)
-			text := s.Compile(expr).String()
-			canonical := text == s.PromQL() || slices.ContainsFunc(s.Otherwise, func(a indicator.Alternative) bool { return s.Compile(a.Expr).String() == text })
-			if own == canonical {
-				t.Errorf("%s: %s: own is %v for %s", d.ID, s.Name, own, expr)
-			}
+			text := d.Rewriting().Compile(d.Expr(s), s.Scope).String()
 			if _, err := indicator.Parse(text); err != nil {
 				t.Errorf("%s: %s: %v\n%s", d.ID, s.Name, err, text)
 			}

@@ -6,10 +6,11 @@ import (
 	"sync"
 
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/beside"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 )
 
-// families are those of all engines.
+// families are those of all engines, and of the programs beside them.
 var families = sync.OnceValue(func() []engine.Family {
 	var all []engine.Family
 	for _, e := range engines {
@@ -17,7 +18,7 @@ var families = sync.OnceValue(func() []engine.Family {
 			all = append(all, e.Families()...)
 		}
 	}
-	return all
+	return append(all, beside.Families()...)
 })
 
 var byName = sync.OnceValue(func() map[string]engine.Family {

@@ -33,7 +33,7 @@ func TestTheTableIsWhole(t *testing.T) {
 		if !slices.Contains([]engine.Type{engine.Counter, engine.Gauge, engine.Histogram, engine.Summary}, n.Type) {
 			t.Errorf("%s: type %q", n.Name, n.Type)
 		}
-		if n.Since == "" || n.Last != "" && !engine.Release(n.Last).AtLeast(engine.Release(n.Since)) {
+		if n.Since == "" && n.Engine != "trtllm" || n.Last != "" && !engine.Release(n.Last).AtLeast(engine.Release(n.Since)) {
 			t.Errorf("%s: from %q to %q", n.Name, n.Since, n.Last)
 		}
 		if n.Replacement != "" {
@@ -96,7 +96,13 @@ func TestNamed(t *testing.T) {
 		}, nil},
 		{"vllm-0.10", "vllm-v1", VLLM, map[string]string{"vllm:kv_cache_usage_perc": "vllm:kv_cache_usage_perc"}, nil},
 		{"vllm-0.10-ray", "vllm-v1-ray", VLLM, map[string]string{"vllm:kv_cache_usage_perc": "ray_vllm:kv_cache_usage_perc"}, []*indicator.Signal{indicator.HTTPRate}},
-		{"sglang", "sglang", SGLang, map[string]string{"vllm:kv_cache_usage_perc": "sglang:token_usage"}, []*indicator.Signal{indicator.HTTPRate}},
+		{"sglang", "sglang", SGLang, map[string]string{
+			"vllm:kv_cache_usage_perc": "sglang:token_usage", "vllm:generation_tokens_total": "sglang:realtime_tokens_total",
+			"vllm:request_prefill_time_seconds_sum": "sglang:per_stage_req_latency_seconds_sum",
+		}, nil},
+		{"sglang-normalized", "sglang-normalized", SGLang, map[string]string{"vllm:kv_cache_usage_perc": "sglang_token_usage"}, nil},
+		{"sglang-0.5.5", "sglang", SGLang, map[string]string{"vllm:generation_tokens_total": "sglang:inter_token_latency_seconds_count"},
+			[]*indicator.Signal{indicator.PreemptionRate, indicator.HTTPRate}},
 	} {
 		t.Run(tc.id, func(t *testing.T) {
 			d, err := Named(tc.id)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/prometheus/prometheus/model/labels"
+
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
@@ -57,10 +59,15 @@ type Naming struct {
 	// scraped endpoint, as Ray's replicas.
 	Identity []string
 
-	Prefix  string                    // replaces "vllm:"
-	Renamed map[string]string         // canonical name, without prefix where it has one, → name without prefix
-	Exprs   map[string]indicator.Expr // by signal: in names of its own, with canonical labels
-	Lacks   map[string]string         // signal that its metrics cannot tell → what they would need
+	Prefix  string                       // replaces "vllm:"
+	Renamed map[string]string            // canonical name, without prefix where it has one, → name without prefix
+	Only    map[string][]*labels.Matcher // canonical name, without prefix → those of its series that carry it
+	Exprs   map[string]indicator.Expr    // by signal: in names of its own, with canonical labels
+	Lacks   map[string]string            // signal that its metrics cannot tell → what they would need
+
+	Rank   []string        // labels of a data-parallel rank where that is not "engine"
+	Copies []string        // labels by which series show one thing several times: of a rank's processes
+	Later  map[string]bool // names, with prefix, that a page has from their first event on
 }
 
 // Canonical is the prefix of the canonical names of metrics, which are vLLM's.
@@ -73,31 +80,9 @@ var HistogramSuffixes = []string{"_bucket", "_sum", "_count"}
 // that another program's names with the same beginning are not taken for a server's.
 var serving = []string{"num_requests_running", "num_requests_waiting", "generation_tokens_total", "time_to_first_token_seconds_count"}
 
-// OfPrefix completes an engine whose metrics begin with its Prefix: naming is what it calls the canonical
-// ones under a prefix, and table its families, of which a page has all.
-func OfPrefix(e Engine, naming func(prefix string) Naming, table string) Engine {
-	spelt := map[string]Naming{}
-	for i, prefix := range e.prefixes() {
-		n := naming(prefix)
-		n.ID, n.Prefix = string(e.ID), prefix
-		if i > 0 {
-			n.ID += "-normalized"
-		}
-		spelt[prefix] = n
-		e.IDs = append(e.IDs, n.ID)
-	}
-	own := spelt[e.Prefix].Renamed
-	start := strings.Replace(e.Prefix, ":", "[:_]", 1)
-	e.Selector = start + ".+"
-	e.Like = func(name string) string { return start + cmp.Or(own[name], name) }
-	e.Detect = func(names map[string]bool) (Naming, bool) {
-		for _, prefix := range e.prefixes() {
-			if slices.ContainsFunc(serving, func(m string) bool { return names[prefix+cmp.Or(own[m], m)] }) {
-				return spelt[prefix], true
-			}
-		}
-		return Naming{}, false
-	}
+// OfPrefix completes an engine whose metrics begin with its Prefix: naming is what a page with certain
+// names, given without prefix, calls the canonical ones, and table its families.
+func OfPrefix(e Engine, naming func(prefix string, has func(name string) bool) Naming, table string) Engine {
 	e.Families = sync.OnceValue(func() []Family {
 		all := ParseFamilies(table)
 		for i := range all {
@@ -105,18 +90,46 @@ func OfPrefix(e Engine, naming func(prefix string) Naming, table string) Engine 
 		}
 		return all
 	})
-	e.ReleaseNames = func(id string) (names []string, release string, err error) {
-		for prefix, n := range spelt {
-			if id != n.ID {
-				continue
-			}
-			for _, f := range e.Families() {
+	for i := range e.prefixes() {
+		e.IDs = append(e.IDs, string(e.ID)+[]string{"", "-normalized"}[i])
+	}
+	// pageOf returns the names of a release, "" for the newest, with its features at their defaults.
+	pageOf := func(prefix, release string) (names []string) {
+		for _, f := range e.Families() {
+			if f.Needs == "" && (release == "" && f.Last == "" || release != "" && f.Released(release)) {
 				for _, name := range f.Samples(false) {
 					names = append(names, prefix+strings.TrimPrefix(name, e.Prefix))
 				}
 			}
 		}
-		return names, "", nil
+		return names
+	}
+	own := sync.OnceValue(func() map[string]string { // what the newest release calls them
+		page := pageOf("", "")
+		return naming(e.Prefix, func(name string) bool { return slices.Contains(page, name) }).Renamed
+	})
+	start := strings.Replace(e.Prefix, ":", "[:_]", 1)
+	e.Selector = start + ".+"
+	e.Like = func(name string) string { return start + cmp.Or(own()[name], name) }
+	e.Detect = func(names map[string]bool) (Naming, bool) {
+		for i, prefix := range e.prefixes() {
+			if slices.ContainsFunc(serving, func(m string) bool { return names[prefix+cmp.Or(own()[m], m)] }) {
+				n := naming(prefix, func(name string) bool { return names[prefix+name] })
+				n.ID, n.Prefix = e.IDs[i], prefix
+				return n, true
+			}
+		}
+		return Naming{}, false
+	}
+	e.ReleaseNames = func(id string) (names []string, release string, err error) {
+		if i := slices.Index(e.IDs, id); i >= 0 {
+			return pageOf(e.prefixes()[i], ""), "", nil
+		}
+		rest, ok := strings.CutPrefix(id, string(e.ID)+"-")
+		if r, err := ParseRelease(rest); ok && err == nil {
+			return pageOf(e.Prefix, string(r)), string(r), nil
+		}
+		return nil, "", nil
 	}
 	return e
 }

@@ -47,7 +47,7 @@ func TestRewrite(t *testing.T) {
 		},
 		"a metric takes the name that the server gives it": {
 			expr: `rate(vllm:prompt_tokens_total{engine="0"}[5m])`,
-			r:    Rewriting{Metric: func(s string) string { return "ray_vllm_" + s[len("vllm:"):] }},
+			r:    Rewriting{Series: func(s string) Series { return Series{Metric: "ray_vllm_" + s[len("vllm:"):]} }},
 			want: `rate(ray_vllm_prompt_tokens_total{engine="0"}[5m])`,
 		},
 		"matchers and an offset reach every selector": {

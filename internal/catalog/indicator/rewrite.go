@@ -38,9 +38,19 @@ type Rewriting struct {
 	// Matchers are added to every selector.
 	Matchers []*labels.Matcher
 
-	// Metric returns the name under which the deployment exposes a canonical
-	// metric name.
-	Metric func(canonical string) string
+	// Rank replaces the label "engine" likewise: that of one data-parallel rank.
+	Rank []string
+
+	// Series returns what carries a canonical metric in the deployment.
+	Series func(canonical string) Series
+}
+
+// Series are those that carry a canonical metric.
+type Series struct {
+	Metric string
+	Where  []*labels.Matcher // those of them that are meant; all where there are none
+	Copies []string          // labels by which several show one thing, as the ranks of a tensor-parallel group do
+	None   string            // a gauge that is there while the metric, which appears with its first event, is not
 }
 
 var promQL = parser.NewParser(parser.Options{})
@@ -93,19 +103,20 @@ func (r Rewriting) selector(v *parser.VectorSelector) {
 	if r.Offset != 0 {
 		v.OriginalOffset += r.Offset
 	}
-	if r.Metric != nil && v.Name != "" {
-		name := r.Metric(v.Name)
+	if r.Series != nil && v.Name != "" {
+		series := r.Series(v.Name)
 		for i, m := range v.LabelMatchers {
 			if m.Name == labels.MetricName {
-				v.LabelMatchers[i] = labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, name)
+				v.LabelMatchers[i] = labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, series.Metric)
 			}
 		}
-		v.Name = name
+		v.Name = series.Metric
+		v.LabelMatchers = append(v.LabelMatchers, series.Where...)
 	}
 	v.LabelMatchers = append(v.LabelMatchers, r.Matchers...)
 }
 
-// labels replaces the two labels that stand for a target and a model.
+// labels replaces the labels that stand for a target, a model and a rank.
 func (r Rewriting) labels(names []string) []string {
 	var out []string
 	add := func(names ...string) {
@@ -121,6 +132,8 @@ func (r Rewriting) labels(names []string) []string {
 			add(r.Instance...)
 		case n == "model_name" && r.Model != nil:
 			add(r.Model...)
+		case n == "engine" && r.Rank != nil:
+			add(r.Rank...)
 		default:
 			add(n)
 		}
@@ -134,11 +147,19 @@ func (r Rewriting) Compile(e Expr, scope Scope) Expr {
 	switch n := e.(type) {
 	case Samples:
 		n.Span, n.Offset = r.duration(n.Span), n.Offset+r.Offset
-		if r.Metric != nil {
-			n.Metric = r.Metric(n.Metric)
+		var series Series
+		if r.Series != nil {
+			series = r.Series(n.Metric)
+			n.Metric = series.Metric
 		}
-		if len(r.Matchers) > 0 {
-			n.Where = slices.Concat(n.Where, r.Matchers)
+		if len(series.Where)+len(r.Matchers) > 0 {
+			n.Where = slices.Concat(n.Where, series.Where, r.Matchers)
+		}
+		switch {
+		case series.None != "":
+			return Mul(Number(0), Samples{Func: "count_over_time", Metric: series.None, Where: r.Matchers, Span: max(n.Span, ShortMark), Offset: n.Offset})
+		case len(series.Copies) > 0:
+			return Max(n).But(series.Copies...)
 		}
 		return n
 	case Aggregate:

@@ -78,7 +78,7 @@ func (s *Source) measure(ctx context.Context, model string, from, to time.Time, 
 			continue
 		}
 		models[name] = true
-		target := workload.Server{Name: t.Name, Metric: t.Dialect.Metric, Config: t.Config, Matchers: slices.Clone(s.matchers)}
+		target := workload.Server{Name: t.Name, Series: t.Dialect.Series, Config: t.Config, Matchers: slices.Clone(s.matchers)}
 		for label, value := range t.Labels {
 			target.Matchers = append(target.Matchers, labels.MustNewMatcher(labels.MatchEqual, label, value))
 		}

@@ -195,8 +195,7 @@ func (b *builder) variables(servers []dialect.Dialect) {
 func (b *builder) gatewayVariables(gateways []dialect.Dialect) ([]Variable, error) {
 	var load []string
 	for _, d := range gateways {
-		expr, _ := d.Expr(indicator.GatewayOffered)
-		load = append(load, indicator.Reads(expr)...)
+		load = append(load, indicator.Reads(d.Expr(indicator.GatewayOffered))...)
 	}
 	out := b.chain([]string{"cluster", "instance"}, load, nil)
 	out[1].Name, out[1].Title = "gateway", "Gateway"

@@ -175,7 +175,8 @@ func (q *questions) series(ctx context.Context) ([]load.ServerPoint, error) {
 			// A gauge's window is a little longer than a scrape, which is never quite
 			// on time.
 			window := b.scrapes*Every + Every/2
-			r := indicator.Rewriting{Window: window, Short: window, Past: window, Metric: t.Dialect.Metric}
+			r := t.Dialect.Rewriting()
+			r.Window, r.Short, r.Past = window, window, window
 			for name, value := range t.Labels {
 				r.Matchers = append(r.Matchers, labels.MustNewMatcher(labels.MatchEqual, name, value))
 			}

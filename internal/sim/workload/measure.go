@@ -23,9 +23,9 @@ import (
 // A Server is one that is scraped.
 type Server struct {
 	Name     string
-	Matchers []*labels.Matcher             // that select its series
-	Metric   func(canonical string) string // its names; nil is vLLM's own of today
-	Config   engine.Config                 // what is known of it
+	Matchers []*labels.Matcher                       // that select its series
+	Series   func(canonical string) indicator.Series // its names; nil is vLLM's own of today
+	Config   engine.Config                           // what is known of it
 }
 
 // A Measurement says what to read.
@@ -292,7 +292,7 @@ func (r *reader) engines(ctx context.Context) ([]Rank, error) {
 }
 
 func (r *reader) rewrite(expr string, window time.Duration) (string, error) {
-	tree, err := indicator.Rewrite(expr, indicator.Rewriting{Window: window, Matchers: r.t.Matchers, Metric: r.t.Metric})
+	tree, err := indicator.Rewrite(expr, indicator.Rewriting{Window: window, Matchers: r.t.Matchers, Series: r.t.Series})
 	if err != nil {
 		return "", err
 	}

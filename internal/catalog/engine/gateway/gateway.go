@@ -1,7 +1,7 @@
 // Package gateway is what is known of the metrics of gateways between clients and
 // servers: of sixty gateway, whose names are the canonical ones, and of Envoy, Istio,
 // HAProxy, nginx, Traefik and Kong, and so of the Gateway API's gateways that are built on
-// them. It is the one place that says which of their counters mean what; signals and
+// them, and of routers that stand before inference servers alone. It is the one place that says which of their counters mean what; signals and
 // the diagnosis' table of a gateway are made of it.
 package gateway
 
@@ -20,7 +20,7 @@ const ID engine.ID = "gateway"
 
 // Engine is the gateway: no engine, but found and asked like one.
 var Engine = engine.Engine{
-	ID: ID, Selector: own + ".+", IDs: []string{"gateway"},
+	ID: ID, Selector: own + ".+|" + names(Routers), IDs: []string{"gateway"},
 	Detect: func(names map[string]bool) (engine.Naming, bool) {
 		p, ok := Detect(names)
 		if !ok {
@@ -45,7 +45,8 @@ const (
 	ClientDisconnect = "client_disconnect"
 	Rejected         = "rejected"
 	Retries          = "retries"
-	Open             = "open" // a gauge
+	Open             = "open"   // a gauge
+	Queued           = "queued" // a gauge: of those that are open, before a server hears of them
 )
 
 // Ends are the outcomes of requests at any gateway.
@@ -65,9 +66,30 @@ type Product struct {
 	Main  string // the metric by which it is told; "" for sixty gateway
 	Terms []Term
 
-	duration string  // histogram of whole requests; "" where there is none
-	per      float64 // of its unit, in a second
+	Routes bool   // to inference servers, and to nothing else: its pages are found like theirs
+	Enable string // what switches its metrics on, a sentence
+
+	times []timing
 }
+
+// A timing is a histogram that percentiles are read from.
+type timing struct {
+	signals   percentiles
+	histogram string
+	per       float64 // of its unit, in a second
+	match     []*labels.Matcher
+}
+
+// percentiles are the signals of one quantity.
+type percentiles map[*indicator.Signal]float64
+
+// What products time.
+var (
+	whole = percentiles{indicator.GatewayE2EP50: 0.5, indicator.GatewayE2EP95: 0.95}
+	first = percentiles{indicator.GatewayTTFTP50: 0.5, indicator.GatewayTTFTP95: 0.95, indicator.GatewayTTFTP99: 0.99}
+	gaps  = percentiles{indicator.GatewayITLP50: 0.5, indicator.GatewayITLP95: 0.95}
+	held  = percentiles{indicator.GatewayQueueP95: 0.95}
+)
 
 // Own is sixty gateway. Its signals are in package indicator.
 var Own = ownProduct()
@@ -82,8 +104,8 @@ func ownProduct() Product {
 	return p
 }
 
-// Others are the other products. A sidecar of Istio shows some of Envoy's names too.
-var Others = []Product{
+// Others are the other products, those that route to inference servers first. A sidecar of Istio shows some of Envoy's names too.
+var Others = append(Routers, []Product{
 	byFlags("Istio", "istio_requests_total").timed("istio_request_duration_milliseconds", 1000),
 	byClass("Envoy", "envoy_cluster_upstream_rq_xx", "envoy_response_code_class", "").timed("envoy_cluster_upstream_rq_time", 1000).with(
 		term(Timeout, "envoy_cluster_upstream_rq_timeout"), less(UpstreamError, "envoy_cluster_upstream_rq_timeout"),
@@ -96,18 +118,21 @@ var Others = []Product{
 	{Title: "nginx", Main: "nginx_http_requests_total", Terms: []Term{term(Offered, "nginx_http_requests_total")}},
 	byCode("Traefik", "traefik_service_requests_total", "code").timed("traefik_service_request_duration_seconds", 1).with(term(Retries, "traefik_service_retries_total")),
 	byCode("Kong", "kong_http_requests_total", "code").timed("kong_request_latency_ms", 1000),
-}
+}...)
 
 // Foreign is a regular expression of the metrics of other products.
-func Foreign() string {
+func Foreign() string { return names(Others) }
+
+// names is a regular expression of the metrics of products.
+func names(products []Product) string {
 	var names []string
-	for _, p := range Others {
+	for _, p := range products {
 		names = append(names, p.Main)
 		for _, t := range p.Terms {
 			names = append(names, t.Metric)
 		}
-		if p.duration != "" {
-			names = append(names, p.duration+"_count")
+		for _, t := range p.times {
+			names = append(names, t.histogram+"_count")
 		}
 	}
 	slices.Sort(names)
@@ -132,7 +157,9 @@ func term(outcome, metric string, match ...*labels.Matcher) Term {
 	return Term{outcome, metric, match, 1}
 }
 
-func less(outcome, metric string) Term { return Term{outcome, metric, nil, -1} }
+func less(outcome, metric string, match ...*labels.Matcher) Term {
+	return Term{outcome, metric, match, -1}
+}
 
 func (p Product) with(terms ...Term) Product {
 	p.Terms = slices.Concat(p.Terms, terms)
@@ -140,7 +167,12 @@ func (p Product) with(terms ...Term) Product {
 }
 
 func (p Product) timed(histogram string, per float64) Product {
-	p.duration, p.per = histogram, per
+	return p.timedAs(whole, histogram, per)
+}
+
+// timedAs adds a histogram, in units of which there are so many in a second.
+func (p Product) timedAs(of percentiles, histogram string, per float64, match ...*labels.Matcher) Product {
+	p.times = append(slices.Clone(p.times), timing{of, histogram, per, match})
 	return p
 }
 
@@ -219,9 +251,12 @@ func (p Product) naming(has map[string]bool) engine.Naming {
 		put(indicator.GatewayRetryShare, indicator.Div(retries, indicator.AtLeast(ended, 1)))
 	}
 	put(indicator.GatewayOpen, sum(indicator.Mean, Open))
-	if has[p.duration+"_count"] {
-		for s, q := range map[*indicator.Signal]float64{indicator.GatewayE2EP50: 0.5, indicator.GatewayE2EP95: 0.95} {
-			put(s, indicator.Div(indicator.QuantileOf(q, indicator.Buckets(p.duration)), indicator.Number(p.per)))
+	put(indicator.GatewayQueued, sum(indicator.Mean, Queued))
+	for _, t := range p.times {
+		for s, q := range t.signals {
+			if has[t.histogram+"_count"] {
+				put(s, indicator.Div(indicator.QuantileOf(q, indicator.Buckets(t.histogram, t.match...)), indicator.Number(t.per)))
+			}
 		}
 	}
 	return n

@@ -1,8 +1,12 @@
-// Package sglang is what is known of SGLang's server (0.4.6 to 0.5.10).
+// Package sglang is what is known of SGLang's server (0.4.0 to 0.5.23), from its
+// python/sglang/srt/observability and managers.
 package sglang
 
 import (
+	"cmp"
 	_ "embed"
+
+	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
@@ -32,25 +36,115 @@ var Engine = engine.OfPrefix(engine.Engine{
 	},
 }, naming, families)
 
-// naming is what SGLang calls the canonical metrics, without prefix, and what it counts otherwise.
-func naming(prefix string) engine.Naming {
-	n := engine.Naming{Renamed: map[string]string{
-		"num_requests_running":  "num_running_reqs",
-		"num_requests_waiting":  "num_queue_reqs",
-		"kv_cache_usage_perc":   "token_usage",
-		"num_preemptions_total": "num_retracted_requests_total",
-		"request_success_total": "num_requests_total",
-	}}
+// naming is what a page of SGLang calls the canonical metrics, without prefix, and what it counts otherwise.
+func naming(prefix string, has func(name string) bool) engine.Naming {
+	n := engine.Naming{
+		Rank: []string{"dp_rank"},
+		// Every process of a rank counts retractions and times, and with --enable-metrics-for-all-schedulers all.
+		Copies: []string{"tp_rank", "pp_rank", "moe_ep_rank"},
+		Renamed: map[string]string{
+			"num_requests_running":  "num_running_reqs",
+			"num_requests_waiting":  "num_queue_reqs",
+			"kv_cache_usage_perc":   "token_usage",
+			"num_preemptions_total": "num_retracted_requests_total",
+			"request_success_total": "num_requests_total",
+			// Counted as their histograms are, which need an option before 0.5.13: when a request ends.
+			"request_prompt_tokens_sum":        "prompt_tokens_total",
+			"request_prompt_tokens_count":      "num_requests_total",
+			"request_prompt_tokens_bucket":     "prompt_tokens_histogram_bucket",
+			"request_generation_tokens_sum":    "generation_tokens_total",
+			"request_generation_tokens_count":  "num_requests_total",
+			"request_generation_tokens_bucket": "generation_tokens_histogram_bucket",
+			// The gaps between its tokens are the time in which a request decodes.
+			"request_decode_time_seconds_sum":   "inter_token_latency_seconds_sum",
+			"request_decode_time_seconds_count": "num_requests_total",
+			// generation_tokens_total counts when a request ends, and these as its tokens come, but for the first.
+			"generation_tokens_total": "inter_token_latency_seconds_count",
+		},
+		Only: map[string][]*labels.Matcher{ // the others of a priority are parts of these
+			"num_requests_running": {indicator.Is("priority", "")}, "num_requests_waiting": {indicator.Is("priority", "")},
+		},
+		Later: map[string]bool{prefix + "cached_tokens_total": true},
+	}
 	for _, s := range engine.HistogramSuffixes {
 		n.Renamed["request_queue_time_seconds"+s] = "queue_time_seconds" + s
+		if has("full_token_usage") { // 0.5.10: before, the stage is there of prefill servers alone
+			n.Renamed["request_prefill_time_seconds"+s] = "per_stage_req_latency_seconds" + s
+			n.Only["request_prefill_time_seconds"+s] = []*labels.Matcher{indicator.Is("stage", "prefill_forward")}
+		}
 	}
+
+	rate, increase := indicator.SumRate, indicator.SumIncrease
+	tokens, aborted, answers := prefix+"realtime_tokens_total", prefix+"num_aborted_requests_total", prefix+"http_responses_total"
+	prompts, ended := rate(prefix+"prompt_tokens_total"), rate(prefix+"num_requests_total") // when a request ends, both
+	firsts := rate(prefix + "time_to_first_token_seconds_count")
 	n.Exprs = map[string]indicator.Expr{
-		indicator.PrefixHitRatio.Name: indicator.Max(indicator.Mean(prefix + "cache_hit_rate")),
-		indicator.ComputedTokens.Name: indicator.Div(
-			indicator.Sub(indicator.SumRate(prefix+"prompt_tokens_total"), indicator.SumRate(prefix+"cached_tokens_total")),
-			indicator.SumRate(prefix+"time_to_first_token_seconds_count")),
+		indicator.PromptTokens.Name:        indicator.Div(prompts, indicator.Some(ended)),
+		indicator.ComputedTokens.Name:      indicator.Div(indicator.Sub(prompts, rate(prefix+"cached_tokens_total")), indicator.Some(ended)),
+		indicator.PrefixQueryRate.Name:     prompts,
+		indicator.PrefixHitRatio.Name:      indicator.Max(indicator.Mean(prefix + "cache_hit_rate")),
+		indicator.GenerationTokenRate.Name: indicator.Add(rate("vllm:generation_tokens_total"), firsts),
+	}
+	if has("realtime_tokens_total") { // 0.5.8
+		n.Renamed["generation_tokens_total"], n.Only["generation_tokens_total"] = "realtime_tokens_total", []*labels.Matcher{indicator.Is("mode", "decode")}
+		n.Later[aborted], n.Later[prefix+"num_retracted_requests_total"] = true, true
+		n.Exprs[indicator.Abandoned.Name] = increase(aborted)
+		n.Exprs[indicator.EngineProgress.Name] = indicator.Sum(indicator.Rate(tokens).In(indicator.ShortMark))
+		n.Exprs[indicator.DecodeBatch.Name] = indicator.Div(rate("vllm:generation_tokens_total"), rate(prefix+"cuda_graph_passes_total", indicator.Like("mode", "decode_.+")))
+		n.Exprs[indicator.FrontendCPU.Name] = indicator.Max(indicator.Rate(prefix+"process_cpu_seconds_total", indicator.Is("component", "tokenizer")))
+		n.Exprs[indicator.StuckEngines.Name] = ofRanks(indicator.StuckEngines, prefix)
+		n.Exprs[indicator.RankArrivals.Name] = ofRanks(indicator.RankArrivals, prefix)
+
+		looked := rate(tokens, indicator.Like("mode", "prefill_.+"))
+		computed, cached := indicator.Expr(rate(tokens, indicator.Is("mode", "prefill_compute"))), indicator.Expr(indicator.OrZero(rate(tokens, indicator.Is("mode", "prefill_cache")), looked))
+		if effective := prefix + "prefill_effective_tokens_total"; has("prefill_effective_tokens_total") { // 0.5.20: without what is computed again
+			looked, computed, cached = rate(effective), rate(effective, indicator.Is("mode", "input")), rate(effective, indicator.Like("mode", ".+_hit"))
+		}
+		n.Exprs[indicator.PrefixQueryRate.Name] = looked
+		n.Exprs[indicator.PrefixHitRatio.Name] = indicator.Div(cached, indicator.Some(looked))
+		n.Exprs[indicator.ComputedTokens.Name] = indicator.Div(computed, firsts)
+		n.Exprs[indicator.PrefillTimePerToken.Name] = indicator.NotNegative(indicator.Div(rate("vllm:request_prefill_time_seconds_sum"), indicator.Some(computed)))
+	}
+	if has("spec_verify_calls_total") { // each gives one token of the model's own, and a request its first without one
+		generated, steps := rate(prefix+"generation_tokens_total"), rate(prefix+"spec_verify_calls_total")
+		n.Exprs[indicator.SpeculationShare.Name] = indicator.Div(indicator.AtLeast(indicator.Sub(indicator.Sub(generated, ended), steps), 0), indicator.Some(generated))
+		n.Exprs[indicator.SpeculationLength.Name] = indicator.Div(indicator.Sub(generated, ended), indicator.Some(steps))
+		n.Exprs[indicator.SpeculationAccepted.Name] = indicator.Avg(indicator.Mean(prefix + "spec_accept_rate"))
+		n.Exprs[indicator.SpeculationDrafts.Name] = steps
+	}
+	if has("kv_transfer_alloc_ms_count") { // prefill and decode apart: of both, but for the time, which the prefill server takes
+		late, lost, begun := prefix+"num_bootstrap_failed_reqs_total", prefix+"num_transfer_failed_reqs_total", prefix+"kv_transfer_alloc_ms_count"
+		n.Later[late], n.Later[lost] = true, true
+		failed := indicator.Add(increase(late), increase(lost))
+		n.Renamed["nixl_xfer_time_seconds_count"] = "kv_transfer_latency_ms_count"
+		n.Exprs[indicator.TransfersFailed.Name] = failed
+		n.Exprs[indicator.TransferFailShare.Name] = indicator.Div(failed, indicator.AtLeast(indicator.Add(increase(begun), increase(late)), 1))
+		n.Exprs[indicator.TransfersPerRequest.Name] = indicator.Div(rate(begun), indicator.Some(firsts))
+		n.Exprs[indicator.TransferTime.Name] = indicator.Div(indicator.MeanOf(prefix+"kv_transfer_latency_ms"), indicator.Number(1000))
+	}
+	if asked := indicator.Like("endpoint", indicator.Asked); has("http_responses_total") { // counted when an answer begins
+		all := func(fn indicator.Function) indicator.Expr { return indicator.Sum(fn(answers, asked)) }
+		of := func(fn indicator.Function, code string) indicator.Expr {
+			return indicator.OrZero(indicator.Sum(fn(answers, indicator.Like("status_code", code), asked)), all(fn))
+		}
+		n.Exprs[indicator.HTTPRate.Name] = all(indicator.Rate)
+		n.Exprs[indicator.ServerErrs.Name] = indicator.Div(of(indicator.Rate, "5.*"), all(indicator.Rate))
+		n.Exprs[indicator.ClientErrs.Name] = indicator.Div(of(indicator.Rate, "4.*"), all(indicator.Rate))
+		n.Exprs[indicator.ServerErrCount.Name] = of(indicator.Increase, "5.*")
+		n.Exprs[indicator.ClientErrCount.Name] = of(indicator.Increase, "4.*")
+		n.Exprs[indicator.AbandonedShare.Name] = indicator.Div(increase(aborted), indicator.Some(all(indicator.Increase)))
 	}
 	const reasons = "num_requests_total by finished_reason"
 	n.Lacks = map[string]string{indicator.CutAnswers.Name: reasons, indicator.EngineErrors.Name: reasons}
 	return n
+}
+
+// ofRanks is a signal of the ranks: of tokens and of requests that begin they tell these apart.
+func ofRanks(s *indicator.Signal, prefix string) indicator.Expr {
+	own := map[string]string{
+		"vllm:generation_tokens_total":           prefix + "realtime_tokens_total",
+		"vllm:time_to_first_token_seconds_count": prefix + "queue_time_seconds_count",
+	}
+	rw := indicator.Rewriting{Series: func(name string) indicator.Series { return indicator.Series{Metric: cmp.Or(own[name], name)} }}
+	return rw.Compile(s.Expr, s.Scope)
 }

@@ -59,6 +59,9 @@ func OnlyV0(f *engine.Family) bool { return f.Kind == v0Engine }
 func OnlyV1(f *engine.Family) bool { return f.Kind == v1Engine }
 
 func detect(names map[string]bool) (engine.Naming, bool) {
+	if names["vllm:num_incoming_requests_total"] { // production-stack's router, which has gauges of the servers' names
+		return engine.Naming{}, false
+	}
 	for _, p := range prefixes {
 		for _, m := range markers {
 			if names[p.prefix+m] {

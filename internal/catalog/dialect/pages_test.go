@@ -1,0 +1,159 @@
+package dialect_test
+
+import (
+	"compress/gzip"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog/dialect"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+)
+
+// readPage returns one of testdata/pages, the same page with counters at zero, and the names on it.
+func readPage(t *testing.T, name string) (page, before string, names []string) {
+	t.Helper()
+	f, err := os.Open(filepath.Join("..", "..", "..", "testdata", "pages", name+".prom.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind, seen := "", map[string]bool{}
+	var zeros strings.Builder
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); strings.HasPrefix(line, "# TYPE ") {
+			kind = fields[3]
+		} else if !strings.HasPrefix(line, "#") && len(fields) > 1 {
+			if name := line[:strings.IndexAny(line, "{ ")]; !seen[name] {
+				seen[name], names = true, append(names, name)
+			}
+			if kind != "gauge" {
+				line = line[:strings.LastIndex(line, " ")] + " 0\n"
+			}
+		}
+		zeros.WriteString(line)
+	}
+	return string(text), zeros.String(), names
+}
+
+// read plays a page whose counters began a minute ago, and returns what its signals read then.
+func read(t *testing.T, name string) (dialect.Dialect, func(*indicator.Signal) float64) {
+	t.Helper()
+	page, before, names := readPage(t, name)
+	d, ok := dialect.Detect(names)
+	if !ok {
+		t.Fatalf("%s: not detected", name)
+	}
+	store, err := embedded.Open(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	began := time.Unix(1_000_000, 0)
+	for i, body := range []string{before, page} {
+		if _, err := store.Append(embedded.Target{Instance: "a", Job: "j"}, began.Add(time.Duration(i)*time.Minute), []byte(body), "text/plain; version=0.0.4", 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rw := d.Rewriting()
+	rw.Window, rw.Short, rw.Past = time.Minute+time.Second, time.Minute+time.Second, time.Minute+time.Second
+	return d, func(s *indicator.Signal) float64 {
+		if missing := d.Missing(s); len(missing) > 0 {
+			t.Logf("%s: %s lacks %s", name, s.Name, missing)
+			return math.NaN()
+		}
+		v, err := store.Evaluate(t.Context(), rw.Compile(d.Expr(s), s.Scope), began.Add(time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(v) != 1 {
+			t.Logf("%s: %s has %d values", name, s.Name, len(v))
+			return math.NaN()
+		}
+		return float64(v[0].Value)
+	}
+}
+
+// reads are what signals read of a page, a minute after its counters began.
+type reads map[*indicator.Signal]float64
+
+// TestSignalsOfRealPages finds each quantity on the pages of engines, and counts nothing twice.
+func TestSignalsOfRealPages(t *testing.T) {
+	sum := func(n float64) float64 { return n / 60 }
+	for page, want := range map[string]struct {
+		engine engine.ID
+		reads
+	}{
+		"sglang-0.5.23-real-cpu-tp1": {dialect.SGLang, reads{
+			indicator.FirstTokens: 16, indicator.CompletionRate: sum(16), indicator.GenerationTokenRate: sum(640), indicator.PromptTokenRate: sum(2134),
+			indicator.PromptTokens: 2134. / 16, indicator.ComputedTokens: 2134. / 16, indicator.OutputTokens: 40, indicator.PrefixHitRatio: 0,
+			indicator.PrefixQueryRate: sum(2134), indicator.PrefillTimeMean: 0.3413430180016803 / 16, indicator.PrefillTimePerToken: 0.3413430180016803 / 2134,
+			indicator.DecodeTimeMean: 3.0225320679992365 / 16, indicator.DecodeBatch: 1, indicator.Preemptions: 0, indicator.Abandoned: 0,
+			indicator.HTTPRate: sum(16), indicator.ServerErrCount: 0, indicator.ClientErrs: 0, indicator.EngineProgress: sum(2134 + 624), indicator.StuckEngines: 0,
+			indicator.QueueTimeMean: 0.010204131997852528 / 16, indicator.FrontendCPU: sum(1.69),
+		}},
+		"sglang-0.5.23-real-pd-prefill": {dialect.SGLang, reads{
+			indicator.PrefixHitRatio: 12. / 15608, indicator.PrefillTimePerToken: 1.6788792900060798 / 15596, indicator.EngineProgress: sum(15608),
+			indicator.TransferTime: 0.7257268350003869 / 117, indicator.TransfersFailed: 0, indicator.TransferFailShare: 0,
+		}},
+		"sglang-0.5.23-real-pd-decode": {dialect.SGLang, reads{
+			indicator.FirstTokens: 117, indicator.GenerationTokenRate: sum(3371 + 117), indicator.ComputedTokens: 0,
+		}},
+		"sglang-0.5.23-real-pd-decode-prefill-dead": {dialect.SGLang, reads{
+			indicator.TransfersFailed: 64, indicator.TransferFailShare: 64. / (131 + 52),
+		}},
+		"sglang-0.5.10-tp2": {dialect.SGLang, reads{ // the two processes of one rank
+			indicator.Running: 1, indicator.Waiting: 1, indicator.KVUsage: 1, indicator.Preemptions: 1, indicator.EngineProgress: sum(1), indicator.GenerationTokenRate: sum(1 + 1),
+		}},
+		"sglang-0.5.10-dp2": {dialect.SGLang, reads{ // two ranks
+			indicator.Running: 2, indicator.Waiting: 2, indicator.KVUsage: 1, indicator.Preemptions: 2, indicator.EngineProgress: sum(2), indicator.EngineSpread: 1,
+		}},
+		"trtllm-main-050f80d-declared-names": {"trtllm", reads{
+			indicator.Running: 1, indicator.Waiting: 1, indicator.KVUsage: 1, indicator.FirstTokens: 1, indicator.PrefixHitRatio: 1, indicator.CutAnswers: 1,
+			indicator.PromptTokens: 1, indicator.ComputedTokens: 0, indicator.OutputTokens: 1, indicator.PrefillTimeMean: 0.2, indicator.DecodeTimeMean: 0.2,
+			indicator.TPOTMean: 0.2, indicator.QueueTimeMean: 0.2, indicator.ServerErrCount: 1, indicator.ServerErrs: 0.5, indicator.ClientErrCount: 0,
+		}},
+		"dynamo-1.6.1-mocker-worker": {dialect.VLLM, reads{
+			indicator.FirstTokens: 60, indicator.Running: 0, indicator.ITLMean: (51.068208707999936 + 51.12558484999997) / 4740,
+		}},
+		"dynamo-1.6.1-frontend-worker-killed": {dialect.Gateway, reads{
+			indicator.GatewayOffered: sum(656), indicator.GatewayEnded: sum(656), indicator.GatewaySuccess: 433. / 656, indicator.GatewayErrors: 7. / 440,
+			indicator.GatewayGivenUp: 216, indicator.GatewayUpstreamErrs: 7, indicator.GatewayRetries: 7, indicator.GatewayQueued: 0, indicator.GatewayOpen: 0,
+		}},
+		"litellm-1.106.2-one-dead-deployment": {dialect.Gateway, reads{
+			indicator.GatewayOffered: sum(24), indicator.GatewaySuccess: 11. / 24, indicator.GatewayUpstreamErrs: 13,
+		}},
+		"vllm-router-0.1.17": {dialect.Gateway, reads{
+			indicator.GatewayOffered: sum(12), indicator.GatewaySuccess: 10. / 12, indicator.GatewayUpstreamErrs: 2, indicator.GatewayRetries: 8,
+		}},
+		"llm-d-router-epp-0.9main-flowcontrol": {dialect.Gateway, reads{
+			indicator.GatewayOffered: sum(31), indicator.GatewaySuccess: 29. / 30, indicator.GatewayUpstreamErrs: 1, indicator.GatewayOpen: 0, indicator.GatewayQueued: 0,
+		}},
+	} {
+		t.Run(page, func(t *testing.T) {
+			d, value := read(t, page)
+			if d.Engine != want.engine {
+				t.Errorf("a page of %s", d.Engine)
+			}
+			for s, n := range want.reads {
+				if got := value(s); !(math.Abs(got-n) <= 1e-9+0.02*math.Abs(n)) {
+					t.Errorf("%s: %v, want %v: %s", s.Name, got, n, d.Rewriting().Compile(d.Expr(s), s.Scope))
+				}
+			}
+		})
+	}
+}

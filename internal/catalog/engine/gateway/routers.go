@@ -1,0 +1,104 @@
+package gateway
+
+import (
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+)
+
+// Routers stand before inference servers and nothing else.
+var Routers = []Product{
+	dynamo,
+	litellm,
+	vllmRouter,
+	productionStack,
+	picker("llm-d's endpoint picker", "llm_d_epp_", "llm_d_epp_request_running").
+		timedAs(first, "llm_d_epp_request_ttft_seconds", 1, indicator.Is("streaming", "true")). // of others it is the whole
+		timedAs(gaps, "llm_d_epp_request_streaming_itl_seconds", 1).
+		timedAs(held, "llm_d_epp_flow_control_request_queue_duration_seconds", 1).
+		with(term(Queued, "llm_d_epp_flow_control_queue_size")),
+	picker("the Inference Gateway's endpoint picker", "inference_objective_", "inference_objective_running_requests").
+		timedAs(held, "inference_extension_flow_control_request_queue_duration_seconds", 1).
+		with(term(Queued, "inference_extension_flow_control_queue_size")),
+}
+
+// dynamo is Dynamo's frontend (lib/runtime/src/metrics/prometheus_names.rs; 1.6.1 has error types of
+// its own, such as unavailable). A limit of its own counts as cancelled too. Migrations are its retries.
+var dynamo = Product{
+	Title: "Dynamo's frontend", Main: "dynamo_frontend_requests_total", Routes: true,
+	Enable: "Dynamo's frontend shows them on its HTTP port, 8000; a worker, with its engine's own, where DYN_SYSTEM_PORT is set.",
+	Terms: []Term{
+		term(Offered, "dynamo_frontend_requests_started_total"),
+		term(Success, "dynamo_frontend_requests_total", indicator.Is("status", "success")),
+		term(ClientError, "dynamo_frontend_requests_total", indicator.Like("error_type", "validation|not_found")),
+		term(ClientDisconnect, "dynamo_frontend_requests_total", indicator.Is("error_type", "cancelled")),
+		term(Rejected, "dynamo_frontend_requests_total", indicator.Is("error_type", "overload")),
+		term(UpstreamError, "dynamo_frontend_requests_total", indicator.Is("status", "error"), indicator.Unlike("error_type", "validation|not_found|cancelled|overload")),
+		term(Retries, "dynamo_frontend_model_migration_total"),
+		term(Open, "dynamo_frontend_inflight_requests"),
+		term(Queued, "dynamo_frontend_queued_requests"),
+	},
+}.timed("dynamo_frontend_request_duration_seconds", 1).
+	timedAs(first, "dynamo_frontend_time_to_first_token_seconds", 1).
+	timedAs(gaps, "dynamo_frontend_inter_token_latency_seconds", 1)
+
+// litellm is LiteLLM's proxy. It times answers that succeeded, and first tokens from the call of the
+// server on.
+var litellm = routes(byCode("LiteLLM", "litellm_proxy_total_requests_metric_total", "status_code", generating).
+	timed("litellm_request_total_latency_metric", 1).
+	timedAs(first, "litellm_llm_api_time_to_first_token_metric", 1).
+	timedAs(held, "litellm_request_queue_time_seconds", 1), `LiteLLM exposes metrics with "callbacks: [prometheus]" under litellm_settings.`)
+
+// generating are the routes on which an engine works, which LiteLLM has without version too.
+var generating = indicator.Like("route", "(/v1)?/(chat/completions|completions|responses|messages)")
+
+// vllmRouter is vLLM's router: it counts a request when its answer succeeded, when its retries are
+// exhausted, or as an error that is not tried again.
+var vllmRouter = Product{
+	Title: "vLLM's router", Main: "vllm_router_requests_total", Routes: true,
+	Enable: "vLLM's router shows them on a port of its own, --prometheus-port, 29000.",
+	Terms: []Term{
+		term(Offered, "vllm_router_requests_total"), term(Offered, "vllm_router_retries_exhausted_total"), term(Offered, "vllm_router_request_errors_total"),
+		term(Success, "vllm_router_requests_total"),
+		term(UpstreamError, "vllm_router_retries_exhausted_total"),
+		term(ClientError, "vllm_router_request_errors_total"),
+		term(Retries, "vllm_router_retries_total"),
+		term(Open, "vllm_router_running_requests"),
+	},
+}.timed("vllm_router_generate_duration_seconds", 1)
+
+// productionStack is the router of vLLM's production-stack (src/vllm_router/services). It has
+// gauges of the servers' own names beside these, one for each of them.
+var productionStack = Product{
+	Title: "production-stack's router", Main: "vllm:num_incoming_requests_total", Routes: true,
+	Enable: "production-stack's router shows them on its API port.",
+	Terms: []Term{
+		term(Offered, "vllm:num_incoming_requests_total"),
+		term(Success, "vllm:request_latency_seconds_count", indicator.Is("status", "success")),
+		term(UpstreamError, "vllm:request_latency_seconds_count", indicator.Is("status", "error")),
+	},
+}.timed("vllm:request_latency_seconds", 1)
+
+// picker is an endpoint picker of the Gateway API Inference Extension (pkg/epp/metrics, pkg/epp/handlers).
+// It counts a request when it has found a server for it, and times it to the end of its answer, be
+// that an error of the server's.
+func picker(title, prefix, running string) Product {
+	errors := prefix + "request_error_total"
+	const wrong, exhausted, server = "BadRequest", ".*ResourceExhausted", "ModelServerError"
+	return Product{
+		Title: title, Main: prefix + "request_total", Routes: true,
+		Enable: "The endpoint picker shows them on --metrics-port, 9090, to whom its cluster lets.",
+		Terms: []Term{
+			term(Offered, prefix+"request_total"),
+			term(Success, prefix+"request_duration_seconds_count"), less(Success, errors, indicator.Is("error_code", server)),
+			term(ClientError, errors, indicator.Is("error_code", wrong)),
+			term(Rejected, errors, indicator.Like("error_code", exhausted)),
+			term(UpstreamError, errors, indicator.Unlike("error_code", wrong+"|"+exhausted)),
+			term(Open, running),
+		},
+	}.timed(prefix+"request_duration_seconds", 1)
+}
+
+// routes says that a product routes to inference servers alone, and what switches its metrics on.
+func routes(p Product, enable string) Product {
+	p.Routes, p.Enable = true, enable
+	return p
+}

@@ -29,7 +29,7 @@ func readFile(t *testing.T, path string) File {
 		t.Fatal(err)
 	}
 	kind := files.Dashboards
-	if strings.Contains(string(data), "rules:\n") {
+	if text := string(data); strings.Contains(text, "rules:\n") || strings.Contains(text, "kind: ScaledObject\n") {
 		kind = files.Rules
 	}
 	return File{Name: filepath.Base(path), Data: data, Kind: kind}
@@ -119,6 +119,27 @@ var broken = []struct {
 	{"18-engine-of-old.json", []string{"20:20 removed-metric", "35:20 removed-metric", "50:20 removed-metric", "70:75 removed-metric"}},
 	{"19-names-that-never-were.json", []string{"15:46 unknown-metric", "35:75 histogram-name", "50:25 histogram-name", "65:20 unknown-metric"}},
 	{"20-graphs-of-old.json", []string{"16:17 sum-without-count", "16:22 rate-interval", "34:19 wrong-unit"}},
+	{"21-never-or-always.yaml", []string{
+		"5:15 impossible-threshold", "8:46 impossible-threshold", "11:43 impossible-threshold",
+		"14:15 impossible-threshold", "17:15 impossible-threshold", "20:15 impossible-threshold",
+		"23:15 impossible-threshold", "26:15 impossible-threshold", "29:15 impossible-threshold",
+		"32:43 impossible-threshold", "35:15 wrong-ratio", "38:15 no-comparison", "41:42 impossible-threshold",
+		"44:15 impossible-threshold", "47:15 impossible-threshold", "50:15 impossible-threshold",
+		"53:42 impossible-threshold", "58:15 impossible-threshold", "61:15 impossible-threshold",
+		"64:15 no-comparison",
+	}},
+	{"22-templates.yaml", []string{
+		"8:21 broken-text", "13:21 broken-text", "18:21 broken-text", "23:21 broken-text", "25:15 value-in-label",
+		"33:21 broken-text", "38:21 broken-text", "43:21 broken-text", "45:15 value-in-label", "53:21 broken-text",
+		"58:21 broken-text", "60:15 value-in-label",
+	}},
+	{"23-label-that-a-record-dropped.yaml", []string{"11:31 label-mismatch"}},
+	{"24-scaled-objects.yaml", []string{
+		"10:72 scaler-series", "10:72 scaler-average", "21:72 scaler-series", "32:72 scaler-series",
+		"43:72 scaler-series", "54:72 scaler-series", "54:72 scaler-average", "65:72 scaler-series",
+	}},
+	{"25-adapter.yaml", []string{"6:19 raw-counter", "7:19 unknown-metric", "14:19 raw-counter"}},
+	{"26-managed-alerts.yaml", []string{"10:20 alert-condition", "30:37 impossible-threshold", "40:20 alert-condition"}},
 }
 
 func TestEveryPlantedFaultIsFoundAndNoOther(t *testing.T) {

@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/base/polltest"
 )
 
 // TestChaos sends requests that end in every way, to upstreams that fail in every
@@ -66,7 +68,7 @@ func TestChaos(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	g.settle(t)
+	g.waitUntilIdle(t)
 	took := time.Since(began)
 
 	byStatus := g.ends(t)
@@ -95,7 +97,7 @@ func TestChaos(t *testing.T) {
 		t.Errorf("%d admitted, %d queued", g.admission.admitted, len(g.admission.queue))
 	}
 	g.admission.mu.Unlock()
-	eventually(t, "lines of the access log are missing", func() bool { return counting.n.Load()+g.Gateway.log.lost.Load() == int64(ended) })
+	polltest.Until(t, "every line is in the access log", func() bool { return counting.n.Load()+g.Gateway.log.lost.Load() == int64(ended) })
 	if _, err := g.metrics.registry.Gather(); err != nil {
 		t.Error(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/polltest"
 	"github.com/sixty-dev/sixty/internal/load/loadtest"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 )
@@ -75,7 +76,7 @@ vllm:prefix_cache_queries_total{model_name="scripted"} %d
 		}
 	})
 	g := start(t, Config{}, up)
-	eventually(t, "the model is not known", func() bool { return g.metrics.hasModel("scripted") })
+	polltest.Until(t, "the model is known", func() bool { return g.metrics.hasModel("scripted") })
 	store, err := embedded.Open(embedded.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -84,9 +85,9 @@ vllm:prefix_cache_queries_total{model_name="scripted"} %d
 	at := time.Now().Add(-10 * time.Minute)
 	for i := range 5 {
 		post(t, g.url+"/v1/completions", chat)
-		g.settle(t)
+		g.waitUntilIdle(t)
 		read := steps.Load()
-		eventually(t, "the engine's page is not read twice more", func() bool { return steps.Load() >= read+20 }) // and the first of them is counted
+		polltest.Until(t, "the engine's page is read twice more", func() bool { return steps.Load() >= read+20 }) // and the first of them is counted
 		resp, err := http.Get(g.admin + "/metrics")
 		if err != nil {
 			t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
+	"github.com/sixty-dev/sixty/internal/base/polltest"
 	"github.com/sixty-dev/sixty/internal/load/loadtest"
 )
 
@@ -88,13 +89,13 @@ func TestTheLeastLoadedUpstreamIsChosen(t *testing.T) {
 	var wg sync.WaitGroup
 	for sent := int64(1); slow.Load() == 0; sent++ {
 		wg.Go(func() { post(t, g.url+"/v1/completions", chat) })
-		eventually(t, "a request is not on its way, or not done", func() bool {
+		polltest.Until(t, "the request is on its way, or done", func() bool {
 			return slow.Load()+quick.Load() == sent && g.InFlight() == int(slow.Load())
 		})
 	}
 	for range 10 {
 		post(t, g.url+"/v1/completions", chat)
-		eventually(t, "an answered request is open", func() bool { return g.InFlight() == 1 })
+		polltest.Until(t, "answered requests are closed", func() bool { return g.InFlight() == 1 })
 	}
 	close(hold)
 	wg.Wait()
@@ -158,7 +159,7 @@ func TestAnUpstreamThatIsIllIsLeftOut(t *testing.T) {
 	name := strings.TrimPrefix(a, "http://")
 	up := func() float64 { return sum(g.families(t)["sixty_gateway_upstream_up"], "upstream", name) }
 	ill.Store(true)
-	eventually(t, "the upstream is up", func() bool { return up() == 0 })
+	polltest.Until(t, "the upstream is down", func() bool { return up() == 0 })
 	before := asked.Load()
 	for range 10 {
 		post(t, g.url+"/v1/completions", chat)
@@ -167,7 +168,7 @@ func TestAnUpstreamThatIsIllIsLeftOut(t *testing.T) {
 		t.Error("an ill upstream was asked")
 	}
 	ill.Store(false)
-	eventually(t, "the upstream is down", func() bool { return up() == 1 })
+	polltest.Until(t, "the upstream is up", func() bool { return up() == 1 })
 }
 
 func TestNoConnectionIsLeftAtTheEnd(t *testing.T) {
@@ -185,11 +186,11 @@ func TestNoConnectionIsLeftAtTheEnd(t *testing.T) {
 	defer s.Close()
 	g := start(t, Config{}, s.URL)
 	post(t, g.url+"/v1/completions", chat)
-	g.settle(t)
+	g.waitUntilIdle(t)
 	if err := g.stop(); err != nil {
 		t.Error(err)
 	}
-	eventually(t, "connections to the upstream are open", func() bool { return open.Load() == 0 })
+	polltest.Until(t, "connections to the upstream are closed", func() bool { return open.Load() == 0 })
 }
 
 func TestDraining(t *testing.T) {
@@ -201,7 +202,7 @@ func TestDraining(t *testing.T) {
 		defer close(done)
 		_, body = post(t, g.url+"/v1/completions", chat)
 	}()
-	eventually(t, "no request is open", func() bool { return g.InFlight() == 1 })
+	polltest.Until(t, "one request is open", func() bool { return g.InFlight() == 1 })
 	if err := g.stop(); err != nil {
 		t.Error(err)
 	}
@@ -224,7 +225,7 @@ func TestDrainingEndsWhatTakesTooLong(t *testing.T) {
 			resp.Body.Close()
 		}
 	}()
-	eventually(t, "no request is open", func() bool { return g.InFlight() == 1 })
+	polltest.Until(t, "one request is open", func() bool { return g.InFlight() == 1 })
 	if err := g.stop(); err == nil || !strings.Contains(err.Error(), "1 request was cut off") {
 		t.Errorf("error %v", err)
 	}
@@ -296,11 +297,11 @@ func TestAdmission(t *testing.T) {
 		}
 	}
 	send("0")
-	eventually(t, "the first is not through", func() bool { mu.Lock(); defer mu.Unlock(); return len(order) == 1 })
+	polltest.Until(t, "the first is through", func() bool { mu.Lock(); defer mu.Unlock(); return len(order) == 1 })
 	send("1")
-	eventually(t, "nobody waits", queue(1))
+	polltest.Until(t, "one waits", queue(1))
 	send("5")
-	eventually(t, "one waits", queue(2))
+	polltest.Until(t, "two wait", queue(2))
 	send("3") // sheds the one with 1
 	if r := <-results; r.priority != "1" || r.code != 429 || r.after == "" {
 		t.Errorf("%+v", r)
@@ -337,7 +338,7 @@ func TestTokenRate(t *testing.T) {
 	if resp, _ := post(t, g.url+"/v1/chat/completions", body); resp.StatusCode != http.StatusOK {
 		t.Fatal(resp.StatusCode)
 	}
-	g.settle(t)
+	g.waitUntilIdle(t)
 	resp, text := post(t, g.url+"/v1/chat/completions", body)
 	if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" || !strings.Contains(text, `"type":"token_rate_limit"`) {
 		t.Errorf("%d %v %s", resp.StatusCode, resp.Header, text)
@@ -384,7 +385,7 @@ func TestARequestThatTheEngineStillHoldsIsNamed(t *testing.T) {
 		<-r.Context().Done()
 	})
 	g := start(t, Config{LeakAge: 50 * time.Millisecond}, up)
-	eventually(t, "the model is not known", func() bool { return g.metrics.hasModel("m") })
+	polltest.Until(t, "the model is known", func() bool { return g.metrics.hasModel("m") })
 	ctx, leave := context.WithCancel(t.Context())
 	r := request("POST", g.url+"/v1/completions", `{"model":"m","prompt":"x","stream":true}`).WithContext(ctx)
 	r.Header.Set("X-Request-Id", "left")
@@ -393,7 +394,7 @@ func TestARequestThatTheEngineStillHoldsIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	eventually(t, "no leak is suspected", func() bool { return g.list(t).Leaks == 1 })
+	polltest.Until(t, "a leak is suspected", func() bool { return g.list(t).Leaks == 1 })
 	l := g.list(t)
 	if q := l.Requests[0]; q.ID != "left" || !q.Leak || q.Model != "m" || q.Tokens != 1 || q.State != "streaming" || q.Upstream == "" {
 		t.Errorf("%+v", q)
@@ -402,13 +403,13 @@ func TestARequestThatTheEngineStillHoldsIsNamed(t *testing.T) {
 		t.Errorf("%+v", l.Upstreams[0])
 	}
 	leave()
-	g.settle(t)
-	eventually(t, "the request that the engine holds is not named", func() bool { return len(g.list(t).Upstreams[0].Left) == 1 })
+	g.waitUntilIdle(t)
+	polltest.Until(t, "the request that the engine holds is named", func() bool { return len(g.list(t).Upstreams[0].Left) == 1 })
 	if q := g.list(t).Upstreams[0].Left[0]; q.ID != "left" || q.EngineID != "cmpl-77" || q.Model != "m" {
 		t.Errorf("%+v", q)
 	}
 	held.Store(0)
-	eventually(t, "the request is still named", func() bool { return len(g.list(t).Upstreams[0].Left) == 0 })
+	polltest.Until(t, "the request is named no more", func() bool { return len(g.list(t).Upstreams[0].Left) == 0 })
 }
 
 // TestARequestThatNoEngineTookIsCounted has an API server that takes requests and
@@ -420,11 +421,11 @@ func TestARequestThatNoEngineTookIsCounted(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	go http.DefaultClient.Do(request("POST", g.url+"/v1/completions", `{"model":"m","prompt":"x"}`).WithContext(ctx))
-	eventually(t, "the request is not missed in the engine", func() bool {
+	polltest.Until(t, "the request is missed in the engine", func() bool {
 		return sum(g.families(t)["sixty_gateway_upstream_engine_missing"]) == 1
 	})
 	leave()
-	g.settle(t)
+	g.waitUntilIdle(t)
 }
 
 func TestSecretsAndTextsAreNeitherLoggedNorShown(t *testing.T) {
@@ -504,8 +505,8 @@ func TestTraces(t *testing.T) {
 	close(first)
 	io.Copy(io.Discard, answer)
 	resp.Body.Close()
-	g.settle(t)
-	eventually(t, "spans are missing", func() bool { return len(spans.GetSpans()) == 4 })
+	g.waitUntilIdle(t)
+	polltest.Until(t, "all spans are there", func() bool { return len(spans.GetSpans()) == 4 })
 	names := map[string]time.Duration{}
 	for _, s := range spans.GetSpans() {
 		names[s.Name] = s.EndTime.Sub(s.StartTime)
@@ -533,7 +534,7 @@ func TestTraces(t *testing.T) {
 		t.Fatal(err)
 	}
 	resp.Body.Close()
-	plain.settle(t)
+	plain.waitUntilIdle(t)
 	if passed.Load() != parent {
 		t.Errorf("the upstream got %v", passed.Load())
 	}
@@ -589,7 +590,7 @@ func TestOnlyConfiguredUpstreamsAreAsked(t *testing.T) {
 	if _, smuggled := paths.Load("GET /smuggled"); smuggled {
 		t.Error("a request was smuggled")
 	}
-	g.settle(t)
+	g.waitUntilIdle(t)
 }
 
 func TestASlowReaderHoldsLittleAndDelaysNobody(t *testing.T) {
@@ -618,7 +619,7 @@ func TestASlowReaderHoldsLittleAndDelaysNobody(t *testing.T) {
 	} else {
 		resp2.Body.Close()
 	}
-	eventually(t, "the slow reader is not ended", func() bool { return g.InFlight() == 0 })
+	polltest.Until(t, "the slow reader is ended", func() bool { return g.InFlight() == 0 })
 	if n := sent.Load(); n > 64<<20 {
 		t.Errorf("%d bytes were taken from the upstream for a client that reads nothing", n)
 	}
@@ -643,7 +644,7 @@ func TestTenantsAndModelsAreBounded(t *testing.T) {
 		}
 		resp.Body.Close()
 	}
-	g.settle(t)
+	g.waitUntilIdle(t)
 	f := g.families(t)["sixty_gateway_requests_offered_total"]
 	if len(f.Metric) != 4 || sum(f) != 20 || sum(f, "model", "") != 20 || sum(f, "tenant", "other") != 17 {
 		t.Errorf("%v", f)

@@ -207,7 +207,7 @@ series:
 // ends returns how many requests ended in each status, once none is open.
 func (r *running) ends(t testing.TB) map[string]int {
 	t.Helper()
-	r.settle(t)
+	r.waitUntilIdle(t)
 	out := map[string]int{}
 	for _, m := range r.families(t)["sixty_gateway_requests_total"].GetMetric() {
 		for _, l := range m.Label {
@@ -219,16 +219,9 @@ func (r *running) ends(t testing.TB) map[string]int {
 	return out
 }
 
-func (r *running) settle(t testing.TB) {
+func (r *running) waitUntilIdle(t testing.TB) {
 	t.Helper()
-	eventually(t, "requests are open", func() bool { return r.InFlight() == 0 })
-}
-
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	if !polltest.True(ok) {
-		t.Fatalf("still: %s", what)
-	}
+	polltest.Until(t, "no request is open", func() bool { return r.InFlight() == 0 })
 }
 
 // entry is what tests read of a line of the access log.
@@ -250,7 +243,7 @@ type entry struct {
 // entries waits for n lines of the access log.
 func (r *running) entries(t testing.TB, n int) []entry {
 	t.Helper()
-	eventually(t, "lines are missing in the access log", func() bool { return strings.Count(r.log.String(), "\n") >= n })
+	polltest.Until(t, "the lines are in the access log", func() bool { return strings.Count(r.log.String(), "\n") >= n })
 	var out []entry
 	for line := range strings.Lines(r.log.String()) {
 		var e entry
@@ -602,12 +595,12 @@ func TestBodiesTogetherAreBounded(t *testing.T) {
 	if got := post(); got != http.StatusServiceUnavailable {
 		t.Errorf("status %d, want 503 while other bodies fill the memory", got)
 	}
-	eventually(t, "the refused body is still counted", func() bool { return g.held.Load() == others })
+	polltest.Until(t, "the refused body is counted no more", func() bool { return g.held.Load() == others })
 	g.held.Store(0)
 	if got := post(); got != http.StatusOK {
 		t.Errorf("status %d, want 200 when they are gone", got)
 	}
-	eventually(t, "the body is still counted", func() bool { return g.held.Load() == 0 })
+	polltest.Until(t, "the body is counted no more", func() bool { return g.held.Load() == 0 })
 }
 
 // TestAnEngineBehindTLSIsRead trusts the upstream's authority for its metrics too.
@@ -617,5 +610,5 @@ func TestAnEngineBehindTLSIsRead(t *testing.T) {
 	}))
 	t.Cleanup(up.Close)
 	g := start(t, Config{TLS: &tls.Config{InsecureSkipVerify: true}}, up.URL)
-	eventually(t, "the engine's page is not read", func() bool { return sum(g.families(t)["sixty_gateway_upstream_engine_requests"]) == 3 })
+	polltest.Until(t, "the engine's page is read", func() bool { return sum(g.families(t)["sixty_gateway_upstream_engine_requests"]) == 3 })
 }

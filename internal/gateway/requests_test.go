@@ -159,7 +159,7 @@ func TestWhatIsNotPlain(t *testing.T) {
 			io.Copy(io.Discard, resp.Body)
 		}
 		c.Close()
-		g.settle(t)
+		g.waitUntilIdle(t)
 		if got := strings.Join(up.noted(), "; "); code != want.code || got != want.got {
 			t.Errorf("%q:\n%d, the upstream got %q, want %d, %q", text, code, got, want.code, want.got)
 		}

@@ -29,28 +29,28 @@ type RuleSet struct {
 	Groups []rulefmt.RuleGroup
 }
 
-// AddTo adds groups to the part of a name.
-func AddTo(parts []RuleSet, name string, groups ...rulefmt.RuleGroup) []RuleSet {
-	i := slices.IndexFunc(parts, func(p RuleSet) bool { return p.Name == name })
+// AddTo adds groups to the set of a name.
+func AddTo(sets []RuleSet, name string, groups ...rulefmt.RuleGroup) []RuleSet {
+	i := slices.IndexFunc(sets, func(s RuleSet) bool { return s.Name == name })
 	if i < 0 {
-		i, parts = len(parts), append(parts, RuleSet{Name: name})
+		i, sets = len(sets), append(sets, RuleSet{Name: name})
 	}
-	parts[i].Groups = append(parts[i].Groups, groups...)
-	return parts
+	sets[i].Groups = append(sets[i].Groups, groups...)
+	return sets
 }
 
-// Groups returns the groups of all parts.
-func Groups(parts []RuleSet) (out []rulefmt.RuleGroup) {
-	for _, p := range parts {
-		out = append(out, p.Groups...)
+// Groups returns the groups of all sets.
+func Groups(sets []RuleSet) (out []rulefmt.RuleGroup) {
+	for _, s := range sets {
+		out = append(out, s.Groups...)
 	}
 	return out
 }
 
 // Split divides groups that hold more than so many rules, 0 for any number, in order: rules
 // that read what earlier ones record then read what the group before recorded last.
-func Split(parts []RuleSet, most int) []RuleSet {
-	out := slices.Clone(parts)
+func Split(sets []RuleSet, most int) []RuleSet {
+	out := slices.Clone(sets)
 	for i := range out {
 		var groups []rulefmt.RuleGroup
 		for _, g := range out[i].Groups {
@@ -69,43 +69,43 @@ func chunks(g rulefmt.RuleGroup, most int) []rulefmt.RuleGroup {
 	n := (len(g.Rules) + most - 1) / most
 	var out []rulefmt.RuleGroup
 	for rules := range slices.Chunk(g.Rules, (len(g.Rules)+n-1)/n) {
-		part := g
-		part.Rules = rules
+		chunk := g
+		chunk.Rules = rules
 		if len(out) > 0 {
-			part.Name = fmt.Sprintf("%s-%d", g.Name, len(out)+1)
+			chunk.Name = fmt.Sprintf("%s-%d", g.Name, len(out)+1)
 		}
-		out = append(out, part)
+		out = append(out, chunk)
 	}
 	return out
 }
 
-// Objects writes parts as one file each, where the format is one of Kubernetes, several
-// where a part is too large for an object; in other formats as one file for all.
-func Objects(parts []RuleSet, f Format, name, namespace string, labels map[string]string) ([]File, error) {
+// Objects writes sets as one file each, where the format is one of Kubernetes, several
+// where a set is too large for an object; in other formats as one file for all.
+func Objects(sets []RuleSet, f Format, name, namespace string, labels map[string]string) ([]File, error) {
 	if f != PrometheusRule && f != VMRule {
-		content, err := Encode(Groups(parts), f, name, namespace, labels)
+		content, err := Encode(Groups(sets), f, name, namespace, labels)
 		return []File{{"rules.yaml", content}}, err
 	}
 	var out []File
-	for _, p := range parts {
-		rest, n := p.Groups, 1
+	for _, s := range sets {
+		rest, n := s.Groups, 1
 		for len(rest) > 0 {
 			take := len(rest)
-			part := p.Name
+			object := s.Name
 			if n > 1 {
-				part = fmt.Sprintf("%s-%d", p.Name, n)
+				object = fmt.Sprintf("%s-%d", s.Name, n)
 			}
 			var content []byte
 			for ; ; take-- {
 				var err error
-				if content, err = Encode(rest[:take], f, name+"-"+part, namespace, labels); err != nil {
+				if content, err = Encode(rest[:take], f, name+"-"+object, namespace, labels); err != nil {
 					return nil, err
 				}
 				if len(content) <= maxObject || take == 1 {
 					break
 				}
 			}
-			out = append(out, File{"rules-" + part + ".yaml", content})
+			out = append(out, File{"rules-" + object + ".yaml", content})
 			rest, n = rest[take:], n+1
 		}
 	}
@@ -127,9 +127,9 @@ func Kustomization(objects []File) (File, error) {
 	return File{"kustomization.yaml", content}, err
 }
 
-// PartName is what a part of some kind is called: in lower-case letters, digits and
+// SetName is what a set of some kind is called: in lower-case letters, digits and
 // hyphens, as Kubernetes takes it for a name.
-func PartName(kind, of string) string {
+func SetName(kind, of string) string {
 	words := strings.FieldsFunc(strings.ToLower(of), func(c rune) bool {
 		return (c < 'a' || c > 'z') && (c < '0' || c > '9')
 	})

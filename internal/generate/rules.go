@@ -102,12 +102,12 @@ const minPastShare = 48
 
 // Rules are the generated rules, and what could not be generated.
 type Rules struct {
-	Parts    []RuleSet
+	Sets     []RuleSet
 	Warnings []string
 }
 
-// Groups returns the groups of all parts.
-func (r *Rules) Groups() []rulefmt.RuleGroup { return Groups(r.Parts) }
+// Groups returns the groups of all sets.
+func (r *Rules) Groups() []rulefmt.RuleGroup { return Groups(r.Sets) }
 
 // NewRules renders the catalogue as recording rules, one for each signal that a
 // condition reads, and alerts over them, one for each pathology, or several
@@ -149,21 +149,21 @@ func NewRules(cfg RulesConfig) (*Rules, error) {
 	b.group("alerts", "sixty-alerts", interval, alerts[""])
 	for _, seg := range segments {
 		if seg.name != "" {
-			part := PartName("alerts", seg.name)
-			b.group(part, "sixty-"+part, interval, alerts[seg.name])
+			set := SetName("alerts", seg.name)
+			b.group(set, "sixty-"+set, interval, alerts[seg.name])
 		}
 	}
 	b.group("alerts", "sixty-absences", interval, absences)
 	return b.out, nil
 }
 
-// group adds a group of rules to a part of the pack, where there are rules.
-func (b *ruleBuilder) group(part, name string, interval model.Duration, rules []rulefmt.Rule) {
+// group adds a group of rules to a set of the pack, where there are rules.
+func (b *ruleBuilder) group(set, name string, interval model.Duration, rules []rulefmt.Rule) {
 	for unique, n := name, 2; slices.ContainsFunc(b.out.Groups(), func(g rulefmt.RuleGroup) bool { return g.Name == name }); n++ {
 		name = fmt.Sprintf("%s-%d", unique, n)
 	}
 	if len(rules) > 0 {
-		b.out.Parts = AddTo(b.out.Parts, part, rulefmt.RuleGroup{Name: name, Interval: interval, Rules: rules})
+		b.out.Sets = AddTo(b.out.Sets, set, rulefmt.RuleGroup{Name: name, Interval: interval, Rules: rules})
 	}
 }
 

@@ -32,11 +32,11 @@ func (m Miss) String() string {
 }
 
 // How near the simulation of the servers as they are has to come to what was measured of
-// them: beyond it, no number that rests on it is worth giving. Within settled, nothing is
-// left to adjust.
+// them: beyond it, no number that rests on it is worth giving. Within negligibleMiss, nothing
+// is left to adjust.
 const (
-	nearEnough = 0.15
-	settled    = 0.02
+	toleratedMiss  = 0.15
+	negligibleMiss = 0.02
 )
 
 // What replaying the present may adjust: every step alike by a factor, for the robust fit
@@ -44,9 +44,9 @@ const (
 // to what the metrics leave for it; and then what a step with a prefill costs beside its
 // tokens, up to a multiple of any step's cost.
 const (
-	mostStretched = 1.5
-	mostMixed     = 3
-	settlePasses  = 8
+	maxStretch        = 1.5
+	maxMixed          = 3
+	calibrationPasses = 8
 )
 
 // adjustment is what replaying the present changed of a fit.
@@ -64,7 +64,7 @@ func (s *Simulation) calibratePresent(ctx context.Context) error {
 	by := adjustment{1, fitted.Frontend.PerRequest, 0}
 	best, worst := fitted, math.Inf(1)
 	var off perfmodel.Misses
-	for range settlePasses {
+	for range calibrationPasses {
 		s.calibration.Fit = by.applyTo(fitted)
 		p, err := s.replayPresent(ctx)
 		if err != nil {
@@ -86,23 +86,23 @@ func (s *Simulation) calibratePresent(ctx context.Context) error {
 				continue
 			}
 			one := math.Abs(m.Simulated/m.Measured - 1)
-			if far = max(far, one); one > nearEnough {
+			if far = max(far, one); one > toleratedMiss {
 				misses = append(misses, m)
 			}
 		}
 		if far < worst {
 			worst, best, s.Missed, off = far, s.calibration.Fit, misses, missesOf(s.Seen, p)
 		}
-		if worst <= settled {
+		if worst <= negligibleMiss {
 			break
 		}
 		if measured.ITLMean > 0 && itl > 0 {
-			by.stretch = min(max(by.stretch*measured.ITLMean/itl, 1/mostStretched), mostStretched)
+			by.stretch = min(max(by.stretch*measured.ITLMean/itl, 1/maxStretch), maxStretch)
 		}
 		if queue := p.Summary.Queue.Mean.Seconds(); queue < ttft/2 {
 			front := by.front + measured.TTFTMean - ttft
 			by.front = min(max(front, 0), outside)
-			by.mixed = min(max(by.mixed+front-by.front, 0), mostMixed*fitted.Cost.Base)
+			by.mixed = min(max(by.mixed+front-by.front, 0), maxMixed*fitted.Cost.Base)
 		}
 	}
 	s.calibration.Fit = best.Missing(off)

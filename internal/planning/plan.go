@@ -253,7 +253,7 @@ func (p *Plan) Search() (*Result, error) {
 	}
 	best := s.refine(start)
 	if best.Met {
-		sure, doubts := s.findSure(best)
+		sure, doubts := s.findSurelyMet(best)
 		if sure != best {
 			s.res.Likely, s.res.Doubts = best, doubts
 			s.res.Measure = s.measurement(best)

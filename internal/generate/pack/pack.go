@@ -110,15 +110,15 @@ func Rules(c Config) (files []generate.File, rules *generate.Rules, notes []stri
 		notes = append(notes, c.Objectives.Notes...)
 	}
 	notes = append(append(notes, rules.Warnings...), budgets.Warnings...)
-	parts := rules.Parts
+	sets := rules.Sets
 	for i, g := range budgets.Groups {
-		parts = generate.AddTo(parts, generate.PartName("slo", budgets.Of[i]), g)
+		sets = generate.AddTo(sets, generate.SetName("slo", budgets.Of[i]), g)
 	}
-	parts = generate.Split(parts, c.MaxRules)
-	if n := len(generate.Groups(parts)); c.Format == generate.Mimir && n > generate.MaxGroups {
+	sets = generate.Split(sets, c.MaxRules)
+	if n := len(generate.Groups(sets)); c.Format == generate.Mimir && n > generate.MaxGroups {
 		notes = append(notes, fmt.Sprintf("%d groups of rules: Mimir allows a tenant %d unless -ruler.max-rule-groups-per-tenant says otherwise", n, generate.MaxGroups))
 	}
-	if files, err = generate.Objects(parts, c.Format, c.Name, c.Namespace, c.ObjectLabels); err != nil {
+	if files, err = generate.Objects(sets, c.Format, c.Name, c.Namespace, c.ObjectLabels); err != nil {
 		return nil, nil, notes, fmt.Errorf("--output: %w", err)
 	}
 	if c.Beside {

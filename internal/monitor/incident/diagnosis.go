@@ -9,7 +9,7 @@ import (
 // DiagnosisOf returns what a diagnosis says of an incident: the verdict and the findings on its
 // model, with what the incident is called by in front, since that began. It shares nothing that
 // plotting changes; ok is false where the diagnosis does not know the model.
-func DiagnosisOf(d *diagnose.Diagnosis, r *Record) (part diagnose.Diagnosis, ok bool) {
+func DiagnosisOf(d *diagnose.Diagnosis, r *Record) (narrowed diagnose.Diagnosis, ok bool) {
 	l := newLook(d)
 	i := slices.IndexFunc(d.Verdicts, func(w diagnose.Verdict) bool {
 		return r.samePool(l.poolOf(w.Model, w.Targets), l.instances(slices.Concat(w.Targets, w.All)))
@@ -17,27 +17,27 @@ func DiagnosisOf(d *diagnose.Diagnosis, r *Record) (part diagnose.Diagnosis, ok 
 	if i < 0 {
 		return diagnose.Diagnosis{}, false
 	}
-	part = *d
+	narrowed = *d
 	v := d.Verdicts[i]
 	v.Plots = nil
-	part.Findings = nil
+	narrowed.Findings = nil
 	for _, f := range d.Findings {
 		switch {
 		case f.Model != v.Model:
 		case f.Pathology.ID == r.Pathology && f.Status == diagnose.Firing:
 			v.ID, v.Status, v.Severity, v.Summary, v.Targets = f.Pathology.ID, f.Status, f.Severity, f.Summary, f.Targets
 			v.Confidence = f.Confidence
-			part.Findings = append([]diagnose.Finding{f}, part.Findings...)
+			narrowed.Findings = append([]diagnose.Finding{f}, narrowed.Findings...)
 		default:
-			part.Findings = append(part.Findings, f)
+			narrowed.Findings = append(narrowed.Findings, f)
 		}
 	}
 	v.Since, v.SinceAtLeast = r.Began, r.BeganAtLeast
 	if since, known := r.Since[v.ID]; known && !since.Equal(r.Began) {
 		v.Since, v.SinceAtLeast = since, false
 	}
-	part.Status, part.Verdict, part.Verdicts, part.Workload = v.Status, v, []diagnose.Verdict{v}, v.Workload
-	part.Targets, part.Spans, part.Unjudged = nil, nil, nil
+	narrowed.Status, narrowed.Verdict, narrowed.Verdicts, narrowed.Workload = v.Status, v, []diagnose.Verdict{v}, v.Workload
+	narrowed.Targets, narrowed.Spans, narrowed.Unjudged = nil, nil, nil
 	kept := map[string]bool{}
 	for k := range d.Targets {
 		t := &d.Targets[k]
@@ -46,17 +46,17 @@ func DiagnosisOf(d *diagnose.Diagnosis, r *Record) (part diagnose.Diagnosis, ok 
 			continue
 		}
 		kept[t.Name] = true
-		part.Targets = append(part.Targets, *t)
+		narrowed.Targets = append(narrowed.Targets, *t)
 		if k < len(d.Spans) {
-			part.Spans = append(part.Spans, d.Spans[k])
+			narrowed.Spans = append(narrowed.Spans, d.Spans[k])
 		}
 	}
 	for _, u := range d.Unjudged {
 		if kept[u.Target] {
-			part.Unjudged = append(part.Unjudged, u)
+			narrowed.Unjudged = append(narrowed.Unjudged, u)
 		}
 	}
-	return part, true
+	return narrowed, true
 }
 
 // Instances are the label of a diagnosis' targets by which their series are found, those

@@ -28,23 +28,23 @@ var alertGoals = []alertGoal{
 	{30 * time.Second, 90 * time.Second, 0.85, 0.60},
 }
 
-// TestSparseAlerts thins every recording to the usual interval of production, in a full
-// measurement to a slower one too, and evaluates the rules that generate rules --interval
-// --from makes for it, every 15 s with Prometheus' own code. What is normal is measured on the first phase
-// with all its scrapes, as of a longer healthy time.
+// TestSparseAlerts thins every recording of the repository to the usual interval of production,
+// in a full measurement those beside it too, and to a slower one, and evaluates the rules that
+// generate rules --interval --from makes for it, every 15 s with Prometheus' own code. What is
+// normal is measured on the first phase with all its scrapes, as of a longer healthy time.
 //
 // An alert is held to the truth twice: it is active in time, and fires when its
 // "for" has passed as well; and no page or ticket fires in healthy phases from
 // the time on at which what came before has left the window.
 func TestSparseAlerts(t *testing.T) {
-	goals := alertGoals[:1]
+	goals, list := alertGoals[:1], ownFiles(t)
 	if accuracyIsFull() {
-		goals = alertGoals
+		goals, list = alertGoals, moreFiles(t)
 	}
 	var mu sync.Mutex
 	sums := make([]alertTally, len(goals))
 	t.Run("recordings", func(t *testing.T) {
-		for _, file := range moreFiles(t) {
+		for _, file := range list {
 			t.Run(filepath.Base(file), func(t *testing.T) {
 				t.Parallel()
 				full := play(t, file)

@@ -12,7 +12,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/measure"
 	"github.com/sixty-dev/sixty/internal/generate"
-	"github.com/sixty-dev/sixty/internal/metrics/recording"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
@@ -30,7 +29,7 @@ func TestAlertsAgreeWithDiagnosis(t *testing.T) {
 	t.Parallel()
 	compared, active := 0, 0
 	for _, file := range files(t) {
-		p := load(t, file, func(recording.Scrape) bool { return true }) // of its own: rules write into it
+		p := load(t, file, everyStep(0, 0))[0] // of its own: rules write into it
 		normal := p.normal(t)
 		cfg := generate.RulesConfig{
 			Deployment:  p.deployment(t),

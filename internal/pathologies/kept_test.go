@@ -86,7 +86,7 @@ func TestOneNameForAConstantFault(t *testing.T) {
 				for _, interval := range intervals {
 					p := play(t, file)
 					if interval > time.Second {
-						p = thin(t, file, interval, 0)
+						p = playThinned(t, file, interval)
 					}
 					asked, served := p.asked(t), p.served(t)
 					for i := range asked {

@@ -104,33 +104,61 @@ type played struct {
 	mu     sync.Mutex
 }
 
-// shared are the recordings that were loaded with all their scrapes, and full what was said
-// of them: several tests read the same.
+// shared are the recordings that tests share, by file and by the step that they were thinned
+// to, 0 for all their scrapes. One pass over a file loads them all.
 var shared struct {
 	sync.Mutex
-	full map[string]*played
+	files map[string]*sharedFile
 }
 
+type sharedFile struct {
+	sync.Mutex
+	by map[time.Duration]*played
+}
+
+// sharedSteps are those of shared recordings.
+var sharedSteps = []time.Duration{0, 15 * time.Second}
+
 // play loads a recording and its truth, once for all tests, which add nothing to its store.
-func play(t *testing.T, file string) *played {
+func play(t *testing.T, file string) *played { return playThinned(t, file, 0) }
+
+// playThinned is play of what a slower scrape would have seen.
+func playThinned(t *testing.T, file string, step time.Duration) *played {
 	t.Helper()
-	shared.Lock()
-	defer shared.Unlock()
-	p := shared.full[file]
-	if p == nil {
-		p = load(t, file, func(recording.Scrape) bool { return true })
-		p.memory = map[time.Time]diagnose.Diagnosis{}
-		shared.full[file] = p
+	if !slices.Contains(sharedSteps, step) {
+		return thin(t, file, step, 0)
 	}
-	return p
+	shared.Lock()
+	f := shared.files[file]
+	if f == nil {
+		f = &sharedFile{}
+		shared.files[file] = f
+	}
+	shared.Unlock()
+	f.Lock()
+	defer f.Unlock()
+	if f.by == nil {
+		f.by = map[time.Duration]*played{}
+		keep := make([]func(recording.Scrape) bool, len(sharedSteps))
+		for i, step := range sharedSteps {
+			keep[i] = everyStep(step, 0)
+		}
+		for i, p := range load(t, file, keep...) {
+			p.interval, p.memory = sharedSteps[i], map[time.Time]diagnose.Diagnosis{}
+			f.by[sharedSteps[i]] = p
+		}
+	}
+	return f.by[step]
 }
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	shared.full = map[string]*played{}
+	shared.files = map[string]*sharedFile{}
 	code := m.Run()
-	for _, p := range shared.full {
-		p.store.Close()
+	for _, f := range shared.files {
+		for _, p := range f.by {
+			p.store.Close()
+		}
 	}
 	os.Exit(code)
 }
@@ -164,13 +192,20 @@ func (p *played) watched(t *testing.T, at time.Time, m *diagnose.Memory) diagnos
 	return d
 }
 
-// files lists the recordings of the repository, and those that lie beside it.
-func files(t *testing.T) []string {
+// ownFiles lists the recordings of the repository.
+func ownFiles(t *testing.T) []string {
 	t.Helper()
 	own, err := filepath.Glob(recordings + "/*.tar.zst")
 	if err != nil || len(own) == 0 {
 		t.Fatalf("no recordings in %s: %v", recordings, err)
 	}
+	return own
+}
+
+// files lists the recordings of the repository, and those that lie beside it.
+func files(t *testing.T) []string {
+	t.Helper()
+	own := ownFiles(t)
 	root := os.Getenv("SIXTY_SHARED")
 	if root == "" {
 		root = "../../../shared"
@@ -382,8 +417,7 @@ makes of its diagnoses, 15 s apart.
 func TestMatrix(t *testing.T) {
 	t.Parallel()
 	var got bytes.Buffer
-	own, _ := filepath.Glob(recordings + "/*.tar.zst")
-	for _, file := range own {
+	for _, file := range ownFiles(t) {
 		p := play(t, file)
 		for _, phase := range p.truth.Phases {
 			d := p.diagnose(t, time.UnixMilli(phase.ToMS))

@@ -19,58 +19,80 @@ import (
 
 // A production Prometheus scrapes every 15 or 30 s, and the recordings hold one scrape
 // a second. thin keeps one page of every step, as a slower scrape would have seen it;
-// the offset says where on the grid the first one falls.
+// the offset says where on the grid the first one falls. The store is the test's own.
 func thin(t *testing.T, file string, step, offset time.Duration) *played {
 	t.Helper()
-	slots := map[string]int64{}
-	p := load(t, file, func(sc recording.Scrape) bool {
-		slot := (sc.At.UnixMilli() - offset.Milliseconds()) / step.Milliseconds()
-		last, seen := slots[sc.Target]
-		slots[sc.Target] = slot
-		return !seen || slot != last
-	})
+	p := load(t, file, everyStep(step, offset))[0]
 	t.Cleanup(func() { p.store.Close() })
 	p.interval = step
 	return p
 }
 
-// load plays those scrapes of a recording that are kept. The caller closes the store.
-func load(t *testing.T, file string, keep func(recording.Scrape) bool) *played {
+// everyStep keeps the first scrape of each step of a target, or all where the step is 0.
+func everyStep(step, offset time.Duration) func(recording.Scrape) bool {
+	slots := map[string]int64{}
+	return func(sc recording.Scrape) bool {
+		if step == 0 {
+			return true
+		}
+		slot := (sc.At.UnixMilli() - offset.Milliseconds()) / step.Milliseconds()
+		last, seen := slots[sc.Target]
+		slots[sc.Target] = slot
+		return !seen || slot != last
+	}
+}
+
+// load plays, in one pass over a recording, those of its scrapes that each of some functions
+// keeps. The caller closes the stores.
+func load(t *testing.T, file string, keep ...func(recording.Scrape) bool) []*played {
 	t.Helper()
-	name := strings.TrimSuffix(file, ".tar.zst")
-	p := &played{name: filepath.Base(name)}
-	p.readTruth(t, file)
 	rec, err := recording.Open(t.Context(), file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer rec.Close()
-	if p.store, err = embedded.Open(embedded.Config{}); err != nil {
-		t.Fatal(err)
+	all := make([]*played, len(keep))
+	for i := range all {
+		all[i] = &played{name: filepath.Base(strings.TrimSuffix(file, ".tar.zst"))}
+		all[i].readTruth(t, file)
+		if all[i].store, err = embedded.Open(embedded.Config{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	err = rec.Scrapes(func(sc recording.Scrape) error {
-		if !keep(sc) {
-			return nil
+		for i, p := range all {
+			if !keep[i](sc) {
+				continue
+			}
+			if err := p.scrape(sc); err != nil {
+				return err
+			}
 		}
-		if p.first.IsZero() {
-			p.first = sc.At
-		}
-		target := embedded.Target{Instance: sc.Target}
-		if len(sc.Body) == 0 {
-			return p.store.AppendFailureAfter(target, sc.At, sc.Took)
-		}
-		_, err := p.store.Append(target, sc.At, sc.Body, "", sc.Took)
-		return err
+		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, target := range p.store.Targets() {
-		if at, ok := p.store.FirstCreated(target); ok && (p.created.IsZero() || at.Before(p.created)) {
-			p.created = at
+	for _, p := range all {
+		for _, target := range p.store.Targets() {
+			if at, ok := p.store.FirstCreated(target); ok && (p.created.IsZero() || at.Before(p.created)) {
+				p.created = at
+			}
 		}
 	}
-	return p
+	return all
+}
+
+func (p *played) scrape(sc recording.Scrape) error {
+	if p.first.IsZero() {
+		p.first = sc.At
+	}
+	target := embedded.Target{Instance: sc.Target}
+	if len(sc.Body) == 0 {
+		return p.store.AppendFailureAfter(target, sc.At, sc.Took)
+	}
+	_, err := p.store.Append(target, sc.At, sc.Body, "", sc.Took)
+	return err
 }
 
 func (p *played) readTruth(t *testing.T, file string) {
@@ -202,7 +224,10 @@ func TestSparse(t *testing.T) {
 					}
 					for k := range n {
 						c := sparse{right: map[time.Duration]int{}, of: map[time.Duration]int{}}
-						p := thin(t, file, interval, interval*time.Duration(k)/time.Duration(n))
+						p := playThinned(t, file, interval)
+						if k > 0 {
+							p = thin(t, file, interval, interval*time.Duration(k)/time.Duration(n))
+						}
 						c.judge(t, p)
 						mu.Lock()
 						sum := tallies[strings.HasPrefix(file, recordings)]

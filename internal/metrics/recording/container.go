@@ -219,6 +219,7 @@ func (*paths) Close() error { return nil }
 // temporary file.
 type spool struct {
 	pages  [][]byte
+	page   bytes.Buffer // the one that is read, reused
 	memory int64 // what may still go there
 	disk   *os.File
 	offset int64
@@ -227,13 +228,13 @@ type spool struct {
 // add reads size bytes. Locations of pages on disk are negative: -1 - offset.
 func (s *spool) add(r io.Reader, size int64) (location, error) {
 	if size <= s.memory {
-		var b bytes.Buffer
 		// The header's size is a claim: the buffer grows with what really comes.
-		if _, err := io.CopyN(&b, r, size); err != nil {
+		s.page.Reset()
+		if _, err := io.CopyN(&s.page, r, size); err != nil {
 			return 0, &damage{err}
 		}
 		s.memory -= size
-		s.pages = append(s.pages, bytes.Clone(b.Bytes()))
+		s.pages = append(s.pages, bytes.Clone(s.page.Bytes()))
 		return location(len(s.pages) - 1), nil
 	}
 	if s.disk == nil {

@@ -172,7 +172,7 @@ func (t *Text) Brief(lines int, first, rest, s string) {
 
 // cutWords cuts a line off behind a whole word, at " …".
 func cutWords(line string, width int) string {
-	plain := ansi.Strip(line)
+	plain := ansi.Truncate(ansi.Strip(line), width, "") // at most one word too much
 	for Cells(plain)+2 > width {
 		at := strings.LastIndexByte(plain, ' ')
 		if at <= 0 {

@@ -57,11 +57,27 @@ func (f *deploymentFlags) deployment(ctx context.Context, stderr io.Writer) (d d
 	if base.Matchers, err = source.ParseMatchers(f.match); err != nil {
 		return d, err
 	}
-	var seen []detect.Exposed
+	var servers source.Spec // all URLs are looked at together: one may be of a gateway before the others
+	var specs []source.Spec
 	for _, from := range f.detect {
-		found, err := f.detectDeployment(ctx, stderr, from, base.Matchers)
-		if err != nil {
+		var spec source.Spec
+		if err := spec.Add(from); err != nil {
 			return d, fmt.Errorf("--detect %s: %w", source.Redacted(from), err)
+		}
+		if len(spec.URLs) > 0 {
+			servers.URLs = append(servers.URLs, spec.URLs...)
+		} else {
+			specs = append(specs, spec)
+		}
+	}
+	if len(servers.URLs) > 0 {
+		specs = append([]source.Spec{servers}, specs...)
+	}
+	var seen []detect.Exposed
+	for _, spec := range specs {
+		found, err := f.detectDeployment(ctx, stderr, spec, base.Matchers)
+		if err != nil {
+			return d, fmt.Errorf("--detect: %w", err)
 		}
 		seen = append(seen, found)
 	}
@@ -69,11 +85,7 @@ func (f *deploymentFlags) deployment(ctx context.Context, stderr io.Writer) (d d
 }
 
 // detectDeployment looks at what the servers of a source expose.
-func (f *deploymentFlags) detectDeployment(ctx context.Context, stderr io.Writer, from string, match []*labels.Matcher) (out detect.Exposed, err error) {
-	var spec source.Spec
-	if err = spec.Add(from); err != nil {
-		return out, err
-	}
+func (f *deploymentFlags) detectDeployment(ctx context.Context, stderr io.Writer, spec source.Spec, match []*labels.Matcher) (out detect.Exposed, err error) {
 	if spec.Prometheus != "" {
 		spec.Matchers = match
 	}

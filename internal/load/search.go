@@ -78,6 +78,7 @@ func Search(ctx context.Context, plan SearchPlan, try func(context.Context, floa
 				f.Why = "interrupted"
 				return f, nil
 			}
+			f.Why = fmt.Sprintf("the trial at %g failed", level)
 			return f, fmt.Errorf("trial at %g: %w", level, err)
 		}
 		if ctx.Err() != nil {

@@ -220,7 +220,7 @@ func (*paths) Close() error { return nil }
 type spool struct {
 	pages  [][]byte
 	page   bytes.Buffer // the one that is read, reused
-	memory int64 // what may still go there
+	memory int64        // what may still go there
 	disk   *os.File
 	offset int64
 }

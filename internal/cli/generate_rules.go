@@ -59,7 +59,7 @@ func newGenerateRules() *cobra.Command {
 func (f *rulesFlags) register(s *pflag.FlagSet) {
 	f.deployment.register(s)
 	f.settings.AddFlags(s)
-	s.StringSliceVar(&f.evidence.From, "from", nil, "measure thresholds: `files` of sixty bench (--json, --baseline), or recordings of a healthy time")
+	s.StringSliceVar(&f.evidence.From, "from", nil, "measure thresholds: `files` of sixty bench (--json, --save-baseline), or recordings of a healthy time")
 	s.StringVar(&f.evidence.Prometheus, "prometheus", "", "measure thresholds on this Prometheus-compatible server, over --baseline")
 	s.StringVar(&f.evidence.Span, "baseline", "", "the healthy time: a `duration` such as 7d, or FROM/TO")
 	s.DurationVar(&f.cfg.Interval, "interval", generate.UsualInterval, "time between two scrapes; rules are evaluated as often")

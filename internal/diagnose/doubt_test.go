@@ -109,6 +109,29 @@ func TestFewRequestsRaiseWhatIsNormal(t *testing.T) {
 	}
 }
 
+// What was normal for no longer than a burst lasts may have been a server's best moment.
+func TestAShortNormalIsUncertain(t *testing.T) {
+	for _, tt := range []struct {
+		past    time.Duration
+		times   float64
+		certain bool
+	}{
+		{28 * time.Second, 2.1, false},
+		{28 * time.Second, 2.3, true},
+		{time.Minute, 2.1, true},
+		{0, 2.1, true}, // the sums of a life
+	} {
+		s := newSnapshot(make([]Target, 1))
+		s.Spans[0].steady = steadiness{gap: usualGapDeviation, since: time.Minute, moments: 8, past: tt.past, lastGap: math.NaN()}
+		s.Spans[0].Source = History
+		s.readings[0][indicator.ITLP50.Name] = reading{now: indicator.Known(tt.times * 0.02), normal: indicator.Known(0.02)}
+		slower := &catalog.Threshold{Name: "slower", Default: catalog.None, Baseline: &catalog.Relative{Factor: 1.6}}
+		if got := catalog.Above(indicator.ITLP50, slower).Certain(view{snapshot: s}) == catalog.True; got != tt.certain {
+			t.Errorf("%g times a normal of %s: certain %v, want %v", tt.times, tt.past, got, tt.certain)
+		}
+	}
+}
+
 // A split of requests that chance does not make is certain from seventy of them on.
 func TestNineTenthsOfTheTrafficAreNoChance(t *testing.T) {
 	for _, tt := range []struct {

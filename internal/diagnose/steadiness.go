@@ -26,6 +26,8 @@ type steadiness struct {
 	// latency; zero where nothing is normal to compare them with.
 	since   time.Duration
 	moments int
+	// past is for how long what is normal was seen; zero where no segment is.
+	past time.Duration
 	// once are the signals whose events all came within one moment of the window: what
 	// made them may be over.
 	once map[*indicator.Signal]bool
@@ -68,8 +70,11 @@ func (h *history) steadiness(normal, now run) steadiness {
 		ttft:    max(deviation(ttftNormal, usualTTFT), 0.7*deviation(ttftNow, 0)),
 		lastGap: worstOfLast(gapsNow), lastTTFT: worstOfLast(ttftNow),
 	}
-	if len(normal) > 0 && len(gapsNow) > 0 {
-		s.since, s.moments = h.span(now).Length(), len(gapsNow)
+	if len(normal) > 0 {
+		s.past = h.span(normal).Length()
+		if len(gapsNow) > 0 {
+			s.since, s.moments = h.span(now).Length(), len(gapsNow)
+		}
 	}
 	return s
 }
@@ -183,7 +188,7 @@ var (
 	}
 	oneMoment = &catalog.Threshold{
 		Name: "doubt_single_moment", Unit: indicator.Times, Default: 1.35,
-		Why: "by how many times the limit a single moment must be, for it may be the server's worst of many",
+		Why: "by how many times the limit a single moment must be passed, for it may be the server's worst of many; and once more where what is normal was not seen for longer than a burst lasts, for it may be the best",
 	}
 	startBeside = &catalog.Threshold{
 		Name: "doubt_start_beside", Unit: indicator.Seconds, Default: 600,
@@ -223,12 +228,14 @@ func (v view) Doubt(s *indicator.Signal) catalog.Doubt {
 	d := catalog.Doubt{Least: now.V, Wander: 1, Margin: 1}
 	z, short := v.number(deviations), v.number(burst)
 	inBurst := v.span().Window.Length().Seconds() < short
-	single := steady.moments == 1 || v.maybeBurst()
+	single, lull := steady.moments == 1 || v.maybeBurst(), steady.past > 0 && steady.past.Seconds() < short
 	stalled := steady.moments > 0 && steady.since.Seconds() < v.number(hiccup)
 	wander := func(deviation float64) {
 		d.Wander = min(mostWander, math.Exp(z*deviation))
-		if single {
-			d.Margin = v.number(oneMoment)
+		for _, few := range []bool{single, lull} {
+			if few {
+				d.Margin *= v.number(oneMoment)
+			}
 		}
 	}
 	of, counted := s, now.V

@@ -41,9 +41,9 @@ const (
 	// What a deviation is taken for where fewer than two moments tell it, and its least.
 	usualGapDeviation, usualTTFTDeviation = 0.2, 0.35
 	leastDeviation                        = 0.12
-	// The last moments at the end of a window must agree with it: so many that last so many
-	// seconds, or one that lasts so long.
-	leastMoments, lastSeconds, longMoment = 2, 15, 45
+	// The last moments at the end of a window must agree with it: those of so many seconds,
+	// which one interval of 15 s is, early or late.
+	lastSeconds = 14
 	// outlier is how many times the usual inter-token latency counts fully in a mean:
 	// one stall of seconds is not a slow server.
 	outlier = 8
@@ -98,15 +98,15 @@ type meanOf struct{ log, seconds float64 }
 
 // worstOfLast returns the worst of the last moments, NaN of none.
 func worstOfLast(moments []meanOf) float64 {
-	worst, n, seconds := math.NaN(), 0, 0.0
+	worst, seconds := math.NaN(), 0.0
 	for _, m := range slices.Backward(moments) {
-		if n >= leastMoments && seconds >= lastSeconds || seconds >= longMoment {
+		if seconds >= lastSeconds {
 			break
 		}
 		if v := math.Exp(m.log) / lastingShare; !(v <= worst) {
 			worst = v
 		}
-		n, seconds = n+1, seconds+m.seconds
+		seconds += m.seconds
 	}
 	return worst
 }

@@ -158,6 +158,27 @@ func TestTheLastMomentsSayThatItIsOver(t *testing.T) {
 	}
 }
 
+// Two moments that happen to be alike tell less than thirty that are.
+func TestFewMomentsTellLittleOfADeviation(t *testing.T) {
+	alike := func(n int) (out []meanOf) {
+		for i := range n {
+			out = append(out, meanOf{0.1 * float64(i%2), 5})
+		}
+		return out
+	}
+	last := usualGapDeviation
+	for _, n := range []int{2, 4, 10, 30} {
+		if got := deviation(alike(n), usualGapDeviation); got > last || got < leastDeviation {
+			t.Errorf("%d moments: %.3f, want %g to %.3f, and the less the more there are", n, got, leastDeviation, last)
+		} else {
+			last = got
+		}
+	}
+	if last != leastDeviation {
+		t.Errorf("thirty alike: %.3f, want %g", last, leastDeviation)
+	}
+}
+
 // A split of requests that chance does not make is certain from seventy of them on.
 func TestNineTenthsOfTheTrafficAreNoChance(t *testing.T) {
 	for _, tt := range []struct {

@@ -156,7 +156,9 @@ func (h *history) clipped(family string, iv interval, limit float64) float64 {
 	return max(0, sum) / n
 }
 
-// deviation returns the standard deviation of values, or another one for fewer than two.
+// deviation returns the standard deviation of values, or another one for fewer than two. Of
+// few it is no less than with the other one as one more of them: two that happen to be alike do
+// not tell that a server is steady.
 func deviation(values []meanOf, otherwise float64) float64 {
 	if len(values) < 2 {
 		return otherwise
@@ -168,7 +170,8 @@ func deviation(values []meanOf, otherwise float64) float64 {
 	for _, v := range values {
 		sum += (v.log - mean) * (v.log - mean)
 	}
-	return max(leastDeviation, math.Sqrt(sum/float64(len(values)-1)))
+	n := float64(len(values))
+	return max(leastDeviation, math.Sqrt(sum/(n-1)), math.Sqrt((sum+otherwise*otherwise)/n))
 }
 
 // What a reading must exceed chance by. They are thresholds like the catalogue's: named,

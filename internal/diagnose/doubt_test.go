@@ -109,6 +109,76 @@ func TestFewRequestsRaiseWhatIsNormal(t *testing.T) {
 	}
 }
 
+// What was normal for no longer than a burst lasts may have been a server's best moment.
+func TestAShortNormalIsUncertain(t *testing.T) {
+	for _, tt := range []struct {
+		past    time.Duration
+		times   float64
+		certain bool
+	}{
+		{28 * time.Second, 2.1, false},
+		{28 * time.Second, 2.3, true},
+		{time.Minute, 2.1, true},
+		{0, 2.1, true}, // the sums of a life
+	} {
+		s := newSnapshot(make([]Target, 1))
+		s.Spans[0].steady = steadiness{gap: usualGapDeviation, since: time.Minute, moments: 8, past: tt.past, lastGap: math.NaN()}
+		s.Spans[0].Source = History
+		s.readings[0][indicator.ITLP50.Name] = reading{now: indicator.Known(tt.times * 0.02), normal: indicator.Known(0.02)}
+		slower := &catalog.Threshold{Name: "slower", Default: catalog.None, Baseline: &catalog.Relative{Factor: 1.6}}
+		if got := catalog.Above(indicator.ITLP50, slower).Certain(view{snapshot: s}) == catalog.True; got != tt.certain {
+			t.Errorf("%g times a normal of %s: certain %v, want %v", tt.times, tt.past, got, tt.certain)
+		}
+	}
+}
+
+// What is over is not certain: the last fifteen seconds say so, in one interval or in several.
+func TestTheLastMomentsSayThatItIsOver(t *testing.T) {
+	of := func(each float64, means ...float64) (out []meanOf) {
+		for _, m := range means {
+			out = append(out, meanOf{math.Log(m), each})
+		}
+		return out
+	}
+	for name, tt := range map[string]struct {
+		moments []meanOf
+		worst   float64
+	}{
+		"an interval of 30 s":     {of(30, 20, 20, 0.05), 0.05},
+		"an interval of 15 s":     {of(15, 20, 20, 0.05), 0.05},
+		"one that came early":     {of(14.9, 20, 20, 0.05), 0.05},
+		"one of three of 5 s":     {of(5, 20, 0.05, 20, 0.05, 0.05), 20},
+		"three of 5 s":            {of(5, 20, 20, 0.05, 0.05, 0.05), 0.05},
+		"it goes on":              {of(30, 0.05, 20), 20},
+		"fewer than so many here": {of(5, 20), 20},
+	} {
+		if got := worstOfLast(tt.moments) * lastingShare; math.Abs(got-tt.worst) > 1e-9 {
+			t.Errorf("%s: %g s, want %g s", name, got, tt.worst)
+		}
+	}
+}
+
+// Two moments that happen to be alike tell less than thirty that are.
+func TestFewMomentsTellLittleOfADeviation(t *testing.T) {
+	alike := func(n int) (out []meanOf) {
+		for i := range n {
+			out = append(out, meanOf{0.1 * float64(i%2), 5})
+		}
+		return out
+	}
+	last := usualGapDeviation
+	for _, n := range []int{2, 4, 10, 30} {
+		if got := deviation(alike(n), usualGapDeviation); got > last || got < leastDeviation {
+			t.Errorf("%d moments: %.3f, want %g to %.3f, and the less the more there are", n, got, leastDeviation, last)
+		} else {
+			last = got
+		}
+	}
+	if last != leastDeviation {
+		t.Errorf("thirty alike: %.3f, want %g", last, leastDeviation)
+	}
+}
+
 // A split of requests that chance does not make is certain from seventy of them on.
 func TestNineTenthsOfTheTrafficAreNoChance(t *testing.T) {
 	for _, tt := range []struct {

@@ -26,6 +26,8 @@ type steadiness struct {
 	// latency; zero where nothing is normal to compare them with.
 	since   time.Duration
 	moments int
+	// past is for how long what is normal was seen; zero where no segment is.
+	past time.Duration
 	// once are the signals whose events all came within one moment of the window: what
 	// made them may be over.
 	once map[*indicator.Signal]bool
@@ -39,9 +41,9 @@ const (
 	// What a deviation is taken for where fewer than two moments tell it, and its least.
 	usualGapDeviation, usualTTFTDeviation = 0.2, 0.35
 	leastDeviation                        = 0.12
-	// The last moments at the end of a window must agree with it: so many that last so many
-	// seconds, or one that lasts so long.
-	leastMoments, lastSeconds, longMoment = 2, 15, 45
+	// The last moments at the end of a window must agree with it: those of so many seconds,
+	// which one interval of 15 s is, early or late.
+	lastSeconds = 14
 	// outlier is how many times the usual inter-token latency counts fully in a mean:
 	// one stall of seconds is not a slow server.
 	outlier = 8
@@ -68,8 +70,11 @@ func (h *history) steadiness(normal, now run) steadiness {
 		ttft:    max(deviation(ttftNormal, usualTTFT), 0.7*deviation(ttftNow, 0)),
 		lastGap: worstOfLast(gapsNow), lastTTFT: worstOfLast(ttftNow),
 	}
-	if len(normal) > 0 && len(gapsNow) > 0 {
-		s.since, s.moments = h.span(now).Length(), len(gapsNow)
+	if len(normal) > 0 {
+		s.past = h.span(normal).Length()
+		if len(gapsNow) > 0 {
+			s.since, s.moments = h.span(now).Length(), len(gapsNow)
+		}
 	}
 	return s
 }
@@ -93,15 +98,15 @@ type meanOf struct{ log, seconds float64 }
 
 // worstOfLast returns the worst of the last moments, NaN of none.
 func worstOfLast(moments []meanOf) float64 {
-	worst, n, seconds := math.NaN(), 0, 0.0
+	worst, seconds := math.NaN(), 0.0
 	for _, m := range slices.Backward(moments) {
-		if n >= leastMoments && seconds >= lastSeconds || seconds >= longMoment {
+		if seconds >= lastSeconds {
 			break
 		}
 		if v := math.Exp(m.log) / lastingShare; !(v <= worst) {
 			worst = v
 		}
-		n, seconds = n+1, seconds+m.seconds
+		seconds += m.seconds
 	}
 	return worst
 }
@@ -151,7 +156,9 @@ func (h *history) clipped(family string, iv interval, limit float64) float64 {
 	return max(0, sum) / n
 }
 
-// deviation returns the standard deviation of values, or another one for fewer than two.
+// deviation returns the standard deviation of values, or another one for fewer than two. Of
+// few it is no less than with the other one as one more of them: two that happen to be alike do
+// not tell that a server is steady.
 func deviation(values []meanOf, otherwise float64) float64 {
 	if len(values) < 2 {
 		return otherwise
@@ -163,7 +170,8 @@ func deviation(values []meanOf, otherwise float64) float64 {
 	for _, v := range values {
 		sum += (v.log - mean) * (v.log - mean)
 	}
-	return max(leastDeviation, math.Sqrt(sum/float64(len(values)-1)))
+	n := float64(len(values))
+	return max(leastDeviation, math.Sqrt(sum/(n-1)), math.Sqrt((sum+otherwise*otherwise)/n))
 }
 
 // What a reading must exceed chance by. They are thresholds like the catalogue's: named,
@@ -183,7 +191,7 @@ var (
 	}
 	oneMoment = &catalog.Threshold{
 		Name: "doubt_single_moment", Unit: indicator.Times, Default: 1.35,
-		Why: "by how many times the limit a single moment must be, for it may be the server's worst of many",
+		Why: "by how many times the limit a single moment must be passed, for it may be the server's worst of many; and once more where what is normal was not seen for longer than a burst lasts, for it may be the best",
 	}
 	startBeside = &catalog.Threshold{
 		Name: "doubt_start_beside", Unit: indicator.Seconds, Default: 600,
@@ -223,12 +231,14 @@ func (v view) Doubt(s *indicator.Signal) catalog.Doubt {
 	d := catalog.Doubt{Least: now.V, Wander: 1, Margin: 1}
 	z, short := v.number(deviations), v.number(burst)
 	inBurst := v.span().Window.Length().Seconds() < short
-	single := steady.moments == 1 || v.maybeBurst()
+	single, lull := steady.moments == 1 || v.maybeBurst(), steady.past > 0 && steady.past.Seconds() < short
 	stalled := steady.moments > 0 && steady.since.Seconds() < v.number(hiccup)
 	wander := func(deviation float64) {
 		d.Wander = min(mostWander, math.Exp(z*deviation))
-		if single {
-			d.Margin = v.number(oneMoment)
+		for _, few := range []bool{single, lull} {
+			if few {
+				d.Margin *= v.number(oneMoment)
+			}
 		}
 	}
 	of, counted := s, now.V

@@ -122,6 +122,16 @@ func naming(prefix string, has func(name string) bool) engine.Naming {
 		n.Exprs[indicator.TransfersPerRequest.Name] = indicator.Div(rate(begun), indicator.Some(firsts))
 		n.Exprs[indicator.TransferTime.Name] = indicator.Div(indicator.MeanOf(prefix+"kv_transfer_latency_ms"), indicator.Number(1000))
 	}
+	if active := prefix + "http_requests_active"; has("http_requests_active") { // what the scheduler never took shows here alone
+		held := indicator.Like("endpoint", indicator.Generating)
+		n.Exprs[indicator.UnseenClients.Name] = indicator.AtLeast(indicator.Sub(
+			indicator.Sum(indicator.Lowest(active, held).In(indicator.ShortMark)),
+			indicator.Sum(indicator.Add(
+				indicator.Highest("vllm:num_requests_running").In(indicator.ShortMark),
+				indicator.Highest("vllm:num_requests_waiting").In(indicator.ShortMark)))), 0)
+		n.Exprs[indicator.FDGrowth.Name] = indicator.Sum(indicator.Slope(active, held).In(indicator.ShortMark))
+		n.Exprs[indicator.FDTrend.Name] = indicator.Sum(indicator.Slope(active, held))
+	}
 	if asked := indicator.Like("endpoint", indicator.Asked); has("http_responses_total") { // counted when an answer begins
 		all := func(fn indicator.Function) indicator.Expr { return indicator.Sum(fn(answers, asked)) }
 		of := func(fn indicator.Function, code string) indicator.Expr {
@@ -132,7 +142,7 @@ func naming(prefix string, has func(name string) bool) engine.Naming {
 		n.Exprs[indicator.ClientErrs.Name] = indicator.Div(of(indicator.Rate, "4.*"), all(indicator.Rate))
 		n.Exprs[indicator.ServerErrCount.Name] = of(indicator.Increase, "5.*")
 		n.Exprs[indicator.ClientErrCount.Name] = of(indicator.Increase, "4.*")
-		n.Exprs[indicator.AbandonedShare.Name] = indicator.Div(increase(aborted), indicator.Some(all(indicator.Increase)))
+		n.Exprs[indicator.AbandonedShare.Name] = indicator.AtMost(indicator.Div(increase(aborted), indicator.Some(all(indicator.Increase))), 1)
 	}
 	const reasons = "num_requests_total by finished_reason"
 	n.Lacks = map[string]string{indicator.CutAnswers.Name: reasons, indicator.EngineErrors.Name: reasons}

@@ -32,6 +32,9 @@ type Options struct {
 	Matchers []*labels.Matcher
 	// Every includes targets that expose no engine metrics: the user named them.
 	Every bool
+	// Scraper says that the samples are from what scrapes the servers in this process: where none
+	// ever answered, its targets are servers that start.
+	Scraper bool
 	// Named says that the user named the servers just now, and means them to serve: one that
 	// has never answered is lost, and not starting.
 	Named bool
@@ -67,7 +70,7 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 		}
 	}
 	lookback := max(past.Length(), o.Window, usualWindow) + time.Second
-	targets, layout, err := discover(ctx, q, o.Memory, o.At, lookback, o.Matchers, o.Every)
+	targets, layout, err := discover(ctx, q, &o, lookback)
 	if err != nil {
 		return Diagnosis{}, err
 	}

@@ -48,10 +48,11 @@ const mostTargets = 2000
 // they are labelled. With every, targets that expose no engine metrics but
 // were scraped are returned too, with their Problem: the user named them.
 func Discover(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, matchers []*labels.Matcher, every bool) ([]Target, Layout, error) {
-	return discover(ctx, q, nil, at, lookback, matchers, every)
+	return discover(ctx, q, &Options{At: at, Matchers: matchers, Every: every}, lookback)
 }
 
-func discover(ctx context.Context, q metrics.Querier, m *Memory, at time.Time, lookback time.Duration, matchers []*labels.Matcher, every bool) ([]Target, Layout, error) {
+func discover(ctx context.Context, q metrics.Querier, o *Options, lookback time.Duration) ([]Target, Layout, error) {
+	m, at, matchers, every := o.Memory, o.At, o.Matchers, o.Every
 	twice, err := queryTwice(ctx, q, at, lookback, matchers)
 	if err != nil {
 		return nil, Layout{}, err
@@ -94,7 +95,7 @@ func discover(ctx context.Context, q metrics.Querier, m *Memory, at time.Time, l
 		_, gpus := d.detect(srv)
 		return srv.names[dialect.HostInfo] && !gpus
 	})
-	if err := d.queryIdentity(ctx, q, at, lookback, all, every); err != nil {
+	if err := d.queryIdentity(ctx, q, o, lookback, all); err != nil {
 		return nil, d.layout, err
 	}
 	targets := twice.drop(d.targets(every), d.layout)
@@ -264,6 +265,7 @@ type discovery struct {
 	layout   Layout
 	servers  map[string]*server
 	dialects map[string]*detected // by the names that a server exposes
+	usual    dialect.Dialect      // of servers where none ever answered
 	key      []byte               // scratch
 }
 
@@ -349,14 +351,15 @@ func (d *discovery) targets(every bool) []Target {
 	return out
 }
 
-// neighbour is the dialect of a server beside one that never answered.
+// neighbour is the dialect of a server beside one that never answered, and that of vLLM
+// where no server did.
 func (d *discovery) neighbour() dialect.Dialect {
 	for _, k := range slices.Sorted(maps.Keys(d.servers)) {
 		if dia, ok := d.detect(d.servers[k]); ok && dia.Serves() {
 			return dia
 		}
 	}
-	return dialect.Dialect{}
+	return d.usual
 }
 
 // modelOf returns the model of a server that never answered: by the labels that discovery
@@ -390,30 +393,39 @@ func jobOf(srv *server) string { return labelKey(srv.labels, []string{"cluster",
 // queryIdentity finds out of servers that show no engine whether they are inference
 // servers all the same: one that answers generating requests without showing its
 // engine's numbers, and one that never answered, of those that the user named or
-// that a job of nothing but inference servers has.
-func (d *discovery) queryIdentity(ctx context.Context, q metrics.Querier, at time.Time, lookback time.Duration, matchers []*labels.Matcher, every bool) error {
+// that a job of nothing but inference servers has. Where no server answered at all,
+// those of a scraper's own jobs are: nobody would be told of a fleet that never starts.
+func (d *discovery) queryIdentity(ctx context.Context, q metrics.Querier, o *Options, lookback time.Duration, matchers []*labels.Matcher) error {
 	engines, others := map[string]int{}, map[string]int{}
 	silent := func(srv *server) bool { return len(srv.names) == 1 && srv.names["up"] }
 	found, strange, mute := false, false, false
 	for _, srv := range d.servers {
-		_, ok := d.detect(srv)
+		dia, ok := d.detect(srv)
 		switch {
-		case ok:
+		case ok && dia.Serves():
 			found = true
 			engines[jobOf(srv)]++
 		case silent(srv):
 			mute = true
+		case ok: // an exporter of GPUs, or a gateway
+			others[jobOf(srv)]++
 		default:
 			strange = strange || srv.names["http_requests_total"]
 			others[jobOf(srv)]++
 		}
 	}
 	if !found {
-		return nil
+		if !o.Scraper {
+			return nil
+		}
+		var err error
+		if d.usual, err = dialect.Usual(); err != nil {
+			return err
+		}
 	}
 	mark := func(names, form string, more []*labels.Matcher, set func(*server)) error {
 		expr := fmt.Sprintf(form, strings.Join(d.layout.Instance, ", "), selectorOf(names, slices.Concat(more, matchers)), model.Duration(lookback))
-		v, err := q.Query(ctx, expr, at)
+		v, err := q.Query(ctx, expr, o.At)
 		if err != nil {
 			return fmt.Errorf("find servers beside those with metrics: %w", err)
 		}
@@ -434,7 +446,9 @@ func (d *discovery) queryIdentity(ctx context.Context, q metrics.Querier, at tim
 		return nil
 	}
 	return mark("up", "max by (%s) (max_over_time(%s[%s])) == 0", nil, func(srv *server) {
-		srv.down = silent(srv) && (every || srv.labels["job"] != "" && engines[jobOf(srv)] > 0 && others[jobOf(srv)] == 0)
+		job := jobOf(srv)
+		own := srv.labels["job"] != "" && others[job] == 0 && (engines[job] > 0 || !found)
+		srv.down = silent(srv) && (o.Every || own)
 	})
 }
 

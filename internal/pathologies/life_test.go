@@ -9,6 +9,10 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/source"
+	"github.com/sixty-dev/sixty/internal/generate/history"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
 // TestASlowPageIsNoLostServer looks at a server whose page takes seconds or does not come
@@ -47,5 +51,43 @@ func TestASlowPageIsNoLostServer(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestAFleetThatNeverStarts has a monitor that scrapes servers of which none has ever answered: they start,
+// until they have taken longer than a start takes, which somebody is then called for.
+func TestAFleetThatNeverStarts(t *testing.T) {
+	store, err := embedded.Open(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	src, a := source.Over("this monitor", store), newTold("")
+	for since := time.Duration(0); since <= 11*time.Minute; since += 15 * time.Second {
+		at := history.Start.Add(since)
+		for _, instance := range []string{"vllm-0:8000", "vllm-1:8000"} {
+			if err := store.AppendFailure(embedded.Target{Instance: instance, Job: "vllm"}, at); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if since < 30*time.Second {
+			continue
+		}
+		o, err := src.Options(t.Context(), at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Pathologies = pathologies.All()
+		d, err := diagnose.Run(t.Context(), src, o)
+		if err != nil {
+			t.Fatalf("after %s: %v", since, err)
+		}
+		a.see(t, d, 15*time.Second)
+		if sent := a.goesOn("start-stuck"); sent != (since > 10*time.Minute) {
+			t.Fatalf("after %s: %s: %s; sent: %t", since, d.Verdict.ID, d.Verdict.Summary, sent)
+		}
+	}
+	if al := a.last["start-stuck"]; al.Labels["severity"] != "page" {
+		t.Errorf("sent: %v", al)
 	}
 }

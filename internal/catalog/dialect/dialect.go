@@ -100,6 +100,9 @@ func Named(id string) (Dialect, error) {
 	return Dialect{}, hint.With(fmt.Errorf("unknown dialect %q", id), "name one of "+strings.Join(IDs(), ", ")+", or a release such as vllm-0.10")
 }
 
+// Usual returns the dialect that a server is taken for which never answered: that of vLLM's V1 engine.
+func Usual() (Dialect, error) { return Named("vllm-v1") }
+
 // IDs lists the dialects that Named knows, but for those of releases.
 func IDs() (ids []string) {
 	for _, e := range engines {

@@ -33,7 +33,7 @@ type Live struct {
 }
 
 func newLive(s *Scraper, store *embedded.Store) (*Live, error) {
-	usual, err := dialect.Named("vllm-v1")
+	usual, err := dialect.Usual()
 	return &Live{Scraper: s, store: store, usual: usual, states: make([]liveState, len(s.Targets))}, err
 }
 

@@ -57,6 +57,7 @@ type Source struct {
 
 	matchers []*labels.Matcher
 	opened   time.Time
+	scraper  bool            // the samples are from a scraper in this process
 	interval time.Duration   // 0: as the samples say
 	store    *embedded.Store // nil for a Prometheus server
 	rules    func(context.Context) ([]api.Rule, error)
@@ -303,7 +304,7 @@ func (s *Source) Options(ctx context.Context, at time.Time) (diagnose.Options, e
 	pace, err := s.Pace(ctx, at)
 	o := diagnose.Options{
 		At: at, First: pace.First, Created: s.Created(), Interval: pace.Interval,
-		Matchers: s.matchers, Every: s.store != nil, Named: s.Live != nil,
+		Matchers: s.matchers, Every: s.store != nil, Scraper: s.scraper, Named: s.Live != nil,
 	}
 	if s.Live != nil {
 		o.Annotate = s.Live.Annotate
@@ -365,8 +366,8 @@ func Redacted(raw string) string {
 	return u.Redacted()
 }
 
-// Over is a source over samples that somebody else collects, as a Prometheus server does.
+// Over is a source over samples that a scraper in this process collects, as a Prometheus server does.
 // The caller closes what is behind it.
 func Over(name string, q metrics.Querier, matchers ...*labels.Matcher) *Source {
-	return &Source{Querier: q, Name: name, matchers: matchers, opened: time.Now()}
+	return &Source{Querier: q, Name: name, matchers: matchers, opened: time.Now(), scraper: true}
 }

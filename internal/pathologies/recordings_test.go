@@ -521,11 +521,11 @@ func (p *played) compilation(d diagnose.Diagnosis, target int) catalog.Compilati
 			if s.Fleet {
 				rw.Window += time.Second
 			}
-			tree, err := indicator.Rewrite(s.Guarded(), rw)
-			if err != nil {
-				return "", err
+			out := rw.Compile(dia.Expr(s), s.Scope).String()
+			if s.Counted() {
+				out = s.Guard(out, rw.Compile(s.Observations(), s.Scope).String())
 			}
-			return tree.String(), nil
+			return out, nil
 		},
 	}
 }

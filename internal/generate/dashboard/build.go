@@ -258,7 +258,9 @@ func (b *builder) dashboard(l layout) (Dashboard, error) {
 				uses[q.level] = true
 			}
 		}
-		out.Rows = append(out.Rows, row)
+		if len(row.Panels) > 0 {
+			out.Rows = append(out.Rows, row)
+		}
 	}
 	switch {
 	case l.hosts:

@@ -200,6 +200,18 @@ func TestNothingIsAskedThatTheReleaseCannotTell(t *testing.T) {
 
 // TestRequestsAreSplitWhereTheyHaveReasons finds no reason asked of SGLang's requests, which have none, and that of vLLM's
 // beside them.
+func TestNoRowIsEmpty(t *testing.T) {
+	for _, id := range []string{"vllm-v0", "sglang"} {
+		for _, d := range build(t, config(t, id)) {
+			for _, r := range d.Rows {
+				if len(r.Panels) == 0 {
+					t.Errorf("%s, %s: row %q has no panel", id, d.UID, r.Title)
+				}
+			}
+		}
+	}
+}
+
 func TestRequestsAreSplitWhereTheyHaveReasons(t *testing.T) {
 	for _, tc := range []struct {
 		dialects []string

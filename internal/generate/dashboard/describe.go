@@ -204,14 +204,20 @@ func (b *builder) restarts() []Event {
 	}}
 }
 
-// configLabels are settings of the engine whose change changes its behaviour.
-const configLabels = "instance, block_size, cache_dtype, enable_prefix_caching, gpu_memory_utilization, num_gpu_blocks"
+// configInfo is the configuration as a series, which not every engine has, and configLabels are
+// those of its settings whose change changes the engine's behaviour.
+const (
+	configInfo   = "vllm:cache_config_info"
+	configLabels = "instance, block_size, cache_dtype, enable_prefix_caching, gpu_memory_utilization, num_gpu_blocks"
+)
 
 func (b *builder) changes() []Event {
 	var out []Event
-	config := "group by (" + configLabels + ") (vllm:cache_config_info)"
-	before := "group by (" + configLabels + ") (vllm:cache_config_info offset 10m)"
-	if expr, err := b.expr(query{level: perServer, expr: "(" + config + " unless " + before + ") and on (instance) group by (instance) (up offset 10m)"}); err == nil {
+	config := "group by (" + configLabels + ") (" + configInfo + ")"
+	before := "group by (" + configLabels + ") (" + configInfo + " offset 10m)"
+	telling := b.levels[perServer]
+	telling.Dialects = slices.DeleteFunc(slices.Clone(telling.Dialects), func(d dialect.Dialect) bool { return !d.Exposes(d.Metric(configInfo)) })
+	if expr, err := telling.PromQL("(" + config + " unless " + before + ") and on (instance) group by (instance) (up offset 10m)"); err == nil {
 		out = append(out, Event{
 			Name: "Configuration changes", Expr: expr, Title: "Engine configuration changed",
 			Text: "{{" + b.server() + "}}: {{num_gpu_blocks}} blocks of {{block_size}}, gpu_memory_utilization {{gpu_memory_utilization}}, prefix caching {{enable_prefix_caching}}",

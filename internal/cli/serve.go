@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
@@ -25,6 +26,8 @@ func newServeCommand() *cobra.Command {
 				return err
 			}
 			slog.SetDefault(o.Log)
+			// The garbage collector works harder before a container's limit is reached; GOMEMLIMIT overrides it.
+			_, _ = memlimit.SetGoMemLimitWithOpts(memlimit.WithRatio(0.9), memlimit.WithProvider(memlimit.FromCgroup), memlimit.WithLogger(o.Log))
 			endsWhenInterrupted(ctx)
 			saving(ctx) // the storage is closed; a second signal ends that
 			return serve.Run(ctx, o.Config)

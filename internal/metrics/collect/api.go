@@ -1,7 +1,9 @@
 package collect
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"net/http"
 	"os"
@@ -14,11 +16,13 @@ import (
 	"github.com/prometheus/common/route"
 	"github.com/prometheus/prometheus/config"
 	"github.com/prometheus/prometheus/model/value"
+	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/tsdb"
 	"github.com/prometheus/prometheus/util/features"
 	"github.com/prometheus/prometheus/util/notifications"
 	apiv1 "github.com/prometheus/prometheus/web/api/v1"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/sixty-dev/sixty/internal/base/version"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
@@ -27,18 +31,34 @@ import (
 // stale is the value that ends a series.
 var stale = math.Float64frombits(value.StaleNaN)
 
-// Limits of remote read, Prometheus' defaults.
-const (
-	readSamples = 50_000_000
-	readFrame   = 1 << 20
-	readers     = 10
-)
+// QueryLimits bound what is asked over HTTP, as DefaultQueryLimits say where a field is 0. The judgement asks
+// an engine of its own and waits for nobody.
+type QueryLimits struct {
+	Samples     int           // in memory at a time, of one query
+	Concurrency int           // queries at a time
+	Timeout     time.Duration // of one query, its turn included
+}
+
+// DefaultQueryLimits hold in 2 GiB beside the judgement: a sample takes some 60 bytes until its JSON is written.
+var DefaultQueryLimits = QueryLimits{Samples: 5_000_000, Concurrency: 4, Timeout: 30 * time.Second}
+
+// readFrame is how much one frame of remote read holds, as in Prometheus.
+const readFrame = 1 << 20
 
 // API serves Prometheus' own HTTP API, under /api/v1. What writes or deletes is switched
 // off.
-func (c *Collector) API() http.Handler {
+func (c *Collector) API(limits QueryLimits) http.Handler {
+	limits.Samples = cmp.Or(limits.Samples, DefaultQueryLimits.Samples)
+	limits.Concurrency = cmp.Or(limits.Concurrency, DefaultQueryLimits.Concurrency)
+	limits.Timeout = cmp.Or(limits.Timeout, DefaultQueryLimits.Timeout)
+	engine := promql.NewEngine(promql.EngineOpts{
+		Logger: c.opts.Logger, MaxSamples: limits.Samples, Timeout: limits.Timeout, LookbackDelta: embedded.DefaultLookback,
+		EnableAtModifier: true, EnableNegativeOffset: true,
+		NoStepSubqueryIntervalFn: func(int64) int64 { return time.Duration(c.Config().GlobalConfig.EvaluationInterval).Milliseconds() },
+		Parser:                   parser.NewParser(parser.Options{}),
+	})
 	a := apiv1.NewAPI(
-		c.Engine(), c.fanout, nil, nil, c.DB(),
+		engine, c.fanout, nil, nil, c.DB(),
 		func(context.Context) apiv1.ScrapePoolsRetriever { return c.scrape },
 		func(context.Context) apiv1.TargetRetriever { return c.scrape },
 		func(context.Context) apiv1.AlertmanagerRetriever { return c.notify },
@@ -48,7 +68,7 @@ func (c *Collector) API() http.Handler {
 		func(h http.HandlerFunc) http.HandlerFunc { return h },
 		adminless{c.DB()}, c.opts.Dir, false, false, 0, c.opts.Logger,
 		func(context.Context) apiv1.RulesRetriever { return c.rules },
-		readSamples, readers, readFrame, false, regexp.MustCompile("^$"), c.runtime,
+		limits.Samples, limits.Concurrency, readFrame, false, regexp.MustCompile("^$"), c.runtime,
 		&apiv1.PrometheusVersion{Version: version.Get().Version, GoVersion: runtime.Version()},
 		func() []notifications.Notification { return nil },
 		func() (<-chan notifications.Notification, func(), bool) { return nil, nil, false },
@@ -58,7 +78,26 @@ func (c *Collector) API() http.Handler {
 	)
 	r := route.New()
 	a.Register(r)
-	return http.StripPrefix("/api/v1", r)
+	return http.StripPrefix("/api/v1", limits.admit(r))
+}
+
+// admit lets as many requests through at a time as may be, the others in their turn. One whose turn does not
+// come in time is answered 503, as Prometheus answers a query that timed out in its queue.
+func (l QueryLimits) admit(next http.Handler) http.Handler {
+	turns := semaphore.NewWeighted(int64(l.Concurrency))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, done := context.WithTimeout(r.Context(), l.Timeout)
+		defer done()
+		if err := turns.Acquire(ctx, 1); err != nil {
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Retry-After", "5")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprintf(w, `{"status":"error","errorType":"timeout","error":"%d queries ran for the %s that this one waited; ask for less, or start sixty serve with a larger --query-concurrency"}`, l.Concurrency, l.Timeout)
+			return
+		}
+		defer turns.Release(1)
+		next.ServeHTTP(w, r)
+	})
 }
 
 // adminless is the storage as the API shows it.

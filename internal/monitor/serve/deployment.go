@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/alecthomas/units"
 	"github.com/prometheus/common/config"
 	"github.com/prometheus/common/model"
 	promconfig "github.com/prometheus/prometheus/config"
@@ -75,8 +77,28 @@ func (c *Config) load() (*monitor.Config, error) {
 	if err := shard(file.Prometheus, c.Shard); err != nil {
 		return nil, err
 	}
+	limitPages(file.Prometheus)
 	// What Load checks of a file must hold of what was added as well.
 	return file, checkNames(file.Prometheus)
+}
+
+// limitPages sets bounds of a scraped page where the configuration has none, for a page that unpacks to
+// gigabytes would end the monitor: 32 MiB and 50,000 series are ten times those of the largest server that
+// is known (64 engine ranks), and a label holds the names of hundreds of LoRA adapters.
+func limitPages(cfg *promconfig.Config) {
+	g := &cfg.GlobalConfig // of scrape_config_files, which are read later
+	g.BodySizeLimit = cmp.Or(g.BodySizeLimit, 32*units.MiB)
+	g.SampleLimit = cmp.Or(g.SampleLimit, 50_000)
+	g.LabelLimit = cmp.Or(g.LabelLimit, 100)
+	g.LabelNameLengthLimit = cmp.Or(g.LabelNameLengthLimit, 1<<10)
+	g.LabelValueLengthLimit = cmp.Or(g.LabelValueLengthLimit, 32<<10)
+	for _, s := range cfg.ScrapeConfigs {
+		s.BodySizeLimit = cmp.Or(s.BodySizeLimit, g.BodySizeLimit)
+		s.SampleLimit = cmp.Or(s.SampleLimit, g.SampleLimit)
+		s.LabelLimit = cmp.Or(s.LabelLimit, g.LabelLimit)
+		s.LabelNameLengthLimit = cmp.Or(s.LabelNameLengthLimit, g.LabelNameLengthLimit)
+		s.LabelValueLengthLimit = cmp.Or(s.LabelValueLengthLimit, g.LabelValueLengthLimit)
+	}
 }
 
 func (c *Config) jobs(interval time.Duration, gateways []string) (out []scrapeconfig.Config) {

@@ -2,6 +2,7 @@ package serve_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -62,6 +63,17 @@ func TestBadTargets(t *testing.T) {
 				fmt.Fprintf(w, "vllm:num_requests_running{model_name=\"m\",user=\"%d\"} 1\n", i)
 			}
 		},
+		"bomb": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			z := gzip.NewWriter(w)
+			line := []byte("# " + strings.Repeat("x", 1<<16) + "\n")
+			for range 1 << 10 { // 64 MiB, of which 64 KiB travel
+				if _, err := z.Write(line); err != nil {
+					return
+				}
+			}
+			_ = z.Close()
+		},
 		"another": func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprintln(w, "# TYPE node_cpu_seconds_total counter\nnode_cpu_seconds_total{cpu=\"0\",mode=\"idle\"} 12345")
 		},
@@ -113,6 +125,7 @@ func TestBadTargets(t *testing.T) {
 		s, _ := status(at["explodes"])
 		return s == view.Unknown && said("explodes", "sample limit")()
 	})
+	r.until("the one that unpacks to more than a page may hold", said("bomb", "body size limit exceeded"))
 	r.until("the one that is no inference server", said("another", "another program"))
 	if s, why := status(at["another"]); s == view.Healthy {
 		t.Errorf("another program is healthy: %s", why)

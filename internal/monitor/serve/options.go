@@ -21,6 +21,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose/settings"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/load/gather"
+	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/monitor"
 )
 
@@ -59,6 +60,10 @@ func (o *Options) AddFlags(s *pflag.FlagSet) {
 	s.StringVar(&o.External, "external-url", "", "`URL` under which others see it, such as https://example.com/sixty/: for links, and where a proxy adds a path")
 	s.StringVar(&o.WebFile, "web-config", "", "`file`, as Prometheus': TLS and basic authentication of the page and the API")
 	s.StringVar(&o.tokenFile, "token-file", "", "`file` with a bearer token that every request must bring; a browser is asked for it once")
+	o.Queries = collect.DefaultQueryLimits
+	s.IntVar(&o.Queries.Samples, "query-max-samples", o.Queries.Samples, "samples that one query of the API may hold in memory")
+	s.IntVar(&o.Queries.Concurrency, "query-concurrency", o.Queries.Concurrency, "queries of the API that run at a time; the judgement waits for none")
+	s.DurationVar(&o.Queries.Timeout, "query-timeout", o.Queries.Timeout, "end a query of the API after this long")
 	s.BoolVarP(&o.verbose, "verbose-log", "", false, "log what each part does")
 }
 
@@ -79,6 +84,9 @@ func (o *Options) Read(args []string) (err error) {
 		if d != 0 && d < time.Second {
 			return fmt.Errorf("--%s: %s is less than a second", name, d)
 		}
+	}
+	if q := o.Queries; q.Samples < 1 || q.Concurrency < 1 || q.Timeout <= 0 {
+		return errors.New("--query-max-samples, --query-concurrency and --query-timeout must be more than 0")
 	}
 	if o.Dir == "" {
 		if o.Dir, err = stateDir(); err != nil {

@@ -68,6 +68,7 @@ type Config struct {
 	External string // URL under which others see it; "" for that of the address
 	WebFile  string // Prometheus' web configuration: TLS and basic authentication
 	Token    string // bearer token, "" for none
+	Queries  collect.QueryLimits
 
 	// Diagnose has the pathologies, the predictor and the settings of the flags; Settings
 	// adds what a file says to them.
@@ -337,7 +338,7 @@ func (s *server) handler() (http.Handler, error) {
 			return nil, err
 		}
 	} else {
-		prom = s.collector.API()
+		prom = s.collector.API(s.cfg.Queries)
 	}
 	o := web.Options{
 		Monitor: s.monitor, Prometheus: prom, Reload: s.reload, Token: s.cfg.Token, External: s.external, Registry: s.registry, Log: s.cfg.Log,

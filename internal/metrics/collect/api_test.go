@@ -1,0 +1,46 @@
+package collect
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestQueriesTakeTurns has more queries than may run at a time: those whose turn comes in time are answered,
+// the others are told so, and none runs beside more than the limit.
+func TestQueriesTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		running := 0
+		h := QueryLimits{Concurrency: 2, Timeout: 30 * time.Second}.admit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if running++; running > 2 {
+				t.Errorf("%d queries run at a time", running)
+			}
+			time.Sleep(20 * time.Second) // of the bubble
+			running--
+			w.WriteHeader(http.StatusOK)
+		}))
+		codes := make(chan *httptest.ResponseRecorder, 6)
+		for range 6 {
+			go func() {
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/query", nil))
+				codes <- w
+			}()
+		}
+		answered := 0
+		for range 6 {
+			switch w := <-codes; {
+			case w.Code == http.StatusOK:
+				answered++
+			case w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), "--query-concurrency"):
+				t.Errorf("%d %s", w.Code, w.Body)
+			}
+		}
+		if answered != 4 { // two at once, and two after 20 of 30 s
+			t.Errorf("%d are answered, want 4", answered)
+		}
+	})
+}

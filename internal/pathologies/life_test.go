@@ -91,3 +91,53 @@ func TestAFleetThatNeverStarts(t *testing.T) {
 		t.Errorf("sent: %v", al)
 	}
 }
+
+// TestTheFirstPageShowsNoHang has a server whose first page shows a request without a token: one look at a gauge
+// says nothing of the time before it, though the counters are known to have begun at zero.
+func TestTheFirstPageShowsNoHang(t *testing.T) {
+	store, err := embedded.Open(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	target := embedded.Target{Instance: "vllm-0:8000", Job: "vllm"}
+	at := history.Start
+	for range 4 {
+		if err := store.AppendFailure(target, at); err != nil {
+			t.Fatal(err)
+		}
+		at = at.Add(30 * time.Second)
+	}
+	began := at.Add(-12 * time.Second).Unix()
+	page := fmt.Sprintf(`process_start_time_seconds %d
+process_open_fds 34
+vllm:num_requests_running{model_name="m",engine="0"} 1
+vllm:num_requests_waiting{model_name="m",engine="0"} 0
+vllm:kv_cache_usage_perc{model_name="m",engine="0"} 0.01
+# TYPE vllm:generation_tokens_total counter
+vllm:generation_tokens_total{model_name="m",engine="0"} 0
+# TYPE vllm:generation_tokens_created gauge
+vllm:generation_tokens_created{model_name="m",engine="0"} %[1]d
+# TYPE vllm:time_to_first_token_seconds histogram
+vllm:time_to_first_token_seconds_bucket{model_name="m",engine="0",le="+Inf"} 0
+vllm:time_to_first_token_seconds_sum{model_name="m",engine="0"} 0
+vllm:time_to_first_token_seconds_count{model_name="m",engine="0"} 0
+# TYPE vllm:time_to_first_token_seconds_created gauge
+vllm:time_to_first_token_seconds_created{model_name="m",engine="0"} %[1]d
+`, began)
+	if _, err := store.Append(target, at, []byte(page), "", 10*time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	o, err := source.Over("this monitor", store).Options(t.Context(), at.Add(3*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Pathologies = pathologies.All()
+	d, err := diagnose.Run(t.Context(), store, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.Verdict.ID == "engine-hung" {
+		t.Errorf("%s: %s", d.Verdict.ID, d.Verdict.Summary)
+	}
+}

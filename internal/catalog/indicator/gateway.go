@@ -152,7 +152,7 @@ var (
 		"How long requests had waited, on average, that got no first token.").per(PerModel)
 	GatewayOpen = gateway("open", "Requests in flight at the gateway", Requests, SumMean("sixty_gateway_requests_open", InFlight),
 		"Requests that wait for an engine or get its answer.")
-	GatewayWaiting = gateway("waiting", "Requests that stay in flight", Requests, Sum(Lowest("sixty_gateway_requests_open", InFlight).In(ShortMark)),
+	GatewayWaiting = gateway("waiting", "Requests that stay in flight", Requests, Sum(throughout("sixty_gateway_requests_open", InFlight)),
 		"Requests that wait for an engine or get its answer, the fewest at one of the last two scrapes.").after(minSilence)
 	GatewayMet = gateway("met", "Requests that arrived or are open", Requests,
 		Add(
@@ -170,7 +170,7 @@ var (
 		"Requests that are open for longer than the gateway's limit.")
 	GatewayMissing = gateway("missing", "Requests that no engine holds", Requests, Sum(Last("sixty_gateway_upstream_engine_missing").In(ShortMark)),
 		"Requests that wait at the gateway for a while and that the engine neither runs nor has waiting: they are stuck before it.").per(PerUpstream)
-	GatewayExcess = gateway("excess", "Requests held by the engine alone", Requests, Sum(Lowest("sixty_gateway_upstream_engine_excess").In(ShortMark)),
+	GatewayExcess = gateway("excess", "Requests held by the engine alone", Requests, Sum(throughout("sixty_gateway_upstream_engine_excess")),
 		"Requests that the engine holds beyond those open at the gateway, at each of the last two scrapes: other clients' ones, or those whose client has gone.")
 	GatewayDown = gateway("upstreams_down", "Upstreams whose health check fails", Count, Sum(Sub(Number(1), Highest("sixty_gateway_upstream_up").In(ShortMark))),
 		"Servers that the gateway sends no requests to, at each of the last two scrapes.").per(PerUpstream)

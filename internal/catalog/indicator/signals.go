@@ -380,8 +380,8 @@ var (
 			CountOf(Unless(
 				And(
 					Where(Add(
-						Sum(Lowest("vllm:num_requests_running").In(ShortMark)).By(Rank...),
-						Sum(Lowest("vllm:num_requests_waiting").In(ShortMark)).By(Rank...)), ">", Number(0.5)),
+						Sum(throughout("vllm:num_requests_running")).By(Rank...),
+						Sum(throughout("vllm:num_requests_waiting")).By(Rank...)), ">", Number(0.5)),
 					silent(ShortMark)).On(Rank...),
 				Some(Sum(Changes("vllm:kv_cache_usage_perc").In(ShortMark)).By(Rank...))).On(Rank...)),
 			Sum(Rate("vllm:generation_tokens_total").In(ShortMark))),
@@ -964,6 +964,12 @@ var (
 		Highest("vllm:generation_tokens_created").In(PastMark),
 		Max(Highest("process_start_time_seconds").In(PastMark)).By(ofJob...)).On(ofJob...).Left()).By(job...)
 )
+
+// throughout is what a gauge never fell below in the last moments. One that was scraped only once in them,
+// as on the first page of a server, says nothing of a time.
+func throughout(metric string, where ...*labels.Matcher) Expr {
+	return And(Lowest(metric, where...).In(ShortMark), Where(Looks(metric, where...).In(ShortMark), ">", Number(1)))
+}
 
 // silent has a sample for every rank that produced neither a token nor a first
 // token in a span.

@@ -25,6 +25,9 @@ func newServeCommand() *cobra.Command {
 			if err := o.Read(args); err != nil {
 				return err
 			}
+			if o.DryRun {
+				return serve.DryRun(ctx, o.Config, cmd.OutOrStdout())
+			}
 			slog.SetDefault(o.Log)
 			// The garbage collector works harder before a container's limit is reached; GOMEMLIMIT overrides it.
 			_, _ = memlimit.SetGoMemLimitWithOpts(memlimit.WithRatio(0.9), memlimit.WithProvider(memlimit.FromCgroup), memlimit.WithLogger(o.Log))

@@ -31,7 +31,7 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 				"at", "since", "window", "baseline", "past", "watch", "incidents", "diagnose duration", "record duration", "interval", "timeout",
 			}},
 			{Title: "The monitor", Flags: []string{
-				"config", "kubernetes", "kubeconfig", "serve namespace", "serve selector", "serve gpu-target", "shard", "data", "keep", "keep-size",
+				"config", "kubernetes", "kubeconfig", "serve namespace", "serve selector", "serve gpu-target", "dry-run", "shard", "data", "keep", "keep-size", "query-max-samples", "query-concurrency", "query-timeout",
 				"evaluation-interval", "step", "once", "page", "stay", "external-url", "web-config", "token-file", "verbose-log",
 			}},
 			{Title: "Traces", Flags: []string{

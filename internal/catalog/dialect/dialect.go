@@ -116,6 +116,17 @@ func Others() []engine.Engine { return others }
 
 var others = slices.DeleteFunc(slices.Clone(engines), func(e engine.Engine) bool { return e.Prefix == "" })
 
+// Images is a regular expression of a part of the images of all inference servers.
+func Images() string {
+	var all []string
+	for _, e := range engines {
+		if e.Images != "" {
+			all = append(all, e.Images)
+		}
+	}
+	return strings.Join(all, "|")
+}
+
 // OtherOf returns the server beside vLLM's that a metric is of by its name.
 func OtherOf(name string) (engine.Engine, bool) {
 	i := slices.IndexFunc(others, func(e engine.Engine) bool { return strings.HasPrefix(name, e.Prefix) })

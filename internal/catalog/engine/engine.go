@@ -28,6 +28,9 @@ type Engine struct {
 	// Port is where its servers show their metrics as a rule, and Enable what switches them on,
 	// a sentence. Both are "" of what is no inference server, and of vLLM, which has several frontends.
 	Port, Enable string
+	// Images is a regular expression of a part of the names of its containers' images; "" of what is no
+	// inference server.
+	Images string
 
 	// Like returns a regular expression of the names under which its servers show a canonical
 	// metric, which is given without prefix; nil of what is no inference server.

@@ -42,7 +42,7 @@ type (
 	kubernetesSD struct {
 		Role       string       `yaml:"role"`
 		Namespaces *namespaces  `yaml:"namespaces,omitempty"`
-		Selectors  []kubeSelect `yaml:"selectors"`
+		Selectors  []kubeSelect `yaml:"selectors,omitempty"`
 	}
 	namespaces struct {
 		Names []string `yaml:"names"`
@@ -116,7 +116,10 @@ func (c Config) scrapeConfigs(jobs []job, prefix string) (prometheusFile, commen
 }
 
 func (j job) kubernetes() kubernetesSD {
-	k := kubernetesSD{Role: "pod", Selectors: []kubeSelect{{Role: "pod", Label: selector(j.selector)}}}
+	k := kubernetesSD{Role: "pod"}
+	if len(j.selector) > 0 {
+		k.Selectors = []kubeSelect{{Role: "pod", Label: selector(j.selector)}}
+	}
 	if j.namespace != "" {
 		k.Namespaces = &namespaces{Names: []string{j.namespace}}
 	}

@@ -77,6 +77,9 @@ func (c Config) staticRelabelings(short bool) []relabel {
 // keptPods says which of the pods are targets, and names them as an operator's
 // resource would.
 func (c Config) keptPods(job string) []relabel {
+	if c.Port == "" && job == c.Job {
+		return append(c.recognized(), podNames...)
+	}
 	port, source := c.Port, "__meta_kubernetes_pod_container_port_name"
 	if job != c.Job {
 		port = "9400"
@@ -84,12 +87,16 @@ func (c Config) keptPods(job string) []relabel {
 	if isNumber(port) {
 		source = "__meta_kubernetes_pod_container_port_number"
 	}
-	return []relabel{
+	return append([]relabel{
 		{SourceLabels: []string{source}, Regex: port, Action: "keep", why: "One target for each pod: the container's port must be declared in its manifest."},
-		{SourceLabels: []string{"__meta_kubernetes_pod_phase"}, Regex: "Pending|Succeeded|Failed|Completed", Action: "drop"},
-		{SourceLabels: []string{"__meta_kubernetes_namespace"}, TargetLabel: "namespace"},
-		{SourceLabels: []string{"__meta_kubernetes_pod_name"}, TargetLabel: "pod"},
-	}
+	}, podNames...)
+}
+
+// podNames drops pods that do not run, and names the others.
+var podNames = []relabel{
+	{SourceLabels: []string{"__meta_kubernetes_pod_phase"}, Regex: "Pending|Succeeded|Failed|Completed", Action: "drop", why: "It has not started, or has ended."},
+	{SourceLabels: []string{"__meta_kubernetes_namespace"}, TargetLabel: "namespace"},
+	{SourceLabels: []string{"__meta_kubernetes_pod_name"}, TargetLabel: "pod"},
 }
 
 // metricRelabelings drops what nothing reads.

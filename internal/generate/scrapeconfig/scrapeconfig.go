@@ -8,6 +8,7 @@
 package scrapeconfig
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -112,9 +113,10 @@ type Config struct {
 
 	Job string // "": vllm
 
-	// Selector holds the labels of the pods, or of the services, and Port the
-	// name or the number of their port. "": app.kubernetes.io/name=vllm and the
-	// server's usual port.
+	// Selector holds the labels of the pods, or of the services, and Port the name or the number of
+	// their port. Without a port pods that are discovered have that of their image and of its name
+	// (recognized), and without a selector too they are those whose image or labels say what they run.
+	// Operators' resources have app.kubernetes.io/name=vllm and the server's usual port.
 	Selector map[string]string
 	Port     string
 	// GPU adds dcgm-exporter, as NVIDIA's GPU operator or its chart deploys it.
@@ -173,15 +175,20 @@ func (c Config) withDefaults() Config {
 	if c.Job == "" {
 		c.Job = "vllm"
 	}
+	if pods := c.Format == PrometheusKube || c.Format == OpenTelemetry; pods && c.Port == "" && c.Server == VLLM {
+		return c.withInterval() // recognized
+	}
 	if len(c.Selector) == 0 {
 		c.Selector = map[string]string{"app.kubernetes.io/name": "vllm"}
 	}
 	if c.Port == "" {
 		c.Port = servers[c.Server].port
 	}
-	if c.Interval == 0 {
-		c.Interval = DefaultInterval
-	}
+	return c.withInterval()
+}
+
+func (c Config) withInterval() Config {
+	c.Interval = cmp.Or(c.Interval, DefaultInterval)
 	return c
 }
 

@@ -163,6 +163,7 @@ func TestRelabelling(t *testing.T) {
 		"__address__": "10.0.0.7:8000", "__meta_kubernetes_pod_name": "qwen-0", "__meta_kubernetes_namespace": "llm",
 		"__meta_kubernetes_pod_node_name": "gpu-3", "__meta_kubernetes_pod_phase": "Running",
 		"__meta_kubernetes_pod_container_port_number": "8000", "__meta_kubernetes_pod_container_port_name": "http",
+		"__meta_kubernetes_pod_container_image": "vllm/vllm-openai:v0.23.0",
 	}
 	tests := map[string]struct {
 		config Config

@@ -162,6 +162,11 @@ func (w *watched) Run(ctx context.Context, up chan<- []*targetgroup.Group) {
 	}
 }
 
+// fails reports whether a discovery of a job fails.
+func (f *finders) fails(job string) bool {
+	return slices.ContainsFunc(f.problems(), func(p DiscoveryProblem) bool { return p.Job == job })
+}
+
 // failed keeps why a discovery failed.
 func (f *finders) failed(w *finder, text, path string) {
 	f.mu.Lock()

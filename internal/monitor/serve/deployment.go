@@ -27,7 +27,7 @@ type Deployment struct {
 	Targets    []string // addresses of servers
 	GPUTargets []string // of dcgm-exporter
 	Gateways   []string // admin addresses: what clients see
-	Kubernetes bool     // pods that run vLLM in this cluster
+	Kubernetes bool     // pods that run inference servers in this cluster
 	KubeConfig string   // of the cluster, "" for the one that this process runs in
 	Namespace  string   // of theirs, "" for all
 	Selector   map[string]string

@@ -1,10 +1,12 @@
 package serve_test
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,6 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/monitor/serve"
@@ -118,5 +121,38 @@ func TestServeKubernetes(t *testing.T) {
 	})
 	if _, body := r.get("/api/v1/query?query=count(up)"); !strings.Contains(body, `"1"`) {
 		t.Errorf("other pods are scraped too: %s", body)
+	}
+}
+
+// TestDryRun says which pods are targets and why the others are none.
+func TestDryRun(t *testing.T) {
+	pod := func(name, image, portName string, port int32) corev1.Pod {
+		return corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "inference", UID: types.UID(name)},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: image, Ports: []corev1.ContainerPort{{Name: portName, ContainerPort: port, Protocol: corev1.ProtocolTCP}}}}},
+			Status:     corev1.PodStatus{PodIP: "10.0.0.7", Phase: corev1.PodRunning},
+		}
+	}
+	url, certificate := kubeAPI(t, pod("qwen-0", "vllm/vllm-openai:v0.23.0", "http", 28000), pod("web-0", "nginx:1.29", "http", 80), pod("zmq-0", "vllm/vllm-openai:v0.23.0", "kv-events", 5557))
+	var out bytes.Buffer
+	cfg := serve.Config{Log: slog.New(slog.DiscardHandler), Deployment: serve.Deployment{Kubernetes: true, KubeConfig: kubeConfig(t, url, certificate), Namespace: "inference"}}
+	if err := serve.DryRun(t.Context(), cfg, &out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"Targets: 1 of 3 containers and addresses that were found.",
+		"http://10.0.0.7:28000/metrics",
+		"Neither its image nor a label names an inference server",
+		"inference/web-0, container c, image nginx:1.29, port http 80",
+		"Its port is not one of an API or of metrics",
+		"inference/zmq-0, container c, image vllm/vllm-openai:v0.23.0, port kv-events 5557",
+		"Discovery of job dcgm-exporter by kubernetes: ",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, &out)
+		}
+	}
+	if cfg.Namespace = "elsewhere"; serve.DryRun(t.Context(), cfg, &out) == nil || !strings.Contains(out.String(), `cannot list resource "pods" in API group "" in the namespace "elsewhere"`) {
+		t.Errorf("who may list nothing is not told so:\n%s", &out)
 	}
 }

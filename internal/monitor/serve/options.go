@@ -35,6 +35,8 @@ type Options struct {
 	retention, retentionBytes string
 	baseline, tokenFile       string
 	verbose                   bool
+
+	DryRun bool // say what would be watched
 }
 
 // AddFlags adds the flags of sixty serve.
@@ -45,10 +47,11 @@ func (o *Options) AddFlags(s *pflag.FlagSet) {
 	s.StringVarP(&o.File, "config", "c", "", "YAML `file`: Prometheus' sections, and one named sixty")
 	s.DurationVar(&o.Interval, "interval", 0, "time between two scrapes (default: as the file says, or 5s)")
 	s.DurationVar(&o.Every, "evaluation-interval", 0, "time between two evaluations (default: as the file says, or 15s)")
-	s.BoolVar(&o.Kubernetes, "kubernetes", false, "find the pods that run vLLM in this cluster")
+	s.BoolVar(&o.Kubernetes, "kubernetes", false, "find the pods that run inference servers in this cluster, by their images, labels and ports")
 	s.StringVar(&o.KubeConfig, "kubeconfig", "", "with --kubernetes: `file` of the cluster (default: the one that this runs in)")
 	s.StringVar(&o.Namespace, "namespace", "", "with --kubernetes: where they run (default: everywhere)")
-	s.StringToStringVar(&o.Selector, "selector", nil, "with --kubernetes: `labels` of the pods, such as app=vllm")
+	s.StringToStringVar(&o.Selector, "selector", nil, "with --kubernetes: `labels` of the pods, such as team=ml, where images and labels of their own do not tell")
+	s.BoolVar(&o.DryRun, "dry-run", false, "print which targets are found, and why others are not targets, and end")
 	s.StringSliceVar(&o.GPUTargets, "gpu-target", nil, "`addresses` of dcgm-exporter")
 	source.AddHost(s, &o.NoHost)
 	source.AddGateways(s, &o.Gateways)

@@ -18,6 +18,8 @@ var Engine = engine.Engine{
 	IDs:          []string{"vllm-v1", "vllm-v0", "vllm-v1-ray", "vllm-v0-ray", "vllm-v1-kserve", "vllm-v1-normalized"},
 	Families:     families,
 	Flags:        flags,
+	// vLLM's own (LMCache's, AIBrix' and Dynamo's are called so too), KServe's, Ray's and llm-d's.
+	Images: "vllm|huggingfaceserver|ray-llm|llm-d",
 }
 
 // prefixed is a regular expression of a name with all prefixes that there are.

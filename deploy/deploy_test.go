@@ -3,18 +3,24 @@
 package deploy
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql/parser"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sixty-dev/sixty/internal/monitor"
@@ -30,14 +36,27 @@ func kinds() map[string]any {
 		"rbac.authorization.k8s.io/v1 ClusterRole":        &rbacv1.ClusterRole{},
 		"rbac.authorization.k8s.io/v1 ClusterRoleBinding": &rbacv1.ClusterRoleBinding{},
 		"monitoring.coreos.com/v1 PodMonitor":             &podMonitor{},
+		"monitoring.coreos.com/v1 PrometheusRule":         &prometheusRule{},
+		"networking.k8s.io/v1 Ingress":                    &networkingv1.Ingress{},
+		"rbac.authorization.k8s.io/v1 Role":               &rbacv1.Role{},
+		"rbac.authorization.k8s.io/v1 RoleBinding":        &rbacv1.RoleBinding{},
+		"v1 ConfigMap":                                    &corev1.ConfigMap{},
 	}
+}
+
+// prometheusRule is the operator's resource of alert rules.
+type prometheusRule struct {
+	APIVersion string            `json:"apiVersion"`
+	Kind       string            `json:"kind"`
+	Metadata   metav1.ObjectMeta `json:"metadata"`
+	Spec       map[string]any    `json:"spec"`
 }
 
 // podMonitor has the fields of the operator's resource that the manifest uses.
 type podMonitor struct {
 	APIVersion string            `json:"apiVersion"`
 	Kind       string            `json:"kind"`
-	Metadata   map[string]string `json:"metadata"`
+	Metadata   metav1.ObjectMeta `json:"metadata"`
 	Spec       struct {
 		Selector struct {
 			MatchLabels map[string]string `json:"matchLabels"`
@@ -46,6 +65,10 @@ type podMonitor struct {
 			Port     string `json:"port"`
 			Path     string `json:"path"`
 			Interval string `json:"interval"`
+
+			Authorization struct {
+				Credentials corev1.SecretKeySelector `json:"credentials"`
+			} `json:"authorization"`
 		} `json:"podMetricsEndpoints"`
 	} `json:"spec"`
 }
@@ -57,7 +80,12 @@ func documents(t *testing.T, name string) (out []any) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, doc := range strings.Split(string(text), "\n---\n") {
+	return decode(t, name, string(text))
+}
+
+func decode(t *testing.T, name, text string) (out []any) {
+	t.Helper()
+	for i, doc := range strings.Split(text, "\n---\n") {
 		var head struct {
 			APIVersion string `json:"apiVersion"`
 			Kind       string `json:"kind"`
@@ -103,8 +131,8 @@ func TestManifests(t *testing.T) {
 			found[fmt.Sprintf("%T", doc)] = doc
 		}
 	}
-	if len(found) != len(kinds()) {
-		t.Errorf("%d kinds, want %d", len(found), len(kinds()))
+	if len(found) != 9 {
+		t.Errorf("%d kinds, want 9: %v", len(found), found)
 	}
 	d := found["*v1.Deployment"].(*appsv1.Deployment)
 	pod := d.Spec.Template.Spec
@@ -153,5 +181,77 @@ func TestManifests(t *testing.T) {
 	}
 	if _, err := monitor.ParseConfig(config, 0, slog.New(slog.DiscardHandler)); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestChart renders the Helm chart with few settings and with all, where helm is at hand.
+func TestChart(t *testing.T) {
+	helm, err := exec.LookPath("helm")
+	if err != nil {
+		t.Skip("no helm")
+	}
+	template := func(more ...string) (string, error) {
+		args := append([]string{"template", "watch", "helm/sixty", "--kube-version", "1.31.0", "--namespace", "ops"}, more...)
+		cmd := exec.CommandContext(t.Context(), helm, args...)
+		var failed strings.Builder
+		cmd.Stderr = &failed
+		out, err := cmd.Output()
+		return strings.TrimPrefix(string(out), "---\n"), errors.Join(err, errors.New(failed.String()))
+	}
+	render := func(more ...string) (deployment *appsv1.Deployment, others []any) {
+		t.Helper()
+		text, err := template(more...)
+		if text == "" {
+			t.Fatal(err)
+		}
+		for _, o := range decode(t, "chart", text) {
+			switch o := o.(type) {
+			case *appsv1.Deployment:
+				deployment = o
+			case *corev1.ConfigMap:
+				if _, err := monitor.ParseConfig([]byte(o.Data["sixty.yaml"]), 0, slog.New(slog.DiscardHandler)); err != nil {
+					t.Errorf("the configuration: %v", err)
+				}
+			case *prometheusRule:
+				rules, err := yaml.Marshal(o.Spec)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, errs := rulefmt.Parse(rules, false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler)); len(errs) > 0 {
+					t.Errorf("the rules: %v", errs)
+				}
+				others = append(others, o)
+			default:
+				others = append(others, o)
+			}
+		}
+		return deployment, others
+	}
+	of := func(list []any, kind string) bool {
+		return slices.ContainsFunc(list, func(o any) bool { return strings.HasSuffix(fmt.Sprintf("%T", o), "."+kind) })
+	}
+
+	d, others := render()
+	if image := d.Spec.Template.Spec.Containers[0].Image; !strings.HasSuffix(image, ":0.1.0") {
+		t.Errorf("image %s, want the chart's version", image)
+	}
+	if d.Spec.Template.Spec.Containers[0].StartupProbe == nil || !of(others, "ClusterRole") || !of(others, "NetworkPolicy") || of(others, "Ingress") {
+		t.Errorf("with few settings: %T", others)
+	}
+	d, others = render("--set", "watchNamespace=inference,selector.team=ml,auth.tokenSecret.name=s,auth.tokenSecret.key=token,ingress.enabled=true,ingress.tlsSecret=tls,podMonitor.enabled=true,prometheusRule.enabled=true",
+		"--set-file", "prometheusRule.rules=../mixin/rules/rules.yaml")
+	args := strings.Join(d.Spec.Template.Spec.Containers[0].Args, " ")
+	for _, want := range []string{"--namespace=inference", "--selector=team=ml", "--token-file=/etc/sixty-token/token", "--external-url=https://sixty.example.com"} {
+		if !strings.Contains(args, want) {
+			t.Errorf("%q is not among the arguments %s", want, args)
+		}
+	}
+	if !of(others, "Role") || of(others, "ClusterRole") || !of(others, "Ingress") || !of(others, "podMonitor") || !of(others, "prometheusRule") {
+		t.Errorf("with all settings: %T", others)
+	}
+	for _, bad := range []string{"ingress.enabled=true", "image.tag=latest", "prometheusRule.enabled=true", "watchNamespaces=x"} {
+		if text, err := template("--set", bad); text != "" {
+			t.Errorf("%s is taken: %v", bad, err)
+		}
 	}
 }

@@ -131,6 +131,8 @@ func Open(cfg Config) (*Store, error) {
 			return nil, fmt.Errorf("open store: %w", err)
 		}
 		dir, s.temporary = tmp, tmp
+	} else if err := setAsideDamaged(dir, cfg.Logger); err != nil {
+		return nil, fmt.Errorf("open store: set damaged blocks aside: %w", err)
 	}
 	db, err := tsdb.Open(dir, cfg.Logger, cfg.Registerer, storageOptions(cfg), nil)
 	if err != nil {

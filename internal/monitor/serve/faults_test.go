@@ -18,6 +18,12 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/prometheus/model/histogram"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
+	"github.com/prometheus/prometheus/tsdb/chunks"
 
 	"github.com/sixty-dev/sixty/internal/base/outputtest"
 	"github.com/sixty-dev/sixty/internal/fleet"
@@ -202,6 +208,48 @@ func TestADamagedLog(t *testing.T) {
 		})
 	}
 }
+
+// TestADamagedBlock: a block whose index cannot be read is set aside and named, and the others are there.
+func TestADamagedBlock(t *testing.T) {
+	dir := t.TempDir()
+	var blocks []string
+	for i := range 2 {
+		at := time.Now().Add(-time.Duration(5+2*i) * time.Hour).UnixMilli()
+		block, err := tsdb.CreateBlock([]storage.Series{storage.NewListSeries(labels.FromStrings("__name__", "x", "block", fmt.Sprint(i)), []chunks.Sample{sample{at}})}, dir, 0, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks = append(blocks, block)
+	}
+	if err := os.WriteFile(filepath.Join(blocks[0], "index"), []byte("no index"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	said := &outputtest.Buffer{}
+	c, err := collect.Open(collect.Options{Dir: dir, ExternalURL: &url.URL{Scheme: "http", Host: "localhost"}, Logger: slog.New(slog.NewTextHandler(said, nil)), Registry: prometheus.NewRegistry()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	name := filepath.Base(blocks[0])
+	if _, err := os.Stat(filepath.Join(dir, "damaged", name)); err != nil || !strings.Contains(said.String(), "set aside") || !strings.Contains(said.String(), name) {
+		t.Errorf("it is not set aside and named: %v\n%s", err, said)
+	}
+	v, err := c.Query(t.Context(), "count_over_time(x[1d])", time.Now())
+	if err != nil || len(v) != 1 || v[0].Metric["block"] != "1" {
+		t.Errorf("the other block: %v, %v", v, err)
+	}
+}
+
+// A sample of 1 at a time in milliseconds.
+type sample struct{ t int64 }
+
+func (s sample) T() int64                    { return s.t }
+func (sample) ST() int64                     { return 0 }
+func (sample) F() float64                    { return 1 }
+func (sample) H() *histogram.Histogram       { return nil }
+func (sample) FH() *histogram.FloatHistogram { return nil }
+func (sample) Type() chunkenc.ValueType      { return chunkenc.ValFloat }
+func (s sample) Copy() chunks.Sample         { return s }
 
 // TestTheClockStepsBack: what cannot be stored is said, and nothing is shown as healthy
 // meanwhile.

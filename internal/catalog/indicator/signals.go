@@ -869,12 +869,14 @@ var (
 	}
 	FleetPresence = &Signal{
 		Name: "fleet_presence", Title: "Presence of the replicas", Unit: Ratio, Fleet: true,
-		Expr: ofGroup(Sum(Now("vllm:num_requests_running")), AtMost(Div(
+		Expr: ofGroup(Sum(Now("vllm:num_requests_running")), Mul(AtMost(Div(
 			Add(Number(1), Min(Looks("vllm:num_requests_running")).By(Fleet...)),
-			Max(Looks("vllm:num_requests_running")).By(Fleet...)), 1), Fleet),
+			Max(Looks("vllm:num_requests_running")).By(Fleet...)), 1),
+			Test(Max(Resets("vllm:generation_tokens_total")).By(Fleet...), "==", Number(0))), Fleet),
 		Doc: "Scrapes that brought a page, of the replica that was seen least, and one more for the phase of the " +
-			"scrapes, over those of the one that was seen most. While a replica is away or comes back the others " +
-			"get more than their share, and that is no fault of the balance.",
+			"scrapes, over those of the one that was seen most; 0 where one of them was restarted meanwhile. While a " +
+			"replica is drained, is away or comes back the others get more than their share, and that is no fault of " +
+			"the balance.",
 	}
 	EngineSpread = &Signal{
 		Name: "engine_spread", Title: "Busiest rank against the mean", Unit: Times,

@@ -35,7 +35,7 @@ func seen(t *testing.T, id string, beside ...string) *checks.Surface {
 // rulesOf is a file of rules that was read.
 func rulesOf(t *testing.T, name, text string) *files.Document {
 	t.Helper()
-	d, err := files.Read(name, []byte(text), files.Rules)
+	d, err := files.Read(name, []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}

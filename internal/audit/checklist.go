@@ -79,10 +79,6 @@ type measured struct {
 	signal   *indicator.Signal
 	severity catalog.Severity
 	hint     string // where nothing better is known; "" stands for dropped
-
-	// before is the metric, as a server exposes it, that releases without the
-	// signal's own have for it.
-	before string
 }
 
 // dropped is the hint for what every server has whose other metrics are seen.
@@ -96,10 +92,7 @@ var measuredAreas = []struct {
 	{"user-experience", "User experience", []measured{
 		{name: "time to first token", signal: indicator.TTFTP95, severity: catalog.Page},
 		{name: "inter-token latency", signal: indicator.ITLP95, severity: catalog.Page},
-		{
-			name: "request-level time per output token", signal: indicator.TPOTP95, severity: catalog.Info,
-			before: "vllm:time_per_output_token_seconds",
-		},
+		{name: "request-level time per output token", signal: indicator.TPOTP95, severity: catalog.Info},
 		{name: "end-to-end latency", signal: indicator.E2EP95, severity: catalog.Ticket},
 	}},
 	{"offered-load", "Offered load", []measured{
@@ -173,10 +166,6 @@ func (s checklist) measure(m measured, engines []dialect.Dialect) Item {
 	for _, d := range engines {
 		names := indicator.Reads(d.Expr(m.signal))
 		missing := d.Missing(m.signal)
-		if m.before != "" && len(missing) > 0 && d.Exposes(d.Prefix+strings.TrimPrefix(m.before,
-			engine.Canonical)+"_count") {
-			names, missing = []string{m.before + " (token by token: this release has no other)"}, nil
-		}
 		for i, n := range missing {
 			missing[i] = s.calledThen(n, d)
 		}
@@ -286,35 +275,28 @@ func Wanted() []string {
 
 var hosts = []string{"node_cpu_seconds_total", "node_memory_MemAvailable_bytes", "node_network_receive_bytes_total"}
 
-// lookUpNames reports what a whole store holds of some names.
-func (s checklist) lookUpNames(names []string) (Status, string) {
-	for _, n := range names {
-		if s.Exposes(n) {
-			return Present, n
-		}
+// askPrometheus is the hint for what only a Prometheus server knows.
+const askPrometheus = "audit the Prometheus server, with --prometheus"
+
+// lookFor looks for an item that any series of some names stands for, whoever exposes it.
+func (s checklist) lookFor(it Item, names ...string) Item {
+	i := slices.IndexFunc(names, s.Exposes)
+	switch {
+	case i >= 0:
+		it.Status, it.Detail, it.Hint = Present, names[i], ""
+	case s.Whole:
+		it.Status, it.Detail = Missing, "none of "+strings.Join(names[:min(3, len(names))], ", ")+" and the like"
+	default:
+		it.Detail, it.Hint = "cannot be seen on an inference server's own page", askPrometheus
 	}
-	if !s.Whole {
-		return Unknown, "cannot be seen on an inference server's own page"
-	}
-	return Missing, "none of " + strings.Join(names[:min(3, len(names))], ", ") + " and the like"
+	return it
 }
 
 func (s checklist) gateway() Item {
-	it := Item{Name: "gateway (timeouts, disconnects)", Severity: catalog.Ticket, Hint: "scrape the gateway; the server does not count requests that time out or are abandoned (vllm-project/vllm#31503)"}
-	it.Status, it.Detail = s.lookUpNames(gateways)
-	return withoutHint(it, "audit the Prometheus server, with --prometheus")
-}
-
-// withoutHint drops the hint of what is present, and says how to look where nobody
-// could.
-func withoutHint(it Item, look string) Item {
-	switch it.Status {
-	case Present:
-		it.Hint = ""
-	case Unknown:
-		it.Hint = look
-	}
-	return it
+	return s.lookFor(Item{
+		Name: "gateway (timeouts, disconnects)", Severity: catalog.Ticket,
+		Hint: "scrape the gateway; the server does not count requests that time out or are abandoned (vllm-project/vllm#31503)",
+	}, gateways...)
 }
 
 func (s checklist) residency() Item {
@@ -370,27 +352,29 @@ func (s checklist) infrastructure() Area {
 	default:
 		a.Items = append(a.Items, Item{Name: "GPUs", Severity: catalog.Ticket, Detail: "no GPU exporter among the servers", Hint: "name it too: sixty audit VLLM:8000 GPU-HOST:9400"})
 	}
-	host := Item{Name: "host and network", Severity: catalog.Info, Hint: "scrape node_exporter on the hosts"}
-	host.Status, host.Detail = s.lookUpNames(hosts)
-	a.Items = append(a.Items, withoutHint(host, "audit the Prometheus server, with --prometheus"), s.memory(), s.pace())
+	host := s.lookFor(Item{Name: "host and network", Severity: catalog.Info, Hint: "scrape node_exporter on the hosts"}, hosts...)
+	a.Items = append(a.Items, host, s.memory(), s.pace())
 	return a
 }
 
 func (s checklist) memory() Item {
-	it := Item{Name: "memory of the processes", Severity: catalog.Info, Hint: "scrape the kubelet's cAdvisor: with several API servers vLLM exposes no process metrics"}
-	it.Status, it.Detail = s.lookUpNames([]string{"container_memory_working_set_bytes"})
+	it := s.lookFor(Item{
+		Name: "memory of the processes", Severity: catalog.Info,
+		Hint: "scrape the kubelet's cAdvisor: with several API servers vLLM exposes no process metrics",
+	}, "container_memory_working_set_bytes")
 	if it.Status != Present && s.Exposes("process_resident_memory_bytes") {
-		it.Status, it.Detail = Partial, "process_resident_memory_bytes is the API server's alone: leaks are mostly in the engine core and the workers (vllm-project/vllm#44490)"
+		it.Status = Partial
+		it.Detail = "process_resident_memory_bytes is the API server's alone: leaks are mostly in the engine core and the workers (vllm-project/vllm#44490)"
 		it.Hint = "scrape the kubelet's cAdvisor for container_memory_working_set_bytes"
 	}
-	return withoutHint(it, "audit the Prometheus server, with --prometheus")
+	return it
 }
 
 func (s checklist) pace() Item {
 	it := Item{Name: "scrape interval", Severity: catalog.Info}
 	switch {
 	case !s.Whole:
-		it.Detail, it.Hint = "known to the Prometheus server", "audit the Prometheus server, with --prometheus"
+		it.Detail, it.Hint = "known to the Prometheus server", askPrometheus
 	case s.Interval > 2*usualScrape:
 		it.Status, it.Severity = Partial, catalog.Ticket
 		it.Detail, it.Hint = fmt.Sprintf("every %s: an incident of a minute is hardly seen", render.Span(s.Interval)), "scrape the servers every 5 to 15 s"

@@ -3,7 +3,6 @@ package audit
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/xml"
 	"fmt"
 	"io"
 	"net/url"
@@ -69,88 +68,6 @@ var sarifLevels = map[catalog.Severity]string{catalog.Page: "error", catalog.Tic
 func fingerprint(f checks.Problem) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{f.File, f.Path, f.Check, f.Fragment}, "\x00")))
 	return hex.EncodeToString(sum[:16])
-}
-
-type junitCase struct {
-	Name    string       `xml:"name,attr"`
-	Class   string       `xml:"classname,attr"`
-	File    string       `xml:"file,attr,omitempty"`
-	Line    int          `xml:"line,attr,omitempty"`
-	Failure *junitReason `xml:"failure,omitempty"`
-	Error   *junitReason `xml:"error,omitempty"`
-	Out     string       `xml:"system-out,omitempty"`
-}
-
-type junitReason struct {
-	Type    string `xml:"type,attr"`
-	Message string `xml:"message,attr"`
-	Text    string `xml:",chardata"`
-}
-
-type junitSuite struct {
-	Name     string      `xml:"name,attr"`
-	Tests    int         `xml:"tests,attr"`
-	Failures int         `xml:"failures,attr"`
-	Errors   int         `xml:"errors,attr"`
-	Cases    []junitCase `xml:"testcase"`
-}
-
-// JUnit writes the findings as JUnit's XML, as CI servers read it: a suite for each
-// file, a failure for each finding of at least a severity, and a case that passes
-// for each other one and for a file without any.
-func (r *Report) JUnit(w io.Writer, least catalog.Severity) error {
-	var out struct {
-		XMLName  xml.Name     `xml:"testsuites"`
-		Name     string       `xml:"name,attr"`
-		Tests    int          `xml:"tests,attr"`
-		Failures int          `xml:"failures,attr"`
-		Errors   int          `xml:"errors,attr"`
-		Suites   []junitSuite `xml:"testsuite"`
-	}
-	out.Name = "sixty audit"
-	for _, name := range r.Files {
-		s := junitSuite{Name: render.Clean(name)}
-		for _, f := range r.Findings {
-			if f.File != name {
-				continue
-			}
-			c := junitCase{Name: render.Clean(f.Check + ": " + f.Where), Class: s.Name, File: s.Name, Line: f.Line}
-			text := render.Clean(fmt.Sprintf("%s:%d:%d: %s: %s %s Fix: %s", f.File, f.Line, f.Column, f.Severity,
-				f.Fragment, sentence(f.Why), sentence(f.Fix)))
-			if f.Severity >= least && !f.Doubt {
-				c.Failure = &junitReason{f.Severity.String(), render.Clean(sentence(f.Why)), text}
-				s.Failures++
-			} else {
-				c.Out = text
-			}
-			s.Cases = append(s.Cases, c)
-		}
-		if len(s.Cases) == 0 {
-			s.Cases = []junitCase{{Name: "nothing found", Class: s.Name, File: s.Name}}
-		}
-		s.Tests = len(s.Cases)
-		out.Suites = append(out.Suites, s)
-	}
-	if len(r.Errors) > 0 {
-		s := junitSuite{Name: "files that cannot be read", Tests: len(r.Errors), Errors: len(r.Errors)}
-		for _, err := range r.Errors {
-			text := render.Clean(err.Error())
-			s.Cases = append(s.Cases, junitCase{Name: text, Class: s.Name, Error: &junitReason{
-				"unreadable", text,
-				text,
-			}})
-		}
-		out.Suites = append(out.Suites, s)
-	}
-	for _, s := range out.Suites {
-		out.Tests, out.Failures, out.Errors = out.Tests+s.Tests, out.Failures+s.Failures, out.Errors+s.Errors
-	}
-	b, err := xml.MarshalIndent(out, "", "  ")
-	if err != nil {
-		return fmt.Errorf("write JUnit: %w", err)
-	}
-	_, err = fmt.Fprintf(w, "%s%s\n", xml.Header, b)
-	return err
 }
 
 // GitHub writes the findings as workflow commands, which GitHub Actions shows as

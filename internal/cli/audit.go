@@ -30,8 +30,8 @@ type auditFlags struct {
 	failOn string
 }
 
-// auditFormats are the forms of the answer; the last three tell of the linter alone.
-var auditFormats = []string{"text", "json", "sarif", "junit", "github"}
+// auditFormats are the forms of the answer; the last two tell of the linter alone.
+var auditFormats = []string{"text", "json", "sarif", "github"}
 
 func newAuditCommand() *cobra.Command {
 	f := &auditFlags{}
@@ -125,8 +125,6 @@ func (f *auditFlags) run(cmd *cobra.Command, args []string) error {
 			return r.JSON(w)
 		case "sarif":
 			return r.SARIF(w)
-		case "junit":
-			return r.JUnit(w, least)
 		case "github":
 			return r.GitHub(w)
 		}

@@ -174,7 +174,7 @@ func TestAuditRefusals(t *testing.T) {
 		{[]string{"incident.tar.zst"}, "incident.tar.zst: no such file"},
 		{[]string{"--rules", rule, "--match", "a=b"}, "--match goes with --prometheus"},
 		{[]string{"--rules", rule, "--at", "-5m"}, "--at goes with --prometheus"},
-		{[]string{"--rules", rule, "--output", "xml"}, `--output: "xml" is not text, json, sarif, junit or github`},
+		{[]string{"--rules", rule, "--output", "xml"}, `--output: "xml" is not text, json, sarif or github`},
 		{[]string{"--rules", rule, "--fail-on", "never"}, `--fail-on: "never" is not page, ticket or info`},
 		{[]string{"--rules", rule, "--dialect", "vllm-v1", "localhost:8000"}, "give URLs, a recording, --prometheus, --vllm-version or --dialect, not two of them"},
 		{[]string{"--rules", rule, "--dialect", "vllm-v1", "--vllm-version", "0.23"}, "give URLs, a recording, --prometheus, --vllm-version or --dialect, not two of them"},

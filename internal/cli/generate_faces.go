@@ -108,11 +108,11 @@ func (f *scrapeFlags) register(s *pflag.FlagSet) {
 func newGenerateRunbooks() *cobra.Command {
 	f := &rulesFlags{}
 	cmd := f.out.command("runbooks", "runbooks", f.rendered(func(c pack.Config) ([]generate.File, []string, error) {
-		files, err := pack.Runbooks(c.RulesConfig, nil, f.out.format)
+		files, err := pack.Runbooks(c.RulesConfig, nil)
 		return files, nil, err
 	}))
 	f.register(cmd.Flags())
-	f.out.register(cmd.Flags(), "write the pages to this `directory` (required)", "markdown", "html")
+	f.out.register(cmd.Flags(), "write the pages to this `directory` (required)")
 	return cmd
 }
 

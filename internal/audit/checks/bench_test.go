@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"testing"
-
-	"github.com/sixty-dev/sixty/internal/audit/files"
 )
 
 // board is a dashboard on a single line, as exported ones are.
@@ -19,7 +17,7 @@ func largeBoard(panels int) File {
 		fmt.Fprintf(&b, `{"title":"panel %d","targets":[{"expr":"histogram_quantile(0.95, sum by (le) (rate(vllm:time_per_output_token_seconds_bucket[$__interval])))"}]}`, i)
 	}
 	b.WriteString("]}")
-	return File{Name: "board.json", Data: b.Bytes(), Kind: files.Dashboards}
+	return File{Name: "board.json", Data: b.Bytes()}
 }
 
 func BenchmarkLint(b *testing.B) {

@@ -28,24 +28,19 @@ func readFile(t *testing.T, path string) File {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kind := files.Dashboards
-	if text := string(data); strings.Contains(text, "rules:\n") || strings.Contains(text, "kind: ScaledObject\n") {
-		kind = files.Rules
-	}
-	return File{Name: filepath.Base(path), Data: data, Kind: kind}
+	return File{Name: filepath.Base(path), Data: data}
 }
 
 // A File is one to be read.
 type File struct {
 	Name string
 	Data []byte
-	Kind files.Kind
 }
 
 // read reads files; those that cannot be read are errors.
 func read(all []File) (docs []*files.Document, errs []error) {
 	for _, f := range all {
-		d, err := files.Read(f.Name, f.Data, f.Kind)
+		d, err := files.Read(f.Name, f.Data)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -188,7 +183,7 @@ func TestARepairedFileHoldsNothingThatCouldBeRepaired(t *testing.T) {
 			if diff := cmp.Diff(string(want), string(fixed.Data)); diff != "" {
 				t.Errorf("repaired (-want +got)\n%s", diff)
 			}
-			if again := fix([]File{{Name: f.Name, Data: fixed.Data, Kind: f.Kind}}, newest(t))[0]; string(again.Data) != string(fixed.Data) {
+			if again := fix([]File{{Name: f.Name, Data: fixed.Data}}, newest(t))[0]; string(again.Data) != string(fixed.Data) {
 				t.Error("a second repair changes something")
 			}
 		})
@@ -232,7 +227,7 @@ func TestNoAlarmOnCleanFiles(t *testing.T) {
 
 func TestServersDecideWhatIsWrong(t *testing.T) {
 	rule := func(expr string) File {
-		return File{Name: "r.yaml", Kind: files.Rules, Data: []byte("groups:\n- name: g\n  rules:\n  - record: x\n    expr: '" + expr + "'\n")}
+		return File{Name: "r.yaml", Data: []byte("groups:\n- name: g\n  rules:\n  - record: x\n    expr: '" + expr + "'\n")}
 	}
 	for _, tc := range []struct {
 		name, dialect, expr string
@@ -303,7 +298,7 @@ func TestServersThatWereSeenKnowTheirLabelsEdgesAndModels(t *testing.T) {
 		"sum by (instance) (vllm:num_requests_waiting) and sum by (instance) (rate(vllm:prompt_tokens_total[5m])) > 0":      nil,
 		"sum by (instance) (vllm:num_requests_waiting) and sum by (model_name) (rate(vllm:prompt_tokens_total[5m])) > 1000": {"page label-mismatch"},
 	} {
-		f := File{Name: "r.yaml", Kind: files.Rules, Data: []byte("groups:\n- name: g\n  rules:\n  - record: x\n    expr: |\n      " + expr + "\n")}
+		f := File{Name: "r.yaml", Data: []byte("groups:\n- name: g\n  rules:\n  - record: x\n    expr: |\n      " + expr + "\n")}
 		found, errs := lint([]File{f}, s)
 		var got []string
 		for _, x := range found {
@@ -335,7 +330,7 @@ func TestAFleetOfTwoReleasesIsAskedForBothNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		found, errs := lint([]File{{Name: "r", Kind: files.Rules, Data: data}}, s)
+		found, errs := lint([]File{{Name: "r", Data: data}}, s)
 		var got []string
 		for _, x := range found {
 			got = append(got, fmt.Sprintf("1:%d %s", strings.Index(expr, x.Fragment), x.Check))
@@ -360,7 +355,7 @@ func TestWithoutADialectPrefixesAreTakenAsTheyAre(t *testing.T) {
 		"avg(sglang:token_usage)":               "avg(sglang:token_usage)",
 		"avg(kserve_vllm:kv_cache_usage_perc)":  "avg(kserve_vllm:kv_cache_usage_perc)",
 	} {
-		f := File{Name: "r.yaml", Kind: files.Rules, Data: []byte("groups:\n- name: g\n  rules:\n  - record: x\n    expr: " + expr + "\n")}
+		f := File{Name: "r.yaml", Data: []byte("groups:\n- name: g\n  rules:\n  - record: x\n    expr: " + expr + "\n")}
 		if got := string(fix([]File{f}, s)[0].Data); !strings.Contains(got, "expr: "+want+"\n") {
 			t.Errorf("%s became %s", expr, got)
 		}
@@ -385,14 +380,14 @@ func TestRepairsKeepEveryWayOfWriting(t *testing.T) {
 			file := func(expr string) string {
 				return "groups:\n- name: g\n  rules:\n  - alert: A\n    for: 5m\n" + fmt.Sprintf(format, expr)
 			}
-			if got := string(fix([]File{{Name: "r", Kind: files.Rules, Data: []byte(file(before))}}, newest(t))[0].Data); got != file(after) {
+			if got := string(fix([]File{{Name: "r", Data: []byte(file(before))}}, newest(t))[0].Data); got != file(after) {
 				t.Errorf("got\n%s", got)
 			}
 		})
 	}
 	const board = `{"panels":[{"title":"a","targets":[{"refId":"A","expr":"sum by (pod) (vllm:gpu_cache_usage_perc{a=\"b\"}) \u003e 90\n"}]}]}`
 	want := strings.NewReplacer("gpu_", "kv_").Replace(board)
-	if got := string(fix([]File{{Name: "d", Kind: files.Dashboards, Data: []byte(board)}}, newest(t))[0].Data); got != want {
+	if got := string(fix([]File{{Name: "d", Data: []byte(board)}}, newest(t))[0].Data); got != want {
 		t.Errorf("JSON became %s", got)
 	}
 }
@@ -406,7 +401,7 @@ func TestVariablesOfADashboardAreJudgedToo(t *testing.T) {
 		{"Perses", "kind: PersesDashboard\nspec:\n  variables:\n  - kind: ListVariable\n    spec: {name: m, plugin: {kind: PrometheusLabelValuesVariable, spec: {labelName: model_name, matchers: ['vllm:gpu_cache_usage_perc{}']}}}\n  panels:\n    a: {kind: Panel, spec: {queries: [{kind: PrometheusTimeSeriesQuery, spec: {query: 'up{x=\"$m\"}'}}]}}\n", "matchers: ['vllm:kv_cache_usage_perc{}']", "5:109 removed-metric"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			f := File{Name: "d", Kind: files.Dashboards, Data: []byte(tc.data)}
+			f := File{Name: "d", Data: []byte(tc.data)}
 			found, errs := lint([]File{f}, newest(t))
 			if len(errs) > 0 || len(found) == 0 || tc.place != "" && !slices.Equal(places(found), []string{tc.place}) {
 				t.Errorf("%v %v", places(found), errs)
@@ -417,7 +412,7 @@ func TestVariablesOfADashboardAreJudgedToo(t *testing.T) {
 		})
 	}
 	for _, quiet := range []string{`label_values(model_name)`, `label_values(up{job=~\"a,b\"})`, `5m,10m`, `prometheus`, `label_values(vllm:num_requests_running, model_name)`, `*`} {
-		f := File{Name: "d", Kind: files.Dashboards, Data: []byte(`{` + panels + `,"templating":{"list":[{"name":"m","query":"` + quiet + `"}]}}`)}
+		f := File{Name: "d", Data: []byte(`{` + panels + `,"templating":{"list":[{"name":"m","query":"` + quiet + `"}]}}`)}
 		if found, errs := lint([]File{f}, newest(t)); len(found)+len(errs) > 0 {
 			t.Errorf("%s: %v %v", quiet, places(found), errs)
 		}
@@ -433,8 +428,7 @@ func FuzzExpressions(f *testing.F) {
 			f.Fatal(err)
 		}
 		file := File{Name: tc.file, Data: data}
-		file.Kind = files.Either
-		if d, err := files.Read(file.Name, file.Data, file.Kind); err == nil {
+		if d, err := files.Read(file.Name, file.Data); err == nil {
 			for _, q := range d.Queries {
 				f.Add(q.Node.Value)
 			}
@@ -452,7 +446,7 @@ func FuzzExpressions(f *testing.F) {
 		if err != nil {
 			return
 		}
-		file := File{Name: "f", Data: data, Kind: files.Dashboards}
+		file := File{Name: "f", Data: data}
 		if _, errs := lint([]File{file}, s); len(errs) > 0 {
 			return
 		}
@@ -468,11 +462,8 @@ func FuzzExpressions(f *testing.F) {
 	})
 }
 
-func FuzzRules(f *testing.F)      { fuzz(f, files.Rules) }
-func FuzzDashboards(f *testing.F) { fuzz(f, files.Dashboards) }
-
-// fuzz feeds a reader and the repair: no panic, and a repaired file still reads.
-func fuzz(f *testing.F, kind files.Kind) {
+// FuzzFiles feeds the reader and the repair: no panic, and a repaired file still reads.
+func FuzzFiles(f *testing.F) {
 	files, err := filepath.Glob("testdata/broken/*")
 	if err != nil {
 		f.Fatal(err)
@@ -486,6 +477,7 @@ func fuzz(f *testing.F, kind files.Kind) {
 	}
 	f.Add([]byte("groups:\n- rules:\n  - record: a\n    expr: \"sum(vllm:gpu_cache_usage_perc) > \\x34\"\n"))
 	f.Add([]byte(`{"panels":[{"targets":[{"expr":"rate(vllm:num_requests_waiting[$__interval])\u0020"}]}]}`))
+	f.Add([]byte("groups:\r- rules:\r  - record: \"a\u2028\u0085b\"\r    expr: sum(vllm:gpu_cache_usage_perc)\r"))
 	s, err := SurfaceOf("vllm-v1")
 	if err != nil {
 		f.Fatal(err)
@@ -494,12 +486,12 @@ func fuzz(f *testing.F, kind files.Kind) {
 		if len(data) > 1<<16 {
 			return
 		}
-		file := File{Name: "f", Data: data, Kind: kind}
+		file := File{Name: "f", Data: data}
 		if _, errs := lint([]File{file}, s); len(errs) > 0 {
 			return
 		}
 		fixed := fix([]File{file}, s)[0]
-		if _, errs := lint([]File{{Name: "f", Data: fixed.Data, Kind: kind}}, s); len(errs) > 0 {
+		if _, errs := lint([]File{{Name: "f", Data: fixed.Data}}, s); len(errs) > 0 {
 			t.Errorf("the repaired file does not read: %v", errs)
 		}
 	})
@@ -515,7 +507,7 @@ func TestANameIsNotReplacedByAnotherEngines(t *testing.T) {
 	if err := s.addNamed("sglang"); err != nil {
 		t.Fatal(err)
 	}
-	found, _ := lint([]File{{Name: "r.yaml", Kind: files.Rules, Data: []byte(alerting(query+" > 1", ""))}}, s)
+	found, _ := lint([]File{{Name: "r.yaml", Data: []byte(alerting(query+" > 1", ""))}}, s)
 	if len(found) != 1 || found[0].Check != "not-exposed" || strings.Contains(found[0].Why+found[0].Fix, "sglang:") {
 		t.Errorf("%+v", found)
 	}

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/sixty-dev/sixty/internal/audit/files"
 )
 
 // TestWhatOnlyADeploymentKnowsIsNoError holds the linter to what a file says: labels that
@@ -134,7 +133,7 @@ func TestAutoscalers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return File{Name: "s.json", Kind: files.Either, Data: data}
+		return File{Name: "s.json", Data: data}
 	}
 	for name, tc := range map[string]struct {
 		file File
@@ -160,7 +159,7 @@ func TestAutoscalers(t *testing.T) {
 
 func TestTheUnitOfOneQuery(t *testing.T) {
 	panel := func(defaults, overrides, target string) File {
-		return File{Name: "d.json", Kind: files.Dashboards, Data: []byte(`{"panels":[{"title":"KV","type":"timeseries","fieldConfig":{"defaults":{` +
+		return File{Name: "d.json", Data: []byte(`{"panels":[{"title":"KV","type":"timeseries","fieldConfig":{"defaults":{` +
 			defaults + `},"overrides":[` + overrides + `]},"targets":[` + target + `]}]}`)}
 	}
 	const usage = `{"refId":"A","expr":"vllm:kv_cache_usage_perc","legendFormat":"usage"}`
@@ -207,7 +206,7 @@ spec:
 		t.Fatal(err)
 	}
 	for matcher, want := range map[string][]string{"": {"info unused-variable"}, `,zone=~"$zone"`: nil} {
-		f := File{Name: "d.yaml", Kind: files.Dashboards, Data: []byte(strings.Replace(board, "ZONE", matcher, 1))}
+		f := File{Name: "d.yaml", Data: []byte(strings.Replace(board, "ZONE", matcher, 1))}
 		if diff := cmp.Diff(want, found(t, surface, f)); diff != "" {
 			t.Errorf("%q (-want +got)\n%s", matcher, diff)
 		}

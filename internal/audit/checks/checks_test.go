@@ -6,8 +6,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-
-	"github.com/sixty-dev/sixty/internal/audit/files"
 )
 
 // exampleFile is the file that an example of a check stands for.
@@ -15,11 +13,11 @@ func exampleFile(example string) File {
 	expr, alert := strings.CutPrefix(example, "alert: ")
 	switch {
 	case alert:
-		return File{Name: "rules.yaml", Kind: files.Rules, Data: []byte(alerting(fmt.Sprintf("%q", expr), ""))}
+		return File{Name: "rules.yaml", Data: []byte(alerting(fmt.Sprintf("%q", expr), ""))}
 	case !strings.Contains(example, "\n"):
 		example = board(example, "", "")
 	}
-	return File{Name: "example", Kind: files.Either, Data: []byte(example)}
+	return File{Name: "example", Data: []byte(example)}
 }
 
 // TestExamples holds every check to its own examples: the fault is found in the one, and nothing of

@@ -137,7 +137,7 @@ func TestVariablesAndPanels(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			f := File{Name: "d.json", Kind: files.Dashboards, Data: []byte(`{"templating":{"list":[` + tc.list + `]},"panels":[{"targets":` + string(data) + tc.panel + `}]}`)}
+			f := File{Name: "d.json", Data: []byte(`{"templating":{"list":[` + tc.list + `]},"panels":[{"targets":` + string(data) + tc.panel + `}]}`)}
 			if diff := cmp.Diff(tc.want, found(t, newest(t), f)); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}

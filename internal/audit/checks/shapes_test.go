@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/sixty-dev/sixty/internal/audit/files"
 )
 
 // alertOf is a file with one alert; its annotation says note.
@@ -22,7 +21,7 @@ func rulesOf(t *testing.T, rules ...map[string]any) File {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return File{Name: "r.json", Kind: files.Rules, Data: data}
+	return File{Name: "r.json", Data: data}
 }
 
 // boardOf is a dashboard with one panel.
@@ -36,7 +35,7 @@ func boardOf(t *testing.T, expr, title, unit, legend string) File {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return File{Name: "d.json", Kind: files.Dashboards, Data: data}
+	return File{Name: "d.json", Data: data}
 }
 
 // found lists what the linter says, each "severity check", or with its repair.
@@ -278,12 +277,12 @@ func TestQueriesOfOtherLanguagesAreLeftAlone(t *testing.T) {
 		if !strings.Contains(board, `"up"`) {
 			board = strings.Replace(board, "{", `{"rows":[{"targets":[{"expr":"up"}]}],`, 1)
 		}
-		if got := found(t, newest(t), File{Name: "d", Kind: files.Dashboards, Data: []byte(board)}); got != nil {
+		if got := found(t, newest(t), File{Name: "d", Data: []byte(board)}); got != nil {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
 	mixed := `{"panels":[{"title":"x","datasource":{"type":"loki"},"targets":[{"datasource":{"type":"prometheus"},"expr":"sum(vllm:kv_cache_usage_perc)"}]}]}`
-	if got := found(t, newest(t), File{Name: "d", Kind: files.Dashboards, Data: []byte(mixed)}); !slices.Equal(got, []string{"ticket ratio-summed"}) {
+	if got := found(t, newest(t), File{Name: "d", Data: []byte(mixed)}); !slices.Equal(got, []string{"ticket ratio-summed"}) {
 		t.Errorf("a target's own datasource: %q", got)
 	}
 }
@@ -297,7 +296,7 @@ func TestDashboardsInsideOtherFilesAreRead(t *testing.T) {
 		"a list":             "kind: List\nitems:\n- kind: ConfigMap\n  data:\n    vllm.json: |\n      " + board + "\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := File{Name: "d.yaml", Kind: files.Either, Data: []byte(data)}
+			f := File{Name: "d.yaml", Data: []byte(data)}
 			all, errs := lint([]File{f}, newest(t))
 			line := strings.Count(data[:strings.Index(data, "sum(")], "\n") + 1
 			if len(errs) > 0 || len(all) != 1 || all[0].Check != "ratio-summed" || all[0].Line != line {
@@ -353,13 +352,13 @@ kind: ConfigMap
 data:
   vllm.json: '{"panels": [{"title": "KV", "targets": [{"expr": "sum(vllm:kv_cache_usage_perc)"}]}]}'
 `)
-	if got := found(t, newest(t), File{Name: "f", Kind: files.Either, Data: data}); !slices.Equal(got, []string{"page removed-metric", "ticket ratio-summed"}) {
+	if got := found(t, newest(t), File{Name: "f", Data: data}); !slices.Equal(got, []string{"page removed-metric", "ticket ratio-summed"}) {
 		t.Errorf("%q", got)
 	}
 }
 
 func TestAWrongUnitInsideAConfigMapIsReported(t *testing.T) {
-	f := File{Name: "d.yaml", Kind: files.Dashboards, Data: []byte(`kind: ConfigMap
+	f := File{Name: "d.yaml", Data: []byte(`kind: ConfigMap
 data:
   vllm.json: |
     {"panels": [{"title": "KV", "fieldConfig": {"defaults": {"unit": "percent"}}, "targets": [{"expr": "vllm:kv_cache_usage_perc"}]}]}
@@ -380,7 +379,7 @@ func TestAVariableIsOneServerWhereItStandsForOneValue(t *testing.T) {
 	} {
 		const mean = `avg(rate(vllm:e2e_request_latency_seconds_sum{replica=~\"$replica\"}[5m]) / ` +
 			`rate(vllm:e2e_request_latency_seconds_count{replica=~\"$replica\"}[5m]))`
-		f := File{Name: "d.json", Kind: files.Dashboards, Data: []byte(`{"templating":{"list":[` + tc.variable +
+		f := File{Name: "d.json", Data: []byte(`{"templating":{"list":[` + tc.variable +
 			`]},"panels":[{"title":"Mean","targets":[{"expr":"` + mean + `"}]}]}`)}
 		if got := found(t, newest(t), f); !slices.Equal(got, tc.want) {
 			t.Errorf("%s: %v, want %v", tc.variable, got, tc.want)

@@ -21,14 +21,8 @@ type Panel struct {
 }
 
 // dashboard reads a dashboard of Grafana (classic and with schema v2, alone or
-// as the API returns it) or of Perses, or a ConfigMap of dashboards.
+// as the API returns it) or of Perses.
 func (d *Document) dashboard(n *Node, path string) error {
-	if n.kind != object {
-		return d.wrongKindError(n, "a dashboard", object)
-	}
-	if n.Get("kind").Str() == "ConfigMap" {
-		return d.configMap(n, path)
-	}
 	before := len(d.Queries)
 	vars := d.variables(n, path)
 	err := d.dashboardNode(n, path, nil, vars)
@@ -135,9 +129,6 @@ func (d *Document) dashboardNode(n *Node, path string, panel *Panel, vars map[st
 			}
 		}
 	case object:
-		if n.Get("kind").Str() == "ConfigMap" {
-			return d.configMap(n, path)
-		}
 		if p := panelOf(n); p != nil {
 			panel = p
 		}

@@ -22,16 +22,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
-// A Kind says what the user takes a file for.
-type Kind string
-
-// The kinds of files. What is taken for either may hold both, in documents of their own.
-const (
-	Rules      Kind = "rules"
-	Dashboards Kind = "dashboards"
-	Either     Kind = ""
-)
-
 // A Role says what a query is for.
 type Role uint8
 
@@ -83,7 +73,6 @@ func (q *Query) PanelQueries() []*Query { return q.Doc.panels[q.panelPath()] }
 type Document struct {
 	Name string
 	Data []byte
-	Kind Kind
 
 	// Remote says that the bytes are a server's rules, put into a file to be
 	// read: lines mean nothing, and nothing can be repaired.
@@ -96,13 +85,13 @@ type Document struct {
 	panels map[string][]*Query // by the place of their panel
 }
 
-// ErrUnrelated is of a file that may be of either kind, and holds neither rules nor a dashboard.
+// ErrUnrelated is wrapped by the error of a file that can be read and has nothing to audit.
 var ErrUnrelated = errors.New("neither rules nor a dashboard")
 
-// Read parses a file and collects its queries. An error names the file and,
-// where it can, the line and the column.
-func Read(name string, data []byte, kind Kind) (*Document, error) {
-	d, err := collect(name, data, kind)
+// Read parses a file and collects its queries: of rules, of a dashboard, or of both in
+// documents of their own. An error names the file and, where it can, the line and the column.
+func Read(name string, data []byte) (*Document, error) {
+	d, err := collect(name, data)
 	if err != nil {
 		return nil, err
 	}
@@ -118,8 +107,8 @@ func Read(name string, data []byte, kind Kind) (*Document, error) {
 }
 
 // collect finds the queries of a file.
-func collect(name string, data []byte, kind Kind) (*Document, error) {
-	d := &Document{Name: name, Data: data, Kind: kind, starts: lineStarts(data)}
+func collect(name string, data []byte) (*Document, error) {
+	d := &Document{Name: name, Data: data, starts: lineStarts(data)}
 	roots, err := parse(data)
 	if err != nil {
 		return nil, d.wrap(err)
@@ -133,37 +122,26 @@ func collect(name string, data []byte, kind Kind) (*Document, error) {
 			return nil, d.wrap(err)
 		}
 	}
-	switch {
-	case d.hasQueriesOf(kind):
-		return d, nil
-	case kind == Rules:
-		return nil, hint.With(fmt.Errorf("%s: no rules in it", name), "give a file with groups of rules, a PrometheusRule, VMRule or ScaledObject, or a ConfigMap of them; dashboards go with --dashboards")
-	case kind == Dashboards:
-		return nil, hint.With(fmt.Errorf("%s: no panel with a Prometheus query in it", name), "give a dashboard as Grafana or Perses exports it; rules go with --rules")
+	if len(d.Queries)+len(d.Scalers) == 0 {
+		return nil, hint.With(fmt.Errorf("%s: %w in it", name, ErrUnrelated),
+			"give groups of rules, a PrometheusRule, VMRule or ScaledObject, or a dashboard as Grafana or Perses exports it, also in a ConfigMap")
 	}
-	return nil, ErrUnrelated
+	return d, nil
 }
 
-// root reads one value of a file: rules, or else a dashboard, as far as its kind allows.
+// root reads one value of a file: rules, or else a dashboard, which has a panel with a query.
 func (d *Document) root(n *Node, path string) error {
 	before, scalers := len(d.Queries), len(d.Scalers)
-	if d.Kind != Dashboards {
-		if err := d.rules(n, path); err != nil || d.Kind == Rules || len(d.Queries) > before || len(d.Scalers) > scalers {
-			return err
-		}
+	err := d.rules(n, path)
+	if len(d.Queries) > before || len(d.Scalers) > scalers {
+		return err
 	}
-	err := d.dashboard(n, path)
-	if d.Kind == Either && !slices.ContainsFunc(d.Queries[before:], func(q *Query) bool { return q.Role == InPanel }) {
-		d.Queries, err = d.Queries[:before], nil
+	wrong := d.dashboard(n, path)
+	if slices.ContainsFunc(d.Queries[before:], func(q *Query) bool { return q.Role == InPanel }) {
+		return wrong
 	}
+	d.Queries = d.Queries[:before]
 	return err
-}
-
-// hasQueriesOf reports whether the queries are what the user takes the file for: a
-// file of rules has no panels.
-func (d *Document) hasQueriesOf(kind Kind) bool {
-	return slices.ContainsFunc(d.Queries, func(q *Query) bool { return kind != Dashboards || q.Role == InPanel }) ||
-		kind != Dashboards && len(d.Scalers) > 0
 }
 
 // IsTemplate reports whether a file has to be rendered before it can be read, as those
@@ -255,7 +233,7 @@ func (d *Document) configMap(n *Node, path string) error {
 // embedded reads the file inside a string. Its findings name the line where their
 // expression stands, and nothing in it is repaired.
 func (d *Document) embedded(f Field, at string) error {
-	sub, err := collect(f.Key, []byte(f.Value.Value), d.Kind)
+	sub, err := collect(f.Key, []byte(f.Value.Value))
 	if err != nil {
 		var wrong *syntaxError
 		if errors.As(err, &wrong) && slices.Contains([]string{".yaml", ".yml", ".json", ".rules"}, path.Ext(f.Key)) {

@@ -2,6 +2,7 @@ package files
 
 import (
 	"errors"
+	"strings"
 	"testing"
 )
 
@@ -15,26 +16,40 @@ func TestBadFilesAreRefusedWithTheirPlace(t *testing.T) {
 		{"r.yaml", "groups:\n- name: g\n  rules:\n  - alert: A\n    expr: up\n    for: soon\n", `r.yaml:6:10: for: "soon" is not a duration such as 5m`},
 		{"r.yaml", "groups:\n- name: g\n  rules:\n  - alert: 7\n    expr: up\n", "r.yaml:4:12: alert is a number or boolean, want a string"},
 		{"r.yaml", "a: [b\n", "r.yaml: not YAML: yaml: line 1: did not find expected ',' or ']'"},
-		{"r.yaml", "a: b\n", "r.yaml: no rules in it"},
+		{"r.yaml", "a: b\n", "r.yaml: neither rules nor a dashboard in it"},
 		{"r.yaml", "", "r.yaml: empty"},
 		{"d.json", "{\n \"panels\": [}\n", "d.json:2:13: not JSON: invalid character '}' looking for beginning of value"},
 		{"d.json", "{\"panels\": [", "d.json:1:13: not JSON: the file ends in the middle"},
 		{"d.json", "{} {}", "d.json:1:5: not JSON: more than one value"},
-		{"d.json", "{\"title\": \"x\"}", "d.json: no panel with a Prometheus query in it"},
-		{"d.json", "[1]", "d.json:1:1: a dashboard is a list, want a mapping"},
-		{"d.json", "{\"panels\": [{\"targets\": [{\"expr\": 5}]}]}", "d.json:1:35: expr is a number or boolean, want a string"},
-		{"d.json", "<html>", "d.json:1:1: a dashboard is a string, want a mapping"},
+		{"d.json", "{\"title\": \"x\"}", "d.json: neither rules nor a dashboard in it"},
+		{"d.json", "[1]", "d.json: neither rules nor a dashboard in it"},
+		{"d.json", "{\"panels\": [{\"targets\": [{\"expr\": \"up\"}, {\"expr\": 5}]}]}", "d.json:1:51: expr is a number or boolean, want a string"},
+		{"d.json", "<html>", "d.json: neither rules nor a dashboard in it"},
 		{"d.json", "\xff\xfe", "d.json: not UTF-8 text"},
 	} {
-		kind := Dashboards
-		if tc.name == "r.yaml" {
-			kind = Rules
-		}
-		if _, err := Read(tc.name, []byte(tc.data), kind); err == nil || err.Error() != tc.want {
+		if _, err := Read(tc.name, []byte(tc.data)); err == nil || err.Error() != tc.want {
 			t.Errorf("%q: got %v, want %s", tc.data, err, tc.want)
 		}
 	}
-	if _, err := Read("x.yaml", []byte("resources: [a, b]\n"), Either); !errors.Is(err, ErrUnrelated) {
+	if _, err := Read("x.yaml", []byte("resources: [a, b]\n")); !errors.Is(err, ErrUnrelated) {
 		t.Errorf("a file of another kind: %v", err)
+	}
+}
+
+// TestLinesEndAsTheYAMLLibraryHasIt reads files whose lines end as only YAML has it.
+func TestLinesEndAsTheYAMLLibraryHasIt(t *testing.T) {
+	for name, data := range map[string]string{
+		"carriage returns":      "groups:\r- name: g\r  rules:\r  - alert: A\r    expr: up == 0\r",
+		"Unicode's line breaks": "groups:\n- name: \"a\u2028b\u2029c\u0085d\"\n  rules:\n  - alert: A\n    expr: up == 0\n",
+	} {
+		d, err := Read("r.yaml", []byte(data))
+		if err != nil || len(d.Queries) != 1 {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		line, column := d.Place(d.Queries[0].Node, 0)
+		if at := d.starts[line-1] + len(string([]rune(data[d.starts[line-1]:])[:column-1])); !strings.HasPrefix(data[at:], "up == 0") {
+			t.Errorf("%s: %d:%d is %q", name, line, column, data[at:])
+		}
 	}
 }

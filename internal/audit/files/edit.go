@@ -53,7 +53,7 @@ func (d *Document) Edit(all ...Edit) *Document {
 		data = slices.Concat(data[:at[e.Start]], []byte(text), data[last:])
 		wanted[stripSpace(e.Node.Value[:e.Start]+e.Text+e.Node.Value[e.End:])]++
 	}
-	out, err := Read(d.Name, data, d.Kind)
+	out, err := Read(d.Name, data)
 	if err != nil {
 		return nil
 	}

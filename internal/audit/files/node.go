@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -258,9 +259,15 @@ type yamlReader struct {
 	nodes int
 }
 
+// yamlBreaks end lines as the YAML library counts them: more of them than an editor shows.
+var yamlBreaks = regexp.MustCompile(`\r\n|[\r\n\x{85}\x{2028}\x{2029}]`)
+
 func parseYAML(data []byte) ([]*Node, error) {
 	d := yaml.NewDecoder(bytes.NewReader(data))
-	r := &yamlReader{data: data, lines: lineStarts(data)}
+	r := &yamlReader{data: data, lines: []int{0}}
+	for _, end := range yamlBreaks.FindAllIndex(data, -1) {
+		r.lines = append(r.lines, end[1])
+	}
 	var out []*Node
 	for {
 		var doc yaml.Node
@@ -348,7 +355,7 @@ func (r *yamlReader) scalar(n *Node, y *yaml.Node) {
 // offsetOf returns the byte at which a YAML node begins; a block's content
 // begins on the line after its indicator.
 func (r *yamlReader) offsetOf(y *yaml.Node) int {
-	at := r.lines[y.Line-1]
+	at := r.lines[min(y.Line, len(r.lines))-1]
 	for c := 1; c < y.Column && at < len(r.data); c++ {
 		_, size := utf8.DecodeRune(r.data[at:])
 		at += size

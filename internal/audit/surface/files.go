@@ -64,9 +64,9 @@ type Reading struct {
 	Notes  []string
 }
 
-// Read reads the files, each once. What stands in a directory or among the arguments is
-// taken for what it is; a file that is neither rules nor a dashboard is skipped, and noted. The
-// notes are there beside an error too.
+// Read reads the files, each once, for what they are. One that is neither rules nor a dashboard
+// is skipped, and noted, where it stands in a directory or among the arguments, and an error where
+// a flag names it. The notes are there beside an error too.
 func (p *Paths) Read() (out Reading, err error) {
 	seen := map[string]bool{}
 	var skipped []string
@@ -85,9 +85,8 @@ func (p *Paths) Read() (out Reading, err error) {
 	}()
 	for _, given := range []struct {
 		paths []string
-		kind  files.Kind
 		named string
-	}{{p.Rules, files.Rules, "--rules: "}, {p.Dashboards, files.Dashboards, "--dashboards: "}, {p.Args, files.Either, ""}} {
+	}{{p.Rules, "--rules: "}, {p.Dashboards, "--dashboards: "}, {p.Args, ""}} {
 		for _, path := range given.paths {
 			names, err := expand(path)
 			if err != nil {
@@ -102,13 +101,10 @@ func (p *Paths) Read() (out Reading, err error) {
 				if err != nil {
 					return out, fmt.Errorf("%s%w", given.named, err)
 				}
-				kind := given.kind
-				if name != path {
-					kind = files.Either
-				}
-				doc, err := files.Read(name, data, kind)
+				named := given.named != "" && name == path
+				doc, err := files.Read(name, data)
 				switch {
-				case errors.Is(err, files.ErrUnrelated), kind == files.Either && p.SkipUnrelated && files.IsTemplate(data):
+				case !named && (errors.Is(err, files.ErrUnrelated) || p.SkipUnrelated && files.IsTemplate(data)):
 					skipped = append(skipped, name)
 				case err != nil:
 					out.Errors = append(out.Errors, err)

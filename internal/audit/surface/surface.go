@@ -281,7 +281,7 @@ func ruleFiles(rules []api.Rule) ([]*files.Document, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read the server's rules: %w", err)
 		}
-		doc, err := files.Read(name+" (in Prometheus)", data, files.Rules)
+		doc, err := files.Read(name+" (in Prometheus)", data)
 		if err != nil {
 			return nil, err
 		}

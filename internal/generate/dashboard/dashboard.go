@@ -9,7 +9,6 @@ package dashboard
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // A Config says what the dashboards are made for.
@@ -217,9 +217,9 @@ func withVariables(expr string) string {
 		"[2m]", "["+RateInterval+"]", "[3m]", "["+RateInterval+"]").Replace(expr)
 }
 
-// Files returns one file of JSON for each dashboard, named after its uid; render
+// Files returns one file of JSON for each dashboard, named after its uid; form
 // makes of it what a program reads.
-func Files(cfg Config, render func(Dashboard) any) ([]generate.File, error) {
+func Files(cfg Config, form func(Dashboard) map[string]any) ([]generate.File, error) {
 	ds, err := Build(cfg)
 	if err != nil {
 		return nil, err
@@ -227,11 +227,8 @@ func Files(cfg Config, render func(Dashboard) any) ([]generate.File, error) {
 	var out []generate.File
 	for _, d := range ds {
 		var b bytes.Buffer
-		enc := json.NewEncoder(&b)
-		enc.SetIndent("", "  ")
-		enc.SetEscapeHTML(false)
-		if err := enc.Encode(render(d)); err != nil {
-			return nil, fmt.Errorf("encode dashboard %s: %w", d.UID, err)
+		if err := render.JSON(&b, form(d)); err != nil {
+			return nil, fmt.Errorf("dashboard %s: %w", d.UID, err)
 		}
 		out = append(out, generate.File{Path: d.UID + ".json", Content: b.Bytes()})
 	}

@@ -29,6 +29,7 @@ package history
 import (
 	"bufio"
 	"bytes"
+	"embed"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -46,80 +47,11 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
 )
 
-// healthyServer is a vLLM 0.32 on one GPU: 2 requests a second of 1000 prompt
-// tokens, half of them cached, and 100 output tokens at 20 ms.
-const healthyServer = `
-vllm:num_requests_running{model_name="m",engine="0"} 4x$
-vllm:num_requests_waiting{model_name="m",engine="0"} 0x$
-vllm:kv_cache_usage_perc{model_name="m",engine="0"} 0.2x$
-vllm:generation_tokens_created{model_name="m",engine="0"} 1794990000x$
-process_start_time_seconds 1794989900x$
-process_resident_memory_bytes 2e9x$
-process_open_fds 60x$
-rate vllm:prompt_tokens_total{model_name="m",engine="0"} 2000
-rate vllm:generation_tokens_total{model_name="m",engine="0"} 200
-rate vllm:prompt_tokens_by_source_total{model_name="m",engine="0",source="local_compute"} 1000
-rate vllm:prompt_tokens_by_source_total{model_name="m",engine="0",source="local_cache_hit"} 1000
-rate vllm:prefix_cache_queries_total{model_name="m",engine="0"} 2000
-rate vllm:prefix_cache_hits_total{model_name="m",engine="0"} 1000
-rate vllm:num_preemptions_total{model_name="m",engine="0"} 0
-rate vllm:admission_rejections_total{model_name="m",engine="0"} 0
-rate vllm:request_success_total{model_name="m",engine="0",finished_reason="stop"} 2
-rate vllm:request_success_total{model_name="m",engine="0",finished_reason="length"} 0
-rate vllm:request_success_total{model_name="m",engine="0",finished_reason="abort"} 0
-rate vllm:request_success_total{model_name="m",engine="0",finished_reason="error"} 0
-rate http_requests_total{handler="/v1/chat/completions",method="POST",status="2xx"} 2
-hist vllm:time_to_first_token_seconds{model_name="m",engine="0"} mean=0.06 rate=2
-hist vllm:inter_token_latency_seconds{model_name="m",engine="0"} mean=0.02 rate=198
-hist vllm:request_time_per_output_token_seconds{model_name="m",engine="0"} mean=0.02 rate=2
-hist vllm:e2e_request_latency_seconds{model_name="m",engine="0"} mean=2.1 rate=2
-hist vllm:request_queue_time_seconds{model_name="m",engine="0"} mean=0.001 rate=2
-hist vllm:request_prefill_time_seconds{model_name="m",engine="0"} mean=0.04 rate=2
-hist vllm:request_decode_time_seconds{model_name="m",engine="0"} mean=2 rate=2
-hist vllm:request_prompt_tokens{model_name="m",engine="0"} mean=1000 rate=2
-hist vllm:request_generation_tokens{model_name="m",engine="0"} mean=100 rate=2
-hist vllm:request_params_max_tokens{model_name="m",engine="0"} mean=400 rate=2
-hist vllm:request_prefill_kv_computed_tokens{model_name="m",engine="0"} mean=500 rate=2
-hist vllm:iteration_tokens_total{model_name="m",engine="0"} mean=24 rate=50
-`
-
-// healthyGateway is a sixty gateway before two servers: 4 requests a second for one model,
-// half of them to each.
-const healthyGateway = `
-rate sixty_gateway_requests_offered_total{model="m",route="/v1/chat/completions",tenant=""} 4
-rate sixty_gateway_requests_total{model="m",route="/v1/chat/completions",tenant="",status="success"} 4
-rate sixty_gateway_requests_total{model="m",route="/v1/chat/completions",tenant="",status="client_error"} 0
-rate sixty_gateway_requests_total{model="m",route="/v1/chat/completions",tenant="",status="upstream_error"} 0
-rate sixty_gateway_requests_total{model="m",route="/v1/chat/completions",tenant="",status="error_event"} 0
-rate sixty_gateway_requests_total{model="m",route="/v1/chat/completions",tenant="",status="timeout"} 0
-rate sixty_gateway_requests_total{model="m",route="/v1/chat/completions",tenant="",status="client_disconnect"} 0
-rate sixty_gateway_requests_total{model="m",route="/v1/chat/completions",tenant="",status="rejected"} 0
-rate sixty_gateway_output_tokens_total{model="m",route="/v1/chat/completions",tenant=""} 400
-rate sixty_gateway_client_blocked_seconds_total{model="m",route="/v1/chat/completions",tenant=""} 0.01
-hist sixty_gateway_request_duration_seconds{model="m",route="/v1/chat/completions",tenant=""} mean=2.15 rate=4
-hist sixty_gateway_time_to_first_token_seconds{model="m",route="/v1/chat/completions",tenant=""} mean=0.1 rate=4
-rate sixty_gateway_retries_total 0
-sixty_gateway_requests_open{state="waiting"} 0x$
-sixty_gateway_requests_open{state="prefill"} 1x$
-sixty_gateway_requests_open{state="streaming"} 8x$
-sixty_gateway_suspected_leaks 0x$
-sixty_gateway_upstream_up{upstream="b:8000"} 1x$
-sixty_gateway_upstream_up{upstream="c:8000"} 1x$
-rate sixty_gateway_upstream_attempts_total{upstream="b:8000"} 2
-rate sixty_gateway_upstream_attempts_total{upstream="c:8000"} 2
-sixty_gateway_upstream_engine_excess{upstream="b:8000"} 0x$
-sixty_gateway_upstream_engine_excess{upstream="c:8000"} 0x$
-sixty_gateway_upstream_engine_missing{upstream="b:8000"} 0x$
-sixty_gateway_upstream_engine_missing{upstream="c:8000"} 0x$
-sixty_gateway_upstream_engine_created_seconds{upstream="b:8000"} 1794990000.125x$
-sixty_gateway_upstream_engine_created_seconds{upstream="c:8000"} 1794990007.5x$
-rate sixty_gateway_upstream_engine_output_tokens_total{model="m",upstream="b:8000"} 200
-rate sixty_gateway_upstream_engine_output_tokens_total{model="m",upstream="c:8000"} 200
-rate sixty_gateway_upstream_engine_ended_total{model="m",upstream="b:8000"} 2
-rate sixty_gateway_upstream_engine_ended_total{model="m",upstream="c:8000"} 2
-rate sixty_gateway_upstream_engine_ended_seconds_total{model="m",upstream="b:8000"} 4.2
-rate sixty_gateway_upstream_engine_ended_seconds_total{model="m",upstream="c:8000"} 4.2
-`
+// usual are the healthy server and the healthy gateway that cases begin with; $ in them is the
+// number of scrapes after the first.
+//
+//go:embed healthy.txt gateway.txt
+var usual embed.FS
 
 // boundsOf returns the upper bounds of a family's buckets, of a server with
 // max_model_len 32768.
@@ -275,8 +207,8 @@ func (c *Case) parseLike(words []string) error {
 	if len(words) == 0 {
 		return fmt.Errorf("like what?")
 	}
-	known, ok := map[string]string{"healthy": healthyServer, "gateway": healthyGateway}[words[0]]
-	if !ok {
+	known, err := usual.ReadFile(words[0] + ".txt")
+	if err != nil {
 		text, err := fs.ReadFile(c.files, words[0]+".txt")
 		if err != nil {
 			return err
@@ -286,7 +218,7 @@ func (c *Case) parseLike(words []string) error {
 	if c.Scrapes == 0 {
 		return fmt.Errorf("like %s before the line that says every", words[0])
 	}
-	text := strings.ReplaceAll(known, "$", strconv.Itoa(c.Scrapes-1))
+	text := strings.ReplaceAll(string(known), "$", strconv.Itoa(c.Scrapes-1))
 	if len(words) > 1 {
 		text = strings.ReplaceAll(text, `engine="0"`, `engine="0",`+words[1])
 		text = regexp.MustCompile(`(?m)^(process_\w+) `).ReplaceAllString(text, `$1{`+words[1]+`} `)

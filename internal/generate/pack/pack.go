@@ -237,8 +237,8 @@ func Dashboards(c dashboard.Config, format string) ([]generate.File, error) {
 	return nil, fmt.Errorf("--output: unknown format %q: want grafana or perses", format)
 }
 
-// Runbooks renders the runbooks as markdown or html. Rules may be nil: they are made then.
-func Runbooks(c generate.RulesConfig, rules *generate.Rules, format string) (files []generate.File, err error) {
+// Runbooks renders the runbooks. Rules may be nil: they are made then.
+func Runbooks(c generate.RulesConfig, rules *generate.Rules) (files []generate.File, err error) {
 	if rules == nil {
 		if rules, err = generate.NewRules(c); err != nil {
 			return nil, err
@@ -248,14 +248,8 @@ func Runbooks(c generate.RulesConfig, rules *generate.Rules, format string) (fil
 	if c.DashboardURL != "" {
 		page.Dashboard = c.PanelURL
 	}
-	page.Rules = append(page.Rules, rules.Groups()...)
-	switch format {
-	case "markdown":
-		return runbookpage.Markdown(page)
-	case "html":
-		return runbookpage.HTML(page)
-	}
-	return nil, fmt.Errorf("--output: unknown format %q: want markdown or html", format)
+	page.Rules = rules.Groups()
+	return runbookpage.Markdown(page)
 }
 
 // Everything renders all that can be generated for one deployment.
@@ -281,8 +275,7 @@ func Everything(c Config) (files []generate.File, notes []string, err error) {
 		{"scrape", func() ([]generate.File, error) {
 			return scrapeconfig.Generate(scrapeconfig.Config{Format: scrapeconfig.Prometheus, Targets: []string{"localhost:8000"}})
 		}},
-		{"runbooks/markdown", func() ([]generate.File, error) { return Runbooks(c.RulesConfig, rules, "markdown") }},
-		{"runbooks/html", func() ([]generate.File, error) { return Runbooks(c.RulesConfig, rules, "html") }},
+		{"runbooks/markdown", func() ([]generate.File, error) { return Runbooks(c.RulesConfig, rules) }},
 	} {
 		rendered, err := part.render()
 		if err != nil {

@@ -1,10 +1,7 @@
-// Package runbookpage renders the catalogue as runbook pages, in Markdown and in
-// HTML: one page for each pathology, which opens with what to see and to do and
-// ends with the exact condition, and an index with a map of what explains what.
-//
-// Both forms are made of the same sections, so that they say the same. Graphs are
-// Mermaid in Markdown, which GitHub and wikis draw; HTML pages need nothing but
-// themselves, no scripts, no fonts, no images, and have lists of links in their place.
+// Package runbookpage renders the catalogue as runbook pages in Markdown: one page for
+// each pathology, which opens with what to see and to do and ends with the exact
+// condition, and an index with a map of what explains what. Graphs are Mermaid, which
+// GitHub and wikis draw.
 //
 // It is pure: values in, files out. Package cli calls it; docs/pathologies is
 // its output.
@@ -52,65 +49,41 @@ type Config struct {
 	Notice func(*catalog.Pathology) string
 }
 
-// A runbook is one page, before it takes a form.
-type runbook struct {
-	id, title string
-	lead      string // one sentence
-	facts     []fact
-	sections  []section
-}
-
-// A fact is a name and its value, in Markdown.
-type fact struct{ name, value string }
-
-// A section is a heading with what stands below it.
-type section struct {
-	heading  string
-	markdown string
-	graph    *graph  // below the text, of Markdown alone; nil where there is none
-	entries  []entry // folded away, below the graph
-}
-
-// An entry is folded: its title, a text, and code.
-type entry struct {
-	title, text string
-	code        string // PromQL
-}
-
-// A linker returns the address of a pathology's page, from another page.
-type linker func(id string) string
-
-// book returns the pages of a catalogue, the index first.
-func (c Config) book(link linker) ([]runbook, error) {
-	titles := map[string]string{}
-	var split []runbook
+// Markdown returns the pages as README.md and ID.md, for a repository or a
+// wiki: tables as GitHub has them, diagrams in Mermaid.
+func Markdown(c Config) ([]generate.File, error) {
+	titles, bodies := map[string]string{}, map[string]string{}
 	for _, p := range c.Pathologies {
-		title, sections := parse(p.Runbook)
-		if title == "" {
-			return nil, fmt.Errorf("runbook page of %s: the runbook has no title", p.ID)
+		first, body, _ := strings.Cut(strings.TrimSpace(p.Runbook), "\n")
+		title, ok := strings.CutPrefix(first, "# ")
+		if !ok {
+			return nil, fmt.Errorf("runbook page of %s: the runbook does not begin with a title", p.ID)
 		}
-		titles[p.ID] = title
-		split = append(split, runbook{id: p.ID, title: title, sections: sections})
+		titles[p.ID], bodies[p.ID] = strings.TrimSpace(title), body
 	}
-	out := []runbook{c.index(titles, link)}
-	for i, p := range c.Pathologies {
-		pg := split[i]
-		pg.lead = render.Sentence(p.Title)
-		pg.facts = c.facts(p)
-		for j := range pg.sections {
-			pg.sections[j].markdown = linked(pg.sections[j].markdown, p.ID, titles, link)
+	notice := func(p *catalog.Pathology) string {
+		if c.Notice != nil {
+			return c.Notice(p)
 		}
-		pg.sections = append(pg.sections, c.condition(p), c.related(p, titles, link), c.readings(p))
-		if s, ok := c.alert(p); ok {
-			pg.sections = append(pg.sections, s)
-		}
-		out = append(out, pg)
+		return "Written by `sixty generate runbooks`. DO NOT EDIT."
+	}
+	out := []generate.File{{Path: "README.md", Content: c.index(notice(nil), titles)}}
+	for _, p := range c.Pathologies {
+		var pg page
+		pg.printf("<!-- %s -->\n\n# %s\n\n%s\n\n", notice(p), titles[p.ID], render.Escape(render.Sentence(p.Title)))
+		c.facts(&pg, p)
+		pg.printf("\n%s\n", strings.TrimSpace(linked(bodies[p.ID], p.ID, titles)))
+		c.condition(&pg, p)
+		c.related(&pg, p, titles)
+		c.readings(&pg, p)
+		c.alert(&pg, p)
+		out = append(out, generate.File{Path: p.ID + ".md", Content: []byte(pg.String())})
 	}
 	return out, nil
 }
 
-// facts are what the head of a page tells.
-func (c Config) facts(p *catalog.Pathology) []fact {
+// facts writes what the head of a page tells.
+func (c Config) facts(pg *page, p *catalog.Pathology) {
 	grades := []string{p.Severity.String()}
 	for _, g := range p.Grades {
 		grades = append(grades, g.Severity.String())
@@ -123,17 +96,14 @@ func (c Config) facts(p *catalog.Pathology) []fact {
 	if p.For > 0 {
 		after = "after " + span(p.For)
 	}
-	out := []fact{
-		{"Alert", render.Code(p.Alert) + " fires " + after},
-		{"Severity", severity},
-		{"Diagnose", render.Code("sixty diagnose http://HOST:8000")},
-	}
+	pg.printf("- **Alert:** %s fires %s\n", render.Code(p.Alert), after)
+	pg.printf("- **Severity:** %s\n", severity)
+	pg.printf("- **Diagnose:** %s\n", render.Code("sixty diagnose http://HOST:8000"))
 	if c.Dashboard != nil {
 		if url := c.Dashboard(p); url != "" {
-			out = append(out, fact{"Dashboard", "[open the panel](<" + strings.NewReplacer("<", "%3C", ">", "%3E", "\n", "").Replace(url) + ">)"})
+			pg.printf("- **Dashboard:** [open the panel](<%s>)\n", strings.NewReplacer("<", "%3C", ">", "%3E", "\n", "").Replace(url))
 		}
 	}
-	return out
 }
 
 // waiting says how long the alert of a grade waits, where that is its own.
@@ -146,7 +116,7 @@ func waiting(g catalog.Grade) string {
 
 // condition says in words when a pathology holds, and where each number comes
 // from.
-func (c Config) condition(p *catalog.Pathology) section {
+func (c Config) condition(pg *page, p *catalog.Pathology) {
 	var b strings.Builder
 	switch top := flat(p.When); {
 	case top.All != nil:
@@ -185,7 +155,7 @@ func (c Config) condition(p *catalog.Pathology) section {
 		b.WriteString("\nNormal is what the same signal was in this deployment's own past: the baseline.\n")
 	}
 	b.WriteString("\nSet a threshold with " + render.Code("sixty diagnose --set NAME=VALUE") + ". A reading or a threshold that is missing makes a comparison unknown, which is not healthy.\n")
-	return section{heading: "Condition", markdown: b.String()}
+	pg.section("Condition", b.String())
 }
 
 // flat returns a condition without an All right within an All, or an Any
@@ -269,20 +239,19 @@ func (c Config) value(t *catalog.Threshold) string {
 	return strings.Join(parts, "; without it ")
 }
 
-// related draws what inhibits what.
-func (c Config) related(p *catalog.Pathology, titles map[string]string, link linker) section {
-	g := &graph{}
-	self := g.add(p.ID, titles[p.ID], "")
+// related says and draws what inhibits what.
+func (c Config) related(pg *page, p *catalog.Pathology, titles map[string]string) {
+	g := graph{ids: []string{p.ID}}
 	var causes, symptoms []string
 	for _, q := range c.Pathologies {
 		if q.Inhibits(p) {
-			causes = append(causes, reference(q.ID, titles, link))
-			g.connect(g.add(q.ID, titles[q.ID], link(q.ID)), self)
+			causes, g.ids = append(causes, reference(q.ID, titles)), append(g.ids, q.ID)
+			g.connect(q.ID, p.ID)
 		}
 	}
 	for _, q := range p.Symptoms(c.Pathologies) {
-		symptoms = append(symptoms, reference(q.ID, titles, link))
-		g.connect(self, g.add(q.ID, titles[q.ID], link(q.ID)))
+		symptoms, g.ids = append(symptoms, reference(q.ID, titles)), append(g.ids, q.ID)
+		g.connect(p.ID, q.ID)
 	}
 	text := "Nothing in the catalogue explains it."
 	if len(causes) > 0 {
@@ -293,25 +262,24 @@ func (c Config) related(p *catalog.Pathology, titles map[string]string, link lin
 	} else {
 		text += "\n\nIt explains nothing else."
 	}
-	if len(causes)+len(symptoms) == 0 {
-		g = nil
+	pg.section("Causes and symptoms", text)
+	if len(g.edges) > 0 {
+		pg.WriteString(g.mermaid("LR", p.ID, titles))
 	}
-	return section{heading: "Causes and symptoms", markdown: text + "\n", graph: g}
 }
 
 // readings lists what the condition reads, with PromQL to paste.
-func (c Config) readings(p *catalog.Pathology) section {
-	var entries []entry
+func (c Config) readings(pg *page, p *catalog.Pathology) {
+	pg.section("What it reads", "Each is defined once, and asked for with this PromQL.")
 	var seen []*indicator.Signal
 	for _, cond := range append([]catalog.Cond{p.When}, p.Supports...) {
 		cond.Signals(func(s *indicator.Signal) {
 			if !slices.Contains(seen, s) {
 				seen = append(seen, s)
-				entries = append(entries, entry{title: s.Title + " (" + s.Name + ", " + string(s.Unit) + ")", text: doc(s), code: c.promQL(s)})
+				pg.entry(s.Title+" ("+s.Name+", "+string(s.Unit)+")", doc(s), c.promQL(s))
 			}
 		})
 	}
-	return section{heading: "What it reads", markdown: "Each is defined once, and asked for with this PromQL.\n", entries: entries}
 }
 
 func doc(s *indicator.Signal) string {
@@ -338,54 +306,55 @@ func (c Config) promQL(s *indicator.Signal) string {
 	return tree.Pretty(0)
 }
 
-// alert shows the alert's rules.
-func (c Config) alert(p *catalog.Pathology) (section, bool) {
-	var entries []entry
+// alert shows the alert's rules, where there are any.
+func (c Config) alert(pg *page, p *catalog.Pathology) {
+	heading := "Alert rule"
 	for _, g := range c.Rules {
 		for _, r := range g.Rules {
 			if r.Alert != p.Alert {
 				continue
 			}
+			if heading != "" {
+				pg.section(heading, "It reads what the recording rules of the same pack record.")
+				heading = ""
+			}
 			title := r.Alert
 			if severity := r.Labels["severity"]; severity != "" {
 				title += ", severity " + severity
 			}
-			entries = append(entries, entry{title: title, text: render.Escape(r.Annotations["thresholds"]), code: r.Expr})
+			pg.entry(title, render.Escape(r.Annotations["thresholds"]), r.Expr)
 		}
 	}
-	return section{heading: "Alert rule", markdown: "It reads what the recording rules of the same pack record.\n", entries: entries}, len(entries) > 0
 }
 
 // index is the page that leads to the others.
-func (c Config) index(titles map[string]string, link linker) runbook {
-	var b strings.Builder
-	b.WriteString("| Pathology | Severity | Alert | For | In a sentence |\n|---|---|---|---|---|\n")
+func (c Config) index(notice string, titles map[string]string) []byte {
+	var rows strings.Builder
 	for _, p := range c.Pathologies {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", reference(p.ID, titles, link), p.Severity, render.Code(p.Alert), span(p.For), render.Escape(p.Title))
+		fmt.Fprintf(&rows, "| %s | %s | %s | %s | %s |\n",
+			reference(p.ID, titles), p.Severity, render.Code(p.Alert), span(p.For), render.Escape(p.Title))
 	}
-	return runbook{
-		title: "Runbooks",
-		lead:  "What can go wrong with an LLM inference server: how it shows, what to do, and how to tell that it worked.",
-		sections: []section{
-			{heading: "In an incident", markdown: "1. Let the numbers speak: " + render.Code("sixty diagnose http://HOST:8000") + " names the cause and links its page.\n" +
-				"2. With an alert in hand, open the page of its name in the table below.\n" +
-				"3. With neither, begin with the three latencies: the table in " + reference("saturation", titles, link) + " tells from TTFT, queue time and ITL where to look.\n"},
-			{heading: "All pathologies", markdown: "Root causes come before symptoms; of two that are found, the earlier and more severe leads the verdict.\n\n" + b.String()},
-			{heading: "What explains what", markdown: "An arrow leads from a cause to a symptom that it explains while both are found on one target. Arrows that a longer path implies are left out; each page lists its own in full.\n", graph: c.overview(titles, link)},
-		},
-	}
+	var pg page
+	pg.printf("<!-- %s -->\n\n# Runbooks\n\n", notice)
+	pg.WriteString("What can go wrong with an LLM inference server: how it shows, what to do, and how to tell that it worked.\n")
+	pg.section("In an incident", "1. Let the numbers speak: "+render.Code("sixty diagnose http://HOST:8000")+" names the cause and links its page.\n"+
+		"2. With an alert in hand, open the page of its name in the table below.\n"+
+		"3. With neither, begin with the three latencies: the table in "+reference("saturation", titles)+" tells from TTFT, queue time and ITL where to look.")
+	pg.section("All pathologies", "Root causes come before symptoms; of two that are found, the earlier and more severe leads the verdict.\n\n"+
+		"| Pathology | Severity | Alert | For | In a sentence |\n|---|---|---|---|---|\n"+rows.String())
+	pg.section("What explains what", "An arrow leads from a cause to a symptom that it explains while both are found on one target. "+
+		"Arrows that a longer path implies are left out; each page lists its own in full.")
+	pg.WriteString(c.overview().mermaid("TB", "", titles)) // causes above, symptoms below
+	return []byte(pg.String())
 }
 
 // overview is the graph of all inhibitions without those that longer paths imply.
-func (c Config) overview(titles map[string]string, link linker) *graph {
-	g := &graph{down: true} // causes above, symptoms below
-	number := map[string]int{}
+func (c Config) overview() *graph {
+	g := &graph{}
 	for _, p := range c.Pathologies {
-		number[p.ID] = g.add(p.ID, titles[p.ID], link(p.ID))
-	}
-	for _, p := range c.Pathologies {
+		g.ids = append(g.ids, p.ID)
 		for _, q := range p.Symptoms(c.Pathologies) {
-			g.connect(number[p.ID], number[q.ID])
+			g.connect(p.ID, q.ID)
 		}
 	}
 	g.reduce()

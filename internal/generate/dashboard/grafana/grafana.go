@@ -6,7 +6,6 @@
 package grafana
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -17,15 +16,20 @@ import (
 	"github.com/sixty-dev/sixty/internal/generate"
 )
 
-// schemaVersion is the version of the dashboard model, Grafana 11's.
+// schemaVersion is the version of the dashboard model, Grafana 11's. Newer Grafanas migrate it as
+// they load it. Names are those of Grafana's own schema, against which tests check what is written.
 const schemaVersion = 39
 
+// An object is one of Grafana's JSON. Its keys are written in alphabetical order, as Grafana
+// exports them.
+type object = map[string]any
+
 // promDS is the data source that the reader chose.
-var promDS = datasource{Type: "prometheus", UID: "${datasource}"}
+var promDS = object{"type": "prometheus", "uid": "${datasource}"}
 
 // Files returns one file for each dashboard, named after its uid.
 func Files(cfg layout.Config) ([]generate.File, error) {
-	return layout.Files(cfg, func(d layout.Dashboard) any { return render(d) })
+	return layout.Files(cfg, render)
 }
 
 // PanelPath returns the path, in any Grafana, of the panel on which a pathology is to be
@@ -41,57 +45,74 @@ func PanelPath(p *catalog.Pathology) string {
 // BudgetPath is the path of the panel of the error budgets.
 const BudgetPath = "/d/sixty-gateway?viewPanel=613"
 
-func render(d layout.Dashboard) dashboard {
-	out := dashboard{
-		UID: d.UID, Title: d.Title, Description: d.Doc, Tags: []string{layout.Tag, "vllm"},
-		SchemaVersion: schemaVersion, Version: 1, Timezone: "browser", GraphTooltip: 1,
-		Time: timeRange{From: "now-1h", To: "now"}, Refresh: "30s",
-		Links: []link{
-			{Title: "sixty", Type: "dashboards", Icon: "external link", Tags: []string{layout.Tag}, IncludeVars: true, KeepTime: true},
-			{Title: "Runbooks", Type: "link", Icon: "doc", Tags: []string{}, URL: d.Runbooks, TargetBlank: true},
-		},
-		Templating: list[variable]{variables(d.Variables)},
-		Panels:     panels(d.Rows),
-		Timepicker: map[string]bool{},
-	}
-	out.Annotations.List = []annotation{}
+func render(d layout.Dashboard) object {
+	annotations := []object{}
 	for _, e := range d.Events {
-		out.Annotations.List = append(out.Annotations.List, annotation{
-			Name: e.Name, Datasource: promDS, Enable: true, IconColor: e.Colour, Expr: e.Expr, Step: "30s",
-			TitleFormat: e.Title, TextFormat: e.Text, TagKeys: strings.Join(e.Tags, ","),
+		annotations = append(annotations, object{
+			"name": e.Name, "datasource": promDS, "enable": true, "iconColor": e.Colour, "expr": e.Expr, "step": "30s",
+			"titleFormat": e.Title, "textFormat": e.Text, "tagKeys": strings.Join(e.Tags, ","),
 		})
+	}
+	others := link("sixty", "dashboards", "external link", "")
+	others["tags"], others["includeVars"], others["keepTime"] = []string{layout.Tag}, true, true
+	return object{
+		"uid": d.UID, "title": d.Title, "description": d.Doc, "tags": []string{layout.Tag, "vllm"},
+		"schemaVersion": schemaVersion, "version": 1, "id": nil, // Grafana gives one
+		"editable": false, "timezone": "browser", "timepicker": object{}, "graphTooltip": 1, // shares the crosshair
+		"time": object{"from": "now-1h", "to": "now"}, "refresh": "30s",
+		"links":       []object{others, link("Runbooks", "link", "doc", d.Runbooks)},
+		"annotations": object{"list": annotations},
+		"templating":  object{"list": variables(d.Variables)},
+		"panels":      panels(d.Rows),
+	}
+}
+
+// link leads to an address, in a tab of its own, or to dashboards where there is none.
+func link(title, kind, icon, url string) object {
+	out := object{
+		"title": title, "type": kind, "icon": icon, "tooltip": "", "tags": []string{},
+		"asDropdown": false, "targetBlank": url != "", "includeVars": false, "keepTime": false,
+	}
+	if url != "" {
+		out["url"] = url
 	}
 	return out
 }
 
-func variables(vs []layout.Variable) []variable {
-	out := []variable{{Type: "datasource", Name: "datasource", Label: "Data source", Query: "prometheus", Refresh: 1}}
+func variables(vs []layout.Variable) []object {
+	out := []object{{
+		"type": "datasource", "name": "datasource", "label": "Data source", "query": "prometheus",
+		"refresh": 1, "sort": 0, "includeAll": false, "multi": false,
+	}}
 	for _, v := range vs {
 		all := ".*" // a label that some series lack matches them, too
 		if v.Always {
 			all = ".+"
 		}
 		query := fmt.Sprintf("label_values(%s, %s)", v.Selector, v.Label)
-		out = append(out, variable{
-			Type: "query", Name: v.Name, Label: v.Title, Datasource: &promDS,
-			Query: variableQuery{Kind: 1, Query: query, RefID: "PrometheusVariableQueryEditor-VariableQuery"}, Definition: query,
-			Current: &variableValue{Text: "All", Value: "$__all"}, IncludeAll: true, AllValue: all, Multi: true,
-			Refresh: 2, Sort: 1, // when the time range changes; alphabetical
+		out = append(out, object{
+			"type": "query", "name": v.Name, "label": v.Title, "datasource": promDS, "definition": query,
+			"query":   object{"qryType": 1, "query": query, "refId": "PrometheusVariableQueryEditor-VariableQuery"}, // 1: label values
+			"current": object{"text": "All", "value": "$__all"}, "includeAll": true, "allValue": all, "multi": true,
+			"refresh": 2, "sort": 1, // when the time range changes; alphabetical
 		})
 	}
 	return out
 }
 
 // panels places rows and their panels on the grid, left to right.
-func panels(rows []layout.Row) []panel {
-	var out []panel
+func panels(rows []layout.Row) []object {
+	var out []object
 	y := 0
 	for _, r := range rows {
-		open := false
-		out = append(out, panel{
-			Type: "row", ID: r.ID, Title: r.Title, GridPos: gridPos{H: 1, W: layout.Columns, Y: y}, Repeat: r.Repeat,
-			Collapsed: &open, Panels: []panel{},
-		})
+		row := object{
+			"type": "row", "id": r.ID, "title": r.Title, "gridPos": object{"h": 1, "w": layout.Columns, "x": 0, "y": y},
+			"collapsed": false, "panels": []object{},
+		}
+		if r.Repeat != "" {
+			row["repeat"] = r.Repeat
+		}
+		out = append(out, row)
 		y++
 		x, height := 0, 0
 		for _, p := range r.Panels {
@@ -99,8 +120,8 @@ func panels(rows []layout.Row) []panel {
 				x, y, height = 0, y+height, 0
 			}
 			chart := chart(p)
-			chart.GridPos = gridPos{H: p.Height(), W: p.Width, X: x, Y: y}
-			height = max(height, chart.GridPos.H)
+			chart["gridPos"] = object{"h": p.Height(), "w": p.Width, "x": x, "y": y}
+			height = max(height, p.Height())
 			x += p.Width
 			out = append(out, chart)
 		}
@@ -109,53 +130,57 @@ func panels(rows []layout.Row) []panel {
 	return out
 }
 
-func chart(p layout.Panel) panel {
-	out := panel{
-		ID: p.ID, Title: p.Title, Description: p.Doc, Datasource: &promDS,
-		FieldConfig: &fieldConfig{Defaults: fieldDefaults{Unit: unit(p.Unit), NoValue: p.NoData}, Overrides: []fieldOverride{}},
-	}
-	for _, l := range p.Links {
-		out.Links = append(out.Links, link{Title: l.Title, Type: "link", Icon: "doc", Tags: []string{}, URL: l.URL, TargetBlank: true})
-	}
-	for i, s := range p.Series {
-		format := "time_series"
-		if p.Kind == layout.Heatmap {
-			format = "heatmap"
-		}
-		out.Targets = append(out.Targets, target{
-			Datasource: promDS, RefID: refID(i), Expr: s.Expr, LegendFormat: s.Legend, Range: true, Format: format, EditorMode: "code",
-		})
-	}
-	defaults := &out.FieldConfig.Defaults
+func chart(p layout.Panel) object {
+	format := "time_series"
+	defaults, overridden := object{"unit": unit(p.Unit), "noValue": p.NoData}, []object{}
+	out := object{"id": p.ID, "title": p.Title, "description": p.Doc, "datasource": promDS}
 	switch p.Kind {
 	case layout.Heatmap:
-		out.Type, out.Options = "heatmap", json.RawMessage(fmt.Sprintf(heatmapOptions, unit(p.Unit)))
-		defaults.Unit = ""
+		format = "heatmap"
+		out["type"], out["options"] = "heatmap", heatmapOptions(p.Unit)
+		delete(defaults, "unit")
 	case layout.Stat:
-		out.Type, out.Options = "stat", json.RawMessage(statOptions)
-		defaults.Thresholds, defaults.Color = steps(p.Steps), &color{Mode: "thresholds"}
-		defaults.bounds(p)
+		out["type"], out["options"] = "stat", statOptions
+		defaults["thresholds"], defaults["color"] = steps(p.Steps), object{"mode": "thresholds"}
 	default:
-		out.Type, out.Options = "timeseries", json.RawMessage(seriesOptions)
-		defaults.Custom = custom(p)
-		defaults.Color = &color{Mode: "palette-classic-by-name"}
-		defaults.Thresholds = steps(p.Lines())
-		defaults.bounds(p)
-		out.FieldConfig.Overrides = overrides(p)
+		out["type"], out["options"] = "timeseries", seriesOptions
+		defaults["custom"] = lineOptions(p)
+		defaults["thresholds"], defaults["color"] = steps(p.Lines()), object{"mode": "palette-classic-by-name"}
+		overridden = overrides(p)
 	}
+	if p.Max > 0 && p.Kind != layout.Heatmap { // the axis of what has natural ends
+		defaults["min"], defaults["max"] = 0, p.Max
+	}
+	out["fieldConfig"] = object{"defaults": defaults, "overrides": overridden}
+	var links, targets []object
+	for _, l := range p.Links {
+		links = append(links, link(l.Title, "link", "doc", l.URL))
+	}
+	for i, s := range p.Series {
+		targets = append(targets, object{
+			"datasource": promDS, "refId": refID(i), "expr": s.Expr, "legendFormat": s.Legend,
+			"range": true, "instant": false, "format": format, "editorMode": "code",
+		})
+	}
+	out["links"], out["targets"] = links, targets
 	return out
 }
 
-// bounds fixes the axis of what has natural ends.
-func (f *fieldDefaults) bounds(p layout.Panel) {
-	if p.Max > 0 {
-		zero, top := 0.0, p.Max
-		f.Min, f.Max = &zero, &top
+// Options of panels that are the same on every dashboard.
+var (
+	seriesOptions = object{
+		"legend":  object{"displayMode": "list", "placement": "bottom", "showLegend": true, "calcs": []string{}},
+		"tooltip": object{"mode": "multi", "sort": "desc"},
 	}
-}
+	statOptions = object{
+		"graphMode": "area", "colorMode": "value", "justifyMode": "auto", "textMode": "value_and_name",
+		"wideLayout": true, "showPercentChange": false, "percentChangeColorMode": "standard", "orientation": "auto",
+		"reduceOptions": object{"calcs": []string{"lastNotNull"}, "fields": "", "values": false},
+	}
+)
 
-// custom says how lines are drawn.
-func custom(p layout.Panel) json.RawMessage {
+// lineOptions says how lines are drawn.
+func lineOptions(p layout.Panel) object {
 	stacking, opacity, thresholds := "none", 5, "off"
 	if p.Stack {
 		stacking, opacity = "normal", 30
@@ -163,52 +188,65 @@ func custom(p layout.Panel) json.RawMessage {
 	if len(p.Lines()) > 0 {
 		thresholds = "dashed"
 	}
-	return json.RawMessage(fmt.Sprintf(lineOptions, opacity, stacking, thresholds))
+	return object{
+		"drawStyle": "line", "lineWidth": 2, "fillOpacity": opacity, "showPoints": "never", "spanNulls": false, "axisSoftMin": 0,
+		"stacking": object{"mode": stacking, "group": "A"}, "thresholdsStyle": object{"mode": thresholds},
+	}
+}
+
+// heatmapOptions says how cells are drawn; empty ones are hidden.
+func heatmapOptions(u indicator.Unit) object {
+	return object{
+		"calculate": false, "cellGap": 1,
+		"color": object{
+			"mode": "scheme", "scheme": "Oranges", "fill": "dark-orange", "scale": "exponential", "exponent": 0.5, "steps": 64,
+			"reverse": false,
+		},
+		"yAxis":     object{"axisPlacement": "left", "reverse": false, "unit": unit(u)},
+		"showValue": "never", "legend": object{"show": true}, "tooltip": object{"mode": "single", "yHistogram": true},
+		"exemplars": object{"color": "rgba(255,0,255,0.7)"}, "rowsFrame": object{"layout": "auto"}, "filterValues": object{"le": 1e-9},
+	}
 }
 
 // overrides puts what has another unit on the right axis, and the volume behind
 // percentiles into bars there.
-func overrides(p layout.Panel) []fieldOverride {
-	out := []fieldOverride{}
+func overrides(p layout.Panel) []object {
+	out := []object{}
 	for i, s := range p.Series {
 		if !s.Right && s.Unit == p.Unit {
 			continue
 		}
-		o := fieldOverride{Matcher: matcher{ID: "byFrameRefID", Options: refID(i)}, Properties: []fieldProperty{
-			{ID: "unit", Value: unit(s.Unit)},
-			{ID: "custom.axisPlacement", Value: "right"},
-			{ID: "custom.axisLabel", Value: axisLabel(s)},
-			{ID: "custom.thresholdsStyle", Value: map[string]string{"mode": "off"}},
-		}}
+		label := s.Heading()
 		if s.Right {
-			o.Properties = append(o.Properties,
-				fieldProperty{ID: "custom.drawStyle", Value: "bars"},
-				fieldProperty{ID: "custom.fillOpacity", Value: 15},
-				fieldProperty{ID: "custom.lineWidth", Value: 0},
-				fieldProperty{ID: "color", Value: color{Mode: "fixed", FixedColor: "text"}},
+			label = "requests"
+		}
+		properties := []object{
+			{"id": "unit", "value": unit(s.Unit)},
+			{"id": "custom.axisPlacement", "value": "right"},
+			{"id": "custom.axisLabel", "value": label},
+			{"id": "custom.thresholdsStyle", "value": object{"mode": "off"}},
+		}
+		if s.Right {
+			properties = append(properties,
+				object{"id": "custom.drawStyle", "value": "bars"},
+				object{"id": "custom.fillOpacity", "value": 15},
+				object{"id": "custom.lineWidth", "value": 0},
+				object{"id": "color", "value": object{"mode": "fixed", "fixedColor": "text"}},
 			)
 		}
-		out = append(out, o)
+		out = append(out, object{"matcher": object{"id": "byFrameRefID", "options": refID(i)}, "properties": properties})
 	}
 	return out
-}
-
-func axisLabel(s layout.Series) string {
-	if s.Right {
-		return "requests"
-	}
-	return s.Heading()
 }
 
 var levelColours = map[layout.Level]string{layout.Warning: "yellow", layout.Critical: "red", layout.Good: "green"}
 
-func steps(in []layout.Step) *thresholds {
-	out := &thresholds{Mode: "absolute", Steps: []thresholdStep{{Color: "green"}}}
+func steps(in []layout.Step) object {
+	out := []object{{"value": nil, "color": "green"}} // from the beginning
 	for _, s := range in {
-		v := s.Value
-		out.Steps = append(out.Steps, thresholdStep{Value: &v, Color: levelColours[s.Level]})
+		out = append(out, object{"value": s.Value, "color": levelColours[s.Level]})
 	}
-	return out
+	return object{"mode": "absolute", "steps": out}
 }
 
 // refID names queries A, B, C.

@@ -29,37 +29,45 @@ const (
 
 // Files returns one file for each dashboard, named after it.
 func Files(cfg layout.Config) ([]generate.File, error) {
-	return layout.Files(cfg, func(d layout.Dashboard) any { return render(d) })
+	return layout.Files(cfg, render)
 }
 
-func render(d layout.Dashboard) resource {
-	out := resource{
-		Kind: "Dashboard", Metadata: metadata{Name: d.UID, Project: Project},
-		Spec: spec{
-			Display:  display{Name: d.Title, Description: d.Doc},
-			Duration: "1h", RefreshInterval: "30s",
-			Variables: variables(d.Variables), Panels: map[string]object{},
-		},
-	}
+// An object is one of Perses' JSON. Names are those of Perses' own packages, against which tests
+// check what is written.
+type object = map[string]any
+
+// kindOf is a variable, a panel, a query, a grid, or a plugin with its options.
+func kindOf(kind string, spec object) object { return object{"kind": kind, "spec": spec} }
+
+func render(d layout.Dashboard) object {
+	panels, grids := object{}, []object{}
 	for _, r := range d.Rows {
 		var parts []unitPanel
 		for _, p := range r.Panels {
 			parts = append(parts, byUnit(p)...)
 		}
 		for _, p := range parts {
-			out.Spec.Panels[p.name()] = chart(p)
+			panels[p.name()] = chart(p)
 		}
-		g := gridSpec{Display: gridDisplay{Title: r.Title}, Items: layOut(parts), RepeatVariable: r.Repeat}
-		g.Display.Collapse.Open = true
-		out.Spec.Layouts = append(out.Spec.Layouts, object{"Grid", g})
+		grid := object{"display": object{"title": r.Title, "collapse": object{"open": true}}, "items": layOut(parts)}
+		if r.Repeat != "" {
+			grid["repeatVariable"] = r.Repeat
+		}
+		grids = append(grids, kindOf("Grid", grid))
 	}
+	out := kindOf("Dashboard", object{
+		"display":  object{"name": d.Title, "description": d.Doc},
+		"duration": "1h", "refreshInterval": "30s",
+		"variables": variables(d.Variables), "panels": panels, "layouts": grids,
+	})
+	out["metadata"] = object{"name": d.UID, "project": Project}
 	return out
 }
 
 // layOut puts panels from left to right, and widens those of a line that is not
 // full.
-func layOut(parts []unitPanel) []gridItem {
-	var out []gridItem
+func layOut(parts []unitPanel) []object {
+	var out []object
 	y := 0
 	for len(parts) > 0 {
 		n, width, height := 0, 0, 0
@@ -74,9 +82,9 @@ func layOut(parts []unitPanel) []gridItem {
 			if i < (layout.Columns-width)%n {
 				w++
 			}
-			item := gridItem{X: x, Y: y, Width: w, Height: p.Height()}
-			item.Content.Ref = "#/spec/panels/" + p.name()
-			out = append(out, item)
+			out = append(out, object{
+				"x": x, "y": y, "width": w, "height": p.Height(), "content": object{"$ref": "#/spec/panels/" + p.name()},
+			})
 			x += w
 		}
 		parts, y = parts[n:], y+height
@@ -123,40 +131,45 @@ func byUnit(p layout.Panel) []unitPanel {
 }
 
 func variables(vs []layout.Variable) []object {
-	out := []object{{"ListVariable", listVariable{
-		Name: "datasource", Display: display{Name: "Data source"},
-		Plugin: object{"DatasourceVariable", map[string]string{"datasourcePluginKind": prometheusKind}},
-	}}}
+	out := []object{kindOf("ListVariable", object{
+		"name": "datasource", "display": object{"name": "Data source"}, "allowMultiple": false, "allowAllValue": false,
+		"plugin": kindOf("DatasourceVariable", object{"datasourcePluginKind": prometheusKind}),
+	})}
 	for _, v := range vs {
-		values := map[string]any{"labelName": v.Label, "matchers": []string{v.Selector}}
-		out = append(out, object{"ListVariable", listVariable{
-			Name: v.Name, Display: display{Name: v.Title}, DefaultValue: "$__all", AllowMultiple: true, AllowAllValue: true,
-			CustomAllValue: ".*", Sort: "alphabetical-asc", Plugin: object{"PrometheusLabelValuesVariable", values},
-		}})
+		out = append(out, kindOf("ListVariable", object{
+			"name": v.Name, "display": object{"name": v.Title}, "defaultValue": "$__all", "allowMultiple": true, "allowAllValue": true,
+			"customAllValue": ".*", "sort": "alphabetical-asc",
+			"plugin": kindOf("PrometheusLabelValuesVariable", object{"labelName": v.Label, "matchers": []string{v.Selector}}),
+		}))
 	}
 	return out
 }
 
 func chart(p unitPanel) object {
-	out := panelSpec{Display: display{Name: p.Title, Description: p.Doc}, Queries: []object{}}
+	display := object{"name": p.Title, "description": p.Doc}
 	if p.Kind == layout.Heatmap {
 		p = percentiles(p)
 	}
+	var queries, links []object
 	for _, s := range p.Series {
-		q := prometheusQuery{Datasource: chosen, Query: s.Expr, SeriesNameFormat: s.Legend}
-		out.Queries = append(out.Queries, object{"TimeSeriesQuery", querySpec{object{"PrometheusTimeSeriesQuery", q}}})
+		q := kindOf("PrometheusTimeSeriesQuery", object{
+			"datasource": chosen, "query": s.Expr, "seriesNameFormat": s.Legend,
+		})
+		queries = append(queries, kindOf("TimeSeriesQuery", object{"plugin": q}))
 	}
 	for _, l := range p.Links {
-		out.Links = append(out.Links, link{Name: l.Title, URL: l.URL, TargetBlank: true})
+		links = append(links, object{"name": l.Title, "url": l.URL, "targetBlank": true})
 	}
+	kind, spec := "TimeSeriesChart", lines(p)
+	shown := p.Lines()
 	if p.Kind == layout.Stat {
-		stat := statChart{Calculation: "last-number", Format: unit(p.Unit), Thresholds: steps(p.Steps)}
-		stat.Sparkline.Width = 1
-		out.Plugin = object{"StatChart", stat}
-	} else {
-		out.Plugin = object{"TimeSeriesChart", lines(p)}
+		kind, shown = "StatChart", p.Steps
+		spec = object{"calculation": "last-number", "format": unit(p.Unit), "sparkline": object{"width": 1}}
 	}
-	return object{"Panel", out}
+	if len(shown) > 0 {
+		spec["thresholds"] = steps(shown)
+	}
+	return kindOf("Panel", object{"display": display, "plugin": kindOf(kind, spec), "queries": queries, "links": links})
 }
 
 // percentiles draws the distribution of a heatmap as lines: Perses' heatmap
@@ -173,59 +186,54 @@ func percentiles(p unitPanel) unitPanel {
 	return p
 }
 
-func lines(p unitPanel) timeSeriesChart {
-	out := timeSeriesChart{
-		Legend: legend{Position: "bottom", Mode: "list", Size: "small"},
-		YAxis:  yAxis{Format: unit(p.Unit)},
-		Visual: visual{Display: "line", LineWidth: 1.5, AreaOpacity: 0.05},
-	}
-	zero := 0.0
-	out.YAxis.Min = &zero
-	if p.Max > 0 {
-		out.YAxis.Max = &p.Max
-	}
-	if p.Unit == indicator.BytesPerSecond || p.Unit == indicator.Ratio && p.Max == 0 {
-		out.YAxis.Min = nil // growth and budgets go below zero
-	}
+func lines(p unitPanel) object {
+	visual := object{"display": "line", "lineWidth": 1.5, "areaOpacity": 0.05}
 	if p.Stack {
-		out.Visual.Stack, out.Visual.AreaOpacity = "all", 0.3
+		visual["stack"], visual["areaOpacity"] = "all", 0.3
 	}
 	if p.Series[0].Right {
-		out.Visual.Display = "bar"
+		visual["display"] = "bar"
 	}
-	out.Thresholds = steps(p.Lines())
-	return out
+	yAxis := object{"format": unit(p.Unit)}
+	if p.Unit != indicator.BytesPerSecond && (p.Unit != indicator.Ratio || p.Max > 0) { // growth and budgets go below zero
+		yAxis["min"] = 0
+	}
+	if p.Max > 0 {
+		yAxis["max"] = p.Max
+	}
+	return object{"legend": object{"position": "bottom", "mode": "list", "size": "small"}, "yAxis": yAxis, "visual": visual}
 }
 
 var levelColours = map[layout.Level]string{layout.Warning: "#E69F00", layout.Critical: "#D62728", layout.Good: "#2CA02C"}
 
-func steps(in []layout.Step) *thresholds {
-	if len(in) == 0 {
-		return nil
-	}
-	out := &thresholds{Mode: "absolute", DefaultColor: levelColours[layout.Good]}
+func steps(in []layout.Step) object {
+	var out []object
 	for _, s := range in {
-		out.Steps = append(out.Steps, thresholdStep{Value: s.Value, Color: levelColours[s.Level], Name: s.Why})
+		step := object{"value": s.Value, "color": levelColours[s.Level]}
+		if s.Why != "" {
+			step["name"] = s.Why
+		}
+		out = append(out, step)
 	}
-	return out
+	return object{"mode": "absolute", "defaultColor": levelColours[layout.Good], "steps": out}
 }
 
 // unit returns Perses' format of a unit.
-func unit(u indicator.Unit) format {
-	brief := true
+func unit(u indicator.Unit) object {
+	name := "decimal"
 	switch u {
 	case indicator.Seconds, indicator.SecondsPerToken:
-		return format{Unit: "seconds"}
+		return object{"unit": "seconds"}
 	case indicator.Ratio:
-		return format{Unit: "percent-decimal"}
+		return object{"unit": "percent-decimal"}
 	case indicator.RequestsPerSecond:
-		return format{Unit: "requests/sec", ShortValues: &brief}
+		name = "requests/sec"
 	case indicator.TokensPerSecond, indicator.PerSecond:
-		return format{Unit: "counts/sec", ShortValues: &brief}
+		name = "counts/sec"
 	case indicator.Bytes:
-		return format{Unit: "bytes", ShortValues: &brief}
+		name = "bytes"
 	case indicator.BytesPerSecond:
-		return format{Unit: "bytes/sec", ShortValues: &brief}
+		name = "bytes/sec"
 	}
-	return format{Unit: "decimal", ShortValues: &brief}
+	return object{"unit": name, "shortValues": true}
 }

@@ -70,7 +70,7 @@ func TestBenchLaysTheServersMetricsBesideAndDiagnoses(t *testing.T) {
 	t.Parallel()
 	// A cache of 4,000 tokens holds few of the second step's requests at a time.
 	url, exporter := makeBelieve(t, "--engine-args", "--num-gpu-blocks-override 250 --max-model-len 2048")
-	res := benchResult(t, url, "--metrics", "auto,"+exporter, "--rate", "steps:2,25:12s", "--prompt-tokens", "300", "--output-tokens", "300", "--drain", "1s")
+	res := benchResult(t, url, "--metrics", "auto,"+exporter, "--rate", "steps:2,25:12s", "--prompt-tokens", "300", "--output-tokens", "300", "--timeout", "10s")
 	if len(res.Server.Series) < 20 || res.Server.Missed > 2 || len(res.Server.Notes) > 0 {
 		t.Fatalf("%d points, %d missed, notes %q", len(res.Server.Series), res.Server.Missed, res.Server.Notes)
 	}
@@ -158,8 +158,12 @@ func TestBenchTakesTheWorkloadFromAServer(t *testing.T) {
 		body, err := io.ReadAll(resp.Body)
 		return err == nil && !strings.Contains(string(body), `"server_load":0`)
 	})
+	recording := filepath.Join(t.TempDir(), "prod.tar.zst")
+	if _, errs, err := runCLI(t, "record", prod, "--duration", "16s", "--out", recording); err != nil {
+		t.Fatalf("record: %v\n%s", err, errs)
+	}
 	test, _ := makeBelieve(t)
-	res := benchResult(t, test, "--metrics", "none", "--workload-from", prod, "--watch", "16s", "--requests", "60")
+	res := benchResult(t, test, "--metrics", "none", "--workload-from", recording, "--requests", "60")
 	if res.Tokens.PromptAsked < 360 || res.Tokens.PromptAsked > 440 || res.Tokens.OutputAsked < 26 || res.Tokens.OutputAsked > 34 {
 		t.Errorf("prompts of %.0f and answers of %.0f tokens, want about 400 and 30", res.Tokens.PromptAsked, res.Tokens.OutputAsked)
 	}

@@ -163,7 +163,7 @@ func (b *benchRunner) measure(ctx context.Context, rate float64) string {
 func (b *benchRunner) load(ctx context.Context, rate float64) (stop func()) {
 	b.t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
-	cmd := b.command(ctx, "--rate", strconv.FormatFloat(rate, 'g', 4, 64), "--duration", "10m", "--max-concurrency", maxStreams, "--drain", "1s", "--metrics", "none", "--seed", "7")
+	cmd := b.command(ctx, "--rate", strconv.FormatFloat(rate, 'g', 4, 64), "--duration", "10m", "--max-concurrency", maxStreams, "--metrics", "none", "--seed", "7")
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
 	if err := cmd.Start(); err != nil {

@@ -141,12 +141,12 @@ func (b *benchRunner) capacity(ctx context.Context) float64 {
 // spoiledRuns is how often a test that the generator spoiled is made again.
 const spoiledRuns = 3
 
-// measure tests the server at a rate and returns the result's file.
+// measure tests the server at a rate and returns the file of its thresholds.
 func (b *benchRunner) measure(ctx context.Context, rate float64) string {
 	b.t.Helper()
-	out := filepath.Join(b.dir, "result.json")
+	out := filepath.Join(b.dir, "baseline.json")
 	for range spoiledRuns {
-		text, err := b.command(ctx, "--rate", strconv.FormatFloat(rate, 'g', 4, 64), "--duration", "50s", "--json", out).CombinedOutput()
+		text, err := b.command(ctx, "--rate", strconv.FormatFloat(rate, 'g', 4, 64), "--duration", "50s", "--save-baseline", out).CombinedOutput()
 		b.t.Logf("%s", text)
 		if err == nil {
 			return out
@@ -163,7 +163,7 @@ func (b *benchRunner) measure(ctx context.Context, rate float64) string {
 func (b *benchRunner) load(ctx context.Context, rate float64) (stop func()) {
 	b.t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
-	cmd := b.command(ctx, "--rate", strconv.FormatFloat(rate, 'g', 4, 64), "--duration", "10m", "--max-concurrency", maxStreams, "--drain", "1s", "--metrics", "none", "--seed", "7")
+	cmd := b.command(ctx, "--rate", strconv.FormatFloat(rate, 'g', 4, 64), "--duration", "10m", "--max-concurrency", maxStreams, "--metrics", "none", "--seed", "7")
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
 	if err := cmd.Start(); err != nil {

@@ -35,7 +35,6 @@ type benchFlags struct {
 	http      source.Access
 	out       command.Output
 	objective string
-	watch     time.Duration
 }
 
 func newBenchCommand() *cobra.Command {
@@ -46,7 +45,7 @@ func newBenchCommand() *cobra.Command {
 		RunE: f.run,
 	}
 	f.register(cmd.Flags())
-	cmd.AddCommand(newBenchCompare(), newBenchMerge(), newBenchReport(), newBenchSelfTest(), newBenchTrace())
+	cmd.AddCommand(newBenchCompare(), newBenchSelfTest())
 	return cmd
 }
 
@@ -54,7 +53,6 @@ func (f *benchFlags) register(s *pflag.FlagSet) {
 	f.AddFlags(s)
 	f.http.AddFlags(s)
 	f.Config.Asked.AddFlags(s, workload.ClosedLoops|workload.Traces)
-	s.DurationVar(&f.watch, "watch", time.Minute, "with --workload-from URL: measure for this long")
 	s.StringVar(&f.objective, "slo", "", "objective for goodput and search: "+strings.Join(slo.UseCases(), ", ")+", or a slo.yaml")
 	f.out.AddFlags(s, "text", "json", "html")
 	f.out.AddFull(s, "show every latency, the server's signals and the generator's judgement of itself")
@@ -77,6 +75,9 @@ func tuneRuntime() (restore func()) {
 	return func() { debug.SetGCPercent(old) }
 }
 
+// observedFor is how long live servers are watched for --workload-from.
+const observedFor = time.Minute
+
 // read makes the campaign that the flags ask for.
 func (f *benchFlags) read(stdout, stderr io.Writer) (err error) {
 	f.Form, f.Full, f.Files.Out = f.out.Form(), f.out.Full, f.out.File
@@ -89,12 +90,14 @@ func (f *benchFlags) read(stdout, stderr io.Writer) (err error) {
 	if f.HTTP, err = f.http.Config(); err != nil {
 		return err
 	}
-	if f.Workload, _, err = f.Spec(nil); err != nil {
+	if _, _, err = f.Spec(nil); err != nil {
 		return err
 	}
 	if f.WorkloadFrom != "" {
 		f.Observe = func(ctx context.Context, model string) (*workload.Measured, error) {
-			from := source.Observed{Model: model, Flags: source.Flags{Duration: f.watch, Access: f.http, Spec: source.Spec{Interval: source.DefaultInterval}}}
+			from := source.Observed{Model: model, Flags: source.Flags{
+				Duration: observedFor, Access: f.http, Spec: source.Spec{Interval: source.DefaultInterval},
+			}}
 			if err := from.Resolve([]string{f.WorkloadFrom}); err != nil {
 				return nil, err
 			}
@@ -136,7 +139,7 @@ func newBenchSelfTest() *cobra.Command {
 	var seconds float64
 	var serve string
 	var f command.Output
-	var serverCPU, cpu int
+	var serverCPU int
 	cmd := &cobra.Command{
 		Use:  "self-test",
 		Args: cobra.NoArgs,
@@ -148,9 +151,6 @@ func newBenchSelfTest() *cobra.Command {
 					return fmt.Errorf("script: %w", err)
 				}
 				return loadtest.Serve(ctx, script, cmd.OutOrStdout())
-			}
-			if cpu >= 0 && !selftest.Pinned() {
-				return selftest.Repin(ctx, cpu, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			}
 			defer tuneRuntime()()
 			var outcomes []*selftest.Outcome
@@ -173,7 +173,6 @@ func newBenchSelfTest() *cobra.Command {
 		},
 	}
 	cmd.Flags().Float64Var(&seconds, "seconds", 3, "length of each test")
-	cmd.Flags().IntVar(&cpu, "cpu", -1, "run the generator on this processor only")
 	cmd.Flags().IntVar(&serverCPU, "server-cpu", -1, "run the scripted server on this processor only")
 	f.AddFlags(cmd.Flags(), "text", "json")
 	cmd.Flags().StringVar(&serve, "serve", "", "be the scripted server, with this script")

@@ -70,7 +70,7 @@ func TestBenchLaysTheServersMetricsBesideAndDiagnoses(t *testing.T) {
 	t.Parallel()
 	// A cache of 4,000 tokens holds few of the second step's requests at a time.
 	url, exporter := makeBelieve(t, "--engine-args", "--num-gpu-blocks-override 250 --max-model-len 2048")
-	res := benchResult(t, url, "--metrics", "auto,"+exporter, "--rate", "steps:2,25:12s", "--prompt-tokens", "300", "--output-tokens", "300", "--drain", "1s")
+	res := benchResult(t, url, "--metrics", "auto,"+exporter, "--rate", "steps:2,25:12s", "--prompt-tokens", "300", "--output-tokens", "300", "--timeout", "10s")
 	if len(res.Server.Series) < 20 || res.Server.Missed > 2 || len(res.Server.Notes) > 0 {
 		t.Fatalf("%d points, %d missed, notes %q", len(res.Server.Series), res.Server.Missed, res.Server.Notes)
 	}
@@ -101,9 +101,8 @@ func TestBenchBaselineHoldsTheServersOwnSignals(t *testing.T) {
 	}
 	t.Parallel()
 	url, _ := makeBelieve(t)
-	dir := t.TempDir()
-	file := filepath.Join(dir, "baseline.json")
-	args := []string{"bench", url, "--rate", "8", "--duration", "25s", "--prompt-tokens", "200", "--output-tokens", "40", "--save-baseline", file, "--json", filepath.Join(dir, "r.json")}
+	file := filepath.Join(t.TempDir(), "baseline.json")
+	args := []string{"bench", url, "--rate", "8", "--duration", "25s", "--prompt-tokens", "200", "--output-tokens", "40", "--save-baseline", file}
 	if _, errs, err := runCLI(t, args...); errors.Is(err, campaign.ErrSpoiled) || err != nil && strings.Contains(err.Error(), "spoiled") {
 		if _, err := os.Stat(file); err == nil { // on a machine that is too busy to measure
 			t.Error("a test that the generator spoiled left a baseline")
@@ -128,12 +127,10 @@ func TestBenchBaselineHoldsTheServersOwnSignals(t *testing.T) {
 	if rate := b.Normal["first_token_rate"]; rate < 6 || rate > 10 {
 		t.Errorf("normal rate of first tokens %g, want about 8", rate)
 	}
-	// The file, and the result it was made of, are what the other verbs take.
-	for _, from := range []string{file, filepath.Join(dir, "r.json")} {
-		out, errs, err := runCLI(t, "generate", "rules", "--from", from)
-		if err != nil || !strings.Contains(out, "measured:") {
-			t.Errorf("rules from %s: %v\n%s", from, err, errs)
-		}
+	// The file is what the other verbs take.
+	out, errs, err := runCLI(t, "generate", "rules", "--from", file)
+	if err != nil || !strings.Contains(out, "measured:") {
+		t.Errorf("rules: %v\n%s", err, errs)
 	}
 	if out, _, err := runCLI(t, "diagnose", url, "--baseline", file, "--duration", "5s"); err != nil && !errors.Is(err, errFound) && !errors.Is(err, errCannotTell) {
 		t.Errorf("diagnose: %v\n%s", err, out)
@@ -161,8 +158,12 @@ func TestBenchTakesTheWorkloadFromAServer(t *testing.T) {
 		body, err := io.ReadAll(resp.Body)
 		return err == nil && !strings.Contains(string(body), `"server_load":0`)
 	})
+	recording := filepath.Join(t.TempDir(), "prod.tar.zst")
+	if _, errs, err := runCLI(t, "record", prod, "--duration", "16s", "--out", recording); err != nil {
+		t.Fatalf("record: %v\n%s", err, errs)
+	}
 	test, _ := makeBelieve(t)
-	res := benchResult(t, test, "--metrics", "none", "--workload-from", prod, "--watch", "16s", "--requests", "60")
+	res := benchResult(t, test, "--metrics", "none", "--workload-from", recording, "--requests", "60")
 	if res.Tokens.PromptAsked < 360 || res.Tokens.PromptAsked > 440 || res.Tokens.OutputAsked < 26 || res.Tokens.OutputAsked > 34 {
 		t.Errorf("prompts of %.0f and answers of %.0f tokens, want about 400 and 30", res.Tokens.PromptAsked, res.Tokens.OutputAsked)
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/generate/dashboard/grafana"
 	"github.com/sixty-dev/sixty/internal/generate/pack"
 	"github.com/sixty-dev/sixty/internal/generate/replay"
-	"github.com/sixty-dev/sixty/internal/load/gather"
+	"github.com/sixty-dev/sixty/internal/diagnose/gather"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
@@ -59,7 +59,7 @@ func newGenerateRules() *cobra.Command {
 func (f *rulesFlags) register(s *pflag.FlagSet) {
 	f.deployment.register(s)
 	f.settings.AddFlags(s)
-	s.StringSliceVar(&f.evidence.From, "from", nil, "measure thresholds: `files` of sixty bench (--json, --save-baseline), or recordings of a healthy time")
+	s.StringSliceVar(&f.evidence.From, "from", nil, "measure thresholds: `files` of sixty bench --save-baseline, or recordings of a healthy time")
 	s.StringVar(&f.evidence.Prometheus, "prometheus", "", "measure thresholds on this Prometheus-compatible server, over --baseline")
 	s.StringVar(&f.evidence.Span, "baseline", "", "the healthy time: a `duration` such as 7d, or FROM/TO")
 	s.DurationVar(&f.cfg.Interval, "interval", generate.UsualInterval, "time between two scrapes; rules are evaluated as often")
@@ -150,7 +150,7 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Con
 	if cfg.Severities, err = f.named(); err != nil {
 		return cfg, err
 	}
-	f.evidence.Matchers, f.evidence.Objectives = cfg.Deployment.Matchers, cfg.Objectives
+	f.evidence.Matchers = cfg.Deployment.Matchers
 	cfg.Measured, err = gatherBaselines(ctx, stderr, f.evidence, &f.deployment.http)
 	if f.tests {
 		if f.out.path == "" {
@@ -195,7 +195,7 @@ func newGenerateBaseline() *cobra.Command {
 		return pack.Baselines(measured)
 	})
 	s := cmd.Flags()
-	s.StringSliceVar(&f.From, "from", nil, "`files`: recordings of a healthy time, or results of sixty bench")
+	s.StringSliceVar(&f.From, "from", nil, "`files`: recordings of a healthy time, or of sixty bench --save-baseline")
 	s.StringVar(&f.Prometheus, "prometheus", "", "ask this Prometheus-compatible server")
 	s.StringVar(&f.Span, "baseline", "", "the healthy time: a `duration` such as 7d, or FROM/TO")
 	s.StringArrayVar(&match, "match", nil, "with --prometheus: `selector` such as namespace=prod; may be repeated")

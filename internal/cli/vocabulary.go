@@ -64,15 +64,15 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 			}},
 			{Title: "Search", Flags: []string{
 				"search", "sweep", "search-from", "search-to",
-				"samples", "drop-too-large", "warmup", "drain", "repeated",
+				"samples", "drop-too-large", "warmup",
 			}},
-			{Title: "Requests", Flags: []string{"bench model", "bench timeout", "api", "api-key-env", "extra-body", "no-stream"}},
+			{Title: "Requests", Flags: []string{"bench model", "bench timeout", "api", "extra-body", "no-stream"}},
 			{Title: "Links, labels and objects", Flags: []string{
 				"runbook-url", "runbook-suffix", "dashboard-url", "generate rules label", "generate all label",
 				"generate runbooks label", "severity", "keep-firing-for",
 				"name", "generate rules namespace", "generate all namespace", "object-label", "max-rules-per-group", "tests",
 			}},
-			{Title: "Output", Flags: []string{"output", "out", "full", "color", "width", "json", "html", "csv", "vllm-json", "save-baseline", "no-descriptions", "help", "version"}},
+			{Title: "Output", Flags: []string{"output", "out", "full", "color", "width", "json", "html", "csv", "save-baseline", "no-descriptions", "help", "version"}},
 			{Title: "Authentication and TLS", Flags: []string{
 				"header", "bearer-token-file", "basic-auth", "http-config", "tls-ca", "tls-cert", "tls-key",
 				"insecure-skip-verify",

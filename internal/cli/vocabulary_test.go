@@ -80,7 +80,7 @@ func TestValuesAreCompleted(t *testing.T) {
 		"diagnose --color ": "never", "audit --ignore ": "no-match", "generate rules --output ": "mimir", "generate scrape --output ": "podmonitor",
 		"generate rules --dialect ": "vllm-v0", "bench --scenario ": "burst", "bench --search ": "rate", "bench --api ": "chat", "bench --slo ": "rag",
 		"demo --scenario ": "memory-leak", "demo --phases ": "sick", "simulate --scenario ": "engine-hung", "simulate --route ": "least-loaded",
-		"tune --gpu ": "H20", "tune --output ": "html", "bench trace --trace-format ": "azure", "explain ": "kv-cache-thrashing", "help generate ": "rules",
+		"tune --gpu ": "H20", "tune --output ": "html", "simulate --trace-format ": "azure", "explain ": "kv-cache-thrashing", "help generate ": "rules",
 	} {
 		out, _, err := runCLI(t, append(append([]string{"__complete"}, strings.Fields(args)...), "")...)
 		var names []string

@@ -44,7 +44,6 @@ type GPUFault struct {
 // The device that is imitated: an A100 of 40 GB.
 const (
 	highestClock = 1410
-	memoryClock  = 1215
 	memoryMiB    = 40960
 	usedMiB      = 37400
 	idleWatts    = 58
@@ -111,7 +110,7 @@ func (g *gpu) reading() host.Reading {
 		Index: n, UUID: fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", n), Bus: fmt.Sprintf("00000000:%02X:00.0", n+1),
 		Device: fmt.Sprintf("nvidia%d", n), Model: "NVIDIA A100-SXM4-40GB (imitated)",
 		Values: map[string]float64{
-			host.SMClock: g.clock, host.MemClock: memoryClock, host.Reasons: g.reasons(),
+			host.SMClock: g.clock, host.Reasons: g.reasons(),
 			host.Temperature: math.Round(g.temperature), host.Power: g.watts,
 			host.Utilization: math.Round(100 * g.active), host.EngineActive: g.active, host.SMActive: g.sm,
 			host.MemoryFree: memoryMiB - usedMiB, host.MemoryUsed: usedMiB,

@@ -16,11 +16,9 @@ type Recording struct {
 	// drains.
 	Dispatched  time.Duration
 	Interrupted bool // the user or a limit ended the test before its plan was done
-	Tenants     []string
 	Slices      []Slice
 	SliceWidth  time.Duration
 	Errors      map[Outcome][]string // a few distinct messages of each kind
-	RetryAfter  time.Duration        // longest that the server asked for
 	Retried     int                  // requests sent again because a kept connection had died
 	Connections int                  // opened
 	Reads       int64                // that brought tokens
@@ -46,8 +44,7 @@ type Slice struct {
 const (
 	firstSlice = 100 * time.Millisecond
 	maxSlices  = 600
-	// gapBits keep 11 significant bits of a gap in µs: an error of 0.05 % at
-	// most, below the 0.1 % of a three-digit HdrHistogram.
+	// gapBits keep 11 significant bits of a gap in µs: an error of 0.05 % at most.
 	gapBits = 11
 )
 
@@ -78,11 +75,10 @@ type arrival struct {
 // collector gathers what the streams measured. Its lock is taken once per
 // request, never per event.
 type collector struct {
-	mu      sync.Mutex
-	rec     *Recording
-	tenants map[string]uint16
-	live    Progress
-	recent  []time.Duration // TTFTs since the last progress
+	mu     sync.Mutex
+	rec    *Recording
+	live   Progress
+	recent []time.Duration // TTFTs since the last progress
 }
 
 // Progress is the state of a running test.
@@ -100,8 +96,7 @@ type Progress struct {
 
 func newCollector(start time.Time) *collector {
 	return &collector{
-		rec:     &Recording{Start: start, SliceWidth: firstSlice, Errors: map[Outcome][]string{}},
-		tenants: map[string]uint16{},
+		rec: &Recording{Start: start, SliceWidth: firstSlice, Errors: map[Outcome][]string{}},
 	}
 }
 
@@ -110,19 +105,6 @@ func (c *collector) sent() {
 	c.live.Sent++
 	c.live.InFlight++
 	c.mu.Unlock()
-}
-
-// tenant returns the index of a tenant's name.
-func (c *collector) tenant(name string) uint16 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	i, ok := c.tenants[name]
-	if !ok && len(c.rec.Tenants) < 1<<12 {
-		i = uint16(len(c.rec.Tenants))
-		c.rec.Tenants = append(c.rec.Tenants, name)
-		c.tenants[name] = i
-	}
-	return i
 }
 
 const (
@@ -226,11 +208,5 @@ func (c *collector) progress(elapsed time.Duration) Progress {
 func (c *collector) retried() {
 	c.mu.Lock()
 	c.rec.Retried++
-	c.mu.Unlock()
-}
-
-func (c *collector) retryAfter(d time.Duration) {
-	c.mu.Lock()
-	c.rec.RetryAfter = max(c.rec.RetryAfter, d)
 	c.mu.Unlock()
 }

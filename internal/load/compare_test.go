@@ -1,9 +1,7 @@
 package load
 
 import (
-	"bytes"
 	"encoding/json"
-	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -21,7 +19,7 @@ import (
 func synthetic(seed uint64, n int, factor float64) *Result {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	rec := &Recording{
-		Start: time.Unix(1_700_000_000, 0), SliceWidth: firstSlice, Errors: map[Outcome][]string{}, Tenants: []string{""},
+		Start: time.Unix(1_700_000_000, 0), SliceWidth: firstSlice, Errors: map[Outcome][]string{},
 		Generator: Generator{Cores: 2, CPU: 1},
 	}
 	at := time.Duration(0)
@@ -40,13 +38,6 @@ func synthetic(seed uint64, n int, factor float64) *Result {
 }
 
 func TestCompare(t *testing.T) {
-	repeated := func(runs ...*Result) *Result {
-		m, err := Merge(runs, Repeated)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return m
-	}
 	tests := map[string]struct {
 		a, b *Result
 		want string // verdict of ttft_mean and e2e_mean
@@ -55,8 +46,6 @@ func TestCompare(t *testing.T) {
 		"a server a fifth slower":                  {synthetic(1, 600, 1), synthetic(2, 600, 1.2), "worse"},
 		"a server a fifth faster":                  {synthetic(1, 600, 1), synthetic(2, 600, 0.8), "better"},
 		"a difference that is too small to matter": {synthetic(1, 20_000, 1), synthetic(2, 20_000, 1.01), "same"},
-		"three runs each, slower":                  {repeated(synthetic(1, 200, 1), synthetic(2, 200, 1.01), synthetic(3, 200, 0.99)), repeated(synthetic(4, 200, 1.3), synthetic(5, 200, 1.31), synthetic(6, 200, 1.29)), "worse"},
-		"three runs each, as far apart as theirs":  {repeated(synthetic(1, 200, 1), synthetic(2, 200, 1.3), synthetic(3, 200, 0.7)), repeated(synthetic(4, 200, 1.2), synthetic(5, 200, 1.5), synthetic(6, 200, 0.9)), "same"},
 		"one request against many":                 {synthetic(1, 1, 1), synthetic(2, 600, 1), "unknown"},
 	}
 	for name, tt := range tests {
@@ -100,49 +89,14 @@ func TestFalseAlarmsAreRare(t *testing.T) {
 	}
 }
 
-func TestMergeIsExact(t *testing.T) {
-	a, b := synthetic(1, 500, 1), synthetic(2, 300, 2)
-	m, err := Merge([]*Result{a, b}, Together)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if m.Requests.Complete != 800 || m.Runs != 2 || m.Latency[TTFT].Count != 800 {
-		t.Errorf("requests %+v, runs %d", m.Requests, m.Runs)
-	}
-	if got, want := m.Throughput.Requests, a.Throughput.Requests+b.Throughput.Requests; math.Abs(got-want) > 1e-9 {
-		t.Errorf("rates of generators that ran together add up: %v, want %v", got, want)
-	}
-	// The percentile of all values, not a mean of percentiles.
-	whole := newSketch()
-	whole.merge(a.Latency[TTFT].Sketch)
-	whole.merge(b.Latency[TTFT].Sketch)
-	if q, _ := m.Latency[TTFT].At(0.95); q.Value != whole.quantile(0.95).Seconds() {
-		t.Errorf("P95 %v, want that of both sketches, %v", q.Value, whole.quantile(0.95).Seconds())
-	}
-	r, err := Merge([]*Result{synthetic(1, 200, 1), synthetic(2, 200, 1.5), synthetic(3, 200, 0.7)}, Repeated)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := r.Latency[TTFT]
-	if width := (d.MeanHigh - d.MeanLow) / d.Mean; width < 0.5 {
-		t.Errorf("runs that differ by half have an interval of %.0f %%", 100*width)
-	}
-	other := synthetic(4, 10, 1)
-	other.Target.Model = "another"
-	if _, err := Merge([]*Result{a, other}, Together); err == nil {
-		t.Error("results of two models were merged")
-	}
-}
-
 func TestResultsSurviveJSON(t *testing.T) {
-	a := synthetic(1, 200, 1)
-	raw, err := json.Marshal([]*Result{a, a})
+	raw, err := json.Marshal(synthetic(1, 200, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := ReadResults(bytes.NewReader(raw))
-	if err != nil || len(got) != 2 {
-		t.Fatalf("%d results, error %v", len(got), err)
+	got, err := readResult(raw)
+	if err != nil {
+		t.Fatal(err)
 	}
 	again, err := json.Marshal(got)
 	if err != nil {
@@ -152,28 +106,24 @@ func TestResultsSurviveJSON(t *testing.T) {
 		t.Errorf("reading and writing changes a result:\n%s", diff)
 	}
 	for name, bad := range map[string]string{
-		"nothing": "", "another schema": `{"schema":"x"}`, "an empty list": "[]", "null": "[null]",
-		"a sketch that is none": `{"schema":"` + Schema + `","latency":{"ttft":{"sketch":"AAAA"}}}`, "a latency without values": `{"schema":"` + Schema + `","latency":{"ttft":null}}`,
+		"nothing": "", "another schema": `{"schema":"x"}`, "several results": " [{}]", "null": "null",
+		"a latency without values": `{"schema":"` + Schema + `","latency":{"ttft":null}}`,
 	} {
-		if _, err := ReadResults(strings.NewReader(bad)); err == nil {
+		if _, err := readResult([]byte(bad)); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
 }
 
-func FuzzReadResults(f *testing.F) {
+func FuzzReadResult(f *testing.F) {
 	f.Add([]byte(`{"schema":"sixty.bench/v1","latency":{"ttft":{"count":3,"mean":1,"quantiles":[{"q":0.5,"value":1}]}},"throughput":{"requests":3}}`))
-	f.Add([]byte(`[{"schema":"sixty.bench/v1"},{"schema":"sixty.bench/v1","requests":{"errors":{"http_503":4}}}]`))
+	f.Add([]byte(`{"schema":"sixty.bench/v1","requests":{"errors":{"http_503":4}}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		list, err := ReadResults(bytes.NewReader(raw))
-		if err != nil || len(list) > 4 {
-			return
-		}
-		merged, err := Merge(list, Repeated)
+		r, err := readResult(raw)
 		if err != nil {
 			return
 		}
-		if _, err := Compare(list[0], merged, 0.02); err != nil {
+		if _, err := Compare(r, r, 0.02); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -49,13 +49,13 @@ var (
 const maxIdle = 4 * time.Second
 
 // begin resets the stream for a turn that was composed into s.body.
-func (s *stream) begin(t *workload.Turn, tenant uint16, scheduled, ready time.Duration) {
+func (s *stream) begin(t *workload.Turn, scheduled, ready time.Duration) {
 	s.arrivals, s.events, s.count = s.arrivals[:0], 0, openai.Tokens{}
 	s.usage, s.hasUsage, s.finished = openai.Usage{}, false, false
 	s.answer, s.message, s.cancel = s.answer[:0], "", t.CancelAfter
 	s.sse.Reset()
 	s.rec = Record{
-		Scheduled: scheduled, Ready: ready, Tenant: tenant,
+		Scheduled: scheduled, Ready: ready,
 		WantPrompt: int32(t.PromptTokens()), WantOutput: int32(t.OutputTokens),
 	}
 }
@@ -128,7 +128,7 @@ func (s *stream) sendOnce(ctx context.Context) error {
 	r.FirstByte, r.Status = time.Duration(s.conn.ReadAt()), uint16(resp.Status)
 	switch {
 	case resp.Status != 200:
-		return s.readFailure(&resp)
+		return s.readFailure(resp.Status)
 	case resp.EventStream:
 		return s.readStream()
 	default:
@@ -305,15 +305,12 @@ type statusError int
 
 func (e statusError) Error() string { return "HTTP status" }
 
-func (s *stream) readFailure(resp *wire.Response) error {
-	if resp.RetryAfter > 0 {
-		s.r.collector.retryAfter(resp.RetryAfter)
-	}
+func (s *stream) readFailure(status int) error {
 	b, err := s.readAll()
 	if err == nil && s.chunk.Scan(b) == nil && s.chunk.HasError {
 		s.message = string(s.chunk.Error)
 	}
-	return statusError(resp.Status)
+	return statusError(status)
 }
 
 // outcome classifies the end of the exchange.

@@ -24,7 +24,6 @@ type Probed struct {
 	Target     Target // with the model filled in and options the server refuses left out
 	Vocabulary *Vocabulary
 	Version    string // of vLLM, "" elsewhere
-	MaxLength  int    // of prompt and output together, 0 when unknown
 	Notes      []string
 }
 
@@ -128,8 +127,7 @@ func (p *probe) models(ctx context.Context) error {
 	u.Path = strings.TrimSuffix(strings.TrimSuffix(u.Path, "/completions"), "/chat") + "/models"
 	var list struct {
 		Data []struct {
-			ID          string `json:"id"`
-			MaxModelLen int    `json:"max_model_len"`
+			ID string `json:"id"`
 		} `json:"data"`
 	}
 	status, message, err := p.do(ctx, probeTimeout, http.MethodGet, u, nil, &list)
@@ -137,14 +135,11 @@ func (p *probe) models(ctx context.Context) error {
 	case err != nil && status == 0:
 		return hint.With(err, "check that the server runs and that the address is right")
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return hint.With(fmt.Errorf("ask %s: HTTP status %d %s", u.Redacted(), status, message), "pass the key with --api-key-env")
+		return hint.With(fmt.Errorf("ask %s: HTTP status %d %s", u.Redacted(), status, message), "pass the key with --bearer-token-file FILE")
 	}
 	var names []string
 	for _, m := range list.Data {
 		names = append(names, m.ID)
-		if m.ID == p.target.Model || p.target.Model == "" {
-			p.out.MaxLength = max(p.out.MaxLength, m.MaxModelLen)
-		}
 	}
 	switch {
 	case p.target.Model == "" && len(names) == 0:
@@ -170,7 +165,6 @@ type tokenized struct {
 	Count  int      `json:"count"`
 	Tokens []int    `json:"tokens"`
 	Strs   []string `json:"token_strs"`
-	MaxLen int      `json:"max_model_len"`
 }
 
 func (p *probe) tokenize(ctx context.Context, body map[string]any) (t tokenized, ok bool) {
@@ -186,9 +180,6 @@ func (p *probe) tokenizer(ctx context.Context, text bool) {
 	all, ok := p.tokenize(ctx, map[string]any{"prompt": words, "add_special_tokens": false, "return_token_strs": true})
 	if !ok {
 		return
-	}
-	if p.out.MaxLength == 0 {
-		p.out.MaxLength = all.MaxLen
 	}
 	v := p.buildVocabulary(all, text)
 	if p.out.Vocabulary = v; v.IDs() {
@@ -263,7 +254,7 @@ func (p *probe) options(ctx context.Context) error {
 		err = fmt.Errorf("the server answered a first completion with HTTP status %d: %s", status, message)
 		switch {
 		case status == http.StatusUnauthorized || status == http.StatusForbidden:
-			return hint.With(err, "pass the key with --api-key-env")
+			return hint.With(err, "pass the key with --bearer-token-file FILE")
 		case status == http.StatusNotFound:
 			return hint.With(err, "check the API (--api chat or completions) and the model")
 		case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:

@@ -71,7 +71,6 @@ type Record struct {
 	CachedTokens           int32 // of the prompt, where the server tells
 	FirstTokens            int32 // that came with the first token
 	Turn                   uint16
-	Tenant                 uint16 // index into Recording.Tenants
 	Status                 uint16
 	Outcome                Outcome
 	Estimated              bool // token counts were not told event by event

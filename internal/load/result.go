@@ -1,13 +1,13 @@
 package load
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/fileio"
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/base/version"
 	"github.com/sixty-dev/sixty/internal/sim/workload"
@@ -40,12 +40,10 @@ type Result struct {
 	Tokens     Tokens                   `json:"tokens"`
 	Goodput    *Goodput                 `json:"goodput,omitempty"`
 	Streams    Streams                  `json:"streams"`
-	Tenants    map[string]*Tenant       `json:"tenants,omitempty"`
 	Series     []Point                  `json:"series"`
 	Server     *Server                  `json:"server,omitempty"`
 	Generator  Judgement                `json:"generator"`
 	Notes      []string                 `json:"notes,omitempty"`
-	Runs       int                      `json:"runs"` // tests that were merged into this one
 }
 
 // Asked is the server under test, without secrets.
@@ -100,7 +98,6 @@ type Requests struct {
 	Failed      int                 `json:"failed"`
 	Errors      map[string]int      `json:"errors,omitempty"`   // by kind
 	Messages    map[string][]string `json:"messages,omitempty"` // a few of each kind
-	RetryAfter  float64             `json:"retry_after,omitempty"`
 	Connections int                 `json:"connections"`
 	Resent      int                 `json:"resent,omitempty"` // a kept connection had died
 }
@@ -122,8 +119,7 @@ type Throughput struct {
 	OutputTokens float64 `json:"output_tokens"`
 	OutputLow    float64 `json:"output_tokens_low"`
 	OutputHigh   float64 `json:"output_tokens_high"`
-	PeakOutput   float64 `json:"peak_output_tokens"` // in the best second
-	Offered      float64 `json:"offered"`            // requests scheduled
+	Offered      float64 `json:"offered"` // requests scheduled
 }
 
 // Metric names a latency.
@@ -161,7 +157,6 @@ type Distribution struct {
 	Min       float64    `json:"min"`
 	Max       float64    `json:"max"`
 	Quantiles []Quantile `json:"quantiles"`
-	Sketch    *sketch    `json:"sketch,omitempty"` // HdrHistogram, V2 compressed, in µs
 }
 
 // Quantile is one percentile with its 95 % interval.
@@ -183,20 +178,6 @@ func (d *Distribution) At(q float64) (Quantile, bool) {
 		}
 	}
 	return Quantile{}, false
-}
-
-// Bars returns the distribution in at most n bars of equal logarithmic width.
-func (d *Distribution) Bars(n int) []Bar {
-	if d == nil || d.Sketch == nil || d.Count == 0 || n < 1 {
-		return nil
-	}
-	return d.Sketch.bars(n)
-}
-
-// Bar is one bar of a histogram.
-type Bar struct {
-	From, To float64 // seconds
-	Count    int64
 }
 
 // Tokens compares what was asked with what came.
@@ -228,17 +209,6 @@ type Goodput struct {
 type Streams struct {
 	Mean float64 `json:"mean"`
 	Max  int     `json:"max"`
-	// TimeAt is the share of the time with at most that many requests in flight,
-	// by tenths.
-	TimeAt []int `json:"time_at"`
-}
-
-// Tenant is what one tenant got.
-type Tenant struct {
-	Requests int                      `json:"requests"`
-	Failed   int                      `json:"failed"`
-	Output   float64                  `json:"output_tokens"` // per second
-	Latency  map[Metric]*Distribution `json:"latency"`
 }
 
 // Point is a moment of the test: averages over Width seconds from At.
@@ -272,53 +242,34 @@ type Judgement struct {
 // maxResult bounds a result file.
 const maxResult = 256 << 20
 
-// ReadResults reads a Result's JSON, or a list of them.
-func ReadResults(r io.Reader) ([]*Result, error) {
-	const way = "pass a file that sixty bench --json wrote"
-	lr := &io.LimitedReader{R: r, N: maxResult}
-	var raw json.RawMessage
-	if err := json.NewDecoder(lr).Decode(&raw); err != nil {
-		return nil, hint.With(fmt.Errorf("read result: %w", err), way)
-	}
-	list := []*Result{{}}
-	var err error
-	if raw[0] == '[' {
-		err = json.Unmarshal(raw, &list)
-	} else {
-		err = json.Unmarshal(raw, list[0])
-	}
+// ReadFile reads a Result from the JSON in a file.
+func ReadFile(path string) (*Result, error) {
+	raw, err := fileio.Read(path, maxResult)
 	if err != nil {
-		return nil, hint.With(fmt.Errorf("read result: %w", err), way)
+		return nil, err
 	}
-	if len(list) == 0 {
-		return nil, hint.With(errors.New("read result: the list is empty"), way)
+	r, err := readResult(raw)
+	if err != nil {
+		return nil, hint.Or(fmt.Errorf("%s: read result: %w", path, err), "pass a file that sixty bench --json wrote")
 	}
-	for _, res := range list {
-		if res == nil || res.Schema != Schema {
-			return nil, hint.With(fmt.Errorf("read result: the schema is not %s", Schema), way)
-		}
-		for m, d := range res.Latency {
-			if d == nil || d.Sketch != nil && d.Sketch.h == nil {
-				return nil, fmt.Errorf("read result: latency %q is empty", m)
-			}
-		}
-	}
-	return list, nil
+	return r, nil
 }
 
-// ReadFiles reads the results in files, as ReadResults does.
-func ReadFiles(paths ...string) (list []*Result, err error) {
-	for _, p := range paths {
-		f, err := os.Open(p)
-		if err != nil {
-			return nil, fmt.Errorf("open result: %w", err)
-		}
-		r, err := ReadResults(f)
-		f.Close()
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", p, err)
-		}
-		list = append(list, r...)
+func readResult(raw []byte) (*Result, error) {
+	if bytes.HasPrefix(bytes.TrimSpace(raw), []byte("[")) {
+		return nil, hint.With(errors.New("these are several results"), "run each scenario by itself, and write its result")
 	}
-	return list, nil
+	r := &Result{}
+	if err := json.Unmarshal(raw, r); err != nil {
+		return nil, err
+	}
+	if r.Schema != Schema {
+		return nil, fmt.Errorf("the schema is not %s", Schema)
+	}
+	for m, d := range r.Latency {
+		if d == nil {
+			return nil, fmt.Errorf("latency %q is empty", m)
+		}
+	}
+	return r, nil
 }

@@ -31,8 +31,7 @@ type Config struct {
 	MaxConcurrency int           // streams of an open loop; more sessions wait; 0 is 10,000
 	MaxRequests    int           // requests in all; 0 is without limit
 	Duration       time.Duration // requests begin within; 0 is without limit
-	Timeout        time.Duration // of one request; 0 is ten minutes
-	Drain          time.Duration // for what is in flight at the end; 0 is Timeout
+	Timeout        time.Duration // of one request, and of what is in flight at the end; 0 is ten minutes
 	Seed           uint64
 }
 
@@ -88,9 +87,6 @@ func New(cfg Config) (*Runner, error) {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = defaultTimeout
 	}
-	if cfg.Drain == 0 {
-		cfg.Drain = cfg.Timeout
-	}
 	if cfg.MaxConcurrency == 0 {
 		cfg.MaxConcurrency = DefaultMaxConcurrency
 	}
@@ -144,7 +140,7 @@ func (c *Config) check() error {
 		return fmt.Errorf("concurrency %d: want 1 to %d", c.Concurrency, maxConcurrency)
 	case c.MaxConcurrency < 0 || c.MaxConcurrency > maxConcurrency:
 		return fmt.Errorf("maximum concurrency %d: want 1 to %d", c.MaxConcurrency, maxConcurrency)
-	case c.MaxRequests < 0 || c.Duration < 0 || c.Timeout < 0 || c.Drain < 0:
+	case c.MaxRequests < 0 || c.Duration < 0 || c.Timeout < 0:
 		return errors.New("a limit of the test is negative")
 	case c.Timeout > time.Hour:
 		return fmt.Errorf("request timeout %s is over an hour", c.Timeout)
@@ -260,14 +256,14 @@ func (r *Runner) prepare(ctx context.Context) ([]*stream, error) {
 	return streams, nil
 }
 
-// drain waits for the streams, for at most the drain time.
+// drain waits for the streams, for at most the time that a request may take.
 func (r *Runner) drain(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
 		r.streams.Wait()
 		close(done)
 	}()
-	t := time.NewTimer(r.cfg.Drain)
+	t := time.NewTimer(r.cfg.Timeout)
 	defer t.Stop()
 	select {
 	case <-done:
@@ -389,7 +385,6 @@ func (r *Runner) closedLoop(ctx context.Context, streams []*stream) {
 // stream became free for it, if it waited. It reports whether the test goes on.
 func (s *stream) session(ctx context.Context, sess *workload.Session, due, free time.Duration, composed bool) bool {
 	r := s.r
-	tenant := r.collector.tenant(sess.Tenant)
 	s.history = s.history[:0]
 	begun := due
 	for i := range sess.Turns {
@@ -413,7 +408,7 @@ func (s *stream) session(ctx context.Context, sess *workload.Session, due, free 
 			ready = max(due, free)
 		}
 		s.keep = i+1 < len(sess.Turns) && sess.Turns[i+1].Continues
-		s.begin(t, tenant, scheduled, ready)
+		s.begin(t, scheduled, ready)
 		r.collector.sent()
 		s.exchange(ctx, r.ids.Add(1))
 		s.rec.Turn = uint16(min(i, 1<<16-1))

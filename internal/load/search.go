@@ -2,10 +2,8 @@ package load
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"time"
 
@@ -146,29 +144,6 @@ func (p *SearchPlan) next(f *Found) (level float64, more bool) {
 func readable(v float64) float64 {
 	r, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 3, 64), 64) // parses what was formatted
 	return r
-}
-
-// Knee is the level beyond which more load buys little throughput: the point of
-// the curve that is furthest above the straight line between its ends, both
-// axes taken relative (Satopää et al., ICDCS workshops 2011). Levels ascend.
-func Knee(levels, throughput []float64) (index int, err error) {
-	n := len(levels)
-	if n < 3 || len(throughput) != n {
-		return 0, errors.New("a knee needs three levels")
-	}
-	top := slices.Max(throughput)
-	dx, dy := levels[n-1]-levels[0], top-throughput[0]
-	if !(dx > 0) || !(dy > 0) {
-		return 0, nil // throughput never grew
-	}
-	best := math.Inf(-1)
-	for i := range levels {
-		d := (throughput[i]-throughput[0])/dy - (levels[i]-levels[0])/dx
-		if d > best {
-			best, index = d, i
-		}
-	}
-	return index, nil
 }
 
 // Overload recognizes a test that has clearly lost, so that a search need not

@@ -68,16 +68,6 @@ func TestSearchEnds(t *testing.T) {
 	}
 }
 
-func TestKnee(t *testing.T) {
-	i, err := Knee([]float64{1, 2, 4, 8, 16, 32, 64}, []float64{100, 200, 390, 760, 1400, 1500, 1520})
-	if err != nil || i != 4 {
-		t.Errorf("knee at %d, error %v; want the fifth level", i, err)
-	}
-	if _, err := Knee([]float64{1, 2}, []float64{1, 2}); err == nil {
-		t.Error("two levels have no knee")
-	}
-}
-
 func TestOverload(t *testing.T) {
 	slow := Progress{TTFTs: []time.Duration{2 * time.Second}}
 	fine := Progress{TTFTs: []time.Duration{100 * time.Millisecond}}

@@ -21,7 +21,7 @@ func TestIntervalsHoldTheTruth(t *testing.T) {
 						v[i] = v[i-1]
 					}
 				}
-				d := distribution(v, false)
+				d := distribution(v)
 				if d.MeanLow <= 1 && 1 <= d.MeanHigh {
 					means++
 				}
@@ -43,7 +43,7 @@ func TestPercentilesBeyondTheValuesAreMarked(t *testing.T) {
 	for i := range v {
 		v[i] = float64((i*37)%100 + 1)
 	}
-	d := distribution(v, false)
+	d := distribution(v)
 	for q, few := range map[float64]bool{0.5: false, 0.9: false, 0.99: true, 0.999: true} {
 		if x, _ := d.At(q); x.Few != few || x.Value != math.Ceil(q*100) {
 			t.Errorf("quantile %v: %+v, want few %v", q, x, few)
@@ -126,6 +126,18 @@ func TestGapBucketsAreWithinTheirError(t *testing.T) {
 		last = b
 		if err := math.Abs(float64(gapValue(b))-float64(us)) / max(float64(us), 1); err > 0.0005 {
 			t.Fatalf("%d µs is kept as %d, off by %.3f %%", us, gapValue(b), 100*err)
+		}
+	}
+}
+
+func TestGapQuantile(t *testing.T) {
+	gaps := map[uint32]int64{}
+	for us := uint32(1); us <= 100_000; us++ {
+		gaps[gapBucket(us)] += 2
+	}
+	for q, want := range map[float64]float64{0: 1e-6, 0.5: 0.05, 0.95: 0.095, 0.999: 0.0999, 1: 0.1} {
+		if got := gapQuantile(gaps, q); math.Abs(got-want) > 0.0005*want {
+			t.Errorf("quantile %v is %v s, want %v", q, got, want)
 		}
 	}
 }

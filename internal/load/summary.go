@@ -31,7 +31,7 @@ const AutoWarmup = time.Duration(-1)
 func Summarize(rec *Recording, set Settings) *Result {
 	s := &summary{rec: rec, set: set, res: &Result{
 		Schema: Schema, Tool: version.This(), Name: set.Name, Started: rec.Start, Target: set.Target, Load: set.Load, Workload: set.Workload,
-		Duration: rec.Duration.Seconds(), Interrupted: rec.Interrupted, Latency: map[Metric]*Distribution{}, Runs: 1,
+		Duration: rec.Duration.Seconds(), Interrupted: rec.Interrupted, Latency: map[Metric]*Distribution{},
 	}}
 	s.order()
 	s.counts()
@@ -42,7 +42,6 @@ func Summarize(rec *Recording, set Settings) *Result {
 	s.tokens()
 	s.goodput()
 	s.streams()
-	s.tenants()
 	s.series()
 	s.res.Generator = s.judge()
 	s.addNotes()
@@ -73,7 +72,7 @@ func (s *summary) counts() {
 	q := &s.res.Requests
 	*q = Requests{
 		Sent: s.rec.Len(), Errors: map[string]int{}, Messages: map[string][]string{},
-		RetryAfter: s.rec.RetryAfter.Seconds(), Connections: s.rec.Connections, Resent: s.rec.Retried,
+		Connections: s.rec.Connections, Resent: s.rec.Retried,
 	}
 	for _, r := range s.bySent {
 		switch {
@@ -227,29 +226,29 @@ func (s *summary) latencies() {
 			continue
 		}
 		if v := values(s.inside, latencyOf(m, s.set.Target.Stream)); len(v) > 0 {
-			s.res.Latency[m] = distribution(v, true)
+			s.res.Latency[m] = distribution(v)
 		}
 	}
 }
 
 // distribution summarizes values in the order of their time.
-func distribution(v []float64, withSketch bool) *Distribution {
+func distribution(v []float64) *Distribution {
 	mean, variance := moments(v)
 	d := &Distribution{Count: int64(len(v)), Effective: float64(len(v)) / designEffect(v), Mean: mean, Deviation: math.Sqrt(variance)}
 	d.MeanLow, d.MeanHigh = interval(mean, variance, d.Effective)
 	sorted := slices.Sorted(slices.Values(v))
 	d.Min, d.Max = sorted[0], sorted[len(sorted)-1]
-	for _, q := range quantiles() {
-		lo, hi, few := quantileRanks(q, d.Effective)
-		d.Quantiles = append(d.Quantiles, Quantile{q, stat.Quantile(sorted, q), stat.Quantile(sorted, lo), stat.Quantile(sorted, hi), few})
-	}
-	if withSketch {
-		d.Sketch = newSketch()
-		for _, x := range v {
-			d.Sketch.add(time.Duration(x*1e9), 1)
-		}
-	}
+	d.setQuantiles(func(share float64) float64 { return stat.Quantile(sorted, share) })
 	return d
+}
+
+// setQuantiles fills in the quantiles and their intervals; valueAt gives the value that a
+// share of all values does not exceed.
+func (d *Distribution) setQuantiles(valueAt func(share float64) float64) {
+	for _, q := range quantiles() {
+		low, high, few := quantileRanks(q, d.Effective)
+		d.Quantiles = append(d.Quantiles, Quantile{q, valueAt(q), valueAt(low), valueAt(high), few})
+	}
 }
 
 // interval is meanInterval within what JSON can say.
@@ -265,7 +264,7 @@ func interval(mean, variance, effective float64) (low, high float64) {
 // in the window. Tokens of a request are not independent: the slices' means
 // tell how many independent values there are.
 func (s *summary) gaps() *Distribution {
-	sk := newSketch()
+	gaps := map[uint32]int64{}
 	var means []float64
 	var sum, squares, n float64
 	for i := range s.rec.Slices {
@@ -275,10 +274,10 @@ func (s *summary) gaps() *Distribution {
 		}
 		var sliceSum, sliceN float64
 		for b, count := range s.rec.Slices[i].Gaps {
-			us := gapValue(b)
-			sk.add(time.Duration(us)*time.Microsecond, count)
-			sliceSum += float64(us) / 1e6 * float64(count)
-			squares += float64(us) / 1e6 * float64(us) / 1e6 * float64(count)
+			gaps[b] += count
+			gap := float64(gapValue(b)) / 1e6
+			sliceSum += gap * float64(count)
+			squares += gap * gap * float64(count)
 			sliceN += float64(count)
 		}
 		if sliceN > 0 {
@@ -291,23 +290,14 @@ func (s *summary) gaps() *Distribution {
 	}
 	mean := sum / n
 	variance := max(squares/n-mean*mean, 0)
-	d := &Distribution{Count: int64(n), Effective: n, Mean: mean, Deviation: math.Sqrt(variance), Sketch: sk}
+	d := &Distribution{Count: int64(n), Effective: n, Mean: mean, Deviation: math.Sqrt(variance)}
 	if _, between := moments(means); len(means) >= minBatches && between > 0 && variance > 0 {
 		d.Effective = min(max(variance/between*float64(len(means)), 1), n)
 	}
 	d.MeanLow, d.MeanHigh = interval(mean, variance, d.Effective)
-	d.Min, d.Max = float64(sk.h.Min())/1e6, float64(sk.h.Max())/1e6
-	d.fromSketch()
+	d.Min, d.Max = gapQuantile(gaps, 0), gapQuantile(gaps, 1)
+	d.setQuantiles(func(share float64) float64 { return gapQuantile(gaps, share) })
 	return d
-}
-
-// fromSketch fills in the quantiles from the sketch.
-func (d *Distribution) fromSketch() {
-	d.Quantiles = nil
-	for _, q := range quantiles() {
-		lo, hi, few := quantileRanks(q, d.Effective)
-		d.Quantiles = append(d.Quantiles, Quantile{q, d.Sketch.quantile(q).Seconds(), d.Sketch.quantile(lo).Seconds(), d.Sketch.quantile(hi).Seconds(), few})
-	}
 }
 
 func (s *summary) throughput() {
@@ -335,7 +325,6 @@ func (s *summary) throughput() {
 	t.RequestsLow, t.RequestsHigh = rateInterval(batches, length)
 	var tokens float64
 	var perSlice []float64
-	perSecond := map[int]float64{}
 	for i, sl := range s.rec.Slices {
 		at := time.Duration(i) * s.rec.SliceWidth
 		if at < s.from || at+s.rec.SliceWidth > s.to && s.to < s.rec.Duration {
@@ -343,7 +332,6 @@ func (s *summary) throughput() {
 		}
 		tokens += float64(sl.Tokens)
 		perSlice = append(perSlice, float64(sl.Tokens))
-		perSecond[int(at/time.Second)] += float64(sl.Tokens)
 	}
 	covered := float64(len(perSlice)) * s.rec.SliceWidth.Seconds()
 	if s.to >= s.rec.Duration {
@@ -352,9 +340,6 @@ func (s *summary) throughput() {
 	if covered > 0 {
 		t.OutputTokens = tokens / covered
 		t.OutputLow, t.OutputHigh = rateInterval(perSlice, covered)
-	}
-	for _, n := range perSecond {
-		t.PeakOutput = max(t.PeakOutput, n/max(s.rec.SliceWidth.Seconds(), 1))
 	}
 	if !s.set.Target.Stream {
 		s.wholeTokens(length)
@@ -487,13 +472,11 @@ func (s *summary) streams() {
 	slices.SortFunc(changes, func(a, b change) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.by, b.by)) })
 	var last time.Duration
 	level, total, integral := 0, 0.0, 0.0
-	timeAt := map[int]float64{}
 	for _, c := range changes {
 		if from, to := max(last, s.from), min(c.at, s.to); to > from {
 			d := (to - from).Seconds()
 			total += d
 			integral += d * float64(level)
-			timeAt[level] += d
 		}
 		level += c.by
 		if c.at >= s.from && c.at <= s.to {
@@ -501,46 +484,8 @@ func (s *summary) streams() {
 		}
 		last = c.at
 	}
-	if total == 0 {
-		return
-	}
-	s.res.Streams.Mean = integral / total
-	levels := slices.Sorted(maps.Keys(timeAt))
-	seen, i := 0.0, 0
-	for tenth := 1; tenth <= 10; tenth++ {
-		for i < len(levels)-1 && seen+timeAt[levels[i]] < total*float64(tenth)/10-1e-9 {
-			seen += timeAt[levels[i]]
-			i++
-		}
-		s.res.Streams.TimeAt = append(s.res.Streams.TimeAt, levels[i])
-	}
-}
-
-func (s *summary) tenants() {
-	if len(s.rec.Tenants) < 2 {
-		return
-	}
-	s.res.Tenants = map[string]*Tenant{}
-	length := max((s.to - s.from).Seconds(), 1e-9)
-	by := make([][]*Record, len(s.rec.Tenants))
-	for _, r := range s.inside {
-		by[r.Tenant] = append(by[r.Tenant], r)
-	}
-	for i, name := range s.rec.Tenants {
-		mine := by[i]
-		t := &Tenant{Requests: len(mine), Latency: map[Metric]*Distribution{}}
-		for _, r := range mine {
-			if r.Outcome.Failed() {
-				t.Failed++
-			}
-			t.Output += float64(r.OutputTokens) / length
-		}
-		for _, m := range []Metric{TTFT, TTFTScheduled, TPOT, E2E} {
-			if v := values(mine, latencyOf(m, s.set.Target.Stream)); len(v) > 0 {
-				t.Latency[m] = distribution(v, false)
-			}
-		}
-		s.res.Tenants[name] = t
+	if total > 0 {
+		s.res.Streams.Mean = integral / total
 	}
 }
 

@@ -32,13 +32,13 @@ func (s *summary) judge() Judgement {
 	if n := max(s.rec.Events, int64(s.rec.Len())); n > 0 {
 		j.PerEvent = j.CPU / float64(n)
 	}
-	lags := newSketch()
+	var delays []float64
 	for _, r := range s.bySent {
 		if r.Outcome != ConnectFail && r.Outcome != Unfinished {
-			lags.add(r.SendLag(), 1)
+			delays = append(delays, r.SendLag().Seconds())
 		}
 	}
-	j.SendLag = lags.lag()
+	j.SendLag = lagOf(delays)
 	if s.set.Load.Concurrency == 0 {
 		s.judgeArrivals(&j)
 	}
@@ -136,22 +136,11 @@ func (s *summary) addNotes() {
 	if r.Requests.Resent > 0 {
 		add("%d requests were sent again because the server had closed a kept connection", r.Requests.Resent)
 	}
-	if r.Requests.RetryAfter > 0 {
-		add("the server asked to retry after up to %.0f s (Retry-After), which was not heeded", r.Requests.RetryAfter)
-	}
-	if r.Gone > 0 {
-		add("the server went away: nothing was answered after %.1f s, and no connection could be opened; what was measured until then is reported", r.Gone)
-	}
 	if r.Interrupted {
 		add("the test ended before its plan was done; what was measured until then is reported")
 	}
 	if r.Requests.Cancelled > 0 {
 		add("%d clients left on purpose; their first tokens count, their latencies to the end do not", r.Requests.Cancelled)
-	}
-	if d := r.Latency[E2E]; d != nil {
-		if q, ok := d.At(0.99); ok && q.Few {
-			add("%d requests are too few for a P99 with an upper bound", d.Count)
-		}
 	}
 }
 

@@ -58,14 +58,6 @@ const Headroom = 1.5
 // MaxFile bounds a baseline file: a list of numbers, not of samples.
 const MaxFile = 1 << 20
 
-// Is reports whether JSON claims to be a baseline.
-func Is(content []byte) bool {
-	var head struct {
-		Schema string `json:"schema"`
-	}
-	return json.Unmarshal(content, &head) == nil && head.Schema == Schema
-}
-
 // Parse reads a baseline file; name is used in errors.
 func Parse(name string, content []byte) (*File, error) {
 	if len(content) > MaxFile {

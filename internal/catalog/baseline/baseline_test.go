@@ -21,9 +21,6 @@ func TestParseReadsWhatMarshalWrites(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !Is(text) {
-		t.Errorf("not taken for a baseline: %s", text)
-	}
 	got, err := Parse("b.json", text)
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -25,10 +24,10 @@ type Asked struct {
 	Config
 	Given func(flag string) bool // on the command line
 
-	URL, API, Model, KeyEnv, ExtraBody string
-	Whole                              bool // answers in one piece
-	WorkloadFrom, WarmupTime, Levels   string
-	Asserts                            []string
+	URL, API, Model, ExtraBody string
+	Whole                      bool // answers in one piece
+	WorkloadFrom, WarmupTime   string
+	Asserts                    []string
 }
 
 // AddFlags adds the flags of sixty bench that say what is tested, and how, but for those of
@@ -36,7 +35,6 @@ type Asked struct {
 func (a *Asked) AddFlags(s *pflag.FlagSet) {
 	s.StringVar(&a.API, "api", "", "which is asked (default: what the URL says, else chat)")
 	s.StringVar(&a.Model, "model", "", "model `name` (default: the first that the server lists)")
-	s.StringVar(&a.KeyEnv, "api-key-env", "", "environment `variable` that holds the API key")
 	s.StringVar(&a.ExtraBody, "extra-body", "", "further fields of the request body as a `JSON` object; null removes one: '{\"ignore_eos\": null, \"min_tokens\": null}' lets the model end its answers")
 	s.BoolVar(&a.Whole, "no-stream", false, "ask for whole answers")
 	s.StringVar(&a.Scenario, "scenario", "", "`name`: low-load, saturation, long-prompts, long-outputs, burst or all; or a YAML file")
@@ -44,17 +42,14 @@ func (a *Asked) AddFlags(s *pflag.FlagSet) {
 	s.StringVar(&a.WorkloadFrom, "workload-from", "", "take lengths, prefix sharing and arrivals from a live server's `URL`, a recording, or prometheus=URL")
 	s.IntVar(&a.MaxConcurrency, "max-concurrency", 0, "streams of an open loop; more requests wait (default 10000)")
 	s.DurationVar(&a.Timeout, "timeout", 0, "of one request (default 10m)")
-	s.DurationVar(&a.Drain, "drain", 0, "wait this long at the end for what is in flight (default: --timeout)")
 	s.StringVar(&a.WarmupTime, "warmup", "auto", "time to leave out at the beginning, or auto")
 	s.StringArrayVar(&a.Asserts, "assert", nil, "condition such as 'ttft_p95<500ms'; exit 1 when it does not hold")
 	s.StringSliceVar(&a.Metrics, "metrics", []string{"auto"}, "`URLs` of metrics to scrape during the test: the servers', GPU exporters'; auto is the target's own, or none")
 	s.StringVar(&a.Files.JSON, "json", "", "write the result as JSON to this `file` too")
 	s.StringVar(&a.Files.HTML, "html", "", "write a report with plots to this `file` too")
 	s.StringVar(&a.Files.CSV, "csv", "", "write a line per request to this `file`")
-	s.StringVar(&a.Files.VLLM, "vllm-json", "", "write the result as vllm bench serve does to this `file`")
 	s.StringVar(&a.Files.Baseline, "save-baseline", "", "write thresholds for generate rules and diagnose to this `file`")
 	s.StringVar(&a.Search, "search", "", "find the highest rate, or concurrency, that meets --slo")
-	s.StringVar(&a.Levels, "sweep", "", "run the test at these levels of --search, such as 1,2,4,8")
 	s.Float64Var(&a.SearchFrom, "search-from", 1, "lowest level of a search")
 	s.Float64Var(&a.SearchTo, "search-to", 0, "highest level of a search (default: found by doubling)")
 }
@@ -75,12 +70,11 @@ func (a *Asked) Check() error {
 		return hint.With(errors.New("no load was asked for"), "pass --scenario, --concurrency, --rate, --trace, --workload-from or --search")
 	case ways > 1:
 		return hint.With(errors.New("--scenario, --concurrency, --rate, --trace and --search exclude each other"), "pass one of them")
-	case a.Search != "" && !a.Given("slo") && a.Levels == "":
+	case a.Search != "" && !a.Given("slo"):
 		return hint.With(errors.New("a search needs an objective"), "pass --slo chat, or a slo.yaml")
-	case a.Levels != "" && a.Search == "":
-		return hint.With(errors.New("--sweep needs to know of what"), "pass --search rate or --search concurrency")
-	case (a.Files.CSV != "" || a.Files.VLLM != "") && (a.Scenario == "all" || a.Search != ""):
-		return hint.With(errors.New("--csv and --vllm-json work for a single test only"), "leave --search and --scenario all out, or write the results with --json")
+	case a.Files.CSV != "" && (a.Scenario == "all" || a.Search != ""):
+		return hint.With(errors.New("--csv works for a single test only"),
+			"leave --search and --scenario all out, or write the results with --json")
 	}
 	if err := a.refuseUseless(); err != nil {
 		return err
@@ -95,7 +89,6 @@ func (a *Asked) writable() error {
 		{"json", a.Files.JSON},
 		{"html", a.Files.HTML},
 		{"csv", a.Files.CSV},
-		{"vllm-json", a.Files.VLLM},
 		{"save-baseline", a.Files.Baseline},
 	} {
 		if x.path == "" {
@@ -114,22 +107,20 @@ func (a *Asked) writable() error {
 // refuseUseless refuses flags that would do nothing beside the others: a test that does
 // not do what was asked is worse than none.
 func (a *Asked) refuseUseless() error {
-	measured := a.WorkloadFrom != ""
 	made := a.Scenario == "" && a.Trace == ""
 	for _, x := range []struct {
 		flags  string
 		useful bool
 		goesBy string
 	}{
-		{"prompt-tokens output-tokens prefix-share", made && !measured, "a made-up workload; scenarios, traces and --workload-from have their own"},
-		{"system-tokens prefix-groups", made, "a made-up workload; scenarios and traces have their own"},
+		{"prompt-tokens output-tokens prefix-share system-tokens prefix-groups", made,
+			"a made-up workload; scenarios and traces have their own"},
 		{"scale", a.Scenario != "", "--scenario"},
 		{"cv", a.Rate != "" || a.Search == "rate", "--rate or --search rate"},
-		{"speed trace-format trace-from trace-length", a.Trace != "", "--trace"},
+		{"speed", a.Trace != "", "--trace"},
 		{"workload-from", made, "--rate, --concurrency or --search; scenarios and traces have a workload"},
-		{"watch", measured, "--workload-from URL"},
 		{"max-concurrency", a.Scenario == "" && a.Concurrency == 0 && a.Search != "concurrency", "an open loop: --rate, --trace or --search rate"},
-		{"search-from search-to", a.Search != "" && a.Levels == "", "--search, without --sweep"},
+		{"search-from search-to", a.Search != "", "--search"},
 	} {
 		if x.useful {
 			continue
@@ -158,20 +149,7 @@ func (a *Asked) Read() (err error) {
 			return hint.With(fmt.Errorf("--warmup %q", a.WarmupTime), "write it as 30s, 0s or auto")
 		}
 	}
-	if err := a.target(); err != nil {
-		return err
-	}
-	for s := range strings.SplitSeq(a.Levels, ",") {
-		if a.Levels == "" {
-			break
-		}
-		v, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
-		if err != nil || !(v > 0) {
-			return hint.With(fmt.Errorf("--sweep: %q is no level", s), "write it as 1,2,4,8")
-		}
-		a.Sweep = append(a.Sweep, v)
-	}
-	return nil
+	return a.target()
 }
 
 // target makes the server under test, and how it is asked.
@@ -188,16 +166,6 @@ func (a *Asked) target() error {
 	var err error
 	if t.Headers, err = headers(&a.HTTP); err != nil {
 		return err
-	}
-	if a.KeyEnv != "" {
-		key := os.Getenv(a.KeyEnv)
-		if key == "" {
-			return hint.With(fmt.Errorf("environment variable %s is empty", a.KeyEnv), "export the API key in it")
-		}
-		t.Headers.Set("Authorization", "Bearer "+key)
-		if a.HTTP.Authorization == nil && a.HTTP.BasicAuth == nil { // for the metrics, which lie behind the same door
-			a.HTTP.Authorization = &config.Authorization{Type: "Bearer", Credentials: config.Secret(key)}
-		}
 	}
 	if a.HTTP.TLSConfig != (config.TLSConfig{}) {
 		if t.TLS, err = config.NewTLSConfig(&a.HTTP.TLSConfig); err != nil {

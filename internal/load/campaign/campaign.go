@@ -1,6 +1,6 @@
 // Package campaign makes the tests of one invocation of sixty bench: those of scenarios, a
-// trace or a workload that was measured, sweeps, and the search for capacity. It prints results as they come and writes them to files. Package load makes
-// a single test.
+// trace or a workload that was measured, and the search for capacity. It prints results as
+// they come and writes them to files. Package load makes a single test.
 package campaign
 
 import (
@@ -34,13 +34,12 @@ type Config struct {
 	Metrics []string                // pages to scrape during the tests, as serverside.FindMetricsURLs takes them
 	HTTP    config.HTTPClientConfig // how those are asked
 
-	// What is sent: one of Scenario, Trace and the made-up Workload.
-	workload.Asked                // its lengths and prefixes are Workload
-	Scenario               string // a name, "all", or a YAML file
-	Workload               workload.Spec
-	Scale                  float64 // of a scenario's concurrency, requests and lengths
-	MaxConcurrency         int
-	Timeout, Drain, Warmup time.Duration
+	// What is sent: one of Scenario, and the trace or the lengths of Asked.
+	workload.Asked
+	Scenario        string  // a name, "all", or a YAML file
+	Scale           float64 // of a scenario's concurrency, requests and lengths
+	MaxConcurrency  int
+	Timeout, Warmup time.Duration
 	// Observe, which may be nil, measures the workload of running servers of a model.
 	Observe func(ctx context.Context, model string) (*workload.Measured, error)
 
@@ -49,9 +48,8 @@ type Config struct {
 	Assertions   []load.Assertion
 	Pathologies  []*catalog.Pathology
 
-	// At which levels.
-	Search               string    // "rate" or "concurrency"
-	Sweep                []float64 // levels of Search, instead of the highest
+	// What is searched for, "rate" or "concurrency", and between which levels.
+	Search               string
 	SearchFrom, SearchTo float64
 
 	Output
@@ -72,7 +70,7 @@ type Output struct {
 
 // Files are those that results are written to; "" is none.
 type Files struct {
-	JSON, HTML, CSV, VLLM, Baseline string
+	JSON, HTML, CSV, Baseline string
 
 	Out string // where Stdout leads, for what is said of it
 }
@@ -116,6 +114,9 @@ func Run(ctx context.Context, c Config) error {
 	if b.objective, err = c.ObjectiveFor(b.probed.Target.Model); err != nil {
 		return err
 	}
+	if c.Search != "" && b.objective == nil {
+		return hint.With(fmt.Errorf("--slo has no objective for model %s", b.probed.Target.Model), "add one, or pass --slo chat")
+	}
 	if b.servers, err = serverside.FindMetricsURLs(ctx, c.Target.URL, c.Metrics, c.HTTP); err != nil {
 		return err
 	}
@@ -138,12 +139,14 @@ func (b *campaign) plans(ctx context.Context) ([]plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		arrivals, err := s.Arrivals()
-		if seen != nil && b.Rate == "" && b.Concurrency == 0 {
-			arrivals, err = b.arrivalsOf(seen)
-		}
-		if err != nil {
-			return nil, err
+		var arrivals *workload.Arrivals
+		if b.Concurrency == 0 {
+			a, _, err := b.Arrivals(seen)
+			if err != nil {
+				return nil, err
+			}
+			a = b.Repeat(a, seen)
+			arrivals = &a
 		}
 		p, err := b.plan(&s, arrivals)
 		return []plan{p}, err
@@ -153,46 +156,24 @@ func (b *campaign) plans(ctx context.Context) ([]plan, error) {
 // madeUp is the scenario that the flags describe, and what was measured for it, nil
 // without --workload-from.
 func (b *campaign) madeUp(ctx context.Context) (s load.Scenario, seen *workload.Measured, err error) {
-	s = load.Scenario{
-		Workload: b.Workload, Concurrency: b.Concurrency, Rate: b.Rate, CV: &b.CV, Requests: b.Requests, Duration: b.Duration, MaxConcurrency: b.MaxConcurrency,
-	}
 	if b.Observe != nil {
-		seen, err = b.measureWorkload(ctx, &s.Workload)
+		if seen, err = b.Observe(ctx, b.Target.Model); err != nil {
+			return s, nil, fmt.Errorf("--workload-from: %w", err)
+		}
 	}
-	return s, seen, err
-}
-
-// measureWorkload measures the workload of --workload-from, as sixty simulate does, and puts
-// its lengths and shared prefixes into spec.
-func (b *campaign) measureWorkload(ctx context.Context, spec *workload.Spec) (*workload.Measured, error) {
-	o, err := b.Observe(ctx, b.Target.Model)
+	spec, _, err := b.Spec(seen)
 	if err != nil {
-		return nil, fmt.Errorf("--workload-from: %w", err)
+		return s, nil, err
 	}
-	measured, err := o.Workload.Spec()
-	if err != nil {
-		return nil, fmt.Errorf("--workload-from: %w", err)
+	if seen != nil {
+		fmt.Fprintf(b.Stderr, "measured on %s: %.0f requests in %s; prompts %s, outputs %s, %.0f %% of the prompt shared\n",
+			seen.Source, seen.Workload.Requests(), seen.To.Sub(seen.From).Round(time.Second),
+			spec.Prompt, spec.Output, 100*spec.PrefixShare)
 	}
-	spec.Prompt, spec.Output, spec.PrefixShare = measured.Prompt, measured.Output, measured.PrefixShare
-	fmt.Fprintf(b.Stderr, "measured on %s: %.0f requests in %s; prompts %s, outputs %s, %.0f %% of the prompt shared\n", o.Source, o.Workload.Requests(),
-		o.To.Sub(o.From).Round(time.Second), measured.Prompt, measured.Output, 100*measured.PrefixShare)
-	return o, nil
-}
-
-// arrivalsOf are the measured arrivals, repeated for as long as the test lasts. A
-// test without a length lasts as long as what was measured.
-func (b *campaign) arrivalsOf(o *workload.Measured) (*workload.Arrivals, error) {
-	a, err := o.Workload.Arrivals()
-	if err != nil {
-		return nil, fmt.Errorf("--workload-from: %w", err)
-	}
-	switch {
-	case b.Duration > 0:
-		a = a.Repeat(b.Duration)
-	case b.Requests > 0:
-		a = a.Repeat(time.Duration(float64(b.Requests)/max(a.Rate(0), 1e-3)*2e9) + time.Hour)
-	}
-	return &a, nil
+	return load.Scenario{
+		Workload: spec, Concurrency: b.Concurrency, CV: &b.CV,
+		Requests: b.Requests, Duration: b.Duration, MaxConcurrency: b.MaxConcurrency,
+	}, seen, nil
 }
 
 // scenarios are those that Scenario names.
@@ -242,7 +223,7 @@ func (b *campaign) scenarioPlans() ([]plan, error) {
 
 // base is the part of a test that does not depend on its load.
 func (b *campaign) base() load.Config {
-	return load.Config{Target: b.probed.Target, Vocabulary: b.probed.Vocabulary, Timeout: b.Timeout, Drain: b.Drain, Seed: b.Seed}
+	return load.Config{Target: b.probed.Target, Vocabulary: b.probed.Vocabulary, Timeout: b.Timeout, Seed: b.Seed}
 }
 
 // plan makes a test of a scenario; arrivals are nil for a closed loop.
@@ -254,9 +235,6 @@ func (b *campaign) plan(s *load.Scenario, arrivals *workload.Arrivals) (plan, er
 	if limit == 0 && arrivals != nil {
 		limit = load.DefaultMaxConcurrency
 	}
-	if err := b.warnTooLong(s.Workload); err != nil {
-		return plan{}, err
-	}
 	var err error
 	if cfg.Source, err = workload.NewGenerator(s.Workload, b.Seed); err != nil {
 		return plan{}, err
@@ -267,41 +245,14 @@ func (b *campaign) plan(s *load.Scenario, arrivals *workload.Arrivals) (plan, er
 	}}, nil
 }
 
-// warnTooLong warns of requests that the model's context cannot hold.
-func (b *campaign) warnTooLong(spec workload.Spec) error {
-	limit := b.probed.MaxLength
-	g, err := workload.NewGenerator(spec, b.Seed)
-	if err != nil || limit == 0 {
-		return err
-	}
-	over, n := 0, 1000
-	var s workload.Session
-	for range n {
-		g.Next(&s)
-		if s.Turns[0].PromptTokens()+s.Turns[0].OutputTokens > limit {
-			over++
-		}
-	}
-	if over == n {
-		return hint.With(fmt.Errorf("prompt and output together exceed the model's context of %d tokens", limit), "shorten them, or scale the scenario down with --scale")
-	}
-	if over > 0 {
-		fmt.Fprintf(b.Stderr, "warning: about %.1f %% of the requests exceed the model's context of %d tokens and will be refused\n", 100*float64(over)/float64(n), limit)
-	}
-	return nil
-}
-
 func (b *campaign) replay() (plan, error) {
 	file, err := os.Open(b.Trace)
 	if err != nil {
 		return plan{}, fmt.Errorf("open --trace: %w", err)
 	}
 	defer file.Close()
-	t, err := workload.Read(file, workload.Format(b.TraceFormat))
+	t, err := workload.Read(file, "")
 	if err != nil {
-		return plan{}, err
-	}
-	if t, err = b.Selected(t); err != nil {
 		return plan{}, err
 	}
 	for reason, n := range t.Skipped {
@@ -423,7 +374,6 @@ func (b *campaign) write(results []*load.Result, rec *load.Recording, found *loa
 		{b.Files.JSON, func(w io.Writer) error { return render.JSON(w, single) }},
 		{b.Files.HTML, page},
 		{b.Files.CSV, func(w io.Writer) error { return loadreport.CSV(w, rec) }},
-		{b.Files.VLLM, func(w io.Writer) error { return loadreport.VLLM(w, results[len(results)-1], rec) }},
 		{b.Files.Baseline, func(w io.Writer) error {
 			capacity := 0.0
 			if found != nil && found.Best != nil && b.Search == "rate" {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,7 +17,7 @@ import (
 // long enough for a steady state of answers of some seconds.
 const trialDuration = time.Minute
 
-// search finds the highest level that meets the objective, or runs a sweep.
+// search finds the highest level that meets the objective.
 func (b *campaign) search(ctx context.Context) error {
 	unit := "requests/s"
 	if b.Search == "concurrency" {
@@ -32,12 +31,8 @@ func (b *campaign) search(ctx context.Context) error {
 		s.Duration = trialDuration
 	}
 	try := func(ctx context.Context, level float64) (load.Trial, error) { return b.retryTrial(ctx, s, level) }
-	var found *load.Found
-	if len(b.Sweep) > 0 {
-		found, err = b.sweep(ctx, try)
-	} else {
-		found, err = load.Search(ctx, load.SearchPlan{Low: b.SearchFrom, High: b.SearchTo, Whole: b.Search == "concurrency"}, try)
-	}
+	plan := load.SearchPlan{Low: b.SearchFrom, High: b.SearchTo, Whole: b.Search == "concurrency"}
+	found, err := load.Search(ctx, plan, try)
 	if found == nil || len(found.Trials) == 0 && err != nil {
 		return err
 	}
@@ -63,7 +58,7 @@ func (b *campaign) search(ctx context.Context) error {
 	switch {
 	case failure != nil:
 		return failure
-	case found.Best == nil && len(b.Sweep) == 0:
+	case found.Best == nil:
 		return ErrMissed
 	}
 	return b.verdict(results)
@@ -99,28 +94,19 @@ func (b *campaign) trial(ctx context.Context, s load.Scenario, level float64) (l
 	if err != nil {
 		return load.Trial{}, err
 	}
-	var lost func(load.Progress) bool
-	stopped := false
-	if b.objective != nil {
-		o := load.Overload{Promised: b.objective.TTFTP95}
-		lost = func(x load.Progress) bool {
-			stopped = stopped || o.Lost(x)
-			return stopped
-		}
-	}
-	res, _, err := b.run(ctx, &p, lost)
+	o, stopped := load.Overload{Promised: b.objective.TTFTP95}, false
+	res, _, err := b.run(ctx, &p, func(x load.Progress) bool {
+		stopped = stopped || o.Lost(x)
+		return stopped
+	})
 	if err != nil {
 		return load.Trial{}, err
 	}
 	t := load.Trial{Level: level, Result: res, Met: true}
-	switch {
-	case b.objective == nil:
-	case stopped:
+	if stopped {
 		t.Met, t.Why = false, "stopped early: the server falls behind"
-	default:
-		if err := res.Meets(b.objective); err != nil {
-			t.Met, t.Why = false, err.Error()
-		}
+	} else if err := res.Meets(b.objective); err != nil {
+		t.Met, t.Why = false, err.Error()
 	}
 	if res.Gone > 0 {
 		return t, hint.With(fmt.Errorf("at %.4g the server went away after %.1f s", level, res.Gone), "look at its log; --search-to stops a search below that level")
@@ -136,36 +122,4 @@ func (b *campaign) trial(ctx context.Context, s load.Scenario, level float64) (l
 		fmt.Fprintf(b.Stderr, "trial at %.4g: %s\n", level, verdict)
 	}
 	return t, nil
-}
-
-// sweep runs every level that was asked for.
-func (b *campaign) sweep(ctx context.Context, try func(context.Context, float64) (load.Trial, error)) (*load.Found, error) {
-	levels := slices.Clone(b.Sweep)
-	slices.Sort(levels)
-	found := &load.Found{Done: true, Why: "sweep"}
-	var throughput []float64
-	for _, level := range levels {
-		t, err := try(ctx, level)
-		if err != nil {
-			return found, err
-		}
-		t.Level = level
-		found.Trials = append(found.Trials, t)
-		throughput = append(throughput, t.Result.Throughput.OutputTokens)
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	for i := range found.Trials {
-		if t := &found.Trials[i]; t.Met && b.objective != nil {
-			found.Best = t
-		}
-	}
-	if knee, err := load.Knee(levels[:len(throughput)], throughput); err == nil {
-		found.Why = fmt.Sprintf("the knee is at %g: more load brings little more throughput", levels[knee])
-		if found.Best == nil && b.objective == nil {
-			found.Best = &found.Trials[knee]
-		}
-	}
-	return found, nil
 }

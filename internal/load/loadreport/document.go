@@ -13,7 +13,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/load"
 	"github.com/sixty-dev/sixty/internal/render"
-	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
 // Text writes a result for a terminal, the answer first; in full, with every latency, the
@@ -26,7 +25,7 @@ func Text(w io.Writer, r *load.Result, full bool, o render.Options) error {
 }
 
 // Report is what an HTML page shows: one or more results, and the trials of a
-// search or sweep where there was one.
+// search where there was one.
 type Report struct {
 	Title   string
 	Results []*load.Result
@@ -54,7 +53,6 @@ const (
 	rankFollows = iota + 1
 	rankEvidence
 	rankGenerator
-	rankTenant
 	rankMark
 	rankAlso
 	rankNote
@@ -117,7 +115,6 @@ func (d *document) result(r *load.Result, titled bool) {
 	d.item(0, "in flight", "%.1f on average, %d at most", r.Streams.Mean, r.Streams.Max)
 	d.item(0, "tokens", "prompt %.0f (asked %.0f), output %.0f (asked %.0f)%s", r.Tokens.Prompt, r.Tokens.PromptAsked, r.Tokens.Output, r.Tokens.OutputAsked, cached(r))
 	d.ShowIn(render.Everywhere)
-	d.tenants(r)
 	d.server(r)
 	d.generator(r)
 	d.ShowIn(render.Details)
@@ -125,9 +122,6 @@ func (d *document) result(r *load.Result, titled bool) {
 	d.ShowIn(render.Everywhere)
 	if few(r) {
 		d.item(rankMark, "* and ?", "too few requests to bound that percentile from above")
-	}
-	if r.Interrupted {
-		d.item(rankNote, "note", "the test ended before its plan was done")
 	}
 	for _, n := range r.Notes {
 		d.item(rankNote, "note", "%s", n)
@@ -284,15 +278,6 @@ func cached(r *load.Result) string {
 		return ""
 	}
 	return ", " + render.Percent(r.Tokens.CachedShare) + " of the prompt from the prefix cache"
-}
-
-func (d *document) tenants(r *load.Result) {
-	for _, name := range slices.Sorted(maps.Keys(r.Tenants)) {
-		x := r.Tenants[name]
-		first, _ := x.Latency[load.TTFT].At(0.95)
-		whole, _ := x.Latency[load.E2E].At(0.95)
-		d.item(rankTenant, "tenant "+name, "%d requests, %d failed, TTFT P95 %s, E2E P95 %s, %s output tokens/s", x.Requests, x.Failed, render.Seconds(first.Value), render.Seconds(whole.Value), render.Number(x.Output))
-	}
 }
 
 func (d *document) server(r *load.Result) {
@@ -493,8 +478,6 @@ func SearchText(w io.Writer, f *load.Found, unit string, o render.Options) error
 
 func (d *document) search(f *load.Found, unit string) {
 	switch {
-	case f.Best == nil && f.Why == "sweep":
-		d.Answer(render.Bold, "", fmt.Sprintf("%d levels were tried.", len(f.Trials)))
 	case f.Best == nil:
 		d.Answer(render.Bad, "", "No level met the objective: "+f.Why+".")
 	default:
@@ -524,25 +507,6 @@ func (d *document) search(f *load.Found, unit string) {
 		rows = append(rows, append(row, x.Why))
 	}
 	d.Table(columns, rows)
-}
-
-// TraceText describes a trace for a terminal.
-func TraceText(w io.Writer, trace *workload.Trace, o render.Options) error {
-	t, s := render.NewText(o), trace.Stats()
-	say := func(format string, args ...any) { t.Paragraph("", "  ", fmt.Sprintf(format, args...)) }
-	say("%s: %d requests in %s, %.3g per second, variation of the times between them %.2f", trace.Format, s.Requests, s.Duration.Round(1e6), s.Rate, s.ArrivalCV)
-	say("prompt tokens %.0f on average, P95 %d; output tokens %.0f on average, P95 %d", s.PromptMean, s.PromptP95, s.OutputMean, s.OutputP95)
-	if trace.BlockTokens > 0 {
-		say("%.1f %% of the prompt tokens repeat the beginning of an earlier prompt", 100*s.ReusableShare)
-	}
-	if s.DistinctSessions > 0 {
-		say("%d conversations", s.DistinctSessions)
-	}
-	for _, reason := range slices.Sorted(maps.Keys(trace.Skipped)) {
-		say("%d lines left out: %s", trace.Skipped[reason], reason)
-	}
-	_, err := t.WriteTo(w)
-	return err
 }
 
 // verdict is the diagnosis of a trial in a word.

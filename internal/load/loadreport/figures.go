@@ -43,31 +43,7 @@ func plots(r *load.Result) []render.Figure {
 			over("Requests per second", "", render.Number, named("sent", column(r, func(p *load.Point) float64 { return p.Sent }, true)),
 				named("complete", column(r, func(p *load.Point) float64 { return p.Complete }, true)), named("failed", column(r, func(p *load.Point) float64 { return p.Failed }, true))))
 	}
-	for _, m := range []load.Metric{load.TTFT, load.ITL, load.E2E} {
-		if d := r.Latency[m]; d != nil && d.Sketch != nil {
-			f = append(f, distributionPlot(m, d))
-		}
-	}
 	return append(f, serverPlots(r, window)...)
-}
-
-const bars = 60
-
-// distributionPlot draws how many requests (or tokens) took how long.
-func distributionPlot(m load.Metric, d *load.Distribution) render.Figure {
-	var l render.Series
-	unit, factor := "ms", 1e3
-	if d.Max > 10 {
-		unit, factor = "s", 1
-	}
-	for _, b := range d.Bars(bars) {
-		l.X = append(l.X, factor*b.From, factor*b.To)
-		l.Y = append(l.Y, float64(b.Count), float64(b.Count))
-	}
-	p95, _ := d.At(0.95)
-	p99, _ := d.At(0.99)
-	return render.Draw(fmt.Sprintf("P95 %s, P99 %s, longest %s", render.Seconds(p95.Value), render.Seconds(p99.Value), render.Seconds(d.Max)),
-		render.Chart{Title: "Distribution of " + Title(m), XName: unit, Series: []render.Series{l}, Histogram: true, LogX: true})
 }
 
 func serverPlots(r *load.Result, window []render.Band) []render.Figure {

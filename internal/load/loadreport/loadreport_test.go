@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/csv"
-	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -46,10 +45,7 @@ func measure(t *testing.T) (*load.Result, *load.Recording) {
 		_, _ = io.WriteString(w, "data: [DONE]\n\n")
 	}))
 	defer s.Close()
-	g, err := workload.NewGenerator(workload.Spec{
-		Prompt: workload.Fixed(8), Output: workload.Fixed(5),
-		Tenants: []workload.Tenant{{Name: `free "tier"`, Weight: 1}, {Name: "paid", Weight: 1}},
-	}, 1)
+	g, err := workload.NewGenerator(workload.Spec{Prompt: workload.Fixed(8), Output: workload.Fixed(5)}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +79,7 @@ func TestTextShowsWhatMatters(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"try: <m> at http", "54 complete, 6 failed", "6 × http_503: scripted", "TTFT ", "ITL (per token)", "goodput", "tenant paid", "at most: Waiting requests 5", "generator",
+		"try: <m> at http", "54 complete, 6 failed", "6 × http_503: scripted", "TTFT ", "ITL (per token)", "goodput", "at most: Waiting requests 5", "generator",
 		"kv-cache-thrashing: Requests push", "Preemptions 2/s > 0.1/s", "try: Lower the batch (--max-num-seqs 8)", "follows from it: First tokens are late", "what is normal could not be told", "steady state",
 	} {
 		if !strings.Contains(b.String(), want) {
@@ -157,29 +153,6 @@ func TestCSVHasALinePerRequest(t *testing.T) {
 	}
 }
 
-func TestVLLMResultFile(t *testing.T) {
-	res, rec := measure(t)
-	var b bytes.Buffer
-	if err := VLLM(&b, res, rec); err != nil {
-		t.Fatal(err)
-	}
-	var got map[string]any
-	if err := json.Unmarshal(b.Bytes(), &got); err != nil {
-		t.Fatal(err)
-	}
-	// What vLLM's own plots and dashboards read.
-	for _, key := range strings.Fields(`date backend model_id tokenizer_id num_prompts request_rate burstiness max_concurrency duration completed failed total_input_tokens
-		total_output_tokens request_throughput request_goodput output_throughput total_token_throughput input_lens output_lens ttfts itls start_times generated_texts errors
-		mean_ttft_ms median_ttft_ms std_ttft_ms p99_ttft_ms mean_tpot_ms median_tpot_ms p99_tpot_ms mean_itl_ms median_itl_ms p99_itl_ms mean_e2el_ms p99_e2el_ms`) {
-		if _, ok := got[key]; !ok {
-			t.Errorf("key %q is missing", key)
-		}
-	}
-	if n := len(got["ttfts"].([]any)); n != 60 || got["completed"].(float64) != 54 || got["total_output_tokens"].(float64) != 270 {
-		t.Errorf("%d requests, %v complete, %v tokens", n, got["completed"], got["total_output_tokens"])
-	}
-}
-
 func TestHTMLIsWholeAndSafe(t *testing.T) {
 	res, _ := measure(t)
 	found := &load.Found{Best: &load.Trial{Level: 3, Met: true, Result: res}, Above: 4, Why: "done", Trials: []load.Trial{{Level: 3, Met: true, Result: res}, {Level: 4, Why: "no", Result: res}}}
@@ -202,7 +175,7 @@ func TestHTMLIsWholeAndSafe(t *testing.T) {
 		}
 	}
 	charts := regexp.MustCompile(`(?s)<svg.*?</svg>`).FindAllString(page, -1)
-	if len(charts) < 9 {
+	if len(charts) < 8 {
 		t.Errorf("%d charts, want the two of the search and those of the result", len(charts))
 	}
 	for _, svg := range charts {

@@ -243,10 +243,10 @@ func (c *conn) answer() error {
 	r := &c.req
 	switch {
 	case strings.HasSuffix(r.path, "/models"):
-		return c.json(200, `{"object":"list","data":[{"id":"scripted","object":"model","max_model_len":131072}]}`)
+		return c.json(200, `{"object":"list","data":[{"id":"scripted","object":"model"}]}`)
 	case strings.HasSuffix(r.path, "/tokenize"):
 		c.promptTokensOf()
-		return c.json(200, fmt.Sprintf(`{"count":%d,"max_model_len":131072,"tokens":[]}`, r.promptTokens))
+		return c.json(200, fmt.Sprintf(`{"count":%d,"tokens":[]}`, r.promptTokens))
 	case strings.HasSuffix(r.path, "/truth"):
 		b, err := json.Marshal(c.s.Truths())
 		if err != nil {

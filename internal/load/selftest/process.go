@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"strconv"
@@ -15,9 +14,6 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/load/loadtest"
 )
-
-// pinned marks a process that was started again on one processor.
-const pinned = "SIXTY_SELF_TEST_PINNED"
 
 // self is this program's command line on one processor, or on all with -1.
 func self(ctx context.Context, cpu int, args ...string) (*exec.Cmd, error) {
@@ -33,23 +29,6 @@ func self(ctx context.Context, cpu int, args ...string) (*exec.Cmd, error) {
 		return nil, errors.New("pinning to a processor needs taskset (util-linux)")
 	}
 	return exec.CommandContext(ctx, taskset, append([]string{"-c", strconv.Itoa(cpu), exe}, args...)...), nil
-}
-
-// Pinned reports whether this process was started again on one processor.
-func Pinned() bool { return os.Getenv(pinned) != "" }
-
-// Repin runs the same command on one processor.
-func Repin(ctx context.Context, cpu int, stdout, stderr io.Writer) error {
-	c, err := self(ctx, cpu, os.Args[1:]...)
-	if err != nil {
-		return err
-	}
-	c.Env = append(os.Environ(), pinned+"=1")
-	c.Stdout, c.Stderr = stdout, stderr
-	if err := c.Run(); err != nil {
-		return fmt.Errorf("run on processor %d: %w", cpu, err)
-	}
-	return nil
 }
 
 // Start starts the scripted server as a process of its own: this program with the

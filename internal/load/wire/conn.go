@@ -117,8 +117,7 @@ func (d *Dialer) Dial(ctx context.Context) (*Conn, error) {
 // Response is the head of a response.
 type Response struct {
 	Status      int
-	EventStream bool          // Content-Type is text/event-stream
-	RetryAfter  time.Duration // of a 429 or 503 that names seconds; 0 without
+	EventStream bool // Content-Type is text/event-stream
 }
 
 // framing says how a body's end is known.
@@ -389,10 +388,6 @@ func (c *Conn) header(resp *Response, l []byte) error {
 		}
 	case equalFold(name, "content-type"):
 		resp.EventStream = containsFold(value, "text/event-stream")
-	case equalFold(name, "retry-after"):
-		if s, err := strconv.ParseUint(string(value), 10, 31); err == nil {
-			resp.RetryAfter = time.Duration(s) * time.Second
-		}
 	}
 	return nil
 }

@@ -20,14 +20,8 @@ type processes interface {
 // forwarders are programs that listen here for a server that runs elsewhere.
 var forwarders = []string{"ssh", "sshd", "autossh", "kubectl", "oc", "k9s", "cloudflared", "gcloud"}
 
-// place is a GPU, or a part of one.
-type place struct {
-	index int
-	part  string
-}
-
-// claims are the GPUs that each server was last seen to compute on.
-type claims map[string][]place
+// claims are the indexes of the GPUs that each server was last seen to compute on.
+type claims map[string][]int
 
 // divide gives each server the GPUs that it computes on: those with a process that
 // descends from one that listens on the server's port. A server that computes on none
@@ -45,11 +39,11 @@ func (c *claims) divide(readings []gpu.Reading, servers []Server, p processes) m
 			elsewhere[s.Name] = elsewhere[s.Name] || slices.Contains(forwarders, p.command(pid))
 		}
 	}
-	now, taken := claims{}, map[place]bool{}
+	now, taken := claims{}, map[int]bool{}
 	for _, g := range readings {
-		for _, run := range g.Processes {
-			for _, s := range ancestors(run.PID, owners, p) {
-				now[s] = append(now[s], place{g.Index, run.Instance})
+		for _, pid := range g.Processes {
+			for _, s := range ancestors(pid, owners, p) {
+				now[s] = append(now[s], g.Index)
 			}
 		}
 	}
@@ -67,12 +61,11 @@ func (c *claims) divide(readings []gpu.Reading, servers []Server, p processes) m
 			continue
 		}
 		mine, known := (*c)[s.Name]
-		out[s.Name] = choose(readings, func(at place) bool {
-			if known {
-				return slices.Contains(mine, at)
+		for _, g := range readings {
+			if known && slices.Contains(mine, g.Index) || !known && !taken[g.Index] {
+				out[s.Name] = append(out[s.Name], g)
 			}
-			return !taken[at]
-		})
+		}
 	}
 	return out
 }
@@ -90,22 +83,4 @@ func ancestors(pid int, owners map[int][]string, p processes) []string {
 		pid = p.parent(pid)
 	}
 	return nil
-}
-
-// choose lists the GPUs of which some place is wanted, with those parts alone.
-func choose(readings []gpu.Reading, wanted func(place) bool) []gpu.Reading {
-	var out []gpu.Reading
-	for _, g := range readings {
-		if len(g.Instances) == 0 {
-			if wanted(place{g.Index, ""}) {
-				out = append(out, g)
-			}
-			continue
-		}
-		g.Instances = slices.DeleteFunc(slices.Clone(g.Instances), func(p gpu.MIGInstance) bool { return !wanted(place{g.Index, p.ID}) })
-		if len(g.Instances) > 0 {
-			out = append(out, g)
-		}
-	}
-	return out
 }

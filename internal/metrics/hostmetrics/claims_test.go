@@ -26,7 +26,7 @@ func gpus(used map[int]int) []gpu.Reading {
 	for i := range 4 {
 		g := gpu.Reading{Index: i}
 		if pid := used[i]; pid != 0 {
-			g.Processes = []gpu.Process{{PID: pid}}
+			g.Processes = []int{pid}
 		}
 		out = append(out, g)
 	}
@@ -38,11 +38,7 @@ func shares(divided map[string][]gpu.Reading) map[string]string {
 	for name, readings := range divided {
 		var at []string
 		for _, g := range readings {
-			text := string(rune('0' + g.Index))
-			for _, p := range g.Instances {
-				text += "." + p.ID
-			}
-			at = append(at, text)
+			at = append(at, string(rune('0'+g.Index)))
 		}
 		out[name] = strings.Join(at, " ")
 	}
@@ -70,7 +66,7 @@ func TestGPUsAreLentToTheServerThatUsesThem(t *testing.T) {
 		"a parent holds the socket":   {map[int]int{0: 102, 1: 103}, fakeProcesses{listens: map[string][]int{"8000": {99, 100}, "8001": {200}}, parents: map[int]int{100: 99, 101: 99, 102: 101, 103: 101}}, map[string]string{"a": "0 1", "b": "2 3"}},
 		"one is forwarded":            {map[int]int{0: 102, 3: 300}, fakeProcesses{seen.listens, seen.parents, map[int]string{200: "kubectl"}}, map[string]string{"a": "0"}},
 		"parents that never end":      {map[int]int{2: 7}, fakeProcesses{parents: map[int]int{7: 8, 8: 7}}, map[string]string{"a": "0 1 2 3", "b": "0 1 2 3"}},
-		"one computes on all of them": {map[int]int{0: 102, 1: 102, 2: 102, 3: 102}, seen, map[string]string{"a": "0 1 2 3", "b": ""}},
+		"one computes on all of them": {map[int]int{0: 102, 1: 102, 2: 102, 3: 102}, seen, map[string]string{"a": "0 1 2 3"}},
 	} {
 		var c claims
 		if diff := cmp.Diff(tt.want, shares(c.divide(gpus(tt.used), []Server{a, b}, &tt.p))); diff != "" {
@@ -83,11 +79,5 @@ func TestGPUsAreLentToTheServerThatUsesThem(t *testing.T) {
 	c.divide(gpus(map[int]int{0: 102, 1: 103, 3: 200}), []Server{a, b}, &seen)
 	if diff := cmp.Diff(map[string]string{"a": "0 1", "b": "3"}, shares(c.divide(gpus(map[int]int{3: 200}), []Server{a, b}, &seen))); diff != "" {
 		t.Errorf("a restart (-want +got):\n%s", diff)
-	}
-	// Parts of a GPU are lent one by one.
-	mig := []gpu.Reading{{Instances: []gpu.MIGInstance{{ID: "1"}, {ID: "2"}, {ID: "5"}}, Processes: []gpu.Process{{PID: 102, Instance: "2"}, {PID: 200, Instance: "5"}}}}
-	c = nil
-	if diff := cmp.Diff(map[string]string{"a": "0.2", "b": "0.5"}, shares(c.divide(mig, []Server{a, b}, &seen))); diff != "" {
-		t.Errorf("parts (-want +got):\n%s", diff)
 	}
 }

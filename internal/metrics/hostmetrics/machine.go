@@ -1,8 +1,7 @@
 // Package hostmetrics reads the GPUs and the operating system of the machine that it runs
 // on, where a server that is scraped runs too and nobody has set up an exporter. It asks
-// nvidia-smi, /proc and the kernel's log, and gives metrics pages
-// with the names and units of dcgm-exporter and node_exporter, so that whoever reads
-// those pages needs nothing new.
+// nvidia-smi, /proc and the kernel's log, and gives metrics pages with the names and units
+// of dcgm-exporter and node_exporter, so that whoever reads those pages needs nothing new.
 //
 // Beneath it, package nvidia reads the tool's output, and package gpu writes the page.
 package hostmetrics

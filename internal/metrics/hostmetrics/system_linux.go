@@ -88,7 +88,7 @@ func (s *system) command(pid int) string {
 }
 
 // page writes what node_exporter would show: processor, memory, disks, file systems and
-// network, as far as dashboards read it, and pressure.
+// network, as far as dashboards read it.
 func (s *system) page(host string) []byte {
 	if !s.there {
 		return nil
@@ -110,8 +110,6 @@ func (s *system) page(host string) []byte {
 
 func (s *system) processor(w *nodePage) {
 	if stat, err := s.proc.Stat(); err == nil {
-		w.family("node_boot_time_seconds", "gauge")
-		w.add(float64(stat.BootTime))
 		w.family("node_cpu_seconds_total", "counter")
 		cpus := make([]int64, 0, len(stat.CPU))
 		for n := range stat.CPU {
@@ -130,19 +128,9 @@ func (s *system) processor(w *nodePage) {
 				w.add(m.v, "cpu", cpu, "mode", m.mode)
 			}
 		}
-		w.one("node_procs_running", "gauge", float64(stat.ProcessesRunning))
-		w.one("node_procs_blocked", "gauge", float64(stat.ProcessesBlocked))
 	}
 	if load, err := s.proc.LoadAvg(); err == nil {
-		w.one("node_load1", "gauge", load.Load1)
 		w.one("node_load5", "gauge", load.Load5)
-		w.one("node_load15", "gauge", load.Load15)
-	}
-	for _, resource := range []string{"cpu", "io", "memory"} {
-		psi, err := s.proc.PSIStatsForResource(resource)
-		if err == nil && psi.Some != nil {
-			w.one("node_pressure_"+resource+"_waiting_seconds_total", "counter", float64(psi.Some.Total)/1e6)
-		}
 	}
 }
 
@@ -151,17 +139,9 @@ func (s *system) memory(w *nodePage) {
 	if err != nil {
 		return
 	}
-	for _, m := range []struct {
-		name  string
-		bytes *uint64
-	}{
-		{"MemTotal", info.MemTotalBytes}, {"MemAvailable", info.MemAvailableBytes}, {"MemFree", info.MemFreeBytes},
-		{"Buffers", info.BuffersBytes}, {"Cached", info.CachedBytes}, {"Shmem", info.ShmemBytes},
-		{"SwapTotal", info.SwapTotalBytes}, {"SwapFree", info.SwapFreeBytes}, {"Dirty", info.DirtyBytes},
-	} {
-		if m.bytes != nil {
-			w.one("node_memory_"+m.name+"_bytes", "gauge", float64(*m.bytes))
-		}
+	if total, available := info.MemTotalBytes, info.MemAvailableBytes; total != nil && available != nil {
+		w.one("node_memory_MemTotal_bytes", "gauge", float64(*total))
+		w.one("node_memory_MemAvailable_bytes", "gauge", float64(*available))
 	}
 }
 
@@ -183,10 +163,6 @@ func (s *system) disk(w *nodePage) {
 	}{
 		{"node_disk_io_time_seconds_total", func(d *blockdevice.Diskstats) float64 { return milli * float64(d.IOsTotalTicks) }},
 		{"node_disk_read_bytes_total", func(d *blockdevice.Diskstats) float64 { return sector * float64(d.ReadSectors) }},
-		{"node_disk_read_time_seconds_total", func(d *blockdevice.Diskstats) float64 { return milli * float64(d.ReadTicks) }},
-		{"node_disk_reads_completed_total", func(d *blockdevice.Diskstats) float64 { return float64(d.ReadIOs) }},
-		{"node_disk_write_time_seconds_total", func(d *blockdevice.Diskstats) float64 { return milli * float64(d.WriteTicks) }},
-		{"node_disk_writes_completed_total", func(d *blockdevice.Diskstats) float64 { return float64(d.WriteIOs) }},
 		{"node_disk_written_bytes_total", func(d *blockdevice.Diskstats) float64 { return sector * float64(d.WriteSectors) }},
 	} {
 		w.family(f.name, "counter")
@@ -223,7 +199,6 @@ func (s *system) fileSystems(w *nodePage) {
 		blocks func(*unix.Statfs_t) uint64
 	}{
 		{"node_filesystem_avail_bytes", func(st *unix.Statfs_t) uint64 { return st.Bavail }},
-		{"node_filesystem_free_bytes", func(st *unix.Statfs_t) uint64 { return st.Bfree }},
 		{"node_filesystem_size_bytes", func(st *unix.Statfs_t) uint64 { return st.Blocks }},
 	} {
 		w.family(f.name, "gauge")
@@ -250,11 +225,9 @@ func (s *system) network(w *nodePage) {
 		{"receive_bytes", func(l procfs.NetDevLine) uint64 { return l.RxBytes }},
 		{"receive_drop", func(l procfs.NetDevLine) uint64 { return l.RxDropped }},
 		{"receive_errs", func(l procfs.NetDevLine) uint64 { return l.RxErrors }},
-		{"receive_packets", func(l procfs.NetDevLine) uint64 { return l.RxPackets }},
 		{"transmit_bytes", func(l procfs.NetDevLine) uint64 { return l.TxBytes }},
 		{"transmit_drop", func(l procfs.NetDevLine) uint64 { return l.TxDropped }},
 		{"transmit_errs", func(l procfs.NetDevLine) uint64 { return l.TxErrors }},
-		{"transmit_packets", func(l procfs.NetDevLine) uint64 { return l.TxPackets }},
 	} {
 		w.family("node_network_"+f.name+"_total", "counter")
 		for _, name := range names {

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -116,33 +115,12 @@ func TestKernelLog(t *testing.T) {
 	}
 }
 
-// TestJournal is a user who may not read the ring buffer.
-func TestJournal(t *testing.T) {
-	dir := t.TempDir()
-	asked := filepath.Join(dir, "asked")
-	install(t, map[string]string{"journalctl": `echo "$@" >> ` + asked + `
-case "$*" in
-*after-cursor=c1*) echo 'NVRM: Xid (PCI:0000:19:00): 48, DBE'; echo '-- cursor: c2';;
-*) echo 'Linux version'; echo 'NVRM: Xid (PCI:0000:19:00): 13, pid=1'; echo '-- cursor: c1';;
-esac`})
-	k := kernelLog{path: filepath.Join(dir, "none")}
-	for i, want := range []int{13, 48} {
-		k.journal.next = k.journal.next.Add(-journalEvery)
-		if got, err := k.xids(t.Context()); err != nil || got[":19:00"] != want {
-			t.Errorf("reading %d: %v, %v", i, got, err)
-		}
-	}
-	if _, err := k.xids(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if b, _ := os.ReadFile(asked); strings.Count(string(b), "\n") != 2 {
-		t.Errorf("asked too often:\n%s", b)
-	}
-	for name, script := range map[string]string{"may not": "exit 0", "no systemd": "exit 1", "another answer": "echo " + strconv.Quote("no entries")} {
-		install(t, map[string]string{"journalctl": script})
-		k := kernelLog{path: filepath.Join(dir, "none")}
-		if got, err := k.xids(t.Context()); err == nil {
-			t.Errorf("%s: %v", name, got)
+// TestNoKernelLog is a user who may not read the ring buffer.
+func TestNoKernelLog(t *testing.T) {
+	k := kernelLog{path: filepath.Join(t.TempDir(), "none")}
+	for range 2 {
+		if got, err := k.xids(t.Context()); err == nil || !strings.Contains(err.Error(), "run as root") {
+			t.Errorf("%v, %v", got, err)
 		}
 	}
 }

@@ -62,9 +62,9 @@ func unread() error {
 	return nil
 }
 
-// run runs a program and returns what it prints. One that does not end in time is killed;
-// one that cannot be killed, for the driver holds it, is left alone, and none is started
-// beside it.
+// run runs a program until it ends or toolTimeout is over, and returns what it prints. One
+// that does not end in time is killed; one that cannot be killed, for the driver holds it, is
+// left alone, and none is started beside it.
 func (t *tools) run(ctx context.Context, name string, args ...string) ([]byte, error) {
 	if t.running != nil {
 		select {
@@ -73,21 +73,14 @@ func (t *tools) run(ctx context.Context, name string, args ...string) ([]byte, e
 			return nil, fmt.Errorf("%s %w", name, errHangs)
 		}
 	}
-	out, done, err := start(ctx, nvidia.MaxLog, name, args...)
-	t.running = done
-	return out, err
-}
-
-// start runs a program until it ends, or toolTimeout is over. The channel is closed when
-// the program is gone.
-func start(ctx context.Context, most int, name string, args ...string) ([]byte, chan struct{}, error) {
 	ctx, cancel := context.WithTimeout(ctx, toolTimeout)
-	out, done := &limited{most: most}, make(chan struct{})
+	defer cancel()
+	out, done := &limited{most: nvidia.MaxLog}, make(chan struct{})
 	stderr := &limited{most: 4096, drop: true}
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = out, stderr, time.Second
-	defer cancel()
+	t.running = done
 	var err error
 	go func() {
 		err = cmd.Run()
@@ -99,14 +92,14 @@ func start(ctx context.Context, most int, name string, args ...string) ([]byte, 
 		select { // it was killed, and has a moment to be gone
 		case <-done:
 		case <-time.After(2 * time.Second):
-			return nil, done, fmt.Errorf("%s %w within %s, and cannot be killed", name, errHangs, toolTimeout)
+			return nil, fmt.Errorf("%s %w within %s, and cannot be killed", name, errHangs, toolTimeout)
 		}
 	}
 	switch {
 	case err == nil:
-		return out.b, done, nil
+		return out.b, nil
 	case ctx.Err() != nil:
-		return nil, done, fmt.Errorf("%s %w within %s", name, errHangs, toolTimeout)
+		return nil, fmt.Errorf("%s %w within %s", name, errHangs, toolTimeout)
 	}
 	why := err.Error()
 	for _, text := range [][]byte{stderr.b, out.b} {
@@ -115,7 +108,7 @@ func start(ctx context.Context, most int, name string, args ...string) ([]byte, 
 			break
 		}
 	}
-	return out.b, done, fmt.Errorf("%s: %s", name, why)
+	return out.b, fmt.Errorf("%s: %s", name, why)
 }
 
 // limited keeps what is written to it, up to a limit, beyond which it is an error or is

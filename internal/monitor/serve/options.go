@@ -20,7 +20,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/settings"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
-	"github.com/sixty-dev/sixty/internal/load/gather"
+	"github.com/sixty-dev/sixty/internal/diagnose/gather"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/monitor"
 )

@@ -30,7 +30,7 @@ type Simulation struct {
 // AddFlags adds the flags of sixty simulate, but for the form of the answer and --serve.
 func (f *Simulation) AddFlags(s *pflag.FlagSet) {
 	f.Deployment.AddFlags(s)
-	f.Load.AddFlags(s, workload.ClosedLoops|workload.ThinkTimes|workload.Traces|workload.ScaledRates)
+	f.Load.AddFlags(s, workload.ClosedLoops|workload.ThinkTimes|workload.Traces|workload.TraceParts|workload.ScaledRates)
 	s.StringVar(&f.loadTest, "load-test", "", "fit step times to a load test's `file`: sixty bench --csv, or vllm bench serve --save-detailed")
 	s.StringVar(&f.stepCost, "step-cost", "", "step times that are known, such as '`base=8ms`, per-token=50us, knee=256'; also mixed, per-seq, per-kv, per-pair")
 	s.IntVar(&f.Replicas, "replicas", 0, "engines behind a router (default: as many as were measured)")

@@ -177,14 +177,23 @@ func (a *Asked) Pacer(m *Measured) (p Pacer, until time.Duration, err error) {
 		p, err = arrivals.Pacer(a.Seed)
 		return p, until, err
 	}
-	if until > 0 {
-		arrivals = arrivals.Repeat(until)
+	if arrivals = a.Repeat(arrivals, m); until > 0 {
 		p, err = arrivals.Exactly(until, a.Seed)
-		return p, until, err
+	} else {
+		p, err = arrivals.Pacer(a.Seed)
 	}
-	arrivals = arrivals.Repeat(time.Duration(float64(a.Requests)/max(arrivals.Rate(0), 1e-3)*2e9) + time.Hour)
-	p, err = arrivals.Pacer(a.Seed)
 	return p, until, err
+}
+
+// Repeat repeats measured arrivals, where there are any, for as long as the traffic lasts.
+func (a *Asked) Repeat(arrivals Arrivals, m *Measured) Arrivals {
+	if m == nil || a.Rate != "" {
+		return arrivals
+	}
+	if until := a.Until(m); until > 0 {
+		return arrivals.Repeat(until)
+	}
+	return arrivals.Repeat(time.Duration(float64(a.Requests)/max(arrivals.Rate(0), 1e-3)*2e9) + time.Hour)
 }
 
 // Selected is the part of a trace that was asked for.

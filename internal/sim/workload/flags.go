@@ -16,6 +16,7 @@ type Parts uint8
 const (
 	ClosedLoops Parts = 1 << iota
 	Traces
+	TraceParts // of a trace, and its format
 	ThinkTimes // pauses of a closed loop's clients
 	ScaledRates
 	NoUsualLengths // where none are measured, they must be given
@@ -45,10 +46,12 @@ func (a *Asked) AddFlags(s *pflag.FlagSet, parts Parts) {
 	}
 	if parts&Traces != 0 {
 		s.StringVar(&a.Trace, "trace", "", "replay a trace `file`")
+		s.Float64Var(&a.Speed, "speed", 1, "speed of a replay")
+	}
+	if parts&TraceParts != 0 {
 		s.StringVar(&a.TraceFormat, "trace-format", "", "azure, burstgpt, mooncake, bailian, timed-trace, sharegpt or csv (default: found out)")
 		s.DurationVar(&a.TraceFrom, "trace-from", 0, "begin the replay at this time of the trace")
 		s.DurationVar(&a.TraceLength, "trace-length", 0, "replay this much of the trace")
-		s.Float64Var(&a.Speed, "speed", 1, "speed of a replay")
 	}
 	prompt, output := fmt.Sprintf(", else %d", UsualPrompt), fmt.Sprintf(", else %d", UsualOutput)
 	if parts&NoUsualLengths != 0 {

@@ -121,7 +121,7 @@ func detect(br *bufio.Reader) (Format, error) {
 		return CSV, nil
 	}
 	return "", hint.With(fmt.Errorf("%w: it begins with %.60q", ErrFormat, line),
-		"name the format, or write a CSV with the header arrival,prompt_tokens,output_tokens")
+		"write it as a CSV with the header arrival,prompt_tokens,output_tokens")
 }
 
 // add keeps a request, and reports whether there is room for more.

@@ -21,98 +21,44 @@ type Reading struct {
 	Model     string
 	Driver    string
 	Values    map[string]float64 // by the exporter's name
-	Instances []MIGInstance      // of a GPU that is divided (MIG)
-	Processes []Process          // that compute on it, as far as they can be seen
+	Processes []int              // that compute on it, as far as they can be seen
 }
 
-// A MIGInstance is one instance of a divided GPU.
-type MIGInstance struct {
-	ID     string
-	Values map[string]float64
-}
-
-// A Process computes on a GPU, or on one instance of it.
-type Process struct {
-	PID      int
-	Instance string // "" for the whole GPU
-}
-
-// family is a metric: as dcgm-exporter's lists of fields describe it.
-type family struct{ name, kind, help string }
-
-// The names that are written, those that signals of package indicator read first.
+// The names that are written: those that signals of package indicator read. Clocks are in
+// MHz, power in W, temperatures in C, utilization in %, memory in MiB.
 const (
-	SMClock        = "DCGM_FI_DEV_SM_CLOCK"
-	MemClock       = "DCGM_FI_DEV_MEM_CLOCK"
-	MaxSMClock     = "DCGM_FI_DEV_MAX_SM_CLOCK"
-	MaxMemClock    = "DCGM_FI_DEV_MAX_MEM_CLOCK"
-	Reasons        = "DCGM_FI_DEV_CLOCKS_EVENT_REASONS"
-	Temperature    = "DCGM_FI_DEV_GPU_TEMP"
-	MemTemperature = "DCGM_FI_DEV_MEMORY_TEMP"
-	Power          = "DCGM_FI_DEV_POWER_USAGE"
-	PowerLimit     = "DCGM_FI_DEV_POWER_MGMT_LIMIT"
-	Utilization    = "DCGM_FI_DEV_GPU_UTIL"
-	MemUtilization = "DCGM_FI_DEV_MEM_COPY_UTIL"
-	MemoryUsed     = "DCGM_FI_DEV_FB_USED"
-	MemoryFree     = "DCGM_FI_DEV_FB_FREE"
-	MemoryReserved = "DCGM_FI_DEV_FB_RESERVED"
-	XID            = "DCGM_FI_DEV_XID_ERRORS"
-	SingleBit      = "DCGM_FI_DEV_ECC_SBE_VOL_TOTAL"
-	DoubleBit      = "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL"
-	SingleBitEver  = "DCGM_FI_DEV_ECC_SBE_AGG_TOTAL"
-	DoubleBitEver  = "DCGM_FI_DEV_ECC_DBE_AGG_TOTAL"
-	RetiredSingle  = "DCGM_FI_DEV_RETIRED_SBE"
-	RetiredDouble  = "DCGM_FI_DEV_RETIRED_DBE"
-	RetiredPending = "DCGM_FI_DEV_RETIRED_PENDING"
-	RemappedUnc    = "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS"
-	RemappedCorr   = "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS"
-	RemapPending   = "DCGM_FI_DEV_ROW_REMAP_PENDING"
-	RemapFailure   = "DCGM_FI_DEV_ROW_REMAP_FAILURE"
-	LinkErrors     = "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL"
-	PCIeReplays    = "DCGM_FI_DEV_PCIE_REPLAY_COUNTER"
-	PCIeGeneration = "DCGM_FI_DEV_PCIE_LINK_GEN"
-	PCIeWidth      = "DCGM_FI_DEV_PCIE_LINK_WIDTH"
-	PCIeSent       = "DCGM_FI_DEV_PCIE_TX_THROUGHPUT"
-	PCIeReceived   = "DCGM_FI_DEV_PCIE_RX_THROUGHPUT"
-	EngineActive   = "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
-	SMActive       = "DCGM_FI_PROF_SM_ACTIVE"
+	SMClock      = "DCGM_FI_DEV_SM_CLOCK"
+	Reasons      = "DCGM_FI_DEV_CLOCKS_EVENT_REASONS" // why clocks are lowered: bits of nvmlClocksEventReason
+	Temperature  = "DCGM_FI_DEV_GPU_TEMP"
+	Power        = "DCGM_FI_DEV_POWER_USAGE"
+	Utilization  = "DCGM_FI_DEV_GPU_UTIL"
+	MemoryUsed   = "DCGM_FI_DEV_FB_USED"
+	MemoryFree   = "DCGM_FI_DEV_FB_FREE"
+	XID          = "DCGM_FI_DEV_XID_ERRORS"        // the last in the kernel's log, 0 without one
+	DoubleBit    = "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL" // since the driver was loaded
+	RemapFailure = "DCGM_FI_DEV_ROW_REMAP_FAILURE"
+	LinkErrors   = "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL" // of all links
+	PCIeReplays  = "DCGM_FI_DEV_PCIE_REPLAY_COUNTER"
+	EngineActive = "DCGM_FI_PROF_GR_ENGINE_ACTIVE" // share of time
+	SMActive     = "DCGM_FI_PROF_SM_ACTIVE"        // share of cycles in which an SM has a warp resident
 )
 
-var families = []family{
-	{SMClock, "gauge", "SM clock frequency (in MHz)."},
-	{MemClock, "gauge", "Memory clock frequency (in MHz)."},
-	{MaxSMClock, "gauge", "Highest SM clock frequency (in MHz)."},
-	{MaxMemClock, "gauge", "Highest memory clock frequency (in MHz)."},
-	{Reasons, "gauge", "Why clocks are lowered (bit mask of nvmlClocksEventReason)."},
-	{Temperature, "gauge", "GPU temperature (in C)."},
-	{MemTemperature, "gauge", "Memory temperature (in C)."},
-	{Power, "gauge", "Power draw (in W)."},
-	{PowerLimit, "gauge", "Power limit in force (in W)."},
-	{Utilization, "gauge", "GPU utilization (in %)."},
-	{MemUtilization, "gauge", "Memory utilization (in %)."},
-	{MemoryUsed, "gauge", "Framebuffer memory used (in MiB)."},
-	{MemoryFree, "gauge", "Framebuffer memory free (in MiB)."},
-	{MemoryReserved, "gauge", "Framebuffer memory reserved (in MiB)."},
-	{XID, "gauge", "Last XID error in the kernel's log, 0 without one."},
-	{SingleBit, "counter", "Single-bit memory errors since the driver was loaded."},
-	{DoubleBit, "counter", "Double-bit memory errors since the driver was loaded."},
-	{SingleBitEver, "counter", "Single-bit memory errors of the GPU's life."},
-	{DoubleBitEver, "counter", "Double-bit memory errors of the GPU's life."},
-	{RetiredSingle, "counter", "Pages retired for single-bit errors."},
-	{RetiredDouble, "counter", "Pages retired for double-bit errors."},
-	{RetiredPending, "gauge", "Whether pages wait for their retirement."},
-	{RemappedUnc, "counter", "Rows remapped for uncorrectable errors."},
-	{RemappedCorr, "counter", "Rows remapped for correctable errors."},
-	{RemapPending, "gauge", "Whether rows wait to be remapped."},
-	{RemapFailure, "gauge", "Whether remapping of rows failed."},
-	{LinkErrors, "counter", "NVLink flit CRC errors of all links."},
-	{PCIeReplays, "counter", "PCIe retries."},
-	{PCIeGeneration, "gauge", "PCIe generation that the link runs at."},
-	{PCIeWidth, "gauge", "PCIe lanes that the link uses."},
-	{PCIeSent, "gauge", "PCIe throughput from the GPU (in KB/s)."},
-	{PCIeReceived, "gauge", "PCIe throughput to the GPU (in KB/s)."},
-	{EngineActive, "gauge", "Share of time the graphics engine is active."},
-	{SMActive, "gauge", "Share of cycles in which an SM has a warp resident."},
+// families are the names in the order of a page, with their types.
+var families = []struct{ name, kind string }{
+	{SMClock, "gauge"},
+	{Reasons, "gauge"},
+	{Temperature, "gauge"},
+	{Power, "gauge"},
+	{Utilization, "gauge"},
+	{MemoryUsed, "gauge"},
+	{MemoryFree, "gauge"},
+	{XID, "gauge"},
+	{DoubleBit, "counter"},
+	{RemapFailure, "gauge"},
+	{LinkErrors, "counter"},
+	{PCIeReplays, "counter"},
+	{EngineActive, "gauge"},
+	{SMActive, "gauge"},
 }
 
 // Exposition writes readings as dcgm-exporter shows them; nil where there is no value.
@@ -123,25 +69,16 @@ func Exposition(hostname string, readings []Reading) []byte {
 		for i := range readings {
 			r := &readings[i]
 			if v, ok := r.Values[f.name]; ok {
-				b = sample(b, f.name, r, hostname, "", v)
-			}
-			for _, p := range r.Instances {
-				if v, ok := p.Values[f.name]; ok {
-					b = sample(b, f.name, r, hostname, p.ID, v)
-				}
+				b = AppendSample(b, f.name, v, "gpu", strconv.Itoa(r.Index), "UUID", r.UUID, "pci_bus_id", r.Bus,
+					"device", r.Device, "modelName", r.Model, "Hostname", hostname, "DCGM_FI_DRIVER_VERSION", r.Driver)
 			}
 		}
 		if len(b) > 0 {
-			page = fmt.Appendf(page, "# HELP %s %s\n# TYPE %s %s\n", f.name, f.help, f.name, f.kind)
+			page = fmt.Appendf(page, "# TYPE %s %s\n", f.name, f.kind)
 			page = append(page, b...)
 		}
 	}
 	return page
-}
-
-func sample(b []byte, name string, r *Reading, hostname, part string, v float64) []byte {
-	return AppendSample(b, name, v, "gpu", strconv.Itoa(r.Index), "UUID", r.UUID, "pci_bus_id", r.Bus, "device", r.Device,
-		"modelName", r.Model, "Hostname", hostname, "DCGM_FI_DRIVER_VERSION", r.Driver, "GPU_I_ID", part)
 }
 
 // AppendSample writes a line of the text format with pairs of a label's name and value,

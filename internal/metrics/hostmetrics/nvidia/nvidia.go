@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -23,7 +22,6 @@ import (
 const (
 	MaxLog       = 8 << 20 // bytes
 	maxGPUs      = 128
-	maxParts     = 16
 	maxProcesses = 1024 // on one GPU
 	maxDepth     = 32
 	maxText      = 1024 // bytes of one element that are kept
@@ -39,69 +37,28 @@ type field struct {
 	parts      []string // without any: the sum of those that do
 }
 
-// Units of fields; flag stands for Yes or No.
-const (
-	flag  = "flag"
-	count = ""
-	lanes = "x"
-	watts = "W"
-	mib   = "MiB"
-	mhz   = "MHz"
-	kbs   = "KB/s"
-)
+// flag is the unit of Yes and No.
+const flag = "flag"
 
 // fields are those of a GPU. Names changed with the drivers: power_readings became
 // gpu_power_readings in 535 and power_draw average_power_draw in 570; uncorrectable
-// errors in SRAM are counted by kind since 550, and GPUs before Ampere count single and
-// double bits.
+// errors in SRAM are counted by kind since 550, and GPUs before Ampere count double bits.
 var fields = []field{
-	{gpu.SMClock, mhz, []string{"clocks/sm_clock"}, nil},
-	{gpu.MemClock, mhz, []string{"clocks/mem_clock"}, nil},
-	{gpu.MaxSMClock, mhz, []string{"max_clocks/sm_clock"}, nil},
-	{gpu.MaxMemClock, mhz, []string{"max_clocks/mem_clock"}, nil},
+	{gpu.SMClock, "MHz", []string{"clocks/sm_clock"}, nil},
 	{gpu.Temperature, "C", []string{"temperature/gpu_temp"}, nil},
-	{gpu.MemTemperature, "C", []string{"temperature/memory_temp"}, nil},
-	{gpu.Power, watts, []string{
+	{gpu.Power, "W", []string{
 		"gpu_power_readings/power_draw", "gpu_power_readings/average_power_draw",
 		"gpu_power_readings/instant_power_draw", "power_readings/power_draw",
 	}, nil},
-	{gpu.PowerLimit, watts, []string{
-		"gpu_power_readings/current_power_limit", "power_readings/enforced_power_limit", "power_readings/power_limit",
-	}, nil},
 	{gpu.Utilization, "%", []string{"utilization/gpu_util"}, nil},
-	{gpu.MemUtilization, "%", []string{"utilization/memory_util"}, nil},
-	{gpu.SingleBit, count, []string{"ecc_errors/volatile/single_bit/total"}, correctable("volatile")},
-	{gpu.DoubleBit, count, []string{"ecc_errors/volatile/double_bit/total"}, uncorrectable("volatile")},
-	{gpu.SingleBitEver, count, []string{"ecc_errors/aggregate/single_bit/total"}, correctable("aggregate")},
-	{gpu.DoubleBitEver, count, []string{"ecc_errors/aggregate/double_bit/total"}, uncorrectable("aggregate")},
-	{gpu.RetiredSingle, count, []string{"retired_pages/multiple_single_bit_retirement/retired_count"}, nil},
-	{gpu.RetiredDouble, count, []string{"retired_pages/double_bit_retirement/retired_count"}, nil},
-	{gpu.RetiredPending, flag, []string{"retired_pages/pending_retirement"}, nil},
-	{gpu.RemappedUnc, count, []string{"remapped_rows/remapped_row_unc"}, nil},
-	{gpu.RemappedCorr, count, []string{"remapped_rows/remapped_row_corr"}, nil},
-	{gpu.RemapPending, flag, []string{"remapped_rows/remapped_row_pending"}, nil},
+	{gpu.DoubleBit, "", []string{"ecc_errors/volatile/double_bit/total"}, []string{
+		"ecc_errors/volatile/sram_uncorrectable", "ecc_errors/volatile/sram_uncorrectable_parity",
+		"ecc_errors/volatile/sram_uncorrectable_secded", "ecc_errors/volatile/dram_uncorrectable",
+	}},
 	{gpu.RemapFailure, flag, []string{"remapped_rows/remapped_row_failure"}, nil},
-	{gpu.PCIeReplays, count, []string{"pci/replay_counter"}, nil},
-	{gpu.PCIeGeneration, count, []string{"pci/pci_gpu_link_info/pcie_gen/current_link_gen"}, nil},
-	{gpu.PCIeWidth, lanes, []string{"pci/pci_gpu_link_info/link_widths/current_link_width"}, nil},
-	{gpu.PCIeSent, kbs, []string{"pci/tx_util"}, nil},
-	{gpu.PCIeReceived, kbs, []string{"pci/rx_util"}, nil},
-}
-
-// memory are the fields that a divided GPU has for each of its parts.
-var memory = []field{
-	{gpu.MemoryUsed, mib, []string{"fb_memory_usage/used"}, nil},
-	{gpu.MemoryFree, mib, []string{"fb_memory_usage/free"}, nil},
-	{gpu.MemoryReserved, mib, []string{"fb_memory_usage/reserved"}, nil},
-}
-
-func correctable(span string) []string {
-	return []string{"ecc_errors/" + span + "/sram_correctable", "ecc_errors/" + span + "/dram_correctable"}
-}
-
-func uncorrectable(span string) []string {
-	at := "ecc_errors/" + span + "/"
-	return []string{at + "sram_uncorrectable", at + "sram_uncorrectable_parity", at + "sram_uncorrectable_secded", at + "dram_uncorrectable"}
+	{gpu.PCIeReplays, "", []string{"pci/replay_counter"}, nil},
+	{gpu.MemoryUsed, "MiB", []string{"fb_memory_usage/used"}, nil},
+	{gpu.MemoryFree, "MiB", []string{"fb_memory_usage/free"}, nil},
 }
 
 // reasons are the bits of nvmlClocksEventReason (nvml.h) by their elements, which are
@@ -131,8 +88,9 @@ type node struct {
 // element is what an element that stands for a thing holds: its texts by their paths.
 type element map[string]string
 
-// Elements that stand for things of their own within a GPU.
-const parts, processes = "mig_devices", "processes"
+// Elements that stand for things of their own within a GPU: its instances (MIG), whose memory
+// is not the GPU's, and what computes on it.
+const instances, processes = "mig_devices", "processes"
 
 // flat returns what a node holds, without what stands for a thing of its own.
 func (n *node) flat() element {
@@ -144,7 +102,7 @@ func (n *node) flat() element {
 		}
 		for i := range n.Nodes {
 			c := &n.Nodes[i]
-			if name := c.XMLName.Local; name != parts && name != processes && depth < maxDepth {
+			if name := c.XMLName.Local; name != instances && name != processes && depth < maxDepth {
 				walk(c, strings.TrimPrefix(path+"/"+name, "/"), depth+1)
 			}
 		}
@@ -153,14 +111,14 @@ func (n *node) flat() element {
 	return e
 }
 
-// childElements are the elements of a list within a node, at most so many.
-func (n *node) childElements(list string, most int) (out []element) {
+// processes are those that a GPU lists.
+func (n *node) processes() (out []element) {
 	for i := range n.Nodes {
-		if n.Nodes[i].XMLName.Local != list {
+		if n.Nodes[i].XMLName.Local != processes {
 			continue
 		}
 		for k := range n.Nodes[i].Nodes {
-			if len(out) < most && len(n.Nodes[i].Nodes[k].Nodes) > 0 {
+			if len(out) < maxProcesses {
 				out = append(out, n.Nodes[i].Nodes[k].flat())
 			}
 		}
@@ -213,20 +171,12 @@ func (n *node) reading(index int, driver string) gpu.Reading {
 	if mask, ok := e.reasons(); ok {
 		g.Values[gpu.Reasons] = float64(mask)
 	}
-	for _, p := range n.childElements(parts, maxParts) {
-		if id := known(p["gpu_instance_id"]); id != "" && !slices.ContainsFunc(g.Instances, func(p gpu.MIGInstance) bool { return p.ID == id }) {
-			g.Instances = append(g.Instances, gpu.MIGInstance{ID: id, Values: p.values(memory)})
-		}
-	}
-	if len(g.Instances) == 0 {
-		maps.Copy(g.Values, e.values(memory))
-	}
-	for _, p := range n.childElements(processes, maxProcesses) {
+	for _, p := range n.processes() {
 		pid, err := strconv.Atoi(p["pid"])
 		if kind := p["type"]; err != nil || pid <= 0 || kind != "" && !strings.Contains(kind, "C") {
 			continue
 		}
-		g.Processes = append(g.Processes, gpu.Process{PID: pid, Instance: known(p["gpu_instance_id"])})
+		g.Processes = append(g.Processes, pid)
 	}
 	return g
 }

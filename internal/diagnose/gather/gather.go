@@ -1,5 +1,5 @@
-// Package gather brings together what was measured: baseline files, results of load tests,
-// and healthy times of recordings and of Prometheus servers, which it measures.
+// Package gather brings together what was measured: baseline files, and healthy times of
+// recordings and of Prometheus servers, which it measures.
 package gather
 
 import (
@@ -17,15 +17,10 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/fileio"
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog/baseline"
-	"github.com/sixty-dev/sixty/internal/catalog/slo"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/measure"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
-	"github.com/sixty-dev/sixty/internal/load"
 )
-
-// maxFile bounds a file of results: a load test with its series.
-const maxFile = 64 << 20
 
 // A Request says what is gathered.
 type Request struct {
@@ -33,10 +28,9 @@ type Request struct {
 	Prometheus string   // URL; "" for none
 	Span       string   // the healthy time of recordings and of the server, as --baseline writes it; "" for all
 
-	HTTP       config.HTTPClientConfig
-	Matchers   []*labels.Matcher // which series of the server
-	Objectives *slo.File         // of the results of load tests; may be nil
-	Note       func([]string)    // told of what was passed over
+	HTTP     config.HTTPClientConfig
+	Matchers []*labels.Matcher // which series of the server
+	Note     func([]string)    // told of what was passed over
 }
 
 // Gather gathers the measurements, one of each model.
@@ -66,31 +60,14 @@ func Gather(ctx context.Context, r Request) ([]*baseline.File, error) {
 	return out, nil
 }
 
-// read takes a baseline file, a result of sixty bench, or a recording of a healthy time.
+// read takes a baseline file, or a recording of a healthy time.
 func (r *Request) read(ctx context.Context, path string) ([]*baseline.File, error) {
 	if filepath.Ext(path) != ".json" {
 		return r.measure(ctx, path)
 	}
-	content, err := fileio.Read(path, maxFile)
+	b, err := parse(path)
 	if err != nil {
 		return nil, err
-	}
-	if baseline.Is(content) {
-		b, err := baseline.Parse(path, content)
-		return []*baseline.File{b}, err
-	}
-	results, err := load.ReadFiles(path)
-	if err != nil {
-		return nil, hint.With(err, "give what sixty bench wrote with --json or --save-baseline, or a recording of a healthy time")
-	}
-	last := results[len(results)-1]
-	var promised *slo.Objective
-	if o, ok := r.Objectives.For(map[string]string{"model_name": last.Target.Model}); ok {
-		promised = &o
-	}
-	b, err := load.NewBaseline(last, promised, 0, time.Now())
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return []*baseline.File{b}, nil
 }
@@ -136,9 +113,13 @@ func File(text string) (*baseline.File, error) {
 	if !named && (text == "" || err != nil || info.IsDir()) {
 		return nil, nil
 	}
-	content, err := fileio.Read(text, baseline.MaxFile)
+	return parse(text)
+}
+
+func parse(path string) (*baseline.File, error) {
+	content, err := fileio.Read(path, baseline.MaxFile)
 	if err != nil {
 		return nil, err
 	}
-	return baseline.Parse(text, content)
+	return baseline.Parse(path, content)
 }

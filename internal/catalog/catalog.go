@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
@@ -109,6 +110,12 @@ type Pathology struct {
 	// Scenario lets the make-believe fleet bring the pathology about: YAML, which
 	// fleet.ReadScenario reads.
 	Scenario string
+}
+
+// Name is what people call it, such as "KV cache thrashing": the heading of its runbook.
+func (p *Pathology) Name() string {
+	heading, _, _ := strings.Cut(p.Runbook, "\n")
+	return strings.TrimPrefix(heading, "# ")
 }
 
 // A Grade is a severity and what holds while it applies.

@@ -26,7 +26,7 @@ func TestSinceTellsWhatChangedAndWhen(t *testing.T) {
 			t.Fatalf("%v: error %v\n%s%s", args, err, stdout, stderr)
 		}
 		lines := strings.Split(strings.TrimSpace(stdout), "\n")
-		if len(lines) != 2 || !strings.Contains(lines[0], "healthy") || !strings.Contains(lines[1], "kv-cache-thrashing (page)") || !strings.Contains(lines[1], "since 04:51:") {
+		if len(lines) != 2 || !strings.Contains(lines[0], "Healthy") || !strings.Contains(lines[1], "KV cache thrashing (page)") || !strings.Contains(lines[1], "since 04:51:") {
 			t.Errorf("%v: got\n%s", args, stdout)
 		}
 	}
@@ -107,13 +107,13 @@ func TestWatch(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var errOut bytes.Buffer
-	out := until{text: "target-down (page)", seen: cancel}
+	out := until{text: "Target down (page)", seen: cancel}
 	root := newRoot(&out, &errOut)
 	root.SetArgs([]string{"diagnose", server.URL, "--watch"})
 	if err := root.ExecuteContext(ctx); err != nil {
 		t.Fatalf("%v\n%s%s", err, out.String(), errOut.String())
 	}
-	if lines := strings.Split(strings.TrimSpace(out.String()), "\n"); len(lines) < 2 || !strings.Contains(lines[len(lines)-1], "target-down (page)") {
+	if lines := strings.Split(strings.TrimSpace(out.String()), "\n"); len(lines) < 2 || !strings.Contains(lines[len(lines)-1], "Target down (page)") {
 		t.Errorf("got\n%s%s", out.String(), errOut.String())
 	}
 }

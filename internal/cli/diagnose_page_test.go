@@ -24,7 +24,7 @@ func TestThePageOfARecordingAndOfAPrometheus(t *testing.T) {
 			if plots < 7 || onsets != plots {
 				t.Errorf("%d plots, %d with the onset", plots, onsets)
 			}
-			for _, want := range []string{"target-down (page", ">since 05:07:", ">threshold &lt; ", ">normal ", "Over time"} {
+			for _, want := range []string{"Target down (page", ">since 05:07:", ">threshold &lt; ", ">normal ", "Over time"} {
 				if !strings.Contains(page, want) {
 					t.Errorf("no %q in the page", want)
 				}

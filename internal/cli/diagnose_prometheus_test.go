@@ -78,11 +78,11 @@ const thrashing = "../../testdata/recordings/thrashing-deep.tar.zst"
 func TestDiagnoseFromPrometheusAgreesWithTheRecording(t *testing.T) {
 	server := prometheus(t, thrashing)
 	stdout, _, err := sixty(t, "diagnose", "--prometheus", server.URL, "--match", "namespace=prod", "--match", `{job=~"vl.*"}`, "--at", "2026-11-21T04:52:55Z")
-	if !errors.Is(err, errFound) || !strings.HasPrefix(stdout, "kv-cache-thrashing") {
+	if !errors.Is(err, errFound) || !strings.HasPrefix(stdout, "KV cache thrashing") {
 		t.Errorf("error %v, output:\n%s", err, stdout)
 	}
 	stdout, _, err = sixty(t, "diagnose", "--prometheus", server.URL, "--at", "2026-11-21T04:51:40Z")
-	if err != nil || !strings.HasPrefix(stdout, "healthy") {
+	if err != nil || !strings.HasPrefix(stdout, "Healthy") {
 		t.Errorf("healthy phase: error %v, output:\n%s", err, stdout)
 	}
 }

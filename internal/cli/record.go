@@ -97,6 +97,6 @@ func (f *recordFlags) report(stdout, stderr io.Writer, r source.Recorded) error 
 		command.Notes(stderr, []string{fmt.Sprintf("stopped at %d MiB of pages, the most that a recording may hold; use a longer --interval", recording.MaxTotal>>20)})
 	}
 	fmt.Fprintf(stdout, "recorded %d scrapes, %d failed, in %s\n", r.Pages+r.Empty, r.Empty, path)
-	fmt.Fprintf(stdout, "diagnose it with: sixty diagnose %s\n", path)
+	fmt.Fprintf(stdout, "diagnose it with: sixty diagnose %s\n", command.Quote(path))
 	return nil
 }

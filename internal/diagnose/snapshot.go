@@ -157,17 +157,20 @@ func histogramOf(buckets []bucket) (h histogram) {
 	return h
 }
 
-// reading estimates a quantile. Both edges are marked, for a value there is a bound and not an
-// estimate.
+// reading estimates a quantile, and says in which bucket it is. In the first and in the last one
+// its value is a bound and not an estimate.
 func (h *histogram) reading(q float64) indicator.Value {
 	if len(h.bounds) == 0 {
 		return indicator.Unknown("the histogram has no buckets")
 	}
-	v, edge := stat.BucketQuantile(q, h.bounds, h.upTo, h.count)
+	v, bucket := stat.BucketQuantile(q, h.bounds, h.upTo, h.count)
 	if math.IsNaN(v) {
 		return indicator.Unknown("no observations")
 	}
-	return indicator.Value{V: v, OK: true, AtMost: edge == stat.FirstBound, AtLeast: edge == stat.LastBound}
+	return indicator.Value{
+		V: v, OK: true, Bucket: bucket,
+		AtMost: bucket.High == h.bounds[0], AtLeast: math.IsInf(bucket.High, 1),
+	}
 }
 
 // parseBound reads a bucket's le label.

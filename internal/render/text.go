@@ -124,9 +124,11 @@ func (t *Text) Command(indent, s string) {
 // arguments splits a command at spaces outside quotes; an option's value stays with it.
 func arguments(s string) []string {
 	var out []string
-	arg, quote := "", rune(0)
+	arg, quote, escaped := "", rune(0), false
 	for _, r := range s + " " {
 		switch {
+		case escaped, r == '\\' && quote != '\'':
+			escaped = !escaped
 		case r == quote:
 			quote = 0
 		case quote == 0 && (r == '"' || r == '\''):

@@ -112,8 +112,10 @@ func TestTableFitsWhateverTheWidth(t *testing.T) {
 func TestACommandIsContinuedBetweenArguments(t *testing.T) {
 	got := laid(Options{Width: 40}, func(t *Text) {
 		t.Command("  ", `sixty audit --match '{namespace="prod", x="y"}' --at 10:00 --output json`)
+		t.Command("  ", `sixty diagnose 'it'\''s a directory with a long name'`)
 	})
-	want := "  sixty audit \\\n      --match '{namespace=\"prod\", x=\"y\"}' \\\n      --at 10:00 --output json\n"
+	want := "  sixty audit \\\n      --match '{namespace=\"prod\", x=\"y\"}' \\\n      --at 10:00 --output json\n" +
+		"  sixty diagnose \\\n      'it'\\''s a directory with a long name'\n"
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

@@ -14,7 +14,7 @@ import (
 // agreed is how many diagnoses in a row make a change of state.
 const agreed = 2
 
-// Changes prints a line where the verdict on a model becomes another one and stays it.
+// Changes prints a line when a model's verdict changes and holds.
 type Changes struct {
 	Before func()           // is called before a line is written; may be nil
 	Seen   bool             // something fired
@@ -44,6 +44,7 @@ type change struct {
 	At       time.Time  `json:"at"`
 	Model    string     `json:"model"`
 	ID       string     `json:"id"`
+	Name     string     `json:"name"`
 	Status   string     `json:"status"`
 	Severity *string    `json:"severity"`
 	Since    *time.Time `json:"since"`
@@ -53,14 +54,14 @@ type change struct {
 
 // Fail says why there is no diagnosis of a moment.
 func (c *Changes) Fail(at time.Time, err error) error {
-	return c.printChange("", diagnose.InsufficientData, change{At: at.UTC(), ID: diagnose.InsufficientData, Status: diagnose.Unknown.String(), Targets: []string{}, Summary: err.Error()})
+	return c.printChange("", diagnose.InsufficientData, change{At: at.UTC(), ID: diagnose.InsufficientData, Name: "Unknown", Status: diagnose.Unknown.String(), Targets: []string{}, Summary: err.Error()})
 }
 
 // Observe takes the next diagnosis.
 func (c *Changes) Observe(d *diagnose.Diagnosis) error {
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
-		line := change{At: d.At.UTC(), Model: v.Model, ID: v.ID, Status: v.Status.String(), Targets: append([]string{}, v.Targets...), Summary: v.Summary}
+		line := change{At: d.At.UTC(), Model: v.Model, ID: v.ID, Name: nameOf(d, v), Status: v.Status.String(), Targets: append([]string{}, v.Targets...), Summary: v.Summary}
 		what := v.ID
 		if v.Status == diagnose.Firing {
 			severity, since := v.Severity.String(), v.Since.UTC()
@@ -113,7 +114,7 @@ func (c *Changes) printChange(model, what string, line change) error {
 
 // text is a change in a line.
 func (c *Changes) text(l *change) string {
-	head := l.ID
+	head := l.Name
 	style := render.Good
 	switch {
 	case l.Severity != nil:

@@ -65,7 +65,7 @@ func newDocument(d *diagnose.Diagnosis, o Options) (*render.Document, error) {
 // verdict tells of one: what is wrong, where and since when, why, and what to do.
 func (t *document) verdict(v *diagnose.Verdict, more string) error {
 	d := t.d
-	t.Answer(style(d, v), head(d, v), render.Sentence(v.Summary))
+	t.Answer(style(d, v), head(d, v), summary(v))
 	f := d.LeadingFinding(v)
 	for _, s := range []string{whereSince(d, v, t.o.Full), objectivesLine(f), more} {
 		if s != "" {
@@ -88,7 +88,7 @@ func (t *document) verdict(v *diagnose.Verdict, more string) error {
 	for _, s := range []struct {
 		head, of string
 		keep     func(*diagnose.Finding) bool
-	}{{"Also firing", "", alsoFiring}, {"Explained by", " " + v.ID, explained}, {"Not yet long enough", " to be believed", pending}} {
+	}{{"Also firing", "", alsoFiring}, {"Explained by", " " + v.ID, explained}, {"Not confirmed yet", "", pending}} {
 		for i, f := range selected(d, v, s.keep) {
 			if i == 0 {
 				t.Section(s.head, s.of)
@@ -113,7 +113,7 @@ func (t *document) verdict(v *diagnose.Verdict, more string) error {
 	t.Section("Runbook", ": "+f.Pathology.Title).Folded = true
 	t.Drawing(runbook)
 	t.Paragraph("Also", t.o.runbook(f.Pathology)).Style = render.Dim
-	t.Section("Every comparison", " that was made").Folded = true
+	t.Section("All comparisons", "").Folded = true
 	t.Table(evidenceColumns(), evidenceRows(f.Evidence, true))
 	t.ShowIn(render.Everywhere)
 	return err
@@ -176,7 +176,7 @@ func (t *document) writeNeutral(evidence []catalog.Evidence) {
 	for _, p := range []struct {
 		head  string
 		parts []string
-	}{{"Does not hold", not}, {"Not known", unknown}, {"Thresholds, for --set", names}} {
+	}{{"Not met", not}, {"Unknown", unknown}, {"Thresholds (change with --set)", names}} {
 		if len(p.parts) > 0 {
 			t.Paragraph(p.head, strings.Join(p.parts, "; ")+".")
 		}
@@ -189,7 +189,7 @@ func (t *document) writeRest(more int) {
 	d := t.d
 	var lines []string
 	if more > 0 {
-		lines = append(lines, fmt.Sprintf("%d more models on which something fires: choose one with --match.", more))
+		lines = append(lines, fmt.Sprintf("%d more models have findings; select one with --match.", more))
 	}
 	for _, v := range briefVerdicts(d) {
 		lines = append(lines, otherLine(d, v, t.o.Full))
@@ -267,7 +267,7 @@ func style(d *diagnose.Diagnosis, v *diagnose.Verdict) render.Style {
 func Banners(d *diagnose.Diagnosis) (verdicts []*diagnose.Verdict, banners []render.Banner) {
 	verdicts = fullVerdicts(d)
 	for _, v := range verdicts {
-		b := render.Banner{Class: style(d, v).Class(), Head: head(d, v), Text: []string{render.Sentence(v.Summary)}}
+		b := render.Banner{Class: style(d, v).Class(), Head: head(d, v), Text: []string{summary(v)}}
 		at := "Diagnosed at " + d.At.UTC().Format("2006-01-02 15:04:05 UTC") + "."
 		for _, s := range []string{strings.TrimSpace(whereSince(d, v, false) + " " + at), objectivesLine(d.LeadingFinding(v))} {
 			if s != "" {

@@ -14,15 +14,15 @@ import (
 var (
 	at = time.Date(2026, 3, 14, 3, 12, 40, 250e6, time.UTC)
 
-	thrashing  = &catalog.Pathology{ID: "kv-cache-thrashing", Title: "The KV cache cannot hold the running requests: they are evicted and recomputed", Severity: catalog.Page, FollowsObjectives: true}
-	saturation = &catalog.Pathology{ID: "saturation", Title: "More work arrives than the server can do: requests queue", Severity: catalog.Page, FollowsObjectives: true}
-	slowDecode = &catalog.Pathology{ID: "slow-decode", Title: "Decode steps take longer than their batch explains", Severity: catalog.Page, FollowsObjectives: true}
-	leak       = &catalog.Pathology{ID: "memory-leak", Title: "The API server's memory grows without end", Severity: catalog.Ticket}
-	httpErrors = &catalog.Pathology{ID: "http-errors", Title: "Requests end in server errors", Severity: catalog.Page}
-	throttling = &catalog.Pathology{ID: "gpu-throttling", Title: "The GPU runs below its clock", Severity: catalog.Page}
-	hardware   = &catalog.Pathology{ID: "gpu-hardware-errors", Title: "The GPU reports hardware errors", Severity: catalog.Page}
-	targetDown = &catalog.Pathology{ID: "target-down", Title: "The target does not answer", Severity: catalog.Page}
-	imbalance  = &catalog.Pathology{ID: "replica-imbalance", Title: "One replica gets more than its share", Severity: catalog.Ticket}
+	thrashing  = &catalog.Pathology{ID: "kv-cache-thrashing", Runbook: "# KV cache thrashing\n", Title: "The KV cache cannot hold the running requests: they are evicted and recomputed", Severity: catalog.Page, FollowsObjectives: true}
+	saturation = &catalog.Pathology{ID: "saturation", Runbook: "# Saturation\n", Title: "More work arrives than the server can do: requests queue", Severity: catalog.Page, FollowsObjectives: true}
+	slowDecode = &catalog.Pathology{ID: "slow-decode", Runbook: "# Slow decode\n", Title: "Decode steps take longer than their batch explains", Severity: catalog.Page, FollowsObjectives: true}
+	leak       = &catalog.Pathology{ID: "memory-leak", Runbook: "# Memory leak\n", Title: "The API server's memory grows without end", Severity: catalog.Ticket}
+	httpErrors = &catalog.Pathology{ID: "http-errors", Runbook: "# HTTP errors\n", Title: "Requests end in server errors", Severity: catalog.Page}
+	throttling = &catalog.Pathology{ID: "gpu-throttling", Runbook: "# GPU throttling\n", Title: "The GPU runs below its clock", Severity: catalog.Page}
+	hardware   = &catalog.Pathology{ID: "gpu-hardware-errors", Runbook: "# GPU hardware errors\n", Title: "The GPU reports hardware errors", Severity: catalog.Page}
+	targetDown = &catalog.Pathology{ID: "target-down", Runbook: "# Target down\n", Title: "The target does not answer", Severity: catalog.Page}
+	imbalance  = &catalog.Pathology{ID: "replica-imbalance", Runbook: "# Replica imbalance\n", Title: "One replica gets more than its share", Severity: catalog.Ticket}
 )
 
 func evidence(s *indicator.Signal, op catalog.Op, now, normal, threshold float64, source, name string, holds catalog.Truth) catalog.Evidence {
@@ -220,7 +220,7 @@ func company() diagnose.Diagnosis {
 		Evidence: []catalog.Evidence{evidence(indicator.ITLP50, catalog.GreaterThan, 0.041, 0.019, 0.0285, "baseline", "decode_slower", catalog.True)},
 		Fixes:    []catalog.Fix{{Summary: "Look at the GPUs' clocks", Verify: "ITL P50 returns to 19 ms"}, {Summary: "Restart the server"}},
 	}
-	hangUp := &catalog.Pathology{ID: "client-cancellations", Title: "Clients hang up before they are answered", Severity: catalog.Ticket}
+	hangUp := &catalog.Pathology{ID: "client-cancellations", Runbook: "# Client cancellations\n", Title: "Clients hang up before they are answered", Severity: catalog.Ticket}
 	d.Findings = append(d.Findings, slow, diagnose.Finding{Pathology: hangUp, Model: "mistral-7b", Status: diagnose.Firing, Severity: catalog.Ticket, Targets: []string{"vllm-1:8000"}, Summary: hangUp.Title})
 	ticket := diagnose.Verdict{
 		ID: "slow-decode", Status: diagnose.Firing, Severity: catalog.Ticket, Model: "mistral-7b", Summary: slow.Summary, Targets: slow.Targets, Since: slow.Since, SinceAtLeast: true, Confidence: slow.Confidence,

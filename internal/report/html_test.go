@@ -46,10 +46,10 @@ var svg = regexp.MustCompile(`(?s)<svg.*?</svg>`)
 func TestThePageSaysWhatTheTextSays(t *testing.T) {
 	got := page(t, plotted(firing(), "vllm-0:8000", "vllm-1:8000"))
 	for _, want := range []string{
-		`<header class="banner critical"><h1>kv-cache-thrashing (page, high confidence)</h1>`, "since 03:11:10 UTC", "Diagnosed at 2026-03-14 03:12:40 UTC",
-		"<pre>--max-num-seqs 41</pre>", "in place of", "Predicted: TTFT P95", "<b>Cost:</b> Requests wait", "<b>Verify:</b> Preemptions per request",
+		`<header class="banner critical"><h1>KV cache thrashing (page, high confidence)</h1>`, "since 03:11:10 UTC", "Diagnosed at 2026-03-14 03:12:40 UTC",
+		"<pre>--max-num-seqs 41</pre>", "replaces", "Predicted: TTFT P95", "<b>Cost:</b> Requests wait", "<b>Verify:</b> Preemptions per request",
 		"Or: Give the cache more memory.", "÷ 2,097 tokens a request at its end",
-		"normal 110 ms", "threshold &gt; 270 ms", `class="onset"`, ">since 03:11:10<", "In colour: vllm-0:8000; in grey: vllm-1:8000.", "Each point is of the 15 s before it",
+		"normal 110 ms", "threshold &gt; 270 ms", `class="onset"`, ">since 03:11:10<", "Coloured: vllm-0:8000; grey: vllm-1:8000.", "Each point covers the 15 s before it",
 		"What changed", "Prompt tokens per request", "Each eviction throws away", "Explained by<span class=\"\"> kv-cache-thrashing", "Also firing", "Ruled out",
 		"Not checked<", "<li>gpu-throttling, gpu-hardware-errors", "max-num-seqs = 256 (--engine-args)", "Written by sixty",
 	} {
@@ -82,7 +82,7 @@ func TestEveryVerdictHasAPageInItsColour(t *testing.T) {
 		}
 	}
 	got := page(t, company())
-	if n := strings.Count(got, `<header class="banner`); n != len(fullVerdicts(new(company()))) || !strings.Contains(got, "Firing too, below: ") {
+	if n := strings.Count(got, `<header class="banner`); n != len(fullVerdicts(new(company()))) || !strings.Contains(got, "Also firing, below: ") {
 		t.Errorf("%d banners; the first does not name the others", n)
 	}
 }

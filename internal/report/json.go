@@ -1,12 +1,14 @@
 package report
 
 import (
+	"cmp"
 	"encoding/json"
 	"io"
 	"math"
 	"slices"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/stat"
 	"github.com/sixty-dev/sixty/internal/base/version"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
@@ -119,6 +121,7 @@ type (
 
 	verdictJSON struct {
 		ID         string       `json:"id"`
+		Name       string       `json:"name"`
 		Status     string       `json:"status"`
 		Severity   *string      `json:"severity"`
 		Model      string       `json:"model"`
@@ -133,6 +136,7 @@ type (
 
 	findingJSON struct {
 		ID          string         `json:"id"`
+		Name        string         `json:"name"`
 		Model       string         `json:"model"`
 		Title       string         `json:"title"`
 		Status      string         `json:"status"`
@@ -151,18 +155,20 @@ type (
 	}
 
 	evidenceJSON struct {
-		Signal          string  `json:"signal"`
-		Title           string  `json:"title"`
-		Unit            string  `json:"unit"`
-		Value           number  `json:"value"`
-		ValueBound      *string `json:"value_bound"`
-		ValueReason     string  `json:"value_reason,omitempty"`
-		Baseline        number  `json:"baseline"`
-		Threshold       number  `json:"threshold"`
-		ThresholdName   string  `json:"threshold_name"`
-		ThresholdSource string  `json:"threshold_source"`
-		Op              string  `json:"op"`
-		Holds           *bool   `json:"holds"`
+		Signal          string   `json:"signal"`
+		Title           string   `json:"title"`
+		Unit            string   `json:"unit"`
+		Value           number   `json:"value"`
+		ValueBound      *string  `json:"value_bound"`
+		ValueBucket     []number `json:"value_bucket,omitempty"`
+		ValueReason     string   `json:"value_reason,omitempty"`
+		Baseline        number   `json:"baseline"`
+		BaselineBucket  []number `json:"baseline_bucket,omitempty"`
+		Threshold       number   `json:"threshold"`
+		ThresholdName   string   `json:"threshold_name"`
+		ThresholdSource string   `json:"threshold_source"`
+		Op              string   `json:"op"`
+		Holds           *bool    `json:"holds"`
 	}
 
 	fixJSON struct {
@@ -360,7 +366,7 @@ func newBoundaryJSON(d *diagnose.Diagnosis) *boundaryJSON {
 
 func newVerdictJSON(d *diagnose.Diagnosis, v *diagnose.Verdict) verdictJSON {
 	out := verdictJSON{
-		ID: v.ID, Status: v.Status.String(), Model: v.Model, Summary: v.Summary, Targets: list(v.Targets),
+		ID: v.ID, Name: nameOf(d, v), Status: v.Status.String(), Model: v.Model, Summary: v.Summary, Targets: list(v.Targets),
 		Since: timestamp(v.Since), AtLeast: v.SinceAtLeast, Confidence: number(v.Confidence), Findings: []string{}, Workload: newWorkloadJSON(&v.Workload),
 	}
 	if v.Status == diagnose.Firing {
@@ -380,7 +386,7 @@ func newWorkloadJSON(w *diagnose.Workload) workloadJSON {
 
 func newFindingJSON(f *diagnose.Finding, o *Options) findingJSON {
 	out := findingJSON{
-		ID: f.Pathology.ID, Model: f.Model, Title: f.Pathology.Title, Status: f.Status.String(), Severity: f.Severity.String(),
+		ID: f.Pathology.ID, Name: cmp.Or(f.Pathology.Name(), f.Pathology.ID), Model: f.Model, Title: f.Pathology.Title, Status: f.Status.String(), Severity: f.Severity.String(),
 		Targets: list(f.Targets), Since: timestamp(f.Since), AtLeast: f.SinceAtLeast, Summary: f.Summary, Reasons: list(f.Reasons),
 		Confidence: number(f.Confidence), Evidence: each(f.Evidence, newEvidenceJSON),
 		InhibitedBy: optional(f.InhibitedBy), Runbook: o.runbook(f.Pathology), Fixes: each(f.Fixes, newFixJSON),
@@ -396,7 +402,7 @@ func newEvidenceJSON(e *catalog.Evidence) evidenceJSON {
 	out := evidenceJSON{
 		Signal: e.Signal.Name, Title: e.Signal.Title, Unit: string(e.Signal.Unit), Value: known(e.Value), ValueReason: e.Value.Reason,
 		Baseline: known(e.Baseline), Threshold: number(e.Threshold), ThresholdName: e.Name,
-		ThresholdSource: e.Source, Op: string(e.Op),
+		ThresholdSource: e.Source, Op: string(e.Op), ValueBucket: bucketJSON(e.Value), BaselineBucket: bucketJSON(e.Baseline),
 	}
 	switch {
 	case e.Value.OK && e.Value.AtMost:
@@ -409,6 +415,15 @@ func newEvidenceJSON(e *catalog.Evidence) evidenceJSON {
 		out.Holds = &holds
 	}
 	return out
+}
+
+// bucketJSON are the bounds of the histogram's bucket that a percentile is in; none
+// where the value is of no histogram.
+func bucketJSON(v indicator.Value) []number {
+	if v.Bucket == (stat.Bucket{}) {
+		return nil
+	}
+	return []number{number(v.Bucket.Low), number(v.Bucket.High)}
 }
 
 func newFixJSON(f *catalog.Fix) fixJSON {

@@ -36,18 +36,18 @@ func figures(d *diagnose.Diagnosis, v *diagnose.Verdict, f *diagnose.Finding) (f
 	counted := ""
 	for _, p := range v.Plots {
 		if p.Signal.Sums() {
-			counted = " (of " + length(p.Over) + " where events are counted)"
+			counted = " (" + length(p.Over) + " for counts)"
 		} else {
 			over = length(p.Over)
 		}
 	}
-	over = "Each point is of the " + over + " before it" + counted + "."
+	over = "Each point covers the " + over + " before it" + counted + "."
 	if len(shown) > 1 {
-		over += " In colour: " + shown[0] + "; in grey: " + render.And(shown[1:]) + "."
+		over += " Coloured: " + shown[0] + "; grey: " + render.And(shown[1:]) + "."
 	}
-	over += " Shaded in grey: the time that was judged"
+	over += " Grey band: judged window"
 	if v.Plots[0].Baseline.To.After(from) {
-		over += "; in green: the time that is called normal"
+		over += "; green band: baseline"
 	}
 	return figs, over + "."
 }
@@ -122,7 +122,7 @@ func chart(v *diagnose.Verdict, p *diagnose.Plot, f *diagnose.Finding) render.Ch
 	for _, b := range []struct {
 		r           diagnose.Range
 		class, name string
-	}{{p.Baseline, "normal", "the time that is called normal"}, {p.Window, "window", "the time that was judged"}} {
+	}{{p.Baseline, "normal", "baseline"}, {p.Window, "window", "judged window"}} {
 		if !b.r.From.IsZero() {
 			from, to := render.Moment(b.r.From), render.Moment(b.r.To)
 			c.Bands = append(c.Bands, render.Band{From: from, To: to, Class: b.class, Name: b.name})
@@ -130,7 +130,7 @@ func chart(v *diagnose.Verdict, p *diagnose.Plot, f *diagnose.Finding) render.Ch
 	}
 	if p.Normal.OK {
 		label := "normal " + indicator.Format(p.Normal, unit)
-		c.Levels = append(c.Levels, render.Level{Value: p.Normal.V, Class: "good", Why: "what was normal", Label: label})
+		c.Levels = append(c.Levels, render.Level{Value: p.Normal.V, Class: "good", Why: "normal", Label: label})
 	}
 	if value, text := limitText(p, f); text != "" {
 		l := render.Level{Value: value, Class: "critical", Why: "threshold " + text}

@@ -20,7 +20,7 @@ func predictionLines(p *catalog.Prediction, verbose bool) []string {
 	case p == nil:
 		return nil
 	case p.Reason != "" && p.Needs > 0:
-		return []string{"No prediction yet: " + render.Sentence(p.Reason) + fmt.Sprintf(" Watch it for %s more", p.Needs)}
+		return []string{"No prediction yet: " + render.Sentence(p.Reason) + fmt.Sprintf(" Watch for another %s", p.Needs)}
 	case p.Reason != "":
 		return []string{"No prediction: " + render.Sentence(p.Reason)}
 	}
@@ -34,14 +34,14 @@ func predictionLines(p *catalog.Prediction, verbose bool) []string {
 	var now []string
 	for _, e := range p.Effects {
 		if e.Measured.OK && (verbose || e.Signal == indicator.TTFTP95 || e.Signal == indicator.Preemptions) {
-			now = append(now, fmt.Sprintf("%s %s where %s was measured", e.Signal.Title, indicator.FormatNumber(e.Before.Value, e.Signal.Unit), indicator.Format(e.Measured, e.Signal.Unit)))
+			now = append(now, fmt.Sprintf("%s %s (measured %s)", e.Signal.Title, indicator.FormatNumber(e.Before.Value, e.Signal.Unit), indicator.Format(e.Measured, e.Signal.Unit)))
 		}
 	}
 	if len(now) > 0 {
-		lines = append(lines, "The simulation of now gives "+strings.Join(now, ", "))
+		lines = append(lines, "Simulated as it is now: "+strings.Join(now, ", "))
 	}
 	for _, c := range p.Caveats {
-		lines = append(lines, "But: "+c)
+		lines = append(lines, "Caveat: "+c)
 	}
 	if verbose {
 		for _, b := range p.Basis {
@@ -54,12 +54,12 @@ func predictionLines(p *catalog.Prediction, verbose bool) []string {
 // benefitText compares with what comes if nothing is done, which may be worse than now.
 func benefitText(p *catalog.Prediction) string {
 	value, low, high := estimate3(p.Benefit, indicator.Times)
-	text := fmt.Sprintf("Users are %s as well off as without it", value)
+	text := "Benefit over no change: " + value
 	if low != high {
 		text += fmt.Sprintf(" (%s to %s)", low, high)
 	}
 	if e, ok := p.Effect(indicator.TTFTP95); ok {
-		text += fmt.Sprintf("; without it %s is %s", e.Signal.Title, indicator.FormatNumber(e.Unchanged.Value, e.Signal.Unit))
+		text += fmt.Sprintf("; without it, %s is %s", e.Signal.Title, indicator.FormatNumber(e.Unchanged.Value, e.Signal.Unit))
 	}
 	return text
 }
@@ -105,7 +105,7 @@ func predictionShort(p *catalog.Prediction) string {
 				kinds = append(kinds, kind)
 			}
 		}
-		out += " But " + strings.Join(kinds, "; ") + "."
+		out += " Caveat: " + strings.Join(kinds, "; ") + "."
 	}
 	return out
 }

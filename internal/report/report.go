@@ -21,8 +21,7 @@ import (
 type Options struct {
 	render.Options      // of Text only
 	Full           bool // every comparison, every check, every fix and the configuration
-	// Again is the command that made the diagnosis, which a short text tells how to
-	// have in full; "" where it cannot be repeated.
+	// Again is the command that made the diagnosis, to be run again; "" where it holds a secret.
 	Again    string
 	Runbooks catalog.Runbooks
 }

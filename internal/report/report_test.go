@@ -125,7 +125,7 @@ func TestShortKeepsWhatCastsDoubt(t *testing.T) {
 	d := company()
 	d.Notes = append(d.Notes, "partial: 3 questions had no answer in time, and what rests on them is unknown")
 	got := rendered(t, func(b *bytes.Buffer) error { return Text(b, d, Options{}) })
-	for _, want := range []string{"partial: 3 questions had no answer", "2 of 6 targets could not be judged", "low confidence"} {
+	for _, want := range []string{"partial: 3 questions had no answer", "2 of 6 targets not judged"} {
 		if !strings.Contains(strings.Join(strings.Fields(got), " "), want) {
 			t.Errorf("%q is missing:\n%s", want, got)
 		}
@@ -267,6 +267,25 @@ func TestErrorsOfTheWriterAreReturned(t *testing.T) {
 	} {
 		if !errors.Is(err, errClosed) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestTheCommandToRunNextIsCopyable joins the lines of long commands as a shell does.
+func TestTheCommandToRunNextIsCopyable(t *testing.T) {
+	for _, tt := range []struct {
+		again string
+		whole bool
+	}{
+		{"sixty diagnose http://10.0.0.1:8000 http://10.0.0.2:8000 http://10.0.0.3:8000 http://10.0.0.4:8000 http://10.0.0.5:8000", true},
+		{"sixty diagnose '/a directory/" + strings.Repeat("long-", 30) + "incident.tar.zst' --match '{namespace=\"prod\"}'", true},
+		{"sixty diagnose" + strings.Repeat(" http://vllm.example.com:8000", 100), false},
+		{"", false},
+	} {
+		got := rendered(t, func(b *bytes.Buffer) error { return Text(b, firing(), Options{Again: tt.again}) })
+		joined := strings.Join(strings.Fields(strings.ReplaceAll(got, "\\\n", " ")), " ")
+		if strings.Contains(joined, tt.again+" --full sixty explain kv-cache-thrashing") != tt.whole || strings.Contains(joined, "The same command with --full.") == tt.whole {
+			t.Errorf("%s: copied whole: want %t\n%s", tt.again, tt.whole, got)
 		}
 	}
 }

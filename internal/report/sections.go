@@ -15,7 +15,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// This file says in which words; document.go and short.go say what is shown where.
+// This file has the words; document.go and short.go decide what is shown where.
 
 // fullVerdicts lists the verdicts that are told in full, the leading one first: those of
 // models on which something fires or, where nothing does, the one for all.
@@ -88,7 +88,7 @@ func confidence(c float64) string {
 	return "low confidence"
 }
 
-// qualifier is what stands behind the verdict's id: how bad and how sure.
+// qualifier is what stands behind the verdict's name: how bad and how sure.
 func qualifier(d *diagnose.Diagnosis, v *diagnose.Verdict) string {
 	var parts []string
 	if f := d.LeadingFinding(v); f != nil {
@@ -100,9 +100,23 @@ func qualifier(d *diagnose.Diagnosis, v *diagnose.Verdict) string {
 	return strings.Join(parts, ", ")
 }
 
+// nameOf is what people call a verdict; its id is for programs.
+func nameOf(d *diagnose.Diagnosis, v *diagnose.Verdict) string {
+	if f := d.LeadingFinding(v); f != nil {
+		return cmp.Or(f.Pathology.Name(), v.ID)
+	}
+	known := map[string]string{diagnose.Healthy: "Healthy", diagnose.Idle: "Idle", diagnose.InsufficientData: "Unknown"}
+	return cmp.Or(known[v.ID], v.ID)
+}
+
+// summary is a verdict's sentence behind its name.
+func summary(v *diagnose.Verdict) string {
+	return render.Sentence(strings.TrimPrefix(v.Summary, "Cannot tell: ")) // which "Unknown" says
+}
+
 // head names a verdict, and its model where there are several.
 func head(d *diagnose.Diagnosis, v *diagnose.Verdict) string {
-	out := v.ID
+	out := nameOf(d, v)
 	if q := qualifier(d, v); q != "" {
 		out += " (" + q + ")"
 	}
@@ -127,7 +141,7 @@ func alsoSick(d *diagnose.Diagnosis) string {
 	if len(parts) == 0 {
 		return ""
 	}
-	return "Firing too, below: " + strings.Join(parts, ", ") + "."
+	return "Also firing, below: " + strings.Join(parts, ", ") + "."
 }
 
 // whereSince says on which targets, and since when.
@@ -141,7 +155,7 @@ func whereSince(d *diagnose.Diagnosis, v *diagnose.Verdict, verbose bool) string
 		since := "since " + clock(t, d.At) + ", " + ago + " ago"
 		switch {
 		case v.SinceAtLeast:
-			since = "for at least " + ago + ": observation began then"
+			since = "for at least " + ago + " (since watching began)"
 		case !t.Before(d.At):
 			since = "since " + clock(t, d.At)
 		}
@@ -162,7 +176,7 @@ func objectivesLine(f *diagnose.Finding) string {
 	if len(all) < 2 || f.Severity > all[len(all)-1] {
 		return ""
 	}
-	return fmt.Sprintf("Worse than normal, but the objectives hold: %s, not %s.", f.Severity, all[len(all)-2])
+	return fmt.Sprintf("Worse than normal, but within the objectives: %s, not %s.", f.Severity, all[len(all)-2])
 }
 
 // manyNames is how many targets a sentence bears.
@@ -202,13 +216,13 @@ func evidenceRows(evidence []catalog.Evidence, verbose bool) [][]string {
 			}
 		}
 		if verbose && e.Name != "" {
-			threshold += ", " + e.Name + map[catalog.Truth]string{catalog.True: ", holds", catalog.False: ", does not hold"}[e.Holds]
+			threshold += ", " + e.Name + map[catalog.Truth]string{catalog.True: ", met", catalog.False: ", not met"}[e.Holds]
 		}
 		normal := "–"
 		if e.Baseline.OK {
 			normal = e.Signal.Text(e.Baseline)
 			if e.Signal.Sums() && e.Baseline.V > 0 {
-				normal += " in as long"
+				normal += " in the same time"
 			}
 		}
 		rows = append(rows, []string{e.Signal.Title, e.Signal.Text(e.Value), normal, threshold})
@@ -246,7 +260,7 @@ func farthest(evidence []catalog.Evidence, all bool) []catalog.Evidence {
 func ruledOutLine(f *diagnose.Finding) string {
 	e := f.RuledOutBy
 	if e == nil {
-		return "its conditions do not hold"
+		return "conditions not met"
 	}
 	line := comparison(e)
 	if e.Source == "baseline" && e.Baseline.OK {
@@ -276,7 +290,7 @@ func summaryOf(d *diagnose.Diagnosis, f *diagnose.Finding) string {
 
 // otherLine is one line on a model of which there is little to tell.
 func otherLine(d *diagnose.Diagnosis, v *diagnose.Verdict, verbose bool) string {
-	line := render.Sentence(head(d, v) + ": " + v.Summary)
+	line := render.Clean(head(d, v) + ": " + summary(v))
 	if slices.ContainsFunc(v.Targets, func(t string) bool { return strings.Contains(v.Summary, t) }) {
 		return line
 	}
@@ -312,15 +326,15 @@ func changes(d *diagnose.Diagnosis, w *diagnose.Workload, verbose bool) (intro s
 	case w.Changed && d.Status == diagnose.Firing:
 		intro = "The traffic differs from normal."
 	case w.Changed:
-		intro = "The traffic differs from normal, and the server copes."
+		intro = "The traffic differs from normal; the server handles it."
 	default:
-		intro = "The traffic is as normal; the server behaves differently."
+		intro = "The traffic is normal; the server behaves differently."
 	}
 	if ttft {
-		intro += " " + shares(w.Factors, "Of the rise of the mean TTFT", func(f *diagnose.Factor) float64 { return f.ShareOfTTFTChange })
+		intro += " " + shares(w.Factors, "Of the rise in mean TTFT", func(f *diagnose.Factor) float64 { return f.ShareOfTTFTChange })
 	}
 	if output {
-		intro += " " + shares(w.Factors, "Of the change of the output rate", func(f *diagnose.Factor) float64 { return f.ShareOfOutputChange })
+		intro += " " + shares(w.Factors, "Of the change in output rate", func(f *diagnose.Factor) float64 { return f.ShareOfOutputChange })
 	}
 	return strings.TrimSpace(intro), rows
 }
@@ -531,10 +545,10 @@ func commandLines(f *catalog.Fix, target string) []string {
 		lines = append(lines, render.Clean(args))
 	}
 	if was := f.Replaced(); was != "" {
-		lines = append(lines, render.Clean("in place of "+was))
+		lines = append(lines, render.Clean("replaces "+was))
 	}
 	if gone := f.LeftOut(); gone != "" {
-		lines = append(lines, render.Clean("leave out "+gone))
+		lines = append(lines, render.Clean("remove "+gone))
 	}
 	return lines
 }
@@ -596,7 +610,7 @@ func footer(d *diagnose.Diagnosis, verbose bool) [][2]string {
 	if !d.Window.To.IsZero() {
 		out = append(out, [2]string{"window", span(d.Window, d.At)})
 	}
-	baseline := "none: the server could not be compared with itself"
+	baseline := "none: no past to compare with"
 	if source := baselineSource(d); source != diagnose.NoBaseline {
 		baseline = baselineWords[source]
 		if !d.Baseline.From.IsZero() {
@@ -612,9 +626,9 @@ func footer(d *diagnose.Diagnosis, verbose bool) [][2]string {
 
 // baselineWords say where a baseline comes from.
 var baselineWords = map[diagnose.BaselineSource]string{
-	diagnose.History:  "what came before",
-	diagnose.Lifetime: "the average since the server started, from its counters",
-	diagnose.File:     "given by the user",
+	diagnose.History:  "earlier samples",
+	diagnose.Lifetime: "the average since the server started, load tests included (from its counters)",
+	diagnose.File:     "from --baseline",
 }
 
 // notable lists the targets: those that are down or could not be judged first.
@@ -675,17 +689,17 @@ func thresholdSources(f *diagnose.Finding) string {
 		word := map[string]string{
 			"--set":    "--set: set by hand",
 			"slo":      "slo: the objectives",
-			"measured": "measured: a load test or a healthy period",
-			"cap":      "cap: bad whatever was normal",
-			"baseline": "baseline: relative to this server's own normal",
+			"measured": "measured: in a load test or a healthy period",
+			"cap":      "cap: bad regardless of what is normal",
+			"baseline": "baseline: relative to this server's normal",
 		}[e.Source]
-		word = cmp.Or(word, e.Source+": the objectives of the use case")
+		word = cmp.Or(word, e.Source+": objectives of the use case")
 		if !slices.Contains(sources, word) {
 			sources = append(sources, word)
 		}
 	}
 	if usual {
-		sources = append(sources, "the catalogue's (change one with --set)")
+		sources = append(sources, "defaults of the catalogue (change with --set)")
 	}
 	return render.Clean(strings.Join(sources, "; else "))
 }

@@ -85,7 +85,7 @@ func (t *text) answer(d *diagnose.Diagnosis, r lineBudget) {
 
 // verdict says what is wrong, where and since when, in at most so many lines.
 func (t *text) verdict(d *diagnose.Diagnosis, v *diagnose.Verdict, lines int) {
-	t.Brief(lines, t.Style(style(d, v), head(d, v)), "  ", ": "+render.Sentence(v.Summary))
+	t.Brief(lines, t.Style(style(d, v), head(d, v)), "  ", ": "+summary(v))
 	if where := whereSince(d, v, false); where != "" {
 		t.Brief(max(1, lines/2), "  ", "  ", where)
 	}
@@ -104,7 +104,7 @@ func (t *text) models(d *diagnose.Diagnosis, most int) {
 			t.Line(fmt.Sprintf("and %d more models", len(rest)-i))
 			return
 		}
-		t.Line(render.Cut(render.Clean(head(d, v)+": "+v.Summary), t.Width()))
+		t.Line(render.Cut(render.Clean(head(d, v)+": "+summary(v)), t.Width()))
 	}
 }
 
@@ -117,7 +117,7 @@ func otherFindings(d *diagnose.Diagnosis, v *diagnose.Verdict) string {
 	if len(parts) == 0 {
 		return ""
 	}
-	return "Firing too: " + strings.Join(parts, ", ") + "."
+	return "Also firing: " + strings.Join(parts, ", ") + "."
 }
 
 // doubts are what speaks against a verdict, or bounds what it is worth.
@@ -133,10 +133,10 @@ func doubts(d *diagnose.Diagnosis, v *diagnose.Verdict) []string {
 	}
 	add(objectivesLine(d.LeadingFinding(v)))
 	if n := len(d.Unjudged); n > 0 && d.Status == diagnose.Firing {
-		add(fmt.Sprintf("%d of %d targets could not be judged: %s: %s", n, len(d.Targets), d.Unjudged[0].Target, d.Unjudged[0].Reason))
+		add(fmt.Sprintf("%d of %d targets not judged: %s: %s", n, len(d.Targets), d.Unjudged[0].Target, d.Unjudged[0].Reason))
 	}
 	if d.Status != diagnose.Unknown && baselineSource(d) == diagnose.NoBaseline {
-		add("There is no past to compare with")
+		add("No past to compare with")
 	}
 	for i := range d.Targets {
 		t := &d.Targets[i]
@@ -242,7 +242,7 @@ func (t *text) command(fix *catalog.Fix, target string, most int) {
 	}
 	trial := render.NewText(t.options.Options)
 	if trial.Command("    ", lines[0]); trial.Lines() > most {
-		t.Line(fmt.Sprintf("    %d options to change: --full lists them", len(fix.Changes)))
+		t.Line(fmt.Sprintf("    %d flags to change; --full lists them", len(fix.Changes)))
 		return
 	}
 	t.Command("    ", lines[0])
@@ -266,20 +266,20 @@ func basis(d *diagnose.Diagnosis, f *diagnose.Finding) string {
 		parts = append(parts, render.Sentence("Normal: "+baselineWords[source]))
 	}
 	if n := len(d.Coverage); n > 0 && f != nil {
-		parts = append(parts, fmt.Sprintf("Not checked: %d of %d failure modes.", n, len(d.Findings)))
+		parts = append(parts, fmt.Sprintf("%d of %d failure modes could not be checked.", n, len(d.Findings)))
 	}
 	return strings.Join(parts, " ")
 }
 
+// longestCommand is how many lines the command takes at most that is printed to be run next.
+const longestCommand = 4
+
 // next says what to ask for more.
 func (t *text) next(f *diagnose.Finding) {
-	if t.options.Again == "" {
-		return
-	}
 	t.Line("")
-	more := "NEXT  what was checked, and what was not"
+	more := "NEXT  what was checked and what was not"
 	if f != nil {
-		more = "NEXT  all evidence and the reasons"
+		more = "NEXT  all evidence and reasons"
 		switch n := len(f.Fixes) - 1; {
 		case n == 1:
 			more += ", another fix"
@@ -289,11 +289,12 @@ func (t *text) next(f *diagnose.Finding) {
 		more += "; the runbook"
 	}
 	t.Brief(1, "", "", t.Style(render.Bold, more[:4])+more[4:])
-	again := "  " + t.options.Again + " --full"
-	if render.Cells(again) > t.Width() {
-		again = "  sixty diagnose … --full"
+	trial := render.NewText(t.options.Options)
+	if trial.Command("  ", t.options.Again+" --full"); t.options.Again == "" || trial.Lines() > longestCommand {
+		t.Line("  The same command with --full.")
+	} else {
+		t.Command("  ", t.options.Again+" --full")
 	}
-	t.Line(again)
 	if f != nil {
 		t.Line("  sixty explain " + f.Pathology.ID)
 	}

@@ -35,33 +35,28 @@ func Quantile[T cmp.Ordered](sorted []T, q float64) T {
 	return sorted[min(max(rank, 1), len(sorted))-1]
 }
 
-// Edge says of which side a value is bounded.
-type Edge int
+// A Bucket is one of a histogram's, by its bounds: Low is 0 below the first bound, or -Inf where
+// that is negative, and High is +Inf beyond the last one.
+type Bucket struct{ Low, High float64 }
 
-// The edges.
-const (
-	Inside     Edge = iota
-	FirstBound      // in the first bucket: the value is at most so much
-	LastBound       // beyond the last bound: the value is at least that
-)
-
-// BucketQuantile estimates a quantile as PromQL's histogram_quantile does, from the
-// finite upper bounds of a histogram's buckets, ascending, the observations up to
-// each, and the total: linear within a bucket, the last bound for what lies beyond
-// it. Without bounds or observations it is NaN.
-func BucketQuantile(q float64, bounds, upTo []float64, total float64) (float64, Edge) {
+// BucketQuantile estimates a quantile as PromQL's histogram_quantile does, from the finite upper
+// bounds of a histogram's buckets, ascending, the observations up to each, and the total: linear
+// within a bucket, the last bound for what lies beyond it. It returns the bucket too. Without
+// bounds or observations the estimate is NaN.
+func BucketQuantile(q float64, bounds, upTo []float64, total float64) (float64, Bucket) {
 	if len(bounds) == 0 || !(total > 0) {
-		return math.NaN(), Inside
+		return math.NaN(), Bucket{}
 	}
 	rank := q * total
 	i := slices.IndexFunc(upTo, func(n float64) bool { return n >= rank })
 	switch {
 	case i < 0:
-		return bounds[len(bounds)-1], LastBound
+		last := bounds[len(bounds)-1]
+		return last, Bucket{last, math.Inf(1)}
 	case i == 0 && bounds[0] <= 0:
-		return bounds[0], FirstBound
+		return bounds[0], Bucket{math.Inf(-1), bounds[0]}
 	case i == 0:
-		return bounds[0] * rank / upTo[0], FirstBound
+		return bounds[0] * rank / upTo[0], Bucket{0, bounds[0]}
 	}
-	return bounds[i-1] + (bounds[i]-bounds[i-1])*(rank-upTo[i-1])/(upTo[i]-upTo[i-1]), Inside
+	return bounds[i-1] + (bounds[i]-bounds[i-1])*(rank-upTo[i-1])/(upTo[i]-upTo[i-1]), Bucket{bounds[i-1], bounds[i]}
 }

@@ -56,16 +56,16 @@ func TestBucketQuantile(t *testing.T) {
 		bounds, upTo []float64
 		total        float64
 		want         float64
-		edge         Edge
+		bucket       Bucket
 	}{
-		"linear within a bucket":    {0.5, []float64{1, 2, 4}, []float64{0, 5, 20}, 20, 2 + 2*5.0/15, Inside},
-		"in the first bucket":       {0.5, []float64{0.3}, []float64{10}, 10, 0.15, FirstBound},
-		"below zero":                {0.5, []float64{-1, 2}, []float64{8, 10}, 10, -1, FirstBound},
-		"beyond the last bound":     {0.95, []float64{1, 60}, []float64{5, 6}, 100, 60, LastBound},
-		"an empty bucket is passed": {0.5, []float64{1, 2, 3}, []float64{5, 5, 10}, 10, 1, FirstBound},
+		"linear within a bucket":    {0.5, []float64{1, 2, 4}, []float64{0, 5, 20}, 20, 2 + 2*5.0/15, Bucket{2, 4}},
+		"in the first bucket":       {0.5, []float64{0.3}, []float64{10}, 10, 0.15, Bucket{0, 0.3}},
+		"below zero":                {0.5, []float64{-1, 2}, []float64{8, 10}, 10, -1, Bucket{math.Inf(-1), -1}},
+		"beyond the last bound":     {0.95, []float64{1, 60}, []float64{5, 6}, 100, 60, Bucket{60, math.Inf(1)}},
+		"an empty bucket is passed": {0.5, []float64{1, 2, 3}, []float64{5, 5, 10}, 10, 1, Bucket{0, 1}},
 	} {
-		if got, edge := BucketQuantile(tc.q, tc.bounds, tc.upTo, tc.total); math.Abs(got-tc.want) > 1e-9 || edge != tc.edge {
-			t.Errorf("%s: %v, %v; want %v, %v", name, got, edge, tc.want, tc.edge)
+		if got, bucket := BucketQuantile(tc.q, tc.bounds, tc.upTo, tc.total); math.Abs(got-tc.want) > 1e-9 || bucket != tc.bucket {
+			t.Errorf("%s: %v in %v; want %v in %v", name, got, bucket, tc.want, tc.bucket)
 		}
 	}
 	if got, _ := BucketQuantile(0.5, []float64{1}, []float64{0}, 0); !math.IsNaN(got) {

@@ -9,19 +9,34 @@ import (
 
 // Format writes a value for people: three significant digits, in the unit that
 // reads best, "≤" or "≥" where only a bound is known.
+//
+// A percentile of a wide bucket is written as that bucket, "10–25 ms": where in it the percentile
+// is, nobody measured.
 func Format(v Value, u Unit) string {
-	if !v.OK {
-		return "?"
-	}
-	text := FormatNumber(v.V, u)
+	text, b := FormatNumber(v.V, u), v.Bucket
 	switch {
+	case !v.OK:
+		return "?"
+	case v.AtMost && b.High > 0:
+		return "≤ " + FormatNumber(b.High, u)
 	case v.AtMost:
 		return "≤ " + text
 	case v.AtLeast:
 		return "≥ " + text
+	case b.High > wide*b.Low:
+		low, high := FormatNumber(b.Low, u), FormatNumber(b.High, u)
+		number, unit, _ := strings.Cut(low, " ")
+		if _, other, _ := strings.Cut(high, " "); unit == other {
+			low = number
+		}
+		return low + "–" + high
 	}
 	return text
 }
+
+// wide is from which ratio of its bounds on a bucket is too wide to interpolate in: the estimate
+// may be wrong by half.
+const wide = 1.5
 
 // Text writes a reading for people who see the signal's title beside it: the unit is left
 // out where the title names it, as in "Preemptions per request 2.35".

@@ -1,10 +1,13 @@
 package indicator
 
 import (
+	"math"
 	"testing"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
+
+	"github.com/sixty-dev/sixty/internal/base/stat"
 )
 
 func TestEverySignalParsesAndIsDocumented(t *testing.T) {
@@ -69,5 +72,21 @@ func TestRewrite(t *testing.T) {
 	}
 	if _, err := Rewrite("rate(", Rewriting{}); err == nil {
 		t.Error("an expression that does not parse was rewritten")
+	}
+}
+
+func TestAPercentileOfAWideBucketIsWrittenAsTheBucket(t *testing.T) {
+	for want, v := range map[string]Value{
+		"10–25 ms":     {V: 0.0243, OK: true, Bucket: stat.Bucket{Low: 0.01, High: 0.025}},
+		"500 ms–1.1 s": {V: 0.9, OK: true, Bucket: stat.Bucket{Low: 0.5, High: 1.1}},
+		"830 ms":       {V: 0.83, OK: true, Bucket: stat.Bucket{Low: 0.75, High: 1}},
+		"≤ 10 ms":      {V: 0.004, OK: true, AtMost: true, Bucket: stat.Bucket{Low: 0, High: 0.01}},
+		"≥ 80 s":       {V: 80, OK: true, AtLeast: true, Bucket: stat.Bucket{Low: 80, High: math.Inf(1)}},
+		"12 ms":        {V: 0.012, OK: true},
+		"?":            {},
+	} {
+		if got := Format(v, Seconds); got != want {
+			t.Errorf("%+v is written %s, want %s", v, got, want)
+		}
 	}
 }

@@ -1,6 +1,10 @@
 package indicator
 
-import "math"
+import (
+	"math"
+
+	"github.com/sixty-dev/sixty/internal/base/stat"
+)
 
 // A Value is one reading of a signal. Its zero value is unknown: a reading
 // that nobody took is never a zero.
@@ -8,8 +12,11 @@ type Value struct {
 	V  float64
 	OK bool // V is known
 
-	// AtMost and AtLeast mark a percentile that fell into the histogram's
-	// first or last bucket: V is that bucket's edge, the truth is beyond it.
+	// Bucket is the histogram's in which a percentile is; V is interpolated in it. It is zero
+	// where V is of no histogram.
+	Bucket stat.Bucket
+	// AtMost and AtLeast mark a percentile in the histogram's first or last bucket, and a value
+	// that is a bound for another reason: the truth is at or beyond it.
 	AtMost, AtLeast bool
 
 	// Unanswered is the share of requests that got no answer, where V is how long they have

@@ -8,11 +8,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Invocation writes a command as it was given, as far as it holds no secret.
+// Invocation writes a command as it was given, for a shell; "" where it may hold a secret.
 func Invocation(cmd *cobra.Command, args []string) string {
 	words := []string{cmd.CommandPath()}
 	for _, a := range args {
-		words = append(words, quoted(a))
+		words = append(words, Quote(a))
 	}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		switch v := f.Value.String(); {
@@ -21,21 +21,21 @@ func Invocation(cmd *cobra.Command, args []string) string {
 			words = append(words, "--"+f.Name)
 		case strings.HasSuffix(f.Value.Type(), "Array"):
 			for _, one := range f.Value.(pflag.SliceValue).GetSlice() {
-				words = append(words, "--"+f.Name+" "+quoted(one))
+				words = append(words, "--"+f.Name+" "+Quote(one))
 			}
 		default:
-			words = append(words, "--"+f.Name+" "+quoted(v))
+			words = append(words, "--"+f.Name+" "+Quote(v))
 		}
 	})
 	line := strings.Join(words, " ")
 	if cmd.Flags().Changed("header") || strings.Contains(line, "@") {
-		return cmd.CommandPath() + " …"
+		return ""
 	}
 	return line
 }
 
-// quoted writes a word for a shell.
-func quoted(s string) string {
+// Quote writes a word for a shell.
+func Quote(s string) string {
 	plain := func(r rune) bool {
 		return r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_./:=+,@%", r))
 	}

@@ -289,7 +289,7 @@ func (d *demo) announcePhase(p *fleet.Phase) {
 // printDiagnosis shows a diagnosis, and whether it is right.
 func (d *demo) printDiagnosis(p *fleet.Phase, got diagnose.Diagnosis, when string) error {
 	d.diagnoses++
-	d.screen.labelled("sixty says", when+":")
+	d.screen.labelled("Diagnosis", when+":")
 	d.screen.line("")
 	if err := d.screen.excerpt(got); err != nil {
 		return err
@@ -356,7 +356,7 @@ func (s *screen) excerpt(d diagnose.Diagnosis) error {
 // last.
 func Next(program, last string) []Step {
 	const incident = "testdata/incident.tar.zst"
-	steps := []Step{{Why: "Diagnose your own server", Command: program + " diagnose http://HOST:8000"}}
+	steps := []Step{{Why: "Diagnose your own server", Command: program + " diagnose http://localhost:8000"}}
 	if _, err := os.Stat(incident); err == nil {
 		steps = append(steps, Step{Why: "Diagnose the recorded incident of a real vLLM server", Command: program + " diagnose " + incident})
 	}

@@ -3,6 +3,7 @@ package reporttest
 
 import (
 	"bytes"
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -55,8 +56,12 @@ func FitsTheScreen(t *testing.T, name string, d diagnose.Diagnosis) {
 			break
 		}
 	}
-	if !strings.HasPrefix(text, d.Verdict.ID) {
-		t.Errorf("%s: the first line is not the verdict %s:\n%s", name, d.Verdict.ID, text)
+	title := map[string]string{diagnose.Healthy: "Healthy", diagnose.Idle: "Idle", diagnose.InsufficientData: "Unknown"}[d.Verdict.ID]
+	if f := d.LeadingFinding(&d.Verdict); f != nil {
+		title = cmp.Or(f.Pathology.Name(), d.Verdict.ID)
+	}
+	if !strings.HasPrefix(text, title) {
+		t.Errorf("%s: the first line is not the verdict %s:\n%s", name, title, text)
 	}
 	if n := strings.Count(text, "\n"); n > 20 {
 		t.Errorf("%s takes %d lines:\n%s", name, n, text)

@@ -136,6 +136,11 @@ e2e-vllm: build ## Diagnose real vLLM servers while they are sick, live and thro
 	@test -n "$$SIXTY_VLLM" || { echo "set SIXTY_VLLM to a directory with a virtual environment in venv/ and a model in model/"; exit 1; }
 	SIXTY_BIN=$(abspath bin/sixty) $(GO) test -tags e2e -run '^Test(Live|Prometheus)$$' -timeout 90m -v ./e2e
 
+.PHONY: e2e-kubernetes
+e2e-kubernetes: build ## Apply the chart and the manifests to a real Kubernetes API server (needs SIXTY_KUBERNETES, a directory of its programs)
+	@test -n "$$SIXTY_KUBERNETES" || { echo "set SIXTY_KUBERNETES to a directory with etcd, kube-apiserver, kubectl, helm, and crd/ of the Prometheus operator"; exit 1; }
+	SIXTY_BIN=$(abspath bin/sixty) $(GO) test -tags e2e -run '^TestKubernetes$$' -timeout 10m -count=1 -v ./e2e
+
 record-incident: ## Record the incident of `make run-recording` again (needs SIXTY_VLLM; SCENARIO=name)
 	@test -n "$$SIXTY_VLLM" || { echo "set SIXTY_VLLM to a directory with a virtual environment in venv/ and a model in model/"; exit 1; }
 	mkdir -p dist

@@ -130,7 +130,7 @@ func promAlerts(t *testing.T, prom string) string {
 func alertmanager(t *testing.T, dir string) string {
 	t.Helper()
 	config := map[string]any{}
-	text, err := os.ReadFile(filepath.Join(dir, "alertmanager-inhibit.yaml"))
+	text, err := os.ReadFile(filepath.Join(dir, "alertmanager/inhibit.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

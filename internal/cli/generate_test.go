@@ -166,7 +166,7 @@ func TestSeveritiesHaveTheNamesThatWereGiven(t *testing.T) {
 	if len(seen) != 3 || seen["critical"] == 0 || seen["warning"] == 0 || seen["info"] == 0 {
 		t.Errorf("severities %v", seen)
 	}
-	for _, name := range []string{"alertmanager-inhibit.yaml", "alertmanager-route.yaml"} {
+	for _, name := range []string{"alertmanager/inhibit.yaml", "alertmanager/route.yaml"} {
 		content, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
 			t.Fatal(err)

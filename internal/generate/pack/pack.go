@@ -142,7 +142,7 @@ func Rules(c Config) (files []generate.File, rules *generate.Rules, notes []stri
 func alertmanagerFiles(c *Config, objects []generate.File) ([]generate.File, error) {
 	var files []generate.File
 	for name, render := range map[string]func(generate.RulesConfig) ([]byte, error){
-		"alertmanager-inhibit.yaml": generate.Inhibitions, "alertmanager-route.yaml": generate.Routing,
+		"alertmanager/inhibit.yaml": generate.Inhibitions, "alertmanager/route.yaml": generate.Routing,
 	} {
 		content, err := render(c.RulesConfig)
 		if err != nil {

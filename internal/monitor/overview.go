@@ -149,7 +149,7 @@ func serves(d *diagnose.Diagnosis, v *diagnose.Verdict, t *diagnose.Target) bool
 
 func newReplica(d *diagnose.Diagnosis, i int, v *diagnose.Verdict) view.Replica {
 	t := &d.Targets[i]
-	r := view.Replica{Target: t.Name, Labels: t.Labels, Engine: string(t.Dialect.Engine), Version: t.Version, Status: view.Healthy}
+	r := view.Replica{Target: t.Name, Labels: t.Labels, Engine: string(t.Dialect.Engine), Version: t.Version, Status: view.Healthy, Life: string(t.Life)}
 	switch {
 	case t.Problem != "":
 		r.Status, r.Reason = view.Unknown, t.Problem

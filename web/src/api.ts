@@ -84,3 +84,12 @@ export function useGet<T>(path: string, beat: unknown = 0): Asked<T> {
   const current = state.path === path ? state : { loading: true }
   return { ...current, again: () => again((n) => n + 1) }
 }
+
+// useKept is useGet where the next path asks for the same of a later time: what was there stays
+// until the answer.
+export function useKept<T>(path: string): T | undefined {
+  const { data } = useGet<T>(path)
+  const last = useRef<T | undefined>(undefined)
+  if (data) last.current = data
+  return data ?? last.current
+}

@@ -1,7 +1,7 @@
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
-import { zone } from './format'
+import { shortZone, titleOf, zone } from './format'
 import { help, start } from './keys'
-import { now, trust, useLive } from './live'
+import { healthOf, now, trust, useLive } from './live'
 import { setTheme, theme, type Theme } from './palette'
 import { link, to, useRoute } from './route'
 import { At, Nothing } from './ui'
@@ -10,13 +10,13 @@ import { Explore } from './views/explore'
 import { Fleet } from './views/fleet'
 import { IncidentView } from './views/incident'
 import { Incidents } from './views/incidents'
-import { Now } from './views/now'
+import { Overview } from './views/overview'
 import { RunbookView, Runbooks } from './views/runbooks'
 import { SettingsView } from './views/settings'
 import { WhatIfView } from './views/whatif'
 
 const places: [string, string][] = [
-  ['now', 'Now'],
+  ['overview', 'Overview'],
   ['incidents', 'Incidents'],
   ['explore', 'Explore'],
   ['fleet', 'Fleet'],
@@ -47,21 +47,21 @@ export function App() {
     else d.showModal()
   }
   useLayoutEffect(() => start({ help: showHelp, theme: toggle }), [])
-  const sick = live.overview?.models.filter((m) => m.verdict.status === 'firing' && m.verdict.severity !== 'info').length ?? 0
+  const failing = live.overview?.models.filter((m) => ['failing', 'degraded'].includes(healthOf(m.verdict, { ok: true }))).length ?? 0
   useEffect(() => {
-    const name = route.view === 'incident' || route.view === 'runbook' ? route.id : (titles[route.view] ?? 'Not found')
-    document.title = `${sick > 0 ? `(${sick}) ` : ''}${name} · sixty`
-  }, [route.view, route.id, sick])
+    const name = route.view === 'incident' ? route.id : route.view === 'runbook' ? titleOf(route.id) : (titles[route.view] ?? 'Not found')
+    document.title = `${failing > 0 ? `(${failing}) ` : ''}${name} · sixty`
+  }, [route.view, route.id, failing])
   return (
     <>
-      <a class="skip" href="#main">To the content</a>
+      <a class="skip" href="#main">Skip to content</a>
       <header class="bar">
         <a class="name" href={link('/')}>sixty</a>
         <nav aria-label="Views">
           {places.map(([view, title]) => (
             <a href={to(view)} aria-current={(under[route.view] ?? route.view) === view ? 'page' : undefined}>
               {title}
-              {view === 'now' && sick > 0 ? <span class="count">{sick}</span> : null}
+              {view === 'overview' && failing > 0 ? <span class="count" title={`${failing} failing or degraded`}>{failing}</span> : null}
             </a>
           ))}
         </nav>
@@ -70,7 +70,7 @@ export function App() {
         <button type="button" class="icon" onClick={() => showHelp()} aria-label="Keys" title="Keys  ?">?</button>
       </header>
       <Doubt />
-      <main id="main">{view(route.view, route.id)}</main>
+      <main id="main" tabIndex={-1} class={['explore', 'fleet', 'incident'].includes(route.view) ? 'wide' : ''}>{view(route.view, route.id)}</main>
       <dialog ref={dialog} aria-label="Keys">
         <h2>Keys</h2>
         <dl class="keys">
@@ -81,7 +81,7 @@ export function App() {
             </div>
           ))}
         </dl>
-        <p class="soft">Drag over a plot to zoom. Times are in {zone}.</p>
+        <p class="soft">Drag over a chart to zoom. Times are in {zone}.</p>
         <form method="dialog"><button>Close</button></form>
       </dialog>
     </>
@@ -90,8 +90,8 @@ export function App() {
 
 function view(name: string, id: string) {
   switch (name) {
-    case 'now':
-      return <Now />
+    case 'overview':
+      return <Overview />
     case 'incidents':
       return <Incidents />
     case 'incident':
@@ -113,7 +113,7 @@ function view(name: string, id: string) {
   }
   return (
     <Nothing title="There is no such page">
-      <a href={link('/')}>See what is wrong now</a>, or look for an incident among <a href={link('/incidents')}>all of them</a>.
+      <a href={link('/')}>See the overview</a>, or <a href={link('/incidents')}>all incidents</a>.
     </Nothing>
   )
 }
@@ -123,29 +123,29 @@ function Connection() {
   const live = useLive()
   const t = trust(live)
   if (!live.overview) return <span class="soft">…</span>
+  const heard = now(live) - (performance.now() - live.heard)
   return (
-    <span class={`state ${t.ok ? '' : 'warning'}`} title={t.ok ? `evaluated every ${live.overview.every_s} s; times in ${zone}` : t.why.join('\n')}>
-      {t.ok ? 'as of ' : t.state === 'lost' ? 'last heard ' : `${t.state}, `}
-      <At at={t.ok || t.state !== 'lost' ? live.overview.at : now(live) - (performance.now() - live.heard)} />
+    <span class={`state ${t.ok ? '' : 'warning'}`} title={t.ok ? `evaluated every ${live.overview.every_s} s; times are in ${zone}` : t.why.join('\n')}>
+      {!t.ok && `${t.state}, `}
+      <At at={!t.ok && t.state === 'lost' ? heard : live.overview.at} /> {shortZone}
     </span>
   )
 }
 
 const doubts = {
-  starting: ['Nothing was evaluated yet', 'The first answer comes after some scrapes.'],
+  starting: ['Nothing was evaluated yet', 'The first verdict comes after some scrapes.'],
   partial: ['Not everything could be read', 'What is not known is not shown as healthy.'],
-  stale: ['The last evaluation is too old', 'What is shown is of then; nothing of it is shown as healthy.'],
-  lost: ['The connection to sixty is lost', 'What is shown is of then; nothing of it is shown as healthy. It is tried again every few seconds.'],
+  stale: ['The last evaluation is too old', 'What follows is from then; nothing is shown as healthy.'],
+  lost: ['The connection to sixty is lost', 'What follows is from then; nothing is shown as healthy. The page tries again every few seconds.'],
 } as const
 
-// Doubt says at the head of every view what stands in the way of believing it, and what else
-// is amiss.
+// Doubt says at the head of every view why it may be wrong, and what else needs attention.
 function Doubt() {
   const live = useLive()
   const t = trust(live)
   const why = t.ok ? (live.overview?.problems ?? []) : t.why
   if (t.ok && why.length === 0) return null
-  const [title, text] = t.ok ? ['What is shown is true, and this is amiss', ''] : doubts[t.state]
+  const [title, text] = t.ok ? ['Needs attention', 'The verdicts are not affected.'] : doubts[t.state]
   return (
     <div class={t.ok ? 'doubt note' : 'doubt'} role="status">
       <b>{title}.</b> {text}
@@ -154,7 +154,7 @@ function Doubt() {
           {why.slice(0, 5).map((w) => (
             <li>{w}</li>
           ))}
-          {why.length > 5 && <li>and {why.length - 5} more</li>}
+          {why.length > 5 && <li>{why.length - 5} more</li>}
         </ul>
       )}
     </div>

@@ -1,24 +1,24 @@
 import { useEffect, useRef } from 'preact/hooks'
 import uPlot from 'uplot'
 import 'uplot/dist/uPlot.min.css'
-import { number, tick, time } from './format'
-import { colour, css, dash, onTheme } from './palette'
+import { number, tick, time, unitOf } from './format'
+import { colour, css, dash, onTheme, symbols } from './palette'
 import type { Span } from './query'
 
-// A Level is a value to see others against: a threshold, or what is normal.
+// A Level is a threshold. Its value is written at the axis, where it covers no data.
 export interface Level {
   value: number
-  kind: 'good' | 'warning' | 'critical'
-  label: string
+  kind: 'warning' | 'critical'
 }
 
-// A Mark is a moment at which something began.
+// A Mark is a moment at which something began. Marks stand above the plot.
 export interface Mark {
   at: number // ms
+  kind: 'onset' | 'restart' | 'deploy'
   name: string
 }
 
-// A Band is a time that is set off.
+// A Band is a range: of values that are normal, or of time that was judged.
 export interface Band {
   from: number
   to: number
@@ -30,7 +30,8 @@ export interface Line {
   y: (number | null)[]
   right?: boolean // on the right axis
   volume?: boolean // an area in grey, behind the others
-  faint?: boolean // to compare with
+  faint?: boolean // to compare with, in grey
+  colour?: number // of the palette; its place among the lines unless said
   unit?: string // of the right axis
 }
 
@@ -47,10 +48,12 @@ export interface ChartProps {
   levels?: Level[]
   marks?: Mark[]
   bands?: Band[]
+  at?: number | null // ms; where the cursor stands
   onZoom?: (s: Span) => void
 }
 
-const kinds = { good: 'good', warning: 'warning', critical: 'bad', window: 'soft', normal: 'good' } as const
+const kinds = { warning: 'warning', critical: 'bad' } as const
+const strip = 18 // px above the plot: units of the axes, and marks
 const listed = 10 // lines in a tooltip
 const font = '11px system-ui, sans-serif'
 
@@ -90,10 +93,10 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
   const series: uPlot.Series[] = first.lines.map((l, i) => ({
     label: l.name,
     scale: l.right ? 'right' : 'y',
-    stroke: () => (l.volume || l.faint ? colours.soft + '99' : colour(i)),
-    fill: l.volume ? () => colours.soft + '22' : first.stack ? () => pale(colour(i)) : undefined,
+    stroke: () => (l.volume ? colours.soft + '99' : l.faint ? colours.soft + '66' : colour(l.colour ?? i)),
+    fill: l.volume ? () => colours.soft + '22' : first.stack ? () => pale(colour(l.colour ?? i)) : undefined,
     width: l.faint || l.volume ? 1 : 1.6,
-    dash: l.volume ? [] : l.right ? [5, 3] : dash(i),
+    dash: l.volume ? [] : l.right ? [5, 3] : dash(l.colour ?? i),
     points: { show: (u, si) => lonely(u, si) },
     spanGaps: false,
   }))
@@ -102,12 +105,13 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
     width,
     height: first.height ?? 190,
     legend: { show: false },
-    padding: [first.marks?.length ? 16 : 8, right ? 0 : 18, 0, 0],
+    padding: [strip, right ? 0 : 18, 0, 0],
     cursor: {
       sync: { key: 'time', scales: ['x', null] },
       drag: { x: true, y: false, setScale: false },
       focus: { prox: 24 },
       points: { size: 6 },
+      y: false,
     },
     focus: { alpha: 0.35 },
     scales: {
@@ -117,7 +121,8 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
           const q = p()
           if (q.rows) return [0, q.rows.length]
           let top = hi ?? 0
-          for (const l of q.levels ?? []) if (l.label || l.value <= top * 1.6) top = Math.max(top, l.value)
+          for (const l of q.levels ?? []) if (l.kind === 'critical' || l.value <= top * 1.6) top = Math.max(top, l.value)
+          for (const b of q.bands ?? []) if (b.kind === 'normal') top = Math.max(top, b.to)
           const bottom = Math.min(lo ?? 0, 0)
           top = q.max ? Math.max(q.max, top) : top + 0.06 * (top - bottom)
           return [bottom, top > bottom ? top : bottom + 1]
@@ -135,7 +140,7 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
             size: 58,
             space: 28,
             grid: { stroke: () => css('line'), width: 1 },
-            values: (_, s) => s.map((v) => tick(v, first.unit)),
+            values: (u, s) => s.map((v) => (beside(u, p().levels ?? [], v) ? '' : tick(v, first.unit))),
             ...(bytes ? { incrs: Array.from({ length: 45 }, (_, i) => 2 ** i) } : {}),
           },
       ...(right ? [{ ...axis, scale: 'right', side: 1 as const, size: 44, grid: { show: false }, values: (_: uPlot, s: number[]) => s.map((v) => tick(v, right.unit ?? 'count')) }] : []),
@@ -145,10 +150,18 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
       drawClear: [
         (u) => {
           look()
+          const { ctx, bbox } = u
+          const within = (v: number, scale: string, from: number, size: number) => Math.min(Math.max(u.valToPos(v, scale, true), from), from + size)
           for (const b of p().bands ?? []) {
-            const [a, z] = [b.from, b.to].map((t) => Math.min(Math.max(u.valToPos(t / 1000, 'x', true), u.bbox.left), u.bbox.left + u.bbox.width))
-            u.ctx.fillStyle = colours[kinds[b.kind]] + '18'
-            if (z > a) u.ctx.fillRect(a, u.bbox.top, z - a, u.bbox.height)
+            if (b.kind === 'window') {
+              const [a, z] = [b.from, b.to].map((t) => within(t / 1000, 'x', bbox.left, bbox.width))
+              ctx.fillStyle = colours.soft + '1c'
+              if (z > a) ctx.fillRect(a, bbox.top, z - a, bbox.height)
+            } else {
+              const [z, a] = [b.from, b.to].map((v) => within(v, 'y', bbox.top, bbox.height))
+              ctx.fillStyle = colours.good + '2e'
+              ctx.fillRect(bbox.left, a, bbox.width, Math.max(z - a, 2 * devicePixelRatio))
+            }
           }
           if (p().rows) cells(u, p(), colours.heat)
         },
@@ -160,12 +173,9 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
           ctx.save()
           ctx.font = `${11 * ratio}px system-ui, sans-serif`
           ctx.lineWidth = 1.4 * ratio
-          const write = (text: string, x: number, y: number, align: CanvasTextAlign) => {
-            const width = ctx.measureText(text).width
+          const write = (text: string, x: number, y: number, align: CanvasTextAlign, c: string) => {
             ctx.textAlign = align
-            ctx.fillStyle = colours.paper + 'd0'
-            ctx.fillRect((align === 'left' ? x : x - width) - 2 * ratio, y - 10 * ratio, width + 4 * ratio, 13 * ratio)
-            ctx.fillStyle = colours.ink
+            ctx.fillStyle = c
             ctx.fillText(text, x, y)
           }
           const line = (x1: number, y1: number, x2: number, y2: number, c: string, d: number[]) => {
@@ -177,18 +187,33 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
             ctx.stroke()
           }
           const [from, to] = [bbox.left, bbox.left + bbox.width]
+          const above = bbox.top - 6 * ratio
+          if (!heat) write(unitOf(first.unit), 2 * ratio, above, 'left', colours.soft)
+          const second = right ? unitOf(right.unit ?? '') : ''
+          write(second, ctx.canvas.width - 2 * ratio, above, 'right', colours.soft)
           for (const l of p().levels ?? []) {
             const y = u.valToPos(l.value, 'y', true)
             if (y < bbox.top - 1 || y > bbox.top + bbox.height + 1) continue
-            line(from, y, to, y, colours[kinds[l.kind]], l.kind === 'good' ? [2, 3] : [7, 4])
-            const at = y - 4 * ratio < bbox.top + 10 * ratio ? y + 12 * ratio : y - 4 * ratio
-            if (l.label) write(l.label, l.kind === 'good' ? from + 4 * ratio : to - 4 * ratio, at, l.kind === 'good' ? 'left' : 'right')
+            line(from, y, to, y, colours[kinds[l.kind]], [7, 4])
+            write(tick(l.value, first.unit), from - 5 * ratio, y + 4 * ratio, 'right', colours[kinds[l.kind]])
           }
-          for (const m of p().marks ?? []) {
+          // Marks stand above the plot, the onset with its name; of those that would touch, the first has one.
+          let free = from + ctx.measureText(unitOf(first.unit)).width - 40 * ratio
+          const marks = [...(p().marks ?? [])].sort((a, b) => Number(b.kind === 'onset') - Number(a.kind === 'onset'))
+          for (const m of marks) {
             const x = u.valToPos(m.at / 1000, 'x', true)
             if (x < from || x > to) continue
-            line(x, bbox.top, x, bbox.top + bbox.height, colours.bad, [])
-            write(m.name, x, bbox.top - 4 * ratio, x > (from + to) / 2 ? 'right' : 'left')
+            if (m.kind !== 'onset') {
+              line(x, bbox.top, x, bbox.top + bbox.height, colours.soft + '80', [1, 3])
+              write(symbols[m.kind], x, above + 2 * ratio, 'center', colours.soft)
+              continue
+            }
+            line(x, bbox.top - 3 * ratio, x, bbox.top + bbox.height, colours.bad, [])
+            const width = ctx.measureText(m.name).width
+            const left = Math.min(x, to - width)
+            if (left < free) continue
+            write(m.name, left, above, 'left', colours.bad)
+            free = left + width
           }
           ctx.restore()
         },
@@ -205,6 +230,12 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
       setCursor: [(u) => describe(u, p(), tip)],
     },
   }
+}
+
+// beside reports whether a tick would touch the value of a level at the axis.
+function beside(u: uPlot, levels: Level[], v: number): boolean {
+  const { min = 0, max = 1 } = u.scales.y as { min?: number; max?: number }
+  return levels.some((l) => l.value !== v && (Math.abs(l.value - v) / (max - min)) * (u.height - 44) < 12) || levels.some((l) => l.value === v)
 }
 
 // lonely finds the points between gaps, which no line shows.
@@ -256,6 +287,8 @@ function describe(u: uPlot, p: ChartProps, tip: HTMLElement): void {
   }
   tip.replaceChildren()
   add(time(p.x[i] * 1000, p.span.to))
+  const step = p.x.length > 1 ? 1000 * (p.x[1] - p.x[0]) : 60e3
+  for (const m of p.marks ?? []) if (Math.abs(m.at - p.x[i] * 1000) <= step) add(`${m.kind === 'onset' ? '' : symbols[m.kind] + ' '}${m.name}`)
   if (p.rows) {
     const row = p.rows[Math.floor(u.posToVal(u.cursor.top ?? 0, 'y'))]
     if (row) add(`${/^[\d.]/.test(row.name) ? 'to ' : ''}${row.name} ${p.unit}: ${number(row.y[i], 'count')} requests`)
@@ -263,7 +296,7 @@ function describe(u: uPlot, p: ChartProps, tip: HTMLElement): void {
     const values = p.lines.map((l, k) => ({ l, k, v: l.y[i] })).filter((e) => e.v !== null && e.v !== undefined)
     if (!p.stack) values.sort((a, b) => Number(a.l.right ?? 0) - Number(b.l.right ?? 0) || (b.v ?? 0) - (a.v ?? 0))
     for (const { l, k, v } of values.slice(0, listed)) {
-      add(`${l.name}  ${number(v, l.unit ?? p.unit)}`, l.volume || l.faint ? css('soft') : colour(k))
+      add(`${l.name}  ${number(v, l.unit ?? p.unit)}`, l.volume || l.faint ? css('soft') : colour(l.colour ?? k))
     }
     if (values.length > listed) add(`and ${values.length - listed} more`)
     if (values.length === 0) add('no value')
@@ -281,7 +314,7 @@ export default function Chart(props: ChartProps) {
   const latest = useRef(props)
   latest.current = props
   // A plot is made anew where its lines are others, and given data where only they changed.
-  const shape = JSON.stringify([props.lines.map((l) => [l.name, l.right, l.volume, l.faint, l.unit]), props.rows?.map((r) => r.name), props.unit, props.height, props.stack, !!props.marks?.length])
+  const shape = JSON.stringify([props.lines.map((l) => [l.name, l.right, l.volume, l.faint, l.unit, l.colour]), props.rows?.map((r) => r.name), props.unit, props.height, props.stack])
   const data = (): uPlot.AlignedData => {
     const p = latest.current
     const ys = p.stack ? stacked(p.lines, p.x.length) : p.lines.map((l) => l.y)
@@ -311,6 +344,12 @@ export default function Chart(props: ChartProps) {
     if (fresh.current) fresh.current = false
     else plot.current?.setData(data())
   }, [props.x, props.lines, props.rows, props.span.from, props.span.to, JSON.stringify([props.levels, props.marks, props.bands])])
+  useEffect(() => {
+    const u = plot.current
+    if (!u || props.at === undefined) return
+    const left = props.at === null ? -10 : u.valToPos(props.at / 1000, 'x')
+    u.setCursor({ left, top: left < 0 ? -10 : 1 }, false)
+  }, [props.at])
   return (
     <div class="chart" ref={box} role="img" aria-label={props.title}>
       <div class="tip" ref={tip} hidden />

@@ -65,8 +65,8 @@ export function tick(v: number, unit: string): string {
   return number(v, unit)
 }
 
-// unitOf is a unit for the head of a plot, where the ticks of its axis have none.
-export const unitOf = (unit: string): string => (({ 'requests/s': 'requests/s', 'tokens/s': 'tokens/s', tokens: 'tokens', requests: 'requests', '1/s': 'a second', '1/request': 'per request', 'seconds/token': 'per token' }) as Record<string, string>)[unit] ?? ''
+// unitOf is the unit of an axis whose ticks have none.
+export const unitOf = (unit: string): string => (({ 'requests/s': 'requests/s', 'tokens/s': 'tokens/s', tokens: 'tokens', requests: 'requests', '1/s': 'per second', '1/request': 'per request', 'seconds/token': 'per token', times: 'times' }) as Record<string, string>)[unit] ?? ''
 
 // Times are in the viewer's zone.
 const clock = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' })
@@ -75,6 +75,7 @@ const year = new Intl.DateTimeFormat(undefined, { day: 'numeric', month: 'short'
 const full = new Intl.DateTimeFormat(undefined, { dateStyle: 'full', timeStyle: 'long' })
 
 export const zone = Intl.DateTimeFormat().resolvedOptions().timeZone
+export const shortZone = new Intl.DateTimeFormat('en', { timeZoneName: 'short' }).formatToParts().find((p) => p.type === 'timeZoneName')?.value ?? zone
 
 // time writes a moment: the clock alone where it is within a day of now.
 export function time(at: number, now: number): string {
@@ -112,3 +113,13 @@ export const plural = (n: number, noun: string): string => `${n} ${noun}${n === 
 
 // sentence ends a text with a full stop.
 export const sentence = (s: string): string => (!s || /[.!?…]$/.test(s) ? s : s + '.')
+
+const acronyms = new Set(['kv', 'gpu', 'http'])
+const titles: Record<string, string> = { 'insufficient-data': 'Not enough data' }
+
+// titleOf is the title of a verdict, by its id: "KV cache thrashing".
+export function titleOf(id: string): string {
+  const words = id.split('-').map((w) => (acronyms.has(w) ? w.toUpperCase() : w))
+  const text = titles[id] ?? words.join(' ')
+  return text.charAt(0).toUpperCase() + text.slice(1)
+}

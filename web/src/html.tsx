@@ -36,7 +36,8 @@ function nodes(list: NodeListOf<ChildNode>): ComponentChildren[] {
       const href = safeLink(n.getAttribute('href') ?? '')
       return href ? h('a', { href, rel: 'noreferrer' }, inner) : inner
     }
-    if (tag === 'table') return h('div', { class: 'scroll' }, h('table', null, inner))
+    if (tag === 'table') return h('div', { class: 'scroll', tabIndex: 0, role: 'region', 'aria-label': 'Table' }, h('table', null, inner))
+    if (tag === 'pre') return h('pre', { tabIndex: 0 }, inner)
     return h(tag, null, inner)
   })
 }

@@ -3,7 +3,7 @@ import { go, to } from './route'
 // help lists the keys, for the page's own help.
 export const help: [string, string][] = [
   ['?', 'this help'],
-  ['g then n', 'Now'],
+  ['g then o', 'Overview'],
   ['g then i', 'Incidents'],
   ['g then e', 'Explore'],
   ['g then f', 'Fleet'],
@@ -16,11 +16,11 @@ export const help: [string, string][] = [
   ['/', 'filter'],
   ['[ and ]', 'earlier, later (Explore)'],
   ['-', 'zoom out (Explore)'],
-  ['d', 'dark, light, or as the system has it'],
+  ['d', 'dark, light, or as the system'],
   ['Esc', 'close, or leave the filter'],
 ]
 
-const places: Record<string, string> = { n: 'now', i: 'incidents', e: 'explore', f: 'fleet', w: 'whatif', a: 'audit', r: 'runbooks', s: 'settings' }
+const places: Record<string, string> = { o: 'overview', i: 'incidents', e: 'explore', f: 'fleet', w: 'whatif', a: 'audit', r: 'runbooks', s: 'settings' }
 
 // own are the keys of the view that is shown.
 const own = new Map<string, () => void>()

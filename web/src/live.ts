@@ -1,7 +1,7 @@
 import { useEffect, useState } from 'preact/hooks'
 import { get, read } from './api'
 import { link } from './route'
-import type { Model, Overview, Status, Summary } from './types'
+import type { Health, Model, Overview, Status } from './types'
 
 // Live is the overview and how far it can be believed.
 export interface Live {
@@ -53,19 +53,22 @@ export function trust(l: Live, at = performance.now()): Trust {
   return { ok: true }
 }
 
-// shown is the status that may be shown: nothing is well that is not known to be.
-export function shown(s: Status, t: Trust, severity = ''): Status {
-  if (s === 'firing' && severity === 'info') return 'noted'
-  return !t.ok && (s === 'ok' || s === 'idle') ? 'unknown' : s
+// healthOf is the state that may be shown: a page is failing, a ticket and what is suspected are
+// degraded, and nothing is healthy that is not known to be.
+export function healthOf(of: { status: Status; severity: string }, t: Trust): Health {
+  if (of.status === 'unknown') return 'unknown'
+  if (of.status === 'pending') return 'degraded'
+  if ((of.status === 'firing' || of.status === 'down') && of.severity !== 'info') return of.severity === 'ticket' ? 'degraded' : 'failing'
+  return t.ok ? 'healthy' : 'unknown'
 }
 
-// sick orders the statuses, the worst first.
-export const order: Status[] = ['firing', 'down', 'pending', 'noted', 'unknown', 'ok', 'idle']
-const severities = ['page', 'ticket', 'info', '']
+// healths are the states, the worst first.
+export const healths: Health[] = ['failing', 'degraded', 'unknown', 'healthy']
+const statuses: Status[] = ['down', 'firing', 'pending', 'unknown', 'ok', 'idle']
 
-// worst sorts by status, then severity.
-export const worst = (a: { status: Status; severity: string }, b: { status: Status; severity: string }): number =>
-  order.indexOf(a.status) - order.indexOf(b.status) || severities.indexOf(a.severity) - severities.indexOf(b.severity)
+// worst sorts by state, then status.
+export const worst = (a: { status: Status; severity: string }, b: { status: Status; severity: string }, t: Trust): number =>
+  healths.indexOf(healthOf(a, t)) - healths.indexOf(healthOf(b, t)) || statuses.indexOf(a.status) - statuses.indexOf(b.status)
 
 // nameOf names a model with what tells it apart.
 export const nameOf = (m: Pick<Model, 'model' | 'namespace' | 'cluster' | 'replicas'>): string =>
@@ -148,4 +151,3 @@ export function useLive(): Live {
   return live
 }
 
-export const open = (list: Summary[]): Summary[] => list.filter((s) => !s.ended)

@@ -1,14 +1,18 @@
 import { describe, expect, test } from 'vitest'
 import { read } from './api'
-import { change, length, number, sentence } from './format'
-import { accept, shown, trust } from './live'
+import { change, length, number, sentence, titleOf } from './format'
+import { accept, healthOf, trust } from './live'
 import numbers from './numbers.json'
-import { median, odd } from './odd'
-import { fill, grid, heat, legends, pattern, rateOf, stepOf, all } from './query'
+import titles from './titles.json'
+import { median, odd, quantile, rank } from './odd'
+import { all, byReplica, fill, grid, heat, legends, pattern, pointsOf, rateOf, stepOf } from './query'
 import { parse, to } from './route'
-import type { Evidence, Overview, Replica } from './types'
+import type { Evidence, Overview, Panel, Plot, Replica } from './types'
 import { moment, spanOf } from './views/explore'
-import { farthest } from './views/incident'
+import { farthest, headline, normalOf } from './views/diagnosis'
+import { shorts } from './views/fleet'
+import { startsOf } from './views/strip'
+import { highlight } from './panel'
 
 describe('numbers', () => {
   test.each(numbers)('$value $unit is written as the command line does: $text', ({ value, unit, text }) => {
@@ -43,7 +47,7 @@ describe('addresses', () => {
   })
   test('that are none show none', () => {
     for (const p of ['/nowhere', '/incident', '/incident/a/b', '/explore/x', '/incident/%E0%A4%A']) expect(parse(p, '').view).toBe('')
-    expect(parse('/', '').view).toBe('now')
+    expect(parse('/', '').view).toBe('overview')
     expect(parse('/runbooks/saturation', '')).toMatchObject({ view: 'runbook', id: 'saturation' })
   })
 })
@@ -66,9 +70,10 @@ describe('times', () => {
     expect(spanOf('-24h', 'now', present)).toMatchObject({ wrong: false, relative: true })
   })
   test('steps hold two scrapes and few points, rates four scrapes', () => {
-    expect(stepOf({ from: 0, to: 3600e3 }, 5)).toBe(15)
-    expect(stepOf({ from: 0, to: 60e3 }, 5)).toBe(5)
-    expect(stepOf({ from: 0, to: 60e3 }, 0.5)).toBe(1)
+    expect(stepOf({ from: 0, to: 3600e3 }, 5, 240)).toBe(15)
+    expect(stepOf({ from: 0, to: 60e3 }, 5, 240)).toBe(5)
+    expect(stepOf({ from: 0, to: 60e3 }, 0.5, 240)).toBe(1)
+    expect([0, 330, 5000].map(pointsOf)).toEqual([30, 110, 240])
     expect(rateOf(15, 5)).toBe(20)
     expect(rateOf(5, 5)).toBe(20)
     expect(rateOf(360, 5)).toBe(365)
@@ -119,12 +124,17 @@ describe('trust', () => {
     for (const state of ['partial', 'stale', 'starting'] as const) {
       const t = trust(live(overview('2026-11-21T07:00:00Z', state), 0), 1000)
       expect(t).toMatchObject({ ok: false, state, why: ['store-7 is away'] })
-      expect(shown('ok', t)).toBe('unknown')
-      expect(shown('idle', t)).toBe('unknown')
-      expect(shown('firing', t, 'page')).toBe('firing')
-      expect(shown('firing', t, 'info')).toBe('noted')
+      expect(healthOf({ status: 'ok', severity: '' }, t)).toBe('unknown')
+      expect(healthOf({ status: 'idle', severity: '' }, t)).toBe('unknown')
+      expect(healthOf({ status: 'firing', severity: 'page' }, t)).toBe('failing')
+      expect(healthOf({ status: 'firing', severity: 'info' }, t)).toBe('unknown')
     }
     expect(trust(live(undefined, 0), 1)).toMatchObject({ ok: false, state: 'starting' })
+  })
+  test('states are four', () => {
+    const of = (status: Replica['status'], severity = '') => healthOf({ status, severity }, { ok: true })
+    expect([of('firing', 'page'), of('down', 'page'), of('down'), of('firing', 'ticket'), of('down', 'ticket'), of('pending', 'page'), of('unknown'), of('ok'), of('idle'), of('firing', 'info')]).toEqual(
+      ['failing', 'failing', 'failing', 'degraded', 'degraded', 'degraded', 'unknown', 'healthy', 'healthy', 'healthy'])
   })
   test('an overview that was overtaken is dropped, a clock that was set back is not', async () => {
     const { now } = await import('./live')
@@ -157,5 +167,54 @@ describe('the odd one', () => {
     expect(odd([1, 1, 1, 1, 1.2].map(replica), 'ttft_p95').odd).not.toContain(true)
     expect(odd([0, 0, 0, 0, 0].map(replica), 'ttft_p95').odd).not.toContain(true)
     expect(median([])).toBeNaN()
+  })
+})
+
+describe('verdicts', () => {
+  test.each(titles)('$id has the title that the server gives it: $title', ({ id, title }) => expect(titleOf(id)).toBe(title))
+  test('say where they are', () => {
+    expect(headline('kv-cache-thrashing', 'qwen', 1, 4)).toBe('KV cache thrashing on 1 of 4 replicas of qwen')
+    expect(headline('kv-cache-thrashing', 'qwen', 4, 4)).toBe('KV cache thrashing on all 4 replicas of qwen')
+    expect(headline('engine-hung', 'qwen', 1, 1)).toBe('Engine hung on qwen')
+  })
+})
+
+describe('cells', () => {
+  test('are told apart by what differs, a port on one host too', () => {
+    expect(shorts(['localhost:38000', 'localhost:38001', 'http://localhost:38100'])).toEqual([':38000', ':38001', ':38100'])
+    expect(shorts(['vllm-7f9c-b2x.prod.svc:8000', 'vllm-7f9c-k8d.prod.svc:8000'])).toEqual(['b2x', 'k8d'])
+    expect(shorts(['10.0.0.1:8000', '10.0.1.12:8000'])).toEqual(['0.1', '1.12'])
+    expect(shorts(['one:8000'])).toEqual(['one:8000'])
+    for (const list of [['a', 'a:1'], ['a-', 'a'], ['x', 'x']]) expect(shorts(list).every((n) => n.length > 0)).toBe(true)
+  })
+})
+
+describe('charts', () => {
+  const line = (name: string, v: number) => ({ name, y: [v, v, v] })
+  test('of many lines have colours for those that are far from the others', () => {
+    const many = [1, 1.1, 1.2, 9, 1.3, 1.1, 0.1, 1.2].map((v, i) => line(`r${i}`, v))
+    const got = highlight(many)
+    expect(got.filter((l) => !l.faint).map((l) => l.name).slice(0, 2)).toEqual(['r3', 'r6'])
+    expect(got.filter((l) => l.faint)).toHaveLength(5)
+    expect(highlight(many.slice(0, 6))).toEqual(many.slice(0, 6))
+    expect(rank([[1, null], [1, 1], [5, 5]])[0]).toBe(2)
+  })
+  test('ask one percentile where there is a line for each replica', () => {
+    const q = (legend: string, right = false) => ({ expr: legend, legend, unit: '', right })
+    const p = (queries: Panel['queries']) => byReplica({ queries } as Panel).legend
+    expect([p([q('P50'), q('P95'), q('n', true)]), p([q('n', true), q('mean')]), p([q('n', true)])]).toEqual(['P95', 'mean', 'n'])
+  })
+  test('show what was normal as a range', () => {
+    const plot = (n: number, normal: number | null) => ({ normal, baseline: { from: '1970-01-01T00:00:00Z', to: '1970-01-01T00:01:40Z' }, lines: [{ name: 'a', points: Array.from({ length: n }, (_, i) => [i, 10 + i]) }] }) as unknown as Plot
+    expect(normalOf(plot(101, 5))).toEqual([{ kind: 'normal', from: 15, to: 105 }])
+    expect(normalOf(plot(2, 5))).toEqual([{ kind: 'normal', from: 5, to: 5 }])
+    expect(normalOf(plot(0, null))).toEqual([])
+    expect(quantile([3], 0.5)).toBe(3)
+  })
+  test('mark restarts and new replicas', () => {
+    const of = (instance: string, ...values: [number, number][]) => ({ metric: { instance }, values: values.map(([t, v]) => [t, String(v)] as [number, string]) })
+    const span = { from: 1000e3, to: 2000e3 }
+    const got = startsOf([of('old', [1000, 10], [2000, 10]), of('again', [1000, 10], [1600, 1500]), of('new1', [1300, 1200]), of('new2', [1300, 1230])], span, 15)
+    expect(got.map((m) => [m.at, m.kind, m.name])).toEqual([[1200e3, 'deploy', '2 replicas started'], [1500e3, 'restart', 'again restarted']])
   })
 })

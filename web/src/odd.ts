@@ -27,3 +27,22 @@ export function odd(replicas: Replica[], name: keyof Numbers): { usual: number; 
     }),
   }
 }
+
+// rank orders curves by how far they are from the others: by their mean distance from the median
+// of each moment, the farthest first.
+export function rank(curves: (number | null)[][]): number[] {
+  const far = curves.map(() => 0)
+  for (let t = 0; t < (curves[0]?.length ?? 0); t++) {
+    const usual = median(curves.map((c) => c[t]).filter((v): v is number => v !== null))
+    curves.forEach((c, i) => (far[i] += c[t] === null ? 0 : Math.abs((c[t] as number) - usual)))
+  }
+  return far.map((_, i) => i).sort((a, b) => far[b] - far[a])
+}
+
+// quantile is that of a list, between two values where it falls between them.
+export function quantile(list: number[], q: number): number {
+  const s = [...list].sort((a, b) => a - b)
+  const at = q * (s.length - 1)
+  const low = Math.floor(at)
+  return s[low] + (at - low) * ((s[low + 1] ?? s[low]) - s[low])
+}

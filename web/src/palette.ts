@@ -16,6 +16,9 @@ function bright(hex: string): string {
 // colour is that of the n-th curve.
 export const colour = (n: number): string => (dark() ? bright(COLOURS[n % COLOURS.length]) : COLOURS[n % COLOURS.length])
 
+// symbols mark moments, above a chart and in words.
+export const symbols = { restart: '▲', deploy: '◆' } as const
+
 // dash tells curves of one colour apart.
 export const dash = (n: number): number[] => [[], [6, 3], [2, 3]][Math.floor(n / COLOURS.length) % 3]
 

@@ -1,18 +1,18 @@
 import { useMemo } from 'preact/hooks'
 import { useGet } from './api'
-import type { Level, Line, Mark as Moment } from './chart'
-import { number, unitOf } from './format'
+import type { Band, Level, Line, Mark as Moment } from './chart'
+import { number } from './format'
 import { usePanel, type Choice, type Span } from './query'
+import { rank } from './odd'
 import type { Panel, Panels, Step } from './types'
-import { Plot, Problem, useSeen } from './ui'
-import { colour } from './palette'
+import { Plot, Problem, useSeen, useWidth } from './ui'
+import { colour, symbols } from './palette'
 
 // usePanels asks once for what panels there are.
 export const usePanels = () => useGet<Panels>('/api/v1/panels')
 
 // levels are the thresholds of a panel as lines.
-export const levels = (steps: Step[], unit: string): Level[] =>
-  steps.map((s) => ({ value: s.value, kind: s.level, label: s.level === 'critical' ? `threshold ${number(s.value, unit)}` : '' }))
+export const levels = (steps: Step[]): Level[] => steps.flatMap((s) => (s.level === 'good' ? [] : [{ value: s.value, kind: s.level }]))
 
 interface Props {
   panel: Panel
@@ -25,43 +25,67 @@ interface Props {
 }
 
 const named = 8 // lines in a legend
+const bright = 3 // lines in colour, where there are too many to tell apart
+const crowd = 6 // lines that can be told apart
 
-// PanelView is one panel: it asks when it comes into view.
+// highlight leaves colours to the lines that are farthest from the others; the rest is grey.
+export function highlight(lines: Line[]): Line[] {
+  const ours = lines.filter((l) => !l.volume && !l.right)
+  if (ours.length <= crowd) return lines
+  const first = rank(ours.map((l) => l.y)).slice(0, bright).map((i) => ours[i])
+  return [...lines.filter((l) => !first.includes(l)).map((l) => (l.volume || l.right ? l : { ...l, faint: true })), ...first.map((l, i) => ({ ...l, colour: i }))]
+}
+
+// PanelView is one panel: it asks when it comes into view, for as many points as it is wide.
 export function PanelView({ panel, choice, span, interval, each, marks, onZoom }: Props) {
   const [ref, seen] = useSeen<HTMLElement>()
-  const { drawn, error, loading } = usePanel(panel, choice, span, interval, each, seen)
-  const lines = useMemo(() => (drawn?.curves ?? []).map((c): Line => ({ name: c.name, y: c.y, volume: c.right, right: c.right || c.unit !== panel.unit, unit: c.unit })), [drawn])
-  const steps = useMemo(() => levels(panel.steps, panel.unit), [panel])
+  const [box, width] = useWidth<HTMLDivElement>()
+  const { drawn, error, loading } = usePanel(panel, choice, span, interval, each, width, seen && width > 0)
+  const lines = useMemo(() => highlight((drawn?.curves ?? []).map((c): Line => ({ name: c.name, y: c.y, volume: c.right, right: c.right || c.unit !== panel.unit, unit: c.unit }))), [drawn])
+  const steps = useMemo(() => levels(panel.steps), [panel])
   const empty = drawn && drawn.curves.length === 0 && !drawn.rows?.length
   const plain = panel.description.replace(/\[([^\]]+)\]\([^)]+\)/g, '$1').replace(/\*+/g, '')
   return (
     <figure ref={ref} class={`panel ${loading ? 'loading' : ''} ${empty ? 'empty' : ''}`} style={{ gridColumn: `span ${panel.width >= 16 ? 24 : 8}` }} data-step={drawn && !loading ? drawn.x[1] - drawn.x[0] : undefined}>
-      <h4 title={plain}>
-        {panel.title} <span class="soft">{panel.kind !== 'heatmap' && unitOf(panel.unit)}</span> {plain && <span class="why" aria-hidden="true">?</span>}
-      </h4>
-      {error ? (
-        <Problem error={error} />
-      ) : empty ? (
-        <p class="none">{panel.no_data || 'No data.'}</p>
-      ) : drawn ? (
-        <>
-          <Plot title={panel.title} x={drawn.x} lines={lines} rows={drawn.rows} unit={panel.unit} span={span} max={panel.max || undefined} stack={panel.stack} levels={steps} marks={marks} onZoom={onZoom} />
-          {!drawn.rows && (lines.length > 1 || lines.some((l) => l.volume)) && (
-            <ul class="legend">
-              {lines.slice(0, named).map((l, i) => (
-                <li title={l.name}>
-                  <i style={{ background: l.volume ? 'var(--soft)' : colour(i) }} />
-                  {l.name}{l.right && !l.volume && ', right'}
-                </li>
-              ))}
-              {lines.length > named && <li>and {lines.length - named} more</li>}
-            </ul>
-          )}
-          {drawn.warnings.length > 0 && <p class="warning">Partial: {drawn.warnings.join('; ')}</p>}
-        </>
-      ) : (
-        <div class="chart" />
-      )}
+      <h3 title={plain}>{panel.title}</h3>
+      <div ref={box}>
+        {error ? (
+          <Problem error={error} />
+        ) : empty ? (
+          <p class="none">{panel.no_data || 'No data.'}</p>
+        ) : drawn ? (
+          <>
+            <Plot title={panel.title} x={drawn.x} lines={lines} rows={drawn.rows} unit={panel.unit} span={span} max={panel.max || undefined} stack={panel.stack} levels={steps} marks={marks} onZoom={onZoom} />
+            {!drawn.rows && <Key lines={lines} levels={steps} unit={panel.unit} marks={marks} span={span} />}
+            {drawn.warnings.length > 0 && <p class="warning">Partial: {drawn.warnings.join('; ')}</p>}
+          </>
+        ) : (
+          <div class="chart" style={{ height: 190 }} />
+        )}
+      </div>
     </figure>
+  )
+}
+
+// Key says what is drawn, beneath a plot: nothing is written over the data.
+export function Key({ lines, levels = [], bands = [], marks = [], unit, span }: { lines: Line[]; levels?: Level[]; bands?: Band[]; marks?: Moment[]; unit: string; span: Span }) {
+  const clear = lines.map((l, i) => ({ l, i })).filter(({ l }) => !l.faint)
+  const faint = lines.length - clear.length
+  const inside = marks.filter((m) => m.at >= span.from && m.at <= span.to)
+  const several = clear.length + faint > 1 || clear.some(({ l }) => l.volume)
+  return (
+    <ul class="legend">
+      {several && clear.slice(0, named).map(({ l, i }) => (
+        <li title={l.name}>
+          <i style={{ background: l.volume ? 'var(--soft)' : colour(l.colour ?? i) }} />
+          {l.name}{l.right && ' (right axis)'}
+        </li>
+      ))}
+      {clear.length > named && <li>{clear.length - named} more</li>}
+      {faint > 0 && <li><i style={{ background: 'color-mix(in srgb, var(--soft) 50%, transparent)' }} />{faint === 1 ? '1 other' : `${faint} others`}</li>}
+      {levels.map((l) => <li class={l.kind}><i class="level" />{l.kind === 'critical' ? 'threshold' : 'warning'} {number(l.value, unit)}</li>)}
+      {bands.map((b) => <li><i class={b.kind === 'normal' ? 'band' : 'window'} />{b.kind === 'normal' ? 'normal' : 'judged'}</li>)}
+      {(['restart', 'deploy'] as const).filter((k) => inside.some((m) => m.kind === k)).map((k) => <li><b>{symbols[k]}</b>{k === 'restart' ? 'restart' : 'new replica'}</li>)}
+    </ul>
   )
 }

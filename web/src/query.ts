@@ -8,11 +8,12 @@ export interface Span {
   to: number
 }
 
-// points is how many a line has at most.
-const points = 240
+// pointsOf is how many points a line has at most: one for so many px that it is wide.
+const [apart, most] = [3, 240]
+export const pointsOf = (width: number): number => Math.min(Math.max(Math.floor(width / apart), 30), most)
 
 // stepOf is the time between two points, in s: no shorter than that between two scrapes.
-export const stepOf = (s: Span, interval: number): number => Math.max(Math.ceil((s.to - s.from) / 1000 / points), Math.ceil(interval), 1)
+export const stepOf = (s: Span, interval: number, points: number): number => Math.max(Math.ceil((s.to - s.from) / 1000 / points), Math.ceil(interval), 1)
 
 // rateOf is the time that rates are of, in s: four scrapes, or a step and what lies before it.
 export const rateOf = (step: number, interval: number): number => Math.max(step + interval, 4 * interval, 15)
@@ -141,11 +142,15 @@ interface Answer {
   warnings?: string[]
 }
 
-// panel asks the queries of a panel.
-export async function ask(p: Panel, c: Choice, s: Span, interval: number, each: boolean, signal: AbortSignal): Promise<Drawn & { warnings: string[] }> {
-  const step = stepOf(s, interval)
+// byReplica is the query of a panel that is asked for each replica: with one line for each of
+// them, P50 beside P95 could not be told apart.
+export const byReplica = (p: Panel): Query => p.queries.find((q) => q.legend.startsWith('P95')) ?? p.queries.find((q) => !q.right) ?? p.queries[0]
+
+// ask asks the queries of a panel.
+export async function ask(p: Panel, c: Choice, s: Span, interval: number, each: boolean, width: number, signal: AbortSignal): Promise<Drawn & { warnings: string[] }> {
+  const step = stepOf(s, interval, pointsOf(width))
   const { x, place } = grid(s, step)
-  const questions = each && p.kind !== 'heatmap' ? p.queries.filter((q) => !q.right) : p.queries
+  const questions = each && p.kind !== 'heatmap' ? [byReplica(p)] : p.queries
   const answers = await Promise.all(
     questions.map((q) => {
       const expr = fill(each && q.by_replica ? q.by_replica : q.expr, c, rateOf(step, interval), (s.to - s.from) / 1000)
@@ -170,13 +175,13 @@ export interface Panelled {
 // usePanel asks a panel's queries while it is wanted; what it showed stays until the next
 // answer. A later time of the same length waits for the answer that is under way: else a
 // server that takes longer than the page's beat would never be heard out.
-export function usePanel(p: Panel, c: Choice, s: Span, interval: number, each: boolean, wanted: boolean): Panelled {
+export function usePanel(p: Panel, c: Choice, s: Span, interval: number, each: boolean, width: number, wanted: boolean): Panelled {
   const [state, set] = useState<Panelled>({ loading: true })
-  const key = JSON.stringify([p.id, c, s, interval, each])
-  const question = JSON.stringify([p.id, c, s.to - s.from, interval, each])
+  const key = JSON.stringify([p.id, c, s, interval, each, pointsOf(width)])
+  const question = JSON.stringify([p.id, c, s.to - s.from, interval, each, pointsOf(width)])
   const running = useRef<{ question: string; stop: AbortController } | null>(null)
   const latest = useRef({ key, ask: (_: AbortSignal): Promise<Panelled['drawn']> => Promise.resolve(undefined) })
-  latest.current = { key, ask: (signal) => ask(p, c, s, interval, each, signal) }
+  latest.current = { key, ask: (signal) => ask(p, c, s, interval, each, width, signal) }
   const run = (asked: string) => {
     const mine = { question: asked, stop: new AbortController() }
     const { key, ask } = latest.current

@@ -2,7 +2,7 @@ import { useLayoutEffect, useState } from 'preact/hooks'
 
 // A Route is where the page is; everything that can be looked at has an address.
 export interface Route {
-  view: string // now, incidents, incident, explore, fleet, whatif, audit, runbooks, settings, or '' where there is no such page
+  view: string // overview, incidents, incident, explore, fleet, whatif, audit, runbooks, settings, or '' where there is no such page
   id: string
   query: URLSearchParams
 }
@@ -28,7 +28,7 @@ export function parse(path: string, search: string): Route {
     return { view: '', id: '', query }
   }
   if (more.length > 0) return { view: '', id, query }
-  if (first === '') return { view: 'now', id, query }
+  if (first === '') return { view: 'overview', id, query }
   if (first === 'incident' && id) return { view: 'incident', id, query }
   if (first === 'runbooks' && id) return { view: 'runbook', id, query }
   if (views.includes(first) && !id) return { view: first, id, query }
@@ -37,7 +37,7 @@ export function parse(path: string, search: string): Route {
 
 // to writes an address; an id or a value may hold anything.
 export function to(view: string, id = '', query: Record<string, string | string[]> = {}): string {
-  const path = view === 'now' ? '/' : `/${view}${id ? '/' + encodeURIComponent(id) : ''}`
+  const path = view === 'overview' ? '/' : `/${view}${id ? '/' + encodeURIComponent(id) : ''}`
   const q = new URLSearchParams()
   for (const [k, v] of Object.entries(query)) {
     for (const one of Array.isArray(v) ? v : [v]) if (one !== '') q.append(k, one)

@@ -1,7 +1,9 @@
 // What the monitor says: docs/api.md and docs/json.md of the repository.
 
-// 'noted' is shown of what fires and asks nobody to do anything; the server never says it.
-export type Status = 'firing' | 'down' | 'pending' | 'noted' | 'unknown' | 'ok' | 'idle'
+export type Status = 'firing' | 'down' | 'pending' | 'unknown' | 'ok' | 'idle'
+export type Life = '' | 'starting' | 'serving' | 'slow' | 'drained' | 'lost'
+// Health is the state that the page shows of a replica or a model.
+export type Health = 'failing' | 'degraded' | 'unknown' | 'healthy'
 export type State = 'ok' | 'starting' | 'partial' | 'stale'
 export type Maybe<T> = T | null
 
@@ -21,6 +23,7 @@ export interface Replica {
   engine: string
   version: string
   status: Status
+  life: Life
   pathology: string
   severity: string
   reason: string
@@ -279,4 +282,18 @@ export interface WhatIf {
   present: Record<string, Maybe<Estimate>>
   changed: Record<string, Maybe<Estimate>>
   command: string
+}
+
+export interface Settings {
+  version: { version: string; go: string; platform: string }
+  source: string
+  evaluation_interval_s: number
+  scrape_interval_s: number
+  configuration: string
+  thresholds: Record<string, unknown>
+  objectives?: unknown
+  storage: { directory: string; retention_s: number; retention_bytes: number }
+  alertmanagers: Maybe<string[]>
+  targets: Maybe<{ Labels: Record<string, string>; URL: string; Health: string; Error: string; At: string }[]>
+  login?: boolean
 }

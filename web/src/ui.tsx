@@ -4,24 +4,18 @@ import { Failure } from './api'
 import { length, time, wholeTime } from './format'
 import { now } from './live'
 import type { ChartProps } from './chart'
-import type { Status } from './types'
+import type { Health, Life } from './types'
 
-export const words: Record<Status, string> = { firing: 'sick', down: 'down', pending: 'suspected', noted: 'noted', unknown: 'not known', ok: 'well', idle: 'idle' }
-const shapes: Record<Status, string> = { firing: '▲', down: '✕', pending: '△', noted: '▪', unknown: '?', ok: '●', idle: '○' }
+const shapes: Record<Health, string> = { failing: '▲', degraded: '△', unknown: '?', healthy: '●' }
+const lives: Partial<Record<Life, string>> = { starting: '◔', drained: '◑', lost: '✕' }
 
-// Mark says a status by shape, colour and word: no colour alone says anything.
-export const Mark = ({ status, severity = '', word = true }: { status: Status; severity?: string; word?: boolean }) => (
-  <span class={`mark ${tone(status, severity)}`} title={words[status]}>
-    <span aria-hidden="true">{shapes[status]}</span>
-    {word ? ` ${words[status]}` : <span class="hidden">{words[status]}</span>}
+// Mark says a state by shape, colour and word: no colour alone says anything.
+export const Mark = ({ health, life = '', word = true }: { health: Health; life?: Life; word?: boolean }) => (
+  <span class={`mark ${health}`}>
+    <span class="dot" aria-hidden="true">{lives[life] ?? shapes[health]}</span>
+    {word ? health : <span class="hidden">{health}</span>}
   </span>
 )
-
-// tone is the class of a status' colour.
-export function tone(status: Status, severity = ''): string {
-  if (status === 'firing') return severity === 'ticket' ? 'warning' : 'critical'
-  return { down: 'critical', pending: 'warning', noted: 'plain', unknown: 'plain', ok: 'good', idle: 'plain' }[status]
-}
 
 // At is a moment in the viewer's zone.
 export const At = ({ at }: { at: string | number }) => {
@@ -43,23 +37,23 @@ export const Ago = ({ at, least = false }: { at: string; least?: boolean }) => (
 
 // Copy puts a text where it can be pasted.
 export function Copy({ text, label = 'Copy' }: { text: string; label?: string }) {
-  const [said, say] = useState('')
+  const [result, setResult] = useState('')
   useEffect(() => {
-    if (!said) return
-    const t = setTimeout(() => say(''), 2000)
+    if (!result) return
+    const t = setTimeout(() => setResult(''), 2000)
     return () => clearTimeout(t)
-  }, [said])
+  }, [result])
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(text)
-      say('Copied')
+      setResult('Copied')
     } catch {
-      say('Select it: this browser copies only over HTTPS or on localhost')
+      setResult('Select the text: this browser copies only over HTTPS or on localhost')
     }
   }
   return (
     <button type="button" class="small" onClick={copy} aria-live="polite">
-      {said || label}
+      {result || label}
     </button>
   )
 }
@@ -87,7 +81,7 @@ export const Problem = ({ error, again }: { error: Error; again?: () => void }) 
     {error instanceof Failure && error.hint && <p>Try: {error.hint}.</p>}
     {again && (
       <button type="button" onClick={again}>
-        Ask again
+        Try again
       </button>
     )}
   </div>
@@ -95,11 +89,11 @@ export const Problem = ({ error, again }: { error: Error; again?: () => void }) 
 
 export const Waiting = ({ what }: { what: string }) => (
   <p class="soft waiting" aria-busy="true">
-    Asking for {what} …
+    Loading {what} …
   </p>
 )
 
-// seenOnce is true from when an element comes near the window.
+// useSeen is true from when an element comes near the window.
 export function useSeen<E extends Element>(): [{ current: E | null }, boolean] {
   const ref = useRef<E>(null)
   const [seen, set] = useState(false)
@@ -110,6 +104,19 @@ export function useSeen<E extends Element>(): [{ current: E | null }, boolean] {
     return () => o.disconnect()
   }, [seen])
   return [ref, seen]
+}
+
+// useWidth is the width of an element, in px.
+export function useWidth<E extends Element>(): [{ current: E | null }, number] {
+  const ref = useRef<E>(null)
+  const [width, set] = useState(0)
+  useEffect(() => {
+    if (!ref.current) return
+    const o = new ResizeObserver((e) => set(Math.round(e[0].contentRect.width)))
+    o.observe(ref.current)
+    return () => o.disconnect()
+  }, [])
+  return [ref, width]
 }
 
 // Plot draws a chart; what draws is loaded with the first one.
@@ -137,4 +144,35 @@ export function matches(filter: string, ...texts: string[]): boolean {
     .toLowerCase()
     .split(/\s+/)
     .every((w) => all.includes(w))
+}
+
+// Pick is a button that opens a small pane.
+export const Pick = ({ label, children }: { label: string; children: ComponentChildren }) => (
+  <details class="pick" onKeyDown={(e) => e.key === 'Escape' && e.currentTarget.removeAttribute('open')}>
+    <summary>{label}</summary>
+    <div>{children}</div>
+  </details>
+)
+
+// Tabs are views of which one is shown.
+export function Tabs({ tabs, label }: { tabs: [string, () => ComponentChildren][]; label: string }) {
+  const [at, set] = useState(0)
+  const shown = Math.min(at, tabs.length - 1)
+  const move = (e: KeyboardEvent) => {
+    const by = { ArrowRight: 1, ArrowLeft: -1 }[e.key]
+    if (!by) return
+    const next = (shown + by + tabs.length) % tabs.length
+    set(next)
+    ;(e.currentTarget as HTMLElement).querySelectorAll<HTMLElement>('[role=tab]')[next].focus()
+  }
+  return (
+    <>
+      <div class="tablist" role="tablist" aria-label={label} onKeyDown={move}>
+        {tabs.map(([name], i) => (
+          <button type="button" role="tab" id={`tab-${i}`} aria-selected={i === shown} aria-controls="tabpanel" tabIndex={i === shown ? 0 : -1} onClick={() => set(i)}>{name}</button>
+        ))}
+      </div>
+      <div class="tabpanel" role="tabpanel" id="tabpanel" aria-labelledby={`tab-${shown}`} tabIndex={0}>{tabs[shown][1]()}</div>
+    </>
+  )
 }

@@ -1,8 +1,12 @@
 package collect
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -14,9 +18,50 @@ import (
 // A delivery knows which Alertmanagers were not told: Prometheus' notifier says it in its log
 // and forgets it. The zero value is ready; it is safe for concurrent use.
 type delivery struct {
-	mu     sync.Mutex
-	failed map[string]string // why, by address; "" for there being none
-	last   time.Time
+	mu      sync.Mutex
+	failed  map[string]string // why, by address; "" for there being none
+	last    time.Time
+	clients map[string]*http.Client // by address, with the credentials of Alertmanagers that took alerts
+}
+
+// ErrNoAlertmanager says that no Alertmanager has taken an alert yet.
+var ErrNoAlertmanager = errors.New("no Alertmanager has taken an alert yet")
+
+// Silence silences the alerts whose labels match all regular expressions, in the first Alertmanager
+// that takes it: those of a cluster tell each other.
+func (c *Collector) Silence(ctx context.Context, matching map[string]string, until time.Time, by, comment string) error {
+	matchers := []map[string]any{}
+	for _, name := range slices.Sorted(maps.Keys(matching)) {
+		matchers = append(matchers, map[string]any{"name": name, "value": matching[name], "isRegex": true})
+	}
+	body, err := json.Marshal(map[string]any{"matchers": matchers, "startsAt": time.Now().UTC(), "endsAt": until.UTC(), "createdBy": by, "comment": comment})
+	if err != nil {
+		return err
+	}
+	err = ErrNoAlertmanager
+	for _, u := range c.notify.Alertmanagers() {
+		c.delivery.mu.Lock()
+		client := c.delivery.clients[u.Redacted()]
+		c.delivery.mu.Unlock()
+		if client == nil {
+			continue
+		}
+		var r *http.Request
+		if r, err = http.NewRequestWithContext(ctx, http.MethodPost, u.JoinPath("..", "silences").String(), bytes.NewReader(body)); err != nil {
+			return err
+		}
+		r.Header.Set("Content-Type", "application/json")
+		var resp *http.Response
+		if resp, err = client.Do(r); err != nil {
+			err = fmt.Errorf("the Alertmanager at %s: %w", u.Redacted(), unanswered.Cause(err))
+			continue
+		}
+		if err = resp.Body.Close(); err == nil && resp.StatusCode/100 == 2 {
+			return nil
+		}
+		err = errors.Join(err, fmt.Errorf("the Alertmanager at %s: %s", u.Redacted(), resp.Status))
+	}
+	return err
 }
 
 // post sends alerts to an Alertmanager, as the notifier's own function does.
@@ -34,6 +79,10 @@ func (d *delivery) post(ctx context.Context, client *http.Client, r *http.Reques
 	delete(d.failed, "")
 	if why == "" {
 		delete(d.failed, r.URL.Redacted())
+		if d.clients == nil {
+			d.clients = map[string]*http.Client{}
+		}
+		d.clients[r.URL.Redacted()] = client
 	} else {
 		d.fail(r.URL.Redacted(), why)
 	}

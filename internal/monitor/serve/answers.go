@@ -37,8 +37,8 @@ const (
 // answers are the handlers beside those of package web.
 func (s *server) answers() map[string]http.Handler {
 	return map[string]http.Handler{
-		incidentsPath:               incidentAnswers(s.incidents),
-		incidentsPath + "/":         incidentAnswers(s.incidents),
+		incidentsPath:               incidentAnswers(s.incidents, s.collector.Silence),
+		incidentsPath + "/":         incidentAnswers(s.incidents, s.collector.Silence),
 		"GET /api/v1/health":        api.Handler(s.health),
 		"GET /api/v1/panels":        http.HandlerFunc(s.panels),
 		"GET /api/v1/runbooks":      http.HandlerFunc(s.runbooks),
@@ -61,7 +61,8 @@ func (s *server) answers() map[string]http.Handler {
 	}
 }
 
-// panels are those of the dashboards, in the names that the servers use.
+// panels are those of the dashboards, in the names that the servers use; they are made again when
+// others come.
 func (s *server) panels(w http.ResponseWriter, _ *http.Request) {
 	var seen detect.Exposed
 	interval := DefaultInterval
@@ -80,15 +81,24 @@ func (s *server) panels(w http.ResponseWriter, _ *http.Request) {
 	if len(seen.Dialects) > 0 {
 		found = append(found, seen)
 	}
-	d, err := detect.Resolve(base, nil, found...)
-	if err == nil {
-		var p view.Panels
-		if p, err = view.NewPanels(dashboard.Config{Deployment: d.Deployment, Pathologies: s.cfg.Diagnose.Pathologies}, interval); err == nil {
-			web.Answer(w, p)
+	key := interval.String()
+	for _, d := range seen.Dialects {
+		key += "\xff" + d.Key()
+	}
+	s.boards.Lock()
+	defer s.boards.Unlock()
+	if s.boards.key != key {
+		d, err := detect.Resolve(base, nil, found...)
+		if err == nil {
+			s.boards.panels, err = view.NewPanels(dashboard.Config{Deployment: d.Deployment, Pathologies: s.cfg.Diagnose.Pathologies}, interval)
+		}
+		if err != nil {
+			web.Fail(w, http.StatusInternalServerError, err)
 			return
 		}
+		s.boards.key = key
 	}
-	web.Fail(w, http.StatusInternalServerError, err)
+	web.Answer(w, s.boards.panels)
 }
 
 // explainable is what a verdict may be.

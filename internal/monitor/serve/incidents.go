@@ -1,13 +1,20 @@
 package serve
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
+	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/monitor/incident/keeper"
 	"github.com/sixty-dev/sixty/internal/monitor/web"
 )
@@ -19,7 +26,7 @@ const incidentsPath = "/api/v1/incidents"
 const usualLimit, maxLimit = 100, 1000
 
 // incidentAnswers answers what docs/api.md says below incidentsPath.
-func incidentAnswers(k *keeper.Keeper) http.Handler {
+func incidentAnswers(k *keeper.Keeper, quiet silencer) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+incidentsPath, func(w http.ResponseWriter, r *http.Request) { listIncidents(w, r, k) })
 	mux.HandleFunc("GET "+incidentsPath+"/{id}", func(w http.ResponseWriter, r *http.Request) {
@@ -49,10 +56,58 @@ func incidentAnswers(k *keeper.Keeper) http.Handler {
 			answerIncident(w, i, err)
 		}
 	})
+	mux.HandleFunc("POST "+incidentsPath+"/{id}/silence", func(w http.ResponseWriter, r *http.Request) { silence(w, r, k, quiet) })
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		web.Fail(w, http.StatusNotFound, fmt.Errorf("there is nothing at %s %s", r.Method, r.URL.Path))
 	})
 	return mux
+}
+
+const (
+	longestSilence = 7 * 24 // hours
+	silenceTime    = 10 * time.Second
+)
+
+// A silencer is collect.Collector's Silence.
+type silencer func(ctx context.Context, matching map[string]string, until time.Time, by, comment string) error
+
+// silence silences the alerts of an incident in Alertmanager, and notes it.
+func silence(w http.ResponseWriter, r *http.Request, k *keeper.Keeper, quiet silencer) {
+	var asked struct {
+		By    string
+		Hours float64
+	}
+	if !web.Body(w, r, &asked) {
+		return
+	}
+	i, err := k.Get(r.PathValue("id"))
+	if err != nil {
+		failIncident(w, err)
+		return
+	}
+	if !(asked.Hours > 0 && asked.Hours <= longestSilence) || strings.TrimSpace(asked.By) == "" {
+		web.Fail(w, http.StatusBadRequest, fmt.Errorf("by must be a name, and hours a number up to %d", longestSilence))
+		return
+	}
+	labels := map[string]string{"pathology": strings.Join(append(slices.Sorted(maps.Keys(i.Since)), i.Pathology), "|")}
+	for name, value := range map[string]string{"model_name": i.Model, "namespace": i.Namespace, "cluster": i.Cluster} {
+		if value != "" {
+			labels[name] = regexp.QuoteMeta(value)
+		}
+	}
+	now := time.Now()
+	until := now.Add(time.Duration(asked.Hours * float64(time.Hour)))
+	ctx, cancel := context.WithTimeout(r.Context(), silenceTime)
+	defer cancel()
+	switch err := quiet(ctx, labels, until, asked.By, "sixty incident "+i.ID); {
+	case errors.Is(err, collect.ErrNoAlertmanager):
+		web.Fail(w, http.StatusConflict, hint.With(err, "name one in the configuration, under alerting, and wait for its first alert"))
+	case err != nil:
+		web.Fail(w, http.StatusBadGateway, err)
+	default:
+		noted, err := k.AddNote(i.ID, asked.By, "Silenced in Alertmanager until "+until.UTC().Format("2006-01-02 15:04 UTC"), now)
+		answerIncident(w, noted, err)
+	}
 }
 
 func listIncidents(w http.ResponseWriter, r *http.Request, k *keeper.Keeper) {

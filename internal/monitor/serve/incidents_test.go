@@ -1,7 +1,9 @@
 package serve_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http/httptest"
 	"net/url"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/monitor/incident/keeper"
 	"github.com/sixty-dev/sixty/internal/monitor/serve"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
@@ -35,7 +38,21 @@ func TestIncidentAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := web.RequireAuth(external, "", serve.IncidentAnswers(k))
+	var silenced map[string]string // what the last silence matches
+	quiet := func(_ context.Context, matching map[string]string, until time.Time, by, comment string) error {
+		switch by {
+		case "nobody":
+			return collect.ErrNoAlertmanager
+		case "unlucky":
+			return errors.New("the Alertmanager is away")
+		}
+		if d := time.Until(until); d < 3*time.Hour || d > 4*time.Hour || !strings.Contains(comment, id) {
+			t.Errorf("silenced for %s, comment %q", d, comment)
+		}
+		silenced = matching
+		return nil
+	}
+	h := web.RequireAuth(external, "", serve.IncidentAnswers(k, quiet))
 	for _, tc := range []struct {
 		method, path, body string
 		header             map[string]string
@@ -55,6 +72,12 @@ func TestIncidentAnswers(t *testing.T) {
 		{method: "GET", path: "/" + id + "/other", code: 404, want: "nothing at"},
 		{method: "DELETE", path: "/" + id, code: 404, want: "nothing at"},
 		{method: "GET", path: "/" + id + "/acknowledge", code: 404, want: "nothing at"},
+		{method: "POST", path: "/" + id + "/silence", body: `{"by":"ann","hours":4}`, code: 200, want: "Silenced in Alertmanager until"},
+		{method: "POST", path: "/" + id + "/silence", body: `{"by":"nobody","hours":4}`, code: 409, want: `"hint":"name one`},
+		{method: "POST", path: "/" + id + "/silence", body: `{"by":"unlucky","hours":4}`, code: 502, want: "is away"},
+		{method: "POST", path: "/" + id + "/silence", body: `{"by":"ann","hours":1e9}`, code: 400, want: "hours a number up to 168"},
+		{method: "POST", path: "/" + id + "/silence", body: `{"by":" ","hours":1}`, code: 400, want: "by must be a name"},
+		{method: "POST", path: "/nothing/silence", body: `{"by":"ann","hours":1}`, code: 404, want: "no such incident"},
 		{method: "POST", path: "/" + id + "/acknowledge", body: `{"by":"ann"}`, code: 200, want: `"acknowledged":{"by":"ann"`},
 		{method: "POST", path: "/" + id + "/acknowledge", body: `{"by":"ann"}`, header: map[string]string{"Origin": "http://example.com"}, code: 200, want: `"by":"ann"`},
 		{method: "POST", path: "/" + id + "/acknowledge", body: `{"by":"eve"}`, header: map[string]string{"Origin": "http://evil.example"}, code: 403, want: "may not write here"},
@@ -90,5 +113,8 @@ func TestIncidentAnswers(t *testing.T) {
 	}
 	if s := k.List(keeper.Query{})[0]; s.Acknowledged == nil || s.Acknowledged.By != "ann" || len(s.Notes) != 1 {
 		t.Errorf("got %+v", s)
+	}
+	if silenced["pathology"] != p.ID+"|"+p.ID || silenced["model_name"] != "m" {
+		t.Errorf("what is silenced: %v", silenced)
 	}
 }

@@ -22,6 +22,7 @@ var operations = []operation{
 	{"get", "/api/v1/incidents", "Incidents, the latest first", []string{"state", "model", "limit"}, ""},
 	{"get", "/api/v1/incidents/{id}", "One incident, whole", nil, ""},
 	{"post", "/api/v1/incidents/{id}/acknowledge", "Say who sees to it", nil, `{"by": "…"}`},
+	{"post", "/api/v1/incidents/{id}/silence", "Silence its alerts in Alertmanager", nil, `{"by": "…", "hours": 4}`},
 	{"post", "/api/v1/incidents/{id}/notes", "Add a note", nil, `{"by": "…", "text": "…"}`},
 	{"get", "/api/v1/incidents/{id}/recording", "The evidence, which sixty diagnose opens", nil, ""},
 	{"get", "/api/v1/incidents/{id}/postmortem", "A post-mortem in Markdown", nil, ""},

@@ -102,6 +102,11 @@ type server struct {
 	told     web.News // to pages
 	gateways *gateways
 
+	boards struct { // of the last answer
+		sync.Mutex
+		key    string
+		panels view.Panels
+	}
 	ruled     atomic.Bool // by the catalogue too, as the configuration says
 	reloading sync.Mutex
 	reloaded  prometheus.Gauge
@@ -354,6 +359,7 @@ func (s *server) handler() (http.Handler, error) {
 			i, err := s.incidents.Get(id)
 			return i, err == nil
 		},
+		Answers: o.More,
 	})
 	if err != nil {
 		return nil, err

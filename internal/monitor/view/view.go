@@ -8,6 +8,7 @@ package view
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 )
 
@@ -47,6 +48,21 @@ func (s State) Shown(status Status) Status {
 		return Unknown
 	}
 	return status
+}
+
+// Title is the title of a verdict, by its id: "KV cache thrashing".
+func Title(id string) string {
+	if id == "insufficient-data" {
+		return "Not enough data"
+	}
+	words := strings.Split(id, "-")
+	for i, w := range words {
+		if w == "kv" || w == "gpu" || w == "http" {
+			words[i] = strings.ToUpper(w)
+		}
+	}
+	text := strings.Join(words, " ")
+	return strings.ToUpper(text[:min(1, len(text))]) + text[min(1, len(text)):]
 }
 
 // An Overview is what is wrong now: one sentence per model, one line per replica.
@@ -100,6 +116,7 @@ type Replica struct {
 	Engine    string            `json:"engine"`
 	Version   string            `json:"version"`
 	Status    Status            `json:"status"`
+	Life      string            `json:"life"`      // starting, serving, slow, drained, lost; empty where nothing tells
 	Pathology string            `json:"pathology"` // empty where nothing fires or is pending
 	Severity  string            `json:"severity"`
 	Reason    string            `json:"reason"` // one sentence

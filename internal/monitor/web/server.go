@@ -17,6 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/prometheus/util/httputil"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
@@ -110,11 +111,14 @@ func New(o Options) *Server {
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index) // as Prometheus does
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	mux.HandleFunc("GET /api/v1/overview", s.overview)
-	mux.HandleFunc("GET /api/v1/diagnosis", s.diagnosis)
-	mux.HandleFunc("GET /api/v1/findings", s.findings)
+	for name, f := range map[string]http.HandlerFunc{"overview": s.overview, "diagnosis": s.diagnosis, "findings": s.findings} {
+		mux.Handle("GET /api/v1/"+name, httputil.CompressionHandler{Handler: f})
+	}
 	mux.HandleFunc("GET /api/v1/events", s.events)
 	for pattern, h := range o.More {
+		if strings.HasPrefix(pattern, "GET /api/v1/") {
+			h = httputil.CompressionHandler{Handler: h}
+		}
 		if strings.HasPrefix(pattern, "POST ") { // what is computed for somebody
 			h = Limited(s.looking, h)
 		}

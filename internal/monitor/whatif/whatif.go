@@ -71,7 +71,10 @@ func Simulate(ctx context.Context, s *source.Source, ask view.WhatIf, at time.Ti
 	out.Basis, out.Command = r.Calibration.Statement, commandOf(s, &c, line)
 	out.Settings.Replicas = len(seen.Ranks)
 	for name, v := range r.Deployment.Settings {
-		out.Settings.Flags["--"+strings.TrimPrefix(name, "--")] = fmt.Sprint(v.Value)
+		flag := "--" + strings.TrimPrefix(name, "--")
+		if out.Settings.Flags[flag] = fmt.Sprint(v.Value); v.Source == "assumed" {
+			out.Settings.Flags[flag] = "" // what is simulated is no setting of the server
+		}
 	}
 	out.Warnings = append(out.Warnings, r.Calibration.Notes...)
 	if len(r.Missed) > 0 {

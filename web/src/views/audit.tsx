@@ -12,7 +12,7 @@ interface AuditReport {
 }
 
 const tones: Record<string, [string, string]> = {
-  present: ['good', '●'], partial: ['warning', '◐'], missing: ['critical', '✕'], absent: ['critical', '✕'], unknown: ['plain', '?'],
+  present: ['healthy', '●'], partial: ['degraded', '◐'], missing: ['failing', '✕'], absent: ['failing', '✕'], unknown: ['unknown', '?'],
 }
 
 // Audit is the checklist: what of this deployment is measured, and what is not.
@@ -28,19 +28,19 @@ export function Audit() {
       <h1 class="head">Audit <Filter value={filter} set={setFilter} what="checks" /></h1>
       {error && <Problem error={error} again={again} />}
       {loading && !data && <Waiting what="the audit" />}
-      {data && <p>{sentence(data.source.description)} {lacking.length > 0 ? `${plural(lacking.length, 'measurement')} not or not fully there.` : 'All measurements are there.'}</p>}
+      {data && <p>{sentence(data.source.description)} {lacking.length > 0 ? `${plural(lacking.length, 'measurement')} missing or incomplete.` : 'All measurements are present.'}</p>}
       {data?.errors?.map((e) => <p class="warning">{sentence(e)}</p>)}
       {data && areas.length === 0 && <Nothing title="No check matches" />}
       {areas.map((a) => (
         <section>
           <h2 class="head"><State of={a.status} /> {a.title}</h2>
-          <div class="scroll">
-            <table>
+          <div class="scroll" tabIndex={0} role="region" aria-label={a.title}>
+            <table class="whole">
               <tbody>
                 {a.items.map((i) => (
                   <tr data-row tabIndex={0}>
                     <td class="nowrap"><State of={i.status} /> {i.name}</td>
-                    <td class="text">{i.detail}{i.hint && <div class="soft">To have it: {sentence(i.hint)}</div>}</td>
+                    <td class="text">{i.detail}{i.hint && <div class="soft">To enable: {sentence(i.hint)}</div>}</td>
                   </tr>
                 ))}
               </tbody>
@@ -53,8 +53,8 @@ export function Audit() {
           <h2 class="head">Rules and dashboards</h2>
           <ul class="list">
             {data?.findings.map((f) => (
-              <li class={`banner slim ${f.severity === 'page' ? 'critical' : 'warning'}`} data-row tabIndex={0}>
-                <h2>{f.check} <span class="soft">{f.file}{f.line ? `:${f.line}` : ''} {f.where}</span></h2>
+              <li class="card" data-row tabIndex={0}>
+                <h3><span class={f.severity === 'page' ? 'failing' : 'degraded'}>{f.check}</span> <span class="soft">{f.file}{f.line ? `:${f.line}` : ''} {f.where}</span></h3>
                 <p><code>{f.fragment}</code></p>
                 <p>{sentence(f.why)} {sentence(f.fix)}</p>
               </li>
@@ -67,6 +67,6 @@ export function Audit() {
 }
 
 const State = ({ of }: { of: string }) => {
-  const [tone, shape] = tones[of] ?? ['plain', '?']
+  const [tone, shape] = tones[of] ?? ['unknown', '?']
   return <span class={`mark ${tone}`} title={of}>{shape}<span class="hidden"> {of}</span></span>
 }

@@ -1,16 +1,18 @@
 import { useLayoutEffect, useMemo, useState } from 'preact/hooks'
-import { length, plural, time } from '../format'
+import { length, plural, time, titleOf } from '../format'
 import { bind } from '../keys'
 import { now, useLive } from '../live'
 import { PanelView, usePanels } from '../panel'
-import { all, stepOf, type Choice, type Span } from '../query'
+import { all, type Choice, type Span } from '../query'
 import { go, link, to, useRoute } from '../route'
-import { Copy, Filter, matches, Nothing, Problem, Waiting } from '../ui'
-import { instanceOf, useTick } from './now'
+import { Copy, Filter, matches, Nothing, Pick, Problem, Waiting } from '../ui'
+import { useTick } from './diagnosis'
+import { instanceOf } from './overview'
+import { useStarts } from './strip'
 
 const boards: [string, string][] = [
-  ['serving', 'Four rows'],
-  ['incident', 'Eleven panels'],
+  ['serving', 'Serving'],
+  ['incident', 'Incident'],
   ['fleet', 'Replicas'],
   ['gpu', 'GPU'],
   ['host', 'Host'],
@@ -59,7 +61,8 @@ export function Explore() {
   const model = q.get('model') ?? ''
   const instances = q.getAll('instance')
   const each = q.get('each') === '1'
-  const coarse = Math.max(15_000, stepOf(spanOf(from, until, now(live)).span, 1) * 1000)
+  const { span: rough } = spanOf(from, until, now(live))
+  const coarse = Math.max(15_000, (rough.to - rough.from) / 240)
   const tick = useTick(coarse)
   const { span, relative, wrong } = useMemo(() => spanOf(from, until, tick), [from, until, tick])
   const set = (change: Record<string, string | string[]>, replace = false) => {
@@ -82,10 +85,12 @@ export function Explore() {
   const replicas = [...new Set(models.filter((m) => !model || m.model === model).flatMap((m) => m.replicas.map(instanceOf)))]
   const choice: Choice = useMemo(() => ({ ...all, models: model ? [model] : [], instances }), [model, instances.join('\n')])
   const rows = panels.data?.rows.filter((r) => r.board === board) ?? []
-  const marks = models
+  const starts = useStarts(instances.length > 0 ? instances : replicas.slice(0, 40), span)
+  const onsets = models
     .filter((m) => m.verdict.status === 'firing' && m.verdict.since && (!model || m.model === model))
     .slice(0, 3)
-    .map((m) => ({ at: Date.parse(m.verdict.since as string), name: m.verdict.id }))
+    .map((m) => ({ at: Date.parse(m.verdict.since as string), kind: 'onset' as const, name: titleOf(m.verdict.id) }))
+  const marks = [...onsets, ...starts]
   const toggled = (name: string) => (instances.includes(name) ? instances.filter((i) => i !== name) : [...instances, name])
   return (
     <>
@@ -110,32 +115,29 @@ export function Explore() {
             {names.map((n) => <option value={n}>{n}</option>)}
           </select>
         )}
-        <details class="pick">
-          <summary>{instances.length > 0 ? `${instances.length} of ${plural(replicas.length, 'replica')}` : `all ${plural(replicas.length, 'replica')}`}</summary>
-          <div>
-            <Filter value={filter} set={setFilter} what="replicas" />
-            {instances.length > 0 && <button type="button" class="small" onClick={() => set({ instance: [] })}>All</button>}
-            <ul>
-              {replicas.filter((r) => matches(filter, r)).slice(0, 200).map((r) => (
-                <li><label><input type="checkbox" checked={instances.includes(r)} onChange={() => set({ instance: toggled(r) })} /> {r}</label></li>
-              ))}
-            </ul>
-          </div>
-        </details>
-        <label class="check"><input type="checkbox" checked={each} onChange={() => set({ each: each ? '' : '1' })} /> a line for each replica</label>
+        <Pick label={instances.length > 0 ? `${instances.length} of ${plural(replicas.length, 'replica')}` : `all ${plural(replicas.length, 'replica')}`}>
+          <Filter value={filter} set={setFilter} what="replicas" />
+          {instances.length > 0 && <button type="button" class="small" onClick={() => set({ instance: [] })}>All</button>}
+          <ul>
+            {replicas.filter((r) => matches(filter, r)).slice(0, 200).map((r) => (
+              <li><label><input type="checkbox" checked={instances.includes(r)} onChange={() => set({ instance: toggled(r) })} /> {r}</label></li>
+            ))}
+          </ul>
+        </Pick>
+        <label class="check"><input type="checkbox" checked={each} onChange={() => set({ each: each ? '' : '1' })} /> by replica</label>
         <span class="grow" />
-        <Copy text={location.origin + to('explore', '', { board, from: stamp(span.from), to: stamp(span.to), model, instance: instances, each: each ? '1' : '' })} label="Copy the link to this time" />
+        <Copy text={location.origin + to('explore', '', { board, from: stamp(span.from), to: stamp(span.to), model, instance: instances, each: each ? '1' : '' })} label="Share this time" />
       </div>
       <p class="soft">
-        {time(span.from, now())} to {time(span.to, now())} ({length(span.to - span.from)}), a point each {length(stepOf(span, panels.data?.interval_s ?? 5) * 1000)}. Drag over a plot to zoom; the other plots follow.
+        {time(span.from, now())} to {time(span.to, now())} ({length(span.to - span.from)}). Drag over a chart to zoom.{each && ' In colour: the three replicas farthest from the others.'}
       </p>
-      {wrong && <div class="nothing problem" role="alert"><b>The address has no time that could be shown.</b><p>From <code>{from}</code> to <code>{until}</code>: try <a href={to('explore', '', { from: '-6h', to: 'now' })}>the last six hours</a>.</p></div>}
+      {wrong && <div class="nothing problem" role="alert"><b>This address names no valid time range.</b><p>From <code>{from}</code> to <code>{until}</code>: try <a href={to('explore', '', { from: '-6h', to: 'now' })}>the last six hours</a>.</p></div>}
       {panels.error && !panels.data && <Problem error={panels.error} again={panels.again} />}
       {panels.loading && !panels.data && <Waiting what="the panels" />}
-      {panels.data && rows.length === 0 && <Nothing title={`There is no dashboard ${board}`}><a href={link('/explore')}>See the four rows</a>.</Nothing>}
+      {panels.data && rows.length === 0 && <Nothing title={`There is no dashboard ${board}`}><a href={link('/explore')}>See the serving dashboard</a>.</Nothing>}
       {rows.map((r) => (
         <section>
-          <h3>{r.title}</h3>
+          <h2 class="head">{r.title}</h2>
           <div class="grid24">
             {r.panels.map((p) => (
               <PanelView key={`${board}${p.id}`} panel={p} choice={choice} span={span} interval={panels.data?.interval_s ?? 5} each={each} marks={marks.length > 0 ? marks : undefined} onZoom={zoom} />

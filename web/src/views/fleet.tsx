@@ -1,11 +1,11 @@
 import { useState } from 'preact/hooks'
-import { change, number, plural, sentence } from '../format'
-import { nameOf, order, shown, trust, useLive, worst, type Trust } from '../live'
+import { change, number, plural, sentence, titleOf } from '../format'
+import { healthOf, healths, nameOf, trust, useLive, worst, type Trust } from '../live'
 import { odd } from '../odd'
 import { go, link, to, useRoute } from '../route'
-import type { Model, Numbers, Replica, Status } from '../types'
-import { Filter, Mark, matches, Nothing, tone, Waiting, words } from '../ui'
-import { instanceOf, key } from './now'
+import type { Model, Numbers, Replica } from '../types'
+import { Filter, Mark, matches, Nothing, Waiting } from '../ui'
+import { instanceOf, key } from './overview'
 
 type Shade = [keyof Numbers, string, string]
 
@@ -19,7 +19,7 @@ const shades: Shade[] = [
   ['output_tokens_rate', 'Output', 'tokens/s'],
 ]
 
-// Fleet shows every replica as a cell: what is sick has a colour, what is odd a frame.
+// Fleet shows every replica as a cell: its colour is its state, an outlier has an outline.
 export function Fleet() {
   const live = useLive()
   const route = useRoute()
@@ -30,12 +30,12 @@ export function Fleet() {
   if (!live.overview) return <Waiting what="the fleet" />
   const models = live.overview.models
   const total = models.flatMap((m) => m.replicas)
-  const counts = order.map((s): [Status, number] => [s, total.filter((r) => shown(r.status, t, r.severity) === s).length])
+  const counts = healths.map((h) => [h, total.filter((r) => healthOf(r, t) === h).length] as const)
   return (
     <>
       <div class="tools">
         <h1>{plural(total.length, 'replica')}</h1>
-        <span>{counts.filter(([, n]) => n > 0).map(([s, n]) => <span class="pad"><Mark status={s} word={false} /> {n} {words[s]}</span>)}</span>
+        <span class="links">{counts.filter(([, n]) => n > 0).map(([h, n]) => <span class={h}><Mark health={h} word={false} />{n} {h}</span>)}</span>
         <span class="grow" />
         <div class="tabs" role="group" aria-label="What the cells show">
           {shades.map(([name, title]) => (
@@ -44,16 +44,16 @@ export function Fleet() {
         </div>
         <Filter value={filter} set={setFilter} what="replicas" />
       </div>
-      {total.length === 0 && <Nothing title="No replica is watched"><a href={link('/settings')}>Settings</a> show what is looked for.</Nothing>}
+      {total.length === 0 && <Nothing title="No replica is watched"><a href={link('/settings')}>Settings</a> list the targets.</Nothing>}
       <div class="split">
         <div>
-          {[...models].sort((a, b) => worst(a.verdict, b.verdict)).map((m) => (
+          {[...models].sort((a, b) => worst(a.verdict, b.verdict, t)).map((m) => (
             <Group key={key(m)} m={m} filter={filter} shade={shade} t={t} picked={picked?.r} pick={(r) => pick({ m, r })} />
           ))}
         </div>
         <Picked models={models} show={shade} one={picked && (models.find((m) => key(m) === key(picked.m)) ?? picked.m)} r={picked && (models.find((m) => key(m) === key(picked.m))?.replicas.find((r) => r.target === picked.r.target) ?? picked.r)} t={t} />
       </div>
-      <p class="soft">A colour says what is wrong, a frame what differs from the other replicas of the model in {shade[1]}; the bar is the value. j and k go from cell to cell, Enter opens one.</p>
+      <p class="soft">Colour: state. Outline: outlier in {shade[1]}. Bar: value.</p>
     </>
   )
 }
@@ -61,30 +61,32 @@ export function Fleet() {
 function Group({ m, filter, shade: [name, title, unit], t, picked, pick }: { m: Model; filter: string; shade: Shade; t: Trust; picked?: Replica; pick: (r: Replica) => void }) {
   const { usual, odd: strange } = odd(m.replicas, name)
   const top = Math.max(...m.replicas.map((r) => r.now[name] ?? 0), usual * 2 || 0, 1e-12)
-  const cells = m.replicas.map((r, i) => ({ r, odd: strange[i] })).filter(({ r }) => matches(filter, r.target, r.status, words[r.status], r.pathology, r.reason, m.model, m.cluster, m.namespace, ...Object.values(r.labels)))
+  const cells = m.replicas.map((r, i) => ({ r, odd: strange[i] })).filter(({ r }) => matches(filter, r.target, r.status, r.life, healthOf(r, t), r.pathology, r.reason, m.model, m.cluster, m.namespace, ...Object.values(r.labels)))
   if (cells.length === 0) return null
   const n = cells.filter((c) => c.odd).length
+  const names = shorts(cells.map((c) => c.r.target))
   return (
     <section>
       <h2 class="head">
-        <a href={m.incident ? to('incident', m.incident) : to('now', '', { model: key(m) })}>{nameOf(m)}</a>
-        <span class="soft">{plural(cells.length, 'replica')}, {title} usually {number(Number.isNaN(usual) ? null : usual, unit)}{n > 0 && `, ${n} far from it`}</span>
+        <a href={m.incident ? to('incident', m.incident) : to('overview', '', { model: key(m) })}>{nameOf(m)}</a>
+        <span class="soft">{plural(cells.length, 'replica')}, {title} median {number(Number.isNaN(usual) ? null : usual, unit)}{n > 0 && `, ${plural(n, 'outlier')}`}</span>
       </h2>
       <div class={`cells ${cells.length > 150 ? 'dense' : ''}`}>
-        {cells.map(({ r, odd }) => {
-          const s = shown(r.status, t, r.severity)
+        {cells.map(({ r, odd }, i) => {
+          const h = healthOf(r, t)
           const v = r.now[name]
           return (
             <a
-              class={`cell ${tone(s, r.severity)} ${s} ${odd ? 'odd' : ''} ${picked?.target === r.target ? 'picked' : ''}`}
+              class={`cell ${h} ${r.status === 'down' ? 'lost' : ''} ${odd ? 'odd' : ''} ${picked?.target === r.target ? 'picked' : ''}`}
               data-row
               data-replica={r.target}
               href={to('explore', '', { board: 'incident', model: m.model, instance: instanceOf(r) })}
-              title={`${r.target}: ${words[s]}${r.reason ? `. ${sentence(r.reason)}` : ''}`}
+              aria-label={`${r.target}: ${h}, ${title} ${number(v, unit)}`}
+              title={`${r.target}: ${h}${r.reason ? `. ${sentence(r.reason)}` : ''}`}
               onMouseEnter={() => pick(r)}
               onFocus={() => pick(r)}
             >
-              <span class="short">{short(r.target)}</span>
+              <span class="short">{names[i]}</span>
               <span class="value">{number(v, unit)}</span>
               <i style={{ width: `${Math.min(100, (100 * (v ?? 0)) / top)}%` }} />
             </a>
@@ -95,10 +97,18 @@ function Group({ m, filter, shade: [name, title, unit], t, picked, pick }: { m: 
   )
 }
 
-// short is the part of an address that tells it from its neighbours.
-export function short(target: string): string {
-  const name = target.replace(/^https?:\/\//, '').replace(/:\d+$/, '')
-  return name.length <= 12 ? name : '…' + name.slice(-11)
+// shorts are the parts of addresses that tell them apart: what all begin and end with is left out,
+// up to a dot, a hyphen, a slash or a colon.
+export function shorts(targets: string[]): string[] {
+  const names = targets.map((t) => t.replace(/^https?:\/\//, ''))
+  if (names.length < 2) return names
+  const parts = names.map((n) => n.split(/(?<=[-./])|(?=:)/))
+  const fewest = Math.min(...parts.map((p) => p.length)) - 1
+  let head = 0
+  while (head < fewest && parts.every((p) => p[head] === parts[0][head])) head++
+  let tail = 0
+  while (tail < fewest - head && parts.every((p) => p.at(-1 - tail) === parts[0].at(-1 - tail))) tail++
+  return parts.map((p) => p.slice(head, p.length - tail).join('').replace(/^[-./]|[-./]$/g, ''))
 }
 
 const listed = 12 // of those to look at first
@@ -111,14 +121,14 @@ function Picked({ models, show, one, r, t }: { models: Model[]; show: Shade; one
       return m.replicas
         .map((r, i) => ({ r, m, odd: strange.odd[i], usual: strange.usual }))
         .filter((c) => ['firing', 'down', 'pending'].includes(c.r.status) || c.odd)
-    }).sort((a, b) => worst(a.r, b.r))
+    }).sort((a, b) => worst(a.r, b.r, t))
     return (
       <aside class="picked">
-        <h3>{first.length > 0 ? 'To look at first' : 'Nothing stands out'}</h3>
+        <h2>{first.length > 0 ? 'To look at first' : 'Nothing stands out'}</h2>
         <ul class="plain">
           {first.slice(0, listed).map(({ r, m, usual }) => (
             <li>
-              <Mark status={shown(r.status, t, r.severity)} severity={r.severity} word={false} /> <a href={to('explore', '', { board: 'incident', model: m.model, instance: instanceOf(r) })}>{r.target}</a>{' '}
+              <Mark health={healthOf(r, t)} life={r.life} word={false} /><a href={to('explore', '', { board: 'incident', model: m.model, instance: instanceOf(r) })}>{r.target}</a>{' '}
               <span class="soft">{r.reason ? sentence(r.reason) : `${show[1]} ${number(r.now[show[0]], show[2])}, the others ${number(usual, show[2])}.`}</span>
             </li>
           ))}
@@ -130,11 +140,12 @@ function Picked({ models, show, one, r, t }: { models: Model[]; show: Shade; one
   }
   return (
     <aside class="picked">
-      <h3>{r.target}</h3>
+      <h2>{r.target}</h2>
       <p class="soft">{nameOf(one)} · {r.engine} {r.version}</p>
-      <p><Mark status={shown(r.status, t, r.severity)} severity={r.severity} /> {r.reason && sentence(r.reason)}</p>
+      <p><Mark health={healthOf(r, t)} life={r.life} />{r.pathology && <b>: {titleOf(r.pathology)}</b>}</p>
+      {r.reason && <p>{sentence(r.reason)}</p>}
       <table>
-        <thead><tr><th /><th class="n">Now</th><th class="n">Normal</th><th class="n" /></tr></thead>
+        <thead><tr><th>Quantity</th><th class="n">Now</th><th class="n">Normal</th><th class="n">Change</th></tr></thead>
         <tbody>
           {shades.map(([name, title, unit]) => (
             <tr><td>{title}</td><td class="n">{number(r.now[name], unit)}</td><td class="n">{number(r.normal[name], unit)}</td><td class="n soft">{change(r.now[name], r.normal[name])}</td></tr>

@@ -1,6 +1,6 @@
 import { useState } from 'preact/hooks'
 import { Failure, useGet } from '../api'
-import { sentence } from '../format'
+import { sentence, titleOf } from '../format'
 import { Markup } from '../html'
 import { useLive } from '../live'
 import { go, link, to } from '../route'
@@ -12,7 +12,7 @@ export function Runbooks() {
   const [filter, setFilter] = useState('')
   const { data, error, loading, again } = useGet<Runbook[]>('/api/v1/runbooks')
   const firing = new Set(live.overview?.models.filter((m) => m.verdict.status === 'firing').map((m) => m.verdict.id))
-  const rows = (data ?? []).filter((r) => matches(filter, r.id, r.title, r.summary, r.severity)).sort((a, b) => Number(firing.has(b.id)) - Number(firing.has(a.id)) || a.id.localeCompare(b.id))
+  const rows = (data ?? []).filter((r) => matches(filter, r.id, titleOf(r.id), r.title, r.summary, r.severity)).sort((a, b) => Number(firing.has(b.id)) - Number(firing.has(a.id)) || a.id.localeCompare(b.id))
   return (
     <>
       <h1 class="head">Runbooks <Filter value={filter} set={setFilter} what="runbooks" /></h1>
@@ -22,7 +22,7 @@ export function Runbooks() {
       <ul class="list columns">
         {rows.map((r) => (
           <li data-row tabIndex={0} onKeyDown={(e) => e.key === 'Enter' && go(to('runbooks', r.id))}>
-            <a href={to('runbooks', r.id)}>{r.id}</a> {firing.has(r.id) && <span class="tag critical">fires now</span>}
+            <a href={to('runbooks', r.id)}><b>{titleOf(r.id)}</b></a> {firing.has(r.id) && <span class="tag failing">now</span>}
             <div class="soft">{sentence(r.title || r.summary)}</div>
           </li>
         ))}

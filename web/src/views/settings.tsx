@@ -1,18 +1,81 @@
 import { useState } from 'preact/hooks'
 import { useGet } from '../api'
-import { zone } from '../format'
+import { length, number, plural, zone } from '../format'
+import { now } from '../live'
 import { remember, remembered, setTheme, theme, type Theme } from '../palette'
-import { Problem, Waiting } from '../ui'
+import type { Settings } from '../types'
+import { Ago, Filter, matches, Problem, Waiting } from '../ui'
 import { link } from '../route'
 
-// SettingsView shows how the monitor is set, and what this browser remembers.
+const several = (n: number): string => length(n * 1000)
+
+// rows are the settings that hold, in words.
+function rows(s: Settings): [string, string][] {
+  const rules = /^\s*evaluation_interval: (\S+)/m.exec(s.configuration)?.[1]
+  const files = /^rule_files:/m.test(s.configuration)
+  const keep = [s.storage.retention_s > 0 ? several(s.storage.retention_s) : '15 days', s.storage.retention_bytes > 0 ? `at most ${number(s.storage.retention_bytes, 'bytes')}` : ''].filter(Boolean).join(', ')
+  return [
+    ['Version', `${s.version.version} (${s.version.go}, ${s.version.platform})`],
+    ['Samples are read from', s.source],
+    ['Models are judged every', several(s.evaluation_interval_s)],
+    ['Targets are scraped every', several(s.scrape_interval_s)],
+    ...(files && rules ? ([['Rules of rule_files are evaluated every', rules]] as [string, string][]) : []),
+    ['Data directory', s.storage.directory],
+    ['Samples are kept for', keep],
+    ['Alertmanagers', s.alertmanagers?.join(', ') || 'none'],
+    ['Login', s.login ? 'token' : 'none: whoever reaches this address sees everything'],
+  ]
+}
+
+// SettingsView shows the configuration in effect, and what this browser remembers.
 export function SettingsView() {
-  const { data, error, loading, again } = useGet<Record<string, unknown>>('/api/v1/settings')
+  const { data, error, loading, again } = useGet<Settings>('/api/v1/settings')
   const [mode, setMode] = useState<Theme>(theme())
   const [name, setName] = useState(remembered('name'))
+  const [filter, setFilter] = useState('')
+  const targets = (data?.targets ?? []).filter((t) => matches(filter, t.URL, t.Health, t.Error, ...Object.values(t.Labels))).sort((a, b) => Number(a.Health === 'up') - Number(b.Health === 'up') || a.URL.localeCompare(b.URL, undefined, { numeric: true }))
   return (
     <>
       <h1>Settings</h1>
+      {error && <Problem error={error} again={again} />}
+      {loading && !data && <Waiting what="the settings" />}
+      {data && (
+        <section>
+          <h2 class="head">In effect</h2>
+          <table><tbody>{rows(data).map(([k, v]) => <tr><td class="soft">{k}</td><td class="text">{v}</td></tr>)}</tbody></table>
+        </section>
+      )}
+      {data && (
+        <section>
+          <h2 class="head">Thresholds and objectives</h2>
+          {Object.keys(data.thresholds).length === 0 && !data.objectives ? <p class="soft">The catalogue's defaults. Set others with <code>--set</code>, <code>--use-case</code> or <code>--slo</code>.</p> : <Value v={data.objectives ? { ...data.thresholds, objectives: data.objectives } : data.thresholds} />}
+        </section>
+      )}
+      {data?.targets && (
+        <section>
+          <h2 class="head">{plural(data.targets.length, 'target')} {data.targets.length > 5 && <Filter value={filter} set={setFilter} what="targets" />}</h2>
+          <div class="scroll" tabIndex={0} role="region" aria-label="Targets">
+            <table class="whole">
+              <thead><tr><th>Target</th><th>Job</th><th>Scrape</th><th>Last</th></tr></thead>
+              <tbody>
+                {targets.slice(0, 200).map((t) => (
+                  <tr><td class="text">{t.URL}</td><td>{t.Labels.job}</td><td class={t.Health === 'up' ? 'healthy' : t.Health === 'down' ? 'failing' : 'unknown'}>{t.Error || t.Health}</td><td class="nowrap">{Date.parse(t.At) > now() - 365 * 86400e3 ? <Ago at={t.At} /> : 'never'}</td></tr>
+                ))}
+              </tbody>
+            </table>
+          </div>
+          {targets.length > 200 && <p class="soft">{targets.length - 200} more</p>}
+        </section>
+      )}
+      {data && (
+        <section>
+          <details>
+            <summary><b>Prometheus configuration</b> <span class="soft">as loaded, with the defaults that nobody set; secrets are hidden</span></summary>
+            <p class="soft">Its evaluation_interval is that of rule files. Models are judged every {several(data.evaluation_interval_s)}.</p>
+            <pre tabIndex={0}>{data.configuration}</pre>
+          </details>
+        </section>
+      )}
       <section>
         <h2 class="head">This browser</h2>
         <p class="links">
@@ -28,33 +91,17 @@ export function SettingsView() {
           <span class="soft">Times are in {zone}.</span>
         </p>
       </section>
-      {error && <Problem error={error} again={again} />}
-      {loading && !data && <Waiting what="the settings" />}
-      {data && Object.entries(data).filter(([k]) => k !== 'login').map(([k, v]) => (
-        <section>
-          <h2 class="head">{title(k)}</h2>
-          <Value v={v} />
-        </section>
-      ))}
-      <p class="links"><a href={link('/metrics')}>Its own metrics</a><a href={link('/api/v1/openapi.json')}>API</a><a href={link('/api/v1/health?format=html')}>Health report</a>{data?.login === true && <a href={link('/login')}>Log out</a>}</p>
+      <p class="links"><a href={link('/metrics')}>Metrics of this monitor</a><a href={link('/api/v1/openapi.json')}>API</a><a href={link('/api/v1/health?format=html')}>Health report</a>{data?.login === true && <a href={link('/login')}>Log out</a>}</p>
     </>
   )
 }
 
-const title = (k: string): string => k.charAt(0).toUpperCase() + k.slice(1).replaceAll('_', ' ')
-
 function Value({ v }: { v: unknown }) {
   if (Array.isArray(v)) {
-    return v.length === 0 ? <span class="soft">none</span> : <ul class="plain">{v.slice(0, 200).map((x) => <li><Value v={x} /></li>)}{v.length > 200 && <li>and {v.length - 200} more</li>}</ul>
+    return v.length === 0 ? <span class="soft">none</span> : <ul class="plain">{v.slice(0, 200).map((x) => <li><Value v={x} /></li>)}{v.length > 200 && <li>{v.length - 200} more</li>}</ul>
   }
   if (v !== null && typeof v === 'object') {
-    return (
-      <div class="scroll"><table><tbody>
-        {Object.entries(v).map(([k, x]) => <tr><td class="soft nowrap">{k}</td><td class="text"><Value v={x} /></td></tr>)}
-      </tbody></table></div>
-    )
+    return <table><tbody>{Object.entries(v).map(([k, x]) => <tr><td class="soft nowrap">{k}</td><td class="text"><Value v={x} /></td></tr>)}</tbody></table>
   }
-  if (v === null || v === '') return <span class="soft">–</span>
-  const text = String(v)
-  return text.includes('\n') ? <pre>{text}</pre> : <span>{text}</span>
+  return v === null || v === '' ? <span class="soft">–</span> : <span>{String(v)}</span>
 }

@@ -1,6 +1,6 @@
 import { useEffect, useState } from 'preact/hooks'
 import { post } from '../api'
-import { change as compared, number, plural, sentence } from '../format'
+import { change as compared, number, sentence } from '../format'
 import { useLive } from '../live'
 import { go, to, useRoute } from '../route'
 import type { Estimate, WhatIf } from '../types'
@@ -72,7 +72,7 @@ export function WhatIfView() {
     go(to('whatif', '', next), true)
   }
   if (!live.overview) return <Waiting what="the models" />
-  if (!ready) return <Nothing title="Nothing to simulate">No model is watched yet.</Nothing>
+  if (!ready) return <Nothing title="Nothing to simulate">No model is watched.</Nothing>
   const settings = state.data?.settings
   const present = settings?.replicas ?? 0
   const changed = [...q].some(([k]) => k !== 'model')
@@ -85,8 +85,8 @@ export function WhatIfView() {
             {names.map((n) => <option value={n}>{n || 'the server'}</option>)}
           </select>
         )}
-        {changed && <button type="button" class="small" onClick={() => go(to('whatif', '', { model: names.length > 1 ? model : '' }))}>Back to the present</button>}
-        <Copy text={location.href} label="Copy the link" />
+        {changed && <button type="button" class="small" onClick={() => go(to('whatif', '', { model: names.length > 1 ? model : '' }))}>Reset</button>}
+        <Copy text={location.href} label="Share" />
       </h1>
       <div class="two even">
         <section class="sliders">
@@ -121,7 +121,7 @@ export function WhatIfView() {
       {state.data && !state.error && (
         <section>
           {state.data.warnings.map((w) => <p class="warning">{sentence(w)}</p>)}
-          <p class="soft">{sentence(state.data.basis)} {state.took !== undefined && `Simulated in ${number(state.took / 1000, 'seconds')}.`} {plural(outcomes.length, 'quantity').replace('quantitys', 'quantities')}, each with the least and the largest of several simulations.</p>
+          <p class="soft">{sentence(state.data.basis)} {state.took !== undefined && `Simulated in ${number(state.took / 1000, 'seconds')}.`} Intervals: lowest and highest of several simulations.</p>
           {state.data.command && <Command text={state.data.command} />}
         </section>
       )}
@@ -133,7 +133,7 @@ function Answer({ data, busy, changed }: { data: WhatIf; busy: boolean; changed:
   return (
     <div class={busy ? 'loading' : ''} data-answer>
       <table class="whatif">
-        <thead><tr><th>Simulated</th><th class="n">Now</th><th class="n">Then</th><th class="n">Change</th><th class="wide">Interval</th></tr></thead>
+        <thead><tr><th>Simulated</th><th class="n">Now</th><th class="n">With the change</th><th class="n">Difference</th><th class="wide-only">Interval</th></tr></thead>
         <tbody>
           {outcomes.map(([name, title, unit, less]) => {
             const p = data.present[name]
@@ -146,14 +146,14 @@ function Answer({ data, busy, changed }: { data: WhatIf; busy: boolean; changed:
                 <td>{title}</td>
                 <td class="n">{number(p?.value, unit)}</td>
                 <td class="n"><b>{number(c?.value, unit)}</b> <small class="soft">{number(c?.low, unit)} – {number(c?.high, unit)}</small></td>
-                <td class={`n ${good}`}>{changed ? compared(c?.value, p?.value).replace('normal', '').replace('as usual', 'the same') : ''}</td>
-                <td class="wide"><Interval p={p} c={c} /></td>
+                <td class={`n ${good}`}>{changed ? compared(c?.value, p?.value).replace('normal', '').replace('as usual', 'unchanged') : ''}</td>
+                <td class="wide-only"><Interval p={p} c={c} /></td>
               </tr>
             )
           })}
         </tbody>
       </table>
-      {!changed && <p class="soft">Move a slider: the answer follows.</p>}
+      {!changed && <p class="soft">Move a slider to simulate a change.</p>}
     </div>
   )
 }

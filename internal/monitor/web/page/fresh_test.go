@@ -12,7 +12,10 @@ import (
 	"testing"
 
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/monitor/web/page"
+	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
 var update = flag.Bool("update", false, "write the files that tests compare with")
@@ -33,19 +36,41 @@ func TestThePageWritesNumbersAsTheCommandLineDoes(t *testing.T) {
 			list = append(list, example{v, unit, indicator.FormatNumber(v, unit)})
 		}
 	}
+	fresh(t, "numbers.json", list)
+}
+
+// titles.json holds the titles of verdicts, for the tests of the page.
+func TestThePageTitlesVerdictsAsTheServerDoes(t *testing.T) {
+	type titled struct {
+		ID    string `json:"id"`
+		Title string `json:"title"`
+	}
+	list := []titled{}
+	for _, id := range []string{diagnose.Healthy, diagnose.Idle, diagnose.InsufficientData} {
+		list = append(list, titled{id, view.Title(id)})
+	}
+	for _, p := range pathologies.All() {
+		list = append(list, titled{p.ID, view.Title(p.ID)})
+	}
+	fresh(t, "titles.json", list)
+}
+
+// fresh compares a file of the page's sources with a list, one element a line, or writes it.
+func fresh[T any](t *testing.T, name string, list []T) {
+	t.Helper()
 	want, err := json.Marshal(list)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want = append(bytes.ReplaceAll(want, []byte("},{"), []byte("},\n{")), '\n')
-	file := filepath.Join(sources, "src", "numbers.json")
+	file := filepath.Join(sources, "src", name)
 	if *update {
 		if err := os.WriteFile(file, want, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("%s is not fresh (error %v): go test ./internal/monitor/web/page -run Numbers -update, and then make page", file, err)
+		t.Errorf("%s is not fresh (error %v): go test ./internal/monitor/web/page -run ThePage -update, and then make page", file, err)
 	}
 }
 

@@ -130,6 +130,9 @@ func newMonitor(t testing.TB) *monitor {
 		Incident: func(_ context.Context, id string) (view.Incident, bool) {
 			return m.incident, id == m.incident.ID
 		},
+		Answers: map[string]http.Handler{"/api/v1/incidents": m, "GET /api/v1/runbooks": m, "GET /api/v1/settings": m, "GET /api/v1/runbooks/{id}": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			runbook(w, r.PathValue("id"))
+		})},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +182,7 @@ func (m *monitor) overview() view.Overview {
 	v := &m.last.Verdict
 	tiny := view.Model{Model: "tiny", Verdict: view.Verdict{ID: "healthy", Status: view.Healthy, Summary: "Nothing is wrong"}}
 	r := view.Replica{
-		Target: m.last.Targets[0].Name, Labels: map[string]string{"instance": m.last.Targets[0].Labels["instance"], "job": "vllm"}, Engine: "vllm", Version: "0.23.0", Status: view.Healthy,
+		Target: m.last.Targets[0].Name, Labels: map[string]string{"instance": m.last.Targets[0].Labels["instance"], "job": "vllm"}, Engine: "vllm", Version: "0.23.0", Status: view.Healthy, Life: "serving",
 		Now:    view.Numbers{TTFTP95: ptr(0.3), KVCacheUsage: ptr(0.4), RequestsRunning: ptr(3.0), RequestsWaiting: ptr(0.0)},
 		Normal: view.Numbers{TTFTP95: ptr(0.02), KVCacheUsage: ptr(0.1), RequestsRunning: ptr(0.6), RequestsWaiting: ptr(0.0)},
 	}
@@ -208,7 +211,7 @@ func fleet(n int, healthy bool) view.Model {
 	for i := range n {
 		load := 0.8 + 0.4*random.Float64()
 		r := view.Replica{
-			Target: fmt.Sprintf("10.0.%d.%d:8000", i/200, i%200+1), Labels: map[string]string{"job": "vllm", "pod": fmt.Sprintf("qwen-%d", i)}, Engine: "vllm", Version: "0.31.0", Status: view.Healthy,
+			Target: fmt.Sprintf("10.0.%d.%d:8000", i/200, i%200+1), Labels: map[string]string{"job": "vllm", "pod": fmt.Sprintf("qwen-%d", i)}, Engine: "vllm", Version: "0.31.0", Status: view.Healthy, Life: "serving",
 			Now: view.Numbers{
 				TTFTP95: ptr(0.31 * load), ITLP95: ptr(0.024 * load), RequestsRunning: ptr(math.Round(22 * load)), RequestsWaiting: ptr(0.0), KVCacheUsage: ptr(0.55 * load),
 				RequestRate: ptr(3.1 * load), OutputTokensRate: ptr(910 * load),
@@ -224,7 +227,7 @@ func fleet(n int, healthy bool) view.Model {
 			r.Status, r.Pathology, r.Severity, r.Reason = view.Pending, "slow-decode", "ticket", "Decode steps take 2.1× as long as on its neighbours"
 			r.Now.ITLP95 = ptr(0.052)
 		case i == n-3:
-			r.Status, r.Reason, r.Now = view.Down, "It does not answer: connection refused", view.Numbers{}
+			r.Status, r.Life, r.Reason, r.Now = view.Down, "lost", "It does not answer: connection refused", view.Numbers{}
 		case i == n-5:
 			r.Status, r.Reason, r.Now = view.Idle, "No requests", view.Numbers{RequestsRunning: ptr(0.0), RequestsWaiting: ptr(0.0), KVCacheUsage: ptr(0.0), RequestRate: ptr(0.0)}
 		}
@@ -254,6 +257,8 @@ func (m *monitor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(w, m.overview())
 	case path == "panels":
 		answer(w, m.panels)
+	case path == "diagnosis":
+		answer(w, json.RawMessage(m.written))
 	case path == "query_range":
 		m.query(w, r)
 	case path == "incidents":
@@ -268,8 +273,11 @@ func (m *monitor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.ServeFile(w, r, "testdata/audit.json")
 	case path == "settings":
 		answer(w, map[string]any{
-			"version": "devel", "configuration": "scrape_configs:\n  - job_name: vllm\n    static_configs:\n      - targets: [localhost:8000]\n",
-			"thresholds": map[string]any{"ttft_objective": 2, "kv_cache_full": 0.9}, "storage": map[string]any{"directory": "data", "retention": "15d", "series": 1234},
+			"version": map[string]any{"version": "devel", "go": "go1.26", "platform": "linux/amd64"}, "source": "this monitor", "evaluation_interval_s": 15, "scrape_interval_s": 5,
+			"configuration": "global:\n  evaluation_interval: 1m\nscrape_configs:\n  - job_name: vllm\n    static_configs:\n      - targets: [localhost:8000]\n",
+			"thresholds":    map[string]any{"ttft_objective": 2, "kv_cache_full": 0.9}, "storage": map[string]any{"directory": "data", "retention_s": 15 * 86400, "retention_bytes": 0},
+			"alertmanagers": []string{"http://am:9093/api/v2/alerts"}, "login": false,
+			"targets": []any{map[string]any{"Labels": map[string]string{"instance": "localhost:8000", "job": "vllm"}, "URL": "http://localhost:8000/metrics", "Health": "up", "Error": "", "At": m.now()}},
 		})
 	default:
 		fail(w, http.StatusNotFound, "there is no "+path, "")
@@ -318,7 +326,10 @@ func (m *monitor) one(w http.ResponseWriter, r *http.Request, path string) {
 		fail(w, http.StatusNotFound, "there is no incident "+id, "list them at /api/v1/incidents")
 		return
 	}
-	var body struct{ By, Text string }
+	var body struct {
+		By, Text string
+		Hours    float64
+	}
 	if r.Method == http.MethodPost {
 		if err := json.NewDecoder(r.Body).Decode(&body); err != nil || body.By == "" || r.Header.Get("Content-Type") != "application/json" {
 			fail(w, http.StatusBadRequest, "say who you are", "")
@@ -328,6 +339,8 @@ func (m *monitor) one(w http.ResponseWriter, r *http.Request, path string) {
 	switch action {
 	case "acknowledge":
 		m.incident.Acknowledged = &view.Acknowledgement{By: body.By, At: m.now()}
+	case "silence":
+		m.incident.Notes = append(m.incident.Notes, view.Note{By: body.By, At: m.now(), Text: "Silenced in Alertmanager"})
 	case "notes":
 		m.incident.Notes = append(m.incident.Notes, view.Note{By: body.By, At: m.now(), Text: body.Text})
 	}

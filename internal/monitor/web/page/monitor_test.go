@@ -57,10 +57,10 @@ func TestTheMonitorIsShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := open(t, browser, url+"/", form{width: 1280, height: 900})
-	now.text("article", "idle")
+	now.text("main h1", "idle")
 	for _, view := range []struct{ path, selector, words string }{
 		{"/explore", ".panel", "Queue depth"}, {"/fleet", "main", "2 replicas"}, {"/whatif", "main", "eplicas"}, {"/audit", "main", "time to first token"},
-		{"/runbooks", "main", "engine-hung"}, {"/runbooks/engine-hung", "main", "engine"}, {"/settings", "main", "scrape"}, {"/incidents", "main", "ncident"},
+		{"/runbooks", "main", "Engine hung"}, {"/runbooks/engine-hung", "main", "engine"}, {"/settings", "main", "scrape"}, {"/incidents", "main", "ncident"},
 	} {
 		b := open(t, browser, url+view.path, form{width: 1280, height: 900})
 		b.text(view.selector, view.words)
@@ -79,10 +79,10 @@ func TestTheMonitorIsShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	dead = true
-	now.text("article", "target-down")
+	now.text("main h1", "Target down")
 	now.until(`document.querySelector('a[href^="/incident/"]')`)
 	now.eval(`document.querySelector('a[href^="/incident/"]').click()`)
-	now.text("h1", "target-down")
+	now.text(".incident h1", "Target down")
 	now.quiet()
 	if *shots != "" {
 		now.shot(filepath.Join(*shots, "monitor-incident.png"))

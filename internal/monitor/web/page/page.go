@@ -47,6 +47,8 @@ type Config struct {
 
 	// Incident looks one up; nil where there are none.
 	Incident func(ctx context.Context, id string) (view.Incident, bool)
+	// Answers are handlers of the API, by pattern: what views say without a script.
+	Answers map[string]http.Handler
 }
 
 // handler answers every path that is not of the API.
@@ -84,12 +86,11 @@ func New(cfg Config) (http.Handler, error) {
 		"sentence": sentence,
 		"iso":      func(t any) string { return optionalTime(t).Format(time.RFC3339) },
 		"utc":      func(t any) string { return optionalTime(t).Format("2006-01-02 15:04:05 UTC") },
-		"tone": func(severity string, ended *time.Time) string {
-			if ended != nil {
-				return "plain"
-			}
-			return tone(view.Firing, severity)
-		},
+		"title":    view.Title,
+		"health":   func(severity string) string { return health(view.OK, view.Firing, severity) },
+		"map":      func(v any) bool { _, ok := v.(map[string]any); return ok },
+		"list":     func(v any) bool { _, ok := v.([]any); return ok },
+		"lines":    func(v any) bool { s, ok := v.(string); return ok && strings.Contains(s, "\n") },
 	}).Parse(shellHTML)
 	if err != nil {
 		return nil, fmt.Errorf("the page's shell: %w", err)

@@ -1,94 +1,162 @@
 package page
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
+	"html/template"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// shell is what the page holds before any script runs.
+// shell is what the page holds before any script runs, and without one.
 type shell struct {
 	bundle
-	Base     string
-	Title    string
-	Doubt    string // why nothing can be called healthy
-	Overview view.Overview
-	Incident *view.Incident
-	Missing  string // why there is no such page
-	Models   []shellModel
-	Replicas []shellReplica
-	More     int // replicas that are not in the table
+	Base      string
+	Title     string
+	Places    []place
+	Doubt     string // why nothing can be called healthy
+	Overview  view.Overview
+	Incident  *view.Incident // that is shown, or the first model's
+	Fixes     []shellFix     // of it
+	Missing   string         // why there is no such page
+	Note      string         // what the view needs a script for
+	Models    []shellModel
+	Columns   []string // numbers of replicas
+	Replicas  []shellReplica
+	More      int // replicas that are not in the table
+	Incidents []view.Summary
+	Runbooks  []view.Runbook
+	Runbook   template.HTML
+	Settings  map[string]any
 }
 
 type (
+	place struct {
+		Path, Title string
+		Here        bool
+	}
 	shellModel struct {
-		Name, Head, Summary, Tone, Incident string
-		Since                               *time.Time
+		Head, Summary, Health, Incident string
+		Since                           *time.Time
 	}
 	shellReplica struct {
-		Target, Status, Reason string
+		Target, Health, State string
+		Numbers               []string
 	}
+	// shellFix is a fix of a diagnosis, as its JSON has it.
+	shellFix struct{ Summary, Args, Command, Tradeoff, Verify string }
 )
 
 // tabled is how many replicas the shell tells of: the script shows all.
 const tabled = 100
 
-// views are the paths that the script has views for; those of one thing have its id.
-var views = []string{"/", "/incidents", "/explore", "/fleet", "/whatif", "/audit", "/runbooks", "/settings"}
+// places are the paths that the script has views for; those of one thing have its id.
+var places = []place{
+	{Path: "/", Title: "Overview"}, {Path: "/incidents", Title: "Incidents"}, {Path: "/explore", Title: "Explore"}, {Path: "/fleet", Title: "Fleet"},
+	{Path: "/whatif", Title: "What if"}, {Path: "/audit", Title: "Audit"}, {Path: "/runbooks", Title: "Runbooks"}, {Path: "/settings", Title: "Settings"},
+}
 
 var doubts = map[view.State]string{
-	view.Starting: "Nothing was evaluated yet: the first answer comes after some scrapes.",
+	view.Starting: "Nothing was evaluated yet: the first verdict comes after some scrapes.",
 	view.Partial:  "Not everything could be read. What is not known is not shown as healthy.",
-	view.Stale:    "The last evaluation is too old. What is shown is of then.",
+	view.Stale:    "The last evaluation is too old. What follows is from then.",
 }
 
 // view is the shell of a path and its status.
 func (p *handler) view(r *http.Request) (int, *shell) {
 	o := p.Overview(r.Context())
-	v := &shell{bundle: p.bundle, Base: p.Base, Title: "Now", Overview: o}
+	v := &shell{bundle: p.bundle, Base: p.Base, Places: slices.Clone(places), Overview: o}
 	if o.State != view.OK {
-		if v.Doubt = doubts[o.State]; v.Doubt == "" {
-			v.Doubt = "It is not known whether this can be believed."
-		}
+		v.Doubt = cmp.Or(doubts[o.State], "It is not known whether this can be believed.")
 	}
-	status := http.StatusOK
 	first, id, _ := strings.Cut(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/")
 	name, err := url.PathUnescape(id)
 	one := err == nil && id != "" && !strings.Contains(id, "/")
+	for i := range v.Places {
+		if at := &v.Places[i]; at.Path == r.URL.Path || one && at.Path == "/"+strings.TrimSuffix(first, "s")+"s" {
+			v.Title, at.Here = at.Title, true
+		}
+	}
 	switch {
 	case one && first == "incident":
 		v.Title = name
-		if found, ok := p.incident(r, name); ok {
-			v.Incident = &found
-			return status, v
+		if !v.take(p.incident(r, name)) {
+			v.Missing = "There is no incident " + name + "."
 		}
-		status, v.Missing = http.StatusNotFound, "There is no incident "+name+"."
 	case one && first == "runbooks":
-		v.Title = name
-	case slices.Contains(views, r.URL.Path):
-	default:
-		status, v.Missing = http.StatusNotFound, "There is no such page."
-	}
-	for i := range o.Models {
-		m := &o.Models[i]
-		v.Models = append(v.Models, newModel(m, o.State))
-		for k := range m.Replicas {
-			if len(v.Replicas) == tabled {
-				v.More++
-				continue
-			}
-			r := &m.Replicas[k]
-			v.Replicas = append(v.Replicas, shellReplica{render.Clean(r.Target), statusWord(o.State.Shown(r.Status), r.Severity), sentence(r.Reason)})
+		v.Title = view.Title(name)
+		var b view.Runbook
+		if p.answer(r, "GET /api/v1/runbooks/{id}", name, &b) {
+			v.Runbook = template.HTML(b.HTML) //nolint:gosec // the catalogue's own text, rendered by this program
+		} else {
+			v.Missing = "There is no runbook " + name + "."
 		}
+	case v.Title == "" || one:
+		v.Title, v.Missing = "Not found", "There is no such page."
+	case first == "":
+		for i := range o.Models {
+			v.Models = append(v.Models, newModel(&o.Models[i], o.State))
+		}
+		if len(v.Models) > 0 && v.Models[0].Incident != "" {
+			if v.take(p.incident(r, v.Models[0].Incident)); len(v.Fixes) > 1 {
+				v.Fixes = v.Fixes[:1]
+			}
+		}
+		v.list(o)
+	case first == "incidents":
+		if !p.answer(r, "/api/v1/incidents", "", &v.Incidents) || len(v.Incidents) == 0 {
+			v.Note = "No incident yet."
+		}
+	case first == "runbooks":
+		p.answer(r, "GET /api/v1/runbooks", "", &v.Runbooks)
+	case first == "settings":
+		p.answer(r, "GET /api/v1/settings", "", &v.Settings)
+	case first == "audit":
+		v.Note = "The audit is shown by JavaScript. sixty audit URL prints it."
+	case first == "whatif":
+		v.Note = "What if needs JavaScript. sixty simulate URL --replicas 4 answers the same in a terminal; the present is below."
+		v.list(o)
+	default:
+		v.list(o)
 	}
-	return status, v
+	if v.Missing != "" {
+		return http.StatusNotFound, v
+	}
+	return http.StatusOK, v
 }
+
+// answer reads what the API answers to a pattern, and reports whether it does.
+func (p *handler) answer(r *http.Request, pattern, id string, into any) bool {
+	h := p.Answers[pattern]
+	if h == nil {
+		return false
+	}
+	asked := r.Clone(r.Context())
+	asked.Method, asked.Header, asked.URL = http.MethodGet, http.Header{}, &url.URL{Path: pattern[strings.Index(pattern, "/"):]}
+	asked.SetPathValue("id", id)
+	w := recorder{header: http.Header{}, status: http.StatusOK}
+	h.ServeHTTP(&w, asked)
+	return w.status == http.StatusOK && json.Unmarshal(w.body.Bytes(), into) == nil
+}
+
+// recorder is a response in memory.
+type recorder struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (w *recorder) Header() http.Header         { return w.header }
+func (w *recorder) WriteHeader(status int)      { w.status = status }
+func (w *recorder) Write(b []byte) (int, error) { return w.body.Write(b) }
 
 func (p *handler) incident(r *http.Request, id string) (view.Incident, bool) {
 	if p.Incident == nil {
@@ -97,29 +165,83 @@ func (p *handler) incident(r *http.Request, id string) (view.Incident, bool) {
 	return p.Incident(r.Context(), id)
 }
 
-func newModel(m *view.Model, state view.State) shellModel {
-	names := []string{m.Model}
-	if m.Model == "" && len(m.Replicas) > 0 {
-		names[0] = m.Replicas[0].Labels["model_name"]
+// take shows an incident, with the fixes of what it is.
+func (v *shell) take(i view.Incident, found bool) bool {
+	if !found {
+		return false
 	}
-	names[0] = cmp.Or(names[0], "the server")
+	v.Incident = &i
+	var d struct {
+		Findings []struct {
+			ID, Status string
+			Fixes      []shellFix
+		}
+	}
+	if json.Unmarshal(i.Diagnosis, &d) == nil {
+		for _, f := range d.Findings {
+			if f.ID == i.Pathology && f.Status == "firing" && v.Fixes == nil {
+				v.Fixes = f.Fixes
+			}
+		}
+	}
+	return true
+}
+
+// list adds the replicas of all models with their numbers.
+func (v *shell) list(o view.Overview) {
+	v.Columns = []string{"TTFT P95", "ITL P95", "Running", "Waiting", "KV cache", "Requests", "Output"}
+	for i := range o.Models {
+		for k := range o.Models[i].Replicas {
+			if len(v.Replicas) == tabled {
+				v.More++
+				continue
+			}
+			r := &o.Models[i].Replicas[k]
+			row := shellReplica{Target: render.Clean(r.Target), Health: health(o.State, r.Status, r.Severity), State: r.Life}
+			if r.Pathology != "" {
+				row.State = view.Title(r.Pathology)
+			} else if r.Reason != "" {
+				row.State = sentence(r.Reason)
+			}
+			n := &r.Now
+			for i, value := range []*float64{n.TTFTP95, n.ITLP95, n.RequestsRunning, n.RequestsWaiting, n.KVCacheUsage, n.RequestRate, n.OutputTokensRate} {
+				text := "–"
+				if value != nil {
+					text = indicator.FormatNumber(*value, units[i])
+				}
+				row.Numbers = append(row.Numbers, text)
+			}
+			v.Replicas = append(v.Replicas, row)
+		}
+	}
+}
+
+// units are those of the columns.
+var units = []indicator.Unit{
+	indicator.Seconds, indicator.Seconds, indicator.Requests, indicator.Requests, indicator.Ratio, indicator.RequestsPerSecond, indicator.TokensPerSecond,
+}
+
+func newModel(m *view.Model, state view.State) shellModel {
+	name := m.Model
+	if name == "" && len(m.Replicas) > 0 {
+		name = m.Replicas[0].Labels["model_name"]
+	}
+	name = cmp.Or(name, "the server")
 	if m.Namespace != "" {
-		names = append(names, "in "+m.Namespace)
+		name += " in " + m.Namespace
 	}
 	if m.Cluster != "" {
-		names = append(names, "on "+m.Cluster)
+		name += " on " + m.Cluster
 	}
-	status := state.Shown(m.Verdict.Status)
-	out := shellModel{
-		Name: render.Clean(strings.Join(names, " ")), Head: m.Verdict.ID, Summary: sentence(m.Verdict.Summary), Tone: tone(status, m.Verdict.Severity),
+	out := shellModel{Head: view.Title(m.Verdict.ID), Summary: sentence(m.Verdict.Summary), Health: health(state, m.Verdict.Status, m.Verdict.Severity)}
+	if state.Shown(m.Verdict.Status) != m.Verdict.Status {
+		out.Head, out.Summary = "Not known now", "Was: "+out.Summary
 	}
-	if status != m.Verdict.Status {
-		out.Head, out.Summary = "not known now", "Was: "+out.Summary
-	}
+	out.Head = render.Clean(out.Head + " on " + name)
 	if m.Incident != nil {
 		out.Incident = *m.Incident
 	}
-	if status == view.Firing {
+	if m.Verdict.Status == view.Firing {
 		out.Since = m.Verdict.Since
 	}
 	return out
@@ -132,35 +254,17 @@ func sentence(s string) string {
 	return render.Sentence(render.Clean(s))
 }
 
-// statusWord is a status for people, the word that the script has for it.
-func statusWord(s view.Status, severity string) string {
-	if s == view.Firing && severity == "info" {
-		return "noted"
+// health is the one of four states that people are shown, as the script has it: a page is failing, a
+// ticket and what is suspected are degraded, and nothing is healthy that is not known to be.
+func health(state view.State, s view.Status, severity string) string {
+	bad := s == view.Firing || s == view.Down
+	switch {
+	case s == view.Pending, bad && severity == "ticket":
+		return "degraded"
+	case bad && severity != "info":
+		return "failing"
+	case state != view.OK || s == view.Unknown:
+		return "unknown"
 	}
-	words := map[view.Status]string{view.Firing: "sick", view.Pending: "suspected", view.Unknown: "not known", view.Healthy: "well"}
-	if w, ok := words[s]; ok {
-		return w
-	}
-	return string(s)
-}
-
-// tone is the class of a status' colour.
-func tone(s view.Status, severity string) string {
-	switch s {
-	case view.Firing:
-		switch severity {
-		case "info":
-			return "plain"
-		case "ticket":
-			return "warning"
-		}
-		return "critical"
-	case view.Down:
-		return "critical"
-	case view.Pending:
-		return "warning"
-	case view.Healthy:
-		return "good"
-	}
-	return "plain"
+	return "healthy"
 }

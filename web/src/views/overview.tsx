@@ -1,0 +1,366 @@
+import { useMemo, useState } from 'preact/hooks'
+import { useGet, useKept } from '../api'
+import { change, length, number, plural, sentence, titleOf } from '../format'
+import { healthOf, healths, nameOf, trust, useLive, worst, type Trust } from '../live'
+import { PanelView, usePanels } from '../panel'
+import { all, byReplica, fill, pattern, rateOf, type Matrix, type Span } from '../query'
+import { link, to, useRoute } from '../route'
+import type { Anomaly, Incident, Life, Model, Numbers, Panels, Replica, Summary } from '../types'
+import { Ago, Copy, Filter, Mark, matches, Nothing, Problem, Waiting } from '../ui'
+import { EvidencePlot, findingOf, FixBody, headline, plotsOf, sure, useLatest, useTick } from './diagnosis'
+import { open, Strip, useStarts } from './strip'
+
+const many = 40 // replicas in the table: all of them are on Fleet
+const past = 15 * 60e3 // ms that a sparkline shows
+
+export const instanceOf = (r: Replica): string => r.labels.instance ?? r.target
+export const key = (m: Model): string => [m.model, m.namespace, m.cluster].join('/')
+
+// Overview is the first page: the state of the service, what to do first, who is hurt, and every replica.
+export function Overview() {
+  const live = useLive()
+  const route = useRoute()
+  const t = trust(live)
+  const o = live.overview
+  if (!o) return live.error ? <Problem error={live.error} /> : <Waiting what="the first verdict" />
+  if (o.models.length === 0) {
+    return o.state === 'starting' ? (
+      <Waiting what="the first scrapes" />
+    ) : (
+      <Nothing title="No inference server is watched">
+        Name one: <code>sixty serve http://localhost:8000</code>, or in a cluster <code>sixty serve --kubernetes</code>. <a href={link('/settings')}>Settings</a> list the targets.
+      </Nothing>
+    )
+  }
+  const models = [...o.models].sort((a, b) => worst(a.verdict, b.verdict, t))
+  const chosen = models.find((m) => key(m) === route.query.get('model')) ?? models[0]
+  return (
+    <>
+      <State key={key(chosen)} m={chosen} t={t} several={models.length > 1} />
+      {models.length > 1 && <Others models={models} chosen={chosen} t={t} />}
+      <Replicas m={chosen} t={t} several={models.length > 1} />
+      {o.anomalies && <Anomalies list={o.anomalies} />}
+    </>
+  )
+}
+
+// Others lists the models, where there are several.
+const Others = ({ models, chosen, t }: { models: Model[]; chosen: Model; t: Trust }) => (
+  <section aria-label="Models">
+    <h2 class="head">{plural(models.length, 'model')}</h2>
+    <ul class="others">
+      {models.map((m) => {
+        const href = to('overview', '', { model: key(m) })
+        const h = healthOf(m.verdict, t)
+        return (
+          <li data-row data-verdict={m.verdict.id} data-chosen={m === chosen || undefined} tabIndex={0} onKeyDown={open(m.incident ? to('incident', m.incident) : href)}>
+            <Mark health={h} /> <a href={href}><b>{nameOf(m)}</b></a>
+            <span class="soft">{stateOf(m, t)}</span>
+            {m !== chosen && m.incident && <a href={to('incident', m.incident)}>incident</a>}
+          </li>
+        )
+      })}
+    </ul>
+  </section>
+)
+
+// stateOf says in a few words how a model is.
+export function stateOf(m: Model, t: Trust): string {
+  const v = m.verdict
+  if (healthOf(v, t) === 'unknown' && v.status !== 'unknown') return `not known now; was ${titleOf(v.id).toLowerCase()}`
+  return titleOf(v.id)
+}
+
+const counts = (m: Model, t: Trust): string =>
+  healths.map((h) => [h, m.replicas.filter((r) => healthOf(r, t) === h).length] as const).filter(([, n]) => n > 0).map(([h, n]) => `${n} ${h}`).join(', ')
+
+// State is the head: what is wrong and what to do, or that nothing is.
+function State({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
+  const live = useLive()
+  const v = m.verdict
+  const h = healthOf(v, t)
+  const firing = v.status === 'firing'
+  const path = m.incident ? `/api/v1/incidents/${encodeURIComponent(m.incident)}` : ''
+  const incident = useGet<Incident>(path, live.incidents).data
+  const latest = useLatest(firing)
+  const d = [latest, incident?.diagnosis].find((d) => findingOf(d, v.id, m.model)?.status === 'firing') ?? latest ?? incident?.diagnosis
+  // Predictions are kept with the incident.
+  const kept = findingOf(incident?.diagnosis, v.id, m.model)
+  const f = kept?.fixes.length ? kept : findingOf(d, v.id, m.model)
+  const fix = firing ? f?.fixes[0] : undefined
+  const href = m.incident ? to('incident', m.incident) : ''
+  const plots = plotsOf(d, m.model).slice(0, 3)
+  const affected = m.replicas.filter((r) => r.pathology === v.id)
+  const title = firing ? headline(v.id, nameOf(m), affected.length, m.replicas.length) : `${nameOf(m)} is ${h === 'unknown' ? 'in an unknown state' : v.id === 'idle' ? 'idle' : 'healthy'}`
+  const stale = !t.ok && !firing && v.status !== 'unknown'
+  const summary = `${stale ? 'Was: ' : ''}${sentence(v.summary)}`
+  return (
+    <>
+      <div class={`hero ${fix ? '' : 'calm'}`}>
+        <section data-verdict={v.id} data-row={!several || undefined} tabIndex={several ? undefined : 0} onKeyDown={several ? undefined : open(href)} style={{ margin: 0 }}>
+          <p class="eyebrow">
+            <Mark health={h} />
+            <span class="soft">
+              {firing && ` · ${v.severity}`}{firing && v.confidence !== null && ` · ${sure(v.confidence)}`}
+              {firing && v.since && <> · since <Ago at={v.since} least={v.since_at_least} /></>}
+            </span>
+          </p>
+          <h1>{href ? <a href={href}>{title}</a> : title}</h1>
+          <p class="lead">{summary}</p>
+          {firing && (
+            <p class="links">
+              {href && <a href={href}>Evidence</a>}
+              <a href={to('runbooks', v.id)}>Runbook</a>
+              {!href && <a href={link('/api/v1/diagnosis?format=html&plots=true')}>Full diagnosis</a>}
+              <Copy text={location.origin + (href || to('overview', '', { model: key(m) }))} label="Share" />
+            </p>
+          )}
+          <Hurt m={m} affected={firing ? affected : []} />
+        </section>
+        {fix && (
+          <section class="card best" data-fix style={{ margin: 0 }}>
+            <h2 class="label">Do this first</h2>
+            <h3>{sentence(fix.summary)}</h3>
+            <FixBody f={fix} few />
+            <p class="links">
+              {f && f.fixes.length > 1 && href && <a href={href}>{plural(f.fixes.length - 1, 'other fix').replace('fixs', 'fixes')}</a>}
+              {href && <a href={href}>How this was computed</a>}
+              {incident?.acknowledged ? <span class="soft">Acknowledged by {incident.acknowledged.by}</span> : href && <a href={href}>Acknowledge</a>}
+            </p>
+          </section>
+        )}
+      </div>
+      {plots.length > 0 && firing ? <section class="plots" aria-label="What shows it">{plots.map((p) => <EvidencePlot p={p} />)}</section> : !firing && <Calm m={m} several={several} />}
+      <Happened m={m} from={plots[0] ? Date.parse(plots[0].from) : undefined} />
+    </>
+  )
+}
+
+const total = (list: Replica[], of: 'now' | 'normal', name: keyof Numbers): number | null =>
+  list.some((r) => r[of][name] !== null) ? list.reduce((sum, r) => sum + (r[of][name] ?? 0), 0) : null
+const highest = (list: Replica[], of: 'now' | 'normal', name: keyof Numbers): number | null => {
+  const known = list.map((r) => r[of][name]).filter((v): v is number => v !== null && v !== undefined)
+  return known.length > 0 ? Math.max(...known) : null
+}
+
+// Hurt says who is hurt: how many requests go where something is wrong, and what they see there.
+function Hurt({ m, affected }: { m: Model; affected: Replica[] }) {
+  const hurt = affected.length > 0
+  const of = hurt ? affected : m.replicas
+  const rate = total(of, 'now', 'request_rate') ?? total(of, 'normal', 'request_rate')
+  const whole = total(m.replicas, 'now', 'request_rate')
+  const normally = (name: keyof Numbers, unit: string) => {
+    const n = highest(of, 'normal', name)
+    return n === null ? '' : `, normally ${number(n, unit)}`
+  }
+  const cells: [string, string][] = []
+  if (hurt && rate !== null && whole && m.replicas.length > affected.length) cells.push([number(Math.min(1, rate / Math.max(whole, rate)), 'ratio'), `of requests go to ${affected.length === 1 ? 'this replica' : 'these replicas'}`])
+  else if (rate !== null) cells.push([number(rate, 'requests/s'), hurt ? 'all requests are affected' : 'requests'])
+  const ttft = highest(of, 'now', 'ttft_p95')
+  if (ttft !== null) cells.push([number(ttft, 'seconds'), `TTFT P95${normally('ttft_p95', 'seconds')}`])
+  const itl = highest(of, 'now', 'itl_p95')
+  const usual = highest(of, 'normal', 'itl_p95')
+  if (itl !== null && (!hurt || (usual && itl > 1.5 * usual))) cells.push([number(itl, 'seconds'), `ITL P95${normally('itl_p95', 'seconds')}`])
+  const waiting = total(of, 'now', 'requests_waiting')
+  if (waiting !== null && (hurt || waiting > 0)) cells.push([number(waiting, 'count'), `requests waiting${normally('requests_waiting', 'count')}`])
+  const tokens = total(of, 'now', 'output_tokens_rate')
+  if (!hurt && tokens !== null) cells.push([number(tokens, 'tokens/s'), 'output'])
+  if (cells.length === 0) return null
+  return <dl class="kpis">{cells.map(([value, what]) => <div><dt>{what}</dt><dd>{value}</dd></div>)}</dl>
+}
+
+const dayBack = 24 * 3600e3
+
+// Happened is the strip of incidents and starts.
+function Happened({ m, from }: { m: Model; from?: number }) {
+  const live = useLive()
+  const end = useTick(15_000)
+  const { data } = useGet<Summary[]>(`/api/v1/incidents?limit=50&model=${encodeURIComponent(m.model)}`, live.incidents)
+  const mine = (data ?? []).filter((s) => (s.model === m.model || !s.model) && (!s.ended || Date.parse(s.ended) > end - dayBack))
+  const earliest = Math.min(from ?? end - 3600e3, ...mine.map((s) => Date.parse(s.began) - 300e3))
+  const coarse = Math.floor(Math.max(earliest, end - dayBack) / 60e3) * 60e3
+  const span = { from: coarse, to: end + 15_000 }
+  const asked = Math.floor(end / 60e3) * 60e3
+  const starts = useStarts(m.replicas.slice(0, many).map(instanceOf), { from: coarse, to: asked + 60e3 })
+  const eras = mine.map((s) => ({
+    from: Date.parse(s.began), to: s.ended ? Date.parse(s.ended) : span.to, name: titleOf(s.pathology), href: to('incident', s.id),
+    health: s.severity === 'page' ? ('failing' as const) : s.severity === 'ticket' ? ('degraded' as const) : ('unknown' as const),
+  }))
+  if (!data) return null
+  return (
+    <section>
+      <h2 class="head">What happened {eras.length + starts.length === 0 && <span class="soft">no incident and no restart in {length(span.to - span.from)}</span>} <a class="more" href={link('/incidents')}>All incidents</a></h2>
+      {eras.length + starts.length > 0 && <Strip span={span} eras={eras} starts={starts} />}
+    </section>
+  )
+}
+
+// Calm are the charts of a model of which nothing is found, from where its data begin.
+function Calm({ m, several }: { m: Model; several: boolean }) {
+  const panels = usePanels()
+  const end = useTick(15_000)
+  const [zoom, setZoom] = useState<Span | null>(null)
+  const first = useFirst(m, end)
+  const span = zoom ?? { from: Math.max(end - 3600e3, first ?? 0), to: end + 15_000 }
+  const choice = { ...all, models: several && m.model ? [m.model] : [], namespaces: several && m.namespace ? [m.namespace] : [], clusters: several && m.cluster ? [m.cluster] : [] }
+  const start = panels.data?.rows.filter((r) => r.board === 'start').flatMap((r) => r.panels.filter((p) => p.kind === 'lines')) ?? []
+  if (panels.error && !panels.data) return <Problem error={panels.error} again={panels.again} />
+  return (
+    <section>
+      {zoom && <p><button type="button" class="small" onClick={() => setZoom(null)}>Back to now</button></p>}
+      <div class="grid24">
+        {first !== undefined && start.map((p) => (
+          <PanelView key={p.id} panel={{ ...p, width: 8 }} choice={choice} span={span} interval={panels.data?.interval_s ?? 5} each={false} onZoom={setZoom} />
+        ))}
+      </div>
+    </section>
+  )
+}
+
+// useFirst is when, within an hour, the first sample of a model was; null where that is not told.
+function useFirst(m: Model, end: number): number | null | undefined {
+  const [asked] = useState(Math.floor(end / 1000))
+  const params = new URLSearchParams({ query: `count(up{instance=~"${pattern(m.replicas.slice(0, many).map(instanceOf))}"})`, start: String(asked - 3600), end: String(asked), step: '60' })
+  const { data, error } = useGet<{ data: { result: Matrix[] } }>(`/api/v1/query_range?${params}`)
+  if (error) return null
+  if (!data) return undefined
+  const at = data.data.result[0]?.values[0]?.[0]
+  return at === undefined ? null : at * 1000
+}
+
+// Anomalies are what the plain detector says, beside the judgement.
+const Anomalies = ({ list }: { list: Anomaly[] }) => (
+  <section>
+    <h2 class="head">Unusual values <span class="more soft">plain detector: three standard deviations from the last hundred values; not a verdict</span></h2>
+    {list.length === 0 && <p class="soft">None at the moment.</p>}
+    <ul>
+      {list.map((a) => (
+        <li>{a.target}: {a.text} {a.pathology ? <a href={to('runbooks', a.pathology)}>runbook</a> : <span class="soft">({number(a.z, '')} σ)</span>}</li>
+      ))}
+    </ul>
+  </section>
+)
+
+type Column = [keyof Numbers, string, string, number]
+const columns: Column[] = [
+  ['ttft_p95', 'TTFT P95', 'seconds', 412],
+  ['output_tokens_rate', 'Output', 'tokens/s', 419],
+  ['kv_cache_usage', 'KV cache', 'ratio', 416],
+]
+const rest: [keyof Numbers, string, string][] = [
+  ['requests_running', 'Running', 'requests'],
+  ['requests_waiting', 'Waiting', 'requests'],
+  ['request_rate', 'Requests', 'requests/s'],
+]
+
+// useCurve is one quantity of the last minutes, by replica.
+function useCurve(panels: Panels | undefined, id: number, instances: string[], end: number): Map<string, (number | null)[]> {
+  const panel = panels?.rows.flatMap((r) => r.panels).find((p) => p.id === id)
+  const interval = panels?.interval_s ?? 5
+  const step = Math.max(interval, 15)
+  let path = ''
+  if (panel && instances.length > 0) {
+    const expr = fill(byReplica(panel).expr, { ...all, instances: instances.length > many / 2 ? [] : instances }, rateOf(step, interval), past / 1000)
+    path = `/api/v1/query_range?${new URLSearchParams({ query: expr, start: String((end - past) / 1000), end: String(end / 1000), step: String(step) })}`
+  }
+  const data = useKept<{ data: { result: Matrix[] } }>(path)
+  return useMemo(() => {
+    const n = Math.floor(past / 1000 / step) + 1
+    const last = Math.max(0, ...(data?.data.result ?? []).map((m) => m.values.at(-1)?.[0] ?? 0))
+    return new Map((data?.data.result ?? []).map((m) => {
+      const y: (number | null)[] = new Array(n).fill(null)
+      for (const [t, v] of m.values) y[n - 1 - Math.round((last - t) / step)] = Number.isFinite(Number(v)) ? Number(v) : null
+      return [m.metric.instance ?? '', y]
+    }))
+  }, [data])
+}
+
+// Spark is a curve without axes: the value stands beside it, the dashes are what is normal.
+function Spark({ y, normal, off, max }: { y?: (number | null)[]; normal: number | null; off: boolean; max?: number }) {
+  const [w, h] = [110, 22]
+  const known = y?.filter((v): v is number => v !== null) ?? []
+  const top = Math.max(max ?? 0, ...known, (normal ?? 0) * 1.1, 1e-12)
+  const place = (v: number) => (h - 2 - (v / top) * (h - 4)).toFixed(1)
+  const parts: string[][] = [[]]
+  y?.forEach((v, i) => (v === null ? parts.push([]) : parts[parts.length - 1].push(`${((i / Math.max(y.length - 1, 1)) * w).toFixed(1)},${place(v)}`)))
+  return (
+    <svg class={`spark ${off ? 'off' : ''}`} viewBox={`0 0 ${w} ${h}`} width={w} height={h} preserveAspectRatio="none" aria-hidden="true">
+      {normal !== null && known.length > 0 && <line x1={0} x2={w} y1={place(normal)} y2={place(normal)} vector-effect="non-scaling-stroke" />}
+      {parts.filter((p) => p.length > 1).map((p) => <polyline points={p.join(' ')} />)}
+    </svg>
+  )
+}
+
+const lives: Partial<Record<Life, string>> = { starting: 'Starting', slow: 'Metrics are slow', drained: 'Drained', lost: 'Lost' }
+
+// lifeOf says where a replica is in its life, and what is wrong with it.
+function ReplicaState({ r, t, leading }: { r: Replica; t: Trust; leading: boolean }) {
+  const h = healthOf(r, t)
+  const life = lives[r.life]
+  const wrong = r.pathology && r.pathology !== 'target-down' ? titleOf(r.pathology) : r.status === 'idle' ? 'Idle' : r.status === 'down' && !life ? 'Lost' : ''
+  const what = [life, wrong].filter(Boolean).join(', ')
+  return (
+    <>
+      <Mark health={h} life={r.life} word={!what} />
+      {what && <> <b class={h}>{what}</b></>}
+      {r.status === 'pending' && <span class="soft"> suspected</span>}
+      {r.since && <span class="soft"> since <Ago at={r.since} /></span>}
+      {r.reason && !leading && <span class="soft"> {sentence(r.reason)}</span>}
+    </>
+  )
+}
+
+function Replicas({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
+  const [filter, setFilter] = useState('')
+  const panels = usePanels()
+  const end = useTick(15_000)
+  const matching = m.replicas
+    .filter((r) => matches(filter, r.target, r.status, r.life, healthOf(r, t), r.pathology, r.reason, ...Object.values(r.labels)))
+    .sort((a, b) => worst(a, b, t) || a.target.localeCompare(b.target, undefined, { numeric: true }))
+  const rows = matching.slice(0, many)
+  const instances = rows.map(instanceOf).sort()
+  const curves = columns.map(([, , , id]) => useCurve(panels.data, id, instances, end))
+  return (
+    <section>
+      <h2 class="head">
+        Replicas{several && ` of ${nameOf(m)}`} <span class="soft">{counts(m, t)}</span>
+        {m.replicas.length > 5 && <Filter value={filter} set={setFilter} what="replicas" />}
+        <a class="more" href={to('explore', '', { model: several ? m.model : '' })}>All charts</a>
+      </h2>
+      <table class="replicas">
+        <thead>
+          <tr>
+            <th>Replica</th>
+            <th>State</th>
+            {columns.map(([, title], i) => <th>{title}{i === 0 && ', 15 min'}</th>)}
+            {rest.map(([, title]) => <th class="n rest">{title}</th>)}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((r) => {
+            const href = to('explore', '', { board: 'incident', model: several ? m.model : '', instance: instanceOf(r) })
+            return (
+              <tr class={`is-${healthOf(r, t)}`} data-row data-replica={r.target} tabIndex={0} onKeyDown={open(href)}>
+                <td class="name"><a href={href}>{r.target}</a></td>
+                <td class="text"><ReplicaState r={r} t={t} leading={r.pathology === m.verdict.id} /></td>
+                {columns.map(([name, title, unit], i) => {
+                  const [value, normal] = [r.now[name], r.normal[name] ?? null]
+                  const off = value !== null && normal !== null && normal !== undefined && (value > 1.5 * normal || value < normal / 2)
+                  return (
+                    <td class="metric" data-title={title} title={normal === null ? 'no normal value is known' : `normally ${number(normal, unit)} (${change(value, normal) || 'no change'})`}>
+                      <Spark y={curves[i].get(instanceOf(r))} normal={normal} off={off} max={unit === 'ratio' ? 1 : undefined} />
+                      <b>{number(value, unit)}</b>
+                    </td>
+                  )
+                })}
+                {rest.map(([name, , unit]) => <td class="n rest">{number(r.now[name], unit)}</td>)}
+              </tr>
+            )
+          })}
+        </tbody>
+      </table>
+      {rows.length === 0 && <Nothing title="No replica matches" />}
+      {matching.length > many && <p class="soft">{matching.length - many} more: filter, or see <a href={link('/fleet')}>Fleet</a>.</p>}
+    </section>
+  )
+}

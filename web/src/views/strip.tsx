@@ -1,0 +1,97 @@
+import type { ComponentChildren } from 'preact'
+import { useMemo } from 'preact/hooks'
+import { useKept } from '../api'
+import type { Mark as Moment } from '../chart'
+import { plural, time } from '../format'
+import { now } from '../live'
+import { symbols } from '../palette'
+import { pattern, type Matrix, type Span } from '../query'
+import { go } from '../route'
+import type { Health } from '../types'
+import { useWidth } from '../ui'
+
+// An Era is a time in which something was so.
+export interface Era {
+  from: number // ms
+  to: number
+  name: string
+  health: Health
+  href?: string
+}
+
+// useStarts are the starts of the processes of replicas within a time, as they say themselves.
+export function useStarts(instances: string[], span: Span): Moment[] {
+  const step = Math.max(Math.ceil((span.to - span.from) / 60e3), 15)
+  const params = new URLSearchParams({
+    query: `max by (instance) (process_start_time_seconds{instance=~"${pattern(instances)}"})`, start: String(Math.floor(span.from / 1000)), end: String(Math.floor(span.to / 1000)), step: String(step),
+  })
+  const data = useKept<{ data: { result: Matrix[] } }>(instances.length > 0 && span.to > span.from ? `/api/v1/query_range?${params}` : '')
+  return useMemo(() => (data ? startsOf(data.data.result, span, step) : []), [data])
+}
+
+// startsOf names the starts: of a replica that was there before it is a restart, of another one
+// its first; those within a minute are one mark.
+export function startsOf(series: Matrix[], span: Span, step: number): Moment[] {
+  const found: { at: number; kind: 'restart' | 'deploy'; name: string }[] = []
+  for (const m of series) {
+    const existed = m.values.length > 0 && m.values[0][0] * 1000 < span.from + 2000 * step && Number(m.values[0][1]) * 1000 < span.from
+    ;[...new Set(m.values.map(([, v]) => Number(v) * 1000))].forEach((at, i) => {
+      if (at >= span.from && at <= span.to) found.push({ at, kind: existed || i > 0 ? 'restart' : 'deploy', name: m.metric.instance ?? '' })
+    })
+  }
+  found.sort((a, b) => a.at - b.at)
+  const out: (Moment & { names: string[] })[] = []
+  for (const f of found) {
+    const last = out.at(-1)
+    if (last && last.kind === f.kind && f.at - last.at < 60_000) last.names.push(f.name)
+    else out.push({ at: f.at, kind: f.kind, name: '', names: [f.name] })
+  }
+  return out.map(({ names, ...m }) => {
+    const what = names.length === 1 ? names[0] : plural(names.length, 'replica')
+    return { ...m, name: m.kind === 'restart' ? `${what} restarted` : `${what} started` }
+  })
+}
+
+const row = 19 // px
+const rows = 4
+
+// Strip is what happened, from left to right, each in the first row that is free. With setAt a
+// hand can be moved along it.
+export function Strip({ span, eras, starts, at, setAt, children }: { span: Span; eras: Era[]; starts: Moment[]; at?: number | null; setAt?: (at: number | null) => void; children?: ComponentChildren }) {
+  const [ref, width] = useWidth<HTMLDivElement>()
+  const place = (t: number) => ((Math.min(Math.max(t, span.from), span.to) - span.from) / Math.max(span.to - span.from, 1)) * width
+  const items = [
+    ...eras.map((e) => ({ at: e.from, to: e.to as number | null, health: e.health as string, name: `${time(e.from, now())} ${e.name}`, href: e.href })),
+    ...starts.map((s) => ({ at: s.at, to: null, health: '', name: `${s.kind === 'onset' ? '' : symbols[s.kind]} ${time(s.at, now())} ${s.name}`, href: undefined })),
+  ].filter((i) => i.at <= span.to && (i.to ?? i.at) >= span.from).sort((a, b) => a.at - b.at)
+  const ends: number[] = []
+  const placed = items.map((i) => {
+    const [left, right] = [place(i.at), place(i.to ?? i.at)]
+    const wide = 7 * i.name.length + 12
+    const text = Math.max(0, Math.min(left, width - wide))
+    let lane = ends.findIndex((e) => e <= Math.min(left, text))
+    if (lane < 0) lane = ends.push(0) - 1
+    ends[lane] = Math.max(right, text + wide) + 2
+    return { ...i, left, right, text, top: 3 + lane * row, lane }
+  }).filter((i) => i.lane < rows)
+  return (
+    <div>
+      <div class="strip" ref={ref} style={{ height: `${Math.max(1, Math.min(ends.length, rows)) * row + 4}px` }}>
+        {width > 0 && placed.map((i) => (
+          <>
+            <span class={i.to === null ? 'point' : `era ${i.health}`} style={{ left: `${i.left}px`, top: `${i.top}px`, width: i.to === null ? undefined : `${Math.max(2, i.right - i.left)}px` }} />
+            {i.href ? <a class="what" href={i.href} style={{ left: `${i.text}px`, top: `${i.top}px` }}>{i.name}</a> : <span class="what" style={{ left: `${i.text}px`, top: `${i.top}px` }}>{i.name}</span>}
+          </>
+        ))}
+        {at ? <span class="hand" style={{ left: `${place(at)}px` }} /> : null}
+        {setAt && (
+          <input type="range" aria-label="Time" min={span.from} max={span.to} step={1000} value={at ?? span.to} aria-valuetext={time(at ?? span.to, now())}
+            onInput={(e) => setAt(Number(e.currentTarget.value))} onKeyDown={(e) => e.key === 'Escape' && setAt(null)} />
+        )}
+      </div>
+      <div class="ends"><span>{time(span.from, now())}</span>{children}<span>{time(span.to, now())}</span></div>
+    </div>
+  )
+}
+
+export const open = (href: string) => (e: KeyboardEvent) => e.key === 'Enter' && e.target === e.currentTarget && go(href)

@@ -259,15 +259,11 @@ func (t *RuleCase) unitTest(title string, want map[string]bool) UnitTest {
 	if c.At > 0 {
 		end = c.At
 	}
-	e := ExprTest{At: model.Duration(end.Truncate(time.Second)), Samples: []ExprSample{}}
-	firing := fmt.Sprintf("ALERTS{alertname=%q,alertstate=\"firing\"}", t.Alert)
+	within := time.Duration(0)
 	if t.Fires {
-		e.Expr = fmt.Sprintf("group by (alertname) (max_over_time(%s[%s]))", firing, duration(testLength))
-		e.Samples = []ExprSample{{fmt.Sprintf("{alertname=%q}", t.Alert), 1}}
-	} else {
-		e.Expr = fmt.Sprintf("group by (alertname) (%s)", firing)
+		within = testLength
 	}
-	u.Exprs = []ExprTest{e}
+	u.Exprs = []ExprTest{FiringTest(t.Alert, "", end.Truncate(time.Second), within, t.Fires)}
 	return u
 }
 

@@ -1,6 +1,11 @@
 package generate
 
-import "github.com/prometheus/common/model"
+import (
+	"fmt"
+	"time"
+
+	"github.com/prometheus/common/model"
+)
 
 // A TestFile is what "promtool test rules" reads.
 type TestFile struct {
@@ -9,14 +14,13 @@ type TestFile struct {
 	Tests              []UnitTest     `yaml:"tests"`
 }
 
-// A UnitTest is one unit test: series from time 0 on, the alerts that fire at some time,
-// and what expressions return.
+// A UnitTest is one unit test: series from time 0 on, and what expressions over them and over
+// what the rules made of them return.
 type UnitTest struct {
 	SLO      string         `yaml:"-"` // of a burn rate, the label slo: one file each is a good split
 	Name     string         `yaml:"name"`
 	Interval model.Duration `yaml:"interval"` // between samples
 	Series   []TestSeries   `yaml:"input_series"`
-	Alerts   []AlertTest    `yaml:"alert_rule_test,omitempty"`
 	Exprs    []ExprTest     `yaml:"promql_expr_test,omitempty"`
 }
 
@@ -24,19 +28,6 @@ type UnitTest struct {
 type TestSeries struct {
 	Series string `yaml:"series"`
 	Values string `yaml:"values"`
-}
-
-// AlertTest says which alerts of a name fire at a time; none, when Firing is empty.
-type AlertTest struct {
-	At     model.Duration `yaml:"eval_time"`
-	Alert  string         `yaml:"alertname"`
-	Firing []Firing       `yaml:"exp_alerts,omitempty"`
-}
-
-// Firing is one alert that fires, with all its labels and annotations.
-type Firing struct {
-	Labels      map[string]string `yaml:"exp_labels"`
-	Annotations map[string]string `yaml:"exp_annotations"`
 }
 
 // ExprTest says what an expression returns at a time.
@@ -50,4 +41,18 @@ type ExprTest struct {
 type ExprSample struct {
 	Labels string  `yaml:"labels"`
 	Value  float64 `yaml:"value"`
+}
+
+// FiringTest says that an alert fires at a time, or has fired within so much time before it, or
+// that it does not. Labels, such as `,slo="a"`, tell it from others of its name.
+func FiringTest(alert, labels string, at, within time.Duration, fires bool) ExprTest {
+	firing := fmt.Sprintf("ALERTS{alertname=%q,alertstate=\"firing\"%s}", alert, labels)
+	if within > 0 {
+		firing = fmt.Sprintf("max_over_time(%s[%s])", firing, duration(within))
+	}
+	t := ExprTest{Expr: fmt.Sprintf("group by (alertname) (%s)", firing), At: model.Duration(at), Samples: []ExprSample{}}
+	if fires {
+		t.Samples = append(t.Samples, ExprSample{fmt.Sprintf("{alertname=%q}", alert), 1})
+	}
+	return t
 }

@@ -116,7 +116,7 @@ var rules = []rule{
 	{
 		name:   "Prometheus' storage, rules and query engine stay behind the Querier",
 		who:    []string{"..."},
-		except: []string{"internal/generate/burnrate", "internal/metrics/collect", "internal/metrics/embedded"}, // the latter for the type of a template's answers
+		except: []string{"internal/metrics/collect", "internal/metrics/embedded"},
 		never:  []string{prometheus + "promql", prometheus + "rules/...", prometheus + "storage/...", prometheus + "tsdb/..."},
 	},
 	{

@@ -194,9 +194,6 @@ func ofCall(n *parser.Call, of func(parser.Expr) fact) fact {
 func (all *set) ofBinary(q *files.Query, n *parser.BinaryExpr) fact {
 	l, r := all.infer(q, n.LHS), all.infer(q, n.RHS)
 	out := fact{unit: unitOfBinary(n, l.unit, r.unit), bounds: boundsOfBinary(n, l.bounds, r.bounds)}
-	if n.Op == parser.SUB && isCall(unparen(n.LHS), "time") {
-		out.bounds = ageOfSamples(n.RHS)
-	}
 	if out.unit == ratio && n.Op == parser.DIV && (!l.unit.known() || l.unit.counted()) {
 		out.bounds = bounds{low: 0, high: 1} // a part of the whole
 	}
@@ -303,27 +300,6 @@ var (
 )
 
 func exactly(v float64) bounds { return bounds{low: v, high: v, whole: v == math.Trunc(v)} }
-
-// ageOfSamples returns what time() less the time of a sample can be: no selector returns one that is older than
-// five minutes, unless Prometheus is started with another --query.lookback-delta.
-func ageOfSamples(e parser.Expr) bounds {
-	const lookback = 300
-	e = value(e)
-	if a, ok := e.(*parser.AggregateExpr); ok && (a.Op == parser.MAX || a.Op == parser.MIN) {
-		e = value(a.Expr)
-	}
-	if c, ok := e.(*parser.Call); ok && c.Func.Name == "timestamp" {
-		e = unparen(c.Args[0])
-	} else if v, ok := e.(*parser.VectorSelector); !ok || NameOf(v) != "container_last_seen" { // the time of the scrape itself
-		return anything
-	}
-	v, ok := e.(*parser.VectorSelector)
-	if !ok || v.Timestamp != nil || v.StartOrEnd != 0 {
-		return anything
-	}
-	back := v.OriginalOffset.Seconds()
-	return bounds{low: back, high: back + lookback}
-}
 
 // clocks are what PromQL's functions of dates return
 // (https://prometheus.io/docs/prometheus/latest/querying/functions/).

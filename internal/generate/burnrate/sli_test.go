@@ -59,10 +59,9 @@ func TestMostRequestsLatePageWithinFiveMinutes(t *testing.T) {
 			for at := time.Duration(0); at <= begin+max(tt.page, tt.ticket, 70*time.Minute); at += 30 * time.Second {
 				for _, g := range r.Groups[:1] {
 					for _, rule := range g.Rules {
-						for _, f := range e.eval(t, rule, time.Unix(0, 0).Add(at)) {
-							if _, seen := first[f.Labels["severity"]]; !seen {
-								first[f.Labels["severity"]] = at - begin
-							}
+						fires := e.eval(t, rule, time.Unix(0, 0).Add(at))
+						if _, seen := first[rule.Labels["severity"]]; fires && !seen {
+							first[rule.Labels["severity"]] = at - begin
 						}
 					}
 				}

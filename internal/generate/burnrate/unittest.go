@@ -1,7 +1,6 @@
 package burnrate
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"math"
@@ -12,8 +11,6 @@ import (
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/model/rulefmt"
-	"github.com/prometheus/prometheus/template"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
@@ -36,43 +33,30 @@ type scenario struct {
 
 type check struct {
 	minute int
-	rule   *rulefmt.Rule // nil: there is none of the kind
+	alert  string
 	fires  bool
 }
 
 // tests appends the unit tests of the promise's alerts.
-func (s *sli) tests(out *Rules) error {
+func (s *sli) tests(out *Rules) {
 	target, ok := s.example()
 	if !ok {
 		out.warn("%s: no unit tests, for no example of its matchers was found that an earlier objective or another matcher does not claim", s.id)
-		return nil
+		return
 	}
 	for _, c := range append(s.burning(), s.quietScenarios()...) {
-		if err := s.test(out, target, c, s.series(target, c.phases)); err != nil {
-			return err
-		}
+		out.Tests = append(out.Tests, s.test(c, s.series(target, c.phases)))
 	}
 	if !s.countsBuckets() {
-		return nil
+		return
 	}
-	unknown := s.unknown()
+	unknown := UnknownName(s.promise)
 	steady := []phase{{minutes: 45, events: 60, all: 60}}
 	series := s.series(target, steady)
-	if err := s.test(out, target, scenario{"is silent where a bucket is at the edge", steady, []check{{45, &unknown, false}}}, series); err != nil {
-		return err
-	}
-	series = slices.DeleteFunc(slices.Clone(series), func(s generate.TestSeries) bool { return strings.Contains(s.Series, "_bucket{") })
-	return s.test(out, target, scenario{"fires where none is", steady, []check{{45, &unknown, true}}}, series)
-}
-
-// rule returns the alert of a severity, nil where there is none.
-func (s *sli) rule(severity catalog.Severity) *rulefmt.Rule {
-	levels := s.at(severity)
-	if len(levels) == 0 {
-		return nil
-	}
-	r := s.alert(severity, levels)
-	return &r
+	unplaced := slices.DeleteFunc(slices.Clone(series), func(s generate.TestSeries) bool { return strings.Contains(s.Series, "_bucket{") })
+	out.Tests = append(out.Tests,
+		s.test(scenario{"is silent where a bucket is at the edge", steady, []check{{45, unknown, false}}}, series),
+		s.test(scenario{"fires where none is", steady, []check{{45, unknown, true}}}, unplaced))
 }
 
 // burning returns the scenarios with lasting failures. In a short history every
@@ -83,23 +67,23 @@ func (s *sli) burning() []scenario {
 	var out []scenario
 	clean := 0
 	for _, severity := range []catalog.Severity{catalog.Page, catalog.Ticket} {
-		rule := s.rule(severity)
-		if rule == nil {
+		levels, alert := s.at(severity), AlertName(s.promise, severity)
+		if len(levels) == 0 {
 			continue
 		}
 		lowest, short := 1.0, time.Duration(0)
-		for _, l := range s.at(severity) {
+		for _, l := range levels {
 			lowest, short = min(lowest, l.Threshold(s.budget)), max(short, l.Short)
 		}
 		fires := minutes(forDuration(severity)) + 15
 		clean = max(clean, minutes(short+2*Base))
-		over.checks = append(over.checks, check{fires, rule, true}, check{incident + minutes(short+2*Base), rule, false})
+		over.checks = append(over.checks, check{fires, alert, true}, check{incident + minutes(short+2*Base), alert, false})
 
 		const many = 1_000_000
 		below := scenario{
 			"is silent at nine tenths of the lowest burn rate of a " + severity.String(),
 			[]phase{{minutes: fires, events: many, bad: int64(0.9 * lowest * many), all: many}},
-			[]check{{fires, rule, false}},
+			[]check{{fires, alert, false}},
 		}
 		out = append(out, below)
 	}
@@ -120,8 +104,8 @@ func (s *sli) quietScenarios() []scenario {
 			{minutes: 15, events: c.each, all: c.each}, {minutes: 1, events: 1, bad: 1, all: 1}, {minutes: 20, events: c.each, all: c.each},
 		}}
 		for _, severity := range []catalog.Severity{catalog.Page, catalog.Ticket} {
-			if rule := s.rule(severity); rule != nil {
-				q.checks = append(q.checks, check{16 + minutes(forDuration(severity)) + 1, rule, false})
+			if len(s.at(severity)) > 0 {
+				q.checks = append(q.checks, check{16 + minutes(forDuration(severity)) + 1, AlertName(s.promise, severity), false})
 			}
 		}
 		out = append(out, q)
@@ -129,54 +113,14 @@ func (s *sli) quietScenarios() []scenario {
 	return out
 }
 
-func (s *sli) test(out *Rules, target map[string]string, c scenario, series []generate.TestSeries) error {
+// test writes a scenario as promtool reads it.
+func (s *sli) test(c scenario, series []generate.TestSeries) generate.UnitTest {
 	test := generate.UnitTest{SLO: s.id, Name: s.id + " " + c.name, Interval: model.Duration(time.Minute), Series: series}
 	for _, k := range c.checks {
-		a := generate.AlertTest{At: model.Duration(time.Duration(k.minute) * time.Minute), Alert: k.rule.Alert}
-		if k.fires {
-			f, err := s.firing(*k.rule, target)
-			if err != nil {
-				return err
-			}
-			a.Firing = []generate.Firing{f}
-		}
-		test.Alerts = append(test.Alerts, a)
+		at := time.Duration(k.minute) * time.Minute
+		test.Exprs = append(test.Exprs, generate.FiringTest(k.alert, fmt.Sprintf(",slo=%q", s.id), at, 0, k.fires))
 	}
-	out.Tests = append(out.Tests, test)
-	return nil
-}
-
-// firing returns an alert as it fires on a target where every event is bad.
-func (s *sli) firing(rule rulefmt.Rule, target map[string]string) (generate.Firing, error) {
-	found := map[string]string{"slo": s.id} // the labels of the expression's result
-	for _, name := range s.cfg.By {
-		if v := target[name]; v != "" {
-			found[name] = v
-		}
-	}
-	f := generate.Firing{Labels: maps.Clone(found), Annotations: map[string]string{}}
-	for _, texts := range []struct{ from, to map[string]string }{{rule.Labels, f.Labels}, {rule.Annotations, f.Annotations}} {
-		for name, text := range texts.from {
-			var err error
-			text = strings.ReplaceAll(text, s.causes(), "") // no other alert is active
-			if texts.to[name], err = expand(text, found); err != nil {
-				return f, fmt.Errorf("%s of %s: %w", name, rule.Alert, err)
-			}
-		}
-	}
-	return f, nil
-}
-
-// expand expands an alert's text as Prometheus would where every event is bad,
-// or one comes per second: the value is 1 in either case.
-func expand(text string, found map[string]string) (string, error) {
-	data := struct {
-		Labels, ExternalLabels map[string]string
-		ExternalURL            string
-		Value                  float64
-	}{found, nil, "", 1}
-	const variables = "{{$labels := .Labels}}{{$externalLabels := .ExternalLabels}}{{$externalURL := .ExternalURL}}{{$value := .Value}}"
-	return template.NewTemplateExpander(context.Background(), variables+text, "alert", data, 0, nil, nil, nil).Expand()
+	return test
 }
 
 // series returns what the promise counts under some traffic: of one target.

@@ -16,13 +16,13 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/baseline"
 	"github.com/sixty-dev/sixty/internal/cli/command"
+	"github.com/sixty-dev/sixty/internal/diagnose/gather"
 	"github.com/sixty-dev/sixty/internal/diagnose/settings"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard/grafana"
 	"github.com/sixty-dev/sixty/internal/generate/pack"
 	"github.com/sixty-dev/sixty/internal/generate/replay"
-	"github.com/sixty-dev/sixty/internal/diagnose/gather"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 

@@ -21,12 +21,10 @@ import (
 // serveFlags are the flags with which simulate serves a make-believe fleet
 // instead of printing what would be.
 type serveFlags struct {
-	addr             string // "": do not serve
-	scenario         string
-	accelerate       float64
-	router, exporter string
-	model            string
-	queueLimit       int
+	addr       string // "": do not serve
+	scenario   string
+	accelerate float64
+	exporter   string
 }
 
 // exporterOffset leads from vLLM's usual port, 8000, to that of dcgm-exporter.
@@ -36,15 +34,15 @@ func (f *serveFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.addr, "serve", "", "serve make-believe vLLM servers at this `address`, such as :8000 (loopback unless a host is given)")
 	fs.StringVar(&f.scenario, "scenario", "", "with --serve: traffic and a fault from inside, by the `name` of the pathology it leads to (default: only your traffic)")
 	fs.Float64Var(&f.accelerate, "accelerate", 1, "with --serve: simulated seconds in a second")
-	fs.StringVar(&f.router, "router", "", "with --serve: `address` of a router in front of the replicas")
 	fs.StringVar(&f.exporter, "gpu-exporter", "", "with --serve: `address` of a make-believe dcgm-exporter (default: a port 1400 above; off: none)")
-	fs.StringVar(&f.model, "served-model-name", "llama-8b", "with --serve: the model's `name`")
-	fs.IntVar(&f.queueLimit, "max-num-queued-reqs", 0, "with --serve: answer 503 from so many requests on (0.29 and later)")
 }
+
+// servedModelName is the flag of vllm serve that names the model.
+const servedModelName = "served-model-name"
 
 // refuseWithoutServe is the error of flags that need --serve and came without it.
 func (f *serveFlags) refuseWithoutServe(changed func(string) bool) error {
-	for _, name := range []string{"scenario", "accelerate", "router", "gpu-exporter", "served-model-name", "max-num-queued-reqs"} {
+	for _, name := range []string{"scenario", "accelerate", "gpu-exporter"} {
 		if changed(name) {
 			return hint.With(fmt.Errorf("--%s goes with --serve", name), "add an address, such as --serve :8000")
 		}
@@ -85,7 +83,7 @@ func (f *simulateFlags) runServers(ctx context.Context, stdout, stderr io.Writer
 func (f *simulateFlags) fleet() (cfg fleet.Config, ignored []string, err error) {
 	v := &f.serve
 	cfg = fleet.Config{
-		Addr: v.addr, Router: v.router, Exporter: v.exporter, Accelerate: v.accelerate, Model: v.model, MaxQueuedRequests: v.queueLimit,
+		Addr: v.addr, Exporter: v.exporter, Accelerate: v.accelerate,
 		Replicas: f.Replicas, Seed: f.Load.Seed, Scenario: fleet.WithoutTraffic(),
 	}
 	if f.ReleaseOf != "" {
@@ -102,6 +100,8 @@ func (f *simulateFlags) fleet() (cfg fleet.Config, ignored []string, err error) 
 	if err != nil {
 		return cfg, nil, err
 	}
+	cfg.Model = args[servedModelName].Value
+	delete(args, servedModelName)
 	if cfg.Scenario.Settings, ignored, err = cfg.Scenario.Settings.With(args); err != nil {
 		return cfg, nil, fmt.Errorf("--%s: %w", asked.FlagArgs, err)
 	}

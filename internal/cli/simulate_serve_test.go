@@ -16,20 +16,20 @@ func TestServedServersAnswerUntilTheyAreInterrupted(t *testing.T) {
 	var out outputtest.Buffer
 	root := newRoot(&out, &out)
 	root.SetArgs([]string{
-		"simulate", "--serve", "127.0.0.1:0", "--replicas", "2", "--router", ":0", "--vllm-version", "0.33",
-		"--scenario", "idle", "--engine-args", "--max-num-seqs 8 --api-key secret", "--accelerate", "100",
+		"simulate", "--serve", "127.0.0.1:0", "--replicas", "2", "--vllm-version", "0.33",
+		"--scenario", "idle", "--engine-args", "--max-num-seqs 8 --served-model-name qwen --api-key secret", "--accelerate", "100",
 	})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- root.ExecuteContext(ctx) }()
 	defer stop()
-	url := regexp.MustCompile(`(replica 1|router|GPU exporter) +(http://\S+)`)
+	url := regexp.MustCompile(`(replica 0|replica 1|GPU exporter) +(http://\S+)`)
 	polltest.True(func() bool { return strings.Contains(out.String(), "nobody: The users have gone home") })
 	found := url.FindAllStringSubmatch(out.String(), -1)
 	if len(found) != 3 || !strings.Contains(out.String(), "does not know --api-key") || strings.Contains(out.String(), "secret") {
 		t.Fatalf("the command said:\n%s", out.String())
 	}
-	for i, want := range []string{"vllm:admission_rejections_total", `"llama-8b"`, "DCGM_FI_DEV_SM_CLOCK"} {
+	for i, want := range []string{"vllm:admission_rejections_total", `"qwen"`, "DCGM_FI_DEV_SM_CLOCK"} {
 		u := found[i][2] + []string{"/metrics", "/v1/models", ""}[i]
 		resp, err := http.Get(u)
 		if err != nil {

@@ -42,7 +42,7 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 			{Title: "Limits", Flags: []string{"connect-timeout", "header-timeout", "request-timeout", "idle-timeout", "client-timeout", "drain-timeout", "drain-delay", "max-body", "max-requests"}},
 			{Title: "Admission", Flags: []string{"knee", "max-concurrent", "max-token-rate", "max-queued", "queue-timeout", "priority-header"}},
 			{Title: "What is measured", Flags: []string{"ask-usage", "tenant-header", "max-tenants", "hash-tenants", "leak-age", "access-log", "otlp", "trace-sample"}},
-			{Title: "Where to serve", Flags: []string{"serve", "simulate scenario", "router", "gpu-exporter", "served-model-name", "max-num-queued-reqs", "accelerate"}},
+			{Title: "Where to serve", Flags: []string{"serve", "simulate scenario", "gpu-exporter", "accelerate"}},
 			{Title: "Metrics as they are named", Flags: []string{"dialect", "detect", "instance-labels", "model-labels", "gpu-labels"}},
 			{Title: "What to scrape", Flags: []string{
 				"server", "target", "gpu-target", "gpu", "cluster", "namespace", "selector", "port", "job",

@@ -20,8 +20,7 @@ type core struct {
 	now      time.Duration
 	events   eventHeap
 	number   uint64 // of events, to order equal times
-	rng      *rand.Rand
-	turn     int // of the router
+	turn     int    // of the router
 	phase    int
 	phaseEnd time.Duration
 	traffic  *traffic
@@ -31,7 +30,7 @@ type core struct {
 
 // newCore returns a fleet at the beginning of its scenario's first phase.
 func newCore(sc Scenario, server Server, replicas int, seed uint64, wall func(time.Duration) time.Time) (*core, error) {
-	c := &core{scenario: sc, rng: rand.New(rand.NewPCG(seed, 1)), wall: wall, phase: -1}
+	c := &core{scenario: sc, wall: wall, phase: -1}
 	for i := range replicas {
 		r := newReplica(server, i, wall)
 		if err := r.start(0); err != nil {

@@ -24,7 +24,6 @@ import (
 // Config says what to serve. The zero value of a field is what its comment says.
 type Config struct {
 	Addr     string // of the first replica, the others on the ports behind it; "": free loopback ports
-	Router   string // of a router in front; "": none
 	Exporter string // of the GPU exporter; "": none, ":0" a free port
 	Replicas int    // 0: what the scenario has
 
@@ -37,8 +36,6 @@ type Config struct {
 	// Warm is how much of the first phase has passed when Start returns: a server
 	// that has served for minutes, with the counters to show for it.
 	Warm time.Duration
-
-	MaxQueuedRequests int // --max-num-queued-reqs; 0: no limit
 }
 
 // Limits of a Config.
@@ -73,9 +70,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("acceleration %v: want more than 0 and at most %d", c.Accelerate, MaxAccelerate)
 	case c.Warm < 0 || c.Warm > maxWarm || c.Warm > 0 && len(c.Scenario.Phases) > 1 && c.Warm >= c.Scenario.Phases[0].For:
 		return c, fmt.Errorf("a warm-up of %v: want less than the first phase of %s, and at most %v", c.Warm, c.Scenario.Name, maxWarm)
-	case c.MaxQueuedRequests < 0:
-		return c, fmt.Errorf("a limit of %d queued requests", c.MaxQueuedRequests)
-	case c.MaxQueuedRequests > 0 && !c.Release.AtLeast(vllm.LimitsQueuedRequests):
+	case c.Scenario.Settings.MaxQueuedRequests > 0 && !c.Release.AtLeast(vllm.LimitsQueuedRequests):
 		return c, hint.With(fmt.Errorf("vLLM %s has no limit on queued requests", c.Release), "imitate 0.33")
 	}
 	return c, nil
@@ -91,7 +86,6 @@ type Fleet struct {
 	outbox [][]delivery // by replica: tokens that will be sent, in order of time
 
 	replicas []*site
-	router   *site // nil: none
 	exporter *site // nil: none
 
 	kick chan struct{} // something came that the loop does not expect
@@ -131,7 +125,6 @@ func Start(cfg Config) (*Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	server.Engine.MaxQueuedRequests = cfg.MaxQueuedRequests
 	began := time.Now().Add(-time.Duration(float64(cfg.Warm) / cfg.Accelerate))
 	f := &Fleet{cfg: cfg, began: began, kick: make(chan struct{}, 1), done: make(chan struct{})}
 	if f.core, err = newCore(cfg.Scenario, server, cfg.Replicas, cfg.Seed, f.wall); err != nil {
@@ -171,12 +164,6 @@ func (f *Fleet) listen() error {
 			return err
 		}
 		f.replicas = append(f.replicas, s)
-	}
-	if f.cfg.Router != "" {
-		f.router = &site{addr: local(f.cfg.Router), handler: f.routerHandler()}
-		if err := f.open(f.router); err != nil {
-			return err
-		}
 	}
 	if f.cfg.Exporter != "" {
 		f.exporter = &site{addr: local(f.cfg.Exporter), handler: f.exporterHandler()}
@@ -243,11 +230,13 @@ func (f *Fleet) URLs() []string {
 	return urls
 }
 
-// RouterURL is the base URL of the router, "" without one.
-func (f *Fleet) RouterURL() string { return f.router.base() }
-
 // ExporterURL is the base URL of the GPU exporter, "" without one.
-func (f *Fleet) ExporterURL() string { return f.exporter.base() }
+func (f *Fleet) ExporterURL() string {
+	if f.exporter == nil {
+		return ""
+	}
+	return f.exporter.url
+}
 
 // Describe says where what is, and what to try on it.
 func (f *Fleet) Describe(w io.Writer) {
@@ -256,9 +245,6 @@ func (f *Fleet) Describe(w io.Writer) {
 	for i, u := range urls {
 		fmt.Fprintf(w, "  replica %d     %s\n", i, u)
 	}
-	if u := f.RouterURL(); u != "" {
-		fmt.Fprintf(w, "  router        %s\n", u)
-	}
 	if u := f.ExporterURL(); u != "" {
 		fmt.Fprintf(w, "  GPU exporter  %s/metrics\n", u)
 		urls = append(urls, u)
@@ -266,13 +252,6 @@ func (f *Fleet) Describe(w io.Writer) {
 	fmt.Fprintf(w, "try: sixty diagnose %s\n", strings.Join(urls, " "))
 	fmt.Fprintf(w, "     curl %s/v1/completions -H 'Content-Type: application/json' -d '{\"prompt\":\"Hello\",\"max_tokens\":20,\"stream\":true}'\n", f.URL(0))
 	fmt.Fprintln(w, "end it with ctrl-C")
-}
-
-func (s *site) base() string {
-	if s == nil {
-		return ""
-	}
-	return s.url
 }
 
 // Phase returns the scenario's phase, counted from 0, and how much of it is
@@ -302,7 +281,7 @@ func (f *Fleet) Close() error {
 	defer f.wg.Wait()
 	defer f.mu.Unlock()
 	var errs []error
-	for _, s := range append([]*site{f.router, f.exporter}, f.replicas...) {
+	for _, s := range append([]*site{f.exporter}, f.replicas...) {
 		if s != nil && s.server != nil {
 			errs = append(errs, s.server.Close())
 			s.server = nil

@@ -241,14 +241,13 @@ func await(t *testing.T, c *http.Client, url, want string) {
 }
 
 func TestTheOtherEndpoints(t *testing.T) {
-	f, c := started(t, fleet.Config{Replicas: 2, Router: ":0", Exporter: ":0"})
+	f, c := started(t, fleet.Config{Replicas: 2, Exporter: ":0"})
 	for _, tt := range []struct{ url, want string }{
 		{f.URL(0) + "/health", ""},
 		{f.URL(1) + "/ping", ""},
 		{f.URL(0) + "/version", `{"version":"0.23.0"}`},
 		{f.URL(0) + "/load", `{"server_load":0}`},
 		{f.URL(1) + "/v1/models", `"max_model_len":8192`},
-		{f.RouterURL() + "/v1/models", `"id":"llama-8b"`},
 		{f.ExporterURL() + "/metrics", `DCGM_FI_DEV_SM_CLOCK{gpu="1",`},
 		{f.ExporterURL() + "/fleet/metrics", "sixty_fleet_lateness_seconds_count"},
 		{f.URL(0) + "/fleet/metrics", "sixty_fleet_streams"},
@@ -265,27 +264,14 @@ func TestTheOtherEndpoints(t *testing.T) {
 	}
 }
 
-func TestTheRouterSpreadsRequests(t *testing.T) {
-	f, c := started(t, fleet.Config{Replicas: 2, Router: ":0"})
-	for range 6 {
-		if status, body := post(t, c, f.RouterURL()+"/v1/completions", `{"prompt":"one","max_tokens":2,"ignore_eos":true}`); status != 200 {
-			t.Fatalf("%d %s", status, body)
-		}
-	}
-	for i := range 2 {
-		_, page := get(t, c, f.URL(i)+"/metrics")
-		if want := `vllm:request_success_total{engine="0",finished_reason="length",model_name="llama-8b"} 3.0`; !strings.Contains(page, want) {
-			t.Errorf("replica %d did not get half of the requests", i)
-		}
-	}
-}
-
 func TestAFullQueueGives503(t *testing.T) {
 	r, err := fleet.ParseRelease("0.33")
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, c := started(t, fleet.Config{Release: r, MaxQueuedRequests: 1, Accelerate: 1})
+	full := fleet.WithoutTraffic()
+	full.Settings.MaxQueuedRequests = 1
+	f, c := started(t, fleet.Config{Release: r, Scenario: full, Accelerate: 1})
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.URL(0)+"/v1/completions", strings.NewReader(`{"prompt":"one","max_tokens":8000,"ignore_eos":true,"stream":true}`))
@@ -341,14 +327,15 @@ func TestConfigurationsThatCannotBeServed(t *testing.T) {
 	}
 	tiny := fleet.WithoutTraffic()
 	tiny.Settings.NumBlocks = 10
+	full := fleet.WithoutTraffic()
+	full.Settings.MaxQueuedRequests = 5
 	for name, cfg := range map[string]fleet.Config{
 		"too many replicas":           {Replicas: fleet.MaxReplicas + 1},
 		"fewer than the scenario has": {Replicas: 1, Scenario: imbalance},
 		"a negative acceleration":     {Accelerate: -1},
 		"an address without a port":   {Addr: "localhost"},
-		"a queue limit before 0.29":   {MaxQueuedRequests: 5},
+		"a queue limit before 0.29":   {Scenario: full},
 		"a cache for no sequence":     {Scenario: tiny},
-		"a negative queue limit":      {MaxQueuedRequests: -1},
 		"an address that is taken":    {Addr: "256.0.0.1:80"},
 	} {
 		if f, err := fleet.Start(cfg); err == nil {

@@ -77,27 +77,6 @@ func (f *Fleet) replicaHandler(i int) http.Handler {
 	return mux
 }
 
-// routerHandler sends each request to a replica: where the phase's weights or
-// the least load lead.
-func (f *Fleet) routerHandler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		to := -1
-		f.updateCore(func(c *core, _ time.Duration) {
-			if replica := c.pick(c.rng); replica != nil && replica.up {
-				to = replica.gpu.number
-			}
-		})
-		if to < 0 {
-			refuse(w, &refusal{status: statusUnavailable, kind: "ServiceUnavailableError", text: "no replica answers"})
-			return
-		}
-		f.replicas[to].handler.ServeHTTP(w, r)
-	})
-	mux.Handle("GET "+ownMetrics, f.ownMetrics())
-	return mux
-}
-
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	b, err := json.Marshal(v)
 	if err != nil {

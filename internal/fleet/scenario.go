@@ -32,6 +32,7 @@ type Scenario struct {
 // default of the fleet.
 type Settings struct {
 	MaxNumSeqs, MaxNumBatchedTokens, MaxModelLen, NumBlocks, BlockSize int
+	MaxQueuedRequests                                                  int // 0: no limit
 
 	NoChunkedPrefill, NoPrefixCaching bool
 
@@ -48,6 +49,7 @@ func (s Settings) With(args engine.Config) (Settings, []string, error) {
 	numbers := map[string]*int{
 		engine.MaxNumSeqs: &s.MaxNumSeqs, engine.MaxNumBatchedTokens: &s.MaxNumBatchedTokens, engine.MaxModelLen: &s.MaxModelLen,
 		engine.NumBlocksOverride: &s.NumBlocks, engine.BlockSize: &s.BlockSize,
+		engine.MaxQueuedRequests: &s.MaxQueuedRequests,
 	}
 	switches := map[string]*bool{engine.ChunkedPrefill: &s.NoChunkedPrefill, engine.PrefixCaching: &s.NoPrefixCaching}
 	var ignored []string
@@ -179,6 +181,7 @@ func (s Settings) Server(r engine.Release, model string) (Server, error) {
 	override(&cfg.MaxModelLen, s.MaxModelLen)
 	override(&cfg.NumBlocks, s.NumBlocks)
 	override(&cfg.BlockSize, s.BlockSize)
+	cfg.MaxQueuedRequests = s.MaxQueuedRequests
 	cfg.ChunkedPrefill, cfg.PrefixCaching = !s.NoChunkedPrefill, !s.NoPrefixCaching
 	server := Server{
 		Release: r, Model: model, Engine: cfg, Cost: s.Cost, HostTime: s.HostTime,

@@ -63,7 +63,8 @@ type endpoint struct {
 func newEndpoint(t Target, vocab *Vocabulary) (*endpoint, error) {
 	u, err := url.Parse(t.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, hint.With(fmt.Errorf("target %q is not an http or https URL", redact(t.URL)), "write it as http://host:8000")
+		// What cannot be read may hold a password.
+		return nil, hint.With(errors.New("the target is not an http or https URL"), "write it as http://host:8000")
 	}
 	e := &endpoint{target: t, vocab: vocab}
 	if err := e.locate(u); err != nil {
@@ -76,14 +77,6 @@ func newEndpoint(t Target, vocab *Vocabulary) (*endpoint, error) {
 		return nil, errors.New("chat prompts cannot be token ids")
 	}
 	return e, e.template()
-}
-
-// redact hides the password of a URL that may not even parse.
-func redact(raw string) string {
-	if u, err := url.Parse(raw); err == nil {
-		return u.Redacted()
-	}
-	return "(unreadable)"
 }
 
 // locate finds the API's URL.

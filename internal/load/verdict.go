@@ -50,7 +50,6 @@ func (s *summary) judge() Judgement {
 func (s *summary) judgeArrivals(j *Judgement) {
 	n := 0.0
 	var sum, squares, last, due float64
-	late := 0.0
 	for _, r := range s.bySent {
 		if r.Turn != 0 || r.Outcome == Unfinished {
 			continue
@@ -61,9 +60,6 @@ func (s *summary) judgeArrivals(j *Judgement) {
 			sum, squares = sum+g, squares+g*g
 		}
 		last, due = at, max(due, r.Scheduled.Seconds())
-		if r.SendLag().Seconds() > maxSendLag {
-			late++
-		}
 		n++
 	}
 	if n < 3 || sum <= 0 {

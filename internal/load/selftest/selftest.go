@@ -67,16 +67,14 @@ type Outcome struct {
 	RequestsPS float64 `json:"requests_per_second"`
 	EventsPS   float64 `json:"events_per_second"`
 	PerEvent   float64 `json:"cpu_per_event"`
-	PerRequest float64 `json:"cpu_per_request"`
 	Cores      float64 `json:"cores_used"`
 	LagP50     float64 `json:"send_lag_p50"`
 	LagP99     float64 `json:"send_lag_p99"`
 	ReceiveP50 float64 `json:"receive_lag_p50"`
 	ReceiveP99 float64 `json:"receive_lag_p99"`
 	ArrivalCV  float64 `json:"arrival_cv"`
-	First      float64 `json:"first_request"` // seconds from the start to the first request
-	ResidentMB float64 `json:"resident_mb"`   // the process' highest so far
-	Spoiled    bool    `json:"spoiled"`       // the generator's own verdict
+	ResidentMB float64 `json:"resident_mb"` // the process' highest so far
+	Spoiled    bool    `json:"spoiled"`     // the generator's own verdict
 }
 
 // Run runs a case. serve starts a scripted server and returns its URL and how
@@ -100,7 +98,6 @@ func Run(ctx context.Context, c Case, serve func(context.Context, loadtest.Scrip
 		a := workload.Poisson(c.Rate)
 		cfg.Arrivals, shape.Arrivals = &a, &a
 	}
-	begin := time.Now()
 	r, err := load.New(cfg)
 	if err != nil {
 		return nil, err
@@ -114,15 +111,7 @@ func Run(ctx context.Context, c Case, serve func(context.Context, loadtest.Scrip
 		return nil, err
 	}
 	res := load.Summarize(rec, load.Settings{Target: load.Asked{Stream: c.Stream}, Load: shape, Warmup: 0})
-	o := compare(c, rec, res, truths)
-	first := time.Duration(math.MaxInt64)
-	for q := range rec.Records() {
-		first = min(first, q.Sent)
-	}
-	if rec.Len() > 0 {
-		o.First = (rec.Start.Sub(begin) + first).Seconds()
-	}
-	return o, nil
+	return compare(c, rec, res, truths), nil
 }
 
 // fetch asks the server for its truth.
@@ -157,9 +146,6 @@ func compare(c Case, rec *load.Recording, res *load.Result, truths []loadtest.Tr
 	seconds := res.Duration
 	if seconds > 0 {
 		o.RequestsPS, o.EventsPS, o.Cores = float64(o.Requests)/seconds, float64(rec.Events)/seconds, g.CPU/seconds
-	}
-	if o.Requests > 0 {
-		o.PerRequest = g.CPU / float64(o.Requests)
 	}
 	var first, gaps []float64
 	for _, t := range truths {

@@ -24,17 +24,16 @@ import (
 	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/common/config"
 	"github.com/prometheus/common/model"
-	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
-// Defaults of Config.
+// Limits of one query and its answer.
 const (
-	DefaultTimeout     = 30 * time.Second
-	DefaultMaxResponse = 256 << 20
+	queryTimeout = 30 * time.Second
+	maxResponse  = 256 << 20
 )
 
 // Config configures a Client. URL is required.
@@ -47,24 +46,14 @@ type Config struct {
 	// HTTPHeaders there may carry X-Scope-OrgID. The zero value stands for
 	// config.DefaultHTTPClientConfig.
 	HTTP config.HTTPClientConfig
-
-	// Timeout of one query, DefaultTimeout when 0.
-	Timeout time.Duration
-
-	// MaxResponse is the largest answer in bytes, DefaultMaxResponse when 0.
-	MaxResponse int64
-
-	// Matchers are added to every selector, such as the cluster to look at.
-	Matchers []*labels.Matcher
 }
 
 // Client asks a server. It is safe for concurrent use.
 type Client struct {
-	base     *url.URL
-	http     *http.Client
-	api      v1.API
-	timeout  time.Duration
-	matchers []*labels.Matcher
+	base    *url.URL
+	http    *http.Client
+	api     v1.API
+	timeout time.Duration
 
 	mu         sync.Mutex
 	impossible int    // values dropped that are no measurements
@@ -90,15 +79,6 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Timeout < 0 || cfg.MaxResponse < 0 {
-		return nil, errors.New("query API: negative limit")
-	}
-	if cfg.Timeout == 0 {
-		cfg.Timeout = DefaultTimeout
-	}
-	if cfg.MaxResponse == 0 {
-		cfg.MaxResponse = DefaultMaxResponse
-	}
 	if reflect.ValueOf(cfg.HTTP).IsZero() {
 		cfg.HTTP = config.DefaultHTTPClientConfig
 	}
@@ -109,12 +89,12 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("query API: HTTP settings: %w", err)
 	}
-	client.Transport = &transport{next: client.Transport, limit: cfg.MaxResponse}
+	client.Transport = &transport{next: client.Transport, limit: maxResponse}
 	c, err := api.NewClient(api.Config{Address: base.String(), Client: client})
 	if err != nil {
 		return nil, fmt.Errorf("query API: %w", err)
 	}
-	return &Client{base: base, http: client, api: v1.NewAPI(c), timeout: cfg.Timeout, matchers: cfg.Matchers}, nil
+	return &Client{base: base, http: client, api: v1.NewAPI(c), timeout: queryTimeout}, nil
 }
 
 // Close closes the connections that are kept for the next query.
@@ -229,16 +209,9 @@ func (c *Client) Warnings() []string {
 	return []string{fmt.Sprintf("%d values dropped from the server's answers that are infinite or absurdly large, first of %s", c.impossible, c.first)}
 }
 
-// sendQuery adds the matchers and the time limit, sends the query, and once more when
-// the connection was reset, as a kept one is when the server restarts.
+// sendQuery adds the time limit, sends the query, and once more when the connection was
+// reset, as a kept one is when the server restarts.
 func (c *Client) sendQuery(ctx context.Context, expr string, send func(context.Context, string) (model.Value, v1.Warnings, error)) (v model.Value, partial, err error) {
-	if len(c.matchers) > 0 {
-		tree, err := indicator.Rewrite(expr, indicator.Rewriting{Matchers: c.matchers})
-		if err != nil {
-			return nil, nil, fmt.Errorf("query: %w", err)
-		}
-		expr = tree.String()
-	}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	v, warnings, err := send(ctx, expr)

@@ -17,7 +17,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/common/config"
 	"github.com/prometheus/common/model"
-	"github.com/prometheus/prometheus/model/labels"
 	"go.uber.org/goleak"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
@@ -110,27 +109,21 @@ func TestQueryRange(t *testing.T) {
 	}
 }
 
-func TestMatchersAndCredentialsAreSent(t *testing.T) {
-	var query, tenant, token string
+func TestCredentialsAreSent(t *testing.T) {
+	var tenant, token string
 	u := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		query, tenant, token = r.FormValue("query"), r.Header.Get("X-Scope-OrgID"), r.Header.Get("Authorization")
+		tenant, token = r.Header.Get("X-Scope-OrgID"), r.Header.Get("Authorization")
 		answer(200, oneSample+"}")(w, r)
 	})
 	h := config.DefaultHTTPClientConfig
 	h.BearerToken = "token"
 	h.HTTPHeaders = &config.Headers{Headers: map[string]config.Header{"X-Scope-OrgID": {Values: []string{"team"}}}}
-	c := newClient(t, Config{URL: u, HTTP: h, Matchers: []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "cluster", "eu")}})
-	if _, err := c.Query(t.Context(), `sum(rate(a{b="c"}[1m])) / sum(d)`, at); err != nil {
+	c := newClient(t, Config{URL: u, HTTP: h})
+	if _, err := c.Query(t.Context(), "up", at); err != nil {
 		t.Fatal(err)
-	}
-	if want := `sum(rate(a{b="c",cluster="eu"}[1m])) / sum(d{cluster="eu"})`; query != want {
-		t.Errorf("query %s, want %s", query, want)
 	}
 	if tenant != "team" || token != "Bearer token" {
 		t.Errorf("tenant %q, token %q", tenant, token)
-	}
-	if _, err := c.Query(t.Context(), "sum(", at); err == nil {
-		t.Error("an expression that does not parse: no error")
 	}
 }
 
@@ -229,12 +222,13 @@ func TestErrorsHaveAWayOut(t *testing.T) {
 		}, "", "no answer within 300ms", "shorter --window"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			timeout := DefaultTimeout
-			if strings.Contains(tc.err, "300ms") {
-				timeout = 300 * time.Millisecond
-			}
 			u := strings.Replace(serve(t, tc.handler), "http://", "http://user:secret@", 1) + tc.path
-			v, err := newClient(t, Config{URL: u, Timeout: timeout, MaxResponse: 100_000}).Query(t.Context(), "up", at)
+			c := newClient(t, Config{URL: u})
+			c.http.Transport.(*transport).limit = 100_000
+			if strings.Contains(tc.err, "300ms") {
+				c.timeout = 300 * time.Millisecond
+			}
+			v, err := c.Query(t.Context(), "up", at)
 			if err == nil {
 				t.Fatalf("no error but %v", v)
 			}
@@ -301,7 +295,6 @@ func TestNewRefuses(t *testing.T) {
 		"no address":                {},
 		"a scheme of files":         {URL: "file:///etc/passwd"},
 		"no host":                   {URL: "http://"},
-		"a negative timeout":        {URL: "a:1", Timeout: -1},
 		"contradicting credentials": {URL: "a:1", HTTP: bad},
 	} {
 		if _, err := New(cfg); err == nil {

@@ -73,7 +73,7 @@ func (c *Collector) API(limits QueryLimits) http.Handler {
 		func() []notifications.Notification { return nil },
 		func() (<-chan notifications.Notification, func(), bool) { return nil, nil, false },
 		c.opts.Registry, c.opts.Registry, nil, false, nil, false, false, false, false,
-		embedded.DefaultLookback, false, false, nil, features.NewRegistry(),
+		embedded.Lookback, false, false, nil, features.NewRegistry(),
 		apiv1.OpenAPIOptions{ExternalURL: c.opts.ExternalURL.String()}, parser.NewParser(parser.Options{}),
 	)
 	r := route.New()

@@ -16,7 +16,8 @@ func FuzzAppend(f *testing.F) {
 	f.Add([]byte("# TYPE h histogram\nh_bucket{le=\"1\"} 1\nh_sum -1\nprocess_start_time_seconds 1e300\n"), []byte("{\"a b\"} 1\n"), int64(-5), int64(1<<62))
 	f.Add(metricstest.Page(1), metricstest.Page(2), int64(2_000_000), int64(2_001_000))
 	f.Fuzz(func(t *testing.T, one, two []byte, at, later int64) {
-		s := openStore(t, Config{MaxSeries: 10_000})
+		s := openStore(t, Config{})
+		s.maxSeries = 10_000
 		for _, x := range []struct {
 			body []byte
 			at   int64

@@ -14,6 +14,7 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,13 +39,17 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
-// Defaults of Config.
+// Limits of what is held and asked.
 const (
-	DefaultMaxSeries  = 2_000_000
-	DefaultMaxSamples = 50_000_000 // as Prometheus' --query.max-samples
-	DefaultTimeout    = 30 * time.Second
-	DefaultLookback   = 5 * time.Minute // as Prometheus' --query.lookback-delta
-	DefaultRetention  = 15 * 24 * time.Hour
+	// maxSeries bounds the series in memory: samples of further ones are dropped and counted.
+	maxSeries = 2_000_000
+	// maxSamples bounds one query, as Prometheus' --query.max-samples.
+	maxSamples = 50_000_000
+	// Lookback is how old an instant sample may be, as Prometheus' --query.lookback-delta.
+	Lookback = 5 * time.Minute
+	// DefaultTimeout and DefaultRetention hold where Config has none.
+	DefaultTimeout   = 30 * time.Second
+	DefaultRetention = 15 * 24 * time.Hour
 )
 
 // Config configures a Store. The zero value is usable.
@@ -60,44 +65,12 @@ type Config struct {
 	Retention      time.Duration
 	RetentionBytes int64
 
-	// MaxSeries bounds the series in memory: samples of further ones are dropped
-	// and counted. DefaultMaxSeries when 0.
-	MaxSeries int
-
-	// MaxSamples and Timeout bound one query, Lookback is how old an instant
-	// sample may be. Their defaults stand above.
-	MaxSamples int
-	Timeout    time.Duration
-	Lookback   time.Duration
+	// Timeout bounds one query, DefaultTimeout when 0.
+	Timeout time.Duration
 
 	// Logger and Registerer hear of a named storage; nil for nobody.
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
-}
-
-func (c Config) withDefaults() Config {
-	set := func(d *time.Duration, v time.Duration) {
-		if *d == 0 {
-			*d = v
-		}
-	}
-	set(&c.Retention, DefaultRetention)
-	set(&c.Timeout, DefaultTimeout)
-	set(&c.Lookback, DefaultLookback)
-	if c.MaxSeries == 0 {
-		c.MaxSeries = DefaultMaxSeries
-	}
-	if c.MaxSamples == 0 {
-		c.MaxSamples = DefaultMaxSamples
-	}
-	return c
-}
-
-func (c Config) validate() error {
-	if c.Retention < 0 || c.Timeout < 0 || c.Lookback < 0 || c.MaxSeries < 0 || c.MaxSamples < 0 {
-		return errors.New("negative limit")
-	}
-	return nil
 }
 
 // Store is the storage and its query engine. It is safe for concurrent use;
@@ -112,18 +85,14 @@ type Store struct {
 	mu      sync.Mutex
 	targets map[string]*target
 
-	tooMany atomic.Int64 // samples dropped for MaxSeries
+	tooMany atomic.Int64 // samples dropped for maxSeries
 }
 
 var _ metrics.Querier = (*Store)(nil)
 
 // Open opens a store.
 func Open(cfg Config) (*Store, error) {
-	if err := cfg.validate(); err != nil {
-		return nil, fmt.Errorf("open store: %w", err)
-	}
-	cfg = cfg.withDefaults()
-	s := &Store{targets: make(map[string]*target), maxSeries: uint64(cfg.MaxSeries)}
+	s := &Store{targets: make(map[string]*target), maxSeries: maxSeries}
 	dir := cfg.Dir
 	if dir == "" {
 		tmp, err := os.MkdirTemp("", "sixty-store-")
@@ -141,14 +110,14 @@ func Open(cfg Config) (*Store, error) {
 	if s.temporary != "" {
 		db.DisableCompactions()
 	}
-	s.db, s.recent = db, newRecent(db, cfg.Lookback)
+	s.db, s.recent = db, newRecent(db, Lookback)
 	s.recent.anywhen = s.temporary != "" // a recording is read from its beginning to its end
 	s.engine = promql.NewEngine(promql.EngineOpts{
 		Logger:               cfg.Logger,
 		Reg:                  cfg.Registerer,
-		MaxSamples:           cfg.MaxSamples,
-		Timeout:              cfg.Timeout,
-		LookbackDelta:        cfg.Lookback,
+		MaxSamples:           maxSamples,
+		Timeout:              cmp.Or(cfg.Timeout, DefaultTimeout),
+		LookbackDelta:        Lookback,
 		EnableAtModifier:     true,
 		EnableNegativeOffset: true,
 		// The default of Prometheus' global.evaluation_interval.
@@ -163,7 +132,7 @@ func Open(cfg Config) (*Store, error) {
 // what is half a range behind its newest sample, and times end in 2262.
 func storageOptions(cfg Config) *tsdb.Options {
 	o := tsdb.DefaultOptions()
-	o.RetentionDuration = cfg.Retention.Milliseconds()
+	o.RetentionDuration = cmp.Or(cfg.Retention, DefaultRetention).Milliseconds()
 	o.MaxBytes = cfg.RetentionBytes
 	if cfg.Dir != "" {
 		return o

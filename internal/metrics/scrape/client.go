@@ -22,16 +22,14 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/unanswered"
 )
 
-// Defaults of Config.
+// Limits of one fetch.
 const (
 	// DefaultTimeout is generous because a slow scrape is itself a symptom: a
 	// server in trouble took up to 4 s to show a page that took 40 ms before.
 	DefaultTimeout = 5 * time.Second
 
-	// DefaultMaxBody bounds one page, decompressed.
-	DefaultMaxBody = 16 << 20
-
-	defaultUserAgent = "sixty"
+	// maxBody bounds one page, decompressed.
+	maxBody = 16 << 20
 )
 
 // accept prefers the format that vLLM's Python server speaks natively, and
@@ -50,12 +48,6 @@ type Config struct {
 
 	// Timeout of one fetch, DefaultTimeout when 0.
 	Timeout time.Duration
-
-	// MaxBody is the largest page in bytes, decompressed, DefaultMaxBody when 0.
-	MaxBody int64
-
-	// UserAgent is sent with every request, "sixty" when empty.
-	UserAgent string
 }
 
 // Client fetches pages. It is safe for concurrent use.
@@ -68,23 +60,9 @@ type Client struct {
 // New returns a Client, or an error when the configuration is contradictory or
 // names a file that cannot be read.
 func New(cfg Config) (*Client, error) {
-	if cfg.Timeout < 0 {
-		return nil, fmt.Errorf("scrape: negative timeout %s", cfg.Timeout)
-	}
-	if cfg.MaxBody < 0 {
-		return nil, fmt.Errorf("scrape: negative body limit %d", cfg.MaxBody)
-	}
-	if cfg.Timeout == 0 {
-		cfg.Timeout = DefaultTimeout
-	}
-	if cfg.MaxBody == 0 {
-		cfg.MaxBody = DefaultMaxBody
-	}
-	if cfg.UserAgent == "" {
-		cfg.UserAgent = defaultUserAgent
-	}
-	if cfg.Client != nil {
-		return &Client{http: cfg.Client, timeout: cfg.Timeout, maxBody: cfg.MaxBody}, nil
+	c := &Client{http: cfg.Client, timeout: cmp.Or(cfg.Timeout, DefaultTimeout), maxBody: maxBody}
+	if c.http != nil {
+		return c, nil
 	}
 	if reflect.ValueOf(cfg.HTTP).IsZero() {
 		cfg.HTTP = config.DefaultHTTPClientConfig
@@ -92,11 +70,11 @@ func New(cfg Config) (*Client, error) {
 	if err := cfg.HTTP.Validate(); err != nil {
 		return nil, fmt.Errorf("scrape: HTTP settings: %w", err)
 	}
-	client, err := config.NewClientFromConfig(cfg.HTTP, "sixty_scrape", config.WithUserAgent(cfg.UserAgent))
-	if err != nil {
+	var err error
+	if c.http, err = config.NewClientFromConfig(cfg.HTTP, "sixty_scrape", config.WithUserAgent("sixty")); err != nil {
 		return nil, fmt.Errorf("scrape: HTTP settings: %w", err)
 	}
-	return &Client{http: client, timeout: cfg.Timeout, maxBody: cfg.MaxBody}, nil
+	return c, nil
 }
 
 // Close closes the connections that are kept for the next fetch.

@@ -326,9 +326,9 @@ func (p *Pass) Leaving() (share float64, ok bool) {
 // StopRetries proposes to let those who are served get their whole answer: more at once,
 // or a longer queue, makes each answer later than the patience of those who wait.
 func (p *Pass) StopRetries() {
-	p.Reason("Whoever leaves and asks again adds to the load, and what was computed for them is lost. A larger batch makes each answer take longer still, so none is proposed.")
+	p.Reason("Clients that leave and retry add to the load, and the work done for them is lost. A larger batch makes each answer take even longer, so none is proposed.")
 	p.Fix(Fix{
-		Summary:  "Stop the retries first: a budget for them and growing delays in clients and gateway, and refuse at once what cannot be answered within the clients' timeout (--max-num-queued-reqs, 0.29 and later); then look again",
+		Summary:  "Stop the retries first: a retry budget and exponential backoff in clients and gateway; refuse at once what cannot be answered within the clients' timeout (--max-num-queued-reqs, 0.29 and later); then diagnose again",
 		Tradeoff: "some requests are refused at once instead of timing out",
 		Verify:   "the share of abandoned requests falls, and completed requests a second rise",
 	})

@@ -10,33 +10,33 @@ var (
 	// Unheard is a server that gave no page for a while, nobody knows why.
 	Unheard = &Threshold{
 		Name: "unheard", Unit: indicator.Seconds, Default: 20,
-		Why: "how the scrapes failed is not known: nothing came for twice the usual timeout of one",
+		Why: "how the scrapes failed is unknown: no sample for twice the usual scrape timeout",
 	}
 	// LongUnheard is the same of a server whose scrapes time out, or whose page comes and goes.
 	LongUnheard = &Threshold{
 		Name: "unheard_while_slow", Unit: indicator.Seconds, Default: 60,
-		Why: "somebody accepts the connection, or pages came in between: of a page that misses every second scrape four in a row fail once in sixteen times, a minute at 15 s, and more at less",
+		Why: "the connection is accepted, or scrapes succeeded in between: if every second scrape fails, four in a row fail once in sixteen times (a minute at 15 s)",
 	}
 	// LateUnheard is the same of a server whose pages took seconds while they came, or were lost
 	// now and then.
 	LateUnheard = &Threshold{
 		Name: "unheard_while_late", Unit: indicator.Seconds, Default: 360,
-		Why: "six scrapes in a row at one each minute: of a page that misses one timeout in five four in a row fail once in six hundred times, and six once in sixteen thousand",
+		Why: "six scrapes in a row at one a minute: if one scrape in five times out, four in a row fail once in six hundred times, and six once in sixteen thousand",
 	}
 	// ScrapedOften is a server of which the last page tells what it held when it went.
 	ScrapedOften = &Threshold{
 		Name: "scraped_often", Unit: indicator.Seconds, Default: 35,
-		Why: "what a server held on its last page it held when it went: a drain takes half a minute and more, and may begin and end between two scrapes that are further apart",
+		Why: "what a server held at its last scrape it held when it stopped: a drain takes at least half a minute, and fits between two scrapes only if they are further apart",
 	}
 	// InUse is a server that was not drained before it went.
 	InUse = &Threshold{
 		Name: "held_share", Unit: indicator.Ratio, Default: 0.5,
-		Why: "it held half of what it usually holds: of a server that is drained half of the answers are over within seconds, and the last page is younger than the drain, or not much older",
+		Why: "it held half of its usual load: on a drained server half of the requests end within seconds, so the last scrape shows less",
 	}
 	// PageLate is a page that came late.
 	PageLate = &Threshold{
 		Name: "page_late", Unit: indicator.Seconds, Default: 1,
-		Why: "a page takes 10 to 40 ms; of one that took a second a scrape that times out is the next step, and no loss",
+		Why: "/metrics takes 10 to 40 ms; if it took a second before, a timeout is no sign of a lost server",
 	}
 	// Refused is a scrape that failed at once.
 	Refused = &Threshold{
@@ -46,12 +46,12 @@ var (
 	// TTFTObjective is what was promised for the first token.
 	TTFTObjective = &Threshold{
 		Name: "ttft_objective", Unit: indicator.Seconds, Objective: slo.TTFTP95, Default: 3,
-		Why: "the objective of the use case; without one, three seconds is where common alert rules for vLLM put it",
+		Why: "the objective of the use case; without one, three seconds, as in common alert rules for vLLM",
 	}
 	// TTFTWorse is a first token clearly later than usual.
 	TTFTWorse = &Threshold{
 		Name: "ttft_worse", Unit: indicator.Seconds, Default: None, Baseline: &Relative{Factor: 2, Offset: 0.05},
-		Why: "twice this deployment's own normal, and at least 50 ms more: below that nobody notices",
+		Why: "twice this deployment's normal, and at least 50 ms more: less is not noticeable",
 	}
 	// ITLObjective is what was promised for the stream.
 	ITLObjective = &Threshold{
@@ -66,7 +66,7 @@ var (
 	// E2EWorse is an answer that takes clearly longer than usual.
 	E2EWorse = &Threshold{
 		Name: "e2e_worse", Unit: indicator.Seconds, Default: None, Baseline: &Relative{Factor: 2, Offset: 0.2},
-		Why: "twice this deployment's own normal, and at least 200 ms more",
+		Why: "twice this deployment's normal, and at least 200 ms more",
 	}
 	// DecodeSlower is a decode step that takes clearly longer than its batch
 	// explains.
@@ -79,17 +79,17 @@ var (
 	StreamUneven = &Threshold{
 		Name: "stream_uneven", Unit: indicator.Seconds, Default: None,
 		Baseline: &Relative{Factor: 2, Per: indicator.DecodeBatch, Exponent: 0.5},
-		Why:      "twice as long as normal for one gap in ten, after allowing for the batch: a throttled machine stops and goes, so the median stays as it was",
+		Why:      "twice as long as normal for one gap in ten, after allowing for the batch: a throttled machine runs in bursts, so the median stays normal",
 	}
 	// SamePrefillWork is prefill that explains no slower stream.
 	SamePrefillWork = &Threshold{
 		Name: "same_prefill_work", Unit: indicator.Tokens, Default: 1e6, Baseline: &Relative{Factor: 1.5},
-		Why: "prompts are computed in the same steps as the stream, so more prompt tokens per request alone make it slower; without a baseline nothing says that they grew",
+		Why: "prompts are computed in the same steps as running streams, so more prompt tokens per request make them slower; without a baseline, whether they grew is unknown",
 	}
 	// SamePrefillRate is prefill that comes no more often.
 	SamePrefillRate = &Threshold{
 		Name: "same_prefill_rate", Unit: indicator.TokensPerSecond, Default: 1e9, Baseline: &Relative{Factor: 1.25, Offset: 100},
-		Why: "streams wait for every prefill beside them, so a quarter more prompt tokens a second alone make one gap in ten longer; without a baseline nothing says that they came more often",
+		Why: "streams wait for concurrent prefills, so a quarter more prompt tokens a second makes one gap in ten longer; without a baseline, whether the rate grew is unknown",
 	}
 	// PrefillMost is a first token that is late because of its own prefill.
 	PrefillMost = &Threshold{
@@ -109,52 +109,52 @@ var (
 	// MostlyDeferred is a queue that waits for something else than capacity.
 	MostlyDeferred = &Threshold{
 		Name: "mostly_deferred", Unit: indicator.Ratio, Default: 0.5,
-		Why: "most of those that wait are passed over by the scheduler, so they wait neither for seats nor for blocks",
+		Why: "the scheduler passes over most of the waiting requests, so they wait neither for a place in the batch nor for blocks",
 	}
 	// SomePassedOver is when others are served first.
 	SomePassedOver = &Threshold{
 		Name: "passed_over_some", Unit: indicator.Requests, Default: 2.5,
-		Why: "three requests all the while; one or two may wait for something of their own, such as a grammar or a transfer",
+		Why: "three requests throughout; one or two may wait for a grammar or a transfer of their own",
 	}
 	// OutOfTurn is a wait that no order of arrival explains.
 	OutOfTurn = &Threshold{
 		Name: "out_of_turn", Unit: indicator.Times, Default: 3,
-		Why: "in the order of arrival nobody has waited for longer than those served just before; three times the mean is beyond 95 % of waits that are spread exponentially",
+		Why: "in order of arrival, no request waits longer than those served just before; three times the mean is beyond 95 % of exponentially distributed waits",
 	}
 	// QueueTimeLong is a wait in the scheduler's queue that users feel.
 	QueueTimeLong = &Threshold{
 		Name: "queue_time_long", Unit: indicator.Seconds, Default: 2,
-		Why: "two seconds in the queue alone is more than any interactive objective leaves; common alert rules for vLLM use it",
+		Why: "two seconds in the queue alone exceed any interactive objective; common alert rules for vLLM use it",
 	}
 	// ServerErrorShare is the share of requests that fail, at a server or at a gateway.
 	ServerErrorShare = &Threshold{
 		Name: "http_5xx_share", Unit: indicator.Ratio, Objective: slo.Availability, BurnRate: 14.4, Default: 0.04,
-		Why: "14.4 times the error budget's rate, which spends a month's budget in two days (Google SRE workbook, chapter 5); without an objective one request in twenty-five, for a server that fails one in a hundred is worth a look at its budget, not a call at night",
+		Why: "14.4 times the error budget's rate, which spends a month's budget in two days (Google SRE workbook, chapter 5); without an objective one request in twenty-five, because a server that fails one request in a hundred is a matter for the error budget, not for a page",
 	}
 	// SomeServerErrors is how many failures it takes.
 	SomeServerErrors = &Threshold{
 		Name: "http_5xx_some", Unit: indicator.Requests, Default: 2.5,
-		Why: "at least three, for small numbers say nothing",
+		Why: "at least three: smaller numbers are chance",
 	}
 	// AbandonedShare is the share of requests that their clients give up.
 	AbandonedShare = &Threshold{
 		Name: "abandoned_share", Unit: indicator.Ratio, Objective: slo.Cancelled, Default: 0.15, Baseline: &Relative{Factor: 1, Offset: 0.15},
-		Why: "fifteen points more than usual: some users always stop an answer, and completion in an editor cancels most of its requests by design, whether tokens are late or not; without a baseline 15 %",
+		Why: "fifteen points more than usual: some users always stop an answer, and completion in an editor cancels most of its requests by design, whether tokens are late or not; without a baseline, 15 %",
 	}
 	// AbandonedMore is a share of requests that their clients give up beyond what they always do.
 	AbandonedMore = &Threshold{
 		Name: "abandoned_more", Unit: indicator.Ratio, Objective: slo.Cancelled, Default: None, Baseline: &Relative{Factor: 2, Offset: 0.1},
-		Why: "twice the usual share and ten points more: completion in an editor cancels most of its requests by design, and while tokens come in time a share that is as ever hurts nobody",
+		Why: "twice the usual share and ten points more: completion in an editor cancels most of its requests by design, so a normal share is no fault while tokens are on time",
 	}
 	// MostAbandoned is when most users get nothing.
 	MostAbandoned = &Threshold{
 		Name: "abandoned_most", Unit: indicator.Ratio, Objective: slo.Cancelled, Default: 0.5,
-		Why: "more than half of the clients leave without their answer",
+		Why: "more than half of the clients leave before their answer is complete",
 	}
 	// SomeAbandoned is how many it takes.
 	SomeAbandoned = &Threshold{
 		Name: "abandoned_some", Unit: indicator.Requests, Default: 4.5,
-		Why: "at least five requests, for small numbers say nothing",
+		Why: "at least five requests: smaller numbers are chance",
 	}
 )
 

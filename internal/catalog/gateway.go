@@ -7,12 +7,12 @@ var (
 	// OneMissing is how many requests wait at a gateway that no engine holds.
 	OneMissing = &Threshold{
 		Name: "gateway_missing", Unit: indicator.Requests, Default: 0.5,
-		Why: "one request that waits for longer than two readings of the engine, and that the engine does not hold, is one too many",
+		Why: "one request that waits for longer than two scrapes of the engine, and that the engine does not hold",
 	}
 	// NoTokens is the number of tokens below which none came.
 	NoTokens = &Threshold{
 		Name: "gateway_tokens", Unit: indicator.Tokens, Default: 1e-9,
-		Why: "not one token",
+		Why: "no token",
 	}
 )
 

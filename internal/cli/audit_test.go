@@ -119,7 +119,7 @@ func TestAuditFindsNothingInWhatIsGenerated(t *testing.T) {
 		t.Run(d, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			if _, notes, err := sixty(t, "generate", "all", "--dialect", d, "-o", dir); err != nil {
+			if _, notes, err := sixty(t, "generate", "all", "--dialect", d, "--out", dir); err != nil {
 				t.Fatal(err, notes)
 			}
 			args := []string{"audit", "--fail-on", "info", "--rules", filepath.Join(dir, "rules"), "--dashboards", filepath.Join(dir, "dashboards")}
@@ -172,7 +172,7 @@ func TestAuditRefusals(t *testing.T) {
 		{[]string{"--rules", rule, "--ignore", "nothing"}, `--ignore: there is no "nothing"`},
 		{[]string{"--rules", "nowhere.yaml"}, "--rules: nowhere.yaml: no such file or directory"},
 		{[]string{"incident.tar.zst"}, "incident.tar.zst: no such file"},
-		{[]string{"--rules", rule, "--match", "a=b"}, "--match goes with --prometheus"},
+		{[]string{"--rules", rule, "--match", "a=b"}, "--match needs --prometheus"},
 		{[]string{"--rules", rule, "--at", "-5m"}, "--at goes with --prometheus"},
 		{[]string{"--rules", rule, "--output", "xml"}, `--output: "xml" is not text, json, sarif or github`},
 		{[]string{"--rules", rule, "--fail-on", "never"}, `--fail-on: "never" is not page, ticket or info`},

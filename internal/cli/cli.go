@@ -50,7 +50,8 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 		}
 	}
 	root.AddCommand(newDemoCommand(), newVersionCommand())
-	root.Version = version.Get().Version // of --version
+	root.Version = version.Get().Version
+	root.Flags().Bool("version", false, "version for sixty") // without -v, which is --full
 	vocabulary(stdout, stderr).Apply(root)
 	return root
 }

@@ -37,12 +37,12 @@ func newDemoCommand() *cobra.Command {
 	f := &demoFlags{}
 	cmd := &cobra.Command{Use: "demo", Args: cobra.NoArgs, RunE: f.run}
 	s := cmd.Flags()
-	s.StringSliceVar(&f.scenarios, "scenario", []string{"kv-cache-thrashing", "engine-hung", "gpu-throttling"}, "what to stage, by the `names` of pathologies (all: every one)")
-	s.StringSliceVar(&f.phases, "phases", []string{"healthy", "sick"}, "which phases to diagnose")
-	s.BoolVar(&f.fast, "fast", false, "in simulated time, without servers and without waiting")
-	s.BoolVar(&f.page, "page", false, "then watch make-believe servers of two models, one of which falls ill, and show the monitor's page")
-	s.StringVar(&f.listen, "listen", ":6060", "with --page: its `address`; another one where that is taken")
-	s.DurationVar(&f.stay, "stay", 0, "with --page: for how long (default: until ctrl-C, or a minute where nobody looks on)")
+	s.StringSliceVar(&f.scenarios, "scenario", []string{"kv-cache-thrashing", "engine-hung", "gpu-throttling"}, "what to stage, by `names` of pathologies, or all")
+	s.StringSliceVar(&f.phases, "phases", []string{"healthy", "sick"}, "phases to diagnose")
+	s.BoolVar(&f.fast, "fast", false, "in simulated time, without starting servers")
+	s.BoolVar(&f.page, "page", false, "then watch simulated servers of two models, one of which fails, and serve the monitor's page")
+	s.StringVar(&f.listen, "listen", ":6060", "with --page: its `address`, or another one if that is in use")
+	s.DurationVar(&f.stay, "stay", 0, "with --page: for how long (default: until Ctrl-C, or one minute without a terminal)")
 	s.StringVar(&f.color, "color", "auto", "colours")
 	return cmd
 }
@@ -92,12 +92,12 @@ func (f *demoFlags) show(ctx context.Context, stdout, stderr io.Writer) (err err
 	if stay == 0 && !command.IsTerminal(stdout) {
 		stay = unseen
 	}
-	until := "ctrl-C ends it"
+	until := "stop with Ctrl-C"
 	if stay > 0 {
 		var cancel func()
 		ctx, cancel = context.WithTimeout(ctx, stay)
 		defer cancel()
-		until = "it stays for " + stay.String()
+		until = "for " + stay.String()
 	}
 	endsWhenInterrupted(ctx)
 	saving(ctx)
@@ -106,7 +106,7 @@ func (f *demoFlags) show(ctx context.Context, stdout, stderr io.Writer) (err err
 		Diagnose: diagnose.Options{Pathologies: pathologies.All(), Predict: planning.PredictFixes},
 		Settings: func(*monitor.Section) (diagnose.Settings, error) { return diagnose.Settings{}, nil },
 		Ready: func(url string) {
-			fmt.Fprintf(stdout, "\nSeven servers of two models are watched now; one of them falls ill in a minute.\nOpen %s  (%s)\n", url, until)
+			fmt.Fprintf(stdout, "\nWatching seven servers of two models; one of them fails in a minute.\nOpen %s  (%s)\n", url, until)
 		},
 	}}
 	o.LogTo(stderr)

@@ -66,19 +66,19 @@ const (
 func (f *diagnoseFlags) register(cmd *cobra.Command) {
 	s := cmd.Flags()
 	f.source.AddFlags(s)
-	f.source.AddPast(s, "the `time` to diagnose", "judge this much time before --at (default: since the last change, a minute or 3 scrape intervals, at most 5 minutes)")
-	f.source.AddPace(s, "duration", defaultDuration, "with URLs: scrape for at most this long (if not given, longer where a prediction needs it)")
-	s.StringVar(&f.baseline, "baseline", "", "what to call normal: a `duration` before the window, FROM/TO, or a file of sixty bench or sixty generate baseline (default: what came before the last change)")
+	f.source.AddPast(s, "the `time` to diagnose", "judge this much time before --at (default: since the last change, at least a minute or 3 scrape intervals, at most 5 minutes)")
+	f.source.AddPace(s, "duration", defaultDuration, "with URLs: scrape for at most this long (when not given, longer if a prediction needs it)")
+	s.StringVar(&f.baseline, "baseline", "", "what counts as normal: a `duration` before the window, FROM/TO, or a file of sixty generate baseline or sixty bench (default: the time before the last change)")
 	source.AddHost(s, &f.noHost)
-	s.DurationVar(&f.timeout, "timeout", defaultTimeout, "end after this long, or with URLs this long after the scraping, with what is known by then")
-	s.BoolVar(&f.watch, "watch", false, "go on until interrupted, and print changes of state, one line each")
-	s.StringVar(&f.since, "since", "", "with a recording or --prometheus: print what changed in this much `time` before --at, such as 1h")
-	s.BoolVar(&f.probe, "probe", false, "with URLs: send a few tiny requests and say what a client sees")
+	s.DurationVar(&f.timeout, "timeout", defaultTimeout, "stop after this long, with URLs this long after scraping, with what is known by then")
+	s.BoolVar(&f.watch, "watch", false, "keep running, and print one line for each change of a verdict")
+	s.StringVar(&f.since, "since", "", "with a recording or --prometheus: print the changes of verdicts in this much `time` before --at, such as 1h")
+	s.BoolVar(&f.probe, "probe", false, "with URLs: send a few tiny requests and report what a client sees")
 	source.AddGateways(s, &f.source.Gateways)
-	s.StringVar(&f.engineArgs, "engine-args", "", "the server's `arguments`, to compute fixes from")
-	s.StringVar(&f.engineLog, "engine-log", "", "`file` with the server's log: its settings and, without another source, its statistics")
+	s.StringVar(&f.engineArgs, "engine-args", "", "the server's `arguments`, from which fixes are computed")
+	s.StringVar(&f.engineLog, "engine-log", "", "the server's log `file`: its settings and, without another source, its statistics")
 	f.output.AddFlags(s, "text", "json", "markdown", "html")
-	f.output.AddFull(s, "show everything: every comparison, every fix, every check and the configuration")
+	f.output.AddFull(s, "show everything: all comparisons, fixes, checks and the configuration")
 	f.runbooks.register(s)
 	registerFailOn(s, &f.failOn)
 	f.settings.AddFlags(s)
@@ -93,18 +93,18 @@ func (f *diagnoseFlags) check(args []string) error {
 	live := len(f.source.URLs) > 0
 	switch {
 	case f.noHost && !live:
-		return errors.New("--no-host-metrics goes with a server's URL")
+		return errors.New("--no-host-metrics needs a server's URL")
 	case f.source.SourceCount() == 0 && f.engineLog == "":
 		return hint.With(errors.New("nothing to diagnose"), "give a server's URL, a recording or --prometheus URL, such as: sixty diagnose http://localhost:8000")
 	case live && f.baseline != "":
-		return hint.With(errors.New("--baseline needs a past, and a live run has none"), "name a recording or a --prometheus server, or leave it out")
+		return hint.With(errors.New("--baseline needs a past, which a live run does not have"), "give a recording or --prometheus URL, or remove the flag")
 	case f.probe && !live:
-		return errors.New("--probe goes with a server's URL")
+		return errors.New("--probe needs a server's URL")
 	case len(f.source.Gateways) > 0 && !live:
-		return hint.With(errors.New("--gateway goes with servers' URLs, which are scraped at the same time"),
-			"a recording holds the gateway's page where sixty record --gateway made it, and a Prometheus server has it where it scrapes it")
+		return hint.With(errors.New("--gateway needs the servers' URLs, which are scraped at the same time"),
+			"record with sixty record --gateway, or let Prometheus scrape the gateway")
 	case f.timeout <= 0:
-		return fmt.Errorf("--timeout: %s is no time", f.timeout)
+		return fmt.Errorf("--timeout: %s is not a positive duration", f.timeout)
 	}
 	if err := f.checkOver(); err != nil {
 		return err
@@ -147,6 +147,9 @@ func (f *diagnoseFlags) run(cmd *cobra.Command, args []string) error {
 		ctx, cancel = context.WithTimeoutCause(ctx, f.timeout, errTooLate)
 		defer cancel()
 	}
+	if f.watch {
+		endsWhenInterrupted(ctx)
+	}
 	if f.watch || f.since != "" {
 		return withSource(ctx, stderr, f.source.Spec, func(s *source.Source) error {
 			return f.printChanges(ctx, cmd.OutOrStdout(), stderr, s, o, known, failOn)
@@ -167,7 +170,7 @@ func (f *diagnoseFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	switch {
 	case err != nil && (errors.Is(context.Cause(ctx), errTooLate) || errors.Is(err, errTooLate)):
-		return hint.With(lateError(f.timeout, err), "allow more with --timeout 2m, or ask for less with --match or a shorter past")
+		return hint.With(lateError(f.timeout, err), "raise --timeout, such as --timeout 2m, or narrow the query with --match or a shorter past")
 	case err != nil:
 		return err
 	}
@@ -184,7 +187,7 @@ func (f *diagnoseFlags) run(cmd *cobra.Command, args []string) error {
 }
 
 // errTooLate is the cause of a context that --timeout ended.
-var errTooLate = errors.New("not done within --timeout")
+var errTooLate = errors.New("not finished within --timeout")
 
 // judge makes the diagnosis of a source.
 func (f *diagnoseFlags) judge(ctx context.Context, stderr io.Writer, s *source.Source, asked diagnose.Options, known *diagnose.Known) (d diagnose.Diagnosis, err error) {
@@ -240,7 +243,7 @@ func plot(ctx context.Context, stderr io.Writer, s *source.Source, d *diagnose.D
 	}
 	defer done()
 	if err := d.Plot(ctx, s); err != nil {
-		command.Notes(stderr, []string{"the page has no plots: " + err.Error()})
+		command.Notes(stderr, []string{"no plots on the page: " + err.Error()})
 	}
 }
 
@@ -254,7 +257,7 @@ func (f *diagnoseFlags) engine() (*diagnose.Known, *engine.Log, error) {
 			return nil, nil, err
 		}
 		if len(known.Config) == 0 {
-			return nil, nil, hint.With(fmt.Errorf("--engine-args: no flag in %q", f.engineArgs), `copy the server's command line, such as "--max-num-seqs 256"`)
+			return nil, nil, hint.With(fmt.Errorf("--engine-args: no flags in %q", f.engineArgs), `copy the server's command line, such as "--max-num-seqs 256"`)
 		}
 	}
 	if f.engineLog == "" {
@@ -277,9 +280,9 @@ func (f *diagnoseFlags) judgeLog(ctx context.Context, stderr io.Writer, log *eng
 	s, err := source.OpenLog(ctx, filepath.Base(f.engineLog), log)
 	if err != nil {
 		return hint.With(fmt.Errorf("--engine-log %s: %w", f.engineLog, err),
-			"give a source of numbers too: the server's URL, a recording or --prometheus; or a log of a server without --disable-log-stats")
+			"also give the server's URL, a recording or --prometheus URL; or a log of a server that runs without --disable-log-stats")
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	command.Notes(stderr, []string{"a log has no latencies: give the server's URL, a recording or a Prometheus server for a sure verdict"})
+	command.Notes(stderr, []string{"a log has no latencies: for a reliable verdict give the server's URL, a recording or --prometheus URL"})
 	return judge(s)
 }

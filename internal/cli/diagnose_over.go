@@ -29,12 +29,11 @@ func (f *diagnoseFlags) printChanges(ctx context.Context, stdout, stderr io.Writ
 	log := report.NewChanges(stdout, f.output.Form() == "json", command.Terminal(stdout, f.output.Color))
 	o.Predict, o.Annotate, o.Window = nil, known.Annotate, f.source.Window
 	if f.watch {
-		endsWhenInterrupted(ctx)
 		every := askEvery
 		if s.Live != nil {
 			every = max(watchEvery, f.source.Interval)
 		}
-		command.Notes(stderr, []string{fmt.Sprintf("judging every %s; ctrl-C ends it", every)})
+		command.Notes(stderr, []string{fmt.Sprintf("diagnosing every %s; stop with Ctrl-C", every)})
 		return s.Follow(ctx, o, every, func(d *diagnose.Diagnosis, err error) error {
 			if err != nil {
 				return log.Fail(time.Now(), err)
@@ -48,7 +47,7 @@ func (f *diagnoseFlags) printChanges(ctx context.Context, stdout, stderr io.Writ
 	}
 	since, err := source.ParseDuration(f.since)
 	if err != nil || since <= 0 {
-		return hint.With(fmt.Errorf("--since: %q is no time", f.since), "write 1h or 90m")
+		return hint.With(fmt.Errorf("--since: %q is not a positive duration", f.since), "write 1h or 90m")
 	}
 	from := to.Add(-since)
 	pace, err := s.Pace(ctx, to)
@@ -70,11 +69,11 @@ func (f *diagnoseFlags) printChanges(ctx context.Context, stdout, stderr io.Writ
 	defer line.Clear()
 	log.Before = line.Clear
 	if err := s.Replay(ctx, o, from, to, step, func(d *diagnose.Diagnosis) error {
-		line.Show("judging %s", d.At.UTC().Format(time.DateTime))
+		line.Show("diagnosing %s", d.At.UTC().Format(time.DateTime))
 		return log.Observe(d)
 	}); err != nil {
 		if errors.Is(context.Cause(ctx), errTooLate) {
-			return hint.With(lateError(f.timeout, err), "allow more with --timeout 5m, or ask for less")
+			return hint.With(lateError(f.timeout, err), "raise --timeout, such as --timeout 5m, or ask for a shorter time")
 		}
 		return err
 	}
@@ -93,19 +92,19 @@ func (f *diagnoseFlags) checkOver() error {
 	case !f.watch && f.since == "":
 		return nil
 	case f.watch && f.since != "":
-		return errors.New("--watch looks at what comes, --since at what was: give one of them")
+		return errors.New("--watch looks ahead, --since looks back: give one of them")
 	case f.watch && f.source.Recording != "":
-		return hint.With(errors.New("--watch needs servers, and a recording has ended"), "--since 1h prints what changed in it")
+		return hint.With(errors.New("--watch needs live servers, not a recording"), "--since 1h prints what changed in it")
 	case f.watch && f.source.At != "":
-		return errors.New("--watch looks at now, and --at at another time")
+		return errors.New("--watch and --at exclude each other")
 	case f.since != "" && live:
-		return hint.With(errors.New("--since needs a past, and a live run has none"), "name a recording or a --prometheus server, or --watch from now on")
+		return hint.With(errors.New("--since needs a past, which a live run does not have"), "give a recording or --prometheus URL, or use --watch")
 	case !slices.Contains([]string{"text", "json"}, f.output.Form()):
-		return fmt.Errorf("--watch and --since print lines: --output is text or json, not %s", f.output.Form())
+		return fmt.Errorf("--watch and --since print lines: --output must be text or json, not %s", f.output.Form())
 	case f.output.File != "":
-		return hint.With(errors.New("--watch and --since print to standard output"), "redirect it")
+		return hint.With(errors.New("--watch and --since print to standard output"), "redirect standard output")
 	case f.probe || f.baseline != "" || f.engineLog != "" && f.source.SourceCount() == 0:
-		return errors.New("--watch and --since go with servers, recordings and --prometheus alone, without --probe or --baseline")
+		return errors.New("--watch and --since need servers, a recording or --prometheus, and exclude --probe and --baseline")
 	}
 	return nil
 }

@@ -54,13 +54,13 @@ func newExplainCommand() *cobra.Command {
 			return err
 		},
 	}
-	f.AddFull(cmd.Flags(), "show the whole runbook, or what each pathology is")
+	f.AddFull(cmd.Flags(), "show the whole runbook, or the list with a line for each pathology")
 	return cmd
 }
 
 // layPathologies lists the pathologies by their severity.
 func layPathologies(t *render.Text, all []*catalog.Pathology) {
-	t.Paragraph("", "", fmt.Sprintf("%d pathologies: sixty explain ID says what one means and what to do.", len(all)))
+	t.Paragraph("", "", fmt.Sprintf("%d pathologies. Run sixty explain ID for what one means and what to do.", len(all)))
 	t.Line("")
 	for _, severity := range []catalog.Severity{catalog.Page, catalog.Ticket, catalog.Info} {
 		var ids []string
@@ -72,7 +72,7 @@ func layPathologies(t *render.Text, all []*catalog.Pathology) {
 		t.Item(8, severity.String(), strings.Join(ids, ", "))
 	}
 	t.Line("")
-	t.Paragraph("", "", "sixty explain -v says in a line what each is.")
+	t.Paragraph("", "", "Run sixty explain --full for a line about each.")
 }
 
 // How many lines parts of a runbook take on the first screen.

@@ -15,7 +15,7 @@ func newGatewayCommand() *cobra.Command {
 		Use: "gateway",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				err := fmt.Errorf("%s takes no argument such as %q", cmd.CommandPath(), args[0])
+				err := fmt.Errorf("%s takes no argument %q", cmd.CommandPath(), args[0])
 				return hint.With(err, "name each server with --upstream "+args[0])
 			}
 			return nil

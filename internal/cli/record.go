@@ -40,7 +40,7 @@ func newRecordCommand() *cobra.Command {
 func (f *recordFlags) run(cmd *cobra.Command, addresses []string) (err error) {
 	ctx, stderr := cmd.Context(), cmd.ErrOrStderr()
 	if f.out.path == "" {
-		return hint.With(errors.New("--out names no file"), "add --out incident.tar.zst")
+		return hint.With(errors.New("--out is missing"), "add --out incident.tar.zst")
 	}
 	if f.interval < source.MinInterval || f.duration < f.interval || f.duration > 24*time.Hour {
 		return fmt.Errorf("want --interval of at least %s, and --duration from that to 24h", source.MinInterval)
@@ -54,7 +54,7 @@ func (f *recordFlags) run(cmd *cobra.Command, addresses []string) (err error) {
 		return err
 	}
 	if spec.Recording != "" || spec.Prometheus != "" {
-		return hint.With(errors.New("only servers can be recorded"), "give their URLs, such as http://localhost:8000")
+		return hint.With(errors.New("only live servers can be recorded"), "give their URLs, such as http://localhost:8000")
 	}
 	scraper, err := source.NewScraper(spec)
 	if err != nil {
@@ -70,7 +70,7 @@ func (f *recordFlags) run(cmd *cobra.Command, addresses []string) (err error) {
 	defer stop()
 	line := command.NewProgress(stderr)
 	r, err := scraper.Record(scrapes, out, func(r source.Recorded) {
-		line.Show("recording: %d scrapes, %d failed; ctrl-C ends it", r.Pages+r.Empty, r.Empty)
+		line.Show("recording: %d scrapes, %d failed; stop with Ctrl-C", r.Pages+r.Empty, r.Empty)
 	})
 	saving(ctx)
 	line.Clear()
@@ -89,14 +89,14 @@ func (f *recordFlags) report(stdout, stderr io.Writer, r source.Recorded) error 
 			os.Remove(path) // made by this run: an archive is never overwritten
 		}
 		if r.Last == nil {
-			return hint.With(errors.New("not one scrape ended in time"), "record for longer")
+			return hint.With(errors.New("no scrape finished in time"), "record for longer")
 		}
 		return fmt.Errorf("nothing recorded: %w", r.Last)
 	}
 	if r.Full {
-		command.Notes(stderr, []string{fmt.Sprintf("stopped at %d MiB of pages, the most that a recording may hold; use a longer --interval", recording.MaxTotal>>20)})
+		command.Notes(stderr, []string{fmt.Sprintf("stopped at %d MiB, the limit of a recording; use a longer --interval", recording.MaxTotal>>20)})
 	}
 	fmt.Fprintf(stdout, "recorded %d scrapes, %d failed, in %s\n", r.Pages+r.Empty, r.Empty, path)
-	fmt.Fprintf(stdout, "diagnose it with: sixty diagnose %s\n", command.Quote(path))
+	fmt.Fprintf(stdout, "Diagnose it: sixty diagnose %s\n", command.Quote(path))
 	return nil
 }

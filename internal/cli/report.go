@@ -39,14 +39,14 @@ func newReportCommand() *cobra.Command {
 	}
 	s := cmd.Flags()
 	f.source.AddFlags(s)
-	s.StringVar(&f.source.At, "at", "", "the `time` that the report ends at (default: the end of the recording, or now)")
-	s.StringVar(&f.since, "since", "24h", "report on this much `time`, such as 24h or 7d; a whole recording, if it is shorter")
+	s.StringVar(&f.source.At, "at", "", "end of the report, as a `time` (default: the end of the recording, or now)")
+	s.StringVar(&f.since, "since", "24h", "report on this much `time`, such as 24h or 7d, or on the whole recording if that is shorter")
 	f.source.AddPace(s, "duration", time.Minute, "with URLs: scrape for this long")
-	s.StringVar(&f.incidents, "incidents", "", "`directory` in which sixty serve keeps its incidents")
+	s.StringVar(&f.incidents, "incidents", "", "`directory` where sixty serve stores its incidents")
 	s.DurationVar(&f.timeout, "timeout", 10*time.Minute, "end after this long")
 	f.settings.AddFlags(s)
 	f.output.AddFlags(s, "text", "markdown", "html", "json")
-	f.output.AddFull(s, "show every quantity")
+	f.output.AddFull(s, "show all metrics of the report")
 	return cmd
 }
 
@@ -63,10 +63,10 @@ func (f *reportFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	since, err := source.ParseDuration(f.since)
 	if err != nil || since <= 0 {
-		return hint.With(fmt.Errorf("--since: %q is no time", f.since), "write 24h or 7d")
+		return hint.With(fmt.Errorf("--since: %q is not a positive duration", f.since), "write 24h or 7d")
 	}
 	if f.timeout <= 0 {
-		return fmt.Errorf("--timeout: %s is no time", f.timeout)
+		return fmt.Errorf("--timeout: %s is not a positive duration", f.timeout)
 	}
 	all := pathologies.All()
 	settings, err := f.settings.Read(all)
@@ -113,7 +113,7 @@ func (f *reportFlags) measure(ctx context.Context, stderr io.Writer, s *source.S
 		return nil, err
 	}
 	if first := s.Span().First; o.Incidents == nil && !first.IsZero() {
-		found, err := api.Replay(ctx, s, o, func(at time.Time) { line.Show("judging %s", at.UTC().Format(time.DateTime)) })
+		found, err := api.Replay(ctx, s, o, func(at time.Time) { line.Show("diagnosing %s", at.UTC().Format(time.DateTime)) })
 		if err != nil {
 			return nil, err
 		}
@@ -121,7 +121,7 @@ func (f *reportFlags) measure(ctx context.Context, stderr io.Writer, s *source.S
 	}
 	line.Show("measuring")
 	if r, err = api.Measure(ctx, s, o); err != nil && errors.Is(context.Cause(ctx), errTooLate) {
-		return nil, hint.With(lateError(f.timeout, err), "allow more with --timeout 30m, or ask for less with --since or --match")
+		return nil, hint.With(lateError(f.timeout, err), "raise --timeout, such as --timeout 30m, or narrow the query with --since or --match")
 	}
 	return r, err
 }

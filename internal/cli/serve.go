@@ -7,6 +7,8 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
 
+	"github.com/sixty-dev/sixty/internal/base/listen"
+	"github.com/sixty-dev/sixty/internal/cli/command"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/monitor/serve"
 	"github.com/sixty-dev/sixty/internal/pathologies"
@@ -20,7 +22,12 @@ func newServeCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stderr := cmd.Context(), cmd.ErrOrStderr()
 			o.Diagnose = diagnose.Options{Pathologies: pathologies.All(), Predict: planning.PredictFixes}
-			o.Ready = func(url string) { fmt.Fprintf(stderr, "sixty watches; its page is %s\n", url) }
+			o.Ready = func(url string) {
+				fmt.Fprintf(stderr, "Watching. Open %s\n", url)
+				if listen.Public(o.Addr) && o.WebFile == "" && o.Token == "" {
+					command.Notes(stderr, []string{"other machines can open " + o.Addr + " without a password: set --token-file or --web-config"})
+				}
+			}
 			o.LogTo(stderr)
 			if err := o.Read(args); err != nil {
 				return err

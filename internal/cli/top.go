@@ -25,8 +25,8 @@ func newTopCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "top", RunE: f.run}
 	s := cmd.Flags()
 	f.AddFlags(s)
-	s.BoolVar(&f.once, "once", false, "write one screen and end; the exit code is that of diagnose")
-	s.StringVar(&f.failOn, "fail-on", catalog.Ticket.String(), "with --once: exit with 1 from this severity on")
+	s.BoolVar(&f.once, "once", false, "print one screen and exit, with the exit code of diagnose")
+	s.StringVar(&f.failOn, "fail-on", catalog.Ticket.String(), "with --once: lowest severity that exits with 1")
 	s.StringVar(&f.color, "color", "auto", "colours")
 	return cmd
 }

@@ -120,7 +120,7 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 	for i := range r.Spans {
 		n := len(r.Spans[i].Timeline)
 		if o.Window > 0 && n > 1 && r.Spans[i].Timeline[n-2].To.After(r.Spans[i].Window.From.Add(r.Interval)) {
-			d.Notes = append(d.Notes, fmt.Sprintf("something changed at %s, inside the window, which averages over it: diagnose without --window to judge what came after",
+			d.Notes = append(d.Notes, fmt.Sprintf("something changed at %s, within the window: diagnose without --window to judge only what came after",
 				r.Spans[i].Timeline[n-2].To.UTC().Format(time.RFC3339)))
 			break
 		}

@@ -53,14 +53,14 @@ func TestHealthySaysWhatIsPending(t *testing.T) {
 		want     string
 	}{
 		"nothing": {[]Finding{finding(slow, OK, "r0")}, ""},
-		"one":     {[]Finding{finding(slow, Pending, "r0")}, "Nothing is certain, but suspected: slow-decode on r0 for 8 s"},
+		"one":     {[]Finding{finding(slow, Pending, "r0")}, "Not certain yet: slow-decode on r0 for 8 s"},
 		"one that explains another": {
 			[]Finding{finding(&catalog.Pathology{ID: "slow-prefill", ExplainedBy: []string{"slow-decode"}}, Pending, "r0"), finding(slow, Pending, "r0", "r1")},
-			"Nothing is certain, but suspected: slow-decode on r0, r1 for 8 s",
+			"Not certain yet: slow-decode on r0, r1 for 8 s",
 		},
 		"two on many": {
 			[]Finding{finding(slow, Pending, "r0", "r1", "r2", "r3"), finding(&catalog.Pathology{ID: "workload-shift"}, Pending, "r0")},
-			"Nothing is certain, but suspected: slow-decode on 4 targets for 8 s; workload-shift on r0 for 8 s",
+			"Not certain yet: slow-decode on 4 targets for 8 s; workload-shift on r0 for 8 s",
 		},
 	}
 	for name, tt := range tests {

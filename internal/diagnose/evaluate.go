@@ -325,7 +325,7 @@ func (p *pool) merge(of *catalog.Pathology) Finding {
 	if f.Status == Firing {
 		f.Summary, f.Reasons, f.Fixes, f.InhibitedBy = worst.pass.Summary, worst.pass.Reasons, worst.pass.Fixes, worst.inhibitedBy
 		if len(more) > 0 {
-			f.Summary += "; so it is with " + strings.Join(more, ", ")
+			f.Summary += "; also on " + strings.Join(more, ", ")
 		}
 	}
 	if f.Status == OK {

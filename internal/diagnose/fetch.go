@@ -94,8 +94,8 @@ func Fetch(ctx context.Context, q metrics.Querier, r Request) (*Snapshot, error)
 // dropInTurns forgets what was read of several processes that answer at one address, but for
 // whether they answer.
 func (s *Snapshot) dropInTurns() {
-	none := indicator.Unknown("several processes answer at this address in turn (its counters fall and come back from scrape to scrape), and no rate can be told: " +
-		"scrape each of them, its pod or its port, by itself")
+	none := indicator.Unknown("several processes answer at this address in turn (its counters fall and rise from scrape to scrape), so rates are unknown: " +
+		"scrape each pod or port separately")
 	for i := range s.Spans {
 		if !s.Spans[i].InTurns {
 			continue
@@ -142,7 +142,7 @@ func (s *Snapshot) standIn() {
 			by.now.AtLeast, by.normal.AtLeast = sig.Quantile > 0.5, sig.Quantile > 0.5
 			s.readings[i][sig.Name] = by
 			if sig == indicator.TTFTP50 || sig == indicator.ITLP50 {
-				s.Targets[i].Notes = append(s.Targets[i].Notes, "no buckets of "+sig.Histogram+" are stored: the mean stands for its percentiles, and a late tail is not seen")
+				s.Targets[i].Notes = append(s.Targets[i].Notes, "no buckets of "+sig.Histogram+" are stored: its mean replaces its percentiles, and a slow tail is not visible")
 			}
 		}
 	}

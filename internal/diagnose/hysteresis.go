@@ -67,11 +67,11 @@ func (h *Hysteresis) RestoreVerdict(d *Diagnosis) {
 	if ago := d.At.Sub(h.last.At); ago < remembered {
 		now := d.Verdict.ID
 		*d = h.last
-		d.Notes = append(slices.Clip(d.Notes), fmt.Sprintf("found from %s to %s; in the last %.0f s the verdict was %s, which is too short to call it over",
+		d.Notes = append(slices.Clip(d.Notes), fmt.Sprintf("found from %s to %s; the verdict of the last %.0f s is %s, too short to call it over",
 			clock(&h.first), clock(&h.last), ago.Seconds(), now))
 		return
 	}
-	d.Notes = append(d.Notes, fmt.Sprintf("%s was found from %s to %s, and not any more: %s",
+	d.Notes = append(d.Notes, fmt.Sprintf("%s was found from %s to %s and no longer is: %s",
 		h.last.Verdict.ID, clock(&h.first), clock(&h.last), h.last.Verdict.Summary))
 }
 

@@ -27,10 +27,10 @@ func (k *Known) AddLog(log *engine.Log) {
 		if !e.Last.IsZero() {
 			when = ", last at " + e.Last.UTC().Format(time.RFC3339)
 		}
-		k.Notes = append(k.Notes, fmt.Sprintf("the engine log tells of: %s (%d lines%s)", e.Kind, e.Count, when))
+		k.Notes = append(k.Notes, fmt.Sprintf("the engine log reports: %s (%d lines%s)", e.Kind, e.Count, when))
 	}
 	if log.Starts > 0 {
-		k.Notes = append(k.Notes, fmt.Sprintf("the engine log tells of %d restarts", log.Starts))
+		k.Notes = append(k.Notes, fmt.Sprintf("the engine log shows %d restarts", log.Starts))
 	}
 }
 

@@ -75,7 +75,7 @@ func lifeNotes(targets []Target) (out []string) {
 	for _, l := range []struct {
 		Life
 		what string
-	}{{LifeStarting, "starting, has never answered"}, {LifeDrained, "gone without a request in hand"}} {
+	}{{LifeStarting, "starting, never answered yet"}, {LifeDrained, "stopped without requests in flight"}} {
 		if of := names[l.Life]; len(of) > 0 {
 			out = append(out, l.what+": "+listTargets(of))
 		}

@@ -15,7 +15,7 @@ func (j *judgement) reasonAgainstHealthy() string {
 	for _, p := range threshold.Promises() {
 		if broken, evidence := catalog.Breached(p.Signal, p.Threshold).Eval(j.view); broken == catalog.True {
 			e := evidence[0]
-			return fmt.Sprintf("%s is %s on %s, over the objective of %s (%s): %.0f requests are too few to be sure", p.Signal.Title,
+			return fmt.Sprintf("%s is %s on %s, over the objective of %s (%s): %.0f requests are too few to be certain", p.Signal.Title,
 				indicator.Format(e.Value, p.Signal.Unit), j.name(), indicator.FormatNumber(e.Threshold, p.Signal.Unit), e.Source, j.view.Now(indicator.FirstTokens).Or(0))
 		}
 	}
@@ -24,5 +24,5 @@ func (j *judgement) reasonAgainstHealthy() string {
 	if promised || !late.OK || late.V <= catalog.TTFTObjective.Default || j.view.HasHistory() && usual.OK {
 		return ""
 	}
-	return fmt.Sprintf("%s is %s on %s: --slo or --use-case says whether that is too long", indicator.TTFTP95.Title, indicator.Format(late, indicator.Seconds), j.name())
+	return fmt.Sprintf("%s is %s on %s: set --slo or --use-case to judge whether that is too slow", indicator.TTFTP95.Title, indicator.Format(late, indicator.Seconds), j.name())
 }

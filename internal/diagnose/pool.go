@@ -281,7 +281,7 @@ func (p *pool) quietVerdict() Verdict {
 	case pending != "":
 		v.Summary, v.Confidence = pending, doubtful
 	case idle:
-		v.ID, v.Summary = Idle, "Hardly any traffic: nothing to judge, and nothing wrong"
+		v.ID, v.Summary = Idle, "Too little traffic to judge; nothing is wrong"
 	default:
 		v.Summary, v.Confidence = healthySummary(known)
 		for _, j := range known {
@@ -298,7 +298,7 @@ func (p *pool) quietVerdict() Verdict {
 			v.Confidence = min(v.Confidence, notCompared) // worse than itself could not be looked for
 			if v.Confidence > doubtful && (span.Timeline.divided() || span.Window.Length() < longEnough) {
 				v.Confidence = doubtful
-				v.Summary += "; but there is hardly any past to compare with"
+				v.Summary += "; but there is little past to compare with"
 			}
 		}
 	}
@@ -310,7 +310,7 @@ func (p *pool) quietVerdict() Verdict {
 }
 
 // pastOnly is what is open where a server is compared with its own past alone.
-const pastOnly = "; it is no worse than its own past, which may hold the same fault: --baseline or --slo makes sure"
+const pastOnly = "; no worse than its own past, which may contain the same fault: check with --baseline or --slo"
 
 // cannotTell says why there is no verdict.
 func (p *pool) cannotTell(known, total int) string {
@@ -379,14 +379,14 @@ func (p *pool) pending() string {
 	if len(parts) == 0 {
 		return ""
 	}
-	return "Nothing is certain, but suspected: " + strings.Join(parts, "; ")
+	return "Not certain yet: " + strings.Join(parts, "; ")
 }
 
 // healthySummary says that nothing is wrong, with what speaks against it.
 func healthySummary(known []*judgement) (summary string, confidence float64) {
 	for _, j := range known {
 		if doubt := j.reasonAgainstHealthy(); doubt != "" {
-			return "Nothing is found wrong, but " + doubt, doubtful
+			return "Nothing found, but " + doubt, doubtful
 		}
 	}
 	var parts []string

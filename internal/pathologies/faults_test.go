@@ -108,7 +108,7 @@ func TestHealthyIsSaidWithItsDoubts(t *testing.T) {
 	})
 	// One interval of 15 s may be a machine's own hiccup.
 	p := thin(t, recordings+"/slow-decode-throttled.tar.zst", 15*time.Second, 0)
-	said(p.diagnose(t, time.UnixMilli(p.truth.Phases[1].FromMS).Add(30*time.Second)), "Nothing is certain, but suspected: slow-decode on r0 for ")
+	said(p.diagnose(t, time.UnixMilli(p.truth.Phases[1].FromMS).Add(30*time.Second)), "Not certain yet: slow-decode on r0 for ")
 }
 
 // playFleet lets a scenario happen and hands over each phase with all that was

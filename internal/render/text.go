@@ -104,8 +104,17 @@ func (t *Text) Line(s string) {
 }
 
 // Command writes a shell command to copy, continued on the next line where it is too
-// long: before an option or another argument, outside quotes.
+// long: before an option or another argument, outside quotes. A comment behind it stands above
+// where there is no room for it.
 func (t *Text) Command(indent, s string) {
+	if command, comment, ok := strings.Cut(s, "  # "); ok {
+		if Cells(indent+s) <= t.width {
+			t.Line(indent + s)
+			return
+		}
+		t.Paragraph(indent+"# ", indent+"# ", strings.TrimSpace(comment))
+		s = strings.TrimSpace(command)
+	}
 	line := indent
 	for i, arg := range arguments(s) {
 		switch {

@@ -22,6 +22,15 @@ func Markdown(w io.Writer, d diagnose.Diagnosis, o Options) error {
 	return doc.Markdown(w)
 }
 
+// Plain writes what Markdown does as plain text, in which nothing is escaped: for programs that read.
+func Plain(w io.Writer, d diagnose.Diagnosis, o Options) error {
+	doc, err := newDocument(&d, o)
+	if err != nil {
+		return err
+	}
+	return doc.Text(w, o.Options, true)
+}
+
 // HTML writes a diagnosis as a page to send: it needs nothing but itself. It shows the
 // plots that diagnose.Diagnosis.Plot has fetched, or none.
 func HTML(w io.Writer, d diagnose.Diagnosis, o Options) error {
@@ -135,7 +144,7 @@ func (t *document) finding(f *diagnose.Finding) {
 	for i := range f.Fixes {
 		fix := &f.Fixes[i]
 		if i > 0 && !t.o.Full {
-			t.ShowIn(render.Markdown)
+			t.ShowIn(render.Markdown | render.Full)
 			t.List("Or: " + alternative(fix))
 			t.ShowIn(render.Page)
 		}

@@ -148,7 +148,7 @@ func healthy() diagnose.Diagnosis {
 func idle() diagnose.Diagnosis {
 	return single(diagnose.Diagnosis{
 		At: at, Status: diagnose.OK,
-		Verdict:  diagnose.Verdict{ID: diagnose.Idle, Summary: "Hardly any traffic: nothing to judge, and nothing wrong", Targets: []string{"vllm-0:8000"}, Confidence: 0.9},
+		Verdict:  diagnose.Verdict{ID: diagnose.Idle, Summary: "Too little traffic to judge; nothing is wrong", Targets: []string{"vllm-0:8000"}, Confidence: 0.9},
 		Findings: []diagnose.Finding{notThere(saturation, evidence(indicator.WaitingFloor, catalog.GreaterThan, 0, 0, 0.5, "default", "queue_always", catalog.False))},
 		Targets:  []diagnose.Target{server("vllm-0:8000")},
 		Window:   diagnose.Range{From: at.Add(-15 * time.Second), To: at},

@@ -33,9 +33,5 @@ func Text(w io.Writer, d diagnose.Diagnosis, o Options) error {
 		_, err := short(&d, o).WriteTo(w)
 		return err
 	}
-	t, err := newDocument(&d, o)
-	if err != nil {
-		return err
-	}
-	return t.Text(w, o.Options, true)
+	return Plain(w, d, o)
 }

@@ -5,16 +5,17 @@ import (
 	"strings"
 )
 
-// Nearest returns the names that may have been meant by a word: those of the least
-// distance, where that is small beside the word's length, and those that it begins.
-// Case does not count.
+// Nearest returns the names that may have been meant by a word: those that it begins, or that it
+// begins with up to a hyphen, else those of the least edit distance, where that is small for the
+// word's length. Case does not count.
 func Nearest(word string, names []string) []string {
 	word = strings.ToLower(word)
 	least := min(len(word)/3, 2) + 1
 	distances := make([]int, len(names))
 	for i, n := range names {
 		n = strings.ToLower(n)
-		if distances[i] = Distance(word, n, least); len(word) > 1 && strings.HasPrefix(n, word) {
+		begins := len(word) > 1 && strings.HasPrefix(n, word) || n != "" && strings.HasPrefix(word, n+"-")
+		if distances[i] = Distance(word, n, least); begins {
 			distances[i] = 0
 		}
 	}

@@ -9,7 +9,7 @@ func TestNearest(t *testing.T) {
 	names := []string{"rules", "dashboards", "seed", "serve", "kv-cache-thrashing", "page"}
 	for word, want := range map[string][]string{
 		"rulez": {"rules"}, "sede": {"seed"}, "dash": {"dashboards"}, "KV-cache-trashing": {"kv-cache-thrashing"},
-		"pgae": {"page"}, "milk": nil, "": nil, "x": nil, "se": {"seed", "serve"},
+		"pgae": {"page"}, "milk": nil, "": nil, "x": nil, "se": {"seed", "serve"}, "seed-value": {"seed"},
 	} {
 		if got := Nearest(word, names); !slices.Equal(got, want) {
 			t.Errorf("Nearest(%q) = %q, want %q", word, got, want)

@@ -10,10 +10,16 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
+// Public reports whether other machines can reach what listens at an address.
+func Public(addr string) bool {
+	host, _, _ := net.SplitHostPort(addr)
+	return host != "" && host != "localhost" && !net.ParseIP(host).IsLoopback()
+}
+
 // TCP listens at an address; a port alone is one of the loopback interface. Flag is what
 // the address came from.
 func TCP(ctx context.Context, flag, addr string) (net.Listener, error) {
-	if strings.HasPrefix(addr, ":") { // this machine alone, unless told
+	if strings.HasPrefix(addr, ":") { // loopback, unless a host is given
 		addr = "127.0.0.1" + addr
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)

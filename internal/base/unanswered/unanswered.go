@@ -56,7 +56,7 @@ func Hint(err error, refused string) string {
 		return "check the address and the network between here and the server"
 	case errors.As(err, &unknownCA), errors.As(err, &badName), errors.As(err, &badCert):
 		return "pass the certificate authority that signed the server's certificate (--tls-ca)"
-	case strings.Contains(text, "server gave HTTP response to HTTPS client"):
+	case strings.Contains(text, "server gave HTTP response to HTTPS client"), strings.Contains(text, "first record does not look like a TLS handshake"):
 		return "use http:// instead of https://"
 	case strings.Contains(text, "malformed HTTP response"), errors.Is(err, io.EOF):
 		return "check the port, and whether the server wants https://"

@@ -162,7 +162,7 @@ var (
 	GatewayQueued = gateway("queued", "Requests held before the upstream", Requests, SumMean("sixty_gateway_requests_open", Like("state", "receiving|queued|connecting")),
 		"Requests whose body is read, that wait to be admitted, or for a connection.")
 	GatewayRetries = gateway("retries", "Retries", Requests, SumIncrease("sixty_gateway_retries_total"),
-		"Attempts beyond the first: each makes an overload worse.")
+		"Attempts beyond the first: each one makes an overload worse.")
 	GatewayRetryShare = gateway("retry_share", "Retries for each request", Ratio,
 		Div(SumIncrease("sixty_gateway_retries_total"), AtLeast(SumIncrease("sixty_gateway_requests_total", OnRoutes), 1)),
 		"Attempts beyond the first, for each request that ended.")

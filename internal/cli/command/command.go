@@ -60,33 +60,14 @@ func SetValues(s *pflag.FlagSet, flag string, values ...string) {
 	}
 }
 
-// Annotations of flags.
-const (
-	valuesKey = "values"
-	letterKey = "letter" // in help, whatever the flag's own is
-)
-
-// HideShorthand keeps a flag's letter working, and out of help.
-func HideShorthand(s *pflag.FlagSet, flag string) { letter(s, flag, "") }
-
-// ShowShorthand shows the letter of a hidden flag as another one's.
-func ShowShorthand(s *pflag.FlagSet, hidden, shown string) {
-	f := s.Lookup(hidden)
-	f.Hidden = true
-	letter(s, shown, f.Shorthand)
-}
-
-func letter(s *pflag.FlagSet, flag, shown string) {
-	if err := s.SetAnnotation(flag, letterKey, []string{shown}); err != nil {
-		panic(err) // the flag was registered before
-	}
-}
+// valuesKey is the annotation of a flag that holds its values.
+const valuesKey = "values"
 
 // Apply makes a tree of commands speak the vocabulary.
 func (v *Vocabulary) Apply(root *cobra.Command) {
 	describe(root, v.Texts)
 	if v.Exits != nil {
-		root.AddCommand(&cobra.Command{Use: exitTopic, Short: "What the exit codes mean, in all verbs"})
+		root.AddCommand(&cobra.Command{Use: exitTopic, Short: "Exit codes of all commands"})
 	}
 	root.InitDefaultCompletionCmd()
 	root.SetHelpCommand(v.helpCommand(root))

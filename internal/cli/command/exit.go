@@ -22,10 +22,10 @@ const (
 	ExitOK          = 0   // nothing found, or done
 	ExitFound       = 1   // something was found, or is not as good as was asked
 	ExitCannotCheck = 2   // bad input, unreachable, no data, too little time
-	ExitInterrupted = 130 // by ctrl-C or SIGTERM, whatever was said until then
+	ExitInterrupted = 130 // by Ctrl-C or SIGTERM, even after printing results
 )
 
-// Ends of a command that did its work and has said so.
+// Ends of a command that did its work and printed the result.
 var (
 	ErrFound      = errors.New("found")       // something
 	ErrCannotTell = errors.New("cannot tell") // whether there is something
@@ -39,14 +39,15 @@ func Run(root *cobra.Command) int {
 		os.Exit(ExitInterrupted)
 	})
 	err := root.ExecuteContext(ctx)
-	said := err == nil || errors.Is(err, ErrFound) || errors.Is(err, ErrCannotTell)
+	printed := err == nil || errors.Is(err, ErrFound) || errors.Is(err, ErrCannotTell)
+	stopped := errors.Is(err, ErrInterrupted) || errors.Is(err, context.Canceled)
 	switch {
-	case err == nil && (ctx.Err() == nil || in.usual.Load()):
+	case err == nil && ctx.Err() == nil, ctx.Err() != nil && in.usual.Load() && (err == nil || stopped):
 		return ExitOK
 	case ctx.Err() != nil:
 		switch {
-		case said: // what it could
-		case errors.Is(err, ErrInterrupted), errors.Is(err, context.Canceled):
+		case printed:
+		case stopped:
 			PrintError(stderr, ErrInterrupted)
 		default:
 			PrintError(stderr, fmt.Errorf("%w: %v", ErrInterrupted, err)) //nolint:errorlint // without its way out
@@ -54,13 +55,13 @@ func Run(root *cobra.Command) int {
 		return ExitInterrupted
 	case errors.Is(err, ErrFound):
 		return ExitFound
-	case !said:
+	case !printed:
 		PrintError(stderr, err)
 	}
 	return ExitCannotCheck
 }
 
-// PrintError says an error, and the way out that it carries.
+// PrintError prints an error, and the way out that it carries.
 func PrintError(w io.Writer, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = hint.Or(err, "check the path")
@@ -126,7 +127,7 @@ func (all Exits) Table() string {
 	var b strings.Builder
 	b.WriteString("| exit code | of | meaning |\n|---|---|---|\n")
 	for _, x := range all {
-		of := "every verb"
+		of := "every command"
 		if x.Verbs != nil {
 			of = "`" + strings.Join(x.Verbs, "`, `") + "`"
 		}

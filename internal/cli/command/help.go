@@ -17,7 +17,7 @@ import (
 func (v *Vocabulary) layHelp(root *cobra.Command) {
 	root.SetHelpFunc(func(c *cobra.Command, args []string) {
 		t := v.wholeHelp(c)
-		if t.Lines() > t.LineBudget() && !slices.Contains(args, "--help") {
+		if t.Lines() > t.LineBudget() && !slices.Contains(args, "--help") && !c.IsAdditionalHelpTopicCommand() {
 			t = v.shortHelp(c)
 		}
 		_, _ = t.WriteTo(c.OutOrStdout()) // help has no way to fail
@@ -78,11 +78,11 @@ func (v *Vocabulary) shortHelp(c *cobra.Command) *render.Text {
 	t.DropToFit(1)
 	switch {
 	case !c.HasParent():
-		t.Brief(1, "", "", c.Name()+" --help says more, and "+c.Name()+" COMMAND --help all of a command.")
+		t.Brief(1, "", "", "Run "+c.Name()+" --help for more, "+c.Name()+" COMMAND --help for details.")
 	case c.HasAvailableSubCommands():
-		t.Brief(1, "", "", c.CommandPath()+" COMMAND --help says all of one.")
+		t.Brief(1, "", "", "Run "+c.CommandPath()+" COMMAND --help for details.")
 	default:
-		t.Brief(1, "", "", "--help says what each of the "+render.Plural(count, "flag")+" does, and more.")
+		t.Brief(1, "", "", "Run "+c.CommandPath()+" --help for all "+render.Plural(count, "flag")+" and more.")
 	}
 	return t
 }
@@ -172,7 +172,7 @@ func (v *Vocabulary) layUsage(t *render.Text, c *cobra.Command) {
 	}
 	if c.HasAvailableSubCommands() {
 		t.Line("")
-		t.Paragraph("", "", strings.TrimSpace(c.CommandPath()+" COMMAND --help says more of a command."))
+		t.Paragraph("", "", "Run "+c.CommandPath()+" COMMAND --help for details.")
 	}
 }
 
@@ -280,12 +280,8 @@ func (v *Vocabulary) describe(c *cobra.Command, f *pflag.Flag) (name, usage stri
 		}
 	}
 	name = "      --" + f.Name
-	short := f.Shorthand
-	if letter, ok := f.Annotations[letterKey]; ok {
-		short = letter[0]
-	}
-	if short != "" {
-		name = "  -" + short + ", --" + f.Name
+	if f.Shorthand != "" {
+		name = "  -" + f.Shorthand + ", --" + f.Name
 	}
 	if plain, ok := plainValues[value]; ok {
 		value = plain

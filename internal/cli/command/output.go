@@ -25,9 +25,9 @@ type Output struct {
 // AddFlags adds --output with the verb's formats, the usual one first, --out and --color.
 func (f *Output) AddFlags(s *pflag.FlagSet, formats ...string) {
 	f.formats = formats
-	s.StringVarP(&f.Format, "output", "o", formats[0], "form of the answer")
+	s.StringVarP(&f.Format, "output", "o", formats[0], "output format")
 	SetValues(s, "output", formats...)
-	s.StringVar(&f.File, "out", "", "write the answer to this `file`, whose ending may say the form (default: standard output)")
+	s.StringVar(&f.File, "out", "", "write the output to this `file`, whose extension may set the format (default: standard output)")
 	s.StringVar(&f.Color, "color", "auto", "colours")
 }
 

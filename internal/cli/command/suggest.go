@@ -41,7 +41,7 @@ func checkArguments(c *cobra.Command) {
 			}
 		}
 		if err != nil && c.ValidArgsFunction == nil && strings.HasPrefix(err.Error(), "unknown command") {
-			err = fmt.Errorf("%s takes no argument such as %q", c.CommandPath(), args[0])
+			err = fmt.Errorf("%s takes no argument %q", c.CommandPath(), args[0])
 		}
 		return hint.Or(err, c.CommandPath()+" --help")
 	}

@@ -40,6 +40,11 @@ func (v *Vocabulary) complete(c *cobra.Command) {
 // checkValues refuses values that a flag cannot have, and writes the others as they are
 // written: capitals and underscores are not told from small letters and dashes.
 func (v *Vocabulary) checkValues(c *cobra.Command) (err error) {
+	if out, format := c.Flags().Lookup("out"), c.Flags().Lookup("output"); out != nil && format != nil {
+		if slices.Contains(format.Annotations[valuesKey], out.Value.String()) {
+			return hint.With(fmt.Errorf("--out %s: this is a format, not a file", out.Value), "-o "+out.Value.String())
+		}
+	}
 	c.Flags().Visit(func(f *pflag.Flag) {
 		x, ok := v.values(c, f)
 		if !ok || err != nil {

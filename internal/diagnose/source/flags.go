@@ -49,12 +49,12 @@ func (f *Flags) AddPace(s *pflag.FlagSet, name string, usual time.Duration, help
 
 // AddHost adds the flag that switches the reading of this machine off.
 func AddHost(s *pflag.FlagSet, off *bool) {
-	s.BoolVar(off, "no-host-metrics", false, "with URLs of this machine: do not read its GPUs (nvidia-smi) and its operating system")
+	s.BoolVar(off, "no-host-metrics", false, "with URLs on this machine: do not read its GPUs (nvidia-smi) and its operating system")
 }
 
 // AddGateways adds the flag that names gateways.
 func AddGateways(s *pflag.FlagSet, urls *[]string) {
-	s.StringSliceVar(urls, "gateway", nil, "with URLs: `URLs` of the admin listener of sixty gateway, or of the metrics of Envoy, Istio, HAProxy, nginx, Traefik or Kong: what clients see")
+	s.StringSliceVar(urls, "gateway", nil, "with URLs: `URLs` of the admin listener of sixty gateway or of the metrics of Envoy, Istio, HAProxy, nginx, Traefik or Kong, for what clients see")
 }
 
 // Resolve takes the flags and the arguments for what they are, and refuses those that
@@ -64,7 +64,7 @@ func (f *Flags) Resolve(args []string) (err error) {
 		return err
 	}
 	if len(f.match) > 0 && f.Prometheus == "" {
-		return errors.New("--match goes with --prometheus")
+		return errors.New("--match needs --prometheus")
 	}
 	if f.Matchers, err = ParseMatchers(f.match); err != nil {
 		return err
@@ -77,8 +77,8 @@ func (f *Flags) Resolve(args []string) (err error) {
 func (f *Flags) CheckTimes() error {
 	switch live := len(f.URLs) > 0; {
 	case live && (f.At != "" || f.Window != 0):
-		return hint.With(errors.New("--at and --window need a past, and a live run has none"),
-			"name a recording or a --prometheus server, or leave them out")
+		return hint.With(errors.New("--at and --window need a past, which a live run does not have"),
+			"give a recording or --prometheus URL, or remove the flags")
 	case f.Window < 0:
 		return fmt.Errorf("--window: %s is negative", f.Window)
 	case live && f.Interval < MinInterval:

@@ -46,7 +46,7 @@ func (s *Source) Diagnose(ctx context.Context, o diagnose.Options) (diagnose.Dia
 	return d, err
 }
 
-var errNoScrape = hint.With(errors.New("not one scrape ended in time"), "allow a longer --duration")
+var errNoScrape = hint.With(errors.New("no scrape finished in time"), "allow a longer --duration")
 
 // A Watch says how servers are watched while they are scraped.
 type Watch struct {

@@ -29,7 +29,7 @@ import (
 type Config struct {
 	Scenarios     []fleet.Scenario
 	Healthy, Sick bool // which phases are diagnosed
-	Fast          bool // in simulated time, without servers and without waiting
+	Fast          bool // in simulated time, without starting servers
 	Pathologies   []*catalog.Pathology
 
 	Next []Step // what the audience may try for itself

@@ -137,7 +137,7 @@ func Answer(r *load.Result) (render.Style, string) {
 	case r.Gone > 0:
 		return render.Bad, fmt.Sprintf("The server went away after %s: the numbers are of the time until then.", render.Seconds(r.Gone))
 	case r.Generator.Spoiled:
-		return render.Bad, "Not to be trusted: the generator itself spoiled the result: " + strings.Join(r.Generator.Reasons, "; ") + "."
+		return render.Bad, "Not to be trusted: the load generator distorted the result: " + strings.Join(r.Generator.Reasons, "; ") + "."
 	}
 	var p95 []string
 	for _, m := range []load.Metric{load.TTFT, load.ITL, load.E2E} {

@@ -52,7 +52,7 @@ func (c *Collector) API(limits QueryLimits) http.Handler {
 	limits.Concurrency = cmp.Or(limits.Concurrency, DefaultQueryLimits.Concurrency)
 	limits.Timeout = cmp.Or(limits.Timeout, DefaultQueryLimits.Timeout)
 	engine := promql.NewEngine(promql.EngineOpts{
-		Logger: c.opts.Logger, MaxSamples: limits.Samples, Timeout: limits.Timeout, LookbackDelta: embedded.DefaultLookback,
+		Logger: c.opts.Logger, MaxSamples: limits.Samples, Timeout: limits.Timeout, LookbackDelta: embedded.Lookback,
 		EnableAtModifier: true, EnableNegativeOffset: true,
 		NoStepSubqueryIntervalFn: func(int64) int64 { return time.Duration(c.Config().GlobalConfig.EvaluationInterval).Milliseconds() },
 		Parser:                   parser.NewParser(parser.Options{}),

@@ -22,7 +22,10 @@ func Listen(ctx context.Context, stderr io.Writer, addr string, o Options) error
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", web.RequireAuth(&url.URL{Host: l.Addr().String()}, "", Handler(o)))
 	h := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
-	fmt.Fprintf(stderr, "tools for assistants at http://%s/mcp\n", l.Addr())
+	fmt.Fprintf(stderr, "Serving MCP at http://%s/mcp\n", l.Addr())
+	if listen.Public(addr) {
+		fmt.Fprintf(stderr, "note: other machines can use %s without a password\n", addr)
+	}
 	ended := context.AfterFunc(ctx, func() { h.Close() })
 	defer ended()
 	if err := h.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {

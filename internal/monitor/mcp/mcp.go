@@ -25,6 +25,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/monitor/whatif"
+	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/report"
 )
 
@@ -50,22 +51,25 @@ type Options struct {
 	Past time.Duration
 }
 
-const instructions = `sixty watches LLM inference servers (vLLM above all). Ask "diagnose" first: it names the
-cause, the evidence and the fix. "normal" tells what the servers usually do, "signal" a quantity over
-time, "explain" the runbook of a failure mode, "simulate" what a change would do, with intervals.
-Everything is read-only. A verdict of insufficient-data means that nothing is known, not that all is well.`
+const instructions = `sixty watches LLM inference servers, vLLM first. Call "diagnose" first: it names the cause, the
+evidence and the fix. "normal" shows what the servers usually do, "signal" a quantity over time, "explain" the
+runbook of a failure mode, "simulate" the effect of a change, with intervals. All tools are read-only.
+The verdict Unknown means that there is not enough data, not that all is well.`
 
 // Server returns the server of these tools.
 func Server(o Options) *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "sixty", Title: "sixty", Version: version.Get().Version}, &mcp.ServerOptions{Instructions: instructions})
 	t := tools{o}
-	add(s, "diagnose", "What is wrong with the inference servers now or at a moment, why, and what to change, with the evidence and predicted effects.", t.diagnose)
-	add(s, "normal", "What is normal for the servers, beside what they do now: latency, queue, KV cache, rates.", t.normal)
-	add(s, "signal", "One quantity of the servers over time, such as ttft_p95, itl_p95, requests_waiting, kv_cache_usage, preemptions. Without a name: the list of them.", t.signal)
-	add(s, "explain", "The runbook of a failure mode: how to be sure, what to do, what it costs. Without an id: the list of them.", t.explain)
-	add(s, "simulate", "What a change would do to a model's servers: replicas, load, lengths of prompts and answers, vLLM's flags. Answers with intervals.", t.simulate)
+	add(s, "diagnose", "What is wrong with the inference servers now or at a moment, why, and what to change, with evidence and predicted effects.", t.diagnose)
+	add(s, "normal", "Normal and current values of the servers: latency, queue, KV cache, rates.", t.normal)
+	add(s, "signal", "One quantity of the servers over time, such as ttft_p95, itl_p95, requests_waiting, kv_cache_usage, preemptions. Without a name: the list of quantities.", t.signal)
+	add(s, "explain", "The runbook of a failure mode: how to confirm it, what to do, what that costs. Without an id: the list of failure modes.", t.explain)
+	add(s, "simulate", "The effect of a change on a model's servers: replicas, load, prompt and output lengths, vLLM flags. Results have intervals.", t.simulate)
+	addPrompts(s)
+	addRunbooks(s, o.Explained)
 	if o.Incidents != nil {
-		add(s, "incidents", "The incidents that were kept, the latest first: what, when, where, what was noted.", t.incidents)
+		add(s, "incidents", "The stored incidents, the latest first: what, when, where, and notes.", t.incidents)
+		t.addIncidents(s)
 	}
 	return s
 }
@@ -75,9 +79,6 @@ func Handler(o Options) http.Handler {
 	s := Server(o)
 	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{Stateless: true})
 }
-
-// Stdio serves the tools over standard input and output until they end.
-func Stdio(ctx context.Context, o Options) error { return Server(o).Run(ctx, &mcp.StdioTransport{}) }
 
 // add adds a tool that reads. Its answer is text, bounded; an error comes with its hint.
 func add[In any](s *mcp.Server, name, what string, run func(context.Context, In) (string, error)) {
@@ -94,7 +95,7 @@ func add[In any](s *mcp.Server, name, what string, run func(context.Context, In)
 				return nil, nil, err
 			}
 			if r := []rune(text); len(r) > maxText {
-				text = string(r[:maxText]) + "\n… cut off here: ask for less"
+				text = string(r[:maxText]) + "\n… truncated: ask for less"
 			}
 			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil, nil
 		})
@@ -104,7 +105,7 @@ type tools struct{ o Options }
 
 // moment is the time that a question is about.
 type moment struct {
-	At string `json:"at,omitempty" jsonschema:"the moment: RFC 3339, or -10m from the end of what is known; the latest where it is left out"`
+	At string `json:"at,omitempty" jsonschema:"the moment: RFC 3339, or -10m from the end of the data; the latest by default"`
 }
 
 func (t tools) parseTime(text string) (time.Time, error) {
@@ -120,7 +121,7 @@ func (t tools) parseTime(text string) (time.Time, error) {
 
 type diagnoseIn struct {
 	moment
-	Window string `json:"window,omitempty" jsonschema:"how much time before the moment is judged, such as 2m; chosen by the diagnosis where it is left out"`
+	Window string `json:"window,omitempty" jsonschema:"how much time before the moment is judged, such as 2m; chosen by the diagnosis by default"`
 	Full   bool   `json:"full,omitempty" jsonschema:"every comparison, every check, every fix"`
 }
 
@@ -131,7 +132,7 @@ func (t tools) diagnose(ctx context.Context, in diagnoseIn) (string, error) {
 	}
 	var window time.Duration
 	if in.Window != "" {
-		if window, err = source.ParseDuration(in.Window); err != nil {
+		if window, err = parseDuration("window", in.Window); err != nil {
 			return "", err
 		}
 	}
@@ -140,8 +141,20 @@ func (t tools) diagnose(ctx context.Context, in diagnoseIn) (string, error) {
 		return "", err
 	}
 	var b bytes.Buffer
-	err = report.Markdown(&b, d, report.Options{Full: in.Full})
+	err = report.Plain(&b, d, report.Options{Full: in.Full})
 	return b.String(), err
+}
+
+// longest is how much time a question may span.
+const longest = 31 * 24 * time.Hour
+
+// parseDuration reads a length of time that the named argument gives.
+func parseDuration(name, text string) (time.Duration, error) {
+	d, err := source.ParseDuration(text)
+	if err != nil || d <= 0 || d > longest {
+		return 0, hint.With(fmt.Errorf("%s: %q is not a duration of up to %s", name, text, render.Span(longest)), "write it as 90s, 30m or 6h")
+	}
+	return d, nil
 }
 
 // vital are the quantities that are told of what is normal.
@@ -183,13 +196,13 @@ func (t tools) normal(ctx context.Context, in normalIn) (string, error) {
 		}
 	}
 	if told == 0 {
-		return "", errors.New("there is no such server")
+		return "", errors.New("no server of this model")
 	}
 	if left > 0 {
 		fmt.Fprintf(&b, "\n%d more servers: name a model.\n", left)
 	}
 	if d.Source == diagnose.NoBaseline {
-		b.WriteString("\nWhat is normal is not known yet: there is no past to compare with.\n")
+		b.WriteString("\nNormal values are not known yet: no past to compare with.\n")
 	}
 	return b.String(), nil
 }
@@ -202,9 +215,9 @@ func number(v indicator.Value, u indicator.Unit) string {
 }
 
 type signalIn struct {
-	Name  string `json:"name,omitempty" jsonschema:"the quantity's name; left out: the list of them"`
+	Name  string `json:"name,omitempty" jsonschema:"the quantity's name; without it: the list of quantities"`
 	Model string `json:"model,omitempty" jsonschema:"only the servers of this model"`
-	Over  string `json:"over,omitempty" jsonschema:"how much time up to the moment, such as 6h; 30m where it is left out"`
+	Over  string `json:"over,omitempty" jsonschema:"how much time up to the moment, such as 6h; 30m by default"`
 	moment
 }
 
@@ -222,7 +235,7 @@ func (t tools) signal(ctx context.Context, in signalIn) (string, error) {
 	}
 	i := slices.Index(names, in.Name)
 	if i < 0 {
-		return "", hint.With(fmt.Errorf("there is no quantity %q", in.Name), hint.DidYouMean(in.Name, names))
+		return "", hint.With(fmt.Errorf("unknown quantity %q", in.Name), hint.DidYouMean(in.Name, names))
 	}
 	at, err := t.parseTime(in.At)
 	if err != nil {
@@ -230,7 +243,7 @@ func (t tools) signal(ctx context.Context, in signalIn) (string, error) {
 	}
 	over := 30 * time.Minute
 	if in.Over != "" {
-		if over, err = source.ParseDuration(in.Over); err != nil {
+		if over, err = parseDuration("over", in.Over); err != nil {
 			return "", err
 		}
 	}
@@ -258,7 +271,8 @@ func (t tools) signal(ctx context.Context, in signalIn) (string, error) {
 		p = plots[0]
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s (%s), each value over the %s before it. %s\n\n", s.Title, s.Unit, p.Over, s.Doc)
+	fmt.Fprintf(&b, "%s (%s) from %s to %s, each value over the %s before it. %s\n\n", s.Title, s.Unit,
+		source.FormatTime(span.From), source.FormatTime(span.To), p.Over, s.Doc)
 	if p.Normal.OK {
 		fmt.Fprintf(&b, "Normal: %s. ", indicator.Format(p.Normal, s.Unit))
 	}
@@ -277,13 +291,13 @@ func (t tools) signal(ctx context.Context, in signalIn) (string, error) {
 		}
 	}
 	if len(p.Lines) == 0 {
-		b.WriteString("Nothing is known of it in this time.\n")
+		b.WriteString("No data in this time.\n")
 	}
 	return b.String(), nil
 }
 
 type explainIn struct {
-	ID string `json:"id,omitempty" jsonschema:"the failure mode's id, as verdicts name it; left out: the list of them"`
+	ID string `json:"id,omitempty" jsonschema:"the failure mode's id, such as kv-cache-thrashing; without it: the list of failure modes"`
 }
 
 func (t tools) explain(_ context.Context, in explainIn) (string, error) {
@@ -297,18 +311,18 @@ func (t tools) explain(_ context.Context, in explainIn) (string, error) {
 		fmt.Fprintf(&b, "%s (%s): %s\n", p.ID, p.Severity, p.Title)
 	}
 	if in.ID != "" {
-		return "", hint.With(fmt.Errorf("there is no failure mode %q", in.ID), hint.DidYouMean(in.ID, ids))
+		return "", hint.With(fmt.Errorf("unknown failure mode %q", in.ID), hint.DidYouMean(in.ID, ids))
 	}
 	return b.String(), nil
 }
 
 type simulateIn struct {
-	Model         string            `json:"model,omitempty" jsonschema:"the model, where several are served"`
-	Replicas      int               `json:"replicas,omitempty" jsonschema:"number of servers; left out: as many as there are"`
-	ArrivalFactor float64           `json:"arrival_rate_factor,omitempty" jsonschema:"requests per second, as a multiple of now"`
-	PromptFactor  float64           `json:"prompt_factor,omitempty" jsonschema:"lengths of prompts, as a multiple of now"`
-	OutputFactor  float64           `json:"output_factor,omitempty" jsonschema:"lengths of answers, as a multiple of now"`
-	Flags         map[string]string `json:"flags,omitempty" jsonschema:"vLLM's flags and their new values, such as --max-num-seqs: 64"`
+	Model         string            `json:"model,omitempty" jsonschema:"the model, if several are served"`
+	Replicas      int               `json:"replicas,omitempty" jsonschema:"number of servers; the present number by default"`
+	ArrivalFactor float64           `json:"arrival_rate_factor,omitempty" jsonschema:"requests per second, as a multiple of the present rate"`
+	PromptFactor  float64           `json:"prompt_factor,omitempty" jsonschema:"prompt lengths, as a multiple of the present"`
+	OutputFactor  float64           `json:"output_factor,omitempty" jsonschema:"output lengths, as a multiple of the present"`
+	Flags         map[string]string `json:"flags,omitempty" jsonschema:"vLLM flags and their new values, such as --max-num-seqs: 64"`
 }
 
 func (t tools) simulate(ctx context.Context, in simulateIn) (string, error) {
@@ -323,13 +337,13 @@ func (t tools) simulate(ctx context.Context, in simulateIn) (string, error) {
 		return "", err
 	}
 	var b strings.Builder
-	b.WriteString("| quantity | now, simulated | with the change |\n|---|---|---|\n")
+	b.WriteString("| quantity | now (simulated) | with the change |\n|---|---|---|\n")
 	for _, q := range []struct {
 		name, title string
 		unit        indicator.Unit
 	}{
 		{"ttft_p50", "TTFT P50", indicator.Seconds}, {"ttft_p95", "TTFT P95", indicator.Seconds}, {"itl_p95", "ITL P95", indicator.Seconds},
-		{"e2e_mean", "end to end, mean", indicator.Seconds}, {"output_tokens_rate", "output tokens/s", ""}, {"requests_rate", "requests/s", ""},
+		{"e2e_mean", "E2E mean", indicator.Seconds}, {"output_tokens_rate", "output tokens/s", ""}, {"requests_rate", "requests/s", ""},
 		{"kv_cache_usage", "KV cache usage", indicator.Ratio}, {"preemptions_rate", "preemptions/s", ""},
 	} {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", q.title, estimated(a.Present[q.name], q.unit), estimated(a.Changed[q.name], q.unit))
@@ -338,7 +352,7 @@ func (t tools) simulate(ctx context.Context, in simulateIn) (string, error) {
 	for _, w := range a.Warnings {
 		fmt.Fprintf(&b, "Warning: %s\n", w)
 	}
-	fmt.Fprintf(&b, "The same by hand: %s\n", a.Command)
+	fmt.Fprintf(&b, "The same as a command: %s\n", a.Command)
 	return b.String(), nil
 }
 
@@ -353,22 +367,28 @@ func estimated(e *view.Estimated, u indicator.Unit) string {
 	return text
 }
 
+// mostIncidents is how many of them one answer lists.
+const mostIncidents = 100
+
 type incidentsIn struct {
-	Limit int `json:"limit,omitempty" jsonschema:"at most so many; 10 where it is left out"`
+	Limit int `json:"limit,omitempty" jsonschema:"at most this many; 10 by default"`
 }
 
 func (t tools) incidents(_ context.Context, in incidentsIn) (string, error) {
 	list := t.o.Incidents()
 	limit := in.Limit
-	if limit <= 0 {
+	if limit == 0 {
 		limit = 10
+	}
+	if limit < 0 || limit > mostIncidents {
+		return "", fmt.Errorf("limit: %d is not a number from 1 to %d", limit, mostIncidents)
 	}
 	var b strings.Builder
 	for i, s := range list {
-		if i == min(limit, 100) {
+		if i == limit {
 			break
 		}
-		end := "it goes on"
+		end := "still open"
 		if s.Ended != nil {
 			end = "until " + s.Ended.UTC().Format(time.RFC3339)
 		}
@@ -378,7 +398,7 @@ func (t tools) incidents(_ context.Context, in incidentsIn) (string, error) {
 		}
 	}
 	if b.Len() == 0 {
-		return "No incident was kept.\n", nil
+		return "No incidents.\n", nil
 	}
 	return b.String(), nil
 }

@@ -1,7 +1,10 @@
 package mcp_test
 
 import (
+	"bufio"
 	"context"
+	"errors"
+	"io"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
@@ -60,13 +63,16 @@ func TestTools(t *testing.T) {
 		want []string
 		fail bool
 	}{
-		{"diagnose", nil, []string{"kv-cache-thrashing", "max-num-seqs"}, false},
-		{"diagnose", map[string]any{"at": "+20s"}, []string{"healthy"}, false},
+		{"diagnose", nil, []string{"KV cache thrashing", "sixty explain kv-cache-thrashing", "Or: ", "> 2.5"}, false},
+		{"diagnose", map[string]any{"full": true}, []string{"preemptions_some"}, false},
+		{"diagnose", map[string]any{"at": "+20s"}, []string{"Healthy"}, false},
+		{"diagnose", map[string]any{"window": "-5m"}, []string{`window: "-5m" is not a duration of up to 744h (try: `}, true},
 		{"diagnose", map[string]any{"at": "sometime"}, []string{"sometime"}, true},
 		{"normal", nil, []string{"TTFT P95", "| now | normal |"}, false},
-		{"normal", map[string]any{"model": "none"}, []string{"no such server"}, true},
+		{"normal", map[string]any{"model": "none"}, []string{"no server of this model"}, true},
 		{"signal", nil, []string{"ttft_p95: TTFT P95"}, false},
 		{"signal", map[string]any{"name": "kv_cache_usage"}, []string{"KV", "%"}, false},
+		{"signal", map[string]any{"name": "kv_cache_usage", "over": "100000h"}, []string{`over: "100000h"`}, true},
 		{"signal", map[string]any{"name": "kv_cache_usge"}, []string{"kv_cache_usage"}, true},
 		{"explain", nil, []string{"engine-hung (page)"}, false},
 		{"explain", map[string]any{"id": "engine-hung"}, []string{"# "}, false},
@@ -99,5 +105,55 @@ func TestTools(t *testing.T) {
 		if !called[tool.Name] {
 			t.Errorf("%s was not called", tool.Name)
 		}
+	}
+	asked, err := c.ListPrompts(t.Context(), nil)
+	if err != nil || len(asked.Prompts) != 3 {
+		t.Fatalf("prompts %v: %v", asked, err)
+	}
+	for _, p := range asked.Prompts {
+		arguments := map[string]string{}
+		for _, a := range p.Arguments {
+			arguments[a.Name] = "value of " + a.Name
+		}
+		got, err := c.GetPrompt(t.Context(), &sdk.GetPromptParams{Name: p.Name, Arguments: arguments})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := got.Messages[0].Content.(*sdk.TextContent).Text
+		for _, v := range arguments {
+			if !strings.Contains(text, v) {
+				t.Errorf("%s leaves out %q: %s", p.Name, v, text)
+			}
+		}
+	}
+	got, err := c.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: "sixty://runbooks/engine-hung"})
+	if err != nil || !strings.HasPrefix(got.Contents[0].Text, "# Engine hung\n") {
+		t.Errorf("the runbook is %v: %v", got, err)
+	}
+}
+
+// TestAMalformedLineIsAnErrorAnswer sends lines that are no messages between others.
+func TestAMalformedLineIsAnErrorAnswer(t *testing.T) {
+	in, write := io.Pipe()
+	read, out := io.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- mcp.Serve(t.Context(), mcp.Options{}, in, out) }()
+	answers := bufio.NewScanner(read)
+	for _, line := range []struct{ sent, want string }{
+		{`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`, `"id":1`},
+		{"hello", `"id":null,"error":{"code":-32700`},
+		{`{"id":`, `"code":-32700`},
+		{"[]", `"code":-32700`},
+		{strings.Repeat("x", 3<<20), "a message may have 1048576 bytes"},
+		{`{"jsonrpc":"2.0","id":2,"method":"ping"}`, `"id":2`},
+	} {
+		go func() { _, _ = io.WriteString(write, line.sent+"\n") }()
+		if !answers.Scan() || !strings.Contains(answers.Text(), line.want) {
+			t.Fatalf("%.40s is answered with %s, want %s", line.sent, answers.Text(), line.want)
+		}
+	}
+	write.Close()
+	if err := <-ended; err != nil && !errors.Is(err, io.EOF) {
+		t.Error(err)
 	}
 }

@@ -23,20 +23,20 @@ var (
 	}
 	pinned = &catalog.Threshold{
 		Name: "batch_pinned", Unit: indicator.Ratio, Default: 0.8,
-		Why: "the batch sits at the highest count seen while requests wait: a ceiling",
+		Why: "the batch stays at the highest count seen while requests wait: a limit",
 	}
 	mostlyPrefill = &catalog.Threshold{
 		Name: "batch_mostly_prefill", Unit: indicator.Ratio, Default: 0.5,
-		Why: "a prompt that is computed fills the engine by itself, so more seats make more answers only where seats are taken by decode",
+		Why: "a prefill can fill the engine alone, so a larger batch raises throughput only when decodes fill the batch",
 	}
 	fewSeats = &catalog.Threshold{
 		Name: "few_seats", Unit: indicator.Requests, Default: 4.5,
-		Why: "a step of four sequences is bound by reading the weights on any machine, so more of them cost next to nothing; vLLM's own default is 128 and more",
+		Why: "a step with four sequences is bound by reading the weights on any machine, so more sequences cost almost nothing; vLLM's default is 128 or more",
 	}
 	stepStillCheap = &catalog.Threshold{
 		Name: "step_still_cheap", Unit: indicator.Seconds, Default: 0.05,
 		Baseline: &catalog.Relative{Factor: 1, Per: indicator.DecodeBatch, Exponent: 0.65, Offset: 0.002},
-		Why:      "the step grew by clearly less than its batch, so a larger batch still gives more tokens per second; without a baseline 50 ms, which no interactive objective minds",
+		Why:      "the step grew by clearly less than its batch, so a larger batch still gives more tokens per second; without a baseline 50 ms, which meets interactive objectives",
 	}
 )
 

@@ -17,19 +17,19 @@ var scenario string
 var (
 	some = &catalog.Threshold{
 		Name: "corrupted_some", Unit: indicator.Requests, Default: 0.5,
-		Why: "logits never hold NaN by themselves: one request is enough to look",
+		Why: "healthy logits never contain NaN: one request is enough",
 	}
 	inEarnest = &catalog.Threshold{
 		Name: "corrupted_share", Unit: indicator.Ratio, Default: 0.0005,
-		Why: "one request in two thousand; a single one among many more may be its own sampling parameters' doing",
+		Why: "one request in two thousand; a rarer one may be caused by its own sampling parameters",
 	}
 	several = &catalog.Threshold{
 		Name: "corrupted_several", Unit: indicator.Requests, Default: 2.5,
-		Why: "at least three: it happens again and again",
+		Why: "at least three: it is repeated",
 	}
 	many = &catalog.Threshold{
 		Name: "corrupted_many", Unit: indicator.Ratio, Default: 0.01,
-		Why: "one answer in a hundred is worth nothing, and looks like one to the client",
+		Why: "one answer in a hundred is garbage that looks valid to the client",
 	}
 )
 
@@ -37,7 +37,7 @@ var (
 var Pathology = &catalog.Pathology{
 	ID:       "corrupted-outputs",
 	Alert:    "VLLMCorruptedOutputs",
-	Title:    "Logits hold NaN: answers are garbage",
+	Title:    "Logits contain NaN: answers are garbage",
 	Severity: catalog.Page,
 	When:     catalog.All(catalog.Above(indicator.CorruptedRequests, some), catalog.Above(indicator.CorruptedShare, inEarnest)),
 	Grades: []catalog.Grade{

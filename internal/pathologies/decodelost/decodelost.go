@@ -18,11 +18,11 @@ var (
 	}
 	expireOften = &catalog.Threshold{
 		Name: "kv_leases_expired_share", Unit: indicator.Ratio, Default: 0.5,
-		Why: "half of the prefills: some clients leave after theirs, and a decode server that is busy fetches a few too late",
+		Why: "half of the prefills: some clients leave after prefill, and a busy decode server fetches a few too late",
 	}
 	heldIdle = &catalog.Threshold{
 		Name: "kv_held_idle", Unit: indicator.Ratio, Default: 0.5,
-		Why: "a decode server fetches within seconds of the prefill: half of the cache held all the while, with next to nothing running, are held for somebody who does not come",
+		Why: "a decode server fetches within seconds of the prefill: if half of the cache stays held while almost nothing runs, nobody fetches it",
 	}
 )
 
@@ -30,7 +30,7 @@ var (
 var Pathology = &catalog.Pathology{
 	ID:       "decode-lost",
 	Alert:    "VLLMDecodeLost",
-	Title:    "Nobody fetches the KV caches that this server holds",
+	Title:    "No decode server fetches the KV caches that this server holds",
 	Severity: catalog.Page,
 	When: catalog.Any(
 		catalog.All(catalog.Above(indicator.LeasesExpired, expires), catalog.Above(indicator.LeaseShare, expireOften)),

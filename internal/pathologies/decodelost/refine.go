@@ -19,14 +19,14 @@ func refine(p *catalog.Pass) {
 	p.Reason("A prefill server holds the blocks of each request until a decode server has fetched them, or the lease ends. Meanwhile new prompts have that much less room.")
 	p.Observe("Here", indicator.KVUsage, indicator.Running, indicator.Waiting, indicator.LeasesExpired)
 	p.Fix(catalog.Fix{
-		Summary:  "Look at the decode servers, and at the router between: is a decode server down or refused, does the second leg of a request go out at all",
+		Summary:  "Check the decode servers and the router: is a decode server down or unreachable, and is the second leg of a request sent at all",
 		Command:  "kubectl get pods -o wide",
 		Tradeoff: "none",
 		Verify:   "KV cache usage falls to what running requests need, and no lease ends unfetched",
 	})
 	p.Fix(catalog.Fix{
 		Summary:  "If decode servers are only late: a longer lease ends fewer of their requests; if they are gone, a shorter one gives blocks back sooner (kv_lease_duration of the connector's extra config, VLLM_NIXL_ABORT_REQUEST_TIMEOUT in older releases)",
-		Tradeoff: "long leases hold blocks of those who never come; short ones end transfers that are late",
+		Tradeoff: "long leases hold blocks that are never fetched; short ones cut off late transfers",
 		Verify:   "no lease ends unfetched",
 	})
 }

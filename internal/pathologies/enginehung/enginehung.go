@@ -20,15 +20,15 @@ var scenario string
 var (
 	stuck = &catalog.Threshold{
 		Name: "engines_stuck", Unit: indicator.Count, Default: 0.5,
-		Why: "one engine that held requests for ten seconds and gave not one token; a long prompt without chunking stops a small engine for two to four",
+		Why: "one engine that held requests for ten seconds without generating a token; a long prompt without chunked prefill stops a small engine for two to four",
 	}
 	noProgress = &catalog.Threshold{
 		Name: "no_progress", Unit: indicator.TokensPerSecond, Default: 1e-9,
-		Why: "not one token in ten seconds",
+		Why: "no token in ten seconds",
 	}
 	clientsCome = &catalog.Threshold{
 		Name: "clients_come", Unit: indicator.PerSecond, Default: 0.1,
-		Why: "connections come and none goes: an engine that hung while it was idle shows in no gauge of its own",
+		Why: "connections arrive and none ends: an engine that hung while idle shows in none of its own gauges",
 	}
 	clientsWait = &catalog.Threshold{
 		Name: "clients_wait", Unit: indicator.Count, Default: 4.5,
@@ -36,19 +36,19 @@ var (
 	}
 	leftUnserved = &catalog.Threshold{
 		Name: "clients_left_unserved", Unit: indicator.Requests, Default: 3,
-		Why: "more requests ended than the engine held or answered: their clients gave up on an engine that never took them",
+		Why: "more requests ended than the engine held or answered: their clients gave up before the engine accepted them",
 	}
 	owes = &catalog.Threshold{
 		Name: "rank_owes", Unit: indicator.Requests, Default: 8,
-		Why: "by chance a rank that should have given eight first tokens gives none once in 3000 times",
+		Why: "a rank that should have sent eight first tokens sends none by chance once in 3000 times",
 	}
 	metBusy = &catalog.Threshold{
 		Name: "rank_met_busy", Unit: indicator.Requests, Default: 8,
-		Why: "by chance none of eight requests falls into such a time once in 3000 times",
+		Why: "none of eight requests falls into such a time by chance once in 3000 times",
 	}
 	clientsMore = &catalog.Threshold{
 		Name: "clients_more", Unit: indicator.PerSecond, Default: 0.05,
-		Why: "three clients more in a minute than were answered; a pool of connections that are kept open does not grow",
+		Why: "three more clients in a minute than were answered; a pool of keep-alive connections does not grow",
 	}
 )
 

@@ -21,13 +21,13 @@ func refine(p *catalog.Pass) {
 	case stuck > 0:
 		p.Summary = fmt.Sprintf("The engine hangs: it holds %s and has generated no token for at least 10 s", catalog.Requests(held))
 	case moves && progress > 0 && silentRank && waits == catalog.True:
-		p.Summary = fmt.Sprintf("One engine rank hangs: by its share of the traffic it owes %s first tokens and gave none, while the other ranks work", catalog.Whole(debt))
+		p.Summary = fmt.Sprintf("One engine rank hangs: by its share of the traffic, %s first tokens are overdue, while the other ranks work", catalog.Whole(debt))
 	case moves && progress > 0 && silentRank:
-		p.Summary = fmt.Sprintf("One engine rank gives no tokens while the other ranks work: by its share of the traffic it owes %s, so it hangs, or all that comes is one client's", catalog.Whole(debt))
-		p.Reason("About %s requests came while the ranks that work were busy, and the router gives such to an idle rank. One client that asks again when its answer is there never meets a busy rank; whether clients wait cannot be seen, because several API servers export no process_* series.",
+		p.Summary = fmt.Sprintf("One engine rank generates no tokens while the others work: by its share of the traffic, %s first tokens are overdue; either it hangs, or one client sends all requests", catalog.Whole(debt))
+		p.Reason("About %s requests arrived while the working ranks were busy, and the router sends such requests to an idle rank. A single client that waits for each answer never meets a busy rank; whether clients wait is unknown, because several API servers export no process_* series.",
 			catalog.Whole(p.Value(indicator.MetBusyRanks)))
 	default:
-		p.Summary = "The engine hangs: clients wait, and it has generated no token for at least 10 s; its gauges read idle, because it stopped before it took their requests"
+		p.Summary = "The engine hangs: clients wait, and it has generated no token for at least 10 s; its gauges read idle, because it stopped before it accepted their requests"
 	}
 	if unseen, ok := p.Measured(indicator.UnseenClients); ok && unseen >= 1 {
 		p.Reason("About %s clients hold a connection whose request the engine does not have.", catalog.Whole(unseen))
@@ -39,7 +39,7 @@ func refine(p *catalog.Pass) {
 		p.Reason("About %s clients left in the window without a first token.", catalog.Whole(left))
 	}
 	if silentRank && stuck == 0 && waits == catalog.True {
-		p.Reason("With little traffic a router may leave a rank without work. Here connections pile up, or requests end without a first token, so it is not that.")
+		p.Reason("With little traffic a router may leave a rank idle. That is ruled out here: connections pile up, or requests end without a first token.")
 	}
 	p.Reason("/health and /metrics answer 200, because the API server is alive. Gauges keep their last value, and histograms count only requests that make progress, so no latency looks bad.")
 	if now, ok := p.Measured(indicator.OpenFDs); ok {
@@ -52,7 +52,7 @@ func refine(p *catalog.Pass) {
 		}
 		p.Reason("%s.", text)
 	}
-	p.Reason("It may look alike and not be a hang: a long prompt without chunked prefill stops a small engine for two to four seconds; and when all requests are cancelled at once, gauges freeze until the next request.")
+	p.Reason("Two cases look like a hang and are none: a long prompt without chunked prefill stops a small engine for two to four seconds; and after all requests are cancelled at once, gauges stay frozen until the next request.")
 	p.Fix(catalog.Fix{
 		Summary:  "Take this replica out of the load balancer now: its health check does not see the hang",
 		Tradeoff: "the other replicas carry its load",
@@ -65,8 +65,8 @@ func refine(p *catalog.Pass) {
 		Verify:   verify,
 	})
 	p.Fix(catalog.Fix{
-		Summary:  "Let the liveness probe ask for one token instead of /health: POST /v1/completions, max_tokens 1, timeout 30 s",
+		Summary:  "Make the liveness probe request one token instead of /health: POST /v1/completions, max_tokens 1, timeout 30 s",
 		Tradeoff: "one token per probe; under overload the probe waits in the queue, so allow it several failures",
-		Verify:   "a hung engine is restarted without anybody",
+		Verify:   "a hung engine restarts automatically",
 	})
 }

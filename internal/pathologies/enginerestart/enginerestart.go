@@ -18,7 +18,7 @@ var scenario string
 var (
 	once = &catalog.Threshold{
 		Name: "restarted", Unit: indicator.Count, Default: 0.5,
-		Why: "its counters began again a moment ago",
+		Why: "its counters were reset just now",
 	}
 	justStarted = &catalog.Threshold{
 		Name: "just_started", Unit: indicator.Seconds, Default: 120,
@@ -26,19 +26,19 @@ var (
 	}
 	seenDown = &catalog.Threshold{
 		Name: "seen_down", Unit: indicator.Ratio, Default: 0,
-		Why: "a scrape failed before: the server's clock alone, which may differ from ours, proves nothing",
+		Why: "a scrape failed before: the server's clock alone is no proof, because it may differ from the monitor's",
 	}
 	noneFailed = &catalog.Threshold{
 		Name: "no_scrape_failed", Unit: indicator.Ratio, Default: 1e-6,
-		Why: "it was away between two scrapes, and nobody saw what it held",
+		Why: "it was down between two scrapes, so what it held is unknown",
 	}
 	lostRequests = &catalog.Threshold{
 		Name: "restart_held", Unit: indicator.Requests, Default: 1.5,
-		Why: "it held two requests on its last page before; one may be the last of a drain",
+		Why: "it held two requests at the last scrape before; one may be the last of a drain",
 	}
 	watched = &catalog.Threshold{
 		Name: "watched_before", Unit: indicator.Seconds, Default: 5,
-		Why: "it was scraped, or tried, before it served: this start happened before our eyes",
+		Why: "it was scraped, or tried, before it served: the start was observed",
 	}
 )
 

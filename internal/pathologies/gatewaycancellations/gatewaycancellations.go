@@ -34,13 +34,13 @@ func refine(p *catalog.Pass) {
 	if waited {
 		p.Reason("%s of them had no first token, after %s on average: the engine's own percentiles miss these.", catalog.Whole(n), p.Text(indicator.GatewayNoFirstWait))
 		p.Fix(catalog.Fix{
-			Summary:  "Find what they wait for: what the servers' queue and prefill say, and what passes outside of the engine",
+			Summary:  "Find what they wait for: the servers' queue and prefill times, and the time outside the engine",
 			Tradeoff: "none",
 			Verify:   "fewer clients leave before the first token",
 		})
 	}
 	p.Fix(catalog.Fix{
-		Summary:  "Compare the time at which they leave with the limits of clients and of what stands before the gateway",
+		Summary:  "Compare the time after which they leave with the timeouts of clients and of what is in front of the gateway",
 		Tradeoff: "none",
 		Verify:   "the share of requests that clients give up returns to normal",
 	})

@@ -16,7 +16,7 @@ var runbook string
 
 var goesOn = &catalog.Threshold{
 	Name: "gateway_failing", Unit: indicator.Count, Default: 1.5,
-	Why: "at two scrapes, so that it goes on: a server that dies takes the requests with it that it had, and no more once the gateway knows",
+	Why: "at two scrapes, so that it persists: a server that dies loses only the requests that it held until the gateway notices",
 }
 
 // causes are the ways in which requests fail, and what to do about each.
@@ -49,7 +49,7 @@ var Pathology = &catalog.Pathology{
 }
 
 func refine(p *catalog.Pass) {
-	p.Summary = fmt.Sprintf("%s of the requests that their clients waited for failed at the gateway, %s in the window",
+	p.Summary = fmt.Sprintf("%s of the requests failed at the gateway while their clients waited, %s in the window",
 		indicator.FormatNumber(p.Value(indicator.GatewayErrors), indicator.Ratio), catalog.Whole(p.Value(indicator.GatewayFailed)))
 	var kinds []string
 	for _, c := range causes {

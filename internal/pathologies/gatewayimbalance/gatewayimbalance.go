@@ -23,7 +23,7 @@ var (
 	}
 	some = &catalog.Threshold{
 		Name: "gateway_attempts", Unit: indicator.Requests, Default: 39.5,
-		Why: "at least forty requests: of fewer, chance alone favours one",
+		Why: "at least forty requests: with fewer, chance favours one server",
 	}
 )
 
@@ -49,12 +49,12 @@ func refine(p *catalog.Pass) {
 		p.Summary = fmt.Sprintf("%s gets %s of the requests of %d upstreams", most, indicator.FormatNumber(asked[most]/all, indicator.Ratio), len(names))
 	}
 	p.Fix(catalog.Fix{
-		Summary:  "Compare the servers: one that fails quickly takes the most requests, and is to be taken out",
+		Summary:  "Compare the servers: one that fails quickly attracts the most requests; take it out",
 		Tradeoff: "none; the others take its load",
 		Verify:   "no upstream gets more than twice what the others get on average",
 	})
 	p.Fix(catalog.Fix{
-		Summary:  "With --prefix-sticky one prefix has one home: replicate what is asked most, or leave the option out",
+		Summary:  "With --prefix-sticky each prefix goes to one server: replicate the most frequent ones, or remove the option",
 		Tradeoff: "fewer hits of the prefix cache",
 		Verify:   "no upstream gets more than twice what the others get on average",
 	})

@@ -14,7 +14,7 @@ var runbook string
 
 var some = &catalog.Threshold{
 	Name: "gateway_timeouts", Unit: indicator.Requests, Default: 2.5,
-	Why: "at least three, for small numbers say nothing",
+	Why: "at least three: smaller numbers are chance",
 }
 
 // Pathology is requests that a limit of the gateway ends.
@@ -34,8 +34,8 @@ var Pathology = &catalog.Pathology{
 func refine(p *catalog.Pass) {
 	p.Summary = catalog.Whole(p.Value(indicator.GatewayTimeouts)) + " requests were ended by the gateway's own limits"
 	p.Fix(catalog.Fix{
-		Summary:  "See in the gateway's access log which limit it was; where answers come late by right, raise it: --header-timeout bounds the wait of requests that are not streamed from end to end",
-		Tradeoff: "clients wait for longer where nothing ever comes",
+		Summary:  "Check in the gateway's access log which limit it was; where answers are legitimately slow, raise it: --header-timeout bounds the wait of requests that are not streamed from end to end",
+		Tradeoff: "clients wait longer when no answer ever comes",
 		Verify:   "no request is ended by a limit of the gateway",
 	})
 }

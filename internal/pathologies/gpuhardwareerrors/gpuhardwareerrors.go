@@ -18,11 +18,11 @@ var scenario string
 var (
 	anyError = &catalog.Threshold{
 		Name: "gpu_error", Unit: indicator.Count, Default: 0.5,
-		Why: "one is enough: the driver reports it, results or the process may be lost",
+		Why: "one is enough: the driver reports it, and results or the process may be lost",
 	}
 	linkErrors = &catalog.Threshold{
 		Name: "gpu_link_errors", Unit: indicator.PerSecond, Default: 1,
-		Why: "more than one retransmission a second costs bandwidth; single ones are the link's own correction at work",
+		Why: "more than one retransmission a second costs bandwidth; single ones are normal error correction",
 	}
 )
 

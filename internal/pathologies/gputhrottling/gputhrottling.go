@@ -18,11 +18,11 @@ var scenario string
 var (
 	set = &catalog.Threshold{
 		Name: "throttle_reason", Unit: indicator.Count, Default: 0.5,
-		Why: "the driver says that it lowers the clocks for this reason now",
+		Why: "the driver reports this reason for lowered clocks now",
 	}
 	clockLow = &catalog.Threshold{
 		Name: "sm_clock_low", Unit: indicator.Ratio, Default: 0.8,
-		Why: "a fifth below the clock that this GPU was seen to run at; the software power cap alone costs less",
+		Why: "a fifth below the highest clock seen on this GPU; the software power cap alone costs less",
 	}
 	gpuBusy = &catalog.Threshold{
 		Name: "gpu_has_work", Unit: indicator.Ratio, Default: 0.5,

@@ -19,7 +19,7 @@ var scenario string
 var (
 	gpuIdle = &catalog.Threshold{
 		Name: "gpu_low", Unit: indicator.Ratio, Default: 0.5,
-		Why: "below half, the GPU waits for work more than it works",
+		Why: "below half, the GPU idles more than it works",
 	}
 	smallBatch = &catalog.Threshold{
 		Name: "batch_small", Unit: indicator.Requests, Default: 8,
@@ -27,15 +27,15 @@ var (
 	}
 	shortQueue = &catalog.Threshold{
 		Name: "queue_short", Unit: indicator.Requests, Default: 5,
-		Why: "with a queue, a limit is the fault, not the lack of work",
+		Why: "with a queue, the cause is a limit, not a lack of work",
 	}
 	busy = &catalog.Threshold{
 		Name: "engine_busy", Unit: indicator.Requests, Default: 0.5,
-		Why: "there is always a request in flight; without work a quiet GPU is no fault",
+		Why: "a request is always in flight; without work an idle GPU is normal",
 	}
 	working = &catalog.Threshold{
 		Name: "engine_works", Unit: indicator.TokensPerSecond, Default: 0,
-		Why: "tokens come: the GPU of an engine that hangs idles too, and has another fault",
+		Why: "tokens are generated: the GPU of a hung engine idles too, for another reason",
 	}
 )
 

@@ -29,11 +29,11 @@ var Pathology = &catalog.Pathology{
 }
 
 func refine(p *catalog.Pass) {
-	p.Summary = fmt.Sprintf("%s at the gateway, and its engine holds none of them and makes no token: the API server hangs, whatever its health check answers", catalog.Waiting(p.Value(indicator.GatewayMissing)))
+	p.Summary = fmt.Sprintf("%s at the gateway, and its engine holds none of them and generates no tokens: the API server hangs, whatever its health check answers", catalog.Waiting(p.Value(indicator.GatewayMissing)))
 	p.Fix(catalog.Fix{
-		Summary:  "Take the replica out of the load balancing and restart its API server; before that, GET /requests at the gateway's admin address lists what waits, and at which server",
+		Summary:  "Take the replica out of the load balancing and restart its API server; before that, GET /requests at the gateway's admin address lists the waiting requests and their servers",
 		Command:  "py-spy dump --pid PID",
 		Tradeoff: "requests that wait are lost",
-		Verify:   "tokens pass, and the engine holds what waits",
+		Verify:   "tokens pass, and the engine holds the waiting requests",
 	})
 }

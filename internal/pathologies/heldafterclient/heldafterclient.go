@@ -15,7 +15,7 @@ var runbook string
 
 var one = &catalog.Threshold{
 	Name: "gateway_excess", Unit: indicator.Requests, Default: 0.5,
-	Why: "one, at each of the last two scrapes: between two readings a request may end here and not there",
+	Why: "one, at each of the last two scrapes: between two readings a request may have ended on one side only",
 }
 
 // Pathology is requests that an engine holds and no client waits for.
@@ -32,14 +32,14 @@ var Pathology = &catalog.Pathology{
 }
 
 func refine(p *catalog.Pass) {
-	p.Summary = fmt.Sprintf("The engines hold %s more than are open at the gateway: other clients', or some whose client has gone", catalog.Requests(p.Value(indicator.GatewayExcess)))
+	p.Summary = fmt.Sprintf("The engines hold %s more than are open at the gateway: from clients that bypass it, or from clients that have left", catalog.Requests(p.Value(indicator.GatewayExcess)))
 	p.Fix(catalog.Fix{
-		Summary:  "Look in the engine's log for the ids that GET /requests at the gateway's admin address names as possibly still held: an abort that never reached it is a fault of what lies between",
+		Summary:  "Look in the engine's log for the ids that GET /requests at the gateway's admin address lists as possibly still held: if an abort never reached the engine, the fault is between the two",
 		Tradeoff: "none",
 		Verify:   "the engines hold no more than is open at the gateway",
 	})
 	p.Fix(catalog.Fix{
-		Summary:  "If others ask the engine directly, let them use the gateway too",
+		Summary:  "If other clients call the engine directly, send them through the gateway too",
 		Tradeoff: "none",
 		Verify:   "the engines hold no more than is open at the gateway",
 	})

@@ -18,15 +18,15 @@ var scenario string
 var (
 	clientErrors = &catalog.Threshold{
 		Name: "http_4xx_share", Unit: indicator.Ratio, Default: 0.1, Baseline: &catalog.Relative{Factor: 2, Offset: 0.05, Most: 0.3},
-		Why: "twice the usual share and five points more: somebody always sends nonsense; three in ten are too many whatever was usual; without a baseline one in ten",
+		Why: "twice the usual share and five points more, because some clients always send bad requests; three in ten are too many regardless of the usual share; without a baseline, one in ten",
 	}
 	someClient = &catalog.Threshold{
 		Name: "http_4xx_some", Unit: indicator.Requests, Default: 4.5,
-		Why: "at least five, for small numbers say nothing",
+		Why: "at least five: smaller numbers are chance",
 	}
 	manyClient = &catalog.Threshold{
 		Name: "http_4xx_many", Unit: indicator.Requests, Default: 19.5,
-		Why: "twenty refusals are worth a look in working hours: a key that expired, or a release of a client; fewer are one client's mistake, and worth knowing",
+		Why: "twenty refusals deserve a look during working hours: an expired key, or a new client release; fewer are one client's mistake, reported as info",
 	}
 	engineErrors = &catalog.Threshold{
 		Name: "engine_errors", Unit: indicator.RequestsPerSecond, Default: 0.02,

@@ -57,7 +57,7 @@ func server(p *catalog.Pass) {
 	if http && !engine && p.Known(indicator.EngineErrors) {
 		p.Reason("The engine reports no error of its own. vLLM counts some bad input as 5xx although the client sees 400: an empty prompt ([]), token ids outside the vocabulary, several choices (n above 1) without sampling.")
 		p.Fix(catalog.Fix{
-			Summary:  "Ask a client, or the gateway, which status it got: with 400 the requests are wrong, and the server is well",
+			Summary:  "Check at a client, or at the gateway, which status it received: with 400 the requests are invalid and the server is fine",
 			Tradeoff: "none",
 			Verify:   verify,
 		})

@@ -27,19 +27,19 @@ var (
 	}
 	evictionShare = &catalog.Threshold{
 		Name: "preemptions_per_request", Unit: indicator.PerRequest, Default: 0.1,
-		Why: "from one request in ten upwards, recomputation is a part of the load",
+		Why: "from one request in ten, recomputation is a noticeable part of the load",
 	}
 	someEvictionsLately = &catalog.Threshold{
 		Name: "preemptions_some_lately", Unit: indicator.Count, Default: 2.5,
-		Why: "the cache was too small for the running requests a few times, not once in a burst",
+		Why: "the cache was too small for the running requests several times, not once in a burst",
 	}
 	kvWall = &catalog.Threshold{
 		Name: "kv_cache_wall", Unit: indicator.Ratio, Default: 0.8,
-		Why: "on average a fifth is free, which swings of what runs and the next prompt take: while requests wait, the cache keeps them out; one that waits for a seat leaves more free",
+		Why: "with a fifth free on average, variation and the next prompt use up the rest: while requests wait, the cache is what keeps them out; when requests wait for a place in the batch, more of it is free",
 	}
 	evictionHeavy = &catalog.Threshold{
 		Name: "preemptions_per_request_heavy", Unit: indicator.PerRequest, Default: 0.5,
-		Why: "when every second request is computed twice, the waste needs no other proof",
+		Why: "when every second request is computed twice, no other evidence is needed",
 	}
 )
 

@@ -21,7 +21,7 @@ var (
 	}
 	inEarnest = &catalog.Threshold{
 		Name: "kv_transfers_failed_share", Unit: indicator.Ratio, Default: 0.04,
-		Why: "one in twenty-five, as for answers that fail",
+		Why: "one in twenty-five, as for failed requests",
 	}
 )
 

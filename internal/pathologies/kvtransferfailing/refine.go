@@ -11,15 +11,15 @@ func refine(p *catalog.Pass) {
 	p.Summary = fmt.Sprintf("%s of the KV transfers fail (%s in the window)", p.Text(indicator.TransferFailShare), catalog.Whole(p.Value(indicator.TransfersFailed)))
 	switch n, failing := p.Measured(indicator.EngineErrors); {
 	case failing && n > 0.01:
-		p.Reason("Requests end with an error, %s a second: the policy for KV that cannot be loaded is to fail.", catalog.Digits(n))
+		p.Reason("%s requests a second end with an error: kv_load_failure_policy is to fail.", catalog.Digits(n))
 	default:
-		p.Reason("What does not arrive is computed here, beside the answers that are being made, or fails: kv_load_failure_policy of --kv-transfer-config says which.")
+		p.Reason("KV that does not arrive is recomputed here, in competition with running decodes, or its request fails: kv_load_failure_policy of --kv-transfer-config decides.")
 	}
 	p.Observe("Users see", indicator.TTFTP95, indicator.ServerErrs)
 	p.Observe("The transfers that succeed", indicator.TransferTime)
 	p.Observe("Prefills given up", indicator.LeasesExpired)
 	p.Fix(catalog.Fix{
-		Summary:  "Ask each prefill server's log and this one's for the connector's error, and whether both still know each other: a prefill server that restarted has a new engine id, and requests that carry the old one fail",
+		Summary:  "Check the logs of each prefill server and of this one for connector errors, and whether both still know each other: a prefill server that restarted has a new engine id, and requests that carry the old one fail",
 		Command:  "kubectl logs POD | grep -iE 'nixl|mooncake|kv.?transfer' | tail -n 40",
 		Tradeoff: "none",
 		Verify:   "no transfer fails",
@@ -30,7 +30,7 @@ func refine(p *catalog.Pass) {
 		Verify:   "no transfer fails",
 	})
 	p.Fix(catalog.Fix{
-		Summary:  "Meanwhile let what does not arrive be computed here, in place of failing: \"kv_load_failure_policy\": \"recompute\" in --kv-transfer-config",
+		Summary:  "Meanwhile recompute KV that does not arrive instead of failing its request: \"kv_load_failure_policy\": \"recompute\" in --kv-transfer-config",
 		Tradeoff: "a restart; first tokens wait for a prefill on a server that is sized for decoding",
 		Verify:   "no request ends with an error",
 	})

@@ -18,7 +18,7 @@ var scenario string
 var slower = &catalog.Threshold{
 	Name: "kv_transfer_slower", Unit: indicator.Seconds, Default: catalog.None,
 	Baseline: &catalog.Relative{Factor: 3, Offset: 0.05, Per: indicator.TransferBytes, Exponent: 1},
-	Why:      "three times as long as normal and 50 ms more, after allowing it to grow with the bytes: a link that is shared varies by less",
+	Why:      "three times as long as normal and 50 ms more, after allowing for the size: a shared link varies less",
 }
 
 // Pathology is KV transfers that are slow.

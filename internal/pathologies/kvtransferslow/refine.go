@@ -17,13 +17,13 @@ func refine(p *catalog.Pass) {
 	}
 	p.Observe("Prompts", indicator.PromptTokens)
 	p.Fix(catalog.Fix{
-		Summary:  "Test the link between the prefill and the decode servers: does it run over RDMA, or fell back to TCP; who else uses it",
+		Summary:  "Test the link between the prefill and the decode servers: does it use RDMA or has it fallen back to TCP, and what else uses it",
 		Command:  `kubectl exec POD -- sh -c 'env | grep UCX; ucx_info -d | grep -E "Transport|Device"'`,
 		Tradeoff: "none",
 		Verify:   "the mean transfer time is as before",
 	})
 	p.Fix(catalog.Fix{
-		Summary:  "Place prefill and decode servers that work together in one rack, or one node",
+		Summary:  "Place prefill and decode servers that work together in one rack or on one node",
 		Tradeoff: "less freedom for the scheduler",
 		Verify:   "the mean transfer time falls",
 	})

@@ -19,7 +19,7 @@ var scenario string
 var (
 	leakRate = &catalog.Threshold{
 		Name: "memory_growth", Unit: indicator.BytesPerSecond, Default: 5000,
-		Why: "5 kB/s is 0.4 GB a day: a week until a process that has a few GB to spare dies",
+		Why: "5 kB/s is 0.4 GB a day: a process with a few GB to spare dies within weeks",
 	}
 	risen = &catalog.Threshold{
 		Name: "memory_risen", Unit: indicator.Times, Default: 1.1,
@@ -27,11 +27,11 @@ var (
 	}
 	highest = &catalog.Threshold{
 		Name: "memory_highest", Unit: indicator.Ratio, Default: 0.98,
-		Why: "memory that comes and goes is not at its highest most of the time; a leak always is",
+		Why: "fluctuating memory is rarely at its highest; leaking memory always is",
 	}
 	completing = &catalog.Threshold{
 		Name: "requests_completing", Unit: indicator.RequestsPerSecond, Default: 0,
-		Why: "requests complete, so this is no backlog that holds memory",
+		Why: "requests complete, so no backlog holds the memory",
 	}
 )
 

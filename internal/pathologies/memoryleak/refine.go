@@ -31,7 +31,7 @@ func refine(p *catalog.Pass) {
 		p.Reason("That is %s per request, or %s per million requests.", indicator.FormatNumber(per, indicator.Bytes), indicator.FormatNumber(per*1e6, indicator.Bytes))
 		lines = append(lines, fmt.Sprintf("%s / %s (%s) = %s per request", indicator.FormatNumber(rate, indicator.BytesPerSecond), indicator.FormatNumber(done, indicator.RequestsPerSecond), indicator.CompletionRate.Title, indicator.FormatNumber(per, indicator.Bytes)))
 	}
-	p.Reason("Requests complete and nothing queues, so it is not work that holds the memory. Caches and allocators fill up within minutes; growth for hours is a leak.")
+	p.Reason("Requests complete and nothing queues, so the memory is not held by work in progress. Caches and allocators fill up within minutes; growth for hours is a leak.")
 	if size == indicator.ResidentMemory {
 		p.Reason("process_resident_memory_bytes is the API server alone: the memory of EngineCore and the workers shows only in the container's or node's metrics.")
 	} else {

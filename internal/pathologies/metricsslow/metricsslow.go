@@ -18,11 +18,11 @@ var scenario string
 var (
 	slow = &catalog.Threshold{
 		Name: "slow_page", Unit: indicator.Seconds, Default: 1,
-		Why: "a page takes 10 to 40 ms; a second in the mean is a server, or a proxy before it, that has no time",
+		Why: "/metrics takes 10 to 40 ms; a mean of one second means that the server or a proxy in front of it is overloaded",
 	}
 	comesAndGoes = &catalog.Threshold{
 		Name: "page_gaps", Unit: indicator.Count, Default: 2.5,
-		Why: "pages stopped, came back and stopped again within ten minutes, and the process is the same; of a healthy server one scrape in a thousand is lost",
+		Why: "scrapes failed, succeeded and failed again within ten minutes, of the same process; a healthy server loses one scrape in a thousand",
 	}
 )
 

@@ -31,11 +31,11 @@ func refine(p *catalog.Pass) {
 	p.Fix(catalog.Fix{
 		Summary:  "Look for their ids in the server's log: GET /requests?min_age=30s at the gateway's admin address names them, and X-Request-Id is vLLM's id",
 		Tradeoff: "none",
-		Verify:   "no request waits that no engine holds",
+		Verify:   "every waiting request is in an engine",
 	})
 	p.Fix(catalog.Fix{
-		Summary:  "Set --header-timeout of the gateway to what a client would wait for, so that they end",
-		Tradeoff: "answers that are not streamed must come within it",
-		Verify:   "no request waits that no engine holds",
+		Summary:  "Set --header-timeout of the gateway to the longest wait that clients accept, so that these requests end",
+		Tradeoff: "answers that are not streamed must arrive within it",
+		Verify:   "every waiting request is in an engine",
 	})
 }

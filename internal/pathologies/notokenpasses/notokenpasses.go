@@ -15,15 +15,15 @@ var runbook string
 var (
 	oneWaits = &catalog.Threshold{
 		Name: "gateway_waiting", Unit: indicator.Requests, Default: 0.5,
-		Why: "somebody waits, and did so at the scrape before",
+		Why: "requests wait, and did so at the scrape before",
 	}
 	noAnswer = &catalog.Threshold{
 		Name: "gateway_answered", Unit: indicator.Requests, Default: 1e-9,
-		Why: "not one: where requests are answered with errors, these say what is wrong",
+		Why: "none: where requests end in errors, those show what is wrong",
 	}
 	someMet = &catalog.Threshold{
 		Name: "gateway_met", Unit: indicator.Requests, Default: 2.5,
-		Why: "at least three requests, for the first token of a single long prompt may take a while",
+		Why: "at least three requests, because a single long prompt may take a while",
 	}
 )
 
@@ -31,7 +31,7 @@ var (
 var Pathology = &catalog.Pathology{
 	ID:       "no-token-passes",
 	Alert:    "VLLMNoTokenPasses",
-	Title:    "Requests are open at the gateway, and no token comes",
+	Title:    "Requests are open at the gateway, but no token arrives",
 	Severity: catalog.Page,
 	When: catalog.All(
 		catalog.Above(indicator.GatewayWaiting, oneWaits), catalog.Above(indicator.GatewayMet, someMet),
@@ -46,9 +46,9 @@ var Pathology = &catalog.Pathology{
 }
 
 func refine(p *catalog.Pass) {
-	p.Summary = catalog.Waiting(p.Value(indicator.GatewayWaiting)) + " at the gateway, and no token comes"
+	p.Summary = catalog.Waiting(p.Value(indicator.GatewayWaiting)) + " at the gateway, but no token arrives"
 	p.Fix(catalog.Fix{
-		Summary:  "Ask the server for one token, past the gateway and any router: it says on which side the requests are stuck",
+		Summary:  "Request one token from the server directly, without the gateway or a router: that shows on which side requests are stuck",
 		Command:  "curl -sS -m 30 http://UPSTREAM/v1/completions -H 'Content-Type: application/json' -d '{\"model\":\"NAME\",\"prompt\":\"a\",\"max_tokens\":1}'",
 		Tradeoff: "none",
 		Verify:   "tokens pass",

@@ -33,7 +33,7 @@ var Pathology = &catalog.Pathology{
 
 func refine(p *catalog.Pass) {
 	p.Fix(catalog.Fix{
-		Summary:  "Start one server first, then ask why they are gone; servers that answer elsewhere point to the gateway's machine, its names and its network",
+		Summary:  "Start one server first, then find out why they are gone; if servers answer other machines, the fault is the gateway's machine, its DNS or its network",
 		Tradeoff: "none",
 		Verify:   "one upstream passes its health check",
 	})

@@ -17,7 +17,7 @@ var runbook string
 
 var one = &catalog.Threshold{
 	Name: "shared_engines", Unit: indicator.Count, Default: 0.5,
-	Why: "engines are not born in the same microsecond",
+	Why: "two engines do not start in the same microsecond",
 }
 
 // Pathology is upstreams of a gateway that lead to one engine.
@@ -50,6 +50,6 @@ func refine(p *catalog.Pass) {
 	p.Fix(catalog.Fix{
 		Summary:  "Give each server an address of its own; ask each for vllm:generation_tokens_created, which is equal where it is the same process",
 		Tradeoff: "none",
-		Verify:   "no two upstreams tell one birth",
+		Verify:   "no two upstreams report the same start time",
 	})
 }

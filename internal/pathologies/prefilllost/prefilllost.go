@@ -18,11 +18,11 @@ var scenario string
 var (
 	fewer = &catalog.Threshold{
 		Name: "kv_transfers_fewer", Unit: indicator.PerRequest, Default: catalog.None, Baseline: &catalog.Relative{Factor: 0.5},
-		Why: "half of the requests that used to come with a KV cache from elsewhere come without",
+		Why: "half of the requests that used to arrive with a KV cache arrive without one",
 	}
 	stillComputes = &catalog.Threshold{
 		Name: "prompts_computed_here", Unit: indicator.Tokens, Default: catalog.None, Baseline: &catalog.Relative{Factor: 2, Offset: 20, History: true},
-		Why: "twice the usual number of prompt tokens is computed here for each request, and twenty more: prompts that are found in this server's own cache need no transfer",
+		Why: "each request computes twice the usual number of prompt tokens here, and twenty more: prompts found in this server's own cache need no transfer",
 	}
 )
 
@@ -30,7 +30,7 @@ var (
 var Pathology = &catalog.Pathology{
 	ID:          "prefill-lost",
 	Alert:       "VLLMPrefillLost",
-	Title:       "Prompts come without their KV cache, and are computed here",
+	Title:       "Prompts arrive without their KV cache and are computed on the decode server",
 	Severity:    catalog.Page,
 	When:        catalog.All(catalog.Below(indicator.TransfersPerRequest, fewer), catalog.Above(indicator.ComputedTokens, stillComputes)),
 	Grades:      []catalog.Grade{{Severity: catalog.Page, While: catalog.FirstTokenLate}, {Severity: catalog.Ticket}},

@@ -7,18 +7,18 @@ import (
 
 func refine(p *catalog.Pass) {
 	p.Summary = "Prompts are computed on a decode server: " + p.Text(indicator.ComputedTokens) + " for each request, " + p.Text(indicator.TransfersPerRequest) + " transfers"
-	p.Reason("The KV cache of prompts used to come from prefill servers. It no longer does, so that prefills run beside the answers that are being made here.")
+	p.Reason("The KV cache of prompts used to come from prefill servers. It no longer does, so prefills compete with decodes here.")
 	p.Observe("Users see", indicator.TTFTP95, indicator.ITLP95)
 	p.Observe("Transfers", indicator.TransferFailShare, indicator.TransferredShare)
 	p.Fix(catalog.Fix{
-		Summary:  "Look at the prefill servers: are they there, and does the router still send prompts to them first",
+		Summary:  "Check the prefill servers: are they up, and does the router still send prompts to them first",
 		Command:  "kubectl get pods -o wide",
 		Tradeoff: "none",
 		Verify:   "the share of prompt tokens from elsewhere is as before",
 	})
 	p.Fix(catalog.Fix{
-		Summary:  "While they are gone, take less: a limit on queued requests keeps the answers under way from stalling behind prompts",
-		Tradeoff: "some requests are refused with 503, which clients may retry elsewhere",
+		Summary:  "While they are gone, admit less: a limit on queued requests keeps running decodes from stalling behind prompts",
+		Tradeoff: "some requests are refused with 503, which clients may retry on another replica",
 		Verify:   "ITL P95 is as before",
 	})
 }

@@ -20,27 +20,27 @@ var (
 	ttftTail = &catalog.Threshold{
 		Name: "starved_ttft", Unit: indicator.Seconds, Objective: "ttft_p95", Default: 3,
 		Baseline: &catalog.Relative{Factor: 3, Offset: 0.1},
-		Why:      "the objective; else three times normal; else three seconds, where common alert rules put it, with a median gap as smooth as ever",
+		Why:      "the objective; else three times normal; else three seconds, as in common alert rules, while the median ITL is normal",
 	}
 	promptTail = &catalog.Threshold{
 		Name: "prompt_tail", Unit: indicator.Times, Default: 8,
-		Why: "prompts many times longer than the usual one: prompts of one kind spread over a factor of three to five",
+		Why: "prompts many times longer than the median: prompts of one kind vary by a factor of three to five",
 	}
 	tailGrew = &catalog.Threshold{
 		Name: "prompt_tail_grew", Unit: indicator.Times, Default: 8, Baseline: &catalog.Relative{Factor: 1.25},
-		Why: "prompts of all lengths were there before, and were served: a longer tail than usual is what changed",
+		Why: "prompts of all lengths were served before: the change is a longer tail than usual",
 	}
 	unseenWait = &catalog.Threshold{
 		Name: "unseen_wait", Unit: indicator.Seconds, Default: 0.1, Baseline: &catalog.Relative{Factor: 2, Offset: 0.05},
-		Why: "time of a request that is neither queue nor inference: it waited behind somebody else's step; about 25 ms on a healthy server",
+		Why: "time of a request that is neither queue nor inference: it waited for a step of other requests; about 25 ms on a healthy server",
 	}
 	stalls = &catalog.Threshold{
 		Name: "stalls_starved", Unit: indicator.PerRequest, Default: 0.05, Baseline: &catalog.Relative{Factor: 3, Offset: 0.03},
-		Why: "gaps of more than a second in running streams, while the median gap is as ever",
+		Why: "gaps of more than a second in running streams, while the median gap is normal",
 	}
 	longGaps = &catalog.Threshold{
 		Name: "starved_itl_p99", Unit: indicator.Seconds, Default: catalog.None, Baseline: &catalog.Relative{Factor: 3, Offset: 0.1},
-		Why: "one gap in a hundred three times as long as normal: streams that wait for somebody's prefill, while the median gap is as ever",
+		Why: "one gap in a hundred three times as long as normal: streams that wait for another request's prefill, while the median gap is normal",
 	}
 	longQueue = &catalog.Threshold{
 		Name: "starved_queue", Unit: indicator.Requests, Default: 20,
@@ -48,11 +48,11 @@ var (
 	}
 	notPinned = &catalog.Threshold{
 		Name: "batch_has_room", Unit: indicator.Ratio, Default: 0.8,
-		Why: "the batch is well below the highest seen, so seats are not what requests wait for",
+		Why: "the batch is well below the highest seen, so requests do not wait for a place in it",
 	}
 	kvRoom = &catalog.Threshold{
 		Name: "kv_has_room", Unit: indicator.Ratio, Default: 0.8,
-		Why: "the cache has room, so blocks are not what requests wait for",
+		Why: "the cache has room, so requests do not wait for blocks",
 	}
 )
 

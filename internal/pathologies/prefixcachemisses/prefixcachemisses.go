@@ -18,19 +18,19 @@ var scenario string
 var (
 	hitsLow = &catalog.Threshold{
 		Name: "prefix_hits_low", Unit: indicator.Ratio, Default: catalog.None, Baseline: &catalog.Relative{Factor: 0.6, Offset: -0.05},
-		Why: "six tenths of this deployment's own hit ratio, less five points; without a normal that was higher nothing fell. A low ratio that was always low is no fault",
+		Why: "0.6 of this deployment's normal hit ratio, less five points; without a higher normal nothing fell. A ratio that was always low is no fault",
 	}
 	moreWork = &catalog.Threshold{
 		Name: "prefill_work_more", Unit: indicator.Tokens, Default: catalog.None, Baseline: &catalog.Relative{Factor: 1.5, History: true},
-		Why: "half as many prompt tokens again have to be computed for each request; against the same traffic, of which a server's life is no measure",
+		Why: "each request computes 1.5 times as many prompt tokens, compared with the same traffic; the average since the start is no basis for that",
 	}
 	samePrompts = &catalog.Threshold{
 		Name: "same_prompts", Unit: indicator.Tokens, Default: 0, Baseline: &catalog.Relative{Factor: 0.6},
-		Why: "prompts that are much shorter than usual, in the mean or at the median, are other prompts, and what they share says nothing of those before",
+		Why: "prompts that are much shorter than usual, on average or at the median, are different prompts, which share other prefixes",
 	}
 	lookups = &catalog.Threshold{
 		Name: "prefix_lookups", Unit: indicator.TokensPerSecond, Default: 1,
-		Why: "the cache is asked at all",
+		Why: "the cache is queried",
 	}
 )
 

@@ -25,7 +25,7 @@ func amongReplicas(p *catalog.Pass, n, share float64) {
 	}
 	p.Reason("The fleet's totals look normal; only a comparison of replicas shows this. A slow replica with a fair share would hold more requests, but receive no more.")
 	p.Fix(catalog.Fix{
-		Summary: "Route to the replica with the fewest requests in flight, not round robin over connections or by sticky session",
+		Summary: "Route to the replica with the fewest requests in flight, not round robin over connections or by session affinity",
 		Arithmetic: []string{
 			fmt.Sprintf("share = %s the mean (%s) / %s replicas = %s of the traffic; fair is 1 / %s = %s", indicator.FormatNumber(share, indicator.Times), indicator.ArrivalShare.Title, catalog.Whole(n), indicator.FormatNumber(of, indicator.Ratio), catalog.Whole(n), indicator.FormatNumber(1/n, indicator.Ratio)),
 			fmt.Sprintf("with fixed weights: give this replica %s of its present weight", indicator.FormatNumber(1/share, indicator.Ratio)),

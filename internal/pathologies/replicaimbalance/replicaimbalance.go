@@ -31,15 +31,15 @@ var (
 	}
 	enough = &catalog.Threshold{
 		Name: "imbalance_requests", Unit: indicator.Requests, Default: 15,
-		Why: "with fewer requests chance alone distributes them unevenly",
+		Why: "with fewer requests, an uneven distribution is chance",
 	}
 	allThere = &catalog.Threshold{
 		Name: "replicas_present", Unit: indicator.Ratio, Default: 0.85,
-		Why: "while a replica is away, or was a moment ago, the others carry its share",
+		Why: "while a replica is down, or was just now, the others carry its share",
 	}
 	oneKind = &catalog.Threshold{
 		Name: "answers_alike", Unit: indicator.Ratio, Default: 0.1,
-		Why: "chance and sessions make answers of replicas differ by some times, not by ten: those are a prefill and a decode server, which get what their role brings",
+		Why: "chance and sessions make the output lengths of replicas differ by a small factor, not by ten: a prefill and a decode server differ by their roles",
 	}
 	rankSpread = &catalog.Threshold{
 		Name: "engine_spread", Unit: indicator.Times, Default: 1.5,
@@ -51,7 +51,7 @@ var (
 	}
 	rankLoad = &catalog.Threshold{
 		Name: "engine_load", Unit: indicator.Requests, Default: 4,
-		Why: "with fewer requests in flight the spread is chance",
+		Why: "with fewer requests in flight, the spread is chance",
 	}
 )
 

@@ -16,7 +16,7 @@ var runbook string
 var (
 	many = &catalog.Threshold{
 		Name: "gateway_retries", Unit: indicator.Requests, Default: 9.5,
-		Why: "at least ten: a connection that breaks is retried once",
+		Why: "at least ten: a broken connection is retried once",
 	}
 	load = &catalog.Threshold{
 		Name: "gateway_retry_share", Unit: indicator.Ratio, Default: 0.1,
@@ -39,14 +39,14 @@ var Pathology = &catalog.Pathology{
 }
 
 func refine(p *catalog.Pass) {
-	p.Summary = fmt.Sprintf("%s retries, %s for each request: each makes an overload worse", catalog.Whole(p.Value(indicator.GatewayRetries)), catalog.Digits(p.Value(indicator.GatewayRetryShare)))
+	p.Summary = fmt.Sprintf("%s retries, %s for each request: each one makes an overload worse", catalog.Whole(p.Value(indicator.GatewayRetries)), catalog.Digits(p.Value(indicator.GatewayRetryShare)))
 	p.Fix(catalog.Fix{
-		Summary:  "Take out the server that refuses connections, or bring it back: the gateway's log says at which one first attempts fail",
+		Summary:  "Take out the server that refuses connections, or restore it: the gateway's log says where first attempts fail",
 		Tradeoff: "none; the others take its load",
 		Verify:   "fewer than one request in ten is retried",
 	})
 	p.Fix(catalog.Fix{
-		Summary:  "Bound retries at one place: the gateway allows a fifth of the requests, and clients have their own on top",
+		Summary:  "Limit retries in one place: the gateway allows a fifth of the requests, and clients add their own",
 		Tradeoff: "clients see errors that a retry would have hidden",
 		Verify:   "fewer than one request in ten is retried",
 	})

@@ -58,17 +58,17 @@ func refine(p *catalog.Pass) {
 // passedOver says that a class of requests goes last. Which one no metric says: vLLM labels
 // nothing with a priority, a length or an adapter, but for the adapters that are at work.
 func passedOver(p *catalog.Pass) {
-	p.Summary = fmt.Sprintf("%s get nothing while %s others are served", catalog.Requests(p.Value(indicator.PassedOver)), catalog.Whole(p.Value(indicator.FirstTokens)))
+	p.Summary = fmt.Sprintf("%s wait while %s others are served", catalog.Requests(p.Value(indicator.PassedOver)), catalog.Whole(p.Value(indicator.FirstTokens)))
 	if wait, ok := p.Measured(indicator.UnansweredWait); ok {
-		p.Summary += ": they have waited " + seconds(wait) + " in the mean"
+		p.Summary += ": they have waited " + seconds(wait) + " on average"
 	}
 	policy := p.Config["scheduling-policy"].Value
-	p.Reason("In the order of arrival nobody who is served waits for less than the queue that is always there takes. Those served wait for %s in the mean, so others are passed over (%s).", seconds(p.Value(indicator.TTFTMean)), indicator.PassedOver.Title)
-	p.Reason("Which ones no metric says. Requests go last by a low priority (--scheduling-policy%s), for want of a LoRA slot, a grammar or a KV transfer, or on a rank that serves more than it can.", map[bool]string{true: " is " + policy, false: " priority"}[policy != ""])
+	p.Reason("In order of arrival, no served request would wait for less time than the standing queue takes. Those served wait %s on average, so others are passed over (%s).", seconds(p.Value(indicator.TTFTMean)), indicator.PassedOver.Title)
+	p.Reason("No metric says which ones. Requests come last because of a low priority (--scheduling-policy%s), because they wait for a LoRA slot, a grammar or a KV transfer, or because their rank is overloaded.", map[bool]string{true: " is " + policy, false: " priority"}[policy != ""])
 	starving(p)
 	p.Fix(catalog.Fix{
-		Summary:  "Bound what goes first: a limit on requests of the class with priority at the gateway, or a replica for those that go last",
-		Tradeoff: "the class with priority waits at its peaks",
+		Summary:  "Limit the prioritised requests at the gateway, or give the others a replica of their own",
+		Tradeoff: "prioritised requests wait at their peaks",
 		Verify:   "no request is passed over, and the share without a first token falls to 0",
 	})
 }
@@ -77,8 +77,8 @@ func passedOver(p *catalog.Pass) {
 func heldBack(p *catalog.Pass, share float64) {
 	waiting, _ := p.Measured(indicator.Waiting)
 	p.Summary = fmt.Sprintf("%s wait, and the scheduler passes over %s of them", catalog.Requests(waiting), indicator.FormatNumber(share, indicator.Ratio))
-	p.Reason("Deferred requests wait for a LoRA slot, a KV transfer or a grammar, not for seats or blocks: a larger batch or KV cache does not help them.")
-	p.Reason("Later requests pass them, so the percentiles of TTFT show the lucky ones, and whoever waits is in none until served.")
+	p.Reason("Deferred requests wait for a LoRA slot, a KV transfer or a grammar, not for a place in the batch or KV blocks: a larger batch or KV cache does not help.")
+	p.Reason("Later requests overtake them, so TTFT percentiles show the requests that were served; those that wait are not counted yet.")
 	p.Observe("How long they wait, and what runs meanwhile", indicator.QueueAge, indicator.QueueTimeMean, indicator.Running, indicator.KVUsagePeak)
 	starving(p)
 	adapters, used := p.Setting(engine.Adapters)
@@ -92,7 +92,7 @@ func heldBack(p *catalog.Pass, share float64) {
 				fmt.Sprintf("a step computes at most max_loras = %s adapters (%s)", slots.Flag(), slots.Source),
 				fmt.Sprintf("requests of the last hour asked for %s of them (%s)", adapters.Flag(), adapters.Source),
 			},
-			Tradeoff: "each slot reserves memory for an adapter of the largest rank, which the KV cache then lacks",
+			Tradeoff: "each slot reserves memory for an adapter of the largest rank, which the KV cache loses",
 			Verify:   verify,
 		})
 		return

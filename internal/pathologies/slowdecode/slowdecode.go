@@ -21,7 +21,7 @@ var scenario string
 // much it rose.
 var medianSlower = &catalog.Threshold{
 	Name: "median_slower", Unit: indicator.Seconds, Default: 0.1, Baseline: &catalog.Relative{Factor: 1.5},
-	Why: "half as long again as normal at the median, whatever the batch: a short stall moves the mean alone; without a baseline 100 ms",
+	Why: "1.5 times the normal median, whatever the batch: a short stall moves only the mean; without a baseline, 100 ms",
 }
 
 // Pathology is slow decode.

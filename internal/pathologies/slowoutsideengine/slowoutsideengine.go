@@ -15,7 +15,7 @@ var runbook string
 
 var longOutside = &catalog.Threshold{
 	Name: "outside_engine", Unit: indicator.Seconds, Default: 1,
-	Why: "a gateway, a network and an API server add 20 to 100 ms to a request; a second more is felt, and no engine's metric shows it",
+	Why: "a gateway, a network and an API server add 20 to 100 ms to a request; a second more is noticeable, and no engine metric shows it",
 }
 
 // Pathology is time that requests spend outside of the engine.
@@ -38,11 +38,11 @@ func refine(p *catalog.Pass) {
 	p.Observe("At the gateway", indicator.GatewayQueueP95, indicator.GatewayQueued)
 	p.Fix(catalog.Fix{
 		Summary:  "Give the API server more processor time: more cores, or more API servers with --api-server-count",
-		Tradeoff: "each API server takes memory of its own",
+		Tradeoff: "each API server takes additional memory",
 		Verify:   "the time outside the engine falls below a second",
 	})
 	p.Fix(catalog.Fix{
-		Summary:  "Ask the server past the gateway and any router, and compare: what is as slow there is the API server's",
+		Summary:  "Send a request to the server directly, without the gateway or a router, and compare: if it is as slow, the API server is the cause",
 		Tradeoff: "none",
 		Verify:   "the time outside the engine falls below a second",
 	})

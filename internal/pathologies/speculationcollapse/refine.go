@@ -9,31 +9,31 @@ import (
 )
 
 func refine(p *catalog.Pass) {
-	p.Summary = "Speculation gives " + p.Text(indicator.SpeculationShare) + " of the tokens"
+	p.Summary = "Speculative decoding yields " + p.Text(indicator.SpeculationShare) + " of the tokens"
 	if slower, ok := p.Grown(indicator.TPOTMean); ok && slower > 1.05 {
 		p.Summary += fmt.Sprintf("; a token takes %s as long as normal", indicator.FormatNumber(slower, indicator.Times))
 	}
 	drafts, known := p.Measured(indicator.SpeculationDrafts)
 	switch {
 	case !known || drafts < 0.5:
-		p.Reason("No drafts are made: n-grams found nothing that repeats in the text.")
+		p.Reason("No drafts are made: no n-gram of the text repeats.")
 	default:
 		p.Observe("Of what is drafted", indicator.SpeculationAccepted, indicator.SpeculationLength)
 	}
-	p.Reason("What a draft gives depends on the text, the sampling (a higher temperature accepts less) and the draft model's kinship with the model.")
+	p.Reason("How many draft tokens are accepted depends on the text, the sampling (a higher temperature accepts fewer) and how closely the draft model matches the model.")
 	p.Observe("The prompts", indicator.PromptTokens, indicator.PrefixHitRatio)
 	p.Fix(catalog.Fix{
-		Summary:  "Find what changed in the requests: another application, language or template, a higher temperature; after a deploy, the draft model and its tokenizer",
+		Summary:  "Find what changed in the requests: another application, language or template, a higher temperature; after a deployment, the draft model and its tokenizer",
 		Tradeoff: "none",
 		Verify:   "the share of tokens from speculation is as before",
 	})
 	off := catalog.Fix{
 		Summary:  "Serve this traffic without --" + engine.SpeculativeConfig,
-		Tradeoff: "a restart; where the former traffic comes back, its tokens come slower than they did",
-		Verify:   "ITL mean falls, for steps no longer verify drafts",
+		Tradeoff: "a restart; if the former traffic returns, its tokens are slower than before",
+		Verify:   "mean ITL falls, because steps no longer verify drafts",
 	}
 	if length, ok := p.Measured(indicator.SpeculationLength); ok && drafts > 0.5 {
-		off.Arithmetic = []string{fmt.Sprintf("a step with a draft gives %s tokens: it loses as soon as it takes more than %s times as long as one without",
+		off.Arithmetic = []string{fmt.Sprintf("a step with a draft gives %s tokens: it is slower as soon as it takes more than %s times as long as one without",
 			catalog.Digits(length), catalog.Digits(length))}
 	}
 	p.Fix(off)

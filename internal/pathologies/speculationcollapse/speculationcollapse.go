@@ -18,20 +18,20 @@ var scenario string
 var (
 	sharesLess = &catalog.Threshold{
 		Name: "speculation_less", Unit: indicator.Ratio, Default: catalog.None, Baseline: &catalog.Relative{Factor: 0.5, Offset: -0.05},
-		Why: "half of the share that speculation usually gives, less five points; what it gives depends on the text, so that no number fits all",
+		Why: "half of the share that speculation usually yields, less five points; the yield depends on the text, so no fixed number fits",
 	}
 	givesNothing = &catalog.Threshold{
 		Name: "speculation_nothing", Unit: indicator.Tokens, Default: 1.1,
-		Why: "a tenth of a token for a step that also drafts, and verifies what it drafted: steps of several tokens for each request take a tenth longer themselves",
+		Why: "a tenth of a token for a step that also drafts and verifies: steps with several tokens per request take a tenth longer",
 	}
 	generates = &catalog.Threshold{
 		Name: "generates_tokens", Unit: indicator.TokensPerSecond, Default: 5,
-		Why: "tokens are generated at all: of a few requests a minute the text may repeat nothing",
+		Why: "enough tokens are generated: with a few requests a minute, the text may repeat nothing",
 	}
 	tokensSlower = &catalog.Threshold{
 		Name: "speculated_slower", Unit: indicator.SecondsPerToken, Default: catalog.None,
 		Baseline: &catalog.Relative{Factor: 1.3, Offset: 0.002},
-		Why:      "a token takes 1.3 times as long as normal and 2 ms more; a larger batch is no excuse, for requests that take longer make it larger",
+		Why:      "a token takes 1.3 times as long as normal and 2 ms more; a larger batch does not excuse it, because slower requests make the batch larger",
 	}
 )
 
@@ -39,7 +39,7 @@ var (
 var Pathology = &catalog.Pathology{
 	ID:       "speculation-collapse",
 	Alert:    "VLLMSpeculationCollapse",
-	Title:    "Speculative decoding gives hardly any tokens",
+	Title:    "Speculative decoding yields hardly any tokens",
 	Severity: catalog.Ticket,
 	When: catalog.All(
 		catalog.Any(catalog.Below(indicator.SpeculationShare, sharesLess), catalog.Below(indicator.SpeculationLength, givesNothing)),

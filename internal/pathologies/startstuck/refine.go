@@ -8,28 +8,28 @@ import (
 )
 
 func refine(p *catalog.Pass) {
-	p.Summary = "It starts again and again, and does not stay"
+	p.Summary = "The server restarts repeatedly and does not stay up"
 	if n, ok := p.Measured(indicator.Starts); ok && n > loops.Default {
-		p.Summary = fmt.Sprintf("It started %s times within a quarter of an hour, and does not stay", catalog.Whole(n))
+		p.Summary = fmt.Sprintf("The server started %s times within 15 minutes and does not stay up", catalog.Whole(n))
 	} else if d, ok := p.Measured(indicator.Starting); ok {
-		p.Summary = fmt.Sprintf("It was found %s ago and has never answered", indicator.FormatNumber(d, indicator.Seconds))
+		p.Summary = fmt.Sprintf("The server was discovered %s ago and has never answered", indicator.FormatNumber(d, indicator.Seconds))
 	}
 	if d, ok := p.Measured(indicator.PoolStart); ok && d > 0 {
-		p.Reason("The longest start of its job's servers took %s.", indicator.FormatNumber(d, indicator.Seconds))
+		p.Reason("The longest start of a server of its job took %s.", indicator.FormatNumber(d, indicator.Seconds))
 	}
 	if n, ok := p.Measured(indicator.JobAnswers); ok {
-		p.Reason("%s targets of its job answer.", catalog.Whole(n))
+		p.Reason("%s other targets of its job answer.", catalog.Whole(n))
 	}
 	p.Fix(catalog.Fix{
-		Summary:  "Read the end of its log and why it was last ended (out of memory, no GPU, a model that cannot be read, a failing probe)",
+		Summary:  "Read the end of its log and its last exit reason (out of memory, no GPU, a model that cannot be read, a failing probe)",
 		Command:  "kubectl describe pod POD; kubectl logs POD --tail 50; kubectl logs --previous POD --tail 50",
 		Tradeoff: "none",
 		Verify:   "/metrics answers",
 	})
 	p.Fix(catalog.Fix{
-		Summary:  "Stop the rollout and go back to what served, while the others still do",
+		Summary:  "Roll back while the other replicas still serve",
 		Command:  "kubectl rollout undo deployment/NAME",
-		Tradeoff: "the change waits",
+		Tradeoff: "the change is postponed",
 		Verify:   "as many replicas answer as before",
 	})
 }

@@ -17,35 +17,35 @@ var scenario string
 var (
 	never = &catalog.Threshold{
 		Name: "never_answered", Unit: indicator.Count, Default: 0.5,
-		Why: "no scrape ever succeeded: it is starting, or will never start",
+		Why: "no scrape ever succeeded: it is starting, or cannot start",
 	}
 	tooLong = &catalog.Threshold{
 		Name: "start_takes", Unit: indicator.Seconds, Default: 600,
-		Why: "ten minutes hold the loading of most models, compilation and CUDA graphs included, where no other start tells how long it takes",
+		Why: "ten minutes cover the start of most models, including compilation and CUDA graphs, when no other start shows how long it takes",
 	}
 	notTold = &catalog.Threshold{
 		Name: "start_not_told", Unit: indicator.Seconds, Default: 1e-3,
-		Why: "no server of its job tells how long its own start took",
+		Why: "no server of its job shows how long a start takes",
 	}
 	longerThanOthers = &catalog.Threshold{
 		Name: "start_over_usual", Unit: indicator.Times, Default: 3,
-		Why: "three times as long as the longest start of the others of its job: a cold page cache, an image to pull or a weight to fetch double it",
+		Why: "three times the longest start in its job: a cold page cache, an image pull or a weight download can double it",
 	}
 	atLeast = &catalog.Threshold{
 		Name: "start_at_least", Unit: indicator.Seconds, Default: 300,
-		Why: "five minutes of scheduling and of pulling an image of 10 GB to a new machine are no start of a process, and happen to small models too",
+		Why: "scheduling and pulling a 10 GB image to a new node can take five minutes before the process starts, for small models too",
 	}
 	loops = &catalog.Threshold{
 		Name: "crash_loop", Unit: indicator.Count, Default: 2.5,
-		Why: "three starts within a quarter of an hour: a rollout makes one, and a correction of it a second",
+		Why: "three starts within 15 minutes: a rollout causes one, and its correction a second",
 	}
 	young = &catalog.Threshold{
 		Name: "crash_loop_age", Unit: indicator.Seconds, Default: 300,
-		Why: "it has not served for five minutes since: after that it came up",
+		Why: "it has not served for five minutes since; after that it counts as up",
 	}
 	nobody = &catalog.Threshold{
 		Name: "nobody_answers", Unit: indicator.Count, Default: 0.5,
-		Why: "no target of its job answers: nobody is served while it starts",
+		Why: "no target of its job answers, so no requests are served while it starts",
 	}
 )
 

@@ -15,7 +15,7 @@ var runbook string
 
 var one = &catalog.Threshold{
 	Name: "gateway_leaks", Unit: indicator.Requests, Default: 0.5,
-	Why: "one that is open for longer than --leak-age",
+	Why: "one open for longer than --leak-age",
 }
 
 // Pathology is requests that stay open at a gateway.
@@ -35,12 +35,12 @@ var Pathology = &catalog.Pathology{
 func refine(p *catalog.Pass) {
 	p.Summary = fmt.Sprintf("%s open for longer than the gateway's limit", catalog.Are(p.Value(indicator.GatewayLeaks)))
 	p.Fix(catalog.Fix{
-		Summary:  "See what each waits for, and since when nothing moved: GET /requests?min_age=300s at the gateway's admin address lists them",
+		Summary:  "Check what each waits for, and since when it has made no progress: GET /requests?min_age=300s at the gateway's admin address lists them",
 		Tradeoff: "none",
 		Verify:   "no request is open for longer than the limit",
 	})
 	p.Fix(catalog.Fix{
-		Summary:  "Answers that take this long by right: raise --leak-age of the gateway",
+		Summary:  "If answers legitimately take this long, raise --leak-age of the gateway",
 		Tradeoff: "real leaks are found later",
 		Verify:   "no request is open for longer than the limit",
 	})

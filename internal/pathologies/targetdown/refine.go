@@ -23,7 +23,7 @@ func refine(p *catalog.Pass) {
 		p.Reason("The model has %s replicas; the others carry this one's load.", fmt.Sprint(catalog.Whole(n)))
 	}
 	p.Fix(catalog.Fix{
-		Summary:  "Ask /health from the host itself and from here: if both fail the process is gone, if only here fails it is the network",
+		Summary:  "Request /health on the host itself and from here: if both fail, the process is gone; if only the request from here fails, it is the network",
 		Command:  "curl -sS -m 5 -i http://TARGET/health",
 		Tradeoff: "none",
 		Verify:   "/metrics answers again",

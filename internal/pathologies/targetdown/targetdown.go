@@ -17,51 +17,51 @@ var scenario string
 var (
 	mostly = &catalog.Threshold{
 		Name: "scrapes_succeed", Unit: indicator.Ratio, Default: 0.51,
-		Why: "at least half of the last scrapes failed, both of the last two where there are no more: one among many is a hiccup",
+		Why: "at least half of the last scrapes failed, or both where there are only two: one among many is a hiccup",
 	}
 	failsNow = &catalog.Threshold{
 		Name: "last_scrape", Unit: indicator.Count, Default: 0.5,
-		Why: "the last scrape failed too: it is not over",
+		Why: "the last scrape failed too",
 	}
 	twice = &catalog.Threshold{
 		Name: "scrapes_failed", Unit: indicator.Count, Default: 1.5,
-		Why: "two scrapes failed: of a healthy server one in a thousand is lost, and then the next one succeeds",
+		Why: "two scrapes failed: a healthy server loses one in a thousand, and the next one succeeds",
 	}
 	answered = &catalog.Threshold{
 		Name: "answered", Unit: indicator.Count, Default: 0.5,
-		Why: "it answered before: what never did is starting",
+		Why: "it answered before; a server that never did is starting",
 	}
 	once = &catalog.Threshold{
 		Name: "page_gaps_lost", Unit: indicator.Count, Default: 2.5,
-		Why: "pages began once, and stopped once; one that comes now and then is slow, and its server is there",
+		Why: "scrapes began and stopped once; scrapes that succeed now and then mean a slow page of a running server",
 	}
 	held = &catalog.Threshold{
 		Name: "lost_requests", Unit: indicator.Requests, Default: 0.5,
-		Why: "it held a request when it was last seen, whose client lost it",
+		Why: "it held a request when it was last seen, which its client lost",
 	}
 	fewAnswer = &catalog.Threshold{
 		Name: "pool_answers", Unit: indicator.Ratio, Default: 0.5,
-		Why: "fewer than half of those that served the model answer: a rollout takes one after the other, and what is left must carry twice its load",
+		Why: "fewer than half of the servers of the model answer: a rollout replaces them one by one, and the rest must carry twice their load",
 	}
 	worked = &catalog.Threshold{
 		Name: "last_work", Unit: indicator.TokensPerSecond, Default: 1e-6,
-		Why: "nothing was generated between the last two pages: it was drained, or idle",
+		Why: "no token was generated between the last two scrapes: it was drained, or idle",
 	}
 	lingers = &catalog.Threshold{
 		Name: "lost_lingers", Unit: indicator.Seconds, Default: 15,
-		Why: "a pod that was ended leaves discovery within seconds of its last page",
+		Why: "a terminated pod leaves discovery within seconds of its last scrape",
 	}
 	twiceOften = &catalog.Threshold{
 		Name: "scraped_twice", Unit: indicator.Seconds, Default: 17.5,
-		Why: "what it generated between its last two pages lies within half a minute: a drain takes that long and more",
+		Why: "its last tokens lie within half a minute: a drain takes at least that long",
 	}
 	restarted = &catalog.Threshold{
 		Name: "restart_takes", Unit: indicator.Seconds, Default: 240,
-		Why: "it is away for four minutes: a server that was stopped to be started again is back by then",
+		Why: "it has been down for four minutes: a server that is restarted is back by then",
 	}
 	longGone = &catalog.Threshold{
 		Name: "long_gone", Unit: indicator.Seconds, Default: 600,
-		Why: "ten minutes are more than most starts take: nobody is waiting for it, but a replica is missing",
+		Why: "ten minutes are longer than most starts: no requests are affected, but a replica is missing",
 	}
 )
 

@@ -8,7 +8,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-const verify = "TTFT P95 and ITL are as normal again, and as promised"
+const verify = "TTFT P95 and ITL are back to normal and within the objectives"
 
 // felt are what users feel, with the promise that is made of it.
 var felt = []struct {
@@ -43,7 +43,7 @@ func refine(p *catalog.Pass) {
 		}
 	}
 	if n, ok := p.Measured(indicator.FirstTokens); ok && who != "" {
-		p.Reason("It reaches %s, of %s in the window.", who, catalog.Requests(n))
+		p.Reason("It affects %s (%s in the window).", who, catalog.Requests(n))
 	}
 	var parts []string
 	for _, part := range []string{promised, less} {
@@ -54,21 +54,21 @@ func refine(p *catalog.Pass) {
 	if len(parts) > 0 {
 		p.Summary = strings.Join(parts, "; ") + "; no known cause fits"
 	}
-	p.Observe("Where the time goes, as far as the engine tells: of finished requests", indicator.TTFTMean, indicator.QueueTimeMean, indicator.PrefillTimeMean, indicator.UnseenWait, indicator.TPOTMean)
+	p.Observe("Where the time goes, of finished requests, as far as the engine reports", indicator.TTFTMean, indicator.QueueTimeMean, indicator.PrefillTimeMean, indicator.UnseenWait, indicator.TPOTMean)
 	addReason(p, "Ruled out: %s.", p.RuledOut)
 	addReason(p, "Suspected, but not certain yet: %s.", p.Suspected)
-	addReason(p, "Could not be looked for: %s; the report says what to switch on.", p.Unseen)
+	addReason(p, "Not checked: %s; the report says what to enable.", p.Unseen)
 	if !p.HasHistory() {
-		p.Reason("There is no past to compare with: --baseline or --prometheus would say whether it was ever better.")
+		p.Reason("No past to compare with: --baseline or --prometheus shows whether it was ever better.")
 	}
 	p.Fix(catalog.Fix{
-		Summary:  "Look for what no metric here counts: the log since then (KV connector and its transfers, tools, images, grammars, adapters, retries), the last change of model, release or flags, and a gateway's view of the same requests",
+		Summary:  "Check what no metric here counts: the log since then (KV connector and its transfers, tools, images, grammars, adapters, retries), the last change of model, release or flags, and a gateway's view of the same requests",
 		Command:  "grep -iE 'error|warn|timeout|transfer|connector' vllm.log | tail -50",
 		Tradeoff: "none",
 		Verify:   verify,
 	})
 	p.Fix(catalog.Fix{
-		Summary:  "Ask where the time goes: sixty profile of a few seconds says what the GPU waits for, sixty bench of one fixed request whether the server or the traffic changed",
+		Summary:  "Measure where the time goes: sixty profile capture shows what the GPU waits for, sixty bench with one fixed request whether the server or the traffic changed",
 		Tradeoff: "a profile slows the server while it is taken",
 		Verify:   verify,
 	})

@@ -19,11 +19,11 @@ var scenario string
 var (
 	tailWorse = &catalog.Threshold{
 		Name: "ttft_tail_worse", Unit: indicator.Seconds, Default: catalog.None, Baseline: &catalog.Relative{Factor: 3, Offset: 1, History: true},
-		Why: "one first token in ten three times as late as normal, and at least a second more, where a wait interrupts what somebody does (Nielsen, Usability Engineering, 1993); below that short bursts do it by themselves",
+		Why: "one first token in ten three times as late as normal, and at least a second more, the limit beyond which a wait interrupts a user's flow of thought (Nielsen, Usability Engineering, 1993); less is common in short bursts",
 	}
 	medianWorse = &catalog.Threshold{
 		Name: "ttft_median_worse", Unit: indicator.Seconds, Default: catalog.None, Baseline: &catalog.Relative{Factor: 3, Offset: 0.5, History: true},
-		Why: "every second first token three times as late as normal, and at least half a second more: without a cause that fits, less may be the traffic or a busy machine",
+		Why: "the median first token three times as late as normal, and at least half a second more: without a known cause, less may be the traffic or a busy machine",
 	}
 	streamWorse = &catalog.Threshold{
 		Name: "stream_worse", Unit: indicator.Seconds, Default: catalog.None,
@@ -33,15 +33,15 @@ var (
 	answerWorse = &catalog.Threshold{
 		Name: "answer_worse", Unit: indicator.SecondsPerToken, Default: catalog.None,
 		Baseline: &catalog.Relative{Factor: 2, Offset: 0.01, Per: indicator.DecodeBatch, Exponent: 0.5, History: true},
-		Why:      "a token of an answer takes twice as long as normal and 10 ms more: speculation that no longer helps shows here, and not between outputs",
+		Why:      "an output token takes twice as long as normal and 10 ms more: speculative decoding that no longer helps shows here, not in ITL",
 	}
 	someUsers = &catalog.Threshold{
 		Name: "hurt_requests", Unit: indicator.Requests, Default: 9.5,
-		Why: "ten requests: one or two that are late are somebody's long prompt",
+		Why: "ten requests: one or two late ones may be long prompts",
 	}
 	manyRequests = &catalog.Threshold{
 		Name: "promise_requests", Unit: indicator.Requests, Default: 59.5,
-		Why: "of sixty requests three lie beyond a P95; of fewer, chance alone has some beyond a promise that is kept",
+		Why: "of sixty requests three lie beyond a P95; with fewer, some exceed a met objective by chance",
 	}
 )
 
@@ -86,7 +86,7 @@ var (
 var Pathology = &catalog.Pathology{
 	ID:                "unexplained",
 	Alert:             "VLLMUnexplained",
-	Title:             "Users are worse off than normal or than promised, and no known cause fits",
+	Title:             "Latency is worse than normal or than its objective, and no known cause fits",
 	Severity:          catalog.Page,
 	Grades:            []catalog.Grade{{Severity: catalog.Page, While: far}, {Severity: catalog.Ticket}},
 	FollowsObjectives: true,

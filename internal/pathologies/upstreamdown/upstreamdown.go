@@ -14,7 +14,7 @@ var runbook string
 
 var down = &catalog.Threshold{
 	Name: "upstream_down", Unit: indicator.Count, Default: 0.5,
-	Why: "two health checks in a row failed, or a connection was refused, and so it was at both of the last scrapes",
+	Why: "two health checks in a row failed, or a connection was refused, at both of the last scrapes",
 }
 
 // Pathology is servers that fail a gateway's health check.
@@ -34,10 +34,10 @@ var Pathology = &catalog.Pathology{
 func refine(p *catalog.Pass) {
 	p.Summary = "The gateway's health check of " + p.Part + " fails"
 	if up, ok := p.Measured(indicator.GatewayUp); ok {
-		p.Reason("%s of its servers pass theirs.", catalog.Whole(up))
+		p.Reason("%s of its other servers pass theirs.", catalog.Whole(up))
 	}
 	p.Fix(catalog.Fix{
-		Summary:  "Ask " + p.Part + " for its health, from the gateway's machine and from elsewhere: one that answers elsewhere is unreachable from there",
+		Summary:  "Request the health check of " + p.Part + " from the gateway's machine and from another: if it answers only the other, it is unreachable from the gateway",
 		Command:  "curl -sS -m 5 -i http://" + p.Part + "/health",
 		Tradeoff: "none",
 		Verify:   "no upstream fails its health check",

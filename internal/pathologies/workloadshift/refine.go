@@ -14,7 +14,7 @@ func refine(p *catalog.Pass) {
 	if len(parts) > 0 {
 		p.Summary = "The traffic changed, not the server: " + strings.Join(parts, "; ")
 	}
-	p.Reason("Prefill time per token and ITL are normal, so the server has no fault: the requests changed.")
+	p.Reason("Prefill time per token and ITL are normal, so the server is fine: the requests changed.")
 	p.Observe("What users notice", indicator.TTFTP95, indicator.E2EMean)
 	if g, ok := p.Grown(indicator.ComputedTokens); ok && g > 1.3 {
 		longerPrompts(p)
@@ -31,7 +31,7 @@ func refine(p *catalog.Pass) {
 
 // longerPrompts are computed as long as they are, on however many replicas.
 func longerPrompts(p *catalog.Pass) {
-	p.Observe("A prompt's own prefill takes as long on any number of replicas, which shorten the wait alone", indicator.PrefillTimeMean, indicator.QueueTimeMean)
+	p.Observe("More replicas shorten the wait, not a prompt's own prefill", indicator.PrefillTimeMean, indicator.QueueTimeMean)
 	const verify = "TTFT P50 meets what was agreed on for prompts of this length"
 	p.RaiseTokenBudget(verify)
 	p.Fix(catalog.Fix{
@@ -90,7 +90,7 @@ func scale(p *catalog.Pass) {
 		return
 	}
 	p.Fix(catalog.Fix{
-		Summary:    fmt.Sprintf("If the change lasts and requests queue, add replicas: at most %s as many, for that is how much more work it is", indicator.FormatNumber(worst, indicator.Times)),
+		Summary:    fmt.Sprintf("If the change lasts and requests queue, add replicas: at most %s as many, because the work grew by that factor", indicator.FormatNumber(worst, indicator.Times)),
 		Arithmetic: append(lines, fmt.Sprintf("the larger of them = %s is an upper bound: replicas that were not busy before need less", indicator.FormatNumber(worst, indicator.Times))),
 		Tradeoff:   "more GPUs",
 		Verify:     "mean queue time returns to normal on each replica",

@@ -27,7 +27,7 @@ var (
 	}
 	sameCost = &catalog.Threshold{
 		Name: "shift_prefill_cost", Unit: indicator.SecondsPerToken, Default: catalog.None, Baseline: &catalog.Relative{Factor: 1.7},
-		Why: "a prompt token costs what it did, so the server is not what changed",
+		Why: "a prompt token costs as much as before, so the server did not change",
 	}
 )
 

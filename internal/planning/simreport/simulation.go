@@ -152,7 +152,7 @@ func (s *Simulation) missedText() string {
 	for _, m := range s.Missed {
 		parts = append(parts, m.String())
 	}
-	return "the simulation of the servers as they are misses what was measured of them: " + render.And(parts)
+	return "the simulator cannot reproduce the servers' current behaviour: " + render.And(parts)
 }
 
 // Served reports whether any request was, in any of the runs.

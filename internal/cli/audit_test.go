@@ -119,7 +119,7 @@ func TestAuditFindsNothingInWhatIsGenerated(t *testing.T) {
 		t.Run(d, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			if _, notes, err := sixty(t, "generate", "all", "--dialect", d, "-o", dir); err != nil {
+			if _, notes, err := sixty(t, "generate", "all", "--dialect", d, "--out", dir); err != nil {
 				t.Fatal(err, notes)
 			}
 			args := []string{"audit", "--fail-on", "info", "--rules", filepath.Join(dir, "rules"), "--dashboards", filepath.Join(dir, "dashboards")}

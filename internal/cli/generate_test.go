@@ -31,7 +31,7 @@ const fourObjectives = `objectives:
 func generated(t *testing.T, args ...string) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := generateRules(t, append(args, "-o", dir)...); err != nil {
+	if err := generateRules(t, append(args, "--out", dir)...); err != nil {
 		t.Fatalf("%v: %v (%s)", args, err, hint.Of(err))
 	}
 	return dir

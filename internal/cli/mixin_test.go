@@ -21,7 +21,7 @@ func TestMixinIsFresh(t *testing.T) {
 	fresh := t.TempDir()
 	var stdout, stderr bytes.Buffer
 	root := newRoot(&stdout, &stderr)
-	root.SetArgs([]string{"generate", "all", "--tests", "-o", fresh})
+	root.SetArgs([]string{"generate", "all", "--tests", "--out", fresh})
 	if err := root.Execute(); err != nil {
 		t.Fatal(err)
 	}

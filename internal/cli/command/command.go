@@ -60,27 +60,8 @@ func SetValues(s *pflag.FlagSet, flag string, values ...string) {
 	}
 }
 
-// Annotations of flags.
-const (
-	valuesKey = "values"
-	letterKey = "letter" // in help, whatever the flag's own is
-)
-
-// HideShorthand keeps a flag's letter working, and out of help.
-func HideShorthand(s *pflag.FlagSet, flag string) { letter(s, flag, "") }
-
-// ShowShorthand shows the letter of a hidden flag as another one's.
-func ShowShorthand(s *pflag.FlagSet, hidden, shown string) {
-	f := s.Lookup(hidden)
-	f.Hidden = true
-	letter(s, shown, f.Shorthand)
-}
-
-func letter(s *pflag.FlagSet, flag, shown string) {
-	if err := s.SetAnnotation(flag, letterKey, []string{shown}); err != nil {
-		panic(err) // the flag was registered before
-	}
-}
+// valuesKey annotates a flag with the values that it can have.
+const valuesKey = "values"
 
 // Apply makes a tree of commands speak the vocabulary.
 func (v *Vocabulary) Apply(root *cobra.Command) {

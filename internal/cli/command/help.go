@@ -280,12 +280,8 @@ func (v *Vocabulary) describe(c *cobra.Command, f *pflag.Flag) (name, usage stri
 		}
 	}
 	name = "      --" + f.Name
-	short := f.Shorthand
-	if letter, ok := f.Annotations[letterKey]; ok {
-		short = letter[0]
-	}
-	if short != "" {
-		name = "  -" + short + ", --" + f.Name
+	if f.Shorthand != "" {
+		name = "  -" + f.Shorthand + ", --" + f.Name
 	}
 	if plain, ok := plainValues[value]; ok {
 		value = plain

@@ -38,8 +38,8 @@ func TestAlertReachesAlertmanager(t *testing.T) {
 	fl := newFleet(t)
 	servers := fl.serve(t, &alertScenario)
 	dir := t.TempDir()
-	shell(t, bin, "generate", "rules", "--detect", servers[0].URL(), "--use-case", "chat", "--interval", "15s", "-o", dir)
-	shell(t, bin, "generate", "scrape", "--target", strings.TrimPrefix(servers[0].URL(), "http://"), "--interval", "2s", "--cluster", "test", "-o", dir)
+	shell(t, bin, "generate", "rules", "--detect", servers[0].URL(), "--use-case", "chat", "--interval", "15s", "--out", dir)
+	shell(t, bin, "generate", "scrape", "--target", strings.TrimPrefix(servers[0].URL(), "http://"), "--interval", "2s", "--cluster", "test", "--out", dir)
 	am := alertmanager(t, dir)
 	prom := prometheus(t, dir, strings.TrimPrefix(am, "http://"))
 

@@ -108,8 +108,8 @@ func watching(t *testing.T, fl *fleet, sc *Scenario, bin string) (*watch, *drive
 	t.Helper()
 	servers := fl.serve(t, sc)
 	dir := t.TempDir()
-	shell(t, bin, "generate", "rules", "--detect", servers[0].URL(), "--use-case", "chat", "--interval", prometheusInterval.String(), "-o", dir)
-	shell(t, bin, "generate", "scrape", "--target", strings.TrimPrefix(servers[0].URL(), "http://"), "--interval", prometheusInterval.String(), "--cluster", "test", "-o", dir)
+	shell(t, bin, "generate", "rules", "--detect", servers[0].URL(), "--use-case", "chat", "--interval", prometheusInterval.String(), "--out", dir)
+	shell(t, bin, "generate", "scrape", "--target", strings.TrimPrefix(servers[0].URL(), "http://"), "--interval", prometheusInterval.String(), "--cluster", "test", "--out", dir)
 	return &watch{t: t, bin: bin, prom: prometheus(t, dir, "")}, newDriver(servers, sc.seed())
 }
 

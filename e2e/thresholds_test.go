@@ -62,8 +62,8 @@ func TestThresholdsOfALoadTestFireAtTheRightLoad(t *testing.T) {
 	b.say("the server can do %.3g requests/s", capacity)
 	result := b.measure(fl.ctx, carried*capacity)
 	rules := t.TempDir()
-	shell(t, bin, "generate", "rules", "--from", result, "--detect", url, "--window", "1m", "--interval", "5s", "-o", rules)
-	shell(t, bin, "generate", "scrape", "--target", strings.TrimPrefix(url, "http://"), "--interval", "5s", "--cluster", "test", "-o", rules)
+	shell(t, bin, "generate", "rules", "--from", result, "--detect", url, "--window", "1m", "--interval", "5s", "--out", rules)
+	shell(t, bin, "generate", "scrape", "--target", strings.TrimPrefix(url, "http://"), "--interval", "5s", "--cluster", "test", "--out", rules)
 	am := alertmanager(t, rules)
 	prom := prometheus(t, rules, strings.TrimPrefix(am, "http://"))
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"syscall"
 	"time"
 
@@ -25,12 +24,10 @@ import (
 // demoFlags are the flags of demo as they were given.
 type demoFlags struct {
 	scenarios []string
-	phases    []string
 	fast      bool
 	color     string
 	page      bool
 	listen    string
-	stay      time.Duration
 }
 
 func newDemoCommand() *cobra.Command {
@@ -38,11 +35,9 @@ func newDemoCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "demo", Args: cobra.NoArgs, RunE: f.run}
 	s := cmd.Flags()
 	s.StringSliceVar(&f.scenarios, "scenario", []string{"kv-cache-thrashing", "engine-hung", "gpu-throttling"}, "what to stage, by `names` of pathologies, or all")
-	s.StringSliceVar(&f.phases, "phases", []string{"healthy", "sick"}, "phases to diagnose")
 	s.BoolVar(&f.fast, "fast", false, "in simulated time, without starting servers")
 	s.BoolVar(&f.page, "page", false, "then watch simulated servers of two models, one of which fails, and serve the monitor's page")
 	s.StringVar(&f.listen, "listen", ":6060", "with --page: its `address`, or another one if that is in use")
-	s.DurationVar(&f.stay, "stay", 0, "with --page: for how long (default: until Ctrl-C, or one minute without a terminal)")
 	s.StringVar(&f.color, "color", "auto", "colours")
 	return cmd
 }
@@ -55,8 +50,8 @@ func (f *demoFlags) run(cmd *cobra.Command, _ []string) error {
 	}
 	line := command.NewProgress(cmd.ErrOrStderr())
 	c := demo.Config{
-		Scenarios: list, Healthy: slices.Contains(f.phases, "healthy"), Sick: slices.Contains(f.phases, "sick"), Fast: f.fast,
-		Pathologies: pathologies.All(), Next: demo.Next(os.Args[0], list[len(list)-1].Name), Out: stdout, Terminal: command.Terminal(stdout, f.color), Status: line.Text,
+		Scenarios: list, Fast: f.fast, Pathologies: pathologies.All(), Next: demo.Next(os.Args[0], list[len(list)-1].Name),
+		Out: stdout, Terminal: command.Terminal(stdout, f.color), Status: line.Text,
 	}
 	wrong, err := demo.Run(ctx, c)
 	switch {
@@ -88,16 +83,12 @@ func (f *demoFlags) show(ctx context.Context, stdout, stderr io.Writer) (err err
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	stay := f.stay
-	if stay == 0 && !command.IsTerminal(stdout) {
-		stay = unseen
-	}
 	until := "stop with Ctrl-C"
-	if stay > 0 {
+	if !command.IsTerminal(stdout) {
 		var cancel func()
-		ctx, cancel = context.WithTimeout(ctx, stay)
+		ctx, cancel = context.WithTimeout(ctx, unseen)
 		defer cancel()
-		until = "for " + stay.String()
+		until = "for " + unseen.String()
 	}
 	endsWhenInterrupted(ctx)
 	saving(ctx)

@@ -21,10 +21,10 @@ func newExplainCommand() *cobra.Command {
 		Use:  "explain",
 		Args: cobra.MaximumNArgs(1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return list(explainable(), func(p *catalog.Pathology) string { return p.ID + "\t" + p.Title }), cobra.ShellCompDirectiveNoFileComp
+			return list(pathologies.All(), func(p *catalog.Pathology) string { return p.ID + "\t" + p.Title }), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o, all := command.Terminal(cmd.OutOrStdout(), "auto"), explainable()
+			o, all := command.Terminal(cmd.OutOrStdout(), "auto"), pathologies.All()
 			t := render.NewText(o)
 			ids := list(all, func(p *catalog.Pathology) string { return p.ID })
 			switch {
@@ -153,9 +153,4 @@ func stepsOf(list string) []step {
 		}
 	}
 	return out
-}
-
-// explainable lists what a verdict may be: the catalogue, and what a gateway alone can see.
-func explainable() []*catalog.Pathology {
-	return pathologies.All()
 }

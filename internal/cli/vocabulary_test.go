@@ -79,7 +79,7 @@ func TestValuesAreCompleted(t *testing.T) {
 		"diagnose --output ": "markdown", "diagnose --fail-on ": "ticket", "diagnose --use-case ": "chat", "diagnose --only ": "saturation",
 		"diagnose --color ": "never", "audit --ignore ": "no-match", "generate rules --output ": "mimir", "generate scrape --output ": "podmonitor",
 		"generate rules --dialect ": "vllm-v0", "bench --scenario ": "burst", "bench --search ": "rate", "bench --api ": "chat", "bench --slo ": "rag",
-		"demo --scenario ": "memory-leak", "demo --phases ": "sick", "simulate --scenario ": "engine-hung", "simulate --route ": "least-loaded",
+		"demo --scenario ": "memory-leak", "simulate --scenario ": "engine-hung", "simulate --route ": "least-loaded",
 		"tune --gpu ": "H20", "tune --output ": "html", "simulate --trace-format ": "azure", "explain ": "kv-cache-thrashing", "help generate ": "rules",
 	} {
 		out, _, err := runCLI(t, append(append([]string{"__complete"}, strings.Fields(args)...), "")...)

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
@@ -94,34 +94,10 @@ func New(cfg Config) (*Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Runner{cfg: cfg, endpoint: e, conns: map[*wire.Conn]struct{}{}, ending: make(chan struct{}), over: make(chan struct{}), run: rand.Uint32()}
-	if cfg.Concurrency > 0 { // as many connections as will surely be opened
-		if err := checkFiles(cfg.Concurrency); err != nil {
-			return nil, err
-		}
-		if err := checkPorts(cfg.Concurrency); err != nil {
-			return nil, err
-		}
-	}
-	return r, nil
-}
-
-// checkPorts refuses more connections to one address than there are local ports,
-// where the system tells how many there are, as Linux does.
-func checkPorts(streams int) error {
-	b, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
-	if err != nil {
-		return nil
-	}
-	var low, high int
-	if _, err := fmt.Sscan(string(b), &low, &high); err != nil {
-		return nil
-	}
-	if have := high - low + 1; streams > have {
-		return hint.With(fmt.Errorf("%d streams to one address need as many local ports, the system has %d", streams, have),
-			`widen the range with sysctl -w net.ipv4.ip_local_port_range="1024 65535", or run the test on several machines and merge the results`)
-	}
-	return nil
+	return &Runner{
+		cfg: cfg, endpoint: e, conns: map[*wire.Conn]struct{}{}, run: rand.Uint32(),
+		ending: make(chan struct{}), over: make(chan struct{}),
+	}, nil
 }
 
 func (c *Config) check() error {
@@ -250,10 +226,22 @@ func (r *Runner) prepare(ctx context.Context) ([]*stream, error) {
 	for _, err := range errs {
 		if err != nil {
 			r.closeAll()
-			return nil, hint.With(err, "check that the server runs and accepts that many connections")
+			return nil, hint.With(err, wayToConnect(err))
 		}
 	}
 	return streams, nil
+}
+
+// wayToConnect is the way out where the connections of a closed loop cannot be opened: the
+// system may have too few files or local ports for them.
+func wayToConnect(err error) string {
+	switch {
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return "raise the limit of open files with ulimit -n, or in a container with --ulimit nofile=…"
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return `widen the range of local ports with sysctl -w net.ipv4.ip_local_port_range="1024 65535"`
+	}
+	return "check that the server runs and accepts that many connections"
 }
 
 // drain waits for the streams, for at most the time that a request may take.

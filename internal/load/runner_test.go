@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -270,6 +271,16 @@ func TestAServerThatDiesIsToldFromOneThatRefuses(t *testing.T) {
 	}
 	if rate := float64(res.Requests.Complete) / res.Gone; math.Abs(res.Throughput.Requests-rate) > 0.1*rate {
 		t.Errorf("throughput %g requests/s, want that of the time until then, %g", res.Throughput.Requests, rate)
+	}
+}
+
+func TestWayToConnect(t *testing.T) {
+	for err, want := range map[error]string{
+		syscall.EMFILE: "ulimit -n", syscall.EADDRNOTAVAIL: "local ports", syscall.ECONNREFUSED: "server runs",
+	} {
+		if got := wayToConnect(fmt.Errorf("connect: %w", err)); !strings.Contains(got, want) {
+			t.Errorf("%v: %q, want %q", err, got, want)
+		}
 	}
 }
 

@@ -27,10 +27,9 @@ import (
 
 // Config says what to play.
 type Config struct {
-	Scenarios     []fleet.Scenario
-	Healthy, Sick bool // which phases are diagnosed
-	Fast          bool // in simulated time, without starting servers
-	Pathologies   []*catalog.Pathology
+	Scenarios   []fleet.Scenario
+	Fast        bool // in simulated time, without starting servers
+	Pathologies []*catalog.Pathology
 
 	Next []Step // what the audience may try for itself
 
@@ -122,10 +121,7 @@ func times(n int) string {
 
 // isDiagnosed reports whether a phase is diagnosed.
 func (d *demo) isDiagnosed(phase int, sc *fleet.Scenario) bool {
-	if phase == 0 && len(sc.Phases) > 1 {
-		return d.Healthy && !d.skipHealthy
-	}
-	return d.Sick
+	return phase > 0 || len(sc.Phases) == 1 || !d.skipHealthy
 }
 
 // playScenario stages a scenario.

@@ -128,29 +128,28 @@ func Run(ctx context.Context, c Config) error {
 
 // plans makes the tests that the flags ask for.
 func (b *campaign) plans(ctx context.Context) ([]plan, error) {
-	switch {
-	case b.Scenario != "":
-		return b.scenarioPlans()
-	case b.Trace != "":
+	if b.Trace != "" {
 		p, err := b.replay()
 		return []plan{p}, err
-	default:
-		s, seen, err := b.madeUp(ctx)
+	}
+	if b.Scenario != "" {
+		return b.scenarioPlans()
+	}
+	s, seen, err := b.madeUp(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var arrivals *workload.Arrivals
+	if b.Concurrency == 0 {
+		a, _, err := b.Arrivals(seen)
 		if err != nil {
 			return nil, err
 		}
-		var arrivals *workload.Arrivals
-		if b.Concurrency == 0 {
-			a, _, err := b.Arrivals(seen)
-			if err != nil {
-				return nil, err
-			}
-			a = b.Repeat(a, seen)
-			arrivals = &a
-		}
-		p, err := b.plan(&s, arrivals)
-		return []plan{p}, err
+		a = b.Repeat(a, seen)
+		arrivals = &a
 	}
+	p, err := b.plan(&s, arrivals)
+	return []plan{p}, err
 }
 
 // madeUp is the scenario that the flags describe, and what was measured for it, nil

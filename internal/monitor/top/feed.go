@@ -69,7 +69,7 @@ type watched struct {
 
 // watch judges a source of live servers, or a Prometheus server, from now on; the first time when live
 // servers were scraped twice.
-func watch(ctx context.Context, s *source.Source, o diagnose.Options, every, scraped time.Duration) Feed {
+func watch(ctx context.Context, s *source.Source, o diagnose.Options, scraped time.Duration) Feed {
 	ctx, stop := context.WithCancel(ctx)
 	w := &watched{plain: plain{s.Name, every}, source: s, stop: stop}
 	judged := monitor.Options{Source: s, Diagnose: o, Every: every, Log: slog.New(slog.DiscardHandler)}
@@ -118,7 +118,6 @@ type replayed struct {
 	plain
 	source  *source.Source
 	options diagnose.Options
-	step    time.Duration
 
 	mu     sync.Mutex
 	at     time.Time
@@ -126,8 +125,8 @@ type replayed struct {
 }
 
 // replay begins at a moment of a recording; steps lead through it.
-func replay(s *source.Source, o diagnose.Options, at time.Time, step time.Duration) Feed {
-	return &replayed{plain: plain{name: s.Name}, source: s, options: o, step: step, at: at}
+func replay(s *source.Source, o diagnose.Options, at time.Time) Feed {
+	return &replayed{plain: plain{name: s.Name}, source: s, options: o, at: at}
 }
 
 func (r *replayed) Close() error { return r.source.Close() }
@@ -136,7 +135,7 @@ func (r *replayed) Seek(steps int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	span := r.source.Span()
-	at := r.at.Add(time.Duration(steps) * r.step)
+	at := r.at.Add(time.Duration(steps) * step)
 	if at.Before(span.First) {
 		at = span.First
 	}
@@ -174,7 +173,7 @@ func (r *replayed) Overview(ctx context.Context) (view.Overview, error) {
 	if err != nil {
 		return view.Overview{}, err
 	}
-	return monitor.NewOverview(e, r.step, e.At, nil, nil), nil
+	return monitor.NewOverview(e, step, e.At, nil, nil), nil
 }
 
 func (r *replayed) Text(ctx context.Context, o render.Options) (string, error) {

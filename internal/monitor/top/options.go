@@ -19,25 +19,23 @@ type Options struct {
 	Judged      settings.Flags
 	Pathologies []*catalog.Pathology
 	Monitor     string // URL of the one that is shown where nothing is named
-
-	every, step time.Duration
 }
+
+const (
+	every = 5 * time.Second // between two verdicts
+	step  = 5 * time.Second // through a recording, by an arrow key
+)
 
 // AddFlags adds the flags.
 func (o *Options) AddFlags(s *pflag.FlagSet) {
 	o.Source.AddFlags(s)
 	o.Judged.AddFlags(s)
 	s.DurationVar(&o.Source.Interval, "interval", 2*time.Second, "with URLs: time between two scrapes")
-	s.DurationVar(&o.every, "evaluation-interval", 5*time.Second, "time between two verdicts")
 	s.StringVar(&o.Source.At, "at", "", "with a recording: begin at this `time` (default: its end)")
-	s.DurationVar(&o.step, "step", 5*time.Second, "with a recording: how far an arrow key leads")
 }
 
 // Open finds out what is looked at: a monitor that runs, or what every verb takes.
 func (o *Options) Open(ctx context.Context, args []string) (Feed, error) {
-	if o.every < time.Second || o.step < time.Second {
-		return nil, errors.New("--evaluation-interval and --step are a second at least")
-	}
 	if len(args) == 0 && o.Source.Prometheus == "" {
 		args = []string{o.Monitor}
 	}
@@ -63,7 +61,7 @@ func (o *Options) Open(ctx context.Context, args []string) (Feed, error) {
 		if err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
-		return replay(s, look, at, o.step), nil
+		return replay(s, look, at), nil
 	}
-	return watch(ctx, s, look, o.every, o.Source.Interval), nil
+	return watch(ctx, s, look, o.Source.Interval), nil
 }

@@ -67,7 +67,6 @@ func (f *rulesFlags) register(s *pflag.FlagSet) {
 	command.DurationVar(s, &f.cfg.Past, "past", 24*time.Hour, "without a measurement: normal is the median over this `duration` …")
 	command.DurationVar(s, &f.cfg.Ago, "ago", time.Hour, "… which ended so long ago")
 	registerPeriod(s, &f.cfg.Period, "how long an error budget lasts, such as `28d` (default: as the file of --slo says, or 30d)")
-	command.DurationVar(s, &f.cfg.Retention, "retention", 0, "how long samples are kept: refuses windows that are longer")
 	f.runbooks.register(s)
 	s.StringVar(&f.cfg.DashboardURL, "dashboard-url", "", "`address` of Grafana, for links to panels (default: their paths alone)")
 	s.StringSliceVar(&f.skip, "skip", nil, "leave these pathologies out, by `id`, and of the alerts on what is not there: "+strings.Join(generate.Absences(), ", "))
@@ -133,9 +132,6 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Con
 		window, short = f.window, min(short, f.window)
 	}
 	cfg.Deployment.Window, cfg.Deployment.Short, cfg.Deployment.Past = window, short, max(cfg.Deployment.Past, window)
-	if past := cfg.Past + cfg.Ago; cfg.Retention > 0 && cfg.Retention < past {
-		return cfg, hint.With(fmt.Errorf("--past and --ago reach back %s, and samples are kept for %s", past, cfg.Retention), "shorten them, or measure what is normal with --from")
-	}
 	settings, err := f.settings.Read(cfg.Pathologies)
 	if err != nil {
 		return cfg, err

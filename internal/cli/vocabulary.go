@@ -55,7 +55,7 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 			}},
 			{Title: "Objectives and thresholds", Flags: []string{
 				"use-case", "slo", "slo-period", "ttft-p95", "itl-p95", "e2e-p95", "throughput",
-				"set", "from", "ago", "retention", "assert", "fail-on", "tolerance",
+				"set", "from", "ago", "assert", "fail-on", "tolerance",
 			}},
 			{Title: "Workload", Flags: []string{
 				"scenario", "scale", "rate", "rate-scale", "prompt-scale", "output-scale", "concurrency", "max-concurrency", "cv", "requests", "duration",

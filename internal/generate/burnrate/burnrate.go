@@ -36,9 +36,8 @@ type Config struct {
 	// matches a target is the target's.
 	Objectives []slo.Objective
 
-	// Period is how long a budget lasts, DefaultPeriod when 0. Retention is how
-	// long samples are kept, 0 when that is unknown.
-	Period, Retention time.Duration
+	// Period is how long a budget lasts, DefaultPeriod when 0.
+	Period time.Duration
 
 	// By lists the labels by which objectives are held, {cluster, namespace,
 	// model_name} when empty; labels that an objective matches are added.
@@ -162,9 +161,6 @@ func (c Config) checked() (Config, error) {
 		c.Period = DefaultPeriod
 	}
 	if err := checkPeriod(c.Period); err != nil {
-		return c, err
-	}
-	if err := checkRetention(c.Period, c.Retention); err != nil {
 		return c, err
 	}
 	if c.Interval == 0 {

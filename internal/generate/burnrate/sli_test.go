@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/prometheus/promql/promqltest"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
 )
@@ -275,8 +274,6 @@ func TestGroupsRefuses(t *testing.T) {
 		"a percentile of all":             {Config{Objectives: []slo.Objective{{TTFT: slo.Percentile{Share: 1, Target: 1}}}}, "ttft of 100 % leaves no error budget"},
 		"a budget beyond what is counted": {Config{Objectives: []slo.Objective{{Availability: 1 - 1e-12}}}, "leaves no error budget"},
 		"a period of an hour":             {Config{Objectives: []slo.Objective{chat}, Period: time.Hour}, "want whole days"},
-		"a period beyond the retention":   {Config{Objectives: []slo.Objective{chat}, Retention: 15 * day}, "30d is longer than samples are kept, 15d"},
-		"a negative retention":            {Config{Objectives: []slo.Objective{chat}, Retention: -1}, "negative retention"},
 		"a matcher that is no glob":       {Config{Objectives: []slo.Objective{{Model: "[", TTFTP95: 1}}}, `matcher "["`},
 		"an evaluation every hour":        {Config{Objectives: []slo.Objective{chat}, Interval: time.Hour}, "evaluation interval of 1h"},
 		"a target beyond all buckets":     {Config{Objectives: ttft(time.Hour), Edges: map[string][]float64{"vllm:time_to_first_token_seconds": {1, 2}}}, "no bucket edge near a target of 1h"},
@@ -293,16 +290,6 @@ func TestGroupsRefuses(t *testing.T) {
 				t.Error("and half of the rules")
 			}
 		})
-	}
-}
-
-func TestAShorterPeriodIsTheWayOutOfAShortRetention(t *testing.T) {
-	_, err := Groups(Config{Objectives: []slo.Objective{chat(t)}, Retention: 15*day + time.Hour})
-	if got := hint.Of(err); !strings.Contains(got, "--slo-period 15d") {
-		t.Errorf("try: %q", got)
-	}
-	if _, err := Groups(Config{Objectives: []slo.Objective{chat(t)}, Retention: 15 * day, Period: 15 * day}); err != nil {
-		t.Error(err)
 	}
 }
 

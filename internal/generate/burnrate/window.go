@@ -1,7 +1,6 @@
 package burnrate
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -165,24 +164,6 @@ func (l Level) Detects(budget, bad float64) (time.Duration, bool) {
 		return 0, false
 	}
 	return time.Duration(float64(l.Long) * t / bad), true
-}
-
-// checkRetention refuses windows longer than the samples are kept.
-func checkRetention(period, retention time.Duration) error {
-	if retention == 0 {
-		return nil
-	}
-	if retention < 0 {
-		return errors.New("a negative retention")
-	}
-	if period > retention {
-		way := "keep samples for " + span(period) + " (--storage.tsdb.retention.time), or ask a long-term store"
-		if retention >= MinPeriod {
-			way = "--slo-period " + span(retention/day*day) + " or shorter, or " + way
-		}
-		return hint.With(fmt.Errorf("an objective's period of %s is longer than samples are kept, %s: the error budget would forget", span(period), span(retention)), way)
-	}
-	return nil
 }
 
 // span writes a duration as PromQL has it: "5m", "1d". Weeks are written in

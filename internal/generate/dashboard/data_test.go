@@ -114,7 +114,7 @@ func recorded(t *testing.T) []byte {
 func rules(t *testing.T) []rulefmt.RuleGroup {
 	t.Helper()
 	out, err := burnrate.Groups(burnrate.Config{
-		Period: burnrate.DefaultPeriod, Retention: burnrate.DefaultPeriod,
+		Period:     burnrate.DefaultPeriod,
 		Objectives: []slo.Objective{{Name: "chat", TTFTP95: 500 * time.Millisecond, Availability: 0.999}},
 	})
 	if err != nil {

@@ -30,9 +30,8 @@ import (
 // Config says what the rules are, and in which form they are written.
 type Config struct {
 	generate.RulesConfig
-	Period    time.Duration        // of an error budget; 0: as Objectives say, or the usual one
-	Retention time.Duration        // for how long samples are kept, 0 where that is not known
-	Edges     map[string][]float64 // of buckets, by canonical family; of the servers that were looked at
+	Period time.Duration        // of an error budget; 0: as Objectives say, or the usual one
+	Edges  map[string][]float64 // of buckets, by canonical family; of the servers that were looked at
 
 	Format          generate.Format
 	Name, Namespace string // of the object
@@ -170,7 +169,7 @@ func burnRates(c *Config) (burnrate.Rules, error) {
 		return burnrate.Rules{}, nil
 	}
 	b := burnrate.Config{
-		Objectives: c.Objectives.Objectives, Period: BudgetPeriod(c.Period, c.Objectives), Retention: c.Retention,
+		Objectives: c.Objectives.Objectives, Period: BudgetPeriod(c.Period, c.Objectives),
 		By: c.Deployment.Model, Instance: c.Deployment.Instance, Matchers: c.Deployment.Matchers,
 		Labels: c.Labels, Edges: c.Edges, Runbook: sloRunbook,
 		Interval: min(time.Minute, max(c.Interval, 30*time.Second)), Fast: max(burnrate.DefaultFast, generate.MinWindow(c.Interval)),

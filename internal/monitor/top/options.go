@@ -29,14 +29,14 @@ func (o *Options) AddFlags(s *pflag.FlagSet) {
 	o.Judged.AddFlags(s)
 	s.DurationVar(&o.Source.Interval, "interval", 2*time.Second, "with URLs: time between two scrapes")
 	s.DurationVar(&o.every, "evaluation-interval", 5*time.Second, "time between two verdicts")
-	s.StringVar(&o.Source.At, "at", "", "with a recording: begin at this `time` (default: its end)")
-	s.DurationVar(&o.step, "step", 5*time.Second, "with a recording: how far an arrow key leads")
+	s.StringVar(&o.Source.At, "at", "", "with a recording: start at this `time` (default: its end)")
+	s.DurationVar(&o.step, "step", 5*time.Second, "with a recording: how far an arrow key moves")
 }
 
-// Open finds out what is looked at: a monitor that runs, or what every verb takes.
+// Open opens what is shown: a running monitor, or what every verb takes.
 func (o *Options) Open(ctx context.Context, args []string) (Feed, error) {
 	if o.every < time.Second || o.step < time.Second {
-		return nil, errors.New("--evaluation-interval and --step are a second at least")
+		return nil, errors.New("--evaluation-interval and --step must be at least a second")
 	}
 	if len(args) == 0 && o.Source.Prometheus == "" {
 		args = []string{o.Monitor}
@@ -45,7 +45,7 @@ func (o *Options) Open(ctx context.Context, args []string) (Feed, error) {
 		return nil, err
 	}
 	if urls := o.Source.URLs; len(urls) == 1 {
-		if f, ok := monitorAt(ctx, urls[0], o.Source.HTTP); ok {
+		if f, ok := monitorAt(ctx, urls[0], o.Source.HTTP, o.Pathologies); ok {
 			return f, nil
 		}
 	}

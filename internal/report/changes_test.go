@@ -24,10 +24,10 @@ func TestAChangeIsPrintedOnceItStays(t *testing.T) {
 		}
 		at = at.Add(time.Minute)
 	}
-	want := `2026-03-02 08:00:00 healthy: so.
+	want := `2026-03-02 08:00:00 Healthy: so.
 2026-03-02 08:04:00 a (page), x, since 08:05:00: so.
 2026-03-02 08:09:00 b (page), x, since 08:10:00: so.
-2026-03-02 08:11:00 healthy: so.
+2026-03-02 08:11:00 Healthy: so.
 `
 	if out.String() != want {
 		t.Errorf("got\n%swant\n%s", out.String(), want)

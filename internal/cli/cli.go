@@ -39,9 +39,9 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 		title string
 		verbs []*cobra.Command
 	}{
-		{"When something is wrong:", []*cobra.Command{newDiagnoseCommand(), newServeCommand(), newTopCommand(), newRecordCommand(), newExplainCommand(), newProfileCommand()}},
-		{"Before something is wrong:", []*cobra.Command{newGenerateCommand(), newAuditCommand(), newGatewayCommand(), newReportCommand(), newMCPCommand()}},
-		{"How much it carries, and what a change would do:", []*cobra.Command{newBenchCommand(), newSimulateCommand(), newTuneCommand()}},
+		{"During an incident:", []*cobra.Command{newDiagnoseCommand(), newServeCommand(), newTopCommand(), newRecordCommand(), newExplainCommand(), newProfileCommand()}},
+		{"Before an incident:", []*cobra.Command{newGenerateCommand(), newAuditCommand(), newGatewayCommand(), newReportCommand(), newMCPCommand()}},
+		{"Capacity and changes:", []*cobra.Command{newBenchCommand(), newSimulateCommand(), newTuneCommand()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
 		for _, v := range g.verbs {

@@ -190,8 +190,7 @@ func (f *diagnoseFlags) run(cmd *cobra.Command, args []string) error {
 var errTooLate = errors.New("not finished within --timeout")
 
 // judge makes the diagnosis of a source.
-func (f *diagnoseFlags) judge(ctx context.Context, stderr io.Writer, s *source.Source, asked diagnose.Options, known *diagnose.Known) (d diagnose.Diagnosis, err error) {
-	o := asked
+func (f *diagnoseFlags) judge(ctx context.Context, stderr io.Writer, s *source.Source, o diagnose.Options, known *diagnose.Known) (d diagnose.Diagnosis, err error) {
 	o.Window, o.Annotate = f.source.Window, known.Annotate
 	if err := s.Complete(ctx, &o, f.source.At, f.baseline); err != nil {
 		return d, err

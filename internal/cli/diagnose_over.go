@@ -80,7 +80,7 @@ func (f *diagnoseFlags) printChanges(ctx context.Context, stdout, stderr io.Writ
 	switch {
 	case log.Seen && log.Worst >= failOn:
 		return errFound
-	case !log.Told:
+	case !log.Known:
 		return errCannotTell
 	}
 	return nil

@@ -102,15 +102,15 @@ func commandsExist(t *testing.T, path, text string) (n int) {
 			continue
 		}
 		n++
-		said := ends.ReplaceAllString(m[1], "")
-		cmd, _, err := newRoot(io.Discard, io.Discard).Find(strings.Fields(said))
+		command := ends.ReplaceAllString(m[1], "")
+		cmd, _, err := newRoot(io.Discard, io.Discard).Find(strings.Fields(command))
 		if err != nil || !cmd.HasParent() {
-			t.Errorf("%s: there is no command sixty %s", path, said)
+			t.Errorf("%s: there is no command sixty %s", path, command)
 			continue
 		}
-		for _, o := range options.FindAllStringSubmatch(said, -1) {
+		for _, o := range options.FindAllStringSubmatch(command, -1) {
 			if cmd.Flags().Lookup(o[1]) == nil && cmd.InheritedFlags().Lookup(o[1]) == nil && o[1] != "help" {
-				t.Errorf("%s: sixty %s has no flag --%s", path, said, o[1])
+				t.Errorf("%s: sixty %s has no flag --%s", path, command, o[1])
 			}
 		}
 	}

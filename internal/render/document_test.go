@@ -10,7 +10,7 @@ import (
 )
 
 // said is a document of everything, in names that are foreign.
-func said() *Document {
+func sample() *Document {
 	d := NewDocument("What was said")
 	d.More = "the rest"
 	d.Answer(Bad, "sick (page)", "It is <b>ill</b>\x1b[31m.")
@@ -40,7 +40,7 @@ func written(t *testing.T, write func(io.Writer) error) string {
 }
 
 func TestADocumentIsOneInEveryForm(t *testing.T) {
-	d := said()
+	d := sample()
 	for name, tt := range map[string]struct {
 		write func(io.Writer) error
 		want  string
@@ -53,7 +53,7 @@ why      because
 --full shows what was left out, the rest.
 `},
 		"Markdown": {func(w io.Writer) error {
-			d := said()
+			d := sample()
 			d.blocks = append(d.blocks[:3], d.blocks[4:]...)
 			return d.Markdown(w)
 		}, `# What was said

@@ -19,7 +19,7 @@ type Changes struct {
 	Before func()           // is called before a line is written; may be nil
 	Seen   bool             // something fired
 	Worst  catalog.Severity // of it
-	Told   bool             // something was known
+	Known  bool             // some verdict was not unknown
 
 	w      io.Writer
 	json   bool
@@ -69,7 +69,7 @@ func (c *Changes) Observe(d *diagnose.Diagnosis) error {
 			what += " " + severity
 			c.Seen, c.Worst = true, max(c.Worst, v.Severity)
 		}
-		c.Told = c.Told || v.Status != diagnose.Unknown
+		c.Known = c.Known || v.Status != diagnose.Unknown
 		if err := c.printChange(v.Model, what, line); err != nil {
 			return err
 		}

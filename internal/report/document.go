@@ -45,19 +45,19 @@ func HTML(w io.Writer, d diagnose.Diagnosis, o Options) error {
 // what most people read.
 type document struct {
 	*render.Document
-	d    *diagnose.Diagnosis
-	o    Options
-	said map[string]bool // of predictions: fixes rest on the same simulation
+	d       *diagnose.Diagnosis
+	o       Options
+	printed map[string]bool // lines of predictions: fixes share the same simulation
 }
 
-// manyTold is how many verdicts a document tells in full, and how many lines its lists have:
+// maxVerdicts is how many verdicts a document has in full, and maxListed how many lines its lists have:
 // that of a large fleet is still one to send.
-const manyTold, manyListed = 12, 60
+const maxVerdicts, maxListed = 12, 60
 
 func newDocument(d *diagnose.Diagnosis, o Options) (*render.Document, error) {
 	t := &document{render.NewDocument(head(d, &d.Verdict) + d.At.UTC().Format(" at 2006-01-02 15:04 UTC")), d, o, map[string]bool{}}
 	all := fullVerdicts(d)
-	for i, v := range all[:min(len(all), manyTold)] {
+	for i, v := range all[:min(len(all), maxVerdicts)] {
 		more := ""
 		if i == 0 {
 			more = alsoSick(d)
@@ -66,7 +66,7 @@ func newDocument(d *diagnose.Diagnosis, o Options) (*render.Document, error) {
 			return nil, err
 		}
 	}
-	t.writeRest(len(all) - manyTold)
+	t.writeRest(len(all) - maxVerdicts)
 	t.basis()
 	return t.Document, nil
 }
@@ -149,7 +149,7 @@ func (t *document) finding(f *diagnose.Finding) {
 			t.ShowIn(render.Page)
 		}
 		t.Section([]string{"Fix", "Or"}[min(i, 1)], ": "+render.Sentence(fix.Summary)).Folded = i > 0
-		addFix(t.Document, fix, first(f.Targets), t.o.Full, t.said)
+		addFix(t.Document, fix, first(f.Targets), t.o.Full, t.printed)
 		t.ShowIn(render.Everywhere)
 	}
 	if len(f.Reasons) > 0 {
@@ -203,8 +203,8 @@ func (t *document) writeRest(more int) {
 	for _, v := range briefVerdicts(d) {
 		lines = append(lines, otherLine(d, v, t.o.Full))
 	}
-	if len(lines) > manyListed {
-		lines = append(lines[:manyListed:manyListed], fmt.Sprintf("and %d more", len(lines)-manyListed))
+	if len(lines) > maxListed {
+		lines = append(lines[:maxListed:maxListed], fmt.Sprintf("and %d more", len(lines)-maxListed))
 	}
 	t.list(othersHead(d), lines)
 	if d.Boundary != nil {
@@ -251,7 +251,7 @@ func (t *document) basis() {
 			if n++; n == 1 {
 				t.Section("Configuration", "").Folded = true
 			}
-			if n <= manyListed {
+			if n <= maxListed {
 				t.List(row[1])
 			}
 		}
@@ -316,16 +316,16 @@ func withoutTitle(markdown string) string {
 
 // AddFixes adds fixes to a document as a diagnosis in full shows them.
 func AddFixes(d *render.Document, fixes []catalog.Fix) {
-	said := map[string]bool{}
+	printed := map[string]bool{}
 	for i := range fixes {
 		d.Subsection([]string{"Fix", "Or"}[min(i, 1)], ": "+render.Sentence(fixes[i].Summary))
-		addFix(d, &fixes[i], "", true, said)
+		addFix(d, &fixes[i], "", true, printed)
 	}
 }
 
-// addFix adds what there is to a remedy beside its summary. Predictions that were said are
+// addFix adds what there is to a remedy beside its summary. Predictions that were printed are
 // left out.
-func addFix(d *render.Document, f *catalog.Fix, target string, verbose bool, said map[string]bool) {
+func addFix(d *render.Document, f *catalog.Fix, target string, verbose bool, printed map[string]bool) {
 	lines := commandLines(f, target)
 	if f.Args() != "" || f.Command != "" {
 		d.Command(lines[0])
@@ -339,10 +339,10 @@ func addFix(d *render.Document, f *catalog.Fix, target string, verbose bool, sai
 		d.Paragraph("Cost", render.Sentence(f.Tradeoff))
 	}
 	for _, line := range predictionLines(f.Predicted, verbose) {
-		if !said[line] {
+		if !printed[line] {
 			d.Paragraph("", render.Sentence(line))
 		}
-		said[line] = true
+		printed[line] = true
 	}
 	if f.Verify != "" {
 		d.Paragraph("Verify", render.Sentence(f.Verify))

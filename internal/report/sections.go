@@ -128,7 +128,7 @@ func alsoSick(d *diagnose.Diagnosis) string {
 	var parts []string
 	all := fullVerdicts(d)[1:]
 	for i, v := range all {
-		if i == manyTold {
+		if i == maxVerdicts {
 			parts = append(parts, fmt.Sprintf("%d more", len(all)-i))
 			break
 		}
@@ -351,8 +351,8 @@ func shares(factors []diagnose.Factor, intro string, of func(*diagnose.Factor) f
 	if len(parts) == 0 {
 		return ""
 	}
-	said := each(parts, func(f **diagnose.Factor) string { return share(of(*f)) + " comes from " + cause(*f) })
-	return intro + ", " + strings.Join(said, ", ") + "."
+	causes := each(parts, func(f **diagnose.Factor) string { return share(of(*f)) + " comes from " + cause(*f) })
+	return intro + ", " + strings.Join(causes, ", ") + "."
 }
 
 // tellingShare is the least part of a change that is told.

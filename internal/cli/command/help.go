@@ -165,7 +165,9 @@ func (v *Vocabulary) layUsage(t *render.Text, c *cobra.Command) {
 	layCommands(t, c)
 	v.layFlags(t, c)
 	if rows := v.Exits.helpRows(path(c)); len(rows) > 0 {
-		t.Heading("Exit codes:")
+		if t.Line(""); !c.IsAdditionalHelpTopicCommand() {
+			t.Line(t.Style(render.Bold, "Exit codes:"))
+		}
 		for _, r := range rows {
 			t.Item(7, "  "+render.Right(r[0], 3), r[1])
 		}

@@ -32,7 +32,7 @@ import (
 // Bounds of what a tool answers and takes.
 const (
 	maxText    = 24_000 // characters of one answer
-	maxTargets = 20     // whose numbers are told
+	maxTargets = 20     // whose numbers are shown
 	maxPoints  = 60     // of a quantity over time
 	answerTime = 55 * time.Second
 )
@@ -42,7 +42,7 @@ type Options struct {
 	Source *source.Source
 	// Diagnose makes a diagnosis of a moment; a zero time is now.
 	Diagnose func(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error)
-	// Explained are the failure modes whose runbooks are told.
+	// Explained are the failure modes whose runbooks are shown.
 	Explained []*catalog.Pathology
 	// Incidents, which may be nil, are those that were kept, the latest first.
 	Incidents func() []view.Summary
@@ -157,7 +157,7 @@ func parseDuration(name, text string) (time.Duration, error) {
 	return d, nil
 }
 
-// vital are the quantities that are told of what is normal.
+// vital are the quantities that are shown of what is normal.
 var vital = []*indicator.Signal{
 	indicator.TTFTP95, indicator.ITLP95, indicator.E2EMean, indicator.Running, indicator.Waiting, indicator.KVUsage,
 	indicator.FirstTokenRate, indicator.GenerationTokenRate, indicator.PromptTokens, indicator.Preemptions,
@@ -179,23 +179,23 @@ func (t tools) normal(ctx context.Context, in normalIn) (string, error) {
 	}
 	var b strings.Builder
 	b.WriteString("| server | quantity | now | normal |\n|---|---|---|---|\n")
-	told, left := 0, 0
+	shown, left := 0, 0
 	for i := range d.Targets {
 		target := &d.Targets[i]
 		if !target.Serves() || in.Model != "" && target.Labels["model_name"] != in.Model {
 			continue
 		}
-		if told == maxTargets {
+		if shown == maxTargets {
 			left++
 			continue
 		}
-		told++
+		shown++
 		for _, s := range vital {
 			now, normal := d.Reading(i, s)
 			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", target.Name, s.Title, number(now, s.Unit), number(normal, s.Unit))
 		}
 	}
-	if told == 0 {
+	if shown == 0 {
 		return "", errors.New("no server of this model")
 	}
 	if left > 0 {

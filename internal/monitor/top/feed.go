@@ -1,11 +1,12 @@
 // Package top shows servers in a terminal: a line for each replica, the verdict above
 // them, and the evidence of one on request. What it shows comes from servers that it
 // scrapes, from a Prometheus server, from a recording, through which one can travel, or
-// from a monitor that runs.
+// from a running monitor.
 package top
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,6 +22,7 @@ import (
 	"github.com/prometheus/common/config"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
@@ -32,30 +34,45 @@ import (
 
 // A Feed is where a screen comes from. It is safe for concurrent use.
 type Feed interface {
-	// Name is of what is looked at, for the head of the screen.
+	// Name is what is shown, for the head of the screen.
 	Name() string
+	// Title is what people call a verdict, by its id.
+	Title(id string) string
 	// Overview is the latest one.
 	Overview(ctx context.Context) (view.Overview, error)
 	// Text is the diagnosis, at length.
 	Text(ctx context.Context, o render.Options) (string, error)
 	// Requests are those in flight, where a gateway is known; "" where none is.
 	Requests(ctx context.Context) (string, error)
-	// Seek moves by so many steps through the past, where there is one to travel.
+	// Seek moves by a number of steps in a recording, and reports whether that is another moment.
 	Seek(steps int) bool
+	// Span is the time that Seek moves in; zero if there is no recording.
+	Span() (first, last time.Time)
 	// Every is the time between two overviews that may differ.
 	Every() time.Duration
 	Close() error
 }
 
-// plain is a Feed without a past to travel through and without a gateway.
+// plain is a Feed without a recording and without a gateway.
 type plain struct {
 	name  string
 	every time.Duration
+	known []*catalog.Pathology
+}
+
+func (p plain) Title(id string) string {
+	for _, k := range p.known {
+		if k.ID == id {
+			return k.Name()
+		}
+	}
+	return cmp.Or(map[string]string{diagnose.Healthy: "Healthy", diagnose.Idle: "Idle", diagnose.InsufficientData: "Unknown"}[id], id)
 }
 
 func (p plain) Name() string                           { return p.name }
 func (p plain) Every() time.Duration                   { return p.every }
 func (plain) Seek(int) bool                            { return false }
+func (plain) Span() (first, last time.Time)            { return }
 func (plain) Requests(context.Context) (string, error) { return "", nil }
 
 // watched is a source that is judged here.
@@ -71,7 +88,7 @@ type watched struct {
 // servers were scraped twice.
 func watch(ctx context.Context, s *source.Source, o diagnose.Options, scraped time.Duration) Feed {
 	ctx, stop := context.WithCancel(ctx)
-	w := &watched{plain: plain{s.Name, every}, source: s, stop: stop}
+	w := &watched{plain: plain{s.Name, every, o.Pathologies}, source: s, stop: stop}
 	judged := monitor.Options{Source: s, Diagnose: o, Every: every, Log: slog.New(slog.DiscardHandler)}
 	if s.Live != nil {
 		judged.First = 2*scraped + time.Second/2
@@ -92,7 +109,7 @@ func (w *watched) Overview(context.Context) (view.Overview, error) {
 func (w *watched) Text(_ context.Context, o render.Options) (string, error) {
 	e := w.monitor.Latest()
 	if e == nil {
-		return "", errors.New("nothing was judged yet")
+		return "", errors.New("no verdict yet")
 	}
 	if e.Err != nil {
 		return "", e.Err
@@ -126,10 +143,15 @@ type replayed struct {
 
 // replay begins at a moment of a recording; steps lead through it.
 func replay(s *source.Source, o diagnose.Options, at time.Time) Feed {
-	return &replayed{plain: plain{name: s.Name}, source: s, options: o, at: at}
+	return &replayed{plain: plain{name: s.Name, known: o.Pathologies}, source: s, options: o, at: at}
 }
 
 func (r *replayed) Close() error { return r.source.Close() }
+
+func (r *replayed) Span() (first, last time.Time) {
+	span := r.source.Span()
+	return span.First, span.Last
+}
 
 func (r *replayed) Seek(steps int) bool {
 	r.mu.Lock()
@@ -198,7 +220,7 @@ const (
 )
 
 // monitorAt returns the monitor at an address, where one answers within a moment.
-func monitorAt(ctx context.Context, address string, access config.HTTPClientConfig) (Feed, bool) {
+func monitorAt(ctx context.Context, address string, access config.HTTPClientConfig, known []*catalog.Pathology) (Feed, bool) {
 	u, err := url.Parse(strings.TrimSuffix(scrape.Complete(address), "/"))
 	if err != nil || u.Host == "" {
 		return nil, false
@@ -208,7 +230,7 @@ func monitorAt(ctx context.Context, address string, access config.HTTPClientConf
 		return nil, false
 	}
 	client.Timeout = servedTimeout
-	s := &served{plain: plain{u.Redacted(), 2 * time.Second}, base: u, client: client}
+	s := &served{plain: plain{u.Redacted(), 2 * time.Second, known}, base: u, client: client}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	if _, err := s.Overview(ctx); err != nil {
@@ -250,7 +272,7 @@ func (s *served) Overview(ctx context.Context) (o view.Overview, err error) {
 		return o, err
 	}
 	if err := json.Unmarshal(body, &o); err != nil || o.Schema != view.OverviewSchema {
-		return o, hint.With(fmt.Errorf("%s is no monitor of sixty", s.name), "name a server, a recording or prometheus=URL for everything else")
+		return o, hint.With(fmt.Errorf("%s is not a monitor of sixty", s.name), "give a server's URL, a recording or prometheus=URL")
 	}
 	return o, nil
 }

@@ -31,10 +31,10 @@ func (o *Options) AddFlags(s *pflag.FlagSet) {
 	o.Source.AddFlags(s)
 	o.Judged.AddFlags(s)
 	s.DurationVar(&o.Source.Interval, "interval", 2*time.Second, "with URLs: time between two scrapes")
-	s.StringVar(&o.Source.At, "at", "", "with a recording: begin at this `time` (default: its end)")
+	s.StringVar(&o.Source.At, "at", "", "with a recording: start at this `time` (default: its end)")
 }
 
-// Open finds out what is looked at: a monitor that runs, or what every verb takes.
+// Open opens what is shown: a running monitor, or what every verb takes.
 func (o *Options) Open(ctx context.Context, args []string) (Feed, error) {
 	if len(args) == 0 && o.Source.Prometheus == "" {
 		args = []string{o.Monitor}
@@ -43,7 +43,7 @@ func (o *Options) Open(ctx context.Context, args []string) (Feed, error) {
 		return nil, err
 	}
 	if urls := o.Source.URLs; len(urls) == 1 {
-		if f, ok := monitorAt(ctx, urls[0], o.Source.HTTP); ok {
+		if f, ok := monitorAt(ctx, urls[0], o.Source.HTTP, o.Pathologies); ok {
 			return f, nil
 		}
 	}

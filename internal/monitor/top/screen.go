@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/render"
 )
@@ -43,7 +44,7 @@ var orders = []struct {
 	name string
 	less func(a, b *view.Replica) int
 }{
-	{"status", func(a, b *view.Replica) int { return cmp.Compare(rank(a.Status), rank(b.Status)) }},
+	{"state", func(a, b *view.Replica) int { return cmp.Compare(rank(a), rank(b)) }},
 	{"TTFT", byNumber(func(n *view.Numbers) *float64 { return n.TTFTP95 })},
 	{"waiting", byNumber(func(n *view.Numbers) *float64 { return n.RequestsWaiting })},
 	{"KV", byNumber(func(n *view.Numbers) *float64 { return n.KVCacheUsage })},
@@ -60,9 +61,26 @@ func byNumber(of func(*view.Numbers) *float64) func(a, b *view.Replica) int {
 	return func(a, b *view.Replica) int { return cmp.Compare(get(b), get(a)) }
 }
 
-func rank(s view.Status) int {
-	return slices.Index([]view.Status{view.Firing, view.Down, view.Pending, view.Unknown, view.Healthy, view.Idle}, s)
+// The states, the worst first.
+const failing, degraded, unknown, healthy = "failing", "degraded", "unknown", "healthy"
+
+var states = []string{failing, degraded, unknown, healthy}
+
+// stateOf is the state of a status: what is worth a page is failing; a ticket, and what is not
+// certain yet, are degraded.
+func stateOf(s view.Status, severity string) string {
+	switch sick := s == view.Firing || s == view.Down; {
+	case s == view.Unknown:
+		return unknown
+	case s == view.Pending, sick && severity == catalog.Ticket.String():
+		return degraded
+	case sick && severity != catalog.Info.String():
+		return failing
+	}
+	return healthy
 }
+
+func rank(r *view.Replica) int { return slices.Index(states, stateOf(r.Status, r.Severity)) }
 
 // history is what was seen of each replica, for the sparklines.
 type history struct {
@@ -125,7 +143,6 @@ func spark(values []float64) string {
 
 // A screen is what is drawn.
 type screen struct {
-	name     string
 	overview view.Overview
 	history  *history
 	filter   string
@@ -133,7 +150,7 @@ type screen struct {
 	selected string // replica
 	asked    string // what the user types
 	note     string
-	travel   bool // through a recording
+	feed     Feed
 	render.Options
 	height int
 }
@@ -144,7 +161,7 @@ func (s *screen) rows() []view.Replica {
 	for _, m := range s.overview.Models {
 		for _, r := range m.Replicas {
 			r.Status = s.overview.State.Shown(r.Status)
-			if s.filter == "" || strings.Contains(strings.ToLower(r.Target+" "+m.Model+" "+r.Pathology+" "+string(r.Status)), strings.ToLower(s.filter)) {
+			if s.filter == "" || strings.Contains(strings.ToLower(r.Target+" "+m.Model+" "+r.Pathology+" "+stateOf(r.Status, r.Severity)), strings.ToLower(s.filter)) {
 				out = append(out, r)
 			}
 		}
@@ -165,21 +182,21 @@ func (s *screen) lines() []string {
 	if !o.At.IsZero() {
 		clock = o.At.UTC().Format("15:04:05Z")
 	}
-	add(t.Style(render.Bold, "sixty top") + "  " + render.Clean(s.name) + "  " + clock)
-	style := map[view.Status]render.Style{view.Firing: render.Bad, view.Down: render.Bad, view.Pending: render.Warning, view.Unknown: render.Warning, view.Healthy: render.Good, view.Idle: render.Dim}
+	add(t.Style(render.Bold, "sixty top") + "  " + render.Clean(s.feed.Name()) + "  " + clock)
+	style := map[string]render.Style{failing: render.Bad, degraded: render.Warning, unknown: render.Dim, healthy: render.Good}
 	most := max(1, (s.height-6)/2)
 	if s.height == 0 {
 		most = len(o.Models) + len(o.Problems)
 	}
 	for i, m := range o.Models {
 		if i == most && len(o.Models) > most+1 {
-			add(fmt.Sprintf("and %d models more", len(o.Models)-i))
+			add(fmt.Sprintf("and %d more models", len(o.Models)-i))
 			break
 		}
 		v := &m.Verdict
-		head, summary, status := v.ID, render.Clean(v.Summary), o.State.Shown(v.Status)
+		head, summary, status := s.feed.Title(v.ID), render.Clean(v.Summary), o.State.Shown(v.Status)
 		if status != v.Status {
-			head, summary = "not known now", "Was: "+summary
+			head, summary = "Unknown", "Last known: "+summary
 		}
 		if v.Severity != "" {
 			head += " (" + v.Severity + ")"
@@ -187,7 +204,7 @@ func (s *screen) lines() []string {
 		if m.Model != "" {
 			head = render.Clean(m.Model) + ": " + head
 		}
-		state := style[status]
+		state := style[stateOf(status, v.Severity)]
 		if len(o.Models) > 2 {
 			add(t.Style(state, head) + "  " + summary)
 			continue
@@ -207,14 +224,14 @@ func (s *screen) lines() []string {
 	out = append(out, "")
 	rows := s.rows()
 	table := s.table(t, rows, style)
-	keys := t.Style(render.Dim, "↑↓ choose  ⏎ evidence  s order: "+orders[s.order].name+"  / filter  ? help  q quit")
-	if s.travel {
-		keys = t.Style(render.Dim, "←→ travel  ↑↓ choose  ⏎ evidence  s order: "+orders[s.order].name+"  / filter  q quit")
-	}
+	keys := t.Style(render.Dim, "↑↓ select  ⏎ evidence  s order: "+orders[s.order].name+"  / filter  ? help  q quit")
 	if s.asked != "" {
 		keys = s.asked
 	}
 	foot := []string{keys}
+	if first, last := s.feed.Span(); !first.IsZero() {
+		foot = append([]string{timeBar(first, last, o.At, t.Width())}, foot...)
+	}
 	if s.note != "" {
 		foot = append([]string{t.Style(render.Warning, render.Clean(s.note))}, foot...)
 	}
@@ -234,6 +251,14 @@ func (s *screen) lines() []string {
 	return out
 }
 
+// timeBar shows where a moment is in a recording, and the keys that move it.
+func timeBar(first, last, at time.Time, width int) string {
+	from, to := first.UTC().Format(time.TimeOnly)+" ", " "+last.UTC().Format(time.TimeOnly)+"  ←→ step  Home End"
+	room := max(1, width-len(from)-render.Cells(to))
+	place := int(float64(room-1) * min(1, max(0, at.Sub(first).Seconds()/max(1, last.Sub(first).Seconds()))))
+	return from + strings.Repeat("─", place) + "●" + strings.Repeat("─", room-1-place) + to
+}
+
 // rowsAroundSelected keeps the head of a table and the rows around the selected one.
 func (s *screen) rowsAroundSelected(table []string, rows []view.Replica, room int) []string {
 	body, place := table[1:], room-2 // the head, and a line for the rest
@@ -244,7 +269,7 @@ func (s *screen) rowsAroundSelected(table []string, rows []view.Replica, room in
 	return append(out, fmt.Sprintf("… %d to %d of %d", from+1, to, len(body)))
 }
 
-func (s *screen) table(t *render.Text, rows []view.Replica, style map[view.Status]render.Style) []string {
+func (s *screen) table(t *render.Text, rows []view.Replica, style map[string]render.Style) []string {
 	name := len("REPLICA")
 	for _, r := range rows {
 		name = max(name, render.Cells(r.Target))
@@ -253,7 +278,7 @@ func (s *screen) table(t *render.Text, rows []view.Replica, style map[view.Statu
 	for _, c := range columns {
 		fixed += c.width + 1
 	}
-	name = min(name, max(12, t.Width()-fixed-len("› "+" firing   "+"  TREND")))
+	name = min(name, max(12, t.Width()-fixed-len("› "+" degraded "+"  TREND")))
 	line := func(mark, target, status string, cells []string, trend string) string {
 		b := mark + " " + render.Pad(render.Clip(target, name), name) + " " + render.Pad(render.Cut(status, 8), 8)
 		for i, c := range cells {
@@ -265,7 +290,7 @@ func (s *screen) table(t *render.Text, rows []view.Replica, style map[view.Statu
 	for _, c := range columns {
 		heads = append(heads, c.title)
 	}
-	out := []string{t.Style(render.Dim, line(" ", "REPLICA", "STATUS", heads, "TREND"))}
+	out := []string{t.Style(render.Dim, line(" ", "REPLICA", "STATE", heads, "TREND"))}
 	for _, r := range rows {
 		var cells []string
 		for _, c := range columns {
@@ -279,7 +304,8 @@ func (s *screen) table(t *render.Text, rows []view.Replica, style map[view.Statu
 		if r.Target == s.selected {
 			mark = "›"
 		}
-		out = append(out, t.Style(style[r.Status], line(mark, render.Clean(r.Target), string(r.Status), cells, spark(s.history.wait[r.Target]))))
+		state := stateOf(r.Status, r.Severity)
+		out = append(out, t.Style(style[state], line(mark, render.Clean(r.Target), state, cells, spark(s.history.wait[r.Target]))))
 	}
 	if len(rows) == 0 {
 		text := "no replica yet"

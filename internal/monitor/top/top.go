@@ -26,7 +26,7 @@ func PrintOnce(ctx context.Context, w io.Writer, f Feed, o render.Options) (view
 			break
 		}
 		if time.Since(began) > time.Minute {
-			return last, errors.New("nothing could be judged within a minute")
+			return last, errors.New("no verdict within a minute")
 		}
 		select {
 		case <-ctx.Done():
@@ -36,14 +36,14 @@ func PrintOnce(ctx context.Context, w io.Writer, f Feed, o render.Options) (view
 	}
 	h := &history{}
 	h.add(&last)
-	s := screen{name: f.Name(), overview: last, history: h, Options: o}
+	s := screen{feed: f, overview: last, history: h, Options: o}
 	_, err := fmt.Fprintln(w, strings.Join(s.lines(), "\n"))
 	return last, err
 }
 
 // Run shows the screen until the user leaves it.
 func Run(ctx context.Context, f Feed, o render.Options) error {
-	m := &model{ctx: ctx, feed: f, screen: screen{name: f.Name(), history: &history{}, Options: o, height: 24, travel: f.Every() == 0}}
+	m := &model{ctx: ctx, screen: screen{feed: f, history: &history{}, Options: o, height: 24}}
 	_, err := tea.NewProgram(m, tea.WithContext(ctx)).Run()
 	if errors.Is(err, tea.ErrProgramKilled) || errors.Is(err, tea.ErrInterrupted) || ctx.Err() != nil {
 		return nil
@@ -66,8 +66,7 @@ type (
 
 // model is the program's state, as bubbletea wants it.
 type model struct {
-	ctx  context.Context
-	feed Feed
+	ctx context.Context
 	screen
 	typing bool
 
@@ -151,10 +150,6 @@ func (m *model) key(msg tea.KeyPressMsg) (tea.Model, tea.Cmd) {
 		return m.typed(msg)
 	}
 	if key == "ctrl+c" || key == "q" {
-		if key == "q" && m.depth != nil {
-			m.depth = nil
-			return m, nil
-		}
 		return m, tea.Quit
 	}
 	if m.depth != nil {
@@ -170,10 +165,14 @@ func (m *model) key(msg tea.KeyPressMsg) (tea.Model, tea.Cmd) {
 		m.choose(-10)
 	case "pgdown", "space":
 		m.choose(10)
-	case "home", "g":
+	case "g":
 		m.choose(-1 << 20)
-	case "end", "G":
+	case "G":
 		m.choose(1 << 20)
+	case "home":
+		return m, m.seek(-1 << 20)
+	case "end":
+		return m, m.seek(1 << 20)
 	case "s":
 		m.order = (m.order + 1) % len(orders)
 	case "/":
@@ -186,12 +185,12 @@ func (m *model) key(msg tea.KeyPressMsg) (tea.Model, tea.Cmd) {
 		return m, m.open("requests in flight", func(ctx context.Context, _ render.Options) (string, error) {
 			text, err := m.feed.Requests(ctx)
 			if text == "" && err == nil {
-				text = "No gateway is known. sixty gateway sees requests in flight; sixty serve shows them\nwhere its configuration names one under sixty.gateways."
+				text = "No gateway is known. Requests in flight are visible at sixty gateway;\nname it in the configuration of sixty serve, under sixty.gateways."
 			}
 			return text, err
 		})
 	case "?", "h":
-		m.depth, m.title, m.top = strings.Split(help, "\n"), "keys", 0
+		m.depth, m.title, m.top = m.help(), "keys", 0
 	case "left":
 		return m, m.seek(-1)
 	case "right":
@@ -267,16 +266,25 @@ func (m *model) scroll(key string) {
 	m.top = max(0, min(m.top, len(m.depth)-page))
 }
 
-const help = `↑ ↓ j k        choose a replica        PgUp PgDn Home End
-Enter          its evidence, and what to do
-r              requests in flight, where a gateway is known
-s              order by status, TTFT, waiting, KV usage, name
-/ text Enter   show what matches a name, a model, a status or a fault; Esc: all
-← →            in a recording: a step back or forth in time; with shift ten
-q, ctrl-C      leave
-
-TTFT and ITL are the 95th percentile of the last minute or so, KV is the usage of the
-cache, and the trend is TTFT over the last looks, each line on a scale of its own.`
+// help are the lines of help, within the terminal's width.
+func (m *model) help() []string {
+	t := render.NewText(m.Options)
+	t.Pairs([][]string{
+		{"↑ ↓ j k", "select a replica; PgUp PgDn by ten, g G the first and the last"},
+		{"Enter", "evidence and fixes"},
+		{"r", "requests in flight, if a gateway is known"},
+		{"s", "order by state, TTFT, waiting, KV usage or name"},
+		{"/", "show what matches a name, a model, a state or a fault; Esc shows all"},
+		{"← →", "in a recording: one step back or forward, with Shift ten; Home and End"},
+		{"Esc", "back"},
+		{"q, Ctrl-C", "quit"},
+	})
+	t.Line("")
+	t.Paragraph("", "", "TTFT and ITL are the P95 of about the last minute, KV is the usage of the KV cache, and TREND is TTFT, each line on its own scale.")
+	var b strings.Builder
+	_, _ = t.WriteTo(&b) // a Builder takes all
+	return strings.Split(strings.TrimRight(b.String(), "\n"), "\n")
+}
 
 // View implements tea.Model.
 func (m *model) View() tea.View {

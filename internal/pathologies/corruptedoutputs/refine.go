@@ -9,9 +9,9 @@ import (
 
 func refine(p *catalog.Pass) {
 	n := p.Value(indicator.CorruptedRequests)
-	p.Summary = fmt.Sprintf("The logits of %s were NaN: those answers are garbage", catalog.Requests(n))
+	p.Summary = fmt.Sprintf("The logits of %s were not numbers: those answers are garbage", catalog.Requests(n))
 	if share, ok := p.Measured(indicator.CorruptedShare); ok {
-		p.Summary = fmt.Sprintf("The logits of %s (%s) were NaN: those answers are garbage", catalog.Requests(n), indicator.FormatNumber(min(1, share), indicator.Ratio))
+		p.Summary = fmt.Sprintf("The logits of %s (%s) were not numbers: those answers are garbage", catalog.Requests(n), indicator.FormatNumber(min(1, share), indicator.Ratio))
 	}
 	p.Reason("Clients receive them with status 200, and no other metric shows the fault.")
 	p.Reason("On one of several replicas the likely cause is the GPU; on all at once it is the model, its quantization or a kernel.")

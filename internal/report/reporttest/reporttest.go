@@ -24,11 +24,11 @@ func PlainWords(t *testing.T, name string, d diagnose.Diagnosis) {
 	t.Helper()
 	for i := range d.Findings {
 		f := &d.Findings[i]
-		said := append([]string{f.Summary}, f.Reasons...)
+		texts := append([]string{f.Summary}, f.Reasons...)
 		for _, x := range f.Fixes {
-			said = append(append(said, x.Summary, x.Tradeoff, x.Verify), x.Arithmetic...)
+			texts = append(append(texts, x.Summary, x.Tradeoff, x.Verify), x.Arithmetic...)
 		}
-		for _, text := range said {
+		for _, text := range texts {
 			for _, word := range names.FindAllString(text, -1) {
 				if word != indicator.MaxTokens.Name && slices.ContainsFunc(indicator.All(), func(s *indicator.Signal) bool { return s.Name == word }) {
 					t.Errorf("%s: %s says %q for a signal that has a title: %s", name, f.Pathology.ID, word, text)

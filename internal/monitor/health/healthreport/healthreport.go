@@ -19,7 +19,7 @@ import (
 // asked for.
 func Document(r *health.Report) *render.Document {
 	d, l := render.NewDocument("Health report, "+span(r)), layoutOf(r)
-	d.More = "every quantity, what it was before, and its peak"
+	d.More = "every quantity with its previous value and its peak"
 	style, ok := map[health.Status]render.Style{health.Degraded: render.Bad, health.Healthy: render.Good}[r.Status]
 	if !ok {
 		style = render.Bold
@@ -106,12 +106,17 @@ func area(l layout, m *health.Model, a *health.Area) string {
 	}
 	says, not := known(a.Rows)
 	for k := range says {
-		parts = append(parts, says[k].Title+" "+l.cells(m, &says[k])[1])
+		cells := l.cells(m, &says[k])
+		text := cells[0] + " " + cells[1]
+		if peak := cells[len(cells)-2]; says[k].How == health.Typical && peak != "" {
+			text += ", peak " + peak
+		}
+		parts = append(parts, text)
 	}
 	if len(says) == 0 && len(not) > 0 {
 		parts = append(parts, not[0])
 	}
-	return strings.Join(parts, ", ")
+	return strings.Join(parts, "; ")
 }
 
 // How long parts of a short text stay where there is no room for all of them.
@@ -171,9 +176,9 @@ func (l layout) cells(m *health.Model, r *health.Row) []string {
 	remark := ""
 	switch {
 	case r.Limit != nil:
-		remark = "promised " + number(r.Limit)
+		remark = "objective " + number(r.Limit)
 		if r.Kept != nil {
-			remark += ", kept " + render.Percent(*r.Kept) + " of the time"
+			remark += ", met " + render.Percent(*r.Kept) + " of the time"
 		}
 	case r.State == health.Worse:
 		remark = "worse than before"
@@ -211,7 +216,7 @@ func known(rows []health.Row) (says []health.Row, not []string) {
 		titles[r.Reason] = append(titles[r.Reason], r.Title)
 	}
 	for _, why := range reasons {
-		not = append(not, fmt.Sprintf("not known: %s (%s)", render.And(titles[why]), render.Clean(why)))
+		not = append(not, fmt.Sprintf("unknown: %s (%s)", render.And(titles[why]), render.Clean(why)))
 	}
 	return says, not
 }
@@ -257,7 +262,7 @@ func head(m *health.Model) string {
 func now(n *health.Now) []string {
 	number := func(v *float64, u indicator.Unit) string {
 		if v == nil {
-			return "not known"
+			return "unknown"
 		}
 		return indicator.FormatNumber(*v, u)
 	}
@@ -315,7 +320,7 @@ func figures(r *health.Report, m *health.Model) []render.Figure {
 		}
 		c.Series = []render.Series{s}
 		if l.Limit != nil {
-			c.Levels = []render.Level{{Value: *l.Limit, Class: "critical", Why: "what was promised", Label: "promised " + indicator.FormatNumber(*l.Limit, unit)}}
+			c.Levels = []render.Level{{Value: *l.Limit, Class: "critical", Why: "objective", Label: "objective " + indicator.FormatNumber(*l.Limit, unit)}}
 		}
 		for k := range r.Incidents {
 			i := &r.Incidents[k]

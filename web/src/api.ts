@@ -13,19 +13,21 @@ export class Failure extends Error {
 }
 
 const patience = 30_000 // ms
+const thinking = 65_000 // ms, for what is computed: the server takes a minute at most
 
 // read parses JSON. Names come from foreign servers: what would turn the direction of the
 // text around them is taken out, as on the command line.
 export const read = (text: string): any => JSON.parse(text.replace(/[\u202a-\u202e\u2066-\u2069]|\\u(?:202[a-eA-E]|206[6-9])/g, ' '))
 
 async function ask(path: string, init: RequestInit, signal?: AbortSignal): Promise<unknown> {
-  const late = AbortSignal.timeout(patience)
+  const most = init.method === 'POST' ? thinking : patience
+  const late = AbortSignal.timeout(most)
   let response: Response
   try {
     response = await fetch(link(path), { ...init, signal: signal ? AbortSignal.any([signal, late]) : late })
   } catch (e) {
     if (signal?.aborted) throw e
-    if (late.aborted) throw new Failure(`sixty did not answer within ${patience / 1000} s`, 'ask for a shorter time or fewer replicas, and look at its log')
+    if (late.aborted) throw new Failure(`sixty did not answer within ${most / 1000} s`, 'ask for a shorter time or fewer replicas, and look at its log')
     throw new Failure('sixty does not answer', 'see that sixty serve still runs, and that this machine can reach it')
   }
   if (response.status === 401) location.reload() // the session ended: the server asks for the token

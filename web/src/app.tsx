@@ -112,9 +112,12 @@ function view(name: string, id: string) {
       return <SettingsView />
   }
   return (
-    <Nothing title="There is no such page">
+    <>
+      <h1>Not found</h1>
+      <Nothing title="There is no such page">
       <a href={link('/')}>See the overview</a>, or <a href={link('/incidents')}>all incidents</a>.
-    </Nothing>
+      </Nothing>
+    </>
   )
 }
 

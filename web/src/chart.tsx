@@ -131,7 +131,7 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
       right: { range: (_, _lo, hi) => [0, hi ? hi * 1.05 : 1] },
     },
     axes: [
-      { ...axis, grid: { show: false }, space: 58, incrs: apart, size: 26, values: (_, splits, _i, _s, step) => clock(splits, step) },
+      { ...axis, grid: { show: false }, space: 58, incrs: apart, size: 26, values: (u, splits, _i, _s, step) => clock(splits, step).map((text, i) => (u.valToPos(splits[i], 'x') < 22 ? '' : text)) },
       heat
         ? { ...axis, scale: 'y', size: 58, grid: { show: false }, splits: () => heat.map((_, i) => i + 1).filter((i) => heat.length < 12 || i % 2 === 0), values: (_, s) => s.map((i) => heat[i - 1]?.name ?? '') }
         : {
@@ -191,11 +191,14 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
           if (!heat) write(unitOf(first.unit), 2 * ratio, above, 'left', colours.soft)
           const second = right ? unitOf(right.unit ?? '') : ''
           write(second, ctx.canvas.width - 2 * ratio, above, 'right', colours.soft)
-          for (const l of p().levels ?? []) {
+          // The values of levels stand at the axis, apart from one another.
+          let below = Infinity
+          for (const l of [...(p().levels ?? [])].sort((a, b) => a.value - b.value)) {
             const y = u.valToPos(l.value, 'y', true)
             if (y < bbox.top - 1 || y > bbox.top + bbox.height + 1) continue
             line(from, y, to, y, colours[kinds[l.kind]], [7, 4])
-            write(tick(l.value, first.unit), from - 5 * ratio, y + 4 * ratio, 'right', colours[kinds[l.kind]])
+            below = Math.min(y + 4 * ratio, below - 12 * ratio, bbox.top + bbox.height)
+            write(tick(l.value, first.unit), from - 5 * ratio, below, 'right', colours[kinds[l.kind]])
           }
           // Marks stand above the plot, the onset with its name; of those that would touch, the first has one.
           let free = from + ctx.measureText(unitOf(first.unit)).width - 40 * ratio

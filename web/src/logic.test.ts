@@ -196,7 +196,7 @@ describe('charts', () => {
     const got = highlight(many)
     expect(got.filter((l) => !l.faint).map((l) => l.name).slice(0, 2)).toEqual(['r3', 'r6'])
     expect(got.filter((l) => l.faint)).toHaveLength(5)
-    expect(highlight(many.slice(0, 6))).toEqual(many.slice(0, 6))
+    expect(highlight(many.slice(0, 4))).toEqual(many.slice(0, 4))
     expect(rank([[1, null], [1, 1], [5, 5]])[0]).toBe(2)
   })
   test('ask one percentile where there is a line for each replica', () => {

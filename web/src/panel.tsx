@@ -26,7 +26,7 @@ interface Props {
 
 const named = 8 // lines in a legend
 const bright = 3 // lines in colour, where there are too many to tell apart
-const crowd = 6 // lines that can be told apart
+const crowd = 4 // lines that can be told apart
 
 // highlight leaves colours to the lines that are farthest from the others; the rest is grey.
 export function highlight(lines: Line[]): Line[] {

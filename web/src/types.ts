@@ -84,6 +84,7 @@ export interface Summary {
   summary: string
   began: string
   began_at_least: boolean
+  since?: Record<string, string> // of each pathology that was part of it
   ended: Maybe<string>
   targets: string[]
   acknowledged: Maybe<{ by: string; at: string }>
@@ -203,6 +204,7 @@ export interface Plot {
   normal: Maybe<number>
   evidence: boolean
   lines: { name: string; points: [number, Maybe<number>][] }[]
+  range?: { low: number; high: number } // of what is normal, where the page knows it from before
 }
 
 export interface DiagnosisVerdict {
@@ -290,7 +292,7 @@ export interface Settings {
   evaluation_interval_s: number
   scrape_interval_s: number
   configuration: string
-  thresholds: Record<string, unknown>
+  thresholds: Maybe<Record<string, unknown>>
   objectives?: unknown
   storage: { directory: string; retention_s: number; retention_bytes: number }
   alertmanagers: Maybe<string[]>

@@ -89,7 +89,9 @@ func silence(w http.ResponseWriter, r *http.Request, k *keeper.Keeper, quiet sil
 		web.Fail(w, http.StatusBadRequest, fmt.Errorf("by must be a name, and hours a number up to %d", longestSilence))
 		return
 	}
-	labels := map[string]string{"pathology": strings.Join(append(slices.Sorted(maps.Keys(i.Since)), i.Pathology), "|")}
+	ids := append(slices.Collect(maps.Keys(i.Since)), i.Pathology)
+	slices.Sort(ids)
+	labels := map[string]string{"pathology": strings.Join(slices.Compact(ids), "|")}
 	for name, value := range map[string]string{"model_name": i.Model, "namespace": i.Namespace, "cluster": i.Cluster} {
 		if value != "" {
 			labels[name] = regexp.QuoteMeta(value)

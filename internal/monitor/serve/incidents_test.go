@@ -114,7 +114,7 @@ func TestIncidentAnswers(t *testing.T) {
 	if s := k.List(keeper.Query{})[0]; s.Acknowledged == nil || s.Acknowledged.By != "ann" || len(s.Notes) != 1 {
 		t.Errorf("got %+v", s)
 	}
-	if silenced["pathology"] != p.ID+"|"+p.ID || silenced["model_name"] != "m" {
+	if silenced["pathology"] != p.ID || silenced["model_name"] != "m" {
 		t.Errorf("what is silenced: %v", silenced)
 	}
 }

@@ -44,10 +44,22 @@ export function plotsOf(d: Diagnosis | null | undefined, model: string): Drawn[]
 // normalOf is the range of what is normal: of nine in ten values while nothing was wrong, or the
 // value that is known to be.
 export function normalOf(p: Drawn): Band[] {
+  if (p.range) return [{ kind: 'normal', from: p.range.low, to: p.range.high }]
   const [from, to] = [p.baseline.from, p.baseline.to].map((t) => (t ? Date.parse(t) / 1000 : NaN))
   const then = (p.lines[0]?.points ?? []).filter(([t, v]) => v !== null && t >= from && t <= to).map(([, v]) => v as number)
   if (then.length >= 4) return [{ kind: 'normal', from: quantile(then, 0.05), to: quantile(then, 0.95) }]
   return p.normal === null ? [] : [{ kind: 'normal', from: p.normal, to: p.normal }]
+}
+
+// sinceKept are plots of now with what was normal, and the onset, from when the incident began: in a
+// fault that lasts, the past at hand comes to be of nothing else.
+export function sinceKept(now: Drawn[], kept: Drawn[]): Drawn[] {
+  return now.map((p) => {
+    const k = kept.find((k) => k.signal === p.signal && k.model === p.model)
+    if (!k) return p
+    const [band] = normalOf(k)
+    return { ...p, normal: k.normal, onset: k.onset, onset_at_least: k.onset_at_least, range: band && { low: band.from, high: band.to } }
+  })
 }
 
 // EvidencePlot draws a quantity with what is normal, its threshold and the onset.
@@ -70,7 +82,7 @@ export function EvidencePlot({ p, span, at, starts = [], height = 150, onZoom }:
   return (
     <figure class="panel" data-plot={p.signal}>
       <h3>
-        {p.title} <b>{number(at ? then : p.value, p.unit)}</b>
+        {p.title} <b>{number(at ? then : p.value, p.unit)}</b>{' '}
         <span class="soft">{at ? `at ${time(at, now())}` : p.normal !== null && `normally ${number(p.normal, p.unit)}`}</span>
       </h3>
       <Plot
@@ -126,7 +138,7 @@ function Prediction({ e }: { e: Effect }) {
   const place = (v: number | null) => `${Math.min(100, (100 * (v ?? 0)) / top)}%`
   const present = e.measured ?? e.unchanged.value
   return (
-    <>
+    <div>
       <span>{e.title ?? e.signal}</span>
       <span class="range" aria-hidden="true">
         <i style={{ left: place(e.after.low), width: `${Math.max(0.5, (100 * ((e.after.high ?? 0) - (e.after.low ?? 0))) / top)}%` }} />
@@ -134,7 +146,7 @@ function Prediction({ e }: { e: Effect }) {
         <u style={{ left: place(present) }} />
       </span>
       <span class="n"><b>{number(e.after.value, e.unit)}</b> <span class="soft">{number(e.after.low, e.unit)} – {number(e.after.high, e.unit)}, now {number(present, e.unit)}</span></span>
-    </>
+    </div>
   )
 }
 
@@ -143,7 +155,7 @@ export function FixBody({ f, few = false }: { f: Fix; few?: boolean }) {
   const p = f.predicted
   const effects = p?.effects.filter((e) => predicted.includes(e.signal)) ?? []
   const text = f.args || f.command
-  const gone = f.changes.filter((c) => !c.to).map((c) => c.flag)
+  const gone = f.changes.filter((c) => !c.to && !f.summary.includes(c.flag)).map((c) => c.flag)
   const former = f.changes.filter((c) => c.from && c.to && !f.summary.includes(` ${c.from}`)).map((c) => `${c.flag} ${c.from}`)
   return (
     <>

@@ -71,7 +71,7 @@ function Group({ m, filter, shade: [name, title, unit], t, picked, pick }: { m: 
         <a href={m.incident ? to('incident', m.incident) : to('overview', '', { model: key(m) })}>{nameOf(m)}</a>
         <span class="soft">{plural(cells.length, 'replica')}, {title} median {number(Number.isNaN(usual) ? null : usual, unit)}{n > 0 && `, ${plural(n, 'outlier')}`}</span>
       </h2>
-      <div class={`cells ${cells.length > 150 ? 'dense' : ''}`}>
+      <div class={`cells ${cells.length > 150 ? 'dense' : cells.length <= 24 ? 'few' : ''}`}>
         {cells.map(({ r, odd }, i) => {
           const h = healthOf(r, t)
           const v = r.now[name]
@@ -81,12 +81,11 @@ function Group({ m, filter, shade: [name, title, unit], t, picked, pick }: { m: 
               data-row
               data-replica={r.target}
               href={to('explore', '', { board: 'incident', model: m.model, instance: instanceOf(r) })}
-              aria-label={`${r.target}: ${h}, ${title} ${number(v, unit)}`}
               title={`${r.target}: ${h}${r.reason ? `. ${sentence(r.reason)}` : ''}`}
               onMouseEnter={() => pick(r)}
               onFocus={() => pick(r)}
             >
-              <span class="short">{names[i]}</span>
+              <span class="short">{names[i]}<span class="hidden"> {h}</span></span>
               <span class="value">{number(v, unit)}</span>
               <i style={{ width: `${Math.min(100, (100 * (v ?? 0)) / top)}%` }} />
             </a>

@@ -9,7 +9,7 @@ import { link, to } from '../route'
 import type { Diagnosis, Finding, Health, Incident, Runbook, Settings, Workload } from '../types'
 import type { ComponentChildren } from 'preact'
 import { Ago, At, Copy, Mark, Nothing, Pick, Problem, Tabs, Waiting } from '../ui'
-import { EvidencePlot, EvidenceTable, findingOf, FixBody, headline, plotsOf, sure, useLatest } from './diagnosis'
+import { EvidencePlot, EvidenceTable, findingOf, FixBody, headline, plotsOf, sinceKept, sure, useLatest } from './diagnosis'
 import { Strip, useStarts, type Era } from './strip'
 
 // lead is the finding that the incident is of.
@@ -48,7 +48,7 @@ function Whole({ i, path, again, error }: { i: Incident; path: string; again: ()
   const d = current ?? kept
   const f = d ? lead(i, d) : undefined
   const fixes = (kept && lead(i, kept)?.id === f?.id ? lead(i, kept) : f)?.fixes ?? []
-  const plots = useMemo(() => plotsOf(d, i.model), [d])
+  const plots = useMemo(() => (current && kept ? sinceKept(plotsOf(d, i.model), plotsOf(kept, i.model)) : plotsOf(d, i.model)), [d, kept])
   const verdict = d?.verdicts.find((v) => v.model === i.model) ?? d?.verdict
   const confidence = i.evolution.at(-1)?.confidence ?? f?.confidence ?? null
   const h: Health = i.ended ? 'healthy' : healthOfSeverity(i.severity)
@@ -109,6 +109,7 @@ function Whole({ i, path, again, error }: { i: Incident; path: string; again: ()
       </section>
 
       <section class="show" tabIndex={0} aria-label="What shows it">
+        <h2 class="hidden">What shows it</h2>
         <Strip span={span} eras={erasOf(i, span)} starts={starts} at={at} setAt={setAt}>
           {d && (
             <span class="links">
@@ -268,7 +269,7 @@ const Name = ({ value, set }: { value: string; set: (name: string) => void }) =>
 )
 
 // Acknowledge asks for a name once.
-function Acknowledge({ path, again }: { path: string; again: () => void }) {
+export function Acknowledge({ path, again }: { path: string; again: () => void }) {
   const [by, setBy] = useRemembered('name')
   const [name, setName] = useState(by)
   const { busy, error, write } = useWrite(again)

@@ -5,9 +5,10 @@ import { healthOf, healths, nameOf, trust, useLive, worst, type Trust } from '..
 import { PanelView, usePanels } from '../panel'
 import { all, byReplica, fill, pattern, rateOf, type Matrix, type Span } from '../query'
 import { link, to, useRoute } from '../route'
-import type { Anomaly, Incident, Life, Model, Numbers, Panels, Replica, Summary } from '../types'
-import { Ago, Copy, Filter, Mark, matches, Nothing, Problem, Waiting } from '../ui'
-import { EvidencePlot, findingOf, FixBody, headline, plotsOf, sure, useLatest, useTick } from './diagnosis'
+import type { Anomaly, Incident, Life, Model, Numbers, Panels, Plot, Replica, Summary } from '../types'
+import { Ago, At, Copy, Filter, Mark, matches, Nothing, Problem, Waiting } from '../ui'
+import { EvidencePlot, findingOf, FixBody, headline, plotsOf, sinceKept, sure, useLatest, useTick } from './diagnosis'
+import { Acknowledge } from './incident'
 import { open, Strip, useStarts } from './strip'
 
 const many = 40 // replicas in the table: all of them are on Fleet
@@ -55,7 +56,7 @@ const Others = ({ models, chosen, t }: { models: Model[]; chosen: Model; t: Trus
         return (
           <li data-row data-verdict={m.verdict.id} data-chosen={m === chosen || undefined} tabIndex={0} onKeyDown={open(m.incident ? to('incident', m.incident) : href)}>
             <Mark health={h} /> <a href={href}><b>{nameOf(m)}</b></a>
-            <span class="soft">{stateOf(m, t)}</span>
+            {m.verdict.id !== h && <span class="soft">{stateOf(m, t)}</span>}
             {m !== chosen && m.incident && <a href={to('incident', m.incident)}>incident</a>}
           </li>
         )
@@ -81,7 +82,7 @@ function State({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
   const h = healthOf(v, t)
   const firing = v.status === 'firing'
   const path = m.incident ? `/api/v1/incidents/${encodeURIComponent(m.incident)}` : ''
-  const incident = useGet<Incident>(path, live.incidents).data
+  const { data: incident, again } = useGet<Incident>(path, live.incidents)
   const latest = useLatest(firing)
   const d = [latest, incident?.diagnosis].find((d) => findingOf(d, v.id, m.model)?.status === 'firing') ?? latest ?? incident?.diagnosis
   // Predictions are kept with the incident.
@@ -89,7 +90,8 @@ function State({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
   const f = kept?.fixes.length ? kept : findingOf(d, v.id, m.model)
   const fix = firing ? f?.fixes[0] : undefined
   const href = m.incident ? to('incident', m.incident) : ''
-  const plots = plotsOf(d, m.model).slice(0, 3)
+  const before = plotsOf(incident?.diagnosis, m.model)
+  const plots = sinceKept(plotsOf(d, m.model), before).slice(0, 3)
   const affected = m.replicas.filter((r) => r.pathology === v.id)
   const title = firing ? headline(v.id, nameOf(m), affected.length, m.replicas.length) : `${nameOf(m)} is ${h === 'unknown' ? 'in an unknown state' : v.id === 'idle' ? 'idle' : 'healthy'}`
   const stale = !t.ok && !firing && v.status !== 'unknown'
@@ -115,22 +117,21 @@ function State({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
               <Copy text={location.origin + (href || to('overview', '', { model: key(m) }))} label="Share" />
             </p>
           )}
-          <Hurt m={m} affected={firing ? affected : []} />
+          <Hurt m={m} affected={firing ? affected : []} before={before} />
         </section>
         {fix && (
           <section class="card best" data-fix style={{ margin: 0 }}>
             <h2 class="label">Do this first</h2>
             <h3>{sentence(fix.summary)}</h3>
             <FixBody f={fix} few />
-            <p class="links">
-              {f && f.fixes.length > 1 && href && <a href={href}>{plural(f.fixes.length - 1, 'other fix').replace('fixs', 'fixes')}</a>}
-              {href && <a href={href}>How this was computed</a>}
-              {incident?.acknowledged ? <span class="soft">Acknowledged by {incident.acknowledged.by}</span> : href && <a href={href}>Acknowledge</a>}
+            <p class="actions">
+              {incident?.acknowledged ? <span class="soft">Acknowledged by {incident.acknowledged.by}.</span> : path && <Acknowledge path={path} again={again} />}
+              {href && <a href={href}>{f && f.fixes.length > 1 ? `${f.fixes.length - 1} more and how they were computed` : 'How this was computed'}</a>}
             </p>
           </section>
         )}
       </div>
-      {plots.length > 0 && firing ? <section class="plots" aria-label="What shows it">{plots.map((p) => <EvidencePlot p={p} />)}</section> : !firing && <Calm m={m} several={several} />}
+      {plots.length > 0 && firing ? <section><h2 class="hidden">What shows it</h2><div class="plots">{plots.map((p) => <EvidencePlot p={p} />)}</div></section> : !firing && <Calm m={m} several={several} />}
       <Happened m={m} from={plots[0] ? Date.parse(plots[0].from) : undefined} />
     </>
   )
@@ -144,13 +145,14 @@ const highest = (list: Replica[], of: 'now' | 'normal', name: keyof Numbers): nu
 }
 
 // Hurt says who is hurt: how many requests go where something is wrong, and what they see there.
-function Hurt({ m, affected }: { m: Model; affected: Replica[] }) {
+function Hurt({ m, affected, before }: { m: Model; affected: Replica[]; before: Plot[] }) {
   const hurt = affected.length > 0
   const of = hurt ? affected : m.replicas
   const rate = total(of, 'now', 'request_rate') ?? total(of, 'normal', 'request_rate')
   const whole = total(m.replicas, 'now', 'request_rate')
   const normally = (name: keyof Numbers, unit: string) => {
-    const n = highest(of, 'normal', name)
+    // In a fault that lasts, the past at hand is of nothing else.
+    const n = before.find((p) => p.signal === name)?.normal ?? (hurt && m.verdict.since_at_least ? null : highest(of, 'normal', name))
     return n === null ? '' : `, normally ${number(n, unit)}`
   }
   const cells: [string, string][] = []
@@ -183,7 +185,7 @@ function Happened({ m, from }: { m: Model; from?: number }) {
   const asked = Math.floor(end / 60e3) * 60e3
   const starts = useStarts(m.replicas.slice(0, many).map(instanceOf), { from: coarse, to: asked + 60e3 })
   const eras = mine.map((s) => ({
-    from: Date.parse(s.began), to: s.ended ? Date.parse(s.ended) : span.to, name: titleOf(s.pathology), href: to('incident', s.id),
+    from: Date.parse(s.since?.[s.pathology] ?? s.began), to: s.ended ? Date.parse(s.ended) : span.to, name: titleOf(s.pathology), href: to('incident', s.id),
     health: s.severity === 'page' ? ('failing' as const) : s.severity === 'ticket' ? ('degraded' as const) : ('unknown' as const),
   }))
   if (!data) return null
@@ -207,6 +209,7 @@ function Calm({ m, several }: { m: Model; several: boolean }) {
   if (panels.error && !panels.data) return <Problem error={panels.error} again={panels.again} />
   return (
     <section>
+      <h2 class="hidden">Charts</h2>
       {zoom && <p><button type="button" class="small" onClick={() => setZoom(null)}>Back to now</button></p>}
       <div class="grid24">
         {first !== undefined && start.map((p) => (
@@ -304,7 +307,7 @@ function ReplicaState({ r, t, leading }: { r: Replica; t: Trust; leading: boolea
       <Mark health={h} life={r.life} word={!what} />
       {what && <> <b class={h}>{what}</b></>}
       {r.status === 'pending' && <span class="soft"> suspected</span>}
-      {r.since && <span class="soft"> since <Ago at={r.since} /></span>}
+      {r.since && <span class="soft nowrap"> since <At at={r.since} /></span>}
       {r.reason && !leading && <span class="soft"> {sentence(r.reason)}</span>}
     </>
   )
@@ -344,8 +347,8 @@ function Replicas({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
                 <td class="name"><a href={href}>{r.target}</a></td>
                 <td class="text"><ReplicaState r={r} t={t} leading={r.pathology === m.verdict.id} /></td>
                 {columns.map(([name, title, unit], i) => {
-                  const [value, normal] = [r.now[name], r.normal[name] ?? null]
-                  const off = value !== null && normal !== null && normal !== undefined && (value > 1.5 * normal || value < normal / 2)
+                  const [value, normal] = [r.now[name], r.pathology && m.verdict.since_at_least ? null : (r.normal[name] ?? null)]
+                  const off = value !== null && normal !== null && (value > 1.5 * normal || value < normal / 2)
                   return (
                     <td class="metric" data-title={title} title={normal === null ? 'no normal value is known' : `normally ${number(normal, unit)} (${change(value, normal) || 'no change'})`}>
                       <Spark y={curves[i].get(instanceOf(r))} normal={normal} off={off} max={unit === 'ratio' ? 1 : undefined} />

@@ -48,7 +48,7 @@ export function SettingsView() {
       {data && (
         <section>
           <h2 class="head">Thresholds and objectives</h2>
-          {Object.keys(data.thresholds).length === 0 && !data.objectives ? <p class="soft">The catalogue's defaults. Set others with <code>--set</code>, <code>--use-case</code> or <code>--slo</code>.</p> : <Value v={data.objectives ? { ...data.thresholds, objectives: data.objectives } : data.thresholds} />}
+          {Object.keys(data.thresholds ?? {}).length === 0 && !data.objectives ? <p class="soft">The catalogue's defaults. Set others with <code>--set</code>, <code>--use-case</code> or <code>--slo</code>.</p> : <Value v={data.objectives ? { ...(data.thresholds ?? {}), objectives: data.objectives } : data.thresholds} />}
         </section>
       )}
       {data?.targets && (

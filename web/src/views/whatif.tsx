@@ -131,7 +131,7 @@ export function WhatIfView() {
 
 function Answer({ data, busy, changed }: { data: WhatIf; busy: boolean; changed: boolean }) {
   return (
-    <div class={busy ? 'loading' : ''} data-answer>
+    <div class={`scroll ${busy ? 'loading' : ''}`} data-answer tabIndex={0} role="region" aria-label="Simulated">
       <table class="whatif">
         <thead><tr><th>Simulated</th><th class="n">Now</th><th class="n">With the change</th><th class="n">Difference</th><th class="wide-only">Interval</th></tr></thead>
         <tbody>

@@ -66,12 +66,13 @@ type batch struct {
 
 // stepWays are the ways to tell steps apart, the best first. A batch's rank is one of them.
 var stepWays = []string{
-	byVLLM:     "vLLM's annotations",
-	byTensorRT: "TensorRT-LLM's annotations",
-	byModel:    "calls of execute_model",
-	byRunner:   "ranges of vLLM's model runner",
-	byRange:    "ranges named after steps",
-	byProfiler: "ProfilerStep annotations",
+	byVLLM:      "annotations of batches",
+	byTensorRT:  "TensorRT-LLM's annotations",
+	byModel:     "calls of execute_model",
+	byRunner:    "ranges of vLLM's model runner",
+	byRange:     "ranges named after steps",
+	byProfiler:  "ProfilerStep annotations",
+	byOptimizer: "steps of the optimizer",
 }
 
 const (
@@ -81,6 +82,7 @@ const (
 	byRunner
 	byRange
 	byProfiler
+	byOptimizer
 )
 
 // stepOf reads what a name says of a step; nil where it is none of a step.
@@ -128,6 +130,8 @@ func stepOf(name string) *batch {
 	switch {
 	case strings.HasPrefix(name, "ProfilerStep#"):
 		return &batch{rank: byProfiler}
+	case strings.HasPrefix(name, "Optimizer.step#"):
+		return &batch{rank: byOptimizer}
 	case name == "gpu_model_runner: preprocess":
 		return &batch{rank: byRunner}
 	case strings.HasSuffix(name, ": execute_model") && (strings.Contains(name, "worker.py") || strings.Contains(name, "model_runner.py")), name == "execute_model":
@@ -198,7 +202,7 @@ func (z *analyzer) steps() {
 	found := map[int64][]Step{}
 	for _, h := range z.Timeline.Threads {
 		var steps []Step
-		for _, class := range []Class{Annotation, Python} {
+		for _, class := range []Class{Annotation, Python, Op} { // of old, annotations were operators
 			if class == Python && best != byModel {
 				continue
 			}

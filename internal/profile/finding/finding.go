@@ -1,15 +1,20 @@
 // Package finding says what dominates a profile and what to do about it: conditions
 // over measured shares, as data, in the form of the catalogue that diagnoses a server.
-// What is wrong here shows on a server as the pathology slow-decode or slow-prefill;
-// their runbooks lead to a profile, and the fixes here lead back.
+// What is wrong with a server here shows on it as the pathology slow-decode, whose runbook
+// leads to a profile; the fixes here, by workload (fixes.yaml), lead back.
 //
 // It judges the profile that it is handed and performs no I/O.
 package finding
 
 import (
 	"cmp"
-	"math"
+	_ "embed"
+	"fmt"
 	"slices"
+	"strings"
+	"sync"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
@@ -23,8 +28,10 @@ type Kind struct {
 	// Cost is the share of the wall time that it takes: what a cure would win at most.
 	Cost func(*profile.Profile) float64
 
-	// Leads is the pathology of a server that it shows as.
-	Leads string
+	// Alone says that where it holds nothing else can be judged.
+	Alone bool
+
+	refine func(*pass)
 }
 
 // A Result is a kind, judged.
@@ -53,6 +60,20 @@ func (v *Verdict) Leading() *Result {
 	return &v.Findings[0]
 }
 
+// pass is what a kind that holds says of itself.
+type pass struct {
+	view
+	summary string
+	reasons []string
+	fixes   string // whose fixes: the kind's id, or with a slash and one of its causes behind it
+}
+
+func (p *pass) reason(format string, args ...any) {
+	p.reasons = append(p.reasons, fmt.Sprintf(format, args...))
+}
+
+func (p *pass) text(s *indicator.Signal) string { return indicator.Format(p.Now(s), s.Unit) }
+
 // Judge judges a profile by every kind. Set overrides thresholds by their names.
 func Judge(p *profile.Profile, set map[string]float64) Verdict {
 	var v Verdict
@@ -60,68 +81,111 @@ func Judge(p *profile.Profile, set map[string]float64) Verdict {
 	for _, k := range Kinds() {
 		holds, evidence := k.When.Eval(see)
 		f := Result{Kind: k, Holds: holds, Severity: k.Severity, Summary: k.Title, Evidence: evidence}
-		if holds != catalog.True {
+		switch {
+		case len(v.Findings) > 0 && v.Findings[0].Kind.Alone:
+			f.Holds, f.Evidence = catalog.Unknown, nil
+			v.Others = append(v.Others, f)
+			continue
+		case holds != catalog.True:
 			v.Others = append(v.Others, f)
 			continue
 		}
 		f.Cost = k.Cost(p)
-		pass := &catalog.Pass{View: see, Summary: k.Title, Fixes: slices.Clone(k.Fixes)}
-		if k.Refine != nil {
-			k.Refine(pass)
+		s := &pass{view: see, summary: k.Title, fixes: k.ID}
+		if k.refine != nil {
+			k.refine(s)
 		}
-		f.Summary, f.Reasons, f.Fixes = pass.Summary, pass.Reasons, pass.Fixes
-		if !p.VLLM {
-			f.Fixes = withoutFlags(f.Fixes)
-		}
+		f.Summary, f.Reasons, f.Fixes = s.summary, s.reasons, fixesOf(s.fixes, p.Workload)
 		v.Findings = append(v.Findings, f)
 	}
+	rank := func(f *Result) catalog.Severity {
+		if f.Kind == oneTime && f.Cost > onceLeads {
+			return 2
+		}
+		return min(f.Severity, 1)
+	}
 	slices.SortStableFunc(v.Findings, func(a, b Result) int {
-		return cmp.Or(cmp.Compare(min(b.Severity, 1), min(a.Severity, 1)), cmp.Compare(b.Cost, a.Cost))
+		return cmp.Or(cmp.Compare(rank(&b), rank(&a)), cmp.Compare(b.Cost, a.Cost))
 	})
+	if f := v.Leading(); f != nil && f.Kind != oneTime && p.Share(p.OnceTime()) > onceTold {
+		f.Summary = "Apart from what happened once: " + strings.ToLower(f.Summary[:1]) + f.Summary[1:]
+	}
 	return v
 }
 
-// withoutFlags returns the fixes for a program that has none of vLLM's flags.
-func withoutFlags(fixes []catalog.Fix) []catalog.Fix {
-	var out []catalog.Fix
-	for _, f := range fixes {
-		switch {
-		case f.Instead != "":
-			f.Summary, f.Changes = f.Instead, nil
-			out = append(out, f)
-		case len(f.Changes) == 0:
-			out = append(out, f)
+// Shares of the time: what happened once leads where it is more than a third; elsewhere it is told of.
+const onceLeads, onceTold = 1.0 / 3, 0.05
+
+//go:embed fixes.yaml
+var fixesText []byte
+
+// advice is a fix in fixes.yaml.
+type advice struct {
+	For                  []string
+	Do, Tradeoff, Verify string
+	Flag, From, To       string
+	Risk                 bool
+}
+
+var advices = sync.OnceValue(func() (all map[string][]advice) {
+	if err := yaml.UnmarshalStrict(fixesText, &all); err != nil {
+		panic(err) // the table is part of the program, and a test reads it
+	}
+	return all
+})
+
+// fixesOf are the fixes of a finding for a workload.
+func fixesOf(id string, w profile.Workload) (out []catalog.Fix) {
+	for _, a := range advices()[id] {
+		if len(a.For) > 0 && !slices.Contains(a.For, strings.ToLower(w.String())) && (!w.Serves() || !slices.Contains(a.For, "serving")) {
+			continue
 		}
+		f := catalog.Fix{Summary: a.Do, Tradeoff: a.Tradeoff, Verify: a.Verify, Risk: a.Risk}
+		if a.Flag != "" {
+			f.Changes = []catalog.Change{{Flag: a.Flag, From: a.From, To: a.To}}
+		}
+		out = append(out, f)
 	}
 	return out
 }
 
-// Signals of a profile. They have no PromQL: they are measured in a trace.
+// Signals of a profile. They have no PromQL: they are measured in a trace. Shares of the time are of the
+// wall time without the gaps that did not come back, but for that of those.
 var (
 	GPUBusy       = signal("gpu_busy", "GPU busy", indicator.Ratio)
-	HostLate      = signal("idle_host_late", "Idle: host late", indicator.Ratio)
+	Recorded      = signal("device_of_recorded", "From the first kernel to the last, of what was recorded", indicator.Ratio)
+	OneTime       = signal("one_time", "Gaps that did not come back", indicator.Ratio)
 	HostBound     = signal("idle_host", "Idle: host late, launch gaps", indicator.Ratio)
-	NothingToDo   = signal("idle_nothing_to_do", "Idle: nothing to do", indicator.Ratio)
 	Waiting       = signal("idle_dependency", "Idle: waiting for a stream", indicator.Ratio)
-	Exposed       = signal("communication_exposed", "Communication, exposed", indicator.Ratio)
+	Exposed       = signal("communication_exposed", "Communication, exposed, without waiting for a slower rank", indicator.Ratio)
 	ExposedCopies = signal("copies_exposed", "Copies, exposed", indicator.Ratio)
 	Straggling    = signal("rank_wait", "Waiting for a slower rank", indicator.Ratio)
 	Attention     = signal("attention_of_busy", "Attention, of GPU time", indicator.Ratio)
 	GEMM          = signal("gemm_of_busy", "GEMM and MoE, of GPU time", indicator.Ratio)
+	Convolution   = signal("convolution_of_busy", "Convolution, of GPU time", indicator.Ratio)
 	Sampling      = signal("sampling_of_busy", "Sampling, of GPU time", indicator.Ratio)
 	Elementwise   = signal("elementwise_of_busy", "Elementwise, of GPU time", indicator.Ratio)
 	SmallKernels  = signal("small_kernels", "Kernels under 10 µs", indicator.Ratio)
+	SmallTime     = signal("small_kernels_time", "GPU time of kernels under 10 µs", indicator.Ratio)
 	Launches      = signal("launches_per_step", "Launches per step", indicator.Count)
 	LaunchTime    = signal("launch_time", "A launch on the host", indicator.Seconds)
 	GraphKernels  = signal("graph_kernels", "Kernels replayed by graphs", indicator.Ratio)
-	DecodeSteps   = signal("decode_steps", "Decode steps", indicator.Count)
 	DecodeStep    = signal("decode_step_p50", "Decode step P50", indicator.Seconds)
 	MixedStep     = signal("mixed_step_p50", "Mixed step P50", indicator.Seconds)
 	MixedOver     = signal("mixed_over_decode", "Mixed step over decode step", indicator.Times)
 	MixedShare    = signal("mixed_share", "Time in mixed steps", indicator.Ratio)
 	Kernels       = signal("kernels", "Kernels", indicator.Count)
+	Span          = signal("device_time", "From the first kernel to the last", indicator.Seconds)
 	Narrow        = signal("narrow_kernels", "GPU time of small grids", indicator.Ratio)
+	Captured      = signal("captured_launches", "Launches into a graph that was being captured", indicator.Ratio)
 	NoDevice      = signal("cpu_only", "No GPU in the trace", indicator.Count)
+
+	idle = func() (all [profile.Causes]*indicator.Signal) {
+		for c := range profile.Causes {
+			all[c] = signal("idle_"+strings.ReplaceAll(c.String(), " ", "_"), "Idle: "+c.String(), indicator.Ratio)
+		}
+		return all
+	}()
 )
 
 func signal(name, title string, unit indicator.Unit) *indicator.Signal {
@@ -130,40 +194,47 @@ func signal(name, title string, unit indicator.Unit) *indicator.Signal {
 
 // measure takes the readings of all signals.
 func measure(p *profile.Profile) map[*indicator.Signal]indicator.Value {
+	m := map[*indicator.Signal]indicator.Value{}
+	if p.Host.Launches > 0 {
+		m[LaunchTime] = indicator.Known(float64(p.Host.LaunchTime) / 1e9 / float64(p.Host.Launches))
+		m[Captured] = indicator.Known(float64(p.Host.Captured) / float64(p.Host.Launches))
+	}
 	if p.Devices == 0 {
 		if p.HostOnly {
-			return map[*indicator.Signal]indicator.Value{NoDevice: indicator.Known(1)}
+			m[NoDevice] = indicator.Known(1)
 		}
-		return nil
+		return m
 	}
-	of := func(ns int64) indicator.Value { return indicator.Known(p.Share(ns)) }
+	h := p.Habit()
+	of := func(ns int64) indicator.Value { return indicator.Known(h.Share(ns)) }
 	busy := func(groups ...profile.Group) indicator.Value {
 		sum := int64(0)
 		for _, g := range groups {
-			sum += p.Group[g].Time
+			sum += h.Group[g].Time
 		}
-		return indicator.Known(p.OfBusy(sum))
+		return indicator.Known(h.OfBusy(sum))
 	}
-	m := map[*indicator.Signal]indicator.Value{
-		GPUBusy: of(p.Busy), HostLate: of(p.Idle[profile.HostLate]), NothingToDo: of(p.Idle[profile.NothingToDo]),
-		HostBound: of(p.Idle[profile.HostLate] + p.Idle[profile.LaunchGap]),
-		Waiting:   of(p.Idle[profile.Dependency] + p.Idle[profile.CopyWait]), Exposed: of(p.Exposed + p.Idle[profile.CommWait]), ExposedCopies: of(p.ExposedCopies),
-		Attention: busy(profile.Attention), GEMM: busy(profile.GEMM, profile.MoE), Sampling: busy(profile.Sampling), Elementwise: busy(profile.Elementwise),
-		Kernels: indicator.Known(float64(p.Runs)), NoDevice: indicator.Known(0),
+	for c, s := range idle {
+		m[s] = of(h.Idle[c])
 	}
+	m[GPUBusy], m[HostBound] = of(h.Busy), of(h.Idle[profile.HostLate]+h.Idle[profile.LaunchGap])
+	m[OneTime], m[Recorded] = indicator.Known(p.Share(p.OnceTime())), indicator.Known(p.OfRecorded())
+	m[Waiting] = of(h.Idle[profile.Dependency] + h.Idle[profile.CopyWait])
+	m[Exposed], m[ExposedCopies] = indicator.Known(exposed(p)), of(h.ExposedCopies)
+	m[Attention], m[GEMM], m[Convolution] = busy(profile.Attention), busy(profile.GEMM, profile.MoE), busy(profile.Convolution)
+	m[Sampling], m[Elementwise] = busy(profile.Sampling), busy(profile.Elementwise)
+	m[Kernels], m[NoDevice] = indicator.Known(float64(p.Runs+p.Group[profile.Copies].Count)), indicator.Known(0)
+	m[Span] = indicator.Known(p.Seconds())
 	if p.Runs > 0 {
 		m[SmallKernels] = indicator.Known(float64(p.Small) / float64(p.Runs))
+		m[SmallTime] = indicator.Known(h.OfBusy(p.SmallTime))
 		m[GraphKernels] = indicator.Known(float64(max(p.Graph, p.WholeGraph)) / float64(p.Runs))
 	}
 	if p.Blocks > 0 {
 		m[Narrow] = indicator.Known(p.OfBusy(p.NarrowTime))
 	}
-	if p.Host.Launches > 0 {
-		m[LaunchTime] = indicator.Known(float64(p.Host.LaunchTime) / 1e9 / float64(p.Host.Launches))
-	}
 	if p.Steps[profile.Unknown].Count > 0 {
 		m[Launches] = indicator.Known(p.Steps[profile.Unknown].Launches)
-		m[DecodeSteps] = indicator.Known(float64(p.Steps[profile.Decode].Count))
 	}
 	d, x := p.Steps[profile.Decode], p.Steps[profile.Mixed]
 	if d.Count > 0 {
@@ -181,6 +252,13 @@ func measure(p *profile.Profile) map[*indicator.Signal]indicator.Value {
 		m[Straggling] = indicator.Known(p.Straggle.Share)
 	}
 	return m
+}
+
+// exposed is the share of the time in which a device communicates and does nothing else, without what
+// it waits there for a slower rank.
+func exposed(p *profile.Profile) float64 {
+	h := p.Habit()
+	return max(0, h.Share(h.Exposed+h.Idle[profile.CommWait])-p.Straggle.Share)
 }
 
 // view shows a profile's readings to conditions.
@@ -223,12 +301,4 @@ func Thresholds() []*catalog.Threshold {
 
 func threshold(name string, unit indicator.Unit, number float64, why string) *catalog.Threshold {
 	return &catalog.Threshold{Name: name, Unit: unit, Default: number, Why: why}
-}
-
-// finiteOrZero is a finite number for sentences.
-func finiteOrZero(v float64) float64 {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return 0
-	}
-	return v
 }

@@ -122,7 +122,7 @@ func TestKinds(t *testing.T) {
 				m.step(decode, 10, 100, 1, true, kernel{"sgemm", 60})
 				m.end += 100_000
 			}
-		}, "host-bound", nil},
+		}, "host-work", nil},
 		"on the CPU": {func(m *maker) {
 			m.call(profile.Op, "aten::mm", 0, 100, 0)
 		}, "", []string{"cpu-only"}},
@@ -164,15 +164,10 @@ func TestKinds(t *testing.T) {
 func TestKindsAreWellFormed(t *testing.T) {
 	seen := map[string]bool{}
 	for _, k := range Kinds() {
-		if seen[k.ID] || k.Title == "" || k.Cost == nil || len(k.Fixes) == 0 {
+		if seen[k.ID] || k.Title == "" || k.Cost == nil {
 			t.Errorf("%s: %+v", k.ID, k)
 		}
 		seen[k.ID] = true
-		for _, f := range k.Fixes {
-			if f.Summary == "" || f.Tradeoff == "" || f.Verify == "" {
-				t.Errorf("%s: the fix %q lacks its trade-off or how to verify it", k.ID, f.Summary)
-			}
-		}
 	}
 	names := map[string]bool{}
 	for _, l := range Thresholds() {
@@ -220,14 +215,41 @@ func TestFlagsAreForVLLM(t *testing.T) {
 	}
 }
 
-// TestFixesOfOtherPrograms holds what is advised for a trace of another program to naming no
-// flag or variable of vLLM.
-func TestFixesOfOtherPrograms(t *testing.T) {
+// TestFixes holds the table to what the kinds ask of it: each names a kind, each kind has a fix for every
+// workload that it can be found in, and none names a flag or a variable of another program.
+func TestFixes(t *testing.T) {
+	known := map[string]bool{}
 	for _, k := range Kinds() {
-		for _, f := range withoutFlags(k.Fixes) {
-			text := strings.ReplaceAll(f.Summary, "sixty profile TRACE --trim", "")
-			if strings.Contains(text, "--") || strings.Contains(text, "VLLM_") {
-				t.Errorf("%s: %s", k.ID, f.Summary)
+		known[k.ID] = true
+	}
+	for id, list := range advices() {
+		if k, _, _ := strings.Cut(id, "/"); !known[k] {
+			t.Errorf("%s is no finding", id)
+		}
+		for _, a := range list {
+			if a.Do == "" || a.Tradeoff == "" || a.Verify == "" {
+				t.Errorf("%s: %+v", id, a)
+			}
+			for _, w := range a.For {
+				if !slices.Contains([]string{"model", "llm", "training", "vllm", "sglang", "tensorrt-llm", "serving"}, w) {
+					t.Errorf("%s: %q is no workload", id, w)
+				}
+			}
+		}
+		for w := profile.Model; w <= profile.TensorRTLLM; w++ {
+			fixes := fixesOf(id, w)
+			if len(fixes) == 0 && (w.Samples() || !strings.HasPrefix(id, "sampling")) {
+				t.Errorf("%s: no fix for %s", id, w)
+			}
+			for _, f := range fixes {
+				for _, flag := range []string{"VLLM_", "--enforce-eager", "--async-scheduling", "--tensor-parallel-size", "--max-num", "--cpu-offload", "sixty profile capture"} {
+					if text := f.Summary + f.Args() + f.LeftOut(); w != profile.VLLM && strings.Contains(text, flag) {
+						t.Errorf("%s: %s is told of %s", id, w, text)
+					}
+				}
+				if text := f.Summary + f.Tradeoff; !w.Samples() && (strings.Contains(text, "KV cache") || strings.Contains(text, "token")) {
+					t.Errorf("%s: %s is told of %s", id, w, text)
+				}
 			}
 		}
 	}

@@ -41,6 +41,14 @@ var causeNames = [Causes]string{
 
 func (c Cause) String() string { return causeNames[min(c, Causes-1)] }
 
+// CauseNamed returns a cause by its name; Causes is none.
+func CauseNamed(name string) Cause {
+	if i := slices.Index(causeNames[:], name); i >= 0 {
+		return Cause(i) //nolint:gosec // one of the causes
+	}
+	return Causes
+}
+
 // Times that tell causes apart, in nanoseconds.
 const (
 	// shortGap is what lies between two kernels that are both queued: 1 to 3 µs on an
@@ -182,7 +190,8 @@ type KernelStat struct {
 	Group    Group
 	Count    int
 	Sum, Max int64
-	Graph    int // runs that a graph replayed
+	Squares  float64 // the sum of the squares of all durations, in seconds
+	Graph    int     // runs that a graph replayed
 	Operator string
 }
 

@@ -121,7 +121,7 @@ func TestSteps(t *testing.T) {
 	}
 	for i, want := range []Step{
 		{Phase: Prefill, PrefillRequests: 1, PrefillTokens: 512, GPUFrom: 500 * us, GPUTo: 1500 * us, Busy: 1000 * us, Kernels: 1, Period: 1000 * us},
-		{Phase: Mixed, PrefillRequests: 1, PrefillTokens: 100, DecodeRequests: 7, DecodeTokens: 7, GPUFrom: 1500 * us, GPUTo: 2000 * us, Busy: 500 * us, Kernels: 2, Period: 1000 * us},
+		{Phase: Mixed, PrefillRequests: 1, PrefillTokens: 100, DecodeRequests: 7, DecodeTokens: 7, GPUFrom: 1500 * us, GPUTo: 2000 * us, Busy: 500 * us, Kernels: 2, Period: 1200 * us},
 		{Phase: Decode, DecodeRequests: 8, DecodeTokens: 8, GPUFrom: 2700 * us, GPUTo: 2800 * us, Busy: 100 * us, Kernels: 1},
 	} {
 		s := a.Steps[i]

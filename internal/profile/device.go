@@ -186,6 +186,9 @@ func (s *sweep) begin(c lane, a *Event) {
 	s.at = max(s.at, a.Start)
 	s.step = step
 	g := s.classify(a, c, l)
+	if step != nil {
+		step.Count[g]++
+	}
 	s.last, s.lastKind = g, c.kind
 	end := a.Start + a.Dur
 	if step != nil {
@@ -265,6 +268,7 @@ const maxWaits = 1 << 14
 type kernelSum struct {
 	count, graph int
 	sum, max     int64
+	squares      float64 // of seconds
 	op           uint32
 }
 
@@ -278,6 +282,7 @@ func (z *analyzer) tally(a *Event, g Group, graph bool, l *launch) {
 	k.count++
 	k.sum += a.Dur
 	k.max = max(k.max, a.Dur)
+	k.squares += float64(a.Dur) / 1e9 * float64(a.Dur) / 1e9
 	if graph {
 		k.graph++
 	}
@@ -336,10 +341,15 @@ func (z *analyzer) device(id int, streams []*Stream) *Device {
 
 // finish puts the results in order.
 func (z *analyzer) finish() {
+	for i := range z.Steps {
+		if a, b := &z.Steps[i], &z.Steps[min(i+1, len(z.Steps)-1)]; a.Period > 0 && a.begunOnDevice && b.GPUFrom > a.GPUFrom {
+			a.Period = b.GPUFrom - a.GPUFrom
+		}
+	}
 	for key, k := range z.kernels {
 		name := z.Timeline.Names.Text[key>>8]
 		z.Kernels = append(z.Kernels, KernelStat{
-			Name: name, Short: shortenName(name), Group: Group(key & 0xff), Count: k.count, Sum: k.sum, Max: k.max, Graph: k.graph, Operator: z.Timeline.Names.Text[k.op],
+			Name: name, Short: shortenName(name), Group: Group(key & 0xff), Count: k.count, Sum: k.sum, Max: k.max, Squares: k.squares, Graph: k.graph, Operator: z.Timeline.Names.Text[k.op],
 		})
 	}
 	slices.SortFunc(z.Kernels, func(a, b KernelStat) int {

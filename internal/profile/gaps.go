@@ -58,6 +58,9 @@ func (s *sweep) gap(a *Event, c lane, l *launch, step *Step) {
 	}
 	for i, t := range g.Idle {
 		s.d.Idle[i] += t
+		if step != nil {
+			step.Causes[i] += float32(t)
+		}
 		if t > g.Idle[g.Cause] {
 			g.Cause = Cause(i) //nolint:gosec // one of the causes
 		}

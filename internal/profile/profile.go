@@ -108,6 +108,7 @@ func (p *Profile) rank(a *Analysis, kernels map[string]*KernelStat, steps *[Phas
 			o.Count += k.Count
 			o.Sum += k.Sum
 			o.Max = max(o.Max, k.Max)
+			o.Squares += k.Squares
 			o.Graph += k.Graph
 		} else {
 			kernels[key] = &k
@@ -253,15 +254,14 @@ func (p *Profile) findStragglers() {
 	}
 }
 
-// Heaviest is the group that takes the most of the time.
-func (p *Profile) Heaviest() Group {
-	best := Group(0)
-	for g := range Groups {
-		if p.Group[g].Time > p.Group[best].Time {
-			best = g
+// Heaviest is the kernel that takes the most of a group's time, "" where there is none.
+func (p *Profile) Heaviest(g Group) string {
+	for i := range p.Kernels {
+		if p.Kernels[i].Group == g {
+			return p.Kernels[i].Name
 		}
 	}
-	return best
+	return ""
 }
 
 // Seconds is the mean wall time of a device.
@@ -274,11 +274,11 @@ func (p *Profile) OfRecorded() float64 {
 }
 
 // LongestGap is the longest gap of a cause that comes back; nil is none of those that are shown.
-func (p *Profile) LongestGap(c Cause) (longest *Gap) {
+func (p *Profile) LongestGap(cause string) (longest *Gap) {
 	for _, a := range p.Ranks {
 		for _, d := range a.Devices {
 			for i := range d.Gaps {
-				if g := &d.Gaps[i]; g.Cause == c && !g.Once && (longest == nil || g.Time > longest.Time) {
+				if g := &d.Gaps[i]; g.Cause.String() == cause && !g.Once && (longest == nil || g.Time > longest.Time) {
 					longest = g
 				}
 			}

@@ -26,7 +26,7 @@ func (p Phase) String() string {
 // A Step is one iteration of the engine, or of whatever was profiled.
 type Step struct {
 	Start, Host int64 // on the host
-	Period      int64 // until the next step begins; of the last one 0
+	Period      int64 // until the next step begins, on the device where it has activities; of the last one 0
 	Phase       Phase
 
 	PrefillRequests, PrefillTokens int
@@ -40,6 +40,8 @@ type Step struct {
 	HostLate       int64
 	Exposed        int64 // communication
 	Group          [Groups]int64
+	Count          [Groups]int32   // kernels and copies
+	Causes         [Causes]float32 // nanoseconds of Idle, by cause
 	process        int64
 	thread         int64
 	begunOnDevice  bool

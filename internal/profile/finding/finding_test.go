@@ -164,7 +164,7 @@ func TestKinds(t *testing.T) {
 func TestKindsAreWellFormed(t *testing.T) {
 	seen := map[string]bool{}
 	for _, k := range Kinds() {
-		if seen[k.ID] || k.Title == "" || k.Cost == nil {
+		if seen[k.ID] || k.Title == "" {
 			t.Errorf("%s: %+v", k.ID, k)
 		}
 		seen[k.ID] = true
@@ -215,40 +215,54 @@ func TestFlagsAreForVLLM(t *testing.T) {
 	}
 }
 
-// TestFixes holds the table to what the kinds ask of it: each names a kind, each kind has a fix for every
-// workload that it can be found in, and none names a flag or a variable of another program.
+// TestFixes holds the table to what it asks of itself: each fix says all that is to say and names workloads
+// that there are, each kind has a fix for every workload in which it can be found, none names a flag or a
+// variable of another program, and every name in braces is known.
 func TestFixes(t *testing.T) {
-	known := map[string]bool{}
-	for _, k := range Kinds() {
-		known[k.ID] = true
+	names := texts(profile.Combine(nil))
+	for _, name := range []string{"stacks", "copy"} {
+		names[name] = ""
 	}
-	for id, list := range advices() {
-		if k, _, _ := strings.Cut(id, "/"); !known[k] {
-			t.Errorf("%s is no finding", id)
+	for _, k := range Kinds() {
+		all := map[string]says{"": k.data.says}
+		for name, c := range k.data.Cases {
+			all[name] = c
 		}
-		for _, a := range list {
-			if a.Do == "" || a.Tradeoff == "" || a.Verify == "" {
-				t.Errorf("%s: %+v", id, a)
-			}
-			for _, w := range a.For {
-				if !slices.Contains([]string{"model", "llm", "training", "vllm", "sglang", "tensorrt-llm", "serving"}, w) {
-					t.Errorf("%s: %q is no workload", id, w)
-				}
-			}
-		}
-		for w := profile.Model; w <= profile.TensorRTLLM; w++ {
-			fixes := fixesOf(id, w)
-			if len(fixes) == 0 && (w.Samples() || !strings.HasPrefix(id, "sampling")) {
-				t.Errorf("%s: no fix for %s", id, w)
-			}
-			for _, f := range fixes {
-				for _, flag := range []string{"VLLM_", "--enforce-eager", "--async-scheduling", "--tensor-parallel-size", "--max-num", "--cpu-offload", "sixty profile capture"} {
-					if text := f.Summary + f.Args() + f.LeftOut(); w != profile.VLLM && strings.Contains(text, flag) {
-						t.Errorf("%s: %s is told of %s", id, w, text)
+		for name, s := range all {
+			for _, text := range append([]string{s.Summary}, s.Reasons...) {
+				for _, x := range placeholder.FindAllString(text, -1) {
+					if x = strings.Trim(x, "{}"); load().signals[x] == nil {
+						if _, ok := names[x]; !ok {
+							t.Errorf("%s: nothing is called %s", k.ID, x)
+						}
 					}
 				}
-				if text := f.Summary + f.Tradeoff; !w.Samples() && (strings.Contains(text, "KV cache") || strings.Contains(text, "token")) {
-					t.Errorf("%s: %s is told of %s", id, w, text)
+			}
+			for _, a := range s.Fixes {
+				if a.Do == "" || a.Tradeoff == "" || a.Verify == "" {
+					t.Errorf("%s: %+v", k.ID, a)
+				}
+				for _, w := range a.For {
+					if !slices.Contains([]string{"model", "llm", "training", "vllm", "sglang", "tensorrt-llm", "serving"}, w) {
+						t.Errorf("%s: %q is no workload", k.ID, w)
+					}
+				}
+			}
+			for w := profile.Model; w <= profile.TensorRTLLM; w++ {
+				fixes := fixesOf(s.Fixes, w)
+				if len(fixes) == 0 && (w.Samples() || k.ID != "sampling-bound") && (name == "" || len(s.Fixes) > 0) {
+					t.Errorf("%s %s: no fix for %s", k.ID, name, w)
+				}
+				for _, f := range fixes {
+					text := f.Summary + f.Args() + f.LeftOut()
+					for _, flag := range []string{"VLLM_", "--enforce-eager", "--async-scheduling", "--tensor-parallel-size", "--max-num", "--cpu-offload", "sixty profile capture"} {
+						if w != profile.VLLM && strings.Contains(text, flag) {
+							t.Errorf("%s: %s is told of %s", k.ID, w, text)
+						}
+					}
+					if text += f.Tradeoff; !w.Samples() && (strings.Contains(text, "KV cache") || strings.Contains(text, "token")) {
+						t.Errorf("%s: %s is told of %s", k.ID, w, text)
+					}
 				}
 			}
 		}

@@ -95,7 +95,12 @@ func headline(p *profile.Profile, v *finding.Verdict) (id, severity, summary str
 	case p.Devices == 0:
 		return "no-activity", "", "The trace holds nothing that a device or an operator did: another tool wrote it, or the profiler recorded without activities. sixty profile how says how to take one"
 	}
-	g := p.Heaviest()
+	g := profile.Group(0)
+	for i := range profile.Groups {
+		if p.Group[i].Time > p.Group[g].Time {
+			g = i
+		}
+	}
 	return "nothing-dominates", "", fmt.Sprintf("The device is busy %s of the time and nothing stands out; %s leads with %s",
 		render.Percent(p.Share(p.Busy)), g, render.Percent(p.Share(p.Group[g].Time)))
 }

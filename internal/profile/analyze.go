@@ -1,7 +1,6 @@
 package profile
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -10,37 +9,62 @@ import (
 // Cause is why a device did nothing.
 type Cause uint8
 
-// The causes.
+// The causes. Those from HostLate to LockWait, and HostQuiet, are what the host did until it launched what
+// came next; the later ones win where one call contains the other.
 const (
-	HostLate    Cause = iota // the host had not launched the next kernel yet, and was at work
-	LaunchGap                // it was launched: what a launch takes, and what lies between two kernels
-	CommWait                 // it waited for communication
-	CopyWait                 // it waited for a copy
-	Dependency               // it was queued, and waited for another stream or an event
-	NothingToDo              // the host had nothing to launch
-	NotRecorded              // the launch is not in the trace
-	Causes                   // how many there are
+	HostLate          Cause = iota // it was at work, and launched again within 2 ms
+	HostWork                       // it computed something else for longer than that
+	LockWait                       // it waited for a lock
+	HostCopy                       // a copy that returns when it is done
+	Allocating                     // memory was allocated or freed
+	FirstUse                       // code was loaded or compiled, a graph instantiated
+	Synchronising                  // it waited for a device
+	NothingToDo                    // it waited for work
+	GarbageCollection              // of Python
+	DataLoading                    // it waited for the next batch of training data
+	HostQuiet                      // nothing of it was recorded
+	ProfilerTime                   // the profiler held it up
+	LaunchGap                      // it was launched: what a launch takes, and what lies between two kernels
+	StartDelayed                   // it was launched and began much later, while nothing else ran
+	CommWait                       // it waited for communication
+	CopyWait                       // it waited for a copy
+	Dependency                     // it was queued, and waited for another stream or an event
+	NotRecorded                    // the launch is not in the trace
+	Causes                         // how many there are
 )
 
 var causeNames = [Causes]string{
-	"host late", "launch gaps", "waiting for communication", "waiting for copies", "waiting for another stream", "nothing to do", "launch not recorded",
+	"host late", "host computes", "locks", "blocking copies", "memory allocation", "first use", "synchronisation",
+	"nothing to do", "garbage collection", "data loading", "host not recorded", "profiler", "launch gaps", "start delayed",
+	"waiting for communication", "waiting for copies", "waiting for another stream", "launch not recorded",
 }
 
 func (c Cause) String() string { return causeNames[min(c, Causes-1)] }
+
+// CauseNamed returns a cause by its name; Causes is none.
+func CauseNamed(name string) Cause {
+	if i := slices.Index(causeNames[:], name); i >= 0 {
+		return Cause(i) //nolint:gosec // one of the causes
+	}
+	return Causes
+}
 
 // Times that tell causes apart, in nanoseconds.
 const (
 	// shortGap is what lies between two kernels that are both queued: 1 to 3 µs on an
 	// NVIDIA GPU, up to 15 µs on AMD's, more between graphs.
 	shortGap = 20_000
+	// otherWork is how long a host must launch nothing until it is believed to do something
+	// else than to launch: in eager mode a launch takes 10 to 200 µs of Python, profiled up to 1 ms.
+	otherWork = 2_000_000
 	// quiet is how long a host must do nothing that was recorded until it is believed
 	// to have nothing to do, rather than to compute in Python what no event shows.
 	quiet = 10_000_000
 	// small is the duration below which a kernel's launch, 2 to 5 µs on the host,
 	// begins to cost as much as the kernel.
 	small = 10_000
-	// breath is between two calls of a host that is at work.
-	breath = 1_000_000
+	// longCall is from which on a call of the runtime is more than its launch.
+	longCall = 50_000
 )
 
 // bins is into how many parts a device's time is divided for charts.
@@ -63,6 +87,7 @@ type Work struct {
 	Wall  int64 // from a device's first activity to its last
 	Busy  int64
 	Idle  [Causes]int64
+	Once  [Causes]int64 // of Idle, in gaps that did not come back: see markOnce
 	Group [Groups]GroupTime
 
 	Compute       int64 // at least one computing kernel ran
@@ -70,6 +95,8 @@ type Work struct {
 	Hidden        int64 // of which behind computation
 	Exposed       int64 // and not
 	ExposedCopies int64 // copies and memsets while nothing else ran
+
+	Unfused int64 // attention that kernels of products and of softmax compute, all durations
 
 	Runs       int // of kernels
 	Small      int // of less than 10 µs
@@ -87,6 +114,7 @@ func (w *Work) add(o *Work) {
 	w.Busy += o.Busy
 	for c := range o.Idle {
 		w.Idle[c] += o.Idle[c]
+		w.Once[c] += o.Once[c]
 	}
 	for g := range o.Group {
 		w.Group[g].Time += o.Group[g].Time
@@ -98,6 +126,7 @@ func (w *Work) add(o *Work) {
 	w.Hidden += o.Hidden
 	w.Exposed += o.Exposed
 	w.ExposedCopies += o.ExposedCopies
+	w.Unfused += o.Unfused
 	w.Runs += o.Runs
 	w.Small += o.Small
 	w.SmallTime += o.SmallTime
@@ -110,6 +139,24 @@ func (w *Work) add(o *Work) {
 
 // IdleTime is for how long nothing ran.
 func (w *Work) IdleTime() int64 { return w.Wall - w.Busy }
+
+// OnceTime is what gaps took that did not come back.
+func (w *Work) OnceTime() (sum int64) {
+	for _, t := range w.Once {
+		sum += t
+	}
+	return sum
+}
+
+// Habit is the work without the gaps that did not come back.
+func (w *Work) Habit() *Work {
+	h := *w
+	for c, t := range w.Once {
+		h.Wall -= t
+		h.Idle[c] -= t
+	}
+	return &h
+}
 
 // Share is a part of the wall time.
 func (w *Work) Share(ns int64) float64 { return portion(ns, w.Wall) }
@@ -131,11 +178,9 @@ type Device struct {
 	From int64
 	Work
 
-	LongestGap int64
-	Bins       []Bin
-	Waits      []int64 // durations of communication kernels, in order: what ranks are compared by
-
-	longestAt int64 // when the longest gap begins
+	Gaps  []Gap // the longest, the longest first
+	Bins  []Bin
+	Waits []int64 // durations of communication kernels, in order: what ranks are compared by
 }
 
 // A KernelStat is what one kernel took, all its runs together.
@@ -145,7 +190,8 @@ type KernelStat struct {
 	Group    Group
 	Count    int
 	Sum, Max int64
-	Graph    int // runs that a graph replayed
+	Squares  float64 // the sum of the squares of all durations, in seconds
+	Graph    int     // runs that a graph replayed
 	Operator string
 }
 
@@ -155,6 +201,7 @@ type Host struct {
 	LaunchTime              int64
 	Syncs                   int
 	SyncTime                int64
+	Captured                int // launches into a graph that was being captured
 	Stacks                  bool
 	Threads                 int
 }
@@ -177,7 +224,7 @@ type Analysis struct {
 	Memory      map[int][]MemoryPoint
 	GPUs        map[int]GPU
 	Stacks      *Stacks
-	VLLM        bool // its names are of vLLM, and of no other engine
+	Workload    Workload
 	Quantised   bool // products' names say so
 	Partial     []string
 	Notes       []string
@@ -219,47 +266,53 @@ func (a *Analysis) DropRankDetails() {
 type analyzer struct {
 	*Timeline
 	*Analysis
-	info    []nameInfo
-	another bool            // names are of another engine, which may have kernels of vLLM
-	hosts   map[int64]*host // by process
-	kernels map[uint64]*kernelSum
-	rates   map[uint32]*rate
-	order   []*host
+	info     []nameInfo
+	hosts    map[int64]*host // by process
+	kernels  map[uint64]*kernelSum
+	rates    map[uint32]*rate
+	order    []*host
+	overhead []doing // of the profiler
+	long     int64   // from which on calls are kept for gaps
 }
 
 // nameInfo is what follows from a name alone.
 type nameInfo struct {
-	group   Group
-	gives   Group // the group that it gives to vague kernels below it; Groups is none
+	Meaning
+	gives   Group // the group that it gives to kernels below it whose names say only how they compute
+	hint    Group // and to those whose names say nothing
+	cause   Cause // what it says that the host does
 	step    *batch
 	launch  bool
 	graph   bool
 	whole   bool // a graph without its kernels
 	sync    bool
-	waits   bool // a Python function that waits for work
+	capture bool // it begins or ends the capture of a graph
+	product bool // of matrices in batches
+	softmax bool
 	samples bool
 }
 
 func (z *analyzer) names() {
 	z.info = make([]nameInfo, len(z.Timeline.Names.Text))
+	var votes [workloads]int
 	for i, text := range z.Timeline.Names.Text {
 		n := &z.info[i]
-		n.group, n.gives = GroupOf(text), Groups
-		if g, ok := purpose(text); ok {
-			n.gives = g
-		}
+		n.Meaning = MeaningOf(text)
+		n.gives, n.hint = n.purpose(text)
+		n.cause = causeOf(text)
 		n.graph, n.whole = strings.Contains(text, "GraphLaunch"), text == WholeGraph
 		n.launch = n.graph || strings.Contains(text, "Launch") || strings.Contains(text, "Memcpy") || strings.Contains(text, "Memset")
 		n.sync = strings.Contains(text, "Synchronize")
-		n.waits = waits(text)
-		z.VLLM = z.VLLM || strings.Contains(text, "vllm") || strings.HasPrefix(text, "execute_context_") || strings.HasPrefix(text, "gpu_model_runner: ")
-		z.another = z.another || strings.Contains(text, "sglang") || strings.HasPrefix(text, "[Executor] _forward_step")
-		if n.group == GEMM || n.group == MoE {
+		n.capture = strings.Contains(text, "StreamBeginCapture") || strings.Contains(text, "StreamEndCapture")
+		n.product = strings.Contains(text, "::bmm") || strings.Contains(text, "::baddbmm")
+		n.softmax = strings.Contains(text, "softmax")
+		n.samples = strings.Contains(text, "/sample/") || strings.Contains(text, "sampler.py") || strings.Contains(text, "model_runner: sample")
+		if n.Group == GEMM || n.Group == MoE {
 			z.Quantised = z.Quantised || quantised(text)
 		}
-		n.samples = strings.Contains(text, "/sample/") || strings.Contains(text, "sampler.py") || strings.Contains(text, "model_runner: sample")
+		votes[workloadIn(text, n.Meaning)]++
 	}
-	z.VLLM = z.VLLM && !z.another
+	z.Workload = elect(votes)
 }
 
 // quantised reports whether a product's name says that its weights have few bits.
@@ -268,16 +321,6 @@ func quantised(name string) bool {
 	for _, w := range []string{"fp8", "e4m3", "e5m2", "fp4", "int8", "int4", "s8_", "i8i8", "awq", "gptq", "marlin", "w8a8", "w4a16", "scaled_mm"} {
 		if strings.Contains(n, w) {
 			return true
-		}
-	}
-	return false
-}
-
-// waits reports whether a Python function waits for something to do.
-func waits(text string) bool {
-	for _, w := range []string{"poll", "select.", "selectors.py", "queue.py", "epoll", "recv", "acquire", "lock.wait", "time.sleep", "threading.py", "wait_for", "zmq"} {
-		if strings.Contains(text, w) {
-			return !strings.Contains(text, "_bootstrap") && !strings.Contains(text, ": run")
 		}
 	}
 	return false
@@ -306,239 +349,4 @@ func (z *analyzer) span() {
 	if first <= last {
 		z.From, z.Span = first, last-first
 	}
-}
-
-// host is what the threads of one process did.
-type host struct {
-	process       int64
-	launches      list[launch]
-	byCorrelation []uint64 // correlations, each with the number of its launch in the lower half, in order
-	found         int      // where in it a launch was found last
-	steps         []int32  // the numbers of its steps, in order of time
-	busy          []span   // while it was at work
-	idle          []span   // while it waited in Python
-}
-
-type span struct{ from, to int64 }
-
-// launch is a call that put work on a device.
-type launch struct {
-	start      int64
-	began      uint32 // when the operator whose work is known began: the low bits, which tell its runs apart
-	corr, op   uint32
-	step, node int32
-	gives      Group
-	graph      bool
-}
-
-func (z *analyzer) host(process int64) *host {
-	h := z.hosts[process]
-	if h == nil {
-		h = &host{process: process}
-		z.hosts[process] = h
-		z.order = append(z.order, h)
-	}
-	return h
-}
-
-// index makes launches be found by their correlation.
-func (h *host) index() {
-	h.byCorrelation = make([]uint64, 0, h.launches.n)
-	for l := range h.launches.all {
-		h.byCorrelation = append(h.byCorrelation, uint64(l.corr)<<32|uint64(len(h.byCorrelation))) //nolint:gosec // bounded by the events held
-	}
-	slices.Sort(h.byCorrelation)
-}
-
-// find returns the launch with a correlation, the last of several, or nil. Devices work in
-// the order of the launches, more or less: it looks near the one that was found before, and
-// in steps twice as long each.
-func (h *host) find(corr uint32) *launch {
-	if h == nil || corr == 0 || len(h.byCorrelation) == 0 {
-		return nil
-	}
-	list, want := h.byCorrelation, uint64(corr)<<32|math.MaxUint32
-	from, to := h.found, h.found+1 // what is wanted is at from or later, and before to
-	for step := 1; from > 0 && list[from] > want; step *= 2 {
-		from, to = max(0, from-step), from
-	}
-	for step := 1; to < len(list) && list[to] <= want; step *= 2 {
-		from, to = to, min(len(list), to+step)
-	}
-	for to-from > 1 {
-		if middle := (from + to) / 2; list[middle] <= want {
-			from = middle
-		} else {
-			to = middle
-		}
-	}
-	h.found = from
-	if uint32(list[from]>>32) != corr { //nolint:gosec // the upper half
-		return nil
-	}
-	return h.launches.at(int(list[from] & math.MaxUint32)) //nolint:gosec // the lower half
-}
-
-// frame is a call on a thread's stack.
-type frame struct {
-	end   int64
-	name  uint32
-	node  int32
-	gives Group
-	op    uint32 // the outermost operator below the annotations
-	shape uint32 // the innermost operator whose work is known
-	began int64  // when that one began
-	step  bool   // of a step: stacks of all steps are told as one
-}
-
-const maxStack = 512
-
-// merged calls yield for the calls of a thread in order of their start.
-func (h *Thread) merged(yield func(Class, *Event)) {
-	logs := make([]*Log, classes)
-	for k := range h.Calls {
-		logs[k] = &h.Calls[k]
-	}
-	for class, e := range merged(logs) {
-		yield(Class(class), e) //nolint:gosec // one of the classes
-	}
-}
-
-// threads goes through what the threads did: which launches there were, below what, and
-// when their process was at work.
-func (z *analyzer) threads() {
-	for _, h := range z.Timeline.Threads {
-		z.thread(h)
-		if z.Consume {
-			h.Calls = [classes]Log{}
-		}
-	}
-	for _, p := range z.order {
-		p.busy, p.idle = union(p.busy), union(p.idle)
-		p.index()
-	}
-	z.Host.Stacks = z.Timeline.Stacks
-}
-
-func (z *analyzer) thread(h *Thread) {
-	w := walk{analyzer: z, p: z.host(h.Process)}
-	h.merged(w.addCall)
-	if w.launches > 0 {
-		z.Host.Threads++
-		w.p.busy = append(w.p.busy, w.busy...)
-		w.p.idle = append(w.p.idle, w.idle...)
-	}
-}
-
-// walk goes through one thread's calls by time.
-type walk struct {
-	*analyzer
-	p              *host
-	stack          []frame
-	busy, idle     []span // of this thread alone: of one that launches nothing they do not count
-	launches, step int    // launches so far; how many of the process' steps have begun
-}
-
-// addCall takes the thread's next call.
-func (w *walk) addCall(class Class, c *Event) {
-	for len(w.stack) > 0 && w.stack[len(w.stack)-1].end <= c.Start {
-		w.stack = w.stack[:len(w.stack)-1]
-	}
-	info := &w.info[c.Name]
-	end := c.Start + c.Dur
-	f := frame{end: end, name: c.Name, gives: Groups, step: class == Annotation && info.step != nil}
-	if n := len(w.stack); n > 0 {
-		f.gives, f.op, f.shape, f.began = w.stack[n-1].gives, w.stack[n-1].op, w.stack[n-1].shape, w.stack[n-1].began
-	}
-	switch class {
-	case Runtime:
-		if info.sync {
-			w.Host.Syncs++
-			w.Host.SyncTime += c.Dur
-		} else {
-			addSpan(&w.busy, c.Start, end)
-		}
-		if info.launch && c.Correlation != 0 {
-			w.launch(c, &f, info.graph)
-			return
-		}
-	case Op:
-		addSpan(&w.busy, c.Start, end)
-		if f.gives == Groups {
-			f.gives = info.gives
-		}
-		if f.op == 0 {
-			f.op = c.Name
-		}
-		if w.Timeline.Names.Shape(c.Name).Flops > 0 {
-			f.shape, f.began = c.Name, c.Start
-		}
-	case Annotation:
-		if info.step != nil && w.StepsBy != stepWays[byProfiler] {
-			addSpan(&w.busy, c.Start, end)
-		}
-	case Python:
-		if info.waits {
-			addSpan(&w.idle, c.Start, end)
-		}
-	}
-	if (class == Annotation || class == Python) && info.samples && f.gives == Groups {
-		f.gives = Sampling
-	}
-	if len(w.stack) < maxStack {
-		w.stack = append(w.stack, f)
-	}
-}
-
-// launch notes a call that put work on a device, below a frame.
-func (w *walk) launch(c *Event, f *frame, graph bool) {
-	w.launches++
-	w.Host.Launches++
-	w.Host.LaunchTime += c.Dur
-	if graph {
-		w.Host.GraphLaunches++
-	}
-	for w.step < len(w.p.steps) && w.Steps[w.p.steps[w.step]].Start <= c.Start {
-		w.step++
-	}
-	l := launch{start: c.Start, corr: c.Correlation, op: cmp.Or(f.shape, f.op), step: -1, gives: f.gives, began: uint32(f.began), graph: graph} //nolint:gosec // the low bits
-	if w.step > 0 {
-		l.step = w.p.steps[w.step-1]
-		w.Steps[l.step].Launches++
-	}
-	l.node = w.Analysis.Stacks.path(w.stack)
-	w.p.launches.add(l)
-}
-
-// addSpan adds a time to spans: the last one goes on where the breath between is short.
-func addSpan(list *[]span, from, to int64) {
-	if n := len(*list); n > 0 && from-(*list)[n-1].to <= breath && from >= (*list)[n-1].from {
-		(*list)[n-1].to = max((*list)[n-1].to, to)
-		return
-	}
-	*list = append(*list, span{from, to})
-}
-
-// union merges spans that touch.
-func union(list []span) []span {
-	slices.SortFunc(list, func(a, b span) int { return cmp.Compare(a.from, b.from) })
-	out := list[:0]
-	for _, s := range list {
-		if n := len(out); n > 0 && s.from <= out[n-1].to {
-			out[n-1].to = max(out[n-1].to, s.to)
-			continue
-		}
-		out = append(out, s)
-	}
-	return out
-}
-
-// covered is how much of a time lies in one of the spans.
-func covered(list []span, from, to int64) int64 {
-	i, _ := slices.BinarySearchFunc(list, from, func(s span, at int64) int { return cmp.Compare(s.to, at) })
-	sum := int64(0)
-	for ; i < len(list) && list[i].from < to; i++ {
-		sum += max(0, min(to, list[i].to)-max(from, list[i].from))
-	}
-	return sum
 }

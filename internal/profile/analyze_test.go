@@ -79,7 +79,7 @@ func TestCausesOfIdleness(t *testing.T) {
 	m.on(0, 7, Kernel, "sgemm", 30_950, 50)                  // 50 µs, launch unknown
 	_, d := m.device(t)
 	for cause, want := range map[Cause]int64{
-		LaunchGap: 2 + 10 + 10, HostLate: 60, CommWait: 100, Dependency: 100, NothingToDo: 29_990, NotRecorded: 50, CopyWait: 0,
+		LaunchGap: 2 + 10 + 10, HostLate: 60, CommWait: 100, Dependency: 100, HostQuiet: 29_990, NotRecorded: 50, CopyWait: 0,
 	} {
 		if got := d.Idle[cause]; got != want*us {
 			t.Errorf("%s: %d ns, want %d µs", cause, got, want)
@@ -116,12 +116,12 @@ func TestSteps(t *testing.T) {
 	m.call(Annotation, "execute_8_context_0(sq0sk0sqsq0sqsk0)_generation_8(sq8sk900sqsq8sqsk900)", 2000, 500, 0)
 	m.launched("sgemm", 2600, 2700, 100) // of sampling, behind the annotation
 	a, _ := m.device(t)
-	if len(a.Steps) != 3 || a.StepsBy != stepWays[byVLLM] || !a.VLLM {
+	if len(a.Steps) != 3 || a.StepsBy != stepWays[byVLLM] || a.Workload != VLLM {
 		t.Fatalf("%d steps by %q", len(a.Steps), a.StepsBy)
 	}
 	for i, want := range []Step{
 		{Phase: Prefill, PrefillRequests: 1, PrefillTokens: 512, GPUFrom: 500 * us, GPUTo: 1500 * us, Busy: 1000 * us, Kernels: 1, Period: 1000 * us},
-		{Phase: Mixed, PrefillRequests: 1, PrefillTokens: 100, DecodeRequests: 7, DecodeTokens: 7, GPUFrom: 1500 * us, GPUTo: 2000 * us, Busy: 500 * us, Kernels: 2, Period: 1000 * us},
+		{Phase: Mixed, PrefillRequests: 1, PrefillTokens: 100, DecodeRequests: 7, DecodeTokens: 7, GPUFrom: 1500 * us, GPUTo: 2000 * us, Busy: 500 * us, Kernels: 2, Period: 1200 * us},
 		{Phase: Decode, DecodeRequests: 8, DecodeTokens: 8, GPUFrom: 2700 * us, GPUTo: 2800 * us, Busy: 100 * us, Kernels: 1},
 	} {
 		s := a.Steps[i]
@@ -185,15 +185,16 @@ func TestWithoutADevice(t *testing.T) {
 
 // TestOtherEngines have kernels of vLLM, and not its flags.
 func TestOtherEngines(t *testing.T) {
-	for note, want := range map[string]bool{
-		"": true, "gpu_model_runner: preprocess": true, "[Executor] _forward_step 3: 0 ctx reqs, 8 gen reqs": false, "sglang/srt/managers/scheduler.py(700): run_batch": false,
+	for note, want := range map[string]Workload{
+		"": Model, "gpu_model_runner: preprocess": VLLM, "[Executor] _forward_step 3: 0 ctx reqs, 8 gen reqs": TensorRTLLM,
+		"sglang/srt/managers/scheduler.py(700): run_batch": SGLang, "transformers/generation/utils.py(2000): generate": LLM,
 	} {
 		m := newMade()
 		m.call(Annotation, note, 0, 50, 0)
 		m.launched("void vllm::rms_norm_kernel<c10::BFloat16>", 10, 20, 5)
 		a, _ := m.device(t)
-		if a.VLLM != want {
-			t.Errorf("%q: vLLM %v", note, a.VLLM)
+		if a.Workload != want {
+			t.Errorf("%q: %s, want %s", note, a.Workload, want)
 		}
 	}
 }

@@ -76,6 +76,9 @@ type sweep struct {
 	step    *Step
 	last    Group // of the activity that began last
 	binSize int64
+
+	lastKind Kind
+	gaps     heap[Gap] // the longest, the shortest of them first
 }
 
 // computing are the groups but communication and copies.
@@ -183,7 +186,10 @@ func (s *sweep) begin(c lane, a *Event) {
 	s.at = max(s.at, a.Start)
 	s.step = step
 	g := s.classify(a, c, l)
-	s.last = g
+	if step != nil {
+		step.Count[g]++
+	}
+	s.last, s.lastKind = g, c.kind
 	end := a.Start + a.Dur
 	if step != nil {
 		if !step.begunOnDevice {
@@ -202,10 +208,21 @@ func (s *sweep) begin(c lane, a *Event) {
 // classify says what an activity is for, and counts it.
 func (s *sweep) classify(a *Event, c lane, l *launch) Group {
 	d := s.d
-	g := Copies
+	g, m := Copies, &s.info[a.Name]
 	if c.kind == Kernel {
-		if g = s.info[a.Name].group; l != nil && l.gives != Groups && hasVagueName(g) {
+		g = m.Group
+		switch {
+		case l == nil || !m.How:
+		case l.gives != Groups:
 			g = l.gives
+		case g == Other && l.hint != Groups:
+			g = l.hint
+		}
+		if g == Sampling && m.How && !s.Workload.Samples() && (l == nil || l.gives != Sampling) {
+			g = Elementwise // sorting, and random numbers
+		}
+		if g == Attention && m.How {
+			d.Unfused += a.Dur
 		}
 	}
 	t := &d.Group[g]
@@ -218,7 +235,7 @@ func (s *sweep) classify(a *Event, c lane, l *launch) Group {
 	}
 	if c.kind == Kernel {
 		d.Runs++
-		if s.info[a.Name].whole {
+		if m.whole {
 			d.WholeGraph++
 		}
 		if a.Dur < small {
@@ -251,6 +268,7 @@ const maxWaits = 1 << 14
 type kernelSum struct {
 	count, graph int
 	sum, max     int64
+	squares      float64 // of seconds
 	op           uint32
 }
 
@@ -264,6 +282,7 @@ func (z *analyzer) tally(a *Event, g Group, graph bool, l *launch) {
 	k.count++
 	k.sum += a.Dur
 	k.max = max(k.max, a.Dur)
+	k.squares += float64(a.Dur) / 1e9 * float64(a.Dur) / 1e9
 	if graph {
 		k.graph++
 	}
@@ -271,61 +290,6 @@ func (z *analyzer) tally(a *Event, g Group, graph bool, l *launch) {
 		k.op = l.op
 		z.work(a, g, l)
 	}
-}
-
-// gap judges a time in which the device did nothing, before an activity.
-func (s *sweep) gap(a *Event, c lane, l *launch, step *Step) {
-	d := s.d
-	from, to := s.at, a.Start
-	if to-from > d.LongestGap {
-		d.LongestGap, d.longestAt = to-from, from
-	}
-	if step != nil {
-		step.Idle += to - from
-	}
-	switch {
-	case l == nil:
-		d.Idle[NotRecorded] += to - from
-	case l.start > from:
-		// The host had not launched it when the device became idle.
-		late := min(l.start, to)
-		nothing := int64(0)
-		if step == nil || step.DecodeRequests == 0 {
-			nothing = s.hostIdle(c.process, from, late)
-		}
-		d.Idle[NothingToDo] += nothing
-		d.Idle[HostLate] += late - from - nothing
-		d.Idle[LaunchGap] += to - late
-		if step != nil {
-			step.HostLate += late - from - nothing
-		}
-	case to-from <= shortGap:
-		d.Idle[LaunchGap] += to - from
-	case s.last == Communication || c.kind == Kernel && s.info[a.Name].group == Communication:
-		d.Idle[CommWait] += to - from
-	case s.last == Copies || c.kind != Kernel:
-		d.Idle[CopyWait] += to - from
-	default:
-		d.Idle[Dependency] += to - from
-	}
-}
-
-// hostIdle is how much of a time the host had nothing to launch. It is not asked before a
-// step that goes on with requests: those were there to be computed. The host waited in Python, as
-// far as functions were recorded, or else nothing of it was recorded for a while.
-func (s *sweep) hostIdle(h *host, from, to int64) int64 {
-	free := to - from - covered(h.busy, from, to)
-	if free <= 0 {
-		return 0
-	}
-	waited := min(free, covered(h.idle, from, to))
-	if waited > 0 {
-		return waited
-	}
-	if free < quiet {
-		return 0
-	}
-	return free
 }
 
 // devices goes through what the devices did.
@@ -350,6 +314,7 @@ func (z *analyzer) device(id int, streams []*Stream) *Device {
 	d := &Device{ID: id, Name: z.Timeline.GPUs[id].Name, Bins: make([]Bin, bins)}
 	s := &sweep{analyzer: z, d: d, sms: uint64(max(z.Timeline.GPUs[id].SMs, 0))}
 	s.active.before = func(a, b *running) bool { return a.end < b.end }
+	s.gaps.before = func(a, b *Gap) bool { return a.Time < b.Time }
 	var logs []*Log
 	var lanes []lane
 	first, last := int64(math.MaxInt64), int64(math.MinInt64)
@@ -370,15 +335,21 @@ func (z *analyzer) device(id int, streams []*Stream) *Device {
 		s.begin(lanes[i], e)
 	}
 	s.advance(math.MaxInt64)
+	s.finishGaps()
 	return d
 }
 
 // finish puts the results in order.
 func (z *analyzer) finish() {
+	for i := range z.Steps {
+		if a, b := &z.Steps[i], &z.Steps[min(i+1, len(z.Steps)-1)]; a.Period > 0 && a.begunOnDevice && b.GPUFrom > a.GPUFrom {
+			a.Period = b.GPUFrom - a.GPUFrom
+		}
+	}
 	for key, k := range z.kernels {
 		name := z.Timeline.Names.Text[key>>8]
 		z.Kernels = append(z.Kernels, KernelStat{
-			Name: name, Short: shortenName(name), Group: Group(key & 0xff), Count: k.count, Sum: k.sum, Max: k.max, Graph: k.graph, Operator: z.Timeline.Names.Text[k.op],
+			Name: name, Short: shortenName(name), Group: Group(key & 0xff), Count: k.count, Sum: k.sum, Max: k.max, Squares: k.squares, Graph: k.graph, Operator: z.Timeline.Names.Text[k.op],
 		})
 	}
 	slices.SortFunc(z.Kernels, func(a, b KernelStat) int {

@@ -3,6 +3,7 @@ package profile
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -17,42 +18,65 @@ import (
 // A Change is what became of one quantity between two profiles, in seconds for each unit
 // of work.
 type Change struct {
-	Name          string
-	Before, After float64
-	P             float64 // that steps alike would differ so; NaN is not known
+	Name                        string
+	Before, After               float64
+	P                           float64 // that steps alike would differ so; NaN is not known
+	LaunchesBefore, LaunchesNow float64 // for each unit, where it is kernels
+	Named                       bool    // it changed, not by chance, and enough to be told
 }
 
 // Growth is the relative change; +Inf where there was nothing before.
-func (c Change) Growth() float64 {
+func (c Change) Growth() float64 { return growth(c.Before, c.After) }
+
+func growth(before, after float64) float64 {
 	switch {
-	case c.Before == c.After:
+	case before == after:
 		return 0
-	case c.Before == 0:
+	case before == 0:
 		return math.Inf(1)
 	}
-	return c.After/c.Before - 1
+	return after/before - 1
+}
+
+// MeanGrowth is how much longer or shorter one launch became.
+func (c Change) MeanGrowth() float64 {
+	if c.LaunchesBefore == 0 || c.LaunchesNow == 0 {
+		return 0
+	}
+	return growth(c.Before/c.LaunchesBefore, c.After/c.LaunchesNow)
 }
 
 // Significant reports whether chance hardly explains the change. Where nothing is known of
 // chance it is believed.
 func (c Change) Significant() bool { return math.IsNaN(c.P) || c.P < significance }
 
-// significance is how unlikely a difference must be.
-const significance = 0.01
+const (
+	// significance is how unlikely a difference must be.
+	significance = 0.01
+	// surely is how unlikely one of the many parts must be.
+	surely = 1e-3
+	// A part is told where it changed by these shares of itself, and of the unit of work: kernels by less than
+	// idleness, which differs from run to run.
+	ownKernels, unitKernels = 0.02, 0.002
+	ownIdle, unitIdle       = 0.1, 0.01
+	// launchesMore is by which share the number of launches of a unit differs where chance does not decide it.
+	launchesMore = 0.02
+)
 
 // A Diff compares two profiles.
 type Diff struct {
 	Per          string // what a unit of work is: "decode step", "step", "trace"
 	Before       int    // units
 	After        int
-	Total        Change // of a unit
+	Period       Change // from one unit to the next; zero where it is not known
+	Total        Change // of a unit, from its first activity to its last
 	Token        *Change
 	Groups       []Change
 	Idle         []Change
 	Kernels      []Change // the largest changes first
 	Tested       bool
-	Caveats      []string
-	BeforeTokens float64 // mean of a unit
+	Caveats      []string // what else differs: to be said first
+	BeforeTokens float64  // mean of a unit
 	AfterTokens  float64
 	OtherBatches bool // they differ: then the time for each token counts
 }
@@ -68,57 +92,134 @@ func Compare(before, after *Profile) *Diff {
 			break
 		}
 	}
-	d := &Diff{Per: per}
+	d := &Diff{Per: per, Caveats: otherwise(before, after)}
 	x, y := sampled(before, phase), sampled(after, phase)
 	if len(x) == 0 || len(y) == 0 {
-		d.Per = "trace"
-		d.Before, d.After = 1, 1
-		d.Total = Change{"wall time", before.Seconds(), after.Seconds(), math.NaN()}
+		d.Per, x, y = "trace", []*Step{whole(before)}, []*Step{whole(after)}
 		if before.Devices == 0 || after.Devices == 0 {
 			d.Caveats = append(d.Caveats, "one of the traces has no GPU: nothing of it can be compared but steps")
 		}
 		d.Caveats = append(d.Caveats, "steps are not told apart in both traces: whole traces are compared, and nothing says how much of the difference is chance or more work")
-		d.groups(func(p *Profile, g Group) []float64 {
-			return []float64{float64(p.Group[g].Time) / 1e9 / float64(max(p.Devices, 1))}
-		},
-			func(p *Profile, c Cause) []float64 {
-				return []float64{float64(p.Idle[c]) / 1e9 / float64(max(p.Devices, 1))}
-			}, before, after)
-		d.kernels(before, after, 1/float64(max(before.Devices, 1)), 1/float64(max(after.Devices, 1)))
-		return d
 	}
 	d.Before, d.After, d.Tested = len(x), len(y), len(x) >= 3 && len(y) >= 3
-	of := func(list []*Step, f func(*Step) int64) []float64 {
-		out := make([]float64, len(list))
-		for i, s := range list {
-			out[i] = float64(f(s)) / 1e9
-		}
-		return out
-	}
-	pick := func(p *Profile) []*Step {
-		if p == before {
-			return x
-		}
-		return y
-	}
-	d.Total = change("time", of(x, (*Step).Time), of(y, (*Step).Time))
-	if a, b := tokens(x), tokens(y); a > 0 && b > 0 {
-		d.BeforeTokens, d.AfterTokens = a/float64(len(x)), b/float64(len(y))
-		d.Token = &Change{"time per token", d.Total.Before * float64(len(x)) / a, d.Total.After * float64(len(y)) / b, d.Total.P}
-		if r := d.AfterTokens / d.BeforeTokens; r > 1.05 || r < 0.95 {
-			d.OtherBatches = true
-			d.Caveats = append(d.Caveats, "the batches differ, so that the time for each token counts")
-		}
-	}
-	d.groups(func(p *Profile, g Group) []float64 { return of(pick(p), func(s *Step) int64 { return s.Group[g] }) }, nil, before, after)
-	idle := change("idle", of(x, func(s *Step) int64 { return s.Idle }), of(y, func(s *Step) int64 { return s.Idle }))
-	late := change("idle: host late", of(x, func(s *Step) int64 { return s.HostLate }), of(y, func(s *Step) int64 { return s.HostLate }))
-	d.Idle = []Change{idle, late}
-	d.kernels(before, after, 1/float64(max(before.Steps[Unknown].Count, 1)), 1/float64(max(after.Steps[Unknown].Count, 1)))
-	if !d.Tested {
+	if !d.Tested && d.Per != "trace" {
 		d.Caveats = append(d.Caveats, "fewer than three steps: nothing says how much of the difference is chance")
 	}
+	between := func(name string, f func(*Step) float64) Change { return change(name, of(x, f), of(y, f)) }
+	d.Total = between("time", func(s *Step) float64 { return float64(s.Time()) / 1e9 })
+	last := func(s *Step) bool { return s.Period == 0 }
+	d.Period = change("period", of(slices.DeleteFunc(slices.Clone(x), last), (*Step).period), of(slices.DeleteFunc(slices.Clone(y), last), (*Step).period))
+	if a, b := tokens(x), tokens(y); a > 0 && b > 0 {
+		d.BeforeTokens, d.AfterTokens = a/float64(len(x)), b/float64(len(y))
+		u := d.judged()
+		d.Token = &Change{Name: "time per token", Before: u.Before / d.BeforeTokens, After: u.After / d.AfterTokens, P: u.P}
+		if r := d.AfterTokens / d.BeforeTokens; r > 1.05 || r < 0.95 {
+			d.OtherBatches = true
+			d.Caveats = append(d.Caveats, fmt.Sprintf("the batches differ, %.4g and %.4g tokens a step, so that the time for each token counts", d.BeforeTokens, d.AfterTokens))
+		}
+	}
+	unit := max(d.Period.Before, d.Total.Before)
+	for g := range Groups {
+		c := between(g.String(), func(s *Step) float64 { return float64(s.Group[g]) / 1e9 })
+		c.LaunchesBefore, c.LaunchesNow = stat.Mean(of(x, func(s *Step) float64 { return float64(s.Count[g]) }), nil), stat.Mean(of(y, func(s *Step) float64 { return float64(s.Count[g]) }), nil)
+		if c.Before > 0 || c.After > 0 {
+			d.Groups = append(d.Groups, c.named(unit, ownKernels, unitKernels))
+		}
+	}
+	for k := range Causes {
+		name, also := k.String(), k
+		switch k {
+		case HostLate:
+			name, also = "host", HostWork // which of them a gap is, its length decides
+		case HostWork:
+			continue
+		}
+		idle := func(s *Step) float64 {
+			t := s.Causes[k]
+			if also != k {
+				t += s.Causes[also]
+			}
+			return float64(t) / 1e9
+		}
+		if c := between("idle: "+name, idle); c.Before > 0 || c.After > 0 {
+			d.Idle = append(d.Idle, c.named(unit, ownIdle, unitIdle))
+		}
+	}
+	d.kernels(before, after, unit)
 	return d
+}
+
+// named decides whether a change is told.
+func (c Change) named(unit, own, ofUnit float64) Change {
+	more := math.Abs(growth(c.LaunchesBefore, c.LaunchesNow)) > launchesMore
+	c.Named = (c.P < surely || math.IsNaN(c.P) || more) && math.Abs(c.After-c.Before) > max(own*c.Before, ofUnit*unit)
+	return c
+}
+
+// otherwise says what of two profiles is not comparable.
+func otherwise(before, after *Profile) (out []string) {
+	differ := func(what string, a, b any) {
+		if a != b && a != "" && b != "" {
+			out = append(out, fmt.Sprintf("%s: %v before, %v after", what, a, b))
+		}
+	}
+	differ("other hardware", before.gpu(), after.gpu())
+	differ("another number of GPUs", before.Devices, after.Devices)
+	differ("another kind of program", before.Workload, after.Workload)
+	differ("steps are told apart in other ways", before.StepsBy, after.StepsBy)
+	shapes := func(p *Profile) map[string]bool {
+		m := map[string]bool{}
+		for _, r := range p.Roofline {
+			m[r.Operator+" "+r.Dims] = true
+		}
+		return m
+	}
+	a, b := shapes(before), shapes(after)
+	lacks := func(a, b map[string]bool) (n int) {
+		for s := range a {
+			if !b[s] {
+				n++
+			}
+		}
+		return n
+	}
+	if n, m := lacks(a, b), lacks(b, a); len(a) > 0 && len(b) > 0 && n+m > 0 {
+		out = append(out, fmt.Sprintf("other shapes: %d of %d only before, %d of %d only after", n, len(a), m, len(b)))
+	}
+	return out
+}
+
+// gpu is the name of a profile's GPU.
+func (p *Profile) gpu() string {
+	for _, a := range p.Ranks {
+		for _, d := range a.Devices {
+			return d.Name
+		}
+	}
+	return ""
+}
+
+// whole is a profile as one step, of the mean of its devices.
+func whole(p *Profile) *Step {
+	n := int64(max(p.Devices, 1))
+	s := &Step{GPUTo: p.Wall / n}
+	for g := range p.Group {
+		s.Group[g], s.Count[g] = p.Group[g].Time/n, int32(min(int64(p.Group[g].Count)/n, math.MaxInt32)) //nolint:gosec // bounded
+	}
+	for c := range p.Idle {
+		s.Causes[c] = float32(p.Idle[c] / n)
+	}
+	return s
+}
+
+func (s *Step) period() float64 { return float64(s.Period) / 1e9 }
+
+func of(list []*Step, f func(*Step) float64) []float64 {
+	out := make([]float64, len(list))
+	for i, s := range list {
+		out[i] = f(s)
+	}
+	return out
 }
 
 func sampled(p *Profile, phase Phase) []*Step {
@@ -141,64 +242,76 @@ func tokens(list []*Step) float64 {
 	return n
 }
 
-func (d *Diff) groups(of func(*Profile, Group) []float64, idle func(*Profile, Cause) []float64, before, after *Profile) {
-	for g := range Groups {
-		if c := change(g.String(), of(before, g), of(after, g)); c.Before > 0 || c.After > 0 {
-			d.Groups = append(d.Groups, c)
+// kernels compares kernels by their names, each for a unit: a step of any phase, or the trace of a device.
+func (d *Diff) kernels(before, after *Profile, unit float64) {
+	type both struct{ count, sum, squares [2]float64 }
+	all, units := map[string]*both{}, [2]float64{}
+	for i, p := range []*Profile{before, after} {
+		units[i] = float64(max(p.Steps[Unknown].Count, 1))
+		if d.Per == "trace" {
+			units[i] = float64(max(p.Devices, 1))
 		}
-	}
-	if idle == nil {
-		return
-	}
-	for c := range Causes {
-		if x := change("idle: "+c.String(), idle(before, c), idle(after, c)); x.Before > 0 || x.After > 0 {
-			d.Idle = append(d.Idle, x)
-		}
-	}
-}
-
-// kernels compares the sums of kernels by their names, each for a unit.
-func (d *Diff) kernels(before, after *Profile, perBefore, perAfter float64) {
-	sums := map[string]*Change{}
-	add := func(p *Profile, per float64, to func(*Change) *float64) {
-		for i := range p.Kernels {
-			k := &p.Kernels[i]
-			c := sums[k.Short]
-			if c == nil {
-				c = &Change{Name: k.Short, P: math.NaN()}
-				sums[k.Short] = c
+		for k := range p.Kernels {
+			k := &p.Kernels[k]
+			b := all[k.Short]
+			if b == nil {
+				b = &both{}
+				all[k.Short] = b
 			}
-			*to(c) += float64(k.Sum) / 1e9 * per
+			b.count[i] += float64(k.Count)
+			b.sum[i] += float64(k.Sum) / 1e9
+			b.squares[i] += k.Squares
 		}
 	}
-	add(before, perBefore, func(c *Change) *float64 { return &c.Before })
-	add(after, perAfter, func(c *Change) *float64 { return &c.After })
-	for _, c := range sums {
-		d.Kernels = append(d.Kernels, *c)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		b := all[name]
+		c := Change{Name: name, Before: b.sum[0] / units[0], After: b.sum[1] / units[1], LaunchesBefore: b.count[0] / units[0], LaunchesNow: b.count[1] / units[1], P: 1}
+		if b.count[0] >= 3 && b.count[1] >= 3 {
+			mean := [2]float64{b.sum[0] / b.count[0], b.sum[1] / b.count[1]}
+			c.P = welch(mean, [2]float64{b.squares[0]/b.count[0] - mean[0]*mean[0], b.squares[1]/b.count[1] - mean[1]*mean[1]}, b.count)
+		}
+		d.Kernels = append(d.Kernels, c.named(unit, ownKernels, unitKernels))
 	}
-	slices.SortFunc(d.Kernels, func(a, b Change) int {
-		return cmp.Or(cmp.Compare(math.Abs(b.After-b.Before), math.Abs(a.After-a.Before)), cmp.Compare(a.Name, b.Name))
+	slices.SortStableFunc(d.Kernels, func(a, b Change) int {
+		return cmp.Compare(math.Abs(b.After-b.Before), math.Abs(a.After-a.Before))
 	})
 }
 
 // change compares samples by Welch's t-test.
 func change(name string, before, after []float64) Change {
-	c := Change{Name: name, P: math.NaN(), Before: stat.Mean(before, nil), After: stat.Mean(after, nil)}
-	if len(before) < 3 || len(after) < 3 {
+	c := Change{Name: name, P: math.NaN()}
+	if len(before) == 0 || len(after) == 0 {
 		return c
 	}
-	a, b := stat.Variance(before, nil)/float64(len(before)), stat.Variance(after, nil)/float64(len(after))
-	if a+b == 0 {
-		c.P = 1
-		if c.Before != c.After {
-			c.P = 0
-		}
-		return c
+	c.Before, c.After = stat.Mean(before, nil), stat.Mean(after, nil)
+	if len(before) >= 3 && len(after) >= 3 {
+		c.P = welch([2]float64{c.Before, c.After}, [2]float64{stat.Variance(before, nil), stat.Variance(after, nil)}, [2]float64{float64(len(before)), float64(len(after))})
 	}
-	t := (c.After - c.Before) / math.Sqrt(a+b)
-	freedom := (a + b) * (a + b) / (a*a/float64(len(before)-1) + b*b/float64(len(after)-1))
-	c.P = 2 * distuv.StudentsT{Mu: 0, Sigma: 1, Nu: freedom}.CDF(-math.Abs(t))
 	return c
+}
+
+// welch is how likely samples alike have such means.
+func welch(mean, variance, n [2]float64) float64 {
+	a, b := max(variance[0], 0)/n[0], max(variance[1], 0)/n[1]
+	if a+b == 0 {
+		if mean[0] != mean[1] {
+			return 0
+		}
+		return 1
+	}
+	t := (mean[1] - mean[0]) / math.Sqrt(a+b)
+	freedom := (a + b) * (a + b) / (a*a/(n[0]-1) + b*b/(n[1]-1))
+	return 2 * distuv.StudentsT{Mu: 0, Sigma: 1, Nu: freedom}.CDF(-math.Abs(t))
+}
+
+// judged is the change of a unit that counts: from one to the next or, where that is not known or not
+// longer, and the unit itself takes longer, of the unit.
+func (d *Diff) judged() Change {
+	p, t := d.Period, d.Total
+	if p.Before == 0 || !(p.Growth() > 0 && p.Significant()) && t.Growth() > 0 && t.Significant() && !(p.Growth() < -launchesMore && p.Significant()) {
+		return t
+	}
+	return p
 }
 
 // Judged is the change that counts: of a unit of work or, where the batches differ, of a token.
@@ -206,7 +319,7 @@ func (d *Diff) Judged() Change {
 	if d.Token != nil && d.OtherBatches {
 		return *d.Token
 	}
-	return d.Total
+	return d.judged()
 }
 
 // Worse reports whether the work takes longer than before by more than a share, and not by

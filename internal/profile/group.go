@@ -2,8 +2,10 @@ package profile
 
 import (
 	_ "embed"
+	"encoding/csv"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // A Group is what a kernel is for.
@@ -30,8 +32,8 @@ const (
 )
 
 var groupNames = [Groups]string{
-	"attention", "GEMM", "MoE", "normalisation", "activation", "rotary embedding", "KV cache", "quantisation", "sampling", "embedding",
-	"convolution", "elementwise", "other", "communication", "copies",
+	"attention", "GEMM", "MoE", "normalisation", "activation", "rotary embedding", "KV cache", "quantisation",
+	"sampling", "embedding", "convolution", "elementwise", "other", "communication", "copies",
 }
 
 func (g Group) String() string {
@@ -41,93 +43,149 @@ func (g Group) String() string {
 	return "unknown"
 }
 
-// Rule says that a name with one of the words belongs to a group. A word after ^ is one
-// that the name begins with.
-type Rule struct {
-	Group Group
-	Words []string // in lower case
-}
-
-//go:embed groups.txt
-var groupsText string
-
-// Rules is the table by which names of kernels and operators are told apart (groups.txt): the
-// first rule with a word that the name holds, in lower case and without underscores and spaces,
-// decides.
-var Rules = readRules(groupsText)
-
-func readRules(text string) (rules []Rule) {
-	for line := range strings.Lines(text) {
-		switch words := strings.Fields(line); {
-		case len(words) == 0 || words[0] == "#":
-		case line[0] == ' ':
-			last := &rules[len(rules)-1]
-			last.Words = append(last.Words, words...)
-		default:
-			g := slices.Index(groupNames[:], strings.TrimSpace(line))
-			rules = append(rules, Rule{Group: Group(g)}) //nolint:gosec // TestRules knows the groups of the table
-		}
-	}
-	return rules
-}
-
-var squeeze = strings.NewReplacer("_", "", " ", "")
-
-// GroupOf says what a kernel or an operator is for, from its name.
-func GroupOf(name string) Group {
-	if len(name) > 400 {
-		name = name[:400] // of a C++ template the rest is types
-	}
-	n := squeeze.Replace(strings.ToLower(strings.TrimPrefix(name, "void ")))
-	best := len(Rules)
-	for i := range len(n) {
-		for _, w := range words[n[i]] {
-			if w.rule < best && (i == 0 || !w.first) && strings.HasPrefix(n[i:], w.text) {
-				best = w.rule
-			}
-		}
-	}
-	if best < len(Rules) {
-		return Rules[best].Group
+// GroupNamed returns a group by its name; Other is the group of none.
+func GroupNamed(name string) Group {
+	if i := slices.Index(groupNames[:], name); i >= 0 {
+		return Group(i) //nolint:gosec // one of the groups
 	}
 	return Other
 }
+
+// A Meaning is what a name says of a kernel or an operator.
+type Meaning struct {
+	Group   Group
+	How     bool   // it says how it computes, not what for: what launched it tells more
+	Library string // whose it is; "" is unknown
+}
+
+//go:embed kernels.csv
+var kernelsText string
+
+// rule is a row of kernels.csv.
+type rule struct {
+	Meaning
+	words  []string
+	source string
+}
+
+// rules is the table kernels.csv, whose head says what its columns mean.
+var rules = sync.OnceValue(func() (out []rule) {
+	r := csv.NewReader(strings.NewReader(kernelsText))
+	r.Comment = '#'
+	rows, err := r.ReadAll()
+	if err != nil {
+		panic(err) // the table is part of the program, and a test reads it
+	}
+	for _, row := range rows[1:] {
+		m := Meaning{Groups, row[3] == "how", row[1]}
+		if i := slices.Index(groupNames[:], row[2]); i >= 0 {
+			m.Group = Group(i) //nolint:gosec // one of the groups
+		}
+		out = append(out, rule{m, strings.Fields(row[0]), row[4]})
+	}
+	return out
+})
 
 // word is one of a rule.
 type word struct {
 	text  string
 	rule  int
 	first bool // a name begins with it
+	open  bool // it may go on
 }
 
 // words are those of all rules, by their first letter.
-var words = func() (table [256][]word) {
-	for i, r := range Rules {
-		for _, w := range r.Words {
+var words = sync.OnceValue(func() (table *[256][]word) {
+	table = new([256][]word)
+	for i, r := range rules() {
+		for _, w := range r.words {
 			text, first := strings.CutPrefix(w, "^")
-			table[text[0]] = append(table[text[0]], word{text, i, first})
+			text, open := strings.CutSuffix(text, "*")
+			table[text[0]] = append(table[text[0]], word{text, i, first, open})
 		}
 	}
 	return table
-}()
+})
 
-// hasVagueName reports whether a kernel's name says how it computes and not what for: what
-// launched it may tell more.
-func hasVagueName(g Group) bool {
-	return g == Elementwise || g == Other || g == GEMM || g == Embedding || g == Sampling
+// sort of a byte in a name, by which its words are told apart.
+func sortOf(c byte) byte {
+	switch {
+	case c >= 'a' && c <= 'z':
+		return 'a'
+	case c >= 'A' && c <= 'Z':
+		return 'A'
+	case c >= '0' && c <= '9':
+		return '0'
+	}
+	return c
 }
 
-// purpose is a group that an operator gives to the kernels below it, or false: only
-// those that say what for. What autograd does around an operator adds gradients up.
-func purpose(operator string) (Group, bool) {
-	if strings.HasPrefix(operator, "autograd::engine") {
-		return Other, false
+// squeeze returns a name in lower case without underscores and spaces, and where its words
+// begin: behind a separator, at a capital behind a small letter, at the last of several
+// capitals, between letters and digits.
+func squeeze(name string) (text []byte, begins []bool) {
+	last := byte('_')
+	for i := range len(name) {
+		c := name[i]
+		s := sortOf(c)
+		if c == '_' || c == ' ' {
+			last = '_'
+			continue
+		}
+		begin := s != last
+		switch {
+		case s == 'a' && last == 'A':
+			begin = false
+			if n := len(begins); n > 0 && i > 1 && sortOf(name[i-2]) == 'A' {
+				begins[n-1] = true
+			}
+		case s != 'a' && s != 'A' && s != '0':
+			begin = true
+		}
+		if s == 'A' {
+			c += 'a' - 'A'
+		}
+		text, begins, last = append(text, c), append(begins, begin), s
 	}
-	switch g := GroupOf(operator); g {
-	case Attention, MoE, Norm, Rotary, KVCache, Quantisation, Sampling, Activation, Convolution:
-		return g, true
+	return text, append(begins, true)
+}
+
+// MeaningOf says what a kernel or an operator is for, from its name.
+func MeaningOf(name string) Meaning {
+	if len(name) > 400 {
+		name = name[:400] // of a C++ template the rest is types
 	}
-	return Other, false
+	text, begins := squeeze(strings.TrimPrefix(name, "void "))
+	rules, words := rules(), words()
+	group, library := len(rules), len(rules)
+	// Inductor names what it fuses into one pointwise kernel after all operators around it.
+	fused := strings.HasPrefix(name, "triton_") && strings.Contains(name, "_fused_") && !strings.HasPrefix(name, "triton_tem")
+	for i := range text {
+		if !begins[i] {
+			continue
+		}
+		for _, w := range words[text[i]] {
+			end := i + len(w.text)
+			if w.rule >= group && w.rule >= library || i > 0 && w.first || end > len(text) ||
+				!w.open && !begins[end] || string(text[i:end]) != w.text {
+				continue
+			}
+			if g := rules[w.rule].Group; g != Groups && (!fused || g == Norm || g == Activation || g == Elementwise) {
+				group = min(group, w.rule)
+			}
+			if rules[w.rule].Library != "" {
+				library = min(library, w.rule)
+			}
+		}
+	}
+	m := Meaning{Group: Other, How: true}
+	if group < len(rules) {
+		m = rules[group].Meaning
+	}
+	if library < len(rules) {
+		m.Library = rules[library].Library
+	}
+	return m
 }
 
 // shortenName shortens a kernel's name to what tells it apart: without its arguments, and
@@ -178,4 +236,17 @@ func inner(s string) string {
 		return head + "<" + word + ">"
 	}
 	return head
+}
+
+// purpose is what an operator or a function gives to the kernels below it: gives to those whose
+// names say only how they compute, hint to those whose names say nothing; Groups is none. What
+// autograd does around an operator adds gradients up.
+func (m Meaning) purpose(name string) (gives, hint Group) {
+	if m.How || m.Group == Other || strings.HasPrefix(name, "autograd::engine") {
+		return Groups, Groups
+	}
+	if m.Group == Communication || m.Group == Copies || m.Group == Elementwise {
+		return Groups, m.Group
+	}
+	return m.Group, m.Group
 }

@@ -232,7 +232,6 @@ var names = map[Group]string{
 		_topk_topp_kernel
 		void at::native::sbtopk::gatherTopK<float, unsigned int, 2, false>
 		void at_cuda_detail::cub::DeviceRadixSortOnesweepKernel<at_cuda_detail::cub::DeviceRadixSortPolicy>
-		void at::native::(anonymous namespace)::cunn_SoftMaxForward<4, float, float, float>
 		void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::ArgMaxOps<float>>>
 		void at::native::tensor_kernel_scan_innermost_dim<float, std::plus<float>>
 		void vllm::apply_repetition_penalties_kernel<float>
@@ -255,6 +254,7 @@ var names = map[Group]string{
 		void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda>>
 		void at::native::(anonymous namespace)::CatArrayBatchedCopy<at::native::OpaqueType<2u>>
 		triton_poi_fused_0
+		void at::native::(anonymous namespace)::cunn_SoftMaxForward<4, float, float, float>
 		_compute_slot_mapping_kernel
 		void at_cuda_detail::cub::DeviceSelectSweepKernel<at_cuda_detail::cub::DispatchSelectIf>
 		_prepare_pos_seq_lens_kernel
@@ -272,27 +272,27 @@ func TestGroupOf(t *testing.T) {
 	for want, list := range names {
 		for name := range strings.SplitSeq(strings.TrimSpace(list), "\n") {
 			name = strings.TrimSpace(name)
-			if got := GroupOf(name); got != want {
+			if got := MeaningOf(name).Group; got != want {
 				t.Errorf("%s: %s, want %s", name, got, want)
 			}
 		}
 	}
-	if got := GroupOf(""); got != Other {
+	if got := MeaningOf("").Group; got != Other {
 		t.Errorf("no name: %s", got)
 	}
 }
 
-// TestRules holds the table to its form: what GroupOf compares has no capitals, underscores
-// or spaces.
+// TestRules holds the table to its form: words have no capitals, underscores or spaces, and
+// every row has a source.
 func TestRules(t *testing.T) {
-	for _, r := range Rules {
-		if r.Group >= Groups {
-			t.Errorf("groups.txt names a group that there is not, before %q", r.Words)
-		}
-		for _, w := range r.Words {
-			if w != squeeze.Replace(strings.ToLower(w)) || len(strings.TrimPrefix(w, "^")) < 3 {
+	for _, r := range rules() {
+		for _, w := range r.words {
+			if w != strings.ToLower(strings.ReplaceAll(w, "_", "")) || len(strings.Trim(w, "^*")) < 2 {
 				t.Errorf("%s: %q", r.Group, w)
 			}
+		}
+		if len(r.words) == 0 || r.source == "" || r.Group == Groups && r.Library == "" {
+			t.Errorf("%+v", r)
 		}
 	}
 }

@@ -204,10 +204,10 @@ func (l *Log) sort() {
 	}
 }
 
-// dropAfter drops the events that begin after a time.
-func (l *Log) dropAfter(until int64) {
+// keep drops the events of which keep reports false.
+func (l *Log) keep(keep func(*Event) bool) {
 	for e := range l.drain() {
-		if e.Start <= until {
+		if keep(e) {
 			l.add(*e)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/sixty-dev/sixty/internal/base/stat"
 )
@@ -14,11 +15,14 @@ import (
 type Profile struct {
 	Ranks     []*Analysis
 	Devices   int
-	Work                        // of all devices, each counted
-	Kernels   []KernelStat      // the heaviest first
-	HostOnly  bool              // operators were recorded, and no device
-	VLLM      bool              // of a server of vLLM
+	Work                   // of all devices, each counted
+	Kernels   []KernelStat // the heaviest first
+	HostOnly  bool         // operators were recorded, and no device
+	Workload  Workload
 	Quantised bool              // the products' weights have 8 bits or fewer
+	Cut       bool              // a file ends in the middle
+	Before    int64             // nanoseconds that were recorded before a device's first activity, the mean of all
+	After     int64             // and behind its last
 	Steps     [Phases]StepTimes // by phase; all of them under Unknown
 	StepsBy   string
 	Tokens    int64
@@ -56,6 +60,8 @@ type Straggle struct {
 	Share       float64 `json:"share"`      // of the wall time of all devices that is spent waiting for another
 	Last        string  `json:"last"`       // the device that the others wait for most
 	LastShare   float64 `json:"last_share"` // of collectives for which it came last
+	Why         string  `json:"why"`        // what is longer on it; "" is unknown
+	Cause       string  `json:"cause"`      // kernels or host, as Why
 }
 
 // unknownMuch is the share of kernels that no rule knows from which on it is told.
@@ -79,6 +85,7 @@ func Combine(ranks []*Analysis) *Profile {
 	for i, list := range steps {
 		p.Steps[i] = times(list)
 	}
+	p.Before, p.After = p.Before/int64(max(p.Devices, 1)), p.After/int64(max(p.Devices, 1))
 	p.findStragglers()
 	if share := p.OfBusy(p.Group[Other].Time); share > unknownMuch {
 		p.Notes = append(p.Notes, fmt.Sprintf("%.0f %% of the GPU's time is kernels whose names do not say what they are for: --full lists them as other", 100*share))
@@ -91,6 +98,8 @@ func (p *Profile) rank(a *Analysis, kernels map[string]*KernelStat, steps *[Phas
 	for _, d := range a.Devices {
 		p.Devices++
 		p.add(&d.Work)
+		p.Before += max(0, d.From-a.From)
+		p.After += max(0, a.From+a.Span-d.From-d.Wall)
 	}
 	for i := range a.Kernels {
 		k := a.Kernels[i]
@@ -99,6 +108,7 @@ func (p *Profile) rank(a *Analysis, kernels map[string]*KernelStat, steps *[Phas
 			o.Count += k.Count
 			o.Sum += k.Sum
 			o.Max = max(o.Max, k.Max)
+			o.Squares += k.Squares
 			o.Graph += k.Graph
 		} else {
 			kernels[key] = &k
@@ -113,12 +123,13 @@ func (p *Profile) rank(a *Analysis, kernels map[string]*KernelStat, steps *[Phas
 		p.Tokens += int64(s.Tokens())
 	}
 	p.HostOnly = p.HostOnly || a.HostOnly
-	p.VLLM = p.VLLM || a.VLLM
+	p.Workload = max(p.Workload, a.Workload)
 	p.Quantised = p.Quantised || a.Quantised
 	p.StepsBy = cmp.Or(p.StepsBy, a.StepsBy)
 	p.Host.Launches += a.Host.Launches
 	p.Host.GraphLaunches += a.Host.GraphLaunches
 	p.Host.LaunchTime += a.Host.LaunchTime
+	p.Host.Captured += a.Host.Captured
 	p.Host.Syncs += a.Host.Syncs
 	p.Host.SyncTime += a.Host.SyncTime
 	p.Host.Threads += a.Host.Threads
@@ -129,6 +140,7 @@ func (p *Profile) rank(a *Analysis, kernels map[string]*KernelStat, steps *[Phas
 		of = a.Name() + ": "
 	}
 	for _, s := range a.Partial {
+		p.Cut = p.Cut || strings.HasPrefix(s, "the file ends")
 		p.Partial = append(p.Partial, of+s)
 	}
 	for _, s := range a.Notes {
@@ -242,16 +254,35 @@ func (p *Profile) findStragglers() {
 	}
 }
 
-// Heaviest is the group that takes the most of the time.
-func (p *Profile) Heaviest() Group {
-	best := Group(0)
-	for g := range Groups {
-		if p.Group[g].Time > p.Group[best].Time {
-			best = g
+// Heaviest is the kernel that takes the most of a group's time, "" where there is none.
+func (p *Profile) Heaviest(g Group) string {
+	for i := range p.Kernels {
+		if p.Kernels[i].Group == g {
+			return p.Kernels[i].Name
 		}
 	}
-	return best
+	return ""
 }
 
 // Seconds is the mean wall time of a device.
 func (p *Profile) Seconds() float64 { return float64(p.Wall) / 1e9 / float64(max(p.Devices, 1)) }
+
+// OfRecorded is the share of what was recorded that lies between a device's first activity and its last.
+func (p *Profile) OfRecorded() float64 {
+	each := p.Wall / int64(max(p.Devices, 1))
+	return portion(each, each+p.Before+p.After)
+}
+
+// LongestGap is the longest gap of a cause that comes back; nil is none of those that are shown.
+func (p *Profile) LongestGap(cause string) (longest *Gap) {
+	for _, a := range p.Ranks {
+		for _, d := range a.Devices {
+			for i := range d.Gaps {
+				if g := &d.Gaps[i]; g.Cause.String() == cause && !g.Once && (longest == nil || g.Time > longest.Time) {
+					longest = g
+				}
+			}
+		}
+	}
+	return longest
+}

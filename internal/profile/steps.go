@@ -26,7 +26,7 @@ func (p Phase) String() string {
 // A Step is one iteration of the engine, or of whatever was profiled.
 type Step struct {
 	Start, Host int64 // on the host
-	Period      int64 // until the next step begins; of the last one 0
+	Period      int64 // until the next step begins, on the device where it has activities; of the last one 0
 	Phase       Phase
 
 	PrefillRequests, PrefillTokens int
@@ -40,6 +40,8 @@ type Step struct {
 	HostLate       int64
 	Exposed        int64 // communication
 	Group          [Groups]int64
+	Count          [Groups]int32   // kernels and copies
+	Causes         [Causes]float32 // nanoseconds of Idle, by cause
 	process        int64
 	thread         int64
 	begunOnDevice  bool
@@ -66,12 +68,13 @@ type batch struct {
 
 // stepWays are the ways to tell steps apart, the best first. A batch's rank is one of them.
 var stepWays = []string{
-	byVLLM:     "vLLM's annotations",
-	byTensorRT: "TensorRT-LLM's annotations",
-	byModel:    "calls of execute_model",
-	byRunner:   "ranges of vLLM's model runner",
-	byRange:    "ranges named after steps",
-	byProfiler: "ProfilerStep annotations",
+	byVLLM:      "annotations of batches",
+	byTensorRT:  "TensorRT-LLM's annotations",
+	byModel:     "calls of execute_model",
+	byRunner:    "ranges of vLLM's model runner",
+	byRange:     "ranges named after steps",
+	byProfiler:  "ProfilerStep annotations",
+	byOptimizer: "steps of the optimizer",
 }
 
 const (
@@ -81,6 +84,7 @@ const (
 	byRunner
 	byRange
 	byProfiler
+	byOptimizer
 )
 
 // stepOf reads what a name says of a step; nil where it is none of a step.
@@ -128,6 +132,8 @@ func stepOf(name string) *batch {
 	switch {
 	case strings.HasPrefix(name, "ProfilerStep#"):
 		return &batch{rank: byProfiler}
+	case strings.HasPrefix(name, "Optimizer.step#"):
+		return &batch{rank: byOptimizer}
 	case name == "gpu_model_runner: preprocess":
 		return &batch{rank: byRunner}
 	case strings.HasSuffix(name, ": execute_model") && (strings.Contains(name, "worker.py") || strings.Contains(name, "model_runner.py")), name == "execute_model":
@@ -198,7 +204,7 @@ func (z *analyzer) steps() {
 	found := map[int64][]Step{}
 	for _, h := range z.Timeline.Threads {
 		var steps []Step
-		for _, class := range []Class{Annotation, Python} {
+		for _, class := range []Class{Annotation, Python, Op} { // of old, annotations were operators
 			if class == Python && best != byModel {
 				continue
 			}

@@ -8,6 +8,7 @@ package profile
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -96,7 +97,10 @@ type Timeline struct {
 	first   int64
 	final   int64
 	began   bool
-	stuck   bool // more than may be held begin at one time
+	stuck   bool           // more than may be held begin at one time
+	starts  map[int64]*int // how many events begin in each period
+	period  int64          // the one in which the last event began
+	count   *int           // of that one
 
 	lastStream *Stream // the streams and threads of neighbouring events are mostly the same
 	lastThread *Thread
@@ -112,6 +116,8 @@ type Dropped struct {
 	Late      int64 // beyond the part of the trace that was kept
 	Lanes     int64 // of more threads and streams than are told apart
 	Oversized int64 // larger than any event is
+	Astray    int64 // at times far away from all others
+	Halves    int64 // that say when something begins or ends, and not both
 }
 
 type streamKey struct {
@@ -133,7 +139,7 @@ const maxLanes = 1 << 14
 func New(source, tool string, limit int) *Timeline {
 	return &Timeline{
 		Source: source, Tool: tool, Rank: -1, Names: newNames(), GPUs: map[int]GPU{}, Memory: map[int]*MemoryLog{},
-		streams: map[streamKey]*Stream{}, threads: map[threadKey]*Thread{}, limit: cmp.Or(limit, DefaultLimit), until: math.MaxInt64,
+		streams: map[streamKey]*Stream{}, threads: map[threadKey]*Thread{}, starts: map[int64]*int{}, limit: cmp.Or(limit, DefaultLimit), until: math.MaxInt64,
 	}
 }
 
@@ -164,7 +170,60 @@ func (t *Timeline) mayHold(start, dur int64) bool {
 		}
 	}
 	t.held++
+	if p := start >> periodBits; p != t.period || t.count == nil {
+		t.period, t.count = p, t.starts[p]
+		if t.count == nil {
+			t.count = new(int)
+			if len(t.starts) < maxLanes {
+				t.starts[p] = t.count
+			}
+		}
+	}
+	*t.count++
 	return true
+}
+
+const (
+	periodBits = 34 // nanoseconds of a period: 17 s
+	farAway    = 35 // periods, ten minutes: how far at least a time is away from all others that is none
+)
+
+// dropAstray leaves out the few events whose times are no times of the trace: the clock of one event may
+// have been read wrongly. The trace is where most events begin, and what lies within ten times its length.
+func (t *Timeline) dropAstray() {
+	periods, total, best := slices.Sorted(maps.Keys(t.starts)), 0, 0
+	for i, p := range periods {
+		total += *t.starts[p]
+		if *t.starts[p] > *t.starts[periods[best]] {
+			best = i
+		}
+	}
+	if total == 0 {
+		return
+	}
+	lo, hi, inside := best, best, *t.starts[periods[best]]
+	for grown := true; grown; {
+		reach := max(farAway, 10*(periods[hi]-periods[lo]+1))
+		if grown = lo > 0 && periods[lo]-periods[lo-1] <= reach; grown {
+			lo--
+			inside += *t.starts[periods[lo]]
+		} else if grown = hi+1 < len(periods) && periods[hi+1]-periods[hi] <= reach; grown {
+			hi++
+			inside += *t.starts[periods[hi]]
+		}
+	}
+	if astray := total - inside; astray > max(3, total/1000) || 10*astray > inside {
+		return // another part of the trace
+	}
+	first, last := periods[lo]<<periodBits, (periods[hi]+1)<<periodBits
+	end := last + max(farAway<<periodBits, last-first)
+	for l := range t.logs {
+		if l.n > 0 && (l.from < first || l.to > end) {
+			before := l.n
+			l.keep(func(e *Event) bool { return e.Start >= first && e.Start < last && e.Start+e.Dur <= end })
+			t.Dropped.Astray += int64(before - l.n)
+		}
+	}
 }
 
 // logs calls yield for the log of every stream and thread.
@@ -192,7 +251,7 @@ func (t *Timeline) halve() {
 	before := int64(0)
 	for l := range t.logs {
 		before += int64(l.n)
-		l.dropAfter(t.until)
+		l.keep(func(e *Event) bool { return e.Start <= t.until })
 		t.held += l.n
 	}
 	t.Dropped.Late += before - int64(t.held)
@@ -303,6 +362,7 @@ func (m *MemoryLog) add(p MemoryPoint) {
 
 // Close ends the reading: it sorts what came out of order, and says what is missing.
 func (t *Timeline) Close() {
+	t.dropAstray()
 	for l := range t.logs {
 		l.sort()
 	}
@@ -322,8 +382,10 @@ func (t *Timeline) Close() {
 	}{
 		{d.Malformed, "passed over, not events"},
 		{d.Oversized, "passed over, larger than any event"},
+		{d.Halves, "passed over, a beginning or an end (ph B, E) in place of both"},
 		{d.Negative, "left out, with a negative duration"},
 		{d.Overflow, "left out, with times beyond 64 bits"},
+		{d.Astray, "left out, with times far away from all others"},
 		{d.Lanes, fmt.Sprintf("left out, of more than %d threads and streams", maxLanes)},
 	} {
 		if x.n > 0 {
@@ -333,7 +395,7 @@ func (t *Timeline) Close() {
 	if t.Names.full {
 		t.Notes = append(t.Notes, fmt.Sprintf("more than %d different names: the rest are told apart no longer", maxNames))
 	}
-	t.streams, t.threads, t.lastStream, t.lastThread = nil, nil, nil, nil
+	t.streams, t.threads, t.starts, t.lastStream, t.lastThread = nil, nil, nil, nil, nil
 	t.Names.close()
 }
 

@@ -98,12 +98,28 @@ func worstParts(a *Analysis) []span {
 	if len(parts) == 0 {
 		from := a.From
 		for _, d := range a.Devices {
-			from = d.longestAt - without/2
+			if len(d.Gaps) > 0 {
+				from = d.Gaps[0].From - without/2
+			}
 			break
 		}
 		parts = append(parts, span{from, from + without})
 	}
 	return union(parts)
+}
+
+// union merges spans that touch.
+func union(list []span) []span {
+	slices.SortFunc(list, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	out := list[:0]
+	for _, s := range list {
+		if n := len(out); n > 0 && s.from <= out[n-1].to {
+			out[n-1].to = max(out[n-1].to, s.to)
+			continue
+		}
+		out = append(out, s)
+	}
+	return out
 }
 
 type trimmer struct {
@@ -115,7 +131,7 @@ type trimmer struct {
 }
 
 func (o *trimmer) event(cat string, name uint32, pid, tid, start, dur int64, args string) {
-	if covered(o.parts, start, start+max(dur, 1)) == 0 {
+	if !slices.ContainsFunc(o.parts, func(p span) bool { return start < p.to && p.from < start+max(dur, 1) }) {
 		return
 	}
 	if o.n++; o.n > 1 {

@@ -1,31 +1,129 @@
 // Package finding says what dominates a profile and what to do about it: conditions
 // over measured shares, as data, in the form of the catalogue that diagnoses a server.
-// What is wrong here shows on a server as the pathology slow-decode or slow-prefill;
-// their runbooks lead to a profile, and the fixes here lead back.
+// What is wrong with a server here shows on it as the pathology slow-decode, whose runbook
+// leads to a profile; the fixes here, by workload, lead back.
 //
 // It judges the profile that it is handed and performs no I/O.
 package finding
 
 import (
 	"cmp"
-	"math"
+	_ "embed"
+	"fmt"
+	"maps"
+	"regexp"
 	"slices"
+	"strings"
+	"sync"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/profile"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// A Kind is one thing that dominates a profile.
+// A Kind is one thing that dominates a profile: an entry of kinds.yaml.
 type Kind struct {
 	catalog.Pathology
-
-	// Cost is the share of the wall time that it takes: what a cure would win at most.
-	Cost func(*profile.Profile) float64
-
-	// Leads is the pathology of a server that it shows as.
-	Leads string
+	data kindData
 }
+
+// kindData is a kind as kinds.yaml has it.
+type kindData struct {
+	ID, Title, Severity string
+	Alone               bool // where it holds nothing else can be judged
+	When, Any           []string
+	Idle                string
+	Cost                []string
+	says
+	Cases map[string]says
+}
+
+// says is what a kind that holds says of itself.
+type says struct {
+	Summary string
+	Reasons []string
+	Fixes   []advice // nil in a case: those of the kind
+}
+
+// advice is a fix in kinds.yaml.
+type advice struct {
+	For                  []string
+	Do, Tradeoff, Verify string
+	Flag, From, To       string
+	Risk                 bool
+}
+
+// table is kinds.yaml, whose head says what its parts mean.
+type table struct {
+	signals    map[string]*indicator.Signal
+	thresholds map[string]*catalog.Threshold
+	kinds      []*Kind
+}
+
+//go:embed kinds.yaml
+var kindsText []byte
+
+var units = map[string]indicator.Unit{"ratio": indicator.Ratio, "count": indicator.Count, "seconds": indicator.Seconds, "times": indicator.Times}
+
+// load reads kinds.yaml. It is part of the program, and a test reads it: an error is a panic.
+var load = sync.OnceValue(func() table {
+	var data struct {
+		Signals    map[string][2]string
+		Thresholds map[string][3]any
+		Kinds      []kindData
+	}
+	if err := yaml.UnmarshalStrict(kindsText, &data); err != nil {
+		panic(err)
+	}
+	t := table{map[string]*indicator.Signal{}, map[string]*catalog.Threshold{}, nil}
+	for c := range profile.Causes {
+		data.Signals[idle(c)] = [2]string{"ratio", "Idle: " + c.String()}
+	}
+	for name, s := range data.Signals {
+		t.signals[name] = &indicator.Signal{Name: name, Title: s[1], Unit: units[s[0]]}
+	}
+	for name, x := range data.Thresholds {
+		t.thresholds[name] = &catalog.Threshold{Name: name, Unit: units[x[0].(string)], Default: x[1].(float64), Why: x[2].(string)}
+	}
+	for _, k := range data.Kinds {
+		p := catalog.Pathology{ID: k.ID, Title: k.Title, When: catalog.All(t.conds(k.When)...)}
+		if len(k.Any) > 0 {
+			p.When = catalog.Any(t.conds(k.Any)...)
+		}
+		severity, err := catalog.ParseSeverity(k.Severity)
+		if err != nil {
+			panic(err)
+		}
+		p.Severity = severity
+		t.kinds = append(t.kinds, &Kind{p, k})
+	}
+	return t
+})
+
+// conds reads comparisons: "gpu_busy > busy_enough".
+func (t *table) conds(list []string) (out []catalog.Cond) {
+	for _, text := range list {
+		f := strings.Fields(text)
+		compare := catalog.Above
+		if f[1] == "<" {
+			compare = catalog.Below
+		}
+		if t.signals[f[0]] == nil || t.thresholds[f[2]] == nil {
+			panic("kinds.yaml: " + text)
+		}
+		out = append(out, compare(t.signals[f[0]], t.thresholds[f[2]]))
+	}
+	return out
+}
+
+// idle names the signal of a cause of idleness.
+func idle(c profile.Cause) string { return "idle_" + strings.ReplaceAll(c.String(), " ", "_") }
+
+// Kinds lists everything that a profile is judged by.
+func Kinds() []*Kind { return load().kinds }
 
 // A Result is a kind, judged.
 type Result struct {
@@ -56,142 +154,246 @@ func (v *Verdict) Leading() *Result {
 // Judge judges a profile by every kind. Set overrides thresholds by their names.
 func Judge(p *profile.Profile, set map[string]float64) Verdict {
 	var v Verdict
-	see := view{p, set, measure(p)}
+	see := view{p, set, measure(p), texts(p)}
 	for _, k := range Kinds() {
 		holds, evidence := k.When.Eval(see)
 		f := Result{Kind: k, Holds: holds, Severity: k.Severity, Summary: k.Title, Evidence: evidence}
-		if holds != catalog.True {
+		switch {
+		case len(v.Findings) > 0 && v.Findings[0].Kind.data.Alone:
+			f.Holds, f.Evidence = catalog.Unknown, nil
+			v.Others = append(v.Others, f)
+			continue
+		case holds != catalog.True:
 			v.Others = append(v.Others, f)
 			continue
 		}
-		f.Cost = k.Cost(p)
-		pass := &catalog.Pass{View: see, Summary: k.Title, Fixes: slices.Clone(k.Fixes)}
-		if k.Refine != nil {
-			k.Refine(pass)
-		}
-		f.Summary, f.Reasons, f.Fixes = pass.Summary, pass.Reasons, pass.Fixes
-		if !p.VLLM {
-			f.Fixes = withoutFlags(f.Fixes)
-		}
+		see.say(&f)
 		v.Findings = append(v.Findings, f)
 	}
+	rank := func(f *Result) catalog.Severity {
+		if f.Kind.ID == "one-time" && f.Cost > onceLeads {
+			return 2
+		}
+		return min(f.Severity, 1)
+	}
 	slices.SortStableFunc(v.Findings, func(a, b Result) int {
-		return cmp.Or(cmp.Compare(min(b.Severity, 1), min(a.Severity, 1)), cmp.Compare(b.Cost, a.Cost))
+		return cmp.Or(cmp.Compare(rank(&b), rank(&a)), cmp.Compare(b.Cost, a.Cost))
 	})
+	if f := v.Leading(); f != nil && f.Kind.ID != "one-time" && !f.Kind.data.Alone && p.Share(p.OnceTime()) > onceTold {
+		f.Summary = "Apart from what happened once: " + strings.ToLower(f.Summary[:1]) + f.Summary[1:]
+	}
 	return v
 }
 
-// withoutFlags returns the fixes for a program that has none of vLLM's flags.
-func withoutFlags(fixes []catalog.Fix) []catalog.Fix {
-	var out []catalog.Fix
-	for _, f := range fixes {
-		switch {
-		case f.Instead != "":
-			f.Summary, f.Changes = f.Instead, nil
-			out = append(out, f)
-		case len(f.Changes) == 0:
-			out = append(out, f)
+// Shares of the time: what happened once leads where it is more than a third; elsewhere it is told of.
+const onceLeads, onceTold = 1.0 / 3, 0.05
+
+// say fills in what a finding says.
+func (v view) say(f *Result) {
+	k := f.Kind
+	s := k.data.says
+	if c, ok := k.data.Cases[v.caseOf(k.ID)]; ok {
+		s.Summary = cmp.Or(c.Summary, s.Summary)
+		if len(c.Reasons) > 0 {
+			s.Reasons = c.Reasons
 		}
+		if c.Fixes != nil {
+			s.Fixes = c.Fixes
+		}
+	}
+	if k.data.Idle != "" {
+		s.Summary = cmp.Or(s.Summary, k.Title+": {idle_"+strings.ReplaceAll(k.data.Idle, " ", "_")+"} of the time, and the GPU is busy {gpu_busy}")
+		if g := v.p.LongestGap(k.data.Idle); g != nil && g.Host != "" {
+			s.Reasons = []string{fmt.Sprintf("In the longest of these gaps, %s, the host is in %s.", render.Seconds(float64(g.Time)/1e9), render.Clip(render.Clean(g.Host), 100))}
+		}
+	}
+	f.Summary, _ = v.fill(s.Summary)
+	for _, r := range s.Reasons {
+		if text, ok := v.fill(r); ok {
+			f.Reasons = append(f.Reasons, text)
+		}
+	}
+	f.Fixes = fixesOf(s.Fixes, v.p.Workload)
+	h := v.p.Habit()
+	for _, name := range k.data.Cost {
+		switch {
+		case profile.CauseNamed(name) < profile.Causes:
+			f.Cost += h.Share(h.Idle[profile.CauseNamed(name)])
+		case v.now[name].OK:
+			f.Cost += v.now[name].V
+		default:
+			f.Cost += h.Share(h.Group[profile.GroupNamed(name)].Time)
+		}
+	}
+}
+
+// fill puts readings in place of the names in braces. It reports false where one is unknown.
+func (v view) fill(text string) (string, bool) {
+	known := true
+	return placeholder.ReplaceAllStringFunc(text, func(name string) string {
+		name = strings.Trim(name, "{}")
+		if t, ok := v.texts[name]; ok {
+			return t
+		}
+		x := v.now[name]
+		if known = known && x.OK; !x.OK {
+			return "unknown"
+		}
+		return indicator.Format(x, load().signals[name].Unit)
+	}), known
+}
+
+var placeholder = regexp.MustCompile(`\{[a-z0-9_]+\}`)
+
+// caseOf is which of its cases a kind is; "" is none.
+func (v view) caseOf(id string) string {
+	p := v.p
+	switch {
+	case id == "cpu-only" && p.Cut:
+		return "cut"
+	case id == "rank-straggles":
+		return cmp.Or(p.Straggle.Cause, "named")
+	case id == "host-bound" && v.now["graph_kernels"].V >= 0.05:
+		return "graphs"
+	case id == "communication-bound" && !p.Straggle.Known:
+		return "alone"
+	case id == "attention-bound" && 2*p.Unfused > p.Group[profile.Attention].Sum:
+		return "unfused"
+	case id == "copies-bound":
+		switch name := p.Heaviest(profile.Copies); {
+		case strings.Contains(name, "PtoP"):
+			return "peers"
+		case strings.Contains(name, "DtoD"), strings.Contains(name, "Memset"), strings.Contains(name, "rocclr"):
+			return "device"
+		}
+	case id == "gemm-bound" && !p.Quantised && p.Workload.Samples():
+		return "tokens16"
+	case id == "gemm-bound" && !p.Quantised:
+		return "16"
+	case p.Workload.Samples():
+		return "tokens"
+	}
+	return ""
+}
+
+// fixesOf are the fixes for a workload.
+func fixesOf(list []advice, w profile.Workload) (out []catalog.Fix) {
+	for _, a := range list {
+		if len(a.For) > 0 && !slices.Contains(a.For, strings.ToLower(w.String())) && (!w.Serves() || !slices.Contains(a.For, "serving")) {
+			continue
+		}
+		f := catalog.Fix{Summary: a.Do, Tradeoff: a.Tradeoff, Verify: a.Verify, Risk: a.Risk}
+		if a.Flag != "" {
+			f.Changes = []catalog.Change{{Flag: a.Flag, From: a.From, To: a.To}}
+		}
+		out = append(out, f)
 	}
 	return out
 }
 
-// Signals of a profile. They have no PromQL: they are measured in a trace.
-var (
-	GPUBusy       = signal("gpu_busy", "GPU busy", indicator.Ratio)
-	HostLate      = signal("idle_host_late", "Idle: host late", indicator.Ratio)
-	HostBound     = signal("idle_host", "Idle: host late, launch gaps", indicator.Ratio)
-	NothingToDo   = signal("idle_nothing_to_do", "Idle: nothing to do", indicator.Ratio)
-	Waiting       = signal("idle_dependency", "Idle: waiting for a stream", indicator.Ratio)
-	Exposed       = signal("communication_exposed", "Communication, exposed", indicator.Ratio)
-	ExposedCopies = signal("copies_exposed", "Copies, exposed", indicator.Ratio)
-	Straggling    = signal("rank_wait", "Waiting for a slower rank", indicator.Ratio)
-	Attention     = signal("attention_of_busy", "Attention, of GPU time", indicator.Ratio)
-	GEMM          = signal("gemm_of_busy", "GEMM and MoE, of GPU time", indicator.Ratio)
-	Sampling      = signal("sampling_of_busy", "Sampling, of GPU time", indicator.Ratio)
-	Elementwise   = signal("elementwise_of_busy", "Elementwise, of GPU time", indicator.Ratio)
-	SmallKernels  = signal("small_kernels", "Kernels under 10 µs", indicator.Ratio)
-	Launches      = signal("launches_per_step", "Launches per step", indicator.Count)
-	LaunchTime    = signal("launch_time", "A launch on the host", indicator.Seconds)
-	GraphKernels  = signal("graph_kernels", "Kernels replayed by graphs", indicator.Ratio)
-	DecodeSteps   = signal("decode_steps", "Decode steps", indicator.Count)
-	DecodeStep    = signal("decode_step_p50", "Decode step P50", indicator.Seconds)
-	MixedStep     = signal("mixed_step_p50", "Mixed step P50", indicator.Seconds)
-	MixedOver     = signal("mixed_over_decode", "Mixed step over decode step", indicator.Times)
-	MixedShare    = signal("mixed_share", "Time in mixed steps", indicator.Ratio)
-	Kernels       = signal("kernels", "Kernels", indicator.Count)
-	Narrow        = signal("narrow_kernels", "GPU time of small grids", indicator.Ratio)
-	NoDevice      = signal("cpu_only", "No GPU in the trace", indicator.Count)
-)
-
-func signal(name, title string, unit indicator.Unit) *indicator.Signal {
-	return &indicator.Signal{Name: name, Title: title, Unit: unit}
+// texts are what sentences name beside signals, as far as the profile knows it.
+func texts(p *profile.Profile) map[string]string {
+	each := func(ns int64) string { return render.Seconds(float64(ns) / 1e9 / float64(max(p.Devices, 1))) }
+	t := map[string]string{
+		"busy_time": each(p.Busy), "habit_time": each(p.Habit().Wall), "before_time": render.Seconds(float64(p.Before) / 1e9),
+		"after_time": render.Seconds(float64(p.After) / 1e9), "recorded_time": render.Seconds(float64(p.Before+p.After)/1e9 + p.Seconds()),
+		"last": p.Straggle.Last, "last_share": render.Percent(p.Straggle.LastShare), "why": p.Straggle.Why,
+	}
+	if p.Host.Stacks {
+		t["stacks"] = "with_stack"
+	}
+	for i := range p.Kernels {
+		if k := &p.Kernels[i]; k.Group == profile.Copies {
+			t["copy"] = fmt.Sprintf("%s: %d times, %s together", k.Short, k.Count, render.Seconds(float64(k.Sum)/1e9))
+			break
+		}
+	}
+	return t
 }
 
-// measure takes the readings of all signals.
-func measure(p *profile.Profile) map[*indicator.Signal]indicator.Value {
+// measure takes the readings of all signals, by their names.
+func measure(p *profile.Profile) map[string]indicator.Value {
+	m := map[string]indicator.Value{}
+	know := func(name string, v float64) { m[name] = indicator.Known(v) }
+	if n := float64(p.Host.Launches); n > 0 {
+		know("launch_time", float64(p.Host.LaunchTime)/1e9/n)
+		know("captured_launches", float64(p.Host.Captured)/n)
+	}
 	if p.Devices == 0 {
 		if p.HostOnly {
-			return map[*indicator.Signal]indicator.Value{NoDevice: indicator.Known(1)}
+			know("cpu_only", 1)
 		}
-		return nil
+		return m
 	}
-	of := func(ns int64) indicator.Value { return indicator.Known(p.Share(ns)) }
-	busy := func(groups ...profile.Group) indicator.Value {
+	h := p.Habit()
+	busy := func(name string, groups ...profile.Group) {
 		sum := int64(0)
 		for _, g := range groups {
-			sum += p.Group[g].Time
+			sum += h.Group[g].Time
 		}
-		return indicator.Known(p.OfBusy(sum))
+		know(name, h.OfBusy(sum))
 	}
-	m := map[*indicator.Signal]indicator.Value{
-		GPUBusy: of(p.Busy), HostLate: of(p.Idle[profile.HostLate]), NothingToDo: of(p.Idle[profile.NothingToDo]),
-		HostBound: of(p.Idle[profile.HostLate] + p.Idle[profile.LaunchGap]),
-		Waiting:   of(p.Idle[profile.Dependency] + p.Idle[profile.CopyWait]), Exposed: of(p.Exposed + p.Idle[profile.CommWait]), ExposedCopies: of(p.ExposedCopies),
-		Attention: busy(profile.Attention), GEMM: busy(profile.GEMM, profile.MoE), Sampling: busy(profile.Sampling), Elementwise: busy(profile.Elementwise),
-		Kernels: indicator.Known(float64(p.Runs)), NoDevice: indicator.Known(0),
+	for c := range profile.Causes {
+		know(idle(c), h.Share(h.Idle[c]))
 	}
-	if p.Runs > 0 {
-		m[SmallKernels] = indicator.Known(float64(p.Small) / float64(p.Runs))
-		m[GraphKernels] = indicator.Known(float64(max(p.Graph, p.WholeGraph)) / float64(p.Runs))
+	know("gpu_busy", h.Share(h.Busy))
+	know("idle_host", h.Share(h.Idle[profile.HostLate]+h.Idle[profile.LaunchGap]))
+	know("one_time", p.Share(p.OnceTime()))
+	know("device_of_recorded", p.OfRecorded())
+	know("idle_dependency", h.Share(h.Idle[profile.Dependency]+h.Idle[profile.CopyWait]))
+	know("communication_exposed", max(0, h.Share(h.Exposed+h.Idle[profile.CommWait])-p.Straggle.Share))
+	know("copies_exposed", h.Share(h.ExposedCopies))
+	busy("attention_of_busy", profile.Attention)
+	busy("gemm_of_busy", profile.GEMM, profile.MoE)
+	busy("convolution_of_busy", profile.Convolution)
+	busy("sampling_of_busy", profile.Sampling)
+	busy("elementwise_of_busy", profile.Elementwise)
+	know("kernels", float64(p.Runs+p.Group[profile.Copies].Count))
+	know("cpu_only", 0)
+	know("device_time", p.Seconds())
+	if n := float64(p.Runs); n > 0 {
+		know("small_kernels", float64(p.Small)/n)
+		know("small_kernels_time", h.OfBusy(p.SmallTime))
+		know("small_kernels_wall", h.Share(p.SmallTime))
+		know("graph_kernels", float64(max(p.Graph, p.WholeGraph))/n)
 	}
-	if p.Blocks > 0 {
-		m[Narrow] = indicator.Known(p.OfBusy(p.NarrowTime))
+	if narrow := p.OfBusy(p.NarrowTime); p.Blocks > 0 && narrow > 0.1 {
+		know("narrow_kernels", narrow)
 	}
-	if p.Host.Launches > 0 {
-		m[LaunchTime] = indicator.Known(float64(p.Host.LaunchTime) / 1e9 / float64(p.Host.Launches))
+	all, d, x := p.Steps[profile.Unknown], p.Steps[profile.Decode], p.Steps[profile.Mixed]
+	if all.Count > 0 && all.Launches > fewLaunches {
+		know("launches_per_step", all.Launches)
 	}
-	if p.Steps[profile.Unknown].Count > 0 {
-		m[Launches] = indicator.Known(p.Steps[profile.Unknown].Launches)
-		m[DecodeSteps] = indicator.Known(float64(p.Steps[profile.Decode].Count))
-	}
-	d, x := p.Steps[profile.Decode], p.Steps[profile.Mixed]
 	if d.Count > 0 {
-		m[DecodeStep] = indicator.Known(d.P50)
+		know("decode_step_p50", d.P50)
 	}
-	if x.Count > 0 {
-		m[MixedStep] = indicator.Known(x.P50)
-		all := p.Steps[profile.Unknown]
-		m[MixedShare] = indicator.Known(x.Mean * float64(x.Count) / (all.Mean * float64(all.Count)))
-	}
-	if d.Count >= 3 && x.Count > 0 && d.P50 > 0 {
-		m[MixedOver] = indicator.Known(x.P50 / d.P50)
+	if whole := all.Mean * float64(all.Count); x.Count > 0 && whole > 0 {
+		know("mixed_step_p50", x.P50)
+		know("mixed_share", x.Mean*float64(x.Count)/whole)
+		know("mixed_cost", (x.Mean-d.Mean)*float64(x.Count)/whole)
+		if d.Count >= 3 && d.P50 > 0 {
+			know("mixed_over_decode", x.P50/d.P50)
+		}
 	}
 	if p.Straggle.Known {
-		m[Straggling] = indicator.Known(p.Straggle.Share)
+		know("rank_wait", p.Straggle.Share)
 	}
 	return m
 }
 
+// fewLaunches of a step take no time that is worth telling.
+const fewLaunches = 20
+
 // view shows a profile's readings to conditions.
 type view struct {
-	p   *profile.Profile
-	set map[string]float64
-	now map[*indicator.Signal]indicator.Value
+	p     *profile.Profile
+	set   map[string]float64
+	now   map[string]indicator.Value
+	texts map[string]string
 }
 
 func (v view) Now(s *indicator.Signal) indicator.Value {
-	if x, ok := v.now[s]; ok {
+	if x, ok := v.now[s.Name]; ok {
 		return x
 	}
 	return indicator.Unknown("the trace does not hold it")
@@ -209,26 +411,5 @@ func (v view) Limit(t *catalog.Threshold) (float64, string, bool) {
 
 // Thresholds lists all thresholds by their names.
 func Thresholds() []*catalog.Threshold {
-	var out []*catalog.Threshold
-	for _, k := range Kinds() {
-		k.When.Leaves(func(c catalog.Cond) {
-			if !slices.Contains(out, c.Threshold) {
-				out = append(out, c.Threshold)
-			}
-		})
-	}
-	slices.SortFunc(out, func(a, b *catalog.Threshold) int { return cmp.Compare(a.Name, b.Name) })
-	return out
-}
-
-func threshold(name string, unit indicator.Unit, number float64, why string) *catalog.Threshold {
-	return &catalog.Threshold{Name: name, Unit: unit, Default: number, Why: why}
-}
-
-// finiteOrZero is a finite number for sentences.
-func finiteOrZero(v float64) float64 {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return 0
-	}
-	return v
+	return slices.SortedFunc(maps.Values(load().thresholds), func(a, b *catalog.Threshold) int { return cmp.Compare(a.Name, b.Name) })
 }

@@ -122,7 +122,7 @@ func TestKinds(t *testing.T) {
 				m.step(decode, 10, 100, 1, true, kernel{"sgemm", 60})
 				m.end += 100_000
 			}
-		}, "host-bound", nil},
+		}, "host-work", nil},
 		"on the CPU": {func(m *maker) {
 			m.call(profile.Op, "aten::mm", 0, 100, 0)
 		}, "", []string{"cpu-only"}},
@@ -164,15 +164,10 @@ func TestKinds(t *testing.T) {
 func TestKindsAreWellFormed(t *testing.T) {
 	seen := map[string]bool{}
 	for _, k := range Kinds() {
-		if seen[k.ID] || k.Title == "" || k.Cost == nil || len(k.Fixes) == 0 {
+		if seen[k.ID] || k.Title == "" {
 			t.Errorf("%s: %+v", k.ID, k)
 		}
 		seen[k.ID] = true
-		for _, f := range k.Fixes {
-			if f.Summary == "" || f.Tradeoff == "" || f.Verify == "" {
-				t.Errorf("%s: the fix %q lacks its trade-off or how to verify it", k.ID, f.Summary)
-			}
-		}
 	}
 	names := map[string]bool{}
 	for _, l := range Thresholds() {
@@ -220,14 +215,55 @@ func TestFlagsAreForVLLM(t *testing.T) {
 	}
 }
 
-// TestFixesOfOtherPrograms holds what is advised for a trace of another program to naming no
-// flag or variable of vLLM.
-func TestFixesOfOtherPrograms(t *testing.T) {
+// TestFixes holds the table to what it asks of itself: each fix says all that is to say and names workloads
+// that there are, each kind has a fix for every workload in which it can be found, none names a flag or a
+// variable of another program, and every name in braces is known.
+func TestFixes(t *testing.T) {
+	names := texts(profile.Combine(nil))
+	for _, name := range []string{"stacks", "copy"} {
+		names[name] = ""
+	}
 	for _, k := range Kinds() {
-		for _, f := range withoutFlags(k.Fixes) {
-			text := strings.ReplaceAll(f.Summary, "sixty profile TRACE --trim", "")
-			if strings.Contains(text, "--") || strings.Contains(text, "VLLM_") {
-				t.Errorf("%s: %s", k.ID, f.Summary)
+		all := map[string]says{"": k.data.says}
+		for name, c := range k.data.Cases {
+			all[name] = c
+		}
+		for name, s := range all {
+			for _, text := range append([]string{s.Summary}, s.Reasons...) {
+				for _, x := range placeholder.FindAllString(text, -1) {
+					if x = strings.Trim(x, "{}"); load().signals[x] == nil {
+						if _, ok := names[x]; !ok {
+							t.Errorf("%s: nothing is called %s", k.ID, x)
+						}
+					}
+				}
+			}
+			for _, a := range s.Fixes {
+				if a.Do == "" || a.Tradeoff == "" || a.Verify == "" {
+					t.Errorf("%s: %+v", k.ID, a)
+				}
+				for _, w := range a.For {
+					if !slices.Contains([]string{"model", "llm", "training", "vllm", "sglang", "tensorrt-llm", "serving"}, w) {
+						t.Errorf("%s: %q is no workload", k.ID, w)
+					}
+				}
+			}
+			for w := profile.Model; w <= profile.TensorRTLLM; w++ {
+				fixes := fixesOf(s.Fixes, w)
+				if len(fixes) == 0 && (w.Samples() || k.ID != "sampling-bound") && (name == "" || len(s.Fixes) > 0) {
+					t.Errorf("%s %s: no fix for %s", k.ID, name, w)
+				}
+				for _, f := range fixes {
+					text := f.Summary + f.Args() + f.LeftOut()
+					for _, flag := range []string{"VLLM_", "--enforce-eager", "--async-scheduling", "--tensor-parallel-size", "--max-num", "--cpu-offload", "sixty profile capture"} {
+						if w != profile.VLLM && strings.Contains(text, flag) {
+							t.Errorf("%s: %s is told of %s", k.ID, w, text)
+						}
+					}
+					if text += f.Tradeoff; !w.Samples() && (strings.Contains(text, "KV cache") || strings.Contains(text, "token")) {
+						t.Errorf("%s: %s is told of %s", k.ID, w, text)
+					}
+				}
 			}
 		}
 	}

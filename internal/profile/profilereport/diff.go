@@ -1,10 +1,12 @@
 package profilereport
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/sixty-dev/sixty/internal/base/version"
 	"github.com/sixty-dev/sixty/internal/profile"
@@ -20,65 +22,99 @@ func Diff(w io.Writer, d *profile.Diff, gate float64, full bool, o render.Option
 	}
 	verdict, style := diffVerdict(d, gate)
 	t.Answer(style, "", verdict)
+	for _, c := range d.Caveats {
+		t.Paragraph("But", render.Sentence(c))
+	}
 	changes := []profile.Change{d.Total}
+	if d.Period.Before > 0 {
+		changes = []profile.Change{d.Period, d.Total}
+	}
 	if d.Token != nil {
 		changes = append(changes, *d.Token)
 	}
-	parts := append(slices.Clone(d.Groups), d.Idle...)
+	parts := slices.Concat(d.Groups, d.Idle)
 	slices.SortStableFunc(parts, func(a, b profile.Change) int {
-		return int(1e9 * (math.Abs(b.After-b.Before) - math.Abs(a.After-a.Before)))
+		return cmp.Or(named(b)-named(a), cmp.Compare(math.Abs(b.After-b.Before), math.Abs(a.After-a.Before)))
 	})
-	var rows, kernels [][]string
-	for _, c := range append(changes, parts[:min(len(parts), most+2)]...) {
-		rows = append(rows, changeRow(c))
-	}
+	columns := render.Words(render.Columns("", "before", "after", "change", "launches", "each", ""))
+	columns[6].Left, columns[6].Rank = true, 1
 	t.Section("Per "+d.Per, fmt.Sprintf(": %d before, %d after", d.Before, d.After))
-	t.Table(render.Words(render.Columns("", "before", "after", "change", "")), rows)
-	for i, c := range d.Kernels {
-		if i == most || c.Before == c.After {
-			break
+	t.Table(columns, changeRows(append(changes, parts[:min(len(parts), most+2)]...), most+5))
+	kernels := d.Kernels
+	if !full {
+		kernels = slices.DeleteFunc(slices.Clone(kernels), func(c profile.Change) bool { return !c.Named })
+	}
+	if rows := changeRows(kernels, most); len(rows) > 0 {
+		t.Section("Kernels", " that changed, per "+strings.TrimPrefix(d.Per, "decode "))
+		columns := render.Words(render.Columns("before", "after", "change", "launches", "each", ""))
+		columns[5].Clip = true
+		for i, r := range rows {
+			rows[i] = append(r[1:6:6], r[0])
 		}
-		kernels = append(kernels, append(changeRow(c)[1:4:4], c.Name))
-	}
-	if len(kernels) > 0 {
-		t.Section("Kernels", " that changed most, per "+d.Per)
-		columns := render.Words(render.Columns("before", "after", "change", ""))
-		columns[3].Clip = true
-		t.Table(columns, kernels)
-	}
-	for _, c := range d.Caveats {
-		t.Paragraph("But", render.Sentence(c))
+		t.Table(columns, rows)
 	}
 	return t.Text(w, o, full)
 }
 
-func growth(c profile.Change) string {
-	g := c.Growth()
+func named(c profile.Change) int {
+	if c.Named {
+		return 1
+	}
+	return 0
+}
+
+func growth(g float64, gone bool) string {
 	switch {
 	case math.IsInf(g, 1):
 		return "new"
 	case g == 0:
 		return "same"
-	case c.After == 0:
+	case gone:
 		return "gone"
+	case g < 0:
+		return "−" + render.Percent(-g)
 	}
-	sign := "+"
-	if g < 0 {
-		sign = "−"
-	}
-	return sign + render.Percent(math.Abs(g))
+	return "+" + render.Percent(g)
 }
 
-func changeRow(c profile.Change) []string {
-	chance := ""
-	switch {
-	case math.IsNaN(c.P):
-	case c.P >= 0.01:
-		chance = "may be chance"
-	default:
-		chance = "p < 0.01"
+func changeRows(list []profile.Change, most int) (rows [][]string) {
+	for _, c := range list {
+		if len(rows) == most || c.Before == c.After && c.Name != "time" && c.Name != "period" {
+			continue
+		}
+		launches, each, chance := "", "", ""
+		if c.LaunchesBefore+c.LaunchesNow > 0 {
+			if launches = render.Number(c.LaunchesNow); launches != render.Number(c.LaunchesBefore) {
+				launches = render.Number(c.LaunchesBefore) + " → " + launches
+			}
+			each = growth(c.MeanGrowth(), false)
+		}
+		switch {
+		case c.Named:
+			chance = "changed"
+		case !c.Significant():
+			chance = "may be chance"
+		case !math.IsNaN(c.P):
+			chance = "p < 0.01"
+		}
+		rows = append(rows, []string{c.Name, render.Seconds(c.Before), render.Seconds(c.After), growth(c.Growth(), c.After == 0), launches, each, chance})
 	}
-	return []string{c.Name, render.Seconds(c.Before), render.Seconds(c.After), growth(c), chance}
+	return rows
+}
+
+// happened says how a part changed.
+func happened(c profile.Change) string {
+	how := growth(c.Growth(), c.After == 0)
+	switch more, each := c.LaunchesNow/c.LaunchesBefore-1, c.MeanGrowth(); {
+	case c.Before == 0 || c.After == 0 || c.LaunchesBefore == 0:
+	case math.Abs(more) > 0.01 && math.Abs(each) > 0.01:
+		how = fmt.Sprintf("launches %s, each %s", growth(more, false), growth(each, false))
+	case math.Abs(more) > 0.01:
+		how = "launches " + growth(more, false)
+	default:
+		how = "each " + growth(each, false)
+	}
+	return fmt.Sprintf("%s (%s)", c.Name, how)
 }
 
 func diffVerdict(d *profile.Diff, gate float64) (string, render.Style) {
@@ -86,18 +122,35 @@ func diffVerdict(d *profile.Diff, gate float64) (string, render.Style) {
 	if d.OtherBatches {
 		unit = "token"
 	}
-	what := fmt.Sprintf("a %s takes %s, %s before (%s)", unit, render.Seconds(c.After), render.Seconds(c.Before), growth(c))
-	worst := profile.Change{}
-	for _, c := range append(slices.Clone(d.Groups), d.Idle...) {
-		if math.Abs(c.After-c.Before) > math.Abs(worst.After-worst.Before) {
-			worst = c
+	what := fmt.Sprintf("a %s takes %s, %s before (%s)", unit, render.Seconds(c.After), render.Seconds(c.Before), growth(c.Growth(), false))
+	if !c.Significant() && c.Before != c.After {
+		what += "; that may be chance"
+	}
+	var changed []string
+	parts := slices.Concat(d.Groups, d.Idle)
+	slices.SortStableFunc(parts, func(a, b profile.Change) int {
+		return cmp.Compare(math.Abs(b.After-b.Before), math.Abs(a.After-a.Before))
+	})
+	for _, c := range parts {
+		if c.Named {
+			changed = append(changed, happened(c))
 		}
 	}
-	if worst.Name != "" && d.Total.Before != d.Total.After && !d.OtherBatches {
-		what += fmt.Sprintf("; most of it %s (%s)", worst.Name, growth(worst))
+	if len(changed) == 0 { // kernels of one group may make up for each other
+		for _, c := range d.Kernels {
+			if c.Named {
+				changed = append(changed, happened(c))
+			}
+		}
 	}
-	if !c.Significant() {
-		what += "; that may be chance"
+	switch n := len(changed); {
+	case n == 0:
+		what += "; no part of it changed beyond chance"
+	case n > mostNamed:
+		changed = append(changed[:mostNamed], fmt.Sprintf("%d more", n-mostNamed))
+		fallthrough
+	default:
+		what += "; what changed: " + strings.Join(changed, ", ")
 	}
 	switch {
 	case gate < 0:
@@ -107,6 +160,9 @@ func diffVerdict(d *profile.Diff, gate float64) (string, render.Style) {
 	}
 	return fmt.Sprintf("within %s: ", render.Percent(gate)) + render.Sentence(what), render.Good
 }
+
+// mostNamed are named in the verdict.
+const mostNamed = 4
 
 // DiffSchema names the version of the JSON of a comparison.
 const DiffSchema = "sixty.profile.diff/v1"
@@ -118,10 +174,13 @@ type changeJSON struct {
 	Growth      *float64 `json:"growth"`
 	P           *float64 `json:"p"`
 	Significant bool     `json:"significant"`
+	Named       bool     `json:"changed"`
+	Launches    float64  `json:"before_launches"`
+	LaunchesNow float64  `json:"after_launches"`
 }
 
 func newChange(c profile.Change) changeJSON {
-	out := changeJSON{Name: c.Name, Before: c.Before, After: c.After, Significant: c.Significant()}
+	out := changeJSON{Name: c.Name, Before: c.Before, After: c.After, Significant: c.Significant(), Named: c.Named, Launches: c.LaunchesBefore, LaunchesNow: c.LaunchesNow}
 	if g := c.Growth(); !math.IsInf(g, 0) && !math.IsNaN(g) {
 		out.Growth = &g
 	}
@@ -160,11 +219,12 @@ func DiffJSON(w io.Writer, d *profile.Diff, gate float64) error {
 		Per     string       `json:"per"`
 		Before  int          `json:"units_before"`
 		After   int          `json:"units_after"`
+		Period  changeJSON   `json:"period"`
 		Total   changeJSON   `json:"total"`
 		Token   *changeJSON  `json:"per_token"`
 		Groups  []changeJSON `json:"groups"`
 		Idle    []changeJSON `json:"idle"`
 		Kernels []changeJSON `json:"kernels"`
 		Caveats []string     `json:"caveats"`
-	}{DiffSchema, version.This(), verdict, gate, d.Per, d.Before, d.After, newChange(d.Total), token, each(d.Groups), each(d.Idle), each(d.Kernels), list(d.Caveats)})
+	}{DiffSchema, version.This(), verdict, gate, d.Per, d.Before, d.After, newChange(d.Period), newChange(d.Total), token, each(d.Groups), each(d.Idle), each(d.Kernels), list(d.Caveats)})
 }

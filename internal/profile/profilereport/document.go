@@ -15,6 +15,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/report"
 )
 
+// runbook is what leads from a server to a profile and back.
+const runbook = "sixty explain slow-decode"
+
 // A share below least is not worth a line.
 const least = 0.01
 
@@ -58,6 +61,7 @@ func newDocument(p *profile.Profile, v *finding.Verdict) *render.Document {
 		d.Paragraph("Partial", render.Sentence(s))
 	}
 	d.writeWallTime()
+	d.writeGaps()
 	d.writeFixes()
 	d.ShowIn(render.Details)
 	d.findings()
@@ -91,7 +95,12 @@ func headline(p *profile.Profile, v *finding.Verdict) (id, severity, summary str
 	case p.Devices == 0:
 		return "no-activity", "", "The trace holds nothing that a device or an operator did: another tool wrote it, or the profiler recorded without activities. sixty profile how says how to take one"
 	}
-	g := p.Heaviest()
+	g := profile.Group(0)
+	for i := range profile.Groups {
+		if p.Group[i].Time > p.Group[g].Time {
+			g = i
+		}
+	}
 	return "nothing-dominates", "", fmt.Sprintf("The device is busy %s of the time and nothing stands out; %s leads with %s",
 		render.Percent(p.Share(p.Busy)), g, render.Percent(p.Share(p.Group[g].Time)))
 }
@@ -224,6 +233,69 @@ func (d *document) writeWallTime() {
 	d.ShowIn(render.Everywhere)
 }
 
+// gap is one of a device.
+type gap struct {
+	*profile.Gap
+	on    string
+	since int64 // when the device's first activity began
+}
+
+// gaps are the longest of all devices.
+func gaps(p *profile.Profile) (out []gap) {
+	for _, a := range p.Ranks {
+		for _, d := range a.Devices {
+			for i := range d.Gaps {
+				out = append(out, gap{&d.Gaps[i], a.DeviceName(d), d.From})
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b gap) int { return cmp.Compare(b.Time, a.Time) })
+	return out[:min(len(out), mostGaps)]
+}
+
+const mostGaps = 10
+
+// writeGaps names the gaps that did not come back and, in full, the longest ones.
+func (d *document) writeGaps() {
+	list := gaps(d.p)
+	once, longest := 0, (*profile.Gap)(nil)
+	for _, g := range list {
+		if g.Once {
+			if once++; longest == nil {
+				longest = g.Gap
+			}
+		}
+	}
+	if longest != nil {
+		s := fmt.Sprintf("%s, %s of the time", render.Plural(once, "gap"), render.Percent(d.p.Share(d.p.OnceTime())))
+		if once > 1 {
+			s += fmt.Sprintf(", the longest %s", seconds(longest.Time))
+		}
+		s += ": " + longest.Cause.String()
+		if longest.Host != "" {
+			s += ", in " + render.Clip(render.Clean(longest.Host), 48)
+		}
+		d.Paragraph("Once", render.Sentence(s))
+	}
+	d.ShowIn(render.Details)
+	if len(list) > 0 {
+		d.Section("Longest gaps", "")
+		var cells [][]string
+		for _, g := range list {
+			again := ""
+			if g.Once {
+				again = "once"
+			}
+			cells = append(cells, []string{seconds(g.Time), seconds(g.From - g.since), again, g.Cause.String(),
+				render.Clip(render.Clean(g.Host), 70), render.Clip(render.Clean(g.Before), 70)})
+		}
+		columns := render.Words(render.Columns("time", "at", "", "cause", "the host was in", "before"))
+		columns[3].Left, columns[4].Left, columns[4].Rank, columns[1].Rank, columns[5].Clip = true, true, 1, 2, true
+		d.Table(columns, cells)
+	}
+	d.ShowIn(render.Everywhere)
+}
+
 func whereOf(p *profile.Profile) string {
 	s := fmt.Sprintf(": %s on %s", render.Seconds(p.Seconds()), render.Plural(p.Devices, "GPU"))
 	if len(p.Ranks) == 1 && len(p.Ranks[0].Devices) > 0 && p.Ranks[0].Devices[0].Name != "" {
@@ -275,7 +347,9 @@ func (d *document) findings() {
 		}
 		d.Table(render.Words(render.Columns("measured", "", "threshold", "--set name")), cells)
 		report.AddFixes(d.Document, f.Fixes)
-		d.Paragraph("Runbook", "sixty explain "+f.Kind.Leads)
+		if d.p.Workload.Serves() {
+			d.Paragraph("Runbook", runbook)
+		}
 	}
 	var unknown, ruledOut []*finding.Result
 	for i := range d.v.Others {
@@ -441,7 +515,7 @@ func (d *document) footer() {
 	}
 	d.Paragraph("Source", fmt.Sprintf("%s, %s events of %s", render.Clip(source, 40), render.Grouped(float64(events)), d.p.Ranks[0].Tool)).Style = render.Dim
 	d.More = "all"
-	if f := d.v.Leading(); f != nil {
-		d.More = "all; runbook: sixty explain " + f.Kind.Leads
+	if d.v.Leading() != nil && d.p.Workload.Serves() {
+		d.More = "all; runbook: " + runbook
 	}
 }

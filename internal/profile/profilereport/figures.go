@@ -67,7 +67,11 @@ func utilisation(a *profile.Analysis, d *profile.Device) render.Figure {
 	if d.Share(d.ExposedCopies) > visible {
 		series = append(series, copies)
 	}
-	return render.Draw(fmt.Sprintf("busy %s of %s; longest gap %s", render.Percent(d.Share(d.Busy)), seconds(d.Wall), seconds(d.LongestGap)), render.Chart{
+	caption := fmt.Sprintf("busy %s of %s", render.Percent(d.Share(d.Busy)), seconds(d.Wall))
+	if len(d.Gaps) > 0 {
+		caption += "; longest gap " + seconds(d.Gaps[0].Time)
+	}
+	return render.Draw(caption, render.Chart{
 		Title: "Utilisation of " + a.DeviceName(d), XName: "milliseconds", Series: series, Stack: true, Max: 1.05, Format: render.Percent, Range: [2]float64{0, float64(d.Wall) / 1e6},
 	})
 }

@@ -27,7 +27,12 @@ type (
 		Verdict       verdictJSON                  `json:"verdict"`
 		Findings      []findingJSON                `json:"findings"`
 		Wall          float64                      `json:"wall_seconds"`
+		Before        float64                      `json:"before_seconds"`
+		After         float64                      `json:"after_seconds"`
+		Workload      string                       `json:"workload"`
 		Shares        sharesJSON                   `json:"shares"`
+		Once          float64                      `json:"one_time_seconds"`
+		Gaps          []gapJSON                    `json:"gaps"`
 		Groups        map[string]groupJSON         `json:"groups"`
 		Idle          map[string]float64           `json:"idle"`
 		Steps         map[string]profile.StepTimes `json:"steps"`
@@ -86,6 +91,15 @@ type (
 		Graph    int     `json:"replayed_by_graphs"`
 		Operator string  `json:"operator,omitempty"`
 	}
+	gapJSON struct {
+		Device string  `json:"device"`
+		From   float64 `json:"from_seconds"` // since the device's first activity
+		Time   float64 `json:"seconds"`
+		Cause  string  `json:"cause"`
+		Once   bool    `json:"one_time"`
+		Host   string  `json:"host"`
+		Before string  `json:"before"`
+	}
 	launchesJSON struct {
 		Launches    int     `json:"launches"`
 		Graphs      int     `json:"graph_launches"`
@@ -134,12 +148,16 @@ func newJSON(p *profile.Profile, v *finding.Verdict) profileJSON {
 	out := profileJSON{
 		Schema: Schema, Tool: version.This(), Partial: list(p.Partial), Notes: list(p.Notes), Verdict: verdictJSON{id, severity, summary},
 		Findings: []findingJSON{}, Wall: sec(p.Wall), Groups: map[string]groupJSON{}, Idle: map[string]float64{}, Steps: map[string]profile.StepTimes{}, StepsBy: p.StepsBy,
-		Kernels: []kernelJSON{}, Roofline: []rateJSON{}, Devices: []deviceJSON{}, Sources: []sourceJSON{}, TokensTotal: p.Tokens, MemoryMaximum: map[int]uint64{},
+		Gaps: []gapJSON{}, Kernels: []kernelJSON{}, Roofline: []rateJSON{}, Devices: []deviceJSON{}, Sources: []sourceJSON{}, TokensTotal: p.Tokens, MemoryMaximum: map[int]uint64{},
 		Launches: launchesJSON{
 			p.Host.Launches, p.Host.GraphLaunches, sec(p.Host.LaunchTime), p.Host.Syncs, sec(p.Host.SyncTime), p.Runs, p.Graph, p.Small, p.WholeGraph,
 		},
 		AttentionOf: p.Share(p.Group[profile.Attention].Time), GEMMOf: p.Share(p.Group[profile.GEMM].Time + p.Group[profile.MoE].Time),
 		CommOf: p.Share(p.Communication), GPUIdleOf: p.Share(p.IdleTime()),
+	}
+	out.Before, out.After, out.Once, out.Workload = sec(p.Before), sec(p.After), sec(p.OnceTime()), p.Workload.String()
+	for _, g := range gaps(p) {
+		out.Gaps = append(out.Gaps, gapJSON{g.on, sec(g.From - g.since), sec(g.Time), g.Cause.String(), g.Once, g.Host, g.Before})
 	}
 	out.Shares = newShares(&p.Work)
 	if p.Tokens > 0 {
@@ -210,7 +228,7 @@ func newShares(w *profile.Work) sharesJSON {
 func newFinding(f *finding.Result, status string) findingJSON {
 	return findingJSON{
 		ID: f.Kind.ID, Status: status, Severity: f.Severity.String(), Summary: f.Summary, Reasons: list(f.Reasons), Cost: f.Cost,
-		Evidence: report.EvidenceJSON(f.Evidence), Fixes: report.FixesJSON(f.Fixes), Runbook: "docs/pathologies/" + f.Kind.Leads + ".md",
+		Evidence: report.EvidenceJSON(f.Evidence), Fixes: report.FixesJSON(f.Fixes), Runbook: "docs/pathologies/slow-decode.md",
 	}
 }
 

@@ -21,6 +21,7 @@ const (
 	operator
 	python
 	annotation
+	overhead // of the profiler itself
 	instant
 )
 
@@ -44,6 +45,7 @@ var categories = map[string]category{
 	"operator":            operator,
 	"python_function":     python,
 	"user_annotation":     annotation,
+	"overhead":            overhead,
 	"cpu_instant_event":   instant,
 }
 
@@ -74,6 +76,9 @@ func (p *parser) addEvent() {
 	case 'M':
 		p.metadata()
 		return
+	case 'B', 'E':
+		p.t.Dropped.Halves++
+		return
 	default:
 		return
 	}
@@ -101,6 +106,8 @@ func (p *parser) addEvent() {
 	switch c {
 	case kernel, memcpy, memset:
 		p.activity(c, name, start, dur)
+	case overhead:
+		p.t.AddCall(0, profile.OverheadThread, profile.Runtime, profile.Event{Start: start, Dur: dur, Name: p.t.Names.ID(name)})
 	default:
 		p.call(c, name, start, dur)
 	}

@@ -51,6 +51,12 @@ func Read(ctx context.Context, r io.Reader, source string, limit int) (*profile.
 				err = errors.New("the file is empty")
 			}
 		}
+		switch {
+		case p.has("nodes") && p.has("schema"):
+			err = errors.New("an execution trace of PyTorch (Chakra): it holds no times of kernels")
+		case p.has("rocprofiler-sdk-tool"):
+			err = errors.New("a trace of rocprofv3")
+		}
 		return nil, hint.Or(fmt.Errorf("read %s: %w", source, err), "give a .json or .json.gz that torch.profiler wrote, or an Nsight Systems report as .sqlite")
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		p.t.Partial = append(p.t.Partial, fmt.Sprintf("the file ends in the middle, after %d events", p.t.Events))
@@ -60,6 +66,12 @@ func Read(ctx context.Context, r io.Reader, source string, limit int) (*profile.
 	p.finish()
 	p.t.Close()
 	return p.t, nil
+}
+
+// has reports whether a field stands beside the events.
+func (p *parser) has(name string) bool {
+	_, ok := p.headers[name]
+	return ok
 }
 
 // A parser holds a window of the stream: buf[pos:] is what is to be read.
@@ -200,7 +212,7 @@ func (p *parser) document() error {
 		if err != nil {
 			return err
 		}
-		if value != nil && len(p.headers) < 1000 {
+		if len(p.headers) < 1000 {
 			if p.headers == nil {
 				p.headers = map[string][]byte{}
 			}

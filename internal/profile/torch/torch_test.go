@@ -75,8 +75,23 @@ func TestFormsOfOneEvent(t *testing.T) {
 	}
 }
 
+// TestCategories: of old an annotation was an operator, and the profiler tells of its own work.
+func TestCategories(t *testing.T) {
+	tl := read(t, trace(strings.Replace(aKernel, `505583.125`, `505783.125`, 1), strings.Replace(aLaunch, `505543`, `505743`, 1), strings.Replace(strings.Replace(aKernel, `:42`, `:43`, 1), `505583`, `505513`, 1),
+		`{"ph":"X","cat":"Operator","name":"ProfilerStep#5","pid":9,"tid":9,"ts":1712195495505500,"dur":500}`,
+		`{"ph":"X","cat":"overhead","name":"Activity Buffer Request","pid":-1,"tid":0,"ts":1712195495505600,"dur":100}`))
+	a := profile.Analyze(tl)
+	if len(a.Steps) != 1 || a.StepsBy != "ProfilerStep annotations" {
+		t.Errorf("%d steps by %q", len(a.Steps), a.StepsBy)
+	}
+	if got := a.Devices[0].Idle[profile.ProfilerTime]; got != 100_000 {
+		t.Errorf("the profiler took %d ns, want 100 µs", got)
+	}
+}
+
 // TestDamage reads what can be read, and says what could not.
 func TestDamage(t *testing.T) {
+	many := strings.Repeat(aLaunch+",", 40) + aLaunch
 	for name, tc := range map[string]struct {
 		text    string
 		partial string // "" is whole
@@ -92,6 +107,10 @@ func TestDamage(t *testing.T) {
 		"time beyond 64 bits":  {trace(aKernel, strings.Replace(aLaunch, `"ts":1712195495505543`, `"ts":99999999999999999999`, 1)), "64 bits"},
 		"duration beyond":      {trace(aKernel, strings.Replace(aLaunch, `"dur":5`, `"dur":1e300`, 1)), "64 bits"},
 		"time without end":     {trace(aKernel, strings.Replace(aLaunch, `"ts":1712195495505543`, `"ts":"NaN"`, 1)), "64 bits"},
+		"a time of nothing":    {trace(aKernel, many, strings.Replace(aLaunch, `"ts":1712195495505543`, `"ts":0`, 1)), "far away from all others: 1"},
+		"a year later":         {trace(aKernel, many, strings.Replace(aLaunch, `"ts":1712195495505543`, `"ts":1743731495505543`, 1)), "far away from all others: 1"},
+		"a day long":           {trace(aKernel, many, strings.Replace(aLaunch, `"dur":5`, `"dur":86400000000`, 1)), "far away from all others: 1"},
+		"halves of events":     {trace(aKernel, `{"ph":"B","cat":"cpu_op","name":"a","ts":1}`, `{"ph":"E","ts":2}`), "a beginning or an end (ph B, E) in place of both: 2"},
 		"an event of 20 MiB":   {trace(aKernel, `{"ph":"X","name":"`+strings.Repeat("a", 20<<20)+`"}`, aLaunch), "larger than any event"},
 		"nested without end":   {trace(aKernel, `{"ph":"X","args":`+strings.Repeat("[", 100_000)), "ends in the middle"},
 		"something behind it":  {trace(aKernel) + "garbage", ""},
@@ -123,6 +142,8 @@ func TestNotATrace(t *testing.T) {
 		"no events":  {`{"traceEvents":[]}`, "no events"},
 		"HTML":       {"<!doctype html>", "not a trace"},
 		"a scalar":   {`"x"`, "not a trace"},
+		"Chakra":     {`{"schema":"1.1.0-chakra.0.0.4","pid":7,"nodes":[{"id":1}]}`, "execution trace"},
+		"rocprofv3":  {`{"rocprofiler-sdk-tool":[{"metadata":{}}]}`, "rocprofv3"},
 	} {
 		_, err := Read(t.Context(), strings.NewReader(tc.text), name, 0)
 		if err == nil || !strings.Contains(err.Error(), tc.want) || hint.Of(err) == "" {

@@ -24,6 +24,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/profile/torch"
 )
 
+// Stdin is the path of the standard input.
+const Stdin = "-"
+
 // Files is how many files of a directory are read at most: one for each rank.
 const Files = 4096
 
@@ -31,6 +34,9 @@ const exportHint = "export it first: nsys export --type sqlite REPORT.nsys-rep"
 
 // List returns the traces behind a path: itself, or what a directory holds.
 func List(path string) ([]string, error) {
+	if path == Stdin {
+		return []string{path}, nil
+	}
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, errors.Unwrap(err))
@@ -95,6 +101,9 @@ func isParquet(dir string) bool {
 }
 
 func open(path string) (file *os.File, size int64, err error) {
+	if path == Stdin {
+		return os.Stdin, 0, nil
+	}
 	file, err = os.Open(path)
 	if err != nil {
 		return nil, 0, fmt.Errorf("open %s: %w", path, errors.Unwrap(err))
@@ -141,6 +150,9 @@ func Read(ctx context.Context, path string, limit int) (*profile.Timeline, error
 	}
 	head = head[:n]
 	if bytes.HasPrefix(head, []byte(sqlite.Magic)) {
+		if path == Stdin {
+			return nil, hint.With(errors.New("read the standard input: a database of Nsight Systems is read from a file"), "save it, and give its path")
+		}
 		return nsys.Read(ctx, file, size, path, limit)
 	}
 	if err := foreign(path, head); err != nil {
@@ -174,6 +186,8 @@ func Read(ctx context.Context, path string, limit int) (*profile.Timeline, error
 func foreign(path string, head []byte) error {
 	name := strings.ToLower(path)
 	switch {
+	case bytes.HasPrefix(head, []byte("version https://git-lfs.github.com/")):
+		return hint.With(fmt.Errorf("read %s: a pointer of Git LFS in place of the file", path), "fetch the file itself: git lfs pull --include "+filepath.Base(path))
 	case len(head) == 0:
 		return hint.With(fmt.Errorf("read %s: the file is empty", path), "the profiler did not finish writing: wait for stop_profile to answer, and see that the disk is not full")
 	case strings.HasSuffix(name, ".nsys-rep"), strings.HasSuffix(name, ".qdrep"):

@@ -115,6 +115,7 @@ func TestForeignFiles(t *testing.T) {
 		"empty.json.gz": {zipped(t, strings.NewReader("")), "empty", "torch.profiler"},
 		"x.nsys-rep":    {[]byte("report"), "Nsight Systems, in its own format", "nsys export"},
 		"x.parquet":     {[]byte("PAR1...."), "one table", "directory"},
+		"lfs.json.gz":   {[]byte("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 7\n"), "Git LFS", "git lfs pull"},
 		"x.zip":         {[]byte("PK\x03\x04...."), "zip", "unpack"},
 		"x.tar":         {append(bytes.Repeat([]byte{'a'}, 257), []byte("ustar  ...")...), "tar", "unpack"},
 		"x.txt":         {[]byte("hello"), "not a trace", "torch.profiler"},
@@ -130,6 +131,28 @@ func TestForeignFiles(t *testing.T) {
 	}
 	if _, err := Read(t.Context(), t.TempDir(), 0); err == nil {
 		t.Error("a directory was read")
+	}
+}
+
+// TestStdin reads what another program writes, unless it is a database.
+func TestStdin(t *testing.T) {
+	defer func(f *os.File) { os.Stdin = f }(os.Stdin)
+	for name, tc := range map[string]struct {
+		content []byte
+		want    string
+	}{"a trace": {zipped(t, strings.NewReader("["+event+"]")), ""}, "a database": {[]byte("SQLite format 3\x00...."), "from a file"}} {
+		var err error
+		if os.Stdin, err = os.Open(write(t, "stdin", tc.content)); err != nil {
+			t.Fatal(err)
+		}
+		paths, err := List(Stdin)
+		if err != nil || len(paths) != 1 {
+			t.Fatalf("%v %v", paths, err)
+		}
+		tl, err := Read(t.Context(), paths[0], 0)
+		if tc.want == "" && (err != nil || tl.Events != 1) || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+			t.Errorf("%s: %v %v", name, tl, err)
+		}
 	}
 }
 

@@ -1,0 +1,116 @@
+package profile
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// edit is what is done to a trace that a test makes.
+type edit struct {
+	kernel  string  // what is changed; "" is none
+	slower  float64 // each launch takes so many times as long
+	times   int     // how often it is launched for once
+	instead string  // another kernel
+	between int64   // µs that the host computes before each step
+	late    int64   // µs that each launch comes after the kernel before has ended
+	stall   int64   // µs, once
+}
+
+// serve makes forty decode steps of a server, each kernel's time 5 % shorter or longer by chance.
+func serve(seed uint64, e edit) *Profile {
+	m, r, at := newMade(), rand.New(rand.NewPCG(seed, 1)), int64(1000)
+	for step := range 40 {
+		at += 100 + e.between
+		if step == 20 {
+			at += e.stall
+		}
+		m.call(Annotation, "execute_context_0(0)_generation_16(16)", at-60, 50, 0)
+		for range 12 {
+			for _, k := range []struct {
+				name string
+				dur  float64
+			}{
+				{"sm90_xmma_gemm_bf16bf16_qkv", 120}, {"void flash::flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<128>>", 60},
+				{"void vllm::rms_norm_kernel<c10::BFloat16>", 8}, {"nvjet_tst_128x128_mlp", 200}, {"ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 25},
+				{"void vllm::act_and_mul_kernel<silu>", 15},
+			} {
+				n := 1
+				if e.kernel != "" && strings.Contains(k.name, e.kernel) {
+					k.dur *= max(e.slower, 0.01)
+					if n = max(e.times, 0); e.instead != "" {
+						k.name = e.instead
+					}
+				}
+				for range n {
+					dur := int64(k.dur*(0.95+0.1*r.Float64())*1000) / 1000
+					m.launched(k.name, at+e.late-30, at+e.late+10*min(e.late, 1), dur)
+					at += dur + 2 + e.late + 10*min(e.late, 1)
+				}
+			}
+		}
+	}
+	m.Close()
+	return Combine([]*Analysis{Analyze(m.Timeline)})
+}
+
+// TestDiffNamesWhatChanged, and nothing else; of repetitions it names nothing.
+func TestDiffNamesWhatChanged(t *testing.T) {
+	base := serve(1, edit{})
+	for name, tc := range map[string]struct {
+		edit
+		want  string
+		worse bool
+	}{
+		"norm launched twice":       {edit{kernel: "rms_norm", slower: 1, times: 2}, "normalisation +100% each +0%", false},
+		"attention 20 % slower":     {edit{kernel: "flash", slower: 1.2, times: 1}, "attention +0% each +20%", false},
+		"products 10 % slower":      {edit{kernel: "nvjet", slower: 1.1, times: 1}, "GEMM +0% each +6%", true},
+		"products 10 % faster":      {edit{kernel: "nvjet", slower: 0.9, times: 1}, "GEMM +0% each -6%", false},
+		"activation is gone":        {edit{kernel: "act_and_mul", slower: 1}, "activation -100% each +0%", false},
+		"communication 50 % slower": {edit{kernel: "nccl", slower: 1.5, times: 1}, "communication +0% each +50%", false},
+		"norm became elementwise":   {edit{kernel: "rms_norm", slower: 2, times: 1, instead: "vectorized_elementwise_kernel"}, "normalisation -100% each +0%, elementwise +0% each +0%", false},
+		"2 ms between steps":        {edit{between: 2000}, "idle: host", true},
+		"200 µs between steps":      {edit{between: 200}, "idle: host", true},
+		"one stall":                 {edit{stall: 50_000}, "", false},
+		"a repetition":              {edit{}, "", false},
+		"another":                   {edit{between: 1}, "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := Compare(base, serve(uint64(len(name))+7, tc.edit))
+			var got []string
+			for _, c := range slices.Concat(d.Groups, d.Idle) {
+				switch {
+				case !c.Named:
+				case c.LaunchesBefore+c.LaunchesNow > 0:
+					more := 0.0
+					if c.LaunchesBefore > 0 {
+						more = c.LaunchesNow/c.LaunchesBefore - 1
+					}
+					got = append(got, fmt.Sprintf("%s %+.0f%% each %+.0f%%", c.Name, 100*more, 100*c.MeanGrowth()))
+				default:
+					got = append(got, c.Name)
+				}
+			}
+			if s := strings.Join(got, ", "); s != tc.want || d.Worse(0.03) != tc.worse {
+				t.Errorf("%q, worse %v (%+.3f, p %.2g); want %q, %v", s, d.Worse(0.03), d.Judged().Growth(), d.Judged().P, tc.want, tc.worse)
+			}
+			for _, k := range d.Kernels {
+				if k.Named && tc.want == "" {
+					t.Errorf("the kernel %s is named: %+v", k.Name, k)
+				}
+			}
+		})
+	}
+}
+
+// TestDiffSaysWhatElseDiffers before it compares.
+func TestDiffSaysWhatElseDiffers(t *testing.T) {
+	a, b := serve(1, edit{}), serve(1, edit{})
+	a.Ranks[0].Devices[0].Name, b.Ranks[0].Devices[0].Name = "NVIDIA H100 80GB HBM3", "AMD Instinct MI300X"
+	b.Workload = SGLang
+	if got := strings.Join(Compare(a, b).Caveats, "; "); !strings.Contains(got, "H100") || !strings.Contains(got, "SGLang") {
+		t.Error(got)
+	}
+}

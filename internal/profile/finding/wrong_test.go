@@ -1,0 +1,196 @@
+package finding
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/sixty-dev/sixty/internal/profile"
+)
+
+// op adds an operator that launches kernels one behind the other, each for so many µs.
+func (m *maker) op(name string, kernels ...kernel) {
+	m.call(profile.Op, name, m.end-5, 4, 0)
+	for _, k := range kernels {
+		m.kernel(k.name, m.end-4, m.end, k.dur, false)
+		m.end += k.dur + 1
+	}
+}
+
+const (
+	product = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128"
+	softmax = "void (anonymous namespace)::cunn_SoftMaxForward<4, c10::BFloat16, float, c10::BFloat16>"
+)
+
+// TestWrongReadings holds traces that were read wrongly to what a performance engineer says of them.
+func TestWrongReadings(t *testing.T) {
+	for name, tc := range map[string]struct {
+		make   func(m *maker)
+		lead   string
+		says   string   // in the summary, the reasons or the fixes
+		silent []string // in none of them
+	}{
+		"expert parallelism of DeepSeek communicates": {func(m *maker) {
+			for range 30 {
+				m.op("moe", kernel{"void cutlass::device_kernel<dpsk::grouped_gemm::cuda::GemmKernel>", 500})
+				m.op("", kernel{"void dpsk::ep::internode::combine<false, 8, __nv_bfloat16, 8, 2, 16, 24>(int4*, float*)", 500})
+			}
+		}, "communication-bound", "all ranks", nil},
+		"softmax between products is attention": {func(m *maker) {
+			for range 20 {
+				m.op("aten::addmm", kernel{product, 100})
+				m.op("aten::bmm", kernel{product, 300})
+				m.op("aten::mul", kernel{"vectorized_elementwise_kernel", 50})
+				m.op("aten::_softmax", kernel{softmax, 600})
+				m.op("aten::bmm", kernel{product, 300})
+			}
+		}, "attention-bound", "scaled_dot_product_attention", []string{"ampl", "FlashInfer"}},
+		"softmax of a classifier is no attention": {func(m *maker) {
+			for range 20 {
+				m.op("aten::bmm", kernel{product, 300})
+				m.op("aten::addmm", kernel{product, 300})
+				m.op("aten::_softmax", kernel{softmax, 100})
+				m.op("aten::bmm", kernel{product, 300})
+			}
+		}, "gemm-bound", "", nil},
+		"a product of Composable Kernel turns nothing": {func(m *maker) {
+			for range 100 {
+				m.op("", kernel{"void ck::tensor_operation::device::kernel_gemm_xdlops_v2r3<ck::GridwiseGemm_k0mk1_k0nk1>", 80})
+			}
+		}, "gemm-bound", "", nil},
+		"MIOpen's products are convolution": {func(m *maker) {
+			for range 100 {
+				m.op("aten::miopen_convolution", kernel{"igemm_fwd_gtcx2_nhwc_bf16_bx0_ex1_bt256x128x16", 80}, kernel{"SubTensorOpWithScalar1d", 10})
+			}
+		}, "convolution-bound", "channels_last", nil},
+		"the sort of an embedding's gradient samples nothing": {func(m *maker) {
+			for range 50 {
+				m.op("aten::embedding_dense_backward", kernel{"void at_cuda_detail::cub::DeviceRadixSortOnesweepKernel<Policy>", 90})
+				m.op("aten::mm", kernel{product, 200})
+			}
+		}, "gemm-bound", "", nil},
+		"one first use is no habit": {func(m *maker) {
+			for i := range 600 {
+				m.op("aten::mm", kernel{product, 50})
+				if i == 100 {
+					m.corr++
+					m.call(profile.Runtime, "cudaLaunchKernel", m.end, 500_000, m.corr)
+					m.end += 500_000
+					m.AddActivity(0, 0, 7, profile.Kernel, profile.Event{Start: 1000 * m.end, Dur: 50_000, Name: 1, Correlation: m.corr})
+					m.end += 60
+				}
+			}
+		}, "one-time", "98", []string{"raphs", "waits for its host"}},
+		"one delayed start is no habit": {func(m *maker) {
+			for i := range 600 {
+				if i == 100 {
+					m.kernel(product, m.end, m.end+463_000, 50, false)
+					m.end += 463_060
+				}
+				m.op("aten::mm", kernel{product, 50})
+			}
+		}, "one-time", "98", []string{"raphs", "waits for its host"}},
+		"one blocking copy is no habit": {func(m *maker) {
+			for i := range 600 {
+				if i == 100 {
+					m.corr++
+					m.call(profile.Runtime, "hipMemcpyWithStream", m.end, 493_000, m.corr)
+					m.end += 493_000
+				}
+				m.op("aten::mm", kernel{product, 50})
+			}
+		}, "one-time", "98", []string{"raphs", "launches", "waits for its host"}},
+		"work of the host in every gap": {func(m *maker) {
+			for range 9 {
+				m.call(profile.Python, "model/image_processing.py(301): resize", m.end, 60_000, 0)
+				m.end += 60_100
+				for range 100 {
+					m.op("aten::mm", kernel{product, 500})
+				}
+			}
+		}, "host-work", "image_processing.py(301): resize", []string{"raphs", "nothing to do"}},
+		"data that is loaded": {func(m *maker) {
+			for range 8 {
+				m.call(profile.Annotation, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", m.end, 60_000, 0)
+				for i := range int64(60) {
+					m.call(profile.Op, "aten::stack", m.end+1000*i, 900, 0)
+				}
+				m.end += 60_100
+				for range 100 {
+					m.op("aten::mm", kernel{product, 500})
+				}
+			}
+		}, "data-loading", "num_workers", []string{"raphs"}},
+		"training is no server": {func(m *maker) {
+			for i := range 20 {
+				m.call(profile.Annotation, fmt.Sprintf("ProfilerStep#%d", i), m.end, 3000, 0)
+				m.call(profile.Annotation, "Optimizer.step#AdamW.step", m.end+2500, 100, 0)
+				m.op("autograd::engine::evaluate_function: AddmmBackward0", kernel{product, 1000}, kernel{"ncclDevKernel_AllReduce_Sum_f32_RING_LL", 900})
+				m.op("aten::mm", kernel{product, 1000})
+			}
+		}, "communication-bound", "bucket", []string{"KV cache", "first token", "replica", "tensor-parallel"}},
+		"copies within a GPU are no offloading": {func(m *maker) {
+			for range 200 {
+				m.op("aten::mm", kernel{product, 80})
+				m.op("aten::clone", kernel{"Memcpy DtoD (Device -> Device)", 20})
+			}
+		}, "copies-bound", "clone()", []string{"ffload"}},
+		"a graph that is captured": {func(m *maker) {
+			m.call(profile.Runtime, "cudaStreamBeginCapture", m.end, 5, 0)
+			for range 400 {
+				m.corr++
+				m.call(profile.Runtime, "cudaLaunchKernel", m.end, 5, m.corr)
+				m.end += 100
+			}
+			m.call(profile.Runtime, "cudaStreamEndCapture", m.end, 5, 0)
+			m.end += 100
+			m.op("aten::mm", kernel{product, 50})
+		}, "graph-capture", "captured", []string{"eager"}},
+		"small kernels of a busy GPU need no graphs": {func(m *maker) {
+			for range 600 {
+				m.op("aten::mm", kernel{product, 300})
+				m.op("aten::add", kernel{"vectorized_elementwise_kernel", 5}, kernel{"vectorized_elementwise_kernel", 5})
+			}
+		}, "gemm-bound", "", []string{"raphs"}},
+		"one kernel": {func(m *maker) { m.op("aten::add", kernel{"vectorized_elementwise_kernel", 2}) }, "cannot-tell", "1 kernels and copies", nil},
+		"a CPU's trace with one kernel": {func(m *maker) {
+			for range 1000 {
+				m.call(profile.Op, "aten::mm", m.end, 900, 0)
+				m.end += 1000
+			}
+			m.op("aten::add", kernel{"vectorized_elementwise_kernel", 900})
+		}, "cannot-tell", "", []string{"lementwise"}},
+		"a GPU that works at the end": {func(m *maker) {
+			for range 900 {
+				m.call(profile.Op, "aten::mm", m.end, 9000, 0)
+				m.end += 10_000
+			}
+			for range 20 {
+				m.op("aten::mm", kernel{product, 50})
+			}
+		}, "gpu-unused", "of 9 s", []string{"98"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := &maker{Timeline: profile.New(name, "test", 0), end: 1000}
+			tc.make(m)
+			m.Close()
+			v := Judge(profile.Combine([]*profile.Analysis{profile.Analyze(m.Timeline)}), nil)
+			f := v.Leading()
+			if f == nil {
+				t.Fatal("nothing was found")
+			}
+			text := strings.Join(append([]string{f.Summary}, f.Reasons...), " ")
+			for _, x := range f.Fixes {
+				text += " " + x.Summary + x.Args() + x.Tradeoff
+			}
+			if f.Kind.ID != tc.lead || !strings.Contains(text, tc.says) {
+				t.Errorf("%s: %s; want %s with %q", f.Kind.ID, text, tc.lead, tc.says)
+			}
+			for _, s := range tc.silent {
+				if strings.Contains(text, s) {
+					t.Errorf("%q is in: %s", s, text)
+				}
+			}
+		})
+	}
+}

@@ -115,11 +115,10 @@ export const plural = (n: number, noun: string): string => `${n} ${noun}${n === 
 export const sentence = (s: string): string => (!s || /[.!?…]$/.test(s) ? s : s + '.')
 
 const acronyms = new Set(['kv', 'gpu', 'http'])
-const titles: Record<string, string> = { 'insufficient-data': 'Not enough data' }
 
 // titleOf is the title of a verdict, by its id: "KV cache thrashing".
 export function titleOf(id: string): string {
   const words = id.split('-').map((w) => (acronyms.has(w) ? w.toUpperCase() : w))
-  const text = titles[id] ?? words.join(' ')
+  const text = words.join(' ')
   return text.charAt(0).toUpperCase() + text.slice(1)
 }

@@ -99,7 +99,7 @@ export function useSeen<E extends Element>(): [{ current: E | null }, boolean] {
   const [seen, set] = useState(false)
   useEffect(() => {
     if (!ref.current || seen) return
-    const o = new IntersectionObserver((e) => e.some((x) => x.isIntersecting) && set(true), { rootMargin: '300px' })
+    const o = new IntersectionObserver((e) => e.some((x) => x.isIntersecting) && set(true), { rootMargin: '40px' })
     o.observe(ref.current)
     return () => o.disconnect()
   }, [seen])

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,18 +23,22 @@ type delivery struct {
 	mu      sync.Mutex
 	failed  map[string]string // why, by address; "" for there being none
 	last    time.Time
-	clients map[string]*http.Client // by address, with the credentials of Alertmanagers that took alerts
+	clients sync.Map // by address, of Alertmanagers that took alerts: with their credentials
 }
 
 // ErrNoAlertmanager says that no Alertmanager has taken an alert yet.
 var ErrNoAlertmanager = errors.New("no Alertmanager has taken an alert yet")
 
-// Silence silences the alerts whose labels match all regular expressions, in the first Alertmanager
+// Silence silences the alerts whose labels each have one of the values, in the first Alertmanager
 // that takes it: those of a cluster tell each other.
-func (c *Collector) Silence(ctx context.Context, matching map[string]string, until time.Time, by, comment string) error {
+func (c *Collector) Silence(ctx context.Context, matching map[string][]string, until time.Time, by, comment string) error {
 	matchers := []map[string]any{}
 	for _, name := range slices.Sorted(maps.Keys(matching)) {
-		matchers = append(matchers, map[string]any{"name": name, "value": matching[name], "isRegex": true})
+		var values []string
+		for _, v := range matching[name] {
+			values = append(values, regexp.QuoteMeta(v))
+		}
+		matchers = append(matchers, map[string]any{"name": name, "value": strings.Join(values, "|"), "isRegex": true})
 	}
 	body, err := json.Marshal(map[string]any{"matchers": matchers, "startsAt": time.Now().UTC(), "endsAt": until.UTC(), "createdBy": by, "comment": comment})
 	if err != nil {
@@ -40,26 +46,24 @@ func (c *Collector) Silence(ctx context.Context, matching map[string]string, unt
 	}
 	err = ErrNoAlertmanager
 	for _, u := range c.notify.Alertmanagers() {
-		c.delivery.mu.Lock()
-		client := c.delivery.clients[u.Redacted()]
-		c.delivery.mu.Unlock()
-		if client == nil {
+		client, ok := c.delivery.clients.Load(u.Redacted())
+		if !ok {
 			continue
 		}
-		var r *http.Request
-		if r, err = http.NewRequestWithContext(ctx, http.MethodPost, u.JoinPath("..", "silences").String(), bytes.NewReader(body)); err != nil {
-			return err
+		r, wrong := http.NewRequestWithContext(ctx, http.MethodPost, u.JoinPath("..", "silences").String(), bytes.NewReader(body))
+		if wrong != nil {
+			return wrong
 		}
 		r.Header.Set("Content-Type", "application/json")
-		var resp *http.Response
-		if resp, err = client.Do(r); err != nil {
-			err = fmt.Errorf("the Alertmanager at %s: %w", u.Redacted(), unanswered.Cause(err))
-			continue
+		resp, wrong := client.(*http.Client).Do(r)
+		if wrong == nil {
+			wrong = resp.Body.Close()
+			if wrong == nil && resp.StatusCode/100 == 2 {
+				return nil
+			}
+			wrong = errors.Join(wrong, errors.New(resp.Status))
 		}
-		if err = resp.Body.Close(); err == nil && resp.StatusCode/100 == 2 {
-			return nil
-		}
-		err = errors.Join(err, fmt.Errorf("the Alertmanager at %s: %s", u.Redacted(), resp.Status))
+		err = fmt.Errorf("the Alertmanager at %s: %w", u.Redacted(), unanswered.Cause(wrong))
 	}
 	return err
 }
@@ -79,10 +83,7 @@ func (d *delivery) post(ctx context.Context, client *http.Client, r *http.Reques
 	delete(d.failed, "")
 	if why == "" {
 		delete(d.failed, r.URL.Redacted())
-		if d.clients == nil {
-			d.clients = map[string]*http.Client{}
-		}
-		d.clients[r.URL.Redacted()] = client
+		d.clients.Store(r.URL.Redacted(), client)
 	} else {
 		d.fail(r.URL.Redacted(), why)
 	}

@@ -47,7 +47,7 @@ func TestASilenceGoesWhereAlertsWent(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	matching := map[string]string{"pathology": "saturation|engine-hung", "model_name": "m"}
+	matching := map[string][]string{"pathology": {"saturation", "engine-hung"}, "model_name": {"m.8b"}}
 	until := time.Now().Add(time.Hour)
 	if err := c.Silence(t.Context(), matching, until, "ann", "why"); !errors.Is(err, ErrNoAlertmanager) {
 		t.Errorf("without an Alertmanager: %v", err)
@@ -74,7 +74,7 @@ func TestASilenceGoesWhereAlertsWent(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := <-posts
-	for _, want := range []string{"/am/api/v2/silences ", `{"isRegex":true,"name":"model_name","value":"m"},{"isRegex":true,"name":"pathology","value":"saturation|engine-hung"}`, `"createdBy":"ann"`, `"endsAt":"`} {
+	for _, want := range []string{"/am/api/v2/silences ", `{"isRegex":true,"name":"model_name","value":"m\\.8b"},{"isRegex":true,"name":"pathology","value":"saturation|engine-hung"}`, `"createdBy":"ann"`, `"endsAt":"`} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %s in %s", want, got)
 		}

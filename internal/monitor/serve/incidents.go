@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net/http"
 	"os"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -69,7 +68,7 @@ const (
 )
 
 // A silencer is collect.Collector's Silence.
-type silencer func(ctx context.Context, matching map[string]string, until time.Time, by, comment string) error
+type silencer func(ctx context.Context, matching map[string][]string, until time.Time, by, comment string) error
 
 // silence silences the alerts of an incident in Alertmanager, and notes it.
 func silence(w http.ResponseWriter, r *http.Request, k *keeper.Keeper, quiet silencer) {
@@ -89,25 +88,22 @@ func silence(w http.ResponseWriter, r *http.Request, k *keeper.Keeper, quiet sil
 		web.Fail(w, http.StatusBadRequest, fmt.Errorf("by must be a name, and hours a number up to %d", longestSilence))
 		return
 	}
-	ids := append(slices.Collect(maps.Keys(i.Since)), i.Pathology)
-	slices.Sort(ids)
-	labels := map[string]string{"pathology": strings.Join(slices.Compact(ids), "|")}
-	for name, value := range map[string]string{"model_name": i.Model, "namespace": i.Namespace, "cluster": i.Cluster} {
-		if value != "" {
-			labels[name] = regexp.QuoteMeta(value)
-		}
+	ids := slices.Sorted(maps.Keys(i.Since))
+	if len(ids) == 0 {
+		ids = []string{i.Pathology}
 	}
-	now := time.Now()
-	until := now.Add(time.Duration(asked.Hours * float64(time.Hour)))
+	matching := map[string][]string{"pathology": ids, "model_name": {i.Model}, "namespace": {i.Namespace}, "cluster": {i.Cluster}}
+	maps.DeleteFunc(matching, func(_ string, values []string) bool { return values[0] == "" })
+	until := time.Now().Add(time.Duration(asked.Hours * float64(time.Hour)))
 	ctx, cancel := context.WithTimeout(r.Context(), silenceTime)
 	defer cancel()
-	switch err := quiet(ctx, labels, until, asked.By, "sixty incident "+i.ID); {
+	switch err := quiet(ctx, matching, until, asked.By, "sixty incident "+i.ID); {
 	case errors.Is(err, collect.ErrNoAlertmanager):
 		web.Fail(w, http.StatusConflict, hint.With(err, "name one in the configuration, under alerting, and wait for its first alert"))
 	case err != nil:
 		web.Fail(w, http.StatusBadGateway, err)
 	default:
-		noted, err := k.AddNote(i.ID, asked.By, "Silenced in Alertmanager until "+until.UTC().Format("2006-01-02 15:04 UTC"), now)
+		noted, err := k.AddNote(i.ID, asked.By, "Silenced in Alertmanager until "+until.UTC().Format("2006-01-02 15:04 UTC"), time.Now())
 		answerIncident(w, noted, err)
 	}
 }

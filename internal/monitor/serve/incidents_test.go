@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,8 +39,8 @@ func TestIncidentAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var silenced map[string]string // what the last silence matches
-	quiet := func(_ context.Context, matching map[string]string, until time.Time, by, comment string) error {
+	var silenced map[string][]string // what the last silence matches
+	quiet := func(_ context.Context, matching map[string][]string, until time.Time, by, comment string) error {
 		switch by {
 		case "nobody":
 			return collect.ErrNoAlertmanager
@@ -111,10 +112,10 @@ func TestIncidentAnswers(t *testing.T) {
 			}
 		}
 	}
-	if s := k.List(keeper.Query{})[0]; s.Acknowledged == nil || s.Acknowledged.By != "ann" || len(s.Notes) != 1 {
+	if s := k.List(keeper.Query{})[0]; s.Acknowledged == nil || s.Acknowledged.By != "ann" || len(s.Notes) != 2 {
 		t.Errorf("got %+v", s)
 	}
-	if silenced["pathology"] != p.ID || silenced["model_name"] != "m" {
+	if !slices.Equal(silenced["pathology"], []string{p.ID}) || !slices.Equal(silenced["model_name"], []string{"m"}) || len(silenced) != 2 {
 		t.Errorf("what is silenced: %v", silenced)
 	}
 }

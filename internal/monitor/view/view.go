@@ -52,18 +52,11 @@ func (s State) Shown(status Status) Status {
 
 // Title is the title of a verdict, by its id: "KV cache thrashing".
 func Title(id string) string {
-	if id == "insufficient-data" {
-		return "Not enough data"
-	}
-	words := strings.Split(id, "-")
-	for i, w := range words {
-		if w == "kv" || w == "gpu" || w == "http" {
-			words[i] = strings.ToUpper(w)
-		}
-	}
-	text := strings.Join(words, " ")
+	text := acronyms.Replace(id)
 	return strings.ToUpper(text[:min(1, len(text))]) + text[min(1, len(text)):]
 }
+
+var acronyms = strings.NewReplacer("kv-", "KV ", "gpu-", "GPU ", "http-", "HTTP ", "-", " ")
 
 // An Overview is what is wrong now: one sentence per model, one line per replica.
 type Overview struct {

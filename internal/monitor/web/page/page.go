@@ -8,21 +8,22 @@ package page
 
 import (
 	"bytes"
-	"compress/gzip"
+	"cmp"
 	"context"
 	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"html/template"
-	"io"
 	"io/fs"
 	"mime"
 	"net/http"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
-	"time"
+
+	"github.com/prometheus/prometheus/util/httputil"
 
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
@@ -45,7 +46,7 @@ type Config struct {
 	// Overview is the latest one; its state is Starting where there is none yet.
 	Overview func(context.Context) view.Overview
 
-	// Incident looks one up; nil where there are none.
+	// Incident looks one up.
 	Incident func(ctx context.Context, id string) (view.Incident, bool)
 	// Answers are handlers of the API, by pattern: what views say without a script.
 	Answers map[string]http.Handler
@@ -55,15 +56,8 @@ type Config struct {
 type handler struct {
 	Config
 	shell  *template.Template
-	assets map[string]asset // by path
+	files  fs.FS // the bundle; names of files change with what they hold
 	bundle bundle
-}
-
-// An asset is a file of the bundle, as it is and compressed. Its name changes with what it
-// holds.
-type asset struct {
-	kind        string
-	raw, packed []byte
 }
 
 // A bundle is what the shell has to name of it.
@@ -78,14 +72,12 @@ func New(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the page's bundle: %w", err)
 	}
-	p := &handler{Config: cfg, assets: map[string]asset{}}
-	if err := p.load(files); err != nil {
+	p := &handler{Config: cfg, files: files}
+	if err := p.load(); err != nil {
 		return nil, fmt.Errorf("the page's bundle: %w", err)
 	}
 	p.shell, err = template.New("page").Funcs(template.FuncMap{
 		"sentence": sentence,
-		"iso":      func(t any) string { return optionalTime(t).Format(time.RFC3339) },
-		"utc":      func(t any) string { return optionalTime(t).Format("2006-01-02 15:04:05 UTC") },
 		"title":    view.Title,
 		"health":   func(severity string) string { return health(view.OK, view.Firing, severity) },
 		"map":      func(v any) bool { _, ok := v.(map[string]any); return ok },
@@ -95,20 +87,12 @@ func New(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the page's shell: %w", err)
 	}
-	return p, nil
+	return httputil.CompressionHandler{Handler: p}, nil
 }
 
-// optionalTime is a time that may be there.
-func optionalTime(t any) time.Time {
-	if p, ok := t.(*time.Time); ok {
-		return p.UTC()
-	}
-	return t.(time.Time).UTC()
-}
-
-// load reads the bundle and its manifest.
-func (p *handler) load(files fs.FS) error {
-	raw, err := fs.ReadFile(files, "manifest.json")
+// load reads the manifest of the bundle.
+func (p *handler) load() error {
+	raw, err := fs.ReadFile(p.files, "manifest.json")
 	if errors.Is(err, fs.ErrNotExist) { // built by Go alone
 		return nil
 	}
@@ -140,36 +124,11 @@ func (p *handler) load(files fs.FS) error {
 	if p.bundle.Script == "" {
 		return errors.New("manifest.json names no entry")
 	}
-	return fs.WalkDir(files, "assets", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		raw, err := fs.ReadFile(files, name)
-		if err != nil {
-			return err
-		}
-		kinds := map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"} // whatever the machine's own list says
-		kind, ok := kinds[path.Ext(name)]
-		if !ok {
-			kind = mime.TypeByExtension(path.Ext(name))
-		}
-		packed, err := compress(raw)
-		p.assets["/"+name] = asset{kind: kind, raw: raw, packed: packed}
-		return err
-	})
+	return nil
 }
 
-func compress(raw []byte) ([]byte, error) {
-	var b bytes.Buffer
-	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
-	if err == nil {
-		_, err = w.Write(raw)
-	}
-	if err == nil {
-		err = w.Close()
-	}
-	return b.Bytes(), err
-}
+// kinds are those of the bundle's files, whatever the machine's own list says.
+var kinds = map[string]string{".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
 
 func (p *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
@@ -182,13 +141,15 @@ func (p *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the page is only read", http.StatusMethodNotAllowed)
 		return
 	}
-	if a, ok := p.assets[r.URL.Path]; ok {
+	if strings.HasPrefix(r.URL.Path, "/assets/") {
+		raw, err := fs.ReadFile(p.files, r.URL.Path[1:])
+		if err != nil { // of an older bundle
+			http.NotFound(w, r)
+			return
+		}
 		h.Set("Cache-Control", "public, max-age=31536000, immutable")
-		send(w, r, http.StatusOK, a)
-		return
-	}
-	if strings.HasPrefix(r.URL.Path, "/assets/") { // of an older bundle
-		http.NotFound(w, r)
+		h.Set("Content-Type", cmp.Or(kinds[path.Ext(r.URL.Path)], mime.TypeByExtension(path.Ext(r.URL.Path))))
+		_, _ = w.Write(raw) // a browser that left needs no answer
 		return
 	}
 	status, v := p.view(r)
@@ -198,42 +159,8 @@ func (p *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.Set("Cache-Control", "no-store")
-	a := asset{kind: "text/html; charset=utf-8", raw: b.Bytes()}
-	if len(a.raw) > small {
-		var err error
-		if a.packed, err = compress(a.raw); err != nil {
-			a.packed = nil
-		}
-	}
-	send(w, r, status, a)
-}
-
-// small is what fits a packet.
-const small = 1400
-
-// send writes an asset, compressed where the browser takes it.
-func send(w http.ResponseWriter, r *http.Request, status int, a asset) {
-	h, body := w.Header(), a.raw
-	h.Set("Content-Type", a.kind)
-	h.Set("Vary", "Accept-Encoding")
-	if a.packed != nil && takesGzip(r.Header.Get("Accept-Encoding")) {
-		h.Set("Content-Encoding", "gzip")
-		body = a.packed
-	}
-	h.Set("Content-Length", fmt.Sprint(len(body)))
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Length", strconv.Itoa(b.Len())) // of what is not compressed
 	w.WriteHeader(status)
-	if r.Method != http.MethodHead {
-		_, _ = io.Copy(w, bytes.NewReader(body)) // a browser that left needs no answer
-	}
-}
-
-// takesGzip reports whether an Accept-Encoding has gzip, and not at a weight of 0.
-func takesGzip(accept string) bool {
-	for part := range strings.SplitSeq(accept, ",") {
-		name, weight, _ := strings.Cut(strings.ReplaceAll(part, " ", ""), ";")
-		if name == "gzip" && strings.TrimRight(weight, "0.") != "q=" {
-			return true
-		}
-	}
-	return false
+	_, _ = w.Write(b.Bytes())
 }

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
@@ -19,33 +18,38 @@ import (
 // shell is what the page holds before any script runs, and without one.
 type shell struct {
 	bundle
-	Base      string
-	Title     string
-	Places    []place
-	Doubt     string // why nothing can be called healthy
-	Overview  view.Overview
-	Incident  *view.Incident // that is shown, or the first model's
-	Fixes     []shellFix     // of it
-	Missing   string         // why there is no such page
-	Note      string         // what the view needs a script for
-	Models    []shellModel
-	Columns   []string // numbers of replicas
-	Replicas  []shellReplica
-	More      int // replicas that are not in the table
-	Incidents []view.Summary
-	Runbooks  []view.Runbook
-	Runbook   template.HTML
-	Settings  map[string]any
+	Base     string
+	Title    string
+	Places   []place
+	Doubt    string // why nothing can be called healthy
+	Overview view.Overview
+	Incident *view.Incident // that is shown, or the first model's
+	Fixes    []shellFix     // of it
+	Missing  string         // why there is no such page
+	Note     string         // what the view needs a script for
+	Models   []shellModel
+	Columns  []column
+	Replicas []shellReplica
+	More     int // replicas that are not in the table
+	Runbook  template.HTML
+	Answer   any // of the API, where the view is a list
 }
 
 type (
 	place struct {
 		Path, Title string
+		answer      string // the pattern of the API whose answer it lists
+		note        string
+		replicas    bool // it lists replicas
 		Here        bool
 	}
+	column struct {
+		Title string
+		unit  indicator.Unit
+	}
 	shellModel struct {
-		Head, Summary, Health, Incident string
-		Since                           *time.Time
+		*view.Model
+		Head, Summary, Health string
 	}
 	shellReplica struct {
 		Target, Health, State string
@@ -60,8 +64,20 @@ const tabled = 100
 
 // places are the paths that the script has views for; those of one thing have its id.
 var places = []place{
-	{Path: "/", Title: "Overview"}, {Path: "/incidents", Title: "Incidents"}, {Path: "/explore", Title: "Explore"}, {Path: "/fleet", Title: "Fleet"},
-	{Path: "/whatif", Title: "What if"}, {Path: "/audit", Title: "Audit"}, {Path: "/runbooks", Title: "Runbooks"}, {Path: "/settings", Title: "Settings"},
+	{Path: "/", Title: "Overview", replicas: true},
+	{Path: "/incidents", Title: "Incidents", answer: "/api/v1/incidents"},
+	{Path: "/explore", Title: "Explore", replicas: true},
+	{Path: "/fleet", Title: "Fleet", replicas: true},
+	{Path: "/whatif", Title: "What if", replicas: true, note: "What if needs JavaScript. sixty simulate URL --replicas 4 answers the same in a terminal; the present is below."},
+	{Path: "/audit", Title: "Audit", note: "The audit needs JavaScript. sixty audit URL prints it."},
+	{Path: "/runbooks", Title: "Runbooks", answer: "GET /api/v1/runbooks"},
+	{Path: "/settings", Title: "Settings", answer: "GET /api/v1/settings"},
+}
+
+// columns are the numbers of a replica, in the order of view.Numbers.
+var columns = []column{
+	{"TTFT P95", indicator.Seconds}, {"ITL P95", indicator.Seconds}, {"Running", indicator.Requests}, {"Waiting", indicator.Requests},
+	{"KV cache", indicator.Ratio}, {"Requests", indicator.RequestsPerSecond}, {"Output", indicator.TokensPerSecond},
 }
 
 var doubts = map[view.State]string{
@@ -80,55 +96,41 @@ func (p *handler) view(r *http.Request) (int, *shell) {
 	first, id, _ := strings.Cut(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/")
 	name, err := url.PathUnescape(id)
 	one := err == nil && id != "" && !strings.Contains(id, "/")
+	var at place
 	for i := range v.Places {
-		if at := &v.Places[i]; at.Path == r.URL.Path || one && at.Path == "/"+strings.TrimSuffix(first, "s")+"s" {
-			v.Title, at.Here = at.Title, true
+		if p := &v.Places[i]; p.Path == r.URL.Path || one && p.Path == "/"+strings.TrimSuffix(first, "s")+"s" {
+			p.Here, at, v.Title = true, *p, p.Title
 		}
 	}
 	switch {
 	case one && first == "incident":
-		v.Title = name
-		if !v.take(p.incident(r, name)) {
+		if v.Title = name; !v.take(p.Incident(r.Context(), name)) {
 			v.Missing = "There is no incident " + name + "."
 		}
 	case one && first == "runbooks":
-		v.Title = view.Title(name)
 		var b view.Runbook
-		if p.answer(r, "GET /api/v1/runbooks/{id}", name, &b) {
-			v.Runbook = template.HTML(b.HTML) //nolint:gosec // the catalogue's own text, rendered by this program
-		} else {
+		if v.Title = view.Title(name); !p.answer(r, "GET /api/v1/runbooks/{id}", name, &b) {
 			v.Missing = "There is no runbook " + name + "."
 		}
+		v.Runbook = template.HTML(b.HTML) //nolint:gosec // the catalogue's own text, rendered by this program
 	case v.Title == "" || one:
 		v.Title, v.Missing = "Not found", "There is no such page."
-	case first == "":
-		for i := range o.Models {
-			v.Models = append(v.Models, newModel(&o.Models[i], o.State))
-		}
-		if len(v.Models) > 0 && v.Models[0].Incident != "" {
-			if v.take(p.incident(r, v.Models[0].Incident)); len(v.Fixes) > 1 {
-				v.Fixes = v.Fixes[:1]
-			}
-		}
-		v.list(o)
-	case first == "incidents":
-		if !p.answer(r, "/api/v1/incidents", "", &v.Incidents) || len(v.Incidents) == 0 {
-			v.Note = "No incident yet."
-		}
-	case first == "runbooks":
-		p.answer(r, "GET /api/v1/runbooks", "", &v.Runbooks)
-	case first == "settings":
-		p.answer(r, "GET /api/v1/settings", "", &v.Settings)
-	case first == "audit":
-		v.Note = "The audit is shown by JavaScript. sixty audit URL prints it."
-	case first == "whatif":
-		v.Note = "What if needs JavaScript. sixty simulate URL --replicas 4 answers the same in a terminal; the present is below."
-		v.list(o)
-	default:
-		v.list(o)
+	case at.answer != "":
+		p.answer(r, at.answer, "", &v.Answer)
 	}
 	if v.Missing != "" {
 		return http.StatusNotFound, v
+	}
+	if v.Note = at.note; at.replicas {
+		v.list(o)
+	}
+	if at.Path == "/" {
+		for i := range o.Models {
+			v.Models = append(v.Models, newModel(&o.Models[i], o.State))
+		}
+		if len(v.Models) > 0 && v.Models[0].Incident != nil && v.take(p.Incident(r.Context(), *v.Models[0].Incident)) {
+			v.Fixes = v.Fixes[:min(1, len(v.Fixes))]
+		}
 	}
 	return http.StatusOK, v
 }
@@ -158,13 +160,6 @@ func (w *recorder) Header() http.Header         { return w.header }
 func (w *recorder) WriteHeader(status int)      { w.status = status }
 func (w *recorder) Write(b []byte) (int, error) { return w.body.Write(b) }
 
-func (p *handler) incident(r *http.Request, id string) (view.Incident, bool) {
-	if p.Incident == nil {
-		return view.Incident{}, false
-	}
-	return p.Incident(r.Context(), id)
-}
-
 // take shows an incident, with the fixes of what it is.
 func (v *shell) take(i view.Incident, found bool) bool {
 	if !found {
@@ -189,7 +184,7 @@ func (v *shell) take(i view.Incident, found bool) bool {
 
 // list adds the replicas of all models with their numbers.
 func (v *shell) list(o view.Overview) {
-	v.Columns = []string{"TTFT P95", "ITL P95", "Running", "Waiting", "KV cache", "Requests", "Output"}
+	v.Columns = columns
 	for i := range o.Models {
 		for k := range o.Models[i].Replicas {
 			if len(v.Replicas) == tabled {
@@ -197,17 +192,15 @@ func (v *shell) list(o view.Overview) {
 				continue
 			}
 			r := &o.Models[i].Replicas[k]
-			row := shellReplica{Target: render.Clean(r.Target), Health: health(o.State, r.Status, r.Severity), State: r.Life}
+			row := shellReplica{Target: render.Clean(r.Target), Health: health(o.State, r.Status, r.Severity), State: cmp.Or(sentence(r.Reason), r.Life)}
 			if r.Pathology != "" {
 				row.State = view.Title(r.Pathology)
-			} else if r.Reason != "" {
-				row.State = sentence(r.Reason)
 			}
 			n := &r.Now
 			for i, value := range []*float64{n.TTFTP95, n.ITLP95, n.RequestsRunning, n.RequestsWaiting, n.KVCacheUsage, n.RequestRate, n.OutputTokensRate} {
 				text := "–"
 				if value != nil {
-					text = indicator.FormatNumber(*value, units[i])
+					text = indicator.FormatNumber(*value, columns[i].unit)
 				}
 				row.Numbers = append(row.Numbers, text)
 			}
@@ -216,35 +209,22 @@ func (v *shell) list(o view.Overview) {
 	}
 }
 
-// units are those of the columns.
-var units = []indicator.Unit{
-	indicator.Seconds, indicator.Seconds, indicator.Requests, indicator.Requests, indicator.Ratio, indicator.RequestsPerSecond, indicator.TokensPerSecond,
-}
-
 func newModel(m *view.Model, state view.State) shellModel {
-	name := m.Model
-	if name == "" && len(m.Replicas) > 0 {
-		name = m.Replicas[0].Labels["model_name"]
+	name := cmp.Or(m.Model, "the server")
+	if m.Model == "" && len(m.Replicas) > 0 {
+		name = cmp.Or(m.Replicas[0].Labels["model_name"], name)
 	}
-	name = cmp.Or(name, "the server")
 	if m.Namespace != "" {
 		name += " in " + m.Namespace
 	}
 	if m.Cluster != "" {
 		name += " on " + m.Cluster
 	}
-	out := shellModel{Head: view.Title(m.Verdict.ID), Summary: sentence(m.Verdict.Summary), Health: health(state, m.Verdict.Status, m.Verdict.Severity)}
+	head, summary := view.Title(m.Verdict.ID), sentence(m.Verdict.Summary)
 	if state.Shown(m.Verdict.Status) != m.Verdict.Status {
-		out.Head, out.Summary = "Not known now", "Was: "+out.Summary
+		head, summary = "Not known now", "Was: "+summary
 	}
-	out.Head = render.Clean(out.Head + " on " + name)
-	if m.Incident != nil {
-		out.Incident = *m.Incident
-	}
-	if m.Verdict.Status == view.Firing {
-		out.Since = m.Verdict.Since
-	}
-	return out
+	return shellModel{m, render.Clean(head + " on " + name), summary, health(state, m.Verdict.Status, m.Verdict.Severity)}
 }
 
 func sentence(s string) string {

@@ -97,7 +97,7 @@ func silence(w http.ResponseWriter, r *http.Request, k *keeper.Keeper, quiet sil
 	until := time.Now().Add(time.Duration(asked.Hours * float64(time.Hour)))
 	ctx, cancel := context.WithTimeout(r.Context(), silenceTime)
 	defer cancel()
-	switch err := quiet(ctx, matching, until, asked.By, "sixty incident "+i.ID); {
+	switch err := quiet(ctx, matching, until, asked.By, "silenced by sixty for incident "+i.ID); {
 	case errors.Is(err, collect.ErrNoAlertmanager):
 		web.Fail(w, http.StatusConflict, hint.With(err, "name one in the configuration, under alerting, and wait for its first alert"))
 	case err != nil:

@@ -132,7 +132,7 @@ func loadScenarios() []string {
 
 func gpus() []string { return list(perfmodel.GPUs(), func(g perfmodel.GPU) string { return g.Name }) }
 
-// Exits are what the codes mean: the one table of help and of README.md, which a test
+// Exits are what the codes mean: the one table of help and of docs/install.md, which a test
 // holds against what the commands do.
 var Exits = command.Exits{
 	{command.ExitOK, nil, "done; nothing found"},

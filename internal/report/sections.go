@@ -221,9 +221,6 @@ func evidenceRows(evidence []catalog.Evidence, verbose bool) [][]string {
 		normal := "–"
 		if e.Baseline.OK {
 			normal = e.Signal.Text(e.Baseline)
-			if e.Signal.Sums() && e.Baseline.V > 0 {
-				normal += " in the same time"
-			}
 		}
 		rows = append(rows, []string{e.Signal.Title, e.Signal.Text(e.Value), normal, threshold})
 	}

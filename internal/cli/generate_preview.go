@@ -65,7 +65,7 @@ func (f *previewFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	var b bytes.Buffer
-	if err := page.Write(&b); err != nil {
+	if err := page.Document().HTML(&b); err != nil {
 		return err
 	}
 	if f.out.path == "" {

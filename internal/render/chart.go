@@ -43,7 +43,7 @@ func (s *Series) Sort() {
 	}
 }
 
-// Chart is a line chart, a scatter plot, a histogram, stacked areas or a heat map.
+// Chart is a line chart, a scatter plot, a histogram or stacked areas.
 // Its colours of lines and grid are those of Style.
 type Chart struct {
 	Title, XName  string
@@ -62,7 +62,6 @@ type Chart struct {
 	FormatRight   func(float64) string
 	Levels        []Level // horizontal lines
 	Marks         []Mark  // vertical lines
-	Heat          []Heat  // from below; the Y axis then counts them
 	NoLegend      bool    // the page has one
 }
 
@@ -87,12 +86,6 @@ type Band struct {
 	Class, Name string
 }
 
-// Heat is a row of a heat map: its cells reach from each X back by a Step.
-type Heat struct {
-	Name string
-	X, Y []float64
-}
-
 const (
 	chartWidth, chartHeight = 720.0, 240.0
 	marginLeft, marginRight = 64.0, 12.0
@@ -102,11 +95,13 @@ const (
 	tickWidth               = 85.0 // of one on the X axis
 	fewestTicks             = 3    // of a logarithmic axis
 	maxPoints               = 2000 // of a curve: more are not seen
+	maxNames                = 16   // in the legend
+	nameWidth               = 6.0  // of a letter in it
 )
 
-// colours are those of Okabe and Ito and two more, told apart by people with any
+// palette are the colours of Okabe and Ito and two more, told apart by people with any
 // colour vision; grey is kept for volumes.
-var colours = [...]string{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8c6d31", "#7b4173"}
+var palette = [...]string{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8c6d31", "#7b4173"}
 
 const grey = "#9aa3ad"
 
@@ -132,8 +127,8 @@ func (c *Chart) Add(s Series) {
 // Moment is a time on the X axis of a chart with a Clock.
 func Moment(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
-// Colours are those of the chart's series.
-func (c *Chart) Colours() []string {
+// colours are those of the chart's series.
+func (c *Chart) colours() []string {
 	var out []string
 	n := 0
 	for _, s := range c.Series {
@@ -141,7 +136,7 @@ func (c *Chart) Colours() []string {
 			out = append(out, grey)
 			continue
 		}
-		out = append(out, colours[n%len(colours)])
+		out = append(out, palette[n%len(palette)])
 		n++
 	}
 	return out
@@ -253,11 +248,6 @@ func (c *Chart) extent() (x, y, right scale, ok bool) {
 			axis.include(v)
 		}
 	}
-	for _, h := range c.Heat {
-		for _, v := range h.X {
-			x.include(v)
-		}
-	}
 	if x.lo > x.hi {
 		return x, y, right, false
 	}
@@ -319,10 +309,8 @@ func (c *Chart) SVG() template.HTML {
 	}
 	width, height := cmp.Or(c.Width, chartWidth), cmp.Or(c.Height, chartHeight)
 	top, foot := marginTop, marginBottom
-	legend := len(c.Series) > 1 && !c.NoLegend
-	if legend {
-		top += legendRow
-	}
+	names, rows := c.legend(width)
+	top += rows
 	if slices.ContainsFunc(c.Marks, func(m Mark) bool { return m.Onset }) {
 		top += nameRow / 2
 	}
@@ -344,13 +332,10 @@ func (c *Chart) SVG() template.HTML {
 		}
 	}
 	d.axes(height)
-	d.heat()
-	palette := c.Colours()
-	if legend {
-		for i, s := range c.Series {
-			at := marginLeft + float64(i)*150
-			d.printf(`<rect x="%.1f" y="6" width="10" height="10" fill="%s"/><text x="%.1f" y="15">%s</text>`, at, palette[i], at+14, html.EscapeString(s.Name))
-		}
+	colours := c.colours()
+	for i, at := range names {
+		d.printf(`<rect x="%.1f" y="%.1f" width="10" height="10" fill="%s"/><text x="%.1f" y="%.1f">%s</text>`,
+			at.x, at.y+6, colours[i], at.x+14, at.y+15, html.EscapeString(c.Series[i].Name))
 	}
 	below := map[float64]float64{}
 	for _, bars := range []bool{true, false} { // volumes lie behind
@@ -360,9 +345,9 @@ func (c *Chart) SVG() template.HTML {
 			case bars:
 				d.bars(s)
 			case c.Stack:
-				d.area(s, palette[i], below)
+				d.area(s, colours[i], below)
 			default:
-				d.curve(s, palette[i])
+				d.curve(s, colours[i])
 			}
 		}
 	}
@@ -370,6 +355,27 @@ func (c *Chart) SVG() template.HTML {
 	d.marks()
 	d.WriteString("</svg>")
 	return template.HTML(d.String()) //nolint:gosec // built from numbers and escaped names
+}
+
+// A place is one on the chart.
+type place struct{ x, y float64 }
+
+// legend places the names of several series at the top, in as many rows as they need, and returns
+// how high those are. Of very many series the first ones are named.
+func (c *Chart) legend(width float64) (names []place, height float64) {
+	if len(c.Series) < 2 || c.NoLegend {
+		return nil, 0
+	}
+	at := place{x: marginLeft}
+	for _, s := range c.Series[:min(len(c.Series), maxNames)] {
+		wide := nameWidth * float64(Cells(s.Name)+5)
+		if at.x+wide > width && at.x > marginLeft {
+			at = place{marginLeft, at.y + legendRow}
+		}
+		names = append(names, at)
+		at.x += wide
+	}
+	return names, at.y + legendRow
 }
 
 // Standalone draws the chart as a file of its own, or "" where there is nothing to draw.
@@ -440,12 +446,10 @@ func (c *canvas) axes(height float64) {
 		}
 		return f(v)
 	}
-	if len(c.Heat) == 0 {
-		for _, v := range c.y.ticks(ticksY) {
-			at := c.y.at(v)
-			c.printf(`<line class="grid" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>`, c.x.from, c.x.to, at, at)
-			c.text("y", c.x.from-6, at+4, format(c.Format, v))
-		}
+	for _, v := range c.y.ticks(ticksY) {
+		at := c.y.at(v)
+		c.printf(`<line class="grid" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>`, c.x.from, c.x.to, at, at)
+		c.text("y", c.x.from-6, at+4, format(c.Format, v))
 	}
 	if c.FormatRight != nil {
 		for _, v := range c.right.ticks(ticksY) {
@@ -565,30 +569,6 @@ func (c *canvas) area(s Series, colour string, below map[float64]float64) {
 	slices.Reverse(down)
 	if len(up) > 0 {
 		c.printf(`<path class="area" stroke="%s" fill="%s" d="M%sZ"><title>%s</title></path>`, colour, colour, strings.Join(append(up, down...), "L"), html.EscapeString(s.Name))
-	}
-}
-
-// heat draws the rows of a heat map, some of them with their names.
-func (c *canvas) heat() {
-	most := 0.0
-	for _, h := range c.Heat {
-		for _, v := range h.Y {
-			most = max(most, v)
-		}
-	}
-	height := (c.y.from - c.y.to) / float64(max(len(c.Heat), 1))
-	width := (c.x.to-c.x.from)*c.Step/(c.x.hi-c.x.lo) + 0.3
-	for i, h := range c.Heat {
-		y := c.y.from - float64(i+1)*height
-		if i%(len(c.Heat)/6+1) == 0 {
-			c.text("y", c.x.from-6, y+3.5, h.Name)
-		}
-		for k, v := range h.Y {
-			if v > 0 {
-				from, to := c.back(h.X[k], width)
-				c.printf(`<rect class="cell" fill-opacity="%.2f" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, 0.12+0.88*math.Sqrt(v/most), from, y+0.5, max(0, to-from), height-1)
-			}
-		}
 	}
 }
 

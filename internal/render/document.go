@@ -9,10 +9,16 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/sixty-dev/sixty/internal/base/version"
 )
 
-//go:embed document.html
-var documentHTML string
+var (
+	//go:embed document.html
+	documentHTML string
+	//go:embed style.css
+	style string
+)
 
 // A Form is one that a Document is read in; several may be combined.
 type Form uint8
@@ -384,7 +390,8 @@ func (b *Block) fullWidth() bool {
 	})
 }
 
-// HTML writes the document as a page that needs nothing but itself.
+// HTML writes the document as a page that needs nothing but itself: no scripts, no outside
+// resources, readable in the dark and on paper.
 func (d *Document) HTML(w io.Writer) error {
 	all := []*pageSection{{Block: &Block{}, Wide: true}}
 	for _, run := range d.runs(Page) {
@@ -396,18 +403,25 @@ func (d *Document) HTML(w io.Writer) error {
 		s.Runs = append(s.Runs, run)
 		s.Wide = s.Wide || run[0].fullWidth()
 	}
-	return HTML(w, documentHTML, template.FuncMap{
+	page, err := template.New("page").Funcs(template.FuncMap{
+		"style": func() template.CSS { return template.CSS(style) }, //nolint:gosec // constant
+		"tool":  version.This,
 		"cells": pageCells,
-		"class": func(s Style) string {
-			return map[Style]string{Good: "good", Warning: "warning", Bad: "critical", Dim: "soft"}[s]
-		},
+		"class": Style.Class,
 		"heads": func(columns []Column) bool {
 			return slices.ContainsFunc(columns, func(c Column) bool { return c.Title != "" })
 		},
-	}, struct {
+	}).Parse(documentHTML)
+	if err != nil {
+		return fmt.Errorf("parse page: %w", err)
+	}
+	if err := page.Execute(w, struct {
 		Title    string
 		Sections []*pageSection
-	}{d.Title, all})
+	}{d.Title, all}); err != nil {
+		return fmt.Errorf("write page: %w", err)
+	}
+	return nil
 }
 
 // A pageCell is one of a table.

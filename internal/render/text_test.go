@@ -186,7 +186,7 @@ func TestErrorsOfTheWriterAreReturned(t *testing.T) {
 	if err := JSON(brokenPipe{}, 1); !errors.Is(err, errClosed) {
 		t.Errorf("JSON: %v", err)
 	}
-	if err := HTML(brokenPipe{}, `{{define "title"}}t{{end}}{{define "body"}}b{{end}}`, nil, nil); !errors.Is(err, errClosed) {
+	if err := NewDocument("t").HTML(brokenPipe{}); !errors.Is(err, errClosed) {
 		t.Errorf("HTML: %v", err)
 	}
 }

@@ -263,20 +263,26 @@ func style(d *diagnose.Diagnosis, v *diagnose.Verdict) render.Style {
 	return render.Bold
 }
 
-// Banners are the answers of the verdicts that are told in full, for the head of a page.
-func Banners(d *diagnose.Diagnosis) (verdicts []*diagnose.Verdict, banners []render.Banner) {
-	verdicts = fullVerdicts(d)
-	for _, v := range verdicts {
-		b := render.Banner{Class: style(d, v).Class(), Head: head(d, v), Text: []string{render.Sentence(v.Summary)}}
+// An Answer is a verdict that is told in full, for the head of a page on something else.
+type Answer struct {
+	*diagnose.Verdict
+	Style      render.Style
+	Head, Text string
+	More       []string // where and since when
+}
+
+// Answers are those of a diagnosis, the leading one first.
+func Answers(d *diagnose.Diagnosis) (out []Answer) {
+	for _, v := range fullVerdicts(d) {
+		a := Answer{Verdict: v, Style: style(d, v), Head: head(d, v), Text: render.Sentence(v.Summary)}
 		at := "Diagnosed at " + d.At.UTC().Format("2006-01-02 15:04:05 UTC") + "."
-		for _, s := range []string{strings.TrimSpace(whereSince(d, v, false) + " " + at), objectivesLine(d.LeadingFinding(v))} {
-			if s != "" {
-				b.Text = append(b.Text, s)
-			}
+		a.More = append(a.More, strings.TrimSpace(whereSince(d, v, false)+" "+at))
+		if line := objectivesLine(d.LeadingFinding(v)); line != "" {
+			a.More = append(a.More, line)
 		}
-		banners = append(banners, b)
+		out = append(out, a)
 	}
-	return verdicts, banners
+	return out
 }
 
 // alternative is a remedy in one line.

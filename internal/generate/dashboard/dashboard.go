@@ -130,6 +130,20 @@ func (p *Panel) Height() int {
 	return 8
 }
 
+// Percentiles draws a heatmap's distribution as lines of percentiles, for programs that draw no
+// heatmap of classic histograms.
+func (p Panel) Percentiles() Panel {
+	buckets := p.Series[0]
+	p.Kind, p.Series = TimeSeries, nil
+	for _, q := range []struct{ quantile, name string }{{"0.1", "P10"}, {"0.5", "P50"}, {"0.9", "P90"}, {"0.99", "P99"}} {
+		p.Series = append(p.Series, Series{
+			Expr:   fmt.Sprintf("histogram_quantile(%s, %s)", q.quantile, buckets.ByModel),
+			Legend: q.name + " {{model_name}}", Unit: p.Unit, Signal: buckets.Signal,
+		})
+	}
+	return p
+}
+
 // Lines are the thresholds at which lines are drawn.
 func (p *Panel) Lines() []Step {
 	return slices.DeleteFunc(slices.Clone(p.Steps), func(s Step) bool { return s.Hidden })

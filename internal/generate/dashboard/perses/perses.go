@@ -147,8 +147,8 @@ func variables(vs []layout.Variable) []object {
 
 func chart(p unitPanel) object {
 	display := object{"name": p.Title, "description": p.Doc}
-	if p.Kind == layout.Heatmap {
-		p = percentiles(p)
+	if p.Kind == layout.Heatmap { // Perses' takes native histograms only (heatmap-chart-plugin 0.3.0)
+		p.Panel = p.Percentiles()
 	}
 	var queries, links []object
 	for _, s := range p.Series {
@@ -170,20 +170,6 @@ func chart(p unitPanel) object {
 		spec["thresholds"] = steps(shown)
 	}
 	return kindOf("Panel", object{"display": display, "plugin": kindOf(kind, spec), "queries": queries, "links": links})
-}
-
-// percentiles draws the distribution of a heatmap as lines: Perses' heatmap
-// takes native histograms only (heatmap-chart-plugin 0.3.0).
-func percentiles(p unitPanel) unitPanel {
-	buckets := p.Series[0]
-	p.Kind, p.Series = layout.TimeSeries, nil
-	for _, q := range []struct{ quantile, name string }{{"0.1", "P10"}, {"0.5", "P50"}, {"0.9", "P90"}, {"0.99", "P99"}} {
-		p.Series = append(p.Series, layout.Series{
-			Expr:   fmt.Sprintf("histogram_quantile(%s, %s)", q.quantile, buckets.ByModel),
-			Legend: q.name + " {{model_name}}", Unit: p.Unit, Signal: buckets.Signal,
-		})
-	}
-	return p
 }
 
 func lines(p unitPanel) object {

@@ -1,8 +1,8 @@
-// Package preview draws the dashboards as one HTML page that needs nothing
+// Package preview draws the dashboards as one document, whose page needs nothing
 // beside it, with the answers that a metrics backend gave: for those who have no
 // Grafana at hand, or want to see what a recording holds.
 //
-// Fetch asks the Querier that it is handed, Write renders what came back; the
+// Fetch asks the Querier that it is handed, Document says what came back; the
 // package reads no clock and opens nothing itself. Nothing is chosen in the
 // dashboards' variables: the page shows all servers.
 package preview
@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,10 +19,8 @@ import (
 	"github.com/prometheus/common/model"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
 	"github.com/sixty-dev/sixty/internal/metrics"
-	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // Options say what is asked for.
@@ -42,16 +41,6 @@ type Options struct {
 
 	// Verdicts are what a diagnosis of the end says, the worst first.
 	Verdicts []Verdict
-}
-
-// A Verdict is what a diagnosis says of a model.
-type Verdict struct {
-	render.Banner
-	ID, Model string    // the model is "" where there is only one
-	Onset     time.Time // zero where nothing is wrong, or nobody saw it begin
-
-	// Bad are the signals on which what fires rests.
-	Bad []*indicator.Signal
 }
 
 // points is how many points a line has at most.
@@ -104,8 +93,15 @@ func Fetch(ctx context.Context, q metrics.Querier, ds []dashboard.Dashboard, o O
 	for i, d := range ds {
 		b := &p.Dashboards[i]
 		*b = Board{Dashboard: d, answers: map[*dashboard.Series]model.Matrix{}}
-		for _, row := range d.Rows {
-			for _, panel := range row.Panels {
+		b.Rows = slices.Clone(d.Rows)
+		for k := range b.Rows {
+			row := &b.Rows[k]
+			row.Panels = slices.Clone(row.Panels)
+			for j := range row.Panels {
+				panel := &row.Panels[j]
+				if panel.Kind == dashboard.Heatmap {
+					*panel = panel.Percentiles()
+				}
 				for i := range panel.Series {
 					s := &panel.Series[i]
 					asked.Go(func() error { return f.queryRange(ctx, s.Expr, func(m model.Matrix) { b.answers[s] = m }) })
@@ -166,9 +162,6 @@ func (b *Board) addEvents(e dashboard.Event, m model.Matrix, step time.Duration)
 }
 
 var placeholder = regexp.MustCompile(`\{\{(\w+)\}\}`)
-
-// linkMark is a link in Markdown.
-var linkMark = regexp.MustCompile(`\[([^\]]+)\]\([^)]+\)`)
 
 // name fills the labels into a legend.
 func name(legend string, m model.Metric) string {

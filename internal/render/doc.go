@@ -1,5 +1,5 @@
 // Package render is the one hand that draws: terminal text (width, wrapping,
-// tables, colour), numbers, SVG charts, the frame of HTML pages, and what
+// tables, colour), numbers, SVG charts, documents and their pages, and what
 // Markdown needs. It knows nothing of what it shows: packages report, audit and
 // those below report decide what is said and in which words.
 //

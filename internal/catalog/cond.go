@@ -162,33 +162,42 @@ type Evidence struct {
 func (c Cond) Eval(v View) (Truth, []Evidence) {
 	comparisons := 0
 	c.Leaves(func(Cond) { comparisons++ })
-	return c.eval(v, make([]Evidence, 0, comparisons))
+	evidence := make([]Evidence, 0, comparisons)
+	truth := c.eval(v, &evidence)
+	return truth, evidence
 }
 
-// eval appends the evidence of a part of the tree.
-func (c Cond) eval(v View, evidence []Evidence) (Truth, []Evidence) {
+// Holds evaluates a condition as Eval does, and makes no comparison that cannot decide it.
+func (c Cond) Holds(v View) Truth { return c.eval(v, nil) }
+
+// eval appends the evidence of a part of the tree, where it is asked for.
+func (c Cond) eval(v View, evidence *[]Evidence) Truth {
 	if c.Signal != nil {
 		e := compare(c, v)
-		return e.Holds, append(evidence, e)
+		if evidence != nil {
+			*evidence = append(*evidence, e)
+		}
+		return e.Holds
 	}
 	subs, all := c.All, true
 	if c.Any != nil {
 		subs, all = c.Any, false
 	}
-	truth := False // of an empty Any
+	truth, decided := False, True // of an empty Any, and what nothing changes any more
 	if all {
-		truth = True
+		truth, decided = True, False
 	}
-	var t Truth
 	for _, sub := range subs {
-		t, evidence = sub.eval(v, evidence)
 		if all {
-			truth = and(truth, t)
+			truth = and(truth, sub.eval(v, evidence))
 		} else {
-			truth = or(truth, t)
+			truth = or(truth, sub.eval(v, evidence))
+		}
+		if evidence == nil && truth == decided {
+			break
 		}
 	}
-	return truth, evidence
+	return truth
 }
 
 // A Doubt is how far a reading and what is normal may be from what goes on, by chance alone.
@@ -209,10 +218,7 @@ type Uncertain interface {
 
 // Certain evaluates a condition as Eval does, on what is beyond doubt: a reading is above
 // its limit only if its near end is, and if it is beyond what the server does by itself.
-func (c Cond) Certain(v Uncertain) Truth {
-	truth, _ := c.Eval(doubted{v})
-	return truth
-}
+func (c Cond) Certain(v Uncertain) Truth { return c.Holds(doubted{v}) }
 
 // doubted shows an uncertain view at the near ends of its readings.
 type doubted struct{ Uncertain }

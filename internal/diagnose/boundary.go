@@ -103,7 +103,7 @@ func readBoundary(ctx context.Context, q metrics.Querier, r *Request, target int
 	for _, g := range groups(r, func(int) Range { return Range{} }, func(i int) bool { return r.Targets[i].Serves() }) {
 		canonical := map[string]string{}
 		for _, suffix := range engine.HistogramSuffixes {
-			for _, family := range []string{firstTokens, durations} {
+			for _, family := range []string{familyNames[firstTokens], durations} {
 				canonical[g.lead.Dialect.Metric(family+suffix)] = family + suffix
 			}
 		}
@@ -118,6 +118,9 @@ func readBoundary(ctx context.Context, q metrics.Querier, r *Request, target int
 	}
 	return newBoundary(page, engines, span), nil
 }
+
+// durations is the canonical name of the histogram of whole requests.
+const durations = "vllm:e2e_request_latency_seconds"
 
 // A counter is one series of a metrics page: what it gained over a span, and what it says at
 // its end.
@@ -251,7 +254,7 @@ func newBoundary(page, engines counters, span time.Duration) *Boundary {
 	if len(first.bounds)+len(none.bounds) == 0 {
 		return b
 	}
-	told := engines.histogram(firstTokens)
+	told := engines.histogram(familyNames[firstTokens])
 	b.First = newLatency(first, none, told)
 	b.Duration = newLatency(of("request_duration_seconds"), of("cut_request_duration_seconds"), engines.histogram(durations))
 	if first.count > 0 && told.count > 0 {

@@ -119,7 +119,7 @@ func times(n int, v float64) []float64 { return slices.Repeat([]float64{v}, n) }
 
 // engines are the page of engines whose requests took so long.
 func engines(took []float64) (p counters) {
-	p.hist(firstTokens, observed(took))
+	p.hist(familyNames[firstTokens], observed(took))
 	p.hist(durations, observed(took))
 	return p
 }
@@ -200,8 +200,8 @@ func TestLinesAreWords(t *testing.T) {
 // TestBucketsOfTwoReleases adds up those that both have.
 func TestBucketsOfTwoReleases(t *testing.T) {
 	both, other := engines(times(10, .12)), histogram{bounds: []float64{.1, .15, 1}, upTo: []float64{0, 10, 10}, count: 10, sum: 1.2}
-	both.hist(firstTokens, other)
-	first := both.histogram(firstTokens)
+	both.hist(familyNames[firstTokens], other)
+	first := both.histogram(familyNames[firstTokens])
 	if first.count != 20 || !slices.Equal(first.bounds, []float64{.1, 1}) || !slices.Equal(first.upTo, []float64{0, 20}) {
 		t.Errorf("%+v", first)
 	}

@@ -57,7 +57,7 @@ func TestBurstsAndStallsAreDoubted(t *testing.T) {
 				s.Spans[0].Window = Range{end.Add(-window), end}
 				s.Spans[0].steady = steadiness{since: window, moments: 2, lastGap: math.NaN(), lastTTFT: math.NaN()}
 				for sig, v := range tt.now {
-					s.readings[0][sig.Name] = reading{now: indicator.Known(v)}
+					*s.readings[0].of(sig) = reading{now: indicator.Known(v)}
 				}
 				return view{snapshot: s}.Doubt(tt.signal).Least
 			}
@@ -95,8 +95,8 @@ func TestFewRequestsRaiseWhatIsNormal(t *testing.T) {
 			holds := func(times float64) bool {
 				s := newSnapshot(make([]Target, 1))
 				s.Spans[0].steady = steadiness{ttft: usualTTFTDeviation, since: tt.since, moments: 3, lastTTFT: math.NaN()}
-				s.readings[0][tt.signal.Name] = reading{now: indicator.Known(times * tt.normal), normal: indicator.Known(tt.normal)}
-				s.readings[0][indicator.FirstTokens.Name] = reading{now: indicator.Known(tt.requests)}
+				*s.readings[0].of(tt.signal) = reading{now: indicator.Known(times * tt.normal), normal: indicator.Known(tt.normal)}
+				*s.readings[0].of(indicator.FirstTokens) = reading{now: indicator.Known(tt.requests)}
 				return catalog.Above(tt.signal, twice).Certain(view{snapshot: s}) == catalog.True
 			}
 			if holds(tt.within) {
@@ -124,7 +124,7 @@ func TestAShortNormalIsUncertain(t *testing.T) {
 		s := newSnapshot(make([]Target, 1))
 		s.Spans[0].steady = steadiness{gap: usualGapDeviation, since: time.Minute, moments: 8, past: tt.past, lastGap: math.NaN()}
 		s.Spans[0].Source = History
-		s.readings[0][indicator.ITLP50.Name] = reading{now: indicator.Known(tt.times * 0.02), normal: indicator.Known(0.02)}
+		*s.readings[0].of(indicator.ITLP50) = reading{now: indicator.Known(tt.times * 0.02), normal: indicator.Known(0.02)}
 		slower := &catalog.Threshold{Name: "slower", Default: catalog.None, Baseline: &catalog.Relative{Factor: 1.6}}
 		if got := catalog.Above(indicator.ITLP50, slower).Certain(view{snapshot: s}) == catalog.True; got != tt.certain {
 			t.Errorf("%g times a normal of %s: certain %v, want %v", tt.times, tt.past, got, tt.certain)
@@ -195,7 +195,7 @@ func TestNineTenthsOfTheTrafficAreNoChance(t *testing.T) {
 		s := newSnapshot(make([]Target, 1))
 		s.Spans[0].Window = Range{time.Unix(0, 0), time.Unix(60, 0)}
 		for sig, v := range map[*indicator.Signal]float64{indicator.ArrivalShare: 2 * tt.share, indicator.Replicas: 2, indicator.FirstTokens: tt.requests} {
-			s.readings[0][sig.Name] = reading{now: indicator.Known(v)}
+			*s.readings[0].of(sig) = reading{now: indicator.Known(v)}
 		}
 		if got := (view{snapshot: s}).Doubt(indicator.ArrivalShare).Least > tt.above; got != tt.certain {
 			t.Errorf("%g of %g requests: beyond %g × the mean is certain %v, want %v", tt.share, tt.requests, tt.above, got, tt.certain)
@@ -321,9 +321,9 @@ func TestStartsBesideAreDoubted(t *testing.T) {
 			end := time.Unix(1e9, 0)
 			s.Spans[0].Window = Range{end.Add(-time.Minute), end}
 			s.Spans[0].steady = steadiness{since: time.Minute, moments: 8, lastGap: 1, lastTTFT: 1}
-			s.readings[0][indicator.ITLP50.Name] = reading{now: indicator.Known(0.05)}
-			s.readings[1][indicator.Answered.Name] = reading{now: indicator.Known(0)}
-			s.readings[1][indicator.Starting.Name] = reading{now: indicator.Known(tt.watched)}
+			*s.readings[0].of(indicator.ITLP50) = reading{now: indicator.Known(0.05)}
+			*s.readings[1].of(indicator.Answered) = reading{now: indicator.Known(0)}
+			*s.readings[1].of(indicator.Starting) = reading{now: indicator.Known(tt.watched)}
 			if got := (view{snapshot: s}).Doubt(indicator.ITLP50).Least; (got == 0) != tt.doubted {
 				t.Errorf("50 ms counts as %v s; want it doubted: %v", got, tt.doubted)
 			}
@@ -344,8 +344,8 @@ func TestANormalOfFewRequestsIsUncertain(t *testing.T) {
 	} {
 		s := newSnapshot(make([]Target, 1))
 		s.Spans[0].Source = History
-		s.readings[0][indicator.AbandonedShare.Name] = reading{indicator.Known(0.6), indicator.Known(tt.share)}
-		s.readings[0][indicator.Abandoned.Name] = reading{indicator.Known(600), indicator.Known(tt.share * tt.requests)}
+		*s.readings[0].of(indicator.AbandonedShare) = reading{indicator.Known(0.6), indicator.Known(tt.share)}
+		*s.readings[0].of(indicator.Abandoned) = reading{indicator.Known(600), indicator.Known(tt.share * tt.requests)}
 		got := catalog.Above(indicator.AbandonedShare, catalog.AbandonedShare).Certain(view{snapshot: s}) == catalog.True
 		if got != tt.beyond {
 			t.Errorf("normal %g of %g requests: certain %v, want %v", tt.share, tt.requests, got, tt.beyond)

@@ -99,9 +99,9 @@ type outcome struct {
 	part        part // of a gateway
 	status      Status
 	severity    catalog.Severity
-	note        bool          // it is told, and makes no verdict
-	wait        time.Duration // before people are told
-	evidence    []catalog.Evidence
+	note        bool               // it is told, and makes no verdict
+	wait        time.Duration      // before people are told
+	evidence    []catalog.Evidence // of what holds
 	confidence  float64
 	inhibitedBy string
 	pass        *catalog.Pass
@@ -109,7 +109,7 @@ type outcome struct {
 }
 
 func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settings) judgement {
-	j := judgement{target: target, view: newView(s, target, part{}, set)}
+	j := judgement{target: target, view: newView(s, target, part{}, set), outcomes: make([]outcome, 0, len(pathologies))}
 	for _, p := range pathologies {
 		if !s.Targets[target].judgedBy(p) {
 			j.outcomes = append(j.outcomes, outcome{pathology: p, severity: p.Severity, status: NotApplicable})
@@ -144,10 +144,14 @@ func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settin
 // explain lets what fires explain what it is the cause of, where both are about the same.
 func explain(causes, others []outcome, same func(cause, o *outcome) bool) {
 	for i := range causes {
+		cause := &causes[i]
+		if cause.status != Firing || cause.note {
+			continue
+		}
 		for k := range others {
-			cause, o := &causes[i], &others[k]
+			o := &others[k]
 			switch {
-			case cause.status != Firing || cause.note || !cause.pathology.Inhibits(o.pathology) || !same(cause, o):
+			case !cause.pathology.Inhibits(o.pathology) || !same(cause, o):
 			case o.status == Firing && o.inhibitedBy == "":
 				o.inhibitedBy = cause.pathology.ID
 			case o.status == Unknown:
@@ -178,17 +182,16 @@ func (t *Target) judgedBy(p *catalog.Pathology) bool {
 func (p part) meets(other part) bool { return p.label != other.label || p == other }
 
 func (o *outcome) judge(s *Snapshot, v view) {
-	truth, evidence := v.eval(o.pathology.When)
-	o.evidence = evidence
-	switch truth {
+	switch o.pathology.When.Holds(v) {
 	case catalog.True:
 		o.status = Firing
 	case catalog.False:
 		o.status = OK
-	}
-	if o.status != Firing {
+		return
+	default:
 		return
 	}
+	_, o.evidence = v.eval(o.pathology.When)
 	o.since = v.onset(o.pathology, o.pathology.When)
 	if o.pathology.When.Certain(v) != catalog.True || o.pathology.Unspecific && v.maybeBurst() {
 		o.status = Pending
@@ -319,6 +322,9 @@ func (p *pool) merge(of *catalog.Pathology) Finding {
 	}
 	f.Status, f.Severity, f.Evidence, f.Confidence, f.part = worst.status, worst.severity, worst.evidence, worst.confidence, worst.part
 	f.Note, f.Wait = worst.note, worst.wait
+	if f.Evidence == nil {
+		_, f.Evidence = worst.view.of(worst.part).eval(of.When)
+	}
 	if f.Status >= Pending {
 		f.Since, f.SinceAtLeast = since.At, since.AtLeast
 	}

@@ -101,8 +101,8 @@ func (s *Snapshot) dropInTurns() {
 			continue
 		}
 		for _, sig := range indicator.All() {
-			if !sig.Scrapes || strings.Contains(sig.PromQL(), started) {
-				s.readings[i][sig.Name] = reading{now: none, normal: none}
+			if !sig.Scrapes || strings.Contains(sig.PromQL(), columnNames[started]) {
+				*s.readings[i].of(sig) = reading{now: none, normal: none}
 			}
 		}
 	}
@@ -116,12 +116,11 @@ func (s *Snapshot) readBaselines(files []*baseline.File) {
 	for i := range s.Targets {
 		f := baseline.For(files, s.Targets[i].Labels["model_name"])
 		for _, sig := range indicator.All() {
-			rd := s.readings[i][sig.Name]
+			rd := s.readings[i].of(sig)
 			rd.normal = indicator.Unknown("not in the baseline file")
 			if v, ok := f.Signal(sig); ok {
 				rd.normal = indicator.Known(v)
 			}
-			s.readings[i][sig.Name] = rd
 		}
 	}
 }
@@ -135,12 +134,12 @@ func (s *Snapshot) standIn() {
 			if mean == nil || !s.Targets[i].Serves() {
 				continue
 			}
-			rd, by := s.readings[i][sig.Name], s.readings[i][mean.Name]
+			rd, by := *s.readings[i].of(sig), *s.readings[i].of(mean)
 			if rd.now != (indicator.Value{}) || rd.normal != (indicator.Value{}) || !by.now.OK {
 				continue
 			}
 			by.now.AtLeast, by.normal.AtLeast = sig.Quantile > 0.5, sig.Quantile > 0.5
-			s.readings[i][sig.Name] = by
+			*s.readings[i].of(sig) = by
 			if sig == indicator.TTFTP50 || sig == indicator.ITLP50 {
 				s.Targets[i].Notes = append(s.Targets[i].Notes, "no buckets of "+sig.Histogram+" are stored: its mean replaces its percentiles, and a slow tail is not visible")
 			}
@@ -151,10 +150,10 @@ func (s *Snapshot) standIn() {
 // censor counts those that got no first token as later than the others.
 func (s *Snapshot) censor() {
 	for _, readings := range s.readings {
-		wait, share := readings[indicator.UnansweredWait.Name], readings[indicator.UnansweredShare.Name]
+		wait, share := readings.of(indicator.UnansweredWait), readings.of(indicator.UnansweredShare)
 		for _, sig := range indicator.All() {
-			if rd := readings[sig.Name]; sig.Censored {
-				readings[sig.Name] = reading{sig.AtLeast(rd.now, wait.now, share.now), sig.AtLeast(rd.normal, wait.normal, share.normal)}
+			if rd := readings.of(sig); sig.Censored {
+				*rd = reading{sig.AtLeast(rd.now, wait.now, share.now), sig.AtLeast(rd.normal, wait.normal, share.normal)}
 			}
 		}
 	}
@@ -176,12 +175,12 @@ func (s *Snapshot) dropThinBaselines() {
 			continue
 		}
 		s.Spans[i].Source, s.Spans[i].Baseline = NoBaseline, Range{}
-		for name, rd := range s.readings[i] {
-			if name == indicator.FirstTokens.Name || name == indicator.FirstTokenRate.Name {
+		for _, sig := range indicator.All() {
+			rd := s.readings[i].of(sig)
+			if *rd == (reading{}) || sig == indicator.FirstTokens || sig == indicator.FirstTokenRate {
 				continue // that there was hardly any traffic is known
 			}
 			rd.normal = indicator.Unknown("too few requests in the baseline")
-			s.readings[i][name] = rd
 		}
 	}
 }
@@ -239,7 +238,6 @@ type group struct {
 	members  []int
 	by       map[string][]int // members by the labels of their instance
 	said     string           // what its expressions are compiled for
-	old      oldQuestion
 }
 
 // groups gathers the targets that are asked in the same words: of one dialect and of
@@ -391,11 +389,9 @@ func (p *planner) setKnown(s *indicator.Signal, v indicator.Value) {
 }
 
 // set takes a value into readings.
-func (p *planner) set(readings map[string]reading, s *indicator.Signal, v indicator.Value) {
+func (p *planner) set(to readings, s *indicator.Signal, v indicator.Value) {
 	v.V = s.Natural(v.V)
-	rd := readings[s.Name]
-	*p.slot(&rd) = v
-	readings[s.Name] = rd
+	*p.slot(to.of(s)) = v
 }
 
 func (p *planner) planSignal(s *indicator.Signal) {
@@ -536,9 +532,9 @@ func shareGPUReadings(s *Snapshot) {
 			switch {
 			case sig.Scope != indicator.GPU:
 			case ok:
-				s.readings[i][sig.Name] = s.readings[g][sig.Name]
+				*s.readings[i].of(sig) = *s.readings[g].of(sig)
 			default:
-				s.readings[i][sig.Name] = reading{now: indicator.Unknown("no GPU exporter"), normal: indicator.Unknown("no GPU exporter")}
+				*s.readings[i].of(sig) = reading{now: indicator.Unknown("no GPU exporter"), normal: indicator.Unknown("no GPU exporter")}
 			}
 		}
 	}

@@ -1,12 +1,12 @@
 package diagnose
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -19,53 +19,132 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
-// Canonical names of what a history is made of: what users feel, the traffic, the
-// work, the cache and the queue.
+// A column is one quantity of a history: what each scrape showed of it.
+type column int
+
+// The columns: when pages came, the traffic, the work, the cache and the queue. Behind them lie
+// the sum and the count of each family.
 const (
-	firstTokens   = "vllm:time_to_first_token_seconds"
-	durations     = "vllm:e2e_request_latency_seconds"
-	tokenGaps     = "vllm:inter_token_latency_seconds"
-	promptLengths = "vllm:request_prompt_tokens"
-	answerLengths = "vllm:request_generation_tokens"
-	queueTimes    = "vllm:request_queue_time_seconds"
-	steps         = "vllm:iteration_tokens_total_count"
-	tokensOut     = "vllm:generation_tokens_total"
-	evictions     = "vllm:num_preemptions_total"
-	lookups       = "vllm:prefix_cache_queries_total"
-	hits          = "vllm:prefix_cache_hits_total"
-	completions   = "vllm:request_success_total"
-	running       = "vllm:num_requests_running"
-	waiting       = "vllm:num_requests_waiting"
-	answers       = "http_requests_total"
-	accepted      = "vllm:spec_decode_num_accepted_tokens_total"
-	notFetched    = "vllm:nixl_num_kv_expired_reqs_total"
-	notArrived    = "vllm:nixl_num_failed_transfers_total"
-	transfers     = "vllm:nixl_xfer_time_seconds_count"
-	corrupted     = "vllm:corrupted_requests_total"
-	scrapeTook    = "scrape_duration_seconds"
-	created       = "vllm:generation_tokens_created"
-	started       = "process_start_time_seconds"
+	up column = iota
+	scrapeTook
+	started
+	created
+	running
+	waiting // those up to here tell when a page came, or was asked for in vain
+	steps
+	tokensOut
+	evictions
+	lookups
+	hits
+	completions
+	accepted
+	notFetched
+	notArrived
+	transfers
+	corrupted
+	answers2xx
+	answers4xx
+	answers5xx
+	allColumns = answers5xx + 1 + 2*column(families)
 )
 
-var (
-	// historyPages tell when a page came, or was asked for in vain.
-	historyPages = []string{"up", scrapeTook, started, created, running, waiting}
-	historyNames = []string{answers, running, waiting, firstTokens + "_bucket", tokenGaps + "_bucket", promptLengths + "_bucket", answerLengths + "_bucket", queueTimes + "_sum", queueTimes + "_count", firstTokens + "_sum", firstTokens + "_count", tokenGaps + "_sum", tokenGaps + "_count", steps, tokensOut, evictions, lookups, hits, completions, accepted, notFetched, notArrived, transfers, corrupted}
+// A family is a histogram of a history: what users feel, and the lengths of what they ask for.
+type family int
+
+// The families.
+const (
+	firstTokens family = iota
+	tokenGaps
+	queueTimes // of which the buckets are not read
+	promptLengths
+	answerLengths
+	families
 )
+
+func (f family) sum() column   { return answers5xx + 1 + 2*column(f) }
+func (f family) count() column { return f.sum() + 1 }
+
+// Canonical names of what a history is made of.
+var (
+	columnNames = [answers2xx]string{
+		up: "up", scrapeTook: "scrape_duration_seconds", started: "process_start_time_seconds", created: "vllm:generation_tokens_created",
+		running: "vllm:num_requests_running", waiting: "vllm:num_requests_waiting",
+		steps: "vllm:iteration_tokens_total_count", tokensOut: "vllm:generation_tokens_total", evictions: "vllm:num_preemptions_total",
+		lookups: "vllm:prefix_cache_queries_total", hits: "vllm:prefix_cache_hits_total", completions: "vllm:request_success_total",
+		accepted: "vllm:spec_decode_num_accepted_tokens_total", notFetched: "vllm:nixl_num_kv_expired_reqs_total",
+		notArrived: "vllm:nixl_num_failed_transfers_total", transfers: "vllm:nixl_xfer_time_seconds_count", corrupted: "vllm:corrupted_requests_total",
+	}
+	familyNames = [families]string{
+		firstTokens: "vllm:time_to_first_token_seconds", tokenGaps: "vllm:inter_token_latency_seconds", queueTimes: "vllm:request_queue_time_seconds",
+		promptLengths: "vllm:request_prompt_tokens", answerLengths: "vllm:request_generation_tokens",
+	}
+)
+
+// A place is where the samples of a metric, by its canonical name, go: into a column, into the
+// buckets of a family, or into the column of their class of answers.
+type place struct {
+	name string
+	column
+	family
+	buckets, answers bool
+}
+
+var places = func() (out []place) {
+	for c, n := range columnNames {
+		out = append(out, place{name: n, column: column(c)})
+	}
+	for f, n := range familyNames {
+		f := family(f)
+		if f <= queueTimes {
+			out = append(out, place{name: n + "_sum", column: f.sum()}, place{name: n + "_count", column: f.count()})
+		}
+		if f != queueTimes {
+			out = append(out, place{name: n + "_bucket", family: f, buckets: true})
+		}
+	}
+	return append(out, place{name: "http_requests_total", answers: true})
+}()
+
+// page reports whether it tells when a page came, or was asked for in vain.
+func (p *place) page() bool { return !p.answers && !p.buckets && p.column <= waiting }
 
 // A history is what one target's scrapes held, oldest first.
 type history struct {
 	at []time.Time // of every scrape, failed ones included
 	ok []bool      // the scrape brought a page
-	// columns are counters as they were exposed, and gauges; NaN where a page had
-	// none. Keys are canonical names, with the bound behind a bar for buckets and the
-	// class of the status for HTTP answers.
-	columns map[string][]float64
-	bounds  map[string][]float64   // of each histogram, ascending
-	buckets map[string][][]float64 // their columns
-	limits  limits                 // what was set by hand
-	older   int                    // scrapes that were read at another pace, before the others
+	// columns are counters as they were exposed, and gauges: nil of what no page had, NaN where
+	// a page had none.
+	columns [allColumns][]float64
+	buckets [families][]bound // ascending
+	limits  limits            // what was set by hand
+	older   int               // scrapes that were read at another pace, before the others
+
+	extent
+	rows []row     // by scrape, nil before they are looked for
+	room []float64 // for columns
 }
+
+// A bound is a bucket of a histogram: how much each page had up to it.
+type bound struct {
+	le   float64
+	upTo []float64
+}
+
+// A row is what was observed in the interval that ends with a scrape.
+type row struct {
+	from time.Time
+	*changepoint.Row
+}
+
+// An extent says which scrapes a history has.
+type extent struct {
+	words string        // by which they were asked for
+	grid  metrics.Range // those at a coarser pace
+	until time.Time     // and up to when the others
+}
+
+// settled is up to when all its scrapes are there.
+func (e *extent) settled() time.Time { return e.until.Add(-settledFor) }
 
 // How many scrapes are read one by one, by the number of targets, and how far back
 // and how finely the rest of the past is.
@@ -77,91 +156,299 @@ const (
 	fewestFine   = 5 * time.Minute
 )
 
-// histories reads the scrapes of every target up to the given time: the last ones
-// one by one, and those before them at a coarser pace.
+// A lookup reads the histories of a group.
+type lookup struct {
+	*group
+	extent
+	from     time.Time        // after which scrapes are read one by one
+	coarsely string           // the words for those before, "" where there are none
+	known    map[int]*history // by member, as of the diagnosis before; nil where all is read anew
+	was      extent           // theirs
+	goesOn   bool             // their coarse part is the beginning of this one
+
+	fine, coarse model.Matrix
+}
+
+// histories reads the scrapes of every target up to the given time: the last ones one by one, and
+// those before them at a coarser pace. Of what is remembered only what came since is read.
 func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) ([]*history, error) {
 	points := max(fewestPoints, min(finePoints, pointBudget/max(1, len(r.Targets))))
-	fine := min(max(time.Duration(points)*r.Interval, fewestFine), past.Length())
-	older := coarse(past, fine, r.Interval)
-	gs := groups(r, func(int) Range { return past }, func(i int) bool { return !r.Targets[i].isGPU() })
-	got := make([]struct {
-		series, old model.Matrix
-		known       map[string]*history // what lies before, as far as it was read for the diagnosis before
-		more        bool                // the rest of it is old
-	}, len(gs))
+	fine := min(max(time.Duration(points)*r.Interval, fewestFine), past.Length()).Truncate(time.Millisecond)
+	var all, anew []*lookup
+	for _, g := range groups(r, func(int) Range { return past }, func(i int) bool { return !r.Targets[i].isGPU() }) {
+		l := &lookup{group: g}
+		l.until = past.To.Truncate(time.Millisecond)
+		l.from = l.until.Add(-fine - time.Millisecond)
+		switch {
+		case g.lead.isGateway(): // of which is asked alone whether it is scraped
+			l.words = l.selected((*place).page)
+		case past.Length() >= fine+2*r.Interval:
+			l.coarsely, l.grid = l.selected(func(p *place) bool { return !p.page() || p.column >= running }), coarse(past, fine, r.Interval)
+			fallthrough
+		default:
+			l.words = l.selected(func(*place) bool { return true })
+		}
+		l.recall(r)
+		all = append(all, l)
+	}
+	if err := readAll(ctx, q, all); err != nil {
+		return nil, err
+	}
+	for _, l := range all {
+		if l.returned(r) {
+			l.known = nil
+			anew = append(anew, l)
+		}
+	}
+	if err := readAll(ctx, q, anew); err != nil {
+		return nil, err
+	}
+	out := make([]*history, len(r.Targets))
+	for i := range out {
+		out[i] = &history{}
+	}
+	for _, l := range all {
+		l.join(r, out)
+	}
+	r.Memory.keep(r, out)
+	return out, nil
+}
+
+// selected are the words that ask for metrics by their places.
+func (l *lookup) selected(want func(*place) bool) string {
+	var names []string
+	for i := range places {
+		if want(&places[i]) {
+			names = append(names, l.lead.Dialect.Metric(places[i].name))
+		}
+	}
+	slices.Sort(names)
+	return selectorOf(strings.Join(slices.Compact(names), "|"), l.matchers)
+}
+
+// readAll asks for what is not known yet.
+func readAll(ctx context.Context, q metrics.Querier, all []*lookup) error {
 	eg, ctx := errgroup.WithContext(ctx)
 	eg.SetLimit(concurrency)
-	for i, g := range gs {
-		selected := func(canonical []string) string {
-			var names []string
-			for _, n := range canonical {
-				names = append(names, g.lead.Dialect.Metric(n))
-			}
-			slices.Sort(names)
-			return selectorOf(strings.Join(slices.Compact(names), "|"), g.matchers)
+	for _, l := range all {
+		from, grid := l.from, l.grid
+		if l.known != nil {
+			from = l.was.settled()
 		}
-		names := historyPages
-		if !g.lead.isGateway() { // of which is asked alone whether it is scraped
-			names = slices.Concat(historyPages, historyNames)
+		if l.known != nil && l.goesOn {
+			grid.Start = l.was.grid.End.Add(grid.Step)
 		}
 		eg.Go(func() (err error) {
-			got[i].series, err = q.Samples(ctx, selected(names), past.To, fine+time.Millisecond)
-			if err != nil {
+			if l.fine, err = q.Samples(ctx, l.words, l.until, l.until.Sub(from)); err != nil {
 				err = fmt.Errorf("read the last scrapes: %w", err)
 			}
 			return err
 		})
-		if g.lead.isGateway() || past.Length() < fine+2*r.Interval {
+		if l.coarsely == "" || grid.Start.After(grid.End) {
 			continue
 		}
-		g.old = oldQuestion{selected(historyNames), older.Step}
-		var rest metrics.Range
-		if got[i].known, rest = r.Memory.pastHistories(g, r, older); rest.Start.After(rest.End) {
-			continue
-		}
-		got[i].more = true
 		eg.Go(func() (err error) {
-			got[i].old, err = q.QueryRange(ctx, g.old.selector, rest)
-			if err != nil {
+			if l.coarse, err = q.QueryRange(ctx, l.coarsely, grid); err != nil {
 				err = fmt.Errorf("read the past: %w", err)
 			}
 			return err
 		})
 	}
-	if err := eg.Wait(); err != nil {
-		return nil, err
+	return eg.Wait()
+}
+
+// recall takes what is remembered of the members, if this lookup goes on with it for all of them.
+func (l *lookup) recall(r *Request) {
+	if r.Memory == nil {
+		return
 	}
-	out := make([]*history, len(r.Targets))
-	for i := range out {
-		out[i] = newHistory()
+	known := make(map[int]*history, len(l.members))
+	for _, i := range l.members {
+		h := r.Memory.histories[targetKey(r, i)]
+		if h == nil || h.words != l.words || len(known) > 0 && h.extent != l.was {
+			return
+		}
+		known[i], l.was = h, h.extent
 	}
-	for i, g := range gs {
-		if got[i].more {
-			known := map[string]*history{}
-			for m, h := range g.read(r, got[i].old, got[i].known) {
-				known[targetKey(r, m)] = h
+	if w := &l.was; !w.until.After(l.until) && w.settled().After(l.from) {
+		l.known = known
+		l.goesOn = w.grid.Step == l.grid.Step && !w.grid.Start.After(l.grid.Start) && !w.grid.End.Before(l.grid.Start) && !w.grid.End.After(l.grid.End)
+	}
+}
+
+// returned reports whether a member is scraped again that was not before for so long that what
+// it did meanwhile may have come too late to be known.
+func (l *lookup) returned(r *Request) bool {
+	if l.known == nil {
+		return false
+	}
+	for i, at := range l.scrapes(r, l.fine) {
+		n := len(l.known[i].at)
+		if len(at) > 0 && n > 0 && l.was.settled().Sub(l.known[i].at[n-1]) > missedScrapes*r.Interval/2 {
+			return true
+		}
+	}
+	return false
+}
+
+// scrapes returns when each member was scraped.
+func (l *lookup) scrapes(r *Request, series model.Matrix) map[int][]model.Time {
+	out := make(map[int][]model.Time, len(l.members))
+	at := l.places()
+	for _, s := range series {
+		if p := at[string(s.Metric[model.MetricNameLabel])]; p == nil || !p.page() {
+			continue
+		}
+		for _, i := range l.owners(r, s.Metric, s.Metric["model_name"] != "") {
+			at := out[i]
+			for _, p := range s.Values {
+				if k, found := slices.BinarySearch(at, p.Timestamp); !found {
+					at = slices.Insert(at, k, p.Timestamp)
+				}
 			}
-			got[i].known = known
+			out[i] = at
 		}
-		for m, h := range g.read(r, got[i].series, got[i].known) {
-			out[m] = h
-			h.complete()
-		}
-		r.Memory.keepBefore(g, older, got[i].known)
 	}
-	return out, nil
+	return out
 }
 
-// An oldQuestion asks for the coarse part of a group's histories, and an oldAnswer is what
-// was read of it.
-type oldQuestion struct {
-	selector string
-	step     time.Duration
+// places returns where samples go, by the names of the group's dialect.
+func (l *lookup) places() map[string]*place {
+	out := make(map[string]*place, len(places))
+	for i := range places {
+		out[l.lead.Dialect.Metric(places[i].name)] = &places[i]
+	}
+	return out
 }
 
-type oldAnswer struct {
-	over     metrics.Range
-	byTarget map[string]*history
+// kept returns which scrapes stay of a history that is known: from where to where of those at a
+// coarser pace, and of the others.
+func (l *lookup) kept(h *history) (out [2][2]int) {
+	if h == nil {
+		return out
+	}
+	after := func(t time.Time) int {
+		k, _ := slices.BinarySearchFunc(h.at, t.Add(1), time.Time.Compare)
+		return k
+	}
+	if l.goesOn {
+		out[0] = [2]int{min(after(l.grid.Start.Add(-1)), h.older), h.older}
+	}
+	from := max(after(l.from), h.older)
+	out[1] = [2]int{from, max(from, after(l.was.settled()))}
+	return out
+}
+
+// join makes the members' histories of what is known and what was read.
+func (l *lookup) join(r *Request, out []*history) {
+	read := [2]struct {
+		series model.Matrix
+		at     map[int][]model.Time
+		from   map[int]int // where it begins in the columns of a member
+	}{{l.coarse, l.scrapes(r, l.coarse), map[int]int{}}, {l.fine, l.scrapes(r, l.fine), map[int]int{}}}
+	for _, i := range l.members {
+		h, known := out[i], l.known[i]
+		h.extent = l.extent
+		kept := l.kept(known)
+		for k := range read {
+			h.older = len(h.at) * k
+			if known != nil {
+				h.at = append(h.at, known.at[kept[k][0]:kept[k][1]]...)
+			}
+			read[k].from[i] = len(h.at)
+			for _, t := range read[k].at[i] {
+				h.at = append(h.at, t.Time())
+			}
+		}
+		if known != nil {
+			h.take(known, kept)
+		}
+	}
+	at := l.places()
+	for _, part := range read {
+		for _, s := range part.series {
+			p := at[string(s.Metric[model.MetricNameLabel])]
+			if p == nil {
+				continue
+			}
+			c, le, ok := p.column, 0.0, true
+			switch {
+			case p.buckets:
+				le, ok = parseBound(string(s.Metric[model.BucketLabel]))
+			case p.answers:
+				c, ok = classOf(s.Metric)
+			}
+			if !ok {
+				continue
+			}
+			for _, i := range l.owners(r, s.Metric, s.Metric["model_name"] != "") {
+				if p.buckets {
+					fill(out[i].bucket(p.family, le)[part.from[i]:], part.at[i], s.Values)
+				} else {
+					fill(out[i].column(c)[part.from[i]:], part.at[i], s.Values)
+				}
+			}
+		}
+	}
+	for _, i := range l.members {
+		h, known := out[i], l.known[i]
+		h.complete()
+		if known != nil && known.rows != nil && h.isLike(known) {
+			kept := l.kept(known)
+			h.rows = make([]row, len(h.at))
+			copy(h.rows, known.rows[kept[0][0]:kept[0][1]])
+			copy(h.rows[h.older:], known.rows[kept[1][0]:kept[1][1]])
+		}
+	}
+}
+
+// take moves what stays of a history that is known, which is none any more, to this one. What no
+// scrape has any more is no column.
+func (h *history) take(known *history, kept [2][2]int) {
+	has := func(c []float64) bool { return slices.ContainsFunc(c, func(v float64) bool { return !math.IsNaN(v) }) }
+	taken := func(was []float64) []float64 {
+		if was == nil {
+			return nil
+		}
+		older, newer := was[kept[0][0]:kept[0][1]], was[kept[1][0]:kept[1][1]]
+		if !has(newer) && !has(older) {
+			return nil
+		}
+		c := was
+		if cap(was) < len(h.at) {
+			c = h.unknown()
+		}
+		c = c[:len(h.at)]
+		from, to := copy(c, older), h.older+copy(c[h.older:], newer)
+		forget(c[from:h.older])
+		forget(c[to:])
+		return c
+	}
+	for c, was := range known.columns {
+		h.columns[c] = taken(was)
+	}
+	for f, was := range known.buckets {
+		for _, b := range was {
+			if upTo := taken(b.upTo); upTo != nil {
+				h.buckets[f] = append(h.buckets[f], bound{b.le, upTo})
+			}
+		}
+	}
+}
+
+// isLike reports whether two histories have the same columns.
+func (h *history) isLike(other *history) bool {
+	for c := range h.columns {
+		if (h.columns[c] == nil) != (other.columns[c] == nil) {
+			return false
+		}
+	}
+	for f := range h.buckets {
+		if !slices.EqualFunc(h.buckets[f], other.buckets[f], func(a, b bound) bool { return a.le == b.le }) {
+			return false
+		}
+	}
+	return true
 }
 
 // coarse is the grid of what lies before the scrapes that are read one by one. It is the
@@ -171,7 +458,7 @@ func coarse(past Range, fine, interval time.Duration) metrics.Range {
 	r := metrics.Range{Step: max(interval, ((past.Length() - fine) / coarsePoints).Truncate(time.Second))}
 	r.Step = (r.Step + interval - 1).Truncate(interval)
 	r.Start = past.From.Add(r.Step - 1).Truncate(r.Step)
-	r.End = past.To.Add(-fine).Truncate(r.Step)
+	r.End = past.To.Add(-fine - 2*time.Millisecond).Truncate(r.Step)
 	return r
 }
 
@@ -180,140 +467,60 @@ func targetKey(r *Request, target int) string {
 	return labelKey(r.Targets[target].Labels, slices.Concat(r.Instance, r.Model, identityLabels))
 }
 
-func newHistory() *history {
-	return &history{columns: map[string][]float64{}, bounds: map[string][]float64{}, buckets: map[string][][]float64{}}
+// column returns a column, which is unknown where it was not there.
+func (h *history) column(c column) []float64 {
+	if h.columns[c] == nil {
+		h.columns[c] = h.unknown()
+	}
+	return h.columns[c]
 }
 
-// follow puts what lies before it at the beginning of a history that has no columns yet; the
-// scrapes of both are not the same.
-func (h *history) follow(old *history) {
-	if old == nil || len(old.at) == 0 {
-		return
+// bucket returns the column of a bucket, which is unknown where it was not there.
+func (h *history) bucket(f family, le float64) []float64 {
+	k, found := slices.BinarySearchFunc(h.buckets[f], le, func(b bound, le float64) int { return cmp.Compare(b.le, le) })
+	if !found {
+		h.buckets[f] = slices.Insert(h.buckets[f], k, bound{le, h.unknown()})
 	}
-	n := len(old.at)
-	for n > 0 && len(h.at) > 0 && !old.at[n-1].Before(h.at[0]) {
-		n--
-	}
-	h.at, h.older = slices.Concat(old.at[:n], h.at), n
-	for key, was := range old.columns {
-		c := h.unknown()
-		copy(c, was[:n])
-		h.columns[key] = c
-	}
-	for family, bounds := range old.bounds {
-		h.bounds[family] = slices.Clone(bounds)
-	}
-}
-
-// since returns what lies at a moment or after it.
-func (h *history) since(t time.Time) *history {
-	n, _ := slices.BinarySearchFunc(h.at, t, time.Time.Compare)
-	if n == 0 {
-		return h
-	}
-	out := &history{at: h.at[n:], columns: make(map[string][]float64, len(h.columns)), bounds: h.bounds}
-	for key, c := range h.columns {
-		out.columns[key] = c[n:]
-	}
-	return out
+	return h.buckets[f][k].upTo
 }
 
 // unknown returns a column of nothing.
 func (h *history) unknown() []float64 {
-	c := make([]float64, len(h.at))
+	n := len(h.at)
+	more := n + n/8 + 4 // for those that come
+	if len(h.room) < more {
+		h.room = make([]float64, 32*more)
+	}
+	c := h.room[:n:more]
+	h.room = h.room[more:]
+	return forget(c)
+}
+
+// forget makes a part of a column unknown.
+func forget(c []float64) []float64 {
 	for k := range c {
 		c[k] = math.NaN()
 	}
 	return c
 }
 
-// complete puts buckets in order, and tells which scrapes brought a page.
+// complete tells which scrapes brought a page.
 func (h *history) complete() {
-	for family, bounds := range h.bounds {
-		slices.Sort(bounds)
-		h.bounds[family] = slices.Compact(bounds)
-		for _, b := range h.bounds[family] {
-			h.buckets[family] = append(h.buckets[family], h.columns[bucketKey(family, b)])
-		}
-	}
 	h.ok = make([]bool, len(h.at))
 	for k := range h.ok {
-		c := h.columns[running]
-		h.ok[k] = len(c) > k && !math.IsNaN(c[k])
+		h.ok[k] = !math.IsNaN(h.gaugeAt(running, k))
 	}
-}
-
-// read makes histories of the group's members, which are not complete yet, of what was read and
-// of what is known, by target, of the time before.
-func (g *group) read(r *Request, series model.Matrix, known map[string]*history) map[int]*history {
-	out := map[int]*history{}
-	for _, i := range g.members {
-		out[i] = newHistory()
-	}
-	owners := func(m model.Metric) []int { return g.owners(r, m, m["model_name"] != "") }
-	canonical, pages := map[string]string{}, map[string]bool{}
-	for _, n := range slices.Concat(historyPages, historyNames) {
-		name := g.lead.Dialect.Metric(n)
-		canonical[name], pages[name] = strings.TrimSuffix(n, "_bucket"), slices.Contains(historyPages, n)
-	}
-	for _, s := range series {
-		if !pages[string(s.Metric[model.MetricNameLabel])] {
-			continue
-		}
-		for _, i := range owners(s.Metric) {
-			for _, p := range s.Values {
-				out[i].at = append(out[i].at, p.Timestamp.Time())
-			}
-		}
-	}
-	for i, h := range out {
-		slices.SortFunc(h.at, time.Time.Compare)
-		h.at = slices.CompactFunc(h.at, time.Time.Equal)
-		h.follow(known[targetKey(r, i)])
-	}
-	for _, s := range series {
-		name := canonical[string(s.Metric[model.MetricNameLabel])]
-		key, bound := name, math.NaN()
-		switch {
-		case name == "":
-			continue
-		case name == answers:
-			if key = httpClass(s.Metric); key == "" {
-				continue
-			}
-		case s.Metric[model.BucketLabel] != "":
-			le, ok := parseBound(string(s.Metric[model.BucketLabel]))
-			if !ok {
-				continue
-			}
-			bound = le
-			key = bucketKey(name, le)
-		}
-		for _, i := range owners(s.Metric) {
-			h := out[i]
-			c := h.columns[key]
-			if c == nil {
-				c = h.unknown()
-				h.columns[key] = c
-				if !math.IsNaN(bound) {
-					h.bounds[name] = append(h.bounds[name], bound)
-				}
-			}
-			h.fill(c, s.Values)
-		}
-	}
-	return out
 }
 
 // fill adds samples to a column, at the scrapes whose times they have.
-func (h *history) fill(c []float64, samples []model.SamplePair) {
-	k := h.older
+func fill(c []float64, at []model.Time, samples []model.SamplePair) {
+	k := 0
 	for _, p := range samples {
-		at, v := p.Timestamp.Time(), float64(p.Value)
-		for k < len(h.at) && h.at[k].Before(at) {
+		for k < len(at) && at[k] < p.Timestamp {
 			k++
 		}
-		if k == len(h.at) || !h.at[k].Equal(at) || math.IsNaN(v) || math.IsInf(v, 0) {
+		v := float64(p.Value)
+		if k == len(at) || at[k] != p.Timestamp || math.IsNaN(v) || math.IsInf(v, 0) {
 			continue
 		}
 		if math.IsNaN(c[k]) {
@@ -323,22 +530,16 @@ func (h *history) fill(c []float64, samples []model.SamplePair) {
 	}
 }
 
-func bucketKey(family string, le float64) string {
-	return family + "|" + strconv.FormatFloat(le, 'g', -1, 64)
-}
-
 var asked = regexp.MustCompile("^(?:" + indicator.Asked + ")$")
 
-// httpClass is the key of an answer to a request for the engine: its class.
-func httpClass(m model.Metric) string {
-	if !asked.MatchString(string(m["handler"])) {
-		return ""
-	}
+// classOf returns the column of an answer to a request for the engine.
+func classOf(m model.Metric) (column, bool) {
 	status := string(m["status"])
-	if status == "" {
-		return ""
+	if status == "" || !asked.MatchString(string(m["handler"])) {
+		return 0, false
 	}
-	return answers + "|" + status[:1]
+	c, ok := map[byte]column{'2': answers2xx, '4': answers4xx, '5': answers5xx}[status[0]]
+	return c, ok
 }
 
 // usualGap returns the median time between two scrapes.
@@ -378,7 +579,7 @@ func (h *history) intervalsIn(span Range) (out run) {
 
 // reset reports whether counters began again between two pages.
 func (h *history) reset(a, b int) bool {
-	for _, n := range []string{tokensOut, firstTokens + "_count", steps} {
+	for _, n := range []column{tokensOut, firstTokens.count(), steps} {
 		if c := h.columns[n]; c != nil && c[b] < c[a] {
 			return true
 		}
@@ -391,7 +592,7 @@ func (h *history) reset(a, b int) bool {
 // falls and is back beyond where it was by a jump of at least half the fall, more than once: after
 // a restart it grows back slowly.
 func (h *history) inTurns() bool {
-	for _, births := range []string{created, started} {
+	for _, births := range []column{created, started} {
 		if c := h.columns[births]; c != nil {
 			c = c[max(h.older, len(c)-fewestPoints):]
 			for k := range c {
@@ -424,7 +625,7 @@ func (h *history) inTurns() bool {
 
 // increase returns the increase of a counter over an interval; a counter that was not
 // there before began at zero.
-func (h *history) increase(key string, iv interval) float64 { return rise(h.columns[key], iv) }
+func (h *history) increase(c column, iv interval) float64 { return rise(h.columns[c], iv) }
 
 func rise(c []float64, iv interval) float64 {
 	if c == nil || math.IsNaN(c[iv.to]) {
@@ -438,18 +639,18 @@ func rise(c []float64, iv interval) float64 {
 }
 
 // gaugeAt returns a gauge at a page, NaN where it was not there.
-func (h *history) gaugeAt(key string, k int) float64 {
-	if c := h.columns[key]; c != nil {
-		return c[k]
+func (h *history) gaugeAt(c column, k int) float64 {
+	if h.columns[c] == nil {
+		return math.NaN()
 	}
-	return math.NaN()
+	return h.columns[c][k]
 }
 
 // cells appends what fell into each bucket of a histogram over an interval, times a factor.
-func (h *history) cells(to []float64, family string, iv interval, factor float64) []float64 {
+func (h *history) cells(to []float64, f family, iv interval, factor float64) []float64 {
 	below := 0.0
-	for _, c := range h.buckets[family] {
-		n := rise(c, iv)
+	for _, b := range h.buckets[f] {
+		n := rise(b.upTo, iv)
 		to = append(to, max(0, n-below)*factor)
 		below = max(below, n)
 	}
@@ -457,27 +658,27 @@ func (h *history) cells(to []float64, family string, iv interval, factor float64
 }
 
 // count returns how many observations a histogram took over an interval.
-func (h *history) count(family string, iv interval) float64 {
-	if last := len(h.buckets[family]) - 1; last >= 0 && math.IsInf(h.bounds[family][last], 1) {
-		return rise(h.buckets[family][last], iv)
+func (h *history) count(f family, iv interval) float64 {
+	if last := len(h.buckets[f]) - 1; last >= 0 && math.IsInf(h.buckets[f][last].le, 1) {
+		return rise(h.buckets[f][last].upTo, iv)
 	}
-	return h.increase(family+"_count", iv)
+	return h.increase(f.count(), iv)
 }
 
 // means gives, by interval, how many observations a histogram took beside their sum in units
 // of the mean of all: where its buckets are dropped, the proportion is what tells a change.
-func (h *history) means(family string, all []interval, weight func(interval) float64) func([]float64, interval) []float64 {
+func (h *history) means(f family, all []interval, weight func(interval) float64) func([]float64, interval) []float64 {
 	n, sum := 0.0, 0.0
 	for _, iv := range all {
-		n += h.count(family, iv)
-		sum += h.increase(family+"_sum", iv)
+		n += h.count(f, iv)
+		sum += h.increase(f.sum(), iv)
 	}
 	return func(to []float64, iv interval) []float64 {
-		if sum <= 0 || h.count(family, iv) <= 0 {
-			return to
+		if sum <= 0 || h.count(f, iv) <= 0 {
+			return append(to, 0, 0)
 		}
 		w := weight(iv)
-		return append(to, w*h.count(family, iv), w*h.increase(family+"_sum", iv)*n/sum)
+		return append(to, w*h.count(f, iv), w*h.increase(f.sum(), iv)*n/sum)
 	}
 }
 
@@ -518,85 +719,91 @@ func unfilled(h *history, iv interval) (float64, float64) {
 
 // abandoned are requests that began well and did not come to their end.
 func abandoned(h *history, iv interval) (float64, float64) {
-	began := h.increase(answers+"|2", iv)
+	began := h.increase(answers2xx, iv)
 	return max(0, began-h.increase(completions, iv)), began
 }
 
 // refused returns those of a class among the answers.
-func refused(class string) quantity {
+func refused(class column) quantity {
 	return func(h *history, iv interval) (float64, float64) {
-		return h.increase(answers+"|"+class, iv), h.answered(iv)
+		return h.increase(class, iv), h.answered(iv)
 	}
 }
 
 func (h *history) answered(iv interval) float64 {
-	return h.increase(answers+"|2", iv) + h.increase(answers+"|4", iv) + h.increase(answers+"|5", iv)
+	return h.increase(answers2xx, iv) + h.increase(answers4xx, iv) + h.increase(answers5xx, iv)
 }
 
-// observed turns a run of intervals into what changes are looked for in.
+// observed turns a run of intervals into what changes are looked for in. Where all that is seen
+// of an interval is its own, what was made of it is used again.
 func (h *history) observed(ivs []interval) *changepoint.Series {
 	s := &changepoint.Series{}
-	n := len(ivs)
-	sig := func(kind changepoint.Kind, dispersion float64, values func(to []float64, iv interval) []float64) {
-		out := changepoint.Signal{Kind: kind, Dispersion: dispersion, Values: make([][]float64, n)}
-		var flat []float64
-		for i, iv := range ivs {
-			from := len(flat)
-			if flat = values(flat, iv); from == 0 {
-				flat = slices.Grow(flat, n*len(flat))
-			}
-			out.Values[i] = flat[from:len(flat):len(flat)]
-		}
-		s.Signals = append(s.Signals, out)
+	var values []func(to []float64, iv interval) []float64
+	sig := func(kind changepoint.Kind, cells int, dispersion float64, of func(to []float64, iv interval) []float64) {
+		s.Signals = append(s.Signals, changepoint.Signal{Kind: kind, Cells: cells, Dispersion: dispersion})
+		values = append(values, of)
 	}
-	cells := func(family string) func([]float64, interval) []float64 {
-		return func(to []float64, iv interval) []float64 { return h.cells(to, family, iv, 1) }
+	rate := func(c column) {
+		sig(changepoint.Rate, 1, burstiness, func(to []float64, iv interval) []float64 { return append(to, h.increase(c, iv)) })
 	}
-	for _, iv := range ivs {
-		s.Seconds = append(s.Seconds, h.seconds(iv))
+	cells := func(f family, dispersion float64) {
+		sig(changepoint.Cells, len(h.buckets[f]), dispersion, func(to []float64, iv interval) []float64 { return h.cells(to, f, iv, 1) })
 	}
-	share := func(of quantity) func([]float64, interval) []float64 {
-		return func(to []float64, iv interval) []float64 {
+	share := func(dispersion float64, of quantity) {
+		sig(changepoint.Cells, 2, dispersion, func(to []float64, iv interval) []float64 {
 			bad, all := of(h, iv)
 			return append(to, bad, all-bad)
-		}
+		})
 	}
-	sig(changepoint.Rate, burstiness, func(to []float64, iv interval) []float64 { return append(to, h.count(firstTokens, iv)) })
-	sig(changepoint.Rate, burstiness, func(to []float64, iv interval) []float64 { return append(to, h.increase(evictions, iv)) })
-	sig(changepoint.Cells, alike, cells(firstTokens))
-	sig(changepoint.Cells, lengthsAlike, cells(promptLengths))
-	sig(changepoint.Cells, lengthsAlike, cells(answerLengths))
-	sig(changepoint.Cells, 1, func(to []float64, iv interval) []float64 {
-		if worth := h.gapsWorth(iv); worth > 0 {
-			return h.cells(to, tokenGaps, iv, worth)
-		}
-		return to
+	sig(changepoint.Rate, 1, burstiness, func(to []float64, iv interval) []float64 { return append(to, h.count(firstTokens, iv)) })
+	rate(evictions)
+	cells(firstTokens, alike)
+	cells(promptLengths, lengthsAlike)
+	cells(answerLengths, lengthsAlike)
+	sig(changepoint.Cells, len(h.buckets[tokenGaps]), 1, func(to []float64, iv interval) []float64 { return h.cells(to, tokenGaps, iv, h.gapsWorth(iv)) })
+	share(alike, misses)
+	sig(changepoint.Cells, 3, 1, func(to []float64, iv interval) []float64 {
+		return append(to, h.increase(answers2xx, iv), h.increase(answers4xx, iv), h.increase(answers5xx, iv))
 	})
-	sig(changepoint.Cells, alike, share(misses))
-	sig(changepoint.Cells, 1, func(to []float64, iv interval) []float64 {
-		return append(to, h.increase(answers+"|2", iv), h.increase(answers+"|4", iv), h.increase(answers+"|5", iv))
-	})
-	if h.columns[answers+"|2"] != nil {
-		sig(changepoint.Cells, 1, share(abandoned))
-	}
-	if len(h.buckets[firstTokens]) == 0 {
-		sig(changepoint.Cells, alike, h.means(firstTokens, ivs, func(interval) float64 { return 1 }))
-	}
-	if len(h.buckets[tokenGaps]) == 0 {
-		sig(changepoint.Cells, 1, h.means(tokenGaps, ivs, h.gapsWorth))
+	if h.columns[answers2xx] != nil {
+		share(1, abandoned)
 	}
 	if h.columns[accepted] != nil {
-		sig(changepoint.Cells, stepsAlike, share(drafted))
+		share(stepsAlike, drafted)
 	}
-	for _, rare := range []string{notFetched, notArrived, corrupted} {
+	for _, rare := range []column{notFetched, notArrived, corrupted} {
 		if h.columns[rare] != nil {
-			sig(changepoint.Rate, burstiness, func(to []float64, iv interval) []float64 { return append(to, h.increase(rare, iv)) })
+			rate(rare)
 		}
 	}
-	for _, g := range []string{waiting, running} {
-		sig(changepoint.Level, queueWanders, func(to []float64, iv interval) []float64 {
-			return append(to, h.gaugeAt(g, iv.to))
-		})
+	for _, g := range []column{waiting, running} {
+		sig(changepoint.Level, 1, queueWanders, func(to []float64, iv interval) []float64 { return append(to, h.gaugeAt(g, iv.to)) })
+	}
+	own := len(h.buckets[firstTokens]) > 0
+	if !own {
+		sig(changepoint.Cells, 2, alike, h.means(firstTokens, ivs, func(interval) float64 { return 1 }))
+	}
+	if len(h.buckets[tokenGaps]) == 0 {
+		own = false
+		sig(changepoint.Cells, 2, 1, h.means(tokenGaps, ivs, h.gapsWorth))
+	}
+	if h.rows == nil {
+		h.rows = make([]row, len(h.at))
+	}
+	n := 0
+	for _, one := range s.Signals {
+		n += one.Cells
+	}
+	for _, iv := range ivs {
+		known := &h.rows[iv.to]
+		if known.Row == nil || !own || !known.from.Equal(h.at[iv.from]) {
+			to := make([]float64, 0, n)
+			for _, of := range values {
+				to = of(to, iv)
+			}
+			*known = row{h.at[iv.from], &changepoint.Row{Seconds: h.seconds(iv), Values: to}}
+		}
+		s.Rows = append(s.Rows, known.Row)
 	}
 	return s
 }

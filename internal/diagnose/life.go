@@ -61,7 +61,7 @@ func (s *Snapshot) assumeLost() {
 			continue
 		}
 		for sig, v := range map[*indicator.Signal]float64{indicator.Answered: 1, indicator.Silence: math.Inf(1), indicator.LastHeld: 1} {
-			s.readings[i][sig.Name] = reading{now: indicator.Known(v)}
+			*s.readings[i].of(sig) = reading{now: indicator.Known(v)}
 		}
 	}
 }

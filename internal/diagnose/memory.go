@@ -24,7 +24,7 @@ type Memory struct {
 	seenFrom time.Time // what has been asked for, from
 	seenAt   time.Time // and until
 
-	old, older map[oldQuestion]oldAnswer // by this diagnosis, and by the one before
+	histories map[string]*history // by target, as of the last diagnosis
 
 	onsets map[onsetOf]*givenOnset
 }
@@ -103,42 +103,22 @@ func (m *Memory) store(answers map[question]model.Vector, now time.Time) {
 			m.answers[q] = v
 		}
 	}
-	m.old, m.older = nil, m.old
 	maps.DeleteFunc(m.onsets, func(_ onsetOf, o *givenOnset) bool { return now.Sub(o.at) > longestPast })
 }
 
-// pastHistories returns, by target, what lies before the last scrapes of a group's members, as far as
-// it is known of all, and the rest of the range.
-func (m *Memory) pastHistories(g *group, r *Request, over metrics.Range) (map[string]*history, metrics.Range) {
+// keep remembers the histories of the targets.
+func (m *Memory) keep(r *Request, hs []*history) {
 	if m == nil {
-		return nil, over
-	}
-	was := m.older[g.old]
-	if was.over.Start.After(over.Start) || was.over.End.Before(over.Start) || was.over.End.After(over.End) {
-		return nil, over
-	}
-	known := make(map[string]*history, len(g.members))
-	for _, i := range g.members {
-		key := targetKey(r, i)
-		h := was.byTarget[key]
-		if h == nil {
-			return nil, over
-		}
-		known[key] = h.since(over.Start)
-	}
-	over.Start = was.over.End.Add(over.Step)
-	return known, over
-}
-
-// keepBefore remembers it.
-func (m *Memory) keepBefore(g *group, over metrics.Range, known map[string]*history) {
-	if m == nil || known == nil {
 		return
 	}
-	if m.old == nil {
-		m.old = map[oldQuestion]oldAnswer{}
+	m.histories = make(map[string]*history, len(hs))
+	for i, h := range hs {
+		key := targetKey(r, i)
+		if m.histories[key] != nil {
+			h = &history{} // nobody's: two look like one
+		}
+		m.histories[key] = h
 	}
-	m.old[g.old] = oldAnswer{over, known}
 }
 
 // series asks for the labels by which series of a selector differed in the time before a

@@ -1,21 +1,29 @@
 package diagnose_test
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/prometheus/common/model"
 
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/pathologies"
+	"github.com/sixty-dev/sixty/internal/report"
 )
 
 // counted counts questions.
@@ -84,13 +92,175 @@ vllm:time_to_first_token_seconds_count{model_name="m",engine="0"} R
 		all += n
 		with, n := run(&memory)
 		fewer += n
-		if diff := cmp.Diff(without.Verdict, with.Verdict, cmp.AllowUnexported(diagnose.Verdict{})); diff != "" {
+		if diff := gocmp.Diff(without.Verdict, with.Verdict, gocmp.AllowUnexported(diagnose.Verdict{})); diff != "" {
 			t.Fatalf("at %s, with a memory (-without +with):\n%s", at, diff)
 		}
 	}
 	if fewer > all*3/4 {
 		t.Errorf("%d questions with a memory, %d without: want a quarter fewer", fewer, all)
 	}
+}
+
+// inJSON diagnoses as a reader of the JSON sees it. That an onset is kept as it was said is the
+// one thing in which a memory differs on purpose.
+func inJSON(t *testing.T, q metrics.Querier, o diagnose.Options) string {
+	t.Helper()
+	if o.Memory != nil {
+		o.Memory.ForgetOnsets()
+	}
+	o.Pathologies = pathologies.All()
+	var b bytes.Buffer
+	d, err := diagnose.Run(t.Context(), q, o)
+	if err != nil {
+		fmt.Fprintln(&b, err)
+	} else if err := report.JSON(&b, d, report.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// Every recording is replayed from scrape to scrape: a diagnosis with the memory of those before
+// is the one without it, to the byte.
+func TestMemoryChangesNothing(t *testing.T) {
+	var files []string
+	shared := cmp.Or(os.Getenv("SIXTY_SHARED"), "../../../shared")
+	for _, pattern := range []string{"../../testdata/recordings/*.tar.zst", "../../testdata/recordings/long/*.tar.zst", shared + "/recordings/*.tar.zst"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, found...)
+	}
+	if len(files) < 40 {
+		t.Fatalf("%d recordings", len(files))
+	}
+	for i, file := range files {
+		every := time.Second
+		if os.Getenv("SIXTY_EVERY_SCRAPE") == "" {
+			if every = 7 * time.Second; testing.Short() && i%5 > 0 {
+				continue
+			}
+		}
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".tar.zst"), func(t *testing.T) {
+			store, first, last := embeddedtest.Open(t, file, nil)
+			pace, err := diagnose.ReadPace(t.Context(), store, nil, last)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o, memory := diagnose.Options{First: first, Interval: pace.Interval, Every: true}, diagnose.Memory{}
+			for o.At = first; !o.At.After(last); o.At = o.At.Add(max(every, pace.Interval)) {
+				o.Memory = nil
+				want := inJSON(t, store, o)
+				o.Memory = &memory
+				if diff := gocmp.Diff(want, inJSON(t, store, o)); diff != "" {
+					t.Fatalf("at %s, with a memory (-without +with):\n%s", o.At, diff)
+				}
+			}
+		})
+	}
+}
+
+// Nor does a memory change what is said of a fleet that lives for longer than scrapes are read one
+// by one: servers restart, fail, leave and return, show a series late, are scraped for the first
+// time, and their samples arrive late, or all at once after a time without any.
+func TestMemoryOfAFleetThatLives(t *testing.T) {
+	store, err := embedded.Open(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	const interval, scrapes = 10 * time.Second, 400
+	began := time.Unix(1_800_000_003, 0).UTC()
+	page := func(server string, n, of int) []byte { // the nth page of a process
+		var b strings.Builder
+		done, slow := 20*n, 0
+		if server == "slow" && of > 250 {
+			slow = 15 * (of - 250)
+		}
+		line := func(name, labels string, v int) {
+			fmt.Fprintf(&b, "%s{model_name=\"m\",engine=\"0\"%s} %d\n", name, labels, v)
+		}
+		line("vllm:num_requests_running", "", 4+of%3)
+		line("vllm:num_requests_waiting", "", slow/15)
+		line("vllm:generation_tokens_total", "", 100*done)
+		line("vllm:num_preemptions_total", "", slow)
+		line("vllm:request_success_total", `,finished_reason="stop"`, done-1)
+		if of > 200 {
+			line("vllm:request_success_total", `,finished_reason="length"`, of/10)
+		}
+		for _, family := range []string{"vllm:time_to_first_token_seconds", "vllm:inter_token_latency_seconds", "vllm:request_prompt_tokens", "vllm:request_generation_tokens"} {
+			line(family+"_bucket", `,le="0.1"`, done-done/7-slow/2)
+			if of > 150 {
+				line(family+"_bucket", `,le="10"`, done-slow/3)
+			}
+			line(family+"_bucket", `,le="+Inf"`, done)
+			line(family+"_sum", "", done/5+slow)
+			line(family+"_count", "", done)
+		}
+		if of > 180 {
+			fmt.Fprintf(&b, "http_requests_total{handler=\"/v1/chat/completions\",method=\"POST\",status=\"5xx\"} %d\n", of/9)
+		}
+		fmt.Fprintf(&b, "http_requests_total{handler=\"/v1/chat/completions\",method=\"POST\",status=\"2xx\"} %d\n", done)
+		return []byte(b.String())
+	}
+	// What becomes of a scrape: when it arrives, in scrapes from then; never if that is negative.
+	arrives := map[string]func(i int) int{
+		"steady": func(int) int { return 0 }, "slow": func(int) int { return 0 }, "restarts": func(int) int { return 0 }, "fails": func(int) int { return 0 },
+		"leaves":  func(i int) int { return -boolToInt(i > 150 && i < 230) },
+		"misses":  func(i int) int { return -boolToInt(i%90 > 80) },
+		"joins":   func(i int) int { return -boolToInt(i < 220) },
+		"is late": func(i int) int { return i * i % 5 },
+		"backlog": func(i int) int { return max(0, 170-i) * boolToInt(i > 130) },
+	}
+	var memory diagnose.Memory
+	arriving, process, verdicts := map[int][]func(){}, map[string]int{}, map[string]bool{}
+	for i := range scrapes {
+		for k, server := range slices.Sorted(maps.Keys(arrives)) {
+			process[server]++
+			if server == "restarts" && i%130 == 100 {
+				process[server] = 0
+			}
+			delay, text := arrives[server](i), page(server, process[server], i)
+			at, target := began.Add(time.Duration(i)*interval+time.Duration(k)*time.Second), embedded.Target{Instance: server, Job: "vllm"}
+			if delay < 0 {
+				continue
+			}
+			arriving[i+delay] = append(arriving[i+delay], func() {
+				if server == "fails" && i%120 > 110 {
+					err = store.AppendFailure(target, at)
+				} else {
+					_, err = store.Append(target, at, text, "", 0)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
+		for _, arrive := range arriving[i] {
+			arrive()
+		}
+		if i < 5 || i%4 > 0 && i%90 > 15 {
+			continue
+		}
+		o := diagnose.Options{At: began.Add(time.Duration(i+1) * interval), First: began, Interval: interval, Every: true}
+		want := inJSON(t, store, o)
+		o.Memory = &memory
+		if diff := gocmp.Diff(want, inJSON(t, store, o)); diff != "" {
+			t.Fatalf("after %d scrapes, with a memory (-without +with):\n%s", i, diff)
+		}
+		id, _, _ := strings.Cut(want[strings.Index(want, `"id": "`)+7:], `"`)
+		verdicts[id] = true
+	}
+	if len(verdicts) < 3 {
+		t.Errorf("the verdicts are %v, want more", slices.Collect(maps.Keys(verdicts)))
+	}
+}
+
+func boolToInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // TestADeadServerIsKnown: one that died is known whenever the first look is, as soon as a

@@ -77,14 +77,14 @@ type onsetReading struct {
 func (v view) readOnset(c catalog.Cond, in *course) (out onsetReading) {
 	if c.Signal != nil {
 		t, known := traces[c.Signal]
-		if truth, _ := c.Eval(v); !known || t.op != c.Op || truth != catalog.True {
+		if !known || t.op != c.Op || c.Holds(v) != catalog.True {
 			return out
 		}
 		return t.read(in)
 	}
 	var parts []onsetReading
 	for _, sub := range append(c.All[:len(c.All):len(c.All)], c.Any...) {
-		if truth, _ := sub.Eval(v); truth != catalog.True {
+		if sub.Holds(v) != catalog.True {
 			continue
 		}
 		if o := v.readOnset(sub, in); o.said > 0 {
@@ -159,13 +159,13 @@ var traces = func() map[*indicator.Signal]trace {
 	}), indicator.Waiting, indicator.WaitingFloor, indicator.QueueTimeMean, indicator.QueueAge, indicator.PassedOver, indicator.UnansweredWait, indicator.WaitTimes)
 	add(above, shares(func(h *history, iv interval) (float64, float64) { return boolTo(h.stalled(iv)), 1 }), indicator.StuckEngines)
 	add(below, shares(misses), indicator.PrefixHitRatio)
-	add(above, shares(refused("5")), indicator.ServerErrs, indicator.ServerErrCount)
-	add(above, shares(refused("4")), indicator.ClientErrs, indicator.ClientErrCount)
+	add(above, shares(refused(answers5xx)), indicator.ServerErrs, indicator.ServerErrCount)
+	add(above, shares(refused(answers4xx)), indicator.ClientErrs, indicator.ClientErrCount)
 	add(above, shares(func(h *history, iv interval) (float64, float64) {
 		bad, _ := abandoned(h, iv)
 		return bad, h.answered(iv)
 	}), indicator.Abandoned, indicator.AbandonedShare)
-	for counter, signals := range map[string][]*indicator.Signal{
+	for counter, signals := range map[column][]*indicator.Signal{
 		evictions:  {indicator.Preemptions, indicator.PreemptionsPerRequest},
 		notFetched: {indicator.LeasesExpired, indicator.LeaseShare},
 		notArrived: {indicator.TransfersFailed, indicator.TransferFailShare},
@@ -204,20 +204,20 @@ func (c *course) certainAt(k int) onsetReading {
 
 // laterObservations reads when observations of a histogram began to lie where few normally do: beyond
 // the bound that tells most.
-func laterObservations(family string) func(*course) onsetReading {
+func laterObservations(f family) func(*course) onsetReading {
 	return func(c *course) onsetReading {
 		cells := map[interval][]float64{}
 		for _, r := range []run{c.normal, c.life} {
 			for _, iv := range r {
 				factor := 1.0
-				if family == tokenGaps {
+				if f == tokenGaps {
 					factor = c.gapsWorth(iv)
 				}
-				cells[iv] = c.cells(nil, family, iv, factor)
+				cells[iv] = c.cells(nil, f, iv, factor)
 			}
 		}
 		var best onsetReading
-		for bound := range c.bounds[family] {
+		for bound := range c.buckets[f] {
 			of := c.share(func(iv interval) (bad, of float64) {
 				for i, n := range cells[iv] {
 					of += n

@@ -14,21 +14,24 @@ import (
 // with its first token in time, unless late says how many of them; evicted and failed say
 // what happened in the interval before a scrape.
 func scraped(n int, late, evicted func(i int) float64, failed func(i int) bool) *history {
-	h := newHistory()
+	h := &history{}
+	h.buckets[firstTokens] = []bound{{le: 1}, {le: math.Inf(1)}}
 	var in, all, gone float64
 	for i := range n {
 		all += 10
 		in += 10 - late(i)
 		gone += evicted(i)
 		h.at = append(h.at, time.Unix(int64(10_000+10*i), 0))
-		for key, v := range map[string]float64{firstTokens + "|1": in, firstTokens + "|+Inf": all, firstTokens + "_count": all, tokensOut: 100 * all, evictions: gone, running: 5, waiting: 0} {
+		for c, v := range map[*[]float64]float64{
+			&h.buckets[firstTokens][0].upTo: in, &h.buckets[firstTokens][1].upTo: all, &h.columns[firstTokens.count()]: all,
+			&h.columns[tokensOut]: 100 * all, &h.columns[evictions]: gone, &h.columns[running]: 5, &h.columns[waiting]: 0,
+		} {
 			if failed(i) {
 				v = math.NaN()
 			}
-			h.columns[key] = append(h.columns[key], v)
+			*c = append(*c, v)
 		}
 	}
-	h.bounds[firstTokens] = []float64{1, math.Inf(1)}
 	h.complete()
 	return h
 }
@@ -64,9 +67,9 @@ func TestOnset(t *testing.T) {
 		"nothing that a history shows changed": {scraped(40, from(40, 0), from(40, 0), never), unseen, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &Snapshot{At: tt.h.at[39], Targets: make([]Target, 1), Spans: make([]Span, 1), readings: []map[string]reading{{}}}
+			s := &Snapshot{At: tt.h.at[39], Targets: make([]Target, 1), Spans: make([]Span, 1), readings: []readings{make(readings, len(indicator.All()))}}
 			for _, sig := range []*indicator.Signal{indicator.TTFTP95, indicator.Preemptions, indicator.KVUsagePeak, indicator.UpNow, indicator.ServingAge} {
-				s.readings[0][sig.Name] = reading{now: indicator.Known(1)}
+				*s.readings[0].of(sig) = reading{now: indicator.Known(1)}
 			}
 			var normal, now run
 			for k := range 9 {
@@ -115,9 +118,9 @@ func TestOnsetIsKept(t *testing.T) {
 func TestTimeline(t *testing.T) {
 	none := func(int) float64 { return 0 }
 	h := scraped(60, none, none, func(i int) bool { return i < 3 || i > 20 && i < 25 || i > 50 })
-	for _, c := range h.columns {
-		for i, first := 40, c[40]; i < len(c); i++ {
-			c[i] -= first // NaN stays
+	for _, c := range slices.Concat(h.columns[:], [][]float64{h.buckets[firstTokens][0].upTo, h.buckets[firstTokens][1].upTo}) {
+		for i := len(c) - 1; i >= 40; i-- {
+			c[i] -= c[40] // NaN stays
 		}
 	}
 	type segment struct {

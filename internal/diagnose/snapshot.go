@@ -71,18 +71,29 @@ const (
 // reading is a signal's value in the window and in the baseline.
 type reading struct{ now, normal indicator.Value }
 
+// readings are those of all signals, in their order.
+type readings []reading
+
+// of returns the reading of a signal.
+func (r readings) of(s *indicator.Signal) *reading {
+	if s.Place > 0 && s.Place <= len(r) {
+		return &r[s.Place-1]
+	}
+	return new(reading)
+}
+
 // A Snapshot holds every reading that a diagnosis needs.
 type Snapshot struct {
 	At      time.Time
 	Targets []Target
 	Spans   []Span // by target
 
-	readings []map[string]reading          // by target, by signal name
-	parts    []map[part]map[string]reading // of gateways, likewise
-	starting map[string]float64            // see startsOn; nil until it is asked for
-	proven   map[string][]int              // see provenOf; likewise
-	interval time.Duration                 // between scrapes
-	memory   *Memory                       // what was said of the same servers before; nil once it was judged
+	readings []readings          // by target
+	parts    []map[part]readings // of gateways, likewise
+	starting map[string]float64  // see startsOn; nil until it is asked for
+	proven   map[string][]int    // see provenOf; likewise
+	interval time.Duration       // between scrapes
+	memory   *Memory             // what was said of the same servers before; nil once it was judged
 }
 
 // A part is what one model or one upstream meets at a gateway: the value of a label. The
@@ -91,9 +102,10 @@ type part struct{ label, name string }
 
 func newSnapshot(targets []Target) *Snapshot {
 	s := &Snapshot{Targets: targets, Spans: make([]Span, len(targets))}
-	signals := len(indicator.All())
-	for range targets {
-		s.readings = append(s.readings, make(map[string]reading, signals))
+	n := len(indicator.All())
+	all := make(readings, n*len(targets))
+	for i := range targets {
+		s.readings = append(s.readings, all[i*n:(i+1)*n])
 		s.parts = append(s.parts, nil)
 	}
 	return s
@@ -101,24 +113,24 @@ func newSnapshot(targets []Target) *Snapshot {
 
 // Now returns a target's reading in the window.
 func (s *Snapshot) Now(target int, sig *indicator.Signal) indicator.Value {
-	return s.readings[target][sig.Name].now
+	return s.readings[target].of(sig).now
 }
 
 // Normal returns a target's reading in the baseline.
 func (s *Snapshot) Normal(target int, sig *indicator.Signal) indicator.Value {
-	return s.readings[target][sig.Name].normal
+	return s.readings[target].of(sig).normal
 }
 
 // of returns the readings of a part of a target, for storing.
-func (s *Snapshot) of(target int, p part) map[string]reading {
+func (s *Snapshot) of(target int, p part) readings {
 	if p.name == "" {
 		return s.readings[target]
 	}
 	if s.parts[target] == nil {
-		s.parts[target] = map[part]map[string]reading{}
+		s.parts[target] = map[part]readings{}
 	}
 	if s.parts[target][p] == nil {
-		s.parts[target][p] = map[string]reading{}
+		s.parts[target][p] = make(readings, len(indicator.All()))
 	}
 	return s.parts[target][p]
 }
@@ -145,6 +157,7 @@ type bucket struct{ bound, count float64 }
 // counts are made monotonic. It has no bounds where the last bucket has one.
 func histogramOf(buckets []bucket) (h histogram) {
 	slices.SortFunc(buckets, func(a, b bucket) int { return cmp.Compare(a.bound, b.bound) })
+	h.bounds, h.upTo = make([]float64, 0, len(buckets)), make([]float64, 0, len(buckets))
 	for _, b := range buckets {
 		h.count = max(h.count, b.count)
 		h.bounds, h.upTo = append(h.bounds, b.bound), append(h.upTo, h.count)

@@ -84,7 +84,7 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 		if b := (Range{past.From, s.Window.From}); b.Length() >= minHistory {
 			s.Baseline, s.Source = b.alignedToStep(), History
 		}
-		o.override(&s, newHistory())
+		o.override(&s, &history{})
 		return s
 	}
 	if len(h.at) > 0 {
@@ -203,7 +203,7 @@ func (o *Options) lifeTells(h *history, past run, window Range) bool {
 	for _, iv := range h.intervalsIn(window) {
 		requests += h.count(firstTokens, iv)
 	}
-	return h.gaugeAt(firstTokens+"_count", 0) >= max(minLifetimeRequests, manyTimes*requests)
+	return h.gaugeAt(firstTokens.count(), 0) >= max(minLifetimeRequests, manyTimes*requests)
 }
 
 // failing returns how long ago the last good scrape was when the last one failed.
@@ -264,16 +264,16 @@ func (h *history) service(s run) service {
 			looks++
 		}
 	}
-	sum := func(key string) (n float64) {
+	sum := func(c column) (n float64) {
 		for _, iv := range s {
-			n += h.increase(key, iv)
+			n += h.increase(c, iv)
 		}
 		return n
 	}
-	ok, bad := sum(answers+"|2"), sum(answers+"|4")+sum(answers+"|5")
+	ok, bad := sum(answers2xx), sum(answers4xx)+sum(answers5xx)
 	v.answers = ok + bad
-	v.ttft, v.gap = sum(firstTokens+"_sum")/v.requests, sum(tokenGaps+"_sum")/gaps
-	v.queue, v.waiting = sum(queueTimes+"_sum")/sum(queueTimes+"_count"), v.waiting/max(1, looks)
+	v.ttft, v.gap = sum(firstTokens.sum())/v.requests, sum(tokenGaps.sum())/gaps
+	v.queue, v.waiting = sum(queueTimes.sum())/sum(queueTimes.count()), v.waiting/max(1, looks)
 	v.evictions = sum(evictions) / max(1, v.requests)
 	v.errors = bad / max(1, ok+bad)
 	v.abandoned = max(0, ok-sum(completions)) / max(1, ok)

@@ -10,10 +10,10 @@ import (
 // belongs to it, and the time before in which requests were served does not.
 func TestWithStall(t *testing.T) {
 	served := []float64{0, 4, 8, 8, 8, 8, 30, 34} // first tokens at each scrape: 4 a second but for three seconds
-	h := newHistory()
+	h := &history{}
 	for i, n := range served {
 		h.at = append(h.at, time.Unix(int64(1000+i), 0))
-		for key, v := range map[string]float64{firstTokens + "_count": n, tokensOut: 10 * n, running: 5, waiting: 0} {
+		for key, v := range map[column]float64{firstTokens.count(): n, tokensOut: 10 * n, running: 5, waiting: 0} {
 			h.columns[key] = append(h.columns[key], v)
 		}
 	}
@@ -44,10 +44,10 @@ func TestWithStall(t *testing.T) {
 // fuller than the window by far: a fault that was there from the beginning is in the past.
 func TestLifeTells(t *testing.T) {
 	history := func(before float64) *history {
-		h := newHistory()
+		h := &history{}
 		for i := range 100 {
 			h.at = append(h.at, time.Unix(int64(10_000+i), 0))
-			h.columns[firstTokens+"_count"] = append(h.columns[firstTokens+"_count"], before+float64(i))
+			h.columns[firstTokens.count()] = append(h.columns[firstTokens.count()], before+float64(i))
 			h.columns[running] = append(h.columns[running], 1)
 		}
 		h.complete()

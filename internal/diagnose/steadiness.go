@@ -85,7 +85,7 @@ func (h *history) cameOnce(window Range) map[*indicator.Signal]bool {
 	once := map[*indicator.Signal]bool{}
 	all := h.intervalsIn(window)
 	for sig, events := range map[*indicator.Signal]quantity{
-		indicator.ServerErrCount: refused("5"), indicator.ClientErrCount: refused("4"), indicator.Abandoned: abandoned,
+		indicator.ServerErrCount: refused(answers5xx), indicator.ClientErrCount: refused(answers4xx), indicator.Abandoned: abandoned,
 	} {
 		met := slices.DeleteFunc(slices.Clone(all), func(iv interval) bool { n, _ := events(h, iv); return n <= 0.5 })
 		once[sig] = len(all) > 1 && len(met) > 0 && h.at[met[len(met)-1].to].Sub(h.at[met[0].to]).Seconds() < moment
@@ -114,7 +114,7 @@ func worstOfLast(moments []meanOf) float64 {
 // moments returns the mean inter-token latency, of which no more than the limit counts,
 // and the mean time to first token, moment by moment.
 func (h *history) moments(s run, limit float64) (gaps, ttfts []meanOf) {
-	each := func(family string, need float64, mean func(interval) float64) (out []meanOf) {
+	each := func(f family, need float64, mean func(interval) float64) (out []meanOf) {
 		open := false
 		var m interval
 		for _, iv := range s {
@@ -123,7 +123,7 @@ func (h *history) moments(s run, limit float64) (gaps, ttfts []meanOf) {
 			}
 			m.to, open = iv.to, true
 			seconds := h.seconds(m)
-			if seconds < moment || h.count(family, m) < need {
+			if seconds < moment || h.count(f, m) < need {
 				continue
 			}
 			if v := mean(m); v > 0 {
@@ -134,24 +134,25 @@ func (h *history) moments(s run, limit float64) (gaps, ttfts []meanOf) {
 		return out
 	}
 	gaps = each(tokenGaps, momentGaps, func(m interval) float64 { return h.clipped(tokenGaps, m, limit) })
-	ttfts = each(firstTokens, momentRequests, func(m interval) float64 { return h.increase(firstTokens+"_sum", m) / h.count(firstTokens, m) })
+	ttfts = each(firstTokens, momentRequests, func(m interval) float64 { return h.increase(firstTokens.sum(), m) / h.count(firstTokens, m) })
 	return gaps, ttfts
 }
 
 // clipped is the mean of a histogram's observations, those beyond the limit counted as
 // the limit: its sum less what the middle of the buckets beyond the limit exceeds it by.
-func (h *history) clipped(family string, iv interval, limit float64) float64 {
-	n, sum := h.count(family, iv), h.increase(family+"_sum", iv)
-	cells, bounds, lower := h.cells(make([]float64, 0, 64), family, iv, 1), h.bounds[family], 0.0
+func (h *history) clipped(f family, iv interval, limit float64) float64 {
+	n, sum := h.count(f, iv), h.increase(f.sum(), iv)
+	cells, lower := h.cells(make([]float64, 0, 64), f, iv, 1), 0.0
 	for i, c := range cells {
-		middle := (lower + bounds[i]) / 2
-		if math.IsInf(bounds[i], 1) {
+		le := h.buckets[f][i].le
+		middle := (lower + le) / 2
+		if math.IsInf(le, 1) {
 			middle = lower
 		}
 		if middle > limit {
 			sum -= c * (middle - limit)
 		}
-		lower = bounds[i]
+		lower = le
 	}
 	return max(0, sum) / n
 }

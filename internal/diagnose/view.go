@@ -41,16 +41,16 @@ func (v view) of(p part) view {
 
 func (v view) reading(s *indicator.Signal) reading {
 	if s.Per != "" && s.Per == v.part.label {
-		return v.snapshot.parts[v.target][v.part][s.Name]
+		return *v.snapshot.parts[v.target][v.part].of(s)
 	}
-	return v.snapshot.readings[v.target][s.Name]
+	return *v.snapshot.readings[v.target].of(s)
 }
 
 // parts returns a signal's readings in the window by part.
 func (v view) parts(s *indicator.Signal) map[string]float64 {
 	out := map[string]float64{}
 	for p, readings := range v.snapshot.parts[v.target] {
-		if now := readings[s.Name].now; p.label == s.Per && now.OK {
+		if now := readings.of(s).now; p.label == s.Per && now.OK {
 			out[p.name] = now.V
 		}
 	}

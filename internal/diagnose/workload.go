@@ -1,7 +1,9 @@
 package diagnose
 
 import (
+	"maps"
 	"math"
+	"slices"
 
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
@@ -125,8 +127,8 @@ func (w *Workload) attributeOutput(v view) {
 // over the whole that they are parts of.
 func (w *Workload) share(parts map[string]float64, whole float64, slot func(*Factor) *float64) {
 	sum := 0.0
-	for _, p := range parts {
-		sum += positive(p)
+	for _, name := range slices.Sorted(maps.Keys(parts)) { // else the last digit is another one each time
+		sum += positive(parts[name])
 	}
 	if sum = max(sum, whole); sum == 0 {
 		return

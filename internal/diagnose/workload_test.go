@@ -12,7 +12,7 @@ func comparison(readings map[*indicator.Signal][2]float64) Workload {
 	s := newSnapshot([]Target{{Name: "a"}})
 	s.Spans[0].Source = History
 	for sig, v := range readings {
-		s.readings[0][sig.Name] = reading{normal: indicator.Known(v[0]), now: indicator.Known(v[1])}
+		*s.readings[0].of(sig) = reading{normal: indicator.Known(v[0]), now: indicator.Known(v[1])}
 	}
 	return compareWorkload(&judgement{view: newView(s, 0, part{}, Settings{})})
 }

@@ -56,6 +56,7 @@ type Dialect struct {
 	derived map[string]indicator.Expr // by signal, of indicator.Alternative, in canonical names
 	has     map[string]bool           // names exposed
 	key     string                    // see Key
+	unused  map[string]string         // by signal, see Unused
 }
 
 // Detect finds the dialect of an endpoint from the names that it exposes. The
@@ -70,6 +71,11 @@ func Detect(names []string) (Dialect, bool) {
 			d := Dialect{Naming: n, Engine: e.ID, Flags: e.Flags, Enable: e.Enable, has: has}
 			d.derive()
 			d.key = d.describe()
+			unused := make(map[string]string, len(indicator.All()))
+			for _, s := range indicator.All() {
+				unused[s.Name] = d.Unused(s)
+			}
+			d.unused = unused
 			return d, true
 		}
 	}
@@ -276,6 +282,9 @@ func (d Dialect) Missing(s *indicator.Signal) []string {
 // what is told from it alone is no question there. It returns "" where the signal can be told, or what is
 // missing is not an option's.
 func (d Dialect) Unused(s *indicator.Signal) string {
+	if option, known := d.unused[s.Name]; known {
+		return option
+	}
 	if len(d.Missing(s)) == 0 {
 		return ""
 	}

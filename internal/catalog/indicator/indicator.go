@@ -110,6 +110,8 @@ type Signal struct {
 
 	Doc  string // what it means, its source, its traps
 	Hint string // how to get it where it is missing
+
+	Place int // in All, from 1 on; 0 before All is called, and of what is not listed
 }
 
 // An Alternative is another expression of a signal, in canonical names.

@@ -1182,7 +1182,7 @@ func throttle(name, title, doc string, bits ...float64) *Signal {
 func All() []*Signal { return all() }
 
 var all = sync.OnceValue(func() []*Signal {
-	return append([]*Signal{
+	list := append([]*Signal{
 		TTFTP50, TTFTP90, TTFTP95, TTFTP99, TTFTMean, ITLP50, ITLP90, ITLP95, ITLP99, ITLMean, TPOTP95, TPOTMean,
 		E2EP50, E2EP95, E2EMean,
 		QueueTimeP95, QueueTimeMean, PrefillTimeMean, DecodeTimeMean, UnseenWait, PrefillShare, PrefillOfBatch,
@@ -1208,4 +1208,8 @@ var all = sync.OnceValue(func() []*Signal {
 		ThermalReason, PowerReason, PowerCapReason,
 		XID, XIDChanges, ECCErrors, RemapFailures, NVLinkErrors, PCIeReplays,
 	}, append(ofOptions(), ofGateways()...)...)
+	for i, s := range list {
+		s.Place = i + 1
+	}
+	return list
 })

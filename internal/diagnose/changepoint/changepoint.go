@@ -19,6 +19,7 @@ package changepoint
 import (
 	"math"
 	"slices"
+	"sync"
 )
 
 // Kind says how the numbers of a signal came about.
@@ -36,20 +37,30 @@ const (
 	Level
 )
 
-// A Signal is one quantity over all intervals.
+// A Signal is one quantity of each interval.
 type Signal struct {
-	Kind   Kind
-	Values [][]float64 // by interval, then by cell
+	Kind  Kind
+	Cells int // 1 but for Cells
 	// Dispersion is the least variance of the counts over that of independent events;
 	// for a Level, the least standard deviation of log(1+x) between two looks.
 	Dispersion float64
 }
 
-// A Series is what was observed of one target: consecutive intervals between
-// scrapes, their lengths in seconds, and the signals.
+// A Row is what was observed in one interval, of so many seconds: the cells of all signals, one
+// after the other. It remembers what was made of it and of the Row after it, and is used for as
+// long as the interval stays what it is; not by several at once.
+type Row struct {
+	Seconds float64
+	Values  []float64
+
+	next  *Row
+	apart []float64 // from next, by signal; see Series.apart
+}
+
+// A Series is what was observed of one target in consecutive intervals between scrapes.
 type Series struct {
-	Seconds []float64
 	Signals []Signal
+	Rows    []*Row
 }
 
 // A Change is a moment at which something changed for good.
@@ -74,11 +85,13 @@ const (
 
 // Find returns the changes in the order of time.
 func Find(s *Series) []Change {
-	n := len(s.Seconds)
+	n := len(s.Rows)
 	if n < 2 {
 		return nil
 	}
-	p := prepare(s)
+	p := rooms.Get().(*prepared)
+	defer rooms.Put(p)
+	p.prepare(s)
 	var out []Change
 	var split func(lo, hi int)
 	split = func(lo, hi int) {
@@ -97,18 +110,30 @@ func Find(s *Series) []Change {
 // prepared holds sums from the first interval on, so that any span is the
 // difference of two of them.
 type prepared struct {
-	seconds []float64 // length n+1
-	signals []prefix
+	seconds []float64   // length n+1
+	sums    [][]float64 // by interval (n+1), by cell
+	signals []summed
+
+	totals, flat []float64   // of a Row; room for sums
+	cells        []int       // in a Row, of each column of sums
+	ratios       [][]float64 // see measure
 }
 
-type prefix struct {
+// rooms are used again.
+var rooms = sync.Pool{New: func() any { return new(prepared) }}
+
+// room returns n numbers, which may be any, in the place of others.
+func room[T any](of []T, n int) []T { return slices.Grow(of[:0], n)[:n] }
+
+// A summed signal has its cells in some columns of the sums: of Cells those that hold anything,
+// for the others tell nothing; of a Level its sum and the number of looks.
+type summed struct {
 	kind       Kind
-	sums       [][]float64 // by interval (n+1), by cell
-	looks      []float64   // Level only: number of looks
+	from, to   int
 	dispersion float64
 
-	before, after spans // Cells only: by their end, and by their beginning
-	whole         spans // the last one
+	left         [2]spread // of spans that a search comes back to
+	right, whole spread
 }
 
 // correlated is the time in seconds within which two looks at a gauge tell the same.
@@ -117,195 +142,253 @@ const correlated = 5
 // mostPerLevel bounds what one gauge adds to a score: a look is one look.
 const mostPerLevel = 8
 
-func prepare(s *Series) *prepared {
-	n := len(s.Seconds)
-	p := &prepared{seconds: make([]float64, n+1)}
-	for i, d := range s.Seconds {
-		if !(d > 0) || math.IsInf(d, 0) {
-			d = 0
-		}
-		p.seconds[i+1] = p.seconds[i] + d
-	}
-	for i := range s.Signals {
-		if sig := &s.Signals[i]; len(sig.Values) == n {
-			p.signals = append(p.signals, p.prefix(sig))
+func (p *prepared) prepare(s *Series) {
+	n, totals, cells, of := len(s.Rows), room(p.totals, len(s.Rows[0].Values)), p.cells[:0], 0
+	clear(totals)
+	for _, r := range s.Rows {
+		for k, v := range r.Values {
+			totals[k] += count(v)
 		}
 	}
-	return p
-}
-
-func (p *prepared) prefix(sig *Signal) prefix {
-	n := len(sig.Values)
-	var met []int // cells that hold anything: the others tell nothing
-	for _, v := range sig.Values {
-		for k, c := range v {
-			if c > 0 && usable(c) && !slices.Contains(met, k) {
-				met = append(met, k)
+	p.signals = p.signals[:0]
+	for _, sig := range s.Signals {
+		f := summed{kind: sig.Kind, from: len(cells)}
+		for k := of; k < of+sig.Cells; k++ {
+			if totals[k] > 0 || sig.Kind != Cells {
+				cells = append(cells, k)
+			}
+		}
+		if of += sig.Cells; sig.Kind == Level {
+			cells = append(cells, -1)
+		}
+		f.to = len(cells)
+		p.signals = append(p.signals, f)
+	}
+	p.totals, p.cells, p.seconds, p.sums, p.flat = totals, cells, room(p.seconds, n+1), room(p.sums, n+1), room(p.flat, (n+1)*len(cells))
+	for i := range p.sums {
+		p.sums[i] = p.flat[i*len(cells) : (i+1)*len(cells)]
+	}
+	p.seconds[0] = 0
+	clear(p.sums[0])
+	for i, r := range s.Rows {
+		p.seconds[i+1] = p.seconds[i] + length(r)
+		was, sums := p.sums[i], p.sums[i+1]
+		copy(sums, was)
+		for _, f := range p.signals {
+			if f.kind == Level {
+				if v := r.Values[cells[f.from]]; usable(v) {
+					sums[f.from] += math.Log1p(v)
+					sums[f.from+1]++
+				}
+				continue
+			}
+			for column := f.from; column < f.to; column++ {
+				sums[column] += count(r.Values[cells[column]])
 			}
 		}
 	}
-	cells := len(met)
-	if sig.Kind != Cells {
-		cells = 1
-	}
-	f, flat := prefix{kind: sig.Kind, sums: make([][]float64, n+1)}, make([]float64, (n+1)*cells)
-	for i := range f.sums {
-		f.sums[i] = flat[i*cells : (i+1)*cells]
-	}
-	switch sig.Kind {
-	case Level:
-		f.looks = make([]float64, n+1)
-	case Cells:
-		f.before, f.after, f.whole = make(spans, n+1), make(spans, n+1), make(spans, 1)
-	}
-	for i, v := range sig.Values {
-		copy(f.sums[i+1], f.sums[i])
-		if sig.Kind == Level {
-			f.looks[i+1] = f.looks[i]
-			if len(v) == 1 && usable(v[0]) {
-				f.sums[i+1][0] += math.Log1p(v[0])
-				f.looks[i+1]++
-			}
-			continue
-		}
-		for cell, k := range met {
-			if k < len(v) && usable(v[k]) {
-				f.sums[i+1][cell] += v[k]
-			}
-		}
-	}
-	f.dispersion = f.measure(p, sig.Dispersion)
-	return f
+	s.measure(p)
 }
 
 func usable(v float64) bool { return v >= 0 && v <= math.MaxFloat32 }
+
+// count is a number of events, 0 where it was not observed.
+func count(v float64) float64 {
+	if usable(v) {
+		return v
+	}
+	return 0
+}
+
+// length is how many seconds an interval is long.
+func length(r *Row) float64 {
+	if r.Seconds > 0 && !math.IsInf(r.Seconds, 0) {
+		return r.Seconds
+	}
+	return 0
+}
 
 // weight is how many intervals the caller's dispersion counts for; mostPairs is of how many
 // pairs of neighbours it is measured, about.
 const weight, mostPairs = 4, 60
 
-// measure estimates the dispersion from neighbouring intervals: the median of their
+// measure estimates the dispersions from neighbouring intervals: the median of their
 // log likelihood ratios is not moved by the few that hold a change.
-func (f *prefix) measure(p *prepared, least float64) float64 {
-	if !(least > 0) {
-		least = 1
+func (s *Series) measure(p *prepared) {
+	n := len(s.Rows)
+	ratios := room(p.ratios, len(s.Signals))
+	for k := range ratios {
+		ratios[k] = ratios[k][:0]
 	}
-	n := len(f.sums) - 1
-	ratios := make([]float64, 0, n)
-	if f.kind == Level {
-		last := math.NaN()
-		for i := range n {
-			if f.looks[i+1] == f.looks[i] {
-				continue
-			}
-			x := f.sums[i+1][0] - f.sums[i][0]
-			if d := x - last; !math.IsNaN(d) {
-				ratios = append(ratios, math.Abs(d)/math.Sqrt2/0.6745)
-			}
-			last = x
-		}
-	} else {
-		for i := 0; i+2 <= n; i += max(1, n/mostPairs) {
-			if llr, free := f.ratio(p, i, i+1, i+1, i+2); free > 0 {
-				ratios = append(ratios, 2*llr/float64(free)/0.7)
+	p.ratios = ratios
+	for i := 0; i+2 <= n; i += max(1, n/mostPairs) {
+		for k, r := range s.apart(s.Rows[i], s.Rows[i+1]) {
+			if !math.IsNaN(r) {
+				ratios[k] = append(ratios[k], r)
 			}
 		}
 	}
-	if len(ratios) < 2 { // the only one may hold the change
-		return least
+	for k := range p.signals {
+		f, least := &p.signals[k], s.Signals[k].Dispersion
+		if !(least > 0) {
+			least = 1
+		}
+		if f.kind == Level {
+			ratios[k] = p.steps(f, ratios[k])
+		}
+		f.dispersion = least
+		if m := float64(len(ratios[k])); m >= 2 { // the only one may hold the change
+			slices.Sort(ratios[k])
+			f.dispersion = max(least, (weight*least+m*ratios[k][(len(ratios[k])-1)/2])/(weight+m))
+		}
 	}
-	slices.Sort(ratios)
-	median, m := ratios[(len(ratios)-1)/2], float64(len(ratios))
-	return max(least, (weight*least+m*median)/(weight+m))
 }
 
-// ratio returns the log likelihood ratio of two distributions against one for the
-// intervals a to b and c to d, before dispersion, and its degrees of freedom.
-func (f *prefix) ratio(p *prepared, a, b, c, d int) (llr float64, free int) {
-	if f.kind == Rate {
-		ta, tb := p.seconds[b]-p.seconds[a], p.seconds[d]-p.seconds[c]
-		if !(ta > 0) || !(tb > 0) {
-			return 0, 0
+// steps are how far looks at a gauge that follow each other are apart, as standard deviations.
+func (p *prepared) steps(f *summed, out []float64) []float64 {
+	last := math.NaN()
+	for i := 1; i < len(p.sums); i++ {
+		now, was := p.sums[i][f.from:f.to], p.sums[i-1][f.from:f.to]
+		if now[1] == was[1] {
+			continue
 		}
-		na, nb := f.sums[b][0]-f.sums[a][0], f.sums[d][0]-f.sums[c][0]
-		llr = xlogx(na) + xlogx(nb) - xlogx(na+nb) - na*math.Log(ta) - nb*math.Log(tb) + (na+nb)*math.Log(ta+tb)
-		return max(0, llr), 1
+		x := now[0] - was[0]
+		if d := x - last; !math.IsNaN(d) {
+			out = append(out, math.Abs(d)/math.Sqrt2/0.6745)
+		}
+		last = x
 	}
-	// The sum of x log(x/na) + y log(y/nb) - (x+y) log((x+y)/(na+nb)) over the cells.
-	left, na, _ := f.before.of(f, b, a, a, b)
-	right, nb, _ := f.after.of(f, c, d, c, d)
-	if !(na > 0) || !(nb > 0) {
+	return out
+}
+
+// apart is how far two intervals that follow each other are apart, by signal: their log
+// likelihood ratio over what it is by chance, NaN where it cannot be told and of a Level.
+func (s *Series) apart(a, b *Row) []float64 {
+	if a.next == b {
+		return a.apart
+	}
+	a.next, a.apart = b, make([]float64, len(s.Signals))
+	of := 0
+	for i, sig := range s.Signals {
+		x, y := a.Values[of:of+sig.Cells], b.Values[of:of+sig.Cells]
+		of += sig.Cells
+		llr, free := 0.0, 0
+		switch {
+		case sig.Kind == Rate && len(x) == 1:
+			llr, free = rates(count(x[0]), count(y[0]), length(a), length(b))
+		case sig.Kind == Cells:
+			var left, right, both spread
+			for k := range x {
+				left.add(count(x[k]))
+				right.add(count(y[k]))
+				both.add(count(x[k]) + count(y[k]))
+			}
+			for _, s := range []*spread{&left, &right, &both} {
+				s.h += xlogx(s.n)
+			}
+			llr, free = both.over(&left, &right)
+		}
+		if a.apart[i] = math.NaN(); free > 0 {
+			a.apart[i] = 2 * llr / float64(free) / 0.7
+		}
+	}
+	return a.apart
+}
+
+// rates returns the log likelihood ratio of two rates against one, before dispersion, and its
+// degrees of freedom.
+func rates(na, nb, ta, tb float64) (llr float64, free int) {
+	if !(ta > 0) || !(tb > 0) {
 		return 0, 0
 	}
-	if b < c {
-		both, _, cells := f.disorder(a, b, c, d)
-		return max(0, both-left-right), cells - 1
-	}
-	both, _, cells := f.whole.of(f, 0, a*len(f.sums)+d, a, d)
-	return max(0, both-left-right), cells - 1
+	llr = xlogx(na) + xlogx(nb) - xlogx(na+nb) - na*log(ta) - nb*log(tb) + (na+nb)*log(ta+tb)
+	return max(0, llr), 1
 }
 
-// disorder is n log(n) less the sum of x log(x) over the cells of the intervals a to b and c to
-// d, with their sum n and the number of cells that have any.
-func (f *prefix) disorder(a, b, c, d int) (h, n float64, cells int) {
-	sa, sb, sc, sd := f.sums[a], f.sums[b], f.sums[c], f.sums[d]
+// A spread is how the counts of a span lie in their cells: their sum n, n log(n) less the sum of
+// x log(x), and the number of cells that have any.
+type spread struct {
+	from, to int // the span
+	n, h     float64
+	cells    int
+}
+
+// over returns the log likelihood ratio of two distributions against one, before dispersion,
+// and its degrees of freedom.
+func (both *spread) over(left, right *spread) (llr float64, free int) {
+	if !(left.n > 0) || !(right.n > 0) {
+		return 0, 0
+	}
+	return max(0, both.h-left.h-right.h), both.cells - 1
+}
+
+// of returns the spread of a signal in the intervals from one to another, which may be kept.
+func (p *prepared) of(f *summed, kept *spread, from, to int) *spread {
+	if kept.from != from || kept.to != to {
+		*kept = p.both(f, from, to, to, to)
+		kept.from, kept.to = from, to
+	}
+	return kept
+}
+
+// both returns the spread of a signal in the intervals a to b and c to d.
+func (p *prepared) both(f *summed, a, b, c, d int) (out spread) {
+	sa, sb, sc, sd := p.sums[a][f.from:f.to], p.sums[b][f.from:f.to], p.sums[c][f.from:f.to], p.sums[d][f.from:f.to]
 	for k := range sa {
-		if x := sb[k] - sa[k] + sd[k] - sc[k]; x > 0 {
-			cells++
-			n += x
-			h -= xlogx(x)
-		}
+		out.add(sb[k] - sa[k] + sd[k] - sc[k])
 	}
-	return h + xlogx(n), n, cells
+	out.h += xlogx(out.n)
+	return out
 }
 
-// spans remembers the disorder of spans that a search comes back to: those that begin, or end,
-// with the span that is searched.
-type spans []struct {
-	key   int // of the span, counted from 1
-	h, n  float64
-	cells int
-}
-
-// of returns the disorder of the intervals from one to another.
-func (s spans) of(f *prefix, at, key, from, to int) (h, n float64, cells int) {
-	e := &s[at]
-	if e.key != key+1 {
-		e.key = key + 1
-		e.h, e.n, e.cells = f.disorder(from, to, to, to)
+// add takes the count of a cell.
+func (s *spread) add(x float64) {
+	if x > 0 {
+		s.n += x
+		s.h -= x * log(x)
+		s.cells++
 	}
-	return e.h, e.n, e.cells
 }
 
-// xlogx returns x log(x), of small counts from a table.
+// xlogx returns x log(x).
 func xlogx(x float64) float64 {
-	if n := int(x); x > 0 && n < len(ofCounts) && float64(n) == x {
-		return ofCounts[n]
-	}
 	if x <= 0 {
 		return 0
 	}
-	return x * math.Log(x)
+	return x * log(x)
 }
 
-var ofCounts = func() (t [1 << 14]float64) {
-	for n := 1; n < len(t); n++ {
-		t[n] = float64(n) * math.Log(float64(n))
+// log returns the logarithm of a positive number, to twelve digits and several times as fast as
+// math.Log, for most of a search is logarithms: that of the beginning of its mantissa from a
+// table, and the rest by a series.
+func log(x float64) float64 {
+	b := math.Float64bits(x)
+	l := &logs[b>>(52-logBits)%(1<<logBits)]
+	r := math.Float64frombits(b%(1<<52)|1023<<52)*l.inverse - 1
+	return float64(int(b>>52)-1023)*math.Ln2 + l.log + r*(1-r*(0.5-r/3))
+}
+
+const logBits = 10
+
+var logs = func() (t [1 << logBits]struct{ inverse, log float64 }) {
+	for i := range t {
+		middle := 1 + (float64(i)+0.5)/(1<<logBits)
+		t[i].inverse, t[i].log = 1/middle, math.Log(middle)
 	}
 	return t
 }()
 
-// levels is ratio for a gauge, dispersion included.
-func (f *prefix) levels(p *prepared, a, b, c, d int) float64 {
-	looks := func(from, to int) float64 {
-		return min(f.looks[to]-f.looks[from], max(1, (p.seconds[to]-p.seconds[from])/correlated))
+// levels is the log likelihood ratio of a gauge, dispersion included.
+func (p *prepared) levels(f *summed, a, b, c, d int) float64 {
+	mean := func(from, to int) (m, looks float64) {
+		looks = p.sums[to][f.from+1] - p.sums[from][f.from+1]
+		return (p.sums[to][f.from] - p.sums[from][f.from]) / looks, min(looks, max(1, (p.seconds[to]-p.seconds[from])/correlated))
 	}
-	na, nb := looks(a, b), looks(c, d)
+	ma, na := mean(a, b)
+	mb, nb := mean(c, d)
 	if na <= 0 || nb <= 0 {
 		return 0
 	}
-	ma := (f.sums[b][0] - f.sums[a][0]) / (f.looks[b] - f.looks[a])
-	mb := (f.sums[d][0] - f.sums[c][0]) / (f.looks[d] - f.looks[c])
 	z2 := (ma - mb) * (ma - mb) / (f.dispersion * f.dispersion * (1/na + 1/nb))
 	return min(mostPerLevel, z2/2)
 }
@@ -314,11 +397,23 @@ func (f *prefix) levels(p *prepared, a, b, c, d int) float64 {
 func (p *prepared) score(a, b, c, d int) (total float64) {
 	for i := range p.signals {
 		f := &p.signals[i]
-		if f.kind == Level {
-			total += f.levels(p, a, b, c, d)
+		var llr float64
+		var free int
+		switch f.kind {
+		case Level:
+			total += p.levels(f, a, b, c, d)
 			continue
+		case Rate:
+			llr, free = rates(p.sums[b][f.from]-p.sums[a][f.from], p.sums[d][f.from]-p.sums[c][f.from], p.seconds[b]-p.seconds[a], p.seconds[d]-p.seconds[c])
+		default:
+			left, right := p.of(f, &f.left[b%2], a, b), p.of(f, &f.right, c, d)
+			if b < c {
+				both := p.both(f, a, b, c, d)
+				llr, free = both.over(left, right)
+			} else {
+				llr, free = p.of(f, &f.whole, a, d).over(left, right)
+			}
 		}
-		llr, free := f.ratio(p, a, b, c, d)
 		// By chance alone a ratio of k degrees of freedom is k/2.
 		total += max(0, llr/f.dispersion-float64(min(free, 3))/2)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -19,24 +20,23 @@ var edges = []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, math.Inf(1)}
 
 func server(seed uint64, seconds float64, parts ...stretch) *Series {
 	r := rand.New(rand.NewPCG(seed, 7))
-	s := &Series{Signals: []Signal{{Kind: Rate, Dispersion: 3}, {Kind: Cells, Dispersion: 2}, {Kind: Level, Dispersion: 0.35}}}
+	s := &Series{Signals: []Signal{{Rate, 1, 3}, {Cells, len(edges), 2}, {Level, 1, 0.35}}}
 	for _, p := range parts {
 		for range p.intervals {
 			n := poisson(r, p.rate*seconds)
-			cells := make([]float64, len(edges))
+			values := make([]float64, len(edges)+2)
+			values[0] = float64(n)
 			for range n {
 				v := p.latency * math.Exp(0.4*r.NormFloat64())
 				for i, e := range edges {
 					if v <= e {
-						cells[i]++
+						values[1+i]++
 						break
 					}
 				}
 			}
-			s.Seconds = append(s.Seconds, seconds)
-			for i, v := range [][]float64{{float64(n)}, cells, {math.Floor(p.queue * r.Float64() * 2)}} {
-				s.Signals[i].Values = append(s.Signals[i].Values, v)
-			}
+			values[len(values)-1] = math.Floor(p.queue * r.Float64() * 2)
+			s.Rows = append(s.Rows, &Row{Seconds: seconds, Values: values})
 		}
 	}
 	return s
@@ -105,14 +105,7 @@ func TestBurstsAreNoChange(t *testing.T) {
 		s := &Series{}
 		for i := range 20 {
 			p := server(seed*100+uint64(i), 5, stretch{1, 2, 0.03, 0}, stretch{1, 6, 0.06, 4}, stretch{1, 2, 0.03, 0})
-			s.Seconds = append(s.Seconds, p.Seconds...)
-			if s.Signals == nil {
-				s.Signals = p.Signals
-				continue
-			}
-			for k := range s.Signals {
-				s.Signals[k].Values = append(s.Signals[k].Values, p.Signals[k].Values...)
-			}
+			s.Signals, s.Rows = p.Signals, append(s.Rows, p.Rows...)
 		}
 		if len(Find(s)) > 0 {
 			wrong++
@@ -146,20 +139,13 @@ func FuzzFind(f *testing.F) {
 			return v
 		}
 		n := min(60, len(numbers)/4)
-		s := &Series{Signals: []Signal{{Kind: Rate, Dispersion: next()}, {Kind: Cells, Dispersion: next()}, {Kind: Level, Dispersion: next()}}}
+		s := &Series{Signals: []Signal{{Rate, 1, next()}, {Cells, int(cells % 9), next()}, {Level, 1, next()}}}
 		for range n {
-			s.Seconds = append(s.Seconds, next())
-			row := make([]float64, cells%9)
-			for i := range row {
-				row[i] = next()
+			row := &Row{Seconds: next(), Values: make([]float64, cells%9+2)}
+			for i := range row.Values {
+				row.Values[i] = next()
 			}
-			for k := range s.Signals {
-				v := row
-				if k != 1 {
-					v = []float64{next()}
-				}
-				s.Signals[k].Values = append(s.Signals[k].Values, v)
-			}
+			s.Rows = append(s.Rows, row)
 		}
 		last := 0
 		for _, c := range Find(s) {
@@ -169,6 +155,34 @@ func FuzzFind(f *testing.F) {
 			last = c.After
 		}
 	})
+}
+
+func TestLog(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 7))
+	for x := 1e-9; x < 1e12; x *= 1 + r.Float64() {
+		if got, want := log(x), math.Log(x); math.Abs(got-want) > 1e-12*max(1, math.Abs(want)) {
+			t.Errorf("log(%v) is %v, want %v", x, got, want)
+		}
+	}
+}
+
+// What is found does not depend on whether the intervals were looked at before, with others.
+func TestRowsAreUsedAgain(t *testing.T) {
+	for seed := range uint64(20) {
+		parts := []stretch{{30, 2, 0.03, 0}, {20, 2, 0.2, 9}, {30, 2, 0.04, 1}}
+		used, fresh := server(seed, 15, parts...), server(seed, 15, parts...)
+		for from := range 20 {
+			to := from + 10 + int(seed) + from
+			got := Find(&Series{used.Signals, used.Rows[from:to]})
+			want := Find(&Series{fresh.Signals, slices.Clone(fresh.Rows[from:to])})
+			for i, r := range fresh.Rows {
+				fresh.Rows[i] = &Row{Seconds: r.Seconds, Values: r.Values}
+			}
+			if !slices.Equal(got, want) {
+				t.Fatalf("seed %d, %d to %d: %+v, want %+v", seed, from, to, got, want)
+			}
+		}
+	}
 }
 
 func BenchmarkFind(b *testing.B) {

@@ -36,6 +36,24 @@ type operand struct {
 	vec    []element
 }
 
+// scratch is room for what lives no longer than the evaluation of one expression.
+type scratch[T any] struct {
+	room []T
+	used int
+}
+
+// take returns an empty slice for so many.
+func (s *scratch[T]) take(n int) []T {
+	if s.used+n > len(s.room) {
+		s.room, s.used = make([]T, max(n, 2*len(s.room))), 0
+	}
+	s.used += n
+	return s.room[s.used-n : s.used-n : s.used]
+}
+
+// A partial is what a sum lost, and of how many it is.
+type partial struct{ c, n float64 }
+
 // unnamed is the change of a function: the name goes.
 var unnamed = &change{metadata: true}
 
@@ -70,6 +88,7 @@ func (r *recent) evaluate(ctx context.Context, e indicator.Expr, at int64) (mode
 	if ctx.Err() != nil || !r.begin(ctx) {
 		return nil, errEngine
 	}
+	r.elements.used, r.numbers.used, r.partials.used = 0, 0, 0
 	v, err := r.eval(ctx, e, at)
 	if err != nil || r.hasDuplicates(v.vec) {
 		return nil, errEngine
@@ -86,28 +105,42 @@ func (r *recent) evaluate(ctx context.Context, e indicator.Expr, at int64) (mode
 	return out, nil
 }
 
-// streams returns the samples of a selector in a span up to a moment; see evaluate.
-func (r *recent) streams(ctx context.Context, ms []*labels.Matcher, span, at int64) (model.Matrix, error) {
+// streams returns the samples of a selector in a span up to a moment or, with a step, those that
+// are seen at every step of the span; see evaluate.
+func (r *recent) streams(ctx context.Context, ms []*labels.Matcher, span, at, step int64) (model.Matrix, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if ctx.Err() != nil || !r.begin(ctx) {
 		return nil, errEngine
 	}
-	c, err := r.choose(ctx, &indicator.Samples{Where: ms}, at-span, at)
+	from := at - span
+	if step > 0 {
+		from -= r.lookback
+	}
+	c, err := r.choose(ctx, &indicator.Samples{Where: ms}, from, at)
 	if err != nil {
 		return nil, err
 	}
 	out := make(model.Matrix, 0, len(c.series))
 	for _, s := range c.series {
-		points := s.between(at-span, at)
-		if len(points) == 0 {
-			continue
+		var pairs []model.SamplePair
+		if points := s.between(from, at); step == 0 && len(points) > 0 {
+			pairs = make([]model.SamplePair, len(points))
+			for i, p := range points {
+				pairs[i] = model.SamplePair{Timestamp: model.Time(p.T), Value: model.SampleValue(p.F)}
+			}
 		}
-		pairs := make([]model.SamplePair, len(points))
-		for i, p := range points {
-			pairs[i] = model.SamplePair{Timestamp: model.Time(p.T), Value: model.SampleValue(p.F)}
+		for t := at - span; step > 0 && t <= at; t += step {
+			if p, ok := s.at(t, r.lookback); ok {
+				if pairs == nil {
+					pairs = make([]model.SamplePair, 0, 1+(at-t)/step)
+				}
+				pairs = append(pairs, model.SamplePair{Timestamp: model.Time(t), Value: model.SampleValue(p.F)})
+			}
 		}
-		out = append(out, &model.SampleStream{Metric: r.sets.metric(r.number(s)), Values: pairs})
+		if len(pairs) > 0 {
+			out = append(out, &model.SampleStream{Metric: r.sets.metric(r.number(s)), Values: pairs})
+		}
 	}
 	return out, nil
 }
@@ -257,7 +290,7 @@ func (r *recent) read(ctx context.Context, s indicator.Samples, at int64) (opera
 		r.memo[key], r.memoTo = vec, max(r.memoTo, at)
 	}
 	if scale != 1 {
-		vec = slices.Clone(vec)
+		vec = append(r.elements.take(len(vec)), vec...)
 		for i := range vec {
 			vec[i].f *= scale
 		}
@@ -364,7 +397,7 @@ func (r *recent) apply(ctx context.Context, n indicator.Apply, at int64) (operan
 	default:
 		return operand{}, errEngine
 	}
-	out := slices.Clone(v.vec)
+	out := append(r.elements.take(len(v.vec)), v.vec...)
 	for i := range out {
 		out[i].f = f(out[i].f)
 	}
@@ -401,13 +434,12 @@ func (r *recent) aggregate(n indicator.Aggregate, vec []element) (operand, error
 		return operand{}, errEngine // it counts values that are the same
 	}
 	groups := r.groups(!n.Without, n.Labels, vec)
-	out := make([]element, 0, len(vec))
-	sums := make([]struct{ c, n float64 }, 0, len(vec)) // what a sum lost, and how many there are
+	out, sums := r.elements.take(len(vec)), r.partials.take(len(vec))
 	place := r.sets.places()
 	for i, e := range vec {
 		k := place[groups[i]]
 		if k == 0 {
-			out, sums = append(out, element{groups[i], e.f}), append(sums, struct{ c, n float64 }{n: 1})
+			out, sums = append(out, element{groups[i], e.f}), append(sums, partial{n: 1})
 			place[groups[i]] = int32(len(out))
 			continue
 		}
@@ -456,9 +488,9 @@ func (r *recent) groups(keep bool, names []string, vec []element) []int32 {
 		c.names = append(slices.Clip(names), labels.MetricName)
 	}
 	group := r.sets.changing(&c)
-	out := make([]int32, len(vec))
-	for i, e := range vec {
-		out[i] = group(e.id)
+	out := r.numbers.take(len(vec))
+	for _, e := range vec {
+		out = append(out, group(e.id))
 	}
 	return out
 }
@@ -477,8 +509,12 @@ func (r *recent) binary(n *indicator.Binary, a, b operand) (operand, error) {
 		}
 		return operand{scalar: true, f: f}, nil
 	case a.scalar || b.scalar:
-		out := make([]element, 0, max(len(a.vec), len(b.vec)))
-		for _, e := range slices.Concat(a.vec, b.vec) {
+		vec := a.vec
+		if a.scalar {
+			vec = b.vec
+		}
+		out := r.elements.take(len(vec))
+		for _, e := range vec {
 			x, y := e.f, b.f
 			if a.scalar {
 				x, y = a.f, e.f
@@ -589,7 +625,7 @@ func (r *recent) join(n *indicator.Binary, result *change, a, b []element, ga, g
 		mistaken = mistaken || place[g] != 0
 		place[g] = int32(i + 1)
 	}
-	met, kept := make([]element, 0, len(a)), make([]bool, 0, len(a))
+	met, kept := r.elements.take(len(a)), make([]bool, 0, len(a))
 	for i, e := range a {
 		k := place[ga[i]] - 1
 		if k < 0 {

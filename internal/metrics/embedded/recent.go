@@ -39,6 +39,10 @@ type recent struct {
 	idle     int    // transactions since the last question
 	key      []byte // scratch
 
+	elements scratch[element]
+	numbers  scratch[int32] // of labels
+	partials scratch[partial]
+
 	newest  int64 // time of the newest sample
 	samples int   // that are held
 	swept   int64 // newest when it was swept
@@ -219,11 +223,15 @@ func (r *recent) trim(s *recentSeries, t int64) {
 	}
 }
 
-// upTo returns how many samples lie at a time or before it.
+// upTo returns how many samples lie at a time or before it: of most questions all but a few.
 func (s *recentSeries) upTo(t int64) int {
 	lo, hi := 0, len(s.points)
-	if hi == 0 || s.points[hi-1].T <= t {
-		return hi
+	for back := 1; hi-back >= 0; back *= 2 {
+		if s.points[hi-back].T <= t {
+			lo = hi - back + 1
+			break
+		}
+		hi -= back
 	}
 	for lo < hi {
 		if m := (lo + hi) / 2; s.points[m].T <= t {

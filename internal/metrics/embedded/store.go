@@ -289,6 +289,11 @@ func (s *Store) QueryRange(ctx context.Context, expr string, r metrics.Range) (m
 	if r.Step < time.Millisecond {
 		return nil, fmt.Errorf("query %q: step %s is below a millisecond", expr, r.Step)
 	}
+	if ms, err := promQL.ParseMetricSelector(expr); err == nil {
+		if m, err := s.recent.streams(ctx, ms, r.End.UnixMilli()-r.Start.UnixMilli(), r.End.UnixMilli(), r.Step.Milliseconds()); err == nil {
+			return m, nil
+		}
+	}
 	q, err := s.engine.NewRangeQuery(ctx, untrimmed{s.db}, nil, expr, r.Start, r.End, r.Step)
 	return answer(ctx, expr, q, err, matrix)
 }
@@ -296,7 +301,7 @@ func (s *Store) QueryRange(ctx context.Context, expr string, r metrics.Range) (m
 // Samples implements metrics.Querier.
 func (s *Store) Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix, error) {
 	if ms, err := promQL.ParseMetricSelector(selector); err == nil {
-		if m, err := s.recent.streams(ctx, ms, span.Milliseconds(), at.UnixMilli()); err == nil {
+		if m, err := s.recent.streams(ctx, ms, span.Milliseconds(), at.UnixMilli(), 0); err == nil {
 			return m, nil
 		}
 	}

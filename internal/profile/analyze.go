@@ -77,7 +77,10 @@ type Bin struct{ Compute, Communication, Copies int64 }
 type GroupTime struct {
 	Time  int64 // of the wall clock; what overlaps counts once
 	Sum   int64 // of all durations
+	Alone int64 // of Time, while nothing else ran: what would be won if the group were free
 	Count int
+	Flops float64 // operations of the kernels whose work is known
+	Known int64   // the durations of those
 }
 
 // Work is where the time of a device went, or that of several together. All times are
@@ -119,6 +122,9 @@ func (w *Work) add(o *Work) {
 	for g := range o.Group {
 		w.Group[g].Time += o.Group[g].Time
 		w.Group[g].Sum += o.Group[g].Sum
+		w.Group[g].Alone += o.Group[g].Alone
+		w.Group[g].Flops += o.Group[g].Flops
+		w.Group[g].Known += o.Group[g].Known
 		w.Group[g].Count += o.Group[g].Count
 	}
 	w.Compute += o.Compute
@@ -178,15 +184,18 @@ type Device struct {
 	From int64
 	Work
 
-	Gaps  []Gap // the longest, the longest first
-	Bins  []Bin
-	Waits []int64 // durations of communication kernels, in order: what ranks are compared by
+	Gaps []Gap // the longest, the longest first
+	Bins []Bin
+
+	Waits     []int64 // durations of communication kernels, in order: what ranks are compared by
+	WaitSteps []int32 // and their steps; -1 is unknown
 }
 
 // A KernelStat is what one kernel took, all its runs together.
 type KernelStat struct {
 	Name     string // in full
 	Short    string
+	Library  string // whose it is; "" is unknown
 	Group    Group
 	Count    int
 	Sum, Max int64

@@ -128,6 +128,9 @@ func (s *sweep) attribute(to int64) {
 	if s.mask>>Communication&1 != 0 {
 		d.Communication += t
 	}
+	if s.mask&(s.mask-1) == 0 {
+		d.Group[bits.TrailingZeros32(s.mask)].Alone += t
+	}
 	d.Busy += t
 	if s.step != nil {
 		s.step.Busy += t
@@ -255,7 +258,10 @@ func (s *sweep) classify(a *Event, c lane, l *launch) Group {
 		d.Graph++
 	}
 	if g == Communication && len(d.Waits) < maxWaits {
-		d.Waits = append(d.Waits, a.Dur)
+		d.Waits, d.WaitSteps = append(d.Waits, a.Dur), append(d.WaitSteps, -1)
+		if l != nil {
+			d.WaitSteps[len(d.Waits)-1] = l.step
+		}
 	}
 	s.tally(a, g, graph, l)
 	return g
@@ -272,12 +278,12 @@ type kernelSum struct {
 	op           uint32
 }
 
-func (z *analyzer) tally(a *Event, g Group, graph bool, l *launch) {
+func (s *sweep) tally(a *Event, g Group, graph bool, l *launch) {
 	key := uint64(a.Name)<<8 | uint64(g)
-	k := z.kernels[key]
+	k := s.kernels[key]
 	if k == nil {
 		k = &kernelSum{}
-		z.kernels[key] = k
+		s.kernels[key] = k
 	}
 	k.count++
 	k.sum += a.Dur
@@ -288,7 +294,7 @@ func (z *analyzer) tally(a *Event, g Group, graph bool, l *launch) {
 	}
 	if l != nil {
 		k.op = l.op
-		z.work(a, g, l)
+		s.work(a, g, l)
 	}
 }
 
@@ -349,7 +355,7 @@ func (z *analyzer) finish() {
 	for key, k := range z.kernels {
 		name := z.Timeline.Names.Text[key>>8]
 		z.Kernels = append(z.Kernels, KernelStat{
-			Name: name, Short: shortenName(name), Group: Group(key & 0xff), Count: k.count, Sum: k.sum, Max: k.max, Squares: k.squares, Graph: k.graph, Operator: z.Timeline.Names.Text[k.op],
+			Name: name, Short: shortenName(name), Library: z.info[key>>8].Library, Group: Group(key & 0xff), Count: k.count, Sum: k.sum, Max: k.max, Squares: k.squares, Graph: k.graph, Operator: z.Timeline.Names.Text[k.op],
 		})
 	}
 	slices.SortFunc(z.Kernels, func(a, b KernelStat) int {

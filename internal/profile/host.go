@@ -223,7 +223,7 @@ func (w *walk) addCall(class Class, c *Event) {
 			f.op = c.Name
 		}
 		f.inner = c.Name
-		if w.Timeline.Names.Shape(c.Name).Flops > 0 {
+		if s := w.Timeline.Names.Shape(c.Name); s.Flops+s.Bytes > 0 {
 			f.shape, f.began = c.Name, c.Start
 		}
 	}

@@ -3,6 +3,7 @@ package profile
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"path"
 	"slices"
@@ -60,6 +61,7 @@ type Straggle struct {
 	Share       float64 `json:"share"`      // of the wall time of all devices that is spent waiting for another
 	Last        string  `json:"last"`       // the device that the others wait for most
 	LastShare   float64 `json:"last_share"` // of collectives for which it came last
+	Since       int     `json:"since_step"` // from which step on it comes last in most; -1 is unknown
 	Why         string  `json:"why"`        // what is longer on it; "" is unknown
 	Cause       string  `json:"cause"`      // kernels or host, as Why
 }
@@ -206,50 +208,81 @@ func times(list []*Step) StepTimes {
 // on. Devices with other numbers of them take part in other collectives.
 func (p *Profile) findStragglers() {
 	type member struct {
-		name  string
-		waits []int64
+		*Device
+		name   string
+		waited int64 // by others for it
+		last   []int // of which collectives it came last
 	}
-	groups := map[int][]member{}
+	groups := map[int][]*member{}
 	for _, a := range p.Ranks {
 		for _, d := range a.Devices {
-			if len(d.Waits) > 0 {
-				groups[len(d.Waits)] = append(groups[len(d.Waits)], member{a.DeviceName(d), d.Waits})
+			if n := len(d.Waits); n > 0 {
+				groups[n] = append(groups[n], &member{Device: d, name: a.DeviceName(d)})
 			}
 		}
 	}
-	last := map[string]int{}
-	waited := int64(0)
-	for n, members := range groups {
+	s, waited := &p.Straggle, int64(0)
+	var worst *member
+	var peers []*member
+	for _, n := range slices.Sorted(maps.Keys(groups)) {
+		members := groups[n]
 		if len(members) < 2 {
 			continue
 		}
 		for i := range n {
-			shortest := 0
-			for k := range members {
-				if members[k].waits[i] < members[shortest].waits[i] {
-					shortest = k
-				}
-			}
-			least := members[shortest].waits[i]
-			longest := least
-			for k := range members {
-				waited += members[k].waits[i] - least
-				longest = max(longest, members[k].waits[i])
+			byWait := func(a, b *member) int { return cmp.Compare(a.Waits[i], b.Waits[i]) }
+			last, longest := slices.MinFunc(members, byWait), slices.MaxFunc(members, byWait).Waits[i]
+			least := last.Waits[i]
+			for _, m := range members {
+				last.waited += m.Waits[i] - least
 			}
 			if longest > least+least/10 {
-				last[members[shortest].name]++
+				last.last = append(last.last, i)
 			}
-			p.Straggle.Collectives++
+			s.Collectives++
+		}
+		for _, m := range members {
+			waited += m.waited
+			if worst == nil || m.waited > worst.waited {
+				worst, peers = m, members
+			}
 		}
 	}
-	if p.Straggle.Collectives == 0 || p.Wall == 0 {
+	if s.Collectives == 0 || p.Wall == 0 {
 		return
 	}
-	s := &p.Straggle
 	s.Known, s.Share = true, float64(waited)/float64(p.Wall)
-	for name, n := range last {
-		if share := float64(n) / float64(s.Collectives); share > s.LastShare || share == s.LastShare && name < s.Last {
-			s.Last, s.LastShare = name, share
+	n := len(worst.Waits)
+	if len(worst.last) == 0 {
+		return
+	}
+	s.Last, s.LastShare = worst.name, float64(len(worst.last))/float64(n)
+	for k, i := range worst.last { // since when it comes last in most collectives
+		if 4*(len(worst.last)-k) > 3*(n-i) {
+			s.Since = int(worst.WaitSteps[i])
+			break
+		}
+	}
+	// What is longer on it than on the others, in the middle, and makes up for half of their waiting.
+	longest, enough := int64(0), worst.waited/int64(2*(len(peers)-1))
+	more := func(f func(*Device) int64) (more, typical int64) {
+		var others []int64
+		for _, m := range peers {
+			if m != worst {
+				others = append(others, f(m.Device))
+			}
+		}
+		typical = stat.Median(others)
+		return f(worst.Device) - typical, typical
+	}
+	for g := range Communication {
+		if t, typical := more(func(d *Device) int64 { return d.Group[g].Time }); t > max(longest, enough) {
+			longest, s.Cause, s.Why = t, "kernels", fmt.Sprintf("its %s kernels take %.0f %% longer", g, 100*portion(t, typical))
+		}
+	}
+	for c := range LaunchGap {
+		if t, _ := more(func(d *Device) int64 { return d.Idle[c] }); t > max(longest, enough) {
+			longest, s.Cause, s.Why = t, "host", fmt.Sprintf("its host is %s longer in: %s", seconds(t), c)
 		}
 	}
 }
@@ -285,4 +318,15 @@ func (p *Profile) LongestGap(cause string) (longest *Gap) {
 		}
 	}
 	return longest
+}
+
+// Peak is the arithmetic of the first device by its data sheet, of dense BF16; 0 is unknown.
+func (p *Profile) Peak() float64 {
+	for _, a := range p.Ranks {
+		for _, d := range a.Devices {
+			flops, _, _ := Peaks(a.GPUs[d.ID])
+			return flops
+		}
+	}
+	return 0
 }

@@ -7,18 +7,18 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
-// A Rate is what a matrix product reached, where its shapes were recorded.
+// A Rate is what an operator reached, where its shapes were recorded.
 type Rate struct {
 	Operator string
-	Dims     string // m×k×n
+	Dims     string // of a product m×k×n
 	Count    int
 	Time     int64   // of its kernels, nanoseconds
-	Flops    float64 // operations per second
-	Bytes    float64 // per second, each matrix moved once
-	// Peak is the share of what the data sheet allows at this intensity: of the
-	// arithmetic or of the memory's bandwidth, whichever is the limit. 0 is unknown.
-	Peak        float64
-	MemoryBound bool
+	Flops    float64 // operations per second; 0 for communication
+	Bytes    float64 // per second, each matrix moved once; of communication those of the bus
+	// Peak is the share of what the data sheet allows at this intensity: of the arithmetic, of the memory's
+	// bandwidth, whichever is the limit, or of the link between GPUs. 0 is unknown.
+	Peak  float64
+	Bound string // arithmetic, bandwidth or link
 }
 
 // rate is a Rate under way.
@@ -30,60 +30,67 @@ type rate struct {
 
 // work counts a kernel of an operator whose work is known. An operator may take several
 // kernels: its work counts once, their time counts all.
-func (z *analyzer) work(a *Event, g Group, l *launch) {
-	if z.Timeline.Names.Shape(l.op).Flops == 0 || g == Communication || g == Copies {
+func (s *sweep) work(a *Event, g Group, l *launch) {
+	shape := s.Timeline.Names.Shape(l.op)
+	if shape.Bytes+shape.Flops == 0 || g == Copies || (g == Communication) != (shape.Flops == 0) {
 		return
 	}
-	if z.rates == nil {
-		z.rates = map[uint32]*rate{}
+	if s.rates == nil {
+		s.rates = map[uint32]*rate{}
 	}
-	r := z.rates[l.op]
+	r := s.rates[l.op]
 	if r == nil {
 		r = &rate{}
-		z.rates[l.op] = r
+		s.rates[l.op] = r
 	}
 	r.time += a.Dur
+	s.d.Group[g].Known += a.Dur
 	if r.count == 0 || l.began != r.began {
 		r.began = l.began
 		r.count++
+		s.d.Group[g].Flops += shape.Flops
+		s.Analysis.Stacks.nodes[l.node].flops += shape.Flops
 	}
 }
 
-// Peaks returns a GPU's arithmetic and bandwidth from its data sheet, of dense BF16.
-func Peaks(g GPU) (flops, bandwidth float64, ok bool) {
-	if g.Name == "" {
-		return 0, 0, false
-	}
+// Peaks returns a GPU's arithmetic, of dense BF16, the bandwidth of its memory, and that of its link to
+// the others, from its data sheet; 0 is unknown.
+func Peaks(g GPU) (flops, bandwidth, link float64) {
 	sheet, err := perfmodel.FindGPU(g.Name)
-	if err != nil {
-		return 0, g.Bandwidth, g.Bandwidth > 0
+	if g.Name == "" || err != nil {
+		return 0, g.Bandwidth, 0
 	}
-	return sheet.BF16, sheet.Bandwidth, true
+	return sheet.BF16, sheet.Bandwidth, max(sheet.Link, sheet.Bus)
 }
 
-// roofline compares what products reached with what the GPU allows.
+// roofline compares what operators reached with what the GPU allows.
 func (z *analyzer) roofline() {
 	if len(z.Devices) == 0 {
 		return
 	}
-	flops, bandwidth, known := Peaks(z.Timeline.GPUs[z.Devices[0].ID])
+	flops, bandwidth, link := Peaks(z.Timeline.GPUs[z.Devices[0].ID])
 	for op, r := range z.rates {
 		if r.time == 0 || r.count == 0 {
 			continue
 		}
-		shape := z.Timeline.Names.Shape(op)
-		runs := float64(r.count)
+		shape, runs := z.Timeline.Names.Shape(op), float64(r.count)
 		out := Rate{
 			Operator: z.Timeline.Names.Text[op], Dims: shape.Dims, Count: r.count, Time: r.time,
 			Flops: runs * shape.Flops / float64(r.time) * 1e9, Bytes: runs * shape.Bytes / float64(r.time) * 1e9,
 		}
-		if known && flops > 0 && shape.Bytes > 0 {
-			out.MemoryBound = shape.Flops/shape.Bytes < flops/bandwidth
-			if out.MemoryBound {
-				out.Peak = out.Bytes / bandwidth
-			} else {
-				out.Peak = out.Flops / flops
+		of := func(bound string, peak, v float64) {
+			if peak > 0 {
+				out.Bound, out.Peak = bound, v/peak
 			}
+		}
+		switch {
+		case shape.Flops == 0:
+			out.Operator = shape.Name
+			of("link", link, out.Bytes)
+		case bandwidth > 0 && shape.Bytes > 0 && shape.Flops/shape.Bytes < flops/bandwidth:
+			of("bandwidth", bandwidth, out.Bytes)
+		default:
+			of("arithmetic", flops, out.Flops)
 		}
 		z.Roofline = append(z.Roofline, out)
 	}

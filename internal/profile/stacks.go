@@ -22,6 +22,7 @@ type node struct {
 	name   uint32
 	time   int64
 	count  int
+	flops  float64
 }
 
 // maxNodes bounds the tree.
@@ -114,26 +115,29 @@ func (s *Stacks) Folded(w io.Writer) error {
 // A Flame is a frame of a flame graph with those above it, the widest first.
 type Flame struct {
 	Name     string
-	Time     int64 // nanoseconds, those of the frames above it included
+	Time     int64   // nanoseconds, those of the frames above it included, as all here
+	Count    int     // launches
+	Flops    float64 // operations, as far as shapes were recorded
 	Children []*Flame
 }
 
 // Tree returns the flame graph, without frames that take less than a share of the whole.
 func (s *Stacks) Tree(least float64) *Flame {
 	flames := make([]*Flame, len(s.nodes))
-	sums := make([]int64, len(s.nodes))
+	sums := slices.Clone(s.nodes)
 	for i := len(s.nodes) - 1; i > 0; i-- {
-		sums[i] += s.nodes[i].time
-		sums[s.nodes[i].parent] += sums[i]
+		up := &sums[sums[i].parent]
+		up.time, up.count, up.flops = up.time+sums[i].time, up.count+sums[i].count, up.flops+sums[i].flops
 	}
-	root := &Flame{Name: "all", Time: sums[0] + s.nodes[0].time}
+	root := &Flame{Name: "all", Time: sums[0].time, Count: sums[0].count, Flops: sums[0].flops}
 	flames[0] = root
 	for i := 1; i < len(s.nodes); i++ {
-		up := flames[s.nodes[i].parent]
-		if up == nil || float64(sums[i]) < least*float64(root.Time) || sums[i] == 0 {
+		n := &sums[i]
+		up := flames[n.parent]
+		if up == nil || float64(n.time) < least*float64(root.Time) || n.time == 0 {
 			continue
 		}
-		f := &Flame{Name: s.label(int32(i)), Time: sums[i]} //nolint:gosec // at most maxNodes
+		f := &Flame{Name: s.label(int32(i)), Time: n.time, Count: n.count, Flops: n.flops} //nolint:gosec // at most maxNodes
 		flames[i] = f
 		up.Children = append(up.Children, f)
 	}

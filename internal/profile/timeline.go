@@ -422,8 +422,9 @@ type Names struct {
 // A Shape is what an operator computes, where its inputs' shapes were recorded.
 type Shape struct {
 	Flops float64
-	Bytes float64 // that it reads and writes at least
+	Bytes float64 // that it reads and writes at least; of a collective those that pass a GPU's link
 	Dims  string  // for people
+	Name  string  // of a collective
 }
 
 const (

@@ -299,6 +299,10 @@ func texts(p *profile.Profile) map[string]string {
 		"after_time": render.Seconds(float64(p.After) / 1e9), "recorded_time": render.Seconds(float64(p.Before+p.After)/1e9 + p.Seconds()),
 		"last": p.Straggle.Last, "last_share": render.Percent(p.Straggle.LastShare), "why": p.Straggle.Why,
 	}
+	t["since"] = ""
+	if p.Straggle.Since > 0 {
+		t["since"] = fmt.Sprintf(" since step %d", p.Straggle.Since)
+	}
 	if p.Host.Stacks {
 		t["stacks"] = "with_stack"
 	}

@@ -66,6 +66,7 @@ func newDocument(p *profile.Profile, v *finding.Verdict) *render.Document {
 	d.ShowIn(render.Details)
 	d.findings()
 	d.steps()
+	d.launchers()
 	d.kernels()
 	d.rates()
 	d.devices()
@@ -137,33 +138,36 @@ type row struct {
 	Name  string
 	Time  int64
 	Share float64
-	Note  string
+	More  []string // kernels, their mean, their rate, how long a step or the trace would take without it
 }
 
 // rows are all parts of a device's wall time; they add up to it.
 func rows(p *profile.Profile) []row {
-	var out []row
-	each := int64(max(p.Devices, 1))
+	each, units := int64(max(p.Devices, 1)), int64(max(p.Steps[profile.Unknown].Count/max(len(p.Ranks), 1), 1))
+	without := func(t int64) string { return seconds((p.Wall - t) / each / units) }
+	var out, idle []row
 	for g := range profile.Groups {
-		if x := p.Group[g]; x.Time > 0 {
-			note := render.Plural(x.Count, "kernel")
-			switch {
-			case g == profile.Communication:
-				note = fmt.Sprintf("exposed; %s more hidden behind computation", render.Percent(p.Share(p.Hidden)))
-			case g == profile.Copies:
-				note = "exposed"
-			}
-			out = append(out, row{g.String(), x.Time / each, p.Share(x.Time), note})
+		x := p.Group[g]
+		if x.Count == 0 {
+			continue
 		}
+		rate := ""
+		if x.Flops > 0 && x.Known > 0 {
+			rate = flopsOf(x.Flops / float64(x.Known) * 1e9)
+			if peak := p.Peak(); peak > 0 {
+				rate = render.Percent(x.Flops/float64(x.Known)*1e9/peak) + " MFU"
+			}
+		}
+		out = append(out, row{g.String(), x.Time / each, p.Share(x.Time), []string{render.Grouped(float64(x.Count)), seconds(x.Sum / int64(x.Count)), rate, without(x.Alone)}})
 	}
-	slices.SortStableFunc(out, func(a, b row) int { return cmp.Compare(b.Share, a.Share) })
-	var idle []row
 	for c := range profile.Causes {
 		if x := p.Idle[c]; x > 0 {
-			idle = append(idle, row{"idle: " + c.String(), x / each, p.Share(x), ""})
+			idle = append(idle, row{"idle: " + c.String(), x / each, p.Share(x), []string{"", "", "", without(x)}})
 		}
 	}
-	slices.SortStableFunc(idle, func(a, b row) int { return cmp.Compare(b.Share, a.Share) })
+	byShare := func(a, b row) int { return cmp.Compare(b.Share, a.Share) }
+	slices.SortStableFunc(out, byShare)
+	slices.SortStableFunc(idle, byShare)
 	return append(out, idle...)
 }
 
@@ -206,30 +210,41 @@ func (d *document) writeWallTime() {
 		return
 	}
 	all := rows(d.p)
-	table := func(list []row) (out [][]string) {
+	table := func(list []row, more bool) (out [][]string) {
 		longest := 0.0
 		for _, r := range list {
 			longest = max(longest, r.Share)
 		}
 		for _, r := range list {
 			bar := strings.Repeat("█", int(r.Share/longest*20+0.5))
-			out = append(out, []string{r.Name, render.Percent(r.Share), seconds(r.Time), bar, r.Note})
+			cells := []string{r.Name, render.Percent(r.Share), seconds(r.Time), bar}
+			if more {
+				cells = append(cells[:3], r.More...)
+			}
+			out = append(out, cells)
 		}
 		return out
 	}
-	columns := render.Words(render.Columns("", "", "", "", ""))
+	columns := render.Words(render.Columns("", "", "", ""))
 	columns[3].Left = true
 	d.Section("Where the time goes", whereOf(d.p))
 	d.ShowIn(render.Screen)
-	few := table(shown(all, 5))
-	for i := range few {
-		few[i] = few[i][:4]
-	}
-	d.Table(columns[:4], few)
+	d.Table(columns, table(shown(all, 5), false))
 	d.ShowIn(render.Details)
-	d.Table(columns, table(all))
-	d.Paragraph("", fmt.Sprintf("What overlaps counts once; the parts add up to the wall time. %s kernels, %s of them replayed by graphs.",
-		render.Grouped(float64(d.p.Runs)), render.Grouped(float64(d.p.Graph)))).Style = render.Dim
+	columns = render.Words(render.Columns("", "share", "time", "kernels", "mean", "rate", "without it"))
+	columns[2].Rank = 1
+	d.Table(columns, table(all, true))
+	of := "the trace"
+	if d.p.Steps[profile.Unknown].Count > 0 {
+		of = "a step"
+	}
+	hidden := ""
+	if d.p.Hidden > 0 {
+		hidden = fmt.Sprintf(" Communication takes %s more, hidden behind computation.", render.Percent(d.p.Share(d.p.Hidden)))
+	}
+	d.Paragraph("", fmt.Sprintf("What overlaps counts once; the parts add up to the wall time.%s Rates are of kernels whose shapes were recorded; "+
+		"MFU is their share of the GPU's 16-bit peak. Without it: what %s would take at least, if nothing else moved. %s kernels, %s of them replayed by graphs.",
+		hidden, of, render.Grouped(float64(d.p.Runs)), render.Grouped(float64(d.p.Graph)))).Style = render.Dim
 	d.ShowIn(render.Everywhere)
 }
 
@@ -297,7 +312,11 @@ func (d *document) writeGaps() {
 }
 
 func whereOf(p *profile.Profile) string {
-	s := fmt.Sprintf(": %s on %s", render.Seconds(p.Seconds()), render.Plural(p.Devices, "GPU"))
+	s := ": " + render.Seconds(p.Seconds())
+	if p.OfRecorded() < 0.9 {
+		s += fmt.Sprintf(" of %s recorded", render.Seconds(p.Seconds()+float64(p.Before+p.After)/1e9))
+	}
+	s += " on " + render.Plural(p.Devices, "GPU")
 	if len(p.Ranks) == 1 && len(p.Ranks[0].Devices) > 0 && p.Ranks[0].Devices[0].Name != "" {
 		s += " (" + render.Clean(p.Ranks[0].Devices[0].Name) + ")"
 	}
@@ -439,13 +458,66 @@ func (d *document) kernels() {
 		}
 		k := &d.p.Kernels[i]
 		cells = append(cells, []string{
-			render.Percent(float64(k.Sum) / float64(max(sum, 1))), seconds(k.Sum), fmt.Sprint(k.Count), seconds(k.Sum / int64(max(k.Count, 1))), k.Group.String(),
+			render.Percent(float64(k.Sum) / float64(max(sum, 1))), seconds(k.Sum), fmt.Sprint(k.Count), seconds(k.Sum / int64(max(k.Count, 1))), k.Group.String(), k.Library,
 			render.Clip(render.Clean(k.Short), 140),
 		})
 	}
-	columns := render.Words(render.Columns("share", "time", "runs", "mean", "for", "kernel"))
-	columns[4].Left = true
-	columns[3].Rank, columns[5].Clip = 1, true
+	columns := render.Words(render.Columns("share", "time", "runs", "mean", "for", "of", "kernel"))
+	columns[4].Left, columns[5].Left = true, true
+	columns[3].Rank, columns[5].Rank, columns[6].Clip = 1, 2, true
+	d.Table(columns, cells)
+}
+
+// mostLaunchers and deepest bound the table of what launched kernels.
+const mostLaunchers, deepest = 40, 8
+
+// launcher is a frame in that table.
+type launcher struct {
+	*profile.Flame
+	depth int
+}
+
+// launchers are the frames that took most of a rank's time, each behind the one that called it. One that
+// does nothing but call another is left out.
+func launchers(p *profile.Profile) (out []launcher) {
+	if len(p.Ranks) == 0 || p.Ranks[0].Stacks == nil {
+		return nil
+	}
+	var walk func(f *profile.Flame, depth int)
+	walk = func(f *profile.Flame, depth int) {
+		for len(f.Children) == 1 && f.Children[0].Count == f.Count && len(f.Children[0].Children) > 0 {
+			f = f.Children[0]
+		}
+		out = append(out, launcher{f, depth})
+		for _, c := range f.Children {
+			if depth < deepest && len(out) < mostLaunchers {
+				walk(c, depth+1)
+			}
+		}
+	}
+	walk(p.Ranks[0].Stacks.Tree(3*least), 0)
+	return out
+}
+
+func (d *document) launchers() {
+	list := launchers(d.p)
+	if len(list) < 2 {
+		return
+	}
+	d.Section("By what launched it", ": annotations, modules, Python functions and operators as far as they were recorded, then kernels")
+	var cells [][]string
+	for _, l := range list {
+		rate := ""
+		if l.Flops > 0 {
+			rate = flopsOf(l.Flops / float64(l.Time) * 1e9)
+		}
+		cells = append(cells, []string{
+			render.Percent(float64(l.Time) / float64(max(list[0].Time, 1))), seconds(l.Time), render.Grouped(float64(l.Count)), seconds(l.Time / int64(max(l.Count, 1))), rate,
+			strings.Repeat("· ", l.depth) + render.Clip(render.Clean(l.Name), 100),
+		})
+	}
+	columns := render.Words(render.Columns("share", "time", "runs", "mean", "rate", ""))
+	columns[3].Rank, columns[4].Rank, columns[5].Clip, columns[5].Left = 2, 1, true, true
 	d.Table(columns, cells)
 }
 
@@ -453,22 +525,29 @@ func (d *document) rates() {
 	if len(d.p.Roofline) == 0 {
 		return
 	}
-	d.Section("Matrix products", ", against the GPU's data sheet")
+	d.Section("Rates", ", against the GPU's data sheet; of communication on the bus, waiting included")
 	var cells [][]string
-	for i, r := range d.p.Roofline {
-		if i == 12 {
-			break
+	for _, r := range d.p.Roofline[:min(len(d.p.Roofline), 16)] {
+		rate, peak := flopsOf(r.Flops), "unknown"
+		if r.Bound == "bandwidth" || r.Flops == 0 {
+			rate = fmt.Sprintf("%.4g GB/s", r.Bytes/1e9)
 		}
-		peak := "unknown"
 		if r.Peak > 0 {
-			peak = render.Percent(r.Peak) + " of arithmetic"
-			if r.MemoryBound {
-				peak = render.Percent(r.Peak) + " of bandwidth"
-			}
+			peak = render.Percent(r.Peak) + " of " + r.Bound
 		}
-		cells = append(cells, []string{r.Operator + " " + r.Dims, fmt.Sprint(r.Count), seconds(r.Time), fmt.Sprintf("%.3g TFLOP/s", r.Flops/1e12), fmt.Sprintf("%.3g TB/s", r.Bytes/1e12), peak})
+		cells = append(cells, []string{seconds(r.Time), fmt.Sprint(r.Count), rate, peak, r.Operator + " " + r.Dims})
 	}
-	d.Table(render.Words(render.Columns("m×k×n", "runs", "time", "", "", "peak")), cells)
+	columns := render.Words(render.Columns("time", "runs", "rate", "peak", ""))
+	columns[1].Rank, columns[3].Left, columns[4].Clip = 1, true, true
+	d.Table(columns, cells)
+}
+
+// flopsOf writes a rate of operations; "" is none.
+func flopsOf(perSecond float64) string {
+	if perSecond == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.3g TF/s", perSecond/1e12)
 }
 
 func (d *document) devices() {

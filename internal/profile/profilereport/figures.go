@@ -153,7 +153,7 @@ func roof(p *profile.Profile) (render.Figure, bool) {
 	}
 	series, caption := []render.Series{dots}, "operations per second against operations per byte; hover for the shapes"
 	a := p.Ranks[0]
-	if flops, bandwidth, ok := profile.Peaks(a.GPUs[a.Devices[0].ID]); ok && flops > 0 && bandwidth > 0 {
+	if flops, bandwidth, _ := profile.Peaks(a.GPUs[a.Devices[0].ID]); flops > 0 && bandwidth > 0 {
 		line := render.Series{Name: "data sheet"}
 		ridge := flops / bandwidth
 		for _, x := range []float64{min(dots.X[0], ridge) / 8, ridge, max(ridge*8, dots.X[0]*2)} {

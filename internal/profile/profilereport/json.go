@@ -38,6 +38,7 @@ type (
 		Steps         map[string]profile.StepTimes `json:"steps"`
 		StepsBy       string                       `json:"steps_by"`
 		Kernels       []kernelJSON                 `json:"kernels"`
+		Launchers     []launcherJSON               `json:"launchers"`
 		Launches      launchesJSON                 `json:"launches"`
 		Roofline      []rateJSON                   `json:"roofline"`
 		Devices       []deviceJSON                 `json:"devices"`
@@ -81,9 +82,19 @@ type (
 		Time  float64 `json:"seconds"`
 		Sum   float64 `json:"sum_seconds"`
 		Count int     `json:"count"`
+		Alone float64 `json:"alone_seconds"`
+		Flops float64 `json:"flops_per_second,omitempty"`
+	}
+	launcherJSON struct {
+		Name     string  `json:"name"`
+		Depth    int     `json:"depth"`
+		Time     float64 `json:"seconds"`
+		Launches int     `json:"launches"`
+		Flops    float64 `json:"flops,omitempty"`
 	}
 	kernelJSON struct {
 		Name     string  `json:"name"`
+		Library  string  `json:"library,omitempty"`
 		Group    string  `json:"group"`
 		Count    int     `json:"count"`
 		Sum      float64 `json:"sum_seconds"`
@@ -148,7 +159,7 @@ func newJSON(p *profile.Profile, v *finding.Verdict) profileJSON {
 	out := profileJSON{
 		Schema: Schema, Tool: version.This(), Partial: list(p.Partial), Notes: list(p.Notes), Verdict: verdictJSON{id, severity, summary},
 		Findings: []findingJSON{}, Wall: sec(p.Wall), Groups: map[string]groupJSON{}, Idle: map[string]float64{}, Steps: map[string]profile.StepTimes{}, StepsBy: p.StepsBy,
-		Gaps: []gapJSON{}, Kernels: []kernelJSON{}, Roofline: []rateJSON{}, Devices: []deviceJSON{}, Sources: []sourceJSON{}, TokensTotal: p.Tokens, MemoryMaximum: map[int]uint64{},
+		Gaps: []gapJSON{}, Launchers: []launcherJSON{}, Kernels: []kernelJSON{}, Roofline: []rateJSON{}, Devices: []deviceJSON{}, Sources: []sourceJSON{}, TokensTotal: p.Tokens, MemoryMaximum: map[int]uint64{},
 		Launches: launchesJSON{
 			p.Host.Launches, p.Host.GraphLaunches, sec(p.Host.LaunchTime), p.Host.Syncs, sec(p.Host.SyncTime), p.Runs, p.Graph, p.Small, p.WholeGraph,
 		},
@@ -176,7 +187,7 @@ func newJSON(p *profile.Profile, v *finding.Verdict) profileJSON {
 	}
 	for g := range profile.Groups {
 		if x := p.Group[g]; x.Count > 0 {
-			out.Groups[g.String()] = groupJSON{p.Share(x.Time), sec(x.Time), sec(x.Sum), x.Count}
+			out.Groups[g.String()] = groupJSON{p.Share(x.Time), sec(x.Time), sec(x.Sum), x.Count, sec(x.Alone), x.Flops / max(sec(x.Known), 1e-9)}
 		}
 	}
 	for c := range profile.Causes {
@@ -189,16 +200,15 @@ func newJSON(p *profile.Profile, v *finding.Verdict) profileJSON {
 	}
 	for i := range min(len(p.Kernels), maxKernels) {
 		k := &p.Kernels[i]
-		out.Kernels = append(out.Kernels, kernelJSON{k.Name, k.Group.String(), k.Count, sec(k.Sum), sec(k.Max), k.Graph, k.Operator})
+		out.Kernels = append(out.Kernels, kernelJSON{k.Name, k.Library, k.Group.String(), k.Count, sec(k.Sum), sec(k.Max), k.Graph, k.Operator})
+	}
+	for _, l := range launchers(p) {
+		out.Launchers = append(out.Launchers, launcherJSON{l.Name, l.depth, sec(l.Time), l.Count, l.Flops})
 	}
 	for _, r := range p.Roofline {
 		j := rateJSON{Operator: r.Operator, Dims: r.Dims, Count: r.Count, Time: sec(r.Time), Flops: r.Flops, Bytes: r.Bytes}
 		if r.Peak > 0 && !math.IsInf(r.Peak, 0) {
-			peak := r.Peak
-			j.Peak, j.Bound = &peak, "arithmetic"
-			if r.MemoryBound {
-				j.Bound = "bandwidth"
-			}
+			j.Peak, j.Bound = &r.Peak, r.Bound
 		}
 		out.Roofline = append(out.Roofline, j)
 	}

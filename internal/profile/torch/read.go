@@ -206,9 +206,8 @@ func (p *parser) call(c category, name []byte, start, dur int64) {
 		name = layerless(name)
 	case operator:
 		if e.args != nil && computes(name) {
-			if dims, types := inputs(e.args); dims != nil {
-				key := append(append(make([]byte, 0, len(dims)+len(types)), dims...), types...)
-				call.Name = p.t.Names.IDWith(name, key, func() profile.Shape { return shapeOf(string(name), dims, types) })
+			if key := shapeKey(e.args); len(key) > 0 {
+				call.Name = p.t.Names.IDWith(name, key, func() profile.Shape { return shapeOf(string(name), readInputs(e.args)) })
 			}
 		}
 	}
@@ -235,17 +234,15 @@ func layerless(name []byte) []byte {
 	return name
 }
 
-// inputs returns the text of an operator's shapes and types.
-func inputs(args []byte) (dims, types []byte) {
-	fields(args, func(key, v []byte) {
-		switch string(key) {
-		case "Input Dims", "Input dims":
-			dims = v
-		case "Input type":
-			types = v
+// shapeKey is the text of what tells an operator's shapes apart; empty where they were not recorded.
+func shapeKey(args []byte) (key []byte) {
+	fields(args, func(name, v []byte) {
+		switch string(name) {
+		case "Input Dims", "Input dims", "Input type", "Concrete Inputs", "In msg nelems", "Out msg nelems", "Group size", "Collective name":
+			key = append(key, v...)
 		}
 	})
-	return dims, types
+	return key
 }
 
 // memory takes a reading of an allocator.

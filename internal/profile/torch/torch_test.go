@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -233,22 +232,34 @@ func TestMicros(t *testing.T) {
 	}
 }
 
+// TestShapes computes the work of operators by hand.
 func TestShapes(t *testing.T) {
-	s := shapeOf("aten::mm", []byte(`[[32,2880],[2880,201088]]`), []byte(`["c10::BFloat16","c10::BFloat16"]`))
-	if s.Flops != 2*32*2880*201088 || s.Bytes != 2*(32*2880+2880*201088+32*201088) || s.Dims != "32×2880×201088" {
-		t.Errorf("%+v", s)
-	}
-	s = shapeOf("aten::addmm", []byte(`[[8],[4,16],[16,8],[],[]]`), []byte(`["float","float","float","Scalar","Scalar"]`))
-	if s.Flops != 2*4*16*8 {
-		t.Errorf("addmm with a vector: %+v", s)
-	}
-	s = shapeOf("aten::bmm", []byte(`[[3,4,5],[3,5,6]]`), nil)
-	if s.Flops != 2*3*4*5*6 {
-		t.Errorf("bmm: %+v", s)
-	}
-	for _, dims := range []string{`[]`, `x`, `[[1,2],[3,4]]`, `[[1],[2]]`, `[[-1,2],[2,"x"]]`} {
-		if s := shapeOf("aten::mm", []byte(dims), nil); s.Flops != 0 && !math.IsInf(s.Flops, 0) && s.Flops > 0 {
-			t.Errorf("%s: %+v", dims, s)
+	for name, tc := range map[string]struct {
+		op, args     string
+		flops, bytes float64
+		dims         string
+	}{
+		"product":       {"aten::mm", `{"Input Dims":[[32,2880],[2880,201088]],"Input type":["c10::BFloat16","c10::BFloat16"]}`, 2 * 32 * 2880 * 201088, 2 * (32*2880 + 2880*201088 + 32*201088), "32×2880×201088"},
+		"with a vector": {"aten::addmm", `{"Input Dims":[[8],[4,16],[16,8],[],[]],"Input type":["float","float","float","Scalar","Scalar"]}`, 2 * 4 * 16 * 8, 4 * (64 + 128 + 32), "4×16×8"},
+		"batches":       {"aten::bmm", `{"Input Dims":[[3,4,5],[3,5,6]]}`, 2 * 3 * 4 * 5 * 6, 0, "4×5×6"},
+		"convolution":   {"aten::cudnn_convolution", `{"Input Dims":[[8,3,224,224],[64,3,7,7],[],[],[]],"Concrete Inputs":["","","[3, 3]","[2, 2]","[1, 1]","1"]}`, 2 * 8 * 112 * 112 * 64 * 3 * 49, 0, "8×3×224×224 64×3×7×7"},
+		"MIOpen's":      {"aten::miopen_convolution", `{"Input Dims":[[1,4,10,10],[4,4,3,3],[],[],[],[]],"Concrete Inputs":["","","","[1, 1]","[1, 1]","[1, 1]","1"]}`, 2 * 100 * 4 * 4 * 9, 0, "1×4×10×10 4×4×3×3"},
+		"its gradients": {"aten::convolution_backward", `{"Input Dims":[[8,64,112,112],[8,3,224,224],[64,3,7,7]]}`, 4 * 8 * 112 * 112 * 64 * 3 * 49, 0, "8×64×112×112 64×3×7×7"},
+		"attention":     {"aten::_scaled_dot_product_flash_attention", `{"Input Dims":[[2,16,100,64],[2,16,300,64],[2,16,300,64]],"Concrete Inputs":["","","","0.0","False"]}`, 4 * 2 * 16 * 100 * 300 * 64, 0, "2×16×100×64 2×16×300×64"},
+		"causal":        {"aten::_scaled_dot_product_flash_attention", `{"Input Dims":[[2,16,100,64],[2,16,100,64],[2,16,100,64]],"Concrete Inputs":["","","","0.0","True"]}`, 2 * 2 * 16 * 100 * 100 * 64, 0, "2×16×100×64 2×16×100×64"},
+		"length first":  {"aten::_flash_attention_forward", `{"Input Dims":[[2,100,16,64],[2,300,16,64]]}`, 4 * 2 * 16 * 100 * 300 * 64, 0, "2×100×16×64 2×300×16×64"},
+		"a collective":  {"record_param_comms", `{"Collective name":"allreduce","In msg nelems":1000,"Out msg nelems":1000,"Group size":4,"dtype":"BFloat16"}`, 0, 1.5 * 2000, "0.002 MB, 4 ranks"},
+		"all-gather":    {"record_param_comms", `{"Collective name":"_allgather_base","In msg nelems":1000,"Out msg nelems":4000,"Group size":4,"dtype":"Float"}`, 0, 0.75 * 16000, "0.016 MB, 4 ranks"},
+		"alone":         {"record_param_comms", `{"Collective name":"allreduce","In msg nelems":1000,"Group size":1,"dtype":"Float"}`, 0, 0, ""},
+		"do not fit":    {"aten::mm", `{"Input Dims":[[1,2],[3,4]]}`, 0, 0, ""},
+		"vectors":       {"aten::mm", `{"Input Dims":[[1],[2]]}`, 0, 0, ""},
+		"no numbers":    {"aten::mm", `{"Input Dims":[[2,"x"],7]}`, 0, 0, ""},
+		"nothing":       {"aten::cudnn_convolution", `{"Input Dims":[]}`, 0, 0, ""},
+		"another order": {"aten::cudnn_convolution", `{"Input Dims":[[8,3,224,224],[64,3,7,7]],"Concrete Inputs":["","","1","[2]"]}`, 0, 0, ""},
+		"no heads":      {"aten::_flash_attention_forward", `{"Input Dims":[[200,16,64],[300,16,64]]}`, 0, 0, ""},
+	} {
+		if s := shapeOf(tc.op, readInputs([]byte(tc.args))); s.Flops != tc.flops || s.Bytes != tc.bytes || s.Dims != tc.dims {
+			t.Errorf("%s: %+v, want %g operations, %g bytes, %q", name, s, tc.flops, tc.bytes, tc.dims)
 		}
 	}
 }

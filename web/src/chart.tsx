@@ -188,9 +188,9 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
           }
           const [from, to] = [bbox.left, bbox.left + bbox.width]
           const above = bbox.top - 6 * ratio
-          if (!heat) write(unitOf(first.unit), 2 * ratio, above, 'left', colours.soft)
+          if (!heat) write(unitOf(first.unit), 2 * ratio, above - 3 * ratio, 'left', colours.soft)
           const second = right ? unitOf(right.unit ?? '') : ''
-          write(second, ctx.canvas.width - 2 * ratio, above, 'right', colours.soft)
+          write(second, ctx.canvas.width - 2 * ratio, above - 3 * ratio, 'right', colours.soft)
           // The values of levels stand at the axis, apart from one another.
           let below = Infinity
           for (const l of [...(p().levels ?? [])].sort((a, b) => a.value - b.value)) {

@@ -121,7 +121,7 @@ function Whole({ i, path, again, error }: { i: Incident; path: string; again: ()
           )}
         </Strip>
         {!d && <Nothing title="No diagnosis was kept">The recording may have the evidence.</Nothing>}
-        <div class="plots">{plots.slice(0, 4).map((p) => <EvidencePlot p={p} span={zoom ?? undefined} at={at} starts={starts} height={128} onZoom={setZoom} />)}</div>
+        <div class="plots">{plots.slice(0, 4).map((p) => <EvidencePlot p={p} span={zoom ?? undefined} at={at} starts={starts} height={114} onZoom={setZoom} />)}</div>
       </section>
 
       <section class="more">

@@ -54,6 +54,8 @@ export function startsOf(series: Matrix[], span: Span, step: number): Moment[] {
 
 const row = 19 // px
 const rows = 4
+// weight orders what has a row before what may have none.
+const weight = (health: string): number => ['failing', 'degraded', 'healthy', 'unknown', ''].indexOf(health)
 
 // Strip is what happened, from left to right, each in the first row that is free. With setAt a
 // hand can be moved along it.
@@ -63,20 +65,21 @@ export function Strip({ span, eras, starts, at, setAt, children }: { span: Span;
   const items = [
     ...eras.map((e) => ({ at: e.from, to: e.to as number | null, health: e.health as string, name: `${time(e.from, now())} ${e.name}`, href: e.href })),
     ...starts.map((s) => ({ at: s.at, to: null, health: '', name: `${s.kind === 'onset' ? '' : symbols[s.kind]} ${time(s.at, now())} ${s.name}`, href: undefined })),
-  ].filter((i) => i.at <= span.to && (i.to ?? i.at) >= span.from).sort((a, b) => a.at - b.at)
-  const ends: number[] = []
+  ].filter((i) => i.at <= span.to && (i.to ?? i.at) >= span.from).sort((a, b) => weight(a.health) - weight(b.health) || a.at - b.at)
+  const lanes: [number, number][][] = []
   const placed = items.map((i) => {
     const [left, right] = [place(i.at), place(i.to ?? i.at)]
     const wide = 7 * i.name.length + 12
     const text = Math.max(0, Math.min(left, width - wide))
-    let lane = ends.findIndex((e) => e <= Math.min(left, text))
-    if (lane < 0) lane = ends.push(0) - 1
-    ends[lane] = Math.max(right, text + wide) + 2
+    const [from, to] = [Math.min(left, text), Math.max(right, text + wide)]
+    let lane = lanes.findIndex((l) => l.every(([a, b]) => to < a || b < from))
+    if (lane < 0) lane = lanes.push([]) - 1
+    lanes[lane].push([from, to])
     return { ...i, left, right, text, top: 3 + lane * row, lane }
   }).filter((i) => i.lane < rows)
   return (
     <div>
-      <div class="strip" ref={ref} style={{ height: `${Math.max(1, Math.min(ends.length, rows)) * row + 4}px` }}>
+      <div class="strip" ref={ref} style={{ height: `${Math.max(1, Math.min(lanes.length, rows)) * row + 4}px` }}>
         {width > 0 && placed.map((i) => (
           <>
             <span class={i.to === null ? 'point' : `era ${i.health}`} style={{ left: `${i.left}px`, top: `${i.top}px`, width: i.to === null ? undefined : `${Math.max(2, i.right - i.left)}px` }} />

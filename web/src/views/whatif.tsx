@@ -145,7 +145,7 @@ function Answer({ data, busy, changed }: { data: WhatIf; busy: boolean; changed:
               <tr>
                 <td>{title}</td>
                 <td class="n">{number(p?.value, unit)}</td>
-                <td class="n"><b>{number(c?.value, unit)}</b> <small class="soft">{number(c?.low, unit)} – {number(c?.high, unit)}</small></td>
+                <td class="n"><b>{number(c?.value, unit)}</b> {c?.low !== c?.high && <small class="soft">{number(c?.low, unit)} – {number(c?.high, unit)}</small>}</td>
                 <td class={`n ${good}`}>{changed ? compared(c?.value, p?.value).replace('normal', '').replace('as usual', 'unchanged') : ''}</td>
                 <td class="wide-only"><Interval p={p} c={c} /></td>
               </tr>

@@ -665,21 +665,10 @@ func (h *history) count(f family, iv interval) float64 {
 	return h.increase(f.count(), iv)
 }
 
-// means gives, by interval, how many observations a histogram took beside their sum in units
-// of the mean of all: where its buckets are dropped, the proportion is what tells a change.
-func (h *history) means(f family, all []interval, weight func(interval) float64) func([]float64, interval) []float64 {
-	n, sum := 0.0, 0.0
-	for _, iv := range all {
-		n += h.count(f, iv)
-		sum += h.increase(f.sum(), iv)
-	}
-	return func(to []float64, iv interval) []float64 {
-		if sum <= 0 || h.count(f, iv) <= 0 {
-			return append(to, 0, 0)
-		}
-		w := weight(iv)
-		return append(to, w*h.count(f, iv), w*h.increase(f.sum(), iv)*n/sum)
-	}
+// mean gives how many observations a histogram took, and their sum, each as much of an observation
+// as weight says: where its buckets are dropped, the mean is what tells a change.
+func (h *history) mean(to []float64, f family, iv interval, weight float64) []float64 {
+	return append(to, weight*h.count(f, iv), weight*h.increase(f.sum(), iv))
 }
 
 // Dispersions of counts, at the least: requests come in bursts and are alike within
@@ -779,13 +768,11 @@ func (h *history) observed(ivs []interval) *changepoint.Series {
 	for _, g := range []column{waiting, running} {
 		sig(changepoint.Level, 1, queueWanders, func(to []float64, iv interval) []float64 { return append(to, h.gaugeAt(g, iv.to)) })
 	}
-	own := len(h.buckets[firstTokens]) > 0
-	if !own {
-		sig(changepoint.Cells, 2, alike, h.means(firstTokens, ivs, func(interval) float64 { return 1 }))
+	if len(h.buckets[firstTokens]) == 0 {
+		sig(changepoint.Mean, 2, alike, func(to []float64, iv interval) []float64 { return h.mean(to, firstTokens, iv, 1) })
 	}
 	if len(h.buckets[tokenGaps]) == 0 {
-		own = false
-		sig(changepoint.Cells, 2, 1, h.means(tokenGaps, ivs, h.gapsWorth))
+		sig(changepoint.Mean, 2, 1, func(to []float64, iv interval) []float64 { return h.mean(to, tokenGaps, iv, h.gapsWorth(iv)) })
 	}
 	if h.rows == nil {
 		h.rows = make([]row, len(h.at))
@@ -796,7 +783,7 @@ func (h *history) observed(ivs []interval) *changepoint.Series {
 	}
 	for _, iv := range ivs {
 		known := &h.rows[iv.to]
-		if known.Row == nil || !own || !known.from.Equal(h.at[iv.from]) {
+		if known.Row == nil || !known.from.Equal(h.at[iv.from]) {
 			to := make([]float64, 0, n)
 			for _, of := range values {
 				to = of(to, iv)

@@ -35,12 +35,15 @@ const (
 	// Level is a gauge read once at the end of each interval, in one cell; NaN where
 	// it was not read. Levels are compared by log(1+x).
 	Level
+	// Mean is a number of events and the sum of what was measured of them, in two cells.
+	// The means are compared as those of exponential times, which vary more than latencies do.
+	Mean
 )
 
 // A Signal is one quantity of each interval.
 type Signal struct {
 	Kind  Kind
-	Cells int // 1 but for Cells
+	Cells int // 1 but for Cells and a Mean
 	// Dispersion is the least variance of the counts over that of independent events;
 	// for a Level, the least standard deviation of log(1+x) between two looks.
 	Dispersion float64
@@ -276,6 +279,8 @@ func (s *Series) apart(a, b *Row) []float64 {
 		switch {
 		case sig.Kind == Rate && len(x) == 1:
 			llr, free = rates(count(x[0]), count(y[0]), length(a), length(b))
+		case sig.Kind == Mean:
+			llr, free = rates(count(x[0]), count(y[0]), count(x[1]), count(y[1]))
 		case sig.Kind == Cells:
 			var left, right, both spread
 			for k := range x {
@@ -405,6 +410,9 @@ func (p *prepared) score(a, b, c, d int) (total float64) {
 			continue
 		case Rate:
 			llr, free = rates(p.sums[b][f.from]-p.sums[a][f.from], p.sums[d][f.from]-p.sums[c][f.from], p.seconds[b]-p.seconds[a], p.seconds[d]-p.seconds[c])
+		case Mean:
+			n, sum := f.from, f.from+1
+			llr, free = rates(p.sums[b][n]-p.sums[a][n], p.sums[d][n]-p.sums[c][n], p.sums[b][sum]-p.sums[a][sum], p.sums[d][sum]-p.sums[c][sum])
 		default:
 			left, right := p.of(f, &f.left[b%2], a, b), p.of(f, &f.right, c, d)
 			if b < c {

@@ -191,3 +191,28 @@ func BenchmarkFind(b *testing.B) {
 		Find(s)
 	}
 }
+
+// TestFindsAMeanThatDoubles has histograms whose buckets are dropped: a mean that doubles is a change, and one that
+// varies by a third from interval to interval is none.
+func TestFindsAMeanThatDoubles(t *testing.T) {
+	means := func(seed uint64, after float64) *Series {
+		r := rand.New(rand.NewPCG(seed, 3))
+		s := &Series{Signals: []Signal{{Mean, 2, 1}}}
+		for i := range 150 {
+			n, mean := float64(poisson(r, 1.5)), 0.018*math.Exp(0.3*r.NormFloat64())
+			if i >= 75 {
+				mean *= after
+			}
+			s.Rows = append(s.Rows, &Row{Seconds: 1, Values: []float64{n, n * mean}})
+		}
+		return s
+	}
+	for seed := range uint64(20) {
+		if got := Find(means(seed, 2.2)); len(got) != 1 || got[0].After < 70 || got[0].After > 80 {
+			t.Errorf("seed %d: %+v, want a change at 75", seed, got)
+		}
+		if got := Find(means(seed, 1)); len(got) != 0 {
+			t.Errorf("seed %d: %+v where nothing changes", seed, got)
+		}
+	}
+}

@@ -504,7 +504,7 @@ func TestProcessesBehindOneAddress(t *testing.T) {
 			}
 			end := all[len(all)-1].at
 			d := playPages(t, name, all, step).diagnose(t, end)
-			if d.Verdict.ID != diagnose.InsufficientData || !strings.Contains(d.Verdict.Summary, "scrape each of them") {
+			if d.Verdict.ID != diagnose.InsufficientData || !strings.Contains(d.Verdict.Summary, "scrape each pod or port separately") {
 				t.Errorf("%s, every %s: %s: %s", name, step, d.Verdict.ID, d.Verdict.Summary)
 			}
 			// What has gone for good is lost all the same.

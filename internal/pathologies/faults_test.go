@@ -59,7 +59,7 @@ func TestFaintFaults(t *testing.T) {
 					}
 					for at := from.Add(first); at.Before(to); at = at.Add(every) {
 						d := p.diagnose(t, at)
-						if strings.Contains(d.Verdict.Summary, "suspected: "+phase.Want) {
+						if strings.Contains(d.Verdict.Summary, "Not certain yet: "+phase.Want) {
 							continue // another change, by chance, and the wait begins again
 						}
 						if got := d.Verdict.ID; got != phase.Want && !(quiet(got) && quiet(phase.Want)) {
@@ -103,7 +103,7 @@ func TestHealthyIsSaidWithItsDoubts(t *testing.T) {
 	}
 	playFleet(t, sc, 1, func(p *played, phase fleet.Phase, from, _ time.Time) {
 		if phase.Want == diagnose.Healthy {
-			said(p.diagnose(t, from.Add(15*time.Second)), "there is hardly any past to compare with")
+			said(p.diagnose(t, from.Add(15*time.Second)), "there is little past to compare with")
 		}
 	})
 	// One interval of 15 s may be a machine's own hiccup.

@@ -85,7 +85,7 @@ hist vllm:inter_token_latency_seconds{model_name="m",engine="0"} mean=0.02x60,0.
 func TestWhoGetsNothingCounts(t *testing.T) {
 	d := diagnoseText(t, passedOver)
 	f := finding(t, &d, "saturation")
-	if d.Verdict.ID != "saturation" || !strings.Contains(f.Summary, "get nothing while") {
+	if d.Verdict.ID != "saturation" || !strings.Contains(f.Summary, "wait while") {
 		t.Errorf("%s: %s\n%s", d.Verdict.ID, d.Verdict.Summary, explain(d, f))
 	}
 	p50, _ := d.Reading(0, indicator.TTFTP50)

@@ -28,7 +28,7 @@ build: page ## Build bin/sixty, one static binary
 snapshot: ## Build what a release holds, of the working tree, into dist/ (needs syft; the image needs docker, and is left out)
 	$(GORELEASER) release --snapshot --clean --skip docker
 
-run: build ## Watch make-believe servers fall ill and be diagnosed: a minute, no GPU, nothing to install
+run: build ## Watch simulated servers fail and be diagnosed: a minute, no GPU, nothing to install
 	@bin/sixty demo --page
 
 run-recording: build ## Diagnose the recorded incident of a real vLLM server

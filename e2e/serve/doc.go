@@ -2,7 +2,7 @@
 
 // Package serve drives sixty serve, as a program, with the programs that it works with: a
 // Prometheus, Thanos and VictoriaMetrics that it reads and writes, an Alertmanager that it
-// tells, and make-believe servers that it watches; and it hurts them. It needs no GPU and no
+// tells, and simulated servers that it watches; and it hurts them. It needs no GPU and no
 // vLLM. It is built with -tags e2e only:
 //
 //	apt-get install prometheus prometheus-alertmanager victoria-metrics

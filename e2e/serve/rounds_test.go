@@ -64,7 +64,7 @@ func (h *history) add(t *testing.T, body []byte, kind string) {
 	h.pages++
 }
 
-// histories are the pages of make-believe servers that run fast.
+// histories are the pages of simulated servers that run fast.
 func histories(t *testing.T, pages int) []*history {
 	t.Helper()
 	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Replicas: imitated, Accelerate: speedup, Warm: time.Hour})

@@ -16,7 +16,7 @@ import (
 
 const getThanos = "the package's comment says how to build it"
 
-// servers are two make-believe ones of a model.
+// servers are two simulated ones of a model.
 func servers(t *testing.T, model string) (targets []string, stop func()) {
 	t.Helper()
 	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Replicas: 2, Model: model, Warm: 5 * time.Minute})

@@ -107,7 +107,7 @@ type Pathology struct {
 	// Runbook is a Markdown page with the Sections.
 	Runbook string
 
-	// Scenario lets the make-believe fleet bring the pathology about: YAML, which
+	// Scenario lets the simulated fleet bring the pathology about: YAML, which
 	// fleet.ReadScenario reads.
 	Scenario string
 }

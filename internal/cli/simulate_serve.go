@@ -18,7 +18,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/planning/asked"
 )
 
-// serveFlags are the flags with which simulate serves a make-believe fleet
+// serveFlags are the flags with which simulate serves a simulated fleet
 // instead of printing what would be.
 type serveFlags struct {
 	addr       string // "": do not serve
@@ -31,10 +31,10 @@ type serveFlags struct {
 const exporterOffset = 1400
 
 func (f *serveFlags) register(fs *pflag.FlagSet) {
-	fs.StringVar(&f.addr, "serve", "", "serve make-believe vLLM servers at this `address`, such as :8000 (loopback unless a host is given)")
+	fs.StringVar(&f.addr, "serve", "", "serve simulated vLLM servers at this `address`, such as :8000 (loopback unless a host is given)")
 	fs.StringVar(&f.scenario, "scenario", "", "with --serve: traffic and a fault from inside, by the `name` of the pathology it leads to (default: only your traffic)")
 	fs.Float64Var(&f.accelerate, "accelerate", 1, "with --serve: simulated seconds in a second")
-	fs.StringVar(&f.exporter, "gpu-exporter", "", "with --serve: `address` of a make-believe dcgm-exporter (default: a port 1400 above; off: none)")
+	fs.StringVar(&f.exporter, "gpu-exporter", "", "with --serve: `address` of a simulated dcgm-exporter (default: a port 1400 above; off: none)")
 }
 
 // servedModelName is the flag of vllm serve that names the model.
@@ -57,7 +57,7 @@ func (f *simulateFlags) runServers(ctx context.Context, stdout, stderr io.Writer
 		return err
 	}
 	if len(ignored) > 0 {
-		command.Notes(stderr, []string{"a make-believe server does not know " + strings.Join(ignored, ", ")})
+		command.Notes(stderr, []string{"a simulated server does not know " + strings.Join(ignored, ", ")})
 	}
 	endsWhenInterrupted(ctx)
 	fl, err := fleet.Start(cfg)

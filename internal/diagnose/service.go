@@ -55,7 +55,7 @@ var measures = []measure{
 		"twice as many wait, and one more"), badSegment("waiting_sick", indicator.Requests, 20,
 		"a queue of twenty is a backlog of more than a batch on small servers, and of seconds on large ones"), nil},
 	{func(v *service) float64 { return 1 - v.cached }, segmentLimit("misses_worse", indicator.Ratio, 0.6, 0.45,
-		"two fifths of the prompt tokens that were found are not any more, and five points"), nil, nil},
+		"two fifths of the prompt tokens that were found no longer are, and five points"), nil, nil},
 }
 
 // luck is how much better than the rest the best of many short segments may look.
@@ -67,7 +67,7 @@ var luck = &catalog.Threshold{
 // exception is how small a part of what was served worse before it a better segment may be.
 var exception = &catalog.Threshold{
 	Name: "segment_exception", Unit: indicator.Ratio, Default: 0.05,
-	Why: "of the requests that were served worse before, by a server that was not sick: a good moment that holds less than one in twenty of them is an exception from what is normal",
+	Why: "of the requests that were served worse before, by a healthy server: a good moment that holds less than one in twenty of them is an exception from what is normal",
 }
 
 // Thresholds are the numbers that a finding must pass to be certain, beside its conditions',

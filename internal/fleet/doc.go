@@ -1,4 +1,4 @@
-// Package fleet is a make-believe fleet of vLLM servers: from outside they speak
+// Package fleet is a simulated fleet of vLLM servers: from outside they speak
 // the OpenAI API and show vLLM's metrics, and inside the scheduler simulation of
 // package sim decides what runs, waits and is thrown out of the cache. Scenarios
 // let every pathology of the catalogue arise from its mechanism.

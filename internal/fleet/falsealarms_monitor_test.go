@@ -253,7 +253,7 @@ func (x *play) watch() {
 		return nil
 	}}
 	x.monitor = monitor.New(monitor.Options{
-		Source: source.Over("the make-believe cluster", &x.store), Diagnose: diagnose.Options{Pathologies: x.o.Pathologies}, Every: time.Hour, Log: log,
+		Source: source.Over("the simulated cluster", &x.store), Diagnose: diagnose.Options{Pathologies: x.o.Pathologies}, Every: time.Hour, Log: log,
 		Listeners: []func(context.Context, *monitor.Evaluation){
 			func(_ context.Context, e *monitor.Evaluation) {
 				if x.result.Evaluations++; e.Err != nil {

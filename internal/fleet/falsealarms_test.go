@@ -1,7 +1,7 @@
 // This file and its neighbours falsealarms_*_test.go measure how often the monitor calls a healthy
 // server sick, and how often it misses one that is.
 //
-// Play lets a cluster of make-believe servers live for days of production-like traffic in simulated
+// Play lets a cluster of simulated servers live for days of production-like traffic in simulated
 // time (stage_test.go), with upgrades, nodes that are drained, nightly batches and faults, scrapes it
 // as Prometheus servers would, and hands it to the real monitor and its alerter. What these send is
 // compared with what was done and with what clients got: nothing in the truth comes from a metric or

@@ -177,7 +177,7 @@ var families = []family{
 	{name: "vllm:nixl_xfer_time_seconds", help: "Time of a KV transfer.", hist: func(m *engineMetrics) *histogram { return m.transfer }},
 	{name: "vllm:nixl_bytes_transferred", help: "Bytes of a KV transfer.", hist: func(m *engineMetrics) *histogram { return m.transferBytes }},
 	{name: "vllm:nixl_num_failed_transfers_total", help: "KV transfers that failed.", value: count(func(m *engineMetrics) int64 { return m.failedTransfers })},
-	{name: "vllm:nixl_num_kv_expired_reqs_total", help: "Requests whose KV nobody fetched in time.", value: zero},
+	{name: "vllm:nixl_num_kv_expired_reqs_total", help: "Requests whose KV was not fetched in time.", value: zero},
 	{name: "vllm:spec_decode_num_drafts_total", help: "Drafts of speculative decoding.", value: count(func(m *engineMetrics) int64 { return m.drafts })},
 	{name: "vllm:spec_decode_num_draft_tokens_total", help: "Tokens that were drafted.", value: count(func(m *engineMetrics) int64 { return m.drafted })},
 	{name: "vllm:spec_decode_num_accepted_tokens_total", help: "Drafted tokens that were accepted.", value: count(func(m *engineMetrics) int64 { return m.accepted })},

@@ -172,7 +172,7 @@ func (f *Fleet) listen() error {
 	return nil
 }
 
-// local completes an address without a host: a make-believe server is nobody
+// local completes an address without a host: a simulated server is nobody
 // else's business unless that was asked for.
 func local(addr string) string {
 	if host, port, err := net.SplitHostPort(addr); err == nil && host == "" {
@@ -240,7 +240,7 @@ func (f *Fleet) ExporterURL() string {
 
 // Describe says where what is, and what to try on it.
 func (f *Fleet) Describe(w io.Writer) {
-	fmt.Fprintf(w, "make-believe vLLM %s, model %s, scenario %s: %s\n", cmp.Or(f.cfg.Release, DefaultRelease), f.cfg.Model, f.cfg.Scenario.Name, f.cfg.Scenario.Title)
+	fmt.Fprintf(w, "simulated vLLM %s, model %s, scenario %s: %s\n", cmp.Or(f.cfg.Release, DefaultRelease), f.cfg.Model, f.cfg.Scenario.Name, f.cfg.Scenario.Title)
 	urls := f.URLs()
 	for i, u := range urls {
 		fmt.Fprintf(w, "  replica %d     %s\n", i, u)

@@ -91,7 +91,7 @@ func lastPage(t *testing.T, path string) []byte {
 	return last
 }
 
-// ownPage is the page of a make-believe server after some seconds of traffic.
+// ownPage is the page of a simulated server after some seconds of traffic.
 func ownPage(t *testing.T, release string, maxModelLen int) []byte {
 	t.Helper()
 	r, err := fleet.ParseRelease(release)

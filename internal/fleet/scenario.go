@@ -223,7 +223,7 @@ func healthyPhase() Phase {
 	return Phase{
 		Name: "healthy", For: time.Minute, Traffic: usualTraffic(), Want: "healthy",
 		Tell: "Four users a second ask questions of some 400 tokens and get answers of some 120. The engine has plenty of room.",
-		Why:  "First tokens come quickly, nobody waits for long, and nothing is worse than what is normal for this server.",
+		Why:  "First tokens come quickly, no request waits for long, and nothing is worse than normal for this server.",
 	}
 }
 
@@ -237,7 +237,7 @@ func healthy() Scenario {
 }
 
 func idleScenario() Scenario {
-	return Scenario{Name: "idle", Title: "Nobody asks anything", Fault: "nobody asks anything", Phases: []Phase{healthyPhase(), {
+	return Scenario{Name: "idle", Title: "No requests", Fault: "no requests", Phases: []Phase{healthyPhase(), {
 		Name: "nobody", Tell: "The users have gone home.", For: sick, Want: "idle",
 		Why: "Hardly any request comes and the batch is empty: there is nothing to judge, and nothing wrong.",
 	}}}

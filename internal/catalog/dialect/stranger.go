@@ -16,7 +16,7 @@ type stranger struct {
 // Ways out that several strangers have in common.
 const (
 	tryServer = "give the address of the inference server: vLLM shows /metrics on its API port, 8000 as a rule"
-	tryQuery  = "it scrapes servers and is none: ask it with --prometheus URL"
+	tryQuery  = "this is a monitor, not an inference server: query it with --prometheus URL"
 	tryPort   = "check the port: vLLM shows /metrics on its API port, Ray Serve on its metrics export port"
 )
 
@@ -26,7 +26,7 @@ var tryEngine = func() string {
 	for _, e := range Others() {
 		known += ", and " + e.Title
 	}
-	return "its metrics are none that sixty knows: it knows " + known
+	return "sixty does not know this engine: it knows " + known
 }()
 
 // strangers are tried in this order: what is in front of others comes last, and what runs

@@ -142,9 +142,9 @@ var (
 		"Output tokens that clients got. Of answers that are not streamed they count when the answer comes.").optional()
 	GatewayEngineTokens = gateway("engine_tokens", "Output tokens of the engines", Tokens,
 		OrZero(SumIncrease("sixty_gateway_upstream_engine_output_tokens_total"), Sum(Now("sixty_gateway_requests_open"))),
-		"Output tokens that the engines behind the gateway made, whoever asked; 0 where none says.").optional()
+		"Output tokens that the engines behind the gateway generated, for all clients; 0 if none reports it.").optional()
 	GatewayMade = gateway("upstream_tokens", "Output tokens of the upstream", Tokens, SumIncrease("sixty_gateway_upstream_engine_output_tokens_total"),
-		"Output tokens that the engine of one upstream made, whoever asked.").per(PerUpstream)
+		"Output tokens that the engine of one upstream generated, for all clients.").per(PerUpstream)
 	GatewayNoFirst = gateway("no_first_token", "Requests that got no first token", Requests, gatewayCount(Increase, "no_first_token_seconds_count"),
 		"Requests whose client left, or that a limit ended, before their first token: no percentile of the engine has them.").per(PerModel)
 	GatewayNoFirstWait = gateway("no_first_token_wait", "Wait of those without a first token", Seconds,

@@ -109,7 +109,7 @@ var (
 		Hint: hintTransfer,
 	}
 	LeasesExpired = &Signal{
-		Name: "kv_leases_expired", Title: "Prefills that nobody fetched", Unit: Requests,
+		Name: "kv_leases_expired", Title: "Prefills not fetched", Unit: Requests,
 		Panel: &Panel{ID: 803, Row: 800, Width: 8},
 		Expr:  SumIncrease("vllm:nixl_num_kv_expired_reqs_total"),
 		Otherwise: []Alternative{{

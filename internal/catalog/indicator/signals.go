@@ -299,7 +299,7 @@ var (
 			SumMean("vllm:num_requests_waiting_by_reason", Is("reason", "deferred")),
 			Some(SumMean("vllm:num_requests_waiting"))),
 		Doc: "Share of the waiting requests that the scheduler passes over, for want of a LoRA slot, a KV " +
-			"transfer or a grammar: later ones go first, and neither seats nor blocks help " +
+			"transfer or a grammar: later ones go first, and neither a larger batch nor more blocks help " +
 			"(vllm/v1/core/sched/scheduler.py, v0.23.0).",
 	}
 	// QueueAge is a wait whatever the order of service: that of a queue that is passed over
@@ -468,7 +468,7 @@ var (
 	PrefixResets = &Signal{
 		Name: "prefix_cache_resets", Title: "Resets of the prefix cache", Unit: Count, Scope: Instance, Optional: true,
 		Expr: SumIncrease("http_requests_total", Is("handler", "/reset_prefix_cache"), Like("status", "2.*")),
-		Doc: "How often somebody emptied the prefix cache through the HTTP endpoint, which exists with " +
+		Doc: "How often the prefix cache was emptied through the HTTP endpoint, which exists with " +
 			"VLLM_SERVER_DEV_MODE=1 only. Resets from inside the process are counted nowhere.",
 	}
 )
@@ -661,7 +661,7 @@ var (
 	JobAnswers = &Signal{
 		Name: "job_answers", Title: "Targets of the job that answer", Unit: Count, Scope: Instance, Scrapes: true, Fleet: true,
 		Expr: ofGroup(Max(Last("up").In(ShortMark)).By(ofJob...), Sum(Last("up").In(ShortMark)).By(job...), job),
-		Doc:  "How many targets of its job answer: of a server that never did nobody knows the model.",
+		Doc:  "How many targets of its job answer: the model of a server that never answered is unknown.",
 	}
 	PoolStart = &Signal{
 		Name: "pool_start", Title: "Start of the job's servers", Unit: Seconds, Scope: Instance, Scrapes: true, Fleet: true,

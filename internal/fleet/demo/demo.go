@@ -1,4 +1,4 @@
-// Package demo plays incidents on make-believe servers and lets sixty find out each time
+// Package demo plays incidents on simulated servers and lets sixty find out each time
 // what is wrong, from nothing but the servers' metrics. It prints the play as it goes on.
 // The command line hands the pathologies in.
 package demo
@@ -271,7 +271,7 @@ func gauges(ctx context.Context, s *source.Source) string {
 		}
 	}
 	if len(parts) == 0 {
-		return "nobody answers"
+		return "no server answers"
 	}
 	return strings.Join(parts, " · ")
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/fleet"
 )
 
-// A Cast is make-believe servers of two models, for a monitor to watch: one does well, the
+// A Cast is simulated servers of two models, for a monitor to watch: one does well, the
 // other falls ill after a minute.
 type Cast struct {
 	URLs   []string

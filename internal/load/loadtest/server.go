@@ -38,8 +38,8 @@ type Script struct {
 	NoUsage        bool          `json:"no_usage"`         // an API that reports no usage
 	RefuseOptions  bool          `json:"refuse_options"`   // 400 when the request asks for continuous usage
 	CloseEachTime  bool          `json:"close_each"`       // the connection, unasked, after each answer
-	TokensPerWord  float64       `json:"tokens_per_word"`  // of the make-believe tokenizer; 0 is 1
-	Overhead       int           `json:"overhead"`         // tokens of the make-believe chat template
+	TokensPerWord  float64       `json:"tokens_per_word"`  // of the simulated tokenizer; 0 is 1
+	Overhead       int           `json:"overhead"`         // tokens of the simulated chat template
 }
 
 // Truth is what happened to one request on the server's side.

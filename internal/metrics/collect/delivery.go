@@ -94,7 +94,7 @@ func (d *delivery) post(ctx context.Context, client *http.Client, r *http.Reques
 func (d *delivery) noteNoAlertmanager() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.fail("", "alerts reach nobody: no Alertmanager was found")
+	d.fail("", "alerts are not sent: no Alertmanager was found")
 }
 
 func (d *delivery) fail(address, why string) {

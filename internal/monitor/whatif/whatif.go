@@ -33,7 +33,7 @@ const (
 
 // ErrPresent is wrapped by the error for servers whose present the simulation does not
 // give: a prediction would be worth nothing.
-var ErrPresent = errors.New("the simulation of the servers as they are misses what was measured")
+var ErrPresent = errors.New("no prediction: the simulator cannot reproduce current behaviour")
 
 // Simulate simulates a change. Look is how much of the past the workload is measured in.
 func Simulate(ctx context.Context, s *source.Source, ask view.WhatIf, at time.Time, look time.Duration) (view.WhatIfAnswer, error) {

@@ -22,7 +22,7 @@ var (
 	}
 	heldIdle = &catalog.Threshold{
 		Name: "kv_held_idle", Unit: indicator.Ratio, Default: 0.5,
-		Why: "a decode server fetches within seconds of the prefill: if half of the cache stays held while almost nothing runs, nobody fetches it",
+		Why: "a decode server fetches within seconds of the prefill: if half of the cache stays held while almost nothing runs, it is not being fetched",
 	}
 )
 

@@ -52,7 +52,7 @@ func refine(p *catalog.Pass) {
 		}
 		p.Reason("%s.", text)
 	}
-	p.Reason("Two cases look like a hang and are none: a long prompt without chunked prefill stops a small engine for two to four seconds; and after all requests are cancelled at once, gauges stay frozen until the next request.")
+	p.Reason("Two cases look like a hang but are not: a long prompt without chunked prefill stops a small engine for two to four seconds; and after all requests are cancelled at once, gauges stay frozen until the next request.")
 	p.Fix(catalog.Fix{
 		Summary:  "Take this replica out of the load balancer now: its health check does not see the hang",
 		Tradeoff: "the other replicas carry its load",

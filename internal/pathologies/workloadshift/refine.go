@@ -22,7 +22,7 @@ func refine(p *catalog.Pass) {
 	scale(p)
 	if g, ok := p.Grown(indicator.OutputTokens); ok && g > 1.3 {
 		p.Fix(catalog.Fix{
-			Summary:  "Ask the clients why answers grew, and lower max_tokens if nobody needs them",
+			Summary:  "Ask the clients why answers grew, and lower max_tokens if long answers are not needed",
 			Tradeoff: "long answers are cut off",
 			Verify:   "output tokens per request and mean E2E return to normal",
 		})

@@ -19,7 +19,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 )
 
-// server is a make-believe vLLM: requests take steps, the profiler writes a file when it is
+// server is a simulated vLLM: requests take steps, the profiler writes a file when it is
 // stopped.
 type server struct {
 	dir                     string

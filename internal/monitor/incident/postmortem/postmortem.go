@@ -132,7 +132,7 @@ func (m *document) head(d *diagnosis) {
 	if i.HasRecording {
 		where := "GET /api/v1/incidents/" + i.ID + "/recording; sixty diagnose opens it"
 		if i.LeftOut > 0 {
-			where += fmt.Sprintf("; servers that are not in it: %d, the sick ones come first", i.LeftOut)
+			where += fmt.Sprintf("; %d servers are not in it, the failing ones come first", i.LeftOut)
 		}
 		m.Item("Evidence", where)
 	}

@@ -47,8 +47,8 @@ type monitor struct {
 	problems  []string
 	healthy   bool          // nothing fires
 	hostile   bool          // a model with a name that is markup
-	replicas  int           // of the make-believe model
-	made      int           // PromQL is answered with so many make-believe replicas, 0 where the recording answers
+	replicas  int           // of the simulated model
+	made      int           // PromQL is answered with so many simulated replicas, 0 where the recording answers
 	away      bool          // it answers nothing but 503
 	every     float64       // seconds between two evaluations
 	skipped   time.Duration // its clock is ahead by so much
@@ -438,7 +438,7 @@ func (m *monitor) query(w http.ResponseWriter, r *http.Request) {
 	answer(w, map[string]any{"status": "success", "data": map[string]any{"resultType": "matrix", "result": result}})
 }
 
-var serve = flag.String("serve", "", "serve the page of a make-believe monitor at this `address` until interrupted, for looking at it")
+var serve = flag.String("serve", "", "serve the page of a simulated monitor at this `address` until interrupted, for looking at it")
 
 // TestServe is for looking at the page: go test ./internal/monitor/web/page -run TestServe -serve 127.0.0.1:7060 -timeout 0.
 func TestServe(t *testing.T) {

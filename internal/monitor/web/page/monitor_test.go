@@ -18,7 +18,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/planning"
 )
 
-// A browser looks at a monitor that watches make-believe servers: every view has what it
+// A browser looks at a monitor that watches simulated servers: every view has what it
 // asks for, and the verdict and its incident appear when the servers die.
 func TestTheMonitorIsShown(t *testing.T) {
 	built(t)

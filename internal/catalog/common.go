@@ -86,6 +86,16 @@ var (
 		Name: "same_prefill_work", Unit: indicator.Tokens, Default: 1e6, Baseline: &Relative{Factor: 1.5},
 		Why: "prompts are computed in the same steps as the stream, so more prompt tokens per request alone make it slower; without a baseline nothing says that they grew",
 	}
+	// MorePrefillWork is more prefill work for each request.
+	MorePrefillWork = &Threshold{
+		Name: "prefill_work_more", Unit: indicator.Tokens, Default: None, Baseline: &Relative{Factor: 1.5, History: true},
+		Why: "half as many prompt tokens again have to be computed for each request; against the same traffic, of which a server's life is no measure",
+	}
+	// PromptsAlike are prompts that may be the same as before.
+	PromptsAlike = &Threshold{
+		Name: "same_prompts", Unit: indicator.Tokens, Default: 0, Baseline: &Relative{Factor: 0.6},
+		Why: "prompts that are much shorter than usual, in the mean or at the median, are other prompts, and what they share says nothing of those before",
+	}
 	// SamePrefillRate is prefill that comes no more often.
 	SamePrefillRate = &Threshold{
 		Name: "same_prefill_rate", Unit: indicator.TokensPerSecond, Default: 1e9, Baseline: &Relative{Factor: 1.25, Offset: 100},
@@ -198,6 +208,12 @@ var (
 
 	// SamePrefill holds while prefill explains no slower stream.
 	SamePrefill = All(Below(indicator.ComputedTokens, SamePrefillWork), Below(indicator.PromptTokenRate, SamePrefillRate))
+
+	// MorePrefill holds while more is computed for each request.
+	MorePrefill = Above(indicator.ComputedTokens, MorePrefillWork)
+
+	// SamePrompts holds while prompts are not much shorter than usual.
+	SamePrompts = All(Above(indicator.PromptTokens, PromptsAlike), Above(indicator.PromptTokensP50, PromptsAlike))
 
 	// DecodeFair holds while the median step takes no longer than its batch explains.
 	DecodeFair = Below(indicator.ITLP50, DecodeSlower)

@@ -41,6 +41,7 @@ var (
 	rejectionReasons = []string{"max_num_queued_reqs", "max_num_queued_tokens"}
 	promptSources    = []string{"local_compute", "local_cache_hit", "external_kv_transfer"}
 	cacheTiers       = []string{"device", "host", "p2p", "disk", "external_unspecified"}
+	offloads         = []string{"CPU_to_GPU", "GPU_to_CPU"}
 	waitingReasons   = []string{"capacity", "deferred"}
 	sleepStates      = []string{"awake", "weights_offloaded", "discard_all"}
 )
@@ -178,6 +179,8 @@ var families = []family{
 	{name: "vllm:nixl_bytes_transferred", help: "Bytes of a KV transfer.", hist: func(m *engineMetrics) *histogram { return m.transferBytes }},
 	{name: "vllm:nixl_num_failed_transfers_total", help: "KV transfers that failed.", value: count(func(m *engineMetrics) int64 { return m.failedTransfers })},
 	{name: "vllm:nixl_num_kv_expired_reqs_total", help: "Requests whose KV nobody fetched in time.", value: zero},
+	{name: "vllm:kv_offload_total_time_total", help: "Time of KV offloading.", of: offloads, value: first(func(m *engineMetrics) float64 { return m.transfer.sum })},
+	{name: "vllm:kv_offload_total_bytes_total", help: "Bytes of KV offloading.", of: offloads, value: first(func(m *engineMetrics) float64 { return m.transferBytes.sum })},
 	{name: "vllm:spec_decode_num_drafts_total", help: "Drafts of speculative decoding.", value: count(func(m *engineMetrics) int64 { return m.drafts })},
 	{name: "vllm:spec_decode_num_draft_tokens_total", help: "Tokens that were drafted.", value: count(func(m *engineMetrics) int64 { return m.drafted })},
 	{name: "vllm:spec_decode_num_accepted_tokens_total", help: "Drafted tokens that were accepted.", value: count(func(m *engineMetrics) int64 { return m.accepted })},

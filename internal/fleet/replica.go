@@ -22,8 +22,9 @@ type Server struct {
 	HostTime time.Duration
 	// Drafted is how many tokens speculative decoding guesses in a step; 0 is none.
 	Drafted int
-	// Transfers says that the KV of prompts is computed by another server, and fetched.
-	Transfers bool
+	// Transfers says that the KV of prompts is computed by another server, and fetched, or
+	// with Offloads that it is kept in host memory.
+	Transfers, Offloads bool
 	// ChecksNaN says that logits are searched for NaN (VLLM_COMPUTE_NANS_IN_LOGITS=1).
 	ChecksNaN bool
 }
@@ -33,7 +34,10 @@ func (s Server) uses() (out []string) {
 	if s.Drafted > 0 {
 		out = append(out, "--speculative-config")
 	}
-	if s.Transfers {
+	switch {
+	case s.Offloads:
+		out = append(out, "KV offloading")
+	case s.Transfers:
 		out = append(out, "the NIXL connector")
 	}
 	if s.ChecksNaN {

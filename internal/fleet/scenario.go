@@ -35,8 +35,9 @@ type Settings struct {
 
 	NoChunkedPrefill, NoPrefixCaching bool
 
-	Drafted              int // as in Server
-	Transfers, ChecksNaN bool
+	Drafted             int // as in Server
+	Transfers, Offloads bool
+	ChecksNaN           bool
 
 	Cost     sim.StepCost
 	HostTime time.Duration
@@ -78,7 +79,8 @@ func (s Settings) With(args engine.Config) (Settings, []string, error) {
 			}
 			s.Drafted = o.Tokens
 		case engine.KVTransferConfig:
-			s.Transfers = strings.Contains(args[flag].Value, "NixlConnector")
+			s.Offloads = strings.Contains(args[flag].Value, "OffloadingConnector")
+			s.Transfers = s.Offloads || strings.Contains(args[flag].Value, "NixlConnector")
 		default:
 			ignored = append(ignored, "--"+flag)
 		}
@@ -182,7 +184,7 @@ func (s Settings) Server(r engine.Release, model string) (Server, error) {
 	cfg.ChunkedPrefill, cfg.PrefixCaching = !s.NoChunkedPrefill, !s.NoPrefixCaching
 	server := Server{
 		Release: r, Model: model, Engine: cfg, Cost: s.Cost, HostTime: s.HostTime,
-		Drafted: s.Drafted, Transfers: s.Transfers, ChecksNaN: s.ChecksNaN,
+		Drafted: s.Drafted, Transfers: s.Transfers, Offloads: s.Offloads, ChecksNaN: s.ChecksNaN,
 	}
 	if s.Cost == (sim.StepCost{}) {
 		server.Cost = DefaultCost

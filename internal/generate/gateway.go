@@ -85,7 +85,7 @@ func (b *ruleBuilder) servedRules() (rules []rulefmt.Rule, err error) {
 		engines = "group by (instance, model) (last_over_time(sixty_gateway_upstream_engine_output_tokens_total[1h]))"
 		asked   = "group by (instance, model) (last_over_time(sixty_gateway_requests_offered_total[1h]))"
 	)
-	whole := fmt.Sprintf(`group by (instance, the_model) (%s and on (instance) (count by (instance) (%s) == 1)) or on (instance) group by (instance) (last_over_time(sixty_gateway_upstream_up[1h]))`,
+	whole := fmt.Sprintf(`group by (instance, the_model) (%s and on (instance) (count by (instance) (%s) == 1)) or on (instance) group by (instance) (last_over_time(sixty_gateway_upstream_up[1h]) or last_over_time(llm_d_epp_info[1h]))`,
 		strings.ReplaceAll(renamed(engines), "model_name", "the_model"), engines)
 	exprs := []string{whole, asked}
 	for i, expr := range exprs {

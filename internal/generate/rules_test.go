@@ -108,9 +108,9 @@ func configs(t *testing.T) map[string]generate.RulesConfig {
 
 // cannotTell lists the pathologies that servers do not expose enough for.
 var cannotTell = map[string][]string{
-	"V0": {"corrupted-outputs", "decode-lost", "kv-transfer-failing", "kv-transfer-slow", "prefill-lost", "prefix-cache-misses"},
+	"V0": {"corrupted-outputs", "decode-lost", "kv-offload-slow", "kv-tier-misses", "kv-transfer-failing", "kv-transfer-slow", "pd-imbalance", "prefill-lost", "prefix-cache-misses"},
 	"SGLang": {
-		"corrupted-outputs", "decode-lost", "kv-transfer-failing", "kv-transfer-slow", "prefill-lost", "speculation-collapse",
+		"corrupted-outputs", "decode-lost", "kv-offload-slow", "kv-tier-misses", "kv-transfer-failing", "kv-transfer-slow", "pd-imbalance", "prefill-lost", "speculation-collapse",
 	},
 }
 

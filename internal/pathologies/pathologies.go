@@ -25,24 +25,31 @@ import (
 	"github.com/sixty-dev/sixty/internal/pathologies/heldafterclient"
 	"github.com/sixty-dev/sixty/internal/pathologies/httperrors"
 	"github.com/sixty-dev/sixty/internal/pathologies/kvcachethrashing"
+	"github.com/sixty-dev/sixty/internal/pathologies/kvoffloadslow"
+	"github.com/sixty-dev/sixty/internal/pathologies/kvtiermisses"
 	"github.com/sixty-dev/sixty/internal/pathologies/kvtransferfailing"
 	"github.com/sixty-dev/sixty/internal/pathologies/kvtransferslow"
 	"github.com/sixty-dev/sixty/internal/pathologies/memoryleak"
 	"github.com/sixty-dev/sixty/internal/pathologies/metricsslow"
+	"github.com/sixty-dev/sixty/internal/pathologies/misrouting"
 	"github.com/sixty-dev/sixty/internal/pathologies/notinengine"
 	"github.com/sixty-dev/sixty/internal/pathologies/notokenpasses"
 	"github.com/sixty-dev/sixty/internal/pathologies/noupstream"
 	"github.com/sixty-dev/sixty/internal/pathologies/oneengineanswers"
+	"github.com/sixty-dev/sixty/internal/pathologies/pdimbalance"
 	"github.com/sixty-dev/sixty/internal/pathologies/prefilllost"
 	"github.com/sixty-dev/sixty/internal/pathologies/prefillstarvation"
 	"github.com/sixty-dev/sixty/internal/pathologies/prefixcachemisses"
+	"github.com/sixty-dev/sixty/internal/pathologies/rankskew"
 	"github.com/sixty-dev/sixty/internal/pathologies/replicaimbalance"
 	"github.com/sixty-dev/sixty/internal/pathologies/retrystorm"
+	"github.com/sixty-dev/sixty/internal/pathologies/routerqueueing"
 	"github.com/sixty-dev/sixty/internal/pathologies/saturation"
 	"github.com/sixty-dev/sixty/internal/pathologies/severedegradation"
 	"github.com/sixty-dev/sixty/internal/pathologies/slowdecode"
 	"github.com/sixty-dev/sixty/internal/pathologies/slowoutsideengine"
 	"github.com/sixty-dev/sixty/internal/pathologies/slowprefill"
+	"github.com/sixty-dev/sixty/internal/pathologies/slowstart"
 	"github.com/sixty-dev/sixty/internal/pathologies/speculationcollapse"
 	"github.com/sixty-dev/sixty/internal/pathologies/startstuck"
 	"github.com/sixty-dev/sixty/internal/pathologies/suspectedleaks"
@@ -73,6 +80,7 @@ func All() []*catalog.Pathology {
 		replicaimbalance.Pathology,
 		gputhrottling.Pathology,
 		prefillstarvation.Pathology,
+		speculationcollapse.Pathology,
 		prefixcachemisses.Pathology,
 		severedegradation.Pathology,
 		concurrencylimit.Pathology,
@@ -91,6 +99,8 @@ func All() []*catalog.Pathology {
 		noupstream.Pathology,
 		hangoutsideengine.Pathology,
 		notokenpasses.Pathology,
+		misrouting.Pathology,
+		routerqueueing.Pathology,
 		gatewayerrors.Pathology,
 		slowoutsideengine.Pathology,
 		notinengine.Pathology,
@@ -106,6 +116,10 @@ func All() []*catalog.Pathology {
 		decodelost.Pathology,
 		prefilllost.Pathology,
 		kvtransferslow.Pathology,
-		speculationcollapse.Pathology,
+		pdimbalance.Pathology,
+		kvtiermisses.Pathology,
+		kvoffloadslow.Pathology,
+		rankskew.Pathology,
+		slowstart.Pathology,
 	}
 }

@@ -2,8 +2,10 @@ package pathologies_test
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +13,9 @@ import (
 	"testing"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/dialect"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/gateway"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/generate/runbookpage"
@@ -214,6 +219,82 @@ func TestFleetTable(t *testing.T) {
 		table += "| `" + s.Name + "` | " + s.Fault + " |\n"
 	}
 	keepTable(t, "../../docs/fleet.md", table)
+}
+
+// TestEngines keeps docs/engines.md the same as what engines and routers expose, and conditions ask.
+func TestEngines(t *testing.T) {
+	table := "| engine | judged | in part, without | not judged |\n|---|---|---|---|\n"
+	for _, id := range []string{"vllm-v1", "vllm-v0", "sglang", "trtllm"} {
+		d, err := dialect.Named(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := d.Names() // without those of options
+		for _, f := range dialect.Families() {
+			switch {
+			case f.Engine != d.Engine || f.Last != "" || strings.HasSuffix(id, "v0"):
+			case f.Type == engine.Histogram || f.Type == engine.Summary:
+				names = append(names, f.Name+"_count", f.Name+"_sum")
+			default:
+				names = append(names, f.Name)
+			}
+		}
+		if d, _ = dialect.Detect(names); d.ID != id {
+			t.Errorf("with all options %s is %s", id, d.ID)
+		}
+		judged, part, not := judgedBy(d, indicator.Model, indicator.Instance)
+		table += fmt.Sprintf("| `%s` | %s | %s | %s |\n", id, judged, part, not)
+	}
+	table += "\nBefore the servers, of what only a gateway sees:\n\n| router or gateway | judged | in part, without |\n|---|---|---|\n"
+	for _, p := range slices.Insert(slices.Clone(gateway.Others), 0, gateway.Own) {
+		d, ok := dialect.Detect(p.Names())
+		if !ok {
+			t.Fatalf("%s is not detected by its own names", p.Title)
+		}
+		if judged, part, _ := judgedBy(d, indicator.Gateway); judged != none {
+			table += fmt.Sprintf("| %s | %s | %s |\n", p.Title, judged, part)
+		}
+	}
+	keepTable(t, "../../docs/engines.md", table)
+}
+
+const none = "–"
+
+// judgedBy lists what can be judged by the names of a page, of the pathologies of some scopes.
+func judgedBy(d dialect.Dialect, scopes ...indicator.Scope) (yes, inPart, no string) {
+	var judged, part, not []string
+	for _, p := range pathologies.All() {
+		if !slices.Contains(scopes, p.Scope()) {
+			continue
+		}
+		lacks := map[string]bool{}
+		expr, err := p.When.Compile(catalog.Compilation{
+			Instance: []string{"instance"}, Model: []string{"model_name"},
+			Limit:  func(*catalog.Threshold) (float64, string, bool) { return 0, "", false },
+			Normal: func(*indicator.Signal) (float64, bool) { return 1, true },
+			Query: func(s *indicator.Signal, _ bool) (string, error) {
+				if len(d.Missing(s)) > 0 && !s.Optional {
+					lacks[s.Title] = true
+					return "", nil
+				}
+				return "x", nil
+			},
+		})
+		id := "`" + p.ID + "`"
+		switch {
+		case err != nil || expr == "":
+			not = append(not, id)
+		case len(lacks) > 0:
+			part = append(part, id+" ("+strings.Join(slices.Sorted(maps.Keys(lacks)), ", ")+")")
+		default:
+			judged = append(judged, id)
+		}
+	}
+	list := func(ids []string) string {
+		slices.Sort(ids)
+		return cmp.Or(strings.Join(ids, ", "), none)
+	}
+	return list(judged), list(part), list(not)
 }
 
 // keepTable compares the generated table of a page with what it should be.

@@ -141,7 +141,9 @@ func TestSignalsOfRealPages(t *testing.T) {
 			indicator.GatewayOffered: sum(12), indicator.GatewaySuccess: 10. / 12, indicator.GatewayUpstreamErrs: 2, indicator.GatewayRetries: 8,
 		}},
 		"llm-d-router-epp-0.9main-flowcontrol": {dialect.Gateway, reads{
-			indicator.GatewayOffered: sum(31), indicator.GatewaySuccess: 29. / 30, indicator.GatewayUpstreamErrs: 1, indicator.GatewayOpen: 0, indicator.GatewayQueued: 0,
+			indicator.GatewayOffered: sum(31), indicator.GatewaySuccess: 29. / 30, indicator.GatewayOpen: 0, indicator.GatewayQueued: 0,
+			indicator.GatewayUpstreamErrs: 0, indicator.GatewayGivenUp: 1, // the client of the one that is called unavailable left
+			indicator.PickerBlind: sum(2345), indicator.PickerStale: 0,
 		}},
 	} {
 		t.Run(page, func(t *testing.T) {

@@ -35,6 +35,9 @@ const (
 	PerUpstream = "upstream"
 )
 
+// HeldFor is the time in which so many requests are let through at a rate.
+func HeldFor(held, rate Expr) Expr { return Div(held, AtLeast(rate, 0.1)) }
+
 // failed is how many requests failed in one way.
 func failed(name, title, status, doc string) *Signal {
 	return gateway(name, title, Requests, gatewayCount(Increase, "requests_total", Is("status", status)), doc).per(PerModel)
@@ -91,7 +94,10 @@ var (
 	// OnRoutes are the requests of the routes on which an engine works.
 	OnRoutes = Like("route", "/v1/(chat/completions|completions|responses|messages)")
 	// InFlight are the states of requests that wait for an engine or get its answer.
-	InFlight = Like("state", "waiting|prefill|streaming")
+	InFlight   = Like("state", "waiting|prefill|streaming")
+	heldBefore = Sum(Lowest("sixty_gateway_requests_open", before).In(ShortMark))
+	// before are the states of requests that no upstream has heard of.
+	before = Like("state", "receiving|queued|connecting")
 	// attempted is what each upstream was asked, of those that are up.
 	attempted = And(Increase("sixty_gateway_upstream_attempts_total"), Some(Highest("sixty_gateway_upstream_up").In(ShortMark))).On("instance", "upstream")
 )
@@ -159,8 +165,22 @@ var (
 			SumIncrease("sixty_gateway_requests_offered_total", OnRoutes),
 			Sum(Last("sixty_gateway_requests_open", InFlight).In(ShortMark))),
 		"How many requests there were to answer: of one or two nothing follows.")
-	GatewayQueued = gateway("queued", "Requests held before the upstream", Requests, SumMean("sixty_gateway_requests_open", Like("state", "receiving|queued|connecting")),
+	GatewayQueued = gateway("queued", "Requests held before the upstream", Requests, SumMean("sixty_gateway_requests_open", before),
 		"Requests whose body is read, that wait to be admitted, or for a connection.")
+	GatewayHeld = gateway("held", "Requests held before upstreams", Requests, heldBefore,
+		"Requests whose body is read, that wait to be admitted, or for a connection, the fewest at one of the last two scrapes.")
+	GatewayHeldFor = gateway("held_for", "Wait of those that are held", Seconds, HeldFor(heldBefore, SumRate("sixty_gateway_requests_total", OnRoutes)),
+		"How long the requests that are held take to be let through at the rate at which requests end (Little's law), at "+
+			"least one in ten seconds: those that wait still are in no percentile.")
+	PickerBlind = gateway("picker_blind", "Failed looks at servers", PerSecond,
+		OrZero(SumRate("llm_d_epp_datalayer_poll_errors_total"), Sum(Now("llm_d_epp_info"))),
+		"How often a second llm-d's endpoint picker cannot read a server's metrics; it looks at each twenty times.").otherwise(Alternative{
+		Without: "llm_d_epp_datalayer_poll_errors_total", With: "llm_d_inference_scheduler_datalayer_poll_errors_total",
+		Expr: SumRate("llm_d_inference_scheduler_datalayer_poll_errors_total"),
+	})
+	PickerStale = gateway("picker_stale", "Servers of unknown load", Count,
+		OrZero(Max(Mean("llm_d_epp_flow_control_stale_endpoints")), Sum(Now("llm_d_epp_info"))),
+		"Servers whose metrics llm-d's endpoint picker has not read for 200 ms, in the mean: with flow control they count as full.")
 	GatewayRetries = gateway("retries", "Retries", Requests, SumIncrease("sixty_gateway_retries_total"),
 		"Attempts beyond the first: each makes an overload worse.")
 	GatewayRetryShare = gateway("retry_share", "Retries for each request", Ratio,
@@ -218,7 +238,7 @@ func ofGateways() []*Signal {
 		GatewayTTFTP50, GatewayTTFTP95, GatewayTTFTP99, GatewayITLP50, GatewayITLP95, GatewayE2EP50, GatewayE2EP95, GatewayQueueP95,
 		GatewayOffered, GatewayEnded, GatewaySuccess, GatewayErrors, GatewayFailed, GatewayFailing, GatewayClientErrs, GatewayGaveUp, GatewayGivenUp, GatewayTimeouts, GatewayUpstreamErrs, GatewayStreamErrs, GatewayRejected, GatewayAnswered,
 		GatewayNoFirst, GatewayNoFirstWait,
-		GatewayTokens, GatewayEngineTokens, GatewayMade, GatewayOpen, GatewayWaiting, GatewayMet, GatewayQueued, GatewayRetries, GatewayRetryShare, GatewayLeaks,
+		GatewayTokens, GatewayEngineTokens, GatewayMade, GatewayOpen, GatewayWaiting, GatewayMet, GatewayQueued, GatewayHeld, GatewayHeldFor, PickerBlind, PickerStale, GatewayRetries, GatewayRetryShare, GatewayLeaks,
 		GatewayMissing, GatewayExcess, GatewayDown, GatewayUp, GatewayAttempts, GatewayAsked, GatewayBusiest, GatewayShared, GatewayBorn, GatewayOutside,
 	}
 }

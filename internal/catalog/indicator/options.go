@@ -60,7 +60,13 @@ var (
 // hintTransfer is the hint of what a connector of KV caches shows.
 const hintTransfer = "only with --kv-transfer-config, and a connector that counts its transfers (NixlConnector; MooncakeConnector from 0.33)"
 
-// KV caches that travel between servers.
+// hintTier is the hint of KV caches beyond the GPU's memory.
+const hintTier = "only with --kv-transfer-config and a connector to another tier (OffloadingConnector, LMCacheConnectorV1, MooncakeStoreConnector), or with SGLang's --enable-hierarchical-cache"
+
+// intoGPU are transfers of offloaded KV cache back into the GPU.
+var intoGPU = Like("transfer_type", ".+_to_GPU")
+
+// KV caches that travel between servers, and between the tiers of one.
 var (
 	TransfersFailed = &Signal{
 		Name: "kv_transfers_failed", Title: "Failed KV transfers", Unit: Count,
@@ -92,6 +98,12 @@ var (
 		Expr:  NotNegative(MeanOf("vllm:nixl_xfer_time_seconds")),
 		Doc:   "How long the KV cache of a prompt travels, in the mean: the part of the first token's time that the link takes.",
 		Hint:  hintTransfer,
+	}
+	TransferP50 = &Signal{
+		Name: "kv_transfer_p50", Title: "KV transfer time, P50", Unit: Seconds, Count: "vllm:nixl_xfer_time_seconds", MinCount: minForMedian,
+		Expr: QuantileOf(0.5, Buckets("vllm:nixl_xfer_time_seconds")),
+		Doc:  "How long the KV cache of a prompt travels, at the median: a pause of the server makes a few late, and a slow link all.",
+		Hint: hintTransfer,
 	}
 	TransferBytes = &Signal{
 		Name: "kv_transfer_bytes", Title: "KV bytes per transfer", Unit: Bytes, Count: "vllm:nixl_bytes_transferred", MinCount: minForMedian,
@@ -130,6 +142,16 @@ var (
 		Doc:  "Leases that ended unfetched over the first tokens of the same time, which are the prefills of a prefill server.",
 		Hint: hintTransfer,
 	}
+	// FetchedPerLease tells decode servers that are slow, or leases that are short, from none that fetches.
+	FetchedPerLease = &Signal{
+		Name: "kv_fetched_per_lease", Title: "Fetched KV caches for one left", Unit: Times, Fleet: true, Optional: true,
+		Expr: ofGroup(Sum(Now("vllm:num_requests_running")), Div(
+			Sum(Increase("vllm:nixl_xfer_time_seconds_count")).By(Fleet...),
+			AtLeast(Sum(Increase("vllm:nixl_num_kv_expired_reqs_total")).By(Fleet...), 1)), Fleet),
+		Doc: "KV caches that all servers of the model received, over leases that ended unfetched: 0 where no decode server " +
+			"fetches any more, or none is seen.",
+		Hint: hintTransfer,
+	}
 	// HeldIdle tells blocks that are held for somebody else: usage counts no free cached block.
 	HeldIdle = &Signal{
 		Name: "kv_held_idle", Title: "KV cache held while none runs", Unit: Ratio,
@@ -142,6 +164,41 @@ var (
 			"request until a decode server has fetched them; held for long they are what new prompts wait for.",
 		Hint: hintTransfer,
 	}
+	TierHitRatio = &Signal{
+		Name: "kv_tier_hit_ratio", Title: "Hits in the outer KV cache", Unit: Ratio,
+		Panel: &Panel{ID: 805, Row: 800, Width: 8, Max: 1},
+		Expr:  Div(SumRate("vllm:external_prefix_cache_hits_total"), AtLeast(SumRate("vllm:external_prefix_cache_queries_total"), 0.01)),
+		Doc: "Share of the prompt tokens that the server's own prefix cache lacks and that its KV connector finds: in host memory, " +
+			"on a disk, in a store, or on the prefill server; 0 where none is asked.",
+		Hint: hintTier,
+	}
+	TierQueryRate = rate("kv_tier_query_rate", "Look-ups in the outer KV cache", TokensPerSecond, "vllm:external_prefix_cache_queries_total",
+		"Prompt tokens that a KV connector is asked for.")
+	OffloadPace = &Signal{
+		Name: "kv_offload_pace", Title: "Load of 1 GiB from host memory", Unit: Seconds,
+		Panel: &Panel{ID: 806, Row: 800, Width: 8},
+		Expr: Div(
+			Mul(SumRate("vllm:kv_offload_total_time_total", intoGPU), Number(1<<30)),
+			Some(SumRate("vllm:kv_offload_total_bytes_total", intoGPU))),
+		Doc: "How long offloaded KV cache takes on its way back into the GPU, for each GiB (vllm/v1/kv_offload, 0.16 and later).", Hint: hintTier,
+	}
+	OffloadBytes = &Signal{
+		Name: "kv_offload_bytes", Title: "Loaded from host memory", Unit: Bytes,
+		Expr: SumIncrease("vllm:kv_offload_total_bytes_total", intoGPU),
+		Doc:  "How much offloaded KV cache came back into the GPU.", Hint: hintTier,
+	}
+	PrefillQueue = pool("pd_prefill_queue", "Waiting on a prefill server", Requests,
+		Avg(And(SumMean("vllm:num_requests_waiting"), prefilling)), "Requests that wait on a prefill server of the model, in the mean of these.")
+	PrefillBusy = pool("pd_prefill_running", "Running on a prefill server", Requests,
+		Avg(And(SumMean("vllm:num_requests_running"), prefilling)), "Requests that a prefill server of the model runs, in the mean of these: below 1 it idles in between.")
+	PrefillServers = pool("pd_prefill_servers", "Prefill servers", Count,
+		CountOf(prefilling), "Servers of the model with a KV connector that give first tokens, and receive no KV cache.")
+	DecodeQueue = pool("pd_decode_queue", "Waiting on a decode server", Requests,
+		Avg(And(SumMean("vllm:num_requests_waiting"), decoding)), "Requests that wait on a decode server of the model, in the mean of these.")
+	DecodeUsage = pool("pd_decode_usage", "KV cache usage, decode servers", Ratio,
+		Avg(And(Max(Mean("vllm:kv_cache_usage_perc")), decoding)), "KV cache usage of a decode server of the model, in the mean of these.")
+	DecodeServers = pool("pd_decode_servers", "Decode servers", Count,
+		CountOf(decoding), "Servers of the model that receive KV caches.")
 	TransferredShare = &Signal{
 		Name: "kv_transferred_share", Title: "Prompt tokens from elsewhere", Unit: Ratio,
 		Panel: &Panel{ID: 804, Row: 800, Width: 8, Max: 1},
@@ -152,6 +209,20 @@ var (
 			"one that computes its prompts itself.",
 	}
 )
+
+// Servers that receive KV caches, and servers with a connector that do not and give first tokens.
+var (
+	decoding   = Where(Sum(Rate("vllm:nixl_xfer_time_seconds_count")), ">", Number(0.01))
+	prefilling = Unless(And(Where(SumRate(ttftFamily+"_count"), ">", Number(0.01)), Sum(Now("vllm:nixl_xfer_time_seconds_count"))), decoding)
+)
+
+// pool is a value of the prefill or the decode servers of a model, told to each of its servers.
+func pool(name, title string, unit Unit, of Aggregate, doc string) *Signal {
+	return &Signal{
+		Name: name, Title: title, Unit: unit, Fleet: true, Doc: doc, Hint: hintTransfer,
+		Expr: ofGroup(Sum(Now("vllm:num_requests_running")), of.By(Fleet...), Fleet),
+	}
+}
 
 // heldIdle is the KV cache usage of a server on which hardly a request runs.
 var heldIdle = Mul(Max(Lowest("vllm:kv_cache_usage_perc")), Test(Sum(Share(0.7, "vllm:num_requests_running")), "<", Number(0.5)))
@@ -167,5 +238,7 @@ func ofOptions() []*Signal {
 	return []*Signal{
 		SpeculationShare, SpeculationAccepted, SpeculationLength, SpeculationDrafts, CorruptedRequests, CorruptedShare,
 		TransfersFailed, TransferFailShare, TransferTime, TransferBytes, LeasesExpired, LeaseShare, HeldIdle, TransfersPerRequest, TransferredShare,
+		PrefillQueue, PrefillBusy, PrefillServers, DecodeQueue, DecodeUsage, DecodeServers,
+		TransferP50, FetchedPerLease, TierHitRatio, TierQueryRate, OffloadPace, OffloadBytes,
 	}
 }

@@ -714,6 +714,20 @@ var (
 			"started. Absent with several API servers and before 0.11.1.",
 		Hint: "several API servers export no _created series",
 	}
+	StartTook = &Signal{
+		Name: "start_took", Title: "Start of the process", Unit: Seconds, Scope: Instance,
+		Expr: NotNegative(Sub(Max(Now("vllm:generation_tokens_created")), Max(Now("process_start_time_seconds")))),
+		Doc:  "From the start of the process to its engine's counters: loading, compilation, profiling, CUDA graphs.",
+		Hint: ServingAge.Hint,
+	}
+	StartAgainst = &Signal{
+		Name: "start_against", Title: "Start over the quickest", Unit: Times, Scope: Instance, Fleet: true,
+		Expr: Div(
+			Max(Sub(Max(Now("vllm:generation_tokens_created")).By(ofJob...), Max(Now("process_start_time_seconds")).By(ofJob...))).By(ofJob...),
+			Some(quickestStart)).On(job...).Left(),
+		Doc:  "How long the process took to start, over the quickest start of a server of its job in the past at hand.",
+		Hint: ServingAge.Hint,
+	}
 	StartedWhileWatched = &Signal{
 		Name: "started_while_watched", Title: "Watched before its start", Unit: Seconds, Scope: Instance,
 		Expr: AtLeast(Sub(Max(Now("vllm:generation_tokens_created")), Min(First("up").In(PastMark))), 0),
@@ -883,6 +897,13 @@ var (
 			Some(Avg(Sum(Add(Mean("vllm:num_requests_running"), Mean("vllm:num_requests_waiting"))).By(Rank...)))),
 		Doc: "Requests held by the busiest data-parallel rank over the mean of the ranks.",
 	}
+	RankSkew = &Signal{
+		Name: "rank_skew", Title: "Heaviest rank against the mean", Unit: Times,
+		Expr: Div(Max(rankPace), Some(Avg(rankPace))),
+		Doc: "Of data-parallel ranks how long a token takes on the slowest, over the mean of the ranks. SGLang tells instead how " +
+			"many tokens of experts (with --expert-balancedness-report-mode) or of attention come to the heaviest GPU, over the mean: " +
+			"the others wait for it in each step.",
+	}
 	// RankArrivals tells a rank that gets more from one that is slower than the others.
 	RankArrivals = &Signal{
 		Name: "rank_arrivals", Title: "Arrivals, busiest rank", Unit: Times,
@@ -909,6 +930,9 @@ func arrivals(by []string, again Expr) Expr {
 
 // tokensPerAnswer is of each replica that answers anything.
 var tokensPerAnswer = Some(Div(SumRate("vllm:generation_tokens_total"), Some(SumRate(ttftFamily+"_count"))))
+
+// rankPace is the mean time between tokens of each rank that gives any.
+var rankPace = Div(SumRate(itlFamily+"_sum").By(Rank...), Some(SumRate(itlFamily+"_count").By(Rank...)))
 
 // againstFleet is a value of each replica over the mean of all.
 func againstFleet(e Expr) Expr { return Div(e, Avg(e).By(Fleet...)).On(Fleet...).Left() }
@@ -959,7 +983,11 @@ var (
 	job   = []string{"job"}
 	ofJob = []string{Own, "job"}
 
-	gaps         = Max(Changes("up").In(10 * time.Minute))
+	gaps = Max(Changes("up").In(10 * time.Minute))
+	// Creation and start only grow, so that the lowest of both are of the first process at hand.
+	quickestStart = Min(Sub(
+		Max(Lowest("vllm:generation_tokens_created").In(PastMark)).By(ofJob...),
+		Max(Lowest("process_start_time_seconds").In(PastMark)).By(ofJob...)).On(ofJob...)).By(job...)
 	longestStart = Max(Sub(
 		Highest("vllm:generation_tokens_created").In(PastMark),
 		Max(Highest("process_start_time_seconds").In(PastMark)).By(ofJob...)).On(ofJob...).Left()).By(job...)
@@ -1192,10 +1220,10 @@ var all = sync.OnceValue(func() []*Signal {
 		AdmissionRejections, EngineErrors,
 		Up, UpNow, Answered, Silence, BetweenScrapes, Flaps, PageTook, FailedAfter, FailedAfterAtLeast, LastHeld,
 		LastHeldShare, LastWork, HeldAway, HeldAwayShare, PoolAnswers, JobAnswers, PoolStart, Starting, StartRatio, Starts, FailedScrapes,
-		ScrapeDuration, Uptime, ServingAge, StartedWhileWatched, SeenDown, Restarts, ResidentMemory, MemoryGrowth,
+		ScrapeDuration, Uptime, ServingAge, StartTook, StartAgainst, StartedWhileWatched, SeenDown, Restarts, ResidentMemory, MemoryGrowth,
 		MemoryRise, MemoryHighWater, OpenFDs, FDGrowth, FDTrend, UnseenClients, LeftUnserved, FrontendCPU,
 		ContainerMemory, ContainerMemoryGrowth, ContainerMemoryRise, ContainerMemoryHighWater,
-		Replicas, ArrivalShare, LoadShare, AnswersAlike, FleetPresence, EngineSpread, RankArrivals,
+		Replicas, ArrivalShare, LoadShare, AnswersAlike, FleetPresence, EngineSpread, RankSkew, RankArrivals,
 		GPUUtil, SMActive, EngineActive, GPUMemoryUsed, GPUMemGrowth, GPUPower, GPUTemp, SMClock, SMClockRatio,
 		ThermalReason, PowerReason, PowerCapReason,
 		XID, XIDChanges, ECCErrors, RemapFailures, NVLinkErrors, PCIeReplays,

@@ -312,7 +312,7 @@ func TestLabelsAreThoseOfTheDeployment(t *testing.T) {
 	}
 	panels(ds, func(d dashboard.Dashboard, p dashboard.Panel) {
 		for _, s := range p.Series {
-			if d.UID != "sixty-gpu" && d.UID != "sixty-host" && !strings.Contains(s.Expr, "sixty_gateway") && (strings.Contains(s.Legend, "{{instance}}") || strings.Contains(s.Legend, "{{cluster}}")) {
+			if d.UID != "sixty-gpu" && d.UID != "sixty-host" && !strings.Contains(s.Expr, "sixty_gateway") && !strings.Contains(s.Expr, "llm_d_epp") && (strings.Contains(s.Legend, "{{instance}}") || strings.Contains(s.Legend, "{{cluster}}")) {
 				t.Errorf("%s, %s: legend %q", d.UID, p.Title, s.Legend)
 			}
 			if p.ID == 412 && (s.Legend != "{{pod}} {{model_name}} {{service}} {{namespace}}" || !strings.Contains(s.Expr, "sum by (le, namespace, pod, service, model_name)")) {

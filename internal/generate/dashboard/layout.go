@@ -113,7 +113,12 @@ var optionsLayout = layout{
 	uid: "sixty-options", title: "vLLM / Prefill, decode, speculation",
 	doc: "What only some deployments use: KV caches that travel between prefill and decode servers, speculative decoding, checked outputs.",
 	rows: []row{
-		{id: 800, title: "KV caches between servers"},
+		{id: 800, title: "KV caches between servers", panels: []panel{
+			{
+				id: 807, title: "Prefill and decode servers", width: 8,
+				queries: lines(perReplica, "wait for prefill", indicator.PrefillQueue, "wait for decode", indicator.DecodeQueue),
+			},
+		}},
 		{id: 810, title: "Speculative decoding and checked outputs"},
 	},
 }
@@ -306,10 +311,12 @@ var fleetLayout = layout{
 			},
 			{id: 424, title: "Busiest rank against the mean", width: 8, queries: lines(perReplica, "", indicator.EngineSpread)},
 			{id: 425, title: "Stuck engines", width: 8, queries: lines(perReplica, "", indicator.StuckEngines)},
+			{id: 426, title: "Heaviest rank against the mean", width: 8, queries: lines(perReplica, "", indicator.RankSkew)},
 		}},
 		{id: 430, title: "Lives", panels: []panel{
 			{id: 431, title: "Scrapes that succeeded", width: 8, max: 1, queries: lines(perServer, "", indicator.Up)},
 			{id: 432, title: "Time since the engine began to serve", width: 8, queries: lines(perServer, "", indicator.ServingAge)},
+			{id: 434, title: "How long the start took", width: 8, queries: lines(perServer, "", indicator.StartTook)},
 		}},
 	},
 }
@@ -366,7 +373,7 @@ var gatewayLayout = layout{
 			},
 			{id: 637, title: "Wait before the upstream", width: 8, queries: lines(perGateway, "P95", indicator.GatewayQueueP95)},
 			{id: 638, title: "Retries and limits in the time shown", width: 8, queries: lines(perGateway, "retries", indicator.GatewayRetries, "ended by a limit", indicator.GatewayTimeouts)},
-			{id: 639, title: "Suspected leaks, servers that are down", width: 8, queries: lines(perGateway, "open for too long", indicator.GatewayLeaks, "down", indicator.GatewayDown)},
+			{id: 639, title: "Suspected leaks, servers that are down or unknown", width: 8, queries: lines(perGateway, "open for too long", indicator.GatewayLeaks, "down", indicator.GatewayDown, "of unknown load", indicator.PickerStale)},
 			{
 				id: 640, title: "Time outside the engine", width: 12, queries: lines(perGateway, "mean", indicator.GatewayOutside),
 				doc: "In the gateway, on the network, in routers and in the API server: no metric of the engine shows it.",

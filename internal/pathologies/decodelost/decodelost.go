@@ -20,6 +20,10 @@ var (
 		Name: "kv_leases_expired_share", Unit: indicator.Ratio, Default: 0.5,
 		Why: "half of the prefills: some clients leave after theirs, and a decode server that is busy fetches a few too late",
 	}
+	fetchedFew = &catalog.Threshold{
+		Name: "kv_fetched_per_lease", Unit: indicator.Times, Default: 1,
+		Why: "more are left than fetched, of all servers of the model: where most are fetched, though late, the decode servers are there and slow, or the lease is short",
+	}
 	heldIdle = &catalog.Threshold{
 		Name: "kv_held_idle", Unit: indicator.Ratio, Default: 0.5,
 		Why: "a decode server fetches within seconds of the prefill: half of the cache held all the while, with next to nothing running, are held for somebody who does not come",
@@ -33,7 +37,7 @@ var Pathology = &catalog.Pathology{
 	Title:    "Nobody fetches the KV caches that this server holds",
 	Severity: catalog.Page,
 	When: catalog.Any(
-		catalog.All(catalog.Above(indicator.LeasesExpired, expires), catalog.Above(indicator.LeaseShare, expireOften)),
+		catalog.All(catalog.Above(indicator.LeasesExpired, expires), catalog.Above(indicator.LeaseShare, expireOften), catalog.Below(indicator.FetchedPerLease, fetchedFew)),
 		catalog.Above(indicator.HeldIdle, heldIdle),
 	),
 	ExplainedBy: []string{"target-down", "engine-restart"},

@@ -20,14 +20,6 @@ var (
 		Name: "prefix_hits_low", Unit: indicator.Ratio, Default: catalog.None, Baseline: &catalog.Relative{Factor: 0.6, Offset: -0.05},
 		Why: "six tenths of this deployment's own hit ratio, less five points; without a normal that was higher nothing fell. A low ratio that was always low is no fault",
 	}
-	moreWork = &catalog.Threshold{
-		Name: "prefill_work_more", Unit: indicator.Tokens, Default: catalog.None, Baseline: &catalog.Relative{Factor: 1.5, History: true},
-		Why: "half as many prompt tokens again have to be computed for each request; against the same traffic, of which a server's life is no measure",
-	}
-	samePrompts = &catalog.Threshold{
-		Name: "same_prompts", Unit: indicator.Tokens, Default: 0, Baseline: &catalog.Relative{Factor: 0.6},
-		Why: "prompts that are much shorter than usual, in the mean or at the median, are other prompts, and what they share says nothing of those before",
-	}
 	lookups = &catalog.Threshold{
 		Name: "prefix_lookups", Unit: indicator.TokensPerSecond, Default: 1,
 		Why: "the cache is asked at all",
@@ -45,12 +37,11 @@ var Pathology = &catalog.Pathology{
 	When: catalog.All(
 		catalog.Below(indicator.PrefixHitRatio, hitsLow),
 		catalog.Above(indicator.PrefixQueryRate, lookups),
-		catalog.Above(indicator.PromptTokens, samePrompts),
-		catalog.Above(indicator.PromptTokensP50, samePrompts),
-		catalog.Any(catalog.PrefillLate, catalog.Above(indicator.ComputedTokens, moreWork)),
+		catalog.SamePrompts,
+		catalog.Any(catalog.PrefillLate, catalog.MorePrefill),
 	),
 	For:         time.Minute,
-	Supports:    []catalog.Cond{catalog.Above(indicator.ComputedTokens, moreWork), catalog.FirstTokenLate},
+	Supports:    []catalog.Cond{catalog.MorePrefill, catalog.FirstTokenLate},
 	ExplainedBy: []string{"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart"},
 	Refine:      refine,
 	Panel:       332,

@@ -28,6 +28,10 @@ var (
 		Name: "generates_tokens", Unit: indicator.TokensPerSecond, Default: 5,
 		Why: "tokens are generated at all: of a few requests a minute the text may repeat nothing",
 	}
+	mostIsLost = &catalog.Threshold{
+		Name: "speculation_lost", Unit: indicator.Ratio, Default: catalog.None, Baseline: &catalog.Relative{Factor: 0.25, Offset: -0.05},
+		Why: "three quarters of the share are gone, where that was a fifth of the tokens and more: each of them takes a step of its own now, and the server has that much less to give",
+	}
 	tokensSlower = &catalog.Threshold{
 		Name: "speculated_slower", Unit: indicator.SecondsPerToken, Default: catalog.None,
 		Baseline: &catalog.Relative{Factor: 1.3, Offset: 0.002},
@@ -45,7 +49,10 @@ var Pathology = &catalog.Pathology{
 		catalog.Any(catalog.Below(indicator.SpeculationShare, sharesLess), catalog.Below(indicator.SpeculationLength, givesNothing)),
 		catalog.Above(indicator.GenerationTokenRate, generates),
 	),
-	Grades:      []catalog.Grade{{Severity: catalog.Ticket, While: catalog.Above(indicator.TPOTMean, tokensSlower)}, {Severity: catalog.Info, Note: true}},
+	Grades: []catalog.Grade{
+		{Severity: catalog.Ticket, While: catalog.Any(catalog.Above(indicator.TPOTMean, tokensSlower), catalog.Below(indicator.SpeculationShare, mostIsLost))},
+		{Severity: catalog.Info, Note: true},
+	},
 	For:         2 * time.Minute,
 	ExplainedBy: []string{"target-down", "engine-hung", "corrupted-outputs", "engine-restart"},
 	Explains:    []string{"slow-decode", "unexplained"},

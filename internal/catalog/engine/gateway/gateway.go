@@ -20,7 +20,7 @@ const ID engine.ID = "gateway"
 
 // Engine is the gateway: no engine, but found and asked like one.
 var Engine = engine.Engine{
-	ID: ID, Selector: own + ".+|" + names(Routers), IDs: []string{"gateway"},
+	ID: ID, Selector: own + ".+|" + names(Routers) + "|" + strings.Join(pickerNamesBefore, "|"), IDs: []string{"gateway"},
 	Detect: func(names map[string]bool) (engine.Naming, bool) {
 		p, ok := Detect(names)
 		if !ok {
@@ -30,6 +30,12 @@ var Engine = engine.Engine{
 	},
 	ReleaseNames: releaseNames,
 }
+
+// What an endpoint picker says of its looks at servers, and how it did before.
+var (
+	pickerNames       = append(indicator.Reads(indicator.PickerBlind.Expr), indicator.Reads(indicator.PickerStale.Expr)...)
+	pickerNamesBefore = indicator.Reads(indicator.PickerBlind.Otherwise[0].Expr)
+)
 
 // own begins the names of sixty gateway.
 const own = "sixty_gateway_"
@@ -127,16 +133,29 @@ func Foreign() string { return names(Others) }
 func names(products []Product) string {
 	var names []string
 	for _, p := range products {
-		names = append(names, p.Main)
-		for _, t := range p.Terms {
-			names = append(names, t.Metric)
-		}
-		for _, t := range p.times {
-			names = append(names, t.histogram+"_count")
-		}
+		names = append(names, p.Names()...)
 	}
 	slices.Sort(names)
 	return strings.Join(slices.Compact(names), "|")
+}
+
+// Names lists the metrics that are read of a product.
+func (p Product) Names() []string {
+	if p.Main == "" {
+		own, _, _ := releaseNames(string(ID))
+		return own
+	}
+	names := []string{p.Main}
+	for _, t := range p.Terms {
+		names = append(names, t.Metric)
+	}
+	for _, t := range p.times {
+		names = append(names, t.histogram+"_count")
+	}
+	if strings.HasPrefix(p.Main, "llm_d_epp_") {
+		names = append(names, pickerNames...)
+	}
+	return names
 }
 
 // Detect tells a page's product by the names on it.
@@ -252,10 +271,23 @@ func (p Product) naming(has map[string]bool) engine.Naming {
 	}
 	put(indicator.GatewayOpen, sum(indicator.Mean, Open))
 	put(indicator.GatewayQueued, sum(indicator.Mean, Queued))
+	queued := sum(func(metric string, where ...*labels.Matcher) indicator.Samples {
+		return indicator.Lowest(metric, where...).In(indicator.ShortMark)
+	}, Queued)
+	put(indicator.GatewayHeld, queued)
+	if ended := sum(indicator.Rate, Ends...); queued != nil && ended != nil {
+		put(indicator.GatewayHeldFor, indicator.HeldFor(queued, ended))
+	}
+	n.Later = map[string]bool{} // shown with the first event, or with flow control
+	for _, name := range pickerNames {
+		n.Later[name] = has["llm_d_epp_info"]
+	}
+	n.Renamed, n.Only = map[string]string{}, map[string][]*labels.Matcher{}
 	for _, t := range p.times {
 		for s, q := range t.signals {
 			if has[t.histogram+"_count"] {
 				put(s, indicator.Div(indicator.QuantileOf(q, indicator.Buckets(t.histogram, t.match...)), indicator.Number(t.per)))
+				n.Renamed[s.Count+"_count"], n.Only[s.Count+"_count"] = t.histogram+"_count", t.match
 			}
 		}
 	}

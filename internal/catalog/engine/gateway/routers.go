@@ -10,18 +10,15 @@ var Routers = []Product{
 	litellm,
 	vllmRouter,
 	productionStack,
-	picker("llm-d's endpoint picker", "llm_d_epp_", "llm_d_epp_request_running").
+	picker("llm-d's endpoint picker", "llm_d_epp_", "llm_d_epp_request_running", "llm_d_epp_flow_control_").
 		timedAs(first, "llm_d_epp_request_ttft_seconds", 1, indicator.Is("streaming", "true")). // of others it is the whole
-		timedAs(gaps, "llm_d_epp_request_streaming_itl_seconds", 1).
-		timedAs(held, "llm_d_epp_flow_control_request_queue_duration_seconds", 1).
-		with(term(Queued, "llm_d_epp_flow_control_queue_size")),
-	picker("the Inference Gateway's endpoint picker", "inference_objective_", "inference_objective_running_requests").
-		timedAs(held, "inference_extension_flow_control_request_queue_duration_seconds", 1).
-		with(term(Queued, "inference_extension_flow_control_queue_size")),
+		timedAs(gaps, "llm_d_epp_request_streaming_itl_seconds", 1),
+	picker("the Inference Gateway's endpoint picker", "inference_objective_", "inference_objective_running_requests", "inference_extension_flow_control_"),
 }
 
 // dynamo is Dynamo's frontend (lib/runtime/src/metrics/prometheus_names.rs; 1.6.1 has error types of
 // its own, such as unavailable). A limit of its own counts as cancelled too. Migrations are its retries.
+// What it calls queued waits for its first token, at a worker too; its router's queue is this.
 var dynamo = Product{
 	Title: "Dynamo's frontend", Main: "dynamo_frontend_requests_total", Routes: true,
 	Enable: "Dynamo's frontend shows them on its HTTP port, 8000; a worker, with its engine's own, where DYN_SYSTEM_PORT is set.",
@@ -34,11 +31,12 @@ var dynamo = Product{
 		term(UpstreamError, "dynamo_frontend_requests_total", indicator.Is("status", "error"), indicator.Unlike("error_type", "validation|not_found|cancelled|overload")),
 		term(Retries, "dynamo_frontend_model_migration_total"),
 		term(Open, "dynamo_frontend_inflight_requests"),
-		term(Queued, "dynamo_frontend_queued_requests"),
+		term(Queued, "dynamo_frontend_router_queue_pending_requests"),
 	},
 }.timed("dynamo_frontend_request_duration_seconds", 1).
 	timedAs(first, "dynamo_frontend_time_to_first_token_seconds", 1).
-	timedAs(gaps, "dynamo_frontend_inter_token_latency_seconds", 1)
+	timedAs(gaps, "dynamo_frontend_inter_token_latency_seconds", 1).
+	timedAs(held, "dynamo_frontend_stage_duration_seconds", 1, indicator.Is("stage", "route"))
 
 // litellm is LiteLLM's proxy. It times answers that succeeded, and first tokens from the call of the
 // server on.
@@ -79,9 +77,11 @@ var productionStack = Product{
 
 // picker is an endpoint picker of the Gateway API Inference Extension (pkg/epp/metrics, pkg/epp/handlers).
 // It counts a request when it has found a server for it, and times it to the end of its answer, be
-// that an error of the server's.
-func picker(title, prefix, running string) Product {
-	errors := prefix + "request_error_total"
+// that an error of the server's. Where its flow control holds requests, those whose clients leave count
+// as unavailable servers (pkg/epp/requestcontrol/admission.go).
+func picker(title, prefix, running, flow string) Product {
+	errors, waits := prefix+"request_error_total", flow+"request_queue_duration_seconds"
+	left := indicator.Is("outcome", "EvictedContextCancelled")
 	const wrong, exhausted, server = "BadRequest", ".*ResourceExhausted", "ModelServerError"
 	return Product{
 		Title: title, Main: prefix + "request_total", Routes: true,
@@ -91,10 +91,12 @@ func picker(title, prefix, running string) Product {
 			term(Success, prefix+"request_duration_seconds_count"), less(Success, errors, indicator.Is("error_code", server)),
 			term(ClientError, errors, indicator.Is("error_code", wrong)),
 			term(Rejected, errors, indicator.Like("error_code", exhausted)),
-			term(UpstreamError, errors, indicator.Unlike("error_code", wrong+"|"+exhausted)),
+			term(UpstreamError, errors, indicator.Unlike("error_code", wrong+"|"+exhausted)), less(UpstreamError, waits+"_count", left),
+			term(ClientDisconnect, waits+"_count", left),
 			term(Open, running),
+			term(Queued, flow+"queue_size"),
 		},
-	}.timed(prefix+"request_duration_seconds", 1)
+	}.timed(prefix+"request_duration_seconds", 1).timedAs(held, waits, 1)
 }
 
 // routes says that a product routes to inference servers alone, and what switches its metrics on.

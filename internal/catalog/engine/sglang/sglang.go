@@ -100,10 +100,21 @@ func naming(prefix string, has func(name string) bool) engine.Naming {
 		if effective := prefix + "prefill_effective_tokens_total"; has("prefill_effective_tokens_total") { // 0.5.20: without what is computed again
 			looked, computed, cached = rate(effective), rate(effective, indicator.Is("mode", "input")), rate(effective, indicator.Like("mode", ".+_hit"))
 		}
+		if effective := prefix + "prefill_effective_tokens_total"; has("hicache_host_total_tokens") && has("prefill_effective_tokens_total") {
+			asked := rate(effective, indicator.Not("mode", "device_hit"))
+			n.Exprs[indicator.TierQueryRate.Name] = asked
+			n.Exprs[indicator.TierHitRatio.Name] = indicator.Div(indicator.OrZero(rate(effective, indicator.Like("mode", "(host|storage)_hit")), asked), indicator.Some(asked))
+		}
 		n.Exprs[indicator.PrefixQueryRate.Name] = looked
 		n.Exprs[indicator.PrefixHitRatio.Name] = indicator.Div(cached, indicator.Some(looked))
 		n.Exprs[indicator.ComputedTokens.Name] = indicator.Div(computed, firsts)
 		n.Exprs[indicator.PrefillTimePerToken.Name] = indicator.NotNegative(indicator.Div(rate("vllm:request_prefill_time_seconds_sum"), indicator.Some(computed)))
+	}
+	switch { // of experts, whose balancedness is the mean over the most, or of attention
+	case has("eplb_balancedness_count"):
+		n.Exprs[indicator.RankSkew.Name] = indicator.Div(indicator.Number(1), indicator.AtLeast(indicator.MeanOf(prefix+"eplb_balancedness"), 0.01))
+	case has("dp_attention_token_imbalance_ratio_count"):
+		n.Exprs[indicator.RankSkew.Name] = indicator.MeanOf(prefix + "dp_attention_token_imbalance_ratio")
 	}
 	if has("spec_verify_calls_total") { // each gives one token of the model's own, and a request its first without one
 		generated, steps := rate(prefix+"generation_tokens_total"), rate(prefix+"spec_verify_calls_total")
@@ -120,6 +131,7 @@ func naming(prefix string, has func(name string) bool) engine.Naming {
 		n.Exprs[indicator.TransfersFailed.Name] = failed
 		n.Exprs[indicator.TransferFailShare.Name] = indicator.Div(failed, indicator.AtLeast(indicator.Add(increase(begun), increase(late)), 1))
 		n.Exprs[indicator.TransfersPerRequest.Name] = indicator.Div(rate(begun), indicator.Some(firsts))
+		n.Exprs[indicator.TransferP50.Name] = indicator.Div(indicator.QuantileOf(0.5, indicator.Buckets(prefix+"kv_transfer_latency_ms")), indicator.Number(1000))
 		n.Exprs[indicator.TransferTime.Name] = indicator.Div(indicator.MeanOf(prefix+"kv_transfer_latency_ms"), indicator.Number(1000))
 	}
 	if active := prefix + "http_requests_active"; has("http_requests_active") { // what the scheduler never took shows here alone
@@ -144,8 +156,11 @@ func naming(prefix string, has func(name string) bool) engine.Naming {
 		n.Exprs[indicator.ClientErrCount.Name] = of(indicator.Increase, "4.*")
 		n.Exprs[indicator.AbandonedShare.Name] = indicator.AtMost(indicator.Div(increase(aborted), indicator.Some(all(indicator.Increase))), 1)
 	}
-	const reasons = "num_requests_total by finished_reason"
+	const reasons, roles = "num_requests_total by finished_reason", "kv_transfer_latency_ms on decode servers"
 	n.Lacks = map[string]string{indicator.CutAnswers.Name: reasons, indicator.EngineErrors.Name: reasons}
+	for _, s := range []*indicator.Signal{indicator.PrefillQueue, indicator.PrefillBusy, indicator.PrefillServers, indicator.DecodeQueue, indicator.DecodeUsage, indicator.DecodeServers} {
+		n.Lacks[s.Name] = roles
+	}
 	return n
 }
 

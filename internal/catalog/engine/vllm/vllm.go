@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
 // Engine is vLLM's server.
@@ -119,6 +120,11 @@ func naming(prefix, suffix string, has map[string]bool) engine.Naming {
 				n.Renamed[now+s] = old + s
 			}
 		}
+	}
+	if has[prefix+"spec_decode_num_drafts_total"] { // an output of a step with a draft holds several tokens
+		n.Exprs = map[string]indicator.Expr{indicator.ITLMean.Name: indicator.NotNegative(indicator.Div(
+			indicator.SumRate("vllm:inter_token_latency_seconds_sum"),
+			indicator.Some(indicator.Sub(indicator.SumRate("vllm:generation_tokens_total"), indicator.SumRate("vllm:time_to_first_token_seconds_count")))))}
 	}
 	if strings.HasPrefix(prefix, "ray_") {
 		n.Identity = []string{"ReplicaId", "WorkerId"}

@@ -1,0 +1,68 @@
+// Package misrouting detects a router that sends requests to servers whose load it does not know.
+package misrouting
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+var (
+	blind = &catalog.Threshold{
+		Name: "picker_blind", Unit: indicator.PerSecond, Default: 1,
+		Why: "the picker looks at each server twenty times a second, and one that is gone fails each time; a server that is replaced fails for some seconds",
+	}
+	stale = &catalog.Threshold{
+		Name: "picker_stale", Unit: indicator.Count, Default: 0.7,
+		Why: "one server for most of the window: a page that comes late once makes one stale for a moment",
+	}
+)
+
+// Pathology is a router that does not know its servers.
+var Pathology = &catalog.Pathology{
+	ID:       "misrouting",
+	Alert:    "VLLMMisrouting",
+	Title:    "The router does not know the load of servers that it sends requests to",
+	Severity: catalog.Page,
+	When:     catalog.Any(catalog.Above(indicator.PickerBlind, blind), catalog.Above(indicator.PickerStale, stale)),
+	Grades: []catalog.Grade{
+		{Severity: catalog.Page, While: catalog.All(catalog.Above(indicator.GatewayErrors, catalog.ServerErrorShare), catalog.Above(indicator.GatewayFailed, catalog.SomeServerErrors))},
+		{Severity: catalog.Ticket},
+	},
+	For:         time.Minute,
+	ExplainedBy: []string{"no-upstream"},
+	Explains:    []string{"router-queueing", "gateway-errors", "gateway-imbalance", "gateway-cancellations", "gateway-timeouts"},
+	Refine:      refine,
+	Panel:       639,
+	Runbook:     runbook,
+}
+
+func refine(p *catalog.Pass) {
+	stale, known := p.Measured(indicator.PickerStale)
+	failing, looks := p.Measured(indicator.PickerBlind)
+	p.Summary = "The endpoint picker cannot read the metrics of a server, and sends it requests all the same"
+	if known && stale > 0.5 {
+		p.Summary = "The endpoint picker does not know the load of " + catalog.Digits(stale) + " of its servers, and counts them as full"
+	}
+	if looks && failing > 0 {
+		p.Reason("%s looks a second fail, of the twenty at each server (--refresh-metrics-interval 50ms).", catalog.Digits(failing))
+	}
+	p.Observe("Clients see", indicator.GatewayErrors, indicator.GatewayGaveUp)
+	p.Observe("Meanwhile", indicator.GatewayHeld)
+	p.Fix(catalog.Fix{
+		Summary:  "Take the server out of the pool that does not answer: compare the picker's endpoints with the pods that are ready; a file of endpoints is to be edited",
+		Command:  "kubectl get pods -o wide; kubectl get endpointslices",
+		Tradeoff: "the others take its load",
+		Verify:   "no look of the picker at a server fails",
+	})
+	p.Fix(catalog.Fix{
+		Summary:  "Where the servers answer, let the picker reach their metrics: port, path, TLS and authorization of its metrics source, network policies, and a page within 200 ms",
+		Tradeoff: "none",
+		Verify:   "no server is stale to the picker",
+	})
+}

@@ -1,0 +1,107 @@
+// Package pdimbalance detects a split of prefill and decode servers that does not fit the traffic.
+package pdimbalance
+
+import (
+	_ "embed"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+var (
+	queues = &catalog.Threshold{
+		Name: "pd_queue", Unit: indicator.Requests, Default: 1.5,
+		Why: "more than one request waits on each server of the role, in the mean of the window",
+	}
+	noQueue = &catalog.Threshold{
+		Name: "pd_no_queue", Unit: indicator.Requests, Default: 0.5,
+		Why: "next to nothing waits on the other role's servers",
+	}
+	room = &catalog.Threshold{
+		Name: "pd_decode_room", Unit: indicator.Ratio, Default: 0.5,
+		Why: "half of the decode servers' KV cache is free: they could serve twice as many answers",
+	}
+	idles = &catalog.Threshold{
+		Name: "pd_prefill_idles", Unit: indicator.Requests, Default: 0.5,
+		Why: "a prefill server runs one prompt after the other, and nothing for half of the time",
+	}
+
+	prefillShort = catalog.All(
+		catalog.Above(indicator.PrefillQueue, queues), catalog.Below(indicator.DecodeQueue, noQueue), catalog.Below(indicator.DecodeUsage, room))
+	decodeShort = catalog.All(
+		catalog.Above(indicator.DecodeQueue, queues), catalog.Below(indicator.PrefillQueue, noQueue), catalog.Below(indicator.PrefillBusy, idles))
+)
+
+// Pathology is too few prefill servers for the decode servers, or too many.
+var Pathology = &catalog.Pathology{
+	ID:          "pd-imbalance",
+	Alert:       "VLLMPDImbalance",
+	Title:       "Of prefill and decode servers one role is short, and the other has room",
+	Severity:    catalog.Page,
+	When:        catalog.All(catalog.Any(prefillShort, decodeShort), catalog.FirstTokenLate),
+	For:         time.Minute,
+	ExplainedBy: []string{"target-down", "engine-hung", "engine-restart", "kv-transfer-failing", "kv-transfer-slow", "decode-lost", "prefill-lost"},
+	Across:      true,
+	Explains: []string{
+		"prefill-starvation", "severe-degradation", "concurrency-limit", "saturation", "slow-decode", "client-cancellations", "slow-prefill",
+		"workload-shift", "unexplained",
+	},
+	Refine:  refine,
+	Runbook: runbook,
+	Panel:   807,
+}
+
+// full is to what a role's servers may be used.
+const full = 0.8
+
+func refine(p *catalog.Pass) {
+	const verify = "neither role queues, and first tokens come in time"
+	prefill, ok1 := p.Measured(indicator.PrefillServers)
+	decode, ok2 := p.Measured(indicator.DecodeServers)
+	usage, busy := p.Value(indicator.DecodeUsage), p.Value(indicator.PrefillBusy)
+	waiting := p.Value(indicator.PrefillQueue)
+	short, idle := "prefill", "decode"
+	if p.Value(indicator.DecodeQueue) > waiting {
+		short, idle, waiting = "decode", "prefill", p.Value(indicator.DecodeQueue)
+	}
+	p.Summary = fmt.Sprintf("Prompts queue on the %s servers, %s on each, while the %s servers have room", short, catalog.Digits(waiting), idle)
+	p.Observe("The servers", indicator.PrefillServers, indicator.PrefillQueue, indicator.PrefillBusy, indicator.DecodeServers, indicator.DecodeQueue, indicator.DecodeUsage)
+	p.Observe("What they are asked", indicator.PromptTokens, indicator.OutputTokens)
+	split := catalog.Fix{
+		Summary:  "Move servers from " + idle + " to " + short,
+		Tradeoff: "a restart of each that moves; less room where they came from",
+		Verify:   verify,
+	}
+	if ok1 && ok2 {
+		needPrefill, needDecode, line := prefill, max(decode*usage/full, 0.01), ""
+		if short == "prefill" {
+			line = fmt.Sprintf("the traffic that %s prefill servers let through needs %s decode servers × %s of their KV cache / %s = %s",
+				catalog.Whole(prefill), catalog.Whole(decode), indicator.FormatNumber(usage, indicator.Ratio), catalog.Digits(full), catalog.Digits(needDecode))
+		} else {
+			needPrefill, needDecode = max(prefill*min(busy, 1)/full, 0.01), decode
+			line = fmt.Sprintf("the traffic that %s decode servers let through needs %s prefill servers × %s busy / %s = %s",
+				catalog.Whole(decode), catalog.Whole(prefill), catalog.Digits(min(busy, 1)), catalog.Digits(full), catalog.Digits(needPrefill))
+		}
+		all := prefill + decode
+		of := min(max(math.Round(all*needPrefill/(needPrefill+needDecode)), 1), all-1)
+		split.Arithmetic = []string{line}
+		if of != prefill && all > 2 {
+			split.Summary = fmt.Sprintf("Run %s prefill and %s decode servers in place of %s and %s",
+				catalog.Whole(of), catalog.Whole(all-of), catalog.Whole(prefill), catalog.Whole(decode))
+			p.Fix(split)
+		}
+	} else {
+		p.Fix(split)
+	}
+	p.Fix(catalog.Fix{
+		Summary:  "Add a " + short + " server",
+		Tradeoff: "its cost, while the " + idle + " servers idle",
+		Verify:   verify,
+	})
+}

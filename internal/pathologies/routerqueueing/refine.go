@@ -1,0 +1,50 @@
+package routerqueueing
+
+import (
+	"fmt"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+)
+
+const verify = "requests wait for less than a second before a server has them"
+
+func refine(p *catalog.Pass) {
+	p.Summary = "Requests wait at the router"
+	if n, ok := p.Measured(indicator.GatewayHeld); ok && n > 0.5 {
+		p.Summary = catalog.Waiting(n) + " at the router, before any server has them"
+		if takes, ok := p.Measured(indicator.GatewayHeldFor); ok {
+			p.Reason("At the rate at which requests end now, they are through in %s.", indicator.FormatNumber(takes, indicator.Seconds))
+		}
+	} else {
+		p.Summary += ": one in twenty for longer than " + p.Text(indicator.GatewayQueueP95)
+	}
+	if n, ok := p.Measured(indicator.GatewayRejected); ok && n > 0.5 {
+		p.Reason("The router refused %s: its queue is full, or they waited for too long.", catalog.Requests(n))
+	}
+	p.Observe("At the router", indicator.GatewayQueueP95, indicator.GatewayOpen)
+	more := catalog.Fix{
+		Summary:  "Where the servers are full too, add replicas, or shed load: a queue before them only moves the wait",
+		Tradeoff: "the cost of the replicas",
+		Verify:   verify,
+	}
+	arrive, ok := p.Measured(indicator.GatewayOffered)
+	end, known := p.Measured(indicator.GatewayEnded)
+	if ok && known && end > 0 && arrive > 1.05*end {
+		more.Arithmetic = []string{fmt.Sprintf("%s requests/s arrive and %s/s end: the servers are short by a factor of %s",
+			catalog.Digits(arrive), catalog.Digits(end), catalog.Digits(arrive/end))}
+	}
+	limit := catalog.Fix{
+		Summary: "Where the servers have room, let more through: queueDepthThreshold and kvCacheUtilThreshold of llm-d's saturation detector, " +
+			"--router-queue-threshold of Dynamo, max_parallel_requests of LiteLLM, --max-concurrent of sixty gateway",
+		Tradeoff: "more requests at a time make each of them slower",
+		Verify:   verify,
+	}
+	if len(more.Arithmetic) > 0 {
+		p.Fix(more)
+		p.Fix(limit)
+	} else {
+		p.Fix(limit)
+		p.Fix(more)
+	}
+}

@@ -1,0 +1,56 @@
+// Package routerqueueing detects requests that wait before the servers, at their gateway or router.
+package routerqueueing
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+)
+
+//go:embed runbook.md
+var runbook string
+
+var (
+	waited = &catalog.Threshold{
+		Name: "router_wait", Unit: indicator.Seconds, Default: 1,
+		Why: "a router chooses a server within milliseconds; a second is a third of what a first token may take by default",
+	}
+	waiting = &catalog.Threshold{
+		Name: "router_held", Unit: indicator.Requests, Default: 2.5,
+		Why: "at least three at both of the last scrapes: one may be a client that sends its body slowly",
+	}
+	refused = &catalog.Threshold{
+		Name: "router_refused", Unit: indicator.Requests, Default: 2.5,
+		Why: "at least three: the queue is full, and clients get errors",
+	}
+)
+
+// Pathology is requests that wait before the servers.
+var Pathology = &catalog.Pathology{
+	ID:       "router-queueing",
+	Alert:    "VLLMRouterQueueing",
+	Title:    "Requests wait at the router, before any server has them",
+	Severity: catalog.Page,
+	When: catalog.Any(
+		catalog.All(catalog.Above(indicator.GatewayHeld, waiting), catalog.Above(indicator.GatewayHeldFor, waited)),
+		catalog.Above(indicator.GatewayQueueP95, waited),
+	),
+	Grades: []catalog.Grade{
+		{Severity: catalog.Page, While: catalog.Any(
+			catalog.Above(indicator.GatewayTTFTP95, catalog.TTFTObjective), catalog.Above(indicator.GatewayHeldFor, catalog.TTFTObjective),
+			catalog.Above(indicator.GatewayRejected, refused),
+		)},
+		{Severity: catalog.Ticket},
+	},
+	For: time.Minute,
+	ExplainedBy: []string{
+		"target-down", "no-upstream", "hang-outside-engine", "no-token-passes", "engine-hung", "kv-cache-thrashing", "engine-restart",
+		"prefill-starvation", "severe-degradation", "concurrency-limit", "saturation",
+	},
+	Explains: []string{"slow-outside-engine", "gateway-cancellations", "gateway-timeouts", "client-cancellations"},
+	Refine:   refine,
+	Panel:    637,
+	Runbook:  runbook,
+}

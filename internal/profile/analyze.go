@@ -2,6 +2,7 @@ package profile
 
 import (
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -112,35 +113,26 @@ type Work struct {
 }
 
 // add adds what another device did.
-func (w *Work) add(o *Work) {
-	w.Wall += o.Wall
-	w.Busy += o.Busy
-	for c := range o.Idle {
-		w.Idle[c] += o.Idle[c]
-		w.Once[c] += o.Once[c]
+func (w *Work) add(o *Work) { addNumbers(reflect.ValueOf(w).Elem(), reflect.ValueOf(o).Elem()) }
+
+// addNumbers adds the numbers of a value of the same type, whatever holds them.
+func addNumbers(to, from reflect.Value) {
+	switch to.Kind() {
+	case reflect.Struct:
+		for i := range to.NumField() {
+			addNumbers(to.Field(i), from.Field(i))
+		}
+	case reflect.Array:
+		for i := range to.Len() {
+			addNumbers(to.Index(i), from.Index(i))
+		}
+	case reflect.Bool:
+		to.SetBool(to.Bool() || from.Bool())
+	case reflect.Float64:
+		to.SetFloat(to.Float() + from.Float())
+	default:
+		to.SetInt(to.Int() + from.Int())
 	}
-	for g := range o.Group {
-		w.Group[g].Time += o.Group[g].Time
-		w.Group[g].Sum += o.Group[g].Sum
-		w.Group[g].Alone += o.Group[g].Alone
-		w.Group[g].Flops += o.Group[g].Flops
-		w.Group[g].Known += o.Group[g].Known
-		w.Group[g].Count += o.Group[g].Count
-	}
-	w.Compute += o.Compute
-	w.Communication += o.Communication
-	w.Hidden += o.Hidden
-	w.Exposed += o.Exposed
-	w.ExposedCopies += o.ExposedCopies
-	w.Unfused += o.Unfused
-	w.Runs += o.Runs
-	w.Small += o.Small
-	w.SmallTime += o.SmallTime
-	w.Graph += o.Graph
-	w.Blocks += o.Blocks
-	w.Narrow += o.Narrow
-	w.NarrowTime += o.NarrowTime
-	w.WholeGraph += o.WholeGraph
 }
 
 // IdleTime is for how long nothing ran.

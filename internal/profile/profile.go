@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
+
+	gonum "gonum.org/v1/gonum/stat"
 
 	"github.com/sixty-dev/sixty/internal/base/stat"
 )
@@ -107,11 +109,7 @@ func (p *Profile) rank(a *Analysis, kernels map[string]*KernelStat, steps *[Phas
 		k := a.Kernels[i]
 		key := string(rune(k.Group)) + k.Name
 		if o := kernels[key]; o != nil {
-			o.Count += k.Count
-			o.Sum += k.Sum
-			o.Max = max(o.Max, k.Max)
-			o.Squares += k.Squares
-			o.Graph += k.Graph
+			o.Count, o.Sum, o.Max, o.Squares, o.Graph = o.Count+k.Count, o.Sum+k.Sum, max(o.Max, k.Max), o.Squares+k.Squares, o.Graph+k.Graph
 		} else {
 			kernels[key] = &k
 		}
@@ -128,14 +126,7 @@ func (p *Profile) rank(a *Analysis, kernels map[string]*KernelStat, steps *[Phas
 	p.Workload = max(p.Workload, a.Workload)
 	p.Quantised = p.Quantised || a.Quantised
 	p.StepsBy = cmp.Or(p.StepsBy, a.StepsBy)
-	p.Host.Launches += a.Host.Launches
-	p.Host.GraphLaunches += a.Host.GraphLaunches
-	p.Host.LaunchTime += a.Host.LaunchTime
-	p.Host.Captured += a.Host.Captured
-	p.Host.Syncs += a.Host.Syncs
-	p.Host.SyncTime += a.Host.SyncTime
-	p.Host.Threads += a.Host.Threads
-	p.Host.Stacks = p.Host.Stacks || a.Host.Stacks
+	addNumbers(reflect.ValueOf(&p.Host).Elem(), reflect.ValueOf(&a.Host).Elem())
 	p.Roofline = append(p.Roofline, a.Roofline...)
 	of := ""
 	if len(p.Ranks) > 1 {
@@ -175,31 +166,22 @@ func times(list []*Step) StepTimes {
 		return t
 	}
 	var took, periods []float64
-	n := float64(len(list))
 	for _, s := range list {
-		v := float64(s.Time()) / 1e9
-		took = append(took, v)
-		t.Mean += v / n
-		t.Busy += float64(s.Busy) / 1e9 / n
-		t.Idle += float64(s.Idle) / 1e9 / n
-		t.Late += float64(s.HostLate) / 1e9 / n
-		t.Exposed += float64(s.Exposed) / 1e9 / n
-		t.Kernels += float64(s.Kernels) / n
-		t.Launches += float64(s.Launches) / n
-		t.PrefillTokens += float64(s.PrefillTokens) / n
-		t.Decodes += float64(s.DecodeRequests) / n
+		took = append(took, float64(s.Time())/1e9)
 		if s.Period > 0 {
-			periods = append(periods, float64(s.Period)/1e9)
+			periods = append(periods, s.period())
 		}
 	}
+	mean := func(f func(*Step) float64) float64 { return gonum.Mean(of(list, f), nil) }
 	slices.Sort(took)
-	t.P50, t.P95, t.Max = stat.Quantile(took, 0.5), stat.Quantile(took, 0.95), took[len(took)-1]
-	for _, v := range took {
-		t.Deviation += (v - t.Mean) * (v - t.Mean) / n
-	}
+	t.Mean, t.P50, t.P95, t.Max = gonum.Mean(took, nil), stat.Quantile(took, 0.5), stat.Quantile(took, 0.95), took[len(took)-1]
 	if t.Mean > 0 {
-		t.Deviation = math.Sqrt(t.Deviation) / t.Mean
+		t.Deviation = gonum.PopStdDev(took, nil) / t.Mean
 	}
+	t.Busy, t.Idle = mean(func(s *Step) float64 { return float64(s.Busy) / 1e9 }), mean(func(s *Step) float64 { return float64(s.Idle) / 1e9 })
+	t.Late, t.Exposed = mean(func(s *Step) float64 { return float64(s.HostLate) / 1e9 }), mean(func(s *Step) float64 { return float64(s.Exposed) / 1e9 })
+	t.Kernels, t.Launches = mean(func(s *Step) float64 { return float64(s.Kernels) }), mean(func(s *Step) float64 { return float64(s.Launches) })
+	t.PrefillTokens, t.Decodes = mean(func(s *Step) float64 { return float64(s.PrefillTokens) }), mean(func(s *Step) float64 { return float64(s.DecodeRequests) })
 	t.Period = stat.Median(periods)
 	return t
 }

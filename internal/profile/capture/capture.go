@@ -184,7 +184,7 @@ func (c *capture) notEnabled() error {
 	if release == "" {
 		release = vllm.DefaultRelease
 	}
-	way := torchWay(release, "MODEL", "/tmp/traces", c.Steps)
+	way := Ways(release, "MODEL", "/tmp/traces", c.Steps)[0]
 	return hint.With(fmt.Errorf("%s was not started with a profiler: it has no /start_profile", c.Base), "restart it as: "+way.Commands[0])
 }
 

@@ -36,22 +36,18 @@ func Diff(w io.Writer, d *profile.Diff, gate float64, full bool, o render.Option
 	slices.SortStableFunc(parts, func(a, b profile.Change) int {
 		return cmp.Or(named(b)-named(a), cmp.Compare(math.Abs(b.After-b.Before), math.Abs(a.After-a.Before)))
 	})
-	columns := render.Words(render.Columns("", "before", "after", "change", "launches", "each", ""))
-	columns[6].Left, columns[6].Rank = true, 1
 	t.Section("Per "+d.Per, fmt.Sprintf(": %d before, %d after", d.Before, d.After))
-	t.Table(columns, changeRows(append(changes, parts[:min(len(parts), most+2)]...), most+5))
+	t.Table(columnsOf(", before, after, change, launches, each, |<1"), changeRows(append(changes, parts[:min(len(parts), most+2)]...), most+5))
 	kernels := d.Kernels
 	if !full {
 		kernels = slices.DeleteFunc(slices.Clone(kernels), func(c profile.Change) bool { return !c.Named })
 	}
 	if rows := changeRows(kernels, most); len(rows) > 0 {
 		t.Section("Kernels", " that changed, per "+strings.TrimPrefix(d.Per, "decode "))
-		columns := render.Words(render.Columns("before", "after", "change", "launches", "each", ""))
-		columns[5].Clip = true
 		for i, r := range rows {
 			rows[i] = append(r[1:6:6], r[0])
 		}
-		t.Table(columns, rows)
+		t.Table(columnsOf("before, after, change, launches, each, |…"), rows)
 	}
 	return t.Text(w, o, full)
 }
@@ -167,37 +163,15 @@ const mostNamed = 4
 // DiffSchema names the version of the JSON of a comparison.
 const DiffSchema = "sixty.profile.diff/v1"
 
-type changeJSON struct {
-	Name        string   `json:"name"`
-	Before      float64  `json:"before_seconds"`
-	After       float64  `json:"after_seconds"`
-	Growth      *float64 `json:"growth"`
-	P           *float64 `json:"p"`
-	Significant bool     `json:"significant"`
-	Named       bool     `json:"changed"`
-	Launches    float64  `json:"before_launches"`
-	LaunchesNow float64  `json:"after_launches"`
-}
-
-func newChange(c profile.Change) changeJSON {
-	out := changeJSON{Name: c.Name, Before: c.Before, After: c.After, Significant: c.Significant(), Named: c.Named, Launches: c.LaunchesBefore, LaunchesNow: c.LaunchesNow}
-	if g := c.Growth(); !math.IsInf(g, 0) && !math.IsNaN(g) {
-		out.Growth = &g
-	}
-	if !math.IsNaN(c.P) {
-		out.P = &c.P
-	}
-	return out
+func newChange(c profile.Change) object {
+	return object{"name", c.Name, "before_seconds", c.Before, "after_seconds", c.After, "growth", finite(c.Growth()), "p", finite(c.P),
+		"significant", c.Significant(), "changed", c.Named, "before_launches", c.LaunchesBefore, "after_launches", c.LaunchesNow}
 }
 
 // DiffJSON writes a comparison as one object.
 func DiffJSON(w io.Writer, d *profile.Diff, gate float64) error {
-	each := func(list []profile.Change) []changeJSON {
-		out := []changeJSON{}
-		for i := range min(len(list), maxKernels) {
-			out = append(out, newChange(list[i]))
-		}
-		return out
+	changes := func(list []profile.Change) []object {
+		return each(list[:min(len(list), maxKernels)], func(c *profile.Change) object { return newChange(*c) })
 	}
 	verdict := "compared"
 	switch {
@@ -206,25 +180,13 @@ func DiffJSON(w io.Writer, d *profile.Diff, gate float64) error {
 	case gate >= 0:
 		verdict = "within"
 	}
-	var token *changeJSON
+	var token any
 	if d.Token != nil {
-		c := newChange(*d.Token)
-		token = &c
+		token = newChange(*d.Token)
 	}
-	return render.JSON(w, struct {
-		Schema  string       `json:"schema"`
-		Tool    version.Tool `json:"tool"`
-		Verdict string       `json:"verdict"`
-		Gate    float64      `json:"gate"`
-		Per     string       `json:"per"`
-		Before  int          `json:"units_before"`
-		After   int          `json:"units_after"`
-		Period  changeJSON   `json:"period"`
-		Total   changeJSON   `json:"total"`
-		Token   *changeJSON  `json:"per_token"`
-		Groups  []changeJSON `json:"groups"`
-		Idle    []changeJSON `json:"idle"`
-		Kernels []changeJSON `json:"kernels"`
-		Caveats []string     `json:"caveats"`
-	}{DiffSchema, version.This(), verdict, gate, d.Per, d.Before, d.After, newChange(d.Period), newChange(d.Total), token, each(d.Groups), each(d.Idle), each(d.Kernels), list(d.Caveats)})
+	return render.JSON(w, object{
+		"schema", DiffSchema, "tool", version.This(), "verdict", verdict, "gate", gate, "per", d.Per, "units_before", d.Before, "units_after", d.After,
+		"period", newChange(d.Period), "total", newChange(d.Total), "per_token", token, "groups", changes(d.Groups), "idle", changes(d.Idle),
+		"kernels", changes(d.Kernels), "caveats", list(d.Caveats),
+	})
 }

@@ -87,6 +87,37 @@ func newDocument(p *profile.Profile, v *finding.Verdict) *render.Document {
 // seconds writes nanoseconds.
 func seconds(ns int64) string { return render.Seconds(float64(ns) / 1e9) }
 
+// list adds a section with a table where it has rows. Behind a column's title and a bar may stand: < to align it to the
+// left, … to shorten what is in it, a digit to leave it out where there is no room, the lowest first.
+func (d *document) list(title, of, columns string, rows [][]string) {
+	if len(rows) > 0 {
+		d.Section(title, of)
+		d.Table(columnsOf(columns), rows)
+	}
+}
+
+func columnsOf(text string) []render.Column {
+	titles := strings.Split(text, ", ")
+	marks := make([]string, len(titles))
+	for i := range titles {
+		titles[i], marks[i], _ = strings.Cut(titles[i], "|")
+	}
+	columns := render.Words(render.Columns(titles[0], titles[1:]...))
+	for i, m := range marks {
+		for _, c := range m {
+			switch c {
+			case '<':
+				columns[i].Left = true
+			case '…':
+				columns[i].Clip = true
+			default:
+				columns[i].Rank = int(c - '0')
+			}
+		}
+	}
+	return columns
+}
+
 // headline is the answer in a sentence.
 func headline(p *profile.Profile, v *finding.Verdict) (id, severity, summary string) {
 	f := v.Leading()
@@ -172,31 +203,21 @@ func rows(p *profile.Profile) []row {
 }
 
 // shown keeps the rows that matter and adds the others up.
-func shown(all []row, most int) []row {
-	kept := slices.Clone(all)
-	slices.SortStableFunc(kept, func(a, b row) int { return cmp.Compare(b.Share, a.Share) })
-	if len(kept) > most {
-		kept = kept[:most]
-	}
-	kept = slices.DeleteFunc(kept, func(r row) bool { return r.Share < least })
-	var out []row
-	rest := row{Name: "the rest"}
-	n := 0
+func shown(all []row, most int) (out []row) {
+	byShare := slices.Clone(all)
+	slices.SortStableFunc(byShare, func(a, b row) int { return cmp.Compare(b.Share, a.Share) })
+	smallest := max(least, byShare[min(len(byShare), most)-1].Share)
+	rest, n := row{}, 0
 	for _, r := range all {
-		if slices.ContainsFunc(kept, func(k row) bool { return k.Name == r.Name }) {
+		if r.Share >= smallest {
 			out = append(out, r)
 			continue
 		}
-		rest.Time += r.Time
-		rest.Share += r.Share
+		rest = row{Name: r.Name, Time: rest.Time + r.Time, Share: rest.Share + r.Share}
 		n++
 	}
-	if n == 1 {
-		for _, r := range all {
-			if !slices.ContainsFunc(kept, func(k row) bool { return k.Name == r.Name }) {
-				rest.Name = r.Name
-			}
-		}
+	if n > 1 {
+		rest.Name = "the rest"
 	}
 	if rest.Time > 0 {
 		out = append(out, rest)
@@ -210,30 +231,22 @@ func (d *document) writeWallTime() {
 		return
 	}
 	all := rows(d.p)
-	table := func(list []row, more bool) (out [][]string) {
-		longest := 0.0
-		for _, r := range list {
-			longest = max(longest, r.Share)
-		}
-		for _, r := range list {
-			bar := strings.Repeat("█", int(r.Share/longest*20+0.5))
-			cells := []string{r.Name, render.Percent(r.Share), seconds(r.Time), bar}
-			if more {
-				cells = append(cells[:3], r.More...)
-			}
-			out = append(out, cells)
-		}
-		return out
+	few, longest := [][]string{}, 0.0
+	for _, r := range shown(all, 5) {
+		longest = max(longest, r.Share)
 	}
-	columns := render.Words(render.Columns("", "", "", ""))
-	columns[3].Left = true
+	for _, r := range shown(all, 5) {
+		few = append(few, []string{r.Name, render.Percent(r.Share), seconds(r.Time), strings.Repeat("█", int(r.Share/longest*20+0.5))})
+	}
+	var cells [][]string
+	for _, r := range all {
+		cells = append(cells, append([]string{r.Name, render.Percent(r.Share), seconds(r.Time)}, r.More...))
+	}
 	d.Section("Where the time goes", whereOf(d.p))
 	d.ShowIn(render.Screen)
-	d.Table(columns, table(shown(all, 5), false))
+	d.Table(columnsOf(", , , |<"), few)
 	d.ShowIn(render.Details)
-	columns = render.Words(render.Columns("", "share", "time", "kernels", "mean", "rate", "without it"))
-	columns[2].Rank = 1
-	d.Table(columns, table(all, true))
+	d.Table(columnsOf(", share, time|1, kernels, mean, rate, without it"), cells)
 	of := "the trace"
 	if d.p.Steps[profile.Unknown].Count > 0 {
 		of = "a step"
@@ -293,21 +306,16 @@ func (d *document) writeGaps() {
 		d.Paragraph("Once", render.Sentence(s))
 	}
 	d.ShowIn(render.Details)
-	if len(list) > 0 {
-		d.Section("Longest gaps", "")
-		var cells [][]string
-		for _, g := range list {
-			again := ""
-			if g.Once {
-				again = "once"
-			}
-			cells = append(cells, []string{seconds(g.Time), seconds(g.From - g.since), again, g.Cause.String(),
-				render.Clip(render.Clean(g.Host), 70), render.Clip(render.Clean(g.Before), 70)})
+	var cells [][]string
+	for _, g := range list {
+		again := ""
+		if g.Once {
+			again = "once"
 		}
-		columns := render.Words(render.Columns("time", "at", "", "cause", "the host was in", "before"))
-		columns[3].Left, columns[4].Left, columns[4].Rank, columns[1].Rank, columns[5].Clip = true, true, 1, 2, true
-		d.Table(columns, cells)
+		cells = append(cells, []string{seconds(g.Time), seconds(g.From - g.since), again, g.Cause.String(),
+			render.Clip(render.Clean(g.Host), 70), render.Clip(render.Clean(g.Before), 70)})
 	}
+	d.list("Longest gaps", "", "time, at|2, , cause|<, the host was in|<1, before|…", cells)
 	d.ShowIn(render.Everywhere)
 }
 
@@ -364,59 +372,38 @@ func (d *document) findings() {
 		for _, e := range f.Evidence {
 			cells = append(cells, []string{e.Signal.Title, indicator.Format(e.Value, e.Signal.Unit), e.Op.Text(e.Threshold, e.Signal.Unit), e.Name})
 		}
-		d.Table(render.Words(render.Columns("measured", "", "threshold", "--set name")), cells)
+		d.Table(columnsOf("measured, , threshold, --set name"), cells)
 		report.AddFixes(d.Document, f.Fixes)
 		if d.p.Workload.Serves() {
 			d.Paragraph("Runbook", runbook)
 		}
 	}
-	var unknown, ruledOut []*finding.Result
-	for i := range d.v.Others {
-		if f := &d.v.Others[i]; f.Holds == catalog.Unknown {
-			unknown = append(unknown, f)
-		} else {
-			ruledOut = append(ruledOut, f)
-		}
-	}
 	for _, l := range []struct {
-		head string
-		list []*finding.Result
-		why  func(*finding.Result) string
-	}{{"Ruled out", ruledOut, counterEvidence}, {"Not checked", unknown, reason}} {
-		if len(l.list) > 0 {
-			d.Section(l.head, "")
-		}
-		for _, f := range l.list {
-			d.Item(f.Kind.ID, l.why(f))
-		}
-	}
-}
-
-// counterEvidence is the comparison that rules a finding out.
-func counterEvidence(f *finding.Result) string {
-	for _, e := range f.Evidence {
-		if e.Holds == catalog.False {
-			return fmt.Sprintf("%s %s, not %s", e.Signal.Title, indicator.Format(e.Value, e.Signal.Unit), e.Op.Text(e.Threshold, e.Signal.Unit))
-		}
-	}
-	return ""
-}
-
-// reason says what a finding could not be judged for.
-func reason(f *finding.Result) string {
-	for _, e := range f.Evidence {
-		if e.Holds == catalog.Unknown {
-			return fmt.Sprintf("%s: %s", e.Signal.Title, e.Value.Reason)
+		head  string
+		holds catalog.Truth
+	}{{"Ruled out", catalog.False}, {"Not checked", catalog.Unknown}} {
+		headed := false
+		for i := range d.v.Others {
+			f := &d.v.Others[i]
+			k := slices.IndexFunc(f.Evidence, func(e catalog.Evidence) bool { return e.Holds == l.holds })
+			if f.Holds != l.holds || k < 0 {
+				continue
+			}
+			if !headed {
+				d.Section(l.head, "")
+				headed = true
+			}
+			e := &f.Evidence[k]
+			text := fmt.Sprintf("%s: %s", e.Signal.Title, e.Value.Reason)
+			if l.holds == catalog.False {
+				text = fmt.Sprintf("%s %s, not %s", e.Signal.Title, indicator.Format(e.Value, e.Signal.Unit), e.Op.Text(e.Threshold, e.Signal.Unit))
+			}
+			d.Item(f.Kind.ID, text)
 		}
 	}
-	return ""
 }
 
 func (d *document) steps() {
-	if d.p.Steps[profile.Unknown].Count == 0 {
-		return
-	}
-	d.Section("Steps", ", told apart by "+d.p.StepsBy)
 	var cells [][]string
 	for _, phase := range []profile.Phase{profile.Prefill, profile.Mixed, profile.Decode, profile.Unknown} {
 		s := d.p.Steps[phase]
@@ -428,44 +415,30 @@ func (d *document) steps() {
 			name = "all"
 		}
 		cells = append(cells, []string{
-			name, fmt.Sprint(s.Count), render.Seconds(s.P50), render.Seconds(s.P95), render.Seconds(s.Max), render.Seconds(s.Busy), render.Seconds(s.Late),
-			render.Number(s.Launches), render.Number(s.Kernels), render.Number(s.PrefillTokens), render.Number(s.Decodes),
+			name, fmt.Sprint(s.Count), render.Seconds(s.P50), render.Seconds(s.P95), render.Seconds(s.Max), render.Seconds(s.Period), render.Seconds(s.Busy),
+			render.Seconds(s.Late), render.Number(s.Launches), render.Number(s.Kernels), render.Number(s.PrefillTokens), render.Number(s.Decodes),
 		})
 	}
-	columns := render.Columns("", "n", "P50", "P95", "max", "GPU work", "host late", "launches", "kernels", "prefill tok", "decodes")
-	for i, rank := range []int{0, 0, 0, 0, 3, 0, 0, 4, 5, 2, 1} {
-		columns[i].Rank = rank
-	}
-	d.Table(columns, cells)
+	d.list("Steps", ", told apart by "+d.p.StepsBy, ", n, P50, P95, max|3, period, GPU work, host late, launches|4, kernels|5, prefill tok|2, decodes|1", cells)
 }
 
 // mostKernels are listed.
 const mostKernels = 40
 
 func (d *document) kernels() {
-	if len(d.p.Kernels) == 0 {
-		return
-	}
-	d.Section("Kernels", ", the heaviest first")
 	var cells [][]string
 	sum := int64(0)
 	for i := range d.p.Kernels {
 		sum += d.p.Kernels[i].Sum
 	}
-	for i := range d.p.Kernels {
-		if i == mostKernels {
-			break
-		}
+	for i := range d.p.Kernels[:min(len(d.p.Kernels), mostKernels)] {
 		k := &d.p.Kernels[i]
 		cells = append(cells, []string{
 			render.Percent(float64(k.Sum) / float64(max(sum, 1))), seconds(k.Sum), fmt.Sprint(k.Count), seconds(k.Sum / int64(max(k.Count, 1))), k.Group.String(), k.Library,
 			render.Clip(render.Clean(k.Short), 140),
 		})
 	}
-	columns := render.Words(render.Columns("share", "time", "runs", "mean", "for", "of", "kernel"))
-	columns[4].Left, columns[5].Left = true, true
-	columns[3].Rank, columns[5].Rank, columns[6].Clip = 1, 2, true
-	d.Table(columns, cells)
+	d.list("Kernels", ", the heaviest first", "share, time, runs, mean|1, for|<, of|<2, kernel|…", cells)
 }
 
 // mostLaunchers and deepest bound the table of what launched kernels.
@@ -500,32 +473,19 @@ func launchers(p *profile.Profile) (out []launcher) {
 }
 
 func (d *document) launchers() {
-	list := launchers(d.p)
-	if len(list) < 2 {
-		return
-	}
-	d.Section("By what launched it", ": annotations, modules, Python functions and operators as far as they were recorded, then kernels")
 	var cells [][]string
-	for _, l := range list {
-		rate := ""
-		if l.Flops > 0 {
-			rate = flopsOf(l.Flops / float64(l.Time) * 1e9)
-		}
+	list := launchers(d.p)
+	for _, l := range list[:len(list)*min(len(list)-1, 1)] {
 		cells = append(cells, []string{
-			render.Percent(float64(l.Time) / float64(max(list[0].Time, 1))), seconds(l.Time), render.Grouped(float64(l.Count)), seconds(l.Time / int64(max(l.Count, 1))), rate,
-			strings.Repeat("· ", l.depth) + render.Clip(render.Clean(l.Name), 100),
+			render.Percent(float64(l.Time) / float64(max(list[0].Time, 1))), seconds(l.Time), render.Grouped(float64(l.Count)), seconds(l.Time / int64(max(l.Count, 1))),
+			flopsOf(l.Flops / float64(max(l.Time, 1)) * 1e9), strings.Repeat("· ", l.depth) + render.Clip(render.Clean(l.Name), 100),
 		})
 	}
-	columns := render.Words(render.Columns("share", "time", "runs", "mean", "rate", ""))
-	columns[3].Rank, columns[4].Rank, columns[5].Clip, columns[5].Left = 2, 1, true, true
-	d.Table(columns, cells)
+	d.list("By what launched it", ": annotations, modules, Python functions and operators as far as they were recorded, then kernels",
+		"share, time, runs, mean|2, rate|1, |<…", cells)
 }
 
 func (d *document) rates() {
-	if len(d.p.Roofline) == 0 {
-		return
-	}
-	d.Section("Rates", ", against the GPU's data sheet; of communication on the bus, waiting included")
 	var cells [][]string
 	for _, r := range d.p.Roofline[:min(len(d.p.Roofline), 16)] {
 		rate, peak := flopsOf(r.Flops), "unknown"
@@ -537,9 +497,7 @@ func (d *document) rates() {
 		}
 		cells = append(cells, []string{seconds(r.Time), fmt.Sprint(r.Count), rate, peak, r.Operator + " " + r.Dims})
 	}
-	columns := render.Words(render.Columns("time", "runs", "rate", "peak", ""))
-	columns[1].Rank, columns[3].Left, columns[4].Clip = 1, true, true
-	d.Table(columns, cells)
+	d.list("Rates", ", against the GPU's data sheet; of communication on the bus, waiting included", "time, runs|1, rate, peak|<, |…", cells)
 }
 
 // flopsOf writes a rate of operations; "" is none.
@@ -554,24 +512,27 @@ func (d *document) devices() {
 	if d.p.Devices < 2 {
 		return
 	}
-	d.Section("Devices", "")
 	var cells [][]string
 	for _, a := range d.p.Ranks {
 		for _, d := range a.Devices {
-			if len(cells) == 32 {
-				continue
+			row := []string{a.DeviceName(d), seconds(d.Wall)}
+			for _, t := range []int64{d.Busy, d.Compute, d.Exposed, d.ExposedCopies, d.IdleTime()} {
+				row = append(row, render.Percent(d.Share(t)))
 			}
-			cells = append(cells, []string{a.DeviceName(d), seconds(d.Wall), render.Percent(d.Share(d.Busy)), render.Percent(d.Share(d.Compute)), render.Percent(d.Share(d.Exposed)), render.Percent(d.Share(d.ExposedCopies)), render.Percent(d.Share(d.IdleTime()))})
+			cells = append(cells, row)
 		}
 	}
-	d.Table(render.Columns("", "wall", "busy", "compute", "comm", "copies", "idle"), cells)
-	if d.p.Devices > 32 {
-		d.Paragraph("", fmt.Sprintf("and %d more", d.p.Devices-32))
+	d.list("Devices", "", ", wall, busy, compute, comm, copies, idle", cells[:min(len(cells), mostDevices)])
+	if n := len(cells) - mostDevices; n > 0 {
+		d.Paragraph("", fmt.Sprintf("and %d more", n))
 	}
 	if s := d.p.Straggle; s.Known {
 		d.Paragraph("", fmt.Sprintf("Waiting for the slowest in %s: %s of the time.", render.Plural(s.Collectives, "collective"), render.Percent(s.Share)))
 	}
 }
+
+// mostDevices are listed.
+const mostDevices = 32
 
 func (d *document) footer() {
 	d.ShowIn(render.Everywhere)

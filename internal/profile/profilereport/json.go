@@ -1,6 +1,9 @@
 package profilereport
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
 	"io"
 	"math"
 
@@ -18,228 +21,136 @@ const Schema = "sixty.profile/v1"
 // maxKernels bounds the list of kernels in JSON and on the page.
 const maxKernels = 200
 
-type (
-	profileJSON struct {
-		Schema        string                       `json:"schema"`
-		Tool          version.Tool                 `json:"tool"`
-		Partial       []string                     `json:"partial"`
-		Notes         []string                     `json:"notes"`
-		Verdict       verdictJSON                  `json:"verdict"`
-		Findings      []findingJSON                `json:"findings"`
-		Wall          float64                      `json:"wall_seconds"`
-		Before        float64                      `json:"before_seconds"`
-		After         float64                      `json:"after_seconds"`
-		Workload      string                       `json:"workload"`
-		Shares        sharesJSON                   `json:"shares"`
-		Once          float64                      `json:"one_time_seconds"`
-		Gaps          []gapJSON                    `json:"gaps"`
-		Groups        map[string]groupJSON         `json:"groups"`
-		Idle          map[string]float64           `json:"idle"`
-		Steps         map[string]profile.StepTimes `json:"steps"`
-		StepsBy       string                       `json:"steps_by"`
-		Kernels       []kernelJSON                 `json:"kernels"`
-		Launchers     []launcherJSON               `json:"launchers"`
-		Launches      launchesJSON                 `json:"launches"`
-		Roofline      []rateJSON                   `json:"roofline"`
-		Devices       []deviceJSON                 `json:"devices"`
-		Stragglers    *profile.Straggle            `json:"stragglers"`
-		Sources       []sourceJSON                 `json:"sources"`
-		TokensTotal   int64                        `json:"tokens"`
-		SecondsToken  *float64                     `json:"seconds_per_token"`
-		AttentionOf   float64                      `json:"attention_fraction"`
-		GEMMOf        float64                      `json:"gemm_fraction"`
-		CommOf        float64                      `json:"communication_fraction"`
-		GPUIdleOf     float64                      `json:"gpu_idle_fraction"`
-		MemoryMaximum map[int]uint64               `json:"memory_allocated_max_bytes"`
-	}
-	verdictJSON struct {
-		ID       string `json:"id"`
-		Severity string `json:"severity,omitempty"`
-		Summary  string `json:"summary"`
-	}
-	findingJSON struct {
-		ID       string   `json:"id"`
-		Status   string   `json:"status"`
-		Severity string   `json:"severity"`
-		Summary  string   `json:"summary"`
-		Reasons  []string `json:"reasons"`
-		Cost     float64  `json:"share_of_wall"`
-		Evidence any      `json:"evidence"`
-		Fixes    any      `json:"fixes"`
-		Runbook  string   `json:"runbook"`
-	}
-	sharesJSON struct {
-		Busy          float64 `json:"busy"`
-		Compute       float64 `json:"compute"`
-		Communication float64 `json:"communication"`
-		Exposed       float64 `json:"communication_exposed"`
-		Hidden        float64 `json:"communication_hidden"`
-		Copies        float64 `json:"copies_exposed"`
-		Idle          float64 `json:"idle"`
-	}
-	groupJSON struct {
-		Share float64 `json:"share"`
-		Time  float64 `json:"seconds"`
-		Sum   float64 `json:"sum_seconds"`
-		Count int     `json:"count"`
-		Alone float64 `json:"alone_seconds"`
-		Flops float64 `json:"flops_per_second,omitempty"`
-	}
-	launcherJSON struct {
-		Name     string  `json:"name"`
-		Depth    int     `json:"depth"`
-		Time     float64 `json:"seconds"`
-		Launches int     `json:"launches"`
-		Flops    float64 `json:"flops,omitempty"`
-	}
-	kernelJSON struct {
-		Name     string  `json:"name"`
-		Library  string  `json:"library,omitempty"`
-		Group    string  `json:"group"`
-		Count    int     `json:"count"`
-		Sum      float64 `json:"sum_seconds"`
-		Max      float64 `json:"max_seconds"`
-		Graph    int     `json:"replayed_by_graphs"`
-		Operator string  `json:"operator,omitempty"`
-	}
-	gapJSON struct {
-		Device string  `json:"device"`
-		From   float64 `json:"from_seconds"` // since the device's first activity
-		Time   float64 `json:"seconds"`
-		Cause  string  `json:"cause"`
-		Once   bool    `json:"one_time"`
-		Host   string  `json:"host"`
-		Before string  `json:"before"`
-	}
-	launchesJSON struct {
-		Launches    int     `json:"launches"`
-		Graphs      int     `json:"graph_launches"`
-		Time        float64 `json:"seconds"`
-		Syncs       int     `json:"synchronizations"`
-		SyncTime    float64 `json:"synchronization_seconds"`
-		Kernels     int     `json:"kernels"`
-		Replayed    int     `json:"kernels_replayed_by_graphs"`
-		Small       int     `json:"kernels_under_10us"`
-		WholeGraphs int     `json:"graphs_without_their_kernels"`
-	}
-	rateJSON struct {
-		Operator string   `json:"operator"`
-		Dims     string   `json:"dims"`
-		Count    int      `json:"count"`
-		Time     float64  `json:"seconds"`
-		Flops    float64  `json:"flops_per_second"`
-		Bytes    float64  `json:"bytes_per_second"`
-		Peak     *float64 `json:"share_of_peak"`
-		Bound    string   `json:"bound,omitempty"`
-	}
-	deviceJSON struct {
-		Name   string     `json:"name"`
-		GPU    string     `json:"gpu"`
-		Rank   int        `json:"rank"`
-		Wall   float64    `json:"wall_seconds"`
-		Shares sharesJSON `json:"shares"`
-	}
-	sourceJSON struct {
-		Path   string `json:"path"`
-		Tool   string `json:"tool"`
-		Rank   int    `json:"rank"`
-		Events int64  `json:"events"`
-	}
-)
+// object is one of JSON: names and values in turn, in order. A value of none leaves its name out.
+type object []any
 
-// JSON writes a profile as one object, documented in docs/profile.md.
-func JSON(w io.Writer, p *profile.Profile, v *finding.Verdict) error {
-	return render.JSON(w, newJSON(p, v))
+// none is no value.
+type none struct{}
+
+// MarshalJSON implements [json.Marshaler].
+func (o object) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	for i := 0; i+1 < len(o); i += 2 {
+		if _, ok := o[i+1].(none); ok {
+			continue
+		}
+		v, err := json.Marshal(o[i+1])
+		if err != nil {
+			return nil, fmt.Errorf("%v: %w", o[i], err)
+		}
+		fmt.Fprintf(&b, ",%q:%s", o[i], v)
+	}
+	return append(append([]byte{'{'}, bytes.TrimPrefix(b.Bytes(), []byte{','})...), '}'), nil
+}
+
+// orNone is a value where it is not empty.
+func orNone[T comparable](v T) any {
+	if v == *new(T) {
+		return none{}
+	}
+	return v
+}
+
+// finite is a number, or null.
+func finite(v float64) any {
+	if math.IsInf(v, 0) || math.IsNaN(v) {
+		return nil
+	}
+	return v
 }
 
 func sec(ns int64) float64 { return float64(ns) / 1e9 }
 
-func newJSON(p *profile.Profile, v *finding.Verdict) profileJSON {
-	id, severity, summary := headline(p, v)
-	out := profileJSON{
-		Schema: Schema, Tool: version.This(), Partial: list(p.Partial), Notes: list(p.Notes), Verdict: verdictJSON{id, severity, summary},
-		Findings: []findingJSON{}, Wall: sec(p.Wall), Groups: map[string]groupJSON{}, Idle: map[string]float64{}, Steps: map[string]profile.StepTimes{}, StepsBy: p.StepsBy,
-		Gaps: []gapJSON{}, Launchers: []launcherJSON{}, Kernels: []kernelJSON{}, Roofline: []rateJSON{}, Devices: []deviceJSON{}, Sources: []sourceJSON{}, TokensTotal: p.Tokens, MemoryMaximum: map[int]uint64{},
-		Launches: launchesJSON{
-			p.Host.Launches, p.Host.GraphLaunches, sec(p.Host.LaunchTime), p.Host.Syncs, sec(p.Host.SyncTime), p.Runs, p.Graph, p.Small, p.WholeGraph,
-		},
-		AttentionOf: p.Share(p.Group[profile.Attention].Time), GEMMOf: p.Share(p.Group[profile.GEMM].Time + p.Group[profile.MoE].Time),
-		CommOf: p.Share(p.Communication), GPUIdleOf: p.Share(p.IdleTime()),
-	}
-	out.Before, out.After, out.Once, out.Workload = sec(p.Before), sec(p.After), sec(p.OnceTime()), p.Workload.String()
-	for _, g := range gaps(p) {
-		out.Gaps = append(out.Gaps, gapJSON{g.on, sec(g.From - g.since), sec(g.Time), g.Cause.String(), g.Once, g.Host, g.Before})
-	}
-	out.Shares = newShares(&p.Work)
-	if p.Tokens > 0 {
-		s := p.Seconds() / float64(p.Tokens)
-		out.SecondsToken = &s
-	}
-	for i := range v.Findings {
-		out.Findings = append(out.Findings, newFinding(&v.Findings[i], "firing"))
-	}
-	for i := range v.Others {
-		status := "ok"
-		if v.Others[i].Holds == catalog.Unknown {
-			status = "unknown"
-		}
-		out.Findings = append(out.Findings, newFinding(&v.Others[i], status))
-	}
-	for g := range profile.Groups {
-		if x := p.Group[g]; x.Count > 0 {
-			out.Groups[g.String()] = groupJSON{p.Share(x.Time), sec(x.Time), sec(x.Sum), x.Count, sec(x.Alone), x.Flops / max(sec(x.Known), 1e-9)}
-		}
-	}
-	for c := range profile.Causes {
-		out.Idle[c.String()] = p.Share(p.Idle[c])
-	}
-	for phase, name := range []string{"all", "prefill", "decode", "mixed"} {
-		if s := p.Steps[phase]; s.Count > 0 {
-			out.Steps[name] = s
-		}
-	}
-	for i := range min(len(p.Kernels), maxKernels) {
-		k := &p.Kernels[i]
-		out.Kernels = append(out.Kernels, kernelJSON{k.Name, k.Library, k.Group.String(), k.Count, sec(k.Sum), sec(k.Max), k.Graph, k.Operator})
-	}
-	for _, l := range launchers(p) {
-		out.Launchers = append(out.Launchers, launcherJSON{l.Name, l.depth, sec(l.Time), l.Count, l.Flops})
-	}
-	for _, r := range p.Roofline {
-		j := rateJSON{Operator: r.Operator, Dims: r.Dims, Count: r.Count, Time: sec(r.Time), Flops: r.Flops, Bytes: r.Bytes}
-		if r.Peak > 0 && !math.IsInf(r.Peak, 0) {
-			j.Peak, j.Bound = &r.Peak, r.Bound
-		}
-		out.Roofline = append(out.Roofline, j)
-	}
-	for _, a := range p.Ranks {
-		for _, d := range a.Devices {
-			out.Devices = append(out.Devices, deviceJSON{a.DeviceName(d), d.Name, a.Rank, sec(d.Wall), newShares(&d.Work)})
-		}
-		for id, points := range a.Memory {
-			for _, m := range points {
-				out.MemoryMaximum[id] = max(out.MemoryMaximum[id], m.Allocated)
-			}
-		}
-		out.Sources = append(out.Sources, sourceJSON{a.Source, a.Tool, a.Rank, a.Events})
-	}
-	if s := p.Straggle; s.Known {
-		out.Stragglers = &s
+// each makes an object of every element, [] of none.
+func each[T any](list []T, make func(*T) object) []object {
+	out := []object{}
+	for i := range list {
+		out = append(out, make(&list[i]))
 	}
 	return out
 }
 
-func newShares(w *profile.Work) sharesJSON {
-	return sharesJSON{
-		w.Share(w.Busy), w.Share(w.Compute), w.Share(w.Communication), w.Share(w.Exposed), w.Share(w.Hidden), w.Share(w.ExposedCopies), w.Share(w.IdleTime()),
+// JSON writes a profile as one object, documented in docs/profile.md.
+func JSON(w io.Writer, p *profile.Profile, v *finding.Verdict) error {
+	id, severity, summary := headline(p, v)
+	groups, idle, steps, memory := object{}, object{}, object{}, map[int]uint64{}
+	for g := range profile.Groups {
+		if x := p.Group[g]; x.Count > 0 {
+			groups = append(groups, g.String(), object{"share", p.Share(x.Time), "seconds", sec(x.Time), "sum_seconds", sec(x.Sum), "count", x.Count,
+				"alone_seconds", sec(x.Alone), "flops_per_second", orNone(x.Flops / max(sec(x.Known), 1e-9))})
+		}
 	}
+	for c := range profile.Causes {
+		idle = append(idle, c.String(), p.Share(p.Idle[c]))
+	}
+	for phase, name := range []string{"all", "prefill", "decode", "mixed"} {
+		if s := p.Steps[phase]; s.Count > 0 {
+			steps = append(steps, name, s)
+		}
+	}
+	var devices, sources []object
+	for _, a := range p.Ranks {
+		for _, d := range a.Devices {
+			devices = append(devices, object{"name", a.DeviceName(d), "gpu", d.Name, "rank", a.Rank, "wall_seconds", sec(d.Wall), "shares", shares(&d.Work)})
+		}
+		for id, points := range a.Memory {
+			for _, m := range points {
+				memory[id] = max(memory[id], m.Allocated)
+			}
+		}
+		sources = append(sources, object{"path", a.Source, "tool", a.Tool, "rank", a.Rank, "events", a.Events})
+	}
+	var stragglers, perToken any
+	if p.Straggle.Known {
+		stragglers = p.Straggle
+	}
+	if p.Tokens > 0 {
+		perToken = p.Seconds() / float64(p.Tokens)
+	}
+	h := &p.Host
+	return render.JSON(w, object{
+		"schema", Schema, "tool", version.This(), "partial", list(p.Partial), "notes", list(p.Notes),
+		"verdict", object{"id", id, "severity", orNone(severity), "summary", summary},
+		"findings", append(each(v.Findings, newFinding), each(v.Others, newFinding)...),
+		"wall_seconds", sec(p.Wall), "before_seconds", sec(p.Before), "after_seconds", sec(p.After), "workload", p.Workload.String(),
+		"shares", shares(&p.Work), "one_time_seconds", sec(p.OnceTime()),
+		"gaps", each(gaps(p), func(g *gap) object { // from_seconds since the device's first activity
+			return object{"device", g.on, "from_seconds", sec(g.From - g.since), "seconds", sec(g.Time), "cause", g.Cause.String(), "one_time", g.Once, "host", g.Host, "before", g.Before}
+		}),
+		"groups", groups, "idle", idle, "steps", steps, "steps_by", p.StepsBy,
+		"kernels", each(p.Kernels[:min(len(p.Kernels), maxKernels)], func(k *profile.KernelStat) object {
+			return object{"name", k.Name, "library", orNone(k.Library), "group", k.Group.String(), "count", k.Count, "sum_seconds", sec(k.Sum),
+				"max_seconds", sec(k.Max), "replayed_by_graphs", k.Graph, "operator", orNone(k.Operator)}
+		}),
+		"launchers", each(launchers(p), func(l *launcher) object {
+			return object{"name", l.Name, "depth", l.depth, "seconds", sec(l.Time), "launches", l.Count, "flops", orNone(l.Flops)}
+		}),
+		"launches", object{"launches", h.Launches, "graph_launches", h.GraphLaunches, "seconds", sec(h.LaunchTime), "synchronizations", h.Syncs,
+			"synchronization_seconds", sec(h.SyncTime), "kernels", p.Runs, "kernels_replayed_by_graphs", p.Graph, "kernels_under_10us", p.Small,
+			"graphs_without_their_kernels", p.WholeGraph},
+		"roofline", each(p.Roofline, func(r *profile.Rate) object {
+			o := object{"operator", r.Operator, "dims", r.Dims, "count", r.Count, "seconds", sec(r.Time), "flops_per_second", r.Flops, "bytes_per_second", r.Bytes, "share_of_peak", nil}
+			if r.Peak > 0 {
+				o[len(o)-1] = finite(r.Peak)
+			}
+			return append(o, "bound", orNone(r.Bound))
+		}),
+		"devices", append([]object{}, devices...), "stragglers", stragglers, "sources", append([]object{}, sources...),
+		"tokens", p.Tokens, "seconds_per_token", perToken,
+		"attention_fraction", p.Share(p.Group[profile.Attention].Time), "gemm_fraction", p.Share(p.Group[profile.GEMM].Time + p.Group[profile.MoE].Time),
+		"communication_fraction", p.Share(p.Communication), "gpu_idle_fraction", p.Share(p.IdleTime()), "memory_allocated_max_bytes", memory,
+	})
 }
 
-func newFinding(f *finding.Result, status string) findingJSON {
-	return findingJSON{
-		ID: f.Kind.ID, Status: status, Severity: f.Severity.String(), Summary: f.Summary, Reasons: list(f.Reasons), Cost: f.Cost,
-		Evidence: report.EvidenceJSON(f.Evidence), Fixes: report.FixesJSON(f.Fixes), Runbook: "docs/pathologies/slow-decode.md",
-	}
+func shares(w *profile.Work) object {
+	return object{"busy", w.Share(w.Busy), "compute", w.Share(w.Compute), "communication", w.Share(w.Communication), "communication_exposed", w.Share(w.Exposed),
+		"communication_hidden", w.Share(w.Hidden), "copies_exposed", w.Share(w.ExposedCopies), "idle", w.Share(w.IdleTime())}
+}
+
+func newFinding(f *finding.Result) object {
+	status := map[catalog.Truth]string{catalog.True: "firing", catalog.False: "ok", catalog.Unknown: "unknown"}[f.Holds]
+	return object{"id", f.Kind.ID, "status", status, "severity", f.Severity.String(), "summary", f.Summary, "reasons", list(f.Reasons), "share_of_wall", f.Cost,
+		"evidence", report.EvidenceJSON(f.Evidence), "fixes", report.FixesJSON(f.Fixes), "runbook", "docs/pathologies/slow-decode.md"}
 }
 
 func list(in []string) []string { return append([]string{}, in...) }

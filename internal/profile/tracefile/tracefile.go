@@ -177,8 +177,8 @@ func Read(ctx context.Context, path string, limit int) (*profile.Timeline, error
 		defer z.Close()
 		read = &guard{r: z, in: in}
 	}
-	ahead := newAhead(read)
-	defer ahead.stop()
+	ahead, stop := readAhead(read)
+	defer stop()
 	return torch.Read(ctx, ahead, path, limit)
 }
 
@@ -238,80 +238,20 @@ func (g *guard) Read(p []byte) (int, error) {
 	return n, err //nolint:wrapcheck // as above
 }
 
-// ahead reads in another goroutine, so that unpacking and parsing share two processors.
-type ahead struct {
-	full, free chan []byte
-	quit       chan struct{}
-	done       chan struct{}
-	now        []byte
-	whole      []byte
-	err        error
-}
-
-const (
-	aheadBuffers = 4
-	aheadSize    = 1 << 20
-)
-
-func newAhead(r io.Reader) *ahead {
-	a := &ahead{full: make(chan []byte, aheadBuffers), free: make(chan []byte, aheadBuffers), quit: make(chan struct{}), done: make(chan struct{})}
-	for range aheadBuffers {
-		a.free <- make([]byte, aheadSize)
-	}
-	go a.fill(r)
-	return a
-}
-
-func (a *ahead) fill(r io.Reader) {
-	defer close(a.done)
-	defer close(a.full)
-	for {
-		var b []byte
-		select {
-		case b = <-a.free:
-		case <-a.quit:
-			return
-		}
-		b = b[:cap(b)]
-		n, err := 0, error(nil)
-		for n < len(b) && err == nil {
-			var k int
-			k, err = r.Read(b[n:])
-			n += k
-		}
-		if n > 0 {
-			select {
-			case a.full <- b[:n]:
-			case <-a.quit:
-				return
-			}
-		}
-		if err != nil {
-			a.err = err
-			return
-		}
+// readAhead reads in another goroutine, so that unpacking and parsing share two processors. What it returns
+// second ends the goroutine and waits for it: what it reads is closed next.
+func readAhead(r io.Reader) (io.Reader, func()) {
+	out, in := io.Pipe()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, err := io.CopyBuffer(struct{ io.Writer }{in}, struct{ io.Reader }{r}, make([]byte, aheadSize))
+		in.CloseWithError(err)
+	}()
+	return out, func() {
+		out.Close()
+		<-done
 	}
 }
 
-func (a *ahead) Read(p []byte) (int, error) {
-	for len(a.now) == 0 {
-		if a.whole != nil {
-			a.free <- a.whole
-			a.whole = nil
-		}
-		b, ok := <-a.full
-		if !ok {
-			return 0, a.err
-		}
-		a.now, a.whole = b, b
-	}
-	n := copy(p, a.now)
-	a.now = a.now[n:]
-	return n, nil
-}
-
-// stop ends the goroutine, and waits for it: what it reads is closed next.
-func (a *ahead) stop() {
-	close(a.quit)
-	<-a.done
-}
+const aheadSize = 1 << 20

@@ -188,13 +188,13 @@ var (
 		Doc:  "How much offloaded KV cache came back into the GPU.", Hint: hintTier,
 	}
 	PrefillQueue = pool("pd_prefill_queue", "Waiting on a prefill server", Requests,
-		Avg(And(SumMean("vllm:num_requests_waiting"), prefilling)), "Requests that wait on a prefill server of the model, in the mean of these.")
+		Avg(And(Sum(Share(0.3, "vllm:num_requests_waiting")), prefilling)), "Requests that wait on a prefill server of the model for seven tenths of the time, in the mean of these.")
 	PrefillBusy = pool("pd_prefill_running", "Running on a prefill server", Requests,
 		Avg(And(SumMean("vllm:num_requests_running"), prefilling)), "Requests that a prefill server of the model runs, in the mean of these: below 1 it idles in between.")
 	PrefillServers = pool("pd_prefill_servers", "Prefill servers", Count,
 		CountOf(prefilling), "Servers of the model with a KV connector that give first tokens, and receive no KV cache.")
 	DecodeQueue = pool("pd_decode_queue", "Waiting on a decode server", Requests,
-		Avg(And(SumMean("vllm:num_requests_waiting"), decoding)), "Requests that wait on a decode server of the model, in the mean of these.")
+		Avg(And(Sum(Share(0.3, "vllm:num_requests_waiting")), decoding)), "Requests that wait on a decode server of the model for seven tenths of the time, in the mean of these.")
 	DecodeUsage = pool("pd_decode_usage", "KV cache usage, decode servers", Ratio,
 		Avg(And(Max(Mean("vllm:kv_cache_usage_perc")), decoding)), "KV cache usage of a decode server of the model, in the mean of these.")
 	DecodeServers = pool("pd_decode_servers", "Decode servers", Count,

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/stat"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
@@ -17,16 +18,16 @@ func TestQuantile(t *testing.T) {
 		want    indicator.Value
 	}{
 		"linear within a bucket": {
-			0.5, []bucket{{1, 0}, {2, 10}, {4, 20}, {inf, 20}}, indicator.Value{V: 2, OK: true},
+			0.5, []bucket{{1, 0}, {2, 10}, {4, 20}, {inf, 20}}, indicator.Value{V: 2, OK: true, Bucket: stat.Bucket{Low: 1, High: 2}},
 		},
 		"a value in the first bucket is at most its bound": {
-			0.5, []bucket{{0.3, 10}, {inf, 10}}, indicator.Value{V: 0.15, OK: true, AtMost: true},
+			0.5, []bucket{{0.3, 10}, {inf, 10}}, indicator.Value{V: 0.15, OK: true, AtMost: true, Bucket: stat.Bucket{High: 0.3}},
 		},
 		"a value beyond the last bound is at least that": {
-			0.95, []bucket{{1, 5}, {60, 6}, {inf, 100}}, indicator.Value{V: 60, OK: true, AtLeast: true},
+			0.95, []bucket{{1, 5}, {60, 6}, {inf, 100}}, indicator.Value{V: 60, OK: true, AtLeast: true, Bucket: stat.Bucket{Low: 60, High: inf}},
 		},
 		"buckets out of order, and one that lost a count, are mended": {
-			0.5, []bucket{{inf, 20}, {2, 9}, {1, 10}, {4, 20}}, indicator.Value{V: 1, OK: true, AtMost: true},
+			0.5, []bucket{{inf, 20}, {2, 9}, {1, 10}, {4, 20}}, indicator.Value{V: 1, OK: true, AtMost: true, Bucket: stat.Bucket{High: 1}},
 		},
 		"no observations":         {0.5, []bucket{{1, 0}, {inf, 0}}, indicator.Unknown("no observations")},
 		"no bucket without bound": {0.5, []bucket{{1, 1}, {2, 2}}, indicator.Unknown("the histogram has no buckets")},

@@ -206,7 +206,7 @@ func TestManyLabelSets(t *testing.T) {
 	}
 	t.Logf("20,000 handlers: %s", took)
 	targets, took, err = look(models.String())
-	if err == nil || !strings.Contains(err.Error(), "20000 targets are more than") || took > 5*time.Second {
+	if err == nil || !strings.Contains(err.Error(), "20000 targets exceed") || took > 5*time.Second {
 		t.Errorf("20,000 models: %d targets in %s: %v", len(targets), took, err)
 	}
 	t.Logf("20,000 models: %s", took)

@@ -132,9 +132,9 @@ var named = map[string]unit{
 	"sglang:num_running_reqs": {requests, 1}, "sglang:num_queue_reqs": {requests, 1}, "sglang:gen_throughput": {tokenRate, 1},
 	"vllm:avg_generation_throughput_toks_per_s": {tokenRate, 1}, "vllm:avg_prompt_throughput_toks_per_s": {tokenRate, 1},
 	"sglang:token_usage": ratio, "sglang:cache_hit_rate": ratio, "sglang:utilization": ratio, "sglang:full_token_usage": ratio,
-	"sglang:swa_token_usage": ratio, "sglang:mamba_usage": ratio, "sglang:spec_accept_rate": ratio, "sglang:dp_attention_token_imbalance_ratio": {}, // the most over the mean
+	"sglang:swa_token_usage": ratio, "sglang:mamba_usage": ratio, "sglang:spec_accept_rate": ratio, "sglang:dp_attention_token_imbalance_ratio_sum": {}, // the most over the mean: no share
 	"vllm:spec_decode_draft_acceptance_rate": ratio,
-	"vllm:iteration_tokens_total_sum": {tokens, 1}, "vllm:request_success_total": {requests, 1}, "http_requests_total": {requests, 1},
+	"vllm:iteration_tokens_total_sum":        {tokens, 1}, "vllm:request_success_total": {requests, 1}, "http_requests_total": {requests, 1},
 	"vllm:time_in_queue_requests_sum": seconds,
 	"nv_gpu_utilization":              ratio, "nv_cpu_utilization": ratio, "nv_gpu_power_usage": {power, 1}, "nv_gpu_power_limit": {power, 1},
 	"nv_inference_request_success": {requests, 1}, "nv_inference_request_failure": {requests, 1},
@@ -180,9 +180,10 @@ func unitOf(name string, v *parser.VectorSelector) unit {
 	canonical, _ := vllm.Canonical(name)
 	c, family := classOf(name)
 	f, field := dcgm.FieldOf(name)
+	byName, listed := named[canonical]
 	switch {
-	case named[canonical].known():
-		return named[canonical]
+	case listed:
+		return byName
 	case field && f.Type == "code":
 		return unit{code, 1}
 	case field:

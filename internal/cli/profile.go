@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -146,7 +148,7 @@ func newProfileDiffCommand() *cobra.Command {
 }
 
 func (f *profileDiffFlags) run(cmd *cobra.Command, args []string) error {
-	gate, err := profile.ParseGate(f.gate)
+	gate, err := parseGate(f.gate)
 	if err != nil {
 		return err
 	}
@@ -167,6 +169,22 @@ func (f *profileDiffFlags) run(cmd *cobra.Command, args []string) error {
 		return errFound
 	}
 	return err
+}
+
+// parseGate reads a share by which a step may take longer, as "3%" or "0.03"; -1 is none.
+func parseGate(text string) (float64, error) {
+	if text == "" {
+		return -1, nil
+	}
+	number, percent := strings.CutSuffix(strings.TrimSpace(text), "%")
+	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if percent {
+		v /= 100
+	}
+	if err != nil || math.IsNaN(v) || v < 0 || v > 100 {
+		return 0, hint.With(fmt.Errorf("--gate: %q is no share", text), "write it as 3% or 0.03")
+	}
+	return v, nil
 }
 
 func newProfileHowCommand() *cobra.Command {

@@ -42,14 +42,6 @@ var causeNames = [Causes]string{
 
 func (c Cause) String() string { return causeNames[min(c, Causes-1)] }
 
-// CauseNamed returns a cause by its name; Causes is none.
-func CauseNamed(name string) Cause {
-	if i := slices.Index(causeNames[:], name); i >= 0 {
-		return Cause(i) //nolint:gosec // one of the causes
-	}
-	return Causes
-}
-
 // Times that tell causes apart, in nanoseconds.
 const (
 	// shortGap is what lies between two kernels that are both queued: 1 to 3 µs on an

@@ -116,7 +116,7 @@ func TestSteps(t *testing.T) {
 	m.call(Annotation, "execute_8_context_0(sq0sk0sqsq0sqsk0)_generation_8(sq8sk900sqsq8sqsk900)", 2000, 500, 0)
 	m.launched("sgemm", 2600, 2700, 100) // of sampling, behind the annotation
 	a, _ := m.device(t)
-	if len(a.Steps) != 3 || a.StepsBy != stepWays[byVLLM] || a.Workload != VLLM {
+	if len(a.Steps) != 3 || a.StepsBy != stepWays[byVLLM].title || a.Workload != VLLM {
 		t.Fatalf("%d steps by %q", len(a.Steps), a.StepsBy)
 	}
 	for i, want := range []Step{

@@ -6,13 +6,9 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 
 	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
-
-	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
 // A Change is what became of one quantity between two profiles, in seconds for each unit
@@ -327,20 +323,4 @@ func (d *Diff) Judged() Change {
 func (d *Diff) Worse(gate float64) bool {
 	c := d.Judged()
 	return c.Growth() > gate && c.Significant()
-}
-
-// ParseGate reads a share by which a step may take longer, as "3%" or "0.03"; -1 is none.
-func ParseGate(text string) (float64, error) {
-	if text == "" {
-		return -1, nil
-	}
-	number, percent := strings.CutSuffix(strings.TrimSpace(text), "%")
-	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-	if percent {
-		v /= 100
-	}
-	if err != nil || math.IsNaN(v) || v < 0 || v > 100 {
-		return 0, hint.With(fmt.Errorf("--gate: %q is no share", text), "write it as 3% or 0.03")
-	}
-	return v, nil
 }

@@ -18,7 +18,6 @@ type Gap struct {
 
 	process *host
 	thread  uint16
-	node    int32
 	kernel  uint32
 }
 
@@ -31,6 +30,9 @@ const (
 func (s *sweep) gap(a *Event, c lane, l *launch, step *Step) {
 	from, to := s.at, a.Start
 	g := Gap{From: from, Time: to - from, Step: -1, process: c.process, kernel: a.Name}
+	if l != nil {
+		g.Step, g.thread = l.step, l.thread
+	}
 	if step != nil {
 		step.Idle += to - from
 	}
@@ -66,9 +68,9 @@ func (s *sweep) gap(a *Event, c lane, l *launch, step *Step) {
 		}
 	}
 	if len(s.gaps.v) < keptGaps {
-		s.gaps.push(s.describe(g, l))
+		s.gaps.push(g)
 	} else if g.Time > s.gaps.v[0].Time {
-		s.gaps.v[0] = s.describe(g, l)
+		s.gaps.v[0] = g
 		s.gaps.sink()
 	}
 }
@@ -80,14 +82,6 @@ func (s *sweep) delay(g *Gap, t, short int64, long Cause) {
 	} else {
 		g.Idle[LaunchGap] += t
 	}
-}
-
-// describe adds what is known of the launch that ended a gap.
-func (s *sweep) describe(g Gap, l *launch) Gap {
-	if l != nil {
-		g.Step, g.thread, g.node = l.step, l.thread, l.node
-	}
-	return g
 }
 
 // at returns what a thread did from a time on, or the first thing that it did later; nil is
@@ -136,20 +130,17 @@ func (s *sweep) hostDid(g *Gap, h *host, thread uint16, from, to int64, step *St
 		g.Idle[c] += t
 		free -= t
 	})
-	// Before a step that goes on with requests there was something to do.
-	goesOn := step != nil && step.DecodeRequests > 0
-	if goesOn {
+	cause := HostQuiet
+	if s.Workload.Serves() {
+		cause = NothingToDo
+	}
+	if none >= quiet {
+		g.Idle[cause] += min(none, free)
+		free -= min(none, free)
+	}
+	if step != nil && step.DecodeRequests > 0 { // it goes on with requests: there was something to do
 		free += g.Idle[NothingToDo]
 		g.Idle[NothingToDo] = 0
-	}
-	if none >= quiet && !goesOn {
-		cause := HostQuiet
-		if s.Workload.Serves() {
-			cause = NothingToDo
-		}
-		none = min(none, free)
-		g.Idle[cause] += none
-		free -= none
 	}
 	if free >= otherWork {
 		g.Idle[HostWork] += free
@@ -194,7 +185,7 @@ func (s *sweep) callIn(calls []call, g *Gap) string {
 			best, most, whole = s.Timeline.Names.Text[c.name], in, whole || half
 		}
 	}
-	return shortenName(best)
+	return best
 }
 
 // onceShare is the share of the time from which on a gap that does not come back is told apart.

@@ -43,14 +43,6 @@ func (g Group) String() string {
 	return "unknown"
 }
 
-// GroupNamed returns a group by its name; Other is the group of none.
-func GroupNamed(name string) Group {
-	if i := slices.Index(groupNames[:], name); i >= 0 {
-		return Group(i) //nolint:gosec // one of the groups
-	}
-	return Other
-}
-
 // A Meaning is what a name says of a kernel or an operator.
 type Meaning struct {
 	Group   Group

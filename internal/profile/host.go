@@ -69,32 +69,21 @@ func (h *host) index() {
 }
 
 // find returns the launch with a correlation, the last of several, or nil. Devices work in
-// the order of the launches, more or less: it looks near the one that was found before, and
-// in steps twice as long each.
+// the order of the launches, more or less: it looks behind the one that was found before first.
 func (h *host) find(corr uint32) *launch {
-	if h == nil || corr == 0 || len(h.byCorrelation) == 0 {
+	if h == nil || corr == 0 {
 		return nil
 	}
-	list, want := h.byCorrelation, uint64(corr)<<32|math.MaxUint32
-	from, to := h.found, h.found+1 // what is wanted is at from or later, and before to
-	for step := 1; from > 0 && list[from] > want; step *= 2 {
-		from, to = max(0, from-step), from
-	}
-	for step := 1; to < len(list) && list[to] <= want; step *= 2 {
-		from, to = to, min(len(list), to+step)
-	}
-	for to-from > 1 {
-		if middle := (from + to) / 2; list[middle] <= want {
-			from = middle
-		} else {
-			to = middle
+	list, is := h.byCorrelation, func(i int) bool { return i < len(h.byCorrelation) && uint32(h.byCorrelation[i]>>32) == corr } //nolint:gosec // the upper half
+	i := h.found + 1
+	if !is(i) || is(i+1) {
+		if i, _ = slices.BinarySearch(list, uint64(corr+1)<<32); i == 0 || !is(i-1) {
+			return nil
 		}
+		i--
 	}
-	h.found = from
-	if uint32(list[from]>>32) != corr { //nolint:gosec // the upper half
-		return nil
-	}
-	return h.launches.at(int(list[from] & math.MaxUint32)) //nolint:gosec // the lower half
+	h.found = i
+	return h.launches.at(int(list[i] & math.MaxUint32)) //nolint:gosec // the lower half
 }
 
 // frame is a call on a thread's stack.

@@ -5,15 +5,24 @@ import (
 	"io"
 
 	"github.com/klauspost/compress/gzip"
+	"google.golang.org/protobuf/encoding/protowire"
 )
+
+// number and text append a field of a protocol buffer.
+func number(b []byte, field protowire.Number, v uint64) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), v)
+}
+
+func text(b []byte, field protowire.Number, v []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), v)
+}
 
 // Pprof writes the stacks as a profile that go tool pprof reads: gzipped protocol
 // buffers, with the sample types kernels and nanoseconds of the device's time
 // (github.com/google/pprof, proto/profile.proto).
 func (s *Stacks) Pprof(w io.Writer) error {
-	var p message
-	index := map[string]uint64{"": 0}
-	strs := []string{""}
+	var p []byte
+	index, strs := map[string]uint64{"": 0}, []string{""}
 	id := func(text string) uint64 {
 		n, ok := index[text]
 		if !ok {
@@ -24,43 +33,26 @@ func (s *Stacks) Pprof(w io.Writer) error {
 		return n
 	}
 	for _, kind := range [][2]string{{"kernels", "count"}, {"device", "nanoseconds"}} {
-		var v message
-		v.number(1, id(kind[0]))
-		v.number(2, id(kind[1]))
-		p.bytes(1, v)
+		p = text(p, 1, number(number(nil, 1, id(kind[0])), 2, id(kind[1])))
 	}
 	places := map[string]uint64{}
-	var order []string
 	s.Samples(func(x Sample) {
-		var sample, stack, values message
+		var stack []byte
 		for _, name := range x.Stack {
 			n, ok := places[name]
 			if !ok {
 				n = uint64(len(places) + 1)
 				places[name] = n
-				order = append(order, name)
+				p = text(p, 4, text(number(nil, 1, n), 4, number(nil, 1, n))) // a location
+				p = text(p, 5, number(number(nil, 1, n), 2, id(name)))        // and its function
 			}
-			stack.varint(n)
+			stack = protowire.AppendVarint(stack, n)
 		}
-		values.varint(uint64(max(x.Count, 0)))
-		values.varint(uint64(max(x.Time, 0)))
-		sample.bytes(1, stack)
-		sample.bytes(2, values)
-		p.bytes(2, sample)
+		values := protowire.AppendVarint(protowire.AppendVarint(nil, uint64(max(x.Count, 0))), uint64(max(x.Time, 0)))
+		p = text(p, 2, text(text(nil, 1, stack), 2, values))
 	})
-	for i, name := range order {
-		n := uint64(i + 1) //nolint:gosec // never negative
-		var location, line, function message
-		line.number(1, n)
-		location.number(1, n)
-		location.bytes(4, line)
-		p.bytes(4, location)
-		function.number(1, n)
-		function.number(2, id(name))
-		p.bytes(5, function)
-	}
-	for _, text := range strs {
-		p.bytes(6, message(text))
+	for _, t := range strs {
+		p = text(p, 6, []byte(t))
 	}
 	z := gzip.NewWriter(w)
 	if _, err := z.Write(p); err != nil {
@@ -70,26 +62,4 @@ func (s *Stacks) Pprof(w io.Writer) error {
 		return fmt.Errorf("write profile: %w", err)
 	}
 	return nil
-}
-
-// message is a protocol buffer while it is written.
-type message []byte
-
-func (m *message) varint(v uint64) {
-	for v >= 0x80 {
-		*m = append(*m, byte(v)|0x80)
-		v >>= 7
-	}
-	*m = append(*m, byte(v))
-}
-
-func (m *message) number(field int, v uint64) {
-	m.varint(uint64(field) << 3) //nolint:gosec // a constant
-	m.varint(v)
-}
-
-func (m *message) bytes(field int, b message) {
-	m.varint(uint64(field)<<3 | 2) //nolint:gosec // a constant
-	m.varint(uint64(len(b)))
-	*m = append(*m, b...)
 }

@@ -2,6 +2,7 @@ package profile
 
 import (
 	"cmp"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -67,14 +68,24 @@ type batch struct {
 }
 
 // stepWays are the ways to tell steps apart, the best first. A batch's rank is one of them.
-var stepWays = []string{
-	byVLLM:      "annotations of batches",
-	byTensorRT:  "TensorRT-LLM's annotations",
-	byModel:     "calls of execute_model",
-	byRunner:    "ranges of vLLM's model runner",
-	byRange:     "ranges named after steps",
-	byProfiler:  "ProfilerStep annotations",
-	byOptimizer: "steps of the optimizer",
+//
+// vLLM's worker names its iterations "execute_context_1(512)_generation_8(8)":
+// requests and tokens of each phase (vllm/v1/worker/gpu_worker.py, annotate_profile);
+// in detail since 0.24 "execute_520_context_1(sq512sk512…)_generation_8(sq8sk900…)".
+// Before, its model runner named the parts of a step alone (gpu_model_runner.py).
+// TensorRT-LLM's PyExecutor names its "[Executor] _forward_step 12: 1 ctx reqs, 512 ctx
+// tokens, 8 gen reqs", in some releases without the number or the tokens.
+var stepWays = []struct {
+	title string
+	name  *regexp.Regexp // requests and tokens of prefill, requests and tokens of decode
+}{
+	byVLLM:      {"annotations of batches", regexp.MustCompile(`^execute_(?:\w*_)?context_(\d{1,9})\((?:sq)?(\d{1,9}).*generation_(\d{1,9})\((?:sq)?(\d{1,9})`)},
+	byTensorRT:  {"TensorRT-LLM's annotations", regexp.MustCompile(`^\[Executor\] _forward_step[^:]*: (\d{1,9}) ctx reqs(?:, (\d{1,9}) ctx tokens)?, (\d{1,9}) gen reqs`)},
+	byModel:     {"calls of execute_model", regexp.MustCompile(`(?:worker|model_runner)\.py.*: execute_model$|^execute_model$`)},
+	byRunner:    {"ranges of vLLM's model runner", regexp.MustCompile(`^gpu_model_runner: preprocess$`)},
+	byRange:     {"ranges named after steps", regexp.MustCompile(`^(?:step[\[_ ]|iter_|[Ii]teration )`)},
+	byProfiler:  {"ProfilerStep annotations", regexp.MustCompile(`^ProfilerStep#`)},
+	byOptimizer: {"steps of the optimizer", regexp.MustCompile(`^Optimizer\.step#`)},
 }
 
 const (
@@ -88,59 +99,28 @@ const (
 )
 
 // stepOf reads what a name says of a step; nil where it is none of a step.
-//
-// vLLM's worker names its iterations "execute_context_1(512)_generation_8(8)":
-// requests and tokens of each phase (vllm/v1/worker/gpu_worker.py, annotate_profile);
-// in detail since 0.24 "execute_520_context_1(sq512sk512…)_generation_8(sq8sk900…)".
-// Before, its model runner named the parts of a step alone (gpu_model_runner.py).
-// TensorRT-LLM's PyExecutor names its "[Executor] _forward_step 12: 1 ctx reqs, 512 ctx
-// tokens, 8 gen reqs", in some releases without the number or the tokens.
 func stepOf(name string) *batch {
-	if strings.HasPrefix(name, "execute_") && strings.Contains(name, "context_") && strings.Contains(name, "generation_") {
-		_, rest, _ := strings.Cut(name, "context_")
-		b := &batch{}
-		var ok1, ok2 bool
-		b.prefillRequests, b.prefillTokens, ok1 = countsOf(rest)
-		_, rest, _ = strings.Cut(rest, "generation_")
-		b.decodeRequests, b.decodeTokens, ok2 = countsOf(rest)
-		if !ok1 || !ok2 {
-			return nil
+	for rank, way := range stepWays {
+		if rank == byModel && !strings.HasSuffix(name, "execute_model") { // what has no fixed beginning is slow to look for
+			continue
 		}
-		return b.phased()
-	}
-	if _, counts, ok := strings.Cut(name, ": "); ok && strings.HasPrefix(name, "[Executor] _forward_step") {
-		b := &batch{rank: byTensorRT}
-		for part := range strings.SplitSeq(counts, ", ") {
-			text, what, _ := strings.Cut(part, " ")
-			n, err := strconv.Atoi(text)
-			switch {
-			case err != nil || n < 0:
-				return nil
-			case what == "ctx reqs":
-				b.prefillRequests = n
-			case what == "ctx tokens":
-				b.prefillTokens = n
-			case what == "gen reqs":
-				b.decodeRequests = n
+		m := way.name.FindStringSubmatch(name)
+		if m == nil {
+			continue
+		}
+		b := &batch{rank: rank}
+		for i, to := range []*int{&b.prefillRequests, &b.prefillTokens, &b.decodeRequests, &b.decodeTokens} {
+			if i+1 < len(m) {
+				*to, _ = strconv.Atoi(m[i+1]) // digits, or nothing
 			}
 		}
-		if b.prefillRequests == 0 || b.prefillTokens > 0 {
+		if rank == byTensorRT && (b.prefillRequests == 0 || b.prefillTokens > 0) {
 			b.decodeTokens = b.decodeRequests
 		}
+		if rank == byRange {
+			b.phase = phaseIn(name)
+		}
 		return b.phased()
-	}
-	switch {
-	case strings.HasPrefix(name, "ProfilerStep#"):
-		return &batch{rank: byProfiler}
-	case strings.HasPrefix(name, "Optimizer.step#"):
-		return &batch{rank: byOptimizer}
-	case name == "gpu_model_runner: preprocess":
-		return &batch{rank: byRunner}
-	case strings.HasSuffix(name, ": execute_model") && (strings.Contains(name, "worker.py") || strings.Contains(name, "model_runner.py")), name == "execute_model":
-		return &batch{rank: byModel}
-	case strings.HasPrefix(name, "step[") || strings.HasPrefix(name, "iteration ") || strings.HasPrefix(name, "iter_") || strings.HasPrefix(name, "Iteration ") ||
-		strings.HasPrefix(name, "step_") || strings.HasPrefix(name, "step "):
-		return &batch{rank: byRange, phase: phaseIn(name)}
 	}
 	return nil
 }
@@ -169,21 +149,6 @@ func phaseIn(name string) Phase {
 	return Unknown
 }
 
-// countsOf reads "9(sq8155sk8430…)" or "9(8155)": requests and tokens.
-func countsOf(s string) (requests, tokens int, ok bool) {
-	n, rest, found := strings.Cut(s, "(")
-	requests, err := strconv.Atoi(n)
-	if !found || err != nil || requests < 0 {
-		return 0, 0, false
-	}
-	rest = strings.TrimPrefix(rest, "sq")
-	end := strings.IndexFunc(rest, func(c rune) bool { return c < '0' || c > '9' })
-	if end > 0 {
-		tokens, err = strconv.Atoi(rest[:end])
-	}
-	return requests, tokens, end > 0 && err == nil && tokens >= 0
-}
-
 // maxSteps bounds what is kept of a trace of steps: an hour of 3 ms steps.
 const maxSteps = 1_200_000
 
@@ -200,7 +165,7 @@ func (z *analyzer) steps() {
 	if best == len(stepWays) {
 		return
 	}
-	z.StepsBy = stepWays[best]
+	z.StepsBy = stepWays[best].title
 	found := map[int64][]Step{}
 	for _, h := range z.Timeline.Threads {
 		var steps []Step

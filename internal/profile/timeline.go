@@ -12,6 +12,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // Kind is what an Event of a device is.
@@ -84,9 +86,9 @@ type Timeline struct {
 	GPUs    map[int]GPU // by the number of the device
 	Memory  map[int]*MemoryLog
 
-	Events  int64    // read, those that were passed over included
-	Dropped Dropped  // what could not be used
-	Partial []string // why the timeline is not the whole trace
+	Events  int64            // read, those that were passed over included
+	Dropped map[string]int64 // events that could not be used, by why
+	Partial []string         // why the timeline is not the whole trace
 	Notes   []string
 
 	streams map[streamKey]*Stream
@@ -108,17 +110,17 @@ type Timeline struct {
 	lastTKey   threadKey
 }
 
-// Dropped counts events that could not be used.
-type Dropped struct {
-	Malformed int64 // not an event
-	Negative  int64 // durations below zero
-	Overflow  int64 // times beyond 64 bits of nanoseconds
-	Late      int64 // beyond the part of the trace that was kept
-	Lanes     int64 // of more threads and streams than are told apart
-	Oversized int64 // larger than any event is
-	Astray    int64 // at times far away from all others
-	Halves    int64 // that say when something begins or ends, and not both
-}
+// Why an event could not be used.
+const (
+	Malformed = "passed over, not events"
+	Oversized = "passed over, larger than any event"
+	Halves    = "passed over, a beginning or an end (ph B, E) in place of both"
+	Negative  = "left out, with a negative duration"
+	Overflow  = "left out, with times beyond 64 bits"
+	Astray    = "left out, with times far away from all others"
+	Lanes     = "left out, of more than 16384 threads and streams"
+	late      = "" // beyond the part of the trace that was kept, which is said elsewhere
+)
 
 type streamKey struct {
 	process int64
@@ -139,7 +141,7 @@ const maxLanes = 1 << 14
 func New(source, tool string, limit int) *Timeline {
 	return &Timeline{
 		Source: source, Tool: tool, Rank: -1, Names: newNames(), GPUs: map[int]GPU{}, Memory: map[int]*MemoryLog{},
-		streams: map[streamKey]*Stream{}, threads: map[threadKey]*Thread{}, starts: map[int64]*int{}, limit: cmp.Or(limit, DefaultLimit), until: math.MaxInt64,
+		streams: map[streamKey]*Stream{}, threads: map[threadKey]*Thread{}, starts: map[int64]*int{}, Dropped: map[string]int64{}, limit: cmp.Or(limit, DefaultLimit), until: math.MaxInt64,
 	}
 }
 
@@ -147,13 +149,13 @@ func New(source, tool string, limit int) *Timeline {
 func (t *Timeline) mayHold(start, dur int64) bool {
 	switch {
 	case dur < 0:
-		t.Dropped.Negative++
+		t.Dropped[Negative]++
 		return false
 	case start > math.MaxInt64-dur || start < -(1<<62) || start > 1<<62:
-		t.Dropped.Overflow++
+		t.Dropped[Overflow]++
 		return false
 	case start > t.until:
-		t.Dropped.Late++
+		t.Dropped[late]++
 		return false
 	}
 	if !t.began {
@@ -165,7 +167,7 @@ func (t *Timeline) mayHold(start, dur int64) bool {
 			t.halve()
 		}
 		if start > t.until || t.stuck {
-			t.Dropped.Late++
+			t.Dropped[late]++
 			return false
 		}
 	}
@@ -191,28 +193,30 @@ const (
 // dropAstray leaves out the few events whose times are no times of the trace: the clock of one event may
 // have been read wrongly. The trace is where most events begin, and what lies within ten times its length.
 func (t *Timeline) dropAstray() {
-	periods, total, best := slices.Sorted(maps.Keys(t.starts)), 0, 0
-	for i, p := range periods {
-		total += *t.starts[p]
-		if *t.starts[p] > *t.starts[periods[best]] {
-			best = i
-		}
-	}
-	if total == 0 {
+	periods := slices.Sorted(maps.Keys(t.starts))
+	if len(periods) == 0 {
 		return
 	}
-	lo, hi, inside := best, best, *t.starts[periods[best]]
-	for grown := true; grown; {
-		reach := max(farAway, 10*(periods[hi]-periods[lo]+1))
-		if grown = lo > 0 && periods[lo]-periods[lo-1] <= reach; grown {
+	events := func(periods []int64) (n int) {
+		for _, p := range periods {
+			n += *t.starts[p]
+		}
+		return n
+	}
+	most := slices.MaxFunc(periods, func(a, b int64) int { return cmp.Compare(*t.starts[a], *t.starts[b]) })
+	lo := slices.Index(periods, most)
+	hi := lo
+	for reach := int64(farAway); ; reach = max(farAway, 10*(periods[hi]-periods[lo]+1)) {
+		if lo > 0 && periods[lo]-periods[lo-1] <= reach {
 			lo--
-			inside += *t.starts[periods[lo]]
-		} else if grown = hi+1 < len(periods) && periods[hi+1]-periods[hi] <= reach; grown {
+		} else if hi+1 < len(periods) && periods[hi+1]-periods[hi] <= reach {
 			hi++
-			inside += *t.starts[periods[hi]]
+		} else {
+			break
 		}
 	}
-	if astray := total - inside; astray > max(3, total/1000) || 10*astray > inside {
+	inside := events(periods[lo : hi+1])
+	if astray := events(periods) - inside; astray > max(3, inside/1000) || 10*astray > inside {
 		return // another part of the trace
 	}
 	first, last := periods[lo]<<periodBits, (periods[hi]+1)<<periodBits
@@ -221,7 +225,7 @@ func (t *Timeline) dropAstray() {
 		if l.n > 0 && (l.from < first || l.to > end) {
 			before := l.n
 			l.keep(func(e *Event) bool { return e.Start >= first && e.Start < last && e.Start+e.Dur <= end })
-			t.Dropped.Astray += int64(before - l.n)
+			t.Dropped[Astray] += int64(before - l.n)
 		}
 	}
 }
@@ -254,7 +258,7 @@ func (t *Timeline) halve() {
 		l.keep(func(e *Event) bool { return e.Start <= t.until })
 		t.held += l.n
 	}
-	t.Dropped.Late += before - int64(t.held)
+	t.Dropped[late] += before - int64(t.held)
 	if t.stuck = t.held >= t.limit && t.until <= t.first; t.stuck {
 		return // all of it at one time
 	}
@@ -270,7 +274,7 @@ func (t *Timeline) AddActivity(process int64, device int, stream int64, kind Kin
 	if s == nil || t.lastSKey != key {
 		if s = t.streams[key]; s == nil {
 			if len(t.streams)+len(t.threads) >= maxLanes {
-				t.Dropped.Lanes++
+				t.Dropped[Lanes]++
 				return
 			}
 			s = &Stream{Process: process, Device: device, ID: stream}
@@ -300,7 +304,7 @@ func (t *Timeline) Thread(process, id int64) *Thread {
 	h := t.threads[key]
 	if h == nil {
 		if len(t.streams)+len(t.threads) >= maxLanes {
-			t.Dropped.Lanes++
+			t.Dropped[Lanes]++
 			return nil
 		}
 		h = &Thread{Process: process, ID: id}
@@ -375,21 +379,9 @@ func (t *Timeline) Close() {
 	if t.until < math.MaxInt64 {
 		t.Partial = append(t.Partial, fmt.Sprintf("only the first %s were kept, of more than %d events: raise --max-events for more", seconds(t.until-t.first), t.limit))
 	}
-	d := t.Dropped
-	for _, x := range []struct {
-		n   int64
-		say string
-	}{
-		{d.Malformed, "passed over, not events"},
-		{d.Oversized, "passed over, larger than any event"},
-		{d.Halves, "passed over, a beginning or an end (ph B, E) in place of both"},
-		{d.Negative, "left out, with a negative duration"},
-		{d.Overflow, "left out, with times beyond 64 bits"},
-		{d.Astray, "left out, with times far away from all others"},
-		{d.Lanes, fmt.Sprintf("left out, of more than %d threads and streams", maxLanes)},
-	} {
-		if x.n > 0 {
-			t.Partial = append(t.Partial, fmt.Sprintf("%s: %d", x.say, x.n))
+	for _, why := range slices.Sorted(maps.Keys(t.Dropped)) {
+		if why != late {
+			t.Partial = append(t.Partial, fmt.Sprintf("%s: %d", why, t.Dropped[why]))
 		}
 	}
 	if t.Names.full {
@@ -399,16 +391,7 @@ func (t *Timeline) Close() {
 	t.Names.close()
 }
 
-func seconds(ns int64) string {
-	switch s := float64(ns) / 1e9; {
-	case s < 1e-3:
-		return fmt.Sprintf("%.3g µs", s*1e6)
-	case s < 1:
-		return fmt.Sprintf("%.3g ms", s*1e3)
-	default:
-		return fmt.Sprintf("%.4g s", s)
-	}
-}
+func seconds(ns int64) string { return render.Seconds(float64(ns) / 1e9) }
 
 // Names holds every name once.
 type Names struct {

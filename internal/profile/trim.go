@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
-	"strconv"
 )
 
 // worst is how many steps a trimmed trace holds.
@@ -20,60 +20,50 @@ const without = 50_000_000
 // Trim writes the worst steps as a trace in Chrome's format, which ui.perfetto.dev and
 // chrome://tracing open, and sixty itself reads.
 func (t *Timeline) Trim(w io.Writer, a *Analysis) error {
-	b := bufio.NewWriter(w)
-	parts := worstParts(a)
-	fmt.Fprintf(b, `{"schemaVersion":1,"displayTimeUnit":"ms","baseTimeNanoseconds":%d,"deviceProperties":[`, t.Base)
-	var ids []int
-	for id := range t.GPUs {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	for i, id := range ids {
-		if i > 0 {
-			_ = b.WriteByte(',') // errors stay in the writer, and Flush returns them
-		}
+	b := bufio.NewWriter(w) // errors stay in it, and Flush returns them
+	separator := fmt.Sprintf(`{"schemaVersion":1,"displayTimeUnit":"ms","baseTimeNanoseconds":%d,"deviceProperties":[`, t.Base)
+	for _, id := range slices.Sorted(maps.Keys(t.GPUs)) {
 		g := t.GPUs[id]
-		fmt.Fprintf(b, `{"id":%d,"name":%s,"totalGlobalMem":%d,"numSms":%d}`, id, quoted(g.Name), g.Memory, g.SMs)
+		fmt.Fprintf(b, `%s{"id":%d,"name":%s,"totalGlobalMem":%d,"numSms":%d}`, separator, id, quoted(g.Name), g.Memory, g.SMs)
+		separator = ","
 	}
-	_, _ = b.WriteString("],\n\"traceEvents\":[\n")
-	out := &trimmer{w: b, parts: parts, names: t.Names}
+	if separator != "," {
+		_, _ = b.WriteString(separator)
+	}
+	_, _ = b.WriteString("],\n\"traceEvents\":[")
+	separator = "\n"
+	parts := worstParts(a)
+	event := func(cat string, x *Event, pid, tid int64, args string, values ...any) {
+		if slices.ContainsFunc(parts, func(p span) bool { return x.Start < p.to && p.from < x.Start+max(x.Dur, 1) }) {
+			fmt.Fprintf(b, `%s{"ph":"X","cat":"%s","name":%s,"pid":%d,"tid":%d,"ts":%s,"dur":%s,"args":{%s}}`, separator, cat,
+				quoted(t.Names.Text[x.Name]), pid, tid, microseconds(x.Start), microseconds(x.Dur), fmt.Sprintf(args, values...))
+			separator = ",\n"
+		}
+	}
 	for _, s := range t.Streams {
 		for k := range s.Work {
-			cat := [kinds]string{"kernel", "gpu_memcpy", "gpu_memset"}[k]
-			s.Work[k].All(func(x *Event) bool {
-				size := `"bytes":` + strconv.FormatUint(x.Size, 10)
+			for x := range s.Work[k].All {
+				size := `"bytes":%d`
 				if Kind(k) == Kernel {
-					size = `"grid":[` + strconv.FormatUint(x.Size, 10) + `,1,1]`
+					size = `"grid":[%d,1,1]`
 				}
-				out.event(cat, x.Name, int64(s.Device), s.ID, x.Start, x.Dur,
-					fmt.Sprintf(`,"args":{"device":%d,"stream":%d,"correlation":%d,%s}`, s.Device, s.ID, x.Correlation, size))
-				return out.err == nil
-			})
+				event([kinds]string{"kernel", "gpu_memcpy", "gpu_memset"}[k], x, int64(s.Device), s.ID,
+					`"device":%d,"stream":%d,"correlation":%d,`+size, s.Device, s.ID, x.Correlation, x.Size)
+			}
 		}
 	}
 	for _, h := range t.Threads {
-		process, thread := h.Process, h.ID
-		if process == 0 {
+		process, thread := h.Process&(1<<24-1), h.ID
+		if h.Process == 0 {
 			process, thread = h.ID>>32, h.ID&(1<<32-1)
-		} else {
-			process &= 1<<24 - 1
 		}
 		for k := range h.Calls {
-			cat := [classes]string{"user_annotation", "python_function", "cpu_op", "cuda_runtime"}[k]
-			h.Calls[k].All(func(x *Event) bool {
-				args := ""
-				if x.Correlation != 0 {
-					args = fmt.Sprintf(`,"args":{"correlation":%d}`, x.Correlation)
-				}
-				out.event(cat, x.Name, process, thread, x.Start, x.Dur, args)
-				return out.err == nil
-			})
+			for x := range h.Calls[k].All {
+				event([classes]string{"user_annotation", "python_function", "cpu_op", "cuda_runtime"}[k], x, process, thread, `"correlation":%d`, x.Correlation)
+			}
 		}
 	}
 	_, _ = b.WriteString("\n]}\n")
-	if out.err != nil {
-		return fmt.Errorf("write trace: %w", out.err)
-	}
 	if err := b.Flush(); err != nil {
 		return fmt.Errorf("write trace: %w", err)
 	}
@@ -120,24 +110,6 @@ func union(list []span) []span {
 		out = append(out, s)
 	}
 	return out
-}
-
-type trimmer struct {
-	w     *bufio.Writer
-	parts []span
-	names *Names
-	n     int
-	err   error
-}
-
-func (o *trimmer) event(cat string, name uint32, pid, tid, start, dur int64, args string) {
-	if !slices.ContainsFunc(o.parts, func(p span) bool { return start < p.to && p.from < start+max(dur, 1) }) {
-		return
-	}
-	if o.n++; o.n > 1 {
-		_, _ = o.w.WriteString(",\n")
-	}
-	_, o.err = fmt.Fprintf(o.w, `{"ph":"X","cat":"%s","name":%s,"pid":%d,"tid":%d,"ts":%s,"dur":%s%s}`, cat, quoted(o.names.Text[name]), pid, tid, microseconds(start), microseconds(dur), args)
 }
 
 func quoted(s string) string {

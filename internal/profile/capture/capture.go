@@ -324,7 +324,7 @@ func (c *capture) stopProfiler(ctx context.Context) {
 func (c *capture) wait(ctx context.Context, began time.Time, start counts, counted bool) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
-	size := c.size(c.files())
+	before := c.files()
 	for {
 		select {
 		case <-ctx.Done():
@@ -346,7 +346,7 @@ func (c *capture) wait(ctx context.Context, began time.Time, start counts, count
 			}
 			return
 		}
-		if c.Dir != "" && c.Largest > 0 && c.size(c.files())-size > c.Largest {
+		if _, grown := c.written(before); grown > c.Largest {
 			c.r.Notes = append(c.r.Notes, fmt.Sprintf("stopped early: the traces grew beyond %d MiB", c.Largest>>20))
 			return
 		}
@@ -356,47 +356,36 @@ func (c *capture) wait(ctx context.Context, began time.Time, start counts, count
 // files are what Dir holds, with sizes and times.
 func (c *capture) files() map[string]os.FileInfo {
 	found := map[string]os.FileInfo{}
-	if c.Dir == "" {
-		return found
-	}
-	entries, err := os.ReadDir(c.Dir)
-	if err != nil {
-		return found
-	}
+	entries, err := os.ReadDir(c.Dir) // without one there are none
 	for _, e := range entries {
-		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
+		if info, infoErr := e.Info(); err == nil && infoErr == nil && info.Mode().IsRegular() {
 			found[e.Name()] = info
 		}
 	}
 	return found
 }
 
-func (c *capture) size(files map[string]os.FileInfo) int64 {
-	sum := int64(0)
-	for _, f := range files {
-		sum += f.Size()
+// written are the traces in Dir that were not there before, and the bytes of all files that were not.
+func (c *capture) written(before map[string]os.FileInfo) (traces []string, bytes int64) {
+	for name, f := range c.files() {
+		if old := before[name]; old != nil && old.Size() == f.Size() && old.ModTime().Equal(f.ModTime()) {
+			continue
+		}
+		bytes += f.Size()
+		if strings.HasSuffix(name, ".json") || strings.HasSuffix(name, ".json.gz") {
+			traces = append(traces, filepath.Join(c.Dir, name))
+		}
 	}
-	return sum
+	slices.Sort(traces)
+	return traces, bytes
 }
 
 // collect finds the new traces, once they grow no longer.
 func (c *capture) collect(ctx context.Context, before map[string]os.FileInfo) error {
 	last := int64(-1)
 	for range 600 {
-		now := c.files()
-		c.r.Files = nil
-		sum := int64(0)
-		for name, f := range now {
-			old := before[name]
-			if old != nil && old.Size() == f.Size() && old.ModTime().Equal(f.ModTime()) {
-				continue
-			}
-			sum += f.Size()
-			if strings.HasSuffix(name, ".json") || strings.HasSuffix(name, ".json.gz") {
-				c.r.Files = append(c.r.Files, filepath.Join(c.Dir, name))
-			}
-		}
-		slices.Sort(c.r.Files)
+		var sum int64
+		c.r.Files, sum = c.written(before)
 		if len(c.r.Files) > 0 && sum == last {
 			return nil
 		}

@@ -80,7 +80,10 @@ var load = sync.OnceValue(func() table {
 	}
 	t := table{map[string]*indicator.Signal{}, map[string]*catalog.Threshold{}, nil}
 	for c := range profile.Causes {
-		data.Signals[idle(c)] = [2]string{"ratio", "Idle: " + c.String()}
+		data.Signals[signal("idle_", c)] = [2]string{"ratio", "Idle: " + c.String()}
+	}
+	for g := range profile.Groups {
+		data.Signals[signal("group_", g)] = [2]string{"ratio", "Time of " + g.String()}
 	}
 	for name, s := range data.Signals {
 		t.signals[name] = &indicator.Signal{Name: name, Title: s[1], Unit: units[s[0]]}
@@ -119,8 +122,10 @@ func (t *table) conds(list []string) (out []catalog.Cond) {
 	return out
 }
 
-// idle names the signal of a cause of idleness.
-func idle(c profile.Cause) string { return "idle_" + strings.ReplaceAll(c.String(), " ", "_") }
+// signal names that of a cause of idleness or a group.
+func signal(prefix string, of fmt.Stringer) string {
+	return prefix + strings.ReplaceAll(of.String(), " ", "_")
+}
 
 // Kinds lists everything that a profile is judged by.
 func Kinds() []*Kind { return load().kinds }
@@ -214,16 +219,8 @@ func (v view) say(f *Result) {
 		}
 	}
 	f.Fixes = fixesOf(s.Fixes, v.p.Workload)
-	h := v.p.Habit()
 	for _, name := range k.data.Cost {
-		switch {
-		case profile.CauseNamed(name) < profile.Causes:
-			f.Cost += h.Share(h.Idle[profile.CauseNamed(name)])
-		case v.now[name].OK:
-			f.Cost += v.now[name].V
-		default:
-			f.Cost += h.Share(h.Group[profile.GroupNamed(name)].Time)
-		}
+		f.Cost += v.now[name].V
 	}
 }
 
@@ -338,7 +335,10 @@ func measure(p *profile.Profile) map[string]indicator.Value {
 		know(name, h.OfBusy(sum))
 	}
 	for c := range profile.Causes {
-		know(idle(c), h.Share(h.Idle[c]))
+		know(signal("idle_", c), h.Share(h.Idle[c]))
+	}
+	for g := range profile.Groups {
+		know(signal("group_", g), h.Share(h.Group[g].Time))
 	}
 	know("gpu_busy", h.Share(h.Busy))
 	know("idle_host", h.Share(h.Idle[profile.HostLate]+h.Idle[profile.LaunchGap]))

@@ -47,25 +47,24 @@ const inside = 1e-3
 
 func utilisation(a *profile.Analysis, d *profile.Device) render.Figure {
 	width := float64(d.Wall) / float64(len(d.Bins))
-	var compute, comm, copies render.Series
-	compute.Name, comm.Name, copies.Name = "computation", "communication, exposed", "copies, exposed"
-	for i, b := range d.Bins {
-		// Two points at an edge are two: each lies a little inside its bin.
-		for _, x := range []float64{(float64(i) + inside) * width / 1e6, (float64(i) + 1 - inside) * width / 1e6} {
-			for _, s := range []struct {
-				to *render.Series
-				v  int64
-			}{{&compute, b.Compute}, {&comm, b.Communication}, {&copies, b.Copies}} {
-				s.to.X, s.to.Y = append(s.to.X, x), append(s.to.Y, min(float64(s.v)/width, 1))
-			}
+	var series []render.Series
+	for _, part := range []struct {
+		name string
+		all  int64
+		in   func(profile.Bin) int64
+	}{
+		{"computation", d.Wall, func(b profile.Bin) int64 { return b.Compute }},
+		{"communication, exposed", d.Exposed, func(b profile.Bin) int64 { return b.Communication }},
+		{"copies, exposed", d.ExposedCopies, func(b profile.Bin) int64 { return b.Copies }},
+	} {
+		s := render.Series{Name: part.name}
+		for i, b := range d.Bins { // two points at an edge are two: each lies a little inside its bin
+			y := min(float64(part.in(b))/width, 1)
+			s.X, s.Y = append(s.X, (float64(i)+inside)*width/1e6, (float64(i)+1-inside)*width/1e6), append(s.Y, y, y)
 		}
-	}
-	series := []render.Series{compute}
-	if d.Share(d.Exposed) > visible {
-		series = append(series, comm)
-	}
-	if d.Share(d.ExposedCopies) > visible {
-		series = append(series, copies)
+		if d.Share(part.all) > visible {
+			series = append(series, s)
+		}
 	}
 	caption := fmt.Sprintf("busy %s of %s", render.Percent(d.Share(d.Busy)), seconds(d.Wall))
 	if len(d.Gaps) > 0 {
@@ -78,32 +77,23 @@ func utilisation(a *profile.Analysis, d *profile.Device) render.Figure {
 
 // stepFigure shows each step's time over the trace, by phase.
 func stepFigure(p *profile.Profile) (render.Figure, bool) {
-	byPhase := map[profile.Phase]*render.Series{}
-	n := 0
-	for _, a := range p.Ranks[:min(len(p.Ranks), 1)] {
-		stride := len(a.Steps)/1500 + 1
-		for i := 0; i < len(a.Steps); i += stride {
-			s := &a.Steps[i]
-			l := byPhase[s.Phase]
-			if l == nil {
-				l = &render.Series{Name: s.Phase.String(), Dots: true, Loose: true}
-				byPhase[s.Phase] = l
-			}
-			l.X, l.Y = append(l.X, float64(s.Start-a.From)/1e6), append(l.Y, float64(s.Time())/1e9)
-			l.Label = append(l.Label, fmt.Sprintf("%s, %d prefill tokens, %d decodes", seconds(s.Time()), s.PrefillTokens, s.DecodeRequests))
-			n++
-		}
-	}
 	var series []render.Series
+	n := 0
 	for _, phase := range []profile.Phase{profile.Prefill, profile.Mixed, profile.Decode, profile.Unknown} {
-		if l := byPhase[phase]; l != nil {
-			series = append(series, *l)
+		l := render.Series{Name: phase.String(), Dots: true, Loose: true}
+		for _, a := range p.Ranks[:min(len(p.Ranks), 1)] {
+			for i := 0; i < len(a.Steps); i += len(a.Steps)/1500 + 1 {
+				if s := &a.Steps[i]; s.Phase == phase {
+					l.X, l.Y = append(l.X, float64(s.Start-a.From)/1e6), append(l.Y, float64(s.Time())/1e9)
+					l.Label = append(l.Label, fmt.Sprintf("%s, %d prefill tokens, %d decodes", seconds(s.Time()), s.PrefillTokens, s.DecodeRequests))
+				}
+			}
+		}
+		if n += len(l.X); len(l.X) > 0 {
+			series = append(series, l)
 		}
 	}
-	if n < 3 {
-		return render.Figure{}, false
-	}
-	return render.Draw("each dot is a step; hover to see its batch", render.Chart{Title: "Steps over time", XName: "milliseconds", Series: series, Format: render.Seconds}), true
+	return render.Draw("each dot is a step; hover to see its batch", render.Chart{Title: "Steps over time", XName: "milliseconds", Series: series, Format: render.Seconds}), n >= 3
 }
 
 // distribution is a histogram of the steps' times.

@@ -77,7 +77,7 @@ func (p *parser) addEvent() {
 		p.metadata()
 		return
 	case 'B', 'E':
-		p.t.Dropped.Halves++
+		p.t.Dropped[profile.Halves]++
 		return
 	default:
 		return
@@ -88,7 +88,7 @@ func (p *parser) addEvent() {
 	}
 	start, ok := micros(e.ts)
 	if !ok {
-		p.t.Dropped.Overflow++
+		p.t.Dropped[profile.Overflow]++
 		return
 	}
 	dur, ok := int64(0), true
@@ -96,7 +96,7 @@ func (p *parser) addEvent() {
 		dur, ok = micros(e.dur)
 	}
 	if !ok {
-		p.t.Dropped.Overflow++
+		p.t.Dropped[profile.Overflow]++
 		return
 	}
 	name := e.name

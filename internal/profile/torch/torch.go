@@ -285,7 +285,7 @@ func (p *parser) events() error {
 			p.pos++
 			continue
 		case c != '{':
-			p.t.Dropped.Malformed++
+			p.t.Dropped[profile.Malformed]++
 			if err := p.resync(); err != nil {
 				return err
 			}
@@ -298,13 +298,13 @@ func (p *parser) events() error {
 			p.t.Events++
 			p.addEvent()
 		case state == broken:
-			p.t.Dropped.Malformed++
+			p.t.Dropped[profile.Malformed]++
 			p.pos++
 			if err := p.resync(); err != nil {
 				return err
 			}
 		case len(p.buf)-p.pos >= maxEvent:
-			p.t.Dropped.Oversized++
+			p.t.Dropped[profile.Oversized]++
 			if err := p.skipValue(); err != nil {
 				return err
 			}

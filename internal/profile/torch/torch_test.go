@@ -184,8 +184,8 @@ func TestALongTraceKeepsItsBeginning(t *testing.T) {
 		t.Fatal(err)
 	}
 	held := tl.Streams[0].Work[profile.Kernel].Len()
-	if held > 1000 || held < 250 || tl.Dropped.Late != int64(n-held) || !strings.Contains(strings.Join(tl.Partial, ""), "only the first") {
-		t.Errorf("held %d, dropped %d of %d: %v", held, tl.Dropped.Late, n, tl.Partial)
+	if held > 1000 || held < 250 || tl.Dropped[""] != int64(n-held) || !strings.Contains(strings.Join(tl.Partial, ""), "only the first") {
+		t.Errorf("held %d, dropped %d of %d: %v", held, tl.Dropped[""], n, tl.Partial)
 	}
 	a := profile.Analyze(tl)
 	if d := a.Devices[0]; d.Wall != int64(held-1)*10_000+1000 {
@@ -197,7 +197,7 @@ func TestALongTraceKeepsItsBeginning(t *testing.T) {
 func TestAllAtOneTime(t *testing.T) {
 	text := "[" + strings.Repeat(`{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":5,"dur":1},`, 20_000) + "]"
 	tl, err := Read(t.Context(), strings.NewReader(text), "x", 1000)
-	if err != nil || tl.Streams[0].Work[profile.Kernel].Len() != 1000 || tl.Dropped.Late != 19_000 || len(tl.Partial) == 0 {
+	if err != nil || tl.Streams[0].Work[profile.Kernel].Len() != 1000 || tl.Dropped[""] != 19_000 || len(tl.Partial) == 0 {
 		t.Errorf("%v: %+v %v", err, tl.Dropped, tl.Partial)
 	}
 }
@@ -209,7 +209,7 @@ func TestManyStreams(t *testing.T) {
 		fmt.Fprintf(&b, `{"ph":"X","cat":"kernel","name":"k","pid":%d,"tid":%d,"ts":%d,"dur":1},`, i%1000, i, i)
 	}
 	tl := read(t, b.String()+"]")
-	if tl.Dropped.Lanes == 0 || !strings.Contains(strings.Join(tl.Partial, ""), "threads and streams") {
+	if tl.Dropped[profile.Lanes] == 0 || !strings.Contains(strings.Join(tl.Partial, ""), "threads and streams") {
 		t.Errorf("dropped %+v, %v", tl.Dropped, tl.Partial)
 	}
 	if a := profile.Analyze(tl); len(a.Devices) != 1000 {

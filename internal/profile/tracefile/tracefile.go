@@ -184,20 +184,22 @@ func Read(ctx context.Context, path string, limit int) (*profile.Timeline, error
 
 // foreign names what a file is that is no trace.
 func foreign(path string, head []byte) error {
-	name := strings.ToLower(path)
+	for _, x := range []struct{ head, end, is, hint string }{
+		{"version https://git-lfs.github.com/", "", "a pointer of Git LFS in place of the file", "fetch the file itself: git lfs pull --include " + filepath.Base(path)},
+		{"", ".nsys-rep", "a report of Nsight Systems, in its own format", exportHint},
+		{"", ".qdrep", "a report of Nsight Systems, in its own format", exportHint},
+		{parquet.Magic, "", "a Parquet file: one table of an export", "give the directory that holds it and " + oneTable},
+		{"PK\x03\x04", "", "a zip archive", "unpack it, and give the .json in it"},
+	} {
+		if bytes.HasPrefix(head, []byte(x.head)) && strings.HasSuffix(strings.ToLower(path), x.end) {
+			return hint.With(fmt.Errorf("read %s: %s", path, x.is), x.hint)
+		}
+	}
 	switch {
-	case bytes.HasPrefix(head, []byte("version https://git-lfs.github.com/")):
-		return hint.With(fmt.Errorf("read %s: a pointer of Git LFS in place of the file", path), "fetch the file itself: git lfs pull --include "+filepath.Base(path))
-	case len(head) == 0:
-		return hint.With(fmt.Errorf("read %s: the file is empty", path), "the profiler did not finish writing: wait for stop_profile to answer, and see that the disk is not full")
-	case strings.HasSuffix(name, ".nsys-rep"), strings.HasSuffix(name, ".qdrep"):
-		return hint.With(fmt.Errorf("read %s: a report of Nsight Systems, in its own format", path), exportHint)
-	case bytes.HasPrefix(head, []byte(parquet.Magic)):
-		return hint.With(fmt.Errorf("read %s: a Parquet file: one table of an export", path), "give the directory that holds it and "+oneTable)
-	case bytes.HasPrefix(head, []byte("PK\x03\x04")):
-		return hint.With(fmt.Errorf("read %s: a zip archive", path), "unpack it, and give the .json in it")
 	case len(head) > 262 && string(head[257:262]) == "ustar":
 		return hint.With(fmt.Errorf("read %s: a tar archive", path), "unpack it, and give the directory")
+	case len(head) == 0:
+		return hint.With(fmt.Errorf("read %s: the file is empty", path), "the profiler did not finish writing: wait for stop_profile to answer, and see that the disk is not full")
 	}
 	return nil
 }

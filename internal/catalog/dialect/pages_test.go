@@ -107,7 +107,7 @@ func TestSignalsOfRealPages(t *testing.T) {
 			indicator.QueueTimeMean: 0.010204131997852528 / 16, indicator.FrontendCPU: sum(1.69),
 		}},
 		"sglang-0.5.23-real-pd-prefill": {dialect.SGLang, reads{
-			indicator.PrefixHitRatio: 12. / 15608, indicator.PrefillTimePerToken: 1.6788792900060798 / 15596, indicator.EngineProgress: sum(15608),
+			indicator.FirstTokens: 117, indicator.ComputedTokens: 15596. / 117, indicator.PrefixHitRatio: 12. / 15608, indicator.PrefillTimePerToken: 1.6788792900060798 / 15596, indicator.EngineProgress: sum(15608),
 			indicator.TransferTime: 0.7257268350003869 / 117, indicator.TransfersFailed: 0, indicator.TransferFailShare: 0,
 		}},
 		"sglang-0.5.23-real-pd-decode": {dialect.SGLang, reads{

@@ -66,7 +66,11 @@ func naming(prefix string, has func(name string) bool) engine.Naming {
 		},
 		Later: map[string]bool{prefix + "cached_tokens_total": true},
 	}
+	const whole, first = "e2e_request_latency_seconds", "time_to_first_token_seconds"
 	for _, s := range engine.HistogramSuffixes {
+		if has("kv_transfer_bootstrap_ms_count") && !has(first+"_count") { // a prefill server's answer is its first token
+			n.Renamed[first+s] = whole + s
+		}
 		n.Renamed["request_queue_time_seconds"+s] = "queue_time_seconds" + s
 		if has("full_token_usage") { // 0.5.10: before, the stage is there of prefill servers alone
 			n.Renamed["request_prefill_time_seconds"+s] = "per_stage_req_latency_seconds" + s
@@ -77,7 +81,7 @@ func naming(prefix string, has func(name string) bool) engine.Naming {
 	rate, increase := indicator.SumRate, indicator.SumIncrease
 	tokens, aborted, answers := prefix+"realtime_tokens_total", prefix+"num_aborted_requests_total", prefix+"http_responses_total"
 	prompts, ended := rate(prefix+"prompt_tokens_total"), rate(prefix+"num_requests_total") // when a request ends, both
-	firsts := rate(prefix + "time_to_first_token_seconds_count")
+	firsts := rate(engine.Canonical + first + "_count")
 	n.Exprs = map[string]indicator.Expr{
 		indicator.PromptTokens.Name:        indicator.Div(prompts, indicator.Some(ended)),
 		indicator.ComputedTokens.Name:      indicator.Div(indicator.Sub(prompts, rate(prefix+"cached_tokens_total")), indicator.Some(ended)),

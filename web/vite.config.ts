@@ -28,7 +28,7 @@ function palette(): Plugin {
 }
 
 function colours(): string[] {
-  const list = /var colours = \[\.\.\.\]string\{([^}]*)\}/.exec(render('chart.go'))
+  const list = /var palette = \[\.\.\.\]string\{([^}]*)\}/.exec(render('chart.go'))
   if (!list) throw new Error('internal/render/chart.go: no list of colours')
   return list[1].split(',').map((c) => c.trim().replaceAll('"', ''))
 }

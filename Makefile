@@ -49,6 +49,7 @@ generate: ## Write what is generated from the catalogue: docs, mixin, the lists 
 	$(GO) test ./internal/audit/checks -run '^TestDocumentation$$' -update
 	$(GO) test ./internal/generate/dashboard -run '^Test(PanelsKeepTheirIdentifiers|TheDocumentationListsEveryPanel)$$' -update
 	$(GO) test ./internal/pathologies -run '^Test(RunbookPages|Glossary|FleetTable|Engines)$$' -update
+	$(GO) test ./internal/monitor/web/page -run '^TestThePage' -update
 	$(GO) test ./internal/cli -run '^TestMixinIsFresh$$' -update
 
 SCHEMAS = internal/generate/dashboard/schema

@@ -11,7 +11,7 @@ func TestRefine(t *testing.T) {
 	catalogtest.Run(t, Pathology, map[string]catalogtest.Case{
 		"half of the answers": {
 			View: catalogtest.View{Present: catalogtest.Readings{indicator.CorruptedRequests: 60, indicator.CorruptedShare: 0.5}},
-			Want: []string{"of 60 requests (50 %)", "diagnostics of its GPU"},
+			Want: []string{"of 60 requests (50 %)", "diagnostics on its GPU"},
 		},
 	})
 }

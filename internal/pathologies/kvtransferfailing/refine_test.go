@@ -13,7 +13,7 @@ func TestRefine(t *testing.T) {
 			View: catalogtest.View{Present: catalogtest.Readings{
 				indicator.TransferFailShare: 0.5, indicator.TransfersFailed: 30, indicator.EngineErrors: 2, indicator.TTFTP95: 7,
 			}},
-			Want: []string{"50 % of the KV transfers fail (30 in the window)", "2 a second", "recompute"},
+			Want: []string{"50 % of the KV transfers fail (30 in the window)", "2 requests a second", "recompute"},
 		},
 		"they are computed here": {
 			View: catalogtest.View{Present: catalogtest.Readings{indicator.TransferFailShare: 0.1, indicator.TransfersFailed: 5}},

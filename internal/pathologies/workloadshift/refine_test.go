@@ -24,7 +24,7 @@ func TestRefine(t *testing.T) {
 				Past:    catalogtest.Readings{indicator.ComputedTokens: 40, indicator.FirstTokenRate: 2, indicator.PrefillTimeMean: 0.01},
 			},
 			Args: "--max-num-batched-tokens 32",
-			Want: []string{"on any number of replicas", "change: --max-num-batched-tokens 32→2048", "Ask the clients why prompts grew"},
+			Want: []string{"not a prompt's own prefill", "change: --max-num-batched-tokens 32→2048", "Ask the clients why prompts grew"},
 			Not:  []string{"restore the normal latency"},
 		},
 		"longer answers": {

@@ -138,12 +138,12 @@ type row struct {
 
 // An extent says which scrapes a history has.
 type extent struct {
-	words string        // by which they were asked for
-	grid  metrics.Range // those at a coarser pace
-	until time.Time     // and up to when the others
+	words       string        // by which they were asked for
+	grid        metrics.Range // those at a coarser pace
+	from, until time.Time     // after when and up to when the others
 }
 
-// settled is up to when all its scrapes are there.
+// settled is up to when all scrapes are there.
 func (e *extent) settled() time.Time { return e.until.Add(-settledFor) }
 
 // How many scrapes are read one by one, by the number of targets, and how far back
@@ -160,13 +160,15 @@ const (
 type lookup struct {
 	*group
 	extent
-	from     time.Time        // after which scrapes are read one by one
-	coarsely string           // the words for those before, "" where there are none
+	coarsely string           // the words for what lies before from, "" where that is not asked for
 	known    map[int]*history // by member, as of the diagnosis before; nil where all is read anew
 	was      extent           // theirs
 	goesOn   bool             // their coarse part is the beginning of this one
 
-	fine, coarse model.Matrix
+	parts [2]struct { // what was read: at a coarser pace, and one by one
+		series model.Matrix
+		at     map[int][]model.Time // when each member was scraped
+	}
 }
 
 // histories reads the scrapes of every target up to the given time: the last ones one by one, and
@@ -174,33 +176,27 @@ type lookup struct {
 func histories(ctx context.Context, q metrics.Querier, r *Request, past Range) ([]*history, error) {
 	points := max(fewestPoints, min(finePoints, pointBudget/max(1, len(r.Targets))))
 	fine := min(max(time.Duration(points)*r.Interval, fewestFine), past.Length()).Truncate(time.Millisecond)
+	until := past.To.Truncate(time.Millisecond)
 	var all, anew []*lookup
 	for _, g := range groups(r, func(int) Range { return past }, func(i int) bool { return !r.Targets[i].isGPU() }) {
-		l := &lookup{group: g}
-		l.until = past.To.Truncate(time.Millisecond)
-		l.from = l.until.Add(-fine - time.Millisecond)
-		switch {
-		case g.lead.isGateway(): // of which is asked alone whether it is scraped
-			l.words = l.selected((*place).page)
-		case past.Length() >= fine+2*r.Interval:
+		l := &lookup{group: g, extent: extent{from: until.Add(-fine - time.Millisecond), until: until}}
+		l.words = l.selected(func(p *place) bool { return p.page() || !g.lead.isGateway() }) // of which is asked alone whether it is scraped
+		if !g.lead.isGateway() && past.Length() >= fine+2*r.Interval {
 			l.coarsely, l.grid = l.selected(func(p *place) bool { return !p.page() || p.column >= running }), coarse(past, fine, r.Interval)
-			fallthrough
-		default:
-			l.words = l.selected(func(*place) bool { return true })
 		}
 		l.recall(r)
 		all = append(all, l)
 	}
-	if err := readAll(ctx, q, all); err != nil {
+	if err := readAll(ctx, q, r, all); err != nil {
 		return nil, err
 	}
 	for _, l := range all {
-		if l.returned(r) {
-			l.known = nil
+		if l.returned(r.Interval) {
 			anew = append(anew, l)
+			l.known, r.Memory.answers = nil, nil
 		}
 	}
-	if err := readAll(ctx, q, anew); err != nil {
+	if err := readAll(ctx, q, r, anew); err != nil {
 		return nil, err
 	}
 	out := make([]*history, len(r.Targets))
@@ -226,20 +222,20 @@ func (l *lookup) selected(want func(*place) bool) string {
 	return selectorOf(strings.Join(slices.Compact(names), "|"), l.matchers)
 }
 
-// readAll asks for what is not known yet.
-func readAll(ctx context.Context, q metrics.Querier, all []*lookup) error {
+// readAll asks for what is not known.
+func readAll(ctx context.Context, q metrics.Querier, r *Request, all []*lookup) error {
 	eg, ctx := errgroup.WithContext(ctx)
 	eg.SetLimit(concurrency)
 	for _, l := range all {
 		from, grid := l.from, l.grid
 		if l.known != nil {
 			from = l.was.settled()
-		}
-		if l.known != nil && l.goesOn {
-			grid.Start = l.was.grid.End.Add(grid.Step)
+			if l.goesOn {
+				grid.Start = l.was.grid.End.Add(grid.Step)
+			}
 		}
 		eg.Go(func() (err error) {
-			if l.fine, err = q.Samples(ctx, l.words, l.until, l.until.Sub(from)); err != nil {
+			if l.parts[1].series, err = q.Samples(ctx, l.words, l.until, l.until.Sub(from)); err != nil {
 				err = fmt.Errorf("read the last scrapes: %w", err)
 			}
 			return err
@@ -248,13 +244,21 @@ func readAll(ctx context.Context, q metrics.Querier, all []*lookup) error {
 			continue
 		}
 		eg.Go(func() (err error) {
-			if l.coarse, err = q.QueryRange(ctx, l.coarsely, grid); err != nil {
+			if l.parts[0].series, err = q.QueryRange(ctx, l.coarsely, grid); err != nil {
 				err = fmt.Errorf("read the past: %w", err)
 			}
 			return err
 		})
 	}
-	return eg.Wait()
+	if err := eg.Wait(); err != nil {
+		return err
+	}
+	for _, l := range all {
+		for k := range l.parts {
+			l.parts[k].at = l.scrapes(r, l.parts[k].series)
+		}
+	}
+	return nil
 }
 
 // recall takes what is remembered of the members, if this lookup goes on with it for all of them.
@@ -265,12 +269,12 @@ func (l *lookup) recall(r *Request) {
 	known := make(map[int]*history, len(l.members))
 	for _, i := range l.members {
 		h := r.Memory.histories[targetKey(r, i)]
-		if h == nil || h.words != l.words || len(known) > 0 && h.extent != l.was {
+		if h == nil || len(known) > 0 && h.extent != l.was {
 			return
 		}
 		known[i], l.was = h, h.extent
 	}
-	if w := &l.was; !w.until.After(l.until) && w.settled().After(l.from) {
+	if w := &l.was; w.words == l.words && !w.from.After(l.from) && !w.until.After(l.until) && w.settled().After(l.from) {
 		l.known = known
 		l.goesOn = w.grid.Step == l.grid.Step && !w.grid.Start.After(l.grid.Start) && !w.grid.End.Before(l.grid.Start) && !w.grid.End.After(l.grid.End)
 	}
@@ -278,13 +282,13 @@ func (l *lookup) recall(r *Request) {
 
 // returned reports whether a member is scraped again that was not before for so long that what
 // it did meanwhile may have come too late to be known.
-func (l *lookup) returned(r *Request) bool {
-	if l.known == nil {
-		return false
-	}
-	for i, at := range l.scrapes(r, l.fine) {
-		n := len(l.known[i].at)
-		if len(at) > 0 && n > 0 && l.was.settled().Sub(l.known[i].at[n-1]) > missedScrapes*r.Interval/2 {
+func (l *lookup) returned(interval time.Duration) bool {
+	for i, h := range l.known {
+		last := time.Time{}
+		if n := len(h.at); n > 0 {
+			last = h.at[n-1]
+		}
+		if len(l.parts[1].at[i]) > 0 && l.was.settled().Sub(last) > missedScrapes*interval/2 {
 			return true
 		}
 	}
@@ -294,9 +298,9 @@ func (l *lookup) returned(r *Request) bool {
 // scrapes returns when each member was scraped.
 func (l *lookup) scrapes(r *Request, series model.Matrix) map[int][]model.Time {
 	out := make(map[int][]model.Time, len(l.members))
-	at := l.places()
+	places := l.places()
 	for _, s := range series {
-		if p := at[string(s.Metric[model.MetricNameLabel])]; p == nil || !p.page() {
+		if p := places[string(s.Metric[model.MetricNameLabel])]; p == nil || !p.page() {
 			continue
 		}
 		for _, i := range l.owners(r, s.Metric, s.Metric["model_name"] != "") {
@@ -321,42 +325,31 @@ func (l *lookup) places() map[string]*place {
 	return out
 }
 
-// kept returns which scrapes stay of a history that is known: from where to where of those at a
-// coarser pace, and of the others.
-func (l *lookup) kept(h *history) (out [2][2]int) {
-	if h == nil {
-		return out
-	}
-	after := func(t time.Time) int {
-		k, _ := slices.BinarySearchFunc(h.at, t.Add(1), time.Time.Compare)
-		return k
-	}
-	if l.goesOn {
-		out[0] = [2]int{min(after(l.grid.Start.Add(-1)), h.older), h.older}
-	}
-	from := max(after(l.from), h.older)
-	out[1] = [2]int{from, max(from, after(l.was.settled()))}
-	return out
-}
-
 // join makes the members' histories of what is known and what was read.
 func (l *lookup) join(r *Request, out []*history) {
-	read := [2]struct {
-		series model.Matrix
-		at     map[int][]model.Time
-		from   map[int]int // where it begins in the columns of a member
-	}{{l.coarse, l.scrapes(r, l.coarse), map[int]int{}}, {l.fine, l.scrapes(r, l.fine), map[int]int{}}}
+	begins := [2]map[int]int{{}, {}} // what was read, in the columns of a member
 	for _, i := range l.members {
 		h, known := out[i], l.known[i]
 		h.extent = l.extent
-		kept := l.kept(known)
-		for k := range read {
+		var kept [2][2]int // which scrapes stay of what is known: from where to where
+		if known != nil {
+			first := func(t time.Time) int {
+				k, _ := slices.BinarySearchFunc(known.at, t, time.Time.Compare)
+				return k
+			}
+			if l.goesOn {
+				kept[0] = [2]int{min(first(l.grid.Start), known.older), known.older}
+			}
+			from := max(first(l.from.Add(1)), known.older)
+			kept[1] = [2]int{from, max(from, first(l.was.settled().Add(1)))}
+		}
+		for k, part := range l.parts {
 			h.older = len(h.at) * k
 			if known != nil {
 				h.at = append(h.at, known.at[kept[k][0]:kept[k][1]]...)
 			}
-			read[k].from[i] = len(h.at)
-			for _, t := range read[k].at[i] {
+			begins[k][i] = len(h.at)
+			for _, t := range part.at[i] {
 				h.at = append(h.at, t.Time())
 			}
 		}
@@ -364,10 +357,10 @@ func (l *lookup) join(r *Request, out []*history) {
 			h.take(known, kept)
 		}
 	}
-	at := l.places()
-	for _, part := range read {
+	places := l.places()
+	for k, part := range l.parts {
 		for _, s := range part.series {
-			p := at[string(s.Metric[model.MetricNameLabel])]
+			p := places[string(s.Metric[model.MetricNameLabel])]
 			if p == nil {
 				continue
 			}
@@ -383,21 +376,17 @@ func (l *lookup) join(r *Request, out []*history) {
 			}
 			for _, i := range l.owners(r, s.Metric, s.Metric["model_name"] != "") {
 				if p.buckets {
-					fill(out[i].bucket(p.family, le)[part.from[i]:], part.at[i], s.Values)
+					fill(out[i].bucket(p.family, le)[begins[k][i]:], part.at[i], s.Values)
 				} else {
-					fill(out[i].column(c)[part.from[i]:], part.at[i], s.Values)
+					fill(out[i].column(c)[begins[k][i]:], part.at[i], s.Values)
 				}
 			}
 		}
 	}
 	for _, i := range l.members {
-		h, known := out[i], l.known[i]
-		h.complete()
-		if known != nil && known.rows != nil && h.isLike(known) {
-			kept := l.kept(known)
-			h.rows = make([]row, len(h.at))
-			copy(h.rows, known.rows[kept[0][0]:kept[0][1]])
-			copy(h.rows[h.older:], known.rows[kept[1][0]:kept[1][1]])
+		out[i].complete()
+		if known := l.known[i]; known != nil && !out[i].isLike(known) {
+			out[i].rows = nil
 		}
 	}
 }
@@ -433,6 +422,11 @@ func (h *history) take(known *history, kept [2][2]int) {
 				h.buckets[f] = append(h.buckets[f], bound{b.le, upTo})
 			}
 		}
+	}
+	if known.rows != nil {
+		h.rows = make([]row, len(h.at))
+		copy(h.rows, known.rows[kept[0][0]:kept[0][1]])
+		copy(h.rows[h.older:], known.rows[kept[1][0]:kept[1][1]])
 	}
 }
 
@@ -538,8 +532,15 @@ func classOf(m model.Metric) (column, bool) {
 	if status == "" || !asked.MatchString(string(m["handler"])) {
 		return 0, false
 	}
-	c, ok := map[byte]column{'2': answers2xx, '4': answers4xx, '5': answers5xx}[status[0]]
-	return c, ok
+	switch status[0] {
+	case '2':
+		return answers2xx, true
+	case '4':
+		return answers4xx, true
+	case '5':
+		return answers5xx, true
+	}
+	return 0, false
 }
 
 // usualGap returns the median time between two scrapes.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -81,6 +82,9 @@ func BenchmarkMonitor(b *testing.B) {
 			}
 			b.ReportMetric(float64(took.Milliseconds())/float64(b.N), "cpu-ms/evaluation")
 			b.ReportMetric(float64(store.asked.Load())/float64(b.N), "queries/evaluation")
+			with := heap()
+			memory = diagnose.Memory{}
+			b.ReportMetric((with-heap())/1e6, "MB-remembered")
 		})
 	}
 }
@@ -109,6 +113,14 @@ func (c *counted) QueryRange(ctx context.Context, expr string, r metrics.Range) 
 func (c *counted) Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix, error) {
 	c.asked.Add(1)
 	return c.Store.Samples(ctx, selector, at, span)
+}
+
+// heap is how many bytes are in use.
+func heap() float64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
 }
 
 // processor is the processor's time that this process took.

@@ -19,7 +19,6 @@ package changepoint
 import (
 	"math"
 	"slices"
-	"sync"
 )
 
 // Kind says how the numbers of a signal came about.
@@ -92,9 +91,7 @@ func Find(s *Series) []Change {
 	if n < 2 {
 		return nil
 	}
-	p := rooms.Get().(*prepared)
-	defer rooms.Put(p)
-	p.prepare(s)
+	p := prepare(s)
 	var out []Change
 	var split func(lo, hi int)
 	split = func(lo, hi int) {
@@ -116,17 +113,7 @@ type prepared struct {
 	seconds []float64   // length n+1
 	sums    [][]float64 // by interval (n+1), by cell
 	signals []summed
-
-	totals, flat []float64   // of a Row; room for sums
-	cells        []int       // in a Row, of each column of sums
-	ratios       [][]float64 // see measure
 }
-
-// rooms are used again.
-var rooms = sync.Pool{New: func() any { return new(prepared) }}
-
-// room returns n numbers, which may be any, in the place of others.
-func room[T any](of []T, n int) []T { return slices.Grow(of[:0], n)[:n] }
 
 // A summed signal has its cells in some columns of the sums: of Cells those that hold anything,
 // for the others tell nothing; of a Level its sum and the number of looks.
@@ -145,15 +132,15 @@ const correlated = 5
 // mostPerLevel bounds what one gauge adds to a score: a look is one look.
 const mostPerLevel = 8
 
-func (p *prepared) prepare(s *Series) {
-	n, totals, cells, of := len(s.Rows), room(p.totals, len(s.Rows[0].Values)), p.cells[:0], 0
-	clear(totals)
+func prepare(s *Series) *prepared {
+	n, totals, of := len(s.Rows), make([]float64, len(s.Rows[0].Values)), 0
 	for _, r := range s.Rows {
 		for k, v := range r.Values {
 			totals[k] += count(v)
 		}
 	}
-	p.signals = p.signals[:0]
+	p := &prepared{seconds: make([]float64, n+1), sums: make([][]float64, n+1)}
+	var cells []int // in a Row, of each column of sums
 	for _, sig := range s.Signals {
 		f := summed{kind: sig.Kind, from: len(cells)}
 		for k := of; k < of+sig.Cells; k++ {
@@ -167,12 +154,10 @@ func (p *prepared) prepare(s *Series) {
 		f.to = len(cells)
 		p.signals = append(p.signals, f)
 	}
-	p.totals, p.cells, p.seconds, p.sums, p.flat = totals, cells, room(p.seconds, n+1), room(p.sums, n+1), room(p.flat, (n+1)*len(cells))
+	flat := make([]float64, (n+1)*len(cells))
 	for i := range p.sums {
-		p.sums[i] = p.flat[i*len(cells) : (i+1)*len(cells)]
+		p.sums[i] = flat[i*len(cells) : (i+1)*len(cells)]
 	}
-	p.seconds[0] = 0
-	clear(p.sums[0])
 	for i, r := range s.Rows {
 		p.seconds[i+1] = p.seconds[i] + length(r)
 		was, sums := p.sums[i], p.sums[i+1]
@@ -191,6 +176,7 @@ func (p *prepared) prepare(s *Series) {
 		}
 	}
 	s.measure(p)
+	return p
 }
 
 func usable(v float64) bool { return v >= 0 && v <= math.MaxFloat32 }
@@ -219,11 +205,7 @@ const weight, mostPairs = 4, 60
 // log likelihood ratios is not moved by the few that hold a change.
 func (s *Series) measure(p *prepared) {
 	n := len(s.Rows)
-	ratios := room(p.ratios, len(s.Signals))
-	for k := range ratios {
-		ratios[k] = ratios[k][:0]
-	}
-	p.ratios = ratios
+	ratios := make([][]float64, len(s.Signals))
 	for i := 0; i+2 <= n; i += max(1, n/mostPairs) {
 		for k, r := range s.apart(s.Rows[i], s.Rows[i+1]) {
 			if !math.IsNaN(r) {
@@ -237,7 +219,7 @@ func (s *Series) measure(p *prepared) {
 			least = 1
 		}
 		if f.kind == Level {
-			ratios[k] = p.steps(f, ratios[k])
+			ratios[k] = p.steps(f)
 		}
 		f.dispersion = least
 		if m := float64(len(ratios[k])); m >= 2 { // the only one may hold the change
@@ -248,7 +230,7 @@ func (s *Series) measure(p *prepared) {
 }
 
 // steps are how far looks at a gauge that follow each other are apart, as standard deviations.
-func (p *prepared) steps(f *summed, out []float64) []float64 {
+func (p *prepared) steps(f *summed) (out []float64) {
 	last := math.NaN()
 	for i := 1; i < len(p.sums); i++ {
 		now, was := p.sums[i][f.from:f.to], p.sums[i-1][f.from:f.to]

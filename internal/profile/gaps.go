@@ -33,9 +33,7 @@ func (s *sweep) gap(a *Event, c lane, l *launch, step *Step) {
 	if l != nil {
 		g.Step, g.thread = l.step, l.thread
 	}
-	if step != nil {
-		step.Idle += to - from
-	}
+	step.Idle += to - from
 	switch {
 	case l == nil:
 		g.Idle[NotRecorded] = to - from
@@ -43,9 +41,7 @@ func (s *sweep) gap(a *Event, c lane, l *launch, step *Step) {
 		// The host had not launched it when the device became idle.
 		late := min(l.start, to)
 		s.hostDid(&g, c.process, l.thread, from, late, step)
-		if step != nil {
-			step.HostLate += g.Idle[HostLate] + g.Idle[HostWork]
-		}
+		step.HostLate += g.Idle[HostLate] + g.Idle[HostWork]
 		if d := c.process.threads[l.thread].at(late); d != nil && d.from == late {
 			g.Idle[d.cause] += min(to, d.to) - late
 			late = min(to, d.to)
@@ -60,9 +56,7 @@ func (s *sweep) gap(a *Event, c lane, l *launch, step *Step) {
 	}
 	for i, t := range g.Idle {
 		s.d.Idle[i] += t
-		if step != nil {
-			step.Causes[i] += float32(t)
-		}
+		step.Causes[i] += float32(t)
 		if t > g.Idle[g.Cause] {
 			g.Cause = Cause(i) //nolint:gosec // one of the causes
 		}
@@ -138,7 +132,7 @@ func (s *sweep) hostDid(g *Gap, h *host, thread uint16, from, to int64, step *St
 		g.Idle[cause] += min(none, free)
 		free -= min(none, free)
 	}
-	if step != nil && step.DecodeRequests > 0 { // it goes on with requests: there was something to do
+	if step.DecodeRequests > 0 { // it goes on with requests: there was something to do
 		free += g.Idle[NothingToDo]
 		g.Idle[NothingToDo] = 0
 	}

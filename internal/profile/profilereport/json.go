@@ -77,7 +77,8 @@ func JSON(w io.Writer, p *profile.Profile, v *finding.Verdict) error {
 	for g := range profile.Groups {
 		if x := p.Group[g]; x.Count > 0 {
 			groups = append(groups, g.String(), object{"share", p.Share(x.Time), "seconds", sec(x.Time), "sum_seconds", sec(x.Sum), "count", x.Count,
-				"alone_seconds", sec(x.Alone), "flops_per_second", orNone(x.Flops / max(sec(x.Known), 1e-9))})
+				"alone_seconds", sec(x.Alone), "flops_per_second", orNone(x.Flops / max(sec(x.Known), 1e-9)),
+				"bytes_per_second", orNone(x.Bytes / max(sec(x.Known), 1e-9))})
 		}
 	}
 	for c := range profile.Causes {

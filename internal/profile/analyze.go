@@ -178,6 +178,7 @@ type KernelStat struct {
 	Short    string
 	Library  string // whose it is; "" is unknown
 	Group    Group
+	Below    string // what launched it is for, where its name says another thing
 	Count    int
 	Sum, Max int64
 	Squares  float64 // the sum of the squares of all durations, in seconds
@@ -227,7 +228,7 @@ func Analyze(t *Timeline) *Analysis {
 	for id, m := range t.Memory {
 		a.Memory[id] = m.Points
 	}
-	z := &analyzer{Timeline: t, Analysis: a, hosts: map[int64]*host{}, kernels: map[uint64]*kernelSum{}}
+	z := &analyzer{Timeline: t, Analysis: a, hosts: map[int64]*host{}, kernels: map[uint64]*KernelStat{}}
 	operators := slices.ContainsFunc(t.Threads, func(h *Thread) bool { return h.Calls[Op].n > 0 })
 	z.names()
 	z.steps()
@@ -254,7 +255,7 @@ type analyzer struct {
 	*Analysis
 	info     []nameInfo
 	hosts    map[int64]*host // by process
-	kernels  map[uint64]*kernelSum
+	kernels  map[uint64]*KernelStat
 	rates    map[uint32]*rate
 	order    []*host
 	overhead []doing // of the profiler

@@ -157,9 +157,14 @@ func TestVagueKernelsAreWhatTheyAreLaunchedFor(t *testing.T) {
 	m.call(Python, "vllm/v1/sample/sampler.py(20): forward", 200, 100, 0)
 	m.launched("vectorized_elementwise_kernel<4, div>", 210, 220, 50)
 	m.launched("rms_norm_kernel", 400, 410, 50)
+	m.call(Op, "aten::scaled_dot_product_attention", 500, 100, 0)
+	m.launched("rms_norm_kernel", 510, 520, 40)
 	a, d := m.device(t)
-	if d.Group[Attention].Time != 50*us || d.Group[Sampling].Time != 50*us || d.Group[Norm].Time != 50*us || d.Group[GEMM].Time != 0 {
+	if d.Group[Attention].Time != 50*us || d.Group[Sampling].Time != 50*us || d.Group[Norm].Time != 90*us || d.Group[GEMM].Time != 0 {
 		t.Errorf("%v", d.Group)
+	}
+	if k := a.Kernels[0]; k.Name != "rms_norm_kernel" || k.Below != "attention" { // name and launcher disagree
+		t.Errorf("%+v", k)
 	}
 	var b bytes.Buffer
 	if err := a.Stacks.Folded(&b); err != nil || !strings.Contains(b.String(), "aten::scaled_dot_product_attention;aten::bmm;sgemm 50\n") {
@@ -213,8 +218,19 @@ func TestFilesAreNames(t *testing.T) {
 	if got := ranks[1].DeviceName(ranks[1].Devices[0]); got != "tp1.json.gz, GPU 0" {
 		t.Error(got)
 	}
-	if len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "100 %") {
+	if len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "k_123 (100.0 %") {
 		t.Error(p.Notes)
+	}
+}
+
+// TestMemsetsAreNoCopies: what waits for one, or one that waits, is an order of streams.
+func TestMemsetsAreNoCopies(t *testing.T) {
+	m := newMade()
+	m.launched("sgemm", 0, 10, 50)
+	m.call(Runtime, "cudaMemsetAsync", 20, 5, 900)
+	m.AddActivity(0, 0, 7, Set, Event{Start: 160 * us, Dur: us, Name: m.Names.ID([]byte("Memset (Device)")), Correlation: 900})
+	if _, d := m.device(t); d.Idle[CopyWait] != 0 || d.Idle[Dependency] != 100*us {
+		t.Errorf("%v", d.Idle)
 	}
 }
 

@@ -250,30 +250,26 @@ func (s *sweep) classify(a *Event, c lane, l *launch) Group {
 // maxWaits is how many communication kernels of a device are compared between ranks.
 const maxWaits = 1 << 14
 
-// kernelSum is a KernelStat under way.
-type kernelSum struct {
-	count, graph int
-	sum, max     int64
-	squares      float64 // of seconds
-	op           uint32
-}
-
 func (s *sweep) tally(a *Event, g Group, graph bool, l *launch) {
 	key := uint64(a.Name)<<8 | uint64(g)
 	k := s.kernels[key]
 	if k == nil {
-		k = &kernelSum{}
+		name := s.Timeline.Names.Text[a.Name]
+		k = &KernelStat{Name: name, Short: shortenName(name), Library: s.info[a.Name].Library, Group: g}
 		s.kernels[key] = k
 	}
-	k.count++
-	k.sum += a.Dur
-	k.max = max(k.max, a.Dur)
-	k.squares += float64(a.Dur) / 1e9 * float64(a.Dur) / 1e9
+	k.Count++
+	k.Sum += a.Dur
+	k.Max = max(k.Max, a.Dur)
+	k.Squares += float64(a.Dur) / 1e9 * float64(a.Dur) / 1e9
 	if graph {
-		k.graph++
+		k.Graph++
 	}
 	if l != nil {
-		k.op = l.op
+		k.Operator = s.Timeline.Names.Text[l.op]
+		if l.gives != Groups && l.gives != g {
+			k.Below = l.gives.String()
+		}
 		s.work(a, g, l)
 	}
 }
@@ -324,11 +320,8 @@ func (z *analyzer) finish() {
 			a.Period = b.GPUFrom - a.GPUFrom
 		}
 	}
-	for key, k := range z.kernels {
-		name := z.Timeline.Names.Text[key>>8]
-		z.Kernels = append(z.Kernels, KernelStat{
-			Name: name, Short: shortenName(name), Library: z.info[key>>8].Library, Group: Group(key & 0xff), Count: k.count, Sum: k.sum, Max: k.max, Squares: k.squares, Graph: k.graph, Operator: z.Timeline.Names.Text[k.op],
-		})
+	for _, k := range z.kernels {
+		z.Kernels = append(z.Kernels, *k)
 	}
 	slices.SortFunc(z.Kernels, func(a, b KernelStat) int {
 		return cmp.Or(cmp.Compare(b.Sum, a.Sum), cmp.Compare(a.Name, b.Name))

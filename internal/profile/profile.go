@@ -68,8 +68,8 @@ type Straggle struct {
 	Cause       string  `json:"cause"`      // kernels or host, as Why
 }
 
-// unknownMuch is the share of kernels that no rule knows from which on it is told.
-const unknownMuch = 0.1
+// unknownMuch is the share of the GPU's time from which on a kernel that no rule knows is told.
+const unknownMuch = 0.02
 
 // Combine puts the analyses of ranks together.
 func Combine(ranks []*Analysis) *Profile {
@@ -91,8 +91,14 @@ func Combine(ranks []*Analysis) *Profile {
 	}
 	p.Before, p.After = p.Before/int64(max(p.Devices, 1)), p.After/int64(max(p.Devices, 1))
 	p.findStragglers()
-	if share := p.OfBusy(p.Group[Other].Time); share > unknownMuch {
-		p.Notes = append(p.Notes, fmt.Sprintf("%.0f %% of the GPU's time is kernels whose names do not say what they are for: --full lists them as other", 100*share))
+	var unknown []string
+	for i := range p.Kernels {
+		if k := &p.Kernels[i]; k.Group == Other && p.OfBusy(k.Sum) > unknownMuch {
+			unknown = append(unknown, fmt.Sprintf("%.80s (%.1f %% of the GPU's time)", k.Short, 100*p.OfBusy(k.Sum)))
+		}
+	}
+	if len(unknown) > 0 {
+		p.Notes = append(p.Notes, "neither the name nor what launched it says what this is for: "+strings.Join(unknown, ", "))
 	}
 	slices.SortStableFunc(p.Roofline, func(a, b Rate) int { return cmp.Compare(b.Time, a.Time) })
 	return p

@@ -433,8 +433,12 @@ func (d *document) kernels() {
 	}
 	for i := range d.p.Kernels[:min(len(d.p.Kernels), mostKernels)] {
 		k := &d.p.Kernels[i]
+		of := k.Group.String()
+		if k.Below != "" {
+			of += " in " + k.Below
+		}
 		cells = append(cells, []string{
-			render.Percent(float64(k.Sum) / float64(max(sum, 1))), seconds(k.Sum), fmt.Sprint(k.Count), seconds(k.Sum / int64(max(k.Count, 1))), k.Group.String(), k.Library,
+			render.Percent(float64(k.Sum) / float64(max(sum, 1))), seconds(k.Sum), fmt.Sprint(k.Count), seconds(k.Sum / int64(max(k.Count, 1))), of, k.Library,
 			render.Clip(render.Clean(k.Short), 140),
 		})
 	}

@@ -1,7 +1,6 @@
 package profile
 
 import (
-	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -73,6 +72,7 @@ type GroupTime struct {
 	Alone int64 // of Time, while nothing else ran: what would be won if the group were free
 	Count int
 	Flops float64 // operations of the kernels whose work is known
+	Bytes float64 // that they move at least
 	Known int64   // the durations of those
 }
 
@@ -97,11 +97,8 @@ type Work struct {
 	Runs       int // of kernels
 	Small      int // of less than 10 µs
 	SmallTime  int64
-	Graph      int   // that a graph replayed
-	Blocks     int   // whose grid is known
-	Narrow     int   // of which with fewer blocks than the GPU has multiprocessors
-	NarrowTime int64 // and what they took
-	WholeGraph int   // graphs recorded without their kernels
+	Graph      int // that a graph replayed
+	WholeGraph int // graphs recorded without their kernels
 }
 
 // add adds what another device did.
@@ -163,8 +160,8 @@ func portion(ns, whole int64) float64 {
 
 // A Device is where one device's time went.
 type Device struct {
-	ID   int
-	Name string
+	ID int
+	GPU
 	From int64
 	Work
 
@@ -181,6 +178,7 @@ type KernelStat struct {
 	Short    string
 	Library  string // whose it is; "" is unknown
 	Group    Group
+	Below    string // what launched it is for, where its name says another thing
 	Count    int
 	Sum, Max int64
 	Squares  float64 // the sum of the squares of all durations, in seconds
@@ -196,31 +194,27 @@ type Host struct {
 	SyncTime                int64
 	Captured                int // launches into a graph that was being captured
 	Stacks                  bool
-	Threads                 int
 }
 
 // An Analysis is what became of one timeline.
 type Analysis struct {
-	Source      string
-	Tool        string
-	Rank, World int
-	Base        int64
-	From, Span  int64 // of everything in the trace
-	Events      int64
-	Devices     []*Device
-	HostOnly    bool // operators were recorded, and no device
-	Steps       []Step
-	StepsBy     string // how steps were told apart; "" is not at all
-	Kernels     []KernelStat
-	Host        Host
-	Roofline    []Rate
-	Memory      map[int][]MemoryPoint
-	GPUs        map[int]GPU
-	Stacks      *Stacks
-	Workload    Workload
-	Quantised   bool // products' names say so
-	Partial     []string
-	Notes       []string
+	Source, Tool string
+	Rank         int
+	From, Span   int64 // of everything in the trace
+	Events       int64
+	Devices      []*Device
+	HostOnly     bool // operators were recorded, and no device
+	Steps        []Step
+	StepsBy      string // how steps were told apart; "" is not at all
+	Kernels      []KernelStat
+	Host         Host
+	Roofline     []Rate
+	Memory       map[int][]MemoryPoint
+	Stacks       *Stacks
+	Workload     Workload
+	Quantised    bool // products' names say so
+	Partial      []string
+	Notes        []string
 
 	among bool // it is one of several
 }
@@ -228,13 +222,13 @@ type Analysis struct {
 // Analyze says where the time of a timeline went.
 func Analyze(t *Timeline) *Analysis {
 	a := &Analysis{
-		Source: t.Source, Tool: t.Tool, Rank: t.Rank, World: t.World, Base: t.Base, Events: t.Events, GPUs: t.GPUs,
+		Source: t.Source, Tool: t.Tool, Rank: t.Rank, Events: t.Events,
 		Partial: t.Partial, Notes: t.Notes, Memory: map[int][]MemoryPoint{}, Stacks: newStacks(t.Names),
 	}
 	for id, m := range t.Memory {
 		a.Memory[id] = m.Points
 	}
-	z := &analyzer{Timeline: t, Analysis: a, hosts: map[int64]*host{}, kernels: map[uint64]*kernelSum{}}
+	z := &analyzer{Timeline: t, Analysis: a, hosts: map[int64]*host{}, kernels: map[uint64]*KernelStat{}}
 	operators := slices.ContainsFunc(t.Threads, func(h *Thread) bool { return h.Calls[Op].n > 0 })
 	z.names()
 	z.steps()
@@ -261,7 +255,7 @@ type analyzer struct {
 	*Analysis
 	info     []nameInfo
 	hosts    map[int64]*host // by process
-	kernels  map[uint64]*kernelSum
+	kernels  map[uint64]*KernelStat
 	rates    map[uint32]*rate
 	order    []*host
 	overhead []doing // of the profiler
@@ -294,52 +288,37 @@ func (z *analyzer) names() {
 		n.gives, n.hint = n.purpose(text)
 		n.cause = causeOf(text)
 		n.graph, n.whole = strings.Contains(text, "GraphLaunch"), text == WholeGraph
-		n.launch = n.graph || strings.Contains(text, "Launch") || strings.Contains(text, "Memcpy") || strings.Contains(text, "Memset")
+		n.launch = holdsAny(text, "Launch", "Memcpy", "Memset")
 		n.sync = strings.Contains(text, "Synchronize")
-		n.capture = strings.Contains(text, "StreamBeginCapture") || strings.Contains(text, "StreamEndCapture")
-		n.product = strings.Contains(text, "::bmm") || strings.Contains(text, "::baddbmm")
+		n.capture = holdsAny(text, "StreamBeginCapture", "StreamEndCapture")
+		n.product = holdsAny(text, "::bmm", "::baddbmm")
 		n.softmax = strings.Contains(text, "softmax")
-		n.samples = strings.Contains(text, "/sample/") || strings.Contains(text, "sampler.py") || strings.Contains(text, "model_runner: sample")
+		n.samples = holdsAny(text, "/sample/", "sampler.py", "model_runner: sample")
 		if n.Group == GEMM || n.Group == MoE {
-			z.Quantised = z.Quantised || quantised(text)
+			z.Quantised = z.Quantised || holdsAny(strings.ToLower(text), fewBits...)
 		}
 		votes[workloadIn(text, n.Meaning)]++
 	}
 	z.Workload = elect(votes)
 }
 
-// quantised reports whether a product's name says that its weights have few bits.
-func quantised(name string) bool {
-	n := strings.ToLower(name)
-	for _, w := range []string{"fp8", "e4m3", "e5m2", "fp4", "int8", "int4", "s8_", "i8i8", "awq", "gptq", "marlin", "w8a8", "w4a16", "scaled_mm"} {
-		if strings.Contains(n, w) {
-			return true
-		}
-	}
-	return false
+// fewBits are words in the name of a product whose weights have few bits.
+var fewBits = []string{"fp8", "e4m3", "e5m2", "fp4", "int8", "int4", "s8_", "i8i8", "awq", "gptq", "marlin", "w8a8", "w4a16", "scaled_mm"}
+
+// holdsAny reports whether a text holds one of several words.
+func holdsAny(text string, words ...string) bool {
+	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
 }
 
 // span finds when the trace begins and ends.
 func (z *analyzer) span() {
-	first, last := int64(math.MaxInt64), int64(math.MinInt64)
-	hold := func(l *Log) {
-		if l.n > 0 {
-			first, last = min(first, l.from), max(last, l.to)
+	all := never
+	for l, class := range z.Timeline.logs {
+		if class != Python { // frames that were open before the trace began
+			all.hold(l)
 		}
 	}
-	for _, s := range z.Streams {
-		for k := range s.Work {
-			hold(&s.Work[k])
-		}
-	}
-	for _, h := range z.Timeline.Threads {
-		for k := range h.Calls {
-			if Class(k) != Python { // frames that were open before the trace began
-				hold(&h.Calls[k])
-			}
-		}
-	}
-	if first <= last {
-		z.From, z.Span = first, last-first
+	if all != never {
+		z.From, z.Span = all.from, all.to-all.from
 	}
 }

@@ -120,12 +120,12 @@ func TestSteps(t *testing.T) {
 		t.Fatalf("%d steps by %q", len(a.Steps), a.StepsBy)
 	}
 	for i, want := range []Step{
-		{Phase: Prefill, PrefillRequests: 1, PrefillTokens: 512, GPUFrom: 500 * us, GPUTo: 1500 * us, Busy: 1000 * us, Kernels: 1, Period: 1000 * us},
-		{Phase: Mixed, PrefillRequests: 1, PrefillTokens: 100, DecodeRequests: 7, DecodeTokens: 7, GPUFrom: 1500 * us, GPUTo: 2000 * us, Busy: 500 * us, Kernels: 2, Period: 1200 * us},
-		{Phase: Decode, DecodeRequests: 8, DecodeTokens: 8, GPUFrom: 2700 * us, GPUTo: 2800 * us, Busy: 100 * us, Kernels: 1},
+		{Batch: Batch{Prefill, 1, 512, 0, 0}, GPUFrom: 500 * us, GPUTo: 1500 * us, Busy: 1000 * us, Kernels: 1, Period: 1000 * us},
+		{Batch: Batch{Mixed, 1, 100, 7, 7}, GPUFrom: 1500 * us, GPUTo: 2000 * us, Busy: 500 * us, Kernels: 2, Period: 1200 * us},
+		{Batch: Batch{Decode, 0, 0, 8, 8}, GPUFrom: 2700 * us, GPUTo: 2800 * us, Busy: 100 * us, Kernels: 1},
 	} {
 		s := a.Steps[i]
-		got := Step{Phase: s.Phase, PrefillRequests: s.PrefillRequests, PrefillTokens: s.PrefillTokens, DecodeRequests: s.DecodeRequests, DecodeTokens: s.DecodeTokens, GPUFrom: s.GPUFrom, GPUTo: s.GPUTo, Busy: s.Busy, Kernels: s.Kernels, Period: s.Period}
+		got := Step{Batch: s.Batch, GPUFrom: s.GPUFrom, GPUTo: s.GPUTo, Busy: s.Busy, Kernels: s.Kernels, Period: s.Period}
 		if got != want {
 			t.Errorf("step %d: %+v, want %+v", i, got, want)
 		}
@@ -157,9 +157,14 @@ func TestVagueKernelsAreWhatTheyAreLaunchedFor(t *testing.T) {
 	m.call(Python, "vllm/v1/sample/sampler.py(20): forward", 200, 100, 0)
 	m.launched("vectorized_elementwise_kernel<4, div>", 210, 220, 50)
 	m.launched("rms_norm_kernel", 400, 410, 50)
+	m.call(Op, "aten::scaled_dot_product_attention", 500, 100, 0)
+	m.launched("rms_norm_kernel", 510, 520, 40)
 	a, d := m.device(t)
-	if d.Group[Attention].Time != 50*us || d.Group[Sampling].Time != 50*us || d.Group[Norm].Time != 50*us || d.Group[GEMM].Time != 0 {
+	if d.Group[Attention].Time != 50*us || d.Group[Sampling].Time != 50*us || d.Group[Norm].Time != 90*us || d.Group[GEMM].Time != 0 {
 		t.Errorf("%v", d.Group)
+	}
+	if k := a.Kernels[0]; k.Name != "rms_norm_kernel" || k.Below != "attention" { // name and launcher disagree
+		t.Errorf("%+v", k)
 	}
 	var b bytes.Buffer
 	if err := a.Stacks.Folded(&b); err != nil || !strings.Contains(b.String(), "aten::scaled_dot_product_attention;aten::bmm;sgemm 50\n") {
@@ -213,8 +218,19 @@ func TestFilesAreNames(t *testing.T) {
 	if got := ranks[1].DeviceName(ranks[1].Devices[0]); got != "tp1.json.gz, GPU 0" {
 		t.Error(got)
 	}
-	if len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "100 %") {
+	if len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "k_123 (100.0 %") {
 		t.Error(p.Notes)
+	}
+}
+
+// TestMemsetsAreNoCopies: what waits for one, or one that waits, is an order of streams.
+func TestMemsetsAreNoCopies(t *testing.T) {
+	m := newMade()
+	m.launched("sgemm", 0, 10, 50)
+	m.call(Runtime, "cudaMemsetAsync", 20, 5, 900)
+	m.AddActivity(0, 0, 7, Set, Event{Start: 160 * us, Dur: us, Name: m.Names.ID([]byte("Memset (Device)")), Correlation: 900})
+	if _, d := m.device(t); d.Idle[CopyWait] != 0 || d.Idle[Dependency] != 100*us {
+		t.Errorf("%v", d.Idle)
 	}
 }
 
@@ -298,7 +314,7 @@ func TestTidy(t *testing.T) {
 
 func TestStepOf(t *testing.T) {
 	for name, want := range map[string]*batch{
-		"execute_context_2(300)_generation_16(16)":                           {prefillRequests: 2, prefillTokens: 300, decodeRequests: 16, decodeTokens: 16, phase: Mixed},
+		"execute_context_2(300)_generation_16(16)":                           {Batch{Mixed, 2, 300, 16, 16}, byVLLM},
 		"execute_context_0(0)_generation_0(0)":                               {},
 		"execute_context_x(0)_generation_0(0)":                               nil,
 		"execute_context_1(5)_generation_":                                   nil,
@@ -306,10 +322,10 @@ func TestStepOf(t *testing.T) {
 		"ProfilerStep#12":                                                    {rank: byProfiler},
 		"aten::mm":                                                           nil,
 		"gpu_model_runner: preprocess":                                       {rank: byRunner},
-		"[Executor] _forward_step 7: 1 ctx reqs, 512 ctx tokens, 8 gen reqs": {rank: byTensorRT, prefillRequests: 1, prefillTokens: 512, decodeRequests: 8, decodeTokens: 8, phase: Mixed},
-		"[Executor] _forward_step: 0 ctx reqs, 3 gen reqs":                   {rank: byTensorRT, decodeRequests: 3, decodeTokens: 3, phase: Decode},
+		"[Executor] _forward_step 7: 1 ctx reqs, 512 ctx tokens, 8 gen reqs": {Batch{Mixed, 1, 512, 8, 8}, byTensorRT},
+		"[Executor] _forward_step: 0 ctx reqs, 3 gen reqs":                   {Batch{Decode, 0, 0, 3, 3}, byTensorRT},
 		"[Executor] _forward_step 7: x ctx reqs":                             nil,
-		"step[DECODE bs=8]":                                                  {rank: byRange, phase: Decode},
+		"step[DECODE bs=8]":                                                  {Batch{Phase: Decode}, byRange},
 		"vllm/v1/worker/gpu_worker.py(500): execute_model":                   {rank: byModel},
 	} {
 		got := stepOf(name)
@@ -368,7 +384,7 @@ func TestCompare(t *testing.T) {
 		"noise hides the share": {of(1000, much), of(1080, much), false},
 	} {
 		d := Compare(tc.before, tc.after)
-		if d.Per != "decode step" || d.Before != 20 || !d.Tested || d.Worse(0.03) != tc.worse {
+		if d.Per != "decode step" || d.Before != 20 || d.Worse(0.03) != tc.worse {
 			t.Errorf("%s: %+v: worse %v", name, d.Total, d.Worse(0.03))
 		}
 	}

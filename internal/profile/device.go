@@ -68,12 +68,12 @@ type running struct {
 type sweep struct {
 	*analyzer
 	d       *Device
-	sms     uint64
 	active  heap[running]
 	count   [Groups]int
 	mask    uint32 // of the groups that run
 	at      int64
 	step    *Step
+	none    Step  // in place of one where there is none
 	last    Group // of the activity that began last
 	binSize int64
 
@@ -90,59 +90,47 @@ func (s *sweep) attribute(to int64) {
 	if t <= 0 {
 		return
 	}
-	d := s.d
-	switch compute := s.mask & computing; {
-	case compute != 0:
-		d.Compute += t
-		n := int64(bits.OnesCount32(compute))
-		rest := t - t/n*n
-		for m := compute; m != 0; m &= m - 1 {
-			g := bits.TrailingZeros32(m)
-			part := t/n + rest
-			rest = 0
-			d.Group[g].Time += part
-			if s.step != nil {
-				s.step.Group[g] += part
-			}
-		}
-		if s.mask>>Communication&1 != 0 {
-			d.Hidden += t
-		}
-	case s.mask>>Communication&1 != 0:
-		d.Exposed += t
-		d.Group[Communication].Time += t
-		if s.step != nil {
-			s.step.Group[Communication] += t
-			s.step.Exposed += t
-		}
-	case s.mask != 0:
-		d.ExposedCopies += t
-		d.Group[Copies].Time += t
-		if s.step != nil {
-			s.step.Group[Copies] += t
-		}
-	default:
+	if s.mask == 0 {
 		s.at = to
 		return
 	}
-	if s.mask>>Communication&1 != 0 {
+	d, step, compute, communicates := s.d, s.step, s.mask&computing, s.mask>>Communication&1 != 0
+	whose := compute
+	switch {
+	case compute != 0:
+		d.Compute += t
+		if communicates {
+			d.Hidden += t
+		}
+	case communicates:
+		whose = 1 << Communication
+		d.Exposed += t
+		step.Exposed += t
+	default:
+		whose = 1 << Copies
+		d.ExposedCopies += t
+	}
+	n := int64(bits.OnesCount32(whose))
+	for rest := t % n; whose != 0; whose, rest = whose&(whose-1), 0 {
+		g := bits.TrailingZeros32(whose)
+		d.Group[g].Time += t/n + rest
+		step.Group[g] += t/n + rest
+	}
+	if communicates {
 		d.Communication += t
 	}
 	if s.mask&(s.mask-1) == 0 {
 		d.Group[bits.TrailingZeros32(s.mask)].Alone += t
 	}
 	d.Busy += t
-	if s.step != nil {
-		s.step.Busy += t
-	}
+	step.Busy += t
 	s.chart(to)
-	s.at = to
 }
 
-// chart adds the time until to to the bins.
+// chart goes on to a time, and adds it to the bins.
 func (s *sweep) chart(to int64) {
-	for from := s.at; from < to; {
-		i := min(int((from-s.d.From)/s.binSize), bins-1)
+	for s.at < to {
+		i := min(int((s.at-s.d.From)/s.binSize), bins-1)
 		end := to
 		if i < bins-1 {
 			end = min(to, s.d.From+int64(i+1)*s.binSize)
@@ -150,13 +138,13 @@ func (s *sweep) chart(to int64) {
 		b := &s.d.Bins[i]
 		switch {
 		case s.mask&computing != 0:
-			b.Compute += end - from
+			b.Compute += end - s.at
 		case s.mask>>Communication&1 != 0:
-			b.Communication += end - from
+			b.Communication += end - s.at
 		default:
-			b.Copies += end - from
+			b.Copies += end - s.at
 		}
-		from = end
+		s.at = end
 	}
 }
 
@@ -177,7 +165,7 @@ func (s *sweep) begin(c lane, a *Event) {
 	l := c.process.find(a.Correlation)
 	step := s.step
 	if l != nil {
-		step = nil
+		step = &s.none
 		if l.step >= 0 {
 			step = &s.Steps[l.step]
 		}
@@ -189,18 +177,14 @@ func (s *sweep) begin(c lane, a *Event) {
 	s.at = max(s.at, a.Start)
 	s.step = step
 	g := s.classify(a, c, l)
-	if step != nil {
-		step.Count[g]++
-	}
 	s.last, s.lastKind = g, c.kind
 	end := a.Start + a.Dur
-	if step != nil {
-		if !step.begunOnDevice {
-			step.GPUFrom, step.begunOnDevice = a.Start, true
-		}
-		step.GPUFrom, step.GPUTo = min(step.GPUFrom, a.Start), max(step.GPUTo, end)
-		step.Kernels++
+	if !step.begunOnDevice {
+		step.GPUFrom, step.begunOnDevice = a.Start, true
 	}
+	step.GPUFrom, step.GPUTo = min(step.GPUFrom, a.Start), max(step.GPUTo, end)
+	step.Count[g]++
+	step.Kernels++
 	if a.Dur > 0 {
 		s.active.push(running{end, g})
 		s.count[g]++
@@ -228,14 +212,17 @@ func (s *sweep) classify(a *Event, c lane, l *launch) Group {
 			d.Unfused += a.Dur
 		}
 	}
-	t := &d.Group[g]
+	t, below := &d.Group[g], int32(0)
 	t.Sum += a.Dur
 	t.Count++
-	if l != nil {
-		s.Analysis.Stacks.add(l.node, a.Name, a.Dur)
-	} else {
-		s.Analysis.Stacks.add(0, a.Name, a.Dur)
+	if a.Size > 0 {
+		t.Bytes += float64(a.Size)
+		t.Known += a.Dur
 	}
+	if l != nil {
+		below = l.node
+	}
+	s.Analysis.Stacks.add(below, a.Name, a.Dur)
 	if c.kind == Kernel {
 		d.Runs++
 		if m.whole {
@@ -244,13 +231,6 @@ func (s *sweep) classify(a *Event, c lane, l *launch) Group {
 		if a.Dur < small {
 			d.Small++
 			d.SmallTime += a.Dur
-		}
-		if a.Size > 0 && s.sms > 0 {
-			d.Blocks++
-			if a.Size < s.sms {
-				d.Narrow++
-				d.NarrowTime += a.Dur
-			}
 		}
 	}
 	graph := l != nil && l.graph
@@ -270,79 +250,67 @@ func (s *sweep) classify(a *Event, c lane, l *launch) Group {
 // maxWaits is how many communication kernels of a device are compared between ranks.
 const maxWaits = 1 << 14
 
-// kernelSum is a KernelStat under way.
-type kernelSum struct {
-	count, graph int
-	sum, max     int64
-	squares      float64 // of seconds
-	op           uint32
-}
-
 func (s *sweep) tally(a *Event, g Group, graph bool, l *launch) {
 	key := uint64(a.Name)<<8 | uint64(g)
 	k := s.kernels[key]
 	if k == nil {
-		k = &kernelSum{}
+		name := s.Timeline.Names.Text[a.Name]
+		k = &KernelStat{Name: name, Short: shortenName(name), Library: s.info[a.Name].Library, Group: g}
 		s.kernels[key] = k
 	}
-	k.count++
-	k.sum += a.Dur
-	k.max = max(k.max, a.Dur)
-	k.squares += float64(a.Dur) / 1e9 * float64(a.Dur) / 1e9
+	k.Count++
+	k.Sum += a.Dur
+	k.Max = max(k.Max, a.Dur)
+	k.Squares += float64(a.Dur) / 1e9 * float64(a.Dur) / 1e9
 	if graph {
-		k.graph++
+		k.Graph++
 	}
 	if l != nil {
-		k.op = l.op
+		k.Operator = s.Timeline.Names.Text[l.op]
+		if l.gives != Groups && l.gives != g {
+			k.Below = l.gives.String()
+		}
 		s.work(a, g, l)
 	}
 }
 
 // devices goes through what the devices did.
 func (z *analyzer) devices() {
-	byID := map[int][]*Stream{}
-	var ids []int
-	for _, st := range z.Streams {
-		if byID[st.Device] == nil {
-			ids = append(ids, st.Device)
+	for from, to := 0, 0; from < len(z.Streams); from = to { // Close put them in order
+		for to = from; to < len(z.Streams) && z.Streams[to].Device == z.Streams[from].Device; to++ {
 		}
-		byID[st.Device] = append(byID[st.Device], st)
-	}
-	slices.Sort(ids)
-	for _, id := range ids {
-		if d := z.device(id, byID[id]); d != nil {
-			z.Devices = append(z.Devices, d)
-		}
+		z.device(z.Streams[from].Device, z.Streams[from:to])
 	}
 }
 
-func (z *analyzer) device(id int, streams []*Stream) *Device {
-	d := &Device{ID: id, Name: z.Timeline.GPUs[id].Name, Bins: make([]Bin, bins)}
-	s := &sweep{analyzer: z, d: d, sms: uint64(max(z.Timeline.GPUs[id].SMs, 0))}
+func (z *analyzer) device(id int, streams []*Stream) {
+	d := &Device{ID: id, GPU: z.GPUs[id], Bins: make([]Bin, bins)}
+	s := &sweep{analyzer: z, d: d}
+	s.step = &s.none
 	s.active.before = func(a, b *running) bool { return a.end < b.end }
 	s.gaps.before = func(a, b *Gap) bool { return a.Time < b.Time }
 	var logs []*Log
 	var lanes []lane
-	first, last := int64(math.MaxInt64), int64(math.MinInt64)
+	all := never
 	for _, st := range streams {
 		for k := range st.Work {
 			if l := &st.Work[k]; l.n > 0 {
-				first, last = min(first, l.from), max(last, l.to)
+				all.hold(l)
 				logs, lanes = append(logs, l), append(lanes, lane{z.host(st.Process), Kind(k)})
 			}
 		}
 	}
 	if len(logs) == 0 {
-		return nil
+		return
 	}
-	d.From, d.Wall = first, last-first
-	s.at, s.binSize = first, max(1, d.Wall/bins)
+	d.From, d.Wall = all.from, all.to-all.from
+	s.at, s.binSize = d.From, max(1, d.Wall/bins)
 	for i, e := range merged(logs) {
 		s.begin(lanes[i], e)
 	}
 	s.advance(math.MaxInt64)
 	s.finishGaps()
-	return d
+	z.Devices = append(z.Devices, d)
 }
 
 // finish puts the results in order.
@@ -352,11 +320,8 @@ func (z *analyzer) finish() {
 			a.Period = b.GPUFrom - a.GPUFrom
 		}
 	}
-	for key, k := range z.kernels {
-		name := z.Timeline.Names.Text[key>>8]
-		z.Kernels = append(z.Kernels, KernelStat{
-			Name: name, Short: shortenName(name), Library: z.info[key>>8].Library, Group: Group(key & 0xff), Count: k.count, Sum: k.sum, Max: k.max, Squares: k.squares, Graph: k.graph, Operator: z.Timeline.Names.Text[k.op],
-		})
+	for _, k := range z.kernels {
+		z.Kernels = append(z.Kernels, *k)
 	}
 	slices.SortFunc(z.Kernels, func(a, b KernelStat) int {
 		return cmp.Or(cmp.Compare(b.Sum, a.Sum), cmp.Compare(a.Name, b.Name))

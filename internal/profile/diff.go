@@ -57,6 +57,8 @@ const (
 	ownIdle, unitIdle       = 0.1, 0.01
 	// launchesMore is by which share the number of launches of a unit differs where chance does not decide it.
 	launchesMore = 0.02
+	// otherBatches is by which share steps' tokens differ where times of steps say nothing.
+	otherBatches = 0.05
 )
 
 // A Diff compares two profiles.
@@ -69,12 +71,9 @@ type Diff struct {
 	Token        *Change
 	Groups       []Change
 	Idle         []Change
-	Kernels      []Change // the largest changes first
-	Tested       bool
+	Kernels      []Change // as Parts are ordered
 	Caveats      []string // what else differs: to be said first
-	BeforeTokens float64  // mean of a unit
-	AfterTokens  float64
-	OtherBatches bool // they differ: then the time for each token counts
+	OtherBatches bool     // they differ: then the time for each token counts
 }
 
 // Compare says what grew from one profile to another, for each step of the phase that both
@@ -97,45 +96,37 @@ func Compare(before, after *Profile) *Diff {
 		}
 		d.Caveats = append(d.Caveats, "steps are not told apart in both traces: whole traces are compared, and nothing says how much of the difference is chance or more work")
 	}
-	d.Before, d.After, d.Tested = len(x), len(y), len(x) >= 3 && len(y) >= 3
-	if !d.Tested && d.Per != "trace" {
+	d.Before, d.After = len(x), len(y)
+	if min(d.Before, d.After) < 3 && d.Per != "trace" {
 		d.Caveats = append(d.Caveats, "fewer than three steps: nothing says how much of the difference is chance")
 	}
 	between := func(name string, f func(*Step) float64) Change { return change(name, of(x, f), of(y, f)) }
 	d.Total = between("time", func(s *Step) float64 { return float64(s.Time()) / 1e9 })
 	last := func(s *Step) bool { return s.Period == 0 }
 	d.Period = change("period", of(slices.DeleteFunc(slices.Clone(x), last), (*Step).period), of(slices.DeleteFunc(slices.Clone(y), last), (*Step).period))
-	if a, b := tokens(x), tokens(y); a > 0 && b > 0 {
-		d.BeforeTokens, d.AfterTokens = a/float64(len(x)), b/float64(len(y))
+	if n := between("tokens", func(s *Step) float64 { return float64(s.Tokens()) }); n.Before > 0 && n.After > 0 {
 		u := d.judged()
-		d.Token = &Change{Name: "time per token", Before: u.Before / d.BeforeTokens, After: u.After / d.AfterTokens, P: u.P}
-		if r := d.AfterTokens / d.BeforeTokens; r > 1.05 || r < 0.95 {
-			d.OtherBatches = true
-			d.Caveats = append(d.Caveats, fmt.Sprintf("the batches differ, %.4g and %.4g tokens a step, so that the time for each token counts", d.BeforeTokens, d.AfterTokens))
+		d.Token = &Change{Name: "time per token", Before: u.Before / n.Before, After: u.After / n.After, P: u.P}
+		if d.OtherBatches = math.Abs(n.Growth()) > otherBatches; d.OtherBatches {
+			d.Caveats = append(d.Caveats, fmt.Sprintf("the batches differ, %.4g and %.4g tokens a step, so that the time for each token counts", n.Before, n.After))
 		}
 	}
 	unit := max(d.Period.Before, d.Total.Before)
 	for g := range Groups {
 		c := between(g.String(), func(s *Step) float64 { return float64(s.Group[g]) / 1e9 })
-		c.LaunchesBefore, c.LaunchesNow = stat.Mean(of(x, func(s *Step) float64 { return float64(s.Count[g]) }), nil), stat.Mean(of(y, func(s *Step) float64 { return float64(s.Count[g]) }), nil)
+		n := between("launches", func(s *Step) float64 { return float64(s.Count[g]) })
+		c.LaunchesBefore, c.LaunchesNow = n.Before, n.After
 		if c.Before > 0 || c.After > 0 {
 			d.Groups = append(d.Groups, c.named(unit, ownKernels, unitKernels))
 		}
 	}
 	for k := range Causes {
-		name, also := k.String(), k
+		name, idle := k.String(), func(s *Step) float64 { return float64(s.Causes[k]) / 1e9 }
 		switch k {
-		case HostLate:
-			name, also = "host", HostWork // which of them a gap is, its length decides
+		case HostLate: // which of the two a gap is, its length decides
+			name, idle = "host", func(s *Step) float64 { return float64(s.Causes[HostLate]+s.Causes[HostWork]) / 1e9 }
 		case HostWork:
 			continue
-		}
-		idle := func(s *Step) float64 {
-			t := s.Causes[k]
-			if also != k {
-				t += s.Causes[also]
-			}
-			return float64(t) / 1e9
 		}
 		if c := between("idle: "+name, idle); c.Before > 0 || c.After > 0 {
 			d.Idle = append(d.Idle, c.named(unit, ownIdle, unitIdle))
@@ -159,7 +150,7 @@ func otherwise(before, after *Profile) (out []string) {
 			out = append(out, fmt.Sprintf("%s: %v before, %v after", what, a, b))
 		}
 	}
-	differ("other hardware", before.gpu(), after.gpu())
+	differ("other hardware", before.GPU().Name, after.GPU().Name)
 	differ("another number of GPUs", before.Devices, after.Devices)
 	differ("another kind of program", before.Workload, after.Workload)
 	differ("steps are told apart in other ways", before.StepsBy, after.StepsBy)
@@ -171,28 +162,16 @@ func otherwise(before, after *Profile) (out []string) {
 		return m
 	}
 	a, b := shapes(before), shapes(after)
-	lacks := func(a, b map[string]bool) (n int) {
-		for s := range a {
-			if !b[s] {
-				n++
-			}
+	n, m := len(a), len(b)
+	for s := range a {
+		if b[s] {
+			n, m = n-1, m-1
 		}
-		return n
 	}
-	if n, m := lacks(a, b), lacks(b, a); len(a) > 0 && len(b) > 0 && n+m > 0 {
+	if len(a) > 0 && len(b) > 0 && n+m > 0 {
 		out = append(out, fmt.Sprintf("other shapes: %d of %d only before, %d of %d only after", n, len(a), m, len(b)))
 	}
 	return out
-}
-
-// gpu is the name of a profile's GPU.
-func (p *Profile) gpu() string {
-	for _, a := range p.Ranks {
-		for _, d := range a.Devices {
-			return d.Name
-		}
-	}
-	return ""
 }
 
 // whole is a profile as one step, of the mean of its devices.
@@ -230,14 +209,6 @@ func sampled(p *Profile, phase Phase) []*Step {
 	return out
 }
 
-func tokens(list []*Step) float64 {
-	n := 0.0
-	for _, s := range list {
-		n += float64(s.Tokens())
-	}
-	return n
-}
-
 // kernels compares kernels by their names, each for a unit: a step of any phase, or the trace of a device.
 func (d *Diff) kernels(before, after *Profile, unit float64) {
 	type both struct{ count, sum, squares [2]float64 }
@@ -268,9 +239,7 @@ func (d *Diff) kernels(before, after *Profile, unit float64) {
 		}
 		d.Kernels = append(d.Kernels, c.named(unit, ownKernels, unitKernels))
 	}
-	slices.SortStableFunc(d.Kernels, func(a, b Change) int {
-		return cmp.Compare(math.Abs(b.After-b.Before), math.Abs(a.After-a.Before))
-	})
+	slices.SortStableFunc(d.Kernels, byWeight)
 }
 
 // change compares samples by Welch's t-test.
@@ -298,6 +267,24 @@ func welch(mean, variance, n [2]float64) float64 {
 	t := (mean[1] - mean[0]) / math.Sqrt(a+b)
 	freedom := (a + b) * (a + b) / (a*a/(n[0]-1) + b*b/(n[1]-1))
 	return 2 * distuv.StudentsT{Mu: 0, Sigma: 1, Nu: freedom}.CDF(-math.Abs(t))
+}
+
+// Parts are the groups and the causes of idleness, those that changed and the largest changes first.
+func (d *Diff) Parts() []Change {
+	parts := slices.Concat(d.Groups, d.Idle)
+	slices.SortStableFunc(parts, byWeight)
+	return parts
+}
+
+// byWeight orders changes: those that are told first, then the largest.
+func byWeight(a, b Change) int {
+	weight := func(c Change) float64 {
+		if c.Named {
+			return 1e9 + math.Abs(c.After-c.Before)
+		}
+		return math.Abs(c.After - c.Before)
+	}
+	return cmp.Compare(weight(b), weight(a))
 }
 
 // judged is the change of a unit that counts: from one to the next or, where that is not known or not

@@ -33,36 +33,34 @@ func (s *sweep) gap(a *Event, c lane, l *launch, step *Step) {
 	if l != nil {
 		g.Step, g.thread = l.step, l.thread
 	}
-	if step != nil {
-		step.Idle += to - from
-	}
-	switch {
-	case l == nil:
+	step.Idle += to - from
+	if l == nil {
 		g.Idle[NotRecorded] = to - from
-	case l.start > from:
-		// The host had not launched it when the device became idle.
-		late := min(l.start, to)
-		s.hostDid(&g, c.process, l.thread, from, late, step)
-		if step != nil {
+	} else {
+		launched := max(from, min(l.start, to))
+		if launched > from { // the host had not launched it when the device became idle
+			s.hostDid(&g, c.process, l.thread, from, launched, step)
 			step.HostLate += g.Idle[HostLate] + g.Idle[HostWork]
 		}
-		if d := c.process.threads[l.thread].at(late); d != nil && d.from == late {
-			g.Idle[d.cause] += min(to, d.to) - late
-			late = min(to, d.to)
+		queued := launched
+		if d := c.process.threads[l.thread].at(launched); d != nil && d.from == l.start { // the launch itself took long
+			queued = min(to, d.to)
+			g.Idle[d.cause] += queued - launched
 		}
-		s.delay(&g, to-late, otherWork, StartDelayed)
-	case s.last == Communication || c.kind == Kernel && s.info[a.Name].Group == Communication:
-		s.delay(&g, to-from, shortGap, CommWait)
-	case s.lastKind == Copy || c.kind == Copy:
-		s.delay(&g, to-from, shortGap, CopyWait)
-	default:
-		s.delay(&g, to-from, shortGap, Dependency)
+		switch {
+		case launched > from:
+			s.delay(&g, to-queued, otherWork, StartDelayed)
+		case s.last == Communication || c.kind == Kernel && s.info[a.Name].Group == Communication:
+			s.delay(&g, to-queued, shortGap, CommWait)
+		case s.lastKind == Copy || c.kind == Copy:
+			s.delay(&g, to-queued, shortGap, CopyWait)
+		default:
+			s.delay(&g, to-queued, shortGap, Dependency)
+		}
 	}
 	for i, t := range g.Idle {
 		s.d.Idle[i] += t
-		if step != nil {
-			step.Causes[i] += float32(t)
-		}
+		step.Causes[i] += float32(t)
 		if t > g.Idle[g.Cause] {
 			g.Cause = Cause(i) //nolint:gosec // one of the causes
 		}
@@ -138,7 +136,7 @@ func (s *sweep) hostDid(g *Gap, h *host, thread uint16, from, to int64, step *St
 		g.Idle[cause] += min(none, free)
 		free -= min(none, free)
 	}
-	if step != nil && step.DecodeRequests > 0 { // it goes on with requests: there was something to do
+	if step.DecodeRequests > 0 { // it goes on with requests: there was something to do
 		free += g.Idle[NothingToDo]
 		g.Idle[NothingToDo] = 0
 	}

@@ -205,6 +205,9 @@ func shortenName(name string) string {
 	return inner(s)
 }
 
+// common are words of many templates, which tell none apart.
+const common = " Array BinaryFunctor AUnaryFunctor BUnaryFunctor float BFloat16 double unsigned bfloat16 ReduceOp at::TensorIteratorBase TensorIteratorBase unroll_factor "
+
 // inner names an elementwise kernel after the function in its template.
 func inner(s string) string {
 	i := strings.IndexByte(s, '<')
@@ -216,10 +219,7 @@ func inner(s string) string {
 		return s
 	}
 	for _, word := range strings.FieldsFunc(rest, func(c rune) bool { return strings.ContainsRune("<>,()&*{} #", c) }) {
-		switch {
-		case len(word) < 5, strings.HasPrefix(word, "gpu_kernel_impl"), strings.HasPrefix(word, "std::"), word == "Array", strings.HasPrefix(word, "at::detail"),
-			word == "BinaryFunctor", word == "AUnaryFunctor", word == "BUnaryFunctor", word == "float", word == "BFloat16", word == "double", word == "unsigned", word == "bfloat16",
-			word == "ReduceOp", word == "at::TensorIteratorBase", word == "TensorIteratorBase", word == "unroll_factor":
+		if len(word) < 5 || strings.HasPrefix(word, "gpu_kernel_impl") || strings.HasPrefix(word, "std::") || strings.HasPrefix(word, "at::detail") || strings.Contains(common, " "+word+" ") {
 			continue
 		}
 		if j := strings.LastIndex(word, "::"); j >= 0 {

@@ -35,7 +35,18 @@ type call struct {
 	name     uint32
 }
 
+// span is a time.
 type span struct{ from, to int64 }
+
+// never holds nothing.
+var never = span{math.MaxInt64, math.MinInt64}
+
+// hold makes a span hold a log's events, too.
+func (s *span) hold(l *Log) {
+	if l.n > 0 {
+		*s = span{min(s.from, l.from), max(s.to, l.to)}
+	}
+}
 
 // launch is a call that put work on a device.
 type launch struct {
@@ -122,7 +133,6 @@ func (z *analyzer) threads() {
 		w := walk{analyzer: z, p: z.host(h.Process), at: math.MinInt64}
 		h.merged(w.addCall)
 		if w.launches > 0 {
-			z.Host.Threads++
 			w.p.threads = append(w.p.threads, w.t)
 		} else if h.ID == OverheadThread {
 			for _, d := range w.t.doing {

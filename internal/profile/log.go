@@ -62,7 +62,7 @@ func (l *list[T]) all(yield func(*T) bool) {
 // timeline's base.
 type Event struct {
 	Start, Dur  int64
-	Size        uint64 // of a copy or a memset: bytes; of a kernel: thread blocks
+	Size        uint64 // of a copy or a memset, in bytes
 	Name        uint32 // in Timeline.Names
 	Correlation uint32 // of a device's work and of the call that launched it; 0 is unknown
 }

@@ -36,9 +36,13 @@ func (s *Stacks) Pprof(w io.Writer) error {
 		p = text(p, 1, number(number(nil, 1, id(kind[0])), 2, id(kind[1])))
 	}
 	places := map[string]uint64{}
-	s.Samples(func(x Sample) {
+	for i, node := range s.nodes {
+		if node.time == 0 {
+			continue
+		}
 		var stack []byte
-		for _, name := range x.Stack {
+		for up := int32(i); up > 0; up = s.nodes[up].parent { //nolint:gosec // at most maxNodes
+			name := s.label(up)
 			n, ok := places[name]
 			if !ok {
 				n = uint64(len(places) + 1)
@@ -48,9 +52,9 @@ func (s *Stacks) Pprof(w io.Writer) error {
 			}
 			stack = protowire.AppendVarint(stack, n)
 		}
-		values := protowire.AppendVarint(protowire.AppendVarint(nil, uint64(max(x.Count, 0))), uint64(max(x.Time, 0)))
+		values := protowire.AppendVarint(protowire.AppendVarint(nil, uint64(node.count)), uint64(node.time)) //nolint:gosec // never negative
 		p = text(p, 2, text(text(nil, 1, stack), 2, values))
-	})
+	}
 	for _, t := range strs {
 		p = text(p, 6, []byte(t))
 	}

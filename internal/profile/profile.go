@@ -68,8 +68,8 @@ type Straggle struct {
 	Cause       string  `json:"cause"`      // kernels or host, as Why
 }
 
-// unknownMuch is the share of kernels that no rule knows from which on it is told.
-const unknownMuch = 0.1
+// unknownMuch is the share of the GPU's time from which on a kernel that no rule knows is told.
+const unknownMuch = 0.02
 
 // Combine puts the analyses of ranks together.
 func Combine(ranks []*Analysis) *Profile {
@@ -91,8 +91,14 @@ func Combine(ranks []*Analysis) *Profile {
 	}
 	p.Before, p.After = p.Before/int64(max(p.Devices, 1)), p.After/int64(max(p.Devices, 1))
 	p.findStragglers()
-	if share := p.OfBusy(p.Group[Other].Time); share > unknownMuch {
-		p.Notes = append(p.Notes, fmt.Sprintf("%.0f %% of the GPU's time is kernels whose names do not say what they are for: --full lists them as other", 100*share))
+	var unknown []string
+	for i := range p.Kernels {
+		if k := &p.Kernels[i]; k.Group == Other && p.OfBusy(k.Sum) > unknownMuch {
+			unknown = append(unknown, fmt.Sprintf("%.80s (%.1f %% of the GPU's time)", k.Short, 100*p.OfBusy(k.Sum)))
+		}
+	}
+	if len(unknown) > 0 {
+		p.Notes = append(p.Notes, "neither the name nor what launched it says what this is for: "+strings.Join(unknown, ", "))
 	}
 	slices.SortStableFunc(p.Roofline, func(a, b Rate) int { return cmp.Compare(b.Time, a.Time) })
 	return p
@@ -196,11 +202,9 @@ func (p *Profile) findStragglers() {
 		last   []int // of which collectives it came last
 	}
 	groups := map[int][]*member{}
-	for _, a := range p.Ranks {
-		for _, d := range a.Devices {
-			if n := len(d.Waits); n > 0 {
-				groups[n] = append(groups[n], &member{Device: d, name: a.DeviceName(d)})
-			}
+	for a, d := range p.EachDevice {
+		if n := len(d.Waits); n > 0 {
+			groups[n] = append(groups[n], &member{Device: d, name: a.DeviceName(d)})
 		}
 	}
 	s, waited := &p.Straggle, int64(0)
@@ -269,14 +273,25 @@ func (p *Profile) findStragglers() {
 	}
 }
 
-// Heaviest is the kernel that takes the most of a group's time, "" where there is none.
-func (p *Profile) Heaviest(g Group) string {
+// Heaviest is the kernel that takes the most of a group's time, one without a name where there is none.
+func (p *Profile) Heaviest(g Group) KernelStat {
 	for i := range p.Kernels {
 		if p.Kernels[i].Group == g {
-			return p.Kernels[i].Name
+			return p.Kernels[i]
 		}
 	}
-	return ""
+	return KernelStat{}
+}
+
+// EachDevice calls yield for all devices of all ranks.
+func (p *Profile) EachDevice(yield func(*Analysis, *Device) bool) {
+	for _, a := range p.Ranks {
+		for _, d := range a.Devices {
+			if !yield(a, d) {
+				return
+			}
+		}
+	}
 }
 
 // Seconds is the mean wall time of a device.
@@ -290,25 +305,20 @@ func (p *Profile) OfRecorded() float64 {
 
 // LongestGap is the longest gap of a cause that comes back; nil is none of those that are shown.
 func (p *Profile) LongestGap(cause string) (longest *Gap) {
-	for _, a := range p.Ranks {
-		for _, d := range a.Devices {
-			for i := range d.Gaps {
-				if g := &d.Gaps[i]; g.Cause.String() == cause && !g.Once && (longest == nil || g.Time > longest.Time) {
-					longest = g
-				}
+	for _, d := range p.EachDevice {
+		for i := range d.Gaps {
+			if g := &d.Gaps[i]; g.Cause.String() == cause && !g.Once && (longest == nil || g.Time > longest.Time) {
+				longest = g
 			}
 		}
 	}
 	return longest
 }
 
-// Peak is the arithmetic of the first device by its data sheet, of dense BF16; 0 is unknown.
-func (p *Profile) Peak() float64 {
-	for _, a := range p.Ranks {
-		for _, d := range a.Devices {
-			flops, _, _ := Peaks(a.GPUs[d.ID])
-			return flops
-		}
+// GPU is the first device; its zero value is none.
+func (p *Profile) GPU() GPU {
+	for _, d := range p.EachDevice {
+		return d.GPU
 	}
-	return 0
+	return GPU{}
 }

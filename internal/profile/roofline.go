@@ -49,6 +49,7 @@ func (s *sweep) work(a *Event, g Group, l *launch) {
 		r.began = l.began
 		r.count++
 		s.d.Group[g].Flops += shape.Flops
+		s.d.Group[g].Bytes += shape.Bytes
 		s.Analysis.Stacks.nodes[l.node].flops += shape.Flops
 	}
 }
@@ -68,7 +69,7 @@ func (z *analyzer) roofline() {
 	if len(z.Devices) == 0 {
 		return
 	}
-	flops, bandwidth, link := Peaks(z.Timeline.GPUs[z.Devices[0].ID])
+	flops, bandwidth, link := Peaks(z.Devices[0].GPU)
 	for op, r := range z.rates {
 		if r.time == 0 || r.count == 0 {
 			continue

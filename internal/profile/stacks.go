@@ -14,7 +14,6 @@ type Stacks struct {
 	names    *Names
 	nodes    []node
 	children map[uint64]int32
-	full     bool
 }
 
 type node struct {
@@ -38,7 +37,6 @@ func (s *Stacks) child(parent int32, name uint32) int32 {
 		return n
 	}
 	if len(s.nodes) >= maxNodes {
-		s.full = true
 		return parent
 	}
 	n := int32(len(s.nodes)) //nolint:gosec // at most maxNodes
@@ -150,25 +148,4 @@ func (s *Stacks) Tree(least float64) *Flame {
 	}
 	order(root)
 	return root
-}
-
-// Sample is one stack, its innermost frame first, for pprof.
-type Sample struct {
-	Stack []string
-	Time  int64
-	Count int
-}
-
-// Samples calls yield for every stack that has time of its own.
-func (s *Stacks) Samples(yield func(Sample)) {
-	for i := 1; i < len(s.nodes); i++ {
-		if s.nodes[i].time == 0 {
-			continue
-		}
-		var stack []string
-		for n := int32(i); n > 0; n = s.nodes[n].parent { //nolint:gosec // at most maxNodes
-			stack = append(stack, s.label(n))
-		}
-		yield(Sample{stack, s.nodes[i].time, s.nodes[i].count})
-	}
 }

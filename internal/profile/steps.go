@@ -2,6 +2,7 @@ package profile
 
 import (
 	"cmp"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -28,11 +29,7 @@ func (p Phase) String() string {
 type Step struct {
 	Start, Host int64 // on the host
 	Period      int64 // until the next step begins, on the device where it has activities; of the last one 0
-	Phase       Phase
-
-	PrefillRequests, PrefillTokens int
-	DecodeRequests, DecodeTokens   int
-
+	Batch
 	Launches       int
 	Kernels        int
 	GPUFrom, GPUTo int64 // of its activities, on all its devices; both 0 where there are none
@@ -43,9 +40,14 @@ type Step struct {
 	Group          [Groups]int64
 	Count          [Groups]int32   // kernels and copies
 	Causes         [Causes]float32 // nanoseconds of Idle, by cause
-	process        int64
-	thread         int64
 	begunOnDevice  bool
+}
+
+// A Batch is what a step computes. Tokens are 0 where they are unknown.
+type Batch struct {
+	Phase                          Phase
+	PrefillRequests, PrefillTokens int
+	DecodeRequests, DecodeTokens   int
 }
 
 // Tokens is how many the step computed; 0 is unknown.
@@ -62,9 +64,8 @@ func (s *Step) Time() int64 {
 
 // batch is what an annotation says of a step.
 type batch struct {
-	rank                                                         int
-	prefillRequests, prefillTokens, decodeRequests, decodeTokens int
-	phase                                                        Phase
+	Batch
+	rank int // of stepWays
 }
 
 // stepWays are the ways to tell steps apart, the best first. A batch's rank is one of them.
@@ -109,44 +110,25 @@ func stepOf(name string) *batch {
 			continue
 		}
 		b := &batch{rank: rank}
-		for i, to := range []*int{&b.prefillRequests, &b.prefillTokens, &b.decodeRequests, &b.decodeTokens} {
+		for i, to := range []*int{&b.PrefillRequests, &b.PrefillTokens, &b.DecodeRequests, &b.DecodeTokens} {
 			if i+1 < len(m) {
 				*to, _ = strconv.Atoi(m[i+1]) // digits, or nothing
 			}
 		}
-		if rank == byTensorRT && (b.prefillRequests == 0 || b.prefillTokens > 0) {
-			b.decodeTokens = b.decodeRequests
+		if rank == byTensorRT && (b.PrefillRequests == 0 || b.PrefillTokens > 0) {
+			b.DecodeTokens = b.DecodeRequests
 		}
-		if rank == byRange {
-			b.phase = phaseIn(name)
+		switch n := strings.ToLower(name); {
+		case b.PrefillRequests > 0 && b.DecodeRequests > 0:
+			b.Phase = Mixed
+		case b.PrefillRequests > 0, rank == byRange && (strings.Contains(n, "prefill") || strings.Contains(n, "extend")):
+			b.Phase = Prefill
+		case b.DecodeRequests > 0, rank == byRange && strings.Contains(n, "decode"):
+			b.Phase = Decode
 		}
-		return b.phased()
+		return b
 	}
 	return nil
-}
-
-// phased sets the phase from the requests.
-func (b *batch) phased() *batch {
-	switch {
-	case b.prefillRequests > 0 && b.decodeRequests > 0:
-		b.phase = Mixed
-	case b.prefillRequests > 0:
-		b.phase = Prefill
-	case b.decodeRequests > 0:
-		b.phase = Decode
-	}
-	return b
-}
-
-// phaseIn reads the phase that a name says.
-func phaseIn(name string) Phase {
-	switch n := strings.ToLower(name); {
-	case strings.Contains(n, "decode"):
-		return Decode
-	case strings.Contains(n, "prefill"), strings.Contains(n, "extend"):
-		return Prefill
-	}
-	return Unknown
 }
 
 // maxSteps bounds what is kept of a trace of steps: an hour of 3 ms steps.
@@ -180,10 +162,7 @@ func (z *analyzer) steps() {
 					return true // of the same step, further in
 				}
 				end = c.Start + c.Dur
-				steps = append(steps, Step{
-					Start: c.Start, Host: c.Dur, Phase: b.phase, PrefillRequests: b.prefillRequests, PrefillTokens: b.prefillTokens,
-					DecodeRequests: b.decodeRequests, DecodeTokens: b.decodeTokens, process: h.Process, thread: h.ID,
-				})
+				steps = append(steps, Step{Start: c.Start, Host: c.Dur, Batch: b.Batch})
 				return len(steps) < maxSteps
 			})
 			if len(steps) > 0 {
@@ -194,12 +173,7 @@ func (z *analyzer) steps() {
 			found[h.Process] = steps
 		}
 	}
-	var processes []int64
-	for p := range found {
-		processes = append(processes, p)
-	}
-	slices.Sort(processes)
-	for _, p := range processes {
+	for _, p := range slices.Sorted(maps.Keys(found)) {
 		list := found[p]
 		slices.SortFunc(list, func(a, b Step) int { return cmp.Compare(a.Start, b.Start) })
 		h := z.host(p)

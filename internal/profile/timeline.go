@@ -50,16 +50,13 @@ type Stream struct {
 // A Thread is one of the host.
 type Thread struct {
 	Process, ID int64 // the low half of ID is the system's number of the thread
-	Name        string
 	Calls       [classes]Log
 }
 
 // A GPU is what the trace says of a device.
 type GPU struct {
 	Name      string
-	SMs       int
-	Memory    uint64 // bytes
-	Bandwidth float64
+	Bandwidth float64 // of its memory, in bytes a second; 0 is unknown
 }
 
 // MemoryPoint is how much memory a device's allocator held at a time.
@@ -73,7 +70,6 @@ type Timeline struct {
 	Source string // the file
 	Tool   string // what recorded it
 	Rank   int    // of the process in its job; -1 is unknown
-	World  int    // how many ranks the job had; 0 is unknown
 	Base   int64  // nanoseconds since 1970 of the time 0; 0 is unknown
 	Stacks bool   // Python functions were recorded
 
@@ -230,18 +226,18 @@ func (t *Timeline) dropAstray() {
 	}
 }
 
-// logs calls yield for the log of every stream and thread.
-func (t *Timeline) logs(yield func(*Log) bool) {
+// logs calls yield for the log of every stream, whose class is classes, and of every thread.
+func (t *Timeline) logs(yield func(*Log, Class) bool) {
 	for _, s := range t.Streams {
 		for k := range s.Work {
-			if !yield(&s.Work[k]) {
+			if !yield(&s.Work[k], classes) {
 				return
 			}
 		}
 	}
 	for _, h := range t.Threads {
 		for k := range h.Calls {
-			if !yield(&h.Calls[k]) {
+			if !yield(&h.Calls[k], Class(k)) {
 				return
 			}
 		}
@@ -338,13 +334,13 @@ type MemoryLog struct {
 
 const memoryPoints = 4096
 
+func (p *MemoryPoint) raise(o MemoryPoint) {
+	p.Allocated, p.Reserved = max(p.Allocated, o.Allocated), max(p.Reserved, o.Reserved)
+}
+
 func (m *MemoryLog) add(p MemoryPoint) {
 	if m.seen%m.every != 0 {
-		last := &m.Points[len(m.Points)-1]
-		if p.Allocated > last.Allocated {
-			last.Allocated = p.Allocated
-		}
-		last.Reserved = max(last.Reserved, p.Reserved)
+		m.Points[len(m.Points)-1].raise(p)
 	} else {
 		m.Points = append(m.Points, p)
 	}
@@ -353,12 +349,8 @@ func (m *MemoryLog) add(p MemoryPoint) {
 		return
 	}
 	for i := range memoryPoints / 2 {
-		a, b := m.Points[2*i], m.Points[2*i+1]
-		if b.Allocated > a.Allocated {
-			a.Allocated = b.Allocated
-		}
-		a.Reserved = max(a.Reserved, b.Reserved)
-		m.Points[i] = a
+		m.Points[i] = m.Points[2*i]
+		m.Points[i].raise(m.Points[2*i+1])
 	}
 	m.Points, m.seen = m.Points[:memoryPoints/2], 0
 	m.every *= 2

@@ -23,8 +23,7 @@ func (t *Timeline) Trim(w io.Writer, a *Analysis) error {
 	b := bufio.NewWriter(w) // errors stay in it, and Flush returns them
 	separator := fmt.Sprintf(`{"schemaVersion":1,"displayTimeUnit":"ms","baseTimeNanoseconds":%d,"deviceProperties":[`, t.Base)
 	for _, id := range slices.Sorted(maps.Keys(t.GPUs)) {
-		g := t.GPUs[id]
-		fmt.Fprintf(b, `%s{"id":%d,"name":%s,"totalGlobalMem":%d,"numSms":%d}`, separator, id, quoted(g.Name), g.Memory, g.SMs)
+		fmt.Fprintf(b, `%s{"id":%d,"name":%s}`, separator, id, quoted(t.GPUs[id].Name))
 		separator = ","
 	}
 	if separator != "," {
@@ -43,12 +42,8 @@ func (t *Timeline) Trim(w io.Writer, a *Analysis) error {
 	for _, s := range t.Streams {
 		for k := range s.Work {
 			for x := range s.Work[k].All {
-				size := `"bytes":%d`
-				if Kind(k) == Kernel {
-					size = `"grid":[%d,1,1]`
-				}
 				event([kinds]string{"kernel", "gpu_memcpy", "gpu_memset"}[k], x, int64(s.Device), s.ID,
-					`"device":%d,"stream":%d,"correlation":%d,`+size, s.Device, s.ID, x.Correlation, x.Size)
+					`"device":%d,"stream":%d,"correlation":%d,"bytes":%d`, s.Device, s.ID, x.Correlation, x.Size)
 			}
 		}
 	}
@@ -95,21 +90,7 @@ func worstParts(a *Analysis) []span {
 		}
 		parts = append(parts, span{from, from + without})
 	}
-	return union(parts)
-}
-
-// union merges spans that touch.
-func union(list []span) []span {
-	slices.SortFunc(list, func(a, b span) int { return cmp.Compare(a.from, b.from) })
-	out := list[:0]
-	for _, s := range list {
-		if n := len(out); n > 0 && s.from <= out[n-1].to {
-			out[n-1].to = max(out[n-1].to, s.to)
-			continue
-		}
-		out = append(out, s)
-	}
-	return out
+	return parts
 }
 
 func quoted(s string) string {

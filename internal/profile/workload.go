@@ -29,14 +29,7 @@ func (w Workload) Samples() bool { return w == LLM || w.Serves() }
 // workloadIn is what a name says of the workload; Model is nothing. Kernels of one engine are used by others:
 // an engine is told by its Python files, operators and annotations.
 func workloadIn(text string, m Meaning) Workload {
-	has := func(words ...string) bool {
-		for _, w := range words {
-			if strings.Contains(text, w) {
-				return true
-			}
-		}
-		return false
-	}
+	has := func(words ...string) bool { return holdsAny(text, words...) }
 	kernel := strings.HasPrefix(text, "void ") || strings.ContainsAny(text, "<&") // a function of C++
 	switch {
 	case !kernel && has("sglang/", "sgl_kernel::", "sglang.", "step[DECODE", "step[EXTEND", "sglang::"):

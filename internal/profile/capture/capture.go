@@ -125,32 +125,28 @@ type capture struct {
 }
 
 // request makes a request and returns its answer, whatever its status.
-func (c *capture) request(ctx context.Context, method, path string, body any) (int, []byte, error) {
-	var content io.Reader
+func (c *capture) request(ctx context.Context, method, path string, body any) (status int, answer []byte, err error) {
+	var content []byte
 	if body != nil {
-		b, err := json.Marshal(body)
-		if err != nil {
-			return 0, nil, fmt.Errorf("encode request: %w", err)
-		}
-		content = bytes.NewReader(b)
+		content, err = json.Marshal(body)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.Base, "/")+path, content)
-	if err != nil {
-		return 0, nil, fmt.Errorf("%s %s: %w", method, path, err)
+	var req *http.Request
+	if err == nil {
+		req, err = http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.Base, "/")+path, bytes.NewReader(content))
 	}
-	if body != nil {
+	if err == nil {
 		req.Header.Set("Content-Type", "application/json")
+		var resp *http.Response
+		if resp, err = c.Client.Do(req); err == nil {
+			defer resp.Body.Close()
+			status = resp.StatusCode
+			answer, err = io.ReadAll(io.LimitReader(resp.Body, maxBody))
+		}
 	}
-	resp, err := c.Client.Do(req)
 	if err != nil {
-		return 0, nil, fmt.Errorf("%s %s: %w", method, path, err)
+		return status, answer, fmt.Errorf("%s %s: %w", method, path, err)
 	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(resp.Body, maxBody))
-	if err != nil {
-		return resp.StatusCode, b, fmt.Errorf("%s %s: %w", method, path, err)
-	}
-	return resp.StatusCode, b, nil
+	return status, answer, nil
 }
 
 // check asks which release runs, and whether it can be profiled.

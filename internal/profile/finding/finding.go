@@ -257,7 +257,7 @@ func (v view) caseOf(id string) string {
 	case id == "attention-bound" && 2*p.Unfused > p.Group[profile.Attention].Sum:
 		return "unfused"
 	case id == "copies-bound":
-		switch name := p.Heaviest(profile.Copies); {
+		switch name := p.Heaviest(profile.Copies).Name; {
 		case strings.Contains(name, "PtoP"):
 			return "peers"
 		case strings.Contains(name, "DtoD"), strings.Contains(name, "Memset"), strings.Contains(name, "rocclr"):
@@ -303,11 +303,8 @@ func texts(p *profile.Profile) map[string]string {
 	if p.Host.Stacks {
 		t["stacks"] = "with_stack"
 	}
-	for i := range p.Kernels {
-		if k := &p.Kernels[i]; k.Group == profile.Copies {
-			t["copy"] = fmt.Sprintf("%s: %d times, %s together", k.Short, k.Count, render.Seconds(float64(k.Sum)/1e9))
-			break
-		}
+	if k := p.Heaviest(profile.Copies); k.Count > 0 {
+		t["copy"] = fmt.Sprintf("%s: %d times, %s together", k.Short, k.Count, render.Seconds(float64(k.Sum)/1e9))
 	}
 	return t
 }
@@ -360,9 +357,6 @@ func measure(p *profile.Profile) map[string]indicator.Value {
 		know("small_kernels_time", h.OfBusy(p.SmallTime))
 		know("small_kernels_wall", h.Share(p.SmallTime))
 		know("graph_kernels", float64(max(p.Graph, p.WholeGraph))/n)
-	}
-	if narrow := p.OfBusy(p.NarrowTime); p.Blocks > 0 && narrow > 0.1 {
-		know("narrow_kernels", narrow)
 	}
 	all, d, x := p.Steps[profile.Unknown], p.Steps[profile.Decode], p.Steps[profile.Mixed]
 	if all.Count > 0 && all.Launches > fewLaunches {

@@ -194,3 +194,51 @@ func TestWrongReadings(t *testing.T) {
 		})
 	}
 }
+
+// TestStragglerLeads: a rank whose products take twice as long from its fifth step on is what is wrong, not the
+// communication in which the others wait for it.
+func TestStragglerLeads(t *testing.T) {
+	for name, tc := range map[string]struct {
+		slow       int64 // µs that the slow rank's products take longer
+		late       int64 // that its host is late before each step
+		lead, says string
+	}{
+		"kernels":    {900, 0, "rank-straggles", "GEMM kernels take"},
+		"host":       {0, 9000, "rank-straggles", "host"},
+		"none waits": {0, 0, "communication-bound", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var ranks []*profile.Analysis
+			for rank := range 4 {
+				m := &maker{Timeline: profile.New(name, "test", 0), end: 1000}
+				m.Rank = rank
+				for i := range int64(20) {
+					slow, late := int64(0), int64(0)
+					if i >= 5 {
+						slow, late = tc.slow, tc.late
+					}
+					wait := 10*slow + late
+					if rank == 2 {
+						m.end, wait = m.end+late, 0
+					} else {
+						slow = 0
+					}
+					m.call(profile.Annotation, fmt.Sprintf("ProfilerStep#%d", i), m.end-8, 12_000, 0)
+					for range 10 {
+						m.op("aten::mm", kernel{product, 1000 + slow})
+					}
+					m.op("", kernel{"ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 3000 + wait})
+				}
+				m.Close()
+				ranks = append(ranks, profile.Analyze(m.Timeline))
+			}
+			p := profile.Combine(ranks)
+			v := Judge(p, nil)
+			f := v.Leading()
+			text := strings.Join(append([]string{f.Summary}, f.Reasons...), " ")
+			if f.Kind.ID != tc.lead || !strings.Contains(text, tc.says) || tc.says != "" && (p.Straggle.Last != "rank 2, GPU 0" || p.Straggle.Since != 5) {
+				t.Errorf("%s: %s; %+v", f.Kind.ID, text, p.Straggle)
+			}
+		})
+	}
+}

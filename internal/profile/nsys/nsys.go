@@ -33,7 +33,6 @@ const (
 	devices    = "TARGET_INFO_CUDA_DEVICE"
 	started    = "TARGET_INFO_SESSION_START_TIME"
 	exported   = "META_DATA_EXPORT"
-	threads    = "ThreadNames"
 	maxTexts   = 1 << 20
 	maxText    = 4096
 	pidBits    = 24
@@ -80,7 +79,7 @@ func readTables(ctx context.Context, tables table.Source, source string, limit i
 		texts: map[int64]string{}, ids: map[int64]uint32{}, device: map[[2]int64]int64{},
 	}
 	var damaged error
-	for _, read := range []func() error{e.strings, e.readMetadata, e.gpus, e.kernels, e.graphs, e.copies, e.runtime, e.ranges, e.threads} {
+	for _, read := range []func() error{e.strings, e.readMetadata, e.gpus, e.kernels, e.graphs, e.copies, e.runtime, e.ranges} {
 		err := read()
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -159,9 +158,9 @@ func (e *reader) readMetadata() error {
 }
 
 func (e *reader) gpus() error {
-	err := e.each(gpus, []string{"id", "name", "smCount", "totalMemory", "memoryBandwidth"}, func(v []table.Value) {
+	err := e.each(gpus, []string{"id", "name", "memoryBandwidth"}, func(v []table.Value) {
 		e.t.GPUs[int(v[0].Int)] = profile.GPU{
-			Name: v[1].Text(), SMs: int(v[2].Int), Memory: uint64(max(v[3].Int, 0)), Bandwidth: float64(v[4].Int),
+			Name: v[1].Text(), Bandwidth: float64(v[2].Int),
 		}
 	})
 	return errors.Join(err, e.each(devices, []string{"gpuId", "cudaId", "pid"}, func(v []table.Value) {
@@ -217,13 +216,7 @@ func (e *reader) kernels() error {
 	if table.Column(e.tables, kernels, named) < 0 {
 		named = "shortName"
 	}
-	return e.work(kernels, profile.Kernel, func(v []table.Value) (int64, uint64) {
-		grid := uint64(1)
-		for _, g := range v[1:] {
-			grid *= uint64(min(max(g.Int, 1), 1<<20))
-		}
-		return v[0].Int, min(grid, 1<<40)
-	}, e.name, named, "gridX", "gridY", "gridZ")
+	return e.work(kernels, profile.Kernel, func(v []table.Value) (int64, uint64) { return v[0].Int, 0 }, e.name, named)
 }
 
 func (e *reader) graphs() error {
@@ -239,18 +232,12 @@ func (e *reader) graphs() error {
 }
 
 func (e *reader) copies() error {
-	names := map[int64]uint32{}
 	err := e.work(copies, profile.Copy, func(v []table.Value) (int64, uint64) { return v[1].Int, uint64(max(v[0].Int, 0)) }, func(kind int64) uint32 {
-		id, ok := names[kind]
-		if !ok {
-			text := copyNames[kind]
-			if text == "" {
-				text = fmt.Sprintf("Memcpy (kind %d)", kind)
-			}
-			id = e.t.Names.ID([]byte(text))
-			names[kind] = id
+		text := copyNames[kind]
+		if text == "" {
+			text = fmt.Sprintf("Memcpy (kind %d)", kind)
 		}
-		return id
+		return e.t.Names.ID([]byte(text))
 	}, "bytes", "copyKind")
 	set := e.t.Names.ID([]byte("Memset (Device)"))
 	return errors.Join(err, e.work(sets, profile.Set, func(v []table.Value) (int64, uint64) { return 0, uint64(max(v[0].Int, 0)) },
@@ -302,16 +289,4 @@ func (e *reader) ranges() error {
 			x.class = profile.Op
 		}
 	}, "text", "textId")
-}
-
-func (e *reader) threads() error {
-	known := map[[2]int64]*profile.Thread{}
-	for _, h := range e.t.Threads {
-		known[[2]int64{h.Process, h.ID}] = h
-	}
-	return e.each(threads, []string{"nameId", "globalTid"}, func(v []table.Value) {
-		if h := known[[2]int64{v[1].Int >> pidBits, v[1].Int & threadMask}]; h != nil {
-			h.Name = strings.ToValidUTF8(e.texts[v[0].Int], "�")
-		}
-	})
 }

@@ -67,8 +67,8 @@ func TestSchemas(t *testing.T) {
 		if d.Wall != 3_680_000 || d.Idle[profile.NotRecorded] != 0 {
 			t.Errorf("%s: wall %d, not recorded %d", tc.name, d.Wall, d.Idle[profile.NotRecorded])
 		}
-		if h := tl.Threads[0]; h.Name != "worker thread" || h.Calls[profile.Op].Len() != 4 || tl.Names.Text[first(h).Name] != "aten::mm" {
-			t.Errorf("%s: thread %q", tc.name, h.Name)
+		if h := tl.Threads[0]; h.Calls[profile.Op].Len() != 4 || tl.Names.Text[first(h).Name] != "aten::mm" {
+			t.Errorf("%s: %d operators", tc.name, h.Calls[profile.Op].Len())
 		}
 	}
 }

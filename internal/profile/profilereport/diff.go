@@ -1,7 +1,6 @@
 package profilereport
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -32,10 +31,7 @@ func Diff(w io.Writer, d *profile.Diff, gate float64, full bool, o render.Option
 	if d.Token != nil {
 		changes = append(changes, *d.Token)
 	}
-	parts := slices.Concat(d.Groups, d.Idle)
-	slices.SortStableFunc(parts, func(a, b profile.Change) int {
-		return cmp.Or(named(b)-named(a), cmp.Compare(math.Abs(b.After-b.Before), math.Abs(a.After-a.Before)))
-	})
+	parts := d.Parts()
 	t.Section("Per "+d.Per, fmt.Sprintf(": %d before, %d after", d.Before, d.After))
 	t.Table(columnsOf(", before, after, change, launches, each, |<1"), changeRows(append(changes, parts[:min(len(parts), most+2)]...), most+5))
 	kernels := d.Kernels
@@ -50,13 +46,6 @@ func Diff(w io.Writer, d *profile.Diff, gate float64, full bool, o render.Option
 		t.Table(columnsOf("before, after, change, launches, each, |…"), rows)
 	}
 	return t.Text(w, o, full)
-}
-
-func named(c profile.Change) int {
-	if c.Named {
-		return 1
-	}
-	return 0
 }
 
 func growth(g float64, gone bool) string {
@@ -123,20 +112,14 @@ func diffVerdict(d *profile.Diff, gate float64) (string, render.Style) {
 		what += "; that may be chance"
 	}
 	var changed []string
-	parts := slices.Concat(d.Groups, d.Idle)
-	slices.SortStableFunc(parts, func(a, b profile.Change) int {
-		return cmp.Compare(math.Abs(b.After-b.Before), math.Abs(a.After-a.Before))
-	})
-	for _, c := range parts {
-		if c.Named {
-			changed = append(changed, happened(c))
-		}
-	}
-	if len(changed) == 0 { // kernels of one group may make up for each other
-		for _, c := range d.Kernels {
+	for _, list := range [][]profile.Change{d.Parts(), d.Kernels} {
+		for _, c := range list {
 			if c.Named {
 				changed = append(changed, happened(c))
 			}
+		}
+		if len(changed) > 0 {
+			break // else kernels of one group may make up for each other
 		}
 	}
 	switch n := len(changed); {

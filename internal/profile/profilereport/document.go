@@ -1,3 +1,6 @@
+// Package profilereport draws what a profile comes to: as text with the answer first, as
+// JSON, as a page, and what lies between two profiles. It decides nothing and fetches
+// nothing.
 package profilereport
 
 import (
@@ -144,19 +147,15 @@ const uneven = 5
 func stepsLine(p *profile.Profile) string {
 	var parts []string
 	longest := ""
-	add := func(name string, s profile.StepTimes) {
-		parts = append(parts, fmt.Sprintf("%s of %s", render.Plural(s.Count, name), render.Seconds(s.P50)))
+	for _, phase := range []profile.Phase{profile.Decode, profile.Mixed, profile.Prefill, profile.Unknown} {
+		s := p.Steps[phase]
+		if s.Count == 0 || phase == profile.Unknown && len(parts) > 0 {
+			continue
+		}
+		parts = append(parts, fmt.Sprintf("%s of %s", render.Plural(s.Count, strings.TrimPrefix(phase.String()+" step", "steps ")), render.Seconds(s.P50)))
 		if s.Max > uneven*s.P50 {
 			longest = ", the longest " + render.Seconds(p.Steps[profile.Unknown].Max)
 		}
-	}
-	for _, phase := range []profile.Phase{profile.Decode, profile.Mixed, profile.Prefill} {
-		if s := p.Steps[phase]; s.Count > 0 {
-			add(phase.String()+" step", s)
-		}
-	}
-	if s := p.Steps[profile.Unknown]; len(parts) == 0 && s.Count > 0 {
-		add("step", s)
 	}
 	if len(parts) == 0 {
 		return ""
@@ -174,6 +173,7 @@ type row struct {
 
 // rows are all parts of a device's wall time; they add up to it.
 func rows(p *profile.Profile) []row {
+	peak, _, _ := profile.Peaks(p.GPU())
 	each, units := int64(max(p.Devices, 1)), int64(max(p.Steps[profile.Unknown].Count/max(len(p.Ranks), 1), 1))
 	without := func(t int64) string { return seconds((p.Wall - t) / each / units) }
 	var out, idle []row
@@ -182,12 +182,14 @@ func rows(p *profile.Profile) []row {
 		if x.Count == 0 {
 			continue
 		}
-		rate := ""
-		if x.Flops > 0 && x.Known > 0 {
-			rate = flopsOf(x.Flops / float64(x.Known) * 1e9)
-			if peak := p.Peak(); peak > 0 {
-				rate = render.Percent(x.Flops/float64(x.Known)*1e9/peak) + " MFU"
-			}
+		rate, known := "", float64(max(x.Known, 1))/1e9
+		switch {
+		case x.Flops > 0 && peak > 0:
+			rate = render.Percent(x.Flops/known/peak) + " MFU"
+		case x.Flops > 0:
+			rate = flopsOf(x.Flops / known)
+		case x.Bytes > 0:
+			rate = bytesOf(x.Bytes / known)
 		}
 		out = append(out, row{g.String(), x.Time / each, p.Share(x.Time), []string{render.Grouped(float64(x.Count)), seconds(x.Sum / int64(x.Count)), rate, without(x.Alone)}})
 	}
@@ -270,11 +272,9 @@ type gap struct {
 
 // gaps are the longest of all devices.
 func gaps(p *profile.Profile) (out []gap) {
-	for _, a := range p.Ranks {
-		for _, d := range a.Devices {
-			for i := range d.Gaps {
-				out = append(out, gap{&d.Gaps[i], a.DeviceName(d), d.From})
-			}
+	for a, d := range p.EachDevice {
+		for i := range d.Gaps {
+			out = append(out, gap{&d.Gaps[i], a.DeviceName(d), d.From})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b gap) int { return cmp.Compare(b.Time, a.Time) })
@@ -325,8 +325,8 @@ func whereOf(p *profile.Profile) string {
 		s += fmt.Sprintf(" of %s recorded", render.Seconds(p.Seconds()+float64(p.Before+p.After)/1e9))
 	}
 	s += " on " + render.Plural(p.Devices, "GPU")
-	if len(p.Ranks) == 1 && len(p.Ranks[0].Devices) > 0 && p.Ranks[0].Devices[0].Name != "" {
-		s += " (" + render.Clean(p.Ranks[0].Devices[0].Name) + ")"
+	if name := p.GPU().Name; name != "" {
+		s += " (" + render.Clean(name) + ")"
 	}
 	return s + ", busy " + render.Percent(p.Share(p.Busy))
 }
@@ -433,8 +433,12 @@ func (d *document) kernels() {
 	}
 	for i := range d.p.Kernels[:min(len(d.p.Kernels), mostKernels)] {
 		k := &d.p.Kernels[i]
+		of := k.Group.String()
+		if k.Below != "" {
+			of += " in " + k.Below
+		}
 		cells = append(cells, []string{
-			render.Percent(float64(k.Sum) / float64(max(sum, 1))), seconds(k.Sum), fmt.Sprint(k.Count), seconds(k.Sum / int64(max(k.Count, 1))), k.Group.String(), k.Library,
+			render.Percent(float64(k.Sum) / float64(max(sum, 1))), seconds(k.Sum), fmt.Sprint(k.Count), seconds(k.Sum / int64(max(k.Count, 1))), of, k.Library,
 			render.Clip(render.Clean(k.Short), 140),
 		})
 	}
@@ -490,7 +494,7 @@ func (d *document) rates() {
 	for _, r := range d.p.Roofline[:min(len(d.p.Roofline), 16)] {
 		rate, peak := flopsOf(r.Flops), "unknown"
 		if r.Bound == "bandwidth" || r.Flops == 0 {
-			rate = fmt.Sprintf("%.4g GB/s", r.Bytes/1e9)
+			rate = bytesOf(r.Bytes)
 		}
 		if r.Peak > 0 {
 			peak = render.Percent(r.Peak) + " of " + r.Bound
@@ -508,19 +512,19 @@ func flopsOf(perSecond float64) string {
 	return fmt.Sprintf("%.3g TF/s", perSecond/1e12)
 }
 
+func bytesOf(perSecond float64) string { return fmt.Sprintf("%.4g GB/s", perSecond/1e9) }
+
 func (d *document) devices() {
 	if d.p.Devices < 2 {
 		return
 	}
 	var cells [][]string
-	for _, a := range d.p.Ranks {
-		for _, d := range a.Devices {
-			row := []string{a.DeviceName(d), seconds(d.Wall)}
-			for _, t := range []int64{d.Busy, d.Compute, d.Exposed, d.ExposedCopies, d.IdleTime()} {
-				row = append(row, render.Percent(d.Share(t)))
-			}
-			cells = append(cells, row)
+	for a, d := range d.p.EachDevice {
+		row := []string{a.DeviceName(d), seconds(d.Wall)}
+		for _, t := range []int64{d.Busy, d.Compute, d.Exposed, d.ExposedCopies, d.IdleTime()} {
+			row = append(row, render.Percent(d.Share(t)))
 		}
+		cells = append(cells, row)
 	}
 	d.list("Devices", "", ", wall, busy, compute, comm, copies, idle", cells[:min(len(cells), mostDevices)])
 	if n := len(cells) - mostDevices; n > 0 {

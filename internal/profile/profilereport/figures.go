@@ -13,11 +13,9 @@ import (
 // figures are the charts.
 func figures(p *profile.Profile) []render.Figure {
 	var out []render.Figure
-	for _, a := range p.Ranks {
-		for _, d := range a.Devices {
-			if len(out) < 4 && d.Wall > 0 && len(d.Bins) > 0 {
-				out = append(out, utilisation(a, d))
-			}
+	for a, d := range p.EachDevice {
+		if len(out) < 4 && d.Wall > 0 && len(d.Bins) > 0 {
+			out = append(out, utilisation(a, d))
 		}
 	}
 	if f, ok := stepFigure(p); ok {
@@ -142,8 +140,7 @@ func roof(p *profile.Profile) (render.Figure, bool) {
 		return render.Figure{}, false
 	}
 	series, caption := []render.Series{dots}, "operations per second against operations per byte; hover for the shapes"
-	a := p.Ranks[0]
-	if flops, bandwidth, _ := profile.Peaks(a.GPUs[a.Devices[0].ID]); flops > 0 && bandwidth > 0 {
+	if flops, bandwidth, _ := profile.Peaks(p.GPU()); flops > 0 && bandwidth > 0 {
 		line := render.Series{Name: "data sheet"}
 		ridge := flops / bandwidth
 		for _, x := range []float64{min(dots.X[0], ridge) / 8, ridge, max(ridge*8, dots.X[0]*2)} {

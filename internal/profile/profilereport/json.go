@@ -77,7 +77,8 @@ func JSON(w io.Writer, p *profile.Profile, v *finding.Verdict) error {
 	for g := range profile.Groups {
 		if x := p.Group[g]; x.Count > 0 {
 			groups = append(groups, g.String(), object{"share", p.Share(x.Time), "seconds", sec(x.Time), "sum_seconds", sec(x.Sum), "count", x.Count,
-				"alone_seconds", sec(x.Alone), "flops_per_second", orNone(x.Flops / max(sec(x.Known), 1e-9))})
+				"alone_seconds", sec(x.Alone), "flops_per_second", orNone(x.Flops / max(sec(x.Known), 1e-9)),
+				"bytes_per_second", orNone(x.Bytes / max(sec(x.Known), 1e-9))})
 		}
 	}
 	for c := range profile.Causes {
@@ -119,7 +120,7 @@ func JSON(w io.Writer, p *profile.Profile, v *finding.Verdict) error {
 		}),
 		"groups", groups, "idle", idle, "steps", steps, "steps_by", p.StepsBy,
 		"kernels", each(p.Kernels[:min(len(p.Kernels), maxKernels)], func(k *profile.KernelStat) object {
-			return object{"name", k.Name, "library", orNone(k.Library), "group", k.Group.String(), "count", k.Count, "sum_seconds", sec(k.Sum),
+			return object{"name", k.Name, "library", orNone(k.Library), "group", k.Group.String(), "launched_for", orNone(k.Below), "count", k.Count, "sum_seconds", sec(k.Sum),
 				"max_seconds", sec(k.Max), "replayed_by_graphs", k.Graph, "operator", orNone(k.Operator)}
 		}),
 		"launchers", each(launchers(p), func(l *launcher) object {

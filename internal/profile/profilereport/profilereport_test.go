@@ -18,8 +18,8 @@ func made(ranks int, slower int64) *profile.Profile {
 	var all []*profile.Analysis
 	for rank := range ranks {
 		t := profile.New("some/where/trace\x1b[31m.json.gz", "torch.profiler", 0)
-		t.Rank, t.World = rank, ranks
-		t.GPUs[0] = profile.GPU{Name: "NVIDIA H100 80GB HBM3", SMs: 132}
+		t.Rank = rank
+		t.GPUs[0] = profile.GPU{Name: "NVIDIA H100 80GB HBM3"}
 		corr, at := uint32(0), int64(1_000_000)
 		kernel := func(name string, kind profile.Kind, dur int64) {
 			corr++

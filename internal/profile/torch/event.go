@@ -49,29 +49,23 @@ var kindOf = func() (t [256]byte) {
 
 // skipString returns the length of the string that b begins with, its quotes included.
 // Control characters in it are taken as they are.
-func skipString(b []byte) (n int, escapes bool, s state) {
-	for i := 1; ; {
+func skipString(b []byte) (int, state) {
+	for i := 1; i < len(b); {
 		k := bytes.IndexByte(b[i:], '"')
 		if k < 0 {
-			return 0, false, cut
+			break
 		}
 		end := i + k
-		if b[end-1] != '\\' {
-			return end + 1, escapes || k > 0 && bytes.IndexByte(b[i:end], '\\') >= 0, whole
-		}
 		slashes := 0
 		for end-1-slashes >= 1 && b[end-1-slashes] == '\\' {
 			slashes++
 		}
-		escapes = true
 		if slashes%2 == 0 {
-			return end + 1, true, whole
+			return end + 1, whole
 		}
 		i = end + 1
-		if i >= len(b) {
-			return 0, false, cut
-		}
 	}
+	return 0, cut
 }
 
 // skipShort is skipString for text that is mostly a few bytes long.
@@ -95,8 +89,7 @@ func skipValue(b []byte, atEnd bool) (int, state) {
 	}
 	switch b[0] {
 	case '"':
-		n, _, s := skipString(b)
-		return n, s
+		return skipString(b)
 	case '{', '[':
 		return skipNested(b)
 	}
@@ -193,36 +186,27 @@ func (e *event) parse(b []byte) (int, state) {
 }
 
 func (e *event) field(key, v []byte) {
-	switch len(key) {
-	case 2:
-		switch {
-		case key[0] == 'p' && key[1] == 'h':
-			if len(v) == 3 && v[0] == '"' {
-				e.ph = v[1]
-			}
-		case key[0] == 't' && key[1] == 's':
-			e.ts = v
+	switch string(key) {
+	case "ph":
+		if len(v) == 3 && v[0] == '"' {
+			e.ph = v[1]
 		}
-	case 3:
-		switch string(key) {
-		case "cat":
-			e.cat = rawText(v)
-		case "pid":
-			e.pid = v
-		case "tid":
-			e.tid = v
-		case "dur":
-			e.dur = v
-		}
-	case 4:
-		switch string(key) {
-		case "name":
-			e.name = rawText(v)
-			e.nameEscapes = bytes.IndexByte(v, '\\') >= 0
-		case "args":
-			if v[0] == '{' {
-				e.args = v
-			}
+	case "ts":
+		e.ts = v
+	case "dur":
+		e.dur = v
+	case "pid":
+		e.pid = v
+	case "tid":
+		e.tid = v
+	case "cat":
+		e.cat = rawText(v)
+	case "name":
+		e.name = rawText(v)
+		e.nameEscapes = bytes.IndexByte(v, '\\') >= 0
+	case "args":
+		if v[0] == '{' {
+			e.args = v
 		}
 	}
 }

@@ -14,40 +14,31 @@ type category uint8
 
 const (
 	ignored category = iota
-	kernel
+	kernel           // the kinds of what devices do, in their order
 	memcpy
 	memset
-	runtime
-	operator
+	annotation // the classes of what threads do, in their order
 	python
-	annotation
+	operator
+	runtime
 	overhead // of the profiler itself
 	instant
 )
 
-var categories = map[string]category{
-	"kernel":              kernel,
-	"gpu_memcpy":          memcpy,
-	"memcpy":              memcpy,
-	"gpu_memset":          memset,
-	"memset":              memset,
-	"cuda_runtime":        runtime,
-	"cuda_driver":         runtime,
-	"hip_runtime":         runtime,
-	"hip_api":             runtime,
-	"xpu_runtime":         runtime,
-	"xpu_driver":          runtime,
-	"mtia_runtime":        runtime,
-	"privateuse1_runtime": runtime,
-	"privateuse1_driver":  runtime,
-	"runtime":             runtime,
-	"cpu_op":              operator,
-	"operator":            operator,
-	"python_function":     python,
-	"user_annotation":     annotation,
-	"overhead":            overhead,
-	"cpu_instant_event":   instant,
-}
+// categories are the categories by their names.
+var categories = func() map[string]category {
+	m := map[string]category{}
+	for i, names := range []string{
+		kernel: "kernel", memcpy: "gpu_memcpy memcpy", memset: "gpu_memset memset", annotation: "user_annotation",
+		python: "python_function", operator: "cpu_op operator", overhead: "overhead", instant: "cpu_instant_event",
+		runtime: "cuda_runtime cuda_driver hip_runtime hip_api xpu_runtime xpu_driver mtia_runtime privateuse1_runtime privateuse1_driver runtime",
+	} {
+		for _, name := range strings.Fields(names) {
+			m[name] = category(i) //nolint:gosec // one of them
+		}
+	}
+	return m
+}()
 
 func categoryOf(cat []byte) category { return categories[strings.ToLower(string(cat))] }
 
@@ -73,9 +64,6 @@ func (p *parser) addEvent() {
 			p.memory()
 		}
 		return
-	case 'M':
-		p.metadata()
-		return
 	case 'B', 'E':
 		p.t.Dropped[profile.Halves]++
 		return
@@ -87,12 +75,8 @@ func (p *parser) addEvent() {
 		return
 	}
 	start, ok := micros(e.ts)
-	if !ok {
-		p.t.Dropped[profile.Overflow]++
-		return
-	}
-	dur, ok := int64(0), true
-	if e.dur != nil {
+	dur := int64(0)
+	if ok && e.dur != nil {
 		dur, ok = micros(e.dur)
 	}
 	if !ok {
@@ -137,10 +121,6 @@ func (p *parser) activity(c category, name []byte, start, dur int64) {
 				if n, ok := whole64(v); ok && n > 0 && c != kernel {
 					a.Size = uint64(n)
 				}
-			case "grid":
-				if c == kernel {
-					a.Size = blocks(v)
-				}
 			}
 		})
 	}
@@ -150,33 +130,12 @@ func (p *parser) activity(c category, name []byte, start, dur int64) {
 	if found&2 == 0 {
 		stream, _ = whole64(e.tid)
 	}
-	kind := profile.Kernel
-	switch {
-	case c == memset:
-		kind = profile.Set
-	case c == memcpy:
-		kind = profile.Copy
-	}
-	p.t.AddActivity(0, int(device), stream, kind, a)
+	p.t.AddActivity(0, int(device), stream, profile.Kind(c-kernel), a)
 }
 
 func correlation(v []byte) uint32 {
 	n, _ := whole64(v)
 	return uint32(n) //nolint:gosec // CUPTI's correlation ids have 32 bits
-}
-
-// blocks is the product of a grid's sizes: "[512, 1, 1]".
-func blocks(v []byte) uint64 {
-	product, n, in := uint64(1), uint64(0), false
-	for _, c := range v {
-		switch {
-		case c-'0' <= 9 && n < 1<<32:
-			n, in = n*10+uint64(c-'0'), true
-		case in:
-			product, n, in = product*n, 0, false
-		}
-	}
-	return min(product, 1<<40)
 }
 
 func (p *parser) call(c category, name []byte, start, dur int64) {
@@ -187,10 +146,8 @@ func (p *parser) call(c category, name []byte, start, dur int64) {
 		return
 	}
 	call := profile.Event{Start: start, Dur: dur}
-	class := profile.Op
 	switch c {
 	case runtime:
-		class = profile.Runtime
 		if e.args != nil {
 			fields(e.args, func(key, v []byte) {
 				if string(key) == "correlation" {
@@ -198,10 +155,7 @@ func (p *parser) call(c category, name []byte, start, dur int64) {
 				}
 			})
 		}
-	case annotation:
-		class = profile.Annotation
 	case python:
-		class = profile.Python
 		p.t.Stacks = true
 		name = layerless(name)
 	case operator:
@@ -214,7 +168,7 @@ func (p *parser) call(c category, name []byte, start, dur int64) {
 	if call.Name == 0 {
 		call.Name = p.t.Names.ID(name)
 	}
-	p.t.AddCall(0, threadID(pid, tid), class, call)
+	p.t.AddCall(0, threadID(pid, tid), profile.Class(c-annotation), call)
 }
 
 // threadID tells the threads of all processes apart: the correlations of a trace's
@@ -272,23 +226,4 @@ func (p *parser) memory() {
 	if kind >= 1 && m.Reserved > 0 { // 0 is the host
 		p.t.AddMemory(int(device), m)
 	}
-}
-
-// metadata takes the names of threads.
-func (p *parser) metadata() {
-	if string(p.ev.name) != "thread_name" || p.ev.args == nil {
-		return
-	}
-	pid, ok := whole64(p.ev.pid)
-	tid, ok2 := whole64(p.ev.tid)
-	if !ok || !ok2 {
-		return
-	}
-	fields(p.ev.args, func(key, v []byte) {
-		if string(key) == "name" && len(v) < 200 && !bytes.HasPrefix(rawText(v), []byte("stream ")) {
-			if h := p.t.Thread(0, threadID(pid, tid)); h != nil {
-				h.Name = strings.ToValidUTF8(unquote(v), "�")
-			}
-		}
-	})
 }

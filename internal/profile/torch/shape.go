@@ -203,17 +203,16 @@ func (c collective) shape() profile.Shape {
 	return profile.Shape{Bytes: factor * most, Dims: fmt.Sprintf("%.3g MB, %d ranks", most/1e6, c.ranks), Name: c.name}
 }
 
+// sizes are how many bytes elements have, by their type.
+var sizes = map[string]float64{
+	"bfloat16": 2, "half": 2, "float16": 2, "float": 4, "int": 4, "double": 8, "long int": 8, "long": 8, "unsigned char": 1, "signed char": 1, "byte": 1, "char": 1,
+}
+
 // sizeOf is how many bytes an element has; 0 is unknown.
 func sizeOf(dtype string) float64 {
-	switch d := strings.ToLower(dtype); {
-	case strings.Contains(d, "bfloat16"), strings.Contains(d, "half"), strings.Contains(d, "float16"):
-		return 2
-	case strings.Contains(d, "float8"), d == "unsigned char", d == "signed char":
+	d := strings.TrimPrefix(strings.ToLower(dtype), "c10::")
+	if strings.HasPrefix(d, "float8") {
 		return 1
-	case d == "float", d == "int":
-		return 4
-	case d == "double", d == "long int":
-		return 8
 	}
-	return 0
+	return sizes[d]
 }

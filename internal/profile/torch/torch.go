@@ -35,7 +35,7 @@ const (
 // Read reads a trace. What was read until an error is returned with it only where
 // the trace is partial, and says so; a stream without any event is an error.
 func Read(ctx context.Context, r io.Reader, source string, limit int) (*profile.Timeline, error) {
-	p := &parser{ctx: ctx, r: r, buf: make([]byte, 0, bufferSize), t: profile.New(source, "torch.profiler", limit)}
+	p := &parser{ctx: ctx, r: r, buf: make([]byte, 0, bufferSize), headers: map[string][]byte{}, t: profile.New(source, "torch.profiler", limit)}
 	err := p.document()
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -52,9 +52,9 @@ func Read(ctx context.Context, r io.Reader, source string, limit int) (*profile.
 			}
 		}
 		switch {
-		case p.has("nodes") && p.has("schema"):
+		case p.headers["nodes"] != nil && p.headers["schema"] != nil:
 			err = errors.New("an execution trace of PyTorch (Chakra): it holds no times of kernels")
-		case p.has("rocprofiler-sdk-tool"):
+		case p.headers["rocprofiler-sdk-tool"] != nil:
 			err = errors.New("a trace of rocprofv3")
 		}
 		return nil, hint.Or(fmt.Errorf("read %s: %w", source, err), "give a .json or .json.gz that torch.profiler wrote, or an Nsight Systems report as .sqlite")
@@ -68,12 +68,6 @@ func Read(ctx context.Context, r io.Reader, source string, limit int) (*profile.
 	return p.t, nil
 }
 
-// has reports whether a field stands beside the events.
-func (p *parser) has(name string) bool {
-	_, ok := p.headers[name]
-	return ok
-}
-
 // A parser holds a window of the stream: buf[pos:] is what is to be read.
 type parser struct {
 	ctx    context.Context //nolint:containedctx // of one call of Read
@@ -85,7 +79,7 @@ type parser struct {
 
 	t         *profile.Timeline
 	sawEvents bool
-	headers   map[string][]byte
+	headers   map[string][]byte // what stands beside the events; of what is too long an empty text
 	cats      [8]struct {
 		text string
 		cat  category
@@ -213,10 +207,7 @@ func (p *parser) document() error {
 			return err
 		}
 		if len(p.headers) < 1000 {
-			if p.headers == nil {
-				p.headers = map[string][]byte{}
-			}
-			p.headers[name] = bytes.Clone(value)
+			p.headers[name] = append([]byte{}, value...)
 		}
 	}
 }
@@ -361,21 +352,18 @@ func (p *parser) finish() {
 		t.Stacks = v != 0
 	}
 	var devices []struct {
-		ID             int    `json:"id"`
-		Name           string `json:"name"`
-		TotalGlobalMem uint64 `json:"totalGlobalMem"`
-		NumSMs         int    `json:"numSms"`
+		ID   int
+		Name string
 	}
 	if json.Unmarshal(p.headers["deviceProperties"], &devices) == nil {
 		for _, d := range devices {
-			t.GPUs[d.ID] = profile.GPU{Name: d.Name, SMs: d.NumSMs, Memory: d.TotalGlobalMem}
+			t.GPUs[d.ID] = profile.GPU{Name: d.Name}
 		}
 	}
 	var job struct {
-		Rank      *int `json:"rank"`
-		WorldSize int  `json:"world_size"`
+		Rank *int
 	}
 	if json.Unmarshal(p.headers["distributedInfo"], &job) == nil && job.Rank != nil && *job.Rank >= 0 {
-		t.Rank, t.World = *job.Rank, job.WorldSize
+		t.Rank = *job.Rank
 	}
 }

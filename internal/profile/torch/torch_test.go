@@ -24,7 +24,7 @@ func read(t testing.TB, text string) *profile.Timeline {
 }
 
 const (
-	aKernel = `{"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":1712195495505583.125,"dur":4.928,"args":{"device":1,"stream":20,"correlation":42,"grid":[16,2,1]}}`
+	aKernel = `{"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":1712195495505583.125,"dur":4.928,"args":{"device":1,"stream":20,"correlation":42}}`
 	aLaunch = `{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":9,"tid":9,"ts":1712195495505543,"dur":5,"args":{"correlation":42}}`
 )
 
@@ -44,7 +44,7 @@ func onlyActivity(t *testing.T, tl *profile.Timeline) (*profile.Stream, profile.
 func TestAKernel(t *testing.T) {
 	tl := read(t, trace(aKernel, aLaunch))
 	s, a := onlyActivity(t, tl)
-	want := profile.Event{Start: 1712195495505583125, Dur: 4928, Size: 32, Name: a.Name, Correlation: 42}
+	want := profile.Event{Start: 1712195495505583125, Dur: 4928, Name: a.Name, Correlation: 42}
 	if a != want || s.Device != 1 || s.ID != 20 || tl.Names.Text[a.Name] != "gemm" || tl.Events != 2 || len(tl.Partial) > 0 {
 		t.Errorf("%+v on %d/%d, want %+v; partial %v", a, s.Device, s.ID, want, tl.Partial)
 	}

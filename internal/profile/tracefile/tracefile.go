@@ -158,18 +158,16 @@ func Read(ctx context.Context, path string, limit int) (*profile.Timeline, error
 	if err := foreign(path, head); err != nil {
 		return nil, err
 	}
-	whole := io.MultiReader(bytes.NewReader(head), file)
-	read := whole
+	in := &counter{r: io.MultiReader(bytes.NewReader(head), file)}
+	var read io.Reader = in
 	switch {
 	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
-		in := &counter{r: whole}
 		z, err := gzip.NewReader(in)
 		if err != nil {
 			return nil, hint.With(fmt.Errorf("read %s: %w", path, err), "the file is damaged: copy it again")
 		}
 		read = &guard{r: z, in: in}
 	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		in := &counter{r: whole}
 		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(128<<20))
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", path, err)

@@ -178,6 +178,16 @@ var (
 		Without: "llm_d_epp_datalayer_poll_errors_total", With: "llm_d_inference_scheduler_datalayer_poll_errors_total",
 		Expr: SumRate("llm_d_inference_scheduler_datalayer_poll_errors_total"),
 	})
+	PickerBlindNow = gateway("picker_blind_now", "Failed looks at servers, lately", PerSecond,
+		OrZero(Sum(Rate("llm_d_epp_datalayer_poll_errors_total").In(ShortMark)), Sum(Now("llm_d_epp_info"))),
+		"The same of the last scrapes: 0 once the server is back, or out of the pool.").otherwise(Alternative{
+		Without: "llm_d_epp_datalayer_poll_errors_total", With: "llm_d_inference_scheduler_datalayer_poll_errors_total",
+		Expr: Sum(Rate("llm_d_inference_scheduler_datalayer_poll_errors_total").In(ShortMark)),
+	})
+	PickerUnanswered = gateway("picker_unanswered", "Requests sent that got no answer", Ratio,
+		AtLeast(Sub(Number(1), Div(SumIncrease("llm_d_epp_request_duration_seconds_count"), Some(SumIncrease("llm_d_epp_request_total")))), 0),
+		"Of the requests for which llm-d's endpoint picker chose a server those whose answer it did not see end: those that are on "+
+			"their way, those whose client left, and those that the server never took.")
 	PickerStale = gateway("picker_stale", "Servers of unknown load", Count,
 		OrZero(Max(Mean("llm_d_epp_flow_control_stale_endpoints")), Sum(Now("llm_d_epp_info"))),
 		"Servers whose metrics llm-d's endpoint picker has not read for 200 ms, in the mean: with flow control they count as full.")
@@ -238,7 +248,7 @@ func ofGateways() []*Signal {
 		GatewayTTFTP50, GatewayTTFTP95, GatewayTTFTP99, GatewayITLP50, GatewayITLP95, GatewayE2EP50, GatewayE2EP95, GatewayQueueP95,
 		GatewayOffered, GatewayEnded, GatewaySuccess, GatewayErrors, GatewayFailed, GatewayFailing, GatewayClientErrs, GatewayGaveUp, GatewayGivenUp, GatewayTimeouts, GatewayUpstreamErrs, GatewayStreamErrs, GatewayRejected, GatewayAnswered,
 		GatewayNoFirst, GatewayNoFirstWait,
-		GatewayTokens, GatewayEngineTokens, GatewayMade, GatewayOpen, GatewayWaiting, GatewayMet, GatewayQueued, GatewayHeld, GatewayHeldFor, PickerBlind, PickerStale, GatewayRetries, GatewayRetryShare, GatewayLeaks,
+		GatewayTokens, GatewayEngineTokens, GatewayMade, GatewayOpen, GatewayWaiting, GatewayMet, GatewayQueued, GatewayHeld, GatewayHeldFor, PickerBlind, PickerBlindNow, PickerUnanswered, PickerStale, GatewayRetries, GatewayRetryShare, GatewayLeaks,
 		GatewayMissing, GatewayExcess, GatewayDown, GatewayUp, GatewayAttempts, GatewayAsked, GatewayBusiest, GatewayShared, GatewayBorn, GatewayOutside,
 	}
 }

@@ -17,9 +17,9 @@ var (
 		Name: "picker_blind", Unit: indicator.PerSecond, Default: 1,
 		Why: "the picker looks at each server twenty times a second, and one that is gone fails each time; a server that is replaced fails for some seconds",
 	}
-	stale = &catalog.Threshold{
-		Name: "picker_stale", Unit: indicator.Count, Default: 0.7,
-		Why: "one server for most of the window: a page that comes late once makes one stale for a moment",
+	lost = &catalog.Threshold{
+		Name: "picker_lost", Unit: indicator.Ratio, Default: 0.1,
+		Why: "one in ten: a few are on their way, and some clients leave; a dead server that looks idle gets half and more",
 	}
 )
 
@@ -29,9 +29,9 @@ var Pathology = &catalog.Pathology{
 	Alert:    "VLLMMisrouting",
 	Title:    "The router does not know the load of servers that it sends requests to",
 	Severity: catalog.Page,
-	When:     catalog.Any(catalog.Above(indicator.PickerBlind, blind), catalog.Above(indicator.PickerStale, stale)),
+	When:     catalog.All(catalog.Above(indicator.PickerBlind, blind), catalog.Above(indicator.PickerBlindNow, blind)),
 	Grades: []catalog.Grade{
-		{Severity: catalog.Page, While: catalog.All(catalog.Above(indicator.GatewayErrors, catalog.ServerErrorShare), catalog.Above(indicator.GatewayFailed, catalog.SomeServerErrors))},
+		{Severity: catalog.Page, While: catalog.Above(indicator.PickerUnanswered, lost)},
 		{Severity: catalog.Ticket},
 	},
 	For:         time.Minute,
@@ -43,17 +43,14 @@ var Pathology = &catalog.Pathology{
 }
 
 func refine(p *catalog.Pass) {
-	stale, known := p.Measured(indicator.PickerStale)
-	failing, looks := p.Measured(indicator.PickerBlind)
 	p.Summary = "The endpoint picker cannot read the metrics of a server, and sends it requests all the same"
-	if known && stale > 0.5 {
-		p.Summary = "The endpoint picker does not know the load of " + catalog.Digits(stale) + " of its servers, and counts them as full"
-	}
-	if looks && failing > 0 {
+	if failing, ok := p.Measured(indicator.PickerBlindNow); ok {
 		p.Reason("%s looks a second fail, of the twenty at each server (--refresh-metrics-interval 50ms).", catalog.Digits(failing))
 	}
-	p.Observe("Clients see", indicator.GatewayErrors, indicator.GatewayGaveUp)
-	p.Observe("Meanwhile", indicator.GatewayHeld)
+	if stale, ok := p.Measured(indicator.PickerStale); ok && stale > 0.5 {
+		p.Reason("With flow control servers that it cannot read count as full: %s of them in the mean.", catalog.Digits(stale))
+	}
+	p.Observe("Clients see", indicator.PickerUnanswered, indicator.GatewayErrors, indicator.GatewayHeld)
 	p.Fix(catalog.Fix{
 		Summary:  "Take the server out of the pool that does not answer: compare the picker's endpoints with the pods that are ready; a file of endpoints is to be edited",
 		Command:  "kubectl get pods -o wide; kubectl get endpointslices",

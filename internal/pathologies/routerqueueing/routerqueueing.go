@@ -46,7 +46,7 @@ var Pathology = &catalog.Pathology{
 	},
 	For: time.Minute,
 	ExplainedBy: []string{
-		"target-down", "no-upstream", "hang-outside-engine", "no-token-passes", "engine-hung", "kv-cache-thrashing", "engine-restart",
+		"target-down", "no-upstream", "hang-outside-engine", "no-token-passes", "engine-hung", "kv-cache-thrashing",
 		"prefill-starvation", "severe-degradation", "concurrency-limit", "saturation",
 	},
 	Explains: []string{"slow-outside-engine", "gateway-cancellations", "gateway-timeouts", "client-cancellations"},

@@ -33,7 +33,8 @@ var Engine = engine.Engine{
 
 // What an endpoint picker says of its looks at servers, and how it did before.
 var (
-	pickerNames       = append(indicator.Reads(indicator.PickerBlind.Expr), indicator.Reads(indicator.PickerStale.Expr)...)
+	pickerNames = slices.Concat(
+		indicator.Reads(indicator.PickerBlind.Expr), indicator.Reads(indicator.PickerStale.Expr), indicator.Reads(indicator.PickerUnanswered.Expr))
 	pickerNamesBefore = indicator.Reads(indicator.PickerBlind.Otherwise[0].Expr)
 )
 

@@ -143,7 +143,7 @@ var named = map[string]unit{
 	"nv_inference_request_success": {requests, 1}, "nv_inference_request_failure": {requests, 1},
 	"tgi_queue_size": {requests, 1}, "tgi_request_count": {requests, 1}, "tgi_request_success": {requests, 1},
 	"inference_pool_average_kv_cache_utilization": ratio,
-	"ray_node_cpu_utilization": percent, "ray_node_disk_utilization_percentage": percent, "ray_node_mem_used": {size, 1},
+	"ray_node_cpu_utilization":                    percent, "ray_node_disk_utilization_percentage": percent, "ray_node_mem_used": {size, 1},
 	"ray_node_mem_available": {size, 1}, "ray_node_mem_total": {size, 1}, "ray_node_gram_used": {size, mebi}, "ray_node_gram_available": {size, mebi},
 	"container_cpu_usage_seconds_total": {cores, 1}, "container_cpu_user_seconds_total": {cores, 1}, "container_cpu_system_seconds_total": {cores, 1},
 	"process_cpu_seconds_total": {cores, 1}, "node_cpu_seconds_total": {cores, 1}, // once it is a rate

@@ -56,7 +56,7 @@ func (f *mcpFlags) run(ctx context.Context, stderr io.Writer, args []string) err
 			scraping.Go(func() { s.Live.FetchFacts(ctx) })
 		}
 		endsWhenInterrupted(ctx)
-		o := mcp.Options{Source: s, Explained: explainable(), Diagnose: func(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
+		o := mcp.Options{Source: s, Explained: all, Diagnose: func(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
 			if at.IsZero() {
 				at = s.Span().Last
 				if f.source.Prometheus != "" {

@@ -79,26 +79,23 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 			}},
 		},
 		Values: map[string]command.Values{
-			"color":                  command.Closed("auto", "always", "never"),
-			"fail-on":                command.Closed(catalog.Page.String(), catalog.Ticket.String(), catalog.Info.String()),
-			"use-case":               command.Closed(slo.UseCases()...),
-			"bench slo":              {Names: slo.UseCases, Open: true},
-			"only":                   {Names: pathologyIDs},
-			"generate rules only":    {Names: alertIDs},
-			"generate all only":      {Names: alertIDs},
-			"generate runbooks only": {Names: alertIDs},
-			"ignore":                 {Names: checkIDs},
-			"dialect":                {Names: dialect.IDs, Open: true},
-			"phases":                 command.Closed("healthy", "sick"),
-			"demo scenario":          {Names: func() []string { return append([]string{"all"}, fleetScenarios()...) }},
-			"simulate scenario":      {Names: fleetScenarios},
-			"bench scenario":         {Names: loadScenarios, Open: true},
-			"bench api":              command.Closed(string(load.Chat), string(load.Completions)),
-			"bench search":           command.Closed("rate", "concurrency"),
-			"trace-format":           command.Closed(names(workload.Formats())...),
-			"simulate route":         command.Closed(string(perfmodel.RoundRobin), string(perfmodel.LeastLoaded), string(perfmodel.PrefixAffinity)),
-			"gpu":                    {Names: gpus, Open: true},
-			"server":                 command.Closed(scrapeconfig.Servers()...),
+			"color":             command.Closed("auto", "always", "never"),
+			"fail-on":           command.Closed(catalog.Page.String(), catalog.Ticket.String(), catalog.Info.String()),
+			"use-case":          command.Closed(slo.UseCases()...),
+			"bench slo":         {Names: slo.UseCases, Open: true},
+			"only":              {Names: pathologyIDs},
+			"ignore":            {Names: checkIDs},
+			"dialect":           {Names: dialect.IDs, Open: true},
+			"phases":            command.Closed("healthy", "sick"),
+			"demo scenario":     {Names: func() []string { return append([]string{"all"}, fleetScenarios()...) }},
+			"simulate scenario": {Names: fleetScenarios},
+			"bench scenario":    {Names: loadScenarios, Open: true},
+			"bench api":         command.Closed(string(load.Chat), string(load.Completions)),
+			"bench search":      command.Closed("rate", "concurrency"),
+			"trace-format":      command.Closed(names(workload.Formats())...),
+			"simulate route":    command.Closed(string(perfmodel.RoundRobin), string(perfmodel.LeastLoaded), string(perfmodel.PrefixAffinity)),
+			"gpu":               {Names: gpus, Open: true},
+			"server":            command.Closed(scrapeconfig.Servers()...),
 		},
 	}
 }
@@ -117,14 +114,7 @@ func names[T ~string](things []T) []string {
 }
 
 func pathologyIDs() []string {
-	return pathologyNames(pathologies.All())
-}
-
-// alertIDs are those that rules may be chosen by: what a gateway sees has alerts too.
-func alertIDs() []string { return pathologyNames(pathologies.All()) }
-
-func pathologyNames(all []*catalog.Pathology) []string {
-	return list(all, func(p *catalog.Pathology) string { return p.ID + "\t" + p.Title })
+	return list(pathologies.All(), func(p *catalog.Pathology) string { return p.ID + "\t" + p.Name() })
 }
 
 func checkIDs() []string { return list(checks.Checks(), func(c *checks.Check) string { return c.ID }) }

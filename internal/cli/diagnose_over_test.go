@@ -50,14 +50,14 @@ func TestSinceTellsWhatChangedAndWhen(t *testing.T) {
 
 func TestWhatDoesNotGoWithChanges(t *testing.T) {
 	for args, want := range map[string]string{
-		thrashing + " --watch":                  "a recording has ended",
+		thrashing + " --watch":                  "not a recording",
 		thrashing + " --since 1h --watch":       "one of them",
 		"localhost:1 --since 1h":                "needs a past",
-		thrashing + " --since x":                "no time",
-		thrashing + " --since -1h":              "no time",
+		thrashing + " --since x":                "not a positive duration",
+		thrashing + " --since -1h":              "not a positive duration",
 		thrashing + " --since 1h -o html":       "not html",
 		thrashing + " --since 1h --out x.txt":   "standard output",
-		"localhost:1 --watch --probe":           "without --probe",
+		"localhost:1 --watch --probe":           "exclude --probe",
 		"prometheus=http://a --watch --at -10m": "--at",
 	} {
 		if _, _, err := sixty(t, append([]string{"diagnose"}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), want) {

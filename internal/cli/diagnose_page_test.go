@@ -43,9 +43,9 @@ func TestThePreviewTakesObjectivesAndBeginsWithTheVerdict(t *testing.T) {
 		args        []string
 		head, class string
 	}{
-		{nil, `<header class="banner good"><h1>healthy`, "good"},
+		{nil, `<header class="banner good"><h1>Healthy`, "good"},
 		{[]string{"--set", "ttft_objective=0.001"}, `<header class="banner`, "critical"},
-		{[]string{"--use-case", "chat"}, `<header class="banner good"><h1>healthy`, "good"},
+		{[]string{"--use-case", "chat"}, `<header class="banner good"><h1>Healthy`, "good"},
 	} {
 		page, stderr, err := sixty(t, append([]string{"generate", "preview", recording}, tt.args...)...)
 		if err != nil || !strings.Contains(page, tt.head) {

@@ -69,7 +69,7 @@ func TestEveryVerbEndsWhenInterrupted(t *testing.T) {
 		{"report --prometheus " + mute.URL, 0, codes.ExitInterrupted, "error: interrupted"},
 		{"report " + thrashing, 2 * time.Second, codes.ExitInterrupted, "error: interrupted"},
 		{"diagnose --recording " + fifo, 0, codes.ExitInterrupted, "error: interrupted"},
-		{"record " + thrashing + " -o $DIR/a.tar.zst", 2 * time.Second, codes.ExitOK, "recorded "},
+		{"record " + thrashing + " --out $DIR/a.tar.zst", 2 * time.Second, codes.ExitOK, "recorded "},
 		{"simulate --rate 300 --duration 1h " + step, 0, codes.ExitInterrupted, "error: interrupted"},
 		{"simulate --rate 300 --duration 1m --sweep seed=1:400:1 " + step, 0, codes.ExitInterrupted, "error: interrupted"},
 		{"simulate " + mute.URL, 0, codes.ExitInterrupted, "error: interrupted"},

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -217,7 +218,7 @@ func lateError(timeout time.Duration, err error) error {
 
 func (f *diagnoseFlags) write(stdout io.Writer, d *diagnose.Diagnosis) error {
 	return f.output.Write(stdout, func(w io.Writer, t render.Options) error {
-		o := report.Options{Options: t, Full: f.output.Full, Again: f.again, Runbooks: f.runbooks.Runbooks}
+		o := report.Options{Options: t, Full: f.output.Full, Again: cmp.Or(f.again, report.SameCommand), Runbooks: f.runbooks.Runbooks}
 		switch f.output.Form() {
 		case "json":
 			return report.JSON(w, *d, o)

@@ -21,7 +21,7 @@ func newExplainCommand() *cobra.Command {
 		Use:  "explain",
 		Args: cobra.MaximumNArgs(1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return list(pathologies.All(), func(p *catalog.Pathology) string { return p.ID + "\t" + p.Title }), cobra.ShellCompDirectiveNoFileComp
+			return pathologyIDs(), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, all := command.Terminal(cmd.OutOrStdout(), "auto"), pathologies.All()
@@ -103,7 +103,7 @@ func layRunbook(t *render.Text, p *catalog.Pathology, o render.Options) {
 			others = append(others, strings.ToLower(name[:1])+name[1:])
 		}
 	}
-	t.Styled(render.Bold, "", "  ", fmt.Sprintf("%s (%s): %s", p.ID, p.Severity, render.Sentence(p.Title)))
+	t.Styled(render.Bold, "", "  ", fmt.Sprintf("%s (%s): %s", p.Name(), p.Severity, render.Sentence(p.Title)))
 	t.Line("")
 	t.Brief(linesOfMeaning, "", "", strings.Join(strings.Fields(means), " "))
 	t.Heading("What to do")
@@ -116,7 +116,7 @@ func layRunbook(t *render.Text, p *catalog.Pathology, o render.Options) {
 			t.Brief(linesOfStep, "", indent, s.text)
 			t.Line(indent + s.code[0])
 		case len(s.code) > 0:
-			s.text = strings.TrimSuffix(s.text, ":") + " (how: --full)."
+			s.text = strings.TrimSuffix(s.text, ":") + " (commands: --full)."
 			fallthrough
 		default:
 			t.Brief(linesOfStep, "", indent, s.text)

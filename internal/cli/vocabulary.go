@@ -113,7 +113,7 @@ func names[T ~string](things []T) []string {
 }
 
 func pathologyIDs() []string {
-	return list(pathologies.All(), func(p *catalog.Pathology) string { return p.ID + "\t" + p.Title })
+	return list(pathologies.All(), func(p *catalog.Pathology) string { return p.ID + "\t" + p.Name() })
 }
 
 func checkIDs() []string { return list(checks.Checks(), func(c *checks.Check) string { return c.ID }) }

@@ -251,7 +251,7 @@ func (f *Fleet) Describe(w io.Writer) {
 	}
 	fmt.Fprintf(w, "try: sixty diagnose %s\n", strings.Join(urls, " "))
 	fmt.Fprintf(w, "     curl %s/v1/completions -H 'Content-Type: application/json' -d '{\"prompt\":\"Hello\",\"max_tokens\":20,\"stream\":true}'\n", f.URL(0))
-	fmt.Fprintln(w, "end it with ctrl-C")
+	fmt.Fprintln(w, "Stop with Ctrl-C.")
 }
 
 // Phase returns the scenario's phase, counted from 0, and how much of it is

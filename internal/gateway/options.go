@@ -219,5 +219,5 @@ func (o *Options) describe(w io.Writer, s Serving) {
 	if s.Admin != nil {
 		fmt.Fprintf(w, "metrics      http://%s/metrics\nrequests     http://%[1]s/requests\n", s.Admin.Addr())
 	}
-	fmt.Fprintln(w, "end it with ctrl-C or SIGTERM: open requests are let end, a second one ends them")
+	fmt.Fprintln(w, "Stop with Ctrl-C or SIGTERM; open requests are completed, a second signal cuts them off.")
 }

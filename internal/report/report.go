@@ -21,10 +21,14 @@ import (
 type Options struct {
 	render.Options      // of Text only
 	Full           bool // every comparison, every check, every fix and the configuration
-	// Again is the command that made the diagnosis, to be run again; "" where it holds a secret.
+	// Again is the command that made the diagnosis, to be run again with --full, or SameCommand;
+	// "" where no command made it.
 	Again    string
 	Runbooks catalog.Runbooks
 }
+
+// SameCommand stands for a command that may hold a secret, and is not printed.
+const SameCommand = "the same command"
 
 // Text writes a diagnosis for a terminal: what fits a screen or, in full, everything.
 // The first line is the answer.

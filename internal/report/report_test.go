@@ -280,7 +280,7 @@ func TestTheCommandToRunNextIsCopyable(t *testing.T) {
 		{"sixty diagnose http://10.0.0.1:8000 http://10.0.0.2:8000 http://10.0.0.3:8000 http://10.0.0.4:8000 http://10.0.0.5:8000", true},
 		{"sixty diagnose '/a directory/" + strings.Repeat("long-", 30) + "incident.tar.zst' --match '{namespace=\"prod\"}'", true},
 		{"sixty diagnose" + strings.Repeat(" http://vllm.example.com:8000", 100), false},
-		{"", false},
+		{SameCommand, false},
 	} {
 		got := rendered(t, func(b *bytes.Buffer) error { return Text(b, firing(), Options{Again: tt.again}) })
 		joined := strings.Join(strings.Fields(strings.ReplaceAll(got, "\\\n", " ")), " ")

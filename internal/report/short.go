@@ -276,6 +276,9 @@ const longestCommand = 4
 
 // next says what to ask for more.
 func (t *text) next(f *diagnose.Finding) {
+	if t.options.Again == "" {
+		return
+	}
 	t.Line("")
 	more := "NEXT  what was checked and what was not"
 	if f != nil {
@@ -290,7 +293,7 @@ func (t *text) next(f *diagnose.Finding) {
 	}
 	t.Brief(1, "", "", t.Style(render.Bold, more[:4])+more[4:])
 	trial := render.NewText(t.options.Options)
-	if trial.Command("  ", t.options.Again+" --full"); t.options.Again == "" || trial.Lines() > longestCommand {
+	if trial.Command("  ", t.options.Again+" --full"); t.options.Again == SameCommand || trial.Lines() > longestCommand {
 		t.Line("  The same command with --full.")
 	} else {
 		t.Command("  ", t.options.Again+" --full")

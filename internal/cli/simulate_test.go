@@ -232,7 +232,7 @@ func TestTheAnswerComesFirst(t *testing.T) {
 		{"a change", "With replicas 1 → 2: TTFT P95 ", "now      then", "\n  assumed ", append(simulate, "--replicas", "2")},
 		{"a sweep", "4 of 6 points keep the objective", "                   now ", "saturation: within the", append(simulate, "--sweep", "replicas=1,2", "--sweep", "rate-scale=0.5:1.5:0.5")},
 		{
-			"what meets targets", "LlamaForCausalLM (8.03 billion parameters) surely meets the targets on 1 × H100 SXM", "vllm serve meta/llama --max-num-seqs ", "activations at their peak",
+			"what meets targets", "LlamaForCausalLM (8.03 billion parameters) surely meets the targets on 1 ×", "vllm serve meta/llama --max-num-seqs ", "activations at their peak",
 			[]string{
 				"tune", "--model-config", small, "--gpu", "H100", "--use-case", "chat", "--rate", "5", "--prompt-tokens", "900", "--output-tokens", "250", "--requests", "200",
 				"--max-gpus", "2", "--served-model", "meta/llama",

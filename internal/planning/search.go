@@ -74,7 +74,9 @@ func (p *Plan) Search() (*Result, error) {
 		if s.res.Surely = s.cheapest(surely); s.res.Surely != nil && s.res.Surely.price(s) < s.res.Likely.price(s) {
 			s.res.Likely = s.res.Surely // of another shape, whose likelier one was not looked for
 		}
-		s.res.Smallest = s.smallest()
+		if s.res.Smallest = s.smallest(); s.res.Smallest == nil || s.res.Smallest.price(s) >= s.res.Likely.price(s) {
+			s.res.Smallest = s.res.Likely // which is a single one
+		}
 		for _, q := range []*Point{s.res.Surely, s.res.Likely, s.res.Smallest} {
 			s.predict(q)
 		}

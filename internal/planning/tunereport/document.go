@@ -66,11 +66,11 @@ func (d *document) answer() {
 		d.rows(r)
 		d.commands(distinct(r.Rows))
 	}
-	if d.a.Status != statusFound {
-		d.Ranked(rankDoubt, "risk", d.a.Risk)
-	} else {
-		d.Ranked(rankBeside, "risk", d.a.Risk)
+	rank := rankDoubt
+	if d.a.Risk == riskLow {
+		rank = rankBeside
 	}
+	d.Ranked(rank, "risk", d.a.Risk)
 	if d.a.Targets != nil {
 		d.ShowIn(render.Details)
 		d.Ranked(0, "targets", targets(d.a.Targets))
@@ -111,13 +111,16 @@ func (d *document) rows(r *Result) {
 			rows[i] = append(rows[i], cell)
 		}
 	}
-	columns = append(columns, render.Column{Title: "req/s", Rank: 1}, render.Column{Title: "an hour"}, render.Column{Title: "per M out", Rank: 2})
+	columns = append(columns, render.Column{Title: "req/s", Rank: 1})
 	for i, x := range shown {
-		hour, million := "", ""
-		if c := x.Cost; c != nil {
-			hour, million = fmt.Sprintf("%.2f", c.Hour), fmt.Sprintf("%.2f", c.MillionOutput)
+		rows[i] = append(rows[i], fmt.Sprintf("%.3g", x.Rate))
+	}
+	if slices.ContainsFunc(shown, func(x Row) bool { return x.Cost != nil }) {
+		columns = append(columns, render.Column{Title: "an hour"}, render.Column{Title: "per M out", Rank: 2})
+		for i, x := range shown {
+			c := cmp.Or(x.Cost, &Cost{})
+			rows[i] = append(rows[i], fmt.Sprintf("%.2f", c.Hour), fmt.Sprintf("%.2f", c.MillionOutput))
 		}
-		rows[i] = append(rows[i], fmt.Sprintf("%.3g", x.Rate), hour, million)
 	}
 	d.Table(columns, rows)
 }

@@ -71,8 +71,8 @@ func (p *Plan) Search() (*Result, error) {
 	}
 	s.res.Likely = s.cheapest(likely)
 	if s.res.Likely != nil {
-		if s.res.Surely = s.cheapest(surely); s.res.Surely != nil && s.res.Surely.price(s) < s.res.Likely.price(s) {
-			s.res.Likely = s.res.Surely // of another shape, whose likelier one was not looked for
+		if s.res.Surely = s.cheapest(surely); s.res.Surely != nil && s.res.Surely.price(s) <= s.res.Likely.price(s) {
+			s.res.Likely = s.res.Surely // which is likely too
 		}
 		if s.res.Smallest = s.smallest(); s.res.Smallest == nil || s.res.Smallest.price(s) >= s.res.Likely.price(s) {
 			s.res.Smallest = s.res.Likely // which is a single one

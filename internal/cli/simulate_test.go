@@ -131,12 +131,12 @@ func TestSimulateAndTuneAgree(t *testing.T) {
 	}
 	simulated := simulated(t, append(args, "--engine-args", "--tensor-parallel-size 4 "+limits)...)
 	out, _, err := sixty(t, append([]string{"tune", "-o", "json", "--tp", "4", "--max-gpus", "4", "--itl-p95", "10s", "--engine-args", limits}, args...)...)
-	if err != nil {
+	if err != nil && !errors.Is(err, errFound) { // likely will do
 		t.Fatalf("%v (try: %s)", err, hint.Of(err))
 	}
 	var tuned struct {
 		Result struct {
-			Best struct {
+			Rows []struct {
 				TTFTP95 float64 `json:"ttft_p95"`
 				ITLP95  float64 `json:"itl_p95"`
 				E2EP95  float64 `json:"e2e_p95"`
@@ -146,7 +146,7 @@ func TestSimulateAndTuneAgree(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &tuned); err != nil {
 		t.Fatal(err)
 	}
-	latency, best := simulated.Runs[0].Latency, tuned.Result.Best
+	latency, best := simulated.Runs[0].Latency, tuned.Result.Rows[0]
 	if latency[simreport.ITL].P95 < 0.1 {
 		t.Errorf("ITL P95 %v s: the all-reduces of a prefill are not in it", latency[simreport.ITL].P95)
 	}
@@ -232,7 +232,7 @@ func TestTheAnswerComesFirst(t *testing.T) {
 		{"a change", "With replicas 1 → 2: TTFT P95 ", "now      then", "\n  assumed ", append(simulate, "--replicas", "2")},
 		{"a sweep", "4 of 6 points keep the objective", "                   now ", "saturation: within the", append(simulate, "--sweep", "replicas=1,2", "--sweep", "rate-scale=0.5:1.5:0.5")},
 		{
-			"what fits and meets targets", "It fits and meets the targets: LlamaForCausalLM", "\n  vllm serve meta/llama --max-model-len 131072 ", "activations at their peak",
+			"what meets targets", "LlamaForCausalLM (8.03 billion parameters) surely meets the targets on 1 ×", "vllm serve meta/llama --max-num-seqs ", "activations at their peak",
 			[]string{
 				"tune", "--model-config", small, "--gpu", "H100", "--use-case", "chat", "--rate", "5", "--prompt-tokens", "900", "--output-tokens", "250", "--requests", "200",
 				"--max-gpus", "2", "--served-model", "meta/llama",
@@ -244,7 +244,7 @@ func TestTheAnswerComesFirst(t *testing.T) {
 			[]string{"tune", "--model-config", large, "--gpu", "40GiB", "--tp", "1"},
 		},
 		{
-			"targets out of reach", "The targets cannot be met: ", "MISSED", "WHAT ONE STEP OF EACH KNOB COSTS",
+			"targets out of reach", "The targets cannot be met: ", "nearest", "WHAT EACH KIND OF GPU NEEDS",
 			[]string{"tune", "--model-config", small, "--gpu", "T4", "--itl-p95", "1ms", "--rate", "5", "--prompt-tokens", "900", "--output-tokens", "250", "--requests", "100", "--max-gpus", "2"},
 		},
 	} {

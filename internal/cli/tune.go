@@ -31,18 +31,12 @@ func (f *tuneFlags) run(cmd *cobra.Command, args []string) error {
 	if err := f.Read(ctx, args, cmd.Flags().Changed, asked.Say{Note: notePrinter(stderr), Show: line.Show}); err != nil {
 		return err
 	}
-	line.Clear()
-	choices, err := f.Choices()
+	f.Show = line.Show
+	tuned, err := f.Answer()
 	if err != nil {
 		return err
 	}
-	if len(choices) > 1 {
-		line.Show("comparing %d alternatives", len(choices))
-	}
-	answer, err := tunereport.Find(&f.Tuning.Tuning, choices, f.ServedName())
-	if err != nil {
-		return err
-	}
+	answer := tunereport.New(tuned, f.ServedName())
 	line.Clear()
 	err = f.out.Report(cmd.OutOrStdout(), tunereport.Document(answer), answer)
 	if err == nil && !answer.Met() {

@@ -100,28 +100,41 @@ func TestComparison(t *testing.T) {
 		t.Fatal(err)
 	}
 	var a struct {
-		Status     string
-		Cost       struct{ Hour, Million_output_tokens float64 }
-		Comparison []struct {
-			GPU, Quantization, Says string
-			GPUs                    int
-			Met, Best               bool
+		Status string
+		Result struct {
+			Rows []struct {
+				Row, GPU, Quantization, Command string
+				GPUs                            int
+				Cost                            struct{ Hour, Million_output_tokens float64 }
+			}
+			Offers []struct {
+				GPU, Quantization, Impossible string
+				Surely_gpus, Likely_gpus      int
+				GPU_hour                      float64
+			}
 		}
 	}
 	if err := json.Unmarshal([]byte(out), &a); err != nil {
 		t.Fatal(err)
 	}
-	best := 0
-	for _, x := range a.Comparison {
-		if x.Best {
-			best++
-			if !x.Met {
-				t.Errorf("the best does not meet the targets: %+v", x)
-			}
+	r := a.Result
+	if len(r.Offers) != 6 || len(r.Rows) < 2 || a.Status != "found" {
+		t.Fatalf("%+v", a)
+	}
+	first := r.Rows[0]
+	if first.Row != "surely" || first.Cost.Hour <= 0 || first.Cost.Million_output_tokens <= 0 || (first.Quantization == "fp8") != strings.Contains(first.Command, "--quantization fp8") {
+		t.Errorf("%+v", first)
+	}
+	for _, o := range r.Offers {
+		if n := float64(o.Surely_gpus) * o.GPU_hour; n > 0 && n < first.Cost.Hour*0.999 {
+			t.Errorf("%+v is cheaper than the answer, %+v", o, first)
 		}
 	}
-	if len(a.Comparison) != 6 || best != 1 || a.Cost.Hour <= 0 || a.Cost.Million_output_tokens <= 0 {
-		t.Errorf("%+v", a)
+	// The form of the checkpoint is always compared with.
+	out, _, _ = runCLI(t, "tune", "--model-config", "meta-llama/Llama-3.1-70B", "--gpu", "H200", "--compare-quantization", "fp8", "--rate", "0.5", "--prompt-tokens", "500",
+		"--output-tokens", "100", "--ttft-p95", "2s", "--engine-args", "--max-model-len 8192", "--requests", "100", "--output", "json")
+	if err := json.Unmarshal([]byte(out), &a); err != nil || len(a.Result.Offers) != 2 {
+		t.Errorf("%v: %+v", err, a)
 	}
 	for _, bad := range []string{"H100", "H100=x", "Nonesuch=3"} {
 		if _, _, err := runCLI(t, "tune", "--model-config", "meta-llama/Llama-3.1-70B", "--gpu", "H100", "--price", bad); err == nil {

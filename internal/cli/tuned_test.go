@@ -116,9 +116,11 @@ func TestTuneOfPublicDeployments(t *testing.T) {
 			var answer struct {
 				Status string
 				Result struct {
-					Predicted []struct {
-						Name string
-						between
+					Rows []struct {
+						Predicted []struct {
+							Name string
+							between
+						}
 					}
 				}
 			}
@@ -126,7 +128,7 @@ func TestTuneOfPublicDeployments(t *testing.T) {
 				t.Fatal(err)
 			}
 			x := publicTuning{Name: p.Name, Times: round(times, 3), Rate: rate, Status: answer.Status, Values: map[string]between{}}
-			for _, v := range answer.Result.Predicted {
+			for _, v := range answer.Result.Rows[0].Predicted {
 				x.Values[v.Name] = between{Value: fourDigits(v.Value), Low: fourDigits(v.Low), High: fourDigits(v.High)}
 			}
 			got = append(got, x)

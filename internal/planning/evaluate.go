@@ -13,122 +13,176 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
-// settings are the ledger's for some knobs.
-func (s *search) settings(k Knobs) perfmodel.Settings {
-	x := s.Base
-	x.TP, x.KVType, x.Utilization = k.TP, k.KVType, k.Utilization
-	x.MaxNumSeqs, x.MaxNumBatchedTokens = k.MaxNumSeqs, k.MaxNumBatchedTokens
-	caching := k.PrefixCaching
-	x.PrefixCaching = &caching
-	if x.WholePrefills = !k.ChunkedPrefill; x.WholePrefills {
-		x.MaxNumBatchedTokens = max(x.MaxNumBatchedTokens, x.MaxModelLen)
-	}
-	return x
+// A load is what requests are to an engine, as sums.
+type load struct {
+	n, tokens, outputs, kv, pairs float64
+
+	// shared says that some begin alike: which of their tokens are computed and kept
+	// depends on the cache.
+	shared bool
 }
 
-// eval simulates one configuration, once. It returns nil for one that cannot be:
-// the model or the longest request does not fit.
-func (s *search) eval(k Knobs) *Point {
-	if p, ok := s.seen[k]; ok {
-		return p
+// loadOf adds requests up.
+func loadOf(requests []sim.Request) (l load) {
+	for i := range requests {
+		r := &requests[i]
+		prompt, output := float64(r.PromptTokens), float64(r.OutputTokens)
+		l.n++
+		l.outputs += output
+		l.tokens += prompt + output
+		l.kv += output * (prompt + output/2)
+		l.pairs += prompt * prompt / 2
+		l.shared = l.shared || len(r.Blocks) > 0
 	}
-	if s.check() != nil {
-		return nil
+	if l.shared {
+		l.tokens, l.kv, l.pairs = l.outputs, 0, 0
 	}
-	p := s.point(k)
-	s.seen[k] = p
-	return p
+	return l
 }
 
-func (s *search) point(k Knobs) *Point {
-	x := s.settings(k)
-	l, err := perfmodel.NewLedger(s.Model, x)
+// seconds is the least time of an engine that a request takes, where so many are in a batch at
+// most, the cache holds so many tokens, and a step computes so many: whoever has less time
+// for each than that is not served for long.
+func (l *load) seconds(c sim.StepCost, seqs, cache float64, tokens int) float64 {
+	steps := max(l.outputs/max(seqs, 1), l.tokens/float64(tokens))
+	if cache > 0 {
+		steps = max(steps, l.kv/cache)
+	}
+	each := c.Base + c.Experts*c.TouchedShare(1)
+	arithmetic := func(steps float64) float64 { return c.PerToken * max(l.tokens-float64(c.Knee)*steps, 0) }
+	t := each*steps + arithmetic(steps)
+	if c.Knee > 0 { // more steps hide more of the arithmetic
+		many := max(steps, l.tokens/float64(c.Knee))
+		t = min(t, each*many+arithmetic(many))
+	}
+	return (t + c.PerSeq*l.outputs + c.PerKV*l.kv + c.PerPair*l.pairs) / max(l.n, 1)
+}
+
+// prepare works out what all points of a shape share; its error says why there are none.
+func (x *shape) prepare() error {
+	o := x.offered
+	l, err := x.ledger(x.knobs(1, 0))
 	if err != nil {
-		return nil
+		return err
 	}
-	if l, err = s.corrected(l); err != nil {
-		return nil
+	if x.fit, err = o.calibrationFor(l, x.Demand.MeanTokens()); err != nil {
+		return err
 	}
-	need := s.Demand.MaxTokens
-	if need == 0 {
-		need = int(s.Demand.MeanPrompt + s.Demand.MeanOutput)
+	x.usualTokens = l.Settings.MaxNumBatchedTokens
+	few := o.Base
+	few.TP, few.PP, few.DP = x.tp, x.pp, x.dp
+	if few.MaxNumSeqs == 0 && few.MaxNumBatchedTokens == 0 {
+		few.MaxNumSeqs, few.MaxNumBatchedTokens = 1, fewTokens
 	}
-	if l.SafeConcurrency(max(min(need, l.Settings.MaxModelLen), 1)) < 1 {
-		return nil
+	few.WholePrefills = false
+	if l, err = perfmodel.NewLedger(o.Model, few); err != nil {
+		return err
 	}
-	// A configuration that was asked for by its limits and one that has them by
-	// default are the same.
-	full := k
-	full.KVType = orAuto(k.KVType)
-	full.MaxNumSeqs, full.MaxNumBatchedTokens, full.Utilization = l.Settings.MaxNumSeqs, l.Settings.MaxNumBatchedTokens, l.Settings.Utilization
-	if p, ok := s.seen[full]; ok {
-		return p
+	if l.SafeConcurrency(x.longest(l)) < 1 {
+		return l.TooLarge("--tp, --pp")
 	}
-	requests, err := s.drawRequests(k.Replicas)
-	if err != nil {
-		s.addNote(err.Error())
-		return nil
+	x.roomy = float64(l.PlainBlocks(x.meanLength(), simBlock) * simBlock / x.pp)
+	if o.FixedKV != nil { // which may be more than the ledger knows of
+		x.roomy = 0
 	}
-	p := s.simulateUnder(requests, &Point{Knobs: full, GPUs: full.Replicas * s.perReplica(full.TP), Ledger: l, Blocks: l.Blocks.Value})
-	if p != nil {
-		s.seen[full] = p
-	}
-	return p
+	x.slow = x.slowest()
+	return nil
 }
 
-// simulateUnder is a point's configuration, simulated and judged under other requests; nil when it
-// cannot be simulated.
-func (s *search) simulateUnder(requests []sim.Request, p *Point) *Point {
-	q := &Point{Knobs: p.Knobs, GPUs: p.GPUs, Ledger: p.Ledger, Blocks: p.Blocks}
-	if !s.simulate(q, requests) {
-		return nil
+// slowest is the step cost at the slow end of what is known: of the samples, in the order of
+// the time that the load takes, that of the 95th percentile.
+func (x *shape) slowest() sim.StepCost {
+	draws := slices.Clone(x.fit.Fit.Draws)
+	if len(draws) == 0 {
+		return x.fit.Fit.Cost
 	}
-	s.judge(q)
-	return q
+	seconds := func(c sim.StepCost) float64 { return x.load.seconds(c, mostSeqs, x.roomy, mostTokens) }
+	slices.SortFunc(draws, func(a, b sim.StepCost) int { return cmp.Compare(seconds(a), seconds(b)) })
+	return draws[int(0.95*float64(len(draws)-1))]
+}
+
+// meanLength is that of a request, in tokens.
+func (s *search) meanLength() int { return max(int(s.Demand.MeanPrompt+s.Demand.MeanOutput), 1) }
+
+// longest is the length of the longest request that a server takes.
+func (s *search) longest(l *perfmodel.Ledger) int {
+	return max(min(cmp.Or(s.Demand.MaxTokens, s.meanLength()), l.Settings.MaxModelLen), 1)
+}
+
+// ledger is that of some knobs.
+func (x *shape) ledger(k Knobs) (*perfmodel.Ledger, error) {
+	s := x.offered.Base
+	s.TP, s.PP, s.DP = k.TP, k.PP, k.DP
+	s.MaxNumSeqs, s.MaxNumBatchedTokens = k.MaxNumSeqs, k.MaxNumBatchedTokens
+	if s.WholePrefills = !k.ChunkedPrefill; s.WholePrefills {
+		s.MaxNumBatchedTokens = max(s.MaxNumBatchedTokens, s.MaxModelLen)
+	}
+	l, err := perfmodel.NewLedger(x.offered.Model, s)
+	if err != nil {
+		return nil, err
+	}
+	return x.offered.corrected(l)
 }
 
 // corrected gives a ledger of the shape that was measured the blocks that the
 // server really has, and the ledger's difference between its settings and these.
-func (s *search) corrected(l *perfmodel.Ledger) (*perfmodel.Ledger, error) {
-	o := s.FixedKV
-	if o == nil || o.NumBlocks < 2 || l.Settings.NumBlocksOverride > 0 || l.Settings.TP != max(s.FitSettings.TP, 1) || orAuto(l.Settings.KVType) != orAuto(s.FitSettings.KVType) {
+func (f *Offer) corrected(l *perfmodel.Ledger) (*perfmodel.Ledger, error) {
+	o := f.FixedKV
+	if o == nil || o.NumBlocks < 2 || l.Settings.NumBlocksOverride > 0 || !f.measured(l) {
 		return l, nil
 	}
 	measured := *o
-	if fit, err := perfmodel.NewLedger(s.Model, s.FitSettings); err == nil && l.Settings.Memory.Value > 0 && l.KV.BytesPerBlock > 0 {
+	if fit, err := perfmodel.NewLedger(f.Model, f.FitSettings); err == nil && l.Settings.Memory.Value > 0 && l.KV.BytesPerBlock > 0 {
 		measured.NumBlocks = max(measured.NumBlocks+math.Round((l.Available.Value-fit.Available.Value)/l.KV.BytesPerBlock), 1)
 	}
 	adopted, ok := l.Adopt(measured)
 	if !ok {
 		return l, nil
 	}
-	return perfmodel.NewLedger(s.Model, adopted)
+	return perfmodel.NewLedger(f.Model, adopted)
 }
 
-func orAuto(t string) string {
-	if t == "" {
-		return "auto"
+// measured reports whether a ledger is of the shape of the server that was measured.
+func (f *Offer) measured(l *perfmodel.Ledger) bool {
+	return l.Settings.TP == max(f.FitSettings.TP, 1) && l.Settings.KVType == cmp.Or(f.FitSettings.KVType, "auto")
+}
+
+// calibrationFor is the calibration for a shape: the measured one, carried over by the data
+// sheets where the shape differs from what was measured.
+func (f *Offer) calibrationFor(l *perfmodel.Ledger, meanTokens float64) (*perfmodel.Calibration, error) {
+	if f.Fit == nil {
+		sheet := l.StepCost(meanTokens)
+		return perfmodel.Calibrate(perfmodel.Evidence{Prior: &sheet, HardwareFrom: l.StepTimesFrom()})
 	}
-	return t
+	if f.FitModel == nil && f.measured(l) || l.Settings.Device.Bandwidth == 0 {
+		return f.Fit, nil
+	}
+	base, err := perfmodel.NewLedger(cmp.Or(f.FitModel, f.Model), f.FitSettings)
+	if err != nil {
+		return f.Fit, nil
+	}
+	c := *f.Fit
+	c.Fit = f.Fit.Fit.Transfer(base.StepCost(meanTokens), l.StepCost(meanTokens))
+	return &c, nil
 }
 
 func (s *search) addNote(text string) {
-	for _, n := range s.res.Notes {
-		if n == text {
-			return
-		}
+	if !slices.Contains(s.res.Notes, text) {
+		s.res.Notes = append(s.res.Notes, text)
 	}
-	s.res.Notes = append(s.res.Notes, text)
 }
 
-// drawRequests returns the requests of one replica.
-func (s *search) drawRequests(replicas int) ([]sim.Request, error) {
-	if r, ok := s.requests[replicas]; ok {
+// drawRequests returns the requests of one of so many engines.
+func (s *search) drawRequests(engines int) ([]sim.Request, error) {
+	if r, ok := s.requests[engines]; ok {
 		return r, nil
 	}
-	r, err := s.Demand.Draw(s.Demand.Rate, replicas*s.batches(), simBlock)
+	r, err := s.Demand.Draw(s.Demand.Rate, engines, simBlock)
+	if err == nil && len(r) == 0 {
+		err = fmt.Errorf("the workload has no requests")
+	}
 	if err == nil {
-		s.requests[replicas] = r
+		s.requests[engines] = r
 	}
 	return r, err
 }
@@ -138,25 +192,18 @@ func (s *search) drawRequests(replicas int) ([]sim.Request, error) {
 // this size that hold as many requests.
 const simBlock = 16
 
-// batches is how many batches of its own a replica has: its data-parallel ranks and, of
-// each of them, one for every stage of a pipeline, which follow each other through the
-// stages (v1/engine/core.py, step_with_batch_queue). Such a batch takes all stages' time for
-// a step, has its share of the requests and of the cache, and waits for none of the others.
-func (s *search) batches() int { return max(s.Base.DP, 1) * max(s.Base.PP, 1) }
-
-// config makes the simulator's configuration of a point.
-func (s *search) config(p *Point) (sim.Config, error) {
-	l := p.Ledger
+// config makes the simulator's configuration of an engine.
+func (x *shape) config(l *perfmodel.Ledger, k Knobs) (sim.Config, error) {
 	known := l.EngineConfig("the ledger")
-	length, pp := max(int(s.Demand.MeanPrompt+s.Demand.MeanOutput), 1), max(s.Base.PP, 1)
-	blocks := max(l.PlainBlocks(length, simBlock)/pp, min(l.PlainBlocks(length, simBlock), s.Demand.MaxTokens/simBlock+2), 2)
+	plain := l.PlainBlocks(x.meanLength(), simBlock)
+	blocks := max(plain/x.pp, min(plain, x.Demand.MaxTokens/simBlock+2), 2)
 	for flag, v := range map[string]any{
-		engine.BlockSize: simBlock, engine.NumBlocksOverride: blocks, engine.MaxNumSeqs: (l.Settings.MaxNumSeqs + pp - 1) / pp,
-		engine.ChunkedPrefill: p.Knobs.ChunkedPrefill, engine.PrefixCaching: p.Knobs.PrefixCaching,
+		engine.BlockSize: simBlock, engine.NumBlocksOverride: blocks, engine.MaxNumSeqs: (l.Settings.MaxNumSeqs + x.pp - 1) / x.pp,
+		engine.ChunkedPrefill: k.ChunkedPrefill,
 	} {
 		known[flag] = engine.Setting{Value: fmt.Sprint(v), Source: "the search"}
 	}
-	known.Merge(s.Args)
+	known.Merge(x.offered.Args)
 	e, err := perfmodel.Config(l.Settings.Release, known, nil)
 	if err != nil {
 		return sim.Config{}, err
@@ -164,79 +211,99 @@ func (s *search) config(p *Point) (sim.Config, error) {
 	return e.Config, nil
 }
 
-// prepared is what a point is simulated with.
-func (s *search) prepared(p *Point) (sim.Config, *perfmodel.Calibration, error) {
-	cfg, err := s.config(p)
-	if err != nil {
-		return cfg, nil, err
+// enough is an engine without the blocks that no number of these requests could ever use.
+func enough(cfg sim.Config, requests []sim.Request) perfmodel.Deployment {
+	all := 64
+	for i := range requests {
+		all += (requests[i].PromptTokens+requests[i].OutputTokens)/cfg.BlockSize + 2
 	}
-	c, err := s.calibrationFor(p)
-	return cfg, c, err
+	all += all / 16 // the watermark
+	cfg.NumBlocks = min(cfg.NumBlocks, max(all, 2*cfg.MaxModelLen/cfg.BlockSize))
+	return perfmodel.Deployment{Config: cfg}
 }
 
-// calibrationFor is the calibration for a point: the measured one, carried over by the data
-// sheets where the point differs from what was measured.
-func (s *search) calibrationFor(p *Point) (*perfmodel.Calibration, error) {
-	if s.Fit == nil {
-		sheet := p.Ledger.StepCost(s.Demand.MeanTokens())
-		return perfmodel.Calibrate(perfmodel.Evidence{Prior: &sheet, HardwareFrom: p.Ledger.StepTimesFrom()})
+// eval simulates one configuration, as far as it takes to know how surely it meets the
+// targets, and once. It returns nil for one that cannot be: the model or the longest request
+// does not fit.
+func (x *shape) eval(k Knobs, l level) *Point {
+	p, known := x.seen[k]
+	if x.check() != nil {
+		return nil
 	}
-	same := s.FitModel == nil && p.Knobs.TP == max(s.FitSettings.TP, 1) && p.Knobs.KVType == orAuto(s.FitSettings.KVType)
-	if same || p.Ledger.Settings.Device.Bandwidth == 0 {
-		return s.Fit, nil
-	}
-	base, err := perfmodel.NewLedger(cmp.Or(s.FitModel, s.Model), s.FitSettings)
+	requests, err := x.drawRequests(k.Replicas * x.engines())
 	if err != nil {
-		return s.Fit, nil
+		x.addNote(err.Error())
+		return nil
 	}
-	mean := s.Demand.MeanTokens()
-	c := *s.Fit
-	c.Fit = s.Fit.Fit.Transfer(base.StepCost(mean), p.Ledger.StepCost(mean))
-	return &c, nil
+	if !known {
+		if p = x.point(k, requests, x.Targets.limits()); p != nil {
+			p.Rate = x.Demand.Rate
+		}
+		x.seen[k] = p
+	}
+	if l == surely && p != nil && p.Met() && !p.surely && p.Doubts == nil {
+		x.makeSure(p, requests)
+	}
+	return p
 }
 
-// simulate fills in what a run gives; false when it cannot be simulated.
-func (s *search) simulate(p *Point, requests []sim.Request) bool {
-	every := max(requests[len(requests)-1].Arrival/200, 10*time.Millisecond)
-	cfg, c, err := s.prepared(p)
-	if err != nil {
-		s.addNote(err.Error())
-		return false
+// point simulates a configuration of an engine under requests with the likeliest step times;
+// nil where it cannot be.
+func (x *shape) point(k Knobs, requests []sim.Request, limits sim.Limits) *Point {
+	l, err := x.ledger(k)
+	if err != nil || l.SafeConcurrency(x.longest(l)) < 1 {
+		return nil
 	}
-	pred, err := c.Fit.Predict(perfmodel.Deployment{Config: cfg}, requests, 0, sim.Options{SampleEvery: every, Check: s.Check})
+	full := k
+	full.MaxNumSeqs, full.MaxNumBatchedTokens = l.Settings.MaxNumSeqs, l.Settings.MaxNumBatchedTokens
+	p := &Point{Knobs: full, GPUs: k.Replicas * x.gpus, Rate: x.Demand.Rate, Ledger: l, Offer: x.offered.Offer, Blocks: l.Blocks.Value, Calibrated: x.fit, Sample: len(requests)}
+	cfg, err := x.config(l, full)
 	if err != nil {
-		s.addNote(err.Error())
-		return false
+		x.addNote(err.Error())
+		return nil
 	}
-	res, sum := pred.Result, pred.Summary
+	span := requests[len(requests)-1].Arrival
+	pred, err := x.fit.Fit.Predict(enough(cfg, requests), requests, 0,
+		sim.Options{SampleEvery: max(span/200, 10*time.Millisecond), Limits: limits, Check: x.Check})
+	if err != nil {
+		x.addNote(err.Error())
+		return nil
+	}
+	x.fill(p, pred, span, cfg.NumBlocks)
+	return p
+}
+
+// fill takes what a simulation gives.
+func (x *shape) fill(p *Point, pred *perfmodel.Prediction, span time.Duration, blocks int) {
+	res, sum := pred.Result, &pred.Summary
+	p.exceeded, p.missed = res.Exceeded, res.Exceeded
+	st, peak := &res.Replicas[0].Stats, 0
+	for _, s := range res.Replicas[0].Samples {
+		peak = max(peak, s.UsedBlocks)
+	}
+	p.peak, p.KVPeak = st.Peak, float64(peak)/float64(max(blocks-1, 1))
+	p.Preemptions = int(math.Ceil(1000 * float64(st.Preemptions) / float64(p.Sample)))
+	if st.Work.Steps > 0 {
+		p.Running = float64(st.Work.Seqs) / float64(st.Work.Steps) * float64(x.pp)
+	}
 	finished := sum.Outcomes[sim.Finished]
 	p.Refused = sum.Outcomes[sim.PromptTooLong]
-	p.Failed = len(requests) - finished - sum.Outcomes[sim.Cancelled] - p.Refused
-	p.Sample = len(requests)
+	if p.exceeded != "" {
+		return
+	}
+	p.Failed = p.Sample - finished - sum.Outcomes[sim.Cancelled] - p.Refused
 	if finished == 0 {
 		never := Seconds(math.Inf(1))
 		p.TTFT, p.ITL, p.E2E = never, never, never
-		return true
+	} else {
+		itl := sum.ITL
+		if itl.Count == 0 {
+			itl = sum.TPOT
+		}
+		p.TTFT, p.ITL, p.E2E = Seconds(sum.TTFT.P95.Seconds()), Seconds(itl.P95.Seconds()), Seconds(sum.E2E.P95.Seconds())
+		p.TokensPerSecond = steady(res.Records, span, sum.OutputPerSecond) * float64(p.Replicas*x.engines())
 	}
-	itl := sum.ITL
-	if itl.Count == 0 {
-		itl = sum.TPOT
-	}
-	p.TTFT, p.ITL, p.E2E = Seconds(sum.TTFT.P95.Seconds()), Seconds(itl.P95.Seconds()), Seconds(sum.E2E.P95.Seconds())
-	engines := float64(p.Knobs.Replicas * s.batches())
-	p.TokensPerSecond = steady(res.Records, requests[len(requests)-1].Arrival, sum.OutputPerSecond) * engines
-	p.PerGPU = p.TokensPerSecond / float64(max(p.GPUs, 1))
-	p.Preemptions = int(math.Round(1000 * float64(sum.Preemptions) / float64(len(requests))))
-	st := res.Replicas[0].Stats
-	peak := 0
-	for _, x := range res.Replicas[0].Samples {
-		peak = max(peak, x.UsedBlocks)
-	}
-	p.KVPeak = float64(peak) / float64(max(cfg.NumBlocks-1, 1))
-	if st.Work.Steps > 0 {
-		p.Running = float64(st.Work.Seqs) / float64(st.Work.Steps) * float64(max(s.Base.PP, 1))
-	}
-	return true
+	x.judge(p)
 }
 
 // throughputSlack forgives what a sample of requests misses of a throughput.
@@ -269,6 +336,7 @@ func (s *search) judge(p *Point) {
 		ratio := got / l.want.Seconds()
 		p.score = max(p.score, ratio)
 		if ratio > 1 {
+			p.missed = cmp.Or(p.missed, l.name)
 			p.Misses = append(p.Misses, fmt.Sprintf("%s P95 %s > %s", l.name, render.Seconds(got), l.want))
 		}
 	}
@@ -280,47 +348,143 @@ func (s *search) judge(p *Point) {
 		}
 	}
 	if p.Failed > 0 {
-		p.score += 1
+		p.score++
 		p.Misses = append(p.Misses, fmt.Sprintf("%d requests of the sample never fit", p.Failed))
 	}
-	p.Met = len(p.Misses) == 0
 }
 
-// predict adds the interval that the calibration implies.
-func (s *search) predict(p *Point) {
-	c, pred, err := s.interval(p)
-	if c == nil {
+// intervalDraws are enough samples for the ends of an interval.
+const intervalDraws = 8
+
+// makeSure finds out whether the slow ends of a point's intervals meet the targets. Where
+// they do not, they may with a GPU that is slower in everything and better known.
+func (x *shape) makeSure(p *Point, requests []sim.Request) {
+	within := func(pred *perfmodel.Prediction) bool {
+		p.Doubts = x.doubts(p, pred)
+		return len(p.Doubts) == 0
+	}
+	if p.Prediction, p.surely = x.interval(p, x.fit, requests, within); p.surely || x.offered.Fit != nil {
 		return
 	}
-	s.res.Basis = c.Statement()
+	doubts := p.Doubts
+	for g, ok := p.Ledger.Settings.Device.Slower(); ok; g, ok = g.Slower() {
+		pred, sure := x.interval(p, x.onSlower(g, p.Ledger), requests, within)
+		if !sure && (pred == nil || pred.Draws == 0) {
+			break // it misses them likely, and so does what is slower still
+		}
+		if sure {
+			p.surely, p.Doubts = true, nil
+			p.Prediction, _ = x.interval(p, x.fit, requests, nil)
+			p.Prediction.NoSlowerThan(pred)
+			return
+		}
+	}
+	p.Doubts = doubts
+}
+
+// onSlower is what is known of the shape with another GPU.
+func (x *shape) onSlower(g perfmodel.GPU, l *perfmodel.Ledger) *perfmodel.Calibration {
+	if c, ok := x.slower[g.Name]; ok {
+		return c
+	}
+	other := *l
+	other.Settings.Device = g
+	c, err := x.offered.calibrationFor(&other, x.Demand.MeanTokens())
+	if err != nil {
+		c = x.fit
+	}
+	if x.slower == nil {
+		x.slower = map[string]*perfmodel.Calibration{}
+	}
+	x.slower[g.Name] = c
+	return c
+}
+
+// predict adds the whole prediction.
+func (s *search) predict(p *Point) {
+	if p == nil || p.surely {
+		return
+	}
+	x := s.shapeOf(p)
+	requests, err := s.Demand.Draw(p.Rate, p.Replicas*x.engines(), simBlock)
 	if err != nil {
 		s.addNote(err.Error())
 		return
 	}
-	s.res.Prediction = pred
-	s.res.Doubtful = slices.Clone(c.Notes)
-	if s.FitModel != nil {
-		s.res.Doubtful = append(s.res.Doubtful, fmt.Sprintf("step times were measured of another model (%s) and carried over by what data sheets and others' measurements say of both; a load test of this model narrows the answer", s.FitModel.Architecture))
+	if p.Prediction, _ = x.interval(p, x.fit, requests, nil); p.Prediction != nil {
+		if p.Doubts = s.doubts(p, p.Prediction); p.Doubts == nil && p.Rate == s.Demand.Rate && x.least(surely) > p.Replicas {
+			p.Doubts = []string{"for longer than was simulated it does not keep up with the load"}
+		}
 	}
-	for _, w := range pred.Warnings {
-		if c.Basis != perfmodel.DataSheet { // whose statement says so
+}
+
+// shapeOf is the shape of a point.
+func (s *search) shapeOf(p *Point) *shape {
+	return s.shapes[slices.IndexFunc(s.shapes, func(x *shape) bool {
+		return x.offered.Offer == p.Offer && x.tp == p.TP && x.pp == p.PP && x.dp == p.DP
+	})]
+}
+
+// interval predicts one engine of a point with a calibration's samples, as long as what is known
+// of it is within something; nil where it cannot be predicted.
+func (x *shape) interval(p *Point, c *perfmodel.Calibration, requests []sim.Request, within func(*perfmodel.Prediction) bool) (*perfmodel.Prediction, bool) {
+	cfg, err := x.config(p.Ledger, p.Knobs)
+	if err != nil {
+		x.addNote(err.Error())
+		return nil, false
+	}
+	o := sim.Options{Check: x.Check}
+	if within != nil {
+		o.Limits = x.Targets.limits()
+	}
+	pred, ok, err := c.Fit.PredictWithin(enough(cfg, requests), requests, min(intervalDraws, perfmodel.Draws(len(requests))), o, within)
+	if err != nil {
+		x.addNote(err.Error())
+		return nil, false
+	}
+	return pred, ok
+}
+
+// doubts are the targets that the slow ends of a prediction's intervals miss, in words.
+func (s *search) doubts(p *Point, pred *perfmodel.Prediction) (out []string) {
+	t := s.Targets
+	for _, l := range t.latencies() {
+		if high := l.predicted(pred).High; high > l.want.Seconds() {
+			p.missed = cmp.Or(p.missed, l.name)
+			out = append(out, fmt.Sprintf("%s P95 up to %s > %s", l.name, render.Seconds(high), render.Seconds(l.want.Seconds())))
+		}
+	}
+	if o := pred.OutputPerSecond; t.TokensPerSecond > 0 && o.Value > 0 {
+		if low := p.TokensPerSecond * o.Low / o.Value; low < t.TokensPerSecond*throughputSlack {
+			out = append(out, fmt.Sprintf("down to %.0f output tokens/s < %.0f", low, t.TokensPerSecond))
+		}
+	}
+	if pred.Overload() {
+		out = append(out, "it does not keep up with the load")
+	}
+	return out
+}
+
+// describe says what the answer rests on.
+func (s *search) describe(p *Point) {
+	c, m := p.Calibrated, p.Ledger.Model
+	s.res.Basis = c.Statement()
+	s.res.Doubtful = slices.Clone(c.Notes)
+	if f := p.Offer.FitModel; f != nil {
+		s.res.Doubtful = append(s.res.Doubtful, fmt.Sprintf("step times were measured of another model (%s) and carried over by what data sheets and others' measurements say of both; a load test of this model narrows the answer", f.Architecture))
+	}
+	if p.Prediction != nil && c.Basis != perfmodel.DataSheet { // whose statement says so
+		for _, w := range p.Prediction.Warnings {
 			s.addNote(w)
 		}
 	}
-	m := p.Ledger.Model
 	if m.CountLayersWithWindow() > 0 || m.HasRecurrent() {
 		s.addNote("the simulator knows no windows and no states: the cache is given to it as blocks that hold as many requests of the mean length")
 	}
-	if m.HasRecurrent() && p.Knobs.PrefixCaching {
-		s.addNote(fmt.Sprintf("with recurrent layers prefixes are found in whole blocks of %d tokens, and vLLM calls it experimental; the simulator finds them in blocks of %d", p.Ledger.KV.BlockTokens, simBlock))
-	}
-	if m.Experts > 0 && s.Fit != nil {
+	if m.Experts > 0 && p.Offer.Fit != nil {
 		s.addNote(fmt.Sprintf("a step is taken to read the experts that a batch of %d would", perfmodel.UsualBatch))
 	}
 	for _, text := range p.Ledger.Unvalidated() {
 		s.addNote(text)
-	}
-	if p.Knobs.KVType == "fp8" && s.Base.KVType == "" {
-		s.addNote("an FP8 cache changes the model's answers a little: check them before it serves users; what it is worth stands among the knobs")
 	}
 }

@@ -25,30 +25,37 @@ type Measurement struct {
 // measureSeconds is the length of a load test.
 const measureSeconds = 120
 
-// measureDraws are enough samples to see what goes with what.
-const measureDraws = 24
+// measureDraws are enough samples, and measureRequests enough requests, to see what goes with
+// what.
+const (
+	measureDraws    = 24
+	measureRequests = 300
+)
 
 // measurement finds the load test whose results go most with what decides about a point:
 // the targets' quantities and each test's results are simulated with the same samples of
 // the step cost, and the part of the former's variance that is left when the latter are
 // known is compared. Nil where no interval is known.
 func (s *search) measurement(p *Point) *Measurement {
-	cfg, c, err := s.prepared(p)
-	if err != nil || len(c.Fit.Draws) < measureDraws {
+	x := s.shapeOf(p)
+	fit := x.fit.Fit
+	cfg, err := x.config(p.Ledger, p.Knobs)
+	if err != nil || len(fit.Draws) < measureDraws {
 		return nil
 	}
-	requests, err := s.drawRequests(p.Replicas)
+	requests, err := s.drawRequests(p.Replicas * x.engines())
 	if err != nil || len(requests) == 0 {
 		return nil
 	}
-	wanted := s.sampled(cfg, c.Fit, requests, 0)
+	requests = requests[:min(len(requests), measureRequests)]
+	wanted := s.sampled(cfg, fit, requests, 0)
 	if wanted == nil {
 		return nil
 	}
 	name, y := s.decisive(wanted)
 	spread := stat.StdDev(y, nil)
 	best := &Measurement{Point: p, Widest: name, Factor: math.Exp(2 * 1.645 * spread)}
-	rate := s.Demand.Rate / float64(max(p.Replicas, 1)) / float64(max(s.Base.DP, 1))
+	rate := s.Demand.Rate / float64(p.Replicas)
 	full := p.Ledger.Settings.MaxNumSeqs
 	for _, load := range []struct {
 		text, flags       string
@@ -64,7 +71,7 @@ func (s *search) measurement(p *Point) *Measurement {
 				rs[i].Arrival = 0
 			}
 		}
-		results := s.sampled(cfg, c.Fit, rs, load.clients)
+		results := s.sampled(cfg, fit, rs, load.clients)
 		if results == nil {
 			continue
 		}
@@ -108,7 +115,7 @@ func (s *search) decisive(of []sim.Summary) (name string, y []float64) {
 	for _, l := range s.Targets.latencies() {
 		for i := range of {
 			if over := logOf(l.simulated(&of[i]).Seconds()) - logOf(l.want.Seconds()); over > worst {
-				name, worst, decides = l.name+" P95", over, func(s *sim.Summary) float64 { return l.simulated(s).Seconds() }
+				name, worst, decides = string(l.name)+" P95", over, func(s *sim.Summary) float64 { return l.simulated(s).Seconds() }
 			}
 		}
 	}

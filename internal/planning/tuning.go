@@ -24,12 +24,14 @@ type Tuning struct {
 	Targets Targets
 	MaxGPUs int // of the whole deployment
 	Prices  Prices
+	Choices []Choice // empty: that of Known
 
 	// Of the load test's server: its arguments, and its model, where that is another.
 	LoadTestArgs engine.Config
 	LoadTestOf   *modelconfig.Model
 
-	Check func() error // see Plan
+	Check func() error                     // see Plan
+	Show  func(format string, args ...any) // likewise
 }
 
 // Tuned is the answer to a Tuning.
@@ -63,15 +65,19 @@ func (t *Tuning) Answer() (*Tuned, error) {
 	}
 	flags := vllm.Engine.Flags
 	out := &Tuned{Args: t.Args, Price: t.Prices[t.Device.Name], LeftOut: flags.LeftOut(t.Args, engine.Memory, engine.Speed, engine.Schedule), Idle: flags.Ineffective(t.Args)}
-	if out.Ledger, err = perfmodel.NewLedger(t.Model, s); err != nil {
+	if out.Ledger, err = perfmodel.NewLedger(t.Model, s); err != nil && len(t.Choices) < 2 {
 		return nil, err
 	}
-	if told {
+	if told && out.Ledger != nil {
 		out.Compared, out.ComparedWith = out.Ledger.Check(o), o.Source
 	}
 	if t.Targets.Empty() {
-		if t.Load.Rate != "" {
+		switch {
+		case t.Load.Rate != "":
 			return nil, hint.With(errors.New("a workload is given, and no target"), "pass --use-case chat, or --ttft-p95, --itl-p95, --e2e-p95, --throughput")
+		case len(t.Choices) > 1:
+			return nil, hint.With(errors.New("several kinds of GPU or forms of the weights are compared by what they cost for a workload, and none is given"),
+				"pass --use-case chat --rate 5 --prompt-tokens 900 --output-tokens 250, or name one --gpu")
 		}
 		return out, nil
 	}
@@ -79,11 +85,13 @@ func (t *Tuning) Answer() (*Tuned, error) {
 		return nil, err
 	}
 	out.Result, err = out.Plan.Search()
-	if err != nil && !errors.Is(err, ErrNothingFits) {
+	switch {
+	case errors.Is(err, ErrNothingFits) && out.Ledger != nil:
+	case err != nil:
 		return nil, err
-	}
-	if err == nil {
-		out.Ledger = cmp.Or(out.Result.Best, out.Result.Nearest).Ledger
+	default:
+		p := out.Result.Point()
+		out.Ledger, out.Price, out.Args = p.Ledger, p.Offer.Price, p.Offer.Args
 	}
 	return out, nil
 }
@@ -95,32 +103,28 @@ func (t *Tuning) plan(l *perfmodel.Ledger, o perfmodel.Observed) (*Plan, error) 
 	if err != nil {
 		return nil, err
 	}
-	base, err := t.settings(t.Args)
-	if err != nil {
-		return nil, err
+	p := &Plan{Targets: t.Targets, Demand: *d, MaxGPUs: t.MaxGPUs, Check: t.Check, Show: t.Show}
+	choices := t.Choices
+	if len(choices) == 0 {
+		choices = []Choice{{Device: t.Device, Memory: t.Memory}}
 	}
-	if base.MaxModelLen == 0 {
-		base.MaxModelLen = l.Settings.MaxModelLen
+	for _, c := range choices {
+		offer, err := t.offer(c, l)
+		if err != nil {
+			return nil, err
+		}
+		p.Offers = append(p.Offers, offer)
 	}
-	if t.gpu() == nil {
-		// Without a data sheet nothing can be carried over to another shape.
-		base.TP, base.PP, base.DP = l.Settings.TP, l.Settings.PP, l.Settings.DP
-		base.KVType, base.KVBytes, base.BlockSize = l.Settings.KVType, l.Settings.KVBytes, l.Settings.BlockSize
-		base.NumBlocksOverride, base.Utilization = l.Settings.NumBlocksOverride, l.Settings.Utilization
-	}
-	if base.Release == "" {
-		base.Release = l.Settings.Release
-	}
-	p := &Plan{Model: t.Model, Base: base, Args: t.Args, Targets: t.Targets, Demand: *d, MaxGPUs: t.MaxGPUs, Check: t.Check}
-	if t.LoadTest != nil {
-		return p, t.fitTest(p, d)
-	}
-	if t.Seen == nil {
+	if len(choices) > 1 || t.LoadTest == nil && t.Seen == nil {
 		return p, nil
 	}
-	p.FitSettings = l.Settings
+	of := p.Offers[0]
+	if t.LoadTest != nil {
+		return p, t.fitTest(of, d)
+	}
+	of.FitSettings = l.Settings
 	if o.NumBlocks > 0 {
-		p.FixedKV = &o
+		of.FixedKV = &o
 	}
 	known := engine.Config{}
 	known.Merge(t.Config())
@@ -130,12 +134,43 @@ func (t *Tuning) plan(l *perfmodel.Ledger, o perfmodel.Observed) (*Plan, error) 
 		return nil, err
 	}
 	e.Check = t.Check
-	p.Fit, err = perfmodel.Calibrate(e)
+	of.Fit, err = perfmodel.Calibrate(e)
 	return p, err
 }
 
-// fitTest fits step times to the load test.
-func (t *Tuning) fitTest(p *Plan, d *Demand) error {
+// offer is a choice with the settings that the user fixed; the ledger is that of all settings
+// that are known.
+func (t *Tuning) offer(c Choice, l *perfmodel.Ledger) (*Offer, error) {
+	one := t.Known
+	one.Device, one.Memory = c.Device, c.Memory
+	one.Args = engine.Config{}
+	if c.Quantization != "" {
+		one.Args.Set(engine.Quantization, c.Quantization, "the comparison")
+	}
+	one.Args.Merge(t.Args)
+	base, err := one.settings(one.Args)
+	if err != nil {
+		return nil, err
+	}
+	if l != nil {
+		if base.MaxModelLen == 0 {
+			base.MaxModelLen = l.Settings.MaxModelLen
+		}
+		if t.gpu() == nil {
+			// Without a data sheet nothing can be carried over to another shape.
+			base.TP, base.PP, base.DP = l.Settings.TP, l.Settings.PP, l.Settings.DP
+			base.KVType, base.KVBytes, base.BlockSize = l.Settings.KVType, l.Settings.KVBytes, l.Settings.BlockSize
+			base.NumBlocksOverride, base.Utilization = l.Settings.NumBlocksOverride, l.Settings.Utilization
+		}
+		if base.Release == "" {
+			base.Release = l.Settings.Release
+		}
+	}
+	return &Offer{Choice: c, Model: t.Model, Base: base, Args: one.Args, Price: t.Prices[c.Device.Name]}, nil
+}
+
+// fitTest fits an offer's step times to the load test.
+func (t *Tuning) fitTest(of *Offer, d *Demand) error {
 	known := engine.Config{}
 	known.Merge(t.LoadTestArgs)
 	if t.LoadTestOf == nil { // what is asked for another model says nothing of the one that was tested
@@ -145,7 +180,7 @@ func (t *Tuning) fitTest(p *Plan, d *Demand) error {
 	if err != nil {
 		return err
 	}
-	p.FitModel = t.LoadTestOf
+	of.FitModel = t.LoadTestOf
 	l, err := perfmodel.NewLedger(cmp.Or(t.LoadTestOf, t.Model), settings)
 	if err != nil {
 		return err
@@ -153,7 +188,7 @@ func (t *Tuning) fitTest(p *Plan, d *Demand) error {
 	if settings.NumBlocksOverride == 0 && l.Blocks.Value < 2 {
 		return fmt.Errorf("%s: of the server that was tested: %w", t.LoadTestFrom, l.TooLarge("--load-test-args"))
 	}
-	p.FitSettings = l.Settings
+	of.FitSettings = l.Settings
 	known.Merge(l.EngineConfig("the ledger"))
 	e, err := t.evidence(known, l, d.MeanTokens())
 	if err != nil {
@@ -163,7 +198,7 @@ func (t *Tuning) fitTest(p *Plan, d *Demand) error {
 		return err
 	}
 	e.Check = t.Check
-	p.Fit, err = perfmodel.Calibrate(e)
+	of.Fit, err = perfmodel.Calibrate(e)
 	return err
 }
 

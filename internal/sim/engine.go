@@ -487,6 +487,9 @@ type gaps struct {
 	into  *hdrhistogram.Histogram // nanoseconds; nil: not counted
 	last  time.Duration
 	count int64 // of the last, not in the histogram yet
+
+	limit time.Duration // 0: none
+	above int64         // that were longer
 }
 
 func (g *gaps) add(d time.Duration, n int64) {
@@ -495,6 +498,9 @@ func (g *gaps) add(d time.Duration, n int64) {
 		g.last = d
 	}
 	g.count += n
+	if g.limit > 0 && d > g.limit {
+		g.above += n
+	}
 }
 
 func (g *gaps) flush() {

@@ -92,7 +92,15 @@ type Options struct {
 	// StepByStep simulates every step on its own: the slow way that tests compare
 	// with.
 	StepByStep bool
+
+	// Limits, of one engine, end the simulation early; see there.
+	Limits Limits
 }
+
+// Limits are of 95th percentiles; 0 is none. A simulation of one engine ends as soon as more
+// than one in twenty of all its requests, or of all their gaps between tokens, are above
+// one: whatever comes after, the percentile is above it too.
+type Limits struct{ TTFT, ITL, E2E time.Duration }
 
 // Result is the outcome of a simulation.
 type Result struct {
@@ -100,7 +108,65 @@ type Result struct {
 	Requests []RequestResult // the same in full, unless Options.Brief
 	Replicas []ReplicaResult
 	End      time.Duration // when the last request ended
+
+	Exceeded Quantity // the first of Options.Limits that is exceeded, at which the simulation ended; "": none
 	itl      *hdrhistogram.Histogram
+}
+
+// A Quantity is one of those that Limits has.
+type Quantity string
+
+// The quantities.
+const (
+	TTFT Quantity = "TTFT"
+	ITL  Quantity = "ITL"
+	E2E  Quantity = "E2E"
+)
+
+// errExceeded ends a simulation at a limit.
+var errExceeded = errors.New("a limit is exceeded")
+
+// A limiter counts what is above limits. Nil counts nothing.
+type limiter struct {
+	Limits
+	requests, gaps int64 // that may be above
+	ttft, e2e      int64 // that are
+}
+
+// newLimiter is that of the requests that are to come.
+func newLimiter(l Limits, requests []Request) *limiter {
+	if l == (Limits{}) {
+		return nil
+	}
+	out := &limiter{Limits: l, requests: int64(len(requests)) / 20}
+	for i := range requests {
+		out.gaps += int64(requests[i].OutputTokens - 1)
+	}
+	out.gaps /= 20
+	return out
+}
+
+// exceeded is the first limit that is exceeded.
+func (l *limiter) exceeded(gaps int64) Quantity {
+	switch {
+	case l.ttft > l.requests:
+		return TTFT
+	case gaps > l.gaps:
+		return ITL
+	case l.e2e > l.requests:
+		return E2E
+	}
+	return ""
+}
+
+// add counts a request that ended.
+func (l *limiter) add(r *RequestResult) {
+	if l.TTFT > 0 && r.OutputTokens > 0 && r.TTFT() > l.TTFT {
+		l.ttft++
+	}
+	if l.E2E > 0 && r.Outcome == Finished && r.E2E() > l.E2E {
+		l.e2e++
+	}
 }
 
 // ReplicaResult is what one engine did.
@@ -167,7 +233,7 @@ func RunReplicas(replicas []Replica, router Router, requests []Request, o Option
 	} else {
 		err = s.runTogether(fed)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, errExceeded) {
 		return nil, err
 	}
 	return s.result, nil
@@ -206,7 +272,13 @@ func (s *simulation) driver(replica int) (*driver, error) {
 	if s.o.SampleEvery > 0 {
 		e.sampler = &sampler{every: s.o.SampleEvery}
 	}
-	return newDriver(e, replica, &s.o, s.result), nil
+	d := newDriver(e, replica, &s.o, s.result)
+	if len(s.replicas) == 1 {
+		if d.limits = newLimiter(s.o.Limits, s.requests); d.limits != nil {
+			e.gaps.limit = d.limits.ITL + d.limits.ITL/500 // beyond the histogram's resolution
+		}
+	}
+	return d, nil
 }
 
 // collectStats keeps what an engine that has ended did.
@@ -284,7 +356,10 @@ func (s *simulation) runIndependent() error {
 			if err != nil {
 				return err
 			}
-			d.Engine.gaps.into = newGaps()
+			if len(s.replicas) > 1 {
+				d.Engine.gaps.into = newGaps()
+			}
+			defer s.collectStats(d)
 			for _, i := range shares[k] {
 				r, delay := &s.requests[i], delayOf(delays, i)
 				if err := d.advance(r.Arrival + delay); err != nil {
@@ -295,10 +370,12 @@ func (s *simulation) runIndependent() error {
 			if err := d.advance(forever); err != nil {
 				return err
 			}
-			s.collectStats(d)
+			d.Engine.gaps.flush()
 			mu.Lock()
 			defer mu.Unlock()
-			s.result.itl.Merge(d.Engine.gaps.into)
+			if len(s.replicas) > 1 {
+				s.result.itl.Merge(d.Engine.gaps.into)
+			}
 			s.result.End = max(s.result.End, d.Now)
 			return nil
 		})
@@ -410,6 +487,7 @@ type driver struct {
 	taken   map[int]taken // by engine request number
 	result  *Result       // of all, in which each engine has its own requests
 	calm    time.Duration // until when it runs and has waiting as many requests as it has
+	limits  *limiter
 
 	watched bool     // advance returns when a request ends
 	ended   []ending // since the watcher looked
@@ -499,6 +577,11 @@ func (d *driver) mayContinue() bool {
 	if d.steps++; d.check != nil && d.steps%stepsPerCheck == 0 {
 		d.err = d.check()
 	}
+	if d.limits != nil && d.err == nil {
+		if q := d.limits.exceeded(d.Engine.gaps.above); q != "" {
+			d.result.Exceeded, d.err = q, errExceeded
+		}
+	}
 	return d.err == nil
 }
 
@@ -548,6 +631,9 @@ func (d *driver) finish(id int, res *RequestResult) {
 // storeResult puts a result in its place.
 func (d *driver) storeResult(i int, res *RequestResult) {
 	d.result.Records[i] = res.Record()
+	if d.limits != nil {
+		d.limits.add(res)
+	}
 	if d.result.Requests != nil {
 		d.result.Requests[i] = *res
 	}

@@ -255,12 +255,14 @@ func parallel(n int, do func(i int) error) error {
 }
 
 // fit fits to the points that count, in so many steps at most. Report is told the objective
-// before each.
+// before each. Slopes that are known where it begins are taken as they are.
 func (f *fitter) fit(use func(*prepared) bool, steps int, report func(step int, objective float64)) error {
-	for step := range steps {
+	if f.linear == nil {
 		if err := f.relinearize(use); err != nil {
 			return err
 		}
+	}
+	for step := range steps {
 		now, err := f.objective(use, f.x)
 		if err != nil {
 			return err
@@ -271,8 +273,8 @@ func (f *fitter) fit(use func(*prepared) bool, steps int, report func(step int, 
 			return err
 		}
 		// No further than the slopes can be trusted.
-		moved := false
-		for length := 1.0; length > 0.01 && !moved; length /= 2.5 {
+		better := now
+		for length := 1.0; length > 0.01 && better == now; length /= 2.5 {
 			x := slices.Clone(f.x)
 			for j := range x {
 				x[j] += length * max(min(next[j]-x[j], 1), -1)
@@ -282,17 +284,20 @@ func (f *fitter) fit(use func(*prepared) bool, steps int, report func(step int, 
 				return err
 			}
 			if then < now {
-				f.x, moved = x, true
-				if now-then < 1e-3*now {
-					return f.relinearize(use)
-				}
+				f.x, better = x, then
 			}
 		}
-		if !moved {
+		if better == now {
+			return nil
+		}
+		if err := f.relinearize(use); err != nil {
+			return err
+		}
+		if now-better < 1e-3*now {
 			return nil
 		}
 	}
-	return f.relinearize(use)
+	return nil
 }
 
 // objective is what the fit makes small: errors, and distances from what was expected.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sixty-dev/sixty/internal/base/stat"
+	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
@@ -13,22 +14,31 @@ import (
 // other point of its GPU or of its model, and that knows nothing of its host.
 type prediction struct {
 	Name      string   `json:"name"`
-	Without   string   `json:"without"` // "GPU" or "model": all points that share it were left out
+	Without   string   `json:"without"` // what all points that were left out share; inSample: nothing was
 	Predicted Measures `json:"predicted"`
 	// Low and High are the interval of the samples, from the 5th to the 95th percentile,
 	// before it is widened by what was found of such intervals.
 	Low  Measures `json:"low"`
 	High Measures `json:"high"`
+	// Fastest is what a GPU would do that reaches every number of its data sheet: no interval
+	// ends beyond it.
+	Fastest Measures `json:"fastest"`
 }
 
-// folds are the ways in which points are left out.
-var levels = map[string]func(*Point) string{"GPU": (*Point).chip, "model": (*Point).architecture}
+// The ways in which points are left out: all that share what a function tells, together. Where
+// it tells "" they stay.
+var levels = map[string]func(*Point) string{
+	"GPU": (*Point).chip, "model": (*Point).architecture, "publisher": (*Point).publisher, "release": (*Point).later,
+}
+
+// inSample is the way in which none is.
+const inSample = "nothing"
 
 // smallFold: where less than one in so many points is left out, the slopes near the fit to all
-// tell where the fit to the others is. Where more is, so many steps of a fit do.
+// tell where the fit to the others is. Where more is, so many steps of a fit do, from there.
 const (
-	smallFold = 10
-	foldSteps = 4
+	smallFold = 5
+	foldSteps = 1
 )
 
 // folds predicts every point by a fit without its GPU and by one without its model.
@@ -37,13 +47,23 @@ func (f *fitter) folds() ([]prediction, error) {
 	for i, c := range f.cases {
 		near[c] = f.linear[i]
 	}
-	var out []prediction
-	for _, without := range []string{"GPU", "model"} {
+	seen := make([]prediction, len(f.cases))
+	if err := parallel(len(f.cases), func(i int) error {
+		v := f.values(f.cases[i].plain, f.x)
+		m, err := f.cases[i].simulate(&v)
+		m = m.fourDigits()
+		seen[i] = prediction{Name: f.cases[i].Name, Without: inSample, Predicted: m, Low: m, High: m}
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	out := seen
+	for _, without := range []string{"GPU", "model", "publisher", "release"} {
 		key := levels[without]
 		var order []string
 		for _, c := range f.cases {
-			if !slices.Contains(order, key(&c.Point)) {
-				order = append(order, key(&c.Point))
+			if level := key(&c.Point); level != "" && !slices.Contains(order, level) {
+				order = append(order, level)
 			}
 		}
 		for _, level := range order {
@@ -129,7 +149,9 @@ func (c *prepared) interval(p *perfmodel.Posterior, near *linear) (prediction, e
 		return measures(v)
 	}
 	out.Predicted, out.Low, out.High = out.Predicted.fourDigits(), quantile(0.05).fourDigits(), quantile(0.95).fourDigits()
-	return out, nil
+	out.Fastest, _, err = c.predict(c.plain.Roofline(), sim.Frontend{})
+	out.Fastest = out.Fastest.fourDigits()
+	return out, err
 }
 
 // simulate predicts a case on a host of which nothing is known.
@@ -144,8 +166,18 @@ func (p *prediction) of(q int) perfmodel.Estimate {
 	return perfmodel.Estimate{Value: v, Low: min(low, v), High: max(high, v)}
 }
 
+// physical ends an interval of a quantity where physics does.
+func (p *prediction) physical(q int, e perfmodel.Estimate) perfmodel.Estimate {
+	if fastest := p.Fastest.values()[q]; kinds[q] == perfmodel.Tokens {
+		e.High = max(min(e.High, fastest), e.Value)
+	} else {
+		e.Low = min(max(e.Low, fastest), e.Value)
+	}
+	return e
+}
+
 // simulatedDraws are the samples of an interval where slopes are not known.
-const simulatedDraws = 40
+const simulatedDraws = 24
 
 func measures(v [5]float64) Measures { return Measures{v[0], v[1], v[2], v[3], v[4]} }
 
@@ -166,14 +198,10 @@ func fourDigits(v float64) float64 {
 	return math.Round(v*digits) / digits
 }
 
-// standing is how far a measured value lies from a prediction, in halves of its interval:
-// 1 is at its edge.
+// standing is how far a measured value lies beyond the nearer end of an interval, as a
+// logarithm; negative within it.
 func standing(measured float64, i perfmodel.Estimate) float64 {
-	w := i.Widened(1)
-	if measured < w.Value {
-		return math.Log(w.Value/measured) / math.Log(w.Value/w.Low)
-	}
-	return math.Log(measured/w.Value) / math.Log(w.High/w.Value)
+	return max(math.Log(i.Low/measured), math.Log(measured/i.High))
 }
 
 // An entry is one quantity of one held-out prediction beside what was measured.
@@ -183,7 +211,8 @@ type entry struct {
 	quantity int
 	measured float64
 	interval perfmodel.Estimate // as the samples give it
-	widen    float64            // by which its kind is widened, as found without its model
+	of       *prediction
+	widen    float64 // by which its kind is widened, as found without its model
 
 	kind     string  // what entries have in common that share a widening
 	left     string  // which GPU or model was left out
@@ -216,36 +245,52 @@ func entriesOf(points []Point, predictions []prediction) []*entry {
 		for q, m := range point.Measured.values() {
 			if noise := point.noise(q); noise > 0 && noise < 0.5 && p.of(q).Value > 0 {
 				out = append(out, &entry{
-					point: point, without: p.Without, quantity: q, measured: m, interval: p.of(q),
-					kind: class + ": " + string(kinds[q]), left: levels[p.Without](point), standing: standing(m, p.of(q)),
+					point: point, without: p.Without, quantity: q, measured: m, interval: p.of(q), of: p,
+					kind: class + ": " + string(kinds[q]), left: leftOut(p.Without, point), standing: standing(m, p.of(q)),
 				})
 			}
 		}
 	}
 	known := map[string]float64{}
 	for _, e := range out {
-		of := e.kind + e.left
+		of := e.without + e.kind + e.left
 		if _, ok := known[of]; !ok {
-			known[of] = widening(out, e.kind, e.without, func(o *entry) bool { return o.left != e.left })
+			// Of points of later releases those of the earlier ones must tell: of publishers.
+			without, others := e.without, func(o *entry) bool { return o.left != e.left }
+			switch e.without {
+			case "release":
+				without, others = "publisher", func(o *entry) bool { return o.point.later() == "" }
+			case inSample:
+				others = func(*entry) bool { return false }
+			}
+			known[of] = widening(out, e.kind, without, others)
 		}
 		e.widen = known[of]
 	}
 	return out
 }
 
+// leftOut is what was left out with a point.
+func leftOut(without string, p *Point) string {
+	if without == inSample {
+		return ""
+	}
+	return levels[without](p)
+}
+
 // level is the share of points that intervals are to hold.
 const level = 0.9
 
-// fewEntries, or those of fewGroups GPUs or models, are too few to tell of their own kind.
-const (
-	fewEntries = 7
-	fewGroups  = 8
-)
+// fewEntries, or those of so few groups that were left out together, are too few to tell of
+// their own kind.
+const fewEntries = 7
 
-// leastWidening is what no interval is narrowed below, however many points it holds.
-const leastWidening = 0.5
+var fewGroups = map[string]int{"GPU": 8, "model": 8, "publisher": 3}
 
-// widening is by how much intervals of a kind must be widened, or may be narrowed, to hold the
+// leastWidening is what no interval is narrowed by more than, however many points it holds.
+const leastWidening = -0.1
+
+// widening is by how far the ends of intervals of a kind must, or may, be moved to hold the
 // level's share of the entries that count and of one more (split conformal prediction: Vovk,
 // Gammerman and Shafer, 2005). All of a GPU are one, as they are all wrong where it is
 // unlike the others; of a model each counts less, the more there are. Kinds with few
@@ -268,11 +313,11 @@ func widening(entries []*entry, kind, without string, counts func(*entry) bool) 
 		return n
 	}
 	alike := groups(own)
-	if len(own) < fewEntries || len(alike) < fewGroups {
+	if len(own) < fewEntries || len(alike) < fewGroups[without] {
 		own, alike = all, groups(all)
 	}
 	if len(own) == 0 {
-		return 1
+		return 0
 	}
 	weight := func(e *entry) float64 {
 		if without == "GPU" {
@@ -299,16 +344,27 @@ func widening(entries []*entry, kind, without string, counts func(*entry) bool) 
 // of which a queue was foretold that was not there, or not foretold.
 const lastOfAll = 0.97
 
-// widen is by how much the intervals of each class are widened.
+// widen is by how much the intervals of each class are widened: of a GPU that was measured by
+// what intervals of servers miss whose publisher was left out, for a user's server is one
+// that nobody published; of another by what they miss without the chip.
 func widen(entries []*entry) map[string]perfmodel.Widening {
 	out := map[string]perfmodel.Widening{}
-	for without := range levels {
-		for _, saturated := range []bool{false, true} {
-			for _, parallel := range []bool{false, true} {
+	for _, without := range []string{"publisher", "GPU"} {
+		for _, parallel := range []bool{false, true} {
+			for _, saturated := range []bool{false, true} {
 				class := perfmodel.WideningClass(saturated, parallel, without != "GPU")
 				out[class] = perfmodel.Widening{}
 				for _, kind := range kinds {
-					out[class][kind] = rounded(widening(entries, class+": "+string(kind), without, func(*entry) bool { return true }))
+					by := rounded(widening(entries, class+": "+string(kind), without, func(*entry) bool { return true }))
+					// Nobody knows a server better because requests wait for it, or because its
+					// GPU was never measured.
+					if saturated {
+						by = max(by, out[perfmodel.WideningClass(false, parallel, without != "GPU")][kind])
+					}
+					if without == "GPU" {
+						by = max(by, out[perfmodel.WideningClass(saturated, parallel, true)][kind])
+					}
+					out[class][kind] = by
 				}
 			}
 		}

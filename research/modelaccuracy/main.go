@@ -26,7 +26,7 @@ const (
 
 func main() {
 	render := flag.Bool("page", false, "write the page of the predictions at hand, without a fit")
-	steps := flag.Int("steps", 4, "steps of the fit at most; it begins from the parameters at hand")
+	steps := flag.Int("steps", 2, "steps of the fit at most; it begins from the parameters at hand")
 	flag.Parse()
 	if err := run(*render, *steps); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)

@@ -24,10 +24,10 @@ type page struct {
 	points  []Point
 	entries []*entry
 
-	Points                                      int
-	Classes, Peers, GPUs, Models, Worst, Memory []string
-	Tuned, Bursts                               []string // of the deployments
-	Limits                                      []string
+	Points                                                  int
+	Classes, Peers, GPUs, Models, Publishers, Worst, Memory []string
+	Tuned, Bursts                                           []string // of the deployments
+	Limits                                                  []string
 }
 
 // renderPage renders docs/model-accuracy.md of the points and the predictions of them.
@@ -35,6 +35,7 @@ func renderPage(points []Point, predictions []prediction) (string, error) {
 	p := &page{points: points, Points: len(points), entries: entriesOf(points, predictions)}
 	p.GPUs = p.byLevel("GPU", func(e *entry) string { return e.point.chip() })
 	p.Models = p.byLevel("model", func(e *entry) string { return e.point.architecture() })
+	p.Publishers = p.byLevel("publisher", func(e *entry) string { return e.point.publisher() })
 	p.byClass()
 	p.peers()
 	p.worst()
@@ -46,7 +47,7 @@ func renderPage(points []Point, predictions []prediction) (string, error) {
 		return "", err
 	}
 	for _, l := range limits {
-		p.Limits = append(p.Limits, row(l.Class, l.Quantity, percent(l.GPU), percent(l.Model), percent(l.Held)))
+		p.Limits = append(p.Limits, row(l.Class, l.Quantity, percent(l.GPU), percent(l.Model), percent(l.Publisher), percent(l.Held)))
 	}
 	t, err := template.New("page").Parse(pageText)
 	if err != nil {
@@ -97,29 +98,48 @@ type limit struct {
 	Quantity string  `json:"quantity"`
 	GPU      float64 `json:"gpu"`
 	Model    float64 `json:"model"`
-	Held     float64 `json:"held"`
+
+	Publisher float64 `json:"publisher"`
+	Held      float64 `json:"held"`
 }
 
-// scores are those of a class' quantity, without each point's GPU and without its model.
-func scores(entries []*entry, class, quantity string) (gpu, model score) {
-	of := func(without string) score {
-		return scoreOf(entries, func(e *entry) bool {
-			return e.point.class() == class && quantities[e.quantity] == quantity && e.without == without
-		})
-	}
-	return of("GPU"), of("model")
+// scoreWithout is that of a class' quantity, of the points that were left out in a way.
+func scoreWithout(entries []*entry, class, quantity, without string) score {
+	return scoreOf(entries, func(e *entry) bool {
+		return e.point.class() == class && quantities[e.quantity] == quantity && e.without == without
+	})
 }
 
+// byClass sets what was in the fit beside what was left out in each way, the class first that
+// is worst where nothing of its publisher was known.
 func (p *page) byClass() {
+	type line struct {
+		text string
+		by   float64
+	}
+	var lines []line
 	for _, class := range []string{"moderate load", "moderate load, tensor parallel", "saturated", "saturated, tensor parallel"} {
 		for _, quantity := range quantities {
-			g, m := scores(p.entries, class, quantity)
-			if g.n > 0 {
-				p.Classes = append(p.Classes, row(class, quantity, fmt.Sprint(g.n),
-					"**"+percent(g.median)+"**", signed(g.bias), percent(g.worst), percent(g.held),
-					"**"+percent(m.median)+"**", signed(m.bias), percent(m.worst), percent(m.held)))
+			of := func(without string) score { return scoreWithout(p.entries, class, quantity, without) }
+			seen, publisher := of(inSample), of("publisher")
+			if publisher.n == 0 {
+				continue
 			}
+			cells := []string{class, quantity, fmt.Sprint(publisher.n), percent(seen.median)}
+			for _, without := range []string{"model", "GPU", "publisher", "release"} {
+				s := of(without)
+				if s.n == 0 {
+					cells = append(cells, "", "", "")
+					continue
+				}
+				cells = append(cells, "**"+percent(s.median)+"** ("+signed(s.bias)+")", percent(s.worst), percent(s.held))
+			}
+			lines = append(lines, line{row(cells...), publisher.median})
 		}
+	}
+	slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(b.by, a.by) })
+	for _, l := range lines {
+		p.Classes = append(p.Classes, l.text)
 	}
 }
 
@@ -213,7 +233,7 @@ const worstShown = 15
 func (p *page) worst() {
 	var all []*entry
 	for _, e := range p.entries {
-		if e.without == "GPU" && (e.quantity == 4 || e.quantity == 3 && e.point.Measured.Tokens == 0) {
+		if e.without == "publisher" && (e.quantity == 4 || e.quantity == 3 && e.point.Measured.Tokens == 0) {
 			all = append(all, e)
 		}
 	}
@@ -221,7 +241,7 @@ func (p *page) worst() {
 		return cmp.Compare(math.Abs(math.Log1p(b.off())), math.Abs(math.Log1p(a.off())))
 	})
 	for _, e := range all[:min(len(all), worstShown)] {
-		w := e.interval.Widened(e.widen)
+		w := e.of.physical(e.quantity, e.interval.Widened(e.widen))
 		held := ""
 		if !e.held() {
 			held = " missed"
@@ -314,7 +334,7 @@ func (p *Point) burst() (of [5]perfmodel.Estimate, err error) {
 	}
 	w := perfmodel.Fitted().Widen[perfmodel.WideningClass(p.saturated(), p.parallel() > 1, true)]
 	for q := range of {
-		of[q] = at.of(q).Widened(w[kinds[q]])
+		of[q] = at.physical(q, at.of(q).Widened(w[kinds[q]]))
 	}
 	return of, nil
 }

@@ -297,10 +297,25 @@ func prepareAll() ([]*prepared, error) {
 	return out, nil
 }
 
-// chip is the point's GPU, whichever way it is built in.
+// chip is that of the point's GPU, whatever power it has and however it is built in.
 func (p *Point) chip() string {
-	name, _, _ := strings.Cut(p.GPU, " PCIe")
-	return strings.TrimSuffix(name, " Server")
+	g, _ := perfmodel.FindGPU(p.GPU) // which prepare has found
+	name, _, _ := strings.Cut(g.Chip, " ")
+	return name
+}
+
+// publisher is who measured the point.
+func (p *Point) publisher() string {
+	name, _, _ := strings.Cut(p.Host, " ")
+	return name
+}
+
+// later is what the points of later releases have in common; "" for the others.
+func (p *Point) later() string {
+	if engine.Release(p.VLLM).AtLeast(vllm.AsyncSchedulingByDefault) {
+		return "0.14 and later"
+	}
+	return ""
 }
 
 // architecture is the point's model without its quantization.

@@ -163,6 +163,7 @@ type Assumption struct {
 type Model struct {
 	Type         string // model_type, of the text model where there are several
 	Architecture string // architectures[0]
+	Name         string // at Hugging Face, where the configuration tells it
 	Known        bool   // false: read by the common names of fields
 
 	Hidden, Vocab, MaxPositions int

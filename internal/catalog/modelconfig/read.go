@@ -30,6 +30,9 @@ func parseAs(content []byte, how Loading) (*Model, error) {
 	m := &Model{content: content}
 	outer := &fields{raw: raw, model: m, how: how}
 	m.Type = outer.text("model_type")
+	if name := outer.text("_name_or_path"); !strings.HasPrefix(name, ".") && strings.Count(name, "/") == 1 && name[0] != '/' {
+		m.Name = name
+	}
 	if a := outer.list("architectures"); len(a) > 0 {
 		m.Architecture = a[0]
 	}

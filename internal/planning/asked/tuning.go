@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -113,6 +115,9 @@ func (f *Tuning) Read(ctx context.Context, args []string, changed func(flag stri
 		return err
 	}
 	f.CPU, f.Check = cpu, ctx.Err
+	if f.Choices, err = f.choices(); err != nil {
+		return err
+	}
 	model := f.Model.Architecture
 	if f.Seen != nil {
 		model = f.Seen.Model
@@ -138,27 +143,29 @@ func (f *Tuning) Read(ctx context.Context, args []string, changed func(flag stri
 	return err
 }
 
-// Choices are the alternatives that --gpu and --compare-quantization name, together.
-func (f *Tuning) Choices() ([]planning.Choice, error) {
-	forms := f.quantizations
-	if len(forms) == 0 {
-		forms = []string{""}
+// choices are the alternatives that --gpu and --compare-quantization name, together. The form
+// of the checkpoint is always one of them.
+func (f *Tuning) choices() (out []planning.Choice, err error) {
+	forms := []string{""}
+	for _, q := range f.quantizations {
+		if q != "none" && !slices.Contains(forms, q) {
+			forms = append(forms, q)
+		}
 	}
-	var out []planning.Choice
 	for _, name := range f.gpus() {
-		device, memory, err := perfmodel.ParseGPU(name)
-		if err != nil {
+		c := planning.Choice{}
+		if c.Device, c.Memory, err = perfmodel.ParseGPU(name); err != nil {
 			return nil, fmt.Errorf("--gpu: %w", err)
 		}
-		for _, q := range forms {
-			if q == "none" {
-				q = ""
-			}
-			out = append(out, planning.Choice{Device: device, Memory: memory, Quantization: q})
+		for _, c.Quantization = range forms {
+			out = append(out, c)
 		}
 	}
 	if len(out) > 1 && (f.Source.SourceCount() > 0 || f.loadTest != "") {
 		return nil, hint.With(errors.New("steps that were measured are of one kind of GPU and one form of the weights"), "compare by data sheets, without servers and --load-test, or name one --gpu")
+	}
+	if len(out) == 0 && len(forms) > 1 {
+		return nil, hint.With(errors.New("--compare-quantization: no GPU is named"), "pass --gpu")
 	}
 	return out, nil
 }
@@ -173,19 +180,24 @@ func (f *Tuning) readPrices() (planning.Prices, error) {
 	return prices, nil
 }
 
-// ServedName is what follows vllm serve.
+// ServedName is what follows vllm serve: what the user says, else what the servers or the
+// configuration do, else where the weights lie; "" where nothing tells.
 func (f *Tuning) ServedName() string {
-	switch {
-	case f.served != "":
-		return f.served
-	case f.Args[engine.ModelName].Value != "":
-		return f.Args[engine.ModelName].Value
-	case f.Seen != nil && f.Seen.Model != "":
-		return f.Seen.Model
-	case filepath.Base(f.modelConfig) == "config.json":
-		return filepath.Dir(f.modelConfig)
+	seen := ""
+	if f.Seen != nil {
+		seen = f.Seen.Model
 	}
-	return f.modelConfig
+	if name := cmp.Or(f.served, f.Args[engine.ModelName].Value, seen); name != "" {
+		return name
+	}
+	if _, err := os.Stat(f.modelConfig); err != nil { // it is in the cache
+		return f.modelConfig
+	}
+	dir := strings.TrimSuffix(f.modelConfig, "config.json")
+	if weights, _ := filepath.Glob(filepath.Join(dir, "*.safetensors*")); len(weights) > 0 {
+		return filepath.Clean(cmp.Or(dir, "."))
+	}
+	return f.Model.Name
 }
 
 // testArgs are the arguments of a load test's server, which had that model.

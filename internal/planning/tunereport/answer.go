@@ -1,20 +1,24 @@
 package tunereport
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/base/version"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/catalog/modelconfig"
 	"github.com/sixty-dev/sixty/internal/planning"
+	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
 // Schema names the JSON document; changes to it only add.
-const Schema = "sixty.tune/v1"
+const Schema = "sixty.tune/v2"
 
 // An Answer is what sixty tune says. Bytes, tokens and seconds are plain numbers.
 type Answer struct {
@@ -31,8 +35,8 @@ type Answer struct {
 	Check      *Check             `json:"check,omitempty"`
 	Remedies   []perfmodel.Remedy `json:"remedies,omitempty"`
 
-	// Command starts a server, or one replica: of the configuration that was found or comes
-	// closest, of the settings given, or of the first remedy. "" where nothing fits.
+	// Command starts a server, or one replica: of the surest configuration that was found, of
+	// what comes closest, of the settings given, or of the first remedy. "" where nothing fits.
 	Command string `json:"command,omitempty"`
 
 	Targets  *Targets `json:"targets,omitempty"`
@@ -40,11 +44,9 @@ type Answer struct {
 	Result   *Result  `json:"result,omitempty"`
 	Notes    []string `json:"notes,omitempty"`
 
-	Risk       string        `json:"risk,omitempty"`
-	Cost       *Cost         `json:"cost,omitempty"`
-	LeftOut    []string      `json:"left_out,omitempty"` // what arguments change that the answer leaves out
-	Idle       []string      `json:"idle,omitempty"`     // arguments that nothing in the answer depends on
-	Comparison []Alternative `json:"comparison,omitempty"`
+	Risk    string   `json:"risk,omitempty"`
+	LeftOut []string `json:"left_out,omitempty"` // what arguments change that the answer leaves out
+	Idle    []string `json:"idle,omitempty"`     // arguments that nothing in the answer depends on
 }
 
 // The values of Status.
@@ -122,13 +124,53 @@ type Targets struct {
 
 // Result is what the search found.
 type Result struct {
-	*planning.Result
-	Command   string   `json:"command"`
+	Rows      []Row        `json:"rows"`   // the surest first; at least one
+	Offers    []Offer      `json:"offers"` // what came of each kind of GPU and form of the weights
+	Basis     string       `json:"basis"`  // what the step times rest on
+	Explain   []string     `json:"explain,omitempty"`
+	Evaluated int          `json:"evaluated"`
+	Measure   *Measurement `json:"measure,omitempty"`
+}
+
+// Row is one configuration with what it costs and how it starts.
+type Row struct {
+	Row          string `json:"row"` // one of the names below
+	GPU          string `json:"gpu"`
+	Quantization string `json:"quantization,omitempty"` // made while loading; "" is that of the checkpoint
+	*planning.Point
 	Predicted []Metric `json:"predicted"`
 	// Overload says that at the slow end the servers do not keep up with the load: how long
 	// requests wait then depends on how long it lasts.
-	Overload bool         `json:"overload_at_slow_end,omitempty"`
-	Measure  *Measurement `json:"measure,omitempty"`
+	Overload bool   `json:"overload_at_slow_end,omitempty"`
+	Cost     *Cost  `json:"cost,omitempty"`
+	Command  string `json:"command"` // of one replica
+}
+
+// The names of rows.
+const (
+	rowSurely   = "surely"   // the cheapest that meets the targets at the slow ends of the intervals too
+	rowLikely   = "likely"   // the cheapest that meets them at the likeliest step times
+	rowSmallest = "smallest" // the cheapest single replica, at the largest load with which it meets them likely
+	rowNearest  = "nearest"  // where none meets them, what comes closest
+)
+
+// Offer is what came of a kind of GPU and a form of the weights.
+type Offer struct {
+	GPU          string  `json:"gpu"`
+	Quantization string  `json:"quantization,omitempty"`
+	Surely       int     `json:"surely_gpus,omitempty"`
+	Likely       int     `json:"likely_gpus,omitempty"`
+	AtLeast      int     `json:"at_least_gpus,omitempty"` // that it takes, which is dearer than another offer
+	GPUHour      float64 `json:"gpu_hour,omitempty"`
+	PriceFrom    string  `json:"price_from,omitempty"`
+	Impossible   string  `json:"impossible,omitempty"`
+}
+
+// Cost is what the deployment costs at the load of its row, in the currency of the price.
+type Cost struct {
+	Hour             float64 `json:"hour"`
+	MillionOutput    float64 `json:"million_output_tokens,omitempty"`
+	MillionAllTokens float64 `json:"million_tokens,omitempty"`
 }
 
 // Measurement is the load test that would narrow the answer most.
@@ -145,10 +187,11 @@ type Metric struct {
 	Target *float64 `json:"target,omitempty"`
 }
 
-// New makes the answer. Serve is what follows "vllm serve".
+// New makes the answer. Serve is what follows "vllm serve"; "" where nobody knows the name of
+// the weights, which commands then take from the shell's variable MODEL.
 func New(t *planning.Tuned, serve string) *Answer {
 	l := t.Ledger
-	a := &Answer{Schema: Schema, Tool: version.This(), Status: statusLedger, Model: modelOf(l.Model), Deployment: deploymentOf(l), Ledger: ledgerOf(l, lengths(l, t.Plan)), LeftOut: t.LeftOut, Idle: t.Idle, Cost: costOf(t)}
+	a := &Answer{Schema: Schema, Tool: version.This(), Status: statusLedger, Model: modelOf(l.Model), Deployment: deploymentOf(l), Ledger: ledgerOf(l, lengths(l, t.Plan)), LeftOut: t.LeftOut, Idle: t.Idle}
 	switch {
 	case t.Result != nil:
 		a.addResult(t, serve)
@@ -203,28 +246,82 @@ func (a *Answer) addRemedies(list []perfmodel.Remedy, args engine.Config, serve 
 // addResult adds what a search found.
 func (a *Answer) addResult(tuned *planning.Tuned, serve string) {
 	p, r := tuned.Plan, tuned.Result
-	a.Status = statusFound
-	best := r.Best
-	if best == nil {
-		a.Status, best = statusNotMet, r.Nearest
-	}
 	t := p.Targets
-	a.Command = command(best.Ledger, &best.Knobs, tuned.Args, serve)
 	a.Targets = &Targets{t.TTFTP95.Seconds(), t.ITLP95.Seconds(), t.E2EP95.Seconds(), t.TokensPerSecond}
 	a.Workload = p.Demand.Text
-	if r.Best == nil && r.Likely != nil {
+	a.Result = &Result{Basis: r.Basis, Explain: r.Explain, Evaluated: r.Evaluated}
+	switch {
+	case r.Surely != nil:
+		a.Status = statusFound
+	case r.Likely != nil:
 		a.Status = statusLikely
+	default:
+		a.Status = statusNotMet
 	}
-	a.Result = &Result{Result: r, Command: a.Command, Predicted: predicted(r.Prediction, a.Targets, best), Overload: r.Prediction != nil && r.Prediction.Overload()}
-	if m := r.Measure; m != nil && (r.Best != nil || r.Likely != nil) { // what is out of reach, no test brings nearer
+	for _, x := range []struct {
+		name  string
+		point *planning.Point
+	}{{rowSurely, r.Surely}, {rowLikely, r.Likely}, {rowNearest, r.Nearest}, {rowSmallest, r.Smallest}} {
+		if x.point != nil {
+			a.Result.Rows = append(a.Result.Rows, a.row(x.name, x.point, &p.Demand, serve))
+		}
+	}
+	a.Command = a.Result.Rows[0].Command
+	for _, o := range r.Offers {
+		a.Result.Offers = append(a.Result.Offers, offerOf(&o))
+	}
+	if m := r.Measure; m != nil {
 		a.Result.Measure = &Measurement{m, measureCommands(m, &p.Demand, tuned.Args, serve)}
 	}
 	a.Notes = append(a.Notes, r.Notes...)
-	a.Risk = a.risk()
+	a.Risk = a.risk(a.Result.Rows[0].Point)
 	if len(r.Doubtful) > 0 {
 		a.Risk = strings.TrimSuffix(strings.Join(r.Doubtful, "; ")+"; "+strings.TrimPrefix(a.Risk, riskLow), "; ")
 	}
 }
+
+func (a *Answer) row(name string, p *planning.Point, d *planning.Demand, serve string) Row {
+	out := Row{
+		Row: name, GPU: cmp.Or(p.Offer.Device.Name, "GPU"), Quantization: p.Offer.Quantization, Point: p,
+		Predicted: predicted(p, a.Targets), Overload: p.Prediction != nil && p.Prediction.Overload(),
+		Command: command(p.Ledger, &p.Knobs, p.Offer.Args, serve),
+	}
+	if p.Offer.Price.PerHour > 0 {
+		out.Cost = &Cost{}
+		out.Cost.Hour, out.Cost.MillionOutput, out.Cost.MillionAllTokens = p.Cost(d)
+	}
+	return out
+}
+
+func offerOf(o *planning.Offered) Offer {
+	out := Offer{
+		GPU: cmp.Or(o.Device.Name, render.GiB(o.Memory.Value)), Quantization: o.Quantization, AtLeast: o.AtLeast,
+		GPUHour: o.Price.PerHour, PriceFrom: o.Price.From,
+	}
+	if o.Surely != nil {
+		out.Surely = o.Surely.GPUs
+	}
+	if o.Likely != nil {
+		out.Likely, out.AtLeast = o.Likely.GPUs, 0
+	}
+	if o.Err != nil {
+		out.Impossible = o.Err.Error()
+	}
+	return out
+}
+
+// risk says how far the slow end of the intervals is from the targets.
+func (a *Answer) risk(p *planning.Point) string {
+	switch {
+	case a.Status == statusFound:
+		return riskLow
+	case a.Status == statusLikely && len(p.Doubts) > 0:
+		return "at the slow end of what is known: " + strings.Join(p.Doubts, ", ")
+	}
+	return ""
+}
+
+const riskLow = "low: the slow end of every interval meets its target"
 
 // measureCommands are to be copied: a server, the test of it, and what is added to the
 // tune command then.
@@ -241,7 +338,7 @@ func measureCommands(m *planning.Measurement, d *planning.Demand, args engine.Co
 		again += " --load-test-args '" + tested + "'"
 	}
 	return []string{
-		strings.ReplaceAll(command(m.Point.Ledger, &m.Point.Knobs, args, serve), " \\\n  ", " "),
+		command(m.Point.Ledger, &m.Point.Knobs, args, serve),
 		fmt.Sprintf("sixty bench http://localhost:8000 %s --duration 2m --prompt-tokens %s --output-tokens %s --csv run.csv", m.Flags, prompt, output),
 		again,
 	}
@@ -271,13 +368,14 @@ func testedArgs(p *planning.Point) string {
 	return strings.Join(out, " ")
 }
 
-func predicted(p *perfmodel.Prediction, t *Targets, best *planning.Point) []Metric {
+func predicted(of *planning.Point, t *Targets) []Metric {
+	p := of.Prediction
 	if p == nil {
 		return nil
 	}
-	engines := 1.0 // the prediction is of one replica and of a whole run
+	engines := 1.0 // the prediction is of one engine and of a whole run
 	if p.OutputPerSecond.Value > 0 {
-		engines = best.TokensPerSecond / p.OutputPerSecond.Value
+		engines = of.TokensPerSecond / p.OutputPerSecond.Value
 	}
 	var out []Metric
 	add := func(name, unit string, i perfmodel.Estimate, factor, target float64) {
@@ -345,45 +443,76 @@ func ledgerOf(l *perfmodel.Ledger, lengths []int) Ledger {
 }
 
 // command is the command line of one replica with a ledger's settings and, of a point of a
-// search, its knobs. The user's other arguments follow.
+// search, its knobs. The user's other arguments follow, and vLLM's defaults are left out.
 func command(l *perfmodel.Ledger, k *planning.Knobs, args engine.Config, serve string) string {
 	s := &l.Settings
-	var lines []string
-	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
-	if s.TP > 1 {
-		add("--tensor-parallel-size %d", s.TP)
+	words := []string{"vllm serve", `"$MODEL"`}
+	if serve != "" {
+		words[1] = quoted(serve)
 	}
-	if s.PP > 1 {
-		add("--pipeline-parallel-size %d", s.PP)
-	}
-	if s.DP > 1 {
-		add("--data-parallel-size %d", s.DP)
+	add := func(format string, args ...any) { words = append(words, fmt.Sprintf(format, args...)) }
+	for _, x := range []struct {
+		flag string
+		n    int
+	}{{engine.TensorParallelSize, s.TP}, {engine.PipelineParallelSize, s.PP}, {engine.DataParallelSize, s.DP}} {
+		if x.n > 1 {
+			add("--%s %d", x.flag, x.n)
+		}
 	}
 	if s.ExpertParallel {
-		add("--enable-expert-parallel")
+		add("--%s", engine.ExpertParallel)
 	}
-	add("--max-model-len %d", s.MaxModelLen)
-	add("--max-num-seqs %d", s.MaxNumSeqs)
-	add("--max-num-batched-tokens %d", s.MaxNumBatchedTokens)
-	switch {
-	case s.KVBytes > 0:
-		add("--kv-cache-memory-bytes %.0f", s.KVBytes)
-	case !s.CPU:
-		add("--gpu-memory-utilization %g", s.Utilization)
+	if s.MaxModelLen != l.Model.MaxPositions {
+		add("--%s %d", engine.MaxModelLen, s.MaxModelLen)
+	}
+	add("--%s %d", engine.MaxNumSeqs, s.MaxNumSeqs)
+	add("--%s %d", engine.MaxNumBatchedTokens, s.MaxNumBatchedTokens)
+	if s.KVBytes > 0 {
+		add("--%s %.0f", engine.KVCacheMemoryBytes, s.KVBytes)
+	} else if !s.CPU && s.Utilization != vllm.Utilization(s.Release) {
+		add("--%s %g", engine.GPUMemoryUtilization, s.Utilization)
 	}
 	if s.KVType != "auto" {
-		add("--kv-cache-dtype %s", s.KVType)
+		add("--%s %s", engine.KVCacheDtype, s.KVType)
 	}
-	if k != nil {
-		add("%s", flag("enable-prefix-caching", k.PrefixCaching))
-		add("%s", flag("enable-chunked-prefill", k.ChunkedPrefill))
+	if k != nil && !k.ChunkedPrefill {
+		add("--no-%s", engine.ChunkedPrefill)
 	}
-	return "vllm serve " + strings.Join(append([]string{quoted(serve)}, append(lines, remainingArgs(args, lines)...)...), " \\\n  ")
+	return strings.Join(append(words, remainingArgs(args, words)...), " ")
 }
 
-func flag(name string, on bool) string {
-	if on {
-		return "--" + name
+// remainingArgs are the user's arguments that a command does not have yet, as vllm serve takes them.
+func remainingArgs(args engine.Config, has []string) []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(args)) {
+		if name == engine.ModelName || slices.ContainsFunc(has, func(line string) bool {
+			return strings.HasPrefix(line+" ", "--"+name+" ") || strings.HasPrefix(line+" ", "--no-"+name+" ")
+		}) {
+			continue
+		}
+		switch v := args[name].Value; v {
+		case "true":
+			out = append(out, "--"+name)
+		case "false":
+			out = append(out, "--no-"+name)
+		default:
+			words := []string{v}
+			if engine.Lists[name] {
+				words = strings.Fields(v)
+			}
+			for i := range words {
+				words[i] = quoted(words[i])
+			}
+			out = append(out, "--"+name+" "+strings.Join(words, " "))
+		}
 	}
-	return "--no-" + name
+	return out
+}
+
+// quoted is a word as a shell takes it.
+func quoted(v string) string {
+	if v != "" && !strings.ContainsAny(v, " \t\n\"'{}[]$&|;<>()*?#~`\\") {
+		return v
+	}
+	return "'" + strings.ReplaceAll(v, "'", `'\''`) + "'"
 }

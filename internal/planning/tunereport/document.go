@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sixty-dev/sixty/internal/planning"
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
@@ -17,11 +16,11 @@ import (
 const (
 	rankBeside = iota + 1
 	rankNote
-	rankMeasure
-	rankLikely
 	rankMemory
-	rankCost
+	rankMeasure
 	rankBasis
+	rankLabel
+	rankCommand
 	rankRemedy
 	rankDoubt
 )
@@ -35,13 +34,15 @@ type document struct {
 // little more.
 func Document(a *Answer) *render.Document {
 	d := &document{render.NewDocument("Configuration of " + a.Model.name()), a}
-	d.More = "the memory line by line and what else was tried"
-	if a.Result != nil && a.Result.Measure != nil {
-		d.More = "the memory line by line, what else was tried, and what to measure"
+	d.More = "the memory line by line, and what came of every kind of GPU"
+	if a.Result == nil {
+		d.More = "the memory line by line"
+	} else if a.Result.Measure != nil {
+		d.More += ", and what to measure"
 	}
 	d.answer()
 	d.ShowIn(render.Details)
-	d.result()
+	d.offers()
 	d.memoryLines()
 	d.cache()
 	d.check()
@@ -59,31 +60,23 @@ func (d *document) answer() {
 		style = render.Warning
 	}
 	d.Answer(style, "", d.a.verdict())
-	d.Command(strings.ReplaceAll(d.a.Command, " \\\n  ", " "))
-	if r != nil {
-		if len(d.a.Comparison) > 0 {
-			d.Rank(rankBeside)
-		}
-		d.predicted(r)
-		d.Rank(0)
+	if r == nil {
+		d.Command(d.a.Command)
+	} else {
+		d.rows(r)
+		d.commands(distinct(r.Rows))
 	}
-	d.comparison()
-	d.Ranked(rankDoubt, "risk", d.a.Risk)
-	if c := d.a.Cost; c != nil && (d.a.Met() || d.a.Status == statusLikely) {
-		d.addBriefAndFull(rankCost, "cost", c.text(false), c.text(true))
+	rank := rankDoubt
+	if d.a.Risk == riskLow {
+		rank = rankBeside
 	}
+	d.Ranked(rank, "risk", d.a.Risk)
 	if d.a.Targets != nil {
 		d.ShowIn(render.Details)
 		d.Ranked(0, "targets", targets(d.a.Targets))
 		d.ShowIn(render.Everywhere)
 	}
 	d.Ranked(rankBeside, "workload", d.a.Workload)
-	if p := chosen(d.a); p != nil {
-		d.ShowIn(render.Details)
-		d.Ranked(0, "busy", fmt.Sprintf("per GPU %s output tokens/s; %.3g requests in a batch on average; KV cache at most %.0f %% full; %d preemptions in 1000 requests",
-			render.Grouped(p.PerGPU), p.Running, 100*p.KVPeak, p.Preemptions))
-		d.ShowIn(render.Everywhere)
-	}
 	d.Ranked(rankMemory, "memory", d.a.memory())
 	d.writeLimits(r)
 	for i, x := range d.a.Remedies {
@@ -96,14 +89,139 @@ func (d *document) answer() {
 	d.measure(r)
 }
 
+// rows is the table of the answer: what is asked for of each configuration, with its interval.
+func (d *document) rows(r *Result) {
+	columns := []render.Column{{Left: true}, {Title: "GPUs", Left: true}}
+	shown := distinct(r.Rows)
+	rows := make([][]string, len(shown))
+	for i, x := range shown {
+		rows[i] = []string{x.Row, x.gpus()}
+	}
+	for k, m := range r.Rows[0].Predicted {
+		if m.Target == nil && (!d.a.Targets.unbounded() || k > 1) {
+			continue
+		}
+		unit, times := unitOf(r.Rows, k)
+		columns = append(columns, render.Column{Title: m.Name + unit})
+		for i, x := range shown {
+			cell := ""
+			if k < len(x.Predicted) {
+				cell = interval(x.Predicted[k], times, x.Overload)
+			}
+			rows[i] = append(rows[i], cell)
+		}
+	}
+	columns = append(columns, render.Column{Title: "req/s", Rank: 1})
+	for i, x := range shown {
+		rows[i] = append(rows[i], fmt.Sprintf("%.3g", x.Rate))
+	}
+	if slices.ContainsFunc(shown, func(x Row) bool { return x.Cost != nil }) {
+		columns = append(columns, render.Column{Title: "an hour"}, render.Column{Title: "per M out", Rank: 2})
+		for i, x := range shown {
+			c := cmp.Or(x.Cost, &Cost{})
+			rows[i] = append(rows[i], fmt.Sprintf("%.2f", c.Hour), fmt.Sprintf("%.2f", c.MillionOutput))
+		}
+	}
+	d.Table(columns, rows)
+}
+
+// distinct are the rows without those that repeat the configuration and the load of a surer one.
+func distinct(rows []Row) (out []Row) {
+	for _, r := range rows {
+		if !slices.ContainsFunc(out, func(o Row) bool {
+			return o.Knobs == r.Knobs && o.GPU == r.GPU && o.Quantization == r.Quantization && o.Rate == r.Rate
+		}) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// unitOf is the unit of a column of metrics, and how many of it a second is.
+func unitOf(rows []Row, k int) (unit string, times float64) {
+	most := 0.0
+	for _, x := range rows {
+		if k >= len(x.Predicted) {
+			continue
+		}
+		if x.Predicted[k].Unit != "s" {
+			return "", 1
+		}
+		most = max(most, x.Predicted[k].Value)
+	}
+	if most < 1 {
+		return ", ms", 1e3
+	}
+	return ", s", 1
+}
+
+// unbounded reports targets without a latency.
+func (t *Targets) unbounded() bool { return t.TTFTP95 == 0 && t.ITLP95 == 0 && t.E2EP95 == 0 }
+
+// gpus names what a row runs on.
+func (r *Row) gpus() string {
+	text := fmt.Sprintf("%d × %s", r.GPUs, r.GPU)
+	if r.Quantization != "" {
+		text += ", " + r.Quantization
+	}
+	return text
+}
+
+// interval writes a predicted value with its interval, in a unit of which a second has so many.
+func interval(m Metric, times float64, overload bool) string {
+	f := func(v float64) string {
+		if v *= times; v < 9.95 {
+			return fmt.Sprintf("%.2g", v)
+		}
+		return render.Grouped(math.Round(v))
+	}
+	high := f(m.High)
+	if overload && m.Unit == "s" {
+		high = "overload"
+	}
+	return fmt.Sprintf("%s (%s–%s)", f(m.Value), f(m.Low), high)
+}
+
+// commands are those of the rows, each once.
+func (d *document) commands(rows []Row) {
+	model := ""
+	if strings.Contains(rows[0].Command, `"$MODEL"`) {
+		model = "; MODEL is the weights' name or directory"
+	}
+	d.Section("One replica of each starts with", model)
+	said := map[string]bool{}
+	for i, x := range rows {
+		if said[x.Command] {
+			continue
+		}
+		said[x.Command] = true
+		var names []string
+		for _, y := range rows {
+			if y.Command == x.Command {
+				name := y.Row + ", " + render.Plural(y.Replicas, "replica")
+				if y.Row == rowSmallest {
+					name = fmt.Sprintf("%s, for %.3g requests/s", y.Row, y.Rate)
+				}
+				names = append(names, name)
+			}
+		}
+		if i > 0 {
+			d.Rank(rankLabel)
+		}
+		d.Paragraph("", strings.Join(names, "; ")+":")
+		if i > 0 {
+			d.Rank(rankCommand)
+		}
+		d.Command(x.Command)
+		d.Rank(0)
+	}
+}
+
 // writeLimits says what the answer rests on, and what is left out of it.
 func (d *document) writeLimits(r *Result) {
 	if r != nil {
 		basis, _, _ := strings.Cut(r.Basis, ";")
 		d.addBriefAndFull(rankBasis, "basis", basis, r.Basis)
-		if r.Likely != nil && r.Best != nil {
-			d.Ranked(rankLikely, "likely", fmt.Sprintf("%s would do at the likeliest step times; at the slow end: %s", render.Plural(r.Likely.GPUs, "GPU"), strings.Join(r.Doubts, ", ")))
-		}
 	}
 	if c := d.a.Check; c != nil && len(c.Comparisons) > 0 {
 		var off []string
@@ -122,7 +240,7 @@ func (d *document) writeLimits(r *Result) {
 		d.Ranked(rankDoubt, "note", "not understood of the model: "+strings.Join(u, "; "))
 	}
 	explained := d.a.Notes
-	if r != nil && r.Best == nil {
+	if r != nil && d.a.Status == statusNotMet {
 		explained = slices.Concat(r.Explain[min(1, len(r.Explain)):], d.a.Notes)
 	}
 	for _, n := range explained {
@@ -136,13 +254,53 @@ func (d *document) measure(r *Result) {
 		return
 	}
 	m := r.Measure
-	d.Ranked(rankMeasure, "measure", fmt.Sprintf("two minutes of %s tell most: %s, known within a factor of %s, would be within %s. Start one replica, then",
+	d.Ranked(rankMeasure, "measure", fmt.Sprintf("two minutes of %s tell most: %s, known within a factor of %s, would be within %s. Start one replica of the likely row, then",
 		m.Load, m.Widest, factor(m.Factor), factor(m.Reduced)))
 	d.Rank(rankMeasure)
 	for _, c := range m.Commands[min(1, len(m.Commands)):] {
 		d.Command(c)
 	}
 	d.Rank(0)
+}
+
+// offers says what came of every kind of GPU and form of the weights.
+func (d *document) offers() {
+	if d.a.Result == nil {
+		return
+	}
+	var rows [][]string
+	priced := ""
+	for _, o := range d.a.Result.Offers {
+		says := o.Impossible
+		many := func(n int) string {
+			text := render.Plural(n, "GPU")
+			if o.GPUHour > 0 {
+				text += fmt.Sprintf(", %.2f an hour", float64(n)*o.GPUHour)
+			}
+			return text
+		}
+		if o.Surely > 0 {
+			says = "surely " + many(o.Surely) + "; "
+		}
+		switch {
+		case o.Likely > 0:
+			says += "likely " + many(o.Likely)
+		case o.AtLeast > 0:
+			says = "at least " + many(o.AtLeast)
+		case says == "":
+			says = "does not meet the targets"
+		}
+		if o.PriceFrom != "" {
+			priced = o.PriceFrom
+		}
+		rows = append(rows, []string{o.GPU, cmp.Or(o.Quantization, "as it is"), strings.TrimSuffix(says, "; ")})
+	}
+	d.Section("What each kind of GPU needs", "")
+	d.Table(render.Words(render.Columns("GPU", "weights", "")), rows)
+	if priced != "" {
+		d.Paragraph("", "prices: "+priced+"; per M out is a million output tokens at the load of the row")
+	}
+	d.Paragraph("", render.Plural(d.a.Result.Evaluated, "configuration")+" simulated; what is dearer than another's is looked for no further")
 }
 
 // addBriefAndFull adds a short text for a screen, and a longer one.
@@ -170,22 +328,19 @@ func (a *Answer) verdict() string {
 	d := &a.Deployment
 	gpu := cmp.Or(d.GPU, "GPU")
 	name := a.Model.name() + " (" + render.Large(a.Model.Parameters) + " parameters)"
-	if p := chosen(a); p != nil {
-		with := fmt.Sprintf("%d × %s", p.GPUs, gpu)
-		if p.Replicas > 1 {
-			with += fmt.Sprintf(" in %d replicas, each started so", p.Replicas)
-		}
-		if a.Met() {
-			return "It fits and meets the targets: " + name + " on " + with + "."
-		}
-		if a.Status == statusLikely {
-			return "It fits and likely meets the targets, not surely: " + name + " on " + with + ". At the slow end of what is known: " + strings.Join(a.Result.Doubts, ", ") + "."
+	if r := a.Result; r != nil {
+		first := &r.Rows[0]
+		switch a.Status {
+		case statusFound:
+			return fmt.Sprintf("%s surely meets the targets on %s.", name, first.gpus())
+		case statusLikely:
+			return fmt.Sprintf("%s likely meets the targets, not surely, on %s.", name, first.gpus())
 		}
 		text := "The targets cannot be met."
-		if len(a.Result.Explain) > 0 {
-			text = "The targets cannot be met: " + strings.TrimSuffix(a.Result.Explain[0], ".") + "."
+		if len(r.Explain) > 0 {
+			text = "The targets cannot be met: " + strings.TrimSuffix(r.Explain[0], ".") + "."
 		}
-		return text + " What comes closest: " + with + "."
+		return text + " What comes closest: " + first.gpus() + "."
 	}
 	gpus := d.TensorParallel * d.PipelineParallel * d.DataParallel
 	l := &a.Ledger
@@ -385,208 +540,4 @@ func targets(t *Targets) string {
 		parts = append(parts, fmt.Sprintf("%s output tokens/s", render.Grouped(t.TokensPerSecond)))
 	}
 	return strings.Join(parts, ", ")
-}
-
-func (d *document) predicted(r *Result) {
-	var rows [][]string
-	for _, m := range r.Predicted {
-		f := render.Seconds
-		if m.Unit != "s" {
-			f = render.Grouped
-		}
-		goal := ""
-		if m.Target != nil {
-			goal = f(*m.Target)
-			if m.Unit == "s" && m.Value > *m.Target || m.Unit != "s" && m.Value < *m.Target*0.95 {
-				goal += "  MISSED"
-			}
-		}
-		high := f(m.High)
-		if r.Overload && m.Unit == "s" {
-			high = "overload"
-		}
-		rows = append(rows, []string{m.Name, f(m.Value), f(m.Low) + " to " + high, goal})
-	}
-	d.Table(render.Words(render.Columns("predicted", "value", "interval", "target")), rows)
-}
-
-func seconds(v planning.Seconds) string {
-	if v.Never() {
-		return "never"
-	}
-	return render.Seconds(float64(v))
-}
-
-// result tells of the configuration that was found and of those beside it.
-func (d *document) result() {
-	p := chosen(d.a)
-	if p == nil {
-		return
-	}
-	r := d.a.Result
-	d.Section("What one step of each knob costs", "")
-	rows := [][]string{{"as above", seconds(p.TTFT), seconds(p.ITL), seconds(p.E2E), render.Grouped(p.PerGPU), ""}}
-	for _, m := range r.Marginal {
-		name := fmt.Sprintf("%s %s", strings.TrimPrefix(m.Knob, "--"), m.To)
-		if m.Point == nil {
-			rows = append(rows, []string{name, m.Impossible})
-			continue
-		}
-		rows = append(rows, []string{name, change(m.Point.TTFT, p.TTFT), change(m.Point.ITL, p.ITL), change(m.Point.E2E, p.E2E), change(m.Point.PerGPU, p.PerGPU), misses(m.Point)})
-	}
-	d.Table(render.Words(render.Columns("95th percentiles", "TTFT", "ITL", "E2E", "tok/s/GPU", "")), rows)
-	d.Paragraph("", "= is less than half a percent")
-	d.listPareto(p)
-	u := r.Usual
-	if u.KVBytes <= 0 && d.a.Ledger.Blocks.Value > 0 {
-		return // the memory is not known, or it is not one GPU's
-	}
-	d.Section("The usual arithmetic", ", as a first approximation")
-	if u.MaxNumSeqs == 0 {
-		d.Paragraph("", fmt.Sprintf("memory × 0.9 − weights = %s: nothing fits", render.GiB(u.KVBytes)))
-		return
-	}
-	d.Paragraph("", fmt.Sprintf("memory × 0.9 − weights = %s for %s tokens; over the mean length of a request, max-num-seqs %d (here %d), with the cache of the ledger %s tokens",
-		render.GiB(u.KVBytes), render.Grouped(u.Tokens), u.MaxNumSeqs, p.MaxNumSeqs, render.Grouped(d.a.Ledger.Tokens.Value)))
-}
-
-func misses(p *planning.Point) string {
-	if p.Met {
-		return ""
-	}
-	return "misses"
-}
-
-// change writes a relative difference.
-func change[T ~float64](to, from T) string {
-	switch {
-	case math.IsInf(float64(to), 1):
-		return "never"
-	case math.IsInf(float64(from), 1) || from == 0:
-		return "?"
-	}
-	d := float64(to/from) - 1
-	switch {
-	case math.Abs(d) < 0.005:
-		return "="
-	case d > 9.99:
-		return fmt.Sprintf("×%.0f", 1+d)
-	}
-	return fmt.Sprintf("%+.0f %%", 100*d)
-}
-
-// listPareto lists what no other configuration beats, and draws all of them.
-func (d *document) listPareto(best *planning.Point) {
-	if len(d.a.Result.Pareto) < 2 {
-		return
-	}
-	var rows [][]string
-	for _, p := range d.a.Result.Pareto {
-		rows = append(rows, []string{arrangement(p), fmt.Sprint(p.GPUs), render.Grouped(p.PerGPU), seconds(p.TTFT), seconds(p.ITL), seconds(p.E2E), misses(p)})
-	}
-	columns := render.Words(render.Columns("arrangement", "GPUs", "tok/s/GPU", "TTFT P95", "ITL P95", "E2E P95", ""))
-	columns[5].Rank = 1
-	d.Section("Throughput per GPU against latency", "")
-	d.Table(columns, rows)
-	d.Paragraph("", "not beaten by any other in throughput per GPU, ITL and TTFT")
-	for _, x := range []struct {
-		name string
-		of   func(*planning.Point) planning.Seconds
-	}{{"ITL P95", func(p *planning.Point) planning.Seconds { return p.ITL }}, {"TTFT P95", func(p *planning.Point) planning.Seconds { return p.TTFT }}} {
-		gather := func(name string, list []*planning.Point) render.Series {
-			l := render.Series{Name: name, Dots: true, Loose: true}
-			for _, p := range list {
-				if v := x.of(p); !v.Never() {
-					l.X, l.Y = append(l.X, p.PerGPU), append(l.Y, float64(v))
-					l.Label = append(l.Label, arrangement(p))
-				}
-			}
-			return l
-		}
-		d.Figures(render.Draw("Each dot is a configuration that was simulated.", render.Chart{
-			Title: x.name + " against throughput per GPU", XName: "output tokens/s per GPU", LogY: true, Format: render.Seconds,
-			Series: []render.Series{gather("simulated", d.a.Result.Points), gather("not beaten", d.a.Result.Pareto), gather("chosen", []*planning.Point{best})},
-		}))
-	}
-}
-
-func arrangement(p *planning.Point) string {
-	s := fmt.Sprintf("%d × TP %d, %d seqs, %d tok", p.Replicas, p.TP, p.MaxNumSeqs, p.MaxNumBatchedTokens)
-	if p.KVType != "auto" {
-		s += ", " + p.KVType
-	}
-	return s
-}
-
-func chosen(a *Answer) *planning.Point {
-	switch {
-	case a.Result == nil:
-		return nil
-	case a.Result.Best != nil:
-		return a.Result.Best
-	}
-	return a.Result.Nearest
-}
-
-// comparison writes the alternatives as a table.
-func (d *document) comparison() {
-	var rows, brief [][]string
-	for _, x := range d.a.Comparison {
-		name := x.GPU
-		if x.GPUs > 1 {
-			name = fmt.Sprintf("%d × %s", x.GPUs, x.GPU)
-		}
-		if x.Best {
-			name = "→ " + name
-		}
-		cost := ""
-		if c := x.Cost; c != nil && (x.Met || x.Says == saysLikely) {
-			cost = fmt.Sprintf("%.2f", c.Hour)
-			if c.MillionOutput > 0 {
-				cost = fmt.Sprintf("%.2f", c.MillionOutput)
-			}
-		}
-		first, gap, says := "", "", x.Says
-		switch says {
-		case saysMeets:
-			says = "yes"
-		case saysLikely:
-			says = "likely"
-		}
-		if x.TTFTP95 > 0 || x.ITLP95 > 0 {
-			first, gap = seconds(x.TTFTP95), seconds(x.ITLP95)
-		}
-		if r := []rune(says); len(r) > 60 {
-			says = string(r[:60]) + "…"
-		}
-		row := []string{name, cmp.Or(x.Quantization, "as it is"), first, gap, cost, says}
-		rows = append(rows, row)
-		if missed := missedTargets(x.Says); missed != "" {
-			says = "no: " + missed
-		}
-		brief = append(brief, append(row[:5:5], says))
-	}
-	columns := render.Words(render.Columns("GPUs", "weights", "TTFT P95", "ITL P95", "an hour", ""))
-	if d.a.Result != nil {
-		columns[4].Title, columns[5].Title = "per M out", "meets them"
-	}
-	d.ShowIn(render.Screen)
-	d.Table(columns, brief)
-	d.ShowIn(render.Details)
-	d.Table(columns, rows)
-	d.ShowIn(render.Everywhere)
-}
-
-// missedTargets names the quantities that miss their targets: "TTFT P95 2 s > 500ms; E2E P95 …" is
-// "TTFT, E2E". It is "" where something else is said.
-func missedTargets(says string) string {
-	var names []string
-	for one := range strings.SplitSeq(says, "; ") {
-		name, _, ok := strings.Cut(one, " P95 ")
-		if !ok {
-			return ""
-		}
-		names = append(names, name)
-	}
-	return strings.Join(names, ", ")
 }

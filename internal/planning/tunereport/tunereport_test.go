@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/modelconfig/modelconfigtest"
 	"github.com/sixty-dev/sixty/internal/planning"
 	"github.com/sixty-dev/sixty/internal/render"
@@ -24,7 +25,8 @@ func answer(t *testing.T, itl time.Duration) *Answer {
 		t.Fatal(err)
 	}
 	base := perfmodel.Settings{Release: "0.23", Device: d, MaxModelLen: 8192}
-	p := &planning.Plan{Model: m, Base: base, MaxGPUs: 8, Targets: planning.Targets{ITLP95: itl, TTFTP95: time.Second}, Demand: planning.Demand{
+	offer := &planning.Offer{Choice: planning.Choice{Device: d}, Model: m, Base: base, Price: planning.ListPrices()[d.Name]}
+	p := &planning.Plan{Offers: []*planning.Offer{offer}, MaxGPUs: 8, Targets: planning.Targets{ITLP95: itl, TTFTP95: time.Second}, Demand: planning.Demand{
 		Rate: 4, MeanPrompt: 800, MeanOutput: 100, Text: "4 requests/s",
 		Draw: func(rate float64, replicas, _ int) ([]sim.Request, error) {
 			var out []sim.Request
@@ -63,7 +65,10 @@ func TestTextKeepsToItsColumns(t *testing.T) {
 					t.Errorf("a broken verb: %q", line)
 				}
 			}
-			for _, want := range []string{"vllm serve google/gemma-3-27b-it", "--max-num-batched-tokens", "left for the KV cache", "not understood", "OFF", "basis     not calibrated"} {
+			if itl == time.Millisecond && !strings.Contains(b.String(), "nearest") {
+				t.Error("nothing comes nearest")
+			}
+			for _, want := range []string{"vllm serve google/gemma-3-27b-it", "--max-num-batched-tokens", "left for the KV cache", "not understood", "OFF", "not calibrated", "an hour"} {
 				if !strings.Contains(b.String(), want) {
 					t.Errorf("%d columns: no %q", width, want)
 				}
@@ -86,7 +91,7 @@ func TestShortTextFitsTheScreen(t *testing.T) {
 		if err := Document(a).Text(&b, render.Options{}, false); err != nil {
 			t.Fatal(err)
 		}
-		if n := strings.Count(b.String(), "\n"); n > 20 || !strings.Contains(b.String(), "vllm serve google/gemma") || !strings.Contains(b.String(), "--full shows") {
+		if n := strings.Count(b.String(), "\n"); n > 20 || !strings.Contains(b.String(), "vllm serve google/gemma") || !strings.Contains(b.String(), "ITL P95, ms") || !strings.Contains(b.String(), "--full shows") {
 			t.Errorf("%d lines:\n%s", n, b.String())
 		}
 		for line := range strings.Lines(b.String()) {
@@ -112,7 +117,7 @@ func TestJSONIsWhatTheDocumentSays(t *testing.T) {
 			t.Errorf("no %q", key)
 		}
 	}
-	if back["schema"] != "sixty.tune/v1" {
+	if back["schema"] != "sixty.tune/v2" {
 		t.Errorf("schema %v", back["schema"])
 	}
 	doc, err := os.ReadFile("../../../docs/tune.md")
@@ -123,6 +128,28 @@ func TestJSONIsWhatTheDocumentSays(t *testing.T) {
 		if !strings.Contains(string(doc), "`"+key+"`") {
 			t.Errorf("docs/tune.md does not say what %q is", key)
 		}
+	}
+}
+
+// What is printed to be copied runs as it is: the name of the weights, or a variable of the
+// shell where nobody knows it, and never the file that the model was read from.
+func TestCommandsRunAsPrinted(t *testing.T) {
+	a := answer(t, 100*time.Millisecond)
+	for _, r := range a.Result.Rows {
+		if !strings.HasPrefix(r.Command, "vllm serve google/gemma-3-27b-it ") || strings.Contains(r.Command, ".json") {
+			t.Errorf("%s: %s", r.Row, r.Command)
+		}
+	}
+	l, err := perfmodel.NewLedger(modelconfigtest.Read(t, "gemma-3-27b"), perfmodel.Settings{Device: perfmodel.GPUs()[0], MaxModelLen: 8192})
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := engine.Config{}
+	args.Set("chat-template", "it's $HOME", "the test")
+	args.Set("enable-prefix-caching", "false", "the test")
+	const want = `vllm serve "$MODEL" --max-model-len 8192 --max-num-seqs 1024 --max-num-batched-tokens 8192 --chat-template 'it'\''s $HOME' --no-enable-prefix-caching`
+	if got := command(l, nil, args, ""); got != want {
+		t.Errorf("%s\nwant %s", got, want)
 	}
 }
 
@@ -158,7 +185,7 @@ func TestHTMLIsWholeAndSafe(t *testing.T) {
 	if strings.Contains(page, "<script>") || !strings.HasSuffix(strings.TrimSpace(page), "</html>") {
 		t.Error("the page is not safe or not whole")
 	}
-	for _, want := range []string{"<svg", "--max-num-seqs", "What one step of each knob costs", "left for the KV cache"} {
+	for _, want := range []string{"--max-num-seqs", "What each kind of GPU needs", "left for the KV cache"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %q", want)
 		}

@@ -8,31 +8,20 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
-// leastStep is the time, in seconds, in which no step of the deployment can end: reading
-// the weights that even a single token takes, at the bandwidth of the data sheet. 0 where a
-// step gives a request several tokens.
-func (l *Ledger) leastStep() float64 {
-	if l.Settings.Speculation.Tokens > 0 {
-		return 0
-	}
-	s := l.Shape(1)
-	return (s.dense + s.experts*s.expertShare) / s.bandwidth
-}
-
 // boundSlack forgives what a fit misses of the shortest steps.
 const boundSlack = 0.9
 
 // possible reports steps that were measured and that the model cannot have made on its GPU.
 func (p *Prior) possible(f *Fit) error {
-	if p == nil || p.least == 0 || f.Observations == 0 {
+	if p == nil || p.roofline.Base == 0 || f.Observations == 0 {
 		return nil
 	}
-	step := f.Seen.lightest(f.Cost)
-	if step >= boundSlack*p.least {
+	step, least := f.Seen.lightest(f.Cost), Range{MinSeqs: 1}.lightest(p.roofline)
+	if step >= boundSlack*least {
 		return nil
 	}
 	return hint.With(fmt.Errorf("its steps took %s, and reading this model's weights once takes this GPU %s at least: it is of another model, another GPU, more of them, or smaller weights",
-		render.Seconds(step), render.Seconds(p.least)),
+		render.Seconds(step), render.Seconds(least)),
 		"name the model and the GPU that were measured, and what the server was given, such as --tensor-parallel-size, --quantization or --speculative-config (with tune --load-test: --load-test-args)")
 }
 
@@ -44,7 +33,7 @@ func (r Range) lightest(c sim.StepCost) float64 {
 // differenceFrom says where steps took so many times as long as data sheets and what others
 // measured lead one to expect that something else was measured; "" where they did not.
 func (p *Prior) differenceFrom(f *Fit) string {
-	if p == nil || p.least == 0 || f.Observations == 0 {
+	if p == nil || p.roofline.Base == 0 || f.Observations == 0 {
 		return ""
 	}
 	times := f.Seen.lightest(f.Cost) / f.Seen.lightest(p.StepCost)

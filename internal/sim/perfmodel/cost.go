@@ -33,9 +33,13 @@ func (l *Ledger) ReadPerToken(meanTokens float64) float64 {
 // many tokens on average, as far as data sheets and the measurements that others
 // published tell. The device's data sheet must be known.
 func (l *Ledger) StepCost(meanTokens float64) Prior {
-	p := l.Shape(meanTokens).Prior()
-	p.least = l.leastStep()
+	shape := l.Shape(meanTokens)
+	p := shape.Prior()
 	l.extraTime(&p.StepCost)
+	if l.Settings.Speculation.Tokens == 0 { // which gives a request several tokens a step
+		p.roofline = shape.Roofline()
+		l.extraTime(&p.roofline)
+	}
 	for i := range p.Draws {
 		l.extraTime(&p.Draws[i].Cost)
 	}

@@ -42,7 +42,8 @@ type Fit struct {
 	FrontendLow   float64        `json:"-"`
 	FrontendHigh  float64        `json:"-"`
 	FrontendDraws []sim.Frontend `json:"-"` // beside Draws; empty: all have Frontend
-	widen         [2]Widening    // of a prior
+	missed        [2]Widening    // of a prior, by what intervals were found to miss
+	roofline      sim.StepCost   // in less than which no step can end; zero: not known
 
 	perToken float64 // relative standard deviation of the prior's, for steps larger than any seen
 	off      Misses  // of what the fit was made from, simulated with it

@@ -4,7 +4,10 @@ import (
 	"cmp"
 	_ "embed" // gpus.yaml
 	"fmt"
+	"math"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -19,6 +22,7 @@ import (
 type GPU struct {
 	Name       string   `json:"name"`
 	Aliases    []string `json:"aliases"` // names that nvidia-smi, rocm-smi and DCGM give
+	Chip       string   `json:"chip"`
 	Family     string   `json:"family"`
 	Capability float64  `json:"capability"` // NVIDIA's compute capability
 
@@ -74,30 +78,78 @@ func mustParse(data []byte, to any) {
 // the data sheet says.
 func (g GPU) NodeSize() int { return cmp.Or(g.Node, 8) }
 
+// Slower is the fastest accelerator that was measured of which a GPU of the same maker has
+// every number of the data sheet at least as large, of the same chip if there is one:
+// whatever is not known of the latter, the former is no faster. False where there is none.
+func (g GPU) Slower() (best GPU, ok bool) {
+	for _, s := range GPUs() {
+		if (s.Capability > 0) != (g.Capability > 0) || s.Capability > g.Capability || !Fitted().measured(s.Chip) {
+			continue
+		}
+		at, over := true, false
+		for _, x := range [][2]float64{
+			{s.Bandwidth, g.Bandwidth}, {s.BF16, g.BF16}, {s.FP8, g.FP8}, {s.FP4, g.FP4}, {max(s.Link, s.Bus), max(g.Link, g.Bus)}, {s.Host, g.Host},
+		} {
+			at, over = at && x[0] <= x[1], over || x[0] < x[1]
+		}
+		same, has := s.Chip == g.Chip, ok && best.Chip == g.Chip
+		if at && over && (same && !has || same == has && s.BF16*s.Bandwidth > best.BF16*best.Bandwidth) {
+			best, ok = s, true
+		}
+	}
+	return best, ok
+}
+
 // FindGPU returns the accelerator of a name as people, nvidia-smi or DCGM write it:
 // "h100", "A100-SXM4-80GB", "NVIDIA GeForce RTX 4090". A name that several have
-// begun with means the first of them.
+// begun with means the first of them; the size of its memory chooses among them, and none
+// is taken for one of another size.
 func FindGPU(name string) (GPU, error) {
 	want, all := plain(name), GPUs()
 	named := func(g GPU) bool {
 		return plain(g.Name) == want || slices.ContainsFunc(g.Aliases, func(a string) bool { return plain(a) == want })
 	}
-	begins := func(g GPU) bool {
-		rest, ok := strings.CutPrefix(plain(g.Name), want)
-		return ok && !digit(want, rest)
+	if i := slices.IndexFunc(all, named); i >= 0 && want != "" {
+		return all[i], nil
 	}
-	if want != "" {
-		for _, is := range []func(GPU) bool{named, begins} {
-			if i := slices.IndexFunc(all, is); i >= 0 {
-				return all[i], nil
-			}
-		}
+	head, size := want, 0.0
+	if m := sized.FindStringSubmatch(strings.TrimSpace(name)); m != nil {
+		head = plain(m[1])
+		size, _ = strconv.ParseFloat(m[2], 64)
 	}
-	var names []string
+	var begun, names []string
 	for _, g := range all {
 		names = append(names, g.Name)
+		board := g.Name
+		if m := sized.FindStringSubmatch(board); m != nil {
+			board = m[1]
+		}
+		rest, ok := strings.CutPrefix(plain(board), head)
+		if !ok || head == "" || digit(head, rest) {
+			continue
+		}
+		if size == 0 || math.Abs(g.Memory/gib-size) < 0.06*size {
+			return g, nil
+		}
+		begun = append(begun, fmt.Sprintf("%s has %.0f GB", g.Name, g.Memory/gib))
 	}
-	return GPU{}, hint.With(fmt.Errorf("unknown accelerator %q", name), "one of "+strings.Join(names, ", "))
+	if len(begun) > 0 {
+		return GPU{}, hint.With(fmt.Errorf("no board %q is known: %s", name, strings.Join(begun, ", ")), "name one of these, or give the memory alone (--gpu "+fmt.Sprintf("%.0fGiB", size)+"), without step times")
+	}
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(distance(want, a), distance(want, b)) })
+	return GPU{}, hint.With(fmt.Errorf("unknown accelerator %q", name), "the nearest of those that are known: "+strings.Join(names[:nearest], ", "))
+}
+
+// nearest is how many names an unknown one is answered with.
+const nearest = 5
+
+// sized is a name with the size of a memory.
+var sized = regexp.MustCompile(`(?i)^(.+?)[\s_-]+(\d+)\s*gi?b$`)
+
+// distance is how far a plain name is from an accelerator's.
+func distance(want, name string) int {
+	name = plain(name)
+	return hint.Distance(want, name[:min(len(name), len(want)+1)], 100)
 }
 
 // digit reports whether a cut goes through a number or a chip's name, as "A1"

@@ -27,8 +27,9 @@ type Prior struct {
 	// widen is by how much intervals of predictions that rest on the prior alone are
 	// widened: of a server that is not saturated, and of one that is.
 	widen [2]Widening
-	// least is the time, in seconds, in which no step can end; 0 is not known.
-	least float64
+	// roofline is what steps take of a GPU that does what its data sheet says and nothing
+	// else; zero where that is not known.
+	roofline sim.StepCost
 }
 
 // A Draw is one sample of the constants of a deployment.
@@ -69,7 +70,7 @@ func centered(draws []Draw, constant int) (x []float64, sd float64) {
 // FromPrior is a fit that rests on a prior alone: no observations, and samples of the
 // constants as wide as it is uncertain, so that predictions show how little is known.
 func FromPrior(prior Prior) *Fit {
-	f := &Fit{Cost: prior.StepCost, Low: prior.StepCost, High: prior.StepCost, Frontend: prior.Frontend, widen: prior.widen}
+	f := &Fit{Cost: prior.StepCost, Low: prior.StepCost, High: prior.StepCost, Frontend: prior.Frontend, missed: prior.widen, roofline: prior.roofline}
 	for _, d := range prior.Draws {
 		f.Draws = append(f.Draws, d.Cost)
 		f.FrontendDraws = append(f.FrontendDraws, d.Frontend)

@@ -134,7 +134,7 @@ func (e Effect) Key() string { return Parameters()[e.On].Name + " of " + e.Level
 type Shape struct {
 	Effects []Effect
 
-	device               string
+	chip                 string
 	bandwidth, bf16      float64 // of a GPU's data sheet
 	dense, experts       float64 // bytes of weights that a step reads; of all experts
 	expertShare          float64 // of them that a token takes
@@ -144,9 +144,10 @@ type Shape struct {
 	hidden, vocab        float64 // of all GPUs
 	elementBytes         float64
 	kvBytes, stateBytes  float64 // of a token, and of a request
-	tp                   float64
+	tp, dp               float64
+	pipeline             bool
 	logits               float64 // operations of a request
-	link                 float64 // bytes per second; 0 where there is one GPU
+	link                 float64 // bytes per second
 	bus, async           bool
 	eager                bool // no CUDA graphs
 	template             bool // is parsed for each request
@@ -180,8 +181,8 @@ func (l *Ledger) Shape(meanTokens float64) *Shape {
 	tp := float64(s.TP)
 	g := s.Device
 	sh := &Shape{
-		device: g.Name, bandwidth: g.Bandwidth, bf16: g.BF16, layers: float64(len(m.Layers)), hidden: float64(m.Hidden), vocab: float64(m.Vocab),
-		elementBytes: m.DType.Bytes(), kvBytes: l.ReadPerToken(meanTokens) * float64(s.PP), stateBytes: l.KV.StateBytes, tp: tp,
+		chip: g.Chip, bandwidth: g.Bandwidth, bf16: g.BF16, layers: float64(len(m.Layers)), hidden: float64(m.Hidden), vocab: float64(m.Vocab),
+		elementBytes: m.DType.Bytes(), kvBytes: l.ReadPerToken(meanTokens) * float64(s.PP), stateBytes: l.KV.StateBytes, tp: tp, dp: float64(s.DP), pipeline: s.PP > 1,
 		async: s.Release.AtLeast(vllm.AsyncSchedulingByDefault), eager: s.EnforceEager,
 	}
 	if s.AsyncScheduling != nil {
@@ -202,7 +203,7 @@ func (l *Ledger) Shape(meanTokens float64) *Shape {
 	if m.Experts > 0 {
 		sh.expertLayers = float64(m.CountLayers(func(x modelconfig.Layer) bool { return x.FFN == modelconfig.MoE }))
 	}
-	if s.TP > 1 {
+	if s.TP*s.DP > 1 {
 		sh.link, sh.bus = g.Link, g.Link == 0
 		if sh.bus {
 			sh.link = g.Bus
@@ -212,10 +213,13 @@ func (l *Ledger) Shape(meanTokens float64) *Shape {
 		}
 	}
 	levels := map[string]string{
-		"family": "family " + g.Family, "gpu": "gpu " + g.Name, "release": "releases before 0.14",
+		"family": "family " + g.Family, "chip": "chip " + g.Chip, "maker": "maker of " + g.Family, "release": "releases before 0.14",
 		"model": fmt.Sprintf("model %s %d×%d", m.Architecture, len(m.Layers), m.Hidden), "architecture": "model " + m.Architecture,
 	}
 	sh.Effects = effects("any", levels)
+	if g.Capability == 0 {
+		sh.Effects = append(sh.Effects, effects("other-makers", levels)...)
+	}
 	if !s.Release.AtLeast(vllm.AsyncSchedulingByDefault) {
 		sh.Effects = append(sh.Effects, effects("before-async", levels)...)
 	}
@@ -274,7 +278,23 @@ func (s *Shape) On(host string) *Shape {
 	return &c
 }
 
-// Cost applies the values of the parameters.
+// Roofline is what a step takes on GPUs that reach every number of their data sheet, between
+// which bytes cost nothing, and of an engine without any work of its own: weights, experts
+// and the KV cache are read at the bandwidth, and arithmetic is at its peak and hides behind
+// the reading of weights (Williams, Waterman and Patterson, 2009).
+func (s *Shape) Roofline() sim.StepCost {
+	products := 0.0
+	for _, k := range s.kernels {
+		products += k.dense + k.experts
+	}
+	return sim.StepCost{
+		Base: s.dense / s.bandwidth, PerSeq: 2 * s.stateBytes / s.bandwidth, PerToken: products, PerKV: s.kvBytes / s.bandwidth,
+		PerPair: 4 * s.attentionWidth / s.bf16, Knee: max(int((s.dense+s.experts)/s.bandwidth/products), 1),
+		Experts: s.experts / s.bandwidth, ExpertShare: s.expertShare,
+	}
+}
+
+// Cost applies the values of the parameters. No step is faster than the roofline.
 func (s *Shape) Cost(v *Values) (sim.StepCost, sim.Frontend) {
 	bandwidth := s.bandwidth * v.share(pBandwidth)
 	weights, experts := s.dense/bandwidth, s.experts*v.size(pExpertBytes)/bandwidth
@@ -294,14 +314,19 @@ func (s *Shape) Cost(v *Values) (sim.StepCost, sim.Frontend) {
 		PerKV:   s.kvBytes / (s.bandwidth * v.share(pKVBandwidth)),
 		PerPair: 4 * s.attentionWidth / (s.bf16 * v.share(pAttention)),
 	}
-	if s.link > 0 {
+	// All-reduces after attention and after the other half of each layer, and what experts that
+	// are spread over data-parallel ranks gather and scatter.
+	for _, x := range []struct{ times, among float64 }{{2 * s.layers, s.tp}, {2 * s.expertLayers, s.dp}} {
+		if x.among < 2 || x.times == 0 {
+			continue
+		}
 		latency, share := v.size(pLinkLatency), v.share(pLinkShare)
 		if s.bus {
 			latency, share = v.size(pBusLatency), v.share(pBusShare)
 		}
-		c.Base += 2 * s.layers * latency * math.Sqrt(s.tp/2)
+		c.Base += x.times * latency * math.Sqrt(x.among/2)
 		// No token's bytes hide behind the reading of the weights.
-		reduce := 2 * s.layers * s.hidden * s.elementBytes * 2 * (s.tp - 1) / s.tp / (s.link * share)
+		reduce := x.times * s.hidden * s.elementBytes * 2 * (x.among - 1) / x.among / (s.link * share)
 		perToken += reduce
 		c.PerSeq += reduce
 	}
@@ -315,6 +340,13 @@ func (s *Shape) Cost(v *Values) (sim.StepCost, sim.Frontend) {
 	}
 	c.Experts, c.ExpertShare = experts, s.expertShare
 	c = c.Scale(sim.Uniform(v.size(pOverall)))
+	least := s.Roofline()
+	for _, x := range []struct {
+		v     *float64
+		least float64
+	}{{&c.Base, least.Base}, {&c.PerKV, least.PerKV}, {&c.PerToken, least.PerToken}, {&c.PerPair, least.PerPair}, {&c.Experts, least.Experts}} {
+		*x.v = max(*x.v, x.least)
+	}
 	serial := v.size(pSerial) / 2 // as much before as after tokenization
 	f := sim.Frontend{
 		PerRequest: v.size(pDelay), PerToken: v.size(pDelayToken), Reading: serial, Serial: serial, SerialPerToken: v.size(pSerialToken),

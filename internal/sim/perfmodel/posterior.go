@@ -21,11 +21,11 @@ type Posterior struct {
 	Fitted map[string]Marginal `json:"fitted"`
 }
 
-// Widening is by how much the logarithmic interval of each kind of quantity is widened.
+// Widening is by how much both ends of the interval of each kind of quantity are moved
+// outwards, as a logarithm (conformalized quantile regression: Romano, Patterson and Candès,
+// 2019). It is the same however wide the interval is: what makes a server faster in every
+// sample never makes its slow end slower.
 type Widening map[Kind]float64
-
-// LeastHalf is the least half of an interval before it is widened, as a logarithm.
-const LeastHalf = 0.02
 
 // WideningClass names the kind of predictions that are alike in their errors. Measured says
 // that servers with the same GPU were fitted to.
@@ -118,12 +118,21 @@ func (p *Posterior) Prior(s *Shape) Prior {
 		d.Cost, d.Frontend = s.Cost(&v)
 		out.Draws = append(out.Draws, d)
 	}
-	_, measured := p.Fitted[Effect{Level: "gpu " + s.device, On: pBandwidth}.Key()] // all that were measured have it
-	out.widen = [2]Widening{p.Widen[WideningClass(false, s.tp > 1, measured)], p.Widen[WideningClass(true, s.tp > 1, measured)]}
+	apart := s.pipeline || s.dp > 1 // of which none was measured
+	measured, parallel := p.measured(s.chip) && !apart, s.tp > 1 || apart
+	out.widen = [2]Widening{p.Widen[WideningClass(false, parallel, measured)], p.Widen[WideningClass(true, parallel, measured)]}
 	// What such intervals miss, the prior of a fit does not know either.
-	times := max((out.widen[0][TPOT]+out.widen[1][TPOT])/2, 1)
-	out.Spread, out.apart = spreadOf(out.Draws).Scale(sim.Uniform(times)), whiteningMatrix(out.Draws, times)
+	spread := spreadOf(out.Draws)
+	half := 1.645 * max(math.Log1p(spread.Base), leastSpread)
+	times := 1 + max(out.widen[0][TPOT]+out.widen[1][TPOT], 0)/2/half
+	out.Spread, out.apart = spread.Scale(sim.Uniform(times)), whiteningMatrix(out.Draws, times)
 	return out
+}
+
+// measured reports whether servers with a chip were fitted to: all have that effect.
+func (p *Posterior) measured(chip string) bool {
+	_, ok := p.Fitted[Effect{Level: "chip " + chip, On: pBandwidth}.Key()]
+	return ok
 }
 
 // Prior is that of the posterior which ships with this build.
@@ -141,19 +150,17 @@ func (p *Prediction) widenBy(by [2]Widening) {
 		return
 	}
 	for _, q := range quantities {
-		if times, ok := w[q.kind]; ok {
+		if by, ok := w[q.kind]; ok {
 			i := q.field(p)
-			*i = i.Widened(times)
+			*i = i.Widened(by)
 		}
 	}
 }
 
-// Widened is the estimate with each half of its range so many times as wide, as a logarithm, of which
-// none is narrower than LeastHalf before.
-func (e Estimate) Widened(times float64) Estimate {
+// Widened is the estimate with both ends moved outwards by so much, as a logarithm.
+func (e Estimate) Widened(by float64) Estimate {
 	if !(e.Value > 0) || !(e.Low > 0) {
 		return e
 	}
-	low, high := math.Log(e.Value/e.Low), math.Log(e.High/e.Value)
-	return Estimate{e.Value, e.Value * math.Exp(-times*max(low, LeastHalf)), e.Value * math.Exp(times*max(high, LeastHalf))}
+	return Estimate{e.Value, min(e.Low*math.Exp(-by), e.Value), max(e.High*math.Exp(by), e.Value)}
 }

@@ -113,11 +113,20 @@ const (
 // The API server's time is the fit's, unless the options say otherwise. The
 // prediction's warnings say where it goes beyond what the fit has seen.
 func (f *Fit) Predict(d Deployment, requests []sim.Request, draws int, o sim.Options) (*Prediction, error) {
+	p, _, err := f.PredictWithin(d, requests, draws, o, nil)
+	return p, err
+}
+
+// PredictWithin is Predict for one who looks for deployments whose intervals stay within
+// limits: within is asked after every simulation, the slowest first, whether what is known
+// until then does. False ends the prediction, of which only the likeliest values then count,
+// and not even these where the options have limits of their own that are exceeded.
+func (f *Fit) PredictWithin(d Deployment, requests []sim.Request, draws int, o sim.Options, within func(*Prediction) bool) (*Prediction, bool, error) {
 	if err := d.Validate(); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if len(requests) == 0 {
-		return nil, fmt.Errorf("simulate: the workload has no requests")
+		return nil, false, fmt.Errorf("simulate: the workload has no requests")
 	}
 	if o.Frontend == (sim.Frontend{}) {
 		o.Frontend = f.Frontend
@@ -125,19 +134,33 @@ func (f *Fit) Predict(d Deployment, requests []sim.Request, draws int, o sim.Opt
 	o.Brief = true
 	res, err := d.run(f.Cost, requests, o)
 	if err != nil {
-		return nil, fmt.Errorf("predict: %w", err)
+		return nil, false, fmt.Errorf("predict: %w", err)
 	}
-	o.SampleEvery = 0
+	o.SampleEvery, o.Limits = 0, sim.Limits{}
 	p := &Prediction{Result: res, Summary: res.Summary()}
 	for _, q := range quantities {
-		v := q.of(&p.Summary)
-		*q.field(p) = Exact(v)
+		*q.field(p) = Exact(q.of(&p.Summary))
 	}
-	if err := p.widen(d, f.spread(res, draws), requests, o, o.Frontend != f.Frontend); err != nil {
-		return nil, fmt.Errorf("predict: %w", err)
+	if res.Exceeded != "" || within != nil && !within(p) {
+		return p, false, nil
 	}
-	p.widenBy(f.widen)
-	p.noBetterThan(f.off)
+	raw := *p
+	ok, err := raw.sample(d, f.spread(res, draws), requests, o, o.Frontend != f.Frontend, func() bool {
+		q := raw
+		f.widen(&q)
+		return within == nil || within(&q)
+	})
+	if err != nil {
+		return nil, false, fmt.Errorf("predict: %w", err)
+	}
+	*p = raw
+	f.widen(p)
+	if !ok {
+		return p, false, nil
+	}
+	if err := f.truncate(p, d, requests, o); err != nil {
+		return nil, false, fmt.Errorf("predict: %w", err)
+	}
 	p.Warnings = f.Extrapolation(res.Records)
 	if most := f.largestUnseenStep(res); most > 0 && p.TTFTMean.relative() > uncertainPrompts {
 		text := fmt.Sprintf("steps with prompts of up to %.0f tokens, calibrated up to %.0f", most, f.Seen.MaxMixed)
@@ -155,47 +178,95 @@ func (f *Fit) Predict(d Deployment, requests []sim.Request, draws int, o sim.Opt
 		p.Warnings = append(p.Warnings, fmt.Sprintf(
 			"%s: within the uncertainty of the calibration TTFT P95 is anything from %s to %s", what, render.Seconds(p.TTFTP95.Low), render.Seconds(p.TTFTP95.High)))
 	}
-	return p, nil
+	return p, true, nil
+}
+
+// widen widens the intervals by what they were found to miss.
+func (f *Fit) widen(p *Prediction) {
+	p.widenBy(f.missed)
+	p.noBetterThan(f.off)
+}
+
+// truncate ends the intervals where physics does: no server is faster than one whose every
+// step takes what its GPUs' data sheet makes of it, and that has no other work.
+func (f *Fit) truncate(p *Prediction, d Deployment, requests []sim.Request, o sim.Options) error {
+	if f.roofline.Base == 0 || p.Draws == 0 {
+		return nil
+	}
+	o.Frontend = sim.Frontend{}
+	res, err := d.run(f.roofline, requests, o)
+	if err != nil {
+		return err
+	}
+	fastest := res.Summary()
+	for _, q := range quantities {
+		e, v := q.field(p), q.of(&fastest)
+		switch q.kind {
+		case Tokens:
+			e.High = max(min(e.High, v), e.Value)
+		case TTFT, TPOT, E2E:
+			e.Low = min(max(e.Low, v), e.Value)
+		}
+	}
+	return nil
+}
+
+// NoSlowerThan ends the slow ends of the intervals at those of a prediction of the same
+// deployment with slower GPUs.
+func (p *Prediction) NoSlowerThan(slower *Prediction) {
+	for _, q := range quantities {
+		switch e, s := q.field(p), q.field(slower); q.kind {
+		case Tokens:
+			e.Low = min(max(e.Low, s.Low), e.Value)
+		case TTFT, TPOT, E2E:
+			e.High = max(min(e.High, s.High), e.Value)
+		}
+	}
 }
 
 // manyRequests take so much memory that they are simulated with one cost after the other.
 const manyRequests = 500_000
 
-// widen makes the intervals hold what samples of the constants give, with their own time of
-// the API server unless that is given. They are simulated at once where each takes one core
-// and not much memory.
-func (p *Prediction) widen(d Deployment, draws []Draw, requests []sim.Request, o sim.Options, given bool) error {
-	var g errgroup.Group
-	g.SetLimit(1)
+// sample makes the intervals hold what samples of the constants give, with their own time of
+// the API server unless that is given, until nobody wants to go on. Those that are asked for
+// all alike are simulated at once, where each takes one core and not much memory.
+func (p *Prediction) sample(d Deployment, draws []Draw, requests []sim.Request, o sim.Options, given bool, goOn func() bool) (bool, error) {
+	atOnce := 1
 	if d.Replicas <= 1 && len(requests) < manyRequests {
-		g.SetLimit(runtime.GOMAXPROCS(0))
+		atOnce = runtime.GOMAXPROCS(0)
 	}
-	summaries := make([]sim.Summary, len(draws))
-	for i, draw := range draws {
-		g.Go(func() error {
-			o := o
-			if !given {
-				o.Frontend = draw.Frontend
+	for end := len(draws); end > 0; end -= atOnce {
+		part := draws[max(end-atOnce, 0):end]
+		summaries := make([]sim.Summary, len(part))
+		var g errgroup.Group
+		for i, draw := range part {
+			g.Go(func() error {
+				o := o
+				if !given {
+					o.Frontend = draw.Frontend
+				}
+				r, err := d.run(draw.Cost, requests, o)
+				if err == nil {
+					summaries[i] = r.Summary()
+				}
+				return err
+			})
+		}
+		if err := g.Wait(); err != nil {
+			return false, err
+		}
+		for _, q := range quantities {
+			f := q.field(p)
+			for i := range summaries {
+				v := q.of(&summaries[i])
+				f.Low, f.High = min(f.Low, v), max(f.High, v)
 			}
-			r, err := d.run(draw.Cost, requests, o)
-			if err == nil {
-				summaries[i] = r.Summary()
-			}
-			return err
-		})
-	}
-	if err := g.Wait(); err != nil {
-		return err
-	}
-	p.Draws = len(draws)
-	for _, q := range quantities {
-		f := q.field(p)
-		for i := range summaries {
-			v := q.of(&summaries[i])
-			f.Low, f.High = min(f.Low, v), max(f.High, v)
+		}
+		if p.Draws += len(part); !goOn() {
+			return false, nil
 		}
 	}
-	return nil
+	return true, nil
 }
 
 // spread chooses n of the samples.

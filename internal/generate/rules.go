@@ -385,7 +385,10 @@ func (b *ruleBuilder) alerts(p *catalog.Pathology, segments []segment, into map[
 		if err != nil {
 			return err
 		}
-		for _, v := range variants {
+		for i, v := range variants {
+			// Two rules whose alerts have the same labels write the same ALERTS_FOR_STATE: where one ends
+			// and the other begins, Prometheus counts a failed evaluation.
+			v.again = slices.ContainsFunc(variants[:i], func(o variant) bool { return o.severity == v.severity })
 			into[seg.name] = append(into[seg.name], b.alert(p, &seg, v, used))
 		}
 	}
@@ -411,6 +414,7 @@ type variant struct {
 	severity catalog.Severity
 	wait     time.Duration
 	expr     string
+	again    bool // one before has its severity, and another wait: the label for tells them apart
 }
 
 // condition compiles a condition of a pathology for one segment, over recorded
@@ -460,9 +464,12 @@ func (b *ruleBuilder) condition(p *catalog.Pathology, when catalog.Cond, seg *se
 func (b *ruleBuilder) severities(p *catalog.Pathology, seg *segment, expr string) ([]variant, error) {
 	on, least, wait := strings.Join(b.target(), ", "), p.Severity, p.For
 	var out []variant
-	for _, g := range p.Grades {
+	for i, g := range p.Grades {
 		if least, wait = g.Severity, p.Wait(g); g.While.Empty() {
 			break
+		}
+		if i+1 < len(p.Grades) && p.Grades[i+1].While.Empty() && p.Grades[i+1].Severity == least && p.Wait(p.Grades[i+1]) == wait {
+			continue // the rest of the alerts are the same
 		}
 		while, _, err := b.condition(p, g.While, seg)
 		if err != nil {
@@ -471,16 +478,16 @@ func (b *ruleBuilder) severities(p *catalog.Pathology, seg *segment, expr string
 		if while == "" {
 			continue // it cannot hold here
 		}
-		out = append(out, variant{g.Severity, p.Wait(g), pretty(fmt.Sprintf("(%s) and on (%s) (%s)", expr, on, while))})
+		out = append(out, variant{severity: least, wait: wait, expr: pretty(fmt.Sprintf("(%s) and on (%s) (%s)", expr, on, while))})
 		expr = pretty(fmt.Sprintf("(%s) unless on (%s) (%s)", expr, on, while))
 	}
 	holds := b.objectivesHold(seg)
 	if !p.FollowsObjectives || least == catalog.Info || holds == "" || !readsModel(p) {
-		return append(out, variant{least, wait, expr}), nil
+		return append(out, variant{severity: least, wait: wait, expr: expr}), nil
 	}
 	return append(out,
-		variant{least, wait, pretty(fmt.Sprintf("(%s) unless on (%s) (%s)", expr, on, holds))},
-		variant{least - 1, wait, pretty(fmt.Sprintf("(%s) and on (%s) (%s)", expr, on, holds))},
+		variant{severity: least, wait: wait, expr: pretty(fmt.Sprintf("(%s) unless on (%s) (%s)", expr, on, holds))},
+		variant{severity: least - 1, wait: wait, expr: pretty(fmt.Sprintf("(%s) and on (%s) (%s)", expr, on, holds))},
 	), nil
 }
 
@@ -519,6 +526,9 @@ func (b *ruleBuilder) alert(p *catalog.Pathology, seg *segment, v variant, used 
 		},
 	}
 	r.Labels["pathology"] = p.ID
+	if v.again {
+		r.Labels["for"] = r.For.String()
+	}
 	if seg.name != "" {
 		r.Labels["objective"] = seg.name
 	}

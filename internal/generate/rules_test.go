@@ -129,10 +129,15 @@ func TestRulesAreValid(t *testing.T) {
 			if _, errs := rulefmt.Parse(content, false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler)); len(errs) > 0 {
 				t.Fatal(errs)
 			}
-			alerts := map[string]bool{}
+			alerts, labelled := map[string]bool{}, map[string]bool{}
 			for _, g := range r.Groups() {
 				for _, rule := range g.Rules {
 					alerts[rule.Alert] = true
+					if key := fmt.Sprint(rule.Alert, rule.Labels); rule.Alert != "" && labelled[key] {
+						t.Errorf("two rules of %s have the labels %v: their ALERTS_FOR_STATE collide", rule.Alert, rule.Labels)
+					} else {
+						labelled[key] = true
+					}
 					if rule.Alert != "" && (rule.Annotations["summary"] == "" || rule.Annotations["runbook_url"] == "" || rule.Annotations["thresholds"] == "") {
 						t.Errorf("%s lacks an annotation: %v", rule.Alert, rule.Annotations)
 					}

@@ -22,7 +22,7 @@ type simulateFlags struct {
 
 func newSimulateCommand() *cobra.Command {
 	f := &simulateFlags{}
-	cmd := &cobra.Command{Use: "simulate", RunE: f.run}
+	cmd := &cobra.Command{Use: "simulate", ValidArgsFunction: completeModels, RunE: f.run}
 	s := cmd.Flags()
 	f.AddFlags(s)
 	f.out.AddFlags(s, "text", "json", "html")

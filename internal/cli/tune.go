@@ -16,7 +16,7 @@ type tuneFlags struct {
 
 func newTuneCommand() *cobra.Command {
 	f := &tuneFlags{}
-	cmd := &cobra.Command{Use: "tune", RunE: f.run}
+	cmd := &cobra.Command{Use: "tune", ValidArgsFunction: completeModels, RunE: f.run}
 	s := cmd.Flags()
 	f.AddFlags(s)
 	f.out.AddFlags(s, "text", "json", "html")

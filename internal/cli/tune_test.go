@@ -43,6 +43,41 @@ func TestModelsByTheirName(t *testing.T) {
 	}
 }
 
+// A name is enough for the models whose configuration sixty knows, without a cache and a network.
+func TestAModelIsNamedByAnArgument(t *testing.T) {
+	t.Setenv("HF_HUB_CACHE", t.TempDir())
+	for _, name := range []string{"Qwen/Qwen3-32B", "qwen/qwen3-32b", "Qwen3-32B"} {
+		out, _, err := runCLI(t, "tune", name, "--gpu", "H100", "--tp", "2")
+		if err != nil || !strings.Contains(out, "\n  vllm serve Qwen/Qwen3-32B --tensor-parallel-size 2") {
+			t.Errorf("%s: %v: %s", name, err, out)
+		}
+	}
+	out, _, err := runCLI(t, "simulate", "openai/gpt-oss-20b", "--gpu", "H100", "--rate", "2", "--requests", "50", "--prompt-tokens", "500", "--output-tokens", "50")
+	if err != nil || !strings.Contains(out, "H100") {
+		t.Errorf("%v: %s", err, out)
+	}
+	for _, tc := range []struct{ want, args string }{
+		{"did you mean Qwen/Qwen3-32B?", "tune Qwen/Qwen3-33B --gpu H100"},
+		{"hf download nobody/knows-this config.json", "simulate nobody/knows-this --gpu H100 --rate 1"},
+		{"two models", "tune Qwen/Qwen3-32B --model-config openai/gpt-oss-20b --gpu H100"},
+		{"such as Qwen/Qwen3-32B", "tune --gpu H100"},
+	} {
+		if _, _, err := runCLI(t, strings.Fields(tc.args)...); err == nil || !strings.Contains(err.Error()+hint.Of(err), tc.want) {
+			t.Errorf("%s: %v, try: %s; want %q", tc.args, err, hint.Of(err), tc.want)
+		}
+	}
+	for _, args := range [][]string{{"tune", ""}, {"simulate", ""}, {"tune", "--model-config", ""}} {
+		if out, _, err := runCLI(t, append([]string{"__complete"}, args...)...); err != nil || !strings.Contains(out, "openai/gpt-oss-120b\n") {
+			t.Errorf("completion of %q: %v: %s", args, err, out)
+		}
+	}
+	cached(t, "Qwen/Qwen3-32B", large) // goes before what is known
+	out, _, err = runCLI(t, "tune", "qwen/qwen3-32b", "--gpu", "H200", "--tp", "4")
+	if err != nil || !strings.HasPrefix(out, "It fits: LlamaForCausalLM") || !strings.Contains(out, "vllm serve Qwen/Qwen3-32B") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
 func TestSimulateSaysThatItDoesNotFit(t *testing.T) {
 	cached(t, "meta-llama/Llama-3.1-70B", large)
 	_, _, err := runCLI(t, "simulate", "--model-config", "meta-llama/Llama-3.1-70B", "--gpu", "H100", "--rate", "1")

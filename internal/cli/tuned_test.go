@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -25,6 +26,7 @@ type publicDeployment struct {
 	Load struct {
 		Prompt, Output float64 // mean tokens
 		Shape          string
+		Lengths        [2]string // of the shape "drawn"
 	}
 	Measured struct {
 		Tokens float64 `json:"output_tok_s"`
@@ -50,17 +52,24 @@ type between struct {
 // tuneArguments are those of tune at a rate, the model's configuration aside. The target is one
 // that no server which keeps up comes near, and no other stays below.
 func (p *publicDeployment) tuneArguments(rate float64) []string {
-	length := func(mean float64) string {
-		if p.Load.Shape == "sharegpt" {
+	length := func(which int, mean float64) string {
+		switch p.Load.Shape {
+		case "sharegpt":
 			return fmt.Sprintf("lognormal:%.0f,1.3:4-1024", mean)
+		case "drawn":
+			return p.Load.Lengths[which]
 		}
 		return fmt.Sprintf("%.0f", mean)
+	}
+	model := p.Model // of those that sixty knows
+	if !strings.Contains(model, "/") {
+		model = filepath.Join(publicPoints, "models", model+".json")
 	}
 	n, _, _ := engine.ParseArgs(p.Args, p.Name).Number(engine.TensorParallelSize)
 	gpus := fmt.Sprint(max(n, 1))
 	return []string{
-		"--gpu", p.GPU, "--tp", gpus, "--max-gpus", gpus, "--vllm-version", p.VLLM, "--engine-args", p.Args,
-		"--rate", fmt.Sprint(rate), "--prompt-tokens", length(p.Load.Prompt), "--output-tokens", length(p.Load.Output), "--ttft-p95", "10s",
+		"tune", "--model-config", model, "-o", "json", "--gpu", p.GPU, "--tp", gpus, "--max-gpus", gpus, "--vllm-version", p.VLLM, "--engine-args", p.Args,
+		"--rate", fmt.Sprint(rate), "--prompt-tokens", length(0, p.Load.Prompt), "--output-tokens", length(1, p.Load.Output), "--ttft-p95", "10s",
 	}
 }
 
@@ -96,6 +105,7 @@ func fourDigits(v float64) float64 {
 //
 // Without SIXTY_ACCURACY it asks of the first alone; "full" asks of all.
 func TestTuneOfPublicDeployments(t *testing.T) {
+	t.Setenv("HF_HUB_CACHE", t.TempDir())
 	var deployments []publicDeployment
 	var want, got []publicTuning
 	readPublic(t, "deployments.json", &deployments)
@@ -109,7 +119,7 @@ func TestTuneOfPublicDeployments(t *testing.T) {
 	for _, p := range deployments {
 		for _, times := range loads {
 			rate := round(times*p.Measured.Tokens/p.Load.Output, 3)
-			out, _, err := runCLI(t, append([]string{"tune", "--model-config", filepath.Join(publicPoints, "models", p.Model+".json"), "-o", "json"}, p.tuneArguments(rate)...)...)
+			out, _, err := runCLI(t, p.tuneArguments(rate)...)
 			if err != nil && !errors.Is(err, errFound) {
 				t.Fatal(err)
 			}

@@ -4,9 +4,12 @@ import (
 	"embed"
 	"io"
 
+	"github.com/spf13/cobra"
+
 	"github.com/sixty-dev/sixty/internal/audit/checks"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
+	"github.com/sixty-dev/sixty/internal/catalog/modelconfig"
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
 	"github.com/sixty-dev/sixty/internal/cli/command"
 	"github.com/sixty-dev/sixty/internal/fleet"
@@ -94,6 +97,7 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 			"trace-format":      command.Closed(names(workload.Formats())...),
 			"simulate route":    command.Closed(string(perfmodel.RoundRobin), string(perfmodel.LeastLoaded), string(perfmodel.PrefixAffinity)),
 			"gpu":               {Names: gpus, Open: true},
+			"model-config":      {Names: modelconfig.PublishedNames, Open: true},
 			"server":            command.Closed(scrapeconfig.Servers()...),
 		},
 	}
@@ -128,6 +132,11 @@ func fleetScenarios() []string {
 
 func loadScenarios() []string {
 	return append([]string{"all"}, list(load.Scenarios(), func(s load.Scenario) string { return s.Name + "\t" + s.Goal })...)
+}
+
+// completeModels completes an argument that names a model; files and servers are arguments too.
+func completeModels(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return modelconfig.PublishedNames(), cobra.ShellCompDirectiveDefault
 }
 
 func gpus() []string { return list(perfmodel.GPUs(), func(g perfmodel.GPU) string { return g.Name }) }

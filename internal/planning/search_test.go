@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
-	"strconv"
 	"testing"
 	"time"
 
@@ -13,15 +12,16 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
-// questions is how many random ones a test asks: SIXTY_QUESTIONS=500 asks as many.
-func questions(t *testing.T, usual int) int {
-	if n, err := strconv.Atoi(os.Getenv("SIXTY_QUESTIONS")); err == nil {
-		return n
+// questions is how many random ones a test asks: all of them with SIXTY_ACCURACY=full, else
+// a sample of the first ones.
+func questions(t *testing.T, sample, all int) int {
+	switch {
+	case os.Getenv("SIXTY_ACCURACY") == "full":
+		return all
+	case testing.Short():
+		return sample / 4
 	}
-	if testing.Short() {
-		return usual / 4
-	}
-	return usual
+	return sample
 }
 
 // A question is a random one, small enough to be answered in a few hundredths of a second.
@@ -104,7 +104,7 @@ func costs(p *Plan) (both [2]float64) {
 func TestASupersetOfOptionsNeverCostsMore(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(7, 1))
-	for i := range questions(t, 24) {
+	for i := range questions(t, 24, 500) {
 		q := randomQuestion(rng)
 		d := device(t, q.gpu)
 		all := costs(q.plan(t, nil, d))
@@ -131,7 +131,7 @@ func TestASupersetOfOptionsNeverCostsMore(t *testing.T) {
 func TestAFasterGPUNeverNeedsMore(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(7, 2))
-	for i := range questions(t, 40) {
+	for i := range questions(t, 40, 500) {
 		q := randomQuestion(rng)
 		slow := device(t, q.gpu)
 		slow.Node, slow.Price = 8, 1
@@ -165,7 +165,7 @@ func TestAFasterGPUNeverNeedsMore(t *testing.T) {
 func TestSearchFindsWhatTryingEverythingDoes(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(7, 3))
-	for i := range questions(t, 12) {
+	for i := range questions(t, 12, 100) {
 		q := randomQuestion(rng)
 		q.gpus = 4
 		p := q.plan(t, nil, device(t, q.gpu))

@@ -14,6 +14,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/modelconfig"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
+	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
 //go:embed points heldout.json limits.json
@@ -48,9 +49,11 @@ type Load struct {
 	Prompt   float64 `json:"prompt"` // mean tokens
 	Output   float64 `json:"output"`
 	// Shape is that of the lengths: "constant"; "sharegpt", of which the means alone are
-	// known; "listed", each request's milliseconds of arrival, prompt and output.
-	Shape  string   `json:"shape"`
-	Listed [][3]int `json:"listed"`
+	// known; "drawn", from Lengths; "listed", each request's milliseconds of arrival, prompt and
+	// output.
+	Shape   string    `json:"shape"`
+	Lengths [2]string `json:"lengths"` // of prompts and outputs, as --prompt-tokens takes them
+	Listed  [][3]int  `json:"listed"`
 
 	// Prompts are so many different ones that are sent in turn, again and again: all of a
 	// prompt is in the prefix cache from its second time on. 0: no prompt comes twice.
@@ -131,9 +134,11 @@ type prepared struct {
 // ledger is the memory of the point's server, and what else is known of its settings, with
 // the blocks that were published, if any.
 func (p *Point) ledger(published bool) (l *perfmodel.Ledger, args engine.Config, blocks int, err error) {
-	content, err := files.ReadFile("points/models/" + p.Model + ".json")
-	if err != nil {
-		return nil, nil, 0, err
+	content := modelconfig.Published(p.Model)
+	if content == nil {
+		if content, err = files.ReadFile("points/models/" + p.Model + ".json"); err != nil {
+			return nil, nil, 0, err
+		}
 	}
 	m, err := modelconfig.Parse(content)
 	if err != nil {
@@ -216,7 +221,7 @@ func (l *Load) draw(blockSize int) []sim.Request {
 	if l.Prompts > 0 && l.Shape == "sharegpt" {
 		distinct = l.Prompts
 	}
-	prompts, outputs := lengths(l.Prompt, distinct, l.Shape, 1), lengths(l.Output, distinct, l.Shape, 2)
+	prompts, outputs := l.lengths(0, l.Prompt, distinct), l.lengths(1, l.Output, distinct)
 	rng := rand.New(rand.NewPCG(3, 0))
 	at := 0.0 // seconds
 	for i := range n {
@@ -242,11 +247,19 @@ func (l *Load) draw(blockSize int) []sim.Request {
 	return out
 }
 
-// lengths are n of them with a mean. Of ShareGPT's, as vLLM's benchmark filters them,
-// lognormals with a coefficient of variation of 1.3 that end at 1024 tokens come close.
-func lengths(mean float64, n int, shape string, seed uint64) []int {
+// lengths are n of prompts (0) or outputs (1) with a mean. Of ShareGPT's, as vLLM's benchmark
+// filters them, lognormals with a coefficient of variation of 1.3 that end at 1024 tokens come
+// close.
+func (l *Load) lengths(which int, mean float64, n int) []int {
 	out := make([]int, n)
-	if shape != "sharegpt" {
+	rng := rand.New(rand.NewPCG(uint64(which)+1, 0))
+	switch drawn, err := workload.ParseLengths(l.Lengths[which]); {
+	case l.Shape == "drawn" && err == nil:
+		for i := range out {
+			out[i] = drawn.Draw(rng)
+		}
+		return out
+	case l.Shape != "sharegpt":
 		for i := range out { // fractions of a mean are spread evenly
 			out[i] = max(int(math.Floor(mean*float64(i+1)))-int(math.Floor(mean*float64(i))), 1)
 		}
@@ -264,7 +277,6 @@ func lengths(mean float64, n int, shape string, seed uint64) []int {
 		}
 		middle *= mean / (sum / float64(n))
 	}
-	rng := rand.New(rand.NewPCG(seed, 0))
 	rng.Shuffle(n, func(i, j int) { out[i], out[j] = out[j], out[i] })
 	return out
 }

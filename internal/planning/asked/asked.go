@@ -47,7 +47,7 @@ type Deployment struct {
 // AddFlags adds what simulate and tune have in common, but for the form of the answer.
 func (f *Deployment) AddFlags(s *pflag.FlagSet) {
 	f.Source.AddFlags(s)
-	s.StringVar(&f.modelConfig, "model-config", "", "the model's config.json, the `directory` that has it, or its name at Hugging Face where the local cache has it")
+	s.StringVar(&f.modelConfig, "model-config", "", "the model's config.json, the `directory` that has it, or its name at Hugging Face; an argument that is a name does the same")
 	s.StringVar(&f.gpu, "gpu", "", "`name` of the GPU, such as H100 or 'RTX 4090', or the memory of one, such as 80GiB")
 	s.StringVar(&f.EngineArgs, FlagArgs, "", "`arguments` as vllm serve takes them, such as '--max-num-seqs 256'")
 	s.Float64Var(&f.acceptance, "acceptance", 0, "share of guessed tokens that are right, with --speculative-config among the engine's arguments")
@@ -67,7 +67,7 @@ func (f *Deployment) known(ctx context.Context, say Say, before engine.Config) (
 		}
 	}
 	if f.modelConfig != "" {
-		if k.Model, err = readModel("--model-config", f.modelConfig); err != nil {
+		if k.Model, f.modelConfig, err = readModel("--model-config", f.modelConfig); err != nil {
 			return k, err
 		}
 	}

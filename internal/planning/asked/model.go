@@ -1,6 +1,7 @@
 package asked
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,31 +11,63 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/fileio"
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog/modelconfig"
+	"github.com/sixty-dev/sixty/internal/diagnose/source"
 )
 
-// readModel reads config.json: a file, one in a directory, or that of a model's name in the
-// local cache of Hugging Face.
-func readModel(flag, name string) (*modelconfig.Model, error) {
-	path := name
-	info, err := os.Stat(path)
-	switch {
-	case err == nil && info.IsDir():
-		path = filepath.Join(path, "config.json")
-	case err != nil && hubName.MatchString(name):
-		if path = cachedConfig(name); path == "" {
-			return nil, hint.With(fmt.Errorf("%s %s: no such file, and no such model in the cache %s", flag, name, hubCache()),
-				"hf download "+name+" config.json, or save https://huggingface.co/"+name+"/resolve/main/config.json and name that file")
+// takeModel takes the argument that names a model for --model-config, and returns the others. An
+// owner and a name that are no file and no known model are an error.
+func (f *Deployment) takeModel(args []string) (others []string, err error) {
+	for _, arg := range args {
+		_, known := modelconfig.PublishedName(arg)
+		switch {
+		case source.OnDisk(arg) || !known && !hubName.MatchString(arg):
+			others = append(others, arg)
+		case f.modelConfig != "":
+			return nil, hint.With(fmt.Errorf("two models: %s and %s", f.modelConfig, arg), "give one at a time")
+		default:
+			f.modelConfig = arg
 		}
 	}
-	content, err := fileio.Read(path, modelconfig.MaxBytes)
-	if err != nil {
-		return nil, hint.With(fmt.Errorf("%s: %w", flag, err), "give the config.json that lies beside the model's weights, or their directory")
+	return others, nil
+}
+
+// readModel reads config.json: a file, one in a directory, or that of a model's name, in the local
+// cache of Hugging Face or among those that sixty knows. It returns the name as its owner writes it,
+// where it is one.
+func readModel(flag, name string) (*modelconfig.Model, string, error) {
+	path := name
+	var content []byte
+	info, err := os.Stat(path)
+	switch published, ok := modelconfig.PublishedName(name); {
+	case err == nil && info.IsDir():
+		path = filepath.Join(path, "config.json")
+	case err != nil && (ok || hubName.MatchString(name)):
+		name = cmp.Or(published, name)
+		if path = cachedConfig(name); path == "" && !ok {
+			return nil, "", unknownModel(name)
+		}
+		content = modelconfig.Published(name)
+	}
+	if path != "" {
+		if content, err = fileio.Read(path, modelconfig.MaxBytes); err != nil {
+			return nil, "", hint.With(fmt.Errorf("%s: %w", flag, err), "give the config.json that lies beside the model's weights, or their directory")
+		}
 	}
 	m, err := modelconfig.Parse(content)
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w", flag, path, err)
+		return nil, "", fmt.Errorf("%s %s: %w", flag, path, err)
 	}
-	return m, nil
+	return m, name, nil
+}
+
+// unknownModel is the error of a model's name that neither the cache nor sixty has.
+func unknownModel(name string) error {
+	err := fmt.Errorf("there is no model %s: no such file, none in the cache %s, and none of the %d names that sixty knows", name, hubCache(), len(modelconfig.PublishedNames()))
+	fetch := "hf download " + name + " config.json, or save https://huggingface.co/" + name + "/resolve/main/config.json and name that file"
+	if near := hint.DidYouMean(name, modelconfig.PublishedNames()); near != "" {
+		fetch = near + " Else " + fetch
+	}
+	return hint.With(err, fetch)
 }
 
 // hubName is what a model's name looks like: an owner and a name.

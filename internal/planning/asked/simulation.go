@@ -48,7 +48,7 @@ func (f *Simulation) check() error {
 	case f.stepCost != "" && f.loadTest != "":
 		return errors.New("--step-cost and --load-test both say how long steps take: give one")
 	case (f.gpu == "") != (f.modelConfig == "") && f.loadTest == "" && f.stepCost == "" && f.Source.SourceCount() == 0:
-		return hint.With(errors.New("an estimate of step times needs both --gpu and --model-config"), "give the GPU's name and the model's config.json")
+		return hint.With(errors.New("an estimate of step times needs both --gpu and --model-config"), "give the GPU's name, and the model's name or its config.json")
 	case len(f.gpus()) > 1:
 		return hint.With(fmt.Errorf("--gpu %s: a simulation is of one kind", f.gpu), "sixty tune compares several")
 	case f.PrefillEngines < 0 || !(f.transfer > 0 && f.transfer < 1e5):
@@ -67,6 +67,9 @@ func (f *Simulation) Read(ctx context.Context, args []string, changed func(flag 
 	f.Load.Given(changed)
 	if changed("replicas") && f.Replicas < 1 {
 		return fmt.Errorf("--replicas %d: want 1 or more", f.Replicas)
+	}
+	if args, err = f.takeModel(args); err != nil {
+		return err
 	}
 	if err := f.Source.Resolve(args); err != nil {
 		return err

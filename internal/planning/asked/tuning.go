@@ -71,7 +71,7 @@ func (f *Tuning) AddFlags(s *pflag.FlagSet) {
 func (f *Tuning) check() error {
 	switch {
 	case f.modelConfig == "":
-		return hint.With(errors.New("no model is given"), "pass --model-config with the model's config.json or its directory")
+		return hint.With(errors.New("no model is given"), "name it, such as Qwen/Qwen3-32B, or pass --model-config with its config.json")
 	case f.tp < 0 || f.pp < 0 || f.dp < 0 || f.tp > 1024 || f.pp > 1024 || f.dp > 1024:
 		return errors.New("--tp, --pp and --dp: want 1 to 1024")
 	case f.MaxGPUs < 1 || f.MaxGPUs > 1<<14:
@@ -92,6 +92,9 @@ func (f *Tuning) check() error {
 // were given.
 func (f *Tuning) Read(ctx context.Context, args []string, changed func(flag string) bool, say Say) (err error) {
 	f.Load.Given(changed)
+	if args, err = f.takeModel(args); err != nil {
+		return err
+	}
 	if err := f.Source.Resolve(args); err != nil {
 		return err
 	}
@@ -137,7 +140,7 @@ func (f *Tuning) Read(ctx context.Context, args []string, changed func(flag stri
 			return err
 		}
 		if tested != f.modelConfig {
-			f.LoadTestOf, err = readModel("--load-test-model", tested)
+			f.LoadTestOf, _, err = readModel("--load-test-model", tested)
 		}
 	}
 	return err

@@ -1,0 +1,48 @@
+package modelconfig
+
+import (
+	_ "embed" // published.yaml
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+)
+
+//go:embed published.yaml
+var publishedYAML []byte
+
+// published are the configurations of open models, by name; published.yaml says where each is from.
+var published = sync.OnceValue(func() map[string]json.RawMessage {
+	var models []struct {
+		Names  []string        `json:"names"`
+		From   string          `json:"from"`
+		Config json.RawMessage `json:"config"`
+	}
+	mustParse(publishedYAML, &models)
+	out := map[string]json.RawMessage{}
+	for _, m := range models {
+		for _, name := range m.Names {
+			out[name] = m.Config
+		}
+	}
+	return out
+})
+
+// PublishedNames are the names, at Hugging Face, of the models whose configuration is known.
+func PublishedNames() []string { return slices.Sorted(maps.Keys(published())) }
+
+// PublishedName is the name of a model whose configuration is known, as its owner writes it. The
+// owner may be left out, and case does not count.
+func PublishedName(text string) (name string, ok bool) {
+	for _, name := range PublishedNames() {
+		if _, short, _ := strings.Cut(name, "/"); strings.EqualFold(text, name) || strings.EqualFold(text, short) {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// Published is the config.json of a model by the name that PublishedName returns: the fields that
+// Parse reads.
+func Published(name string) []byte { return published()[name] }

@@ -279,6 +279,12 @@ var (
 		Doc: "The number of waiting requests that was exceeded during 70 % of the window. Zero when queues form " +
 			"and clear.",
 	}
+	// QueueBatches tells what no larger batch would clear.
+	QueueBatches = &Signal{
+		Name: "queue_batches", Title: "Queue per running request", Unit: Times, Optional: true,
+		Expr: Div(WaitingFloor.Expr, Some(Running.Expr)),
+		Doc:  "The sustained queue length over the mean batch: 2 where two wait for each that runs.",
+	}
 	WaitingGrowth = &Signal{
 		Name: "waiting_growth", Title: "Growth of the queue", Unit: RequestsPerSecond,
 		Expr: Sum(Slope("vllm:num_requests_waiting")),
@@ -1219,7 +1225,7 @@ var all = sync.OnceValue(func() []*Signal {
 		DecodeBatch, StepTokens,
 		PromptTokens, ComputedTokens, PromptTokensP50, PromptTokensP99, PromptTail, OutputTokens, OutputTokensP95,
 		MaxTokens, PrefillTimePerToken,
-		Running, RunningP50, RunningPeak, RunningPinned, Waiting, WaitingFloor, WaitingGrowth, Deferred,
+		Running, RunningP50, RunningPeak, RunningPinned, Waiting, WaitingFloor, QueueBatches, WaitingGrowth, Deferred,
 		DeferredShare, QueueAge, PassedOver, UnansweredShare, UnansweredWait, WaitTimes, InFlightFloor, BusyFloor,
 		EngineProgress, StuckEngines, OwedFirstTokens, MetBusyRanks,
 		KVUsage, KVUsagePeak, PreemptionRate, Preemptions, PreemptionsLately, PreemptionsPerRequest,

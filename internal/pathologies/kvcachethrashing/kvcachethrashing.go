@@ -37,6 +37,14 @@ var (
 		Name: "kv_cache_wall", Unit: indicator.Ratio, Default: 0.8,
 		Why: "with a fifth free on average, variation and the next prompt use up the rest: while requests wait, the cache is what keeps them out; when requests wait for a place in the batch, more of it is free",
 	}
+	beyondCache = &catalog.Threshold{
+		Name: "queue_beyond_cache", Unit: indicator.Times, Default: 3,
+		Why: "three wait for each that runs: a cache of four times the size would not hold them all, so demand is what is too high",
+	}
+	evictionEach = &catalog.Threshold{
+		Name: "preemptions_per_request_each", Unit: indicator.PerRequest, Default: 1,
+		Why: "every request is computed twice: without preemptions the server would give much more, however long the queue is",
+	}
 	evictionHeavy = &catalog.Threshold{
 		Name: "preemptions_per_request_heavy", Unit: indicator.PerRequest, Default: 0.5,
 		Why: "when every second request is computed twice, no other evidence is needed",
@@ -50,20 +58,23 @@ var Pathology = &catalog.Pathology{
 	Title:             "The KV cache cannot hold the running requests: they are preempted and recomputed",
 	Severity:          catalog.Page,
 	FollowsObjectives: true,
-	When: catalog.Any(
-		catalog.All(
-			catalog.Above(indicator.Preemptions, someEvictions),
-			catalog.Above(indicator.PreemptionsPerRequest, evictionShare),
-			catalog.Any(catalog.All(catalog.Above(indicator.KVUsagePeak, kvFull), catalog.UserPain), catalog.Above(indicator.PreemptionsPerRequest, evictionHeavy)),
+	When: catalog.All(
+		catalog.Any(
+			catalog.All(
+				catalog.Above(indicator.Preemptions, someEvictions),
+				catalog.Above(indicator.PreemptionsPerRequest, evictionShare),
+				catalog.Any(catalog.All(catalog.Above(indicator.KVUsagePeak, kvFull), catalog.UserPain), catalog.Above(indicator.PreemptionsPerRequest, evictionHeavy)),
+			),
+			// The wall outlasts the evictions: fewer are admitted, so fewer are evicted, and the
+			// queue still waits for blocks.
+			catalog.All(
+				catalog.Above(indicator.PreemptionsLately, someEvictionsLately),
+				catalog.Above(indicator.KVUsage, kvWall),
+				catalog.Queueing,
+				catalog.Any(catalog.FirstTokenLate, catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong)),
+			),
 		),
-		// The wall outlasts the evictions: fewer are admitted, so fewer are evicted, and the
-		// queue still waits for blocks.
-		catalog.All(
-			catalog.Above(indicator.PreemptionsLately, someEvictionsLately),
-			catalog.Above(indicator.KVUsage, kvWall),
-			catalog.Queueing,
-			catalog.Any(catalog.FirstTokenLate, catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong)),
-		),
+		catalog.Any(catalog.Below(indicator.QueueBatches, beyondCache), catalog.Above(indicator.PreemptionsPerRequest, evictionEach)),
 	),
 	For: time.Minute,
 	Supports: []catalog.Cond{

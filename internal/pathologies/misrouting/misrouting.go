@@ -17,6 +17,10 @@ var (
 		Name: "picker_blind", Unit: indicator.PerSecond, Default: 1,
 		Why: "the picker looks at each server twenty times a second, and one that is gone fails each time; a server that is replaced fails for some seconds",
 	}
+	timesOut = &catalog.Threshold{
+		Name: "picker_times_out", Unit: indicator.PerSecond, Default: 0.5,
+		Why: "a server that accepts connections and hangs fails one look a second, because each waits for its timeout",
+	}
 	lost = &catalog.Threshold{
 		Name: "picker_lost", Unit: indicator.Ratio, Default: 0.1,
 		Why: "one in ten: a few are on their way, and some clients leave; a dead server that looks idle gets half and more",
@@ -29,7 +33,10 @@ var Pathology = &catalog.Pathology{
 	Alert:    "VLLMMisrouting",
 	Title:    "The router does not know the load of servers that it sends requests to",
 	Severity: catalog.Page,
-	When:     catalog.All(catalog.Above(indicator.PickerBlind, blind), catalog.Above(indicator.PickerBlindNow, blind)),
+	When: catalog.Any(
+		catalog.All(catalog.Above(indicator.PickerBlind, blind), catalog.Above(indicator.PickerBlindNow, blind)),
+		catalog.All(catalog.Above(indicator.PickerBlindNow, timesOut), catalog.Above(indicator.PickerUnanswered, lost)),
+	),
 	Grades: []catalog.Grade{
 		{Severity: catalog.Page, While: catalog.Above(indicator.PickerUnanswered, lost)},
 		{Severity: catalog.Ticket},

@@ -38,6 +38,10 @@ func refine(p *catalog.Pass) {
 		p.Summary += fmt.Sprintf(": %s wait", catalog.Requests(waiting))
 		p.Reason("At the present rate the queue alone takes %s.", seconds(waiting/p.Value(indicator.FirstTokenRate)))
 	}
+	if n, ok := p.Measured(indicator.Preemptions); ok && n > 2.5 {
+		p.Reason("The KV cache limits the batch (%s preemptions, KV cache usage up to %s), but %s requests wait for each that runs: a larger cache alone does not clear the queue.",
+			catalog.Whole(n), indicator.FormatNumber(p.Value(indicator.KVUsagePeak), indicator.Ratio), catalog.Digits(p.Value(indicator.QueueBatches)))
+	}
 	if g, ok := p.Grown(indicator.FirstTokenRate); ok && g > 1.2 {
 		p.Reason("Demand rose: it serves %s as many requests as normally.", indicator.FormatNumber(g, indicator.Times))
 	}

@@ -55,6 +55,10 @@ var (
 		Name: "scraped_twice", Unit: indicator.Seconds, Default: 17.5,
 		Why: "its last tokens lie within half a minute: a drain takes at least that long",
 	}
+	quarter = &catalog.Threshold{
+		Name: "scraped_four_times", Unit: indicator.Seconds, Default: 5.5,
+		Why: "four scrapes in a row were refused within 20 s: a slow server does not refuse connections, so it does not matter that pages came and went before",
+	}
 	restarted = &catalog.Threshold{
 		Name: "restart_takes", Unit: indicator.Seconds, Default: 240,
 		Why: "it has been down for four minutes: a server that is restarted is back by then",
@@ -83,6 +87,10 @@ var Pathology = &catalog.Pathology{
 			catalog.All(catalog.Below(indicator.Flaps, once), catalog.Any(
 				catalog.Below(indicator.FailedAfter, catalog.Refused),
 				catalog.All(catalog.Below(indicator.FailedAfterAtLeast, catalog.Refused), catalog.Above(indicator.Silence, catalog.Unheard)),
+			)),
+			catalog.All(catalog.Below(indicator.FailedAfter, catalog.Refused), catalog.Any(
+				catalog.All(catalog.Above(indicator.Silence, catalog.Unheard), catalog.Below(indicator.BetweenScrapes, quarter)),
+				catalog.Above(indicator.Silence, catalog.LongUnheard),
 			)),
 			catalog.All(catalog.Above(indicator.Silence, catalog.LongUnheard), catalog.Below(indicator.PageTook, catalog.PageLate)),
 			catalog.Above(indicator.Silence, catalog.LateUnheard),

@@ -68,8 +68,11 @@ func (f *diagnoseFlags) printChanges(ctx context.Context, stdout, stderr io.Writ
 	line := command.NewProgress(stderr)
 	defer line.Clear()
 	log.Before = line.Clear
+	moments, done := int(to.Sub(from)/step)+1, 0
+	line.Show("reading %s", s.Name)
 	if err := s.Replay(ctx, o, from, to, step, func(d *diagnose.Diagnosis) error {
-		line.Show("diagnosing %s", d.At.UTC().Format(time.DateTime))
+		done++
+		line.Show("diagnosing %s, %d of %d", d.At.UTC().Format(time.DateTime), done, moments)
 		return log.Observe(d)
 	}); err != nil {
 		if errors.Is(context.Cause(ctx), errTooLate) {

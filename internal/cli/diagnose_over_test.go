@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +18,11 @@ import (
 
 func TestSinceTellsWhatChangedAndWhen(t *testing.T) {
 	server := prometheus(t, thrashing)
+	answer, asked := server.Config.Handler, atomic.Int64{}
+	server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		answer.ServeHTTP(w, r)
+	})
 	for _, args := range [][]string{
 		{thrashing, "--since", "1h"},
 		{"--prometheus", server.URL, "--since", "90s", "--at", "2026-11-21T04:52:55Z"},
@@ -29,6 +35,9 @@ func TestSinceTellsWhatChangedAndWhen(t *testing.T) {
 		if len(lines) != 2 || !strings.Contains(lines[0], "Healthy") || !strings.Contains(lines[1], "KV cache thrashing (page)") || !strings.Contains(lines[1], "since 04:51:") {
 			t.Errorf("%v: got\n%s", args, stdout)
 		}
+	}
+	if n := asked.Load(); n == 0 || n > 30 { // one diagnosis asks some two hundred times
+		t.Errorf("%d requests: the samples are read once, for all moments", n)
 	}
 	stdout, _, err := sixty(t, "diagnose", thrashing, "--since", "1h", "-o", "json", "--fail-on", "page")
 	if !errors.Is(err, errFound) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/fileio"
 	"github.com/sixty-dev/sixty/internal/cli/command"
+	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/planning/asked"
 	"github.com/sixty-dev/sixty/internal/planning/simreport"
 	"github.com/sixty-dev/sixty/internal/render"
@@ -43,6 +44,7 @@ func (f *simulateFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	line := command.NewProgress(stderr)
 	defer line.Clear()
+	f.Source.Pathologies = pathologies.All()
 	if err := f.Read(ctx, args, cmd.Flags().Changed, asked.Say{Note: notePrinter(stderr), Show: line.Show}); err != nil {
 		return err
 	}

@@ -56,17 +56,17 @@ type Options struct {
 // readings and judges them.
 func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 	past := Range{o.First, o.At}
-	if past.From.IsZero() || past.Length() > longestPast {
-		past.From = o.At.Add(-longestPast)
+	if past.From.IsZero() || past.Length() > LongestPast {
+		past.From = o.At.Add(-LongestPast)
 	}
-	if o.Window > longestPast {
+	if o.Window > LongestPast {
 		// No longer than the servers' life, beyond which rates fall to nothing.
 		v, err := q.Query(ctx, fmt.Sprintf("max(count_over_time(%s[%s]))", selectorOf(pulse, o.Matchers), model.Duration(o.Window)), o.At)
 		if err != nil {
 			return Diagnosis{}, fmt.Errorf("find how long servers have been watched: %w", err)
 		}
 		if len(v) > 0 {
-			o.Window = min(o.Window, max(longestPast, time.Duration(v[0].Value)*o.Interval))
+			o.Window = min(o.Window, max(LongestPast, time.Duration(v[0].Value)*o.Interval))
 		}
 	}
 	lookback := max(past.Length(), o.Window, usualWindow) + time.Second

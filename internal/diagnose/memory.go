@@ -103,7 +103,7 @@ func (m *Memory) store(answers map[question]model.Vector, now time.Time) {
 			m.answers[q] = v
 		}
 	}
-	maps.DeleteFunc(m.onsets, func(_ onsetOf, o *givenOnset) bool { return now.Sub(o.at) > longestPast })
+	maps.DeleteFunc(m.onsets, func(_ onsetOf, o *givenOnset) bool { return now.Sub(o.at) > LongestPast })
 }
 
 // keep remembers the histories of the targets.

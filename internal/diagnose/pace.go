@@ -64,12 +64,12 @@ func ReadPace(ctx context.Context, q metrics.Querier, matchers []*labels.Matcher
 			break
 		}
 	}
-	first, err := First(ctx, q, matchers, at.Add(-longestPast), at)
+	first, err := First(ctx, q, matchers, at.Add(-LongestPast), at)
 	if err != nil {
 		return p, err
 	}
 	if p.First = first; first.IsZero() {
-		p.First = at.Add(-longestPast)
+		p.First = at.Add(-LongestPast)
 	}
 	return p, nil
 }

@@ -52,7 +52,8 @@ const (
 	// holds enough requests.
 	thinWindow     = 5 * time.Minute
 	enoughRequests = 20
-	longestPast    = time.Hour
+	// LongestPast is how far back a diagnosis looks where no baseline is given.
+	LongestPast = time.Hour
 	// minHistory is the shortest history that says what is normal.
 	minHistory = 9 * time.Second
 	// minLifetime is the shortest life whose sums say what is normal.
@@ -168,7 +169,7 @@ func (o *Options) override(s *Span, h *history) {
 	if o.Window > 0 {
 		s.Window.From = s.Window.To.Add(-o.Window)
 		// What was not there yet is not asked for: a rate over it would be one of nothing.
-		if len(h.at) > 0 && h.at[0].After(o.At.Add(-longestPast+o.Interval)) && h.at[0].After(s.Window.From) {
+		if len(h.at) > 0 && h.at[0].After(o.At.Add(-LongestPast+o.Interval)) && h.at[0].After(s.Window.From) {
 			s.Window.From = h.at[0].Add(-edge)
 		}
 	}

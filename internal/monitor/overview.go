@@ -185,8 +185,22 @@ func newReplica(d *diagnose.Diagnosis, i int, v *diagnose.Verdict) view.Replica 
 	} {
 		now, normal := d.Reading(i, s)
 		*p(&r.Now), *p(&r.Normal) = numberOf(now), numberOf(normal)
+		addBounds(&r.Now, s, now)
+		addBounds(&r.Normal, s, normal)
 	}
 	return r
+}
+
+// addBounds adds how a value is written that is no number.
+func addBounds(n *view.Numbers, s *indicator.Signal, v indicator.Value) {
+	text := indicator.Format(v, s.Unit)
+	if !v.OK || text == indicator.FormatNumber(v.V, s.Unit) {
+		return
+	}
+	if n.Bounds == nil {
+		n.Bounds = map[string]string{}
+	}
+	n.Bounds[s.Name] = text
 }
 
 func numberOf(v indicator.Value) *float64 {

@@ -128,8 +128,16 @@ func (s *Simulation) Calibrate(ctx context.Context) (*perfmodel.Calibration, err
 		}
 	}
 	e.Check = ctx.Err
-	if s.calibration, err = perfmodel.Calibrate(e); err != nil {
+	if s.calibration, err = perfmodel.Calibrate(e); errors.As(err, new(*perfmodel.TooFewError)) && s.LoadTest == nil {
+		if short, shortErr := shortWindow(e); shortErr == nil {
+			s.calibration, err = short, nil
+		}
+	}
+	if err != nil {
 		return nil, err
+	}
+	if s.Seen != nil && len(s.Seen.LeftOut) > 0 {
+		notes = append(notes, "measured on the healthy replicas and their load alone; left out: "+strings.Join(s.Seen.LeftOut, ", "))
 	}
 	s.calibration.Notes = append(s.calibration.Notes, notes...)
 	return s.calibration, s.calibratePresent(ctx)

@@ -1,3 +1,5 @@
+import type { Numbers, Quantity } from './types'
+
 // Numbers and times for people. Numbers are written as the command line writes them
 // (internal/catalog/indicator/format.go): numbers.json holds examples that both are tested with.
 
@@ -35,6 +37,9 @@ const suffixes: Record<string, string> = {
 }
 
 // number writes a value in its unit; what is not known is a dash.
+// shown writes one of a replica's numbers: a percentile of a wide bucket as that bucket.
+export const shown = (n: Numbers, name: Quantity, unit: string): string => n.bounds?.[name] ?? number(n[name], unit)
+
 export function number(v: number | null | undefined, unit: string): string {
   if (v === null || v === undefined || Number.isNaN(v)) return '–'
   switch (unit) {

@@ -1,4 +1,4 @@
-import type { Numbers, Replica } from './types'
+import type { Quantity, Replica } from './types'
 
 // A replica is odd where one of its numbers is far from those of the others of its model:
 // by more than so many median absolute deviations, and by more than such a part of the
@@ -14,7 +14,7 @@ export function median(list: number[]): number {
 }
 
 // odd returns, for each replica, whether it is far from the others, and their median.
-export function odd(replicas: Replica[], name: keyof Numbers): { usual: number; odd: boolean[] } {
+export function odd(replicas: Replica[], name: Quantity): { usual: number; odd: boolean[] } {
   const known = replicas.map((r) => r.now[name]).filter((v): v is number => v !== null && v !== undefined)
   const usual = median(known)
   if (known.length < fewest) return { usual, odd: replicas.map(() => false) }

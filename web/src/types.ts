@@ -15,7 +15,11 @@ export interface Numbers {
   kv_cache_usage: Maybe<number>
   request_rate: Maybe<number>
   output_tokens_rate: Maybe<number>
+  bounds?: Record<string, string> // how percentiles are written of which only a wide bucket is known
 }
+
+// Quantity is the name of one of the numbers.
+export type Quantity = Exclude<keyof Numbers, 'bounds'>
 
 export interface Replica {
   target: string

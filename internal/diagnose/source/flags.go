@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
@@ -112,6 +113,8 @@ func (f *Flags) Watch(ctx context.Context, s *Source, show func(format string, a
 type Observed struct {
 	Flags
 	Model string
+	// Pathologies make a replica ill, which is then left out; nil leaves out none.
+	Pathologies []*catalog.Pathology
 }
 
 // AddFlags adds the flags of a measurement.
@@ -141,7 +144,7 @@ func (f *Observed) Observe(ctx context.Context, note func([]string), show func(f
 		if err != nil {
 			return err
 		}
-		o, err = s.Observe(ctx, f.Model, at, f.Window)
+		o, err = s.Observe(ctx, f.Model, at, f.Window, f.Pathologies)
 		return err
 	})
 	return o, err

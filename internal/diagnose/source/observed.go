@@ -13,8 +13,10 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
@@ -25,8 +27,9 @@ const defaultPast = 15 * time.Minute
 // Observe reads the workload and the step times of the vLLM servers of one model, "" for
 // the only one, in the window that ends at a moment. A window of 0 is all that a source
 // holds, fifteen minutes of a Prometheus server. Live servers must have been scraped
-// before: they are read whole.
-func (s *Source) Observe(ctx context.Context, model string, at time.Time, window time.Duration) (*workload.Measured, error) {
+// before: they are read whole. Replicas on which one of the pathologies is found are left
+// out while others are healthy: their steps and queues say nothing of a healthy server.
+func (s *Source) Observe(ctx context.Context, model string, at time.Time, window time.Duration, pathologies []*catalog.Pathology) (*workload.Measured, error) {
 	span := s.Span()
 	if s.Live != nil {
 		switch err := s.Live.Answered(); {
@@ -48,7 +51,11 @@ func (s *Source) Observe(ctx context.Context, model string, at time.Time, window
 	if err != nil {
 		return nil, err
 	}
-	o, err := s.measure(ctx, model, from, at, pace.Interval)
+	ill, err := s.findIll(ctx, at, pathologies)
+	if err != nil {
+		return nil, err
+	}
+	o, err := s.measure(ctx, model, from, at, pace.Interval, ill)
 	if err != nil {
 		return nil, err
 	}
@@ -63,8 +70,43 @@ func (s *Source) Observe(ctx context.Context, model string, at time.Time, window
 	return o, nil
 }
 
-// measure discovers the servers and measures those of one model.
-func (s *Source) measure(ctx context.Context, model string, from, to time.Time, interval time.Duration) (*workload.Measured, error) {
+// findIll finds the servers that are ill at a moment, each with the name of what it has. What
+// compares replicas with each other, such as an uneven load, makes none of them ill.
+func (s *Source) findIll(ctx context.Context, at time.Time, pathologies []*catalog.Pathology) (map[string]string, error) {
+	if len(pathologies) == 0 {
+		return nil, nil
+	}
+	o, err := s.Options(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	o.Pathologies = pathologies
+	d, err := s.Diagnose(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	ill := map[string]string{}
+	for i := range d.Findings {
+		f := &d.Findings[i]
+		if f.Status != diagnose.Firing || f.Note || f.InhibitedBy != "" || f.Severity < catalog.Ticket || comparesReplicas(f.Pathology) {
+			continue
+		}
+		for _, name := range f.Targets {
+			ill[name] = cmp.Or(ill[name], f.Pathology.Name())
+		}
+	}
+	return ill, nil
+}
+
+// comparesReplicas reports whether a pathology holds a replica against the others.
+func comparesReplicas(p *catalog.Pathology) (found bool) {
+	p.When.Signals(func(s *indicator.Signal) { found = found || s.Fleet })
+	return found
+}
+
+// measure discovers the servers and measures those of one model: the ones that are not ill,
+// if there are any.
+func (s *Source) measure(ctx context.Context, model string, from, to time.Time, interval time.Duration, ill map[string]string) (*workload.Measured, error) {
 	found, _, err := diagnose.Discover(ctx, s, to, max(to.Sub(from), 5*interval), s.matchers, false)
 	if err != nil {
 		return nil, err
@@ -98,10 +140,22 @@ func (s *Source) measure(ctx context.Context, model string, from, to time.Time, 
 	case len(what.Servers) == 0:
 		return nil, hint.With(errors.New("no vLLM server found"), "the simulation is of vLLM's scheduler; check --match and --at")
 	}
+	var leftOut []string
+	healthy := slices.DeleteFunc(slices.Clone(what.Servers), func(t workload.Server) bool {
+		if ill[t.Name] != "" {
+			leftOut = append(leftOut, fmt.Sprintf("%s (%s)", t.Name, ill[t.Name]))
+		}
+		return ill[t.Name] != ""
+	})
+	if len(healthy) == 0 {
+		healthy, leftOut = what.Servers, nil
+	}
+	what.Servers = healthy
 	m, err := workload.Measure(ctx, s, what)
 	if err != nil {
 		return nil, err
 	}
+	m.LeftOut = leftOut
 	m.Source, m.Release, m.Config = s.Name, release, engine.Config{}
 	for name := range models {
 		m.Model = name

@@ -330,7 +330,7 @@ func (t tools) simulate(ctx context.Context, in simulateIn) (string, error) {
 	if last := t.o.Source.Span().Last; t.o.Source.Live != nil || !t.o.Source.Span().First.IsZero() {
 		at = last
 	}
-	a, err := whatif.Simulate(ctx, t.o.Source, view.WhatIf{Model: in.Model, Change: view.Change{
+	a, err := whatif.Simulate(ctx, t.o.Source, t.o.Explained, view.WhatIf{Model: in.Model, Change: view.Change{
 		Replicas: in.Replicas, ArrivalRateFactor: in.ArrivalFactor, PromptFactor: in.PromptFactor, OutputFactor: in.OutputFactor, Flags: in.Flags,
 	}}, at, t.o.Past)
 	if err != nil {
@@ -362,7 +362,9 @@ func estimated(e *view.Estimated, u indicator.Unit) string {
 	}
 	text := indicator.FormatNumber(*e.Value, u)
 	if e.Low != nil && e.High != nil {
-		text += fmt.Sprintf(" (%s to %s)", indicator.FormatNumber(*e.Low, u), indicator.FormatNumber(*e.High, u))
+		if low, high := indicator.FormatNumber(*e.Low, u), indicator.FormatNumber(*e.High, u); low != high {
+			text += fmt.Sprintf(" (%s to %s)", low, high)
+		}
 	}
 	return text
 }

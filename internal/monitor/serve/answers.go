@@ -153,7 +153,7 @@ func (s *server) simulate(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
 	defer cancel()
-	answer, err := whatif.Simulate(ctx, s.source, ask, time.Now(), workloadPast)
+	answer, err := whatif.Simulate(ctx, s.source, s.cfg.Diagnose.Pathologies, ask, time.Now(), workloadPast)
 	switch {
 	case errors.Is(err, whatif.ErrPresent):
 		web.Fail(w, http.StatusConflict, err)

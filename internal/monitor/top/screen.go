@@ -16,17 +16,18 @@ import (
 // columns are those of the table, in the order of what users feel.
 var columns = []struct {
 	title  string
+	name   string // in view.Numbers' Bounds, of a percentile
 	width  int
 	format func(float64) string
 	number func(*view.Numbers) *float64
 }{
-	{"TTFT", 7, render.Seconds, func(n *view.Numbers) *float64 { return n.TTFTP95 }},
-	{"ITL", 7, render.Seconds, func(n *view.Numbers) *float64 { return n.ITLP95 }},
-	{"RUN", 4, whole, func(n *view.Numbers) *float64 { return n.RequestsRunning }},
-	{"WAIT", 5, whole, func(n *view.Numbers) *float64 { return n.RequestsWaiting }},
-	{"KV", 4, percent, func(n *view.Numbers) *float64 { return n.KVCacheUsage }},
-	{"REQ/s", 5, render.Number, func(n *view.Numbers) *float64 { return n.RequestRate }},
-	{"TOK/s", 5, large, func(n *view.Numbers) *float64 { return n.OutputTokensRate }},
+	{"TTFT", "ttft_p95", 9, render.Seconds, func(n *view.Numbers) *float64 { return n.TTFTP95 }},
+	{"ITL", "itl_p95", 8, render.Seconds, func(n *view.Numbers) *float64 { return n.ITLP95 }},
+	{"RUN", "", 4, whole, func(n *view.Numbers) *float64 { return n.RequestsRunning }},
+	{"WAIT", "", 4, whole, func(n *view.Numbers) *float64 { return n.RequestsWaiting }},
+	{"KV", "", 4, percent, func(n *view.Numbers) *float64 { return n.KVCacheUsage }},
+	{"REQ/s", "", 5, render.Number, func(n *view.Numbers) *float64 { return n.RequestRate }},
+	{"TOK/s", "", 5, large, func(n *view.Numbers) *float64 { return n.OutputTokensRate }},
 }
 
 func whole(v float64) string   { return fmt.Sprintf("%.0f", v) }
@@ -294,11 +295,7 @@ func (s *screen) table(t *render.Text, rows []view.Replica, style map[string]ren
 	for _, r := range rows {
 		var cells []string
 		for _, c := range columns {
-			text := "–"
-			if v := c.number(&r.Now); v != nil {
-				text = c.format(*v)
-			}
-			cells = append(cells, text)
+			cells = append(cells, strings.ReplaceAll(r.Now.Text(c.name, c.number(&r.Now), c.format), "≤ ", "≤"))
 		}
 		mark := " "
 		if r.Target == s.selected {

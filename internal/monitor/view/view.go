@@ -127,6 +127,21 @@ type Numbers struct {
 	KVCacheUsage     *float64 `json:"kv_cache_usage"`     // 0 to 1
 	RequestRate      *float64 `json:"request_rate"`       // requests/s
 	OutputTokensRate *float64 `json:"output_tokens_rate"` // tokens/s
+
+	// Bounds are how percentiles are written of which only a wide bucket or a bound is known,
+	// by their names here: the number is then a guess within them.
+	Bounds map[string]string `json:"bounds,omitempty"`
+}
+
+// Text is how one of the numbers is written; format is for those that were measured.
+func (n *Numbers) Text(name string, v *float64, format func(float64) string) string {
+	if b := n.Bounds[name]; b != "" {
+		return b
+	}
+	if v == nil {
+		return "–"
+	}
+	return format(*v)
 }
 
 // A Finding fires or is pending now.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
@@ -35,14 +36,15 @@ const (
 // give: a prediction would be worth nothing.
 var ErrPresent = errors.New("no prediction: the simulator cannot reproduce current behaviour")
 
-// Simulate simulates a change. Look is how much of the past the workload is measured in.
-func Simulate(ctx context.Context, s *source.Source, ask view.WhatIf, at time.Time, look time.Duration) (view.WhatIfAnswer, error) {
+// Simulate simulates a change. Look is how much of the past the workload is measured
+// in. Replicas with one of the pathologies are left out while others are healthy.
+func Simulate(ctx context.Context, s *source.Source, pathologies []*catalog.Pathology, ask view.WhatIf, at time.Time, look time.Duration) (view.WhatIfAnswer, error) {
 	out := view.WhatIfAnswer{Schema: view.WhatIfSchema, Warnings: []string{}, Settings: view.Settings{Flags: map[string]string{}}}
 	c := ask.Change
 	if err := check(&c); err != nil {
 		return out, err
 	}
-	seen, err := s.Observe(ctx, ask.Model, at, look)
+	seen, err := s.Observe(ctx, ask.Model, at, look, pathologies)
 	if err != nil {
 		return out, err
 	}

@@ -402,7 +402,10 @@ func span(v *[2]float64, format func(float64) string) string {
 	if v == nil {
 		return ""
 	}
-	return format(v[0]) + " – " + format(v[1])
+	if low, high := format(v[0]), format(v[1]); low != high {
+		return low + " – " + high
+	}
+	return ""
 }
 
 // refusals says why requests were not served.

@@ -124,7 +124,7 @@ const seenSteps = 10
 type TooFewError struct{ Have, Want int }
 
 func (e *TooFewError) Error() string {
-	return fmt.Sprintf("calibrate: %d observations, want %d or more", e.Have, e.Want)
+	return fmt.Sprintf("too little data to fit step times: %d of %d samples", e.Have, e.Want)
 }
 
 // ErrUndetermined says that the load varied too little to tell the constants apart.

@@ -49,6 +49,7 @@ type Measured struct {
 	Workload Observed
 	Ranks    []Rank
 	From, To time.Time
+	LeftOut  []string // servers of the model that are ill, each with what is wrong, for people
 
 	// Of the servers; empty where whoever measures does not ask.
 	Source  string         // for people

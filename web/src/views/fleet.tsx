@@ -1,13 +1,13 @@
 import { useState } from 'preact/hooks'
-import { change, number, plural, sentence, titleOf } from '../format'
+import { change, number, plural, sentence, shown, titleOf } from '../format'
 import { healthOf, healths, nameOf, trust, useLive, worst, type Trust } from '../live'
 import { odd } from '../odd'
 import { go, link, to, useRoute } from '../route'
-import type { Model, Numbers, Replica } from '../types'
+import type { Model, Quantity, Replica } from '../types'
 import { Filter, Mark, matches, Nothing, Waiting } from '../ui'
 import { instanceOf, key } from './overview'
 
-type Shade = [keyof Numbers, string, string]
+type Shade = [Quantity, string, string]
 
 const shades: Shade[] = [
   ['ttft_p95', 'TTFT P95', 'seconds'],
@@ -69,7 +69,7 @@ function Group({ m, filter, shade: [name, title, unit], t, picked, pick }: { m: 
     <section>
       <h2 class="head">
         <a href={m.incident ? to('incident', m.incident) : to('overview', '', { model: key(m) })}>{nameOf(m)}</a>
-        <span class="soft">{plural(cells.length, 'replica')}, {title} median {number(Number.isNaN(usual) ? null : usual, unit)}{n > 0 && `, ${plural(n, 'outlier')}`}</span>
+        <span class="soft">{plural(cells.length, 'replica')}, {title} median {typical(m.replicas, name, unit, usual)}{n > 0 && `, ${plural(n, 'outlier')}`}</span>
       </h2>
       <div class={`cells ${cells.length > 150 ? 'dense' : cells.length <= 24 ? 'few' : ''}`}>
         {cells.map(({ r, odd }, i) => {
@@ -86,7 +86,7 @@ function Group({ m, filter, shade: [name, title, unit], t, picked, pick }: { m: 
               onFocus={() => pick(r)}
             >
               <span class="short">{names[i]}<span class="hidden"> {h}</span></span>
-              <span class="value">{number(v, unit)}</span>
+              <span class="value">{shown(r.now, name, unit)}</span>
               <i style={{ width: `${Math.min(100, (100 * (v ?? 0)) / top)}%` }} />
             </a>
           )
@@ -110,6 +110,13 @@ export function shorts(targets: string[]): string[] {
   return parts.map((p) => p.slice(head, p.length - tail).join('').replace(/^[-./]|[-./]$/g, ''))
 }
 
+// typical writes the median, as the replica next to it writes its own: perhaps as a bucket.
+function typical(replicas: Replica[], name: Quantity, unit: string, usual: number): string {
+  const off = (r: Replica) => Math.abs((r.now[name] ?? Infinity) - usual)
+  const near = [...replicas].sort((a, b) => off(a) - off(b))[0]
+  return near?.now.bounds?.[name] ?? number(Number.isNaN(usual) ? null : usual, unit)
+}
+
 const listed = 12 // of those to look at first
 
 // Picked tells of the replica that was pointed at, or of those to look at first.
@@ -128,7 +135,7 @@ function Picked({ models, show, one, r, t }: { models: Model[]; show: Shade; one
           {first.slice(0, listed).map(({ r, m, usual }) => (
             <li>
               <Mark health={healthOf(r, t)} life={r.life} word={false} /><a href={to('explore', '', { board: 'incident', model: m.model, instance: instanceOf(r) })}>{r.target}</a>{' '}
-              <span class="soft">{r.reason ? sentence(r.reason) : `${show[1]} ${number(r.now[show[0]], show[2])}, the others ${number(usual, show[2])}.`}</span>
+              <span class="soft">{r.reason ? sentence(r.reason) : `${show[1]} ${shown(r.now, show[0], show[2])}, the others ${typical(m.replicas, show[0], show[2], usual)}.`}</span>
             </li>
           ))}
           {first.length > listed && <li class="soft">and {first.length - listed} more</li>}
@@ -147,7 +154,7 @@ function Picked({ models, show, one, r, t }: { models: Model[]; show: Shade; one
         <thead><tr><th>Quantity</th><th class="n">Now</th><th class="n">Normal</th><th class="n">Change</th></tr></thead>
         <tbody>
           {shades.map(([name, title, unit]) => (
-            <tr><td>{title}</td><td class="n">{number(r.now[name], unit)}</td><td class="n">{number(r.normal[name], unit)}</td><td class="n soft">{change(r.now[name], r.normal[name])}</td></tr>
+            <tr><td>{title}</td><td class="n">{shown(r.now, name, unit)}</td><td class="n">{shown(r.normal, name, unit)}</td><td class="n soft">{change(r.now[name], r.normal[name])}</td></tr>
           ))}
         </tbody>
       </table>

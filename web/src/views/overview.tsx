@@ -1,11 +1,11 @@
 import { useMemo, useState } from 'preact/hooks'
 import { useGet, useKept } from '../api'
-import { change, length, number, plural, sentence, titleOf } from '../format'
+import { change, length, number, plural, sentence, shown, titleOf } from '../format'
 import { healthOf, healths, nameOf, trust, useLive, worst, type Trust } from '../live'
 import { PanelView, usePanels } from '../panel'
 import { all, byReplica, fill, pattern, rateOf, type Matrix, type Span } from '../query'
 import { link, to, useRoute } from '../route'
-import type { Anomaly, Incident, Life, Model, Numbers, Panels, Plot, Replica, Summary } from '../types'
+import type { Anomaly, Incident, Life, Model, Numbers, Panels, Plot, Quantity, Replica, Summary } from '../types'
 import { Ago, At, Copy, Filter, Mark, matches, Nothing, Problem, Waiting } from '../ui'
 import { EvidencePlot, findingOf, FixBody, headline, plotsOf, sinceKept, sure, useLatest, useTick } from './diagnosis'
 import { Acknowledge } from './incident'
@@ -137,11 +137,11 @@ function State({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
   )
 }
 
-const total = (list: Replica[], of: 'now' | 'normal', name: keyof Numbers): number | null =>
+const total = (list: Replica[], of: 'now' | 'normal', name: Quantity): number | null =>
   list.some((r) => r[of][name] !== null) ? list.reduce((sum, r) => sum + (r[of][name] ?? 0), 0) : null
-const highest = (list: Replica[], of: 'now' | 'normal', name: keyof Numbers): number | null => {
-  const known = list.map((r) => r[of][name]).filter((v): v is number => v !== null && v !== undefined)
-  return known.length > 0 ? Math.max(...known) : null
+const highest = (list: Replica[], of: 'now' | 'normal', name: Quantity): Numbers | null => {
+  const known = list.map((r) => r[of]).filter((n) => n[name] !== null && n[name] !== undefined)
+  return known.length > 0 ? known.reduce((a, b) => (b[name]! > a[name]! ? b : a)) : null
 }
 
 // Hurt says who is hurt: how many requests go where something is wrong, and what they see there.
@@ -150,19 +150,20 @@ function Hurt({ m, affected, before }: { m: Model; affected: Replica[]; before: 
   const of = hurt ? affected : m.replicas
   const rate = total(of, 'now', 'request_rate') ?? total(of, 'normal', 'request_rate')
   const whole = total(m.replicas, 'now', 'request_rate')
-  const normally = (name: keyof Numbers, unit: string) => {
+  const normally = (name: Quantity, unit: string) => {
     // In a fault that lasts, the past at hand is of nothing else.
-    const n = before.find((p) => p.signal === name)?.normal ?? (hurt && m.verdict.since_at_least ? null : highest(of, 'normal', name))
-    return n === null ? '' : `, normally ${number(n, unit)}`
+    const past = before.find((p) => p.signal === name)?.normal
+    const n = hurt && m.verdict.since_at_least ? null : highest(of, 'normal', name)
+    return past ? `, normally ${number(past, unit)}` : n ? `, normally ${shown(n, name, unit)}` : ''
   }
   const cells: [string, string][] = []
   if (hurt && rate !== null && whole && m.replicas.length > affected.length) cells.push([number(Math.min(1, rate / Math.max(whole, rate)), 'ratio'), `of requests go to ${affected.length === 1 ? 'this replica' : 'these replicas'}`])
   else if (rate !== null) cells.push([number(rate, 'requests/s'), hurt ? 'all requests are affected' : 'requests'])
   const ttft = highest(of, 'now', 'ttft_p95')
-  if (ttft !== null) cells.push([number(ttft, 'seconds'), `TTFT P95${normally('ttft_p95', 'seconds')}`])
+  if (ttft !== null) cells.push([shown(ttft, 'ttft_p95', 'seconds'), `TTFT P95${normally('ttft_p95', 'seconds')}`])
   const itl = highest(of, 'now', 'itl_p95')
   const usual = highest(of, 'normal', 'itl_p95')
-  if (itl !== null && (!hurt || (usual && itl > 1.5 * usual))) cells.push([number(itl, 'seconds'), `ITL P95${normally('itl_p95', 'seconds')}`])
+  if (itl !== null && (!hurt || (usual && itl.itl_p95! > 1.5 * usual.itl_p95!))) cells.push([shown(itl, 'itl_p95', 'seconds'), `ITL P95${normally('itl_p95', 'seconds')}`])
   const waiting = total(of, 'now', 'requests_waiting')
   if (waiting !== null && (hurt || waiting > 0)) cells.push([number(waiting, 'count'), `requests waiting${normally('requests_waiting', 'count')}`])
   const tokens = total(of, 'now', 'output_tokens_rate')
@@ -244,13 +245,13 @@ const Anomalies = ({ list }: { list: Anomaly[] }) => (
   </section>
 )
 
-type Column = [keyof Numbers, string, string, number]
+type Column = [Quantity, string, string, number]
 const columns: Column[] = [
   ['ttft_p95', 'TTFT P95', 'seconds', 412],
   ['output_tokens_rate', 'Output', 'tokens/s', 419],
   ['kv_cache_usage', 'KV cache', 'ratio', 416],
 ]
-const rest: [keyof Numbers, string, string][] = [
+const rest: [Quantity, string, string][] = [
   ['requests_running', 'Running', 'requests'],
   ['requests_waiting', 'Waiting', 'requests'],
   ['request_rate', 'Requests', 'requests/s'],
@@ -350,9 +351,9 @@ function Replicas({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
                   const [value, normal] = [r.now[name], r.pathology && m.verdict.since_at_least ? null : (r.normal[name] ?? null)]
                   const off = value !== null && normal !== null && (value > 1.5 * normal || value < normal / 2)
                   return (
-                    <td class="metric" data-title={title} title={normal === null ? 'no normal value is known' : `normally ${number(normal, unit)} (${change(value, normal) || 'no change'})`}>
+                    <td class="metric" data-title={title} title={normal === null ? 'no normal value is known' : `normally ${shown(r.normal, name, unit)} (${change(value, normal) || 'no change'})`}>
                       <Spark y={curves[i].get(instanceOf(r))} normal={normal} off={off} max={unit === 'ratio' ? 1 : undefined} />
-                      <b>{number(value, unit)}</b>
+                      <b>{shown(r.now, name, unit)}</b>
                     </td>
                   )
                 })}

@@ -198,11 +198,8 @@ func (v *shell) list(o view.Overview) {
 			}
 			n := &r.Now
 			for i, value := range []*float64{n.TTFTP95, n.ITLP95, n.RequestsRunning, n.RequestsWaiting, n.KVCacheUsage, n.RequestRate, n.OutputTokensRate} {
-				text := "–"
-				if value != nil {
-					text = indicator.FormatNumber(*value, columns[i].unit)
-				}
-				row.Numbers = append(row.Numbers, text)
+				name := [...]string{indicator.TTFTP95.Name, indicator.ITLP95.Name, 6: ""}[i]
+				row.Numbers = append(row.Numbers, n.Text(name, value, func(v float64) string { return indicator.FormatNumber(v, columns[i].unit) }))
 			}
 			v.Replicas = append(v.Replicas, row)
 		}

@@ -1,0 +1,89 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/prometheus/common/model"
+
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/pages"
+)
+
+// mostCopied bounds the text of the pages that are copied, in bytes.
+const mostCopied = 128 << 20
+
+// copyPast reads what a Prometheus server holds of the servers in a span, and of the past that
+// a diagnosis of its begin compares with, into a storage of this process: a diagnosis asks some
+// two hundred questions, and a replay asks them of every moment. It returns nil where the
+// samples are too many to be copied whole, or where only a part of them came: the server is
+// then asked itself.
+func (s *Source) copyPast(ctx context.Context, from, to time.Time) (*Source, error) {
+	pace, err := s.Pace(ctx, to)
+	if err != nil {
+		return nil, err
+	}
+	from = from.Add(-diagnose.LongestPast)
+	found, _, err := diagnose.Discover(ctx, s, to, to.Sub(from), s.matchers, false)
+	if err != nil {
+		return nil, err
+	}
+	var instances []string
+	for _, t := range found {
+		if name := t.Labels[model.InstanceLabel]; name != "" && !slices.Contains(instances, name) {
+			instances = append(instances, name)
+		}
+	}
+	type page struct {
+		target string
+		at     time.Time
+		body   []byte
+	}
+	var all []page
+	res, err := pages.Write(ctx, s, pages.Request{Instances: instances, Matchers: s.matchers, From: from, To: to, MaxBytes: mostCopied},
+		func(target string, at time.Time, body []byte) error {
+			all = append(all, page{target, at, slices.Clone(body)})
+			return nil
+		})
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil || res.Stride > 1 || s.partial != nil && len(s.partial()) > 0:
+		return nil, nil //nolint:nilerr,nilnil // the caller asks the server itself
+	}
+	slices.SortStableFunc(all, func(a, b page) int { return a.at.Compare(b.at) })
+	out, err := OpenPages(pace.Interval, embedded.Config{})
+	if err != nil {
+		return nil, err
+	}
+	out.Name, out.matchers = s.Name, s.matchers
+	for _, p := range all {
+		t := embedded.Target{Labels: map[string]string{}}
+		for name, value := range res.Labels[p.target] {
+			switch name {
+			case model.InstanceLabel:
+				t.Instance = string(value)
+			case model.JobLabel:
+				t.Job = string(value)
+			default:
+				t.Labels[string(name)] = string(value)
+			}
+		}
+		if err := out.appendPage(t, p.at, p.body); err != nil {
+			return nil, errors.Join(err, out.Close())
+		}
+	}
+	return out, nil
+}
+
+// appendPage stores a page; one without text is a scrape that failed.
+func (s *Source) appendPage(t embedded.Target, at time.Time, body []byte) error {
+	if len(body) == 0 {
+		return s.store.AppendFailure(t, at)
+	}
+	_, err := s.store.Append(t, at, body, "", 0)
+	return err
+}

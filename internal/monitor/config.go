@@ -21,6 +21,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/fileio"
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/monitor/access"
 )
 
 // maxConfig bounds a configuration file.
@@ -58,6 +59,9 @@ type Section struct {
 	Receivers Receivers `yaml:"receivers"`
 	Incidents Incidents `yaml:"incidents"`
 	Gateways  []string  `yaml:"gateways"`
+
+	// Access says who may see and do what; nil: everybody who comes in may do everything.
+	Access *access.Config `yaml:"access"`
 
 	// Anomalies switches the plain detector of package anomaly on, beside the judgement.
 	Anomalies bool `yaml:"anomalies"`
@@ -163,7 +167,14 @@ func LoadConfig(path string, every time.Duration, log *slog.Logger) (*Config, er
 	dir := filepath.Dir(path)
 	c.Prometheus.SetDirectory(dir)
 	setDirectory(reflect.ValueOf(c.Sixty.Receivers), dir)
-	for _, p := range []*string{&c.Sixty.Objectives, &c.Sixty.Baseline} {
+	files := []*string{&c.Sixty.Objectives, &c.Sixty.Baseline}
+	if a := c.Sixty.Access; a != nil {
+		files = append(files, &a.AuditLog)
+		if a.OIDC != nil {
+			files = append(files, &a.OIDC.ClientSecretFile)
+		}
+	}
+	for _, p := range files {
 		if *p != "" && !filepath.IsAbs(*p) {
 			*p = filepath.Join(dir, *p)
 		}
@@ -246,6 +257,11 @@ func (s *Section) check() error {
 	}
 	if every := time.Duration(s.EvaluationInterval); every < time.Second || every > time.Hour {
 		return fmt.Errorf("sixty.evaluation_interval: %s is not between a second and an hour", every)
+	}
+	if s.Access != nil {
+		if err := s.Access.Check(); err != nil {
+			return hint.With(fmt.Errorf("sixty.access.%w", err), hint.Of(err))
+		}
 	}
 	for k := range s.Alerts.Severities {
 		if k != "page" && k != "ticket" && k != "info" {

@@ -16,11 +16,17 @@ func TestTheDocumentedConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, after, ok := strings.Cut(string(text), "```yaml\n")
-	example, _, closed := strings.Cut(after, "```")
-	if !ok || !closed {
-		t.Fatal("docs/serve.md has no example")
+	examples := strings.Split(string(text), "```yaml\n")[1:]
+	if len(examples) < 2 {
+		t.Fatal("docs/serve.md lacks examples")
 	}
+	for i := range examples {
+		examples[i], _, _ = strings.Cut(examples[i], "```")
+	}
+	if c, err := monitor.ParseConfig([]byte(examples[1]), 0, slog.New(slog.DiscardHandler)); err != nil || len(c.Sixty.Access.Grants) != 3 {
+		t.Errorf("who may see what: %v", err)
+	}
+	example := examples[0]
 	c, err := monitor.ParseConfig([]byte(example), 0, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -56,6 +62,33 @@ func TestScrapeIntervals(t *testing.T) {
 		got := [4]time.Duration{time.Duration(scrapes[0].ScrapeInterval), time.Duration(scrapes[0].ScrapeTimeout), time.Duration(scrapes[1].ScrapeInterval), time.Duration(c.Prometheus.GlobalConfig.ScrapeInterval)}
 		if want := [4]time.Duration{tt.inherits, tt.timeout, 30 * time.Second, tt.said}; got != want {
 			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+}
+
+// TestWhoMaySeeWhatIsChecked: a section that would let in the wrong people, or nobody, is refused.
+func TestWhoMaySeeWhatIsChecked(t *testing.T) {
+	const good = "grants: [{users: [ann], role: viewer, match: '{team=\"a\"}'}]"
+	for text, want := range map[string]string{
+		good: "",
+		"proxy: {trusted: [10.0.0.0/8], user_header: X-User}\n    " + good: "",
+		"proxy: {user_header: X-User}\n    " + good:                        "trusted",
+		"proxy: {trusted: [10.0.0], user_header: X-User}\n    " + good:     "10.0.0",
+		"oidc: {issuer: https://example.com}\n    " + good:                 "client_id",
+		"audit_log: x":                                                 "nobody has a role",
+		"grants: [{users: [ann], role: root}]":                         "viewer, operator and admin",
+		"grants: [{users: [ann], role: none}]":                         "viewer, operator and admin",
+		"grants: [{users: [ann]}]":                                     "number 1 needs a role",
+		"grants: [{role: viewer}]":                                     "number 1 needs a role",
+		"grants: [{users: [ann], role: viewer, match: 'team=a'}]":      "match",
+		"grants: [{users: [ann], role: viewer, match: ''}]":            "match",
+		"grants: [{users: [ann], role: viewer, match: '{}'}]":          "match",
+		"grants: [{users: [ann], role: viewer, match: 'up{a=\"b\"}'}]": "names a metric",
+		"grants: [{users: [ann], role: viewer, matches: '{a=\"b\"}'}]": "matches",
+	} {
+		_, err := monitor.ParseConfig([]byte("sixty:\n  access:\n    "+text+"\n"), 0, slog.New(slog.DiscardHandler))
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
 }

@@ -293,6 +293,17 @@ func (s *Source) Pace(ctx context.Context, at time.Time) (diagnose.Pace, error) 
 	return diagnose.Pace{First: s.Span().First, Interval: s.interval}, nil
 }
 
+// Restrict returns a source of the series that match, and of no others.
+func (s *Source) Restrict(match []*labels.Matcher) *Source {
+	c := *s
+	if q, ok := s.Querier.(*lenient); ok {
+		c.acceptPartial(metrics.Restrict(q.next, match))
+		return &c
+	}
+	c.Querier = metrics.Restrict(s.Querier, match)
+	return &c
+}
+
 // First asks for the first sample of a server within a time, zero where there is none.
 func (s *Source) First(ctx context.Context, from, to time.Time) (time.Time, error) {
 	return diagnose.First(ctx, s, s.matchers, from, to)

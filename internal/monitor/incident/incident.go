@@ -37,6 +37,13 @@ type State struct {
 	LastSeen   time.Time `json:"last_seen"`
 	Kept       time.Time `json:"kept"` // the moment of the diagnosis that is kept
 
+	// Where and Evidence are the labels of the servers on which it was found, and of those whose pages and
+	// readings are in its evidence: by them teams see it, or not.
+	Where    Labels `json:"where"`
+	Evidence Labels `json:"evidence"`
+
+	EvidenceKnown bool `json:"evidence_known"` // all servers in the evidence have their labels in Evidence
+
 	named    time.Duration // for how long what it is called by was found
 	ruledOut time.Duration // and for how long it was not since, while something else of it was
 	against  int           // in so many diagnoses
@@ -46,6 +53,53 @@ type State struct {
 	leading string        // which one
 }
 
+// Labels are those of servers, of each label all values.
+type Labels struct {
+	Instances []string            `json:"instances,omitempty"` // whose labels are known
+	Values    map[string][]string `json:"values,omitempty"`
+}
+
+// Lacks are those of instances whose labels are not known.
+func (l *Labels) Lacks(instances []string) []string {
+	return slices.DeleteFunc(slices.Clone(instances), func(i string) bool { return slices.Contains(l.Instances, i) })
+}
+
+// Add adds the labels of an instance.
+func (l *Labels) Add(instance string, values map[string]string) {
+	if l.Values == nil {
+		l.Values = map[string][]string{}
+	}
+	others := len(l.Instances) > 0 // have no label that this one has first
+	for name, v := range values {
+		if l.Values[name] == nil && others {
+			l.Values[name] = []string{""}
+		}
+		l.add(name, v)
+	}
+	for name := range l.Values {
+		if _, has := values[name]; !has {
+			l.add(name, "")
+		}
+	}
+	if !slices.Contains(l.Instances, instance) {
+		l.Instances = append(l.Instances, instance)
+	}
+}
+
+func (l *Labels) add(name, value string) {
+	if !slices.Contains(l.Values[name], value) {
+		l.Values[name] = append(l.Values[name], value)
+	}
+}
+
+func (l *Labels) copy() Labels {
+	c := Labels{Instances: slices.Clone(l.Instances), Values: map[string][]string{}}
+	for name, v := range l.Values {
+		c.Values[name] = slices.Clone(v)
+	}
+	return c
+}
+
 // Copy returns a record that shares nothing with r.
 func (r *Record) Copy() *Record {
 	c := *r
@@ -53,6 +107,7 @@ func (r *Record) Copy() *Record {
 	c.Targets, c.Notes, c.Evolution = slices.Clone(r.Targets), slices.Clone(r.Notes), slices.Clone(r.Evolution)
 	c.AlsoPossible, c.Since = slices.Clone(r.AlsoPossible), maps.Clone(r.Since)
 	c.State.Members, c.State.Instances = slices.Clone(r.State.Members), slices.Clone(r.State.Instances)
+	c.State.Where, c.State.Evidence = r.State.Where.copy(), r.State.Evidence.copy()
 	return &c
 }
 

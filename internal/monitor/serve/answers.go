@@ -15,12 +15,9 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/version"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
-	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
 	"github.com/sixty-dev/sixty/internal/generate/detect"
-	"github.com/sixty-dev/sixty/internal/monitor/health/api"
-	"github.com/sixty-dev/sixty/internal/monitor/incident/keeper"
-	"github.com/sixty-dev/sixty/internal/monitor/mcp"
+	"github.com/sixty-dev/sixty/internal/monitor/access"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/monitor/web"
 	"github.com/sixty-dev/sixty/internal/monitor/whatif"
@@ -39,25 +36,16 @@ func (s *server) answers() map[string]http.Handler {
 	return map[string]http.Handler{
 		incidentsPath:               incidentAnswers(s.incidents, s.collector.Silence),
 		incidentsPath + "/":         incidentAnswers(s.incidents, s.collector.Silence),
-		"GET /api/v1/health":        api.Handler(s.health),
+		"GET /api/v1/health":        s.answer(func(c *scope) http.Handler { return c.health }),
 		"GET /api/v1/panels":        http.HandlerFunc(s.panels),
 		"GET /api/v1/runbooks":      http.HandlerFunc(s.runbooks),
 		"GET /api/v1/runbooks/{id}": http.HandlerFunc(s.runbook),
-		"POST /api/v1/simulate":     http.HandlerFunc(s.simulate),
-		"GET /api/v1/audit":         http.HandlerFunc(s.audit),
+		"POST /api/v1/simulate":     s.answer(func(c *scope) http.Handler { return http.HandlerFunc(c.simulate) }),
+		"GET /api/v1/audit":         s.answer(func(c *scope) http.Handler { return http.HandlerFunc(c.audit) }),
 		"GET /api/v1/settings":      http.HandlerFunc(s.settings),
 		"GET /api/v1/requests":      http.HandlerFunc(s.gateways.requests),
 		"GET /api/v1/openapi.json":  http.HandlerFunc(s.openAPI),
-		"/mcp": mcp.Handler(mcp.Options{
-			Source: s.source, Explained: s.explainable(), Past: workloadPast,
-			Incidents: func() []view.Summary { return s.incidents.List(keeper.Query{Limit: 100}) },
-			Diagnose: func(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
-				if at.IsZero() {
-					at = time.Now()
-				}
-				return s.monitor.DiagnoseAt(ctx, at, window)
-			},
-		}),
+		"/mcp":                      s.answer(func(c *scope) http.Handler { return c.mcp }),
 	}
 }
 
@@ -146,14 +134,14 @@ func (s *server) runbook(w http.ResponseWriter, r *http.Request) {
 	web.Fail(w, http.StatusNotFound, hint.With(fmt.Errorf("there is no pathology %q", r.PathValue("id")), "GET /api/v1/runbooks lists them"))
 }
 
-func (s *server) simulate(w http.ResponseWriter, r *http.Request) {
+func (c *scope) simulate(w http.ResponseWriter, r *http.Request) {
 	var ask view.WhatIf
 	if !web.Body(w, r, &ask) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
 	defer cancel()
-	answer, err := whatif.Simulate(ctx, s.source, s.cfg.Diagnose.Pathologies, ask, time.Now(), workloadPast)
+	answer, err := whatif.Simulate(ctx, c.source, c.s.cfg.Diagnose.Pathologies, ask, time.Now(), workloadPast)
 	switch {
 	case errors.Is(err, whatif.ErrPresent):
 		web.Fail(w, http.StatusConflict, err)
@@ -166,10 +154,10 @@ func (s *server) simulate(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *server) audit(w http.ResponseWriter, r *http.Request) {
+func (c *scope) audit(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
 	defer cancel()
-	d, err := surface.OfSource(ctx, s.source, time.Now())
+	d, err := surface.OfSource(ctx, c.source, time.Now())
 	if err != nil {
 		web.Fail(w, http.StatusServiceUnavailable, err)
 		return
@@ -185,23 +173,29 @@ func (s *server) audit(w http.ResponseWriter, r *http.Request) {
 	web.Fail(w, http.StatusInternalServerError, err)
 }
 
-// settings shows what holds, without secrets: Prometheus' own configuration hides them.
-func (s *server) settings(w http.ResponseWriter, _ *http.Request) {
+// settings shows what holds, without secrets: Prometheus' own configuration hides them. A team sees
+// nothing of it that names others' servers.
+func (s *server) settings(w http.ResponseWriter, r *http.Request) {
 	cfg := s.collector.Config()
 	set := s.monitor.Settings()
-	info := version.Get()
+	info, p := version.Get(), access.Of(r.Context())
 	out := map[string]any{
 		"version":               info,
 		"source":                s.source.Name,
 		"evaluation_interval_s": s.monitor.Every().Seconds(),
 		"scrape_interval_s":     time.Duration(cfg.GlobalConfig.ScrapeInterval).Seconds(),
-		"configuration":         cfg.String(),
-		"thresholds":            set.Set,
-		"storage":               map[string]any{"directory": s.cfg.Dir, "retention_s": s.cfg.Retention.Seconds(), "retention_bytes": s.cfg.RetentionBytes},
-		"alertmanagers":         s.collector.Alertmanagers(),
-		"targets":               s.collector.ScrapeTargets(),
-		"login":                 s.cfg.Token != "",
+		"login":                 s.served.HasLogin(),
+		"user":                  p.Name,
+		"role":                  p.Role.String(),
 	}
+	if p.Restricted() {
+		out["targets"] = s.part(r.Context()).Scraped
+		web.Answer(w, out)
+		return
+	}
+	out["configuration"], out["thresholds"] = cfg.String(), set.Set
+	out["storage"] = map[string]any{"directory": s.cfg.Dir, "retention_s": s.cfg.Retention.Seconds(), "retention_bytes": s.cfg.RetentionBytes}
+	out["alertmanagers"], out["targets"] = s.collector.Alertmanagers(), s.collector.ScrapeTargets()
 	if set.Objectives != nil {
 		out["objectives"] = set.Objectives.Objectives
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
+	"github.com/sixty-dev/sixty/internal/monitor/access"
 	"github.com/sixty-dev/sixty/internal/monitor/incident/keeper"
 	"github.com/sixty-dev/sixty/internal/monitor/web"
 )
@@ -27,14 +28,23 @@ const usualLimit, maxLimit = 100, 1000
 // incidentAnswers answers what docs/api.md says below incidentsPath.
 func incidentAnswers(k *keeper.Keeper, quiet silencer) http.Handler {
 	mux := http.NewServeMux()
+	one := func(method, path string, h http.HandlerFunc) {
+		mux.HandleFunc(method+" "+incidentsPath+"/{id}"+path, func(w http.ResponseWriter, r *http.Request) {
+			if err := k.Check(r.PathValue("id"), access.Of(r.Context())); err != nil {
+				failIncident(w, err)
+				return
+			}
+			h(w, r)
+		})
+	}
 	mux.HandleFunc("GET "+incidentsPath, func(w http.ResponseWriter, r *http.Request) { listIncidents(w, r, k) })
-	mux.HandleFunc("GET "+incidentsPath+"/{id}", func(w http.ResponseWriter, r *http.Request) {
-		i, err := k.Get(r.PathValue("id"))
+	one("GET", "", func(w http.ResponseWriter, r *http.Request) {
+		i, err := k.Get(r.PathValue("id"), access.Of(r.Context()))
 		answerIncident(w, i, err)
 	})
-	mux.HandleFunc("GET "+incidentsPath+"/{id}/recording", func(w http.ResponseWriter, r *http.Request) { sendRecording(w, r, k) })
-	mux.HandleFunc("GET "+incidentsPath+"/{id}/postmortem", func(w http.ResponseWriter, r *http.Request) {
-		text, err := k.PostMortem(r.PathValue("id"))
+	one("GET", "/recording", func(w http.ResponseWriter, r *http.Request) { sendRecording(w, r, k) })
+	one("GET", "/postmortem", func(w http.ResponseWriter, r *http.Request) {
+		text, err := k.PostMortem(r.PathValue("id"), access.Of(r.Context()))
 		if err != nil {
 			failIncident(w, err)
 			return
@@ -43,23 +53,31 @@ func incidentAnswers(k *keeper.Keeper, quiet silencer) http.Handler {
 		_, _ = w.Write(text)
 	})
 	var said struct{ By, Text string }
-	mux.HandleFunc("POST "+incidentsPath+"/{id}/acknowledge", func(w http.ResponseWriter, r *http.Request) {
+	one("POST", "/acknowledge", func(w http.ResponseWriter, r *http.Request) {
 		if said := said; web.Body(w, r, &said) {
-			i, err := k.Acknowledge(r.PathValue("id"), said.By, time.Now())
+			i, err := k.Acknowledge(r.PathValue("id"), byWhom(r, said.By), time.Now())
 			answerIncident(w, i, err)
 		}
 	})
-	mux.HandleFunc("POST "+incidentsPath+"/{id}/notes", func(w http.ResponseWriter, r *http.Request) {
+	one("POST", "/notes", func(w http.ResponseWriter, r *http.Request) {
 		if said := said; web.Body(w, r, &said) {
-			i, err := k.AddNote(r.PathValue("id"), said.By, said.Text, time.Now())
+			i, err := k.AddNote(r.PathValue("id"), byWhom(r, said.By), said.Text, time.Now())
 			answerIncident(w, i, err)
 		}
 	})
-	mux.HandleFunc("POST "+incidentsPath+"/{id}/silence", func(w http.ResponseWriter, r *http.Request) { silence(w, r, k, quiet) })
+	one("POST", "/silence", func(w http.ResponseWriter, r *http.Request) { silence(w, r, k, quiet) })
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		web.Fail(w, http.StatusNotFound, fmt.Errorf("there is nothing at %s %s", r.Method, r.URL.Path))
 	})
 	return mux
+}
+
+// byWhom is the name under which somebody writes: the one that was authenticated, where there is one.
+func byWhom(r *http.Request, said string) string {
+	if p := access.Of(r.Context()); p.IsPerson() {
+		return p.Name
+	}
+	return said
 }
 
 const (
@@ -79,7 +97,8 @@ func silence(w http.ResponseWriter, r *http.Request, k *keeper.Keeper, quiet sil
 	if !web.Body(w, r, &asked) {
 		return
 	}
-	i, err := k.Get(r.PathValue("id"))
+	asked.By = byWhom(r, asked.By)
+	i, err := k.Get(r.PathValue("id"), access.Of(r.Context()))
 	if err != nil {
 		failIncident(w, err)
 		return
@@ -109,7 +128,7 @@ func silence(w http.ResponseWriter, r *http.Request, k *keeper.Keeper, quiet sil
 }
 
 func listIncidents(w http.ResponseWriter, r *http.Request, k *keeper.Keeper) {
-	q := keeper.Query{State: r.FormValue("state"), Model: r.FormValue("model"), Limit: usualLimit}
+	q := keeper.Query{State: r.FormValue("state"), Model: r.FormValue("model"), Limit: usualLimit, By: access.Of(r.Context())}
 	if q.State != "" && q.State != "open" && q.State != "closed" {
 		web.Fail(w, http.StatusBadRequest, fmt.Errorf("state %q is neither open nor closed", q.State))
 		return
@@ -127,7 +146,7 @@ func listIncidents(w http.ResponseWriter, r *http.Request, k *keeper.Keeper) {
 
 func sendRecording(w http.ResponseWriter, r *http.Request, k *keeper.Keeper) {
 	id := r.PathValue("id")
-	path, err := k.Recording(id)
+	path, err := k.Recording(id, access.Of(r.Context()))
 	if err != nil {
 		failIncident(w, err)
 		return

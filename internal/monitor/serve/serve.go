@@ -34,8 +34,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
 	"github.com/sixty-dev/sixty/internal/monitor"
-	"github.com/sixty-dev/sixty/internal/monitor/health"
-	"github.com/sixty-dev/sixty/internal/monitor/health/api"
+	"github.com/sixty-dev/sixty/internal/monitor/access"
 	"github.com/sixty-dev/sixty/internal/monitor/incident/keeper"
 	"github.com/sixty-dev/sixty/internal/monitor/receivers"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
@@ -107,6 +106,8 @@ type server struct {
 		key    string
 		panels view.Panels
 	}
+	scopes    scopes
+	served    *web.Server
 	ruled     atomic.Bool // by the catalogue too, as the configuration says
 	reloading sync.Mutex
 	reloaded  prometheus.Gauge
@@ -136,8 +137,6 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if every == 0 {
 		every = time.Duration(file.Sixty.EvaluationInterval)
 	}
-	look := cfg.Diagnose
-	look.Settings, look.Annotate = settings, s.annotate
 	if s.incidents, err = keeper.Open(ctx, keeper.Config{
 		Dir: filepath.Join(cfg.Dir, "incidents"), Retention: time.Duration(file.Sixty.Incidents.Retention), Catalogue: cfg.Diagnose.Pathologies, Log: cfg.Log,
 		Rediagnose: func(ctx context.Context, at time.Time) (diagnose.Diagnosis, error) {
@@ -181,7 +180,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	s.monitor = monitor.New(monitor.Options{
 		First:  first,
 		Rest:   cfg.Prometheus.Prometheus != "",
-		Source: s.source, Diagnose: look, Every: every, Log: cfg.Log, Registry: s.registry,
+		Source: s.source, Diagnose: s.look(settings), Every: every, Log: cfg.Log, Registry: s.registry,
 		Listeners: []func(context.Context, *monitor.Evaluation){s.observe, s.alerter.Observe, s.write, s.updateRules, s.anomalies.Observe, s.publishEvaluation},
 	})
 	s.reloaded = prometheus.NewGauge(prometheus.GaugeOpts{Name: "sixty_config_last_reload_successful", Help: "Whether the configuration was read without an error the last time."})
@@ -190,7 +189,14 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	if err := s.collector.ApplyConfig(file.Prometheus, nil, false); err != nil {
 		return fmt.Errorf("%s: %w", cmp.Or(cfg.File, "configuration"), err)
 	}
-	return s.run(ctx)
+	return s.run(ctx, file.Sixty.Access)
+}
+
+// look are the options of every diagnosis.
+func (s *server) look(set diagnose.Settings) diagnose.Options {
+	o := s.cfg.Diagnose
+	o.Settings, o.Annotate = set, s.annotate
+	return o
 }
 
 // annotate adds why the last scrapes of targets failed.
@@ -277,7 +283,14 @@ func named(addr string) string {
 }
 
 // run runs all parts until the context ends or one of them fails.
-func (s *server) run(asked context.Context) error {
+func (s *server) run(asked context.Context, may *access.Config) error {
+	handler, err := s.handler()
+	if err != nil {
+		return err
+	}
+	if err := s.served.SetAccess(may); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancelCause(asked)
 	defer cancel(nil)
 	var parts sync.WaitGroup
@@ -292,10 +305,6 @@ func (s *server) run(asked context.Context) error {
 	judging.Go(func() { s.monitor.Run(ctx) })
 	judging.Go(func() { s.reloadOnSignal(ctx) })
 	judging.Go(func() { s.readMachine(ctx) })
-	handler, err := s.handler()
-	if err != nil {
-		return err
-	}
 	requests, endRequests := context.WithCancel(context.WithoutCancel(ctx))
 	defer endRequests()
 	h := &http.Server{
@@ -346,17 +355,14 @@ func (s *server) handler() (http.Handler, error) {
 		prom = s.collector.API(s.cfg.Queries)
 	}
 	o := web.Options{
-		Monitor: s.monitor, Prometheus: prom, Reload: s.reload, Token: s.cfg.Token, External: s.external, Registry: s.registry, Log: s.cfg.Log,
-		Trouble: s.currentProblems, Anomalies: s.anomalies.Latest, More: s.answers(), Incident: s.incidents.Of, News: &s.told,
-	}
-	if s.cfg.Prometheus.Prometheus == "" {
-		o.Collector = s.collector
+		Part: s.part, Prometheus: prom, Reload: s.reload, Token: s.cfg.Token, WebFile: s.cfg.WebFile, External: s.external, Registry: s.registry, Log: s.cfg.Log,
+		Trouble: s.currentProblems, Anomalies: s.anomalies.Latest, More: s.answers(), News: &s.told,
 	}
 	shell, err := page.New(page.Config{
 		Base:     strings.TrimSuffix(s.external.Path, "/"),
-		Overview: func(context.Context) view.Overview { return o.Overview() },
-		Incident: func(_ context.Context, id string) (view.Incident, bool) {
-			i, err := s.incidents.Get(id)
+		Overview: func(ctx context.Context) view.Overview { return o.Overview(ctx) },
+		Incident: func(ctx context.Context, id string) (view.Incident, bool) {
+			i, err := s.incidents.Get(id, access.Of(ctx))
 			return i, err == nil
 		},
 		Answers: o.More,
@@ -365,11 +371,11 @@ func (s *server) handler() (http.Handler, error) {
 		return nil, err
 	}
 	o.Page = shell
-	handler := web.New(o)
+	s.served = web.New(o)
 	if s.cfg.served != nil {
-		s.cfg.served(handler)
+		s.cfg.served(s.served)
 	}
-	return handler, nil
+	return s.served, nil
 }
 
 // observe makes incidents of what was found.
@@ -384,14 +390,6 @@ func (s *server) observe(_ context.Context, e *monitor.Evaluation) {
 
 // publishEvaluation tells pages of an evaluation.
 func (s *server) publishEvaluation(context.Context, *monitor.Evaluation) { s.told.Publish(nil) }
-
-// health measures how servers did over a span.
-func (s *server) health(ctx context.Context, since time.Duration) (*health.Report, error) {
-	return api.Measure(ctx, s.source, api.Options{
-		At: time.Now(), Since: since, Pathologies: s.cfg.Diagnose.Pathologies, Settings: s.monitor.Settings(),
-		Incidents: func(from time.Time) []view.Summary { return s.incidents.List(keeper.Query{From: from}) },
-	})
-}
 
 // write stores what was found as series.
 func (s *server) write(ctx context.Context, e *monitor.Evaluation) {
@@ -464,7 +462,11 @@ func (s *server) reload() (err error) {
 	if err := s.collector.ApplyConfig(file.Prometheus, s.rules.last(), false); err != nil {
 		return errors.Join(err, s.collector.ApplyConfig(former, s.rules.last(), false))
 	}
+	if err := s.served.SetAccess(file.Sixty.Access); err != nil {
+		return errors.Join(err, s.collector.ApplyConfig(former, s.rules.last(), false))
+	}
 	s.monitor.SetSettings(settings)
+	s.scopes.forget()
 	s.alerter.SetAlerts(file.Sixty.Alerts)
 	s.anomalies.Switch(file.Sixty.Anomalies)
 	if s.ruled.Store(file.Sixty.Rules); !file.Sixty.Rules {

@@ -13,25 +13,28 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
-	"github.com/sixty-dev/sixty/internal/metrics/collect"
+	"github.com/sixty-dev/sixty/internal/monitor"
+	"github.com/sixty-dev/sixty/internal/monitor/access"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/report"
 )
 
-// Overview is what a page shows first.
-func (o *Options) Overview() view.Overview {
-	var scraped []collect.Target
-	if o.Collector != nil {
-		scraped = o.Collector.ScrapeTargets()
-	}
-	v := o.Monitor.Overview(time.Now(), scraped, o.Incident)
-	if o.Anomalies != nil {
+// Overview is what somebody's page shows first.
+func (o *Options) Overview(ctx context.Context) view.Overview {
+	part, restricted := o.Part(ctx), access.Of(ctx).Restricted()
+	v := part.Monitor.Overview(time.Now(), part.Scraped, part.Incident)
+	if o.Anomalies != nil && !restricted {
 		v.Anomalies = o.Anomalies()
 	}
 	if o.Trouble == nil {
 		return v
 	}
 	doubts, notes := o.Trouble()
+	if restricted { // they name what others have
+		if notes = nil; len(doubts) > 0 {
+			doubts = []string{"the monitor has problems, which those see who see everything"}
+		}
+	}
 	v.Problems = append(append(v.Problems, doubts...), notes...)
 	if len(doubts) > 0 && v.State == view.OK {
 		v.State = view.Partial
@@ -39,15 +42,18 @@ func (o *Options) Overview() view.Overview {
 	return v
 }
 
-func (s *Server) overview(w http.ResponseWriter, _ *http.Request) { Answer(w, s.o.Overview()) }
+func (s *Server) overview(w http.ResponseWriter, r *http.Request) {
+	Answer(w, s.o.Overview(r.Context()))
+}
 
-func (s *Server) findings(w http.ResponseWriter, _ *http.Request) {
-	e := s.o.Monitor.Latest()
+func (s *Server) findings(w http.ResponseWriter, r *http.Request) {
+	part := s.o.Part(r.Context())
+	e := part.Monitor.Latest()
 	if e == nil {
 		Fail(w, http.StatusServiceUnavailable, errNothingYet)
 		return
 	}
-	Answer(w, e.Findings(s.o.Incident))
+	Answer(w, e.Findings(part.Incident))
 }
 
 var errNothingYet = hint.With(errors.New("nothing was evaluated yet"), "the first verdict comes within a minute of the start")
@@ -63,9 +69,10 @@ func (s *Server) diagnosis(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.runLimited(w, r, func() {
-		d, err := s.diagnoseAt(ctx, at, window)
+		m := s.o.Part(ctx).Monitor
+		d, err := diagnoseAt(ctx, m, at, window)
 		if err == nil && (q.Get("plots") == "true" || q.Get("format") == "html") {
-			err = s.o.Monitor.Plot(ctx, &d)
+			err = m.Plot(ctx, &d)
 		}
 		switch {
 		case errors.Is(err, errNothingYet):
@@ -99,9 +106,9 @@ func parseMoment(at, window string) (t time.Time, length time.Duration, err erro
 }
 
 // diagnoseAt returns the latest diagnosis where no moment is named, or makes one.
-func (s *Server) diagnoseAt(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
+func diagnoseAt(ctx context.Context, m *monitor.Monitor, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
 	if at.IsZero() && window == 0 {
-		e := s.o.Monitor.Latest()
+		e := m.Latest()
 		if e == nil {
 			return diagnose.Diagnosis{}, errNothingYet
 		}
@@ -110,7 +117,7 @@ func (s *Server) diagnoseAt(ctx context.Context, at time.Time, window time.Durat
 	if at.IsZero() {
 		at = time.Now()
 	}
-	return s.o.Monitor.DiagnoseAt(ctx, at, window)
+	return m.DiagnoseAt(ctx, at, window)
 }
 
 // write writes a diagnosis in a form.
@@ -206,16 +213,19 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		body, err := json.Marshal(value)
 		return err == nil && send("event: %s\ndata: %s\n\n", name, body)
 	}
-	for ok := event("overview", s.o.Overview()); ok; {
+	for ok := event("overview", s.o.Overview(r.Context())); ok; {
 		select {
 		case <-r.Context().Done():
 			return
 		case <-alive.C:
 			ok = send(": alive\n\n")
 		case i := <-news:
+			if !s.gate.Load().stays(r) {
+				return // it was logged out, or may no longer see this
+			}
 			if i == nil {
-				ok = event("overview", s.o.Overview())
-			} else {
+				ok = event("overview", s.o.Overview(r.Context()))
+			} else if sees := s.o.Part(r.Context()).Sees; sees == nil || sees(i.ID) {
 				ok = event("incident", i)
 			}
 		}

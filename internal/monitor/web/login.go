@@ -7,26 +7,28 @@ import (
 	"crypto/subtle"
 	_ "embed"
 	"encoding/base64"
-	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"html/template"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/monitor/access"
 )
 
-// A session is begun with the token and lasts so long. It is a cookie that is signed with the
-// token: nothing is kept, a restart ends none, and another token ends all.
+// A session is begun with the token, or at an OpenID Connect provider, and lasts so long. It is a
+// cookie that is signed with the token and the provider's client secret: nothing is kept, a restart
+// ends none, and another secret ends all.
 const (
-	sessionTime   = 12 * time.Hour
-	maxLogin      = 4 << 10
-	wrongTakes    = time.Second // with atOnce at a time, no more than four guesses a second
-	loginPath     = "/login"
-	logoutPath    = "/logout"
-	sessionBytes  = 8 + 16 // end and nonce
-	signatureSize = sha256.Size
+	sessionTime = 12 * time.Hour
+	maxLogin    = 4 << 10
+	wrongTakes  = time.Second // with atOnce at a time, no more than four guesses a second
+	loginPath   = "/login"
+	logoutPath  = "/logout"
+	maxCookie   = 4 << 10
 )
 
 //go:embed login.html
@@ -37,18 +39,32 @@ var (
 	loginForm  = template.Must(template.New("login").Parse(loginHTML))
 )
 
-// A login lets browsers in, which cannot bring a bearer token: they send it once in a form, and
-// get a session.
+// A login lets browsers in, which cannot bring a bearer token: they send it once in a form, or come
+// back from the provider, and get a session.
 type login struct {
 	external *url.URL
-	token    string
+	token    string // "" where there is none
+	provider *provider
 	key      []byte
 	asking   chan struct{}
+	log      func(*http.Request, *access.Principal, int)
+	grant    func(name string, groups []string) *access.Principal
 }
 
-func newLogin(external *url.URL, token string) *login {
-	key := sha256.Sum256([]byte("sixty session\x00" + token))
-	return &login{external: external, token: token, key: key[:], asking: make(chan struct{}, atOnce)}
+// newLogin returns a login by the token, the provider or both, nil where there is neither.
+func newLogin(external *url.URL, token string, p *provider) *login {
+	if token == "" && p == nil {
+		return nil
+	}
+	secret := token
+	if p != nil {
+		secret += "\x00" + p.oauth.ClientSecret
+	}
+	if strings.Trim(secret, "\x00") == "" { // a public client: sessions end with the process
+		secret = rand.Text()
+	}
+	key := sha256.Sum256([]byte("sixty session\x00" + secret))
+	return &login{external: external, token: token, provider: p, key: key[:], asking: make(chan struct{}, atOnce)}
 }
 
 // name is that of the cookie. Cookies know no ports: two monitors on one host have two.
@@ -57,24 +73,74 @@ func (l *login) name() string {
 	return "sixty_session_" + hex.EncodeToString(sum[:4])
 }
 
-func (l *login) sign(session []byte) []byte {
+// A session is what its cookie says.
+type session struct {
+	Ends   time.Time `json:"ends"`
+	Name   string    `json:"name,omitempty"` // "" where the token was given
+	Groups []string  `json:"groups,omitempty"`
+}
+
+// seal signs a value for a purpose, so that a cookie of one kind is none of another.
+func (l *login) seal(purpose string, value any) (string, error) {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return "", err
+	}
+	text := base64.RawURLEncoding.EncodeToString(append(raw, l.sign(purpose, raw)...))
+	if len(text) > maxCookie {
+		return "", errors.New("the session is too large for a cookie: grant roles to fewer groups")
+	}
+	return text, nil
+}
+
+// unseal reads what seal wrote, and reports whether it did.
+func (l *login) unseal(purpose, text string, into any) bool {
+	sealed, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil || len(sealed) <= sha256.Size {
+		return false
+	}
+	raw, signature := sealed[:len(sealed)-sha256.Size], sealed[len(sealed)-sha256.Size:]
+	return hmac.Equal(l.sign(purpose, raw), signature) && json.Unmarshal(raw, into) == nil
+}
+
+func (l *login) sign(purpose string, raw []byte) []byte {
 	m := hmac.New(sha256.New, l.key)
-	m.Write(session)
+	m.Write([]byte(purpose + "\x00"))
+	m.Write(raw)
 	return m.Sum(nil)
 }
 
-// hasSession reports whether a request is of a session.
-func (l *login) hasSession(r *http.Request) bool {
+// session returns who a request's session is of, nil for none.
+func (l *login) session(r *http.Request) *access.Principal {
 	c, err := r.Cookie(l.name())
-	if err != nil {
-		return false
+	var s session
+	if err != nil || !l.unseal("session", c.Value, &s) {
+		return nil
 	}
-	raw, err := base64.RawURLEncoding.DecodeString(c.Value)
-	if err != nil || len(raw) != sessionBytes+signatureSize || !hmac.Equal(l.sign(raw[:sessionBytes]), raw[sessionBytes:]) {
-		return false
+	if left := time.Until(s.Ends); left <= 0 || left > sessionTime {
+		return nil
 	}
-	left := time.Until(time.Unix(int64(binary.BigEndian.Uint64(raw)), 0)) //nolint:gosec // signed by us
-	return left > 0 && left <= sessionTime
+	if s.Name == "" {
+		if l.token == "" {
+			return nil
+		}
+		return byToken
+	}
+	if l.provider == nil {
+		return nil
+	}
+	return l.grant(s.Name, s.Groups)
+}
+
+// begin begins a session.
+func (l *login) begin(w http.ResponseWriter, r *http.Request, s session) error {
+	s.Ends = time.Now().Add(sessionTime)
+	value, err := l.seal("session", s)
+	if err == nil {
+		http.SetCookie(w, l.cookie(r, value, sessionTime))
+		w.Header().Set("Cache-Control", "no-store")
+	}
+	return err
 }
 
 // cookie is a session's; an empty value ends it.
@@ -94,11 +160,18 @@ func (l *login) handle(w http.ResponseWriter, r *http.Request) bool {
 	switch {
 	case r.URL.Path == loginPath && r.Method == http.MethodPost:
 		Limited(l.asking, http.HandlerFunc(l.submitForm)).ServeHTTP(w, r)
-	case r.URL.Path == loginPath && r.URL.Query().Has("next") && l.hasSession(r):
+	case r.URL.Path == callbackPath && r.Method == http.MethodGet && l.provider != nil:
+		Limited(l.asking, http.HandlerFunc(l.comeBack)).ServeHTTP(w, r)
+	case r.URL.Path == loginPath && r.URL.Query().Has("next") && l.session(r) != nil:
 		http.Redirect(w, r, l.prefix()+localPath(r.URL.Query().Get("next")), http.StatusSeeOther)
+	case r.URL.Path == loginPath && r.Method == http.MethodGet && l.provider != nil && (l.token == "" || r.URL.Query().Has("oidc")) && l.session(r) == nil:
+		Limited(l.asking, http.HandlerFunc(l.leave)).ServeHTTP(w, r)
 	case r.URL.Path == loginPath:
 		l.show(w, r, http.StatusOK, r.URL.Query().Get("next"), "")
 	case r.URL.Path == logoutPath && r.Method == http.MethodPost:
+		if p := l.session(r); p != nil {
+			l.log(r, p, http.StatusOK)
+		}
 		http.SetCookie(w, l.cookie(r, "", 0))
 		l.show(w, r, http.StatusOK, "", "You are logged out.")
 	default:
@@ -115,7 +188,8 @@ func (l *login) submitForm(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	next := r.PostForm.Get("next")
-	if subtle.ConstantTimeCompare([]byte(strings.TrimSpace(r.PostForm.Get("token"))), []byte(l.token)) != 1 {
+	if l.token == "" || subtle.ConstantTimeCompare([]byte(strings.TrimSpace(r.PostForm.Get("token"))), []byte(l.token)) != 1 {
+		l.log(r, &access.Principal{Way: "token"}, http.StatusUnauthorized)
 		select {
 		case <-time.After(wrongTakes):
 			l.show(w, r, http.StatusUnauthorized, next, "That is not the token.")
@@ -123,15 +197,16 @@ func (l *login) submitForm(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
-	session := make([]byte, sessionBytes, sessionBytes+signatureSize)
-	binary.BigEndian.PutUint64(session, uint64(time.Now().Add(sessionTime).Unix())) //nolint:gosec // after 1970
-	if _, err := rand.Read(session[8:]); err != nil {
+	if err := l.begin(w, r, session{}); err != nil {
 		Fail(w, http.StatusInternalServerError, err)
 		return
 	}
-	http.SetCookie(w, l.cookie(r, base64.RawURLEncoding.EncodeToString(append(session, l.sign(session)...)), sessionTime))
-	w.Header().Set("Cache-Control", "no-store")
+	l.log(r, byToken, http.StatusSeeOther)
 	http.Redirect(w, r, l.prefix()+localPath(next), http.StatusSeeOther)
+}
+
+func (l *login) loginURL(r *http.Request) string {
+	return l.prefix() + loginPath + "?next=" + url.QueryEscape(r.URL.RequestURI())
 }
 
 func (l *login) prefix() string { return strings.TrimSuffix(l.external.Path, "/") }
@@ -140,7 +215,7 @@ func (l *login) prefix() string { return strings.TrimSuffix(l.external.Path, "/"
 func localPath(next string) string {
 	u, err := url.Parse(next)
 	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || !strings.HasPrefix(u.Path, "/") || strings.HasPrefix(u.Path, "//") ||
-		strings.ContainsAny(next, "\\\r\n\t") || u.Path == loginPath || u.Path == logoutPath {
+		strings.ContainsAny(next, "\\\r\n\t") || u.Path == loginPath || u.Path == callbackPath || u.Path == logoutPath {
 		return "/"
 	}
 	return (&url.URL{Path: u.Path, RawPath: u.RawPath, RawQuery: u.RawQuery}).String()
@@ -155,7 +230,10 @@ func (l *login) showForm(w http.ResponseWriter, r *http.Request) bool {
 	}
 	if site := r.Header.Get("Sec-Fetch-Site"); site == "cross-site" || site == "same-site" {
 		// Who follows a link of another site brings no cookie; who goes on from here does.
-		w.Header().Set("Refresh", "0; url="+l.prefix()+loginPath+"?next="+url.QueryEscape(r.URL.RequestURI()))
+		w.Header().Set("Refresh", "0; url="+l.loginURL(r))
+	} else if l.token == "" {
+		http.Redirect(w, r, l.loginURL(r), http.StatusSeeOther)
+		return true
 	}
 	l.show(w, r, http.StatusUnauthorized, r.URL.RequestURI(), "")
 	return true
@@ -171,5 +249,8 @@ func (l *login) show(w http.ResponseWriter, r *http.Request, status int, next, t
 	_ = loginForm.Execute(w, struct { // a reader that left needs no answer
 		Base, Next, Told string
 		Wrong, In        bool
-	}{l.prefix(), localPath(next), told, status == http.StatusUnauthorized && told != "", l.hasSession(r) && told == ""})
+		Token, Provider  bool
+	}{
+		l.prefix(), localPath(next), told, status == http.StatusUnauthorized && told != "", l.session(r) != nil && told == "", l.token != "", l.provider != nil,
+	})
 }

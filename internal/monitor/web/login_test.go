@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"net/http"
@@ -35,7 +36,7 @@ func browsed(t *testing.T, path string, strips bool) (base string, client *http.
 	t.Cleanup(s.Close)
 	external.Host = strings.TrimPrefix(s.URL, "http://")
 	h = web.New(web.Options{
-		Monitor: monitor.New(monitor.Options{}), Token: token, External: external, Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+		Part: func(context.Context) web.Part { return web.Part{Monitor: monitor.New(monitor.Options{})} }, Token: token, External: external, Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
 		Page: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.WriteString(w, "the page at "+r.URL.RequestURI())
 		}),

@@ -3,7 +3,7 @@
 package web
 
 import (
-	"crypto/subtle"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +13,7 @@ import (
 	"net/http/pprof"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,6 +23,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/monitor"
+	"github.com/sixty-dev/sixty/internal/monitor/access"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
 
@@ -36,14 +38,11 @@ const (
 
 // Options are what a Server shows.
 type Options struct {
-	Monitor   *monitor.Monitor
-	Collector *collect.Collector // nil where another server collects
+	// Part returns what somebody sees, by the context of a request.
+	Part func(context.Context) Part
 	// Prometheus answers Prometheus' API: the collector's, or a proxy to the server that
 	// collects.
 	Prometheus http.Handler
-	// Incident returns the open incident of what was found on a model, "" for none; it may
-	// be nil.
-	Incident monitor.OpenIncident
 	// News, which may be nil, tells of evaluations, and of incidents that begin, change or end.
 	News *News
 	// Trouble says what stands in the way of a true answer, and what else is amiss; it may be
@@ -56,22 +55,25 @@ type Options struct {
 	Page http.Handler // everything else
 	// Reload reads the configuration again.
 	Reload func() error
-	// Token, where not empty, must come as a bearer token with every request but those of
+	// Token, where not empty, must come as a bearer token with every request but those that are
 	// open; browsers get a session for it.
 	Token string
+	// WebFile is Prometheus' web configuration, by which the listener asks for passwords; "" for none.
+	WebFile string
 	// External is the URL under which others see it; it may have a path.
 	External *url.URL
 	Registry *prometheus.Registry
 	Log      *slog.Logger
 }
 
-// open are the requests that need no token, by method and path as it was sent: probes have
-// none, and what reads the configuration again tells nothing of it. Every other request needs
-// it, also one whose path would become one of these.
-var open = map[string]bool{
-	"GET /-/healthy": true, "HEAD /-/healthy": true,
-	"GET /-/ready": true, "HEAD /-/ready": true,
-	"POST /-/reload": true, "PUT /-/reload": true,
+// A Part is what somebody sees: everything, or what is a team's.
+type Part struct {
+	Monitor *monitor.Monitor
+	Scraped []collect.Target // none where another server collects
+	// Incident returns the open incident of what was found on a model, nil for none; it may be nil.
+	Incident monitor.OpenIncident
+	// Sees, which may be nil, reports whether an incident is one of the part.
+	Sees func(id string) bool
 }
 
 // A Server serves; it is made by New.
@@ -81,6 +83,17 @@ type Server struct {
 	looking  chan struct{}
 	asking   chan struct{}
 	patterns []string
+	gate     atomic.Pointer[gate]
+}
+
+// SetAccess makes who may see and do what as a configuration says, which may be nil: then everybody
+// who comes in may do everything.
+func (s *Server) SetAccess(cfg *access.Config) error {
+	g, err := newGate(&s.o, cfg)
+	if err == nil {
+		s.gate.Store(g)
+	}
+	return err
 }
 
 // Patterns are those of all requests that are answered, as http.ServeMux writes them.
@@ -90,19 +103,22 @@ func (s *Server) Patterns() []string { return s.patterns }
 type routes struct {
 	http.ServeMux
 	patterns []string
+	guard    func(pattern string, h http.Handler) http.Handler
 }
 
 func (m *routes) Handle(pattern string, h http.Handler) {
-	m.ServeMux.Handle(pattern, h)
+	m.ServeMux.Handle(pattern, m.guard(pattern, h))
 	m.patterns = append(m.patterns, pattern)
 }
 
 func (m *routes) HandleFunc(pattern string, h http.HandlerFunc) { m.Handle(pattern, h) }
 
-// New returns a Server.
+// New returns a Server, to which everybody has access who brings the token.
 func New(o Options) *Server {
 	s := &Server{o: o, looking: make(chan struct{}, atOnce), asking: make(chan struct{}, queries)}
-	mux := &routes{}
+	g, _ := newGate(&o, nil) // of no configuration
+	s.gate.Store(g)
+	mux := &routes{guard: s.guard}
 	mux.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "sixty is healthy.") })
 	mux.HandleFunc("GET /-/ready", s.ready)
 	mux.HandleFunc("POST /-/reload", s.reload)
@@ -125,7 +141,7 @@ func New(o Options) *Server {
 		mux.Handle(pattern, h)
 	}
 	if o.Prometheus != nil {
-		mux.Handle("/api/v1/", Limited(s.asking, o.Prometheus))
+		mux.Handle("/api/v1/", Limited(s.asking, restrictPrometheus(o.Prometheus)))
 	}
 	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
 		Fail(w, http.StatusNotFound, hint.With(fmt.Errorf("there is nothing at %s", r.URL.Path), "GET /api/v1/openapi.json lists what there is"))
@@ -133,45 +149,9 @@ func New(o Options) *Server {
 	if o.Page != nil {
 		mux.Handle("/", o.Page)
 	}
-	var l *login
-	if o.Token != "" {
-		l = newLogin(o.External, o.Token)
-	}
-	s.Handler, s.patterns = stripExternalPath(o.External, requireAuth(o.External, o.Token, l, mux)), mux.patterns
+	s.Handler = stripExternalPath(o.External, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.gate.Load().serve(w, r, mux) }))
+	s.patterns = mux.patterns
 	return s
-}
-
-// RequireAuth lets through what may come in: with the bearer token, where there is one, and not
-// from another page in somebody's browser. External is the URL under which others see it.
-func RequireAuth(external *url.URL, token string, next http.Handler) http.Handler {
-	return requireAuth(external, token, nil, next)
-}
-
-// requireAuth lets sessions in too, where there is a login.
-func requireAuth(external *url.URL, token string, l *login, next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "same-origin")
-		h.Set("X-Frame-Options", "DENY")
-		if err := refuseCrossSite(external, r); err != nil {
-			Fail(w, http.StatusForbidden, err)
-			return
-		}
-		if l != nil && l.handle(w, r) {
-			return
-		}
-		if token != "" && !open[r.Method+" "+r.URL.EscapedPath()] &&
-			subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+token)) != 1 && (l == nil || !l.hasSession(r)) {
-			h.Set("WWW-Authenticate", `Bearer realm="sixty"`)
-			if l == nil || !l.showForm(w, r) {
-				Fail(w, http.StatusUnauthorized, errors.New("this needs a bearer token"))
-			}
-			return
-		}
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-		next.ServeHTTP(w, r)
-	})
 }
 
 // stripExternalPath takes the path of the external URL off requests, for a proxy that leaves it on; one
@@ -280,8 +260,8 @@ func Body(w http.ResponseWriter, r *http.Request, into any) bool {
 	return true
 }
 
-func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
-	if s.o.Monitor.Latest() == nil {
+func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
+	if s.o.Part(r.Context()).Monitor.Latest() == nil {
 		Fail(w, http.StatusServiceUnavailable, errors.New("nothing was evaluated yet"))
 		return
 	}

@@ -141,6 +141,11 @@ func (k *Keeper) saveEvidence(ctx context.Context, j *job) error {
 	if err := k.store.diagnosis(j.id, diagnosisFile, d); err != nil {
 		return errors.Join(errs, err)
 	}
+	instances := incident.Instances(&d)
+	var seen incident.Labels
+	if err := k.addLabels(ctx, j.q, d.At, j.record, instances, &seen); err != nil { // then no team sees it
+		errs, seen = errors.Join(errs, err), incident.Labels{}
+	}
 	leftOut, err := k.record(ctx, j, &d)
 	if err != nil {
 		return errors.Join(errs, err)
@@ -152,10 +157,9 @@ func (k *Keeper) saveEvidence(ctx context.Context, j *job) error {
 		return errors.Join(errs, os.RemoveAll(filepath.Join(k.store.dir, j.id)))
 	}
 	had := r.HasRecording && r.LeftOut == leftOut
-	if r.LeftOut != leftOut {
-		k.dirty[j.id] = true
-	}
-	r.HasRecording, r.LeftOut = true, leftOut
+	k.dirty[j.id] = true
+	r.HasRecording, r.LeftOut, r.State.Evidence = true, leftOut, seen
+	r.State.EvidenceKnown = len(instances) > 0 && len(seen.Lacks(instances)) == 0
 	now := r.Copy().Summary
 	k.mu.Unlock()
 	if !had && k.c.Listen != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics"
+	"github.com/sixty-dev/sixty/internal/monitor/access"
 	"github.com/sixty-dev/sixty/internal/monitor/incident"
 	"github.com/sixty-dev/sixty/internal/monitor/incident/postmortem"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
@@ -167,6 +168,9 @@ func (k *Keeper) Observe(d *diagnose.Diagnosis, q metrics.Querier) error {
 	}
 	k.write()
 	k.mu.Unlock()
+	if q != nil {
+		err = errors.Join(err, k.learnLabels(d.At, q))
+	}
 	if k.c.Listen != nil {
 		for i, e := range events {
 			if e.Kind != incident.Surer {
@@ -229,6 +233,8 @@ type Query struct {
 	Model string // "" for all; as in Summary, or CLUSTER/NAMESPACE/MODEL
 	From  time.Time
 	Limit int // 0 for all
+	// By is who asks: a team lists what it sees.
+	By *access.Principal
 }
 
 // List returns incidents, the latest first.
@@ -239,7 +245,8 @@ func (k *Keeper) List(q Query) []view.Summary {
 	for _, r := range slices.SortedFunc(maps.Values(k.records), incident.Latest) {
 		switch {
 		case q.State == "open" && !r.Open(), q.State == "closed" && r.Open():
-		case q.Model != "" && q.Model != r.Model && q.Model != fullName(&r.Summary):
+		case q.Model != "" && q.Model != r.Model && q.Model != FullName(&r.Summary):
+		case q.By != nil && !sees(q.By, r):
 		case !q.From.IsZero() && !r.Open() && r.Ended.Before(q.From):
 		case q.Limit > 0 && len(out) == q.Limit:
 			return out
@@ -250,9 +257,9 @@ func (k *Keeper) List(q Query) []view.Summary {
 	return out
 }
 
-// fullName is how a diagnosis names a model where several deployments serve one of that
+// FullName is how a diagnosis names a model where several deployments serve one of that
 // name.
-func fullName(s *view.Summary) string {
+func FullName(s *view.Summary) string {
 	return strings.Join(slices.DeleteFunc([]string{s.Cluster, s.Namespace, s.Model}, func(p string) bool { return p == "" }), "/")
 }
 
@@ -263,23 +270,38 @@ func (k *Keeper) find(id string) (*incident.Record, error) {
 	if r := k.records[id]; r != nil {
 		return r, nil
 	}
-	return nil, hint.With(fmt.Errorf("%w: %q", ErrUnknown, id), "GET /api/v1/incidents lists those that there are; old ones are removed")
+	return nil, unknown(id)
 }
 
-// Get returns one incident, whole. A diagnosis that cannot be read is left out.
-func (k *Keeper) Get(id string) (view.Incident, error) {
+func unknown(id string) error {
+	return hint.With(fmt.Errorf("%w: %q", ErrUnknown, id), "GET /api/v1/incidents lists those that there are; old ones are removed")
+}
+
+// Get returns one incident, whole, as somebody sees it. A diagnosis that cannot be read is left out.
+func (k *Keeper) Get(id string, by *access.Principal) (view.Incident, error) {
 	k.mu.Lock()
 	r, err := k.find(id)
+	if err == nil && !sees(by, r) {
+		err = unknown(id)
+	}
 	if err != nil {
 		k.mu.Unlock()
 		return view.Incident{}, err
 	}
-	out := view.Incident{Similar: incident.FindSimilar(r, slices.Collect(maps.Values(k.records)))}
-	c := r.Copy()
+	others := slices.DeleteFunc(slices.Collect(maps.Values(k.records)), func(o *incident.Record) bool { return !sees(by, o) })
+	out := view.Incident{Similar: incident.FindSimilar(r, others)}
+	c, evidence := r.Copy(), seesEvidence(by, r)
 	out.Summary, out.Evolution, out.Omitted = c.Summary, c.Evolution, c.Omitted
 	k.mu.Unlock()
+	if !evidence {
+		out.HasRecording = false
+		return out, nil
+	}
 	if out.Diagnosis, err = k.store.document(id, diagnosisFile); err != nil {
 		k.c.Log.Warn("the diagnosis of an incident cannot be read", "incident", id, "err", err)
+	}
+	if by.Restricted() && out.Diagnosis != nil {
+		out.Diagnosis = withoutOthers(out.Diagnosis, out.Targets)
 	}
 	return out, nil
 }
@@ -365,24 +387,32 @@ func (k *Keeper) change(id string, how func(*incident.Record) error) (view.Summa
 }
 
 // Recording returns the path of an incident's evidence.
-func (k *Keeper) Recording(id string) (string, error) {
+func (k *Keeper) Recording(id string, by *access.Principal) (string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	r, err := k.find(id)
 	if err != nil {
 		return "", err
 	}
-	if !r.HasRecording {
+	switch {
+	case !seesEvidence(by, r):
+		return "", hint.With(fmt.Errorf("%w: the recording of %s holds other teams' servers too", os.ErrNotExist, id), "ask somebody who sees everything")
+	case !r.HasRecording:
 		return "", hint.With(fmt.Errorf("%w: of %s no recording is kept", os.ErrNotExist, id), "recordings are written within a minute, and the oldest are removed first")
 	}
 	return k.store.path(id, evidenceFile), nil
 }
 
 // PostMortem writes an incident as Markdown with plots.
-func (k *Keeper) PostMortem(id string) ([]byte, error) {
-	i, err := k.Get(id)
+func (k *Keeper) PostMortem(id string, by *access.Principal) ([]byte, error) {
+	i, err := k.Get(id, by)
 	if err != nil {
 		return nil, err
+	}
+	if by.Restricted() { // the plots over the whole time name all servers
+		var b bytes.Buffer
+		err := postmortem.Markdown(&b, &i, nil)
+		return b.Bytes(), err
 	}
 	course, err := k.store.document(id, courseFile)
 	if err != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
+	"github.com/sixty-dev/sixty/internal/monitor/access"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
@@ -372,7 +373,7 @@ func TestKill(t *testing.T) {
 	k := open(t, dir)
 	total := 0
 	for id, want := range notes {
-		i, err := k.Get(id)
+		i, err := k.Get(id, access.Everybody)
 		if err != nil {
 			t.Errorf("lost: %v", err)
 			continue
@@ -433,11 +434,11 @@ func TestEvidence(t *testing.T) {
 	if _, err := k.AddNote(id, "ann", "four replicas helped <b>", last); err != nil {
 		t.Fatal(err)
 	}
-	path, err := k.Recording(id)
+	path, err := k.Recording(id, access.Everybody)
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept, err := k.Get(id)
+	kept, err := k.Get(id, access.Everybody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -489,7 +490,7 @@ func TestEvidence(t *testing.T) {
 	if !slices.Contains(events, "open") || !slices.Contains(events, "ended") || !k.store.has(id, courseFile) {
 		t.Errorf("events %v", events)
 	}
-	text, err := k.PostMortem(id)
+	text, err := k.PostMortem(id, access.Everybody)
 	if err != nil {
 		t.Fatal(err)
 	}

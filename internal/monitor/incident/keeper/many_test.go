@@ -10,6 +10,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
+	"github.com/sixty-dev/sixty/internal/monitor/access"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
@@ -73,7 +74,7 @@ func TestEvidenceOfMany(t *testing.T) {
 	if len(all) != 1 || all[0].Pathology != "target-down" || all[0].LeftOut != replicas-mostInstances {
 		t.Fatalf("%+v", all)
 	}
-	path, err := k.Recording(all[0].ID)
+	path, err := k.Recording(all[0].ID, access.Everybody)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,198 @@
+// Package access says who may see and do what in the monitor: roles, views of teams, and a log of
+// what people did. It authenticates nobody; package web does, and puts the Principal into the
+// request's context.
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+)
+
+// A Role is what somebody may do; each may do what those before it may.
+type Role int
+
+// Roles.
+const (
+	None     Role = iota
+	Viewer        // sees
+	Operator      // acknowledges and silences incidents, writes notes, reloads the configuration
+	Admin         // profiles the monitor itself
+)
+
+var roleNames = []string{"none", "viewer", "operator", "admin"}
+
+// String returns the name of the role.
+func (r Role) String() string { return roleNames[r] }
+
+// UnmarshalText reads the name of a role; None is not one that can be granted.
+func (r *Role) UnmarshalText(text []byte) error {
+	i := slices.Index(roleNames, string(text))
+	if i <= int(None) {
+		return fmt.Errorf("there is no role %q: they are viewer, operator and admin", text)
+	}
+	*r = Role(i)
+	return nil
+}
+
+// A Principal is who sent a request.
+type Principal struct {
+	Name string // "" where nobody is asked for a name
+	Way  string // how it was authenticated: token, oidc, proxy, certificate, basic; "" where it was not
+	Role Role
+	// Match are the labels of what it sees; none is everything.
+	Match []*labels.Matcher
+}
+
+// Everybody is who asks where nobody is asked for credentials, and who brings the token.
+var Everybody = &Principal{Role: Admin}
+
+// Restricted reports whether it sees a part only.
+func (p *Principal) Restricted() bool { return len(p.Match) > 0 }
+
+// IsPerson reports whether the name is that of somebody, and not of a secret that many know.
+func (p *Principal) IsPerson() bool { return p.Name != "" && p.Way != "token" }
+
+type key struct{}
+
+// With returns a context of what a principal asks.
+func With(ctx context.Context, p *Principal) context.Context { return context.WithValue(ctx, key{}, p) }
+
+// Of returns who asks. A request that no authentication stands before has none, and may do
+// nothing.
+func Of(ctx context.Context) *Principal {
+	if p, ok := ctx.Value(key{}).(*Principal); ok {
+		return p
+	}
+	return &Principal{}
+}
+
+// Config is sixty.access in the configuration.
+type Config struct {
+	OIDC     *OIDC   `yaml:"oidc"`
+	Proxy    *Proxy  `yaml:"proxy"`
+	Grants   []Grant `yaml:"grants"`
+	AuditLog string  `yaml:"audit_log"` // a file of JSON lines
+}
+
+// OIDC is an OpenID Connect provider that people log in at.
+type OIDC struct {
+	Issuer           string   `yaml:"issuer"`
+	ClientID         string   `yaml:"client_id"`
+	ClientSecretFile string   `yaml:"client_secret_file"`
+	Scopes           []string `yaml:"scopes"`       // beyond openid, profile and email
+	UserClaim        string   `yaml:"user_claim"`   // email when empty
+	GroupsClaim      string   `yaml:"groups_claim"` // groups when empty
+}
+
+// Proxy is an authenticating proxy, which says in headers who asks.
+type Proxy struct {
+	Trusted      []netip.Prefix `yaml:"trusted"` // addresses from which the headers are believed
+	UserHeader   string         `yaml:"user_header"`
+	GroupsHeader string         `yaml:"groups_header"` // comma-separated
+}
+
+// A Grant gives a role to people. The first one that names somebody counts.
+type Grant struct {
+	Users  []string `yaml:"users"`
+	Groups []string `yaml:"groups"`
+	Role   Role     `yaml:"role"`
+	Match  View     `yaml:"match"`
+}
+
+// A View is what a team sees, as a PromQL selector: {namespace="team-a"}.
+type View []*labels.Matcher
+
+// UnmarshalText reads a selector.
+func (v *View) UnmarshalText(text []byte) error {
+	ms, err := parser.NewParser(parser.Options{}).ParseMetricSelector(string(text))
+	if err == nil && slices.ContainsFunc(ms, func(m *labels.Matcher) bool { return m.Name == labels.MetricName }) {
+		err = errors.New("it names a metric")
+	}
+	if err == nil && len(ms) == 0 { // a view without matchers would be everything
+		err = errors.New("it has no matcher")
+	}
+	if err != nil {
+		return hint.With(fmt.Errorf("match: %s: %w", text, err), `write it like {namespace="team-a"}`)
+	}
+	*v = ms
+	return nil
+}
+
+// Check checks a configuration.
+func (c *Config) Check() error {
+	switch {
+	case c.OIDC != nil && (c.OIDC.Issuer == "" || c.OIDC.ClientID == ""):
+		return errors.New("oidc: issuer and client_id are needed")
+	case c.Proxy != nil && (len(c.Proxy.Trusted) == 0 || c.Proxy.UserHeader == ""):
+		return hint.With(errors.New("proxy: trusted and user_header are needed"), "name the addresses of the proxy, such as 10.0.0.7/32: headers of others are not believed")
+	case len(c.Grants) == 0:
+		return hint.With(errors.New("grants: nobody has a role"), "write grants: [{groups: [sre], role: admin}]")
+	}
+	for i, g := range c.Grants {
+		if g.Role == None || len(g.Users)+len(g.Groups) == 0 {
+			return fmt.Errorf("grants: number %d needs a role, and users or groups", i+1)
+		}
+	}
+	return nil
+}
+
+// Grant returns somebody with the role that is granted, None where none is. The name "*" of a
+// grant is anybody who is authenticated.
+func (c *Config) Grant(way, name string, groups []string) *Principal {
+	p := &Principal{Name: name, Way: way}
+	for _, g := range c.Grants {
+		if slices.Contains(g.Users, name) || slices.Contains(g.Users, "*") || slices.ContainsFunc(groups, func(s string) bool { return slices.Contains(g.Groups, s) }) {
+			p.Role, p.Match = g.Role, g.Match
+			return p
+		}
+	}
+	return p
+}
+
+// Known are those of groups that a grant names.
+func (c *Config) Known(groups []string) (known []string) {
+	for _, g := range c.Grants {
+		for _, name := range g.Groups {
+			if slices.Contains(groups, name) && !slices.Contains(known, name) {
+				known = append(known, name)
+			}
+		}
+	}
+	return known
+}
+
+// Trusts reports whether headers of a sender, as HOST:PORT, are believed.
+func (p *Proxy) Trusts(sender string) bool {
+	at, err := netip.ParseAddrPort(sender)
+	return err == nil && slices.ContainsFunc(p.Trusted, func(n netip.Prefix) bool { return n.Contains(at.Addr().Unmap().WithZone("")) })
+}
+
+// Selector selects all series that match.
+func Selector(match []*labels.Matcher) string {
+	return write(append([]*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")}, match...)) // it must name something
+}
+
+func write(match []*labels.Matcher) string {
+	texts := make([]string, len(match))
+	for i, m := range match {
+		texts[i] = m.String()
+	}
+	return "{" + strings.Join(texts, ",") + "}"
+}
+
+// Sees reports whether somebody sees what has labels, of each all values that occur in it. What lacks
+// a label that the view asks for is not seen.
+func (p *Principal) Sees(values map[string][]string) bool {
+	return !slices.ContainsFunc(p.Match, func(m *labels.Matcher) bool {
+		return len(values[m.Name]) == 0 || slices.ContainsFunc(values[m.Name], func(v string) bool { return !m.Matches(v) })
+	})
+}

@@ -1,0 +1,59 @@
+package access
+
+import (
+	"encoding/json"
+	"os"
+	"sync"
+	"time"
+)
+
+// A Deed is what somebody did, or was not let do.
+type Deed struct {
+	At      time.Time `json:"at"`
+	User    string    `json:"user"`
+	Way     string    `json:"way"` // how the user was authenticated
+	Role    string    `json:"role"`
+	View    string    `json:"view,omitempty"` // the selector of what the user sees, empty for everything
+	Address string    `json:"address"`
+	Method  string    `json:"method"`
+	Path    string    `json:"path"`
+	Status  int       `json:"status"`
+}
+
+// NewDeed is one of a principal, of this moment.
+func NewDeed(p *Principal, address, method, path string, status int) Deed {
+	d := Deed{At: time.Now().UTC(), User: p.Name, Way: p.Way, Role: p.Role.String(), Address: address, Method: method, Path: path, Status: status}
+	if p.Restricted() {
+		d.View = write(p.Match)
+	}
+	return d
+}
+
+// A Log appends deeds to a file, one JSON object a line. The nil Log keeps none. The file is opened
+// for each line: it may be moved away while sixty runs.
+type Log struct {
+	Path string
+	mu   sync.Mutex
+}
+
+// Write appends a deed.
+func (l *Log) Write(d Deed) (err error) {
+	if l == nil || l.Path == "" {
+		return nil
+	}
+	line, err := json.Marshal(d)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f, err := os.OpenFile(l.Path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(line, '\n'))
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	return err
+}

@@ -1,0 +1,147 @@
+package serve
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/source"
+	"github.com/sixty-dev/sixty/internal/metrics/collect"
+	"github.com/sixty-dev/sixty/internal/monitor"
+	"github.com/sixty-dev/sixty/internal/monitor/access"
+	"github.com/sixty-dev/sixty/internal/monitor/health"
+	"github.com/sixty-dev/sixty/internal/monitor/health/api"
+	"github.com/sixty-dev/sixty/internal/monitor/incident/keeper"
+	"github.com/sixty-dev/sixty/internal/monitor/mcp"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
+	"github.com/sixty-dev/sixty/internal/monitor/web"
+)
+
+// A scope is what somebody sees: everything, or the part of a team. The part is judged by itself, from
+// samples that are restricted to it: nothing of others can be in its answers.
+type scope struct {
+	s       *server
+	by      *access.Principal // any that sees it
+	source  *source.Source
+	monitor *monitor.Monitor
+	health  http.Handler
+	mcp     http.Handler
+}
+
+// scopes are those that were asked for since the configuration was read, by their selectors.
+type scopes struct {
+	mu    sync.Mutex
+	all   *scope
+	parts map[string]*scope
+	turn  sync.Mutex // parts are judged one after the other
+}
+
+func (s *server) newScope(by *access.Principal, from *source.Source, m *monitor.Monitor) *scope {
+	c := &scope{s: s, by: by, source: from, monitor: m}
+	c.health = api.Handler(c.measureHealth)
+	c.mcp = mcp.Handler(mcp.Options{
+		Source: from, Explained: s.explainable(), Past: workloadPast,
+		Incidents: func() []view.Summary { return s.incidents.List(keeper.Query{Limit: 100, By: by}) },
+		Diagnose: func(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
+			if at.IsZero() {
+				at = time.Now()
+			}
+			return m.DiagnoseAt(ctx, at, window)
+		},
+	})
+	return c
+}
+
+// scopeOf returns what the principal of a context sees.
+func (s *server) scopeOf(ctx context.Context) *scope {
+	p := access.Of(ctx)
+	s.scopes.mu.Lock()
+	defer s.scopes.mu.Unlock()
+	if !p.Restricted() {
+		if s.scopes.all == nil {
+			s.scopes.all = s.newScope(p, s.source, s.monitor)
+		}
+		return s.scopes.all
+	}
+	key := access.Selector(p.Match)
+	if s.scopes.parts[key] == nil {
+		if s.scopes.parts == nil {
+			s.scopes.parts = map[string]*scope{}
+		}
+		from := s.source.Restrict(p.Match)
+		s.scopes.parts[key] = s.newScope(p, from, monitor.New(monitor.Options{
+			Source: from, Diagnose: s.look(s.monitor.Settings()), Every: s.monitor.Every(), Log: s.cfg.Log,
+		}))
+	}
+	return s.scopes.parts[key]
+}
+
+// forget makes the parts anew when they are asked for: the configuration is another one.
+func (c *scopes) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.parts = nil
+}
+
+// judge judges a part, if the whole was judged since it was the last time.
+func (c *scope) judge(ctx context.Context) {
+	if !c.by.Restricted() {
+		return
+	}
+	c.s.scopes.turn.Lock()
+	defer c.s.scopes.turn.Unlock()
+	whole, part := c.s.monitor.Latest(), c.monitor.Latest()
+	if whole != nil && (part == nil || part.At.Before(whole.At)) {
+		c.monitor.Evaluate(context.WithoutCancel(ctx), whole.At)
+	}
+}
+
+// part is what package web shows.
+func (s *server) part(ctx context.Context) web.Part {
+	c, by := s.scopeOf(ctx), access.Of(ctx)
+	c.judge(ctx)
+	p := web.Part{Monitor: c.monitor, Incident: s.incidents.Of, Scraped: s.collector.ScrapeTargets()}
+	if by.Restricted() {
+		p.Scraped = slices.DeleteFunc(p.Scraped, func(t collect.Target) bool { return !seesTarget(by, t) })
+		p.Sees = func(id string) bool { return s.incidents.Check(id, by) == nil }
+		open := s.incidents.List(keeper.Query{State: "open", By: by})
+		p.Incident = func(model, id string) *view.Summary { return incidentOf(open, model, id) }
+	}
+	return p
+}
+
+func seesTarget(by *access.Principal, t collect.Target) bool {
+	values := map[string][]string{}
+	for name, v := range t.Labels {
+		values[name] = []string{v}
+	}
+	return by.Sees(values)
+}
+
+// incidentOf finds the incident of a finding among those that a team sees: how its part names a model
+// depends on which others are in it, and where there are none it names none.
+func incidentOf(open []view.Summary, name, id string) *view.Summary {
+	for i := range open {
+		_, is := open[i].Since[id]
+		if (is || open[i].Pathology == id) && (name == "" || keeper.FullName(&open[i]) == name || open[i].Model == name) {
+			return &open[i]
+		}
+	}
+	return nil
+}
+
+// measureHealth measures how servers did over a span.
+func (c *scope) measureHealth(ctx context.Context, since time.Duration) (*health.Report, error) {
+	return api.Measure(ctx, c.source, api.Options{
+		At: time.Now(), Since: since, Pathologies: c.s.cfg.Diagnose.Pathologies, Settings: c.s.monitor.Settings(),
+		Incidents: func(from time.Time) []view.Summary { return c.s.incidents.List(keeper.Query{From: from, By: c.by}) },
+	})
+}
+
+// answer lets the scope of who asks answer.
+func (s *server) answer(with func(*scope) http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { with(s.scopeOf(r.Context())).ServeHTTP(w, r) })
+}

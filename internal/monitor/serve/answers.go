@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/audit"
 	"github.com/sixty-dev/sixty/internal/audit/surface"
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/base/version"
@@ -36,9 +38,10 @@ const (
 
 // answers are the handlers beside those of package web.
 func (s *server) answers() map[string]http.Handler {
-	return map[string]http.Handler{
-		incidentsPath:               incidentAnswers(s.incidents, s.collector.Silence),
-		incidentsPath + "/":         incidentAnswers(s.incidents, s.collector.Silence),
+	incidents := incidentAnswers(s.incidents, s.collector.Silence, s.addSlowRequests)
+	all := map[string]http.Handler{
+		incidentsPath:               incidents,
+		incidentsPath + "/":         incidents,
 		"GET /api/v1/health":        api.Handler(s.health),
 		"GET /api/v1/panels":        http.HandlerFunc(s.panels),
 		"GET /api/v1/runbooks":      http.HandlerFunc(s.runbooks),
@@ -59,6 +62,8 @@ func (s *server) answers() map[string]http.Handler {
 			},
 		}),
 	}
+	maps.Copy(all, s.traceAnswers())
+	return all
 }
 
 // panels are those of the dashboards, in the names that the servers use; they are made again when
@@ -176,6 +181,9 @@ func (s *server) audit(w http.ResponseWriter, r *http.Request) {
 	}
 	report, err := d.Audit(surface.Reading{}, false)
 	if err == nil {
+		if n := len(report.Areas); n > 0 && s.ring != nil { // the last are the operations
+			report.Areas[n-1].Items = append(report.Areas[n-1].Items, audit.Traces(s.ring.Received()))
+		}
 		var b bytes.Buffer
 		if err = report.JSON(&b); err == nil {
 			web.Answer(w, json.RawMessage(b.Bytes()))

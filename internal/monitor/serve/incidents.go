@@ -15,6 +15,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/monitor/incident/keeper"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/monitor/web"
 )
 
@@ -25,11 +26,12 @@ const incidentsPath = "/api/v1/incidents"
 const usualLimit, maxLimit = 100, 1000
 
 // incidentAnswers answers what docs/api.md says below incidentsPath.
-func incidentAnswers(k *keeper.Keeper, quiet silencer) http.Handler {
+func incidentAnswers(k *keeper.Keeper, quiet silencer, complete func(*view.Incident)) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+incidentsPath, func(w http.ResponseWriter, r *http.Request) { listIncidents(w, r, k) })
 	mux.HandleFunc("GET "+incidentsPath+"/{id}", func(w http.ResponseWriter, r *http.Request) {
 		i, err := k.Get(r.PathValue("id"))
+		complete(&i)
 		answerIncident(w, i, err)
 	})
 	mux.HandleFunc("GET "+incidentsPath+"/{id}/recording", func(w http.ResponseWriter, r *http.Request) { sendRecording(w, r, k) })

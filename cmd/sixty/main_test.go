@@ -53,6 +53,7 @@ func TestScripts(t *testing.T) {
 			server := httptest.NewServer(serve(pages))
 			env.Defer(server.Close)
 			env.Setenv("RECORDINGS", recordings)
+			env.Setenv("TRACES", filepath.Join(filepath.Dir(recordings), "traces"))
 			env.Setenv("NVIDIA", nvidia)
 			env.Setenv("OLDPATH", env.Getenv("PATH"))
 			env.Setenv("VLLM", server.URL)

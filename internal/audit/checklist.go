@@ -444,6 +444,16 @@ func operations(docs []*files.Document, known bool) Area {
 	return a
 }
 
+// Traces is what a monitor that receives traces says of them: how many spans came since it started.
+func Traces(spans int64) Item {
+	it := Item{Name: "request traces", Severity: catalog.Ticket, Status: Present, Detail: fmt.Sprintf("%d spans were received", spans)}
+	if spans == 0 {
+		it.Status, it.Detail = Missing, "traces are configured (--trace-buffer), and none arrive"
+		it.Hint = "start vLLM with --otlp-traces-endpoint http://THIS-MONITOR/v1/traces and OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=http/protobuf: by default it speaks gRPC"
+	}
+	return it
+}
+
 // alertsIn returns the alerts about inference servers, and all recording rules.
 func alertsIn(docs []*files.Document) (alerts []*files.Query, records map[string]*files.Query) {
 	records = map[string]*files.Query{}

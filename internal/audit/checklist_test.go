@@ -244,3 +244,12 @@ func TestAnIdleServerIsToldTheNamesOfItsRelease(t *testing.T) {
 		t.Errorf("%+v", it)
 	}
 }
+
+func TestTracesThatDoNotArrive(t *testing.T) {
+	if it := Traces(0); it.Status != Missing || !strings.Contains(it.Hint, "--otlp-traces-endpoint") {
+		t.Errorf("no span: %+v", it)
+	}
+	if it := Traces(7); it.Status != Present {
+		t.Errorf("seven spans: %+v", it)
+	}
+}

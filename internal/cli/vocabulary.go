@@ -31,10 +31,10 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 			{Title: "Servers", Flags: []string{
 				"prometheus", "match", "model", "metrics", "engine-args", "engine-log",
 				"probe", "diagnose gateway", "record gateway", "serve gateway", "no-host-metrics",
-				"at", "since", "window", "baseline", "past", "watch", "incidents", "diagnose duration", "record duration", "interval", "timeout",
+				"trace recording", "id", "at", "since", "window", "baseline", "past", "watch", "incidents", "diagnose duration", "record duration", "interval", "timeout",
 			}},
 			{Title: "The monitor", Flags: []string{
-				"config", "kubernetes", "kubeconfig", "serve namespace", "serve selector", "serve gpu-target", "dry-run", "shard", "data", "keep", "keep-size", "query-max-samples", "query-concurrency", "query-timeout",
+				"config", "kubernetes", "kubeconfig", "serve namespace", "serve selector", "serve gpu-target", "dry-run", "shard", "data", "keep", "keep-size", "trace-buffer", "query-max-samples", "query-concurrency", "query-timeout",
 				"evaluation-interval", "once", "page", "external-url", "web-config", "token-file", "verbose-log",
 			}},
 			{Title: "Traces", Flags: []string{

@@ -47,6 +47,7 @@ var pure = []string{
 	"internal/diagnose/anomaly",
 	"internal/diagnose/changepoint",
 	"internal/diagnose/measure",
+	"internal/diagnose/trace",
 	"internal/generate",
 	"internal/generate/burnrate",
 	"internal/generate/dashboard/...",

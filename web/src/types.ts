@@ -109,6 +109,7 @@ export interface Incident extends Summary {
   evolution: Turn[]
   diagnosis: Maybe<Diagnosis>
   similar: Maybe<{ id: string; began: string; ended: Maybe<string>; pathology: string; note: string; notes: Note[] }>
+  slow_requests?: { trace_id: string; request_id: string; began: string; took_s: number; summary: string }[]
 }
 
 export interface Estimate {

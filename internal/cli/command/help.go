@@ -58,10 +58,11 @@ func (v *Vocabulary) shortHelp(c *cobra.Command) *render.Text {
 		}
 		t.Command("  ", strings.TrimSpace(line))
 	}
-	t.BeginDroppable(0)
 	if c.HasExample() && c.HasAvailableSubCommands() {
+		t.BeginDroppable(rankExample)
 		t.Line("")
 	}
+	t.BeginDroppable(0)
 	shortCommands(t, c)
 	groups, count := v.grouped(c), 0
 	for i, flags := range groups {

@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/audit"
 	"github.com/sixty-dev/sixty/internal/audit/surface"
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/base/version"
@@ -33,9 +35,10 @@ const (
 
 // answers are the handlers beside those of package web.
 func (s *server) answers() map[string]http.Handler {
-	return map[string]http.Handler{
-		incidentsPath:               incidentAnswers(s.incidents, s.collector.Silence),
-		incidentsPath + "/":         incidentAnswers(s.incidents, s.collector.Silence),
+	incidents := incidentAnswers(s.incidents, s.collector.Silence, s.addSlowRequests)
+	all := map[string]http.Handler{
+		incidentsPath:               incidents,
+		incidentsPath + "/":         incidents,
 		"GET /api/v1/health":        s.answer(func(c *scope) http.Handler { return c.health }),
 		"GET /api/v1/panels":        http.HandlerFunc(s.panels),
 		"GET /api/v1/runbooks":      http.HandlerFunc(s.runbooks),
@@ -47,6 +50,8 @@ func (s *server) answers() map[string]http.Handler {
 		"GET /api/v1/openapi.json":  http.HandlerFunc(s.openAPI),
 		"/mcp":                      s.answer(func(c *scope) http.Handler { return c.mcp }),
 	}
+	maps.Copy(all, s.traceAnswers())
+	return all
 }
 
 // panels are those of the dashboards, in the names that the servers use; they are made again when
@@ -164,6 +169,9 @@ func (c *scope) audit(w http.ResponseWriter, r *http.Request) {
 	}
 	report, err := d.Audit(surface.Reading{}, false)
 	if err == nil {
+		if n := len(report.Areas); n > 0 && c.s.ring != nil { // the last are the operations
+			report.Areas[n-1].Items = append(report.Areas[n-1].Items, audit.Traces(c.s.ring.Received()))
+		}
 		var b bytes.Buffer
 		if err = report.JSON(&b); err == nil {
 			web.Answer(w, json.RawMessage(b.Bytes()))

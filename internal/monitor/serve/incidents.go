@@ -16,6 +16,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/monitor/access"
 	"github.com/sixty-dev/sixty/internal/monitor/incident/keeper"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/monitor/web"
 )
 
@@ -26,7 +27,7 @@ const incidentsPath = "/api/v1/incidents"
 const usualLimit, maxLimit = 100, 1000
 
 // incidentAnswers answers what docs/api.md says below incidentsPath.
-func incidentAnswers(k *keeper.Keeper, quiet silencer) http.Handler {
+func incidentAnswers(k *keeper.Keeper, quiet silencer, complete func(context.Context, *view.Incident)) http.Handler {
 	mux := http.NewServeMux()
 	one := func(method, path string, h http.HandlerFunc) {
 		mux.HandleFunc(method+" "+incidentsPath+"/{id}"+path, func(w http.ResponseWriter, r *http.Request) {
@@ -40,6 +41,7 @@ func incidentAnswers(k *keeper.Keeper, quiet silencer) http.Handler {
 	mux.HandleFunc("GET "+incidentsPath, func(w http.ResponseWriter, r *http.Request) { listIncidents(w, r, k) })
 	one("GET", "", func(w http.ResponseWriter, r *http.Request) {
 		i, err := k.Get(r.PathValue("id"), access.Of(r.Context()))
+		complete(r.Context(), &i)
 		answerIncident(w, i, err)
 	})
 	one("GET", "/recording", func(w http.ResponseWriter, r *http.Request) { sendRecording(w, r, k) })

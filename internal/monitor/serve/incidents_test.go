@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/trace"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/monitor/incident/keeper"
 	"github.com/sixty-dev/sixty/internal/monitor/serve"
@@ -53,7 +54,7 @@ func TestIncidentAnswers(t *testing.T) {
 		silenced = matching
 		return nil
 	}
-	h := web.RequireAuth(external, "", serve.IncidentAnswers(k, quiet))
+	h := web.RequireAuth(external, "", serve.IncidentAnswers(k, quiet, func(_ context.Context, i *view.Incident) { i.SlowRequests = []trace.Slow{{ID: "4bf9"}} }))
 	for _, tc := range []struct {
 		method, path, body string
 		header             map[string]string
@@ -66,6 +67,7 @@ func TestIncidentAnswers(t *testing.T) {
 		{method: "GET", path: "?limit=0", code: 400, want: "limit"},
 		{method: "GET", path: "?limit=1", code: 200, want: `"id"`},
 		{method: "GET", path: "/" + id, code: 200, want: `"evolution":[{`},
+		{method: "GET", path: "/" + id, code: 200, want: `"slow_requests":[{"trace_id":"4bf9"`},
 		{method: "GET", path: "/nothing", code: 404, want: "no such incident"},
 		{method: "GET", path: "/..%2f..%2fetc", code: 404, want: "no such incident"},
 		{method: "GET", path: "/" + id + "/recording", code: 404, want: "no recording"},

@@ -33,6 +33,9 @@ var operations = []operation{
 	{"post", "/api/v1/simulate", "What a change would do", nil, `{"model": "…", "change": {"replicas": 4}}`},
 	{"get", "/api/v1/audit", "The checklist", nil, ""},
 	{"get", "/api/v1/requests", "Requests in flight, of the gateways that are known", nil, ""},
+	{"get", "/api/v1/traces", "Requests that were slow, of the traces that are kept", []string{"since"}, ""},
+	{"get", "/api/v1/traces/{id}", "Where the time of one request went (sixty.trace/v1)", nil, ""},
+	{"post", "/v1/traces", "Spans, as OTLP over HTTP", nil, "an export of OTLP"},
 	{"get", "/api/v1/settings", "The configuration, without secrets", nil, ""},
 	{"get", "/api/v1/events", "Server-sent events: overview, incident", nil, ""},
 }

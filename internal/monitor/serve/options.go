@@ -33,6 +33,7 @@ type Options struct {
 	Judged settings.Flags
 
 	retention, retentionBytes string
+	traceBuffer               string
 	baseline, tokenFile       string
 	verbose                   bool
 
@@ -59,6 +60,7 @@ func (o *Options) AddFlags(s *pflag.FlagSet) {
 	s.StringVar(&o.Dir, "data", "", "`directory` of samples and incidents (default: sixty in the user's state directory)")
 	s.StringVar(&o.retention, "keep", "", "how long samples are kept (default: 15d)")
 	s.StringVar(&o.retentionBytes, "keep-size", "", "how much of them, such as 10GB (default: any amount)")
+	s.StringVar(&o.traceBuffer, "trace-buffer", "", "receive traces as OTLP over HTTP at /v1/traces, and keep the last ones in memory up to this `size`, such as 32MB (default: none)")
 	s.StringVar(&o.Addr, "listen", ":6060", "`address` of the page and the API (loopback unless a host is given; 0.0.0.0:6060 for all)")
 	s.StringVar(&o.External, "external-url", "", "`URL` under which others see it, such as https://example.com/sixty/: for links, and where a proxy adds a path")
 	s.StringVar(&o.WebFile, "web-config", "", "`file`, as Prometheus': TLS and basic authentication of the page and the API")
@@ -107,6 +109,13 @@ func (o *Options) Read(args []string) (err error) {
 			return hint.With(fmt.Errorf("--keep-size: %q is no size", o.retentionBytes), "write it like 10GB")
 		}
 		o.RetentionBytes = int64(n)
+	}
+	if o.traceBuffer != "" {
+		n, err := units.ParseBase2Bytes(o.traceBuffer)
+		if err != nil || n < 1<<20 || n > 4<<30 {
+			return hint.With(fmt.Errorf("--trace-buffer: %q is no size from 1MB to 4GB", o.traceBuffer), "write it like 32MB")
+		}
+		o.TraceBytes = int(n)
 	}
 	if o.tokenFile != "" {
 		token, err := fileio.Read(o.tokenFile, 64<<10)

@@ -30,6 +30,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/listen"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
+	"github.com/sixty-dev/sixty/internal/diagnose/trace"
 	"github.com/sixty-dev/sixty/internal/generate/scrapeconfig"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
@@ -62,6 +63,9 @@ type Config struct {
 	Dir            string        // of the storage and the incidents
 	Retention      time.Duration
 	RetentionBytes int64
+
+	// TraceBytes is how much of the traces that are sent is kept in memory, 0 for none.
+	TraceBytes int
 
 	Addr     string
 	External string // URL under which others see it; "" for that of the address
@@ -98,7 +102,8 @@ type server struct {
 	rules     catalogueRules
 	anomalies monitor.Anomalies
 
-	told     web.News // to pages
+	ring     *trace.Ring // nil where traces are not received
+	told     web.News    // to pages
 	gateways *gateways
 
 	boards struct { // of the last answer
@@ -117,6 +122,9 @@ type server struct {
 func Run(ctx context.Context, cfg Config) (err error) {
 	s := &server{cfg: cfg, registry: prometheus.NewRegistry()}
 	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	if cfg.TraceBytes > 0 {
+		s.ring = trace.NewRing(cfg.TraceBytes)
+	}
 	file, err := cfg.load()
 	if err != nil {
 		return err
@@ -267,7 +275,7 @@ func (s *server) listen(ctx context.Context) (err error) {
 // taken are the first parts of paths that the server has itself: under an external URL with
 // one of them it would not be known whether a proxy took it off.
 var taken = []string{
-	"-", "api", "assets", "audit", "debug", "explore", "fleet", "incident", "incidents", "login", "logout", "mcp", "metrics", "runbooks", "settings", "whatif",
+	"-", "api", "assets", "audit", "debug", "explore", "fleet", "incident", "incidents", "login", "logout", "mcp", "metrics", "runbooks", "settings", "v1", "whatif",
 }
 
 // named writes an address for people: localhost for this machine.
@@ -363,6 +371,7 @@ func (s *server) handler() (http.Handler, error) {
 		Overview: func(ctx context.Context) view.Overview { return o.Overview(ctx) },
 		Incident: func(ctx context.Context, id string) (view.Incident, bool) {
 			i, err := s.incidents.Get(id, access.Of(ctx))
+			s.addSlowRequests(ctx, &i)
 			return i, err == nil
 		},
 		Answers: o.More,

@@ -10,6 +10,8 @@ import (
 	"encoding/json"
 	"strings"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/diagnose/trace"
 )
 
 // Schemas of the answers that have one. Fields are added under the same name.
@@ -187,6 +189,8 @@ type Incident struct {
 	Omitted   int             `json:"evolution_omitted,omitempty"` // turns in the middle that are too many to be kept
 	Diagnosis json.RawMessage `json:"diagnosis"`                   // sixty.diagnosis/v1 with plots, the surest one
 	Similar   *Similar        `json:"similar"`                     // the last one like it
+	// SlowRequests are the slowest of its time whose traces are still kept.
+	SlowRequests []trace.Slow `json:"slow_requests,omitempty"`
 }
 
 // An Acknowledgement says who looks after an incident.

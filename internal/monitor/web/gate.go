@@ -199,6 +199,7 @@ var (
 		"GET /debug/pprof/profile": {read: access.Admin, logged: true},
 		"GET /debug/pprof/trace":   {read: access.Admin, logged: true},
 		"GET /api/v1/requests":     {read: access.Viewer},
+		"/v1/traces":               {write: access.Operator},
 		"/api/v1/incidents":        {read: access.Viewer, write: access.Operator, team: true},
 		"/api/v1/incidents/":       {read: access.Viewer, write: access.Operator, team: true, logged: true},
 		"POST /api/v1/simulate":    {write: access.Viewer, team: true, logged: true},

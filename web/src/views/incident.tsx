@@ -130,6 +130,7 @@ function Whole({ i, path, again, error }: { i: Incident; path: string; again: ()
           tabs={[
             ...(d && f ? ([['Evidence', () => <Shown f={f} w={verdict?.workload} />], ['Why', () => <Why d={d} f={f} />]] as [string, () => ComponentChildren][]) : []),
             ...(plots.length > 4 ? ([[`More charts (${plots.length - 4})`, () => <div class="plots">{plots.slice(4).map((p) => <EvidencePlot p={p} span={zoom ?? undefined} at={at} starts={starts} onZoom={setZoom} />)}</div>]] as [string, () => ComponentChildren][]) : []),
+            ...(i.slow_requests ? ([[`Slow requests (${i.slow_requests.length})`, () => <SlowRequests list={i.slow_requests ?? []} />]] as [string, () => ComponentChildren][]) : []),
             ['Runbook', () => <RunbookOf id={i.pathology} />],
             [i.notes.length > 0 ? `History and notes (${i.notes.length})` : 'History and notes', () => <div class="two"><History i={i} /><Notes path={path} again={again} /></div>],
           ]}
@@ -339,5 +340,16 @@ function Notes({ path, again }: { path: string; again: () => void }) {
         {error && <Problem error={error} />}
       </form>
     </section>
+  )
+}
+
+// SlowRequests links the slowest requests of the incident's time to where their time went.
+function SlowRequests({ list }: { list: NonNullable<Incident['slow_requests']> }) {
+  return (
+    <ul class="plain">
+      {list.map((r) => (
+        <li><At at={r.began} /> <a href={link(`/api/v1/traces/${r.trace_id}`)}>{r.request_id || r.trace_id}</a>: {r.summary}</li>
+      ))}
+    </ul>
   )
 }

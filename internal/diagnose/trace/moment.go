@@ -1,0 +1,95 @@
+package trace
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+)
+
+// shown are the quantities of a server that a report has.
+var shown = []*indicator.Signal{indicator.Waiting, indicator.Running, indicator.KVUsage, indicator.QueueTimeMean, indicator.TTFTP95, indicator.ITLMean}
+
+// target is the server of an instance, or the only one; -1 where that cannot be told.
+func target(d *diagnose.Diagnosis, instance string) int {
+	var all []int
+	for i := range d.Targets {
+		t := &d.Targets[i]
+		if !t.Serves() {
+			continue
+		}
+		host, _, _ := strings.Cut(t.Labels["instance"], ":")
+		if instance != "" && slices.Contains([]string{t.Labels["pod"], t.Labels["instance"], host}, instance) {
+			return i
+		}
+		all = append(all, i)
+	}
+	if len(all) == 1 {
+		return all[0]
+	}
+	return -1
+}
+
+// NormalIn is what a diagnosis says was normal before the moment that it judges.
+func NormalIn(d *diagnose.Diagnosis) Known {
+	return func(r *Row) (float64, string, bool) {
+		i := target(d, r.Instance)
+		if !r.Engine || i < 0 {
+			return 0, "", false
+		}
+		signal, times := indicator.QueueTimeMean, 1.0
+		switch r.Phase {
+		case Prefill:
+			signal, times = indicator.PrefillTimePerToken, float64(r.Tokens)
+		case Decode:
+			signal, times = indicator.TPOTMean, float64(r.Tokens)
+		case Queue:
+		default:
+			return 0, "", false
+		}
+		_, normal := d.Reading(i, signal)
+		if !normal.OK || times == 0 {
+			return 0, "", false
+		}
+		return normal.V * times, "metrics of " + d.Targets[i].Name, true
+	}
+}
+
+// AddMoment adds what a diagnosis of the moment says: the verdict in force, and the state of the
+// servers that the request was at.
+func (r *Report) AddMoment(d *diagnose.Diagnosis) {
+	v := &d.Verdict
+	for i := range d.Verdicts {
+		if d.Verdicts[i].Model == r.Model && r.Model != "" {
+			v = &d.Verdicts[i]
+		}
+	}
+	r.Verdict = &Verdict{ID: v.ID, Summary: v.Summary}
+	if v.Status == diagnose.Firing {
+		r.Verdict.Severity = v.Severity.String()
+	}
+	if !v.Since.IsZero() {
+		r.Verdict.Since = new(v.Since.UTC())
+	}
+	r.At = new(d.At.UTC().Truncate(time.Millisecond))
+	var done []int
+	for k := range r.Rows {
+		i := target(d, r.Rows[k].Instance)
+		if !r.Rows[k].Engine || i < 0 || slices.Contains(done, i) {
+			continue
+		}
+		done = append(done, i)
+		for _, s := range shown {
+			now, normal := d.Reading(i, s)
+			if now.OK {
+				q := Quantity{Target: d.Targets[i].Name, Title: s.Title, Unit: string(s.Unit), Now: &now.V}
+				if normal.OK {
+					q.Normal = &normal.V
+				}
+				r.State = append(r.State, q)
+			}
+		}
+	}
+}

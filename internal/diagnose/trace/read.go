@@ -1,0 +1,322 @@
+package trace
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/render"
+)
+
+// Bounds of what is read.
+const (
+	// MaxMessage is how large one message of OTLP may be. Values in it may be nested, at about nine
+	// bytes a level, and the collector's library descends into them without a limit of its own: the
+	// deepest message needs 900 MB of stack, of which a goroutine may have 1 GB.
+	MaxMessage = 8 << 20
+	maxSpans   = 1 << 20 // of all files together
+	maxText    = 200     // bytes of a name or an id
+)
+
+// Read reads spans as a collector's file exporter writes them (JSON, an object a line, or messages of
+// protobuf behind their length; either may be compressed with zstd), one message of OTLP, or what
+// Jaeger's API answers.
+func Read(r io.Reader) ([]Span, error) {
+	in := bufio.NewReader(r)
+	head, err := in.Peek(1)
+	if errors.Is(err, io.EOF) {
+		return nil, hint.With(errors.New("it is empty"), "the collector's file exporter writes after its batch is full or timed out: wait, and see that its pipeline has the exporter")
+	}
+	if err != nil {
+		return nil, err //nolint:wrapcheck // a reader's errors stay as they are
+	}
+	switch head[0] {
+	case 0: // the first byte of a length below 16 MiB
+		return readMessages(in)
+	case 0x0a: // the tag of resource_spans
+		body, err := io.ReadAll(io.LimitReader(in, MaxMessage+1))
+		if err != nil {
+			return nil, err //nolint:wrapcheck // as above
+		}
+		return Proto(body)
+	case '{', ' ':
+		return readJSON(in)
+	}
+	return nil, hint.With(errors.New("neither OTLP nor Jaeger's JSON"), "write traces with the collector's file exporter, or give the URL of Tempo, Jaeger or sixty serve and --id")
+}
+
+// readMessages reads messages of protobuf or JSON, each behind four bytes of length.
+func readMessages(in io.Reader) (out []Span, err error) {
+	for {
+		var size uint32
+		if err := binary.Read(in, binary.BigEndian, &size); errors.Is(err, io.EOF) {
+			return out, nil
+		} else if err != nil {
+			return nil, cutOff(err)
+		}
+		if size > MaxMessage {
+			return nil, fmt.Errorf("a message of %d bytes: the most that is read is %d", size, MaxMessage)
+		}
+		var body bytes.Buffer
+		if n, err := io.CopyN(&body, in, int64(size)); err != nil {
+			return nil, cutOff(fmt.Errorf("a message ends after %d of %d bytes: %w", n, size, err))
+		}
+		message := body.Bytes()
+		if bytes.HasPrefix(message, []byte{0x28, 0xb5, 0x2f, 0xfd}) {
+			if message, err = unpack(message); err != nil {
+				return nil, err
+			}
+		}
+		read := Proto
+		if bytes.HasPrefix(message, []byte("{")) {
+			read = JSON
+		}
+		spans, err := read(message)
+		if err != nil {
+			return nil, err
+		}
+		if out = append(out, spans...); len(out) > maxSpans {
+			return nil, errTooMany
+		}
+	}
+}
+
+var errTooMany = hint.With(fmt.Errorf("more than %d spans", maxSpans), "give the part of the time that matters, or ask Tempo or Jaeger for one trace with --id")
+
+func cutOff(err error) error {
+	return hint.With(fmt.Errorf("it ends in the middle: %w", err), "copy it again, or wait for the collector to finish writing")
+}
+
+func unpack(message []byte) ([]byte, error) {
+	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(MaxMessage))
+	if err != nil {
+		return nil, fmt.Errorf("unpack: %w", err)
+	}
+	defer z.Close()
+	out, err := z.DecodeAll(message, nil)
+	if err != nil {
+		return nil, fmt.Errorf("unpack: %w", err)
+	}
+	return out, nil
+}
+
+// readJSON reads objects that follow each other.
+func readJSON(in io.Reader) (out []Span, err error) {
+	for d := json.NewDecoder(in); ; {
+		var one json.RawMessage
+		if err := d.Decode(&one); errors.Is(err, io.EOF) {
+			return out, nil
+		} else if errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil, cutOff(err)
+		} else if err != nil {
+			return nil, fmt.Errorf("no JSON: %w", err)
+		}
+		spans, err := JSON(one)
+		if err != nil {
+			return nil, err
+		}
+		if out = append(out, spans...); len(out) > maxSpans {
+			return nil, errTooMany
+		}
+	}
+}
+
+// Proto reads one message of OTLP in protobuf. What Tempo answers is one too.
+func Proto(message []byte) ([]Span, error) {
+	if len(message) > MaxMessage {
+		return nil, fmt.Errorf("a message of more than %d bytes", MaxMessage)
+	}
+	all, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(message)
+	if err != nil {
+		return nil, fmt.Errorf("not OTLP in protobuf: %w", err)
+	}
+	return spansOf(all), nil
+}
+
+// JSON reads one object: OTLP's, or what Jaeger's API answers.
+func JSON(object []byte) ([]Span, error) {
+	var kind struct {
+		Data    json.RawMessage `json:"data"`
+		Batches json.RawMessage `json:"batches"`
+	}
+	if err := json.Unmarshal(object, &kind); err != nil {
+		return nil, fmt.Errorf("no JSON object: %w", err)
+	}
+	switch {
+	case kind.Data != nil:
+		return jaeger(kind.Data)
+	case kind.Batches != nil:
+		return nil, hint.With(errors.New("Tempo's own JSON"), "give Tempo's URL and --id: it is asked for OTLP")
+	}
+	all, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(object)
+	if err != nil {
+		return nil, fmt.Errorf("not OTLP in JSON: %w", err)
+	}
+	return spansOf(all), nil
+}
+
+func spansOf(all ptrace.Traces) (out []Span) {
+	for _, r := range all.ResourceSpans().All() {
+		base := Span{Service: "unnamed"}
+		set(&base, r.Resource().Attributes())
+		for _, scope := range r.ScopeSpans().All() {
+			for _, from := range scope.Spans().All() {
+				s := base
+				s.Trace, s.ID, s.Parent, s.Name = from.TraceID().String(), from.SpanID().String(), from.ParentSpanID().String(), clip(from.Name())
+				s.Start, s.End, s.Failed = clock(uint64(from.StartTimestamp())), clock(uint64(from.EndTimestamp())), from.Status().Code() == ptrace.StatusCodeError
+				s.Server = from.Kind() == ptrace.SpanKindServer
+				set(&s, from.Attributes())
+				if s.valid() {
+					out = append(out, s)
+				}
+			}
+		}
+	}
+	return out
+}
+
+func set(s *Span, of pcommon.Map) {
+	for key, v := range of.All() {
+		switch v.Type() {
+		case pcommon.ValueTypeStr:
+			s.text(key, v.Str())
+		case pcommon.ValueTypeDouble:
+			s.number(key, v.Double())
+		case pcommon.ValueTypeInt:
+			s.number(key, float64(v.Int()))
+		}
+	}
+}
+
+// valid reports whether a span is one: it has ids, and ends after it began.
+func (s *Span) valid() bool { return s.Trace != "" && s.ID != "" && s.Start > 0 && s.End >= s.Start }
+
+// clock is a time of nanoseconds; 0, which no span has, where it is beyond what a time can be.
+func clock(ns uint64) int64 {
+	if ns > math.MaxInt64 {
+		return 0
+	}
+	return int64(ns)
+}
+
+// clip cleans a name, and cuts off what is too long for one.
+func clip(text string) string {
+	if len(text) > maxText {
+		text = strings.ToValidUTF8(text[:maxText], "")
+	}
+	return strings.Clone(render.Clean(text))
+}
+
+// text and number take the attributes that are listed here, and no other.
+func (s *Span) text(key, value string) {
+	switch key {
+	case "service.name":
+		s.Service = clip(value)
+	case "service.instance.id", "k8s.pod.name":
+		s.Instance = clip(value)
+	case "host.name":
+		if s.Instance == "" {
+			s.Instance = clip(value)
+		}
+	case "gen_ai.request.id", "sixty.request_id":
+		s.Request = clip(value)
+	case "gen_ai.response.model", "gen_ai.request.model":
+		s.Model = clip(value)
+	}
+}
+
+func (s *Span) number(key string, value float64) {
+	switch key {
+	case "gen_ai.latency.time_in_queue":
+		s.Queue, s.hasPhases = value, true
+	case "gen_ai.latency.time_in_model_prefill":
+		s.Prefill = value
+	case "gen_ai.latency.time_in_model_decode":
+		s.Decode = value
+	case "gen_ai.usage.prompt_tokens", "gen_ai.usage.input_tokens":
+		s.PromptTokens = tokens(value)
+	case "gen_ai.usage.completion_tokens", "gen_ai.usage.output_tokens":
+		s.OutputTokens = tokens(value)
+	}
+}
+
+func tokens(v float64) int {
+	if !(v > 0 && v < 1e9) {
+		return 0
+	}
+	return int(v)
+}
+
+// jaeger reads the traces that Jaeger's HTTP API answers, whose times are microseconds.
+func jaeger(data []byte) (out []Span, err error) {
+	type tag struct {
+		Key   string `json:"key"`
+		Value any    `json:"value"`
+	}
+	var traces []struct {
+		Processes map[string]struct {
+			ServiceName string `json:"serviceName"`
+			Tags        []tag  `json:"tags"`
+		} `json:"processes"`
+		Spans []struct {
+			TraceID       string `json:"traceID"`
+			SpanID        string `json:"spanID"`
+			ProcessID     string `json:"processID"`
+			OperationName string `json:"operationName"`
+			StartTime     int64  `json:"startTime"`
+			Duration      int64  `json:"duration"`
+			References    []struct {
+				RefType string `json:"refType"`
+				SpanID  string `json:"spanID"`
+			} `json:"references"`
+			Tags []tag `json:"tags"`
+		} `json:"spans"`
+	}
+	if err := json.Unmarshal(data, &traces); err != nil {
+		return nil, fmt.Errorf("not what Jaeger answers: %w", err)
+	}
+	const most = math.MaxInt64 / 2000 // microseconds whose sum still is a time
+	for _, t := range traces {
+		for _, from := range t.Spans {
+			p := t.Processes[from.ProcessID]
+			s := Span{
+				Trace: clip(from.TraceID), ID: clip(from.SpanID), Name: clip(from.OperationName), Service: clip(p.ServiceName),
+				Start: min(max(from.StartTime, 0), most) * 1000,
+			}
+			s.End = s.Start + min(max(from.Duration, 0), most)*1000
+			for _, r := range from.References {
+				if r.RefType == "CHILD_OF" {
+					s.Parent = clip(r.SpanID)
+				}
+			}
+			for _, list := range [][]tag{p.Tags, from.Tags} {
+				for _, g := range list {
+					switch v := g.Value.(type) {
+					case string:
+						s.text(g.Key, v)
+						s.Server = s.Server || g.Key == "span.kind" && v == "server"
+					case float64:
+						s.number(g.Key, v)
+					case bool:
+						s.Failed = s.Failed || v && g.Key == "error"
+					}
+				}
+			}
+			if s.valid() {
+				out = append(out, s)
+			}
+		}
+	}
+	return out, nil
+}

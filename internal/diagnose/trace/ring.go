@@ -1,0 +1,110 @@
+package trace
+
+import (
+	"container/list"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A Ring keeps the traces that came last, within bounds: where there is no room the trace leaves whose
+// last span came first. It is safe for concurrent use.
+type Ring struct {
+	mu        sync.Mutex
+	limit     int // bytes
+	size      int
+	spans     int
+	received  int64
+	traces    map[string]*list.Element // of *Trace
+	byArrival list.List
+}
+
+// NewRing returns a ring of about so many bytes.
+func NewRing(limit int) *Ring { return &Ring{limit: limit, traces: map[string]*list.Element{}} }
+
+// overhead is what a trace takes in memory beside its spans.
+const overhead = 256
+
+// Add adds spans. Those beyond Largest of one trace are counted and dropped.
+func (r *Ring) Add(spans []Span) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.received += int64(len(spans))
+	for _, s := range spans {
+		e := r.traces[s.Trace]
+		if e == nil {
+			e = r.byArrival.PushBack(&Trace{ID: s.Trace})
+			r.traces[s.Trace] = e
+			r.size += overhead
+		}
+		r.byArrival.MoveToBack(e)
+		t := e.Value.(*Trace)
+		if len(t.Spans) == Largest {
+			t.Left++
+			continue
+		}
+		t.Spans = append(t.Spans, s)
+		r.size += s.bytes()
+		r.spans++
+		for r.size > r.limit || r.spans > maxSpans {
+			r.drop(r.byArrival.Front())
+		}
+	}
+}
+
+func (r *Ring) drop(e *list.Element) {
+	t := r.byArrival.Remove(e).(*Trace)
+	delete(r.traces, t.ID)
+	r.spans -= len(t.Spans)
+	r.size -= overhead
+	for i := range t.Spans {
+		r.size -= t.Spans[i].bytes()
+	}
+}
+
+// Received is how many spans have come.
+func (r *Ring) Received() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.received
+}
+
+// Spans are those of one trace, or of all where the id is "".
+func (r *Ring) Spans(id string) (out []Span) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for e := r.byArrival.Front(); e != nil; e = e.Next() {
+		if t := e.Value.(*Trace); id == "" || t.ID == id {
+			out = append(out, t.Spans...)
+		}
+	}
+	return out
+}
+
+// A Slow request took longer than others in a time.
+type Slow struct {
+	ID      string    `json:"trace_id"`
+	Request string    `json:"request_id"`
+	Began   time.Time `json:"began"`
+	TookS   float64   `json:"took_s"`
+	Summary string    `json:"summary"`
+}
+
+// Slowest are the requests that were slow between two moments, at most so many, the slowest first.
+func (r *Ring) Slowest(from, to time.Time, most int) []Slow {
+	all := Group(r.Spans(""))
+	out, others := []Slow{}, NewPopulation(all)
+	within := slices.DeleteFunc(all, func(t *Trace) bool {
+		return !t.OfRequest() || t.Began().After(to) || t.Began().Add(t.Took()).Before(from)
+	})
+	slices.SortStableFunc(within, func(a, b *Trace) int { return int(min(max(b.Took()-a.Took(), -1), 1)) })
+	for _, t := range within {
+		if len(out) == most {
+			break
+		}
+		if j := Judge(t, others, nil); j.Slow != nil && *j.Slow {
+			out = append(out, Slow{ID: j.ID, Request: j.Request, Began: j.Began, TookS: j.TookS, Summary: j.Summary})
+		}
+	}
+	return out
+}

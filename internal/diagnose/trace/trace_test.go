@@ -1,0 +1,327 @@
+package trace
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/zstd"
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/ptrace"
+)
+
+// gatewayFile is what vLLM 0.32.0 and sixty gateway exported of 22 requests, one after the other and
+// then ten at a time at a server with --max-num-seqs 2.
+const gatewayFile = "../../../testdata/traces/slow.otlp"
+
+func readFile(t *testing.T, path string) []Span {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	spans, err := Read(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return spans
+}
+
+func TestARequestThatWaitedAtARealServer(t *testing.T) {
+	all := Group(readFile(t, gatewayFile))
+	others := NewPopulation(all)
+	slow := slices.MaxFunc(all, func(a, b *Trace) int { return int(a.Took() - b.Took()) })
+	r := Judge(slow, others, nil)
+	if r.Slow == nil || !*r.Slow || r.Blame.Phase != Queue || r.Blame.Hop != "vllm" {
+		t.Errorf("slow %v, blamed %+v, want the queue of vllm", r.Slow, r.Blame)
+	}
+	if r.PromptTokens == 0 || r.OutputTokens != 80 || !strings.HasPrefix(r.Request, "cmpl-") {
+		t.Errorf("request %q with %d and %d tokens", r.Request, r.PromptTokens, r.OutputTokens)
+	}
+	sum := 0.0
+	for _, row := range r.Rows {
+		sum += row.TookS
+	}
+	if d := sum - r.TookS; d > 1e-6 || d < -1e-6 {
+		t.Errorf("the rows sum up to %g s of %g s", sum, r.TookS)
+	}
+	fast := Judge(all[0], others, nil)
+	if fast.Slow == nil || *fast.Slow {
+		t.Errorf("the first request, which waited for nobody, is called slow: %s", fast.Summary)
+	}
+}
+
+// a span of a test, in milliseconds.
+func span(id, parent, service, name string, from, to int64) Span {
+	return Span{Trace: "t", ID: id, Parent: parent, Service: service, Name: name, Start: 1 + from*1e6, End: 1 + to*1e6}
+}
+
+func engine(s Span, queue, prefill, decode float64, prompt, output int) Span {
+	s.Queue, s.Prefill, s.Decode, s.hasPhases, s.PromptTokens, s.OutputTokens = queue, prefill, decode, true, prompt, output
+	return s
+}
+
+func phasesOf(tr *Trace) (out []string) {
+	for _, s := range tr.Steps() {
+		out = append(out, fmt.Sprintf("%s %s %.0f", s.Hop, s.Phase, s.TookS*1000))
+	}
+	return out
+}
+
+func TestPrefillAndDecodeApart(t *testing.T) {
+	tr := Group([]Span{
+		span("a", "", "gateway-api-inference-extension", "gateway.request", 0, 1000),
+		span("b", "a", "gateway-api-inference-extension", "gateway.scheduler.schedule", 10, 20),
+		span("c", "a", "pd-sidecar", "llm_d.pd_proxy.request", 30, 1000),
+		span("d", "c", "pd-sidecar", "llm_d.pd_proxy.prefill", 40, 240),
+		engine(span("e", "d", "vllm", "llm_request", 40, 240), 0.05, 0.15, 0, 1000, 1),
+		span("f", "c", "pd-sidecar", "llm_d.pd_proxy.decode", 240, 1000),
+		engine(span("g", "f", "vllm", "llm_request", 240, 1000), 0.6, 0.01, 0.15, 1000, 16),
+	})[0]
+	want := []string{
+		"gateway-api-inference-extension other 10", "gateway-api-inference-extension routing 10", "gateway-api-inference-extension other 10",
+		"pd-sidecar other 10", "vllm (prefill) queue 50", "vllm (prefill) prefill 150",
+		"vllm (decode) queue, KV transfer 600", "vllm (decode) prefill 10", "vllm (decode) decode 150",
+	}
+	if diff := cmp.Diff(want, phasesOf(tr)); diff != "" {
+		t.Error(diff)
+	}
+	if r := Judge(tr, nil, nil); r.Blame.Phase != QueueTransfer || r.Slow != nil {
+		t.Errorf("blamed %+v, slow %v: what is normal is not known", r.Blame, r.Slow)
+	}
+}
+
+func TestSGLang(t *testing.T) {
+	got := phasesOf(Group([]Span{
+		span("a", "", "sglang", "Req 1", 0, 500), span("b", "a", "sglang", "prefill_waiting", 10, 100),
+		span("c", "a", "sglang", "prefill_forward", 100, 200), span("d", "a", "sglang", "decode_loop", 200, 500),
+	})[0])
+	if diff := cmp.Diff([]string{"sglang other 10", "sglang queue 90", "sglang prefill 100", "sglang decode 300"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestALongAnswerIsNotSlow(t *testing.T) {
+	var all []*Trace
+	for i := range 12 {
+		one := engine(span("a", "", "vllm", "llm_request", 0, 1000), 0, 0.1, 0.9, 100, 91)
+		one.Trace = fmt.Sprint(i)
+		all = append(all, Group([]Span{one})...)
+	}
+	long := Group([]Span{engine(span("a", "", "vllm", "llm_request", 0, 10000), 0, 0.1, 9.9, 100, 991)})[0]
+	if r := Judge(long, NewPopulation(all), nil); r.Slow == nil || *r.Slow {
+		t.Errorf("%s", r.Summary)
+	}
+}
+
+func TestWhatIsIncompleteIsSaid(t *testing.T) {
+	loop := Group([]Span{span("a", "b", "x", "queue", 10, 20), span("b", "a", "x", "POST", 50, 90), span("c", "gone", "x", "GET", 0, 5)})[0]
+	if got := strings.Join(Judge(loop, nil, nil).Notes, "; "); !strings.Contains(got, "1 span without its parent") || !strings.Contains(got, "clocks differ by at least 40 ms") {
+		t.Errorf("notes: %s", got)
+	}
+	if s := loop.Steps(); s[1].Hop != "not traced" {
+		t.Errorf("what no span covers is %+v", s[1])
+	}
+	if load := Group([]Span{span("a", "", "vllm", "Load model", 0, 1000)})[0]; load.OfRequest() {
+		t.Error("the loading of a model is taken for a request")
+	}
+}
+
+const secret = "the patient's name is"
+
+// exported is a trace with prompts wherever a program may write one.
+func exported() ptrace.Traces {
+	all := ptrace.NewTraces()
+	r := all.ResourceSpans().AppendEmpty()
+	r.Resource().Attributes().PutStr("service.name", "app")
+	r.Resource().Attributes().PutStr("process.command_line", secret)
+	s := r.ScopeSpans().AppendEmpty().Spans().AppendEmpty()
+	s.SetTraceID(pcommon.TraceID{1})
+	s.SetSpanID(pcommon.SpanID{2})
+	s.SetName("chat")
+	s.SetKind(ptrace.SpanKindServer)
+	s.SetStartTimestamp(1e9)
+	s.SetEndTimestamp(3e9)
+	s.Status().SetMessage(secret)
+	s.Attributes().PutStr("gen_ai.prompt.0.content", secret)
+	s.Attributes().PutEmptySlice("gen_ai.input.messages").AppendEmpty().SetStr(secret)
+	s.Attributes().PutInt("gen_ai.usage.input_tokens", 7)
+	s.Events().AppendEmpty().Attributes().PutStr("gen_ai.completion", secret)
+	return all
+}
+
+func TestPromptsAreNotKept(t *testing.T) {
+	raw, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(exported())
+	if err != nil {
+		t.Fatal(err)
+	}
+	spans, err := Proto(raw)
+	if err != nil || len(spans) != 1 || spans[0].PromptTokens != 7 {
+		t.Fatalf("%+v, %v", spans, err)
+	}
+	if text := fmt.Sprintf("%+v", spans); strings.Contains(text, "patient") {
+		t.Errorf("a prompt was kept: %s", text)
+	}
+}
+
+// framed is a message behind its length.
+func framed(message []byte) []byte {
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(message))), message...)
+}
+
+func TestFormsAreEqual(t *testing.T) {
+	proto, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(exported())
+	if err != nil {
+		t.Fatal(err)
+	}
+	json, err := (&ptrace.JSONMarshaler{}).MarshalTraces(exported())
+	if err != nil {
+		t.Fatal(err)
+	}
+	z, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	jaeger := `{"data":[{"processes":{"p":{"serviceName":"app"}},"spans":[{"traceID":"01000000000000000000000000000000","spanID":"0200000000000000",
+		"processID":"p","operationName":"chat","startTime":1000000,"duration":2000000,"tags":[{"key":"span.kind","value":"server"},
+		{"key":"gen_ai.usage.input_tokens","type":"int64","value":7},{"key":"gen_ai.prompt.0.content","value":"` + secret + `"}]}]}]}`
+	want, err := Proto(proto)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string][]byte{
+		"a message": proto, "framed": framed(proto), "JSON": json, "framed JSON": framed(json),
+		"packed": framed(z.EncodeAll(proto, nil)), "Jaeger": []byte(jaeger),
+	} {
+		got, err := Read(bytes.NewReader(data))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if diff := cmp.Diff(want, got, cmp.AllowUnexported(Span{})); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	if two, err := Read(bytes.NewReader(slices.Concat(json, []byte("\n"), json, []byte("\n")))); err != nil || len(two) != 2 {
+		t.Errorf("two lines: %d spans, %v", len(two), err)
+	}
+}
+
+func TestDamagedInput(t *testing.T) {
+	proto, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(exported())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		data []byte
+		want string
+	}{
+		"empty":        {nil, "empty"},
+		"cut off":      {framed(proto)[:40], "ends in the middle"},
+		"half a line":  {[]byte(`{"resourceSpans":[{`), "ends in the middle"},
+		"huge":         {[]byte{0, 0xff, 0xff, 0xff, 1}, "the most that is read"},
+		"HTML":         {[]byte("<html>"), "neither OTLP nor"},
+		"other JSON":   {[]byte(`{"resourceSpans": 3}`), "not OTLP in JSON"},
+		"Tempo's JSON": {[]byte(`{"batches":[]}`), "Tempo's own JSON"},
+		"nonsense":     {framed([]byte{0xff, 0xff}), "not OTLP in protobuf"},
+		"a list":       {[]byte(`{} 3`), "no JSON object"},
+	} {
+		if _, err := Read(bytes.NewReader(tc.data)); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", name, err, tc.want)
+		}
+	}
+}
+
+// TestDeepNesting reads what is nested most among what a monitor takes; its stack needs 120 MB.
+func TestDeepNesting(t *testing.T) {
+	var tail []byte // from the innermost on, what stands before it, reversed
+	prepend := func(tag byte, size int) {
+		length := binary.AppendUvarint(nil, uint64(size))
+		slices.Reverse(length)
+		tail = append(append(tail, length...), tag)
+	}
+	for len(tail) < 1<<20-100 {
+		prepend(0x0a, len(tail)) // values of a list
+		prepend(0x2a, len(tail)) // a list
+	}
+	prepend(0x12, len(tail)) // value of an attribute
+	prepend(0x0a, len(tail)) // an attribute
+	prepend(0x0a, len(tail)) // a resource
+	prepend(0x0a, len(tail)) // its spans
+	slices.Reverse(tail)
+	if spans, err := Proto(tail); err != nil || len(spans) != 0 {
+		t.Errorf("%d spans, %v", len(spans), err)
+	}
+}
+
+func TestRing(t *testing.T) {
+	r := NewRing(64 << 10)
+	for i := range 1000 {
+		s := engine(span("a", "", "vllm", "llm_request", 0, 1000), 0, 0.1, 0.9, 100, 91)
+		s.Trace = fmt.Sprintf("%032x", i)
+		s.Start += int64(i) * 1e9
+		s.End += int64(i) * 1e9
+		if i == 990 {
+			s.End, s.Queue = s.End+8e9, 8
+		}
+		r.Add([]Span{s})
+		if r.size > r.limit {
+			t.Fatalf("%d bytes of %d after %d traces", r.size, r.limit, i)
+		}
+	}
+	if n := len(r.traces); n < 50 || n > 250 || r.byArrival.Len() != n || r.spans != n || r.Received() != 1000 {
+		t.Errorf("%d traces, %d in order, %d spans, %d received", n, r.byArrival.Len(), r.spans, r.Received())
+	}
+	slow := r.Slowest(time.Unix(0, 0), time.Unix(2000, 0), 5)
+	if len(slow) != 1 || !strings.Contains(slow[0].Summary, "queued at vllm") {
+		t.Errorf("slow: %+v", slow)
+	}
+	if early := r.Slowest(time.Unix(0, 0), time.Unix(900, 0), 5); len(early) != 0 {
+		t.Errorf("slow in another time: %+v", early)
+	}
+	long := span("a", "", "x", "y", 0, 1)
+	long.Name = strings.Repeat("n", 100<<10)
+	if r.Add([]Span{long}); len(r.traces) != 0 || r.size != 0 {
+		t.Errorf("a span larger than the ring leaves %d traces of %d bytes", len(r.traces), r.size)
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	proto, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(exported())
+	if err != nil {
+		f.Fatal(err)
+	}
+	json, err := (&ptrace.JSONMarshaler{}).MarshalTraces(exported())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(proto)
+	f.Add(json)
+	f.Add(framed(proto))
+	f.Add([]byte(`{"data":[{"spans":[{"traceID":"1","spanID":"2","duration":9223372036854775807,"startTime":9223372036854775807}]}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		spans, err := Read(bytes.NewReader(data))
+		if err != nil {
+			return
+		}
+		all := Group(spans)
+		others := NewPopulation(all)
+		ring := NewRing(4 << 10)
+		ring.Add(spans)
+		for _, tr := range all {
+			r := Judge(tr, others, nil)
+			sum := 0.0
+			for _, row := range r.Rows {
+				sum += row.TookS
+			}
+			if r.TookS < 0 || sum < 0 || sum > r.TookS*1.000001+1e-6 {
+				t.Errorf("rows of %g s in a request of %g s", sum, r.TookS)
+			}
+		}
+	})
+}

@@ -1,6 +1,8 @@
 package profile
 
 import (
+	"cmp"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -212,7 +214,10 @@ type Analysis struct {
 	Memory       map[int][]MemoryPoint
 	Stacks       *Stacks
 	Workload     Workload
-	Quantised    bool // products' names say so
+	Quantised    bool   // products' names say so
+	AMD          bool   // calls of HIP say so
+	Processor    string // what computes in place of a GPU: "cpu", "mtia"; "" is unknown
+	Calls        string // without a device: the calls that took most of the host's time
 	Partial      []string
 	Notes        []string
 
@@ -235,7 +240,9 @@ func Analyze(t *Timeline) *Analysis {
 	z.span()
 	z.threads()
 	z.devices()
-	a.HostOnly = operators && len(a.Devices) == 0
+	if a.HostOnly = operators && len(a.Devices) == 0; a.HostOnly {
+		a.Calls = z.longestCalls()
+	}
 	z.finish()
 	return a
 }
@@ -277,6 +284,7 @@ type nameInfo struct {
 	product bool // of matrices in batches
 	softmax bool
 	samples bool
+	outer   int64 // how long calls of it took that no operator and no annotation contains
 }
 
 func (z *analyzer) names() {
@@ -289,6 +297,13 @@ func (z *analyzer) names() {
 		n.cause = causeOf(text)
 		n.graph, n.whole = strings.Contains(text, "GraphLaunch"), text == WholeGraph
 		n.launch = holdsAny(text, "Launch", "Memcpy", "Memset")
+		switch {
+		case holdsAny(text, "aten::mkldnn", "_for_cpu", "onednn", "cpu_model_runner.py"):
+			z.Processor = "cpu"
+		case strings.Contains(text, "job_prep_and_submit_for_execution"):
+			z.Processor = "mtia"
+		}
+		z.AMD = z.AMD || n.launch && strings.HasPrefix(text, "hip")
 		n.sync = strings.Contains(text, "Synchronize")
 		n.capture = holdsAny(text, "StreamBeginCapture", "StreamEndCapture")
 		n.product = holdsAny(text, "::bmm", "::baddbmm")
@@ -308,6 +323,22 @@ var fewBits = []string{"fp8", "e4m3", "e5m2", "fp4", "int8", "int4", "s8_", "i8i
 // holdsAny reports whether a text holds one of several words.
 func holdsAny(text string, words ...string) bool {
 	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
+}
+
+// longestCalls names the operators and annotations that took most of the time, each where no other contains it.
+func (z *analyzer) longestCalls() string {
+	order, sum := make([]int, len(z.info)), int64(0)
+	for i := range order {
+		order[i], sum = i, sum+z.info[i].outer
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(z.info[b].outer, z.info[a].outer) })
+	var out []string
+	for _, i := range order[:min(3, len(order))] {
+		if share := portion(z.info[i].outer, sum); share > onceShare {
+			out = append(out, fmt.Sprintf("%.60s %.0f %%", z.Timeline.Names.Text[i], 100*share))
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 // span finds when the trace begins and ends.

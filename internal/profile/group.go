@@ -197,8 +197,7 @@ func shortenName(name string) string {
 			depth--
 		case '(':
 			if depth == 0 && i > 0 && !strings.HasPrefix(s, "Mem") && !strings.HasPrefix(s, "operator") {
-				s = s[:i]
-				return inner(s)
+				return inner(s[:i])
 			}
 		}
 	}
@@ -210,12 +209,8 @@ const common = " Array BinaryFunctor AUnaryFunctor BUnaryFunctor float BFloat16 
 
 // inner names an elementwise kernel after the function in its template.
 func inner(s string) string {
-	i := strings.IndexByte(s, '<')
-	if i < 0 {
-		return s
-	}
-	head, rest := s[:i], s[i+1:]
-	if !strings.Contains(head, "elementwise") && !strings.Contains(head, "reduce_kernel") {
+	head, rest, ok := strings.Cut(s, "<")
+	if !ok || !holdsAny(head, "elementwise", "reduce_kernel") {
 		return s
 	}
 	for _, word := range strings.FieldsFunc(rest, func(c rune) bool { return strings.ContainsRune("<>,()&*{} #", c) }) {

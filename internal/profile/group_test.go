@@ -9,6 +9,11 @@ import (
 // TensorRT-LLM, PyTorch, cuBLAS, CUTLASS, AITER, Composable Kernel and hipBLASLt, one a line.
 var names = map[Group]string{
 	Attention: `
+		void transformer_engine::(anonymous namespace)::scaled_upper_triang_masked_softmax_warp_forward<__nv_bfloat16, float, 11>
+		void ck::kernel_batched_gemm_softmax_gemm_xdl_cshuffle_v1
+		flexattention
+		qk_int_sv_f16_accum_f32
+		fp8_index_kernel
 		void flash::flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<128, 64, 128, 4, false, false, cutlass::bfloat16_t>>
 		void flash::flash_fwd_splitkv_combine_kernel<Flash_fwd_kernel_traits<128, 64>>
 		void cutlass::device_kernel<flash::enable_sm90_or_later<flash::FlashAttnFwdSm90<flash::CollectiveMainloopFwdSm90<2>>>>
@@ -75,6 +80,10 @@ var names = map[Group]string{
 		_fwd_kv_parallel
 		lightning_attention_decode_kernel`,
 	GEMM: `
+		void mul_mat_vec_q<(ggml_type)12, 1, false, false>
+		void mul_mat_q<(ggml_type)8, 64, false>
+		void kgemm_4bit_inference_naive
+		cutlass3x_sm100
 		sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute_segment_k_off_kernel__5x_cublas
 		sm80_xmma_gemm_f16f16_f16f32_f32_tn_n_relu_tilesize128x64
 		nvjet_tst_192x208_64x4_1x1_h_bz_coopB_bias_TNT
@@ -115,6 +124,9 @@ var names = map[Group]string{
 		_gemm_a16_w16_kernel_BLOCK_SIZE_M_16
 		_C::onednn_mm`,
 	MoE: `
+		_permute_kernel
+		_unpermute_kernel
+		_sort_chunks_by_map_kernel
 		fused_moe_kernel
 		fused_moe_kernel_gptq_awq
 		void vllm::moe::topkGatingSoftmax<8, 128, 4, 16>
@@ -174,6 +186,7 @@ var names = map[Group]string{
 		mscclKernel_Sum_half_Simple
 		c10d::allreduce_`,
 	KVCache: `
+		void fastertransformer::transpose4dBatchMajorKVCache<__half, __half, fastertransformer::KVBlockArray>
 		void vllm::reshape_and_cache_flash_kernel<__nv_bfloat16, __nv_bfloat16>
 		reshape_and_cache_kernel_flash
 		void vllm::concat_and_cache_mla_kernel<unsigned short, unsigned char>
@@ -188,6 +201,8 @@ var names = map[Group]string{
 		void lmc::single_layer_kv_transfer_kernel<long>
 		void vllm::copy_blocks_kernel<__nv_bfloat16>`,
 	Norm: `
+		void at::native::(anonymous namespace)::cuComputeGradInput
+		void rtp_llm::generalRmsNorm<__half2, false, false, true, false, signed char>
 		void vllm::rms_norm_kernel<c10::BFloat16, 8>
 		void vllm::fused_add_rms_norm_kernel<c10::BFloat16, 8>
 		void vllm::rms_norm_static_fp8_quant_kernel<c10::BFloat16>
@@ -204,6 +219,7 @@ var names = map[Group]string{
 		_ZN7ck_tile6kentryILi1ENS_12Rmsnorm2dFwdINS_27Rmsnorm2dFwdPipelineOnePassINS_27
 		void cudnn::bn_fw_tr_1C11_kernel_NCHW`,
 	Rotary: `
+		void rtp_llm::add_fusedQKV_bias_transpose_kernel<__half, __half, false, false, (rtp_llm::RopeStyle)1>
 		void vllm::rotary_embedding_kernel<c10::BFloat16, true>
 		_triton_mrope_forward
 		void flashinfer::BatchQKApplyRotaryPosIdsCosSinCacheKernel<false, 64u>
@@ -211,6 +227,8 @@ var names = map[Group]string{
 		void aiter::kn_entry_2c_sbhd_cached_indirect_inplace<aiter::OpCachedFwd>
 		_fused_qk_rope_cosine_cache_llama_kernel`,
 	Quantisation: `
+		void fbgemm_gpu::(anonymous namespace)::_compute_FP8_quantize_cuda_kernel<float>
+		fast_hadamard_transform_kernel
 		void vllm::scaled_fp8_quant_kernel_strided<c10::BFloat16>
 		void per_token_group_quant_8bit_kernel<__nv_bfloat16>
 		_per_token_group_quant_fp8_colmajor
@@ -228,6 +246,8 @@ var names = map[Group]string{
 		triton_poi_fused_mul_silu_slice_1
 		void flashinfer::activation::act_and_mul_kernel<__nv_bfloat16>`,
 	Sampling: `
+		fastertransformer::topPInitialize(int*, int*, int*, int, int)
+		fastertransformer::curandInitialize(curandStateXORWOW*, int, unsigned long long)
 		void flashinfer::sampling::TopKTopPSamplingFromProbKernel<1024u>
 		_topk_topp_kernel
 		void at::native::sbtopk::gatherTopK<float, unsigned int, 2, false>
@@ -247,9 +267,14 @@ var names = map[Group]string{
 		void implicit_convolve_sgemm<float, float, 1024, 5, 5>
 		void cutlass::device_kernel<cutlass::conv::kernel::ConvUniversal<cutlass::conv::ConvProblemShape>>`,
 	Embedding: `
+		void fbgemm_gpu::permute_2D_data_kernel<false, int, int>
+		k_get_rows_float<float, float>
+		void rtp_llm::lookupHiddenStateOfLastToken<__half>
 		void at::native::(anonymous namespace)::vectorized_gather_kernel<16, long>
 		void at::native::(anonymous namespace)::indexSelectSmallIndex<c10::BFloat16>`,
 	Elementwise: `
+		void rtp_llm::addBiasResidual<__half, 1, __half>
+		kOptimizerStatic8bit2State
 		void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>
 		void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda>>
 		void at::native::(anonymous namespace)::CatArrayBatchedCopy<at::native::OpaqueType<2u>>

@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
@@ -59,10 +60,8 @@ func (s *Stacks) Pprof(w io.Writer) error {
 		p = text(p, 6, []byte(t))
 	}
 	z := gzip.NewWriter(w)
-	if _, err := z.Write(p); err != nil {
-		return fmt.Errorf("write profile: %w", err)
-	}
-	if err := z.Close(); err != nil {
+	_, err := z.Write(p)
+	if err = errors.Join(err, z.Close()); err != nil {
 		return fmt.Errorf("write profile: %w", err)
 	}
 	return nil

@@ -23,6 +23,7 @@ type Profile struct {
 	HostOnly  bool         // operators were recorded, and no device
 	Workload  Workload
 	Quantised bool              // the products' weights have 8 bits or fewer
+	AMD       bool              // of GPUs of AMD
 	Cut       bool              // a file ends in the middle
 	Before    int64             // nanoseconds that were recorded before a device's first activity, the mean of all
 	After     int64             // and behind its last
@@ -130,7 +131,7 @@ func (p *Profile) rank(a *Analysis, kernels map[string]*KernelStat, steps *[Phas
 	}
 	p.HostOnly = p.HostOnly || a.HostOnly
 	p.Workload = max(p.Workload, a.Workload)
-	p.Quantised = p.Quantised || a.Quantised
+	p.Quantised, p.AMD = p.Quantised || a.Quantised, p.AMD || a.AMD
 	p.StepsBy = cmp.Or(p.StepsBy, a.StepsBy)
 	addNumbers(reflect.ValueOf(&p.Host).Elem(), reflect.ValueOf(&a.Host).Elem())
 	p.Roofline = append(p.Roofline, a.Roofline...)

@@ -102,10 +102,8 @@ func (s *Stacks) Folded(w io.Writer) error {
 		}
 	}
 	slices.Sort(lines)
-	for _, l := range lines {
-		if _, err := io.WriteString(w, l); err != nil {
-			return fmt.Errorf("write stacks: %w", err)
-		}
+	if _, err := io.WriteString(w, strings.Join(lines, "")); err != nil {
+		return fmt.Errorf("write stacks: %w", err)
 	}
 	return nil
 }

@@ -94,10 +94,7 @@ func worstParts(a *Analysis) []span {
 }
 
 func quoted(s string) string {
-	b, err := json.Marshal(s)
-	if err != nil {
-		return `""`
-	}
+	b, _ := json.Marshal(s) // a string always can
 	return string(b)
 }
 

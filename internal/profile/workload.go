@@ -41,7 +41,7 @@ func workloadIn(text string, m Meaning) Workload {
 	case has("autograd::engine", "Optimizer.step#", "Optimizer.zero_grad#", "run_backward", "Backward0"),
 		!strings.Contains(text, ".py(") && has("AdamFunctor", "_backward", "_bwd", "dgrad", "wgrad", "Bwd"):
 		return Training
-	case m.Group == KVCache && !m.How || has("CausalLM", "generation/utils.py", "topk_topp", "paged_attention"):
+	case m.Group == KVCache && !m.How || has("CausalLM", "generation/utils.py", "topk_topp", "paged_attention", "rtp_llm::", "fastertransformer::", "ggml_type"):
 		return LLM
 	}
 	return Model

@@ -51,6 +51,7 @@ type says struct {
 // advice is a fix in kinds.yaml.
 type advice struct {
 	For                  []string
+	GPU                  string // nvidia or amd: whose GPUs it is for; "" is both
 	Do, Tradeoff, Verify string
 	Flag, From, To       string
 	Risk                 bool
@@ -161,14 +162,16 @@ func Judge(p *profile.Profile, set map[string]float64) Verdict {
 	var v Verdict
 	see := view{p, set, measure(p), texts(p)}
 	for _, k := range Kinds() {
-		holds, evidence := k.When.Eval(see)
-		f := Result{Kind: k, Holds: holds, Severity: k.Severity, Summary: k.Title, Evidence: evidence}
-		switch {
-		case len(v.Findings) > 0 && v.Findings[0].Kind.data.Alone:
+		f := Result{Kind: k, Severity: k.Severity, Summary: k.Title}
+		for _, name := range k.data.Cost {
+			f.Cost += see.now[name].V
+		}
+		see.now["cost"] = indicator.Known(f.Cost)
+		f.Holds, f.Evidence = k.When.Eval(see)
+		if len(v.Findings) > 0 && v.Findings[0].Kind.data.Alone {
 			f.Holds, f.Evidence = catalog.Unknown, nil
-			v.Others = append(v.Others, f)
-			continue
-		case holds != catalog.True:
+		}
+		if f.Holds != catalog.True {
 			v.Others = append(v.Others, f)
 			continue
 		}
@@ -176,8 +179,11 @@ func Judge(p *profile.Profile, set map[string]float64) Verdict {
 		v.Findings = append(v.Findings, f)
 	}
 	rank := func(f *Result) catalog.Severity {
-		if f.Kind.ID == "one-time" && f.Cost > onceLeads {
+		switch {
+		case f.Kind.ID == "one-time" && f.Cost > onceLeads:
 			return 2
+		case f.Kind.data.Idle != "": // that nobody knows why a GPU is idle is worth as much as why
+			return 1
 		}
 		return min(f.Severity, 1)
 	}
@@ -218,10 +224,7 @@ func (v view) say(f *Result) {
 			f.Reasons = append(f.Reasons, text)
 		}
 	}
-	f.Fixes = fixesOf(s.Fixes, v.p.Workload)
-	for _, name := range k.data.Cost {
-		f.Cost += v.now[name].V
-	}
+	f.Fixes = fixesOf(s.Fixes, v.p)
 }
 
 // fill puts readings in place of the names in braces. It reports false where one is unknown.
@@ -248,6 +251,10 @@ func (v view) caseOf(id string) string {
 	switch {
 	case id == "cpu-only" && p.Cut:
 		return "cut"
+	case id == "cpu-only" && strings.HasPrefix(v.texts["calls"], "enumerate(DataLoader)"):
+		return "loads"
+	case id == "cpu-only":
+		return p.Ranks[0].Processor
 	case id == "rank-straggles":
 		return cmp.Or(p.Straggle.Cause, "named")
 	case id == "host-bound" && v.now["graph_kernels"].V >= 0.05:
@@ -273,10 +280,11 @@ func (v view) caseOf(id string) string {
 	return ""
 }
 
-// fixesOf are the fixes for a workload.
-func fixesOf(list []advice, w profile.Workload) (out []catalog.Fix) {
+// fixesOf are the fixes for a workload and a GPU.
+func fixesOf(list []advice, p *profile.Profile) (out []catalog.Fix) {
+	w := p.Workload
 	for _, a := range list {
-		if len(a.For) > 0 && !slices.Contains(a.For, strings.ToLower(w.String())) && (!w.Serves() || !slices.Contains(a.For, "serving")) {
+		if a.GPU == "amd" && !p.AMD || a.GPU == "nvidia" && p.AMD || len(a.For) > 0 && !slices.Contains(a.For, strings.ToLower(w.String())) && (!w.Serves() || !slices.Contains(a.For, "serving")) {
 			continue
 		}
 		f := catalog.Fix{Summary: a.Do, Tradeoff: a.Tradeoff, Verify: a.Verify, Risk: a.Risk}
@@ -294,11 +302,13 @@ func texts(p *profile.Profile) map[string]string {
 	t := map[string]string{
 		"busy_time": each(p.Busy), "habit_time": each(p.Habit().Wall), "before_time": render.Seconds(float64(p.Before) / 1e9),
 		"after_time": render.Seconds(float64(p.After) / 1e9), "recorded_time": render.Seconds(float64(p.Before+p.After)/1e9 + p.Seconds()),
-		"last": p.Straggle.Last, "last_share": render.Percent(p.Straggle.LastShare), "why": p.Straggle.Why,
+		"since": "", "last": p.Straggle.Last, "last_share": render.Percent(p.Straggle.LastShare), "why": p.Straggle.Why,
 	}
-	t["since"] = ""
 	if p.Straggle.Since > 0 {
 		t["since"] = fmt.Sprintf(" since step %d", p.Straggle.Since)
+	}
+	if len(p.Ranks) > 0 && p.Ranks[0].Calls != "" {
+		t["calls"] = render.Clean(p.Ranks[0].Calls)
 	}
 	if p.Host.Stacks {
 		t["stacks"] = "with_stack"

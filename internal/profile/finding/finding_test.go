@@ -220,7 +220,7 @@ func TestFlagsAreForVLLM(t *testing.T) {
 // variable of another program, and every name in braces is known.
 func TestFixes(t *testing.T) {
 	names := texts(profile.Combine(nil))
-	for _, name := range []string{"stacks", "copy"} {
+	for _, name := range []string{"stacks", "copy", "calls"} {
 		names[name] = ""
 	}
 	for _, k := range Kinds() {
@@ -249,7 +249,10 @@ func TestFixes(t *testing.T) {
 				}
 			}
 			for w := profile.Model; w <= profile.TensorRTLLM; w++ {
-				fixes := fixesOf(s.Fixes, w)
+				fixes := fixesOf(s.Fixes, &profile.Profile{Workload: w})
+				if amd := fixesOf(s.Fixes, &profile.Profile{Workload: w, AMD: true}); len(amd) == 0 != (len(fixes) == 0) {
+					t.Errorf("%s %s: a fix for %s on one maker's GPUs alone", k.ID, name, w)
+				}
 				if len(fixes) == 0 && (w.Samples() || k.ID != "sampling-bound") && (name == "" || len(s.Fixes) > 0) {
 					t.Errorf("%s %s: no fix for %s", k.ID, name, w)
 				}

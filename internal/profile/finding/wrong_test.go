@@ -160,6 +160,52 @@ func TestWrongReadings(t *testing.T) {
 			}
 			m.op("aten::add", kernel{"vectorized_elementwise_kernel", 900})
 		}, "cannot-tell", "", []string{"lementwise"}},
+		"a model on the CPU": {func(m *maker) {
+			for range 100 {
+				m.call(profile.Op, "aten::conv2d", m.end, 900, 0)
+				m.call(profile.Op, "aten::mkldnn_convolution", m.end+10, 800, 0)
+				m.call(profile.Op, "aten::relu", m.end+900, 100, 0)
+				m.end += 1000
+			}
+		}, "cpu-only", "aten::conv2d 90 %, aten::relu 10 %", []string{"ProfilerActivity", "mkldnn"}},
+		"a loop on the CPU that loads data": {func(m *maker) {
+			for i := range 20 {
+				m.call(profile.Annotation, fmt.Sprintf("ProfilerStep#%d", i), m.end, 10_000, 0)
+				m.call(profile.Annotation, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", m.end, 9000, 0)
+				m.call(profile.Op, "aten::stack", m.end+10, 500, 0)
+				m.call(profile.Op, "aten::mm", m.end+9000, 1000, 0)
+				m.end += 10_000
+			}
+		}, "cpu-only", "DataLoader(num_workers", []string{"ProfilerActivity.CUDA", "aten::stack", "ProfilerStep"}},
+		"an MTIA accelerator": {func(m *maker) {
+			m.call(profile.Runtime, "runFunction - job_prep_and_submit_for_execution", m.end, 900, 0)
+			m.call(profile.Op, "aten::mm", m.end+1000, 900, 0)
+		}, "cpu-only", "MTIA", []string{"CUDA"}},
+		"what an idle GPU is busy with is not worth a change": {func(m *maker) {
+			for range 400 {
+				m.op("aten::add", kernel{"vectorized_elementwise_kernel", 30})
+				m.corr += 1000
+				m.call(profile.Runtime, "cudaDeviceSynchronize", m.end, 970, 0)
+				m.end += 970
+			}
+		}, "synchronising", "", []string{"lementwise"}},
+		"that nobody recorded the host leads, where it costs most": {func(m *maker) {
+			for range 100 {
+				for range 10 {
+					m.op("aten::add", kernel{"vectorized_elementwise_kernel", 50})
+				}
+				m.corr++
+				m.end += 2000
+				m.AddActivity(0, 0, 7, profile.Kernel, profile.Event{Start: 1000 * m.end, Dur: 30_000, Name: 1, Correlation: 1 << 30})
+				m.end += 40
+			}
+		}, "launch-unknown", "", []string{"lementwise"}},
+		"AMD's GPUs are not told of cuDNN": {func(m *maker) {
+			m.call(profile.Runtime, "hipLaunchKernel", m.end-100, 5, 1<<20)
+			for range 50 {
+				m.op("", kernel{"_ZN7ck_tile6kentryILi2ENS_13FmhaFwdKernelI", 900})
+			}
+		}, "attention-bound", "AITER", []string{"cuDNN"}},
 		"a GPU that works at the end": {func(m *maker) {
 			for range 900 {
 				m.call(profile.Op, "aten::mm", m.end, 9000, 0)

@@ -198,17 +198,17 @@ func rows(p *profile.Profile) []row {
 			idle = append(idle, row{"idle: " + c.String(), x / each, p.Share(x), []string{"", "", "", without(x)}})
 		}
 	}
-	byShare := func(a, b row) int { return cmp.Compare(b.Share, a.Share) }
-	slices.SortStableFunc(out, byShare)
-	slices.SortStableFunc(idle, byShare)
+	larger := func(a, b row) int { return byShare(b, a) }
+	slices.SortStableFunc(out, larger)
+	slices.SortStableFunc(idle, larger)
 	return append(out, idle...)
 }
 
+func byShare(a, b row) int { return cmp.Compare(a.Share, b.Share) }
+
 // shown keeps the rows that matter and adds the others up.
 func shown(all []row, most int) (out []row) {
-	byShare := slices.Clone(all)
-	slices.SortStableFunc(byShare, func(a, b row) int { return cmp.Compare(b.Share, a.Share) })
-	smallest := max(least, byShare[min(len(byShare), most)-1].Share)
+	smallest := max(least, slices.SortedFunc(slices.Values(all), byShare)[max(0, len(all)-most)].Share)
 	rest, n := row{}, 0
 	for _, r := range all {
 		if r.Share >= smallest {
@@ -233,10 +233,7 @@ func (d *document) writeWallTime() {
 		return
 	}
 	all := rows(d.p)
-	few, longest := [][]string{}, 0.0
-	for _, r := range shown(all, 5) {
-		longest = max(longest, r.Share)
-	}
+	few, longest := [][]string{}, slices.MaxFunc(all, byShare).Share
 	for _, r := range shown(all, 5) {
 		few = append(few, []string{r.Name, render.Percent(r.Share), seconds(r.Time), strings.Repeat("█", int(r.Share/longest*20+0.5))})
 	}

@@ -2,6 +2,7 @@ package profilereport
 
 import (
 	"fmt"
+	"hash/fnv"
 	"html"
 	"html/template"
 	"strings"
@@ -19,9 +20,6 @@ func figures(p *profile.Profile) []render.Figure {
 		}
 	}
 	if f, ok := stepFigure(p); ok {
-		out = append(out, f)
-	}
-	if f, ok := distribution(p); ok {
 		out = append(out, f)
 	}
 	for _, a := range p.Ranks[:min(len(p.Ranks), 1)] {
@@ -92,29 +90,6 @@ func stepFigure(p *profile.Profile) (render.Figure, bool) {
 		}
 	}
 	return render.Draw("each dot is a step; hover to see its batch", render.Chart{Title: "Steps over time", XName: "milliseconds", Series: series, Format: render.Seconds}), n >= 3
-}
-
-// distribution is a histogram of the steps' times.
-func distribution(p *profile.Profile) (render.Figure, bool) {
-	all := p.Steps[profile.Unknown]
-	if all.Count < 3 || all.Max <= 0 {
-		return render.Figure{}, false
-	}
-	const parts = 30
-	end := min(all.Max, 4*all.P95)
-	var counts [parts]float64
-	for _, a := range p.Ranks {
-		for i := range a.Steps {
-			counts[min(int(float64(a.Steps[i].Time())/1e9/end*parts), parts-1)]++
-		}
-	}
-	var s render.Series
-	for i, c := range counts {
-		from, to := float64(i)/parts*end*1e3, float64(i+1)/parts*end*1e3
-		s.X, s.Y = append(s.X, from, to), append(s.Y, c, c)
-	}
-	return render.Draw(fmt.Sprintf("steps; P50 %s, P95 %s, longest %s", render.Seconds(all.P50), render.Seconds(all.P95), render.Seconds(all.Max)),
-		render.Chart{Title: "Distribution of steps", XName: "milliseconds", Series: []render.Series{s}, Histogram: true}), true
 }
 
 func memory(id int, points []profile.MemoryPoint) render.Figure {
@@ -190,9 +165,8 @@ func flame(root *profile.Flame) template.HTML {
 
 // warm is a colour between yellow and red that a name always has.
 func warm(name string) string {
-	h := uint32(2166136261)
-	for i := range len(name) {
-		h = (h ^ uint32(name[i])) * 16777619
-	}
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(name))
+	h := hash.Sum32()
 	return fmt.Sprintf("hsl(%d,%d%%,%d%%)", 12+h%40, 65+h>>8%25, 58+h>>16%14)
 }

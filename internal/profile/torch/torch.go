@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -330,12 +331,7 @@ func (p *parser) resync() error {
 
 // starts reports whether the fields of an event may begin so.
 func starts(b []byte) bool {
-	for _, s := range []string{`"ph"`, `"name"`, `"cat"`, `"pid"`, `"ts"`, `"args"`} {
-		if bytes.HasPrefix(b, []byte(s)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{`"ph"`, `"name"`, `"cat"`, `"pid"`, `"ts"`, `"args"`}, func(s string) bool { return bytes.HasPrefix(b, []byte(s)) })
 }
 
 // finish reads what stands beside the events.

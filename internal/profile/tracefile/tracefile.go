@@ -57,11 +57,9 @@ func List(path string) ([]string, error) {
 		if e.IsDir() && isParquet(filepath.Join(path, e.Name())) {
 			found = append(found, filepath.Join(path, e.Name()))
 		}
-		for _, end := range []string{".json", ".json.gz", ".json.zst", ".sqlite"} {
-			if strings.HasSuffix(name, end) && readable(filepath.Join(path, e.Name())) {
-				found = append(found, filepath.Join(path, e.Name()))
-				break
-			}
+		ends := func(end string) bool { return strings.HasSuffix(name, end) }
+		if slices.ContainsFunc([]string{".json", ".json.gz", ".json.zst", ".sqlite"}, ends) && readable(filepath.Join(path, e.Name())) {
+			found = append(found, filepath.Join(path, e.Name()))
 		}
 	}
 	slices.Sort(found)

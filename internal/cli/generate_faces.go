@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"time"
@@ -35,7 +36,7 @@ func newGenerateDashboards() *cobra.Command {
 	f.settings.AddFlags(s)
 	f.out.register(s, "write the files to this `directory` (required)", "grafana", "perses")
 	f.runbooks.register(s)
-	registerPeriod(s, &f.period, "with --slo or --use-case: how long an error budget lasts, such as `28d` (default: as the file says, or 30d)")
+	registerPeriod(s, &f.period, "with --slo or --use-case: how long an error budget lasts, such as `28d` (default: 30d)")
 	return cmd
 }
 
@@ -53,7 +54,7 @@ func (f *dashboardFlags) files(ctx context.Context, stderr io.Writer) ([]generat
 	rules := generate.RulesConfig{Set: settings.Set, Objectives: settings.Objectives}
 	cfg.Limit = rules.Limit
 	if settings.Objectives != nil {
-		cfg.Period = pack.BudgetPeriod(f.period, settings.Objectives)
+		cfg.Period = cmp.Or(f.period, burnrate.DefaultPeriod)
 	}
 	return pack.Dashboards(cfg, f.out.format)
 }

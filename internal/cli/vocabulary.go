@@ -27,7 +27,7 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 		Groups: []command.Group{
 			{Title: "Servers", Flags: []string{
 				"prometheus", "match", "model", "metrics", "engine-args", "engine-log",
-				"probe", "diagnose gateway", "record gateway", "serve gateway", "no-host-metrics",
+				"diagnose gateway", "record gateway", "serve gateway", "no-host-metrics",
 				"at", "since", "window", "baseline", "past", "watch", "incidents", "diagnose duration", "record duration", "interval", "timeout",
 			}},
 			{Title: "The monitor", Flags: []string{

@@ -81,7 +81,6 @@ func TestEveryVerbEndsWhenInterrupted(t *testing.T) {
 		{"audit " + mute.URL, 0, codes.ExitInterrupted, "error: interrupted"},
 		{"audit --prometheus " + mute.URL, 0, codes.ExitInterrupted, "error: interrupted"},
 		{"generate baseline --baseline 1h --prometheus " + mute.URL, 0, codes.ExitInterrupted, "error: interrupted"},
-		{"generate preview --prometheus " + mute.URL, 0, codes.ExitInterrupted, "error: interrupted"},
 		{"generate openmetrics " + fifo, 0, codes.ExitInterrupted, "error: interrupted"},
 		{"profile " + fifo, 0, codes.ExitInterrupted, "error: interrupted"},
 		{"profile capture " + mute.URL, 0, codes.ExitInterrupted, "error: interrupted"},

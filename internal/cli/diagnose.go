@@ -42,7 +42,6 @@ type diagnoseFlags struct {
 	runbooks runbookFlags
 	failOn   string
 	again    string // the command line, to be told how to repeat it
-	probe    bool
 	watch    bool
 	since    string
 
@@ -74,7 +73,6 @@ func (f *diagnoseFlags) register(cmd *cobra.Command) {
 	s.DurationVar(&f.timeout, "timeout", defaultTimeout, "stop after this long, with URLs this long after scraping, with what is known by then")
 	s.BoolVar(&f.watch, "watch", false, "keep running, and print one line for each change of a verdict")
 	s.StringVar(&f.since, "since", "", "with a recording or --prometheus: print the changes of verdicts in this much `time` before --at, such as 1h")
-	s.BoolVar(&f.probe, "probe", false, "with URLs: send a few tiny requests and report what a client sees")
 	source.AddGateways(s, &f.source.Gateways)
 	s.StringVar(&f.engineArgs, "engine-args", "", "the server's `arguments`, from which fixes are computed")
 	s.StringVar(&f.engineLog, "engine-log", "", "the server's log `file`: its settings and, without another source, its statistics")
@@ -99,8 +97,6 @@ func (f *diagnoseFlags) check(args []string) error {
 		return hint.With(errors.New("nothing to diagnose"), "give a server's URL, a recording or --prometheus URL, such as: sixty diagnose http://localhost:8000")
 	case live && f.baseline != "":
 		return hint.With(errors.New("--baseline needs a past, which a live run does not have"), "give a recording or --prometheus URL, or remove the flag")
-	case f.probe && !live:
-		return errors.New("--probe needs a server's URL")
 	case len(f.source.Gateways) > 0 && !live:
 		return hint.With(errors.New("--gateway needs the servers' URLs, which are scraped at the same time"),
 			"record with sixty record --gateway, or let Prometheus scrape the gateway")
@@ -197,7 +193,7 @@ func (f *diagnoseFlags) judge(ctx context.Context, stderr io.Writer, s *source.S
 		return d, err
 	}
 	if s.Live != nil {
-		look := source.WatchOptions{For: f.source.Duration, Longer: f.longer, Probe: f.probe, Judging: f.timeout, Late: errTooLate, LastWords: lastWords}
+		look := source.WatchOptions{For: f.source.Duration, Longer: f.longer, Judging: f.timeout, Late: errTooLate, LastWords: lastWords}
 		line := command.NewProgress(stderr)
 		look.Note = line.Note
 		if line.On {

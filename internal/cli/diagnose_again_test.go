@@ -12,7 +12,7 @@ func TestAgainRepeatsTheCommandWithoutSecrets(t *testing.T) {
 		want string
 	}{
 		{[]string{"incident.tar.zst", "--at", "-30s", "-v"}, "sixty diagnose incident.tar.zst --at -30s"},
-		{[]string{"--prometheus", "http://p:9090", "--match", `{namespace="prod"}`, "--probe"}, `sixty diagnose --match '{namespace="prod"}' --probe --prometheus http://p:9090`},
+		{[]string{"--prometheus", "http://p:9090", "--match", `{namespace="prod"}`}, `sixty diagnose --match '{namespace="prod"}' --prometheus http://p:9090`},
 		{[]string{"it's here"}, `sixty diagnose 'it'\''s here'`},
 		{[]string{"vllm:8000", "--header", "Authorization: Bearer hidden"}, ""},
 		{[]string{"http://user:hidden@vllm:8000"}, ""},

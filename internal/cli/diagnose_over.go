@@ -106,8 +106,8 @@ func (f *diagnoseFlags) checkOver() error {
 		return fmt.Errorf("--watch and --since print lines: --output must be text or json, not %s", f.output.Form())
 	case f.output.File != "":
 		return hint.With(errors.New("--watch and --since print to standard output"), "redirect standard output")
-	case f.probe || f.baseline != "" || f.engineLog != "" && f.source.SourceCount() == 0:
-		return errors.New("--watch and --since need servers, a recording or --prometheus, and exclude --probe and --baseline")
+	case f.baseline != "" || f.engineLog != "" && f.source.SourceCount() == 0:
+		return errors.New("--watch and --since need servers, a recording or --prometheus, and exclude --baseline")
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func TestWhatDoesNotGoWithChanges(t *testing.T) {
 		thrashing + " --since -1h":              "is not a positive duration",
 		thrashing + " --since 1h -o html":       "not html",
 		thrashing + " --since 1h --out x.txt":   "standard output",
-		"localhost:1 --watch --probe":           "exclude --probe",
+		"localhost:1 --watch --baseline 1h":     "needs a past",
 		"prometheus=http://a --watch --at -10m": "--at",
 	} {
 		if _, _, err := sixty(t, append([]string{"diagnose"}, strings.Fields(args)...)...); err == nil || !strings.Contains(err.Error(), want) {

@@ -35,27 +35,3 @@ func TestThePageOfARecordingAndOfAPrometheus(t *testing.T) {
 		})
 	}
 }
-
-func TestThePreviewTakesObjectivesAndBeginsWithTheVerdict(t *testing.T) {
-	const recording = "../../testdata/recordings/full-but-quiet.tar.zst"
-	tile := regexp.MustCompile(`<td>TTFT P95[^<]*</td><td class="(\w*)">`)
-	for _, tt := range []struct {
-		args        []string
-		head, class string
-	}{
-		{nil, `<header class="banner good"><h1>Healthy`, "good"},
-		{[]string{"--set", "ttft_objective=0.001"}, `<header class="banner`, "critical"},
-		{[]string{"--use-case", "chat"}, `<header class="banner good"><h1>Healthy`, "good"},
-	} {
-		page, stderr, err := sixty(t, append([]string{"generate", "preview", recording}, tt.args...)...)
-		if err != nil || !strings.Contains(page, tt.head) {
-			t.Errorf("%v: error %v, %s; or the page does not begin with %s", tt.args, err, stderr, tt.head)
-		}
-		if m := tile.FindStringSubmatch(page); m == nil || m[1] != tt.class {
-			t.Errorf("%v: the class of the first tile is %q, want %q", tt.args, m, tt.class)
-		}
-	}
-	if _, _, err := sixty(t, "generate", "preview", recording, "--use-case", "chess"); err == nil || !strings.Contains(err.Error(), "--use-case") {
-		t.Errorf("an unknown use case: %v", err)
-	}
-}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"time"
@@ -35,7 +36,7 @@ func newGenerateDashboards() *cobra.Command {
 	f.settings.AddFlags(s)
 	f.out.register(s, "write the files to this `directory` (required)", "grafana", "perses")
 	f.runbooks.register(s)
-	registerPeriod(s, &f.period, "with --slo or --use-case: how long an error budget lasts, such as `28d` (default: as the file says, or 30d)")
+	registerPeriod(s, &f.period, "with --slo or --use-case: how long an error budget lasts, such as `28d` (default: 30d)")
 	return cmd
 }
 
@@ -53,7 +54,7 @@ func (f *dashboardFlags) files(ctx context.Context, stderr io.Writer) ([]generat
 	rules := generate.RulesConfig{Set: settings.Set, Objectives: settings.Objectives}
 	cfg.Limit = rules.Limit
 	if settings.Objectives != nil {
-		cfg.Period = pack.BudgetPeriod(f.period, settings.Objectives)
+		cfg.Period = cmp.Or(f.period, burnrate.DefaultPeriod)
 	}
 	return pack.Dashboards(cfg, f.out.format)
 }
@@ -102,7 +103,6 @@ func (f *scrapeFlags) register(s *pflag.FlagSet) {
 	s.StringToStringVar(&f.cfg.MonitorLabels, "monitor-label", nil, "`name=value` on the resource itself, by which an operator selects it")
 	s.DurationVar(&f.cfg.Interval, "interval", scrapeconfig.DefaultInterval, "time between two scrapes")
 	s.BoolVar(&f.cfg.Lean, "lean", false, "drop series that nothing reads")
-	s.BoolVar(&f.cfg.ShortInstance, "short-instance", false, "take the server's usual port off the label instance")
 }
 
 func newGenerateRunbooks() *cobra.Command {

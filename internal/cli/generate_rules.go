@@ -66,7 +66,7 @@ func (f *rulesFlags) register(s *pflag.FlagSet) {
 	s.DurationVar(&f.window, "window", 0, "the time that conditions look at (default: four scrapes, and a minute at least)")
 	command.DurationVar(s, &f.cfg.Past, "past", 24*time.Hour, "without a measurement: normal is the median over this `duration` …")
 	command.DurationVar(s, &f.cfg.Ago, "ago", time.Hour, "… which ended so long ago")
-	registerPeriod(s, &f.cfg.Period, "how long an error budget lasts, such as `28d` (default: as the file of --slo says, or 30d)")
+	registerPeriod(s, &f.cfg.Period, "how long an error budget lasts, such as `28d` (default: 30d)")
 	f.runbooks.register(s)
 	s.StringVar(&f.cfg.DashboardURL, "dashboard-url", "", "`address` of Grafana, for links to panels (default: their paths alone)")
 	s.StringSliceVar(&f.skip, "skip", nil, "leave these pathologies out, by `id`, and of the alerts on what is not there: "+strings.Join(generate.Absences(), ", "))

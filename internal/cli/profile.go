@@ -29,10 +29,10 @@ import (
 )
 
 type profileFlags struct {
-	read                      readFlags
-	out                       command.Output
-	failOn                    string // "" for nothing
-	html, folded, pprof, trim string
+	read               readFlags
+	out                command.Output
+	failOn             string // "" for nothing
+	html, folded, trim string
 }
 
 // readFlags say how traces are read and judged.
@@ -61,7 +61,6 @@ func newProfileCommand() *cobra.Command {
 	registerFailOn(s, &f.failOn)
 	s.StringVar(&f.html, "html", "", "write a page with charts and a flame graph to a `file`")
 	s.StringVar(&f.folded, "folded", "", "write stacks with their GPU time to a `file`, for flamegraph.pl and speedscope")
-	s.StringVar(&f.pprof, "pprof", "", "write stacks with their GPU time to a `file`, for go tool pprof")
 	s.StringVar(&f.trim, "trim", "", "write the worst steps as a small trace to a `file`, for ui.perfetto.dev")
 	s.StringArrayVar(&f.read.set, "set", nil, "set a threshold, as `name=value`, such as host_bound=50%; may be repeated (--full names them)")
 	f.read.register(s)
@@ -117,7 +116,6 @@ func (f *profileFlags) files(p *profile.Profile, t *profile.Timeline, v *finding
 	}{
 		{f.html, func(w io.Writer) error { return profilereport.HTML(w, p, v) }},
 		{f.folded, func(w io.Writer) error { return p.Ranks[0].Stacks.Folded(w) }},
-		{f.pprof, func(w io.Writer) error { return p.Ranks[0].Stacks.Pprof(w) }},
 		{f.trim, func(w io.Writer) error { return tracefile.Trim(w, f.trim, t, p.Ranks[0]) }},
 	} {
 		if out.path == "" {

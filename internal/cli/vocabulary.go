@@ -30,7 +30,7 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 		Groups: []command.Group{
 			{Title: "Servers", Flags: []string{
 				"prometheus", "match", "model", "metrics", "engine-args", "engine-log",
-				"probe", "diagnose gateway", "record gateway", "serve gateway", "no-host-metrics",
+				"diagnose gateway", "record gateway", "serve gateway", "no-host-metrics",
 				"trace recording", "id", "at", "since", "window", "baseline", "past", "watch", "incidents", "diagnose duration", "record duration", "interval", "timeout",
 			}},
 			{Title: "The monitor", Flags: []string{
@@ -39,7 +39,7 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 			}},
 			{Title: "Traces", Flags: []string{
 				"profile max-events", "profile capture max-events", "profile diff max-events", "steps", "profile capture load", "longest", "stop-wait",
-				"dir", "largest", "tool", "gate", "trim", "folded", "pprof",
+				"dir", "largest", "tool", "gate", "trim", "folded",
 			}},
 			{Title: "Upstreams and clients", Flags: []string{"upstream", "listen", "admin", "upstream-ca", "upstream-insecure", "health-path", "health-interval", "prefix-sticky", "retries"}},
 			{Title: "Limits", Flags: []string{"connect-timeout", "header-timeout", "request-timeout", "idle-timeout", "client-timeout", "drain-timeout", "drain-delay", "max-body", "max-requests"}},
@@ -49,12 +49,12 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 			{Title: "Metrics as they are named", Flags: []string{"dialect", "detect", "instance-labels", "model-labels", "gpu-labels"}},
 			{Title: "What to scrape", Flags: []string{
 				"server", "target", "gpu-target", "gpu", "cluster", "namespace", "selector", "port", "job",
-				"label", "monitor-label", "lean", "short-instance", "scrape-interval", "dashboards",
+				"label", "monitor-label", "lean", "scrape-interval", "dashboards",
 			}},
 			{Title: "What to look at", Flags: []string{"rules", "audit dashboards", "ignore", "only", "skip", "skip-unrelated", "audit vllm-version", "fast", "fix"}},
 			{Title: "Model and hardware", Flags: []string{
 				"model-config", "simulate gpu", "tune gpu", "tp", "pp", "dp", "enable-expert-parallel", "cpu", "server-cpu",
-				"max-gpus", "price", "compare-quantization", "acceptance", "vllm-version", "load-test", "load-test-args", "load-test-model", "step-cost", "replicas", "prefill-engines", "transfer-rate", "route", "served-model",
+				"max-gpus", "price", "compare-quantization", "acceptance", "vllm-version", "load-test", "load-test-args", "load-test-model", "step-cost", "replicas", "route", "served-model",
 			}},
 			{Title: "Objectives and thresholds", Flags: []string{
 				"use-case", "slo", "slo-period", "ttft-p95", "itl-p95", "e2e-p95", "throughput",

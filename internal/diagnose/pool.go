@@ -27,13 +27,11 @@ type pool struct {
 // fleetLabels name a model where several deployments serve one of the same name.
 var fleetLabels = []string{"cluster", "namespace"}
 
-// poolsOf divides the targets by the model that they serve. A target that does not
-// say which belongs to the only model, where there is only one. A GPU exporter
-// belongs to every model that it lends its readings to.
-func poolsOf(s *Snapshot, judged []judgement, missing []Unjudged) []pool {
-	byKey := map[string]*pool{}
+// modelsOf makes a pool of each model that targets name, by a key, which of each target is
+// returned too: "" where it names none.
+func modelsOf(s *Snapshot) (byKey map[string]*pool, keys []string) {
+	byKey, keys = map[string]*pool{}, make([]string, len(s.Targets))
 	names := map[string]int{}
-	keys := make([]string, len(s.Targets))
 	for i := range s.Targets {
 		l := s.Targets[i].Labels
 		if l["model_name"] == "" {
@@ -55,6 +53,14 @@ func poolsOf(s *Snapshot, judged []judgement, missing []Unjudged) []pool {
 			}
 		}
 	}
+	return byKey, keys
+}
+
+// poolsOf divides the targets by the model that they serve. A target that does not
+// say which belongs to the only model, where there is only one. A GPU exporter
+// belongs to every model that it lends its readings to.
+func poolsOf(s *Snapshot, judged []judgement, missing []Unjudged) []pool {
+	byKey, keys := modelsOf(s)
 	beside := s.companions()
 	belongs := func(i int) []*pool {
 		switch {

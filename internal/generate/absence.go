@@ -46,31 +46,10 @@ func (b *ruleBuilder) absences() ([]rulefmt.Rule, error) {
 	up := b.cfg.restrict(b.cfg.Series(indicator.Up))
 	past := fmt.Sprintf("last_over_time(%s[%s])", up, duration(remembered))
 	fleet := strings.Join(d.Model, ", ")
-	pods := []string{"namespace", "pod"}
-	if slices.Contains(d.Model, "cluster") {
-		pods = append([]string{"cluster"}, pods...)
-	}
-	pod := strings.Join(pods, ", ")
-	owner := strings.Join(append(slices.Clone(pods[:len(pods)-1]), "created_by_name"), ", ")
-	// Which replicas there should be: of the ReplicaSets and StatefulSets that had a server
-	// within the hour, as many as kube-state-metrics says that somebody asked for. An old
-	// ReplicaSet is asked for none.
-	owned := func(of string) (string, error) {
-		scraped, err := d.PromQL("group by (" + pod + ") (" + of + ")")
-		return fmt.Sprintf("count by (%s) (last_over_time(kube_pod_info[%s]) and on (%s) (%s))", owner, duration(remembered), pod, scraped), err
-	}
-	before, err := owned("last_over_time(vllm:num_requests_running[1h])")
+	replicas, err := b.replicasMissing()
 	if err != nil {
 		return nil, err
 	}
-	now, err := owned("vllm:num_requests_running")
-	if err != nil {
-		return nil, err
-	}
-	asked := func(metric, label string) string {
-		return fmt.Sprintf(`label_replace(%s, "created_by_name", "$1", %q, "(.+)")`, metric, label)
-	}
-	desired := fmt.Sprintf("max by (%s) (%s or %s)", owner, asked("kube_replicaset_spec_replicas", "replicaset"), asked("kube_statefulset_replicas", "statefulset"))
 	gateways, err := b.gatewaysAbsent()
 	if err != nil {
 		return nil, err
@@ -90,7 +69,7 @@ func (b *ruleBuilder) absences() ([]rulefmt.Rule, error) {
 		}},
 		{"replicas-missing", catalog.Ticket, rulefmt.Rule{
 			Alert: missingAlert, For: model.Duration(starting),
-			Expr: fmt.Sprintf("(%s) - on (%s) (%s or on (%s) 0 * (%s)) > 0 and on (%s) (%s)", desired, owner, now, owner, desired, owner, before),
+			Expr: replicas,
 		}, map[string]string{
 			"summary":     "{{ $value }} replicas of {{ $labels.created_by_name }} are asked for and not scraped ({{ $labels.namespace }})",
 			"description": "kube-state-metrics says how many replicas the workload should have, and fewer expose metrics: pods that are pending, crash, still load their model after " + duration(starting) + ", or are not discovered. kubectl get pods -n {{ $labels.namespace }} tells which.",
@@ -130,6 +109,36 @@ func (b *ruleBuilder) absences() ([]rulefmt.Rule, error) {
 		out = append(out, r.rule)
 	}
 	return out, nil
+}
+
+// replicasMissing is the PromQL of how many replicas there should be and are not scraped: of the
+// ReplicaSets and StatefulSets that had a server within the hour, as many as kube-state-metrics
+// says that somebody asked for. An old ReplicaSet is asked for none.
+func (b *ruleBuilder) replicasMissing() (string, error) {
+	d := &b.cfg.Deployment
+	pods := []string{"namespace", "pod"}
+	if slices.Contains(d.Model, "cluster") {
+		pods = append([]string{"cluster"}, pods...)
+	}
+	pod := strings.Join(pods, ", ")
+	owner := strings.Join(append(slices.Clone(pods[:len(pods)-1]), "created_by_name"), ", ")
+	owned := func(of string) (string, error) {
+		scraped, err := d.PromQL("group by (" + pod + ") (" + of + ")")
+		return fmt.Sprintf("count by (%s) (last_over_time(kube_pod_info[%s]) and on (%s) (%s))", owner, duration(remembered), pod, scraped), err
+	}
+	before, err := owned("last_over_time(vllm:num_requests_running[1h])")
+	if err != nil {
+		return "", err
+	}
+	now, err := owned("vllm:num_requests_running")
+	if err != nil {
+		return "", err
+	}
+	asked := func(metric, label string) string {
+		return fmt.Sprintf(`label_replace(%s, "created_by_name", "$1", %q, "(.+)")`, metric, label)
+	}
+	desired := fmt.Sprintf("max by (%s) (%s or %s)", owner, asked("kube_replicaset_spec_replicas", "replicaset"), asked("kube_statefulset_replicas", "statefulset"))
+	return fmt.Sprintf("(%s) - on (%s) (%s or on (%s) 0 * (%s)) > 0 and on (%s) (%s)", desired, owner, now, owner, desired, owner, before), nil
 }
 
 // gatewaysAbsent are the PromQL of gateways that do not answer, and of those that vanished;

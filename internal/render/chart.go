@@ -21,8 +21,6 @@ type Series struct {
 	Dots  bool      // points on the curve
 	Loose bool      // no curve between the points
 	Label []string  // of the dots, may be nil
-	Right bool      // on the right axis, dashed
-	Bars  bool      // a bar at each point, in grey
 	Faint bool      // thin and in grey, to compare with
 }
 
@@ -59,10 +57,9 @@ type Chart struct {
 	Step          float64              // between two points as a rule: after a gap a curve begins anew; 0 where there is no rule
 	Base          float64              // of the numbers on the Y axis: 1024 for bytes, else 10
 	Format        func(float64) string // of Y values, Number when nil
-	FormatRight   func(float64) string
-	Levels        []Level // horizontal lines
-	Marks         []Mark  // vertical lines
-	NoLegend      bool    // the page has one
+	Levels        []Level              // horizontal lines
+	Marks         []Mark               // vertical lines
+	NoLegend      bool                 // the page has one
 }
 
 // A Level is a value to see others against, such as a threshold. Its class is one
@@ -100,7 +97,7 @@ const (
 )
 
 // palette are the colours of Okabe and Ito and two more, told apart by people with any
-// colour vision; grey is kept for volumes.
+// colour vision; grey is what others are compared with.
 var palette = [...]string{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8c6d31", "#7b4173"}
 
 const grey = "#9aa3ad"
@@ -132,7 +129,7 @@ func (c *Chart) colours() []string {
 	var out []string
 	n := 0
 	for _, s := range c.Series {
-		if s.Bars || s.Faint {
+		if s.Faint {
 			out = append(out, grey)
 			continue
 		}
@@ -225,31 +222,27 @@ func (c *Chart) drawn(x, y float64) bool {
 }
 
 // extent is the range of the chart's finite values.
-func (c *Chart) extent() (x, y, right scale, ok bool) {
-	none := scale{lo: math.Inf(1), hi: math.Inf(-1)}
-	x, y, right = none, none, none
+func (c *Chart) extent() (x, y scale, ok bool) {
+	x = scale{lo: math.Inf(1), hi: math.Inf(-1)}
+	y = x
 	x.log, x.clock, y.log, y.base = c.LogX, c.Clock, c.LogY, c.Base
 	sums := map[float64]float64{}
 	for _, s := range c.Series {
-		axis := &y
-		if s.Right {
-			axis = &right
-		}
 		for i := range s.X {
 			v := s.Y[i]
 			if !c.drawn(s.X[i], v) {
 				continue
 			}
 			x.include(s.X[i])
-			if c.Stack && !s.Right {
+			if c.Stack {
 				sums[s.X[i]] += v
 				v = sums[s.X[i]]
 			}
-			axis.include(v)
+			y.include(v)
 		}
 	}
 	if x.lo > x.hi {
-		return x, y, right, false
+		return x, y, false
 	}
 	for _, l := range c.Levels {
 		if l.Value <= y.hi*1.6 || l.Label != "" {
@@ -267,8 +260,7 @@ func (c *Chart) extent() (x, y, right scale, ok bool) {
 		x.lo, x.hi = min(x.lo*0.5, x.lo-1), max(x.hi*1.5, x.hi+1)
 	}
 	y.extendAxis(c.Max)
-	right.extendAxis(0)
-	return x, y, right, true
+	return x, y, true
 }
 
 // extendAxis makes an axis begin at zero, unless it is logarithmic, and end a little
@@ -296,14 +288,14 @@ func (s *scale) extendAxis(end float64) {
 type canvas struct {
 	*Chart
 	strings.Builder
-	x, y, right scale
+	x, y scale
 }
 
 func (c *canvas) printf(format string, args ...any) { fmt.Fprintf(c, format, args...) }
 
 // SVG draws the chart, or says that there is nothing to draw.
 func (c *Chart) SVG() template.HTML {
-	x, y, right, ok := c.extent()
+	x, y, ok := c.extent()
 	if !ok {
 		return template.HTML(`<p class="none">nothing was measured</p>`) //nolint:gosec // constant
 	}
@@ -318,12 +310,8 @@ func (c *Chart) SVG() template.HTML {
 		foot += nameRow
 	}
 	x.from, x.to = marginLeft, width-marginRight
-	if slices.ContainsFunc(c.Series, func(s Series) bool { return s.Right }) {
-		x.to = width - marginLeft
-	}
 	y.from, y.to = height-foot, top
-	right.from, right.to = y.from, y.to
-	d := &canvas{Chart: c, x: x, y: y, right: right}
+	d := &canvas{Chart: c, x: x, y: y}
 	d.printf(`<svg viewBox="0 0 %g %g" role="img" aria-label="%s">`, width, height, html.EscapeString(c.Title))
 	for _, b := range c.Bands {
 		if from, to := x.at(b.From), x.at(b.To); to > from {
@@ -338,17 +326,11 @@ func (c *Chart) SVG() template.HTML {
 			at.x, at.y+6, colours[i], at.x+14, at.y+15, html.EscapeString(c.Series[i].Name))
 	}
 	below := map[float64]float64{}
-	for _, bars := range []bool{true, false} { // volumes lie behind
-		for i, s := range c.Series {
-			switch {
-			case s.Bars != bars:
-			case bars:
-				d.bars(s)
-			case c.Stack:
-				d.area(s, colours[i], below)
-			default:
-				d.curve(s, colours[i])
-			}
+	for i, s := range c.Series {
+		if c.Stack {
+			d.area(s, colours[i], below)
+		} else {
+			d.curve(s, colours[i])
 		}
 	}
 	d.levels()
@@ -451,11 +433,6 @@ func (c *canvas) axes(height float64) {
 		c.printf(`<line class="grid" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/>`, c.x.from, c.x.to, at, at)
 		c.text("y", c.x.from-6, at+4, format(c.Format, v))
 	}
-	if c.FormatRight != nil {
-		for _, v := range c.right.ticks(ticksY) {
-			c.text("right", c.x.to+6, c.right.at(v)+4, c.FormatRight(v))
-		}
-	}
 	few := max(int((c.x.to-c.x.from)/tickWidth), 1)
 	var formatX func(float64) string
 	if c.Clock {
@@ -485,10 +462,7 @@ func clock(step float64) func(float64) string {
 }
 
 func (c *canvas) curve(s Series, colour string) {
-	axis, class, dash := c.y, "curve", ""
-	if s.Right {
-		axis, dash = c.right, ` stroke-dasharray="5 3"`
-	}
+	class := "curve"
 	if s.Faint {
 		class = "curve faint"
 	}
@@ -499,7 +473,7 @@ func (c *canvas) curve(s Series, colour string) {
 				label = s.Label[i]
 			}
 			if c.drawn(s.X[i], s.Y[i]) {
-				c.printf(`<circle cx="%.1f" cy="%.1f" r="4" fill="%s"><title>%s</title></circle>`, c.x.at(s.X[i]), axis.at(s.Y[i]), colour, html.EscapeString(label))
+				c.printf(`<circle cx="%.1f" cy="%.1f" r="4" fill="%s"><title>%s</title></circle>`, c.x.at(s.X[i]), c.y.at(s.Y[i]), colour, html.EscapeString(label))
 			}
 		}
 	}
@@ -521,7 +495,7 @@ func (c *canvas) curve(s Series, colour string) {
 		if path.Len() == 0 {
 			started = c.x.at(s.X[i])
 		}
-		fmt.Fprintf(&path, "%s%.1f %.1f", pen, c.x.at(s.X[i]), axis.at(s.Y[i]))
+		fmt.Fprintf(&path, "%s%.1f %.1f", pen, c.x.at(s.X[i]), c.y.at(s.Y[i]))
 		pen = "L"
 	}
 	switch {
@@ -529,28 +503,7 @@ func (c *canvas) curve(s Series, colour string) {
 	case c.Histogram:
 		c.printf(`<path class="area" d="%sL%.1f %.1fL%.1f %.1fZ" fill="%s" stroke="%s"/>`, path.String(), c.x.at(s.X[len(s.X)-1]), c.y.from, started, c.y.from, colour, colour)
 	default:
-		c.printf(`<path class="%s" stroke="%s"%s d="%s"><title>%s</title></path>`, class, colour, dash, path.String(), html.EscapeString(s.Name))
-	}
-}
-
-// back is how far a bar reaches to the left of its point.
-func (c *canvas) back(x, width float64) (from, to float64) {
-	to = c.x.at(x)
-	return max(c.x.from, to-width), to
-}
-
-// bars draws a volume.
-func (c *canvas) bars(s Series) {
-	axis := c.y
-	if s.Right {
-		axis = c.right
-	}
-	width := max(1, (c.x.to-c.x.from)*c.Step/(c.x.hi-c.x.lo)-0.5)
-	for i := range s.X {
-		if v := s.Y[i]; finite(v) && v > 0 {
-			from, to := c.back(s.X[i], width)
-			c.printf(`<rect class="bar" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, from, axis.at(v), max(0, to-from), axis.from-axis.at(v))
-		}
+		c.printf(`<path class="%s" stroke="%s" d="%s"><title>%s</title></path>`, class, colour, path.String(), html.EscapeString(s.Name))
 	}
 }
 

@@ -1,7 +1,6 @@
 // Package slo holds service level objectives: what users were promised, by use
-// case or in one's own numbers, for which models. It reads slo.yaml, and what
-// Sloth's and OpenSLO's files promise of the same quantities, matches objectives
-// to targets, and performs no I/O.
+// case or in one's own numbers, for which models. It reads slo.yaml,
+// matches objectives to targets, and performs no I/O.
 package slo
 
 import (
@@ -167,11 +166,6 @@ func (o Objective) Source() string {
 // File is the parsed content of slo.yaml.
 type File struct {
 	Objectives []Objective
-
-	// Period is how long the error budget lasts, where the file says so: OpenSLO
-	// does. Notes says, a sentence each, what of a foreign file was left out.
-	Period time.Duration
-	Notes  []string
 }
 
 // rawObjective is one entry as written.
@@ -195,20 +189,11 @@ type rawObjective struct {
 // maxFile bounds slo.yaml: a list of promises, not a data file.
 const maxFile = 1 << 20
 
-// Parse reads slo.yaml, or the files of Sloth (prometheus/v1) and OpenSLO
-// (openslo/v1) as far as they promise something that can be measured here. Errors
-// name line and column, and in slo.yaml unknown keys are errors: a misspelt
+// Parse reads slo.yaml. Errors name line and column, and unknown keys are errors: a misspelt
 // target must not silently promise nothing.
 func Parse(name string, content []byte) (*File, error) {
 	if len(content) > maxFile {
 		return nil, fmt.Errorf("%s: %d bytes are more than a list of objectives can need (limit %d)", name, len(content), maxFile)
-	}
-	parse := parseOwn
-	switch formatOf(content) {
-	case sloth:
-		parse = parseSloth
-	case openSLO:
-		parse = parseOpenSLO
 	}
 	f, err := parse(content)
 	if err != nil {
@@ -217,7 +202,7 @@ func Parse(name string, content []byte) (*File, error) {
 	return f, nil
 }
 
-func parseOwn(content []byte) (*File, error) {
+func parse(content []byte) (*File, error) {
 	var raw struct {
 		Objectives []rawObjective `yaml:"objectives"`
 	}

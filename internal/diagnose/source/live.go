@@ -71,7 +71,6 @@ type liveState struct {
 	seen         bool   // its first page was looked at
 	beside       bool   // it is no server, but a GPU exporter or a gateway
 	facts        scrape.Facts
-	probed       string // what a client saw, "" when none was sent
 }
 
 // gap is a time without a page.
@@ -409,9 +408,6 @@ func (st *liveState) annotate(t *diagnose.Target) {
 			}
 			t.Config.Set(engine.MaxModelLen, fmt.Sprint(m.MaxModelLen), "/v1/models")
 		}
-	}
-	if st.probed != "" {
-		t.Notes = append(t.Notes, st.probed)
 	}
 	for _, g := range st.gaps {
 		if g.failed > 1 || g.to.Sub(g.from) > time.Second {

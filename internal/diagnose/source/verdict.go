@@ -150,7 +150,6 @@ func (r *Live) while(ctx context.Context, most time.Duration, watch func(context
 type WatchOptions struct {
 	For    time.Duration // at most
 	Longer bool          // than For, where the prediction of a fix needs it
-	Probe  bool          // send a few tiny requests, and say what a client sees
 
 	// Judging is how long it may take after the scraping, and Late the cause of an error
 	// that comes of it.
@@ -178,12 +177,7 @@ func (s *Source) WatchForVerdict(ctx context.Context, o diagnose.Options, l Watc
 			if r.Targets[i].Gateway {
 				continue
 			}
-			facts.Go(func() {
-				r.fetchFacts(ctx, i)
-				if l.Probe {
-					r.probe(scrapes, i)
-				}
-			})
+			facts.Go(func() { r.fetchFacts(ctx, i) })
 		}
 		seen = s.Watch(scrapes, o, l.watch(r))
 	})

@@ -1,7 +1,7 @@
 // Package dashboard says what sixty's dashboards show: which signals stand
 // together, in which units, against which thresholds, with which explanation,
 // and where a reader goes next. Packages grafana and perses beneath it render
-// that for the two programs; package preview draws it without either.
+// that for the two programs.
 //
 // The layout is data over package indicator's signals; every PromQL expression
 // comes from there by way of [dialect.Deployment]. The package performs no I/O.

@@ -20,6 +20,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 )
 
@@ -226,5 +227,30 @@ func TestTheAlertsOfErrorBudgetsAreMarked(t *testing.T) {
 	}
 	if n == 0 {
 		t.Error("no alerts")
+	}
+}
+
+// A time is never negative: what is subtracted is of the same requests.
+func TestNoTimeIsNegative(t *testing.T) {
+	for _, name := range []string{"thrashing-deep", "prefill-starvation-deep", "saturation-long-prompts", "mass-cancel", "queue-timeouts", "full-but-quiet", "engine-hung", "prefix-churn"} {
+		store, first, last := embeddedtest.Open(t, recordings+name+".tar.zst", nil)
+		panels(build(t, config(t, "vllm-0.23.0")), func(d dashboard.Dashboard, p dashboard.Panel) {
+			for _, s := range p.Series {
+				if s.Unit != indicator.Seconds && s.Unit != indicator.SecondsPerToken {
+					continue
+				}
+				m, err := store.QueryRange(t.Context(), substituted(s.Expr, "15s"), metrics.Range{Start: first.Add(15 * time.Second), End: last, Step: time.Second})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, stream := range m {
+					for _, v := range stream.Values {
+						if v.Value < 0 {
+							t.Fatalf("%s, %s, panel %q: %g s at %s", name, d.UID, p.Title, v.Value, v.Timestamp.Time())
+						}
+					}
+				}
+			}
+		})
 	}
 }

@@ -4,6 +4,7 @@
 package pack
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -83,18 +84,6 @@ func CheckModels(objectives *slo.File, models []string) error {
 	return nil
 }
 
-// BudgetPeriod is how long an error budget lasts: as asked, as the file says, or the usual
-// time.
-func BudgetPeriod(asked time.Duration, f *slo.File) time.Duration {
-	switch {
-	case asked > 0:
-		return asked
-	case f.Period > 0:
-		return f.Period
-	}
-	return burnrate.DefaultPeriod
-}
-
 // Rules renders the rules with what belongs to them, and says what a user should know of
 // them.
 func Rules(c Config) (files []generate.File, rules *generate.Rules, notes []string, err error) {
@@ -105,10 +94,7 @@ func Rules(c Config) (files []generate.File, rules *generate.Rules, notes []stri
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if c.Objectives != nil {
-		notes = append(notes, c.Objectives.Notes...)
-	}
-	notes = append(append(notes, rules.Warnings...), budgets.Warnings...)
+	notes = slices.Concat(rules.Warnings, budgets.Warnings)
 	sets := rules.Sets
 	for i, g := range budgets.Groups {
 		sets = generate.AddTo(sets, generate.SetName("slo", budgets.Of[i]), g)
@@ -169,7 +155,7 @@ func burnRates(c *Config) (burnrate.Rules, error) {
 		return burnrate.Rules{}, nil
 	}
 	b := burnrate.Config{
-		Objectives: c.Objectives.Objectives, Period: BudgetPeriod(c.Period, c.Objectives),
+		Objectives: c.Objectives.Objectives, Period: c.Period,
 		By: c.Deployment.Model, Instance: c.Deployment.Instance, Matchers: c.Deployment.Matchers,
 		Labels: c.Labels, Edges: c.Edges, Runbook: sloRunbook,
 		Interval: min(time.Minute, max(c.Interval, 30*time.Second)), Fast: max(burnrate.DefaultFast, generate.MinWindow(c.Interval)),
@@ -260,7 +246,7 @@ func Everything(c Config) (files []generate.File, notes []string, err error) {
 	files = inDir("rules", ruleFiles)
 	layout := dashboard.Config{Deployment: c.Deployment, Pathologies: c.Pathologies, Runbooks: c.Runbooks, Limit: c.Limit}
 	if c.Objectives != nil {
-		layout.Period = BudgetPeriod(c.Period, c.Objectives)
+		layout.Period = cmp.Or(c.Period, burnrate.DefaultPeriod)
 	}
 	for _, part := range []struct {
 		dir    string

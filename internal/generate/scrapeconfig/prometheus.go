@@ -26,7 +26,6 @@ type (
 		BodySizeLimit  string         `yaml:"body_size_limit"`
 
 		StaticConfigs []targetGroup  `yaml:"static_configs,omitempty"`
-		FileSD        []fileSD       `yaml:"file_sd_configs,omitempty"`
 		KubernetesSD  []kubernetesSD `yaml:"kubernetes_sd_configs,omitempty"`
 
 		Relabel       []relabel `yaml:"relabel_configs,omitempty"`
@@ -35,9 +34,6 @@ type (
 	targetGroup struct {
 		Targets []string          `yaml:"targets"`
 		Labels  map[string]string `yaml:"labels,omitempty"`
-	}
-	fileSD struct {
-		Files []string `yaml:"files"`
 	}
 	kubernetesSD struct {
 		Role       string       `yaml:"role"`
@@ -60,22 +56,8 @@ func (c Config) prometheus(jobs []job) ([]generate.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := []generate.File{{Path: "prometheus.yml", Content: content}}
-	if c.Format != PrometheusFile {
-		return files, nil
-	}
-	for _, j := range jobs {
-		content, err := encode(fmt.Sprintf("Targets of job %s. Prometheus reads this file again whenever it changes.", j.name),
-			[]any{[]targetGroup{{Targets: j.targets, Labels: c.labels(true)}}}, []comments{nil})
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, generate.File{Path: targetFile(j), Content: content})
-	}
-	return files, nil
+	return []generate.File{{Path: "prometheus.yml", Content: content}}, nil
 }
-
-func targetFile(j job) string { return "targets/" + j.name + ".yml" }
 
 // scrapeConfigs returns the jobs as Prometheus has them, and the comments on
 // them, whose paths begin with prefix.
@@ -92,15 +74,12 @@ func (c Config) scrapeConfigs(jobs []job, prefix string) (prometheusFile, commen
 			s.Scheme = j.scheme
 		}
 		at := fmt.Sprintf("%s.%d", prefix, i)
-		switch {
-		case c.Format == PrometheusFile:
-			s.FileSD = []fileSD{{Files: []string{targetFile(j)}}}
-		case c.static():
+		if c.static() {
 			s.StaticConfigs = []targetGroup{{Targets: j.targets, Labels: c.labels(true)}}
 			if c.Cluster != "" {
 				notes[at+".static_configs.0.labels"] = clusterWhy
 			}
-		default:
+		} else {
 			s.KubernetesSD = []kubernetesSD{j.kubernetes()}
 			notes[at+".kubernetes_sd_configs"] = "Needs the right to list and watch pods."
 		}

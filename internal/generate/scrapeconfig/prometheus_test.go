@@ -88,7 +88,7 @@ func TestARealPrometheusScrapesIt(t *testing.T) {
 	}
 	gpu := []byte("DCGM_FI_DEV_GPU_UTIL{gpu=\"0\",namespace=\"tenant\",pod=\"qwen-0\"} 93\n")
 	c := Config{
-		Format: PrometheusFile, Targets: []string{serve(page), serve(page)}, GPUTargets: []string{serve(gpu)},
+		Format: Prometheus, Targets: []string{serve(page), serve(page)}, GPUTargets: []string{serve(gpu)},
 		Cluster: "eu$1", Namespace: "llm", Lean: true, Interval: time.Second,
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)

@@ -17,7 +17,7 @@ type relabel struct {
 	why string
 }
 
-// operatorRelabel is a relabel as the operators' resources spell it.
+// operatorRelabel is a relabel as the operator's resources spell it.
 type operatorRelabel struct {
 	SourceLabels []string `yaml:"sourceLabels,omitempty,flow"`
 	Regex        string   `yaml:"regex,omitempty"`
@@ -30,9 +30,12 @@ type operatorRelabel struct {
 
 // relabelings returns what makes of a discovered target the labels that the
 // generated rules and dashboards group by.
-func (c Config) relabelings(job string, short bool) []relabel {
+func (c Config) relabelings(job string) []relabel {
 	if c.static() {
-		return c.staticRelabelings(short)
+		return []relabel{{
+			SourceLabels: []string{"__address__"}, Regex: `(.+):\d+`, TargetLabel: "node",
+			why: "The host, in a label of its own: what a server and the exporter of its GPUs have in common. \"instance\" stays host:port, so that two servers on one host remain two.",
+		}}
 	}
 	var out []relabel
 	if c.Format == PrometheusKube || c.Format == OpenTelemetry {
@@ -59,20 +62,6 @@ func (c Config) relabelings(job string, short bool) []relabel {
 }
 
 const clusterWhy = "A label of the target, for external_labels are not there when rules are evaluated."
-
-func (c Config) staticRelabelings(short bool) []relabel {
-	out := []relabel{{
-		SourceLabels: []string{"__address__"}, Regex: `(.+):\d+`, TargetLabel: "node",
-		why: "The host, in a label of its own: what a server and the exporter of its GPUs have in common. \"instance\" stays host:port, so that two servers on one host remain two.",
-	}}
-	if short {
-		out = append(out, relabel{
-			SourceLabels: []string{"__address__"}, Regex: "(.+):" + servers[c.Server].port, TargetLabel: "instance",
-			why: "The usual port taken off. A server on another port keeps its own, so the label is of two kinds then; and it is no address any more that one could query. Never strip every port (:\\d+): two servers on one host would become one target with doubled samples.",
-		})
-	}
-	return out
-}
 
 // keptPods says which of the pods are targets, and names them as an operator's
 // resource would.

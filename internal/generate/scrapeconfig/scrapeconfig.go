@@ -1,7 +1,6 @@
 // Package scrapeconfig renders the configuration with which a monitoring system
 // scrapes inference servers and the exporters of their GPUs: for Prometheus
-// itself, for the Prometheus and VictoriaMetrics operators, and for the
-// OpenTelemetry collector. What it sets and why stands beside each setting in
+// itself, for its operator, and for the OpenTelemetry collector. What it sets and why stands beside each setting in
 // the files and, at length, in docs/scrape.md.
 //
 // It is pure: values in, files out. Package cli calls it.
@@ -31,19 +30,16 @@ type Format string
 
 // The formats.
 const (
-	Prometheus      Format = "prometheus"               // prometheus.yml with the targets in it
-	PrometheusFile  Format = "prometheus-file-sd"       // prometheus.yml and a file of targets that may change
-	PrometheusKube  Format = "prometheus-kubernetes-sd" // prometheus.yml that asks Kubernetes for pods
-	PodMonitor      Format = "podmonitor"               // of the Prometheus operator
-	ServiceMonitor  Format = "servicemonitor"           // of the Prometheus operator
-	VMPodScrape     Format = "vmpodscrape"              // of the VictoriaMetrics operator
-	VMServiceScrape Format = "vmservicescrape"          // of the VictoriaMetrics operator
-	OpenTelemetry   Format = "otel"                     // the collector's Prometheus receiver
+	Prometheus     Format = "prometheus"               // prometheus.yml with the targets in it
+	PrometheusKube Format = "prometheus-kubernetes-sd" // prometheus.yml that asks Kubernetes for pods
+	PodMonitor     Format = "podmonitor"               // of the Prometheus operator
+	ServiceMonitor Format = "servicemonitor"           // of the Prometheus operator
+	OpenTelemetry  Format = "otel"                     // the collector's Prometheus receiver
 )
 
 // Formats returns all formats.
 func Formats() []Format {
-	return []Format{Prometheus, PrometheusFile, PrometheusKube, PodMonitor, ServiceMonitor, VMPodScrape, VMServiceScrape, OpenTelemetry}
+	return []Format{Prometheus, PrometheusKube, PodMonitor, ServiceMonitor, OpenTelemetry}
 }
 
 // A Server is the kind of server that exposes the metrics: it decides the port
@@ -130,8 +126,6 @@ type Config struct {
 	// Lean drops the series that nothing reads: creation times but the one from
 	// which restarts are told, and Python's garbage collector.
 	Lean bool
-	// ShortInstance takes the server's usual port off the label "instance".
-	ShortInstance bool
 }
 
 // The limits beyond which a scrape fails: far above what a server exposes, so
@@ -161,7 +155,7 @@ func Generate(c Config) ([]generate.File, error) {
 	if c.Format == OpenTelemetry {
 		return c.openTelemetry(jobs)
 	}
-	if _, ok := operators[c.Format]; ok {
+	if _, ok := resourceKinds[c.Format]; ok {
 		return c.resources(jobs)
 	}
 	return c.prometheus(jobs)
@@ -238,7 +232,7 @@ func (c Config) validate() error {
 
 // static reports whether the targets are listed rather than discovered.
 func (c Config) static() bool {
-	return c.Format == Prometheus || c.Format == PrometheusFile || c.Format == OpenTelemetry && len(c.Targets) > 0
+	return c.Format == Prometheus || c.Format == OpenTelemetry && len(c.Targets) > 0
 }
 
 // A job is one kind of endpoint, before it is written in a format.
@@ -263,7 +257,7 @@ func (c Config) jobs() ([]job, error) {
 		name: c.Job, why: servers[c.Server].needs, scheme: scheme, path: path,
 		interval: model.Duration(c.Interval), timeout: timeout(c.Interval),
 		targets: hosts, namespace: c.Namespace, port: c.Port, selector: c.Selector,
-		relabel: c.relabelings(c.Job, c.ShortInstance), metricRelabel: c.metricRelabelings(),
+		relabel: c.relabelings(c.Job), metricRelabel: c.metricRelabelings(),
 	}}
 	if len(c.GPUTargets) == 0 && (c.static() || !c.GPU) {
 		return out, nil
@@ -277,7 +271,7 @@ func (c Config) jobs() ([]job, error) {
 		name: GPUJob, why: gpuWhy, scheme: scheme, path: path,
 		interval: model.Duration(interval), timeout: timeout(interval), honorLabels: true,
 		targets: hosts, port: "9400", selector: map[string]string{"app.kubernetes.io/name": "dcgm-exporter"},
-		relabel: c.relabelings("dcgm-exporter", false),
+		relabel: c.relabelings("dcgm-exporter"),
 	}), nil
 }
 

@@ -36,10 +36,9 @@ func full(f Format) Config {
 		Format: f, Cluster: "eu$1", Namespace: "llm", Labels: map[string]string{"env": "prod"}, Lean: true,
 		MonitorLabels: map[string]string{"release": "kube-prometheus-stack"}, GPU: true,
 	}
-	if f == Prometheus || f == PrometheusFile || f == OpenTelemetry {
+	if f == Prometheus || f == OpenTelemetry {
 		c.Targets = []string{"vllm-server-0", "http://vllm-server-1:8000/metrics", "vllm-server-1:8001", "[::1]:8000"}
 		c.GPUTargets = []string{"vllm-server-0", "vllm-server-1"}
-		c.ShortInstance = true
 	}
 	return c
 }
@@ -96,7 +95,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestPrometheusLoadsIt(t *testing.T) {
-	for _, f := range []Format{Prometheus, PrometheusFile, PrometheusKube, OpenTelemetry} {
+	for _, f := range []Format{Prometheus, PrometheusKube, OpenTelemetry} {
 		t.Run(string(f), func(t *testing.T) {
 			cfg := load(t, full(f))
 			jobs := cfg.ScrapeConfigs
@@ -147,13 +146,11 @@ func TestPromtoolAcceptsIt(t *testing.T) {
 	if err != nil {
 		t.Skip("needs promtool")
 	}
-	for _, f := range []Format{Prometheus, PrometheusFile} { // Debian's promtool knows no Kubernetes
-		dir := t.TempDir()
-		write(t, dir, files(t, full(f)))
-		out, err := exec.CommandContext(t.Context(), promtool, "check", "config", filepath.Join(dir, "prometheus.yml")).CombinedOutput()
-		if err != nil {
-			t.Errorf("%s: %v\n%s", f, err, out)
-		}
+	dir := t.TempDir()
+	write(t, dir, files(t, full(Prometheus))) // Debian's promtool knows no Kubernetes
+	out, err := exec.CommandContext(t.Context(), promtool, "check", "config", filepath.Join(dir, "prometheus.yml")).CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 
@@ -172,16 +169,6 @@ func TestRelabelling(t *testing.T) {
 	}{
 		"instance keeps its port, and the host has a label of its own": {
 			Config{Format: Prometheus, Targets: []string{"a"}}, map[string]string{"__address__": "a:8000"}, map[string]string{"node": "a"},
-		},
-		"a short instance loses the usual port": {
-			Config{Format: Prometheus, Targets: []string{"a"}, ShortInstance: true},
-			map[string]string{"__address__": "a:8000"},
-			map[string]string{"node": "a", "instance": "a"},
-		},
-		"a short instance keeps another port, so that two servers on a host remain two": {
-			Config{Format: Prometheus, Targets: []string{"a"}, ShortInstance: true},
-			map[string]string{"__address__": "a:8001"},
-			map[string]string{"node": "a"},
 		},
 		"an address of version 6 keeps its brackets": {
 			Config{Format: Prometheus, Targets: []string{"a"}}, map[string]string{"__address__": "[::1]:8000"}, map[string]string{"node": "[::1]"},
@@ -244,7 +231,7 @@ func TestLeanDropsWhatNothingReads(t *testing.T) {
 // TestResourcesFitTheirSchemas compares what is written with the fields that
 // the operators' resource definitions declare (testdata/crd).
 func TestResourcesFitTheirSchemas(t *testing.T) {
-	for f, plural := range map[Format]string{PodMonitor: "podmonitors", ServiceMonitor: "servicemonitors", VMPodScrape: "vmpodscrapes", VMServiceScrape: "vmservicescrapes"} {
+	for f, plural := range map[Format]string{PodMonitor: "podmonitors", ServiceMonitor: "servicemonitors"} {
 		for _, port := range []string{"8000", "http"} {
 			t.Run(string(f)+" port "+port, func(t *testing.T) {
 				schema := readSchema(t, filepath.Join("testdata", "crd", plural+".fields"))

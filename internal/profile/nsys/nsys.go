@@ -1,5 +1,5 @@
-// Package nsys reads exports of Nsight Systems: the SQLite database or the Parquet files
-// that nsys export writes, of any release that has CUPTI's activity tables. It looks a
+// Package nsys reads exports of Nsight Systems: the SQLite database that nsys export
+// writes, of any release that has CUPTI's activity tables. It looks a
 // column up by its name and does without those that are not there.
 //
 // It does no I/O but reading what it is handed.
@@ -15,9 +15,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/profile"
-	"github.com/sixty-dev/sixty/internal/profile/nsys/parquet"
 	"github.com/sixty-dev/sixty/internal/profile/nsys/sqlite"
-	"github.com/sixty-dev/sixty/internal/profile/nsys/table"
 )
 
 // The tables.
@@ -58,14 +56,9 @@ func Read(ctx context.Context, r io.ReaderAt, size int64, source string, limit i
 	return t, err
 }
 
-// ReadParquet reads an export to Parquet files, by the names of their tables.
-func ReadParquet(ctx context.Context, files map[string]parquet.File, source string, limit int) (*profile.Timeline, error) {
-	return readTables(ctx, parquet.Open(files), source, limit)
-}
-
 const again = "export the report once more: nsys export --type sqlite --force-overwrite true REPORT.nsys-rep"
 
-func readTables(ctx context.Context, tables table.Source, source string, limit int) (*profile.Timeline, error) {
+func readTables(ctx context.Context, tables *sqlite.DB, source string, limit int) (*profile.Timeline, error) {
 	has := func(name string) bool { return tables.Columns(name) != nil }
 	if !has(texts) || !has(kernels) && !has(graphs) && !has(runtime) && !has(ranges) {
 		what := "it is a database of something else"
@@ -101,7 +94,7 @@ func readTables(ctx context.Context, tables table.Source, source string, limit i
 
 type reader struct {
 	ctx    context.Context //nolint:containedctx // of one call of Read
-	tables table.Source
+	tables *sqlite.DB
 	t      *profile.Timeline
 	texts  map[int64]string
 	ids    map[int64]uint32
@@ -110,15 +103,15 @@ type reader struct {
 }
 
 // each reads a table's rows.
-func (e *reader) each(name string, columns []string, row func(v []table.Value)) error {
-	return table.Scan(e.ctx, e.tables, name, columns, table.CopyRow, func(v *[]table.Value) bool {
+func (e *reader) each(name string, columns []string, row func(v []sqlite.Value)) error {
+	return sqlite.Scan(e.ctx, e.tables, name, columns, sqlite.CopyRow, func(v *[]sqlite.Value) bool {
 		row(*v)
 		return true
 	})
 }
 
 func (e *reader) strings() error {
-	return table.Scan(e.ctx, e.tables, texts, []string{"id", "value"}, table.CopyRow, func(row *[]table.Value) bool {
+	return sqlite.Scan(e.ctx, e.tables, texts, []string{"id", "value"}, sqlite.CopyRow, func(row *[]sqlite.Value) bool {
 		v := *row
 		if len(v[1].Bytes) <= maxText {
 			e.texts[v[0].Int] = v[1].Text()
@@ -144,12 +137,12 @@ func (e *reader) name(id int64) uint32 {
 }
 
 func (e *reader) readMetadata() error {
-	err := e.each(exported, []string{"name", "value"}, func(v []table.Value) {
+	err := e.each(exported, []string{"name", "value"}, func(v []sqlite.Value) {
 		if v[0].Text() == "EXPORT_PRODUCT_VERSION" {
 			e.t.Tool = "Nsight Systems " + v[1].Text()
 		}
 	})
-	return errors.Join(err, e.each(started, []string{"utcEpochNs", "systemClockNs"}, func(v []table.Value) {
+	return errors.Join(err, e.each(started, []string{"utcEpochNs", "systemClockNs"}, func(v []sqlite.Value) {
 		e.clock = v[1].Int
 		if base := v[0].Int - e.clock; base > 0 {
 			e.t.Base = base
@@ -158,12 +151,12 @@ func (e *reader) readMetadata() error {
 }
 
 func (e *reader) gpus() error {
-	err := e.each(gpus, []string{"id", "name", "memoryBandwidth"}, func(v []table.Value) {
+	err := e.each(gpus, []string{"id", "name", "memoryBandwidth"}, func(v []sqlite.Value) {
 		e.t.GPUs[int(v[0].Int)] = profile.GPU{
 			Name: v[1].Text(), Bandwidth: float64(v[2].Int),
 		}
 	})
-	return errors.Join(err, e.each(devices, []string{"gpuId", "cudaId", "pid"}, func(v []table.Value) {
+	return errors.Join(err, e.each(devices, []string{"gpuId", "cudaId", "pid"}, func(v []sqlite.Value) {
 		e.device[[2]int64{v[2].Int, v[1].Int}] = v[0].Int
 	}))
 }
@@ -190,9 +183,9 @@ type event struct {
 
 // work reads a table of what devices did. read says of the columns beyond those that all
 // have what the event's name is known by, and its size.
-func (e *reader) work(from string, kind profile.Kind, read func([]table.Value) (int64, uint64), name func(int64) uint32, more ...string) error {
+func (e *reader) work(from string, kind profile.Kind, read func([]sqlite.Value) (int64, uint64), name func(int64) uint32, more ...string) error {
 	common := []string{"start", "end", "deviceId", "streamId", "correlationId", "globalPid"}
-	return table.Scan(e.ctx, e.tables, from, append(common, more...), func(v []table.Value, x *event) {
+	return sqlite.Scan(e.ctx, e.tables, from, append(common, more...), func(v []sqlite.Value, x *event) {
 		x.span(v)
 		x.lane = v[3].Int
 		x.Correlation = uint32(v[4].Int) //nolint:gosec // CUPTI's correlation ids have 32 bits
@@ -207,21 +200,21 @@ func (e *reader) work(from string, kind profile.Kind, read func([]table.Value) (
 }
 
 // span takes an event's times from a row's first two values.
-func (x *event) span(v []table.Value) {
+func (x *event) span(v []sqlite.Value) {
 	x.Start, x.Dur = v[0].Int, v[1].Int-v[0].Int
 }
 
 func (e *reader) kernels() error {
 	named := "demangledName"
-	if table.Column(e.tables, kernels, named) < 0 {
+	if e.tables.Column(kernels, named) < 0 {
 		named = "shortName"
 	}
-	return e.work(kernels, profile.Kernel, func(v []table.Value) (int64, uint64) { return v[0].Int, 0 }, e.name, named)
+	return e.work(kernels, profile.Kernel, func(v []sqlite.Value) (int64, uint64) { return v[0].Int, 0 }, e.name, named)
 }
 
 func (e *reader) graphs() error {
 	name, found := e.t.Names.ID([]byte(profile.WholeGraph)), false
-	err := e.work(graphs, profile.Kernel, func([]table.Value) (int64, uint64) { return 0, 0 }, func(int64) uint32 {
+	err := e.work(graphs, profile.Kernel, func([]sqlite.Value) (int64, uint64) { return 0, 0 }, func(int64) uint32 {
 		found = true
 		return name
 	})
@@ -232,7 +225,7 @@ func (e *reader) graphs() error {
 }
 
 func (e *reader) copies() error {
-	err := e.work(copies, profile.Copy, func(v []table.Value) (int64, uint64) { return v[1].Int, uint64(max(v[0].Int, 0)) }, func(kind int64) uint32 {
+	err := e.work(copies, profile.Copy, func(v []sqlite.Value) (int64, uint64) { return v[1].Int, uint64(max(v[0].Int, 0)) }, func(kind int64) uint32 {
 		text := copyNames[kind]
 		if text == "" {
 			text = fmt.Sprintf("Memcpy (kind %d)", kind)
@@ -240,13 +233,13 @@ func (e *reader) copies() error {
 		return e.t.Names.ID([]byte(text))
 	}, "bytes", "copyKind")
 	set := e.t.Names.ID([]byte("Memset (Device)"))
-	return errors.Join(err, e.work(sets, profile.Set, func(v []table.Value) (int64, uint64) { return 0, uint64(max(v[0].Int, 0)) },
+	return errors.Join(err, e.work(sets, profile.Set, func(v []sqlite.Value) (int64, uint64) { return 0, uint64(max(v[0].Int, 0)) },
 		func(int64) uint32 { return set }, "bytes"))
 }
 
 // calls reads a table of what threads did.
-func (e *reader) calls(from string, read func([]table.Value, *event), columns ...string) error {
-	return table.Scan(e.ctx, e.tables, from, append([]string{"start", "end", "globalTid"}, columns...), func(v []table.Value, x *event) {
+func (e *reader) calls(from string, read func([]sqlite.Value, *event), columns ...string) error {
+	return sqlite.Scan(e.ctx, e.tables, from, append([]string{"start", "end", "globalTid"}, columns...), func(v []sqlite.Value, x *event) {
 		x.span(v)
 		x.process, x.lane = v[2].Int>>pidBits, v[2].Int&threadMask
 		read(v, x)
@@ -266,7 +259,7 @@ func (e *reader) calls(from string, read func([]table.Value, *event), columns ..
 }
 
 func (e *reader) runtime() error {
-	return e.calls(runtime, func(v []table.Value, x *event) {
+	return e.calls(runtime, func(v []sqlite.Value, x *event) {
 		x.class, x.id, x.Correlation = profile.Runtime, v[4].Int, uint32(v[3].Int) //nolint:gosec // as above
 	}, "correlationId", "nameId")
 }
@@ -274,7 +267,7 @@ func (e *reader) runtime() error {
 // ranges reads NVTX ranges. Those that PyTorch makes of its operators carry a number
 // that is another one each time.
 func (e *reader) ranges() error {
-	return e.calls(ranges, func(v []table.Value, x *event) {
+	return e.calls(ranges, func(v []sqlite.Value, x *event) {
 		if x.none = v[1].Null || v[2].Null; x.none { // a mark, or a domain's or category's name
 			return
 		}

@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/profile"
-	"github.com/sixty-dev/sixty/internal/profile/nsys/parquet"
 )
 
 // The files in testdata have the tables and columns of Nsight Systems' exports, with four
@@ -70,40 +68,6 @@ func TestSchemas(t *testing.T) {
 		if h := tl.Threads[0]; h.Calls[profile.Op].Len() != 4 || tl.Names.Text[first(h).Name] != "aten::mm" {
 			t.Errorf("%s: %d operators", tc.name, h.Calls[profile.Op].Len())
 		}
-	}
-}
-
-// TestParquet reads testdata/parquet: new.sqlite table by table through pyarrow 26.0.1, for
-// want of a file that nsys wrote.
-func TestParquet(t *testing.T) {
-	const dir = "testdata/parquet/"
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := map[string]parquet.File{}
-	for _, e := range entries {
-		b, err := os.ReadFile(dir + e.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
-		files[strings.TrimSuffix(e.Name(), ".parquet")] = parquet.File{ReaderAt: bytes.NewReader(b), Size: int64(len(b))}
-	}
-	got, err := ReadParquet(t.Context(), files, "new.sqlite", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, _ := read(t, "new.sqlite")
-	if a, b := profile.Analyze(got), profile.Analyze(want); !reflect.DeepEqual(a, b) {
-		t.Errorf("of Parquet %+v, of SQLite %+v", a, b)
-	}
-	files[kernels] = parquet.File{ReaderAt: strings.NewReader("PAR1"), Size: 4}
-	if got, err = ReadParquet(t.Context(), files, "x", 0); err != nil || len(got.Partial) != 1 || !strings.Contains(got.Partial[0], "table "+kernels) {
-		t.Errorf("a damaged table: %v, %v", got, err)
-	}
-	delete(files, texts)
-	if _, err = ReadParquet(t.Context(), files, "x", 0); err == nil || hint.Of(err) == "" {
-		t.Errorf("without strings: %v", err)
 	}
 }
 

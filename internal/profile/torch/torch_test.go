@@ -292,7 +292,7 @@ func FuzzRead(f *testing.F) {
 		if err := tl.Trim(io.Discard, a); err != nil {
 			t.Fatal(err)
 		}
-		if err := a.Stacks.Pprof(io.Discard); err != nil {
+		if err := a.Stacks.Folded(io.Discard); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -19,7 +19,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/profile"
 	"github.com/sixty-dev/sixty/internal/profile/nsys"
-	"github.com/sixty-dev/sixty/internal/profile/nsys/parquet"
 	"github.com/sixty-dev/sixty/internal/profile/nsys/sqlite"
 	"github.com/sixty-dev/sixty/internal/profile/torch"
 )
@@ -48,15 +47,9 @@ func List(path string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, errors.Unwrap(err))
 	}
-	if isParquet(path) {
-		return []string{path}, nil
-	}
 	var found []string
 	for _, e := range entries {
 		name := strings.ToLower(e.Name())
-		if e.IsDir() && isParquet(filepath.Join(path, e.Name())) {
-			found = append(found, filepath.Join(path, e.Name()))
-		}
 		ends := func(end string) bool { return strings.HasSuffix(name, end) }
 		if slices.ContainsFunc([]string{".json", ".json.gz", ".json.zst", ".sqlite"}, ends) && readable(filepath.Join(path, e.Name())) {
 			found = append(found, filepath.Join(path, e.Name()))
@@ -66,7 +59,7 @@ func List(path string) ([]string, error) {
 	found = Workers(found)
 	switch {
 	case len(found) == 0:
-		return nil, hint.With(fmt.Errorf("%s: no traces in this directory", path), "traces end in .json, .json.gz or .sqlite, and a directory of Parquet holds "+oneTable+"; sixty profile how says how to take one")
+		return nil, hint.With(fmt.Errorf("%s: no traces in this directory", path), "traces end in .json, .json.gz or .sqlite; sixty profile how says how to take one")
 	case len(found) > Files:
 		return nil, fmt.Errorf("%s: %d traces, at most %d are read together", path, len(found), Files)
 	}
@@ -90,14 +83,6 @@ func Workers(paths []string) []string {
 	return paths
 }
 
-// oneTable is a file that every export to Parquet has.
-const oneTable = "StringIds.parquet"
-
-func isParquet(dir string) bool {
-	info, err := os.Stat(filepath.Join(dir, oneTable))
-	return err == nil && info.Mode().IsRegular()
-}
-
 func open(path string) (file *os.File, size int64, err error) {
 	if path == Stdin {
 		return os.Stdin, 0, nil
@@ -113,29 +98,8 @@ func open(path string) (file *os.File, size int64, err error) {
 	return file, info.Size(), nil
 }
 
-// readParquet reads a directory of tables.
-func readParquet(ctx context.Context, dir string, limit int) (*profile.Timeline, error) {
-	paths, err := filepath.Glob(filepath.Join(dir, "*.parquet"))
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", dir, err)
-	}
-	files := map[string]parquet.File{}
-	for _, path := range paths {
-		file, size, err := open(path)
-		if err != nil {
-			return nil, err
-		}
-		defer file.Close()
-		files[strings.TrimSuffix(filepath.Base(path), ".parquet")] = parquet.File{ReaderAt: file, Size: size}
-	}
-	return nsys.ReadParquet(ctx, files, dir, limit)
-}
-
 // Read reads one trace. limit is that of profile.New.
 func Read(ctx context.Context, path string, limit int) (*profile.Timeline, error) {
-	if isParquet(path) {
-		return readParquet(ctx, path, limit)
-	}
 	file, size, err := open(path)
 	if err != nil {
 		return nil, err
@@ -184,7 +148,7 @@ func foreign(path string, head []byte) error {
 		{"version https://git-lfs.github.com/", "", "a pointer of Git LFS in place of the file", "fetch the file itself: git lfs pull --include " + filepath.Base(path)},
 		{"", ".nsys-rep", "a report of Nsight Systems, in its own format", exportHint},
 		{"", ".qdrep", "a report of Nsight Systems, in its own format", exportHint},
-		{parquet.Magic, "", "a Parquet file: one table of an export", "give the directory that holds it and " + oneTable},
+		{"PAR1", "", "a Parquet file: one table of an export of Nsight Systems", exportHint},
 		{"PK\x03\x04", "", "a zip archive", "unpack it, and give the .json in it"},
 	} {
 		if bytes.HasPrefix(head, []byte(x.head)) && strings.HasSuffix(strings.ToLower(path), x.end) {

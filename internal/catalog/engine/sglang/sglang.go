@@ -77,18 +77,33 @@ func naming(prefix string, has func(name string) bool) engine.Naming {
 			n.Only["request_prefill_time_seconds"+s] = []*labels.Matcher{indicator.Is("stage", "prefill_forward")}
 		}
 	}
-
-	rate, increase := indicator.SumRate, indicator.SumIncrease
-	tokens, aborted, answers := prefix+"realtime_tokens_total", prefix+"num_aborted_requests_total", prefix+"http_responses_total"
-	prompts, ended := rate(prefix+"prompt_tokens_total"), rate(prefix+"num_requests_total") // when a request ends, both
-	firsts := rate(engine.Canonical + first + "_count")
-	n.Exprs = map[string]indicator.Expr{
-		indicator.PromptTokens.Name:        indicator.Div(prompts, indicator.Some(ended)),
-		indicator.ComputedTokens.Name:      indicator.Div(indicator.Sub(prompts, rate(prefix+"cached_tokens_total")), indicator.Some(ended)),
-		indicator.PrefixQueryRate.Name:     prompts,
-		indicator.PrefixHitRatio.Name:      indicator.Max(indicator.Mean(prefix + "cache_hit_rate")),
-		indicator.GenerationTokenRate.Name: indicator.Add(rate("vllm:generation_tokens_total"), firsts),
+	n.Exprs = map[string]indicator.Expr{}
+	countTokens(&n, prefix, has)
+	tellRanks(&n, prefix, has)
+	tellTransfers(&n, prefix, has)
+	countRequests(&n, prefix, has)
+	const reasons, roles = "num_requests_total by finished_reason", "kv_transfer_latency_ms on decode servers"
+	n.Lacks = map[string]string{indicator.CutAnswers.Name: reasons, indicator.EngineErrors.Name: reasons}
+	for _, s := range []*indicator.Signal{indicator.PrefillQueue, indicator.PrefillBusy, indicator.PrefillServers, indicator.DecodeQueue, indicator.DecodeUsage, indicator.DecodeServers} {
+		n.Lacks[s.Name] = roles
 	}
+	return n
+}
+
+var (
+	rate, increase = indicator.SumRate, indicator.SumIncrease
+	firsts         = rate(engine.Canonical + "time_to_first_token_seconds_count")
+)
+
+// countTokens says how tokens are counted, and what of a prompt the cache had.
+func countTokens(n *engine.Naming, prefix string, has func(name string) bool) {
+	tokens, aborted := prefix+"realtime_tokens_total", prefix+"num_aborted_requests_total"
+	prompts, ended := rate(prefix+"prompt_tokens_total"), rate(prefix+"num_requests_total") // when a request ends, both
+	n.Exprs[indicator.PromptTokens.Name] = indicator.Div(prompts, indicator.Some(ended))
+	n.Exprs[indicator.ComputedTokens.Name] = indicator.Div(indicator.Sub(prompts, rate(prefix+"cached_tokens_total")), indicator.Some(ended))
+	n.Exprs[indicator.PrefixQueryRate.Name] = prompts
+	n.Exprs[indicator.PrefixHitRatio.Name] = indicator.Max(indicator.Mean(prefix + "cache_hit_rate"))
+	n.Exprs[indicator.GenerationTokenRate.Name] = indicator.Add(rate("vllm:generation_tokens_total"), firsts)
 	if has("realtime_tokens_total") { // 0.5.8
 		n.Renamed["generation_tokens_total"], n.Only["generation_tokens_total"] = "realtime_tokens_total", []*labels.Matcher{indicator.Is("mode", "decode")}
 		n.Later[aborted], n.Later[prefix+"num_retracted_requests_total"] = true, true
@@ -114,6 +129,10 @@ func naming(prefix string, has func(name string) bool) engine.Naming {
 		n.Exprs[indicator.ComputedTokens.Name] = indicator.Div(computed, firsts)
 		n.Exprs[indicator.PrefillTimePerToken.Name] = indicator.NotNegative(indicator.Div(rate("vllm:request_prefill_time_seconds_sum"), indicator.Some(computed)))
 	}
+}
+
+// tellRanks says how even the ranks' work is, and what guessing gives.
+func tellRanks(n *engine.Naming, prefix string, has func(name string) bool) {
 	switch { // of experts, whose balancedness is the mean over the most, or of attention
 	case has("eplb_balancedness_count"):
 		n.Exprs[indicator.RankSkew.Name] = indicator.Div(indicator.Number(1), indicator.AtLeast(indicator.MeanOf(prefix+"eplb_balancedness"), 0.01))
@@ -121,12 +140,16 @@ func naming(prefix string, has func(name string) bool) engine.Naming {
 		n.Exprs[indicator.RankSkew.Name] = indicator.MeanOf(prefix + "dp_attention_token_imbalance_ratio")
 	}
 	if has("spec_verify_calls_total") { // each gives one token of the model's own, and a request its first without one
-		generated, steps := rate(prefix+"generation_tokens_total"), rate(prefix+"spec_verify_calls_total")
+		generated, steps, ended := rate(prefix+"generation_tokens_total"), rate(prefix+"spec_verify_calls_total"), rate(prefix+"num_requests_total")
 		n.Exprs[indicator.SpeculationShare.Name] = indicator.Div(indicator.AtLeast(indicator.Sub(indicator.Sub(generated, ended), steps), 0), indicator.Some(generated))
 		n.Exprs[indicator.SpeculationLength.Name] = indicator.Div(indicator.Sub(generated, ended), indicator.Some(steps))
 		n.Exprs[indicator.SpeculationAccepted.Name] = indicator.Avg(indicator.Mean(prefix + "spec_accept_rate"))
 		n.Exprs[indicator.SpeculationDrafts.Name] = steps
 	}
+}
+
+// tellTransfers says how the KV cache travels between prefill and decode servers.
+func tellTransfers(n *engine.Naming, prefix string, has func(name string) bool) {
 	if has("kv_transfer_alloc_ms_count") { // prefill and decode apart: of both, but for the time, which the prefill server takes
 		late, lost, begun := prefix+"num_bootstrap_failed_reqs_total", prefix+"num_transfer_failed_reqs_total", prefix+"kv_transfer_alloc_ms_count"
 		n.Later[late], n.Later[lost] = true, true
@@ -138,6 +161,11 @@ func naming(prefix string, has func(name string) bool) engine.Naming {
 		n.Exprs[indicator.TransferP50.Name] = indicator.Div(indicator.QuantileOf(0.5, indicator.Buckets(prefix+"kv_transfer_latency_ms")), indicator.Number(1000))
 		n.Exprs[indicator.TransferTime.Name] = indicator.Div(indicator.MeanOf(prefix+"kv_transfer_latency_ms"), indicator.Number(1000))
 	}
+}
+
+// countRequests says what of requests shows at the HTTP server alone.
+func countRequests(n *engine.Naming, prefix string, has func(name string) bool) {
+	aborted, answers := prefix+"num_aborted_requests_total", prefix+"http_responses_total"
 	if active := prefix + "http_requests_active"; has("http_requests_active") { // what the scheduler never took shows here alone
 		held := indicator.Like("endpoint", indicator.Generating)
 		n.Exprs[indicator.UnseenClients.Name] = indicator.AtLeast(indicator.Sub(
@@ -160,12 +188,6 @@ func naming(prefix string, has func(name string) bool) engine.Naming {
 		n.Exprs[indicator.ClientErrCount.Name] = of(indicator.Increase, "4.*")
 		n.Exprs[indicator.AbandonedShare.Name] = indicator.AtMost(indicator.Div(increase(aborted), indicator.Some(all(indicator.Increase))), 1)
 	}
-	const reasons, roles = "num_requests_total by finished_reason", "kv_transfer_latency_ms on decode servers"
-	n.Lacks = map[string]string{indicator.CutAnswers.Name: reasons, indicator.EngineErrors.Name: reasons}
-	for _, s := range []*indicator.Signal{indicator.PrefillQueue, indicator.PrefillBusy, indicator.PrefillServers, indicator.DecodeQueue, indicator.DecodeUsage, indicator.DecodeServers} {
-		n.Lacks[s.Name] = roles
-	}
-	return n
 }
 
 // ofRanks is a signal of the ranks: of tokens and of requests that begin they tell these apart.

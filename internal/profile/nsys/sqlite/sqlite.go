@@ -15,8 +15,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-
-	"github.com/sixty-dev/sixty/internal/profile/nsys/table"
 )
 
 // Magic is what a database file begins with.
@@ -87,7 +85,7 @@ const master = "sqlite_master"
 func (d *DB) schema() error {
 	d.tables[master] = &tree{columns: []string{"type", "name", "tbl_name", "rootpage", "sql"}, root: 1, rowid: -1}
 	n := 0
-	err := table.Scan(context.Background(), d, master, []string{"type", "name", "rootpage", "sql"}, table.CopyRow, func(row *[]table.Value) bool {
+	err := Scan(context.Background(), d, master, []string{"type", "name", "rootpage", "sql"}, CopyRow, func(row *[]Value) bool {
 		n++
 		if v := *row; v[0].Text() == "table" && v[1].Text() != master {
 			t := &tree{root: uint32(v[2].Int)} //nolint:gosec // checked when it is read
@@ -156,7 +154,7 @@ func columns(sql string) (names []string, rowid int) {
 	return names, rowid
 }
 
-// Columns implements [table.Source].
+// Columns are the names of a table's columns; nil where there is no such table.
 func (d *DB) Columns(name string) []string {
 	if t := d.tables[name]; t != nil {
 		return t.columns
@@ -164,20 +162,17 @@ func (d *DB) Columns(name string) []string {
 	return nil
 }
 
-// Shared implements [table.Source].
-func (d *DB) Shared() bool { return true }
-
-// Parts implements [table.Source]: neighbouring leaves.
-func (d *DB) Parts(ctx context.Context, name string) ([]table.Chunk, error) {
+// runs are the neighbouring leaves of a table, in order, and why they are not all.
+func (d *DB) runs(ctx context.Context, name string) ([]run, error) {
 	leaves, err := d.leaves(ctx, d.tables[name])
-	most := max(1, together/d.page)
-	var parts []table.Chunk
+	most := uint32(max(1, together/d.page)) //nolint:gosec // a few pages
+	var parts []run
 	for _, n := range leaves {
-		if k := len(parts) - 1; k >= 0 && parts[k].From+parts[k].Count == int64(n) && parts[k].Count < most {
-			parts[k].Count++
+		if k := len(parts) - 1; k >= 0 && parts[k].from+parts[k].pages == n && parts[k].pages < most {
+			parts[k].pages++
 			continue
 		}
-		parts = append(parts, table.Chunk{From: int64(n), Count: 1})
+		parts = append(parts, run{n, 1})
 	}
 	return parts, err
 }
@@ -268,15 +263,15 @@ type scanner struct {
 	*DB
 	rowid  int    // of the table
 	wanted []slot // in the order of the columns
-	values []table.Value
+	values []Value
 }
 
 // slot is where the value of a column goes.
 type slot struct{ column, value int }
 
-// Reader implements [table.Source].
-func (d *DB) Reader(name string, columns []int) table.Reader {
-	s := &scanner{DB: d, rowid: d.tables[name].rowid, values: make([]table.Value, len(columns))}
+// scanner reads columns of a table, by their numbers, those below zero as null.
+func (d *DB) scanner(name string, columns []int) *scanner {
+	s := &scanner{DB: d, rowid: d.tables[name].rowid, values: make([]Value, len(columns))}
 	for i, column := range columns {
 		s.values[i].Null = true
 		if column >= 0 {
@@ -287,9 +282,9 @@ func (d *DB) Reader(name string, columns []int) table.Reader {
 	return s
 }
 
-// Read implements [table.Reader].
-func (s *scanner) Read(part table.Chunk, buffer *[]byte, yield func([]table.Value)) error {
-	from, pages := uint32(part.From), uint32(part.Count) //nolint:gosec // numbers of pages
+// readRun calls yield for every row, whose bytes may lie in buffer until that is read into again.
+func (s *scanner) readRun(part run, buffer *[]byte, yield func([]Value)) error {
+	from, pages := part.from, part.pages
 	data, err := s.read(from, pages, *buffer)
 	if err != nil {
 		return err
@@ -450,7 +445,7 @@ func (s *scanner) record(row []byte, id int64) error {
 
 // set reads a value of a serial type. It assigns field by field: a whole Value would be
 // made elsewhere and copied, which takes longer than reading it.
-func set(v *table.Value, t int64, b []byte) {
+func set(v *Value, t int64, b []byte) {
 	v.Int, v.Bytes, v.Null = 0, nil, t == 0
 	switch {
 	case t >= 12:

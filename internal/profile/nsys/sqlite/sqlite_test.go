@@ -8,8 +8,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-
-	"github.com/sixty-dev/sixty/internal/profile/nsys/table"
 )
 
 // testdata/types.sqlite was written by SQLite 3.40 with pages of 512 bytes: 200 rows of a
@@ -25,9 +23,9 @@ func fixture(t testing.TB) []byte {
 }
 
 // scan hands the rows over one by one.
-func scan(t testing.TB, db *DB, name string, want []string, take func([]table.Value) bool) error {
+func scanTable(t testing.TB, db *DB, name string, want []string, take func([]Value) bool) error {
 	t.Helper()
-	return table.Scan(t.Context(), db, name, want, table.CopyRow, func(v *[]table.Value) bool { return take(*v) })
+	return Scan(t.Context(), db, name, want, CopyRow, func(v *[]Value) bool { return take(*v) })
 }
 
 func TestScan(t *testing.T) {
@@ -41,7 +39,7 @@ func TestScan(t *testing.T) {
 	}
 	want := []int64{0, 1, -1, 127, -128, 99, -8000000, 1 << 40, -1 << 62, 0}
 	n := 0
-	err = scan(t, db, "t", []string{"b", "id", "none", "a", "c", "d"}, func(v []table.Value) bool {
+	err = scanTable(t, db, "t", []string{"b", "id", "none", "a", "c", "d"}, func(v []Value) bool {
 		text := v[0].Text()
 		if i := strings.TrimRight(text, "x"); i != "row "+itoa(n) || n%50 == 0 && len(text) != len(i)+20*n {
 			t.Fatalf("row %d: text %q of %d", n, i, len(text))
@@ -62,7 +60,7 @@ func TestScan(t *testing.T) {
 		t.Fatalf("%d rows, %v", n, err)
 	}
 	for _, name := range []string{"empty", "nowhere"} {
-		if err := scan(t, db, name, []string{"x"}, func([]table.Value) bool { t.Error("a row of", name); return true }); err != nil {
+		if err := scanTable(t, db, name, []string{"x"}, func([]Value) bool { t.Error("a row of", name); return true }); err != nil {
 			t.Error(err)
 		}
 	}
@@ -82,12 +80,12 @@ func TestAScanEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	if err := scan(t, db, "t", nil, func([]table.Value) bool { n++; return n < 3 }); err != nil || n != 3 {
+	if err := scanTable(t, db, "t", nil, func([]Value) bool { n++; return n < 3 }); err != nil || n != 3 {
 		t.Errorf("%d rows, %v", n, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := table.Scan(ctx, db, "t", nil, table.CopyRow, func(*[]table.Value) bool { return true }); !errors.Is(err, context.Canceled) {
+	if err := Scan(ctx, db, "t", nil, CopyRow, func(*[]Value) bool { return true }); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }
@@ -115,7 +113,7 @@ func TestDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	if err := scan(t, db, "t", []string{"id"}, func([]table.Value) bool { n++; return true }); !errors.Is(err, ErrCorrupt) {
+	if err := scanTable(t, db, "t", []string{"id"}, func([]Value) bool { n++; return true }); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("half a file: %v", err)
 	}
 	if n == 0 || n >= 200 {
@@ -128,19 +126,19 @@ func TestDamage(t *testing.T) {
 func TestTypes(t *testing.T) {
 	for _, tc := range []struct {
 		record string
-		want   table.Value
+		want   Value
 		err    error
 	}{
-		{"\x03\x80\x05\x01\x02\x03\x04\x05\x06", table.Value{Int: 0x010203040506}, nil},
-		{"\x03\x80\x00", table.Value{Null: true}, nil},
-		{"\x03\x80\x09", table.Value{Int: 1}, nil},
-		{"\x03\x80\x02\xff\xfe", table.Value{Int: -2}, nil},
-		{"\x03\x80\x11ab", table.Value{Bytes: []byte("ab")}, nil},
-		{"\x03\x80\x11a", table.Value{}, ErrCorrupt},
-		{"\x02\x80", table.Value{}, ErrCorrupt},
-		{"\x01", table.Value{Null: true}, nil},
+		{"\x03\x80\x05\x01\x02\x03\x04\x05\x06", Value{Int: 0x010203040506}, nil},
+		{"\x03\x80\x00", Value{Null: true}, nil},
+		{"\x03\x80\x09", Value{Int: 1}, nil},
+		{"\x03\x80\x02\xff\xfe", Value{Int: -2}, nil},
+		{"\x03\x80\x11ab", Value{Bytes: []byte("ab")}, nil},
+		{"\x03\x80\x11a", Value{}, ErrCorrupt},
+		{"\x02\x80", Value{}, ErrCorrupt},
+		{"\x01", Value{Null: true}, nil},
 	} {
-		s := &scanner{rowid: -1, wanted: []slot{{}}, values: make([]table.Value, 1)}
+		s := &scanner{rowid: -1, wanted: []slot{{}}, values: make([]Value, 1)}
 		if err := s.record([]byte(tc.record), 0); !errors.Is(err, tc.err) || err == nil && !reflect.DeepEqual(s.values[0], tc.want) {
 			t.Errorf("%x: %+v, %v", tc.record, s.values[0], err)
 		}
@@ -164,7 +162,7 @@ func FuzzScan(f *testing.F) {
 		}
 		for name, tree := range db.tables {
 			n := 0
-			_ = scan(t, db, name, tree.columns, func([]table.Value) bool { n++; return n < 10_000 })
+			_ = scanTable(t, db, name, tree.columns, func([]Value) bool { n++; return n < 10_000 })
 		}
 	})
 }

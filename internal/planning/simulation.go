@@ -17,6 +17,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
+	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim/workload"
@@ -30,6 +31,11 @@ type Simulation struct {
 	Trace    *workload.Trace // that of Load.Trace
 	Replicas int             // 0: as many as were seen
 	Route    perfmodel.Route // "": as was seen, else in turn
+
+	// PrefillEngines compute prompts alone and send what the cache keeps of them to the
+	// replicas, TransferRate bytes a second from one GPU; 0: each replica does both.
+	PrefillEngines int
+	TransferRate   float64
 
 	Sweep []Axis
 
@@ -227,6 +233,9 @@ func (s *Simulation) prepare(ctx context.Context, v *Variant) (err error) {
 		v.Engine.Assumed = append(v.Engine.Assumed, fmt.Sprintf("%d data-parallel ranks step together, as those of a mixture of experts do", v.Deployment.Lockstep))
 	}
 	s.leaveOut(v)
+	if err := s.setPrefillEngines(v); err != nil {
+		return err
+	}
 	if v.Deployment.Replicas > 1 && s.Route == "" {
 		s.spread(v)
 	}
@@ -280,6 +289,21 @@ func (s *Simulation) leaveOut(v *Variant) {
 		e.NotModelled = slices.DeleteFunc(e.NotModelled, func(text string) bool { return strings.HasPrefix(text, "--"+engine.SpeculativeConfig+":") })
 	}
 	e.Assumed = append(e.Assumed, s.sheet.Unvalidated()...)
+}
+
+// setPrefillEngines sets the engines that compute prompts alone, where there are some.
+func (s *Simulation) setPrefillEngines(v *Variant) error {
+	if s.PrefillEngines == 0 {
+		return nil
+	}
+	if s.sheet == nil || s.sheet.KV.BytesPerToken == 0 {
+		return hint.With(errors.New("what prefill engines send is not known"), "give --gpu and --model-config")
+	}
+	v.Deployment.Prefill = perfmodel.Prefill{Engines: s.PrefillEngines, BytesPerToken: s.sheet.KV.BytesPerToken, Rate: s.TransferRate}
+	v.Engine.NotModelled = slices.DeleteFunc(v.Engine.NotModelled, func(text string) bool { return strings.HasPrefix(text, "--"+engine.KVTransferConfig+":") })
+	v.Engine.Assumed = append(v.Engine.Assumed, fmt.Sprintf(
+		"prompts computed apart, on %s that send %.0f bytes of each token from each GPU at %.3g GB/s; unvalidated: links are taken to be free, and nothing public was compared", render.Plural(s.PrefillEngines, "engine"), s.sheet.KV.BytesPerToken, s.TransferRate/1e9))
+	return nil
 }
 
 // ranks makes a deployment that of a server with data-parallel ranks, which chooses the one

@@ -22,6 +22,7 @@ type Simulation struct {
 	planning.Simulation // what needs no reading; Read adds the rest
 
 	stepCost string
+	transfer float64
 	route    string
 	sweeps   []string
 }
@@ -33,6 +34,8 @@ func (f *Simulation) AddFlags(s *pflag.FlagSet) {
 	s.StringVar(&f.loadTest, "load-test", "", "fit step times to a load test's `file`: sixty bench --csv, or vllm bench serve --save-detailed")
 	s.StringVar(&f.stepCost, "step-cost", "", "step times that are known, such as '`base=8ms`, per-token=50us, knee=256'; also mixed, per-seq, per-kv, per-pair")
 	s.IntVar(&f.Replicas, "replicas", 0, "engines behind a router (default: as many as were measured)")
+	s.IntVar(&f.PrefillEngines, "prefill-engines", 0, "engines that compute prompts alone; the replicas then decode alone")
+	s.Float64Var(&f.transfer, "transfer-rate", 25, "GB a second that one GPU of them sends of the KV cache")
 	s.StringVar(&f.route, "route", "", "between replicas: round-robin, least-loaded or prefix-affinity (default: as measured, else round-robin)")
 	s.StringArrayVar(&f.sweeps, "sweep", nil, "vary a parameter: `max-num-seqs=16,32,64` or rate=1:20:1; may be given twice")
 	s.IntVar(&f.Samples, "samples", -1, "samples of the calibration that intervals rest on (default: as many as take little time)")
@@ -48,6 +51,8 @@ func (f *Simulation) check() error {
 		return hint.With(errors.New("an estimate of step times needs both --gpu and --model-config"), "give the GPU's name, and the model's name or its config.json")
 	case len(f.gpus()) > 1:
 		return hint.With(fmt.Errorf("--gpu %s: a simulation is of one kind", f.gpu), "sixty tune compares several")
+	case f.PrefillEngines < 0 || !(f.transfer > 0 && f.transfer < 1e5):
+		return fmt.Errorf("--prefill-engines %d, --transfer-rate %g: want 0 or more engines, and a rate of more than 0", f.PrefillEngines, f.transfer)
 	case f.Samples < -1:
 		return fmt.Errorf("--samples %d is negative", f.Samples)
 	case len(f.sweeps) > 2:
@@ -72,7 +77,7 @@ func (f *Simulation) Read(ctx context.Context, args []string, changed func(flag 
 	if err := f.check(); err != nil {
 		return err
 	}
-	f.Route = perfmodel.Route(f.route)
+	f.Route, f.TransferRate = perfmodel.Route(f.route), f.transfer*1e9
 	if f.Sweep, err = planning.ParseSweeps(f.sweeps); err != nil {
 		return err
 	}

@@ -40,7 +40,6 @@ var notRun = []struct {
 	{regexp.MustCompile(`/(etc|var)/`), "writes where Grafana reads"},
 	{regexp.MustCompile(`\b(vllm-\d|prometheus|prod|gpu-host):\d|\bURL\b`), "needs servers of those names"},
 	{regexp.MustCompile(`^sixty (bench|diagnose|record|audit|simulate|tune) (http://)?localhost:`), "needs a server that computes, and a machine that is not busy"},
-	{regexp.MustCompile(`--model-config [A-Z]\w+/`), "needs a model in Hugging Face's cache"},
 	{regexp.MustCompile(`^sixty trace (traces|http)`), "needs traces of one's own, or a server that keeps them"},
 	{regexp.MustCompile(`run\.csv|azure\.csv|^sixty profile (capture|diff|.*(trace|rank|decode))`), "needs a trace of one's own"},
 }

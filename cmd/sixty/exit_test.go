@@ -81,7 +81,7 @@ func TestExitCodes(t *testing.T) {
 		"1 top --once":    "top --once " + recordings + "thrashing-deep.tar.zst",
 		"1 tune":          "tune " + model + "--gpu 2GiB",
 		"2 ":              "diagnose nowhere.tar.zst",
-		"2 simulate":      "simulate " + recordings + "straggler.tar.zst",
+		"2 simulate":      "simulate " + recordings + "engine-hung.tar.zst",
 		"2 diagnose":      "diagnose --prometheus " + mute.URL + " --timeout 1s",
 	}
 	rows := map[string]string{} // meanings by code and verb, "" for all verbs

@@ -575,6 +575,9 @@ func tally(d *diagnose.Diagnosis) string {
 	if n := count[diagnose.Unknown]; n > 0 {
 		parts = append(parts, fmt.Sprintf("%d could not be checked", n))
 	}
+	if n := count[diagnose.NotApplicable]; n > 0 {
+		parts = append(parts, fmt.Sprintf("%d do not apply", n))
+	}
 	return fmt.Sprintf("Checked %s: %s.", render.Plural(len(d.Findings), "failure mode"), strings.Join(parts, ", "))
 }
 

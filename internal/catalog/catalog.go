@@ -100,6 +100,9 @@ type Pathology struct {
 	// numbers and sizes the fixes. It cannot change the status.
 	Refine func(*Pass)
 
+	// Hop is the part of a deployment that it is about, where that is not the role of its targets.
+	Hop Hop
+
 	// Panel is the number of the dashboard panel to look at first; 0 is that of the
 	// first signal of When.
 	Panel int
@@ -117,6 +120,16 @@ func (p *Pathology) Name() string {
 	heading, _, _ := strings.Cut(p.Runbook, "\n")
 	return strings.TrimPrefix(heading, "# ")
 }
+
+// A Hop is a part of a deployment whose prefill and decode servers are apart.
+type Hop string
+
+// The hops.
+const (
+	HopPrefill  Hop = "prefill"
+	HopTransfer Hop = "transfer" // KV caches on their way between the two
+	HopDecode   Hop = "decode"
+)
 
 // A Grade is a severity and what holds while it applies.
 type Grade struct {

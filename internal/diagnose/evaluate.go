@@ -69,6 +69,7 @@ func Evaluate(s *Snapshot, pathologies []*catalog.Pathology, set Settings) Diagn
 	d.Coverage = coverage(d.Findings)
 	d.Notes = append(notes(s, judged, d.Findings), lifeNotes(d.Targets)...)
 	d.Window, d.Baseline, d.Source = shown(s, &d)
+	d.Deployments = deployments(s, &d)
 	return d
 }
 

@@ -47,6 +47,32 @@ type (
 		Notes    []string      `json:"notes"`
 		Gateway  *boundaryJSON `json:"gateway,omitempty"`
 		Plots    []plotJSON    `json:"plots,omitempty"`
+
+		Deployments []deploymentJSON `json:"deployments,omitempty"`
+	}
+
+	// deploymentJSON is the path of a request through the servers of a model.
+	deploymentJSON struct {
+		Model      string      `json:"model"`
+		FirstToken number      `json:"first_token"`
+		Stages     []stageJSON `json:"stages"`
+		Links      []linkJSON  `json:"links"`
+	}
+
+	stageJSON struct {
+		Role     string   `json:"role"`
+		Targets  []string `json:"targets"`
+		Lost     int      `json:"lost"`
+		Waiting  number   `json:"waiting"`
+		Seconds  number   `json:"seconds"`
+		Findings []string `json:"findings"`
+	}
+
+	linkJSON struct {
+		Carries   string   `json:"carries"`
+		Seconds   number   `json:"seconds"`
+		FailShare number   `json:"fail_share"`
+		Findings  []string `json:"findings"`
 	}
 
 	// plotJSON is one quantity over time, of a verdict that was plotted.
@@ -126,6 +152,7 @@ type (
 		Severity   *string      `json:"severity"`
 		Model      string       `json:"model"`
 		Summary    string       `json:"summary"`
+		Hop        string       `json:"hop,omitempty"`
 		Targets    []string     `json:"targets"`
 		Since      timestamp    `json:"since"`
 		AtLeast    bool         `json:"at_least"`
@@ -301,6 +328,20 @@ func newDiagnosisJSON(d *diagnose.Diagnosis, o *Options) diagnosisJSON {
 		Notes:   list(d.Notes),
 		Gateway: newBoundaryJSON(d),
 		Plots:   newPlotsJSON(d),
+
+		Deployments: each(d.Deployments, newDeploymentJSON),
+	}
+}
+
+func newDeploymentJSON(w *diagnose.Deployment) deploymentJSON {
+	return deploymentJSON{
+		Model: w.Model, FirstToken: number(w.FirstToken),
+		Stages: each(w.Stages, func(s *diagnose.Stage) stageJSON {
+			return stageJSON{string(s.Role), list(s.Targets), s.Lost, number(s.Waiting), number(s.Seconds), list(s.Found)}
+		}),
+		Links: each(w.Links, func(l *diagnose.Link) linkJSON {
+			return linkJSON{l.Carries, number(l.Seconds), number(l.FailShare), list(l.Found)}
+		}),
 	}
 }
 
@@ -366,7 +407,7 @@ func newBoundaryJSON(d *diagnose.Diagnosis) *boundaryJSON {
 
 func newVerdictJSON(d *diagnose.Diagnosis, v *diagnose.Verdict) verdictJSON {
 	out := verdictJSON{
-		ID: v.ID, Name: nameOf(d, v), Status: v.Status.String(), Model: v.Model, Summary: v.Summary, Targets: list(v.Targets),
+		ID: v.ID, Name: nameOf(d, v), Status: v.Status.String(), Model: v.Model, Summary: v.Summary, Hop: d.Hop(v), Targets: list(v.Targets),
 		Since: timestamp(v.Since), AtLeast: v.SinceAtLeast, Confidence: number(v.Confidence), Findings: []string{}, Workload: newWorkloadJSON(&v.Workload),
 	}
 	if v.Status == diagnose.Firing {

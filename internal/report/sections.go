@@ -150,6 +150,9 @@ func whereSince(d *diagnose.Diagnosis, v *diagnose.Verdict, verbose bool) string
 	if on := names(v.Targets, verbose); on != "" {
 		parts = append(parts, "On "+on)
 	}
+	if hop := d.Hop(v); hop != "" {
+		parts = append(parts, "hop: "+hop)
+	}
 	if t := v.Since; !t.IsZero() {
 		ago := length(d.At.Sub(t))
 		since := "since " + clock(t, d.At) + ", " + ago + " ago"

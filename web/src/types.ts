@@ -237,6 +237,15 @@ export interface Diagnosis {
   coverage: { id: string; missing: string[]; hint: string }[]
   notes: string[]
   plots?: Plot[]
+  deployments?: Deployment[]
+}
+
+// Deployment is the path of a request through servers of several roles.
+export interface Deployment {
+  model: string
+  first_token: Maybe<number>
+  stages: { role: string; targets: string[]; lost: number; waiting: Maybe<number>; seconds: Maybe<number>; findings: string[] }[]
+  links: { carries: string; seconds: Maybe<number>; fail_share: Maybe<number>; findings: string[] }[]
 }
 
 export interface Step {

@@ -47,5 +47,6 @@ var Pathology = &catalog.Pathology{
 		"gpu-underutilization",
 	},
 	Refine:  refine,
+	Hop:     catalog.HopDecode,
 	Runbook: runbook,
 }

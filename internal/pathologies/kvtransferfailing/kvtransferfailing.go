@@ -45,6 +45,7 @@ var Pathology = &catalog.Pathology{
 		"slow-decode", "client-cancellations", "slow-prefill", "workload-shift", "unexplained",
 	},
 	Refine:   refine,
+	Hop:      catalog.HopTransfer,
 	Runbook:  runbook,
 	Scenario: scenario,
 }

@@ -39,6 +39,7 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy:       []string{"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart"},
 	Explains:          []string{"prefill-starvation", "saturation", "slow-prefill", "unexplained"},
 	Refine:            refine,
+	Hop:               catalog.HopTransfer,
 	Runbook:           runbook,
 	Scenario:          scenario,
 }

@@ -42,6 +42,7 @@ var Pathology = &catalog.Pathology{
 		"workload-shift", "unexplained",
 	},
 	Refine:   refine,
+	Hop:      catalog.HopPrefill,
 	Runbook:  runbook,
 	Scenario: scenario,
 }

@@ -10,6 +10,7 @@ import { Ago, At, Copy, Filter, Mark, matches, Nothing, Problem, Waiting } from 
 import { EvidencePlot, findingOf, FixBody, headline, plotsOf, sinceKept, sure, useLatest, useTick } from './diagnosis'
 import { Acknowledge } from './incident'
 import { open, Strip, useStarts } from './strip'
+import { Path } from './path'
 
 const many = 40 // replicas in the table: all of them are on Fleet
 const past = 15 * 60e3 // ms that a sparkline shows
@@ -92,6 +93,7 @@ function State({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
   const href = m.incident ? to('incident', m.incident) : ''
   const before = plotsOf(incident?.diagnosis, m.model)
   const plots = sinceKept(plotsOf(d, m.model), before).slice(0, 3)
+  const hops = d?.deployments?.find((w) => w.model === m.model || w.model === '')
   const affected = m.replicas.filter((r) => r.pathology === v.id)
   const title = firing ? headline(v.id, nameOf(m), affected.length, m.replicas.length) : `${nameOf(m)} is ${h === 'unknown' ? 'in an unknown state' : v.id === 'idle' ? 'idle' : 'healthy'}`
   const stale = !t.ok && !firing && v.status !== 'unknown'
@@ -131,6 +133,7 @@ function State({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
           </section>
         )}
       </div>
+      {hops && firing && <Path d={hops} />}
       {plots.length > 0 && firing ? <section><h2 class="hidden">What shows it</h2><div class="plots">{plots.map((p) => <EvidencePlot p={p} />)}</div></section> : !firing && <Calm m={m} several={several} />}
       <Happened m={m} from={plots[0] ? Date.parse(plots[0].from) : undefined} />
     </>

@@ -1,0 +1,237 @@
+package diagnose
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+)
+
+// A Role is what a server does for a request.
+type Role string
+
+// The roles, in the order in which a request meets them.
+const (
+	Router  Role = "router"
+	Encode  Role = "encode"
+	Prefill Role = "prefill"
+	Decode  Role = "decode"
+	Serve   Role = "serve" // both prefill and decode
+)
+
+var roles = []Role{Router, Encode, Prefill, Decode, Serve}
+
+// A Deployment is the path of a request through the servers of a model.
+type Deployment struct {
+	Model      string  // as in Verdict
+	Stages     []Stage // at least two, in the order in which a request meets them
+	Links      []Link  // from each stage to the next one
+	FirstToken float64 // seconds: the sum of what each stage takes; NaN where one is not known
+}
+
+// A Stage is the servers of one role.
+type Stage struct {
+	Role    Role
+	Targets []string
+	Lost    int     // of Targets, that do not answer
+	Waiting float64 // requests, on all of them; NaN where not known
+	Seconds float64 // that a request spends here until its first token, in the mean; NaN where not known
+	Found   []string
+}
+
+// A Link goes from one stage to the next.
+type Link struct {
+	Carries   string  // "requests" or "KV cache"
+	Seconds   float64 // in the mean, a part of what the stage behind it takes; NaN where not known
+	FailShare float64 // of transfers; NaN where not known
+	Found     []string
+}
+
+// fewTransfers is from where on a server is one that receives KV caches, per request.
+const fewTransfers = 0.05
+
+// onlyFirst is how many tokens a server writes at most, in the mean, that writes first tokens alone.
+const onlyFirst = 1.5
+
+// roleOf tells the role of a target from its labels, or from the KV caches that it receives. A
+// server with a connector that receives none and writes single tokens is a prefill server.
+func (s *Snapshot) roleOf(i int) Role {
+	t := &s.Targets[i]
+	if t.isGateway() {
+		return Router
+	}
+	for _, name := range []string{"job", "instance"} {
+		for _, word := range strings.FieldsFunc(strings.ToLower(t.Labels[name]), func(r rune) bool { return r < 'a' || r > 'z' }) {
+			switch word {
+			case "prefill", "prefiller":
+				return Prefill
+			case "decode", "decoder":
+				return Decode
+			case "encode", "encoder":
+				return Encode
+			}
+		}
+	}
+	either := func(sig *indicator.Signal) indicator.Value {
+		if v := s.Normal(i, sig); v.OK {
+			return v
+		}
+		return s.Now(i, sig)
+	}
+	transfers, output := either(indicator.TransfersPerRequest), either(indicator.OutputTokens)
+	switch {
+	case transfers.OK && output.OK && output.V < onlyFirst: // SGLang counts the transfers of both sides
+		return Prefill
+	case max(transfers.Or(0), s.Now(i, indicator.TransfersPerRequest).Or(0)) > fewTransfers:
+		return Decode
+	}
+	return Serve
+}
+
+// deployments returns the paths of requests that pass servers of several roles, one for each model.
+func deployments(s *Snapshot, d *Diagnosis) (out []Deployment) {
+	for i := range d.Verdicts {
+		v := &d.Verdicts[i]
+		all := v.All
+		for k := range s.Targets {
+			if t := &s.Targets[k]; t.isGateway() && !slices.Contains(all, t.Name) && (len(d.Verdicts) == 1 || slices.Contains(t.Models, v.Model)) {
+				all = append(slices.Clip(all), t.Name)
+			}
+		}
+		by := map[Role][]int{}
+		for k := range s.Targets {
+			if t := &s.Targets[k]; slices.Contains(all, t.Name) && (t.Serves() || t.isGateway()) {
+				r := s.roleOf(k)
+				by[r] = append(by[r], k)
+			}
+		}
+		if len(by) < 2 {
+			continue
+		}
+		path := Deployment{Model: v.Model}
+		for _, r := range roles {
+			if len(by[r]) > 0 {
+				path.add(s, d, r, by[r])
+			}
+		}
+		path.find(d, v)
+		out = append(out, path)
+	}
+	return out
+}
+
+// add appends a stage, and the link to it.
+func (w *Deployment) add(s *Snapshot, d *Diagnosis, r Role, targets []int) {
+	st := Stage{Role: r, Waiting: math.NaN(), Seconds: mean(s, targets, indicator.TTFTMean, indicator.FirstTokenRate)}
+	waiting := indicator.Waiting
+	if r == Router {
+		waiting = indicator.GatewayHeld
+		st.Seconds = mean(s, targets, indicator.GatewayHeldFor, nil)
+	}
+	for _, i := range targets {
+		st.Targets = append(st.Targets, s.Targets[i].Name)
+		if d.Targets[i].Life == LifeLost {
+			st.Lost++
+		}
+		if v := s.Now(i, waiting); v.OK {
+			st.Waiting = v.V + zeroed(st.Waiting)
+		}
+	}
+	if n := len(w.Stages); n > 0 {
+		l := Link{Carries: "requests", Seconds: math.NaN(), FailShare: math.NaN()}
+		if r == Decode && w.Stages[n-1].Role == Prefill {
+			l.Carries = "KV cache"
+			l.Seconds = mean(s, targets, indicator.TransferTime, indicator.FirstTokenRate)
+			l.FailShare = mean(s, targets, indicator.TransferFailShare, indicator.FirstTokenRate)
+		}
+		w.Links = append(w.Links, l)
+		w.FirstToken += st.Seconds
+	} else {
+		w.FirstToken = st.Seconds
+	}
+	if r == Router && math.IsNaN(st.Seconds) {
+		w.FirstToken = 0
+	}
+	w.Stages = append(w.Stages, st)
+}
+
+// find puts what fires on a model to the stage or the link that it is about.
+func (w *Deployment) find(d *Diagnosis, v *Verdict) {
+	for i := range d.Findings {
+		f := &d.Findings[i]
+		if f.Status != Firing || f.Model != v.Model || f.InhibitedBy != "" || f.Note {
+			continue
+		}
+		if stage, link := w.hop(f); stage != nil {
+			stage.Found = append(stage.Found, f.Pathology.ID)
+		} else if link != nil {
+			link.Found = append(link.Found, f.Pathology.ID)
+		}
+	}
+}
+
+// hop returns the stage or the link that a finding is about.
+func (w *Deployment) hop(f *Finding) (*Stage, *Link) {
+	for i := range w.Stages {
+		st := &w.Stages[i]
+		switch f.Pathology.Hop {
+		case catalog.HopTransfer:
+			if i > 0 && w.Links[i-1].Carries != "requests" {
+				return nil, &w.Links[i-1]
+			}
+		case catalog.HopPrefill, catalog.HopDecode:
+			if string(st.Role) == string(f.Pathology.Hop) {
+				return st, nil
+			}
+		default:
+			if len(f.Targets) > 0 && slices.Contains(st.Targets, f.Targets[0]) {
+				return st, nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+// Hop names the stage or the link that a verdict is about, such as "prefill" or "KV cache from
+// prefill to decode"; "" where requests do not pass several roles.
+func (d *Diagnosis) Hop(v *Verdict) string {
+	for i := range d.Deployments {
+		w := &d.Deployments[i]
+		if w.Model != v.Model || v.Status != Firing {
+			continue
+		}
+		for k := range w.Stages {
+			if slices.Contains(w.Stages[k].Found, v.ID) {
+				return string(w.Stages[k].Role)
+			}
+			if k > 0 && slices.Contains(w.Links[k-1].Found, v.ID) {
+				return w.Links[k-1].Carries + " from " + string(w.Stages[k-1].Role) + " to " + string(w.Stages[k].Role)
+			}
+		}
+	}
+	return ""
+}
+
+// mean is the mean of a signal over targets, weighted by another one; NaN where none has it.
+func mean(s *Snapshot, targets []int, sig, by *indicator.Signal) float64 {
+	var sum, weights float64
+	for _, i := range targets {
+		weight := 1.0
+		if by != nil {
+			weight = s.Now(i, by).Or(0)
+		}
+		if v := s.Now(i, sig); v.OK {
+			sum, weights = sum+weight*v.V, weights+weight
+		}
+	}
+	return sum / weights
+}
+
+func zeroed(v float64) float64 {
+	if math.IsNaN(v) {
+		return 0
+	}
+	return v
+}

@@ -1,0 +1,50 @@
+import { number, plural, titleOf } from '../format'
+import type { Deployment, Maybe } from '../types'
+
+const box = { w: 168, h: 76, gap: 132 }
+
+const known = (v: Maybe<number>, what: string, unit: string): string => (v === null ? '' : `${number(v, unit)} ${what}`)
+
+// Path draws the path of a request through servers of several roles, with what each hop takes and where
+// something is wrong.
+export function Path({ d }: { d: Deployment }) {
+  const width = d.stages.length * box.w + (d.stages.length - 1) * box.gap + 2
+  const hops = d.stages.map((s, i) => `${s.role}: ${[...s.findings.map(titleOf), known(s.waiting, 'waiting', 'count')].filter(Boolean).join(', ')}${i < d.links.length ? '; then ' + [d.links[i].carries, ...d.links[i].findings.map(titleOf)].join(', ') : ''}`)
+  return (
+    <section class="path">
+      <h2 class="head">Request path {d.first_token !== null && <span class="soft">mean TTFT {number(d.first_token, 'seconds')}, all hops</span>}</h2>
+      <svg viewBox={`0 0 ${width} ${box.h + 24}`} style={{ maxWidth: `${width}px` }} role="img" aria-label={hops.join('; ')}>
+        {d.links.map((l, i) => {
+          const x = 1 + (i + 1) * box.w + i * box.gap
+          const bad = l.findings.length > 0
+          const middle = x + box.gap / 2
+          return (
+            <g class={bad ? 'bad' : ''}>
+              <path d={`M${x + 4} ${box.h / 2} H${x + box.gap - 12}`} stroke-dasharray={bad ? '6 5' : undefined} />
+              <path class="tip" d={`M${x + box.gap - 4} ${box.h / 2} l-10 -5 v10 z`} />
+              <text x={middle} y={box.h / 2 - 9}>{l.carries}</text>
+              <text x={middle} y={box.h / 2 + 19}>{l.fail_share ? known(l.fail_share, 'fail', 'ratio') : known(l.seconds, '', 'seconds')}</text>
+              {bad && <text class="what" x={middle} y={box.h + 18}>{titleOf(l.findings[0])}</text>}
+            </g>
+          )
+        })}
+        {d.stages.map((s, i) => {
+          const x = 1 + i * (box.w + box.gap)
+          const middle = x + box.w / 2
+          const bad = s.findings.length > 0
+          const lost = s.lost > 0 ? `${s.lost} of ${s.targets.length} lost` : plural(s.targets.length, 'server')
+          return (
+            <g class={bad ? 'bad' : ''}>
+              <title>{s.targets.join(', ')}</title>
+              <rect x={x} y={1} width={box.w} height={box.h - 2} rx={8} />
+              <text class="name" x={middle} y={22}>{s.role}</text>
+              <text x={middle} y={42}>{lost}{s.waiting !== null && `, ${known(s.waiting, 'waiting', 'count')}`}</text>
+              <text x={middle} y={62}>{known(s.seconds, s.role === 'router' ? 'held' : 'to first token', 'seconds')}</text>
+              {bad && <text class="what" x={middle} y={box.h + 18}>{titleOf(s.findings[0])}</text>}
+            </g>
+          )
+        })}
+      </svg>
+    </section>
+  )
+}

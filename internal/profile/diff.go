@@ -211,7 +211,10 @@ func sampled(p *Profile, phase Phase) []*Step {
 
 // kernels compares kernels by their names, each for a unit: a step of any phase, or the trace of a device.
 func (d *Diff) kernels(before, after *Profile, unit float64) {
-	type both struct{ count, sum, squares [2]float64 }
+	type both struct {
+		count, sum, squares [2]float64
+		group               string
+	}
 	all, units := map[string]*both{}, [2]float64{}
 	for i, p := range []*Profile{before, after} {
 		units[i] = float64(max(p.Steps[Unknown].Count, 1))
@@ -222,7 +225,7 @@ func (d *Diff) kernels(before, after *Profile, unit float64) {
 			k := &p.Kernels[k]
 			b := all[k.Short]
 			if b == nil {
-				b = &both{}
+				b = &both{group: k.Group.String()}
 				all[k.Short] = b
 			}
 			b.count[i] += float64(k.Count)
@@ -233,7 +236,9 @@ func (d *Diff) kernels(before, after *Profile, unit float64) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		b := all[name]
 		c := Change{Name: name, Before: b.sum[0] / units[0], After: b.sum[1] / units[1], LaunchesBefore: b.count[0] / units[0], LaunchesNow: b.count[1] / units[1], P: 1}
-		if b.count[0] >= 3 && b.count[1] >= 3 {
+		if slices.ContainsFunc(d.Groups, func(g Change) bool { return g.Named && g.Name == b.group }) {
+			c.P = math.NaN() // the runs of a kernel differ more from layer to layer than from trace to trace
+		} else if b.count[0] >= 3 && b.count[1] >= 3 {
 			mean := [2]float64{b.sum[0] / b.count[0], b.sum[1] / b.count[1]}
 			c.P = welch(mean, [2]float64{b.squares[0]/b.count[0] - mean[0]*mean[0], b.squares[1]/b.count[1] - mean[1]*mean[1]}, b.count)
 		}

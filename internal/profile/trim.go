@@ -21,13 +21,11 @@ const without = 50_000_000
 // chrome://tracing open, and sixty itself reads.
 func (t *Timeline) Trim(w io.Writer, a *Analysis) error {
 	b := bufio.NewWriter(w) // errors stay in it, and Flush returns them
-	separator := fmt.Sprintf(`{"schemaVersion":1,"displayTimeUnit":"ms","baseTimeNanoseconds":%d,"deviceProperties":[`, t.Base)
+	fmt.Fprintf(b, `{"schemaVersion":1,"displayTimeUnit":"ms","baseTimeNanoseconds":%d,"deviceProperties":[`, t.Base)
+	separator := ""
 	for _, id := range slices.Sorted(maps.Keys(t.GPUs)) {
 		fmt.Fprintf(b, `%s{"id":%d,"name":%s}`, separator, id, quoted(t.GPUs[id].Name))
 		separator = ","
-	}
-	if separator != "," {
-		_, _ = b.WriteString(separator)
 	}
 	_, _ = b.WriteString("],\n\"traceEvents\":[")
 	separator = "\n"

@@ -380,14 +380,22 @@ type pageSection struct {
 	Runs [][]*Block
 }
 
-// narrowRow is how many characters the rows of a table have that stands beside another.
+// narrowRow is how many characters the columns of a table have that stands beside another.
 const narrowRow = 64
 
 // fullWidth reports whether a block takes the whole width of a page.
 func (b *Block) fullWidth() bool {
-	return b.Kind == "figures" || b.Kind == "drawing" || slices.ContainsFunc(b.Rows, func(row []string) bool {
-		return Cells(strings.Join(row, "  ")) > narrowRow
-	})
+	width := 0
+	for i, c := range b.Columns {
+		widest := Cells(c.Title)
+		for _, row := range b.Rows {
+			if i < len(row) {
+				widest = max(widest, Cells(row[i]))
+			}
+		}
+		width += widest + 2
+	}
+	return b.Kind == "figures" || b.Kind == "drawing" || width > narrowRow+2
 }
 
 // HTML writes the document as a page that needs nothing but itself: no scripts, no outside

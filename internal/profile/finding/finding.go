@@ -360,6 +360,7 @@ func measure(p *profile.Profile) map[string]indicator.Value {
 	busy("sampling_of_busy", profile.Sampling)
 	busy("elementwise_of_busy", profile.Elementwise)
 	know("kernels", float64(p.Runs+p.Group[profile.Copies].Count))
+	know("evidence", m["kernels"].V+float64(p.Busy)/1e6)
 	know("cpu_only", 0)
 	know("device_time", p.Seconds())
 	if n := float64(p.Runs); n > 0 {

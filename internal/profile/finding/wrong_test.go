@@ -153,6 +153,11 @@ func TestWrongReadings(t *testing.T) {
 			}
 		}, "gemm-bound", "", []string{"raphs"}},
 		"one kernel": {func(m *maker) { m.op("aten::add", kernel{"vectorized_elementwise_kernel", 2}) }, "cannot-tell", "1 kernels and copies", nil},
+		"few kernels, and long ones": {func(m *maker) {
+			for range 6 {
+				m.op("aten::mm", kernel{product, 15_000})
+			}
+		}, "gemm-bound", "", nil},
 		"a CPU's trace with one kernel": {func(m *maker) {
 			for range 1000 {
 				m.call(profile.Op, "aten::mm", m.end, 900, 0)

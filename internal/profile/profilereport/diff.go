@@ -39,7 +39,7 @@ func Diff(w io.Writer, d *profile.Diff, gate float64, full bool, o render.Option
 		kernels = slices.DeleteFunc(slices.Clone(kernels), func(c profile.Change) bool { return !c.Named })
 	}
 	if rows := changeRows(kernels, most); len(rows) > 0 {
-		t.Section("Kernels", " that changed, per "+strings.TrimPrefix(d.Per, "decode "))
+		t.Section("Kernels", ", per "+strings.TrimPrefix(d.Per, "decode "))
 		for i, r := range rows {
 			rows[i] = append(r[1:6:6], r[0])
 		}

@@ -64,10 +64,12 @@ func newDocument(p *profile.Profile, v *finding.Verdict) *render.Document {
 		d.Paragraph("Partial", render.Sentence(s))
 	}
 	d.writeWallTime()
+	d.ShowIn(render.Details)
+	d.findings()
+	d.ShowIn(render.Everywhere)
 	d.writeGaps()
 	d.writeFixes()
 	d.ShowIn(render.Details)
-	d.findings()
 	d.steps()
 	d.launchers()
 	d.kernels()
@@ -257,7 +259,6 @@ func (d *document) writeWallTime() {
 	d.Paragraph("", fmt.Sprintf("What overlaps counts once; the parts add up to the wall time.%s Rates are of kernels whose shapes were recorded; "+
 		"MFU is their share of the GPU's 16-bit peak. Without it: what %s would take at least, if nothing else moved. %s kernels, %s of them replayed by graphs.",
 		hidden, of, render.Grouped(float64(d.p.Runs)), render.Grouped(float64(d.p.Graph)))).Style = render.Dim
-	d.ShowIn(render.Everywhere)
 }
 
 // gap is one of a device.
@@ -305,11 +306,7 @@ func (d *document) writeGaps() {
 	d.ShowIn(render.Details)
 	var cells [][]string
 	for _, g := range list {
-		again := ""
-		if g.Once {
-			again = "once"
-		}
-		cells = append(cells, []string{seconds(g.Time), seconds(g.From - g.since), again, g.Cause.String(),
+		cells = append(cells, []string{seconds(g.Time), seconds(g.From - g.since), map[bool]string{true: "once"}[g.Once], g.Cause.String(),
 			render.Clip(render.Clean(g.Host), 70), render.Clip(render.Clean(g.Before), 70)})
 	}
 	d.list("Longest gaps", "", "time, at|2, , cause|<, the host was in|<1, before|…", cells)

@@ -19,8 +19,10 @@ func figures(p *profile.Profile) []render.Figure {
 			out = append(out, utilisation(a, d))
 		}
 	}
-	if f, ok := stepFigure(p); ok {
-		out = append(out, f)
+	for _, figure := range []func(*profile.Profile) (render.Figure, bool){stepFigure, roof} {
+		if f, ok := figure(p); ok {
+			out = append(out, f)
+		}
 	}
 	for _, a := range p.Ranks[:min(len(p.Ranks), 1)] {
 		for id, points := range a.Memory {
@@ -28,9 +30,6 @@ func figures(p *profile.Profile) []render.Figure {
 				out = append(out, memory(id, points))
 			}
 		}
-	}
-	if f, ok := roof(p); ok {
-		out = append(out, f)
 	}
 	return out
 }

@@ -177,3 +177,34 @@ func TestComparison(t *testing.T) {
 		}
 	}
 }
+
+// The command that decides with a load test is the one that was given, of the GPU and the weights
+// that are tested, and runs as it is printed.
+func TestTheLoadTestThatDecidesIsCopied(t *testing.T) {
+	t.Setenv("HF_HUB_CACHE", t.TempDir())
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("run.csv", []byte("nothing\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, _, err := runCLI(t, "tune", "meta-llama/Llama-3.1-8B-Instruct", "--gpu", "A100,L4", "--compare-quantization", "bitsandbytes", "--rate", "12", "--prompt-tokens", "600", "--output-tokens", "150",
+		"--ttft-p95", "400ms", "--itl-p95", "30ms", "--engine-args", "--max-model-len 8192", "--output", "json")
+	var a struct{ Result struct{ Measure struct{ Commands []string } } }
+	if err != nil || json.Unmarshal([]byte(out), &a) != nil || len(a.Result.Measure.Commands) != 3 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	again := a.Result.Measure.Commands[2]
+	if want := "--gpu 'A100 SXM 80GB' --engine-args '--max-model-len 8192"; !strings.Contains(again, want) || !strings.HasPrefix(again, "sixty tune meta-llama/Llama-3.1-8B-Instruct ") {
+		t.Errorf("no %q in %s", want, again)
+	}
+	var words []string
+	for i, part := range strings.Split(strings.TrimPrefix(again, "sixty "), "'") { // every second one stands between quotes
+		if i%2 == 1 {
+			words = append(words, part)
+		} else {
+			words = append(words, strings.Fields(part)...)
+		}
+	}
+	if _, _, err := runCLI(t, words...); err == nil || !strings.Contains(err.Error(), "run.csv") {
+		t.Errorf("%s: %v, want that run.csv is no load test", again, err)
+	}
+}

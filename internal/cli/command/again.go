@@ -1,6 +1,7 @@
 package command
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 
@@ -8,19 +9,21 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Invocation writes a command as it was given, for a shell; "" where it may hold a secret.
-func Invocation(cmd *cobra.Command, args []string) string {
+// Invocation writes a command as it was given, for a shell, without some of its flags; "" where
+// it may hold a secret.
+func Invocation(cmd *cobra.Command, args []string, without ...string) string {
 	words := []string{cmd.CommandPath()}
 	for _, a := range args {
 		words = append(words, Quote(a))
 	}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
+		list, several := f.Value.(pflag.SliceValue)
 		switch v := f.Value.String(); {
-		case f.Name == "full" || f.Name == "verbose":
+		case f.Name == "full" || f.Name == "verbose" || slices.Contains(without, f.Name):
 		case f.Value.Type() == "bool" && v == "true":
 			words = append(words, "--"+f.Name)
-		case strings.HasSuffix(f.Value.Type(), "Array"):
-			for _, one := range f.Value.(pflag.SliceValue).GetSlice() {
+		case several:
+			for _, one := range list.GetSlice() {
 				words = append(words, "--"+f.Name+" "+Quote(one))
 			}
 		default:

@@ -188,13 +188,15 @@ type Metric struct {
 }
 
 // New makes the answer. Serve is what follows "vllm serve"; "" where nobody knows the name of
-// the weights, which commands then take from the shell's variable MODEL.
-func New(t *planning.Tuned, serve string) *Answer {
+// the weights, which commands then take from the shell's variable MODEL. Again is the command that
+// decides anew with LoadTestFile, of a GPU and a form of the weights, whose server was given what
+// was tested.
+func New(t *planning.Tuned, serve string, again func(gpu, form, tested string) string) *Answer {
 	l := t.Ledger
 	a := &Answer{Schema: Schema, Tool: version.This(), Status: statusLedger, Model: modelOf(l.Model), Deployment: deploymentOf(l), Ledger: ledgerOf(l, lengths(l, t.Plan)), LeftOut: t.LeftOut, Idle: t.Idle}
 	switch {
 	case t.Result != nil:
-		a.addResult(t, serve)
+		a.addResult(t, serve, again)
 	case t.Plan != nil:
 		a.Status = statusNotMet
 		a.addRemedies(l.Remedies(), t.Args, serve)
@@ -244,7 +246,7 @@ func (a *Answer) addRemedies(list []perfmodel.Remedy, args engine.Config, serve 
 }
 
 // addResult adds what a search found.
-func (a *Answer) addResult(tuned *planning.Tuned, serve string) {
+func (a *Answer) addResult(tuned *planning.Tuned, serve string, again func(gpu, form, tested string) string) {
 	p, r := tuned.Plan, tuned.Result
 	t := p.Targets
 	a.Targets = &Targets{t.TTFTP95.Seconds(), t.ITLP95.Seconds(), t.E2EP95.Seconds(), t.TokensPerSecond}
@@ -271,7 +273,8 @@ func (a *Answer) addResult(tuned *planning.Tuned, serve string) {
 		a.Result.Offers = append(a.Result.Offers, offerOf(&o))
 	}
 	if m := r.Measure; m != nil {
-		a.Result.Measure = &Measurement{m, measureCommands(m, &p.Demand, tuned.Args, serve)}
+		of := m.Point.Offer
+		a.Result.Measure = &Measurement{m, append(measureCommands(m, &p.Demand, tuned.Args, serve), again(of.Device.Name, of.Quantization, testedArgs(m.Point)))}
 	}
 	a.Notes = append(a.Notes, r.Notes...)
 	a.Risk = a.risk(a.Result.Rows[0].Point)
@@ -323,8 +326,10 @@ func (a *Answer) risk(p *planning.Point) string {
 
 const riskLow = "low: the slow end of every interval meets its target"
 
-// measureCommands are to be copied: a server, the test of it, and what is added to the
-// tune command then.
+// LoadTestFile is where the load test that is proposed writes its results.
+const LoadTestFile = "run.csv"
+
+// measureCommands are to be copied: a server, and the test of it.
 func measureCommands(m *planning.Measurement, d *planning.Demand, args engine.Config, serve string) []string {
 	prompt, output := d.Lengths[0], d.Lengths[1]
 	if prompt == "" {
@@ -333,14 +338,9 @@ func measureCommands(m *planning.Measurement, d *planning.Demand, args engine.Co
 	if output == "" {
 		output = fmt.Sprintf("%.0f", d.MeanOutput)
 	}
-	again := "sixty tune … --load-test run.csv"
-	if tested := testedArgs(m.Point); tested != "" {
-		again += " --load-test-args '" + tested + "'"
-	}
 	return []string{
 		command(m.Point.Ledger, &m.Point.Knobs, args, serve),
-		fmt.Sprintf("sixty bench http://localhost:8000 %s --duration 2m --prompt-tokens %s --output-tokens %s --csv run.csv", m.Flags, prompt, output),
-		again,
+		fmt.Sprintf("sixty bench http://localhost:8000 %s --duration 2m --prompt-tokens %s --output-tokens %s --csv %s", m.Flags, prompt, output, LoadTestFile),
 	}
 }
 

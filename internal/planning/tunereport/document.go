@@ -38,7 +38,7 @@ func Document(a *Answer) *render.Document {
 	if a.Result == nil {
 		d.More = "the memory line by line"
 	} else if a.Result.Measure != nil {
-		d.More += ", and what to measure"
+		d.More = "the load test that would decide, the memory, and all GPUs"
 	}
 	d.answer()
 	d.ShowIn(render.Details)
@@ -167,13 +167,18 @@ func (r *Row) gpus() string {
 	return text
 }
 
-// interval writes a predicted value with its interval, in a unit of which a second has so many.
+// interval writes a predicted value with its interval, in a unit of which a second has so many:
+// in two digits, or one more where its ends would read the same.
 func interval(m Metric, times float64, overload bool) string {
+	digits := 2
 	f := func(v float64) string {
-		if v *= times; v < 9.95 {
-			return fmt.Sprintf("%.2g", v)
+		if v *= times; v < 0.995*math.Pow10(digits-1) {
+			return fmt.Sprintf("%.*g", digits, v)
 		}
 		return render.Grouped(math.Round(v))
+	}
+	if f(m.Low) == f(m.High) {
+		digits++
 	}
 	high := f(m.High)
 	if overload && m.Unit == "s" {

@@ -46,7 +46,7 @@ func answer(t *testing.T, itl time.Duration) *Answer {
 	}
 	return New(&planning.Tuned{
 		Ledger: l, Plan: p, Result: r, Compared: l.Check(perfmodel.Observed{KVBytes: 5 << 30, NumBlocks: 4096, WeightBytes: 51 << 30}), ComparedWith: "a log",
-	}, "google/gemma-3-27b-it")
+	}, "google/gemma-3-27b-it", func(gpu, form, tested string) string { return "" })
 }
 
 func TestTextKeepsToItsColumns(t *testing.T) {

@@ -134,6 +134,10 @@ fuzz: ## Fuzz every target for FUZZTIME
 false-alarms: ## Count false alarms and missed faults in WEEKS replica-weeks of a living cluster, into docs/false-alarms.md (ALARMS=directory for recordings)
 	GOGC=400 $(GO) test ./internal/fleet -run '^TestRate$$' -v -timeout 0 -weeks $(WEEKS) -update $(if $(ALARMS),-alarms $(abspath $(ALARMS)))
 
+.PHONY: man
+man: ## Write man pages and completions into bin/
+	$(GO) run ./internal/tools/man
+
 .PHONY: site
 site: ## Build the documentation's site from docs/ into dist/site
 	$(GO) run ./internal/tools/site

@@ -136,6 +136,14 @@ fuzz: ## Fuzz every target for FUZZTIME
 false-alarms: ## Count false alarms and missed faults in WEEKS replica-weeks of a living cluster, into docs/false-alarms.md (ALARMS=directory for recordings)
 	GOGC=400 $(GO) test ./internal/fleet -run '^TestRate$$' -v -timeout 0 -weeks $(WEEKS) -update $(if $(ALARMS),-alarms $(abspath $(ALARMS)))
 
+.PHONY: man
+man: ## Write man pages and completions into bin/
+	$(GO) run ./internal/tools/man
+
+.PHONY: site
+site: ## Build the documentation's site from docs/ into dist/site
+	$(GO) run ./internal/tools/site
+
 e2e-vllm: build ## Diagnose real vLLM servers while they are sick, live and through a Prometheus (needs SIXTY_VLLM)
 	@test -n "$$SIXTY_VLLM" || { echo "set SIXTY_VLLM to a directory with a virtual environment in venv/ and a model in model/"; exit 1; }
 	SIXTY_BIN=$(abspath bin/sixty) $(GO) test -tags e2e -run '^Test(Live|Prometheus)$$' -timeout 90m -v ./e2e

@@ -1,5 +1,6 @@
 // Package cli is the command line: one file per verb. It is the only place
-// where parts are wired together; nothing imports it but cmd/sixty and tests.
+// where parts are wired together; nothing imports it but cmd/sixty,
+// internal/tools/man and tests.
 package cli
 
 import (
@@ -20,6 +21,9 @@ func Main(args []string) int {
 	root.SetArgs(args)
 	return command.Run(root)
 }
+
+// Root is the command line without arguments, for what is generated from it.
+func Root() *cobra.Command { return newRoot(os.Stdout, os.Stderr) }
 
 // What verbs say of their ends, and of interrupts.
 var (

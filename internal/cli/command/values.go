@@ -37,13 +37,16 @@ func (v *Vocabulary) complete(c *cobra.Command) {
 	})
 }
 
-// checkValues refuses values that a flag cannot have, and writes the others as they are
-// written: capitals and underscores are not told from small letters and dashes.
+// checkValues refuses values that a flag cannot have, takes --out - for standard output, and
+// writes the others as they are written: capitals and underscores are not told from small letters and dashes.
 func (v *Vocabulary) checkValues(c *cobra.Command) (err error) {
 	if out, format := c.Flags().Lookup("out"), c.Flags().Lookup("output"); out != nil && format != nil {
 		if slices.Contains(format.Annotations[valuesKey], out.Value.String()) {
 			return hint.With(fmt.Errorf("--out %s: this is a format, not a file", out.Value), "-o "+out.Value.String())
 		}
+	}
+	if out := c.Flags().Lookup("out"); out != nil && out.Value.String() == "-" {
+		_ = out.Value.Set("") // standard output, as without the flag
 	}
 	c.Flags().Visit(func(f *pflag.Flag) {
 		x, ok := v.values(c, f)

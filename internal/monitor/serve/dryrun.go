@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -28,7 +29,7 @@ func DryRun(ctx context.Context, cfg Config, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	all, problems, err := collect.FindTargets(ctx, file.Prometheus, dryRunTime, cfg.Log)
+	all, problems, err := collect.FindTargets(ctx, file.Prometheus, dryRunTime, slog.New(slog.DiscardHandler)) // problems are printed here
 	if err != nil {
 		return err
 	}
@@ -63,11 +64,15 @@ func DryRun(ctx context.Context, cfg Config, w io.Writer) error {
 			fmt.Fprintf(w, "  and %d more\n", more)
 		}
 	}
+	wayOut := "name the pods with --selector and --namespace, or the servers' URLs"
 	for _, p := range problems {
+		if strings.Contains(p.Text, "in-cluster configuration") {
+			wayOut = "outside a cluster, name its configuration with --kubeconfig, such as --kubeconfig ~/.kube/config"
+		}
 		fmt.Fprintf(w, "\nDiscovery of job %s by %s: %s\n", p.Job, p.Mechanism, p.Text)
 	}
 	if len(urls) == 0 {
-		return hint.With(fmt.Errorf("no target was found"), "name the pods with --selector and --namespace, or the servers' URLs")
+		return hint.With(fmt.Errorf("no target was found"), wayOut)
 	}
 	return nil
 }

@@ -70,6 +70,8 @@ func (f *Tuning) AddFlags(s *pflag.FlagSet) {
 // check refuses flags that contradict each other.
 func (f *Tuning) check() error {
 	switch {
+	case f.modelConfig == "" && len(f.Source.URLs) == 1 && hubName.MatchString(f.Source.URLs[0]):
+		return hint.With(fmt.Errorf("no model is given: %s is taken for a server's address", f.Source.URLs[0]), "--model-config "+f.Source.URLs[0])
 	case f.modelConfig == "":
 		return hint.With(errors.New("no model is given"), "name it, such as Qwen/Qwen3-32B, or pass --model-config with its config.json")
 	case f.tp < 0 || f.pp < 0 || f.dp < 0 || f.tp > 1024 || f.pp > 1024 || f.dp > 1024:

@@ -39,9 +39,9 @@ test: schemas page ## Check the format, vet, and run all tests
 	$(GO) vet -tags e2e ./... # the tag adds files and takes none away
 	GOGC=$(GOGC) $(GO) test -vet=off -ldflags=-s -p 6 $(WAITING) ./... # more packages at a time than processors: several wait for servers
 
-# Those that wait longest come first, so that nobody waits for them in the end. Symbols, which only a debugger reads,
-# would be a third of the linking.
-WAITING = ./internal/cli ./internal/monitor/web/page ./cmd/sixty ./internal/monitor/serve ./internal/planning ./internal/pathologies ./internal/sim/perfmodel
+# Those that wait longest come first, and then those that compute longest, so that nobody waits for them in the end.
+# Symbols, which only a debugger reads, would be a third of the linking.
+WAITING = ./internal/monitor/serve ./cmd/sixty ./internal/cli ./internal/monitor/web/page ./internal/pathologies ./internal/planning ./internal/generate ./internal/fleet ./internal/sim/perfmodel ./internal/generate/burnrate
 
 .PHONY: generate
 generate: ## Write what is generated from the catalogue: docs, mixin, the lists of panels and of PromQL; read the diff
@@ -81,12 +81,14 @@ accuracy: ## Judge every recording at 1, 5, 15, 30 and 60 s scrapes, several pha
 	$(GO) test ./internal/planning -run '^Test(NoFirstFixMakesItWorse|IntervalsHoldWhatComes)$$' -count=1 -timeout 60m || missed=1; \
 	$(GO) test ./internal/pathologies -run '^TestVerdicts$$' -count=1 -update || missed=1; \
 	$(GO) test ./internal/diagnose -run '^TestMemory' -count=1 -timeout 60m || missed=1; \
+	$(GO) test ./internal/metrics/pages -run '^TestVerdictsSurvive$$' -count=1 || missed=1; \
 	exit $$missed
 
 model-accuracy: ## Fit the performance model to what others measured, leaving out each GPU and each model in turn, tune public deployments, and write docs/model-accuracy.md
 	$(GO) run ./research/modelaccuracy
 	SIXTY_ACCURACY=update $(GO) test ./internal/cli -run '^TestTuneOfPublicDeployments$$' -count=1
 	$(GO) run ./research/modelaccuracy -page
+	SIXTY_ACCURACY=full $(GO) test ./internal/sim/perfmodel -run '^TestGroundTruth$$' -count=1 -v
 
 detection: ## Measure how long after its onset a fault is an alert, and write the tables of docs/rules.md
 	SIXTY_ACCURACY=full $(GO) test ./internal/pathologies -run '^TestDetectionTimes$$' -count=1 -timeout 60m -v -update

@@ -35,7 +35,7 @@ func (f *Simulation) AddFlags(s *pflag.FlagSet) {
 	s.IntVar(&f.Replicas, "replicas", 0, "engines behind a router (default: as many as were measured)")
 	s.StringVar(&f.route, "route", "", "between replicas: round-robin, least-loaded or prefix-affinity (default: as measured, else round-robin)")
 	s.StringArrayVar(&f.sweeps, "sweep", nil, "vary a parameter: `max-num-seqs=16,32,64` or rate=1:20:1; may be given twice")
-	s.IntVar(&f.Samples, "samples", -1, "samples of the calibration that intervals rest on (default: as many as take little time)")
+	f.Samples = -1 // as many as take little time
 	s.BoolVar(&f.DropTooLarge, "drop-too-large", false, "leave out requests that no server of this configuration could ever serve")
 }
 
@@ -48,8 +48,6 @@ func (f *Simulation) check() error {
 		return hint.With(errors.New("an estimate of step times needs both --gpu and --model-config"), "give the GPU's name and the model's config.json")
 	case len(f.gpus()) > 1:
 		return hint.With(fmt.Errorf("--gpu %s: a simulation is of one kind", f.gpu), "sixty tune compares several")
-	case f.Samples < -1:
-		return fmt.Errorf("--samples %d is negative", f.Samples)
 	case len(f.sweeps) > 2:
 		return hint.With(fmt.Errorf("%d sweeps: more than two cannot be shown", len(f.sweeps)), "fix one of them with its flag")
 	}

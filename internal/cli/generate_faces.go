@@ -103,6 +103,7 @@ func (f *scrapeFlags) register(s *pflag.FlagSet) {
 	s.StringToStringVar(&f.cfg.MonitorLabels, "monitor-label", nil, "`name=value` on the resource itself, by which an operator selects it")
 	s.DurationVar(&f.cfg.Interval, "interval", scrapeconfig.DefaultInterval, "time between two scrapes")
 	s.BoolVar(&f.cfg.Lean, "lean", false, "drop series that nothing reads")
+	s.BoolVar(&f.cfg.ShortInstance, "short-instance", false, "take the server's usual port off the label instance")
 }
 
 func newGenerateRunbooks() *cobra.Command {

@@ -186,7 +186,7 @@ func parseGate(text string) (float64, error) {
 }
 
 func newProfileHowCommand() *cobra.Command {
-	var version, model, dir, tool string
+	var version, model, dir string
 	var steps int
 	cmd := &cobra.Command{
 		Use:  "how",
@@ -199,28 +199,23 @@ func newProfileHowCommand() *cobra.Command {
 					return fmt.Errorf("--vllm-version: %w", err)
 				}
 			}
-			if tool != "" && tool != "torch" && tool != "nsys" {
-				return fmt.Errorf("--tool: %q is neither torch nor nsys", tool)
-			}
 			if err := capture.CheckSteps(steps); err != nil {
 				return err
 			}
 			out := cmd.OutOrStdout()
-			return capture.How(out, release, model, dir, tool, steps, command.Terminal(out, "auto"))
+			return capture.How(out, release, model, dir, steps, command.Terminal(out, "auto"))
 		},
 	}
 	s := cmd.Flags()
 	s.StringVar(&version, "vllm-version", "", "the vLLM `release` (default: "+string(vllm.DefaultRelease)+")")
 	s.StringVar(&model, "model", "$MODEL", "the model's name")
 	s.StringVar(&dir, "dir", "/tmp/traces", "where traces go; an absolute path")
-	s.StringVar(&tool, "tool", "", "torch or nsys (default: both)")
 	s.IntVar(&steps, "steps", 20, "steps of the engine to record")
 	return cmd
 }
 
 type profileCaptureFlags struct {
 	cfg     capture.Config
-	largest int64 // MiB
 	http    source.Access
 	profile profileFlags
 }
@@ -231,9 +226,7 @@ func newProfileCaptureCommand() *cobra.Command {
 	s := cmd.Flags()
 	s.IntVar(&f.cfg.Steps, "steps", 20, "steps of the engine to record")
 	s.DurationVar(&f.cfg.Longest, "longest", 30*time.Second, "stop after this long, however few steps there were")
-	s.DurationVar(&f.cfg.StopWait, "stop-wait", 10*time.Minute, "wait so long for the server to write its traces")
 	s.StringVar(&f.cfg.Dir, "dir", "", "the server's torch_profiler_dir, as a `directory` here")
-	s.Int64Var(&f.largest, "largest", 4096, "stop when the new traces are larger than so many MiB together")
 	s.IntVar(&f.cfg.Load, "load", 8, "requests at once to make where the server has none; 0 makes none")
 	f.http.AddFlags(s)
 	f.profile.out.AddFlags(s, "text", "json")
@@ -247,7 +240,7 @@ func (f *profileCaptureFlags) run(cmd *cobra.Command, args []string) (err error)
 	stderr := cmd.ErrOrStderr()
 	line := command.NewProgress(stderr)
 	c := f.cfg
-	c.Base, c.Largest, c.Progress = args[0], f.largest<<20, line.Show
+	c.Base, c.Progress = args[0], line.Show
 	if c.HTTP, err = f.http.Config(); err != nil {
 		return err
 	}

@@ -38,18 +38,18 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 				"evaluation-interval", "once", "page", "external-url", "web-config", "token-file", "verbose-log",
 			}},
 			{Title: "Traces", Flags: []string{
-				"profile max-events", "profile capture max-events", "profile diff max-events", "steps", "profile capture load", "longest", "stop-wait",
-				"dir", "largest", "tool", "gate", "trim", "folded",
+				"profile max-events", "profile capture max-events", "profile diff max-events", "steps", "profile capture load", "longest",
+				"dir", "gate", "trim", "folded",
 			}},
 			{Title: "Upstreams and clients", Flags: []string{"upstream", "listen", "admin", "upstream-ca", "upstream-insecure", "health-path", "health-interval", "prefix-sticky", "retries"}},
 			{Title: "Limits", Flags: []string{"connect-timeout", "header-timeout", "request-timeout", "idle-timeout", "client-timeout", "drain-timeout", "drain-delay", "max-body", "max-requests"}},
-			{Title: "Admission", Flags: []string{"knee", "max-concurrent", "max-token-rate", "max-queued", "queue-timeout", "priority-header"}},
-			{Title: "What is measured", Flags: []string{"ask-usage", "tenant-header", "max-tenants", "hash-tenants", "leak-age", "access-log", "otlp", "trace-sample"}},
+			{Title: "Admission", Flags: []string{"knee", "max-concurrent", "max-token-rate", "max-queued"}},
+			{Title: "What is measured", Flags: []string{"ask-usage", "tenant-header", "max-tenants", "hash-tenants", "leak-age", "access-log", "otlp"}},
 			{Title: "Where to serve", Flags: []string{"serve", "simulate scenario", "gpu-exporter", "accelerate"}},
 			{Title: "Metrics as they are named", Flags: []string{"dialect", "detect", "instance-labels", "model-labels", "gpu-labels"}},
 			{Title: "What to scrape", Flags: []string{
 				"server", "target", "gpu-target", "gpu", "cluster", "namespace", "selector", "port", "job",
-				"label", "monitor-label", "lean", "scrape-interval", "dashboards",
+				"label", "monitor-label", "lean", "short-instance", "scrape-interval", "dashboards",
 			}},
 			{Title: "What to look at", Flags: []string{"rules", "audit dashboards", "ignore", "only", "skip", "skip-unrelated", "audit vllm-version", "fast", "fix"}},
 			{Title: "Model and hardware", Flags: []string{

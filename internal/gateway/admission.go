@@ -89,7 +89,7 @@ func (a *admission) acquire(x *exchange) error {
 	if a.cfg.MaxConcurrent == 0 && a.cfg.TokensPerSecond == 0 || x.work == "" {
 		return nil
 	}
-	priority, _ := strconv.Atoi(x.r.Header.Get(a.g.cfg.PriorityHeader))
+	priority, _ := strconv.Atoi(x.r.Header.Get("X-Priority"))
 	a.mu.Lock()
 	if a.cfg.TokensPerSecond > 0 && a.refill(a.g.now()) <= 0 {
 		a.mu.Unlock()

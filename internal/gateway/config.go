@@ -41,7 +41,6 @@ type Config struct {
 	TenantHeader   string        // names the tenant; "" for none
 	HashTenants    bool          // show a hash instead
 	MaxTenants     int           // told apart; others are "other"
-	PriorityHeader string        // a request's priority for Admission, higher is more important
 	Admission      Admission     // off by default
 
 	AccessLog io.Writer    // a line of JSON for each request; nil for none

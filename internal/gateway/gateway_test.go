@@ -58,7 +58,6 @@ func start(t testing.TB, cfg Config, upstreams ...string) *running {
 	if cfg.Retries == 0 {
 		cfg.Retries = 2
 	}
-	cfg.PriorityHeader = "X-Priority"
 	g, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -38,10 +38,9 @@ type Options struct {
 	Listen, AdminAt     string   // addresses; of a port alone on loopback, AdminAt "off" for none
 	Cert, Key           string   // PEM files, for clients
 	DrainDelay, DrainBy time.Duration
-	LogFile             string  // of accesses, appended to; "-" for standard output, "" for none
-	Collector           string  // URL of an OTLP/HTTP collector, "" for none
-	TraceShare          float64 // of the requests without a decision of their own
-	Knee                string  // baseline file that tells Admission.MaxConcurrent
+	LogFile             string // of accesses, appended to; "-" for standard output, "" for none
+	Collector           string // URL of an OTLP/HTTP collector, "" for none
+	Knee                string // baseline file that tells Admission.MaxConcurrent
 }
 
 // AddFlags adds the flags of sixty gateway.
@@ -70,14 +69,11 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.HashTenants, "hash-tenants", false, "show a hash of the tenant instead")
 	fs.IntVar(&o.MaxTenants, "max-tenants", 100, "tenants that are told apart; others are \"other\"")
 	fs.StringVar(&o.LogFile, "access-log", "", "`file` to which a line of JSON for each request is appended; - for standard output")
-	fs.StringVar(&o.Collector, "otlp", "", "`URL` of an OTLP/HTTP collector, such as http://127.0.0.1:4318, for a trace of each request")
-	fs.Float64Var(&o.TraceShare, "trace-sample", 1, "`share` of the requests without a sampling decision of their own that are traced")
+	fs.StringVar(&o.Collector, "otlp", "", "`URL` of an OTLP/HTTP collector, such as http://127.0.0.1:4318, for a trace of each request, or of those that OTEL_TRACES_SAMPLER chooses")
 	fs.IntVar(&o.Admission.MaxConcurrent, "max-concurrent", 0, "admission control: generating requests at a time, for each upstream that is up (default: any number)")
 	fs.StringVar(&o.Knee, "knee", "", "admission control: --max-concurrent from the concurrency of a load test, in a baseline `file` that bench wrote")
 	fs.IntVar(&o.Admission.MaxQueued, "max-queued", 0, "admission control: requests that wait for their turn; beyond, the least important one gets 429")
-	fs.DurationVar(&o.Admission.QueueTimeout, "queue-timeout", defaultQueueTimeout, "admission control: how long a request waits before it gets 429")
 	fs.Float64Var(&o.Admission.TokensPerSecond, "max-token-rate", 0, "admission control: prompt and output tokens a `second`, averaged over ten")
-	fs.StringVar(&o.PriorityHeader, "priority-header", "X-Priority", "`header` with a request's priority, a number; higher is more important")
 	fs.DurationVar(&o.DrainDelay, "drain-delay", 0, "after SIGTERM: how long /ready fails while requests are still taken")
 	fs.DurationVar(&o.DrainBy, "drain-timeout", 5*time.Minute, "after SIGTERM: how long open requests may take; a second signal ends them")
 }
@@ -156,9 +152,6 @@ func (o *Options) read() (err error) {
 		}
 	}
 	o.MaxBody = o.MaxBodyMiB << 20
-	if o.TraceShare < 0 || o.TraceShare > 1 {
-		return fmt.Errorf("--trace-sample: %v is not between 0 and 1", o.TraceShare)
-	}
 	if o.Knee == "" {
 		return nil
 	}
@@ -194,8 +187,7 @@ func (o *Options) traces(ctx context.Context) (end func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about),
-		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(o.TraceShare))))
+	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about))
 	o.Tracer = provider.Tracer("sixty-gateway")
 	return func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)

@@ -54,9 +54,8 @@ type estimate struct {
 	ok                 bool
 }
 
-// Compare compares result B with result A. Their intervals tell what is chance:
-// those within a test, or, of repetitions that Merge made one of, also those
-// between the tests. tolerance is the relative change that does not matter.
+// Compare compares result B with result A, whose intervals tell what is chance. tolerance is
+// the relative change that does not matter.
 func Compare(a, b *Result, tolerance float64) (*Comparison, error) {
 	if !(tolerance >= 0 && tolerance < 10) {
 		return nil, fmt.Errorf("tolerance %v: want 0 to 10", tolerance)

@@ -30,14 +30,21 @@ type operatorRelabel struct {
 
 // relabelings returns what makes of a discovered target the labels that the
 // generated rules and dashboards group by.
-func (c Config) relabelings(job string) []relabel {
+func (c Config) relabelings(job string, short bool) (out []relabel) {
 	if c.static() {
-		return []relabel{{
+		out = []relabel{{
 			SourceLabels: []string{"__address__"}, Regex: `(.+):\d+`, TargetLabel: "node",
 			why: "The host, in a label of its own: what a server and the exporter of its GPUs have in common. \"instance\" stays host:port, so that two servers on one host remain two.",
 		}}
+		if short {
+			out = append(out, relabel{
+				SourceLabels: []string{"__address__"}, Regex: "(.+):" + servers[c.Server].port, TargetLabel: "instance",
+				why: "The usual port taken off. A server on another port keeps its own, so the label is of two kinds then; and it is no address any more that one could query. " +
+					"Never strip every port (:\\d+): two servers on one host would become one target with doubled samples.",
+			})
+		}
+		return out
 	}
-	var out []relabel
 	if c.Format == PrometheusKube || c.Format == OpenTelemetry {
 		out = c.keptPods(job)
 	} else {

@@ -126,6 +126,8 @@ type Config struct {
 	// Lean drops the series that nothing reads: creation times but the one from
 	// which restarts are told, and Python's garbage collector.
 	Lean bool
+	// ShortInstance takes the server's usual port off the label "instance".
+	ShortInstance bool
 }
 
 // The limits beyond which a scrape fails: far above what a server exposes, so
@@ -257,7 +259,7 @@ func (c Config) jobs() ([]job, error) {
 		name: c.Job, why: servers[c.Server].needs, scheme: scheme, path: path,
 		interval: model.Duration(c.Interval), timeout: timeout(c.Interval),
 		targets: hosts, namespace: c.Namespace, port: c.Port, selector: c.Selector,
-		relabel: c.relabelings(c.Job), metricRelabel: c.metricRelabelings(),
+		relabel: c.relabelings(c.Job, c.ShortInstance), metricRelabel: c.metricRelabelings(),
 	}}
 	if len(c.GPUTargets) == 0 && (c.static() || !c.GPU) {
 		return out, nil
@@ -271,7 +273,7 @@ func (c Config) jobs() ([]job, error) {
 		name: GPUJob, why: gpuWhy, scheme: scheme, path: path,
 		interval: model.Duration(interval), timeout: timeout(interval), honorLabels: true,
 		targets: hosts, port: "9400", selector: map[string]string{"app.kubernetes.io/name": "dcgm-exporter"},
-		relabel: c.relabelings("dcgm-exporter"),
+		relabel: c.relabelings("dcgm-exporter", false),
 	}), nil
 }
 

@@ -39,6 +39,7 @@ func full(f Format) Config {
 	if f == Prometheus || f == OpenTelemetry {
 		c.Targets = []string{"vllm-server-0", "http://vllm-server-1:8000/metrics", "vllm-server-1:8001", "[::1]:8000"}
 		c.GPUTargets = []string{"vllm-server-0", "vllm-server-1"}
+		c.ShortInstance = true
 	}
 	return c
 }
@@ -169,6 +170,16 @@ func TestRelabelling(t *testing.T) {
 	}{
 		"instance keeps its port, and the host has a label of its own": {
 			Config{Format: Prometheus, Targets: []string{"a"}}, map[string]string{"__address__": "a:8000"}, map[string]string{"node": "a"},
+		},
+		"a short instance loses the usual port": {
+			Config{Format: Prometheus, Targets: []string{"a"}, ShortInstance: true},
+			map[string]string{"__address__": "a:8000"},
+			map[string]string{"node": "a", "instance": "a"},
+		},
+		"a short instance keeps another port, so that two servers on a host remain two": {
+			Config{Format: Prometheus, Targets: []string{"a"}, ShortInstance: true},
+			map[string]string{"__address__": "a:8001"},
+			map[string]string{"node": "a"},
 		},
 		"an address of version 6 keeps its brackets": {
 			Config{Format: Prometheus, Targets: []string{"a"}}, map[string]string{"__address__": "[::1]:8000"}, map[string]string{"node": "[::1]"},

@@ -38,7 +38,7 @@ func (f *Simulation) AddFlags(s *pflag.FlagSet) {
 	s.Float64Var(&f.transfer, "transfer-rate", 25, "GB a second that one GPU of them sends of the KV cache")
 	s.StringVar(&f.route, "route", "", "between replicas: round-robin, least-loaded or prefix-affinity (default: as measured, else round-robin)")
 	s.StringArrayVar(&f.sweeps, "sweep", nil, "vary a parameter: `max-num-seqs=16,32,64` or rate=1:20:1; may be given twice")
-	s.IntVar(&f.Samples, "samples", -1, "samples of the calibration that intervals rest on (default: as many as take little time)")
+	f.Samples = -1 // as many as take little time
 	s.BoolVar(&f.DropTooLarge, "drop-too-large", false, "leave out requests that no server of this configuration could ever serve")
 }
 
@@ -53,8 +53,6 @@ func (f *Simulation) check() error {
 		return hint.With(fmt.Errorf("--gpu %s: a simulation is of one kind", f.gpu), "sixty tune compares several")
 	case f.PrefillEngines < 0 || !(f.transfer > 0 && f.transfer < 1e5):
 		return fmt.Errorf("--prefill-engines %d, --transfer-rate %g: want 0 or more engines, and a rate of more than 0", f.PrefillEngines, f.transfer)
-	case f.Samples < -1:
-		return fmt.Errorf("--samples %d is negative", f.Samples)
 	case len(f.sweeps) > 2:
 		return hint.With(fmt.Errorf("%d sweeps: more than two cannot be shown", len(f.sweeps)), "fix one of them with its flag")
 	}

@@ -36,8 +36,6 @@ type Config struct {
 	Longest  time.Duration           // until the profiler is stopped, however few steps there were
 	Dir      string                  // where the server writes, if it can be seen from here; "" is unknown
 	Load     int                     // requests at once that are made where the server has none; 0 makes none
-	Largest  int64                   // bytes of new files in Dir beyond which the profiler is stopped
-	StopWait time.Duration           // for the server to write its traces
 	Progress func(format string, args ...any)
 }
 
@@ -56,6 +54,8 @@ const (
 	askTimeout  = 10 * time.Second
 	maxBody     = 16 << 20
 	loadTimeout = time.Minute            // until a request that was made runs
+	stopWait    = 10 * time.Minute       // for the server to write its traces
+	largest     = 4 << 30                // bytes of new traces beyond which the profiler is stopped
 	lastWords   = 600 * time.Millisecond // to stop the profiler after an interrupt
 )
 
@@ -95,8 +95,8 @@ func (cfg *Config) complete() (err error) {
 	if err := CheckSteps(cfg.Steps); err != nil {
 		return err
 	}
-	if cfg.Longest < time.Second || cfg.StopWait < 100*time.Millisecond || cfg.Load < 0 || cfg.Load > 1024 || cfg.Largest < 1 {
-		return errors.New("want --longest of at least 1s, --stop-wait of at least 100ms, --load from 0 to 1024, --largest of at least 1")
+	if cfg.Longest < time.Second || cfg.Load < 0 || cfg.Load > 1024 {
+		return errors.New("want --longest of at least 1s, and --load from 0 to 1024")
 	}
 	if cfg.Dir != "" {
 		if _, err := os.Stat(cfg.Dir); err != nil {
@@ -267,7 +267,7 @@ func (c *capture) client(ctx context.Context, number int) {
 func (c *capture) profile(ctx context.Context) error {
 	start, err := c.counts(ctx)
 	counted := err == nil && start.counted
-	begin, stop := context.WithTimeout(ctx, c.StopWait)
+	begin, stop := context.WithTimeout(ctx, stopWait)
 	defer stop()
 	status, body, err := c.request(begin, http.MethodPost, "/start_profile", map[string]int{"max_iterations": c.Steps})
 	switch {
@@ -292,14 +292,14 @@ func (c *capture) profile(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	c.Progress("stopping the profiler: the server writes its trace")
-	ended, stopWait := context.WithTimeout(ctx, c.StopWait)
-	defer stopWait()
+	ended, cancel := context.WithTimeout(ctx, stopWait)
+	defer cancel()
 	status, body, err = c.request(ended, http.MethodPost, "/stop_profile", nil)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, context.DeadlineExceeded):
-		c.r.Notes = append(c.r.Notes, fmt.Sprintf("the server did not end writing within %s: it goes on; take fewer steps", c.StopWait))
+		c.r.Notes = append(c.r.Notes, fmt.Sprintf("the server did not end writing within %s: it goes on; take fewer steps", stopWait))
 		return nil
 	case err != nil:
 		return hint.With(err, "look at the server's log: writing a long trace takes minutes and much memory")
@@ -342,8 +342,8 @@ func (c *capture) wait(ctx context.Context, began time.Time, start counts, count
 			}
 			return
 		}
-		if _, grown := c.written(before); grown > c.Largest {
-			c.r.Notes = append(c.r.Notes, fmt.Sprintf("stopped early: the traces grew beyond %d MiB", c.Largest>>20))
+		if _, grown := c.written(before); grown > largest {
+			c.r.Notes = append(c.r.Notes, fmt.Sprintf("stopped early: the traces grew beyond %d MiB", largest>>20))
 			return
 		}
 	}

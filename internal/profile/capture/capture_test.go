@@ -85,7 +85,7 @@ func capturing(t *testing.T, s *server, test func(t *testing.T, cfg Config)) {
 		network.Serve(t, "vllm:8000", s)
 		test(t, Config{
 			Base: "http://vllm:8000", Client: &http.Client{Transport: network.Transport(t)}, Steps: 5, Longest: 5 * time.Second,
-			StopWait: 2 * time.Second, Dir: s.dir, Load: 2, Largest: 1 << 30,
+			Dir: s.dir, Load: 2,
 		})
 	})
 }
@@ -172,7 +172,7 @@ func TestTheWrongDirectory(t *testing.T) {
 }
 
 func TestNobodyThere(t *testing.T) {
-	_, err := Run(t.Context(), Config{Base: "http://127.0.0.1:1", Client: http.DefaultClient, Steps: 1, Longest: time.Second, StopWait: time.Second, Largest: 1})
+	_, err := Run(t.Context(), Config{Base: "http://127.0.0.1:1", Client: http.DefaultClient, Steps: 1, Longest: time.Second})
 	if err == nil || hint.Of(err) == "" {
 		t.Error(err)
 	}

@@ -52,14 +52,11 @@ func Ways(release engine.Release, model, dir string, steps int) (out []Way) {
 	return out
 }
 
-// How says how to take a trace of so many steps, with torch, nsys, or where tool is "" both.
-func How(w io.Writer, release engine.Release, model, dir, tool string, steps int, o render.Options) error {
+// How says how to take a trace of so many steps.
+func How(w io.Writer, release engine.Release, model, dir string, steps int, o render.Options) error {
 	t := render.NewText(o)
 	t.Paragraph("", "", fmt.Sprintf("With vLLM %s, %d steps:", release, steps))
 	for _, way := range Ways(release, model, dir, steps) {
-		if tool != "" && way.Tool != tool && (way.Tool != "own" || tool == "nsys") {
-			continue
-		}
 		t.Heading(way.Title)
 		for _, c := range way.Commands {
 			t.Command("  ", c)

@@ -138,6 +138,11 @@ e2e-vllm: build ## Diagnose real vLLM servers while they are sick, live and thro
 	@test -n "$$SIXTY_VLLM" || { echo "set SIXTY_VLLM to a directory with a virtual environment in venv/ and a model in model/"; exit 1; }
 	SIXTY_BIN=$(abspath bin/sixty) $(GO) test -tags e2e -run '^Test(Live|Prometheus)$$' -timeout 90m -v ./e2e
 
+.PHONY: siege
+siege: build ## Attack the monitor in the memory of its pod (2 GiB): heavy and slow clients, bombs, new series, kill -9, a full disk, damage; three minutes
+	SIXTY_BIN=$(abspath bin/sixty) $(GO) test -tags e2e -run '^Test(Siege|Killed|FullDisk)$$' -timeout 6m -count=1 -v ./e2e/serve -kills 4
+	$(GO) test -run '^TestADamaged(Log|Block)$$' -count=1 ./internal/monitor/serve
+
 .PHONY: e2e-kubernetes
 e2e-kubernetes: build ## Apply the chart and the manifests to a real Kubernetes API server (needs SIXTY_KUBERNETES, a directory of its programs)
 	@test -n "$$SIXTY_KUBERNETES" || { echo "set SIXTY_KUBERNETES to a directory with etcd, kube-apiserver, kubectl, helm, and crd/ of the Prometheus operator"; exit 1; }

@@ -13,6 +13,7 @@ GORELEASER    = $(GO) run github.com/goreleaser/goreleaser/v2@v2.17.1
 LINTER        = github.com/golangci/golangci-lint/v2@v2.15.0
 GOLANGCI_LINT = $(GO) run $(subst /v2@,/v2/cmd/golangci-lint@,$(LINTER))
 INCIDENT      = testdata/incident.tar.zst
+GOVULNCHECK   = golang.org/x/vuln@v1.6.0
 
 .DEFAULT_GOAL := help
 .PHONY: help all build run run-recording test accuracy model-accuracy detection race race-ci fmt lint lint-available lint-changed bench fuzz snapshot false-alarms e2e-vllm record-incident
@@ -112,6 +113,25 @@ lint: ## Lint; the first run builds golangci-lint, which takes minutes
 lint-available: # Fail where the linter's sources cannot be had
 	@cd / && $(GO) mod download $(LINTER)
 
+.PHONY: vulncheck vulncheck-available licenses
+vulncheck: ## Look for known vulnerabilities in what the program calls
+	$(GO) run $(subst @,/cmd/govulncheck@,$(GOVULNCHECK)) ./cmd/sixty
+
+vulncheck-available: # Fail where the program or the database of vulnerabilities cannot be had
+	@cd / && $(GO) mod download $(GOVULNCHECK) && curl -fsS -m 20 -o /dev/null https://vuln.go.dev/index/db.json
+
+# The licences that a program under Apache 2.0 may be shipped with, told by what their texts say.
+licenses: ## Check the licence of every module in the program
+	@$(GO) list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}' ./cmd/sixty | sort -u | { bad=0; n=0; \
+	while read -r module dir; do \
+		n=$$((n + 1)); text=$$(cat "$$dir"/LICEN[SC]E* "$$dir"/COPYING* "$$dir"/License* "$$dir"/license* 2>/dev/null | tr -s ' \n\r\t' ' '); \
+		case "$$text" in \
+		*"GENERAL PUBLIC LICENSE"*) echo "$$module: a licence of the GPL's kind"; bad=1 ;; \
+		*"Apache License"*|*"Permission is hereby granted, free of charge"*|*"Redistribution and use in source and binary forms"*|*"Mozilla Public License"*|*"Permission to use, copy, modify, and"*) ;; \
+		*) echo "$$module: no licence that is known here"; bad=1 ;; \
+		esac; \
+	done; echo "$$n modules"; exit $$bad; }
+
 lint-changed: ## Lint what changed since main, or in the last commit where that is main
 	@base=$$(git merge-base HEAD origin/main 2>/dev/null || git merge-base HEAD main 2>/dev/null || git rev-parse HEAD); \
 	if test "$$base" = "$$(git rev-parse HEAD)" && git rev-parse -q --verify HEAD~1 >/dev/null; then base=HEAD~1; fi; \
@@ -149,6 +169,11 @@ site: ## Build the documentation's site from docs/ into dist/site
 e2e-vllm: build ## Diagnose real vLLM servers while they are sick, live and through a Prometheus (needs SIXTY_VLLM)
 	@test -n "$$SIXTY_VLLM" || { echo "set SIXTY_VLLM to a directory with a virtual environment in venv/ and a model in model/"; exit 1; }
 	SIXTY_BIN=$(abspath bin/sixty) $(GO) test -tags e2e -run '^Test(Live|Prometheus)$$' -timeout 90m -v ./e2e
+
+.PHONY: siege
+siege: build ## Attack the monitor in the memory of its pod (2 GiB): heavy and slow clients, bombs, new series, kill -9, a full disk, damage; three minutes
+	SIXTY_BIN=$(abspath bin/sixty) $(GO) test -tags e2e -run '^Test(Siege|Killed|FullDisk)$$' -timeout 6m -count=1 -v ./e2e/serve -kills 4
+	$(GO) test -run '^TestADamaged(Log|Block)$$' -count=1 ./internal/monitor/serve
 
 .PHONY: e2e-kubernetes
 e2e-kubernetes: build ## Apply the chart and the manifests to a real Kubernetes API server (needs SIXTY_KUBERNETES, a directory of its programs)

@@ -19,6 +19,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -32,6 +33,8 @@ func kinds() map[string]any {
 		"v1 Namespace": &corev1.Namespace{}, "v1 ServiceAccount": &corev1.ServiceAccount{}, "v1 Service": &corev1.Service{},
 		"v1 PersistentVolumeClaim":                        &corev1.PersistentVolumeClaim{},
 		"apps/v1 Deployment":                              &appsv1.Deployment{},
+		"apps/v1 StatefulSet":                             &appsv1.StatefulSet{},
+		"policy/v1 PodDisruptionBudget":                   &policyv1.PodDisruptionBudget{},
 		"networking.k8s.io/v1 NetworkPolicy":              &networkingv1.NetworkPolicy{},
 		"rbac.authorization.k8s.io/v1 ClusterRole":        &rbacv1.ClusterRole{},
 		"rbac.authorization.k8s.io/v1 ClusterRoleBinding": &rbacv1.ClusterRoleBinding{},
@@ -249,7 +252,25 @@ func TestChart(t *testing.T) {
 	if !of(others, "Role") || of(others, "ClusterRole") || !of(others, "Ingress") || !of(others, "podMonitor") || !of(others, "prometheusRule") {
 		t.Errorf("with all settings: %T", others)
 	}
-	for _, bad := range []string{"ingress.enabled=true", "image.tag=latest", "prometheusRule.enabled=true", "watchNamespaces=x"} {
+	// Two monitors have a volume each, keep apart, and find one another.
+	d, others = render("--set", "replicas=2")
+	i := slices.IndexFunc(others, func(o any) bool { _, is := o.(*appsv1.StatefulSet); return is })
+	if d != nil || i < 0 || of(others, "PersistentVolumeClaim") || !of(others, "PodDisruptionBudget") {
+		t.Fatalf("of two: %v, %T", d, others)
+	}
+	set := others[i].(*appsv1.StatefulSet)
+	args = strings.Join(set.Spec.Template.Spec.Containers[0].Args, " ")
+	if *set.Spec.Replicas != 2 || len(set.Spec.VolumeClaimTemplates) != 1 || set.Spec.Template.Spec.Affinity.PodAntiAffinity == nil ||
+		!strings.Contains(args, "--cluster-peer="+set.Spec.ServiceName+".ops.svc:9094") {
+		t.Errorf("of two: %+v", set.Spec)
+	}
+	if !slices.ContainsFunc(others, func(o any) bool {
+		s, is := o.(*corev1.Service)
+		return is && s.Name == set.Spec.ServiceName && s.Spec.ClusterIP == "None" && s.Spec.PublishNotReadyAddresses
+	}) {
+		t.Errorf("of two: no service %s", set.Spec.ServiceName)
+	}
+	for _, bad := range []string{"replicas=0", "ingress.enabled=true", "image.tag=latest", "prometheusRule.enabled=true", "watchNamespaces=x"} {
 		if text, err := template("--set", bad); text != "" {
 			t.Errorf("%s is taken: %v", bad, err)
 		}

@@ -4,6 +4,7 @@ package serve_test
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -18,13 +19,12 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
 
-// How often the monitor is killed, and how soon it is back.
-const (
-	kills      = 20
-	backWithin = 10 * time.Second
-)
+var kills = flag.Int("kills", 20, "how `often` the monitor is killed")
 
-// TestKilled kills the monitor of 33 servers twenty times, without warning: what it had
+// backWithin is how soon it is back.
+const backWithin = 10 * time.Second
+
+// TestKilled kills the monitor of 33 servers again and again, without warning: what it had
 // answered with is there when it is back, and the incident that is open stays the one.
 func TestKilled(t *testing.T) {
 	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Replicas: 32, Warm: time.Minute})
@@ -59,7 +59,7 @@ func TestKilled(t *testing.T) {
 	judged := func() bool { o := m.overview(); return o.State == view.OK && len(o.Models) == 2 }
 	var slowest, slowestVerdict time.Duration
 	lost := 0
-	for i := range kills {
+	for i := range *kills {
 		if i%4 > 0 { // every fourth time it may not even have scraped
 			verdict := m.until(time.Minute, "a verdict again", judged)
 			if slowestVerdict = max(slowestVerdict, verdict); verdict > backWithin {
@@ -88,7 +88,7 @@ func TestKilled(t *testing.T) {
 		}
 		t.Logf("kill %d: %s samples of the two minutes before, %s after, back in %.1f s", i+1, newest, after, took.Seconds())
 	}
-	t.Logf("RESULT %d kills, slowest start %.1f s, slowest verdict %.1f s later, samples lost after %d", kills, slowest.Seconds(), slowestVerdict.Seconds(), lost)
+	t.Logf("RESULT %d kills, slowest start %.1f s, slowest verdict %.1f s later, samples lost after %d", *kills, slowest.Seconds(), slowestVerdict.Seconds(), lost)
 	m.until(time.Minute, "a verdict after all that", judged)
 	if strings.Contains(m.output(), "panic") || strings.Contains(m.output(), "damaged") {
 		t.Errorf("log: %s", m.output())

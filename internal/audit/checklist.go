@@ -152,7 +152,36 @@ func Checklist(surface *checks.Surface, docs []*files.Document, known bool) []Ar
 		}
 		areas = append(areas, a)
 	}
-	return append(areas, s.infrastructure(), operations(docs, known))
+	practice := operations(docs, known)
+	practice.Items = append(practice.Items, s.exposure()...)
+	return append(areas, s.infrastructure(), practice)
+}
+
+// exposures are the items of what should not be seen.
+var exposures = []struct {
+	of         checks.Exposure
+	name, hint string
+	severity   catalog.Severity
+}{
+	{checks.Secrets, "labels without secrets", "drop the label by metric_relabel_configs (action: labeldrop), and change the key: it is in the store", catalog.Page},
+	{checks.People, "labels without users", "drop the label by metric_relabel_configs (action: labeldrop); count users in logs", catalog.Ticket},
+	{checks.Prompts, "labels without prompts", "drop the label by metric_relabel_configs (action: labeldrop)", catalog.Page},
+	{checks.CommandLines, "command lines without secrets", "give it in the environment, such as VLLM_API_KEY and HF_TOKEN, or in a file: every user of the machine can list arguments", catalog.Ticket},
+	{checks.OpenPages, "metrics behind a password", "an API key does not cover /metrics: let the scraper alone reach it, by a network policy or a proxy with a password", catalog.Info},
+}
+
+// exposure is what is seen and should not be; what is not seen has no item.
+func (s checklist) exposure() (items []Item) {
+	for _, e := range exposures {
+		if seen := s.Exposed(e.of); len(seen) > 0 {
+			detail := strings.Join(seen[:min(3, len(seen))], ", ")
+			if more := len(seen) - 3; more > 0 {
+				detail += fmt.Sprintf(" and %d more", more)
+			}
+			items = append(items, Item{Name: e.name, Severity: e.severity, Status: Missing, Detail: "exposed: " + detail, Hint: e.hint})
+		}
+	}
+	return items
 }
 
 // measure looks for a quantity on the servers of some dialects.

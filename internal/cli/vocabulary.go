@@ -35,7 +35,7 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 			}},
 			{Title: "The monitor", Flags: []string{
 				"config", "kubernetes", "kubeconfig", "serve namespace", "serve selector", "serve gpu-target", "dry-run", "shard", "data", "keep", "keep-size", "trace-buffer", "query-max-samples", "query-concurrency", "query-timeout",
-				"evaluation-interval", "once", "page", "external-url", "web-config", "token-file", "verbose-log",
+				"evaluation-interval", "once", "page", "external-url", "web-config", "token-file", "cluster-listen", "cluster-peer", "cluster-tls-config", "verbose-log",
 			}},
 			{Title: "Traces", Flags: []string{
 				"profile max-events", "profile capture max-events", "profile diff max-events", "steps", "profile capture load", "longest",

@@ -55,6 +55,7 @@ type Monitor struct {
 	settings atomic.Pointer[diagnose.Settings]
 	memory   diagnose.Memory
 	latest   atomic.Pointer[Evaluation]
+	judging  atomic.Pointer[chan struct{}] // closed at the end of the evaluation that runs; nil while none does
 
 	mu     sync.Mutex
 	served map[string]string // model by server
@@ -97,6 +98,14 @@ func (m *Monitor) Every() time.Duration { return m.o.Every }
 // Latest is the last evaluation, nil before the first one.
 func (m *Monitor) Latest() *Evaluation { return m.latest.Load() }
 
+// Judged returns what is closed when the evaluation that runs has ended, nil while none runs.
+func (m *Monitor) Judged() <-chan struct{} {
+	if judged := m.judging.Load(); judged != nil {
+		return *judged
+	}
+	return nil
+}
+
 // Run evaluates until the context ends. An evaluation that takes longer than the time
 // between two leaves the next ones out.
 func (m *Monitor) Run(ctx context.Context) {
@@ -127,6 +136,12 @@ func (m *Monitor) Run(ctx context.Context) {
 // Evaluate judges a moment, which is not before the last one, and tells those who listen.
 func (m *Monitor) Evaluate(ctx context.Context, at time.Time) {
 	began := time.Now()
+	judged := make(chan struct{})
+	m.judging.Store(&judged)
+	defer func() {
+		m.judging.Store(nil)
+		close(judged)
+	}()
 	e := &Evaluation{At: at}
 	limit := max(m.o.Every, 10*time.Second)
 	ctx, cancel := context.WithTimeout(ctx, limit)

@@ -41,6 +41,8 @@ type Surface struct {
 	names  map[string]bool
 	labels map[string]map[string]bool // by series name
 	edges  map[string]map[string]bool // by histogram family: le as written
+
+	exposed map[Exposure][]string
 }
 
 // NewSurface returns a surface on which nothing was seen yet.
@@ -86,6 +88,7 @@ func (s *Surface) addNamed(id string) error {
 // Add adds a series as a target exposes it; instance is the target.
 func (s *Surface) Add(l labels.Labels, instance string) {
 	name := l.Get(labels.MetricName)
+	s.AddLabels(l)
 	s.AddName(name, l.Get(labels.BucketLabel))
 	if s.labels[name] == nil {
 		s.labels[name] = map[string]bool{}

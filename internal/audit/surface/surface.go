@@ -8,6 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
+	"os"
+	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -76,7 +80,47 @@ func (d *Deployment) ofServers(ctx context.Context, spec source.Spec) error {
 	for i, p := range scraper.FetchAll(ctx) {
 		pages = append(pages, serverScrape{scraper.Targets[i].Name(), scraper.Targets[i].Instance, p})
 	}
-	return d.ofPages(servers(len(pages)), pages)
+	if err := d.ofPages(servers(len(pages)), pages); err != nil {
+		return err
+	}
+	d.lookAround(&spec, pages)
+	return nil
+}
+
+// lookAround notes which pages anybody may read from other machines, and the command lines of servers on
+// this one.
+func (d *Deployment) lookAround(spec *source.Spec, pages []serverScrape) {
+	here := false
+	for _, p := range pages {
+		host, _, err := net.SplitHostPort(p.instance)
+		switch {
+		case err != nil || p.Err != nil:
+		case host == "localhost" || net.ParseIP(host).IsLoopback():
+			here = true
+		case spec.HTTP.Authorization == nil && spec.HTTP.BasicAuth == nil && spec.HTTP.TLSConfig.CertFile == "" && spec.HTTP.HTTPHeaders == nil:
+			d.Surface.Expose(checks.OpenPages, p.instance)
+		}
+	}
+	if !here {
+		return
+	}
+	processes, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return
+	}
+	for _, p := range processes { // none on other systems than Linux
+		text, err := os.ReadFile(p)
+		words := strings.Split(string(text), "\x00")
+		if err == nil && slices.ContainsFunc(words[:min(4, len(words))], isServer) {
+			d.Surface.AddCommandLine(strings.Join(words, " "))
+		}
+	}
+}
+
+// isServer reports whether a word of a command line is one of a server's beginning.
+func isServer(word string) bool {
+	name := path.Base(word)
+	return name == "vllm" || strings.HasPrefix(name, "vllm.") || strings.HasPrefix(name, "sglang.")
 }
 
 // ofRecording reads the last page of each server. What sixty record read of the machine by
@@ -255,6 +299,18 @@ func addNames(ctx context.Context, q *source.Source, s *checks.Surface, at time.
 		for _, sample := range v {
 			s.AddName(string(sample.Metric[model.MetricNameLabel]), string(sample.Metric[model.BucketLabel]))
 		}
+	}
+	v, err := q.Query(ctx, "group by (__name__, "+strings.Join(checks.PersonalLabels(), ", ")+") ("+of(dialect.Selector+"|"+strings.Join(beside, "|"), matchers)+")", at)
+	if err != nil {
+		return fmt.Errorf("find labels: %w", err)
+	}
+	for _, sample := range v {
+		b := labels.NewScratchBuilder(len(sample.Metric))
+		for name, value := range sample.Metric {
+			b.Add(string(name), string(value))
+		}
+		b.Sort()
+		s.AddLabels(b.Labels())
 	}
 	return nil
 }

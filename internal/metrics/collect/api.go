@@ -37,6 +37,9 @@ type QueryLimits struct {
 	Samples     int           // in memory at a time, of one query
 	Concurrency int           // queries at a time
 	Timeout     time.Duration // of one query, its turn included
+	// First, which may be nil, returns what is closed when that has ended which goes first, nil while there is
+	// nothing: queries begin after it.
+	First func() <-chan struct{}
 }
 
 // DefaultQueryLimits hold in 2 GiB beside the judgement: a sample takes some 60 bytes until its JSON is written.
@@ -96,8 +99,22 @@ func (l QueryLimits) admit(next http.Handler) http.Handler {
 			return
 		}
 		defer turns.Release(1)
+		l.waitForFirst(ctx)
 		next.ServeHTTP(w, r)
 	})
+}
+
+// waitForFirst waits for what goes first, once: queries go on where that never rests.
+func (l *QueryLimits) waitForFirst(ctx context.Context) {
+	if l.First == nil {
+		return
+	}
+	if first := l.First(); first != nil {
+		select {
+		case <-first:
+		case <-ctx.Done():
+		}
+	}
 }
 
 // adminless is the storage as the API shows it.

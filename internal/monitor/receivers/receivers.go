@@ -42,6 +42,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/unanswered"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
+	"github.com/sixty-dev/sixty/internal/monitor/pair"
 )
 
 // How Alertmanager's machinery is set.
@@ -78,6 +79,7 @@ type Notifier struct {
 	log      *slog.Logger
 	failed   *prometheus.CounterVec
 	rank     func(severity string) int
+	leads    func() bool               // of monitors that act as one
 	clients  []config.HTTPClientOption // of notifiers
 
 	alerts  *mem.Alerts
@@ -101,7 +103,7 @@ type state struct {
 // it does not know are negative, and each is an alert of its own.
 func New(file string, external *url.URL, rank func(string) int, log *slog.Logger, registry prometheus.Registerer) (*Notifier, error) {
 	t := &Notifier{
-		file: file, external: external, log: log, rank: rank,
+		file: file, external: external, log: log, rank: rank, leads: func() bool { return true },
 		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sixty_notifications_failed_total", Help: "Notifications of receivers that were not delivered, each trial counted.",
 		}, []string{"receiver"}),
@@ -126,6 +128,16 @@ func New(file string, external *url.URL, rank func(string) int, log *slog.Logger
 	}
 	return t, t.alerts.Put(context.Background(), kept.Alerts...)
 }
+
+// Share makes several monitors tell receivers as one: the leader tells, and all know who was told. It is
+// called before SetReceivers.
+func (t *Notifier) Share(p *pair.Pair) {
+	t.leads = p.Leads
+	t.told.SetBroadcast(p.Share("notifications", t.told))
+}
+
+// errFollows keeps what another monitor tells of until it is known to be told.
+var errFollows = errors.New("another monitor tells receivers")
 
 // SetReceivers replaces the receivers. What those that stay were told is known still.
 func (t *Notifier) SetReceivers(list []amconfig.Receiver) error {
@@ -182,6 +194,9 @@ func (t *Notifier) stage(id, name string, i notify.Integration) notify.Stage {
 		defer t.working.RUnlock()
 		if err := ctx.Err(); err != nil {
 			return ctx, nil, err // it was stopped, and does not wait for what begins now
+		}
+		if !t.leads() {
+			return ctx, nil, errFollows
 		}
 		a := t.worstAlert(alerts)
 		group := model.LabelSet{}

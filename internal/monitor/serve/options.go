@@ -65,6 +65,9 @@ func (o *Options) AddFlags(s *pflag.FlagSet) {
 	s.StringVar(&o.External, "external-url", "", "`URL` under which others see it, such as https://example.com/sixty/: for links, and where a proxy adds a path")
 	s.StringVar(&o.WebFile, "web-config", "", "`file`, as Prometheus': TLS and basic authentication of the page and the API")
 	s.StringVar(&o.tokenFile, "token-file", "", "`file` with a bearer token that every request must bring; a browser is asked for it once")
+	s.StringVar(&o.Cluster.Listen, "cluster-listen", "", "`address` for other monitors of the same servers, with which this one acts as one, such as 0.0.0.0:9094")
+	s.StringSliceVar(&o.Cluster.Peers, "cluster-peer", nil, "`addresses` of the other monitors, or one name of all")
+	s.StringVar(&o.Cluster.TLSFile, "cluster-tls-config", "", "`file`, as Alertmanager's: TLS between monitors")
 	o.Queries = collect.DefaultQueryLimits
 	s.IntVar(&o.Queries.Samples, "query-max-samples", o.Queries.Samples, "samples that one query of the API may hold in memory")
 	s.IntVar(&o.Queries.Concurrency, "query-concurrency", o.Queries.Concurrency, "queries of the API that run at a time; the judgement waits for none")

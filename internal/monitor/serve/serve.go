@@ -37,6 +37,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor"
 	"github.com/sixty-dev/sixty/internal/monitor/access"
 	"github.com/sixty-dev/sixty/internal/monitor/incident/keeper"
+	"github.com/sixty-dev/sixty/internal/monitor/pair"
 	"github.com/sixty-dev/sixty/internal/monitor/receivers"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/monitor/web"
@@ -72,6 +73,7 @@ type Config struct {
 	WebFile  string // Prometheus' web configuration: TLS and basic authentication
 	Token    string // bearer token, "" for none
 	Queries  collect.QueryLimits
+	Cluster  pair.Config // of monitors that act as one
 
 	// Diagnose has the pathologies, the predictor and the settings of the flags; Settings
 	// adds what a file says to them.
@@ -97,6 +99,7 @@ type server struct {
 	incidents *keeper.Keeper
 	alerter   *monitor.Alerter
 	teller    *receivers.Notifier
+	pair      *pair.Pair
 	findings  *collect.Writer
 	unstored  atomic.Pointer[string] // why the last findings were not stored, "" where they were
 	rules     catalogueRules
@@ -165,6 +168,14 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	defer s.teller.Close()
+	cfg.Cluster.Hold, cfg.Cluster.Log, cfg.Cluster.Own = 2*every, cfg.Log, prometheus.NewRegistry() // Alertmanager's metrics of itself are not ours
+	if s.pair, err = pair.Open(cfg.Cluster); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.pair.Close()) }()
+	s.teller.Share(s.pair)
+	s.incidents.SetBroadcast(s.pair.Share("incidents", s.incidents))
+	s.pair.Join()
 	s.ruled.Store(file.Sixty.Rules)
 	s.anomalies.Catalogue = cfg.Diagnose.Pathologies
 	s.anomalies.Switch(file.Sixty.Anomalies)
@@ -360,7 +371,9 @@ func (s *server) handler() (http.Handler, error) {
 			return nil, err
 		}
 	} else {
-		prom = s.collector.API(s.cfg.Queries)
+		limits := s.cfg.Queries
+		limits.First = s.monitor.Judged
+		prom = s.collector.API(limits)
 	}
 	o := web.Options{
 		Part: s.part, Prometheus: prom, Reload: s.reload, Token: s.cfg.Token, WebFile: s.cfg.WebFile, External: s.external, Registry: s.registry, Log: s.cfg.Log,
@@ -429,6 +442,9 @@ func (s *server) currentProblems() (doubts, notes []string) {
 		case !p.Empty: // a cluster may have no GPU exporter
 			notes = append(notes, "GPUs are not seen: "+p.Text)
 		}
+	}
+	if s.pair != nil && s.pair.Others() == 0 {
+		notes = append(notes, "no other monitor is there: if this one ends, nobody is told of anything")
 	}
 	undelivered, _ := s.collector.Undelivered()
 	return doubts, append(notes, undelivered...)

@@ -68,6 +68,8 @@ type Keeper struct {
 	busy    bool                 // jobs are being done
 	written map[string]time.Time // moments of the diagnoses that were kept, by incident
 
+	broadcast func([]byte) // tells other monitors; nil where there are none
+
 	ctx     context.Context
 	cancel  context.CancelFunc
 	working sync.WaitGroup
@@ -242,7 +244,7 @@ func (k *Keeper) List(q Query) []view.Summary {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	out := []view.Summary{}
-	for _, r := range slices.SortedFunc(maps.Values(k.records), incident.Latest) {
+	for _, r := range k.latest() {
 		switch {
 		case q.State == "open" && !r.Open(), q.State == "closed" && r.Open():
 		case q.Model != "" && q.Model != r.Model && q.Model != FullName(&r.Summary):
@@ -255,6 +257,11 @@ func (k *Keeper) List(q Query) []view.Summary {
 		}
 	}
 	return out
+}
+
+// latest are the records, the latest first. It needs the lock.
+func (k *Keeper) latest() []*incident.Record {
+	return slices.SortedFunc(maps.Values(k.records), incident.Latest)
 }
 
 // FullName is how a diagnosis names a model where several deployments serve one of that
@@ -379,6 +386,7 @@ func (k *Keeper) change(id string, how func(*incident.Record) error) (view.Summa
 		return view.Summary{}, err
 	}
 	now := r.Copy().Summary
+	k.share(r)
 	k.mu.Unlock()
 	if k.c.Listen != nil {
 		k.c.Listen(now)

@@ -1,0 +1,249 @@
+//go:build e2e
+
+package serve_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/fleet"
+)
+
+// What a siege is made of, and what must hold meanwhile.
+const (
+	besieged     = 90 * time.Second
+	heavyClients = 200
+	slowClients  = 300
+	newSeries    = 50_000           // of one page, all of them others at every scrape
+	memoryLimit  = 2 << 30          // of the pod that is shipped
+	evaluating   = 15 * time.Second // the default
+	latest       = 2 * evaluating   // between two evaluations: one is late by an interval
+	pageWithin   = 10 * time.Second // that ask waits for
+	unpacked     = 2 << 30          // bytes of the bomb
+	hostile      = `<script>alert("x")</script>`
+)
+
+// limited prepends what holds a program to the memory of the pod: a cgroup where systemd makes one, and
+// otherwise the limit of the garbage collector alone, whose success the test measures.
+func limited(t *testing.T, argv ...string) []string {
+	scope := []string{"systemd-run", "--scope", "-q", "-p", fmt.Sprintf("MemoryMax=%d", memoryLimit), "-p", "MemorySwapMax=0"}
+	if exec.Command(scope[0], append(scope[1:], "true")...).Run() == nil {
+		return append(scope, argv...)
+	}
+	t.Log("no cgroup can be made here: GOMEMLIMIT holds the program, and its resident memory is measured")
+	return append([]string{"env", fmt.Sprintf("GOMEMLIMIT=%d", memoryLimit/10*9)}, argv...)
+}
+
+// bomb answers with a small page that unpacks to gigabytes.
+func bomb(t *testing.T) http.HandlerFunc {
+	var member bytes.Buffer
+	z := gzip.NewWriter(&member)
+	if _, err := z.Write(bytes.Repeat([]byte("# "+strings.Repeat("x", 1021)+"\n"), 16<<10)); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Encoding", "gzip")
+		for range unpacked / (16 << 20) {
+			if _, err := w.Write(member.Bytes()); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// flood answers with series that were never there before.
+func flood() http.HandlerFunc {
+	var scrapes atomic.Int64
+	return func(w http.ResponseWriter, _ *http.Request) {
+		n := scrapes.Add(1)
+		fmt.Fprintln(w, "# TYPE vllm:num_requests_running gauge")
+		for i := range newSeries {
+			fmt.Fprintf(w, "vllm:num_requests_running{model_name=\"m\",user=\"%d-%d\"} 1\n", n, i)
+		}
+	}
+}
+
+// markup answers with labels that would be markup, code or terminal control.
+func markup(w http.ResponseWriter, _ *http.Request) {
+	fmt.Fprintln(w, "# TYPE vllm:num_requests_running gauge")
+	for i, value := range []string{hostile, "\\\"}); drop", "\x1b[31mred", "${jndi:ldap://x}", strings.Repeat("A", 30_000), "../../etc/passwd", "{{.Secret}}"} {
+		fmt.Fprintf(w, "vllm:num_requests_running{model_name=%q,user=\"%d\"} 1\n", strings.ReplaceAll(value, "\x1b", "\u241b"), i)
+	}
+}
+
+// TestSiege attacks one monitor in every way at once, and measures that it judges and shows its page all
+// the time, in the memory of the pod that is shipped.
+func TestSiege(t *testing.T) {
+	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Replicas: 8, Warm: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fl.Close()
+	targets := fl.URLs()
+	for _, page := range []http.HandlerFunc{bomb(t), flood(), markup} {
+		s := httptest.NewServer(page)
+		defer s.Close()
+		targets = append(targets, s.URL)
+	}
+	bin := os.Getenv("SIXTY_BIN")
+	if bin == "" {
+		t.Skip("SIXTY_BIN does not name the command under test")
+	}
+	addr := port(t)
+	argv := limited(t, append([]string{bin, "serve", "--listen", addr, "--data", t.TempDir(), "--no-host-metrics"}, targets...)...)
+	m := &monitored{launch(t, "http://"+addr, "/-/healthy", argv...)}
+	m.until(time.Minute, "a verdict", func() bool { return len(m.overview().Models) > 0 })
+
+	end := time.Now().Add(besieged)
+	var attackers sync.WaitGroup
+	defer attackers.Wait()
+	var answered, refused, cut atomic.Int64
+	for range heavyClients {
+		attackers.Go(func() {
+			for now := time.Now(); now.Before(end); now = time.Now() {
+				q := url.Values{"query": {`{__name__=~".+"}`}, "step": {"1"}, "start": {strconv.FormatInt(now.Unix()-300, 10)}, "end": {strconv.FormatInt(now.Unix(), 10)}}
+				status, _ := discard(m.url + "/api/v1/query_range?" + q.Encode())
+				if status == http.StatusOK {
+					answered.Add(1)
+				} else {
+					refused.Add(1)
+				}
+			}
+		})
+	}
+	for range slowClients {
+		attackers.Go(func() {
+			for time.Now().Before(end) {
+				if trickle(addr, end) {
+					cut.Add(1)
+				}
+			}
+		})
+	}
+
+	var last, worst time.Time
+	var gap, slowest time.Duration
+	evaluations, pages := 0, 0
+	for time.Now().Before(end) {
+		began := time.Now()
+		if status, body := ask(m.url + "/"); status != http.StatusOK || strings.Contains(body, hostile) {
+			t.Errorf("the page: %d, %.200s", status, body)
+		}
+		pages++
+		slowest = max(slowest, time.Since(began))
+		if at := m.judged(); at.After(last) {
+			if !last.IsZero() && at.Sub(last) > gap {
+				gap, worst = at.Sub(last), at
+			}
+			last, evaluations = at, evaluations+1
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+	gap = max(gap, time.Since(last))
+	peak := highWater(t, m.cmd.Process.Pid)
+	t.Logf("RESULT %d evaluations, the longest time between two %.1f s (at %s); %d pages, the slowest after %.1f s; %d heavy queries answered, %d refused; %d slow clients cut off; peak %d MB",
+		evaluations, gap.Seconds(), worst.Format(time.TimeOnly), pages, slowest.Seconds(), answered.Load(), refused.Load(), cut.Load(), peak>>20)
+	if evaluations < int(besieged/latest) || gap > latest {
+		t.Errorf("an evaluation was late: %s after the one before", gap)
+	}
+	if slowest > pageWithin {
+		t.Errorf("a page came after %s", slowest)
+	}
+	if peak > memoryLimit {
+		t.Errorf("it took %d MB, which the pod does not have", peak>>20)
+	}
+	if refused.Load() == 0 || cut.Load() < slowClients {
+		t.Errorf("the attack was none: %d queries refused, %d slow clients cut off", refused.Load(), cut.Load())
+	}
+	attackers.Wait()
+	m.until(time.Minute, "the page tells of the bomb and the flood", func() bool {
+		_, told := ask(m.url + "/api/v1/overview")
+		return strings.Contains(told, "body size limit exceeded") && strings.Contains(told, "sample limit exceeded")
+	})
+	m.until(time.Minute, "all is as before", func() bool {
+		for _, x := range m.overview().Models {
+			if len(x.Replicas) >= 8 {
+				return true
+			}
+		}
+		return false
+	})
+	if log := m.output(); strings.Contains(log, "panic") || strings.Contains(log, "fatal error") {
+		t.Errorf("log: %s", log)
+	}
+}
+
+// judged is the moment of the last evaluation that gave a diagnosis.
+func (m *monitored) judged() time.Time {
+	_, body := ask(m.url + "/metrics")
+	_, after, _ := strings.Cut(body, "\nsixty_last_evaluation_timestamp_seconds ")
+	line, _, _ := strings.Cut(after, "\n")
+	seconds, err := strconv.ParseFloat(strings.TrimSpace(line), 64)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(seconds * 1000))
+}
+
+// discard asks and throws the answer away.
+func discard(url string) (int, error) {
+	client := &http.Client{Timeout: time.Minute}
+	res, err := client.Get(url)
+	if err != nil {
+		return 0, err
+	}
+	defer res.Body.Close()
+	_, err = io.Copy(io.Discard, res.Body)
+	return res.StatusCode, err
+}
+
+// trickle sends a request byte by byte and reports whether the server ends that.
+func trickle(addr string, end time.Time) bool {
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	for _, b := range []byte("GET / HTTP/1.1\r\nX-Slow: " + strings.Repeat("x", 1000)) {
+		if time.Now().After(end) {
+			return false
+		}
+		if _, err := c.Write([]byte{b}); err != nil {
+			return true
+		}
+		time.Sleep(time.Second)
+	}
+	return false
+}
+
+// highWater is the most memory that a process had, in bytes.
+func highWater(t *testing.T, pid int) int64 {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Skipf("the memory of a process is not told here: %v", err)
+	}
+	_, after, _ := strings.Cut(string(text), "VmHWM:")
+	kilobytes, err := strconv.ParseInt(strings.Fields(after)[0], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kilobytes << 10
+}

@@ -1,0 +1,131 @@
+package keeper
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/monitor/incident"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
+)
+
+// What is told to other monitors of the same servers.
+const (
+	sharedFor  = 7 * 24 * time.Hour // after an incident began
+	mostShared = 200
+	maxShared  = 16 << 20 // bytes
+)
+
+// A deed is what people did with an incident. Monitors judge each by itself, and name an incident by when
+// they saw it: by its servers, faults and begin they know that it is the same.
+type deed struct {
+	Cluster      string                `json:"cluster"`
+	Namespace    string                `json:"namespace"`
+	Model        string                `json:"model"`
+	Members      []string              `json:"members"`
+	Began        time.Time             `json:"began"`
+	Acknowledged *view.Acknowledgement `json:"acknowledged"`
+	Notes        []view.Note           `json:"notes"`
+}
+
+func deedOf(r *incident.Record) deed {
+	c := r.Copy()
+	return deed{c.Cluster, c.Namespace, c.Model, c.State.Members, c.Began, c.Acknowledged, c.Notes}
+}
+
+// SetBroadcast sets what tells other monitors of what people do.
+func (k *Keeper) SetBroadcast(f func([]byte)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.broadcast = f
+}
+
+// share tells other monitors of one incident. It needs the lock.
+func (k *Keeper) share(r *incident.Record) {
+	if k.broadcast == nil {
+		return
+	}
+	if text, err := json.Marshal([]deed{deedOf(r)}); err == nil {
+		k.broadcast(text)
+	}
+}
+
+// MarshalBinary is what a monitor that comes is told.
+func (k *Keeper) MarshalBinary() ([]byte, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	all := []deed{}
+	for _, r := range k.latest() {
+		if len(all) < mostShared && time.Since(r.Began) < sharedFor && (r.Acknowledged != nil || len(r.Notes) > 0) {
+			all = append(all, deedOf(r))
+		}
+	}
+	return json.Marshal(all)
+}
+
+// Merge takes what people did at another monitor. What is not of an incident that this one has seen is left
+// out: it comes again.
+func (k *Keeper) Merge(text []byte) error {
+	var all []deed
+	if len(text) > maxShared {
+		return errors.New("what another monitor says of incidents is too large")
+	}
+	if err := json.Unmarshal(text, &all); err != nil {
+		return fmt.Errorf("what another monitor says of incidents: %w", err)
+	}
+	var errs error
+	var told []view.Summary
+	k.mu.Lock()
+	for i := range all {
+		r := k.same(&all[i])
+		if r == nil || !all[i].apply(r) {
+			continue
+		}
+		if err := k.store.save(r); err != nil {
+			k.dirty[r.ID] = true
+			errs = errors.Join(errs, fmt.Errorf("write incident %s: %w", r.ID, err))
+		}
+		told = append(told, r.Copy().Summary)
+	}
+	k.mu.Unlock()
+	if k.c.Listen != nil {
+		for _, s := range told {
+			k.c.Listen(s)
+		}
+	}
+	return errs
+}
+
+// same is the incident that a deed is of, nil where there is none: the one that began nearest to it.
+func (k *Keeper) same(d *deed) (best *incident.Record) {
+	apart := func(r *incident.Record) time.Duration { return r.Began.Sub(d.Began).Abs() }
+	for _, r := range k.records {
+		if r.Cluster == d.Cluster && r.Namespace == d.Namespace && r.Model == d.Model && apart(r) <= incident.Rejoin &&
+			slices.ContainsFunc(r.State.Members, func(id string) bool { return slices.Contains(d.Members, id) }) &&
+			(best == nil || apart(r) < apart(best)) {
+			best = r
+		}
+	}
+	return best
+}
+
+// apply adds what is new, and reports whether anything was: the latest acknowledgement counts, and all notes.
+func (d *deed) apply(r *incident.Record) (changed bool) {
+	if a := d.Acknowledged; a != nil && (r.Acknowledged == nil || a.At.After(r.Acknowledged.At)) {
+		if by, err := checkText("by", a.By, maxBy); err == nil {
+			r.Acknowledged, changed = &view.Acknowledgement{By: by, At: a.At.UTC()}, true
+		}
+	}
+	for _, n := range d.Notes {
+		by, wrong := checkText("by", n.By, maxBy)
+		text, err := checkText("text", n.Text, maxText)
+		note := view.Note{By: by, At: n.At.UTC(), Text: text}
+		if errors.Join(wrong, err) == nil && len(r.Notes) < maxNotes && !slices.Contains(r.Notes, note) {
+			r.Notes, changed = append(r.Notes, note), true
+		}
+	}
+	slices.SortStableFunc(r.Notes, func(a, b view.Note) int { return a.At.Compare(b.At) })
+	return changed
+}

@@ -3,14 +3,20 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sixty-dev/sixty/internal/base/fileio"
+	"github.com/sixty-dev/sixty/internal/catalog/baseline"
+	"github.com/sixty-dev/sixty/internal/cli/command"
 	"github.com/sixty-dev/sixty/internal/diagnose/settings"
 	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/generate/autoscaling"
 	"github.com/sixty-dev/sixty/internal/generate/burnrate"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard/grafana"
@@ -104,6 +110,61 @@ func (f *scrapeFlags) register(s *pflag.FlagSet) {
 	s.DurationVar(&f.cfg.Interval, "interval", scrapeconfig.DefaultInterval, "time between two scrapes")
 	s.BoolVar(&f.cfg.Lean, "lean", false, "drop series that nothing reads")
 	s.BoolVar(&f.cfg.ShortInstance, "short-instance", false, "take the server's usual port off the label instance")
+}
+
+// autoscalingFlags are the flags of generate autoscaling as they were given.
+type autoscalingFlags struct {
+	deployment deploymentFlags
+	cfg        autoscaling.Config
+	from       string
+	out        outFlag
+}
+
+func newGenerateAutoscaling() *cobra.Command {
+	f := &autoscalingFlags{}
+	cmd := f.out.command("autoscaling", "", f.files)
+	s := cmd.Flags()
+	f.deployment.register(s)
+	s.StringVar(&f.cfg.Workload, "workload", "", "`name` of the Deployment")
+	s.StringVar(&f.cfg.Namespace, "namespace", "", "where it runs")
+	s.StringVar(&f.from, "from", "", "what a replica carries: `file` of sixty bench --save-baseline, or of sixty tune --output json")
+	s.Float64Var(&f.cfg.Capacity.InFlight, "in-flight", 0, "the same as a `number`: requests that run or wait while a replica just meets its objectives")
+	s.StringVar(&f.cfg.Prometheus, "prometheus", "http://prometheus:9090", "`URL`, as KEDA reaches it")
+	s.IntVar(&f.cfg.Min, "min-replicas", 1, "replicas at least")
+	s.IntVar(&f.cfg.Max, "max-replicas", 10, "replicas at most")
+	s.DurationVar(&f.cfg.Start, "start-time", 5*time.Minute, "how long a replica takes until it serves")
+	f.out.register(s, "write the file to this `directory` (default: print it)", names(autoscaling.Formats())...)
+	return cmd
+}
+
+func (f *autoscalingFlags) files(ctx context.Context, stderr io.Writer) ([]generate.File, error) {
+	cfg := f.cfg
+	cfg.Format, cfg.Capacity.From = autoscaling.Format(f.out.format), "as --in-flight says"
+	switch {
+	case f.from != "" && cfg.Capacity.InFlight != 0:
+		return nil, errors.New("give --from or --in-flight, not both")
+	case f.from != "":
+		content, err := fileio.Read(f.from, baseline.MaxFile)
+		if err != nil {
+			return nil, fmt.Errorf("--from: %w", err)
+		}
+		var note string
+		if cfg.Capacity, note, err = autoscaling.ReadCapacity(f.from, content); err != nil {
+			return nil, err
+		}
+		if note != "" {
+			command.Notes(stderr, []string{note})
+		}
+	}
+	d, err := f.deployment.deployment(ctx, stderr)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Deployment = d.Deployment
+	if len(cfg.Deployment.Matchers) == 0 {
+		command.Notes(stderr, []string{"without --match the requests of all servers of this Prometheus are counted, such as --match namespace=prod"})
+	}
+	return autoscaling.Generate(cfg)
 }
 
 func newGenerateRunbooks() *cobra.Command {

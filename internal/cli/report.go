@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,6 +21,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/incident/keeper"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/pathologies"
+	"github.com/sixty-dev/sixty/internal/planning"
+	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
 type reportFlags struct {
@@ -27,6 +30,9 @@ type reportFlags struct {
 	since     string
 	incidents string
 	timeout   time.Duration
+	gpu       string
+	gpus      int
+	priced    []string
 	settings  settings.Flags
 	output    command.Output
 }
@@ -43,6 +49,9 @@ func newReportCommand() *cobra.Command {
 	s.StringVar(&f.since, "since", "24h", "report on this much `time`, such as 24h or 7d, or on the whole recording if that is shorter")
 	f.source.AddPace(s, "duration", time.Minute, "with URLs: scrape for this long")
 	s.StringVar(&f.incidents, "incidents", "", "`directory` where sixty serve stores its incidents")
+	s.StringVar(&f.gpu, "gpu", "", "`name` of the servers' GPU, such as H100: for what they cost")
+	s.IntVar(&f.gpus, "tp", 1, "with --gpu: GPUs of one replica")
+	s.StringArrayVar(&f.priced, "price", nil, "price of an hour of one GPU, such as `H100=2.49` (default: its list price of November 2026, in dollars)")
 	s.DurationVar(&f.timeout, "timeout", 10*time.Minute, "end after this long")
 	f.settings.AddFlags(s)
 	f.output.AddFlags(s, "text", "markdown", "html", "json")
@@ -74,6 +83,9 @@ func (f *reportFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	o := api.Options{Since: since, Pathologies: all, Settings: settings}
+	if o.Price, err = f.price(); err != nil {
+		return err
+	}
 	if f.incidents != "" {
 		kept, warnings, err := keeper.Read(f.incidents)
 		if err != nil {
@@ -93,6 +105,34 @@ func (f *reportFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	return f.output.Report(cmd.OutOrStdout(), healthreport.Document(r), r)
+}
+
+// price is what the servers cost: the list price of the GPU, or what the user says.
+func (f *reportFlags) price() (p health.Price, err error) {
+	prices := planning.ListPrices()
+	for _, text := range f.priced {
+		if err := prices.Set(text, "--price"); err != nil {
+			return p, fmt.Errorf("--price: %w", err)
+		}
+		if f.gpu == "" {
+			f.gpu, _, _ = strings.Cut(text, "=")
+		}
+	}
+	if f.gpu == "" {
+		return p, nil
+	}
+	if f.gpus < 1 || f.gpus > 1024 {
+		return p, errors.New("--tp: want 1 to 1024")
+	}
+	g, err := perfmodel.FindGPU(strings.TrimSpace(f.gpu))
+	if err != nil {
+		return p, fmt.Errorf("--gpu: %w", err)
+	}
+	price, ok := prices[g.Name]
+	if !ok {
+		return p, hint.With(fmt.Errorf("--gpu: no list price of %s is known", g.Name), "give yours with --price '"+g.Name+"=2.49'")
+	}
+	return health.Price{GPU: g.Name, PerHour: price.PerHour, From: price.From, GPUs: f.gpus}, nil
 }
 
 // measure makes the report of a source.

@@ -49,7 +49,7 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 			{Title: "Metrics as they are named", Flags: []string{"dialect", "detect", "instance-labels", "model-labels", "gpu-labels"}},
 			{Title: "What to scrape", Flags: []string{
 				"server", "target", "gpu-target", "gpu", "cluster", "namespace", "selector", "port", "job",
-				"label", "monitor-label", "lean", "short-instance", "scrape-interval", "dashboards",
+				"label", "workload", "min-replicas", "max-replicas", "start-time", "in-flight", "monitor-label", "lean", "short-instance", "scrape-interval", "dashboards",
 			}},
 			{Title: "What to look at", Flags: []string{"rules", "audit dashboards", "ignore", "only", "skip", "skip-unrelated", "audit vllm-version", "fast", "fix"}},
 			{Title: "Model and hardware", Flags: []string{

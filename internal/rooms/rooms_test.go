@@ -49,6 +49,7 @@ var pure = []string{
 	"internal/diagnose/measure",
 	"internal/diagnose/trace",
 	"internal/generate",
+	"internal/generate/autoscaling",
 	"internal/generate/burnrate",
 	"internal/generate/dashboard/...",
 	"internal/generate/detect",

@@ -9,5 +9,5 @@ var checks = []*Check{
 	&rateOnGauge, &rawCounter, &deltaOnCounter, &rateOfSum, &sumWithoutCount, &ratioSummed, &codeAsNumber, &countOfStates,
 	&labelMismatch, &ratioOfItself, &wrongRatio, &shareFloor, &comparisonAsShare, &wrongUnit, &rateInterval,
 	&impossibleThreshold, &noComparison, &refusedRule, &brokenText, &lostLabel, &valueInLabel, &alertCondition,
-	&scalerSeries, &scalerAverage, &scaleFromZero, &scalerConflict,
+	&scalerSeries, &scalerAverage, &scaleFromZero, &scalerConflict, &scalingWrong,
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/prometheus/promql/parser"
 
@@ -99,6 +100,73 @@ var scaleFromZero = Check{
 		}
 		p.report(p.Tree.PositionRange(), "with no replica left nothing exposes "+strings.Join(names, ", ")+": this never scales up from 0", "write minReplicaCount: 1, or add a trigger on what waits at the gateway")
 	},
+}
+
+var scalingWrong = Check{
+	ID: "scaling-wrong", Severity: ticket, Title: "an autoscaler by what does not tell whether another replica would help",
+	Doc: "A server that computes as fast as it can is saturated with a third of its KV cache in use: by that alone nothing is added. " +
+		"GPU utilization is 100 % with one request: by that alone replicas are added while all are nearly idle. " +
+		"A range of more than five minutes counts the requests of replicas that are gone.",
+	Bad:   scaling("sum(vllm:kv_cache_usage_perc)", ""),
+	Good:  scaling("sum(vllm:num_requests_running) + sum(vllm:num_requests_waiting)", ""),
+	roles: []files.Role{files.Scaler},
+	query: func(p *pass) {
+		const fix = "scale on the requests in flight: sixty generate autoscaling"
+		only := map[string]bool{}
+		for _, q := range p.Doc.Queries {
+			if q.Scaler == p.Scaler && (q.Tree == nil || len(Selectors(q.Tree)) == 0) {
+				return // nobody knows what it is
+			}
+			if q.Scaler == p.Scaler {
+				for _, v := range Selectors(q.Tree) {
+					only[misleading(NameOf(v))] = true
+				}
+			}
+		}
+		for _, t := range p.Scaler.At("spec", "triggers").Items() {
+			if t.Get("type").Str() != "prometheus" {
+				return
+			}
+		}
+		switch {
+		case only[""]: // something else is among them
+		case only[ofCache]:
+			p.addDoubt(p.Tree.PositionRange(), "nothing but KV cache usage is looked at: servers that are saturated by computing, by --max-num-seqs or by prefill have a part of it free, and nothing is added",
+				"where the KV cache is what these servers run out of first, it is right", fix)
+		case only[ofGPU]:
+			p.report(p.Tree.PositionRange(), "nothing but GPU utilization is looked at, which is 100 % with a single request: replicas are added while all are nearly idle", fix)
+		}
+	},
+	call: func(p *pass, c *parser.Call) {
+		if m, ok := rangeOf(c); ok && strings.HasSuffix(c.Func.Name, "_over_time") && m.Range > 5*time.Minute {
+			p.report(c.PositionRange(), "over "+m.Range.String()+" the series of replicas that are gone still count", "write 1m to 5m")
+		}
+	},
+}
+
+// What of a server is misleading for an autoscaler.
+const ofCache, ofGPU = "cache", "GPU"
+
+// misleading says which of them a metric is, "" for none.
+func misleading(name string) string {
+	_, f := classOf(name)
+	switch {
+	case strings.HasSuffix(f.Name, "cache_usage_perc") || f.Name == "token_usage":
+		return ofCache
+	case f.Name == "DCGM_FI_DEV_GPU_UTIL":
+		return ofGPU
+	}
+	return ""
+}
+
+// rangeOf is the range that a call looks at.
+func rangeOf(c *parser.Call) (*parser.MatrixSelector, bool) {
+	for _, a := range c.Args {
+		if m, ok := a.(*parser.MatrixSelector); ok {
+			return m, true
+		}
+	}
+	return nil, false
 }
 
 var scalerConflict = Check{

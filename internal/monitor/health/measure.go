@@ -37,6 +37,7 @@ type Config struct {
 	Matchers []*labels.Matcher
 	Every    bool // include targets that expose no engine metrics: the user named them
 	Settings diagnose.Settings
+	Price    Price
 	// Now, which may be nil, is the diagnosis of the end of the span.
 	Now *diagnose.Diagnosis
 	// Incidents, nil where nobody kept any, are those of the span.
@@ -83,6 +84,9 @@ func Measure(ctx context.Context, q metrics.Querier, c Config) (*Report, error) 
 	}
 	m.deployment.Dialects = dialect.Distinct(m.deployment.Dialects)
 	if err := m.fetchSignals(ctx); err != nil {
+		return nil, err
+	}
+	if err := m.fetchTenants(ctx); err != nil {
 		return nil, err
 	}
 	return m.report(targets), nil
@@ -153,7 +157,8 @@ type measuring struct {
 	grid       grid
 	pools      []*pool
 	deployment dialect.Deployment
-	answers    map[string]*answer // by signal
+	answers    map[string]*answer            // by signal
+	tenants    map[string]map[string]float64 // tokens at the gateway, by model and tenant
 }
 
 // An answer is the values of one signal.
@@ -352,6 +357,7 @@ func (m *measuring) model(i int, p *pool) Model {
 	if o, ok := m.c.Settings.Objectives.For(p.labels); ok {
 		limits.Objective = &o
 	}
+	out.Cost = m.cost(i, p, limits)
 	for _, area := range areas() {
 		a := Area{ID: area.id, Title: area.title, Asks: area.asks, Rows: []Row{}}
 		for _, it := range area.items {

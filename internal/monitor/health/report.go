@@ -65,6 +65,7 @@ type Model struct {
 	Summary   string `json:"summary"`
 	Now       Now    `json:"now"`
 	Areas     []Area `json:"areas"` // the eight, in their order
+	Cost      *Cost  `json:"cost"`
 	// Course is what the plots show, over the span.
 	Course []Line `json:"course"`
 }

@@ -29,6 +29,7 @@ type Options struct {
 	Since       time.Duration
 	Pathologies []*catalog.Pathology
 	Settings    diagnose.Settings
+	Price       health.Price
 	// Incidents, which may be nil, returns those that were open after a time; a nil list
 	// says that nobody keeps any.
 	Incidents func(from time.Time) []view.Summary
@@ -41,7 +42,7 @@ func Measure(ctx context.Context, s *source.Source, o Options) (*health.Report, 
 		return nil, err
 	}
 	c := health.Config{
-		From: o.At.Add(-o.Since), To: o.At, First: d.First, Interval: d.Interval, Matchers: d.Matchers, Every: d.Every, Settings: o.Settings,
+		From: o.At.Add(-o.Since), To: o.At, First: d.First, Interval: d.Interval, Matchers: d.Matchers, Every: d.Every, Settings: o.Settings, Price: o.Price,
 	}
 	if first := s.Span().First; !first.IsZero() && c.From.Before(first) {
 		c.From = first

@@ -38,7 +38,11 @@ func Document(r *health.Report) *render.Document {
 		rank(0)
 		d.Section(head(m), "").Name = true
 		d.Paragraph("now", strings.Join(now(&m.Now), " · "))
+		if text := m.Cost.Text(); text != "" {
+			d.Paragraph("cost", text).Most = 2
+		}
 		d.ShowIn(render.Details)
+		costs(d, m.Cost)
 		if m.Summary != "" {
 			d.Paragraph("", render.Sentence(m.Summary))
 		}
@@ -80,6 +84,21 @@ func Document(r *health.Report) *render.Document {
 	}
 	d.Rank(0)
 	return d
+}
+
+// costs tells what tenants cost, and why it is not known.
+func costs(d *render.Document, c *health.Cost) {
+	if c.Reason != "" {
+		d.Paragraph("cost", "unknown: "+c.Reason)
+	}
+	if c.Dollars != nil {
+		d.Paragraph("", fmt.Sprintf("$%.2f over the span; the price is %s.", *c.Dollars, c.PriceFrom)).Style = render.Dim
+	}
+	var rows [][]string
+	for _, t := range c.Tenants {
+		rows = append(rows, []string{t.Tenant, fmt.Sprintf("%.4g", t.Tokens), fmt.Sprintf("$%.2f", t.Dollars)})
+	}
+	d.Table(render.Columns("tenant", "tokens", "part of the cost"), rows)
 }
 
 func incidents(d *render.Document, r *health.Report) {

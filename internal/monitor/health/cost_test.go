@@ -1,0 +1,79 @@
+package health
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/catalog/threshold"
+)
+
+// measured is an hour of two replicas in four parts, of which the first is of the span before; the
+// second replica answered in one of the three others.
+func measured(price Price) *measuring {
+	nan := math.NaN()
+	m := &measuring{
+		c: Config{Price: price}, grid: grid{step: 20 * time.Minute, n: 3, split: 1}, answers: map[string]*answer{},
+		tenants: map[string]map[string]float64{"m": {"a": 3e6, "b": 1e6}},
+	}
+	each := func(s *indicator.Signal, one, two []float64) {
+		m.answers[s.Name] = &answer{byReplica: []map[string][]float64{{"one": one, "two": two}}}
+	}
+	each(indicator.Up, []float64{1, 1, 1, 1}, []float64{1, nan, 1, 0})
+	each(indicator.PromptTokenRate, []float64{9, 1000, 1000, 1000}, []float64{9, nan, 1000, 0})
+	each(indicator.GenerationTokenRate, []float64{9, 250, 250, 250}, []float64{9, nan, 250, 0})
+	m.answers[indicator.TTFTP95.Name] = &answer{buckets: []map[float64][]float64{{
+		0.5: {0, 100, 100, 100}, 1: {0, 200, 200, 200}, 2: {0, 300, 300, 300}, math.Inf(1): {0, 400, 400, 400},
+	}}}
+	return m
+}
+
+func TestCost(t *testing.T) {
+	m := measured(Price{GPU: "H100 SXM", PerHour: 3, From: "--price", GPUs: 2})
+	name := threshold.Promises()[0].Threshold.Name
+	for _, p := range threshold.Promises() {
+		if p.Signal == indicator.TTFTP95 {
+			name = p.Threshold.Name
+		}
+	}
+	limits := threshold.Sources{Set: map[string]float64{name: 1.5}}
+	c := m.cost(0, &pool{model: "m"}, limits)
+	// Four thirds of an hour of a replica with two GPUs; 1250 tokens a second of each in that time.
+	for what, x := range map[string]struct{ got, want float64 }{
+		"GPU hours":             {*c.GPUHours, 8.0 / 3},
+		"dollars":               {*c.Dollars, 8},
+		"tokens":                {*c.Tokens, 6e6},
+		"output":                {*c.OutputTokens, 1.2e6},
+		"per million":           {*c.PerMillion, 8.0 / 6},
+		"per million of output": {*c.PerMillionOutput, 8 / 1.2},
+		"within 1.5 s":          {*c.Within, 750.0 / 1200},
+		"requests a GPU hour":   {*c.Goodput, 750 / (8.0 / 3)},
+		"what the first paid":   {c.Tenants[0].Dollars, 6},
+		"what the second paid":  {c.Tenants[1].Dollars, 2},
+	} {
+		if math.Abs(x.got-x.want) > 1e-9*x.want {
+			t.Errorf("%s: %g, want %g", what, x.got, x.want)
+		}
+	}
+	if text := c.Text(); !strings.Contains(text, "$1.33 per million tokens") || !strings.Contains(text, "281 requests per GPU hour") {
+		t.Error(text)
+	}
+}
+
+func TestCostThatIsNotKnown(t *testing.T) {
+	if c := measured(Price{}).cost(0, &pool{model: "m"}, threshold.Sources{}); c.PerMillion != nil || !strings.Contains(c.Reason, "--price") || c.Text() != "" {
+		t.Errorf("without a price: %+v, %q", c, c.Text())
+	}
+	m := measured(Price{PerHour: 3, GPUs: 1})
+	m.answers[indicator.Up.Name] = &answer{problem: "not measured"}
+	if c := m.cost(0, &pool{model: "m"}, threshold.Sources{}); c.Dollars != nil || !strings.Contains(c.Reason, "up is not measured") {
+		t.Errorf("without up: %+v", c)
+	}
+	m = measured(Price{PerHour: 3, GPUs: 1})
+	m.answers[indicator.GenerationTokenRate.Name] = &answer{problem: "not measured"}
+	if c := m.cost(0, &pool{model: "m"}, threshold.Sources{}); c.PerMillion != nil || c.Dollars == nil || !strings.Contains(c.Reason, "no tokens") {
+		t.Errorf("without tokens: %+v", c)
+	}
+}

@@ -284,7 +284,7 @@ type nameInfo struct {
 	product bool // of matrices in batches
 	softmax bool
 	samples bool
-	outer   int64 // how long calls of it took that no operator and no annotation contains
+	outer   int64 // how long calls of it took that are operators or load data, and are below none
 }
 
 func (z *analyzer) names() {
@@ -325,7 +325,7 @@ func holdsAny(text string, words ...string) bool {
 	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
 }
 
-// longestCalls names the operators and annotations that took most of the time, each where no other contains it.
+// longestCalls names the operators, and loading of data, that took most of the time, each where no other contains it.
 func (z *analyzer) longestCalls() string {
 	order, sum := make([]int, len(z.info)), int64(0)
 	for i := range order {

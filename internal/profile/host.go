@@ -110,7 +110,7 @@ type frame struct {
 	shape uint32 // the innermost operator whose work is known
 	began int64  // when that one began
 	step  bool   // of a step: stacks of all steps are told as one
-	below bool   // it is an operator or an annotation other than a step's, or below one
+	below bool   // it is an operator or loads data, or is below such a call
 }
 
 const maxStack = 512
@@ -202,7 +202,7 @@ func (w *walk) addCall(class Class, c *Event) {
 	if info.hint != Groups {
 		f.hint = info.hint
 	}
-	if (class == Op || class == Annotation) && info.step == nil && !f.below {
+	if (class == Op || class == Annotation && info.cause == DataLoading) && !f.below {
 		f.below = true
 		info.outer += c.Dur
 	}

@@ -102,9 +102,16 @@ type member struct {
 	rows   []Row
 }
 
+// mostCompared bounds a population: of more traces only each second, third and so on is in it.
+const mostCompared = 300
+
 // NewPopulation is that of some traces, without those that failed and what is no request.
 func NewPopulation(traces []*Trace) (p Population) {
-	for _, t := range traces {
+	every := len(traces)/mostCompared + 1
+	for i, t := range traces {
+		if i%every != 0 {
+			continue
+		}
 		if t.OfRequest() && !t.Failed() {
 			p = append(p, member{t.ID, t.Engine() != nil, t.rows()})
 		}

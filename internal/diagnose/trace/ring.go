@@ -90,6 +90,9 @@ type Slow struct {
 	Summary string    `json:"summary"`
 }
 
+// triedFor bounds how many long requests are looked at for each that is listed: a long answer is not slow.
+const triedFor = 10
+
 // Slowest are the requests that were slow between two moments, at most so many, the slowest first.
 func (r *Ring) Slowest(from, to time.Time, most int) []Slow {
 	all := Group(r.Spans(""))
@@ -98,7 +101,7 @@ func (r *Ring) Slowest(from, to time.Time, most int) []Slow {
 		return !t.OfRequest() || t.Began().After(to) || t.Began().Add(t.Took()).Before(from)
 	})
 	slices.SortStableFunc(within, func(a, b *Trace) int { return int(min(max(b.Took()-a.Took(), -1), 1)) })
-	for _, t := range within {
+	for _, t := range within[:min(len(within), triedFor*most)] {
 		if len(out) == most {
 			break
 		}

@@ -77,7 +77,7 @@ func (s *Span) phase() Phase { return cmp.Or(enginePhases[s.Name], phases[unpref
 func (s *Span) engine() bool { return s.hasPhases || enginePhases[s.Name] != "" }
 
 // Largest is how many spans of a trace are looked at; others are left out.
-const Largest = 2000
+const Largest = 500
 
 // A Trace is the spans of one request.
 type Trace struct {

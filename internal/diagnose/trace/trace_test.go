@@ -325,3 +325,23 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+func TestManyTracesAreSampled(t *testing.T) {
+	var spans []Span
+	for i := range 5000 {
+		s := engine(span("a", "", "vllm", "llm_request", 0, 1000), 0, 0.1, 0.9, 100, 91)
+		s.Trace = fmt.Sprint(i)
+		spans = append(spans, s)
+	}
+	if n := len(NewPopulation(Group(spans))); n < 200 || n > mostCompared {
+		t.Errorf("compared with %d requests", n)
+	}
+	wide := make([]Span, 0, 2000)
+	for i := range 2000 {
+		wide = append(wide, span(fmt.Sprint(i), fmt.Sprint(i-1), "x", "queue", int64(i), int64(4000-i)))
+	}
+	tr := Group(wide)[0]
+	if r := Judge(tr, nil, nil); len(tr.Spans) != Largest || !strings.Contains(strings.Join(r.Notes, ";"), "1500 spans beyond") {
+		t.Errorf("%d spans, %q", len(tr.Spans), r.Notes)
+	}
+}

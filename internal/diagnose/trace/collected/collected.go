@@ -100,7 +100,7 @@ func get(ctx context.Context, client *http.Client, address string) (status int, 
 	if err != nil {
 		return 0, "", nil, fmt.Errorf("ask: %w", err)
 	}
-	req.Header.Set("Accept", "application/protobuf, application/json;q=0.5") // Tempo's JSON is its own, its protobuf OTLP's
+	req.Header.Set("Accept", "application/protobuf") // Tempo's JSON is its own, its protobuf OTLP's; Jaeger and sixty answer JSON
 	resp, err := client.Do(req)
 	if err != nil {
 		return 0, "", nil, err //nolint:wrapcheck // the caller says what it means

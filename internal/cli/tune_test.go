@@ -188,7 +188,9 @@ func TestTheLoadTestThatDecidesIsCopied(t *testing.T) {
 	}
 	out, _, err := runCLI(t, "tune", "meta-llama/Llama-3.1-8B-Instruct", "--gpu", "A100,L4", "--compare-quantization", "bitsandbytes", "--rate", "12", "--prompt-tokens", "600", "--output-tokens", "150",
 		"--ttft-p95", "400ms", "--itl-p95", "30ms", "--engine-args", "--max-model-len 8192", "--output", "json")
-	var a struct{ Result struct{ Measure struct{ Commands []string } } }
+	var a struct {
+		Result struct{ Measure struct{ Commands []string } }
+	}
 	if err != nil || json.Unmarshal([]byte(out), &a) != nil || len(a.Result.Measure.Commands) != 3 {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -39,7 +39,9 @@ func (f *tuneFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	answer := tunereport.New(tuned, f.ServedName(), func(gpu, form, tested string) string { return f.again(cmd, args, gpu, form, tested) })
+	answer := tunereport.New(tuned, f.ServedName(), func(gpu, form, tested string) string {
+		return f.again(cmd, args, gpu, form, tested)
+	})
 	line.Clear()
 	err = f.out.Report(cmd.OutOrStdout(), tunereport.Document(answer), answer)
 	if err == nil && !answer.Met() {
@@ -51,7 +53,8 @@ func (f *tuneFlags) run(cmd *cobra.Command, args []string) error {
 // again is the command that decides with a load test of a GPU and a form of the weights, whose
 // server was given what is tested.
 func (f *tuneFlags) again(cmd *cobra.Command, args []string, gpu, form, tested string) string {
-	line := command.Invocation(cmd, args, "gpu", "compare-quantization", asked.FlagArgs, "load-test", "load-test-args", "load-test-model")
+	line := command.Invocation(cmd, args,
+		"gpu", "compare-quantization", asked.FlagArgs, "load-test", "load-test-args", "load-test-model")
 	if line == "" {
 		line = cmd.CommandPath() + " …" // what may hold a secret is not repeated
 	}
@@ -59,7 +62,8 @@ func (f *tuneFlags) again(cmd *cobra.Command, args []string, gpu, form, tested s
 		form = "--" + engine.Quantization + " " + form
 	}
 	for _, x := range [][2]string{
-		{"gpu", gpu}, {asked.FlagArgs, strings.TrimSpace(f.EngineArgs + " " + form)}, {"load-test", tunereport.LoadTestFile}, {"load-test-args", tested},
+		{"gpu", gpu}, {asked.FlagArgs, strings.TrimSpace(f.EngineArgs + " " + form)},
+		{"load-test", tunereport.LoadTestFile}, {"load-test-args", tested},
 	} {
 		if x[1] != "" {
 			line += " --" + x[0] + " " + command.Quote(x[1])

@@ -47,7 +47,8 @@ type Deployment struct {
 // AddFlags adds what simulate and tune have in common, but for the form of the answer.
 func (f *Deployment) AddFlags(s *pflag.FlagSet) {
 	f.Source.AddFlags(s)
-	s.StringVar(&f.modelConfig, "model-config", "", "the model's config.json, the `directory` that has it, or its name at Hugging Face; an argument that is a name does the same")
+	s.StringVar(&f.modelConfig, "model-config", "",
+		"the model's config.json, the `directory` that has it, or its name at Hugging Face; an argument that is a name does the same")
 	s.StringVar(&f.gpu, "gpu", "", "`name` of the GPU, such as H100 or 'RTX 4090', or the memory of one, such as 80GiB")
 	s.StringVar(&f.EngineArgs, FlagArgs, "", "`arguments` as vllm serve takes them, such as '--max-num-seqs 256'")
 	s.Float64Var(&f.acceptance, "acceptance", 0, "share of guessed tokens that are right, with --speculative-config among the engine's arguments")

@@ -62,9 +62,12 @@ func readModel(flag, name string) (*modelconfig.Model, string, error) {
 
 // unknownModel is the error of a model's name that neither the cache nor sixty has.
 func unknownModel(name string) error {
-	err := fmt.Errorf("there is no model %s: no such file, none in the cache %s, and none of the %d names that sixty knows", name, hubCache(), len(modelconfig.PublishedNames()))
-	fetch := "hf download " + name + " config.json, or save https://huggingface.co/" + name + "/resolve/main/config.json and name that file"
-	if near := hint.DidYouMean(name, modelconfig.PublishedNames()); near != "" {
+	known := modelconfig.PublishedNames()
+	err := fmt.Errorf("there is no model %s: no such file, none in the cache %s, and none of the %d names that sixty knows",
+		name, hubCache(), len(known))
+	fetch := "hf download " + name + " config.json, or save https://huggingface.co/" + name +
+		"/resolve/main/config.json and name that file"
+	if near := hint.DidYouMean(name, known); near != "" {
 		fetch = near + " Else " + fetch
 	}
 	return hint.With(err, fetch)

@@ -274,7 +274,8 @@ func (a *Answer) addResult(tuned *planning.Tuned, serve string, again func(gpu, 
 	}
 	if m := r.Measure; m != nil {
 		of := m.Point.Offer
-		a.Result.Measure = &Measurement{m, append(measureCommands(m, &p.Demand, tuned.Args, serve), again(of.Device.Name, of.Quantization, testedArgs(m.Point)))}
+		commands := measureCommands(m, &p.Demand, tuned.Args, serve)
+		a.Result.Measure = &Measurement{m, append(commands, again(of.Device.Name, of.Quantization, testedArgs(m.Point)))}
 	}
 	a.Notes = append(a.Notes, r.Notes...)
 	a.Risk = a.risk(a.Result.Rows[0].Point)

@@ -230,8 +230,13 @@ func (l *Layout) count(m *modelconfig.Model, s *Settings, stage int, perToken, s
 	}
 }
 
-// BlocksFor is how many blocks a request of so many tokens holds at most.
-func (l *Layout) BlocksFor(tokens int) int {
+// BlocksFor is how many blocks a request of so many tokens holds at most: while a step computes
+// as many of its tokens as steps can.
+func (l *Layout) BlocksFor(tokens int) int { return l.blocksFor(tokens, l.batched) }
+
+// blocksFor is how many blocks a request of so many tokens holds while a step computes the last
+// ones of them: what lies outside a window then has been freed.
+func (l *Layout) blocksFor(tokens, computed int) int {
 	n := 0
 	tokens = (tokens + l.parts - 1) / l.parts
 	for _, g := range l.Groups {
@@ -243,7 +248,7 @@ func (l *Layout) BlocksFor(tokens int) int {
 		case g.state:
 			n++
 		default:
-			n += (min(g.window-1+l.batched, tokens)+l.BlockTokens-1)/l.BlockTokens + 1
+			n += (min(g.window-1+computed, tokens)+l.BlockTokens-1)/l.BlockTokens + 1
 		}
 	}
 	return n

@@ -327,11 +327,27 @@ func (s *Settings) weights(m *modelconfig.Model, stage int) Estimate {
 			}
 		}
 		share := n * w.Count * s.share(m, w)
+		if w.Part == modelconfig.Experts && w.Low < w.High && m.Quant.Padded && s.marlin() {
+			width := 128 * s.TP
+			if s.ExpertParallel {
+				width = 128
+			}
+			e = e.plus(Exact(share * w.Low * padded(m.Hidden, 256) * padded(m.ExpertWidth, width)))
+			continue
+		}
 		e.Value += share * w.Bytes
 		e.Low += share * w.Low
 		e.High += share * w.High
 	}
 	return e
+}
+
+// marlin reports whether experts in MXFP4 are computed by Marlin's kernels, which pad the hidden
+// size to 256 and each GPU's part of the width to 128 (layers/quantization/mxfp4.py@v0.10.2): on
+// chips before Hopper, and on Hopper before Triton's kernels came with vLLM.
+func (s *Settings) marlin() bool {
+	c := s.Device.Capability
+	return c > 0 && c < 9 || c == 9 && !s.Release.AtLeast(vllm.TritonForMXFP4)
 }
 
 // share is the part of a weight that one GPU of its tensor-parallel group holds.
@@ -543,14 +559,18 @@ func (l *Ledger) SafeConcurrency(tokens int) int {
 
 // PlainBlocks is the pool as blocks of a size in one group, for a simulation that
 // knows no others: models with windows or states get as many blocks as hold as many
-// requests of a length.
+// requests of a length that are answered, one token a step. The tokens of a whole step come once:
+// steps free what lies outside a window (v1/core/single_type_kv_cache_manager.py,
+// remove_skipped_blocks).
 func (l *Ledger) PlainBlocks(length, size int) int {
 	g := l.KV.Groups
 	if len(g) == 1 && l.KV.BlockTokens == size && g[0].window == 0 && !g[0].state {
 		return int(min(l.Blocks.Value, 1<<30))
 	}
 	perRequest := (length + size - 1) / size
-	return int(min((l.Blocks.Value-1)/float64(l.KV.BlocksFor(length))*float64(perRequest), 1<<30)) + 1
+	one, most := float64(l.KV.blocksFor(length, 1)), float64(l.KV.BlocksFor(length))
+	n := max((l.Blocks.Value-1-(most-one))/one, (l.Blocks.Value-1)/most) // requests
+	return int(min(n*float64(perRequest), 1<<30)) + 1
 }
 
 // EngineConfig is what the ledger knows as settings with their source.

@@ -71,6 +71,7 @@ func TestLedgerAgainstLogs(t *testing.T) {
 		{"llama-3.1-70b-w8a8", Settings{Device: device(t, "H100")}, 67.7229, 0.001},
 		{"deepseek-v2-lite", Settings{Device: device(t, "H100")}, 29.3010, 0.001},
 		{"gpt-oss-120b", Settings{Device: device(t, "H100")}, 64.38, 0.002},
+		{"gpt-oss-120b", Settings{Device: device(t, "H100"), Release: "0.10"}, 65.97, 0.002}, // by Marlin
 	} {
 		l := ledger(t, modelconfigtest.Read(t, tc.name), tc.settings)
 		c := l.Check(Observed{WeightBytes: tc.weights * gib})
@@ -313,5 +314,20 @@ func TestTheLongestThatFits(t *testing.T) {
 	s.Device = device(t, "H100")
 	if l = ledger(t, modelconfigtest.Read(t, "llama-3.1-8b"), s); l.Settings.MaxModelLen != 131072 {
 		t.Errorf("max-model-len %d where the model's fits", l.Settings.MaxModelLen)
+	}
+}
+
+// Steps free what lies outside a window: how many requests are answered at once hardly depends on
+// how many tokens a step can compute, though a request that is computed may hold all of them.
+func TestBlocksOfWindowsAreFreed(t *testing.T) {
+	at := func(batched int) int {
+		l := ledger(t, modelconfigtest.Read(t, "gemma-3-27b"), Settings{Device: device(t, "H200"), NumBlocksOverride: 20000, MaxNumBatchedTokens: batched})
+		if least := (20000 - 1) / l.KV.BlocksFor(8192) * (8192 / 16); l.PlainBlocks(8192, 16) < least {
+			t.Errorf("%d tokens in a step: fewer than %d blocks", batched, least)
+		}
+		return l.PlainBlocks(8192, 16)
+	}
+	if small, large := at(512), at(8192); large < small*8/10 || large > small {
+		t.Errorf("%d blocks with 512 tokens in a step, %d with 8192", small, large)
 	}
 }

@@ -21,6 +21,7 @@ const (
 	FullPromptReserved       engine.Release = "0.19"   // scheduler_reserve_full_isl, by a resolved configuration of 0.19.0
 	UtilizationIs92Percent   engine.Release = "0.20"   // --gpu-memory-utilization, 0.9 before
 	CUDAGraphsInBudget       engine.Release = "0.21"   // of memory (v1/worker/gpu_worker.py)
+	TritonForMXFP4           engine.Release = "0.11"   // Hopper computes MXFP4 experts by Triton: seen at 0.14 (#33155), at 0.10 it was Marlin (#23278)
 	CapacityByRequests       engine.Release = "0.23"   // "GPU KV cache size" counts requests of max_model_len
 	LargerBatchesFrom160GiB  engine.Release = "0.28"   // of memory (engine/arg_utils.py, get_batch_defaults)
 	LimitsQueuedRequests     engine.Release = "0.29"   // --max-num-queued-reqs

@@ -17,9 +17,38 @@ func Median[T cmp.Ordered](values []T) T {
 	if len(values) == 0 {
 		return none
 	}
-	sorted := slices.Clone(values)
-	slices.Sort(sorted)
-	return sorted[len(sorted)/2]
+	return selectRank(slices.Clone(values), len(values)/2)
+}
+
+// selectRank returns what would be at a rank, from 0, if values were in ascending order, by
+// quickselect. It reorders the values.
+func selectRank[T cmp.Ordered](values []T, rank int) T {
+	low, high := 0, len(values)-1
+	for low < high {
+		pivot := values[low+(high-low)/2]
+		i, j := low, high
+		for i <= j {
+			for cmp.Less(values[i], pivot) {
+				i++
+			}
+			for cmp.Less(pivot, values[j]) {
+				j--
+			}
+			if i <= j {
+				values[i], values[j] = values[j], values[i]
+				i, j = i+1, j-1
+			}
+		}
+		switch {
+		case rank <= j:
+			high = j
+		case rank >= i:
+			low = i
+		default:
+			return values[rank]
+		}
+	}
+	return values[rank]
 }
 
 // Quantile returns a quantile of values in ascending order by the nearest rank: the

@@ -102,6 +102,13 @@ const (
 	bootstrapBlocks = 10
 )
 
+// Shares of a constant to which it is fitted: the solution, and a bootstrap's sample, of which
+// intervals of percents are made.
+const (
+	fitted = 1e-6
+	drawn  = 1e-4
+)
+
 // minObservations is five for each of the six constants; with a prior, which holds
 // those that they leave free, fewer say something.
 const (
@@ -159,7 +166,7 @@ func solve(obs []Observation, knee int, prior *Prior, check func() error) (*poin
 		}
 	}
 	var err error
-	if p.x, err = robust(p.rows, p.prior.rows(), check); err != nil {
+	if p.x, err = robust(p.rows, p.prior.rows(), vector{}, fitted, check); err != nil {
 		return nil, err
 	}
 	p.loss = lossOf(p.rows, p.x)
@@ -230,7 +237,7 @@ func (f *Fit) bootstrap(p *point, others []*point, check func() error) error {
 		least := math.Inf(1)
 		for _, q := range append([]*point{p}, others...) {
 			sample = q.sample(sample[:0], at[:])
-			one, err := robust(sample, prior, check)
+			one, err := robust(sample, prior, q.x, drawn, check)
 			switch {
 			case err != nil && !errors.Is(err, ErrUndetermined):
 				return err
@@ -327,7 +334,7 @@ func newRow(o Observation) row {
 	return r
 }
 
-func (r row) dot(x vector) float64 {
+func (r *row) dot(x vector) float64 {
 	var sum float64
 	for j, v := range r.a {
 		sum += v * x[j]
@@ -335,16 +342,22 @@ func (r row) dot(x vector) float64 {
 	return sum
 }
 
+// leastRatio is the least ratio of predicted to measured duration that a fit tells from others.
+const leastRatio = 1e-3
+
 // log is the logarithm of predicted over measured duration.
-func (r row) log(x vector) float64 { return math.Log(max(r.dot(x), 1e-3)) }
+func (r *row) log(x vector) float64 { return math.Log(max(r.dot(x), leastRatio)) }
 
 // robust solves by iteratively reweighted non-negative least squares of the
 // logarithms of predicted over measured duration, so that twice and half are
-// errors of the same size. The error is ErrUndetermined when the solution has no base
-// cost, without which no step cost is valid, or check's.
-func robust(rows, prior []row, check func() error) (vector, error) {
+// errors of the same size, beginning near a solution, or at zero where none is known. It ends
+// when no constant moves by more than a share of it. The error is ErrUndetermined when the
+// solution has no base cost, without which no step cost is valid, or check's.
+func robust(rows, prior []row, x vector, share float64, check func() error) (vector, error) {
 	work := slices.Concat(rows, prior)
-	x := nonNegative(work)
+	if x == (vector{}) {
+		x = nonNegative(work, x)
+	}
 	logs := make([]float64, len(rows))
 	for range 30 {
 		if check != nil {
@@ -352,29 +365,24 @@ func robust(rows, prior []row, check func() error) (vector, error) {
 				return x, err
 			}
 		}
-		for i, r := range rows {
-			logs[i] = r.log(x)
+		for i := range rows {
+			logs[i] = math.Abs(rows[i].log(x))
 		}
-		limit := 1.345 * 1.4826 * stat.Median(absolute(logs)) // Huber's tuning constant, normal consistency of the MAD
-		for i, r := range rows {
+		limit := 1.345 * 1.4826 * stat.Median(logs) // Huber's tuning constant, normal consistency of the MAD
+		for i := range rows {
 			// (a·x − 1)/√p is symmetric in log p near the last solution, and its target
 			// stays positive where the logarithm's own linearisation would not.
-			scale := math.Exp(-logs[i] / 2)
-			for j, v := range r.a {
-				work[i].a[j] = v * scale
-			}
-			work[i].target = scale
-			work[i].weight = r.weight
-			if e := math.Abs(logs[i]); e > limit {
-				work[i].weight *= limit / e
+			work[i].weight = rows[i].weight / max(rows[i].dot(x), leastRatio)
+			if logs[i] > limit {
+				work[i].weight *= limit / logs[i]
 			}
 		}
-		next := nonNegative(work)
+		next := nonNegative(work, x)
 		moved := 0.0
 		for j := range next {
 			moved = max(moved, math.Abs(next[j]-x[j])/(math.Abs(next[j])+1e-15))
 		}
-		if x = next; moved < 1e-6 {
+		if x = next; moved < share {
 			break
 		}
 	}
@@ -384,49 +392,38 @@ func robust(rows, prior []row, check func() error) (vector, error) {
 	return x, nil
 }
 
-func absolute(v []float64) []float64 {
-	out := make([]float64, len(v))
-	for i, x := range v {
-		out[i] = math.Abs(x)
-	}
-	return out
-}
-
-// nonNegative minimises the weighted squared error over x ≥ 0. The optimum is
-// the unconstrained solution over the columns that it uses, and 256 subsets of
-// eight columns are few enough to try them all.
-func nonNegative(rows []row) vector {
-	var scale vector
-	for _, r := range rows {
-		for j, v := range r.a {
-			scale[j] = max(scale[j], v)
-		}
-	}
-	var ata [constants]vector
+// nonNegative minimises the weighted squared error over x ≥ 0. The optimum is the
+// unconstrained solution over the columns that it uses. These are mostly those that a solution
+// near it uses; otherwise 256 subsets of eight columns are few enough to try them all.
+func nonNegative(rows []row, near vector) vector {
+	var ata [constants]vector // its lower half
 	var atb vector
-	for _, r := range rows {
-		var a vector
+	for i := range rows {
+		r := &rows[i]
 		for j, v := range r.a {
-			if scale[j] > 0 {
-				a[j] = v / scale[j]
+			if v == 0 {
+				continue
 			}
-		}
-		for j, v := range a {
 			v *= r.weight
 			atb[j] += v * r.target
-			for k := range j + 1 { // solveSubset reads no other half
-				ata[j][k] += v * a[k]
+			for k := range j + 1 {
+				ata[j][k] += v * r.a[k]
 			}
 		}
+	}
+	none, used := 0, 0 // columns of zeros, and those of the solution that is near
+	for j := range constants {
+		if ata[j][j] == 0 {
+			none |= 1 << j
+		} else if near[j] > 0 {
+			used |= 1 << j
+		}
+	}
+	if x, ok := solveSubset(&ata, &atb, used); ok && optimal(&ata, &atb, &x) {
+		return x
 	}
 	var best vector
 	gain := 0.0
-	none := 0 // columns of zeros
-	for j, v := range scale {
-		if v == 0 {
-			none |= 1 << j
-		}
-	}
 	for set := 1; set < 1<<constants; set++ {
 		if set&none != 0 {
 			continue
@@ -443,12 +440,25 @@ func nonNegative(rows []row) vector {
 			gain, best = g, x
 		}
 	}
-	for j := range best {
-		if scale[j] > 0 {
-			best[j] /= scale[j]
+	return best
+}
+
+// optimal reports whether no column that a solution over a subset leaves at zero would make the
+// error smaller: the condition of Karush, Kuhn and Tucker.
+func optimal(ata *[constants]vector, atb, x *vector) bool {
+	for j := range constants {
+		if x[j] > 0 {
+			continue
+		}
+		slope := atb[j]
+		for k, v := range x {
+			slope -= ata[max(j, k)][min(j, k)] * v
+		}
+		if slope > 0 {
+			return false
 		}
 	}
-	return best
+	return true
 }
 
 // solveSubset solves the normal equations over the columns of a set by Cholesky

@@ -61,10 +61,12 @@ func centered(draws []Draw, constant int) (x []float64, sd float64) {
 		x = append(x, math.Log(max(fromCost(d.Cost)[constant], 1e-15)))
 	}
 	middle := stat.Median(x)
+	off := make([]float64, len(x))
 	for i := range x {
 		x[i] -= middle
+		off[i] = math.Abs(x[i])
 	}
-	return x, 1.4826 * stat.Median(absolute(x)) // of a normal distribution's MAD
+	return x, 1.4826 * stat.Median(off) // of a normal distribution's MAD
 }
 
 // FromPrior is a fit that rests on a prior alone: no observations, and samples of the

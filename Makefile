@@ -76,9 +76,9 @@ web/node_modules/.package-lock.json: web/package-lock.json
 	cd web && npm ci --silent --fetch-retries 1 --fetch-timeout 20000 || echo "npm packages cannot be had: the monitor's page is a plain one"
 
 accuracy: ## Judge every recording at 1, 5, 15, 30 and 60 s scrapes, several phases of the grid, and write docs/accuracy.md
-	SIXTY_ACCURACY=full $(GO) test ./internal/pathologies -run '^Test(Sparse(Alerts)?|Since|OneNameForAConstantFault)$$' -count=1 -timeout 60m -v -update
+	SIXTY_ACCURACY=full $(GO) test ./internal/pathologies -run '^Test(Sparse(Alerts)?|Since|OneNameForAConstantFault|AlertsAgreeWithDiagnosis|ConditionsAgreeWithPromQL)$$' -count=1 -timeout 60m -v -update
 	SIXTY_ACCURACY=full $(GO) test ./internal/planning -run '^Test(NoFirstFixMakesItWorse|IntervalsHoldWhatComes)$$' -count=1 -timeout 60m
-	$(GO) test ./internal/pathologies -run '^TestVerdicts$$' -count=1 -update
+	SIXTY_ACCURACY=full $(GO) test ./internal/pathologies -run '^TestVerdicts$$' -count=1 -update
 	SIXTY_ACCURACY=full $(GO) test ./internal/diagnose -run '^TestMemory' -count=1 -timeout 60m
 
 model-accuracy: ## Fit the performance model to what others measured, leaving out each GPU and each model in turn, tune public deployments, and write docs/model-accuracy.md

@@ -28,8 +28,8 @@ var alertGoals = []alertGoal{
 	{30 * time.Second, 90 * time.Second, 0.85, 0.60},
 }
 
-// TestSparseAlerts thins every recording of the repository to the usual interval of production,
-// in a full measurement those beside it too, and to a slower one, and evaluates the rules that
+// TestSparseAlerts thins recordings of every kind to the usual interval of production, and in a
+// full measurement all of them, to a slower one too, and evaluates the rules that
 // generate rules --interval --from makes for it, every 15 s with Prometheus' own code. What is
 // normal is measured on the first phase with all its scrapes, as of a longer healthy time.
 //
@@ -37,7 +37,7 @@ var alertGoals = []alertGoal{
 // "for" has passed as well; and no page or ticket fires in healthy phases from
 // the time on at which what came before has left the window.
 func TestSparseAlerts(t *testing.T) {
-	goals, list := alertGoals[:1], ownFiles(t)
+	goals, list := alertGoals[:1], kinds(t)
 	if accuracyIsFull() {
 		goals, list = alertGoals, moreFiles(t)
 	}

@@ -22,13 +22,13 @@ const (
 )
 
 // TestAlertsAgreeWithDiagnosis measures what is normal on the healthy part of
-// every recording, generates rules from it, and evaluates them with
+// recordings of every kind, generates rules from it, and evaluates them with
 // Prometheus' own code at the end of every phase: the alerts that are pending or
 // fire are the findings of a diagnosis that is given the same measurement.
 func TestAlertsAgreeWithDiagnosis(t *testing.T) {
 	t.Parallel()
 	compared, active := 0, 0
-	for _, file := range files(t) {
+	for _, file := range kinds(t) {
 		p := load(t, file, everyStep(0, 0))[0] // of its own: rules write into it
 		normal := p.normal(t)
 		cfg := generate.RulesConfig{

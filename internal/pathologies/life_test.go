@@ -18,7 +18,7 @@ import (
 // TestASlowPageIsNoLostServer looks at a server whose page takes seconds or does not come
 // before the scrape's timeout, while all its requests are served.
 func TestASlowPageIsNoLostServer(t *testing.T) {
-	list := files(t)
+	list := filesBeside(t)
 	i := slices.IndexFunc(list, func(f string) bool { return filepath.Base(f) == "slow-metrics-page.tar.zst" })
 	if i < 0 {
 		t.Skip("the recording is not at hand")

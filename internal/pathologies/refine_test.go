@@ -1,10 +1,16 @@
 package pathologies_test
 
 import (
+	"bytes"
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"go.yaml.in/yaml/v3"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/catalogtest"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
@@ -64,5 +70,109 @@ func TestRefineSurvivesAnyReading(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A refineCase is what a pathology's Refine says, and never says, of readings by the names of
+// their signals and of a server's arguments.
+type refineCase struct {
+	Case        string
+	Now, Normal map[string]float64
+	Limits      map[string]float64
+	Args        string
+	Says, Never []string
+}
+
+func readings(t *testing.T, by map[string]float64) catalogtest.Readings {
+	t.Helper()
+	if by == nil {
+		return nil
+	}
+	out := catalogtest.Readings{}
+	for _, s := range indicator.All() {
+		if v, ok := by[s.Name]; ok {
+			out[s] = v
+		}
+	}
+	if len(out) < len(by) {
+		t.Errorf("%v names signals that there are not", by)
+	}
+	return out
+}
+
+// TestRefine runs the cases in testdata/refine.yaml of every pathology that has them.
+func TestRefine(t *testing.T) {
+	for _, p := range pathologies.All() {
+		text, err := os.ReadFile(filepath.Join(strings.ReplaceAll(p.ID, "-", ""), "testdata/refine.yaml"))
+		if os.IsNotExist(err) {
+			continue
+		}
+		var file struct {
+			Readings map[string]any // which cases build upon
+			Cases    []refineCase
+		}
+		d := yaml.NewDecoder(bytes.NewReader(text))
+		d.KnownFields(true)
+		if err := d.Decode(&file); err != nil || len(file.Cases) == 0 {
+			t.Fatalf("%s: %d cases: %v", p.ID, len(file.Cases), err)
+		}
+		for _, c := range file.Cases {
+			t.Run(p.ID+"/"+c.Case, func(t *testing.T) {
+				v := catalogtest.View{Present: readings(t, c.Now), Past: readings(t, c.Normal), Limits: c.Limits}
+				got := catalogtest.Text(catalogtest.Refine(t, p, v, c.Args))
+				for _, w := range c.Says {
+					if !strings.Contains(got, w) {
+						t.Errorf("want %q in\n%s", w, got)
+					}
+				}
+				for _, w := range c.Never {
+					if strings.Contains(got, w) {
+						t.Errorf("do not want %q in\n%s", w, got)
+					}
+				}
+			})
+		}
+	}
+}
+
+// Without a prediction what cannot hurt comes first: more memory before fewer seats for
+// clients that queue already, and an override before everything.
+func TestWhatCannotHurtComesFirst(t *testing.T) {
+	view := catalogtest.View{Present: catalogtest.Readings{indicator.Running: 10, indicator.RunningPeak: 16, indicator.Waiting: 6, indicator.WaitingFloor: 4, indicator.PromptTokens: 300, indicator.OutputTokens: 200, indicator.KVUsage: 0.93}}
+	for args, first := range map[string]string{
+		"":                               "Keep the KV cache in 8 bits",
+		" --kv-cache-dtype fp8":          "Raise --gpu-memory-utilization",
+		" --num-gpu-blocks-override 200": "Remove --num-gpu-blocks-override",
+	} {
+		p := catalogtest.Refine(t, byID("kv-cache-thrashing"), view, "--num-gpu-blocks 200 --block-size 16 --max-num-seqs 64 --gpu-memory-utilization 0.9"+args)
+		if !strings.HasPrefix(p.Fixes[0].Summary, first) {
+			t.Errorf("%s: first %q, want %q", args, p.Fixes[0].Summary, first)
+		}
+		hurts := false
+		for _, f := range p.Fixes {
+			if hurts && !f.MayHurt {
+				t.Errorf("%s: %q comes after one that may hurt", args, f.Summary)
+			}
+			hurts = hurts || f.MayHurt
+		}
+	}
+}
+
+// beyond is a view on prompts that are longer than the histogram can tell.
+type beyond struct{ catalog.View }
+
+func (v beyond) Now(s *indicator.Signal) indicator.Value {
+	out := v.View.Now(s)
+	out.AtLeast = s == indicator.PromptTokensP99
+	return out
+}
+
+func TestPromptsBeyondTheLastBucketAreLongerThanItsBound(t *testing.T) {
+	v := beyond{catalogtest.View{Present: catalogtest.Readings{
+		indicator.PromptTokensP99: 2000, indicator.PromptTail: 20, indicator.PrefillTimePerToken: 0.0005, indicator.TTFTP95: 3,
+	}}}
+	got := catalogtest.Text(catalogtest.Refine(t, byID("prefill-starvation"), v, ""))
+	if strings.Contains(got, "up to 2000") || !strings.Contains(got, "Prompts of over 2000 tokens, over 20× the usual length") || !strings.Contains(got, "= 1 s or more") {
+		t.Error(got)
 	}
 }

@@ -65,32 +65,6 @@ func Refine(t *testing.T, p *catalog.Pathology, v catalog.View, args string) *ca
 	return pass
 }
 
-// A Case is what a pathology's Refine says, and does not say, of a view and arguments.
-type Case struct {
-	View      View
-	Args      string
-	Want, Not []string
-}
-
-// Run runs the cases, each under its name.
-func Run(t *testing.T, p *catalog.Pathology, cases map[string]Case) {
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			got := Text(Refine(t, p, c.View, c.Args))
-			for _, w := range c.Want {
-				if !strings.Contains(got, w) {
-					t.Errorf("want %q in\n%s", w, got)
-				}
-			}
-			for _, w := range c.Not {
-				if strings.Contains(got, w) {
-					t.Errorf("do not want %q in\n%s", w, got)
-				}
-			}
-		})
-	}
-}
-
 // Text writes all that Refine said, one line each.
 func Text(p *catalog.Pass) string {
 	lines := append([]string{p.Summary}, p.Reasons...)

@@ -40,8 +40,7 @@ const next = `Written: internal/pathologies/%[2]s, and its line at the end of th
 internal/pathologies/pathologies.go: move it to its place, causes before symptoms.
 Replace each TODO. While you do (seconds, once it is built):
 
-  go test ./internal/pathologies/%[2]s
-  go test ./internal/pathologies -run 'Valid|LeftToDo|Cases/%[1]s|Survives'
+  go test ./internal/pathologies -run 'Valid|LeftToDo|Cases/%[1]s|Refine/%[1]s|Survives'
   go test ./internal/fleet -run 'EveryScenario/%[1]s'
 
 Then make generate, read the diff, and run what CONTRIBUTING.md names.

@@ -180,7 +180,7 @@ func TestEveryAlertFiresAndHoldsItsPeace(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				const scrape, evaluation = 15 * time.Second, 2 * time.Minute // a restart is told for two minutes
+				const scrape, evaluation = 15 * time.Second, 90 * time.Second // a restart is told for two minutes
 				c = c.Stretch(scrape, min(12, 960/c.Scrapes))
 				ok, err := replay.CheckCase(t.Context(), groups, generate.RuleCase{Alert: p.Alert, Fires: fires, Case: c, Series: c.Series(), Scrape: scrape, Evaluation: evaluation})
 				if err != nil || !ok {

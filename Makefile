@@ -39,9 +39,9 @@ test: schemas page ## Check the format, vet, and run all tests
 	$(GO) vet -tags e2e ./... # the tag adds files and takes none away
 	GOGC=$(GOGC) $(GO) test -vet=off -ldflags=-s -p 6 $(WAITING) ./... # more packages at a time than processors: several wait for servers
 
-# Those that wait longest come first, so that nobody waits for them in the end. Symbols, which only a debugger reads,
-# would be a third of the linking.
-WAITING = ./internal/cli ./internal/monitor/web/page ./cmd/sixty ./internal/monitor/serve ./internal/planning ./internal/pathologies ./internal/sim/perfmodel
+# Those that wait longest come first, and then those that compute longest, so that nobody waits for them in the end.
+# Symbols, which only a debugger reads, would be a third of the linking.
+WAITING = ./internal/monitor/serve ./cmd/sixty ./internal/cli ./internal/monitor/web/page ./internal/pathologies ./internal/planning ./internal/generate ./internal/fleet ./internal/sim/perfmodel ./internal/generate/burnrate
 
 .PHONY: generate
 generate: ## Write what is generated from the catalogue: docs, mixin, the lists of panels and of PromQL; read the diff

@@ -85,6 +85,7 @@ model-accuracy: ## Fit the performance model to what others measured, leaving ou
 	$(GO) run ./research/modelaccuracy
 	SIXTY_ACCURACY=update $(GO) test ./internal/cli -run '^TestTuneOfPublicDeployments$$' -count=1
 	$(GO) run ./research/modelaccuracy -page
+	SIXTY_ACCURACY=full $(GO) test ./internal/sim/perfmodel -run '^TestGroundTruth$$' -count=1 -v
 
 detection: ## Measure how long after its onset a fault is an alert, and write the tables of docs/rules.md
 	SIXTY_ACCURACY=full $(GO) test ./internal/pathologies -run '^TestDetectionTimes$$' -count=1 -timeout 60m -v -update

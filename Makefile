@@ -80,6 +80,7 @@ accuracy: ## Judge every recording at 1, 5, 15, 30 and 60 s scrapes, several pha
 	SIXTY_ACCURACY=full $(GO) test ./internal/planning -run '^Test(NoFirstFixMakesItWorse|IntervalsHoldWhatComes)$$' -count=1 -timeout 60m
 	SIXTY_ACCURACY=full $(GO) test ./internal/pathologies -run '^TestVerdicts$$' -count=1 -update
 	SIXTY_ACCURACY=full $(GO) test ./internal/diagnose -run '^TestMemory' -count=1 -timeout 60m
+	SIXTY_ACCURACY=full $(GO) test ./internal/metrics/pages -run '^TestVerdictsSurvive$$' -count=1
 
 model-accuracy: ## Fit the performance model to what others measured, leaving out each GPU and each model in turn, tune public deployments, and write docs/model-accuracy.md
 	$(GO) run ./research/modelaccuracy

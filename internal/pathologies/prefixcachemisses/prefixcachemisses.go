@@ -20,6 +20,10 @@ var (
 		Name: "prefix_hits_low", Unit: indicator.Ratio, Default: catalog.None, Baseline: &catalog.Relative{Factor: 0.6, Offset: -0.05},
 		Why: "0.6 of this deployment's normal hit ratio, less five points; without a higher normal nothing fell. A ratio that was always low is no fault",
 	}
+	prefillMatters = &catalog.Threshold{
+		Name: "prefix_prefill_matters", Unit: indicator.Ratio, Default: 0.2,
+		Why: "requests wait, and prefill is a fifth of the work: if it is less, the queue has another cause, because the usual hit ratio would save next to nothing",
+	}
 	lookups = &catalog.Threshold{
 		Name: "prefix_lookups", Unit: indicator.TokensPerSecond, Default: 1,
 		Why: "the cache is queried",
@@ -39,6 +43,7 @@ var Pathology = &catalog.Pathology{
 		catalog.Above(indicator.PrefixQueryRate, lookups),
 		catalog.SamePrompts,
 		catalog.Any(catalog.PrefillLate, catalog.MorePrefill),
+		catalog.Any(catalog.NotQueueing, catalog.Above(indicator.PrefillOfBatch, prefillMatters)),
 	),
 	For:         time.Minute,
 	Supports:    []catalog.Cond{catalog.MorePrefill, catalog.FirstTokenLate},

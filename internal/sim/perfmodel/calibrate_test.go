@@ -150,7 +150,7 @@ func TestSolveRefusesWhatItCannotFit(t *testing.T) {
 		obs  []perfmodel.Observation
 		want string
 	}{
-		"too few observations":         {obs[:29], "29 observations"},
+		"too few observations":         {obs[:29], "29 of 30 samples"},
 		"a negative duration":          {bad(func(o *perfmodel.Observation) { o.Seconds = -1 }), "observation 7"},
 		"a duration that is no number": {bad(func(o *perfmodel.Observation) { o.Seconds = math.NaN() }), "observation 7"},
 		"an infinite duration":         {bad(func(o *perfmodel.Observation) { o.Seconds = math.Inf(1) }), "observation 7"},

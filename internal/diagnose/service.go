@@ -70,10 +70,21 @@ var exception = &catalog.Threshold{
 	Why: "of the requests that were served worse before, by a healthy server: a good moment that holds less than one in twenty of them is an exception from what is normal",
 }
 
+// exceptionTime is how short beside what was served worse before it a better segment may be.
+var exceptionTime = &catalog.Threshold{
+	Name: "segment_exception_time", Unit: indicator.Ratio, Default: 0.1,
+	Why: "of the time that was served worse before, by a healthy server: what lasted less than a tenth of it is an exception however many requests it held, such as a load test of five minutes in the last hour",
+}
+
+// exception reports whether a good segment is one from what was served worse before it.
+func (l limits) exception(v, worseBefore service) bool {
+	return v.requests < l.of(exception, 0)*worseBefore.requests || v.seconds < l.of(exceptionTime, 0)*worseBefore.seconds
+}
+
 // Thresholds are the numbers that a finding must pass to be certain, beside its conditions',
 // and those by which segments of a timeline are told apart, for --set.
 func Thresholds() []*catalog.Threshold {
-	out := []*catalog.Threshold{deviations, burst, hiccup, oneMoment, startBeside, luck, exception}
+	out := []*catalog.Threshold{deviations, burst, hiccup, oneMoment, startBeside, luck, exception, exceptionTime}
 	for _, m := range measures {
 		for _, t := range []*catalog.Threshold{m.worse, m.sick} {
 			if t != nil {

@@ -295,15 +295,16 @@ func (l limits) normal(segs []Segment) (normal run, rest []Segment) {
 		if !telling(s) || l.sick(s.service) {
 			continue
 		}
-		worse, worseBefore := false, 0.0
+		worse, worseBefore := false, service{}
 		for e := range i {
 			before := &segs[e]
 			worse = worse || telling(before) && l.worse(s.service, before.service, clearly)
 			if !l.sick(before.service) && l.worse(before.service, s.service, clearly) {
-				worseBefore += before.service.requests
+				worseBefore.requests += before.service.requests
+				worseBefore.seconds += before.service.seconds
 			}
 		}
-		if worse || s.service.requests < l.of(exception, 0)*worseBefore {
+		if worse || l.exception(s.service, worseBefore) {
 			continue
 		}
 		out := s.run

@@ -1,4 +1,4 @@
-import type { Numbers, Quantity } from './types'
+import type { Bucket, Maybe, Numbers, Quantity } from './types'
 
 // Numbers and times for people. Numbers are written as the command line writes them
 // (internal/catalog/indicator/format.go): numbers.json holds examples that both are tested with.
@@ -39,6 +39,18 @@ const suffixes: Record<string, string> = {
 // number writes a value in its unit; what is not known is a dash.
 // shown writes one of a replica's numbers: a percentile of a wide bucket as that bucket.
 export const shown = (n: Numbers, name: Quantity, unit: string): string => n.bounds?.[name] ?? number(n[name], unit)
+
+// measured writes a percentile of a wide bucket as that bucket, as the command line does: where in
+// it the percentile is, nobody measured.
+export function measured(v: Maybe<number>, unit: string, bucket?: Bucket, bound?: Maybe<'at_most' | 'at_least'>): string {
+  const [low, high] = bucket ?? [null, null]
+  if (bound === 'at_most') return '≤ ' + number(high || v, unit)
+  if (bound === 'at_least') return '≥ ' + number(v, unit)
+  if (low === null || high === null || high <= 1.5 * low) return number(v, unit)
+  const [from, to] = [number(low, unit), number(high, unit)]
+  const of = (text: string) => text.slice(text.indexOf(' ') + 1)
+  return `${of(from) === of(to) ? from.split(' ')[0] : from}–${to}`
+}
 
 export function number(v: number | null | undefined, unit: string): string {
   if (v === null || v === undefined || Number.isNaN(v)) return '–'

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { read } from './api'
-import { change, length, number, sentence, titleOf } from './format'
+import { change, length, measured, number, sentence, titleOf } from './format'
 import { accept, healthOf, trust } from './live'
 import numbers from './numbers.json'
 import titles from './titles.json'
@@ -13,6 +13,17 @@ import { farthest, headline, normalOf } from './views/diagnosis'
 import { shorts } from './views/fleet'
 import { startsOf } from './views/strip'
 import { highlight } from './panel'
+
+describe('measured percentiles', () => {
+  test('of a wide bucket are written as that bucket', () => {
+    expect(measured(0.0243, 'seconds', [0.01, 0.025])).toBe('10–25 ms')
+    expect(measured(0.5, 'seconds', [0.2, 2])).toBe('200 ms–2 s')
+    expect(measured(0.022, 'seconds', [0.02, 0.025])).toBe('22 ms')
+    expect(measured(0.004, 'seconds', [0, 0.01], 'at_most')).toBe('≤ 10 ms')
+    expect(measured(80, 'seconds', [80, null], 'at_least')).toBe('≥ 80 s')
+    expect(measured(null, 'seconds')).toBe('–')
+  })
+})
 
 describe('numbers', () => {
   test.each(numbers)('$value $unit is written as the command line does: $text', ({ value, unit, text }) => {

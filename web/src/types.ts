@@ -146,6 +146,9 @@ export interface Fix {
   }>
 }
 
+// Bucket is what bounds a percentile, null beyond a histogram's last bound.
+export type Bucket = [Maybe<number>, Maybe<number>]
+
 export interface Evidence {
   signal: string
   title?: string
@@ -153,7 +156,9 @@ export interface Evidence {
   value: Maybe<number>
   value_bound: Maybe<'at_most' | 'at_least'>
   value_reason?: string
+  value_bucket?: Bucket // of a percentile
   baseline: Maybe<number>
+  baseline_bucket?: Bucket
   threshold: Maybe<number>
   threshold_source: string
   op: string

@@ -1,7 +1,7 @@
 import { useMemo } from 'preact/hooks'
 import { useGet } from '../api'
 import type { Band, Level, Line, Mark as Moment } from '../chart'
-import { number, sentence, time, titleOf } from '../format'
+import { measured, number, sentence, time, titleOf } from '../format'
 import { now, useLive } from '../live'
 import { quantile } from '../odd'
 import { Key } from '../panel'
@@ -101,8 +101,6 @@ export function nearest(x: number[], at: number): number {
   return best
 }
 
-const bound = (e: Evidence): string => (e.value_bound === 'at_least' ? '≥ ' : e.value_bound === 'at_most' ? '≤ ' : '')
-
 // farthest is, of each signal that holds, the comparison that is hardest to meet.
 export function farthest(evidence: Evidence[]): Evidence[] {
   const rows = new Map<string, Evidence>()
@@ -121,8 +119,8 @@ export const EvidenceTable = ({ f }: { f: Finding }) => (
       {farthest(f.evidence).map((e) => (
         <tr>
           <td>{e.title ?? e.signal}</td>
-          <td class="n bad">{bound(e)}{number(e.value, e.unit)}</td>
-          <td class="n">{number(e.baseline, e.unit)}</td>
+          <td class="n bad">{measured(e.value, e.unit, e.value_bucket, e.value_bound)}</td>
+          <td class="n">{measured(e.baseline, e.unit, e.baseline_bucket)}</td>
           <td class="n" title={e.threshold_source && `from ${e.threshold_source}`}>{e.threshold === null ? '–' : `${e.op} ${number(e.threshold, e.unit)}`}</td>
         </tr>
       ))}

@@ -116,11 +116,11 @@ export function WhatIfView() {
           {state.error && <Problem error={state.error} again={() => again((n) => n + 1)} />}
           {state.busy && !state.data && !state.error && <Waiting what="the simulation" />}
           {state.data && !state.error && <Answer data={state.data} busy={state.busy} changed={changed} />}
+          {!state.error && state.data?.warnings.map((w) => <p class="warning">{sentence(w)}</p>)}
         </section>
       </div>
       {state.data && !state.error && (
         <section>
-          {state.data.warnings.map((w) => <p class="warning">{sentence(w)}</p>)}
           <p class="soft">{sentence(state.data.basis)} {state.took !== undefined && `Simulated in ${number(state.took / 1000, 'seconds')}.`} Intervals: lowest and highest of several simulations.</p>
           {state.data.command && <Command text={state.data.command} />}
         </section>

@@ -96,7 +96,7 @@ func (f *demoFlags) show(ctx context.Context, stdout, stderr io.Writer) (err err
 		Deployment: serve.Deployment{Targets: cast.URLs, NoHost: true}, Dir: dir, Addr: f.listen,
 		Diagnose: diagnose.Options{Pathologies: pathologies.All(), Predict: planning.PredictFixes},
 		Settings: func(*monitor.Section) (diagnose.Settings, error) { return diagnose.Settings{}, nil },
-		Ready: func(url string) {
+		Ready: func(url string, _ bool) {
 			fmt.Fprintf(stdout, "\nWatching seven servers of two models; one of them fails in a minute.\nOpen %s  (%s)\n", url, until)
 		},
 	}}

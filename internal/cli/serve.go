@@ -22,10 +22,10 @@ func newServeCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stderr := cmd.Context(), cmd.ErrOrStderr()
 			o.Diagnose = diagnose.Options{Pathologies: pathologies.All(), Predict: planning.PredictFixes}
-			o.Ready = func(url string) {
+			o.Ready = func(url string, asks bool) {
 				fmt.Fprintf(stderr, "Watching. Open %s\n", url)
-				if listen.Public(o.Addr) && o.WebFile == "" && o.Token == "" {
-					command.Notes(stderr, []string{"other machines can open " + o.Addr + " without a password: set --token-file or --web-config"})
+				if listen.Public(o.Addr) && !asks {
+					command.Notes(stderr, []string{"other machines can open " + o.Addr + " without a password: set --token-file, --web-config or sixty.access"})
 				}
 			}
 			o.LogTo(stderr)

@@ -302,6 +302,24 @@ func testRestart(t *testing.T) {
 	d.told("firing ticket", "firing page", "firing ticket", "resolved ticket")
 }
 
+// TestAFollower: a monitor that does not lead tells nobody, and keeps what was not told until it leads.
+func TestAFollower(t *testing.T) { synctest.Test(t, testFollower) }
+
+func testFollower(t *testing.T) {
+	d := newDesk(t)
+	var leads atomic.Bool
+	d.teller.Lead(leads.Load)
+	d.see("ticket", time.Hour)
+	d.told()
+	leads.Store(true)
+	d.told("firing ticket")
+	leads.Store(false)
+	d.see("ticket", -time.Second)
+	d.told("firing ticket")
+	leads.Store(true)
+	d.told("firing ticket", "resolved ticket")
+}
+
 func TestReceiversAreParsedStrictly(t *testing.T) {
 	const head = "global: {scrape_interval: 5s}\nsixty:\n  use_case: chat\n  receivers:\n"
 	for name, tt := range map[string]struct{ text, err string }{

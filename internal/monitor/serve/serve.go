@@ -81,8 +81,8 @@ type Config struct {
 	Settings func(*monitor.Section) (diagnose.Settings, error)
 
 	Log *slog.Logger
-	// Ready is told of the page's address.
-	Ready func(url string)
+	// Ready is told of the page's address, and whether it asks for credentials.
+	Ready func(url string, asks bool)
 
 	served func(*web.Server) // is told of what is served; for tests
 }
@@ -337,7 +337,7 @@ func (s *server) run(asked context.Context, may *access.Config) error {
 		}
 	})
 	if s.cfg.Ready != nil {
-		s.cfg.Ready(s.external.String())
+		s.cfg.Ready(s.external.String(), s.cfg.Token != "" || s.cfg.WebFile != "" || may != nil)
 	}
 	<-ctx.Done()
 	judging.Wait()

@@ -71,7 +71,7 @@ func start(t *testing.T, change func(*serve.Config)) *running {
 	t.Helper()
 	ready := make(chan string, 1)
 	cfg := serve.Config{
-		Dir: t.TempDir(), Addr: "127.0.0.1:0", Every: time.Second, Log: slog.New(slog.DiscardHandler), Ready: func(url string) { ready <- url },
+		Dir: t.TempDir(), Addr: "127.0.0.1:0", Every: time.Second, Log: slog.New(slog.DiscardHandler), Ready: func(url string, _ bool) { ready <- url },
 		Diagnose:   diagnose.Options{Pathologies: pathologies.All()},
 		Settings:   func(*monitor.Section) (s diagnose.Settings, err error) { return s, nil },
 		Deployment: serve.Deployment{Interval: time.Second},

@@ -37,7 +37,7 @@ func TestTheMonitorIsShown(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	go func() {
 		failed <- monitoring.Run(ctx, monitoring.Config{
-			Dir: t.TempDir(), Addr: "127.0.0.1:0", Every: time.Second, Log: slog.New(slog.DiscardHandler), Ready: func(url string) { ready <- url },
+			Dir: t.TempDir(), Addr: "127.0.0.1:0", Every: time.Second, Log: slog.New(slog.DiscardHandler), Ready: func(url string, _ bool) { ready <- url },
 			Diagnose:   diagnose.Options{Pathologies: pathologies.All(), Predict: planning.PredictFixes},
 			Settings:   func(*judge.Section) (s diagnose.Settings, err error) { return s, nil },
 			Deployment: monitoring.Deployment{Interval: time.Second, Targets: fl.URLs(), NoHost: true},

@@ -116,7 +116,7 @@ func (d *document) rows(r *Result) {
 		rows[i] = append(rows[i], fmt.Sprintf("%.3g", x.Rate))
 	}
 	if slices.ContainsFunc(shown, func(x Row) bool { return x.Cost != nil }) {
-		columns = append(columns, render.Column{Title: "an hour"}, render.Column{Title: "per M out", Rank: 2})
+		columns = append(columns, render.Column{Title: "$/h"}, render.Column{Title: "$/M out", Rank: 2})
 		for i, x := range shown {
 			c := cmp.Or(x.Cost, &Cost{})
 			rows[i] = append(rows[i], fmt.Sprintf("%.2f", c.Hour), fmt.Sprintf("%.2f", c.MillionOutput))
@@ -168,7 +168,8 @@ func (r *Row) gpus() string {
 }
 
 // interval writes a predicted value with its interval, in a unit of which a second has so many:
-// in two digits, or one more where its ends would read the same.
+// in two digits, or one more where its ends would read the same. Where the servers do not keep up
+// with the load at the slow end, how long requests wait has no bound.
 func interval(m Metric, times float64, overload bool) string {
 	digits := 2
 	f := func(v float64) string {
@@ -182,7 +183,7 @@ func interval(m Metric, times float64, overload bool) string {
 	}
 	high := f(m.High)
 	if overload && m.Unit == "s" {
-		high = "overload"
+		high = "∞"
 	}
 	return fmt.Sprintf("%s (%s–%s)", f(m.Value), f(m.Low), high)
 }
@@ -280,7 +281,7 @@ func (d *document) offers() {
 		many := func(n int) string {
 			text := render.Plural(n, "GPU")
 			if o.GPUHour > 0 {
-				text += fmt.Sprintf(", %.2f an hour", float64(n)*o.GPUHour)
+				text += fmt.Sprintf(", $%.2f an hour", float64(n)*o.GPUHour)
 			}
 			return text
 		}
@@ -303,7 +304,7 @@ func (d *document) offers() {
 	d.Section("What each kind of GPU needs", "")
 	d.Table(render.Words(render.Columns("GPU", "weights", "")), rows)
 	if priced != "" {
-		d.Paragraph("", "prices: "+priced+"; per M out is a million output tokens at the load of the row")
+		d.Paragraph("", "prices: "+priced+"; $/M out is for a million output tokens at the load of the row")
 	}
 	d.Paragraph("", render.Plural(d.a.Result.Evaluated, "configuration")+" simulated; what is dearer than another's is looked for no further")
 }

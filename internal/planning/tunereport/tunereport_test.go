@@ -68,7 +68,7 @@ func TestTextKeepsToItsColumns(t *testing.T) {
 			if itl == time.Millisecond && !strings.Contains(b.String(), "nearest") {
 				t.Error("nothing comes nearest")
 			}
-			for _, want := range []string{"vllm serve google/gemma-3-27b-it", "--max-num-batched-tokens", "left for the KV cache", "not understood", "OFF", "not calibrated", "an hour"} {
+			for _, want := range []string{"vllm serve google/gemma-3-27b-it", "--max-num-batched-tokens", "left for the KV cache", "not understood", "OFF", "not calibrated", "$/h"} {
 				if !strings.Contains(b.String(), want) {
 					t.Errorf("%d columns: no %q", width, want)
 				}

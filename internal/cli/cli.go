@@ -13,6 +13,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/version"
 	"github.com/sixty-dev/sixty/internal/cli/command"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // Main runs the command line and returns the process's exit code.
@@ -68,4 +69,22 @@ func notePrinter(stderr io.Writer) func([]string) {
 // withSource opens a source for fn and notes in the end what was passed over.
 func withSource(ctx context.Context, stderr io.Writer, spec source.Spec, fn func(*source.Source) error) error {
 	return source.With(ctx, spec, notePrinter(stderr), fn)
+}
+
+func newVersionCommand() *cobra.Command {
+	var f command.Output
+	cmd := &cobra.Command{
+		Use:  "version",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.Write(cmd.OutOrStdout(), func(w io.Writer, _ render.Options) error {
+				if f.Form() == "json" {
+					return render.JSON(w, version.Get())
+				}
+				return version.Get().Text(w)
+			})
+		},
+	}
+	f.AddFlags(cmd.Flags(), "text", "json")
+	return cmd
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/cli/command"
 	"github.com/sixty-dev/sixty/internal/monitor/serve"
-	"github.com/sixty-dev/sixty/internal/monitor/top"
 	"github.com/sixty-dev/sixty/internal/pathologies"
+	"github.com/sixty-dev/sixty/internal/top"
 )
 
 type topFlags struct {

@@ -25,7 +25,9 @@ var layers = []string{
 	"generate",
 	"audit",
 	"fleet",
+
 	"monitor",
+	"top",
 	"pathologies",
 	"cli",
 }

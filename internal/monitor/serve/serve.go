@@ -162,26 +162,13 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		defer done()
 		err = errors.Join(err, s.incidents.Close(late))
 	}()
-	if s.teller, err = receivers.New(filepath.Join(cfg.Dir, "receivers.json"), s.external, func(severity string) int {
-		return s.alerter.Alerts().Rank(severity)
-	}, cfg.Log, s.registry); err != nil {
+	if err := s.openReceivers(file, every); err != nil {
 		return err
 	}
-	defer s.teller.Close()
-	cfg.Cluster.Hold, cfg.Cluster.Log, cfg.Cluster.Own = 2*every, cfg.Log, prometheus.NewRegistry() // Alertmanager's metrics of itself are not ours
-	if s.pair, err = pair.Open(cfg.Cluster); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.pair.Close()) }()
-	s.teller.Share(s.pair)
-	s.incidents.SetBroadcast(s.pair.Share("incidents", s.incidents))
-	s.pair.Join()
+	defer func() { err = errors.Join(err, s.pair.Close()); s.teller.Close() }()
 	s.ruled.Store(file.Sixty.Rules)
 	s.anomalies.Catalogue = cfg.Diagnose.Pathologies
 	s.anomalies.Switch(file.Sixty.Anomalies)
-	if err := s.teller.SetReceivers(file.Sixty.Receivers); err != nil {
-		return err
-	}
 	s.alerter = &monitor.Alerter{
 		Send: s.collector.Send, Incident: s.incidents.Of,
 		Away: func() time.Time { _, last := s.collector.Undelivered(); return last },
@@ -209,6 +196,34 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		return fmt.Errorf("%s: %w", cmp.Or(cfg.File, "configuration"), err)
 	}
 	return s.run(ctx, file.Sixty.Access)
+}
+
+// openReceivers opens what tells people, and what agrees on it with another monitor.
+func (s *server) openReceivers(file *monitor.Config, every time.Duration) (err error) {
+	s.teller, err = receivers.New(filepath.Join(s.cfg.Dir, "receivers.json"), s.external, func(severity string) int {
+		return s.alerter.Alerts().Rank(severity)
+	}, s.cfg.Log, s.registry)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			s.teller.Close()
+		}
+	}()
+	cluster := s.cfg.Cluster
+	// Alertmanager's metrics of itself are not ours.
+	cluster.Hold, cluster.Log, cluster.Own = 2*every, s.cfg.Log, prometheus.NewRegistry()
+	if s.pair, err = pair.Open(cluster); err != nil {
+		return err
+	}
+	s.teller.Share(s.pair)
+	s.incidents.SetBroadcast(s.pair.Share("incidents", s.incidents))
+	s.pair.Join()
+	if err = s.teller.SetReceivers(file.Sixty.Receivers); err != nil {
+		return errors.Join(err, s.pair.Close())
+	}
+	return nil
 }
 
 // look are the options of every diagnosis.

@@ -15,7 +15,7 @@ import (
 // TestKeys presses keys in a recording.
 func TestKeys(t *testing.T) {
 	o := Options{Pathologies: pathologies.All()}
-	f, err := o.Open(t.Context(), []string{filepath.Join("..", "..", "..", "testdata", "incident.tar.zst")})
+	f, err := o.Open(t.Context(), []string{filepath.Join("..", "..", "testdata", "incident.tar.zst")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,8 +62,10 @@ func (f *tuneFlags) again(cmd *cobra.Command, args []string, gpu, form, tested s
 		form = "--" + engine.Quantization + " " + form
 	}
 	for _, x := range [][2]string{
-		{"gpu", gpu}, {asked.FlagArgs, strings.TrimSpace(f.EngineArgs + " " + form)},
-		{"load-test", tunereport.LoadTestFile}, {"load-test-args", tested},
+		{"gpu", gpu},
+		{asked.FlagArgs, strings.TrimSpace(f.EngineArgs + " " + form)},
+		{"load-test", tunereport.LoadTestFile},
+		{"load-test-args", tested},
 	} {
 		if x[1] != "" {
 			line += " --" + x[0] + " " + command.Quote(x[1])

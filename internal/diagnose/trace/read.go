@@ -157,7 +157,7 @@ func JSON(object []byte) ([]Span, error) {
 	case kind.Data != nil:
 		return jaeger(kind.Data)
 	case kind.Batches != nil:
-		return nil, hint.With(errors.New("Tempo's own JSON"), "give Tempo's URL and --id: it is asked for OTLP")
+		return nil, hint.With(errors.New("this is Tempo's own JSON"), "give Tempo's URL and --id: it is asked for OTLP")
 	}
 	all, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(object)
 	if err != nil {

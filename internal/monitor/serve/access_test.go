@@ -149,9 +149,6 @@ func newTeams(t *testing.T) *teams {
 	return m
 }
 
-// overview is for until, which prints it.
-func (m *teams) overviewForUntil() view.Overview { return m.overviewOf(admin) }
-
 func (m *teams) overviewOf(who string) (o view.Overview) {
 	m.t.Helper()
 	status, body := m.ask(who, "GET", "/api/v1/overview", "")
@@ -314,7 +311,7 @@ func (m *teams) partIsSeen() {
 func (m *teams) eventsOfATeam() {
 	ctx, cancel := context.WithTimeout(m.t.Context(), time.Minute)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, "GET", m.url+"/api/v1/events", nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, m.url+"/api/v1/events", nil)
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -391,7 +388,7 @@ func TestHeadersOfStrangersAreNotBelieved(t *testing.T) {
 	for sender, want := range map[string]int{
 		"127.0.0.1:1234": 401, "11.0.0.1:1": 401, "": 401, "10.1.2.3:80": 200, "[::ffff:10.1.2.3]:80": 200, "[fd00::1]:80": 200, "[fe80::1%eth0]:80": 401, "10.1.2.3": 401,
 	} {
-		r := httptest.NewRequest("GET", "/api/v1/overview", nil)
+		r := httptest.NewRequest(http.MethodGet, "/api/v1/overview", nil)
 		r.RemoteAddr = sender
 		as(r, admin)
 		w := httptest.NewRecorder()
@@ -405,7 +402,7 @@ func TestHeadersOfStrangersAreNotBelieved(t *testing.T) {
 		}
 	}
 	for credentials, want := range map[string]int{"Bearer correct-horse": 200, "Bearer wrong": 401, "Basic YWRhOng=": 401} { // ada:x, of no web configuration
-		r := httptest.NewRequest("GET", "/api/v1/overview", nil)
+		r := httptest.NewRequest(http.MethodGet, "/api/v1/overview", nil)
 		r.Header.Set("Authorization", credentials)
 		w := httptest.NewRecorder()
 		if served.ServeHTTP(w, r); w.Code != want {

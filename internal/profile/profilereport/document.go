@@ -306,8 +306,10 @@ func (d *document) writeGaps() {
 	d.ShowIn(render.Details)
 	var cells [][]string
 	for _, g := range list {
-		cells = append(cells, []string{seconds(g.Time), seconds(g.From - g.since), map[bool]string{true: "once"}[g.Once], g.Cause.String(),
-			render.Clip(render.Clean(g.Host), 70), render.Clip(render.Clean(g.Before), 70)})
+		cells = append(cells, []string{
+			seconds(g.Time), seconds(g.From - g.since), map[bool]string{true: "once"}[g.Once], g.Cause.String(),
+			render.Clip(render.Clean(g.Host), 70), render.Clip(render.Clean(g.Before), 70),
+		})
 	}
 	d.list("Longest gaps", "", "time, at|2, , cause|<, the host was in|<1, before|…", cells)
 	d.ShowIn(render.Everywhere)

@@ -87,8 +87,7 @@ func (f *traceFlags) report(ctx context.Context, stderr io.Writer, args []string
 			if err != nil {
 				return err
 			}
-			r = trace.Judge(asked, others, trace.NormalIn(&d))
-			r.AddMoment(&d)
+			r = trace.JudgeIn(asked, others, &d)
 			return nil
 		})
 	}

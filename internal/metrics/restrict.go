@@ -7,7 +7,6 @@ import (
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
@@ -15,16 +14,10 @@ import (
 // RestrictExpr adds matchers to every selector of a PromQL expression. What the expression selected
 // itself must match as well, so that it can only select less.
 func RestrictExpr(expr string, match []*labels.Matcher) (string, error) {
-	e, err := parser.NewParser(parser.Options{}).ParseExpr(expr)
+	e, err := indicator.Rewrite(expr, indicator.Rewriting{Matchers: match})
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("restrict: %w", err)
 	}
-	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
-		if v, ok := n.(*parser.VectorSelector); ok {
-			v.LabelMatchers = append(v.LabelMatchers, match...)
-		}
-		return nil
-	})
 	return e.String(), nil
 }
 
@@ -36,17 +29,9 @@ type restricted struct {
 	match []*labels.Matcher
 }
 
-func (q restricted) expr(text string) (string, error) {
-	out, err := RestrictExpr(text, q.match)
-	if err != nil {
-		return "", fmt.Errorf("restrict %s: %w", text, err)
-	}
-	return out, nil
-}
-
 // Query implements Querier.
 func (q restricted) Query(ctx context.Context, expr string, at time.Time) (model.Vector, error) {
-	expr, err := q.expr(expr)
+	expr, err := RestrictExpr(expr, q.match)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +45,7 @@ func (q restricted) Evaluate(ctx context.Context, e indicator.Expr, at time.Time
 
 // QueryRange implements Querier.
 func (q restricted) QueryRange(ctx context.Context, expr string, r Range) (model.Matrix, error) {
-	expr, err := q.expr(expr)
+	expr, err := RestrictExpr(expr, q.match)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +54,7 @@ func (q restricted) QueryRange(ctx context.Context, expr string, r Range) (model
 
 // Samples implements Querier.
 func (q restricted) Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix, error) {
-	selector, err := q.expr(selector)
+	selector, err := RestrictExpr(selector, q.match)
 	if err != nil {
 		return nil, err
 	}

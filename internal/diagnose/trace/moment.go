@@ -32,8 +32,16 @@ func target(d *diagnose.Diagnosis, instance string) int {
 	return -1
 }
 
-// NormalIn is what a diagnosis says was normal before the moment that it judges.
-func NormalIn(d *diagnose.Diagnosis) Known {
+// JudgeIn judges as Judge does, with what a diagnosis of the moment says: what was normal before it, the
+// verdict in force, and the state of the servers.
+func JudgeIn(t *Trace, others Population, d *diagnose.Diagnosis) *Report {
+	r := Judge(t, others, normalIn(d))
+	r.addMoment(d)
+	return r
+}
+
+// normalIn is what a diagnosis says was normal before the moment that it judges.
+func normalIn(d *diagnose.Diagnosis) Known {
 	return func(r *Row) (float64, string, bool) {
 		i := target(d, r.Instance)
 		if !r.Engine || i < 0 {
@@ -57,9 +65,9 @@ func NormalIn(d *diagnose.Diagnosis) Known {
 	}
 }
 
-// AddMoment adds what a diagnosis of the moment says: the verdict in force, and the state of the
+// addMoment adds what a diagnosis of the moment says: the verdict in force, and the state of the
 // servers that the request was at.
-func (r *Report) AddMoment(d *diagnose.Diagnosis) {
+func (r *Report) addMoment(d *diagnose.Diagnosis) {
 	v := &d.Verdict
 	for i := range d.Verdicts {
 		if d.Verdicts[i].Model == r.Model && r.Model != "" {

@@ -73,10 +73,14 @@ func (r *Ring) Received() int64 {
 func (r *Ring) Spans(id string) (out []Span) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for e := r.byArrival.Front(); e != nil; e = e.Next() {
-		if t := e.Value.(*Trace); id == "" || t.ID == id {
-			out = append(out, t.Spans...)
+	if id != "" {
+		if e := r.traces[id]; e != nil {
+			out = slices.Clone(e.Value.(*Trace).Spans)
 		}
+		return out
+	}
+	for e := r.byArrival.Front(); e != nil; e = e.Next() {
+		out = append(out, e.Value.(*Trace).Spans...)
 	}
 	return out
 }

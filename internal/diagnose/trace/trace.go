@@ -234,10 +234,12 @@ func (t *Trace) expanded() []part {
 	}
 	n := len(parts)
 	prefillApart := slices.ContainsFunc(parts, func(p part) bool { return p.engine && p.role == Prefill })
-	for _, p := range parts[:n] {
-		if !prefillApart { // a proxy that only measured
-			p.role = ""
+	if !prefillApart { // a proxy that only measured
+		for i := range parts {
+			parts[i].role = ""
 		}
+	}
+	for _, p := range parts[:n] {
 		if !p.hasPhases {
 			continue
 		}
@@ -257,11 +259,6 @@ func (t *Trace) expanded() []part {
 			if q.End = min(at, p.End); q.End > q.Start {
 				parts = append(parts, q)
 			}
-		}
-	}
-	if !prefillApart {
-		for i := range parts {
-			parts[i].role = ""
 		}
 	}
 	return parts

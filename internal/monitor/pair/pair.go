@@ -34,12 +34,12 @@ type Config struct {
 	// behind what the one before told.
 	Hold time.Duration
 	Log  *slog.Logger
-	Own  prometheus.Registerer
 }
 
 // A Pair is one monitor among those that act as one. The nil Pair is alone. It is safe for concurrent use.
 type Pair struct {
 	cfg  Config
+	own  prometheus.Registerer // of Alertmanager's metrics of itself, which are not ours
 	peer *cluster.Peer
 	ctx  context.Context
 	stop context.CancelFunc
@@ -68,9 +68,9 @@ func Open(cfg Config) (*Pair, error) {
 	if host, _, err := net.SplitHostPort(cfg.Listen); err == nil && net.ParseIP(host).IsLoopback() {
 		advertised = cfg.Listen
 	}
-	p := &Pair{cfg: cfg}
+	p := &Pair{cfg: cfg, own: prometheus.NewRegistry()}
 	// Names that cannot be resolved yet are those of monitors that have not started: they are asked for again.
-	p.peer, err = cluster.Create(cfg.Log, cfg.Own, cfg.Listen, advertised, cfg.Peers, false, cluster.DefaultPushPullInterval, cluster.DefaultGossipInterval,
+	p.peer, err = cluster.Create(cfg.Log, p.own, cfg.Listen, advertised, cfg.Peers, false, cluster.DefaultPushPullInterval, cluster.DefaultGossipInterval,
 		cluster.DefaultTCPTimeout, resolved, cluster.DefaultProbeTimeout, cluster.DefaultProbeInterval, encrypted, true, "", "")
 	if err != nil {
 		return nil, hint.With(fmt.Errorf("--cluster-listen: %w", err), "write it like 0.0.0.0:9094; others must reach it by TCP and UDP")
@@ -84,7 +84,7 @@ func (p *Pair) Share(name string, s cluster.State) (broadcast func([]byte)) {
 	if p == nil {
 		return func([]byte) {}
 	}
-	return p.peer.AddState(name, s, p.cfg.Own).Broadcast
+	return p.peer.AddState(name, s, p.own).Broadcast
 }
 
 // Join looks for the others, and goes on without those that are not there.

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/sixty-dev/sixty/internal/base/polltest"
 	"github.com/sixty-dev/sixty/internal/monitor/pair"
 )
@@ -57,7 +55,7 @@ func address(t *testing.T) string {
 func TestOneLeads(t *testing.T) {
 	at := []string{address(t), address(t)}
 	open := func(i int, said *words) (*pair.Pair, func([]byte)) {
-		p, err := pair.Open(pair.Config{Listen: at[i], Peers: at, Log: slog.New(slog.DiscardHandler), Own: prometheus.NewRegistry()})
+		p, err := pair.Open(pair.Config{Listen: at[i], Peers: at, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +98,7 @@ func TestAMonitorAlone(t *testing.T) {
 		t.Error("one alone does not lead")
 	}
 	for _, cfg := range []pair.Config{{Peers: []string{"x:1"}}, {Listen: "x"}, {Listen: "127.0.0.1:0", TLSFile: "none"}} {
-		cfg.Log, cfg.Own = slog.New(slog.DiscardHandler), prometheus.NewRegistry()
+		cfg.Log = slog.New(slog.DiscardHandler)
 		if _, err := pair.Open(cfg); err == nil || !strings.Contains(err.Error(), "--cluster-") {
 			t.Errorf("%+v: %v", cfg, err)
 		}

@@ -212,8 +212,7 @@ func (s *server) openReceivers(file *monitor.Config, every time.Duration) (err e
 		}
 	}()
 	cluster := s.cfg.Cluster
-	// Alertmanager's metrics of itself are not ours.
-	cluster.Hold, cluster.Log, cluster.Own = 2*every, s.cfg.Log, prometheus.NewRegistry()
+	cluster.Hold, cluster.Log = 2*every, s.cfg.Log
 	if s.pair, err = pair.Open(cluster); err != nil {
 		return err
 	}

@@ -124,8 +124,7 @@ func (s *server) traceReport(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			report.Notes = append(report.Notes, "what servers did at that moment is not known: "+err.Error())
 		} else {
-			report = trace.Judge(one[0], others, trace.NormalIn(&d))
-			report.AddMoment(&d)
+			report = trace.JudgeIn(one[0], others, &d)
 		}
 	}
 	web.Answer(w, report)

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/fleet"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 )
 
 // What a siege is made of, and what must hold meanwhile.
@@ -28,6 +29,7 @@ const (
 	besieged     = 90 * time.Second
 	heavyClients = 200
 	slowClients  = 300
+	wellSeries   = 1_000            // more than a page of the fleet has, and what is recorded of it
 	newSeries    = 50_000           // of one page, all of them others at every scrape
 	memoryLimit  = 2 << 30          // of the pod that is shipped
 	evaluating   = 15 * time.Second // the default
@@ -158,13 +160,17 @@ func TestSiege(t *testing.T) {
 	}
 	gap = max(gap, time.Since(last))
 	peak := highWater(t, m.cmd.Process.Pid)
-	t.Logf("RESULT %d evaluations, the longest time between two %.1f s (at %s); %d pages, the slowest after %.1f s; %d heavy queries answered, %d refused; %d slow clients cut off; peak %d MB",
-		evaluations, gap.Seconds(), worst.Format(time.TimeOnly), pages, slowest.Seconds(), answered.Load(), refused.Load(), cut.Load(), peak>>20)
+	series, unread := m.metric("prometheus_tsdb_head_series")
+	t.Logf("RESULT %d evaluations, the longest time between two %.1f s (at %s); %d pages, the slowest after %.1f s; %d heavy queries answered, %d refused; %d slow clients cut off; peak %d MB; %.0f series",
+		evaluations, gap.Seconds(), worst.Format(time.TimeOnly), pages, slowest.Seconds(), answered.Load(), refused.Load(), cut.Load(), peak>>20, series)
 	if evaluations < int(besieged/latest) || gap > latest {
 		t.Errorf("an evaluation was late: %s after the one before", gap)
 	}
 	if slowest > pageWithin {
 		t.Errorf("a page came after %s", slowest)
+	}
+	if unread != nil || series > embedded.MaxTargetSeries+20*wellSeries {
+		t.Errorf("%.0f series in memory (%v): those that are new at every scrape are not bounded", series, unread)
 	}
 	if peak > memoryLimit {
 		t.Errorf("it took %d MB, which the pod does not have", peak>>20)
@@ -175,7 +181,7 @@ func TestSiege(t *testing.T) {
 	attackers.Wait()
 	m.until(time.Minute, "the page tells of the bomb and the flood", func() bool {
 		_, told := ask(m.url + "/api/v1/overview")
-		return strings.Contains(told, "body size limit exceeded") && strings.Contains(told, "sample limit exceeded")
+		return strings.Contains(told, "body size limit exceeded") && strings.Contains(told, "too many series")
 	})
 	m.until(time.Minute, "all is as before", func() bool {
 		for _, x := range m.overview().Models {
@@ -192,14 +198,19 @@ func TestSiege(t *testing.T) {
 
 // judged is the moment of the last evaluation that gave a diagnosis.
 func (m *monitored) judged() time.Time {
-	_, body := ask(m.url + "/metrics")
-	_, after, _ := strings.Cut(body, "\nsixty_last_evaluation_timestamp_seconds ")
-	line, _, _ := strings.Cut(after, "\n")
-	seconds, err := strconv.ParseFloat(strings.TrimSpace(line), 64)
+	seconds, err := m.metric("sixty_last_evaluation_timestamp_seconds")
 	if err != nil {
 		return time.Time{}
 	}
 	return time.UnixMilli(int64(seconds * 1000))
+}
+
+// metric reads one of the monitor's own metrics that has no labels.
+func (m *monitored) metric(name string) (float64, error) {
+	_, body := ask(m.url + "/metrics")
+	_, after, _ := strings.Cut(body, "\n"+name+" ")
+	line, _, _ := strings.Cut(after, "\n")
+	return strconv.ParseFloat(strings.TrimSpace(line), 64)
 }
 
 // discard asks and throws the answer away.

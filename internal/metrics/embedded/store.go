@@ -79,6 +79,7 @@ type Store struct {
 	db        *tsdb.DB
 	engine    *promql.Engine
 	recent    *recent
+	churn     *churn
 	temporary string // directory to remove
 	maxSeries uint64
 
@@ -103,10 +104,16 @@ func Open(cfg Config) (*Store, error) {
 	} else if err := setAsideDamaged(dir, cfg.Logger); err != nil {
 		return nil, fmt.Errorf("open store: set damaged blocks aside: %w", err)
 	}
-	db, err := tsdb.Open(dir, cfg.Logger, cfg.Registerer, storageOptions(cfg), nil)
+	options := storageOptions(cfg)
+	s.churn = &churn{max: MaxTargetSeries, series: map[scraped]int{}}
+	if cfg.Dir != "" { // a temporary one has bounds of its own in Append, and few targets
+		options.SeriesLifecycleCallback = s.churn
+	}
+	db, err := tsdb.Open(dir, cfg.Logger, cfg.Registerer, options, nil)
 	if err != nil {
 		return nil, errors.Join(explainOpen(dir, err), s.removeTemporary())
 	}
+	s.churn.open()
 	if s.temporary != "" {
 		db.DisableCompactions()
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
 	"go.uber.org/goleak"
 
@@ -566,5 +567,67 @@ func TestAPageOfTooManySeriesIsRefused(t *testing.T) {
 	wantSamples(t, s, "c_total", "1@0", "3@2")
 	if n := len(s.target(vllm).cache); n > 10 {
 		t.Errorf("%d lines are remembered", n)
+	}
+}
+
+func TestATargetWithOtherSeriesAtEachScrapeIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open(Config{Dir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.churn.max = 10
+	// scrape stores four series that were never there before, of which the last is named by n.
+	scrape := func(instance string, n int) error {
+		app := s.db.Appender(context.Background())
+		defer func() { _ = app.Rollback() }()
+		for i := range 4 {
+			l := labels.FromStrings("__name__", "c_d", "job", "vllm", "instance", instance, "x", fmt.Sprint(4*n+i))
+			if _, err := app.Append(0, l, sec(float64(n)).UnixMilli(), 1); err != nil {
+				return err
+			}
+		}
+		return app.Commit()
+	}
+	for n := range 2 {
+		if err := scrape("bad:8000", n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := 2; n < 5; n++ {
+		if err := scrape("bad:8000", n); !errors.Is(err, ErrTooManySeries) || !strings.Contains(err.Error(), "metric_relabel_configs") {
+			t.Errorf("scrape %d: %v", n, err)
+		}
+	}
+	if err := scrape("bad:8000", 1); err != nil {
+		t.Errorf("a page of known series: %v", err)
+	}
+	if err := scrape("good:8000", 2); err != nil {
+		t.Errorf("another target: %v", err)
+	}
+	if n := s.db.Head().NumSeries(); n != 14 {
+		t.Errorf("%d series in memory, want 10 of one target and 4 of the other", n)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Open(Config{Dir: dir}) // counts what the log holds
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	again.churn.max = 10
+	s = again
+	if n := s.churn.series[scraped{"vllm", "bad:8000"}]; n != 8 {
+		t.Errorf("%d series of the target are counted after a restart, want the 8 whose scrapes were stored", n)
+	}
+	if err := scrape("bad:8000", 9); !errors.Is(err, ErrTooManySeries) {
+		t.Errorf("after a restart: %v", err)
+	}
+	if err := s.db.Head().Truncate(sec(1000).UnixMilli()); err != nil {
+		t.Fatal(err)
+	}
+	if err := scrape("bad:8000", 2000); err != nil {
+		t.Errorf("after truncation: %v", err)
 	}
 }

@@ -1,0 +1,68 @@
+package embedded
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/tsdb"
+	"github.com/prometheus/prometheus/tsdb/chunks"
+)
+
+// MaxTargetSeries bounds the series of one scraped target that a named storage holds in memory: those of its
+// page, and those that it no longer exposes, which stay until the storage's next truncation (two to three
+// hours). A page with other series at each scrape is refused by Prometheus' sample_limit one scrape at a time,
+// which leaves the series that were made on the way.
+const MaxTargetSeries = 2 * MaxPageSeries
+
+// churn counts the series of each target in memory, and refuses those beyond the bound.
+// It is a tsdb.SeriesLifecycleCallback, and safe for concurrent use.
+type churn struct {
+	mu     sync.Mutex
+	max    int
+	opened bool // what a write-ahead log holds is taken back, whatever it is
+	series map[scraped]int
+}
+
+type scraped struct{ job, instance string }
+
+var _ tsdb.SeriesLifecycleCallback = (*churn)(nil)
+
+func scrapedOf(l labels.Labels) scraped {
+	return scraped{l.Get(model.JobLabel), l.Get(model.InstanceLabel)}
+}
+
+func (c *churn) PreCreation(l labels.Labels) error {
+	of := scrapedOf(l)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.opened || of.instance == "" || c.series[of] < c.max {
+		return nil
+	}
+	return fmt.Errorf("%w: the target has brought %d series since the last truncation of the storage, at most %d are taken: "+
+		"a label of its page has a new value at each scrape; drop it by metric_relabel_configs", ErrTooManySeries, c.series[of], c.max)
+}
+
+func (c *churn) PostCreation(l labels.Labels) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.series[scrapedOf(l)]++
+}
+
+func (c *churn) PostDeletion(gone map[chunks.HeadSeriesRef]labels.Labels) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range gone {
+		of := scrapedOf(l)
+		if c.series[of]--; c.series[of] <= 0 {
+			delete(c.series, of)
+		}
+	}
+}
+
+func (c *churn) open() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.opened = true
+}

@@ -30,13 +30,14 @@ const (
 // wrote at one is at the other.
 func TestPair(t *testing.T) {
 	people := newPager(t)
-	sick := map[string]func(){}
+	sick, well := map[string]func(){}, map[string]func(){}
 	var targets []string
 	for _, model := range []string{"first", "second", "third", "fourth"} {
 		at := port(t)
 		fl := fleetAt(t, at, model)
 		targets = append(targets, at)
 		sick[model] = func() { _ = fl.Close() }
+		well[model] = func() { fl = fleetAt(t, at, model) }
 		t.Cleanup(func() { _ = fl.Close() })
 	}
 	dir := t.TempDir()
@@ -96,6 +97,31 @@ func TestPair(t *testing.T) {
 	all := people.seen("VLLMTargetDown")
 	t.Logf("RESULT told: %q", all)
 	want := []string{"first VLLMTargetDown firing", "fourth VLLMTargetDown firing", "second VLLMTargetDown firing", "third VLLMTargetDown firing"}
+	if !slices.Equal(all, want) {
+		t.Errorf("people were told %q, want %q", all, want)
+	}
+
+	// All recover, and the leader is killed while it tells of it.
+	for _, model := range []string{"first", "second"} {
+		well[model]()
+	}
+	monitors[0].until(tellWithin, "the end of the first", func() bool { return len(told("first")) > 1 })
+	leader := 1 // the other one came back last
+	monitors[leader].stop(syscall.SIGKILL)
+	for _, model := range []string{"third", "fourth"} {
+		well[model]()
+	}
+	monitors[1-leader].until(tellWithin, "the ends of all", func() bool {
+		return len(people.seen("VLLMTargetDown")) >= 2*len(targets)
+	})
+	monitors[leader].start()
+	time.Sleep(quietFor)
+	for _, model := range []string{"first", "fourth", "second", "third"} {
+		want = append(want, model+" VLLMTargetDown resolved")
+	}
+	slices.Sort(want)
+	all = people.seen("VLLMTargetDown")
+	t.Logf("RESULT told, ends too: %q", all)
 	if !slices.Equal(all, want) {
 		t.Errorf("people were told %q, want %q", all, want)
 	}

@@ -31,6 +31,7 @@ type alertmanager struct {
 	*httptest.Server
 	mu   sync.Mutex
 	seen map[string]time.Time // end, by name
+	last map[string]string    // labels of the last alert
 }
 
 func newAlertmanager(t *testing.T) *alertmanager {
@@ -46,7 +47,7 @@ func newAlertmanager(t *testing.T) *alertmanager {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		for _, al := range list {
-			a.seen[al.Labels["alertname"]] = al.EndsAt
+			a.seen[al.Labels["alertname"]], a.last = al.EndsAt, al.Labels
 		}
 	}))
 	t.Cleanup(a.Close)
@@ -58,6 +59,13 @@ func (a *alertmanager) ends(name string) (time.Time, bool) {
 	defer a.mu.Unlock()
 	at, ok := a.seen[name]
 	return at, ok
+}
+
+// labels are those of the last alert.
+func (a *alertmanager) labels() map[string]string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.last
 }
 
 // running is a monitor in this process.
@@ -141,7 +149,7 @@ func TestServe(t *testing.T) {
 	}()
 	am := newAlertmanager(t)
 	file := filepath.Join(t.TempDir(), "sixty.yaml")
-	content := fmt.Sprintf("alerting:\n  alertmanagers:\n  - static_configs: [{targets: [%q]}]\nsixty:\n  alerts: {keep_firing_for: 2s}\n", strings.TrimPrefix(am.URL, "http://"))
+	content := fmt.Sprintf("global: {external_labels: {cluster: east, replica: \"0\"}}\nalerting:\n  alert_relabel_configs: [{action: labeldrop, regex: replica}]\n  alertmanagers:\n  - static_configs: [{targets: [%q]}]\nsixty:\n  alerts: {keep_firing_for: 2s}\n", strings.TrimPrefix(am.URL, "http://"))
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -179,6 +187,9 @@ func TestServe(t *testing.T) {
 		end, ok := am.ends("VLLMTargetDown")
 		return ok && end.After(time.Now())
 	})
+	if l := am.labels(); l["cluster"] != "east" || l["replica"] != "" {
+		t.Errorf("labels of an alert: %v, want those that alert_relabel_configs leave", l)
+	}
 	r.until("the finding as a series", func() bool {
 		_, body := r.get(`/api/v1/query?query=sixty_finding{pathology="target-down",status="firing"}`)
 		return strings.Contains(body, "target-down")
@@ -270,7 +281,7 @@ func (r *running) reload(file, content string) {
 	if err := os.WriteFile(file, []byte(content+"  evaluation: 3s\n"), 0o600); err != nil {
 		r.t.Fatal(err)
 	}
-	if status, body := post(); status != http.StatusBadRequest || !strings.Contains(body, "line 6") || !strings.Contains(body, "evaluation") {
+	if status, body := post(); status != http.StatusBadRequest || !strings.Contains(body, "line 8") || !strings.Contains(body, "evaluation") {
 		r.t.Errorf("a wrong file: %d %s", status, body)
 	}
 	if o := r.overview(); len(o.Models) != 1 {

@@ -189,29 +189,36 @@ type rule struct {
 // rules are those of routes that differ from usualRule.
 var (
 	usualRule = rule{read: access.Viewer, write: access.Operator, logged: true}
+	teamReads = rule{read: access.Viewer, team: true}
 	rules     = map[string]rule{
-		"GET /-/healthy":           {team: true},
-		"GET /-/ready":             {team: true},
-		"POST /-/reload":           {write: access.Operator, team: true, logged: true},
-		"PUT /-/reload":            {write: access.Operator, team: true, logged: true},
-		"GET /metrics":             {read: access.Viewer},
-		"GET /debug/pprof/":        {read: access.Admin, logged: true},
-		"GET /debug/pprof/profile": {read: access.Admin, logged: true},
-		"GET /debug/pprof/trace":   {read: access.Admin, logged: true},
-		"GET /api/v1/requests":     {read: access.Viewer},
-		"/v1/traces":               {write: access.Operator},
-		"/api/v1/incidents":        {read: access.Viewer, write: access.Operator, team: true},
-		"/api/v1/incidents/":       {read: access.Viewer, write: access.Operator, team: true, logged: true},
-		"POST /api/v1/simulate":    {write: access.Viewer, team: true, logged: true},
-		"/mcp":                     {read: access.Viewer, write: access.Viewer, team: true, logged: true},
-		"/api/v1/":                 {read: access.Viewer, write: access.Viewer, team: true}, // questions, with POST too
-		"/api/":                    {team: true},
-		"/":                        {read: access.Viewer, write: access.Viewer, team: true}, // the page
-	}
-	// forTeams are the other routes that know what a team sees.
-	forTeams = []string{
-		"GET /api/v1/overview", "GET /api/v1/diagnosis", "GET /api/v1/findings", "GET /api/v1/events", "GET /api/v1/health", "GET /api/v1/panels",
-		"GET /api/v1/runbooks", "GET /api/v1/runbooks/{id}", "GET /api/v1/audit", "GET /api/v1/settings", "GET /api/v1/openapi.json",
+		"GET /-/healthy":            {team: true},
+		"GET /-/ready":              {team: true},
+		"POST /-/reload":            {write: access.Operator, team: true, logged: true},
+		"PUT /-/reload":             {write: access.Operator, team: true, logged: true},
+		"GET /metrics":              {read: access.Viewer},
+		"GET /debug/pprof/":         {read: access.Admin, logged: true},
+		"GET /debug/pprof/profile":  {read: access.Admin, logged: true},
+		"GET /debug/pprof/trace":    {read: access.Admin, logged: true},
+		"GET /api/v1/overview":      teamReads,
+		"GET /api/v1/diagnosis":     teamReads,
+		"GET /api/v1/findings":      teamReads,
+		"GET /api/v1/events":        teamReads,
+		"GET /api/v1/health":        teamReads,
+		"GET /api/v1/panels":        teamReads,
+		"GET /api/v1/runbooks":      teamReads,
+		"GET /api/v1/runbooks/{id}": teamReads,
+		"GET /api/v1/audit":         teamReads,
+		"GET /api/v1/settings":      teamReads,
+		"GET /api/v1/openapi.json":  teamReads,
+		"GET /api/v1/requests":      {read: access.Viewer},
+		"/v1/traces":                {write: access.Operator},
+		"/api/v1/incidents":         {read: access.Viewer, write: access.Operator, team: true},
+		"/api/v1/incidents/":        {read: access.Viewer, write: access.Operator, team: true, logged: true},
+		"POST /api/v1/simulate":     {write: access.Viewer, team: true, logged: true},
+		"/mcp":                      {read: access.Viewer, write: access.Viewer, team: true, logged: true},
+		"/api/v1/":                  {read: access.Viewer, write: access.Viewer, team: true}, // questions, with POST too
+		"/api/":                     {team: true},
+		"/":                         {read: access.Viewer, write: access.Viewer, team: true}, // the page
 	}
 )
 
@@ -220,9 +227,6 @@ func (s *Server) guard(pattern string, next http.Handler) http.Handler {
 	of, known := rules[pattern]
 	if !known {
 		of = usualRule
-		if slices.Contains(forTeams, pattern) {
-			of = rule{read: access.Viewer, team: true}
-		}
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, g := access.Of(r.Context()), s.gate.Load()

@@ -24,12 +24,18 @@ const (
 	agreeWithin = 30 * time.Second
 	tellWithin  = time.Minute
 	quietFor    = 15 * time.Second // in which nothing is told again
+	saidWithin  = 2 * time.Second  // the other knows who was told; one that is killed before is repeated
 )
 
 // TestPair kills each of two monitors in turn, under load: nobody is told twice or not at all, and what people
 // wrote at one is at the other.
 func TestPair(t *testing.T) {
 	people := newPager(t)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("people were told %q", people.seen(""))
+		}
+	})
 	sick, well := map[string]func(){}, map[string]func(){}
 	var targets []string
 	for _, model := range []string{"first", "second", "third", "fourth"} {
@@ -101,11 +107,12 @@ func TestPair(t *testing.T) {
 		t.Errorf("people were told %q, want %q", all, want)
 	}
 
-	// All recover, and the leader is killed while it tells of it.
+	// All recover, and the leader is killed when it has told of the first.
 	for _, model := range []string{"first", "second"} {
 		well[model]()
 	}
 	monitors[0].until(tellWithin, "the end of the first", func() bool { return len(told("first")) > 1 })
+	time.Sleep(saidWithin)
 	leader := 1 // the other one came back last
 	monitors[leader].stop(syscall.SIGKILL)
 	for _, model := range []string{"third", "fourth"} {

@@ -92,6 +92,58 @@ func TestAFleetThatNeverStarts(t *testing.T) {
 	}
 }
 
+// TestAServerThatDiesWhileTheMonitorIsAway is an idle server, the only one of its model, that is gone when its
+// monitor has been started again: nothing wrote that its samples ended, and they seem current for five minutes.
+func TestAServerThatDiesWhileTheMonitorIsAway(t *testing.T) {
+	dir, target := t.TempDir(), embedded.Target{Instance: "vllm-0:8000", Job: "vllm"}
+	open := func() *embedded.Store {
+		store, err := embedded.Open(embedded.Config{Dir: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return store
+	}
+	before, at := open(), history.Start
+	for end := at.Add(time.Minute); at.Before(end); at = at.Add(time.Second) {
+		page := fmt.Sprintf(`# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0",model_name="m"} 0
+# TYPE vllm:num_requests_waiting gauge
+vllm:num_requests_waiting{engine="0",model_name="m"} 0
+# TYPE vllm:kv_cache_usage_perc gauge
+vllm:kv_cache_usage_perc{engine="0",model_name="m"} 0
+# TYPE vllm:generation_tokens counter
+vllm:generation_tokens_total{engine="0",model_name="m"} 4100
+process_start_time_seconds %d
+`, history.Start.Unix()-86400)
+		if _, err := before.Append(target, at, []byte(page), "", time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := before.Close(); err != nil {
+		t.Fatal(err)
+	}
+	after := open()
+	defer after.Close()
+	at = at.Add(10 * time.Second)
+	for end := at.Add(30 * time.Second); at.Before(end); at = at.Add(time.Second) {
+		if err := after.AppendFailure(target, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o, err := source.Over("this monitor", after).Options(t.Context(), at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Pathologies = pathologies.All()
+	d, err := diagnose.Run(t.Context(), source.Over("this monitor", after), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := d.Verdict; v.ID != "target-down" || v.Severity != catalog.Page {
+		t.Errorf("%s (%s): %s", v.ID, v.Severity, v.Summary)
+	}
+}
+
 // TestTheFirstPageShowsNoHang has a server whose first page shows a request without a token: one look at a gauge
 // says nothing of the time before it, though the counters are known to have begun at zero.
 func TestTheFirstPageShowsNoHang(t *testing.T) {

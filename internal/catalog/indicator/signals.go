@@ -659,10 +659,13 @@ var (
 		Name: "pool_answers", Title: "Share of the pool that answers", Unit: Ratio, Fleet: true, Optional: true,
 		Expr: ofGroup(Sum(Last("vllm:num_requests_running").In(PastMark)), Div(
 			OrZero(
-				CountOf(Sum(Now("vllm:num_requests_running"))).By(Fleet...),
+				CountOf(Unless(Sum(Now("vllm:num_requests_running")), Where(Max(Now("up")), "==", Number(0))).Ignoring(Fleet...)).By(Fleet...),
 				CountOf(Last("vllm:num_requests_running").In(PastMark)).By(Fleet...)),
-			CountOf(Sum(Looks("vllm:num_requests_running"))).By(Fleet...)), Fleet),
-		Doc: "Replicas of the model that answer now, over those that did in the window.",
+			Or(
+				CountOf(Sum(Looks("vllm:num_requests_running"))).By(Fleet...),
+				CountOf(Last("vllm:num_requests_running").In(PastMark)).By(Fleet...))), Fleet),
+		Doc: "Replicas of the model that answer now, over those that did in the window, or in the past where none did. " +
+			"Of one that falls silent while nothing scrapes it, samples seem current for five minutes.",
 	}
 	JobAnswers = &Signal{
 		Name: "job_answers", Title: "Targets of the job that answer", Unit: Count, Scope: Instance, Scrapes: true, Fleet: true,

@@ -139,7 +139,7 @@ func newGenerateAutoscaling() *cobra.Command {
 
 func (f *autoscalingFlags) files(ctx context.Context, stderr io.Writer) ([]generate.File, error) {
 	cfg := f.cfg
-	cfg.Format, cfg.Capacity.From = autoscaling.Format(f.out.format), "as --in-flight says"
+	cfg.Format, cfg.Capacity.From = autoscaling.Format(f.out.format), "from --in-flight"
 	switch {
 	case f.from != "" && cfg.Capacity.InFlight != 0:
 		return nil, errors.New("give --from or --in-flight, not both")

@@ -38,7 +38,7 @@ func newTraceCommand() *cobra.Command {
 	}
 	s.StringVar(&f.id, "id", "", "the request: its trace `id`, or the engine's id, or how either begins (default: the slowest in the files)")
 	f.output.AddFlags(s, "text", "json", "markdown", "html")
-	f.output.AddFull(s, "show all steps, and where each normal is from")
+	f.output.AddFull(s, "show all steps, and the source of each normal value")
 	return cmd
 }
 

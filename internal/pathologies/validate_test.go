@@ -245,7 +245,7 @@ func TestEngines(t *testing.T) {
 		judged, part, not := judgedBy(d, indicator.Model, indicator.Instance)
 		table += fmt.Sprintf("| `%s` | %s | %s | %s |\n", id, judged, part, not)
 	}
-	table += "\nBefore the servers, of what only a gateway sees:\n\n| router or gateway | judged | in part, without |\n|---|---|---|\n"
+	table += "\nAt a router or gateway:\n\n| router or gateway | judged | in part, without |\n|---|---|---|\n"
 	for _, p := range slices.Insert(slices.Clone(gateway.Others), 0, gateway.Own) {
 		d, ok := dialect.Detect(p.Names())
 		if !ok {

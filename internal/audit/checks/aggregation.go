@@ -13,8 +13,8 @@ import (
 
 var averageOfMeans = Check{
 	ID: "average-of-means", Severity: ticket, Title: "means or shares of replicas, or the parts of a count, averaged",
-	Doc: "A replica that is asked once weighs as much as one that is asked a thousand times: divide the sums. Of a counter that is split, such as " +
-		"`request_success_total` by `finished_reason`, the average over its parts is a fraction of what a server does.",
+	Doc: "A replica with one request weighs as much as one with a thousand: divide the sums. The average over the parts of a counter, such " +
+		"as `request_success_total` by `finished_reason`, is a fraction of the server's total.",
 	Bad:  "avg(rate(vllm:e2e_request_latency_seconds_sum[5m]) / rate(vllm:e2e_request_latency_seconds_count[5m]))",
 	Good: "sum(rate(vllm:e2e_request_latency_seconds_sum[5m])) / sum(rate(vllm:e2e_request_latency_seconds_count[5m]))",
 	aggregate: func(p *pass, a *parser.AggregateExpr) {
@@ -79,7 +79,7 @@ func (p *pass) averageOfParts(a *parser.AggregateExpr) {
 }
 
 var ratioSummed = Check{
-	ID: "ratio-summed", Severity: ticket, Title: "shares, temperatures or frequencies of several servers or GPUs added up",
+	ID: "ratio-summed", Severity: ticket, Title: "shares, temperatures or frequencies of several servers or GPUs summed",
 	Doc: "KV-cache usage is a share: 40 % on each of two replicas is not 80 %. Take `max` for the fullest, `avg` for the fleet.",
 	Bad: "sum(vllm:kv_cache_usage_perc)", Good: "max(vllm:kv_cache_usage_perc)",
 	aggregate: func(p *pass, a *parser.AggregateExpr) {
@@ -98,7 +98,7 @@ var ratioSummed = Check{
 }
 
 var codeAsNumber = Check{
-	ID: "code-as-number", Severity: ticket, Title: "a code added up or averaged as if it were an amount",
+	ID: "code-as-number", Severity: ticket, Title: "a code summed or averaged as if it were an amount",
 	Doc: "`DCGM_FI_DEV_XID_ERRORS` is the code of the last error, such as 79 for a GPU that fell off the bus. Its rate and its increase mean nothing either.",
 	Bad: "sum(DCGM_FI_DEV_XID_ERRORS)", Good: "count(DCGM_FI_DEV_XID_ERRORS > 0)",
 	aggregate: func(p *pass, a *parser.AggregateExpr) {
@@ -120,8 +120,8 @@ func (p *pass) code(n, of parser.Expr) {
 }
 
 var countOfStates = Check{
-	ID: "count-of-states", Severity: ticket, Title: "a state's series counted, or used as a filter, whatever its value",
-	Doc: "Every pod has a series for every phase, of value 0 where it does not hold: `count` counts them all, and `and` and `unless` see them all.",
+	ID: "count-of-states", Severity: ticket, Title: "a state's series counted, or used as a filter, regardless of its value",
+	Doc: "Every pod has a series for every phase, with value 0 if it is not in it: `count` counts them all, and `and` and `unless` match them all.",
 	Bad: `count(kube_pod_status_phase{phase="Running"})`, Good: `sum(kube_pod_status_phase{phase="Running"})`,
 	aggregate: func(p *pass, a *parser.AggregateExpr) {
 		counted := unparen(a.Expr)
@@ -144,7 +144,7 @@ var countOfStates = Check{
 
 var comparisonAsShare = Check{
 	ID: "comparison-as-share", Severity: ticket, Title: "a comparison without bool averaged as if it gave 0 and 1",
-	Doc: "Without `bool` a comparison keeps the values for which it holds and drops the others: the average is no share of anything.",
+	Doc: "Without `bool` a comparison keeps the values for which it holds and drops the others: the average is not a share.",
 	Bad: "1 - avg(vllm:num_requests_waiting > 0)", Good: "1 - avg(vllm:num_requests_waiting > bool 0)",
 	binary: func(p *pass, b *parser.BinaryExpr) {
 		one, ok := constant(b.LHS)

@@ -14,7 +14,7 @@ import (
 
 var rateOnGauge = Check{
 	ID: "rate-on-gauge", Severity: ticket, Title: "rate or increase of a gauge",
-	Doc: "`rate` takes every fall of a gauge for a restart. Only of gauges of the catalogue.",
+	Doc: "`rate` treats every decrease of a gauge as a restart. Only gauges of the catalogue.",
 	Bad: "rate(vllm:num_requests_running[5m])", Good: "deriv(vllm:num_requests_running[5m])",
 	call: func(p *pass, c *parser.Call) {
 		name := NameOf(ranged(c, "rate", "irate", "increase", "resets"))
@@ -25,9 +25,9 @@ var rateOnGauge = Check{
 }
 
 var rawCounter = Check{
-	ID: "raw-counter", Severity: ticket, Title: "a counter compared, divided or handed on as it is since the server's start",
-	Doc: "An alert that compares it fires until the next restart; a quotient of two is the mean of a life; an autoscaler never goes back. " +
-		"Info where it is only drawn. Only of counters of the catalogue.",
+	ID: "raw-counter", Severity: ticket, Title: "a raw counter compared, divided or used for scaling",
+	Doc: "An alert on it fires until the next restart; a quotient of two is the mean since the start; an autoscaler never scales in. Info " +
+		"if it is only graphed. Only counters of the catalogue.",
 	Bad: "alert: sum(vllm:num_preemptions_total) > 100", Good: "alert: sum(increase(vllm:num_preemptions_total[10m])) > 100",
 	query: func(p *pass) {
 		ask := p.Adapter.Get("metricsQuery")
@@ -93,7 +93,7 @@ func (p *pass) harmless() bool {
 
 var deltaOnCounter = Check{
 	ID: "delta-on-counter", Severity: ticket, Title: "delta or deriv of a counter",
-	Doc: "They take a restart for a fall as deep as all that was counted. Only of counters of the catalogue.",
+	Doc: "They treat a restart as a decrease by the whole count. Only counters of the catalogue.",
 	Bad: "delta(vllm:generation_tokens_total[5m])", Good: "increase(vllm:generation_tokens_total[5m])",
 	call: func(p *pass, c *parser.Call) {
 		name := NameOf(ranged(c, "delta", "idelta", "deriv"))
@@ -104,7 +104,7 @@ var deltaOnCounter = Check{
 }
 
 var rateOfSum = Check{
-	ID: "rate-of-sum", Severity: page, Title: "a rate over counters that were added up before",
+	ID: "rate-of-sum", Severity: page, Title: "a rate over counters that were already summed",
 	Doc: "One replica's restart looks like a restart of all, and the rate jumps. Also through a recording rule.",
 	Bad: "rate(sum(vllm:generation_tokens_total)[5m:])", Good: "sum(rate(vllm:generation_tokens_total[5m]))",
 	call: func(p *pass, c *parser.Call) {
@@ -131,8 +131,8 @@ var rateOfSum = Check{
 }
 
 var rateInterval = Check{
-	ID: "rate-interval", Severity: info, Title: "a rate over a range that may hold fewer than two scrapes",
-	Doc: "`$__interval` is as short as a pixel: zoomed in, the panel is empty. Page for a range below two scrapes, where the servers tell how often they are scraped.",
+	ID: "rate-interval", Severity: info, Title: "a rate over a range that may contain fewer than two scrapes",
+	Doc: "`$__interval` is as short as a pixel: zoomed in, the panel is empty. Page for a range below two scrapes, if the scrape interval is known.",
 	Bad: "rate(vllm:prompt_tokens_total[$__interval])", Good: "rate(vllm:prompt_tokens_total[$__rate_interval])",
 	call: func(p *pass, c *parser.Call) {
 		v := ranged(c, "rate", "irate", "increase", "delta", "idelta", "deriv")

@@ -15,7 +15,7 @@ import (
 )
 
 var missingLe = Check{
-	ID: "missing-le", Severity: page, Title: "histogram_quantile without the le label to work on",
+	ID: "missing-le", Severity: page, Title: "histogram_quantile without the le label",
 	Doc:  "An aggregation that drops `le` leaves no buckets: the result is empty.",
 	Bad:  "histogram_quantile(0.95, sum by (pod) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",
 	Good: "histogram_quantile(0.95, sum by (pod, le) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",
@@ -34,8 +34,8 @@ var missingLe = Check{
 }
 
 var rawBuckets = Check{
-	ID: "raw-buckets", Severity: ticket, Title: "histogram_quantile over buckets since the server's start",
-	Doc:  "Without `rate` it is a percentile over the server's whole life, which hardly moves.",
+	ID: "raw-buckets", Severity: ticket, Title: "histogram_quantile over raw buckets",
+	Doc:  "Without `rate` it is a percentile since the server's start, which hardly moves.",
 	Bad:  "histogram_quantile(0.95, sum by (le) (vllm:time_to_first_token_seconds_bucket))",
 	Good: "histogram_quantile(0.95, sum by (le) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",
 	selector: func(p *pass, v *parser.VectorSelector) {
@@ -58,8 +58,8 @@ func (p *pass) takenFrom() bool {
 }
 
 var addedBuckets = Check{
-	ID: "added-buckets", Severity: page, Title: "the buckets of a histogram added up over le",
-	Doc:  "Each bucket holds those below it: the sum counts an observation once for every edge above it.",
+	ID: "added-buckets", Severity: page, Title: "the buckets of a histogram summed over le",
+	Doc:  "Buckets are cumulative: the sum counts an observation once for every edge above it.",
 	Bad:  "sum(rate(vllm:e2e_request_latency_seconds_bucket[5m]))",
 	Good: "sum(rate(vllm:e2e_request_latency_seconds_count[5m]))",
 	aggregate: func(p *pass, a *parser.AggregateExpr) {
@@ -79,7 +79,7 @@ var ofAmounts = regexp.MustCompile(`_(seconds|milliseconds|bytes)_bucket$`)
 
 var quantileRange = Check{
 	ID: "quantile-range", Severity: page, Title: "a quantile that is not between 0 and 1",
-	Doc:  "95 in place of 0.95 gives infinity.",
+	Doc:  "95 instead of 0.95 gives infinity.",
 	Bad:  "histogram_quantile(95, sum by (le) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",
 	Good: "histogram_quantile(0.95, sum by (le) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",
 	call: func(p *pass, c *parser.Call) {
@@ -102,8 +102,8 @@ func (p *pass) quantile(e parser.Expr) {
 }
 
 var averageOfPercentiles = Check{
-	ID: "average-of-percentiles", Severity: ticket, Title: "percentiles averaged, added up or subtracted",
-	Doc:  "That is nobody's percentile, also where a recording rule made them; nor is P50 of end-to-end time less P50 of TTFT that of decoding.",
+	ID: "average-of-percentiles", Severity: ticket, Title: "percentiles averaged, added or subtracted",
+	Doc:  "The result is not a percentile of anything, even if a recording rule computed it; nor is P50 of end-to-end time minus P50 of TTFT the P50 of decoding.",
 	Bad:  "avg(histogram_quantile(0.95, sum by (pod, le) (rate(vllm:time_to_first_token_seconds_bucket[5m]))))",
 	Good: "histogram_quantile(0.95, sum by (le) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",
 	aggregate: func(p *pass, a *parser.AggregateExpr) {
@@ -140,7 +140,7 @@ func (p *pass) percentile(n, of parser.Expr) {
 
 var mixedModels = Check{
 	ID: "mixed-models", Severity: ticket, Title: "one percentile over several models",
-	Doc:   "A fast one hides a slow one. Reported only where the servers at hand serve several.",
+	Doc:   "A fast one hides a slow one. Reported only if the servers have several models.",
 	Bad:   "histogram_quantile(0.95, sum by (le) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",
 	Good:  "histogram_quantile(0.95, sum by (model_name, le) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",
 	roles: []files.Role{files.Alert, files.Record, files.InPanel},
@@ -161,8 +161,8 @@ var mixedModels = Check{
 
 var bucketEdge = Check{
 	ID: "bucket-edge", Severity: ticket, Title: "a percentile compared with a number below the first bucket or beyond the last",
-	Doc: "Queue, prefill, decode and end-to-end times of vLLM begin at 0.3 s, so P99 reads 0.297 s whatever the truth (vllm-project/vllm#48175). " +
-		"Page where the alert always fires by that, or never fires because the buckets end earlier.",
+	Doc: "Queue, prefill, decode and end-to-end times of vLLM begin at 0.3 s, so P99 reads at least 0.297 s (vllm-project/vllm#48175). Page " +
+		"if the alert therefore always fires, or never fires because the buckets end earlier.",
 	Bad:   "alert: histogram_quantile(0.95, sum by (le) (rate(vllm:request_queue_time_seconds_bucket[5m]))) > 0.1",
 	Good:  "alert: histogram_quantile(0.95, sum by (le) (rate(vllm:request_queue_time_seconds_bucket[5m]))) > 1",
 	roles: []files.Role{files.Alert, files.Record, files.InPanel, files.Scaler},
@@ -201,7 +201,7 @@ var promptly = []string{
 
 var noSuchBucket = Check{
 	ID: "no-such-bucket", Severity: page, Title: "a bucket selected by an edge that the histogram does not have",
-	Doc:  "`le=\"3\"` where the edges are 2.5 and 5, or `le=\"5\"` where it is written `5.0`: nothing is selected.",
+	Doc:  "`le=\"3\"` if the edges are 2.5 and 5, or `le=\"5\"` if it is written `5.0`: nothing is selected.",
 	Bad:  `sum(rate(vllm:time_to_first_token_seconds_bucket{le="3"}[5m]))`,
 	Good: `sum(rate(vllm:time_to_first_token_seconds_bucket{le="2.5"}[5m]))`,
 	selector: func(p *pass, v *parser.VectorSelector) {

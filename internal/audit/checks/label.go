@@ -15,7 +15,7 @@ import (
 
 var unknownLabel = Check{
 	ID: "unknown-label", Severity: page, Title: "the metric has no label of this name",
-	Doc: "`model` for `model_name`, `finish_reason` for `finished_reason`, and labels of other metrics: `model_name` on `cache_config_info`. " +
+	Doc: "`model` for `model_name`, `finish_reason` for `finished_reason`, or labels of other metrics: `model_name` on `cache_config_info`. " +
 		"A label that a scrape configuration may add is a doubt.",
 	Bad: `sum(rate(vllm:request_success_total{finish_reason="stop"}[5m]))`, Good: `sum(rate(vllm:request_success_total{finished_reason="stop"}[5m]))`,
 	selector: func(p *pass, v *parser.VectorSelector) {
@@ -137,8 +137,8 @@ func (p *pass) statusCode(v *parser.VectorSelector, m *labels.Matcher) {
 }
 
 var noMatch = Check{
-	ID: "no-match", Severity: page, Title: "matchers that no series can satisfy: two values of one label, a pattern behind =",
-	Doc: "`=` takes `5..` as it stands.",
+	ID: "no-match", Severity: page, Title: "matchers that no series can satisfy: two values of one label, a pattern after =",
+	Doc: "`=` compares with `5..` literally.",
 	Bad: `sum(rate(gateway_calls_total{code="5.."}[5m]))`, Good: `sum(rate(gateway_calls_total{code=~"5.."}[5m]))`,
 	selector: func(p *pass, v *parser.VectorSelector) {
 		for i, m := range v.LabelMatchers {
@@ -164,8 +164,8 @@ var noMatch = Check{
 var patterns = regexp.MustCompile(`\.[*+]|^[^{}\s]*\w\|\w|^[1-5]\.\.$|^[1-5]\[0-9\]`)
 
 var lostLabel = Check{
-	ID: "lost-label", Severity: ticket, Title: "an annotation or a legend that names a label which was aggregated away",
-	Doc:   "`{{ $labels.instance }}` behind `sum(…)` is empty, also where a recording rule dropped it. Info for a legend that leaves lines without a name.",
+	ID: "lost-label", Severity: ticket, Title: "an annotation or a legend with a label that was aggregated away",
+	Doc:   "`{{ $labels.instance }}` after `sum(…)` is empty, also if a recording rule dropped it. Info for a legend that leaves lines without a name.",
 	Bad:   alerting("sum(vllm:num_requests_waiting) > 10", "    annotations: {summary: 'on {{ $labels.instance }}'}"),
 	Good:  alerting("sum by (instance) (vllm:num_requests_waiting) > 10", "    annotations: {summary: 'on {{ $labels.instance }}'}"),
 	roles: []files.Role{files.Alert, files.InPanel},

@@ -11,8 +11,8 @@ import (
 
 var labelMismatch = Check{
 	ID: "label-mismatch", Severity: page, Title: "two sides of an operator whose labels differ: nothing matches",
-	Doc: "The panel is empty, the alert never fires. Also one label with two values, labels that a recording rule dropped, and series of an aggregation " +
-		"beside those of a target. Ticket for `… or vector(0)` in a calculation: the zero has no labels and matches none.",
+	Doc: "The panel is empty, the alert never fires. Also one label with two values, labels that a recording rule dropped, and aggregated " +
+		"series combined with those of a target. Ticket for `… or vector(0)` in a calculation: the zero has no labels and matches none.",
 	Bad:  "sum by (pod) (vllm:num_requests_waiting) / sum by (model_name) (vllm:num_requests_running)",
 	Good: "sum by (pod) (vllm:num_requests_waiting) / sum by (pod) (vllm:num_requests_running)",
 	binary: func(p *pass, b *parser.BinaryExpr) {
@@ -102,7 +102,7 @@ func (l labelSet) besideTarget(op parser.ItemType, other labelSet) bool {
 }
 
 var ratioOfItself = Check{
-	ID: "ratio-of-itself", Severity: page, Title: "a quotient that divides a series by itself, or a difference of a vector and itself",
+	ID: "ratio-of-itself", Severity: page, Title: "a series divided by itself, or subtracted from itself",
 	Doc:  "Without aggregation `rate(x{reason=\"error\"}) / rate(x)` matches each series with itself: always 1.",
 	Bad:  `rate(vllm:request_success_total{finished_reason="error"}[5m]) / rate(vllm:request_success_total[5m])`,
 	Good: `sum(rate(vllm:request_success_total{finished_reason="error"}[5m])) / sum(rate(vllm:request_success_total[5m]))`,

@@ -17,8 +17,8 @@ import (
 
 var unknownMetric = Check{
 	ID: "unknown-metric", Severity: page, Title: "no release has a metric of this name",
-	Doc: "A counter without `_total`, or a time without `_seconds`, is certain; any other name that the catalogue of vLLM, SGLang or NVIDIA's fields " +
-		"do not have is a doubt, since another program or a recording rule may make it.",
+	Doc: "A counter without `_total`, or a time without `_seconds`, is certain; any other name outside the catalogue of vLLM, SGLang and " +
+		"NVIDIA's fields is a doubt, because another program or a recording rule may create it.",
 	Bad: "rate(vllm:prompt_tokens[5m])", Good: "rate(vllm:prompt_tokens_total[5m])",
 	selector: func(p *pass, v *parser.VectorSelector) {
 		name, at := NameOf(v), v.PositionRange()
@@ -75,8 +75,8 @@ func (all *set) hasRouter() bool {
 
 var removedMetric = Check{
 	ID: "removed-metric", Severity: page, Title: "the metric was renamed or removed in the release that is served",
-	Doc: "Such as `gpu_cache_usage_perc`, which is `kv_cache_usage_perc` from 0.9.2 on. V0's ratios and throughputs have no successor: the finding says " +
-		"what to divide. A server older than the end of a name is told why *it* lacks it.",
+	Doc: "Such as `gpu_cache_usage_perc`, which is `kv_cache_usage_perc` from 0.9.2 on. V0's ratios and throughputs have no successor: the " +
+		"finding says what to divide. For a server that is older than the removal, the finding gives the reason why *it* lacks the name.",
 	Bad: "max(vllm:gpu_cache_usage_perc)", Good: "max(vllm:kv_cache_usage_perc)",
 	selector: func(p *pass, v *parser.VectorSelector) {
 		name := NameOf(v)
@@ -104,9 +104,9 @@ var removedMetric = Check{
 }
 
 var notExposed = Check{
-	ID: "not-exposed", Severity: ticket, Title: "the metric exists, and the servers at hand do not expose it",
-	Doc: "Another prefix (Ray Serve, KServe, stores without colons), a newer release, another engine, a feature that is off. In a fleet of two releases " +
-		"also a name that only some of its servers have: the others are left out without a word.",
+	ID: "not-exposed", Severity: ticket, Title: "the metric exists, but these servers do not expose it",
+	Doc: "Another prefix (Ray Serve, KServe, stores without colons), a newer release, another engine, a feature that is off. In a fleet of " +
+		"two releases also a name that only some servers have: the others are silently left out.",
 	Bad: "max(ray_vllm_num_requests_waiting)", Good: "max(vllm:num_requests_waiting)",
 	selector: func(p *pass, v *parser.VectorSelector) {
 		name, at := NameOf(v), v.PositionRange()
@@ -160,7 +160,7 @@ func (p *pass) notEverywhere(v *parser.VectorSelector) {
 }
 
 var histogramName = Check{
-	ID: "histogram-name", Severity: page, Title: "a histogram is asked for without _bucket, _sum or _count, or a percentile of what has no buckets",
+	ID: "histogram-name", Severity: page, Title: "a histogram is queried without _bucket, _sum or _count, or a percentile is taken of a metric without buckets",
 	Doc: "`vllm:iteration_tokens_total` is a histogram despite its ending.",
 	Bad: "histogram_quantile(0.9, rate(vllm:e2e_request_latency_seconds[5m]))", Good: "histogram_quantile(0.9, rate(vllm:e2e_request_latency_seconds_bucket[5m]))",
 	selector: func(p *pass, v *parser.VectorSelector) {
@@ -194,7 +194,7 @@ func inside(path []parser.Node, v *parser.VectorSelector) bool {
 }
 
 var createdSeries = Check{
-	ID: "created-series", Severity: ticket, Title: "a _created series, which holds a Unix time, is taken for a count",
+	ID: "created-series", Severity: ticket, Title: "a _created series, which is a Unix time, is used as a count",
 	Doc: "Its value is about 1.7e9.",
 	Bad: "sum(vllm:prompt_tokens_created)", Good: "time() - max(vllm:prompt_tokens_created)",
 	selector: func(p *pass, v *parser.VectorSelector) {

@@ -16,9 +16,9 @@ import (
 )
 
 var wrongRatio = Check{
-	ID: "wrong-ratio", Severity: page, Title: "a quotient of two metrics of the catalogue that is not what it is taken for",
-	Doc: "GPU memory used over *free*: 0.9 is 47 % full. Cache hits over hits plus queries, which hold the hits already. Tokens of all requests over " +
-		"completed ones. The sum of one histogram over the count of another. Finished requests over finished requests.",
+	ID: "wrong-ratio", Severity: page, Title: "a quotient of two metrics of the catalogue that does not mean what it suggests",
+	Doc: "GPU memory used over *free*: 0.9 is 47 % full. Cache hits over hits plus queries, which already include the hits. Tokens of all " +
+		"requests over completed ones. The sum of one histogram over the count of another. Finished requests over finished requests.",
 	Bad: "DCGM_FI_DEV_FB_USED / DCGM_FI_DEV_FB_FREE", Good: "DCGM_FI_DEV_FB_USED / (DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE)",
 	binary: func(p *pass, b *parser.BinaryExpr) {
 		if b.Op != parser.DIV && b.Op != parser.SUB || b.VectorMatching == nil {
@@ -86,8 +86,9 @@ var wrongQuotients = []struct {
 }
 
 var shareFloor = Check{
-	ID: "share-floor", Severity: ticket, Title: "a share whose divisor is kept at a rate that quiet servers do not reach",
-	Doc:  "`errors / clamp_min(rate(requests), 1)`: below one request per second the divisor stays at 1, and a server that fails all of few requests seems well. Info where the divisor is a rate of tokens.",
+	ID: "share-floor", Severity: ticket, Title: "a share whose divisor is clamped at a rate that quiet servers do not reach",
+	Doc: "`errors / clamp_min(rate(requests), 1)`: below one request per second the divisor stays at 1, and a server that fails all of a " +
+		"few requests looks healthy. Info if the divisor is a rate of tokens.",
 	Bad:  `sum(rate(http_requests_total{status="5xx"}[5m])) / clamp_min(sum(rate(http_requests_total[5m])), 1)`,
 	Good: `sum(rate(http_requests_total{status="5xx"}[5m])) / sum(rate(http_requests_total[5m]))`,
 	binary: func(p *pass, b *parser.BinaryExpr) {
@@ -111,7 +112,8 @@ var shareFloor = Check{
 
 var sumWithoutCount = Check{
 	ID: "sum-without-count", Severity: ticket, Title: "the rate of a histogram's _sum shown as if it were a mean",
-	Doc:   "As vLLM's own dashboard shows queue, prefill and decode time: seconds of all requests together, per second. It grows with the traffic and is nobody's latency.",
+	Doc: "vLLM's own dashboard shows queue, prefill and decode time in this way: seconds of all requests together, per second. It grows " +
+		"with traffic and is not a latency.",
 	Bad:   shownIn("s", "rate(vllm:request_queue_time_seconds_sum[5m])"),
 	Good:  shownIn("s", "rate(vllm:request_queue_time_seconds_sum[5m]) / rate(vllm:request_queue_time_seconds_count[5m])"),
 	roles: []files.Role{files.InPanel},
@@ -129,9 +131,9 @@ var sumWithoutCount = Check{
 }
 
 var wrongUnit = Check{
-	ID: "wrong-unit", Severity: ticket, Title: "a unit that the values are not in: seconds under milliseconds, a ratio under percent",
-	Doc: "Grafana takes `percent` for values from 0 to 100 and `percentunit` for those from 0 to 1. Also `humanizePercentage` and `humanizeDuration` in an " +
-		"alert's text, which take ratios and seconds. Only where the catalogue proves the unit.",
+	ID: "wrong-unit", Severity: ticket, Title: "a wrong unit: seconds shown as milliseconds, a ratio as percent",
+	Doc: "In Grafana, `percent` is for values from 0 to 100 and `percentunit` for those from 0 to 1. Also `humanizePercentage` and " +
+		"`humanizeDuration` in an alert's text, which take ratios and seconds. Only if the catalogue proves the unit.",
 	Bad: shownIn("percent", "max(vllm:kv_cache_usage_perc)"), Good: shownIn("percentunit", "max(vllm:kv_cache_usage_perc)"),
 	roles: []files.Role{files.InPanel, files.Alert},
 	query: func(p *pass) {

@@ -20,8 +20,8 @@ import (
 )
 
 var syntaxCheck = Check{
-	ID: "syntax", Severity: page, Title: "the expression is no PromQL",
-	Doc: "Info, and the query was not judged, where a dashboard's variables may be why, or a function is VictoriaMetrics' own.",
+	ID: "syntax", Severity: page, Title: "the expression is not valid PromQL",
+	Doc: "Info, and the query is not checked, if a dashboard's variables may be the reason, or a function is specific to VictoriaMetrics.",
 	Bad: "sum(rate(vllm:prompt_tokens_total[5m])", Good: "sum(rate(vllm:prompt_tokens_total[5m]))",
 	query: func(p *pass) {
 		var at posrange.PositionRange
@@ -50,8 +50,8 @@ var metricsQL = regexp.MustCompile(`^(label_(set|del|keep|copy|move|map|value|ma
 	`any|median|distinct|limit_offset|lag|lifetime|scrape_interval|share|outliersk|sum2|union|ru|ttf|now|step|start|end)$`)
 
 var refusedRule = Check{
-	ID: "refused-rule", Severity: page, Title: "a rule that Prometheus does not load, and with it the whole file",
-	Doc:   "A field that rules do not have (`severity:` beside `labels:`), a recording rule with `for` or annotations, a template that does not parse or calls what templates do not have.",
+	ID: "refused-rule", Severity: page, Title: "a rule that makes Prometheus reject the whole file",
+	Doc:   "An unknown field (`severity:` next to `labels:`), a recording rule with `for` or annotations, a template that does not parse or calls an unknown function.",
 	Bad:   alerting("up == 0", "    severity: page"),
 	Good:  alerting("up == 0", "    labels: {severity: page}"),
 	roles: []files.Role{files.Alert, files.Record},
@@ -85,8 +85,8 @@ var refusedRule = Check{
 var ruleFields = []string{"record", "alert", "expr", "for", "keep_firing_for", "labels", "annotations", "debug", "update_entries_limit"}
 
 var brokenText = Check{
-	ID: "broken-text", Severity: ticket, Title: "a template that fails, or that writes what Go prints of a value",
-	Doc:   "The templates of an alert's texts are run on a value, as Prometheus does: `%!d(float64=12)`, a query that is no PromQL.",
+	ID: "broken-text", Severity: ticket, Title: "a template that fails, or prints a Go formatting error",
+	Doc:   "The templates of an alert's texts are run on a value, as in Prometheus: `%!d(float64=12)`, a query that is not PromQL.",
 	Bad:   alerting("up == 0", `    annotations: {summary: '{{ printf "%d" $value }}'}`),
 	Good:  alerting("up == 0", `    annotations: {summary: '{{ printf "%.0f" $value }}'}`),
 	roles: []files.Role{files.Alert},
@@ -188,8 +188,8 @@ func expand(text string, value float64) (out string, queries []string, err error
 }
 
 var valueInLabel = Check{
-	ID: "value-in-label", Severity: page, Title: "a label that holds the value, so that each evaluation makes another alert",
-	Doc:   "With `for` it begins to wait anew each time, and never fires. Ticket without `for`.",
+	ID: "value-in-label", Severity: page, Title: "a label that contains the value, so that each evaluation makes a new alert",
+	Doc:   "With `for` it starts over each time, and never fires. Ticket without `for`.",
 	Bad:   alerting("vllm:num_requests_waiting > 9", "    for: 5m\n    labels: {waiting: '{{ $value }}'}"),
 	Good:  alerting("vllm:num_requests_waiting > 9", "    for: 5m\n    annotations: {waiting: '{{ $value }}'}"),
 	roles: []files.Role{files.Alert},

@@ -13,8 +13,8 @@ import (
 )
 
 var scalerSeries = Check{
-	ID: "scaler-series", Severity: page, Title: "an autoscaler whose query gives several series",
-	Doc:   "KEDA takes one and fails where the query gives one for each replica (\"prometheus query returned multiple elements\").",
+	ID: "scaler-series", Severity: page, Title: "an autoscaler whose query returns several series",
+	Doc:   "KEDA accepts one and fails if the query returns one per replica (\"prometheus query returned multiple elements\").",
 	Bad:   scaling("vllm:num_requests_waiting", ""),
 	Good:  scaling("sum(vllm:num_requests_waiting)", ""),
 	roles: []files.Role{files.Scaler},
@@ -35,8 +35,9 @@ var scalerSeries = Check{
 }
 
 var scalerAverage = Check{
-	ID: "scaler-average", Severity: ticket, Title: "an average, a percentile or a quotient by which KEDA scales, and which it takes for a total",
-	Doc:   "KEDA divides the value by the threshold for the number of replicas, unless it says `metricType: Value`: with `avg(…)` it wants the same number of them whatever each has, and a sum divided by the replicas is divided twice.",
+	ID: "scaler-average", Severity: ticket, Title: "an average, a percentile or a quotient that KEDA treats as a total",
+	Doc: "KEDA divides the value by the threshold to get the number of replicas, unless `metricType: Value` is set: with `avg(…)` the " +
+		"number does not depend on the total load, and a sum divided by the replicas is divided twice.",
 	Bad:   scaling("avg(vllm:num_requests_waiting)", ""),
 	Good:  scaling("sum(vllm:num_requests_waiting)", ""),
 	roles: []files.Role{files.Scaler},
@@ -67,8 +68,8 @@ var scalerAverage = Check{
 }
 
 var scaleFromZero = Check{
-	ID: "scale-from-zero", Severity: page, Title: "an autoscaler to no replica that looks at its replicas alone",
-	Doc:   "With none left nothing exposes what it asks for, and nothing brings them back.",
+	ID: "scale-from-zero", Severity: page, Title: "an autoscaler to zero that reads only its own replicas",
+	Doc:   "With none left, nothing exposes the metric, and nothing scales up again.",
 	Bad:   scaling("sum(vllm:num_requests_waiting)", "  minReplicaCount: 0\n"),
 	Good:  scaling("sum(vllm:num_requests_waiting)", "  minReplicaCount: 1\n"),
 	roles: []files.Role{files.Scaler},
@@ -103,10 +104,10 @@ var scaleFromZero = Check{
 }
 
 var scalingWrong = Check{
-	ID: "scaling-wrong", Severity: ticket, Title: "an autoscaler by what does not tell whether another replica would help",
-	Doc: "A server that computes as fast as it can is saturated with a third of its KV cache in use: by that alone nothing is added. " +
-		"GPU utilization is 100 % with one request: by that alone replicas are added while all are nearly idle. " +
-		"A range of more than five minutes counts the requests of replicas that are gone.",
+	ID: "scaling-wrong", Severity: ticket, Title: "an autoscaler on a metric that does not show whether another replica would help",
+	Doc: "A compute-bound server may be saturated with a third of its KV cache in use: KV usage alone adds no replica. GPU utilization is " +
+		"100 % with one request: it alone adds replicas while all are nearly idle. A range of more than five minutes counts the requests " +
+		"of replicas that are gone.",
 	Bad:   scaling("sum(vllm:kv_cache_usage_perc)", ""),
 	Good:  scaling("sum(vllm:num_requests_running) + sum(vllm:num_requests_waiting)", ""),
 	roles: []files.Role{files.Scaler},
@@ -171,7 +172,7 @@ func rangeOf(c *parser.Call) (*parser.MatrixSelector, bool) {
 
 var scalerConflict = Check{
 	ID: "scaler-conflict", Severity: page, Title: "two autoscalers of one workload",
-	Doc:   "KEDA makes a HorizontalPodAutoscaler of its own: a second one on the same Deployment undoes what the first does.",
+	Doc:   "KEDA creates its own HorizontalPodAutoscaler: a second one on the same Deployment undoes the first one's changes.",
 	Bad:   scaling("sum(vllm:num_requests_waiting)", "") + "---\nkind: HorizontalPodAutoscaler\nmetadata: {name: h}\nspec:\n  scaleTargetRef: {kind: Deployment, name: llm}\n",
 	Good:  scaling("sum(vllm:num_requests_waiting)", "") + "---\nkind: HorizontalPodAutoscaler\nmetadata: {name: h}\nspec:\n  scaleTargetRef: {kind: Deployment, name: web}\n",
 	roles: []files.Role{files.Scaler},
@@ -189,9 +190,9 @@ var scalerConflict = Check{
 }
 
 var alertCondition = Check{
-	ID: "alert-condition", Severity: page, Title: "a Grafana-managed alert whose condition decides nothing, or is refused",
-	Doc: "The condition is the query itself, and every value but 0 fires; or it names no step; or a threshold looks at a range of values which no reduce makes one. " +
-		"Query and threshold are judged as one expression, as any alert is.",
+	ID: "alert-condition", Severity: page, Title: "a Grafana-managed alert whose condition decides nothing, or is rejected",
+	Doc: "The condition is the query itself, and every value except 0 fires; or it names no step; or a threshold is applied to a range of " +
+		"values without a reduce step. Query and threshold are checked as one expression, like any alert.",
 	Bad:  managedExample("false"),
 	Good: managedExample("true"),
 	query: func(p *pass) {

@@ -14,8 +14,9 @@ import (
 
 var impossibleThreshold = Check{
 	ID: "impossible-threshold", Severity: page, Title: "a comparison that can never hold, or always does",
-	Doc: "A share compared with 90, GPU utilization (0–100) with 0.9, `ALERTS` with 2, `day_of_week() == 7`, `count(up == 1) == 0` (of nothing there is no count), " +
-		"`sum(x == 0) > 0`. Every expression has bounds, which are carried through PromQL's operators and recording rules.",
+	Doc: "A share compared with 90, GPU utilization (0–100) with 0.9, `ALERTS` with 2, `day_of_week() == 7`, `count(up == 1) == 0` (the " +
+		"count of nothing is empty), `sum(x == 0) > 0`. Every expression has bounds, which are propagated through PromQL's operators and " +
+		"recording rules.",
 	Bad: "alert: max(vllm:kv_cache_usage_perc) > 90", Good: "alert: max(vllm:kv_cache_usage_perc) > 0.9",
 	query: func(p *pass) {
 		limit, err := strconv.ParseFloat(p.Trigger.At("metadata", "threshold").Scalar(), 64)
@@ -67,7 +68,7 @@ func (p *pass) guards(b *parser.BinaryExpr, c comparison) bool {
 
 var noComparison = Check{
 	ID: "no-comparison", Severity: page, Title: "an alert that fires as long as the series exists",
-	Doc: "An alert fires for every series that its expression returns, also for one of value 0. Only of metrics of the catalogue.",
+	Doc: "An alert fires for every series that its expression returns, even with value 0. Only metrics of the catalogue.",
 	Bad: "alert: sum(vllm:num_requests_waiting)", Good: "alert: sum(vllm:num_requests_waiting) > 10",
 	roles: []files.Role{files.Alert},
 	query: func(p *pass) {

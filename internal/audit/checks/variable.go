@@ -13,7 +13,7 @@ import (
 
 var unknownVariable = Check{
 	ID: "unknown-variable", Severity: page, Title: "a variable that the dashboard does not declare",
-	Doc:   "Its name is sent as it stands, and the panel is empty.",
+	Doc:   "Its name is sent literally, and the panel is empty.",
 	roles: []files.Role{files.InPanel},
 	Bad:   board(`max(vllm:num_requests_waiting{pod="$pod"})`, "", `"templating": {"list": [{"name": "model", "type": "query", "query": "label_values(vllm:num_requests_waiting{a=~\"$model\"}, model_name)"}]}`),
 	Good:  board(`max(vllm:num_requests_waiting{pod="$pod"})`, "", `"templating": {"list": [{"name": "pod", "type": "query", "query": "label_values(vllm:num_requests_waiting, pod)"}]}`),
@@ -41,8 +41,8 @@ var unknownVariable = Check{
 var mentioned = regexp.MustCompile(`\$\{(\w+)(?:[:.][^}]*)?\}|\$([A-Za-z_]\w*)|\[\[(\w+)(?::\w+)?\]\]`)
 
 var unusedVariable = Check{
-	ID: "unused-variable", Severity: info, Title: "a variable that no query asks for",
-	Doc:  "Whoever chooses one of its values sees the same.",
+	ID: "unused-variable", Severity: info, Title: "a variable that no query uses",
+	Doc:  "Selecting another value changes nothing.",
 	Bad:  board(`max(vllm:num_requests_waiting)`, "", `"templating": {"list": [{"name": "pod", "type": "query", "query": "label_values(vllm:num_requests_waiting, pod)"}]}`),
 	Good: board(`max(vllm:num_requests_waiting{pod="$pod"})`, "", `"templating": {"list": [{"name": "pod", "type": "query", "query": "label_values(vllm:num_requests_waiting, pod)"}]}`),
 	query: func(p *pass) {
@@ -66,7 +66,7 @@ var unusedVariable = Check{
 }
 
 var multiValue = Check{
-	ID: "multi-value", Severity: ticket, Title: "a variable of several values behind = or !=",
+	ID: "multi-value", Severity: ticket, Title: "a multi-value variable after = or !=",
 	Doc:  "For two values, or for All, Grafana writes `(a|b)`, which no label equals: the panel is empty.",
 	Bad:  board(`max(vllm:num_requests_waiting{pod="$pod"})`, "", `"templating": {"list": [{"name": "pod", "type": "query", "multi": true, "query": "label_values(vllm:num_requests_waiting, pod)"}]}`),
 	Good: board(`max(vllm:num_requests_waiting{pod=~"$pod"})`, "", `"templating": {"list": [{"name": "pod", "type": "query", "multi": true, "query": "label_values(vllm:num_requests_waiting, pod)"}]}`),

@@ -193,7 +193,7 @@ func typical(row *Row, others [][]Row) float64 {
 func (r *Report) summary() string {
 	took := render.Seconds(r.TookS)
 	if r.Blame == nil {
-		return "The trace holds no time."
+		return "The trace covers no time."
 	}
 	b := r.Blame
 	doing := "in " + string(b.Phase)
@@ -203,19 +203,19 @@ func (r *Report) summary() string {
 	case QueueTransfer:
 		doing = "queued or waiting for its KV cache"
 	case Other:
-		doing = "in nothing that a span names"
+		doing = "not covered by a named span"
 	}
 	where := fmt.Sprintf("%s of it %s at %s", render.Seconds(b.TookS), doing, b.Hop)
 	if b.Normal != nil {
-		where += ", where " + render.Seconds(*b.Normal) + " is normal"
+		where += " (normal " + render.Seconds(*b.Normal) + ")"
 	}
 	switch {
 	case r.Slow == nil:
-		return fmt.Sprintf("%s, %s. What is normal is not known.", took, where)
+		return fmt.Sprintf("%s, %s. The normal time is not known.", took, where)
 	case *r.Slow:
-		return fmt.Sprintf("%s in place of %s: %s.", took, render.Seconds(*r.NormalS), where)
+		return fmt.Sprintf("%s instead of the normal %s: %s.", took, render.Seconds(*r.NormalS), where)
 	}
-	return fmt.Sprintf("%s, and %s is normal for this prompt and answer.", took, render.Seconds(*r.NormalS))
+	return fmt.Sprintf("%s; %s is normal for this prompt and answer.", took, render.Seconds(*r.NormalS))
 }
 
 // skew is how much earlier than its cause a span may begin before clocks are said to differ.
@@ -238,10 +238,10 @@ func (t *Trace) notes() (out []string) {
 		}
 	}
 	if lost > 0 {
-		out = append(out, fmt.Sprintf("%s: what called there exported no span, or it is not among these", render.Plural(lost, "span without its parent")))
+		out = append(out, fmt.Sprintf("%s: the caller exported no span, or it is missing here", render.Plural(lost, "span without its parent")))
 	}
 	if early > skew {
-		out = append(out, fmt.Sprintf("clocks differ by at least %s: a span begins before the one that caused it", render.Seconds(float64(early)/1e9)))
+		out = append(out, fmt.Sprintf("clocks differ by at least %s: a span begins before its parent", render.Seconds(float64(early)/1e9)))
 	}
 	if t.Left > 0 {
 		out = append(out, fmt.Sprintf("%d spans beyond the first %d were left out", t.Left, Largest))

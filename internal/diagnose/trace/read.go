@@ -36,7 +36,7 @@ func Read(r io.Reader) ([]Span, error) {
 	in := bufio.NewReader(r)
 	head, err := in.Peek(1)
 	if errors.Is(err, io.EOF) {
-		return nil, hint.With(errors.New("it is empty"), "the collector's file exporter writes after its batch is full or timed out: wait, and see that its pipeline has the exporter")
+		return nil, hint.With(errors.New("it is empty"), "the collector's file exporter writes when its batch is full or timed out: wait, and check that its pipeline has the exporter")
 	}
 	if err != nil {
 		return nil, err //nolint:wrapcheck // a reader's errors stay as they are
@@ -66,7 +66,7 @@ func readMessages(in io.Reader) (out []Span, err error) {
 			return nil, cutOff(err)
 		}
 		if size > MaxMessage {
-			return nil, fmt.Errorf("a message of %d bytes: the most that is read is %d", size, MaxMessage)
+			return nil, fmt.Errorf("a message of %d bytes: the limit is %d", size, MaxMessage)
 		}
 		var body bytes.Buffer
 		if n, err := io.CopyN(&body, in, int64(size)); err != nil {
@@ -92,10 +92,10 @@ func readMessages(in io.Reader) (out []Span, err error) {
 	}
 }
 
-var errTooMany = hint.With(fmt.Errorf("more than %d spans", maxSpans), "give the part of the time that matters, or ask Tempo or Jaeger for one trace with --id")
+var errTooMany = hint.With(fmt.Errorf("more than %d spans", maxSpans), "give a shorter time, or get one trace from Tempo or Jaeger with --id")
 
 func cutOff(err error) error {
-	return hint.With(fmt.Errorf("it ends in the middle: %w", err), "copy it again, or wait for the collector to finish writing")
+	return hint.With(fmt.Errorf("it is truncated: %w", err), "copy it again, or wait for the collector to finish writing")
 }
 
 func unpack(message []byte) ([]byte, error) {
@@ -157,7 +157,7 @@ func JSON(object []byte) ([]Span, error) {
 	case kind.Data != nil:
 		return jaeger(kind.Data)
 	case kind.Batches != nil:
-		return nil, hint.With(errors.New("this is Tempo's own JSON"), "give Tempo's URL and --id: it is asked for OTLP")
+		return nil, hint.With(errors.New("this is Tempo's own JSON format"), "give Tempo's URL and --id, which reads OTLP")
 	}
 	all, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(object)
 	if err != nil {
@@ -284,7 +284,7 @@ func jaeger(data []byte) (out []Span, err error) {
 		} `json:"spans"`
 	}
 	if err := json.Unmarshal(data, &traces); err != nil {
-		return nil, fmt.Errorf("not what Jaeger answers: %w", err)
+		return nil, fmt.Errorf("not a Jaeger answer: %w", err)
 	}
 	const most = math.MaxInt64 / 2000 // microseconds whose sum still is a time
 	for _, t := range traces {

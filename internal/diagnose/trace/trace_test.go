@@ -222,9 +222,9 @@ func TestDamagedInput(t *testing.T) {
 		want string
 	}{
 		"empty":        {nil, "empty"},
-		"cut off":      {framed(proto)[:40], "ends in the middle"},
-		"half a line":  {[]byte(`{"resourceSpans":[{`), "ends in the middle"},
-		"huge":         {[]byte{0, 0xff, 0xff, 0xff, 1}, "the most that is read"},
+		"cut off":      {framed(proto)[:40], "it is truncated"},
+		"half a line":  {[]byte(`{"resourceSpans":[{`), "it is truncated"},
+		"huge":         {[]byte{0, 0xff, 0xff, 0xff, 1}, "the limit is"},
 		"HTML":         {[]byte("<html>"), "neither OTLP nor"},
 		"other JSON":   {[]byte(`{"resourceSpans": 3}`), "not OTLP in JSON"},
 		"Tempo's JSON": {[]byte(`{"batches":[]}`), "Tempo's own JSON"},

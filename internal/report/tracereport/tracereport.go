@@ -16,7 +16,7 @@ const cells = 16
 // Document says it: the answer, the timeline with what is normal, the servers at that moment.
 func Document(r *trace.Report) *render.Document {
 	d := render.NewDocument("Request " + r.ID)
-	d.More = "all steps and where each normal is from"
+	d.More = "all steps and the source of each normal value"
 	style, head := render.Bold, "request"
 	switch {
 	case r.Slow != nil && *r.Slow:
@@ -54,7 +54,7 @@ func Document(r *trace.Report) *render.Document {
 	next(d, r)
 	d.ShowIn(render.Details)
 	if len(r.Rows) > 0 {
-		d.Section("What is normal", "")
+		d.Section("Normal values", "")
 	}
 	for i := range r.Rows {
 		if row := &r.Rows[i]; row.Normal != nil {

@@ -32,7 +32,7 @@ func Files(paths []string) (out []trace.Span, err error) {
 	for _, path := range paths {
 		spans, err := file(path)
 		if err != nil {
-			return nil, hint.Or(fmt.Errorf("read %s: %w", path, err), "give what the collector's file exporter wrote")
+			return nil, hint.Or(fmt.Errorf("read %s: %w", path, err), "give a file written by the collector's file exporter")
 		}
 		out = append(out, spans...)
 	}
@@ -48,7 +48,7 @@ func file(path string) ([]trace.Span, error) {
 		}
 		defer f.Close()
 		if info, err := f.Stat(); err == nil && info.Size() > maxFile {
-			return nil, hint.With(fmt.Errorf("%d bytes: the most that is read is %d", info.Size(), maxFile), "let the file exporter rotate its files, and give the one of the moment")
+			return nil, hint.With(fmt.Errorf("%d bytes: the limit is %d", info.Size(), maxFile), "let the file exporter rotate its files, and give the one for that time")
 		}
 	}
 	return trace.Read(io.LimitReader(f, maxFile))
@@ -64,7 +64,7 @@ func URL(arg string) bool {
 func Fetch(ctx context.Context, base, id string, cfg config.HTTPClientConfig) ([]trace.Span, *trace.Report, error) {
 	u, err := url.Parse(strings.TrimRight(base, "/"))
 	if err != nil || u.Host == "" {
-		return nil, nil, errors.New("the address of the traces is no URL")
+		return nil, nil, errors.New("the address of the traces is not a URL")
 	}
 	client, err := config.NewClientFromConfig(cfg, "sixty_traces", config.WithUserAgent("sixty"))
 	if err != nil {
@@ -92,7 +92,7 @@ func Fetch(ctx context.Context, base, id string, cfg config.HTTPClientConfig) ([
 		}
 		return spans, report, nil
 	}
-	return nil, nil, hint.With(fmt.Errorf("%s knows no trace %s", u.Redacted(), id), "look at the id, and at how long traces are kept; the address is that of Tempo (port 3200), Jaeger (16686) or sixty serve (6060)")
+	return nil, nil, hint.With(fmt.Errorf("%s has no trace %s", u.Redacted(), id), "check the id and the retention of traces; the address is that of Tempo (port 3200), Jaeger (16686) or sixty serve (6060)")
 }
 
 func get(ctx context.Context, client *http.Client, address string) (status int, kind string, body []byte, err error) {

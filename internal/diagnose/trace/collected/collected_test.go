@@ -66,12 +66,12 @@ func TestFetch(t *testing.T) {
 		t.Errorf("sixty serve: %+v, %+v, %v", spans, report, err)
 	}
 	for name, tc := range map[string]struct{ base, want, way string }{
-		"unknown":    {answering(t, "/", "text/html", 200, nil), "knows no trace", "Tempo (port 3200)"},
+		"unknown":    {answering(t, "/", "text/html", 200, nil), "has no trace", "Tempo (port 3200)"},
 		"forbidden":  {answering(t, "/api/traces/"+id, "text/plain", 401, nil), "status 401", "--bearer-token-file"},
 		"broken":     {answering(t, "/api/traces/"+id, "text/plain", 500, nil), "status 500", ""},
 		"a page":     {answering(t, "/api/traces/"+id, "text/html", 200, []byte("<html>")), "no JSON object", ""},
 		"huge":       {answering(t, "/api/traces/"+id, "application/protobuf", 200, make([]byte, 9<<20)), "more than", ""},
-		"no address": {"http://", "no URL", ""},
+		"no address": {"http://", "not a URL", ""},
 	} {
 		_, _, err := collected.Fetch(t.Context(), tc.base, id, config.DefaultHTTPClientConfig)
 		if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(hint.Of(err), tc.way) {

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -73,6 +74,10 @@ func (c *Config) load() (*monitor.Config, error) {
 	if c.Prometheus.Prometheus == "" && len(file.Prometheus.ScrapeConfigs) == 0 && len(file.Prometheus.ScrapeConfigFiles) == 0 {
 		return nil, hint.With(fmt.Errorf("there is nothing to watch"),
 			"name a server's URL, --kubernetes, --prometheus URL, or a file with scrape_configs by --config")
+	}
+	if c.Prometheus.Prometheus != "" && c.Shard != "" {
+		return nil, hint.With(errors.New("--shard divides what is scraped, and with --prometheus nothing is"),
+			"give each monitor its part by --match, such as --match 'namespace=~team-a|team-b': all replicas of a model belong to one part")
 	}
 	if err := shard(file.Prometheus, c.Shard); err != nil {
 		return nil, err

@@ -46,7 +46,8 @@ export const written = (text: string | undefined, v: Maybe<number>, unit: string
 // interval writes an estimate with its interval, the number alone where both ends read the same.
 export function interval(e: Estimate | null | undefined, unit: string): string {
   const [low, high] = [number(e?.low, unit), number(e?.high, unit)]
-  return low === high || e?.low === null ? '' : `${low} – ${high}`
+  const of = (text: string) => text.slice(text.indexOf(' ') + 1)
+  return low === high || e?.low === null ? '' : `${of(low) === of(high) ? low.split(' ')[0] : low} – ${high}`
 }
 
 // about writes a point of a percentile's curve, which is interpolated in its bucket.

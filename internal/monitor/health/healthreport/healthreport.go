@@ -197,7 +197,7 @@ func (l layout) cells(m *health.Model, r *health.Row) []string {
 		remark = "worse than before"
 	}
 	worst := ""
-	if r.Worst != nil && r.WorstAt != nil && *r.Worst != *r.Value {
+	if r.Worst != nil && r.WorstAt != nil && r.Number("worst", r.Worst) != r.Number("value", r.Value) {
 		worst = r.Number("worst", r.Worst)
 		if *r.Worst < *r.Value && r.How != health.Total {
 			worst = "down to " + worst

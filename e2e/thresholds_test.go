@@ -120,7 +120,7 @@ func (b *benchRunner) capacity(ctx context.Context) float64 {
 	if err := os.WriteFile(slo, []byte(thresholdObjective), 0o600); err != nil {
 		b.t.Fatal(err)
 	}
-	text, err := b.command(ctx, "--search", "rate", "--slo", slo, "--search-from", "2", "--duration", "15s", "--json", out).CombinedOutput()
+	text, err := b.command(ctx, "--search", "rate", "--slo", slo, "--search-from", "2", "--duration", "15s", "--save", out).CombinedOutput()
 	b.t.Logf("%s", text)
 	if err != nil {
 		b.t.Fatalf("search: %v", err)

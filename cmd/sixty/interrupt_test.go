@@ -80,7 +80,7 @@ func TestEveryVerbEndsWhenInterrupted(t *testing.T) {
 		{"bench self-test --seconds 30", 2 * time.Second, codes.ExitInterrupted, ""},
 		{"audit " + mute.URL, 0, codes.ExitInterrupted, "error: interrupted"},
 		{"audit --prometheus " + mute.URL, 0, codes.ExitInterrupted, "error: interrupted"},
-		{"generate baseline --baseline 1h --prometheus " + mute.URL, 0, codes.ExitInterrupted, "error: interrupted"},
+		{"generate baseline --healthy 1h --prometheus " + mute.URL, 0, codes.ExitInterrupted, "error: interrupted"},
 		{"generate openmetrics " + fifo, 0, codes.ExitInterrupted, "error: interrupted"},
 		{"profile " + fifo, 0, codes.ExitInterrupted, "error: interrupted"},
 		{"profile capture " + mute.URL, 0, codes.ExitInterrupted, "error: interrupted"},

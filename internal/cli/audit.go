@@ -43,7 +43,7 @@ func newAuditCommand() *cobra.Command {
 	s.StringVar(&f.release, asked.FlagRelease, "",
 		"without servers: `release` of vLLM, such as 0.23 (default: the newest known)")
 	s.StringArrayVar(&f.files.Rules, "rules", nil, "`file` or directory of alerting and recording rules; may be repeated")
-	s.StringArrayVar(&f.files.Dashboards, "dashboards", nil, "`file` or directory of dashboards; may be repeated")
+	s.StringArrayVar(&f.files.Dashboards, "dashboards", nil, "`directory` or file of dashboards; may be repeated")
 	s.StringSliceVar(&f.ignore, "ignore", nil, "checks not to report, such as rate-interval,share-floor")
 	s.BoolVar(&f.fix, "fix", false, "repair the files in place")
 	s.BoolVar(&f.files.SkipUnrelated, "skip-unrelated", false, "files that hold neither rules nor a dashboard are no error, also where no other is left: for hooks that name every file")

@@ -8,15 +8,11 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/sixty-dev/sixty/internal/base/hint"
-	"github.com/sixty-dev/sixty/internal/catalog/slo"
 	"github.com/sixty-dev/sixty/internal/cli/command"
 	"github.com/sixty-dev/sixty/internal/diagnose/settings"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
@@ -32,9 +28,9 @@ import (
 type benchFlags struct {
 	campaign.Asked // what campaign reads; read adds the rest
 
-	http      source.Access
-	out       command.Output
-	objective string
+	http     source.Access
+	out      command.Output
+	promised settings.Promised
 }
 
 func newBenchCommand() *cobra.Command {
@@ -53,19 +49,9 @@ func (f *benchFlags) register(s *pflag.FlagSet) {
 	f.AddFlags(s)
 	f.http.AddFlags(s)
 	f.Config.Asked.AddFlags(s, workload.ClosedLoops|workload.Traces)
-	s.StringVar(&f.objective, "slo", "", "objective for goodput and search: "+strings.Join(slo.UseCases(), ", ")+", or a slo.yaml")
+	f.promised.AddFlags(s)
 	f.out.AddFlags(s, "text", "json", "html")
 	f.out.AddFull(s, "show every latency, the server's signals and the generator's judgement of itself")
-}
-
-// objectiveFor finds the objective for a model, nil without --slo.
-func (f *benchFlags) objectiveFor(model string) (*slo.Objective, error) {
-	promised := settings.Promised{File: f.objective}
-	if slices.Contains(slo.UseCases(), f.objective) {
-		promised = settings.Promised{UseCase: f.objective}
-	}
-	o, err := promised.Objective(model)
-	return o, hint.Or(err, "--slo takes "+strings.Join(slo.UseCases(), ", ")+", or a file")
 }
 
 // tuneRuntime keeps garbage collection, which costs the measured requests time,
@@ -83,7 +69,7 @@ func (f *benchFlags) read(stdout, stderr io.Writer) (err error) {
 	f.Form, f.Full, f.Files.Out = f.out.Form(), f.out.Full, f.out.File
 	f.Terminal, f.Live = command.Terminal(stdout, f.out.Color), command.IsTerminal(stderr)
 	f.Stdout, f.Stderr, f.Saving, f.LastWords = stdout, stderr, saving, lastWords
-	f.ObjectiveFor, f.Pathologies = f.objectiveFor, pathologies.All()
+	f.ObjectiveFor, f.Pathologies = f.promised.Objective, pathologies.All()
 	if err := f.Check(); err != nil {
 		return err
 	}

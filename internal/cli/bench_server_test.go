@@ -43,12 +43,12 @@ func makeBelieve(t *testing.T, args ...string) (server, exporter string) {
 	return found[0][1], found[1][1]
 }
 
-// benchResult runs bench with --json added. A busy machine may spoil a result,
+// benchResult runs bench with --save added. A busy machine may spoil a result,
 // which is not what these tests are about.
 func benchResult(t *testing.T, args ...string) *load.Result {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "result.json")
-	out, errs, err := runCLI(t, append([]string{"bench"}, append(args, "--json", file)...)...)
+	out, errs, err := runCLI(t, append([]string{"bench"}, append(args, "--save", file)...)...)
 	if err != nil && !errors.Is(err, campaign.ErrSpoiled) && !errors.Is(err, errFound) {
 		t.Fatalf("bench: %v\n%s\n%s", err, out, errs)
 	}

@@ -52,8 +52,8 @@ func TestBenchWritesEveryKindOfResult(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
 	// The generator may be spoiled on a busy machine: that is its own test.
-	out, _, err := runCLI(t, "bench", url, "--scenario", "saturation", "--scale", "0.05", "--slo", "chat", "--assert", "error_rate<=0", "-v",
-		"--json", file("a.json"), "--html", file("a.html"), "--csv", file("a.csv"))
+	out, _, err := runCLI(t, "bench", url, "--scenario", "saturation", "--scale", "0.05", "--use-case", "chat", "--assert", "error_rate<=0", "-v",
+		"--save", file("a.json"), "--csv", file("a.csv"))
 	if err != nil && !errors.Is(err, campaign.ErrSpoiled) {
 		t.Fatal(err)
 	}
@@ -67,6 +67,9 @@ func TestBenchWritesEveryKindOfResult(t *testing.T) {
 	var res load.Result
 	if err := json.Unmarshal(raw, &res); err != nil || res.Schema != load.Schema || res.Requests.Complete != 25 || res.Name != "saturation" {
 		t.Errorf("result %+v, error %v", res.Requests, err)
+	}
+	if _, _, err := runCLI(t, "bench", url, "--concurrency", "1", "--requests", "30", "--out", file("a.html")); err != nil && !errors.Is(err, campaign.ErrSpoiled) {
+		t.Error(err)
 	}
 	for _, name := range []string{"a.html", "a.csv"} {
 		if info, err := os.Stat(file(name)); err != nil || info.Size() < 500 {
@@ -124,7 +127,7 @@ func TestBenchRefuses(t *testing.T) {
 	}{
 		"no load":               {[]string{"http://localhost:1"}, "no load was asked for", "--scenario"},
 		"two loads":             {[]string{"http://localhost:1", "--rate", "5", "--concurrency", "3"}, "exclude each other", "pass one"},
-		"a search for nothing":  {[]string{"http://localhost:1", "--search", "rate"}, "needs an objective", "--slo"},
+		"a search for nothing":  {[]string{"http://localhost:1", "--search", "rate"}, "needs an objective", "--use-case chat"},
 		"a server that is down": {[]string{"http://127.0.0.1:1", "--concurrency", "1", "--requests", "1"}, "connection refused", "check that the server runs"},
 		"a bad assertion":       {[]string{"http://localhost:1", "--concurrency", "1", "--assert", "fast"}, "cannot be read", "ttft_p95<500ms"},
 		"a bad length":          {[]string{"http://localhost:1", "--concurrency", "1", "--prompt-tokens", "many"}, "--prompt-tokens", "512"},
@@ -133,7 +136,7 @@ func TestBenchRefuses(t *testing.T) {
 		"lengths of a scenario": {[]string{"http://localhost:1", "--scenario", "burst", "--prompt-tokens", "9"}, "--prompt-tokens would do nothing", "made-up workload"},
 		"scale of no scenario":  {[]string{"http://localhost:1", "--rate", "5", "--scale", "0.1"}, "--scale would do nothing", "--scenario"},
 		"a limit of a loop":     {[]string{"http://localhost:1", "--concurrency", "5", "--max-concurrency", "9"}, "--max-concurrency would do nothing", "open loop"},
-		"an unwritable file":    {[]string{"http://localhost:1", "--rate", "5", "--json", "/no/such/directory/x.json"}, "--json /no/such/directory/x.json: no such file", "directory that exists"},
+		"an unwritable file":    {[]string{"http://localhost:1", "--rate", "5", "--save", "/no/such/directory/x.json"}, "--save /no/such/directory/x.json: no such file", "directory that exists"},
 		"a recording":           {[]string{"../../testdata/incident.tar.zst", "--rate", "5"}, "is a file: a load test needs a server", "sixty simulate"},
 		"an unknown scenario":   {[]string{"http://localhost:1", "--scenario", "brust"}, "unknown scenario", "low-load"},
 	}

@@ -126,7 +126,11 @@ func (f *outFlag) command(use, several string, render rendering) *cobra.Command 
 	}}
 }
 
-// write writes all files, or none: each to a temporary name first.
+// fileEndings are those by which --out names a file.
+var fileEndings = []string{".yaml", ".yml", ".json", ".md"}
+
+// write writes all files, or none: each to a temporary name first. A path that ends as a file's name
+// is that of the only one.
 func (f *outFlag) write(stdout io.Writer, list []generate.File) error {
 	if f.path == "" {
 		for i, file := range list {
@@ -142,11 +146,19 @@ func (f *outFlag) write(stdout io.Writer, list []generate.File) error {
 		}
 		return nil
 	}
+	dir := f.path
+	if slices.Contains(fileEndings, filepath.Ext(dir)) {
+		if len(list) != 1 {
+			return hint.With(fmt.Errorf("--out %s: these are %d files", dir, len(list)), "name a directory with --out")
+		}
+		list = []generate.File{{Path: filepath.Base(dir), Content: list[0].Content}}
+		dir = filepath.Dir(dir)
+	}
 	var all []fileio.File
 	for _, file := range list {
 		all = append(all, fileio.File(file))
 	}
-	names, err := fileio.WriteAll(f.path, all)
+	names, err := fileio.WriteAll(dir, all)
 	if err != nil {
 		return fmt.Errorf("--out: %w", err)
 	}

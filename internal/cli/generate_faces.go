@@ -40,7 +40,7 @@ func newGenerateDashboards() *cobra.Command {
 	s := cmd.Flags()
 	f.deployment.register(s)
 	f.settings.AddFlags(s)
-	f.out.register(s, "write the files to this `directory` (required)", "grafana", "perses")
+	f.out.register(s, "write to this `path`: a directory (required)", "grafana", "perses")
 	f.runbooks.register(s)
 	registerPeriod(s, &f.period, "with --slo or --use-case: how long an error budget lasts, such as `28d` (default: 30d)")
 	return cmd
@@ -70,10 +70,10 @@ func newGenerateProvisioning() *cobra.Command {
 	var out outFlag
 	cmd := out.command("grafana-provisioning", "", func(context.Context, io.Writer) ([]generate.File, error) { return grafana.Provisioning(p) })
 	s := cmd.Flags()
-	s.StringVar(&p.Prometheus, "prometheus", "http://localhost:9090", "Prometheus' `address`, as Grafana reaches it")
+	s.StringVar(&p.Prometheus, "prometheus", "http://localhost:9090", "Prometheus' `URL`, as Grafana reaches it")
 	s.StringVar(&p.ScrapeInterval, "scrape-interval", "5s", "that of the vLLM jobs: the shortest range of a rate follows")
-	s.StringVar(&p.Dashboards, "dashboards", "/var/lib/grafana/dashboards/sixty", "`folder` of the dashboards' files on Grafana's machine")
-	out.register(s, "write the files to this `directory` (default: print them)")
+	s.StringVar(&p.Dashboards, "dashboards", "/var/lib/grafana/dashboards/sixty", "`directory` of the dashboards' files on Grafana's machine")
+	out.register(s, "write to this `path`: a directory, or a file where there is one (default: print)")
 	return cmd
 }
 
@@ -95,11 +95,11 @@ func newGenerateScrape() *cobra.Command {
 }
 
 func (f *scrapeFlags) register(s *pflag.FlagSet) {
-	f.out.register(s, "write the files to this `directory` (default: print them)", names(scrapeconfig.Formats())...)
+	f.out.register(s, "write to this `path`: a directory, or a file where there is one (default: print)", names(scrapeconfig.Formats())...)
 	s.StringVar(&f.server, "server", string(scrapeconfig.VLLM), "kind of the servers")
 	s.StringSliceVar(&f.cfg.Targets, "target", nil, "`addresses` of the servers; the operators' formats and Kubernetes discovery find them")
 	s.StringSliceVar(&f.cfg.GPUTargets, "gpu-target", nil, "`addresses` of dcgm-exporter")
-	s.BoolVar(&f.cfg.GPU, "gpu", false, "in Kubernetes: scrape dcgm-exporter too")
+	s.BoolVar(&f.cfg.GPU, "dcgm", false, "in Kubernetes: scrape dcgm-exporter too")
 	s.StringVar(&f.cfg.Cluster, "cluster", "", "label of every target")
 	s.StringVar(&f.cfg.Namespace, "namespace", "", "label of every target; in Kubernetes where the servers run")
 	s.StringVar(&f.cfg.Job, "job", "", "the job's name (default vllm)")
@@ -133,7 +133,7 @@ func newGenerateAutoscaling() *cobra.Command {
 	s.IntVar(&f.cfg.Min, "min-replicas", 1, "replicas at least")
 	s.IntVar(&f.cfg.Max, "max-replicas", 10, "replicas at most")
 	s.DurationVar(&f.cfg.Start, "start-time", 5*time.Minute, "how long a replica takes until it serves")
-	f.out.register(s, "write the file to this `directory` (default: print it)", names(autoscaling.Formats())...)
+	f.out.register(s, "write to this `path`: a directory, or a file where there is one (default: print)", names(autoscaling.Formats())...)
 	return cmd
 }
 
@@ -174,7 +174,7 @@ func newGenerateRunbooks() *cobra.Command {
 		return files, nil, err
 	}))
 	f.register(cmd.Flags())
-	f.out.register(cmd.Flags(), "write the pages to this `directory` (required)")
+	f.out.register(cmd.Flags(), "write to this `path`: a directory (required)")
 	return cmd
 }
 

@@ -23,7 +23,7 @@ func newGenerateOpenMetrics() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&job, "job", "vllm", "`value` of the label job")
-	out.register(cmd.Flags(), "write to this `file` (default: print)")
+	out.register(cmd.Flags(), "write to this `path` (default: print)")
 	return cmd
 }
 

@@ -60,8 +60,8 @@ func (f *rulesFlags) register(s *pflag.FlagSet) {
 	f.deployment.register(s)
 	f.settings.AddFlags(s)
 	s.StringSliceVar(&f.evidence.From, "from", nil, "measure thresholds: `files` of sixty bench --save-baseline, or recordings of a healthy time")
-	s.StringVar(&f.evidence.Prometheus, "prometheus", "", "measure thresholds on this Prometheus-compatible server, over --baseline")
-	s.StringVar(&f.evidence.Span, "baseline", "", "the healthy time: a `duration` such as 7d, or FROM/TO")
+	s.StringVar(&f.evidence.Prometheus, "prometheus", "", "measure thresholds on the Prometheus-compatible server at this `URL`, over --healthy")
+	s.StringVar(&f.evidence.Span, "healthy", "", "the healthy time: a `duration` such as 7d, or FROM/TO")
 	s.DurationVar(&f.cfg.Interval, "interval", generate.UsualInterval, "time between two scrapes; rules are evaluated as often")
 	s.DurationVar(&f.window, "window", 0, "the time that conditions look at (default: four scrapes, and a minute at least)")
 	command.DurationVar(s, &f.cfg.Past, "past", 24*time.Hour, "without a measurement: normal is the median over this `duration` …")
@@ -77,7 +77,7 @@ func (f *rulesFlags) register(s *pflag.FlagSet) {
 
 // registerRules adds the flags that decide the form of the rule files.
 func (f *rulesFlags) registerRules(s *pflag.FlagSet) {
-	f.out.register(s, "write the files to this `directory` (default: print them)", names(generate.Formats())...)
+	f.out.register(s, "write to this `path`: a directory, or a file where there is one (default: print)", names(generate.Formats())...)
 	s.StringVar(&f.cfg.Name, "name", "sixty", "name of the object or of the rule namespace")
 	s.StringVar(&f.cfg.Namespace, "namespace", "", "namespace of the object")
 	s.StringToStringVar(&f.cfg.ObjectLabels, "object-label", nil, "`name=value` on the object, by which an operator selects it")
@@ -117,7 +117,7 @@ func (f *rulesFlags) named() (map[catalog.Severity]string, error) {
 // config reads and measures everything that the rules depend on.
 func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Config, err error) {
 	if f.evidence.Prometheus != "" && f.evidence.Span == "" {
-		return cfg, hint.With(errors.New("--prometheus needs --baseline: which time was healthy?"), "such as --baseline 7d, or two RFC 3339 times: --baseline FROM/TO")
+		return cfg, hint.With(errors.New("--prometheus needs --healthy: which time was healthy?"), "such as --healthy 7d, or two RFC 3339 times: --healthy FROM/TO")
 	}
 	cfg = f.cfg
 	cfg.Format, cfg.Beside, cfg.Pathologies = generate.Format(f.out.format), f.out.path != "", pathologies.All()
@@ -177,9 +177,9 @@ func newGenerateBaseline() *cobra.Command {
 	cmd := out.command("baseline", "", func(ctx context.Context, stderr io.Writer) (_ []generate.File, err error) {
 		switch {
 		case len(f.From) == 0 && f.Prometheus == "":
-			return nil, hint.With(errors.New("nothing to measure"), "give --from RECORDING, or --prometheus URL with --baseline 7d")
+			return nil, hint.With(errors.New("nothing to measure"), "give --from RECORDING, or --prometheus URL with --healthy 7d")
 		case f.Prometheus != "" && f.Span == "":
-			return nil, errors.New("--prometheus needs --baseline: which time was healthy?")
+			return nil, errors.New("--prometheus needs --healthy: which time was healthy?")
 		}
 		if f.Matchers, err = source.ParseMatchers(match); err != nil {
 			return nil, err
@@ -192,10 +192,10 @@ func newGenerateBaseline() *cobra.Command {
 	})
 	s := cmd.Flags()
 	s.StringSliceVar(&f.From, "from", nil, "`files`: recordings of a healthy time, or of sixty bench --save-baseline")
-	s.StringVar(&f.Prometheus, "prometheus", "", "ask this Prometheus-compatible server")
-	s.StringVar(&f.Span, "baseline", "", "the healthy time: a `duration` such as 7d, or FROM/TO")
+	s.StringVar(&f.Prometheus, "prometheus", "", "ask a Prometheus-compatible server at this `URL`")
+	s.StringVar(&f.Span, "healthy", "", "the healthy time: a `duration` such as 7d, or FROM/TO")
 	s.StringArrayVar(&match, "match", nil, "with --prometheus: `selector` such as namespace=prod; may be repeated")
 	http.AddFlags(s)
-	out.register(s, "write a file for each model to this `directory` (default: print them)")
+	out.register(s, "write to this `path`: a directory, or a file where there is one model (default: print)")
 	return cmd
 }

@@ -29,10 +29,10 @@ import (
 )
 
 type profileFlags struct {
-	read               readFlags
-	out                command.Output
-	failOn             string // "" for nothing
-	html, folded, trim string
+	read         readFlags
+	out          command.Output
+	failOn       string // "" for nothing
+	folded, trim string
 }
 
 // readFlags say how traces are read and judged.
@@ -56,10 +56,9 @@ func newProfileCommand() *cobra.Command {
 	f := &profileFlags{}
 	cmd := &cobra.Command{Use: "profile", Args: cobra.ArbitraryArgs, RunE: f.run}
 	s := cmd.Flags()
-	f.out.AddFlags(s, "text", "json")
+	f.out.AddFlags(s, "text", "json", "html")
 	f.out.AddFull(s, "show everything: evidence, steps, kernels, rates, devices")
 	registerFailOn(s, &f.failOn)
-	s.StringVar(&f.html, "html", "", "write a page with charts and a flame graph to a `file`")
 	s.StringVar(&f.folded, "folded", "", "write stacks with their GPU time to a `file`, for flamegraph.pl and speedscope")
 	s.StringVar(&f.trim, "trim", "", "write the worst steps as a small trace to a `file`, for ui.perfetto.dev")
 	s.StringArrayVar(&f.read.set, "set", nil, "set a threshold, as `name=value`, such as host_bound=50%; may be repeated (--full names them)")
@@ -88,12 +87,15 @@ func (f *profileFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	v := finding.Judge(p, set)
-	if err := f.files(p, first, &v); err != nil {
+	if err := f.files(p, first); err != nil {
 		return err
 	}
 	err = f.out.Write(cmd.OutOrStdout(), func(w io.Writer, o render.Options) error {
-		if f.out.Form() == "json" {
+		switch f.out.Form() {
+		case "json":
 			return profilereport.JSON(w, p, &v)
+		case "html":
+			return profilereport.HTML(w, p, &v)
 		}
 		return profilereport.Text(w, p, &v, f.out.Full, o)
 	})
@@ -109,12 +111,11 @@ func (f *profileFlags) run(cmd *cobra.Command, args []string) error {
 }
 
 // files writes what else was asked for.
-func (f *profileFlags) files(p *profile.Profile, t *profile.Timeline, v *finding.Verdict) error {
+func (f *profileFlags) files(p *profile.Profile, t *profile.Timeline) error {
 	for _, out := range []struct {
 		path  string
 		write func(io.Writer) error
 	}{
-		{f.html, func(w io.Writer) error { return profilereport.HTML(w, p, v) }},
 		{f.folded, func(w io.Writer) error { return p.Ranks[0].Stacks.Folded(w) }},
 		{f.trim, func(w io.Writer) error { return tracefile.Trim(w, f.trim, t, p.Ranks[0]) }},
 	} {
@@ -209,7 +210,7 @@ func newProfileHowCommand() *cobra.Command {
 	s := cmd.Flags()
 	s.StringVar(&version, "vllm-version", "", "the vLLM `release` (default: "+string(vllm.DefaultRelease)+")")
 	s.StringVar(&model, "model", "$MODEL", "the model's name")
-	s.StringVar(&dir, "dir", "/tmp/traces", "where traces go; an absolute path")
+	s.StringVar(&dir, "dir", "/tmp/traces", "`directory` where the server writes traces; an absolute path")
 	s.IntVar(&steps, "steps", 20, "steps of the engine to record")
 	return cmd
 }
@@ -229,9 +230,8 @@ func newProfileCaptureCommand() *cobra.Command {
 	s.StringVar(&f.cfg.Dir, "dir", "", "the server's torch_profiler_dir, as a `directory` here")
 	s.IntVar(&f.cfg.Load, "load", 8, "requests at once to make where the server has none; 0 makes none")
 	f.http.AddFlags(s)
-	f.profile.out.AddFlags(s, "text", "json")
+	f.profile.out.AddFlags(s, "text", "json", "html")
 	f.profile.out.AddFull(s, "show everything")
-	s.StringVar(&f.profile.html, "html", "", "write a page with charts to a `file`")
 	f.profile.read.register(s)
 	return cmd
 }

@@ -1,24 +1,19 @@
 package cli
 
 import (
-	"io"
-
 	"github.com/spf13/cobra"
 
-	"github.com/sixty-dev/sixty/internal/base/fileio"
 	"github.com/sixty-dev/sixty/internal/cli/command"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/planning/asked"
 	"github.com/sixty-dev/sixty/internal/planning/simreport"
-	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // simulateFlags are the flags of simulate as they were given.
 type simulateFlags struct {
 	asked.Simulation
-	out                command.Output
-	serve              serveFlags
-	jsonFile, htmlFile string
+	out   command.Output
+	serve serveFlags
 }
 
 func newSimulateCommand() *cobra.Command {
@@ -28,8 +23,6 @@ func newSimulateCommand() *cobra.Command {
 	f.AddFlags(s)
 	f.out.AddFlags(s, "text", "json", "html")
 	f.out.AddFull(s, "show everything, not the answer alone")
-	s.StringVar(&f.jsonFile, "json", "", "write the result as JSON to a `file`")
-	s.StringVar(&f.htmlFile, "html", "", "write a report with plots to a `file`")
 	f.serve.register(s)
 	return cmd
 }
@@ -58,18 +51,7 @@ func (f *simulateFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	line.Clear()
-	document := simreport.Document(result)
-	for path, write := range map[string]func(io.Writer) error{
-		f.jsonFile: func(w io.Writer) error { return render.JSON(w, result) },
-		f.htmlFile: func(w io.Writer) error { return document.HTML(w) },
-	} {
-		if path != "" {
-			if err := fileio.Write(path, write); err != nil {
-				return err
-			}
-		}
-	}
-	err = f.out.Report(stdout, document, result)
+	err = f.out.Report(stdout, simreport.Document(result), result)
 	switch {
 	case err != nil:
 		return err

@@ -31,7 +31,7 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 			{Title: "Servers", Flags: []string{
 				"prometheus", "match", "model", "metrics", "engine-args", "engine-log",
 				"diagnose gateway", "record gateway", "serve gateway", "no-host-metrics",
-				"trace recording", "id", "at", "since", "window", "baseline", "past", "watch", "incidents", "diagnose duration", "record duration", "interval", "timeout",
+				"trace recording", "id", "at", "since", "window", "baseline", "healthy", "past", "watch", "observe", "incidents", "diagnose duration", "record duration", "interval", "timeout",
 			}},
 			{Title: "The monitor", Flags: []string{
 				"config", "kubernetes", "kubeconfig", "serve namespace", "serve selector", "serve gpu-target", "dry-run", "shard", "data", "keep", "keep-size", "trace-buffer", "query-max-samples", "query-concurrency", "query-timeout",
@@ -48,12 +48,12 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 			{Title: "Where to serve", Flags: []string{"serve", "simulate scenario", "gpu-exporter", "accelerate"}},
 			{Title: "Metrics as they are named", Flags: []string{"dialect", "detect", "instance-labels", "model-labels", "gpu-labels"}},
 			{Title: "What to scrape", Flags: []string{
-				"server", "target", "gpu-target", "gpu", "cluster", "namespace", "selector", "port", "job",
+				"server", "target", "gpu-target", "dcgm", "cluster", "namespace", "selector", "port", "job",
 				"label", "workload", "min-replicas", "max-replicas", "start-time", "in-flight", "monitor-label", "lean", "short-instance", "scrape-interval", "dashboards",
 			}},
 			{Title: "What to look at", Flags: []string{"rules", "audit dashboards", "ignore", "only", "skip", "skip-unrelated", "audit vllm-version", "fast", "fix"}},
 			{Title: "Model and hardware", Flags: []string{
-				"model-config", "simulate gpu", "tune gpu", "tp", "pp", "dp", "enable-expert-parallel", "cpu", "server-cpu",
+				"model-config", "gpu", "tp", "pp", "dp", "enable-expert-parallel", "cpu", "server-cpu",
 				"max-gpus", "price", "compare-quantization", "acceptance", "vllm-version", "load-test", "load-test-args", "load-test-model", "step-cost", "replicas", "prefill-engines", "transfer-rate", "route", "served-model",
 			}},
 			{Title: "Objectives and thresholds", Flags: []string{
@@ -69,13 +69,13 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 				"search", "sweep", "search-from", "search-to",
 				"samples", "drop-too-large", "warmup",
 			}},
-			{Title: "Requests", Flags: []string{"bench model", "bench timeout", "api", "extra-body", "no-stream"}},
+			{Title: "Requests", Flags: []string{"bench model", "bench request-timeout", "api", "extra-body", "no-stream"}},
 			{Title: "Links, labels and objects", Flags: []string{
 				"runbook-url", "runbook-suffix", "dashboard-url", "generate rules label", "generate all label",
 				"generate runbooks label", "severity", "keep-firing-for",
 				"name", "generate rules namespace", "generate all namespace", "object-label", "max-rules-per-group", "tests",
 			}},
-			{Title: "Output", Flags: []string{"output", "out", "full", "color", "width", "json", "html", "csv", "save-baseline", "no-descriptions", "help", "version"}},
+			{Title: "Output", Flags: []string{"output", "out", "full", "color", "width", "save", "csv", "save-baseline", "no-descriptions", "help", "version"}},
 			{Title: "Authentication and TLS", Flags: []string{
 				"header", "bearer-token-file", "basic-auth", "http-config", "tls-ca", "tls-cert", "tls-key",
 				"insecure-skip-verify",
@@ -85,7 +85,6 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 			"color":             command.Closed("auto", "always", "never"),
 			"fail-on":           command.Closed(catalog.Page.String(), catalog.Ticket.String(), catalog.Info.String()),
 			"use-case":          command.Closed(slo.UseCases()...),
-			"bench slo":         {Names: slo.UseCases, Open: true},
 			"only":              {Names: pathologyIDs},
 			"ignore":            {Names: checkIDs},
 			"dialect":           {Names: dialect.IDs, Open: true},

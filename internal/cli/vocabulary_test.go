@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/sixty-dev/sixty/internal/render"
 )
@@ -38,6 +40,36 @@ func TestEveryFlagIsInTheVocabulary(t *testing.T) {
 	root := newRoot(io.Discard, io.Discard)
 	if strays := vocabulary(io.Discard, io.Discard).UngroupedFlags(root); len(strays) > 0 {
 		t.Errorf("in no group of vocabulary.go: %s", strings.Join(strays, ", "))
+	}
+}
+
+// A flag has one type and takes one kind of value in all commands that have it.
+func TestAFlagMeansOneThing(t *testing.T) {
+	seen := map[string]map[string][]string{}
+	everyCommand(t, func(path string) {
+		c, _, err := newRoot(io.Discard, io.Discard).Find(strings.Fields(path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			noun, _ := pflag.UnquoteUsage(f)
+			if len(f.Annotations) > 0 {
+				noun = "" // one of a closed set, which help lists
+			}
+			kind := fmt.Sprint(f.Value.Type() == "bool", " ", strings.TrimSuffix(noun, "s"))
+			if seen[f.Name] == nil {
+				seen[f.Name] = map[string][]string{}
+			}
+			seen[f.Name][kind] = append(seen[f.Name][kind], path)
+		})
+	})
+	if len(seen) < 100 {
+		t.Fatalf("%d flags: were they found?", len(seen))
+	}
+	for name, kinds := range seen {
+		if len(kinds) > 1 {
+			t.Errorf("--%s: %v", name, kinds)
+		}
 	}
 }
 
@@ -78,7 +110,7 @@ func TestValuesAreCompleted(t *testing.T) {
 	for args, want := range map[string]string{
 		"diagnose --output ": "markdown", "diagnose --fail-on ": "ticket", "diagnose --use-case ": "chat", "diagnose --only ": "saturation",
 		"diagnose --color ": "never", "audit --ignore ": "no-match", "generate rules --output ": "mimir", "generate scrape --output ": "podmonitor",
-		"generate rules --dialect ": "vllm-v0", "bench --scenario ": "burst", "bench --search ": "rate", "bench --api ": "chat", "bench --slo ": "rag",
+		"generate rules --dialect ": "vllm-v0", "bench --scenario ": "burst", "bench --search ": "rate", "bench --api ": "chat", "bench --use-case ": "rag",
 		"demo --scenario ": "memory-leak", "simulate --scenario ": "engine-hung", "simulate --route ": "least-loaded",
 		"tune --gpu ": "H20", "tune --output ": "html", "simulate --trace-format ": "azure", "explain ": "kv-cache-thrashing", "help generate ": "rules",
 	} {

@@ -38,16 +38,15 @@ type Boundary struct {
 	Waits    []Wait // of which the mean of the first token as clients see it is the sum
 }
 
-// Latency compares what clients saw and what the engines say. Values are seconds
-// and NaN where they are not known.
+// Latency compares what clients saw and what the engines say, in seconds. A mean is NaN where it
+// is not known.
 type Latency struct {
-	Count, GivenUp                   float64 // that came to its end, and that was given up before
-	Mean, P50, P95                   float64
-	CorrectedP50                     float64 // for those that were given up
-	CorrectedP95                     float64
-	AtLeast50, AtLeast95             bool // the corrected value is a lower bound: too many gave up
-	EngineCount                      float64
-	EngineMean, EngineP50, EngineP95 float64
+	Count, GivenUp             float64 // that came to its end, and that was given up before
+	Mean                       float64
+	P50, P95                   indicator.Value
+	CorrectedP50, CorrectedP95 indicator.Value // for those that were given up; a lower bound where these are too many
+	EngineCount, EngineMean    float64
+	EngineP50, EngineP95       indicator.Value
 }
 
 // A Wait is where a part of the time to the first token passes.
@@ -278,23 +277,19 @@ func (b *Boundary) ended() (total float64) {
 
 func newLatency(ended, cut, engine histogram) *Latency {
 	// tail is the 95th percentile of ten observations or more.
-	tail := func(h, cut histogram, v float64) float64 {
+	tail := func(h, cut histogram, v indicator.Value) indicator.Value {
 		if h.count+cut.count < minForTail {
-			return math.NaN()
+			return indicator.Unknown("too few requests")
 		}
 		return v
 	}
-	l := &Latency{
+	return &Latency{
 		Count: ended.count, GivenUp: cut.count, Mean: ended.mean(),
-		EngineCount: engine.count, EngineMean: engine.mean(), EngineP50: engine.quantile(0.5), EngineP95: tail(engine, histogram{}, engine.quantile(0.95)),
+		EngineCount: engine.count, EngineMean: engine.mean(), EngineP50: engine.reading(0.5), EngineP95: tail(engine, histogram{}, engine.reading(0.95)),
+		// Both by one method, so that they differ by those that were given up alone.
+		P50: corrected(0.5, ended, histogram{}), P95: tail(ended, histogram{}, corrected(0.95, ended, histogram{})),
+		CorrectedP50: corrected(0.5, ended, cut), CorrectedP95: tail(ended, cut, corrected(0.95, ended, cut)),
 	}
-	// Both by one method, so that they differ by those that were given up alone.
-	l.P50, _ = corrected(0.5, ended, histogram{})
-	l.P95, _ = corrected(0.95, ended, histogram{})
-	l.CorrectedP50, l.AtLeast50 = corrected(0.5, ended, cut)
-	l.CorrectedP95, l.AtLeast95 = corrected(0.95, ended, cut)
-	l.P95, l.CorrectedP95 = tail(ended, histogram{}, l.P95), tail(ended, cut, l.CorrectedP95)
-	return l
 }
 
 // A histogram is a classic histogram, or what several gained over a span.
@@ -308,21 +303,15 @@ type histogram struct {
 // mean is NaN without observations.
 func (h histogram) mean() float64 { return h.sum / h.count }
 
-// quantile estimates a quantile; it is NaN without observations.
-func (h histogram) quantile(q float64) float64 {
-	v, _ := stat.BucketQuantile(q, h.bounds, h.upTo, h.count)
-	return v
-}
-
 // corrected estimates a quantile of how long something takes that was not always
 // waited for: ended holds the times of what came to its end, cut the times after
 // which the others were given up. It is the estimate of Kaplan and Meier on
 // buckets: within each, ending and giving up are taken to be as likely at any
 // moment, in the proportion that was counted. Where too many gave up for the
 // quantile to be known it is at least the last time that is.
-func corrected(q float64, ended, cut histogram) (seconds float64, atLeast bool) {
+func corrected(q float64, ended, cut histogram) indicator.Value {
 	if len(ended.bounds) == 0 || ended.count == 0 || len(ended.bounds) != len(cut.bounds) && cut.count > 0 {
-		return math.NaN(), true
+		return indicator.Value{Reason: "no observations", AtLeast: true}
 	}
 	atRisk, survive, low := ended.count+cut.count, 1.0, 0.0
 	var endedBefore, cutBefore float64
@@ -342,14 +331,14 @@ func corrected(q float64, ended, cut histogram) (seconds float64, atLeast bool) 
 			// Within a bucket the share that still waits falls evenly in its logarithm,
 			// to half a request where it is the last one.
 			next = max(next, 0.5/(ended.count+cut.count))
-			return low + (high-low)*math.Log(survive/(1-q))/math.Log(survive/next), false
+			return indicator.Value{V: low + (high-low)*math.Log(survive/(1-q))/math.Log(survive/next), OK: true, Bucket: stat.Bucket{Low: low, High: high}}
 		}
 		survive, low = next, high
 		if atRisk -= d + c; atRisk <= 0 {
 			break
 		}
 	}
-	return low, true
+	return indicator.Value{V: low, OK: true, AtLeast: true}
 }
 
 // Lines are the table in words, for people.
@@ -378,12 +367,12 @@ func (b *Boundary) Lines() []string {
 		if l.Latency == nil || l.Count == 0 {
 			continue
 		}
-		line := fmt.Sprintf("%s as clients see it: mean %s, P50 %s, P95 %s", l.name, seconds(l.Mean), seconds(l.P50), seconds(l.P95))
+		line := fmt.Sprintf("%s as clients see it: mean %s, P50 %s, P95 %s", l.name, seconds(l.Mean), percentile(l.P50), percentile(l.P95))
 		if l.GivenUp > 0 {
-			line += fmt.Sprintf("; corrected for the %.0f given up: P50 %s, P95 %s", l.GivenUp, least(l.AtLeast50)+seconds(l.CorrectedP50), least(l.AtLeast95)+seconds(l.CorrectedP95))
+			line += fmt.Sprintf("; corrected for the %.0f given up: P50 %s, P95 %s", l.GivenUp, percentile(l.CorrectedP50), percentile(l.CorrectedP95))
 		}
 		if l.EngineCount > 0 {
-			line += fmt.Sprintf("; the engine says mean %s, P50 %s, P95 %s", seconds(l.EngineMean), seconds(l.EngineP50), seconds(l.EngineP95))
+			line += fmt.Sprintf("; the engine says mean %s, P50 %s, P95 %s", seconds(l.EngineMean), percentile(l.EngineP50), percentile(l.EngineP95))
 		}
 		out = append(out, line)
 	}
@@ -404,9 +393,9 @@ func seconds(v float64) string {
 	return indicator.FormatNumber(v, indicator.Seconds)
 }
 
-func least(at bool) string {
-	if at {
-		return "at least "
+func percentile(v indicator.Value) string {
+	if !v.OK {
+		return "unknown"
 	}
-	return ""
+	return indicator.Format(v, indicator.Seconds)
 }

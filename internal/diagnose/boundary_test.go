@@ -46,29 +46,29 @@ func TestCorrectedFindsTheWaitThatNobodySaw(t *testing.T) {
 	slices.Sort(truth)
 	for _, q := range []float64{0.5, 0.9, 0.95} {
 		want := truth[int(q*float64(len(truth)))]
-		got, atLeast := corrected(q, observed(ended), observed(cut))
-		if atLeast || math.Abs(got/want-1) > 0.08 {
-			t.Errorf("quantile %v: %.3f (at least %t), the truth is %.3f", q, got, atLeast, want)
+		got := corrected(q, observed(ended), observed(cut))
+		if got.AtLeast || math.Abs(got.V/want-1) > 0.08 || got.V < got.Bucket.Low || got.V > got.Bucket.High {
+			t.Errorf("quantile %v: %+v, the truth is %.3f", q, got, want)
 		}
-		if plain, _ := corrected(q, observed(ended), histogram{}); plain >= got {
-			t.Errorf("quantile %v: %.3f corrected, and %.3f without", q, got, plain)
+		if plain := corrected(q, observed(ended), histogram{}); plain.V >= got.V {
+			t.Errorf("quantile %v: %.3f corrected, and %.3f without", q, got.V, plain.V)
 		}
-		if naive := observed(ended).quantile(q); naive > 0.8*want {
-			t.Errorf("quantile %v of what ended is %.3f: the case shows nothing", q, naive)
+		alone := observed(ended)
+		if naive := alone.reading(q); naive.V > 0.8*want {
+			t.Errorf("quantile %v of what ended is %.3f: the case shows nothing", q, naive.V)
 		}
 	}
 }
 
 func TestCorrectedSaysWhereItDoesNotKnow(t *testing.T) {
-	got, atLeast := corrected(0.95, observed([]float64{0.1, 0.1, 0.1}), observed([]float64{5, 5, 5}))
-	if !atLeast || got < 3 {
-		t.Errorf("%v, %t", got, atLeast)
+	if got := corrected(0.95, observed([]float64{0.1, 0.1, 0.1}), observed([]float64{5, 5, 5})); !got.AtLeast || got.V < 3 {
+		t.Errorf("%+v", got)
 	}
-	if got, atLeast := corrected(0.5, observed([]float64{0.15, 0.15, 0.15}), histogram{}); atLeast || got < 0.1 || got > 0.2 {
-		t.Errorf("%v, %t", got, atLeast)
+	if got := corrected(0.5, observed([]float64{0.15, 0.15, 0.15}), histogram{}); got.AtLeast || got.V < 0.1 || got.V > 0.2 {
+		t.Errorf("%+v", got)
 	}
-	if got, atLeast := corrected(0.5, histogram{}, observed([]float64{1})); !atLeast || !math.IsNaN(got) {
-		t.Errorf("%v, %t", got, atLeast)
+	if got := corrected(0.5, histogram{}, observed([]float64{1})); !got.AtLeast || got.OK {
+		t.Errorf("%+v", got)
 	}
 }
 

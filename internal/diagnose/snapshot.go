@@ -16,7 +16,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/base/stat"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
@@ -170,20 +169,12 @@ func histogramOf(buckets []bucket) (h histogram) {
 	return h
 }
 
-// reading estimates a quantile, and says in which bucket it is. In the first and in the last one
-// its value is a bound and not an estimate.
+// reading estimates a quantile.
 func (h *histogram) reading(q float64) indicator.Value {
 	if len(h.bounds) == 0 {
 		return indicator.Unknown("the histogram has no buckets")
 	}
-	v, bucket := stat.BucketQuantile(q, h.bounds, h.upTo, h.count)
-	if math.IsNaN(v) {
-		return indicator.Unknown("no observations")
-	}
-	return indicator.Value{
-		V: v, OK: true, Bucket: bucket,
-		AtMost: bucket.High == h.bounds[0], AtLeast: math.IsInf(bucket.High, 1),
-	}
+	return indicator.BucketValue(q, h.bounds, h.upTo, h.count)
 }
 
 // parseBound reads a bucket's le label.

@@ -111,7 +111,7 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 	if n := len(segs); n > 0 && (late || h.answering()) {
 		now, segs = segs[n-1].run, segs[:n-1]
 	}
-	normal, rest := l.normal(segs)
+	normal, rest := l.normal(segs, h.service(now))
 	now = h.incident(l, normal, rest, now)
 	if len(rest) > 0 && len(now) > 0 && now[0].from >= rest[len(rest)-1].run[0].to {
 		now = h.withStall(rest[len(rest)-1].run, now)
@@ -282,29 +282,36 @@ func (h *history) service(s run) service {
 	return v
 }
 
+// longestTest is how long load tests take: what users do for longer is their traffic.
+const longestTest = 10 * time.Minute
+
 // few is how many requests are too few to say how users were served.
 const few = 5
 
 // normal returns the latest segment that is no worse than any before it, and no short exception
 // from them, with those before it that are like it, and the segments that came after; nil where
-// there is none.
-func (l limits) normal(segs []Segment) (normal run, rest []Segment) {
+// there is none. A segment that was better than all before it, and shorter, is an exception too
+// where now is as they were, unless it lasted longer than load tests do.
+func (l limits) normal(segs []Segment, now service) (normal run, rest []Segment) {
 	telling := func(s *Segment) bool { return s.service.requests >= few && s.service.seconds >= minHistory.Seconds() }
 	for i := len(segs) - 1; i >= 0; i-- {
 		s := &segs[i]
 		if !telling(s) || l.sick(s.service) {
 			continue
 		}
-		worse, worseBefore := false, service{}
+		worse, worseBefore, returned := false, service{}, now.requests >= few
 		for e := range i {
 			before := &segs[e]
 			worse = worse || telling(before) && l.worse(s.service, before.service, clearly)
+			if telling(before) {
+				returned = returned && l.worse(before.service, s.service, clearly) && !l.worse(now, before.service, clearly)
+			}
 			if !l.sick(before.service) && l.worse(before.service, s.service, clearly) {
 				worseBefore.requests += before.service.requests
 				worseBefore.seconds += before.service.seconds
 			}
 		}
-		if worse || l.exception(s.service, worseBefore) {
+		if worse || l.exception(s.service, worseBefore) || returned && s.service.seconds < min(worseBefore.seconds, longestTest.Seconds()) {
 			continue
 		}
 		out := s.run

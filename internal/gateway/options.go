@@ -164,7 +164,7 @@ func (o *Options) read() (err error) {
 		err = errors.New("it tells no concurrency")
 	}
 	if err != nil {
-		return hint.Or(fmt.Errorf("--knee %s: %w", o.Knee, err), "write one with: sixty bench URL --search rate --slo chat --save-baseline FILE")
+		return hint.Or(fmt.Errorf("--knee %s: %w", o.Knee, err), "write one with: sixty bench URL --search rate --use-case chat --save-baseline FILE")
 	}
 	o.Admission.MaxConcurrent = int(math.Ceil(b.Concurrency))
 	return nil

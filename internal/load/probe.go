@@ -2,6 +2,7 @@ package load
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -133,7 +134,8 @@ func (p *probe) models(ctx context.Context) error {
 	status, message, err := p.do(ctx, probeTimeout, http.MethodGet, u, nil, &list)
 	switch {
 	case err != nil && status == 0:
-		return hint.With(err, "check that the server runs and that the address is right")
+		const way = "check that the server runs and that the address is right"
+		return hint.With(err, cmp.Or(unanswered.Hint(err, way), way))
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		return hint.With(fmt.Errorf("ask %s: HTTP status %d %s", u.Redacted(), status, message), "pass the key with --bearer-token-file FILE")
 	}

@@ -250,7 +250,7 @@ func ReadFile(path string) (*Result, error) {
 	}
 	r, err := readResult(raw)
 	if err != nil {
-		return nil, hint.Or(fmt.Errorf("%s: read result: %w", path, err), "pass a file that sixty bench --json wrote")
+		return nil, hint.Or(fmt.Errorf("%s: read result: %w", path, err), "pass a file that sixty bench --save wrote")
 	}
 	return r, nil
 }

@@ -193,8 +193,8 @@ func newReplica(d *diagnose.Diagnosis, i int, v *diagnose.Verdict) view.Replica 
 
 // addBounds adds how a value is written that is no number.
 func addBounds(n *view.Numbers, s *indicator.Signal, v indicator.Value) {
-	text := indicator.Format(v, s.Unit)
-	if !v.OK || text == indicator.FormatNumber(v.V, s.Unit) {
+	text := indicator.FormatBound(v, s.Unit)
+	if text == "" {
 		return
 	}
 	if n.Bounds == nil {

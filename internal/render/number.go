@@ -32,6 +32,18 @@ func Tick(u indicator.Unit) func(float64) string {
 	return func(v float64) string { return indicator.FormatNumber(v, u) }
 }
 
+// Within writes a value with the ends of its interval, "19.6 s (17.4 to 22 s)"; the value alone
+// where both ends read the same.
+func Within(value, low, high string) string {
+	if low == high {
+		return value
+	}
+	if number, unit, ok := strings.Cut(low, " "); ok && strings.HasSuffix(high, " "+unit) {
+		low = number
+	}
+	return fmt.Sprintf("%s (%s to %s)", value, low, high)
+}
+
 // Percent writes a share.
 func Percent(v float64) string { return indicator.FormatNumber(v, indicator.Ratio) }
 

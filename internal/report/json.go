@@ -91,7 +91,10 @@ type (
 		Threshold  number     `json:"threshold"`
 		Op         string     `json:"op"`
 		Value      number     `json:"value"`
+		ValueText  string     `json:"value_text,omitempty"` // where only a bucket or a bound is known
 		Normal     number     `json:"normal"`
+		NormalText string     `json:"normal_text,omitempty"`
+		Quantile   float64    `json:"quantile,omitempty"` // the points are interpolated in buckets
 		Evidence   bool       `json:"evidence"`
 		Lines      []lineJSON `json:"lines"`
 	}
@@ -188,9 +191,11 @@ type (
 		Value           number   `json:"value"`
 		ValueBound      *string  `json:"value_bound"`
 		ValueBucket     []number `json:"value_bucket,omitempty"`
+		ValueText       string   `json:"value_text,omitempty"` // where only a bucket or a bound is known
 		ValueReason     string   `json:"value_reason,omitempty"`
 		Baseline        number   `json:"baseline"`
 		BaselineBucket  []number `json:"baseline_bucket,omitempty"`
+		BaselineText    string   `json:"baseline_text,omitempty"`
 		Threshold       number   `json:"threshold"`
 		ThresholdName   string   `json:"threshold_name"`
 		ThresholdSource string   `json:"threshold_source"`
@@ -223,6 +228,7 @@ type (
 		Title     string       `json:"title"`
 		Unit      string       `json:"unit"`
 		Measured  number       `json:"measured"`
+		Text      string       `json:"measured_text,omitempty"`
 		Before    estimateJSON `json:"before"`
 		Unchanged estimateJSON `json:"unchanged"`
 		After     estimateJSON `json:"after"`
@@ -362,6 +368,7 @@ func newPlotsJSON(d *diagnose.Diagnosis) (out []plotJSON) {
 				Onset: timestamp(v.Since), AtLeast: v.SinceAtLeast, WindowFrom: timestamp(p.Window.From),
 				Baseline: rangeJSON{timestamp(p.Baseline.From), timestamp(p.Baseline.To)}, OverS: p.Over.Seconds(),
 				Threshold: number(limit), Op: string(op), Value: known(p.Now), Normal: known(p.Normal), Evidence: evidence,
+				ValueText: indicator.FormatBound(p.Now, p.Signal.Unit), NormalText: indicator.FormatBound(p.Normal, p.Signal.Unit), Quantile: p.Signal.Quantile,
 				Lines: each(p.Lines, newLineJSON),
 			})
 		}
@@ -387,8 +394,8 @@ func newBoundaryJSON(d *diagnose.Diagnosis) *boundaryJSON {
 			return nil
 		}
 		return &latencyJSON{
-			l.Count, l.GivenUp, number(l.Mean), number(l.P50), number(l.P95), number(l.CorrectedP50), l.AtLeast50, number(l.CorrectedP95), l.AtLeast95,
-			l.EngineCount, number(l.EngineMean), number(l.EngineP50), number(l.EngineP95),
+			l.Count, l.GivenUp, number(l.Mean), known(l.P50), known(l.P95), known(l.CorrectedP50), l.CorrectedP50.AtLeast, known(l.CorrectedP95), l.CorrectedP95.AtLeast,
+			l.EngineCount, number(l.EngineMean), known(l.EngineP50), known(l.EngineP95),
 		}
 	}
 	found := []foundJSON{}
@@ -444,6 +451,7 @@ func newEvidenceJSON(e *catalog.Evidence) evidenceJSON {
 		Signal: e.Signal.Name, Title: e.Signal.Title, Unit: string(e.Signal.Unit), Value: known(e.Value), ValueReason: e.Value.Reason,
 		Baseline: known(e.Baseline), Threshold: number(e.Threshold), ThresholdName: e.Name,
 		ThresholdSource: e.Source, Op: string(e.Op), ValueBucket: bucketJSON(e.Value), BaselineBucket: bucketJSON(e.Baseline),
+		ValueText: indicator.FormatBound(e.Value, e.Signal.Unit), BaselineText: indicator.FormatBound(e.Baseline, e.Signal.Unit),
 	}
 	switch {
 	case e.Value.OK && e.Value.AtMost:
@@ -491,7 +499,7 @@ func newPredictedJSON(p *catalog.Prediction) *predictedJSON {
 	return &predictedJSON{
 		Reason: optional(p.Reason), Needs: number(p.Needs.Seconds()), Benefit: benefit, Basis: list(p.Basis), Caveats: list(p.Caveats),
 		Effects: each(p.Effects, func(e *catalog.Effect) effectJSON {
-			return effectJSON{Signal: e.Signal.Name, Title: e.Signal.Title, Unit: string(e.Signal.Unit), Measured: known(e.Measured), Before: estimate(e.Before), Unchanged: estimate(e.Unchanged), After: estimate(e.After)}
+			return effectJSON{Signal: e.Signal.Name, Title: e.Signal.Title, Unit: string(e.Signal.Unit), Measured: known(e.Measured), Text: indicator.FormatBound(e.Measured, e.Signal.Unit), Before: estimate(e.Before), Unchanged: estimate(e.Unchanged), After: estimate(e.After)}
 		}),
 	}
 }

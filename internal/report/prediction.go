@@ -53,11 +53,7 @@ func predictionLines(p *catalog.Prediction, verbose bool) []string {
 
 // benefitText compares with what comes if nothing is done, which may be worse than now.
 func benefitText(p *catalog.Prediction) string {
-	value, low, high := estimate3(p.Benefit, indicator.Times)
-	text := "Benefit over no change: " + value
-	if low != high {
-		text += fmt.Sprintf(" (%s to %s)", low, high)
-	}
+	text := "Benefit over no change: " + estimated(p.Benefit, indicator.Times)
 	if e, ok := p.Effect(indicator.TTFTP95); ok {
 		text += fmt.Sprintf("; without it, %s is %s", e.Signal.Title, indicator.FormatNumber(e.Unchanged.Value, e.Signal.Unit))
 	}
@@ -70,19 +66,11 @@ func effectText(e catalog.Effect) string {
 	if e.Measured.OK {
 		from = indicator.Format(e.Measured, e.Signal.Unit)
 	}
-	to, low, high := estimate3(e.After, e.Signal.Unit)
-	text := fmt.Sprintf("%s %s → %s", e.Signal.Title, from, to)
-	if number, unit, ok := strings.Cut(low, " "); ok && strings.HasSuffix(high, " "+unit) {
-		low = number // "17.4 to 77.9 ms"
-	}
-	if low != high {
-		text += fmt.Sprintf(" (%s to %s)", low, high)
-	}
-	return text
+	return fmt.Sprintf("%s %s → %s", e.Signal.Title, from, estimated(e.After, e.Signal.Unit))
 }
 
-func estimate3(e catalog.Estimate, u indicator.Unit) (value, low, high string) {
-	return indicator.FormatNumber(e.Value, u), indicator.FormatNumber(e.Low, u), indicator.FormatNumber(e.High, u)
+func estimated(e catalog.Estimate, u indicator.Unit) string {
+	return render.Within(indicator.FormatNumber(e.Value, u), indicator.FormatNumber(e.Low, u), indicator.FormatNumber(e.High, u))
 }
 
 // predictionShort is a prediction for people in a hurry: what users will feel, and why to

@@ -1,7 +1,7 @@
 import { useEffect, useRef } from 'preact/hooks'
 import uPlot from 'uplot'
 import 'uplot/dist/uPlot.min.css'
-import { number, tick, time, unitOf } from './format'
+import { about, number, tick, time, unitOf } from './format'
 import { colour, css, dash, onTheme, symbols } from './palette'
 import type { Span } from './query'
 
@@ -33,6 +33,7 @@ export interface Line {
   faint?: boolean // to compare with, in grey
   colour?: number // of the palette; its place among the lines unless said
   unit?: string // of the right axis
+  about?: boolean // a percentile's points, interpolated in buckets
 }
 
 export interface ChartProps {
@@ -203,6 +204,7 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
           // Marks stand above the plot, the onset with its name; of those that would touch, the first has one.
           let free = from + ctx.measureText(unitOf(first.unit)).width - 40 * ratio
           const marks = [...(p().marks ?? [])].sort((a, b) => Number(b.kind === 'onset') - Number(a.kind === 'onset'))
+          const others = marks.filter((m) => m.kind !== 'onset').map((m) => u.valToPos(m.at / 1000, 'x', true)).filter((x) => x >= from && x <= to)
           for (const m of marks) {
             const x = u.valToPos(m.at / 1000, 'x', true)
             if (x < from || x > to) continue
@@ -213,8 +215,10 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
             }
             line(x, bbox.top - 3 * ratio, x, bbox.top + bbox.height, colours.bad, [])
             const width = ctx.measureText(m.name).width
-            const left = Math.min(x, to - width)
-            if (left < free) continue
+            // Beside its line, or left of the marks that stand there.
+            const clear = (left: number) => left >= free && left + width <= to && !others.some((o) => o > left - 6 * ratio && o < left + width + 6 * ratio)
+            const left = [x, x - width - 4 * ratio, ...others.map((o) => o - width - 8 * ratio)].find(clear)
+            if (left === undefined) continue
             write(m.name, left, above, 'left', colours.bad)
             free = left + width
           }
@@ -299,7 +303,7 @@ function describe(u: uPlot, p: ChartProps, tip: HTMLElement): void {
     const values = p.lines.map((l, k) => ({ l, k, v: l.y[i] })).filter((e) => e.v !== null && e.v !== undefined)
     if (!p.stack) values.sort((a, b) => Number(a.l.right ?? 0) - Number(b.l.right ?? 0) || (b.v ?? 0) - (a.v ?? 0))
     for (const { l, k, v } of values.slice(0, listed)) {
-      add(`${l.name}  ${number(v, l.unit ?? p.unit)}`, l.volume || l.faint ? css('soft') : colour(l.colour ?? k))
+      add(`${l.name}  ${about(v, l.unit ?? p.unit, !!l.about)}`, l.volume || l.faint ? css('soft') : colour(l.colour ?? k))
     }
     if (values.length > listed) add(`and ${values.length - listed} more`)
     if (values.length === 0) add('no value')

@@ -1,4 +1,4 @@
-import type { Bucket, Maybe, Numbers, Quantity } from './types'
+import type { Estimate, Maybe, Numbers, Quantity } from './types'
 
 // Numbers and times for people. Numbers are written as the command line writes them
 // (internal/catalog/indicator/format.go): numbers.json holds examples that both are tested with.
@@ -36,22 +36,24 @@ const suffixes: Record<string, string> = {
   times: '×', '1/s': '/s', '1/request': '/request', 'requests/s': ' req/s', 'tokens/s': ' tok/s', tokens: ' tokens', watts: ' W', celsius: ' °C', MHz: ' MHz',
 }
 
-// number writes a value in its unit; what is not known is a dash.
 // shown writes one of a replica's numbers: a percentile of a wide bucket as that bucket.
 export const shown = (n: Numbers, name: Quantity, unit: string): string => n.bounds?.[name] ?? number(n[name], unit)
 
-// measured writes a percentile of a wide bucket as that bucket, as the command line does: where in
-// it the percentile is, nobody measured.
-export function measured(v: Maybe<number>, unit: string, bucket?: Bucket, bound?: Maybe<'at_most' | 'at_least'>): string {
-  const [low, high] = bucket ?? [null, null]
-  if (bound === 'at_most') return '≤ ' + number(high || v, unit)
-  if (bound === 'at_least') return '≥ ' + number(v, unit)
-  if (low === null || high === null || high <= 1.5 * low) return number(v, unit)
-  const [from, to] = [number(low, unit), number(high, unit)]
+// written is a value in the monitor's words where it has some: a percentile of a wide bucket is
+// written as that bucket.
+export const written = (text: string | undefined, v: Maybe<number>, unit: string): string => text || number(v, unit)
+
+// interval writes an estimate with its interval, the number alone where both ends read the same.
+export function interval(e: Estimate | null | undefined, unit: string): string {
+  const [low, high] = [number(e?.low, unit), number(e?.high, unit)]
   const of = (text: string) => text.slice(text.indexOf(' ') + 1)
-  return `${of(from) === of(to) ? from.split(' ')[0] : from}–${to}`
+  return low === high || e?.low === null ? '' : `${of(low) === of(high) ? low.split(' ')[0] : low} – ${high}`
 }
 
+// about writes a point of a percentile's curve, which is interpolated in its bucket.
+export const about = (v: number | null | undefined, unit: string, quantile: boolean): string => (quantile && v ? '≈ ' : '') + number(v, unit)
+
+// number writes a value in its unit; what is not known is a dash.
 export function number(v: number | null | undefined, unit: string): string {
   if (v === null || v === undefined || Number.isNaN(v)) return '–'
   switch (unit) {

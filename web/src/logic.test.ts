@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { read } from './api'
-import { change, length, measured, number, sentence, titleOf } from './format'
+import { about, change, interval, length, number, sentence, titleOf, written } from './format'
 import { accept, healthOf, trust } from './live'
 import numbers from './numbers.json'
 import titles from './titles.json'
@@ -16,12 +16,16 @@ import { highlight } from './panel'
 
 describe('measured percentiles', () => {
   test('of a wide bucket are written as that bucket', () => {
-    expect(measured(0.0243, 'seconds', [0.01, 0.025])).toBe('10–25 ms')
-    expect(measured(0.5, 'seconds', [0.2, 2])).toBe('200 ms–2 s')
-    expect(measured(0.022, 'seconds', [0.02, 0.025])).toBe('22 ms')
-    expect(measured(0.004, 'seconds', [0, 0.01], 'at_most')).toBe('≤ 10 ms')
-    expect(measured(80, 'seconds', [80, null], 'at_least')).toBe('≥ 80 s')
-    expect(measured(null, 'seconds')).toBe('–')
+    expect(written('10–25 ms', 0.0243, 'seconds')).toBe('10–25 ms')
+    expect(written(undefined, 0.022, 'seconds')).toBe('22 ms')
+    expect(written(undefined, null, 'seconds')).toBe('–')
+    expect(interval({ value: 19.6, low: 19.58, high: 19.62 }, 'seconds')).toBe('')
+    expect(interval({ value: 19.6, low: 17.4, high: 22 }, 'seconds')).toBe('17.4 – 22 s')
+    expect(interval({ value: 0.9, low: 0.8, high: 2 }, 'seconds')).toBe('800 ms – 2 s')
+    expect(interval({ value: 2, low: 1, high: 4 }, 'count')).toBe('1 – 4')
+    expect(about(0.0243, 'seconds', true)).toBe('≈ 24.3 ms')
+    expect(about(0, 'seconds', true)).toBe('0 s')
+    expect(about(null, 'seconds', true)).toBe('–')
   })
 })
 

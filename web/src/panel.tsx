@@ -41,7 +41,7 @@ export function PanelView({ panel, choice, span, interval, each, marks, onZoom }
   const [ref, seen] = useSeen<HTMLElement>()
   const [box, width] = useWidth<HTMLDivElement>()
   const { drawn, error, loading } = usePanel(panel, choice, span, interval, each, width, seen && width > 0)
-  const lines = useMemo(() => highlight((drawn?.curves ?? []).map((c): Line => ({ name: c.name, y: c.y, volume: c.right, right: c.right || c.unit !== panel.unit, unit: c.unit }))), [drawn])
+  const lines = useMemo(() => highlight((drawn?.curves ?? []).map((c): Line => ({ name: c.name, y: c.y, volume: c.right, about: c.about, right: c.right || c.unit !== panel.unit, unit: c.unit }))), [drawn])
   const steps = useMemo(() => levels(panel.steps), [panel])
   const empty = drawn && drawn.curves.length === 0 && !drawn.rows?.length
   const plain = panel.description.replace(/\[([^\]]+)\]\([^)]+\)/g, '$1').replace(/\*+/g, '')

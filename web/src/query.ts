@@ -62,6 +62,7 @@ export interface Curve {
   labels: Labels
   unit: string
   right: boolean
+  about: boolean // interpolated in a histogram's buckets
   y: (number | null)[]
 }
 
@@ -162,7 +163,7 @@ export async function ask(p: Panel, c: Choice, s: Span, interval: number, each: 
   if (p.kind === 'heatmap') return { x, curves: [], rows: heat(answers[0]?.data.result ?? [], x.length, place), warnings }
   const list = answers.flatMap((a, i) => a.data.result.map((m) => ({ q: questions[i] as Query, m })))
   const names = legends(list.map(({ q, m }) => ({ legend: q.legend, labels: m.metric })))
-  const curves = list.map(({ q, m }, i) => ({ name: names[i], labels: m.metric, unit: q.unit || p.unit, right: q.right, y: column(m, x.length, place) }))
+  const curves = list.map(({ q, m }, i) => ({ name: names[i], labels: m.metric, unit: q.unit || p.unit, right: q.right, about: q.expr.includes('histogram_quantile('), y: column(m, x.length, place) }))
   return { x, curves: curves.filter((k) => k.y.some((v) => v !== null)), warnings }
 }
 

@@ -123,6 +123,7 @@ export interface Effect {
   title?: string
   unit: string
   measured: Maybe<number>
+  measured_text?: string // how it is written of which only a bucket or a bound is known
   before: Estimate
   unchanged: Estimate
   after: Estimate
@@ -146,19 +147,15 @@ export interface Fix {
   }>
 }
 
-// Bucket is what bounds a percentile, null beyond a histogram's last bound.
-export type Bucket = [Maybe<number>, Maybe<number>]
-
 export interface Evidence {
   signal: string
   title?: string
   unit: string
   value: Maybe<number>
-  value_bound: Maybe<'at_most' | 'at_least'>
+  value_text?: string // how it is written of which only a bucket or a bound is known
   value_reason?: string
-  value_bucket?: Bucket // of a percentile
   baseline: Maybe<number>
-  baseline_bucket?: Bucket
+  baseline_text?: string
   threshold: Maybe<number>
   threshold_source: string
   op: string
@@ -211,7 +208,10 @@ export interface Plot {
   threshold: Maybe<number>
   op: string
   value: Maybe<number>
+  value_text?: string // how it is written of which only a bucket or a bound is known
   normal: Maybe<number>
+  normal_text?: string
+  quantile?: number // of a percentile, whose points are interpolated in buckets
   evidence: boolean
   lines: { name: string; points: [number, Maybe<number>][] }[]
   range?: { low: number; high: number } // of what is normal, where the page knows it from before

@@ -34,6 +34,23 @@ func Format(v Value, u Unit) string {
 	return text
 }
 
+// FormatBound writes a value of which only a bucket or a bound is known, as Format does, and "" for
+// others: what tells values to programs tells them these texts beside the numbers.
+func FormatBound(v Value, u Unit) string {
+	if text := Format(v, u); v.OK && text != FormatNumber(v.V, u) {
+		return text
+	}
+	return ""
+}
+
+// Point writes a value of the signal's curve: one of a percentile is interpolated in its bucket.
+func (s *Signal) Point(v float64) string {
+	if s.Quantile > 0 {
+		return "≈ " + FormatNumber(v, s.Unit)
+	}
+	return FormatNumber(v, s.Unit)
+}
+
 // wide is from which ratio of its bounds on a bucket is too wide to interpolate in: the estimate
 // may be wrong by half.
 const wide = 1.5

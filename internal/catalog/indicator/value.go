@@ -38,6 +38,16 @@ func Known(v float64) Value {
 // Unknown returns a value that could not be had, and why.
 func Unknown(reason string) Value { return Value{Reason: reason} }
 
+// BucketValue estimates a quantile of a histogram, as stat.BucketQuantile does, and says in which
+// bucket it is. In the first and in the last one its value is a bound and not an estimate.
+func BucketValue(q float64, bounds, upTo []float64, total float64) Value {
+	v, bucket := stat.BucketQuantile(q, bounds, upTo, total)
+	if math.IsNaN(v) {
+		return Unknown("no observations")
+	}
+	return Value{V: v, OK: true, Bucket: bucket, AtMost: bucket.High == bounds[0], AtLeast: math.IsInf(bucket.High, 1)}
+}
+
 // Or returns the value, or another number where it is unknown.
 func (v Value) Or(other float64) float64 {
 	if v.OK {

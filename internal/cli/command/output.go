@@ -27,7 +27,7 @@ func (f *Output) AddFlags(s *pflag.FlagSet, formats ...string) {
 	f.formats = formats
 	s.StringVarP(&f.Format, "output", "o", formats[0], "output format")
 	SetValues(s, "output", formats...)
-	s.StringVar(&f.File, "out", "", "write the output to this `file`, whose extension may set the format (default: standard output)")
+	s.StringVar(&f.File, "out", "", "write the output to this `path`, whose extension may set the format (default: standard output)")
 	s.StringVar(&f.Color, "color", "auto", "colours")
 }
 

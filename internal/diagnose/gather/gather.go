@@ -26,7 +26,7 @@ import (
 type Request struct {
 	From       []string // files, and recordings
 	Prometheus string   // URL; "" for none
-	Span       string   // the healthy time of recordings and of the server, as --baseline writes it; "" for all
+	Span       string   // the healthy time of recordings and of the server, as --healthy writes it; "" for all
 
 	HTTP     config.HTTPClientConfig
 	Matchers []*labels.Matcher // which series of the server
@@ -86,7 +86,7 @@ func (r *Request) measure(ctx context.Context, from string) (files []*baseline.F
 		healthy := diagnose.Range{From: span.First, To: span.Last}
 		if r.Span != "" {
 			if healthy, err = span.Baseline(r.Span, span.Last); err != nil {
-				return err
+				return fmt.Errorf("--healthy: %w", err)
 			}
 		}
 		pace, err := s.Pace(ctx, healthy.To)

@@ -122,7 +122,7 @@ func (f *Observed) AddFlags(s *pflag.FlagSet) {
 	f.Flags.AddFlags(s)
 	f.AddPast(s, "measure up to this `time`",
 		"measure this much time before --at (default: a whole recording; 15m of a Prometheus server)")
-	f.AddPace(s, "watch", time.Minute, "with URLs: scrape for this long")
+	f.AddPace(s, "observe", time.Minute, "with URLs: scrape for this long")
 	s.StringVar(&f.Model, "model", "", "with servers of several models: measure those of this `name`")
 }
 

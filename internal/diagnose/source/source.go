@@ -349,9 +349,12 @@ func (s *Source) Complete(ctx context.Context, o *diagnose.Options, at, baseline
 		length = diagnose.UsualWindow(o.Interval)
 	}
 	if o.Baseline, err = span.Baseline(baseline, moment.Add(-length)); err == nil && o.Baseline.To.After(moment) {
-		err = fmt.Errorf("--baseline: it ends (%s) after --at (%s)", FormatTime(o.Baseline.To), FormatTime(moment))
+		err = fmt.Errorf("it ends (%s) after --at (%s)", FormatTime(o.Baseline.To), FormatTime(moment))
 	}
-	return err
+	if err != nil {
+		return fmt.Errorf("--baseline: %w", err)
+	}
+	return nil
 }
 
 // With opens a source for fn. What was passed over is noted in the end.

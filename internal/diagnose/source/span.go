@@ -63,8 +63,7 @@ func (s Span) At(text string) (time.Time, error) {
 	return t, nil
 }
 
-// Baseline reads --baseline: a duration, which ends where the window begins, or
-// FROM/TO.
+// Baseline reads a healthy time: a duration, which ends where the window begins, or FROM/TO.
 func (s Span) Baseline(text string, windowFrom time.Time) (diagnose.Range, error) {
 	var r diagnose.Range
 	if text == "" {
@@ -76,20 +75,20 @@ func (s Span) Baseline(text string, windowFrom time.Time) (diagnose.Range, error
 		r.From, errFrom = s.ParseTime(from)
 		r.To, errTo = s.ParseTime(to)
 		if err := errors.Join(errFrom, errTo); err != nil {
-			return r, hint.With(fmt.Errorf("--baseline: %w", err), momentForms)
+			return r, hint.With(err, momentForms)
 		}
 	} else {
 		d, err := ParseDuration(text)
 		if err != nil || d <= 0 {
-			return r, hint.With(fmt.Errorf("--baseline: %q is neither a duration such as 10m nor FROM/TO", text), momentForms)
+			return r, hint.With(fmt.Errorf("%q is neither a duration such as 10m nor FROM/TO", text), momentForms)
 		}
 		r = diagnose.Range{From: windowFrom.Add(-d), To: windowFrom}
 	}
 	switch {
 	case !r.From.Before(r.To):
-		return r, fmt.Errorf("--baseline: it ends (%s) before it begins (%s)", FormatTime(r.To), FormatTime(r.From))
+		return r, fmt.Errorf("it ends (%s) before it begins (%s)", FormatTime(r.To), FormatTime(r.From))
 	case !s.First.IsZero() && (!s.First.Before(r.To) || r.From.After(s.Last)):
-		return r, hint.With(fmt.Errorf("--baseline: the recording has no scrape from %s to %s", FormatTime(r.From), FormatTime(r.To)),
+		return r, hint.With(fmt.Errorf("the recording has no scrape from %s to %s", FormatTime(r.From), FormatTime(r.To)),
 			fmt.Sprintf("choose times from %s to %s", FormatTime(s.First), FormatTime(s.Last)))
 	}
 	if r.From.Before(s.First) {

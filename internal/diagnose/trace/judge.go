@@ -69,6 +69,9 @@ type Quantity struct {
 	Unit   string   `json:"unit"`
 	Now    *float64 `json:"now"`
 	Normal *float64 `json:"normal"`
+	// NowText and NormalText are how they are written of which only a bucket or a bound is known.
+	NowText    string `json:"now_text,omitempty"`
+	NormalText string `json:"normal_text,omitempty"`
 }
 
 // fewest other requests say what is normal, and a request is slow that took this many times as long

@@ -92,9 +92,9 @@ func (r *Report) addMoment(d *diagnose.Diagnosis) {
 		for _, s := range shown {
 			now, normal := d.Reading(i, s)
 			if now.OK {
-				q := Quantity{Target: d.Targets[i].Name, Title: s.Title, Unit: string(s.Unit), Now: &now.V}
+				q := Quantity{Target: d.Targets[i].Name, Title: s.Title, Unit: string(s.Unit), Now: &now.V, NowText: indicator.FormatBound(now, s.Unit)}
 				if normal.OK {
-					q.Normal = &normal.V
+					q.Normal, q.NormalText = &normal.V, indicator.FormatBound(normal, s.Unit)
 				}
 				r.State = append(r.State, q)
 			}

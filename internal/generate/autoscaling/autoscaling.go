@@ -70,7 +70,7 @@ func Generate(c Config) ([]generate.File, error) {
 	case c.Workload == "":
 		return nil, hint.With(errors.New("nothing to scale"), "name the Deployment with --workload")
 	case !(c.Capacity.InFlight >= 1) || c.Capacity.InFlight > 1e6:
-		return nil, hint.With(fmt.Errorf("%g requests in flight are no capacity of a replica", c.Capacity.InFlight), "measure it: sixty bench URL --search rate --slo chat --save-baseline baseline.json")
+		return nil, hint.With(fmt.Errorf("%g requests in flight are no capacity of a replica", c.Capacity.InFlight), "measure it: sixty bench URL --search rate --use-case chat --save-baseline baseline.json")
 	case c.Min < 1 || c.Max < c.Min:
 		return nil, hint.With(fmt.Errorf("from %d to %d replicas", c.Min, c.Max), "write --min-replicas 1 or more, and --max-replicas no less: with none left nothing says that one is needed")
 	case c.Start <= 0:
@@ -146,4 +146,4 @@ func ReadCapacity(name string, content []byte) (c Capacity, note string, err err
 	return Capacity{b.Concurrency, b.Source}, note, nil
 }
 
-const wayOut = "write one with: sixty bench URL --search rate --slo chat --save-baseline FILE, or sixty tune --output json"
+const wayOut = "write one with: sixty bench URL --search rate --use-case chat --save-baseline FILE, or sixty tune --output json"

@@ -41,15 +41,14 @@ func (a *Asked) AddFlags(s *pflag.FlagSet) {
 	s.Float64Var(&a.Scale, "scale", 1, "multiply a scenario's concurrency, requests and lengths")
 	s.StringVar(&a.WorkloadFrom, "workload-from", "", "take lengths, prefix sharing and arrivals from a live server's `URL`, a recording, or prometheus=URL")
 	s.IntVar(&a.MaxConcurrency, "max-concurrency", 0, "streams of an open loop; more requests wait (default 10000)")
-	s.DurationVar(&a.Timeout, "timeout", 0, "of one request (default 10m)")
+	s.DurationVar(&a.Timeout, "request-timeout", 0, "of a whole request (default 10m)")
 	s.StringVar(&a.WarmupTime, "warmup", "auto", "time to leave out at the beginning, or auto")
 	s.StringArrayVar(&a.Asserts, "assert", nil, "condition such as 'ttft_p95<500ms'; exit 1 when it does not hold")
 	s.StringSliceVar(&a.Metrics, "metrics", []string{"auto"}, "`URLs` of metrics to scrape during the test: the servers', GPU exporters'; auto is the target's own, or none")
-	s.StringVar(&a.Files.JSON, "json", "", "write the result as JSON to this `file` too")
-	s.StringVar(&a.Files.HTML, "html", "", "write a report with plots to this `file` too")
+	s.StringVar(&a.Files.Result, "save", "", "write the result to this `file` too, for bench compare and generate")
 	s.StringVar(&a.Files.CSV, "csv", "", "write a line per request to this `file`")
 	s.StringVar(&a.Files.Baseline, "save-baseline", "", "write thresholds for generate rules and diagnose to this `file`")
-	s.StringVar(&a.Search, "search", "", "find the highest rate, or concurrency, that meets --slo")
+	s.StringVar(&a.Search, "search", "", "find the highest rate, or concurrency, that meets --use-case or --slo")
 	s.Float64Var(&a.SearchFrom, "search-from", 1, "lowest level of a search")
 	s.Float64Var(&a.SearchTo, "search-to", 0, "highest level of a search (default: found by doubling)")
 }
@@ -70,11 +69,11 @@ func (a *Asked) Check() error {
 		return hint.With(errors.New("no load was asked for"), "pass --scenario, --concurrency, --rate, --trace, --workload-from or --search")
 	case ways > 1:
 		return hint.With(errors.New("--scenario, --concurrency, --rate, --trace and --search exclude each other"), "pass one of them")
-	case a.Search != "" && !a.Given("slo"):
-		return hint.With(errors.New("a search needs an objective"), "pass --slo chat, or a slo.yaml")
+	case a.Search != "" && !a.Given("slo") && !a.Given("use-case"):
+		return hint.With(errors.New("a search needs an objective"), "pass --use-case chat, or --slo slo.yaml")
 	case a.Files.CSV != "" && (a.Scenario == "all" || a.Search != ""):
 		return hint.With(errors.New("--csv works for a single test only"),
-			"leave --search and --scenario all out, or write the results with --json")
+			"leave --search and --scenario all out, or write the results with --save")
 	}
 	if err := a.refuseUseless(); err != nil {
 		return err
@@ -86,8 +85,7 @@ func (a *Asked) Check() error {
 func (a *Asked) writable() error {
 	for _, x := range []struct{ flag, path string }{
 		{"out", a.Files.Out},
-		{"json", a.Files.JSON},
-		{"html", a.Files.HTML},
+		{"save", a.Files.Result},
 		{"csv", a.Files.CSV},
 		{"save-baseline", a.Files.Baseline},
 	} {

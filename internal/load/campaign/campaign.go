@@ -70,7 +70,7 @@ type Output struct {
 
 // Files are those that results are written to; "" is none.
 type Files struct {
-	JSON, HTML, CSV, Baseline string
+	Result, CSV, Baseline string
 
 	Out string // where Stdout leads, for what is said of it
 }
@@ -370,8 +370,7 @@ func (b *campaign) write(results []*load.Result, rec *load.Recording, found *loa
 		path  string
 		write func(io.Writer) error
 	}{
-		{b.Files.JSON, func(w io.Writer) error { return render.JSON(w, single) }},
-		{b.Files.HTML, page},
+		{b.Files.Result, func(w io.Writer) error { return render.JSON(w, single) }},
 		{b.Files.CSV, func(w io.Writer) error { return loadreport.CSV(w, rec) }},
 		{b.Files.Baseline, func(w io.Writer) error {
 			capacity := 0.0

@@ -20,7 +20,7 @@ import (
 func Text(w io.Writer, r *load.Result, full bool, o render.Options) error {
 	d := &document{render.NewDocument("")}
 	d.result(r, false)
-	d.More = "every latency and all evidence; --html FILE draws them"
+	d.More = "every latency and all evidence; --out FILE.html draws them"
 	return d.Text(w, o, full)
 }
 
@@ -105,8 +105,8 @@ func (d *document) result(r *load.Result, titled bool) {
 	d.ShowIn(render.Everywhere)
 	d.requests(r)
 	x := &r.Throughput
-	d.item(rankThroughput, "throughput", "%s requests/s (%s – %s), %s output tokens/s (%s – %s)", render.Number(x.Requests), render.Number(x.RequestsLow), render.Number(x.RequestsHigh),
-		render.Number(x.OutputTokens), render.Number(x.OutputLow), render.Number(x.OutputHigh))
+	d.item(rankThroughput, "throughput", "requests/s %s, output tokens/s %s", render.Within(render.Number(x.Requests), render.Number(x.RequestsLow), render.Number(x.RequestsHigh)),
+		render.Within(render.Number(x.OutputTokens), render.Number(x.OutputLow), render.Number(x.OutputHigh)))
 	if g := r.Goodput; g != nil {
 		d.item(0, "goodput", "%s of the requests, %s requests/s, within %s", render.Percent(g.Share), render.Number(g.Requests), objective(g))
 	}
@@ -199,7 +199,10 @@ func interval(d *load.Distribution) string {
 	if x.Few {
 		high = "?"
 	}
-	return render.Seconds(x.Low) + " – " + high
+	if low := render.Seconds(x.Low); low != high {
+		return low + " – " + high
+	}
+	return high
 }
 
 func streaming(s bool) string {

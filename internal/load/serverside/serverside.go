@@ -350,8 +350,8 @@ func addDiagnosis(p *load.Phase, d *diagnose.Diagnosis) {
 func evidenceLine(e *catalog.Evidence) string {
 	u := e.Signal.Unit
 	s := fmt.Sprintf("%s %s %s %s (%s)", e.Signal.Title, indicator.Format(e.Value, u), e.Op, indicator.FormatNumber(e.Threshold, u), e.Source)
-	if normal := e.Baseline.Or(math.NaN()); !math.IsNaN(normal) {
-		s += ", in the first step " + indicator.FormatNumber(normal, u)
+	if e.Baseline.OK {
+		s += ", in the first step " + indicator.Format(e.Baseline, u)
 	}
 	return s
 }

@@ -438,7 +438,7 @@ func (m *measuring) row(i int, it item, limits threshold.Sources) (Row, Line) {
 		share := kept / known
 		r.State, r.Kept = Fine, &share
 		if *r.Value > limit {
-			r.State, r.Reason = Breached, fmt.Sprintf("%s: %s, promised %s", s.Title, format(*r.Value, s.Unit), format(limit, s.Unit))
+			r.State, r.Reason = Breached, fmt.Sprintf("%s: %s, promised %s", s.Title, r.Number("value", r.Value), format(limit, s.Unit))
 		}
 	case it.neutral:
 	case it.how == Total && *r.Value == 0, s == indicator.Up && *r.Value == 1:
@@ -452,7 +452,7 @@ func (m *measuring) row(i int, it item, limits threshold.Sources) (Row, Line) {
 	}
 	switch {
 	case worse(*r.Value, *r.Previous, it):
-		r.State, r.Reason = Worse, fmt.Sprintf("%s: %s, before %s", s.Title, format(*r.Value, s.Unit), format(*r.Previous, s.Unit))
+		r.State, r.Reason = Worse, fmt.Sprintf("%s: %s, before %s", s.Title, r.Number("value", r.Value), r.Number("previous", r.Previous))
 	}
 	return r, l
 }
@@ -500,7 +500,7 @@ func (m *measuring) quantiles(r *Row, buckets map[float64][]float64, s *indicato
 		return nil
 	}
 	// of the requests between two places of the grid
-	of := func(from, to int) float64 {
+	of := func(from, to int) indicator.Value {
 		upTo := make([]float64, len(bounds))
 		total := 0.0
 		for k := from; k < to; k++ {
@@ -515,18 +515,26 @@ func (m *measuring) quantiles(r *Row, buckets map[float64][]float64, s *indicato
 			}
 		}
 		if _, few := s.TooFew(total); few {
-			return math.NaN()
+			return indicator.Value{}
 		}
-		v, _ := stat.BucketQuantile(s.Quantile, bounds, upTo, total)
-		return v
+		return indicator.BucketValue(s.Quantile, bounds, upTo, total)
 	}
 	size := m.grid.n + m.grid.split
-	r.Value, r.Previous = known(of(m.grid.split, size)), known(of(0, m.grid.split))
+	r.Bounds = map[string]string{}
+	put := func(name string, v indicator.Value) *float64 {
+		if r.Bounds[name] = indicator.FormatBound(v, s.Unit); r.Bounds[name] == "" {
+			delete(r.Bounds, name)
+		}
+		return known(v.Or(math.NaN()))
+	}
+	r.Value, r.Previous = put("value", of(m.grid.split, size)), put("previous", of(0, m.grid.split))
 	course := make([]float64, size)
 	for k := range course {
-		course[k] = of(k, k+1)
-		if k >= m.grid.split && !math.IsNaN(course[k]) && (r.Worst == nil || course[k] > *r.Worst) {
-			m.updateWorst(r, course[k], k, "")
+		v := of(k, k+1)
+		course[k] = v.Or(math.NaN())
+		if k >= m.grid.split && v.OK && (r.Worst == nil || v.V > *r.Worst) {
+			m.updateWorst(r, v.V, k, "")
+			put("worst", v)
 		}
 	}
 	return course

@@ -4,9 +4,11 @@
 package health
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/version"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
 
@@ -113,6 +115,17 @@ type Row struct {
 	State       State    `json:"state"`
 	Reason      string   `json:"reason"` // why it is not known, or what to do
 	Text        string   `json:"text"`   // in the place of a number
+	// Bounds are how value, previous and worst are written of which only a bucket or a bound is
+	// known.
+	Bounds map[string]string `json:"bounds,omitempty"`
+}
+
+// Number writes one of a row's numbers, by its name in Bounds; "" where it is not known.
+func (r *Row) Number(name string, v *float64) string {
+	if v == nil {
+		return ""
+	}
+	return cmp.Or(r.Bounds[name], indicator.FormatNumber(*v, indicator.Unit(r.Unit)))
 }
 
 // How says what the value of a row is.

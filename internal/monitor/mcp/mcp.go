@@ -285,7 +285,7 @@ func (t tools) signal(ctx context.Context, in signalIn) (string, error) {
 		for k := (len(l.At) - 1) % step; k < len(l.At) && k >= 0; k += step {
 			value := "unknown"
 			if !math.IsNaN(l.Value[k]) {
-				value = indicator.FormatNumber(l.Value[k], s.Unit)
+				value = s.Point(l.Value[k])
 			}
 			fmt.Fprintf(&b, "%s %s\n", l.At[k].UTC().Format(time.RFC3339), value)
 		}
@@ -362,9 +362,7 @@ func estimated(e *view.Estimated, u indicator.Unit) string {
 	}
 	text := indicator.FormatNumber(*e.Value, u)
 	if e.Low != nil && e.High != nil {
-		if low, high := indicator.FormatNumber(*e.Low, u), indicator.FormatNumber(*e.High, u); low != high {
-			text += fmt.Sprintf(" (%s to %s)", low, high)
-		}
+		text = render.Within(text, indicator.FormatNumber(*e.Low, u), indicator.FormatNumber(*e.High, u))
 	}
 	return text
 }

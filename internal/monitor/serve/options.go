@@ -51,7 +51,7 @@ func (o *Options) AddFlags(s *pflag.FlagSet) {
 	s.BoolVar(&o.Kubernetes, "kubernetes", false, "find the pods that run inference servers in this cluster, by their images, labels and ports")
 	s.StringVar(&o.KubeConfig, "kubeconfig", "", "with --kubernetes: `file` of the cluster (default: the one that this runs in)")
 	s.StringVar(&o.Namespace, "namespace", "", "with --kubernetes: where they run (default: everywhere)")
-	s.StringToStringVar(&o.Selector, "selector", nil, "with --kubernetes: `labels` of the pods, such as team=ml, where images and labels of their own do not tell")
+	s.StringToStringVar(&o.Selector, "selector", nil, "with --kubernetes: `name=value` labels of the pods, such as team=ml, where images and labels of their own do not tell")
 	s.BoolVar(&o.DryRun, "dry-run", false, "print which targets are found, and why others are not targets, and end")
 	s.StringSliceVar(&o.GPUTargets, "gpu-target", nil, "`addresses` of dcgm-exporter")
 	source.AddHost(s, &o.NoHost)

@@ -37,7 +37,7 @@ func Document(s *Simulation) *render.Document {
 		d.simulated()
 		return d.Document
 	}
-	d.More = "the batch, the queue and what is assumed; --html FILE draws it"
+	d.More = "the batch, the queue and what is assumed; --out FILE.html draws it"
 	r := &s.Runs[0]
 	switch {
 	case len(s.Sweep) > 0:
@@ -240,11 +240,11 @@ func (d *document) run(r *Run) {
 
 func (d *document) state(r *Run) {
 	x, s := &r.Throughput, &r.State
-	out := fmt.Sprintf("%s output tokens/s", render.Number(x.OutputTokens))
+	out := render.Number(x.OutputTokens)
 	if r.Samples > 0 {
-		out += fmt.Sprintf(" (%s – %s)", render.Number(x.Interval[0]), render.Number(x.Interval[1]))
+		out = render.Within(out, render.Number(x.Interval[0]), render.Number(x.Interval[1]))
 	}
-	d.Item("throughput", fmt.Sprintf("%s, %s requests/s, %s prompt tokens/s; engine busy %s of the time", out, render.Number(x.Requests), render.Number(x.PromptTokens), render.Percent(x.Busy)))
+	d.Item("throughput", fmt.Sprintf("output tokens/s %s, %s requests/s, %s prompt tokens/s; engine busy %s of the time", out, render.Number(x.Requests), render.Number(x.PromptTokens), render.Percent(x.Busy)))
 	d.Item("batch", fmt.Sprintf("%s running on average, %s at most", render.Number(s.RunningMean), render.Number(s.RunningMax)))
 	d.Item("queue", fmt.Sprintf("%s waiting on average, %s at most, %s when the last request arrived", render.Number(s.WaitingMean), render.Number(s.WaitingMax), render.Number(s.WaitingEnd)))
 	body := fmt.Sprintf("%s full on average, %s at most", render.Percent(s.KVMean), render.Percent(s.KVMax))
@@ -254,7 +254,7 @@ func (d *document) state(r *Run) {
 	d.Item("KV cache", body)
 	body = fmt.Sprintf("%d", r.Requests.Preemptions)
 	if r.Samples > 0 && r.Requests.Interval[1] > 0 {
-		body += fmt.Sprintf(" (%.0f – %.0f), of %d requests", r.Requests.Interval[0], r.Requests.Interval[1], r.Requests.Preempted)
+		body = render.Within(body, fmt.Sprintf("%.0f", r.Requests.Interval[0]), fmt.Sprintf("%.0f", r.Requests.Interval[1])) + fmt.Sprintf(", of %d requests", r.Requests.Preempted)
 	}
 	d.Item("preemptions", body)
 	if len(r.Requests.Refused) > 0 {

@@ -185,6 +185,9 @@ func interval(m Metric, times float64, overload bool) string {
 	if overload && m.Unit == "s" {
 		high = "∞"
 	}
+	if f(m.Low) == high {
+		return high
+	}
 	return fmt.Sprintf("%s (%s–%s)", f(m.Value), f(m.Low), high)
 }
 

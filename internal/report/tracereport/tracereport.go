@@ -2,6 +2,7 @@
 package tracereport
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -118,9 +119,9 @@ func state(r *trace.Report) string {
 	var parts []string
 	name := ""
 	for _, q := range r.State {
-		text := q.Title + " " + indicator.FormatNumber(*q.Now, indicator.Unit(q.Unit))
+		text := q.Title + " " + cmp.Or(q.NowText, indicator.FormatNumber(*q.Now, indicator.Unit(q.Unit)))
 		if q.Normal != nil {
-			text += " (normal " + indicator.FormatNumber(*q.Normal, indicator.Unit(q.Unit)) + ")"
+			text += " (normal " + cmp.Or(q.NormalText, indicator.FormatNumber(*q.Normal, indicator.Unit(q.Unit))) + ")"
 		}
 		if q.Target != name {
 			text, name = q.Target+": "+text, q.Target

@@ -164,7 +164,7 @@ func (s *site) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	files := []fileio.File{{Path: "index.html", Content: []byte(`<!doctype html><meta http-equiv="refresh" content="0; url=docs/README.html">`)}}
+	var files []fileio.File
 	for name := range s.images {
 		content, err := os.ReadFile(filepath.Join(s.root, name))
 		if err != nil {
@@ -184,6 +184,10 @@ func (s *site) write(dir string) error {
 			return err
 		}
 		files = append(files, fileio.File{Path: address(name), Content: b.Bytes()})
+		if name == first { // the site's own address shows it too
+			base := fmt.Sprintf("<base href=%q>\n<style>", address(first))
+			files = append(files, fileio.File{Path: "index.html", Content: bytes.Replace(b.Bytes(), []byte("<style>"), []byte(base), 1)})
+		}
 	}
 	_, err = fileio.WriteAll(dir, files)
 	return err

@@ -35,7 +35,7 @@ export function Audit() {
         <section>
           <h2 class="head"><State of={a.status} /> {a.title}</h2>
           <div class="scroll" tabIndex={0} role="region" aria-label={a.title}>
-            <table class="whole">
+            <table class="whole checks">
               <tbody>
                 {a.items.map((i) => (
                   <tr data-row tabIndex={0}>

@@ -1,7 +1,7 @@
 import { useMemo } from 'preact/hooks'
 import { useGet } from '../api'
 import type { Band, Level, Line, Mark as Moment } from '../chart'
-import { measured, number, sentence, time, titleOf } from '../format'
+import { about, interval, number, sentence, time, titleOf, written } from '../format'
 import { now, useLive } from '../live'
 import { quantile } from '../odd'
 import { Key } from '../panel'
@@ -58,7 +58,7 @@ export function sinceKept(now: Drawn[], kept: Drawn[]): Drawn[] {
     const k = kept.find((k) => k.signal === p.signal && k.model === p.model)
     if (!k) return p
     const [band] = normalOf(k)
-    return { ...p, normal: k.normal, onset: k.onset, onset_at_least: k.onset_at_least, range: band && { low: band.from, high: band.to } }
+    return { ...p, normal: k.normal, normal_text: k.normal_text, onset: k.onset, onset_at_least: k.onset_at_least, range: band && { low: band.from, high: band.to } }
   })
 }
 
@@ -70,7 +70,7 @@ export function EvidencePlot({ p, span, at, starts = [], height = 150, onZoom }:
     const lines = p.lines.map((l, k): Line => {
       const y: (number | null)[] = new Array(x.length).fill(null)
       for (const [t, v] of l.points) y[place.get(t) as number] = v
-      return { name: l.name, y, faint: k > 0 }
+      return { name: l.name, y, faint: k > 0, about: !!p.quantile }
     })
     return { x, lines }
   }, [p])
@@ -79,14 +79,15 @@ export function EvidencePlot({ p, span, at, starts = [], height = 150, onZoom }:
   const onset: Moment[] = p.onset ? [{ at: Date.parse(p.onset), kind: 'onset', name: `${p.onset_at_least ? 'before' : 'since'} ${time(Date.parse(p.onset), now())}` }] : []
   const bands: Band[] = [...normalOf(p), ...(p.window_from ? [{ kind: 'window' as const, from: Date.parse(p.window_from), to: Date.parse(p.to) }] : [])]
   const then = at ? lines[0]?.y[nearest(x, at / 1000)] : undefined
+  const [value, normal] = [written(p.value_text, p.value, p.unit), written(p.normal_text, p.normal, p.unit)]
   return (
     <figure class="panel" data-plot={p.signal}>
       <h3>
-        {p.title} <b>{number(at ? then : p.value, p.unit)}</b>{' '}
-        <span class="soft">{at ? `at ${time(at, now())}` : p.normal !== null && `normally ${number(p.normal, p.unit)}`}</span>
+        {p.title} <b>{at ? about(then, p.unit, !!p.quantile) : value}</b>{' '}
+        <span class="soft">{at ? `at ${time(at, now())}` : p.normal !== null && `normally ${normal}`}</span>
       </h3>
       <Plot
-        title={`${p.title}: ${number(p.value, p.unit)}, normally ${number(p.normal, p.unit)}`}
+        title={`${p.title}: ${value}, normally ${normal}`}
         x={x} lines={lines} unit={p.unit} span={shown} height={height} levels={limits} marks={[...onset, ...starts]} max={p.unit === 'ratio' && (p.value ?? 0) <= 1 ? 1 : undefined}
         bands={bands} at={at} onZoom={onZoom}
       />
@@ -119,8 +120,8 @@ export const EvidenceTable = ({ f }: { f: Finding }) => (
       {farthest(f.evidence).map((e) => (
         <tr>
           <td>{e.title ?? e.signal}</td>
-          <td class="n bad">{measured(e.value, e.unit, e.value_bucket, e.value_bound)}</td>
-          <td class="n">{measured(e.baseline, e.unit, e.baseline_bucket)}</td>
+          <td class="n bad">{written(e.value_text, e.value, e.unit)}</td>
+          <td class="n">{written(e.baseline_text, e.baseline, e.unit)}</td>
           <td class="n" title={e.threshold_source && `from ${e.threshold_source}`}>{e.threshold === null ? '–' : `${e.op} ${number(e.threshold, e.unit)}`}</td>
         </tr>
       ))}
@@ -143,7 +144,7 @@ function Prediction({ e }: { e: Effect }) {
         <b style={{ left: place(e.after.value) }} />
         <u style={{ left: place(present) }} />
       </span>
-      <span class="n"><b>{number(e.after.value, e.unit)}</b> <span class="soft">{number(e.after.low, e.unit)} – {number(e.after.high, e.unit)}, now {number(present, e.unit)}</span></span>
+      <span class="n"><b>{number(e.after.value, e.unit)}</b> <span class="soft">{interval(e.after, e.unit) && `${interval(e.after, e.unit)}, `}now {written(e.measured_text, present, e.unit)}</span></span>
     </div>
   )
 }

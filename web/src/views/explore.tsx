@@ -7,7 +7,7 @@ import { all, type Choice, type Span } from '../query'
 import { go, link, to, useRoute } from '../route'
 import { Copy, Filter, matches, Nothing, Pick, Problem, Waiting } from '../ui'
 import { useTick } from './diagnosis'
-import { instanceOf } from './overview'
+import { instanceOf, useFirst } from './overview'
 import { useStarts } from './strip'
 
 const boards: [string, string][] = [
@@ -64,11 +64,17 @@ export function Explore() {
   const { span: rough } = spanOf(from, until, now(live))
   const coarse = Math.max(15_000, (rough.to - rough.from) / 240)
   const tick = useTick(coarse)
-  const { span, relative, wrong } = useMemo(() => spanOf(from, until, tick), [from, until, tick])
+  const { span: asked, relative, wrong } = useMemo(() => spanOf(from, until, tick), [from, until, tick])
   const set = (change: Record<string, string | string[]>, replace = false) => {
-    const next: Record<string, string | string[]> = { board, from, to: until, model, instance: instances, each: each ? '1' : '', ...change }
+    const next: Record<string, string | string[]> = { board, from: q.get('from') ?? '', to: q.get('to') ?? '', model, instance: instances, each: each ? '1' : '', ...change }
     go(to('explore', '', next), replace)
   }
+  const models = live.overview?.models ?? []
+  const names = [...new Set(models.map((m) => m.model).filter(Boolean))]
+  const replicas = [...new Set(models.filter((m) => !model || m.model === model).flatMap((m) => m.replicas.map(instanceOf)))]
+  // An address without a time shows where the data begin: minutes at the edge of an hour say little.
+  const first = useFirst(replicas.slice(0, 40), tick)
+  const span = useMemo(() => (first && !q.has('from') && first > asked.from ? { from: Math.min(first, asked.to - 300e3), to: asked.to } : asked), [first, asked])
   const zoom = (s: Span) => set({ from: stamp(s.from), to: stamp(Math.max(s.to, s.from + 10_000)) })
   const shift = (by: number) => {
     const d = (span.to - span.from) * by
@@ -80,9 +86,6 @@ export function Explore() {
     set({ from: stamp(end - 4 * half), to: stamp(end) })
   }
   useLayoutEffect(() => bind({ '[': () => shift(-0.5), ']': () => shift(0.5), '-': out }))
-  const models = live.overview?.models ?? []
-  const names = [...new Set(models.map((m) => m.model).filter(Boolean))]
-  const replicas = [...new Set(models.filter((m) => !model || m.model === model).flatMap((m) => m.replicas.map(instanceOf)))]
   const choice: Choice = useMemo(() => ({ ...all, models: model ? [model] : [], instances }), [model, instances.join('\n')])
   const rows = panels.data?.rows.filter((r) => r.board === board) ?? []
   const starts = useStarts(instances.length > 0 ? instances : replicas.slice(0, 40), span)
@@ -135,7 +138,7 @@ export function Explore() {
       {panels.error && !panels.data && <Problem error={panels.error} again={panels.again} />}
       {panels.loading && !panels.data && <Waiting what="the panels" />}
       {panels.data && rows.length === 0 && <Nothing title={`There is no dashboard ${board}`}><a href={link('/explore')}>See the serving dashboard</a>.</Nothing>}
-      {rows.map((r) => (
+      {(first !== undefined || q.has('from')) && rows.map((r) => (
         <section>
           <h2 class="head">{r.title}</h2>
           <div class="grid24">

@@ -1,6 +1,6 @@
 import { useMemo, useState } from 'preact/hooks'
 import { useGet, useKept } from '../api'
-import { change, length, number, plural, sentence, shown, titleOf } from '../format'
+import { change, length, number, plural, sentence, shown, titleOf, written } from '../format'
 import { healthOf, healths, nameOf, trust, useLive, worst, type Trust } from '../live'
 import { PanelView, usePanels } from '../panel'
 import { all, byReplica, fill, pattern, rateOf, type Matrix, type Span } from '../query'
@@ -155,9 +155,9 @@ function Hurt({ m, affected, before }: { m: Model; affected: Replica[]; before: 
   const whole = total(m.replicas, 'now', 'request_rate')
   const normally = (name: Quantity, unit: string) => {
     // In a fault that lasts, the past at hand is of nothing else.
-    const past = before.find((p) => p.signal === name)?.normal
+    const past = before.find((p) => p.signal === name)
     const n = hurt && m.verdict.since_at_least ? null : highest(of, 'normal', name)
-    return past ? `, normally ${number(past, unit)}` : n ? `, normally ${shown(n, name, unit)}` : ''
+    return past?.normal ? `, normally ${written(past.normal_text, past.normal, unit)}` : n ? `, normally ${shown(n, name, unit)}` : ''
   }
   const cells: [string, string][] = []
   if (hurt && rate !== null && whole && m.replicas.length > affected.length) cells.push([number(Math.min(1, rate / Math.max(whole, rate)), 'ratio'), `of requests go to ${affected.length === 1 ? 'this replica' : 'these replicas'}`])
@@ -206,7 +206,7 @@ function Calm({ m, several }: { m: Model; several: boolean }) {
   const panels = usePanels()
   const end = useTick(15_000)
   const [zoom, setZoom] = useState<Span | null>(null)
-  const first = useFirst(m, end)
+  const first = useFirst(m.replicas.slice(0, many).map(instanceOf), end)
   const span = zoom ?? { from: Math.max(end - 3600e3, first ?? 0), to: end + 15_000 }
   const choice = { ...all, models: several && m.model ? [m.model] : [], namespaces: several && m.namespace ? [m.namespace] : [], clusters: several && m.cluster ? [m.cluster] : [] }
   const start = panels.data?.rows.filter((r) => r.board === 'start').flatMap((r) => r.panels.filter((p) => p.kind === 'lines')) ?? []
@@ -224,10 +224,10 @@ function Calm({ m, several }: { m: Model; several: boolean }) {
   )
 }
 
-// useFirst is when, within an hour, the first sample of a model was; null where that is not told.
-function useFirst(m: Model, end: number): number | null | undefined {
+// useFirst is when, within an hour, the first sample of replicas was; null where that is not told.
+export function useFirst(instances: string[], end: number): number | null | undefined {
   const [asked] = useState(Math.floor(end / 1000))
-  const params = new URLSearchParams({ query: `count(up{instance=~"${pattern(m.replicas.slice(0, many).map(instanceOf))}"})`, start: String(asked - 3600), end: String(asked), step: '60' })
+  const params = new URLSearchParams({ query: `count(up{instance=~"${pattern(instances)}"})`, start: String(asked - 3600), end: String(asked), step: '60' })
   const { data, error } = useGet<{ data: { result: Matrix[] } }>(`/api/v1/query_range?${params}`)
   if (error) return null
   if (!data) return undefined

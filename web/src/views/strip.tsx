@@ -70,7 +70,7 @@ export function Strip({ span, eras, starts, at, setAt, children }: { span: Span;
   const placed = items.map((i) => {
     const [left, right] = [place(i.at), place(i.to ?? i.at)]
     const wide = 7 * i.name.length + 12
-    const text = Math.max(0, Math.min(left, width - wide))
+    const text = left + wide <= width ? left : Math.max(0, left - wide) // before its beginning, where there is no room after it
     const [from, to] = [Math.min(left, text), Math.max(right, text + wide)]
     let lane = lanes.findIndex((l) => l.every(([a, b]) => to < a || b < from))
     if (lane < 0) lane = lanes.push([]) - 1

@@ -1,6 +1,6 @@
 import { useEffect, useState } from 'preact/hooks'
 import { post } from '../api'
-import { change as compared, number, sentence } from '../format'
+import { change as compared, interval, number, sentence } from '../format'
 import { useLive } from '../live'
 import { go, to, useRoute } from '../route'
 import type { Estimate, WhatIf } from '../types'
@@ -133,7 +133,7 @@ function Answer({ data, busy, changed }: { data: WhatIf; busy: boolean; changed:
   return (
     <div class={`scroll ${busy ? 'loading' : ''}`} data-answer tabIndex={0} role="region" aria-label="Simulated">
       <table class="whatif">
-        <thead><tr><th>Simulated</th><th class="n">Now</th><th class="n">With the change</th><th class="n">Difference</th><th class="wide-only">Interval</th></tr></thead>
+        <thead><tr><th>Simulated</th><th class="n">Now</th>{changed && <><th class="n">With the change</th><th class="n">Difference</th></>}<th class="wide-only">Interval</th></tr></thead>
         <tbody>
           {outcomes.map(([name, title, unit, less]) => {
             const p = data.present[name]
@@ -144,10 +144,10 @@ function Answer({ data, busy, changed }: { data: WhatIf; busy: boolean; changed:
             return (
               <tr>
                 <td>{title}</td>
-                <td class="n">{number(p?.value, unit)}</td>
-                <td class="n"><b>{number(c?.value, unit)}</b> {c?.low !== c?.high && <small class="soft">{number(c?.low, unit)} – {number(c?.high, unit)}</small>}</td>
-                <td class={`n ${good}`}>{changed ? compared(c?.value, p?.value).replace('normal', '').replace('as usual', 'unchanged') : ''}</td>
-                <td class="wide-only"><Interval p={p} c={c} /></td>
+                <td class="n">{changed ? number(p?.value, unit) : <><b>{number(p?.value, unit)}</b> <small class="soft">{interval(p, unit)}</small></>}</td>
+                {changed && <td class="n"><b>{number(c?.value, unit)}</b> <small class="soft">{interval(c, unit)}</small></td>}
+                {changed && <td class={`n ${good}`}>{compared(c?.value, p?.value).replace('normal', '').replace('as usual', 'unchanged')}</td>}
+                <td class="wide-only"><Interval p={p} c={changed ? c : null} /></td>
               </tr>
             )
           })}

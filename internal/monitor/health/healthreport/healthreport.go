@@ -186,16 +186,10 @@ func (l layout) cells(m *health.Model, r *health.Row) []string {
 		}
 		return out
 	}
-	number := func(v *float64) string {
-		if v == nil {
-			return ""
-		}
-		return indicator.FormatNumber(*v, indicator.Unit(r.Unit))
-	}
 	remark := ""
 	switch {
 	case r.Limit != nil:
-		remark = "objective " + number(r.Limit)
+		remark = "objective " + r.Number("limit", r.Limit)
 		if r.Kept != nil {
 			remark += ", met " + render.Percent(*r.Kept) + " of the time"
 		}
@@ -203,8 +197,8 @@ func (l layout) cells(m *health.Model, r *health.Row) []string {
 		remark = "worse than before"
 	}
 	worst := ""
-	if r.Worst != nil && r.WorstAt != nil && *r.Worst != *r.Value {
-		worst = number(r.Worst)
+	if r.Worst != nil && r.WorstAt != nil && r.Number("worst", r.Worst) != r.Number("value", r.Value) {
+		worst = r.Number("worst", r.Worst)
 		if *r.Worst < *r.Value && r.How != health.Total {
 			worst = "down to " + worst
 		}
@@ -213,9 +207,9 @@ func (l layout) cells(m *health.Model, r *health.Row) []string {
 			worst += " on " + render.Clean(r.WorstOn)
 		}
 	}
-	out := []string{title(r), number(r.Value)}
+	out := []string{title(r), r.Number("value", r.Value)}
 	if l.before {
-		out = append(out, number(r.Previous))
+		out = append(out, r.Number("previous", r.Previous))
 	}
 	return append(out, worst, render.Clean(remark))
 }

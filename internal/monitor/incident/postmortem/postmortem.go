@@ -38,6 +38,8 @@ type finding struct {
 type evidence struct {
 	Title, Unit, Op, Signal    string
 	Value, Baseline, Threshold *float64
+	ValueText                  string `json:"value_text"`
+	BaselineText               string `json:"baseline_text"`
 	Holds                      *bool
 }
 
@@ -50,6 +52,7 @@ type plot struct {
 	Signal, Title, Unit, Op string
 	Onset                   *time.Time `json:"onset"`
 	Threshold, Normal       *float64
+	NormalText              string `json:"normal_text"`
 	Evidence                bool
 	Lines                   []struct {
 		Name   string
@@ -199,7 +202,7 @@ func (m *document) evidence(d *diagnosis) {
 		if e.Threshold != nil {
 			limit = e.Op + " " + number(e.Threshold, e.Unit)
 		}
-		rows = append(rows, []string{cmp.Or(e.Title, e.Signal), number(e.Value, e.Unit), number(e.Baseline, e.Unit), limit})
+		rows = append(rows, []string{cmp.Or(e.Title, e.Signal), cmp.Or(e.ValueText, number(e.Value, e.Unit)), cmp.Or(e.BaselineText, number(e.Baseline, e.Unit)), limit})
 	}
 	m.Table(render.Columns("quantity", "value", "normal", "threshold"), rows)
 	if len(f.Reasons) > 0 {
@@ -263,7 +266,7 @@ func (m *document) plots(kept, course []plot) {
 	for k := range shown {
 		p := &shown[k]
 		if j := slices.IndexFunc(kept, func(q plot) bool { return q.Signal == p.Signal }); j >= 0 {
-			p.Threshold, p.Normal, p.Op, p.Evidence = kept[j].Threshold, kept[j].Normal, kept[j].Op, kept[j].Evidence
+			p.Threshold, p.Normal, p.NormalText, p.Op, p.Evidence = kept[j].Threshold, kept[j].Normal, kept[j].NormalText, kept[j].Op, kept[j].Evidence
 		} else {
 			p.Threshold, p.Normal = nil, nil // of another time
 		}
@@ -300,7 +303,7 @@ func (m *document) draw(p *plot) *render.Chart {
 		c.Add(s)
 	}
 	if p.Normal != nil {
-		c.Levels = append(c.Levels, render.Level{Value: *p.Normal, Class: "good", Label: "normal " + indicator.FormatNumber(*p.Normal, unit)})
+		c.Levels = append(c.Levels, render.Level{Value: *p.Normal, Class: "good", Label: "normal " + cmp.Or(p.NormalText, indicator.FormatNumber(*p.Normal, unit))})
 	}
 	if p.Threshold != nil {
 		c.Levels = append(c.Levels, render.Level{Value: *p.Threshold, Class: "critical", Label: "threshold " + p.Op + " " + indicator.FormatNumber(*p.Threshold, unit)})

@@ -94,7 +94,8 @@ type Work struct {
 	Exposed       int64 // and not
 	ExposedCopies int64 // copies and memsets while nothing else ran
 
-	Unfused int64 // attention that kernels of products and of softmax compute, all durations
+	Unfused  int64 // attention that kernels of products and of softmax compute, all durations
+	Compiled int64 // elementwise kernels and activations that a compiler generated, all durations
 
 	Runs       int // of kernels
 	Small      int // of less than 10 µs
@@ -205,7 +206,7 @@ type Analysis struct {
 	From, Span   int64 // of everything in the trace
 	Events       int64
 	Devices      []*Device
-	HostOnly     bool // operators were recorded, and no device
+	HostOnly     bool // what the host did was recorded, and no device
 	Steps        []Step
 	StepsBy      string // how steps were told apart; "" is not at all
 	Kernels      []KernelStat
@@ -234,13 +235,13 @@ func Analyze(t *Timeline) *Analysis {
 		a.Memory[id] = m.Points
 	}
 	z := &analyzer{Timeline: t, Analysis: a, hosts: map[int64]*host{}, kernels: map[uint64]*KernelStat{}}
-	operators := slices.ContainsFunc(t.Threads, func(h *Thread) bool { return h.Calls[Op].n > 0 })
+	seen := slices.ContainsFunc(t.Threads, func(h *Thread) bool { return h.Calls[Op].n > 0 || h.Calls[Annotation].n > 0 })
 	z.names()
 	z.steps()
 	z.span()
 	z.threads()
 	z.devices()
-	if a.HostOnly = operators && len(a.Devices) == 0; a.HostOnly {
+	if a.HostOnly = (seen || a.Host.Launches > 0) && len(a.Devices) == 0; a.HostOnly {
 		a.Calls = z.longestCalls()
 	}
 	z.finish()

@@ -211,6 +211,9 @@ func (s *sweep) classify(a *Event, c lane, l *launch) Group {
 		if g == Attention && m.How {
 			d.Unfused += a.Dur
 		}
+		if (g == Elementwise || g == Activation) && m.Library == "Triton" {
+			d.Compiled += a.Dur
+		}
 	}
 	t, below := &d.Group[g], int32(0)
 	t.Sum += a.Dur

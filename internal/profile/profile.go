@@ -20,7 +20,7 @@ type Profile struct {
 	Devices   int
 	Work                   // of all devices, each counted
 	Kernels   []KernelStat // the heaviest first
-	HostOnly  bool         // operators were recorded, and no device
+	HostOnly  bool         // what the host did was recorded, and no device
 	Workload  Workload
 	Quantised bool              // the products' weights have 8 bits or fewer
 	AMD       bool              // of GPUs of AMD

@@ -253,14 +253,18 @@ func (v view) caseOf(id string) string {
 		return "cut"
 	case id == "cpu-only" && strings.HasPrefix(v.texts["calls"], "enumerate(DataLoader)"):
 		return "loads"
+	case id == "cpu-only" && p.Host.Launches > 0:
+		return "launched"
+	case id == "cpu-only" && strings.HasPrefix(p.Ranks[0].Tool, "Nsight"):
+		return "nsys"
 	case id == "cpu-only":
 		return p.Ranks[0].Processor
 	case id == "rank-straggles":
 		return cmp.Or(p.Straggle.Cause, "named")
 	case id == "host-bound" && v.now["graph_kernels"].V >= 0.05:
 		return "graphs"
-	case id == "communication-bound" && !p.Straggle.Known:
-		return "alone"
+	case id == "communication-bound" && exchanges(p.Heaviest(profile.Communication)):
+		return "exchange"
 	case id == "attention-bound" && 2*p.Unfused > p.Group[profile.Attention].Sum:
 		return "unfused"
 	case id == "copies-bound":
@@ -270,6 +274,8 @@ func (v view) caseOf(id string) string {
 		case strings.Contains(name, "DtoD"), strings.Contains(name, "Memset"), strings.Contains(name, "rocclr"):
 			return "device"
 		}
+	case id == "gemm-bound" && fullPrecision(p.Heaviest(profile.GEMM).Name):
+		return "32"
 	case id == "gemm-bound" && !p.Quantised && p.Workload.Samples():
 		return "tokens16"
 	case id == "gemm-bound" && !p.Quantised:
@@ -279,6 +285,22 @@ func (v view) caseOf(id string) string {
 	}
 	return ""
 }
+
+// exchanges reports whether a communication kernel sends each rank something else, as that of embeddings or
+// experts does: a bucket of gradients has no part in it.
+func exchanges(k profile.KernelStat) bool {
+	return allToAll.MatchString(k.Name) || allToAll.MatchString(k.Operator)
+}
+
+var allToAll = regexp.MustCompile(`(?i)all_?2_?all|all_?to_?all|::ep::|deep_?ep`)
+
+// fullPrecision reports whether a product computes in FP32, without tensor cores. cuBLAS calls such kernels sgemm
+// and CUTLASS simt_sgemm, with TF32 s1688gemm; XMMA names all types; Tensile has S alone for the type of all matrices.
+func fullPrecision(product string) bool {
+	return sgemm.MatchString(product)
+}
+
+var sgemm = regexp.MustCompile(`(^|_)sgemm_|gemm_f32f32_f32f32_|^Cijk_\w+?_(SB|S_B)_`)
 
 // fixesOf are the fixes for a workload and a GPU.
 func fixesOf(list []advice, p *profile.Profile) (out []catalog.Fix) {
@@ -313,6 +335,15 @@ func texts(p *profile.Profile) map[string]string {
 	if p.Host.Stacks {
 		t["stacks"] = "with_stack"
 	}
+	if !p.Straggle.Known {
+		t["alone"] = ""
+	}
+	if p.Devices == 0 {
+		t["launches"] = render.Grouped(float64(p.Host.Launches))
+	}
+	if k := p.Heaviest(profile.GEMM); k.Count > 0 {
+		t["product"] = k.Short
+	}
 	if k := p.Heaviest(profile.Copies); k.Count > 0 {
 		t["copy"] = fmt.Sprintf("%s: %d times, %s together", k.Short, k.Count, render.Seconds(float64(k.Sum)/1e9))
 	}
@@ -328,7 +359,7 @@ func measure(p *profile.Profile) map[string]indicator.Value {
 		know("captured_launches", float64(p.Host.Captured)/n)
 	}
 	if p.Devices == 0 {
-		if p.HostOnly {
+		if p.HostOnly && m["captured_launches"].V < 0.1 { // what is captured puts nothing on a device
 			know("cpu_only", 1)
 		}
 		return m
@@ -358,9 +389,11 @@ func measure(p *profile.Profile) map[string]indicator.Value {
 	busy("gemm_of_busy", profile.GEMM, profile.MoE)
 	busy("convolution_of_busy", profile.Convolution)
 	busy("sampling_of_busy", profile.Sampling)
-	busy("elementwise_of_busy", profile.Elementwise)
+	unfused := max(0, h.Group[profile.Elementwise].Time+h.Group[profile.Activation].Time-h.Compiled)
+	know("elementwise_of_busy", h.OfBusy(unfused))
+	know("elementwise_unfused", h.Share(unfused))
 	know("kernels", float64(p.Runs+p.Group[profile.Copies].Count))
-	know("evidence", m["kernels"].V+float64(p.Busy)/1e6)
+	know("evidence", m["kernels"].V+float64(p.Busy-p.Exposed)/1e6) // one all-reduce that waits is no evidence
 	know("cpu_only", 0)
 	know("device_time", p.Seconds())
 	if n := float64(p.Runs); n > 0 {

@@ -220,7 +220,7 @@ func TestFlagsAreForVLLM(t *testing.T) {
 // variable of another program, and every name in braces is known.
 func TestFixes(t *testing.T) {
 	names := texts(profile.Combine(nil))
-	for _, name := range []string{"stacks", "copy", "calls"} {
+	for _, name := range []string{"stacks", "copy", "calls", "product"} {
 		names[name] = ""
 	}
 	for _, k := range Kinds() {

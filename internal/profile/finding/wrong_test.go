@@ -211,6 +211,52 @@ func TestWrongReadings(t *testing.T) {
 				m.op("", kernel{"_ZN7ck_tile6kentryILi2ENS_13FmhaFwdKernelI", 900})
 			}
 		}, "attention-bound", "AITER", []string{"cuDNN"}},
+		"one all-reduce that waits is no evidence": {func(m *maker) {
+			m.op("aten::mm", kernel{product, 5}, kernel{product, 5})
+			m.op("", kernel{"ncclDevKernel_AllReduce_Sum_f32_RING_LL", 30_000})
+		}, "cannot-tell", "3 kernels", []string{"ommunication"}},
+		"an exchange of embeddings has no buckets": {func(m *maker) {
+			for range 20 {
+				m.op("autograd::engine::evaluate_function: AddmmBackward0", kernel{product, 1000})
+				m.op("c10d::alltoall_base_", kernel{"ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)", 900})
+				m.op("autograd::engine::evaluate_function: AddmmBackward0", kernel{"ncclDevKernel_AllReduce_Sum_f32_RING_LL", 300})
+			}
+		}, "communication-bound", "Overlap the all-to-all", []string{"bucket", "FSDP", "KV cache"}},
+		"products that leave the tensor cores idle": {func(m *maker) {
+			for range 100 {
+				m.op("aten::addmm", kernel{"ampere_sgemm_128x64_tn", 500})
+			}
+		}, "gemm-bound", "set_float32_matmul_precision", []string{"FP8", "INT8", "healthy"}},
+		"products in TF32 use them": {func(m *maker) {
+			for range 100 {
+				m.op("aten::addmm", kernel{"void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_256x64_16x4_nn_align4>", 500})
+			}
+		}, "gemm-bound", "healthy", []string{"set_float32_matmul_precision"}},
+		"activations run alone, too": {func(m *maker) {
+			for range 100 {
+				m.op("aten::cudnn_convolution", kernel{"ampere_scudnn_128x32_relu_small_nn_v1", 600})
+				m.op("aten::add", kernel{"vectorized_elementwise_kernel<4, CUDAFunctor_add<float>>", 200})
+				m.op("aten::relu", kernel{"vectorized_elementwise_kernel<4, launch_clamp_scalar(at::TensorIteratorBase&)>", 200})
+			}
+		}, "elementwise-bound", "torch.compile", nil},
+		"what a compiler fused is not told to be fused": {func(m *maker) {
+			for range 100 {
+				m.op("aten::mm", kernel{product, 620})
+				m.op("Torch-Compiled Region", kernel{"triton_poi_fused_add_mul_3", 380})
+			}
+		}, "gemm-bound", "", []string{"lementwise", "torch.compile"}},
+		"launches whose kernels were not recorded": {func(m *maker) {
+			for range 1200 {
+				m.corr++
+				m.call(profile.Op, "aten::mm", m.end, 30, 0)
+				m.call(profile.Runtime, "cudaLaunchKernel", m.end+10, 5, m.corr)
+				m.end += 100
+			}
+		}, "cpu-only", "launched 1,200 kernels", []string{"ran on the CPU", "There is no GPU"}},
+		"ranges of Nsight Systems alone": {func(m *maker) {
+			m.Tool = "Nsight Systems 2024.1"
+			m.call(profile.Annotation, "find_centers", m.end, 900, 0)
+		}, "cpu-only", "nsys profile --trace=cuda", []string{"ProfilerActivity"}},
 		"a GPU that works at the end": {func(m *maker) {
 			for range 900 {
 				m.call(profile.Op, "aten::mm", m.end, 9000, 0)

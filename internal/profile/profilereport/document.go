@@ -130,7 +130,7 @@ func headline(p *profile.Profile, v *finding.Verdict) (id, severity, summary str
 	case f != nil:
 		return f.Kind.ID, f.Severity.String(), f.Summary
 	case p.Devices == 0:
-		return "no-activity", "", "The trace holds nothing that a device or an operator did: another tool wrote it, or the profiler recorded without activities. sixty profile how says how to take one"
+		return "no-activity", "", "The trace holds nothing that a device or its host did: another tool wrote it, a PyTorch before 1.8.1, or a profiler without activities. sixty profile how says how to take one"
 	}
 	g := profile.Group(0)
 	for i := range profile.Groups {

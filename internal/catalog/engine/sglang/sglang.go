@@ -77,6 +77,9 @@ func naming(prefix string, has func(name string) bool) engine.Naming {
 			n.Only["request_prefill_time_seconds"+s] = []*labels.Matcher{indicator.Is("stage", "prefill_forward")}
 		}
 	}
+	if has("http_responses_total") { // 0.5.8
+		n.HTTP = engine.Answers{Metric: prefix + "http_responses_total", Handler: "endpoint", Status: "status_code"}
+	}
 	n.Exprs = map[string]indicator.Expr{}
 	countTokens(&n, prefix, has)
 	tellRanks(&n, prefix, has)
@@ -116,9 +119,14 @@ func countTokens(n *engine.Naming, prefix string, has func(name string) bool) {
 
 		looked := rate(tokens, indicator.Like("mode", "prefill_.+"))
 		computed, cached := indicator.Expr(rate(tokens, indicator.Is("mode", "prefill_compute"))), indicator.Expr(indicator.OrZero(rate(tokens, indicator.Is("mode", "prefill_cache")), looked))
+		counter, hits := "realtime_tokens_total", []*labels.Matcher{indicator.Is("mode", "prefill_cache")}
+		n.Only["prefix_cache_queries_total"] = []*labels.Matcher{indicator.Like("mode", "prefill_.+")}
 		if effective := prefix + "prefill_effective_tokens_total"; has("prefill_effective_tokens_total") { // 0.5.20: without what is computed again
-			looked, computed, cached = rate(effective), rate(effective, indicator.Is("mode", "input")), rate(effective, indicator.Like("mode", ".+_hit"))
+			counter, hits = "prefill_effective_tokens_total", []*labels.Matcher{indicator.Like("mode", ".+_hit")}
+			delete(n.Only, "prefix_cache_queries_total")
+			looked, computed, cached = rate(effective), rate(effective, indicator.Is("mode", "input")), rate(effective, hits...)
 		}
+		n.Renamed["prefix_cache_queries_total"], n.Renamed["prefix_cache_hits_total"], n.Only["prefix_cache_hits_total"] = counter, counter, hits
 		if effective := prefix + "prefill_effective_tokens_total"; has("hicache_host_total_tokens") && has("prefill_effective_tokens_total") {
 			asked := rate(effective, indicator.Not("mode", "device_hit"))
 			n.Exprs[indicator.TierQueryRate.Name] = asked

@@ -11,9 +11,12 @@ import (
 	"time"
 
 	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sixty-dev/sixty/internal/base/stat"
+	"github.com/sixty-dev/sixty/internal/catalog/dialect"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose/changepoint"
 	"github.com/sixty-dev/sixty/internal/metrics"
@@ -42,6 +45,7 @@ const (
 	notArrived
 	transfers
 	corrupted
+	aborted
 	answers2xx
 	answers4xx
 	answers5xx
@@ -73,6 +77,7 @@ var (
 		lookups: "vllm:prefix_cache_queries_total", hits: "vllm:prefix_cache_hits_total", completions: "vllm:request_success_total",
 		accepted: "vllm:spec_decode_num_accepted_tokens_total", notFetched: "vllm:nixl_num_kv_expired_reqs_total",
 		notArrived: "vllm:nixl_num_failed_transfers_total", transfers: "vllm:nixl_xfer_time_seconds_count", corrupted: "vllm:corrupted_requests_total",
+		aborted: "vllm:num_aborted_requests_total", // SGLang's; vLLM counts none of those whose clients leave
 	}
 	familyNames = [families]string{
 		firstTokens: "vllm:time_to_first_token_seconds", tokenGaps: "vllm:inter_token_latency_seconds", queueTimes: "vllm:request_queue_time_seconds",
@@ -102,8 +107,16 @@ var places = func() (out []place) {
 			out = append(out, place{name: n + "_bucket", family: f, buckets: true})
 		}
 	}
-	return append(out, place{name: "http_requests_total", answers: true})
+	return append(out, place{answers: true})
 }()
+
+// series are what a place holds, as a dialect has them.
+func (p *place) series(d *dialect.Dialect) indicator.Series {
+	if p.answers {
+		return indicator.Series{Metric: d.HTTPAnswers().Metric}
+	}
+	return d.Series(p.name)
+}
 
 // page reports whether it tells when a page came, or was asked for in vain.
 func (p *place) page() bool { return !p.answers && !p.buckets && p.column <= waiting }
@@ -215,7 +228,7 @@ func (l *lookup) selected(want func(*place) bool) string {
 	var names []string
 	for i := range places {
 		if want(&places[i]) {
-			names = append(names, l.lead.Dialect.Metric(places[i].name))
+			names = append(names, places[i].series(&l.lead.Dialect).Metric)
 		}
 	}
 	slices.Sort(names)
@@ -300,7 +313,7 @@ func (l *lookup) scrapes(r *Request, series model.Matrix) map[int][]model.Time {
 	out := make(map[int][]model.Time, len(l.members))
 	places := l.places()
 	for _, s := range series {
-		if p := places[string(s.Metric[model.MetricNameLabel])]; p == nil || !p.page() {
+		if !slices.ContainsFunc(places[string(s.Metric[model.MetricNameLabel])], func(p held) bool { return p.page() && p.has(s.Metric) }) {
 			continue
 		}
 		for _, i := range l.owners(r, s.Metric, s.Metric["model_name"] != "") {
@@ -317,12 +330,23 @@ func (l *lookup) scrapes(r *Request, series model.Matrix) map[int][]model.Time {
 }
 
 // places returns where samples go, by the names of the group's dialect.
-func (l *lookup) places() map[string]*place {
-	out := make(map[string]*place, len(places))
+func (l *lookup) places() map[string][]held {
+	out := make(map[string][]held, len(places))
 	for i := range places {
-		out[l.lead.Dialect.Metric(places[i].name)] = &places[i]
+		s := places[i].series(&l.lead.Dialect)
+		out[s.Metric] = append(out[s.Metric], held{&places[i], s.Where})
 	}
 	return out
+}
+
+// held are those series of a metric that go to a place.
+type held struct {
+	*place
+	where []*labels.Matcher
+}
+
+func (h *held) has(m model.Metric) bool {
+	return !slices.ContainsFunc(h.where, func(w *labels.Matcher) bool { return !w.Matches(string(m[model.LabelName(w.Name)])) })
 }
 
 // join makes the members' histories of what is known and what was read.
@@ -360,25 +384,26 @@ func (l *lookup) join(r *Request, out []*history) {
 	places := l.places()
 	for k, part := range l.parts {
 		for _, s := range part.series {
-			p := places[string(s.Metric[model.MetricNameLabel])]
-			if p == nil {
-				continue
-			}
-			c, le, ok := p.column, 0.0, true
-			switch {
-			case p.buckets:
-				le, ok = parseBound(string(s.Metric[model.BucketLabel]))
-			case p.answers:
-				c, ok = classOf(s.Metric)
-			}
-			if !ok {
-				continue
-			}
-			for _, i := range l.owners(r, s.Metric, s.Metric["model_name"] != "") {
-				if p.buckets {
-					fill(out[i].bucket(p.family, le)[begins[k][i]:], part.at[i], s.Values)
-				} else {
-					fill(out[i].column(c)[begins[k][i]:], part.at[i], s.Values)
+			for _, p := range places[string(s.Metric[model.MetricNameLabel])] {
+				if !p.has(s.Metric) {
+					continue
+				}
+				c, le, ok := p.column, 0.0, true
+				switch {
+				case p.buckets:
+					le, ok = parseBound(string(s.Metric[model.BucketLabel]))
+				case p.answers:
+					c, ok = classOf(s.Metric, l.lead.Dialect.HTTPAnswers())
+				}
+				if !ok {
+					continue
+				}
+				for _, i := range l.owners(r, s.Metric, s.Metric["model_name"] != "") {
+					if p.buckets {
+						fill(out[i].bucket(p.family, le)[begins[k][i]:], part.at[i], s.Values)
+					} else {
+						fill(out[i].column(c)[begins[k][i]:], part.at[i], s.Values)
+					}
 				}
 			}
 		}
@@ -527,9 +552,9 @@ func fill(c []float64, at []model.Time, samples []model.SamplePair) {
 var asked = regexp.MustCompile("^(?:" + indicator.Asked + ")$")
 
 // classOf returns the column of an answer to a request for the engine.
-func classOf(m model.Metric) (column, bool) {
-	status := string(m["status"])
-	if status == "" || !asked.MatchString(string(m["handler"])) {
+func classOf(m model.Metric, in engine.Answers) (column, bool) {
+	status := string(m[model.LabelName(in.Status)])
+	if status == "" || !asked.MatchString(string(m[model.LabelName(in.Handler)])) {
 		return 0, false
 	}
 	switch status[0] {
@@ -709,8 +734,14 @@ func unfilled(h *history, iv interval) (float64, float64) {
 
 // abandoned are requests that began well and did not come to their end.
 func abandoned(h *history, iv interval) (float64, float64) {
-	began := h.increase(answers2xx, iv)
-	return max(0, began-h.increase(completions, iv)), began
+	return h.abandoned(func(c column) float64 { return h.increase(c, iv) })
+}
+
+func (h *history) abandoned(sum func(column) float64) (gaveUp, began float64) {
+	if h.columns[aborted] != nil { // they are among those that ended
+		return sum(aborted), max(sum(aborted), sum(completions))
+	}
+	return max(0, sum(answers2xx)-sum(completions)), sum(answers2xx)
 }
 
 // refused returns those of a class among the answers.
@@ -755,7 +786,7 @@ func (h *history) observed(ivs []interval) *changepoint.Series {
 	sig(changepoint.Cells, 3, 1, func(to []float64, iv interval) []float64 {
 		return append(to, h.increase(answers2xx, iv), h.increase(answers4xx, iv), h.increase(answers5xx, iv))
 	})
-	if h.columns[answers2xx] != nil {
+	if h.columns[answers2xx] != nil || h.columns[aborted] != nil {
 		share(1, abandoned)
 	}
 	if h.columns[accepted] != nil {

@@ -277,7 +277,8 @@ func (h *history) service(s run) service {
 	v.queue, v.waiting = sum(queueTimes.sum())/sum(queueTimes.count()), v.waiting/max(1, looks)
 	v.evictions = sum(evictions) / max(1, v.requests)
 	v.errors = bad / max(1, ok+bad)
-	v.abandoned = max(0, ok-sum(completions)) / max(1, ok)
+	left, began := h.abandoned(sum)
+	v.abandoned = left / max(1, began)
 	v.cached = sum(hits) / sum(lookups)
 	return v
 }

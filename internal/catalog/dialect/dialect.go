@@ -10,6 +10,7 @@
 package dialect
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -224,13 +225,18 @@ func (d Dialect) Metric(name string) string {
 	return d.Prefix + rest
 }
 
+// HTTPAnswers returns the counter of the endpoint's HTTP answers.
+func (d Dialect) HTTPAnswers() engine.Answers {
+	return cmp.Or(d.HTTP, engine.Answers{Metric: "http_requests_total", Handler: "handler", Status: "status"})
+}
+
 // Series returns what carries a metric here, by its canonical name or the dialect's own.
 func (d Dialect) Series(name string) indicator.Series {
 	s := indicator.Series{Metric: d.Metric(name), Where: d.Only[strings.TrimPrefix(name, engine.Canonical)]}
 	if f, known := Known(s.Metric); known {
 		s.Copies = slices.DeleteFunc(slices.Clone(d.Copies), func(l string) bool { return !slices.Contains(f.Labels, l) })
 	}
-	if d.Later[s.Metric] && !d.has[s.Metric] {
+	if d.Later[s.Metric] {
 		s.None = d.Metric("vllm:num_requests_running")
 	}
 	return s

@@ -68,10 +68,16 @@ type Naming struct {
 	Exprs   map[string]indicator.Expr    // by signal: in names of its own, with canonical labels
 	Lacks   map[string]string            // signal that its metrics cannot tell → what they would need
 
+	// HTTP are the answers by handler and status, where those are not vLLM's http_requests_total.
+	HTTP Answers
+
 	Rank   []string        // labels of a data-parallel rank where that is not "engine"
 	Copies []string        // labels by which series show one thing several times: of a rank's processes
 	Later  map[string]bool // names, with prefix, that a page has from their first event on
 }
+
+// Answers is a counter of HTTP answers, with the labels that hold the handler and the status.
+type Answers struct{ Metric, Handler, Status string }
 
 // Canonical is the prefix of the canonical names of metrics, which are vLLM's.
 const Canonical = "vllm:"

@@ -50,7 +50,7 @@ type Series struct {
 	Metric string
 	Where  []*labels.Matcher // those of them that are meant; all where there are none
 	Copies []string          // labels by which several show one thing, as the ranks of a tensor-parallel group do
-	None   string            // a gauge that is there while the metric, which appears with its first event, is not
+	None   string            // a gauge that is there before the metric, which appears with its first event
 }
 
 var promQL = parser.NewParser(parser.Options{})
@@ -155,13 +155,14 @@ func (r Rewriting) Compile(e Expr, scope Scope) Expr {
 		if len(series.Where)+len(r.Matchers) > 0 {
 			n.Where = slices.Concat(n.Where, series.Where, r.Matchers)
 		}
-		switch {
-		case series.None != "":
-			return Mul(Number(0), Samples{Func: "count_over_time", Metric: series.None, Where: r.Matchers, Span: max(n.Span, ShortMark), Offset: n.Offset})
-		case len(series.Copies) > 0:
-			return Max(n).But(series.Copies...)
+		var out Expr = n
+		if len(series.Copies) > 0 {
+			out = Max(n).But(series.Copies...)
 		}
-		return n
+		if series.None != "" {
+			out = Or(out, Mul(Number(0), Samples{Func: "count_over_time", Metric: series.None, Where: r.Matchers, Span: max(n.Span, ShortMark), Offset: n.Offset}))
+		}
+		return out
 	case Aggregate:
 		n.Of = r.Compile(n.Of, scope)
 		if n.Labels == nil {

@@ -5,6 +5,7 @@ package sglang
 import (
 	"cmp"
 	_ "embed"
+	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
 
@@ -77,11 +78,15 @@ func naming(prefix string, has func(name string) bool) engine.Naming {
 			n.Only["request_prefill_time_seconds"+s] = []*labels.Matcher{indicator.Is("stage", "prefill_forward")}
 		}
 	}
+	if has("http_responses_total") { // 0.5.8
+		n.HTTP = engine.Answers{Metric: prefix + "http_responses_total", Handler: "endpoint", Status: "status_code"}
+	}
 	n.Exprs = map[string]indicator.Expr{}
 	countTokens(&n, prefix, has)
 	tellRanks(&n, prefix, has)
 	tellTransfers(&n, prefix, has)
 	countRequests(&n, prefix, has)
+	tellLife(&n, prefix, has)
 	const reasons, roles = "num_requests_total by finished_reason", "kv_transfer_latency_ms on decode servers"
 	n.Lacks = map[string]string{indicator.CutAnswers.Name: reasons, indicator.EngineErrors.Name: reasons}
 	for _, s := range []*indicator.Signal{indicator.PrefillQueue, indicator.PrefillBusy, indicator.PrefillServers, indicator.DecodeQueue, indicator.DecodeUsage, indicator.DecodeServers} {
@@ -99,6 +104,11 @@ var (
 func countTokens(n *engine.Naming, prefix string, has func(name string) bool) {
 	tokens, aborted := prefix+"realtime_tokens_total", prefix+"num_aborted_requests_total"
 	prompts, ended := rate(prefix+"prompt_tokens_total"), rate(prefix+"num_requests_total") // when a request ends, both
+	if has("full_token_usage") {                                                            // the time before the first token that is neither in the queue nor in its prefill
+		first := "vllm:time_to_first_token_seconds"
+		n.Exprs[indicator.UnseenWait.Name] = indicator.NotNegative(indicator.Div(
+			indicator.Sub(indicator.Sub(rate(first+"_sum"), rate("vllm:request_queue_time_seconds_sum")), rate("vllm:request_prefill_time_seconds_sum")), rate(first+"_count")))
+	}
 	n.Exprs[indicator.PromptTokens.Name] = indicator.Div(prompts, indicator.Some(ended))
 	n.Exprs[indicator.ComputedTokens.Name] = indicator.Div(indicator.Sub(prompts, rate(prefix+"cached_tokens_total")), indicator.Some(ended))
 	n.Exprs[indicator.PrefixQueryRate.Name] = prompts
@@ -116,9 +126,14 @@ func countTokens(n *engine.Naming, prefix string, has func(name string) bool) {
 
 		looked := rate(tokens, indicator.Like("mode", "prefill_.+"))
 		computed, cached := indicator.Expr(rate(tokens, indicator.Is("mode", "prefill_compute"))), indicator.Expr(indicator.OrZero(rate(tokens, indicator.Is("mode", "prefill_cache")), looked))
+		counter, hits := "realtime_tokens_total", []*labels.Matcher{indicator.Is("mode", "prefill_cache")}
+		n.Only["prefix_cache_queries_total"] = []*labels.Matcher{indicator.Like("mode", "prefill_.+")}
 		if effective := prefix + "prefill_effective_tokens_total"; has("prefill_effective_tokens_total") { // 0.5.20: without what is computed again
-			looked, computed, cached = rate(effective), rate(effective, indicator.Is("mode", "input")), rate(effective, indicator.Like("mode", ".+_hit"))
+			counter, hits = "prefill_effective_tokens_total", []*labels.Matcher{indicator.Like("mode", ".+_hit")}
+			delete(n.Only, "prefix_cache_queries_total")
+			looked, computed, cached = rate(effective), rate(effective, indicator.Is("mode", "input")), rate(effective, hits...)
 		}
+		n.Renamed["prefix_cache_queries_total"], n.Renamed["prefix_cache_hits_total"], n.Only["prefix_cache_hits_total"] = counter, counter, hits
 		if effective := prefix + "prefill_effective_tokens_total"; has("hicache_host_total_tokens") && has("prefill_effective_tokens_total") {
 			asked := rate(effective, indicator.Not("mode", "device_hit"))
 			n.Exprs[indicator.TierQueryRate.Name] = asked
@@ -154,12 +169,40 @@ func tellTransfers(n *engine.Naming, prefix string, has func(name string) bool) 
 		late, lost, begun := prefix+"num_bootstrap_failed_reqs_total", prefix+"num_transfer_failed_reqs_total", prefix+"kv_transfer_alloc_ms_count"
 		n.Later[late], n.Later[lost] = true, true
 		failed := indicator.Add(increase(late), increase(lost))
-		n.Renamed["nixl_xfer_time_seconds_count"] = "kv_transfer_latency_ms_count"
+		n.Renamed["nixl_xfer_time_seconds_count"], n.Renamed["nixl_bytes_transferred_count"] = "kv_transfer_latency_ms_count", "kv_transfer_total_mb_count"
+		n.Exprs[indicator.TransferBytes.Name] = indicator.NotNegative(indicator.Mul(indicator.MeanOf(prefix+"kv_transfer_total_mb"), indicator.Number(1<<20)))
 		n.Exprs[indicator.TransfersFailed.Name] = failed
 		n.Exprs[indicator.TransferFailShare.Name] = indicator.Div(failed, indicator.AtLeast(indicator.Add(increase(begun), increase(late)), 1))
 		n.Exprs[indicator.TransfersPerRequest.Name] = indicator.Div(rate(begun), indicator.Some(firsts))
 		n.Exprs[indicator.TransferP50.Name] = indicator.Div(indicator.QuantileOf(0.5, indicator.Buckets(prefix+"kv_transfer_latency_ms")), indicator.Number(1000))
 		n.Exprs[indicator.TransferTime.Name] = indicator.Div(indicator.MeanOf(prefix+"kv_transfer_latency_ms"), indicator.Number(1000))
+	}
+}
+
+// tellLife says how long a server has run and what its start took, for several processes write its page
+// and no counter of it has a time of creation.
+func tellLife(n *engine.Naming, prefix string, has func(name string) bool) {
+	watched := func(labels ...string) indicator.Expr {
+		return indicator.Sub(indicator.Apply{Func: indicator.Time}, indicator.Min(indicator.First("up").In(indicator.PastMark)).By(labels...))
+	}
+	if has("scheduler_stage_seconds_total") { // 0.5.20: all stages together are the time that the scheduler's loop has run
+		stages := prefix + "scheduler_stage_seconds_total"
+		age := indicator.Max(indicator.Sum(indicator.Now(stages)).By(indicator.Rank...))
+		n.Exprs[indicator.ServingAge.Name] = age
+		n.Exprs[indicator.StartedWhileWatched.Name] = indicator.AtLeast(indicator.Sub(watched(), age), 0)
+		n.Exprs[indicator.Starts.Name] = indicator.Max(indicator.Resets(stages, indicator.Is("category", "idle")).In(15 * time.Minute))
+	}
+	if has("startup_time_seconds") { // 0.5.20
+		ofJob, phase := []string{indicator.Own, "job"}, indicator.Is("phase", "tokenizer_e2e") // from its beginning until it serves
+		took := func(fn indicator.Function) indicator.Aggregate {
+			return indicator.Max(fn(prefix+"startup_time_seconds", phase).In(indicator.PastMark))
+		}
+		n.Exprs[indicator.StartTook.Name] = indicator.Max(indicator.Now(prefix+"startup_time_seconds", phase))
+		n.Exprs[indicator.StartAgainst.Name] = indicator.Div(took(indicator.Last).By(ofJob...), indicator.Some(indicator.Min(took(indicator.Lowest).By(ofJob...)).By("job"))).On("job").Left()
+		n.Exprs[indicator.PoolStart.Name] = indicator.Add(
+			indicator.Mul(indicator.Number(0), indicator.Max(indicator.Last("up").In(indicator.ShortMark)).By(ofJob...)),
+			indicator.OrZero(took(indicator.Highest).By("job"), indicator.Max(indicator.Now("up")).By("job"))).On("job").Left()
+		n.Exprs[indicator.StartRatio.Name] = indicator.Div(watched(ofJob...), indicator.Some(took(indicator.Highest).By("job"))).On("job").Left()
 	}
 }
 

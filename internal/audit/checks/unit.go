@@ -119,31 +119,17 @@ var panelUnits = map[string]unit{
 	"dateTimeAsIso": {moment, 0.001}, "dateTimeAsLocal": {moment, 0.001}, "dateTimeFromNow": {moment, 0.001},
 }
 
-// fieldUnits are units by those of package dcgm.
-var fieldUnits = map[string]unit{
+// unitNames are units by what the catalogue's tables of families and of DCGM's fields call them.
+var unitNames = map[string]unit{
 	"%": percent, "ratio": ratio, "MiB": {size, mebi}, "B": {size, 1}, "W": {power, 1}, "mJ": {energy, 0.001}, "J": {energy, 1},
 	"C": {temperature, 1}, "MHz": {frequency, 1e6}, "Hz": {frequency, 1}, "B/s": {flow, 1}, "KiB/s": {flow, 1 << 10},
-	"ns": {span, 1e-9}, "us": {span, 1e-6},
+	"s": seconds, "ns": {span, 1e-9}, "us": {span, 1e-6}, "ms": milliseconds,
+	"requests": {requests, 1}, "tokens": {tokens, 1}, "tokens/s": {tokenRate, 1}, "none": {},
 }
 
-// named are units of metrics whose names do not say them, or say another one, by their canonical names;
-// none, of what has no bound.
+// named are units of other programs' metrics whose names do not say them, or say another one.
 var named = map[string]unit{
-	"vllm:num_requests_running": {requests, 1}, "vllm:num_requests_waiting": {requests, 1}, "vllm:num_requests_swapped": {requests, 1},
-	"sglang:num_running_reqs": {requests, 1}, "sglang:num_queue_reqs": {requests, 1}, "sglang:gen_throughput": {tokenRate, 1},
-	"vllm:avg_generation_throughput_toks_per_s": {tokenRate, 1}, "vllm:avg_prompt_throughput_toks_per_s": {tokenRate, 1},
-	"sglang:token_usage": ratio, "sglang:cache_hit_rate": ratio, "sglang:utilization": ratio, "sglang:full_token_usage": ratio,
-	"sglang:swa_token_usage": ratio, "sglang:mamba_usage": ratio, "sglang:spec_accept_rate": ratio,
-	// the most over the mean: no share
-	"sglang:dp_attention_token_imbalance_ratio": {}, "sglang:dp_attention_token_imbalance_ratio_sum": {},
-	"vllm:spec_decode_draft_acceptance_rate": ratio,
-	"vllm:iteration_tokens_total_sum":        {tokens, 1}, "vllm:request_success_total": {requests, 1}, "http_requests_total": {requests, 1},
-	"vllm:time_in_queue_requests_sum": seconds,
-	"nv_gpu_utilization":              ratio, "nv_cpu_utilization": ratio, "nv_gpu_power_usage": {power, 1}, "nv_gpu_power_limit": {power, 1},
-	"nv_inference_request_success": {requests, 1}, "nv_inference_request_failure": {requests, 1},
-	"tgi_queue_size": {requests, 1}, "tgi_request_count": {requests, 1}, "tgi_request_success": {requests, 1},
-	"inference_pool_average_kv_cache_utilization": ratio,
-	"ray_node_cpu_utilization":                    percent, "ray_node_disk_utilization_percentage": percent, "ray_node_mem_used": {size, 1},
+	"ray_node_cpu_utilization": percent, "ray_node_disk_utilization_percentage": percent, "ray_node_mem_used": {size, 1},
 	"ray_node_mem_available": {size, 1}, "ray_node_mem_total": {size, 1}, "ray_node_gram_used": {size, mebi}, "ray_node_gram_available": {size, mebi},
 	"container_cpu_usage_seconds_total": {cores, 1}, "container_cpu_user_seconds_total": {cores, 1}, "container_cpu_system_seconds_total": {cores, 1},
 	"process_cpu_seconds_total": {cores, 1}, "node_cpu_seconds_total": {cores, 1}, // once it is a rate
@@ -190,7 +176,7 @@ func unitOf(name string, v *parser.VectorSelector) unit {
 	case field && f.Type == "code":
 		return unit{code, 1}
 	case field:
-		return fieldUnits[f.Unit]
+		return unitNames[f.Unit]
 	case v != nil && slices.Contains(manifold["resource"], name):
 		for _, m := range v.LabelMatchers {
 			if m.Name == "resource" && m.Type == labels.MatchEqual {
@@ -205,6 +191,8 @@ func unitOf(name string, v *parser.VectorSelector) unit {
 		return unit{tokens, 1}
 	case c == counter && strings.Contains(canonical, "_bytes_per_gpu"):
 		return unit{size, 1}
+	case family.Unit != "":
+		return unitNames[family.Unit]
 	default:
 		return unitOfName(family.Name)
 	}

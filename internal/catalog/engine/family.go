@@ -31,24 +31,46 @@ type Family struct {
 	Labels []string // beside those of the scraper; "*" stands for many
 	Needs  string   // the option or feature without which the family is not there
 
+	// Unit is what its values are amounts of where its name does not say so, "none" where it
+	// says another one: "s", "requests", "ratio".
+	Unit string
+
 	// Replacement is the family that carries the same values now, and Instead
 	// says what to ask where no family does; both are "" for names in use.
 	Replacement string
 	Instead     string
 }
 
-// ParseFamilies reads an engine's table.
+// ParseFamilies reads an engine's table: columns in any order, by the names in its head, those
+// that are left out empty.
 func ParseFamilies(table string) []Family {
 	var out []Family
-	for _, f := range Rows(table) {
-		n := Family{
-			Name: f[0], Type: Type(f[1]), Kind: f[2], Since: f[3], Last: f[4], Hidden: f[5],
-			Needs: f[7], Replacement: f[8], Instead: f[9],
+	for _, row := range Records(table) {
+		f := Family{
+			Name: row["name"], Type: Type(row["type"]), Kind: row["engine"], Since: row["since"], Last: row["last"], Hidden: row["hidden"],
+			Needs: row["needs"], Unit: row["unit"], Replacement: row["replacement"], Instead: row["instead"],
 		}
-		if f[6] != "" {
-			n.Labels = strings.Split(f[6], ";")
+		if l := row["labels"]; l != "" {
+			f.Labels = strings.Split(l, ";")
 		}
-		out = append(out, n)
+		out = append(out, f)
+	}
+	return out
+}
+
+// Records returns the rows of a table as Rows does, each by the names in the table's head.
+func Records(table string) []map[string]string {
+	rows := readTable(table)
+	if len(rows) == 0 {
+		return nil
+	}
+	out := make([]map[string]string, 0, len(rows))
+	for _, row := range rows[1:] {
+		m := map[string]string{}
+		for i, name := range rows[0] {
+			m[name] = row[i]
+		}
+		out = append(out, m)
 	}
 	return out
 }
@@ -56,13 +78,22 @@ func ParseFamilies(table string) []Family {
 // Rows returns the rows of a table that is compiled in, as CSV with comments after #,
 // without its heads. Tests read the tables: one that does not parse has no rows.
 func Rows(table string) [][]string {
-	r := csv.NewReader(strings.NewReader(table))
-	r.Comment = '#'
-	rows, err := r.ReadAll()
-	if err != nil || len(rows) == 0 {
+	rows := readTable(table)
+	if len(rows) == 0 {
 		return nil
 	}
 	return rows[1:]
+}
+
+// readTable returns the lines of a table, its head first.
+func readTable(table string) [][]string {
+	r := csv.NewReader(strings.NewReader(table))
+	r.Comment = '#'
+	rows, err := r.ReadAll()
+	if err != nil {
+		return nil
+	}
+	return rows
 }
 
 // Gone reports whether no server of the newest release exposes the family.

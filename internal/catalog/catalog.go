@@ -55,7 +55,7 @@ func ParseSeverity(name string) (Severity, error) {
 // value; nothing modifies it.
 type Pathology struct {
 	ID       string   // "kv-cache-thrashing": stable; in URLs, labels, --only
-	Alert    string   // "VLLMKVCacheThrashing"
+	Alert    string   // "KVCacheThrashing": its alert's name, after what is judged: see dialect.AlertPrefixes
 	Title    string   // one line, no final period
 	Severity Severity // the worst that it can be
 

@@ -112,10 +112,10 @@ func TestAGatewayIsAskedFor(t *testing.T) {
 			t.Errorf("with a gateway %s is gone", name)
 		}
 	}
-	want := []string{"VLLMGatewayDown", "VLLMGatewaysAbsent"}
+	want := []string{"LLMGatewayDown", "LLMGatewayAbsent"}
 	for _, p := range pathologies.All() {
 		if p.Scope() == indicator.Gateway {
-			want = append(want, p.Alert)
+			want = append(want, "LLMGateway"+p.Alert)
 		}
 	}
 	for _, name := range want {

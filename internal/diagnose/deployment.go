@@ -1,27 +1,14 @@
 package diagnose
 
 import (
+	"cmp"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-// A Role is what a server does for a request.
-type Role string
-
-// The roles, in the order in which a request meets them.
-const (
-	Router  Role = "router"
-	Encode  Role = "encode"
-	Prefill Role = "prefill"
-	Decode  Role = "decode"
-	Serve   Role = "serve" // both prefill and decode
-)
-
-var roles = []Role{Router, Encode, Prefill, Decode, Serve}
 
 // A Deployment is the path of a request through the servers of a model.
 type Deployment struct {
@@ -33,7 +20,7 @@ type Deployment struct {
 
 // A Stage is the servers of one role.
 type Stage struct {
-	Role    Role
+	Role    engine.Role
 	Targets []string
 	Lost    int     // of Targets, that do not answer
 	Waiting float64 // requests, on all of them; NaN where not known
@@ -55,24 +42,16 @@ const fewTransfers = 0.05
 // onlyFirst is how many tokens a server writes at most, in the mean, that writes first tokens alone.
 const onlyFirst = 1.5
 
-// roleOf tells the role of a target from its labels, or from the KV caches that it receives. A
-// server with a connector that receives none and writes single tokens is a prefill server.
-func (s *Snapshot) roleOf(i int) Role {
+// roleOf tells the role of a target: from its labels, from the arguments it was started with, from its name, or
+// from the KV caches that it receives. A server with a connector that receives none and writes single tokens is a
+// prefill server.
+func (s *Snapshot) roleOf(i int) engine.Role {
 	t := &s.Targets[i]
 	if t.isGateway() {
-		return Router
+		return engine.Router
 	}
-	for _, name := range []string{"job", "instance"} {
-		for _, word := range strings.FieldsFunc(strings.ToLower(t.Labels[name]), func(r rune) bool { return r < 'a' || r > 'z' }) {
-			switch word {
-			case "prefill", "prefiller":
-				return Prefill
-			case "decode", "decoder":
-				return Decode
-			case "encode", "encoder":
-				return Encode
-			}
-		}
+	if said := cmp.Or(t.role, t.Config.Role(), engine.RoleOfName(t.Labels["job"]), engine.RoleOfName(t.Labels["instance"])); said != "" {
+		return said
 	}
 	either := func(sig *indicator.Signal) indicator.Value {
 		if v := s.Normal(i, sig); v.OK {
@@ -83,11 +62,11 @@ func (s *Snapshot) roleOf(i int) Role {
 	transfers, output := either(indicator.TransfersPerRequest), either(indicator.OutputTokens)
 	switch {
 	case transfers.OK && output.OK && output.V < onlyFirst: // SGLang counts the transfers of both sides
-		return Prefill
+		return engine.Prefill
 	case max(transfers.Or(0), s.Now(i, indicator.TransfersPerRequest).Or(0)) > fewTransfers:
-		return Decode
+		return engine.Decode
 	}
-	return Serve
+	return engine.Serve
 }
 
 // deployments returns the paths of requests that pass servers of several roles, one for each model.
@@ -100,7 +79,7 @@ func deployments(s *Snapshot, d *Diagnosis) (out []Deployment) {
 				all = append(slices.Clip(all), t.Name)
 			}
 		}
-		by := map[Role][]int{}
+		by := map[engine.Role][]int{}
 		for k := range s.Targets {
 			if t := &s.Targets[k]; slices.Contains(all, t.Name) && (t.Serves() || t.isGateway()) {
 				r := s.roleOf(k)
@@ -111,7 +90,7 @@ func deployments(s *Snapshot, d *Diagnosis) (out []Deployment) {
 			continue
 		}
 		path := Deployment{Model: v.Model}
-		for _, r := range roles {
+		for _, r := range engine.Roles() {
 			if len(by[r]) > 0 {
 				path.add(s, d, r, by[r])
 			}
@@ -123,10 +102,10 @@ func deployments(s *Snapshot, d *Diagnosis) (out []Deployment) {
 }
 
 // add appends a stage, and the link to it.
-func (w *Deployment) add(s *Snapshot, d *Diagnosis, r Role, targets []int) {
+func (w *Deployment) add(s *Snapshot, d *Diagnosis, r engine.Role, targets []int) {
 	st := Stage{Role: r, Waiting: math.NaN(), Seconds: mean(s, targets, indicator.TTFTMean, indicator.FirstTokenRate)}
 	waiting := indicator.Waiting
-	if r == Router {
+	if r == engine.Router {
 		waiting = indicator.GatewayHeld
 		st.Seconds = mean(s, targets, indicator.GatewayHeldFor, nil)
 	}
@@ -141,7 +120,7 @@ func (w *Deployment) add(s *Snapshot, d *Diagnosis, r Role, targets []int) {
 	}
 	if n := len(w.Stages); n > 0 {
 		l := Link{Carries: "requests", Seconds: math.NaN(), FailShare: math.NaN()}
-		if r == Decode && w.Stages[n-1].Role == Prefill {
+		if r == engine.Decode && w.Stages[n-1].Role == engine.Prefill {
 			l.Carries = "KV cache"
 			l.Seconds = mean(s, targets, indicator.TransferTime, indicator.FirstTokenRate)
 			l.FailShare = mean(s, targets, indicator.TransferFailShare, indicator.FirstTokenRate)
@@ -151,7 +130,7 @@ func (w *Deployment) add(s *Snapshot, d *Diagnosis, r Role, targets []int) {
 	} else {
 		w.FirstToken = st.Seconds
 	}
-	if r == Router && math.IsNaN(st.Seconds) {
+	if r == engine.Router && math.IsNaN(st.Seconds) {
 		w.FirstToken = 0
 	}
 	w.Stages = append(w.Stages, st)

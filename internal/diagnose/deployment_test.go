@@ -7,6 +7,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
@@ -48,11 +49,11 @@ func TestDeployment(t *testing.T) {
 		t.Fatalf("%d deployments, want 1", len(d.Deployments))
 	}
 	w := d.Deployments[0]
-	var got []Role
+	var got []engine.Role
 	for _, st := range w.Stages {
 		got = append(got, st.Role)
 	}
-	if !slices.Equal(got, []Role{Router, Prefill, Decode}) {
+	if !slices.Equal(got, []engine.Role{engine.Router, engine.Prefill, engine.Decode}) {
 		t.Fatalf("stages %v, want router, prefill and decode", got)
 	}
 	prefill, link := w.Stages[1], w.Links[1]

@@ -58,7 +58,7 @@ func discover(ctx context.Context, q metrics.Querier, o *Options, lookback time.
 		return nil, Layout{}, err
 	}
 	all := slices.Concat(matchers, twice.without)
-	by := slices.Concat([]string{labels.MetricName}, instanceLabels, twice.more, modelLabels, identityLabels)
+	by := slices.Concat([]string{labels.MetricName}, instanceLabels, twice.more, modelLabels, identityLabels, engine.SeriesRoleLabels())
 	slices.Sort(by)
 	names := dialect.Selector + "|" + dialect.HostInfo + "|up|http_requests_total|process_.+|python_info|container_memory_working_set_bytes"
 	of := samplesOf(names, append([]*labels.Matcher{indicator.Unlike(labels.MetricName, ".+_bucket")}, all...))
@@ -293,6 +293,7 @@ type server struct {
 	labels map[string]string
 	names  map[string]bool
 	models map[string]map[string]string // by model_name and identity: the labels
+	role   engine.Role
 
 	detected *detected // nil before it was
 	serves   bool      // it answers requests that generate
@@ -307,6 +308,9 @@ func (d *discovery) add(m model.Metric) {
 		d.servers[string(d.key)] = srv
 	}
 	srv.names[string(m[model.MetricNameLabel])] = true
+	if srv.role == "" {
+		srv.role = engine.RoleIn(func(label string) string { return string(m[model.LabelName(label)]) })
+	}
 	if m["model_name"] != "" {
 		d.key = appendKey(d.key, m, modelNames)
 		if srv.models[string(d.key)] == nil {
@@ -338,12 +342,12 @@ func (d *discovery) targets(every bool) []Target {
 			if model := d.modelOf(srv); model != "" {
 				l["model_name"] = model
 			}
-			out = append(out, Target{Name: name, Labels: l, Dialect: d.neighbour()})
+			out = append(out, Target{Name: name, Labels: l, Dialect: d.neighbour(), role: srv.role})
 		case !ok && (every || srv.serves):
 			out = append(out, Target{Name: name, Labels: srv.labels, Problem: unknownEngine(srv.names)})
 		case !ok:
 		case len(srv.models) == 0:
-			out = append(out, Target{Name: name, Labels: srv.labels, Dialect: dia, Version: dia.Version})
+			out = append(out, Target{Name: name, Labels: srv.labels, Dialect: dia, Version: dia.Version, role: srv.role})
 		default:
 			out = append(out, modelTargets(srv, dia)...)
 		}
@@ -470,7 +474,7 @@ func modelTargets(srv *server, dia dialect.Dialect) []Target {
 				}
 			}
 		}
-		out = append(out, Target{Name: name, Labels: l, Dialect: dia, Version: dia.Version})
+		out = append(out, Target{Name: name, Labels: l, Dialect: dia, Version: dia.Version, role: srv.role})
 	}
 	return out
 }

@@ -34,11 +34,17 @@ type scraped struct {
 // discover scrapes for three minutes, every five seconds, and looks for targets.
 func discover(t *testing.T, every bool, all ...scraped) ([]diagnose.Target, diagnose.Layout, error) {
 	t.Helper()
+	return diagnose.Discover(t.Context(), scrape(t, all...), noon, time.Minute, nil, every)
+}
+
+// scrape is a storage with three minutes of scrapes, every five seconds.
+func scrape(t *testing.T, all ...scraped) *embedded.Store {
+	t.Helper()
 	store, err := embedded.Open(embedded.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer store.Close()
+	t.Cleanup(func() { _ = store.Close() })
 	for second := -120; second <= 60; second += 5 {
 		for _, s := range all {
 			at := noon.Add(time.Duration(second-60)*time.Second - time.Second + s.phase)
@@ -52,7 +58,43 @@ func discover(t *testing.T, every bool, all ...scraped) ([]diagnose.Target, diag
 			}
 		}
 	}
-	return diagnose.Discover(t.Context(), store, noon, time.Minute, nil, every)
+	return store
+}
+
+// TestRolesAreReadFromLabels of series as relabelling and a stack's servers give them.
+func TestRolesAreReadFromLabels(t *testing.T) {
+	page := func(born float64) func(int) string {
+		return func(second int) string { return engine(born, 1000+70*(second+120)) }
+	}
+	server := func(instance, label, value string) scraped {
+		return scraped{embedded.Target{Instance: instance, Job: "vllm", Labels: map[string]string{label: value}}, page(1777636000 + float64(len(value))), 0}
+	}
+	for name, all := range map[string][]scraped{
+		"the pod's, relabelled":    {server("a", "label_llm_d_ai_role", "prefill"), server("b", "label_llm_d_ai_role", "decode")},
+		"the monitor's":            {server("a", "role", "prefill"), server("b", "role", "decode")},
+		"Dynamo's component":       {server("a", "dynamo_component", "prefill"), server("b", "dynamo_component", "decode")},
+		"a labelmap's of AIBrix":   {server("a", "role_name", "prefill"), server("b", "role_name", "decode")},
+		"KServe's":                 {server("a", "app_kubernetes_io_component", "llminferenceservice-workload-prefill"), server("b", "llm_d_ai_role", "decode")},
+		"two that serve both ways": {server("a", "llm_d_ai_role", "both"), server("b", "engine_type", "unified")},
+	} {
+		d, err := diagnose.Run(t.Context(), scrape(t, all...), diagnose.Options{At: noon, First: noon.Add(-3 * time.Minute), Interval: 5 * time.Second})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		var got []string
+		for _, w := range d.Deployments {
+			for _, st := range w.Stages {
+				got = append(got, fmt.Sprint(st.Role, st.Targets))
+			}
+		}
+		want := []string{"prefill[a]", "decode[b]"}
+		if name == "two that serve both ways" {
+			want = nil
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
 }
 
 func TestServersSeenTwiceAreOne(t *testing.T) {

@@ -29,9 +29,10 @@ type Target struct {
 	Dialect dialect.Dialect
 	Version string // as the server says or, failing that, as its metric names tell
 	Config  engine.Config
-	Life    Life     // where it is in its life, after Evaluate; "" where that is not known
-	Notes   []string // facts learnt beside the metrics: "/health answers 503"
-	Failure string   // of its last scrape, such as "connection refused"; "" where none is known
+	role    engine.Role // as labels of its series say it
+	Life    Life        // where it is in its life, after Evaluate; "" where that is not known
+	Notes   []string    // facts learnt beside the metrics: "/health answers 503"
+	Failure string      // of its last scrape, such as "connection refused"; "" where none is known
 
 	// Models are those that the engines behind a gateway say they serve, and Upstreams its
 	// servers; none of other targets.

@@ -10,22 +10,17 @@ import (
 	"github.com/prometheus/prometheus/model/rulefmt"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// What no condition over a server's metrics can tell: that there are none. These alerts
-// are no pathologies, and have ids beside theirs.
-const (
-	WatchdogAlert = "VLLMWatchdog"
-	absentAlert   = "VLLMServersAbsent"
-	missingAlert  = "VLLMReplicasMissing"
-	gatewayDown   = "VLLMGatewayDown"
-	gatewayGone   = "VLLMGatewaysAbsent"
-)
+// watchdogAlert is the name of the alert that always fires, after the engine's part: see named.
+const watchdogAlert = "Watchdog"
 
-// Absences lists the ids of the alerts on what is not there.
+// Absences lists the ids of the alerts on what is not there. No condition over a server's metrics can
+// tell that there are none: these are no pathologies, and have ids beside theirs.
 func Absences() []string {
-	return []string{"servers-absent", "replicas-missing", "gateway-down", "gateways-absent", "watchdog"}
+	return []string{"servers-absent", "replicas-missing", "autoscaler-stuck", "gateway-down", "gateways-absent", "watchdog"}
 }
 
 const (
@@ -46,7 +41,7 @@ func (b *ruleBuilder) absences() ([]rulefmt.Rule, error) {
 	up := b.cfg.restrict(b.cfg.Series(indicator.Up))
 	past := fmt.Sprintf("last_over_time(%s[%s])", up, duration(remembered))
 	fleet := strings.Join(d.Model, ", ")
-	replicas, err := b.replicasMissing()
+	replicas, err := b.replicasMissing(d)
 	if err != nil {
 		return nil, err
 	}
@@ -54,44 +49,58 @@ func (b *ruleBuilder) absences() ([]rulefmt.Rule, error) {
 	if err != nil {
 		return nil, err
 	}
+	stuck, err := b.autoscalerStuck(d)
+	if err != nil {
+		return nil, err
+	}
+	absent := fmt.Sprintf("count by (%s) (%s) unless on (%s) group by (%s) (%s)", fleet, past, fleet, fleet, up)
 	rules := []struct {
 		id       string
 		severity catalog.Severity
+		scope    indicator.Scope
 		rule     rulefmt.Rule
 		text     map[string]string
+		of       func(*dialect.Deployment) (string, error) // see named
 	}{
-		{"servers-absent", catalog.Page, rulefmt.Rule{
-			Alert: absentAlert, For: model.Duration(5 * time.Minute),
-			Expr: fmt.Sprintf("count by (%s) (%s) unless on (%s) group by (%s) (%s)", fleet, past, fleet, fleet, up),
+		{"servers-absent", catalog.Page, indicator.Model, rulefmt.Rule{
+			Alert: "ServersAbsent", For: model.Duration(5 * time.Minute),
+			Expr: absent,
 		}, map[string]string{
 			"summary":     "No server of {{ $labels.model_name }} is scraped any more; {{ $value }} were within the hour",
-			"description": "The servers vanished from Prometheus' discovery: they were deleted, no longer match its selectors, or Prometheus cannot find them. Of servers that are found and do not answer VLLMTargetDown tells.",
-		}},
-		{"replicas-missing", catalog.Ticket, rulefmt.Rule{
-			Alert: missingAlert, For: model.Duration(starting),
+			"description": "The servers vanished from Prometheus' discovery: they were deleted, no longer match its selectors, or Prometheus cannot find them. Of servers that are found and do not answer the alert TargetDown tells.",
+		}, servedBy(absent, d.Model)},
+		{"replicas-missing", catalog.Ticket, indicator.Model, rulefmt.Rule{
+			Alert: "ReplicasMissing", For: model.Duration(starting),
 			Expr: replicas,
 		}, map[string]string{
 			"summary":     "{{ $value }} replicas of {{ $labels.created_by_name }} are asked for and not scraped ({{ $labels.namespace }})",
 			"description": "kube-state-metrics says how many replicas the workload should have, and fewer expose metrics: pods that are pending, crash, still load their model after " + duration(starting) + ", or are not discovered. kubectl get pods -n {{ $labels.namespace }} tells which.",
-		}},
-		{"gateway-down", catalog.Page, rulefmt.Rule{
-			Alert: gatewayDown,
+		}, b.replicasMissing},
+		{"autoscaler-stuck", catalog.Ticket, indicator.Model, rulefmt.Rule{
+			Alert: "AutoscalerStuck", For: model.Duration(10 * time.Minute),
+			Expr: stuck,
+		}, map[string]string{
+			"summary":     "{{ $value | humanize }} requests wait on each replica of {{ $labels.workload }}, and its autoscaler asks for no more ({{ $labels.namespace }})",
+			"description": whyStuck + " kubectl describe hpa -n {{ $labels.namespace }} {{ $labels.horizontalpodautoscaler }} has its events.",
+		}, b.autoscalerStuck},
+		{"gateway-down", catalog.Page, indicator.Gateway, rulefmt.Rule{
+			Alert: "Down",
 			Expr:  gateways[0],
 		}, map[string]string{
 			"summary":     "The gateway {{ $labels.gateway }} does not answer{{ with $labels.model_name }} ({{ . }}){{ end }}",
 			"description": "Two scrapes of its metrics failed. Clients that connect to it get nothing, and of what it saw nothing is known.",
-		}},
-		{"gateways-absent", catalog.Page, rulefmt.Rule{
-			Alert: gatewayGone, For: model.Duration(5 * time.Minute),
+		}, nil},
+		{"gateways-absent", catalog.Page, indicator.Gateway, rulefmt.Rule{
+			Alert: "Absent", For: model.Duration(5 * time.Minute),
 			Expr: gateways[1],
 		}, map[string]string{
 			"summary":     "No gateway of job {{ $labels.job }} is scraped any more; {{ $value }} were within the hour",
 			"description": "The gateways vanished from Prometheus' discovery: they were deleted, no longer match its selectors, or Prometheus cannot find them.",
-		}},
-		{"watchdog", catalog.Info, rulefmt.Rule{Alert: WatchdogAlert, Expr: "vector(1)"}, map[string]string{
+		}, nil},
+		{"watchdog", catalog.Info, indicator.Model, rulefmt.Rule{Alert: watchdogAlert, Expr: "vector(1)"}, map[string]string{
 			"summary":     "The rules are evaluated, and Alertmanager hears of it",
 			"description": "Always fires. Let a service outside of this monitoring call when it no longer arrives.",
-		}},
+		}, nil},
 	}
 	var out []rulefmt.Rule
 	for _, r := range rules {
@@ -106,7 +115,11 @@ func (b *ruleBuilder) absences() ([]rulefmt.Rule, error) {
 		r.rule.Labels = b.labels(r.severity)
 		r.rule.Annotations = r.text
 		r.rule.Annotations["runbook_url"] = absenceRunbook
-		out = append(out, r.rule)
+		named, err := b.named(r.rule, r.scope, r.of)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, named...)
 	}
 	return out, nil
 }
@@ -114,8 +127,7 @@ func (b *ruleBuilder) absences() ([]rulefmt.Rule, error) {
 // replicasMissing is the PromQL of how many replicas there should be and are not scraped: of the
 // ReplicaSets and StatefulSets that had a server within the hour, as many as kube-state-metrics
 // says that somebody asked for. An old ReplicaSet is asked for none.
-func (b *ruleBuilder) replicasMissing() (string, error) {
-	d := &b.cfg.Deployment
+func (b *ruleBuilder) replicasMissing(d *dialect.Deployment) (string, error) {
 	pods := []string{"namespace", "pod"}
 	if slices.Contains(d.Model, "cluster") {
 		pods = append([]string{"cluster"}, pods...)
@@ -140,6 +152,37 @@ func (b *ruleBuilder) replicasMissing() (string, error) {
 	desired := fmt.Sprintf("max by (%s) (%s or %s)", owner, asked("kube_replicaset_spec_replicas", "replicaset"), asked("kube_statefulset_replicas", "statefulset"))
 	return fmt.Sprintf("(%s) - on (%s) (%s or on (%s) 0 * (%s)) > 0 and on (%s) (%s)", desired, owner, now, owner, desired, owner, before), nil
 }
+
+// longQueue is how many requests wait on each replica of a workload: one that always waits is no queue.
+const longQueue = 5
+
+// autoscalerStuck is the PromQL of how many requests wait on each replica of a workload whose
+// HorizontalPodAutoscaler, also one that KEDA made, asks for no more replicas than there are. Which pods a
+// workload has kube-state-metrics says; a Deployment's ReplicaSet has its name and a hash.
+func (b *ruleBuilder) autoscalerStuck(d *dialect.Deployment) (string, error) {
+	place := "namespace"
+	if slices.Contains(d.Model, "cluster") {
+		place = "cluster, namespace"
+	}
+	waiting, err := d.PromQL("sum by (" + place + ", pod) (min_over_time(vllm:num_requests_waiting[5m]))")
+	const (
+		pods = `label_replace(kube_pod_info{created_by_kind="ReplicaSet"}, "workload", "$1", "created_by_name", "(.+)-[^-]+") or ` +
+			`label_replace(kube_pod_info{created_by_kind="StatefulSet"}, "workload", "$1", "created_by_name", "(.+)")`
+		scaled = `label_replace(kube_horizontalpodautoscaler_info, "workload", "$1", "scaletargetref_name", "(.+)")`
+	)
+	queue := fmt.Sprintf("avg by (%[1]s, workload) ((%[2]s) * on (%[1]s, pod) group_left (workload) max by (%[1]s, pod, workload) (%[3]s)) >= %[4]d", place, waiting, pods, longQueue)
+	steady := fmt.Sprintf("kube_horizontalpodautoscaler_status_desired_replicas <= on (%s, horizontalpodautoscaler) kube_horizontalpodautoscaler_status_current_replicas", place)
+	return fmt.Sprintf("(%[1]s) * on (%[2]s, workload) group_right () group by (%[2]s, workload, horizontalpodautoscaler) (%[3]s and on (%[2]s, horizontalpodautoscaler) (%[4]s))",
+		queue, place, scaled, steady), err
+}
+
+// whyStuck is why it asks for no more, from what it says at that moment.
+const whyStuck = "{{ $of := printf `namespace=%q,horizontalpodautoscaler=%q` $labels.namespace $labels.horizontalpodautoscaler }}" +
+	"{{ with printf `kube_horizontalpodautoscaler_status_condition{condition=\"ScalingActive\",status=\"false\",%s} == 1` $of | query }}" +
+	"It cannot read its metric (ScalingActive is false).{{ else }}" +
+	"{{ with printf `kube_horizontalpodautoscaler_spec_max_replicas{%s} <= kube_horizontalpodautoscaler_status_desired_replicas` $of | query }}" +
+	"It is at its maximum of {{ . | first | value }}: raise it where there are GPUs.{{ else }}" +
+	"What it scales on does not show the queue: sixty audit judges its manifest, sixty generate autoscaling writes one.{{ end }}{{ end }}"
 
 // gatewaysAbsent are the PromQL of gateways that do not answer, and of those that vanished;
 // empty where the deployment has none.

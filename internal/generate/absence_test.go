@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,7 +77,7 @@ func TestServersThatVanishAreMissed(t *testing.T) {
 					}
 				}
 			}
-			if n := len(fired[generate.WatchdogAlert]); n != 90 {
+			if n := len(fired["VLLMWatchdog"]); n != 90 {
 				t.Errorf("the watchdog fires in %d of 90 minutes", n)
 			}
 			// Without markers of staleness a series is there for five minutes more.
@@ -90,6 +91,80 @@ func TestServersThatVanishAreMissed(t *testing.T) {
 			}
 			if got := fired["VLLMReplicasMissing"]; len(tt.missing) == 0 && len(got) > 0 && got[0] < all {
 				t.Errorf("no replica is missing, and the alert fires at %v", got)
+			}
+		})
+	}
+}
+
+// TestAnAutoscalerThatDoesNotSeeTheLoad: requests wait for a quarter of an hour, and the autoscaler of their workload
+// asks for no more replicas, for one of three reasons. One that does, that of another workload, and one without a
+// queue are silent.
+func TestAnAutoscalerThatDoesNotSeeTheLoad(t *testing.T) {
+	cfg := usual(t)
+	cfg.Absences, cfg.Pathologies = []string{"autoscaler-stuck"}, nil
+	cfg.Deployment.Window, cfg.Deployment.Short = generate.Windows(cfg.Interval)
+	rules := rulesOf(t, cfg).Groups()
+	for name, tt := range map[string]struct {
+		waiting, current, desired, most int
+		active                          bool
+		kind, owner, of                 string // of the pods, and whose autoscaler it is
+		want                            string
+	}{
+		"at its maximum":              {9, 4, 4, 4, true, "ReplicaSet", "llm-5d9f", "llm", "It is at its maximum of 4"},
+		"it cannot read its metric":   {9, 4, 4, 8, false, "ReplicaSet", "llm-5d9f", "llm", "It cannot read its metric"},
+		"it does not see the load":    {9, 4, 4, 8, true, "ReplicaSet", "llm-5d9f", "llm", "does not show the queue"},
+		"it takes replicas away":      {9, 4, 2, 8, true, "StatefulSet", "llm", "llm", "does not show the queue"},
+		"it asks for more":            {9, 4, 6, 8, true, "ReplicaSet", "llm-5d9f", "llm", ""},
+		"nobody waits":                {0, 4, 4, 4, true, "ReplicaSet", "llm-5d9f", "llm", ""},
+		"one request always waits":    {1, 4, 4, 4, true, "ReplicaSet", "llm-5d9f", "llm", ""},
+		"another workload's":          {9, 4, 4, 4, true, "ReplicaSet", "llm-5d9f", "chat", ""},
+		"one whose name is a part":    {9, 4, 4, 4, true, "ReplicaSet", "llm-large-5d9f", "llm", ""},
+		"a pod that nobody scales up": {9, 4, 4, 4, true, "Node", "llm", "llm", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store, err := embedded.Open(embedded.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer store.Close()
+			eval, err := store.Rules(rules)
+			if err != nil {
+				t.Fatal(err)
+			}
+			kube := fmt.Sprintf(`kube_pod_info{namespace="prod",pod="llm-0",created_by_kind=%q,created_by_name=%q} 1
+kube_horizontalpodautoscaler_info{namespace="prod",horizontalpodautoscaler="hpa",scaletargetref_kind="Deployment",scaletargetref_name=%q} 1
+kube_horizontalpodautoscaler_status_current_replicas{namespace="prod",horizontalpodautoscaler="hpa"} %d
+kube_horizontalpodautoscaler_status_desired_replicas{namespace="prod",horizontalpodautoscaler="hpa"} %d
+kube_horizontalpodautoscaler_spec_max_replicas{namespace="prod",horizontalpodautoscaler="hpa"} %d
+kube_horizontalpodautoscaler_status_condition{namespace="prod",horizontalpodautoscaler="hpa",condition="ScalingActive",status="false"} %d
+`, tt.kind, tt.owner, tt.of, tt.current, tt.desired, tt.most, map[bool]int{false: 1}[tt.active])
+			page := fmt.Sprintf("vllm:num_requests_running{model_name=\"m\",engine=\"0\"} 8\nvllm:num_requests_waiting{model_name=\"m\",engine=\"0\"} %d\n", tt.waiting)
+			text := ""
+			for half := range 2 * 20 {
+				at := history.Start.Add(time.Duration(half) * 30 * time.Second)
+				for _, s := range []struct {
+					target embedded.Target
+					page   string
+				}{
+					{embedded.Target{Instance: "10.0.0.1:8000", Job: "vllm", Labels: map[string]string{"namespace": "prod", "pod": "llm-0"}}, page},
+					{embedded.Target{Instance: "ksm:8080", Job: "kube-state-metrics"}, kube},
+				} {
+					if _, err := store.Append(s.target, at, []byte(s.page), "", time.Millisecond); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := eval.Eval(t.Context(), at); err != nil {
+					t.Fatal(err)
+				}
+				for _, a := range eval.Alerts() {
+					if a.Firing {
+						text = a.Name + " " + a.Annotations["description"]
+					}
+				}
+			}
+			if (tt.want == "") != (text == "") || !strings.Contains(text, tt.want) || text != "" && !strings.HasPrefix(text, "VLLMAutoscalerStuck ") {
+				t.Errorf("%q, want %q", text, tt.want)
 			}
 		})
 	}

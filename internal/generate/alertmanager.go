@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
 // inhibitRule is one of Alertmanager's inhibit_rules.
@@ -42,9 +43,10 @@ func Inhibitions(cfg RulesConfig) ([]byte, error) {
 		}
 	}
 	// A budget that burns fast burns slowly, too.
+	burns := "alertname=~" + quote(strings.Join(namesOf(d, indicator.Model, "ErrorBudgetBurn.*"), "|"))
 	doc.Rules = append(doc.Rules, inhibitRule{
-		SourceMatchers: []string{`alertname=~"VLLMErrorBudgetBurn.*"`, "severity=" + quote(cfg.SeverityName(catalog.Page))},
-		TargetMatchers: []string{`alertname=~"VLLMErrorBudgetBurn.*"`, "severity=" + quote(cfg.SeverityName(catalog.Ticket))},
+		SourceMatchers: []string{burns, "severity=" + quote(cfg.SeverityName(catalog.Page))},
+		TargetMatchers: []string{burns, "severity=" + quote(cfg.SeverityName(catalog.Ticket))},
 		Equal:          append([]string{"slo"}, d.Model...),
 	})
 	return YAML("", doc)
@@ -60,13 +62,13 @@ func (cfg *RulesConfig) inhibition(p *catalog.Pathology, severity catalog.Severi
 			continue
 		}
 		above = above || possible[0] > severity
-		targets = append(targets, symptom.Alert)
+		targets = append(targets, AlertNames(&cfg.Deployment, symptom)...)
 	}
 	if len(targets) == 0 {
 		return r, false
 	}
 	r = inhibitRule{
-		SourceMatchers: []string{"alertname=" + quote(p.Alert)},
+		SourceMatchers: []string{oneOf(AlertNames(&cfg.Deployment, p))},
 		TargetMatchers: []string{"alertname=~" + quote(strings.Join(targets, "|"))},
 		Equal:          l.equal,
 	}
@@ -87,6 +89,14 @@ func (cfg *RulesConfig) inhibition(p *catalog.Pathology, severity catalog.Severi
 		r.TargetMatchers = append(r.TargetMatchers, "severity=~"+quote(strings.Join(names, "|")))
 	}
 	return r, true
+}
+
+// oneOf matches alerts by their names.
+func oneOf(names []string) string {
+	if len(names) == 1 {
+		return "alertname=" + quote(names[0])
+	}
+	return "alertname=~" + quote(strings.Join(names, "|"))
 }
 
 func quote(s string) string { return fmt.Sprintf("%q", s) }
@@ -116,7 +126,7 @@ func Routing(cfg RulesConfig) ([]byte, error) {
 			Receiver: "reading", GroupBy: slices.Clone(cfg.Deployment.Model),
 			GroupWait: "30s", GroupInterval: "5m", RepeatInterval: "12h",
 			Routes: []route{
-				{Matchers: []string{"alertname=" + quote(WatchdogAlert)}, Receiver: "heartbeat", GroupBy: []string{"alertname"}, GroupWait: "0s", GroupInterval: "1m", RepeatInterval: "5m"},
+				{Matchers: []string{oneOf(namesOf(&cfg.Deployment, indicator.Model, watchdogAlert))}, Receiver: "heartbeat", GroupBy: []string{"alertname"}, GroupWait: "0s", GroupInterval: "1m", RepeatInterval: "5m"},
 				{Matchers: severity(catalog.Page), Receiver: "pager", RepeatInterval: "4h"},
 				{Matchers: severity(catalog.Ticket), Receiver: "tickets", RepeatInterval: "1d"},
 			},

@@ -120,7 +120,7 @@ func pairs() (out []pair) {
 // serves a model of its own, alone behind a gateway.
 func labelled(cfg *generate.RulesConfig, p *catalog.Pathology, s catalog.Severity, server string) map[string]string {
 	out := map[string]string{
-		"alertname": p.Alert, "severity": cfg.SeverityName(s), "pathology": p.ID,
+		"alertname": generate.AlertNames(&cfg.Deployment, p)[0], "severity": cfg.SeverityName(s), "pathology": p.ID,
 		"namespace": "prod", "job": "vllm", "instance": server + ":8000", "host": server, "model_name": "m of " + server,
 	}
 	if p.Scope() == indicator.Gateway {
@@ -358,7 +358,8 @@ func TestAlertmanagerOnEveryPair(t *testing.T) {
 	for i, p := range all {
 		server := fmt.Sprintf("server-%d", i)
 		instance := func(q *catalog.Pathology) string { return labelled(&cfg, q, q.Severity, server)["instance"] }
-		target := active[[3]string{instance(p.target), p.target.Alert, p.targetSeverity.String()}]
+		name := func(q *catalog.Pathology) string { return generate.AlertNames(&cfg.Deployment, q)[0] }
+		target := active[[3]string{instance(p.target), name(p.target), p.targetSeverity.String()}]
 		if target == p.explained() {
 			t.Errorf("%s: active is %v", &p, target)
 		}
@@ -366,7 +367,7 @@ func TestAlertmanagerOnEveryPair(t *testing.T) {
 			inhibited++
 		}
 		back := pair{p.target, p.source, p.targetSeverity, p.sourceSeverity}
-		if source := active[[3]string{instance(p.source), p.source.Alert, p.sourceSeverity.String()}]; source == back.explained() {
+		if source := active[[3]string{instance(p.source), name(p.source), p.sourceSeverity.String()}]; source == back.explained() {
 			t.Errorf("%s: the first is active: %v", &p, source)
 		}
 	}
@@ -519,7 +520,7 @@ func TestAlertmanagerOnFaultsTogether(t *testing.T) {
 		},
 		"only the gateway sees it": {
 			[]map[string]string{alert("gateway-errors", catalog.Page), alert("client-cancellations", catalog.Ticket), alert("retry-storm", catalog.Ticket)},
-			"VLLMGatewayErrors", "",
+			"LLMGatewayErrors", "",
 		},
 		"a restart and another fault": {
 			[]map[string]string{alert("engine-restart", catalog.Ticket), alert("http-errors", catalog.Page), alert("saturation", catalog.Page), alert("client-cancellations", catalog.Ticket)},

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
@@ -72,7 +73,7 @@ func (b *ruleBuilder) explained(p *catalog.Pathology) string {
 		if byLink[l.key()] == nil {
 			links = append(links, l)
 		}
-		byLink[l.key()] = append(byLink[l.key()], cause.Alert)
+		byLink[l.key()] = append(byLink[l.key()], AlertNames(&b.cfg.Deployment, cause)...)
 	}
 	slices.SortStableFunc(links, func(a, b link) int { return cmp.Compare(len(b.equal), len(a.equal)) })
 	var parts, values []string
@@ -94,10 +95,10 @@ func (b *ruleBuilder) explained(p *catalog.Pathology) string {
 }
 
 // AnyOf matches the alerts of pathologies by name.
-func AnyOf(all []*catalog.Pathology) string {
+func AnyOf(d *dialect.Deployment, all []*catalog.Pathology) string {
 	var names []string
 	for _, p := range all {
-		names = append(names, p.Alert)
+		names = append(names, AlertNames(d, p)...)
 	}
 	if len(names) == 0 {
 		return ""

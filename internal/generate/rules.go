@@ -389,7 +389,11 @@ func (b *ruleBuilder) alerts(p *catalog.Pathology, segments []segment, into map[
 			// Two rules whose alerts have the same labels write the same ALERTS_FOR_STATE: where one ends
 			// and the other begins, Prometheus counts a failed evaluation.
 			v.again = slices.ContainsFunc(variants[:i], func(o variant) bool { return o.severity == v.severity })
-			into[seg.name] = append(into[seg.name], b.alert(p, &seg, v, used))
+			named, err := b.named(b.alert(p, &seg, v, used), p.Scope(), servedBy(v.expr, b.target()))
+			if err != nil {
+				return err
+			}
+			into[seg.name] = append(into[seg.name], named...)
 		}
 	}
 	if missing == len(segments) {

@@ -145,7 +145,7 @@ func TestRulesAreValid(t *testing.T) {
 			}
 			var without []string
 			for _, p := range cfg.Pathologies {
-				if !alerts[p.Alert] {
+				if !alerts[generate.AlertNames(&cfg.Deployment, p)[0]] {
 					without = append(without, p.ID)
 				}
 			}
@@ -175,11 +175,13 @@ func TestRulesAreValid(t *testing.T) {
 // TestEveryAlertFiresAndHoldsItsPeace plays the cases of every pathology, told
 // slowly, against the usual rules.
 func TestEveryAlertFiresAndHoldsItsPeace(t *testing.T) {
-	r := rulesOf(t, usual(t))
+	cfg := usual(t)
+	r := rulesOf(t, cfg)
 	for _, p := range pathologies.All() {
 		t.Run(p.ID, func(t *testing.T) {
 			t.Parallel()
-			groups := generate.GroupsBehind(r.Groups(), p.Alert)
+			alert := generate.AlertNames(&cfg.Deployment, p)[0]
+			groups := generate.GroupsBehind(r.Groups(), alert)
 			for name, fires := range map[string]bool{"fires": true, "nearmiss": false} {
 				c, err := history.Open(os.DirFS("../pathologies/"+strings.ReplaceAll(p.ID, "-", "")+"/testdata"), name)
 				if err != nil {
@@ -187,7 +189,7 @@ func TestEveryAlertFiresAndHoldsItsPeace(t *testing.T) {
 				}
 				const scrape, evaluation = 15 * time.Second, 90 * time.Second // a restart is told for two minutes
 				c = c.Stretch(scrape, min(12, 960/c.Scrapes))
-				ok, err := replay.CheckCase(t.Context(), groups, generate.RuleCase{Alert: p.Alert, Fires: fires, Case: c, Series: c.Series(), Scrape: scrape, Evaluation: evaluation})
+				ok, err := replay.CheckCase(t.Context(), groups, generate.RuleCase{Alert: alert, Fires: fires, Case: c, Series: c.Series(), Scrape: scrape, Evaluation: evaluation})
 				if err != nil || !ok {
 					t.Errorf("%s: the alert does not do what the case says: %v", name, err)
 				}

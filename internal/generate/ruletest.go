@@ -183,7 +183,7 @@ func (cfg *RulesConfig) example() (map[string]string, error) {
 func translateCase(p *catalog.Pathology, c *history.Case, names dialect.Dialect, target map[string]string) RuleCase {
 	times := min(mostSlowed, max(1, int(testLength/testScrape)/c.Scrapes))
 	c = c.Stretch(testScrape, times)
-	t := RuleCase{Alert: p.Alert, Case: c, Series: map[string][]history.Series{}, Labels: map[string]string{}, Scrape: testScrape, Evaluation: testEvaluation}
+	t := RuleCase{Alert: AlertNames(&dialect.Deployment{Dialects: []dialect.Dialect{names}}, p)[0], Case: c, Series: map[string][]history.Series{}, Labels: map[string]string{}, Scrape: testScrape, Evaluation: testEvaluation}
 	for name, value := range target {
 		if name != "model_name" && name != "instance" && value != "" {
 			t.Labels[name] = value

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/dialect"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
@@ -159,10 +161,25 @@ func placeOf(l map[string]string) [3]string {
 }
 
 func (a *Alerter) fires(d *diagnose.Diagnosis, f *diagnose.Finding, at time.Time) {
-	l := a.labels(d, f)
+	for _, prefix := range alertPrefixes(d, f) {
+		a.firesAs(d, f, prefix+f.Pathology.Alert, at)
+	}
+}
+
+// alertPrefixes are what the names of a finding's alerts begin with: one for each engine that it is found on.
+func alertPrefixes(d *diagnose.Diagnosis, f *diagnose.Finding) []string {
+	return dialect.AlertPrefixes(f.Pathology.Scope(), func(id engine.ID) bool {
+		return slices.ContainsFunc(d.Targets, func(t diagnose.Target) bool {
+			return t.Dialect.Engine == id && slices.Contains(f.Targets, t.Name)
+		})
+	})
+}
+
+// firesAs raises the alert of a name, or keeps that of its cause.
+func (a *Alerter) firesAs(d *diagnose.Diagnosis, f *diagnose.Finding, name string, at time.Time) {
+	l := a.labels(d, f, name)
 	of := a.Incident.of(f.Model, f.Pathology.ID)
-	if al := a.cause(d, f, l, of); al != nil {
-		al.seen = at
+	if a.keepCause(d, f, l, of, at) {
 		return
 	}
 	var key strings.Builder
@@ -198,30 +215,30 @@ func notifyAfter(d *diagnose.Diagnosis, f *diagnose.Finding) time.Duration {
 	return min(f.Wait, d.Interval)
 }
 
-// cause returns the alert that somebody was told of a finding's incident, where that is called
+// keepCause keeps the alert that somebody was told of a finding's incident, where that is called
 // by a cause of the finding and is as severe: the incident goes on under its name, and so does
-// its alert. Nil where there is none.
-func (a *Alerter) cause(d *diagnose.Diagnosis, f *diagnose.Finding, l map[string]string, of *view.Summary) *activeAlert {
+// its alert. It reports whether there is one.
+func (a *Alerter) keepCause(d *diagnose.Diagnosis, f *diagnose.Finding, l map[string]string, of *view.Summary, at time.Time) (kept bool) {
 	if of == nil {
-		return nil
+		return false
 	}
 	id := of.Pathology
 	if id == f.Pathology.ID || !slices.ContainsFunc(d.Findings, func(c diagnose.Finding) bool { return c.Pathology.ID == id && c.Pathology.Inhibits(f.Pathology) }) {
-		return nil
+		return false
 	}
 	for _, al := range a.active {
 		if al.Labels["pathology"] == id && placeOf(al.Labels) == placeOf(l) && al.ended.IsZero() && a.Alerts().Rank(al.Labels["severity"]) >= a.Alerts().Rank(l["severity"]) {
-			return al
+			al.seen, kept = at, true
 		}
 	}
-	return nil
+	return kept
 }
 
 // labels identify an alert: they stay while its fault goes on and is as bad. The severity is
 // the finding's, which is lower than the pathology's while the objectives are known to hold.
-func (a *Alerter) labels(d *diagnose.Diagnosis, f *diagnose.Finding) map[string]string {
+func (a *Alerter) labels(d *diagnose.Diagnosis, f *diagnose.Finding, name string) map[string]string {
 	severity := f.Severity.String()
-	l := map[string]string{"alertname": f.Pathology.Alert, "pathology": f.Pathology.ID, "severity": cmp.Or(a.Alerts().Severities[severity], severity)}
+	l := map[string]string{"alertname": name, "pathology": f.Pathology.ID, "severity": cmp.Or(a.Alerts().Severities[severity], severity)}
 	maps.Copy(l, a.Alerts().Labels)
 	maps.Copy(l, d.Labels(f.Model, f.Targets))
 	return l

@@ -18,7 +18,7 @@ import (
 // TestAlertsHaveTheFindingsSeverity: while the objectives hold, what follows them is a ticket
 // and pages nobody; when they no longer do it is a page, and the ticket ends.
 func TestAlertsHaveTheFindingsSeverity(t *testing.T) {
-	slow := &catalog.Pathology{ID: "slow-decode", Alert: "VLLMSlowDecode", Severity: catalog.Page, FollowsObjectives: true}
+	slow := &catalog.Pathology{ID: "slow-decode", Alert: "SlowDecode", Severity: catalog.Page, FollowsObjectives: true}
 	ends := map[string]time.Time{} // by severity
 	a := &Alerter{Send: func(list ...collect.Alert) {
 		for _, al := range list {
@@ -190,7 +190,7 @@ func TestAlertsWait(t *testing.T) {
 		{catalog.Page, time.Minute, 3},
 		{catalog.Page, 0, 1},
 	} {
-		p := &catalog.Pathology{ID: "slow-decode", Alert: "VLLMSlowDecode", Severity: catalog.Page, For: tt.waits}
+		p := &catalog.Pathology{ID: "slow-decode", Alert: "SlowDecode", Severity: catalog.Page, For: tt.waits}
 		sent := 0
 		a := &Alerter{Send: func(list ...collect.Alert) { sent = len(list) }}
 		for i := 1; sent == 0 && i <= 8; i++ {

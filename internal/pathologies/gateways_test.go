@@ -50,17 +50,18 @@ func alertHolds(t *testing.T, p *catalog.Pathology, c *history.Case, interval, w
 		dialects = append(dialects, d)
 	}
 	usual, short := generate.Windows(interval)
+	deployment := dialect.Deployment{
+		Dialects: dialects, Instance: dialect.UsualInstance, Model: dialect.UsualModel,
+		Window: max(usual, window), Short: short, Past: time.Hour,
+	}
 	rules, err := generate.NewRules(generate.RulesConfig{
-		Deployment: dialect.Deployment{
-			Dialects: dialects, Instance: dialect.UsualInstance, Model: dialect.UsualModel,
-			Window: max(usual, window), Short: short, Past: time.Hour,
-		},
+		Deployment:  deployment,
 		Pathologies: []*catalog.Pathology{p}, Interval: interval, Past: generate.UsualPast, Ago: generate.UsualAgo,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := generate.RuleCase{Alert: p.Alert, Fires: fires, Case: c.Stretch(interval, 1), Scrape: interval, Evaluation: interval, Labels: map[string]string{"namespace": "prod"}}
+	told := generate.RuleCase{Alert: generate.AlertNames(&deployment, p)[0], Fires: fires, Case: c.Stretch(interval, 1), Scrape: interval, Evaluation: interval, Labels: map[string]string{"namespace": "prod"}}
 	told.Series = told.Case.Series()
 	ok, err := replay.CheckCase(t.Context(), rules.Groups(), told)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
@@ -80,6 +81,23 @@ func (d *Deployment) PromQL(expr string) (string, error) {
 // are of a release that has what it needs.
 func (d *Deployment) HasSignal(s *indicator.Signal) bool {
 	return slices.ContainsFunc(d.Dialects, func(dia Dialect) bool { return dia.Answers(s) && !dia.Predates(s) })
+}
+
+// Subjects are the parts of the deployment that have alerts of their own on a scope, by what the names
+// of these begin with: see AlertPrefixes.
+func (d *Deployment) Subjects(scope indicator.Scope) (prefixes []string, parts []Deployment) {
+	of := func(x Dialect) []string {
+		return AlertPrefixes(scope, func(id engine.ID) bool { return id == x.Engine })
+	}
+	prefixes = AlertPrefixes(scope, func(id engine.ID) bool {
+		return slices.ContainsFunc(d.Dialects, func(x Dialect) bool { return x.Engine == id })
+	})
+	for _, prefix := range prefixes {
+		part := *d
+		part.Dialects = slices.DeleteFunc(slices.Clone(d.Dialects), func(x Dialect) bool { return !slices.Contains(of(x), prefix) })
+		parts = append(parts, part)
+	}
+	return prefixes, parts
 }
 
 // Gateway returns the names of sixty gateway, where the deployment has one. Other

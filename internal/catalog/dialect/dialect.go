@@ -199,14 +199,36 @@ func (d Dialect) Serves() bool { return !ShowsGPUs(d.Engine) && d.Engine != Gate
 func ShowsGPUs(kind engine.ID) bool { return kind == DCGM || kind == AMD }
 
 // Answers reports whether a signal is asked of such an endpoint.
-func (d Dialect) Answers(s *indicator.Signal) bool {
-	switch s.Scope {
+func (d Dialect) Answers(s *indicator.Signal) bool { return answers(d.Engine, s.Scope) }
+
+// answers reports whether signals of a scope are asked of a kind of endpoint.
+func answers(kind engine.ID, scope indicator.Scope) bool {
+	switch scope {
 	case indicator.GPU:
-		return ShowsGPUs(d.Engine)
+		return ShowsGPUs(kind)
 	case indicator.Gateway:
-		return d.Engine == Gateway
+		return kind == Gateway
 	}
-	return d.Serves()
+	return !ShowsGPUs(kind) && kind != Gateway
+}
+
+// AlertPrefixes are what the names of alerts that are judged on a scope begin with, for the engines
+// that are met: an alert is named after what it is about. Where none is met that tells the scope, it
+// is what such an endpoint is taken for.
+func AlertPrefixes(scope indicator.Scope, met func(engine.ID) bool) []string {
+	var all, own []string
+	for _, e := range engines {
+		if answers(e.ID, scope) {
+			all = append(all, e.Alerts)
+			if met(e.ID) && !slices.Contains(own, e.Alerts) {
+				own = append(own, e.Alerts)
+			}
+		}
+	}
+	if len(own) == 0 {
+		return all[:1]
+	}
+	return own
 }
 
 // Metric returns the name under which the endpoint exposes a canonical metric,

@@ -22,6 +22,7 @@ type Engine struct {
 	ID       ID
 	Title    string // for people: "SGLang"
 	Selector string // regular expression of its metric names
+	Alerts   string // begins the names of the alerts about it: "SGLang"; people route by them, so that it stays
 
 	// Prefix begins the names of all its metrics; "" where several do.
 	Prefix string

@@ -26,6 +26,9 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/dialect"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
 	"github.com/sixty-dev/sixty/internal/generate"
 )
@@ -53,6 +56,10 @@ type Config struct {
 	// none means canonical names.
 	Metrics []func(canonical string) string
 
+	// Subjects are what the alerts are about and named after: one for each engine of the deployment. None
+	// means vLLM.
+	Subjects []Subject
+
 	// Edges are the bucket edges that the servers have, by canonical name of the
 	// family such as "vllm:time_to_first_token_seconds", in seconds. For a mixed
 	// fleet they are those that all have: see EdgesOf and CommonEdges. A family
@@ -78,6 +85,12 @@ type Config struct {
 	// every alert.
 	Runbook             string
 	Labels, Annotations map[string]string
+}
+
+// A Subject is what alerts are named after.
+type Subject struct {
+	Prefix string // of their names
+	Served string // restricts PromQL before it to the models that it serves; "" where there is no other
 }
 
 // Rules is what Groups returns.
@@ -177,6 +190,9 @@ func (c Config) checked() (Config, error) {
 	}
 	if len(c.Metrics) == 0 {
 		c.Metrics = []func(string) string{func(name string) string { return name }}
+	}
+	if len(c.Subjects) == 0 {
+		c.Subjects = []Subject{{Prefix: dialect.AlertPrefixes(indicator.Model, func(engine.ID) bool { return false })[0]}}
 	}
 	if err := c.group(); err != nil {
 		return c, err

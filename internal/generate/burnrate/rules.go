@@ -101,11 +101,15 @@ func (s *sli) group() (rulefmt.RuleGroup, error) {
 	}
 	for _, severity := range []catalog.Severity{catalog.Page, catalog.Ticket} {
 		if levels := s.at(severity); len(levels) > 0 {
-			g.Rules = append(g.Rules, s.alert(severity, levels))
+			for _, of := range s.cfg.Subjects {
+				g.Rules = append(g.Rules, s.alert(of, severity, levels))
+			}
 		}
 	}
 	if s.countsBuckets() {
-		g.Rules = append(g.Rules, s.unknown())
+		for _, of := range s.cfg.Subjects {
+			g.Rules = append(g.Rules, s.unknown(of))
+		}
 	}
 	return g, nil
 }
@@ -161,10 +165,13 @@ func (s *sli) at(severity catalog.Severity) []Level {
 
 func (s *sli) countsBuckets() bool { return s.promise.Quantity != slo.Succeeded }
 
-// AlertName returns the name of the alert on a promise: one that pages, one
+// Alerts is what the names of the alerts begin with, after an engine's part.
+const Alerts = "ErrorBudget"
+
+// AlertName returns the name of the alert on a promise about servers of a Subject: one that pages, one
 // that files a ticket.
-func AlertName(p slo.Promise, severity catalog.Severity) string {
-	name := "VLLMErrorBudgetBurn" + kind(p)
+func AlertName(of string, p slo.Promise, severity catalog.Severity) string {
+	name := of + Alerts + "Burn" + kind(p)
 	if severity != catalog.Page {
 		name += "Ticket"
 	}
@@ -173,7 +180,7 @@ func AlertName(p slo.Promise, severity catalog.Severity) string {
 
 // UnknownName returns the name of the alert on a latency that cannot be judged:
 // there are events, but no bucket at the edge where they are counted.
-func UnknownName(p slo.Promise) string { return "VLLMErrorBudgetUnknown" + kind(p) }
+func UnknownName(of string, p slo.Promise) string { return of + Alerts + "Unknown" + kind(p) }
 
 // forDuration is how long an alert's condition must last. The windows are what keeps
 // alerts from flapping; this only spans a rule evaluated between two scrapes.
@@ -191,7 +198,7 @@ const (
 	minBad    = 3
 )
 
-func (s *sli) alert(severity catalog.Severity, levels []Level) rulefmt.Rule {
+func (s *sli) alert(of Subject, severity catalog.Severity, levels []Level) rulefmt.Rule {
 	requests := Events
 	if s.promise.Quantity == slo.ITL {
 		requests = Requests
@@ -199,13 +206,13 @@ func (s *sli) alert(severity catalog.Severity, levels []Level) rulefmt.Rule {
 	var parts []string
 	for _, l := range levels {
 		threshold := number(l.Factor) + " * " + number(s.budget)
-		count := func(of string, least float64) string {
-			return fmt.Sprintf("%s >= %s", s.recorded(increase(of, l.Long)), number(least))
+		count := func(series string, least float64) string {
+			return fmt.Sprintf("%s >= %s", s.recorded(increase(series, l.Long)), number(least))
 		}
 		if l.Most > 0 {
 			threshold = number(l.Threshold(s.budget))
-			count = func(of string, least float64) string {
-				return fmt.Sprintf("%s * %s >= %s", s.recorded(rate(of, l.Long)), number(l.Long.Seconds()), number(least))
+			count = func(series string, least float64) string {
+				return fmt.Sprintf("%s * %s >= %s", s.recorded(rate(series, l.Long)), number(l.Long.Seconds()), number(least))
 			}
 		}
 		conditions := []string{fmt.Sprintf("%s > %s", s.recorded(ErrorRatio(l.Long)), threshold)}
@@ -216,8 +223,8 @@ func (s *sli) alert(severity catalog.Severity, levels []Level) rulefmt.Rule {
 		parts = append(parts, "(\n  "+strings.Join(conditions, "\nand\n  ")+"\n)")
 	}
 	return rulefmt.Rule{
-		Alert: AlertName(s.promise, severity),
-		Expr:  strings.Join(parts, "\nor\n"),
+		Alert: AlertName(of.Prefix, s.promise, severity),
+		Expr:  of.only(strings.Join(parts, "\nor\n")),
 		For:   model.Duration(forDuration(severity)),
 
 		KeepFiringFor: model.Duration(s.cfg.KeepFiringFor),
@@ -328,13 +335,21 @@ func (s *sli) thresholdSource() string {
 	return source
 }
 
+// only restricts PromQL to what the subject serves.
+func (of Subject) only(expr string) string {
+	if of.Served == "" {
+		return expr
+	}
+	return "(" + expr + ")" + of.Served
+}
+
 // unknown alerts on a target whose histogram lacks the edge: an objective that
 // nobody can judge must not look kept.
-func (s *sli) unknown() rulefmt.Rule {
+func (s *sli) unknown(of Subject) rulefmt.Rule {
 	family := families[s.promise.Quantity]
 	r := rulefmt.Rule{
-		Alert:  UnknownName(s.promise),
-		Expr:   fmt.Sprintf("%s unless %s", s.recorded(Events), s.recorded(BadEvents)),
+		Alert:  UnknownName(of.Prefix, s.promise),
+		Expr:   of.only(fmt.Sprintf("%s unless %s", s.recorded(Events), s.recorded(BadEvents))),
 		For:    model.Duration(30 * time.Minute),
 		Labels: s.labels(catalog.Ticket),
 		Annotations: map[string]string{

@@ -50,7 +50,7 @@ func (s *sli) tests(out *Rules) {
 	if !s.countsBuckets() {
 		return
 	}
-	unknown := UnknownName(s.promise)
+	unknown := UnknownName(s.cfg.Subjects[0].Prefix, s.promise)
 	steady := []phase{{minutes: 45, events: 60, all: 60}}
 	series := s.series(target, steady)
 	unplaced := slices.DeleteFunc(slices.Clone(series), func(s generate.TestSeries) bool { return strings.Contains(s.Series, "_bucket{") })
@@ -67,7 +67,7 @@ func (s *sli) burning() []scenario {
 	var out []scenario
 	clean := 0
 	for _, severity := range []catalog.Severity{catalog.Page, catalog.Ticket} {
-		levels, alert := s.at(severity), AlertName(s.promise, severity)
+		levels, alert := s.at(severity), AlertName(s.cfg.Subjects[0].Prefix, s.promise, severity)
 		if len(levels) == 0 {
 			continue
 		}
@@ -105,7 +105,7 @@ func (s *sli) quietScenarios() []scenario {
 		}}
 		for _, severity := range []catalog.Severity{catalog.Page, catalog.Ticket} {
 			if len(s.at(severity)) > 0 {
-				q.checks = append(q.checks, check{16 + minutes(forDuration(severity)) + 1, AlertName(s.promise, severity), false})
+				q.checks = append(q.checks, check{16 + minutes(forDuration(severity)) + 1, AlertName(s.cfg.Subjects[0].Prefix, s.promise, severity), false})
 			}
 		}
 		out = append(out, q)
@@ -151,6 +151,9 @@ func (s *sli) series(target map[string]string, phases []phase) []generate.TestSe
 	out := []generate.TestSeries{
 		line(family+"_count", engine, events),
 		line(family+"_bucket", map[string]string{"engine": "0", "le": python(s.edge)}, good),
+	}
+	if s.cfg.Subjects[0].Served != "" { // which says whose the model is
+		out = append(out, line(running, engine, func(phase) int64 { return 0 }))
 	}
 	if s.promise.Quantity == slo.ITL {
 		out = append(out, line(families[slo.TTFT]+"_count", engine, func(p phase) int64 { return p.all }))

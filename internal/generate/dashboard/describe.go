@@ -10,6 +10,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/generate"
 )
 
 // readers returns the pathologies whose condition reads a signal of the panel,
@@ -69,7 +70,9 @@ func (b *builder) describe(p panel, built Panel, alerts, evidence []*catalog.Pat
 	}{{"Alerts that read it: ", alerts}, {"Evidence for: ", evidence}} {
 		var links []string
 		for _, p := range r.by {
-			links = append(links, fmt.Sprintf("[%s](%s)", p.Alert, b.cfg.Runbooks.PageURL(p.ID)))
+			for _, name := range generate.AlertNames(&b.cfg.Deployment, p) {
+				links = append(links, fmt.Sprintf("[%s](%s)", name, b.cfg.Runbooks.PageURL(p.ID)))
+			}
 		}
 		if len(links) > 0 {
 			paragraphs = append(paragraphs, r.what+strings.Join(links, ", ")+".")
@@ -78,7 +81,7 @@ func (b *builder) describe(p panel, built Panel, alerts, evidence []*catalog.Pat
 	if len(alerts)+len(evidence) == 0 {
 		why := "No alert reads it: it helps to tell the causes apart"
 		if slices.ContainsFunc(p.queries, func(q query) bool { return q.level == perObjective }) {
-			why = "The alerts on error budgets, VLLMErrorBudget…, read the same series"
+			why = "The alerts on error budgets, " + strings.Join(b.budgetAlerts(), ", ") + "…, read the same series"
 		}
 		paragraphs = append(paragraphs, fmt.Sprintf("%s ([runbooks](%s)).", why, b.cfg.Runbooks.URL))
 	}
@@ -178,10 +181,12 @@ func (b *builder) firing(place []*labels.Matcher) []Event {
 	}
 	var alerts []string
 	for _, p := range b.cfg.Pathologies {
-		alerts = append(alerts, p.Alert)
+		alerts = append(alerts, generate.AlertNames(&b.cfg.Deployment, p)...)
 	}
 	if b.cfg.Period > 0 {
-		alerts = append(alerts, budgetAlerts)
+		for _, name := range b.budgetAlerts() {
+			alerts = append(alerts, name+".+")
+		}
 	}
 	matchers := append([]*labels.Matcher{
 		labels.MustNewMatcher(labels.MatchRegexp, "alertname", strings.Join(alerts, "|")),

@@ -10,8 +10,14 @@ import (
 // noSLO is why the panels of the error budget may be empty.
 const noSLO = "no objectives are recorded: write slo.yaml, and load the rules that `sixty generate slo` makes of it"
 
-// budgetAlerts matches the names of the alerts of package burnrate.
-const budgetAlerts = "VLLMErrorBudget.+"
+// budgetAlerts are what the names of the alerts of package burnrate begin with.
+func (b *builder) budgetAlerts() []string {
+	names, _ := b.cfg.Deployment.Subjects(indicator.Model)
+	for i := range names {
+		names[i] += burnrate.Alerts
+	}
+	return names
+}
 
 // budgetRow returns the panels of the error budget, from the series that the
 // rules of package burnrate record.

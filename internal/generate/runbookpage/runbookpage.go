@@ -8,6 +8,7 @@
 package runbookpage
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -96,7 +97,7 @@ func (c Config) facts(pg *page, p *catalog.Pathology) {
 	if p.For > 0 {
 		after = "after " + span(p.For)
 	}
-	pg.printf("- **Alert:** %s fires %s\n", render.Code(p.Alert), after)
+	pg.printf("- **Alert:** %s fires %s\n", c.alertNames(p), after)
 	pg.printf("- **Severity:** %s\n", severity)
 	pg.printf("- **Diagnose:** %s\n", render.Code("sixty diagnose http://HOST:8000"))
 	if c.Dashboard != nil {
@@ -311,7 +312,7 @@ func (c Config) alert(pg *page, p *catalog.Pathology) {
 	heading := "Alert rule"
 	for _, g := range c.Rules {
 		for _, r := range g.Rules {
-			if r.Alert != p.Alert {
+			if !slices.Contains(generate.AlertNames(c.deployment(), p), r.Alert) {
 				continue
 			}
 			if heading != "" {
@@ -327,12 +328,24 @@ func (c Config) alert(pg *page, p *catalog.Pathology) {
 	}
 }
 
+// deployment is that whose pages are written: of vLLM where none is given.
+func (c Config) deployment() *dialect.Deployment { return cmp.Or(c.Deployment, &dialect.Deployment{}) }
+
+// alertNames are the names of a pathology's alerts.
+func (c Config) alertNames(p *catalog.Pathology) string {
+	var names []string
+	for _, name := range generate.AlertNames(c.deployment(), p) {
+		names = append(names, render.Code(name))
+	}
+	return strings.Join(names, ", ")
+}
+
 // index is the page that leads to the others.
 func (c Config) index(notice string, titles map[string]string) []byte {
 	var rows strings.Builder
 	for _, p := range c.Pathologies {
 		fmt.Fprintf(&rows, "| %s | %s | %s | %s | %s |\n",
-			reference(p.ID, titles), p.Severity, render.Code(p.Alert), span(p.For), render.Escape(p.Title))
+			reference(p.ID, titles), p.Severity, c.alertNames(p), span(p.For), render.Escape(p.Title))
 	}
 	var pg page
 	pg.printf("<!-- %s -->\n\n# Runbooks\n\n", notice)

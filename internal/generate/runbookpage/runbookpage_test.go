@@ -52,7 +52,7 @@ func TestEveryPageHasItsSectionsAndThresholds(t *testing.T) {
 				t.Errorf("%s.md lacks %s or %s", p.ID, c.Threshold.Name, c.Signal.Name)
 			}
 		})
-		if !strings.Contains(md["README.md"], p.Alert) {
+		if !strings.Contains(md["README.md"], generate.AlertNames(&dialect.Deployment{}, p)[0]) {
 			t.Errorf("the index lacks %s", p.Alert)
 		}
 	}
@@ -101,7 +101,7 @@ func TestForeignTextStaysText(t *testing.T) {
 	c := one(catalog.Pathology{Title: attack, Alert: "A", When: catalog.Above(indicator.TTFTP95, threshold)})
 	c.Dashboard = func(*catalog.Pathology) string { return "https://example.com/>\n<script>" }
 	c.Rules = []rulefmt.RuleGroup{{Rules: []rulefmt.Rule{{
-		Alert: "A", Expr: attack, Labels: map[string]string{"severity": attack}, Annotations: map[string]string{"thresholds": attack},
+		Alert: "VLLMA", Expr: attack, Labels: map[string]string{"severity": attack}, Annotations: map[string]string{"thresholds": attack},
 	}}}}
 	for name, text := range pages(t, c) {
 		if before, after, ok := strings.Cut(text, "````promql\n"+attack+"\n````"); ok {
@@ -163,7 +163,7 @@ func TestConditionsInWords(t *testing.T) {
 }
 
 func TestWhatIsKnownOfTheDeploymentIsSaid(t *testing.T) {
-	c := one(catalog.Pathology{Alert: "VLLMOdd"})
+	c := one(catalog.Pathology{Alert: "Odd"})
 	d, err := dialect.Named("vllm-v0")
 	if err != nil {
 		t.Fatal(err)

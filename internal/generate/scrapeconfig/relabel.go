@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
 )
 
 // A relabel is one relabelling step, with the reason for it.
@@ -56,6 +58,7 @@ func (c Config) relabelings(job string, short bool) (out []relabel) {
 			SourceLabels: []string{"__meta_kubernetes_pod_name", "__address__"}, Regex: `(.+);.*:(\d+)`, TargetLabel: "instance", Replacement: "${1}:${2}",
 			why: "The pod's name, which an operator can act on, rather than its address. A pod of a StatefulSet keeps it over a restart, so that its counters are seen to begin again.",
 		},
+		relabel{SourceLabels: roleLabels(), Regex: "(?i).*?" + engine.RoleRegex + ".*", TargetLabel: engine.RoleLabel, why: "What it does where prefill and decode are apart, by the labels of llm-d, KServe, Dynamo or AIBrix."},
 	)
 	labels := c.labels(false)
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
@@ -66,6 +69,14 @@ func (c Config) relabelings(job string, short bool) (out []relabel) {
 		out = append(out, r)
 	}
 	return out
+}
+
+// roleLabels are the labels of a pod that say its role.
+func roleLabels() (names []string) {
+	for _, name := range engine.PodRoleLabels() {
+		names = append(names, "__meta_kubernetes_pod_label_"+name)
+	}
+	return names
 }
 
 const clusterWhy = "A label of the target, for external_labels are not there when rules are evaluated."

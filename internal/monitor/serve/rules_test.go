@@ -33,7 +33,7 @@ func TestOwnRulesHoldAlertsOfGateways(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, alert := range []string{"VLLMHangOutsideEngine", "VLLMGatewayErrors", "VLLMRetryStorm"} {
+		for _, alert := range []string{"LLMGatewayHangOutsideEngine", "LLMGatewayErrors", "LLMGatewayRetryStorm"} {
 			has := slices.ContainsFunc(groups, func(g rulefmt.RuleGroup) bool {
 				return slices.ContainsFunc(g.Rules, func(r rulefmt.Rule) bool { return r.Alert == alert })
 			})

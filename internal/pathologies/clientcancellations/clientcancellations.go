@@ -19,7 +19,7 @@ var scenario string
 // Pathology is clients that cancel.
 var Pathology = &catalog.Pathology{
 	ID:       "client-cancellations",
-	Alert:    "VLLMClientCancellations",
+	Alert:    "ClientCancellations",
 	Title:    "Clients disconnect before their answers are complete",
 	Severity: catalog.Page,
 	Grades:   []catalog.Grade{{Severity: catalog.Page, While: catalog.MostGetNothing}, {Severity: catalog.Ticket}},

@@ -43,7 +43,7 @@ var (
 // Pathology is a concurrency limit set too low.
 var Pathology = &catalog.Pathology{
 	ID:                "concurrency-limit",
-	Alert:             "VLLMConcurrencyLimit",
+	Alert:             "ConcurrencyLimit",
 	Title:             "Requests queue behind max_num_seqs while the engine has room for more",
 	Severity:          catalog.Page,
 	FollowsObjectives: true,

@@ -36,7 +36,7 @@ var (
 // Pathology is corrupted outputs.
 var Pathology = &catalog.Pathology{
 	ID:       "corrupted-outputs",
-	Alert:    "VLLMCorruptedOutputs",
+	Alert:    "CorruptedOutputs",
 	Title:    "Logits contain NaN: answers are garbage",
 	Severity: catalog.Page,
 	When:     catalog.All(catalog.Above(indicator.CorruptedRequests, some), catalog.Above(indicator.CorruptedShare, inEarnest)),

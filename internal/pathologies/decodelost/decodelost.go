@@ -33,7 +33,7 @@ var (
 // Pathology is prefilled requests that are not fetched.
 var Pathology = &catalog.Pathology{
 	ID:       "decode-lost",
-	Alert:    "VLLMDecodeLost",
+	Alert:    "DecodeLost",
 	Title:    "No decode server fetches the KV caches that this server holds",
 	Severity: catalog.Page,
 	When: catalog.Any(

@@ -68,7 +68,7 @@ var (
 // Pathology is a hung engine.
 var Pathology = &catalog.Pathology{
 	ID:       "engine-hung",
-	Alert:    "VLLMEngineHung",
+	Alert:    "EngineHung",
 	Title:    "The engine holds requests and generates no tokens",
 	Severity: catalog.Page,
 	Grades: []catalog.Grade{

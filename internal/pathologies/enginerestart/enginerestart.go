@@ -45,7 +45,7 @@ var (
 // Pathology is a recent restart.
 var Pathology = &catalog.Pathology{
 	ID:       "engine-restart",
-	Alert:    "VLLMEngineRestart",
+	Alert:    "EngineRestart",
 	Title:    "The server restarted recently",
 	Severity: catalog.Ticket,
 	When: catalog.Any(

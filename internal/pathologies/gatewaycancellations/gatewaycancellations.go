@@ -16,7 +16,7 @@ var runbook string
 // Pathology is clients that leave a gateway before their answers are complete.
 var Pathology = &catalog.Pathology{
 	ID:          "gateway-cancellations",
-	Alert:       "VLLMGatewayCancellations",
+	Alert:       "Cancellations",
 	Title:       "Clients leave the gateway before their answers are complete",
 	Severity:    catalog.Ticket,
 	When:        catalog.All(catalog.Above(indicator.GatewayGaveUp, catalog.AbandonedShare), catalog.Above(indicator.GatewayGivenUp, catalog.SomeAbandoned)),

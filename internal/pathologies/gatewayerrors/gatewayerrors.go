@@ -33,7 +33,7 @@ var causes = []struct {
 // Pathology is requests that fail at a gateway.
 var Pathology = &catalog.Pathology{
 	ID:       "gateway-errors",
-	Alert:    "VLLMGatewayErrors",
+	Alert:    "Errors",
 	Title:    "Requests fail at the gateway",
 	Severity: catalog.Page,
 	When: catalog.All(

@@ -30,7 +30,7 @@ var (
 // Pathology is a server that gets most of what a gateway sends.
 var Pathology = &catalog.Pathology{
 	ID:          "gateway-imbalance",
-	Alert:       "VLLMGatewayImbalance",
+	Alert:       "Imbalance",
 	Title:       "One server gets most of what the gateway sends",
 	Severity:    catalog.Ticket,
 	When:        catalog.All(catalog.Above(indicator.GatewayBusiest, favoured), catalog.Above(indicator.GatewayAttempts, some)),

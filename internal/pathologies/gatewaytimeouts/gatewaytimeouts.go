@@ -20,7 +20,7 @@ var some = &catalog.Threshold{
 // Pathology is requests that a limit of the gateway ends.
 var Pathology = &catalog.Pathology{
 	ID:          "gateway-timeouts",
-	Alert:       "VLLMGatewayTimeouts",
+	Alert:       "Timeouts",
 	Title:       "The gateway's limits end requests",
 	Severity:    catalog.Ticket,
 	When:        catalog.Above(indicator.GatewayTimeouts, some),

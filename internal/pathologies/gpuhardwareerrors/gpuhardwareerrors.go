@@ -29,7 +29,7 @@ var (
 // Pathology is GPU hardware errors.
 var Pathology = &catalog.Pathology{
 	ID:       "gpu-hardware-errors",
-	Alert:    "VLLMGPUHardwareErrors",
+	Alert:    "HardwareErrors",
 	Title:    "The GPU reports hardware errors",
 	Severity: catalog.Page,
 	When: catalog.Any(

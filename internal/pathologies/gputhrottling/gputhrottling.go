@@ -33,7 +33,7 @@ var (
 // Pathology is GPU throttling.
 var Pathology = &catalog.Pathology{
 	ID:                "gpu-throttling",
-	Alert:             "VLLMGPUThrottling",
+	Alert:             "Throttling",
 	Title:             "The GPU lowers its clocks",
 	Severity:          catalog.Ticket,
 	FollowsObjectives: true,

@@ -42,7 +42,7 @@ var (
 // Pathology is an underused GPU.
 var Pathology = &catalog.Pathology{
 	ID:       "gpu-underutilization",
-	Alert:    "VLLMGPUUnderutilization",
+	Alert:    "GPUUnderutilization",
 	Title:    "The engine always has work, but the GPU is mostly idle",
 	Severity: catalog.Info,
 	When: catalog.All(

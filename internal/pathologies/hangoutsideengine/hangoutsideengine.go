@@ -16,7 +16,7 @@ var runbook string
 // Pathology is API servers that hang beside an engine that does not.
 var Pathology = &catalog.Pathology{
 	ID:          "hang-outside-engine",
-	Alert:       "VLLMHangOutsideEngine",
+	Alert:       "HangOutsideEngine",
 	Title:       "Requests wait at the gateway, and the engine holds none of them",
 	Severity:    catalog.Page,
 	When:        catalog.All(catalog.Above(indicator.GatewayMissing, catalog.OneMissing), catalog.Below(indicator.GatewayMade, catalog.NoTokens)),

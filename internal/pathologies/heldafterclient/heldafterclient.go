@@ -21,7 +21,7 @@ var one = &catalog.Threshold{
 // Pathology is requests that an engine holds and no client waits for.
 var Pathology = &catalog.Pathology{
 	ID:       "held-after-client",
-	Alert:    "VLLMHeldAfterClient",
+	Alert:    "HeldAfterClient",
 	Title:    "The engine holds requests that are not open at the gateway",
 	Severity: catalog.Ticket,
 	When:     catalog.Above(indicator.GatewayExcess, one),

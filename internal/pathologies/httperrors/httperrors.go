@@ -44,7 +44,7 @@ var serverFails = catalog.All(catalog.Above(indicator.ServerErrs, catalog.Server
 // Pathology is HTTP errors.
 var Pathology = &catalog.Pathology{
 	ID:       "http-errors",
-	Alert:    "VLLMHTTPErrors",
+	Alert:    "HTTPErrors",
 	Title:    "HTTP requests fail",
 	Severity: catalog.Page,
 	Grades: []catalog.Grade{

@@ -54,7 +54,7 @@ var (
 // Pathology is KV cache thrashing.
 var Pathology = &catalog.Pathology{
 	ID:                "kv-cache-thrashing",
-	Alert:             "VLLMKVCacheThrashing",
+	Alert:             "KVCacheThrashing",
 	Title:             "The KV cache cannot hold the running requests: they are preempted and recomputed",
 	Severity:          catalog.Page,
 	FollowsObjectives: true,

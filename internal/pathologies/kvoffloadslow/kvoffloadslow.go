@@ -29,7 +29,7 @@ var (
 // Pathology is offloaded KV caches that load slowly.
 var Pathology = &catalog.Pathology{
 	ID:                "kv-offload-slow",
-	Alert:             "VLLMKVOffloadSlow",
+	Alert:             "KVOffloadSlow",
 	Title:             "Offloaded KV caches take long to load",
 	Severity:          catalog.Ticket,
 	FollowsObjectives: true,

@@ -29,7 +29,7 @@ var (
 // Pathology is an outer KV cache that misses.
 var Pathology = &catalog.Pathology{
 	ID:                "kv-tier-misses",
-	Alert:             "VLLMKVTierMisses",
+	Alert:             "KVTierMisses",
 	Title:             "The KV cache beyond the GPU's memory no longer saves prefill work",
 	Severity:          catalog.Ticket,
 	FollowsObjectives: true,

@@ -28,7 +28,7 @@ var (
 // Pathology is KV transfers that fail.
 var Pathology = &catalog.Pathology{
 	ID:       "kv-transfer-failing",
-	Alert:    "VLLMKVTransferFailing",
+	Alert:    "KVTransferFailing",
 	Title:    "KV caches do not arrive from the prefill servers",
 	Severity: catalog.Page,
 	When:     catalog.All(catalog.Above(indicator.TransfersFailed, some), catalog.Above(indicator.TransferFailShare, inEarnest)),

@@ -30,7 +30,7 @@ var (
 // Pathology is KV transfers that are slow.
 var Pathology = &catalog.Pathology{
 	ID:                "kv-transfer-slow",
-	Alert:             "VLLMKVTransferSlow",
+	Alert:             "KVTransferSlow",
 	Title:             "KV caches take long to arrive from the prefill servers",
 	Severity:          catalog.Ticket,
 	FollowsObjectives: true,

@@ -38,7 +38,7 @@ var (
 // Pathology is a memory leak.
 var Pathology = &catalog.Pathology{
 	ID:       "memory-leak",
-	Alert:    "VLLMMemoryLeak",
+	Alert:    "MemoryLeak",
 	Title:    "Memory grows steadily while requests complete normally",
 	Severity: catalog.Ticket,
 	When: catalog.All(

@@ -29,7 +29,7 @@ var (
 // Pathology is a slow metrics page.
 var Pathology = &catalog.Pathology{
 	ID:       "metrics-slow",
-	Alert:    "VLLMMetricsSlow",
+	Alert:    "MetricsSlow",
 	Title:    "The metrics page is slow to answer",
 	Severity: catalog.Ticket,
 	When: catalog.All(

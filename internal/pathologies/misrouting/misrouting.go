@@ -30,7 +30,7 @@ var (
 // Pathology is a router that does not know its servers.
 var Pathology = &catalog.Pathology{
 	ID:       "misrouting",
-	Alert:    "VLLMMisrouting",
+	Alert:    "Misrouting",
 	Title:    "The router does not know the load of servers that it sends requests to",
 	Severity: catalog.Page,
 	When: catalog.Any(

@@ -15,7 +15,7 @@ var runbook string
 // Pathology is requests that are stuck between API server and engine.
 var Pathology = &catalog.Pathology{
 	ID:          "not-in-engine",
-	Alert:       "VLLMNotInEngine",
+	Alert:       "NotInEngine",
 	Title:       "Some requests wait at the gateway, and no engine holds them",
 	Severity:    catalog.Ticket,
 	When:        catalog.All(catalog.Above(indicator.GatewayMissing, catalog.OneMissing), catalog.Above(indicator.GatewayMade, catalog.NoTokens)),

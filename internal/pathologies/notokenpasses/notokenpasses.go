@@ -30,7 +30,7 @@ var (
 // Pathology is gateways through which no token passes.
 var Pathology = &catalog.Pathology{
 	ID:       "no-token-passes",
-	Alert:    "VLLMNoTokenPasses",
+	Alert:    "NoTokenPasses",
 	Title:    "Requests are open at the gateway, but no token arrives",
 	Severity: catalog.Page,
 	When: catalog.All(

@@ -20,7 +20,7 @@ var noneUp = &catalog.Threshold{
 // Pathology is gateways without a server that passes its health check.
 var Pathology = &catalog.Pathology{
 	ID:          "no-upstream",
-	Alert:       "VLLMNoUpstream",
+	Alert:       "NoUpstream",
 	Title:       "No server behind the gateway passes its health check",
 	Severity:    catalog.Page,
 	When:        catalog.Below(indicator.GatewayUp, noneUp),

@@ -23,7 +23,7 @@ var one = &catalog.Threshold{
 // Pathology is upstreams of a gateway that lead to one engine.
 var Pathology = &catalog.Pathology{
 	ID:       "one-engine-answers",
-	Alert:    "VLLMOneEngineAnswers",
+	Alert:    "OneEngineAnswers",
 	Title:    "One engine answers for several upstreams",
 	Severity: catalog.Ticket,
 	When:     catalog.Above(indicator.GatewayShared, one),

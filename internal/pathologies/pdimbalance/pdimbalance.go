@@ -41,7 +41,7 @@ var (
 // Pathology is too few prefill servers for the decode servers, or too many.
 var Pathology = &catalog.Pathology{
 	ID:          "pd-imbalance",
-	Alert:       "VLLMPDImbalance",
+	Alert:       "PDImbalance",
 	Title:       "Of prefill and decode servers one role is short, and the other has room",
 	Severity:    catalog.Page,
 	When:        catalog.All(catalog.Any(prefillShort, decodeShort), catalog.FirstTokenLate),

@@ -29,7 +29,7 @@ var (
 // Pathology is prefill servers that are lost to a decode server.
 var Pathology = &catalog.Pathology{
 	ID:          "prefill-lost",
-	Alert:       "VLLMPrefillLost",
+	Alert:       "PrefillLost",
 	Title:       "Prompts arrive without their KV cache and are computed on the decode server",
 	Severity:    catalog.Page,
 	When:        catalog.All(catalog.Below(indicator.TransfersPerRequest, fewer), catalog.Above(indicator.ComputedTokens, stillComputes)),

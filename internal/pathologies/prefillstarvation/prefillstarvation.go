@@ -62,7 +62,7 @@ var longerPrompts = catalog.Any(catalog.Above(indicator.PromptTail, tailGrew), c
 // Pathology is prefill starvation.
 var Pathology = &catalog.Pathology{
 	ID:                "prefill-starvation",
-	Alert:             "VLLMPrefillStarvation",
+	Alert:             "PrefillStarvation",
 	Title:             "Long prefills hold up other requests",
 	Severity:          catalog.Page,
 	FollowsObjectives: true,

@@ -33,7 +33,7 @@ var (
 // Pathology is a prefix cache that misses.
 var Pathology = &catalog.Pathology{
 	ID:                "prefix-cache-misses",
-	Alert:             "VLLMPrefixCacheMisses",
+	Alert:             "PrefixCacheMisses",
 	Title:             "The prefix cache no longer saves prefill work",
 	Severity:          catalog.Ticket,
 	Grades:            []catalog.Grade{{Severity: catalog.Ticket, While: catalog.PrefillLate}, {Severity: catalog.Ticket, For: time.Hour}},

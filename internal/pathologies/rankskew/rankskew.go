@@ -26,7 +26,7 @@ var (
 // Pathology is a rank that the others wait for.
 var Pathology = &catalog.Pathology{
 	ID:          "rank-skew",
-	Alert:       "VLLMRankSkew",
+	Alert:       "RankSkew",
 	Title:       "One rank does twice the work, or takes twice the time, of the others",
 	Severity:    catalog.Ticket,
 	When:        catalog.All(catalog.Above(indicator.RankSkew, heavy), catalog.Above(indicator.Running, enough)),

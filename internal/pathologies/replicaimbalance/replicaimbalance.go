@@ -58,7 +58,7 @@ var (
 // Pathology is replica imbalance.
 var Pathology = &catalog.Pathology{
 	ID:                "replica-imbalance",
-	Alert:             "VLLMReplicaImbalance",
+	Alert:             "ReplicaImbalance",
 	Title:             "One replica gets more than its share of the traffic",
 	Severity:          catalog.Ticket,
 	FollowsObjectives: true,

@@ -27,7 +27,7 @@ var (
 // Pathology is retries that make up the load.
 var Pathology = &catalog.Pathology{
 	ID:          "retry-storm",
-	Alert:       "VLLMRetryStorm",
+	Alert:       "RetryStorm",
 	Title:       "Retries make up a large share of the load",
 	Severity:    catalog.Ticket,
 	When:        catalog.All(catalog.Above(indicator.GatewayRetries, many), catalog.Above(indicator.GatewayRetryShare, load)),

@@ -30,7 +30,7 @@ var (
 // Pathology is requests that wait before the servers.
 var Pathology = &catalog.Pathology{
 	ID:       "router-queueing",
-	Alert:    "VLLMRouterQueueing",
+	Alert:    "Queueing",
 	Title:    "Requests wait at the router, before any server has them",
 	Severity: catalog.Page,
 	When: catalog.Any(

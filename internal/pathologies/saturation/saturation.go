@@ -23,7 +23,7 @@ var growing = &catalog.Threshold{
 // Pathology is saturation.
 var Pathology = &catalog.Pathology{
 	ID:                "saturation",
-	Alert:             "VLLMSaturation",
+	Alert:             "Saturation",
 	Title:             "Requests arrive faster than they are served, and queue",
 	Severity:          catalog.Page,
 	FollowsObjectives: true,

@@ -19,7 +19,7 @@ var scenario string
 // Pathology is severe degradation.
 var Pathology = &catalog.Pathology{
 	ID:                "severe-degradation",
-	Alert:             "VLLMSevereDegradation",
+	Alert:             "SevereDegradation",
 	Title:             "The engine is slower than normal: TTFT, queue time and ITL are all bad",
 	Severity:          catalog.Page,
 	FollowsObjectives: true,

@@ -27,7 +27,7 @@ var medianSlower = &catalog.Threshold{
 // Pathology is slow decode.
 var Pathology = &catalog.Pathology{
 	ID:                "slow-decode",
-	Alert:             "VLLMSlowDecode",
+	Alert:             "SlowDecode",
 	Title:             "Decode is slow: ITL is high although nothing queues",
 	Severity:          catalog.Ticket,
 	FollowsObjectives: true,

@@ -21,7 +21,7 @@ var longOutside = &catalog.Threshold{
 // Pathology is time that requests spend outside of the engine.
 var Pathology = &catalog.Pathology{
 	ID:          "slow-outside-engine",
-	Alert:       "VLLMSlowOutsideEngine",
+	Alert:       "SlowOutsideEngine",
 	Title:       "Requests take much longer for clients than in the engine",
 	Severity:    catalog.Page,
 	When:        catalog.Above(indicator.GatewayOutside, longOutside),

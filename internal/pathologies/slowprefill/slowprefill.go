@@ -24,7 +24,7 @@ var perToken = &catalog.Threshold{
 // Pathology is slow prefill.
 var Pathology = &catalog.Pathology{
 	ID:                "slow-prefill",
-	Alert:             "VLLMSlowPrefill",
+	Alert:             "SlowPrefill",
 	Title:             "Prefill is slow: TTFT is high although nothing queues",
 	Severity:          catalog.Ticket,
 	FollowsObjectives: true,

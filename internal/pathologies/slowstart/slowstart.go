@@ -30,7 +30,7 @@ var (
 // Pathology is a start that took long.
 var Pathology = &catalog.Pathology{
 	ID:       "slow-start",
-	Alert:    "VLLMSlowStart",
+	Alert:    "SlowStart",
 	Title:    "The server took much longer to start than others",
 	Severity: catalog.Info,
 	When: catalog.All(

@@ -42,7 +42,7 @@ var (
 // Pathology is speculation that collapsed.
 var Pathology = &catalog.Pathology{
 	ID:       "speculation-collapse",
-	Alert:    "VLLMSpeculationCollapse",
+	Alert:    "SpeculationCollapse",
 	Title:    "Speculative decoding yields hardly any tokens",
 	Severity: catalog.Ticket,
 	When: catalog.All(

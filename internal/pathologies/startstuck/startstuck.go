@@ -52,7 +52,7 @@ var (
 // Pathology is a start that does not come to its end.
 var Pathology = &catalog.Pathology{
 	ID:       "start-stuck",
-	Alert:    "VLLMStartStuck",
+	Alert:    "StartStuck",
 	Title:    "The server does not come up",
 	Severity: catalog.Page,
 	When: catalog.Any(

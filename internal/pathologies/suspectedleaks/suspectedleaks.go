@@ -21,7 +21,7 @@ var one = &catalog.Threshold{
 // Pathology is requests that stay open at a gateway.
 var Pathology = &catalog.Pathology{
 	ID:          "suspected-leaks",
-	Alert:       "VLLMSuspectedLeaks",
+	Alert:       "SuspectedLeaks",
 	Title:       "Requests are open for longer than the gateway's limit",
 	Severity:    catalog.Ticket,
 	When:        catalog.Above(indicator.GatewayLeaks, one),

@@ -75,7 +75,7 @@ var backByNow = catalog.Above(indicator.Silence, restarted)
 // Pathology is a target that is down.
 var Pathology = &catalog.Pathology{
 	ID:       "target-down",
-	Alert:    "VLLMTargetDown",
+	Alert:    "TargetDown",
 	Title:    "The server does not answer",
 	Severity: catalog.Page,
 	When: catalog.All(

@@ -85,7 +85,7 @@ var (
 // Pathology is users who are hurt without a cause that is known.
 var Pathology = &catalog.Pathology{
 	ID:                "unexplained",
-	Alert:             "VLLMUnexplained",
+	Alert:             "Unexplained",
 	Title:             "Latency is worse than normal or than its objective, and no known cause fits",
 	Severity:          catalog.Page,
 	Grades:            []catalog.Grade{{Severity: catalog.Page, While: far}, {Severity: catalog.Ticket}},

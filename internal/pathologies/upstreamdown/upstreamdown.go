@@ -20,7 +20,7 @@ var down = &catalog.Threshold{
 // Pathology is servers that fail a gateway's health check.
 var Pathology = &catalog.Pathology{
 	ID:          "upstream-down",
-	Alert:       "VLLMUpstreamDown",
+	Alert:       "UpstreamDown",
 	Title:       "A server fails the gateway's health check",
 	Severity:    catalog.Page,
 	When:        catalog.Above(indicator.GatewayDown, down),

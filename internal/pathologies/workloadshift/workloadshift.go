@@ -34,7 +34,7 @@ var (
 // Pathology is a workload shift that users feel.
 var Pathology = &catalog.Pathology{
 	ID:                "workload-shift",
-	Alert:             "VLLMWorkloadShift",
+	Alert:             "WorkloadShift",
 	Title:             "The traffic changed, not the server, and users notice it",
 	Severity:          catalog.Info,
 	FollowsObjectives: true,

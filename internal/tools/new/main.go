@@ -62,7 +62,7 @@ func addPathology(catalogue, id string) error {
 		return fmt.Errorf("run this in the root of the repository: %w", err)
 	}
 	words := strings.Split(id, "-")
-	alert := "VLLM"
+	alert := ""
 	for _, w := range words {
 		alert += strings.ToUpper(w[:1]) + w[1:]
 	}

@@ -10,6 +10,7 @@ import type { Diagnosis, Finding, Health, Incident, Runbook, Settings, Workload 
 import type { ComponentChildren } from 'preact'
 import { Ago, At, Copy, Mark, Nothing, Pick, Problem, Tabs, Waiting } from '../ui'
 import { EvidencePlot, EvidenceTable, findingOf, FixBody, headline, plotsOf, sinceKept, sure, useLatest } from './diagnosis'
+import { hopOf, Path, pathOf } from './path'
 import { Strip, useStarts, type Era } from './strip'
 
 // lead is the finding that the incident is of.
@@ -49,6 +50,8 @@ function Whole({ i, path, again, error }: { i: Incident; path: string; again: ()
   const f = d ? lead(i, d) : undefined
   const fixes = (kept && lead(i, kept)?.id === f?.id ? lead(i, kept) : f)?.fixes ?? []
   const plots = useMemo(() => (current && kept ? sinceKept(plotsOf(d, i.model), plotsOf(kept, i.model)) : plotsOf(d, i.model)), [d, kept])
+  const way = pathOf(d, i.model)
+  const hop = hopOf(way, i.pathology)
   const verdict = d?.verdicts.find((v) => v.model === i.model) ?? d?.verdict
   const confidence = i.evolution.at(-1)?.confidence ?? f?.confidence ?? null
   const h: Health = i.ended ? 'healthy' : healthOfSeverity(i.severity)
@@ -70,6 +73,7 @@ function Whole({ i, path, again, error }: { i: Incident; path: string; again: ()
               ) : (
                 <>since <Ago at={i.began} least={i.began_at_least} /></>
               )}
+              {hop && ` · hop: ${hop}`}
               {' · '}{i.targets.length <= 3 ? i.targets.join(', ') : `${i.targets[0]} and ${i.targets.length - 1} more`}
             </span>
           </p>
@@ -120,6 +124,7 @@ function Whole({ i, path, again, error }: { i: Incident; path: string; again: ()
             </span>
           )}
         </Strip>
+        {way && <Path d={way} />}
         {!d && <Nothing title="No diagnosis was kept">The recording may have the evidence.</Nothing>}
         <div class="plots">{plots.slice(0, 4).map((p) => <EvidencePlot p={p} span={zoom ?? undefined} at={at} starts={starts} height={114} onZoom={setZoom} />)}</div>
       </section>

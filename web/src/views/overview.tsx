@@ -10,7 +10,7 @@ import { Ago, At, Copy, Filter, Mark, matches, Nothing, Problem, Waiting } from 
 import { EvidencePlot, findingOf, FixBody, headline, plotsOf, sinceKept, sure, useLatest, useTick } from './diagnosis'
 import { Acknowledge } from './incident'
 import { open, Strip, useStarts } from './strip'
-import { Path } from './path'
+import { Path, pathOf } from './path'
 
 const many = 40 // replicas in the table: all of them are on Fleet
 const past = 15 * 60e3 // ms that a sparkline shows
@@ -93,7 +93,7 @@ function State({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
   const href = m.incident ? to('incident', m.incident) : ''
   const before = plotsOf(incident?.diagnosis, m.model)
   const plots = sinceKept(plotsOf(d, m.model), before).slice(0, 3)
-  const hops = d?.deployments?.find((w) => w.model === m.model || w.model === '')
+  const hops = pathOf(d, m.model)
   const affected = m.replicas.filter((r) => r.pathology === v.id)
   const title = firing ? headline(v.id, nameOf(m), affected.length, m.replicas.length) : `${nameOf(m)} is ${h === 'unknown' ? 'in an unknown state' : v.id === 'idle' ? 'idle' : 'healthy'}`
   const stale = !t.ok && !firing && v.status !== 'unknown'

@@ -1,9 +1,20 @@
 import { number, plural, titleOf } from '../format'
-import type { Deployment, Maybe } from '../types'
+import type { Deployment, Diagnosis, Maybe } from '../types'
 
 const box = { w: 168, h: 76, gap: 132 }
 
 const known = (v: Maybe<number>, what: string, unit: string): string => (v === null ? '' : `${number(v, unit)} ${what}`)
+
+// pathOf is the path of requests for a model, where a diagnosis tells one.
+export const pathOf = (d: Maybe<Diagnosis> | undefined, model: string): Deployment | undefined => d?.deployments?.find((w) => w.model === model || w.model === '')
+
+// hopOf names the hop that a finding is about, in the words of a diagnosis' verdicts; '' where it is about none.
+export function hopOf(d: Deployment | undefined, id: string): string {
+  const stage = d?.stages.find((s) => s.findings.includes(id))
+  const link = d?.links.findIndex((l) => l.findings.includes(id)) ?? -1
+  if (stage) return stage.role
+  return d && link >= 0 ? `${d.links[link].carries} from ${d.stages[link].role} to ${d.stages[link + 1].role}` : ''
+}
 
 // Path draws the path of a request through servers of several roles, with what each hop takes and where
 // something is wrong.

@@ -16,7 +16,7 @@ const ID engine.ID = "amd"
 // Engine is the exporter: no engine, but found and asked like one. No rules or panels are made in its
 // names, so that none can be named without a page at hand.
 var Engine = engine.Engine{
-	ID: ID, Selector: "(amd_)?(" + strings.Join(names, "|") + ")",
+	ID: ID, Alerts: "GPU", Selector: "(amd_)?(" + strings.Join(names, "|") + ")",
 	Detect:       detect,
 	ReleaseNames: func(string) ([]string, string, error) { return nil, "", nil },
 }

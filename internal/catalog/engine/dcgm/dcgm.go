@@ -16,7 +16,7 @@ const ID engine.ID = "dcgm"
 
 // Engine is the exporter: no engine, but found and asked like one.
 var Engine = engine.Engine{
-	ID: ID, Selector: "DCGM_FI_.+", IDs: []string{"dcgm"},
+	ID: ID, Alerts: "GPU", Selector: "DCGM_FI_.+", IDs: []string{"dcgm"},
 	Detect:       detect,
 	ReleaseNames: releaseNames,
 }

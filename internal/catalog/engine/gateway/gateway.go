@@ -20,7 +20,7 @@ const ID engine.ID = "gateway"
 
 // Engine is the gateway: no engine, but found and asked like one.
 var Engine = engine.Engine{
-	ID: ID, Selector: own + ".+|" + names(Routers) + "|" + strings.Join(pickerNamesBefore, "|"), IDs: []string{"gateway"},
+	ID: ID, Alerts: "LLMGateway", Selector: own + ".+|" + names(Routers) + "|" + strings.Join(pickerNamesBefore, "|"), IDs: []string{"gateway"},
 	Detect: func(names map[string]bool) (engine.Naming, bool) {
 		p, ok := Detect(names)
 		if !ok {

@@ -21,7 +21,8 @@ var families string
 
 // Engine is SGLang's server.
 var Engine = engine.OfPrefix(engine.Engine{
-	ID: ID, Title: "SGLang", Prefix: "sglang:", Port: "30000", Images: "sglang", Enable: "SGLang exposes metrics only with --enable-metrics.",
+	ID: ID, Title: "SGLang", Alerts: "SGLang", Prefix: "sglang:", Port: "30000", Images: "sglang",
+	Enable: "SGLang exposes metrics only with --enable-metrics.",
 	Flags: engine.Flags{ // python/sglang/srt/server_args.py
 		engine.MaxNumSeqs:           {Name: "max-running-requests"},
 		engine.MaxNumBatchedTokens:  {Name: "chunked-prefill-size"},

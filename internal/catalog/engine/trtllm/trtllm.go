@@ -17,7 +17,8 @@ var families string
 
 // Engine is TensorRT-LLM's server.
 var Engine = engine.OfPrefix(engine.Engine{
-	ID: ID, Title: "TensorRT-LLM", Prefix: "trtllm_", Port: "8000", Images: "tensorrt-?llm|trt-?llm",
+	ID: ID, Title: "TensorRT-LLM", Alerts: "TensorRTLLM", Prefix: "trtllm_", Port: "8000",
+	Images: "tensorrt-?llm|trt-?llm",
 	Enable: `TensorRT-LLM exposes metrics at /prometheus/metrics, and only with "return_perf_metrics: true" and "enable_iter_perf_stats: true".`,
 }, naming, families)
 

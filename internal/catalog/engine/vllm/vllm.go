@@ -13,7 +13,7 @@ import (
 
 // Engine is vLLM's server.
 var Engine = engine.Engine{
-	ID: ID, Title: "vLLM", Selector: prefixed(".+"), Like: prefixed,
+	ID: ID, Title: "vLLM", Alerts: "VLLM", Selector: prefixed(".+"), Like: prefixed,
 	Detect:       detect,
 	ReleaseNames: releaseNames,
 	IDs:          []string{"vllm-v1", "vllm-v0", "vllm-v1-ray", "vllm-v0-ray", "vllm-v1-kserve", "vllm-v1-normalized"},

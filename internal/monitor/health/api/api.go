@@ -10,11 +10,14 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/dialect"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/monitor/health"
@@ -65,7 +68,9 @@ func Measure(ctx context.Context, s *source.Source, o Options) (*health.Report, 
 	if rules, err := s.Rules(ctx); err == nil {
 		n := 0
 		for _, r := range rules {
-			if r.Alert != "" && slices.ContainsFunc(o.Pathologies, func(p *catalog.Pathology) bool { return p.Alert == r.Alert }) {
+			if r.Alert != "" && slices.ContainsFunc(o.Pathologies, func(p *catalog.Pathology) bool {
+				return slices.Contains(dialect.AlertPrefixes(p.Scope(), func(engine.ID) bool { return true }), strings.TrimSuffix(r.Alert, p.Alert))
+			}) {
 				n++
 			}
 		}

@@ -230,6 +230,9 @@ func TestShots(t *testing.T) {
 	}
 	m, url := start(t)
 	m.replicas = 200
+	if os.Getenv("APART") != "" {
+		m.apart()
+	}
 	c := chromium(t)
 	for _, view := range []struct{ name, path string }{
 		{"overview", "/"}, {"incidents", "/incidents"}, {"incident", "/incident/" + m.incident.ID}, {"explore", "/explore?from=-5m&board=serving"}, {"eleven", "/explore?from=-5m&board=incident"},
@@ -310,6 +313,21 @@ func TestWhatIsNotKnownIsNotShownAsWell(t *testing.T) {
 	m.set(func() { m.away = false })
 	b.until(well + " > 20 && !document.querySelector('.doubt')")
 	b.quiet("503")
+}
+
+// TestTheIncidentNamesTheHop, and draws the path of its requests; on a phone it is as wide as the screen.
+func TestTheIncidentNamesTheHop(t *testing.T) {
+	built(t)
+	m, url := start(t)
+	m.apart()
+	for _, f := range []form{{width: 1280, height: 900}, {width: 390, height: 844, phone: true}} {
+		b := open(t, chromium(t), url+"/incident/"+m.incident.ID, f)
+		b.text(".eyebrow", "hop: decode")
+		b.text(".show .path svg .bad .what", "KV transfer failing")
+		b.until(`document.documentElement.scrollWidth <= innerWidth`)
+		b.quiet()
+		b.shut()
+	}
 }
 
 func TestADeepLinkOpensTheIncident(t *testing.T) {

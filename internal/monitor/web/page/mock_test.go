@@ -140,6 +140,30 @@ func newMonitor(t testing.TB) *monitor {
 	return m
 }
 
+// apart has the incident's model served by prefill and decode servers, of which a decode server is the one that
+// is ill, and KV caches that fail to arrive.
+func (m *monitor) apart() {
+	var d map[string]any
+	if err := json.Unmarshal(m.written, &d); err != nil {
+		m.t.Fatal(err)
+	}
+	d["deployments"] = json.RawMessage(`[{"model": "tiny", "first_token": 1.84, "stages": [
+		{"role": "router", "targets": ["epp:9090"], "lost": 0, "waiting": null, "seconds": 0.02, "findings": []},
+		{"role": "prefill", "targets": ["p-0:8000", "p-1:8000"], "lost": 1, "waiting": 3, "seconds": 0.42, "findings": []},
+		{"role": "decode", "targets": ["127.0.0.1:8100"], "lost": 0, "waiting": 7, "seconds": 1.4, "findings": ["kv-cache-thrashing"]}
+	], "links": [
+		{"carries": "requests", "seconds": null, "fail_share": null, "findings": []},
+		{"carries": "KV cache", "seconds": 0.3, "fail_share": 0.25, "findings": ["kv-transfer-failing"]}
+	]}]`)
+	written, err := json.Marshal(d)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	own := *m.known // the recording's is shared
+	own.written = written
+	m.known, m.incident.Diagnosis = &own, written
+}
+
 func ptr[T any](v T) *T { return &v }
 
 // set changes what the monitor says, and tells the pages.

@@ -171,6 +171,26 @@ func TestHostileNamesAreTextInTheShell(t *testing.T) {
 	}
 }
 
+// TestThePathOfRequestsReadsWithoutAScript: what the picture shows is a list, on the overview and on the incident.
+func TestThePathOfRequestsReadsWithoutAScript(t *testing.T) {
+	m, url := start(t)
+	m.apart()
+	for _, path := range []string{"/", "/incident/" + m.incident.ID} {
+		_, body := ask(t, http.MethodGet, url+path, false)
+		body, _, _ = strings.Cut(body, `<script type="application/json"`)
+		for _, want := range []string{
+			`<h2 class="head">Request path</h2>`, `<li><b>router</b> <span class="soft">1 server, 20 ms held</span></li>`, "<li><b>requests from router to prefill</b></li>",
+			`<li><b>prefill</b> <span class="soft">1 of 2 lost, 3 waiting, 420 ms to first token</span></li>`,
+			`<li class="bad"><b>KV cache from prefill to decode</b> <span class="soft">300 ms, 25 % fail</span> <b class="failing">KV transfer failing</b></li>`,
+			`<b class="failing">KV cache thrashing</b>`,
+		} {
+			if !strings.Contains(strings.ReplaceAll(body, "\u00a0", " "), want) {
+				t.Errorf("%s: no %q in\n%.4000s", path, want, body)
+			}
+		}
+	}
+}
+
 // Each view says what it can without a script.
 func TestEveryViewReadsWithoutAScript(t *testing.T) {
 	m, url := start(t)

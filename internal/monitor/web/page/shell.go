@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -25,6 +26,7 @@ type shell struct {
 	Overview view.Overview
 	Incident *view.Incident // that is shown, or the first model's
 	Fixes    []shellFix     // of it
+	Path     []shellHop     // of its requests, where servers of several roles answer them
 	Missing  string         // why there is no such page
 	Note     string         // what the view needs a script for
 	Models   []shellModel
@@ -57,6 +59,25 @@ type (
 	}
 	// shellFix is a fix of a diagnosis, as its JSON has it.
 	shellFix struct{ Summary, Args, Command, Tradeoff, Verify string }
+	// shellHop is a stage of a request's path, or what is between two.
+	shellHop struct{ Name, State, Found string }
+	// shellPath is a path as a diagnosis' JSON has it.
+	shellPath struct {
+		Model  string
+		Stages []struct {
+			Role             string
+			Targets          []string
+			Lost             int
+			Waiting, Seconds *float64
+			Findings         []string
+		}
+		Links []struct {
+			Carries   string
+			Seconds   *float64
+			FailShare *float64 `json:"fail_share"`
+			Findings  []string
+		}
+	}
 )
 
 // tabled is how many replicas the shell tells of: the script shows all.
@@ -171,6 +192,7 @@ func (v *shell) take(i view.Incident, found bool) bool {
 			ID, Status string
 			Fixes      []shellFix
 		}
+		Deployments []shellPath
 	}
 	if json.Unmarshal(i.Diagnosis, &d) == nil {
 		for _, f := range d.Findings {
@@ -178,8 +200,49 @@ func (v *shell) take(i view.Incident, found bool) bool {
 				v.Fixes = f.Fixes
 			}
 		}
+		for k := range d.Deployments {
+			if w := &d.Deployments[k]; v.Path == nil && (w.Model == i.Model || w.Model == "") {
+				v.Path = w.hops()
+			}
+		}
 	}
 	return true
+}
+
+// hops are what the picture of the path shows, as the script draws it.
+func (w *shellPath) hops() (out []shellHop) {
+	said := func(format string, v *float64, unit indicator.Unit) string {
+		if v == nil {
+			return ""
+		}
+		return fmt.Sprintf(format, indicator.FormatNumber(*v, unit))
+	}
+	add := func(name string, found []string, parts ...string) {
+		h := shellHop{Name: render.Clean(name), State: strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), ", ")}
+		var titles []string
+		for _, id := range found {
+			titles = append(titles, view.Title(id))
+		}
+		h.Found = strings.Join(titles, ", ")
+		out = append(out, h)
+	}
+	for i := range w.Stages {
+		s := &w.Stages[i]
+		if i > 0 && i <= len(w.Links) {
+			l := &w.Links[i-1]
+			add(l.Carries+" from "+w.Stages[i-1].Role+" to "+s.Role, l.Findings, said("%s", l.Seconds, indicator.Seconds), said("%s fail", l.FailShare, indicator.Ratio))
+		}
+		servers := render.Plural(len(s.Targets), "server")
+		if s.Lost > 0 {
+			servers = fmt.Sprintf("%d of %d lost", s.Lost, len(s.Targets))
+		}
+		takes := "%s to first token"
+		if s.Role == "router" {
+			takes = "%s held"
+		}
+		add(s.Role, s.Findings, servers, said("%s waiting", s.Waiting, indicator.Count), said(takes, s.Seconds, indicator.Seconds))
+	}
+	return out
 }
 
 // list adds the replicas of all models with their numbers.

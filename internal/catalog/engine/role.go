@@ -1,0 +1,129 @@
+package engine
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// A Role is what a server does for a request.
+type Role string
+
+// The roles.
+const (
+	Router  Role = "router"
+	Encode  Role = "encode"
+	Prefill Role = "prefill"
+	Decode  Role = "decode"
+	Serve   Role = "serve" // both prefill and decode
+)
+
+// Roles are all of them, in the order in which a request meets them.
+func Roles() []Role { return []Role{Router, Encode, Prefill, Decode, Serve} }
+
+// RoleLabel is the label that `sixty generate scrape` and the monitor give the series of a pod whose labels
+// say its role.
+const RoleLabel = "role"
+
+// A roleLabel is a label by which a stack says what a server does. Names of Kubernetes' labels are as Prometheus
+// has them, with an underscore for what is no letter or digit.
+type roleLabel struct{ name, source string }
+
+// podRoles are labels of pods, the most particular first.
+var podRoles = []roleLabel{
+	{"llm_d_ai_role", "llm-d's router, docs of prefill-filter and decode-filter; KServe's LLMInferenceService sets it too"},
+	{"nvidia_com_dynamo_sub_component_type", "Dynamo's operator: of workers whose prefill and decode are apart"},
+	{"nvidia_com_dynamo_component_type", "Dynamo's operator"},
+	{"nvidia_com_dynamo_component", "Dynamo's operator: the component's name, such as VllmPrefillWorker"},
+	{"role_name", "AIBrix, pkg/plugins/gateway/algorithms/pd_disaggregation.go"},
+	{"model_aibrix_ai_role", "AIBrix before 0.4, the same file"},
+	{"app_kubernetes_io_component", "KServe, llmisvc controller: llminferenceservice-workload-prefill; charts that follow Kubernetes' recommended labels"},
+}
+
+// seriesRoles are labels of series themselves.
+var seriesRoles = []roleLabel{
+	{RoleLabel, "RoleLabel"},
+	{"engine_type", "SGLang, python/sglang/srt/observability/scheduler_metrics_mixin.py: unified is both"},
+	{"dynamo_component", "Dynamo, docs/observability/metrics.md: the component's name, on the page of its system port"},
+}
+
+// PodRoleLabels are the labels of pods that say a role, as service discovery names them.
+func PodRoleLabels() (names []string) {
+	for _, l := range podRoles {
+		names = append(names, l.name)
+	}
+	return names
+}
+
+// SeriesRoleLabels are the labels of series that say a role: those that servers give, and those of pods as a labelmap
+// copies them and as kube-state-metrics and most relabelling write them. The list is shared.
+func SeriesRoleLabels() []string { return seriesRoleLabels }
+
+var seriesRoleLabels = func() (names []string) {
+	for _, l := range seriesRoles {
+		names = append(names, l.name)
+	}
+	for _, name := range PodRoleLabels() {
+		names = append(names, name, "label_"+name)
+	}
+	return names
+}()
+
+// RoleRegex finds what names a role in a value of these labels.
+const RoleRegex = "((?:encode-)?prefill(?:-decode)?|encode|decode|both)"
+
+// RoleIn is the role that labels of a series say; "" where they say none.
+func RoleIn(value func(label string) string) Role {
+	for _, name := range SeriesRoleLabels() {
+		v := strings.ToLower(value(name))
+		if v == "both" || v == "unified" {
+			return Serve
+		}
+		if role := roleOf(func(word string) bool { return strings.Contains(v, word) }); role != "" {
+			return role
+		}
+	}
+	return ""
+}
+
+// RoleOfName is the role that the words of a name say, such as that of a job or a pod; "" where they say none.
+func RoleOfName(name string) Role {
+	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r < 'a' || r > 'z' })
+	return roleOf(func(word string) bool {
+		return slices.Contains(words, word) || slices.Contains(words, strings.TrimSuffix(word, "e")+"er")
+	})
+}
+
+func roleOf(says func(word string) bool) Role {
+	prefill, decode := says("prefill"), says("decode")
+	switch {
+	case prefill && decode:
+		return Serve
+	case prefill: // of images too, where it says so
+		return Prefill
+	case decode:
+		return Decode
+	case says("encode"):
+		return Encode
+	}
+	return ""
+}
+
+// Role is the role that a server was started for; "" where its arguments say none.
+func (c Config) Role() Role {
+	switch c[disaggregation].Value { // SGLang, python/sglang/srt/server_args.py
+	case "prefill":
+		return Prefill
+	case "decode":
+		return Decode
+	}
+	var connector struct { // vLLM, vllm/config/kv_transfer.py
+		Role string `json:"kv_role"`
+	}
+	if json.Unmarshal([]byte(c[KVTransferConfig].Value), &connector) != nil {
+		return ""
+	}
+	return map[string]Role{"kv_producer": Prefill, "kv_consumer": Decode}[connector.Role]
+}
+
+const disaggregation = "disaggregation-mode"

@@ -105,8 +105,7 @@ var (
 func countTokens(n *engine.Naming, prefix string, has func(name string) bool) {
 	tokens, aborted := prefix+"realtime_tokens_total", prefix+"num_aborted_requests_total"
 	prompts, ended := rate(prefix+"prompt_tokens_total"), rate(prefix+"num_requests_total") // when a request ends, both
-	if has("full_token_usage") {                                                            // the time before the first token that is neither in the queue nor in its prefill
-		first := "vllm:time_to_first_token_seconds"
+	if first := "vllm:time_to_first_token_seconds"; has("full_token_usage") {               // of the time to the first token
 		n.Exprs[indicator.UnseenWait.Name] = indicator.NotNegative(indicator.Div(
 			indicator.Sub(indicator.Sub(rate(first+"_sum"), rate("vllm:request_queue_time_seconds_sum")), rate("vllm:request_prefill_time_seconds_sum")), rate(first+"_count")))
 	}
@@ -193,7 +192,9 @@ func tellLife(n *engine.Naming, prefix string, has func(name string) bool) {
 		n.Exprs[indicator.StuckEngines.Name] = standStill(prefix, stages, n.Exprs[indicator.StuckEngines.Name])
 		if has("kv_transfer_alloc_ms_count") { // what a server of a pair does not give it may wait for
 			n.Exprs[indicator.StuckEngines.Name] = standStill(prefix, stages, nil)
-			n.Exprs[indicator.EngineProgress.Name] = indicator.Sum(indicator.Rate(stages).In(indicator.ShortMark))
+			for _, outside := range []*indicator.Signal{indicator.UnseenClients, indicator.LeftUnserved} {
+				n.Exprs[outside.Name] = indicator.Mul(n.Exprs[outside.Name], indicator.Test(indicator.Sum(indicator.Rate(stages).In(indicator.ShortMark)), "==", indicator.Number(0)))
+			}
 		}
 		n.Exprs[indicator.StartedWhileWatched.Name] = indicator.AtLeast(indicator.Sub(watched(), age), 0)
 		n.Exprs[indicator.Starts.Name] = indicator.Max(indicator.Resets(stages, indicator.Is("category", "idle")).In(15 * time.Minute))

@@ -18,7 +18,7 @@ func refine(p *catalog.Pass) {
 	switch {
 	case stuck > 0 && moves && progress > 0:
 		p.Summary = "One engine rank hangs: it holds requests and has generated no token for at least 10 s, while another rank works"
-	case stuck > 0:
+	case stuck > 0 && held >= 1:
 		p.Summary = fmt.Sprintf("The engine hangs: it holds %s and has generated no token for at least 10 s", catalog.Requests(held))
 	case moves && progress > 0 && silentRank && waits == catalog.True:
 		p.Summary = fmt.Sprintf("One engine rank hangs: by its share of the traffic, %s first tokens are overdue, while the other ranks work", catalog.Whole(debt))

@@ -37,6 +37,10 @@ var (
 		Name: "kv_cache_wall", Unit: indicator.Ratio, Default: 0.8,
 		Why: "with a fifth free on average, variation and the next prompt use up the rest: while requests wait, the cache is what keeps them out; when requests wait for a place in the batch, more of it is free",
 	}
+	batchShrank = &catalog.Threshold{
+		Name: "batch_shrank", Unit: indicator.Ratio, Default: 0.8,
+		Why: "fewer run than have run, requests wait, and some are evicted: blocks are what they wait for, and not a place in the batch",
+	}
 	beyondCache = &catalog.Threshold{
 		Name: "queue_beyond_cache", Unit: indicator.Times, Default: 3,
 		Why: "three wait for each that runs: a cache of four times the size would not hold them all, so demand is what is too high",
@@ -63,13 +67,20 @@ var Pathology = &catalog.Pathology{
 			catalog.All(
 				catalog.Above(indicator.Preemptions, someEvictions),
 				catalog.Above(indicator.PreemptionsPerRequest, evictionShare),
-				catalog.Any(catalog.All(catalog.Above(indicator.KVUsagePeak, kvFull), catalog.UserPain), catalog.Above(indicator.PreemptionsPerRequest, evictionHeavy)),
+				catalog.Any(
+					catalog.All(catalog.Above(indicator.KVUsagePeak, kvFull), catalog.UserPain),
+					catalog.All(catalog.Queueing, catalog.FirstTokenLate), // the peak lay between two scrapes
+					catalog.Above(indicator.PreemptionsPerRequest, evictionHeavy),
+				),
 			),
 			// The wall outlasts the evictions: fewer are admitted, so fewer are evicted, and the
 			// queue still waits for blocks.
 			catalog.All(
 				catalog.Above(indicator.PreemptionsLately, someEvictionsLately),
-				catalog.Above(indicator.KVUsage, kvWall),
+				catalog.Any(
+					catalog.Above(indicator.KVUsage, kvWall),
+					catalog.All(catalog.Above(indicator.Preemptions, someEvictions), catalog.Below(indicator.RunningPinned, batchShrank)), // some of it is reserved
+				),
 				catalog.Queueing,
 				catalog.Any(catalog.FirstTokenLate, catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong)),
 			),

@@ -5,6 +5,7 @@ package sglang
 import (
 	"cmp"
 	_ "embed"
+	"slices"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -82,7 +83,7 @@ func naming(prefix string, has func(name string) bool) engine.Naming {
 	if has("http_responses_total") { // 0.5.8
 		n.HTTP = engine.Answers{Metric: prefix + "http_responses_total", Handler: "endpoint", Status: "status_code"}
 	}
-	n.Exprs = map[string]indicator.Expr{}
+	n.Exprs = map[string]indicator.Expr{indicator.PoolAnswers.Name: ofRole()}
 	countTokens(&n, prefix, has)
 	tellRanks(&n, prefix, has)
 	tellTransfers(&n, prefix, has)
@@ -105,8 +106,7 @@ var (
 func countTokens(n *engine.Naming, prefix string, has func(name string) bool) {
 	tokens, aborted := prefix+"realtime_tokens_total", prefix+"num_aborted_requests_total"
 	prompts, ended := rate(prefix+"prompt_tokens_total"), rate(prefix+"num_requests_total") // when a request ends, both
-	if has("full_token_usage") {                                                            // the time before the first token that is neither in the queue nor in its prefill
-		first := "vllm:time_to_first_token_seconds"
+	if first := "vllm:time_to_first_token_seconds"; has("full_token_usage") {               // of the time to the first token
 		n.Exprs[indicator.UnseenWait.Name] = indicator.NotNegative(indicator.Div(
 			indicator.Sub(indicator.Sub(rate(first+"_sum"), rate("vllm:request_queue_time_seconds_sum")), rate("vllm:request_prefill_time_seconds_sum")), rate(first+"_count")))
 	}
@@ -190,6 +190,13 @@ func tellLife(n *engine.Naming, prefix string, has func(name string) bool) {
 		stages := prefix + "scheduler_stage_seconds_total"
 		age := indicator.Max(indicator.Sum(indicator.Now(stages)).By(indicator.Rank...))
 		n.Exprs[indicator.ServingAge.Name] = age
+		n.Exprs[indicator.StuckEngines.Name] = standStill(prefix, stages, n.Exprs[indicator.StuckEngines.Name])
+		if has("kv_transfer_alloc_ms_count") { // what a server of a pair does not give it may wait for
+			n.Exprs[indicator.StuckEngines.Name] = standStill(prefix, stages, nil)
+			for _, outside := range []*indicator.Signal{indicator.UnseenClients, indicator.LeftUnserved} {
+				n.Exprs[outside.Name] = indicator.Mul(n.Exprs[outside.Name], indicator.Test(indicator.Sum(indicator.Rate(stages).In(indicator.ShortMark)), "==", indicator.Number(0)))
+			}
+		}
 		n.Exprs[indicator.StartedWhileWatched.Name] = indicator.AtLeast(indicator.Sub(watched(), age), 0)
 		n.Exprs[indicator.Starts.Name] = indicator.Max(indicator.Resets(stages, indicator.Is("category", "idle")).In(15 * time.Minute))
 	}
@@ -207,6 +214,32 @@ func tellLife(n *engine.Naming, prefix string, has func(name string) bool) {
 	}
 }
 
+// standStill counts the ranks whose scheduler's loop does not turn while clients wait, and of all ranks those
+// that are stuck by what they hold.
+func standStill(prefix, stages string, stuck indicator.Expr) indicator.Expr {
+	turns := indicator.Sum(indicator.Rate(stages).In(indicator.ShortMark)).By(indicator.Rank...)
+	waits := indicator.Sum(indicator.Lowest(prefix+"http_requests_active", indicator.Like("endpoint", indicator.Generating)).In(indicator.ShortMark)).By("instance")
+	still := indicator.Mul(
+		indicator.OrZero(indicator.CountOf(indicator.Where(turns, "==", indicator.Number(0))), indicator.Sum(indicator.Now(stages))),
+		indicator.Test(waits, ">", indicator.Number(0.5))).On("instance").Left()
+	if stuck == nil {
+		return still
+	}
+	return indicator.Or(indicator.Where(still, ">", indicator.Number(0)), stuck)
+}
+
+// ofRole is a signal of a model's replicas, of those alone that do the same: prefill, decode, or both.
+func ofRole() indicator.Expr {
+	own, group := []string{indicator.Own, "engine_type"}, append(slices.Clone(indicator.Fleet), "engine_type")
+	const running = "vllm:num_requests_running"
+	answer := indicator.OrZero(
+		indicator.CountOf(indicator.Sum(indicator.Now(running)).By(own...)).By(group...),
+		indicator.CountOf(indicator.Last(running).In(indicator.PastMark)).By(group...))
+	share := indicator.Div(answer, indicator.CountOf(indicator.Sum(indicator.Looks(running)).By(own...)).By(group...))
+	there := indicator.Sum(indicator.Last(running).In(indicator.PastMark)).By(own...)
+	return indicator.Max(indicator.Add(indicator.Mul(indicator.Number(0), there), share).On(group...).Left())
+}
+
 // countRequests says what of requests shows at the HTTP server alone.
 func countRequests(n *engine.Naming, prefix string, has func(name string) bool) {
 	aborted, answers := prefix+"num_aborted_requests_total", prefix+"http_responses_total"
@@ -220,18 +253,40 @@ func countRequests(n *engine.Naming, prefix string, has func(name string) bool) 
 		n.Exprs[indicator.FDGrowth.Name] = indicator.Sum(indicator.Slope(active, held).In(indicator.ShortMark))
 		n.Exprs[indicator.FDTrend.Name] = indicator.Sum(indicator.Slope(active, held))
 	}
-	if asked := indicator.Like("endpoint", indicator.Asked); has("http_responses_total") { // counted when an answer begins
-		all := func(fn indicator.Function) indicator.Expr { return indicator.Sum(fn(answers, asked)) }
-		of := func(fn indicator.Function, code string) indicator.Expr {
-			return indicator.OrZero(indicator.Sum(fn(answers, indicator.Like("status_code", code), asked)), all(fn))
-		}
-		n.Exprs[indicator.HTTPRate.Name] = all(indicator.Rate)
-		n.Exprs[indicator.ServerErrs.Name] = indicator.Div(of(indicator.Rate, "5.*"), all(indicator.Rate))
-		n.Exprs[indicator.ClientErrs.Name] = indicator.Div(of(indicator.Rate, "4.*"), all(indicator.Rate))
-		n.Exprs[indicator.ServerErrCount.Name] = of(indicator.Increase, "5.*")
-		n.Exprs[indicator.ClientErrCount.Name] = of(indicator.Increase, "4.*")
-		n.Exprs[indicator.AbandonedShare.Name] = indicator.AtMost(indicator.Div(increase(aborted), indicator.Some(all(indicator.Increase))), 1)
+	if !has("http_responses_total") {
+		return
 	}
+	asked := indicator.Like("endpoint", indicator.Asked) // in 0.5.23 counted when an answer ends
+	all := func(fn indicator.Function, span time.Duration) indicator.Expr {
+		return indicator.Sum(fn(answers, asked).In(span))
+	}
+	of := func(fn indicator.Function, span time.Duration, code string) indicator.Expr {
+		return indicator.OrZero(indicator.Sum(fn(answers, indicator.Like("status_code", code), asked).In(span)), all(fn, span))
+	}
+	gone := func(fn indicator.Function, span time.Duration) indicator.Expr {
+		return indicator.Sum(fn(aborted).In(span))
+	}
+	// Who leaves before the first token is answered with 400.
+	refused := func(fn indicator.Function) indicator.Expr {
+		bad := of(fn, indicator.WindowMark, "400")
+		return indicator.Add(of(fn, indicator.WindowMark, "4.*"), indicator.Sub(indicator.AtLeast(indicator.Sub(bad, gone(fn, indicator.WindowMark)), 0), bad))
+	}
+	early := func(span time.Duration) indicator.Expr {
+		left := gone(indicator.Increase, span)
+		return indicator.Or(indicator.Where(of(indicator.Increase, span, "400"), "<", left), left)
+	}
+	requests := all(indicator.Rate, indicator.WindowMark)
+	n.Exprs[indicator.HTTPRate.Name] = requests
+	n.Exprs[indicator.ServerErrs.Name] = indicator.Div(of(indicator.Rate, indicator.WindowMark, "5.*"), requests)
+	n.Exprs[indicator.ClientErrs.Name] = indicator.Div(refused(indicator.Rate), requests)
+	n.Exprs[indicator.ServerErrCount.Name] = of(indicator.Increase, indicator.WindowMark, "5.*")
+	n.Exprs[indicator.ClientErrCount.Name] = refused(indicator.Increase)
+	n.Exprs[indicator.AbandonedShare.Name] = indicator.AtMost(indicator.Div(gone(indicator.Increase, indicator.WindowMark), indicator.Some(all(indicator.Increase, indicator.WindowMark))), 1)
+	n.Exprs[indicator.LeftEarly.Name] = early(indicator.WindowMark)
+	n.Exprs[indicator.LeftUnserved.Name] = indicator.Sub(
+		indicator.Sub(early(indicator.ShortMark), indicator.Sum(indicator.Increase("vllm:time_to_first_token_seconds_count").In(indicator.ShortMark))),
+		indicator.Sum(indicator.Add(
+			indicator.Highest("vllm:num_requests_running").In(indicator.ShortMark), indicator.Highest("vllm:num_requests_waiting").In(indicator.ShortMark))))
 }
 
 // ofRanks is a signal of the ranks: of tokens and of requests that begin they tell these apart.

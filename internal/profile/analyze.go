@@ -96,6 +96,8 @@ type Work struct {
 
 	Unfused  int64 // attention that kernels of products and of softmax compute, all durations
 	Compiled int64 // elementwise kernels and activations that a compiler generated, all durations
+	// Exchanged is communication that sends each rank something else, as that of embeddings or experts, all durations.
+	Exchanged int64
 
 	Runs       int // of kernels
 	Small      int // of less than 10 µs
@@ -282,6 +284,7 @@ type nameInfo struct {
 	whole   bool // a graph without its kernels
 	sync    bool
 	capture bool // it begins or ends the capture of a graph
+	ranks   bool // it sends each rank something else
 	product bool // of matrices in batches
 	softmax bool
 	samples bool
@@ -309,6 +312,7 @@ func (z *analyzer) names() {
 		n.capture = holdsAny(text, "StreamBeginCapture", "StreamEndCapture")
 		n.product = holdsAny(text, "::bmm", "::baddbmm")
 		n.softmax = strings.Contains(text, "softmax")
+		n.ranks = holdsAny(text, "all_to_all", "alltoall", "All2All", "all2all", "AllToAll", "::ep::", "deep_ep", "mori::Ep")
 		n.samples = holdsAny(text, "/sample/", "sampler.py", "model_runner: sample")
 		if n.Group == GEMM || n.Group == MoE {
 			z.Quantised = z.Quantised || holdsAny(strings.ToLower(text), fewBits...)

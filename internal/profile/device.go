@@ -215,6 +215,9 @@ func (s *sweep) classify(a *Event, c lane, l *launch) Group {
 			d.Compiled += a.Dur
 		}
 	}
+	if g == Communication && (m.ranks || l != nil && l.ranks) {
+		d.Exchanged += a.Dur
+	}
 	t, below := &d.Group[g], int32(0)
 	t.Sum += a.Dur
 	t.Count++

@@ -190,8 +190,9 @@ func (s *sweep) callIn(calls []call, g *Gap) string {
 const onceShare = 0.05
 
 // markOnce marks the gaps, the longest first, that take much of the time and do not come back. A
-// gap is a habit where others of a third of its length or more lie before half of the steps or,
-// without three steps, where there are three. Until steps show another thing, work of the host that
+// gap is a habit where others of a third of its length or more lie before half of the steps, or such with its cause
+// before three that span half of them: a loader with four workers stalls at every fourth batch. Without three steps
+// it is one where there are three. Until steps show another thing, work of the host that
 // was recorded is taken for a part of each step, and the first use of code or memory for none.
 func (s *sweep) markOnce(gaps []Gap) {
 	wall, steps := s.d.Wall, map[int32]bool{}
@@ -205,14 +206,20 @@ func (s *sweep) markOnce(gaps []Gap) {
 		if float64(g.Time) < onceShare*float64(wall) {
 			return
 		}
-		alike, before := 0, map[int32]bool{}
+		alike, before, returns := 0, map[int32]bool{}, map[int32]bool{}
+		first, last := g.Step, g.Step
 		for k := range gaps {
 			if gaps[k].Time >= g.Time/3 && !gaps[k].Once {
 				alike++
 				before[gaps[k].Step] = true
+				if gaps[k].Cause == g.Cause {
+					returns[gaps[k].Step] = true
+					first, last = min(first, gaps[k].Step), max(last, gaps[k].Step)
+				}
 			}
 		}
 		switch {
+		case len(steps) >= 3 && len(returns) >= 3 && 2*int(last-first) >= len(steps): // now and then, to the end
 		case len(steps) >= 3:
 			g.Once = 2*len(before) < len(steps)
 		case g.Cause == FirstUse, g.Cause == Allocating:

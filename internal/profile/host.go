@@ -58,6 +58,7 @@ type launch struct {
 	gives      Group // to a kernel whose name says only how it computes
 	hint       Group // to one whose name says nothing
 	graph      bool
+	ranks      bool // it is below a call that sends each rank something else
 }
 
 func (z *analyzer) host(process int64) *host {
@@ -111,6 +112,7 @@ type frame struct {
 	began int64  // when that one began
 	step  bool   // of a step: stacks of all steps are told as one
 	below bool   // it is an operator or loads data, or is below such a call
+	ranks bool   // it sends each rank something else, or is below such a call
 }
 
 const maxStack = 512
@@ -202,6 +204,7 @@ func (w *walk) addCall(class Class, c *Event) {
 	if info.hint != Groups {
 		f.hint = info.hint
 	}
+	f.ranks = f.ranks || info.ranks
 	if (class == Op || class == Annotation && info.cause == DataLoading) && !f.below {
 		f.below = true
 		info.outer += c.Dur
@@ -254,7 +257,7 @@ func (w *walk) launch(c *Event, f *frame, graph bool) {
 		w.step++
 	}
 	l := launch{
-		start: c.Start, corr: c.Correlation, op: cmp.Or(f.shape, f.op), step: -1, gives: f.gives, hint: f.hint, graph: graph,
+		start: c.Start, corr: c.Correlation, op: cmp.Or(f.shape, f.op), step: -1, gives: f.gives, hint: f.hint, graph: graph, ranks: f.ranks,
 		began: uint32(f.began), thread: uint16(len(w.p.threads)), //nolint:gosec // the low bits; at most maxLanes
 	}
 	if w.step > 0 {

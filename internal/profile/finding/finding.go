@@ -263,7 +263,7 @@ func (v view) caseOf(id string) string {
 		return cmp.Or(p.Straggle.Cause, "named")
 	case id == "host-bound" && v.now["graph_kernels"].V >= 0.05:
 		return "graphs"
-	case id == "communication-bound" && exchanges(p.Heaviest(profile.Communication)):
+	case id == "communication-bound" && 2*p.Exchanged > p.Group[profile.Communication].Sum:
 		return "exchange"
 	case id == "attention-bound" && 2*p.Unfused > p.Group[profile.Attention].Sum:
 		return "unfused"
@@ -285,14 +285,6 @@ func (v view) caseOf(id string) string {
 	}
 	return ""
 }
-
-// exchanges reports whether a communication kernel sends each rank something else, as that of embeddings or
-// experts does: a bucket of gradients has no part in it.
-func exchanges(k profile.KernelStat) bool {
-	return allToAll.MatchString(k.Name) || allToAll.MatchString(k.Operator)
-}
-
-var allToAll = regexp.MustCompile(`(?i)all_?2_?all|all_?to_?all|::ep::|deep_?ep`)
 
 // fullPrecision reports whether a product computes in FP32, without tensor cores. cuBLAS calls such kernels sgemm
 // and CUTLASS simt_sgemm, with TF32 s1688gemm; XMMA names all types; Tensile has S alone for the type of all matrices.

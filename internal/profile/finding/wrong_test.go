@@ -121,6 +121,30 @@ func TestWrongReadings(t *testing.T) {
 				}
 			}
 		}, "data-loading", "num_workers", []string{"raphs"}},
+		"a loader that stalls at every fourth batch": {func(m *maker) {
+			for i := range 30 {
+				m.call(profile.Annotation, fmt.Sprintf("ProfilerStep#%d", i), m.end, 100_000, 0)
+				if i%4 == 1 {
+					m.call(profile.Annotation, "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", m.end+10, 400_000, 0)
+					m.end += 400_100
+				}
+				for range 20 {
+					m.op("aten::mm", kernel{product, 7000})
+				}
+			}
+		}, "data-loading", "num_workers", []string{"once"}},
+		"a warm-up of some steps is no habit": {func(m *maker) {
+			for i := range 40 {
+				m.call(profile.Annotation, fmt.Sprintf("ProfilerStep#%d", i), m.end, 1000, 0)
+				if i > 0 && i < 5 {
+					m.call(profile.Python, "train.py(10): prepare", m.end+10, 400_000, 0)
+					m.end += 400_100
+				}
+				for range 20 {
+					m.op("aten::mm", kernel{product, 2000})
+				}
+			}
+		}, "one-time", "", nil},
 		"training is no server": {func(m *maker) {
 			for i := range 20 {
 				m.call(profile.Annotation, fmt.Sprintf("ProfilerStep#%d", i), m.end, 3000, 0)

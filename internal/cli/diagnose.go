@@ -68,7 +68,7 @@ func (f *diagnoseFlags) register(cmd *cobra.Command) {
 	f.source.AddFlags(s)
 	f.source.AddPast(s, "the `time` to diagnose", "judge this much time before --at (default: since the last change, at least a minute or 3 scrape intervals, at most 5 minutes)")
 	f.source.AddPace(s, "duration", defaultDuration, "with URLs: scrape for at most this long (when not given, longer if a prediction needs it)")
-	s.StringVar(&f.baseline, "baseline", "", "what counts as normal: a `duration` before the window, FROM/TO, or a file of sixty generate baseline or sixty bench (default: the time before the last change)")
+	s.StringVar(&f.baseline, "baseline", "", "what counts as normal: a `file` of sixty generate baseline or sixty bench, a duration before the window, or FROM/TO (default: the time before the last change)")
 	source.AddHost(s, &f.noHost)
 	s.DurationVar(&f.timeout, "timeout", defaultTimeout, "stop after this long, with URLs this long after scraping, with what is known by then")
 	s.BoolVar(&f.watch, "watch", false, "keep running, and print one line for each change of a verdict")

@@ -102,7 +102,7 @@ func (f *scrapeFlags) register(s *pflag.FlagSet) {
 	s.BoolVar(&f.cfg.GPU, "dcgm", false, "in Kubernetes: scrape dcgm-exporter too")
 	s.StringVar(&f.cfg.Cluster, "cluster", "", "label of every target")
 	s.StringVar(&f.cfg.Namespace, "namespace", "", "label of every target; in Kubernetes where the servers run")
-	s.StringVar(&f.cfg.Job, "job", "", "the job's name (default vllm)")
+	s.StringVar(&f.cfg.Job, "job", "", "`name` of the job (default vllm)")
 	s.StringToStringVar(&f.cfg.Labels, "label", nil, "`name=value` on every target")
 	s.StringToStringVar(&f.cfg.Selector, "selector", nil, "in Kubernetes: `name=value` labels of the pods or services")
 	s.StringVar(&f.cfg.Port, "port", "", "in Kubernetes: the port's name or number")

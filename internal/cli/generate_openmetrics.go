@@ -22,7 +22,7 @@ func newGenerateOpenMetrics() *cobra.Command {
 			return writeOpenMetrics(cmd.Context(), cmd.OutOrStdout(), args[0], job, out.path)
 		},
 	}
-	cmd.Flags().StringVar(&job, "job", "vllm", "`value` of the label job")
+	cmd.Flags().StringVar(&job, "job", "vllm", "`name` of the job")
 	out.register(cmd.Flags(), "write to this `path` (default: print)")
 	return cmd
 }

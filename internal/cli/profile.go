@@ -209,7 +209,7 @@ func newProfileHowCommand() *cobra.Command {
 	}
 	s := cmd.Flags()
 	s.StringVar(&version, "vllm-version", "", "the vLLM `release` (default: "+string(vllm.DefaultRelease)+")")
-	s.StringVar(&model, "model", "$MODEL", "the model's name")
+	s.StringVar(&model, "model", "$MODEL", "the model's `name`")
 	s.StringVar(&dir, "dir", "/tmp/traces", "`directory` where the server writes traces; an absolute path")
 	s.IntVar(&steps, "steps", 20, "steps of the engine to record")
 	return cmd

@@ -52,6 +52,9 @@ func TestAFlagMeansOneThing(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Hidden {
+				return
+			}
 			noun, _ := pflag.UnquoteUsage(f)
 			if len(f.Annotations) > 0 {
 				noun = "" // one of a closed set, which help lists

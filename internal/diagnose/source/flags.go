@@ -25,7 +25,7 @@ type Flags struct {
 
 // AddFlags adds those that every verb has.
 func (f *Flags) AddFlags(s *pflag.FlagSet) {
-	s.StringVar(&f.Recording, "recording", "", "a recording; an argument does the same")
+	s.StringVar(&f.Recording, "recording", "", "a recording's `file` or directory; an argument does the same")
 	s.StringVar(&f.Prometheus, "prometheus", "", "ask a Prometheus-compatible server at this `URL`")
 	s.StringArrayVar(&f.match, "match", nil,
 		"with --prometheus: `selector` such as '{namespace=\"prod\"}' or namespace=prod; may be repeated, all must match")

@@ -102,9 +102,6 @@ func discover(ctx context.Context, q metrics.Querier, o *Options, lookback time.
 	switch {
 	case len(targets) == 0:
 		return nil, d.layout, d.noTargetsError(at, lookback)
-	case !slices.ContainsFunc(targets, func(t Target) bool { return t.Dialect.Engine != dialect.Gateway }):
-		return nil, d.layout, hint.With(fmt.Errorf("there is a gateway, %s, and no inference server's metrics", targets[0].Dialect.Version),
-			"give the address of a server behind it too, or let Prometheus scrape one")
 	case len(targets) > mostTargets:
 		return nil, d.layout, hint.With(fmt.Errorf("%d targets exceed the limit of %d in one diagnosis", len(targets), mostTargets),
 			"choose some with --match, such as --match namespace=prod; a target is one model on one server")

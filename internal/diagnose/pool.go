@@ -321,6 +321,8 @@ const pastOnly = "; no worse than its own past, which may contain the same fault
 // cannotTell says why there is no verdict.
 func (p *pool) cannotTell(known, total int) string {
 	switch {
+	case total == 0 && slices.ContainsFunc(p.judged, func(j judgement) bool { return j.gateway() }):
+		return "Cannot tell: nothing is wrong at the gateway, and no server behind it is watched; give the address of one too"
 	case total == 0:
 		return "Cannot tell: no target is an inference server"
 	case known > 0:

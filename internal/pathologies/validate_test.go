@@ -267,13 +267,14 @@ func judgedBy(d dialect.Dialect, scopes ...indicator.Scope) (yes, inPart, no str
 		if !slices.Contains(scopes, p.Scope()) {
 			continue
 		}
-		lacks := map[string]bool{}
+		lacks, tells := map[string]bool{}, false
 		expr, err := p.When.Compile(catalog.Compilation{
 			Instance: []string{"instance"}, Model: []string{"model_name"},
 			Limit:  func(*catalog.Threshold) (float64, string, bool) { return 0, "", false },
 			Normal: func(*indicator.Signal) (float64, bool) { return 1, true },
 			Query: func(s *indicator.Signal, _ bool) (string, error) {
-				if len(d.Missing(s)) > 0 && !s.Optional {
+				there := len(d.Missing(s)) == 0
+				if tells = tells || there; !there && !s.Optional {
 					lacks[s.Title] = true
 					return "", nil
 				}
@@ -282,7 +283,7 @@ func judgedBy(d dialect.Dialect, scopes ...indicator.Scope) (yes, inPart, no str
 		})
 		id := "`" + p.ID + "`"
 		switch {
-		case err != nil || expr == "":
+		case err != nil || expr == "" || !tells:
 			not = append(not, id)
 		case len(lacks) > 0:
 			part = append(part, id+" ("+strings.Join(slices.Sorted(maps.Keys(lacks)), ", ")+")")

@@ -172,6 +172,9 @@ var (
 	GatewayHeldFor = gateway("held_for", "Wait of those that are held", Seconds, HeldFor(heldBefore, SumRate("sixty_gateway_requests_total", OnRoutes)),
 		"How long the requests that are held take to be let through at the rate at which requests end (Little's law), at "+
 			"least one in ten seconds: those that wait still are in no percentile.")
+	GatewayLoopLate = gateway("loop_late", "Lateness of the event loop", Ratio, SumRate("dynamo_frontend_event_loop_delay_seconds_sum"),
+		"By how much the event loop of Dynamo's frontend comes late in a second to what is due every 10 ms: near 1 it does next to nothing in time. "+
+			"All that a request needs of the frontend waits for it.").optional()
 	PickerBlind = gateway("picker_blind", "Failed looks at servers", PerSecond,
 		OrZero(SumRate("llm_d_epp_datalayer_poll_errors_total"), Sum(Now("llm_d_epp_info"))),
 		"How often a second llm-d's endpoint picker cannot read a server's metrics; it looks at each twenty times.").otherwise(Alternative{
@@ -179,10 +182,10 @@ var (
 		Expr: SumRate("llm_d_inference_scheduler_datalayer_poll_errors_total"),
 	})
 	PickerBlindNow = gateway("picker_blind_now", "Failed looks at servers, lately", PerSecond,
-		OrZero(Sum(Rate("llm_d_epp_datalayer_poll_errors_total").In(ShortMark)), Sum(Now("llm_d_epp_info"))),
-		"The same of the last scrapes: 0 once the server is back, or out of the pool.").otherwise(Alternative{
+		OrZero(Sum(LastRate("llm_d_epp_datalayer_poll_errors_total").In(ShortMark)), Sum(Now("llm_d_epp_info"))),
+		"The same between the last two scrapes: 0 once the server is back, or out of the pool.").otherwise(Alternative{
 		Without: "llm_d_epp_datalayer_poll_errors_total", With: "llm_d_inference_scheduler_datalayer_poll_errors_total",
-		Expr: Sum(Rate("llm_d_inference_scheduler_datalayer_poll_errors_total").In(ShortMark)),
+		Expr: Sum(LastRate("llm_d_inference_scheduler_datalayer_poll_errors_total").In(ShortMark)),
 	})
 	PickerUnanswered = gateway("picker_unanswered", "Requests sent that got no answer", Ratio,
 		AtLeast(Sub(Number(1), Div(SumIncrease("llm_d_epp_request_duration_seconds_count"), Some(SumIncrease("llm_d_epp_request_total")))), 0),
@@ -248,7 +251,7 @@ func ofGateways() []*Signal {
 		GatewayTTFTP50, GatewayTTFTP95, GatewayTTFTP99, GatewayITLP50, GatewayITLP95, GatewayE2EP50, GatewayE2EP95, GatewayQueueP95,
 		GatewayOffered, GatewayEnded, GatewaySuccess, GatewayErrors, GatewayFailed, GatewayFailing, GatewayClientErrs, GatewayGaveUp, GatewayGivenUp, GatewayTimeouts, GatewayUpstreamErrs, GatewayStreamErrs, GatewayRejected, GatewayAnswered,
 		GatewayNoFirst, GatewayNoFirstWait,
-		GatewayTokens, GatewayEngineTokens, GatewayMade, GatewayOpen, GatewayWaiting, GatewayMet, GatewayQueued, GatewayHeld, GatewayHeldFor, PickerBlind, PickerBlindNow, PickerUnanswered, PickerStale, GatewayRetries, GatewayRetryShare, GatewayLeaks,
+		GatewayTokens, GatewayEngineTokens, GatewayMade, GatewayOpen, GatewayWaiting, GatewayMet, GatewayQueued, GatewayHeld, GatewayHeldFor, GatewayLoopLate, PickerBlind, PickerBlindNow, PickerUnanswered, PickerStale, GatewayRetries, GatewayRetryShare, GatewayLeaks,
 		GatewayMissing, GatewayExcess, GatewayDown, GatewayUp, GatewayAttempts, GatewayAsked, GatewayBusiest, GatewayShared, GatewayBorn, GatewayOutside,
 	}
 }

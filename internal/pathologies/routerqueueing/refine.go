@@ -16,6 +16,13 @@ func refine(p *catalog.Pass) {
 		if takes, ok := p.Measured(indicator.GatewayHeldFor); ok {
 			p.Reason("At the rate at which requests end now, they are through in %s.", indicator.FormatNumber(takes, indicator.Seconds))
 		}
+	} else if stalled, _ := stalls.Eval(p); stalled == catalog.True {
+		p.Summary += ": its event loop is late for " + p.Text(indicator.GatewayLoopLate) + " of the time"
+		p.Fix(catalog.Fix{
+			Summary:  "Give the router's process more processor time (its CPU limit; neighbours on its machine), or add routers: its event loop does not get to its work",
+			Tradeoff: "cores that the servers' hosts do not have",
+			Verify:   "the event loop comes late for less than a tenth of the time",
+		})
 	} else {
 		p.Summary += ": one in twenty for longer than " + p.Text(indicator.GatewayQueueP95)
 	}

@@ -25,7 +25,14 @@ var (
 		Name: "router_refused", Unit: indicator.Requests, Default: 2.5,
 		Why: "at least three: the queue is full, and clients get errors",
 	}
+	late = &catalog.Threshold{
+		Name: "router_loop_late", Unit: indicator.Ratio, Default: 0.5,
+		Why: "a tenth is usual: a millisecond of every ten; from a half on more time passes before work begins than is spent on it",
+	}
 )
+
+// stalls is a router that does not get to its work.
+var stalls = catalog.Above(indicator.GatewayLoopLate, late)
 
 // Pathology is requests that wait before the servers.
 var Pathology = &catalog.Pathology{
@@ -36,6 +43,7 @@ var Pathology = &catalog.Pathology{
 	When: catalog.Any(
 		catalog.All(catalog.Above(indicator.GatewayHeld, waiting), catalog.Above(indicator.GatewayHeldFor, waited)),
 		catalog.Above(indicator.GatewayQueueP95, waited),
+		stalls,
 	),
 	Grades: []catalog.Grade{
 		{Severity: catalog.Page, While: catalog.Any(

@@ -31,12 +31,8 @@ var Engine = engine.Engine{
 	ReleaseNames: releaseNames,
 }
 
-// What an endpoint picker says of its looks at servers, and how it did before.
-var (
-	pickerNames = slices.Concat(
-		indicator.Reads(indicator.PickerBlind.Expr), indicator.Reads(indicator.PickerStale.Expr), indicator.Reads(indicator.PickerUnanswered.Expr))
-	pickerNamesBefore = indicator.Reads(indicator.PickerBlind.Otherwise[0].Expr)
-)
+// pickerNamesBefore is how an endpoint picker called its looks at servers before.
+var pickerNamesBefore = indicator.Reads(indicator.PickerBlind.Otherwise[0].Expr)
 
 // own begins the names of sixty gateway.
 const own = "sixty_gateway_"
@@ -77,6 +73,7 @@ type Product struct {
 	Enable string // what switches its metrics on, a sentence
 
 	times []timing
+	alone []*indicator.Signal // what no other product says
 }
 
 // A timing is a histogram that percentiles are read from.
@@ -153,8 +150,8 @@ func (p Product) Names() []string {
 	for _, t := range p.times {
 		names = append(names, t.histogram+"_count")
 	}
-	if strings.HasPrefix(p.Main, "llm_d_epp_") {
-		names = append(names, pickerNames...)
+	for _, s := range p.alone {
+		names = append(names, indicator.Reads(s.Expr)...)
 	}
 	return names
 }
@@ -193,6 +190,12 @@ func (p Product) timed(histogram string, per float64) Product {
 // timedAs adds a histogram, in units of which there are so many in a second.
 func (p Product) timedAs(of percentiles, histogram string, per float64, match ...*labels.Matcher) Product {
 	p.times = append(slices.Clone(p.times), timing{of, histogram, per, match})
+	return p
+}
+
+// says adds what no other product says.
+func (p Product) says(signals ...*indicator.Signal) Product {
+	p.alone = signals
 	return p
 }
 
@@ -280,8 +283,10 @@ func (p Product) naming(has map[string]bool) engine.Naming {
 		put(indicator.GatewayHeldFor, indicator.HeldFor(queued, ended))
 	}
 	n.Later = map[string]bool{} // shown with the first event, or with flow control
-	for _, name := range pickerNames {
-		n.Later[name] = has["llm_d_epp_info"]
+	for _, s := range p.alone {
+		for _, name := range indicator.Reads(s.Expr) {
+			n.Later[name] = has["llm_d_epp_info"]
+		}
 	}
 	n.Renamed, n.Only = map[string]string{}, map[string][]*labels.Matcher{}
 	for _, t := range p.times {

@@ -12,7 +12,8 @@ var Routers = []Product{
 	productionStack,
 	picker("llm-d's endpoint picker", "llm_d_epp_", "llm_d_epp_request_running", "llm_d_epp_flow_control_").
 		timedAs(first, "llm_d_epp_request_ttft_seconds", 1, indicator.Is("streaming", "true")). // of others it is the whole
-		timedAs(gaps, "llm_d_epp_request_streaming_itl_seconds", 1),
+		timedAs(gaps, "llm_d_epp_request_streaming_itl_seconds", 1).
+		says(indicator.PickerBlind, indicator.PickerStale, indicator.PickerUnanswered),
 	picker("the Inference Gateway's endpoint picker", "inference_objective_", "inference_objective_running_requests", "inference_extension_flow_control_"),
 }
 
@@ -36,7 +37,8 @@ var dynamo = Product{
 }.timed("dynamo_frontend_request_duration_seconds", 1).
 	timedAs(first, "dynamo_frontend_time_to_first_token_seconds", 1).
 	timedAs(gaps, "dynamo_frontend_inter_token_latency_seconds", 1).
-	timedAs(held, "dynamo_frontend_stage_duration_seconds", 1, indicator.Is("stage", "route"))
+	timedAs(held, "dynamo_frontend_stage_duration_seconds", 1, indicator.Is("stage", "route")).
+	says(indicator.GatewayLoopLate)
 
 // litellm is LiteLLM's proxy. It times answers that succeeded, and first tokens from the call of the
 // server on.

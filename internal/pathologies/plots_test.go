@@ -19,7 +19,7 @@ func TestPlotsShowWhatTheVerdictRestsOn(t *testing.T) {
 	for _, file := range files(t) {
 		p := play(t, file)
 		phase := p.truth.Phases[len(p.truth.Phases)-1]
-		end := time.UnixMilli(phase.ToMS)
+		end := p.lastScrape(t, time.UnixMilli(phase.ToMS)) // where what is counted ends, in plots too
 		d := p.diagnose(t, end)
 		d.Verdicts = slices.Clone(d.Verdicts) // those of the memory have none
 		if err := d.Plot(t.Context(), p.store); err != nil {
@@ -38,6 +38,16 @@ func TestPlotsShowWhatTheVerdictRestsOn(t *testing.T) {
 			checkPlots(t, p.name, &d, v)
 		}
 	}
+}
+
+// lastScrape is the time of the last scrape at or before a moment.
+func (p *played) lastScrape(t *testing.T, at time.Time) time.Time {
+	t.Helper()
+	v, err := p.store.Query(t.Context(), "max(timestamp(up))", at)
+	if err != nil || len(v) != 1 {
+		t.Fatalf("%s: %v, %v", p.name, v, err)
+	}
+	return time.UnixMilli(int64(v[0].Value * 1000))
 }
 
 func checkPlots(t *testing.T, name string, d *diagnose.Diagnosis, v *diagnose.Verdict) {

@@ -17,6 +17,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/beside"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
@@ -131,6 +132,9 @@ func (d *discovery) noTargetsError(at time.Time, lookback time.Duration) error {
 	return hint.With(fmt.Errorf("none of the %d metrics found is a server's own: %s; they look like the results of recording rules", len(recorded), listTargets(recorded)),
 		"ask the Prometheus server that scrapes the servers, or let this one have vllm:num_requests_running and what goes with it, buckets included (match[] of a federation, write_relabel_configs of remote write)")
 }
+
+// inServers are metrics that call a server's model by another name.
+var inServers = regexp.MustCompile("^(?:" + beside.InServers + ")$")
 
 var engineName = regexp.MustCompile("^(?:" + dialect.Selector + ")$")
 
@@ -308,7 +312,7 @@ func (d *discovery) add(m model.Metric) {
 	if srv.role == "" {
 		srv.role = engine.RoleIn(func(label string) string { return string(m[model.LabelName(label)]) })
 	}
-	if m["model_name"] != "" {
+	if m["model_name"] != "" && !inServers.MatchString(string(m[model.MetricNameLabel])) {
 		d.key = appendKey(d.key, m, modelNames)
 		if srv.models[string(d.key)] == nil {
 			srv.models[string(d.key)] = pick(m, slices.Concat(d.layout.Instance, modelNames))

@@ -395,7 +395,7 @@ func (p *planner) set(to readings, s *indicator.Signal, v indicator.Value) {
 }
 
 func (p *planner) planSignal(s *indicator.Signal) {
-	if s.Histogram != "" {
+	if s.Histogram != "" && !p.g.lead.Dialect.Derives(s) {
 		p.planBuckets(s)
 		return
 	}

@@ -24,7 +24,7 @@ import (
 // where "instance" is relabelled, dropped, or that of the Prometheus server which
 // they were federated from. This file tells them apart by what their processes are.
 
-// ownLabels are labels that the engine itself gives to the pulse.
+// ownLabels are labels that engines themselves give to the pulse, beside those of its family in their tables.
 var ownLabels = []string{labels.MetricName, "model_name", "engine", "engine_type", "dp_rank", "tp_rank", "pp_rank", "moe_ep_rank", "priority"}
 
 // An origin is where a series was scraped: its labels but for the engine's own.
@@ -35,8 +35,9 @@ type origin struct {
 
 func originOf(m model.Metric) origin {
 	o := origin{labels: map[string]string{}}
+	f, _ := dialect.Known(string(m[model.MetricNameLabel]))
 	for n, v := range m {
-		if !slices.Contains(ownLabels, string(n)) {
+		if !slices.Contains(ownLabels, string(n)) && !slices.Contains(f.Labels, string(n)) {
 			o.labels[string(n)] = string(v)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/gateway"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/generate/runbookpage"
@@ -223,8 +224,16 @@ func TestFleetTable(t *testing.T) {
 
 // TestEngines keeps docs/engines.md the same as what engines and routers expose, and conditions ask.
 func TestEngines(t *testing.T) {
-	table := "| engine | judged | in part, without | not judged |\n|---|---|---|---|\n"
-	for _, id := range []string{"vllm-v1", "vllm-v0", "sglang", "trtllm"} {
+	table := "| engine | dialects | releases | tried against |\n|---|---|---|---|\n"
+	ids := []string{"vllm-v1", "vllm-v0"}
+	for _, e := range append([]engine.Engine{vllm.Engine}, dialect.Others()...) {
+		table += fmt.Sprintf("| %s | `%s` | %s | %s |\n", e.Title, strings.Join(e.IDs, "`, `"), e.Releases, e.Tried)
+	}
+	for _, e := range dialect.Others() {
+		ids = append(ids, string(e.ID))
+	}
+	table += "\nWhat is judged, with all options:\n\n| engine | judged | in part, without | not judged |\n|---|---|---|---|\n"
+	for _, id := range ids {
 		d, err := dialect.Named(id)
 		if err != nil {
 			t.Fatal(err)
@@ -245,14 +254,14 @@ func TestEngines(t *testing.T) {
 		judged, part, not := judgedBy(d, indicator.Model, indicator.Instance)
 		table += fmt.Sprintf("| `%s` | %s | %s | %s |\n", id, judged, part, not)
 	}
-	table += "\nAt a router or gateway:\n\n| router or gateway | judged | in part, without |\n|---|---|---|\n"
+	table += "\nAt a router or gateway:\n\n| router or gateway | judged | in part, without | releases, tried against |\n|---|---|---|---|\n"
 	for _, p := range slices.Insert(slices.Clone(gateway.Others), 0, gateway.Own) {
 		d, ok := dialect.Detect(p.Names())
 		if !ok {
 			t.Fatalf("%s is not detected by its own names", p.Title)
 		}
 		if judged, part, _ := judgedBy(d, indicator.Gateway); judged != none {
-			table += fmt.Sprintf("| %s | %s | %s |\n", p.Title, judged, part)
+			table += fmt.Sprintf("| %s | %s | %s | %s |\n", p.Title, judged, part, cmp.Or(strings.Join(slices.DeleteFunc([]string{p.Releases, p.Tried}, func(s string) bool { return s == "" }), ": "), none))
 		}
 	}
 	keepTable(t, "../../docs/engines.md", table)

@@ -204,7 +204,7 @@ func (s *Surface) release() string {
 // isGone reports whether a family has ended, or is hidden, in the release that is served.
 func (s *Surface) isGone(f engine.Family) bool {
 	r := s.release()
-	if r == "" || !f.Gone() {
+	if r == "" || !f.Gone() || f.Engine != vllm.ID {
 		return f.Gone()
 	}
 	began := engine.Family{Since: f.Since}.Released(r)

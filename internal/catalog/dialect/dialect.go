@@ -19,9 +19,12 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/amd"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/beside"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/dcgm"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/gateway"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/sglang"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/tgi"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/triton"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/trtllm"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
@@ -43,8 +46,11 @@ var Foreign = gateway.Foreign()
 // Gateways is that of the metrics of all gateways.
 var Gateways = gateway.Engine.Selector + "|" + Foreign
 
-// engines are tried in this order.
-var engines = []engine.Engine{vllm.Engine, sglang.Engine, trtllm.Engine, dcgm.Engine, amd.Engine, gateway.Engine}
+// engines are tried in this order, by their pages and by their images: Triton's has TensorRT-LLM's name in it.
+var engines = []engine.Engine{
+	vllm.Engine, sglang.Engine, triton.Engine, trtllm.Engine, tgi.Engine,
+	dcgm.Engine, amd.Engine, gateway.Engine,
+}
 
 // A Dialect says how one endpoint names the canonical metrics.
 type Dialect struct {
@@ -152,11 +158,11 @@ func LikelyArgs(line, source string) (engine.Config, error) {
 }
 
 // Selector is the regular expression of the metric names that any dialect
-// exposes: what to ask a Prometheus server for to find the targets.
+// exposes, and what is a part of servers: what to ask a Prometheus server for to find the targets.
 var Selector = selector()
 
 func selector() string {
-	var out []string
+	out := []string{beside.InServers}
 	for _, e := range engines {
 		out = append(out, e.Selector)
 	}

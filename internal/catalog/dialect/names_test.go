@@ -33,7 +33,7 @@ func TestTheTableIsWhole(t *testing.T) {
 		if !slices.Contains([]engine.Type{engine.Counter, engine.Gauge, engine.Histogram, engine.Summary}, n.Type) {
 			t.Errorf("%s: type %q", n.Name, n.Type)
 		}
-		if n.Since == "" && n.Engine != "trtllm" || n.Last != "" && !engine.Release(n.Last).AtLeast(engine.Release(n.Since)) {
+		if n.Since == "" && n.Engine != "trtllm" && n.Engine != "triton" || n.Last != "" && !engine.Release(n.Last).AtLeast(engine.Release(n.Since)) {
 			t.Errorf("%s: from %q to %q", n.Name, n.Since, n.Last)
 		}
 		if n.Replacement != "" {
@@ -140,7 +140,7 @@ func TestNamedDCGMHasEveryGPUSignal(t *testing.T) {
 }
 
 func TestNamedRefuses(t *testing.T) {
-	for _, id := range []string{"", "vllm", "vllm-", "vllm-v2", "vllm-0", "vllm-0.1", "vllm-0.99", "vllm-1.2.3.4", "vllm-0.x", "vllm-v1-nomad", "tgi"} {
+	for _, id := range []string{"", "vllm", "vllm-", "vllm-v2", "vllm-0", "vllm-0.1", "vllm-0.99", "vllm-1.2.3.4", "vllm-0.x", "vllm-v1-nomad", "lmdeploy"} {
 		t.Run(id, func(t *testing.T) {
 			if d, err := Named(id); err == nil || hint.Of(err) == "" {
 				t.Errorf("got %s, %v", d.ID, err)

@@ -3,15 +3,20 @@ package dialect_test
 import (
 	"compress/gzip"
 	"io"
+	"maps"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/gateway"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 )
@@ -127,6 +132,27 @@ func TestSignalsOfRealPages(t *testing.T) {
 			indicator.PromptTokens: 1, indicator.ComputedTokens: 0, indicator.OutputTokens: 1, indicator.PrefillTimeMean: 0.2, indicator.DecodeTimeMean: 0.2,
 			indicator.TPOTMean: 0.2, indicator.QueueTimeMean: 0.2, indicator.ServerErrCount: 1, indicator.ServerErrs: 0.5, indicator.ClientErrCount: 0,
 		}},
+		"tgi-3.3.7-declared-names": {"tgi", reads{
+			indicator.Running: 16, indicator.Waiting: 3, indicator.KVUsage: 0.75, indicator.CompletionRate: sum(120), indicator.GenerationTokenRate: sum(18000),
+			indicator.DecodeBatch: 12, indicator.EngineProgress: sum(1540), indicator.StuckEngines: 0, indicator.ITLMean: 0.03, indicator.TPOTMean: 0.036, indicator.E2EMean: 6,
+			indicator.QueueTimeMean: 0.5, indicator.TTFTMean: 0.7, indicator.PromptTokens: 500, indicator.OutputTokens: 150, indicator.MaxTokens: 512, indicator.HTTPRate: sum(128),
+			indicator.ServerErrs: 2. / 128, indicator.ClientErrCount: 6, indicator.Abandoned: 0,
+		}},
+		"triton-trtllm-declared-names": {"triton", reads{ // an ensemble of three models
+			indicator.Running: 16, indicator.Waiting: 2, indicator.KVUsage: 0.4875, indicator.CompletionRate: sum(96), indicator.FirstTokens: 90, indicator.TTFTMean: 0.45, indicator.TTFTP50: 0.4,
+			indicator.E2EMean: 4.2, indicator.QueueTimeMean: 0.9 * 90 / 96, indicator.PromptTokens: 500, indicator.OutputTokens: 150, indicator.GenerationTokenRate: sum(13500),
+			indicator.ServerErrCount: 6, indicator.Abandoned: 3,
+		}},
+		"lmcache-0.5.6-on-a-server": {dialect.VLLM, reads{
+			indicator.TierHitRatio: 0.25, indicator.TierQueryRate: sum(12000), indicator.OffloadPace: 0.25, indicator.OffloadBytes: 1 << 30,
+		}},
+		"aibrix-gateway-0.7-declared-names": {dialect.Gateway, reads{
+			indicator.GatewayOffered: sum(110), indicator.GatewayEnded: sum(95 + 10), indicator.GatewayOpen: 4, indicator.GatewayGivenUp: 3,
+			indicator.GatewayRejected: 4, indicator.GatewayUpstreamErrs: 3,
+		}},
+		"production-stack-0.1.12-declared-names": {dialect.Gateway, reads{
+			indicator.GatewayOffered: sum(60), indicator.GatewaySuccess: 50. / 56, indicator.GatewayUpstreamErrs: 6, indicator.GatewayOpen: 4,
+		}},
 		"dynamo-1.6.1-mocker-worker": {dialect.VLLM, reads{
 			indicator.FirstTokens: 60, indicator.Running: 0, indicator.ITLMean: (51.068208707999936 + 51.12558484999997) / 4740,
 		}},
@@ -135,7 +161,7 @@ func TestSignalsOfRealPages(t *testing.T) {
 			indicator.GatewayGivenUp: 216, indicator.GatewayUpstreamErrs: 7, indicator.GatewayRetries: 7, indicator.GatewayQueued: 0, indicator.GatewayOpen: 0,
 		}},
 		"litellm-1.106.2-one-dead-deployment": {dialect.Gateway, reads{
-			indicator.GatewayOffered: sum(24), indicator.GatewaySuccess: 11. / 24, indicator.GatewayUpstreamErrs: 13,
+			indicator.GatewayOffered: sum(24), indicator.GatewaySuccess: 11. / 24, indicator.GatewayUpstreamErrs: 13, indicator.GatewayOpen: 1,
 		}},
 		"vllm-router-0.1.17": {dialect.Gateway, reads{
 			indicator.GatewayOffered: sum(12), indicator.GatewaySuccess: 10. / 12, indicator.GatewayUpstreamErrs: 2, indicator.GatewayRetries: 8,
@@ -158,4 +184,85 @@ func TestSignalsOfRealPages(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestEveryEngineIsToldByItsOwnTable takes each engine and router from what its table says that it exposes:
+// it is told as itself, its expressions parse, and a signal that it does not lack is asked of its own names.
+func TestEveryEngineIsToldByItsOwnTable(t *testing.T) {
+	re := regexp.MustCompile("^(?:" + dialect.Selector + "|" + dialect.Foreign + ")$")
+	pages := map[string][]string{}
+	for _, f := range dialect.Families() {
+		if f.Engine != "" && f.Engine != dialect.VLLM && f.Last == "" {
+			pages[string(f.Engine)] = append(pages[string(f.Engine)], f.Samples(false)...)
+		}
+	}
+	for _, p := range gateway.Others {
+		pages[p.Title+", "+p.Main] = p.Names()
+	}
+	for of, names := range pages {
+		t.Run(of, func(t *testing.T) {
+			d, ok := dialect.Detect(names)
+			if !ok || d.Engine != dialect.Gateway && string(d.Engine) != of {
+				t.Fatalf("it is taken for %q", d.Engine)
+			}
+			told := 0
+			for _, s := range indicator.All() {
+				text := d.Rewriting().Compile(d.Expr(s), s.Scope).String()
+				if _, err := indicator.Parse(text); err != nil {
+					t.Errorf("%s: %v: %s", s.Name, err, text)
+				}
+				if d.Answers(s) && !s.Scrapes && !s.Optional && len(d.Missing(s)) == 0 {
+					told++
+				}
+			}
+			if told == 0 {
+				t.Error("it tells no signal")
+			}
+			if !slices.ContainsFunc(names, re.MatchString) {
+				t.Error("no server is found by its names")
+			}
+		})
+	}
+}
+
+// FuzzDetect takes pages that hold some of the names of one engine and a few of all: whatever a page lacks,
+// a dialect's expressions parse, and it says the same of itself twice.
+func FuzzDetect(f *testing.F) {
+	of := map[engine.ID][]string{}
+	var all []string
+	for _, family := range dialect.Families() {
+		of[family.Engine] = append(of[family.Engine], family.Samples(true)...)
+		all = append(all, family.Samples(true)...)
+	}
+	ids := slices.Sorted(maps.Keys(of))
+	for i := range ids {
+		f.Add(uint64(i), byte(i), byte(200), byte(1))
+	}
+	f.Fuzz(func(t *testing.T, seed uint64, which, own, others byte) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		var names []string
+		take := func(from []string, share byte) {
+			for _, n := range from {
+				if byte(r.UintN(256)) < share {
+					names = append(names, n)
+				}
+			}
+		}
+		take(of[ids[int(which)%len(ids)]], own)
+		take(all, others)
+		d, ok := dialect.Detect(names)
+		if again, also := dialect.Detect(names); ok != also || d.Key() != again.Key() {
+			t.Fatalf("%q and then %q", d.ID, again.ID)
+		}
+		if !ok {
+			return
+		}
+		for _, s := range indicator.All() {
+			if text := d.Rewriting().Compile(d.Expr(s), s.Scope).String(); text != "" {
+				if _, err := indicator.Parse(text); err != nil {
+					t.Errorf("%s: %s: %v", d.ID, s.Name, err)
+				}
+			}
+		}
+	})
 }

@@ -32,6 +32,8 @@ type Engine struct {
 	// Images is a regular expression of a part of the names of its containers' images; "" of what is no
 	// inference server.
 	Images string
+	// Releases says which are known, and Tried against what, for docs/engines.md.
+	Releases, Tried string
 
 	// Like returns a regular expression of the names under which its servers show a canonical
 	// metric, which is given without prefix; nil of what is no inference server.
@@ -86,9 +88,29 @@ const Canonical = "vllm:"
 // HistogramSuffixes end the names of a classic histogram's series.
 var HistogramSuffixes = []string{"_bucket", "_sum", "_count"}
 
+// InNames is a signal's expression with some metrics replaced by an engine's own ones, which tell the same.
+func InNames(s *indicator.Signal, own map[string]string) indicator.Expr {
+	rw := indicator.Rewriting{Series: func(name string) indicator.Series { return indicator.Series{Metric: cmp.Or(own[name], name)} }}
+	return rw.Compile(s.Expr, s.Scope)
+}
+
+// RenameHistograms says what an engine calls canonical histograms; where says which of their series it takes.
+func (n *Naming) RenameHistograms(own map[string]string, where ...*labels.Matcher) {
+	for canonical, name := range own {
+		for _, s := range HistogramSuffixes {
+			n.Renamed[canonical+s] = name + s
+			if where != nil {
+				n.Only[canonical+s] = where
+			}
+		}
+	}
+}
+
 // serving are canonical names, without prefix, of the request path: one of them must be on a page, so
 // that another program's names with the same beginning are not taken for a server's.
-var serving = []string{"num_requests_running", "num_requests_waiting", "generation_tokens_total", "time_to_first_token_seconds_count"}
+var serving = []string{
+	"num_requests_running", "num_requests_waiting", "generation_tokens_total", "time_to_first_token_seconds_count", "request_success_total",
+}
 
 // OfPrefix completes an engine whose metrics begin with its Prefix: naming is what a page with certain
 // names, given without prefix, calls the canonical ones, and table its families.

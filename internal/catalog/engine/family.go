@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/csv"
+	"slices"
 	"strings"
 )
 
@@ -44,33 +45,23 @@ type Family struct {
 // ParseFamilies reads an engine's table: columns in any order, by the names in its head, those
 // that are left out empty.
 func ParseFamilies(table string) []Family {
+	rows := readTable(table)
 	var out []Family
-	for _, row := range Records(table) {
-		f := Family{
-			Name: row["name"], Type: Type(row["type"]), Kind: row["engine"], Since: row["since"], Last: row["last"], Hidden: row["hidden"],
-			Needs: row["needs"], Unit: row["unit"], Replacement: row["replacement"], Instead: row["instead"],
+	for _, row := range rows[min(1, len(rows)):] {
+		at := func(column string) string {
+			if i := slices.Index(rows[0], column); i >= 0 {
+				return row[i]
+			}
+			return ""
 		}
-		if l := row["labels"]; l != "" {
+		f := Family{
+			Name: at("name"), Type: Type(at("type")), Kind: at("engine"), Since: at("since"), Last: at("last"), Hidden: at("hidden"),
+			Needs: at("needs"), Unit: at("unit"), Replacement: at("replacement"), Instead: at("instead"),
+		}
+		if l := at("labels"); l != "" {
 			f.Labels = strings.Split(l, ";")
 		}
 		out = append(out, f)
-	}
-	return out
-}
-
-// Records returns the rows of a table as Rows does, each by the names in the table's head.
-func Records(table string) []map[string]string {
-	rows := readTable(table)
-	if len(rows) == 0 {
-		return nil
-	}
-	out := make([]map[string]string, 0, len(rows))
-	for _, row := range rows[1:] {
-		m := map[string]string{}
-		for i, name := range rows[0] {
-			m[name] = row[i]
-		}
-		out = append(out, m)
 	}
 	return out
 }
@@ -79,20 +70,14 @@ func Records(table string) []map[string]string {
 // without its heads. Tests read the tables: one that does not parse has no rows.
 func Rows(table string) [][]string {
 	rows := readTable(table)
-	if len(rows) == 0 {
-		return nil
-	}
-	return rows[1:]
+	return rows[min(1, len(rows)):]
 }
 
 // readTable returns the lines of a table, its head first.
 func readTable(table string) [][]string {
 	r := csv.NewReader(strings.NewReader(table))
 	r.Comment = '#'
-	rows, err := r.ReadAll()
-	if err != nil {
-		return nil
-	}
+	rows, _ := r.ReadAll() // nil where it does not parse
 	return rows
 }
 

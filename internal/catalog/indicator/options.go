@@ -63,6 +63,12 @@ const hintTransfer = "only with --kv-transfer-config, and a connector that count
 // hintTier is the hint of KV caches beyond the GPU's memory.
 const hintTier = "only with --kv-transfer-config and a connector to another tier (OffloadingConnector, LMCacheConnectorV1, MooncakeStoreConnector), or with SGLang's --enable-hierarchical-cache"
 
+// What LMCache counts on its server's page (lmcache/observability.py, 0.5.6).
+const (
+	lookedUp  = "lmcache:num_lookup_tokens_total"
+	fromStore = "lmcache:num_remote_read_bytes_total"
+)
+
 // intoGPU are transfers of offloaded KV cache back into the GPU.
 var intoGPU = Like("transfer_type", ".+_to_GPU")
 
@@ -168,24 +174,37 @@ var (
 		Name: "kv_tier_hit_ratio", Title: "Hits in the outer KV cache", Unit: Ratio,
 		Panel: &Panel{ID: 805, Row: 800, Width: 8, Max: 1},
 		Expr:  Div(SumRate("vllm:external_prefix_cache_hits_total"), AtLeast(SumRate("vllm:external_prefix_cache_queries_total"), 0.01)),
+		Otherwise: []Alternative{{
+			Without: "vllm:external_prefix_cache_queries_total", With: lookedUp,
+			Expr: Div(SumRate("lmcache:num_lookup_hits_total"), AtLeast(SumRate(lookedUp), 0.01)),
+		}},
 		Doc: "Share of the prompt tokens that the server's own prefix cache lacks and that its KV connector finds: in host memory, " +
-			"on a disk, in a store, or on the prefill server; 0 where none is asked.",
+			"on a disk, in a store, or on the prefill server; 0 where none is asked. LMCache, where it alone tells, is asked for whole prompts.",
 		Hint: hintTier,
 	}
 	TierQueryRate = rate("kv_tier_query_rate", "Look-ups in the outer KV cache", TokensPerSecond, "vllm:external_prefix_cache_queries_total",
-		"Prompt tokens that a KV connector is asked for.")
+		"Prompt tokens that a KV connector is asked for.").otherwise(Alternative{
+		Without: "vllm:external_prefix_cache_queries_total", With: lookedUp, Expr: SumRate(lookedUp),
+	})
 	OffloadPace = &Signal{
 		Name: "kv_offload_pace", Title: "Load of 1 GiB from host memory", Unit: Seconds,
+		Otherwise: []Alternative{{ // LMCache times its stores in milliseconds (v1/storage_backend/connector, 0.5.6)
+			Without: "vllm:kv_offload_total_bytes_total", With: fromStore,
+			Expr: Div(Mul(SumRate("lmcache:remote_time_to_get_sum"), Number(1<<30/1e3)), Some(SumRate(fromStore))),
+		}},
 		Panel: &Panel{ID: 806, Row: 800, Width: 8},
 		Expr: Div(
 			Mul(SumRate("vllm:kv_offload_total_time_total", intoGPU), Number(1<<30)),
 			Some(SumRate("vllm:kv_offload_total_bytes_total", intoGPU))),
-		Doc: "How long offloaded KV cache takes on its way back into the GPU, for each GiB (vllm/v1/kv_offload, 0.16 and later).", Hint: hintTier,
+		Doc: "How long offloaded KV cache takes on its way back into the GPU, for each GiB (vllm/v1/kv_offload, 0.16 and later), or with " +
+			"LMCache on its way from a remote store.",
+		Hint: hintTier,
 	}
 	OffloadBytes = &Signal{
 		Name: "kv_offload_bytes", Title: "Loaded from host memory", Unit: Bytes,
-		Expr: SumIncrease("vllm:kv_offload_total_bytes_total", intoGPU),
-		Doc:  "How much offloaded KV cache came back into the GPU.", Hint: hintTier,
+		Expr:      SumIncrease("vllm:kv_offload_total_bytes_total", intoGPU),
+		Otherwise: []Alternative{{Without: "vllm:kv_offload_total_bytes_total", With: fromStore, Expr: SumIncrease(fromStore)}},
+		Doc:       "How much offloaded KV cache came back into the GPU, or with LMCache from a remote store.", Hint: hintTier,
 	}
 	PrefillQueue = pool("pd_prefill_queue", "Waiting on a prefill server", Requests,
 		Avg(And(Sum(Share(0.3, "vllm:num_requests_waiting")), prefilling)), "Requests that wait on a prefill server of the model for seven tenths of the time, in the mean of these.")

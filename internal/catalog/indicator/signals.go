@@ -915,6 +915,14 @@ var (
 			"many tokens of experts (with --expert-balancedness-report-mode) or of attention come to the heaviest GPU, over the mean: " +
 			"the others wait for it in each step.",
 	}
+	// ExpertSkew says of RankSkew that it is of experts.
+	ExpertSkew = &Signal{
+		Name: "expert_skew", Title: "Heaviest GPU of experts, over mean", Unit: Times,
+		Expr: Div(Number(1), AtLeast(MeanOf("sglang:eplb_balancedness"), 0.01)),
+		Doc: "Tokens that come to the experts of the GPU with the most, over the mean of the GPUs: one over SGLang's balancedness, " +
+			"in the mean of its layers and steps. vLLM has it in its log alone.",
+		Hint: "SGLang shows it with SGLANG_ENABLE_EPLB_BALANCEDNESS_METRIC=1, and from 0.5.23 with --expert-balancedness-report-mode",
+	}
 	// RankArrivals tells a rank that gets more from one that is slower than the others.
 	RankArrivals = &Signal{
 		Name: "rank_arrivals", Title: "Arrivals, busiest rank", Unit: Times,
@@ -1240,7 +1248,7 @@ var all = sync.OnceValue(func() []*Signal {
 		ScrapeDuration, Uptime, ServingAge, StartTook, StartAgainst, StartedWhileWatched, SeenDown, Restarts, ResidentMemory, MemoryGrowth,
 		MemoryRise, MemoryHighWater, OpenFDs, FDGrowth, FDTrend, UnseenClients, LeftUnserved, FrontendCPU,
 		ContainerMemory, ContainerMemoryGrowth, ContainerMemoryRise, ContainerMemoryHighWater,
-		Replicas, ArrivalShare, LoadShare, AnswersAlike, FleetPresence, EngineSpread, RankSkew, RankArrivals,
+		Replicas, ArrivalShare, LoadShare, AnswersAlike, FleetPresence, EngineSpread, RankSkew, ExpertSkew, RankArrivals,
 		GPUUtil, SMActive, EngineActive, GPUMemoryUsed, GPUMemGrowth, GPUPower, GPUTemp, SMClock, SMClockRatio,
 		ThermalReason, PowerReason, PowerCapReason,
 		XID, XIDChanges, ECCErrors, RemapFailures, NVLinkErrors, PCIeReplays,

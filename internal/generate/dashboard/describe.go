@@ -232,7 +232,7 @@ func (b *builder) changes() []Event {
 	// vLLM does not export its version; where it runs on Kubernetes, the image
 	// tells it (kube-state-metrics).
 	image := dialect.Deployment{Dialects: b.levels[perServer].Dialects[:1], Matchers: append(slices.Clone(b.cfg.Deployment.Matchers), b.inPlace(b.vars)...)}
-	const images = `group by (cluster, namespace, image) (kube_pod_container_info{image=~".*(vllm|sglang).*"}`
+	images := `group by (cluster, namespace, image) (kube_pod_container_info{image=~".*(` + dialect.Images() + `).*"}`
 	if expr, err := image.PromQL(images + ") unless " + images + " offset 10m)"); err == nil {
 		out = append(out, Event{
 			Name: "Version changes", Expr: expr, Title: "New image", Text: "{{image}} in {{namespace}}", Tags: []string{"image"}, Colour: "blue",

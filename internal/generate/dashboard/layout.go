@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
@@ -406,12 +407,12 @@ var gatewayLayout = layout{
 // noHost and noPod are why the panels of machines and pods may be empty.
 const (
 	noHost = "no node_exporter is scraped, or none matches the variables"
-	noPod  = "no kube-state-metrics is scraped, or it knows of no pod with an image of vLLM or SGLang"
+	noPod  = "no kube-state-metrics is scraped, or it knows of no pod with an image of an inference server"
 )
 
 // servers selects the pods that serve models by their images, for kube-state-metrics
 // knows nothing of models.
-const servers = ` and on (cluster, namespace, pod) group by (cluster, namespace, pod) (kube_pod_container_info{image=~".*(vllm|sglang|llm-d|dynamo).*"})`
+var servers = ` and on (cluster, namespace, pod) group by (cluster, namespace, pod) (kube_pod_container_info{image=~".*(` + dialect.Images() + `|dynamo).*"})`
 
 // host is a panel of machines, pod one of pods.
 func host(id int, title string, unit indicator.Unit, doc string, named ...string) panel {

@@ -366,7 +366,7 @@ func TestBadInputIsRefused(t *testing.T) {
 		"targets where they are found":   {Config{Format: PodMonitor, Targets: []string{"a"}}, "finds its targets itself"},
 		"an interval of a millisecond":   {Config{Format: PodMonitor, Interval: time.Millisecond}, "interval of 1ms"},
 		"an interval of an hour":         {Config{Format: PodMonitor, Interval: time.Hour}, "interval of 1h"},
-		"no such server":                 {Config{Format: PodMonitor, Server: "tgi"}, "unknown server"},
+		"no such server":                 {Config{Format: PodMonitor, Server: "lmdeploy"}, "unknown server"},
 		"a password":                     {Config{Format: Prometheus, Targets: []string{"http://me:secret@a"}}, "target a carries credentials"},
 		"a password that does not parse": {Config{Format: Prometheus, Targets: []string{"ftp://me:secret@a"}}, `"…@a" is no target`},
 		"a parameter":                    {Config{Format: Prometheus, Targets: []string{"a?token=secret"}}, "target a carries"},

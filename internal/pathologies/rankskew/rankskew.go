@@ -27,7 +27,7 @@ var (
 var Pathology = &catalog.Pathology{
 	ID:          "rank-skew",
 	Alert:       "RankSkew",
-	Title:       "One rank does twice the work, or takes twice the time, of the others",
+	Title:       "One rank, or one GPU's experts, has twice the work or takes twice the time",
 	Severity:    catalog.Ticket,
 	When:        catalog.All(catalog.Above(indicator.RankSkew, heavy), catalog.Above(indicator.Running, enough)),
 	Grades:      []catalog.Grade{{Severity: catalog.Ticket, While: catalog.UserPain}, {Severity: catalog.Info, Note: true}},
@@ -38,22 +38,34 @@ var Pathology = &catalog.Pathology{
 	Runbook:     runbook,
 }
 
+const verify = "the heaviest is below 1.5 times the mean"
+
 func refine(p *catalog.Pass) {
-	p.Summary = "The heaviest rank has " + p.Text(indicator.RankSkew) + " of the ranks' mean"
-	p.Observe("The ranks", indicator.EngineSpread, indicator.RankArrivals)
-	const verify = "the heaviest rank is below 1.5 times the mean"
 	if skew, ok := p.Measured(indicator.RankSkew); ok && skew > 1 {
 		p.Reason("In each step the others wait for it: the ranks do some %s of what they could.", indicator.FormatNumber(1/skew, indicator.Ratio))
 	}
-	p.Fix(catalog.Fix{
-		Summary:  "Where it is experts: balance them by what is asked (--enable-eplb), with redundant experts (vLLM: --eplb-config num_redundant_experts; SGLang: --ep-num-redundant-experts)",
-		Tradeoff: "memory for the redundant experts, and a pause when they move",
-		Verify:   verify,
-	})
+	if p.Known(indicator.ExpertSkew) {
+		p.Summary = "The GPU whose experts get the most tokens has " + p.Text(indicator.ExpertSkew) + " of the mean of the GPUs"
+		balanceExperts(p, "Place experts by what is asked of them: --enable-eplb, or a shorter window where it is on (--eplb-rebalance-num-iterations, 1000 steps by default)")
+		return
+	}
+	p.Summary = "The heaviest rank has " + p.Text(indicator.RankSkew) + " of the ranks' mean"
+	p.Observe("The ranks", indicator.EngineSpread, indicator.RankArrivals)
+	balanceExperts(p, "Where it is experts: balance them by what is asked (--enable-eplb; the window and the interval are window_size and step_interval of vLLM's --eplb-config)")
 	p.Fix(catalog.Fix{
 		Summary:  "Where it is one rank's pace: compare the clocks, power and errors of its GPU with those of the others",
 		Command:  "nvidia-smi -q -d CLOCK,PERFORMANCE",
 		Tradeoff: "none",
+		Verify:   verify,
+	})
+}
+
+// balanceExperts proposes to spread the work of experts.
+func balanceExperts(p *catalog.Pass, how string) {
+	p.Fix(catalog.Fix{Summary: how, Tradeoff: "a pause when experts move", Verify: verify})
+	p.Fix(catalog.Fix{
+		Summary:  "Give the experts that are asked most a second place: redundant experts (SGLang: --ep-num-redundant-experts; vLLM: num_redundant_experts of --eplb-config), a multiple of the GPUs",
+		Tradeoff: "memory for the redundant experts, which the KV cache loses",
 		Verify:   verify,
 	})
 }

@@ -1,5 +1,5 @@
 // Package beside is what is known of the metrics of programs beside and before inference servers that
-// people write rules about: llm-d's endpoint picker, in both generations of its names, and LMCache.
+// people write rules about: llm-d's endpoint picker, in both generations of its names, LMCache and AIBrix.
 package beside
 
 import (
@@ -14,6 +14,10 @@ import (
 //go:embed families.csv
 var table string
 
+// InServers are what programs show on the page of the server that they are a part of, as a regular
+// expression: LMCache, whose model is called by its path there.
+const InServers = "lmcache:.+"
+
 // Families returns their metric families; Kind is the program.
 var Families = sync.OnceValue(func() []engine.Family { return engine.ParseFamilies(table) })
 
@@ -25,7 +29,8 @@ type Program struct {
 
 var programs = []Program{
 	{"llm-d", "llm-d's endpoint picker", []string{"llm_d_epp_", "llm_d_inference_scheduler_", "inference_objective_", "inference_pool_", "inference_extension_"}},
-	{"lmcache", "LMCache", []string{"lmcache:"}},
+	{"lmcache", "LMCache", []string{"lmcache:", "lmcache_mp_", "lmcache_blend_"}},
+	{"aibrix", "AIBrix", []string{"aibrix_"}},
 }
 
 // Of returns the program that a metric is of by its name.

@@ -72,6 +72,8 @@ type Product struct {
 	Routes bool   // to inference servers, and to nothing else: its pages are found like theirs
 	Enable string // what switches its metrics on, a sentence
 
+	Releases, Tried string // see engine.Engine
+
 	times []timing
 	alone []*indicator.Signal // what no other product says
 }

@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"slices"
+
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
@@ -10,6 +12,7 @@ var Routers = []Product{
 	litellm,
 	vllmRouter,
 	productionStack,
+	aibrix,
 	picker("llm-d's endpoint picker", "llm_d_epp_", "llm_d_epp_request_running", "llm_d_epp_flow_control_").
 		timedAs(first, "llm_d_epp_request_ttft_seconds", 1, indicator.Is("streaming", "true")). // of others it is the whole
 		timedAs(gaps, "llm_d_epp_request_streaming_itl_seconds", 1).
@@ -21,7 +24,7 @@ var Routers = []Product{
 // its own, such as unavailable). A limit of its own counts as cancelled too. Migrations are its retries.
 // What it calls queued waits for its first token, at a worker too; its router's queue is this.
 var dynamo = Product{
-	Title: "Dynamo's frontend", Main: "dynamo_frontend_requests_total", Routes: true,
+	Title: "Dynamo's frontend", Main: "dynamo_frontend_requests_total", Routes: true, Releases: "1.6.1", Tried: "a real one with mocked workers",
 	Enable: "Dynamo's frontend shows them on its HTTP port, 8000; a worker, with its engine's own, where DYN_SYSTEM_PORT is set.",
 	Terms: []Term{
 		term(Offered, "dynamo_frontend_requests_started_total"),
@@ -41,11 +44,14 @@ var dynamo = Product{
 	says(indicator.GatewayLoopLate)
 
 // litellm is LiteLLM's proxy. It times answers that succeeded, and first tokens from the call of the
-// server on.
+// server on. A fallback is a retry at another deployment.
 var litellm = routes(byCode("LiteLLM", "litellm_proxy_total_requests_metric_total", "status_code", generating).
+	with(term(Open, "litellm_in_flight_requests"),
+		term(Retries, "litellm_deployment_successful_fallbacks_total"), term(Retries, "litellm_deployment_failed_fallbacks_total")).
 	timed("litellm_request_total_latency_metric", 1).
 	timedAs(first, "litellm_llm_api_time_to_first_token_metric", 1).
-	timedAs(held, "litellm_request_queue_time_seconds", 1), `LiteLLM exposes metrics with "callbacks: [prometheus]" under litellm_settings.`)
+	timedAs(held, "litellm_request_queue_time_seconds", 1),
+	`LiteLLM exposes metrics with "callbacks: [prometheus]" under litellm_settings.`, "1.106.2", "a real one, one of whose deployments is dead")
 
 // generating are the routes on which an engine works, which LiteLLM has without version too.
 var generating = indicator.Like("route", "(/v1)?/(chat/completions|completions|responses|messages)")
@@ -53,7 +59,7 @@ var generating = indicator.Like("route", "(/v1)?/(chat/completions|completions|r
 // vllmRouter is vLLM's router: it counts a request when its answer succeeded, when its retries are
 // exhausted, or as an error that is not tried again.
 var vllmRouter = Product{
-	Title: "vLLM's router", Main: "vllm_router_requests_total", Routes: true,
+	Title: "vLLM's router", Main: "vllm_router_requests_total", Routes: true, Releases: "0.1.17", Tried: "a real one, before a worker that lives and a dead one",
 	Enable: "vLLM's router shows them on a port of its own, --prometheus-port, 29000.",
 	Terms: []Term{
 		term(Offered, "vllm_router_requests_total"), term(Offered, "vllm_router_retries_exhausted_total"), term(Offered, "vllm_router_request_errors_total"),
@@ -65,17 +71,34 @@ var vllmRouter = Product{
 	},
 }.timed("vllm_router_generate_duration_seconds", 1)
 
-// productionStack is the router of vLLM's production-stack (src/vllm_router/services). It has
-// gauges of the servers' own names beside these, one for each of them.
+// productionStack is the router of vLLM's production-stack (src/vllm_router/services, 0.1.11 and later). It has
+// gauges of the servers' own names beside these, one for each of them. It sends each request on at once,
+// so that what it counts as in prefill waits at a server.
 var productionStack = Product{
 	Title: "production-stack's router", Main: "vllm:num_incoming_requests_total", Routes: true,
+	Releases: "0.1.11 and 0.1.12", Tried: "names and labels of its source; values never",
 	Enable: "production-stack's router shows them on its API port.",
 	Terms: []Term{
 		term(Offered, "vllm:num_incoming_requests_total"),
 		term(Success, "vllm:request_latency_seconds_count", indicator.Is("status", "success")),
 		term(UpstreamError, "vllm:request_latency_seconds_count", indicator.Is("status", "error")),
+		term(Open, "vllm:num_prefill_requests"), term(Open, "vllm:num_decoding_requests"),
 	},
 }.timed("vllm:request_latency_seconds", 1)
+
+// aibrix is AIBrix' gateway plugin, Envoy's external processor (pkg/plugins/gateway/gateway.go). Before its main
+// branch of 2026 it counts a success at each stage of a request, of which the last is taken; a failure has an HTTP
+// code or, where the stream broke, that of gRPC. Its times are counts by ranges that no percentile can be made of.
+var aibrix = func() Product {
+	const success, failure = "gateway_request_model_success_total", "gateway_request_model_fail_total"
+	p := routes(byCode("AIBrix' gateway plugin", failure, "status_code"),
+		"AIBrix' gateway plugin shows them on its HTTP port, 8080 (--http-bind-address).", "0.6, 0.7 and the main branch of August 2026", "names and labels of its source; values never")
+	p.Main = success
+	p.Terms = slices.DeleteFunc(p.Terms, func(t Term) bool { return t.Outcome == Offered || t.Outcome == Success })
+	return p.with(term(Offered, "gateway_request_total"), term(Open, "gateway_in_flight_requests"),
+		term(Success, success, indicator.Like("status", "gateway_(request|rsp_body)_success")),
+		term(UpstreamError, failure, indicator.Like("status_code", "[1-9]|1[0-6]")))
+}()
 
 // picker is an endpoint picker of the Gateway API Inference Extension (pkg/epp/metrics, pkg/epp/handlers).
 // It counts a request when it has found a server for it, and times it to the end of its answer, be
@@ -86,7 +109,7 @@ func picker(title, prefix, running, flow string) Product {
 	left := indicator.Is("outcome", "EvictedContextCancelled")
 	const wrong, exhausted, server = "BadRequest", ".*ResourceExhausted", "ModelServerError"
 	return Product{
-		Title: title, Main: prefix + "request_total", Routes: true,
+		Title: title, Main: prefix + "request_total", Routes: true, Releases: "0.8 and the main branch before 0.9", Tried: "a real one of the main branch",
 		Enable: "The endpoint picker shows them on --metrics-port, 9090, to whom its cluster lets.",
 		Terms: []Term{
 			term(Offered, prefix+"request_total"),
@@ -101,8 +124,8 @@ func picker(title, prefix, running, flow string) Product {
 	}.timed(prefix+"request_duration_seconds", 1).timedAs(held, waits, 1)
 }
 
-// routes says that a product routes to inference servers alone, and what switches its metrics on.
-func routes(p Product, enable string) Product {
-	p.Routes, p.Enable = true, enable
+// routes says that a product routes to inference servers alone, what switches its metrics on, and what is known of it.
+func routes(p Product, enable, releases, tried string) Product {
+	p.Routes, p.Enable, p.Releases, p.Tried = true, enable, releases, tried
 	return p
 }

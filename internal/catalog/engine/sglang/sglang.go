@@ -3,7 +3,6 @@
 package sglang
 
 import (
-	"cmp"
 	_ "embed"
 	"slices"
 	"time"
@@ -23,7 +22,8 @@ var families string
 // Engine is SGLang's server.
 var Engine = engine.OfPrefix(engine.Engine{
 	ID: ID, Title: "SGLang", Alerts: "SGLang", Prefix: "sglang:", Port: "30000", Images: "sglang",
-	Enable: "SGLang exposes metrics only with --enable-metrics.",
+	Enable:   "SGLang exposes metrics only with --enable-metrics.",
+	Releases: "0.4.0 to 0.5.23", Tried: "real servers of 0.5.23, alone and as a pair of prefill and decode",
 	Flags: engine.Flags{ // python/sglang/srt/server_args.py
 		engine.MaxNumSeqs:           {Name: "max-running-requests"},
 		engine.MaxNumBatchedTokens:  {Name: "chunked-prefill-size"},
@@ -69,16 +69,13 @@ func naming(prefix string, has func(name string) bool) engine.Naming {
 		},
 		Later: map[string]bool{prefix + "cached_tokens_total": true},
 	}
-	const whole, first = "e2e_request_latency_seconds", "time_to_first_token_seconds"
-	for _, s := range engine.HistogramSuffixes {
-		if has("kv_transfer_bootstrap_ms_count") && !has(first+"_count") { // a prefill server's answer is its first token
-			n.Renamed[first+s] = whole + s
-		}
-		n.Renamed["request_queue_time_seconds"+s] = "queue_time_seconds" + s
-		if has("full_token_usage") { // 0.5.10: before, the stage is there of prefill servers alone
-			n.Renamed["request_prefill_time_seconds"+s] = "per_stage_req_latency_seconds" + s
-			n.Only["request_prefill_time_seconds"+s] = []*labels.Matcher{indicator.Is("stage", "prefill_forward")}
-		}
+	const first = "time_to_first_token_seconds"
+	n.RenameHistograms(map[string]string{"request_queue_time_seconds": "queue_time_seconds"})
+	if has("kv_transfer_bootstrap_ms_count") && !has(first+"_count") { // a prefill server's answer is its first token
+		n.RenameHistograms(map[string]string{first: "e2e_request_latency_seconds"})
+	}
+	if has("full_token_usage") { // 0.5.10: before, the stage is there of prefill servers alone
+		n.RenameHistograms(map[string]string{"request_prefill_time_seconds": "per_stage_req_latency_seconds"}, indicator.Is("stage", "prefill_forward"))
 	}
 	if has("http_responses_total") { // 0.5.8
 		n.HTTP = engine.Answers{Metric: prefix + "http_responses_total", Handler: "endpoint", Status: "status_code"}
@@ -151,7 +148,10 @@ func countTokens(n *engine.Naming, prefix string, has func(name string) bool) {
 func tellRanks(n *engine.Naming, prefix string, has func(name string) bool) {
 	switch { // of experts, whose balancedness is the mean over the most, or of attention
 	case has("eplb_balancedness_count"):
-		n.Exprs[indicator.RankSkew.Name] = indicator.Div(indicator.Number(1), indicator.AtLeast(indicator.MeanOf(prefix+"eplb_balancedness"), 0.01))
+		n.Exprs[indicator.ExpertSkew.Name] = engine.InNames(indicator.ExpertSkew, map[string]string{
+			"sglang:eplb_balancedness_sum": prefix + "eplb_balancedness_sum", "sglang:eplb_balancedness_count": prefix + "eplb_balancedness_count",
+		})
+		n.Exprs[indicator.RankSkew.Name] = n.Exprs[indicator.ExpertSkew.Name]
 	case has("dp_attention_token_imbalance_ratio_count"):
 		n.Exprs[indicator.RankSkew.Name] = indicator.MeanOf(prefix + "dp_attention_token_imbalance_ratio")
 	}
@@ -291,10 +291,8 @@ func countRequests(n *engine.Naming, prefix string, has func(name string) bool) 
 
 // ofRanks is a signal of the ranks: of tokens and of requests that begin they tell these apart.
 func ofRanks(s *indicator.Signal, prefix string) indicator.Expr {
-	own := map[string]string{
+	return engine.InNames(s, map[string]string{
 		"vllm:generation_tokens_total":           prefix + "realtime_tokens_total",
 		"vllm:time_to_first_token_seconds_count": prefix + "queue_time_seconds_count",
-	}
-	rw := indicator.Rewriting{Series: func(name string) indicator.Series { return indicator.Series{Metric: cmp.Or(own[name], name)} }}
-	return rw.Compile(s.Expr, s.Scope)
+	})
 }

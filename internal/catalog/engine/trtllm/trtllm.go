@@ -17,9 +17,9 @@ var families string
 
 // Engine is TensorRT-LLM's server.
 var Engine = engine.OfPrefix(engine.Engine{
-	ID: ID, Title: "TensorRT-LLM", Alerts: "TensorRTLLM", Prefix: "trtllm_", Port: "8000",
-	Images: "tensorrt-?llm|trt-?llm",
-	Enable: `TensorRT-LLM exposes metrics at /prometheus/metrics, and only with "return_perf_metrics: true" and "enable_iter_perf_stats: true".`,
+	ID: ID, Title: "TensorRT-LLM", Alerts: "TensorRTLLM", Prefix: "trtllm_", Port: "8000", Images: "tensorrt-?llm|trt-?llm",
+	Enable:   `TensorRT-LLM exposes metrics at /prometheus/metrics, and only with "return_perf_metrics: true" and "enable_iter_perf_stats: true".`,
+	Releases: "its main branch of August 2026", Tried: "names of its source; values never",
 }, naming, families)
 
 // naming is what a page of TensorRT-LLM calls the canonical metrics, without prefix. It counts all of a
@@ -37,9 +37,7 @@ func naming(prefix string, has func(name string) bool) engine.Naming {
 		},
 		Later: map[string]bool{},
 	}
-	for _, s := range engine.HistogramSuffixes {
-		n.Renamed["request_time_per_output_token_seconds"+s] = "time_per_output_token_seconds" + s
-	}
+	n.RenameHistograms(map[string]string{"request_time_per_output_token_seconds": "time_per_output_token_seconds"})
 	failures, ended := prefix+"request_error_total", prefix+"request_success_total"
 	if has("request_success_total") {
 		n.Later[failures], n.Later[prefix+"prompt_cached_tokens_total"] = true, true

@@ -20,7 +20,8 @@ var Engine = engine.Engine{
 	Families:     families,
 	Flags:        flags,
 	// vLLM's own (LMCache's, AIBrix' and Dynamo's are called so too), KServe's, Ray's and llm-d's.
-	Images: "vllm|huggingfaceserver|ray-llm|llm-d",
+	Images:   "vllm|huggingfaceserver|ray-llm|llm-d",
+	Releases: "0.8 to 0.33; V0's engine 0.2.7 to 0.10", Tried: "real servers of 0.23 and 0.32; V0, Ray and KServe by pages",
 }
 
 // prefixed is a regular expression of a name with all prefixes that there are.

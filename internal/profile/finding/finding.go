@@ -263,7 +263,7 @@ func (v view) caseOf(id string) string {
 		return cmp.Or(p.Straggle.Cause, "named")
 	case id == "host-bound" && v.now["graph_kernels"].V >= 0.05:
 		return "graphs"
-	case id == "communication-bound" && 2*p.Exchanged > p.Group[profile.Communication].Sum:
+	case id == "communication-bound" && 3*p.Exchanged > p.Group[profile.Communication].Sum:
 		return "exchange"
 	case id == "attention-bound" && 2*p.Unfused > p.Group[profile.Attention].Sum:
 		return "unfused"

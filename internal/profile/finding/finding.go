@@ -182,7 +182,8 @@ func Judge(p *profile.Profile, set map[string]float64) Verdict {
 		switch {
 		case f.Kind.ID == "one-time" && f.Cost > onceLeads:
 			return 2
-		case f.Kind.data.Idle != "": // that nobody knows why a GPU is idle is worth as much as why
+		case f.Kind.data.Idle != "", // that nobody knows why a GPU is idle is worth as much as why
+			f.Kind.ID == "gemm-bound" && fullPrecision(p.Heaviest(profile.GEMM).Name): // and no healthy program
 			return 1
 		}
 		return min(f.Severity, 1)

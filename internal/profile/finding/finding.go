@@ -182,7 +182,8 @@ func Judge(p *profile.Profile, set map[string]float64) Verdict {
 		switch {
 		case f.Kind.ID == "one-time" && f.Cost > onceLeads:
 			return 2
-		case f.Kind.data.Idle != "": // that nobody knows why a GPU is idle is worth as much as why
+		case f.Kind.data.Idle != "", // that nobody knows why a GPU is idle is worth as much as why
+			f.Kind.ID == "gemm-bound" && fullPrecision(p.Heaviest(profile.GEMM).Name): // and no healthy program
 			return 1
 		}
 		return min(f.Severity, 1)
@@ -263,7 +264,7 @@ func (v view) caseOf(id string) string {
 		return cmp.Or(p.Straggle.Cause, "named")
 	case id == "host-bound" && v.now["graph_kernels"].V >= 0.05:
 		return "graphs"
-	case id == "communication-bound" && 2*p.Exchanged > p.Group[profile.Communication].Sum:
+	case id == "communication-bound" && 3*p.Exchanged > p.Group[profile.Communication].Sum:
 		return "exchange"
 	case id == "attention-bound" && 2*p.Unfused > p.Group[profile.Attention].Sum:
 		return "unfused"

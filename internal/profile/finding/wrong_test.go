@@ -251,6 +251,16 @@ func TestWrongReadings(t *testing.T) {
 				m.op("aten::addmm", kernel{"ampere_sgemm_128x64_tn", 500})
 			}
 		}, "gemm-bound", "set_float32_matmul_precision", []string{"FP8", "INT8", "healthy"}},
+		"they cost more than code that is loaded once": {func(m *maker) {
+			for range 20 {
+				m.op("aten::addmm", kernel{"ampere_sgemm_128x64_tn", 7000})
+				m.corr++
+				m.call(profile.Runtime, "cudaLaunchKernel", m.end, 1500, m.corr)
+				m.end += 1500
+				m.AddActivity(0, 0, 7, profile.Kernel, profile.Event{Start: 1000 * m.end, Dur: 50_000, Name: 1, Correlation: m.corr})
+				m.end += 60
+			}
+		}, "gemm-bound", "set_float32_matmul_precision", nil},
 		"products in TF32 use them": {func(m *maker) {
 			for range 100 {
 				m.op("aten::addmm", kernel{"void cutlass::Kernel<cutlass_80_tensorop_s1688gemm_256x64_16x4_nn_align4>", 500})

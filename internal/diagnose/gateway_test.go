@@ -110,3 +110,35 @@ func TestAGatewayLeavesDiscovery(t *testing.T) {
 		t.Errorf("the notes are %q", d.Notes)
 	}
 }
+
+// TestARouterAlone is judged by what only it sees, and is not called healthy.
+func TestARouterAlone(t *testing.T) {
+	const page = "llm_d_epp_info{commit=\"x\"} 1\nllm_d_epp_request_total %[1]d\nllm_d_epp_request_duration_seconds_count %[1]d\n" +
+		"llm_d_epp_datalayer_poll_errors_total %[2]d\n"
+	for name, tt := range map[string]struct {
+		failed int // looks in 5 s
+		want   string
+	}{"well": {0, diagnose.InsufficientData}, "blind": {100, "misrouting"}} {
+		t.Run(name, func(t *testing.T) {
+			store, err := embedded.Open(embedded.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer store.Close()
+			begin := time.Unix(1_800_000_000, 0)
+			for i := range 12 {
+				at := begin.Add(time.Duration(i) * 5 * time.Second)
+				if _, err := store.Append(embedded.Target{Instance: "picker:9090"}, at, fmt.Appendf(nil, page, 20*i, tt.failed*i), "", 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: begin.Add(57 * time.Second), Interval: 5 * time.Second, Pathologies: pathologies.All()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d.Verdict.ID != tt.want || tt.failed == 0 && !strings.Contains(d.Verdict.Summary, "no server behind it is watched") {
+				t.Errorf("%s: %s", d.Verdict.ID, d.Verdict.Summary)
+			}
+		})
+	}
+}

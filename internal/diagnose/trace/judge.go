@@ -205,6 +205,8 @@ func (r *Report) summary() string {
 		doing = "queued"
 	case QueueTransfer:
 		doing = "queued or waiting for its KV cache"
+	case QueuePrefill:
+		doing = "queued or in prefill"
 	case Other:
 		doing = "not covered by a named span"
 	}

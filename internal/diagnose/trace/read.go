@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strconv"
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
@@ -229,8 +230,12 @@ func (s *Span) text(key, value string) {
 		if s.Instance == "" {
 			s.Instance = clip(value)
 		}
-	case "gen_ai.request.id", "sixty.request_id":
+	case "gen_ai.request.id", "sixty.request_id", "request_id":
 		s.Request = clip(value)
+	case "input_tokens", "output_tokens", "ttft_ms": // Dynamo writes numbers as text
+		if v, err := strconv.ParseFloat(value, 64); err == nil {
+			s.number(key, v)
+		}
 	case "gen_ai.response.model", "gen_ai.request.model":
 		s.Model = clip(value)
 	}
@@ -244,9 +249,11 @@ func (s *Span) number(key string, value float64) {
 		s.Prefill = value
 	case "gen_ai.latency.time_in_model_decode":
 		s.Decode = value
-	case "gen_ai.usage.prompt_tokens", "gen_ai.usage.input_tokens":
+	case "ttft_ms":
+		s.First = value / 1000
+	case "gen_ai.usage.prompt_tokens", "gen_ai.usage.input_tokens", "input_tokens":
 		s.PromptTokens = tokens(value)
-	case "gen_ai.usage.completion_tokens", "gen_ai.usage.output_tokens":
+	case "gen_ai.usage.completion_tokens", "gen_ai.usage.output_tokens", "output_tokens":
 		s.OutputTokens = tokens(value)
 	}
 }

@@ -26,6 +26,7 @@ type Span struct {
 	// What an engine says of the request as a whole; zero where it does not.
 	Request, Model             string
 	Queue, Prefill, Decode     float64 // seconds
+	First                      float64 // seconds to the first token, as Dynamo's frontend says
 	PromptTokens, OutputTokens int
 	hasPhases                  bool // it says how long it queued, as vLLM does
 }
@@ -47,6 +48,7 @@ const (
 	// schedules a request when its KV cache has come, and counts both as time in the queue
 	// (vllm/v1/core/sched/scheduler.py@v0.32.0: WAITING_FOR_REMOTE_KVS comes before SCHEDULED).
 	QueueTransfer Phase = "queue, KV transfer"
+	QueuePrefill  Phase = "queue, prefill" // where only the moment of the first token is told
 	Decode        Phase = "decode"
 	Routing       Phase = "routing"
 	Forwarding    Phase = "forwarding" // to the server behind it and back
@@ -55,12 +57,16 @@ const (
 
 // Phases of spans, by name: of sixty's gateway (internal/gateway/trace.go), and of llm-d's router and
 // sidecar (pkg/epp and pkg/sidecar, 2025 and 2026, the latter with a prefix for a time). The span of
-// vLLM, llm_request (vllm/v1/engine/output_processor.py@v0.32.0), says them in attributes; spans of
-// Dynamo (http-request, handle_payload) hold those of the engine.
+// vLLM, llm_request (vllm/v1/engine/output_processor.py@v0.32.0), says them in attributes. Dynamo's
+// frontend (1.6.1) has its router's; http-request holds all and tells when the first token came.
 var phases = map[string]Phase{
 	"queue": Queue, "prefill": Prefill, "decode": Decode,
 	"gateway.request_orchestration": Routing, "gateway.director.handle_request": Routing, "gateway.scheduler.schedule": Routing,
+	"kv_router.select_worker": Routing, "kv_router.schedule": Queue,
 }
+
+// dynamoWorker is the span of a request at one of Dynamo's workers, which holds those of its engine.
+const dynamoWorker = "handle_payload"
 
 // enginePhases are those of SGLang (srt/observability/req_time_stats.py, 0.5.10).
 var enginePhases = map[string]Phase{
@@ -74,7 +80,9 @@ var unprefixed = strings.NewReplacer("llm_d.pd_proxy.", "", "pd_sidecar.", "")
 func (s *Span) phase() Phase { return cmp.Or(enginePhases[s.Name], phases[unprefixed.Replace(s.Name)]) }
 
 // engine reports whether the span is an inference server's.
-func (s *Span) engine() bool { return s.hasPhases || enginePhases[s.Name] != "" }
+func (s *Span) engine() bool {
+	return s.hasPhases || enginePhases[s.Name] != "" || s.Name == dynamoWorker
+}
 
 // Largest is how many spans of a trace are looked at; others are left out.
 const Largest = 500
@@ -261,7 +269,33 @@ func (t *Trace) expanded() []part {
 			}
 		}
 	}
-	return parts
+	return append(parts, t.atWorkers(parts[:n])...)
+}
+
+// atWorkers divides the time at Dynamo's workers by the first token. An engine's own spans lie deeper.
+func (t *Trace) atWorkers(parts []part) (out []part) {
+	i := slices.IndexFunc(t.Spans, func(s Span) bool { return s.First > 0 })
+	if i < 0 {
+		return nil
+	}
+	front := &t.Spans[i]
+	first := front.Start + nanoseconds(front.First)
+	for _, p := range parts {
+		if p.Name != dynamoWorker {
+			continue
+		}
+		said := *p.Span
+		said.PromptTokens, said.OutputTokens = front.PromptTokens, front.OutputTokens
+		before, after := p, p
+		before.Span, before.phase, before.End = &said, QueuePrefill, min(p.End, first)
+		after.Span, after.phase, after.Start = &said, Decode, max(p.Start, first)
+		for _, q := range []part{before, after} {
+			if q.End > q.Start {
+				out = append(out, q)
+			}
+		}
+	}
+	return out
 }
 
 // nanoseconds of a time that a program tells; longer than a day is no time of a request.

@@ -345,3 +345,27 @@ func TestManyTracesAreSampled(t *testing.T) {
 		t.Errorf("%d spans, %q", len(tr.Spans), r.Notes)
 	}
 }
+
+// TestDynamo divides a request by the names and attributes that Dynamo 1.6.1 sent: its frontend says in
+// text when the first token came, and a request that migrated was at two workers.
+func TestDynamo(t *testing.T) {
+	front := span("a", "", "frontend", "http-request", 0, 2000)
+	for key, value := range map[string]string{"input_tokens": "140", "output_tokens": "121", "ttft_ms": "800.00", "request_id": "r"} {
+		front.text(key, value)
+	}
+	tr := Group([]Span{
+		front, span("b", "a", "frontend", "completions_single", 1, 1999),
+		span("c", "b", "frontend", "kv_router.select_worker", 100, 300), span("d", "c", "frontend", "kv_router.schedule", 150, 300),
+		span("e", "a", "worker", "handle_payload", 300, 1000), span("f", "a", "worker", "handle_payload", 1100, 1950),
+	})[0]
+	want := []string{
+		"frontend other 100", "frontend routing 50", "frontend queue 150", "worker queue, prefill 500", "worker decode 200",
+		"frontend other 100", "worker decode 850", "frontend other 50",
+	}
+	if diff := cmp.Diff(want, phasesOf(tr)); diff != "" {
+		t.Error(diff)
+	}
+	if r := Judge(tr, nil, nil); r.PromptTokens != 140 || r.OutputTokens != 121 || r.Request != "r" || r.Blame.Phase != Decode {
+		t.Errorf("%d and %d tokens of %q, blamed %+v", r.PromptTokens, r.OutputTokens, r.Request, r.Blame)
+	}
+}

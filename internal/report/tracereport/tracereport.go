@@ -134,7 +134,7 @@ func state(r *trace.Report) string {
 // runbooks are what to read next where no verdict says it.
 var runbooks = map[trace.Phase]string{
 	trace.Queue: "saturation", trace.Prefill: "slow-prefill", trace.Decode: "slow-decode", trace.Transfer: "kv-transfer-slow",
-	trace.QueueTransfer: "kv-transfer-slow", trace.Routing: "router-queueing", trace.Forwarding: "slow-outside-engine", trace.Other: "slow-outside-engine",
+	trace.QueueTransfer: "kv-transfer-slow", trace.QueuePrefill: "saturation", trace.Routing: "router-queueing", trace.Forwarding: "slow-outside-engine", trace.Other: "slow-outside-engine",
 }
 
 func next(d *render.Document, r *trace.Report) {

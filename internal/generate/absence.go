@@ -39,7 +39,7 @@ const (
 func (b *ruleBuilder) absences() ([]rulefmt.Rule, error) {
 	for _, id := range b.cfg.Absences {
 		if !slices.Contains(Absences(), id) {
-			return nil, fmt.Errorf("no alert %q on what is not there: there are %s", id, strings.Join(Absences(), ", "))
+			return nil, fmt.Errorf("no alert on missing servers is called %q: there are %s", id, strings.Join(Absences(), ", "))
 		}
 	}
 	d := &b.cfg.Deployment
@@ -64,33 +64,33 @@ func (b *ruleBuilder) absences() ([]rulefmt.Rule, error) {
 			Alert: absentAlert, For: model.Duration(5 * time.Minute),
 			Expr: fmt.Sprintf("count by (%s) (%s) unless on (%s) group by (%s) (%s)", fleet, past, fleet, fleet, up),
 		}, map[string]string{
-			"summary":     "No server of {{ $labels.model_name }} is scraped any more; {{ $value }} were within the hour",
-			"description": "The servers vanished from Prometheus' discovery: they were deleted, no longer match its selectors, or Prometheus cannot find them. Of servers that are found and do not answer VLLMTargetDown tells.",
+			"summary":     "No server of {{ $labels.model_name }} is scraped; {{ $value }} were within the last hour",
+			"description": "The servers disappeared from Prometheus' discovery: they were deleted, no longer match its selectors, or Prometheus cannot find them. VLLMTargetDown covers servers that do not answer.",
 		}},
 		{"replicas-missing", catalog.Ticket, rulefmt.Rule{
 			Alert: missingAlert, For: model.Duration(starting),
 			Expr: replicas,
 		}, map[string]string{
-			"summary":     "{{ $value }} replicas of {{ $labels.created_by_name }} are asked for and not scraped ({{ $labels.namespace }})",
-			"description": "kube-state-metrics says how many replicas the workload should have, and fewer expose metrics: pods that are pending, crash, still load their model after " + duration(starting) + ", or are not discovered. kubectl get pods -n {{ $labels.namespace }} tells which.",
+			"summary":     "{{ $value }} wanted replicas of {{ $labels.created_by_name }} are not scraped ({{ $labels.namespace }})",
+			"description": "According to kube-state-metrics, the workload should have more replicas than expose metrics: pods are pending, crash, still load their model after " + duration(starting) + ", or are not discovered. Run kubectl get pods -n {{ $labels.namespace }}.",
 		}},
 		{"gateway-down", catalog.Page, rulefmt.Rule{
 			Alert: gatewayDown,
 			Expr:  gateways[0],
 		}, map[string]string{
 			"summary":     "The gateway {{ $labels.gateway }} does not answer{{ with $labels.model_name }} ({{ . }}){{ end }}",
-			"description": "Two scrapes of its metrics failed. Clients that connect to it get nothing, and of what it saw nothing is known.",
+			"description": "Two scrapes of its metrics failed. Its clients get no answer, and its metrics are unknown.",
 		}},
 		{"gateways-absent", catalog.Page, rulefmt.Rule{
 			Alert: gatewayGone, For: model.Duration(5 * time.Minute),
 			Expr: gateways[1],
 		}, map[string]string{
-			"summary":     "No gateway of job {{ $labels.job }} is scraped any more; {{ $value }} were within the hour",
-			"description": "The gateways vanished from Prometheus' discovery: they were deleted, no longer match its selectors, or Prometheus cannot find them.",
+			"summary":     "No gateway of job {{ $labels.job }} is scraped; {{ $value }} were within the last hour",
+			"description": "The gateways disappeared from Prometheus' discovery: they were deleted, no longer match its selectors, or Prometheus cannot find them.",
 		}},
 		{"watchdog", catalog.Info, rulefmt.Rule{Alert: WatchdogAlert, Expr: "vector(1)"}, map[string]string{
-			"summary":     "The rules are evaluated, and Alertmanager hears of it",
-			"description": "Always fires. Let a service outside of this monitoring call when it no longer arrives.",
+			"summary":     "Heartbeat: rules are evaluated and reach Alertmanager",
+			"description": "Always fires. Route it to an external dead man's switch, which calls when it stops arriving.",
 		}},
 	}
 	var out []rulefmt.Rule

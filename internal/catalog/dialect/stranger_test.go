@@ -11,10 +11,10 @@ func TestStranger(t *testing.T) {
 		{"go_goroutines prometheus_build_info prometheus_tsdb_head_series", "looks like a Prometheus server", "--prometheus"},
 		{"nginx_up nginx_connections_active", "looks like nginx", "behind it"},
 		{"python_info process_start_time_seconds http_requests_total", "looks like a Python program", "--disable-log-stats"},
-		{"tgi_request_count tgi_queue_size", "looks like Text Generation Inference", "does not know this engine"},
+		{"tgi_request_count tgi_queue_size", "looks like Text Generation Inference", "this engine is not supported"},
 		{"go_goroutines shop_orders_total shop_carts other_x", `metrics begin with "shop_"`, "check the port"},
-		{"go_goroutines process_cpu_seconds_total", "only what any program does", "check the port"},
-		{"", "only what any program does", "check the port"},
+		{"go_goroutines process_cpu_seconds_total", "only generic process metrics", "check the port"},
+		{"", "only generic process metrics", "check the port"},
 	} {
 		what, try := DescribeStranger(strings.Fields(tc.names))
 		if !strings.Contains(what, tc.what) || !strings.Contains(try, tc.try) {

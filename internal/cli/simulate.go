@@ -27,7 +27,7 @@ func newSimulateCommand() *cobra.Command {
 	s := cmd.Flags()
 	f.AddFlags(s)
 	f.out.AddFlags(s, "text", "json", "html")
-	f.out.AddFull(s, "show everything, not the answer alone")
+	f.out.AddFull(s, "show everything, not only the answer")
 	s.StringVar(&f.jsonFile, "json", "", "write the result as JSON to a `file`")
 	s.StringVar(&f.htmlFile, "html", "", "write a report with plots to a `file`")
 	f.serve.register(s)

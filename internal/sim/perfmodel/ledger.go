@@ -255,7 +255,7 @@ func (l *Ledger) weightLines() {
 	}
 }
 
-// draft adds draft layer: one like the model's last, and what joins
+// draft adds a draft layer: one like the model's last, and what joins
 // two hidden states into its input. Its embedding and head are the model's.
 func (l *Ledger) draft() {
 	m, s := l.Model, &l.Settings

@@ -107,8 +107,12 @@ race-ci: ## Look for data races in the short tests of the packages with goroutin
 fmt: ## Format the code
 	$(GOLANGCI_LINT) fmt
 
-lint: ## Lint; the first run builds golangci-lint, which takes minutes
+lint: words ## Lint; the first run builds golangci-lint, which takes minutes
 	$(GOLANGCI_LINT) run
+
+.PHONY: words
+words: ## Look for house words in texts and documents
+	$(GO) test ./internal/rooms -run '^TestHouseWordsAreGone$$'
 
 lint-available: # Fail where the linter's sources cannot be had
 	@cd / && $(GO) mod download $(LINTER)

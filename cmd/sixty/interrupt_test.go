@@ -60,8 +60,8 @@ func TestEveryVerbEndsWhenInterrupted(t *testing.T) {
 		says  string
 	}{
 		{"diagnose " + mute.URL, 0, codes.ExitInterrupted, "error: interrupted"},
-		{"diagnose " + thrashing, 5 * time.Second, codes.ExitInterrupted, "interrupted: this is what "},
-		{"diagnose " + thrashing + " -o json", 5 * time.Second, codes.ExitInterrupted, `"interrupted: this is what `},
+		{"diagnose " + thrashing, 5 * time.Second, codes.ExitInterrupted, "interrupted: result of "},
+		{"diagnose " + thrashing + " -o json", 5 * time.Second, codes.ExitInterrupted, `"interrupted: result of `},
 		{"diagnose --prometheus " + mute.URL, 0, codes.ExitInterrupted, "error: interrupted"},
 		{"diagnose --since 1h --prometheus " + mute.URL, 0, codes.ExitInterrupted, "error: interrupted"},
 		{"diagnose --watch " + thrashing, 2 * time.Second, codes.ExitOK, "diagnosing every 5s"},

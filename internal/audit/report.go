@@ -190,7 +190,7 @@ func (r *Report) headline() string {
 			text += fmt.Sprintf(", %d could not be seen", k)
 		}
 		if lacks := toTell(r.Areas, false); len(lacks) > 0 {
-			text += fmt.Sprintf("; %s to switch on, the worst %s", render.Plural(len(lacks), "thing"), lacks[0].Severity)
+			text += fmt.Sprintf("; %s to enable, the worst %s", render.Plural(len(lacks), "thing"), lacks[0].Severity)
 		}
 		parts = append(parts, text)
 	}
@@ -261,7 +261,7 @@ func (d *document) checklist(areas []Area) {
 	d.Rank(rankItem)
 	for i, it := range toTell(areas, d.full) {
 		if i == 0 {
-			d.Section(map[bool]string{false: "To switch on", true: "Items"}[d.full], "")
+			d.Section(map[bool]string{false: "To enable", true: "Items"}[d.full], "")
 		}
 		state := it.Severity.String()
 		if it.Status == Present || it.Status == Unknown {

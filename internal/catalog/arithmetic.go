@@ -71,7 +71,7 @@ func (p *Pass) text(s *indicator.Signal, format func(indicator.Value) string) st
 	}
 	text := format(now)
 	if now.Unanswered > 0 {
-		text += fmt.Sprintf(", for %s have none", indicator.FormatNumber(now.Unanswered, indicator.Ratio))
+		text += fmt.Sprintf(", because %s have none", indicator.FormatNumber(now.Unanswered, indicator.Ratio))
 	}
 	if finite(normal) {
 		text += " (normally " + format(normal) + ")"
@@ -272,7 +272,7 @@ func (p *Pass) KV() (KVCapacity, bool) {
 		c := KVCapacity{Tokens: tokens.V, Line: fmt.Sprintf("KV cache = %s tokens (%s)", Whole(tokens.V), tokens.Source)}
 		if knowBlocks {
 			c.Hybrid = true
-			c.Line += fmt.Sprintf("; not %s blocks × %s tokens, for this model's layers do not all keep every token", Whole(blocks.V), Whole(size.V))
+			c.Line += fmt.Sprintf("; not %s blocks × %s tokens, because not all layers of this model keep every token", Whole(blocks.V), Whole(size.V))
 		}
 		return c, true
 	}
@@ -328,9 +328,9 @@ func (p *Pass) Leaving() (share float64, ok bool) {
 func (p *Pass) StopRetries() {
 	p.Reason("Clients that leave and retry add to the load, and the work done for them is lost. A larger batch makes each answer take even longer, so none is proposed.")
 	p.Fix(Fix{
-		Summary:  "Stop the retries first: a retry budget and exponential backoff in clients and gateway; refuse at once what cannot be answered within the clients' timeout (--max-num-queued-reqs, 0.29 and later); then diagnose again",
-		Tradeoff: "some requests are refused at once instead of timing out",
-		Verify:   "the share of abandoned requests falls, and completed requests a second rise",
+		Summary:  "Stop the retries first: a retry budget and exponential backoff in clients and gateway; reject immediately what cannot be answered within the clients' timeout (--max-num-queued-reqs, 0.29 and later); then diagnose again",
+		Tradeoff: "some requests are rejected immediately instead of timing out",
+		Verify:   "the share of abandoned requests falls, and completed requests per second rise",
 	})
 }
 
@@ -407,7 +407,7 @@ func (p *Pass) GrowCache(verify string, arithmetic ...string) {
 		p.Fix(Fix{
 			Summary:    fmt.Sprintf("Raise --gpu-memory-utilization from %v to %.2f", u.V, to),
 			Changes:    []Change{{Flag: "--gpu-memory-utilization", From: strconv.FormatFloat(u.V, 'g', -1, 64), To: strconv.FormatFloat(to, 'f', 2, 64)}},
-			Arithmetic: append(slices.Clone(arithmetic), fmt.Sprintf("all of the added %s of GPU memory goes to the KV cache; the start-up log says how many tokens that is", indicator.FormatNumber(to-u.V, indicator.Ratio))),
+			Arithmetic: append(slices.Clone(arithmetic), fmt.Sprintf("all of the added %s of GPU memory goes to the KV cache; the start-up log shows how many tokens that is", indicator.FormatNumber(to-u.V, indicator.Ratio))),
 			Tradeoff:   "less headroom for CUDA graphs, communication buffers and allocation peaks: test start-up and peak load first",
 			Verify:     verify,
 			Risk:       true,
@@ -451,7 +451,7 @@ func (p *Pass) AddReplicas(takes float64, when string, f Fix) {
 	}
 	switch {
 	case add < 1:
-		f.Summary = fmt.Sprintf("Spread the load evenly over the %s, which hold it together%s", countReplicas(pool), when)
+		f.Summary = fmt.Sprintf("Spread the load evenly over the %s, which can carry it together%s", countReplicas(pool), when)
 	case pool > 1:
 		f.Summary = fmt.Sprintf("Add %s to the %s of now%s", countReplicas(add), Whole(pool), when)
 	default:

@@ -36,12 +36,12 @@ var (
 	// PageLate is a page that came late.
 	PageLate = &Threshold{
 		Name: "page_late", Unit: indicator.Seconds, Default: 1,
-		Why: "/metrics takes 10 to 40 ms; if it took a second before, a timeout is no sign of a lost server",
+		Why: "/metrics takes 10 to 40 ms; if it took a second before, a timeout does not indicate a lost server",
 	}
 	// Refused is a scrape that failed at once.
 	Refused = &Threshold{
 		Name: "refused", Unit: indicator.Seconds, Default: 2,
-		Why: "a connection that is refused or reset fails in milliseconds, and a timeout is 5 s or more",
+		Why: "a refused or reset connection fails in milliseconds, and a timeout is 5 s or more",
 	}
 	// TTFTObjective is what was promised for the first token.
 	TTFTObjective = &Threshold{
@@ -89,12 +89,12 @@ var (
 	// MorePrefillWork is more prefill work for each request.
 	MorePrefillWork = &Threshold{
 		Name: "prefill_work_more", Unit: indicator.Tokens, Default: None, Baseline: &Relative{Factor: 1.5, History: true},
-		Why: "half as many prompt tokens again have to be computed for each request; against the same traffic, of which a server's life is no measure",
+		Why: "half as many prompt tokens again have to be computed for each request, compared with the same traffic, not with the server's whole life",
 	}
 	// PromptsAlike are prompts that may be the same as before.
 	PromptsAlike = &Threshold{
 		Name: "same_prompts", Unit: indicator.Tokens, Default: 0, Baseline: &Relative{Factor: 0.6},
-		Why: "prompts that are much shorter than usual, in the mean or at the median, are other prompts, and what they share says nothing of those before",
+		Why: "prompts that are much shorter than usual, on average or at the median, are different prompts, whose shared prefixes cannot be compared with earlier ones",
 	}
 	// SamePrefillRate is prefill that comes no more often.
 	SamePrefillRate = &Threshold{
@@ -114,7 +114,7 @@ var (
 	// EveryoneWaits is a first token that even the median request waits for.
 	EveryoneWaits = &Threshold{
 		Name: "everyone_waits", Unit: indicator.Seconds, Default: 1, Baseline: &Relative{Factor: 1.5, Offset: 0.75, Most: 2},
-		Why: "in a queue that never clears every request waits; half as long again as normal at the median and 750 ms more; two seconds whatever was normal",
+		Why: "in a queue that never clears every request waits; half as long again as normal at the median and 750 ms more; two seconds regardless of normal",
 	}
 	// MostlyDeferred is a queue that waits for something else than capacity.
 	MostlyDeferred = &Threshold{
@@ -139,7 +139,7 @@ var (
 	// ServerErrorShare is the share of requests that fail, at a server or at a gateway.
 	ServerErrorShare = &Threshold{
 		Name: "http_5xx_share", Unit: indicator.Ratio, Objective: slo.Availability, BurnRate: 14.4, Default: 0.04,
-		Why: "14.4 times the error budget's rate, which spends a month's budget in two days (Google SRE workbook, chapter 5); without an objective one request in twenty-five, because a server that fails one request in a hundred is a matter for the error budget, not for a page",
+		Why: "14.4 times the error budget's rate, which spends a month's budget in two days (Google SRE workbook, chapter 5); without an objective one request in twenty-five, because a server that fails one request in a hundred uses error budget but does not need a page",
 	}
 	// SomeServerErrors is how many failures it takes.
 	SomeServerErrors = &Threshold{
@@ -154,7 +154,7 @@ var (
 	// AbandonedMore is a share of requests that their clients give up beyond what they always do.
 	AbandonedMore = &Threshold{
 		Name: "abandoned_more", Unit: indicator.Ratio, Objective: slo.Cancelled, Default: None, Baseline: &Relative{Factor: 2, Offset: 0.1},
-		Why: "twice the usual share and ten points more: completion in an editor cancels most of its requests by design, so a normal share is no fault while tokens are on time",
+		Why: "twice the usual share and ten points more: completion in an editor cancels most of its requests by design, so a normal share is not a fault while tokens are on time",
 	}
 	// MostAbandoned is when most users get nothing.
 	MostAbandoned = &Threshold{

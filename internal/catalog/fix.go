@@ -119,7 +119,7 @@ func For(flags engine.Flags, version string, fixes []Fix) (fit []Fix, later []st
 			continue
 		}
 		if flag, known := flags[f.Changes[i].name()]; known && flag.Since != "" {
-			later = append(later, fmt.Sprintf("From release %s on there is also %s; this server is %s",
+			later = append(later, fmt.Sprintf("From release %s, there is also %s; this server is %s",
 				flag.Since.Minor(), f.Args(), cmp.Or(version, "of an unknown version")))
 		}
 		if f.Instead != "" {

@@ -100,7 +100,7 @@ func TestFor(t *testing.T) {
 			t.Errorf("%q: %q and %q, want %q", tt.version, got, later, tt.want)
 		}
 		for _, l := range later {
-			if !strings.Contains(l, " on there is also --") {
+			if !strings.Contains(l, ", there is also --") {
 				t.Errorf("%q does not tell since when", l)
 			}
 		}

@@ -7,7 +7,7 @@ var (
 	// OneMissing is how many requests wait at a gateway that no engine holds.
 	OneMissing = &Threshold{
 		Name: "gateway_missing", Unit: indicator.Requests, Default: 0.5,
-		Why: "one request that waits for longer than two scrapes of the engine, and that the engine does not hold",
+		Why: "one request that waits for longer than two scrapes of the engine and is not in the engine",
 	}
 	// NoTokens is the number of tokens below which none came.
 	NoTokens = &Threshold{

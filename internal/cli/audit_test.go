@@ -167,7 +167,7 @@ func TestAuditRefusals(t *testing.T) {
 	}{
 		{nil, "nothing to audit"},
 		{[]string{"--fix", "localhost:8000"}, "--fix without files"},
-		{[]string{"--dialect", "vllm-v1"}, "--dialect and --vllm-version stand for servers that are not at hand, and there is no file to hold against them"},
+		{[]string{"--dialect", "vllm-v1"}, "--dialect and --vllm-version stand for absent servers, and there is no file to check against them"},
 		{[]string{"--dialect", "vllm-v7", "--rules", rule}, `--dialect: unknown dialect "vllm-v7"`},
 		{[]string{"--rules", rule, "--ignore", "nothing"}, `--ignore: there is no "nothing"`},
 		{[]string{"--rules", "nowhere.yaml"}, "--rules: nowhere.yaml: no such file or directory"},
@@ -179,7 +179,7 @@ func TestAuditRefusals(t *testing.T) {
 		{[]string{"--rules", rule, "--dialect", "vllm-v1", "localhost:8000"}, "give URLs, a recording, --prometheus, --vllm-version or --dialect, not two of them"},
 		{[]string{"--rules", rule, "--dialect", "vllm-v1", "--vllm-version", "0.23"}, "give URLs, a recording, --prometheus, --vllm-version or --dialect, not two of them"},
 		{[]string{"--rules", rule, "--vllm-version", "newest"}, `--vllm-version: unknown dialect "vllm-newest"`},
-		{[]string{"localhost:8000", "--output", "sarif"}, "--output sarif tells of rules and dashboards, and there are none"},
+		{[]string{"localhost:8000", "--output", "sarif"}, "--output sarif reports rules and dashboards, and there are none"},
 	} {
 		_, _, err := sixty(t, append([]string{"audit"}, tc.args...)...)
 		if err == nil || err.Error() != tc.want {

@@ -51,7 +51,7 @@ func (f *benchFlags) register(s *pflag.FlagSet) {
 	f.Config.Asked.AddFlags(s, workload.ClosedLoops|workload.Traces)
 	f.promised.AddFlags(s)
 	f.out.AddFlags(s, "text", "json", "html")
-	f.out.AddFull(s, "show every latency, the server's signals and the generator's judgement of itself")
+	f.out.AddFull(s, "show every latency, the server's signals and the load generator's own accuracy")
 }
 
 // tuneRuntime keeps garbage collection, which costs the measured requests time,
@@ -161,7 +161,7 @@ func newBenchSelfTest() *cobra.Command {
 	cmd.Flags().Float64Var(&seconds, "seconds", 3, "length of each test")
 	cmd.Flags().IntVar(&serverCPU, "server-cpu", -1, "run the scripted server on this processor only")
 	f.AddFlags(cmd.Flags(), "text", "json")
-	cmd.Flags().StringVar(&serve, "serve", "", "be the scripted server, with this script")
+	cmd.Flags().StringVar(&serve, "serve", "", "run as the scripted server, with this script")
 	_ = cmd.Flags().MarkHidden("serve") // the flag exists
 	return cmd
 }

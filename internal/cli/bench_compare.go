@@ -41,7 +41,7 @@ func newBenchCompare() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().Float64Var(&tolerance, "tolerance", 0.02, "relative change that does not matter")
+	cmd.Flags().Float64Var(&tolerance, "tolerance", 0.02, "relative change to ignore")
 	f.AddFlags(cmd.Flags(), "text", "json")
 	f.AddFull(cmd.Flags(), "show everything that was compared")
 	return cmd

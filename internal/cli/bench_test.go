@@ -133,10 +133,10 @@ func TestBenchRefuses(t *testing.T) {
 		"a bad length":          {[]string{"http://localhost:1", "--concurrency", "1", "--prompt-tokens", "many"}, "--prompt-tokens", "512"},
 		"no URL":                {[]string{"ftp://localhost:8000", "--concurrency", "1"}, "not an http or https URL", "http://host:8000"},
 		"csv of many tests":     {[]string{"http://localhost:1", "--scenario", "all", "--csv", "x"}, "single test", ""},
-		"lengths of a scenario": {[]string{"http://localhost:1", "--scenario", "burst", "--prompt-tokens", "9"}, "--prompt-tokens would do nothing", "made-up workload"},
+		"lengths of a scenario": {[]string{"http://localhost:1", "--scenario", "burst", "--prompt-tokens", "9"}, "--prompt-tokens would do nothing", "synthetic workload"},
 		"scale of no scenario":  {[]string{"http://localhost:1", "--rate", "5", "--scale", "0.1"}, "--scale would do nothing", "--scenario"},
 		"a limit of a loop":     {[]string{"http://localhost:1", "--concurrency", "5", "--max-concurrency", "9"}, "--max-concurrency would do nothing", "open loop"},
-		"an unwritable file":    {[]string{"http://localhost:1", "--rate", "5", "--save", "/no/such/directory/x.json"}, "--save /no/such/directory/x.json: no such file", "directory that exists"},
+		"an unwritable file":    {[]string{"http://localhost:1", "--rate", "5", "--save", "/no/such/directory/x.json"}, "--save /no/such/directory/x.json: no such file", "existing, writable directory"},
 		"a recording":           {[]string{"../../testdata/incident.tar.zst", "--rate", "5"}, "is a file: a load test needs a server", "sixty simulate"},
 		"an unknown scenario":   {[]string{"http://localhost:1", "--scenario", "brust"}, "unknown scenario", "low-load"},
 	}

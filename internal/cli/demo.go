@@ -35,8 +35,8 @@ func newDemoCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "demo", Args: cobra.NoArgs, RunE: f.run}
 	s := cmd.Flags()
 	s.StringSliceVar(&f.scenarios, "scenario", []string{"kv-cache-thrashing", "engine-hung", "gpu-throttling"}, "what to stage, by `names` of pathologies, or all")
-	s.BoolVar(&f.fast, "fast", false, "in simulated time, without starting servers")
-	s.BoolVar(&f.page, "page", false, "then watch simulated servers of two models, one of which fails, and serve the monitor's page")
+	s.BoolVar(&f.fast, "fast", false, "use simulated time, without starting servers")
+	s.BoolVar(&f.page, "page", false, "then watch simulated servers of two models, one failing, and serve the monitor's page")
 	s.StringVar(&f.listen, "listen", ":6060", "with --page: its `address`, or another one if that is in use")
 	s.StringVar(&f.color, "color", "auto", "colours")
 	return cmd

@@ -95,7 +95,7 @@ func (f *diagnoseFlags) checkOver() error {
 	case !f.watch && f.since == "":
 		return nil
 	case f.watch && f.since != "":
-		return errors.New("--watch looks ahead, --since looks back: give one of them")
+		return errors.New("--watch and --since exclude each other")
 	case f.watch && f.source.Recording != "":
 		return hint.With(errors.New("--watch needs live servers, not a recording"), "--since 1h prints what changed in it")
 	case f.watch && f.source.At != "":

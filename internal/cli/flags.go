@@ -26,8 +26,8 @@ func (f *outFlag) register(s *pflag.FlagSet, what string, formats ...string) {
 type runbookFlags struct{ catalog.Runbooks }
 
 func (f *runbookFlags) register(s *pflag.FlagSet) {
-	s.StringVar(&f.URL, "runbook-url", catalog.PublishedRunbooks.URL, "`address` of the runbooks, which the pathology's id follows (default: the published documentation)")
-	s.StringVar(&f.Suffix, "runbook-suffix", catalog.PublishedRunbooks.Suffix, "what follows the id")
+	s.StringVar(&f.URL, "runbook-url", catalog.PublishedRunbooks.URL, "base `address` of the runbooks; the pathology's id is appended (default: the published documentation)")
+	s.StringVar(&f.Suffix, "runbook-suffix", catalog.PublishedRunbooks.Suffix, "suffix after the id")
 }
 
 // registerFailOn adds --fail-on.

@@ -41,7 +41,7 @@ type deploymentFlags struct {
 }
 
 func (f *deploymentFlags) register(s *pflag.FlagSet) {
-	s.StringSliceVar(&f.dialects, "dialect", nil, "metric `names` in use (default vllm-v1): "+strings.Join(dialect.IDs(), ", ")+", or a release such as vllm-0.10; gateway for what sixty gateway sees; several for a mixed fleet")
+	s.StringSliceVar(&f.dialects, "dialect", nil, "metric `names` in use (default vllm-v1): "+strings.Join(dialect.IDs(), ", ")+", or a release such as vllm-0.10; gateway for sixty gateway's metrics; several for a mixed fleet")
 	s.StringSliceVar(&f.detect, "detect", nil, "take names from the servers at these `URLs`, from a recording, or from prometheus=URL, and labels from the last")
 	s.StringArrayVar(&f.match, "match", nil, "restrict every selector: `selector` such as '{namespace=\"prod\"}' or namespace=prod; may be repeated")
 	s.StringSliceVar(&f.instanceLabels, "instance-labels", dialect.UsualInstance, "labels that identify a scraped target")

@@ -71,9 +71,9 @@ func newGenerateProvisioning() *cobra.Command {
 	cmd := out.command("grafana-provisioning", "", func(context.Context, io.Writer) ([]generate.File, error) { return grafana.Provisioning(p) })
 	s := cmd.Flags()
 	s.StringVar(&p.Prometheus, "prometheus", "http://localhost:9090", "Prometheus' `URL`, as Grafana reaches it")
-	s.StringVar(&p.ScrapeInterval, "scrape-interval", "5s", "that of the vLLM jobs: the shortest range of a rate follows")
+	s.StringVar(&p.ScrapeInterval, "scrape-interval", "5s", "scrape interval of the vLLM jobs, which sets the shortest range of a rate")
 	s.StringVar(&p.Dashboards, "dashboards", "/var/lib/grafana/dashboards/sixty", "`directory` of the dashboards' files on Grafana's machine")
-	out.register(s, "write to this `path`: a directory, or a file where there is one (default: print)")
+	out.register(s, "write to this `path`: a directory, or a file if there is one (default: print)")
 	return cmd
 }
 
@@ -107,9 +107,9 @@ func (f *scrapeFlags) register(s *pflag.FlagSet) {
 	s.StringToStringVar(&f.cfg.Selector, "selector", nil, "in Kubernetes: `name=value` labels of the pods or services")
 	s.StringVar(&f.cfg.Port, "port", "", "in Kubernetes: the port's name or number")
 	s.StringToStringVar(&f.cfg.MonitorLabels, "monitor-label", nil, "`name=value` on the resource itself, by which an operator selects it")
-	s.DurationVar(&f.cfg.Interval, "interval", scrapeconfig.DefaultInterval, "time between two scrapes")
-	s.BoolVar(&f.cfg.Lean, "lean", false, "drop series that nothing reads")
-	s.BoolVar(&f.cfg.ShortInstance, "short-instance", false, "take the server's usual port off the label instance")
+	s.DurationVar(&f.cfg.Interval, "interval", scrapeconfig.DefaultInterval, "scrape interval")
+	s.BoolVar(&f.cfg.Lean, "lean", false, "drop unused series")
+	s.BoolVar(&f.cfg.ShortInstance, "short-instance", false, "remove the server's default port from the label instance")
 }
 
 // autoscalingFlags are the flags of generate autoscaling as they were given.
@@ -127,13 +127,13 @@ func newGenerateAutoscaling() *cobra.Command {
 	f.deployment.register(s)
 	s.StringVar(&f.cfg.Workload, "workload", "", "`name` of the Deployment")
 	s.StringVar(&f.cfg.Namespace, "namespace", "", "where it runs")
-	s.StringVar(&f.from, "from", "", "what a replica carries: `file` of sixty bench --save-baseline, or of sixty tune --output json")
-	s.Float64Var(&f.cfg.Capacity.InFlight, "in-flight", 0, "the same as a `number`: requests that run or wait while a replica just meets its objectives")
+	s.StringVar(&f.from, "from", "", "a replica's capacity: `file` of sixty bench --save-baseline, or of sixty tune --output json")
+	s.Float64Var(&f.cfg.Capacity.InFlight, "in-flight", 0, "the same as a `number`: running and waiting requests at which a replica just meets its objectives")
 	s.StringVar(&f.cfg.Prometheus, "prometheus", "http://prometheus:9090", "`URL`, as KEDA reaches it")
 	s.IntVar(&f.cfg.Min, "min-replicas", 1, "replicas at least")
 	s.IntVar(&f.cfg.Max, "max-replicas", 10, "replicas at most")
-	s.DurationVar(&f.cfg.Start, "start-time", 5*time.Minute, "how long a replica takes until it serves")
-	f.out.register(s, "write to this `path`: a directory, or a file where there is one (default: print)", names(autoscaling.Formats())...)
+	s.DurationVar(&f.cfg.Start, "start-time", 5*time.Minute, "how long a replica takes to start")
+	f.out.register(s, "write to this `path`: a directory, or a file if there is one (default: print)", names(autoscaling.Formats())...)
 	return cmd
 }
 
@@ -162,7 +162,7 @@ func (f *autoscalingFlags) files(ctx context.Context, stderr io.Writer) ([]gener
 	}
 	cfg.Deployment = d.Deployment
 	if len(cfg.Deployment.Matchers) == 0 {
-		command.Notes(stderr, []string{"without --match the requests of all servers of this Prometheus are counted, such as --match namespace=prod"})
+		command.Notes(stderr, []string{"without --match, the requests of all servers in this Prometheus count; try --match namespace=prod"})
 	}
 	return autoscaling.Generate(cfg)
 }

@@ -62,16 +62,16 @@ func (f *rulesFlags) register(s *pflag.FlagSet) {
 	s.StringSliceVar(&f.evidence.From, "from", nil, "measure thresholds: `files` of sixty bench --save-baseline, or recordings of a healthy time")
 	s.StringVar(&f.evidence.Prometheus, "prometheus", "", "measure thresholds on the Prometheus-compatible server at this `URL`, over --healthy")
 	s.StringVar(&f.evidence.Span, "healthy", "", "the healthy time: a `duration` such as 7d, or FROM/TO")
-	s.DurationVar(&f.cfg.Interval, "interval", generate.UsualInterval, "time between two scrapes; rules are evaluated as often")
-	s.DurationVar(&f.window, "window", 0, "the time that conditions look at (default: four scrapes, and a minute at least)")
+	s.DurationVar(&f.cfg.Interval, "interval", generate.UsualInterval, "scrape interval; rules are evaluated at the same interval")
+	s.DurationVar(&f.window, "window", 0, "the window of conditions (default: four scrapes, at least a minute)")
 	command.DurationVar(s, &f.cfg.Past, "past", 24*time.Hour, "without a measurement: normal is the median over this `duration` …")
-	command.DurationVar(s, &f.cfg.Ago, "ago", time.Hour, "… which ended so long ago")
+	command.DurationVar(s, &f.cfg.Ago, "ago", time.Hour, "… ending this long ago")
 	registerPeriod(s, &f.cfg.Period, "how long an error budget lasts, such as `28d` (default: 30d)")
 	f.runbooks.register(s)
-	s.StringVar(&f.cfg.DashboardURL, "dashboard-url", "", "`address` of Grafana, for links to panels (default: their paths alone)")
-	s.StringSliceVar(&f.skip, "skip", nil, "leave these pathologies out, by `id`, and of the alerts on what is not there: "+strings.Join(generate.Absences(), ", "))
+	s.StringVar(&f.cfg.DashboardURL, "dashboard-url", "", "`address` of Grafana, for links to panels (default: only their paths)")
+	s.StringSliceVar(&f.skip, "skip", nil, "leave these pathologies out, by `id`, or these alerts on missing servers: "+strings.Join(generate.Absences(), ", "))
 	s.StringToStringVar(&f.severities, "severity", nil, "`level=value` of the label severity, such as page=critical,ticket=warning,info=none")
-	s.DurationVar(&f.cfg.KeepFiringFor, "keep-firing-for", 2*time.Minute, "how long an alert goes on after its condition ended (Prometheus 2.42, vmalert 1.93); 0 for not at all")
+	s.DurationVar(&f.cfg.KeepFiringFor, "keep-firing-for", 2*time.Minute, "how long an alert keeps firing after its condition ends (Prometheus 2.42, vmalert 1.93); 0 turns it off")
 	s.StringToStringVar(&f.cfg.Labels, "label", nil, "`name=value` on every alert, such as team=ml")
 }
 
@@ -81,8 +81,8 @@ func (f *rulesFlags) registerRules(s *pflag.FlagSet) {
 	s.StringVar(&f.cfg.Name, "name", "sixty", "name of the object or of the rule namespace")
 	s.StringVar(&f.cfg.Namespace, "namespace", "", "namespace of the object")
 	s.StringToStringVar(&f.cfg.ObjectLabels, "object-label", nil, "`name=value` on the object, by which an operator selects it")
-	s.IntVar(&f.cfg.MaxRules, "max-rules-per-group", generate.UsualMaxRules, "divide larger groups of rules; the usual limit of Mimir, 0 for none")
-	s.BoolVar(&f.tests, "tests", false, "with --out: promtool unit tests too")
+	s.IntVar(&f.cfg.MaxRules, "max-rules-per-group", generate.UsualMaxRules, "split larger groups of rules; default: Mimir's default limit, 0 for none")
+	s.BoolVar(&f.tests, "tests", false, "with --out: also write promtool unit tests")
 }
 
 // rendered renders what the flags ask for, and notes what a user should know of it.
@@ -109,7 +109,7 @@ func (f *rulesFlags) named() (map[catalog.Severity]string, error) {
 		out[s] = value
 	}
 	if _, given := f.cfg.Labels["severity"]; given {
-		return nil, hint.With(errors.New("--label severity would make all alerts as severe"), "--severity page=critical,ticket=warning")
+		return nil, hint.With(errors.New("--label severity would give all alerts the same severity"), "--severity page=critical,ticket=warning")
 	}
 	return out, nil
 }
@@ -117,7 +117,7 @@ func (f *rulesFlags) named() (map[catalog.Severity]string, error) {
 // config reads and measures everything that the rules depend on.
 func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Config, err error) {
 	if f.evidence.Prometheus != "" && f.evidence.Span == "" {
-		return cfg, hint.With(errors.New("--prometheus needs --healthy: which time was healthy?"), "such as --healthy 7d, or two RFC 3339 times: --healthy FROM/TO")
+		return cfg, hint.With(errors.New("--prometheus needs --healthy: the healthy time"), "such as --healthy 7d, or two RFC 3339 times: --healthy FROM/TO")
 	}
 	cfg = f.cfg
 	cfg.Format, cfg.Beside, cfg.Pathologies = generate.Format(f.out.format), f.out.path != "", pathologies.All()
@@ -179,7 +179,7 @@ func newGenerateBaseline() *cobra.Command {
 		case len(f.From) == 0 && f.Prometheus == "":
 			return nil, hint.With(errors.New("nothing to measure"), "give --from RECORDING, or --prometheus URL with --healthy 7d")
 		case f.Prometheus != "" && f.Span == "":
-			return nil, errors.New("--prometheus needs --healthy: which time was healthy?")
+			return nil, errors.New("--prometheus needs --healthy: the healthy time")
 		}
 		if f.Matchers, err = source.ParseMatchers(match); err != nil {
 			return nil, err
@@ -192,7 +192,7 @@ func newGenerateBaseline() *cobra.Command {
 	})
 	s := cmd.Flags()
 	s.StringSliceVar(&f.From, "from", nil, "`files`: recordings of a healthy time, or of sixty bench --save-baseline")
-	s.StringVar(&f.Prometheus, "prometheus", "", "ask a Prometheus-compatible server at this `URL`")
+	s.StringVar(&f.Prometheus, "prometheus", "", "query a Prometheus-compatible server at this `URL`")
 	s.StringVar(&f.Span, "healthy", "", "the healthy time: a `duration` such as 7d, or FROM/TO")
 	s.StringArrayVar(&match, "match", nil, "with --prometheus: `selector` such as namespace=prod; may be repeated")
 	http.AddFlags(s)

@@ -32,7 +32,7 @@ func newMCPCommand() *cobra.Command {
 	s := cmd.Flags()
 	f.source.AddFlags(s)
 	f.settings.AddFlags(s)
-	s.DurationVar(&f.source.Interval, "interval", 2*time.Second, "with URLs: time between two scrapes")
+	s.DurationVar(&f.source.Interval, "interval", 2*time.Second, "with URLs: scrape interval")
 	s.StringVar(&f.listen, "listen", "", "serve over HTTP at this `address`, path /mcp, instead of standard input and output (loopback unless a host is given)")
 	return cmd
 }

@@ -42,7 +42,7 @@ type readFlags struct {
 }
 
 func (f *readFlags) register(s *pflag.FlagSet) {
-	s.IntVar(&f.maxEvents, "max-events", profile.DefaultLimit, "hold at most so many events of a trace, about 10 bytes each: of a longer one the beginning")
+	s.IntVar(&f.maxEvents, "max-events", profile.DefaultLimit, "keep at most this many events of a trace, about 10 bytes each: the beginning of a longer one")
 }
 
 // profile reads traces.
@@ -69,7 +69,7 @@ func newProfileCommand() *cobra.Command {
 
 func (f *profileFlags) run(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return hint.With(errors.New("no trace was given"), "sixty profile TRACE.json.gz; sixty profile how says how to take one")
+		return hint.With(errors.New("no trace was given"), "sixty profile TRACE.json.gz; sixty profile how prints the commands that take one")
 	}
 	failOn := catalog.Severity(math.MaxUint8)
 	if f.failOn != "" {
@@ -181,7 +181,7 @@ func parseGate(text string) (float64, error) {
 		v /= 100
 	}
 	if err != nil || math.IsNaN(v) || v < 0 || v > 100 {
-		return 0, hint.With(fmt.Errorf("--gate: %q is no share", text), "write it as 3% or 0.03")
+		return 0, hint.With(fmt.Errorf("--gate: %q is not a share", text), "write it as 3% or 0.03")
 	}
 	return v, nil
 }
@@ -226,9 +226,9 @@ func newProfileCaptureCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "capture", Args: cobra.ExactArgs(1), RunE: f.run}
 	s := cmd.Flags()
 	s.IntVar(&f.cfg.Steps, "steps", 20, "steps of the engine to record")
-	s.DurationVar(&f.cfg.Longest, "longest", 30*time.Second, "stop after this long, however few steps there were")
+	s.DurationVar(&f.cfg.Longest, "longest", 30*time.Second, "stop after this long, regardless of the number of steps")
 	s.StringVar(&f.cfg.Dir, "dir", "", "the server's torch_profiler_dir, as a `directory` here")
-	s.IntVar(&f.cfg.Load, "load", 8, "requests at once to make where the server has none; 0 makes none")
+	s.IntVar(&f.cfg.Load, "load", 8, "concurrent requests to send if the server has none; 0 sends none")
 	f.http.AddFlags(s)
 	f.profile.out.AddFlags(s, "text", "json", "html")
 	f.profile.out.AddFull(s, "show everything")
@@ -258,7 +258,7 @@ func (f *profileCaptureFlags) run(cmd *cobra.Command, args []string) (err error)
 	}
 	fmt.Fprintf(stderr, "profiled for %s: %s\n", r.Took.Round(time.Millisecond), steps)
 	if c.Dir == "" {
-		fmt.Fprintf(cmd.OutOrStdout(), "the traces are where the server writes them: its torch_profiler_dir, or nsys' -o\nanalyse them with: sixty profile DIRECTORY\n")
+		fmt.Fprintf(cmd.OutOrStdout(), "the traces are in the server's torch_profiler_dir, or nsys' -o\nanalyse them with: sixty profile DIRECTORY\n")
 		return nil
 	}
 	for _, file := range r.Files {

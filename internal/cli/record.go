@@ -29,7 +29,7 @@ func newRecordCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "record", Args: cobra.MinimumNArgs(1), RunE: f.run}
 	s := cmd.Flags()
 	f.out.register(s, "`path` to write: .tar.zst, .tar.gz, .tar, or a directory (required)")
-	s.DurationVar(&f.interval, "interval", time.Second, "time between two scrapes")
+	s.DurationVar(&f.interval, "interval", time.Second, "scrape interval")
 	s.DurationVar(&f.duration, "duration", 5*time.Minute, "record for this long")
 	source.AddHost(s, &f.noHost)
 	source.AddGateways(s, &f.gateways)

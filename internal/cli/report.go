@@ -49,9 +49,9 @@ func newReportCommand() *cobra.Command {
 	s.StringVar(&f.since, "since", "24h", "report on this much `time`, such as 24h or 7d, or on the whole recording if that is shorter")
 	f.source.AddPace(s, "duration", time.Minute, "with URLs: scrape for this long")
 	s.StringVar(&f.incidents, "incidents", "", "`directory` where sixty serve stores its incidents")
-	s.StringVar(&f.gpu, "gpu", "", "`name` of the servers' GPU, such as H100: for what they cost")
+	s.StringVar(&f.gpu, "gpu", "", "`name` of the servers' GPU, such as H100: for their cost")
 	s.IntVar(&f.gpus, "tp", 1, "with --gpu: GPUs of one replica")
-	s.StringArrayVar(&f.priced, "price", nil, "price of an hour of one GPU, such as `H100=2.49` (default: its list price of November 2026, in dollars)")
+	s.StringArrayVar(&f.priced, "price", nil, "price per hour of one GPU, such as `H100=2.49` (default: its list price of November 2026, in dollars)")
 	s.DurationVar(&f.timeout, "timeout", 10*time.Minute, "end after this long")
 	f.settings.AddFlags(s)
 	f.output.AddFlags(s, "text", "markdown", "html", "json")
@@ -130,7 +130,7 @@ func (f *reportFlags) price() (p health.Price, err error) {
 	}
 	price, ok := prices[g.Name]
 	if !ok {
-		return p, hint.With(fmt.Errorf("--gpu: no list price of %s is known", g.Name), "give yours with --price '"+g.Name+"=2.49'")
+		return p, hint.With(fmt.Errorf("--gpu: no list price of %s is known", g.Name), "set one with --price '"+g.Name+"=2.49'")
 	}
 	return health.Price{GPU: g.Name, PerHour: price.PerHour, From: price.From, GPUs: f.gpus}, nil
 }

@@ -22,7 +22,7 @@ func newSimulateCommand() *cobra.Command {
 	s := cmd.Flags()
 	f.AddFlags(s)
 	f.out.AddFlags(s, "text", "json", "html")
-	f.out.AddFull(s, "show everything, not the answer alone")
+	f.out.AddFull(s, "show everything, not only the answer")
 	f.serve.register(s)
 	return cmd
 }

@@ -32,8 +32,8 @@ const exporterOffset = 1400
 
 func (f *serveFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.addr, "serve", "", "serve simulated vLLM servers at this `address`, such as :8000 (loopback unless a host is given)")
-	fs.StringVar(&f.scenario, "scenario", "", "with --serve: traffic and a fault from inside, by the `name` of the pathology it leads to (default: only your traffic)")
-	fs.Float64Var(&f.accelerate, "accelerate", 1, "with --serve: simulated seconds in a second")
+	fs.StringVar(&f.scenario, "scenario", "", "with --serve: traffic and a built-in fault, by the `name` of its pathology (default: only your traffic)")
+	fs.Float64Var(&f.accelerate, "accelerate", 1, "with --serve: simulated seconds per second")
 	fs.StringVar(&f.exporter, "gpu-exporter", "", "with --serve: `address` of a simulated dcgm-exporter (default: a port 1400 above; off: none)")
 }
 
@@ -57,7 +57,7 @@ func (f *simulateFlags) runServers(ctx context.Context, stdout, stderr io.Writer
 		return err
 	}
 	if len(ignored) > 0 {
-		command.Notes(stderr, []string{"a simulated server does not know " + strings.Join(ignored, ", ")})
+		command.Notes(stderr, []string{"a simulated server does not support " + strings.Join(ignored, ", ")})
 	}
 	endsWhenInterrupted(ctx)
 	fl, err := fleet.Start(cfg)

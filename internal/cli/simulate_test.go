@@ -228,9 +228,9 @@ func TestTheAnswerComesFirst(t *testing.T) {
 		name, first, further, full string
 		args                       []string
 	}{
-		{"the servers as they are", "The servers as they are: TTFT P95 ", "\ncheck ", "\n  queue ", simulate},
+		{"the current servers", "The current servers: TTFT P95 ", "\ncheck ", "\n  queue ", simulate},
 		{"a change", "With replicas 1 → 2: TTFT P95 ", "now      then", "\n  assumed ", append(simulate, "--replicas", "2")},
-		{"a sweep", "4 of 6 points keep the objective", "                   now ", "saturation: within the", append(simulate, "--sweep", "replicas=1,2", "--sweep", "rate-scale=0.5:1.5:0.5")},
+		{"a sweep", "4 of 6 points meet the objective", "                   now ", "saturation: within the", append(simulate, "--sweep", "replicas=1,2", "--sweep", "rate-scale=0.5:1.5:0.5")},
 		{
 			"what meets targets", "LlamaForCausalLM (8.03 billion parameters) surely meets the targets on 1 ×", "vllm serve meta/llama --max-num-seqs ", "activations at their peak",
 			[]string{

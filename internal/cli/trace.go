@@ -34,9 +34,9 @@ func newTraceCommand() *cobra.Command {
 	s := cmd.Flags()
 	f.source.AddFlags(s)
 	if flag := s.Lookup("recording"); flag != nil {
-		flag.Hidden, flag.Usage = false, "`file` of sixty record: what servers did at that moment"
+		flag.Hidden, flag.Usage = false, "`file` of sixty record that covers the time of the request"
 	}
-	s.StringVar(&f.id, "id", "", "the request: its trace `id`, or the engine's id, or how either begins (default: the slowest in the files)")
+	s.StringVar(&f.id, "id", "", "the request: its trace `id` or engine id, or a prefix of either (default: the slowest in the files)")
 	f.output.AddFlags(s, "text", "json", "markdown", "html")
 	f.output.AddFull(s, "show all steps, and the source of each normal value")
 	return cmd
@@ -54,7 +54,7 @@ func (f *traceFlags) run(cmd *cobra.Command, args []string) error {
 	case urls && len(args) > 1:
 		return errors.New("give files, or the URL of one server")
 	case urls && f.id == "":
-		return hint.With(errors.New("a server is asked for one trace"), "name it with --id; sixty serve lists slow requests at /api/v1/traces, Tempo and Jaeger have a search")
+		return hint.With(errors.New("a server returns one trace at a time"), "name it with --id; sixty serve lists slow requests at /api/v1/traces, Tempo and Jaeger have a search")
 	case f.source.SourceCount() > 1:
 		return errors.New("give --recording or --prometheus, not both")
 	}
@@ -107,7 +107,7 @@ func (f *traceFlags) diagnose(ctx context.Context, s *source.Source, r *trace.Re
 	}
 	if span := s.Span(); !span.First.IsZero() && (at.Before(span.First) || at.After(span.Last)) {
 		return d, hint.With(fmt.Errorf("the request was at %s, outside the recording", source.FormatTime(at)),
-			fmt.Sprintf("it holds %s to %s: give the recording of that time, or --prometheus", source.FormatTime(span.First), source.FormatTime(span.Last)))
+			fmt.Sprintf("it covers %s to %s: give a recording of that time, or --prometheus", source.FormatTime(span.First), source.FormatTime(span.Last)))
 	}
 	o, err := s.Options(ctx, at)
 	if err != nil {
@@ -129,13 +129,13 @@ func choose(all []*trace.Trace, id string) (*trace.Trace, string, error) {
 	}
 	switch {
 	case len(found) == 0 && id == "":
-		return nil, "", hint.With(errors.New("there is no request in these traces"), "spans of requests have the kind server, or those of vLLM, SGLang, llm-d or sixty gateway's names")
+		return nil, "", hint.With(errors.New("there is no request in these traces"), "spans of requests have the kind server, or a span name of vLLM, SGLang, llm-d or sixty gateway")
 	case len(found) == 0:
-		return nil, "", hint.With(fmt.Errorf("no request is called %s", id), "without --id the slowest of the files is shown")
+		return nil, "", hint.With(fmt.Errorf("no request has the id %s", id), "without --id, the slowest in the files is shown")
 	case len(found) == 1:
 		return found[0], "", nil
 	case id != "":
-		return nil, "", fmt.Errorf("%d requests are called %s…: give more of the id", len(found), id)
+		return nil, "", fmt.Errorf("%d request ids begin with %s: give more of the id", len(found), id)
 	}
 	slowest := slices.MaxFunc(found, func(a, b *trace.Trace) int { return cmp.Compare(a.Took(), b.Took()) })
 	return slowest, fmt.Sprintf("the slowest of %d requests; --id shows another", len(found)), nil

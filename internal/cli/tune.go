@@ -23,7 +23,7 @@ func newTuneCommand() *cobra.Command {
 	s := cmd.Flags()
 	f.AddFlags(s)
 	f.out.AddFlags(s, "text", "json", "html")
-	f.out.AddFull(s, "show everything, not the answer alone")
+	f.out.AddFull(s, "show everything, not only the answer")
 	return cmd
 }
 

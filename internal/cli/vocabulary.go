@@ -46,12 +46,12 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 			{Title: "Admission", Flags: []string{"knee", "max-concurrent", "max-token-rate", "max-queued"}},
 			{Title: "What is measured", Flags: []string{"ask-usage", "tenant-header", "max-tenants", "hash-tenants", "leak-age", "access-log", "otlp"}},
 			{Title: "Where to serve", Flags: []string{"serve", "simulate scenario", "gpu-exporter", "accelerate"}},
-			{Title: "Metrics as they are named", Flags: []string{"dialect", "detect", "instance-labels", "model-labels", "gpu-labels"}},
+			{Title: "Metric names", Flags: []string{"dialect", "detect", "instance-labels", "model-labels", "gpu-labels"}},
 			{Title: "What to scrape", Flags: []string{
 				"server", "target", "gpu-target", "dcgm", "cluster", "namespace", "selector", "port", "job",
 				"label", "workload", "min-replicas", "max-replicas", "start-time", "in-flight", "monitor-label", "lean", "short-instance", "scrape-interval", "dashboards",
 			}},
-			{Title: "What to look at", Flags: []string{"rules", "audit dashboards", "ignore", "only", "skip", "skip-unrelated", "audit vllm-version", "fast", "fix"}},
+			{Title: "Input", Flags: []string{"rules", "audit dashboards", "ignore", "only", "skip", "skip-unrelated", "audit vllm-version", "fast", "fix"}},
 			{Title: "Model and hardware", Flags: []string{
 				"model-config", "gpu", "tp", "pp", "dp", "enable-expert-parallel", "cpu", "server-cpu",
 				"max-gpus", "price", "compare-quantization", "acceptance", "vllm-version", "load-test", "load-test-args", "load-test-model", "step-cost", "replicas", "prefill-engines", "transfer-rate", "route", "served-model",

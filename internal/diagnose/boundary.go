@@ -351,12 +351,12 @@ func (b *Boundary) Lines() []string {
 	if total := b.ended(); total == 0 {
 		line += fmt.Sprintf(", none ended, %.0f are open", b.Open)
 	} else {
-		line += fmt.Sprintf(" and %.0f ended, %.0f of them well", total, b.Ended[gateway.Success])
+		line += fmt.Sprintf(" and %.0f ended, %.0f of them successfully", total, b.Ended[gateway.Success])
 		if !math.IsNaN(b.ErrorShare) {
 			line += "; error rate " + indicator.FormatNumber(b.ErrorShare, indicator.Ratio)
 		}
 		if b.Ended[gateway.ClientDisconnect] > 0 {
-			line += ", given up by clients " + indicator.FormatNumber(b.GaveUpShare, indicator.Ratio)
+			line += ", cancelled by clients " + indicator.FormatNumber(b.GaveUpShare, indicator.Ratio)
 		}
 	}
 	out := []string{line}
@@ -369,10 +369,10 @@ func (b *Boundary) Lines() []string {
 		}
 		line := fmt.Sprintf("%s as clients see it: mean %s, P50 %s, P95 %s", l.name, seconds(l.Mean), percentile(l.P50), percentile(l.P95))
 		if l.GivenUp > 0 {
-			line += fmt.Sprintf("; corrected for the %.0f given up: P50 %s, P95 %s", l.GivenUp, percentile(l.CorrectedP50), percentile(l.CorrectedP95))
+			line += fmt.Sprintf("; corrected for the %.0f cancelled: P50 %s, P95 %s", l.GivenUp, percentile(l.CorrectedP50), percentile(l.CorrectedP95))
 		}
 		if l.EngineCount > 0 {
-			line += fmt.Sprintf("; the engine says mean %s, P50 %s, P95 %s", seconds(l.EngineMean), percentile(l.EngineP50), percentile(l.EngineP95))
+			line += fmt.Sprintf("; in the engine: mean %s, P50 %s, P95 %s", seconds(l.EngineMean), percentile(l.EngineP50), percentile(l.EngineP95))
 		}
 		out = append(out, line)
 	}
@@ -381,7 +381,7 @@ func (b *Boundary) Lines() []string {
 		waits = append(waits, w.Where+" "+seconds(w.Seconds))
 	}
 	if len(waits) > 0 {
-		out = append(out, "Where the mean TTFT arises: "+strings.Join(waits, ", "))
+		out = append(out, "Where the mean TTFT is spent: "+strings.Join(waits, ", "))
 	}
 	return out
 }

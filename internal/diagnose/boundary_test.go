@@ -187,7 +187,7 @@ func TestOtherGateways(t *testing.T) {
 func TestLinesAreWords(t *testing.T) {
 	v := newBoundary(gatewayPage(map[string]float64{"success": 70, "client_disconnect": 30}, times(70, .2), times(30, 3), 1000, 2, 0), engines(times(70, .12)), 15*time.Second)
 	text := strings.Join(v.Lines(), "\n")
-	for _, want := range []string{"102 requests arrived in 15 s and 100 ended, 70 of them well", "given up by clients 30 %", "corrected for the 30 given up", "the engine says mean"} {
+	for _, want := range []string{"102 requests arrived in 15 s and 100 ended, 70 of them successfully", "cancelled by clients 30 %", "corrected for the 30 cancelled", "in the engine: mean"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in:\n%s", want, text)
 		}

@@ -22,7 +22,7 @@ type Options struct {
 	// Created is when the servers' counters began, where that is known and the
 	// Querier holds a zero sample there; it makes a baseline of a first scrape.
 	Created time.Time
-	// Interval is the time between two scrapes.
+	// Interval is the scrape interval.
 	Interval time.Duration
 
 	// Window overrides the choice of the window; Baseline that of the baseline.

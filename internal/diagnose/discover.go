@@ -105,7 +105,7 @@ func discover(ctx context.Context, q metrics.Querier, o *Options, lookback time.
 		return nil, d.layout, d.noTargetsError(at, lookback)
 	case len(targets) > mostTargets:
 		return nil, d.layout, hint.With(fmt.Errorf("%d targets exceed the limit of %d in one diagnosis", len(targets), mostTargets),
-			"choose some with --match, such as --match namespace=prod; a target is one model on one server")
+			"select some with --match, such as --match namespace=prod; a target is one model on one server")
 	}
 	rename(targets)
 	if err := discoverUpstreams(ctx, q, at, all, targets, d.layout); err != nil {
@@ -129,8 +129,8 @@ func (d *discovery) noTargetsError(at time.Time, lookback time.Duration) error {
 			"check --match and --at; the server must scrape vLLM's /metrics")
 	}
 	slices.Sort(recorded)
-	return hint.With(fmt.Errorf("none of the %d metrics found is a server's own: %s; they look like the results of recording rules", len(recorded), listTargets(recorded)),
-		"ask the Prometheus server that scrapes the servers, or let this one have vllm:num_requests_running and what goes with it, buckets included (match[] of a federation, write_relabel_configs of remote write)")
+	return hint.With(fmt.Errorf("none of the %d metrics found comes from a server: %s; they look like the results of recording rules", len(recorded), listTargets(recorded)),
+		"query the Prometheus server that scrapes the servers, or forward vllm:num_requests_running and the other vLLM metrics with their buckets to this one (match[] of a federation, write_relabel_configs of remote write)")
 }
 
 // inServers are metrics that call a server's model by another name.
@@ -220,7 +220,7 @@ func (s *second) drop(targets []Target, l Layout) []Target {
 		of, other := s.of[k], s.origins[k]
 		first, also := labelKey(of.of.labels, l.Instance), differing(other, of.of)
 		if of.behind > 0 {
-			also += fmt.Sprintf(", %s behind, which is not judged", indicator.FormatNumber(of.behind.Round(time.Second).Seconds(), indicator.Seconds))
+			also += fmt.Sprintf(", %s behind, not judged", indicator.FormatNumber(of.behind.Round(time.Second).Seconds(), indicator.Seconds))
 		}
 		doubles[first] = append(doubles[first], also)
 		if key := labelKey(other.labels, l.Instance); key != first {

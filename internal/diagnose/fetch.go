@@ -31,7 +31,7 @@ type Request struct {
 	// Baselines are what was measured of models; with any, the past is not asked.
 	Baselines []*baseline.File
 
-	// Interval is the time between two scrapes.
+	// Interval is the scrape interval.
 	Interval time.Duration
 	// Past is how much history is at hand.
 	Past time.Duration
@@ -141,7 +141,7 @@ func (s *Snapshot) standIn() {
 			by.now.AtLeast, by.normal.AtLeast = sig.Quantile > 0.5, sig.Quantile > 0.5
 			*s.readings[i].of(sig) = by
 			if sig == indicator.TTFTP50 || sig == indicator.ITLP50 {
-				s.Targets[i].Notes = append(s.Targets[i].Notes, "no buckets of "+sig.Histogram+" are stored: its mean replaces its percentiles, and a slow tail is not visible")
+				s.Targets[i].Notes = append(s.Targets[i].Notes, "no buckets of "+sig.Histogram+" are stored: the mean replaces percentiles, and a slow tail is not visible")
 			}
 		}
 	}

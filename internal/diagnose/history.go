@@ -568,7 +568,7 @@ func classOf(m model.Metric, in engine.Answers) (column, bool) {
 	return 0, false
 }
 
-// usualGap returns the median time between two scrapes.
+// usualGap returns the median scrape interval.
 func usualGap(at []time.Time) time.Duration {
 	var gaps []time.Duration
 	for i := 1; i < len(at); i++ {

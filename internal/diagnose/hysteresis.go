@@ -67,7 +67,7 @@ func (h *Hysteresis) RestoreVerdict(d *Diagnosis) {
 	if ago := d.At.Sub(h.last.At); ago < remembered {
 		now := d.Verdict.ID
 		*d = h.last
-		d.Notes = append(slices.Clip(d.Notes), fmt.Sprintf("found from %s to %s; the verdict of the last %.0f s is %s, too short to call it over",
+		d.Notes = append(slices.Clip(d.Notes), fmt.Sprintf("found from %s to %s; the verdict of the last %.0f s is %s, too short to resolve it",
 			clock(&h.first), clock(&h.last), ago.Seconds(), now))
 		return
 	}

@@ -51,7 +51,7 @@ func TestAVerdictHasHysteresis(t *testing.T) {
 		want    string
 		note    string
 	}{
-		{"a quiet moment", []string{"slow-decode", "slow-decode", "slow-decode", "healthy"}, at(4, "healthy"), "slow-decode", "too short to call it over"},
+		{"a quiet moment", []string{"slow-decode", "slow-decode", "slow-decode", "healthy"}, at(4, "healthy"), "slow-decode", "too short to resolve it"},
 		{"quiet for long", append([]string{"slow-decode", "slow-decode", "slow-decode"}, make([]string, 12)...), at(15, "healthy"), "healthy", "slow-decode was found from"},
 		{"seen once", []string{"slow-decode", "healthy", "healthy"}, at(3, "healthy"), "healthy", ""},
 		{"another fault", []string{"slow-decode", "slow-decode", "slow-decode"}, at(3, "engine-hung"), "engine-hung", ""},

@@ -16,7 +16,7 @@ import (
 type Pace struct {
 	// First is the first sample at hand within the longest past.
 	First time.Time
-	// Interval is the usual time between two scrapes of one server, UnknownInterval where
+	// Interval is the usual scrape interval of one server, UnknownInterval where
 	// no server was scraped twice.
 	Interval time.Duration
 	// Scrapes is how many scrapes of one server tell it, at most.

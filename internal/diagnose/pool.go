@@ -171,15 +171,15 @@ func (j *judgement) cannotTell() string {
 	case j.life() == LifeStarting:
 		return "it is starting, and has never answered"
 	case j.life() == LifeDrained:
-		return "it does not answer, and held nothing when it was last seen"
+		return "it does not answer, and had no requests in flight when last seen"
 	case j.view.span().Failing:
-		return "its last scrape failed: look at its /health, or ask again after the next scrape"
+		return "its last scrape failed: check its /health, or try again after the next scrape"
 	case v.Reason != "":
 		return v.Reason
 	case v.OK && !j.view.Now(indicator.InFlightFloor).OK:
-		return "no samples from the last moments"
+		return "no recent samples"
 	}
-	return "a rate needs at least two scrapes, a verdict ten seconds of them"
+	return "a rate needs at least two scrapes, a verdict ten seconds"
 }
 
 // judge judges the pool.

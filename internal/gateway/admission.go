@@ -40,7 +40,7 @@ func (a Admission) check() error {
 		return errors.New("admission control: a limit is negative")
 	}
 	if a.MaxQueued > 0 && a.MaxConcurrent == 0 {
-		return hint.With(errors.New("admission control: requests queue only where concurrency is limited"), "limit it with --max-concurrent")
+		return hint.With(errors.New("admission control: a queue needs a concurrency limit"), "set --max-concurrent")
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ type Config struct {
 	ClientTimeout  time.Duration // a client that neither sends nor reads
 	MaxBody        int64         // bytes of a request, each of which is held until the answer begins
 	MaxRequests    int           // open requests, beyond which 503 is answered
-	LeakAge        time.Duration // a request that is open for longer is a suspected leak
+	LeakAge        time.Duration // age from which an open request is a suspected leak
 	AskUsage       bool          // ask the upstream for the token account of every stream, and hide it from clients that did not
 	TenantHeader   string        // names the tenant; "" for none
 	HashTenants    bool          // show a hash instead
@@ -69,11 +69,11 @@ func (c Config) withDefaults() (Config, error) {
 			return c, fmt.Errorf("upstream %q names no host", u.Redacted())
 		case u.User != nil:
 			return c, hint.With(fmt.Errorf("upstream %q holds a user name", u.Redacted()),
-				"clients' own credentials pass through; leave it out")
+				"clients' own credentials are passed through; leave it out")
 		case u.RawQuery != "" || u.Fragment != "":
 			return c, fmt.Errorf("upstream %q holds a query", u.Redacted())
 		case seen[u.Host+u.Path]:
-			return c, fmt.Errorf("upstream %q is named twice", u.Redacted())
+			return c, fmt.Errorf("upstream %q is given twice", u.Redacted())
 		}
 		seen[u.Host+u.Path] = true
 	}

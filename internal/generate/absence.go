@@ -34,7 +34,7 @@ const (
 func (b *ruleBuilder) absences() ([]rulefmt.Rule, error) {
 	for _, id := range b.cfg.Absences {
 		if !slices.Contains(Absences(), id) {
-			return nil, fmt.Errorf("no alert %q on what is not there: there are %s", id, strings.Join(Absences(), ", "))
+			return nil, fmt.Errorf("no alert on missing servers is called %q: there are %s", id, strings.Join(Absences(), ", "))
 		}
 	}
 	d := &b.cfg.Deployment
@@ -66,21 +66,21 @@ func (b *ruleBuilder) absences() ([]rulefmt.Rule, error) {
 			Alert: "ServersAbsent", For: model.Duration(5 * time.Minute),
 			Expr: absent,
 		}, map[string]string{
-			"summary":     "No server of {{ $labels.model_name }} is scraped any more; {{ $value }} were within the hour",
-			"description": "The servers vanished from Prometheus' discovery: they were deleted, no longer match its selectors, or Prometheus cannot find them. Of servers that are found and do not answer the alert TargetDown tells.",
+			"summary":     "No server of {{ $labels.model_name }} is scraped; {{ $value }} were within the last hour",
+			"description": "The servers disappeared from Prometheus' discovery: they were deleted, no longer match its selectors, or Prometheus cannot find them. The alert TargetDown covers servers that do not answer.",
 		}, servedBy(absent, d.Model)},
 		{"replicas-missing", catalog.Ticket, indicator.Model, rulefmt.Rule{
 			Alert: "ReplicasMissing", For: model.Duration(starting),
 			Expr: replicas,
 		}, map[string]string{
-			"summary":     "{{ $value }} replicas of {{ $labels.created_by_name }} are asked for and not scraped ({{ $labels.namespace }})",
-			"description": "kube-state-metrics says how many replicas the workload should have, and fewer expose metrics: pods that are pending, crash, still load their model after " + duration(starting) + ", or are not discovered. kubectl get pods -n {{ $labels.namespace }} tells which.",
+			"summary":     "{{ $value }} wanted replicas of {{ $labels.created_by_name }} are not scraped ({{ $labels.namespace }})",
+			"description": "According to kube-state-metrics, the workload should have more replicas than expose metrics: pods are pending, crash, still load their model after " + duration(starting) + ", or are not discovered. Run kubectl get pods -n {{ $labels.namespace }}.",
 		}, b.replicasMissing},
 		{"autoscaler-stuck", catalog.Ticket, indicator.Model, rulefmt.Rule{
 			Alert: "AutoscalerStuck", For: model.Duration(10 * time.Minute),
 			Expr: stuck,
 		}, map[string]string{
-			"summary":     "{{ $value | humanize }} requests wait on each replica of {{ $labels.workload }}, and its autoscaler asks for no more ({{ $labels.namespace }})",
+			"summary":     "{{ $value | humanize }} requests wait on each replica of {{ $labels.workload }}, and its autoscaler does not ask for more ({{ $labels.namespace }})",
 			"description": whyStuck + " kubectl describe hpa -n {{ $labels.namespace }} {{ $labels.horizontalpodautoscaler }} has its events.",
 		}, b.autoscalerStuck},
 		{"gateway-down", catalog.Page, indicator.Gateway, rulefmt.Rule{
@@ -88,18 +88,18 @@ func (b *ruleBuilder) absences() ([]rulefmt.Rule, error) {
 			Expr:  gateways[0],
 		}, map[string]string{
 			"summary":     "The gateway {{ $labels.gateway }} does not answer{{ with $labels.model_name }} ({{ . }}){{ end }}",
-			"description": "Two scrapes of its metrics failed. Clients that connect to it get nothing, and of what it saw nothing is known.",
+			"description": "Two scrapes of its metrics failed. Its clients get no answer, and its metrics are unknown.",
 		}, nil},
 		{"gateways-absent", catalog.Page, indicator.Gateway, rulefmt.Rule{
 			Alert: "Absent", For: model.Duration(5 * time.Minute),
 			Expr: gateways[1],
 		}, map[string]string{
-			"summary":     "No gateway of job {{ $labels.job }} is scraped any more; {{ $value }} were within the hour",
-			"description": "The gateways vanished from Prometheus' discovery: they were deleted, no longer match its selectors, or Prometheus cannot find them.",
+			"summary":     "No gateway of job {{ $labels.job }} is scraped; {{ $value }} were within the last hour",
+			"description": "The gateways disappeared from Prometheus' discovery: they were deleted, no longer match its selectors, or Prometheus cannot find them.",
 		}, nil},
 		{"watchdog", catalog.Info, indicator.Model, rulefmt.Rule{Alert: watchdogAlert, Expr: "vector(1)"}, map[string]string{
-			"summary":     "The rules are evaluated, and Alertmanager hears of it",
-			"description": "Always fires. Let a service outside of this monitoring call when it no longer arrives.",
+			"summary":     "Heartbeat: rules are evaluated and reach Alertmanager",
+			"description": "Always fires. Route it to an external dead man's switch, which calls when it stops arriving.",
 		}, nil},
 	}
 	var out []rulefmt.Rule

@@ -133,12 +133,12 @@ func Routing(cfg RulesConfig) ([]byte, error) {
 		},
 		[]receiver{{"pager"}, {"tickets"}, {"reading"}, {"heartbeat"}},
 	})
-	return append(content, []byte(`# Give the receivers what they need, such as
+	return append(content, []byte(`# Configure the receivers, for example
 #   pager:     pagerduty_configs: [{routing_key_file: /etc/alertmanager/pagerduty}]
 #   tickets:   webhook_configs: [{url: https://tickets.example.com/alertmanager}]
 #   heartbeat: webhook_configs: [{url: https://heartbeat.example.com/ID, send_resolved: false}],
-#              a service that calls when nothing comes any more.
-# group_wait lets causes and symptoms arrive together, so that what a cause explains is
-# inhibited before anybody hears of it.
+#              a dead man's switch, which calls when the heartbeat stops.
+# group_wait lets causes and symptoms arrive together, so that symptoms are
+# inhibited before a notification is sent.
 `)...), err
 }

@@ -56,7 +56,7 @@ func (b *ruleBuilder) description(p *catalog.Pathology, used []resolved) string 
 	out.WriteString(b.explained(p))
 	switch {
 	case outside:
-		out.WriteString("Whole picture: sixty diagnose SERVER --gateway {{ $labels.gateway }}")
+		out.WriteString("Full diagnosis: sixty diagnose SERVER --gateway {{ $labels.gateway }}")
 	case readsModel(p):
 		out.WriteString("Computed fix: sixty diagnose {{ $labels.instance }}")
 	}

@@ -397,7 +397,7 @@ func (b *ruleBuilder) alerts(p *catalog.Pathology, segments []segment, into map[
 		}
 	}
 	if missing == len(segments) {
-		why := "nothing says from which numbers on it is one"
+		why := "no threshold is known"
 		p.When.Signals(func(s *indicator.Signal) {
 			if !b.cfg.Deployment.HasSignal(s) {
 				why = "these servers cannot tell " + s.Name

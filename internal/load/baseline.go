@@ -26,11 +26,11 @@ const minHealthy = 0.67
 func NewBaseline(r *Result, o *slo.Objective, capacity float64, now time.Time) (*baseline.File, error) {
 	switch {
 	case r.Generator.Spoiled:
-		return nil, errors.New("baseline: the result was spoiled by the generator")
+		return nil, errors.New("baseline: the load generator distorted the result")
 	case r.Requests.ErrorRate() > maxErrorRate:
 		return nil, fmt.Errorf("baseline: %.1f %% of the requests failed", 100*r.Requests.ErrorRate())
 	case len(r.Latency) == 0:
-		return nil, errors.New("baseline: the result holds no latencies")
+		return nil, errors.New("baseline: the result has no latencies")
 	}
 	b := &baseline.File{
 		Schema: baseline.Schema, Tool: version.This(), Created: now.UTC().Truncate(time.Second), Model: r.Target.Model, Capacity: capacity,

@@ -101,23 +101,23 @@ func (c *Comparison) notes(a, b *Result) {
 	for i, r := range []*Result{a, b} {
 		name := string(rune('A' + i))
 		if r.Generator.Spoiled {
-			add("result %s was spoiled by its generator", name)
+			add("result %s was distorted by its load generator", name)
 		}
 		if !r.Window.Steady {
 			add("result %s: %s", name, r.Window.Why)
 		}
 		if e := r.Requests.ErrorRate(); e > maxErrorRate {
-			add("%.1f %% of the requests of result %s failed: latencies are those of the survivors", 100*e, name)
+			add("%.1f %% of the requests of result %s failed: latencies cover only the others", 100*e, name)
 		}
 	}
 	if a.Tokens.Prompt > 0 && math.Abs(b.Tokens.Prompt/a.Tokens.Prompt-1) > 0.02 {
-		add("prompts are not alike: %.0f tokens against %.0f", a.Tokens.Prompt, b.Tokens.Prompt)
+		add("prompt lengths differ: %.0f and %.0f tokens", a.Tokens.Prompt, b.Tokens.Prompt)
 	}
 	if a.Tokens.Output > 0 && math.Abs(b.Tokens.Output/a.Tokens.Output-1) > 0.02 {
-		add("answers are not alike: %.0f tokens against %.0f", a.Tokens.Output, b.Tokens.Output)
+		add("answer lengths differ: %.0f and %.0f tokens", a.Tokens.Output, b.Tokens.Output)
 	}
 	if a.Load.Concurrency != b.Load.Concurrency {
-		add("the loads are not alike: concurrency %d against %d", a.Load.Concurrency, b.Load.Concurrency)
+		add("the loads differ: concurrency %d and %d", a.Load.Concurrency, b.Load.Concurrency)
 	}
 }
 

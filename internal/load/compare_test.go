@@ -237,8 +237,8 @@ func TestSteadyState(t *testing.T) {
 		steady bool
 		why    string
 	}{
-		"constant":         {shape(400, constant), true, "left out as warm-up"},
-		"growing queues":   {shape(400, func(i int) time.Duration { return time.Duration(100+10*i) * time.Millisecond }), false, "exceeds what the server can do"},
+		"constant":         {shape(400, constant), true, "excluded as warm-up"},
+		"growing queues":   {shape(400, func(i int) time.Duration { return time.Duration(100+10*i) * time.Millisecond }), false, "exceeds the server's capacity"},
 		"too few":          {shape(20, constant), false, "too few to tell"},
 		"all sent at once": {func() *Recording { r := shape(100, constant); r.Dispatched = r.Duration / 10; return r }(), false, "were sent in the first 10 %"},
 	}

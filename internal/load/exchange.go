@@ -320,7 +320,7 @@ func (s *stream) outcome(ctx context.Context, err error) Outcome {
 	switch {
 	case err == nil:
 		if s.count.N == 0 {
-			s.message = "the answer holds no token"
+			s.message = "the answer has no token"
 			return Empty
 		}
 		if !s.finished {

@@ -22,7 +22,7 @@ import (
 
 // Probed is what a server tells before the test.
 type Probed struct {
-	Target     Target // with the model filled in and options the server refuses left out
+	Target     Target // with the model filled in and options the server rejects left out
 	Vocabulary *Vocabulary
 	Version    string // of vLLM, "" elsewhere
 	Notes      []string
@@ -235,10 +235,10 @@ func (p *probe) options(ctx context.Context) error {
 		status, message, err := p.complete(ctx, 16, nil)
 		switch {
 		case err != nil:
-			return hint.With(err, "check that the server can answer at all")
+			return hint.With(err, "check that the server answers requests")
 		case status == http.StatusOK:
 			if len(dropped) > 0 {
-				p.out.Notes = append(p.out.Notes, "the server refuses "+strings.Join(dropped, " and ")+", so they are left out")
+				p.out.Notes = append(p.out.Notes, "the server rejects "+strings.Join(dropped, " and ")+", so they are left out")
 			}
 			return nil
 		case status == http.StatusBadRequest || status == http.StatusUnprocessableEntity:
@@ -260,9 +260,9 @@ func (p *probe) options(ctx context.Context) error {
 		case status == http.StatusNotFound:
 			return hint.With(err, "check the API (--api chat or completions) and the model")
 		case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
-			return hint.With(err, "the server is overloaded before the test: wait, or find out who uses it")
+			return hint.With(err, "the server is overloaded before the test: wait, or find its other clients")
 		}
-		return hint.With(err, "try the request by hand, and pass what the server needs with --extra-body")
+		return hint.With(err, "try the request by hand, and pass missing fields with --extra-body")
 	}
 }
 

@@ -250,14 +250,14 @@ func ReadFile(path string) (*Result, error) {
 	}
 	r, err := readResult(raw)
 	if err != nil {
-		return nil, hint.Or(fmt.Errorf("%s: read result: %w", path, err), "pass a file that sixty bench --save wrote")
+		return nil, hint.Or(fmt.Errorf("%s: read result: %w", path, err), "pass a file written by sixty bench --save")
 	}
 	return r, nil
 }
 
 func readResult(raw []byte) (*Result, error) {
 	if bytes.HasPrefix(bytes.TrimSpace(raw), []byte("[")) {
-		return nil, hint.With(errors.New("these are several results"), "run each scenario by itself, and write its result")
+		return nil, hint.With(errors.New("the file has several results"), "run each scenario separately, and write its result")
 	}
 	r := &Result{}
 	if err := json.Unmarshal(raw, r); err != nil {

@@ -121,7 +121,7 @@ func (c *Config) check() error {
 	case c.Timeout > time.Hour:
 		return fmt.Errorf("request timeout %s is over an hour", c.Timeout)
 	case c.MaxRequests == 0 && c.Duration == 0 && !c.Trace && c.endless():
-		return hint.With(errors.New("the test has no end"), "pass --requests or --duration")
+		return hint.With(errors.New("the test has no end condition"), "pass --requests or --duration")
 	}
 	if c.Arrivals != nil {
 		return c.Arrivals.Validate()

@@ -346,7 +346,7 @@ func TestNewRefuses(t *testing.T) {
 		"no end of an open loop":            {Config{Target: ok, Source: g, Arrivals: &a}, "no end"},
 		"no URL":                            {Config{Target: Target{URL: "localhost:8000"}, Source: g, Concurrency: 1, MaxRequests: 1}, "not an http"},
 		"another API":                       {Config{Target: Target{URL: "http://a", API: "embeddings"}, Source: g, Concurrency: 1, MaxRequests: 1}, "want chat or completions"},
-		"API against URL":                   {Config{Target: Target{URL: "http://a/v1/completions", API: Chat}, Source: g, Concurrency: 1, MaxRequests: 1}, "the API asked for"},
+		"API against URL":                   {Config{Target: Target{URL: "http://a/v1/completions", API: Chat}, Source: g, Concurrency: 1, MaxRequests: 1}, "but --api is"},
 		"a header with a line end":          {Config{Target: Target{URL: "http://a", Headers: http.Header{"X-A": {"b\r\nc: d"}}}, Source: g, Concurrency: 1, MaxRequests: 1}, "cannot be sent"},
 		"an extra field that the test sets": {Config{Target: Target{URL: "http://a", Extra: map[string]any{"stream": true}}, Source: g, Concurrency: 1, MaxRequests: 1}, "set by the test"},
 	}

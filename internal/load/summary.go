@@ -109,13 +109,13 @@ func (s *summary) window() {
 	switch {
 	case s.res.Gone > 0:
 		s.to = time.Duration(s.res.Gone * float64(time.Second))
-		w.Why = "no steady state: the server went away, and all of the time until then is reported"
+		w.Why = "no steady state: the server went away; the whole time until then is reported"
 	case s.rec.Duration > 0 && s.to.Seconds() < minSteadyShare*s.rec.Duration.Seconds():
 		s.to = s.rec.Duration
 		w.Why = fmt.Sprintf("no steady state: all requests were sent in the first %.0f %% of the test, so all of it is reported", 100*s.rec.Dispatched.Seconds()/s.rec.Duration.Seconds())
 	case s.set.Warmup >= 0:
 		s.from = min(s.set.Warmup, s.to)
-		w.Steady, w.Why = true, fmt.Sprintf("the warm-up of %s that was asked for is left out", s.set.Warmup)
+		w.Steady, w.Why = true, fmt.Sprintf("the requested warm-up of %s is excluded", s.set.Warmup)
 	default:
 		s.detect(w)
 	}
@@ -162,13 +162,13 @@ func (s *summary) detect(w *Window) {
 		w.Why = "no steady state: the load itself changes, so all of it is reported"
 		s.from = 0
 	case certain && growth > growthUnsettled:
-		w.Why = fmt.Sprintf("no steady state: time to first token grew by %.0f %% from the first quarter to the last, so the load exceeds what the server can do", 100*growth)
+		w.Why = fmt.Sprintf("no steady state: time to first token grew by %.0f %% from the first quarter to the last, so the load exceeds the server's capacity", 100*growth)
 	case !settled:
 		w.Why = "no steady state: latencies were still changing in the second half"
 	default:
 		s.from = at[drop]
 		w.Steady = true
-		w.Why = fmt.Sprintf("the first %d requests are left out as warm-up, and the time after the last request was sent from the throughput", skip+drop)
+		w.Why = fmt.Sprintf("the first %d requests are excluded as warm-up, and the throughput ends when the last request was sent", skip+drop)
 	}
 }
 

@@ -89,7 +89,7 @@ func (e *endpoint) locate(u *url.URL) error {
 			continue
 		}
 		if e.target.API != "" && e.target.API != named {
-			return fmt.Errorf("the URL is that of API %s, the API asked for is %s", named, e.target.API)
+			return fmt.Errorf("the URL is for API %s, but --api is %s", named, e.target.API)
 		}
 		e.target.API, path = named, before
 	}

@@ -82,11 +82,11 @@ func (s *summary) reasons(j *Judgement) {
 	}
 	s.judgeLag(j, add)
 	if j.Utilisation > maxUtilisation {
-		add("the generator used %.0f %% of its %d processors", 100*j.Utilisation, j.Cores)
+		add("the load generator used %.0f %% of its %d CPUs", 100*j.Utilisation, j.Cores)
 	}
 	queued := s.res.Latency[QueueWait]
 	if j.Achieved > 0 && j.Achieved < minAchieved && queued == nil {
-		add("only %.1f %% of the asked rate was sent", 100*j.Achieved)
+		add("only %.1f %% of the requested rate was sent", 100*j.Achieved)
 	}
 }
 
@@ -97,7 +97,7 @@ func (s *summary) reasons(j *Judgement) {
 func (s *summary) judgeLag(j *Judgement, add func(string, ...any)) {
 	lag, of, reference, what := j.ReceiveLag, "packets waited", s.res.Latency[E2E], "request"
 	if lag.Count == 0 {
-		lag, of = j.WakeLag, "the generator's own timers waited"
+		lag, of = j.WakeLag, "the load generator's own timers waited"
 		if d := s.res.Latency[TTFT]; d != nil {
 			reference, what = d, "time to first token"
 		}
@@ -114,29 +114,29 @@ func (s *summary) addNotes() {
 	t := &r.Tokens
 	if t.PromptAsked > 0 {
 		if off := t.Prompt/t.PromptAsked - 1; math.Abs(off) > 0.02 && !s.continues() {
-			add("prompts had %.0f tokens where %.0f were asked for (%+.1f %%)", t.Prompt, t.PromptAsked, 100*off)
+			add("prompts had %.0f tokens instead of the requested %.0f (%+.1f %%)", t.Prompt, t.PromptAsked, 100*off)
 		}
 	}
 	if n := r.Requests.Complete; n > 0 && t.Short > 0 {
-		add("%d of %d answers were shorter than asked: the model ended them", t.Short, n)
+		add("%d of %d answers were shorter than requested: the model ended them", t.Short, n)
 	}
 	if t.Estimated > 0 {
-		add("the server does not tell how many tokens an event brings: inter-token latency of %d answers takes an event for an equal share of the answer", t.Estimated)
+		add("the server does not report the tokens per event: inter-token latency of %d answers assumes equal shares", t.Estimated)
 	}
 	if t.PerEvent > 1.05 {
-		add("an event brought %.2f tokens on average; inter-token latency is weighted by tokens", t.PerEvent)
+		add("an event had %.2f tokens on average; inter-token latency is weighted by tokens", t.PerEvent)
 	}
 	if q := r.Latency[QueueWait]; q != nil {
-		add("%d requests waited for a free stream (concurrency limit %d): latencies from the schedule include it, those from sending do not", q.Count, r.Load.MaxConcurrency)
+		add("%d requests waited for a free stream (concurrency limit %d): scheduled latencies include that wait, the others do not", q.Count, r.Load.MaxConcurrency)
 	}
 	if r.Requests.Resent > 0 {
 		add("%d requests were sent again because the server had closed a kept connection", r.Requests.Resent)
 	}
 	if r.Interrupted {
-		add("the test ended before its plan was done; what was measured until then is reported")
+		add("the test ended early; the measurements until then are reported")
 	}
 	if r.Requests.Cancelled > 0 {
-		add("%d clients left on purpose; their first tokens count, their latencies to the end do not", r.Requests.Cancelled)
+		add("%d requests were cancelled on purpose; their first tokens count, their later latencies do not", r.Requests.Cancelled)
 	}
 }
 

@@ -61,7 +61,7 @@ type activeAlert struct {
 	found      time.Time // first
 	waits      bool      // it may be over before somebody looks, and nobody was told of it
 	seen, sent time.Time
-	ended      time.Time // zero while it goes on
+	ended      time.Time // zero while ongoing
 	gateway    bool      // only a gateway sees it
 }
 

@@ -173,7 +173,7 @@ process_start_time_seconds B
 		}
 	}
 	if !fired || goesOn {
-		t.Errorf("the alert fired: %t; it goes on when all is well: %t", fired, goesOn)
+		t.Errorf("the alert fired: %t; ongoing when all is well: %t", fired, goesOn)
 	}
 }
 

@@ -100,7 +100,7 @@ func (rs *Receivers) UnmarshalYAML(list *yaml.Node) error {
 			cfg, err = loadReceiver(&nodes[i], named.Name)
 		}
 		if err == nil && slices.ContainsFunc(*rs, func(o amconfig.Receiver) bool { return o.Name == named.Name }) {
-			err = errors.New("there is another one of this name")
+			err = errors.New("the name is not unique")
 		}
 		if err != nil {
 			return fmt.Errorf("line %d: receiver %q: %s", nodes[i].Line, named.Name, lineOfError.ReplaceAllString(stripYAMLPrefix(err).Error(), ""))
@@ -153,7 +153,7 @@ func setDirectory(of reflect.Value, dir string) {
 const ownSection = "sixty"
 
 // LoadConfig reads and checks a configuration file. Paths in it are relative to it. Where
-// every is not 0 it replaces the time between two scrapes of the file's jobs that have none of
+// every is not 0 it replaces the scrape interval of the file's jobs that have none of
 // their own.
 func LoadConfig(path string, every time.Duration, log *slog.Logger) (*Config, error) {
 	content, err := fileio.Read(path, maxConfig)
@@ -205,12 +205,12 @@ func ParseConfig(content []byte, every time.Duration, log *slog.Logger) (*Config
 	}
 	if c.Prometheus, err = config.Load(string(theirs), log); err != nil {
 		return nil, hint.With(fmt.Errorf("with a scrape every %s: %w", cmp.Or(every, DefaultScrapeInterval), stripYAMLPrefix(err)),
-			"give a scrape_interval: in global it is 5s here, and 1m in Prometheus, where there is none")
+			"give a scrape_interval: the default is 5s here, but 1m in Prometheus")
 	}
 	return c, c.Sixty.check()
 }
 
-// scrapedEvery sets the time between two scrapes in a configuration: that of its jobs without
+// scrapedEvery sets the scrape interval in a configuration: that of its jobs without
 // one of their own. Prometheus gives them its default as it reads it.
 func scrapedEvery(text []byte, every time.Duration) ([]byte, error) {
 	doc := yaml.Node{Kind: yaml.DocumentNode}

@@ -84,7 +84,7 @@ func TestWhoMaySeeWhatIsChecked(t *testing.T) {
 		"proxy: {user_header: X-User}\n    " + good:                        "trusted",
 		"proxy: {trusted: [10.0.0], user_header: X-User}\n    " + good:     "10.0.0",
 		"oidc: {issuer: https://example.com}\n    " + good:                 "client_id",
-		"audit_log: x":                                                 "nobody has a role",
+		"audit_log: x":                                                 "no role is granted",
 		"grants: [{users: [ann], role: root}]":                         "viewer, operator and admin",
 		"grants: [{users: [ann], role: none}]":                         "viewer, operator and admin",
 		"grants: [{users: [ann]}]":                                     "number 1 needs a role",

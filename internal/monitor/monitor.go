@@ -74,10 +74,10 @@ func New(o Options) *Monitor {
 		o: o, served: map[string]string{},
 		took: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "sixty_evaluation_duration_seconds",
-			Help: "Time that one evaluation of all pathologies took.", Buckets: []float64{.02, .05, .1, .2, .5, 1, 2, 5, 10, 15, 30},
+			Help: "Duration of one evaluation of all pathologies.", Buckets: []float64{.02, .05, .1, .2, .5, 1, 2, 5, 10, 15, 30},
 		}),
-		failed: prometheus.NewCounter(prometheus.CounterOpts{Name: "sixty_evaluation_failures_total", Help: "Evaluations that gave no diagnosis."}),
-		last:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "sixty_last_evaluation_timestamp_seconds", Help: "Moment of the latest evaluation that gave a diagnosis."}),
+		failed: prometheus.NewCounter(prometheus.CounterOpts{Name: "sixty_evaluation_failures_total", Help: "Evaluations without a diagnosis."}),
+		last:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "sixty_last_evaluation_timestamp_seconds", Help: "Time of the latest evaluation with a diagnosis."}),
 	}
 	m.SetSettings(o.Diagnose.Settings)
 	if o.Registry != nil {

@@ -27,7 +27,7 @@ func (m *Monitor) Overview(now time.Time, scraped []collect.Target, incident Ope
 func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []collect.Target, incident OpenIncident) view.Overview {
 	o := view.Overview{Schema: view.OverviewSchema, At: now.UTC(), EveryS: every.Seconds(), State: view.Starting, Problems: []string{}, Models: []view.Model{}}
 	if e == nil {
-		o.Problems = append(o.Problems, "nothing was evaluated yet: the first verdict comes within a minute")
+		o.Problems = append(o.Problems, "not evaluated yet: the first verdict comes within a minute")
 		return o
 	}
 	o.At, o.EvaluatedS, o.State = e.At.UTC(), e.Took.Seconds(), view.OK
@@ -37,10 +37,10 @@ func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []co
 	}
 	down, strangers := unjudged(scraped, &e.Diagnosis)
 	for _, t := range down {
-		doubt(view.Partial, "%s does not answer: %s", t.Labels["instance"], cmp.Or(t.Error, "not one scrape yet"))
+		doubt(view.Partial, "%s does not answer: %s", t.Labels["instance"], cmp.Or(t.Error, "no scrape yet"))
 	}
 	for _, t := range strangers {
-		doubt(view.Partial, "%s answers, and shows no inference server's metrics: is another program at its address?", t.Labels["instance"])
+		doubt(view.Partial, "%s answers, but not with an inference server's metrics: check the address", t.Labels["instance"])
 	}
 	for _, w := range e.Warnings {
 		o.Problems = append(o.Problems, w)
@@ -77,7 +77,7 @@ func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []co
 	if len(d.Verdicts) == 0 && e.Err == nil {
 		o.State = view.Partial
 		if len(down) == 0 {
-			o.Problems = append(o.Problems, "no inference server was found among what is scraped")
+			o.Problems = append(o.Problems, "no inference server among the scraped targets")
 		}
 	}
 	return o
@@ -85,7 +85,7 @@ func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []co
 
 // markUnknown takes back what was well when it was known.
 func markUnknown(m *view.Model) {
-	const why = "nothing is known of the last moments"
+	const why = "no recent samples"
 	if m.Verdict.Status == view.Healthy {
 		m.Verdict = view.Verdict{ID: diagnose.InsufficientData, Status: view.Unknown, Summary: "Cannot tell: " + why}
 	}

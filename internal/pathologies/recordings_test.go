@@ -385,15 +385,14 @@ func writeAccuracy(t *testing.T, table, summary string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page := `# How often the verdict is right
+	page := `# Accuracy of verdicts
 
 <!-- Written by go test ./internal/pathologies -run TestVerdicts -update. DO NOT EDIT. -->
 
-Every recording is of a real vLLM server to which something was done, with the
-truth written down beside it (testdata/recordings/README.md says what, and how
-to do it again). The table has the verdict at the end of each phase, without
-any objectives set, and how soon after the beginning of a sick phase the right
-one is first given.
+Every recording is of a real vLLM server with an injected fault, with the ground truth in a
+file next to it (testdata/recordings/README.md describes the faults and how to repeat them).
+The table has the verdict at the end of each phase, without objectives, and the time from the
+start of a faulty phase to the first right verdict.
 
     go test ./internal/pathologies -run TestVerdicts -v
 
@@ -401,21 +400,21 @@ Result: ` + summary + `.
 
 ## At the scrape intervals of production
 
-The same recordings thinned to slower scrapes, at four phases of the scrape grid from
-15 s on, judged at fixed times after each fault began and all through the healthy
-phases. A minute needs longer faults than most of these recordings hold.
+The same recordings thinned to slower scrapes, from 15 s on at four offsets, judged at fixed
+times after each fault began and throughout the healthy phases. At one scrape a minute, most of
+these recordings are too short.
 
     make accuracy
 
 | scrape interval | judged | right | | goal |
 |---|---|---|---|---|
 ` + string(sparse) + `
-## Since when
+## Onset
 
-By how much "since" is off the moment at which the fault was made, of the faults that are
-named at their end, and how far it moves from one evaluation of a monitor to the next while
-they are. An interval between scrapes holds the change: no more can be seen. The goal is an
-interval in the median, and two and five seconds for nine of ten.
+The error of "since" against the time at which the fault was injected, for faults that are
+named at their end, and how far it moves from one evaluation of a monitor to the next. It cannot
+be more precise than the interval between two scrapes. The goal is one interval in the median,
+and two intervals and five seconds for nine of ten.
 
     go test ./internal/pathologies -run TestSince -v
 
@@ -424,9 +423,9 @@ interval in the median, and two and five seconds for nine of ten.
 ` + string(since) + `
 ## One name for a constant fault
 
-From 30 s after the onset of a fault to its end: how often it is called by another name than
-at most moments, in a diagnosis that is made anew every 5 s, and by the incident that a monitor
-makes of its diagnoses, 15 s apart.
+From 30 s after the onset of a fault to its end: how often its verdict differs from the most
+frequent one, in a new diagnosis every 5 s, and in the incident that a monitor makes of its
+diagnoses, 15 s apart.
 
     go test ./internal/pathologies -run TestOneName -v -update
 
@@ -435,7 +434,7 @@ makes of its diagnoses, 15 s apart.
 ` + string(named) + `
 ## Every recording, once a second
 
-| recording | phase | honest verdict | given | confidence | named after |
+| recording | phase | true verdict | given | confidence | named after |
 |---|---|---|---|---|---|
 ` + table
 	if err := os.WriteFile("../../docs/accuracy.md", []byte(page), 0o644); err != nil {

@@ -28,7 +28,7 @@ func (m Miss) String() string {
 	if m.Name == outputTokens {
 		format = render.Number
 	}
-	return fmt.Sprintf("%s %s where %s was measured", m.Name, format(m.Simulated), format(m.Measured))
+	return fmt.Sprintf("%s %s (measured %s)", m.Name, format(m.Simulated), format(m.Measured))
 }
 
 // How near the simulation of the servers as they are has to come to what was measured of

@@ -47,7 +47,7 @@ func changed(now setup, cfg sim.Config, f *catalog.Fix) (setup, error) {
 		var err error
 		switch flag {
 		case engine.GPUMemoryUtilization:
-			err = fmt.Errorf("how many KV blocks %s of GPU memory more would be is not in the metrics: restart with it, and the log says", c.Flag)
+			err = fmt.Errorf("the metrics do not show how many KV blocks %s more GPU memory would give: restart with it, and read the log", c.Flag)
 		case engine.KVCacheDtype:
 			err = after.halveKV(cfg, now.known[flag].Value)
 		case engine.BlockSize:
@@ -60,7 +60,7 @@ func changed(now setup, cfg sim.Config, f *catalog.Fix) (setup, error) {
 			}
 		case engine.PrefixCaching:
 			if !cfg.PrefixCaching {
-				err = fmt.Errorf("how much of the prompts is alike does not show while prefix caching is off")
+				err = fmt.Errorf("the share of common prefixes is not visible while prefix caching is off")
 			}
 		}
 		if err != nil {
@@ -81,7 +81,7 @@ func (s *setup) halveKV(cfg sim.Config, dtype string) error {
 		return fmt.Errorf("a KV cache of %s is not known to halve", dtype)
 	}
 	s.setBlocks(2*(cfg.NumBlocks-1) + 1)
-	s.caveats = append(s.caveats, "steps are taken to be as long as now, which the attention kernels for that data type must show")
+	s.caveats = append(s.caveats, "steps are assumed to take as long as now, which depends on the attention kernels for that data type")
 	return nil
 }
 

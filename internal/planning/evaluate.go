@@ -89,7 +89,7 @@ func (x *shape) prepare() error {
 	return nil
 }
 
-// slowest is the step cost at the slow end of what is known: of the samples, in the order of
+// slowest is the step cost at the slow end of the intervals: of the samples, in the order of
 // the time that the load takes, that of the 95th percentile.
 func (x *shape) slowest() sim.StepCost {
 	draws := slices.Clone(x.fit.Fit.Draws)
@@ -413,7 +413,7 @@ func (s *search) predict(p *Point) {
 	}
 	if p.Prediction, _ = x.interval(p, x.fit, requests, nil); p.Prediction != nil {
 		if p.Doubts = s.doubts(p, p.Prediction); p.Doubts == nil && p.Rate == s.Demand.Rate && x.least(surely) > p.Replicas {
-			p.Doubts = []string{"for longer than was simulated it does not keep up with the load"}
+			p.Doubts = []string{"beyond the simulated time it does not keep up with the load"}
 		}
 	}
 }
@@ -471,7 +471,7 @@ func (s *search) describe(p *Point) {
 	s.res.Basis = c.Statement()
 	s.res.Doubtful = slices.Clone(c.Notes)
 	if f := p.Offer.FitModel; f != nil {
-		s.res.Doubtful = append(s.res.Doubtful, fmt.Sprintf("step times were measured of another model (%s) and carried over by what data sheets and others' measurements say of both; a load test of this model narrows the answer", f.Architecture))
+		s.res.Doubtful = append(s.res.Doubtful, fmt.Sprintf("step times were measured on another model (%s) and scaled by data sheets and published measurements of both; a load test of this model narrows the answer", f.Architecture))
 	}
 	if p.Prediction != nil && c.Basis != perfmodel.DataSheet { // whose statement says so
 		for _, w := range p.Prediction.Warnings {
@@ -479,10 +479,10 @@ func (s *search) describe(p *Point) {
 		}
 	}
 	if m.CountLayersWithWindow() > 0 || m.HasRecurrent() {
-		s.addNote("the simulator knows no windows and no states: the cache is given to it as blocks that hold as many requests of the mean length")
+		s.addNote("sliding windows and recurrent states are not simulated: the cache is given as the blocks that hold as many requests of mean length")
 	}
 	if m.Experts > 0 && p.Offer.Fit != nil {
-		s.addNote(fmt.Sprintf("a step is taken to read the experts that a batch of %d would", perfmodel.UsualBatch))
+		s.addNote(fmt.Sprintf("a step is assumed to read the experts that a batch of %d would", perfmodel.UsualBatch))
 	}
 	for _, text := range p.Ledger.Unvalidated() {
 		s.addNote(text)

@@ -184,7 +184,7 @@ func notByEmptySeats(t *testing.T, d diagnose.Diagnosis) {
 			t.Errorf("%q is offered to %s", f.Summary, d.Targets[0].Version)
 		}
 	}
-	if !slices.ContainsFunc(d.Findings[0].Reasons, func(r string) bool { return strings.Contains(r, "0.24 on there is also --watermark 0.05") }) {
+	if !slices.ContainsFunc(d.Findings[0].Reasons, func(r string) bool { return strings.Contains(r, "0.24, there is also --watermark 0.05") }) {
 		t.Errorf("nothing says what an upgrade would bring: %q", d.Findings[0].Reasons)
 	}
 }

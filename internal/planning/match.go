@@ -49,16 +49,16 @@ func (q *quantity) missing(less bool) string {
 	switch q.signal {
 	case indicator.ITLMean, indicator.GenerationTokenRate:
 		if less {
-			return "steps take longer than their work explains: ask again when nothing else uses the machine"
+			return "steps take longer than their work explains: try again when nothing else uses the machine"
 		}
-		return "ask again when the load has been the same for ten minutes: steps take less than they did"
+		return "steps take less time than before: try again when the load has been steady for ten minutes"
 	case indicator.Preemptions, indicator.Running:
-		return "histograms do not say which answers belong to which prompts: sixty simulate --trace with the requests themselves would"
+		return "histograms do not show which answer belongs to which prompt: use sixty simulate --trace with the requests"
 	}
 	if less {
-		return "some wait less than a queue makes them, as where clients leave or some go first: sixty simulate --trace with the requests themselves would tell"
+		return "some requests wait less than a queue would make them, for example because clients leave or some overtake: use sixty simulate --trace with the requests"
 	}
-	return "requests wait elsewhere than in the engine: a gateway's log or sixty bench would tell where"
+	return "requests wait outside the engine: see a gateway's log, or run sixty bench"
 }
 
 // estimates makes one estimate of each quantity of several outcomes of the same
@@ -128,12 +128,12 @@ func compare(measured []indicator.Value, before []catalog.Estimate) (worst float
 		off := math.Abs(before[i].Value-m.V) / max(q.relative*min(m.V, before[i].Value), q.absolute, 1e-9)
 		if off > worst {
 			worst = off
-			text = fmt.Sprintf("the simulation of now does not give what was measured: %s %s where %s was measured; %s",
+			text = fmt.Sprintf("the simulator cannot reproduce current behaviour: %s %s (measured %s); %s",
 				q.signal.Title, format(before[i].Value, q.signal), indicator.Format(m, q.signal.Unit), q.missing(before[i].Value > m.V))
 		}
 	}
 	if compared < 3 {
-		return math.Inf(1), "too little was measured to compare a simulation with"
+		return math.Inf(1), "too little data to compare a simulation with"
 	}
 	return worst, text
 }

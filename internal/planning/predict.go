@@ -46,7 +46,7 @@ func PredictFixes(ctx context.Context, q metrics.Querier, r diagnose.Request, s 
 }
 
 // errNoTime is why a fix was not predicted when the context ended before.
-var errNoTime = errors.New("the time was over before it was simulated")
+var errNoTime = errors.New("the time limit was reached before the simulation")
 
 // noPrediction is no prediction, and why.
 func noPrediction(err error) *catalog.Prediction {
@@ -80,7 +80,7 @@ func (p *predictor) simulateUnchanged() ([]*outcome, error) {
 // fix predicts what one fix does.
 func (p *predictor) fix(f *catalog.Fix) *catalog.Prediction {
 	if p.spent > budget {
-		return noPrediction(errors.New("the traffic is much to simulate, and the other fixes took the time; sixty simulate has more"))
+		return noPrediction(errors.New("the traffic takes long to simulate, and the other fixes used the time; run sixty simulate"))
 	}
 	after, err := p.changed(f)
 	if err != nil {
@@ -105,7 +105,7 @@ func (p *predictor) fix(f *catalog.Fix) *catalog.Prediction {
 	if after.atBest {
 		size := p.engine.Config.BlockSize
 		blocks := all.peak/int64(size) + int64(p.engine.Config.MaxNumSeqs/2) + 1
-		after.caveats = append(after.caveats, fmt.Sprintf("only if memory holds about %d blocks of %d tokens (%d now; the start-up log says how many fit)", blocks, size, p.engine.Config.NumBlocks))
+		after.caveats = append(after.caveats, fmt.Sprintf("only if memory holds about %d blocks of %d tokens (%d now; see the start-up log)", blocks, size, p.engine.Config.NumBlocks))
 	}
 	out := &catalog.Prediction{
 		Benefit: widenBenefit(benefit(unchanged, outcomes, ranks, engines)),
@@ -116,7 +116,7 @@ func (p *predictor) fix(f *catalog.Fix) *catalog.Prediction {
 		out.Effects = append(out.Effects, catalog.Effect{Signal: quantities[i].signal, Measured: p.measured[i], Before: p.before[i], Unchanged: still[i], After: w})
 	}
 	if out.Worse() {
-		out.Caveats = append(out.Caveats, "users would be worse off than if nothing were done: look for another fix first")
+		out.Caveats = append(out.Caveats, "users would be worse off than without a change: try another fix first")
 	}
 	return out
 }
@@ -125,7 +125,7 @@ func (p *predictor) fix(f *catalog.Fix) *catalog.Prediction {
 func (p *predictor) changed(f *catalog.Fix) (setup, error) {
 	after, err := changed(p.now, p.engine.Config, f)
 	if err == nil && p.lostSharing && after.resized {
-		err = errors.New("what a larger cache would find again is in no metric: how many prefixes there are")
+		err = errors.New("the hits of a larger cache cannot be computed: no metric shows how many prefixes there are")
 	}
 	return after, err
 }
@@ -141,7 +141,7 @@ func (p *predictor) undetermined(outcomes []*outcome, then []catalog.Estimate) e
 	if e.High <= apart*e.Low {
 		return nil
 	}
-	text := fmt.Sprintf("the calibration does not reach that far: %s from %s to %s", indicator.GenerationTokenRate.Title, format(e.Low, indicator.GenerationTokenRate), format(e.High, indicator.GenerationTokenRate))
+	text := fmt.Sprintf("too far from the calibrated range: %s from %s to %s", indicator.GenerationTokenRate.Title, format(e.Low, indicator.GenerationTokenRate), format(e.High, indicator.GenerationTokenRate))
 	if far := p.calibration.Fit.Extrapolation(pooled(outcomes).ended); len(far) > 0 {
 		text += "; " + far[0]
 	}
@@ -156,9 +156,9 @@ func index(s *indicator.Signal) int {
 // basis says what the numbers rest on.
 func (p *predictor) basis() []string {
 	t := p.traffic
-	arrivals := fmt.Sprintf("the %d requests that arrived in the %s of the window, again and again, with lengths drawn from the server's histograms", len(t.arrivals), t.length.Round(time.Second))
+	arrivals := fmt.Sprintf("the %d requests that arrived in the window of %s, repeated, with lengths drawn from the server's histograms", len(t.arrivals), t.length.Round(time.Second))
 	if t.clients > 0 {
-		arrivals = fmt.Sprintf("%.0f clients that each send a request when they have their answer, for the number in flight hardly moved while %d came; lengths drawn from the server's histograms", t.clients, len(t.arrivals))
+		arrivals = fmt.Sprintf("%.0f closed-loop clients, because the number in flight hardly changed while %d requests came; lengths drawn from the server's histograms", t.clients, len(t.arrivals))
 	}
 	out := []string{arrivals, p.calibration.Statement()}
 	for _, a := range p.engine.Assumed {
@@ -178,11 +178,11 @@ func (p *predictor) caveats(o *outcome, came float64, then []catalog.Estimate) [
 		out = append(out, fmt.Sprintf("%.0f %% of the requests are refused: HTTP 503, or too large", 100*o.refused/max(o.came, 1)))
 	}
 	if growth := 4 * (o.late - o.early) / o.seconds; p.traffic.clients == 0 && growth > max(endless*came, 2) {
-		out = append(out, "more arrives than it serves, so the queue grows and no latency is steady: these are the first minutes")
+		out = append(out, "more requests arrive than are served, so the queue grows and no latency is steady: these are the first minutes")
 	}
 	i := index(indicator.TTFTP95)
 	if e := then[i]; e.High-e.Low > max(e.Value, 0.1) {
-		out = append(out, fmt.Sprintf("near saturation: TTFT P95 is anything from %s to %s", format(e.Low, quantities[i].signal), format(e.High, quantities[i].signal)))
+		out = append(out, fmt.Sprintf("near saturation: TTFT P95 may be anything from %s to %s", format(e.Low, quantities[i].signal), format(e.High, quantities[i].signal)))
 	}
 	return slices.Compact(slices.SortedFunc(slices.Values(out), cmp.Compare))
 }

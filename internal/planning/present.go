@@ -122,11 +122,11 @@ func (p *predictor) configure(t *diagnose.Target, fleet *workload.Measured, fixe
 		return err
 	}
 	if len(p.engine.NotModelled) > 0 {
-		return fmt.Errorf("the simulation leaves out what the server has: %s", strings.Join(p.engine.NotModelled, "; "))
+		return fmt.Errorf("the server has features that are not simulated: %s", strings.Join(p.engine.NotModelled, "; "))
 	}
 	cfg := &p.engine.Config
 	if tokens, _, ok := p.now.known.Number(engine.KVTokens); ok && math.Abs(float64(cfg.CacheSize())/tokens-1) > 0.05 {
-		return errors.New("the simulation has one group of KV blocks, and this model's layers keep several")
+		return errors.New("this model has several groups of KV blocks; the simulation has one")
 	}
 	return nil
 }
@@ -146,7 +146,7 @@ func config(release engine.Release, known engine.Config) (*perfmodel.Engine, err
 		return nil, err
 	}
 	if c := &e.Config; c.NumBlocks > maxBlocks || c.MaxModelLen > maxModelLen {
-		return nil, fmt.Errorf("%d KV blocks and a max-model-len of %d are more than is simulated here", c.NumBlocks, c.MaxModelLen)
+		return nil, fmt.Errorf("%d KV blocks and a max-model-len of %d are too large to simulate here", c.NumBlocks, c.MaxModelLen)
 	}
 	return e, nil
 }

@@ -38,7 +38,7 @@ func (p Prices) Set(text, from string) error {
 	name, value, ok := strings.Cut(text, "=")
 	v, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
 	if !ok || err != nil || !(v > 0 && v < 1e6) {
-		return hint.With(fmt.Errorf("price %q: no GPU with a price", text), "write it as H100=2.49, of an hour of one GPU")
+		return hint.With(fmt.Errorf("price %q: no GPU with a price", text), "write it as H100=2.49, for one GPU and hour")
 	}
 	g, err := perfmodel.FindGPU(strings.TrimSpace(name))
 	if err != nil {

@@ -126,7 +126,7 @@ func TestRecordings(t *testing.T) {
 			outcome := "predicted"
 			if f.Predicted.Reason != "" {
 				outcome = numbers.ReplaceAllString(f.Predicted.Reason, "N")
-				outcome, _, _ = strings.Cut(outcome, " measured: ") // which quantity is the furthest off may change
+				outcome, _, _ = strings.Cut(outcome, " behaviour: ") // which quantity is the furthest off may change
 			} else {
 				near(t, name, f.Predicted)
 			}
@@ -185,7 +185,7 @@ func near(t *testing.T, name string, p *catalog.Prediction) {
 func row(name string, f *catalog.Fix) string {
 	if f.Predicted.Reason != "" {
 		summary := f.Summary
-		if strings.Contains(f.Predicted.Reason, "simulation of now") {
+		if strings.Contains(f.Predicted.Reason, "cannot reproduce current behaviour") {
 			summary = "any"
 		}
 		return fmt.Sprintf("| %s | %s | none: %s | | | |\n", name, summary, f.Predicted.Reason)

@@ -104,7 +104,7 @@ func (p *Plan) Search() (*Result, error) {
 		return nil, hint.With(fmt.Errorf("all prompts are longer than --max-model-len %d leaves room for", best.Ledger.Settings.MaxModelLen),
 			"raise --max-model-len, or ask for shorter prompts")
 	case best.Refused > 0: // by any deployment
-		s.addNote(fmt.Sprintf("%d of %d requests are refused: their prompts leave no room below --max-model-len %d; the targets are of the others",
+		s.addNote(fmt.Sprintf("%d of %d requests are rejected: their prompts leave no room below --max-model-len %d; the targets apply to the others",
 			best.Refused, best.Sample, best.Ledger.Settings.MaxModelLen))
 	}
 	s.describe(best)
@@ -131,7 +131,7 @@ func (p *Plan) begin() (*search, error) {
 	var last error
 	for _, o := range p.Offers {
 		if o.Fit == nil && o.Base.Device.Bandwidth == 0 {
-			return nil, hint.With(errors.New("nothing says how long a step takes"), "name the GPU (--gpu H100), or give the address or recording of a server under load")
+			return nil, hint.With(errors.New("step times are unknown"), "name the GPU (--gpu H100), or give the address or recording of a server under load")
 		}
 		s.res.Offers = append(s.res.Offers, Offered{Offer: o})
 	}
@@ -484,11 +484,11 @@ func (s *search) explain() {
 	t := s.Targets
 	offered := s.Demand.Rate * s.Demand.MeanOutput
 	if t.TokensPerSecond > offered*1.001 {
-		add("the workload offers %.0f output tokens/s (%.4g requests/s × %.0f tokens): a throughput of %.0f contradicts it. With that workload, at most %.0f can be asked for",
+		add("the workload is %.0f output tokens/s (%.4g requests/s × %.0f tokens), below the target of %.0f. With that workload the target can be at most %.0f",
 			offered, s.Demand.Rate, s.Demand.MeanOutput, t.TokensPerSecond, offered)
 	}
 	if r := s.res.Smallest; r != nil && len(s.res.Explain) == 0 {
-		add("%s are too few for %.4g requests/s within the targets: %s carries %.3g requests/s", render.Plural(s.maxGPUs, "GPU"), s.Demand.Rate, r.short(), r.Rate)
+		add("%s are too few for %.4g requests/s within the targets: %s handles %.3g requests/s", render.Plural(s.maxGPUs, "GPU"), s.Demand.Rate, r.short(), r.Rate)
 		return
 	}
 	alone := s.alone()
@@ -498,12 +498,12 @@ func (s *search) explain() {
 		}
 		fastest := slices.MinFunc(alone, func(a, b *Point) int { return cmp.Compare(l.point(a), l.point(b)) })
 		if v := float64(l.point(fastest)); v > l.want.Seconds() {
-			add("%s P95 ≤ %s is out of reach: a request alone on %s has %s. Attainable with this model: %s or more, or shorter requests, or a faster GPU",
+			add("%s P95 ≤ %s is not attainable: a single request on %s has %s. Attainable with this model: %s or more, or shorter requests, or a faster GPU",
 				l.name, l.want, fastest.short(), render.Seconds(v), render.Seconds(v))
 		}
 	}
 	if len(s.res.Explain) == 0 {
-		add("no load was found that a replica carries within the targets: each is met, but not together")
+		add("a replica meets no load within the targets: each is met, but not all together")
 	}
 }
 

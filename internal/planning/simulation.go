@@ -137,7 +137,7 @@ func (s *Simulation) Calibrate(ctx context.Context) (*perfmodel.Calibration, err
 		return nil, err
 	}
 	if s.Seen != nil && len(s.Seen.LeftOut) > 0 {
-		notes = append(notes, "measured on the healthy replicas and their load alone; left out: "+strings.Join(s.Seen.LeftOut, ", "))
+		notes = append(notes, "measured on the healthy replicas and their load only; left out: "+strings.Join(s.Seen.LeftOut, ", "))
 	}
 	s.calibration.Notes = append(s.calibration.Notes, notes...)
 	return s.calibration, s.calibratePresent(ctx)
@@ -230,7 +230,7 @@ func (s *Simulation) prepare(ctx context.Context, v *Variant) (err error) {
 		v.Deployment.Replicas = len(s.Seen.Ranks)
 	}
 	if v.Deployment.Lockstep > 1 {
-		v.Engine.Assumed = append(v.Engine.Assumed, fmt.Sprintf("%d data-parallel ranks step together, as those of a mixture of experts do", v.Deployment.Lockstep))
+		v.Engine.Assumed = append(v.Engine.Assumed, fmt.Sprintf("%d data-parallel ranks step together, as in a mixture of experts", v.Deployment.Lockstep))
 	}
 	s.leaveOut(v)
 	if err := s.setPrefillEngines(v); err != nil {
@@ -276,7 +276,7 @@ func (s *Simulation) leaveOut(v *Variant) {
 	if s.calibration == nil || s.calibration.Basis != perfmodel.DataSheet {
 		for _, flag := range shapesSteps {
 			if asked, ok := s.swept.Or(s.Args)[flag]; ok && (s.Seen == nil || s.Seen.Config[flag].Value != asked.Value) {
-				e.NotModelled = append(e.NotModelled, "--"+flag+": the time of steps, which is as it was measured")
+				e.NotModelled = append(e.NotModelled, "--"+flag+": step times, which are as measured")
 			}
 		}
 		return
@@ -297,12 +297,12 @@ func (s *Simulation) setPrefillEngines(v *Variant) error {
 		return nil
 	}
 	if s.sheet == nil || s.sheet.KV.BytesPerToken == 0 {
-		return hint.With(errors.New("what prefill engines send is not known"), "give --gpu and --model-config")
+		return hint.With(errors.New("the size of KV transfers from prefill engines is not known"), "give --gpu and --model-config")
 	}
 	v.Deployment.Prefill = perfmodel.Prefill{Engines: s.PrefillEngines, BytesPerToken: s.sheet.KV.BytesPerToken, Rate: s.TransferRate}
 	v.Engine.NotModelled = slices.DeleteFunc(v.Engine.NotModelled, func(text string) bool { return strings.HasPrefix(text, "--"+engine.KVTransferConfig+":") })
 	v.Engine.Assumed = append(v.Engine.Assumed, fmt.Sprintf(
-		"prompts computed apart, on %s that send %.0f bytes of each token from each GPU at %.3g GB/s; unvalidated: links are taken to be free, and nothing public was compared", render.Plural(s.PrefillEngines, "engine"), s.sheet.KV.BytesPerToken, s.TransferRate/1e9))
+		"separate prefill, on %s that send %.0f bytes per token from each GPU at %.3g GB/s; unvalidated: links are assumed idle, with no public measurement to compare", render.Plural(s.PrefillEngines, "engine"), s.sheet.KV.BytesPerToken, s.TransferRate/1e9))
 	return nil
 }
 
@@ -334,11 +334,11 @@ func (s *Simulation) spread(v *Variant) {
 			if len(shares) > 8 {
 				parts = append(parts, "…")
 			}
-			v.Engine.Assumed = append(v.Engine.Assumed, "requests spread over the replicas as was observed: "+strings.Join(parts, ", "))
+			v.Engine.Assumed = append(v.Engine.Assumed, "requests spread over the replicas as observed: "+strings.Join(parts, ", "))
 			return
 		}
 	}
-	v.Engine.Assumed = append(v.Engine.Assumed, "requests spread over the replicas "+string(d.Route)+": no metric tells")
+	v.Engine.Assumed = append(v.Engine.Assumed, "requests spread over the replicas "+string(d.Route)+": not in the metrics")
 }
 
 // sourceUntil is a source that has no more when a context ends.

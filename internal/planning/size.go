@@ -81,7 +81,7 @@ func (p *predictor) size(f *catalog.Fix) {
 	for _, n := range slices.Sorted(maps.Keys(tried)) {
 		told = append(told, fmt.Sprintf("%d (%.2g×)", n, tried[n]))
 	}
-	f.Arithmetic = append(slices.Clone(f.Arithmetic), fmt.Sprintf("simulated, with how many times better off users are: %s; chosen: %d", strings.Join(told, ", "), v))
+	f.Arithmetic = append(slices.Clone(f.Arithmetic), fmt.Sprintf("simulated values with their benefit for users: %s; chosen: %d", strings.Join(told, ", "), v))
 }
 
 // best is the value with the largest benefit, the least of them where several have it;

@@ -84,7 +84,7 @@ func ParseSweeps(texts []string) ([]Axis, error) {
 		case !ok || list == "":
 			return nil, hint.With(fmt.Errorf("--sweep %q has no values", text), sweepHint)
 		case !slices.Contains(Parameters(), name):
-			return nil, hint.With(fmt.Errorf("--sweep: %q changes nothing that is simulated", name), "one of "+strings.Join(Parameters(), ", "))
+			return nil, hint.With(fmt.Errorf("--sweep: %q is not a simulated setting", name), "one of "+strings.Join(Parameters(), ", "))
 		case slices.ContainsFunc(axes, func(a Axis) bool { return a.Parameter == name }):
 			return nil, fmt.Errorf("--sweep: %s is varied twice", name)
 		}
@@ -135,7 +135,7 @@ func sweepRange(parts []string) ([]string, error) {
 	from, to, step := n[0], n[1], n[2]
 	switch {
 	case !(step > 0) || to < from:
-		return nil, fmt.Errorf("from %g to %g by %g leads nowhere", from, to, step)
+		return nil, fmt.Errorf("from %g to %g by %g has no values", from, to, step)
 	case (to-from)/step > maxPoints:
 		return nil, fmt.Errorf("more than %d values", maxPoints)
 	}

@@ -86,7 +86,7 @@ func trafficOf(f *workload.Measured, left, unanswered float64) (*traffic, error)
 	}
 	slices.Sort(t.arrivals)
 	if t.running+t.waiting > maxInFlight || len(t.arrivals) > maxArrivals {
-		return nil, fmt.Errorf("measured workload: %.0f requests in flight and %d arrivals are more than is simulated here", t.running+t.waiting, len(t.arrivals))
+		return nil, fmt.Errorf("measured workload: %.0f requests in flight and %d arrivals are too many to simulate here", t.running+t.waiting, len(t.arrivals))
 	}
 	if len(t.arrivals) < minArrivals {
 		return nil, estimateWait(float64(len(t.arrivals)), minArrivals, t.length, fmt.Errorf("measured workload: %d requests arrived in that time, want %d or more", len(t.arrivals), minArrivals))
@@ -146,7 +146,7 @@ const poolSize = 2000
 // answers, for few of them ended, makes those of one draw longer, of another shorter.
 func (t *traffic) pool(cfg sim.Config, draw int) ([]sim.Request, error) {
 	if t.prompt > maxModelLen {
-		return nil, fmt.Errorf("measured prompts of %.0f tokens are more than is simulated here", t.prompt)
+		return nil, fmt.Errorf("measured prompts of %.0f tokens are too long to simulate here", t.prompt)
 	}
 	source, err := workload.NewGenerator(t.spec, uint64(draw))
 	if err != nil {

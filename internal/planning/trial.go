@@ -118,7 +118,7 @@ func (p *predictor) simulate(s *trial, most int) ([]*outcome, error) {
 			return nil, err
 		}
 		if !(o.seconds > 0) {
-			return nil, errors.New("the traffic is too much to be simulated in a second or two; sixty simulate takes its time")
+			return nil, errors.New("the traffic takes more than a second or two to simulate; run sixty simulate")
 		}
 		outcomes = append(outcomes, o)
 		tokens += o.simulated

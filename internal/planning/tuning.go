@@ -76,7 +76,7 @@ func (t *Tuning) Answer() (*Tuned, error) {
 		case t.Load.Rate != "":
 			return nil, hint.With(errors.New("a workload is given, and no target"), "pass --use-case chat, or --ttft-p95, --itl-p95, --e2e-p95, --throughput")
 		case len(t.Choices) > 1:
-			return nil, hint.With(errors.New("several kinds of GPU or forms of the weights are compared by what they cost for a workload, and none is given"),
+			return nil, hint.With(errors.New("kinds of GPU and weight formats are compared by cost for a workload, and none is given"),
 				"pass --use-case chat --rate 5 --prompt-tokens 900 --output-tokens 250, or name one --gpu")
 		}
 		return out, nil

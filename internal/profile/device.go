@@ -334,7 +334,7 @@ func (z *analyzer) finish() {
 	})
 	z.roofline()
 	if z.Host.GraphLaunches > 0 {
-		z.Analysis.Notes = append(z.Analysis.Notes, fmt.Sprintf("kernels in graphs (launched %d times) are counted by their names: which operator they belong to is not recorded", z.Host.GraphLaunches))
+		z.Analysis.Notes = append(z.Analysis.Notes, fmt.Sprintf("kernels in graphs (launched %d times) are counted by name: their operators are not recorded", z.Host.GraphLaunches))
 	}
 }
 

@@ -92,13 +92,13 @@ func Compare(before, after *Profile) *Diff {
 	if len(x) == 0 || len(y) == 0 {
 		d.Per, x, y = "trace", []*Step{whole(before)}, []*Step{whole(after)}
 		if before.Devices == 0 || after.Devices == 0 {
-			d.Caveats = append(d.Caveats, "one of the traces has no GPU: nothing of it can be compared but steps")
+			d.Caveats = append(d.Caveats, "one of the traces has no GPU: only steps can be compared")
 		}
-		d.Caveats = append(d.Caveats, "steps are not told apart in both traces: whole traces are compared, and nothing says how much of the difference is chance or more work")
+		d.Caveats = append(d.Caveats, "not both traces have steps: whole traces are compared, and the difference may be chance or more work")
 	}
 	d.Before, d.After = len(x), len(y)
 	if min(d.Before, d.After) < 3 && d.Per != "trace" {
-		d.Caveats = append(d.Caveats, "fewer than three steps: nothing says how much of the difference is chance")
+		d.Caveats = append(d.Caveats, "fewer than three steps: the difference may be chance")
 	}
 	between := func(name string, f func(*Step) float64) Change { return change(name, of(x, f), of(y, f)) }
 	d.Total = between("time", func(s *Step) float64 { return float64(s.Time()) / 1e9 })
@@ -108,7 +108,7 @@ func Compare(before, after *Profile) *Diff {
 		u := d.judged()
 		d.Token = &Change{Name: "time per token", Before: u.Before / n.Before, After: u.After / n.After, P: u.P}
 		if d.OtherBatches = math.Abs(n.Growth()) > otherBatches; d.OtherBatches {
-			d.Caveats = append(d.Caveats, fmt.Sprintf("the batches differ, %.4g and %.4g tokens a step, so that the time for each token counts", n.Before, n.After))
+			d.Caveats = append(d.Caveats, fmt.Sprintf("the batches differ, %.4g and %.4g tokens per step, so the time per token is compared", n.Before, n.After))
 		}
 	}
 	unit := max(d.Period.Before, d.Total.Before)
@@ -153,7 +153,7 @@ func otherwise(before, after *Profile) (out []string) {
 	differ("other hardware", before.GPU().Name, after.GPU().Name)
 	differ("another number of GPUs", before.Devices, after.Devices)
 	differ("another kind of program", before.Workload, after.Workload)
-	differ("steps are told apart in other ways", before.StepsBy, after.StepsBy)
+	differ("steps are detected differently", before.StepsBy, after.StepsBy)
 	shapes := func(p *Profile) map[string]bool {
 		m := map[string]bool{}
 		for _, r := range p.Roofline {

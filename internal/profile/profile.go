@@ -99,7 +99,7 @@ func Combine(ranks []*Analysis) *Profile {
 		}
 	}
 	if len(unknown) > 0 {
-		p.Notes = append(p.Notes, "neither the name nor what launched it says what this is for: "+strings.Join(unknown, ", "))
+		p.Notes = append(p.Notes, "neither name nor launcher identifies the purpose of: "+strings.Join(unknown, ", "))
 	}
 	slices.SortStableFunc(p.Roofline, func(a, b Rate) int { return cmp.Compare(b.Time, a.Time) })
 	return p

@@ -108,13 +108,13 @@ type Timeline struct {
 
 // Why an event could not be used.
 const (
-	Malformed = "passed over, not events"
-	Oversized = "passed over, larger than any event"
-	Halves    = "passed over, a beginning or an end (ph B, E) in place of both"
+	Malformed = "skipped, not events"
+	Oversized = "skipped, larger than any event"
+	Halves    = "skipped, separate start or end events (ph B, E)"
 	Negative  = "left out, with a negative duration"
 	Overflow  = "left out, with times beyond 64 bits"
 	Astray    = "left out, with times far away from all others"
-	Lanes     = "left out, of more than 16384 threads and streams"
+	Lanes     = "left out, beyond 16384 threads and streams"
 	late      = "" // beyond the part of the trace that was kept, which is said elsewhere
 )
 
@@ -377,7 +377,7 @@ func (t *Timeline) Close() {
 		}
 	}
 	if t.Names.full {
-		t.Notes = append(t.Notes, fmt.Sprintf("more than %d different names: the rest are told apart no longer", maxNames))
+		t.Notes = append(t.Notes, fmt.Sprintf("more than %d different names: the rest share one name", maxNames))
 	}
 	t.streams, t.threads, t.starts, t.lastStream, t.lastThread = nil, nil, nil, nil, nil
 	t.Names.close()

@@ -33,8 +33,8 @@ func evidence(s *indicator.Signal, op catalog.Op, now, normal, threshold float64
 }
 
 var dcgm = []diagnose.Gap{
-	{ID: "gpu-throttling", Missing: []string{"not exposed: DCGM_FI_DEV_SM_CLOCK"}, Hint: "run NVIDIA's dcgm-exporter beside the server and give its URL too"},
-	{ID: "gpu-hardware-errors", Missing: []string{"not exposed: DCGM_FI_DEV_XID_ERRORS", "not exposed: DCGM_FI_DEV_ECC_DBE_VOL_TOTAL"}, Hint: "run NVIDIA's dcgm-exporter beside the server and give its URL too"},
+	{ID: "gpu-throttling", Missing: []string{"not exposed: DCGM_FI_DEV_SM_CLOCK"}, Hint: "run NVIDIA's dcgm-exporter next to the server and give its URL too"},
+	{ID: "gpu-hardware-errors", Missing: []string{"not exposed: DCGM_FI_DEV_XID_ERRORS", "not exposed: DCGM_FI_DEV_ECC_DBE_VOL_TOTAL"}, Hint: "run NVIDIA's dcgm-exporter next to the server and give its URL too"},
 }
 
 func notThere(p *catalog.Pathology, e catalog.Evidence) diagnose.Finding {
@@ -130,8 +130,8 @@ func predicted() *catalog.Prediction {
 			effect(indicator.TTFTP95, 9.8, 9.4, 1.2, 0.9, 1.6), effect(indicator.ITLP50, 0.021, 0.02, 0.018, 0.017, 0.019),
 			effect(indicator.GenerationTokenRate, 2010, 2050, 2900, 2750, 3010), effect(indicator.Preemptions, 61, 66, 0, 0, 0),
 		},
-		Basis:   []string{"the 234 requests that arrived in the 1m0s of the window", "step times fitted to metrics of the last 10m0s"},
-		Caveats: []string{"extrapolated: batches of down to 41 requests, calibrated down to 60, for 200 of 210 requests"},
+		Basis:   []string{"the 234 requests that arrived in the window of 1m0s", "step times fitted to metrics of the last 10m0s"},
+		Caveats: []string{"extrapolated: batches below 60 requests were never measured, for 200 of 210 requests"},
 	}
 }
 
@@ -230,11 +230,11 @@ func company() diagnose.Diagnosis {
 	}
 	page.Workload.Target = "vllm-0:8000"
 	well := diagnose.Verdict{ID: diagnose.Healthy, Status: diagnose.OK, Model: "qwen-3", Targets: []string{"vllm-3:8000", "vllm-4:8000"}, Confidence: 0.38, Summary: "Nothing is wrong; 1 of 2 targets could not be judged: vllm-4:8000: it exposes only process metrics"}
-	dark := diagnose.Verdict{ID: diagnose.InsufficientData, Model: "phi-4", Targets: []string{"vllm-5:8000"}, Summary: "Cannot tell: vllm-5:8000: no samples from the last moments"}
+	dark := diagnose.Verdict{ID: diagnose.InsufficientData, Model: "phi-4", Targets: []string{"vllm-5:8000"}, Summary: "Cannot tell: vllm-5:8000: no recent samples"}
 	for _, name := range []string{"vllm-1:8000", "vllm-2:8000", "vllm-3:8000", "vllm-4:8000", "vllm-5:8000"} {
 		d.Targets = append(d.Targets, server(name))
 	}
-	d.Unjudged = []diagnose.Unjudged{{Target: "vllm-4:8000", Reason: "it exposes only process metrics"}, {Target: "vllm-5:8000", Reason: "no samples from the last moments"}}
+	d.Unjudged = []diagnose.Unjudged{{Target: "vllm-4:8000", Reason: "it exposes only process metrics"}, {Target: "vllm-5:8000", Reason: "no recent samples"}}
 	d.Verdict, d.Verdicts, d.Workload = page, []diagnose.Verdict{page, ticket, dark, well}, page.Workload
 	return d
 }

@@ -123,9 +123,9 @@ func crowded() diagnose.Diagnosis {
 
 func TestShortKeepsWhatCastsDoubt(t *testing.T) {
 	d := company()
-	d.Notes = append(d.Notes, "partial: 3 questions had no answer in time, and what rests on them is unknown")
+	d.Notes = append(d.Notes, "partial: 3 queries had no answer in time; checks that need them are unknown")
 	got := rendered(t, func(b *bytes.Buffer) error { return Text(b, d, Options{}) })
-	for _, want := range []string{"partial: 3 questions had no answer", "2 of 6 targets not judged"} {
+	for _, want := range []string{"partial: 3 queries had no answer", "2 of 6 targets not judged"} {
 		if !strings.Contains(strings.Join(strings.Fields(got), " "), want) {
 			t.Errorf("%q is missing:\n%s", want, got)
 		}

@@ -110,7 +110,7 @@ func (c Config) Validate() error {
 	check(c.MaxQueuedRequests >= 0 && c.MaxQueuedTokens >= 0, "a queue limit is negative")
 	if err := errors.Join(errs...); err != nil {
 		return hint.With(fmt.Errorf("simulator configuration: %w", err),
-			"give the values that the server logged at start, or those of vllm:cache_config_info")
+			"give the values from the server's start-up log, or from vllm:cache_config_info")
 	}
 	return nil
 }

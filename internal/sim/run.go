@@ -218,7 +218,7 @@ func RunReplicas(replicas []Replica, router Router, requests []Request, o Option
 		}
 		if after := requests[i].After; after != 0 {
 			if fed = true; after > i || o.Clients > 0 {
-				return nil, fmt.Errorf("simulate request %d: it comes after request %d: want one before it in the list, and no clients in a loop", i, after-1)
+				return nil, fmt.Errorf("simulate request %d: it follows request %d: it must come later in the list, without closed-loop clients", i, after-1)
 			}
 		}
 	}

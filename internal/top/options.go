@@ -30,7 +30,7 @@ const (
 func (o *Options) AddFlags(s *pflag.FlagSet) {
 	o.Source.AddFlags(s)
 	o.Judged.AddFlags(s)
-	s.DurationVar(&o.Source.Interval, "interval", 2*time.Second, "with URLs: time between two scrapes")
+	s.DurationVar(&o.Source.Interval, "interval", 2*time.Second, "with URLs: scrape interval")
 	s.StringVar(&o.Source.At, "at", "", "with a recording: start at this `time` (default: its end)")
 }
 

@@ -153,7 +153,7 @@ var comparisonAsShare = Check{
 			return
 		}
 		if c, ok := unparen(a.Expr).(*parser.BinaryExpr); ok && isFilter(c) && p.inferFact(c.LHS).unit.of != share {
-			p.report(c.PositionRange(), "a comparison keeps the values for which it holds and drops the others: the average is no share of time or of servers", "write bool behind the comparison")
+			p.report(c.PositionRange(), "a comparison keeps the values for which it holds and drops the others: the average is not a share of time or of servers", "write bool behind the comparison")
 		}
 	},
 }

@@ -28,7 +28,7 @@ var missingLe = Check{
 		dropped, _ := unparen(c.Args[1]).(*parser.AggregateExpr)
 		without := dropped != nil && dropped.Without && slices.Contains(dropped.Grouping, "le")
 		if classic && (l.known && l.exact && !slices.Contains(l.names, "le") || without) {
-			p.report(c.Args[1].PositionRange(), "the aggregation drops le, by which the buckets are told apart: the result is empty", "group by le too")
+			p.report(c.Args[1].PositionRange(), "the aggregation drops le, which identifies the buckets: the result is empty", "group by le too")
 		}
 	},
 }
@@ -127,14 +127,14 @@ var averageOfPercentiles = Check{
 		l, ok := p.quantileOf(value(b.LHS))
 		r, both := p.quantileOf(value(b.RHS))
 		if (b.Op == parser.ADD || b.Op == parser.SUB) && ok && both && l.family != r.family {
-			p.report(b.PositionRange(), "the difference, or the sum, of two percentiles is nobody's percentile", "take that of a histogram that measures it")
+			p.report(b.PositionRange(), "the difference or the sum of two percentiles is not a percentile", "take that of a histogram that measures it")
 		}
 	},
 }
 
 func (p *pass) percentile(n, of parser.Expr) {
 	if _, ok := p.quantileOf(value(of)); ok {
-		p.report(n.PositionRange(), "percentiles are averaged or added up, which gives nobody's percentile", "aggregate the buckets by le, and take the percentile of that")
+		p.report(n.PositionRange(), "percentiles are averaged or summed, which does not give a percentile", "aggregate the buckets by le, and take the percentile of that")
 	}
 }
 
@@ -189,7 +189,7 @@ var bucketEdge = Check{
 			p.reportAs(page, b.PositionRange(), fmt.Sprintf("the first bucket of %s ends at %s: the percentile reads at least %s, however fast the server is, and this always fires",
 				q.family, short(first), short(q.q*first)), mean)
 		case limit < first:
-			p.report(b.PositionRange(), fmt.Sprintf("the first bucket of %s ends at %s: nothing below it can be told apart (vllm-project/vllm#48175)", q.family, short(first)), mean)
+			p.report(b.PositionRange(), fmt.Sprintf("the first bucket of %s ends at %s: values below it are indistinguishable (vllm-project/vllm#48175)", q.family, short(first)), mean)
 		}
 	},
 }

@@ -146,7 +146,7 @@ var noMatch = Check{
 				continue
 			}
 			if op := map[labels.MatchType]string{labels.MatchEqual: "=~", labels.MatchNotEqual: "!~"}[m.Type]; op != "" && patterns.MatchString(m.Value) {
-				p.report(v.PositionRange(), fmt.Sprintf("%s takes %q as it stands, not as a pattern", m.Type, m.Value), "write "+m.Name+op)
+				p.report(v.PositionRange(), fmt.Sprintf("%s compares with %q literally, not as a pattern", m.Type, m.Value), "write "+m.Name+op)
 				return
 			}
 			for _, o := range v.LabelMatchers[:i] {
@@ -189,7 +189,7 @@ var lostLabel = Check{
 		for _, part := range []string{"annotations", "labels"} {
 			for _, f := range p.Rule.Get(part).Fields() {
 				if lost := lostIn(f.Value.Str(), labelsNamed, has); len(lost) > 0 {
-					p.reportText(f.Value, fmt.Sprintf("%s names %s, and the alert has %s: whoever is woken reads nothing there", f.Key, strings.Join(lost, ", "), kept),
+					p.reportText(f.Value, fmt.Sprintf("%s uses %s, and the alert has %s: that text is empty in the notification", f.Key, strings.Join(lost, ", "), kept),
 						"group the expression by it too, or take it out of the text")
 					return
 				}

@@ -33,7 +33,7 @@ var unknownMetric = Check{
 		case text.Type == "text" && p.Role != files.InVariable:
 			p.report(at, name+" is a text or a list, which dcgm-exporter exposes as a label at most, never as a series", "take the query out")
 		case f.Kind == "router" && slices.Contains(lookalikes, f.Name) && !p.hasRouter():
-			p.addDoubt(at, "no engine exposes "+name+": the router of vLLM's production-stack has it", "nothing here speaks of a router",
+			p.addDoubt(at, "no engine exposes "+name+": the router of vLLM's production-stack has it", "no router is configured here",
 				"take the engine's vllm:e2e_request_latency_seconds"+strings.TrimPrefix(canonicalOf(v), f.Name)+", or HTTP statuses")
 		case known || field:
 		case strings.HasPrefix(name, "DCGM_FI_"):
@@ -99,7 +99,7 @@ var removedMetric = Check{
 			p.rename(v, to)
 			return
 		}
-		p.report(v.PositionRange(), why, cmp.Or(n.Instead, "remove the query: nothing measures it any more"))
+		p.report(v.PositionRange(), why, cmp.Or(n.Instead, "remove the query: nothing measures it since then"))
 	},
 }
 
@@ -126,19 +126,19 @@ var notExposed = Check{
 		source, generation := p.surface.Source, p.surface.generation()
 		switch to := p.renamed(name); {
 		case to != "":
-			p.reportAs(page, at, "the servers at hand ("+source+") expose it as "+to, "write "+to)
+			p.reportAs(page, at, "these servers ("+source+") expose it as "+to, "write "+to)
 			p.rename(v, to)
 		case !slices.ContainsFunc(engines, func(d dialect.Dialect) bool { return d.Engine == n.Engine }):
-			p.report(at, fmt.Sprintf("the servers at hand (%s) are %s's", source, engines[0].Engine), "ask for that engine's metric")
+			p.report(at, fmt.Sprintf("these servers (%s) are %s's", source, engines[0].Engine), "ask for that engine's metric")
 		case n.Needs != "" && !p.surface.Live: // nobody knows what is switched on
 		case n.Needs != "":
 			p.reportAs(info, at, "it is there only with "+n.Needs, "switch it on, or take the query out")
 		case generation == "V0" && vllm.OnlyV1(&n) || generation == "V1" && vllm.OnlyV0(&n):
 			p.report(at, fmt.Sprintf("the %s engine, which is served (%s), does not have it: only %s does", generation, source, map[string]string{"V0": "V1", "V1": "V0"}[generation]), cmp.Or(n.Instead, "take the query out"))
 		case !n.Released(p.surface.release()):
-			p.report(at, fmt.Sprintf("it came with vLLM %s; the servers at hand (%s) are %s", n.Since, source, cmp.Or(engines[0].Version, "older")), "upgrade, or take the query out")
+			p.report(at, fmt.Sprintf("it came with vLLM %s; these servers (%s) are %s", n.Since, source, cmp.Or(engines[0].Version, "older")), "upgrade, or take the query out")
 		default:
-			p.reportAs(info, at, "the servers at hand ("+source+") do not expose it", "take the query out, or find out what switched it off")
+			p.reportAs(info, at, "these servers ("+source+") do not expose it", "take the query out, or find out what switched it off")
 		}
 	},
 }

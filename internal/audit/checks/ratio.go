@@ -59,7 +59,7 @@ var wrongQuotients = []struct {
 	share              bool
 }{
 	{
-		"DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE", "used divided by free is no share of the whole: 0.9 is 47 % full, and it has no upper bound",
+		"DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE", "used divided by free is not a share of the total: 0.9 is 47 % full, and it has no upper bound",
 		"divide by their sum: DCGM_FI_DEV_FB_USED / (DCGM_FI_DEV_FB_USED + DCGM_FI_DEV_FB_FREE)", page, false,
 	},
 	{
@@ -125,7 +125,7 @@ var sumWithoutCount = Check{
 		if c != sum || f.Type != engine.Histogram || is.of != busy && is.of != span && !limits || !shown {
 			return
 		}
-		p.report(p.Tree.PositionRange(), "the sum's rate is the total of all requests together per second: it grows with the traffic and is nobody's latency",
+		p.report(p.Tree.PositionRange(), "the sum's rate is the total of all requests together per second: it grows with traffic and is not a latency",
 			"divide by the rate of "+f.Name+"_count for the mean")
 	},
 }

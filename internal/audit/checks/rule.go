@@ -123,7 +123,7 @@ func (p *pass) template(n *files.Node, text string) {
 	}
 	for _, q := range queries {
 		if _, err := indicator.Parse(q); err != nil {
-			p.reportText(n, fmt.Sprintf("the template asks %q, which is no PromQL: the text is \"error expanding template\"", q), "correct the query")
+			p.reportText(n, fmt.Sprintf("the template queries %q, which is not PromQL: the text is \"error expanding template\"", q), "correct the query")
 			return
 		}
 	}

@@ -43,7 +43,7 @@ var impossibleThreshold = Check{
 			if a != nil && a.Op == parser.COUNT {
 				fix = "where there is nothing to count there is no result, not 0: write absent(…), or (… or vector(0)) before the comparison"
 			} else if call != nil && strings.HasPrefix(call.Func.Name, "absent") {
-				fix = "leave out the comparison: absent gives 1 where nothing is there, and nothing otherwise"
+				fix = "remove the comparison: absent returns 1 if there is no series, and nothing otherwise"
 			}
 			p.report(b.PositionRange(), fmt.Sprintf("%s %s: this never holds", what, f.bounds.describe()), fix)
 		case bounded && f.bounds.neverHolds(negated[c.op], c.limit) && (p.Role == files.Alert || c.limit != 0):

@@ -29,7 +29,7 @@ var unknownVariable = Check{
 			at := strings.Index(p.Node.Value, m[0])
 			p.add(Problem{
 				Severity: page, Fragment: m[0],
-				Why: "the dashboard has no variable " + name + ": its name is sent as it stands, and nothing is selected",
+				Why: "the dashboard has no variable " + name + ": its name is sent literally, and nothing is selected",
 				Fix: "declare the variable under templating, or write the value",
 			}, p.Node, at)
 			return
@@ -58,7 +58,7 @@ var unusedVariable = Check{
 			if !used.Match(p.Doc.Data) {
 				p.add(Problem{
 					Severity: p.check.Severity, Fragment: v.Name,
-					Why: "nothing asks for $" + v.Name + ": whoever chooses one of its values sees the same", Fix: "select by it in the queries, or take it out",
+					Why: "nothing asks for $" + v.Name + ": selecting another value changes nothing", Fix: "select by it in the queries, or take it out",
 				}, v.Node, 0)
 			}
 		}

@@ -80,7 +80,7 @@ func Parse(name string, content []byte) (*File, error) {
 			return nil, fmt.Errorf("read baseline %s: normal: unknown signal %q", name, s)
 		}
 		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return nil, fmt.Errorf("read baseline %s: normal: %s is no number", name, s)
+			return nil, fmt.Errorf("read baseline %s: normal: %s is not a number", name, s)
 		}
 	}
 	for i, t := range f.Thresholds {

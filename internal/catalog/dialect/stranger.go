@@ -15,9 +15,9 @@ type stranger struct {
 
 // Ways out that several strangers have in common.
 const (
-	tryServer = "give the address of the inference server: vLLM shows /metrics on its API port, 8000 as a rule"
+	tryServer = "give the address of the inference server: vLLM serves /metrics on its API port, by default 8000"
 	tryQuery  = "this is a monitor, not an inference server: query it with --prometheus URL"
-	tryPort   = "check the port: vLLM shows /metrics on its API port, Ray Serve on its metrics export port"
+	tryPort   = "check the port: vLLM serves /metrics on its API port, Ray Serve on its metrics export port"
 )
 
 // tryEngine is the way out where another engine is met.
@@ -26,7 +26,7 @@ var tryEngine = func() string {
 	for _, e := range Others() {
 		known += ", and " + e.Title
 	}
-	return "sixty does not know this engine: it knows " + known
+	return "this engine is not supported; supported are " + known
 }()
 
 // strangers are tried in this order: what is in front of others comes last, and what runs
@@ -55,7 +55,7 @@ var strangers = []stranger{
 	{
 		[]string{"python_info"},
 		"a Python program without an inference engine's metrics",
-		"check the port; a vLLM that was started with --disable-log-stats shows nothing else",
+		"check the port; vLLM with --disable-log-stats exposes nothing else",
 	},
 }
 
@@ -73,7 +73,7 @@ func DescribeStranger(names []string) (what, try string) {
 	if most := commonPrefix(names); most != "" {
 		return fmt.Sprintf("looks like another program, whose metrics begin with %q", most), tryPort
 	}
-	return "looks like another program, which counts only what any program does", tryPort
+	return "looks like another program, with only generic process metrics", tryPort
 }
 
 // commonPrefix is how most of the names begin, of what a program says of itself; "" where it

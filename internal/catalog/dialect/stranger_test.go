@@ -14,8 +14,8 @@ func TestStranger(t *testing.T) {
 		{"llamacpp:requests_processing llamacpp:prompt_tokens_total", "looks like llama.cpp's server", "Triton, and TensorRT-LLM, and TGI"},
 		{"lmcache_mp_lookup_hit_tokens_total lmcache_mp_l1_usage_ratio", "looks like a process of LMCache", "external_prefix_cache"},
 		{"go_goroutines shop_orders_total shop_carts other_x", `metrics begin with "shop_"`, "check the port"},
-		{"go_goroutines process_cpu_seconds_total", "only what any program does", "check the port"},
-		{"", "only what any program does", "check the port"},
+		{"go_goroutines process_cpu_seconds_total", "only generic process metrics", "check the port"},
+		{"", "only generic process metrics", "check the port"},
 	} {
 		what, try := DescribeStranger(strings.Fields(tc.names))
 		if !strings.Contains(what, tc.what) || !strings.Contains(try, tc.try) {

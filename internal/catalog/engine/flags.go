@@ -63,7 +63,7 @@ func (f Flags) Accepts(version, flag string) bool {
 func (f Flags) CheckArgs(line, source string, release Release) (Config, error) {
 	c, stray := f.parse(line, source)
 	for _, word := range stray {
-		return c, hint.With(fmt.Errorf("%s: %q is no flag of vllm serve", source, word), f.suggest(strings.TrimLeft(word, "-")))
+		return c, hint.With(fmt.Errorf("%s: %q is not a flag of vllm serve", source, word), f.suggest(strings.TrimLeft(word, "-")))
 	}
 	for _, name := range slices.Sorted(maps.Keys(c)) {
 		if name == NumBlocks || name == KVTokens {
@@ -76,10 +76,10 @@ func (f Flags) CheckArgs(line, source string, release Release) (Config, error) {
 		case release == "":
 		case flag.Since.Minor().Compare(release.Minor()) > 0:
 			return c, hint.With(fmt.Errorf("%s: vLLM %s has no --%s, which came with %s", source, release, name, flag.Since.Minor()),
-				"leave it out, or name the release that it is for")
+				"leave it out, or set the release that it is for")
 		case flag.Last != "" && flag.Last.Minor().Compare(release.Minor()) < 0:
 			return c, hint.With(fmt.Errorf("%s: vLLM %s has no --%s, which went after %s", source, release, name, flag.Last.Minor()),
-				"leave it out, or name the release that it is for")
+				"leave it out, or set the release that it is for")
 		}
 	}
 	return c, nil
@@ -128,7 +128,7 @@ func (f Flags) suggest(name string) string {
 	if near := f.closest(name); len(near) > 0 {
 		return "did you mean --" + strings.Join(near, ", or --") + "?"
 	}
-	return "vllm serve --help=all of your release lists what it takes"
+	return "vllm serve --help=all of your release lists all flags"
 }
 
 // A Kind is what a flag changes that is left out where it is set.

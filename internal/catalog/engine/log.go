@@ -142,8 +142,8 @@ func ParseLog(r io.Reader, now time.Time) (Log, error) {
 		return Log{}, fmt.Errorf("read engine log: %w", err)
 	}
 	if !p.known {
-		return Log{}, hint.With(errors.New("read engine log: no line of vLLM's in it"),
-			"give the standard output and error of vllm serve, from its start, at log level INFO")
+		return Log{}, hint.With(errors.New("read engine log: no vLLM log line in it"),
+			"give the standard output and error of vllm serve from its start, at log level INFO")
 	}
 	return p.log, nil
 }

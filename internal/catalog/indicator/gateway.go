@@ -12,7 +12,7 @@ import (
 // these count. One value is of all models and tenants behind one gateway, and of the
 // routes on which an engine works.
 
-const hintGateway = "put sixty gateway before the servers, or name the metrics of the gateway that is there with --gateway"
+const hintGateway = "put sixty gateway in front of the servers, or give the metrics address of an existing gateway with --gateway"
 
 // GatewayFailures are the ends of requests that are the service's fault and not their
 // client's, as a regular expression of the statuses of sixty gateway.
@@ -103,10 +103,10 @@ var (
 )
 
 const (
-	docGatewayTTFT  = "From the arrival of a request at the gateway to its first token there, of every request that got one, whatever became of it. The engine's own begins later and misses requests that clients gave up."
-	docGatewayITL   = "Time between two output tokens at the gateway, as they arrive; n tokens that came together are n intervals of an nth."
-	docGatewayE2E   = "From the arrival of a request at the gateway to its last byte, of requests that succeeded."
-	docGatewayQueue = "From the arrival of a request until it was admitted, its body read: before an upstream hears of it."
+	docGatewayTTFT  = "From the arrival of a request at the gateway to its first token there, for every request that got one, even if it failed later. The engine's TTFT starts later and misses requests that clients cancelled."
+	docGatewayITL   = "Time between two output tokens at the gateway, as they arrive; n tokens that arrive together are n intervals of an nth."
+	docGatewayE2E   = "From the arrival of a request at the gateway to its last byte, for successful requests."
+	docGatewayQueue = "From the arrival of a request until it was admitted, its body read, before it is sent to an upstream."
 )
 
 // At the gateway, as clients see the service.
@@ -121,41 +121,41 @@ var (
 	GatewayQueueP95 = gatewayQuantile("queue_p95", "Wait before the upstream P95", 0.95, "queue_seconds", docGatewayQueue)
 
 	GatewayOffered = gateway("offered_rate", "Requests that arrive at the gateway", RequestsPerSecond, SumRate("sixty_gateway_requests_offered_total", OnRoutes),
-		"The offered load: requests that arrive, whether or not an engine ever hears of them.")
+		"The offered load: requests that arrive, whether or not they reach an engine.")
 	GatewayEnded = gateway("ended_rate", "Requests that end at the gateway", RequestsPerSecond, SumRate("sixty_gateway_requests_total", OnRoutes),
-		"Requests that end, each in exactly one status. Fewer than arrive, for long, are piling up.")
-	GatewaySuccess = gatewayShare("success_share", "Share of requests that succeed", Is("status", "success"), "Complete answers below 400, of all requests that ended.")
+		"Requests that end, each in exactly one status. If fewer end than arrive for long, they pile up.")
+	GatewaySuccess = gatewayShare("success_share", "Share of requests that succeed", Is("status", "success"), "Complete responses with a status below 400, over all requests that ended.")
 	GatewayErrors  = gatewayShare("error_share", "Share of requests that fail", Like("status", GatewayFailures),
-		"Requests that failed by the upstream, inside an answer of 200, by a limit or by the gateway's refusal, of those that their clients waited for: the true error rate, which no engine knows.", Not("status", "client_disconnect"))
-	GatewayClientErrs = gatewayShare("client_error_share", "Share of requests refused as wrong", Is("status", "client_error"), "Answers of 4xx by the upstream, of all requests that ended.")
+		"Requests that failed at the upstream, inside a 200 response, by a limit or by rejection at the gateway, over those whose clients waited: the true error rate, which no engine measures.", Not("status", "client_disconnect"))
+	GatewayClientErrs = gatewayShare("client_error_share", "Share of requests refused as wrong", Is("status", "client_error"), "4xx responses of the upstream, over all requests that ended.")
 	GatewayGaveUp     = gatewayShare("gave_up_share", "Share of requests clients give up", Is("status", "client_disconnect"),
-		"Clients that left before their answer was complete, or stopped reading, of all requests that ended.")
+		"Clients that left before their answer was complete, or stopped reading, over all requests that ended.")
 	GatewayFailed = gateway("failed", "Requests that fail", Requests, gatewayCount(Increase, "requests_total", Like("status", GatewayFailures)),
-		"How many requests failed by the upstream, inside an answer of 200, by a limit or by the gateway's refusal.").per(PerModel)
+		"How many requests failed at the upstream, inside a 200 response, by a limit or by rejection at the gateway.").per(PerModel)
 	GatewayFailing = gateway("failing", "Scrapes at which failures grew", Count,
 		gatewayCount(Changes, "requests_total", Like("status", GatewayFailures)),
-		"At how many scrapes requests had failed since the one before, added up over statuses and tenants: 1 for a moment that is over.").per(PerModel)
+		"Number of scrapes with new failures since the previous scrape, summed over statuses and tenants: 1 for a single moment.").per(PerModel)
 	GatewayGivenUp = gateway("gave_up", "Requests clients give up", Requests, gatewayCount(Increase, "requests_total", Is("status", "client_disconnect")),
 		"How many clients left before their answer was complete, or stopped reading.").per(PerModel)
-	GatewayTimeouts     = failed("timeouts", "Requests ended by gateway limits", "timeout", "Requests that a limit of the gateway ended, on the head of an answer, on silence within one, or on the whole.")
-	GatewayUpstreamErrs = failed("upstream_errors", "Requests upstreams fail", "upstream_error", "Requests that got an answer of 5xx, or none, from the upstream.")
-	GatewayStreamErrs   = failed("error_events", "Requests that fail within an answer", "error_event", "Requests that got an error inside an answer of 200, or half of one.")
-	GatewayRejected     = failed("rejected", "Requests the gateway refuses", "rejected", "Requests that the gateway's own admission control refused.")
+	GatewayTimeouts     = failed("timeouts", "Requests ended by gateway limits", "timeout", "Requests ended by a timeout of the gateway: for the response header, for silence within a response, or for the whole.")
+	GatewayUpstreamErrs = failed("upstream_errors", "Requests upstreams fail", "upstream_error", "Requests that got a 5xx response, or none, from the upstream.")
+	GatewayStreamErrs   = failed("error_events", "Requests that fail within an answer", "error_event", "Requests that got an error inside a 200 response, or an incomplete one.")
+	GatewayRejected     = failed("rejected", "Requests the gateway refuses", "rejected", "Requests rejected by the gateway's own admission control.")
 	GatewayAnswered     = gateway("answered", "Requests that upstreams answer", Requests,
 		gatewayCount(Increase, "requests_total", Like("status", "success|client_error|upstream_error|error_event")),
-		"Requests that an upstream ended, well or badly, and neither a limit nor their client.").optional()
+		"Requests ended by an upstream, successfully or not, and not by a limit or their client.").optional()
 	GatewayTokens = gateway("tokens", "Output tokens that pass", Tokens, gatewayCount(Increase, "output_tokens_total"),
-		"Output tokens that clients got. Of answers that are not streamed they count when the answer comes.").optional()
+		"Output tokens that clients got. For non-streaming answers they count when the answer arrives.").optional()
 	GatewayEngineTokens = gateway("engine_tokens", "Output tokens of the engines", Tokens,
 		OrZero(SumIncrease("sixty_gateway_upstream_engine_output_tokens_total"), Sum(Now("sixty_gateway_requests_open"))),
 		"Output tokens that the engines behind the gateway generated, for all clients; 0 if none reports it.").optional()
 	GatewayMade = gateway("upstream_tokens", "Output tokens of the upstream", Tokens, SumIncrease("sixty_gateway_upstream_engine_output_tokens_total"),
 		"Output tokens that the engine of one upstream generated, for all clients.").per(PerUpstream)
 	GatewayNoFirst = gateway("no_first_token", "Requests that got no first token", Requests, gatewayCount(Increase, "no_first_token_seconds_count"),
-		"Requests whose client left, or that a limit ended, before their first token: no percentile of the engine has them.").per(PerModel)
+		"Requests whose client left, or that a limit ended, before their first token: not in any percentile of the engine.").per(PerModel)
 	GatewayNoFirstWait = gateway("no_first_token_wait", "Wait of those without a first token", Seconds,
 		Div(gatewayCount(Increase, "no_first_token_seconds_sum"), Some(gatewayCount(Increase, "no_first_token_seconds_count"))),
-		"How long requests had waited, on average, that got no first token.").per(PerModel)
+		"Mean wait of requests without a first token.").per(PerModel)
 	GatewayOpen = gateway("open", "Requests in flight at the gateway", Requests, SumMean("sixty_gateway_requests_open", InFlight),
 		"Requests that wait for an engine or get its answer.")
 	GatewayWaiting = gateway("waiting", "Requests that stay in flight", Requests, Sum(throughout("sixty_gateway_requests_open", InFlight)),
@@ -164,20 +164,20 @@ var (
 		Add(
 			SumIncrease("sixty_gateway_requests_offered_total", OnRoutes),
 			Sum(Last("sixty_gateway_requests_open", InFlight).In(ShortMark))),
-		"How many requests there were to answer: of one or two nothing follows.")
+		"How many requests there were to answer: one or two prove nothing.")
 	GatewayQueued = gateway("queued", "Requests held before the upstream", Requests, SumMean("sixty_gateway_requests_open", before),
-		"Requests whose body is read, that wait to be admitted, or for a connection.")
+		"Requests whose body is read and that wait for admission or for a connection.")
 	GatewayHeld = gateway("held", "Requests held before upstreams", Requests, heldBefore,
-		"Requests whose body is read, that wait to be admitted, or for a connection, the fewest at one of the last two scrapes.")
+		"Requests whose body is read and that wait for admission or for a connection, the fewest at one of the last two scrapes.")
 	GatewayHeldFor = gateway("held_for", "Wait of those that are held", Seconds, HeldFor(heldBefore, SumRate("sixty_gateway_requests_total", OnRoutes)),
-		"How long the requests that are held take to be let through at the rate at which requests end (Little's law), at "+
-			"least one in ten seconds: those that wait still are in no percentile.")
+		"Time to admit the held requests at the rate at which requests end (Little's law), at "+
+			"least one in ten seconds: requests that still wait are not in any percentile.")
 	GatewayLoopLate = gateway("loop_late", "Lateness of the event loop", Ratio, SumRate("dynamo_frontend_event_loop_delay_seconds_sum"),
-		"By how much the event loop of Dynamo's frontend comes late in a second to what is due every 10 ms: near 1 it does next to nothing in time. "+
-			"All that a request needs of the frontend waits for it.").optional()
+		"Delay of the event loop of Dynamo's frontend per second, against work that is due every 10 ms: near 1 hardly anything is done in time. "+
+			"It delays everything that a request needs from the frontend.").optional()
 	PickerBlind = gateway("picker_blind", "Failed looks at servers", PerSecond,
 		OrZero(SumRate("llm_d_epp_datalayer_poll_errors_total"), Sum(Now("llm_d_epp_info"))),
-		"How often a second llm-d's endpoint picker cannot read a server's metrics; it looks at each twenty times.").otherwise(Alternative{
+		"How often per second llm-d's endpoint picker fails to read a server's metrics; it reads each twenty times.").otherwise(Alternative{
 		Without: "llm_d_epp_datalayer_poll_errors_total", With: "llm_d_inference_scheduler_datalayer_poll_errors_total",
 		Expr: SumRate("llm_d_inference_scheduler_datalayer_poll_errors_total"),
 	})
@@ -189,26 +189,26 @@ var (
 	})
 	PickerUnanswered = gateway("picker_unanswered", "Requests sent that got no answer", Ratio,
 		AtLeast(Sub(Number(1), Div(SumIncrease("llm_d_epp_request_duration_seconds_count"), Some(SumIncrease("llm_d_epp_request_total")))), 0),
-		"Of the requests for which llm-d's endpoint picker chose a server those whose answer it did not see end: those that are on "+
-			"their way, those whose client left, and those that the server never took.")
+		"Requests for which llm-d's endpoint picker chose a server but did not see the response end: those in "+
+			"flight, those whose client left, and those that the server never accepted.")
 	PickerStale = gateway("picker_stale", "Servers of unknown load", Count,
 		OrZero(Max(Mean("llm_d_epp_flow_control_stale_endpoints")), Sum(Now("llm_d_epp_info"))),
-		"Servers whose metrics llm-d's endpoint picker has not read for 200 ms, in the mean: with flow control they count as full.")
+		"Servers whose metrics llm-d's endpoint picker has not read for 200 ms, on average: with flow control they count as full.")
 	GatewayRetries = gateway("retries", "Retries", Requests, SumIncrease("sixty_gateway_retries_total"),
-		"Attempts beyond the first: each one makes an overload worse.")
+		"Retries: each one makes an overload worse.")
 	GatewayRetryShare = gateway("retry_share", "Retries for each request", Ratio,
 		Div(SumIncrease("sixty_gateway_retries_total"), AtLeast(SumIncrease("sixty_gateway_requests_total", OnRoutes), 1)),
-		"Attempts beyond the first, for each request that ended.")
+		"Retries, for each request that ended.")
 	GatewayLeaks = gateway("leaks", "Suspected leaks", Requests, Sum(Last("sixty_gateway_suspected_leaks").In(ShortMark)),
-		"Requests that are open for longer than the gateway's limit.")
+		"Requests open for longer than the gateway's limit.")
 	GatewayMissing = gateway("missing", "Requests that no engine holds", Requests, Sum(Last("sixty_gateway_upstream_engine_missing").In(ShortMark)),
-		"Requests that wait at the gateway for a while and that the engine neither runs nor has waiting: they are stuck before it.").per(PerUpstream)
+		"Requests that have waited at the gateway for a while and are neither running nor waiting in the engine: they are stuck in front of it.").per(PerUpstream)
 	GatewayExcess = gateway("excess", "Requests held by the engine alone", Requests, Sum(throughout("sixty_gateway_upstream_engine_excess")),
-		"Requests that the engine holds beyond those open at the gateway, at each of the last two scrapes: other clients' ones, or those whose client has gone.")
+		"Requests in the engine beyond those open at the gateway, at each of the last two scrapes: from other clients, or from clients that left.")
 	GatewayDown = gateway("upstreams_down", "Upstreams whose health check fails", Count, Sum(Sub(Number(1), Highest("sixty_gateway_upstream_up").In(ShortMark))),
 		"Servers that the gateway sends no requests to, at each of the last two scrapes.").per(PerUpstream)
 	GatewayUp = gateway("upstreams_up", "Upstreams that pass health checks", Count, Sum(Highest("sixty_gateway_upstream_up").In(ShortMark)),
-		"Servers that the gateway may send requests to. With none it tries them all the same.")
+		"Servers that the gateway may send requests to. With none it tries them all anyway.")
 	GatewayAttempts = gateway("attempts", "Requests that upstreams are asked", Requests, Sum(attempted),
 		"Attempts at upstreams that are up, retries included.")
 	GatewayAsked = gateway("upstream_attempts", "Requests that one upstream is asked", Requests, Sum(attempted),
@@ -223,12 +223,12 @@ var (
 			AtLeast(Sub(
 				Sum(attempted),
 				Max(attempted)), 1)),
-		"What the upstream with the most requests gets, as a multiple of what the others get on average; 0 with one.")
+		"Requests of the busiest upstream, as a multiple of the others' mean; 0 with one.")
 	GatewayShared = gateway("shared_engines", "Engines behind several upstreams", Count,
 		OrZero(
 			CountOf(Where(Aggregate{Op: "count_values", Into: "born", Of: Last("sixty_gateway_upstream_engine_created_seconds").In(ShortMark)}, ">", Number(1))),
 			Sum(Now("sixty_gateway_upstream_engine_created_seconds"))),
-		"Engines whose counters began at one moment: one that answers at several addresses.")
+		"Engines whose counters started at the same time: one engine at several addresses.")
 	GatewayBorn = gateway("engine_created", "Beginning of an upstream's counters", Seconds, Max(Last("sixty_gateway_upstream_engine_created_seconds").In(ShortMark)),
 		"When the counters of an upstream's engine began, in Unix time.").per(PerUpstream)
 	GatewayOutside = observed(gateway("outside", "Time outside the engine", Seconds,

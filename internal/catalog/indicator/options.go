@@ -102,19 +102,19 @@ var (
 		Name: "kv_transfer_time", Title: "KV transfer time, mean", Unit: Seconds, Count: "vllm:nixl_xfer_time_seconds", MinCount: minForMedian,
 		Panel: &Panel{ID: 802, Row: 800, Width: 8},
 		Expr:  NotNegative(MeanOf("vllm:nixl_xfer_time_seconds")),
-		Doc:   "How long the KV cache of a prompt travels, in the mean: the part of the first token's time that the link takes.",
+		Doc:   "Mean transfer time of a prompt's KV cache: the link's part of the time to the first token.",
 		Hint:  hintTransfer,
 	}
 	TransferP50 = &Signal{
 		Name: "kv_transfer_p50", Title: "KV transfer time, P50", Unit: Seconds, Count: "vllm:nixl_xfer_time_seconds", MinCount: minForMedian,
 		Expr: QuantileOf(0.5, Buckets("vllm:nixl_xfer_time_seconds")),
-		Doc:  "How long the KV cache of a prompt travels, at the median: a pause of the server makes a few late, and a slow link all.",
+		Doc:  "Median transfer time of a prompt's KV cache: a pause of the server makes a few late, and a slow link all.",
 		Hint: hintTransfer,
 	}
 	TransferBytes = &Signal{
 		Name: "kv_transfer_bytes", Title: "KV bytes per transfer", Unit: Bytes, Count: "vllm:nixl_bytes_transferred", MinCount: minForMedian,
 		Expr: NotNegative(MeanOf("vllm:nixl_bytes_transferred")),
-		Doc:  "How large a transfer is, in the mean: it grows with prompts.", Hint: hintTransfer,
+		Doc:  "Mean size of a transfer: it grows with prompts.", Hint: hintTransfer,
 	}
 	TransfersPerRequest = &Signal{
 		Name: "kv_transfers_per_request", Title: "KV transfers per request", Unit: PerRequest, Count: ttftFamily, MinCount: minForMedian,
@@ -155,7 +155,7 @@ var (
 			Sum(Increase("vllm:nixl_xfer_time_seconds_count")).By(Fleet...),
 			AtLeast(Sum(Increase("vllm:nixl_num_kv_expired_reqs_total")).By(Fleet...), 1)), Fleet),
 		Doc: "KV caches that all servers of the model received, over leases that ended unfetched: 0 where no decode server " +
-			"fetches any more, or none is seen.",
+			"fetches, or none is observed.",
 		Hint: hintTransfer,
 	}
 	// HeldIdle tells blocks that are held for somebody else: usage counts no free cached block.
@@ -207,15 +207,15 @@ var (
 		Doc:       "How much offloaded KV cache came back into the GPU, or with LMCache from a remote store.", Hint: hintTier,
 	}
 	PrefillQueue = pool("pd_prefill_queue", "Waiting on a prefill server", Requests,
-		Avg(And(Sum(Share(0.3, "vllm:num_requests_waiting")), prefilling)), "Requests that wait on a prefill server of the model for seven tenths of the time, in the mean of these.")
+		Avg(And(Sum(Share(0.3, "vllm:num_requests_waiting")), prefilling)), "Requests that wait on a prefill server of the model for seven tenths of the time, averaged over these servers.")
 	PrefillBusy = pool("pd_prefill_running", "Running on a prefill server", Requests,
-		Avg(And(SumMean("vllm:num_requests_running"), prefilling)), "Requests that a prefill server of the model runs, in the mean of these: below 1 it idles in between.")
+		Avg(And(SumMean("vllm:num_requests_running"), prefilling)), "Requests that a prefill server of the model runs, averaged over these servers: below 1 they are sometimes idle.")
 	PrefillServers = pool("pd_prefill_servers", "Prefill servers", Count,
 		CountOf(prefilling), "Servers of the model with a KV connector that give first tokens, and receive no KV cache.")
 	DecodeQueue = pool("pd_decode_queue", "Waiting on a decode server", Requests,
-		Avg(And(Sum(Share(0.3, "vllm:num_requests_waiting")), decoding)), "Requests that wait on a decode server of the model for seven tenths of the time, in the mean of these.")
+		Avg(And(Sum(Share(0.3, "vllm:num_requests_waiting")), decoding)), "Requests that wait on a decode server of the model for seven tenths of the time, averaged over these servers.")
 	DecodeUsage = pool("pd_decode_usage", "KV cache usage, decode servers", Ratio,
-		Avg(And(Max(Mean("vllm:kv_cache_usage_perc")), decoding)), "KV cache usage of a decode server of the model, in the mean of these.")
+		Avg(And(Max(Mean("vllm:kv_cache_usage_perc")), decoding)), "KV cache usage of a decode server of the model, averaged over these servers.")
 	DecodeServers = pool("pd_decode_servers", "Decode servers", Count,
 		CountOf(decoding), "Servers of the model that receive KV caches.")
 	TransferredShare = &Signal{

@@ -172,12 +172,12 @@ var (
 	DecodeBatch = &Signal{
 		Name: "decode_batch", Title: "Decode batch size", Unit: Requests,
 		Expr: Div(SumRate("vllm:generation_tokens_total"), SumRate("vllm:iteration_tokens_total_count")),
-		Doc: "Output tokens per engine step: the batch that was really decoded, whatever the running gauge " +
+		Doc: "Output tokens per engine step: the batch that was really decoded, regardless of what the running gauge " +
 			"showed between scrapes.",
 	}
 	StepTokens = mean("step_tokens", "Tokens per step", Tokens, stepFamily,
 		"Prompt and output tokens per engine step that gave output. A prompt counts at its first token, all of "+
-			"its chunks at once, so that no step shows the token budget; from 0.23 what the prefix cache had is left "+
+			"its chunks at once, so that no step shows the token budget; from 0.23 tokens from the prefix cache are left "+
 			"out.")
 )
 
@@ -208,7 +208,7 @@ var (
 			SumRate("vllm:prompt_tokens_by_source_total", Is("source", "local_compute")),
 			SumRate("vllm:time_to_first_token_seconds_count")),
 		Doc: "Mean number of prompt tokens that had to be computed: the real prefill work, prefix-cache hits " +
-			"taken off. Recomputation after preemption is in no token counter.",
+			"taken off. No token counter includes recomputation after preemption.",
 	}
 	PromptTokensP50 = quantile("prompt_tokens_p50", "Prompt tokens P50", Tokens, 0.50, promptFamily,
 		"Prompt length of finished requests.")
@@ -219,15 +219,15 @@ var (
 		Expr: Div(
 			QuantileOf(0.99, SumRate(promptFamily+"_bucket").By(Bound...)),
 			QuantileOf(0.5, SumRate(promptFamily+"_bucket").By(Bound...))),
-		Doc: "How much longer the longest prompts are than the usual one: a few giants among many small " +
-			"requests are what makes prefill block others.",
+		Doc: "How much longer the longest prompts are than the usual one: a few very long ones among many short " +
+			"requests make prefill block others.",
 	}
 	OutputTokens = mean("output_tokens", "Output tokens per request", Tokens, outputFamily,
 		"Mean output length of finished requests.")
 	OutputTokensP95 = quantile("output_tokens_p95", "Output tokens P95", Tokens, 0.95, outputFamily,
 		"Output length of finished requests.")
 	MaxTokens = mean("max_tokens", "Requested max_tokens", Tokens, limitFamily,
-		"Mean max_tokens of finished requests: what clients ask the server to be ready for.")
+		"Mean max_tokens of finished requests: the longest answers that clients allow.")
 
 	PrefillTimePerToken = &Signal{
 		Name: "prefill_time_per_token", Title: "Prefill time per token", Unit: SecondsPerToken, Count: prefillFamily, MinCount: minForMedian,
@@ -239,7 +239,7 @@ var (
 		},
 		Panel: &Panel{ID: 236, Row: 230, Width: 8},
 		Expr:  NotNegative(Div(SumRate("vllm:request_prefill_time_seconds_sum"), SumRate("vllm:request_prefill_kv_computed_tokens_sum"))),
-		Doc: "Prefill time over computed prompt tokens: what a token of prefill costs. Short prompts are " +
+		Doc: "Prefill time over computed prompt tokens: the cost of a prefill token. Short prompts are " +
 			"dominated by the step's own overhead, so it falls as prompts grow.",
 	}
 )
@@ -265,7 +265,7 @@ var (
 	RunningPinned = &Signal{
 		Name: "running_pinned", Title: "Batch, share of its highest", Unit: Ratio,
 		Expr: Div(Sum(Share(0.5, "vllm:num_requests_running")), Sum(Highest("vllm:num_requests_running").In(PastMark))),
-		Doc:  "Median running count over the highest seen: near 1 when the batch sits at a ceiling.",
+		Doc:  "Median running count over the highest seen: near 1 when the batch is at a limit.",
 	}
 	Waiting = &Signal{
 		Name: "waiting", Title: "Waiting requests", Unit: Requests, Expr: SumMean("vllm:num_requests_waiting"),
@@ -283,12 +283,12 @@ var (
 	QueueBatches = &Signal{
 		Name: "queue_batches", Title: "Queue per running request", Unit: Times, Optional: true,
 		Expr: Div(WaitingFloor.Expr, Some(Running.Expr)),
-		Doc:  "The sustained queue length over the mean batch: 2 where two wait for each that runs.",
+		Doc:  "The sustained queue length over the mean batch: 2 if two wait for each that runs.",
 	}
 	WaitingGrowth = &Signal{
 		Name: "waiting_growth", Title: "Growth of the queue", Unit: RequestsPerSecond,
 		Expr: Sum(Slope("vllm:num_requests_waiting")),
-		Doc: "Slope of the number of waiting requests: arrivals less service. Positive for long means that " +
+		Doc: "Slope of the number of waiting requests: arrivals minus service. A long positive slope means that " +
 			"demand exceeds capacity.",
 	}
 	Deferred = &Signal{
@@ -304,7 +304,7 @@ var (
 		Expr: Div(
 			SumMean("vllm:num_requests_waiting_by_reason", Is("reason", "deferred")),
 			Some(SumMean("vllm:num_requests_waiting"))),
-		Doc: "Share of the waiting requests that the scheduler passes over, for want of a LoRA slot, a KV " +
+		Doc: "Share of the waiting requests that the scheduler skips because they need a LoRA slot, a KV " +
 			"transfer or a grammar: later ones go first, and neither a larger batch nor more blocks help " +
 			"(vllm/v1/core/sched/scheduler.py, v0.23.0).",
 	}
@@ -313,7 +313,7 @@ var (
 	QueueAge = &Signal{
 		Name: "queue_age", Title: "Queue over request rate", Unit: Seconds,
 		Expr: Div(SumMean("vllm:num_requests_waiting"), Some(SumRate("vllm:time_to_first_token_seconds_count"))),
-		Doc: "How long requests wait in the mean, whatever the order in which they are served (Little's law: " +
+		Doc: "Mean wait of requests, in whatever order they are served (Little's law: " +
 			"Operations Research 9, 1961). A gauge that is read seldom may meet every burst and none of the time " +
 			"between them.",
 	}
@@ -342,11 +342,11 @@ var (
 		Expr: unansweredWait(true), Otherwise: []Alternative{{
 			Without: "http_requests_total", Expr: unansweredWait(false),
 		}},
-		Doc: "How long requests without a first token have waited in the mean, at least: what all waited in the " +
+		Doc: "Lower bound of the mean wait of requests without a first token: the total wait in the " +
 			"window (the queue, added up over time), less the time to the first token of those that got one, " +
 			"over the number of the others, of five and more. In the order of arrival it is about half of the " +
 			"time to the first token, and more where others are served first or clients leave. 0 where the " +
-			"requests passed over are not told.",
+			"passed-over requests are unknown.",
 	}
 	// WaitTimes tells who is passed over from who is only less patient than others.
 	WaitTimes = &Signal{
@@ -354,20 +354,20 @@ var (
 		Expr: Div(unansweredWait(true), Some(MeanOf(ttftFamily))), Otherwise: []Alternative{{
 			Without: "http_requests_total", Expr: Div(unansweredWait(false), Some(MeanOf(ttftFamily))),
 		}},
-		Doc: "How long requests without a first token have waited in the mean, over the mean time to the first " +
-			"token of the others. In the order of arrival about 1 where clients leave, and less where none does.",
+		Doc: "Mean wait of requests without a first token, over the mean time to the first " +
+			"token of the others. In the order of arrival about 1 if clients leave, and less if none does.",
 	}
 	InFlightFloor = &Signal{
 		Name: "in_flight_floor", Title: "Requests always in flight", Unit: Requests,
 		Expr: Add(Sum(Lowest("vllm:num_requests_running").In(ShortMark)), Sum(Lowest("vllm:num_requests_waiting").In(ShortMark))),
-		Doc:  "Running and waiting requests at their lowest in the last moments: work that the engine holds.",
+		Doc:  "Running and waiting requests at their lowest in the last moments: the engine's work.",
 	}
 	// BusyFloor is InFlightFloor over the longest past: a few looks that all meet a
 	// request say little of the time between them.
 	BusyFloor = &Signal{
 		Name: "busy_floor", Title: "Sustained batch size", Unit: Requests,
 		Expr: Sum(Share(0.1, "vllm:num_requests_running").In(PastMark)),
-		Doc:  "The number of running requests that was exceeded nine times of ten in the past at hand.",
+		Doc:  "The number of running requests that was exceeded nine times of ten in the available history.",
 	}
 	EngineProgress = &Signal{
 		Name: "engine_progress", Title: "Engine progress", Unit: TokensPerSecond,
@@ -392,8 +392,8 @@ var (
 				Some(Sum(Changes("vllm:kv_cache_usage_perc").In(ShortMark)).By(Rank...))).On(Rank...)),
 			Sum(Rate("vllm:generation_tokens_total").In(ShortMark))),
 		Doc: "Engine cores, counted by data-parallel rank, that had requests in flight all the time in the last " +
-			"moments, produced not one token and took or gave back no block of the KV cache: a long prompt that " +
-			"is read in chunks takes blocks all along.",
+			"moments, produced no token and neither took nor freed a block of the KV cache: a long prompt that " +
+			"is computed in chunks keeps taking blocks.",
 	}
 
 	// OwedFirstTokens finds a rank that is silent with its gauges at zero, as one
@@ -426,7 +426,7 @@ var (
 	KVUsage = &Signal{
 		Name: "kv_cache_usage", Title: "KV cache usage", Unit: Ratio, Expr: Max(Mean("vllm:kv_cache_usage_perc")),
 		Doc: "Share of KV blocks held by running requests, the fullest engine's. Free cached blocks do not " +
-			"count, so a warm prefix cache reads 0; full and quiet is no fault.",
+			"count, so a warm prefix cache reads 0; a full cache without preemptions is not a fault.",
 	}
 	KVUsagePeak = &Signal{
 		Name: "kv_cache_usage_peak", Title: "KV cache usage, peak", Unit: Ratio,
@@ -439,12 +439,12 @@ var (
 		"Requests evicted from the KV cache and recomputed later, per second. The counter lags by 2 to 6 s.")
 	Preemptions = &Signal{
 		Name: "preemptions", Title: "Preemptions", Unit: Count, Expr: SumIncrease("vllm:num_preemptions_total"),
-		Doc: "How many requests were evicted and recomputed. One in a burst is no incident.",
+		Doc: "How many requests were evicted and recomputed. One in a burst is not an incident.",
 	}
 	PreemptionsLately = &Signal{
 		Name: "preemptions_lately", Title: "Preemptions in the past at hand", Unit: Count,
 		Expr: Sum(Increase("vllm:num_preemptions_total").In(PastMark)),
-		Doc: "How many requests were evicted in the past at hand. While a cache stays full and few are " +
+		Doc: "How many requests were evicted in the available history. While a cache stays full and few are " +
 			"admitted, evictions become rare; that they came says what the queue waits for.",
 	}
 	PreemptionsPerRequest = &Signal{
@@ -466,8 +466,8 @@ var (
 			},
 		},
 		Expr: Div(SumRate("vllm:prefix_cache_hits_total"), Some(SumRate("vllm:prefix_cache_queries_total"))),
-		Doc: "Share of prompt tokens found in the prefix cache. Low is normal for prompts that share nothing; a " +
-			"fall is news.",
+		Doc: "Share of prompt tokens found in the prefix cache. Low is normal for prompts without common prefixes; a " +
+			"drop matters.",
 		Hint: "prefix caching must be on (--enable-prefix-caching, the default of the V1 engine) and requests " +
 			"must be looked up",
 	}
@@ -475,7 +475,7 @@ var (
 		Name: "prefix_cache_resets", Title: "Resets of the prefix cache", Unit: Count, Scope: Instance, Optional: true,
 		Expr: SumIncrease("http_requests_total", Is("handler", "/reset_prefix_cache"), Like("status", "2.*")),
 		Doc: "How often the prefix cache was emptied through the HTTP endpoint, which exists with " +
-			"VLLM_SERVER_DEV_MODE=1 only. Resets from inside the process are counted nowhere.",
+			"VLLM_SERVER_DEV_MODE=1 only. Resets from inside the process are not counted.",
 	}
 )
 
@@ -484,21 +484,21 @@ var (
 	HTTPRate = &Signal{
 		Name: "http_request_rate", Title: "HTTP requests answered", Unit: RequestsPerSecond, Scope: Instance,
 		Expr: SumRate("http_requests_total", asked),
-		Doc:  "HTTP requests for the engine that ended, per second, whatever their status.",
+		Doc:  "HTTP requests for the engine that ended, per second, with any status.",
 		Hint: "http_requests_total appears with the first finished request of vLLM 0.8.3 and later; measure at a " +
 			"gateway otherwise",
 	}
 	ServerErrs = &Signal{
 		Name: "http_5xx_share", Title: "HTTP 5xx share", Unit: Ratio, Scope: Instance,
 		Expr: Div(ofStatus(Rate, "5.*"), SumRate("http_requests_total", asked)),
-		Doc: "Share of requests for the engine answered with a server error; what a health check or a gateway " +
-			"asks is none. Errors after streaming began stay 2xx (vllm-project/vllm#57519).",
+		Doc: "Share of requests for the engine answered with a server error; requests of a health check or a gateway " +
+			"do not count. Errors after streaming began stay 2xx (vllm-project/vllm#57519).",
 		Hint: HTTPRate.Hint,
 	}
 	ClientErrs = &Signal{
 		Name: "http_4xx_share", Title: "HTTP 4xx share", Unit: Ratio, Scope: Instance,
 		Expr: Div(ofStatus(Rate, "4.*"), SumRate("http_requests_total", asked)),
-		Doc: "Share of requests for the engine refused as wrong: authentication, malformed input, unknown " +
+		Doc: "Share of requests for the engine rejected as invalid: authentication, malformed input, unknown " +
 			"model, context too long, quota.",
 		Hint: HTTPRate.Hint,
 	}
@@ -508,7 +508,7 @@ var (
 	}
 	ClientErrCount = &Signal{
 		Name: "http_4xx", Title: "HTTP 4xx responses", Unit: Requests, Scope: Instance,
-		Expr: ofStatus(Increase, "4.*"), Doc: "How many requests were refused as wrong.", Hint: HTTPRate.Hint,
+		Expr: ofStatus(Increase, "4.*"), Doc: "How many requests were rejected as invalid.", Hint: HTTPRate.Hint,
 	}
 
 	// Abandoned is the only trace that a client who hangs up leaves: the HTTP
@@ -556,7 +556,7 @@ var (
 	Up = &Signal{
 		Scrapes: true, Name: "up", Title: "Scrapes that succeeded", Unit: Ratio, Scope: Instance,
 		Expr: Min(Mean("up").In(ShortMark)),
-		Doc: "Share of the last scrapes that succeeded. A failed scrape is not a dead server: compare /health " +
+		Doc: "Share of the last scrapes that succeeded. A failed scrape does not prove a dead server: compare /health " +
 			"(vllm-project/vllm#49983).",
 	}
 	UpNow = &Signal{
@@ -582,8 +582,8 @@ var (
 	Answered = &Signal{
 		Name: "answered", Title: "Ever answered a scrape", Unit: Count, Scope: Instance, Scrapes: true,
 		Expr: Max(Highest("up").In(6 * time.Hour)),
-		Doc: "1 when a scrape succeeded within the last six hours, or the past at hand, 0 when none did: the " +
-			"server is starting, or never will.",
+		Doc: "1 when a scrape succeeded within the last six hours, or the available history, 0 when none did: the " +
+			"server is starting, or failed to start.",
 	}
 	Silence = &Signal{
 		Name: "silence", Title: "Time without a page", Unit: Seconds, Scope: Instance, Scrapes: true,
@@ -594,14 +594,14 @@ var (
 	BetweenScrapes = &Signal{
 		Name: "between_scrapes", Title: "Time between scrapes", Unit: Seconds, Scope: Instance, Scrapes: true,
 		Expr: Div(Sub(Apply{Func: Time}, Max(First("up").In(15*time.Minute))), Max(Looks("up").In(15*time.Minute))),
-		Doc:  "How often the server is asked for its page: what it did since the last page is known no better.",
+		Doc:  "The scrape interval: its activity is known at this resolution.",
 	}
 	Flaps = &Signal{
 		Name: "page_gaps", Title: "Gaps between pages, both ends", Unit: Count, Scope: Instance, Scrapes: true,
 		Expr:      Sub(gaps, Mul(Number(2), OrZero(Max(Changes("process_start_time_seconds").In(10*time.Minute)), gaps))),
 		Otherwise: []Alternative{{Without: "process_start_time_seconds", Expr: gaps}},
 		Doc: "How often in ten minutes scrapes began to fail or to succeed again, restarts apart: once " +
-			"where a server is lost, and more often where its page is slow.",
+			"if a server is lost, and more often if its page is slow.",
 	}
 	// PageTook is 0 where nobody measured it.
 	PageTook = &Signal{
@@ -613,47 +613,47 @@ var (
 					Max(Sub(Looks("up").In(10*time.Minute), Total("up").In(10*time.Minute))))),
 			Max(Total("up").In(10*time.Minute)),
 		), Max(Last("up").In(ShortMark))),
-		Doc: "How long the pages of the last ten minutes took that came, where those that did not come took as " +
-			"long as the last one; 0 where nothing tells: a recording holds no durations.",
+		Doc: "Duration of the successful scrapes of the last ten minutes, where failed ones count as " +
+			"long as the last one; 0 if unknown: a recording has no durations.",
 	}
 	FailedAfter = &Signal{
 		Name: "failed_after", Title: "Last scrape took", Unit: Seconds, Scope: Instance, Scrapes: true,
 		Expr: Max(Last("scrape_duration_seconds").In(ShortMark)),
-		Doc: "How long the last scrape took. One that failed within milliseconds was refused or reset; one that " +
+		Doc: "How long the last scrape took. A failure within milliseconds was refused or reset; one that " +
 			"took as long as its timeout (10 s by default in Prometheus) got no answer.",
 	}
 	// FailedAfterAtLeast is 0 where nobody measured it.
 	FailedAfterAtLeast = &Signal{
 		Name: "failed_after_at_least", Title: "Last scrape took, at least", Unit: Seconds, Scope: Instance, Scrapes: true,
 		Expr: OrZero(Max(Last("scrape_duration_seconds").In(ShortMark)), Max(Last("up").In(ShortMark))),
-		Doc:  "How long the last scrape took, 0 where nothing tells: a recording holds no durations.",
+		Doc:  "How long the last scrape took, 0 if unknown: a recording has no durations.",
 	}
 	LastHeld = &Signal{
 		Name: "last_held", Title: "Requests held when last seen", Unit: Requests,
 		Expr: Sum(Add(Last("vllm:num_requests_running").In(PastMark), Last("vllm:num_requests_waiting").In(PastMark))),
-		Doc:  "Requests in flight on the last page that came: 0 where a server was drained before it went.",
+		Doc:  "Requests in flight at the last successful scrape: 0 if a server was drained before it stopped.",
 	}
 	LastHeldShare = &Signal{
 		Name: "last_held_share", Title: "Share of usual load when last seen", Unit: Ratio, Optional: true,
 		Expr: Div(LastHeld.Expr, usuallyHeld),
-		Doc: "Requests in flight on the last page that came, of their mean over the past at hand: a server that " +
+		Doc: "Requests in flight at the last successful scrape, over their mean in the available history: a server that " +
 			"is drained gets no new ones, and most answers take seconds.",
 	}
 	LastWork = &Signal{
 		Name: "last_work", Title: "Generation when last seen", Unit: TokensPerSecond,
 		Expr: Sum(LastRate("vllm:generation_tokens_total").In(PastMark)),
-		Doc:  "Tokens a second between the last two pages that came: 0 where a server was drained before it went.",
+		Doc:  "Tokens per second between the last two successful scrapes: 0 if a server was drained before it stopped.",
 	}
 	HeldAway = &Signal{
 		Name: "held_away", Title: "Requests held before an outage", Unit: Requests, Scope: Instance,
 		Expr: Sum(Add(BeforeGap("vllm:num_requests_running").In(10*time.Minute), BeforeGap("vllm:num_requests_waiting").In(10*time.Minute))),
-		Doc: "Requests in flight on the last page before scrapes failed, of the outages of the last ten " +
-			"minutes: lost, where the server was restarted.",
+		Doc: "Requests in flight at the last scrape before scrapes failed, for the outages of the last ten " +
+			"minutes: lost, if the server was restarted.",
 	}
 	HeldAwayShare = &Signal{
 		Name: "held_away_share", Title: "Usual load held before an outage", Unit: Ratio, Scope: Instance, Optional: true,
 		Expr: Div(HeldAway.Expr, usuallyHeld),
-		Doc:  "Requests in flight on the last page before scrapes failed, of their mean over the past at hand.",
+		Doc:  "Requests in flight at the last scrape before scrapes failed, over their mean in the available history.",
 	}
 	PoolAnswers = &Signal{
 		Name: "pool_answers", Title: "Share of the pool that answers", Unit: Ratio, Fleet: true, Optional: true,
@@ -664,8 +664,8 @@ var (
 			Or(
 				CountOf(Sum(Looks("vllm:num_requests_running"))).By(Fleet...),
 				CountOf(Last("vllm:num_requests_running").In(PastMark)).By(Fleet...))), Fleet),
-		Doc: "Replicas of the model that answer now, over those that did in the window, or in the past where none did. " +
-			"Of one that falls silent while nothing scrapes it, samples seem current for five minutes.",
+		Doc: "Replicas of the model that answer now, over those that answered in the window, or in the past if none did. " +
+			"If a server falls silent while nothing scrapes it, its samples look current for five minutes.",
 	}
 	JobAnswers = &Signal{
 		Name: "job_answers", Title: "Targets of the job that answer", Unit: Count, Scope: Instance, Scrapes: true, Fleet: true,
@@ -681,22 +681,22 @@ var (
 			Without: "process_start_time_seconds", Expr: Mul(Number(0), Max(Now("up"))),
 		}},
 		Doc: "The longest time from the start of a process to its engine's counters, of the servers of its job " +
-			"in the past at hand: loading, compilation, CUDA graphs. 0 where none tells it.",
+			"in the available history: loading, compilation, CUDA graphs. 0 if unknown.",
 	}
 	Starting = &Signal{
 		Name: "starting", Title: "Watched since", Unit: Seconds, Scope: Instance, Scrapes: true,
 		Expr: Sub(Apply{Func: Time}, Min(First("up").In(PastMark))),
-		Doc:  "Time since the first scrape at hand, to five seconds, whether it failed or not.",
+		Doc:  "Time since the first available scrape, to five seconds, whether it failed or not.",
 	}
 	StartRatio = &Signal{
 		Name: "start_ratio", Title: "Watched, over the usual start", Unit: Times, Scope: Instance, Scrapes: true, Fleet: true,
 		Expr: Div(Sub(Apply{Func: Time}, Min(First("up").In(PastMark)).By(ofJob...)), Some(longestStart)).On(job...).Left(),
-		Doc:  "Time since the first scrape at hand over the longest start of a server of its job.",
+		Doc:  "Time since the first available scrape over the longest start of a server of its job.",
 	}
 	Starts = &Signal{
 		Name: "starts", Title: "Starts in 15 minutes", Unit: Count, Scope: Instance, Scrapes: true,
 		Expr: Max(Changes("process_start_time_seconds").In(15 * time.Minute)),
-		Doc:  "How often the process began anew in a quarter of an hour, as its pages show it.", Hint: hintProcess,
+		Doc:  "How often the process restarted in a quarter of an hour, from its metrics.", Hint: hintProcess,
 	}
 	Restarts = &Signal{
 		Name: "restarts", Title: "Restarts in 2 minutes", Unit: Count, Scope: Instance,
@@ -734,40 +734,40 @@ var (
 		Expr: Div(
 			Max(Sub(Max(Now("vllm:generation_tokens_created")).By(ofJob...), Max(Now("process_start_time_seconds")).By(ofJob...))).By(ofJob...),
 			Some(quickestStart)).On(job...).Left(),
-		Doc:  "How long the process took to start, over the quickest start of a server of its job in the past at hand.",
+		Doc:  "How long the process took to start, over the quickest start of a server of its job in the available history.",
 		Hint: ServingAge.Hint,
 	}
 	StartedWhileWatched = &Signal{
 		Name: "started_while_watched", Title: "Watched before its start", Unit: Seconds, Scope: Instance,
 		Expr: AtLeast(Sub(Max(Now("vllm:generation_tokens_created")), Min(First("up").In(PastMark))), 0),
-		Doc: "Time from the first scrape at hand, to five seconds, to the beginning of the engine's counters: " +
-			"how long the target was watched while it did not serve, 0 where it served before.",
+		Doc: "Time from the first available scrape, to five seconds, to the start of the engine's counters: " +
+			"how long the target was watched before it served, 0 if it served before.",
 		Hint: ServingAge.Hint,
 	}
 	SeenDown = &Signal{
 		Name: "seen_down", Title: "Share of failed scrapes", Unit: Ratio, Scope: Instance,
 		Expr: Sub(Number(1), Min(Mean("up").In(PastMark))),
-		Doc:  "Share of the scrapes that failed in the past at hand.",
+		Doc:  "Share of the scrapes that failed in the available history.",
 	}
 
 	ResidentMemory = &Signal{
 		Name: "resident_memory", Title: "API server memory", Unit: Bytes, Scope: Instance,
 		Expr: Max(Mean("process_resident_memory_bytes").In(ShortMark)),
-		Doc: "Resident memory of the API server process only; leaks of EngineCore and workers do not show here " +
+		Doc: "Resident memory of the API server process only; leaks of EngineCore and workers are not included " +
 			"(vllm-project/vllm#44490).",
 		Hint: "watch the container's memory (cAdvisor) for the engine's own processes",
 	}
 	MemoryGrowth = &Signal{
 		Name: "memory_growth", Title: "Growth of API server memory", Unit: BytesPerSecond, Scope: Instance,
 		MinPast: MinTrend, Expr: Max(Slope("process_resident_memory_bytes").In(PastMark)),
-		Doc: "Slope of the API server's resident memory over the longest past at hand.", Hint: ResidentMemory.Hint,
+		Doc: "Slope of the API server's resident memory over the available history.", Hint: ResidentMemory.Hint,
 	}
 	MemoryRise = &Signal{
 		Name: "memory_rise", Title: "API server memory over its lowest", Unit: Times, Scope: Instance, MinPast: MinTrend,
 		Expr: Div(
 			Max(Mean("process_resident_memory_bytes").In(ShortMark)),
 			Max(Lowest("process_resident_memory_bytes").In(PastMark))),
-		Doc: "Resident memory now over its lowest in the past at hand.",
+		Doc: "Resident memory now over its lowest in the available history.",
 	}
 	// MemoryHighWater tells a leak, which is always at its highest, from memory
 	// that comes and goes.
@@ -776,7 +776,7 @@ var (
 		Expr: Div(
 			Max(Mean("process_resident_memory_bytes").In(ShortMark)),
 			Max(Highest("process_resident_memory_bytes").In(PastMark))),
-		Doc: "Resident memory now over its highest in the past at hand.",
+		Doc: "Resident memory now over its highest in the available history.",
 	}
 	OpenFDs = &Signal{
 		Name: "open_fds", Panel: &Panel{ID: 433, Row: 430, Width: 8}, Title: "Open files of the API server",
@@ -794,8 +794,8 @@ var (
 	FDTrend = &Signal{
 		Name: "open_fds_trend", Title: "Growth of open files (window)", Unit: PerSecond, Scope: Instance,
 		Expr: Max(Slope("process_open_fds")),
-		Doc: "Slope of the API server's open file descriptors over the window. A pool of connections that are " +
-			"kept open does not grow.",
+		Doc: "Slope of the API server's open file descriptors over the window. A pool of kept-alive " +
+			"connections does not grow.",
 		Hint: hintProcess,
 	}
 	// UnseenClients is the only trace of requests that an engine never took:
@@ -808,9 +808,9 @@ var (
 				Sum(Add(Highest("vllm:num_requests_running").In(ShortMark), Highest("vllm:num_requests_waiting").In(ShortMark)))),
 			Sum(Add(Lowest("vllm:num_requests_running").In(PastMark), Lowest("vllm:num_requests_waiting").In(PastMark)))), 0),
 		Doc: "Open file descriptors of the API server that were there all through the last moments, less those " +
-			"of the requests that the engine knows of, and less as much at the lowest in the past at hand: " +
+			"of the requests in the engine, and minus the lowest such number in the available history: " +
 			"clients that wait in front of the engine. vLLM closes an idle connection after 5 s " +
-			"(VLLM_HTTP_TIMEOUT_KEEP_ALIVE); with a longer time this holds idle ones too.",
+			"(VLLM_HTTP_TIMEOUT_KEEP_ALIVE); with a longer time this includes idle ones too.",
 		Hint: hintProcess,
 	}
 	// LeftUnserved counts at the door what no engine counted.
@@ -824,14 +824,14 @@ var (
 				Sum(Increase("vllm:time_to_first_token_seconds_count").In(ShortMark))),
 			Sum(Add(Highest("vllm:num_requests_running").In(ShortMark), Highest("vllm:num_requests_waiting").In(ShortMark)))),
 		Doc: "HTTP requests for an answer of the engine that ended in the last moments, less the first tokens " +
-			"of that time and less the requests that the engine held: clients that gave up on an engine which " +
+			"of that time and less the requests that the engine held: clients that gave up on an engine that " +
 			"never saw them. vLLM counts a request that its client abandons as 2xx.",
 		Hint: HTTPRate.Hint,
 	}
 	FrontendCPU = &Signal{
 		Name: "frontend_cpu", Title: "API server CPU use", Unit: Ratio, Scope: Instance,
 		Expr: Max(Rate("process_cpu_seconds_total")),
-		Doc: "Processor seconds per second of the API server process: near 1 it is the bottleneck, for Python " +
+		Doc: "Processor seconds per second of the API server process: near 1 it is the bottleneck, because Python " +
 			"runs on one core.",
 	}
 
@@ -846,19 +846,19 @@ var (
 		Expr: Div(
 			Sum(Mean("container_memory_working_set_bytes", containers...).In(ShortMark)),
 			Sum(Lowest("container_memory_working_set_bytes", containers...).In(PastMark))),
-		Doc: "Working set now over its lowest in the past at hand.", Hint: ContainerMemory.Hint,
+		Doc: "Working set now over its lowest in the available history.", Hint: ContainerMemory.Hint,
 	}
 	ContainerMemoryHighWater = &Signal{
 		Name: "container_memory_high_water", Title: "Container memory over its highest", Unit: Ratio, Scope: Instance, MinPast: MinTrend,
 		Expr: Div(
 			Sum(Mean("container_memory_working_set_bytes", containers...).In(ShortMark)),
 			Sum(Highest("container_memory_working_set_bytes", containers...).In(PastMark))),
-		Doc: "Working set now over its highest in the past at hand.", Hint: ContainerMemory.Hint,
+		Doc: "Working set now over its highest in the available history.", Hint: ContainerMemory.Hint,
 	}
 	ContainerMemoryGrowth = &Signal{
 		Name: "container_memory_growth", Title: "Growth of container memory", Unit: BytesPerSecond, Scope: Instance,
 		MinPast: MinTrend, Expr: Sum(Slope("container_memory_working_set_bytes", containers...).In(PastMark)),
-		Doc: "Slope of the containers' working set over the longest past at hand.", Hint: ContainerMemory.Hint,
+		Doc: "Slope of the containers' working set over the available history.", Hint: ContainerMemory.Hint,
 	}
 )
 
@@ -887,8 +887,8 @@ var (
 		Expr: ofGroup(Sum(Now("vllm:num_requests_running")), Div(
 			Min(tokensPerAnswer).By(Fleet...), Max(tokensPerAnswer).By(Fleet...)), Fleet),
 		Doc: "Output tokens for each first token, of the replica of the model where they are fewest, over those where " +
-			"they are most. Replicas answer alike; a server that only prefills gives one token where a decode server " +
-			"gives a hundred, and the two have no work to share.",
+			"they are most. Replicas give similar answers; a server that only prefills gives one token while a decode server " +
+			"gives a hundred, so the two share no work.",
 	}
 	FleetPresence = &Signal{
 		Name: "fleet_presence", Title: "Presence of the replicas", Unit: Ratio, Fleet: true,
@@ -896,9 +896,9 @@ var (
 			Add(Number(1), Min(Looks("vllm:num_requests_running")).By(Fleet...)),
 			Max(Looks("vllm:num_requests_running")).By(Fleet...)), 1),
 			Test(Max(Resets("vllm:generation_tokens_total")).By(Fleet...), "==", Number(0))), Fleet),
-		Doc: "Scrapes that brought a page, of the replica that was seen least, and one more for the phase of the " +
-			"scrapes, over those of the one that was seen most; 0 where one of them was restarted meanwhile. While a " +
-			"replica is drained, is away or comes back the others get more than their share, and that is no fault of " +
+		Doc: "Successful scrapes of the replica with the fewest, plus one for the phase of the " +
+			"scrapes, over those of the one with the most; 0 if one of them was restarted meanwhile. While a " +
+			"replica is drained, down or restarting, the others get more than their share, which is not a fault of " +
 			"the balance.",
 	}
 	EngineSpread = &Signal{
@@ -911,7 +911,7 @@ var (
 	RankSkew = &Signal{
 		Name: "rank_skew", Title: "Heaviest rank against the mean", Unit: Times,
 		Expr: Div(Max(rankPace), Some(Avg(rankPace))),
-		Doc: "Of data-parallel ranks how long a token takes on the slowest, over the mean of the ranks. SGLang tells instead how " +
+		Doc: "Time per token on the slowest data-parallel rank, over the mean of the ranks. SGLang exports instead how " +
 			"many tokens of experts (with --expert-balancedness-report-mode) or of attention come to the heaviest GPU, over the mean: " +
 			"the others wait for it in each step.",
 	}
@@ -920,7 +920,7 @@ var (
 		Name: "expert_skew", Title: "Heaviest GPU of experts, over mean", Unit: Times,
 		Expr: Div(Number(1), AtLeast(MeanOf("sglang:eplb_balancedness"), 0.01)),
 		Doc: "Tokens that come to the experts of the GPU with the most, over the mean of the GPUs: one over SGLang's balancedness, " +
-			"in the mean of its layers and steps. vLLM has it in its log alone.",
+			"averaged over its layers and steps. vLLM writes it to its log only.",
 		Hint: "SGLang shows it with SGLANG_ENABLE_EPLB_BALANCEDNESS_METRIC=1, and from 0.5.23 with --expert-balancedness-report-mode",
 	}
 	// RankArrivals tells a rank that gets more from one that is slower than the others.
@@ -1089,7 +1089,7 @@ func owedFirstTokens(span time.Duration) Expr {
 }
 
 const (
-	hintDCGM = "run NVIDIA's dcgm-exporter beside the server and give its URL too, or scrape it with the same " +
+	hintDCGM = "run NVIDIA's dcgm-exporter next to the server and give its URL too, or scrape it with the same " +
 		"Prometheus"
 	// dcgmProf is the hint of the profiling metrics, which are off by default.
 	dcgmProf = "enable DCGM_FI_PROF_* in dcgm-exporter's counters file"
@@ -1127,7 +1127,7 @@ var (
 		Name: "gpu_memory_growth", Panel: &Panel{ID: 512, Row: 510, Width: 12, Title: "Growth of memory"},
 		Title: "Growth of GPU memory", Unit: BytesPerSecond, Scope: GPU, MinPast: MinTrend,
 		Expr: Mul(Max(Slope("DCGM_FI_DEV_FB_USED").In(PastMark)), Number(1048576)),
-		Doc:  "Slope of the GPU's used memory over the longest past at hand (DCGM counts MiB).", Hint: hintDCGM,
+		Doc:  "Slope of the GPU's used memory over the available history (DCGM counts MiB).", Hint: hintDCGM,
 	}
 	GPUPower = &Signal{
 		Name: "gpu_power", Title: "GPU power", Unit: Watts, Scope: GPU, Expr: Max(Mean("DCGM_FI_DEV_POWER_USAGE")),
@@ -1144,7 +1144,7 @@ var (
 	SMClockRatio = &Signal{
 		Name: "gpu_sm_clock_ratio", Title: "SM clock against its highest", Unit: Ratio, Scope: GPU,
 		Expr: Min(Div(Mean("DCGM_FI_DEV_SM_CLOCK"), Highest("DCGM_FI_DEV_SM_CLOCK").In(PastMark))),
-		Doc:  "SM clock of the slowest GPU over the highest clock that it was seen to run at.", Hint: hintDCGM,
+		Doc:  "SM clock of the slowest GPU over its highest observed clock.", Hint: hintDCGM,
 	}
 	ThermalReason = throttle("gpu_thermal_throttle", "Thermal slowdown",
 		"clocks lowered because of temperature: software thermal slowdown (0x20) or hardware thermal slowdown "+
@@ -1160,14 +1160,14 @@ var (
 	}
 	XIDChanges = &Signal{
 		Name: "gpu_xid_changes", Title: "New XID errors", Unit: Count, Scope: GPU, Hint: hintDCGM, Expr: newXIDs(13, 31, 43, 45),
-		Doc: "How often the XID code changed in the past at hand, if the last one is not 0 and none that a " +
+		Doc: "How often the XID code changed in the available history, if the last one is not 0 and not one that a " +
 			"faulty program causes (13, 31, 43, 45 in NVIDIA's XID catalogue). " +
 			"From dcgm-exporter 3.3.6 on each code has a series of its own (NVIDIA/dcgm-exporter#309).",
 	}
 	ECCErrors = &Signal{
 		Name: "gpu_ecc_uncorrectable", Title: "Uncorrectable ECC errors", Unit: Count, Scope: GPU, Optional: true,
 		Expr: Max(Increase("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL").In(PastMark)),
-		Doc:  "Double-bit memory errors in the past at hand: results may be wrong, and the driver retires the page.",
+		Doc:  "Double-bit memory errors in the available history: results may be wrong, and the driver retires the page.",
 		Hint: hintDCGM,
 	}
 	RemapFailures = &Signal{

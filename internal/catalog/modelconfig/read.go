@@ -130,7 +130,7 @@ func (f *fields) dtype() {
 		m.DType = f.how.DType
 	case name == "":
 		m.DType = "bfloat16"
-		f.assume("torch_dtype", "bfloat16", "vLLM's dtype=auto takes half precision where none is given (config/model.py)")
+		f.assume("torch_dtype", "bfloat16", "vLLM's dtype=auto uses half precision by default (config/model.py)")
 	case m.DType == "float32":
 		m.DType = "bfloat16"
 		f.assume("torch_dtype", "bfloat16 for float32", "vLLM's dtype=auto halves float32 (config/model.py)")

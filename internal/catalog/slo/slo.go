@@ -362,7 +362,7 @@ func parseRatio(s string) (float64, error) {
 		v /= 100
 	}
 	if !(v > 0 && v < 1) { // NaN is refused, too
-		return 0, fmt.Errorf("%q leaves no error budget or is no share: want more than 0 and less than 100%%", s)
+		return 0, fmt.Errorf("%q leaves no error budget or is not a share: want more than 0 and less than 100%%", s)
 	}
 	return v, nil
 }

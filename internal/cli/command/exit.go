@@ -20,7 +20,7 @@ import (
 // Exit codes.
 const (
 	ExitOK          = 0   // nothing found, or done
-	ExitFound       = 1   // something was found, or is not as good as was asked
+	ExitFound       = 1   // something was found, or is an assertion or objective failed
 	ExitCannotCheck = 2   // bad input, unreachable, no data, too little time
 	ExitInterrupted = 130 // by Ctrl-C or SIGTERM, even after printing results
 )

@@ -24,7 +24,7 @@ func describe(root *cobra.Command, texts fs.FS) {
 			use, rest, _ := strings.Cut(section, "\n\n")
 			c, _, err := root.Find(strings.Fields(use)[1:])
 			if err != nil || c.Short != "" {
-				panic(fmt.Sprintf("%s: %q is of no command, or of one that has its words", name, use))
+				panic(fmt.Sprintf("%s: %q belongs to no command, or to one that has a text", name, use))
 			}
 			if c.Use = use; c.HasParent() {
 				c.Use = strings.TrimPrefix(use, c.Parent().CommandPath()+" ")

@@ -164,7 +164,7 @@ func (w *Watcher) Observe(d *diagnose.Diagnosis) []Alert {
 				p := a.Pathologies[0]
 				a.Text += ": look at " + p.ID
 				if len(p.Fixes) > 0 {
-					a.Text += ", and consider: " + p.Fixes[0].Summary
+					a.Text += "; possible fix: " + p.Fixes[0].Summary
 				}
 			}
 			out = append(out, a)

@@ -30,7 +30,7 @@ type Config struct {
 	From, To time.Time
 	// Window is the time over which one value is taken; Short the shortest one
 	// over which a rate can be trusted. Where they are 0 they follow from Interval,
-	// the time between two scrapes: five minutes, or a quarter of what there is.
+	// the scrape interval: five minutes, or a quarter of what there is.
 	Window, Short time.Duration
 	Interval      time.Duration
 	Matchers      []*labels.Matcher
@@ -60,7 +60,7 @@ func Measure(ctx context.Context, q metrics.Querier, cfg Config) ([]*baseline.Fi
 		cfg.Window = max(cfg.Short, min(5*time.Minute, span/4)).Round(time.Second)
 	}
 	if span < fewest*cfg.Short || cfg.Window > span {
-		return nil, fmt.Errorf("measure what is normal: %s is too short a time", span)
+		return nil, fmt.Errorf("measure normal values: %s is too short", span)
 	}
 	targets, layout, err := diagnose.Discover(ctx, q, cfg.To, span, cfg.Matchers, false)
 	if err != nil {
@@ -154,8 +154,8 @@ func files(cfg Config, values map[*indicator.Signal]samples) ([]*baseline.File, 
 	}
 	slices.Sort(models)
 	if len(models) == 0 {
-		return nil, hint.With(fmt.Errorf("measure what is normal: fewer than %d moments with enough requests between %s and %s", fewest, cfg.From.UTC().Format(time.RFC3339), cfg.To.UTC().Format(time.RFC3339)),
-			"choose a span with traffic, or run a load test: sixty bench URL --save-baseline FILE")
+		return nil, hint.With(fmt.Errorf("measure normal values: fewer than %d intervals with enough requests between %s and %s", fewest, cfg.From.UTC().Format(time.RFC3339), cfg.To.UTC().Format(time.RFC3339)),
+			"choose a time with traffic, or run a load test: sixty bench URL --save-baseline FILE")
 	}
 	var out []*baseline.File
 	for _, name := range models {
@@ -173,7 +173,7 @@ func files(cfg Config, values map[*indicator.Signal]samples) ([]*baseline.File, 
 			high := quantile(vs, 0.95)
 			f.Thresholds = append(f.Thresholds, baseline.Threshold{
 				Signal: s.Name, Op: ">", Value: baseline.Headroom * high, Normal: f.Normal[s.Name],
-				Why: fmt.Sprintf("%g × %s, which it stayed below 95 %% of the time", baseline.Headroom, indicator.FormatNumber(high, s.Unit)),
+				Why: fmt.Sprintf("%g × %s, its 95th percentile over time", baseline.Headroom, indicator.FormatNumber(high, s.Unit)),
 			})
 		}
 		f.PromptTokens, f.OutputTokens, f.Concurrency = f.Normal[indicator.PromptTokens.Name], f.Normal[indicator.OutputTokens.Name], f.Normal[indicator.Running.Name]

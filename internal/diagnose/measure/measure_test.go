@@ -54,8 +54,8 @@ func TestMeasureSaysWhatIsTooLittle(t *testing.T) {
 		cfg  Config
 		want string
 	}{
-		"too short a time":  {Config{From: first, To: first.Add(20 * time.Second), Window: 10 * time.Second, Short: 10 * time.Second}, "too short a time"},
-		"nobody is served":  {Config{From: last.Add(-30 * time.Second), To: last.Add(30 * time.Second), Window: 10 * time.Second, Short: 10 * time.Second}, "fewer than 5 moments"},
+		"too short a time":  {Config{From: first, To: first.Add(20 * time.Second), Window: 10 * time.Second, Short: 10 * time.Second}, "is too short"},
+		"nobody is served":  {Config{From: last.Add(-30 * time.Second), To: last.Add(30 * time.Second), Window: 10 * time.Second, Short: 10 * time.Second}, "fewer than 5 intervals"},
 		"no server is seen": {Config{From: first.Add(-time.Hour), To: first.Add(-time.Minute), Window: 10 * time.Second, Short: 10 * time.Second}, "no inference server"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -26,7 +26,7 @@ type Promised struct {
 // AddFlags adds --use-case and --slo.
 func (f *Promised) AddFlags(s *pflag.FlagSet) {
 	s.StringVar(&f.UseCase, "use-case", "", "objectives of a use case: "+strings.Join(slo.UseCases(), ", "))
-	s.StringVar(&f.File, "slo", "", "`file` with objectives; --use-case then holds for what it does not match")
+	s.StringVar(&f.File, "slo", "", "`file` with objectives; --use-case then applies to models that it does not match")
 }
 
 // Flags say what to judge, and by which numbers.
@@ -40,7 +40,7 @@ type Flags struct {
 func (f *Flags) AddFlags(s *pflag.FlagSet) {
 	f.Promised.AddFlags(s)
 	s.StringArrayVar(&f.Set, "set", nil, "set a threshold, as `name=value`: ttft_objective=500ms, kv_cache_full=95%; may be repeated")
-	s.StringSliceVar(&f.Only, "only", nil, "look only for these pathologies, by `id`")
+	s.StringSliceVar(&f.Only, "only", nil, "check only these pathologies, by `id`")
 }
 
 // Read checks the flags against the catalogue and reads the files that they name.

@@ -50,7 +50,7 @@ func (f *Access) Config() (config.HTTPClientConfig, error) {
 	if f.BasicAuth != "" {
 		user, file, ok := strings.Cut(f.BasicAuth, ":")
 		if !ok || user == "" || file == "" {
-			return c, hint.With(fmt.Errorf("--basic-auth: want USER:FILE"), "write the password to a file, readable by you alone, and give its name")
+			return c, hint.With(fmt.Errorf("--basic-auth: want USER:FILE"), "write the password to a file that only you can read, and give its name")
 		}
 		c.BasicAuth = &config.BasicAuth{Username: user, PasswordFile: file}
 	}

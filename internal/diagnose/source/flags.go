@@ -25,8 +25,8 @@ type Flags struct {
 
 // AddFlags adds those that every verb has.
 func (f *Flags) AddFlags(s *pflag.FlagSet) {
-	s.StringVar(&f.Recording, "recording", "", "a recording's `file` or directory; an argument does the same")
-	s.StringVar(&f.Prometheus, "prometheus", "", "ask a Prometheus-compatible server at this `URL`")
+	s.StringVar(&f.Recording, "recording", "", "a recording's `file` or directory; same as an argument")
+	s.StringVar(&f.Prometheus, "prometheus", "", "query a Prometheus-compatible server at this `URL`")
 	s.StringArrayVar(&f.match, "match", nil,
 		"with --prometheus: `selector` such as '{namespace=\"prod\"}' or namespace=prod; may be repeated, all must match")
 	f.Access.AddFlags(s)
@@ -44,7 +44,7 @@ func (f *Flags) AddPast(s *pflag.FlagSet, at, window string) {
 // AddPace adds the flags that say how URLs are scraped; name is that of the time they are
 // scraped for.
 func (f *Flags) AddPace(s *pflag.FlagSet, name string, usual time.Duration, help string) {
-	s.DurationVar(&f.Interval, "interval", DefaultInterval, "with URLs: time between two scrapes")
+	s.DurationVar(&f.Interval, "interval", DefaultInterval, "with URLs: scrape interval")
 	s.DurationVar(&f.Duration, name, usual, help)
 }
 
@@ -55,7 +55,7 @@ func AddHost(s *pflag.FlagSet, off *bool) {
 
 // AddGateways adds the flag that names gateways.
 func AddGateways(s *pflag.FlagSet, urls *[]string) {
-	s.StringSliceVar(urls, "gateway", nil, "with URLs: `URLs` of the admin listener of sixty gateway or of the metrics of Envoy, Istio, HAProxy, nginx, Traefik or Kong, for what clients see")
+	s.StringSliceVar(urls, "gateway", nil, "with URLs: `URLs` of the admin listener of sixty gateway or of the metrics of Envoy, Istio, HAProxy, nginx, Traefik or Kong, for the client's view")
 }
 
 // Resolve takes the flags and the arguments for what they are, and refuses those that

@@ -259,7 +259,7 @@ func (r *Live) onlyStrangersError() error {
 	switch {
 	case len(failed) == 0:
 		return hint.With(fmt.Errorf("%s exposes %w: it is a GPU exporter or a gateway", r.Targets[0].Name(), errStranger),
-			"give the address of the inference server that it belongs to beside it")
+			"also give the address of the inference server that it belongs to")
 	case len(r.states) > 1:
 		return fmt.Errorf("none of %d addresses is an inference server's; the first: %w", len(r.states), failed[0])
 	}
@@ -284,7 +284,7 @@ func (r *Live) Answered() error {
 		}
 		err := st.last
 		if st.facts.Health == 200 {
-			err = hint.Or(fmt.Errorf("%w; but /health answers 200: the server is up, and its metrics page fails", err), "look at the server's log")
+			err = hint.Or(fmt.Errorf("%w; but /health answers 200: the server is up, and its metrics page fails", err), "check the server's log")
 		}
 		if len(r.states) > 1 {
 			err = fmt.Errorf("none of %d servers answers; the first: %w", len(r.states), err)
@@ -331,7 +331,7 @@ func (r *Live) explainDown(d *diagnose.Diagnosis) {
 	f := &d.Findings[0]
 	switch {
 	case alive:
-		f.Summary = "The metrics page fails while /health answers 200: the server is up, and cannot be judged"
+		f.Summary = "The metrics page fails while /health answers 200: the server is up, but cannot be judged"
 	case len(tried) > 1 && len(why) == 1:
 		f.Summary = fmt.Sprintf("%d servers do not answer: %s", len(tried), why[0])
 	}
@@ -358,7 +358,7 @@ func (r *Live) Annotate(ts []diagnose.Target) {
 		st := &r.states[k]
 		if r.Targets[k].Gateway {
 			t.Dialect = dialect.Dialect{Engine: dialect.Gateway}
-			if t.Problem = "it exposes no metric of a gateway that is known"; st.last != nil {
+			if t.Problem = "it exposes no metric of a known gateway"; st.last != nil {
 				t.Problem = st.last.Error()
 			}
 			continue
@@ -373,7 +373,7 @@ func (r *Live) Annotate(ts []diagnose.Target) {
 		case st.isAway():
 			t.Problem, t.Dialect, t.Config = "", kind.Dialect, engine.Config{}
 		case st.last != nil:
-			t.Problem = "it cannot be asked: " + st.last.Error()
+			t.Problem = "it cannot be reached: " + st.last.Error()
 			if way := hint.Of(st.last); way != "" {
 				t.Problem += "; " + way
 			}

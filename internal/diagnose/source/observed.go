@@ -138,7 +138,7 @@ func (s *Source) measure(ctx context.Context, model string, from, to time.Time, 
 	case len(what.Servers) == 0 && model != "":
 		return nil, fmt.Errorf("no vLLM server of model %q found", model)
 	case len(what.Servers) == 0:
-		return nil, hint.With(errors.New("no vLLM server found"), "the simulation is of vLLM's scheduler; check --match and --at")
+		return nil, hint.With(errors.New("no vLLM server found"), "only vLLM's scheduler is simulated; check --match and --at")
 	}
 	var leftOut []string
 	healthy := slices.DeleteFunc(slices.Clone(what.Servers), func(t workload.Server) bool {

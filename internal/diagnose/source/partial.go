@@ -28,10 +28,10 @@ func judge(ctx context.Context, q metrics.Querier, o diagnose.Options) (diagnose
 	}
 	switch n := unanswered.Load(); {
 	case n > 0:
-		d.Notes = slices.Insert(d.Notes, 0, fmt.Sprintf("partial: %d questions had no answer in time, and what rests on them is unknown", n))
-		d.MarkPartial(partialConfidence, "the time was over before everything was looked at")
+		d.Notes = slices.Insert(d.Notes, 0, fmt.Sprintf("partial: %d queries had no answer in time; checks that need them are unknown", n))
+		d.MarkPartial(partialConfidence, "the time limit was reached before all checks")
 	case deadlinePassed(ctx) && o.Predict != nil:
-		d.Notes = slices.Insert(d.Notes, 0, "partial: the time was over before all fixes were simulated")
+		d.Notes = slices.Insert(d.Notes, 0, "partial: the time limit was reached before all fixes were simulated")
 	}
 	return d, nil
 }

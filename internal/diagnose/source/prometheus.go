@@ -53,7 +53,7 @@ func parseMatch(text string) ([]*labels.Matcher, error) {
 	}
 	for _, m := range matchers {
 		if m.Name == labels.MetricName {
-			return nil, hint.With(fmt.Errorf("--match: %q names a metric", text), "match labels only; sixty knows the names")
+			return nil, hint.With(fmt.Errorf("--match: %q names a metric", text), "match labels only, without a metric name")
 		}
 	}
 	return matchers, nil

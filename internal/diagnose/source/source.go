@@ -31,7 +31,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
 )
 
-// DefaultInterval is the time between two scrapes of a server where nobody says.
+// DefaultInterval is the scrape interval of a server where nobody says.
 const DefaultInterval = time.Second
 
 // A Spec says where samples come from: one of URLs, Recording and Prometheus.
@@ -207,7 +207,7 @@ func ReadLog(path string) (*engine.Log, error) {
 func OpenLog(ctx context.Context, name string, log *engine.Log) (*Source, error) {
 	pages := log.Pages()
 	if len(pages) == 0 {
-		return nil, errors.New("no line of statistics in it")
+		return nil, errors.New("it has no line with statistics")
 	}
 	s, err := OpenPages(10*time.Second, embedded.Config{})
 	if err != nil {

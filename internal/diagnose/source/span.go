@@ -13,7 +13,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 )
 
-const momentForms = "write a time as RFC 3339 (2026-11-21T10:00:00Z), as Unix seconds, as +90s from a recording's beginning, or as -30s from the end"
+const momentForms = "write a time as RFC 3339 (2026-11-21T10:00:00Z), as Unix seconds, as +90s from the start of a recording, or as -30s from its end"
 
 // A Span is the time that a source covers; First is zero where it is open.
 type Span struct{ First, Last time.Time }
@@ -33,7 +33,7 @@ func (s Span) ParseTime(text string) (time.Time, error) {
 			return s.Last.Add(d), nil
 		case s.First.IsZero():
 			return time.Time{}, hint.With(
-				fmt.Errorf("time %q counts from the beginning of a recording, and there is none", text), "count from now, such as -5m")
+				fmt.Errorf("time %q is relative to the start of a recording, and there is none", text), "use a time relative to now, such as -5m")
 		}
 		return s.First.Add(d), nil
 	}

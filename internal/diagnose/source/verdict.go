@@ -40,7 +40,7 @@ func (s *Source) Diagnose(ctx context.Context, o diagnose.Options) (diagnose.Dia
 	}
 	d, err := judge(ctx, s, o)
 	if err == nil && s.partial != nil && len(s.partial()) > 0 {
-		d.Notes = slices.Insert(d.Notes, 0, "partial: the server's answers are not all there is, and what they lack is unknown")
+		d.Notes = slices.Insert(d.Notes, 0, "partial: the server returned incomplete answers")
 		d.MarkPartial(partialConfidence, "the server's answers are partial")
 	}
 	return d, err
@@ -225,7 +225,7 @@ func (s *Source) WatchForVerdict(ctx context.Context, o diagnose.Options, l Watc
 	seen.RestoreVerdict(&d)
 	r.explainDown(&d)
 	if interrupted {
-		d.Notes = slices.Insert(d.Notes, 0, fmt.Sprintf("interrupted: this is what %.0f s of %s show", took.Seconds(), l.For))
+		d.Notes = slices.Insert(d.Notes, 0, fmt.Sprintf("interrupted: result of %.0f s of %s", took.Seconds(), l.For))
 	}
 	return d, nil
 }

@@ -68,11 +68,11 @@ var text string
 func Generate(c Config) ([]generate.File, error) {
 	switch {
 	case c.Workload == "":
-		return nil, hint.With(errors.New("nothing to scale"), "name the Deployment with --workload")
+		return nil, hint.With(errors.New("nothing to scale"), "set the Deployment with --workload")
 	case !(c.Capacity.InFlight >= 1) || c.Capacity.InFlight > 1e6:
-		return nil, hint.With(fmt.Errorf("%g requests in flight are no capacity of a replica", c.Capacity.InFlight), "measure it: sixty bench URL --search rate --use-case chat --save-baseline baseline.json")
+		return nil, hint.With(fmt.Errorf("%g requests in flight is not a replica's capacity", c.Capacity.InFlight), "measure it: sixty bench URL --search rate --use-case chat --save-baseline baseline.json")
 	case c.Min < 1 || c.Max < c.Min:
-		return nil, hint.With(fmt.Errorf("from %d to %d replicas", c.Min, c.Max), "write --min-replicas 1 or more, and --max-replicas no less: with none left nothing says that one is needed")
+		return nil, hint.With(fmt.Errorf("from %d to %d replicas", c.Min, c.Max), "set --min-replicas to 1 or more, and --max-replicas to at least that: with no replica left, no metric shows that one is needed")
 	case c.Start <= 0:
 		return nil, errors.New("--start-time must be more than 0")
 	}
@@ -87,7 +87,7 @@ func Generate(c Config) ([]generate.File, error) {
 	}
 	dialects := c.Deployment.Dialects
 	if len(dialects) == 0 {
-		return nil, errors.New("no metrics are known of these servers")
+		return nil, errors.New("these servers have no known metrics")
 	}
 	t, err := template.New("autoscaler").Parse(text)
 	if err != nil {
@@ -131,17 +131,17 @@ func ReadCapacity(name string, content []byte) (c Capacity, note string, err err
 		if c.InFlight == 0 {
 			return c, "", hint.With(fmt.Errorf("read %s: no configuration meets the targets", name), wayOut)
 		}
-		return c, "the capacity is simulated: a load test (sixty bench --search) is surer", nil
+		return c, "the capacity is simulated: a load test (sixty bench --search) is more reliable", nil
 	}
 	b, err := baseline.Parse(name, content)
 	if err != nil {
 		return c, "", hint.Or(fmt.Errorf("--from: %w", err), wayOut)
 	}
 	if b.Concurrency <= 0 {
-		return c, "", hint.With(fmt.Errorf("read %s: it does not say how many requests were in flight", name), wayOut)
+		return c, "", hint.With(fmt.Errorf("read %s: it has no number of requests in flight", name), wayOut)
 	}
 	if b.Capacity == 0 {
-		note = "the load test did not search for the capacity: a replica may carry more than it was given"
+		note = "the load test did not search for the capacity: a replica may handle more"
 	}
 	return Capacity{b.Concurrency, b.Source}, note, nil
 }

@@ -99,11 +99,11 @@ func TestHPA(t *testing.T) {
 
 func TestWhatIsNoAutoscaler(t *testing.T) {
 	for want, change := range map[string]func(*autoscaling.Config){
-		"nothing to scale":     func(c *autoscaling.Config) { c.Workload = "" },
-		"no capacity":          func(c *autoscaling.Config) { c.Capacity.InFlight = 0 },
-		"from 0 to 8 replicas": func(c *autoscaling.Config) { c.Min = 0 },
-		"from 1 to 0 replicas": func(c *autoscaling.Config) { c.Max = 0 },
-		"must be more than 0":  func(c *autoscaling.Config) { c.Start = 0 },
+		"nothing to scale":         func(c *autoscaling.Config) { c.Workload = "" },
+		"not a replica's capacity": func(c *autoscaling.Config) { c.Capacity.InFlight = 0 },
+		"from 0 to 8 replicas":     func(c *autoscaling.Config) { c.Min = 0 },
+		"from 1 to 0 replicas":     func(c *autoscaling.Config) { c.Max = 0 },
+		"must be more than 0":      func(c *autoscaling.Config) { c.Start = 0 },
 	} {
 		c := config(t, autoscaling.KEDA)
 		change(&c)
@@ -121,7 +121,7 @@ func TestReadCapacity(t *testing.T) {
 	}{
 		"a load test":      {`{"schema":"sixty.baseline/v1","source":"load test","capacity":4.5,"concurrency":31.5,"thresholds":[]}`, 31.5, ""},
 		"a simulation":     {`{"schema":"sixty.tune/v2","result":{"rows":[{"row":"surely","running":9},{"row":"smallest","running":12}]}}`, 12, ""},
-		"a healthy span":   {`{"schema":"sixty.baseline/v1","thresholds":[]}`, 0, "how many requests were in flight"},
+		"a healthy span":   {`{"schema":"sixty.baseline/v1","thresholds":[]}`, 0, "no number of requests in flight"},
 		"no configuration": {`{"schema":"sixty.tune/v2"}`, 0, "no configuration meets"},
 		"another file":     {`{"schema":"x"}`, 0, "schema"},
 		"no JSON":          {`<html>`, 0, "invalid character"},

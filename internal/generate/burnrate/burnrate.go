@@ -158,15 +158,15 @@ func (r *Rules) warn(format string, args ...any) {
 // checked returns the configuration with its defaults filled in.
 func (c Config) checked() (Config, error) {
 	if len(c.Objectives) == 0 {
-		return c, hint.With(errors.New("no objectives"), "name a use case, or write slo.yaml: see docs/slo.md")
+		return c, hint.With(errors.New("no objectives"), "set a use case, or write slo.yaml: see docs/slo.md")
 	}
 	for i, o := range c.Objectives {
 		if len(o.Promises()) == 0 {
-			return c, fmt.Errorf("objective %d promises nothing", i+1)
+			return c, fmt.Errorf("objective %d has no target", i+1)
 		}
 		for _, p := range o.Promises() {
 			if !(p.Share > 0 && rounded(1-p.Share) > 0) {
-				return c, hint.With(fmt.Errorf("objective %d: %s of %s leaves no error budget", i+1, p.Quantity, percent(p.Share)), "promise less than everything, such as 99.9%")
+				return c, hint.With(fmt.Errorf("objective %d: %s of %s leaves no error budget", i+1, p.Quantity, percent(p.Share)), "use less than 100%, such as 99.9%")
 			}
 		}
 	}
@@ -200,7 +200,7 @@ func (c Config) checked() (Config, error) {
 	for _, m := range []map[string]string{c.Labels, c.Annotations} {
 		for name := range maps.Keys(m) {
 			if !model.LegacyValidation.IsValidLabelName(name) {
-				return c, fmt.Errorf("%q is no label name", name)
+				return c, fmt.Errorf("%q is not a label name", name)
 			}
 		}
 	}

@@ -101,9 +101,9 @@ func placeOn(target time.Duration, edges []float64) (placed, error) {
 		return placed{}, hint.With(fmt.Errorf("no bucket edge near a target of %s: the nearest is %s", render.Span(target), render.Span(edge)),
 			"choose a target between "+spanSeconds(edges[0])+" and "+spanSeconds(edges[len(edges)-1])+", or give the server other buckets (--custom-histogram-buckets, vLLM 0.32 and later)")
 	case edge < target:
-		return placed{edge, fmt.Sprintf("counted at the bucket edge %s, %s stricter: what takes longer than that and no longer than %s counts as late though the promise is kept", render.Span(edge), render.Span(target-edge), render.Span(target))}, nil
+		return placed{edge, fmt.Sprintf("counted at the bucket edge %s, %s stricter: requests between that and %s count as late although they meet the target", render.Span(edge), render.Span(target-edge), render.Span(target))}, nil
 	case edge > target:
-		return placed{edge, fmt.Sprintf("counted at the bucket edge %s, %s looser: what takes longer than %s and no longer than that breaks the promise unseen", render.Span(edge), render.Span(edge-target), render.Span(target))}, nil
+		return placed{edge, fmt.Sprintf("counted at the bucket edge %s, %s looser: requests between %s and that miss the target without being counted", render.Span(edge), render.Span(edge-target), render.Span(target))}, nil
 	}
 	return placed{edge: edge}, nil
 }

@@ -273,10 +273,10 @@ func (s *sli) bad() string {
 
 // caveats say what the SLI cannot see: see docs/slo.md.
 var caveats = map[slo.Quantity]string{
-	slo.TTFT:      "Measured in the API server, so what users wait is longer. A request that never gets a first token is not counted: see the alerts on a hung engine and on cancellations.",
+	slo.TTFT:      "Measured in the API server; users wait longer. A request that never gets a first token is not counted: see the alerts on a hung engine and on cancellations.",
 	slo.ITL:       "One gap is one output event; with speculative decoding it brings several tokens. Gaps are counted, not requests: long answers weigh more.",
-	slo.E2E:       "Counted when a request finishes: requests that clients abandon are missing, and they are the slow ones.",
-	slo.Succeeded: "Counted in the server: a target that is down refuses requests that nobody counts, errors after streaming began are HTTP 200, and clients that give up are in no counter. The engine's own counters, taken where HTTP's are missing, know of no request that it did not finish. Measure at the gateway where there is one. Client errors (4xx) count neither as good nor as bad.",
+	slo.E2E:       "Counted when a request finishes: requests that clients abandon, usually the slow ones, are missing.",
+	slo.Succeeded: "Counted in the server: requests to a target that is down, errors after streaming began (HTTP 200) and clients that give up are not counted. The engine's own counters, used without HTTP counters, miss unfinished requests. Measure at the gateway if there is one. Client errors (4xx) count neither as good nor as bad.",
 }
 
 func (s *sli) annotations(levels []Level) map[string]string {
@@ -296,7 +296,7 @@ func (s *sli) annotations(levels []Level) map[string]string {
 	}
 	out := map[string]string{
 		"summary": fmt.Sprintf("Error budget burns: {{ $value | humanizePercentage }} %s on %s, %s may", s.bad(), s.targetText(), percent(s.budget)),
-		"description": fmt.Sprintf("Promised: %s, over %s. Fires when %s, with at least %s requests and %s bad ones. When everything is bad that takes about %s.",
+		"description": fmt.Sprintf("Objective: %s, over %s. Fires when %s, with at least %s requests and %s bad ones. If all requests are bad, that takes about %s.",
 			s.title(), span(s.cfg.Period), strings.Join(rates, ", or "), number(minEvents), number(minBad), span(detected)),
 		"thresholds": fmt.Sprintf("%s (%s)", s.title(), s.thresholdSource()),
 		"caveat":     caveats[s.promise.Quantity],
@@ -354,7 +354,7 @@ func (s *sli) unknown(of Subject) rulefmt.Rule {
 		Labels: s.labels(catalog.Ticket),
 		Annotations: map[string]string{
 			"summary":     fmt.Sprintf("Objective %s cannot be judged on %s", s.id, s.targetText()),
-			"description": fmt.Sprintf("%s has no bucket at %s in any of %s: the servers' buckets changed, or relabelling drops them. Generate the rules again from what the servers have.", family, render.Span(s.edge), strings.Join(s.cfg.names(family+"_bucket"), ", ")),
+			"description": fmt.Sprintf("%s has no bucket at %s in any of %s: the servers' buckets changed, or relabelling drops them. Generate the rules again from the servers.", family, render.Span(s.edge), strings.Join(s.cfg.names(family+"_bucket"), ", ")),
 		},
 	}
 	if s.cfg.Runbook != "" {

@@ -68,7 +68,7 @@ func (s *sli) chooseBucket(out *Rules) error {
 		return fmt.Errorf("%s of %s: %w", s.title(), family, err)
 	}
 	if s.edge = p.edge; p.moved != "" {
-		s.moved = fmt.Sprintf("the target %s is no bucket edge of %s (%s): %s", render.Span(s.promise.Target), family, s.source, p.moved)
+		s.moved = fmt.Sprintf("the target %s is not a bucket edge of %s (%s): %s", render.Span(s.promise.Target), family, s.source, p.moved)
 		out.warn("%s: %s", s.id, s.moved)
 	}
 	return nil

@@ -279,7 +279,7 @@ func TestGroupsRefuses(t *testing.T) {
 		"a target beyond all buckets":     {Config{Objectives: ttft(time.Hour), Edges: map[string][]float64{"vllm:time_to_first_token_seconds": {1, 2}}}, "no bucket edge near a target of 1h"},
 		"edges that nobody knows":         {Config{Objectives: ttft(time.Second), Metrics: []func(string) string{func(n string) string { return "sglang:" + strings.TrimPrefix(n, "vllm:") }}}, "bucket edges of sglang:time_to_first_token_seconds are not known"},
 		"a histogram without buckets":     {Config{Objectives: ttft(time.Second), Edges: map[string][]float64{"vllm:time_to_first_token_seconds": nil}}, "no bucket edges"},
-		"a label that is none":            {Config{Objectives: []slo.Objective{chat}, Labels: map[string]string{"a-b": "c"}}, `"a-b" is no label name`},
+		"a label that is none":            {Config{Objectives: []slo.Objective{chat}, Labels: map[string]string{"a-b": "c"}}, `"a-b" is not a label name`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := Groups(tt.cfg)
@@ -300,7 +300,7 @@ func TestWarnings(t *testing.T) {
 		want []string
 	}{
 		"none":                    {Config{Objectives: []slo.Objective{chat(t)}, Edges: own}, nil},
-		"an edge that moved":      {Config{Objectives: ttft(800 * time.Millisecond), Edges: own}, []string{"ttft-p95: the target 800ms is no bucket edge of vllm:time_to_first_token_seconds (read from the server): counted at the bucket edge 750ms, 50ms stricter: what takes longer than that and no longer than 800ms counts as late though the promise is kept"}},
+		"an edge that moved":      {Config{Objectives: ttft(800 * time.Millisecond), Edges: own}, []string{"ttft-p95: the target 800ms is not a bucket edge of vllm:time_to_first_token_seconds (read from the server): counted at the bucket edge 750ms, 50ms stricter: requests between that and 800ms count as late although they meet the target"}},
 		"edges that nobody read":  {Config{Objectives: ttft(time.Second)}, []string{"bucket edges of vllm:time_to_first_token_seconds: vLLM's defaults, not read from a server"}},
 		"a level out of reach":    {Config{Objectives: []slo.Objective{{TTFT: slo.Percentile{Share: .6, Target: time.Second}}}, Edges: own}, []string{"ttft-p60: no alert at 14.4 times the budget of 40 % over 1h: that would be more than all events", "ttft-p60: no alert at 3 times the budget of 40 % over 1h: that would be more than all events", "ttft-p60: no alert at 6 times the budget of 40 % over 6h: that would be more than all events"}},
 		"an objective never used": {Config{Objectives: append(ttft(time.Second), slo.Objective{Model: "m", TTFTP95: 1}), Edges: own}, []string{"objective 2 is never used: objective 1 before it matches everything"}},

@@ -41,7 +41,7 @@ type check struct {
 func (s *sli) tests(out *Rules) {
 	target, ok := s.example()
 	if !ok {
-		out.warn("%s: no unit tests, for no example of its matchers was found that an earlier objective or another matcher does not claim", s.id)
+		out.warn("%s: no unit tests, because every example of its matchers also matches an earlier objective or another matcher", s.id)
 		return
 	}
 	for _, c := range append(s.burning(), s.quietScenarios()...) {

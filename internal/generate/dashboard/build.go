@@ -157,7 +157,7 @@ func kinds(dialects []dialect.Dialect) (servers, exporters, gateways []dialect.D
 		}
 	}
 	if len(servers) == 0 {
-		return nil, nil, nil, hint.With(fmt.Errorf("dashboards: no dialect of a model server"), "name the servers' dialect, vllm-v1 for one")
+		return nil, nil, nil, hint.With(fmt.Errorf("dashboards: no dialect of a model server"), "set the servers' dialect, such as vllm-v1")
 	}
 	for id, of := range map[string]*[]dialect.Dialect{string(dialect.DCGM): &exporters, string(dialect.Gateway): &gateways} {
 		if len(*of) > 0 {

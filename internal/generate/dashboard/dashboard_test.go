@@ -190,7 +190,7 @@ func TestNothingIsAskedThatTheReleaseCannotTell(t *testing.T) {
 	for id, want := range map[int]string{
 		432: "vllm:generation_tokens_created",
 		341: "no GPU exporter",
-		612: "sixty generate slo",
+		612: "sixty generate rules --slo",
 	} {
 		if !strings.Contains(got[id], want) {
 			t.Errorf("panel %d: %q does not say %q", id, got[id], want)

@@ -59,7 +59,7 @@ func (b *builder) describe(p panel, built Panel, alerts, evidence []*catalog.Pat
 		paragraphs = append(paragraphs, "**"+strings.Join(titles[d], ", ")+"**: "+d)
 	}
 	if slices.ContainsFunc(p.queries, func(q query) bool { return q.right }) {
-		paragraphs = append(paragraphs, "The bars are the requests behind the percentiles: those of fewer than ten say nothing.")
+		paragraphs = append(paragraphs, "The bars are the number of requests behind the percentiles: with fewer than ten, percentiles mean nothing.")
 	}
 	for _, s := range built.Lines() {
 		paragraphs = append(paragraphs, fmt.Sprintf("Line at %s: %s.", indicator.FormatNumber(s.Value, built.Unit), s.Why))
@@ -67,7 +67,7 @@ func (b *builder) describe(p panel, built Panel, alerts, evidence []*catalog.Pat
 	for _, r := range []struct {
 		what string
 		by   []*catalog.Pathology
-	}{{"Alerts that read it: ", alerts}, {"Evidence for: ", evidence}} {
+	}{{"Alerts that use it: ", alerts}, {"Evidence for: ", evidence}} {
 		var links []string
 		for _, p := range r.by {
 			for _, name := range generate.AlertNames(&b.cfg.Deployment, p) {
@@ -79,9 +79,9 @@ func (b *builder) describe(p panel, built Panel, alerts, evidence []*catalog.Pat
 		}
 	}
 	if len(alerts)+len(evidence) == 0 {
-		why := "No alert reads it: it helps to tell the causes apart"
+		why := "No alert uses it: it helps to distinguish causes"
 		if slices.ContainsFunc(p.queries, func(q query) bool { return q.level == perObjective }) {
-			why = "The alerts on error budgets, " + strings.Join(b.budgetAlerts(), ", ") + "…, read the same series"
+			why = "The error budget alerts, " + strings.Join(b.budgetAlerts(), ", ") + "…, use the same series"
 		}
 		paragraphs = append(paragraphs, fmt.Sprintf("%s ([runbooks](%s)).", why, b.cfg.Runbooks.URL))
 	}
@@ -97,7 +97,7 @@ func (b *builder) noData(p panel) string {
 		return "No data because no GPU exporter with these fields is scraped: " + strings.Join(hints, "; or ") + "."
 	}
 	if i := slices.IndexFunc(p.queries, func(q query) bool { return q.level == perGateway }); i >= 0 {
-		return "No data because no gateway is scraped that counts this: " + p.queries[i].signal.Hint + "."
+		return "No data because no scraped gateway counts this: " + p.queries[i].signal.Hint + "."
 	}
 	for _, q := range p.queries {
 		if q.signal == nil {
@@ -119,7 +119,7 @@ func (b *builder) noData(p panel) string {
 		case q.signal.Hint != "":
 			return "No data because the metric is missing, or no server matches the variables: " + q.signal.Hint + "."
 		case q.signal.Count != "":
-			return "No data because no request got that far in the time shown, or no server matches the variables."
+			return "No data because no request got that far in the time range, or no server matches the variables."
 		}
 	}
 	return "No data because no server is scraped, or none matches the variables."

@@ -79,19 +79,19 @@ var (
 	itlSteps  = []step{{threshold: catalog.ITLObjective, level: Critical}}
 	e2eSteps  = []step{{threshold: catalog.E2EObjective, level: Critical}}
 	kvSteps   = []step{
-		{value: 0.9, level: Warning, why: "little is left for the next prompt; no fault while nothing queues and nothing is preempted"},
-		{value: 0.98, level: Critical, why: "new requests wait for running ones to finish; look at preemptions and queue time"},
+		{value: 0.9, level: Warning, why: "little room for the next prompt; not a fault while nothing queues or is preempted"},
+		{value: 0.98, level: Critical, why: "new requests wait for running ones to finish; check preemptions and queue time"},
 	}
 	queueSteps = []step{
-		{value: 10, level: Warning, why: "a queue that a burst leaves behind clears within seconds"},
-		{value: 50, level: Critical, why: "more than most servers work off before users notice"},
+		{value: 10, level: Warning, why: "a queue after a burst clears within seconds"},
+		{value: 50, level: Critical, why: "more than most servers clear before users notice"},
 	}
 	queueTimeSteps = []step{{threshold: catalog.QueueTimeLong, level: Critical}}
 )
 
 var startLayout = layout{
 	uid: "sixty-start", title: "vLLM / Start here",
-	doc: "Are users served? Three numbers tell most incidents apart: how long users wait for the first token, how full the KV cache is, and how many requests queue.",
+	doc: "Are users served? Three numbers distinguish most incidents: the wait for the first token, KV cache usage, and the queue.",
 	rows: []row{
 		{id: 100, title: "Now", panels: []panel{
 			{id: 101, title: "TTFT P95", kind: Stat, width: 8, steps: ttftSteps, queries: lines(perModel, "", indicator.TTFTP95)},
@@ -112,7 +112,7 @@ var startLayout = layout{
 // optionsLayout is empty but for the panels that its signals declare.
 var optionsLayout = layout{
 	uid: "sixty-options", title: "vLLM / Prefill, decode, speculation",
-	doc: "What only some deployments use: KV caches that travel between prefill and decode servers, speculative decoding, checked outputs.",
+	doc: "For some deployments: KV transfers between prefill and decode servers, speculative decoding, checked outputs.",
 	rows: []row{
 		{id: 800, title: "KV caches between servers", panels: []panel{
 			{
@@ -126,7 +126,7 @@ var optionsLayout = layout{
 
 var servingLayout = layout{
 	uid: "sixty-serving", title: "vLLM / Serving",
-	doc: "How does the service do, from what users feel down to the cache?",
+	doc: "How is the service doing, from user experience down to the cache?",
 	rows: []row{
 		{id: 200, title: "User-facing latency", panels: []panel{
 			{
@@ -136,7 +136,7 @@ var servingLayout = layout{
 			{
 				id: 202, title: "Inter-token latency", width: 8, steps: itlSteps,
 				queries: withVolume(indicator.FirstTokenRate, lines(perModel, "P50", indicator.ITLP50, "P95", indicator.ITLP95)),
-				doc:     "The percentiles hide a pause of seconds among thousands of good gaps: see the gaps over one second on *Incident*.",
+				doc:     "Percentiles hide a pause of seconds among thousands of normal gaps: see the gaps over one second on *Incident*.",
 			},
 			{
 				id: 203, title: "End-to-end latency", width: 8, steps: e2eSteps,
@@ -144,11 +144,11 @@ var servingLayout = layout{
 			},
 			{
 				id: 204, title: "Output token throughput", width: 8, queries: lines(perModel, "", indicator.GenerationTokenRate),
-				doc: "Read it beside the number and the length of answers: it falls when users ask less, too.",
+				doc: "Compare with the number and the length of answers: it also falls when users send less.",
 			},
 			{
 				id: 205, title: "Requests", width: 8, queries: lines(perModel, "first tokens", indicator.FirstTokenRate, "completed", indicator.CompletionRate),
-				doc: "First tokens that run ahead of completions for long are requests that their clients gave up.",
+				doc: "A lasting difference between first tokens and completions is requests that clients cancelled.",
 			},
 			{id: 206, title: "Requested and delivered output", width: 8, queries: lines(perModel, "delivered, mean", indicator.OutputTokens, "max_tokens, mean", indicator.MaxTokens)},
 		}},
@@ -156,7 +156,7 @@ var servingLayout = layout{
 			{id: 211, title: "KV cache utilization", width: 8, max: 1, steps: kvSteps, queries: lines(perModel, "", indicator.KVUsage)},
 			{
 				id: 212, title: "GPU activity", width: 8, max: 1, queries: lines(perGPU, "SM active", indicator.SMActive, "utilization", indicator.GPUUtil),
-				doc: "All devices of the cluster: an exporter does not know which model runs on them.",
+				doc: "All devices of the cluster: an exporter's series have no model label.",
 			},
 			{id: 213, title: "GPU memory used", width: 8, max: 1, queries: lines(perGPU, "", indicator.GPUMemoryUsed)},
 			{id: 214, title: "Host memory", width: 8, queries: lines(perServer, "API server", indicator.ResidentMemory, "container", indicator.ContainerMemory)},
@@ -164,13 +164,13 @@ var servingLayout = layout{
 			{
 				id: 216, title: "Scrape duration", width: 8, queries: lines(perServer, "", indicator.ScrapeDuration),
 				doc:    "A slow metrics page is a symptom by itself: the API server's event loop is busy.",
-				noData: "no server matches the variables, or the samples come from a recording, which does not say how long scrapes took",
+				noData: "no server matches the variables, or the samples come from a recording, which has no scrape durations",
 			},
 		}},
 		{id: 220, title: "Queue and scheduling", panels: []panel{
 			{
 				id: 221, title: "Queue depth", width: 8, steps: queueSteps, queries: lines(perModel, "waiting", indicator.Waiting, "always waiting", indicator.WaitingFloor),
-				doc: "Short queues are normal under bursts; one that never clears is not.",
+				doc: "Short queues are normal under bursts; a queue that never clears is not.",
 			},
 			{id: 222, title: "Running requests", width: 8, queries: lines(perModel, "running", indicator.Running, "highest in the time shown", indicator.RunningPeak)},
 			{
@@ -199,12 +199,12 @@ var servingLayout = layout{
 
 var incidentLayout = layout{
 	uid: "sixty-incident", title: "vLLM / Incident",
-	doc: "What do users feel, does work queue, is the engine short of memory, and did the workload change?",
+	doc: "What do users experience, do requests queue, is the engine short of memory, and did the workload change?",
 	rows: []row{
 		{id: 300, title: "1 – 5: what users experience", panels: []panel{
 			{
 				id: 301, title: "1. Incoming requests and HTTP errors", width: 8, unit: indicator.RequestsPerSecond,
-				doc: "Counted when a request ends, at the API server. What a gateway in front refuses is not in it.",
+				doc: "Counted at the API server when a request ends. Requests rejected by a gateway in front are not included.",
 				queries: []query{
 					{level: perJob, legend: "all", signal: indicator.HTTPRate},
 					{level: perJob, legend: "", shows: []string{"status"}, expr: `sum by (instance, status) (rate(http_requests_total{status=~"[45].*"}[5m]))`},
@@ -218,7 +218,7 @@ var incidentLayout = layout{
 			},
 			{id: 305, title: "5. End-to-end latency", width: 8, steps: e2eSteps, queries: withVolume(indicator.CompletionRate, lines(perModel, "P95", indicator.E2EP95))},
 		}},
-		{id: 320, title: "6 – 8: does work queue, is the engine short of memory, and how much gets done?", panels: []panel{
+		{id: 320, title: "6 – 8: do requests queue, is the engine short of memory, and what is the throughput?", panels: []panel{
 			{
 				id: 321, title: "6. Queue time and waiting requests", width: 8, steps: queueTimeSteps,
 				queries: append(lines(perModel, "P95", indicator.QueueTimeP95, "mean", indicator.QueueTimeMean), lines(perModel, "waiting", indicator.Waiting)...),
@@ -226,7 +226,7 @@ var incidentLayout = layout{
 			{
 				id: 331, title: "7. KV cache usage and preemptions", width: 8, steps: kvSteps,
 				queries: append(lines(perModel, "usage", indicator.KVUsage, "highest", indicator.KVUsagePeak), lines(perModel, "preemptions", indicator.PreemptionRate)...),
-				doc:     "Full and quiet is no fault. Full with preemptions that do not stop is: the same work is done again and again.",
+				doc:     "A full cache without preemptions is not a fault. With continuing preemptions it is: the same work is repeated.",
 			},
 			{id: 322, title: "8. Token throughput", width: 8, queries: lines(perModel, "prompt", indicator.PromptTokenRate, "generated", indicator.GenerationTokenRate)},
 		}},
@@ -236,7 +236,7 @@ var incidentLayout = layout{
 			{
 				id: 313, title: "9. Lengths", width: 8, unit: indicator.Tokens, queries: withVolume(indicator.CompletionRate, lines(perModel,
 					"prompt P50", indicator.PromptTokensP50, "prompt P99", indicator.PromptTokensP99, "output mean", indicator.OutputTokens, "output P95", indicator.OutputTokensP95)),
-				doc: "Longer prompts make first tokens later, longer outputs keep batch and cache full for longer; neither is a fault of the server.",
+				doc: "Longer prompts delay first tokens, longer outputs keep batch and cache full for longer; neither is a fault of the server.",
 			},
 		}},
 		{id: 330, title: "10: is work reused, and where does the time go?", panels: []panel{
@@ -244,7 +244,7 @@ var incidentLayout = layout{
 			{
 				id: 323, title: "Where first tokens wait", width: 8, queries: withVolume(indicator.FirstTokenRate, lines(perModel,
 					"TTFT, mean", indicator.TTFTMean, "queue", indicator.QueueTimeMean, "prefill", indicator.PrefillTimeMean, "neither", indicator.UnseenWait)),
-				doc: "TTFT is of the requests that began to answer, the other lines of those that ended, so that they follow later. A queue: load or cache. Prefill: prompts, reuse or a slow GPU. Neither: a long step that blocks the engine, such as somebody else's prefill without chunks.",
+				doc: "TTFT is counted at the first token, the other lines when requests end, so they follow later. Queue: load or cache. Prefill: prompts, reuse or a slow GPU. Neither: a long step that blocks the engine, such as another request's prefill without chunks.",
 			},
 			{id: 333, title: "Running and decoded", width: 8, queries: lines(perModel, "running", indicator.Running, "decoded per step", indicator.DecodeBatch)},
 		}},
@@ -267,7 +267,7 @@ func heat(s *indicator.Signal) []query {
 
 var fleetLayout = layout{
 	uid: "sixty-fleet", title: "vLLM / Fleet",
-	doc: "Is one replica, or one data-parallel rank, worse than the others? Totals and percentiles over a fleet hide it.",
+	doc: "Is one replica, or one data-parallel rank, worse than the others? Fleet totals and percentiles hide it.",
 	rows: []row{
 		{id: 400, title: "Imbalance", panels: []panel{
 			{id: 401, title: "Replicas of the model", kind: Stat, width: 6, queries: []query{{
@@ -297,7 +297,7 @@ var fleetLayout = layout{
 					level: perEngine, legend: "rank", shows: []string{"engine"}, signal: indicator.EngineSpread,
 					expr: "sum by (engine, instance, model_name) (avg_over_time(vllm:num_requests_running[5m]) + avg_over_time(vllm:num_requests_waiting[5m]))",
 				}},
-				doc: "A rank that holds many while another is idle, or one that never changes while the others do: routing, or a stuck rank.",
+				doc: "A rank with many requests while another is idle, or one that never changes while the others do: routing, or a stuck rank.",
 			},
 			{id: 422, title: "Generated tokens per rank", width: 8, unit: indicator.TokensPerSecond, queries: []query{{
 				level: perEngine, legend: "rank", shows: []string{"engine"}, signal: indicator.GenerationTokenRate,
@@ -324,7 +324,7 @@ var fleetLayout = layout{
 
 var gpuLayout = layout{
 	uid: "sixty-gpu", title: "vLLM / GPU", gpuOnly: true,
-	doc: "Is the hardware at work, at full clock, and sound? From NVIDIA's dcgm-exporter.",
+	doc: "Is the hardware busy, at full clock, and free of errors? From NVIDIA's dcgm-exporter.",
 	rows: []row{
 		{id: 500, title: "Work", panels: []panel{
 			{id: 501, title: "SM activity", width: 8, max: 1, queries: lines(perGPU, "", indicator.SMActive)},
@@ -351,7 +351,7 @@ var gpuLayout = layout{
 
 var gatewayLayout = layout{
 	uid: "sixty-gateway", title: "vLLM / Gateway and SLO",
-	doc: "Do requests succeed at the HTTP boundary, and is the promise kept?",
+	doc: "Do requests succeed at the HTTP boundary, and are the objectives met?",
 	rows: []row{
 		{id: 630, title: "As clients see it, at a gateway", panels: []panel{
 			{
@@ -362,7 +362,7 @@ var gatewayLayout = layout{
 			{id: 633, title: "Whole request", width: 8, steps: e2eSteps, queries: lines(perGateway, "P50", indicator.GatewayE2EP50, "P95", indicator.GatewayE2EP95)},
 			{
 				id: 634, title: "Offered load", width: 8, queries: lines(perGateway, "arrive", indicator.GatewayOffered, "end", indicator.GatewayEnded),
-				doc: "What arrives and does not end piles up, here or behind.",
+				doc: "Requests that arrive but do not end pile up, here or behind.",
 			},
 			{
 				id: 635, title: "How requests end", width: 8, max: 1,
@@ -377,7 +377,7 @@ var gatewayLayout = layout{
 			{id: 639, title: "Suspected leaks, servers that are down or unknown", width: 8, queries: lines(perGateway, "open for too long", indicator.GatewayLeaks, "down", indicator.GatewayDown, "of unknown load", indicator.PickerStale)},
 			{
 				id: 640, title: "Time outside the engine", width: 12, queries: lines(perGateway, "mean", indicator.GatewayOutside),
-				doc: "In the gateway, on the network, in routers and in the API server: no metric of the engine shows it.",
+				doc: "In the gateway, on the network, in routers and in the API server: not in the engine's metrics.",
 			},
 			{id: 641, title: "Busiest server against the others", width: 12, queries: lines(perGateway, "times their mean", indicator.GatewayBusiest)},
 		}},
@@ -391,13 +391,13 @@ var gatewayLayout = layout{
 				expr: `sum by (handler, instance) (rate(http_requests_total[5m]))`,
 			}}},
 			{id: 603, title: "Share of errors", width: 8, queries: lines(perJob, "5xx", indicator.ServerErrs, "4xx", indicator.ClientErrs)},
-			{id: 604, title: "Requests that clients gave up", width: 8, queries: lines(perJob, "", indicator.AbandonedShare)},
+			{id: 604, title: "Requests cancelled by clients", width: 8, queries: lines(perJob, "", indicator.AbandonedShare)},
 			{
 				id: 605, title: "How requests finished", width: 8, stack: true, unit: indicator.RequestsPerSecond, queries: []query{{
 					level: perModel, shows: []string{"finished_reason"}, signal: indicator.CompletionRate,
 					expr: `sum by (finished_reason, instance, model_name) (rate(vllm:request_success_total[5m]))`,
 				}},
-				doc: "Engine completions, not the service's success rate: what fails before the engine is not here, and clients that hang up are in no reason.",
+				doc: "Engine completions, not the service's success rate: failures before the engine and clients that disconnect are not included.",
 			},
 			{id: 606, title: "Refused or failed in the engine", width: 8, queries: lines(perModel, "refused at admission", indicator.AdmissionRejections, "engine error", indicator.EngineErrors)},
 		}},
@@ -407,7 +407,7 @@ var gatewayLayout = layout{
 // noHost and noPod are why the panels of machines and pods may be empty.
 const (
 	noHost = "no node_exporter is scraped, or none matches the variables"
-	noPod  = "no kube-state-metrics is scraped, or it knows of no pod with an image of an inference server"
+	noPod  = "no kube-state-metrics is scraped, or it has no pod with an image of an inference server"
 )
 
 // servers selects the pods that serve models by their images, for kube-state-metrics
@@ -434,45 +434,45 @@ func exported(l level, id int, title string, unit indicator.Unit, doc, noData st
 
 var hostLayout = layout{
 	uid: "sixty-host", title: "vLLM / Host and Kubernetes", hosts: true,
-	doc: "Is the machine under the servers short of anything, and what does Kubernetes say of their pods? From node_exporter and kube-state-metrics.",
+	doc: "Is the servers' machine short of a resource, and what is the state of their pods? From node_exporter and kube-state-metrics.",
 	rows: []row{
 		{id: 700, title: "Processor and memory", panels: []panel{
-			host(701, "Processor use", indicator.Ratio, "The API server tokenises and streams on the processor: above 90 % first tokens wait for it, whatever the GPU does.",
+			host(701, "Processor use", indicator.Ratio, "The API server tokenizes and streams on the CPU: above 90 % first tokens wait for it, regardless of the GPU.",
 				"busy", `1 - avg by (instance) (rate(node_cpu_seconds_total{mode="idle"}[5m]))`,
 				"waiting for disks", `avg by (instance) (rate(node_cpu_seconds_total{mode="iowait"}[5m]))`),
-			host(702, "Load per processor", indicator.Times, "Tasks that run or wait, for each processor: well above 1 the engine's own threads wait.",
+			host(702, "Load per processor", indicator.Times, "Running and waiting tasks per CPU: well above 1 the engine's own threads wait.",
 				"", `max by (instance) (node_load5) / count by (instance) (node_cpu_seconds_total{mode="idle"})`),
-			host(703, "Memory in use", indicator.Ratio, "Without what the kernel would give back. Loading a model needs room for its weights; a machine that swaps serves nobody.",
+			host(703, "Memory in use", indicator.Ratio, "Without reclaimable memory. Loading a model needs room for its weights; a machine that swaps cannot serve.",
 				"", `1 - max by (instance) (node_memory_MemAvailable_bytes) / max by (instance) (node_memory_MemTotal_bytes)`),
 		}},
 		{id: 710, title: "Network and disks", panels: []panel{
-			host(711, "Network", indicator.BytesPerSecond, "Tensor parallelism over several machines, and KV caches that move between them, live on it.",
+			host(711, "Network", indicator.BytesPerSecond, "Tensor parallelism over several machines, and KV transfers between them, depend on it.",
 				"in", `sum by (instance) (rate(node_network_receive_bytes_total{device!~"lo|veth.*|cali.*|cni.*|docker.*"}[5m]))`,
 				"out", `sum by (instance) (rate(node_network_transmit_bytes_total{device!~"lo|veth.*|cali.*|cni.*|docker.*"}[5m]))`),
 			host(712, "Network drops and errors", indicator.PerSecond, "Packets lost at the interface.",
 				"drops", `sum by (instance) (rate(node_network_receive_drop_total[5m]) + rate(node_network_transmit_drop_total[5m]))`,
 				"errors", `sum by (instance) (rate(node_network_receive_errs_total[5m]) + rate(node_network_transmit_errs_total[5m]))`),
-			host(713, "Disk busy", indicator.Ratio, "Share of time in which the busiest disk had work: models load as fast as it reads.",
+			host(713, "Disk busy", indicator.Ratio, "Share of time in which the busiest disk was busy: it limits the loading of models.",
 				"", `max by (instance) (rate(node_disk_io_time_seconds_total[5m]))`),
 			host(714, "Disk throughput", indicator.BytesPerSecond, "",
 				"read", `sum by (instance) (rate(node_disk_read_bytes_total[5m]))`,
 				"written", `sum by (instance) (rate(node_disk_written_bytes_total[5m]))`),
-			host(715, "File systems in use", indicator.Ratio, "The fullest one: weights, caches of compiled graphs and logs fill it, and a full one stops the next start.",
+			host(715, "File systems in use", indicator.Ratio, "The fullest one: weights, compile caches and logs fill it, and a full one prevents the next start.",
 				"", `1 - min by (instance) (node_filesystem_avail_bytes{fstype!~"tmpfs|overlay|squashfs"} / node_filesystem_size_bytes{fstype!~"tmpfs|overlay|squashfs"})`),
 		}},
 		{id: 720, title: "Pods", panels: []panel{
 			pod(721, "Ready", indicator.Count, "1 while the pod is ready, and routed to.",
 				"", `max by (cluster, namespace, pod) (kube_pod_status_ready{condition="true"})`+servers),
-			pod(722, "Container restarts", indicator.Count, "In the time shown. Restarts of the engine alone do not show here.",
+			pod(722, "Container restarts", indicator.Count, "In the time shown. Engine restarts within the container are not included.",
 				"", `sum by (cluster, namespace, pod) (increase(kube_pod_container_status_restarts_total[1h]))`+servers),
 			pod(723, "Why containers wait or ended", indicator.Count, "CrashLoopBackOff, ImagePullBackOff, OOMKilled and their like.",
 				"waits", `max by (cluster, namespace, pod, reason) (kube_pod_container_status_waiting_reason)`+servers,
 				"ended", `max by (cluster, namespace, pod, reason) (kube_pod_container_status_last_terminated_reason)`+servers),
-			pod(724, "Pending", indicator.Count, "1 while no machine was found for the pod, or its images are fetched.",
+			pod(724, "Pending", indicator.Count, "1 while the pod is not scheduled, or its images are pulled.",
 				"", `max by (cluster, namespace, pod) (kube_pod_status_phase{phase="Pending"})`+servers),
-			pod(725, "GPUs asked for", indicator.Count, "",
+			pod(725, "GPUs requested", indicator.Count, "",
 				"", `sum by (cluster, namespace, pod) (kube_pod_container_resource_requests{resource="nvidia_com_gpu"})`+servers),
-			pod(726, "Memory limit", indicator.Bytes, "Beyond it the kernel ends the container: OOMKilled.",
+			pod(726, "Memory limit", indicator.Bytes, "Beyond it the kernel kills the container: OOMKilled.",
 				"", `sum by (cluster, namespace, pod) (kube_pod_container_resource_limits{resource="memory"})`+servers),
 		}},
 	},

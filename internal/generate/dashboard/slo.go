@@ -8,7 +8,7 @@ import (
 )
 
 // noSLO is why the panels of the error budget may be empty.
-const noSLO = "no objectives are recorded: write slo.yaml, and load the rules that `sixty generate slo` makes of it"
+const noSLO = "no objectives are recorded: write slo.yaml, and load the rules of `sixty generate rules --slo slo.yaml`"
 
 // budgetAlerts are what the names of the alerts of package burnrate begin with.
 func (b *builder) budgetAlerts() []string {
@@ -35,7 +35,7 @@ func budgetRow(period time.Duration) (row, error) {
 	return row{id: 610, title: "Objectives and error budget", panels: []panel{
 		{
 			id: 611, title: "Error budget left", kind: Stat, width: 8, unit: indicator.Ratio, noData: noSLO,
-			doc: "Share of the period's error budget that is left. Below 0 the promise is broken.",
+			doc: "Share of the period's error budget that is left. Below 0 the objective is missed.",
 			steps: []step{
 				{value: -1e9, level: Critical, why: "the budget is spent", hidden: true},
 				{value: 0, level: Warning, why: "a quarter of the budget or less is left"},
@@ -44,13 +44,13 @@ func budgetRow(period time.Duration) (row, error) {
 			queries: []query{recorded("", burnrate.Remaining)},
 		},
 		{
-			id: 612, title: "Objectives kept", width: 8, unit: indicator.Ratio, noData: noSLO,
+			id: 612, title: "Objectives met", width: 8, unit: indicator.Ratio, noData: noSLO,
 			doc:     "Share of good events over the period: requests within the latency target, or without error.",
 			queries: []query{recorded("", burnrate.SLI(period))},
 		},
 		{
 			id: 613, title: "Burn rate", width: 8, unit: indicator.Times, noData: noSLO,
-			doc: "How many times faster than evenly over the period the budget is spent. At 1 it ends with the period.",
+			doc: "Speed at which the budget is spent: at 1 it lasts exactly for the period.",
 			steps: []step{
 				{value: slow.Factor, level: Warning, why: "the slowest alert's rate, once it lasted"},
 				{value: fast.Factor, level: Critical, why: "the fastest page's rate"},
@@ -63,7 +63,7 @@ func budgetRow(period time.Duration) (row, error) {
 		{id: 614, title: "Bad events", width: 12, unit: indicator.PerSecond, noData: noSLO, queries: []query{recorded("", burnrate.BadEvents)}},
 		{
 			id: 615, title: "Events", width: 12, unit: indicator.PerSecond, noData: noSLO, queries: []query{recorded("", burnrate.Events)},
-			doc: "What the shares rest on: a single bad event among ten is ten per cent.",
+			doc: "The number behind the shares: one bad event among ten is ten per cent.",
 		},
 	}}, nil
 }

@@ -33,7 +33,7 @@ func (c Config) openTelemetry(jobs []job) ([]generate.File, error) {
 	}
 	notes["exporters.prometheusremotewrite.add_metric_suffixes"] = "Names stay as the server has them. Where a later stage turns colons into underscores (vllm_…), generate rules and dashboards with --dialect vllm-v1-normalized."
 	notes["exporters.prometheusremotewrite.resource_to_telemetry_conversion"] = "Labels of the target, such as cluster and node, travel as attributes of the resource: keep them as labels."
-	content, err := encode(c.header()+"\n\nA dollar sign is doubled where Prometheus means it, for the collector replaces variables first.", []any{doc}, []comments{notes})
+	content, err := encode(c.header()+"\n\nA dollar sign meant for Prometheus is doubled, because the collector replaces variables first.", []any{doc}, []comments{notes})
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func (c Config) relabelings(job string, short bool) (out []relabel) {
 		if short {
 			out = append(out, relabel{
 				SourceLabels: []string{"__address__"}, Regex: "(.+):" + servers[c.Server].port, TargetLabel: "instance",
-				why: "The usual port taken off. A server on another port keeps its own, so the label is of two kinds then; and it is no address any more that one could query. " +
+				why: "The usual port taken off. A server on another port keeps its own, so the label then has two forms, and can no longer be queried as an address. " +
 					"Never strip every port (:\\d+): two servers on one host would become one target with doubled samples.",
 			})
 		}
@@ -116,7 +116,7 @@ func (c Config) metricRelabelings() []relabel {
 			SourceLabels: []string{"__name__"}, Regex: `(http_.*|(kserve_)?vllm:[^g].*)_created`, Action: "drop",
 			why: "Creation times, one series in ten. vllm:generation_tokens_created stays: a restart is told from it, and no other name of the kind begins with g. Do not drop histogram buckets: they are two series in three, and every percentile.",
 		},
-		{SourceLabels: []string{"__name__"}, Regex: `python_(gc_.*|info)`, Action: "drop", why: "Python's garbage collector. process_* stays: memory, open files and processor time are read."},
+		{SourceLabels: []string{"__name__"}, Regex: `python_(gc_.*|info)`, Action: "drop", why: "Python's garbage collector. process_* stays: memory, open files and CPU time are read."},
 	}
 }
 

@@ -210,7 +210,7 @@ func (c Config) validate() error {
 	}
 	for name := range c.Labels {
 		if !labelName.MatchString(name) || strings.HasPrefix(name, "__") {
-			return fmt.Errorf("%q is no name for a label", name)
+			return fmt.Errorf("%q is not a label name", name)
 		}
 		if slices.Contains([]string{"job", "instance", "cluster", "namespace", "model_name", "engine", "le"}, name) {
 			return hint.With(fmt.Errorf("the label %q is set otherwise", name), "another name: rules and dashboards group by this one")
@@ -219,7 +219,7 @@ func (c Config) validate() error {
 	for _, set := range []map[string]string{c.Selector, c.MonitorLabels} {
 		for k, v := range set {
 			if !labelKey.MatchString(k) || !labelValue.MatchString(v) {
-				return fmt.Errorf("%s=%s is no label of Kubernetes", k, v)
+				return fmt.Errorf("%s=%s is not a Kubernetes label", k, v)
 			}
 		}
 	}

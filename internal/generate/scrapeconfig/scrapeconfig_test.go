@@ -375,9 +375,9 @@ func TestBadInputIsRefused(t *testing.T) {
 		"a target twice":                 {Config{Format: Prometheus, Targets: []string{"a", "a:8000"}}, "listed twice"},
 		"port zero":                      {Config{Format: Prometheus, Targets: []string{"a:0"}}, "no such port"},
 		"no host":                        {Config{Format: Prometheus, Targets: []string{":8000"}}, "is no target"},
-		"a label's name":                 {Config{Format: PodMonitor, Labels: map[string]string{"a-b": "c"}}, "no name for a label"},
+		"a label's name":                 {Config{Format: PodMonitor, Labels: map[string]string{"a-b": "c"}}, "not a label name"},
 		"a label that is taken":          {Config{Format: PodMonitor, Labels: map[string]string{"instance": "c"}}, "set otherwise"},
-		"a selector":                     {Config{Format: PodMonitor, Selector: map[string]string{"app": "a b"}}, "no label of Kubernetes"},
+		"a selector":                     {Config{Format: PodMonitor, Selector: map[string]string{"app": "a b"}}, "not a Kubernetes label"},
 		"a job's name":                   {Config{Format: PodMonitor, Job: "../x"}, "job name"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -33,17 +33,17 @@ type Asked struct {
 // AddFlags adds the flags of sixty bench that say what is tested, and how, but for those of
 // the workload.
 func (a *Asked) AddFlags(s *pflag.FlagSet) {
-	s.StringVar(&a.API, "api", "", "which is asked (default: what the URL says, else chat)")
+	s.StringVar(&a.API, "api", "", "API to use (default: from the URL, else chat)")
 	s.StringVar(&a.Model, "model", "", "model `name` (default: the first that the server lists)")
 	s.StringVar(&a.ExtraBody, "extra-body", "", "further fields of the request body as a `JSON` object; null removes one: '{\"ignore_eos\": null, \"min_tokens\": null}' lets the model end its answers")
-	s.BoolVar(&a.Whole, "no-stream", false, "ask for whole answers")
+	s.BoolVar(&a.Whole, "no-stream", false, "request non-streaming answers")
 	s.StringVar(&a.Scenario, "scenario", "", "`name`: low-load, saturation, long-prompts, long-outputs, burst or all; or a YAML file")
 	s.Float64Var(&a.Scale, "scale", 1, "multiply a scenario's concurrency, requests and lengths")
 	s.StringVar(&a.WorkloadFrom, "workload-from", "", "take lengths, prefix sharing and arrivals from a live server's `URL`, a recording, or prometheus=URL")
-	s.IntVar(&a.MaxConcurrency, "max-concurrency", 0, "streams of an open loop; more requests wait (default 10000)")
-	s.DurationVar(&a.Timeout, "request-timeout", 0, "of a whole request (default 10m)")
-	s.StringVar(&a.WarmupTime, "warmup", "auto", "time to leave out at the beginning, or auto")
-	s.StringArrayVar(&a.Asserts, "assert", nil, "condition such as 'ttft_p95<500ms'; exit 1 when it does not hold")
+	s.IntVar(&a.MaxConcurrency, "max-concurrency", 0, "maximum streams of an open loop; more requests wait (default 10000)")
+	s.DurationVar(&a.Timeout, "request-timeout", 0, "timeout of one request (default 10m)")
+	s.StringVar(&a.WarmupTime, "warmup", "auto", "warm-up time to exclude, or auto")
+	s.StringArrayVar(&a.Asserts, "assert", nil, "condition such as 'ttft_p95<500ms'; exit with 1 if it fails")
 	s.StringSliceVar(&a.Metrics, "metrics", []string{"auto"}, "`URLs` of metrics to scrape during the test: the servers', GPU exporters'; auto is the target's own, or none")
 	s.StringVar(&a.Files.Result, "save", "", "write the result to this `file` too, for bench compare and generate")
 	s.StringVar(&a.Files.CSV, "csv", "", "write a line per request to this `file`")
@@ -94,7 +94,7 @@ func (a *Asked) writable() error {
 		}
 		tmp, err := os.CreateTemp(filepath.Dir(x.path), "."+filepath.Base(x.path)+".*")
 		if err != nil {
-			return hint.With(fmt.Errorf("--%s %s: %w", x.flag, x.path, errors.Unwrap(err)), "name a file in a directory that exists and may be written to")
+			return hint.With(fmt.Errorf("--%s %s: %w", x.flag, x.path, errors.Unwrap(err)), "name a file in an existing, writable directory")
 		}
 		tmp.Close()
 		os.Remove(tmp.Name())
@@ -112,7 +112,7 @@ func (a *Asked) refuseUseless() error {
 		goesBy string
 	}{
 		{"prompt-tokens output-tokens prefix-share system-tokens prefix-groups", made,
-			"a made-up workload; scenarios and traces have their own"},
+			"a synthetic workload; scenarios and traces have their own"},
 		{"scale", a.Scenario != "", "--scenario"},
 		{"cv", a.Rate != "" || a.Search == "rate", "--rate or --search rate"},
 		{"speed", a.Trace != "", "--trace"},
@@ -125,7 +125,7 @@ func (a *Asked) refuseUseless() error {
 		}
 		for flag := range strings.FieldsSeq(x.flags) {
 			if a.Given(flag) {
-				return hint.With(fmt.Errorf("--%s would do nothing here", flag), "it goes with "+x.goesBy)
+				return hint.With(fmt.Errorf("--%s has no effect here", flag), "it goes with "+x.goesBy)
 			}
 		}
 	}
@@ -178,7 +178,7 @@ func (a *Asked) target() error {
 // generator has a wire of its own, and refuses what that does not do.
 func headers(c *config.HTTPClientConfig) (http.Header, error) {
 	if c.OAuth2 != nil || c.ProxyURL.URL != nil || c.ProxyFromEnvironment {
-		return nil, hint.With(errors.New("--http-config: bench knows neither oauth2 nor proxies"), "give it a token with --bearer-token-file, and the server's own address")
+		return nil, hint.With(errors.New("--http-config: bench supports neither oauth2 nor proxies"), "give it a token with --bearer-token-file, and the server's own address")
 	}
 	sent := http.Header{}
 	var way http.RoundTripper = lastRoundTripper{sent}

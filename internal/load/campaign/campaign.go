@@ -78,9 +78,9 @@ type Files struct {
 // Ends of a campaign whose results are there.
 var (
 	// ErrSpoiled is wrapped where the generator spoiled a result.
-	ErrSpoiled = errors.New("the generator spoiled the result")
+	ErrSpoiled = errors.New("the load generator distorted the result")
 	// ErrMissed says that an assertion does not hold, or that no level meets the objective.
-	ErrMissed = errors.New("not as good as was asked")
+	ErrMissed = errors.New("an assertion or objective failed")
 )
 
 const text = "text" // a Form
@@ -413,7 +413,7 @@ func (b *campaign) verdict(results []*load.Result) error {
 		for _, a := range b.Assertions {
 			if v, ok := a.Check(r); !ok {
 				failed = true
-				fmt.Fprintf(b.Stderr, "assertion %s does not hold: it is %s\n", a, a.Format(v))
+				fmt.Fprintf(b.Stderr, "assertion %s failed: it is %s\n", a, a.Format(v))
 			}
 		}
 	}
@@ -421,9 +421,9 @@ func (b *campaign) verdict(results []*load.Result) error {
 	case complete == 0:
 		return hint.With(errors.New("no request was answered"), "see the failures above, and the server's log")
 	case gone > 0:
-		return hint.With(fmt.Errorf("the server went away after %.1f s", gone), "look at its log; what was measured until then is in the result")
+		return hint.With(fmt.Errorf("the server went away after %.1f s", gone), "see its log; the measurements until then are in the result")
 	case len(spoiled) > 0:
-		return hint.With(ErrSpoiled, "give the generator more processors, or a machine of its own, or ask for less load")
+		return hint.With(ErrSpoiled, "give the load generator more CPUs, or its own machine, or reduce the load")
 	case failed:
 		return ErrMissed
 	}

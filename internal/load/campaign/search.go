@@ -109,10 +109,10 @@ func (b *campaign) trial(ctx context.Context, s load.Scenario, level float64) (l
 		t.Met, t.Why = false, err.Error()
 	}
 	if res.Gone > 0 {
-		return t, hint.With(fmt.Errorf("at %.4g the server went away after %.1f s", level, res.Gone), "look at its log; --search-to stops a search below that level")
+		return t, hint.With(fmt.Errorf("at %.4g the server went away after %.1f s", level, res.Gone), "see its log; --search-to stops a search below that level")
 	}
 	if res.Generator.Spoiled {
-		return t, hint.With(fmt.Errorf("%w: %s", ErrSpoiled, strings.Join(res.Generator.Reasons, "; ")), "search with a generator that has more processors")
+		return t, hint.With(fmt.Errorf("%w: %s", ErrSpoiled, strings.Join(res.Generator.Reasons, "; ")), "search with more CPUs for the load generator")
 	}
 	if b.Form == text {
 		verdict := "met"

@@ -20,7 +20,7 @@ import (
 func Text(w io.Writer, r *load.Result, full bool, o render.Options) error {
 	d := &document{render.NewDocument("")}
 	d.result(r, false)
-	d.More = "every latency and all evidence; --out FILE.html draws them"
+	d.More = "every latency and all evidence; --out FILE.html draws charts"
 	return d.Text(w, o, full)
 }
 
@@ -113,7 +113,7 @@ func (d *document) result(r *load.Result, titled bool) {
 	d.ShowIn(render.Details)
 	d.item(0, "input", "%s input tokens/s", render.Number(x.InputTokens))
 	d.item(0, "in flight", "%.1f on average, %d at most", r.Streams.Mean, r.Streams.Max)
-	d.item(0, "tokens", "prompt %.0f (asked %.0f), output %.0f (asked %.0f)%s", r.Tokens.Prompt, r.Tokens.PromptAsked, r.Tokens.Output, r.Tokens.OutputAsked, cached(r))
+	d.item(0, "tokens", "prompt %.0f (requested %.0f), output %.0f (requested %.0f)%s", r.Tokens.Prompt, r.Tokens.PromptAsked, r.Tokens.Output, r.Tokens.OutputAsked, cached(r))
 	d.ShowIn(render.Everywhere)
 	d.server(r)
 	d.generator(r)
@@ -135,7 +135,7 @@ func Answer(r *load.Result) (render.Style, string) {
 	case q.Complete+q.Cancelled == 0:
 		return render.Bad, "No request was answered."
 	case r.Gone > 0:
-		return render.Bad, fmt.Sprintf("The server went away after %s: the numbers are of the time until then.", render.Seconds(r.Gone))
+		return render.Bad, fmt.Sprintf("The server went away after %s: the numbers cover the time until then.", render.Seconds(r.Gone))
 	case r.Generator.Spoiled:
 		return render.Bad, "Not to be trusted: the load generator distorted the result: " + strings.Join(r.Generator.Reasons, "; ") + "."
 	}
@@ -322,7 +322,7 @@ func (d *document) server(r *load.Result) {
 		}
 		if len(x.Unchecked) > 0 {
 			d.ShowIn(render.Page)
-			d.item(0, "", "not checked for want of metrics: %s", strings.Join(x.Unchecked, ", "))
+			d.item(0, "", "not checked, no metrics: %s", strings.Join(x.Unchecked, ", "))
 			d.ShowIn(render.Everywhere)
 		}
 	}
@@ -335,7 +335,7 @@ func (d *document) server(r *load.Result) {
 func (d *document) finding(f *load.FiredPathology, verdict string) {
 	switch {
 	case f.ExplainBy != "":
-		d.item(rankFollows, "", "  follows from it: %s", f.Title)
+		d.item(rankFollows, "", "  symptom: %s", f.Title)
 		return
 	case f.ID != verdict:
 		d.item(rankAlso, "", "  also %s: %s", f.ID, f.Summary)
@@ -381,7 +381,7 @@ func (d *document) generator(r *load.Result) {
 	g := &r.Generator
 	judged := "fit to measure"
 	if g.Spoiled {
-		judged = "spoiled the result: " + strings.Join(g.Reasons, "; ")
+		judged = "distorted the result: " + strings.Join(g.Reasons, "; ")
 	}
 	d.item(rankGenerator, "generator", "%s", judged)
 	d.ShowIn(render.Details)
@@ -392,9 +392,9 @@ func (d *document) generator(r *load.Result) {
 	} else {
 		line += fmt.Sprintf(", wake-up lag %s / %s", render.Seconds(g.WakeLag.P50), render.Seconds(g.WakeLag.P99))
 	}
-	d.item(0, "", "%s, %s of %d processors, %s each event", line, render.Percent(g.Utilisation), g.Cores, render.Seconds(g.PerEvent))
+	d.item(0, "", "%s, %s of %d CPUs, %s per event", line, render.Percent(g.Utilisation), g.Cores, render.Seconds(g.PerEvent))
 	if g.ArrivalCV > 0 {
-		d.item(0, "", "variation of the times between sends %.2f, %s of the asked rate sent", g.ArrivalCV, render.Percent(g.Achieved))
+		d.item(0, "", "variation of the times between sends %.2f, %s of the requested rate sent", g.ArrivalCV, render.Percent(g.Achieved))
 	}
 }
 
@@ -469,7 +469,7 @@ func compared(c *load.Comparison) (render.Style, string) {
 	case better != "":
 		return render.Good, "B is better than A in " + better + "."
 	}
-	return render.Bold, "No difference between A and B that may not be chance."
+	return render.Bold, "No significant difference between A and B."
 }
 
 // SearchText writes a search's answer and its trials for a terminal.
@@ -491,7 +491,7 @@ func (d *document) search(f *load.Found, unit string) {
 		d.Answer(render.Good, "", fmt.Sprintf("Highest load within the objective: %.4g %s%s; %s.", f.Best.Level, unit, missed, f.Why))
 	}
 	if x := limit(f); x != nil {
-		d.Paragraph("What limits the server beyond it", x.Verdict+": "+x.Summary)
+		d.Paragraph("Bottleneck beyond that load", x.Verdict+": "+x.Summary)
 	}
 	columns := []render.Column{{Title: unit}, {Left: true}, {Title: "TTFT P95"}, {Title: "ITL P95"}, {Title: "E2E P95"}, {Title: "tokens/s"}, {Title: "the server", Left: true, Rank: 1}, {Left: true}}
 	var rows [][]string

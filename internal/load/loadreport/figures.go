@@ -33,7 +33,7 @@ func plots(r *load.Result) []render.Figure {
 	var f []render.Figure
 	if len(r.Series) > 0 {
 		if r.Target.Stream {
-			f = append(f, over("Time to first token over time", "shaded: the window that percentiles are taken from", render.Seconds,
+			f = append(f, over("Time to first token over time", "shaded: the window used for percentiles", render.Seconds,
 				named("P50", column(r, func(p *load.Point) float64 { return p.TTFTP50 }, false)), named("P95", column(r, func(p *load.Point) float64 { return p.TTFTP95 }, false))),
 				over("Inter-token latency over time", "weighted by tokens", render.Seconds,
 					named("P50", column(r, func(p *load.Point) float64 { return p.ITLP50 }, false)), named("P95", column(r, func(p *load.Point) float64 { return p.ITLP95 }, false))))
@@ -93,7 +93,7 @@ func searchPlots(found *load.Found, unit string) []render.Figure {
 	missed.Sort()
 	tokens.Sort()
 	return []render.Figure{
-		render.Draw("each point is a trial; to the right and below is better", render.Chart{Title: "Throughput against time to first token (P95)", XName: "output tokens per second", Series: []render.Series{met, missed}, LogY: true, Format: render.Seconds}),
+		render.Draw("each point is a trial; further right and lower is better", render.Chart{Title: "Throughput against time to first token (P95)", XName: "output tokens per second", Series: []render.Series{met, missed}, LogY: true, Format: render.Seconds}),
 		render.Draw("", render.Chart{Title: "Output tokens per second against the load", XName: unit, Series: []render.Series{tokens}}),
 	}
 }

@@ -80,7 +80,7 @@ func TestTextShowsWhatMatters(t *testing.T) {
 	}
 	for _, want := range []string{
 		"try: <m> at http", "54 complete, 6 failed", "6 × http_503: scripted", "TTFT ", "ITL (per token)", "goodput", "at most: Waiting requests 5", "generator",
-		"kv-cache-thrashing: Requests push", "Preemptions 2/s > 0.1/s", "try: Lower the batch (--max-num-seqs 8)", "follows from it: First tokens are late", "what is normal could not be told", "steady state",
+		"kv-cache-thrashing: Requests push", "Preemptions 2/s > 0.1/s", "try: Lower the batch (--max-num-seqs 8)", "symptom: First tokens are late", "what is normal could not be told", "steady state",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, b.String())
@@ -167,8 +167,8 @@ func TestHTMLIsWholeAndSafe(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"<td>kv-cache-thrashing: Requests push", "try: Lower the batch", "try: Another way", "follows from it: First tokens are late", "not checked for want of metrics: memory-leak",
-		"<p>What limits the server beyond it: kv-cache-thrashing", `<td class="l">kv-cache-thrashing</td>`,
+		"<td>kv-cache-thrashing: Requests push", "try: Lower the batch", "try: Another way", "symptom: First tokens are late", "not checked, no metrics: memory-leak",
+		"<p>Bottleneck beyond that load: kv-cache-thrashing", `<td class="l">kv-cache-thrashing</td>`,
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)

@@ -203,7 +203,7 @@ func Write(w io.Writer, outcomes []*Outcome, o render.Options) error {
 			mark = fmt.Sprintf("%d FAILED", x.Failed)
 		}
 		if x.Spoiled {
-			mark = strings.TrimSpace(mark + " spoiled by the generator")
+			mark = strings.TrimSpace(mark + " distorted by the load generator")
 		}
 		rows = append(rows, []string{
 			x.Name, fmt.Sprint(x.Requests), fmt.Sprintf("%+.2f", 1e3*x.TTFTP50), fmt.Sprintf("%+.2f", 1e3*x.TTFTP99), fmt.Sprintf("%+.3f", 1e3*x.ITLMean),

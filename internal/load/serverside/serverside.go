@@ -139,7 +139,7 @@ type questions struct {
 func (q *questions) discover(ctx context.Context) (err error) {
 	span := q.Span()
 	if q.first, q.last = span.First, span.Last; q.last.IsZero() {
-		return errors.New("not one scrape ended during the test")
+		return errors.New("no scrape finished during the test")
 	}
 	q.targets, _, err = diagnose.Discover(ctx, q, q.last, q.last.Sub(q.first)+Every, nil, false)
 	return err
@@ -258,7 +258,7 @@ func (q *questions) normal(ctx context.Context, res *load.Result) (map[string]fl
 			return f.Normal, nil
 		}
 	}
-	return nil, fmt.Errorf("the metrics are of other models than %s", res.Target.Model)
+	return nil, fmt.Errorf("the metrics belong to other models than %s", res.Target.Model)
 }
 
 // phases diagnoses the window, or each step of a load that has steps. The first
@@ -280,7 +280,7 @@ func (q *questions) phases(ctx context.Context, res *load.Result, objective *slo
 		r := q.rangeBetween(p.From, p.To)
 		if r.Length() < scrapesPerRate*Every {
 			p.Status, p.Verdict = diagnose.Unknown.String(), diagnose.InsufficientData
-			p.Summary = fmt.Sprintf("too short to be judged: %.1f s are fewer than %d scrapes", max(r.Length().Seconds(), 0), scrapesPerRate)
+			p.Summary = fmt.Sprintf("too short to judge: %.1f s are fewer than %d scrapes", max(r.Length().Seconds(), 0), scrapesPerRate)
 			continue
 		}
 		o.At, o.Window, o.Baseline = r.To, r.Length(), first

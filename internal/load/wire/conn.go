@@ -29,7 +29,7 @@ const (
 // Errors of a response that does not follow the protocol.
 var (
 	ErrMalformed = errors.New("malformed HTTP response")
-	ErrTruncated = errors.New("response ended before its end")
+	ErrTruncated = errors.New("response ended early")
 )
 
 // Clock counts nanoseconds since a moment, on the monotonic clock. All

@@ -206,7 +206,7 @@ func (c *Client) Warnings() []string {
 	if c.impossible == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("%d values dropped from the server's answers that are infinite or absurdly large, first of %s", c.impossible, c.first)}
+	return []string{fmt.Sprintf("Ignored %d infinite or too large values in the server's answers, first in %s", c.impossible, c.first)}
 }
 
 // sendQuery adds the time limit, sends the query, and once more when the connection was

@@ -314,7 +314,7 @@ func TestInfiniteAnswersAreDroppedAndTold(t *testing.T) {
 	if err != nil || len(m) != 1 || len(m[0].Values) != 2 {
 		t.Errorf("%v, %v", m, err)
 	}
-	if got := strings.Join(c.Warnings(), ""); !strings.Contains(got, "3 values dropped") || !strings.Contains(got, "first of up") {
+	if got := strings.Join(c.Warnings(), ""); !strings.Contains(got, "Ignored 3") || !strings.Contains(got, "first in up") {
 		t.Errorf("warnings %q", got)
 	}
 }

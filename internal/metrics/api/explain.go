@@ -93,11 +93,11 @@ func (c *Client) explain(expr string, err error) error {
 	case errors.As(err, &status):
 		return hint.With(wrapped, c.afterStatus(status))
 	case errors.Is(err, errTooLarge):
-		return hint.With(wrapped, "ask for less: a shorter window, or matchers that select one fleet")
+		return hint.With(wrapped, "query less: a shorter window, or matchers that select one fleet")
 	case errors.As(err, &answer):
 		return explainAnswer(base, expr, answer)
 	case unanswered.TimedOut(err):
-		return hint.With(fmt.Errorf("query %s: no answer within %s: %w", base, c.timeout, err), "ask for a shorter --window, or fewer series with --match")
+		return hint.With(fmt.Errorf("query %s: no answer within %s: %w", base, c.timeout, err), "use a shorter --window, or fewer series with --match")
 	}
 	way := unanswered.Hint(err, "check that the server runs and that the port is right: 9090 for Prometheus, 10902 for Thanos, 8428 for VictoriaMetrics")
 	return hint.With(wrapped, cmp.Or(way, "check the address and the network between here and the server"))
@@ -106,9 +106,9 @@ func (c *Client) explain(expr string, err error) error {
 func (c *Client) afterStatus(s *statusError) string {
 	switch {
 	case s.status == http.StatusUnauthorized && !s.html:
-		return "pass the credentials that the server wants; Mimir with several tenants wants the header X-Scope-OrgID"
+		return "pass the server's credentials; multi-tenant Mimir needs the header X-Scope-OrgID"
 	case s.status == http.StatusUnauthorized, s.status == http.StatusForbidden:
-		return "pass the bearer token or the user and password that the server wants (--bearer-token-file, --basic-auth)"
+		return "pass a bearer token or a user and password (--bearer-token-file, --basic-auth)"
 	case s.status == http.StatusNotFound, s.status/100 == 2:
 		v := *c.base
 		if v.Path == "" {
@@ -118,11 +118,11 @@ func (c *Client) afterStatus(s *statusError) string {
 		}
 		return "check the path before /api/v1: Mimir's is /prometheus, a proxied Prometheus often has one; perhaps " + redact(&v)
 	case s.status == http.StatusTooManyRequests:
-		return "ask less often, or raise the server's limit for this tenant"
+		return "query less often, or raise the server's limit for this tenant"
 	case s.status/100 == 3:
 		return "use the address that the server redirects to"
 	case s.status/100 == 5:
-		return "look at the server's own health and log, and at the proxy before it"
+		return "check the server's health and log, and the proxy in front of it"
 	}
 	return "check the address of the server's query API"
 }
@@ -156,13 +156,13 @@ func explainAnswer(base, expr string, e *v1.Error) error {
 		if strings.Contains(e.Msg, "no org id") {
 			return hint.With(err, "pass the header X-Scope-OrgID with the tenant's name")
 		}
-		return hint.With(err, "check whether the server's version knows every function of the query")
+		return hint.With(err, "check that the server's version supports every function of the query")
 	case v1.ErrTimeout, v1.ErrCanceled:
-		return hint.With(err, "ask for a shorter window, or raise the server's query timeout")
+		return hint.With(err, "use a shorter window, or raise the server's query timeout")
 	case v1.ErrExec:
-		return hint.With(err, "ask for a shorter window, or matchers that select one fleet: the query hit a limit of the server")
+		return hint.With(err, "use a shorter window, or matchers that select one fleet: the query hit a limit of the server")
 	case v1.ErrBadResponse:
 		return hint.With(err, "check that the address is that of a Prometheus-compatible query API")
 	}
-	return hint.With(err, "look at the server's own health and log")
+	return hint.With(err, "check the server's health and log")
 }

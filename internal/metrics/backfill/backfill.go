@@ -119,7 +119,7 @@ func Recording(out io.Writer, rec *recording.Recording, job string) (int, error)
 		return w.samples, err
 	}
 	if !good {
-		return w.samples, hint.With(errors.New("backfill: all scrapes of the recording failed"), "record again while the server can be reached")
+		return w.samples, hint.With(errors.New("backfill: all scrapes of the recording failed"), "record again while the server is reachable")
 	}
 	return w.samples, w.Close()
 }

@@ -94,7 +94,7 @@ func Open(o Options) (*Collector, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &Collector{Store: store, opts: o, birth: time.Now(), catalog: &memoryRules{logger: o.Logger}, cancel: cancel}
 	if c.repaired() {
-		o.Logger.Error("the log of samples was damaged, and was cut where it was: samples after that are lost", "directory", o.Dir)
+		o.Logger.Error("the sample log (WAL) was damaged and truncated there: later samples are lost", "directory", o.Dir)
 	}
 	c.config.Store(&config.DefaultConfig)
 	if err := c.build(ctx); err != nil {
@@ -137,7 +137,7 @@ func (c *Collector) build(ctx context.Context) (err error) {
 	for i, name := range []string{"scrape", "notify"} {
 		c.finding[i] = discovery.NewManager(ctx, log("discovery of "+name), reg, sd, discovery.Name(name))
 		if c.finding[i] == nil {
-			return errors.New("service discovery: its metrics could not be registered")
+			return errors.New("service discovery: registering its metrics failed")
 		}
 	}
 	// What is found is scraped within a second and not, as in Prometheus, within five: the first

@@ -26,8 +26,8 @@ type delivery struct {
 	clients sync.Map // by address, of Alertmanagers that took alerts: with their credentials
 }
 
-// ErrNoAlertmanager says that no Alertmanager has taken an alert yet.
-var ErrNoAlertmanager = errors.New("no Alertmanager has taken an alert yet")
+// ErrNoAlertmanager says that no Alertmanager has accepted an alert yet.
+var ErrNoAlertmanager = errors.New("no Alertmanager has accepted an alert yet")
 
 // Silence silences the alerts whose labels each have one of the values, in the first Alertmanager
 // that takes it: those of a cluster tell each other.

@@ -46,7 +46,7 @@ func FindTargets(ctx context.Context, cfg *config.Config, within time.Duration, 
 	defer look.Stop()
 	m := discovery.NewManager(ctx, log, registry, metrics, discovery.Updatert(100*time.Millisecond))
 	if m == nil {
-		return nil, nil, errors.New("service discovery: its metrics could not be registered")
+		return nil, nil, errors.New("service discovery: registering its metrics failed")
 	}
 	watch, find, byName := newFinders(log, nil), map[string]discovery.Configs{}, map[string]*config.ScrapeConfig{}
 	for _, job := range jobs {

@@ -241,7 +241,7 @@ func (f *finders) problems() (out []DiscoveryProblem) {
 	return out
 }
 
-var discoveryFailing = prometheus.NewDesc("sixty_discovery_failing", "1 while a service discovery fails or finds no targets, 0 while it does its work.", []string{"config", "mechanism"}, nil)
+var discoveryFailing = prometheus.NewDesc("sixty_discovery_failing", "1 while a service discovery fails or finds no targets, 0 while it works.", []string{"config", "mechanism"}, nil)
 
 // Describe implements prometheus.Collector.
 func (f *finders) Describe(ch chan<- *prometheus.Desc) { ch <- discoveryFailing }

@@ -517,11 +517,11 @@ func (t *target) warnings() []string {
 			list = append(list, t.Instance+": "+fmt.Sprintf(format, n))
 		}
 	}
-	add(t.late, "%d pages dropped that were not newer than the page before: the clock stepped back")
-	add(t.partial, "%d pages were not clean; the lines that are samples were kept")
-	add(t.duplicates, "%d samples came twice in one page; the last was kept")
-	add(t.invalid, "%d series dropped whose labels are invalid or too large")
-	add(t.impossible, "%d values dropped that are no measurements (NaN, infinite, absurdly large, or a negative count), first of "+t.firstImpossible)
-	add(t.refused, "%d samples dropped that were older than their series")
+	add(t.late, "Dropped %d pages that were not newer than the previous one: the clock stepped back")
+	add(t.partial, "%d pages had malformed lines; valid samples were kept")
+	add(t.duplicates, "%d samples were duplicates within one page; the last was kept")
+	add(t.invalid, "Dropped %d series with invalid or too large labels")
+	add(t.impossible, "Ignored %d invalid values (NaN, infinite, too large, or a negative count), first in "+t.firstImpossible)
+	add(t.refused, "Dropped %d samples older than their series")
 	return list
 }

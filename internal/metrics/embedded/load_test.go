@@ -141,7 +141,7 @@ func TestRealDumps(t *testing.T) {
 		}
 	}
 	for _, w := range s.Warnings() {
-		if !strings.Contains(w, "not clean") || !strings.Contains(w, "inside-a-page") {
+		if !strings.Contains(w, "malformed lines") || !strings.Contains(w, "inside-a-page") {
 			t.Errorf("warning %q", w)
 		}
 	}

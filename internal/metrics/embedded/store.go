@@ -163,7 +163,7 @@ func storageOptions(cfg Config) *tsdb.Options {
 // explainOpen says why a directory cannot be opened, and what to do.
 func explainOpen(dir string, err error) error {
 	if errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, syscall.EAGAIN) {
-		return hint.With(fmt.Errorf("open store: %s belongs to another process that runs", dir), "stop that one, or give this one a directory of its own")
+		return hint.With(fmt.Errorf("open store: %s is in use by another process", dir), "stop it, or use another directory")
 	}
 	return fmt.Errorf("open store: %w", err)
 }
@@ -256,7 +256,7 @@ func (s *Store) Warnings() []string {
 		list = append(list, s.targets[key].warnings()...)
 	}
 	if n := s.tooMany.Load(); n > 0 {
-		list = append(list, fmt.Sprintf("%d samples dropped: there are more than %d series", n, s.maxSeries))
+		list = append(list, fmt.Sprintf("Dropped %d samples: more than %d series", n, s.maxSeries))
 	}
 	return list
 }

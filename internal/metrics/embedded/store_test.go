@@ -303,7 +303,7 @@ func TestAClockThatStepsBackCostsThePagesInBetween(t *testing.T) {
 		add(t, s, sec(at), fmt.Sprintf("a_b %v\n", at))
 	}
 	wantSamples(t, s, "a_b", "0@0", "1@1", "2@2", "3@3")
-	if got := s.Warnings(); len(got) != 1 || !strings.Contains(got[0], "2 pages dropped") {
+	if got := s.Warnings(); len(got) != 1 || !strings.Contains(got[0], "Dropped 2 pages") {
 		t.Errorf("warnings %q", got)
 	}
 }
@@ -344,7 +344,7 @@ func TestASeriesThatComesTwiceKeepsItsLastValue(t *testing.T) {
 		}
 	}
 	wantSamples(t, s, "a_b", "3@0", "3@1")
-	if got := s.Warnings(); len(got) != 1 || !strings.Contains(got[0], "4 samples came twice") {
+	if got := s.Warnings(); len(got) != 1 || !strings.Contains(got[0], "4 samples were duplicates") {
 		t.Errorf("warnings %q", got)
 	}
 }
@@ -366,7 +366,7 @@ func TestInvalidSeriesAreDroppedAlone(t *testing.T) {
 	add(t, s, sec(0), page)
 	add(t, s, sec(1), page)
 	wantAsk(t, s, sec(1), `count by (__name__) ({instance="vllm-0:8000",__name__!~"up|scrape_.*"})`, "a_b 1")
-	if got := s.Warnings(); len(got) != 1 || !strings.Contains(got[0], "3 series dropped") {
+	if got := s.Warnings(); len(got) != 1 || !strings.Contains(got[0], "Dropped 3 series") {
 		t.Errorf("warnings %q", got)
 	}
 }
@@ -527,7 +527,7 @@ func TestValuesThatAreNoMeasurementsAreDroppedAndTold(t *testing.T) {
 	wantSamples(t, s, "c_total", "1@0", "6@5")
 	wantSamples(t, s, `h_bucket{le="+Inf"}`, "3@0", "3@1", "3@2", "3@3", "3@4", "3@5")
 	wantAsk(t, s, sec(2), "c_total") // stale, as if the page did not have it
-	if got, want := strings.Join(s.Warnings(), "\n"), "9 values dropped that are no measurements (NaN, infinite, absurdly large, or a negative count), first of g"; !strings.Contains(got, want) {
+	if got, want := strings.Join(s.Warnings(), "\n"), "Ignored 9 invalid values (NaN, infinite, too large, or a negative count), first in g"; !strings.Contains(got, want) {
 		t.Errorf("warnings %q do not tell that %q", got, want)
 	}
 }

@@ -21,7 +21,7 @@ func (*system) command(int) string     { return "" }
 type kernelLog struct{ path string }
 
 func (*kernelLog) xids(context.Context) (map[string]int, error) {
-	return nil, errors.New("the kernel's log is read on Linux alone")
+	return nil, errors.New("the kernel's log is read only on Linux")
 }
 
 func (*kernelLog) close() {}

@@ -54,10 +54,10 @@ func (t *tools) read(ctx context.Context) ([]gpu.Reading, error) {
 // unread says which GPUs there are, though there is no nvidia-smi; nil: none that can be seen.
 func unread() error {
 	if _, err := os.Stat(nvidiaDevice); err == nil {
-		return fmt.Errorf("there is %s, but no %s on the PATH", nvidiaDevice, nvidiaSMI)
+		return fmt.Errorf("found %s, but no %s on the PATH", nvidiaDevice, nvidiaSMI)
 	}
 	if _, err := os.Stat(amdDevice); err == nil {
-		return errors.New("those of AMD are read from AMD's device-metrics-exporter alone: give its address beside the servers'")
+		return errors.New("AMD GPUs are read only from AMD's device-metrics-exporter: give its address together with the servers'")
 	}
 	return nil
 }
@@ -119,7 +119,7 @@ type limited struct {
 	drop bool
 }
 
-var errTooMuch = errors.New("it prints too much")
+var errTooMuch = errors.New("its output is too large")
 
 func (l *limited) Write(b []byte) (int, error) {
 	room := l.most - len(l.b)

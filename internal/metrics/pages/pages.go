@@ -85,7 +85,7 @@ func Write(ctx context.Context, q metrics.Querier, r Request, add func(target st
 	}
 	if res.Pages == 0 {
 		return res, hint.With(fmt.Errorf("there are no samples of %s from %s to %s", strings.Join(r.Instances, ", "),
-			r.From.UTC().Format(time.RFC3339), r.To.UTC().Format(time.RFC3339)), "choose a time that the storage still holds")
+			r.From.UTC().Format(time.RFC3339), r.To.UTC().Format(time.RFC3339)), "choose a time within the storage's retention")
 	}
 	return res, nil
 }
@@ -140,7 +140,7 @@ func find(ctx context.Context, q metrics.Querier, r *Request) ([]target, error) 
 		}
 	}
 	if len(out) > maxTargets {
-		return nil, fmt.Errorf("%d targets, and at most %d are written", len(out), maxTargets)
+		return nil, fmt.Errorf("%d targets: the limit is %d", len(out), maxTargets)
 	}
 	return out, nil
 }

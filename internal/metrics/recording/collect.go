@@ -88,7 +88,7 @@ func (c *collector) classify(name string) (k kind, dir string, at int64, err err
 func checkName(name string) error {
 	bad := func(why string) error {
 		return hint.With(fmt.Errorf("file name %q %s", shorten(name), why),
-			"do not trust this recording: unpack it by hand, look at it, and pack the directory again")
+			"do not trust this recording: unpack and inspect it by hand, and pack the directory again")
 	}
 	switch {
 	case len(name) > maxName:
@@ -141,7 +141,7 @@ func (c *collector) skip(name string) {
 // grow accounts for the bytes of one file.
 func (c *collector) grow(name string, size int64) error {
 	if size > c.lim.entry {
-		return hint.With(fmt.Errorf("%s is larger than %d bytes", shorten(name), c.lim.entry), "leave this file out: no metrics page is as large")
+		return hint.With(fmt.Errorf("%s is larger than %d bytes", shorten(name), c.lim.entry), "leave this file out: no metrics page is that large")
 	}
 	c.total += size
 	if c.total > c.lim.total {
@@ -164,10 +164,10 @@ func (c *collector) finish(r *Recording) error {
 		return noScrapes(c.skipped, c.example)
 	}
 	if c.skipped > 0 {
-		c.warn("passed over %d files whose names are not UNIX_MILLISECONDS.prom, such as %q", c.skipped, c.example)
+		c.warn("skipped %d files with names other than UNIX_MILLISECONDS.prom, such as %q", c.skipped, c.example)
 	}
 	if c.seconds > 0 {
-		c.warn("took %d file names of ten digits for Unix seconds", c.seconds)
+		c.warn("read %d file names with ten digits as Unix seconds", c.seconds)
 	}
 	names := c.targetNames()
 	for _, n := range names {
@@ -187,7 +187,7 @@ func (c *collector) finish(r *Recording) error {
 	})
 	kept := dropEqual(r.files)
 	if n := len(r.files) - len(kept); n > 0 {
-		c.warn("passed over %d files of a target and time that came again; the last was kept", n)
+		c.warn("skipped %d duplicate files of a target and time; the last was kept", n)
 	}
 	r.files, r.warnings = kept, c.warnings
 	return nil

@@ -127,7 +127,7 @@ func (c *collector) single(path string, info fs.FileInfo) (store, error) {
 	at, ok := c.timeOf(strings.TrimSuffix(name, filepath.Ext(name)) + ".prom")
 	if !ok {
 		at = info.ModTime().UnixMilli()
-		c.warn("took the time of the only page from the file's date")
+		c.warn("used the file's date as the time of its only page")
 	}
 	c.add("", at, 0, info.Size())
 	return &paths{root: filepath.Dir(path), names: []string{name}}, nil

@@ -219,7 +219,7 @@ func stripPath(err error) error {
 
 func noScrapes(skipped int, example string) error {
 	if skipped == 0 {
-		return hint.With(fmt.Errorf("holds no scrapes"), wayOut)
+		return hint.With(fmt.Errorf("has no scrapes"), wayOut)
 	}
-	return hint.With(fmt.Errorf("holds no scrapes, but %d files with other names, such as %q", skipped, example), wayOut)
+	return hint.With(fmt.Errorf("has no scrapes, but %d files with other names, such as %q", skipped, example), wayOut)
 }

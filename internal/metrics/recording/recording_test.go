@@ -220,7 +220,7 @@ func TestOtherFilesArePassedOver(t *testing.T) {
 			r := mustOpen(t, path)
 			wantList(t, r, "a@1795220770159 x", "a@1795220771000 seconds", "a@1795220772000 microseconds", "a@1795220773000 nanoseconds")
 			w := strings.Join(r.Warnings(), "\n")
-			if !strings.Contains(w, "passed over 5 files") || !strings.Contains(w, "1 file names of ten digits") {
+			if !strings.Contains(w, "passed over 5 files") || !strings.Contains(w, "1 file names with ten digits") {
 				t.Errorf("warnings %q", w)
 			}
 		})

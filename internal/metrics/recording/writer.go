@@ -65,7 +65,7 @@ func newSink(path string) (sink, error) {
 	case strings.HasSuffix(lower, ".tar"):
 		compress = func(w io.Writer) (flusher, error) { return plain{w}, nil }
 	case slices.Contains([]string{".zst", ".gz", ".zip", ".bz2", ".xz", ".7z", ".rar"}, filepath.Ext(lower)):
-		return nil, hint.With(errors.New("no such format"), "end the name in .tar.zst, .tar.gz or .tar, or give a directory")
+		return nil, hint.With(errors.New("unknown format"), "use a name ending in .tar.zst, .tar.gz or .tar, or a directory")
 	default:
 		if err := os.MkdirAll(path, 0o755); err != nil {
 			return nil, err

@@ -188,17 +188,17 @@ func refuse(u *url.URL, b *Body) error {
 	}
 	switch {
 	case b.Status == http.StatusUnauthorized || b.Status == http.StatusForbidden:
-		return hint.With(err, "pass the bearer token or the user and password that the server wants (--bearer-token-file, --basic-auth)")
+		return hint.With(err, "pass a bearer token or a user and password (--bearer-token-file, --basic-auth)")
 	case b.Status == http.StatusNotFound || b.Status == http.StatusMethodNotAllowed:
 		return hint.With(err, hintMetricsPath(u))
 	case b.Status >= 300 && b.Status < 400:
-		return hint.With(err, "ask the address that the server redirects to")
+		return hint.With(err, "use the address that the server redirects to")
 	case b.Status == http.StatusBadRequest && u.Scheme == "http":
 		return hint.With(err, "check the port, and whether the server wants https://")
 	case b.Status >= 500:
 		// vLLM with several API servers answers 500 when its multiprocess
 		// directory lies on network storage, while inference works (vllm#49983).
-		return hint.With(err, "look at the server's log, and at its /health: a failed metrics page does not mean a failed server")
+		return hint.With(err, "check the server's log and /health: a failed metrics page does not mean a failed server")
 	}
 	return hint.With(err, "check the address")
 }
@@ -206,7 +206,7 @@ func refuse(u *url.URL, b *Body) error {
 // hintMetricsPath is the way out when a page is not the metrics page.
 func hintMetricsPath(u *url.URL) string {
 	if strings.HasSuffix(strings.TrimRight(u.Path, "/"), defaultPath) {
-		return "check the port: vLLM shows /metrics on its API port, Ray Serve on its metrics export port"
+		return "check the port: vLLM serves /metrics on its API port, Ray Serve on its metrics export port"
 	}
 	v := *u
 	v.Path, v.RawQuery = strings.TrimRight(v.Path, "/")+defaultPath, ""
@@ -242,7 +242,7 @@ func unreachable(u *url.URL, timeout time.Duration, err error) error {
 		return wrapped
 	case unanswered.TimedOut(err):
 		return hint.With(fmt.Errorf("scrape %s: no full answer within %s: %w", redact(u), timeout, why),
-			"a metrics page that is slow only sometimes is itself a sign of a server in trouble; try again, and look at /health")
+			"a metrics page that is sometimes slow is a sign of a server in trouble; try again, and check /health")
 	}
 	way := unanswered.Hint(why, "check that the server runs and that the port is the one of its HTTP API")
 	return hint.With(wrapped, cmp.Or(way, "check that the server runs and can be reached from here"))
@@ -256,15 +256,15 @@ func Outage(b Body, err error) string {
 	case err == nil || unanswered.Unresolved(err):
 		return ""
 	case unanswered.TimedOut(err):
-		return "no answer in time: it is frozen, too busy, or behind a network that drops packets"
+		return "no answer in time: it hangs, is overloaded, or the network drops packets"
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return "connection refused: nothing listens there, the process is gone or still loads its model"
+		return "connection refused: nothing listens there; the process is gone or still loading its model"
 	case errors.Is(err, syscall.ECONNRESET):
-		return "connection reset: the process ended, or something between refuses"
+		return "connection reset: the process ended, or something in between rejects it"
 	case unanswered.NoRoute(err):
-		return "no route: the machine is off, or the network is away"
+		return "no route: the machine or the network is down"
 	case b.Status >= 500:
-		return fmt.Sprintf("HTTP status %d: the server fails, or a proxy before it finds none", b.Status)
+		return fmt.Sprintf("HTTP status %d: the server fails, or the proxy in front of it has no server", b.Status)
 	}
 	return ""
 }

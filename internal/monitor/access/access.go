@@ -135,7 +135,7 @@ func (c *Config) Check() error {
 	case c.Proxy != nil && (len(c.Proxy.Trusted) == 0 || c.Proxy.UserHeader == ""):
 		return hint.With(errors.New("proxy: trusted and user_header are needed"), "name the addresses of the proxy, such as 10.0.0.7/32: headers of others are not believed")
 	case len(c.Grants) == 0:
-		return hint.With(errors.New("grants: nobody has a role"), "write grants: [{groups: [sre], role: admin}]")
+		return hint.With(errors.New("grants: no role is granted"), "write grants: [{groups: [sre], role: admin}]")
 	}
 	for i, g := range c.Grants {
 		if g.Role == None || len(g.Users)+len(g.Groups) == 0 {

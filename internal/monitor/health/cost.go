@@ -54,7 +54,7 @@ type TenantCost struct {
 }
 
 // noPrice says how to give one.
-const noPrice = "no price is known: give the GPU with --gpu H100, those of a replica with --tp, and yours with --price H100=2.49"
+const noPrice = "no price: give the GPU with --gpu H100, the number per replica with --tp, or your price with --price H100=2.49"
 
 // cost computes what a pool cost.
 func (m *measuring) cost(i int, p *pool, limits threshold.Sources) *Cost {
@@ -73,9 +73,9 @@ func (m *measuring) cost(i int, p *pool, limits threshold.Sources) *Cost {
 	case price.PerHour <= 0:
 		c.Reason = noPrice
 	case c.GPUHours == nil || *c.GPUHours == 0:
-		c.Reason = "how long the replicas ran is not known: up is not measured"
+		c.Reason = "the replicas' running time is not known: up is not measured"
 	case c.Tokens == nil || *c.Tokens == 0:
-		c.Reason = "no tokens were measured"
+		c.Reason = "no tokens were counted"
 		c.Dollars = known(*c.GPUHours * price.PerHour)
 	default:
 		dollars := *c.GPUHours * price.PerHour

@@ -405,7 +405,7 @@ func (t *Tracker) continueUnseen(r *Record, v *indexedDiagnosis, step time.Durat
 func (t *Tracker) endUnseen(r *Record) Event {
 	ended := later(r.State.LastSeen, r.Began)
 	r.Ended, r.QuietSince = &ended, nil
-	r.addTurn(view.Turn{At: ended, ID: diagnose.InsufficientData, Summary: "Its end was not seen: there was nothing to judge it by"})
+	r.addTurn(view.Turn{At: ended, ID: diagnose.InsufficientData, Summary: "Its end was not observed: no data to judge"})
 	return Event{Kind: Ended, Record: r}
 }
 

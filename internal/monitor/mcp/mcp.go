@@ -52,18 +52,18 @@ type Options struct {
 }
 
 const instructions = `sixty watches LLM inference servers, vLLM first. Call "diagnose" first: it names the cause, the
-evidence and the fix. "normal" shows what the servers usually do, "signal" a quantity over time, "explain" the
+evidence and the fix. "normal" shows the servers' usual values, "signal" one signal over time, "explain" the
 runbook of a failure mode, "simulate" the effect of a change, with intervals. All tools are read-only.
-The verdict Unknown means that there is not enough data, not that all is well.`
+The verdict Unknown means not enough data; it does not mean healthy.`
 
 // Server returns the server of these tools.
 func Server(o Options) *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "sixty", Title: "sixty", Version: version.Get().Version}, &mcp.ServerOptions{Instructions: instructions})
 	t := tools{o}
-	add(s, "diagnose", "What is wrong with the inference servers now or at a moment, why, and what to change, with evidence and predicted effects.", t.diagnose)
+	add(s, "diagnose", "What is wrong with the inference servers now or at a given time, why, and what to change, with evidence and predicted effects.", t.diagnose)
 	add(s, "normal", "Normal and current values of the servers: latency, queue, KV cache, rates.", t.normal)
-	add(s, "signal", "One quantity of the servers over time, such as ttft_p95, itl_p95, requests_waiting, kv_cache_usage, preemptions. Without a name: the list of quantities.", t.signal)
-	add(s, "explain", "The runbook of a failure mode: how to confirm it, what to do, what that costs. Without an id: the list of failure modes.", t.explain)
+	add(s, "signal", "One signal of the servers over time, such as ttft_p95, itl_p95, requests_waiting, kv_cache_usage, preemptions. Without a name: the list of signals.", t.signal)
+	add(s, "explain", "The runbook of a failure mode: how to confirm it, what to do, and the trade-offs. Without an id: the list of failure modes.", t.explain)
 	add(s, "simulate", "The effect of a change on a model's servers: replicas, load, prompt and output lengths, vLLM flags. Results have intervals.", t.simulate)
 	addPrompts(s)
 	addRunbooks(s, o.Explained)
@@ -105,7 +105,7 @@ type tools struct{ o Options }
 
 // moment is the time that a question is about.
 type moment struct {
-	At string `json:"at,omitempty" jsonschema:"the moment: RFC 3339, or -10m from the end of the data; the latest by default"`
+	At string `json:"at,omitempty" jsonschema:"the time: RFC 3339, or -10m from the end of the data; the latest by default"`
 }
 
 func (t tools) parseTime(text string) (time.Time, error) {
@@ -121,7 +121,7 @@ func (t tools) parseTime(text string) (time.Time, error) {
 
 type diagnoseIn struct {
 	moment
-	Window string `json:"window,omitempty" jsonschema:"how much time before the moment is judged, such as 2m; chosen by the diagnosis by default"`
+	Window string `json:"window,omitempty" jsonschema:"the time to judge before that time, such as 2m; chosen by the diagnosis by default"`
 	Full   bool   `json:"full,omitempty" jsonschema:"every comparison, every check, every fix"`
 }
 
@@ -215,9 +215,9 @@ func number(v indicator.Value, u indicator.Unit) string {
 }
 
 type signalIn struct {
-	Name  string `json:"name,omitempty" jsonschema:"the quantity's name; without it: the list of quantities"`
+	Name  string `json:"name,omitempty" jsonschema:"the signal's name; without it: the list of signals"`
 	Model string `json:"model,omitempty" jsonschema:"only the servers of this model"`
-	Over  string `json:"over,omitempty" jsonschema:"how much time up to the moment, such as 6h; 30m by default"`
+	Over  string `json:"over,omitempty" jsonschema:"the time range, such as 6h; 30m by default"`
 	moment
 }
 
@@ -235,7 +235,7 @@ func (t tools) signal(ctx context.Context, in signalIn) (string, error) {
 	}
 	i := slices.Index(names, in.Name)
 	if i < 0 {
-		return "", hint.With(fmt.Errorf("unknown quantity %q", in.Name), hint.DidYouMean(in.Name, names))
+		return "", hint.With(fmt.Errorf("unknown signal %q", in.Name), hint.DidYouMean(in.Name, names))
 	}
 	at, err := t.parseTime(in.At)
 	if err != nil {

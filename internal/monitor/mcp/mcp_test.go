@@ -144,7 +144,7 @@ func TestAMalformedLineIsAnErrorAnswer(t *testing.T) {
 		{"hello", `"id":null,"error":{"code":-32700`},
 		{`{"id":`, `"code":-32700`},
 		{"[]", `"code":-32700`},
-		{strings.Repeat("x", 3<<20), "a message may have 1048576 bytes"},
+		{strings.Repeat("x", 3<<20), "a message is limited to 1048576 bytes"},
 		{`{"jsonrpc":"2.0","id":2,"method":"ping"}`, `"id":2`},
 	} {
 		go func() { _, _ = io.WriteString(write, line.sent+"\n") }()

@@ -36,13 +36,13 @@ func passMessages(in io.Reader, messages, answers io.Writer) error {
 		line, err := lines.ReadSlice('\n')
 		problem := ""
 		if err == bufio.ErrBufferFull { //nolint:errorlint // bufio returns it as it is
-			problem = fmt.Sprintf("Parse error: a message may have %d bytes", maxLine)
+			problem = fmt.Sprintf("Parse error: a message is limited to %d bytes", maxLine)
 			for err == bufio.ErrBufferFull { //nolint:errorlint // bufio returns it as it is
 				_, err = lines.ReadSlice('\n')
 			}
 		} else if line = bytes.TrimSpace(line); len(line) > 0 {
 			if _, bad := jsonrpc.DecodeMessage(line); bad != nil {
-				problem = "Parse error: the line is no JSON-RPC message"
+				problem = "Parse error: the line is not a JSON-RPC message"
 			} else if _, failed := messages.Write(append(line, '\n')); failed != nil {
 				return failed
 			}

@@ -53,7 +53,7 @@ type Pair struct {
 func Open(cfg Config) (*Pair, error) {
 	if cfg.Listen == "" {
 		if len(cfg.Peers) > 0 {
-			return nil, hint.With(errors.New("--cluster-peer: other monitors need an address of this one"), "name it by --cluster-listen")
+			return nil, hint.With(errors.New("--cluster-peer: other monitors need this one's address"), "set it with --cluster-listen")
 		}
 		return nil, nil
 	}
@@ -73,7 +73,7 @@ func Open(cfg Config) (*Pair, error) {
 	p.peer, err = cluster.Create(cfg.Log, p.own, cfg.Listen, advertised, cfg.Peers, false, cluster.DefaultPushPullInterval, cluster.DefaultGossipInterval,
 		cluster.DefaultTCPTimeout, resolved, cluster.DefaultProbeTimeout, cluster.DefaultProbeInterval, encrypted, true, "", "")
 	if err != nil {
-		return nil, hint.With(fmt.Errorf("--cluster-listen: %w", err), "write it like 0.0.0.0:9094; others must reach it by TCP and UDP")
+		return nil, hint.With(fmt.Errorf("--cluster-listen: %w", err), "write it like 0.0.0.0:9094; other monitors must reach it by TCP and UDP")
 	}
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	return p, nil
@@ -93,7 +93,7 @@ func (p *Pair) Join() {
 		return
 	}
 	if err := p.peer.Join(cluster.DefaultReconnectInterval, cluster.DefaultReconnectTimeout); err != nil {
-		p.cfg.Log.Warn("other monitors are not found, and are looked for", "err", err)
+		p.cfg.Log.Warn("other monitors not found; still looking", "err", err)
 	}
 	p.done.Go(func() { p.peer.Settle(p.ctx, settling) })
 	p.done.Go(func() {

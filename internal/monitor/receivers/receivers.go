@@ -105,7 +105,7 @@ func New(file string, external *url.URL, rank func(string) int, log *slog.Logger
 	t := &Notifier{
 		file: file, external: external, log: log, rank: rank, leads: func() bool { return true },
 		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sixty_notifications_failed_total", Help: "Notifications of receivers that were not delivered, each trial counted.",
+			Name: "sixty_notifications_failed_total", Help: "Failed notifications to receivers, each attempt counted.",
 		}, []string{"receiver"}),
 	}
 	if registry != nil {
@@ -120,7 +120,7 @@ func New(file string, external *url.URL, rank func(string) int, log *slog.Logger
 	told, broken := nflog.New(nflog.Options{Retention: never, Metrics: own, SnapshotReader: bytes.NewReader(kept.Told)})
 	if t.told = told; broken != nil || err != nil && !errors.Is(err, os.ErrNotExist) {
 		// Who was told is lost; who is not told would be worse.
-		t.log.Warn("what receivers were told is not known: they may be told again", "err", errors.Join(err, broken))
+		t.log.Warn("the notification log is lost: notifications may be repeated", "err", errors.Join(err, broken))
 	}
 	t.metrics = notify.NewMetrics(own, featurecontrol.NoopFlags{})
 	if t.alerts, err = mem.NewAlerts(context.Background(), forgetting, mostAlike, nil, quiet, eventrecorder.NopRecorder(), own, nil); err != nil {
@@ -137,7 +137,7 @@ func (t *Notifier) Share(p *pair.Pair) {
 }
 
 // errFollows keeps what another monitor tells of until it is known to be told.
-var errFollows = errors.New("another monitor tells receivers")
+var errFollows = errors.New("another monitor notifies the receivers")
 
 // SetReceivers replaces the receivers. What those that stay were told is known still.
 func (t *Notifier) SetReceivers(list []amconfig.Receiver) error {
@@ -260,7 +260,7 @@ func (w *watched) Notify(ctx context.Context, alerts ...*amalert.Alert) (retry b
 	w.t.failed.WithLabelValues(w.receiver).Inc()
 	text := unanswered.Cause(err).Error()
 	if last := w.failure.Swap(&text); last == nil || *last != text {
-		w.t.log.Warn("a receiver was not told, and will be", "receiver", w.id, "err", text)
+		w.t.log.Warn("a notification failed and will be retried", "receiver", w.id, "err", text)
 	}
 	return retry, err
 }
@@ -294,7 +294,7 @@ func (t *Notifier) Notify(alerts ...collect.Alert) {
 		return
 	}
 	if err := t.alerts.Put(context.Background(), out...); err != nil {
-		t.log.Warn("receivers are not told", "err", err)
+		t.log.Warn("receivers are not notified", "err", err)
 	}
 	t.save()
 }
@@ -341,6 +341,6 @@ func (t *Notifier) save() {
 		err = fileio.Write(t.file, func(w io.Writer) error { return json.NewEncoder(w).Encode(now) })
 	}
 	if err != nil {
-		t.log.Warn("what receivers were told is not kept", "file", filepath.Base(t.file), "err", err)
+		t.log.Warn("the notification log is not saved", "file", filepath.Base(t.file), "err", err)
 	}
 }

@@ -151,7 +151,7 @@ func (c *scope) simulate(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(err, whatif.ErrPresent):
 		web.Fail(w, http.StatusConflict, err)
 	case ctx.Err() != nil:
-		web.Fail(w, http.StatusGatewayTimeout, hint.With(errors.New("not simulated within a minute"), "ask for fewer replicas or a lower rate"))
+		web.Fail(w, http.StatusGatewayTimeout, hint.With(errors.New("the simulation took more than a minute"), "try fewer replicas or a lower rate"))
 	case err != nil:
 		web.Fail(w, http.StatusBadRequest, err)
 	default:

@@ -72,8 +72,8 @@ func (c *Config) load() (*monitor.Config, error) {
 		}
 	}
 	if c.Prometheus.Prometheus == "" && len(file.Prometheus.ScrapeConfigs) == 0 && len(file.Prometheus.ScrapeConfigFiles) == 0 {
-		return nil, hint.With(fmt.Errorf("there is nothing to watch"),
-			"name a server's URL, --kubernetes, --prometheus URL, or a file with scrape_configs by --config")
+		return nil, hint.With(fmt.Errorf("nothing to watch"),
+			"give a server's URL, --kubernetes, --prometheus URL, or --config FILE with scrape_configs")
 	}
 	if c.Prometheus.Prometheus != "" && c.Shard != "" {
 		return nil, hint.With(errors.New("--shard divides what is scraped, and with --prometheus nothing is"),
@@ -158,7 +158,7 @@ func shard(cfg *promconfig.Config, text string) error {
 	i, err1 := strconv.ParseUint(part, 10, 32)
 	n, err2 := strconv.ParseUint(of, 10, 32)
 	if !ok || err1 != nil || err2 != nil || n < 1 || i < 1 || i > n {
-		return hint.With(fmt.Errorf("--shard: %q is no part", text), "write it like 2/5, for the second of five")
+		return hint.With(fmt.Errorf("--shard: %q is not a shard", text), "write it like 2/5, for the second of five")
 	}
 	const label = "__tmp_sixty_shard"
 	for _, s := range cfg.ScrapeConfigs {

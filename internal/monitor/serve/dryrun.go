@@ -46,7 +46,7 @@ func DryRun(ctx context.Context, cfg Config, w io.Writer) error {
 		at := c.Target.Get("__scheme__") + "://" + c.Target.Get("__address__") + c.Target.Get("__metrics_path__")
 		urls[c.Job+"\t"+c.Target.Get("instance")] = at
 	}
-	fmt.Fprintf(w, "Targets: %d of %d containers and addresses that were found.\n", len(urls), len(all))
+	fmt.Fprintf(w, "Targets: %d of %d containers and addresses found.\n", len(urls), len(all))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, name := range slices.Sorted(maps.Keys(urls)) {
 		fmt.Fprintf(t, "  %s\t%s\n", name, urls[name])
@@ -64,10 +64,10 @@ func DryRun(ctx context.Context, cfg Config, w io.Writer) error {
 			fmt.Fprintf(w, "  and %d more\n", more)
 		}
 	}
-	wayOut := "name the pods with --selector and --namespace, or the servers' URLs"
+	wayOut := "select the pods with --selector and --namespace, or give the servers' URLs"
 	for _, p := range problems {
 		if strings.Contains(p.Text, "in-cluster configuration") {
-			wayOut = "outside a cluster, name its configuration with --kubeconfig, such as --kubeconfig ~/.kube/config"
+			wayOut = "outside a cluster, give its configuration with --kubeconfig, such as --kubeconfig ~/.kube/config"
 		}
 		fmt.Fprintf(w, "\nDiscovery of job %s by %s: %s\n", p.Job, p.Mechanism, p.Text)
 	}

@@ -198,7 +198,7 @@ func TestADamagedLog(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			if !strings.Contains(said.String(), "the log of samples was damaged") {
+			if !strings.Contains(said.String(), "the sample log (WAL) was damaged") {
 				t.Errorf("it does not say so: %s", said)
 			}
 			v, err := c.Query(t.Context(), "count(count_over_time(x[10m]))", time.Now())

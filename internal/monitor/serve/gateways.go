@@ -41,7 +41,7 @@ func newGateways(urls []string, access config.HTTPClientConfig) (*gateways, erro
 	g := &gateways{urls: urls, client: client}
 	for _, text := range urls {
 		if u, err := url.Parse(text); err != nil || u.Host == "" {
-			return nil, hint.With(fmt.Errorf("gateways: %q is no URL", text), "give the admin address of sixty gateway, such as http://127.0.0.1:8081")
+			return nil, hint.With(fmt.Errorf("gateways: %q is not a URL", text), "give the admin address of sixty gateway, such as http://127.0.0.1:8081")
 		}
 	}
 	return g, nil
@@ -74,7 +74,7 @@ func (g *gateways) fetchRequests(ctx context.Context, base string) (*gateway.Req
 // requests answers what is in flight.
 func (g *gateways) requests(w http.ResponseWriter, r *http.Request) {
 	if len(g.urls) == 0 {
-		web.Fail(w, http.StatusNotFound, hint.With(fmt.Errorf("no gateway is known"), "name them under sixty.gateways in the configuration, or with --gateway"))
+		web.Fail(w, http.StatusNotFound, hint.With(fmt.Errorf("no gateway is configured"), "list them under sixty.gateways in the configuration, or with --gateway"))
 		return
 	}
 	list := []opened{}
@@ -111,7 +111,7 @@ func (g *gateways) requests(w http.ResponseWriter, r *http.Request) {
 		t.Table([]render.Column{{Title: "ID", Left: true}, {Title: "AGE (s)"}, {Title: "TOKENS"}, {Title: "MODEL", Left: true}, {Title: "STATE", Left: true}}, rows)
 		for _, u := range o.Requests.Upstreams {
 			if u.Engine != nil && u.Engine.Excess > 0 {
-				t.Line(fmt.Sprintf("%s holds %d requests whose clients are gone", render.Clean(u.Name), u.Engine.Excess))
+				t.Line(fmt.Sprintf("%s has %d requests whose clients have disconnected", render.Clean(u.Name), u.Engine.Excess))
 			}
 		}
 	}

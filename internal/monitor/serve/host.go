@@ -36,7 +36,7 @@ func (s *server) readMachine(ctx context.Context) {
 	m.Run(ctx, func(p hostmetrics.Page) {
 		_, err := s.collector.Append(embedded.Target{Instance: p.Instance(), Job: hostJob}, p.At, p.Body, "", p.Took)
 		if err != nil {
-			s.cfg.Log.Debug("a page of this machine was not stored", "err", err)
+			s.cfg.Log.Debug("a metrics page of this machine was not stored", "err", err)
 		}
 		if notes := m.Notes(); p.Server == "" && len(notes) > told {
 			s.cfg.Log.Warn(notes[len(notes)-1])

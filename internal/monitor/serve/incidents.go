@@ -120,7 +120,7 @@ func silence(w http.ResponseWriter, r *http.Request, k *keeper.Keeper, quiet sil
 	defer cancel()
 	switch err := quiet(ctx, matching, until, asked.By, "silenced by sixty for incident "+i.ID); {
 	case errors.Is(err, collect.ErrNoAlertmanager):
-		web.Fail(w, http.StatusConflict, hint.With(err, "name one in the configuration, under alerting, and wait for its first alert"))
+		web.Fail(w, http.StatusConflict, hint.With(err, "configure one under alerting, and wait for its first alert"))
 	case err != nil:
 		web.Fail(w, http.StatusBadGateway, err)
 	default:
@@ -132,13 +132,13 @@ func silence(w http.ResponseWriter, r *http.Request, k *keeper.Keeper, quiet sil
 func listIncidents(w http.ResponseWriter, r *http.Request, k *keeper.Keeper) {
 	q := keeper.Query{State: r.FormValue("state"), Model: r.FormValue("model"), Limit: usualLimit, By: access.Of(r.Context())}
 	if q.State != "" && q.State != "open" && q.State != "closed" {
-		web.Fail(w, http.StatusBadRequest, fmt.Errorf("state %q is neither open nor closed", q.State))
+		web.Fail(w, http.StatusBadRequest, fmt.Errorf("state %q is not open or closed", q.State))
 		return
 	}
 	if text := r.FormValue("limit"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 || n > maxLimit {
-			web.Fail(w, http.StatusBadRequest, fmt.Errorf("limit %q is no number from 1 to %d", text, maxLimit))
+			web.Fail(w, http.StatusBadRequest, fmt.Errorf("limit %q is not a number from 1 to %d", text, maxLimit))
 			return
 		}
 		q.Limit = n

@@ -63,7 +63,7 @@ func TestIncidentAnswers(t *testing.T) {
 	}{
 		{method: "GET", path: "", code: 200, want: `"id":"` + id + `"`},
 		{method: "GET", path: "?state=closed", code: 200, want: "[]"},
-		{method: "GET", path: "?state=half", code: 400, want: "neither open nor closed"},
+		{method: "GET", path: "?state=half", code: 400, want: "is not open or closed"},
 		{method: "GET", path: "?limit=0", code: 400, want: "limit"},
 		{method: "GET", path: "?limit=1", code: 200, want: `"id"`},
 		{method: "GET", path: "/" + id, code: 200, want: `"evolution":[{`},

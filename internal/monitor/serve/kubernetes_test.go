@@ -117,7 +117,7 @@ func TestServeKubernetes(t *testing.T) {
 	})
 	r.until("that GPU exporters may not be seen is a note", func() bool {
 		o := r.overview()
-		return o.State == view.OK && len(o.Problems) == 1 && strings.Contains(o.Problems[0], "GPUs are not seen") && strings.Contains(o.Problems[0], "at the cluster scope")
+		return o.State == view.OK && len(o.Problems) == 1 && strings.Contains(o.Problems[0], "GPUs cannot be read") && strings.Contains(o.Problems[0], "at the cluster scope")
 	})
 	if _, body := r.get("/api/v1/query?query=count(up)"); !strings.Contains(body, `"1"`) {
 		t.Errorf("other pods are scraped too: %s", body)
@@ -140,7 +140,7 @@ func TestDryRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"Targets: 1 of 3 containers and addresses that were found.",
+		"Targets: 1 of 3 containers and addresses found.",
 		"http://10.0.0.7:28000/metrics",
 		"Neither its image nor a label names an inference server",
 		"inference/web-0, container c, image nginx:1.29, port http 80",

@@ -17,11 +17,11 @@ type operation struct {
 
 var operations = []operation{
 	{"get", "/api/v1/overview", "One sentence per model, one line per replica", nil, ""},
-	{"get", "/api/v1/diagnosis", "The latest diagnosis, or one of a moment (sixty.diagnosis/v1)", []string{"at", "window", "format", "plots", "full"}, ""},
-	{"get", "/api/v1/findings", "What fires or is pending now", nil, ""},
+	{"get", "/api/v1/diagnosis", "The latest diagnosis, or the one at a given time (sixty.diagnosis/v1)", []string{"at", "window", "format", "plots", "full"}, ""},
+	{"get", "/api/v1/findings", "Firing and pending alerts", nil, ""},
 	{"get", "/api/v1/incidents", "Incidents, the latest first", []string{"state", "model", "limit"}, ""},
-	{"get", "/api/v1/incidents/{id}", "One incident, whole", nil, ""},
-	{"post", "/api/v1/incidents/{id}/acknowledge", "Say who sees to it", nil, `{"by": "…"}`},
+	{"get", "/api/v1/incidents/{id}", "One incident in full", nil, ""},
+	{"post", "/api/v1/incidents/{id}/acknowledge", "Acknowledge it", nil, `{"by": "…"}`},
 	{"post", "/api/v1/incidents/{id}/silence", "Silence its alerts in Alertmanager", nil, `{"by": "…", "hours": 4}`},
 	{"post", "/api/v1/incidents/{id}/notes", "Add a note", nil, `{"by": "…", "text": "…"}`},
 	{"get", "/api/v1/incidents/{id}/recording", "The evidence, which sixty diagnose opens", nil, ""},
@@ -30,12 +30,12 @@ var operations = []operation{
 	{"get", "/api/v1/panels", "The rows and panels of the dashboards", nil, ""},
 	{"get", "/api/v1/runbooks", "The runbooks", nil, ""},
 	{"get", "/api/v1/runbooks/{id}", "One runbook", nil, ""},
-	{"post", "/api/v1/simulate", "What a change would do", nil, `{"model": "…", "change": {"replicas": 4}}`},
+	{"post", "/api/v1/simulate", "The effect of a change", nil, `{"model": "…", "change": {"replicas": 4}}`},
 	{"get", "/api/v1/audit", "The checklist", nil, ""},
-	{"get", "/api/v1/requests", "Requests in flight, of the gateways that are known", nil, ""},
-	{"get", "/api/v1/traces", "Requests that were slow, of the traces that are kept", []string{"since"}, ""},
+	{"get", "/api/v1/requests", "Requests in flight at the configured gateways", nil, ""},
+	{"get", "/api/v1/traces", "Slow requests among the kept traces", []string{"since"}, ""},
 	{"get", "/api/v1/traces/{id}", "Where the time of one request went (sixty.trace/v1)", nil, ""},
-	{"post", "/v1/traces", "Spans, as OTLP over HTTP", nil, "an export of OTLP"},
+	{"post", "/v1/traces", "Spans, as OTLP over HTTP", nil, "an OTLP export"},
 	{"get", "/api/v1/settings", "The configuration, without secrets", nil, ""},
 	{"get", "/api/v1/events", "Server-sent events: overview, incident", nil, ""},
 }
@@ -68,7 +68,7 @@ func (s *server) openAPI(w http.ResponseWriter, _ *http.Request) {
 		paths[o.path][o.method] = op
 	}
 	web.Answer(w, object{
-		"openapi": "3.1.0", "info": object{"title": "sixty", "version": version.Get().Version, "description": "Prometheus' own API under /api/v1 has a description of its own."},
+		"openapi": "3.1.0", "info": object{"title": "sixty", "version": version.Get().Version, "description": "Prometheus' API under /api/v1 is documented by Prometheus."},
 		"servers":    []object{{"url": strings.TrimSuffix(s.external.Path, "/") + "/"}},
 		"paths":      paths,
 		"components": object{"schemas": object{"Error": object{"type": "object", "properties": object{"error": object{"type": "string"}, "hint": object{"type": "string"}}}}},

@@ -44,35 +44,35 @@ type Options struct {
 func (o *Options) AddFlags(s *pflag.FlagSet) {
 	o.Source.AddFlags(s)
 	o.Judged.AddFlags(s)
-	s.StringVar(&o.baseline, "baseline", "", "`file` of measured numbers: what is normal")
-	s.StringVarP(&o.File, "config", "c", "", "YAML `file`: Prometheus' sections, and one named sixty")
-	s.DurationVar(&o.Interval, "interval", 0, "time between two scrapes (default: as the file says, or 5s)")
-	s.DurationVar(&o.Every, "evaluation-interval", 0, "time between two evaluations (default: as the file says, or 15s)")
+	s.StringVar(&o.baseline, "baseline", "", "`file` of normal values (sixty generate baseline)")
+	s.StringVarP(&o.File, "config", "c", "", "YAML `file`: Prometheus' sections, and a section sixty")
+	s.DurationVar(&o.Interval, "interval", 0, "scrape interval (default: from the file, or 5s)")
+	s.DurationVar(&o.Every, "evaluation-interval", 0, "evaluation interval (default: from the file, or 15s)")
 	s.BoolVar(&o.Kubernetes, "kubernetes", false, "find the pods that run inference servers in this cluster, by their images, labels and ports")
-	s.StringVar(&o.KubeConfig, "kubeconfig", "", "with --kubernetes: `file` of the cluster (default: the one that this runs in)")
-	s.StringVar(&o.Namespace, "namespace", "", "with --kubernetes: where they run (default: everywhere)")
-	s.StringToStringVar(&o.Selector, "selector", nil, "with --kubernetes: `name=value` labels of the pods, such as team=ml, where images and labels of their own do not tell")
-	s.BoolVar(&o.DryRun, "dry-run", false, "print which targets are found, and why others are not targets, and end")
+	s.StringVar(&o.KubeConfig, "kubeconfig", "", "with --kubernetes: kubeconfig `file` (default: in-cluster)")
+	s.StringVar(&o.Namespace, "namespace", "", "with --kubernetes: `namespace` of the pods (default: all)")
+	s.StringToStringVar(&o.Selector, "selector", nil, "with --kubernetes: `name=value` labels of the pods, such as team=ml, if images and labels do not identify them")
+	s.BoolVar(&o.DryRun, "dry-run", false, "print the targets found, and why others are not targets, and exit")
 	s.StringSliceVar(&o.GPUTargets, "gpu-target", nil, "`addresses` of dcgm-exporter")
 	source.AddHost(s, &o.NoHost)
 	source.AddGateways(s, &o.Gateways)
-	s.StringVar(&o.Shard, "shard", "", "scrape one `part` of the targets only, such as 2/5: the second of five monitors")
-	s.StringVar(&o.Dir, "data", "", "`directory` of samples and incidents (default: sixty in the user's state directory)")
-	s.StringVar(&o.retention, "keep", "", "how long samples are kept (default: 15d)")
-	s.StringVar(&o.retentionBytes, "keep-size", "", "how much of them, such as 10GB (default: any amount)")
+	s.StringVar(&o.Shard, "shard", "", "scrape one `shard` of the targets only, such as 2/5: the second of five monitors")
+	s.StringVar(&o.Dir, "data", "", "`directory` for samples and incidents (default: sixty in the user's state directory)")
+	s.StringVar(&o.retention, "keep", "", "retention of samples (default: 15d)")
+	s.StringVar(&o.retentionBytes, "keep-size", "", "maximum size of samples, such as 10GB (default: unlimited)")
 	s.StringVar(&o.traceBuffer, "trace-buffer", "", "receive traces as OTLP over HTTP at /v1/traces, and keep the last ones in memory up to this `size`, such as 32MB (default: none)")
 	s.StringVar(&o.Addr, "listen", ":6060", "`address` of the page and the API (loopback unless a host is given; 0.0.0.0:6060 for all)")
-	s.StringVar(&o.External, "external-url", "", "`URL` under which others see it, such as https://example.com/sixty/: for links, and where a proxy adds a path")
-	s.StringVar(&o.WebFile, "web-config", "", "`file`, as Prometheus': TLS and basic authentication of the page and the API")
-	s.StringVar(&o.tokenFile, "token-file", "", "`file` with a bearer token that every request must bring; a browser is asked for it once")
-	s.StringVar(&o.Cluster.Listen, "cluster-listen", "", "`address` for other monitors of the same servers, with which this one acts as one, such as 0.0.0.0:9094")
-	s.StringSliceVar(&o.Cluster.Peers, "cluster-peer", nil, "`addresses` of the other monitors, or one name of all")
-	s.StringVar(&o.Cluster.TLSFile, "cluster-tls-config", "", "`file`, as Alertmanager's: TLS between monitors")
+	s.StringVar(&o.External, "external-url", "", "external `URL`, such as https://example.com/sixty/: for links, and for proxies that add a path")
+	s.StringVar(&o.WebFile, "web-config", "", "web configuration `file`, as in Prometheus: TLS and basic authentication for the page and the API")
+	s.StringVar(&o.tokenFile, "token-file", "", "`file` with a bearer token that every request needs; a browser asks for it once")
+	s.StringVar(&o.Cluster.Listen, "cluster-listen", "", "`address` for other monitors of the same servers, to form a cluster, such as 0.0.0.0:9094")
+	s.StringSliceVar(&o.Cluster.Peers, "cluster-peer", nil, "`addresses` of the other monitors, or one DNS name for all")
+	s.StringVar(&o.Cluster.TLSFile, "cluster-tls-config", "", "cluster TLS `file`, as in Alertmanager")
 	o.Queries = collect.DefaultQueryLimits
-	s.IntVar(&o.Queries.Samples, "query-max-samples", o.Queries.Samples, "samples that one query of the API may hold in memory")
-	s.IntVar(&o.Queries.Concurrency, "query-concurrency", o.Queries.Concurrency, "queries of the API that run at a time; the judgement waits for none")
-	s.DurationVar(&o.Queries.Timeout, "query-timeout", o.Queries.Timeout, "end a query of the API after this long")
-	s.BoolVarP(&o.verbose, "verbose-log", "", false, "log what each part does")
+	s.IntVar(&o.Queries.Samples, "query-max-samples", o.Queries.Samples, "maximum samples in memory per API query")
+	s.IntVar(&o.Queries.Concurrency, "query-concurrency", o.Queries.Concurrency, "maximum concurrent API queries; evaluations do not wait for them")
+	s.DurationVar(&o.Queries.Timeout, "query-timeout", o.Queries.Timeout, "timeout of an API query")
+	s.BoolVarP(&o.verbose, "verbose-log", "", false, "debug logging")
 }
 
 // Read turns flags and arguments into the configuration, but for the log and what is
@@ -82,7 +82,7 @@ func (o *Options) Read(args []string) (err error) {
 		return err
 	}
 	if o.Source.Recording != "" {
-		return hint.With(errors.New("a recording is over: there is nothing to watch"), "sixty diagnose "+o.Source.Recording)
+		return hint.With(errors.New("a recording is over: nothing to watch"), "sixty diagnose "+o.Source.Recording)
 	}
 	o.Targets, o.HTTP = o.Source.URLs, o.Source.HTTP
 	if o.Source.Prometheus != "" {
@@ -109,14 +109,14 @@ func (o *Options) Read(args []string) (err error) {
 	if o.retentionBytes != "" {
 		n, err := units.ParseBase2Bytes(o.retentionBytes)
 		if err != nil || n <= 0 {
-			return hint.With(fmt.Errorf("--keep-size: %q is no size", o.retentionBytes), "write it like 10GB")
+			return hint.With(fmt.Errorf("--keep-size: %q is not a size", o.retentionBytes), "write it like 10GB")
 		}
 		o.RetentionBytes = int64(n)
 	}
 	if o.traceBuffer != "" {
 		n, err := units.ParseBase2Bytes(o.traceBuffer)
 		if err != nil || n < 1<<20 || n > 4<<30 {
-			return hint.With(fmt.Errorf("--trace-buffer: %q is no size from 1MB to 4GB", o.traceBuffer), "write it like 32MB")
+			return hint.With(fmt.Errorf("--trace-buffer: %q is not a size from 1MB to 4GB", o.traceBuffer), "write it like 32MB")
 		}
 		o.TraceBytes = int(n)
 	}
@@ -154,7 +154,7 @@ func (o *Options) judgedBy(s *monitor.Section) (diagnose.Settings, error) {
 	if path := cmp.Or(o.baseline, s.Baseline); path != "" {
 		measured, err := gather.File(path)
 		if err == nil && measured == nil {
-			err = errors.New("it is no file of measured numbers")
+			err = errors.New("it is not a baseline file")
 		}
 		if err != nil {
 			return set, fmt.Errorf("baseline %s: %w", path, err)

@@ -47,7 +47,7 @@ import (
 // DefaultAddr is where the page is, on this machine alone.
 const DefaultAddr = "127.0.0.1:6060"
 
-// DefaultInterval is the time between two scrapes where nobody says.
+// DefaultInterval is the scrape interval where nobody says.
 const DefaultInterval = monitor.DefaultScrapeInterval
 
 // ending is how long requests may go on after the end.
@@ -189,7 +189,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		Source: s.source, Diagnose: s.look(settings), Every: every, Log: cfg.Log, Registry: s.registry,
 		Listeners: []func(context.Context, *monitor.Evaluation){s.observe, s.alerter.Observe, s.write, s.updateRules, s.anomalies.Observe, s.publishEvaluation},
 	})
-	s.reloaded = prometheus.NewGauge(prometheus.GaugeOpts{Name: "sixty_config_last_reload_successful", Help: "Whether the configuration was read without an error the last time."})
+	s.reloaded = prometheus.NewGauge(prometheus.GaugeOpts{Name: "sixty_config_last_reload_successful", Help: "Whether the last configuration reload succeeded."})
 	s.registry.MustRegister(s.reloaded)
 	s.reloaded.Set(1)
 	if err := s.collector.ApplyConfig(file.Prometheus, nil, false); err != nil {
@@ -247,7 +247,7 @@ func (s *server) annotate(ts []diagnose.Target) {
 func (s *server) open(ctx context.Context, file *monitor.Config) error {
 	dir := filepath.Join(s.cfg.Dir, "tsdb")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return hint.With(fmt.Errorf("--data: %w", err), "name a directory that this user may write")
+		return hint.With(fmt.Errorf("--data: %w", err), "name a directory that this user can write to")
 	}
 	o := collect.Options{
 		Dir: dir, Retention: s.cfg.Retention, RetentionBytes: s.cfg.RetentionBytes, ExternalURL: s.external, Logger: s.cfg.Log, Registry: s.registry,
@@ -289,10 +289,10 @@ func (s *server) listen(ctx context.Context) (err error) {
 		address = scheme + "://" + named(s.listener.Addr().String())
 	}
 	if s.external, err = url.Parse(address); err != nil || s.external.Host == "" {
-		return errors.Join(hint.With(fmt.Errorf("--external-url: %q is no URL", address), "write it like https://sixty.example.com"), s.listener.Close())
+		return errors.Join(hint.With(fmt.Errorf("--external-url: %q is not a URL", address), "write it like https://sixty.example.com"), s.listener.Close())
 	}
 	if first, _, _ := strings.Cut(strings.TrimPrefix(s.external.Path, "/"), "/"); slices.Contains(taken, first) {
-		return errors.Join(hint.With(fmt.Errorf("--external-url: the path /%s is one of sixty's own", first), "choose another one, such as /sixty"), s.listener.Close())
+		return errors.Join(hint.With(fmt.Errorf("--external-url: the path /%s is reserved by sixty", first), "choose another one, such as /sixty"), s.listener.Close())
 	}
 	return nil
 }
@@ -420,7 +420,7 @@ func (s *server) observe(_ context.Context, e *monitor.Evaluation) {
 		return
 	}
 	if err := s.incidents.Observe(&e.Diagnosis, s.source); err != nil {
-		s.cfg.Log.Warn("incidents are not written, and are kept in memory", "err", err)
+		s.cfg.Log.Warn("incidents cannot be written; they are kept in memory", "err", err)
 	}
 }
 
@@ -436,7 +436,7 @@ func (s *server) write(ctx context.Context, e *monitor.Evaluation) {
 	}
 	text := ""
 	if err := s.findings.Write(ctx, e.At, append(e.Samples(), alive)); err != nil {
-		text = fmt.Sprintf("samples cannot be stored: %v; what is shown is what was known before", err)
+		text = fmt.Sprintf("samples cannot be stored: %v; the page shows earlier data", err)
 	}
 	if former := s.unstored.Swap(&text); text != "" && (former == nil || *former == "") {
 		s.cfg.Log.Error(text)
@@ -454,11 +454,11 @@ func (s *server) currentProblems() (doubts, notes []string) {
 		case !s.cfg.Kubernetes || p.Job != scrapeconfig.GPUJob:
 			doubts = append(doubts, p.String())
 		case !p.Empty: // a cluster may have no GPU exporter
-			notes = append(notes, "GPUs are not seen: "+p.Text)
+			notes = append(notes, "GPUs cannot be read: "+p.Text)
 		}
 	}
 	if s.pair != nil && s.pair.Others() == 0 {
-		notes = append(notes, "no other monitor is there: if this one ends, nobody is told of anything")
+		notes = append(notes, "no other monitor found: if this one stops, no notifications are sent")
 	}
 	undelivered, _ := s.collector.Undelivered()
 	return doubts, append(notes, undelivered...)
@@ -527,9 +527,9 @@ func (s *server) reloadOnSignal(ctx context.Context) {
 			return
 		case <-hup:
 			if err := s.reload(); err != nil {
-				s.cfg.Log.Error("the former configuration stays", "err", err)
+				s.cfg.Log.Error("the previous configuration stays in effect", "err", err)
 			} else {
-				s.cfg.Log.Info("the configuration was read again")
+				s.cfg.Log.Info("configuration reloaded")
 			}
 		}
 	}

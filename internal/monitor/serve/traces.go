@@ -112,7 +112,7 @@ func (s *server) traceReport(w http.ResponseWriter, r *http.Request) {
 	id := strings.ToLower(r.PathValue("id"))
 	one := trace.Group(s.ring.Spans(id))
 	if id == "" || len(one) != 1 {
-		web.Fail(w, http.StatusNotFound, hint.With(fmt.Errorf("no trace %q is kept", id), "those that came last are kept; GET /api/v1/traces lists slow ones"))
+		web.Fail(w, http.StatusNotFound, hint.With(fmt.Errorf("no trace %q is kept", id), "only the latest are kept; GET /api/v1/traces lists slow ones"))
 		return
 	}
 	others := trace.NewPopulation(trace.Group(s.ring.Spans("")))
@@ -122,7 +122,7 @@ func (s *server) traceReport(w http.ResponseWriter, r *http.Request) {
 		defer cancel()
 		d, err := s.monitor.DiagnoseAt(ctx, *report.At, 0)
 		if err != nil {
-			report.Notes = append(report.Notes, "what servers did at that moment is not known: "+err.Error())
+			report.Notes = append(report.Notes, "the servers' state at that time is not known: "+err.Error())
 		} else {
 			report = trace.JudgeIn(one[0], others, &d)
 		}

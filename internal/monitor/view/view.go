@@ -26,7 +26,7 @@ type State string
 // States of the monitor. In all but OK nothing may be shown as healthy.
 const (
 	OK       State = "ok"
-	Starting State = "starting" // nothing was evaluated yet
+	Starting State = "starting" // not evaluated yet
 	Partial  State = "partial"  // some sources or targets did not answer
 	Stale    State = "stale"    // the last evaluation is too old
 )

@@ -176,7 +176,7 @@ func (g *gate) asks() string {
 	if g.cfg == nil {
 		return "this needs a bearer token"
 	}
-	return "this needs a login, or the credentials that the configuration asks for"
+	return "this needs a login, or the configured credentials"
 }
 
 // A rule says who may use a route.
@@ -242,7 +242,7 @@ func (s *Server) guard(pattern string, next http.Handler) http.Handler {
 		}
 		if p.Restricted() && !of.team {
 			g.record(r, p, http.StatusForbidden)
-			Fail(w, http.StatusForbidden, errors.New("this shows everything, and a view of a team has a part of it only"))
+			Fail(w, http.StatusForbidden, errors.New("not available in a team's view"))
 			return
 		}
 		if !of.logged || reads && need < access.Admin && !strings.HasSuffix(r.URL.Path, "/recording") && !strings.HasSuffix(r.URL.Path, "/postmortem") {

@@ -32,7 +32,7 @@ func (o *Options) Overview(ctx context.Context) view.Overview {
 	doubts, notes := o.Trouble()
 	if restricted { // they name what others have
 		if notes = nil; len(doubts) > 0 {
-			doubts = []string{"the monitor has problems, which those see who see everything"}
+			doubts = []string{"the monitor has problems; users with full access see them"}
 		}
 	}
 	v.Problems = append(append(v.Problems, doubts...), notes...)
@@ -56,7 +56,7 @@ func (s *Server) findings(w http.ResponseWriter, r *http.Request) {
 	Answer(w, e.Findings(part.Incident))
 }
 
-var errNothingYet = hint.With(errors.New("nothing was evaluated yet"), "the first verdict comes within a minute of the start")
+var errNothingYet = hint.With(errors.New("not evaluated yet"), "the first verdict comes within a minute of start-up")
 
 // diagnosis answers with the latest diagnosis, or makes one.
 func (s *Server) diagnosis(w http.ResponseWriter, r *http.Request) {
@@ -99,7 +99,7 @@ func parseMoment(at, window string) (t time.Time, length time.Duration, err erro
 	}
 	if window != "" {
 		if length, err = source.ParseDuration(window); err != nil || length <= 0 {
-			return t, 0, fmt.Errorf("window: %q is no time", window)
+			return t, 0, fmt.Errorf("window: %q is not a time", window)
 		}
 	}
 	return t, length, nil

@@ -113,12 +113,12 @@ func (l *login) comeBack(w http.ResponseWriter, r *http.Request) {
 	http.SetCookie(w, l.departed(r, "", 0))
 	if err != nil || !l.unseal("departure", c.Value, &d) || time.Now().After(d.Ends) ||
 		subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(d.State)) != 1 {
-		Fail(w, http.StatusBadRequest, hint.With(errors.New("this login was not begun here, or took too long"), "begin again at "+l.prefix()+loginPath))
+		Fail(w, http.StatusBadRequest, hint.With(errors.New("this login was not started here, or took too long"), "start again at "+l.prefix()+loginPath))
 		return
 	}
 	if said := q.Get("error"); said != "" {
 		l.log(r, &access.Principal{Way: "oidc"}, http.StatusUnauthorized)
-		Fail(w, http.StatusUnauthorized, fmt.Errorf("the provider refused: %.200q", said))
+		Fail(w, http.StatusUnauthorized, fmt.Errorf("the provider rejected it: %.200q", said))
 		return
 	}
 	s, err := l.provider.identify(r.Context(), q.Get("code"), &d)
@@ -161,7 +161,7 @@ func (p *provider) identify(ctx context.Context, code string, d *departure) (s s
 		return s, fmt.Errorf("the provider's token: %w", err)
 	}
 	if subtle.ConstantTimeCompare([]byte(id.Nonce), []byte(d.Nonce)) != 1 {
-		return s, errors.New("the provider's token is of another login")
+		return s, errors.New("the provider's token belongs to another login")
 	}
 	claims := map[string]any{}
 	if err := id.Claims(&claims); err != nil {
@@ -183,7 +183,7 @@ func (p *provider) identify(ctx context.Context, code string, d *departure) (s s
 	}
 	s.Name, _ = claims[userClaim].(string)
 	if s.Name == "" {
-		return s, hint.With(fmt.Errorf("the provider does not say the %s of who logs in", userClaim), "set oidc.user_claim to one that it says, or oidc.scopes")
+		return s, hint.With(fmt.Errorf("the provider's token has no claim %s", userClaim), "set oidc.user_claim to a claim that it has, or set oidc.scopes")
 	}
 	if verified, said := claims["email_verified"].(bool); userClaim == "email" && said && !verified {
 		return s, errors.New("the provider did not verify this email address")

@@ -144,7 +144,7 @@ func New(o Options) *Server {
 		mux.Handle("/api/v1/", Limited(s.asking, restrictPrometheus(o.Prometheus)))
 	}
 	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
-		Fail(w, http.StatusNotFound, hint.With(fmt.Errorf("there is nothing at %s", r.URL.Path), "GET /api/v1/openapi.json lists what there is"))
+		Fail(w, http.StatusNotFound, hint.With(fmt.Errorf("there is nothing at %s", r.URL.Path), "GET /api/v1/openapi.json lists all paths"))
 	})
 	if o.Page != nil {
 		mux.Handle("/", o.Page)
@@ -183,7 +183,7 @@ func refuseCrossSite(external *url.URL, r *http.Request) error {
 	}
 	if addr, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok && addr.IP.IsLoopback() && !local(host) &&
 		host != hostOf(external.Host) {
-		return hint.With(fmt.Errorf("%q is not this server's name", host), "give --external-url where a proxy stands before it")
+		return hint.With(fmt.Errorf("%q is not this server's name", host), "set --external-url if a proxy is in front of it")
 	}
 	if r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions {
 		return nil
@@ -191,7 +191,7 @@ func refuseCrossSite(external *url.URL, r *http.Request) error {
 	if o := r.Header.Get("Origin"); o != "" {
 		u, err := url.Parse(o)
 		if err != nil || u.Host != r.Host && u.Host != external.Host {
-			return fmt.Errorf("a page of %q may not write here", o)
+			return fmt.Errorf("pages of %q may not write here", o)
 		}
 	}
 	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
@@ -219,7 +219,7 @@ func Limited(places chan struct{}, next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 		case <-patience.C:
 			w.Header().Set("Retry-After", "5")
-			Fail(w, http.StatusServiceUnavailable, errors.New("too many questions at the same time"))
+			Fail(w, http.StatusServiceUnavailable, errors.New("too many concurrent queries"))
 		case <-r.Context().Done():
 		}
 	})
@@ -262,7 +262,7 @@ func Body(w http.ResponseWriter, r *http.Request, into any) bool {
 
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	if s.o.Part(r.Context()).Monitor.Latest() == nil {
-		Fail(w, http.StatusServiceUnavailable, errors.New("nothing was evaluated yet"))
+		Fail(w, http.StatusServiceUnavailable, errors.New("not evaluated yet"))
 		return
 	}
 	fmt.Fprintln(w, "sixty is ready.")
@@ -270,8 +270,8 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) reload(w http.ResponseWriter, _ *http.Request) {
 	if err := s.o.Reload(); err != nil {
-		Fail(w, http.StatusBadRequest, fmt.Errorf("the former configuration stays: %w", err))
+		Fail(w, http.StatusBadRequest, fmt.Errorf("the previous configuration stays in effect: %w", err))
 		return
 	}
-	fmt.Fprintln(w, "The configuration was read again.")
+	fmt.Fprintln(w, "Configuration reloaded.")
 }

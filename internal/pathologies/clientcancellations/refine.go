@@ -29,7 +29,7 @@ func refine(p *catalog.Pass) {
 		p.Reason("TTFT is high or requests queue, so clients most likely give up while they wait.")
 		p.Fix(catalog.Fix{
 			Summary:  "Shorten the wait: lower the load or add a replica, and refuse what cannot be served in time (--max-num-queued-reqs, 0.29 and later)",
-			Tradeoff: "some requests are refused at once instead of timing out",
+			Tradeoff: "some requests are rejected immediately instead of timing out",
 			Verify:   "TTFT P95 returns to normal; " + verify,
 		})
 	case ok2 && e2e > 1.5:

@@ -24,6 +24,6 @@ func refine(p *catalog.Pass) {
 	p.Fix(catalog.Fix{
 		Summary:  "If all replicas show it since a deployment: roll back the model, vLLM release, --quantization and --kv-cache-dtype",
 		Tradeoff: "the deployment's changes are lost",
-		Verify:   "no such request any more",
+		Verify:   "no such request",
 	})
 }

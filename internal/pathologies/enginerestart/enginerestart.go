@@ -26,7 +26,7 @@ var (
 	}
 	seenDown = &catalog.Threshold{
 		Name: "seen_down", Unit: indicator.Ratio, Default: 0,
-		Why: "a scrape failed before: the server's clock alone is no proof, because it may differ from the monitor's",
+		Why: "a scrape failed before: the server's clock alone is not proof, because it may differ from the monitor's",
 	}
 	noneFailed = &catalog.Threshold{
 		Name: "no_scrape_failed", Unit: indicator.Ratio, Default: 1e-6,

@@ -19,7 +19,7 @@ var scenario string
 var (
 	kvFull = &catalog.Threshold{
 		Name: "kv_cache_full", Unit: indicator.Ratio, Default: 0.9,
-		Why: "while a cache thrashes its usage swings between 0.9 and 1, because preempted requests give their blocks back; high usage alone is no fault",
+		Why: "while a cache thrashes its usage swings between 0.9 and 1, because preempted requests give their blocks back; high usage alone is not a fault",
 	}
 	someEvictions = &catalog.Threshold{
 		Name: "preemptions_some", Unit: indicator.Count, Default: 2.5,

@@ -18,7 +18,7 @@ var scenario string
 var (
 	tierLow = &catalog.Threshold{
 		Name: "kv_tier_hits_low", Unit: indicator.Ratio, Default: catalog.None, Baseline: &catalog.Relative{Factor: 0.6, Offset: -0.05},
-		Why: "six tenths of what the tier usually finds, less five points; a share that was always low is no fault",
+		Why: "six tenths of what the tier usually finds, less five points; a share that was always low is not a fault",
 	}
 	asked = &catalog.Threshold{
 		Name: "kv_tier_lookups", Unit: indicator.TokensPerSecond, Default: 1,

@@ -55,7 +55,7 @@ func refine(p *catalog.Pass) {
 		p.Reason("%s looks a second fail, of the twenty at each server (--refresh-metrics-interval 50ms).", catalog.Digits(failing))
 	}
 	if stale, ok := p.Measured(indicator.PickerStale); ok && stale > 0.5 {
-		p.Reason("With flow control servers that it cannot read count as full: %s of them in the mean.", catalog.Digits(stale))
+		p.Reason("With flow control servers that it cannot read count as full: %s of them on average.", catalog.Digits(stale))
 	}
 	p.Observe("Clients see", indicator.PickerUnanswered, indicator.GatewayErrors, indicator.GatewayHeld)
 	p.Fix(catalog.Fix{

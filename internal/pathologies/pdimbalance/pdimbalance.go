@@ -17,7 +17,7 @@ var runbook string
 var (
 	queues = &catalog.Threshold{
 		Name: "pd_queue", Unit: indicator.Requests, Default: 1.5,
-		Why: "more than one request waits on each server of the role, in the mean of the window",
+		Why: "more than one request waits on each server of the role, averaged over the window",
 	}
 	noQueue = &catalog.Threshold{
 		Name: "pd_no_queue", Unit: indicator.Requests, Default: 0.5,
@@ -92,7 +92,7 @@ func refine(p *catalog.Pass) {
 		of := min(max(math.Round(all*needPrefill/(needPrefill+needDecode)), 1), all-1)
 		split.Arithmetic = []string{line}
 		if of != prefill && all > 2 {
-			split.Summary = fmt.Sprintf("Run %s prefill and %s decode servers in place of %s and %s",
+			split.Summary = fmt.Sprintf("Run %s prefill and %s decode servers instead of %s and %s",
 				catalog.Whole(of), catalog.Whole(all-of), catalog.Whole(prefill), catalog.Whole(decode))
 			p.Fix(split)
 		}

@@ -18,7 +18,7 @@ var scenario string
 var (
 	hitsLow = &catalog.Threshold{
 		Name: "prefix_hits_low", Unit: indicator.Ratio, Default: catalog.None, Baseline: &catalog.Relative{Factor: 0.6, Offset: -0.05},
-		Why: "0.6 of this deployment's normal hit ratio, less five points; without a higher normal nothing fell. A ratio that was always low is no fault",
+		Why: "0.6 of this deployment's normal hit ratio, less five points; without a higher normal nothing fell. A ratio that was always low is not a fault",
 	}
 	prefillMatters = &catalog.Threshold{
 		Name: "prefix_prefill_matters", Unit: indicator.Ratio, Default: 0.2,

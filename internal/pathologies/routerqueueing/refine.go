@@ -19,7 +19,7 @@ func refine(p *catalog.Pass) {
 	} else if stalled, _ := stalls.Eval(p); stalled == catalog.True {
 		p.Summary += ": its event loop is late for " + p.Text(indicator.GatewayLoopLate) + " of the time"
 		p.Fix(catalog.Fix{
-			Summary:  "Give the router's process more processor time (its CPU limit; neighbours on its machine), or add routers: its event loop does not get to its work",
+			Summary:  "Give the router's process more CPU time (raise its CPU limit, move its neighbours), or add routers: its event loop is late",
 			Tradeoff: "cores that the servers' hosts do not have",
 			Verify:   "the event loop comes late for less than a tenth of the time",
 		})

@@ -37,7 +37,7 @@ func refine(p *catalog.Pass) {
 	p.Summary = fmt.Sprintf("A request takes %s longer at the gateway than in the engine, on average", indicator.FormatNumber(p.Value(indicator.GatewayOutside), indicator.Seconds))
 	p.Observe("At the gateway", indicator.GatewayQueueP95, indicator.GatewayQueued)
 	p.Fix(catalog.Fix{
-		Summary:  "Give the API server more processor time: more cores, or more API servers with --api-server-count",
+		Summary:  "Give the API server more CPU time: more cores, or more API servers with --api-server-count",
 		Tradeoff: "each API server takes additional memory",
 		Verify:   "the time outside the engine falls below a second",
 	})

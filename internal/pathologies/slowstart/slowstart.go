@@ -19,11 +19,11 @@ var (
 	}
 	minutes = &catalog.Threshold{
 		Name: "start_minutes", Unit: indicator.Seconds, Default: 120,
-		Why: "two minutes: of shorter starts nobody waits for the difference",
+		Why: "two minutes: for shorter starts the difference does not matter",
 	}
 	lately = &catalog.Threshold{
 		Name: "start_lately", Unit: indicator.Seconds, Default: 1800,
-		Why: "within half an hour of the start; later nobody looks for it",
+		Why: "within half an hour of the start; later it is no longer news",
 	}
 )
 

@@ -35,7 +35,7 @@ func longerPrompts(p *catalog.Pass) {
 	const verify = "TTFT P50 meets what was agreed on for prompts of this length"
 	p.RaiseTokenBudget(verify)
 	p.Fix(catalog.Fix{
-		Summary:  "Ask the clients why prompts grew: leave out what is not needed, put what they share first, for the prefix cache, or agree on a TTFT for prompts of this length",
+		Summary:  "Ask the clients why prompts grew: leave out what is not needed, put shared parts first for the prefix cache, or agree on a TTFT for prompts of this length",
 		Tradeoff: "none",
 		Verify:   verify,
 	})

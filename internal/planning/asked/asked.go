@@ -51,7 +51,7 @@ func (f *Deployment) AddFlags(s *pflag.FlagSet) {
 		"the model's config.json, the `directory` that has it, or its name at Hugging Face; an argument that is a name does the same")
 	s.StringVar(&f.gpu, "gpu", "", "`name` of the GPU, such as H100 or 'RTX 4090', or the memory of one, such as 80GiB")
 	s.StringVar(&f.EngineArgs, FlagArgs, "", "`arguments` as vllm serve takes them, such as '--max-num-seqs 256'")
-	s.Float64Var(&f.acceptance, "acceptance", 0, "share of guessed tokens that are right, with --speculative-config among the engine's arguments")
+	s.Float64Var(&f.acceptance, "acceptance", 0, "share of draft tokens that are accepted, with --speculative-config in the engine's arguments")
 	s.StringVar(&f.ReleaseOf, FlagRelease, "", "`release` of vLLM, such as 0.23 (default: the measured server's)")
 	f.Promise.AddFlags(s)
 }

@@ -50,7 +50,7 @@ func readModel(flag, name string) (*modelconfig.Model, string, error) {
 	}
 	if path != "" {
 		if content, err = fileio.Read(path, modelconfig.MaxBytes); err != nil {
-			return nil, "", hint.With(fmt.Errorf("%s: %w", flag, err), "give the config.json that lies beside the model's weights, or their directory")
+			return nil, "", hint.With(fmt.Errorf("%s: %w", flag, err), "give the config.json next to the model's weights, or their directory")
 		}
 	}
 	m, err := modelconfig.Parse(content)
@@ -63,7 +63,7 @@ func readModel(flag, name string) (*modelconfig.Model, string, error) {
 // unknownModel is the error of a model's name that neither the cache nor sixty has.
 func unknownModel(name string) error {
 	known := modelconfig.PublishedNames()
-	err := fmt.Errorf("there is no model %s: no such file, none in the cache %s, and none of the %d names that sixty knows",
+	err := fmt.Errorf("there is no model %s: no such file, not in the cache %s, and not among the %d built-in names",
 		name, hubCache(), len(known))
 	fetch := "hf download " + name + " config.json, or save https://huggingface.co/" + name +
 		"/resolve/main/config.json and name that file"

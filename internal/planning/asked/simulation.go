@@ -32,29 +32,29 @@ func (f *Simulation) AddFlags(s *pflag.FlagSet) {
 	f.Deployment.AddFlags(s)
 	f.Load.AddFlags(s, workload.ClosedLoops|workload.ThinkTimes|workload.Traces|workload.TraceParts|workload.ScaledRates)
 	s.StringVar(&f.loadTest, "load-test", "", "fit step times to a load test's `file`: sixty bench --csv, or vllm bench serve --save-detailed")
-	s.StringVar(&f.stepCost, "step-cost", "", "step times that are known, such as '`base=8ms`, per-token=50us, knee=256'; also mixed, per-seq, per-kv, per-pair")
+	s.StringVar(&f.stepCost, "step-cost", "", "known step times, such as '`base=8ms`, per-token=50us, knee=256'; also mixed, per-seq, per-kv, per-pair")
 	s.IntVar(&f.Replicas, "replicas", 0, "engines behind a router (default: as many as were measured)")
-	s.IntVar(&f.PrefillEngines, "prefill-engines", 0, "engines that compute prompts alone; the replicas then decode alone")
-	s.Float64Var(&f.transfer, "transfer-rate", 25, "GB a second that one GPU of them sends of the KV cache")
+	s.IntVar(&f.PrefillEngines, "prefill-engines", 0, "engines that only prefill; the replicas then only decode")
+	s.Float64Var(&f.transfer, "transfer-rate", 25, "KV cache transfer rate of each of their GPUs, in GB/s")
 	s.StringVar(&f.route, "route", "", "between replicas: round-robin, least-loaded or prefix-affinity (default: as measured, else round-robin)")
 	s.StringArrayVar(&f.sweeps, "sweep", nil, "vary a parameter: `max-num-seqs=16,32,64` or rate=1:20:1; may be given twice")
 	f.Samples = -1 // as many as take little time
-	s.BoolVar(&f.DropTooLarge, "drop-too-large", false, "leave out requests that no server of this configuration could ever serve")
+	s.BoolVar(&f.DropTooLarge, "drop-too-large", false, "leave out requests that this configuration can never serve")
 }
 
 // check refuses flags that contradict each other.
 func (f *Simulation) check() error {
 	switch {
 	case f.stepCost != "" && f.loadTest != "":
-		return errors.New("--step-cost and --load-test both say how long steps take: give one")
+		return errors.New("--step-cost and --load-test both set step times: give one")
 	case (f.gpu == "") != (f.modelConfig == "") && f.loadTest == "" && f.stepCost == "" && f.Source.SourceCount() == 0:
 		return hint.With(errors.New("an estimate of step times needs both --gpu and --model-config"), "give the GPU's name, and the model's name or its config.json")
 	case len(f.gpus()) > 1:
-		return hint.With(fmt.Errorf("--gpu %s: a simulation is of one kind", f.gpu), "sixty tune compares several")
+		return hint.With(fmt.Errorf("--gpu %s: a simulation has one kind of GPU", f.gpu), "sixty tune compares several")
 	case f.PrefillEngines < 0 || !(f.transfer > 0 && f.transfer < 1e5):
 		return fmt.Errorf("--prefill-engines %d, --transfer-rate %g: want 0 or more engines, and a rate of more than 0", f.PrefillEngines, f.transfer)
 	case len(f.sweeps) > 2:
-		return hint.With(fmt.Errorf("%d sweeps: more than two cannot be shown", len(f.sweeps)), "fix one of them with its flag")
+		return hint.With(fmt.Errorf("%d sweeps: at most two", len(f.sweeps)), "fix one of them with its flag")
 	}
 	return f.Load.Check()
 }

@@ -51,27 +51,27 @@ func (f *Tuning) AddFlags(s *pflag.FlagSet) {
 	s.IntVar(&f.tp, "tp", 0, "tensor parallelism (default: found)")
 	s.IntVar(&f.pp, "pp", 0, "pipeline parallelism (default 1)")
 	s.IntVar(&f.dp, "dp", 0, "data parallelism within a replica (default 1)")
-	s.BoolVar(&f.expertParallel, engine.ExpertParallel, false, "spread experts by number, not by width")
+	s.BoolVar(&f.expertParallel, engine.ExpertParallel, false, "distribute experts by number, not by width")
 	s.BoolVar(&f.CPU, "cpu", false, "the server runs on a CPU; give its KV cache with --engine-args '--kv-cache-memory-bytes N'")
 	s.IntVar(&f.MaxGPUs, "max-gpus", 64, "GPUs of the whole deployment, at most")
 	s.StringVar(&f.log, "engine-log", "", "`file` with a server's start-up log, to check the memory against")
-	s.StringVar(&f.loadTest, "load-test", "", "fit step times to a load test's `file` of one replica: sixty bench --csv, or vllm bench serve --save-detailed")
-	s.StringVar(&f.loadTestArgs, "load-test-args", "", "what vllm serve was `given` in that test, where it is not what is looked for")
-	s.StringVar(&f.loadTestModel, "load-test-model", "", "`config.json` of the model that was tested, where it is another: its step times are then carried over")
+	s.StringVar(&f.loadTest, "load-test", "", "fit step times to a load test's `file` for one replica: sixty bench --csv, or vllm bench serve --save-detailed")
+	s.StringVar(&f.loadTestArgs, "load-test-args", "", "vllm serve `arguments` of that test, if they differ from those searched for")
+	s.StringVar(&f.loadTestModel, "load-test-model", "", "`config.json` of the tested model, if it is another: its step times are then scaled")
 	s.DurationVar(&f.ttft, "ttft-p95", 0, "target of the 95th percentile of the time to the first token")
 	s.DurationVar(&f.itl, "itl-p95", 0, "target of the 95th percentile of the time between tokens")
 	s.DurationVar(&f.e2e, "e2e-p95", 0, "target of the 95th percentile of a whole answer")
 	s.Float64Var(&f.Targets.TokensPerSecond, "throughput", 0, "target of output tokens per second, of the whole deployment")
 	s.StringVar(&f.served, "served-model", "", "`name` or path to put after vllm serve (default: that of --model-config)")
-	s.StringSliceVar(&f.quantizations, "compare-quantization", nil, "compare forms that vLLM makes of the weights while it loads them: `none,fp8`, or bitsandbytes and others; also --gpu H100,L40S compares")
-	s.StringArrayVar(&f.priced, "price", nil, "price of an hour of one GPU, such as `H100=2.49`; may be repeated (default: list prices of November 2026, in dollars)")
+	s.StringSliceVar(&f.quantizations, "compare-quantization", nil, "compare weight formats that vLLM converts to at load time: `none,fp8`, or bitsandbytes and others; --gpu H100,L40S also compares")
+	s.StringArrayVar(&f.priced, "price", nil, "price per hour of one GPU, such as `H100=2.49`; may be repeated (default: list prices of November 2026, in dollars)")
 }
 
 // check refuses flags that contradict each other.
 func (f *Tuning) check() error {
 	switch {
 	case f.modelConfig == "" && len(f.Source.URLs) == 1 && hubName.MatchString(f.Source.URLs[0]):
-		return hint.With(fmt.Errorf("no model is given: %s is taken for a server's address", f.Source.URLs[0]), "--model-config "+f.Source.URLs[0])
+		return hint.With(fmt.Errorf("no model is given: %s is treated as a server's address", f.Source.URLs[0]), "--model-config "+f.Source.URLs[0])
 	case f.modelConfig == "":
 		return hint.With(errors.New("no model is given"), "name it, such as Qwen/Qwen3-32B, or pass --model-config with its config.json")
 	case f.tp < 0 || f.pp < 0 || f.dp < 0 || f.tp > 1024 || f.pp > 1024 || f.dp > 1024:
@@ -81,7 +81,7 @@ func (f *Tuning) check() error {
 	case f.Load.Requests < 50 || f.Load.Requests > 100_000:
 		return fmt.Errorf("--requests %d: want 50 to 100000", f.Load.Requests)
 	case f.loadTest == "" && (f.loadTestArgs != "" || f.loadTestModel != ""):
-		return hint.With(errors.New("--load-test-args and --load-test-model describe a load test, and none is given"), "pass --load-test with its results")
+		return hint.With(errors.New("--load-test-args and --load-test-model need a load test"), "pass --load-test with its results")
 	case f.loadTestModel != "" && f.gpu == "":
 		return hint.With(errors.New("--load-test-model: step times are carried over by the GPU's data sheet, and no GPU is named"), "pass --gpu")
 	case f.ttft < 0 || f.itl < 0 || f.e2e < 0 || !(f.Targets.TokensPerSecond >= 0 && f.Targets.TokensPerSecond < 1e12):
@@ -167,7 +167,7 @@ func (f *Tuning) choices() (out []planning.Choice, err error) {
 		}
 	}
 	if len(out) > 1 && (f.Source.SourceCount() > 0 || f.loadTest != "") {
-		return nil, hint.With(errors.New("steps that were measured are of one kind of GPU and one form of the weights"), "compare by data sheets, without servers and --load-test, or name one --gpu")
+		return nil, hint.With(errors.New("measured step times are for one kind of GPU and one weight format"), "compare from data sheets, without servers and --load-test, or name one --gpu")
 	}
 	if len(out) == 0 && len(forms) > 1 {
 		return nil, hint.With(errors.New("--compare-quantization: no GPU is named"), "pass --gpu")
@@ -215,8 +215,8 @@ func testArgs(line, model string) (engine.Config, error) {
 		return strings.ToLower(strings.TrimSuffix(filepath.Base(strings.TrimSuffix(path, "/config.json")), ".json"))
 	}
 	if given := args[engine.ModelName].Value; given != "" && name(given) != name(model) {
-		return nil, hint.With(fmt.Errorf("--load-test-args: the test is of %s, and the model is %s", given, model),
-			"where it is the same, leave --model out; where it is another, name its config.json with --load-test-model")
+		return nil, hint.With(fmt.Errorf("--load-test-args: the test is for %s, and the model is %s", given, model),
+			"if it is the same, leave --model out; otherwise give its config.json with --load-test-model")
 	}
 	return args, nil
 }

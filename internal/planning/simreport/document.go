@@ -31,13 +31,13 @@ func Document(s *Simulation) *render.Document {
 	d := &document{render.NewDocument("Simulation"), s}
 	if len(s.Missed) > 0 {
 		d.Answer(render.Bold, "", "No answer: "+s.missedText()+".")
-		d.Paragraph("", "They do something that the simulation lacks, stood still for a while, or had another load than their metrics tell; what it says of anything else would be a guess. "+
-			"Try a longer or calmer time (--window, --at), settings that the metrics do not tell (--engine-args), or a load test's results (--load-test).")
+		d.Paragraph("", "The servers do something that is not simulated, stalled for a while, or had a load that their metrics do not show; any other result would be a guess. "+
+			"Try a longer or calmer time (--window, --at), settings that are not in the metrics (--engine-args), or a load test's results (--load-test).")
 		d.Item("basis", s.Calibration.Statement)
 		d.simulated()
 		return d.Document
 	}
-	d.More = "the batch, the queue and what is assumed; --out FILE.html draws it"
+	d.More = "the batch, the queue and the assumptions; --out FILE.html draws charts"
 	r := &s.Runs[0]
 	switch {
 	case len(s.Sweep) > 0:
@@ -76,7 +76,7 @@ func (d *document) answer(r *Run) {
 	d.Answer(render.Bold, "", head)
 	d.Table(columns, rows)
 	if r.Overload {
-		d.Item("overload", "at the slow end of the interval the servers do not keep up with the load, and requests wait ever longer")
+		d.Item("overload", "at the slow end of the interval the servers do not keep up with the load, and the queue keeps growing")
 	}
 	if d.s.Objective == nil || r.Goodput == nil {
 		return
@@ -144,7 +144,7 @@ func (d *document) sweep() {
 	d.Table(columns, all)
 	d.ShowIn(render.Everywhere)
 	if s.Objective != nil {
-		d.Ranked(rankGoodput, "goodput", "share of requests within "+s.Objective.text()+"; ✓ where all percentiles keep it")
+		d.Ranked(rankGoodput, "goodput", "share of requests within "+s.Objective.text()+"; ✓ if all percentiles meet it")
 	}
 }
 
@@ -183,7 +183,7 @@ func (d *document) writeLimits() {
 		d.Ranked(rankCheck, "check", "now, measured | simulated: "+strings.Join(means, ", "))
 	}
 	if s.missesPresent() {
-		d.Item("warning", "the simulation is far from what was measured of the servers as they are: it lacks something that they do, or a setting that their metrics do not tell (--engine-args)")
+		d.Item("warning", "the simulation of the current servers is far from the measurement: the servers do something that is not simulated, or use a setting that is not in their metrics (--engine-args)")
 	}
 	for _, n := range s.Calibration.Notes {
 		d.Item("warning", n)
@@ -233,7 +233,7 @@ func (d *document) run(r *Run) {
 	}
 	d.state(r)
 	if rows := d.s.comparisonRows(); rows != nil {
-		d.Section("Against the servers as they are", "")
+		d.Section("Compared with the current servers", "")
 		d.Table(render.Columns("", "measured", "simulated"), rows)
 	}
 }
@@ -290,7 +290,7 @@ func (d *document) simulated() {
 		d.Item("assumed", strings.Join(p.Assumed, "; "))
 	}
 	if len(p.NotModelled) > 0 {
-		d.Item("left out", strings.Join(p.NotModelled, ", ")+": the servers have it, the simulation does not")
+		d.Item("left out", strings.Join(p.NotModelled, ", ")+": present in the servers, not simulated")
 	}
 	var settings [][]string
 	for _, flag := range slices.Sorted(maps.Keys(p.Settings)) {
@@ -308,11 +308,11 @@ func (s *Simulation) answerRows() (head string, now *Run, rows [][]string) {
 	if !s.Served() {
 		return "No request is served: " + refusals(&s.Runs[0]) + ".", nil, nil
 	}
-	head = "As it is simulated"
+	head = "As simulated"
 	if p := s.Present; p != nil && p.Run.Error == "" {
 		now, head = &p.Run, "With "+render.And(p.Changes)
 	} else if s.Measured != nil {
-		head = "The servers as they are"
+		head = "The current servers"
 	}
 	then := &s.Runs[0]
 	var said []string
@@ -461,9 +461,9 @@ func (s *Simulation) verdict(order []int) string {
 	case r.Goodput == nil:
 		return "The shortest TTFT P95 is at " + what + "."
 	case met == 0:
-		return fmt.Sprintf("None of %d points keeps the objective; the nearest is %s with %s of the requests.", len(s.Runs), what, render.Percent(r.Goodput.Share))
+		return fmt.Sprintf("None of %d points meets the objective; the nearest is %s with %s of the requests.", len(s.Runs), what, render.Percent(r.Goodput.Share))
 	}
-	return fmt.Sprintf("%d of %d points keep the objective; the one with the most tokens/s is %s.", met, len(s.Runs), what)
+	return fmt.Sprintf("%d of %d points meet the objective; the one with the most tokens/s is %s.", met, len(s.Runs), what)
 }
 
 // kind is what a warning says without its numbers, which differ from point to point.

@@ -80,7 +80,7 @@ func histogram(m Metric, l *Latency, h []Bar) render.Figure {
 	for _, b := range h {
 		x.X, x.Y = append(x.X, factor*b.From, factor*b.To), append(x.Y, float64(b.Count), float64(b.Count))
 	}
-	return render.Draw(fmt.Sprintf("requests; P95 %s, P99 %s, longest %s; the last bar holds all beyond it", render.Seconds(l.P95), render.Seconds(l.P99), render.Seconds(l.Max)),
+	return render.Draw(fmt.Sprintf("requests; P95 %s, P99 %s, longest %s; the last bar contains everything beyond it", render.Seconds(l.P95), render.Seconds(l.P99), render.Seconds(l.Max)),
 		render.Chart{Title: "Distribution of " + m.Title(), XName: unit, Series: []render.Series{x}, Histogram: true})
 }
 
@@ -184,6 +184,6 @@ func tradeoff(s *Simulation) render.Figure {
 	if s.Objective != nil {
 		lines = append(lines, missed)
 	}
-	return render.Draw("each dot is a point of the sweep: hover to see which; to the right and below is better",
+	return render.Draw("each dot is a point of the sweep (hover for details); further right and lower is better",
 		render.Chart{Title: "Throughput against TTFT P95", XName: "output tokens per second", Series: lines, LogY: true, Format: render.Seconds})
 }

@@ -88,7 +88,7 @@ func (s *Simulation) present(ctx context.Context, q *planning.Simulation) error 
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		s.Workload.Notes = append(s.Workload.Notes, "the servers as they are cannot be simulated: "+err.Error())
+		s.Workload.Notes = append(s.Workload.Notes, "the current servers cannot be simulated: "+err.Error())
 		return nil
 	}
 	v := variants[0]

@@ -320,7 +320,7 @@ func (a *Answer) risk(p *planning.Point) string {
 	case a.Status == statusFound:
 		return riskLow
 	case a.Status == statusLikely && len(p.Doubts) > 0:
-		return "at the slow end of what is known: " + strings.Join(p.Doubts, ", ")
+		return "at the slow end of the intervals: " + strings.Join(p.Doubts, ", ")
 	}
 	return ""
 }

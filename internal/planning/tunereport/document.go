@@ -34,7 +34,7 @@ type document struct {
 // little more.
 func Document(a *Answer) *render.Document {
 	d := &document{render.NewDocument("Configuration of " + a.Model.name()), a}
-	d.More = "the memory line by line, and what came of every kind of GPU"
+	d.More = "the memory line by line, and the result for every kind of GPU"
 	if a.Result == nil {
 		d.More = "the memory line by line"
 	} else if a.Result.Measure != nil {
@@ -236,14 +236,14 @@ func (d *document) writeLimits(r *Result) {
 		var off []string
 		for _, x := range c.Comparisons {
 			if !x.Within {
-				off = append(off, fmt.Sprintf("%s is off by %s", x.Name, offBy(x.Off)))
+				off = append(off, fmt.Sprintf("%s differs by %s", x.Name, offBy(x.Off)))
 			}
 		}
 		d.Ranked(rankDoubt, "check", cmp.Or(strings.Join(off, "; "), "the memory agrees with "+c.Source))
 	}
 	d.Ranked(rankDoubt, "left out", strings.Join(d.a.LeftOut, "; "))
 	if len(d.a.Idle) > 0 {
-		d.Ranked(rankBeside, "no effect", strings.Join(d.a.Idle, ", ")+": nothing here depends on it")
+		d.Ranked(rankBeside, "no effect", strings.Join(d.a.Idle, ", ")+": the answer does not depend on it")
 	}
 	if u := d.a.Model.Unknown; len(u) > 0 {
 		d.Ranked(rankDoubt, "note", "not understood of the model: "+strings.Join(u, "; "))
@@ -263,7 +263,7 @@ func (d *document) measure(r *Result) {
 		return
 	}
 	m := r.Measure
-	d.Ranked(rankMeasure, "measure", fmt.Sprintf("two minutes of %s tell most: %s, known within a factor of %s, would be within %s. Start one replica of the likely row, then",
+	d.Ranked(rankMeasure, "measure", fmt.Sprintf("most useful load test: two minutes of %s. It would narrow %s from a factor of %s to %s. Start one replica of the likely row, then",
 		m.Load, m.Widest, factor(m.Factor), factor(m.Reduced)))
 	d.Rank(rankMeasure)
 	for _, c := range m.Commands[min(1, len(m.Commands)):] {
@@ -307,9 +307,9 @@ func (d *document) offers() {
 	d.Section("What each kind of GPU needs", "")
 	d.Table(render.Words(render.Columns("GPU", "weights", "")), rows)
 	if priced != "" {
-		d.Paragraph("", "prices: "+priced+"; $/M out is for a million output tokens at the load of the row")
+		d.Paragraph("", "prices: "+priced+"; $/M out is dollars per million output tokens at the load of the row")
 	}
-	d.Paragraph("", render.Plural(d.a.Result.Evaluated, "configuration")+" simulated; what is dearer than another's is looked for no further")
+	d.Paragraph("", render.Plural(d.a.Result.Evaluated, "configuration")+" simulated; more expensive options are not searched further")
 }
 
 // addBriefAndFull adds a short text for a screen, and a longer one.
@@ -358,7 +358,7 @@ func (a *Answer) verdict() string {
 	}
 	text := fmt.Sprintf("It does not fit: %s on %d × %s leaves no room for a request of %s tokens.", name, gpus, gpu, render.Grouped(float64(d.MaxModelLen)))
 	if len(a.Remedies) == 0 {
-		return text + " No single change was found with which it does."
+		return text + " No single change makes it fit."
 	}
 	if a.Command == "" {
 		return text
@@ -385,7 +385,7 @@ func (a *Answer) memory() string {
 		text += ", activations, graphs and the like " + render.GiB(rest)
 	}
 	if kv <= 0 {
-		return text + ", which is " + render.GiB(-kv) + " more than there is"
+		return text + ", which is " + render.GiB(-kv) + " more than available"
 	}
 	return text + fmt.Sprintf(", left for the KV cache %s: %s tokens", render.GiB(kv), render.Grouped(a.Ledger.Tokens.Value))
 }

@@ -100,7 +100,7 @@ func (cfg *Config) complete() (err error) {
 	}
 	if cfg.Dir != "" {
 		if _, err := os.Stat(cfg.Dir); err != nil {
-			return hint.With(fmt.Errorf("--dir: there is no directory %s here", cfg.Dir), "where the server runs elsewhere leave --dir out, and copy the traces from there")
+			return hint.With(fmt.Errorf("--dir: there is no directory %s here", cfg.Dir), "if the server runs elsewhere, leave --dir out and copy the traces from there")
 		}
 	}
 	cfg.Base = scrape.Complete(cfg.Base)
@@ -220,10 +220,10 @@ func (c *capture) load(ctx context.Context) error {
 		return nil
 	}
 	if c.model == "" {
-		return hint.With(errors.New("the server has no requests, and /v1/models lists no model to ask"), "make load yourself, and add --load 0")
+		return hint.With(errors.New("the server has no requests, and /v1/models lists no model"), "send load yourself, and add --load 0")
 	}
 	c.r.Load = c.Load
-	c.Progress("the server is idle: %d requests at once are made", c.Load)
+	c.Progress("the server is idle: sending %d concurrent requests", c.Load)
 	for i := range c.Load {
 		c.clients.Go(func() { c.client(ctx, i) })
 	}
@@ -232,7 +232,7 @@ func (c *capture) load(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-deadline:
-			c.r.Notes = append(c.r.Notes, fmt.Sprintf("the requests that were made did not begin to run within %s", loadTimeout))
+			c.r.Notes = append(c.r.Notes, fmt.Sprintf("the requests sent did not start to run within %s", loadTimeout))
 			return nil
 		case <-time.After(pollEvery):
 		}
@@ -252,7 +252,7 @@ func (c *capture) client(ctx context.Context, number int) {
 		if err != nil || status != http.StatusOK {
 			if ctx.Err() == nil {
 				c.failed.Do(func() {
-					c.r.Notes = append(c.r.Notes, fmt.Sprintf("a request that was made failed: status %d, %v %.120s", status, err, body))
+					c.r.Notes = append(c.r.Notes, fmt.Sprintf("a request failed: status %d, %v %.120s", status, err, body))
 				})
 			}
 			select {
@@ -299,10 +299,10 @@ func (c *capture) profile(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, context.DeadlineExceeded):
-		c.r.Notes = append(c.r.Notes, fmt.Sprintf("the server did not end writing within %s: it goes on; take fewer steps", stopWait))
+		c.r.Notes = append(c.r.Notes, fmt.Sprintf("the server is still writing after %s; record fewer steps", stopWait))
 		return nil
 	case err != nil:
-		return hint.With(err, "look at the server's log: writing a long trace takes minutes and much memory")
+		return hint.With(err, "check the server's log: writing a long trace takes minutes and much memory")
 	case status != http.StatusOK:
 		return fmt.Errorf("stop the profiler: status %d: %.200s", status, body)
 	}
@@ -396,7 +396,7 @@ func (c *capture) collect(ctx context.Context, before map[string]os.FileInfo) er
 		}
 	}
 	if len(c.r.Files) == 0 {
-		return hint.With(fmt.Errorf("the profiler was stopped, but %s holds no new trace", c.Dir), "give the directory of the server's torch_profiler_dir, as it is seen from here")
+		return hint.With(fmt.Errorf("the profiler was stopped, but %s has no new trace", c.Dir), "give the path here of the server's torch_profiler_dir")
 	}
 	return nil
 }

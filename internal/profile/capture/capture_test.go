@@ -153,7 +153,7 @@ func TestAServerThatWritesForEver(t *testing.T) {
 	s.running.Store(1)
 	capturing(t, s, func(t *testing.T, cfg Config) {
 		r, err := Run(t.Context(), cfg)
-		if err != nil || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "did not end writing") {
+		if err != nil || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "is still writing") {
 			t.Errorf("%+v %v", r, err)
 		}
 	})

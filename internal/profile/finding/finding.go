@@ -192,7 +192,7 @@ func Judge(p *profile.Profile, set map[string]float64) Verdict {
 		return cmp.Or(cmp.Compare(rank(&b), rank(&a)), cmp.Compare(b.Cost, a.Cost))
 	})
 	if f := v.Leading(); f != nil && f.Kind.ID != "one-time" && !f.Kind.data.Alone && p.Share(p.OnceTime()) > onceTold {
-		f.Summary = "Apart from what happened once: " + strings.ToLower(f.Summary[:1]) + f.Summary[1:]
+		f.Summary = "Without one-time gaps: " + strings.ToLower(f.Summary[:1]) + f.Summary[1:]
 	}
 	return v
 }
@@ -431,7 +431,7 @@ func (v view) Now(s *indicator.Signal) indicator.Value {
 	if x, ok := v.now[s.Name]; ok {
 		return x
 	}
-	return indicator.Unknown("the trace does not hold it")
+	return indicator.Unknown("not in the trace")
 }
 
 func (v view) Normal(*indicator.Signal) indicator.Value { return indicator.Value{} }

@@ -51,7 +51,7 @@ func Read(ctx context.Context, r io.ReaderAt, size int64, source string, limit i
 	}
 	t, err := readTables(ctx, db, source, limit)
 	if err == nil && db.WAL {
-		t.Notes = append(t.Notes, "the database was not closed: what lies in its -wal file is not read")
+		t.Notes = append(t.Notes, "the database was not closed: its -wal file is not read")
 	}
 	return t, err
 }
@@ -61,9 +61,9 @@ const again = "export the report once more: nsys export --type sqlite --force-ov
 func readTables(ctx context.Context, tables *sqlite.DB, source string, limit int) (*profile.Timeline, error) {
 	has := func(name string) bool { return tables.Columns(name) != nil }
 	if !has(texts) || !has(kernels) && !has(graphs) && !has(runtime) && !has(ranges) {
-		what := "it is a database of something else"
+		what := "it is not a database of Nsight Systems"
 		if has(exported) {
-			what = "the report holds no CUDA activity"
+			what = "the report has no CUDA activity"
 		}
 		return nil, hint.With(fmt.Errorf("read %s: %s", source, what), "record with --trace cuda,nvtx (see sixty profile how), then nsys export --type sqlite")
 	}
@@ -86,7 +86,7 @@ func readTables(ctx context.Context, tables *sqlite.DB, source string, limit int
 		e.t.Partial = append(e.t.Partial, strings.ReplaceAll(damaged.Error(), "\n", "; "))
 	}
 	if e.t.Events == 0 {
-		return nil, hint.With(fmt.Errorf("read %s: the report holds no events", source), "record for longer, with --trace cuda,nvtx: see sixty profile how")
+		return nil, hint.With(fmt.Errorf("read %s: the report has no events", source), "record for longer, with --trace cuda,nvtx: see sixty profile how")
 	}
 	e.t.Close()
 	return e.t, nil
@@ -219,7 +219,7 @@ func (e *reader) graphs() error {
 		return name
 	})
 	if found {
-		e.t.Notes = append(e.t.Notes, "CUDA graphs were recorded whole: what is in them is unknown. Record with --cuda-graph-trace=node to see their kernels")
+		e.t.Notes = append(e.t.Notes, "CUDA graphs were recorded as a whole: their kernels are unknown. Record with --cuda-graph-trace=node to see them")
 	}
 	return err
 }

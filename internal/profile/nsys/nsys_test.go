@@ -89,7 +89,7 @@ func TestBadExports(t *testing.T) {
 		want string
 	}{
 		"empty":              {nil, "damaged"},
-		"another database":   {types, "something else"},
+		"another database":   {types, "not a database of Nsight Systems"},
 		"the header alone":   {b[:1024], "damaged"},
 		"text":               {bytes.Repeat([]byte("x"), 200), "not an SQLite database"},
 		"no activity tables": {bytes.ReplaceAll(bytes.ReplaceAll(b, []byte("CUPTI_ACT"), []byte("CUPTI_CAT")), []byte("NVTX_EVENTS"), []byte("NVTX_EVERTS")), "no CUDA activity"},

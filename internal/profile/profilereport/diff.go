@@ -124,12 +124,12 @@ func diffVerdict(d *profile.Diff, gate float64) (string, render.Style) {
 	}
 	switch n := len(changed); {
 	case n == 0:
-		what += "; no part of it changed beyond chance"
+		what += "; no part of it changed significantly"
 	case n > mostNamed:
 		changed = append(changed[:mostNamed], fmt.Sprintf("%d more", n-mostNamed))
 		fallthrough
 	default:
-		what += "; what changed: " + strings.Join(changed, ", ")
+		what += "; changed: " + strings.Join(changed, ", ")
 	}
 	switch {
 	case gate < 0:

@@ -80,7 +80,7 @@ func newDocument(p *profile.Profile, v *finding.Verdict) *render.Document {
 	d.Figures(figures(p)...)
 	if len(p.Ranks) > 0 && p.Ranks[0].Stacks != nil {
 		if h := flame(p.Ranks[0].Stacks.Tree(0.001)); h != "" {
-			d.Section("GPU time by what launched it", "")
+			d.Section("GPU time by launcher", "")
 			d.Paragraph("", "Annotations, Python functions and operators as far as they were recorded, the kernel last. Hover for times.").Style = render.Dim
 			d.Drawing(h)
 		}
@@ -130,7 +130,7 @@ func headline(p *profile.Profile, v *finding.Verdict) (id, severity, summary str
 	case f != nil:
 		return f.Kind.ID, f.Severity.String(), f.Summary
 	case p.Devices == 0:
-		return "no-activity", "", "The trace holds nothing that a device or its host did: another tool wrote it, a PyTorch before 1.8.1, or a profiler without activities. sixty profile how says how to take one"
+		return "no-activity", "", "The trace has no device or operator activity: another tool wrote it, a PyTorch before 1.8.1, or the profiler recorded without activities. sixty profile how prints the commands to take one"
 	}
 	g := profile.Group(0)
 	for i := range profile.Groups {
@@ -138,7 +138,7 @@ func headline(p *profile.Profile, v *finding.Verdict) (id, severity, summary str
 			g = i
 		}
 	}
-	return "nothing-dominates", "", fmt.Sprintf("The device is busy %s of the time and nothing stands out; %s leads with %s",
+	return "nothing-dominates", "", fmt.Sprintf("The device is busy %s of the time and nothing stands out; the largest part is %s with %s",
 		render.Percent(p.Share(p.Busy)), g, render.Percent(p.Share(p.Group[g].Time)))
 }
 
@@ -256,8 +256,8 @@ func (d *document) writeWallTime() {
 	if d.p.Hidden > 0 {
 		hidden = fmt.Sprintf(" Communication takes %s more, hidden behind computation.", render.Percent(d.p.Share(d.p.Hidden)))
 	}
-	d.Paragraph("", fmt.Sprintf("What overlaps counts once; the parts add up to the wall time.%s Rates are of kernels whose shapes were recorded; "+
-		"MFU is their share of the GPU's 16-bit peak. Without it: what %s would take at least, if nothing else moved. %s kernels, %s of them replayed by graphs.",
+	d.Paragraph("", fmt.Sprintf("Overlaps count once; the parts add up to the wall time.%s Rates are for kernels with recorded shapes; "+
+		"MFU is their share of the GPU's 16-bit peak. Without it: the minimum time of %s, if nothing else changed. %s kernels, %s of them replayed by graphs.",
 		hidden, of, render.Grouped(float64(d.p.Runs)), render.Grouped(float64(d.p.Graph)))).Style = render.Dim
 }
 
@@ -415,7 +415,7 @@ func (d *document) steps() {
 			render.Seconds(s.Late), render.Number(s.Launches), render.Number(s.Kernels), render.Number(s.PrefillTokens), render.Number(s.Decodes),
 		})
 	}
-	d.list("Steps", ", told apart by "+d.p.StepsBy, ", n, P50, P95, max|3, period, GPU work, host late, launches|4, kernels|5, prefill tok|2, decodes|1", cells)
+	d.list("Steps", ", detected by "+d.p.StepsBy, ", n, P50, P95, max|3, period, GPU work, host late, launches|4, kernels|5, prefill tok|2, decodes|1", cells)
 }
 
 // mostKernels are listed.
@@ -481,7 +481,7 @@ func (d *document) launchers() {
 			flopsOf(l.Flops / float64(max(l.Time, 1)) * 1e9), strings.Repeat("· ", l.depth) + render.Clip(render.Clean(l.Name), 100),
 		})
 	}
-	d.list("By what launched it", ": annotations, modules, Python functions and operators as far as they were recorded, then kernels",
+	d.list("By launcher", ": annotations, modules, Python functions and operators as far as they were recorded, then kernels",
 		"share, time, runs, mean|2, rate|1, |<…", cells)
 }
 

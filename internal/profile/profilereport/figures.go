@@ -122,7 +122,7 @@ func roof(p *profile.Profile) (render.Figure, bool) {
 		}
 		series = append(series, line)
 	} else {
-		caption += "; the GPU's name is not in the trace, so there is no roof"
+		caption += "; the GPU's name is not in the trace, so no roof is drawn"
 	}
 	return render.Draw(caption, render.Chart{Title: "Roofline of matrix products", XName: "operations per byte", Series: series, LogX: true, LogY: true, Format: func(v float64) string { return render.Number(v) + " TF" }}), true
 }

@@ -44,7 +44,7 @@ func made(ranks int, slower int64) *profile.Profile {
 		all = append(all, profile.Analyze(t))
 	}
 	p := profile.Combine(all)
-	p.Partial = []string{"the file ends in the middle, after 5 events"}
+	p.Partial = []string{"the file is truncated after 5 events"}
 	return p
 }
 
@@ -169,7 +169,7 @@ func TestHTML(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := b.String()
-	for _, want := range []string{"Where the time goes", "Utilisation of rank 0, GPU 0", "Steps over time", "Memory of GPU 0", "GPU time by what launched it", "Partial: the file ends", "sgemm&lt;script&gt;"} {
+	for _, want := range []string{"Where the time goes", "Utilisation of rank 0, GPU 0", "Steps over time", "Memory of GPU 0", "GPU time by launcher", "Partial: the file ends", "sgemm&lt;script&gt;"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("%q is missing", want)
 		}

@@ -43,8 +43,8 @@ func Read(ctx context.Context, r io.Reader, source string, limit int) (*profile.
 	}
 	switch {
 	case p.t.Events == 0 && err == nil && p.sawEvents:
-		return nil, hint.With(fmt.Errorf("read %s: the trace holds no events", source),
-			"the profiler was stopped before it saw a step: let it run for some, see sixty profile how")
+		return nil, hint.With(fmt.Errorf("read %s: the trace has no events", source),
+			"the profiler was stopped before a step: let it run for some steps, see sixty profile how")
 	case p.t.Events == 0:
 		if err == nil || errors.Is(err, io.ErrUnexpectedEOF) {
 			err = ErrNoTrace
@@ -54,13 +54,13 @@ func Read(ctx context.Context, r io.Reader, source string, limit int) (*profile.
 		}
 		switch {
 		case p.headers["nodes"] != nil && p.headers["schema"] != nil:
-			err = errors.New("an execution trace of PyTorch (Chakra): it holds no times of kernels")
+			err = errors.New("an execution trace of PyTorch (Chakra): it has no kernel times")
 		case p.headers["rocprofiler-sdk-tool"] != nil:
 			err = errors.New("a trace of rocprofv3")
 		}
-		return nil, hint.Or(fmt.Errorf("read %s: %w", source, err), "give a .json or .json.gz that torch.profiler wrote, or an Nsight Systems report as .sqlite")
+		return nil, hint.Or(fmt.Errorf("read %s: %w", source, err), "give a .json or .json.gz of torch.profiler, or an Nsight Systems report as .sqlite")
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		p.t.Partial = append(p.t.Partial, fmt.Sprintf("the file ends in the middle, after %d events", p.t.Events))
+		p.t.Partial = append(p.t.Partial, fmt.Sprintf("the file is truncated after %d events", p.t.Events))
 	case err != nil:
 		p.t.Partial = append(p.t.Partial, fmt.Sprintf("reading ended after %d events: %v", p.t.Events, err))
 	}

@@ -109,7 +109,7 @@ func TestDamage(t *testing.T) {
 		"a time of nothing":    {trace(aKernel, many, strings.Replace(aLaunch, `"ts":1712195495505543`, `"ts":0`, 1)), "far away from all others: 1"},
 		"a year later":         {trace(aKernel, many, strings.Replace(aLaunch, `"ts":1712195495505543`, `"ts":1743731495505543`, 1)), "far away from all others: 1"},
 		"a day long":           {trace(aKernel, many, strings.Replace(aLaunch, `"dur":5`, `"dur":86400000000`, 1)), "far away from all others: 1"},
-		"halves of events":     {trace(aKernel, `{"ph":"B","cat":"cpu_op","name":"a","ts":1}`, `{"ph":"E","ts":2}`), "a beginning or an end (ph B, E) in place of both: 2"},
+		"halves of events":     {trace(aKernel, `{"ph":"B","cat":"cpu_op","name":"a","ts":1}`, `{"ph":"E","ts":2}`), "separate start or end events (ph B, E): 2"},
 		"an event of 20 MiB":   {trace(aKernel, `{"ph":"X","name":"`+strings.Repeat("a", 20<<20)+`"}`, aLaunch), "larger than any event"},
 		"nested without end":   {trace(aKernel, `{"ph":"X","args":`+strings.Repeat("[", 100_000)), "ends in the middle"},
 		"something behind it":  {trace(aKernel) + "garbage", ""},

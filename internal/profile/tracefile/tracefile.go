@@ -59,7 +59,7 @@ func List(path string) ([]string, error) {
 	found = Workers(found)
 	switch {
 	case len(found) == 0:
-		return nil, hint.With(fmt.Errorf("%s: no traces in this directory", path), "traces end in .json, .json.gz or .sqlite; sixty profile how says how to take one")
+		return nil, hint.With(fmt.Errorf("%s: no traces in this directory", path), "traces end in .json, .json.gz or .sqlite; sixty profile how prints the commands to take one")
 	case len(found) > Files:
 		return nil, fmt.Errorf("%s: %d traces, at most %d are read together", path, len(found), Files)
 	}
@@ -145,7 +145,7 @@ func Read(ctx context.Context, path string, limit int) (*profile.Timeline, error
 // foreign names what a file is that is no trace.
 func foreign(path string, head []byte) error {
 	for _, x := range []struct{ head, end, is, hint string }{
-		{"version https://git-lfs.github.com/", "", "a pointer of Git LFS in place of the file", "fetch the file itself: git lfs pull --include " + filepath.Base(path)},
+		{"version https://git-lfs.github.com/", "", "a Git LFS pointer instead of the file", "fetch the file itself: git lfs pull --include " + filepath.Base(path)},
 		{"", ".nsys-rep", "a report of Nsight Systems, in its own format", exportHint},
 		{"", ".qdrep", "a report of Nsight Systems, in its own format", exportHint},
 		{"PAR1", "", "a Parquet file: one table of an export of Nsight Systems", exportHint},
@@ -182,7 +182,7 @@ const (
 	bombRatio = 200
 )
 
-var errBomb = fmt.Errorf("it unpacks to more than %d times its size, as no trace does", bombRatio)
+var errBomb = fmt.Errorf("it unpacks to more than %d times its size, which no trace does", bombRatio)
 
 // guard ends what unpacks to far more than any trace.
 type guard struct {

@@ -27,7 +27,7 @@ func (p Prefill) transfer(tokens int) time.Duration {
 // prompts.
 func (d Deployment) runApart(cost sim.StepCost, requests []sim.Request, o sim.Options) (*sim.Result, error) {
 	if o.Clients > 0 {
-		return nil, errors.New("a closed loop with prefill and decode apart is not simulated: give a --rate")
+		return nil, errors.New("a closed loop with separate prefill is not simulated: give a --rate")
 	}
 	prompts := slices.Clone(requests)
 	for i := range prompts {

@@ -20,9 +20,9 @@ func (p *Prior) possible(f *Fit) error {
 	if step >= boundSlack*least {
 		return nil
 	}
-	return hint.With(fmt.Errorf("its steps took %s, and reading this model's weights once takes this GPU %s at least: it is of another model, another GPU, more of them, or smaller weights",
+	return hint.With(fmt.Errorf("its steps took %s, less than reading this model's weights once on this GPU (at least %s): it belongs to another model or GPU, more GPUs, or smaller weights",
 		render.Seconds(step), render.Seconds(least)),
-		"name the model and the GPU that were measured, and what the server was given, such as --tensor-parallel-size, --quantization or --speculative-config (with tune --load-test: --load-test-args)")
+		"name the measured model and GPU, and the server's arguments, such as --tensor-parallel-size, --quantization or --speculative-config (with tune --load-test: --load-test-args)")
 }
 
 // lightest is the time of a step without prompts as the least loaded that was seen.
@@ -40,7 +40,7 @@ func (p *Prior) differenceFrom(f *Fit) string {
 	if times < mostUnlike && times > 1/mostUnlike {
 		return ""
 	}
-	return fmt.Sprintf("its steps took %.2g times as long as this model's on this GPU are expected to: is it of this model and GPU?", times)
+	return fmt.Sprintf("its steps took %.2g times as long as expected for this model on this GPU: check the model and the GPU", times)
 }
 
 // mostUnlike is beyond what nearly all of the measurements that the prior is fitted to

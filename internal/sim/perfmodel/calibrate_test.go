@@ -310,7 +310,7 @@ func TestPredictionsSayWhereTheyCannotBeTrusted(t *testing.T) {
 	}{
 		"a load like the calibration's":       {f, 4, ""},
 		"a load far beyond the calibration's": {f, 40, "extrapolated: batches of up to"},
-		"a load far below the calibration's":  {f, 0.05, "extrapolated: batches of down to"},
+		"a load far below the calibration's":  {f, 0.05, "were never measured"},
 		"no calibration":                      {perfmodel.FromPrior(perfmodel.Rough(trueCost)), 4, "not calibrated"},
 		"constants that were given":           {perfmodel.Exactly(trueCost), 40, ""},
 	} {

@@ -62,7 +62,7 @@ func (l *Ledger) Check(o Observed) []Comparison {
 		out = append(out, c)
 	}
 	add("block_size", "tokens of a block", "tokens", Exact(float64(l.KV.BlockTokens)), float64(o.BlockSize),
-		"another block size changes how blocks are counted, and little else")
+		"the block size, which changes little but the number of blocks")
 	weights := Estimate{}
 	for _, id := range []string{LineWeights, LineTables} {
 		if x, ok := l.Line(id); ok {
@@ -109,7 +109,7 @@ func (l *Ledger) blame(server float64, o Observed) string {
 	}
 	text := fmt.Sprintf("the server has %s %s", render.GiB(math.Abs(more)), has)
 	if o.WeightBytes > 0 {
-		return text + fmt.Sprintf(": with its weights known, the activations, CUDA graphs and what is not PyTorch's must be so much %s than estimated, or the GPU's memory or utilization is another", others)
+		return text + fmt.Sprintf(": with its weights known, activations, CUDA graphs and non-PyTorch memory must be %s by that much, or the GPU's memory or utilization differs", others)
 	}
 	name, widest := "", 0.0
 	for _, x := range l.Lines {
@@ -118,9 +118,9 @@ func (l *Ledger) blame(server float64, o Observed) string {
 		}
 	}
 	if name == "" {
-		return text + ": the GPU's memory, the utilization or the model is another than was given"
+		return text + ": the GPU's memory, the utilization or the model differs from the input"
 	}
-	return text + fmt.Sprintf("; the line known worst is “%s”", name)
+	return text + fmt.Sprintf("; the least certain line is “%s”", name)
 }
 
 // Adopt returns settings with which the ledger has the server's KV memory, so
@@ -151,7 +151,7 @@ func (l *Ledger) TooLarge(flag string) error {
 		what, render.GiB(weights.Bytes.Value), render.GiB(s.Memory.Value), render.GiB(max(-l.Available.Value, 0)))
 	for _, r := range l.Remedies() {
 		if r.Ledger != nil {
-			return hint.With(err, fmt.Sprintf("with %s '%s' it does; sixty tune without targets shows the memory line by line", flag, r.Change))
+			return hint.With(err, fmt.Sprintf("%s '%s' makes it fit; sixty tune without targets shows the memory line by line", flag, r.Change))
 		}
 	}
 	return hint.With(err, "take a GPU with more memory, several of them, or a quantized checkpoint")
@@ -237,29 +237,29 @@ func (l *Ledger) Unvalidated() []string {
 	var out []string
 	s := &l.Settings
 	if n := s.Device.NodeSize(); s.SpansNodes() {
-		out = append(out, fmt.Sprintf("one tensor-parallel group of %d GPUs is more than a node of %d has: its all-reduces cross the network, and cannot have the speed of NVLink; --pp between nodes avoids that", s.TP, n))
+		out = append(out, fmt.Sprintf("a tensor-parallel group of %d GPUs exceeds a node of %d: its all-reduces cross the network, slower than NVLink; --pp between nodes avoids that", s.TP, n))
 	}
 	if s.PP > 1 {
-		out = append(out, "unvalidated: pipeline parallelism is taken as one batch for every stage, each with its share of the requests and of the cache, that never wait for each other; nothing public was compared")
+		out = append(out, "unvalidated: pipeline parallelism is simulated as one batch per stage, each with its share of the requests and the cache, without waiting for each other; no public measurement to compare")
 	}
 	if s.LoRA.Adapters > 0 {
-		out = append(out, "unvalidated: LoRA adapters take memory here and no time; nothing public was compared")
+		out = append(out, "unvalidated: LoRA adapters use memory but no time here; no public measurement to compare")
 	}
 	if g := s.Speculation; g.Tokens > 0 {
 		if g.Model != "" && !g.Drafts() {
 			out = append(out, fmt.Sprintf("the memory and the time of the draft model %s are not counted", g.Model))
 		}
 		if g.Acceptance > 0 {
-			out = append(out, fmt.Sprintf("unvalidated: a step guesses %d tokens, of which a share of %.2g each is taken to be right: %.2f tokens a step; no public load test was compared", g.Tokens, g.Acceptance, g.PerStep()))
+			out = append(out, fmt.Sprintf("unvalidated: a step drafts %d tokens, each accepted with probability %.2g: %.2f tokens per step; no public load test to compare", g.Tokens, g.Acceptance, g.PerStep()))
 		} else {
-			out = append(out, "speculative decoding takes memory here and saves no time: --acceptance says how often a guess is right (vllm:spec_decode_num_accepted_tokens_total over vllm:spec_decode_num_draft_tokens_total, of a server that has it)")
+			out = append(out, "speculative decoding uses memory but saves no time here: --acceptance sets the share of accepted draft tokens (vllm:spec_decode_num_accepted_tokens_total over vllm:spec_decode_num_draft_tokens_total, of a server that has it)")
 		}
 	}
 	if s.Offload > 0 {
-		out = append(out, "unvalidated: weights that stay with the host are read over PCIe in every step, without overlap")
+		out = append(out, "unvalidated: weights offloaded to the host are read over PCIe in every step, without overlap")
 	}
 	if s.DCP > 1 {
-		out = append(out, "unvalidated: context parallelism is in the memory, and the time that it takes to join the parts is not")
+		out = append(out, "unvalidated: context parallelism is in the memory; the time to combine the parts is not simulated")
 	}
 	return out
 }

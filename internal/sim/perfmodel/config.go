@@ -154,11 +154,11 @@ func (m machine) limits(seqs, tokens, maxModelLen int, chunked bool, what string
 func (e *Engine) leaveOut(known engine.Config) {
 	e.NotModelled = vllm.Engine.Flags.LeftOut(known, engine.Schedule)
 	if n, _, ok := known.Number(engine.PipelineParallelSize); ok && n > 1 {
-		e.NotModelled = append(e.NotModelled, "--"+engine.PipelineParallelSize+": batches that follow each other through the stages")
+		e.NotModelled = append(e.NotModelled, "--"+engine.PipelineParallelSize+": batches in flight in the pipeline's stages")
 	}
 	for _, x := range []struct{ flag, what string }{
-		{engine.SpeculativeConfig, "tokens that are guessed"},
-		{engine.EnableLoRA, "requests that wait for room among the adapters"},
+		{engine.SpeculativeConfig, "draft tokens"},
+		{engine.EnableLoRA, "requests that wait for an adapter slot"},
 	} {
 		if s, ok := known[x.flag]; ok && s.Value != "false" {
 			e.NotModelled = append(e.NotModelled, fmt.Sprintf("--%s: %s", x.flag, x.what))
@@ -175,7 +175,7 @@ type settings struct {
 // err is all that is wrong with them.
 func (s *settings) err() error {
 	if err := errors.Join(s.errs...); err != nil {
-		return hint.With(fmt.Errorf("engine settings: %w", err), "write them as vllm serve takes them, such as --engine-args '--max-num-seqs 256 --max-model-len 8k'")
+		return hint.With(fmt.Errorf("engine settings: %w", err), "write them as for vllm serve, such as --engine-args '--max-num-seqs 256 --max-model-len 8k'")
 	}
 	return nil
 }

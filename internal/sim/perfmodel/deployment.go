@@ -46,7 +46,7 @@ func (d Deployment) router() (sim.Router, error) {
 			sum += s
 		}
 		if !(sum > 0) {
-			return nil, errors.New("no replica has a share of the requests")
+			return nil, errors.New("no replica gets requests")
 		}
 		return sim.Weighted(d.Shares), nil
 	case RoundRobin, "":

@@ -128,14 +128,14 @@ func Calibrate(e Evidence) (*Calibration, error) {
 		if last != nil {
 			return nil, last
 		}
-		return nil, hint.With(errors.New("nothing says how long a step takes"),
+		return nil, hint.With(errors.New("step times are unknown"),
 			"give a load test's results, a server or recording that was under load, or the model and the GPU")
 	}
 	if off := c.Fit.off.String(); off != "" {
-		c.Notes = append(c.Notes, "the load test itself, simulated with what was fitted to it, is off: "+off+"; no prediction is better, and the intervals are at least as wide")
+		c.Notes = append(c.Notes, "a simulation of the load test itself, with the fitted step times, is off: "+off+"; no prediction is more accurate, and the intervals are at least as wide")
 	}
 	if c.Fit.MedianError > poorFit {
-		c.Notes = append(c.Notes, fmt.Sprintf("poor fit: the durations that were observed are off by %.0f %% in the median; the server does something that the simulator lacks, or others use its machine", 100*c.Fit.MedianError))
+		c.Notes = append(c.Notes, fmt.Sprintf("poor fit: the median error of step times is %.0f %%; the server does something that is not simulated, or shares its machine", 100*c.Fit.MedianError))
 	}
 	return c, nil
 }
@@ -147,10 +147,10 @@ func (c *Calibration) choose(b Basis, source string, fit *Fit, prior *Prior) {
 	}
 	switch {
 	case prior != nil && fit.off.nothing():
-		c.Notes = append(c.Notes, fmt.Sprintf("%s: passed over; simulated with what was fitted to it, it is off: %s. The server does something that the simulator lacks, or was given other arguments", source, fit.off.String()))
+		c.Notes = append(c.Notes, fmt.Sprintf("%s: skipped, because a simulation with the fitted step times is off: %s. The server does something that is not simulated, or has other arguments", source, fit.off.String()))
 	case c.Fit == nil || c.Fit.MedianError > poorFit && fit.MedianError < c.Fit.MedianError:
 		if c.Fit != nil {
-			c.Notes = append(c.Notes, fmt.Sprintf("%s: passed over, its durations are off by %.0f %% in the median", c.Source, 100*c.Fit.MedianError))
+			c.Notes = append(c.Notes, fmt.Sprintf("%s: skipped, because the median error of step times is %.0f %%", c.Source, 100*c.Fit.MedianError))
 		}
 		c.Fit, c.Basis, c.Source = fit, b, source
 	}
@@ -185,13 +185,13 @@ func (c *Calibration) Statement() string {
 	case Given:
 		return "step times as given: " + c.Source
 	case DataSheet:
-		return "not calibrated: step times estimated from the data sheet of " + c.Source + "; the interval shows how rough that is"
+		return "not calibrated: step times estimated from the data sheet of " + c.Source + "; the interval shows the uncertainty"
 	}
 	kind := "per-request results of "
 	if c.Basis == Metrics {
 		kind = "metrics of "
 	}
-	text := fmt.Sprintf("step times fitted to %s%s: %d observations, off by %.1f %% in the median and %.1f %% at P95; seen were batches of %s requests and %s context tokens",
+	text := fmt.Sprintf("step times fitted to %s%s: %d observations, error %.1f %% in the median and %.1f %% at P95; observed batches of %s requests and %s context tokens",
 		kind, c.Source, f.Observations, 100*f.MedianError, 100*f.P95Error, span(f.Seen.MinSeqs, f.Seen.MaxSeqs), span(f.Seen.MinKV, f.Seen.MaxKV))
 	if s := f.Frontend.PerRequest; s > 0 {
 		text += fmt.Sprintf("; the API server takes %.0f ms of each first token (%.0f to %.0f)", 1e3*s, 1e3*f.FrontendLow, 1e3*f.FrontendHigh)

@@ -74,7 +74,7 @@ func TestConfigTellsWhatItLeavesOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"--pipeline-parallel-size: batches that follow each other through the stages", "--speculative-config: tokens that are guessed"}, e.NotModelled); diff != "" {
+	if diff := cmp.Diff([]string{"--pipeline-parallel-size: batches in flight in the pipeline's stages", "--speculative-config: draft tokens"}, e.NotModelled); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -142,7 +142,7 @@ func TestCalibrateTakesTheBestEvidence(t *testing.T) {
 		{"an idle server's metrics are passed over", perfmodel.Evidence{Scrapes: idle, ScrapesFrom: "web-1", Prior: priorOf(t, "H100")}, perfmodel.DataSheet, "web-1", ""},
 		{"too few requests are passed over", perfmodel.Evidence{Requests: ms[:3], RequestsFrom: "run.csv", Prior: priorOf(t, "H100")}, perfmodel.DataSheet, "run.csv", ""},
 		{"constants that were given", perfmodel.Evidence{Cost: &truth, Requests: ms}, perfmodel.Given, "", ""},
-		{"nothing at all", perfmodel.Evidence{}, "", "", "how long a step takes"},
+		{"nothing at all", perfmodel.Evidence{}, "", "", "step times are unknown"},
 		{"an idle server and nothing else", perfmodel.Evidence{Scrapes: idle, ScrapesFrom: "web-1"}, "", "", "idle"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

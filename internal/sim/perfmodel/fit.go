@@ -130,7 +130,7 @@ func (e *TooFewError) Error() string {
 // ErrUndetermined says that the load varied too little to tell the constants apart.
 var ErrUndetermined = hint.With(
 	errors.New("calibrate: the observations do not determine the cost of a step without load"),
-	"name the model and the GPU, or include a time with another load")
+	"name the model and the GPU, or include a time with a different load")
 
 // point is a solution without its interval.
 type point struct {

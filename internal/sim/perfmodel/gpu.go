@@ -134,10 +134,10 @@ func FindGPU(name string) (GPU, error) {
 		begun = append(begun, fmt.Sprintf("%s has %.0f GB", g.Name, g.Memory/gib))
 	}
 	if len(begun) > 0 {
-		return GPU{}, hint.With(fmt.Errorf("no board %q is known: %s", name, strings.Join(begun, ", ")), "name one of these, or give the memory alone (--gpu "+fmt.Sprintf("%.0fGiB", size)+"), without step times")
+		return GPU{}, hint.With(fmt.Errorf("unknown GPU %q: %s", name, strings.Join(begun, ", ")), "name one of these, or give only the memory (--gpu "+fmt.Sprintf("%.0fGiB", size)+"), without step times")
 	}
 	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(distance(want, a), distance(want, b)) })
-	return GPU{}, hint.With(fmt.Errorf("unknown accelerator %q", name), "the nearest of those that are known: "+strings.Join(names[:nearest], ", "))
+	return GPU{}, hint.With(fmt.Errorf("unknown accelerator %q", name), "the nearest known ones: "+strings.Join(names[:nearest], ", "))
 }
 
 // nearest is how many names an unknown one is answered with.

@@ -93,7 +93,7 @@ func newLayout(m *modelconfig.Model, s *Settings, stage int) (Layout, error) {
 		specs[k] = append(specs[k], i)
 	}
 	if len(order) == 0 {
-		return l, hint.With(fmt.Errorf("the model has no layer that keeps anything for a request"), "the ledger is for models that generate text")
+		return l, hint.With(fmt.Errorf("the model has no layer with a KV cache or state"), "the ledger is for models that generate text")
 	}
 	l.PageBytes = perToken * float64(l.BlockTokens)
 	if perToken == 0 {

@@ -206,9 +206,9 @@ func (l *Ledger) Line(id string) (Line, bool) {
 // budget fills the lines from the device's memory down to what is left for KV.
 func (l *Ledger) budget() {
 	s := &l.Settings
-	l.add(LineTotal, "memory of "+s.deviceName(), s.Memory, "as the driver shows it", "logs of vLLM, see docs/tune.md; data sheet where there is none")
+	l.add(LineTotal, "memory of "+s.deviceName(), s.Memory, "as reported by the driver", "logs of vLLM, see docs/tune.md; otherwise the data sheet")
 	requested := Estimate{s.Memory.Value * s.Utilization, s.Memory.Low * s.Utilization, s.Memory.High * s.Utilization}
-	l.add(LineRequested, "asked for", requested, fmt.Sprintf("%.4g × %s", s.Utilization, render.GiB(s.Memory.Value)), "v1/worker/utils.py, request_memory")
+	l.add(LineRequested, "requested", requested, fmt.Sprintf("%.4g × %s", s.Utilization, render.GiB(s.Memory.Value)), "v1/worker/utils.py, request_memory")
 	l.weightLines()
 	l.activations()
 	l.graphs()
@@ -220,7 +220,7 @@ func (l *Ledger) budget() {
 			l.Available = l.Available.less(x.Bytes)
 		}
 	}
-	l.add(LineKV, "left for the KV cache", l.Available, "asked for − the lines above", "v1/worker/gpu_worker.py, determine_available_memory")
+	l.add(LineKV, "left for the KV cache", l.Available, "requested − the lines above", "v1/worker/gpu_worker.py, determine_available_memory")
 }
 
 // weightLines adds the weights and what is kept beside them.
@@ -239,7 +239,7 @@ func (l *Ledger) weightLines() {
 	}
 	source := "config.json; layouts of vllm/model_executor"
 	if l.offloaded = min(s.Offload, bytes.Value); l.offloaded > 0 {
-		formula += fmt.Sprintf("; %s of it with the host, from where every step reads it", render.GiB(l.offloaded))
+		formula += fmt.Sprintf("; %s of it offloaded to the host, read in every step", render.GiB(l.offloaded))
 		bytes = bytes.less(Exact(l.offloaded))
 		source += "; cpu_offload_gb"
 	}
@@ -248,14 +248,14 @@ func (l *Ledger) weightLines() {
 	first, last := s.stage(len(m.Layers), l.stage)
 	if s.LoRA.Adapters > 0 {
 		l.add(LineAdapters, "room for LoRA adapters", s.adapters(m, first, last),
-			fmt.Sprintf("%d of rank %d beside every linear layer, experts at most", s.LoRA.Adapters, s.LoRA.Rank), "vllm/lora/layers; counted in “Model loading took”")
+			fmt.Sprintf("%d of rank %d per linear layer, at most the experts", s.LoRA.Adapters, s.LoRA.Rank), "vllm/lora/layers; counted in “Model loading took”")
 	}
 	if s.Speculation.Drafts() && l.stage == s.PP-1 {
 		l.draft()
 	}
 }
 
-// draft adds the layer that guesses tokens: one like the model's last, and what joins
+// draft adds a draft layer: one like the model's last, and what joins
 // two hidden states into its input. Its embedding and head are the model's.
 func (l *Ledger) draft() {
 	m, s := l.Model, &l.Settings
@@ -266,7 +266,7 @@ func (l *Ledger) draft() {
 			v += w.Count * s.share(m, w) * w.Bytes
 		}
 	}
-	l.add(LineDraft, "the layer that guesses tokens", Estimate{v, v / 2, 2 * v}, "as the model's last layer + 2 × hidden_size²", "estimated; counted in “Model loading took”")
+	l.add(LineDraft, "draft layer", Estimate{v, v / 2, 2 * v}, "as the model's last layer + 2 × hidden_size²", "estimated; counted in “Model loading took”")
 }
 
 // tables are constant tensors that are no parameters.
@@ -288,7 +288,7 @@ func (l *Ledger) tables(stage int) {
 		formula += fmt.Sprintf("W_UK and W_UV unpacked for MLA: %d layers × %d × %d heads × %d × %g", last-first, m.LatentRank, m.Heads/s.TP, m.HeadDim-m.RopeDim+m.ValueDim, m.DType.Bytes())
 	}
 	if v > 0 {
-		l.add(LineTables, "tables beside the weights", Exact(v), formula, "layers/rotary_embedding, layers/attention/mla_attention.py; counted in “Model loading took”")
+		l.add(LineTables, "tables next to the weights", Exact(v), formula, "layers/rotary_embedding, layers/attention/mla_attention.py; counted in “Model loading took”")
 	}
 }
 
@@ -507,7 +507,7 @@ func (l *Ledger) graphs() {
 		return
 	case !s.Release.AtLeast(vllm.CUDAGraphsInBudget):
 		l.add("cuda_graphs_outside", "CUDA graphs, outside the budget", v, fmt.Sprintf("%.0f graphs × %s + %s", n, render.GiB(graphEach), render.GiB(graphBase)),
-			"before 0.21 they come out of the memory that was not asked for")
+			"before 0.21 they use memory that was not requested")
 	default:
 		l.add(LineGraphs, "CUDA graphs", v, fmt.Sprintf("%.0f graphs × %s + %s", n, render.GiB(graphEach), render.GiB(graphBase)),
 			"estimated; vLLM captures two of each kind and multiplies (profile_cudagraph_memory)")

@@ -103,7 +103,7 @@ func (s *Settings) load(m *modelconfig.Model) (*modelconfig.Model, error) {
 	switch {
 	case old && how.DType == "bfloat16":
 		return nil, hint.With(fmt.Errorf("--dtype bfloat16 on %s: it has compute capability %.1f, and bfloat16 needs 8.0", s.deviceName(), capability),
-			"pass --dtype half, as vLLM says too")
+			"pass --dtype half, as in vLLM's own error")
 	case old && how.DType == "" && m.DType == "bfloat16":
 		how.DType = "float16"
 		if strings.HasPrefix(m.Type, "gemma") && m.Type != "gemma" || m.Type == "plamo2" || m.Type == "glm4" {
@@ -120,7 +120,7 @@ func (s *Settings) load(m *modelconfig.Model) (*modelconfig.Model, error) {
 		least = 7.5
 	}
 	if capability > 0 && capability < least {
-		return nil, hint.With(fmt.Errorf("weights of the form %s on %s: vLLM needs compute capability %.1f for them, and it has %.1f", m.Quant.Method, s.deviceName(), least, capability),
+		return nil, hint.With(fmt.Errorf("weight format %s on %s: vLLM needs compute capability %.1f, and it has %.1f", m.Quant.Method, s.deviceName(), least, capability),
 			"take another checkpoint or a newer GPU")
 	}
 	return m, nil
@@ -152,7 +152,7 @@ func (s *Settings) arrangement(m *modelconfig.Model) error {
 			return err
 		}
 		if b := m.Quant.Block[0]; b > 0 && m.ExpertWidth/s.TP%b != 0 {
-			return hint.With(fmt.Errorf("tensor parallelism %d leaves experts of width %d, which blocks of %d of their quantization do not divide", s.TP, m.ExpertWidth/s.TP, b),
+			return hint.With(fmt.Errorf("tensor parallelism %d gives experts of width %d, which their quantization blocks of %d do not divide", s.TP, m.ExpertWidth/s.TP, b),
 				"pass --enable-expert-parallel, or a smaller --tp")
 		}
 	}

@@ -176,7 +176,7 @@ func (f *Fit) PredictWithin(d Deployment, requests []sim.Request, draws int, o s
 			what = "near saturation" // it is the queue that is uncertain
 		}
 		p.Warnings = append(p.Warnings, fmt.Sprintf(
-			"%s: within the uncertainty of the calibration TTFT P95 is anything from %s to %s", what, render.Seconds(p.TTFTP95.Low), render.Seconds(p.TTFTP95.High)))
+			"%s: TTFT P95 may be anything from %s to %s", what, render.Seconds(p.TTFTP95.Low), render.Seconds(p.TTFTP95.High)))
 	}
 	return p, true, nil
 }
@@ -319,7 +319,7 @@ func (f *Fit) Extrapolation(records []sim.Record) []string {
 		if len(f.Draws) == 0 {
 			return nil // constants that were given
 		}
-		return []string{"not calibrated: the constants are estimates from data sheets"}
+		return []string{"not calibrated: step times are estimated from data sheets"}
 	}
 	var used Range
 	var total, small, large, long int
@@ -347,8 +347,8 @@ func (f *Fit) Extrapolation(records []sim.Record) []string {
 			out = append(out, fmt.Sprintf(format, args...)+fmt.Sprintf(", for %d of %d requests", n, total))
 		}
 	}
-	say(large, "extrapolated: batches of up to %.0f requests, calibrated up to %.0f", used.MaxSeqs, f.Seen.MaxSeqs)
-	say(small, "extrapolated: batches of down to %.0f requests, calibrated down to %.0f", used.MinSeqs, f.Seen.MinSeqs)
+	say(large, "extrapolated: batches of up to %.0f requests, calibrated only up to %.0f", used.MaxSeqs, f.Seen.MaxSeqs)
+	say(small, "extrapolated: batches below %.0f requests were never measured", f.Seen.MinSeqs)
 	say(long, "extrapolated: up to %.0f context tokens in a step, calibrated up to %.0f", used.MaxKV, f.Seen.MaxKV)
 	return out
 }

@@ -156,7 +156,7 @@ func (s *Settings) kvType(m *modelconfig.Model) error {
 		t = m.DType
 		if m.KVType != "" {
 			t = m.KVType
-			s.assume("kv-cache-dtype %s, which the checkpoint asks for", t)
+			s.assume("kv-cache-dtype %s, from the checkpoint", t)
 		}
 	}
 	switch {

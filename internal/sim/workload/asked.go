@@ -52,7 +52,7 @@ func (a *Asked) Check() error {
 	case a.Concurrency < 0 || a.ThinkTime < 0 || a.Concurrency == 0 && a.ThinkTime > 0:
 		return hint.With(fmt.Errorf("--concurrency %d, --think-time %s: want a number of clients, and a pause with it", a.Concurrency, a.ThinkTime), "for example --concurrency 16 --think-time 2s")
 	case a.Concurrency > 0 && (a.Rate != "" || a.Trace != "" || a.SetCV):
-		return hint.With(errors.New("--concurrency says when requests come, and so do --rate, --cv and --trace"), "give one of them")
+		return hint.With(errors.New("--concurrency sets arrivals, and so do --rate, --cv and --trace"), "give one of them")
 	case a.Rate != "" && a.Trace != "":
 		return errors.New("--rate and --trace are two workloads: give one")
 	case a.Trace != "" && a.RateScale != 1:
@@ -228,17 +228,17 @@ func (a *Asked) Describe(m *Measured, t *Trace) (d Description, err error) {
 	if err != nil {
 		return d, err
 	}
-	const independent = "metrics show how long prompts and answers are, not which go together: they are drawn independently of each other"
+	const independent = "metrics show the lengths of prompts and answers, not which go together: they are drawn independently"
 	if loop := a.Loop(m); loop.Clients > 0 {
-		d.Source, d.Text = "closed-loop", fmt.Sprintf("%d clients that each ask again", loop.Clients)
+		d.Source, d.Text = "closed-loop", fmt.Sprintf("%d closed-loop clients that send the next request", loop.Clients)
 		if loop.Pause > 0 {
 			d.Text += " " + loop.Pause.Round(time.Millisecond).String() + " after an answer"
 		} else {
 			d.Text += " when they have their answer"
 		}
 		if a.Concurrency == 0 {
-			d.Text += fmt.Sprintf(": the number of requests in flight on %s hardly moved", m.Source)
-			d.Notes = []string{"the load is taken for a closed loop, because the number of requests in flight stayed the same while requests came and went; more users would then be --concurrency, and --concurrency 0 simulates the same arrivals as if nobody waited", independent}
+			d.Text += fmt.Sprintf(": the number of requests in flight on %s hardly changed", m.Source)
+			d.Notes = []string{"the load is treated as a closed loop, because the number of requests in flight stayed the same while requests came and went; use --concurrency for more users, and --concurrency 0 to simulate the same arrivals as an open loop", independent}
 			if len(lengths) > 1 && a.RateScale == 1 {
 				d.Source = "measured"
 			}
@@ -264,7 +264,7 @@ func (a *Asked) Describe(m *Measured, t *Trace) (d Description, err error) {
 				d.Source = "measured"
 				d.Text = fmt.Sprintf("measured on %s (%.0f requests in %s), %s", m.Source, m.Workload.Requests(), m.To.Sub(m.From).Round(time.Second), how)
 			}
-			d.Notes = []string{independent + ". Nothing shows clients that wait for an answer before asking again: above its capacity the simulated queue grows where their patience would bound it"}
+			d.Notes = []string{independent + ". The clients do not look closed-loop: above capacity the simulated queue grows, even if real clients would wait"}
 		}
 		if a.RateScale != 1 {
 			d.Text += fmt.Sprintf(", times %g", a.RateScale)
@@ -316,10 +316,10 @@ func (t *Trace) oddities() []string {
 		}
 	}
 	if untold > 0 {
-		out = append(out, fmt.Sprintf("%d requests of the trace tell no output length; they get %d tokens", untold, UsualOutput))
+		out = append(out, fmt.Sprintf("%d requests of the trace have no output length; they get %d tokens", untold, UsualOutput))
 	}
 	if gaps > 0 {
-		out = append(out, fmt.Sprintf("gaps in the trace: %d without a request, the longest of %s; they are replayed as they are", gaps, longest.Round(time.Second)))
+		out = append(out, fmt.Sprintf("gaps in the trace: %d without a request, the longest %s; they are replayed", gaps, longest.Round(time.Second)))
 	}
 	return out
 }

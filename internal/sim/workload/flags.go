@@ -32,14 +32,14 @@ func (a *Asked) Given(changed func(flag string) bool) {
 func (a *Asked) AddFlags(s *pflag.FlagSet, parts Parts) {
 	a.RateScale, a.Speed = 1, 1
 	s.StringVar(&a.Rate, "rate", "", "requests a second: `10`, ramp:1-50:2m or steps:5,10,20:30s (default: as measured)")
-	s.Float64Var(&a.CV, "cv", 1, "variation of the times between arrivals: 0 even, 1 Poisson, above 1 bursty")
+	s.Float64Var(&a.CV, "cv", 1, "coefficient of variation of interarrival times: 0 even, 1 Poisson, above 1 bursty")
 	if parts&ScaledRates != 0 {
 		s.Float64Var(&a.RateScale, "rate-scale", 1, "multiply the measured or given rate")
 		s.Float64Var(&a.PromptScale, "prompt-scale", 1, "multiply the lengths of prompts")
 		s.Float64Var(&a.OutputScale, "output-scale", 1, "multiply the lengths of answers")
 	}
 	if parts&ClosedLoops != 0 {
-		s.IntVar(&a.Concurrency, "concurrency", 0, "closed loop: clients that send the next request when one ended; 0: none")
+		s.IntVar(&a.Concurrency, "concurrency", 0, "closed loop: number of clients, which send the next request after each answer; 0: none")
 	}
 	if parts&ThinkTimes != 0 {
 		s.DurationVar(&a.ThinkTime, "think-time", 0, "a client's mean pause from an answer to its next request")
@@ -49,8 +49,8 @@ func (a *Asked) AddFlags(s *pflag.FlagSet, parts Parts) {
 		s.Float64Var(&a.Speed, "speed", 1, "speed of a replay")
 	}
 	if parts&TraceParts != 0 {
-		s.StringVar(&a.TraceFormat, "trace-format", "", "azure, burstgpt, mooncake, bailian, timed-trace, sharegpt or csv (default: found out)")
-		s.DurationVar(&a.TraceFrom, "trace-from", 0, "begin the replay at this time of the trace")
+		s.StringVar(&a.TraceFormat, "trace-format", "", "azure, burstgpt, mooncake, bailian, timed-trace, sharegpt or csv (default: detected)")
+		s.DurationVar(&a.TraceFrom, "trace-from", 0, "start the replay at this time of the trace")
 		s.DurationVar(&a.TraceLength, "trace-length", 0, "replay this much of the trace")
 	}
 	prompt, output := fmt.Sprintf(", else %d", UsualPrompt), fmt.Sprintf(", else %d", UsualOutput)
@@ -59,12 +59,12 @@ func (a *Asked) AddFlags(s *pflag.FlagSet, parts Parts) {
 	}
 	s.StringVar(&a.Prompt, "prompt-tokens", "", "prompt `length`: 512, uniform:100-900, normal:512,128 or lognormal:800,1.2 (default: as measured"+prompt+")")
 	s.StringVar(&a.Output, "output-tokens", "", "answer `length`, written like --prompt-tokens (default: as measured"+output+")")
-	s.IntVar(&a.SystemTokens, "system-tokens", 0, "tokens of a system prompt that all prompts begin with")
-	s.Float64Var(&a.PrefixShare, "prefix-share", 0, "share of each prompt that its group has in common, 0 to 1 (default: as measured)")
+	s.IntVar(&a.SystemTokens, "system-tokens", 0, "tokens of a system prompt shared by all prompts")
+	s.Float64Var(&a.PrefixShare, "prefix-share", 0, "share of each prompt that is common to its group, 0 to 1 (default: as measured)")
 	s.IntVar(&a.PrefixGroups, "prefix-groups", 1, "number of such groups")
-	s.IntVar(&a.Requests, "requests", 0, "end after so many requests")
-	s.DurationVar(&a.Duration, "duration", 0, "end after this time of traffic")
-	s.Uint64Var(&a.Seed, "seed", 1, "of everything random; the same seed gives the same requests")
+	s.IntVar(&a.Requests, "requests", 0, "stop after this many requests")
+	s.DurationVar(&a.Duration, "duration", 0, "stop after this time of traffic")
+	s.Uint64Var(&a.Seed, "seed", 1, "random seed; the same seed gives the same requests")
 }
 
 // Timed refuses a trace that does not say when its requests came.

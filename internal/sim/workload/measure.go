@@ -100,7 +100,7 @@ func (o *Measurement) moments() metrics.Range {
 // Prometheus server are read alike, and judges nothing.
 func Measure(ctx context.Context, q metrics.Querier, o Measurement) (*Measured, error) {
 	if len(o.Servers) == 0 || o.Interval <= 0 || !o.To.After(o.From.Add(o.Interval)) {
-		return nil, hint.With(fmt.Errorf("measure %d servers from %s to %s: nothing can be read", len(o.Servers), o.From.Format(time.RFC3339), o.To.Format(time.RFC3339)),
+		return nil, hint.With(fmt.Errorf("measure %d servers from %s to %s: no samples", len(o.Servers), o.From.Format(time.RFC3339), o.To.Format(time.RFC3339)),
 			"take a longer time")
 	}
 	f := &Measured{From: o.From, To: o.To}

@@ -25,7 +25,7 @@ var Routers = []Product{
 // What it calls queued waits for its first token, at a worker too; its router's queue is this.
 var dynamo = Product{
 	Title: "Dynamo's frontend", Main: "dynamo_frontend_requests_total", Routes: true, Releases: "1.6.1", Tried: "a real one with mocked workers",
-	Enable: "Dynamo's frontend shows them on its HTTP port, 8000; a worker, with its engine's own, where DYN_SYSTEM_PORT is set.",
+	Enable: "Dynamo's frontend shows them on its HTTP port, 8000; a worker, with its engine's own, if DYN_SYSTEM_PORT is set.",
 	Terms: []Term{
 		term(Offered, "dynamo_frontend_requests_started_total"),
 		term(Success, "dynamo_frontend_requests_total", indicator.Is("status", "success")),
@@ -110,7 +110,7 @@ func picker(title, prefix, running, flow string) Product {
 	const wrong, exhausted, server = "BadRequest", ".*ResourceExhausted", "ModelServerError"
 	return Product{
 		Title: title, Main: prefix + "request_total", Routes: true, Releases: "0.8 and the main branch before 0.9", Tried: "a real one of the main branch",
-		Enable: "The endpoint picker shows them on --metrics-port, 9090, to whom its cluster lets.",
+		Enable: "The endpoint picker serves them on --metrics-port, 9090, to authorized users of its cluster.",
 		Terms: []Term{
 			term(Offered, prefix+"request_total"),
 			term(Success, prefix+"request_duration_seconds_count"), less(Success, errors, indicator.Is("error_code", server)),

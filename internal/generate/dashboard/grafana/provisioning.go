@@ -27,7 +27,7 @@ type Provision struct {
 func Provisioning(p Provision) (files []generate.File, err error) {
 	p.Prometheus = cmp.Or(p.Prometheus, "http://localhost:9090")
 	if u, err := url.Parse(p.Prometheus); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, hint.With(fmt.Errorf("grafana provisioning: %q is no address of a Prometheus", p.Prometheus), "write it as http://prometheus:9090")
+		return nil, hint.With(fmt.Errorf("grafana provisioning: %q is not a Prometheus address", p.Prometheus), "write it as http://prometheus:9090")
 	}
 	for _, f := range []struct {
 		path, what, list string
@@ -38,7 +38,7 @@ func Provisioning(p Provision) (files []generate.File, err error) {
 			"isDefault": false, "editable": false,
 			"jsonData": map[string]string{"httpMethod": "POST", "timeInterval": cmp.Or(p.ScrapeInterval, "15s")},
 		}},
-		{"dashboards/sixty.yaml", "the folder that holds the dashboards' files", "providers", map[string]any{
+		{"dashboards/sixty.yaml", "the folder of the dashboards' files", "providers", map[string]any{
 			"name": "sixty", "orgId": 1, "folder": "vLLM (sixty)", "type": "file", "disableDeletion": false, "allowUiUpdates": false,
 			"updateIntervalSeconds": 30, "options": map[string]string{"path": cmp.Or(p.Dashboards, "/var/lib/grafana/dashboards/sixty")},
 		}},

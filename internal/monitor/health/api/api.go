@@ -60,7 +60,7 @@ func Measure(ctx context.Context, s *source.Source, o Options) (*health.Report, 
 	} else if ctx.Err() != nil {
 		return nil, err
 	} else {
-		problem = "the end of the span cannot be judged: " + err.Error()
+		problem = "the end of the period cannot be judged: " + err.Error()
 	}
 	if o.Incidents != nil {
 		c.Incidents = o.Incidents(c.From)
@@ -127,7 +127,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if text := r.FormValue("since"); text != "" {
 		var err error
 		if since, err = source.ParseDuration(text); err != nil || since < shortest || since > longest {
-			fail(w, http.StatusBadRequest, hint.With(fmt.Errorf("since %q is no time from a minute to 35 days", text), "write 24h or 7d"))
+			fail(w, http.StatusBadRequest, hint.With(fmt.Errorf("since %q is not a time from a minute to 35 days", text), "write 24h or 7d"))
 			return
 		}
 	}
@@ -141,7 +141,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "html":
 		kind, write = "text/html; charset=utf-8", func(b *bytes.Buffer, r *health.Report) error { return healthreport.Document(r).HTML(b) }
 	default:
-		fail(w, http.StatusBadRequest, fmt.Errorf("format %q is none of json, markdown, html", f))
+		fail(w, http.StatusBadRequest, fmt.Errorf("format %q is not json, markdown or html", f))
 		return
 	}
 	report, err := h.report(r.Context(), since)
@@ -169,7 +169,7 @@ func (h *handler) report(ctx context.Context, since time.Duration) (*health.Repo
 	case h.busy <- struct{}{}:
 		defer func() { <-h.busy }()
 	case <-ctx.Done():
-		return nil, errors.New("another report is still being measured")
+		return nil, errors.New("another report is still being computed")
 	}
 	h.mu.Lock()
 	a, ok := h.kept[since]

@@ -54,7 +54,7 @@ func TestHandler(t *testing.T) {
 		{"GET", "?since=1s", 400, "application/json", "35 days", 3},
 		{"GET", "?since=x", 400, "application/json", "35 days", 3},
 		{"GET", "?since=900d", 400, "application/json", "35 days", 3},
-		{"GET", "?format=pdf", 400, "application/json", "none of json", 3},
+		{"GET", "?format=pdf", 400, "application/json", "is not json", 3},
 		{"POST", "", 405, "application/json", "use GET", 3},
 	} {
 		w := httptest.NewRecorder()

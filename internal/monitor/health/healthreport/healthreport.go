@@ -19,7 +19,7 @@ import (
 // asked for.
 func Document(r *health.Report) *render.Document {
 	d, l := render.NewDocument("Health report, "+span(r)), layoutOf(r)
-	d.More = "every quantity with its previous value and its peak"
+	d.More = "every signal with its previous value and its peak"
 	style, ok := map[health.Status]render.Style{health.Degraded: render.Bad, health.Healthy: render.Good}[r.Status]
 	if !ok {
 		style = render.Bold
@@ -92,7 +92,7 @@ func costs(d *render.Document, c *health.Cost) {
 		d.Paragraph("cost", "unknown: "+c.Reason)
 	}
 	if c.Dollars != nil {
-		d.Paragraph("", fmt.Sprintf("$%.2f over the span; the price is %s.", *c.Dollars, c.PriceFrom)).Style = render.Dim
+		d.Paragraph("", fmt.Sprintf("$%.2f over the period; the price is %s.", *c.Dollars, c.PriceFrom)).Style = render.Dim
 	}
 	var rows [][]string
 	for _, t := range c.Tenants {

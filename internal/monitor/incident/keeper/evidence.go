@@ -54,7 +54,7 @@ func (k *Keeper) queueEvidence(e incident.Event, d *diagnose.Diagnosis, q metric
 	j := k.jobs[r.ID]
 	if j == nil {
 		if len(k.jobs) >= maxJobs {
-			k.c.Log.Warn("too many incidents at once: of one no evidence is kept", "incident", r.ID)
+			k.c.Log.Warn("too many incidents at once: the evidence of one is not kept", "incident", r.ID)
 			return
 		}
 		j = &job{id: r.ID}
@@ -120,7 +120,7 @@ func (k *Keeper) runJob(j *job) {
 		err = errors.Join(err, k.keepCourse(ctx, j))
 	}
 	if err != nil && k.ctx.Err() == nil {
-		k.c.Log.Warn("the evidence of an incident cannot be kept", "incident", j.id, "err", err)
+		k.c.Log.Warn("the evidence of an incident cannot be stored", "incident", j.id, "err", err)
 	}
 }
 

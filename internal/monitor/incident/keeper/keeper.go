@@ -199,7 +199,7 @@ func (k *Keeper) flush() error {
 		delete(k.dirty, id)
 	}
 	if errs != nil {
-		return hint.With(errs, "make room on the disk, or make the directory writable")
+		return hint.With(errs, "free disk space, or make the directory writable")
 	}
 	return nil
 }
@@ -281,7 +281,7 @@ func (k *Keeper) find(id string) (*incident.Record, error) {
 }
 
 func unknown(id string) error {
-	return hint.With(fmt.Errorf("%w: %q", ErrUnknown, id), "GET /api/v1/incidents lists those that there are; old ones are removed")
+	return hint.With(fmt.Errorf("%w: %q", ErrUnknown, id), "GET /api/v1/incidents lists the stored ones; old ones are removed")
 }
 
 // Get returns one incident, whole, as somebody sees it. A diagnosis that cannot be read is left out.
@@ -404,9 +404,9 @@ func (k *Keeper) Recording(id string, by *access.Principal) (string, error) {
 	}
 	switch {
 	case !seesEvidence(by, r):
-		return "", hint.With(fmt.Errorf("%w: the recording of %s holds other teams' servers too", os.ErrNotExist, id), "ask somebody who sees everything")
+		return "", hint.With(fmt.Errorf("%w: the recording of %s contains other teams' servers too", os.ErrNotExist, id), "ask a user who may see all servers")
 	case !r.HasRecording:
-		return "", hint.With(fmt.Errorf("%w: of %s no recording is kept", os.ErrNotExist, id), "recordings are written within a minute, and the oldest are removed first")
+		return "", hint.With(fmt.Errorf("%w: no recording of %s is stored", os.ErrNotExist, id), "recordings are written within a minute, and the oldest are removed first")
 	}
 	return k.store.path(id, evidenceFile), nil
 }
@@ -424,7 +424,7 @@ func (k *Keeper) PostMortem(id string, by *access.Principal) ([]byte, error) {
 	}
 	course, err := k.store.document(id, courseFile)
 	if err != nil {
-		k.c.Log.Warn("the plots of an incident cannot be read", "incident", id, "err", err)
+		k.c.Log.Warn("the charts of an incident cannot be read", "incident", id, "err", err)
 	}
 	var b bytes.Buffer
 	err = postmortem.Markdown(&b, &i, course)

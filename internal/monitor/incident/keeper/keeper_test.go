@@ -110,7 +110,7 @@ func TestARestartLosesNothing(t *testing.T) {
 	}
 	observe(t, again, sick(noon.Add(8*time.Minute), p, "m1"))
 	if got := again.Of("m1", p.ID).ID; got != id {
-		t.Errorf("it goes on as %q, want %q", got, id)
+		t.Errorf("ongoing as %q, want %q", got, id)
 	}
 }
 
@@ -499,7 +499,7 @@ func TestEvidence(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, want := range []string{"# Post-mortem: ", "## Timeline", "**: ended", "four replicas helped &lt;b&gt;", "## Evidence", "| KV cache usage", "## What was proposed", "data:image/svg+xml;base64,", "## To be filled in"} {
+	for _, want := range []string{"# Post-mortem: ", "## Timeline", "**: ended", "four replicas helped &lt;b&gt;", "## Evidence", "| KV cache usage", "## Proposed fixes", "data:image/svg+xml;base64,", "## To be filled in"} {
 		if !bytes.Contains(text, []byte(want)) {
 			t.Errorf("the post-mortem lacks %q", want)
 		}

@@ -70,10 +70,10 @@ func (k *Keeper) MarshalBinary() ([]byte, error) {
 func (k *Keeper) Merge(text []byte) error {
 	var all []deed
 	if len(text) > maxShared {
-		return errors.New("what another monitor says of incidents is too large")
+		return errors.New("the incidents of another monitor are too large")
 	}
 	if err := json.Unmarshal(text, &all); err != nil {
-		return fmt.Errorf("what another monitor says of incidents: %w", err)
+		return fmt.Errorf("incidents of another monitor: %w", err)
 	}
 	var errs error
 	var told []view.Summary

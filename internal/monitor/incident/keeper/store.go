@@ -50,7 +50,7 @@ var validID = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-9]{4}-[a-zA-Z0-
 func openStore(dir string) (s *store, records []*incident.Record, warnings []string, err error) {
 	s = &store{dir: dir, write: fileio.Write}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, nil, nil, hint.With(fmt.Errorf("open the incidents: %w", fileio.StripOp(err)), "name a directory that can be written")
+		return nil, nil, nil, hint.With(fmt.Errorf("open the incidents: %w", fileio.StripOp(err)), "name a writable directory")
 	}
 	ids, err := s.ids()
 	if err != nil {
@@ -128,7 +128,7 @@ func check(r *incident.Record, id string) error {
 	case r.ID != id:
 		return fmt.Errorf("it is of %q", r.ID)
 	case r.Began.IsZero(), r.Pathology == "", r.Severity == "", len(r.Evolution) == 0, r.State.LastSeen.IsZero():
-		return errors.New("something that every incident has is missing")
+		return errors.New("a required field is missing")
 	}
 	if r.Notes == nil {
 		r.Notes = []view.Note{}
@@ -151,11 +151,11 @@ func (s *store) setAside(id string, why error) string {
 		}
 		if _, missing := os.Lstat(name); errors.Is(missing, fs.ErrNotExist) {
 			if err = os.Rename(filepath.Join(s.dir, id), name); err == nil {
-				return fmt.Sprintf("incident %s cannot be read and is set aside in %s: %v", id, name, why)
+				return fmt.Sprintf("incident %s cannot be read and was moved to %s: %v", id, name, why)
 			}
 		}
 	}
-	return fmt.Sprintf("incident %s cannot be read and is left out: %v; nor can it be set aside: %v", id, why, fileio.StripOp(err))
+	return fmt.Sprintf("incident %s cannot be read and is left out: %v; moving it failed too: %v", id, why, fileio.StripOp(err))
 }
 
 func (s *store) has(id, file string) bool {

@@ -83,7 +83,7 @@ func Markdown(w io.Writer, i *view.Incident, course json.RawMessage) error {
 	m.plots(d.Plots, whole.Plots)
 	m.seenBefore()
 	m.Section("To be filled in", "")
-	m.List("Who noticed, and what did users see?", "What was the root cause?", "What helped, and what did not?", "What is done so that it does not happen again, by whom, until when?")
+	m.List("Who noticed, and what was the impact on users?", "What was the root cause?", "What helped, and what did not?", "What prevents it from happening again? Who does it, and by when?")
 	return m.Markdown(w)
 }
 
@@ -115,7 +115,7 @@ func (m *document) head(d *diagnosis) {
 	}
 	began := formatTime(i.Began)
 	if i.BeganAtLeast {
-		began += ", or before: it was there when the observation began"
+		began += ", or earlier: it was present when watching began"
 	}
 	m.Item("Targets", listSome(i.Targets))
 	m.Item("Severity", i.Severity)
@@ -125,12 +125,12 @@ func (m *document) head(d *diagnosis) {
 		m.Item("Found", fmt.Sprintf("%s, %s later", formatTime(first), formatDuration(first.Sub(i.Began))))
 	}
 	if a := i.Acknowledged; a != nil {
-		m.Item("Acknowledged", fmt.Sprintf("%s by %s, %s after it began", formatTime(a.At), a.By, formatDuration(a.At.Sub(i.Began))))
+		m.Item("Acknowledged", fmt.Sprintf("%s by %s, %s after the start", formatTime(a.At), a.By, formatDuration(a.At.Sub(i.Began))))
 	}
 	if i.Ended != nil {
 		m.Item("Ended", fmt.Sprintf("%s, after %s", formatTime(*i.Ended), formatDuration(i.Ended.Sub(i.Began))))
 	} else {
-		m.Item("Ended", "it goes on")
+		m.Item("Ended", "ongoing")
 	}
 	if i.HasRecording {
 		where := "GET /api/v1/incidents/" + i.ID + "/recording; sixty diagnose opens it"
@@ -190,7 +190,7 @@ func (m *document) evidence(d *diagnosis) {
 		return
 	}
 	m.Section("Evidence", "")
-	m.Paragraph("", "As it was at "+formatTime(d.At)+", when the verdict was surest.")
+	m.Paragraph("", "State at "+formatTime(d.At)+", when the verdict was most certain.")
 	var rows [][]string
 	shown := map[string]bool{} // a quantity once: what it is compared with first decided
 	for _, e := range f.Evidence {
@@ -245,7 +245,7 @@ func (m *document) fixes(d *diagnosis) {
 	if f == nil || len(f.Fixes) == 0 {
 		return
 	}
-	m.Section("What was proposed", "")
+	m.Section("Proposed fixes", "")
 	for _, x := range f.Fixes {
 		said := render.Sentence(x.Summary)
 		if x.Tradeoff != "" {
@@ -332,7 +332,7 @@ func (m *document) seenBefore() {
 	s := m.incident.Similar
 	m.Section("Seen before", "")
 	if s == nil {
-		m.Paragraph("", "No earlier incident like this one is kept.")
+		m.Paragraph("", "No similar earlier incident is stored.")
 		return
 	}
 	m.Paragraph("", s.Note+" ("+s.ID+")")

@@ -138,7 +138,7 @@ func (p *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		h.Set("Allow", "GET, HEAD")
-		http.Error(w, "the page is only read", http.StatusMethodNotAllowed)
+		http.Error(w, "the page is read-only", http.StatusMethodNotAllowed)
 		return
 	}
 	if strings.HasPrefix(r.URL.Path, "/assets/") {

@@ -65,7 +65,7 @@ func TestTheShellHoldsTheVerdictBeforeAnyScriptRuns(t *testing.T) {
 func TestTheShellCallsNothingHealthyThatIsNotKnownToBe(t *testing.T) {
 	m, url := start(t)
 	for state, want := range map[view.State]string{
-		view.Partial: "Not everything could be read", view.Stale: "The last evaluation is too old", view.Starting: "Nothing was evaluated yet", "new": "not known whether",
+		view.Partial: "Not everything could be read", view.Stale: "The last evaluation is too old", view.Starting: "Nothing was evaluated yet", "new": "is not known",
 	} {
 		m.set(func() { m.state, m.problems = state, []string{"store-7 is away"} })
 		_, body := ask(t, http.MethodGet, url+"/", false)

@@ -89,7 +89,7 @@ var places = []place{
 	{Path: "/incidents", Title: "Incidents", answer: "/api/v1/incidents"},
 	{Path: "/explore", Title: "Explore", replicas: true},
 	{Path: "/fleet", Title: "Fleet", replicas: true},
-	{Path: "/whatif", Title: "What if", replicas: true, note: "What if needs JavaScript. sixty simulate URL --replicas 4 answers the same in a terminal; the present is below."},
+	{Path: "/whatif", Title: "What if", replicas: true, note: "What if needs JavaScript. sixty simulate URL --replicas 4 gives the same answer in a terminal; the current state is below."},
 	{Path: "/audit", Title: "Audit", note: "The audit needs JavaScript. sixty audit URL prints it."},
 	{Path: "/runbooks", Title: "Runbooks", answer: "GET /api/v1/runbooks"},
 	{Path: "/settings", Title: "Settings", answer: "GET /api/v1/settings"},
@@ -112,7 +112,7 @@ func (p *handler) view(r *http.Request) (int, *shell) {
 	o := p.Overview(r.Context())
 	v := &shell{bundle: p.bundle, Base: p.Base, Places: slices.Clone(places), Overview: o}
 	if o.State != view.OK {
-		v.Doubt = cmp.Or(doubts[o.State], "It is not known whether this can be believed.")
+		v.Doubt = cmp.Or(doubts[o.State], "The state of this data is not known.")
 	}
 	first, id, _ := strings.Cut(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/")
 	name, err := url.PathUnescape(id)
@@ -282,7 +282,7 @@ func newModel(m *view.Model, state view.State) shellModel {
 	}
 	head, summary := view.Title(m.Verdict.ID), sentence(m.Verdict.Summary)
 	if state.Shown(m.Verdict.Status) != m.Verdict.Status {
-		head, summary = "Not known now", "Was: "+summary
+		head, summary = "Currently unknown", "Was: "+summary
 	}
 	return shellModel{m, render.Clean(head + " on " + name), summary, health(state, m.Verdict.Status, m.Verdict.Severity)}
 }

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/dialect"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
@@ -206,6 +209,52 @@ func TestAlertsWait(t *testing.T) {
 		}
 		if sent == 0 {
 			t.Errorf("a %s is not sent", tt.severity)
+		}
+	}
+}
+
+// TestAnAlertIsNamedAfterWhatItIsAbout: the engine of the servers that a finding is on, one alert for each; a gateway;
+// and vLLM where nobody knows.
+func TestAnAlertIsNamedAfterWhatItIsAbout(t *testing.T) {
+	target := func(name string, id engine.ID) diagnose.Target {
+		return diagnose.Target{Name: name, Dialect: dialect.Dialect{Engine: id}, Labels: map[string]string{"instance": name, "model_name": "m"}}
+	}
+	all := []diagnose.Target{target("v:1", dialect.VLLM), target("s:1", dialect.SGLang), target("t:1", "trtllm"), target("g:1", dialect.Gateway), target("gpu:1", dialect.DCGM)}
+	server := &catalog.Pathology{ID: "slow-decode", Alert: "SlowDecode", Severity: catalog.Page, When: catalog.Above(indicator.ITLP95, &catalog.Threshold{})}
+	gateway := &catalog.Pathology{ID: "gateway-errors", Alert: "Errors", Severity: catalog.Page, When: catalog.Above(indicator.GatewayHeld, &catalog.Threshold{})}
+	gpu := &catalog.Pathology{ID: "gpu-hardware-errors", Alert: "HardwareErrors", Severity: catalog.Page, When: catalog.Above(indicator.GPUUtil, &catalog.Threshold{})}
+	for _, tt := range []struct {
+		of   *catalog.Pathology
+		on   []string
+		want []string
+	}{
+		{server, []string{"v:1"}, []string{"VLLMSlowDecode"}},
+		{server, []string{"s:1"}, []string{"SGLangSlowDecode"}},
+		{server, []string{"t:1"}, []string{"TensorRTLLMSlowDecode"}},
+		{server, []string{"s:1", "v:1"}, []string{"SGLangSlowDecode", "VLLMSlowDecode"}},
+		{server, nil, []string{"VLLMSlowDecode"}},
+		{gateway, []string{"g:1"}, []string{"LLMGatewayErrors"}},
+		{gateway, []string{"v:1"}, []string{"LLMGatewayErrors"}}, // of one upstream
+		{gpu, []string{"gpu:1"}, []string{"GPUHardwareErrors"}},
+	} {
+		var got []string
+		a := &Alerter{Send: func(list ...collect.Alert) {
+			for _, al := range list {
+				if name := al.Labels["alertname"]; !slices.Contains(got, name) {
+					got = append(got, name)
+				}
+			}
+		}}
+		d := diagnose.Diagnosis{
+			Targets:  all,
+			Verdicts: []diagnose.Verdict{{ID: tt.of.ID, Status: diagnose.Firing, Model: "m", All: []string{"v:1"}}},
+			Findings: []diagnose.Finding{{Pathology: tt.of, Model: "m", Status: diagnose.Firing, Severity: catalog.Page, Targets: tt.on}},
+		}
+		for i := range 4 {
+			a.Observe(t.Context(), &Evaluation{At: time.Date(2026, 5, 1, 12, 0, 15*i, 0, time.UTC), Diagnosis: d})
+		}
+		if slices.Sort(got); !slices.Equal(got, tt.want) {
+			t.Errorf("%s on %v: %v, want %v", tt.of.ID, tt.on, got, tt.want)
 		}
 	}
 }

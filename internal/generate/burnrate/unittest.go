@@ -152,7 +152,7 @@ func (s *sli) series(target map[string]string, phases []phase) []generate.TestSe
 		line(family+"_count", engine, events),
 		line(family+"_bucket", map[string]string{"engine": "0", "le": python(s.edge)}, good),
 	}
-	if s.cfg.Subjects[0].Served != "" { // which says whose the model is
+	if slices.ContainsFunc(s.cfg.Subjects, func(of Subject) bool { return of.Served != "" }) { // which says whose the model is
 		out = append(out, line(running, engine, func(phase) int64 { return 0 }))
 	}
 	if s.promise.Quantity == slo.ITL {

@@ -58,8 +58,13 @@ func (c Config) relabelings(job string, short bool) (out []relabel) {
 			SourceLabels: []string{"__meta_kubernetes_pod_name", "__address__"}, Regex: `(.+);.*:(\d+)`, TargetLabel: "instance", Replacement: "${1}:${2}",
 			why: "The pod's name, which an operator can act on, rather than its address. A pod of a StatefulSet keeps it over a restart, so that its counters are seen to begin again.",
 		},
-		relabel{SourceLabels: roleLabels(), Regex: "(?i).*?" + engine.RoleRegex + ".*", TargetLabel: engine.RoleLabel, why: "What it does where prefill and decode are apart, by the labels of llm-d, KServe, Dynamo or AIBrix."},
 	)
+	if job == c.Job {
+		out = append(out, relabel{
+			SourceLabels: roleLabels(), Regex: "(?i).*?" + engine.RoleRegex + ".*", TargetLabel: engine.RoleLabel,
+			why: "What it does where prefill and decode are apart, by the labels of llm-d, KServe, Dynamo or AIBrix.",
+		})
+	}
 	labels := c.labels(false)
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
 		r := relabel{TargetLabel: name, Replacement: strings.ReplaceAll(labels[name], "$", "$$")}

@@ -16,6 +16,20 @@ export function hopOf(d: Deployment | undefined, id: string): string {
   return d && link >= 0 ? `${d.links[link].carries} from ${d.stages[link].role} to ${d.stages[link + 1].role}` : ''
 }
 
+type Stage = Deployment['stages'][number]
+
+const servers = (s: Stage): string => (s.lost > 0 ? `${s.lost} of ${s.targets.length} lost` : plural(s.targets.length, 'server'))
+const takes = (s: Stage): string => known(s.seconds, s.role === 'router' ? 'held' : 'to first token', 'seconds')
+
+// Hop is what the picture shows of one hop, in a line, where there is no room for the picture.
+function Hop({ name, state, found }: { name: string; state: string[]; found: string[] }) {
+  return (
+    <li class={found.length > 0 ? 'bad' : ''}>
+      <b>{name}</b> <span class="soft">{state.map((x) => x.trim()).filter(Boolean).join(', ')}</span> {found.length > 0 && <b>{found.map(titleOf).join(', ')}</b>}
+    </li>
+  )
+}
+
 // Path draws the path of a request through servers of several roles, with what each hop takes and where
 // something is wrong.
 export function Path({ d }: { d: Deployment }) {
@@ -43,19 +57,29 @@ export function Path({ d }: { d: Deployment }) {
           const x = 1 + i * (box.w + box.gap)
           const middle = x + box.w / 2
           const bad = s.findings.length > 0
-          const lost = s.lost > 0 ? `${s.lost} of ${s.targets.length} lost` : plural(s.targets.length, 'server')
           return (
             <g class={bad ? 'bad' : ''}>
               <title>{s.targets.join(', ')}</title>
               <rect x={x} y={1} width={box.w} height={box.h - 2} rx={8} />
               <text class="name" x={middle} y={22}>{s.role}</text>
-              <text x={middle} y={42}>{lost}{s.waiting !== null && `, ${known(s.waiting, 'waiting', 'count')}`}</text>
-              <text x={middle} y={62}>{known(s.seconds, s.role === 'router' ? 'held' : 'to first token', 'seconds')}</text>
+              <text x={middle} y={42}>{servers(s)}{s.waiting !== null && `, ${known(s.waiting, 'waiting', 'count')}`}</text>
+              <text x={middle} y={62}>{takes(s)}</text>
               {bad && <text class="what" x={middle} y={box.h + 18}>{titleOf(s.findings[0])}</text>}
             </g>
           )
         })}
       </svg>
+      <ol class="hops">
+        {d.stages.map((s, i) => {
+          const l = d.links[i - 1]
+          return (
+            <>
+              {l && <Hop name={`${l.carries} from ${d.stages[i - 1].role} to ${s.role}`} state={[known(l.seconds, '', 'seconds'), l.fail_share ? known(l.fail_share, 'fail', 'ratio') : '']} found={l.findings} />}
+              <Hop name={s.role} state={[servers(s), known(s.waiting, 'waiting', 'count'), takes(s)]} found={s.findings} />
+            </>
+          )
+        })}
+      </ol>
     </section>
   )
 }

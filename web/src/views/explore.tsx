@@ -73,7 +73,7 @@ export function Explore() {
   const names = [...new Set(models.map((m) => m.model).filter(Boolean))]
   const replicas = [...new Set(models.filter((m) => !model || m.model === model).flatMap((m) => m.replicas.map(instanceOf)))]
   // An address without a time shows where the data begin: minutes at the edge of an hour say little.
-  const first = useFirst(replicas.slice(0, 40), tick)
+  const first = useFirst(q.has('from') ? [] : replicas.slice(0, 40), tick)
   const span = useMemo(() => (first && !q.has('from') && first > asked.from ? { from: Math.min(first, asked.to - 300e3), to: asked.to } : asked), [first, asked])
   const zoom = (s: Span) => set({ from: stamp(s.from), to: stamp(Math.max(s.to, s.from + 10_000)) })
   const shift = (by: number) => {
@@ -138,7 +138,7 @@ export function Explore() {
       {panels.error && !panels.data && <Problem error={panels.error} again={panels.again} />}
       {panels.loading && !panels.data && <Waiting what="the panels" />}
       {panels.data && rows.length === 0 && <Nothing title={`There is no dashboard ${board}`}><a href={link('/explore')}>See the serving dashboard</a>.</Nothing>}
-      {(first !== undefined || q.has('from')) && rows.map((r) => (
+      {(first !== undefined || q.has('from') || (live.overview && replicas.length === 0)) && rows.map((r) => (
         <section>
           <h2 class="head">{r.title}</h2>
           <div class="grid24">

@@ -216,7 +216,7 @@ function Calm({ m, several }: { m: Model; several: boolean }) {
       <h2 class="hidden">Charts</h2>
       {zoom && <p><button type="button" class="small" onClick={() => setZoom(null)}>Back to now</button></p>}
       <div class="grid24">
-        {first !== undefined && start.map((p) => (
+        {(first !== undefined || m.replicas.length === 0) && start.map((p) => (
           <PanelView key={p.id} panel={{ ...p, width: 8 }} choice={choice} span={span} interval={panels.data?.interval_s ?? 5} each={false} onZoom={setZoom} />
         ))}
       </div>
@@ -224,11 +224,12 @@ function Calm({ m, several }: { m: Model; several: boolean }) {
   )
 }
 
-// useFirst is when, within an hour, the first sample of replicas was; null where that is not told.
+// useFirst is when, within an hour, the first sample of replicas was; null where that is not told,
+// undefined until it is known. It is not asked for none.
 export function useFirst(instances: string[], end: number): number | null | undefined {
   const [asked] = useState(Math.floor(end / 1000))
   const params = new URLSearchParams({ query: `count(up{instance=~"${pattern(instances)}"})`, start: String(asked - 3600), end: String(asked), step: '60' })
-  const { data, error } = useGet<{ data: { result: Matrix[] } }>(`/api/v1/query_range?${params}`)
+  const { data, error } = useGet<{ data: { result: Matrix[] } }>(instances.length > 0 ? `/api/v1/query_range?${params}` : '')
   if (error) return null
   if (!data) return undefined
   const at = data.data.result[0]?.values[0]?.[0]

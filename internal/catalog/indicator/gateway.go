@@ -174,8 +174,8 @@ var (
 	GatewayHeldFor = gateway("held_for", "Wait of those that are held", Seconds, HeldFor(heldBefore, SumRate("sixty_gateway_requests_total", OnRoutes)),
 		"How long the requests that are held take to be let through at the rate at which requests end (Little's law), at "+
 			"least one in ten seconds: those that wait still are in no percentile.")
-	GatewayLoopLate = gateway("loop_late", "Lateness of the event loop", Ratio, SumRate("dynamo_frontend_event_loop_delay_seconds_sum"),
-		"By how much the event loop of Dynamo's frontend comes late in a second to what is due every 10 ms: near 1 it does next to nothing in time. "+
+	GatewayLoopLate = gateway("loop_late", "Lateness of the event loop", Ratio, Sum(Rate("dynamo_frontend_event_loop_delay_seconds_sum").In(ShortMark)),
+		"By how much the event loop of Dynamo's frontend lately comes late in a second to what is due every 10 ms: near 1 it does next to nothing in time. "+
 			"All that a request needs of the frontend waits for it.").optional()
 	PickerBlind = gateway("picker_blind", "Failed looks at servers", PerSecond,
 		OrZero(SumRate("llm_d_epp_datalayer_poll_errors_total"), Sum(Now("llm_d_epp_info"))),

@@ -137,6 +137,8 @@ var (
 		"Number of scrapes with new failures since the previous scrape, summed over statuses and tenants: 1 for a single moment.").per(PerModel)
 	GatewayGivenUp = gateway("gave_up", "Requests clients give up", Requests, gatewayCount(Increase, "requests_total", Is("status", "client_disconnect")),
 		"How many clients left before their answer was complete, or stopped reading.").per(PerModel)
+	GatewayLeaving = gateway("leaving", "Scrapes at which clients left", Count, gatewayCount(Changes, "requests_total", Is("status", "client_disconnect")),
+		"At how many scrapes clients had left since the previous one, summed over tenants: 1 if all left at one moment.").per(PerModel)
 	GatewayTimeouts     = failed("timeouts", "Requests ended by gateway limits", "timeout", "Requests ended by a timeout of the gateway: for the response header, for silence within a response, or for the whole.")
 	GatewayUpstreamErrs = failed("upstream_errors", "Requests upstreams fail", "upstream_error", "Requests that got a 5xx response, or none, from the upstream.")
 	GatewayStreamErrs   = failed("error_events", "Requests that fail within an answer", "error_event", "Requests that got an error inside a 200 response, or an incomplete one.")
@@ -172,8 +174,8 @@ var (
 	GatewayHeldFor = gateway("held_for", "Wait of those that are held", Seconds, HeldFor(heldBefore, SumRate("sixty_gateway_requests_total", OnRoutes)),
 		"Time to admit the held requests at the rate at which requests end (Little's law), at "+
 			"least one in ten seconds: requests that still wait are not in any percentile.")
-	GatewayLoopLate = gateway("loop_late", "Lateness of the event loop", Ratio, SumRate("dynamo_frontend_event_loop_delay_seconds_sum"),
-		"Delay of the event loop of Dynamo's frontend per second, against work that is due every 10 ms: near 1 hardly anything is done in time. "+
+	GatewayLoopLate = gateway("loop_late", "Lateness of the event loop", Ratio, Sum(Rate("dynamo_frontend_event_loop_delay_seconds_sum").In(ShortMark)),
+		"Recent delay of the event loop of Dynamo's frontend per second, against work that is due every 10 ms: near 1 hardly anything is done in time. "+
 			"It delays everything that a request needs from the frontend.").optional()
 	PickerBlind = gateway("picker_blind", "Failed looks at servers", PerSecond,
 		OrZero(SumRate("llm_d_epp_datalayer_poll_errors_total"), Sum(Now("llm_d_epp_info"))),
@@ -249,7 +251,7 @@ var (
 func ofGateways() []*Signal {
 	return []*Signal{
 		GatewayTTFTP50, GatewayTTFTP95, GatewayTTFTP99, GatewayITLP50, GatewayITLP95, GatewayE2EP50, GatewayE2EP95, GatewayQueueP95,
-		GatewayOffered, GatewayEnded, GatewaySuccess, GatewayErrors, GatewayFailed, GatewayFailing, GatewayClientErrs, GatewayGaveUp, GatewayGivenUp, GatewayTimeouts, GatewayUpstreamErrs, GatewayStreamErrs, GatewayRejected, GatewayAnswered,
+		GatewayOffered, GatewayEnded, GatewaySuccess, GatewayErrors, GatewayFailed, GatewayFailing, GatewayClientErrs, GatewayGaveUp, GatewayGivenUp, GatewayLeaving, GatewayTimeouts, GatewayUpstreamErrs, GatewayStreamErrs, GatewayRejected, GatewayAnswered,
 		GatewayNoFirst, GatewayNoFirstWait,
 		GatewayTokens, GatewayEngineTokens, GatewayMade, GatewayOpen, GatewayWaiting, GatewayMet, GatewayQueued, GatewayHeld, GatewayHeldFor, GatewayLoopLate, PickerBlind, PickerBlindNow, PickerUnanswered, PickerStale, GatewayRetries, GatewayRetryShare, GatewayLeaks,
 		GatewayMissing, GatewayExcess, GatewayDown, GatewayUp, GatewayAttempts, GatewayAsked, GatewayBusiest, GatewayShared, GatewayBorn, GatewayOutside,

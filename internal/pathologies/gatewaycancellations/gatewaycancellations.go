@@ -13,13 +13,21 @@ import (
 //go:embed runbook.md
 var runbook string
 
+var goesOn = &catalog.Threshold{
+	Name: "gateway_leaving", Unit: indicator.Count, Default: 1.5,
+	Why: "at two scrapes, so that it persists: clients that all leave at one moment, as at the end of a load test, are none that lose patience",
+}
+
 // Pathology is clients that leave a gateway before their answers are complete.
 var Pathology = &catalog.Pathology{
-	ID:          "gateway-cancellations",
-	Alert:       "Cancellations",
-	Title:       "Clients leave the gateway before their answers are complete",
-	Severity:    catalog.Ticket,
-	When:        catalog.All(catalog.Above(indicator.GatewayGaveUp, catalog.AbandonedShare), catalog.Above(indicator.GatewayGivenUp, catalog.SomeAbandoned)),
+	ID:       "gateway-cancellations",
+	Alert:    "Cancellations",
+	Title:    "Clients leave the gateway before their answers are complete",
+	Severity: catalog.Ticket,
+	When: catalog.All(
+		catalog.Above(indicator.GatewayGaveUp, catalog.AbandonedShare), catalog.Above(indicator.GatewayGivenUp, catalog.SomeAbandoned),
+		catalog.Above(indicator.GatewayLeaving, goesOn),
+	),
 	For:         2 * time.Minute,
 	ExplainedBy: append([]string{"no-upstream", "hang-outside-engine", "no-token-passes", "slow-outside-engine", "client-cancellations"}, catalog.SlowEngine...),
 	Refine:      refine,

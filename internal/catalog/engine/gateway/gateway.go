@@ -270,6 +270,7 @@ func (p Product) naming(has map[string]bool) engine.Naming {
 	put(indicator.GatewayUpstreamErrs, sum(indicator.Increase, UpstreamError))
 	put(indicator.GatewayRejected, sum(indicator.Increase, Rejected))
 	put(indicator.GatewayGivenUp, sum(indicator.Increase, ClientDisconnect))
+	put(indicator.GatewayLeaving, sum(indicator.Changes, ClientDisconnect))
 	put(indicator.GatewayTimeouts, sum(indicator.Increase, Timeout))
 	put(indicator.GatewayRetries, sum(indicator.Increase, Retries))
 	if retries, ended := sum(indicator.Increase, Retries), sum(indicator.Increase, Ends...); retries != nil && ended != nil {

@@ -250,7 +250,7 @@ type service struct {
 	seconds, requests, answers            float64
 	ttft, gap, queue                      float64 // means in seconds; NaN where nothing was observed
 	evictions, errors, abandoned, waiting float64 // per request, share, share, mean
-	cached                                float64 // share of prompt tokens
+	cached, drafted, fetched              float64 // share of prompt tokens, share of output tokens, per request
 }
 
 func (h *history) service(s run) service {
@@ -278,7 +278,7 @@ func (h *history) service(s run) service {
 	v.evictions = sum(evictions) / max(1, v.requests)
 	v.errors = bad / max(1, ok+bad)
 	v.abandoned = max(0, ok-sum(completions)) / max(1, ok)
-	v.cached = sum(hits) / sum(lookups)
+	v.cached, v.drafted, v.fetched = sum(hits)/sum(lookups), sum(accepted)/sum(tokensOut), sum(transfers)/v.requests
 	return v
 }
 

@@ -56,6 +56,10 @@ var measures = []measure{
 		"a queue of twenty is a backlog of more than a batch on small servers, and of seconds on large ones"), nil},
 	{func(v *service) float64 { return 1 - v.cached }, segmentLimit("misses_worse", indicator.Ratio, 0.6, 0.45,
 		"two fifths of the prompt tokens that were found no longer are, and five points"), nil, nil},
+	{func(v *service) float64 { return 1 - v.drafted }, segmentLimit("speculation_worse", indicator.Ratio, 0.5, 0.55,
+		"half of the tokens that speculation gave are gone, and five points, as speculation_less"), nil, nil},
+	{func(v *service) float64 { return 1 - v.fetched }, segmentLimit("kv_transfers_worse", indicator.Ratio, 0.5, 0.5,
+		"half of the requests that came with a KV cache come without one, as kv_transfers_fewer"), nil, nil},
 }
 
 // luck is how much better than the rest the best of many short segments may look.

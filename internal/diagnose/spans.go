@@ -250,7 +250,7 @@ type service struct {
 	seconds, requests, answers            float64
 	ttft, gap, queue                      float64 // means in seconds; NaN where nothing was observed
 	evictions, errors, abandoned, waiting float64 // per request, share, share, mean
-	cached                                float64 // share of prompt tokens
+	cached, drafted, fetched              float64 // share of prompt tokens, share of output tokens, per request
 }
 
 func (h *history) service(s run) service {
@@ -279,7 +279,7 @@ func (h *history) service(s run) service {
 	v.errors = bad / max(1, ok+bad)
 	left, began := h.abandoned(sum)
 	v.abandoned = left / max(1, began)
-	v.cached = sum(hits) / sum(lookups)
+	v.cached, v.drafted, v.fetched = sum(hits)/sum(lookups), sum(accepted)/sum(tokensOut), sum(transfers)/v.requests
 	return v
 }
 

@@ -246,6 +246,9 @@ func (v view) Doubt(s *indicator.Signal) catalog.Doubt {
 	if n.Of != nil {
 		of, counted = n.Of, v.Now(n.Of).Or(0)
 	}
+	if n.Chance == indicator.Events && of.Unit == indicator.RequestsPerSecond {
+		counted *= v.span().Window.Length().Seconds()
+	}
 	certain := max(0, 1-1/math.Sqrt(max(1, counted))) // what is left of so many, less a standard error
 	switch n.Chance {
 	case indicator.Events:

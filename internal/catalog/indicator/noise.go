@@ -7,8 +7,8 @@ type Chance uint8
 const (
 	// Exact readings are as they are: a flag, an age, a level that was looked at often.
 	Exact Chance = iota
-	// Events are counted, or are the part of a share that was: uncertain by the square root
-	// of their number.
+	// Events are counted, are the part of a share that was, or a rate over the window: uncertain
+	// by the square root of their number.
 	Events
 	// Split is a part of requests that each had the same chance to come here, as a multiple
 	// of the mean part: binomial. Of counts those that came here.
@@ -50,6 +50,7 @@ func (s *Signal) Noise() Noise { return noise[s] }
 var noise = map[*Signal]Noise{
 	ServerErrCount: {Chance: Events}, ServerErrs: {Chance: Events, Of: ServerErrCount},
 	ClientErrCount: {Chance: Events}, ClientErrs: {Chance: Events, Of: ClientErrCount},
+	EngineErrors: {Chance: Events}, AdmissionRejections: {Chance: Events},
 	LeftEarly: {Chance: Events},
 	Abandoned: {Chance: Events}, AbandonedShare: {Chance: Events, Of: Abandoned},
 

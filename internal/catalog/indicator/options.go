@@ -235,6 +235,27 @@ var (
 	prefilling = Unless(And(Where(SumRate(ttftFamily+"_count"), ">", Number(0.01)), Sum(Now("vllm:nixl_xfer_time_seconds_count"))), decoding)
 )
 
+// RoleLost is of the servers that share a target's role, of which the pool may have many others.
+var RoleLost = &Signal{
+	Name: "pd_role_lost", Title: "Share of its role that is lost", Unit: Ratio, Fleet: true, Optional: true,
+	Expr: Or(lostOf(received), lostOf(prefilled)),
+	Doc: "Of the servers that receive KV caches, or of those with a connector that only give first tokens: those that do " +
+		"not answer any more. 0 where a server does both, or has no connector.",
+	Hint: hintTransfer,
+}
+
+// Servers that received KV caches in the past at hand, and those that gave first tokens and did not.
+var (
+	received  = Where(Sum(Increase("vllm:nixl_xfer_time_seconds_count").In(PastMark)), ">", Number(0))
+	prefilled = Unless(
+		And(Where(Sum(Increase(ttftFamily+"_count").In(PastMark)), ">", Number(0)), Sum(Last("vllm:nixl_xfer_time_seconds_count").In(PastMark))), received)
+)
+
+// lostOf is the share of a role's servers that do not answer, for each of them.
+func lostOf(role Expr) Expr {
+	return ofGroup(role, Div(CountOf(Unless(role, Sum(Now("vllm:num_requests_running")))).By(Fleet...), CountOf(role).By(Fleet...)), Fleet)
+}
+
 // pool is a value of the prefill or the decode servers of a model, told to each of its servers.
 func pool(name, title string, unit Unit, of Aggregate, doc string) *Signal {
 	return &Signal{
@@ -257,7 +278,7 @@ func ofOptions() []*Signal {
 	return []*Signal{
 		SpeculationShare, SpeculationAccepted, SpeculationLength, SpeculationDrafts, CorruptedRequests, CorruptedShare,
 		TransfersFailed, TransferFailShare, TransferTime, TransferBytes, LeasesExpired, LeaseShare, HeldIdle, TransfersPerRequest, TransferredShare,
-		PrefillQueue, PrefillBusy, PrefillServers, DecodeQueue, DecodeUsage, DecodeServers,
+		PrefillQueue, PrefillBusy, PrefillServers, DecodeQueue, DecodeUsage, DecodeServers, RoleLost,
 		TransferP50, FetchedPerLease, TierHitRatio, TierQueryRate, OffloadPace, OffloadBytes,
 	}
 }

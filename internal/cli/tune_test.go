@@ -118,7 +118,7 @@ func TestArgumentsOfALoadTest(t *testing.T) {
 		t.Fatal(err)
 	}
 	for args, want := range map[string]string{
-		"--max-num-seq 3": "--max-num-seqs", "--model meta-llama/Llama-3.1-8B": "the test is of meta-llama/Llama-3.1-8B", "--tensor-parallel-size 4 --model /srv/llama-3.1-70b/": "run.csv", "-tp 4": "run.csv",
+		"--max-num-seq 3": "--max-num-seqs", "--model meta-llama/Llama-3.1-8B": "the test is for meta-llama/Llama-3.1-8B", "--tensor-parallel-size 4 --model /srv/llama-3.1-70b/": "run.csv", "-tp 4": "run.csv",
 	} {
 		_, _, err := runCLI(t, "tune", "--model-config", "meta-llama/Llama-3.1-70B", "--gpu", "H200", "--rate", "0.5", "--prompt-tokens", "500", "--output-tokens", "50", "--ttft-p95", "1s", "--load-test", test, "--load-test-args", args)
 		if err == nil || !strings.Contains(err.Error()+hint.Of(err), want) {

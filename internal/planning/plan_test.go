@@ -97,7 +97,7 @@ func TestTargetsOutOfReachAreExplained(t *testing.T) {
 		gpus    int
 		want    string
 	}{
-		{"no GPU is so fast", Targets{ITLP95: time.Millisecond}, 1, 8, "ITL P95 ≤ 1ms is out of reach: a request alone"},
+		{"no GPU is so fast", Targets{ITLP95: time.Millisecond}, 1, 8, "ITL P95 ≤ 1ms is not attainable: a single request"},
 		{"more tokens than anybody asks for", Targets{TokensPerSecond: 1e6}, 1, 8, "below the target of 1000000"},
 		{"too few GPUs", Targets{TTFTP95: 300 * time.Millisecond, ITLP95: 30 * time.Millisecond}, 500, 2, "2 GPUs are too few for 500 requests/s"},
 	} {

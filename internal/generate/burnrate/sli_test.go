@@ -269,7 +269,7 @@ func TestGroupsRefuses(t *testing.T) {
 		want string
 	}{
 		"no objectives":                   {Config{}, "no objectives"},
-		"an empty objective":              {Config{Objectives: []slo.Objective{{}}}, "objective 1 promises nothing"},
+		"an empty objective":              {Config{Objectives: []slo.Objective{{}}}, "objective 1 has no target"},
 		"an availability of all":          {Config{Objectives: []slo.Objective{chat, {Availability: 1}}}, "objective 2: availability of 100 % leaves no error budget"},
 		"a percentile of all":             {Config{Objectives: []slo.Objective{{TTFT: slo.Percentile{Share: 1, Target: 1}}}}, "ttft of 100 % leaves no error budget"},
 		"a budget beyond what is counted": {Config{Objectives: []slo.Objective{{Availability: 1 - 1e-12}}}, "leaves no error budget"},

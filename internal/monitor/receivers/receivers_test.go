@@ -327,7 +327,7 @@ func TestReceiversAreParsedStrictly(t *testing.T) {
 		"no address":           {"  - name: a\n    webhook_configs: [{send_resolved: true}]\n", "line 5: receiver \"a\": one of url or url_file"},
 		"the second":           {"  - name: a\n    webhook_configs: [{url: http://x}]\n  - name: b\n    pagerduty_configs: [{}]\n", "line 7: receiver \"b\": missing service or routing key"},
 		"no name":              {"  - webhook_configs: [{url: http://x}]\n", "line 5: receiver \"\": missing name"},
-		"twice":                {"  - name: a\n  - name: a\n", "line 6: receiver \"a\": there is another one"},
+		"twice":                {"  - name: a\n  - name: a\n", "line 6: receiver \"a\": the name is not unique"},
 		"a kind that is not":   {"  - name: a\n    pigeon_configs: []\n", "line 5: receiver \"a\": field pigeon_configs not found"},
 		"slack without secret": {"  - name: a\n    slack_configs: [{channel: x}]\n", "line 5: receiver \"a\": no "},
 		"after it":             {"  - name: a\n    webhook_configs: [{url: http://x}]\n  only: 3\n", "line 7"},

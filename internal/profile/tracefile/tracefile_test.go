@@ -65,8 +65,8 @@ func TestRead(t *testing.T) {
 		"a.json.gz":  {gz, ""},
 		"a.json.zst": {z.Bytes(), ""},
 		"unnamed":    {gz, ""},
-		"cut.gz":     {gz[:len(gz)/2], "ends in the middle"},
-		"cut.json":   {[]byte(text[:len(text)-50]), "ends in the middle"},
+		"cut.gz":     {gz[:len(gz)/2], "is truncated"},
+		"cut.json":   {[]byte(text[:len(text)-50]), "is truncated"},
 		"bad.gz":     {append(bytes.Clone(gz[:len(gz)-8]), 1, 2, 3, 4, 5, 6, 7, 8), ""},
 	} {
 		tl, err := Read(t.Context(), write(t, name, tc.content), 0)

@@ -36,9 +36,9 @@ func TestArgumentsThatNoServerTakesAreRefused(t *testing.T) {
 		{"--max-num-partial-prefills 2", "0.23", ""},
 		{"docker run --gpus all -p 8000:8000 vllm/vllm-openai:v0.23.0 --model m --max-num-seqs 8", "0.23.0", ""},
 		{"CUDA_VISIBLE_DEVICES=0 vllm serve --enforce-eager m --max-num-seqs 8 2>&1 | tee -a log", "0.23.0", ""},
-		{"vllm serve m --enforce-eager m2 --max-num-seqs 8", "0.23.0", "\"m2\" is no flag"},
+		{"vllm serve m --enforce-eager m2 --max-num-seqs 8", "0.23.0", "\"m2\" is not a flag"},
 		{"org/m --max-num-seqs 8", "0.23.0", ""},
-		{"--dtype half m", "0.23.0", "\"m\" is no flag"},
+		{"--dtype half m", "0.23.0", "\"m\" is not a flag"},
 		{`/bin/sh -c "vllm serve m --max-num-seqs 8 --frobnicate"`, "0.23.0", "--frobnicate"},
 		{"python -m vllm.entrypoints.openai.api_server --model m", "0.23.0", ""},
 	} {

@@ -149,7 +149,7 @@ func documentShell(t *testing.T) *shell {
 	}
 	for to, from := range map[string]string{ // copies: commands write into them
 		"incident.tar.zst": "testdata/incident.tar.zst",
-		"config.json":      "internal/catalog/modelconfig/testdata/llama-3.1-8b.json",
+		"config.json":      "internal/modelconfig/testdata/llama-3.1-8b.json",
 		"before.json":      "cmd/sixty/testdata/bench.json",
 		"after.json":       "cmd/sixty/testdata/bench.json",
 		"carried.json":     "cmd/sixty/testdata/carried.json",

@@ -58,7 +58,7 @@ func TestExitCodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	const recordings = "../../testdata/recordings/"
-	const model = "--model-config ../../internal/catalog/modelconfig/testdata/llama-3.1-8b.json "
+	const model = "--model-config ../../internal/modelconfig/testdata/llama-3.1-8b.json "
 	traces := t.TempDir()
 	script, err := txtar.ParseFile("testdata/script/profile.txtar")
 	if err != nil {

@@ -126,7 +126,7 @@ func TestSimulateRefusesNoReplicas(t *testing.T) {
 func TestSimulateAndTuneAgree(t *testing.T) {
 	const limits = "--max-num-seqs 128 --max-num-batched-tokens 2048 --max-model-len 8192"
 	args := []string{
-		"--model-config", "../catalog/modelconfig/testdata/llama-3.1-70b-w8a8.json", "--gpu", "A100 PCIe 80GB", "--rate", "3",
+		"--model-config", "../modelconfig/testdata/llama-3.1-70b-w8a8.json", "--gpu", "A100 PCIe 80GB", "--rate", "3",
 		"--prompt-tokens", "1000", "--output-tokens", "200", "--requests", "300",
 	}
 	simulated := simulated(t, append(args, "--engine-args", "--tensor-parallel-size 4 "+limits)...)
@@ -222,7 +222,7 @@ func screen(t *testing.T, args ...string) string {
 // TestTheAnswerComesFirst looks at the first line, and at what stands behind --full.
 func TestTheAnswerComesFirst(t *testing.T) {
 	const recording = "../../testdata/recordings/saturation-long-prompts.tar.zst"
-	const small, large = "../catalog/modelconfig/testdata/llama-3.1-8b.json", "../catalog/modelconfig/testdata/llama-3.1-70b-w8a8.json"
+	const small, large = "../modelconfig/testdata/llama-3.1-8b.json", "../modelconfig/testdata/llama-3.1-70b-w8a8.json"
 	simulate := []string{"simulate", recording, "--window", "65s", "--engine-args", "--max-num-seqs 32 --max-model-len 4096", "--use-case", "rag"}
 	for _, tt := range []struct {
 		name, first, further, full string
@@ -266,14 +266,14 @@ func TestBadInputIsNamed(t *testing.T) {
 	const recording = "../../testdata/recordings/higher-rate.tar.zst"
 	for _, tt := range []struct{ want, args string }{
 		{"did you mean --max-num-seqs?", "simulate " + recording + " --engine-args=--max-num-seq=16"},
-		{"did you mean --gpu-memory-utilization?", "tune --model-config ../catalog/modelconfig/testdata/llama-3.1-8b.json --gpu H100 --engine-args=--gpu-memory-utilisation=0.8"},
+		{"did you mean --gpu-memory-utilization?", "tune --model-config ../modelconfig/testdata/llama-3.1-8b.json --gpu H100 --engine-args=--gpu-memory-utilisation=0.8"},
 		{"did you mean --max-model-len?", "simulate --serve 127.0.0.1:0 --engine-args=--max-model-length=4096"},
 		{"did you mean --max-num-seqs?", "diagnose " + recording + " --engine-args=--max-num-seq=16"},
 		{"write 500ms, or 0.5 in seconds", "diagnose " + recording + " --set ttft_objective=fast"},
 		{"did you mean ttft_objective?", "diagnose " + recording + " --set ttft_objektive=500ms"},
 		{"for example --concurrency 16", "simulate " + recording + " --think-time 2s"},
 		{"give one of them", "simulate " + recording + " --concurrency 3 --rate 5"},
-		{"pass --prompt-tokens and --output-tokens", "tune --model-config ../catalog/modelconfig/testdata/llama-3.1-8b.json --gpu H100 --use-case chat --rate 5"},
+		{"pass --prompt-tokens and --output-tokens", "tune --model-config ../modelconfig/testdata/llama-3.1-8b.json --gpu H100 --use-case chat --rate 5"},
 	} {
 		root := newRoot(io.Discard, io.Discard)
 		root.SetArgs(strings.Fields(tt.args))

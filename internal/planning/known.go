@@ -6,7 +6,7 @@ import (
 	"io"
 
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
-	"github.com/sixty-dev/sixty/internal/catalog/modelconfig"
+	"github.com/sixty-dev/sixty/internal/modelconfig"
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
-	"github.com/sixty-dev/sixty/internal/catalog/modelconfig"
+	"github.com/sixty-dev/sixty/internal/modelconfig"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )

@@ -12,6 +12,7 @@ import (
 var layers = []string{
 	"base",
 	"openai",
+	"modelconfig",
 	"catalog",
 	"render",
 	"metrics",

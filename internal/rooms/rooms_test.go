@@ -40,7 +40,7 @@ var pure = []string{
 	"internal/catalog/dialect",
 	"internal/catalog/engine/...",
 	"internal/catalog/indicator",
-	"internal/catalog/modelconfig",
+	"internal/modelconfig",
 	"internal/catalog/slo",
 	"internal/catalog/threshold",
 	"internal/diagnose",

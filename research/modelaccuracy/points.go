@@ -11,7 +11,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
-	"github.com/sixty-dev/sixty/internal/catalog/modelconfig"
+	"github.com/sixty-dev/sixty/internal/modelconfig"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim/workload"

@@ -239,8 +239,8 @@ var (
 var RoleLost = &Signal{
 	Name: "pd_role_lost", Title: "Share of its role that is lost", Unit: Ratio, Fleet: true, Optional: true,
 	Expr: Or(lostOf(received), lostOf(prefilled)),
-	Doc: "Of the servers that receive KV caches, or of those with a connector that only give first tokens: those that do " +
-		"not answer any more. 0 where a server does both, or has no connector.",
+	Doc: "Of the servers that receive KV caches, or of those with a connector that only produce first tokens: " +
+		"those that no longer answer. 0 if a server does both, or has no connector.",
 	Hint: hintTransfer,
 }
 

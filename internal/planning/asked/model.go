@@ -10,8 +10,8 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/fileio"
 	"github.com/sixty-dev/sixty/internal/base/hint"
-	"github.com/sixty-dev/sixty/internal/catalog/modelconfig"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
+	"github.com/sixty-dev/sixty/internal/modelconfig"
 )
 
 // takeModel takes the argument that names a model for --model-config, and returns the others. An

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
-	"github.com/sixty-dev/sixty/internal/catalog/modelconfig/modelconfigtest"
+	"github.com/sixty-dev/sixty/internal/modelconfig/modelconfigtest"
 	"github.com/sixty-dev/sixty/internal/planning"
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/sim"

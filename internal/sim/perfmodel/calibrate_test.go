@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
-	"github.com/sixty-dev/sixty/internal/catalog/modelconfig/modelconfigtest"
+	"github.com/sixty-dev/sixty/internal/modelconfig/modelconfigtest"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 	measured "github.com/sixty-dev/sixty/internal/sim/workload"

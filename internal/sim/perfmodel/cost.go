@@ -3,7 +3,7 @@ package perfmodel
 import (
 	"fmt"
 
-	"github.com/sixty-dev/sixty/internal/catalog/modelconfig"
+	"github.com/sixty-dev/sixty/internal/modelconfig"
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 

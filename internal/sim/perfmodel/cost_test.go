@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/sixty-dev/sixty/internal/catalog/modelconfig/modelconfigtest"
+	"github.com/sixty-dev/sixty/internal/modelconfig/modelconfigtest"
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
-	"github.com/sixty-dev/sixty/internal/catalog/modelconfig/modelconfigtest"
+	"github.com/sixty-dev/sixty/internal/modelconfig/modelconfigtest"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 	measured "github.com/sixty-dev/sixty/internal/sim/workload"

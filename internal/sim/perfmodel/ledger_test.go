@@ -6,8 +6,8 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
-	"github.com/sixty-dev/sixty/internal/catalog/modelconfig"
-	"github.com/sixty-dev/sixty/internal/catalog/modelconfig/modelconfigtest"
+	"github.com/sixty-dev/sixty/internal/modelconfig"
+	"github.com/sixty-dev/sixty/internal/modelconfig/modelconfigtest"
 	"github.com/sixty-dev/sixty/internal/render"
 )
 

@@ -8,7 +8,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
-	"github.com/sixty-dev/sixty/internal/catalog/modelconfig/modelconfigtest"
+	"github.com/sixty-dev/sixty/internal/modelconfig/modelconfigtest"
 )
 
 // told is the ledger of a model on a GPU under vLLM's arguments.

@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
-	"github.com/sixty-dev/sixty/internal/catalog/modelconfig"
+	"github.com/sixty-dev/sixty/internal/modelconfig"
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 

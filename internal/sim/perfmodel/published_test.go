@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sixty-dev/sixty/internal/catalog/modelconfig"
+	"github.com/sixty-dev/sixty/internal/modelconfig"
 )
 
 // The models whose configurations sixty knows have as many parameters as their owners publish (the

@@ -206,7 +206,7 @@ func TestBadConfigurationsAreRefused(t *testing.T) {
 }
 
 func TestTheDocumentListsWhatIsUnderstood(t *testing.T) {
-	doc, err := os.ReadFile("../../../docs/tune.md")
+	doc, err := os.ReadFile("../../docs/tune.md")
 	if err != nil {
 		t.Fatal(err)
 	}

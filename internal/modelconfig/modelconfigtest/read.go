@@ -7,10 +7,10 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/sixty-dev/sixty/internal/catalog/modelconfig"
+	"github.com/sixty-dev/sixty/internal/modelconfig"
 )
 
-// Read returns a model of internal/catalog/modelconfig/testdata by its file's name, without .json.
+// Read returns a model of internal/modelconfig/testdata by its file's name, without .json.
 func Read(t testing.TB, name string) *modelconfig.Model {
 	t.Helper()
 	_, here, _, _ := runtime.Caller(0)

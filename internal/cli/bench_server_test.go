@@ -70,7 +70,7 @@ func TestBenchLaysTheServersMetricsBesideAndDiagnoses(t *testing.T) {
 	t.Parallel()
 	// A cache of 4,000 tokens holds few of the second step's requests at a time.
 	url, exporter := makeBelieve(t, "--engine-args", "--num-gpu-blocks-override 250 --max-model-len 2048")
-	res := benchResult(t, url, "--metrics", "auto,"+exporter, "--rate", "steps:2,25:12s", "--prompt-tokens", "300", "--output-tokens", "300", "--timeout", "10s")
+	res := benchResult(t, url, "--metrics", "auto,"+exporter, "--rate", "steps:2,25:12s", "--prompt-tokens", "300", "--output-tokens", "300", "--request-timeout", "10s")
 	if len(res.Server.Series) < 20 || res.Server.Missed > 2 || len(res.Server.Notes) > 0 {
 		t.Fatalf("%d points, %d missed, notes %q", len(res.Server.Series), res.Server.Missed, res.Server.Notes)
 	}

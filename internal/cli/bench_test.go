@@ -57,7 +57,7 @@ func TestBenchWritesEveryKindOfResult(t *testing.T) {
 	if err != nil && !errors.Is(err, campaign.ErrSpoiled) {
 		t.Fatal(err)
 	}
-	if !strings.Contains(out, "closed loop of 3 streams, 25 requests") || !strings.Contains(out, "prompt 26 (asked 26), output 13 (asked 13)") {
+	if !strings.Contains(out, "closed loop of 3 streams, 25 requests") || !strings.Contains(out, "prompt 26 (requested 26), output 13 (requested 13)") {
 		t.Errorf("summary:\n%s", out)
 	}
 	raw, err := os.ReadFile(file("a.json"))
@@ -90,7 +90,7 @@ func TestBenchWritesEveryKindOfResult(t *testing.T) {
 
 func TestBenchExitCodes(t *testing.T) {
 	url := scripted(t, loadtest.Script{TTFT: 5 * time.Millisecond, Tokens: 2})
-	if _, errs, err := runCLI(t, "bench", url, "--concurrency", "1", "--requests", "5", "--assert", "ttft_p50<1ms"); !errors.Is(err, errFound) && !errors.Is(err, campaign.ErrSpoiled) || !strings.Contains(errs, "ttft_p50<1ms does not hold") {
+	if _, errs, err := runCLI(t, "bench", url, "--concurrency", "1", "--requests", "5", "--assert", "ttft_p50<1ms"); !errors.Is(err, errFound) && !errors.Is(err, campaign.ErrSpoiled) || !strings.Contains(errs, "ttft_p50<1ms failed") {
 		t.Errorf("an assertion that does not hold: %v\n%s", err, errs)
 	}
 	broken := httptest.NewServer(http.NotFoundHandler())

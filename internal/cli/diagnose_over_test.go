@@ -60,7 +60,7 @@ func TestSinceTellsWhatChangedAndWhen(t *testing.T) {
 func TestWhatDoesNotGoWithChanges(t *testing.T) {
 	for args, want := range map[string]string{
 		thrashing + " --watch":                  "not a recording",
-		thrashing + " --since 1h --watch":       "one of them",
+		thrashing + " --since 1h --watch":       "exclude each other",
 		"localhost:1 --since 1h":                "needs a past",
 		thrashing + " --since x":                "is not a positive duration",
 		thrashing + " --since -1h":              "is not a positive duration",

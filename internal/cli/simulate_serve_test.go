@@ -26,7 +26,7 @@ func TestServedServersAnswerUntilTheyAreInterrupted(t *testing.T) {
 	url := regexp.MustCompile(`(replica 0|replica 1|GPU exporter) +(http://\S+)`)
 	polltest.True(func() bool { return strings.Contains(out.String(), "nobody: The users have gone home") })
 	found := url.FindAllStringSubmatch(out.String(), -1)
-	if len(found) != 3 || !strings.Contains(out.String(), "does not know --api-key") || strings.Contains(out.String(), "secret") {
+	if len(found) != 3 || !strings.Contains(out.String(), "does not support --api-key") || strings.Contains(out.String(), "secret") {
 		t.Fatalf("the command said:\n%s", out.String())
 	}
 	for i, want := range []string{"vllm:admission_rejections_total", `"qwen"`, "DCGM_FI_DEV_SM_CLOCK"} {

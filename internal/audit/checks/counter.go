@@ -67,6 +67,7 @@ var rawCounter = Check{
 		case p.Role == files.Scaler:
 			p.report(v.PositionRange(), name+" counts since the server's start: once past the target the replicas stay", fix)
 		case p.Role != files.InPanel || c == counter && slices.Contains(oneNumber, p.Panel.Kind):
+		case c == counter && strings.HasSuffix(name, "_seconds_total") && panelUnits[p.Panel.Unit] == panelUnits["s"]: // time that adds up to an age
 		case c == counter:
 			p.reportAs(info, v.PositionRange(), name+" counts since the server's start and falls to 0 with every restart", fix)
 		default:

@@ -125,7 +125,7 @@ func (all Exits) helpRows(path string) [][2]string {
 // Table is the table in Markdown.
 func (all Exits) Table() string {
 	var b strings.Builder
-	b.WriteString("| exit code | of | meaning |\n|---|---|---|\n")
+	b.WriteString("| exit code | commands | meaning |\n|---|---|---|\n")
 	for _, x := range all {
 		of := "every command"
 		if x.Verbs != nil {

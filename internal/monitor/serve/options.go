@@ -50,7 +50,7 @@ func (o *Options) AddFlags(s *pflag.FlagSet) {
 	s.DurationVar(&o.Every, "evaluation-interval", 0, "evaluation interval (default: from the file, or 15s)")
 	s.BoolVar(&o.Kubernetes, "kubernetes", false, "find the pods that run inference servers in this cluster, by their images, labels and ports")
 	s.StringVar(&o.KubeConfig, "kubeconfig", "", "with --kubernetes: kubeconfig `file` (default: in-cluster)")
-	s.StringVar(&o.Namespace, "namespace", "", "with --kubernetes: `namespace` of the pods (default: all)")
+	s.StringVar(&o.Namespace, "namespace", "", "with --kubernetes: namespace of the pods (default: all)")
 	s.StringToStringVar(&o.Selector, "selector", nil, "with --kubernetes: `name=value` labels of the pods, such as team=ml, if images and labels do not identify them")
 	s.BoolVar(&o.DryRun, "dry-run", false, "print the targets found, and why others are not targets, and exit")
 	s.StringSliceVar(&o.GPUTargets, "gpu-target", nil, "`addresses` of dcgm-exporter")

@@ -230,7 +230,7 @@ func TestTheAnswerComesFirst(t *testing.T) {
 	}{
 		{"the current servers", "The current servers: TTFT P95 ", "\ncheck ", "\n  queue ", simulate},
 		{"a change", "With replicas 1 → 2: TTFT P95 ", "now      then", "\n  assumed ", append(simulate, "--replicas", "2")},
-		{"a sweep", "4 of 6 points meet the objective", "                   now ", "near saturation: TTFT P95", append(simulate, "--sweep", "replicas=1,2", "--sweep", "rate-scale=0.5:1.5:0.5")},
+		{"a sweep", "4 of 6 points meet the objective", "                   now ", "calibrated up to 903", append(simulate, "--sweep", "replicas=1,2", "--sweep", "rate-scale=0.5:1.5:0.5")},
 		{
 			"what meets targets", "LlamaForCausalLM (8.03 billion parameters) surely meets the targets on 1 ×", "vllm serve meta/llama --max-num-seqs ", "activations at their peak",
 			[]string{

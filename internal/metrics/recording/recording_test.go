@@ -220,7 +220,7 @@ func TestOtherFilesArePassedOver(t *testing.T) {
 			r := mustOpen(t, path)
 			wantList(t, r, "a@1795220770159 x", "a@1795220771000 seconds", "a@1795220772000 microseconds", "a@1795220773000 nanoseconds")
 			w := strings.Join(r.Warnings(), "\n")
-			if !strings.Contains(w, "passed over 5 files") || !strings.Contains(w, "1 file names with ten digits") {
+			if !strings.Contains(w, "skipped 5 files") || !strings.Contains(w, "1 file names with ten digits") {
 				t.Errorf("warnings %q", w)
 			}
 		})
@@ -231,7 +231,7 @@ func TestTheLastFileOfATargetAndTimeCounts(t *testing.T) {
 	r := mustOpen(t, write(t, "x.tar", tarOf(t, member{name: "a/1.prom", body: "old"}, member{name: "b/1.prom", body: "b"}, member{name: "a/1.prom", body: "new"},
 		member{name: "meta.json", body: "1"}, member{name: "meta.json", body: "2"}, member{name: "a/meta.json", body: "3"})))
 	wantList(t, r, "a@1 new", "b@1 b")
-	if w := r.Warnings(); len(w) != 1 || !strings.Contains(w[0], "1 files") {
+	if w := r.Warnings(); len(w) != 1 || !strings.Contains(w[0], "skipped 1 duplicate") {
 		t.Errorf("warnings %q", w)
 	}
 }

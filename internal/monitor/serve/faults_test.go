@@ -132,7 +132,7 @@ func TestBadTargets(t *testing.T) {
 		return s == view.Unknown && said("explodes", "sample limit")()
 	})
 	r.until("the one that unpacks to more than a page may hold", said("bomb", "body size limit exceeded"))
-	r.until("the one that is no inference server", said("another", "another program"))
+	r.until("the one that is no inference server", said("another", "not with an inference server's metrics"))
 	if s, why := status(at["another"]); s == view.Healthy {
 		t.Errorf("another program is healthy: %s", why)
 	}

@@ -76,7 +76,7 @@ func TestIncidentAnswers(t *testing.T) {
 		{method: "DELETE", path: "/" + id, code: 404, want: "nothing at"},
 		{method: "GET", path: "/" + id + "/acknowledge", code: 404, want: "nothing at"},
 		{method: "POST", path: "/" + id + "/silence", body: `{"by":"ann","hours":4}`, code: 200, want: "Silenced in Alertmanager until"},
-		{method: "POST", path: "/" + id + "/silence", body: `{"by":"nobody","hours":4}`, code: 409, want: `"hint":"name one`},
+		{method: "POST", path: "/" + id + "/silence", body: `{"by":"nobody","hours":4}`, code: 409, want: `"hint":"configure one`},
 		{method: "POST", path: "/" + id + "/silence", body: `{"by":"unlucky","hours":4}`, code: 502, want: "is away"},
 		{method: "POST", path: "/" + id + "/silence", body: `{"by":"ann","hours":1e9}`, code: 400, want: "hours a number up to 168"},
 		{method: "POST", path: "/" + id + "/silence", body: `{"by":" ","hours":1}`, code: 400, want: "by must be a name"},

@@ -48,6 +48,9 @@ func TestSparseAlerts(t *testing.T) {
 			t.Run(filepath.Base(file), func(t *testing.T) {
 				t.Parallel()
 				full := play(t, file)
+				if len(full.deployment(t).Dialects) == 0 {
+					return // a router alone, of which no alerts are generated here
+				}
 				for i, g := range goals {
 					p := thin(t, file, g.interval, 0)
 					c := alertTally{goal: g}

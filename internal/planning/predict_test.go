@@ -170,7 +170,7 @@ func TestChanged(t *testing.T) {
 		{"half the bits are twice the blocks", catalog.Change{Flag: "--kv-cache-dtype", To: "fp8"}, map[string]string{engine.NumBlocks: "321"}, ""},
 		{"blocks of half the size are twice as many", catalog.Change{Flag: "--block-size", To: "16"}, map[string]string{engine.NumBlocks: "321", engine.BlockSize: "16"}, ""},
 		{"a size that is none", catalog.Change{Flag: "--block-size", To: "big"}, nil, "block size"},
-		{"memory has no blocks", catalog.Change{Flag: "--gpu-memory-utilization", From: "0.9", To: "0.93"}, nil, "not in the metrics"},
+		{"memory has no blocks", catalog.Change{Flag: "--gpu-memory-utilization", From: "0.9", To: "0.93"}, nil, "do not show how many KV blocks"},
 		{"without an override there are plenty", catalog.Change{Flag: "--num-gpu-blocks-override", From: "160"}, map[string]string{engine.NumBlocks: "2561"}, ""},
 		{"the watermark", catalog.Change{Flag: "--watermark", To: "0.05"}, map[string]string{engine.Watermark: "0.05"}, ""},
 	} {

@@ -28,7 +28,7 @@ func TestParseSweeps(t *testing.T) {
 		{"rate=1,,2", nil, "empty or comes twice"},
 		{"rate=1,1", nil, "empty or comes twice"},
 		{"rate", nil, "no values"},
-		{"tensor-parallel-size=1,2", nil, "changes nothing"},
+		{"tensor-parallel-size=1,2", nil, "not a simulated setting"},
 	} {
 		got, err := ParseSweeps([]string{tt.text})
 		if tt.err != "" {

@@ -151,7 +151,7 @@ func (b *benchRunner) measure(ctx context.Context, rate float64) string {
 		if err == nil {
 			return out
 		}
-		if !bytes.Contains(text, []byte("spoiled")) {
+		if !bytes.Contains(text, []byte("distorted")) {
 			b.t.Fatalf("bench: %v", err)
 		}
 	}

@@ -149,8 +149,8 @@ func checkReferences(t *testing.T, c *pack.Config, files []generate.File, there 
 		for _, m := range matchedAlert.FindAllSubmatch(f.Content, -1) {
 			for name := range strings.SplitSeq(string(m[1]), "|") {
 				n++
-				begins, any := strings.CutSuffix(name, ".*")
-				if any {
+				begins, family := strings.CutSuffix(name, ".*")
+				if family {
 					found := false
 					for alert := range there {
 						found = found || strings.HasPrefix(alert, begins)

@@ -19,18 +19,22 @@ type prompt struct {
 var prompts = []prompt{
 	{"whats-wrong", "What is wrong now?", "Call diagnose. Report the verdict, its evidence and the first fix with its prediction in five " +
 		"lines or fewer. If the verdict is Unknown, say what is missing. Name what could not be checked.", nil},
-	{"explain-incident", "Explain an incident", "Call incidents if it is available, and diagnose at the time of the incident. " +
-		"Call explain for the failure mode that was found, and signal for the signals of its evidence. " +
-		"Report a timeline, the cause, the impact on users, and what prevents it from happening again.",
-		[]*mcp.PromptArgument{{Name: "at", Description: "the time: RFC 3339, or -10m from the end of the data; the latest by default"}}},
-	{"size-deployment", "Size a deployment", "Call normal for the present load and latency, then simulate with more and fewer replicas and " +
-		"with the expected load. Report the smallest number of replicas that meets the objectives, with the intervals of the " +
-		"simulation and its warnings.",
+	{
+		"explain-incident", "Explain an incident", "Call incidents if it is available, and diagnose at the time of the incident. " +
+			"Call explain for the failure mode that was found, and signal for the signals of its evidence. " +
+			"Report a timeline, the cause, the impact on users, and what prevents it from happening again.",
+		[]*mcp.PromptArgument{{Name: "at", Description: "the time: RFC 3339, or -10m from the end of the data; the latest by default"}},
+	},
+	{
+		"size-deployment", "Size a deployment", "Call normal for the present load and latency, then simulate with more and fewer replicas and " +
+			"with the expected load. Report the smallest number of replicas that meets the objectives, with the intervals of the " +
+			"simulation and its warnings.",
 		[]*mcp.PromptArgument{
 			{Name: "model", Description: "the model, if several are served"},
 			{Name: "load", Description: "the expected load, such as 1.5 times the present"},
 			{Name: "objectives", Description: "such as TTFT P95 below 1 s"},
-		}},
+		},
+	},
 }
 
 // addPrompts adds the prompts; their arguments are appended to the text.

@@ -312,9 +312,9 @@ func (d *discovery) add(m model.Metric) {
 	if srv.role == "" {
 		srv.role = engine.RoleIn(func(label string) string { return string(m[model.LabelName(label)]) })
 	}
-	if m["model_name"] != "" && !inServers.MatchString(string(m[model.MetricNameLabel])) {
+	if m["model_name"] != "" {
 		d.key = appendKey(d.key, m, modelNames)
-		if srv.models[string(d.key)] == nil {
+		if srv.models[string(d.key)] == nil && !inServers.MatchString(string(m[model.MetricNameLabel])) {
 			srv.models[string(d.key)] = pick(m, slices.Concat(d.layout.Instance, modelNames))
 		}
 	}

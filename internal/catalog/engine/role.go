@@ -76,6 +76,9 @@ const RoleRegex = "((?:encode-)?prefill(?:-decode)?|encode|decode|both)"
 func RoleIn(value func(label string) string) Role {
 	for _, name := range SeriesRoleLabels() {
 		v := strings.ToLower(value(name))
+		if v == "" {
+			continue // asked of every series, of which most have none of these labels
+		}
 		if v == "both" || v == "unified" {
 			return Serve
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/generate/scrapeconfig"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/monitor"
 )
 
@@ -93,7 +94,7 @@ func (c *Config) load() (*monitor.Config, error) {
 func limitPages(cfg *promconfig.Config) {
 	g := &cfg.GlobalConfig // of scrape_config_files, which are read later
 	g.BodySizeLimit = cmp.Or(g.BodySizeLimit, 32*units.MiB)
-	g.SampleLimit = cmp.Or(g.SampleLimit, 50_000)
+	g.SampleLimit = cmp.Or(g.SampleLimit, embedded.MaxPageSeries)
 	g.LabelLimit = cmp.Or(g.LabelLimit, 100)
 	g.LabelNameLengthLimit = cmp.Or(g.LabelNameLengthLimit, 1<<10)
 	g.LabelValueLengthLimit = cmp.Or(g.LabelValueLengthLimit, 32<<10)

@@ -292,8 +292,8 @@ const leastWidening = -0.1
 
 // widening is by how far the ends of intervals of a kind must, or may, be moved to hold the
 // level's share of the entries that count and of one more (split conformal prediction: Vovk,
-// Gammerman and Shafer, 2005). All of a GPU are one, as they are all wrong where it is
-// unlike the others; of a model each counts less, the more there are. Kinds with few
+// Gammerman and Shafer, 2005). All that were left out together count as one, as they are
+// all wrong where their GPU, model or publisher is unlike the others. Kinds with few
 // entries take that of all that were left out in the same way.
 func widening(entries []*entry, kind, without string, counts func(*entry) bool) float64 {
 	var own, all []*entry
@@ -319,21 +319,12 @@ func widening(entries []*entry, kind, without string, counts func(*entry) bool) 
 	if len(own) == 0 {
 		return 0
 	}
-	weight := func(e *entry) float64 {
-		if without == "GPU" {
-			return 1 / alike[e.left]
-		}
-		return 1 / crowd(alike[e.left])
-	}
-	total := 0.0
-	for _, e := range own {
-		total += weight(e)
-	}
+	total := float64(len(alike))
 	slices.SortStableFunc(own, func(a, b *entry) int { return cmp.Compare(a.standing, b.standing) })
 	target := min(level*(total+1), lastOfAll*total)
 	sum := 0.0
 	for _, e := range own {
-		if sum += weight(e); sum >= target {
+		if sum += 1 / alike[e.left]; sum >= target {
 			return max(e.standing, leastWidening)
 		}
 	}

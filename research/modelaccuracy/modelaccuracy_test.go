@@ -165,34 +165,3 @@ func TestAFitFollowsTheMeasurements(t *testing.T) {
 		}
 	}
 }
-
-// TestPointsThatNothingWasFittedTo predicts measurements that came after the last fit.
-func TestPointsThatNothingWasFittedTo(t *testing.T) {
-	later, err := load[Point]("points/unfitted.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var errs []float64 // of tokens a second
-	for _, p := range later {
-		c, err := p.prepare()
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		v := perfmodel.Fitted().Values(c.plain)
-		m, _, err := c.predict(c.plain.Cost(&v))
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		off := func(predicted, measured float64) float64 { return predicted/measured - 1 }
-		t.Logf("%s: tokens/s %+.0f %%, TTFT %+.0f %%, TPOT %+.0f %%", p.Name,
-			100*off(m.Tokens, p.Measured.Tokens), 100*off(m.TTFT, p.Measured.TTFT), 100*off(m.TPOT, p.Measured.TPOT))
-		if p.Measured.Tokens > 0 {
-			errs = append(errs, math.Abs(off(m.Tokens, p.Measured.Tokens)))
-		}
-	}
-	if m := stat.Median(errs); m > 0.15 || len(errs) < 20 {
-		t.Errorf("tokens/s: median error %.1f %% of %d points", 100*m, len(errs))
-	}
-}

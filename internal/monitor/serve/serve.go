@@ -30,7 +30,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/listen"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
-	"github.com/sixty-dev/sixty/internal/diagnose/trace"
 	"github.com/sixty-dev/sixty/internal/generate/scrapeconfig"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
@@ -42,6 +41,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/monitor/web"
 	"github.com/sixty-dev/sixty/internal/monitor/web/page"
+	"github.com/sixty-dev/sixty/internal/trace"
 )
 
 // DefaultAddr is where the page is, on this machine alone.

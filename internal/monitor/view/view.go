@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/diagnose/trace"
+	"github.com/sixty-dev/sixty/internal/trace"
 )
 
 // Schemas of the answers that have one. Fields are added under the same name.

@@ -453,7 +453,7 @@ func (p *Pass) AddReplicas(takes float64, when string, f Fix) {
 	case add < 1:
 		f.Summary = fmt.Sprintf("Spread the load evenly over the %s, which can carry it together%s", countReplicas(pool), when)
 	case pool > 1:
-		f.Summary = fmt.Sprintf("Add %s to the %s of now%s", countReplicas(add), Whole(pool), when)
+		f.Summary = fmt.Sprintf("Add %s to the present %s%s", countReplicas(add), Whole(pool), when)
 	default:
 		f.Summary = fmt.Sprintf("Add %s%s", countReplicas(add), when)
 	}

@@ -121,7 +121,7 @@ func TestHouseWordsAreGone(t *testing.T) {
 			check(path, comment.ReplaceAllString(read(path), ""))
 		}
 	})
-	for _, pattern := range []string{"../../README.md", "../../CONTRIBUTING.md", "../../SECURITY.md", "../../docs/*.md"} {
+	for _, pattern := range []string{"../../README.md", "../../CONTRIBUTING.md", "../../SECURITY.md", "../../docs/*.md", "../../docs/adr/*.md"} {
 		pages, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

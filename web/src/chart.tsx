@@ -106,7 +106,7 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
     width,
     height: first.height ?? 190,
     legend: { show: false },
-    padding: [strip, right ? 0 : 18, 0, 0],
+    padding: [strip, right ? 0 : 24, 0, 0], // half of a tick with seconds
     cursor: {
       sync: { key: 'time', scales: ['x', null] },
       drag: { x: true, y: false, setScale: false },

@@ -45,7 +45,7 @@ const (
 	docE2E = "Arrival to last output, written when a request finishes; requests that clients abandon are not " +
 		"in it (vllm-project/vllm#31503)."
 	docQueue = "Queued until first scheduled, written when the request finishes: it lags TTFT, misses " +
-		"abandoned requests, and its lowest bucket edge is 0.3 s, so believe the mean below that " +
+		"abandoned requests, and its lowest bucket edge is 0.3 s, so use the mean below that " +
 		"(vllm-project/vllm#48175)."
 	docPrefill = "First scheduled until first token, chunks of other requests in between and preemption included."
 )
@@ -322,11 +322,10 @@ var (
 	PassedOver = &Signal{
 		Name: "passed_over", Title: "Requests passed over", Unit: Requests, Optional: true,
 		Expr: Mul(AtLeast(Sub(Sum(Share(0.1, "vllm:num_requests_waiting")), SumRate(ttftFamily+"_sum")), 0), looksTell()),
-		Doc: "Requests that wait nine tenths of the time, less those that those account for who were served: by " +
-			"Little's law (Operations Research 9, 1961) the time to the first token that was added up in a " +
-			"second. What is left got no first token while others did, whatever the order. 0 where the batch was " +
-			"another one between the scrapes than at them, for so is the queue then, and with preemptions, whose " +
-			"requests wait once more.",
+		Doc: "Requests that wait nine tenths of the time, less the mean number of those waiting that were served: by " +
+			"Little's law (Operations Research 9, 1961) the sum of TTFT per second. The rest got no first token while " +
+			"others did, in whatever order. 0 with preemptions, whose requests wait twice, and where the batch between " +
+			"scrapes differs from the one at them: then the queue does too.",
 	}
 	// UnansweredWait and UnansweredShare are the users that no histogram has.
 	UnansweredShare = &Signal{
@@ -831,7 +830,7 @@ var (
 	FrontendCPU = &Signal{
 		Name: "frontend_cpu", Title: "API server CPU use", Unit: Ratio, Scope: Instance,
 		Expr: Max(Rate("process_cpu_seconds_total")),
-		Doc: "Processor seconds per second of the API server process: near 1 it is the bottleneck, because Python " +
+		Doc: "CPU seconds per second of the API server process: near 1 it is the bottleneck, because Python " +
 			"runs on one core.",
 	}
 

@@ -160,7 +160,7 @@ var servingLayout = layout{
 			},
 			{id: 213, title: "GPU memory used", width: 8, max: 1, queries: lines(perGPU, "", indicator.GPUMemoryUsed)},
 			{id: 214, title: "Host memory", width: 8, queries: lines(perServer, "API server", indicator.ResidentMemory, "container", indicator.ContainerMemory)},
-			{id: 215, title: "API server processor use", width: 8, queries: lines(perServer, "", indicator.FrontendCPU)},
+			{id: 215, title: "API server CPU use", width: 8, queries: lines(perServer, "", indicator.FrontendCPU)},
 			{
 				id: 216, title: "Scrape duration", width: 8, queries: lines(perServer, "", indicator.ScrapeDuration),
 				doc:    "A slow metrics page is a symptom by itself: the API server's event loop is busy.",

@@ -441,7 +441,7 @@ var (
 		Doc: "How many requests were evicted and recomputed. One in a burst is not an incident.",
 	}
 	PreemptionsLately = &Signal{
-		Name: "preemptions_lately", Title: "Preemptions in the past at hand", Unit: Count,
+		Name: "preemptions_lately", Title: "Preemptions in the history", Unit: Count,
 		Expr: Sum(Increase("vllm:num_preemptions_total").In(PastMark)),
 		Doc: "How many requests were evicted in the available history. While a cache stays full and few are " +
 			"admitted, evictions become rare; that they came says what the queue waits for.",

@@ -17,7 +17,7 @@ var scenario string
 var (
 	mostly = &catalog.Threshold{
 		Name: "scrapes_succeed", Unit: indicator.Ratio, Default: 0.51,
-		Why: "at least half of the last scrapes failed, or both where there are only two: one among many is a hiccup",
+		Why: "at least half of the last scrapes failed, or both where there are only two: one among many means little",
 	}
 	failsNow = &catalog.Threshold{
 		Name: "last_scrape", Unit: indicator.Count, Default: 0.5,

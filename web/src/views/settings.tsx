@@ -56,7 +56,7 @@ export function SettingsView() {
           <h2 class="head">{plural(data.targets.length, 'target')} {data.targets.length > 5 && <Filter value={filter} set={setFilter} what="targets" />}</h2>
           <div class="scroll" tabIndex={0} role="region" aria-label="Targets">
             <table class="whole">
-              <thead><tr><th>Target</th><th>Job</th><th>Scrape</th><th>Last</th></tr></thead>
+              <thead><tr><th>Target</th><th>Job</th><th>Scrape</th><th>Last scrape</th></tr></thead>
               <tbody>
                 {targets.slice(0, 200).map((t) => (
                   <tr><td class="text">{t.URL}</td><td>{t.Labels.job}</td><td class={t.Health === 'up' ? 'healthy' : t.Health === 'down' ? 'failing' : 'unknown'}>{t.Error || t.Health}</td><td class="nowrap">{Date.parse(t.At) > now() - 365 * 86400e3 ? <Ago at={t.At} /> : 'never'}</td></tr>

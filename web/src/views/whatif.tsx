@@ -114,7 +114,7 @@ export function WhatIfView() {
         </section>
         <section>
           {state.error && <Problem error={state.error} again={() => again((n) => n + 1)} />}
-          {state.busy && !state.data && !state.error && <Waiting what="the simulation" />}
+          {state.busy && !state.data && !state.error && <p class="soft waiting" aria-busy="true">Simulating: this takes some seconds …</p>}
           {state.data && !state.error && <Answer data={state.data} busy={state.busy} changed={changed} />}
           {!state.error && state.data?.warnings.map((w) => <p class="warning">{opening(w)}</p>)}
         </section>

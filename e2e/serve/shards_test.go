@@ -4,7 +4,7 @@ package serve_test
 
 import (
 	"bufio"
-	"context"
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -27,9 +27,11 @@ import (
 
 // What TestShards judges.
 const (
-	storedFor = 40 * time.Minute // before the test
-	sickFor   = 5 * time.Minute  // before the test
-	shifts    = 16               // by how many scrapes the replicas of a model are apart
+	storedFor  = 20 * time.Minute // before the first shard is asked
+	sickFor    = 5 * time.Minute
+	toCome     = 25 * time.Minute      // is written beforehand, as the store answers for moments
+	perReplica = 60 * time.Millisecond // about as long takes what one replica shows
+	shifts     = 16                    // by how many scrapes the replicas of a model are apart
 )
 
 // sizes are those of the models: one of 2,000 replicas, many of 54.
@@ -254,18 +256,6 @@ func boolToInt(b bool) int {
 	return 0
 }
 
-// live writes each page when its time has come, until the context ends.
-func (f *feed) live(ctx context.Context, from, pages int) {
-	for p := from; p < pages; p++ {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(time.Until(f.began.Add(time.Duration(p+1) * scraped))):
-		}
-		f.write(p, p+1)
-	}
-}
-
 // metric adds up a metric of a program's own.
 func metric(url, name string) (total float64) {
 	_, body := ask(url + "/metrics")
@@ -278,7 +268,7 @@ func metric(url, name string) (total float64) {
 	return total
 }
 
-// TestShards judges 10,000 replicas of 60 models in a VictoriaMetrics, one shard of ten after the other.
+// TestShards judges 10,000 replicas of 60 models in a VictoriaMetrics, in ten shards: all at the same time, or some.
 func TestShards(t *testing.T) {
 	rounds, err := strconv.Atoi(os.Getenv("SIXTY_ROUNDS"))
 	if err != nil {
@@ -286,37 +276,42 @@ func TestShards(t *testing.T) {
 	}
 	const shards = 10
 	which := os.Getenv("SIXTY_SHARDS") // such as 1,4; empty: all
+	every := cmp.Or(os.Getenv("SIXTY_EVERY"), "15s")
 	store := tool(t, "SIXTY_VICTORIA", "victoria-metrics", "the package victoria-metrics of Debian")
-	pages := int((storedFor + 45*time.Minute) / scraped)
+	pages := int((storedFor + toCome) / scraped)
 	f := &feed{t: t, replicas: population(t, pages, os.Getenv("SIXTY_ONE_JOB") != "")}
 	addr := port(t)
-	dir := t.TempDir()
-	vm := launch(t, "http://"+addr, "/health", store, "-storageDataPath="+dir, "-httpListenAddr="+addr, "-retentionPeriod=1d",
-		"-memory.allowedBytes=2GB", "-search.maxQueryLen=1MB", "-search.maxUniqueTimeseries=3000000", "-search.disableAutoCacheReset", "-search.latencyOffset=1s", "-loggerLevel=ERROR")
-	f.url, f.began = vm.url, time.Now().Add(-storedFor)
-	stored := int(storedFor / scraped)
+	vm := launch(t, "http://"+addr, "/health", store, "-storageDataPath="+t.TempDir(), "-httpListenAddr="+addr, "-retentionPeriod=1d",
+		"-memory.allowedBytes=2GB", "-search.maxQueryLen=1MB", "-search.maxUniqueTimeseries=600000", "-search.disableCache", "-loggerLevel=ERROR")
 	wrote := time.Now()
-	f.write(0, stored)
-	t.Logf("RESULT %d replicas, %d series, %d scrapes each written in %s; the store has %.0f MB in memory",
-		len(f.replicas), f.series, stored, time.Since(wrote).Round(time.Second), metric(vm.url, "process_resident_memory_bytes ")/1e6)
-	f.write(stored, int(time.Since(f.began)/scraped))
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	go f.live(ctx, int(time.Since(f.began)/scraped), pages)
-	if hold := os.Getenv("SIXTY_HOLD"); hold != "" {
-		d, _ := time.ParseDuration(hold)
-		t.Logf("held at %s", vm.url)
-		_ = os.WriteFile(os.Getenv("SIXTY_HOLD_FILE"), []byte(vm.url), 0o600)
-		time.Sleep(d)
+	// What takes long to write is past when it is there.
+	f.url, f.began = vm.url, wrote.Add(time.Duration(len(f.replicas))*perReplica-storedFor)
+	f.write(0, pages)
+	t.Logf("RESULT %d replicas, %d series, %d scrapes each written in %s; the store has %.0f MB in memory; at %s",
+		len(f.replicas), f.series, pages, time.Since(wrote).Round(time.Second), metric(vm.url, "process_resident_memory_bytes ")/1e6, vm.url)
+	time.Sleep(time.Until(f.began.Add(storedFor)))
+	if hold, err := time.ParseDuration(os.Getenv("SIXTY_HOLD")); err == nil {
+		time.Sleep(hold)
 		return
 	}
 	t.Setenv("GOMAXPROCS", "1")
-	found, replicas := map[string]string{}, 0
+	found := map[string]string{}
+	var all []*judging
 	for n := 1; n <= shards; n++ {
 		if which != "" && !slices.Contains(strings.Split(which, ","), strconv.Itoa(n)) {
 			continue
 		}
-		replicas += shardRounds(t, vm, n, shards, rounds, found)
+		s := sixtyServe(t, "--prometheus", vm.url, "--data", t.TempDir(), "--shard", fmt.Sprintf("%d/%d", n, shards), "--evaluation-interval", every)
+		all = append(all, &judging{monitored: s, name: fmt.Sprintf("shard %d", n), vm: vm})
+	}
+	for range rounds {
+		for _, j := range all {
+			j.next(found)
+		}
+	}
+	replicas := 0
+	for _, j := range all {
+		replicas += j.replicas
 	}
 	for m := range sizes() {
 		name, fault := fmt.Sprintf("model-%02d", m), sick[m]
@@ -329,37 +324,38 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// shardRounds lets one shard judge some rounds, and returns how many replicas it has.
-func shardRounds(t *testing.T, vm *program, n, of, rounds int, found map[string]string) (replicas int) {
-	s := sixtyServe(t, "--prometheus", vm.url, "--data", t.TempDir(), "--shard", fmt.Sprintf("%d/%d", n, of))
-	defer s.stop(os.Interrupt)
-	var last time.Time
-	counters := func() [4]float64 {
-		return [4]float64{metric(s.url, "process_cpu_seconds_total "), metric(vm.url, "process_cpu_seconds_total "),
-			metric(vm.url, `vm_http_requests_total{path="/api/v1/query`), metric(vm.url, "vm_rows_read_per_query_sum ")}
-	}
-	was := counters()
-	for i := range rounds {
-		s.until(5*time.Minute, "another evaluation", func() bool { return s.overview().At.After(last) && s.overview().EvaluatedS > 0 })
-		o := s.overview()
-		last = o.At
-		now := counters()
-		replicas = 0
-		clear := []string{}
-		for _, m := range o.Models {
-			replicas += len(m.Replicas)
-			found[m.Model] = m.Verdict.ID
-			if m.Verdict.Status == view.Healthy {
-				found[m.Model] = ""
-			} else {
-				clear = append(clear, m.Model+" "+m.Verdict.ID)
-			}
-		}
-		t.Logf("RESULT shard %d, evaluation %d in %.2f s: %.2f s of sixty's processor, %.0f MB; %.2f s of the store's, %.0f queries, %.2f million samples; state %s, %d models, %d replicas, not healthy: %v %.300q",
-			n, i+1, o.EvaluatedS, now[0]-was[0], metric(s.url, "process_resident_memory_bytes ")/1e6, now[1]-was[1], now[2]-was[2], (now[3]-was[3])/1e6,
-			o.State, len(o.Models), replicas, clear, o.Problems)
-		was = now
-	}
-	return replicas
+// A judging is one shard at work.
+type judging struct {
+	*monitored
+	name     string
+	vm       *program
+	last     time.Time
+	was      [4]float64 // counters
+	replicas int
 }
 
+func (j *judging) counters() [4]float64 {
+	return [4]float64{metric(j.url, "process_cpu_seconds_total "), metric(j.vm.url, "process_cpu_seconds_total "),
+		metric(j.vm.url, `vm_http_requests_total{path="/api/v1/query`), metric(j.vm.url, "vm_rows_read_per_query_sum ")}
+}
+
+// next waits for another evaluation, and tells what it took. What the store did is for all shards that are at work.
+func (j *judging) next(found map[string]string) {
+	j.until(10*time.Minute, "another evaluation", func() bool { return j.overview().At.After(j.last) && j.overview().EvaluatedS > 0 })
+	o, now := j.overview(), j.counters()
+	j.last, j.replicas = o.At, 0
+	var ill []string
+	for _, m := range o.Models {
+		j.replicas += len(m.Replicas)
+		found[m.Model] = m.Verdict.ID
+		if m.Verdict.Status == view.Healthy {
+			found[m.Model] = ""
+		} else {
+			ill = append(ill, m.Model+" "+m.Verdict.ID)
+		}
+	}
+	j.t.Logf("RESULT %s in %.2f s: %.2f s of sixty's processor, %.0f MB; %.2f s of the store's, %.0f queries, %.2f million samples; state %s, %d models, %d replicas, not healthy: %v %.300q",
+		j.name, o.EvaluatedS, now[0]-j.was[0], metric(j.url, "process_resident_memory_bytes ")/1e6, now[1]-j.was[1], now[2]-j.was[2], (now[3]-j.was[3])/1e6,
+		o.State, len(o.Models), j.replicas, ill, o.Problems)
+	j.was = now
+}

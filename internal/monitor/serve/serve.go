@@ -186,7 +186,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	s.monitor = monitor.New(monitor.Options{
 		First:  first,
 		Rest:   cfg.Prometheus.Prometheus != "",
-		Source: s.source, Diagnose: s.look(settings), Every: every, Log: cfg.Log, Registry: s.registry,
+		Source: s.source, Narrow: cfg.narrow(), Diagnose: s.look(settings), Every: every, Log: cfg.Log, Registry: s.registry,
 		Listeners: []func(context.Context, *monitor.Evaluation){s.observe, s.alerter.Observe, s.write, s.updateRules, s.anomalies.Observe, s.publishEvaluation},
 	})
 	s.reloaded = prometheus.NewGauge(prometheus.GaugeOpts{Name: "sixty_config_last_reload_successful", Help: "Whether the last configuration reload succeeded."})

@@ -135,11 +135,7 @@ func (m *Memory) series(ctx context.Context, q metrics.Querier, of indicator.Sam
 	if m.selector != selector || at.Before(m.seenAt) || from.Before(m.seenFrom) {
 		m.selector, m.seen, m.seenAt, m.seenFrom = selector, map[string]*sighting{}, time.Time{}, from
 	}
-	span := lookback
-	if !m.seenAt.IsZero() {
-		span = min(span, at.Sub(m.seenAt)+settledFor)
-	}
-	found, err := ask(span)
+	found, err := ask(min(lookback-settledFor, at.Sub(m.seenAt)) + settledFor)
 	if err != nil {
 		return nil, err
 	}

@@ -43,7 +43,7 @@ var (
 const GatewayJob = "gateway"
 
 // most bounds how many targets are looked at together.
-const mostTargets = 2000
+const mostTargets = 5000
 
 // Discover finds the targets whose engine metrics a Querier holds, and how
 // they are labelled. With every, targets that expose no engine metrics but

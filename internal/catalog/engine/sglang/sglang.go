@@ -167,7 +167,18 @@ func tellTransfers(n *engine.Naming, prefix string, has func(name string) bool) 
 		late, lost, begun := prefix+"num_bootstrap_failed_reqs_total", prefix+"num_transfer_failed_reqs_total", prefix+"kv_transfer_alloc_ms_count"
 		n.Later[late], n.Later[lost] = true, true
 		maps.Copy(n.Exprs, roles(prefix).Exprs())
-		failed := indicator.Add(increase(late), increase(lost))
+		// On a prefill server a request fails to bootstrap where no decode server asks for its KV cache, in 300 s.
+		prefill := indicator.Is("engine_type", "prefill")
+		failed := indicator.Add(increase(late, indicator.Not("engine_type", "prefill")), increase(lost))
+		fetched := indicator.Sum(indicator.Increase("vllm:nixl_xfer_time_seconds_count")).By(indicator.Fleet...)
+		unasked := indicator.Add(increase(late, prefill), indicator.Mul(
+			indicator.Sum(indicator.Lowest(prefix+"num_prefill_bootstrap_queue_reqs")),
+			indicator.Test(fetched, "==", indicator.Number(0))).On(indicator.Fleet...).Left())
+		n.Exprs[indicator.LeasesExpired.Name] = unasked
+		n.Exprs[indicator.LeaseShare.Name] = indicator.Div(unasked, indicator.AtLeast(indicator.Add(unasked, increase("vllm:time_to_first_token_seconds_count")), 1))
+		n.Exprs[indicator.FetchedPerLease.Name] = indicator.Add(
+			indicator.Mul(indicator.Number(0), indicator.Sum(indicator.Now("vllm:num_requests_running"))),
+			indicator.Div(fetched, indicator.AtLeast(indicator.Sum(unasked).By(indicator.Fleet...), 1))).On(indicator.Fleet...).Left()
 		n.Renamed["nixl_xfer_time_seconds_count"], n.Renamed["nixl_bytes_transferred_count"] = "kv_transfer_latency_ms_count", "kv_transfer_total_mb_count"
 		n.Exprs[indicator.TransferBytes.Name] = indicator.NotNegative(indicator.Mul(indicator.MeanOf(prefix+"kv_transfer_total_mb"), indicator.Number(1<<20)))
 		n.Exprs[indicator.TransfersFailed.Name] = failed

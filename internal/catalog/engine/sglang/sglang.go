@@ -80,7 +80,7 @@ func naming(prefix string, has func(name string) bool) engine.Naming {
 	if has("http_responses_total") { // 0.5.8
 		n.HTTP = engine.Answers{Metric: prefix + "http_responses_total", Handler: "endpoint", Status: "status_code"}
 	}
-	n.Exprs = map[string]indicator.Expr{}
+	n.Exprs = map[string]indicator.Expr{indicator.PoolAnswers.Name: indicator.PoolAnswers.OfRoles(roles(prefix))}
 	countTokens(&n, prefix, has)
 	tellRanks(&n, prefix, has)
 	tellTransfers(&n, prefix, has)

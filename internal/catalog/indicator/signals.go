@@ -656,14 +656,10 @@ var (
 	}
 	PoolAnswers = &Signal{
 		Name: "pool_answers", Title: "Share of the pool that answers", Unit: Ratio, Fleet: true, Optional: true,
-		Expr: ofGroup(Sum(Last("vllm:num_requests_running").In(PastMark)), Div(
-			OrZero(
-				CountOf(Unless(Sum(Now("vllm:num_requests_running")), Where(Max(Now("up")), "==", Number(0))).Ignoring(Fleet...)).By(Fleet...),
-				CountOf(Last("vllm:num_requests_running").In(PastMark)).By(Fleet...)),
-			Or(
-				CountOf(Sum(Looks("vllm:num_requests_running"))).By(Fleet...),
-				CountOf(Last("vllm:num_requests_running").In(PastMark)).By(Fleet...))), Fleet),
-		Doc: "Replicas of the model that answer now, over those that answered in the window, or in the past if none did. " +
+		Expr: poolAnswers(byTransfers), OfRoles: poolAnswers,
+		Otherwise: []Alternative{{Without: "vllm:nixl_xfer_time_seconds_count", Expr: answersOf(everyServer)}},
+		Doc: "Replicas of the model that answer now, over those that answered in the past at hand and are still scraped. Where prefill " +
+			"and decode are apart, those of the server's own role: no other one can do its work. " +
 			"If a server falls silent while nothing scrapes it, its samples look current for five minutes.",
 	}
 	JobAnswers = &Signal{
@@ -988,6 +984,26 @@ var (
 // ofStatus is a function of the requests that ended with a status.
 func ofStatus(fn Function, status string) Expr {
 	return OrZero(Sum(fn("http_requests_total", Like("status", status), asked)), Sum(fn("http_requests_total", asked)))
+}
+
+// Servers that answered in the past at hand, and those that do now.
+var (
+	everyServer = Sum(Last("vllm:num_requests_running").In(PastMark))
+	answering   = Unless(Sum(Now("vllm:num_requests_running")), Where(Max(Now("up")), "==", Number(0))).Ignoring(Fleet...)
+)
+
+// answersOf is the share of some servers of a model that answers, of those that are still scraped where that is
+// known, told to each of them.
+func answersOf(servers Expr) Expr {
+	scraped := And(servers, Max(Now("up"))).Ignoring(Fleet...)
+	return ofGroup(servers, Div(
+		OrZero(CountOf(And(servers, answering)).By(Fleet...), CountOf(servers).By(Fleet...)),
+		Or(CountOf(scraped).By(Fleet...), CountOf(servers).By(Fleet...))), Fleet)
+}
+
+// poolAnswers is the share that answers of the servers of the same role and, without one, of all of the model.
+func poolAnswers(r Roles) Expr {
+	return Or(Or(answersOf(r.Prefill), answersOf(r.Decode)), answersOf(everyServer))
 }
 
 // ofGroup is a value of a group, for each of its members that is there.

@@ -354,7 +354,7 @@ func (j *judging) next(found map[string]string) {
 			ill = append(ill, m.Model+" "+m.Verdict.ID)
 		}
 	}
-	j.t.Logf("RESULT %s in %.2f s: %.2f s of sixty's processor, %.0f MB; %.2f s of the store's, %.0f queries, %.2f million samples; state %s, %d models, %d replicas, not healthy: %v %.300q",
+	j.t.Logf("RESULT %s in %.2f s: %.2f s of sixty's CPU, %.0f MB; %.2f s of the store's, %.0f queries, %.2f million samples; state %s, %d models, %d replicas, not healthy: %v %.300q",
 		j.name, o.EvaluatedS, now[0]-j.was[0], metric(j.url, "process_resident_memory_bytes ")/1e6, now[1]-j.was[1], now[2]-j.was[2], (now[3]-j.was[3])/1e6,
 		o.State, len(o.Models), j.replicas, ill, o.Problems)
 	j.was = now

@@ -168,23 +168,18 @@ func TestAFitFollowsTheMeasurements(t *testing.T) {
 
 // TestPointsThatNothingWasFittedTo predicts measurements that came after the last fit.
 func TestPointsThatNothingWasFittedTo(t *testing.T) {
-	cases, err := prepareAll()
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := newFitter(cases) // begins with what ships
 	later, err := load[Point]("points/unfitted.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	const worst = 0.4 // of tokens a second
+	var errs []float64 // of tokens a second
 	for _, p := range later {
 		c, err := p.prepare()
 		if err != nil {
 			t.Error(err)
 			continue
 		}
-		v := f.values(c.plain, f.x)
+		v := perfmodel.Fitted().Values(c.plain)
 		m, _, err := c.predict(c.plain.Cost(&v))
 		if err != nil {
 			t.Error(err)
@@ -193,8 +188,11 @@ func TestPointsThatNothingWasFittedTo(t *testing.T) {
 		off := func(predicted, measured float64) float64 { return predicted/measured - 1 }
 		t.Logf("%s: tokens/s %+.0f %%, TTFT %+.0f %%, TPOT %+.0f %%", p.Name,
 			100*off(m.Tokens, p.Measured.Tokens), 100*off(m.TTFT, p.Measured.TTFT), 100*off(m.TPOT, p.Measured.TPOT))
-		if e := off(m.Tokens, p.Measured.Tokens); math.Abs(e) > worst {
-			t.Errorf("%s: %.0f tokens/s predicted, %.0f measured", p.Name, m.Tokens, p.Measured.Tokens)
+		if p.Measured.Tokens > 0 {
+			errs = append(errs, math.Abs(off(m.Tokens, p.Measured.Tokens)))
 		}
+	}
+	if m := stat.Median(errs); m > 0.15 || len(errs) < 20 {
+		t.Errorf("tokens/s: median error %.1f %% of %d points", 100*m, len(errs))
 	}
 }

@@ -179,6 +179,10 @@ siege: build ## Attack the monitor in the memory of its pod (2 GiB): heavy and s
 	SIXTY_BIN=$(abspath bin/sixty) $(GO) test -tags e2e -run '^Test(Siege|Killed|FullDisk)$$' -timeout 6m -count=1 -v ./e2e/serve -kills 4
 	$(GO) test -run '^TestADamaged(Log|Block)$$' -count=1 ./internal/monitor/serve
 
+.PHONY: scale
+scale: build ## Judge 10,000 replicas of 60 models that a VictoriaMetrics holds, in ten shards: half an hour, 6 GB and a quiet machine; SIXTY_SHARDS=2 judges one shard, SIXTY_LESS=20 takes a twentieth of the replicas
+	SIXTY_ROUNDS=4 SIXTY_BIN=$(abspath bin/sixty) $(GO) test -tags e2e -run '^TestShards$$' -timeout 90m -count=1 -v ./e2e/serve
+
 .PHONY: e2e-kubernetes
 e2e-kubernetes: build ## Apply the chart and the manifests to a real Kubernetes API server (needs SIXTY_KUBERNETES, a directory of its programs)
 	@test -n "$$SIXTY_KUBERNETES" || { echo "set SIXTY_KUBERNETES to a directory with etcd, kube-apiserver, kubectl, helm, and crd/ of the Prometheus operator"; exit 1; }

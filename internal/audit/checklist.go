@@ -278,7 +278,7 @@ func (s checklist) resolution() Item {
 			it.Hint = "upgrade to vLLM 0.8.4 or later, whose buckets end at 2560 s"
 		case len(queue) > 1 && queue[0].Value >= 0.3:
 			it.Status = Partial
-			it.Detail = fmt.Sprintf("queue, prefill and end-to-end times begin at %.6g s: below it, believe means, not percentiles", queue[0].Value)
+			it.Detail = fmt.Sprintf("queue, prefill and end-to-end times begin at %.6g s: below that, use means, not percentiles", queue[0].Value)
 			it.Hint = "from 0.32 on set --custom-histogram-buckets; before, alert on sum/count"
 		default:
 			it.Status, it.Detail = Present, fmt.Sprintf("TTFT from %.6g to %.6g s", ttft[0].Value, ttft[len(ttft)-1].Value)

@@ -439,13 +439,18 @@ func (p *Pass) AddReplicas(takes float64, when string, f Fix) {
 	pool, share := 1.0, 1.0
 	if n, ok := p.Measured(indicator.Replicas); ok && n > 1 {
 		pool = n
-		if v, ok := p.Measured(indicator.ArrivalShare); ok && v > 0 {
+		// Less than a share is a load of another kind: how much of it comes to the others is unknown.
+		if v, ok := p.Measured(indicator.ArrivalShare); ok && v > 1 {
 			share = v
 		}
 	}
 	f.Replicas = int(takes)
 	add := math.Ceil(pool*takes/share) - pool
-	if pool > 1 {
+	switch {
+	case pool > 1 && share == 1:
+		f.Arithmetic = append(f.Arithmetic, fmt.Sprintf("the pool has %s, each with this load at most: %s × %s − %s = %s to add",
+			countReplicas(pool), Whole(pool), Whole(takes), Whole(pool), Whole(max(add, 0))))
+	case pool > 1:
 		f.Arithmetic = append(f.Arithmetic, fmt.Sprintf("the pool has %s, and this one gets %s of their mean: ceil(%s × %s / %s) − %s = %s to add",
 			countReplicas(pool), indicator.FormatNumber(share, indicator.Times), Whole(pool), Whole(takes), Digits(share), Whole(pool), Whole(max(add, 0))))
 	}
@@ -453,7 +458,7 @@ func (p *Pass) AddReplicas(takes float64, when string, f Fix) {
 	case add < 1:
 		f.Summary = fmt.Sprintf("Spread the load evenly over the %s, which can carry it together%s", countReplicas(pool), when)
 	case pool > 1:
-		f.Summary = fmt.Sprintf("Add %s to the %s of now%s", countReplicas(add), Whole(pool), when)
+		f.Summary = fmt.Sprintf("Add %s to the present %s%s", countReplicas(add), Whole(pool), when)
 	default:
 		f.Summary = fmt.Sprintf("Add %s%s", countReplicas(add), when)
 	}

@@ -23,18 +23,19 @@ import (
 
 // demoFlags are the flags of demo as they were given.
 type demoFlags struct {
-	scenarios []string
-	fast      bool
-	color     string
-	page      bool
-	listen    string
+	faults []string
+	fast   bool
+	color  string
+	page   bool
+	listen string
 }
 
 func newDemoCommand() *cobra.Command {
 	f := &demoFlags{}
 	cmd := &cobra.Command{Use: "demo", Args: cobra.NoArgs, RunE: f.run}
 	s := cmd.Flags()
-	s.StringSliceVar(&f.scenarios, "scenario", []string{"kv-cache-thrashing", "engine-hung", "gpu-throttling"}, "what to stage, by `names` of pathologies, or all")
+	s.StringSliceVar(&f.faults, "fault", []string{"kv-cache-thrashing", "engine-hung", "gpu-throttling"}, "faults to show, by the `names` of their pathologies, or all")
+	command.Renamed(s, "scenario", "fault")
 	s.BoolVar(&f.fast, "fast", false, "use simulated time, without starting servers")
 	s.BoolVar(&f.page, "page", false, "then watch simulated servers of two models, one failing, and serve the monitor's page")
 	s.StringVar(&f.listen, "listen", ":6060", "with --page: its `address`, or another one if that is in use")
@@ -44,9 +45,9 @@ func newDemoCommand() *cobra.Command {
 
 func (f *demoFlags) run(cmd *cobra.Command, _ []string) error {
 	ctx, stdout := cmd.Context(), cmd.OutOrStdout()
-	list, err := fleet.FindScenarios(pathologies.All(), f.scenarios)
+	list, err := fleet.FindScenarios(pathologies.All(), f.faults)
 	if err != nil {
-		return fmt.Errorf("--scenario: %w", err)
+		return fmt.Errorf("--fault: %w", err)
 	}
 	line := command.NewProgress(cmd.ErrOrStderr())
 	c := demo.Config{

@@ -22,7 +22,7 @@ import (
 // instead of printing what would be.
 type serveFlags struct {
 	addr       string // "": do not serve
-	scenario   string
+	fault      string
 	accelerate float64
 	exporter   string
 }
@@ -32,7 +32,8 @@ const exporterOffset = 1400
 
 func (f *serveFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.addr, "serve", "", "serve simulated vLLM servers at this `address`, such as :8000 (loopback unless a host is given)")
-	fs.StringVar(&f.scenario, "scenario", "", "with --serve: traffic and a built-in fault, by the `name` of its pathology (default: only your traffic)")
+	fs.StringVar(&f.fault, "fault", "", "with --serve: traffic with a built-in fault, by the `name` of its pathology (default: only your traffic)")
+	command.Renamed(fs, "scenario", "fault")
 	fs.Float64Var(&f.accelerate, "accelerate", 1, "with --serve: simulated seconds per second")
 	fs.StringVar(&f.exporter, "gpu-exporter", "", "with --serve: `address` of a simulated dcgm-exporter (default: a port 1400 above; off: none)")
 }
@@ -42,7 +43,7 @@ const servedModelName = "served-model-name"
 
 // refuseWithoutServe is the error of flags that need --serve and came without it.
 func (f *serveFlags) refuseWithoutServe(changed func(string) bool) error {
-	for _, name := range []string{"scenario", "accelerate", "gpu-exporter"} {
+	for _, name := range []string{"fault", "accelerate", "gpu-exporter"} {
 		if changed(name) {
 			return hint.With(fmt.Errorf("--%s goes with --serve", name), "add an address, such as --serve :8000")
 		}
@@ -91,9 +92,9 @@ func (f *simulateFlags) fleet() (cfg fleet.Config, ignored []string, err error) 
 			return cfg, nil, fmt.Errorf("--%s: %w", asked.FlagRelease, err)
 		}
 	}
-	if v.scenario != "" {
-		if cfg.Scenario, err = fleet.FindScenario(pathologies.All(), v.scenario); err != nil {
-			return cfg, nil, fmt.Errorf("--scenario: %w", err)
+	if v.fault != "" {
+		if cfg.Scenario, err = fleet.FindScenario(pathologies.All(), v.fault); err != nil {
+			return cfg, nil, fmt.Errorf("--fault: %w", err)
 		}
 	}
 	args, err := vllm.Engine.Flags.CheckArgs(f.EngineArgs, "--"+asked.FlagArgs, cfg.Release)

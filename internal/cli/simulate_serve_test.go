@@ -17,7 +17,7 @@ func TestServedServersAnswerUntilTheyAreInterrupted(t *testing.T) {
 	root := newRoot(&out, &out)
 	root.SetArgs([]string{
 		"simulate", "--serve", "127.0.0.1:0", "--replicas", "2", "--vllm-version", "0.33",
-		"--scenario", "idle", "--engine-args", "--max-num-seqs 8 --served-model-name qwen --api-key secret", "--accelerate", "100",
+		"--fault", "idle", "--engine-args", "--max-num-seqs 8 --served-model-name qwen --api-key secret", "--accelerate", "100",
 	})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -50,7 +50,7 @@ func TestServedServersAnswerUntilTheyAreInterrupted(t *testing.T) {
 func TestAnInterruptedDemoEnds(t *testing.T) {
 	var out outputtest.Buffer
 	root := newRoot(&out, &out)
-	root.SetArgs([]string{"demo", "--scenario", "idle"})
+	root.SetArgs([]string{"demo", "--fault", "idle"})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	ended := make(chan error)

@@ -16,10 +16,10 @@ import (
 	"github.com/sixty-dev/sixty/internal/cli/command"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
-	"github.com/sixty-dev/sixty/internal/diagnose/trace"
-	"github.com/sixty-dev/sixty/internal/diagnose/trace/collected"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/report/tracereport"
+	"github.com/sixty-dev/sixty/internal/trace"
+	"github.com/sixty-dev/sixty/internal/trace/collected"
 )
 
 type traceFlags struct {

@@ -114,7 +114,7 @@ func TestValuesAreCompleted(t *testing.T) {
 		"diagnose --output ": "markdown", "diagnose --fail-on ": "ticket", "diagnose --use-case ": "chat", "diagnose --only ": "saturation",
 		"diagnose --color ": "never", "audit --ignore ": "no-match", "generate rules --output ": "mimir", "generate scrape --output ": "podmonitor",
 		"generate rules --dialect ": "vllm-v0", "bench --scenario ": "burst", "bench --search ": "rate", "bench --api ": "chat", "bench --use-case ": "rag",
-		"demo --scenario ": "memory-leak", "simulate --scenario ": "engine-hung", "simulate --route ": "least-loaded",
+		"demo --fault ": "memory-leak", "simulate --fault ": "engine-hung", "simulate --route ": "least-loaded",
 		"tune --gpu ": "H20", "tune --output ": "html", "simulate --trace-format ": "azure", "explain ": "kv-cache-thrashing", "help generate ": "rules",
 	} {
 		out, _, err := runCLI(t, append(append([]string{"__complete"}, strings.Fields(args)...), "")...)

@@ -115,7 +115,10 @@ func (w *Deployment) add(s *Snapshot, d *Diagnosis, r engine.Role, targets []int
 			st.Lost++
 		}
 		if v := s.Now(i, waiting); v.OK {
-			st.Waiting = v.V + zeroed(st.Waiting)
+			if math.IsNaN(st.Waiting) {
+				st.Waiting = 0
+			}
+			st.Waiting += v.V
 		}
 	}
 	if n := len(w.Stages); n > 0 {
@@ -206,11 +209,4 @@ func mean(s *Snapshot, targets []int, sig, by *indicator.Signal) float64 {
 		}
 	}
 	return sum / weights
-}
-
-func zeroed(v float64) float64 {
-	if math.IsNaN(v) {
-		return 0
-	}
-	return v
 }

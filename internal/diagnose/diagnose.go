@@ -79,7 +79,7 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 	}
 	r := Request{
 		Targets: targets, At: o.At, Interval: o.Interval, Past: past.Length(),
-		Instance: layout.Instance, Model: layout.Model, Matchers: slices.Concat(o.Matchers, layout.Without), Memory: o.Memory,
+		Instance: layout.Instance, Model: layout.Model, Matchers: slices.Concat(o.Matchers, layout.Without), Memory: o.Memory, Baselines: o.Settings.Baselines,
 	}
 	hs, err := histories(ctx, q, &r, past)
 	if err != nil {
@@ -90,9 +90,6 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 	}
 	left := r.dropDeparted(hs)
 	share(r.Spans, r.Interval)
-	if len(o.Settings.Baselines) > 0 {
-		r.Baselines = o.Settings.Baselines
-	}
 	s, err := Fetch(ctx, q, r)
 	if err != nil {
 		return Diagnosis{}, err

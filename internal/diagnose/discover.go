@@ -43,7 +43,7 @@ var (
 const GatewayJob = "gateway"
 
 // most bounds how many targets are looked at together.
-const mostTargets = 2000
+const mostTargets = 5000
 
 // Discover finds the targets whose engine metrics a Querier holds, and how
 // they are labelled. With every, targets that expose no engine metrics but
@@ -60,7 +60,7 @@ func discover(ctx context.Context, q metrics.Querier, o *Options, lookback time.
 	}
 	all := slices.Concat(matchers, twice.without)
 	by := slices.Concat([]string{labels.MetricName}, instanceLabels, twice.more, modelLabels, identityLabels, engine.SeriesRoleLabels())
-	slices.Sort(by)
+	by = slices.Compact(slices.Sorted(slices.Values(by)))
 	names := dialect.Selector + "|" + dialect.HostInfo + "|up|http_requests_total|process_.+|python_info|container_memory_working_set_bytes"
 	of := samplesOf(names, append([]*labels.Matcher{indicator.Unlike(labels.MetricName, ".+_bucket")}, all...))
 	// Of other products' gateways those that the user named, by an address or by the job.
@@ -69,7 +69,6 @@ func discover(ctx context.Context, q metrics.Querier, o *Options, lookback time.
 		named = append(named, indicator.Is("job", GatewayJob))
 	}
 	var v, foreign model.Vector
-	by = slices.Compact(by)
 	g, asking := errgroup.WithContext(ctx)
 	g.Go(func() (err error) {
 		if v, err = m.series(asking, q, of, by, at, lookback); err != nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 )
@@ -283,5 +284,27 @@ func TestPagesOfTheServersMachine(t *testing.T) {
 	slices.Sort(got)
 	if want := []string{"localhost:8000", "localhost:8000-gpus", "localhost:8001", "localhost:8001-gpus"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// The router of production-stack shows gauges under the servers' names, one for each of its servers: its page is one
+// router, and no servers.
+func TestARoutersGaugesOfServersAreNoServers(t *testing.T) {
+	t.Parallel()
+	router := scraped{target: embedded.Target{Instance: "router"}, page: func(int) string {
+		return `vllm:num_requests_running{server="http://a"} 3
+vllm:num_requests_running{server="http://b"} 0
+vllm:num_requests_swapped{server="http://a"} 0
+vllm:num_requests_swapped{server="http://b"} 0
+vllm:num_incoming_requests_total{model="m"} 40
+vllm:request_latency_seconds_count{server="http://a",model="m",status="success"} 40
+`
+	}}
+	targets, _, err := discover(t, true, router)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(targets) != 1 || targets[0].Dialect.Engine != dialect.Gateway {
+		t.Errorf("%d targets, the first of them %+v, want one router", len(targets), targets[0])
 	}
 }

@@ -36,10 +36,10 @@ type onsetOf struct {
 	pathology string
 }
 
-// A givenOnset is what was said of a fault that goes on, and when last.
+// A givenOnset is what was said of a fault that goes on, when first and when last.
 type givenOnset struct {
 	Onset
-	at time.Time
+	first, at time.Time
 }
 
 // goesOn is how long after it was seen last a fault is the same one when it comes back, or
@@ -47,18 +47,19 @@ type givenOnset struct {
 const goesOn = 2 * time.Minute
 
 // onset returns when a fault began: as it was said before, unless it is now seen to have
-// begun more than an interval between scrapes earlier or later. That it was there at the
-// beginning of what is at hand says nothing new of a fault that is older.
+// begun more than an interval between scrapes earlier or later, though not after it was first
+// seen. That it was there at the beginning of what is at hand says nothing new of a fault that
+// is older.
 func (m *Memory) onset(of onsetOf, o Onset, at time.Time, interval time.Duration) Onset {
 	if m == nil {
 		return o
 	}
 	said := m.onsets[of]
 	if said == nil || at.Sub(said.at) > max(goesOn, 2*interval) || at.Before(said.at) {
-		said = &givenOnset{Onset: o}
+		said = &givenOnset{Onset: o, first: at}
 	}
 	off := o.At.Sub(said.At)
-	if off.Abs() > interval+interval/10 && !(off > 0 && o.AtLeast) {
+	if off.Abs() > interval+interval/10 && !(off > 0 && (o.AtLeast || o.At.After(said.first))) {
 		said.Onset = o
 	}
 	said.at = at
@@ -135,11 +136,7 @@ func (m *Memory) series(ctx context.Context, q metrics.Querier, of indicator.Sam
 	if m.selector != selector || at.Before(m.seenAt) || from.Before(m.seenFrom) {
 		m.selector, m.seen, m.seenAt, m.seenFrom = selector, map[string]*sighting{}, time.Time{}, from
 	}
-	span := lookback
-	if !m.seenAt.IsZero() {
-		span = min(span, at.Sub(m.seenAt)+settledFor)
-	}
-	found, err := ask(span)
+	found, err := ask(min(lookback-settledFor, at.Sub(m.seenAt)) + settledFor)
 	if err != nil {
 		return nil, err
 	}

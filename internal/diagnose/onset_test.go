@@ -103,6 +103,7 @@ func TestOnsetIsKept(t *testing.T) {
 		{75 * time.Second, 15 * time.Second, false, 0, false, "an interval later"},
 		{90 * time.Second, 45 * time.Second, false, 45 * time.Second, false, "three intervals later"},
 		{105 * time.Second, -time.Minute, false, -time.Minute, false, "earlier"},
+		{110 * time.Second, 61 * time.Second, false, -time.Minute, false, "later than it was first seen"},
 		{120 * time.Second, time.Minute, true, -time.Minute, false, "no past is left"},
 		{time.Hour, 50 * time.Minute, true, 50 * time.Minute, true, "another fault"},
 	} {

@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -68,9 +69,7 @@ func ReadPace(ctx context.Context, q metrics.Querier, matchers []*labels.Matcher
 	if err != nil {
 		return p, err
 	}
-	if p.First = first; first.IsZero() {
-		p.First = at.Add(-LongestPast)
-	}
+	p.First = cmp.Or(first, at.Add(-LongestPast))
 	return p, nil
 }
 

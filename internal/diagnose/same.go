@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/gateway"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
@@ -56,8 +57,8 @@ func origins(ctx context.Context, q metrics.Querier, at time.Time, matchers []*l
 	var out []origin
 	seen := map[string]bool{}
 	for _, s := range v {
-		if len(pick(s.Metric, identityLabels)) > 0 {
-			continue // these tell replicas and workers apart
+		if len(pick(s.Metric, identityLabels)) > 0 || gateway.Gauge(s.Metric) {
+			continue // these tell replicas and workers apart, or are a router's, one for each of its servers
 		}
 		if o := originOf(s.Metric); !seen[o.key] {
 			seen[o.key] = true

@@ -242,13 +242,7 @@ func (v view) Doubt(s *indicator.Signal) catalog.Doubt {
 			}
 		}
 	}
-	of, counted := s, now.V
-	if n.Of != nil {
-		of, counted = n.Of, v.Now(n.Of).Or(0)
-	}
-	if n.Chance == indicator.Events && of.Unit == indicator.RequestsPerSecond {
-		counted *= v.span().Window.Length().Seconds()
-	}
+	of, counted := v.counted(s, n)
 	certain := max(0, 1-1/math.Sqrt(max(1, counted))) // what is left of so many, less a standard error
 	switch n.Chance {
 	case indicator.Events:
@@ -304,6 +298,19 @@ func (v view) Doubt(s *indicator.Signal) catalog.Doubt {
 		d.Least = 0 // it will be over when that one has started
 	}
 	return d
+}
+
+// counted returns the signal that counts the events a reading rests on, the signal itself where no
+// other does, and how many there were in the window.
+func (v view) counted(s *indicator.Signal, n indicator.Noise) (of *indicator.Signal, events float64) {
+	of, events = s, v.Now(s).V
+	if n.Of != nil {
+		of, events = n.Of, v.Now(n.Of).Or(0)
+	}
+	if n.Chance == indicator.Events && of.Unit == indicator.RequestsPerSecond {
+		events *= v.span().Window.Length().Seconds()
+	}
+	return of, events
 }
 
 // startsBeside reports whether another server is starting on the same machine, for no longer

@@ -38,9 +38,6 @@ func (b *ruleBuilder) absences() ([]rulefmt.Rule, error) {
 		}
 	}
 	d := &b.cfg.Deployment
-	up := b.cfg.restrict(b.cfg.Series(indicator.Up))
-	past := fmt.Sprintf("last_over_time(%s[%s])", up, duration(remembered))
-	fleet := strings.Join(d.Model, ", ")
 	replicas, err := b.replicasMissing(d)
 	if err != nil {
 		return nil, err
@@ -53,15 +50,47 @@ func (b *ruleBuilder) absences() ([]rulefmt.Rule, error) {
 	if err != nil {
 		return nil, err
 	}
+	var out []rulefmt.Rule
+	for _, r := range b.absenceRules(replicas, stuck, gateways) {
+		if !slices.Contains(b.cfg.Absences, r.id) || r.rule.Expr == "" {
+			continue
+		}
+		if r.id == "servers-absent" {
+			b.recorded[indicator.Up.Name] = true
+		}
+		r.rule.Expr = pretty(r.rule.Expr)
+		r.rule.KeepFiringFor = model.Duration(b.cfg.KeepFiringFor)
+		r.rule.Labels = b.labels(r.severity)
+		r.rule.Annotations = r.text
+		r.rule.Annotations["runbook_url"] = absenceRunbook
+		named, err := b.named(r.rule, r.scope, r.of)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, named...)
+	}
+	return out, nil
+}
+
+// absence is one of the alerts of Absences.
+type absence struct {
+	id       string
+	severity catalog.Severity
+	scope    indicator.Scope
+	rule     rulefmt.Rule
+	text     map[string]string
+	of       func(*dialect.Deployment) (string, error) // see named
+}
+
+// absenceRules lists the alerts of Absences, with the PromQL of those that ask kube-state-metrics or
+// gateways, which is empty where there is nothing to ask.
+func (b *ruleBuilder) absenceRules(replicas, stuck string, gateways [2]string) []absence {
+	d := &b.cfg.Deployment
+	up := b.cfg.restrict(b.cfg.Series(indicator.Up))
+	past := fmt.Sprintf("last_over_time(%s[%s])", up, duration(remembered))
+	fleet := strings.Join(d.Model, ", ")
 	absent := fmt.Sprintf("count by (%s) (%s) unless on (%s) group by (%s) (%s)", fleet, past, fleet, fleet, up)
-	rules := []struct {
-		id       string
-		severity catalog.Severity
-		scope    indicator.Scope
-		rule     rulefmt.Rule
-		text     map[string]string
-		of       func(*dialect.Deployment) (string, error) // see named
-	}{
+	return []absence{
 		{"servers-absent", catalog.Page, indicator.Model, rulefmt.Rule{
 			Alert: "ServersAbsent", For: model.Duration(5 * time.Minute),
 			Expr: absent,
@@ -102,26 +131,6 @@ func (b *ruleBuilder) absences() ([]rulefmt.Rule, error) {
 			"description": "Always fires. Route it to an external dead man's switch, which calls when it stops arriving.",
 		}, nil},
 	}
-	var out []rulefmt.Rule
-	for _, r := range rules {
-		if !slices.Contains(b.cfg.Absences, r.id) || r.rule.Expr == "" {
-			continue
-		}
-		if r.id == "servers-absent" {
-			b.recorded[indicator.Up.Name] = true
-		}
-		r.rule.Expr = pretty(r.rule.Expr)
-		r.rule.KeepFiringFor = model.Duration(b.cfg.KeepFiringFor)
-		r.rule.Labels = b.labels(r.severity)
-		r.rule.Annotations = r.text
-		r.rule.Annotations["runbook_url"] = absenceRunbook
-		named, err := b.named(r.rule, r.scope, r.of)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, named...)
-	}
-	return out, nil
 }
 
 // replicasMissing is the PromQL of how many replicas there should be and are not scraped: of the

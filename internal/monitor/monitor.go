@@ -35,6 +35,8 @@ type Evaluation struct {
 // Options say what is judged, and how.
 type Options struct {
 	Source *source.Source
+	// Narrow, which may be nil, returns the part of the source that is judged at a moment.
+	Narrow func(context.Context, *source.Source, time.Time) (*source.Source, error)
 	// Diagnose has what is the same in each evaluation.
 	Diagnose diagnose.Options
 	Every    time.Duration // DefaultEvery when 0
@@ -146,8 +148,7 @@ func (m *Monitor) Evaluate(ctx context.Context, at time.Time) {
 	limit := max(m.o.Every, 10*time.Second)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	from := m.o.Source.WithoutPartials()
-	o, err := m.options(ctx, from, at)
+	from, o, err := m.options(ctx, at)
 	if err == nil {
 		o.Memory = &m.memory
 		e.Diagnosis, err = from.Diagnose(ctx, o)
@@ -171,11 +172,18 @@ func (m *Monitor) Evaluate(ctx context.Context, at time.Time) {
 	}
 }
 
-// options are those of a diagnosis at a moment.
-func (m *Monitor) options(ctx context.Context, from *source.Source, at time.Time) (diagnose.Options, error) {
-	o, err := from.Options(ctx, at)
-	if err != nil {
-		return o, fmt.Errorf("read the scrape interval: %w", err)
+// options are those of a diagnosis at a moment, and what it is of.
+func (m *Monitor) options(ctx context.Context, at time.Time) (from *source.Source, o diagnose.Options, err error) {
+	from = m.o.Source.WithoutPartials()
+	if m.o.Narrow != nil {
+		part, err := m.o.Narrow(ctx, from, at)
+		if err != nil {
+			return from, o, err
+		}
+		from = part
+	}
+	if o, err = from.Options(ctx, at); err != nil {
+		return from, o, fmt.Errorf("read the scrape interval: %w", err)
 	}
 	o.Pathologies, o.Settings = m.o.Diagnose.Pathologies, m.Settings()
 	told := o.Annotate
@@ -188,7 +196,7 @@ func (m *Monitor) options(ctx context.Context, from *source.Source, at time.Time
 			told(ts)
 		}
 	}
-	return o, nil
+	return from, o, nil
 }
 
 // restoreModels gives a server that is down the model that it served: it still belongs to it, and
@@ -225,8 +233,7 @@ const maxServed = 10_000
 // DiagnoseAt diagnoses one moment, the past too, with predictions of its fixes. A window of 0 is
 // chosen by the diagnosis.
 func (m *Monitor) DiagnoseAt(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
-	from := m.o.Source.WithoutPartials()
-	o, err := m.options(ctx, from, at)
+	from, o, err := m.options(ctx, at)
 	if err != nil {
 		return diagnose.Diagnosis{}, err
 	}

@@ -66,7 +66,7 @@ func prepare(ctx context.Context, q metrics.Querier, r *diagnose.Request, s *dia
 		rd.target.Matchers = append(rd.target.Matchers, labels.MustNewMatcher(labels.MatchEqual, label, value))
 	}
 	if n := int(s.Spans[i].Window.Length() / max(r.Interval, 1)); n < minScrapes {
-		return nil, tooSoon{fmt.Errorf("%d scrapes in the window are too few to measure the traffic: %d or more", n, minScrapes), time.Duration(minScrapes-n) * r.Interval}
+		return nil, tooSoon{fmt.Errorf("%d scrapes in the window are too few to measure the traffic: at least %d are needed", n, minScrapes), time.Duration(minScrapes-n) * r.Interval}
 	}
 	fleet, err := rd.read(ctx, s.Spans[i].Window.From)
 	if err != nil {

@@ -42,7 +42,7 @@ func Fence(code string) string {
 }
 
 // Markdown lays a Markdown text out for a terminal: paragraphs and lists are
-// wrapped and tables aligned; blocks of code stay as they are, to be copied. It
+// wrapped and tables aligned; blocks of code are indented, and not wrapped, to be copied. It
 // knows what runbooks use: headings, paragraphs, lists, tables and fenced code.
 func (t *Text) Markdown(source string) {
 	var block []string // lines of one paragraph, list item or table
@@ -71,8 +71,9 @@ func (t *Text) Markdown(source string) {
 		switch {
 		case fence || fenced:
 			flush()
-			t.Line(line)
-			fenced = fenced != fence
+			if fenced = fenced != fence; !fence {
+				t.Line("  " + line)
+			}
 		case trimmed == "":
 			flush()
 			t.Line("")

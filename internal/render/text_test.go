@@ -136,9 +136,7 @@ lines.
 
 1. first
 
-   ` + "```promql" + `
-   sum by (instance, model_name) (rate(vllm:request_prompt_tokens_sum[5m]))
-   ` + "```" + `
+     sum by (instance, model_name) (rate(vllm:request_prompt_tokens_sum[5m]))
 
   TTFT  Look for
   high  more load than capacity | large

@@ -18,6 +18,7 @@ var layers = []string{
 	"metrics",
 	"sim",
 	"diagnose",
+	"trace",
 	"report",
 	"planning",
 	"profile",

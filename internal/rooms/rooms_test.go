@@ -47,7 +47,6 @@ var pure = []string{
 	"internal/diagnose/anomaly",
 	"internal/diagnose/changepoint",
 	"internal/diagnose/measure",
-	"internal/diagnose/trace",
 	"internal/generate",
 	"internal/generate/autoscaling",
 	"internal/generate/burnrate",
@@ -79,6 +78,7 @@ var pure = []string{
 	"internal/render",
 	"internal/report",
 	"internal/sim/...",
+	"internal/trace",
 }
 
 // A rule says who may import what. The imports are those of non-test files.

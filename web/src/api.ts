@@ -27,16 +27,16 @@ async function ask(path: string, init: RequestInit, signal?: AbortSignal): Promi
     response = await fetch(link(path), { ...init, signal: signal ? AbortSignal.any([signal, late]) : late })
   } catch (e) {
     if (signal?.aborted) throw e
-    if (late.aborted) throw new Failure(`sixty did not answer within ${most / 1000} s`, 'ask for a shorter time or fewer replicas, and look at its log')
-    throw new Failure('sixty does not answer', 'see that sixty serve still runs, and that this machine can reach it')
+    if (late.aborted) throw new Failure(`sixty did not answer within ${most / 1000} s`, 'choose a shorter time range or fewer replicas, and check its log')
+    throw new Failure('sixty does not answer', 'check that sixty serve is running and can be reached from this machine')
   }
   if (response.status === 401) location.reload() // the session ended: the server asks for the token
   let body: any
   try {
     body = read(await response.text())
   } catch {
-    if (response.status === 404) throw new Failure(`this sixty has nothing at ${path.split('?')[0]}`, 'reload the page, which may be of another version', 404)
-    throw new Failure(`sixty answered ${response.status} without JSON`, 'a proxy in between may have answered in its place', response.status)
+    if (response.status === 404) throw new Failure(`sixty has no endpoint ${path.split('?')[0]}`, 'reload the page: it may be from another version', 404)
+    throw new Failure(`sixty answered ${response.status} without JSON`, 'check whether a proxy in between answered instead', response.status)
   }
   if (!response.ok) throw new Failure(String(body?.error ?? `sixty answered ${response.status}`), String(body?.hint ?? ''), response.status)
   return body

@@ -114,8 +114,8 @@ function view(name: string, id: string) {
   return (
     <>
       <h1>Not found</h1>
-      <Nothing title="There is no such page">
-      <a href={link('/')}>See the overview</a>, or <a href={link('/incidents')}>all incidents</a>.
+      <Nothing title="This page does not exist">
+      See the <a href={link('/')}>overview</a> or <a href={link('/incidents')}>all incidents</a>.
       </Nothing>
     </>
   )
@@ -136,10 +136,10 @@ function Connection() {
 }
 
 const doubts = {
-  starting: ['Nothing was evaluated yet', 'The first verdict comes after some scrapes.'],
-  partial: ['Not everything could be read', 'What is not known is not shown as healthy.'],
-  stale: ['The last evaluation is too old', 'What follows is from then; nothing is shown as healthy.'],
-  lost: ['The connection to sixty is lost', 'What follows is from then; nothing is shown as healthy. The page tries again every few seconds.'],
+  starting: ['No evaluation yet', 'The first verdict follows after a few scrapes.'],
+  partial: ['Some data could not be read', 'What is unknown is not shown as healthy.'],
+  stale: ['The last evaluation is out of date', 'Everything below is from that time, and nothing is shown as healthy.'],
+  lost: ['No connection to sixty', 'Everything below is from the last update, and nothing is shown as healthy. The page retries every few seconds.'],
 } as const
 
 // Doubt says at the head of every view why it may be wrong, and what else needs attention.

@@ -106,7 +106,7 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
     width,
     height: first.height ?? 190,
     legend: { show: false },
-    padding: [strip, right ? 0 : 18, 0, 0],
+    padding: [strip, right ? 0 : 24, 0, 0], // half of a tick with seconds
     cursor: {
       sync: { key: 'time', scales: ['x', null] },
       drag: { x: true, y: false, setScale: false },
@@ -242,7 +242,7 @@ function options(p: () => ChartProps, width: number, tip: HTMLElement): uPlot.Op
 // beside reports whether a tick would touch the value of a level at the axis.
 function beside(u: uPlot, levels: Level[], v: number): boolean {
   const { min = 0, max = 1 } = u.scales.y as { min?: number; max?: number }
-  return levels.some((l) => l.value !== v && (Math.abs(l.value - v) / (max - min)) * (u.height - 44) < 12) || levels.some((l) => l.value === v)
+  return levels.some((l) => l.value !== v && (Math.abs(l.value - v) / (max - min)) * (u.height - 44) < 15) || levels.some((l) => l.value === v)
 }
 
 // lonely finds the points between gaps, which no line shows.

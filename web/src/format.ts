@@ -133,11 +133,14 @@ export const plural = (n: number, noun: string): string => `${n} ${noun}${n === 
 // sentence ends a text with a full stop.
 export const sentence = (s: string): string => (!s || /[.!?…]$/.test(s) ? s : s + '.')
 
-const acronyms = new Set(['kv', 'gpu', 'http'])
+// opening is a sentence that begins a line: with a capital, unless it begins with a name.
+export const opening = (s: string): string => sentence(/^[a-z]+[ ,:;]/.test(s) && !/^(sixty|vllm)\b/.test(s) ? s.charAt(0).toUpperCase() + s.slice(1) : s)
+
+const acronyms: Record<string, string> = { kv: 'KV', gpu: 'GPU', http: 'HTTP', pd: 'P/D' }
 
 // titleOf is the title of a verdict, by its id: "KV cache thrashing".
 export function titleOf(id: string): string {
-  const words = id.split('-').map((w) => (acronyms.has(w) ? w.toUpperCase() : w))
+  const words = id.split('-').map((w) => acronyms[w] ?? w)
   const text = words.join(' ')
   return text.charAt(0).toUpperCase() + text.slice(1)
 }

@@ -11,13 +11,13 @@ export const help: [string, string][] = [
   ['g then a', 'Audit'],
   ['g then r', 'Runbooks'],
   ['g then s', 'Settings'],
-  ['j, k', 'the next, the one before'],
-  ['Enter', 'open it'],
+  ['j, k', 'next row, previous row'],
+  ['Enter', 'open the row'],
   ['/', 'filter'],
   ['[ and ]', 'earlier, later (Explore)'],
   ['-', 'zoom out (Explore)'],
-  ['d', 'dark, light, or as the system'],
-  ['Esc', 'close, or leave the filter'],
+  ['d', 'theme: dark, light, or the system\'s'],
+  ['Esc', 'close, or leave the filter field'],
 ]
 
 const places: Record<string, string> = { o: 'overview', i: 'incidents', e: 'explore', f: 'fleet', w: 'whatif', a: 'audit', r: 'runbooks', s: 'settings' }

@@ -47,8 +47,8 @@ export type Trust = { ok: true } | { ok: false; state: 'starting' | 'partial' | 
 export function trust(l: Live, at = performance.now()): Trust {
   const o = l.overview
   if (!o) return { ok: false, state: l.error ? 'lost' : 'starting', why: l.error ? [l.error.message] : [] }
-  if (at - l.heard > silence(o)) return { ok: false, state: 'lost', why: [l.error?.message ?? 'nothing was heard since'] }
-  if (o.state === 'ok' && at - l.received > silence(o)) return { ok: false, state: 'stale', why: ['it answers, but evaluates no more'] }
+  if (at - l.heard > silence(o)) return { ok: false, state: 'lost', why: [l.error?.message ?? 'no answer since then'] }
+  if (o.state === 'ok' && at - l.received > silence(o)) return { ok: false, state: 'stale', why: ['sixty answers, but its evaluations have stopped'] }
   if (o.state !== 'ok') return { ok: false, state: o.state, why: o.problems }
   return { ok: true }
 }

@@ -48,7 +48,7 @@ export function Copy({ text, label = 'Copy' }: { text: string; label?: string })
       await navigator.clipboard.writeText(text)
       setResult('Copied')
     } catch {
-      setResult('Select the text: this browser copies only over HTTPS or on localhost')
+      setResult('Select the text: browsers allow copying only over HTTPS or on localhost')
     }
   }
   return (

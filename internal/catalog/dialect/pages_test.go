@@ -150,8 +150,8 @@ func TestSignalsOfRealPages(t *testing.T) {
 			indicator.GatewayOffered: sum(110), indicator.GatewayEnded: sum(95 + 10), indicator.GatewayOpen: 4, indicator.GatewayGivenUp: 3,
 			indicator.GatewayRejected: 4, indicator.GatewayUpstreamErrs: 3,
 		}},
-		"production-stack-0.1.12-declared-names": {dialect.Gateway, reads{
-			indicator.GatewayOffered: sum(60), indicator.GatewaySuccess: 50. / 56, indicator.GatewayUpstreamErrs: 6, indicator.GatewayOpen: 4,
+		"production-stack-main-a6c01db-one-dead-server": {dialect.Gateway, reads{
+			indicator.GatewayOffered: sum(40), indicator.GatewaySuccess: 0.5, indicator.GatewayUpstreamErrs: 20,
 		}},
 		"dynamo-1.6.1-mocker-worker": {dialect.VLLM, reads{
 			indicator.FirstTokens: 60, indicator.Running: 0, indicator.ITLMean: (51.068208707999936 + 51.12558484999997) / 4740,

@@ -90,6 +90,9 @@ type Signal struct {
 	// Fleet says that the value compares the target with the others of its model or job.
 	Fleet bool
 
+	// OfRoles makes Expr where roles are told in another way; nil where it does not ask for them.
+	OfRoles func(Roles) Expr
+
 	// Per is the label by which the parts of a gateway are told apart that have a value each,
 	// PerModel or PerUpstream; "" for what is of the gateway as a whole.
 	Per string

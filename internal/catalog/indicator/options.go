@@ -135,7 +135,8 @@ var (
 			Expr: SumIncrease("vllm:mooncake_num_kv_expired_reqs_total"),
 		}},
 		Doc: "Requests whose KV cache a prefill server held for a decode server until the lease ended (480 s unless " +
-			"VLLM_NIXL_ABORT_REQUEST_TIMEOUT says otherwise), and that none fetched.",
+			"VLLM_NIXL_ABORT_REQUEST_TIMEOUT says otherwise), and that none fetched. With SGLang those that a prefill server gives up, and " +
+			"while no KV cache is transferred at all those that wait throughout the window.",
 		Hint: hintTransfer,
 	}
 	LeaseShare = &Signal{
@@ -206,18 +207,25 @@ var (
 		Otherwise: []Alternative{{Without: "vllm:kv_offload_total_bytes_total", With: fromStore, Expr: SumIncrease(fromStore)}},
 		Doc:       "How much offloaded KV cache came back into the GPU, or with LMCache from a remote store.", Hint: hintTier,
 	}
-	PrefillQueue = pool("pd_prefill_queue", "Waiting on a prefill server", Requests,
-		Avg(And(Sum(Share(0.3, "vllm:num_requests_waiting")), prefilling)), "Requests that wait on a prefill server of the model for seven tenths of the time, averaged over these servers.")
-	PrefillBusy = pool("pd_prefill_running", "Running on a prefill server", Requests,
-		Avg(And(SumMean("vllm:num_requests_running"), prefilling)), "Requests that a prefill server of the model runs, averaged over these servers: below 1 they are sometimes idle.")
-	PrefillServers = pool("pd_prefill_servers", "Prefill servers", Count,
-		CountOf(prefilling), "Servers of the model with a KV connector that give first tokens, and receive no KV cache.")
-	DecodeQueue = pool("pd_decode_queue", "Waiting on a decode server", Requests,
-		Avg(And(Sum(Share(0.3, "vllm:num_requests_waiting")), decoding)), "Requests that wait on a decode server of the model for seven tenths of the time, averaged over these servers.")
-	DecodeUsage = pool("pd_decode_usage", "KV cache usage, decode servers", Ratio,
-		Avg(And(Max(Mean("vllm:kv_cache_usage_perc")), decoding)), "KV cache usage of a decode server of the model, averaged over these servers.")
-	DecodeServers = pool("pd_decode_servers", "Decode servers", Count,
-		CountOf(decoding), "Servers of the model that receive KV caches.")
+	PrefillQueue = ofPair("pd_prefill_queue", "Waiting on a prefill server", Requests,
+		func(r Roles) Aggregate { return Avg(And(mostlyWaiting, r.Prefill)) },
+		"Requests that wait on a prefill server of the model for seven tenths of the time, averaged over these servers.")
+	PrefillBusy = ofPair("pd_prefill_running", "Running on a prefill server", Requests,
+		func(r Roles) Aggregate { return Avg(And(SumMean("vllm:num_requests_running"), r.Prefill)) },
+		"Requests that a prefill server of the model runs, averaged over these servers: below 1 they are sometimes idle.")
+	PrefillServers = ofPair("pd_prefill_servers", "Prefill servers", Count,
+		func(r Roles) Aggregate { return CountOf(And(answering, r.Prefill)) },
+		"Servers of the model that only prefill: with vLLM those with a KV connector that give first tokens, and receive no KV cache.")
+	DecodeQueue = ofPair("pd_decode_queue", "Waiting on a decode server", Requests,
+		func(r Roles) Aggregate { return Avg(And(r.Held, r.Decode)) },
+		"Requests that wait on a decode server of the model for seven tenths of the time, averaged over these servers; "+
+			"with SGLang those too that wait for room for their KV cache.")
+	DecodeUsage = ofPair("pd_decode_usage", "KV cache usage, decode servers", Ratio,
+		func(r Roles) Aggregate { return Avg(And(Max(Mean("vllm:kv_cache_usage_perc")), r.Decode)) },
+		"KV cache usage of a decode server of the model, averaged over these servers.")
+	DecodeServers = ofPair("pd_decode_servers", "Decode servers", Count,
+		func(r Roles) Aggregate { return CountOf(And(answering, r.Decode)) },
+		"Servers of the model that receive KV caches.")
 	TransferredShare = &Signal{
 		Name: "kv_transferred_share", Title: "Prompt tokens from elsewhere", Unit: Ratio,
 		Panel: &Panel{ID: 804, Row: 800, Width: 8, Max: 1},
@@ -229,39 +237,35 @@ var (
 	}
 )
 
-// Servers that receive KV caches, and servers with a connector that do not and give first tokens.
-var (
-	decoding   = Where(Sum(Rate("vllm:nixl_xfer_time_seconds_count")), ">", Number(0.01))
-	prefilling = Unless(And(Where(SumRate(ttftFamily+"_count"), ">", Number(0.01)), Sum(Now("vllm:nixl_xfer_time_seconds_count"))), decoding)
-)
+// Roles tell the servers of a model that prefill for others from those that decode: each has a value of every server
+// that did so in the past at hand, whether it answers or not. Held are the requests that wait on a decode server.
+type Roles struct{ Prefill, Decode, Held Expr }
 
-// RoleLost is of the servers that share a target's role, of which the pool may have many others.
-var RoleLost = &Signal{
-	Name: "pd_role_lost", Title: "Share of its role that is lost", Unit: Ratio, Fleet: true, Optional: true,
-	Expr: Or(lostOf(received), lostOf(prefilled)),
-	Doc: "Of the servers that receive KV caches, or of those with a connector that only produce first tokens: " +
-		"those that no longer answer. 0 if a server does both, or has no connector.",
-	Hint: hintTransfer,
-}
+// byTransfers tells roles by who received KV caches and who, with a connector, gave first tokens and received none.
+var byTransfers = func() Roles {
+	received := Where(Sum(Increase("vllm:nixl_xfer_time_seconds_count").In(PastMark)), ">", Number(0))
+	return Roles{Decode: received, Held: mostlyWaiting, Prefill: Unless(
+		And(Where(Sum(Increase(ttftFamily+"_count").In(PastMark)), ">", Number(0)), Sum(Last("vllm:nixl_xfer_time_seconds_count").In(PastMark))), received)}
+}()
 
-// Servers that received KV caches in the past at hand, and those that gave first tokens and did not.
-var (
-	received  = Where(Sum(Increase("vllm:nixl_xfer_time_seconds_count").In(PastMark)), ">", Number(0))
-	prefilled = Unless(
-		And(Where(Sum(Increase(ttftFamily+"_count").In(PastMark)), ">", Number(0)), Sum(Last("vllm:nixl_xfer_time_seconds_count").In(PastMark))), received)
-)
+// mostlyWaiting is how many requests wait on a server for seven tenths of the time.
+var mostlyWaiting = Sum(Share(0.3, "vllm:num_requests_waiting"))
 
-// lostOf is the share of a role's servers that do not answer, for each of them.
-func lostOf(role Expr) Expr {
-	return ofGroup(role, Div(CountOf(Unless(role, Sum(Now("vllm:num_requests_running")))).By(Fleet...), CountOf(role).By(Fleet...)), Fleet)
-}
-
-// pool is a value of the prefill or the decode servers of a model, told to each of its servers.
-func pool(name, title string, unit Unit, of Aggregate, doc string) *Signal {
-	return &Signal{
-		Name: name, Title: title, Unit: unit, Fleet: true, Doc: doc, Hint: hintTransfer,
-		Expr: ofGroup(Sum(Now("vllm:num_requests_running")), of.By(Fleet...), Fleet),
+// Exprs are the signals that ask for roles, by name.
+func (r Roles) Exprs() map[string]Expr {
+	out := map[string]Expr{}
+	for _, s := range All() {
+		if s.OfRoles != nil {
+			out[s.Name] = s.OfRoles(r)
+		}
 	}
+	return out
+}
+
+// ofPair is a value of the prefill or the decode servers of a model, told to each of its servers.
+func ofPair(name, title string, unit Unit, of func(Roles) Aggregate, doc string) *Signal {
+	told := func(r Roles) Expr { return ofGroup(Sum(Now("vllm:num_requests_running")), of(r).By(Fleet...), Fleet) }
+	return &Signal{Name: name, Title: title, Unit: unit, Fleet: true, Expr: told(byTransfers), OfRoles: told, Doc: doc, Hint: hintTransfer}
 }
 
 // heldIdle is the KV cache usage of a server on which hardly a request runs.
@@ -278,7 +282,7 @@ func ofOptions() []*Signal {
 	return []*Signal{
 		SpeculationShare, SpeculationAccepted, SpeculationLength, SpeculationDrafts, CorruptedRequests, CorruptedShare,
 		TransfersFailed, TransferFailShare, TransferTime, TransferBytes, LeasesExpired, LeaseShare, HeldIdle, TransfersPerRequest, TransferredShare,
-		PrefillQueue, PrefillBusy, PrefillServers, DecodeQueue, DecodeUsage, DecodeServers, RoleLost,
+		PrefillQueue, PrefillBusy, PrefillServers, DecodeQueue, DecodeUsage, DecodeServers,
 		TransferP50, FetchedPerLease, TierHitRatio, TierQueryRate, OffloadPace, OffloadBytes,
 	}
 }

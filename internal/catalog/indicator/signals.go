@@ -45,7 +45,7 @@ const (
 	docE2E = "Arrival to last output, written when a request finishes; requests that clients abandon are not " +
 		"in it (vllm-project/vllm#31503)."
 	docQueue = "Queued until first scheduled, written when the request finishes: it lags TTFT, misses " +
-		"abandoned requests, and its lowest bucket edge is 0.3 s, so believe the mean below that " +
+		"abandoned requests, and its lowest bucket edge is 0.3 s, so use the mean below that " +
 		"(vllm-project/vllm#48175)."
 	docPrefill = "First scheduled until first token, chunks of other requests in between and preemption included."
 )
@@ -322,11 +322,10 @@ var (
 	PassedOver = &Signal{
 		Name: "passed_over", Title: "Requests passed over", Unit: Requests, Optional: true,
 		Expr: Mul(AtLeast(Sub(Sum(Share(0.1, "vllm:num_requests_waiting")), SumRate(ttftFamily+"_sum")), 0), looksTell()),
-		Doc: "Requests that wait nine tenths of the time, less those that those account for who were served: by " +
-			"Little's law (Operations Research 9, 1961) the time to the first token that was added up in a " +
-			"second. What is left got no first token while others did, whatever the order. 0 where the batch was " +
-			"another one between the scrapes than at them, for so is the queue then, and with preemptions, whose " +
-			"requests wait once more.",
+		Doc: "Requests that wait nine tenths of the time, less the mean number of those waiting that were served: by " +
+			"Little's law (Operations Research 9, 1961) the sum of TTFT per second. The rest got no first token while " +
+			"others did, in whatever order. 0 with preemptions, whose requests wait twice, and where the batch between " +
+			"scrapes differs from the one at them: then the queue does too.",
 	}
 	// UnansweredWait and UnansweredShare are the users that no histogram has.
 	UnansweredShare = &Signal{
@@ -442,7 +441,7 @@ var (
 		Doc: "How many requests were evicted and recomputed. One in a burst is not an incident.",
 	}
 	PreemptionsLately = &Signal{
-		Name: "preemptions_lately", Title: "Preemptions in the past at hand", Unit: Count,
+		Name: "preemptions_lately", Title: "Preemptions in the history", Unit: Count,
 		Expr: Sum(Increase("vllm:num_preemptions_total").In(PastMark)),
 		Doc: "How many requests were evicted in the available history. While a cache stays full and few are " +
 			"admitted, evictions become rare; that they came says what the queue waits for.",
@@ -657,14 +656,10 @@ var (
 	}
 	PoolAnswers = &Signal{
 		Name: "pool_answers", Title: "Share of the pool that answers", Unit: Ratio, Fleet: true, Optional: true,
-		Expr: ofGroup(Sum(Last("vllm:num_requests_running").In(PastMark)), Div(
-			OrZero(
-				CountOf(Unless(Sum(Now("vllm:num_requests_running")), Where(Max(Now("up")), "==", Number(0))).Ignoring(Fleet...)).By(Fleet...),
-				CountOf(Last("vllm:num_requests_running").In(PastMark)).By(Fleet...)),
-			Or(
-				CountOf(Sum(Looks("vllm:num_requests_running"))).By(Fleet...),
-				CountOf(Last("vllm:num_requests_running").In(PastMark)).By(Fleet...))), Fleet),
-		Doc: "Replicas of the model that answer now, over those that answered in the window, or in the past if none did. " +
+		Expr: poolAnswers(byTransfers), OfRoles: poolAnswers,
+		Otherwise: []Alternative{{Without: "vllm:nixl_xfer_time_seconds_count", Expr: answersOf(everyServer)}},
+		Doc: "Replicas of the model that answer now, over those that answered in the past at hand and are still scraped. Where prefill " +
+			"and decode are apart, those of the server's own role: no other one can do its work. " +
 			"If a server falls silent while nothing scrapes it, its samples look current for five minutes.",
 	}
 	JobAnswers = &Signal{
@@ -831,7 +826,7 @@ var (
 	FrontendCPU = &Signal{
 		Name: "frontend_cpu", Title: "API server CPU use", Unit: Ratio, Scope: Instance,
 		Expr: Max(Rate("process_cpu_seconds_total")),
-		Doc: "Processor seconds per second of the API server process: near 1 it is the bottleneck, because Python " +
+		Doc: "CPU seconds per second of the API server process: near 1 it is the bottleneck, because Python " +
 			"runs on one core.",
 	}
 
@@ -989,6 +984,26 @@ var (
 // ofStatus is a function of the requests that ended with a status.
 func ofStatus(fn Function, status string) Expr {
 	return OrZero(Sum(fn("http_requests_total", Like("status", status), asked)), Sum(fn("http_requests_total", asked)))
+}
+
+// Servers that answered in the past at hand, and those that do now.
+var (
+	everyServer = Sum(Last("vllm:num_requests_running").In(PastMark))
+	answering   = Unless(Sum(Now("vllm:num_requests_running")), Where(Max(Now("up")), "==", Number(0))).Ignoring(Fleet...)
+)
+
+// answersOf is the share of some servers of a model that answers, of those that are still scraped where that is
+// known, told to each of them.
+func answersOf(servers Expr) Expr {
+	scraped := And(servers, Max(Now("up"))).Ignoring(Fleet...)
+	return ofGroup(servers, Div(
+		OrZero(CountOf(And(servers, answering)).By(Fleet...), CountOf(servers).By(Fleet...)),
+		Or(CountOf(scraped).By(Fleet...), CountOf(servers).By(Fleet...))), Fleet)
+}
+
+// poolAnswers is the share that answers of the servers of the same role and, without one, of all of the model.
+func poolAnswers(r Roles) Expr {
+	return Or(Or(answersOf(r.Prefill), answersOf(r.Decode)), answersOf(everyServer))
 }
 
 // ofGroup is a value of a group, for each of its members that is there.

@@ -304,6 +304,13 @@ func (s *Source) Restrict(match []*labels.Matcher) *Source {
 	return &c
 }
 
+// Among returns the same source, whose questions about the servers need one matcher more.
+func (s *Source) Among(match *labels.Matcher) *Source {
+	c := *s
+	c.matchers = append(slices.Clip(s.matchers), match)
+	return &c
+}
+
 // First asks for the first sample of a server within a time, zero where there is none.
 func (s *Source) First(ctx context.Context, from, to time.Time) (time.Time, error) {
 	return diagnose.First(ctx, s, s.matchers, from, to)

@@ -358,5 +358,5 @@ func Next(program, last string) []Step {
 	}
 	return append(steps,
 		Step{Why: "Read the runbook of a failure mode", Command: program + " explain " + last},
-		Step{Why: "Keep such a server running, for dashboards and tests", Command: program + " simulate --serve :8000 --scenario " + last})
+		Step{Why: "Keep such a server running, for dashboards and tests", Command: program + " simulate --serve :8000 --fault " + last})
 }

@@ -160,7 +160,7 @@ var servingLayout = layout{
 			},
 			{id: 213, title: "GPU memory used", width: 8, max: 1, queries: lines(perGPU, "", indicator.GPUMemoryUsed)},
 			{id: 214, title: "Host memory", width: 8, queries: lines(perServer, "API server", indicator.ResidentMemory, "container", indicator.ContainerMemory)},
-			{id: 215, title: "API server processor use", width: 8, queries: lines(perServer, "", indicator.FrontendCPU)},
+			{id: 215, title: "API server CPU use", width: 8, queries: lines(perServer, "", indicator.FrontendCPU)},
 			{
 				id: 216, title: "Scrape duration", width: 8, queries: lines(perServer, "", indicator.ScrapeDuration),
 				doc:    "A slow metrics page is a symptom by itself: the API server's event loop is busy.",
@@ -437,7 +437,7 @@ var hostLayout = layout{
 	doc: "Is the servers' machine short of a resource, and what is the state of their pods? From node_exporter and kube-state-metrics.",
 	rows: []row{
 		{id: 700, title: "Processor and memory", panels: []panel{
-			host(701, "Processor use", indicator.Ratio, "The API server tokenizes and streams on the CPU: above 90 % first tokens wait for it, regardless of the GPU.",
+			host(701, "CPU use", indicator.Ratio, "The API server tokenizes and streams on the CPU: above 90 % first tokens wait for it, regardless of the GPU.",
 				"busy", `1 - avg by (instance) (rate(node_cpu_seconds_total{mode="idle"}[5m]))`,
 				"waiting for disks", `avg by (instance) (rate(node_cpu_seconds_total{mode="iowait"}[5m]))`),
 			host(702, "Load per processor", indicator.Times, "Running and waiting tasks per CPU: well above 1 the engine's own threads wait.",

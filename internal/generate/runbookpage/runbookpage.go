@@ -112,7 +112,7 @@ func waiting(g catalog.Grade) string {
 	if g.For == 0 {
 		return ""
 	}
-	return " (told after " + span(g.For) + ")"
+	return " (alert after " + span(g.For) + ")"
 }
 
 // condition says in words when a pathology holds, and where each number comes
@@ -131,15 +131,15 @@ func (c Config) condition(pg *page, p *catalog.Pathology) {
 		c.words(&b, []catalog.Cond{top}, 0)
 	}
 	if len(p.Supports) > 0 {
-		b.WriteString("\nThe diagnosis is more certain where these hold as well:\n\n")
+		b.WriteString("\nConfidence is higher if these hold as well:\n\n")
 		c.words(&b, p.Supports, 0)
 	}
 	for _, g := range p.Grades {
 		if g.While.Empty() {
-			fmt.Fprintf(&b, "\nElse it is %s%s.\n", g.Severity, waiting(g))
+			fmt.Fprintf(&b, "\nSeverity otherwise: %s%s.\n", g.Severity, waiting(g))
 			continue
 		}
-		fmt.Fprintf(&b, "\nIt is a %s%s while this holds too:\n\n", g.Severity, waiting(g))
+		fmt.Fprintf(&b, "\nSeverity %s%s if this holds too:\n\n", g.Severity, waiting(g))
 		c.words(&b, []catalog.Cond{g.While}, 0)
 	}
 	b.WriteString("\n| Threshold | Value | Why |\n|---|---|---|\n")
@@ -271,7 +271,7 @@ func (c Config) related(pg *page, p *catalog.Pathology, titles map[string]string
 
 // readings lists what the condition reads, with PromQL to paste.
 func (c Config) readings(pg *page, p *catalog.Pathology) {
-	pg.section("What it reads", "Each is defined once, and asked for with this PromQL.")
+	pg.section("What it reads", "The PromQL of each signal.")
 	var seen []*indicator.Signal
 	for _, cond := range append([]catalog.Cond{p.When}, p.Supports...) {
 		cond.Signals(func(s *indicator.Signal) {
@@ -316,7 +316,7 @@ func (c Config) alert(pg *page, p *catalog.Pathology) {
 				continue
 			}
 			if heading != "" {
-				pg.section(heading, "It reads what the recording rules of the same pack record.")
+				pg.section(heading, "It reads the recording rules of the same pack.")
 				heading = ""
 			}
 			title := r.Alert
@@ -349,10 +349,10 @@ func (c Config) index(notice string, titles map[string]string) []byte {
 	}
 	var pg page
 	pg.printf("<!-- %s -->\n\n# Runbooks\n\n", notice)
-	pg.WriteString("What can go wrong with an LLM inference server: how it shows, what to do, and how to tell that it worked.\n")
-	pg.section("In an incident", "1. Let the numbers speak: "+render.Code("sixty diagnose http://HOST:8000")+" names the cause and links its page.\n"+
-		"2. With an alert in hand, open the page of its name in the table below.\n"+
-		"3. With neither, begin with the three latencies: the table in "+reference("saturation", titles)+" tells from TTFT, queue time and ITL where to look.")
+	pg.WriteString("What can go wrong with an LLM inference server: symptoms, remedies, and how to confirm that they worked.\n")
+	pg.section("In an incident", "1. "+render.Code("sixty diagnose http://HOST:8000")+" names the cause and links its runbook.\n"+
+		"2. If you have an alert, open its runbook in the table below.\n"+
+		"3. Otherwise compare TTFT, queue time and ITL: the table in "+reference("saturation", titles)+" shows where to look.")
 	pg.section("All pathologies", "Root causes come before symptoms; of two that are found, the earlier and more severe leads the verdict.\n\n"+
 		"| Pathology | Severity | Alert | For | In a sentence |\n|---|---|---|---|---|\n"+rows.String())
 	pg.section("What explains what", "An arrow leads from a cause to a symptom that it explains while both are found on one target. "+

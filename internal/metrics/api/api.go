@@ -94,7 +94,7 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("query API: %w", err)
 	}
-	return &Client{base: base, http: client, api: v1.NewAPI(c), timeout: queryTimeout}, nil
+	return &Client{base: base, http: client, api: v1.NewAPI(taking{c}), timeout: queryTimeout}, nil
 }
 
 // Close closes the connections that are kept for the next query.
@@ -214,12 +214,20 @@ func (c *Client) Warnings() []string {
 func (c *Client) sendQuery(ctx context.Context, expr string, send func(context.Context, string) (model.Value, v1.Warnings, error)) (v model.Value, partial, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
+	var taken result
+	ctx = context.WithValue(ctx, resultKey{}, &taken)
 	v, warnings, err := send(ctx, expr)
 	if errors.Is(err, syscall.ECONNRESET) && ctx.Err() == nil {
 		v, warnings, err = send(ctx, expr)
 	}
 	if err != nil {
 		return nil, nil, c.explain(expr, err)
+	}
+	switch {
+	case len(taken.vector) > 0:
+		v = taken.vector
+	case len(taken.matrix) > 0:
+		v = taken.matrix
 	}
 	if w := aboutData(warnings); len(w) > 0 {
 		partial = fmt.Errorf("query %q: %w", expr, &PartialError{Warnings: w})

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/api"
+	v1 "github.com/prometheus/client_golang/api/prometheus/v1"
 	"github.com/prometheus/common/config"
 	"github.com/prometheus/common/model"
 	"go.uber.org/goleak"
@@ -317,4 +319,50 @@ func TestInfiniteAnswersAreDroppedAndTold(t *testing.T) {
 	if got := strings.Join(c.Warnings(), ""); !strings.Contains(got, "Ignored 3") || !strings.Contains(got, "first in up") {
 		t.Errorf("warnings %q", got)
 	}
+}
+
+// FuzzResult: what is read here is what client_golang reads.
+func FuzzResult(f *testing.F) {
+	for _, result := range []string{
+		`{"metric":{},"value":[1700000000.5,"1"]}`,
+		`{"metric":{"a":"b \"c\" \u00e9 \\","d":"\\\""},"value":[1700000000,"NaN"]},{"metric":{"a":"b"},"value":[1.25,"+Inf"]}`,
+		`{"metric":{"a":"b"},"values":[[1.123,"1e5"],[ 2 , "-2" ]]} , {"metric" : { "x" : "y" } , "values" : [ ] }`,
+		`{"metric":{"a":"b"},"histogram":[1,{}]}`, `{"metric":{"a":"b"},"values":[[1,"1"]],"histograms":[[1,{}]]}`,
+		"1700000000.5,\"2\"", "", "{}", `{"metric":{"a":"` + "\xff" + `"},"value":[1,"1"]}`, `{"metric":{"a":"b",},"value":[1,"1"]}`, `{"metric":{"a":"b"},"value":[1.5e3,"1"]},`,
+	} {
+		f.Add("vector", result)
+		f.Add("matrix", result)
+	}
+	f.Fuzz(func(t *testing.T, kind, text string) {
+		body := `{"status":"success","data":{"resultType":"` + kind + `","result":[` + text + `]}}`
+		var taken result
+		rest := taken.take([]byte(body))
+		if len(taken.vector) == 0 && len(taken.matrix) == 0 {
+			return
+		}
+		read := func(body string) (model.Value, error) {
+			s := httptest.NewServer(answer(200, body))
+			defer s.Close()
+			raw, err := api.NewClient(api.Config{Address: s.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			v, _, err := v1.NewAPI(raw).Query(t.Context(), "up", at)
+			return v, err
+		}
+		want, err := read(body)
+		if _, bad := read(string(rest)); err != nil || bad != nil {
+			if err != nil && bad == nil {
+				t.Skip("what this accepts and the library does not: commas too many")
+			}
+			t.Fatalf("%s: %v, without its result %v", body, err, bad)
+		}
+		var got model.Value = taken.vector
+		if len(taken.matrix) > 0 {
+			got = taken.matrix
+		}
+		if got.Type() == want.Type() && got.String() != want.String() {
+			t.Errorf("%s\nread here:  %s\nthe library: %s", body, got, want)
+		}
+	})
 }

@@ -2,12 +2,11 @@ package serve
 
 import (
 	"cmp"
-	"errors"
+	"context"
 	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/alecthomas/units"
@@ -19,9 +18,11 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/generate/scrapeconfig"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/monitor"
+	"github.com/sixty-dev/sixty/internal/monitor/shard"
 )
 
 // A Deployment is what is scraped beside what a file says.
@@ -37,6 +38,8 @@ type Deployment struct {
 	Interval   time.Duration           // between two scrapes, 0: as the file says
 	Shard      string                  // "2/5": the second of five parts
 	NoHost     bool                    // do not read this machine for Targets that are on it
+
+	part *shard.Shard // what Shard says, once it was read; nil: all
 }
 
 // load reads the file, if there is one, and adds the deployment of the flags.
@@ -76,12 +79,11 @@ func (c *Config) load() (*monitor.Config, error) {
 		return nil, hint.With(fmt.Errorf("nothing to watch"),
 			"give a server's URL, --kubernetes, --prometheus URL, or --config FILE with scrape_configs")
 	}
-	if c.Prometheus.Prometheus != "" && c.Shard != "" {
-		return nil, hint.With(errors.New("--shard divides what is scraped, and with --prometheus nothing is"),
-			"give each monitor its part by --match, such as --match 'namespace=~team-a|team-b': all replicas of a model belong to one part")
-	}
-	if err := shard(file.Prometheus, c.Shard); err != nil {
-		return nil, err
+	if c.Shard != "" {
+		if c.part, err = shard.Parse(c.Shard); err != nil {
+			return nil, err
+		}
+		keepShard(file.Prometheus, c.part)
 	}
 	limitPages(file.Prometheus)
 	// What Load checks of a file must hold of what was added as well.
@@ -150,24 +152,22 @@ func checkNames(cfg *promconfig.Config) error {
 	return nil
 }
 
-// shard keeps one part of the targets, by Prometheus' own hashmod of their addresses.
-func shard(cfg *promconfig.Config, text string) error {
-	if text == "" {
+// narrow is what a shard judges of a store; nil: all. What is scraped is the shard's already.
+func (c *Config) narrow() func(context.Context, *source.Source, time.Time) (*source.Source, error) {
+	if c.part == nil || c.Prometheus.Prometheus == "" {
 		return nil
 	}
-	part, of, ok := strings.Cut(text, "/")
-	i, err1 := strconv.ParseUint(part, 10, 32)
-	n, err2 := strconv.ParseUint(of, 10, 32)
-	if !ok || err1 != nil || err2 != nil || n < 1 || i < 1 || i > n {
-		return hint.With(fmt.Errorf("--shard: %q is not a shard", text), "write it like 2/5, for the second of five")
-	}
+	return c.part.Narrow
+}
+
+// keepShard keeps one part of what is scraped, by Prometheus' own hashmod of the addresses.
+func keepShard(cfg *promconfig.Config, part *shard.Shard) {
 	const label = "__tmp_sixty_shard"
 	for _, s := range cfg.ScrapeConfigs {
 		s.RelabelConfigs = append(s.RelabelConfigs,
-			&relabel.Config{SourceLabels: model.LabelNames{"__address__"}, Modulus: n, TargetLabel: label, Action: relabel.HashMod,
+			&relabel.Config{SourceLabels: model.LabelNames{"__address__"}, Modulus: part.Of, TargetLabel: label, Action: relabel.HashMod,
 				Separator: ";", Regex: relabel.DefaultRelabelConfig.Regex, Replacement: "$1", NameValidationScheme: model.UTF8Validation},
-			&relabel.Config{SourceLabels: model.LabelNames{label}, Regex: relabel.MustNewRegexp(strconv.FormatUint(i-1, 10)), Action: relabel.Keep,
+			&relabel.Config{SourceLabels: model.LabelNames{label}, Regex: relabel.MustNewRegexp(strconv.FormatUint(part.Part-1, 10)), Action: relabel.Keep,
 				Separator: ";", Replacement: "$1", NameValidationScheme: model.UTF8Validation})
 	}
-	return nil
 }

@@ -56,7 +56,7 @@ func (o *Options) AddFlags(s *pflag.FlagSet) {
 	s.StringSliceVar(&o.GPUTargets, "gpu-target", nil, "`addresses` of dcgm-exporter")
 	source.AddHost(s, &o.NoHost)
 	source.AddGateways(s, &o.Gateways)
-	s.StringVar(&o.Shard, "shard", "", "scrape one `shard` of the targets only, such as 2/5: the second of five monitors")
+	s.StringVar(&o.Shard, "shard", "", "judge one `shard` only, such as 2/5: of what is scraped by address, with --prometheus by model")
 	s.StringVar(&o.Dir, "data", "", "`directory` for samples and incidents (default: sixty in the user's state directory)")
 	s.StringVar(&o.retention, "keep", "", "retention of samples (default: 15d)")
 	s.StringVar(&o.retentionBytes, "keep-size", "", "maximum size of samples, such as 10GB (default: unlimited)")

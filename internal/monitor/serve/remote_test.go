@@ -103,6 +103,23 @@ func TestServeReadsAStore(t *testing.T) {
 		return o.State == view.OK && len(o.Models) == 1 && len(o.Models[0].Replicas) == 2 && o.Models[0].Verdict.Status == view.Healthy
 	}
 	r.until("a verdict on two replicas that another one scrapes", well)
+	judged := 0
+	for i := range 2 {
+		part := start(t, func(c *serve.Config) {
+			c.Prometheus, c.Dir, c.Shard = source.Spec{Prometheus: s.URL}, t.TempDir(), fmt.Sprintf("%d/2", i+1)
+		})
+		part.until("both replicas in a shard of the store, or none", func() bool {
+			o := part.overview()
+			return len(o.Models) == 1 && len(o.Models[0].Replicas) == 2 || strings.Contains(fmt.Sprint(o.Problems), "has none of the 2 servers")
+		})
+		judged += len(part.overview().Models)
+		if err := part.end(); err != nil {
+			t.Error(err)
+		}
+	}
+	if judged != 1 {
+		t.Errorf("the model is judged in %d shards, want one", judged)
+	}
 	if _, body := r.get("/api/v1/query?query=count(up{job=%22vllm%22}==1)"); !strings.Contains(body, `"2"`) {
 		t.Errorf("the store's API through the monitor: %s", body)
 	}

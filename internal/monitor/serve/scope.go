@@ -73,7 +73,7 @@ func (s *server) scopeOf(ctx context.Context) *scope {
 		}
 		from := s.source.Restrict(p.Match)
 		s.scopes.parts[key] = s.newScope(p, from, monitor.New(monitor.Options{
-			Source: from, Diagnose: s.look(s.monitor.Settings()), Every: s.monitor.Every(), Log: s.cfg.Log,
+			Source: from, Narrow: s.cfg.narrow(), Diagnose: s.look(s.monitor.Settings()), Every: s.monitor.Every(), Log: s.cfg.Log,
 		}))
 	}
 	return s.scopes.parts[key]

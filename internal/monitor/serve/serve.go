@@ -30,7 +30,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/listen"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
-	"github.com/sixty-dev/sixty/internal/diagnose/trace"
 	"github.com/sixty-dev/sixty/internal/generate/scrapeconfig"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
@@ -42,6 +41,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/monitor/web"
 	"github.com/sixty-dev/sixty/internal/monitor/web/page"
+	"github.com/sixty-dev/sixty/internal/trace"
 )
 
 // DefaultAddr is where the page is, on this machine alone.
@@ -186,7 +186,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	s.monitor = monitor.New(monitor.Options{
 		First:  first,
 		Rest:   cfg.Prometheus.Prometheus != "",
-		Source: s.source, Diagnose: s.look(settings), Every: every, Log: cfg.Log, Registry: s.registry,
+		Source: s.source, Narrow: cfg.narrow(), Diagnose: s.look(settings), Every: every, Log: cfg.Log, Registry: s.registry,
 		Listeners: []func(context.Context, *monitor.Evaluation){s.observe, s.alerter.Observe, s.write, s.updateRules, s.anomalies.Observe, s.publishEvaluation},
 	})
 	s.reloaded = prometheus.NewGauge(prometheus.GaugeOpts{Name: "sixty_config_last_reload_successful", Help: "Whether the last configuration reload succeeded."})

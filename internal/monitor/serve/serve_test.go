@@ -303,7 +303,6 @@ func TestServeRefuses(t *testing.T) {
 		"the same directory":       {func(c *serve.Config) { c.Dir = dir }, "another process"},
 		"the same address":         {func(c *serve.Config) { c.Addr = strings.TrimPrefix(first.url, "http://") }, "--listen"},
 		"no part":                  {func(c *serve.Config) { c.Shard = "3/2" }, "--shard"},
-		"a part of a store":        {func(c *serve.Config) { c.Prometheus.Prometheus, c.Shard = "http://127.0.0.1:1", "1/2" }, "--shard divides"},
 		"a file that is not there": {func(c *serve.Config) { c.File = filepath.Join(dir, "none.yaml") }, "none.yaml"},
 	} {
 		cfg := serve.Config{

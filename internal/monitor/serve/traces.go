@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
-	"github.com/sixty-dev/sixty/internal/diagnose/trace"
 	"github.com/sixty-dev/sixty/internal/monitor/access"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/monitor/web"
+	"github.com/sixty-dev/sixty/internal/trace"
 )
 
 const (

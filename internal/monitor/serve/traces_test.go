@@ -12,8 +12,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
-	"github.com/sixty-dev/sixty/internal/diagnose/trace"
 	"github.com/sixty-dev/sixty/internal/monitor/serve"
+	"github.com/sixty-dev/sixty/internal/trace"
 )
 
 // export is a request as vLLM exports it.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/diagnose/trace"
+	"github.com/sixty-dev/sixty/internal/trace"
 )
 
 // Schemas of the answers that have one. Fields are added under the same name.
@@ -58,7 +58,7 @@ func Title(id string) string {
 	return strings.ToUpper(text[:min(1, len(text))]) + text[min(1, len(text)):]
 }
 
-var acronyms = strings.NewReplacer("kv-", "KV ", "gpu-", "GPU ", "http-", "HTTP ", "-", " ")
+var acronyms = strings.NewReplacer("kv-", "KV ", "gpu-", "GPU ", "http-", "HTTP ", "pd-", "P/D ", "-", " ")
 
 // An Overview is what is wrong now: one sentence per model, one line per replica.
 type Overview struct {

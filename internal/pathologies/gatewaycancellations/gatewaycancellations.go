@@ -15,7 +15,7 @@ var runbook string
 
 var goesOn = &catalog.Threshold{
 	Name: "gateway_leaving", Unit: indicator.Count, Default: 1.5,
-	Why: "at two scrapes, so that it persists: clients that all leave at one moment, as at the end of a load test, are none that lose patience",
+	Why: "at two scrapes, so that it persists: clients that all leave at one moment, as at the end of a load test, did not lose patience",
 }
 
 // Pathology is clients that leave a gateway before their answers are complete.

@@ -59,7 +59,7 @@ func refine(p *catalog.Pass) {
 		Verify:   verify,
 	})
 	p.Fix(catalog.Fix{
-		Summary:  "Where to compute is faster than to load, take the slowest tier out of --kv-transfer-config",
+		Summary:  "If computing is faster than loading, remove the slowest tier from --kv-transfer-config",
 		Tradeoff: "prefill work for what it would have found",
 		Verify:   "TTFT falls",
 	})

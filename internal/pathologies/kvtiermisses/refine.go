@@ -33,7 +33,7 @@ func refine(p *catalog.Pass) {
 	case hits.OK && hits.V < gone:
 		p.Reason("Nothing is found at all, though the prompts are of the usual length: evictions would leave some hits. The store is gone or empty, or its keys are others.")
 		p.Fix(catalog.Fix{
-			Summary:  "Is the store there: its process, its disk, its address in --kv-transfer-config; the server's log has the connector's errors",
+			Summary:  "Check the store: its process, its disk, its address in --kv-transfer-config; the server's log has the connector's errors",
 			Tradeoff: "none",
 			Verify:   verify,
 		})

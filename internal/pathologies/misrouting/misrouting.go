@@ -50,22 +50,22 @@ var Pathology = &catalog.Pathology{
 }
 
 func refine(p *catalog.Pass) {
-	p.Summary = "The endpoint picker cannot read the metrics of a server, and sends it requests all the same"
+	p.Summary = "The endpoint picker cannot read the metrics of a server, but still sends it requests"
 	if failing, ok := p.Measured(indicator.PickerBlindNow); ok {
-		p.Reason("%s looks a second fail, of the twenty at each server (--refresh-metrics-interval 50ms).", catalog.Digits(failing))
+		p.Reason("%s reads a second fail, of twenty per server (--refresh-metrics-interval 50ms).", catalog.Digits(failing))
 	}
 	if stale, ok := p.Measured(indicator.PickerStale); ok && stale > 0.5 {
 		p.Reason("With flow control servers that it cannot read count as full: %s of them on average.", catalog.Digits(stale))
 	}
 	p.Observe("Clients see", indicator.PickerUnanswered, indicator.GatewayErrors, indicator.GatewayHeld)
 	p.Fix(catalog.Fix{
-		Summary:  "Take the server out of the pool that does not answer: compare the picker's endpoints with the pods that are ready; a file of endpoints is to be edited",
+		Summary:  "Remove the server that does not answer from the pool: compare the picker's endpoints with the pods that are ready, or edit its file of endpoints",
 		Command:  "kubectl get pods -o wide; kubectl get endpointslices",
 		Tradeoff: "the others take its load",
 		Verify:   "no look of the picker at a server fails",
 	})
 	p.Fix(catalog.Fix{
-		Summary:  "Where the servers answer, let the picker reach their metrics: port, path, TLS and authorization of its metrics source, network policies, and a page within 200 ms",
+		Summary:  "If the servers answer, let the picker reach their metrics: port, path, TLS and authorization of its metrics source, network policies, and a page within 200 ms",
 		Tradeoff: "none",
 		Verify:   "no server is stale to the picker",
 	})

@@ -48,7 +48,7 @@ func refine(p *catalog.Pass) {
 		}
 	}
 	p.Fix(catalog.Fix{
-		Summary:  "Give each server an address of its own; ask each for vllm:generation_tokens_created, which is equal where it is the same process",
+		Summary:  "Give each server its own address: compare vllm:generation_tokens_created at each; equal values are the same process",
 		Tradeoff: "none",
 		Verify:   "no two upstreams report the same start time",
 	})

@@ -46,14 +46,14 @@ func refine(p *catalog.Pass) {
 	}
 	if p.Known(indicator.ExpertSkew) {
 		p.Summary = "The GPU whose experts get the most tokens has " + p.Text(indicator.ExpertSkew) + " of the mean of the GPUs"
-		balanceExperts(p, "Place experts by what is asked of them: --enable-eplb, or a shorter window where it is on (--eplb-rebalance-num-iterations, 1000 steps by default)")
+		balanceExperts(p, "Place experts by their load: --enable-eplb, or a shorter window where it is enabled (--eplb-rebalance-num-iterations, 1000 steps by default)")
 		return
 	}
 	p.Summary = "The heaviest rank has " + p.Text(indicator.RankSkew) + " of the ranks' mean"
 	p.Observe("The ranks", indicator.EngineSpread, indicator.RankArrivals)
-	balanceExperts(p, "Where it is experts: balance them by what is asked (--enable-eplb; the window and the interval are window_size and step_interval of vLLM's --eplb-config)")
+	balanceExperts(p, "If experts are the cause, place them by their load (--enable-eplb; the window and the interval are window_size and step_interval of vLLM's --eplb-config)")
 	p.Fix(catalog.Fix{
-		Summary:  "Where it is one rank's pace: compare the clocks, power and errors of its GPU with those of the others",
+		Summary:  "If one rank is slow, compare the clocks, power and errors of its GPU with those of the others",
 		Command:  "nvidia-smi -q -d CLOCK,PERFORMANCE",
 		Tradeoff: "none",
 		Verify:   verify,
@@ -64,7 +64,7 @@ func refine(p *catalog.Pass) {
 func balanceExperts(p *catalog.Pass, how string) {
 	p.Fix(catalog.Fix{Summary: how, Tradeoff: "a pause when experts move", Verify: verify})
 	p.Fix(catalog.Fix{
-		Summary:  "Give the experts that are asked most a second place: redundant experts (SGLang: --ep-num-redundant-experts; vLLM: num_redundant_experts of --eplb-config), a multiple of the GPUs",
+		Summary:  "Replicate the experts with the highest load: redundant experts (SGLang: --ep-num-redundant-experts; vLLM: num_redundant_experts of --eplb-config), a multiple of the GPUs",
 		Tradeoff: "memory for the redundant experts, which the KV cache loses",
 		Verify:   verify,
 	})

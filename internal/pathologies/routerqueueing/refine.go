@@ -31,7 +31,7 @@ func refine(p *catalog.Pass) {
 	}
 	p.Observe("At the router", indicator.GatewayQueueP95, indicator.GatewayOpen)
 	more := catalog.Fix{
-		Summary:  "Where the servers are full too, add replicas, or shed load: a queue before them only moves the wait",
+		Summary:  "If the servers are full too, add replicas or shed load: a queue in front of them only moves the wait",
 		Tradeoff: "the cost of the replicas",
 		Verify:   verify,
 	}
@@ -42,7 +42,7 @@ func refine(p *catalog.Pass) {
 			catalog.Digits(arrive), catalog.Digits(end), catalog.Digits(arrive/end))}
 	}
 	limit := catalog.Fix{
-		Summary: "Where the servers have room, let more through: queueDepthThreshold and kvCacheUtilThreshold of llm-d's saturation detector, " +
+		Summary: "If the servers have room, raise the router's limits: queueDepthThreshold and kvCacheUtilThreshold of llm-d's saturation detector, " +
 			"--router-queue-threshold of Dynamo, max_parallel_requests of LiteLLM, --max-concurrent of sixty gateway",
 		Tradeoff: "more requests at a time make each of them slower",
 		Verify:   verify,

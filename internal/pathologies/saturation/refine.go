@@ -174,7 +174,7 @@ func admit(p *catalog.Pass, served float64) {
 
 func scale(p *catalog.Pass, arrivals, served, waiting float64, lines []string) {
 	replicas := math.Ceil(arrivals / served / catalog.PlannedLoad)
-	lines = append(lines, fmt.Sprintf("replicas = ceil(%s / %s / %v) = %s for each one of now", catalog.Digits(arrivals), catalog.Digits(served), catalog.PlannedLoad, catalog.Whole(replicas)))
+	lines = append(lines, fmt.Sprintf("replicas = ceil(%s / %s / %v) = %s per present replica", catalog.Digits(arrivals), catalog.Digits(served), catalog.PlannedLoad, catalog.Whole(replicas)))
 	if spare := replicas*served - arrivals; spare > 0 && waiting > 0 {
 		lines = append(lines, fmt.Sprintf("the queue then drains in %s / (%s × %s − %s) = %s", catalog.Digits(waiting), catalog.Whole(replicas), catalog.Digits(served), catalog.Digits(arrivals), seconds(waiting/spare)))
 	}

@@ -17,7 +17,7 @@ var scenario string
 var (
 	mostly = &catalog.Threshold{
 		Name: "scrapes_succeed", Unit: indicator.Ratio, Default: 0.51,
-		Why: "at least half of the last scrapes failed, or both where there are only two: one among many is a hiccup",
+		Why: "at least half of the last scrapes failed, or both where there are only two: one among many means little",
 	}
 	failsNow = &catalog.Threshold{
 		Name: "last_scrape", Unit: indicator.Count, Default: 0.5,
@@ -41,11 +41,7 @@ var (
 	}
 	fewAnswer = &catalog.Threshold{
 		Name: "pool_answers", Unit: indicator.Ratio, Default: 0.5,
-		Why: "fewer than half of the servers of the model answer: a rollout replaces them one by one, and the rest must carry twice their load",
-	}
-	roleLost = &catalog.Threshold{
-		Name: "role_lost", Unit: indicator.Ratio, Default: 0.5,
-		Why: "more than half of the prefill, or of the decode servers do not answer: a prefill server holds no request for most of the time, and no other role can do its work",
+		Why: "fewer than half of the servers of the model answer, or of those of its role in a pair of prefill and decode: a rollout replaces them one by one, and the rest must carry twice their load",
 	}
 	worked = &catalog.Threshold{
 		Name: "last_work", Unit: indicator.TokensPerSecond, Default: 1e-6,
@@ -102,7 +98,7 @@ var Pathology = &catalog.Pathology{
 	),
 	Grades: []catalog.Grade{
 		{Severity: catalog.Page, While: catalog.Any(
-			catalog.Below(indicator.PoolAnswers, fewAnswer), catalog.Above(indicator.RoleLost, roleLost), catalog.All(
+			catalog.Below(indicator.PoolAnswers, fewAnswer), catalog.All(
 				catalog.Above(indicator.LastHeld, held), catalog.Any(
 					catalog.All(catalog.Below(indicator.BetweenScrapes, catalog.ScrapedOften), catalog.Above(indicator.LastHeldShare, catalog.InUse)),
 					backByNow,

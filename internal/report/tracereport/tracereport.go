@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
-	"github.com/sixty-dev/sixty/internal/diagnose/trace"
 	"github.com/sixty-dev/sixty/internal/render"
+	"github.com/sixty-dev/sixty/internal/trace"
 )
 
 // cells is how wide the picture of a row is.

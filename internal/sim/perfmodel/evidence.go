@@ -193,7 +193,7 @@ func (c *Calibration) Statement() string {
 	}
 	text := fmt.Sprintf("step times fitted to %s%s: %d observations, error %.1f %% in the median and %.1f %% at P95; observed batches of %s requests and %s context tokens",
 		kind, c.Source, f.Observations, 100*f.MedianError, 100*f.P95Error, span(f.Seen.MinSeqs, f.Seen.MaxSeqs), span(f.Seen.MinKV, f.Seen.MaxKV))
-	if s := f.Frontend.PerRequest; s > 0 {
+	if s := f.Frontend.PerRequest; s >= 0.5e-3 { // less reads 0 ms
 		text += fmt.Sprintf("; the API server takes %.0f ms of each first token (%.0f to %.0f)", 1e3*s, 1e3*f.FrontendLow, 1e3*f.FrontendHigh)
 	}
 	return text

@@ -30,7 +30,7 @@ export function Audit() {
       {loading && !data && <Waiting what="the audit" />}
       {data && <p>{sentence(data.source.description)} {lacking.length > 0 ? `${plural(lacking.length, 'measurement')} missing or incomplete.` : 'All measurements are present.'}</p>}
       {data?.errors?.map((e) => <p class="warning">{sentence(e)}</p>)}
-      {data && areas.length === 0 && <Nothing title="No check matches" />}
+      {data && areas.length === 0 && <Nothing title="No matching checks" />}
       {areas.map((a) => (
         <section>
           <h2 class="head"><State of={a.status} /> {a.title}</h2>

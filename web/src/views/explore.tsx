@@ -129,12 +129,12 @@ export function Explore() {
         </Pick>
         <label class="check"><input type="checkbox" checked={each} onChange={() => set({ each: each ? '' : '1' })} /> by replica</label>
         <span class="grow" />
-        <Copy text={location.origin + to('explore', '', { board, from: stamp(span.from), to: stamp(span.to), model, instance: instances, each: each ? '1' : '' })} label="Share this time" />
+        <Copy text={location.origin + to('explore', '', { board, from: stamp(span.from), to: stamp(span.to), model, instance: instances, each: each ? '1' : '' })} label="Copy link to this time" />
       </div>
       <p class="soft">
-        {time(span.from, now())} to {time(span.to, now())} ({length(span.to - span.from)}). Drag over a chart to zoom.{each && ' In colour: the three replicas farthest from the others.'}
+        {time(span.from, now())} to {time(span.to, now())} ({length(span.to - span.from)}). Drag over a chart to zoom.{each && ' In colour: the three replicas farthest from the median.'}
       </p>
-      {wrong && <div class="nothing problem" role="alert"><b>This address names no valid time range.</b><p>From <code>{from}</code> to <code>{until}</code>: try <a href={to('explore', '', { from: '-6h', to: 'now' })}>the last six hours</a>.</p></div>}
+      {wrong && <div class="nothing problem" role="alert"><b>The time range in this address is not valid.</b><p>From <code>{from}</code> to <code>{until}</code>: try <a href={to('explore', '', { from: '-6h', to: 'now' })}>the last six hours</a>.</p></div>}
       {panels.error && !panels.data && <Problem error={panels.error} again={panels.again} />}
       {panels.loading && !panels.data && <Waiting what="the panels" />}
       {panels.data && rows.length === 0 && <Nothing title={`There is no dashboard ${board}`}><a href={link('/explore')}>See the serving dashboard</a>.</Nothing>}

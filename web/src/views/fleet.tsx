@@ -44,7 +44,7 @@ export function Fleet() {
         </div>
         <Filter value={filter} set={setFilter} what="replicas" />
       </div>
-      {total.length === 0 && <Nothing title="No replica is watched"><a href={link('/settings')}>Settings</a> list the targets.</Nothing>}
+      {total.length === 0 && <Nothing title="No replicas are watched"><a href={link('/settings')}>Settings</a> list the targets.</Nothing>}
       <div class="split">
         <div>
           {[...models].sort((a, b) => worst(a.verdict, b.verdict, t)).map((m) => (
@@ -130,7 +130,7 @@ function Picked({ models, show, one, r, t }: { models: Model[]; show: Shade; one
     }).sort((a, b) => worst(a.r, b.r, t))
     return (
       <aside class="picked">
-        <h2>{first.length > 0 ? 'To look at first' : 'Nothing stands out'}</h2>
+        <h2>{first.length > 0 ? 'Look at these first' : 'Nothing stands out'}</h2>
         <ul class="plain">
           {first.slice(0, listed).map(({ r, m, usual }) => (
             <li>
@@ -140,7 +140,7 @@ function Picked({ models, show, one, r, t }: { models: Model[]; show: Shade; one
           ))}
           {first.length > listed && <li class="soft">and {first.length - listed} more</li>}
         </ul>
-        <p class="soft">Point at a cell to read its numbers.</p>
+        <p class="soft">Point at a cell to see its values.</p>
       </aside>
     )
   }

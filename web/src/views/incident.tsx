@@ -28,7 +28,7 @@ export function IncidentView({ id }: { id: string }) {
   if (error && !i) {
     return error instanceof Failure && error.status === 404 ? (
       <Nothing title={`There is no incident ${id}`}>
-        It may be older than the retention. See <a href={link('/incidents')}>all incidents</a>.
+        It may be older than the retention period. See <a href={link('/incidents')}>all incidents</a>.
       </Nothing>
     ) : (
       <Problem error={error} again={again} />
@@ -64,7 +64,7 @@ function Whole({ i, path, again, error }: { i: Incident; path: string; again: ()
         <div>
           {error && <Problem error={error} again={again} />}
           <p class="eyebrow">
-            {i.ended ? <span class="soft">Over</span> : <Mark health={h} />}
+            {i.ended ? <span class="soft">Resolved</span> : <Mark health={h} />}
             <span class="soft">
               {` · ${i.severity}`}{confidence !== null && ` · ${sure(confidence)}`}
               {' · '}
@@ -89,7 +89,7 @@ function Whole({ i, path, again, error }: { i: Incident; path: string; again: ()
               {i.has_recording && <li><a href={link(`${path}/recording`)} download={`${i.id}.tar.zst`}>Recording of the evidence</a></li>}
               <li><a href={link(`${path}/postmortem`)} download={`${i.id}.md`}>Post-mortem (Markdown)</a></li>
             </ul>
-            {i.has_recording && <p class="soft">Open it with <code>sixty diagnose {i.id}.tar.zst</code>.{i.recording_left_out ? ` ${i.recording_left_out} healthy servers are left out.` : ''}</p>}
+            {i.has_recording && <p class="soft">Open it with <code>sixty diagnose {i.id}.tar.zst</code>.{i.recording_left_out ? ` ${i.recording_left_out} healthy servers are not in it.` : ''}</p>}
           </Pick>
         </div>
       </header>
@@ -102,7 +102,7 @@ function Whole({ i, path, again, error }: { i: Incident; path: string; again: ()
             <FixBody f={fixes[0]} />
           </div>
         ) : (
-          <Nothing title="No fix is computed for this">See the runbook.</Nothing>
+          <Nothing title="No fix was computed">See the runbook.</Nothing>
         )}
         {fixes.length > 1 && (
           <div class="fixes">
@@ -112,20 +112,20 @@ function Whole({ i, path, again, error }: { i: Incident; path: string; again: ()
         )}
       </section>
 
-      <section class="show" tabIndex={0} aria-label="What shows it">
-        <h2 class="hidden">What shows it</h2>
+      <section class="show" tabIndex={0} aria-label="Charts">
+        <h2 class="hidden">Charts</h2>
         <Strip span={span} eras={erasOf(i, span)} starts={starts} at={at} setAt={setAt}>
           {d && (
             <span class="links">
-              {current ? 'live' : <span>evidence of <At at={d.at} />{!i.ended && latest && !frozen && ': not found now'}</span>}
+              {current ? 'live' : <span>evidence as of <At at={d.at} />{!i.ended && latest && !frozen && '; not found now'}</span>}
               {!i.ended && kept && <button type="button" class="small" onClick={() => setFrozen(!frozen)}>{frozen ? 'Show live' : 'Show as recorded'}</button>}
-              {zoom && <button type="button" class="small" onClick={() => setZoom(null)}>Whole time</button>}
-              {at ? <><a href={link(`/api/v1/diagnosis?format=html&plots=true&at=${stamp(at)}`)}>Diagnosis of <At at={at} /></a> <button type="button" class="small" onClick={() => setAt(null)}>Back to the end</button></> : 'drag above to read the charts at a time'}
+              {zoom && <button type="button" class="small" onClick={() => setZoom(null)}>Reset zoom</button>}
+              {at ? <><a href={link(`/api/v1/diagnosis?format=html&plots=true&at=${stamp(at)}`)}>Diagnosis of <At at={at} /></a> <button type="button" class="small" onClick={() => setAt(null)}>Back to the latest</button></> : 'drag above to see values at a point in time'}
             </span>
           )}
         </Strip>
         {way && <Path d={way} />}
-        {!d && <Nothing title="No diagnosis was kept">The recording may have the evidence.</Nothing>}
+        {!d && <Nothing title="No diagnosis was stored">See the recording for the evidence.</Nothing>}
         <div class="plots">{plots.slice(0, 4).map((p) => <EvidencePlot p={p} span={zoom ?? undefined} at={at} starts={starts} height={114} onZoom={setZoom} />)}</div>
       </section>
 
@@ -159,7 +159,7 @@ export function erasOf(i: Incident, span: Span): Era[] {
 }
 
 const names: Record<string, string> = {
-  request_rate: 'Requests', prompt_tokens: 'Prompt tokens per request', output_tokens: 'Output tokens per request', max_tokens: 'Output tokens asked for',
+  request_rate: 'Requests', prompt_tokens: 'Prompt tokens per request', output_tokens: 'Output tokens per request', max_tokens: 'Requested max_tokens',
   prefix_cache_hit_ratio: 'Prefix cache hit ratio', computed_prompt_tokens: 'Computed prompt tokens per request', queue_time: 'Queue time',
   prefill_time_per_token: 'Prefill time per token', decode_step_time: 'Decode step', decode_batch: 'Decode batch',
 }
@@ -175,9 +175,9 @@ function Shown({ f, w }: { f: Finding; w?: Workload }) {
       </section>
       {w && (
         <section class="scroll" tabIndex={0} aria-label="What changed in the traffic">
-          {!w.known ? <p class="soft">There is no earlier time to compare the traffic with.</p> : (
+          {!w.known ? <p class="soft">No earlier traffic to compare with.</p> : (
             <table class="whole">
-              <thead><tr><th>{w.changed ? 'The traffic changed' : 'The traffic is as usual'}</th><th class="n">Now</th><th class="n">Normal</th><th class="n">Change</th>{shares && <th class="n" title="share of the rise of TTFT that it explains">Explains</th>}</tr></thead>
+              <thead><tr><th>{w.changed ? 'The traffic changed' : 'The traffic is as usual'}</th><th class="n">Now</th><th class="n">Normal</th><th class="n">Change</th>{shares && <th class="n" title="share of the rise in TTFT that this explains">Explains</th>}</tr></thead>
               <tbody>
                 {rows.map((x) => (
                   <tr>
@@ -208,7 +208,7 @@ function Why({ d, f }: { d: Diagnosis; f: Finding }) {
       </section>
       {(d.notes.length > 0 || d.coverage.length > 0) && (
         <section>
-          <h2 class="head">Not certain</h2>
+          <h2 class="head">Caveats</h2>
           <ul>
             {d.notes.map((n) => <li>{sentence(n)}</li>)}
             {d.coverage.map((c) => <li>{titleOf(c.id)} could not be checked: {c.missing.join('; ')}. {c.hint && `To enable: ${sentence(c.hint)}`}</li>)}
@@ -226,11 +226,11 @@ function RunbookOf({ id }: { id: string }) {
 
 function History({ i }: { i: Incident }) {
   const events: { at: string; text: string; kind: Health }[] = [
-    { at: i.began, text: i.began_at_least ? 'Already there when watching began' : 'Began', kind: 'unknown' as const },
+    { at: i.began, text: i.began_at_least ? 'Already present when watching began' : 'Began', kind: 'unknown' as const },
     ...i.evolution.map((t) => ({ at: t.at, text: `${titleOf(t.id)}${t.severity ? ` (${t.severity})` : ''}: ${sentence(t.summary)}`, kind: t.severity ? healthOfSeverity(t.severity) : ('healthy' as const) })),
     ...(i.acknowledged ? [{ at: i.acknowledged.at, text: `Acknowledged by ${i.acknowledged.by}`, kind: 'unknown' as const }] : []),
     ...i.notes.map((n) => ({ at: n.at, text: `${n.by}: ${n.text}`, kind: 'unknown' as const })),
-    ...(i.ended ? [{ at: i.ended, text: 'Over', kind: 'healthy' as const }] : []),
+    ...(i.ended ? [{ at: i.ended, text: 'Resolved', kind: 'healthy' as const }] : []),
   ].sort((a, b) => Date.parse(a.at) - Date.parse(b.at))
   return (
     <section>
@@ -241,7 +241,7 @@ function History({ i }: { i: Incident }) {
       </ol>
       {i.similar && (
         <>
-          <h2 class="head">Last time</h2>
+          <h2 class="head">Previous similar incident</h2>
           <p>
             <a href={to('incident', i.similar.id)}><At at={i.similar.began} /></a>{i.similar.ended && `, for ${length(Date.parse(i.similar.ended) - Date.parse(i.similar.began))}`}: {sentence(i.similar.note || titleOf(i.similar.pathology))}
           </p>

@@ -13,7 +13,7 @@ export function Incidents() {
   const live = useLive()
   const [filter, setFilter] = useState('')
   const { data, error, loading, again } = useGet<Summary[]>('/api/v1/incidents?limit=500', live.incidents)
-  const rows = data?.filter((s) => matches(filter, s.pathology, titleOf(s.pathology), s.model, s.summary, s.severity, s.ended ? 'closed' : 'open', ...s.targets)) ?? []
+  const rows = data?.filter((s) => matches(filter, s.pathology, titleOf(s.pathology), s.model, s.summary, s.severity, s.ended ? 'resolved' : 'open', ...s.targets)) ?? []
   return (
     <>
       <h1 class="head">
@@ -21,8 +21,8 @@ export function Incidents() {
       </h1>
       {error && <Problem error={error} again={again} />}
       {!data && loading && <Waiting what="incidents" />}
-      {data?.length === 0 && <Nothing title="No incident yet">Persistent findings become incidents, with evidence and a timeline.</Nothing>}
-      {data && data.length > 0 && rows.length === 0 && <Nothing title="No incident matches" />}
+      {data?.length === 0 && <Nothing title="No incidents yet">Persistent findings become incidents, with evidence and a timeline.</Nothing>}
+      {data && data.length > 0 && rows.length === 0 && <Nothing title="No matching incidents" />}
       {rows.length > 0 && (
         <div class="scroll" tabIndex={0} role="region" aria-label="Incidents">
           <table class="whole">
@@ -31,7 +31,7 @@ export function Incidents() {
               {rows.map((s) => (
                 <tr data-row tabIndex={0} onKeyDown={open(to('incident', s.id))}>
                   <td class="text">
-                    {s.ended ? <span class="dot soft" title="over">○</span> : <Mark health={healthOfSeverity(s.severity)} word={false} />}
+                    {s.ended ? <span class="dot soft" title="resolved">○</span> : <Mark health={healthOfSeverity(s.severity)} word={false} />}
                     <a href={to('incident', s.id)}><b>{titleOf(s.pathology)}</b></a> <span class="tag">{s.severity}</span>{!s.ended && <> <span class="tag">open</span></>}
                     <div class="soft">{sentence(s.summary)}</div>
                   </td>

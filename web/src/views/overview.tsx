@@ -30,7 +30,7 @@ export function Overview() {
       <Waiting what="the first scrapes" />
     ) : (
       <Nothing title="No inference server is watched">
-        Name one: <code>sixty serve http://localhost:8000</code>, or in a cluster <code>sixty serve --kubernetes</code>. <a href={link('/settings')}>Settings</a> list the targets.
+        Start with one: <code>sixty serve http://localhost:8000</code>, or in a cluster <code>sixty serve --kubernetes</code>. <a href={link('/settings')}>Settings</a> list the targets.
       </Nothing>
     )
   }
@@ -69,7 +69,7 @@ const Others = ({ models, chosen, t }: { models: Model[]; chosen: Model; t: Trus
 // stateOf says in a few words how a model is.
 export function stateOf(m: Model, t: Trust): string {
   const v = m.verdict
-  if (healthOf(v, t) === 'unknown' && v.status !== 'unknown') return `not known now; was ${titleOf(v.id).toLowerCase()}`
+  if (healthOf(v, t) === 'unknown' && v.status !== 'unknown') return `unknown now; was ${titleOf(v.id).toLowerCase()}`
   return titleOf(v.id)
 }
 
@@ -128,13 +128,13 @@ function State({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
             <FixBody f={fix} few />
             <p class="actions">
               {incident?.acknowledged ? <span class="soft">Acknowledged by {incident.acknowledged.by}.</span> : path && <Acknowledge path={path} again={again} />}
-              {href && <a href={href}>{f && f.fixes.length > 1 ? `${f.fixes.length - 1} more and how they were computed` : 'How this was computed'}</a>}
+              {href && <a href={href}>{f && f.fixes.length > 1 ? `${f.fixes.length - 1} more fixes, and how they were computed` : 'How this was computed'}</a>}
             </p>
           </section>
         )}
       </div>
       {hops && firing && <Path d={hops} />}
-      {plots.length > 0 && firing ? <section><h2 class="hidden">What shows it</h2><div class="plots">{plots.map((p) => <EvidencePlot p={p} />)}</div></section> : !firing && <Calm m={m} several={several} />}
+      {plots.length > 0 && firing ? <section><h2 class="hidden">Evidence</h2><div class="plots">{plots.map((p) => <EvidencePlot p={p} />)}</div></section> : !firing && <Calm m={m} several={several} />}
       <Happened m={m} from={plots[0] ? Date.parse(plots[0].from) : undefined} />
     </>
   )
@@ -161,7 +161,7 @@ function Hurt({ m, affected, before }: { m: Model; affected: Replica[]; before: 
   }
   const cells: [string, string][] = []
   if (hurt && rate !== null && whole && m.replicas.length > affected.length) cells.push([number(Math.min(1, rate / Math.max(whole, rate)), 'ratio'), `of requests go to ${affected.length === 1 ? 'this replica' : 'these replicas'}`])
-  else if (rate !== null) cells.push([number(rate, 'requests/s'), hurt ? 'all requests are affected' : 'requests'])
+  else if (rate !== null) cells.push([number(rate, 'requests/s'), hurt ? 'requests, all affected' : 'requests'])
   const ttft = highest(of, 'now', 'ttft_p95')
   if (ttft !== null) cells.push([shown(ttft, 'ttft_p95', 'seconds'), `TTFT P95${normally('ttft_p95', 'seconds')}`])
   const itl = highest(of, 'now', 'itl_p95')
@@ -195,7 +195,7 @@ function Happened({ m, from }: { m: Model; from?: number }) {
   if (!data) return null
   return (
     <section>
-      <h2 class="head">What happened {eras.length + starts.length === 0 && <span class="soft">no incident and no restart in {length(span.to - span.from)}</span>} <a class="more" href={link('/incidents')}>All incidents</a></h2>
+      <h2 class="head">Timeline {eras.length + starts.length === 0 && <span class="soft">no incidents or restarts in {length(span.to - span.from)}</span>} <a class="more" href={link('/incidents')}>All incidents</a></h2>
       {eras.length + starts.length > 0 && <Strip span={span} eras={eras} starts={starts} />}
     </section>
   )
@@ -239,7 +239,7 @@ export function useFirst(instances: string[], end: number): number | null | unde
 // Anomalies are what the plain detector says, beside the judgement.
 const Anomalies = ({ list }: { list: Anomaly[] }) => (
   <section>
-    <h2 class="head">Unusual values <span class="more soft">plain detector: three standard deviations from the last hundred values; not a verdict</span></h2>
+    <h2 class="head">Unusual values <span class="more soft">plain detector: more than three standard deviations from the mean of the last hundred values; not a verdict</span></h2>
     {list.length === 0 && <p class="soft">None at the moment.</p>}
     <ul>
       {list.map((a) => (
@@ -299,7 +299,7 @@ function Spark({ y, normal, off, max }: { y?: (number | null)[]; normal: number 
   )
 }
 
-const lives: Partial<Record<Life, string>> = { starting: 'Starting', slow: 'Metrics are slow', drained: 'Drained', lost: 'Lost' }
+const lives: Partial<Record<Life, string>> = { starting: 'Starting', slow: 'Slow metrics', drained: 'Drained', lost: 'Lost' }
 
 // lifeOf says where a replica is in its life, and what is wrong with it.
 function ReplicaState({ r, t, leading }: { r: Replica; t: Trust; leading: boolean }) {
@@ -355,7 +355,7 @@ function Replicas({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
                   const [value, normal] = [r.now[name], r.pathology && m.verdict.since_at_least ? null : (r.normal[name] ?? null)]
                   const off = value !== null && normal !== null && (value > 1.5 * normal || value < normal / 2)
                   return (
-                    <td class="metric" data-title={title} title={normal === null ? 'no normal value is known' : `normally ${shown(r.normal, name, unit)} (${change(value, normal) || 'no change'})`}>
+                    <td class="metric" data-title={title} title={normal === null ? 'normal value unknown' : `normally ${shown(r.normal, name, unit)} (${change(value, normal) || 'no change'})`}>
                       <Spark y={curves[i].get(instanceOf(r))} normal={normal} off={off} max={unit === 'ratio' ? 1 : undefined} />
                       <b>{shown(r.now, name, unit)}</b>
                     </td>
@@ -367,7 +367,7 @@ function Replicas({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
           })}
         </tbody>
       </table>
-      {rows.length === 0 && <Nothing title="No replica matches" />}
+      {rows.length === 0 && <Nothing title="No matching replicas" />}
       {matching.length > many && <p class="soft">{matching.length - many} more: filter, or see <a href={link('/fleet')}>Fleet</a>.</p>}
     </section>
   )

@@ -18,11 +18,11 @@ export function Runbooks() {
       <h1 class="head">Runbooks <Filter value={filter} set={setFilter} what="runbooks" /></h1>
       {error && <Problem error={error} again={again} />}
       {loading && !data && <Waiting what="runbooks" />}
-      {data && rows.length === 0 && <Nothing title="No runbook matches" />}
+      {data && rows.length === 0 && <Nothing title="No matching runbooks" />}
       <ul class="list columns">
         {rows.map((r) => (
           <li data-row tabIndex={0} onKeyDown={(e) => e.key === 'Enter' && go(to('runbooks', r.id))}>
-            <a href={to('runbooks', r.id)}><b>{titleOf(r.id)}</b></a> {firing.has(r.id) && <span class="tag failing">now</span>}
+            <a href={to('runbooks', r.id)}><b>{titleOf(r.id)}</b></a> {firing.has(r.id) && <span class="tag failing">firing</span>}
             <div class="soft">{sentence(r.title || r.summary)}</div>
           </li>
         ))}
@@ -34,7 +34,7 @@ export function Runbooks() {
 export function RunbookView({ id }: { id: string }) {
   const { data, error, again } = useGet<Runbook>(`/api/v1/runbooks/${encodeURIComponent(id)}`)
   if (error && !data) {
-    return error instanceof Failure && error.status === 404 ? <Nothing title={`There is no runbook ${id}`}>See <a href={link('/runbooks')}>all of them</a>.</Nothing> : <Problem error={error} again={again} />
+    return error instanceof Failure && error.status === 404 ? <Nothing title={`There is no runbook ${id}`}>See <a href={link('/runbooks')}>all runbooks</a>.</Nothing> : <Problem error={error} again={again} />
   }
   if (!data) return <Waiting what="the runbook" />
   return (

@@ -16,14 +16,14 @@ function rows(s: Settings): [string, string][] {
   const keep = [s.storage.retention_s > 0 ? several(s.storage.retention_s) : '15 days', s.storage.retention_bytes > 0 ? `at most ${number(s.storage.retention_bytes, 'bytes')}` : ''].filter(Boolean).join(', ')
   return [
     ['Version', `${s.version.version} (${s.version.go}, ${s.version.platform})`],
-    ['Samples are read from', s.source],
-    ['Models are judged every', several(s.evaluation_interval_s)],
-    ['Targets are scraped every', several(s.scrape_interval_s)],
-    ...(files && rules ? ([['Rules of rule_files are evaluated every', rules]] as [string, string][]) : []),
+    ['Source', s.source],
+    ['Evaluation interval', several(s.evaluation_interval_s)],
+    ['Scrape interval', several(s.scrape_interval_s)],
+    ...(files && rules ? ([['Evaluation interval of rule_files', rules]] as [string, string][]) : []),
     ['Data directory', s.storage.directory],
-    ['Samples are kept for', keep],
+    ['Retention', keep],
     ['Alertmanagers', s.alertmanagers?.join(', ') || 'none'],
-    ['Login', s.login ? 'token' : 'none: whoever reaches this address sees everything'],
+    ['Login', s.login ? 'token' : 'off: anyone who can reach this address sees everything'],
   ]
 }
 
@@ -41,7 +41,7 @@ export function SettingsView() {
       {loading && !data && <Waiting what="the settings" />}
       {data && (
         <section>
-          <h2 class="head">In effect</h2>
+          <h2 class="head">Configuration</h2>
           <table><tbody>{rows(data).map(([k, v]) => <tr><td class="soft">{k}</td><td class="text">{v}</td></tr>)}</tbody></table>
         </section>
       )}
@@ -56,7 +56,7 @@ export function SettingsView() {
           <h2 class="head">{plural(data.targets.length, 'target')} {data.targets.length > 5 && <Filter value={filter} set={setFilter} what="targets" />}</h2>
           <div class="scroll" tabIndex={0} role="region" aria-label="Targets">
             <table class="whole">
-              <thead><tr><th>Target</th><th>Job</th><th>Scrape</th><th>Last</th></tr></thead>
+              <thead><tr><th>Target</th><th>Job</th><th>Scrape</th><th>Last scrape</th></tr></thead>
               <tbody>
                 {targets.slice(0, 200).map((t) => (
                   <tr><td class="text">{t.URL}</td><td>{t.Labels.job}</td><td class={t.Health === 'up' ? 'healthy' : t.Health === 'down' ? 'failing' : 'unknown'}>{t.Error || t.Health}</td><td class="nowrap">{Date.parse(t.At) > now() - 365 * 86400e3 ? <Ago at={t.At} /> : 'never'}</td></tr>
@@ -70,8 +70,8 @@ export function SettingsView() {
       {data && (
         <section>
           <details>
-            <summary><b>Prometheus configuration</b> <span class="soft">as loaded, with the defaults that nobody set; secrets are hidden</span></summary>
-            <p class="soft">Its evaluation_interval is that of rule files. Models are judged every {several(data.evaluation_interval_s)}.</p>
+            <summary><b>Prometheus configuration</b> <span class="soft">as loaded, including defaults; secrets are hidden</span></summary>
+            <p class="soft">evaluation_interval applies to rule_files; models are evaluated every {several(data.evaluation_interval_s)}.</p>
             <pre tabIndex={0}>{data.configuration}</pre>
           </details>
         </section>
@@ -80,9 +80,9 @@ export function SettingsView() {
         <h2 class="head">This browser</h2>
         <p class="links">
           <label>
-            Colours{' '}
+            Theme{' '}
             <select value={mode} onChange={(e) => { const t = e.currentTarget.value as Theme; setTheme(t); setMode(t) }}>
-              <option value="">as the system</option>
+              <option value="">system</option>
               <option value="light">light</option>
               <option value="dark">dark</option>
             </select>

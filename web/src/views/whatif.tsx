@@ -1,6 +1,6 @@
 import { useEffect, useState } from 'preact/hooks'
 import { post } from '../api'
-import { change as compared, interval, number, sentence } from '../format'
+import { change as compared, interval, number, opening } from '../format'
 import { useLive } from '../live'
 import { go, to, useRoute } from '../route'
 import type { Estimate, WhatIf } from '../types'
@@ -108,20 +108,20 @@ export function WhatIfView() {
           {Object.entries(settings?.flags ?? {}).map(([flag, value]) => (
             <label class="flag">
               <span><code>{flag}</code>{value && <span class="soft"> now {value}</span>}</span>
-              <input value={flags[flag] ?? ''} placeholder={value || 'not known'} maxLength={60} onChange={(e) => put(flag, e.currentTarget.value.trim())} />
+              <input value={flags[flag] ?? ''} placeholder={value || 'unknown'} maxLength={60} onChange={(e) => put(flag, e.currentTarget.value.trim())} />
             </label>
           ))}
         </section>
         <section>
           {state.error && <Problem error={state.error} again={() => again((n) => n + 1)} />}
-          {state.busy && !state.data && !state.error && <Waiting what="the simulation" />}
+          {state.busy && !state.data && !state.error && <p class="soft waiting" aria-busy="true">Simulating: this takes some seconds …</p>}
           {state.data && !state.error && <Answer data={state.data} busy={state.busy} changed={changed} />}
-          {!state.error && state.data?.warnings.map((w) => <p class="warning">{sentence(w)}</p>)}
+          {!state.error && state.data?.warnings.map((w) => <p class="warning">{opening(w)}</p>)}
         </section>
       </div>
       {state.data && !state.error && (
         <section>
-          <p class="soft">{sentence(state.data.basis)} {state.took !== undefined && `Simulated in ${number(state.took / 1000, 'seconds')}.`} Intervals: lowest and highest of several simulations.</p>
+          <p class="soft">{opening(state.data.basis)} {state.took !== undefined && `Simulated in ${number(state.took / 1000, 'seconds')}.`} Intervals: lowest and highest of several simulations.</p>
           {state.data.command && <Command text={state.data.command} />}
         </section>
       )}

@@ -2,6 +2,9 @@ package gateway
 
 import (
 	"slices"
+	"strings"
+
+	"github.com/prometheus/common/model"
 
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
@@ -72,19 +75,23 @@ var vllmRouter = Product{
 }.timed("vllm_router_generate_duration_seconds", 1)
 
 // productionStack is the router of vLLM's production-stack (src/vllm_router/services, 0.1.11 and later). It has
-// gauges of the servers' own names beside these, one for each of them. It sends each request on at once,
-// so that what it counts as in prefill waits at a server.
+// gauges of the servers' own names beside these, one for each of them. It sends each request on at once, so
+// that none is queued, and its gauges of those in prefill keep for good what it could not send.
 var productionStack = Product{
 	Title: "production-stack's router", Main: "vllm:num_incoming_requests_total", Routes: true,
-	Releases: "0.1.11 and 0.1.12", Tried: "names and labels of its source; values never",
+	Releases: "0.1.11 and later", Tried: "a real one of the main branch of August 2026, before a server that lives and a dead one",
 	Enable: "production-stack's router shows them on its API port.",
 	Terms: []Term{
 		term(Offered, "vllm:num_incoming_requests_total"),
 		term(Success, "vllm:request_latency_seconds_count", indicator.Is("status", "success")),
 		term(UpstreamError, "vllm:request_latency_seconds_count", indicator.Is("status", "error")),
-		term(Open, "vllm:num_prefill_requests"), term(Open, "vllm:num_decoding_requests"),
 	},
 }.timed("vllm:request_latency_seconds", 1)
+
+// Gauge reports whether a series under a server's name is what production-stack's router says of one of its servers.
+func Gauge(m model.Metric) bool {
+	return m["server"] != "" && m["model_name"] == "" && strings.HasPrefix(string(m[model.MetricNameLabel]), "vllm:")
+}
 
 // aibrix is AIBrix' gateway plugin, Envoy's external processor (pkg/plugins/gateway/gateway.go). Before its main
 // branch of 2026 it counts a success at each stage of a request, of which the last is taken; a failure has an HTTP

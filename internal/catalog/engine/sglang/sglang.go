@@ -4,7 +4,7 @@ package sglang
 
 import (
 	_ "embed"
-	"slices"
+	"maps"
 	"time"
 
 	"github.com/prometheus/prometheus/model/labels"
@@ -80,17 +80,14 @@ func naming(prefix string, has func(name string) bool) engine.Naming {
 	if has("http_responses_total") { // 0.5.8
 		n.HTTP = engine.Answers{Metric: prefix + "http_responses_total", Handler: "endpoint", Status: "status_code"}
 	}
-	n.Exprs = map[string]indicator.Expr{indicator.PoolAnswers.Name: ofRole()}
+	n.Exprs = map[string]indicator.Expr{indicator.PoolAnswers.Name: indicator.PoolAnswers.OfRoles(roles(prefix))}
 	countTokens(&n, prefix, has)
 	tellRanks(&n, prefix, has)
 	tellTransfers(&n, prefix, has)
 	countRequests(&n, prefix, has)
 	tellLife(&n, prefix, has)
-	const reasons, roles = "num_requests_total by finished_reason", "kv_transfer_latency_ms on decode servers"
+	const reasons = "num_requests_total by finished_reason"
 	n.Lacks = map[string]string{indicator.CutAnswers.Name: reasons, indicator.EngineErrors.Name: reasons}
-	for _, s := range []*indicator.Signal{indicator.PrefillQueue, indicator.PrefillBusy, indicator.PrefillServers, indicator.DecodeQueue, indicator.DecodeUsage, indicator.DecodeServers} {
-		n.Lacks[s.Name] = roles
-	}
 	return n
 }
 
@@ -169,7 +166,19 @@ func tellTransfers(n *engine.Naming, prefix string, has func(name string) bool) 
 	if has("kv_transfer_alloc_ms_count") { // prefill and decode apart: of both, but for the time, which the prefill server takes
 		late, lost, begun := prefix+"num_bootstrap_failed_reqs_total", prefix+"num_transfer_failed_reqs_total", prefix+"kv_transfer_alloc_ms_count"
 		n.Later[late], n.Later[lost] = true, true
-		failed := indicator.Add(increase(late), increase(lost))
+		maps.Copy(n.Exprs, roles(prefix).Exprs())
+		// On a prefill server a request fails to bootstrap where no decode server asks for its KV cache, in 300 s.
+		prefill := indicator.Is("engine_type", "prefill")
+		failed := indicator.Add(increase(late, indicator.Not("engine_type", "prefill")), increase(lost))
+		fetched := indicator.Sum(indicator.Increase("vllm:nixl_xfer_time_seconds_count")).By(indicator.Fleet...)
+		unasked := indicator.Add(increase(late, prefill), indicator.Mul(
+			indicator.Sum(indicator.Lowest(prefix+"num_prefill_bootstrap_queue_reqs")),
+			indicator.Test(fetched, "==", indicator.Number(0))).On(indicator.Fleet...).Left())
+		n.Exprs[indicator.LeasesExpired.Name] = unasked
+		n.Exprs[indicator.LeaseShare.Name] = indicator.Div(unasked, indicator.AtLeast(indicator.Add(unasked, increase("vllm:time_to_first_token_seconds_count")), 1))
+		n.Exprs[indicator.FetchedPerLease.Name] = indicator.Add(
+			indicator.Mul(indicator.Number(0), indicator.Sum(indicator.Now("vllm:num_requests_running"))),
+			indicator.Div(fetched, indicator.AtLeast(indicator.Sum(unasked).By(indicator.Fleet...), 1))).On(indicator.Fleet...).Left()
 		n.Renamed["nixl_xfer_time_seconds_count"], n.Renamed["nixl_bytes_transferred_count"] = "kv_transfer_latency_ms_count", "kv_transfer_total_mb_count"
 		n.Exprs[indicator.TransferBytes.Name] = indicator.NotNegative(indicator.Mul(indicator.MeanOf(prefix+"kv_transfer_total_mb"), indicator.Number(1<<20)))
 		n.Exprs[indicator.TransfersFailed.Name] = failed
@@ -228,16 +237,15 @@ func standStill(prefix, stages string, stuck indicator.Expr) indicator.Expr {
 	return indicator.Or(indicator.Where(still, ">", indicator.Number(0)), stuck)
 }
 
-// ofRole is a signal of a model's replicas, of those alone that do the same: prefill, decode, or both.
-func ofRole() indicator.Expr {
-	own, group := []string{indicator.Own, "engine_type"}, append(slices.Clone(indicator.Fleet), "engine_type")
-	const running = "vllm:num_requests_running"
-	answer := indicator.OrZero(
-		indicator.CountOf(indicator.Sum(indicator.Now(running)).By(own...)).By(group...),
-		indicator.CountOf(indicator.Last(running).In(indicator.PastMark)).By(group...))
-	share := indicator.Div(answer, indicator.CountOf(indicator.Sum(indicator.Looks(running)).By(own...)).By(group...))
-	there := indicator.Sum(indicator.Last(running).In(indicator.PastMark)).By(own...)
-	return indicator.Max(indicator.Add(indicator.Mul(indicator.Number(0), there), share).On(group...).Left())
+// roles tells the servers of a pair by the label engine_type. On a decode server a request waits for room for its
+// KV cache, in the queue for preallocation, before it waits to run.
+func roles(prefix string) indicator.Roles {
+	of := func(role string) indicator.Expr {
+		return indicator.Sum(indicator.Last("vllm:num_requests_running", indicator.Is("engine_type", role)).In(indicator.PastMark))
+	}
+	waits := func(metric string) indicator.Expr { return indicator.Sum(indicator.Share(0.3, metric)) }
+	return indicator.Roles{Prefill: of("prefill"), Decode: of("decode"), Held: indicator.Add(
+		waits("vllm:num_requests_waiting"), waits(prefix+"num_decode_prealloc_queue_reqs"))}
 }
 
 // countRequests says what of requests shows at the HTTP server alone.

@@ -308,7 +308,7 @@ func TestWhatIsNotKnownIsNotShownAsWell(t *testing.T) {
 	close(stop) // nothing is heard any more
 	<-done
 	m.set(func() { m.away = true })
-	b.text(".doubt", "The connection to sixty is lost")
+	b.text(".doubt", "No connection to sixty")
 	b.until(well + " === 0")
 	m.set(func() { m.away = false })
 	b.until(well + " > 20 && !document.querySelector('.doubt')")

@@ -65,7 +65,7 @@ func TestTheShellHoldsTheVerdictBeforeAnyScriptRuns(t *testing.T) {
 func TestTheShellCallsNothingHealthyThatIsNotKnownToBe(t *testing.T) {
 	m, url := start(t)
 	for state, want := range map[view.State]string{
-		view.Partial: "Not everything could be read", view.Stale: "The last evaluation is too old", view.Starting: "Nothing was evaluated yet", "new": "is not known",
+		view.Partial: "Some data could not be read", view.Stale: "The last evaluation is out of date", view.Starting: "No evaluation yet", "new": "is unknown",
 	} {
 		m.set(func() { m.state, m.problems = state, []string{"store-7 is away"} })
 		_, body := ask(t, http.MethodGet, url+"/", false)

@@ -89,7 +89,7 @@ var places = []place{
 	{Path: "/incidents", Title: "Incidents", answer: "/api/v1/incidents"},
 	{Path: "/explore", Title: "Explore", replicas: true},
 	{Path: "/fleet", Title: "Fleet", replicas: true},
-	{Path: "/whatif", Title: "What if", replicas: true, note: "What if needs JavaScript. sixty simulate URL --replicas 4 gives the same answer in a terminal; the current state is below."},
+	{Path: "/whatif", Title: "What if", replicas: true, note: "What if needs JavaScript. In a terminal, sixty simulate URL --replicas 4 gives the same answer; the current state is below."},
 	{Path: "/audit", Title: "Audit", note: "The audit needs JavaScript. sixty audit URL prints it."},
 	{Path: "/runbooks", Title: "Runbooks", answer: "GET /api/v1/runbooks"},
 	{Path: "/settings", Title: "Settings", answer: "GET /api/v1/settings"},
@@ -102,9 +102,9 @@ var columns = []column{
 }
 
 var doubts = map[view.State]string{
-	view.Starting: "Nothing was evaluated yet: the first verdict comes after some scrapes.",
-	view.Partial:  "Not everything could be read. What is not known is not shown as healthy.",
-	view.Stale:    "The last evaluation is too old. What follows is from then.",
+	view.Starting: "No evaluation yet: the first verdict follows after a few scrapes.",
+	view.Partial:  "Some data could not be read. What is unknown is not shown as healthy.",
+	view.Stale:    "The last evaluation is out of date. Everything below is from that time.",
 }
 
 // view is the shell of a path and its status.
@@ -112,7 +112,7 @@ func (p *handler) view(r *http.Request) (int, *shell) {
 	o := p.Overview(r.Context())
 	v := &shell{bundle: p.bundle, Base: p.Base, Places: slices.Clone(places), Overview: o}
 	if o.State != view.OK {
-		v.Doubt = cmp.Or(doubts[o.State], "The state of this data is not known.")
+		v.Doubt = cmp.Or(doubts[o.State], "The state of this data is unknown.")
 	}
 	first, id, _ := strings.Cut(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/")
 	name, err := url.PathUnescape(id)
@@ -135,7 +135,7 @@ func (p *handler) view(r *http.Request) (int, *shell) {
 		}
 		v.Runbook = template.HTML(b.HTML) //nolint:gosec // the catalogue's own text, rendered by this program
 	case v.Title == "" || one:
-		v.Title, v.Missing = "Not found", "There is no such page."
+		v.Title, v.Missing = "Not found", "This page does not exist."
 	case at.answer != "":
 		p.answer(r, at.answer, "", &v.Answer)
 	}

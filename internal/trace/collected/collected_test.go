@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
-	"github.com/sixty-dev/sixty/internal/diagnose/trace/collected"
+	"github.com/sixty-dev/sixty/internal/trace/collected"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -88,7 +88,7 @@ func TestFiles(t *testing.T) {
 	if _, err := collected.Files([]string{empty}); err == nil || !strings.Contains(err.Error(), empty) || hint.Of(err) == "" {
 		t.Errorf("an empty file: %v", err)
 	}
-	if spans, err := collected.Files([]string{"../../../../testdata/traces/slow.otlp"}); err != nil || len(spans) < 100 {
+	if spans, err := collected.Files([]string{"../../../testdata/traces/slow.otlp"}); err != nil || len(spans) < 100 {
 		t.Errorf("%d spans, %v", len(spans), err)
 	}
 }

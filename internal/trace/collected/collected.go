@@ -18,7 +18,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/base/unanswered"
-	"github.com/sixty-dev/sixty/internal/diagnose/trace"
+	"github.com/sixty-dev/sixty/internal/trace"
 )
 
 // Bounds of files and answers.

@@ -18,7 +18,7 @@ import (
 
 // gatewayFile is what vLLM 0.32.0 and sixty gateway exported of 22 requests, one after the other and
 // then ten at a time at a server with --max-num-seqs 2.
-const gatewayFile = "../../../testdata/traces/slow.otlp"
+const gatewayFile = "../../testdata/traces/slow.otlp"
 
 func readFile(t *testing.T, path string) []Span {
 	t.Helper()

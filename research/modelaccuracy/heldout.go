@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/sixty-dev/sixty/internal/base/stat"
 	"github.com/sixty-dev/sixty/internal/sim"
@@ -281,54 +282,70 @@ func leftOut(without string, p *Point) string {
 // level is the share of points that intervals are to hold.
 const level = 0.9
 
-// fewEntries, or those of so few groups that were left out together, are too few to tell of
-// their own kind.
-const fewEntries = 7
-
-var fewGroups = map[string]int{"GPU": 8, "model": 8, "publisher": 3}
+// enoughGroups, of points that were left out together, can tell what holds the level's share of
+// others: of fewer the furthest would not be far enough. Fewer than fewGroups tell nothing.
+const enoughGroups, fewGroups = 9, 3
 
 // leastWidening is what no interval is narrowed by more than, however many points it holds.
 const leastWidening = -0.1
 
 // widening is by how far the ends of intervals of a kind must, or may, be moved to hold the
-// level's share of the entries that count and of one more (split conformal prediction: Vovk,
-// Gammerman and Shafer, 2005). All that were left out together count as one, as they are
-// all wrong where their GPU, model or publisher is unlike the others. Kinds with few
-// entries take that of all that were left out in the same way.
+// level's share of the entries that count and of one more. Kinds with too few groups to tell
+// are moved as far as all of the same quantity, or further; quantities with few groups as far
+// as all that were left out in the same way.
 func widening(entries []*entry, kind, without string, counts func(*entry) bool) float64 {
-	var own, all []*entry
+	var own, same, all []*entry
+	_, quantity, _ := strings.Cut(kind, ": ")
 	for _, e := range entries {
-		if e.without == without && counts(e) {
-			all = append(all, e)
-			if e.kind == kind {
-				own = append(own, e)
-			}
+		if e.without != without || !counts(e) {
+			continue
+		}
+		all = append(all, e)
+		if kinds[e.quantity] == perfmodel.Kind(quantity) {
+			same = append(same, e)
+		}
+		if e.kind == kind {
+			own = append(own, e)
 		}
 	}
-	groups := func(of []*entry) map[string]float64 {
-		n := map[string]float64{}
-		for _, e := range of {
-			n[e.left]++
-		}
-		return n
-	}
-	alike := groups(own)
-	if len(own) < fewEntries || len(alike) < fewGroups[without] {
-		own, alike = all, groups(all)
-	}
-	if len(own) == 0 {
+	if len(all) == 0 {
 		return 0
 	}
-	total := float64(len(alike))
-	slices.SortStableFunc(own, func(a, b *entry) int { return cmp.Compare(a.standing, b.standing) })
-	target := min(level*(total+1), lastOfAll*total)
-	sum := 0.0
-	for _, e := range own {
-		if sum += 1 / alike[e.left]; sum >= target {
-			return max(e.standing, leastWidening)
+	by := leastWidening
+	for _, of := range []struct {
+		entries []*entry
+		enough  int
+	}{{own, enoughGroups}, {same, fewGroups}, {all, 0}} {
+		groups, beyond := conformal(of.entries)
+		if groups >= min(fewGroups, of.enough) {
+			by = max(by, beyond)
+		}
+		if groups >= of.enough {
+			break
 		}
 	}
-	return max(own[len(own)-1].standing, leastWidening)
+	return by
+}
+
+// conformal is how many groups there are, and by how far intervals must be moved to hold the
+// level's share of them and of one more (split conformal prediction: Vovk, Gammerman and
+// Shafer, 2005). All that were left out together count as one, as they are all wrong where
+// their GPU, model or publisher is unlike the others.
+func conformal(entries []*entry) (groups int, by float64) {
+	alike := map[string]float64{}
+	for _, e := range entries {
+		alike[e.left]++
+	}
+	slices.SortStableFunc(entries, func(a, b *entry) int { return cmp.Compare(a.standing, b.standing) })
+	total, sum := float64(len(alike)), 0.0
+	target := min(level*(total+1), lastOfAll*total)
+	for _, e := range entries {
+		by = e.standing
+		if sum += 1 / alike[e.left]; sum >= target {
+			break
+		}
+	}
+	return len(alike), by
 }
 
 // lastOfAll is the largest share of entries that intervals are widened for: beyond are those

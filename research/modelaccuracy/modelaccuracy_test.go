@@ -3,6 +3,7 @@ package main
 import (
 	"math"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -163,5 +164,26 @@ func TestAFitFollowsTheMeasurements(t *testing.T) {
 		if math.Abs(stat.Median(m.Draws)-m.Mean) > 1 || len(m.Draws) != perfmodel.PosteriorDraws {
 			t.Errorf("%s: mean %g, %d samples around %g", key, m.Mean, len(m.Draws), stat.Median(m.Draws))
 		}
+	}
+}
+
+// TestFewPublishersDoNotNarrowIntervals has five publishers in a class that are all predicted well,
+// and nine in others that are not: five cannot tell what holds 90 % of the next.
+func TestFewPublishersDoNotNarrowIntervals(t *testing.T) {
+	var entries []*entry
+	add := func(class string, publishers int, standing float64) {
+		for i := range publishers {
+			entries = append(entries, &entry{without: "publisher", kind: class + ": tpot", quantity: 1, left: class + strconv.Itoa(i), standing: standing})
+		}
+	}
+	add("few", 5, -0.3)
+	add("many", 9, 0.2)
+	all := func(*entry) bool { return true }
+	if got := widening(entries, "few: tpot", "publisher", all); got != 0.2 {
+		t.Errorf("widened by %g, want as much as all of the quantity", got)
+	}
+	add("few", 9, -0.3)
+	if got := widening(entries, "few: tpot", "publisher", all); got != leastWidening {
+		t.Errorf("widened by %g, want narrowed by %g as soon as there are enough", got, leastWidening)
 	}
 }

@@ -87,7 +87,7 @@ func FromPrior(prior Prior) *Fit {
 	return f
 }
 
-// random has each constant as far off as its spread lets one expect.
+// random has each constant as far off as its spread suggests.
 func (p *Prior) random(rng *rand.Rand) sim.StepCost {
 	x, spread := fromCost(p.StepCost), fromCost(p.Spread)
 	for j := range perRequest {

@@ -21,7 +21,7 @@ type Parameter struct {
 	// Share says that the parameter is a share between 0 and 1, fitted as a logit; any
 	// other is positive and fitted as a logarithm.
 	Share bool `json:"share"`
-	// Guess is what physics and documentation let one expect before any measurement, and
+	// Guess is what physics and documentation suggest before any measurement, and
 	// SD how well that is known, as a standard deviation of the logit or the logarithm.
 	Guess float64 `json:"guess"`
 	SD    float64 `json:"sd"`

@@ -283,8 +283,8 @@ func leftOut(without string, p *Point) string {
 const level = 0.9
 
 // enoughGroups, of points that were left out together, can tell what holds the level's share of
-// others: of fewer the furthest would not be far enough. Fewer than half of that tell nothing.
-const enoughGroups, fewGroups = 9, 5
+// others: of fewer the furthest would not be far enough. Fewer than fewGroups tell nothing.
+const enoughGroups, fewGroups = 9, 6
 
 // leastWidening is what no interval is narrowed by more than, however many points it holds.
 const leastWidening = -0.1

@@ -3,6 +3,7 @@ package catalog_test
 import (
 	"testing"
 
+	"github.com/sixty-dev/sixty/internal/base/stat"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
@@ -17,7 +18,7 @@ func (f fixed) Normal(*indicator.Signal) indicator.Value { return f.normal }
 
 func TestTextOfBuckets(t *testing.T) {
 	value := func(v, low, high float64) indicator.Value {
-		return indicator.Value{V: v, OK: true, Bucket: indicator.Bucket{Low: low, High: high}}
+		return indicator.Value{V: v, OK: true, Bucket: stat.Bucket{Low: low, High: high}}
 	}
 	for _, tc := range []struct {
 		now, normal indicator.Value

@@ -144,7 +144,7 @@ function Prediction({ e, past }: { e: Effect; past: boolean }) {
         <b style={{ left: place(e.after.value) }} />
         <u style={{ left: place(present) }} />
       </span>
-      <span class="n"><b>{number(e.after.value, e.unit)}</b> <span class="soft">{interval(e.after, e.unit) && `${interval(e.after, e.unit)}, `}{past ? 'then' : 'now'} {written(e.measured_text, present, e.unit)}</span></span>
+      <span class="n"><b>{number(e.after.value, e.unit)}</b> <span class="soft">{interval(e.after, e.unit) && `${interval(e.after, e.unit)}, `}{past ? 'was' : 'now'} {written(e.measured_text, present, e.unit)}</span></span>
     </div>
   )
 }

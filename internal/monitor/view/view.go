@@ -61,12 +61,15 @@ var Healths = []Health{HealthFailing, HealthDegraded, HealthUnknown, HealthHealt
 
 // HealthOf is the state of a status with the severity of its finding: "page", "ticket" or "info".
 func HealthOf(s Status, severity string) Health {
-	switch bad := s == Firing || s == Down; {
+	bad, info := s == Firing || s == Down, severity == catalog.Info.String()
+	switch {
 	case s == Unknown:
 		return HealthUnknown
+	case info:
+		return HealthHealthy
 	case s == Pending, bad && severity == catalog.Ticket.String():
 		return HealthDegraded
-	case bad && severity != catalog.Info.String():
+	case bad:
 		return HealthFailing
 	}
 	return HealthHealthy

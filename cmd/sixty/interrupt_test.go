@@ -89,7 +89,7 @@ func TestEveryVerbEndsWhenInterrupted(t *testing.T) {
 		{"mcp " + mute.URL + " --listen 127.0.0.1:0", 0, codes.ExitOK, "Serving MCP at http://"},
 		{"top --once --prometheus " + mute.URL, 0, codes.ExitInterrupted, "error: interrupted"},
 		{"demo", 2 * time.Second, codes.ExitInterrupted, "error: interrupted"},
-		{"demo --fast --scenario all", 0, codes.ExitInterrupted, "error: interrupted"},
+		{"demo --fast --fault all", 0, codes.ExitInterrupted, "error: interrupted"},
 	} {
 		t.Run(strings.ReplaceAll(tc.args, "/", " "), func(t *testing.T) {
 			t.Parallel()

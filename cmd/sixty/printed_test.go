@@ -24,7 +24,7 @@ func TestPrintedCommandsRun(t *testing.T) {
 		`sixty diagnose "` + long + `/incident.tar.zst" --use-case chat --set 'kv_cache_full=95%'`: 2,
 		"sixty diagnose testdata/recordings/full-but-quiet.tar.zst":                                1,
 		"sixty explain kv-cache-thrashing":                                                         1,
-		"sixty demo --fast --scenario kv-cache-thrashing":                                          1,
+		"sixty demo --fast --fault kv-cache-thrashing":                                             1,
 	} {
 		code, out := sh.do(t, line)
 		printed := commandsOf(line, strings.ReplaceAll("    "+out, "\n", "\n    "))

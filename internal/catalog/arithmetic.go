@@ -73,10 +73,15 @@ func (p *Pass) text(s *indicator.Signal, format func(indicator.Value) string) st
 	if now.Unanswered > 0 {
 		text += fmt.Sprintf(", because %s have none", indicator.FormatNumber(now.Unanswered, indicator.Ratio))
 	}
-	if finite(normal) {
-		text += " (normally " + format(normal) + ")"
+	if !finite(normal) {
+		return text
 	}
-	return text
+	usual := format(normal)
+	if now.Bucket == normal.Bucket && usual == text && indicator.FormatBound(now, s.Unit) != "" && !now.AtMost && !now.AtLeast {
+		// One wide bucket holds both: only the interpolated values tell them apart.
+		return s.Point(now.V) + " (normally " + s.Point(normal.V) + ", both interpolated within " + text + ")"
+	}
+	return text + " (normally " + usual + ")"
 }
 
 // Observe adds one sentence with those of the signals that are known, and

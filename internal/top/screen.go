@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/render"
 )
@@ -62,26 +61,9 @@ func byNumber(of func(*view.Numbers) *float64) func(a, b *view.Replica) int {
 	return func(a, b *view.Replica) int { return cmp.Compare(get(b), get(a)) }
 }
 
-// The states, the worst first.
-const failing, degraded, unknown, healthy = "failing", "degraded", "unknown", "healthy"
-
-var states = []string{failing, degraded, unknown, healthy}
-
-// stateOf is the state of a status: what is worth a page is failing; a ticket, and what is not
-// certain yet, are degraded.
-func stateOf(s view.Status, severity string) string {
-	switch sick := s == view.Firing || s == view.Down; {
-	case s == view.Unknown:
-		return unknown
-	case s == view.Pending, sick && severity == catalog.Ticket.String():
-		return degraded
-	case sick && severity != catalog.Info.String():
-		return failing
-	}
-	return healthy
+func rank(r *view.Replica) int {
+	return slices.Index(view.Healths, view.HealthOf(r.Status, r.Severity))
 }
-
-func rank(r *view.Replica) int { return slices.Index(states, stateOf(r.Status, r.Severity)) }
 
 // history is what was seen of each replica, for the sparklines.
 type history struct {
@@ -162,7 +144,7 @@ func (s *screen) rows() []view.Replica {
 	for _, m := range s.overview.Models {
 		for _, r := range m.Replicas {
 			r.Status = s.overview.State.Shown(r.Status)
-			if s.filter == "" || strings.Contains(strings.ToLower(r.Target+" "+m.Model+" "+r.Pathology+" "+stateOf(r.Status, r.Severity)), strings.ToLower(s.filter)) {
+			if s.filter == "" || strings.Contains(strings.ToLower(r.Target+" "+m.Model+" "+r.Pathology+" "+string(view.HealthOf(r.Status, r.Severity))), strings.ToLower(s.filter)) {
 				out = append(out, r)
 			}
 		}
@@ -184,7 +166,7 @@ func (s *screen) lines() []string {
 		clock = o.At.UTC().Format("15:04:05Z")
 	}
 	add(t.Style(render.Bold, "sixty top") + "  " + render.Clean(s.feed.Name()) + "  " + clock)
-	style := map[string]render.Style{failing: render.Bad, degraded: render.Warning, unknown: render.Dim, healthy: render.Good}
+	style := map[view.Health]render.Style{view.HealthFailing: render.Bad, view.HealthDegraded: render.Warning, view.HealthUnknown: render.Dim, view.HealthHealthy: render.Good}
 	most := max(1, (s.height-6)/2)
 	if s.height == 0 {
 		most = len(o.Models) + len(o.Problems)
@@ -205,7 +187,7 @@ func (s *screen) lines() []string {
 		if m.Model != "" {
 			head = render.Clean(m.Model) + ": " + head
 		}
-		state := style[stateOf(status, v.Severity)]
+		state := style[view.HealthOf(status, v.Severity)]
 		if len(o.Models) > 2 {
 			add(t.Style(state, head) + "  " + summary)
 			continue
@@ -270,7 +252,7 @@ func (s *screen) rowsAroundSelected(table []string, rows []view.Replica, room in
 	return append(out, fmt.Sprintf("… %d to %d of %d", from+1, to, len(body)))
 }
 
-func (s *screen) table(t *render.Text, rows []view.Replica, style map[string]render.Style) []string {
+func (s *screen) table(t *render.Text, rows []view.Replica, style map[view.Health]render.Style) []string {
 	name := len("REPLICA")
 	for _, r := range rows {
 		name = max(name, render.Cells(r.Target))
@@ -301,8 +283,8 @@ func (s *screen) table(t *render.Text, rows []view.Replica, style map[string]ren
 		if r.Target == s.selected {
 			mark = "›"
 		}
-		state := stateOf(r.Status, r.Severity)
-		out = append(out, t.Style(style[state], line(mark, render.Clean(r.Target), state, cells, spark(s.history.wait[r.Target]))))
+		state := view.HealthOf(r.Status, r.Severity)
+		out = append(out, t.Style(style[state], line(mark, render.Clean(r.Target), string(state), cells, spark(s.history.wait[r.Target]))))
 	}
 	if len(rows) == 0 {
 		text := "no replica yet"

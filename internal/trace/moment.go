@@ -35,13 +35,13 @@ func target(d *diagnose.Diagnosis, instance string) int {
 // JudgeIn judges as Judge does, with what a diagnosis of the moment says: what was normal before it, the
 // verdict in force, and the state of the servers.
 func JudgeIn(t *Trace, others Population, d *diagnose.Diagnosis) *Report {
-	r := Judge(t, others, normalIn(d))
+	r := Judge(t, others, NormalIn(d))
 	r.addMoment(d)
 	return r
 }
 
-// normalIn is what a diagnosis says was normal before the moment that it judges.
-func normalIn(d *diagnose.Diagnosis) Known {
+// NormalIn is what a diagnosis says was normal before the moment that it judges.
+func NormalIn(d *diagnose.Diagnosis) Known {
 	return func(r *Row) (float64, string, bool) {
 		i := target(d, r.Instance)
 		if !r.Engine || i < 0 {

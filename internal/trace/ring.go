@@ -97,8 +97,9 @@ type Slow struct {
 // triedFor bounds how many long requests are looked at for each that is listed: a long answer is not slow.
 const triedFor = 10
 
-// Slowest are the requests that were slow between two moments, at most so many, the slowest first.
-func (r *Ring) Slowest(from, to time.Time, most int) []Slow {
+// Slowest are the requests that were slow between two moments, at most so many, the slowest first. known is
+// that of Judge: without it an incident that slows most of the traces would pass for normal.
+func (r *Ring) Slowest(from, to time.Time, most int, known Known) []Slow {
 	all := Group(r.Spans(""))
 	out, others := []Slow{}, NewPopulation(all)
 	within := slices.DeleteFunc(all, func(t *Trace) bool {
@@ -109,7 +110,7 @@ func (r *Ring) Slowest(from, to time.Time, most int) []Slow {
 		if len(out) == most {
 			break
 		}
-		if j := Judge(t, others, nil); j.Slow != nil && *j.Slow {
+		if j := Judge(t, others, known); j.Slow != nil && *j.Slow {
 			out = append(out, Slow{ID: j.ID, Request: j.Request, Began: j.Began, TookS: j.TookS, Summary: j.Summary})
 		}
 	}

@@ -277,12 +277,17 @@ func TestRing(t *testing.T) {
 	if n := len(r.traces); n < 50 || n > 250 || r.byArrival.Len() != n || r.spans != n || r.Received() != 1000 {
 		t.Errorf("%d traces, %d in order, %d spans, %d received", n, r.byArrival.Len(), r.spans, r.Received())
 	}
-	slow := r.Slowest(time.Unix(0, 0), time.Unix(2000, 0), 5)
+	slow := r.Slowest(time.Unix(0, 0), time.Unix(2000, 0), 5, nil)
 	if len(slow) != 1 || !strings.Contains(slow[0].Summary, "queued at vllm") {
 		t.Errorf("slow: %+v", slow)
 	}
-	if early := r.Slowest(time.Unix(0, 0), time.Unix(900, 0), 5); len(early) != 0 {
+	if early := r.Slowest(time.Unix(0, 0), time.Unix(900, 0), 5, nil); len(early) != 0 {
 		t.Errorf("slow in another time: %+v", early)
+	}
+	// Where an incident slows all, the servers' metrics still say what is normal.
+	known := func(row *Row) (float64, string, bool) { return 0.01, "metrics", row.Engine }
+	if all := r.Slowest(time.Unix(0, 0), time.Unix(2000, 0), 5, known); len(all) != 5 || !strings.Contains(all[4].Summary, "instead of the normal") {
+		t.Errorf("slow by the metrics: %+v", all)
 	}
 	long := span("a", "", "x", "y", 0, 1)
 	long.Name = strings.Repeat("n", 100<<10)

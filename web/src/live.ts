@@ -54,11 +54,12 @@ export function trust(l: Live, at = performance.now()): Trust {
 }
 
 // healthOf is the state that may be shown: a page is failing, a ticket and what is suspected are
-// degraded, and nothing is healthy that is not known to be.
+// degraded, what only informs is neither, and nothing is healthy that is not known to be.
 export function healthOf(of: { status: Status; severity: string }, t: Trust): Health {
   if (of.status === 'unknown') return 'unknown'
+  if (of.severity === 'info') return t.ok ? 'healthy' : 'unknown'
   if (of.status === 'pending') return 'degraded'
-  if ((of.status === 'firing' || of.status === 'down') && of.severity !== 'info') return of.severity === 'ticket' ? 'degraded' : 'failing'
+  if (of.status === 'firing' || of.status === 'down') return of.severity === 'ticket' ? 'degraded' : 'failing'
   return t.ok ? 'healthy' : 'unknown'
 }
 

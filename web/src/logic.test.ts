@@ -148,8 +148,8 @@ describe('trust', () => {
   })
   test('states are four', () => {
     const of = (status: Replica['status'], severity = '') => healthOf({ status, severity }, { ok: true })
-    expect([of('firing', 'page'), of('down', 'page'), of('down'), of('firing', 'ticket'), of('down', 'ticket'), of('pending', 'page'), of('unknown'), of('ok'), of('idle'), of('firing', 'info')]).toEqual(
-      ['failing', 'failing', 'failing', 'degraded', 'degraded', 'degraded', 'unknown', 'healthy', 'healthy', 'healthy'])
+    expect([of('firing', 'page'), of('down', 'page'), of('down'), of('firing', 'ticket'), of('down', 'ticket'), of('pending', 'page'), of('unknown'), of('ok'), of('idle'), of('firing', 'info'), of('pending', 'info')]).toEqual(
+      ['failing', 'failing', 'failing', 'degraded', 'degraded', 'degraded', 'unknown', 'healthy', 'healthy', 'healthy', 'healthy'])
   })
   test('an overview that was overtaken is dropped, a clock that was set back is not', async () => {
     const { now } = await import('./live')

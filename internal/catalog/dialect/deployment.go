@@ -67,7 +67,7 @@ func (d *Deployment) Expr(s *indicator.Signal) (string, error) {
 // observations there are beside them.
 func (d *Deployment) Unguarded(s *indicator.Signal) (string, error) {
 	return d.each(s, func(dia Dialect) (string, error) {
-		return d.compile(s, dia.Expr(s), dia), nil
+		return d.compile(s, ruled(s, dia), dia), nil
 	})
 }
 
@@ -134,10 +134,18 @@ func (d *Deployment) each(s *indicator.Signal, render func(Dialect) (string, err
 	return Merge(exprs)
 }
 
+// ruled is the signal's expression where it is asked of servers of any options: roles are told where there are some.
+func ruled(s *indicator.Signal, dia Dialect) indicator.Expr {
+	if s.OfRoles != nil && dia.Exprs[s.Name] == nil {
+		return s.Expr
+	}
+	return dia.Expr(s)
+}
+
 // guarded returns a signal's PromQL in one dialect. A trend is not believed
 // before the target has been there for a while.
 func (d *Deployment) guarded(s *indicator.Signal, dia Dialect) string {
-	expr := dia.Expr(s)
+	expr := ruled(s, dia)
 	out := d.compile(s, expr, dia)
 	if s.Counted() {
 		out = s.Guard(out, d.compile(s, s.Observations(), dia))

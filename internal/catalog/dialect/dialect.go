@@ -62,7 +62,6 @@ type Dialect struct {
 
 	derived map[string]indicator.Expr // by signal, of indicator.Alternative, in canonical names
 	has     map[string]bool           // names exposed
-	named   bool                      // has is without those of options, which may be in use
 	key     string                    // see Key
 	unused  map[string]string         // by signal, see Unused
 }
@@ -78,6 +77,7 @@ func Detect(names []string) (Dialect, bool) {
 		if n, ok := e.Detect(has); ok {
 			d := Dialect{Naming: n, Engine: e.ID, Flags: e.Flags, Enable: e.Enable, has: has}
 			d.derive()
+			d.key = d.describe()
 			unused := make(map[string]string, len(indicator.All()))
 			for _, s := range indicator.All() {
 				unused[s.Name] = d.Unused(s)
@@ -108,8 +108,6 @@ func Named(id string) (Dialect, error) {
 		if release != "" {
 			d.Version = release
 		}
-		d.named = true
-		d.derive()
 		return d, nil
 	}
 	return Dialect{}, hint.With(fmt.Errorf("unknown dialect %q", id), "name one of "+strings.Join(IDs(), ", ")+", or a release such as vllm-0.10")
@@ -188,10 +186,7 @@ func NamePattern(names ...string) string {
 // derive takes the expressions of signals for what the endpoint does not expose.
 func (d *Dialect) derive() {
 	d.derived = map[string]indicator.Expr{}
-	exposes := func(name string) bool {
-		f, known := Known(name)
-		return d.has[d.Metric(name)] || d.named && known && f.Needs != ""
-	}
+	exposes := func(name string) bool { return d.has[d.Metric(name)] }
 	for _, s := range indicator.All() {
 		i := slices.IndexFunc(s.Otherwise, func(a indicator.Alternative) bool {
 			return !exposes(a.Without) && (a.With == "" || exposes(a.With))
@@ -200,7 +195,6 @@ func (d *Dialect) derive() {
 			d.derived[s.Name] = s.Otherwise[i].Expr
 		}
 	}
-	d.key = d.describe()
 }
 
 // Serves reports whether the endpoint is an inference server, and not what stands beside

@@ -135,8 +135,7 @@ var (
 			Expr: SumIncrease("vllm:mooncake_num_kv_expired_reqs_total"),
 		}},
 		Doc: "Requests whose KV cache a prefill server held for a decode server until the lease ended (480 s unless " +
-			"VLLM_NIXL_ABORT_REQUEST_TIMEOUT says otherwise), and that none fetched. With SGLang those that a prefill server gives up, and " +
-			"while no KV cache is transferred at all those that wait throughout the window.",
+			"VLLM_NIXL_ABORT_REQUEST_TIMEOUT says otherwise), and that none fetched. With SGLang, those that a prefill server gives up.",
 		Hint: hintTransfer,
 	}
 	LeaseShare = &Signal{

@@ -658,7 +658,7 @@ var (
 		Name: "pool_answers", Title: "Share of the pool that answers", Unit: Ratio, Fleet: true, Optional: true,
 		Expr: poolAnswers(byTransfers), OfRoles: poolAnswers,
 		Otherwise: []Alternative{{Without: "vllm:nixl_xfer_time_seconds_count", Expr: answersOf(everyServer)}},
-		Doc: "Replicas of the model that answer now, over those that answered in the past at hand and are still scraped. Where prefill " +
+		Doc: "Replicas of the model that answer now, over those that answered in the available history and are still scraped. Where prefill " +
 			"and decode are apart, those of the server's own role: no other one can do its work. " +
 			"If a server falls silent while nothing scrapes it, its samples look current for five minutes.",
 	}
@@ -975,7 +975,7 @@ const hintProcess = "several API servers export no process_* series"
 var (
 	asked    = Like("handler", Asked)
 	accepted = []*labels.Matcher{Is("method", "POST"), Like("status", "2.*"), Like("handler", Generating)}
-	// usuallyHeld is how many requests a server holds, over the past at hand.
+	// usuallyHeld is how many requests a server holds, over the available history.
 	usuallyHeld = Sum(Add(Mean("vllm:num_requests_running").In(PastMark), Mean("vllm:num_requests_waiting").In(PastMark)))
 
 	containers = []*labels.Matcher{Not("container", ""), Not("container", "POD")}
@@ -986,7 +986,7 @@ func ofStatus(fn Function, status string) Expr {
 	return OrZero(Sum(fn("http_requests_total", Like("status", status), asked)), Sum(fn("http_requests_total", asked)))
 }
 
-// Servers that answered in the past at hand, and those that do now.
+// Servers that answered in the available history, and those that do now.
 var (
 	everyServer = Sum(Last("vllm:num_requests_running").In(PastMark))
 	answering   = Unless(Sum(Now("vllm:num_requests_running")), Where(Max(Now("up")), "==", Number(0))).Ignoring(Fleet...)

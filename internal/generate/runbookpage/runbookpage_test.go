@@ -73,7 +73,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 
 func TestARunbookThatNamesAPathologyLinksIt(t *testing.T) {
 	text := pages(t, all())["severe-degradation.md"]
-	if !strings.Contains(text, "go on with [`kv-cache-thrashing`](kv-cache-thrashing.md)") {
+	if !strings.Contains(text, "see [`kv-cache-thrashing`](kv-cache-thrashing.md)") {
 		t.Error("no link")
 	}
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/base/stat"
 	"github.com/sixty-dev/sixty/internal/base/version"
-	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/baseline"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
@@ -352,7 +351,7 @@ func (m *measuring) compared(r *Report) bool {
 }
 
 func (m *measuring) model(i int, p *pool) Model {
-	out := Model{Model: p.model, Namespace: p.namespace, Cluster: p.cluster, Replicas: len(p.instances), Status: Unknown, Areas: []Area{}, Course: []Line{}}
+	out := Model{Model: p.model, Namespace: p.namespace, Cluster: p.cluster, Replicas: len(p.instances), Status: view.HealthUnknown, Areas: []Area{}, Course: []Line{}}
 	limits := threshold.Sources{Set: m.c.Settings.Set, Measured: baseline.For(m.c.Settings.Baselines, p.model)}
 	if o, ok := m.c.Settings.Objectives.For(p.labels); ok {
 		limits.Objective = &o
@@ -725,21 +724,13 @@ func (m *measuring) operations(p *pool, limits threshold.Sources) []Row {
 
 // present adds what holds at the end of the span.
 func (m *measuring) present(r *Report) {
-	r.Status = Unknown
+	r.Status = view.HealthUnknown
 	d := m.c.Now
 	if d == nil {
 		return
 	}
-	status := func(v *diagnose.Verdict) Status {
-		switch {
-		case v.Status == diagnose.Firing && v.Severity > catalog.Info:
-			return Degraded
-		case v.Status == diagnose.Unknown:
-			return Unknown
-		case v.ID == diagnose.Idle:
-			return Idle
-		}
-		return Healthy
+	status := func(v *diagnose.Verdict) view.Health {
+		return view.HealthOf(map[diagnose.Status]view.Status{diagnose.Firing: view.Firing, diagnose.Unknown: view.Unknown}[v.Status], v.Severity.String())
 	}
 	r.Status = status(&d.Verdict)
 	verdictOf := map[string]*diagnose.Verdict{}
@@ -804,9 +795,12 @@ func (n *now) Now() Now {
 
 // summary is the report in a sentence or two.
 func summary(r *Report) string {
-	out := map[Status]string{Degraded: "Degraded at the end", Healthy: "Healthy at the end", Idle: "Too little traffic at the end", Unknown: "State at the end unknown"}[r.Status]
+	out := map[view.Health]string{view.HealthFailing: "Failing", view.HealthDegraded: "Degraded", view.HealthUnknown: "State unknown", view.HealthHealthy: "Healthy"}[r.Status] + " at the end"
+	if !slices.ContainsFunc(r.Models, func(m Model) bool { return m.Verdict != diagnose.Idle }) && len(r.Models) > 0 {
+		out = "Too little traffic at the end"
+	}
 	for i := range r.Models {
-		if m := &r.Models[i]; r.Status == Degraded && m.Status == Degraded {
+		if m := &r.Models[i]; (r.Status == view.HealthFailing || r.Status == view.HealthDegraded) && m.Status == r.Status {
 			out += ": " + strings.TrimRight(m.Summary, ".")
 			break
 		}

@@ -178,7 +178,7 @@ func TestMeasure(t *testing.T) {
 	if !near(n.KVCacheUtilization, 0.5) || !near(n.QueueDepth, 3) || !near(n.ActiveSequences, 2) || !near(n.GPUUtilization, 0.8) || r.Now.QueueDepth == nil {
 		t.Errorf("now %s, %s, %s, %s", value(n.KVCacheUtilization), value(n.QueueDepth), value(n.ActiveSequences), value(n.GPUUtilization))
 	}
-	if r.Status != health.Degraded || r.Models[0].Status != health.Degraded {
+	if r.Status != view.HealthFailing || r.Models[0].Status != view.HealthFailing {
 		t.Errorf("status %s while one request in eleven fails", r.Status)
 	}
 	if len(r.Models[0].Course) < 5 {

@@ -25,28 +25,17 @@ type Report struct {
 	To     time.Time    `json:"to"`
 	// Compared is the beginning of the span of the same length before, null where there
 	// are no samples of it.
-	Compared *time.Time `json:"compared_from"`
-	Status   Status     `json:"status"`
-	Summary  string     `json:"summary"`
-	Now      Now        `json:"now"` // of all models together
-	Models   []Model    `json:"models"`
+	Compared *time.Time  `json:"compared_from"`
+	Status   view.Health `json:"status"`
+	Summary  string      `json:"summary"`
+	Now      Now         `json:"now"` // of all models together
+	Models   []Model     `json:"models"`
 	// Incidents are those that were open within the span, the latest first; Known is false
 	// where nobody kept any.
 	Incidents      []view.Summary `json:"incidents"`
 	IncidentsKnown bool           `json:"incidents_known"`
 	Notes          []string       `json:"notes"`
 }
-
-// Status is how servers are at the end of the span.
-type Status string
-
-// The states, the worse the earlier.
-const (
-	Degraded Status = "degraded" // something is wrong, and somebody should look
-	Unknown  Status = "unknown"
-	Healthy  Status = "healthy"
-	Idle     Status = "idle"
-)
 
 // Now is what a look at the servers shows at the end of the span.
 type Now struct {
@@ -58,16 +47,16 @@ type Now struct {
 
 // A Model is the servers of one model.
 type Model struct {
-	Model     string `json:"model"`
-	Namespace string `json:"namespace"`
-	Cluster   string `json:"cluster"`
-	Replicas  int    `json:"replicas"`
-	Status    Status `json:"status"`
-	Verdict   string `json:"verdict"` // its id
-	Summary   string `json:"summary"`
-	Now       Now    `json:"now"`
-	Areas     []Area `json:"areas"` // the eight, in their order
-	Cost      *Cost  `json:"cost"`
+	Model     string      `json:"model"`
+	Namespace string      `json:"namespace"`
+	Cluster   string      `json:"cluster"`
+	Replicas  int         `json:"replicas"`
+	Status    view.Health `json:"status"`
+	Verdict   string      `json:"verdict"` // its id
+	Summary   string      `json:"summary"`
+	Now       Now         `json:"now"`
+	Areas     []Area      `json:"areas"` // the eight, in their order
+	Cost      *Cost       `json:"cost"`
 	// Course is what the plots show, over the span.
 	Course []Line `json:"course"`
 }

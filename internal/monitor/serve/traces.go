@@ -104,7 +104,15 @@ func (s *server) slowTraces(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	now := time.Now()
-	web.Answer(w, s.ring.Slowest(now.Add(-past), now, usualLimit))
+	web.Answer(w, s.ring.Slowest(now.Add(-past), now, usualLimit, s.normal()))
+}
+
+// normal is what the latest evaluation says was normal before what goes on; nil where there is none.
+func (s *server) normal() trace.Known {
+	if e := s.monitor.Latest(); e != nil && e.Err == nil {
+		return trace.NormalIn(&e.Diagnosis)
+	}
+	return nil
 }
 
 // traceReport says where the time of one request went, and what servers did meanwhile.
@@ -140,5 +148,5 @@ func (s *server) addSlowRequests(ctx context.Context, i *view.Incident) {
 	if i.Ended != nil {
 		to = *i.Ended
 	}
-	i.SlowRequests = s.ring.Slowest(i.Began, to, slowRequests)
+	i.SlowRequests = s.ring.Slowest(i.Began, to, slowRequests, s.normal())
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/trace"
 )
 
@@ -43,6 +44,36 @@ const (
 	Healthy Status = "ok"
 	Idle    Status = "idle"
 )
+
+// Health is the state that people are shown, on every surface: one of four.
+type Health string
+
+// The four states.
+const (
+	HealthFailing  Health = "failing"  // worth a page
+	HealthDegraded Health = "degraded" // worth a ticket, or not certain yet
+	HealthUnknown  Health = "unknown"
+	HealthHealthy  Health = "healthy"
+)
+
+// Healths are the states, the worst first.
+var Healths = []Health{HealthFailing, HealthDegraded, HealthUnknown, HealthHealthy}
+
+// HealthOf is the state of a status with the severity of its finding: "page", "ticket" or "info".
+func HealthOf(s Status, severity string) Health {
+	bad, info := s == Firing || s == Down, severity == catalog.Info.String()
+	switch {
+	case s == Unknown:
+		return HealthUnknown
+	case info:
+		return HealthHealthy
+	case s == Pending, bad && severity == catalog.Ticket.String():
+		return HealthDegraded
+	case bad:
+		return HealthFailing
+	}
+	return HealthHealthy
+}
 
 // Shown is the status that may be shown: nothing is well that is not known to be.
 func (s State) Shown(status Status) Status {

@@ -15,7 +15,7 @@ var runbook string
 var (
 	blind = &catalog.Threshold{
 		Name: "picker_blind", Unit: indicator.PerSecond, Default: 1,
-		Why: "the picker looks at each server twenty times a second, and one that is gone fails each time; a server that is replaced fails for some seconds",
+		Why: "the picker reads each server twenty times a second, and one that is gone fails each time; a server that is replaced fails for some seconds",
 	}
 	timesOut = &catalog.Threshold{
 		Name: "picker_times_out", Unit: indicator.PerSecond, Default: 0.5,

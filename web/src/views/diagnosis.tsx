@@ -113,9 +113,9 @@ export function farthest(evidence: Evidence[]): Evidence[] {
   return [...rows.values()]
 }
 
-export const EvidenceTable = ({ f }: { f: Finding }) => (
+export const EvidenceTable = ({ f, past = false }: { f: Finding; past?: boolean }) => (
   <table class="whole">
-    <thead><tr><th>Signal</th><th class="n">Now</th><th class="n">Normal</th><th class="n">Threshold</th></tr></thead>
+    <thead><tr><th>Signal</th><th class="n">{past ? 'Then' : 'Now'}</th><th class="n">Normal</th><th class="n">Threshold</th></tr></thead>
     <tbody>
       {farthest(f.evidence).map((e) => (
         <tr>
@@ -132,7 +132,7 @@ export const EvidenceTable = ({ f }: { f: Finding }) => (
 const predicted = ['ttft_p95', 'itl_p95', 'e2e_mean', 'preemptions', 'requests_waiting', 'generation_token_rate', 'output_tokens_rate']
 
 // Prediction draws what a fix would do: the interval with its most likely value, and the present.
-function Prediction({ e }: { e: Effect }) {
+function Prediction({ e, past }: { e: Effect; past: boolean }) {
   const top = Math.max(e.after.high ?? 0, e.after.value ?? 0, e.unchanged.value ?? 0, e.measured ?? 0, 1e-12)
   const place = (v: number | null) => `${Math.min(100, (100 * (v ?? 0)) / top)}%`
   const present = e.measured ?? e.unchanged.value
@@ -144,13 +144,13 @@ function Prediction({ e }: { e: Effect }) {
         <b style={{ left: place(e.after.value) }} />
         <u style={{ left: place(present) }} />
       </span>
-      <span class="n"><b>{number(e.after.value, e.unit)}</b> <span class="soft">{interval(e.after, e.unit) && `${interval(e.after, e.unit)}, `}now {written(e.measured_text, present, e.unit)}</span></span>
+      <span class="n"><b>{number(e.after.value, e.unit)}</b> <span class="soft">{interval(e.after, e.unit) && `${interval(e.after, e.unit)}, `}{past ? 'was' : 'now'} {written(e.measured_text, present, e.unit)}</span></span>
     </div>
   )
 }
 
 // FixBody is what a fix says beneath its summary.
-export function FixBody({ f, few = false }: { f: Fix; few?: boolean }) {
+export function FixBody({ f, few = false, past = false }: { f: Fix; few?: boolean; past?: boolean }) {
   const p = f.predicted
   const effects = p?.effects.filter((e) => predicted.includes(e.signal)) ?? []
   const text = f.args || f.command
@@ -161,7 +161,7 @@ export function FixBody({ f, few = false }: { f: Fix; few?: boolean }) {
       {text && <Command text={text} />}
       {gone.length > 0 && <p>Remove <code>{gone.join(', ')}</code>.</p>}
       {former.length > 0 && <p class="soft">Replaces {former.join(', ')}.</p>}
-      {effects.length > 0 && <div class="predictions">{effects.slice(0, few ? 2 : 4).map((e) => <Prediction e={e} />)}</div>}
+      {effects.length > 0 && <div class="predictions">{effects.slice(0, few ? 2 : 4).map((e) => <Prediction e={e} past={past} />)}</div>}
       {effects.length === 0 && <p class="soft">No prediction{p?.reason ? `: ${sentence(p.reason)}` : ' for this kind of change.'}</p>}
       {p?.caveats.map((c) => <p class="warning">{sentence(c)}</p>)}
       {f.tradeoff && f.tradeoff !== 'none' && <p><span class="soft">Cost:</span> {sentence(f.tradeoff)}</p>}

@@ -97,9 +97,9 @@ function Whole({ i, path, again, error }: { i: Incident; path: string; again: ()
       <section class="fix" tabIndex={0} aria-label="What to do">
         {fixes.length > 0 ? (
           <div class="card best" data-fix>
-            <h2 class="label">Do this first</h2>
+            <h2 class="label">{i.ended ? 'If it happens again' : 'Do this first'}</h2>
             <h3>{sentence(fixes[0].summary)}</h3>
-            <FixBody f={fixes[0]} />
+            <FixBody f={fixes[0]} past={!!i.ended} />
           </div>
         ) : (
           <Nothing title="No fix was computed">See the runbook.</Nothing>
@@ -107,7 +107,7 @@ function Whole({ i, path, again, error }: { i: Incident; path: string; again: ()
         {fixes.length > 1 && (
           <div class="fixes">
             <h2 class="label">Other fixes</h2>
-            {fixes.slice(1).map((x) => <details data-fix><summary>{sentence(x.summary)}</summary><FixBody f={x} /></details>)}
+            {fixes.slice(1).map((x) => <details data-fix><summary>{sentence(x.summary)}</summary><FixBody f={x} past={!!i.ended} /></details>)}
           </div>
         )}
       </section>
@@ -133,7 +133,7 @@ function Whole({ i, path, again, error }: { i: Incident; path: string; again: ()
         <Tabs
           label="More about the incident"
           tabs={[
-            ...(d && f ? ([['Evidence', () => <Shown f={f} w={verdict?.workload} />], ['Why', () => <Why d={d} f={f} />]] as [string, () => ComponentChildren][]) : []),
+            ...(d && f ? ([['Evidence', () => <Shown f={f} w={verdict?.workload} past={!!i.ended} />], ['Why', () => <Why d={d} f={f} />]] as [string, () => ComponentChildren][]) : []),
             ...(plots.length > 4 ? ([[`More charts (${plots.length - 4})`, () => <div class="plots">{plots.slice(4).map((p) => <EvidencePlot p={p} span={zoom ?? undefined} at={at} starts={starts} onZoom={setZoom} />)}</div>]] as [string, () => ComponentChildren][]) : []),
             ...(i.slow_requests ? ([[`Slow requests (${i.slow_requests.length})`, () => <SlowRequests list={i.slow_requests ?? []} />]] as [string, () => ComponentChildren][]) : []),
             ['Runbook', () => <RunbookOf id={i.pathology} />],
@@ -165,19 +165,19 @@ const names: Record<string, string> = {
 }
 
 // Shown is the evidence, and what changed in the traffic.
-function Shown({ f, w }: { f: Finding; w?: Workload }) {
+function Shown({ f, w, past }: { f: Finding; w?: Workload; past: boolean }) {
   const rows = w?.factors.filter((x) => x.value !== null && x.baseline !== null && change(x.value, x.baseline) !== 'as usual' && !(x.value === 0 && x.baseline === 0)) ?? []
   const shares = rows.some((x) => x.share_of_ttft_change !== null)
   return (
     <div class="two">
       <section class="scroll" tabIndex={0} aria-label="Evidence">
-        <EvidenceTable f={f} />
+        <EvidenceTable f={f} past={past} />
       </section>
       {w && (
         <section class="scroll" tabIndex={0} aria-label="What changed in the traffic">
           {!w.known ? <p class="soft">No earlier traffic to compare with.</p> : (
             <table class="whole">
-              <thead><tr><th>{w.changed ? 'The traffic changed' : 'The traffic is as usual'}</th><th class="n">Now</th><th class="n">Normal</th><th class="n">Change</th>{shares && <th class="n" title="share of the rise in TTFT that this explains">Explains</th>}</tr></thead>
+              <thead><tr><th>{w.changed ? 'The traffic changed' : 'The traffic is as usual'}</th><th class="n">{past ? 'Then' : 'Now'}</th><th class="n">Normal</th><th class="n">Change</th>{shares && <th class="n" title="share of the rise in TTFT that this explains">Explains</th>}</tr></thead>
               <tbody>
                 {rows.map((x) => (
                   <tr>

@@ -25,7 +25,7 @@ export function Incidents() {
       {data && data.length > 0 && rows.length === 0 && <Nothing title="No matching incidents" />}
       {rows.length > 0 && (
         <div class="scroll" tabIndex={0} role="region" aria-label="Incidents">
-          <table class="whole">
+          <table class="whole stack">
             <thead><tr><th>Incident</th><th>Model</th><th>Began</th><th>Lasted</th><th>Replicas</th><th>Acknowledged</th></tr></thead>
             <tbody>
               {rows.map((s) => (

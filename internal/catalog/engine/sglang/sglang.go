@@ -171,9 +171,7 @@ func tellTransfers(n *engine.Naming, prefix string, has func(name string) bool) 
 		prefill := indicator.Is("engine_type", "prefill")
 		failed := indicator.Add(increase(late, indicator.Not("engine_type", "prefill")), increase(lost))
 		fetched := indicator.Sum(indicator.Increase("vllm:nixl_xfer_time_seconds_count")).By(indicator.Fleet...)
-		unasked := indicator.Add(increase(late, prefill), indicator.Mul(
-			indicator.Sum(indicator.Lowest(prefix+"num_prefill_bootstrap_queue_reqs")),
-			indicator.Test(fetched, "==", indicator.Number(0))).On(indicator.Fleet...).Left())
+		unasked := increase(late, prefill)
 		n.Exprs[indicator.LeasesExpired.Name] = unasked
 		n.Exprs[indicator.LeaseShare.Name] = indicator.Div(unasked, indicator.AtLeast(indicator.Add(unasked, increase("vllm:time_to_first_token_seconds_count")), 1))
 		n.Exprs[indicator.FetchedPerLease.Name] = indicator.Add(

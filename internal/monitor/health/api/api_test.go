@@ -26,7 +26,7 @@ func TestMeasure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Status != health.Degraded || r.Models[0].Verdict != "kv-cache-thrashing" || !r.From.Equal(s.Span().First) || r.IncidentsKnown || r.Compared != nil {
+	if r.Status != view.HealthFailing || r.Models[0].Verdict != "kv-cache-thrashing" || !r.From.Equal(s.Span().First) || r.IncidentsKnown || r.Compared != nil {
 		t.Errorf("got %+v", r)
 	}
 }
@@ -39,7 +39,7 @@ func TestHandler(t *testing.T) {
 		if since == 48*time.Hour {
 			return nil, hint.With(errors.New("the store is away"), "wait")
 		}
-		return &health.Report{Schema: health.Schema, Status: health.Healthy, Summary: since.String(), From: time.Unix(0, 0), To: time.Unix(3600, 0)}, fails
+		return &health.Report{Schema: health.Schema, Status: view.HealthHealthy, Summary: since.String(), From: time.Unix(0, 0), To: time.Unix(3600, 0)}, fails
 	})
 	for _, tc := range []struct {
 		method, query string

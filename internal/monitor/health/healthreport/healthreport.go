@@ -20,7 +20,7 @@ import (
 func Document(r *health.Report) *render.Document {
 	d, l := render.NewDocument("Health report, "+span(r)), layoutOf(r)
 	d.More = "every signal with its previous value and its peak"
-	style, ok := map[health.Status]render.Style{health.Degraded: render.Bad, health.Healthy: render.Good}[r.Status]
+	style, ok := map[view.Health]render.Style{view.HealthFailing: render.Bad, view.HealthDegraded: render.Warning, view.HealthHealthy: render.Good}[r.Status]
 	if !ok {
 		style = render.Bold
 	}

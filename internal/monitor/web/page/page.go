@@ -79,7 +79,7 @@ func New(cfg Config) (http.Handler, error) {
 	p.shell, err = template.New("page").Funcs(template.FuncMap{
 		"sentence": sentence,
 		"title":    view.Title,
-		"health":   func(severity string) string { return health(view.OK, view.Firing, severity) },
+		"health":   func(severity string) string { return string(health(view.OK, view.Firing, severity)) },
 		"map":      func(v any) bool { _, ok := v.(map[string]any); return ok },
 		"list":     func(v any) bool { _, ok := v.([]any); return ok },
 		"lines":    func(v any) bool { s, ok := v.(string); return ok && strings.Contains(s, "\n") },

@@ -51,11 +51,13 @@ type (
 	}
 	shellModel struct {
 		*view.Model
-		Head, Summary, Health string
+		Head, Summary string
+		Health        view.Health
 	}
 	shellReplica struct {
-		Target, Health, State string
-		Numbers               []string
+		Target, State string
+		Health        view.Health
+		Numbers       []string
 	}
 	// shellFix is a fix of a diagnosis, as its JSON has it.
 	shellFix struct{ Summary, Args, Command, Tradeoff, Verify string }
@@ -294,17 +296,10 @@ func sentence(s string) string {
 	return render.Sentence(render.Clean(s))
 }
 
-// health is the one of four states that people are shown, as the script has it: a page is failing, a
-// ticket and what is suspected are degraded, and nothing is healthy that is not known to be.
-func health(state view.State, s view.Status, severity string) string {
-	bad := s == view.Firing || s == view.Down
-	switch {
-	case s == view.Pending, bad && severity == "ticket":
-		return "degraded"
-	case bad && severity != "info":
-		return "failing"
-	case state != view.OK || s == view.Unknown:
-		return "unknown"
+// health is the state that people are shown: nothing is healthy that is not known to be.
+func health(state view.State, s view.Status, severity string) view.Health {
+	if h := view.HealthOf(s, severity); h != view.HealthHealthy || state == view.OK {
+		return h
 	}
-	return "healthy"
+	return view.HealthUnknown
 }

@@ -343,14 +343,17 @@ func TestKill(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		life := time.Duration(50+rand.IntN(250)) * time.Millisecond
-		opened := false
+		opened, left := false, 1+rand.IntN(400) // lines until it is killed
 		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if opened {
+				if left--; left == 0 {
+					_ = cmd.Process.Kill()
+				}
+			}
 			word, rest, _ := strings.Cut(lines.Text(), " ")
 			switch word {
 			case "opened":
 				opened = true
-				time.AfterFunc(life, func() { cmd.Process.Kill() })
 			case "warning":
 				t.Error(rest)
 			case "open":

@@ -179,11 +179,11 @@ func TestFewPublishersDoNotNarrowIntervals(t *testing.T) {
 	add("few", 5, -0.3)
 	add("many", 9, 0.2)
 	all := func(*entry) bool { return true }
-	if got := widening(entries, "few: tpot", "publisher", all); got != 0.2 {
+	if got := alike(entries, "few: tpot", "publisher", all); got != 0.2 {
 		t.Errorf("widened by %g, want as much as all of the quantity", got)
 	}
 	add("few", 9, -0.3)
-	if got := widening(entries, "few: tpot", "publisher", all); got != leastWidening {
+	if got := alike(entries, "few: tpot", "publisher", all); got != leastWidening {
 		t.Errorf("widened by %g, want narrowed by %g as soon as there are enough", got, leastWidening)
 	}
 }

@@ -138,12 +138,12 @@ func (c Cond) Signals(yield func(*indicator.Signal)) {
 // Asked returns the condition without the alternatives that read a signal which is not used, and false where
 // nothing is left of it.
 func (c Cond) Asked(used func(*indicator.Signal) bool) (Cond, bool) {
-	switch {
-	case c.Signal != nil:
-		all := true
-		c.Signals(func(s *indicator.Signal) { all = all && used(s) })
-		return c, all
-	case c.Any != nil:
+	whole := true
+	c.Signals(func(s *indicator.Signal) { whole = whole && used(s) })
+	if whole || c.Signal != nil {
+		return c, whole
+	}
+	if c.Any != nil {
 		var left []Cond
 		for _, sub := range c.Any {
 			if sub, asked := sub.Asked(used); asked {

@@ -41,6 +41,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/monitor/web"
 	"github.com/sixty-dev/sixty/internal/monitor/web/page"
+	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/trace"
 )
 
@@ -269,6 +270,8 @@ func (s *server) open(ctx context.Context, file *monitor.Config) error {
 		s.source, err = source.Open(ctx, s.cfg.Prometheus)
 	} else {
 		s.source = source.Over("this monitor", s.collector)
+		s.source.Arguments = "--prometheus " + render.ShellWord(s.external.String())
+		s.source.Arguments = "--prometheus " + render.ShellWord(s.external.String())
 	}
 	if err != nil {
 		return errors.Join(err, s.collector.Close())

@@ -79,6 +79,8 @@ func New(cfg Config) (http.Handler, error) {
 	p.shell, err = template.New("page").Funcs(template.FuncMap{
 		"sentence": sentence,
 		"title":    view.Title,
+		"moment":   moment,
+		"label":    func(key string) string { return unitOfKey.Replace(key + " ") },
 		"health":   func(severity string) string { return string(health(view.OK, view.Firing, severity)) },
 		"map":      func(v any) bool { _, ok := v.(map[string]any); return ok },
 		"list":     func(v any) bool { _, ok := v.([]any); return ok },

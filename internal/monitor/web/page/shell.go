@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
@@ -25,6 +26,7 @@ type shell struct {
 	Doubt    string // why nothing can be called healthy
 	Overview view.Overview
 	Incident *view.Incident // that is shown, or the first model's
+	Head     string         // of it
 	Fixes    []shellFix     // of it
 	Path     []shellHop     // of its requests, where servers of several roles answer them
 	Missing  string         // why there is no such page
@@ -35,6 +37,7 @@ type shell struct {
 	More     int // replicas that are not in the table
 	Runbook  template.HTML
 	Answer   any // of the API, where the view is a list
+	Config   any // of the settings
 }
 
 type (
@@ -140,6 +143,10 @@ func (p *handler) view(r *http.Request) (int, *shell) {
 		v.Title, v.Missing = "Not found", "This page does not exist."
 	case at.answer != "":
 		p.answer(r, at.answer, "", &v.Answer)
+		if set, ok := v.Answer.(map[string]any); ok { // it is long: it comes last, and folded
+			v.Config = set["configuration"]
+			delete(set, "configuration")
+		}
 	}
 	if v.Missing != "" {
 		return http.StatusNotFound, v
@@ -189,6 +196,13 @@ func (v *shell) take(i view.Incident, found bool) bool {
 		return false
 	}
 	v.Incident = &i
+	replicas := 0
+	for k := range v.Overview.Models {
+		if m := &v.Overview.Models[k]; m.Incident != nil && *m.Incident == i.ID {
+			replicas = len(m.Replicas)
+		}
+	}
+	v.Head = headline(i.Pathology, cmp.Or(i.Model, "the server"), len(i.Targets), replicas)
 	var d struct {
 		Findings []struct {
 			ID, Status string
@@ -247,17 +261,13 @@ func (w *shellPath) hops() (out []shellHop) {
 	return out
 }
 
-// list adds the replicas of all models with their numbers.
+// list adds the replicas of all models with their numbers, the worst first.
 func (v *shell) list(o view.Overview) {
 	v.Columns = columns
 	for i := range o.Models {
 		for k := range o.Models[i].Replicas {
-			if len(v.Replicas) == tabled {
-				v.More++
-				continue
-			}
 			r := &o.Models[i].Replicas[k]
-			row := shellReplica{Target: render.Clean(r.Target), Health: health(o.State, r.Status, r.Severity), State: cmp.Or(sentence(r.Reason), r.Life)}
+			row := shellReplica{Target: render.Clean(r.Target), Health: health(o.State, r.Status, r.Severity), State: cmp.Or(sentence(r.Reason), strings.TrimSuffix(r.Life, "serving"))}
 			if r.Pathology != "" {
 				row.State = view.Title(r.Pathology)
 			}
@@ -269,6 +279,11 @@ func (v *shell) list(o view.Overview) {
 			v.Replicas = append(v.Replicas, row)
 		}
 	}
+	slices.SortStableFunc(v.Replicas, func(a, b shellReplica) int {
+		return slices.Index(view.Healths, a.Health) - slices.Index(view.Healths, b.Health)
+	})
+	v.More = max(0, len(v.Replicas)-tabled)
+	v.Replicas = v.Replicas[:len(v.Replicas)-v.More]
 }
 
 func newModel(m *view.Model, state view.State) shellModel {
@@ -282,11 +297,51 @@ func newModel(m *view.Model, state view.State) shellModel {
 	if m.Cluster != "" {
 		name += " on " + m.Cluster
 	}
-	head, summary := view.Title(m.Verdict.ID), sentence(m.Verdict.Summary)
+	h, summary := health(state, m.Verdict.Status, m.Verdict.Severity), sentence(m.Verdict.Summary)
 	if state.Shown(m.Verdict.Status) != m.Verdict.Status {
-		head, summary = "Currently unknown", "Was: "+summary
+		summary = "Was: " + summary
 	}
-	return shellModel{m, render.Clean(head + " on " + name), summary, health(state, m.Verdict.Status, m.Verdict.Severity)}
+	var head string
+	switch {
+	case m.Verdict.Status == view.Firing:
+		on := 0
+		for i := range m.Replicas {
+			if m.Replicas[i].Pathology == m.Verdict.ID {
+				on++
+			}
+		}
+		head = headline(m.Verdict.ID, name, on, len(m.Replicas))
+	case h == view.HealthUnknown:
+		head = name + " is in an unknown state"
+	case m.Verdict.Status == view.Idle:
+		head = name + " is idle"
+	default:
+		head = name + " is healthy"
+	}
+	return shellModel{m, render.Clean(head), summary, h}
+}
+
+// headline says what is wrong, and where, as the script does.
+func headline(id, name string, on, of int) string {
+	switch {
+	case of < 2 || on == 0:
+		return view.Title(id) + " on " + name
+	case on == of:
+		return fmt.Sprintf("%s on all %d replicas of %s", view.Title(id), of, name)
+	}
+	return fmt.Sprintf("%s on %d of %d replicas of %s", view.Title(id), on, of, name)
+}
+
+// unitOfKey writes a key of the settings as people read it.
+var unitOfKey = strings.NewReplacer("_s ", " (s)", "_", " ")
+
+// moment is a time of an answer as the shell writes times.
+func moment(text string) string {
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return text
+	}
+	return at.UTC().Format("2006-01-02 15:04:05 UTC")
 }
 
 func sentence(s string) string {

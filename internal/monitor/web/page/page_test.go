@@ -181,7 +181,7 @@ func TestThePathOfRequestsReadsWithoutAScript(t *testing.T) {
 		for _, want := range []string{
 			`<h2 class="head">Request path</h2>`, `<li><b>router</b> <span class="soft">1 server, 20 ms held</span></li>`, "<li><b>requests from router to prefill</b></li>",
 			`<li><b>prefill</b> <span class="soft">1 of 2 lost, 3 waiting, 420 ms to first token</span></li>`,
-			`<li class="bad"><b>KV cache from prefill to decode</b> <span class="soft">300 ms, 25 % fail</span> <b class="failing">KV transfer failing</b></li>`,
+			`<li class="bad"><b>KV cache from prefill to decode</b> <span class="soft">300 ms, 25 % fail</span> <b class="failing">KV transfers failing</b></li>`,
 			`<b class="failing">KV cache thrashing</b>`,
 		} {
 			if !strings.Contains(strings.ReplaceAll(body, "\u00a0", " "), want) {

@@ -20,6 +20,7 @@ import (
 // shell is what the page holds before any script runs, and without one.
 type shell struct {
 	bundle
+	config   *Config
 	Base     string
 	Title    string
 	Places   []place
@@ -115,7 +116,7 @@ var doubts = map[view.State]string{
 // view is the shell of a path and its status.
 func (p *handler) view(r *http.Request) (int, *shell) {
 	o := p.Overview(r.Context())
-	v := &shell{bundle: p.bundle, Base: p.Base, Places: slices.Clone(places), Overview: o}
+	v := &shell{bundle: p.bundle, config: &p.Config, Base: p.Base, Places: slices.Clone(places), Overview: o}
 	if o.State != view.OK {
 		v.Doubt = cmp.Or(doubts[o.State], "The state of this data is unknown.")
 	}
@@ -135,7 +136,7 @@ func (p *handler) view(r *http.Request) (int, *shell) {
 		}
 	case one && first == "runbooks":
 		var b view.Runbook
-		if v.Title = view.Title(name); !p.answer(r, "GET /api/v1/runbooks/{id}", name, &b) {
+		if v.Title = p.title(name); !p.answer(r, "GET /api/v1/runbooks/{id}", name, &b) {
 			v.Missing = "There is no runbook " + name + "."
 		}
 		v.Runbook = template.HTML(b.HTML) //nolint:gosec // the catalogue's own text, rendered by this program
@@ -156,7 +157,7 @@ func (p *handler) view(r *http.Request) (int, *shell) {
 	}
 	if at.Path == "/" {
 		for i := range o.Models {
-			v.Models = append(v.Models, newModel(&o.Models[i], o.State))
+			v.Models = append(v.Models, p.model(&o.Models[i], o.State))
 		}
 		if len(v.Models) > 0 && v.Models[0].Incident != nil && v.take(p.Incident(r.Context(), *v.Models[0].Incident)) {
 			v.Fixes = v.Fixes[:min(1, len(v.Fixes))]
@@ -202,7 +203,7 @@ func (v *shell) take(i view.Incident, found bool) bool {
 			replicas = len(m.Replicas)
 		}
 	}
-	v.Head = headline(i.Pathology, cmp.Or(i.Model, "the server"), len(i.Targets), replicas)
+	v.Head = v.config.headline(i.Pathology, cmp.Or(i.Model, "the server"), len(i.Targets), replicas)
 	var d struct {
 		Findings []struct {
 			ID, Status string
@@ -218,7 +219,7 @@ func (v *shell) take(i view.Incident, found bool) bool {
 		}
 		for k := range d.Deployments {
 			if w := &d.Deployments[k]; v.Path == nil && (w.Model == i.Model || w.Model == "") {
-				v.Path = w.hops()
+				v.Path = w.hops(v.config.title)
 			}
 		}
 	}
@@ -226,7 +227,7 @@ func (v *shell) take(i view.Incident, found bool) bool {
 }
 
 // hops are what the picture of the path shows, as the script draws it.
-func (w *shellPath) hops() (out []shellHop) {
+func (w *shellPath) hops(title func(string) string) (out []shellHop) {
 	said := func(format string, v *float64, unit indicator.Unit) string {
 		if v == nil {
 			return ""
@@ -237,7 +238,7 @@ func (w *shellPath) hops() (out []shellHop) {
 		h := shellHop{Name: render.Clean(name), State: strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), ", ")}
 		var titles []string
 		for _, id := range found {
-			titles = append(titles, view.Title(id))
+			titles = append(titles, title(id))
 		}
 		h.Found = strings.Join(titles, ", ")
 		out = append(out, h)
@@ -269,7 +270,7 @@ func (v *shell) list(o view.Overview) {
 			r := &o.Models[i].Replicas[k]
 			row := shellReplica{Target: render.Clean(r.Target), Health: health(o.State, r.Status, r.Severity), State: cmp.Or(sentence(r.Reason), strings.TrimSuffix(r.Life, "serving"))}
 			if r.Pathology != "" {
-				row.State = view.Title(r.Pathology)
+				row.State = v.config.title(r.Pathology)
 			}
 			n := &r.Now
 			for i, value := range []*float64{n.TTFTP95, n.ITLP95, n.RequestsRunning, n.RequestsWaiting, n.KVCacheUsage, n.RequestRate, n.OutputTokensRate} {
@@ -286,7 +287,7 @@ func (v *shell) list(o view.Overview) {
 	v.Replicas = v.Replicas[:len(v.Replicas)-v.More]
 }
 
-func newModel(m *view.Model, state view.State) shellModel {
+func (c *Config) model(m *view.Model, state view.State) shellModel {
 	name := cmp.Or(m.Model, "the server")
 	if m.Model == "" && len(m.Replicas) > 0 {
 		name = cmp.Or(m.Replicas[0].Labels["model_name"], name)
@@ -310,7 +311,7 @@ func newModel(m *view.Model, state view.State) shellModel {
 				on++
 			}
 		}
-		head = headline(m.Verdict.ID, name, on, len(m.Replicas))
+		head = c.headline(m.Verdict.ID, name, on, len(m.Replicas))
 	case h == view.HealthUnknown:
 		head = name + " is in an unknown state"
 	case m.Verdict.Status == view.Idle:
@@ -322,18 +323,15 @@ func newModel(m *view.Model, state view.State) shellModel {
 }
 
 // headline says what is wrong, and where, as the script does.
-func headline(id, name string, on, of int) string {
+func (c *Config) headline(id, name string, on, of int) string {
 	switch {
 	case of < 2 || on == 0:
-		return view.Title(id) + " on " + name
+		return c.title(id) + " on " + name
 	case on == of:
-		return fmt.Sprintf("%s on all %d replicas of %s", view.Title(id), of, name)
+		return fmt.Sprintf("%s on all %d replicas of %s", c.title(id), of, name)
 	}
-	return fmt.Sprintf("%s on %d of %d replicas of %s", view.Title(id), on, of, name)
+	return fmt.Sprintf("%s on %d of %d replicas of %s", c.title(id), on, of, name)
 }
-
-// unitOfKey writes a key of the settings as people read it.
-var unitOfKey = strings.NewReplacer("_s ", " (s)", "_", " ")
 
 // moment is a time of an answer as the shell writes times.
 func moment(text string) string {

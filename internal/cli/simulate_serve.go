@@ -75,7 +75,7 @@ func (f *simulateFlags) runServers(ctx context.Context, stdout, stderr io.Writer
 	}
 	fl.Describe(stdout)
 	if own := max(cfg.Scenario.Replicas, 1); f.serve.fault != "" && f.Replicas > own {
-		fmt.Fprintf(stdout, "There is %.3g times the traffic that is described below: as much for each of the %d replicas.\n", float64(f.Replicas)/float64(own), f.Replicas)
+		fmt.Fprintf(stdout, "The traffic is %.3g times what is described below, for %d replicas.\n", float64(f.Replicas)/float64(own), f.Replicas)
 	}
 	for i, p := range cfg.Scenario.Phases {
 		if err = fl.Wait(ctx, i); err != nil {

@@ -128,10 +128,10 @@ const loading = () => import('./chart').then((m) => (loaded = m.default))
 
 export function Plot(props: ChartProps) {
   const [, render] = useState(0)
-  useEffect(() => {
-    if (!loaded) loading().then(() => render(1), () => render(2))
-  }, [])
   const C = loaded
+  useEffect(() => {
+    if (!C) loading().then(() => render(1), () => render(2)) // also where another chart has loaded it since
+  }, [])
   return C ? <C {...props} /> : <div class="chart" style={{ height: props.height ?? 190 }} />
 }
 

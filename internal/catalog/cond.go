@@ -135,6 +135,33 @@ func (c Cond) Signals(yield func(*indicator.Signal)) {
 	})
 }
 
+// Asked returns the condition without the alternatives that read a signal which is not used, and false where
+// nothing is left of it.
+func (c Cond) Asked(used func(*indicator.Signal) bool) (Cond, bool) {
+	whole := true
+	c.Signals(func(s *indicator.Signal) { whole = whole && used(s) })
+	if whole || c.Signal != nil {
+		return c, whole
+	}
+	if c.Any != nil {
+		var left []Cond
+		for _, sub := range c.Any {
+			if sub, asked := sub.Asked(used); asked {
+				left = append(left, sub)
+			}
+		}
+		return Cond{Any: left}, left != nil
+	}
+	all := make([]Cond, len(c.All))
+	for i, sub := range c.All {
+		var asked bool
+		if all[i], asked = sub.Asked(used); !asked {
+			return c, false
+		}
+	}
+	return Cond{All: all}, true
+}
+
 // Truth is three-valued: a comparison with something missing is Unknown.
 type Truth uint8
 

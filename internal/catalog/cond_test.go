@@ -271,3 +271,28 @@ func TestSeverityNames(t *testing.T) {
 		t.Error("an unknown severity was accepted")
 	}
 }
+
+func TestWhatIsNotUsedIsNotAsked(t *testing.T) {
+	used := func(s *indicator.Signal) bool { return s != indicator.Waiting }
+	tests := map[string]struct {
+		cond Cond
+		left int // comparisons; 0 where nothing is asked
+	}{
+		"used":                            {yes, 1},
+		"not used":                        {dunno, 0},
+		"an alternative is left out":      {Any(yes, dunno, no), 2},
+		"no alternative is left":          {Any(dunno, dunno), 0},
+		"a part of All takes all":         {All(yes, dunno), 0},
+		"an alternative of several parts": {Any(All(yes, dunno), All(yes, no)), 2},
+		"alternatives within All":         {All(yes, Any(no, dunno)), 2},
+	}
+	for name, tt := range tests {
+		left := 0
+		if c, asked := tt.cond.Asked(used); asked {
+			c.Leaves(func(Cond) { left++ })
+		}
+		if left != tt.left {
+			t.Errorf("%s: %d comparisons left, want %d", name, left, tt.left)
+		}
+	}
+}

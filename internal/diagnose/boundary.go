@@ -237,12 +237,12 @@ func newBoundary(page, engines counters, span time.Duration) *Boundary {
 	for _, t := range product.Terms {
 		these := page.of(t.Metric, t.Match...)
 		switch gain, total := these.sum(); {
-		case len(these) == 0 || t.Outcome == gateway.Retries || t.Outcome == gateway.Queued:
+		case len(these) == 0:
 		case t.Outcome == gateway.Offered:
 			b.Offered += t.Sign * gain
 		case t.Outcome == gateway.Open:
 			b.Open += t.Sign * total
-		default:
+		case t.Outcome == gateway.ErrorEvent || slices.Contains(gateway.Ends, t.Outcome):
 			b.Ended[t.Outcome] += t.Sign * gain
 		}
 	}

@@ -98,7 +98,8 @@ type judgement struct {
 // An outcome is one pathology on one target.
 type outcome struct {
 	pathology   *catalog.Pathology
-	part        part // of a gateway
+	when        catalog.Cond // of the pathology, as far as the target has what it reads
+	part        part         // of a gateway
 	status      Status
 	severity    catalog.Severity
 	note        bool               // it is told, and makes no verdict
@@ -113,12 +114,13 @@ type outcome struct {
 func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settings) judgement {
 	j := judgement{target: target, view: newView(s, target, part{}, set), outcomes: make([]outcome, 0, len(pathologies))}
 	for _, p := range pathologies {
-		if !s.Targets[target].judgedBy(p) {
+		when, judged := s.Targets[target].judgedBy(p)
+		if !judged {
 			j.outcomes = append(j.outcomes, outcome{pathology: p, severity: p.Severity, status: NotApplicable})
 			continue
 		}
 		for _, of := range s.partsOf(target, p.Per()) {
-			o := outcome{pathology: p, part: of, severity: p.Severity}
+			o := outcome{pathology: p, when: when, part: of, severity: p.Severity}
 			o.judge(s, j.view.of(of))
 			j.outcomes = append(j.outcomes, o)
 		}
@@ -163,20 +165,24 @@ func explain(causes, others []outcome, same func(cause, o *outcome) bool) {
 	}
 }
 
-// judgedBy reports whether a pathology is about such a target, and about nothing that it does not use.
-func (t *Target) judgedBy(p *catalog.Pathology) bool {
-	used := true
-	p.When.Signals(func(s *indicator.Signal) { used = used && t.Dialect.Unused(s) == "" })
-	if !used {
-		return false
-	}
+// judgedBy returns a pathology's condition without what needs a feature that the target does not use, and false
+// where nothing is left or the pathology is not about such a target.
+func (t *Target) judgedBy(p *catalog.Pathology) (catalog.Cond, bool) {
 	switch p.Scope() {
 	case indicator.Gateway:
-		return t.isGateway()
+		if !t.isGateway() {
+			return p.When, false
+		}
 	case indicator.GPU:
-		return t.Serves() || t.isGPU()
+		if !t.Serves() && !t.isGPU() {
+			return p.When, false
+		}
+	default:
+		if !t.Serves() {
+			return p.When, false
+		}
 	}
-	return t.Serves()
+	return p.When.Asked(func(s *indicator.Signal) bool { return t.Dialect.Unused(s) == "" })
 }
 
 // meets reports whether requests of one part may be those of another: of two models, or of
@@ -184,7 +190,7 @@ func (t *Target) judgedBy(p *catalog.Pathology) bool {
 func (p part) meets(other part) bool { return p.label != other.label || p == other }
 
 func (o *outcome) judge(s *Snapshot, v view) {
-	switch o.pathology.When.Holds(v) {
+	switch o.when.Holds(v) {
 	case catalog.True:
 		o.status = Firing
 	case catalog.False:
@@ -193,9 +199,9 @@ func (o *outcome) judge(s *Snapshot, v view) {
 	default:
 		return
 	}
-	_, o.evidence = v.eval(o.pathology.When)
-	o.since = v.onset(o.pathology, o.pathology.When)
-	if o.pathology.When.Certain(v) != catalog.True || o.pathology.Unspecific && v.maybeBurst() {
+	_, o.evidence = v.eval(o.when)
+	o.since = v.onset(o.pathology, o.when)
+	if o.when.Certain(v) != catalog.True || o.pathology.Unspecific && v.maybeBurst() {
 		o.status = Pending
 	}
 	grade := o.pathology.GradeOf(v)
@@ -325,7 +331,7 @@ func (p *pool) merge(of *catalog.Pathology) Finding {
 	f.Status, f.Severity, f.Evidence, f.Confidence, f.part = worst.status, worst.severity, worst.evidence, worst.confidence, worst.part
 	f.Note, f.Wait = worst.note, worst.wait
 	if f.Evidence == nil {
-		_, f.Evidence = worst.view.of(worst.part).eval(of.When)
+		_, f.Evidence = worst.view.of(worst.part).eval(worst.when)
 	}
 	if f.Status >= Pending {
 		f.Since, f.SinceAtLeast = since.At, since.AtLeast

@@ -196,6 +196,15 @@ var (
 	PickerStale = gateway("picker_stale", "Servers of unknown load", Count,
 		OrZero(Max(Mean("llm_d_epp_flow_control_stale_endpoints")), Sum(Now("llm_d_epp_info"))),
 		"Servers whose metrics llm-d's endpoint picker has not read for 200 ms, on average: with flow control they count as full.")
+	// GatewayOffPrefix is written for Dynamo's KV router (lib/llm/src/kv_router/metrics.rs, 1.6.1).
+	GatewayOffPrefix = gateway("off_prefix", "Prompts off their cached prefix", Ratio,
+		Div(
+			Sub(
+				SumRate("dynamo_component_router_kv_best_eligible_cached_prefix_tokens_total"),
+				SumRate("dynamo_component_router_kv_selected_cached_prefix_tokens_total")),
+			Some(SumRate("dynamo_component_router_input_sequence_tokens_sum"))),
+		"Share of the prompt tokens that another server had cached than the one that Dynamo's KV router chose, or of the "+
+			"requests that vLLM's router did not send by their prefix: it found the servers' loads too far apart, or had no tokens.").optional()
 	GatewayRetries = gateway("retries", "Retries", Requests, SumIncrease("sixty_gateway_retries_total"),
 		"Retries: each one makes an overload worse.")
 	GatewayRetryShare = gateway("retry_share", "Retries for each request", Ratio,
@@ -253,7 +262,7 @@ func ofGateways() []*Signal {
 		GatewayTTFTP50, GatewayTTFTP95, GatewayTTFTP99, GatewayITLP50, GatewayITLP95, GatewayE2EP50, GatewayE2EP95, GatewayQueueP95,
 		GatewayOffered, GatewayEnded, GatewaySuccess, GatewayErrors, GatewayFailed, GatewayFailing, GatewayClientErrs, GatewayGaveUp, GatewayGivenUp, GatewayLeaving, GatewayTimeouts, GatewayUpstreamErrs, GatewayStreamErrs, GatewayRejected, GatewayAnswered,
 		GatewayNoFirst, GatewayNoFirstWait,
-		GatewayTokens, GatewayEngineTokens, GatewayMade, GatewayOpen, GatewayWaiting, GatewayMet, GatewayQueued, GatewayHeld, GatewayHeldFor, GatewayLoopLate, PickerBlind, PickerBlindNow, PickerUnanswered, PickerStale, GatewayRetries, GatewayRetryShare, GatewayLeaks,
+		GatewayTokens, GatewayEngineTokens, GatewayMade, GatewayOpen, GatewayWaiting, GatewayMet, GatewayQueued, GatewayHeld, GatewayHeldFor, GatewayLoopLate, PickerBlind, PickerBlindNow, PickerUnanswered, PickerStale, GatewayOffPrefix, GatewayRetries, GatewayRetryShare, GatewayLeaks,
 		GatewayMissing, GatewayExcess, GatewayDown, GatewayUp, GatewayAttempts, GatewayAsked, GatewayBusiest, GatewayShared, GatewayBorn, GatewayOutside,
 	}
 }

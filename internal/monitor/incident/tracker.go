@@ -300,6 +300,7 @@ func (t *Tracker) fires(r *Record, signs []*sign, v *indexedDiagnosis, step time
 	lead := signs[0] // the worst, as the diagnosis ranks them
 	again := !r.Open()
 	r.Ended, r.QuietSince, r.State.quiet, r.State.LastSeen = nil, nil, 0, at
+	before := r.State.Instances
 	r.State.Instances = nil
 	r.weigh(v, signs, step)
 	known := len(r.State.Members)
@@ -310,7 +311,8 @@ func (t *Tracker) fires(r *Record, signs []*sign, v *indexedDiagnosis, step time
 		if s.since.Before(r.Began) && s.Pathology.ID == r.Pathology {
 			r.Began, r.BeganAtLeast = s.since, s.SinceAtLeast
 		}
-		if since, known := r.Since[s.Pathology.ID]; !known || s.since.Before(since) {
+		// What a server has that did not have it before began when it began there.
+		if since, known := r.Since[s.Pathology.ID]; !known || s.since.Before(since) || !share(before, s.instances) {
 			if r.Since == nil { // of a new one, and of one that an earlier release kept
 				r.Since = map[string]time.Time{}
 			}

@@ -221,6 +221,24 @@ func TestFlappingIsOneIncident(t *testing.T) {
 	}
 }
 
+func TestAnotherServersFaultHasItsOwnTime(t *testing.T) {
+	s := newTimeline(t)
+	s.seeFor(time.Minute, fires(down, "a"))
+	s.seeFor(30 * time.Second)
+	began := s.at
+	for range 4 {
+		f := fires(down, "b")
+		f.since = began.Sub(noon)
+		s.see(f)
+	}
+	if n := len(s.records); n != 1 {
+		t.Fatalf("%d incidents, want 1", n)
+	}
+	if r := s.records[0]; !r.Since[down.ID].Equal(began) || !r.Began.Equal(noon) {
+		t.Errorf("began at %s, %s there since %s; want %s and %s", r.Began, down.ID, r.Since[down.ID], noon, began)
+	}
+}
+
 func TestCauseAndSymptomAreOneIncident(t *testing.T) {
 	s := newTimeline(t)
 	for range 100 {

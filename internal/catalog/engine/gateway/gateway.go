@@ -48,8 +48,10 @@ const (
 	ClientDisconnect = "client_disconnect"
 	Rejected         = "rejected"
 	Retries          = "retries"
-	Open             = "open"   // a gauge
-	Queued           = "queued" // a gauge: of those that are open, before a server hears of them
+	Open             = "open"       // a gauge
+	Queued           = "queued"     // a gauge: of those that are open, before a server hears of them
+	ByPrefix         = "by_prefix"  // what a server is chosen for by cached prefixes, in tokens or in requests
+	OffPrefix        = "off_prefix" // of it, what goes to a server other than the one with the prefix
 )
 
 // Ends are the outcomes of requests at any gateway.
@@ -276,6 +278,7 @@ func (p Product) naming(has map[string]bool) engine.Naming {
 	if retries, ended := sum(indicator.Increase, Retries), sum(indicator.Increase, Ends...); retries != nil && ended != nil {
 		put(indicator.GatewayRetryShare, indicator.Div(retries, indicator.AtLeast(ended, 1)))
 	}
+	put(indicator.GatewayOffPrefix, share(sum(indicator.Rate, OffPrefix), sum(indicator.Rate, ByPrefix)))
 	put(indicator.GatewayOpen, sum(indicator.Mean, Open))
 	put(indicator.GatewayQueued, sum(indicator.Mean, Queued))
 	queued := sum(func(metric string, where ...*labels.Matcher) indicator.Samples {

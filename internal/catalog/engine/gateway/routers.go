@@ -38,6 +38,9 @@ var dynamo = Product{
 		term(UpstreamError, "dynamo_frontend_requests_total", indicator.Is("status", "error"), indicator.Unlike("error_type", "validation|not_found|cancelled|overload")),
 		term(Retries, "dynamo_frontend_model_migration_total"),
 		term(Open, "dynamo_frontend_inflight_requests"),
+		term(ByPrefix, "dynamo_component_router_input_sequence_tokens_sum"),
+		term(OffPrefix, "dynamo_component_router_kv_best_eligible_cached_prefix_tokens_total"),
+		less(OffPrefix, "dynamo_component_router_kv_selected_cached_prefix_tokens_total"),
 		term(Queued, "dynamo_frontend_router_queue_pending_requests"),
 	},
 }.timed("dynamo_frontend_request_duration_seconds", 1).
@@ -71,6 +74,8 @@ var vllmRouter = Product{
 		term(ClientError, "vllm_router_request_errors_total"),
 		term(Retries, "vllm_router_retries_total"),
 		term(Open, "vllm_router_running_requests"),
+		term(ByPrefix, "vllm_router_prefix_routing_decisions_total"),
+		term(OffPrefix, "vllm_router_prefix_routing_decisions_total", indicator.Like("outcome", "load_imbalance|missing_tokens")),
 	},
 }.timed("vllm_router_generate_duration_seconds", 1)
 

@@ -244,7 +244,7 @@ func (a *Alerter) labels(d *diagnose.Diagnosis, f *diagnose.Finding, name string
 	return l
 }
 
-// describe says where it is, what shows it, and what to do first.
+// describe says where it is, what to do first, and what shows it.
 func describe(f *diagnose.Finding) string {
 	var parts []string
 	if len(f.Targets) > 0 {
@@ -254,14 +254,14 @@ func describe(f *diagnose.Finding) string {
 		}
 		parts = append(parts, "On "+where+".")
 	}
+	if len(f.Fixes) > 0 {
+		parts = append(parts, "Do this first: "+f.Fixes[0].Summary+".")
+	}
 	for i, r := range f.Reasons {
 		if i == 3 {
 			break
 		}
 		parts = append(parts, strings.TrimRight(r, ".")+".")
-	}
-	if len(f.Fixes) > 0 {
-		parts = append(parts, "First: "+f.Fixes[0].Summary+".")
 	}
 	return strings.Join(parts, " ")
 }

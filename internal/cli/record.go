@@ -14,6 +14,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/cli/command"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 type recordFlags struct {
@@ -97,6 +98,6 @@ func (f *recordFlags) report(stdout, stderr io.Writer, r source.Recorded) error 
 		command.Notes(stderr, []string{fmt.Sprintf("stopped at %d MiB, the limit of a recording; use a longer --interval", recording.MaxTotal>>20)})
 	}
 	fmt.Fprintf(stdout, "recorded %d scrapes, %d failed, in %s\n", r.Pages+r.Empty, r.Empty, path)
-	fmt.Fprintf(stdout, "Diagnose it: sixty diagnose %s\n", command.Quote(path))
+	fmt.Fprintf(stdout, "Diagnose it: sixty diagnose %s\n", render.ShellWord(path))
 	return nil
 }

@@ -29,11 +29,11 @@ func newSimulateCommand() *cobra.Command {
 
 func (f *simulateFlags) run(cmd *cobra.Command, args []string) error {
 	ctx, stdout, stderr := cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+	if err := f.serve.refuse(cmd.Flags()); err != nil {
+		return err
+	}
 	if f.serve.addr != "" {
 		return f.runServers(ctx, stdout, stderr)
-	}
-	if err := f.serve.refuseWithoutServe(cmd.Flags().Changed); err != nil {
-		return err
 	}
 	line := command.NewProgress(stderr)
 	defer line.Clear()

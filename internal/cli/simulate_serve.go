@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,14 +42,21 @@ func (f *serveFlags) register(fs *pflag.FlagSet) {
 // servedModelName is the flag of vllm serve that names the model.
 const servedModelName = "served-model-name"
 
-// refuseWithoutServe is the error of flags that need --serve and came without it.
-func (f *serveFlags) refuseWithoutServe(changed func(string) bool) error {
-	for _, name := range []string{"fault", "accelerate", "gpu-exporter"} {
-		if changed(name) {
-			return hint.With(fmt.Errorf("--%s goes with --serve", name), "add an address, such as --serve :8000")
+// refuse is the error of flags that need --serve and came without it, or that change nothing with it.
+func (f *serveFlags) refuse(s *pflag.FlagSet) error {
+	only := []string{"fault", "accelerate", "gpu-exporter"}
+	both := []string{"serve", "replicas", "seed", asked.FlagArgs, asked.FlagRelease}
+	var err error
+	s.Visit(func(flag *pflag.Flag) {
+		switch {
+		case err != nil:
+		case f.addr == "" && slices.Contains(only, flag.Name):
+			err = hint.With(fmt.Errorf("--%s goes with --serve", flag.Name), "add an address, such as --serve :8000")
+		case f.addr != "" && !slices.Contains(only, flag.Name) && !slices.Contains(both, flag.Name):
+			err = hint.With(fmt.Errorf("--%s changes nothing with --serve", flag.Name), "leave it out; sixty simulate --help lists what --serve takes")
 		}
-	}
-	return nil
+	})
+	return err
 }
 
 // runServers serves until it is interrupted.
@@ -66,6 +74,9 @@ func (f *simulateFlags) runServers(ctx context.Context, stdout, stderr io.Writer
 		return err
 	}
 	fl.Describe(stdout)
+	if own := max(cfg.Scenario.Replicas, 1); f.serve.fault != "" && f.Replicas > own {
+		fmt.Fprintf(stdout, "The traffic is %.3g times what is described below, for %d replicas.\n", float64(f.Replicas)/float64(own), f.Replicas)
+	}
 	for i, p := range cfg.Scenario.Phases {
 		if err = fl.Wait(ctx, i); err != nil {
 			break
@@ -96,6 +107,7 @@ func (f *simulateFlags) fleet() (cfg fleet.Config, ignored []string, err error) 
 		if cfg.Scenario, err = fleet.FindScenario(pathologies.All(), v.fault); err != nil {
 			return cfg, nil, fmt.Errorf("--fault: %w", err)
 		}
+		cfg.Scenario = cfg.Scenario.Over(f.Replicas)
 	}
 	args, err := vllm.Engine.Flags.CheckArgs(f.EngineArgs, "--"+asked.FlagArgs, cfg.Release)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/cli/command"
 	"github.com/sixty-dev/sixty/internal/planning/asked"
 	"github.com/sixty-dev/sixty/internal/planning/tunereport"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // tuneFlags are the flags of tune as they were given.
@@ -68,7 +69,7 @@ func (f *tuneFlags) again(cmd *cobra.Command, args []string, gpu, form, tested s
 		{"load-test-args", tested},
 	} {
 		if x[1] != "" {
-			line += " --" + x[0] + " " + command.Quote(x[1])
+			line += " --" + x[0] + " " + render.ShellWord(x[1])
 		}
 	}
 	return line

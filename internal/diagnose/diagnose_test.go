@@ -45,7 +45,7 @@ func TestQuantile(t *testing.T) {
 func TestHealthySaysWhatIsPending(t *testing.T) {
 	at := time.Unix(10000, 0)
 	s := &Snapshot{At: at}
-	slow := &catalog.Pathology{ID: "slow-decode"}
+	slow := &catalog.Pathology{ID: "slow-decode", Runbook: "# Slow decode\n"}
 	finding := func(p *catalog.Pathology, status Status, targets ...string) Finding {
 		return Finding{Pathology: p, Status: status, Targets: targets, Since: at.Add(-8 * time.Second)}
 	}
@@ -54,14 +54,14 @@ func TestHealthySaysWhatIsPending(t *testing.T) {
 		want     string
 	}{
 		"nothing": {[]Finding{finding(slow, OK, "r0")}, ""},
-		"one":     {[]Finding{finding(slow, Pending, "r0")}, "Not certain yet: slow-decode on r0 for 8 s"},
+		"one":     {[]Finding{finding(slow, Pending, "r0")}, "Not certain yet: Slow decode on r0 for 8 s"},
 		"one that explains another": {
 			[]Finding{finding(&catalog.Pathology{ID: "slow-prefill", ExplainedBy: []string{"slow-decode"}}, Pending, "r0"), finding(slow, Pending, "r0", "r1")},
-			"Not certain yet: slow-decode on r0, r1 for 8 s",
+			"Not certain yet: Slow decode on r0, r1 for 8 s",
 		},
 		"two on many": {
-			[]Finding{finding(slow, Pending, "r0", "r1", "r2", "r3"), finding(&catalog.Pathology{ID: "workload-shift"}, Pending, "r0")},
-			"Not certain yet: slow-decode on 4 targets for 8 s; workload-shift on r0 for 8 s",
+			[]Finding{finding(slow, Pending, "r0", "r1", "r2", "r3"), finding(&catalog.Pathology{ID: "workload-shift", Runbook: "# Workload shift\n"}, Pending, "r0")},
+			"Not certain yet: Slow decode on 4 targets for 8 s; Workload shift on r0 for 8 s",
 		},
 	}
 	for name, tt := range tests {

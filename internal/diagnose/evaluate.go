@@ -421,7 +421,7 @@ func notes(s *Snapshot, judged []judgement, fs []Finding) []string {
 	}
 	for i := range fs {
 		if f := &fs[i]; f.Status == Pending {
-			out = append(out, fmt.Sprintf("%s on %s since %s is not certain yet", f.Pathology.ID, listTargets(f.Targets), f.Since.UTC().Format("15:04:05 UTC")))
+			out = append(out, fmt.Sprintf("%s on %s since %s is not certain yet", f.Pathology.Name(), listTargets(f.Targets), f.Since.UTC().Format("15:04:05 UTC")))
 		}
 	}
 	return out

@@ -382,7 +382,7 @@ func (p *pool) pending() string {
 		if slices.ContainsFunc(pending, explains) {
 			continue
 		}
-		parts = append(parts, fmt.Sprintf("%s on %s for %s", f.Pathology.ID, listTargets(f.Targets), indicator.FormatNumber(p.snapshot.At.Sub(f.Since).Seconds(), indicator.Seconds)))
+		parts = append(parts, fmt.Sprintf("%s on %s for %s", f.Pathology.Name(), listTargets(f.Targets), indicator.FormatNumber(p.snapshot.At.Sub(f.Since).Seconds(), indicator.Seconds)))
 	}
 	if len(parts) == 0 {
 		return ""

@@ -28,6 +28,22 @@ type Scenario struct {
 	Phases   []Phase
 }
 
+// Over returns the scenario with its traffic for a number of replicas: each gets as much as it
+// would in the scenario's own number.
+func (s Scenario) Over(replicas int) Scenario {
+	own := max(s.Replicas, 1)
+	if replicas <= own {
+		return s
+	}
+	s.Phases = slices.Clone(s.Phases)
+	for i := range s.Phases {
+		t := &s.Phases[i].Traffic
+		t.Rate *= float64(replicas) / float64(own)
+		t.Clients = t.Clients * replicas / own
+	}
+	return s
+}
+
 // Settings are what a scenario's servers are started with; a zero field is the
 // default of the fleet.
 type Settings struct {

@@ -118,6 +118,21 @@ func TestFewSeatsEndThePreemptions(t *testing.T) {
 	}
 }
 
+// With more replicas there is as much traffic for each, and so the same fault.
+func TestAFaultIsThatOfAnyNumberOfReplicas(t *testing.T) {
+	sc, err := fleet.FindScenario(pathologies.All(), "kv-cache-thrashing")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc = sc.Over(4)
+	sc.Replicas = 4
+	playAndDiagnose(t, sc, fleet.DefaultRelease, 1, func(p fleet.Phase, d diagnose.Diagnosis) {
+		if p.Want != d.Verdict.ID || p.Want != diagnose.Healthy && len(d.Verdict.Targets) != 4 {
+			t.Errorf("%s on %v after phase %q, want %s on 4: %s", d.Verdict.ID, d.Verdict.Targets, p.Name, p.Want, d.Verdict.Summary)
+		}
+	})
+}
+
 func TestEveryPathologyHasItsScenario(t *testing.T) {
 	for _, p := range pathologies.All() {
 		if p.Scope() == indicator.Gateway || slices.Contains([]string{"decode-lost", "pd-imbalance", "rank-skew", "slow-start"}, p.ID) {

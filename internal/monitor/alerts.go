@@ -56,6 +56,17 @@ func (o OpenIncident) of(model, id string) *view.Summary {
 	return o(model, id)
 }
 
+// since returns when a pathology began, by its incident; by what was found where there is none. Everybody
+// is told this time.
+func since(of *view.Summary, id string, found time.Time) time.Time {
+	if of != nil {
+		if began, known := of.Since[id]; known {
+			return began
+		}
+	}
+	return found
+}
+
 type activeAlert struct {
 	collect.Alert
 	found      time.Time // first
@@ -195,9 +206,7 @@ func (a *Alerter) firesAs(d *diagnose.Diagnosis, f *diagnose.Finding, name strin
 	al.waits = al.waits && at.Sub(al.found) < notifyAfter(d, f)
 	if of != nil {
 		al.Path = "/incident/" + of.ID
-		if since, known := of.Since[f.Pathology.ID]; known {
-			al.Began = since
-		}
+		al.Began = since(of, f.Pathology.ID, al.Began)
 	}
 	al.Annotations = map[string]string{"summary": f.Summary, "runbook_url": catalog.PublishedRunbooks.PageURL(f.Pathology.ID)}
 	if text := describe(f); text != "" {
@@ -244,7 +253,7 @@ func (a *Alerter) labels(d *diagnose.Diagnosis, f *diagnose.Finding, name string
 	return l
 }
 
-// describe says where it is, what shows it, and what to do first.
+// describe says where it is, what to do first, and what shows it.
 func describe(f *diagnose.Finding) string {
 	var parts []string
 	if len(f.Targets) > 0 {
@@ -254,14 +263,14 @@ func describe(f *diagnose.Finding) string {
 		}
 		parts = append(parts, "On "+where+".")
 	}
+	if len(f.Fixes) > 0 {
+		parts = append(parts, "Do this first: "+f.Fixes[0].Summary+".")
+	}
 	for i, r := range f.Reasons {
 		if i == 3 {
 			break
 		}
 		parts = append(parts, strings.TrimRight(r, ".")+".")
-	}
-	if len(f.Fixes) > 0 {
-		parts = append(parts, "First: "+f.Fixes[0].Summary+".")
 	}
 	return strings.Join(parts, " ")
 }

@@ -55,6 +55,31 @@ func TestAlertsHaveTheFindingsSeverity(t *testing.T) {
 	}
 }
 
+// TestOneFaultHasOneTime: the verdict, the replica, the finding and the alert of a fault say when its incident says that
+// it began, and not what the latest diagnosis finds.
+func TestOneFaultHasOneTime(t *testing.T) {
+	slow := &catalog.Pathology{ID: "slow-decode", Alert: "SlowDecode", Severity: catalog.Page}
+	at := time.Now()
+	began, found := at.Add(-time.Minute), at.Add(-50*time.Second)
+	incident := func(string, string) *view.Summary {
+		return &view.Summary{ID: "1", Pathology: slow.ID, Began: began, Since: map[string]time.Time{slow.ID: began}}
+	}
+	e := &Evaluation{At: at, Diagnosis: diagnose.Diagnosis{
+		At: at, Targets: []diagnose.Target{{Name: "a:1", Dialect: dialect.Dialect{Engine: dialect.VLLM}, Labels: map[string]string{"instance": "a:1", "model_name": "m"}}},
+		Verdicts: []diagnose.Verdict{{ID: slow.ID, Status: diagnose.Firing, Model: "m", All: []string{"a:1"}, Since: found}},
+		Findings: []diagnose.Finding{{Pathology: slow, Model: "m", Status: diagnose.Firing, Severity: catalog.Page, Targets: []string{"a:1"}, Since: found}},
+	}}
+	var told time.Time
+	a := &Alerter{Incident: incident, Send: func(list ...collect.Alert) { told = list[0].Began }}
+	a.Observe(t.Context(), e)
+	m := newModel(&e.Diagnosis, &e.Diagnosis.Verdicts[0], incident)
+	for who, since := range map[string]*time.Time{"verdict": m.Verdict.Since, "replica": m.Replicas[0].Since, "finding": e.Findings(incident)[0].Since, "alert": &told} {
+		if since == nil || !since.Equal(began) {
+			t.Errorf("%s: since %v, want %s", who, since, began)
+		}
+	}
+}
+
 // TestAnAlertKeepsTheNameOfItsIncident: while an incident keeps the name of a cause, a symptom
 // that leads for a while is no other alert; when the incident is called by it, it is. An alert
 // began when what it is called by did, by the incident's word, and not when the incident did: a

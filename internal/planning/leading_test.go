@@ -103,10 +103,11 @@ func leads(t *testing.T, d diagnose.Diagnosis) {
 	case p.Benefit.Value < 1:
 		t.Errorf("%s: first %q, with which users are %.2f times as well off as without", d.Verdict.ID, f.Summary, p.Benefit.Value)
 	}
+	on := d.Targets[slices.IndexFunc(d.Targets, func(t diagnose.Target) bool { return t.Name == d.Findings[0].Targets[0] })]
 	for i := range d.Findings[0].Fixes {
 		for _, c := range d.Findings[0].Fixes[i].Changes {
-			if !d.Targets[0].Dialect.Flags.Accepts(d.Targets[0].Version, strings.TrimPrefix(c.Flag, "--")) {
-				t.Errorf("%s: %q needs a flag that %s may not have", d.Verdict.ID, d.Findings[0].Fixes[i].Summary, d.Targets[0].Version)
+			if !on.Dialect.Flags.Accepts(on.Version, strings.TrimPrefix(c.Flag, "--")) {
+				t.Errorf("%s: %q needs a flag that %s may not have", d.Verdict.ID, d.Findings[0].Fixes[i].Summary, on.Version)
 			}
 		}
 	}

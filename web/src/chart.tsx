@@ -1,4 +1,4 @@
-import { useEffect, useRef } from 'preact/hooks'
+import { useEffect, useLayoutEffect, useRef } from 'preact/hooks'
 import uPlot from 'uplot'
 import 'uplot/dist/uPlot.min.css'
 import { about, number, tick, time, unitOf } from './format'
@@ -328,7 +328,8 @@ export default function Chart(props: ChartProps) {
     return [p.x, ...ys, ...(p.rows ? [p.x.map(() => null)] : [])] as uPlot.AlignedData
   }
   const fresh = useRef(false)
-  useEffect(() => {
+  // At once, not after a frame: until then the panel would be empty.
+  useLayoutEffect(() => {
     const target = box.current
     if (!target || !tip.current) return
     const u = new uPlot(options(() => latest.current, Math.max(target.clientWidth, 120), tip.current), data(), target)
@@ -347,7 +348,7 @@ export default function Chart(props: ChartProps) {
       plot.current = null
     }
   }, [shape])
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (fresh.current) fresh.current = false
     else plot.current?.setData(data())
   }, [props.x, props.lines, props.rows, props.span.from, props.span.to, JSON.stringify([props.levels, props.marks, props.bands])])

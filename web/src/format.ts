@@ -1,3 +1,4 @@
+import titles from './titles.json'
 import type { Estimate, Maybe, Numbers, Quantity } from './types'
 
 // Numbers and times for people. Numbers are written as the command line writes them
@@ -136,11 +137,10 @@ export const sentence = (s: string): string => (!s || /[.!?…]$/.test(s) ? s : 
 // opening is a sentence that begins a line: with a capital, unless it begins with a name.
 export const opening = (s: string): string => sentence(/^[a-z]+[ ,:;]/.test(s) && !/^(sixty|vllm)\b/.test(s) ? s.charAt(0).toUpperCase() + s.slice(1) : s)
 
-const acronyms: Record<string, string> = { kv: 'KV', gpu: 'GPU', http: 'HTTP', pd: 'P/D' }
+const known = new Map(titles.map((t) => [t.id, t.title]))
 
 // titleOf is the title of a verdict, by its id: "KV cache thrashing".
 export function titleOf(id: string): string {
-  const words = id.split('-').map((w) => acronyms[w] ?? w)
-  const text = words.join(' ')
+  const text = known.get(id) ?? id.replaceAll('-', ' ')
   return text.charAt(0).toUpperCase() + text.slice(1)
 }

@@ -1,7 +1,7 @@
 import type { ComponentChildren, FunctionComponent } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { Failure } from './api'
-import { length, time, wholeTime } from './format'
+import { length, sentence, time, wholeTime } from './format'
 import { now } from './live'
 import type { ChartProps } from './chart'
 import type { Health, Life } from './types'
@@ -34,6 +34,9 @@ export const Ago = ({ at, least = false }: { at: string; least?: boolean }) => (
     <At at={at} /> <span class="soft">({least ? 'over ' : ''}{length(now() - Date.parse(at))})</span>
   </>
 )
+
+// Text is a sentence whose flags are not broken at the end of a line.
+export const Text = ({ of }: { of: string }) => <>{sentence(of).split(/(--[a-z][\w-]*)/).map((part, i) => (i % 2 ? <span class="nowrap">{part}</span> : part))}</>
 
 // Copy puts a text where it can be pasted.
 export function Copy({ text, label = 'Copy' }: { text: string; label?: string }) {
@@ -125,10 +128,10 @@ const loading = () => import('./chart').then((m) => (loaded = m.default))
 
 export function Plot(props: ChartProps) {
   const [, render] = useState(0)
-  useEffect(() => {
-    if (!loaded) loading().then(() => render(1), () => render(2))
-  }, [])
   const C = loaded
+  useEffect(() => {
+    if (!C) loading().then(() => render(1), () => render(2)) // also where another chart has loaded it since
+  }, [])
   return C ? <C {...props} /> : <div class="chart" style={{ height: props.height ?? 190 }} />
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // A Surface is what the servers expose: the names, labels and bucket edges that
@@ -59,12 +60,13 @@ func SurfaceOf(id string) (*Surface, error) {
 // AnySurface returns what servers of the newest releases expose, behind any
 // prefix: for files of which nobody said what they are for.
 func AnySurface() (*Surface, error) {
-	source, ids := "vLLM "+vllm.Newest, []string{"vllm-v1", "vllm-v1-ray", "vllm-v1-kserve", "vllm-v1-normalized"}
+	ids := []string{"vllm-v1", "vllm-v1-ray", "vllm-v1-kserve", "vllm-v1-normalized"}
+	var others []string
 	for _, e := range dialect.Others() {
-		source += ", and " + e.Title + "'s names"
+		others = append(others, e.Title)
 		ids = append(ids, e.IDs...)
 	}
-	s := NewSurface(source)
+	s := NewSurface("the metrics of vLLM " + vllm.Newest + ", " + render.And(others))
 	for _, id := range ids {
 		if err := s.addNamed(id); err != nil {
 			return nil, err

@@ -73,13 +73,13 @@ func (p *Paths) Read() (out Reading, err error) {
 	defer func() {
 		switch n := len(skipped); {
 		case n == 1:
-			out.Notes = append(out.Notes, skipped[0]+" is skipped: it holds neither rules nor a dashboard")
+			out.Notes = append(out.Notes, skipped[0]+" is skipped: it has neither rules nor a dashboard")
 		case n > 1:
 			more := ""
 			if n > shownSkipped {
 				skipped, more = skipped[:shownSkipped], " and others"
 			}
-			out.Notes = append(out.Notes, fmt.Sprintf("%d files are skipped, they hold neither rules nor a dashboard: %s%s",
+			out.Notes = append(out.Notes, fmt.Sprintf("%d files without rules or a dashboard are skipped: %s%s",
 				n, strings.Join(skipped, ", "), more))
 		}
 	}()

@@ -242,13 +242,13 @@ func (d *Deployment) ofSource(ctx context.Context, q *source.Source, at time.Tim
 	if err != nil {
 		return err
 	}
-	d.Surface = checks.NewSurface("Prometheus")
+	d.Surface = checks.NewSurface(q.Name)
 	s := d.Surface
 	s.Live, s.Whole = true, true
 	for _, t := range targets {
 		s.AddTarget(t.Dialect, t.Labels["model_name"], t.Labels["instance"])
 	}
-	s.Source = fmt.Sprintf("%s in Prometheus", servers(len(s.Instances)))
+	s.Source = servers(len(s.Instances)) + " in the samples of " + q.Name
 	if err := addNames(ctx, q, s, at, q.Matchers()); err != nil {
 		return err
 	}

@@ -3,10 +3,11 @@ package command
 import (
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // Invocation writes a command as it was given, for a shell, without some of its flags; "" where
@@ -14,7 +15,7 @@ import (
 func Invocation(cmd *cobra.Command, args []string, without ...string) string {
 	words := []string{cmd.CommandPath()}
 	for _, a := range args {
-		words = append(words, Quote(a))
+		words = append(words, render.ShellWord(a))
 	}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		list, several := f.Value.(pflag.SliceValue)
@@ -24,10 +25,10 @@ func Invocation(cmd *cobra.Command, args []string, without ...string) string {
 			words = append(words, "--"+f.Name)
 		case several:
 			for _, one := range list.GetSlice() {
-				words = append(words, "--"+f.Name+" "+Quote(one))
+				words = append(words, "--"+f.Name+" "+render.ShellWord(one))
 			}
 		default:
-			words = append(words, "--"+f.Name+" "+Quote(v))
+			words = append(words, "--"+f.Name+" "+render.ShellWord(v))
 		}
 	})
 	line := strings.Join(words, " ")
@@ -35,15 +36,4 @@ func Invocation(cmd *cobra.Command, args []string, without ...string) string {
 		return ""
 	}
 	return line
-}
-
-// Quote writes a word for a shell.
-func Quote(s string) string {
-	plain := func(r rune) bool {
-		return r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_./:=+,@%", r))
-	}
-	if s != "" && strings.TrimLeftFunc(s, plain) == "" {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/common/config"
@@ -29,6 +30,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // DefaultInterval is the scrape interval of a server where nobody says.
@@ -53,7 +55,9 @@ type Spec struct {
 type Source struct {
 	metrics.Querier
 	Name string // of where the samples come from, for people: without secrets
-	Live *Live  // the servers that are scraped; nil unless URLs were opened
+	// Arguments name the same samples on a command line, without secrets.
+	Arguments string
+	Live      *Live // the servers that are scraped; nil unless URLs were opened
 
 	matchers []*labels.Matcher
 	opened   time.Time
@@ -73,10 +77,14 @@ func Open(ctx context.Context, spec Spec) (*Source, error) {
 	var err error
 	switch {
 	case spec.Recording != "":
-		s.Name = spec.Recording
+		s.Name, s.Arguments = spec.Recording, render.ShellWord(spec.Recording)
 		err = s.openRecording(ctx, spec.Recording)
 	case spec.Prometheus != "":
 		s.Name = Redacted(spec.Prometheus)
+		s.Arguments = "--prometheus " + render.ShellWord(s.Name)
+		if len(spec.Matchers) > 0 {
+			s.Arguments += " --match " + render.ShellWord(selector(spec.Matchers))
+		}
 		err = s.openPrometheus(spec)
 	case len(spec.URLs) > 0:
 		err = s.openServers(spec)
@@ -87,6 +95,15 @@ func Open(ctx context.Context, spec Spec) (*Source, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+// selector writes matchers as --match takes them.
+func selector(matchers []*labels.Matcher) string {
+	var list []string
+	for _, m := range matchers {
+		list = append(list, m.String())
+	}
+	return "{" + strings.Join(list, ",") + "}"
 }
 
 // openStore opens a storage of its own for what is loaded or scraped.
@@ -160,6 +177,9 @@ func (s *Source) openServers(spec Spec) error {
 	s.closers = append(s.closers, func() error { scraper.Close(); return nil })
 	s.interval = scraper.Interval
 	s.warnings = append(s.warnings, scraper.Notes)
+	for i, u := range spec.URLs {
+		s.Arguments += strings.Repeat(" ", min(i, 1)) + render.ShellWord(Redacted(u))
+	}
 	s.Name = scraper.Targets[0].Name()
 	if n := len(scraper.Targets); n > 1 {
 		s.Name += fmt.Sprintf(" and %d more", n-1)

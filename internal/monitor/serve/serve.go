@@ -41,6 +41,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/monitor/web"
 	"github.com/sixty-dev/sixty/internal/monitor/web/page"
+	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/trace"
 )
 
@@ -269,6 +270,8 @@ func (s *server) open(ctx context.Context, file *monitor.Config) error {
 		s.source, err = source.Open(ctx, s.cfg.Prometheus)
 	} else {
 		s.source = source.Over("this monitor", s.collector)
+		s.source.Arguments = "--prometheus " + render.ShellWord(s.external.String())
+		s.source.Arguments = "--prometheus " + render.ShellWord(s.external.String())
 	}
 	if err != nil {
 		return errors.Join(err, s.collector.Close())
@@ -393,7 +396,12 @@ func (s *server) handler() (http.Handler, error) {
 		Part: s.part, Prometheus: prom, Reload: s.reload, Token: s.cfg.Token, WebFile: s.cfg.WebFile, External: s.external, Registry: s.registry, Log: s.cfg.Log,
 		Trouble: s.currentProblems, Anomalies: s.anomalies.Latest, More: s.answers(), News: &s.told,
 	}
+	titles := map[string]string{}
+	for _, p := range s.cfg.Diagnose.Pathologies {
+		titles[p.ID] = p.Name()
+	}
 	shell, err := page.New(page.Config{
+		Titles:   titles,
 		Base:     strings.TrimSuffix(s.external.Path, "/"),
 		Overview: func(ctx context.Context) view.Overview { return o.Overview(ctx) },
 		Incident: func(ctx context.Context, id string) (view.Incident, bool) {

@@ -83,13 +83,11 @@ func (s State) Shown(status Status) Status {
 	return status
 }
 
-// Title is the title of a verdict, by its id: "KV cache thrashing".
+// Title makes a title of the id of a verdict that the catalogue does not have: "Insufficient data".
 func Title(id string) string {
-	text := acronyms.Replace(id)
+	text := strings.ReplaceAll(id, "-", " ")
 	return strings.ToUpper(text[:min(1, len(text))]) + text[min(1, len(text)):]
 }
-
-var acronyms = strings.NewReplacer("kv-", "KV ", "gpu-", "GPU ", "http-", "HTTP ", "pd-", "P/D ", "-", " ")
 
 // An Overview is what is wrong now: one sentence per model, one line per replica.
 type Overview struct {

@@ -21,6 +21,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/planning"
 	"github.com/sixty-dev/sixty/internal/planning/simreport"
+	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
@@ -70,7 +71,7 @@ func Simulate(ctx context.Context, s *source.Source, pathologies []*catalog.Path
 	if err != nil {
 		return out, err
 	}
-	out.Basis, out.Command = r.Calibration.Statement, commandOf(s, &c, line)
+	out.Basis, out.Command = r.Calibration.Statement, commandOf(s, ask.Model, &c, line)
 	out.Settings.Replicas = len(seen.Ranks)
 	for name, v := range r.Deployment.Settings {
 		flag := "--" + strings.TrimPrefix(name, "--")
@@ -123,10 +124,10 @@ func check(c *view.Change) error {
 }
 
 // commandOf is the command line that simulates the same.
-func commandOf(s *source.Source, c *view.Change, args string) string {
-	words := []string{"sixty simulate"}
-	if s.Name != "" && strings.Contains(s.Name, "://") {
-		words = append(words, "--prometheus "+s.Name)
+func commandOf(s *source.Source, model string, c *view.Change, args string) string {
+	words := []string{"sixty simulate " + s.Arguments}
+	if model != "" {
+		words = append(words, "--model "+render.ShellWord(model))
 	}
 	if c.Replicas > 0 {
 		words = append(words, "--replicas "+strconv.Itoa(c.Replicas))
@@ -140,7 +141,7 @@ func commandOf(s *source.Source, c *view.Change, args string) string {
 		}
 	}
 	if args != "" {
-		words = append(words, fmt.Sprintf("--engine-args %q", args))
+		words = append(words, "--engine-args "+render.ShellWord(args))
 	}
 	return strings.Join(words, " ")
 }

@@ -19,13 +19,13 @@ func refine(p *catalog.Pass) {
 	p.Observe("The transfers that succeed", indicator.TransferTime)
 	p.Observe("Prefills given up", indicator.LeasesExpired)
 	p.Fix(catalog.Fix{
-		Summary:  "Check the logs of each prefill server and of this one for connector errors, and whether both still know each other: a prefill server that restarted has a new engine id, and requests that carry the old one fail",
+		Summary:  "Check the logs of the prefill and decode servers for connector errors; after a restart a prefill server has a new engine id, and transfers with the old one fail",
 		Command:  "kubectl logs POD | grep -iE 'nixl|mooncake|kv.?transfer' | tail -n 40",
 		Tradeoff: "none",
 		Verify:   "no transfer fails",
 	})
 	p.Fix(catalog.Fix{
-		Summary:  "Test the link between the two: side channel port, RDMA device, UCX_TLS and UCX_NET_DEVICES, network policies",
+		Summary:  "Test the link between prefill and decode servers: side channel port, RDMA device, UCX_TLS and UCX_NET_DEVICES, network policies",
 		Tradeoff: "none",
 		Verify:   "no transfer fails",
 	})

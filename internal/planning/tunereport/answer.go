@@ -449,7 +449,7 @@ func command(l *perfmodel.Ledger, k *planning.Knobs, args engine.Config, serve s
 	s := &l.Settings
 	words := []string{"vllm serve", `"$MODEL"`}
 	if serve != "" {
-		words[1] = quoted(serve)
+		words[1] = render.ShellWord(serve)
 	}
 	add := func(format string, args ...any) { words = append(words, fmt.Sprintf(format, args...)) }
 	for _, x := range []struct {
@@ -502,18 +502,10 @@ func remainingArgs(args engine.Config, has []string) []string {
 				words = strings.Fields(v)
 			}
 			for i := range words {
-				words[i] = quoted(words[i])
+				words[i] = render.ShellWord(words[i])
 			}
 			out = append(out, "--"+name+" "+strings.Join(words, " "))
 		}
 	}
 	return out
-}
-
-// quoted is a word as a shell takes it.
-func quoted(v string) string {
-	if v != "" && !strings.ContainsAny(v, " \t\n\"'{}[]$&|;<>()*?#~`\\") {
-		return v
-	}
-	return "'" + strings.ReplaceAll(v, "'", `'\''`) + "'"
 }

@@ -1,7 +1,7 @@
 import { useMemo } from 'preact/hooks'
 import { useGet } from '../api'
 import type { Band, Level, Line, Mark as Moment } from '../chart'
-import { about, interval, number, sentence, time, titleOf, written } from '../format'
+import { about, interval, number, opening, sentence, time, titleOf, written } from '../format'
 import { now, useLive } from '../live'
 import { quantile } from '../odd'
 import { Key } from '../panel'
@@ -132,7 +132,7 @@ export const EvidenceTable = ({ f, past = false }: { f: Finding; past?: boolean 
 const predicted = ['ttft_p95', 'itl_p95', 'e2e_mean', 'preemptions', 'requests_waiting', 'generation_token_rate', 'output_tokens_rate']
 
 // Prediction draws what a fix would do: the interval with its most likely value, and the present.
-function Prediction({ e, past }: { e: Effect; past: boolean }) {
+function Prediction({ e }: { e: Effect }) {
   const top = Math.max(e.after.high ?? 0, e.after.value ?? 0, e.unchanged.value ?? 0, e.measured ?? 0, 1e-12)
   const place = (v: number | null) => `${Math.min(100, (100 * (v ?? 0)) / top)}%`
   const present = e.measured ?? e.unchanged.value
@@ -144,16 +144,19 @@ function Prediction({ e, past }: { e: Effect; past: boolean }) {
         <b style={{ left: place(e.after.value) }} />
         <u style={{ left: place(present) }} />
       </span>
-      <span class="n"><b>{number(e.after.value, e.unit)}</b> <span class="soft">{interval(e.after, e.unit) && `${interval(e.after, e.unit)}, `}{past ? 'was' : 'now'} {written(e.measured_text, present, e.unit)}</span></span>
+      <span class="n"><b>{number(e.after.value, e.unit)}</b> <span class="soft">{interval(e.after, e.unit) && `${interval(e.after, e.unit)}, `}instead of {written(e.measured_text, present, e.unit)}</span></span>
     </div>
   )
 }
 
 // FixBody is what a fix says beneath its summary.
-export function FixBody({ f, few = false, past = false }: { f: Fix; few?: boolean; past?: boolean }) {
+export function FixBody({ f, few = false }: { f: Fix; few?: boolean }) {
   const p = f.predicted
   const effects = p?.effects.filter((e) => predicted.includes(e.signal)) ?? []
   const text = f.args || f.command
+  const beyond = (c: string) => c.startsWith('extrapolated')
+  const all = p?.caveats ?? []
+  const caveats = few && all.some(beyond) ? [...all.filter((c) => !beyond(c)), 'extrapolated beyond the measured range'] : all
   const gone = f.changes.filter((c) => !c.to && !f.summary.includes(c.flag)).map((c) => c.flag)
   const former = f.changes.filter((c) => c.from && c.to && !f.summary.includes(` ${c.from}`)).map((c) => `${c.flag} ${c.from}`)
   return (
@@ -161,9 +164,9 @@ export function FixBody({ f, few = false, past = false }: { f: Fix; few?: boolea
       {text && <Command text={text} />}
       {gone.length > 0 && <p>Remove <code>{gone.join(', ')}</code>.</p>}
       {former.length > 0 && <p class="soft">Replaces {former.join(', ')}.</p>}
-      {effects.length > 0 && <div class="predictions">{effects.slice(0, few ? 2 : 4).map((e) => <Prediction e={e} past={past} />)}</div>}
+      {effects.length > 0 && <div class="predictions">{effects.slice(0, few ? 2 : 4).map((e) => <Prediction e={e} />)}</div>}
       {effects.length === 0 && <p class="soft">No prediction{p?.reason ? `: ${sentence(p.reason)}` : ' for this kind of change.'}</p>}
-      {p?.caveats.map((c) => <p class="warning">{sentence(c)}</p>)}
+      {caveats.map((c) => <p class="warning">{opening(c)}</p>)}
       {f.tradeoff && f.tradeoff !== 'none' && <p><span class="soft">Cost:</span> {sentence(f.tradeoff)}</p>}
       {f.verify && <p><span class="soft">Confirm:</span> {sentence(f.verify)}</p>}
       {!few && (f.arithmetic.length > 0 || (p?.basis.length ?? 0) > 0) && (

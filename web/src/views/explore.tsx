@@ -118,7 +118,7 @@ export function Explore() {
             {names.map((n) => <option value={n}>{n}</option>)}
           </select>
         )}
-        <Pick label={instances.length > 0 ? `${instances.length} of ${plural(replicas.length, 'replica')}` : `all ${plural(replicas.length, 'replica')}`}>
+        <Pick label={instances.length === 1 ? instances[0] : instances.length > 0 ? `${instances.length} of ${plural(replicas.length, 'replica')}` : `all ${plural(replicas.length, 'replica')}`}>
           <Filter value={filter} set={setFilter} what="replicas" />
           {instances.length > 0 && <button type="button" class="small" onClick={() => set({ instance: [] })}>All</button>}
           <ul>
@@ -132,7 +132,7 @@ export function Explore() {
         <Copy text={location.origin + to('explore', '', { board, from: stamp(span.from), to: stamp(span.to), model, instance: instances, each: each ? '1' : '' })} label="Copy link to this time" />
       </div>
       <p class="soft">
-        {time(span.from, now())} to {time(span.to, now())} ({length(span.to - span.from)}). Drag over a chart to zoom.{each && ' In colour: the three replicas farthest from the median.'}
+        {time(span.from, now())} to {time(span.to, now())} ({length(span.to - span.from)}). Drag over a chart to zoom.{each && (instances.length || replicas.length) > 4 && ' In colour: the three replicas farthest from the median.'}
       </p>
       {wrong && <div class="nothing problem" role="alert"><b>The time range in this address is not valid.</b><p>From <code>{from}</code> to <code>{until}</code>: try <a href={to('explore', '', { from: '-6h', to: 'now' })}>the last six hours</a>.</p></div>}
       {panels.error && !panels.data && <Problem error={panels.error} again={panels.again} />}

@@ -140,7 +140,7 @@ function Picked({ models, show, one, r, t }: { models: Model[]; show: Shade; one
           ))}
           {first.length > listed && <li class="soft">and {first.length - listed} more</li>}
         </ul>
-        <p class="soft">Point at a cell to see its values.</p>
+        <p class="soft pointed">Point at a cell to see its values.</p>
       </aside>
     )
   }

@@ -8,7 +8,7 @@ import type { Span } from '../query'
 import { link, to } from '../route'
 import type { Diagnosis, Finding, Health, Incident, Runbook, Settings, Workload } from '../types'
 import type { ComponentChildren } from 'preact'
-import { Ago, At, Copy, Mark, Nothing, Pick, Problem, Tabs, Waiting } from '../ui'
+import { Ago, At, Copy, Mark, Nothing, Pick, Problem, Tabs, Text, Waiting } from '../ui'
 import { EvidencePlot, EvidenceTable, findingOf, FixBody, headline, plotsOf, sinceKept, sure, useLatest } from './diagnosis'
 import { hopOf, Path, pathOf } from './path'
 import { Strip, useStarts, type Era } from './strip'
@@ -52,9 +52,12 @@ function Whole({ i, path, again, error }: { i: Incident; path: string; again: ()
   const plots = useMemo(() => (current && kept ? sinceKept(plotsOf(d, i.model), plotsOf(kept, i.model)) : plotsOf(d, i.model)), [d, kept])
   const way = pathOf(d, i.model)
   const hop = hopOf(way, i.pathology)
+  const few = way ? 2 : 4 // the path takes the place of two
   const verdict = d?.verdicts.find((v) => v.model === i.model) ?? d?.verdict
   const confidence = i.evolution.at(-1)?.confidence ?? f?.confidence ?? null
-  const h: Health = i.ended ? 'healthy' : healthOfSeverity(i.severity)
+  // The incident keeps the worst that it was.
+  const severity = (!i.ended && current && findingOf(current, i.pathology, i.model)?.severity) || i.severity
+  const h: Health = i.ended ? 'healthy' : healthOfSeverity(severity)
   const model = live.overview?.models.find((m) => m.incident === i.id)
   const span = zoom ?? { from: plots[0] ? Date.parse(plots[0].from) : Date.parse(i.began) - 300e3, to: plots[0] ? Date.parse(plots[0].to) : Date.parse(i.ended ?? new Date(now()).toISOString()) }
   const starts = useStarts(i.targets, { from: Math.floor(span.from / 60e3) * 60e3, to: Math.ceil(span.to / 60e3) * 60e3 })
@@ -66,7 +69,7 @@ function Whole({ i, path, again, error }: { i: Incident; path: string; again: ()
           <p class="eyebrow">
             {i.ended ? <span class="soft">Resolved</span> : <Mark health={h} />}
             <span class="soft">
-              {` · ${i.severity}`}{confidence !== null && ` · ${sure(confidence)}`}
+              {` · ${severity}`}{severity !== i.severity && ` (at worst ${i.severity})`}{confidence !== null && ` · ${sure(confidence)}`}
               {' · '}
               {i.ended ? (
                 <>{i.began_at_least && 'before '}<At at={i.began} /> to <At at={i.ended} /> ({length(Date.parse(i.ended) - Date.parse(i.began))})</>
@@ -78,7 +81,7 @@ function Whole({ i, path, again, error }: { i: Incident; path: string; again: ()
             </span>
           </p>
           <h1>{headline(i.pathology, i.model || 'the server', i.targets.length, model?.replicas.length ?? 0)}</h1>
-          <p class="lead">{sentence(i.summary)}</p>
+          <p class="lead"><Text of={i.summary} /></p>
         </div>
         <div class="actions">
           {i.acknowledged ? <span class="soft">Acknowledged by {i.acknowledged.by}</span> : !i.ended && <Acknowledge path={path} again={again} />}
@@ -98,8 +101,8 @@ function Whole({ i, path, again, error }: { i: Incident; path: string; again: ()
         {fixes.length > 0 ? (
           <div class="card best" data-fix>
             <h2 class="label">{i.ended ? 'If it happens again' : 'Do this first'}</h2>
-            <h3>{sentence(fixes[0].summary)}</h3>
-            <FixBody f={fixes[0]} past={!!i.ended} />
+            <h3><Text of={fixes[0].summary} /></h3>
+            <FixBody f={fixes[0]} />
           </div>
         ) : (
           <Nothing title="No fix was computed">See the runbook.</Nothing>
@@ -107,7 +110,7 @@ function Whole({ i, path, again, error }: { i: Incident; path: string; again: ()
         {fixes.length > 1 && (
           <div class="fixes">
             <h2 class="label">Other fixes</h2>
-            {fixes.slice(1).map((x) => <details data-fix><summary>{sentence(x.summary)}</summary><FixBody f={x} past={!!i.ended} /></details>)}
+            {fixes.slice(1).map((x) => <details data-fix><summary><Text of={x.summary} /></summary><FixBody f={x} /></details>)}
           </div>
         )}
       </section>
@@ -126,7 +129,7 @@ function Whole({ i, path, again, error }: { i: Incident; path: string; again: ()
         </Strip>
         {way && <Path d={way} />}
         {!d && <Nothing title="No diagnosis was stored">See the recording for the evidence.</Nothing>}
-        <div class="plots">{plots.slice(0, 4).map((p) => <EvidencePlot p={p} span={zoom ?? undefined} at={at} starts={starts} height={114} onZoom={setZoom} />)}</div>
+        <div class="plots">{plots.slice(0, few).map((p) => <EvidencePlot p={p} span={zoom ?? undefined} at={at} starts={starts} height={114} onZoom={setZoom} />)}</div>
       </section>
 
       <section class="more">
@@ -134,7 +137,7 @@ function Whole({ i, path, again, error }: { i: Incident; path: string; again: ()
           label="More about the incident"
           tabs={[
             ...(d && f ? ([['Evidence', () => <Shown f={f} w={verdict?.workload} past={!!i.ended} />], ['Why', () => <Why d={d} f={f} />]] as [string, () => ComponentChildren][]) : []),
-            ...(plots.length > 4 ? ([[`More charts (${plots.length - 4})`, () => <div class="plots">{plots.slice(4).map((p) => <EvidencePlot p={p} span={zoom ?? undefined} at={at} starts={starts} onZoom={setZoom} />)}</div>]] as [string, () => ComponentChildren][]) : []),
+            ...(plots.length > few ? ([[`More charts (${plots.length - few})`, () => <div class="plots">{plots.slice(few).map((p) => <EvidencePlot p={p} span={zoom ?? undefined} at={at} starts={starts} onZoom={setZoom} />)}</div>]] as [string, () => ComponentChildren][]) : []),
             ...(i.slow_requests ? ([[`Slow requests (${i.slow_requests.length})`, () => <SlowRequests list={i.slow_requests ?? []} />]] as [string, () => ComponentChildren][]) : []),
             ['Runbook', () => <RunbookOf id={i.pathology} />],
             [i.notes.length > 0 ? `History and notes (${i.notes.length})` : 'History and notes', () => <div class="two"><History i={i} /><Notes path={path} again={again} /></div>],

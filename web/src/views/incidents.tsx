@@ -39,7 +39,7 @@ export function Incidents() {
                   <td class="nowrap">{s.began_at_least && 'before '}<At at={s.began} /></td>
                   <td class="nowrap">{s.ended ? length(Date.parse(s.ended) - Date.parse(s.began)) : length(now() - Date.parse(s.began))}</td>
                   <td>{s.targets.length === 1 ? s.targets[0] : s.targets.length}</td>
-                  <td>{s.acknowledged?.by ?? '–'}{s.notes.length > 0 && <span class="soft"> · {plural(s.notes.length, 'note')}</span>}</td>
+                  <td>{s.acknowledged?.by}{s.notes.length > 0 && <span class="soft"> · {plural(s.notes.length, 'note')}</span>}</td>
                 </tr>
               ))}
             </tbody>

@@ -5,8 +5,8 @@ import { healthOf, healths, nameOf, trust, useLive, worst, type Trust } from '..
 import { PanelView, usePanels } from '../panel'
 import { all, byReplica, fill, pattern, rateOf, type Matrix, type Span } from '../query'
 import { link, to, useRoute } from '../route'
-import type { Anomaly, Incident, Life, Model, Numbers, Panels, Plot, Quantity, Replica, Summary } from '../types'
-import { Ago, At, Copy, Filter, Mark, matches, Nothing, Problem, Waiting } from '../ui'
+import type { Anomaly, Deployment, Incident, Life, Model, Numbers, Panels, Plot, Quantity, Replica, Summary } from '../types'
+import { Ago, At, Copy, Filter, Mark, matches, Nothing, Problem, Text, Waiting } from '../ui'
 import { EvidencePlot, findingOf, FixBody, headline, plotsOf, sinceKept, sure, useLatest, useTick } from './diagnosis'
 import { Acknowledge } from './incident'
 import { open, Strip, useStarts } from './strip'
@@ -97,7 +97,7 @@ function State({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
   const affected = m.replicas.filter((r) => r.pathology === v.id)
   const title = firing ? headline(v.id, nameOf(m), affected.length, m.replicas.length) : `${nameOf(m)} is ${h === 'unknown' ? 'in an unknown state' : v.id === 'idle' ? 'idle' : 'healthy'}`
   const stale = !t.ok && !firing && v.status !== 'unknown'
-  const summary = `${stale ? 'Was: ' : ''}${sentence(v.summary)}`
+  const summary = `${stale ? 'Was: ' : ''}${v.summary}`
   return (
     <>
       <div class={`hero ${fix ? '' : 'calm'}`}>
@@ -110,7 +110,7 @@ function State({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
             </span>
           </p>
           <h1>{href ? <a href={href}>{title}</a> : title}</h1>
-          <p class="lead">{summary}</p>
+          <p class="lead"><Text of={summary} /></p>
           {firing && (
             <p class="links">
               {href && <a href={href}>Evidence</a>}
@@ -119,12 +119,12 @@ function State({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
               <Copy text={location.origin + (href || to('overview', '', { model: key(m) }))} label="Share" />
             </p>
           )}
-          <Hurt m={m} affected={firing ? affected : []} before={before} />
+          <Hurt m={m} affected={firing ? affected : []} before={before} hops={hops} />
         </section>
         {fix && (
           <section class="card best" data-fix style={{ margin: 0 }}>
             <h2 class="label">Do this first</h2>
-            <h3>{sentence(fix.summary)}</h3>
+            <h3><Text of={fix.summary} /></h3>
             <FixBody f={fix} few />
             <p class="actions">
               {incident?.acknowledged ? <span class="soft">Acknowledged by {incident.acknowledged.by}.</span> : path && <Acknowledge path={path} again={again} />}
@@ -148,11 +148,14 @@ const highest = (list: Replica[], of: 'now' | 'normal', name: Quantity): Numbers
 }
 
 // Hurt says who is hurt: how many requests go where something is wrong, and what they see there.
-function Hurt({ m, affected, before }: { m: Model; affected: Replica[]; before: Plot[] }) {
+function Hurt({ m, affected, before, hops }: { m: Model; affected: Replica[]; before: Plot[]; hops?: Deployment }) {
   const hurt = affected.length > 0
+  // Where prefill and decode are apart, every request goes to a server of each role.
+  const role = hops?.stages.find((s) => s.targets.includes(affected[0]?.target))
+  const peers = m.replicas.filter((r) => !role || role.targets.includes(r.target))
   const of = hurt ? affected : m.replicas
   const rate = total(of, 'now', 'request_rate') ?? total(of, 'normal', 'request_rate')
-  const whole = total(m.replicas, 'now', 'request_rate')
+  const whole = total(peers, 'now', 'request_rate')
   const normally = (name: Quantity, unit: string) => {
     // In a fault that lasts, the past at hand is of nothing else.
     const past = before.find((p) => p.signal === name)
@@ -160,7 +163,7 @@ function Hurt({ m, affected, before }: { m: Model; affected: Replica[]; before: 
     return past?.normal ? `, normally ${written(past.normal_text, past.normal, unit)}` : n ? `, normally ${shown(n, name, unit)}` : ''
   }
   const cells: [string, string][] = []
-  if (hurt && rate !== null && whole && m.replicas.length > affected.length) cells.push([number(Math.min(1, rate / Math.max(whole, rate)), 'ratio'), `of requests go to ${affected.length === 1 ? 'this replica' : 'these replicas'}`])
+  if (hurt && rate !== null && whole && peers.length > affected.length) cells.push([number(Math.min(1, rate / Math.max(whole, rate)), 'ratio'), `of requests go to ${affected.length === 1 ? 'this replica' : 'these replicas'}`])
   else if (rate !== null) cells.push([number(rate, 'requests/s'), hurt ? 'requests, all affected' : 'requests'])
   const ttft = highest(of, 'now', 'ttft_p95')
   if (ttft !== null) cells.push([shown(ttft, 'ttft_p95', 'seconds'), `TTFT P95${normally('ttft_p95', 'seconds')}`])
@@ -168,7 +171,7 @@ function Hurt({ m, affected, before }: { m: Model; affected: Replica[]; before: 
   const usual = highest(of, 'normal', 'itl_p95')
   if (itl !== null && (!hurt || (usual && itl.itl_p95! > 1.5 * usual.itl_p95!))) cells.push([shown(itl, 'itl_p95', 'seconds'), `ITL P95${normally('itl_p95', 'seconds')}`])
   const waiting = total(of, 'now', 'requests_waiting')
-  if (waiting !== null && (hurt || waiting > 0)) cells.push([number(waiting, 'count'), `requests waiting${normally('requests_waiting', 'count')}`])
+  if (waiting !== null && waiting > 0) cells.push([number(waiting, 'count'), `requests waiting${normally('requests_waiting', 'count')}`])
   const tokens = total(of, 'now', 'output_tokens_rate')
   if (!hurt && tokens !== null) cells.push([number(tokens, 'tokens/s'), 'output'])
   if (cells.length === 0) return null

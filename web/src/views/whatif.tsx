@@ -23,6 +23,9 @@ const factors: [string, string][] = [
   ['output', 'Output lengths'],
 ]
 
+// The settings that are changed most often; the others are folded.
+const usual = ['--max-num-seqs', '--max-num-batched-tokens', '--max-model-len', '--num-gpu-blocks']
+
 // A slider of factors is even in its logarithm: from a quarter to four times.
 const least = -2
 const most = 2
@@ -76,6 +79,14 @@ export function WhatIfView() {
   const settings = state.data?.settings
   const present = settings?.replicas ?? 0
   const changed = [...q].some(([k]) => k !== 'model')
+  const all = Object.entries(settings?.flags ?? {})
+  const [shownFlags, otherFlags] = [all.filter(([flag]) => usual.includes(flag)), all.filter(([flag]) => !usual.includes(flag))]
+  const field = ([flag, value]: [string, string]) => (
+    <label class="flag">
+      <span><code>{flag}</code>{value && <span class="soft"> now {value}</span>}</span>
+      <input value={flags[flag] ?? ''} placeholder={value || 'unknown'} maxLength={60} onChange={(e) => put(flag, e.currentTarget.value.trim())} />
+    </label>
+  )
   return (
     <>
       <h1 class="head">
@@ -105,12 +116,13 @@ export function WhatIfView() {
             <input type="range" min={1} max={Math.max(16, 2 * present)} step={1} value={replicas || present || 1} data-slider="replicas"
               onInput={(e) => put('replicas', Number(e.currentTarget.value) === present ? '' : e.currentTarget.value)} />
           </label>
-          {Object.entries(settings?.flags ?? {}).map(([flag, value]) => (
-            <label class="flag">
-              <span><code>{flag}</code>{value && <span class="soft"> now {value}</span>}</span>
-              <input value={flags[flag] ?? ''} placeholder={value || 'unknown'} maxLength={60} onChange={(e) => put(flag, e.currentTarget.value.trim())} />
-            </label>
-          ))}
+          {shownFlags.map(field)}
+          {otherFlags.length > 0 && (
+            <details open={otherFlags.some(([flag]) => flags[flag])}>
+              <summary>More settings</summary>
+              {otherFlags.map(field)}
+            </details>
+          )}
         </section>
         <section>
           {state.error && <Problem error={state.error} again={() => again((n) => n + 1)} />}

@@ -325,9 +325,9 @@ func TestTheIncidentNamesTheHop(t *testing.T) {
 		b.text(".eyebrow", "hop: decode")
 		if f.phone { // the picture would be too small to read
 			b.until(`getComputedStyle(document.querySelector('.path svg')).display === 'none'`)
-			b.text(".show .path .hops .bad", "KV transfer failing")
+			b.text(".show .path .hops .bad", "KV transfers failing")
 		} else {
-			b.text(".show .path svg .bad .what", "KV transfer failing")
+			b.text(".show .path svg .bad .what", "KV transfers failing")
 		}
 		b.until(`document.documentElement.scrollWidth <= innerWidth`)
 		b.quiet()

@@ -39,8 +39,8 @@ func TestThePageWritesNumbersAsTheCommandLineDoes(t *testing.T) {
 	fresh(t, "numbers.json", list)
 }
 
-// titles.json holds the titles of verdicts, for the tests of the page.
-func TestThePageTitlesVerdictsAsTheServerDoes(t *testing.T) {
+// titles.json holds the titles of verdicts, which are the catalogue's.
+func TestThePageTitlesVerdictsAsTheCatalogueDoes(t *testing.T) {
 	type titled struct {
 		ID    string `json:"id"`
 		Title string `json:"title"`
@@ -50,7 +50,7 @@ func TestThePageTitlesVerdictsAsTheServerDoes(t *testing.T) {
 		list = append(list, titled{id, view.Title(id)})
 	}
 	for _, p := range pathologies.All() {
-		list = append(list, titled{p.ID, view.Title(p.ID)})
+		list = append(list, titled{p.ID, p.Name()})
 	}
 	fresh(t, "titles.json", list)
 }

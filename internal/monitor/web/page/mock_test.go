@@ -125,7 +125,12 @@ func newMonitor(t testing.TB) *monitor {
 			Note: "the same pathology on the same model", Notes: []view.Note{{By: "Ada", At: v.Since.Add(-4 * 24 * time.Hour), Text: "Four replicas helped."}},
 		},
 	}
+	titles := map[string]string{}
+	for _, p := range pathologies.All() {
+		titles[p.ID] = p.Name()
+	}
 	m.page, err = page.New(page.Config{
+		Titles:   titles,
 		Overview: func(context.Context) view.Overview { return m.overview() },
 		Incident: func(_ context.Context, id string) (view.Incident, bool) {
 			return m.incident, id == m.incident.ID

@@ -50,7 +50,12 @@ type Config struct {
 	Incident func(ctx context.Context, id string) (view.Incident, bool)
 	// Answers are handlers of the API, by pattern: what views say without a script.
 	Answers map[string]http.Handler
+	// Titles are those of verdicts, by id.
+	Titles map[string]string
 }
+
+// title is the title of a verdict.
+func (c *Config) title(id string) string { return cmp.Or(c.Titles[id], view.Title(id)) }
 
 // handler answers every path that is not of the API.
 type handler struct {
@@ -78,7 +83,8 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	p.shell, err = template.New("page").Funcs(template.FuncMap{
 		"sentence": sentence,
-		"title":    view.Title,
+		"title":    p.title,
+		"moment":   moment,
 		"health":   func(severity string) string { return string(health(view.OK, view.Firing, severity)) },
 		"map":      func(v any) bool { _, ok := v.(map[string]any); return ok },
 		"list":     func(v any) bool { _, ok := v.([]any); return ok },

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
@@ -19,12 +20,14 @@ import (
 // shell is what the page holds before any script runs, and without one.
 type shell struct {
 	bundle
+	config   *Config
 	Base     string
 	Title    string
 	Places   []place
 	Doubt    string // why nothing can be called healthy
 	Overview view.Overview
 	Incident *view.Incident // that is shown, or the first model's
+	Head     string         // of it
 	Fixes    []shellFix     // of it
 	Path     []shellHop     // of its requests, where servers of several roles answer them
 	Missing  string         // why there is no such page
@@ -35,6 +38,7 @@ type shell struct {
 	More     int // replicas that are not in the table
 	Runbook  template.HTML
 	Answer   any // of the API, where the view is a list
+	Config   any // of the settings
 }
 
 type (
@@ -112,7 +116,7 @@ var doubts = map[view.State]string{
 // view is the shell of a path and its status.
 func (p *handler) view(r *http.Request) (int, *shell) {
 	o := p.Overview(r.Context())
-	v := &shell{bundle: p.bundle, Base: p.Base, Places: slices.Clone(places), Overview: o}
+	v := &shell{bundle: p.bundle, config: &p.Config, Base: p.Base, Places: slices.Clone(places), Overview: o}
 	if o.State != view.OK {
 		v.Doubt = cmp.Or(doubts[o.State], "The state of this data is unknown.")
 	}
@@ -132,7 +136,7 @@ func (p *handler) view(r *http.Request) (int, *shell) {
 		}
 	case one && first == "runbooks":
 		var b view.Runbook
-		if v.Title = view.Title(name); !p.answer(r, "GET /api/v1/runbooks/{id}", name, &b) {
+		if v.Title = p.title(name); !p.answer(r, "GET /api/v1/runbooks/{id}", name, &b) {
 			v.Missing = "There is no runbook " + name + "."
 		}
 		v.Runbook = template.HTML(b.HTML) //nolint:gosec // the catalogue's own text, rendered by this program
@@ -140,6 +144,10 @@ func (p *handler) view(r *http.Request) (int, *shell) {
 		v.Title, v.Missing = "Not found", "This page does not exist."
 	case at.answer != "":
 		p.answer(r, at.answer, "", &v.Answer)
+		if set, ok := v.Answer.(map[string]any); ok { // it is long: it comes last, and folded
+			v.Config = set["configuration"]
+			delete(set, "configuration")
+		}
 	}
 	if v.Missing != "" {
 		return http.StatusNotFound, v
@@ -149,7 +157,7 @@ func (p *handler) view(r *http.Request) (int, *shell) {
 	}
 	if at.Path == "/" {
 		for i := range o.Models {
-			v.Models = append(v.Models, newModel(&o.Models[i], o.State))
+			v.Models = append(v.Models, p.model(&o.Models[i], o.State))
 		}
 		if len(v.Models) > 0 && v.Models[0].Incident != nil && v.take(p.Incident(r.Context(), *v.Models[0].Incident)) {
 			v.Fixes = v.Fixes[:min(1, len(v.Fixes))]
@@ -189,6 +197,13 @@ func (v *shell) take(i view.Incident, found bool) bool {
 		return false
 	}
 	v.Incident = &i
+	replicas := 0
+	for k := range v.Overview.Models {
+		if m := &v.Overview.Models[k]; m.Incident != nil && *m.Incident == i.ID {
+			replicas = len(m.Replicas)
+		}
+	}
+	v.Head = v.config.headline(i.Pathology, cmp.Or(i.Model, "the server"), len(i.Targets), replicas)
 	var d struct {
 		Findings []struct {
 			ID, Status string
@@ -204,7 +219,7 @@ func (v *shell) take(i view.Incident, found bool) bool {
 		}
 		for k := range d.Deployments {
 			if w := &d.Deployments[k]; v.Path == nil && (w.Model == i.Model || w.Model == "") {
-				v.Path = w.hops()
+				v.Path = w.hops(v.config.title)
 			}
 		}
 	}
@@ -212,7 +227,7 @@ func (v *shell) take(i view.Incident, found bool) bool {
 }
 
 // hops are what the picture of the path shows, as the script draws it.
-func (w *shellPath) hops() (out []shellHop) {
+func (w *shellPath) hops(title func(string) string) (out []shellHop) {
 	said := func(format string, v *float64, unit indicator.Unit) string {
 		if v == nil {
 			return ""
@@ -223,7 +238,7 @@ func (w *shellPath) hops() (out []shellHop) {
 		h := shellHop{Name: render.Clean(name), State: strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), ", ")}
 		var titles []string
 		for _, id := range found {
-			titles = append(titles, view.Title(id))
+			titles = append(titles, title(id))
 		}
 		h.Found = strings.Join(titles, ", ")
 		out = append(out, h)
@@ -247,19 +262,15 @@ func (w *shellPath) hops() (out []shellHop) {
 	return out
 }
 
-// list adds the replicas of all models with their numbers.
+// list adds the replicas of all models with their numbers, the worst first.
 func (v *shell) list(o view.Overview) {
 	v.Columns = columns
 	for i := range o.Models {
 		for k := range o.Models[i].Replicas {
-			if len(v.Replicas) == tabled {
-				v.More++
-				continue
-			}
 			r := &o.Models[i].Replicas[k]
-			row := shellReplica{Target: render.Clean(r.Target), Health: health(o.State, r.Status, r.Severity), State: cmp.Or(sentence(r.Reason), r.Life)}
+			row := shellReplica{Target: render.Clean(r.Target), Health: health(o.State, r.Status, r.Severity), State: cmp.Or(sentence(r.Reason), strings.TrimSuffix(r.Life, "serving"))}
 			if r.Pathology != "" {
-				row.State = view.Title(r.Pathology)
+				row.State = v.config.title(r.Pathology)
 			}
 			n := &r.Now
 			for i, value := range []*float64{n.TTFTP95, n.ITLP95, n.RequestsRunning, n.RequestsWaiting, n.KVCacheUsage, n.RequestRate, n.OutputTokensRate} {
@@ -269,9 +280,14 @@ func (v *shell) list(o view.Overview) {
 			v.Replicas = append(v.Replicas, row)
 		}
 	}
+	slices.SortStableFunc(v.Replicas, func(a, b shellReplica) int {
+		return slices.Index(view.Healths, a.Health) - slices.Index(view.Healths, b.Health)
+	})
+	v.More = max(0, len(v.Replicas)-tabled)
+	v.Replicas = v.Replicas[:len(v.Replicas)-v.More]
 }
 
-func newModel(m *view.Model, state view.State) shellModel {
+func (c *Config) model(m *view.Model, state view.State) shellModel {
 	name := cmp.Or(m.Model, "the server")
 	if m.Model == "" && len(m.Replicas) > 0 {
 		name = cmp.Or(m.Replicas[0].Labels["model_name"], name)
@@ -282,11 +298,48 @@ func newModel(m *view.Model, state view.State) shellModel {
 	if m.Cluster != "" {
 		name += " on " + m.Cluster
 	}
-	head, summary := view.Title(m.Verdict.ID), sentence(m.Verdict.Summary)
+	h, summary := health(state, m.Verdict.Status, m.Verdict.Severity), sentence(m.Verdict.Summary)
 	if state.Shown(m.Verdict.Status) != m.Verdict.Status {
-		head, summary = "Currently unknown", "Was: "+summary
+		summary = "Was: " + summary
 	}
-	return shellModel{m, render.Clean(head + " on " + name), summary, health(state, m.Verdict.Status, m.Verdict.Severity)}
+	var head string
+	switch {
+	case m.Verdict.Status == view.Firing:
+		on := 0
+		for i := range m.Replicas {
+			if m.Replicas[i].Pathology == m.Verdict.ID {
+				on++
+			}
+		}
+		head = c.headline(m.Verdict.ID, name, on, len(m.Replicas))
+	case h == view.HealthUnknown:
+		head = name + " is in an unknown state"
+	case m.Verdict.Status == view.Idle:
+		head = name + " is idle"
+	default:
+		head = name + " is healthy"
+	}
+	return shellModel{m, render.Clean(head), summary, h}
+}
+
+// headline says what is wrong, and where, as the script does.
+func (c *Config) headline(id, name string, on, of int) string {
+	switch {
+	case of < 2 || on == 0:
+		return c.title(id) + " on " + name
+	case on == of:
+		return fmt.Sprintf("%s on all %d replicas of %s", c.title(id), of, name)
+	}
+	return fmt.Sprintf("%s on %d of %d replicas of %s", c.title(id), on, of, name)
+}
+
+// moment is a time of an answer as the shell writes times.
+func moment(text string) string {
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return text
+	}
+	return at.UTC().Format("2006-01-02 15:04:05 UTC")
 }
 
 func sentence(s string) string {

@@ -198,6 +198,15 @@ type Model struct {
 // heads are those of attention: their size, and how many there are of keys and values.
 type heads struct{ dim, kv int }
 
+// HeadsOf tells the size of an attention layer's heads, and how many it has of keys and values.
+func (m *Model) HeadsOf(l Layer) (dim, kv int) {
+	of := m.local
+	if l.Window == 0 {
+		of = m.global
+	}
+	return of.dim, of.kv
+}
+
 // Total returns the number of parameters: all parts, those of encoders aside.
 func (m *Model) Total() float64 {
 	return m.sum(func(w *Weight) float64 {

@@ -158,10 +158,9 @@ func (b *builder) attention(i int) {
 		qkvBias = true
 		outputBias = outputBias || b.flag("attention_out_bias", b.flag("attention_bias", false)) && b.fam.Experts == "" // GLM's output has none
 	}
-	of, value := m.local, m.ValueDim
-	if m.Layers[i].Window == 0 {
-		of = m.global
-	}
+	var of heads
+	of.dim, of.kv = m.HeadsOf(m.Layers[i])
+	value := m.ValueDim
 	if m.global != m.local {
 		value = of.dim
 	}

@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sync/errgroup"
 	"gonum.org/v1/gonum/mat"
 
+	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
-// unknown is one number that is fitted: a parameter, or an effect on one. The prior of
-// an effect is zero.
+// unknown is one number that is fitted: a parameter, or an effect on one.
 type unknown struct {
 	key       string
 	on        int
@@ -54,7 +54,7 @@ func newFitter(cases []*prepared) *fitter {
 	}
 	for _, c := range cases {
 		for _, e := range c.shape.Effects {
-			add(e.Key(), e.On, 0, e.SD)
+			add(e.Key(), e.On, e.Mean, e.SD)
 		}
 	}
 	for _, u := range f.unknowns {
@@ -87,14 +87,33 @@ func (f *fitter) predict(c *prepared, x []float64) (Measures, error) {
 	return m, err
 }
 
-// turn is by how much a logit or a logarithm is changed to see what follows: much, for
-// queues move in steps.
+// turn is by how much a logarithm is changed to see what follows: much, for queues move in steps.
 const turn = 0.15
 
 // negligible is a share of the steps' time that is not looked at.
 const negligible = 3e-4
 
-// linearize predicts a case and finds by how much its prediction changes.
+// constants are those of a simulation that parameters decide about. What the API server takes
+// in which it handles no other request is one, for prompts of the mean length, and what else it
+// takes is another.
+func constants(c sim.StepCost, f sim.Frontend, prompt float64) [10]float64 {
+	return [10]float64{
+		c.Base, c.Mixed, c.PerSeq, c.PerToken, c.PerKV, c.PerPair, c.Experts, float64(c.Knee),
+		f.PerRequest + f.PerToken*prompt, f.Reading + f.Serial + f.SerialPerToken*prompt,
+	}
+}
+
+// times has each of the constants so many times as large.
+func times(c sim.StepCost, f sim.Frontend, by [10]float64) (sim.StepCost, sim.Frontend) {
+	c.Base, c.Mixed, c.PerSeq, c.PerToken = c.Base*by[0], c.Mixed*by[1], c.PerSeq*by[2], c.PerToken*by[3]
+	c.PerKV, c.PerPair, c.Experts, c.Knee = c.PerKV*by[4], c.PerPair*by[5], c.Experts*by[6], int(math.Round(float64(c.Knee)*by[7]))
+	f.PerRequest, f.PerToken = f.PerRequest*by[8], f.PerToken*by[8]
+	f.Reading, f.Serial, f.SerialPerToken = f.Reading*by[9], f.Serial*by[9], f.SerialPerToken*by[9]
+	return c, f
+}
+
+// linearize predicts a case and finds by how much its prediction changes: with each of the
+// constants of its simulation, and these with the parameters.
 func (f *fitter) linearize(c *prepared, x []float64) (*linear, error) {
 	v := f.values(c.shape, x)
 	cost, front := c.shape.Cost(&v)
@@ -102,12 +121,17 @@ func (f *fitter) linearize(c *prepared, x []float64) (*linear, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &linear{at: at, slope: make([][5]float64, len(f.unknowns))}
-	for on := range perfmodel.Parameters() { // which are the first of the unknowns
-		w := v
-		w[on] += turn
-		changed, frontend := c.shape.Cost(&w)
-		if frontend == front && changed.Knee == cost.Knee && math.Abs(changed.Seconds(work)/cost.Seconds(work)-1) < negligible {
+	prompt, _ := c.Load.means()
+	now := constants(cost, front, prompt)
+	var slopes [10][5]float64
+	for k := range now {
+		var by [10]float64
+		for i := range by {
+			by[i] = 1
+		}
+		by[k] = math.Exp(turn)
+		changed, frontend := times(cost, front, by)
+		if frontend == front && changed.Knee == cost.Knee && changed.Seconds(work)/cost.Seconds(work)-1 < negligible {
 			continue
 		}
 		up, _, err := c.predict(changed, frontend)
@@ -117,7 +141,20 @@ func (f *fitter) linearize(c *prepared, x []float64) (*linear, error) {
 		u, d := up.values(), at.values()
 		for q := range u {
 			if u[q] > 0 && d[q] > 0 {
-				out.slope[on][q] = math.Log(u[q]/d[q]) / turn
+				slopes[k][q] = math.Log(u[q]/d[q]) / turn
+			}
+		}
+	}
+	out := &linear{at: at, slope: make([][5]float64, len(f.unknowns))}
+	for on := range perfmodel.Parameters() { // which are the first of the unknowns
+		w := v
+		w[on] += turn
+		changed, frontend := c.shape.Cost(&w)
+		for k, then := range constants(changed, frontend, prompt) {
+			for q := range slopes[k] {
+				if now[k] > 0 && then > 0 {
+					out.slope[on][q] += slopes[k][q] * math.Log(then/now[k]) / turn
+				}
 			}
 		}
 	}
@@ -151,7 +188,7 @@ const capacityError = 0.03
 // noise is the point's, and what an error of the server's speed makes of it near its capacity,
 // where a few per cent more are a queue: such points tell that it is near, and little else.
 func (f *fitter) noise(i, q int) float64 {
-	sd := f.cases[i].noise(q)
+	sd := f.cases[i].noise(q) * max(1, f.cases[i].Doubt)
 	if sd == 0 || f.linear == nil || f.linear[i] == nil {
 		return sd
 	}
@@ -255,14 +292,15 @@ func parallel(n int, do func(i int) error) error {
 }
 
 // fit fits to the points that count, in so many steps at most. Report is told the objective
-// before each. Slopes that are known where it begins are taken as they are.
+// before each. Slopes that are known where it begins are taken as they are, and are not those
+// of where it ends.
 func (f *fitter) fit(use func(*prepared) bool, steps int, report func(step int, objective float64)) error {
-	if f.linear == nil {
-		if err := f.relinearize(use); err != nil {
-			return err
-		}
-	}
 	for step := range steps {
+		if f.linear == nil || step > 0 {
+			if err := f.relinearize(use); err != nil {
+				return err
+			}
+		}
 		now, err := f.objective(use, f.x)
 		if err != nil {
 			return err
@@ -286,12 +324,6 @@ func (f *fitter) fit(use func(*prepared) bool, steps int, report func(step int, 
 			if then < now {
 				f.x, better = x, then
 			}
-		}
-		if better == now {
-			return nil
-		}
-		if err := f.relinearize(use); err != nil {
-			return err
 		}
 		if now-better < 1e-3*now {
 			return nil

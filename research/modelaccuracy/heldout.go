@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/sixty-dev/sixty/internal/base/stat"
 	"github.com/sixty-dev/sixty/internal/sim"
@@ -228,11 +229,17 @@ func (e *entry) held() bool { return e.standing <= e.widen }
 // kinds are those of the quantities that share a widening.
 var kinds = [5]perfmodel.Kind{perfmodel.TTFT, perfmodel.TPOT, perfmodel.TPOT, perfmodel.E2E, perfmodel.Tokens}
 
-// entriesOf pairs the predictions with what was measured.
+// entriesOf pairs the predictions with what was measured, those that lie furthest within their
+// intervals first.
 func entriesOf(points []Point, predictions []prediction) []*entry {
 	byName := map[string]*Point{}
+	at := map[*Point]map[string]string{} // what is left out with a point, in each way
 	for i := range points {
-		byName[points[i].Name] = &points[i]
+		p := &points[i]
+		byName[p.Name], at[p] = p, map[string]string{}
+		for without, of := range levels {
+			at[p][without] = of(p)
+		}
 	}
 	var out []*entry
 	for i := range predictions {
@@ -242,102 +249,130 @@ func entriesOf(points []Point, predictions []prediction) []*entry {
 			continue
 		}
 		class := perfmodel.WideningClass(point.saturated(), point.parallel() > 1, p.Without != "GPU")
-		for q, m := range point.Measured.values() {
-			if noise := point.noise(q); noise > 0 && noise < 0.5 && p.of(q).Value > 0 {
+		for q, m := range point.scored() {
+			if m > 0 && p.of(q).Value > 0 {
 				out = append(out, &entry{
 					point: point, without: p.Without, quantity: q, measured: m, interval: p.of(q), of: p,
-					kind: class + ": " + string(kinds[q]), left: leftOut(p.Without, point), standing: standing(m, p.of(q)),
+					kind: class + ": " + string(kinds[q]), left: at[point][p.Without], standing: standing(m, p.of(q)),
 				})
 			}
 		}
 	}
+	slices.SortStableFunc(out, func(a, b *entry) int { return cmp.Compare(a.standing, b.standing) })
 	known := map[string]float64{}
 	for _, e := range out {
+		if e.without == inSample {
+			continue
+		}
 		of := e.without + e.kind + e.left
 		if _, ok := known[of]; !ok {
-			// Of points of later releases those of the earlier ones must tell: of publishers.
-			without, others := e.without, func(o *entry) bool { return o.left != e.left }
-			switch e.without {
-			case "release":
-				without, others = "publisher", func(o *entry) bool { return o.point.later() == "" }
-			case inSample:
-				others = func(*entry) bool { return false }
+			without := e.without
+			if without == "release" {
+				without = "publisher" // those of the earlier releases must tell
 			}
-			known[of] = widening(out, e.kind, without, others)
+			known[of] = widening(out, e.point.saturated(), e.point.parallel() > 1, kinds[e.quantity], without,
+				func(o *entry) bool { return at[o.point][e.without] != e.left })
 		}
 		e.widen = known[of]
 	}
 	return out
 }
 
-// leftOut is what was left out with a point.
-func leftOut(without string, p *Point) string {
-	if without == inSample {
-		return ""
+// scored are the measured values that count, 0 for others. Where all requests have as many tokens
+// and no E2E was published, it is that of the first token and of each after it.
+func (p *Point) scored() [5]float64 {
+	v := p.Measured.values()
+	for q := range v {
+		if noise := p.noise(q); noise == 0 || noise > 0.5 {
+			v[q] = 0
+		}
 	}
-	return levels[without](p)
+	if v[3] == 0 && v[0] > 0 && v[1] > 0 && p.Load.Shape == "constant" {
+		v[3] = v[0] + (p.Load.Output-1)*v[1]
+	}
+	return v
 }
 
 // level is the share of points that intervals are to hold.
 const level = 0.9
 
-// fewEntries, or those of so few groups that were left out together, are too few to tell of
-// their own kind.
-const fewEntries = 7
-
-var fewGroups = map[string]int{"GPU": 8, "model": 8, "publisher": 3}
+// enoughGroups, of points that were left out together, can tell what holds the level's share of
+// others: of fewer the furthest would not be far enough. Fewer than fewGroups tell nothing.
+const enoughGroups, fewGroups = 9, 6
 
 // leastWidening is what no interval is narrowed by more than, however many points it holds.
 const leastWidening = -0.1
 
-// widening is by how far the ends of intervals of a kind must, or may, be moved to hold the
-// level's share of the entries that count and of one more (split conformal prediction: Vovk,
-// Gammerman and Shafer, 2005). All of a GPU are one, as they are all wrong where it is
-// unlike the others; of a model each counts less, the more there are. Kinds with few
-// entries take that of all that were left out in the same way.
-func widening(entries []*entry, kind, without string, counts func(*entry) bool) float64 {
-	var own, all []*entry
+// widening is by how far the ends of intervals of a class and a kind must, or may, be moved to
+// hold the level's share of the entries that count and of one more. Nobody knows a server better
+// because requests wait for it, or because its GPU was never measured.
+func widening(entries []*entry, saturated, parallel bool, kind perfmodel.Kind, without string, counts func(*entry) bool) float64 {
+	of := perfmodel.WideningClass(saturated, parallel, without != "GPU") + ": " + string(kind)
+	by := alike(entries, of, without, counts)
+	if saturated {
+		by = max(by, widening(entries, false, parallel, kind, without, counts))
+	}
+	if without == "GPU" {
+		by = max(by, widening(entries, saturated, parallel, kind, "publisher", counts))
+	}
+	return by
+}
+
+// alike is what the entries of a kind, left out in the same way, tell of the widening. Kinds
+// with too few groups to tell are moved as far as all of the same quantity, or further;
+// quantities with few groups as far as all that were left out in the same way.
+func alike(entries []*entry, kind, without string, counts func(*entry) bool) float64 {
+	var own, same, all []*entry
+	_, quantity, _ := strings.Cut(kind, ": ")
 	for _, e := range entries {
-		if e.without == without && counts(e) {
-			all = append(all, e)
-			if e.kind == kind {
-				own = append(own, e)
-			}
+		if e.without != without || !counts(e) {
+			continue
+		}
+		all = append(all, e)
+		if kinds[e.quantity] == perfmodel.Kind(quantity) {
+			same = append(same, e)
+		}
+		if e.kind == kind {
+			own = append(own, e)
 		}
 	}
-	groups := func(of []*entry) map[string]float64 {
-		n := map[string]float64{}
-		for _, e := range of {
-			n[e.left]++
-		}
-		return n
-	}
-	alike := groups(own)
-	if len(own) < fewEntries || len(alike) < fewGroups[without] {
-		own, alike = all, groups(all)
-	}
-	if len(own) == 0 {
+	if len(all) == 0 {
 		return 0
 	}
-	weight := func(e *entry) float64 {
-		if without == "GPU" {
-			return 1 / alike[e.left]
+	by := leastWidening
+	for _, of := range []struct {
+		entries []*entry
+		enough  int
+	}{{own, enoughGroups}, {same, fewGroups}, {all, 0}} {
+		groups, beyond := conformal(of.entries)
+		if groups >= min(fewGroups, of.enough) {
+			by = max(by, beyond)
 		}
-		return 1 / crowd(alike[e.left])
+		if groups >= of.enough {
+			break
+		}
 	}
-	total := 0.0
-	for _, e := range own {
-		total += weight(e)
+	return by
+}
+
+// conformal is how many groups there are among entries in their order, and by how far intervals must
+// be moved to hold the level's share of them and of one more (split conformal prediction: Vovk, Gammerman and
+// Shafer, 2005). All that were left out together count as one, as they are all wrong where
+// their GPU, model or publisher is unlike the others.
+func conformal(entries []*entry) (groups int, by float64) {
+	alike := map[string]float64{}
+	for _, e := range entries {
+		alike[e.left]++
 	}
-	slices.SortStableFunc(own, func(a, b *entry) int { return cmp.Compare(a.standing, b.standing) })
+	total, sum := float64(len(alike)), 0.0
 	target := min(level*(total+1), lastOfAll*total)
-	sum := 0.0
-	for _, e := range own {
-		if sum += weight(e); sum >= target {
-			return max(e.standing, leastWidening)
+	for _, e := range entries {
+		by = e.standing
+		if sum += 1 / alike[e.left]; sum >= target {
+			break
 		}
 	}
-	return max(own[len(own)-1].standing, leastWidening)
+	return len(alike), by
 }
 
 // lastOfAll is the largest share of entries that intervals are widened for: beyond are those
@@ -355,16 +390,7 @@ func widen(entries []*entry) map[string]perfmodel.Widening {
 				class := perfmodel.WideningClass(saturated, parallel, without != "GPU")
 				out[class] = perfmodel.Widening{}
 				for _, kind := range kinds {
-					by := rounded(widening(entries, class+": "+string(kind), without, func(*entry) bool { return true }))
-					// Nobody knows a server better because requests wait for it, or because its
-					// GPU was never measured.
-					if saturated {
-						by = max(by, out[perfmodel.WideningClass(false, parallel, without != "GPU")][kind])
-					}
-					if without == "GPU" {
-						by = max(by, out[perfmodel.WideningClass(saturated, parallel, true)][kind])
-					}
-					out[class][kind] = by
+					out[class][kind] = rounded(widening(entries, saturated, parallel, kind, without, func(*entry) bool { return true }))
 				}
 			}
 		}

@@ -71,6 +71,9 @@ func fitAll(steps int) (*perfmodel.Posterior, []prediction, error) {
 	if err := f.fit(use, steps, func(step int, objective float64) { fmt.Printf("step %d: objective %.0f\n", step, objective) }); err != nil {
 		return nil, nil, err
 	}
+	if err := f.relinearize(use); err != nil {
+		return nil, nil, err
+	}
 	posterior, err := f.posterior(use)
 	if err != nil {
 		return nil, nil, err

@@ -3,6 +3,7 @@ package main
 import (
 	"math"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -166,33 +167,23 @@ func TestAFitFollowsTheMeasurements(t *testing.T) {
 	}
 }
 
-// TestPointsThatNothingWasFittedTo predicts measurements that came after the last fit.
-func TestPointsThatNothingWasFittedTo(t *testing.T) {
-	later, err := load[Point]("points/unfitted.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var errs []float64 // of tokens a second
-	for _, p := range later {
-		c, err := p.prepare()
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		v := perfmodel.Fitted().Values(c.plain)
-		m, _, err := c.predict(c.plain.Cost(&v))
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		off := func(predicted, measured float64) float64 { return predicted/measured - 1 }
-		t.Logf("%s: tokens/s %+.0f %%, TTFT %+.0f %%, TPOT %+.0f %%", p.Name,
-			100*off(m.Tokens, p.Measured.Tokens), 100*off(m.TTFT, p.Measured.TTFT), 100*off(m.TPOT, p.Measured.TPOT))
-		if p.Measured.Tokens > 0 {
-			errs = append(errs, math.Abs(off(m.Tokens, p.Measured.Tokens)))
+// TestFewPublishersDoNotNarrowIntervals has five publishers in a class that are all predicted well,
+// and nine in others that are not: five cannot tell what holds 90 % of the next.
+func TestFewPublishersDoNotNarrowIntervals(t *testing.T) {
+	var entries []*entry
+	add := func(class string, publishers int, standing float64) {
+		for i := range publishers {
+			entries = append(entries, &entry{without: "publisher", kind: class + ": tpot", quantity: 1, left: class + strconv.Itoa(i), standing: standing})
 		}
 	}
-	if m := stat.Median(errs); m > 0.15 || len(errs) < 20 {
-		t.Errorf("tokens/s: median error %.1f %% of %d points", 100*m, len(errs))
+	add("few", 5, -0.3)
+	add("many", 9, 0.2)
+	all := func(*entry) bool { return true }
+	if got := alike(entries, "few: tpot", "publisher", all); got != 0.2 {
+		t.Errorf("widened by %g, want as much as all of the quantity", got)
+	}
+	add("few", 9, -0.3)
+	if got := alike(entries, "few: tpot", "publisher", all); got != leastWidening {
+		t.Errorf("widened by %g, want narrowed by %g as soon as there are enough", got, leastWidening)
 	}
 }

@@ -34,6 +34,10 @@ type Point struct {
 	// to first token then tells nothing.
 	Cached bool `json:"cached"`
 
+	// Doubt is how many times as far off a measurement may be as a good one, of which all that
+	// decides about it is published; 0 is 1.
+	Doubt float64 `json:"doubt"`
+
 	Measured Measures            `json:"measured"`
 	Peers    map[string]Measures `json:"peers"` // what other simulators' publications predict for it
 	Source   string              `json:"source"`
@@ -201,7 +205,7 @@ func (l *Load) means() (prompt, output float64) {
 
 // longest is the time in which requests of a steady load are simulated: means over it are
 // those over the whole.
-const longest = 60.0
+const longest = 30.0
 
 // draw makes the load's requests. It is the same every time.
 func (l *Load) draw(blockSize int) []sim.Request {

@@ -19,10 +19,15 @@ func (l *Ledger) ReadPerToken(meanTokens float64) float64 {
 	per := tokenBytes(m, s)
 	var sum float64
 	for _, x := range m.Layers {
-		switch {
-		case x.Mixer == modelconfig.Attention && x.Window > 0:
-			sum += per * min(1, float64(x.Window)/max(meanTokens, 1))
-		case x.Mixer == modelconfig.Attention || x.Mixer == modelconfig.Latent:
+		switch x.Mixer {
+		case modelconfig.Attention:
+			dim, kv := m.HeadsOf(x)
+			reach := 1.0
+			if x.Window > 0 {
+				reach = min(1, float64(x.Window)/max(meanTokens, 1))
+			}
+			sum += per * reach * float64(dim*kv) / float64(m.HeadDim*m.KVHeads)
+		case modelconfig.Latent:
 			sum += per
 		}
 	}

@@ -2,8 +2,10 @@ package perfmodel
 
 import (
 	"math"
+	"os"
 	"testing"
 
+	"github.com/sixty-dev/sixty/internal/modelconfig"
 	"github.com/sixty-dev/sixty/internal/modelconfig/modelconfigtest"
 	"github.com/sixty-dev/sixty/internal/sim"
 )
@@ -22,6 +24,27 @@ func TestAStepReadsTheWeightsAndTheCache(t *testing.T) {
 	g := ledger(t, modelconfigtest.Read(t, "gemma-2-9b"), Settings{Device: device(t, "H100")})
 	if got, want := g.ReadPerToken(16384), 21*8192.0+21*8192*0.25; got != want {
 		t.Errorf("Gemma 2 reads %v bytes for a token, want %v", got, want)
+	}
+	// Heads of two sizes: 50 layers with a window of 1024 and 16 heads of 256, 10 without one and 4 of 512.
+	content, err := os.ReadFile("../../../research/modelaccuracy/points/models/gemma-4-31b.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gemma, err := modelconfig.Parse(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two := ledger(t, gemma, Settings{Device: device(t, "H100")})
+	if got, want := two.ReadPerToken(16384), 50*16384.0/16+10*8192; got != want {
+		t.Errorf("Gemma 4 reads %v bytes for a token, want %v", got, want)
+	}
+	if got, want := two.Shape(16384).attentionWidth, 32*(50*256.0/8+10*512); got != want {
+		t.Errorf("Gemma 4's attention is %v wide, want %v", got, want)
+	}
+	// A prompt also updates states, of 36 of 48 layers.
+	next := ledger(t, modelconfigtest.Read(t, "qwen3-next-80b-a3b"), Settings{Device: device(t, "H100")})
+	if got, want := next.Shape(1000).recurrence, 36*8*32*128*128.0; got != want {
+		t.Errorf("Qwen3 Next does %v operations on states for a token, want %v", got, want)
 	}
 	// 8 of 128 experts each.
 	q := ledger(t, modelconfigtest.Read(t, "qwen3-30b-a3b"), Settings{Device: device(t, "H100")})

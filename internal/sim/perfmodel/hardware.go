@@ -81,15 +81,19 @@ func FromPrior(prior Prior) *Fit {
 		return f
 	}
 	rng := rand.New(rand.NewPCG(1, 2)) // the same input gives the same interval
-	spread := fromCost(prior.Spread)
 	for range bootstrapDraws {
-		x := fromCost(prior.StepCost)
-		for j := range perRequest {
-			x[j] *= math.Exp(rng.NormFloat64() * math.Log1p(spread[j]))
-		}
-		f.Draws = append(f.Draws, toCost(x, prior.StepCost))
+		f.Draws = append(f.Draws, prior.random(rng))
 	}
 	return f
+}
+
+// random has each constant as far off as its spread suggests.
+func (p *Prior) random(rng *rand.Rand) sim.StepCost {
+	x, spread := fromCost(p.StepCost), fromCost(p.Spread)
+	for j := range perRequest {
+		x[j] *= math.Exp(rng.NormFloat64() * math.Log1p(spread[j]))
+	}
+	return toCost(x, p.StepCost)
 }
 
 // Exactly is a fit of constants that somebody else has determined: without
@@ -117,11 +121,7 @@ func (p *Prior) sampled(rng *rand.Rand) []row {
 	case len(p.Draws) > 0:
 		return p.rowsAt(p.Draws[rng.IntN(len(p.Draws))].Cost)
 	}
-	x, spread := fromCost(p.StepCost), fromCost(p.Spread)
-	for j := range perRequest {
-		x[j] *= math.Exp(rng.NormFloat64() * math.Log1p(spread[j]))
-	}
-	return p.rowsAt(toCost(x, p.StepCost))
+	return p.rowsAt(p.random(rng))
 }
 
 func (p *Prior) rowsAt(cost sim.StepCost) []row {

@@ -21,7 +21,7 @@ type Parameter struct {
 	// Share says that the parameter is a share between 0 and 1, fitted as a logit; any
 	// other is positive and fitted as a logarithm.
 	Share bool `json:"share"`
-	// Guess is what physics and documentation let one expect before any measurement, and
+	// Guess is what physics and documentation suggest before any measurement, and
 	// SD how well that is known, as a standard deviation of the logit or the logarithm.
 	Guess float64 `json:"guess"`
 	SD    float64 `json:"sd"`
@@ -33,9 +33,10 @@ var parametersYAML []byte
 // priors are what is expected before any measurement.
 var priors = sync.OnceValue(func() (of struct {
 	Parameters []Parameter `json:"parameters"`
-	Effects    map[string][]struct {
+	Effects    []struct {
 		Level     string  `json:"level"` // the kind of levels
 		Parameter string  `json:"parameter"`
+		Mean      float64 `json:"mean"`
 		SD        float64 `json:"sd"`
 	} `json:"effects"`
 },
@@ -61,13 +62,13 @@ const (
 	pNVFP4
 	pMoE
 	pAttention
+	pRecurrence
 	pElementwise
 	pStep
 	pAsync
 	pLayer
 	pEagerLayer
 	pMoELayer
-	pMixed
 	pMixedLayer
 	pSeq
 	pSampling
@@ -108,20 +109,22 @@ func (p Parameter) Start() float64 {
 
 // An Effect is by how much a parameter differs for deployments that have something in
 // common: a level, such as a GPU. Levels that were never measured have an effect of
-// zero, give or take SD.
+// Mean, give or take SD.
 type Effect struct {
-	Level string // "gpu H100 SXM"
-	On    int    // the parameter
-	SD    float64
+	Level    string // "gpu H100 SXM"
+	On       int    // the parameter
+	Mean, SD float64
 }
 
-// effects are those of a group of parameters.yaml, for the levels that a deployment has of
-// each kind.
-func effects(group string, levels map[string]string) []Effect {
+// effects are those of parameters.yaml, for the levels that a deployment has of each kind and
+// the kernels that it takes.
+func effects(levels map[string]string, kernels map[int]bool) []Effect {
 	var out []Effect
-	for _, e := range priors().Effects[group] {
+	for _, e := range priors().Effects {
 		on := slices.IndexFunc(Parameters(), func(p Parameter) bool { return p.Name == e.Parameter })
-		out = append(out, Effect{levels[e.Level], on, e.SD})
+		if level, ok := levels[e.Level]; ok && (on < pFP8 || on > pNVFP4 || kernels[on]) {
+			out = append(out, Effect{level, on, e.Mean, e.SD})
+		}
 	}
 	return out
 }
@@ -140,6 +143,7 @@ type Shape struct {
 	expertShare          float64 // of them that a token takes
 	kernels              [6]work // by kind, from pCompute
 	attentionWidth       float64 // layers × heads × size of a head, of one GPU
+	recurrence           float64 // operations of a token on the states of recurrent layers, of one GPU
 	layers, expertLayers float64
 	hidden, vocab        float64 // of all GPUs
 	elementBytes         float64
@@ -174,6 +178,11 @@ func kernel(q *modelconfig.Quantization, bytes float64, g GPU) (kind int, peak f
 	return pWeightOnly4, g.BF16
 }
 
+// chunkedOperations are those on each value of a state for each token of a prompt that is taken in
+// chunks: products of keys, values and queries within the chunk and with the state, about four, of
+// two operations (Yang, Kautz and Hatamizadeh, "Gated Delta Networks", 2025).
+const chunkedOperations = 8
+
 // Shape works out what a step does for requests that hold so many tokens on average. The
 // device's data sheet must be known. Stages of a pipeline are taken one after the other.
 func (l *Ledger) Shape(meanTokens float64) *Shape {
@@ -196,8 +205,14 @@ func (l *Ledger) Shape(meanTokens float64) *Shape {
 		if x.Window > 0 {
 			reach = min(1, 2*float64(x.Window)/max(meanTokens, 1)) // of the pairs of a prompt
 		}
-		if x.Mixer == modelconfig.Attention || x.Mixer == modelconfig.Latent {
-			sh.attentionWidth += reach * float64(m.Heads) * float64(m.HeadDim) / tp
+		switch {
+		case x.Mixer.Recurrent():
+			sh.recurrence += chunkedOperations * m.State.Values / tp
+		case x.Mixer == modelconfig.Attention:
+			dim, _ := m.HeadsOf(x)
+			sh.attentionWidth += reach * float64(m.Heads*dim) / tp
+		case x.Mixer == modelconfig.Latent:
+			sh.attentionWidth += float64(m.Heads*m.HeadDim) / tp
 		}
 	}
 	if m.Experts > 0 {
@@ -213,24 +228,21 @@ func (l *Ledger) Shape(meanTokens float64) *Shape {
 		}
 	}
 	levels := map[string]string{
-		"family": "family " + g.Family, "chip": "chip " + g.Chip, "maker": "maker of " + g.Family, "release": "releases before 0.14",
-		"model": fmt.Sprintf("model %s %d×%d", m.Architecture, len(m.Layers), m.Hidden), "architecture": "model " + m.Architecture,
+		"family": "family " + g.Family, "chip": "chip " + g.Chip, "model": fmt.Sprintf("model %s %d×%d", m.Architecture, len(m.Layers), m.Hidden),
 	}
-	sh.Effects = effects("any", levels)
 	if g.Capability == 0 {
-		sh.Effects = append(sh.Effects, effects("other-makers", levels)...)
+		levels["maker"] = "maker of " + g.Family
+	}
+	if strings.HasSuffix(g.Chip, "GeForce") {
+		levels["board"] = "GeForce"
 	}
 	if !s.Release.AtLeast(vllm.AsyncSchedulingByDefault) {
-		sh.Effects = append(sh.Effects, effects("before-async", levels)...)
+		levels["release"] = "releases before 0.14"
 	}
 	if sh.template {
-		sh.Effects = append(sh.Effects, effects("template", levels)...)
+		levels["architecture"] = "model " + m.Architecture
 	}
-	for _, e := range effects("kernels", levels) {
-		if kinds[e.On] {
-			sh.Effects = append(sh.Effects, e)
-		}
-	}
+	sh.Effects = effects(levels, kinds)
 	return sh
 }
 
@@ -274,7 +286,7 @@ func (s *Shape) weights(m *modelconfig.Model, of *Settings) map[int]bool {
 // processor, and all else that is its own.
 func (s *Shape) On(host string) *Shape {
 	c := *s
-	c.Effects = append(c.Effects[:len(c.Effects):len(c.Effects)], effects("host", map[string]string{"host": "host " + host})...)
+	c.Effects = append(c.Effects[:len(c.Effects):len(c.Effects)], effects(map[string]string{"host": "host " + host}, nil)...)
 	return &c
 }
 
@@ -302,14 +314,14 @@ func (s *Shape) Cost(v *Values) (sim.StepCost, sim.Frontend) {
 	for i, k := range s.kernels {
 		products += (k.dense + k.experts/v.share(pMoE)) / v.share(pCompute+i)
 	}
-	perToken := products + s.layers*s.hidden*s.elementBytes*v.size(pElementwise)/bandwidth
+	perToken := products + s.layers*s.hidden*s.elementBytes*v.size(pElementwise)/bandwidth + s.recurrence/(s.bf16*v.share(pRecurrence))
 	step := v.size(pStep)
 	if s.async {
 		step *= v.share(pAsync)
 	}
 	c := sim.StepCost{
 		Base:    step + s.layers*v.size(pLayer) + s.expertLayers*v.size(pMoELayer) + weights,
-		Mixed:   v.size(pMixed) + s.layers*v.size(pMixedLayer),
+		Mixed:   s.layers * v.size(pMixedLayer),
 		PerSeq:  v.size(pSeq) + s.vocab*4*v.size(pSampling)/bandwidth + s.logits/(s.bf16*v.share(pCompute)) + 2*s.stateBytes/bandwidth,
 		PerKV:   s.kvBytes / (s.bandwidth * v.share(pKVBandwidth)),
 		PerPair: 4 * s.attentionWidth / (s.bf16 * v.share(pAttention)),

@@ -63,16 +63,18 @@ var Fitted = sync.OnceValue(func() *Posterior {
 })
 
 // Values are the likeliest ones of a shape's parameters.
-func (p *Posterior) Values(s *Shape) Values {
-	var v Values
-	for i, x := range Parameters() {
-		v[i] = x.Start()
-		if m, ok := p.Fitted[x.Name]; ok {
-			v[i] = m.Mean
+func (p *Posterior) Values(s *Shape) (v Values) {
+	mean := func(key string, otherwise float64) float64 {
+		if m, ok := p.Fitted[key]; ok {
+			return m.Mean
 		}
+		return otherwise
+	}
+	for i, x := range Parameters() {
+		v[i] = mean(x.Name, x.Start())
 	}
 	for _, e := range s.Effects {
-		v[e.On] += p.Fitted[e.Key()].Mean // none: zero
+		v[e.On] += mean(e.Key(), e.Mean)
 	}
 	return v
 }

@@ -18,3 +18,14 @@ func TestEveryIntervalIsWidened(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatWasNeverMeasuredIsAsExpected takes an effect that nobody measured: at its mean.
+func TestWhatWasNeverMeasuredIsAsExpected(t *testing.T) {
+	p := &Posterior{Fitted: map[string]Marginal{"compute of measured": {Mean: 0.5}}}
+	of := func(level string) float64 {
+		return p.Values(&Shape{Effects: []Effect{{Level: level, On: pCompute, Mean: -1}}})[pCompute]
+	}
+	if got := of("measured") - of("other"); got != 1.5 {
+		t.Errorf("%g between an effect of 0.5 and one that is expected to be -1", got)
+	}
+}

@@ -79,7 +79,7 @@ func Fetch(ctx context.Context, base, id string, cfg config.HTTPClientConfig) ([
 		switch {
 		case err != nil:
 			return nil, nil, hint.With(fmt.Errorf("%s: %w", u.Redacted(), unanswered.Cause(err)), unanswered.Hint(err, "check that it runs and that the port is right: 3200 for Tempo, 16686 for Jaeger, 6060 for sixty serve"))
-		case status == http.StatusNotFound:
+		case status == http.StatusNotFound, path != "api" && strings.HasPrefix(kind, "text/html"): // Jaeger's page is at all other paths
 			continue
 		case status == http.StatusUnauthorized || status == http.StatusForbidden:
 			return nil, nil, hint.With(fmt.Errorf("%s answers with status %d", u.Redacted(), status), "give its token with --bearer-token-file or --header")
@@ -92,7 +92,7 @@ func Fetch(ctx context.Context, base, id string, cfg config.HTTPClientConfig) ([
 		}
 		return spans, report, nil
 	}
-	return nil, nil, hint.With(fmt.Errorf("%s has no trace %s", u.Redacted(), id), "check the id and the retention of traces; the address is that of Tempo (port 3200), Jaeger (16686) or sixty serve (6060)")
+	return nil, nil, hint.With(fmt.Errorf("%s has no trace %s", u.Redacted(), id), "check the id, all 32 digits of it, and the retention of traces; the address is that of Tempo (port 3200), Jaeger (16686) or sixty serve (6060)")
 }
 
 func get(ctx context.Context, client *http.Client, address string) (status int, kind string, body []byte, err error) {

@@ -67,6 +67,7 @@ func TestFetch(t *testing.T) {
 	}
 	for name, tc := range map[string]struct{ base, want, way string }{
 		"unknown":    {answering(t, "/", "text/html", 200, nil), "has no trace", "Tempo (port 3200)"},
+		"Jaeger's":   {answering(t, "/api/v1/traces/"+id, "text/html; charset=utf-8", 200, []byte("<html>")), "has no trace", "all 32 digits"},
 		"forbidden":  {answering(t, "/api/traces/"+id, "text/plain", 401, nil), "status 401", "--bearer-token-file"},
 		"broken":     {answering(t, "/api/traces/"+id, "text/plain", 500, nil), "status 500", ""},
 		"a page":     {answering(t, "/api/traces/"+id, "text/html", 200, []byte("<html>")), "no JSON object", ""},

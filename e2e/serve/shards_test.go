@@ -312,6 +312,9 @@ func TestShards(t *testing.T) {
 	replicas := 0
 	for _, j := range all {
 		replicas += j.replicas
+		if j.replicas == 0 {
+			t.Errorf("%s judged nothing", j.name)
+		}
 	}
 	for m := range sizes() {
 		name, fault := fmt.Sprintf("model-%02d", m), sick[m]

@@ -277,10 +277,17 @@ func groups(r *Request, span func(target int) Range, ask func(target int) bool) 
 		return gs
 	}
 	for _, g := range gs {
-		g.restrict(r)
+		if len(g.members) <= mostNamed {
+			g.restrict(r)
+		}
 	}
 	return gs
 }
+
+// mostNamed is how many targets a question names at most. A larger group asks about all and takes its own from the
+// answer: a thousand names in each of twenty selectors are longer than a store reads (VictoriaMetrics'
+// -search.maxQueryLen).
+const mostNamed = 200
 
 // restrict asks for the group's own instances only.
 func (g *group) restrict(r *Request) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/gateway"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
@@ -306,6 +307,17 @@ func TestFlagsOfEveryEngineAreVLLMs(t *testing.T) {
 	} {
 		if got[flag].Value != want {
 			t.Errorf("%s: %q, want %q", flag, got[flag].Value, want)
+		}
+	}
+}
+
+// TestOnlyARouterThatTellsIsAskedForPrefixes: at other gateways it is no question, and nothing is ruled out.
+func TestOnlyARouterThatTellsIsAskedForPrefixes(t *testing.T) {
+	for _, p := range gateway.Others {
+		d, ok := Detect(p.Names())
+		tells := slices.ContainsFunc(p.Terms, func(t gateway.Term) bool { return t.Outcome == gateway.OffPrefix })
+		if unused := d.Unused(indicator.GatewayOffPrefix); !ok || (unused == "") != tells {
+			t.Errorf("%s: unused, for it needs %q", p.Title, unused)
 		}
 	}
 }

@@ -204,7 +204,7 @@ var (
 				SumRate("dynamo_component_router_kv_selected_cached_prefix_tokens_total")),
 			Some(SumRate("dynamo_component_router_input_sequence_tokens_sum"))),
 		"Share of the prompt tokens that another server had cached than the one that Dynamo's KV router chose, or of the "+
-			"requests that vLLM's router did not send by their prefix: it found the servers' loads too far apart, or had no tokens.").optional()
+			"requests that vLLM's router did not send by their prefix: it found the servers' loads too far apart, or had no tokens.")
 	GatewayRetries = gateway("retries", "Retries", Requests, SumIncrease("sixty_gateway_retries_total"),
 		"Retries: each one makes an overload worse.")
 	GatewayRetryShare = gateway("retry_share", "Retries for each request", Ratio,

@@ -168,19 +168,15 @@ func explain(causes, others []outcome, same func(cause, o *outcome) bool) {
 // judgedBy returns a pathology's condition without what needs a feature that the target does not use, and false
 // where nothing is left or the pathology is not about such a target.
 func (t *Target) judgedBy(p *catalog.Pathology) (catalog.Cond, bool) {
+	about := t.Serves()
 	switch p.Scope() {
 	case indicator.Gateway:
-		if !t.isGateway() {
-			return p.When, false
-		}
+		about = t.isGateway()
 	case indicator.GPU:
-		if !t.Serves() && !t.isGPU() {
-			return p.When, false
-		}
-	default:
-		if !t.Serves() {
-			return p.When, false
-		}
+		about = about || t.isGPU()
+	}
+	if !about {
+		return p.When, false
 	}
 	return p.When.Asked(func(s *indicator.Signal) bool { return t.Dialect.Unused(s) == "" })
 }

@@ -177,9 +177,11 @@ func (s *Source) openServers(spec Spec) error {
 	s.closers = append(s.closers, func() error { scraper.Close(); return nil })
 	s.interval = scraper.Interval
 	s.warnings = append(s.warnings, scraper.Notes)
-	for i, u := range spec.URLs {
-		s.Arguments += strings.Repeat(" ", min(i, 1)) + render.ShellWord(Redacted(u))
+	var words []string
+	for _, u := range spec.URLs {
+		words = append(words, render.ShellWord(Redacted(u)))
 	}
+	s.Arguments = strings.Join(words, " ")
 	s.Name = scraper.Targets[0].Name()
 	if n := len(scraper.Targets); n > 1 {
 		s.Name += fmt.Sprintf(" and %d more", n-1)

@@ -271,7 +271,6 @@ func (s *server) open(ctx context.Context, file *monitor.Config) error {
 	} else {
 		s.source = source.Over("this monitor", s.collector)
 		s.source.Arguments = "--prometheus " + render.ShellWord(s.external.String())
-		s.source.Arguments = "--prometheus " + render.ShellWord(s.external.String())
 	}
 	if err != nil {
 		return errors.Join(err, s.collector.Close())

@@ -85,13 +85,13 @@ func refineBlind(p *catalog.Pass) {
 	}
 	p.Observe("Clients see", indicator.PickerUnanswered, indicator.GatewayErrors, indicator.GatewayHeld)
 	p.Fix(catalog.Fix{
-		Summary:  "Take the server out of the pool that does not answer: compare the picker's endpoints with the pods that are ready; a file of endpoints is to be edited",
+		Summary:  "Remove the server that does not answer from the pool: compare the picker's endpoints with the pods that are ready, or edit its file of endpoints",
 		Command:  "kubectl get pods -o wide; kubectl get endpointslices",
 		Tradeoff: "the others take its load",
 		Verify:   "no look of the picker at a server fails",
 	})
 	p.Fix(catalog.Fix{
-		Summary:  "Where the servers answer, let the picker reach their metrics: port, path, TLS and authorization of its metrics source, network policies, and a page within 200 ms",
+		Summary:  "If the servers answer, let the picker reach their metrics: port, path, TLS and authorization of its metrics source, network policies, and a page within 200 ms",
 		Tradeoff: "none",
 		Verify:   "no server is stale to the picker",
 	})

@@ -38,7 +38,7 @@ type shell struct {
 	More     int // replicas that are not in the table
 	Runbook  template.HTML
 	Answer   any // of the API, where the view is a list
-	Config   any // of the settings
+	Loaded   any // the configuration that is in force, of the settings
 }
 
 type (
@@ -145,7 +145,7 @@ func (p *handler) view(r *http.Request) (int, *shell) {
 	case at.answer != "":
 		p.answer(r, at.answer, "", &v.Answer)
 		if set, ok := v.Answer.(map[string]any); ok { // it is long: it comes last, and folded
-			v.Config = set["configuration"]
+			v.Loaded = set["configuration"]
 			delete(set, "configuration")
 		}
 	}

@@ -43,9 +43,8 @@ type Tuned struct {
 	// where nothing fits.
 	Plan   *Plan
 	Result *Result
-	// Compared sets the ledger of the servers' settings beside what they say.
-	Compared     []perfmodel.Comparison
-	ComparedWith string
+	// Check sets the ledger of the servers' settings beside what they say; nil for nothing.
+	Check *perfmodel.Check
 
 	Args    engine.Config // the user's
 	Price   Price         // of a GPU; zero where it is not known
@@ -69,7 +68,7 @@ func (t *Tuning) Answer() (*Tuned, error) {
 		return nil, err
 	}
 	if told && out.Ledger != nil {
-		out.Compared, out.ComparedWith = out.Ledger.Check(o), o.Source
+		out.Check = &perfmodel.Check{Source: o.Source, Comparisons: out.Ledger.Check(o)}
 	}
 	if t.Targets.Empty() {
 		switch {

@@ -14,21 +14,22 @@ import (
 	"github.com/sixty-dev/sixty/internal/modelconfig"
 )
 
-// takeModel takes the argument that names a model for --model-config, and returns the others. An
-// owner and a name that are no file and no known model are an error.
-func (f *Deployment) takeModel(args []string) (others []string, err error) {
+// resolve takes the argument that names a model for --model-config, and the others for the servers or
+// their recording.
+func (f *Deployment) resolve(args []string) error {
+	var others []string
 	for _, arg := range args {
 		_, known := modelconfig.PublishedName(arg)
 		switch {
 		case source.OnDisk(arg) || !known && !hubName.MatchString(arg):
 			others = append(others, arg)
 		case f.modelConfig != "":
-			return nil, hint.With(fmt.Errorf("two models: %s and %s", f.modelConfig, arg), "give one at a time")
+			return hint.With(fmt.Errorf("two models: %s and %s", f.modelConfig, arg), "give one at a time")
 		default:
 			f.modelConfig = arg
 		}
 	}
-	return others, nil
+	return f.Source.Resolve(others)
 }
 
 // readModel reads config.json: a file, one in a directory, or that of a model's name, in the local

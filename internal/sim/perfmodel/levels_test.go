@@ -122,7 +122,7 @@ func TestToAnotherLevelOfLoad(t *testing.T) {
 				for _, m := range all[:120] {
 					ttft, n = ttft+(m.FirstToken-m.Request.Arrival).Seconds(), n+1
 				}
-				intervals.inside(t, c.name, "mean TTFT of the first 120", ttft/n, p.TTFTMean)
+				intervals.inside(t, c.name, "mean TTFT of the first 120", ttft/n, p.TTFT.Mean)
 				if p, err = cal.Fit.Predict(d, requests, 0, sim.Options{}); err != nil {
 					t.Fatal(err)
 				}
@@ -238,8 +238,8 @@ func TestNearCapacityAFitDoesNotDependOnItsStart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("from %g times the prior's: %.4g s to first token, a knee of %d", start, p.TTFTMean.Value, fit.Cost.Knee)
-		least, most = min(least, p.TTFTMean.Value), max(most, p.TTFTMean.Value)
+		t.Logf("from %g times the prior's: %.4g s to first token, a knee of %d", start, p.TTFT.Mean.Value, fit.Cost.Knee)
+		least, most = min(least, p.TTFT.Mean.Value), max(most, p.TTFT.Mean.Value)
 	}
 	if most > 1.01*least {
 		t.Errorf("the mean time to first token is %.4g to %.4g s", least, most)
@@ -269,8 +269,8 @@ func (n *tally) holds(t *testing.T, name, what string, all []perfmodel.Measured,
 		last = max(last, m.LastToken.Seconds())
 	}
 	count := float64(len(all))
-	n.inside(t, name, "mean TTFT "+what, ttft/count, p.TTFTMean)
-	n.inside(t, name, "mean TPOT "+what, tpot/count, p.TPOTMean)
+	n.inside(t, name, "mean TTFT "+what, ttft/count, p.TTFT.Mean)
+	n.inside(t, name, "mean TPOT "+what, tpot/count, p.TPOT.Mean)
 	n.inside(t, name, "tokens/s "+what, tokens/last, p.OutputPerSecond)
 }
 

@@ -35,8 +35,7 @@ type Known struct {
 
 // Config is what is known of the servers' settings: their own words after the user's.
 func (k *Known) Config() engine.Config {
-	c := engine.Config{}
-	c.Merge(k.Args)
+	c := k.Args.Or(nil)
 	if k.Log != nil {
 		c.Merge(k.Log.Config)
 	}

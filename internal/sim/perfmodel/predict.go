@@ -109,8 +109,8 @@ const (
 // takes, they are spread from the 5th to the 95th percentile, so that two give the
 // extremes.
 //
-// The API server's time is the fit's, unless the options say otherwise. The
-// prediction's warnings say where it goes beyond what the fit has seen.
+// The API server's time is the fit's. The prediction's warnings say where it goes beyond what
+// the fit has seen.
 func (f *Fit) Predict(d Deployment, requests []sim.Request, draws int, o sim.Options) (*Prediction, error) {
 	p, _, err := f.PredictWithin(d, requests, draws, o, nil)
 	return p, err
@@ -127,10 +127,7 @@ func (f *Fit) PredictWithin(d Deployment, requests []sim.Request, draws int, o s
 	if len(requests) == 0 {
 		return nil, false, fmt.Errorf("simulate: the workload has no requests")
 	}
-	if o.Frontend == (sim.Frontend{}) {
-		o.Frontend = f.Frontend
-	}
-	o.Brief = true
+	o.Frontend, o.Brief = f.Frontend, true
 	res, err := d.run(f.Cost, requests, o)
 	if err != nil {
 		return nil, false, fmt.Errorf("predict: %w", err)
@@ -145,7 +142,7 @@ func (f *Fit) PredictWithin(d Deployment, requests []sim.Request, draws int, o s
 		return p, false, nil
 	}
 	raw := *p
-	ok, err := raw.sample(d, f.spread(res, draws), requests, o, o.Frontend != f.Frontend, func() bool {
+	ok, err := raw.sample(d, f.spread(res, draws), requests, o, func() bool {
 		q := raw
 		f.widen(&q)
 		return within == nil || within(&q)
@@ -228,9 +225,9 @@ func (p *Prediction) NoSlowerThan(slower *Prediction) {
 const manyRequests = 500_000
 
 // sample makes the intervals hold what samples of the constants give, with their own time of
-// the API server unless that is given, until nobody wants to go on. Those that are asked for
+// the API server, until nobody wants to go on. Those that are asked for
 // all alike are simulated at once, where each takes one core and not much memory.
-func (p *Prediction) sample(d Deployment, draws []Draw, requests []sim.Request, o sim.Options, given bool, goOn func() bool) (bool, error) {
+func (p *Prediction) sample(d Deployment, draws []Draw, requests []sim.Request, o sim.Options, goOn func() bool) (bool, error) {
 	atOnce := 1
 	if d.Replicas <= 1 && len(requests) < manyRequests {
 		atOnce = runtime.GOMAXPROCS(0)
@@ -242,9 +239,7 @@ func (p *Prediction) sample(d Deployment, draws []Draw, requests []sim.Request, 
 		for i, draw := range part {
 			g.Go(func() error {
 				o := o
-				if !given {
-					o.Frontend = draw.Frontend
-				}
+				o.Frontend = draw.Frontend
 				r, err := d.run(draw.Cost, requests, o)
 				if err == nil {
 					drawn[i] = values(r.Summary())

@@ -79,21 +79,10 @@ var hubName = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[\w.-]+$`)
 
 // hubCache is where Hugging Face's clients keep what they fetched.
 func hubCache() string {
-	if dir := os.Getenv("HF_HUB_CACHE"); dir != "" {
-		return dir
-	}
-	if dir := os.Getenv("HF_HOME"); dir != "" {
-		return filepath.Join(dir, "hub")
-	}
-	dir := os.Getenv("XDG_CACHE_HOME")
-	if dir == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return ""
-		}
-		dir = filepath.Join(home, ".cache")
-	}
-	return filepath.Join(dir, "huggingface", "hub")
+	home, _ := os.UserHomeDir() // without one, the working directory's
+	cache := cmp.Or(os.Getenv("XDG_CACHE_HOME"), filepath.Join(home, ".cache"))
+	huggingFace := cmp.Or(os.Getenv("HF_HOME"), filepath.Join(cache, "huggingface"))
+	return cmp.Or(os.Getenv("HF_HUB_CACHE"), filepath.Join(huggingFace, "hub"))
 }
 
 // cachedConfig is the config.json of a model in the cache: of its main revision or, without

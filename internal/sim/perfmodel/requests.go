@@ -48,7 +48,7 @@ func FromRequests(d Deployment, measured []Measured, prior *Prior, check func() 
 	if used == 0 {
 		return nil, hint.With(errors.New("calibrate: no request to fit to"), "give the results of finished requests")
 	}
-	start := guess(measured)
+	start := sim.StepCost{Base: cmp.Or(typicalRequest(measured), 20e-3)} // of the right order
 	if prior != nil && !prior.guessed() {
 		start = prior.StepCost
 	}
@@ -79,27 +79,23 @@ func overKnees(cfg sim.Config, prior *Prior, solve func(knee int) (*point, error
 			return nil, nil, err
 		}
 		all = append(all, p)
-		// A knee that no hardware has describes the observations, and nothing else.
-		if best == nil || p.plausible() && (p.loss < best.loss || !best.plausible()) || !best.plausible() && p.loss < best.loss {
-			best = p
-		}
 	}
-	if best == nil {
+	if len(all) == 0 {
 		return nil, nil, ErrUndetermined
 	}
-	within := func(limit float64) func(p *point) bool { // all comes in the order in which the prior has them
-		return func(p *point) bool { return p.plausible() && p.loss < limit }
+	byLoss := func(a, b *point) int { return cmp.Compare(a.loss, b.loss) }
+	// A knee that no hardware has describes the observations, and nothing else.
+	likely := slices.DeleteFunc(slices.Clone(all), func(p *point) bool { return !p.plausible() })
+	if len(likely) == 0 {
+		return slices.MinFunc(all, byLoss), nil, nil
 	}
-	nearly := within(nearlyAsGood * best.loss)
-	if i := slices.IndexFunc(all, within(asGood*best.loss)); i >= 0 && prior != nil && !prior.guessed() {
-		best = all[i]
+	least := slices.MinFunc(likely, byLoss).loss
+	limit := least
+	if prior != nil && !prior.guessed() { // which says in what order they come
+		limit *= asGood
 	}
-	for _, p := range all {
-		if p != best && nearly(p) {
-			others = append(others, p)
-		}
-	}
-	return best, others, nil
+	best = likely[slices.IndexFunc(likely, func(p *point) bool { return p.loss <= limit })]
+	return best, slices.DeleteFunc(likely, func(p *point) bool { return p == best || p.loss >= nearlyAsGood*least }), nil
 }
 
 // nearlyAsGood is the loss, over the least, up to which another knee may be the right one, and
@@ -130,14 +126,6 @@ func knees(cfg sim.Config, prior *Prior) []int {
 		ks = append(ks, k)
 	}
 	return ks
-}
-
-// guess is a cost of the right order: the median time per token as the base.
-func guess(measured []Measured) sim.StepCost {
-	if v := typicalRequest(measured); v > 0 {
-		return sim.StepCost{Base: v}
-	}
-	return sim.StepCost{Base: 20e-3}
 }
 
 // fixpoint alternates simulation and fit.

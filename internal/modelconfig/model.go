@@ -209,40 +209,32 @@ func (m *Model) HeadsOf(l Layer) (dim, kv int) {
 
 // Total returns the number of parameters: all parts, those of encoders aside.
 func (m *Model) Total() float64 {
-	return m.sum(func(w *Weight) float64 {
-		if w.Part == Encoder {
-			return 0
+	n := 0.0
+	for _, p := range Parts() {
+		if p != Encoder {
+			n += m.PartTotal(p)
 		}
-		return 1
-	})
+	}
+	return n
 }
 
 // Active returns how many of them a token uses. The embedding counts, though a
 // token reads one row of it.
-func (m *Model) Active() float64 {
-	return m.sum(func(w *Weight) float64 {
-		if w.Part == Encoder {
-			return 0
+func (m *Model) Active() (n float64) {
+	for i := range m.Weights {
+		if w := &m.Weights[i]; w.Part != Encoder {
+			n += w.Count * float64(w.Times()) * w.ActiveShare
 		}
-		return w.ActiveShare
-	})
+	}
+	return n
 }
 
 // PartTotal returns the number of parameters of a part.
-func (m *Model) PartTotal(p Component) float64 {
-	return m.sum(func(w *Weight) float64 {
-		if w.Part == p {
-			return 1
-		}
-		return 0
-	})
-}
-
-func (m *Model) sum(share func(*Weight) float64) float64 {
-	var n float64
+func (m *Model) PartTotal(p Component) (n float64) {
 	for i := range m.Weights {
-		w := &m.Weights[i]
-		n += w.Count * float64(w.Times()) * share(w)
+		if w := &m.Weights[i]; w.Part == p {
+			n += w.Count * float64(w.Times())
+		}
 	}
 	return n
 }

@@ -120,10 +120,7 @@ func (f *fields) read(quant map[string]any) {
 
 func (f *fields) dtype() {
 	m := f.model
-	name := f.text("torch_dtype")
-	if name == "" {
-		name = f.text("dtype")
-	}
+	name := cmp.Or(f.text("torch_dtype"), f.text("dtype"))
 	m.DType = DType(strings.TrimPrefix(name, "torch."))
 	switch {
 	case f.how.DType != "":
@@ -203,7 +200,10 @@ func (f *fields) layers(fam family) {
 		return
 	}
 	window := f.window(fam)
-	sparse := f.sparseLayers(fam)
+	sparse, full := f.sparseLayers(fam), 1
+	if len(types) == 0 && fam.Mixer == DeltaNet {
+		full = max(f.or("full_attention_interval", maxLayers, 4, fromTransformers), 1)
+	}
 	for i := range n {
 		l := Layer{Mixer: fam.Mixer, FFN: Dense}
 		if sparse(i) {
@@ -218,7 +218,7 @@ func (f *fields) layers(fam family) {
 			if len(types) > 0 && (types[i] == "full_attention" || types[i] == "attention") {
 				l.Mixer = Attention
 			}
-			if len(types) == 0 && fam.Mixer == DeltaNet && (i+1)%max(f.opt(maxLayers, "full_attention_interval"), 1) == 0 {
+			if len(types) == 0 && fam.Mixer == DeltaNet && (i+1)%full == 0 {
 				l.Mixer = Attention
 			}
 		case l.Mixer == Attention && len(types) > 0:
@@ -236,15 +236,6 @@ func (f *fields) layers(fam family) {
 			}
 		}
 		m.Layers = append(m.Layers, l)
-	}
-	if len(types) == 0 && fam.Mixer == DeltaNet && !f.has("full_attention_interval") {
-		f.assume("full_attention_interval", "4", fromTransformers)
-		for i := range m.Layers {
-			m.Layers[i].Mixer = DeltaNet
-			if (i+1)%4 == 0 {
-				m.Layers[i].Mixer = Attention
-			}
-		}
 	}
 	if m.Type == "granitemoehybrid" && len(types) == 0 {
 		f.fail("layer_types is missing: it says which layers are Mamba and which attention")
@@ -320,10 +311,9 @@ func (f *fields) window(fam family) windows {
 		}
 		w.at = func(i int) bool { return i%2 == 0 }
 	case "pattern6":
-		every := max(f.opt(maxLayers, "sliding_window_pattern"), 1)
-		if !f.has("sliding_window_pattern") && len(f.list("layer_types")) == 0 {
-			f.assume("sliding_window_pattern", "6", fromTransformers)
-			every = 6
+		every := 1
+		if len(f.list("layer_types")) == 0 {
+			every = max(f.or("sliding_window_pattern", maxLayers, 6, fromTransformers), 1)
 		}
 		w.at = func(i int) bool { return (i+1)%every != 0 }
 	}
@@ -555,11 +545,8 @@ func (f *fields) rope(fam family) {
 	m.RopeRows = m.MaxPositions
 	original, _ := scaling["original_max_position_embeddings"].(float64)
 	factor, _ := scaling["factor"].(float64)
-	kind, _ := scaling["rope_type"].(string)
-	if kind == "" {
-		kind, _ = scaling["type"].(string)
-	}
-	if strings.Contains(kind, "yarn") && original > 0 && factor > 0 && original*factor < maxLen {
+	how := fields{raw: scaling}
+	if strings.Contains(cmp.Or(how.text("rope_type"), how.text("type")), "yarn") && original > 0 && factor > 0 && original*factor < maxLen {
 		m.RopeRows = int(original * factor)
 	}
 	m.RopeRows *= max(fam.RopeTables, 1) // one for local, one for global layers

@@ -74,7 +74,7 @@ func (b *builder) matrices(part Component, name string, layer, times, in, out in
 			// Kernels of MXFP4 round both dimensions up, each in its own way: none, or to
 			// 128 or 256 (model_executor/layers/fused_moe/oracle/mxfp4.py@v0.23.0). The
 			// middle is Triton's layout on Hopper, which pads the values along the inputs.
-			padIn, padOut := roundUp(in, 256), roundUp(out, 256)
+			padIn, padOut := Padded(in, 256), Padded(out, 256)
 			w.High = w.Bytes * padIn * padOut
 			w.Bytes = q.Bits/8*padIn + q.ScaleBytes/float64(q.Group)
 		}
@@ -85,8 +85,8 @@ func (b *builder) matrices(part Component, name string, layer, times, in, out in
 	b.add(w, layer)
 }
 
-// roundUp returns by which factor n grows when rounded up to a multiple.
-func roundUp(n, multiple int) float64 {
+// Padded is by which factor n grows when rounded up to a multiple.
+func Padded(n, multiple int) float64 {
 	return float64((n+multiple-1)/multiple*multiple) / float64(n)
 }
 

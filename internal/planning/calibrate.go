@@ -170,12 +170,7 @@ func (s *Simulation) replayPresent(ctx context.Context) (*perfmodel.Prediction, 
 // seconds, on average: the API server's time, with its stalls. It is all of it where the
 // metrics do not tell the parts.
 func outsideEngine(m *workload.Measured) float64 {
-	var sum workload.Interval
-	for _, v := range perfmodel.IntervalsOf(m) {
-		sum.TTFTSum, sum.FirstTokens = sum.TTFTSum+v.TTFTSum, sum.FirstTokens+v.FirstTokens
-		sum.QueueSum, sum.QueueCount = sum.QueueSum+v.QueueSum, sum.QueueCount+v.QueueCount
-		sum.PrefillSum, sum.PrefillCount = sum.PrefillSum+v.PrefillSum, sum.PrefillCount+v.PrefillCount
-	}
+	sum := perfmodel.Waits(perfmodel.IntervalsOf(m))
 	out := sum.TTFTSum / max(sum.FirstTokens, 1)
 	if sum.QueueCount > 0 && sum.PrefillCount > 0 {
 		out -= sum.QueueSum/sum.QueueCount + sum.PrefillSum/sum.PrefillCount

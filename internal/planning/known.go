@@ -35,8 +35,7 @@ type Known struct {
 
 // Config is what is known of the servers' settings: their own words after the user's.
 func (k *Known) Config() engine.Config {
-	c := engine.Config{}
-	c.Merge(k.Args)
+	c := k.Args.Or(nil)
 	if k.Log != nil {
 		c.Merge(k.Log.Config)
 	}
@@ -92,36 +91,30 @@ func (k *Known) memory() (o perfmodel.Observed, ok bool) {
 	return o, o.NumBlocks > 0 || o.KVBytes > 0 || o.KVTokens > 0 || o.WeightBytes > 0
 }
 
-// evidence is what says how long the servers' steps take, whose settings are those: what
-// was seen of them and, where there is a ledger and a data sheet, what that says for
-// requests that hold so many tokens.
-func (k *Known) evidence(c engine.Config, l *perfmodel.Ledger, meanTokens float64) (e perfmodel.Evidence, err error) {
-	if k.Seen != nil {
+// evidence is what says how long the steps of servers with those settings take: what was seen of
+// them, a load test, of whose requests skipped says which were left out, and, where there is a ledger
+// and a data sheet, what that says for requests that hold so many tokens.
+func (k *Known) evidence(c engine.Config, l *perfmodel.Ledger, meanTokens float64) (e perfmodel.Evidence, skipped string, err error) {
+	if k.Seen != nil || k.LoadTest != nil {
 		observed, err := perfmodel.Config(k.Release, c, k.gpu())
 		if err != nil {
-			return e, err
+			return e, "", err
 		}
 		e.Config = observed.Config
+	}
+	if k.Seen != nil {
 		e.Scrapes, e.ScrapesFrom = perfmodel.IntervalsOf(k.Seen), k.Seen.Source
+	}
+	if k.LoadTest != nil {
+		test, err := perfmodel.ReadLoadTest(k.LoadTest, e.Config.BlockSize)
+		if err != nil {
+			return e, "", fmt.Errorf("%s: %w", k.LoadTestFrom, err)
+		}
+		e.Requests, e.RequestsFrom, skipped = test.Requests, k.LoadTestFrom, test.Skips()
 	}
 	if l != nil && k.gpu() != nil {
 		prior := l.StepCost(meanTokens)
 		e.Prior, e.HardwareFrom = &prior, l.StepTimesFrom()
 	}
-	return e, nil
-}
-
-// tested adds the load test, of a server that had those settings, to the evidence, and says
-// what was left out of it.
-func (k *Known) tested(e *perfmodel.Evidence, c engine.Config) (skipped string, err error) {
-	observed, err := perfmodel.Config(k.Release, c, k.gpu())
-	if err != nil {
-		return "", err
-	}
-	test, err := perfmodel.ReadLoadTest(k.LoadTest, observed.Config.BlockSize)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", k.LoadTestFrom, err)
-	}
-	e.Config, e.Requests, e.RequestsFrom = observed.Config, test.Requests, k.LoadTestFrom
-	return test.Skips(), nil
+	return e, skipped, nil
 }

@@ -41,15 +41,15 @@ func (t Targets) latencies() []latency {
 	return slices.DeleteFunc([]latency{
 		{
 			sim.TTFT, t.TTFTP95, func(p *Point) Seconds { return p.TTFT },
-			func(p *perfmodel.Prediction) perfmodel.Estimate { return p.TTFTP95 }, func(s *sim.Summary) time.Duration { return s.TTFT.P95 },
+			func(p *perfmodel.Prediction) perfmodel.Estimate { return p.TTFT.P95 }, func(s *sim.Summary) time.Duration { return s.TTFT.P95 },
 		},
 		{
 			sim.ITL, t.ITLP95, func(p *Point) Seconds { return p.ITL },
-			func(p *perfmodel.Prediction) perfmodel.Estimate { return p.ITLP95 }, func(s *sim.Summary) time.Duration { return s.ITL.P95 },
+			func(p *perfmodel.Prediction) perfmodel.Estimate { return p.ITL.P95 }, func(s *sim.Summary) time.Duration { return s.ITL.P95 },
 		},
 		{
 			sim.E2E, t.E2EP95, func(p *Point) Seconds { return p.E2E },
-			func(p *perfmodel.Prediction) perfmodel.Estimate { return p.E2EP95 }, func(s *sim.Summary) time.Duration { return s.E2E.P95 },
+			func(p *perfmodel.Prediction) perfmodel.Estimate { return p.E2E.P95 }, func(s *sim.Summary) time.Duration { return s.E2E.P95 },
 		},
 	}, func(l latency) bool { return l.want <= 0 })
 }
@@ -174,12 +174,18 @@ type Point struct {
 // Met reports whether the likeliest values meet the targets.
 func (p *Point) Met() bool { return p.exceeded == "" && len(p.Misses) == 0 }
 
-// Cost is what the deployment costs an hour, and a million of its output and of all tokens at
-// its load; 0 where the price is not known.
-func (p *Point) Cost(d *Demand) (perHour, perMillionOutput, perMillionTokens float64) {
-	price := p.Offer.Price.PerHour
-	all := p.TokensPerSecond * (1 + d.MeanPrompt/max(d.MeanOutput, 1))
-	return float64(p.GPUs) * price, perMillion(p.GPUs, price, p.TokensPerSecond), perMillion(p.GPUs, price, all)
+// Cost is what the deployment costs at its load; nil where the price is not known.
+func (p *Point) Cost(d *Demand) *Cost {
+	hour := float64(p.GPUs) * p.Offer.Price.PerHour
+	if hour == 0 {
+		return nil
+	}
+	c := &Cost{Hour: hour}
+	if tokens := p.TokensPerSecond; tokens > 0 {
+		c.MillionOutput = hour / 3600 / tokens * 1e6
+		c.MillionAllTokens = hour / 3600 / (tokens * (1 + d.MeanPrompt/max(d.MeanOutput, 1))) * 1e6
+	}
+	return c
 }
 
 // Result is the answer.

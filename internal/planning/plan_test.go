@@ -69,8 +69,8 @@ func TestSearchFindsAConfigurationThatMeetsItsTargets(t *testing.T) {
 		t.Fatalf("surely %+v, likely %+v, smallest %+v: %q", r.Surely, r.Likely, r.Smallest, r.Explain)
 	}
 	b := r.Surely
-	if i := b.Prediction; i.TTFTP95.High > 0.5 || i.ITLP95.High > 0.05 {
-		t.Errorf("found, and yet its intervals %+v and %+v miss the targets", i.TTFTP95, i.ITLP95)
+	if i := b.Prediction; i.TTFT.P95.High > 0.5 || i.ITL.P95.High > 0.05 {
+		t.Errorf("found, and yet its intervals %+v and %+v miss the targets", i.TTFT.P95, i.ITL.P95)
 	}
 	if b.TTFT > 0.5 || b.ITL > 0.05 || len(b.Misses) > 0 || b.GPUs != b.TP*b.PP*b.DP*b.Replicas {
 		t.Errorf("surely %+v", b)

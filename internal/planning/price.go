@@ -48,10 +48,9 @@ func (p Prices) Set(text, from string) error {
 	return nil
 }
 
-// perMillion is what a million tokens cost at so many a second on GPUs at a price an hour.
-func perMillion(gpus int, price, tokensPerSecond float64) float64 {
-	if tokensPerSecond <= 0 {
-		return 0
-	}
-	return float64(gpus) * price / 3600 / tokensPerSecond * 1e6
+// Cost is what a deployment costs, in the currency of the price.
+type Cost struct {
+	Hour             float64 `json:"hour"`
+	MillionOutput    float64 `json:"million_output_tokens,omitempty"`
+	MillionAllTokens float64 `json:"million_tokens,omitempty"`
 }

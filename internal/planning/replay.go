@@ -140,20 +140,12 @@ func (p *player) add(r sim.Request, at time.Duration) {
 // begin sets the trial: requests that run have had their prefill and a part of
 // their answer, the oldest first; those that wait came one after the other.
 func (p *player) begin() {
-	type inFlight struct {
-		r    sim.Request
-		done int
-	}
 	var flight []inFlight
 	for range p.running {
 		r := p.longer()
 		flight = append(flight, inFlight{r, p.rng.IntN(r.OutputTokens)})
 	}
-	for i, done := range p.progress(len(flight), func(i int) (prompt, done, output int) {
-		return flight[i].r.PromptTokens, flight[i].done, flight[i].r.OutputTokens
-	}) {
-		flight[i].done = done
-	}
+	p.progress(flight)
 	slices.SortStableFunc(flight, func(a, b inFlight) int { return b.done - a.done })
 	for _, f := range flight {
 		f.r.PromptTokens += f.done
@@ -181,30 +173,32 @@ func (p *player) begin() {
 	}
 }
 
-// progress says how much of their answers those have that run: as much as the KV cache
-// held, if that is known, shared out as chance has it.
-func (p *player) progress(n int, of func(int) (prompt, done, output int)) []int {
-	out, prompts, all, most := make([]int, n), 0.0, 0.0, 0.0
-	for i := range out {
-		prompt, done, output := of(i)
-		out[i] = done
-		prompts, all, most = prompts+float64(prompt), all+float64(done), most+float64(output)
+// inFlight is a request of which a part of the answer is done.
+type inFlight struct {
+	r    sim.Request
+	done int
+}
+
+// progress lets those that run have as much of their answers as the KV cache held, if that is
+// known, shared out as chance has it.
+func (p *player) progress(flight []inFlight) {
+	prompts, all, most := 0.0, 0.0, 0.0
+	for _, f := range flight {
+		prompts, all, most = prompts+float64(f.r.PromptTokens), all+float64(f.done), most+float64(f.r.OutputTokens)
 	}
-	want := p.held*float64(p.cfg.Tokens()) - prompts - float64(n*p.cfg.BlockSize)/2
-	if !(p.held > 0) || !(all > 0) || n == 0 {
-		return out
+	want := p.held*float64(p.cfg.Tokens()) - prompts - float64(len(flight)*p.cfg.BlockSize)/2
+	if !(p.held > 0) || !(all > 0) {
+		return
 	}
 	want = min(max(want, 0), most)
-	for i := range out {
-		_, done, output := of(i)
+	for i := range flight {
 		// Towards nothing where less is held, towards the end where more is.
-		if want <= all {
-			out[i] = int(float64(done) * want / all)
+		if f := &flight[i]; want <= all {
+			f.done = int(float64(f.done) * want / all)
 		} else {
-			out[i] = done + int(float64(output-1-done)*(want-all)/max(most-all, 1))
+			f.done += int(float64(f.r.OutputTokens-1-f.done) * (want - all) / max(most-all, 1))
 		}
 	}
-	return out
 }
 
 // maxSetting bounds the steps in which a trial is set.

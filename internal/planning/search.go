@@ -93,9 +93,7 @@ func (p *Plan) Search() (*Result, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
-	for _, x := range s.shapes {
-		s.res.Evaluated += len(x.seen)
-	}
+	s.res.Evaluated = s.evaluated()
 	best := s.res.Point()
 	switch {
 	case best == nil:

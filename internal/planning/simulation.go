@@ -75,11 +75,7 @@ type Variant struct {
 
 // known is what is known of the engine's settings: those of the sweep come first.
 func (s *Simulation) known() engine.Config {
-	c := engine.Config{}
-	c.Merge(s.swept)
-	c.Merge(s.Config())
-	c.Merge(s.ledger)
-	return c
+	return s.swept.Or(s.Config()).Or(s.ledger)
 }
 
 // Present is the simulation of the servers as they are, under the workload that they had;
@@ -107,25 +103,18 @@ func (s *Simulation) Calibrate(ctx context.Context) (*perfmodel.Calibration, err
 	if err != nil {
 		return nil, err
 	}
-	var e perfmodel.Evidence
 	var notes []string
-	if s.Cost != nil {
-		e.Cost, e.CostFrom = s.Cost, s.CostFrom
-	} else {
+	e := perfmodel.Evidence{Cost: s.Cost, CostFrom: s.CostFrom}
+	if s.Cost == nil {
 		// What was seen was seen of the servers as they are, not of a point of the sweep.
-		if e, err = s.evidence(s.known(), l, mean); err != nil {
+		var skipped string
+		if e, skipped, err = s.evidence(s.known(), l, mean); err != nil {
 			return nil, err
 		}
-		if s.LoadTest != nil {
-			skipped, err := s.tested(&e, s.known())
-			if err != nil {
-				return nil, err
-			}
-			if skipped != "" {
-				notes = append(notes, "of the load test's requests were left out: "+skipped)
-			}
-			s.ranks(&e.Requested)
+		if skipped != "" {
+			notes = append(notes, "of the load test's requests were left out: "+skipped)
 		}
+		s.ranks(&e.Requested)
 	}
 	e.Check = ctx.Err
 	if s.calibration, err = perfmodel.Calibrate(e); errors.As(err, new(*perfmodel.TooFewError)) && s.LoadTest == nil {

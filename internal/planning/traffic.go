@@ -241,9 +241,14 @@ func relativeError(rs []sim.Request, n float64) float64 {
 // normal returns 0 for the first draw, and for the others values that spread as those
 // of a standard normal distribution do.
 func normal(draw int) float64 {
-	const golden = 0.6180339887498949 // spreads any number of them evenly
+	return math.Sqrt2 * math.Erfinv(2*evenly(draw)-1)
+}
+
+// evenly returns a half for the first draw; any number of them are spread from 0 to 1.
+func evenly(draw int) float64 {
+	const golden = 0.6180339887498949
 	_, part := math.Modf(0.5 + float64(draw)*golden)
-	return math.Sqrt2 * math.Erfinv(2*part-1)
+	return part
 }
 
 // share returns the arrivals of one of n engines that get them in turn.

@@ -63,9 +63,7 @@ func (s *trial) roundClients(i int) {
 	if s.clients == 0 {
 		return
 	}
-	const golden = 0.6180339887498949 // spreads any number of them evenly
-	_, part := math.Modf(0.5 + float64(i)*golden)
-	s.clients = max(math.Floor(s.clients+part), 1)
+	s.clients = max(math.Floor(s.clients+evenly(i)), 1)
 	s.running = min(s.running, int(s.clients))
 	s.waiting = min(s.waiting, int(s.clients)-s.running)
 }

@@ -43,9 +43,8 @@ type Tuned struct {
 	// where nothing fits.
 	Plan   *Plan
 	Result *Result
-	// Compared sets the ledger of the servers' settings beside what they say.
-	Compared     []perfmodel.Comparison
-	ComparedWith string
+	// Check sets the ledger of the servers' settings beside what they say; nil for nothing.
+	Check *perfmodel.Check
 
 	Args    engine.Config // the user's
 	Price   Price         // of a GPU; zero where it is not known
@@ -69,7 +68,7 @@ func (t *Tuning) Answer() (*Tuned, error) {
 		return nil, err
 	}
 	if told && out.Ledger != nil {
-		out.Compared, out.ComparedWith = out.Ledger.Check(o), o.Source
+		out.Check = &perfmodel.Check{Source: o.Source, Comparisons: out.Ledger.Check(o)}
 	}
 	if t.Targets.Empty() {
 		switch {
@@ -122,20 +121,22 @@ func (t *Tuning) plan(l *perfmodel.Ledger, o perfmodel.Observed) (*Plan, error) 
 	if t.LoadTest != nil {
 		return p, t.fitTest(of, d)
 	}
-	of.FitSettings = l.Settings
 	if o.NumBlocks > 0 {
 		of.FixedKV = &o
 	}
-	known := engine.Config{}
-	known.Merge(t.Config())
-	known.Merge(l.EngineConfig("the ledger"))
-	e, err := t.evidence(known, l, d.MeanTokens())
+	return p, t.fit(of, t.Config(), l, d)
+}
+
+// fit fits an offer's step times to what was measured of a server with that ledger.
+func (t *Tuning) fit(of *Offer, known engine.Config, l *perfmodel.Ledger, d *Demand) error {
+	of.FitSettings = l.Settings
+	e, _, err := t.evidence(known.Or(l.EngineConfig("the ledger")), l, d.MeanTokens())
 	if err != nil {
-		return nil, err
+		return err
 	}
 	e.Check = t.Check
 	of.Fit, err = perfmodel.Calibrate(e)
-	return p, err
+	return err
 }
 
 // offer is a choice with the settings that the user fixed; the ledger is that of all settings
@@ -171,10 +172,9 @@ func (t *Tuning) offer(c Choice, l *perfmodel.Ledger) (*Offer, error) {
 
 // fitTest fits an offer's step times to the load test.
 func (t *Tuning) fitTest(of *Offer, d *Demand) error {
-	known := engine.Config{}
-	known.Merge(t.LoadTestArgs)
+	known := t.LoadTestArgs
 	if t.LoadTestOf == nil { // what is asked for another model says nothing of the one that was tested
-		known.Merge(t.Args)
+		known = known.Or(t.Args)
 	}
 	settings, err := t.settings(known)
 	if err != nil {
@@ -188,18 +188,7 @@ func (t *Tuning) fitTest(of *Offer, d *Demand) error {
 	if settings.NumBlocksOverride == 0 && l.Blocks.Value < 2 {
 		return fmt.Errorf("%s: of the server that was tested: %w", t.LoadTestFrom, l.TooLarge("--load-test-args"))
 	}
-	of.FitSettings = l.Settings
-	known.Merge(l.EngineConfig("the ledger"))
-	e, err := t.evidence(known, l, d.MeanTokens())
-	if err != nil {
-		return err
-	}
-	if _, err := t.Known.tested(&e, known); err != nil {
-		return err
-	}
-	e.Check = t.Check
-	of.Fit, err = perfmodel.Calibrate(e)
-	return err
+	return t.fit(of, known, l, d)
 }
 
 // demandOf is the workload that was asked for, else what was measured.

@@ -109,9 +109,7 @@ func (f *Deployment) known(ctx context.Context, say Say, before engine.Config) (
 		k.LongestThatFits = true
 		delete(args, engine.MaxModelLen)
 	}
-	k.Args = engine.Config{}
-	k.Args.Merge(before)
-	k.Args.Merge(args)
+	k.Args = before.Or(args)
 	return k, nil
 }
 

@@ -14,21 +14,22 @@ import (
 	"github.com/sixty-dev/sixty/internal/modelconfig"
 )
 
-// takeModel takes the argument that names a model for --model-config, and returns the others. An
-// owner and a name that are no file and no known model are an error.
-func (f *Deployment) takeModel(args []string) (others []string, err error) {
+// resolve takes the argument that names a model for --model-config, and the others for the servers or
+// their recording.
+func (f *Deployment) resolve(args []string) error {
+	var others []string
 	for _, arg := range args {
 		_, known := modelconfig.PublishedName(arg)
 		switch {
 		case source.OnDisk(arg) || !known && !hubName.MatchString(arg):
 			others = append(others, arg)
 		case f.modelConfig != "":
-			return nil, hint.With(fmt.Errorf("two models: %s and %s", f.modelConfig, arg), "give one at a time")
+			return hint.With(fmt.Errorf("two models: %s and %s", f.modelConfig, arg), "give one at a time")
 		default:
 			f.modelConfig = arg
 		}
 	}
-	return others, nil
+	return f.Source.Resolve(others)
 }
 
 // readModel reads config.json: a file, one in a directory, or that of a model's name, in the local
@@ -78,21 +79,10 @@ var hubName = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[\w.-]+$`)
 
 // hubCache is where Hugging Face's clients keep what they fetched.
 func hubCache() string {
-	if dir := os.Getenv("HF_HUB_CACHE"); dir != "" {
-		return dir
-	}
-	if dir := os.Getenv("HF_HOME"); dir != "" {
-		return filepath.Join(dir, "hub")
-	}
-	dir := os.Getenv("XDG_CACHE_HOME")
-	if dir == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return ""
-		}
-		dir = filepath.Join(home, ".cache")
-	}
-	return filepath.Join(dir, "huggingface", "hub")
+	home, _ := os.UserHomeDir() // without one, the working directory's
+	cache := cmp.Or(os.Getenv("XDG_CACHE_HOME"), filepath.Join(home, ".cache"))
+	huggingFace := cmp.Or(os.Getenv("HF_HOME"), filepath.Join(cache, "huggingface"))
+	return cmp.Or(os.Getenv("HF_HUB_CACHE"), filepath.Join(huggingFace, "hub"))
 }
 
 // cachedConfig is the config.json of a model in the cache: of its main revision or, without

@@ -66,10 +66,7 @@ func (f *Simulation) Read(ctx context.Context, args []string, changed func(flag 
 	if changed("replicas") && f.Replicas < 1 {
 		return fmt.Errorf("--replicas %d: want 1 or more", f.Replicas)
 	}
-	if args, err = f.takeModel(args); err != nil {
-		return err
-	}
-	if err := f.Source.Resolve(args); err != nil {
+	if err := f.resolve(args); err != nil {
 		return err
 	}
 	if err := f.check(); err != nil {

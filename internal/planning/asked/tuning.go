@@ -94,10 +94,7 @@ func (f *Tuning) check() error {
 // were given.
 func (f *Tuning) Read(ctx context.Context, args []string, changed func(flag string) bool, say Say) (err error) {
 	f.Load.Given(changed)
-	if args, err = f.takeModel(args); err != nil {
-		return err
-	}
-	if err := f.Source.Resolve(args); err != nil {
+	if err := f.resolve(args); err != nil {
 		return err
 	}
 	if err := f.check(); err != nil {

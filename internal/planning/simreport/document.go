@@ -191,15 +191,21 @@ func (d *document) writeLimits() {
 	basis, _, _ := strings.Cut(s.Calibration.Statement, ";")
 	d.ShowIn(render.Screen)
 	d.Ranked(rankBasis, "basis", basis)
-	if kinds := warningKinds(s); len(s.Runs) > 1 && len(kinds) > 0 {
-		d.Item("warning", strings.Join(kinds, "; "))
+	var brief, full []string
+	for _, w := range s.warnings() {
+		brief, full = append(brief, fmt.Sprintf("%s at %d of %d points", w.kind, len(w.points), len(s.Runs))), append(full, w.in(len(s.Runs)))
+	}
+	if len(s.Runs) == 1 {
+		full = s.Runs[0].Warnings
+	} else if len(brief) > 0 {
+		d.Item("warning", strings.Join(slices.Sorted(slices.Values(brief)), "; "))
 	}
 	d.ShowIn(render.Details)
 	d.Item("basis", s.Calibration.Statement)
 	if len(s.Runs) == 1 {
 		d.ShowIn(render.Everywhere)
 	}
-	for _, w := range warnings(s) {
+	for _, w := range full {
 		d.Item("warning", w)
 	}
 	d.ShowIn(render.Everywhere)
@@ -474,58 +480,39 @@ func kind(warning string) string {
 	return warning
 }
 
-// warningKinds are the kinds of warning that the runs have, with the number of points.
-func warningKinds(s *Simulation) []string {
-	at := map[string]map[int]bool{}
+// A warning is one of a kind that some runs have.
+type warning struct {
+	kind, first string   // without its numbers, and as the first of the points has it
+	points      []string // that it holds for
+}
+
+// warnings are those of all runs, in the order in which they first come.
+func (s *Simulation) warnings() (out []*warning) {
 	for i := range s.Runs {
-		for _, w := range s.Runs[i].Warnings {
-			k := kind(w)
-			if at[k] == nil {
-				at[k] = map[int]bool{}
+		at := s.Runs[i].point(s.Sweep)
+		for _, text := range s.Runs[i].Warnings {
+			k := slices.IndexFunc(out, func(w *warning) bool { return w.kind == kind(text) })
+			if k < 0 {
+				k = len(out)
+				out = append(out, &warning{kind(text), text, nil})
 			}
-			at[k][i] = true
+			if w := out[k]; !slices.Contains(w.points, at) {
+				w.points = append(w.points, at)
+			}
 		}
-	}
-	var out []string
-	for _, k := range slices.Sorted(maps.Keys(at)) {
-		out = append(out, fmt.Sprintf("%s at %d of %d points", k, len(at[k]), len(s.Runs)))
 	}
 	return out
 }
 
-// warnings are those of all runs, each once with the points that it holds for.
-func warnings(s *Simulation) []string {
-	if len(s.Runs) == 1 {
-		return s.Runs[0].Warnings
+// in says for which of so many points a warning holds.
+func (w *warning) in(runs int) string {
+	switch n := len(w.points); {
+	case n == runs:
+		return "at every point: " + w.first
+	case n > 4:
+		return fmt.Sprintf("at %d of %d points, first %s: %s", n, runs, w.points[0], w.first)
 	}
-	first, points := map[string]string{}, map[string][]string{}
-	var order []string
-	for i := range s.Runs {
-		seen := map[string]bool{}
-		for _, w := range s.Runs[i].Warnings {
-			k := kind(w)
-			if _, ok := first[k]; !ok {
-				first[k] = w
-				order = append(order, k)
-			}
-			if !seen[k] {
-				points[k] = append(points[k], s.Runs[i].point(s.Sweep))
-			}
-			seen[k] = true
-		}
-	}
-	var out []string
-	for _, k := range order {
-		switch n := len(points[k]); {
-		case n == len(s.Runs):
-			out = append(out, "at every point: "+first[k])
-		case n > 4:
-			out = append(out, fmt.Sprintf("at %d of %d points, first %s: %s", n, len(s.Runs), points[k][0], first[k]))
-		default:
-			out = append(out, "at "+strings.Join(points[k], " and ")+": "+first[k])
-		}
-	}
-	return out
+	return "at " + strings.Join(w.points, " and ") + ": " + w.first
 }
 
 // point names a run's place in the sweep.

@@ -366,7 +366,10 @@ func Metrics() []Metric { return []Metric{TTFT, Queue, ITL, TPOT, E2E} }
 
 // Title is a latency's name for people.
 func (m Metric) Title() string {
-	return map[Metric]string{TTFT: "TTFT", Queue: "queue", ITL: "ITL", TPOT: "TPOT", E2E: "E2E"}[m]
+	if m == Queue {
+		return string(m)
+	}
+	return strings.ToUpper(string(m))
 }
 
 // Latency is a distribution in seconds.
@@ -461,13 +464,13 @@ func RunOf(p *perfmodel.Prediction, cfg sim.Config, o *slo.Objective, detail boo
 	r := Run{Warnings: p.Warnings, Samples: p.Draws, Overload: p.Overload(), Duration: s.Duration.Seconds()}
 	r.Latency = map[Metric]*Latency{}
 	for m, x := range map[Metric]struct {
-		q         sim.Quantiles
-		mean, p95 *perfmodel.Estimate
-	}{TTFT: {s.TTFT, &p.TTFTMean, &p.TTFTP95}, Queue: {s.Queue, &p.QueueMean, &p.QueueP95}, ITL: {s.ITL, &p.ITLMean, &p.ITLP95}, TPOT: {s.TPOT, &p.TPOTMean, &p.TPOTP95}, E2E: {s.E2E, &p.E2EMean, &p.E2EP95}} {
+		q      sim.Quantiles
+		within perfmodel.Latency
+	}{TTFT: {s.TTFT, p.TTFT}, Queue: {s.Queue, p.Queue}, ITL: {s.ITL, p.ITL}, TPOT: {s.TPOT, p.TPOT}, E2E: {s.E2E, p.E2E}} {
 		if x.q.Count > 0 {
 			r.Latency[m] = latency(x.q)
-			if p.Draws > 0 {
-				r.Latency[m].MeanWithin, r.Latency[m].P95Within = &[2]float64{x.mean.Low, x.mean.High}, &[2]float64{x.p95.Low, x.p95.High}
+			if w := x.within; p.Draws > 0 {
+				r.Latency[m].MeanWithin, r.Latency[m].P95Within = &[2]float64{w.Mean.Low, w.Mean.High}, &[2]float64{w.P95.Low, w.P95.High}
 			}
 		}
 	}
@@ -648,27 +651,15 @@ func (m Metric) of(q *sim.Record) (d time.Duration, ok bool) {
 
 // latencies describes those of the requests of each of so many slots.
 func latencies(records []sim.Record, m Metric, slots int, slot func(*sim.Record) int) []sim.Quantiles {
-	ends := make([]int, slots+1) // of the slot before, in a list of all
-	for i := range records {
-		if _, ok := m.of(&records[i]); ok {
-			ends[slot(&records[i])+1]++
-		}
-	}
-	for k := range slots {
-		ends[k+1] += ends[k]
-	}
-	all := make([]time.Duration, ends[slots])
-	next := slices.Clone(ends)
+	all, out := make([][]time.Duration, slots), make([]sim.Quantiles, slots)
 	for i := range records {
 		if d, ok := m.of(&records[i]); ok {
 			k := slot(&records[i])
-			all[next[k]] = d
-			next[k]++
+			all[k] = append(all[k], d)
 		}
 	}
-	out := make([]sim.Quantiles, slots)
 	for k := range out {
-		out[k] = sim.QuantilesOf(all[ends[k]:ends[k+1]])
+		out[k] = sim.QuantilesOf(all[k])
 	}
 	return out
 }

@@ -32,7 +32,7 @@ type Answer struct {
 	Model      Model              `json:"model"`
 	Deployment Deployment         `json:"deployment"`
 	Ledger     Ledger             `json:"ledger"`
-	Check      *Check             `json:"check,omitempty"`
+	Check      *perfmodel.Check   `json:"check,omitempty"`
 	Remedies   []perfmodel.Remedy `json:"remedies,omitempty"`
 
 	// Command starts a server, or one replica: of the surest configuration that was found, of
@@ -108,12 +108,6 @@ type Safe struct {
 	Requests int `json:"requests"`
 }
 
-// Check is the ledger beside a server.
-type Check struct {
-	Source      string                 `json:"source"`
-	Comparisons []perfmodel.Comparison `json:"comparisons"`
-}
-
 // Targets are what was asked for, in seconds.
 type Targets struct {
 	TTFTP95         float64 `json:"ttft_p95,omitempty"`
@@ -141,9 +135,9 @@ type Row struct {
 	Predicted []Metric `json:"predicted"`
 	// Overload says that at the slow end the servers do not keep up with the load: how long
 	// requests wait then depends on how long it lasts.
-	Overload bool   `json:"overload_at_slow_end,omitempty"`
-	Cost     *Cost  `json:"cost,omitempty"`
-	Command  string `json:"command"` // of one replica
+	Overload bool           `json:"overload_at_slow_end,omitempty"`
+	Cost     *planning.Cost `json:"cost,omitempty"`
+	Command  string         `json:"command"` // of one replica
 }
 
 // The names of rows.
@@ -166,13 +160,6 @@ type Offer struct {
 	Impossible   string  `json:"impossible,omitempty"`
 }
 
-// Cost is what the deployment costs at the load of its row, in the currency of the price.
-type Cost struct {
-	Hour             float64 `json:"hour"`
-	MillionOutput    float64 `json:"million_output_tokens,omitempty"`
-	MillionAllTokens float64 `json:"million_tokens,omitempty"`
-}
-
 // Measurement is the load test that would narrow the answer most.
 type Measurement struct {
 	*planning.Measurement
@@ -193,7 +180,7 @@ type Metric struct {
 // was tested.
 func New(t *planning.Tuned, serve string, again func(gpu, form, tested string) string) *Answer {
 	l := t.Ledger
-	a := &Answer{Schema: Schema, Tool: version.This(), Status: statusLedger, Model: modelOf(l.Model), Deployment: deploymentOf(l), Ledger: ledgerOf(l, lengths(l, t.Plan)), LeftOut: t.LeftOut, Idle: t.Idle}
+	a := &Answer{Schema: Schema, Tool: version.This(), Status: statusLedger, Model: modelOf(l.Model), Deployment: deploymentOf(l), Ledger: ledgerOf(l, lengths(l, t.Plan)), Check: t.Check, LeftOut: t.LeftOut, Idle: t.Idle}
 	switch {
 	case t.Result != nil:
 		a.addResult(t, serve, again)
@@ -208,9 +195,6 @@ func New(t *planning.Tuned, serve string, again func(gpu, form, tested string) s
 	}
 	if t.Result == nil {
 		a.Notes = append(a.Notes, l.Unvalidated()...)
-	}
-	if t.ComparedWith != "" {
-		a.Check = &Check{t.ComparedWith, t.Compared}
 	}
 	return a
 }
@@ -285,16 +269,11 @@ func (a *Answer) addResult(tuned *planning.Tuned, serve string, again func(gpu, 
 }
 
 func (a *Answer) row(name string, p *planning.Point, d *planning.Demand, serve string) Row {
-	out := Row{
+	return Row{
 		Row: name, GPU: cmp.Or(p.Offer.Device.Name, "GPU"), Quantization: p.Offer.Quantization, Point: p,
 		Predicted: predicted(p, a.Targets), Overload: p.Prediction != nil && p.Prediction.Overload(),
-		Command: command(p.Ledger, &p.Knobs, p.Offer.Args, serve),
+		Cost: p.Cost(d), Command: command(p.Ledger, &p.Knobs, p.Offer.Args, serve),
 	}
-	if p.Offer.Price.PerHour > 0 {
-		out.Cost = &Cost{}
-		out.Cost.Hour, out.Cost.MillionOutput, out.Cost.MillionAllTokens = p.Cost(d)
-	}
-	return out
 }
 
 func offerOf(o *planning.Offered) Offer {
@@ -386,9 +365,9 @@ func predicted(of *planning.Point, t *Targets) []Metric {
 		}
 		out = append(out, m)
 	}
-	add("TTFT P95", "s", p.TTFTP95, 1, t.TTFTP95)
-	add("ITL P95", "s", p.ITLP95, 1, t.ITLP95)
-	add("E2E P95", "s", p.E2EP95, 1, t.E2EP95)
+	add("TTFT P95", "s", p.TTFT.P95, 1, t.TTFTP95)
+	add("ITL P95", "s", p.ITL.P95, 1, t.ITLP95)
+	add("E2E P95", "s", p.E2E.P95, 1, t.E2EP95)
 	add("output tokens/s", "tokens/s", p.OutputPerSecond, engines, t.TokensPerSecond)
 	return out
 }

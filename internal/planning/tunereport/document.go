@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sixty-dev/sixty/internal/planning"
 	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
@@ -118,7 +119,7 @@ func (d *document) rows(r *Result) {
 	if slices.ContainsFunc(shown, func(x Row) bool { return x.Cost != nil }) {
 		columns = append(columns, render.Column{Title: "$/h"}, render.Column{Title: "$/M out", Rank: 2})
 		for i, x := range shown {
-			c := cmp.Or(x.Cost, &Cost{})
+			c := cmp.Or(x.Cost, &planning.Cost{})
 			rows[i] = append(rows[i], fmt.Sprintf("%.2f", c.Hour), fmt.Sprintf("%.2f", c.MillionOutput))
 		}
 	}
@@ -230,7 +231,11 @@ func (d *document) commands(rows []Row) {
 func (d *document) writeLimits(r *Result) {
 	if r != nil {
 		basis, _, _ := strings.Cut(r.Basis, ";")
-		d.addBriefAndFull(rankBasis, "basis", basis, r.Basis)
+		d.ShowIn(render.Screen)
+		d.Ranked(rankBasis, "basis", basis)
+		d.ShowIn(render.Details)
+		d.Item("basis", r.Basis)
+		d.ShowIn(render.Everywhere)
 	}
 	if c := d.a.Check; c != nil && len(c.Comparisons) > 0 {
 		var off []string
@@ -310,15 +315,6 @@ func (d *document) offers() {
 		d.Paragraph("", "prices: "+priced+"; $/M out is dollars per million output tokens at the load of the row")
 	}
 	d.Paragraph("", render.Plural(d.a.Result.Evaluated, "configuration")+" simulated; more expensive options are not searched further")
-}
-
-// addBriefAndFull adds a short text for a screen, and a longer one.
-func (d *document) addBriefAndFull(rank int, name, brief, full string) {
-	d.ShowIn(render.Screen)
-	d.Ranked(rank, name, brief)
-	d.ShowIn(render.Details)
-	d.Ranked(0, name, full)
-	d.ShowIn(render.Everywhere)
 }
 
 // factor writes how far apart the ends of an interval are.

@@ -45,7 +45,7 @@ func answer(t *testing.T, itl time.Duration) *Answer {
 		t.Fatal(err)
 	}
 	return New(&planning.Tuned{
-		Ledger: l, Plan: p, Result: r, Compared: l.Check(perfmodel.Observed{KVBytes: 5 << 30, NumBlocks: 4096, WeightBytes: 51 << 30}), ComparedWith: "a log",
+		Ledger: l, Plan: p, Result: r, Check: &perfmodel.Check{Source: "a log", Comparisons: l.Check(perfmodel.Observed{KVBytes: 5 << 30, NumBlocks: 4096, WeightBytes: 51 << 30})},
 	}, "google/gemma-3-27b-it", func(gpu, form, tested string) string { return "" })
 }
 

@@ -28,9 +28,9 @@ func TestPrefillApart(t *testing.T) {
 		name      string
 		got, want float64
 	}{
-		{"TTFT", p.TTFTMean.Value, prompt + transfer + step},
-		{"TPOT", p.TPOTMean.Value, step},
-		{"E2E", p.E2EP50.Value, prompt + transfer + 101*step},
+		{"TTFT", p.TTFT.Mean.Value, prompt + transfer + step},
+		{"TPOT", p.TPOT.Mean.Value, step},
+		{"E2E", p.Summary.E2E.P50.Seconds(), prompt + transfer + 101*step},
 	} {
 		if math.Abs(x.got-x.want) > 0.5e-3 {
 			t.Errorf("%s %.4f s, want %.4f", x.name, x.got, x.want)

@@ -137,13 +137,11 @@ func (p *Prediction) noBetterThan(off Misses) {
 	if p.Draws == 0 {
 		return
 	}
-	for _, q := range quantities {
-		i, miss := q.field(p), off[q.kind]
-		times := math.Exp(math.Abs(miss.Mean))
-		i.Low, i.High = min(i.Low, i.Value/times), max(i.High, i.Value*times)
+	for _, q := range p.quantities() {
+		times, tail := math.Exp(math.Abs(off[q.kind].Mean)), q.Value
 		if q.tail {
-			tail := i.Value * math.Exp(-miss.Tail)
-			i.Low, i.High = min(i.Low, tail), max(i.High, tail)
+			tail *= math.Exp(-off[q.kind].Tail)
 		}
+		q.Low, q.High = min(q.Low, q.Value/times, tail), max(q.High, q.Value*times, tail)
 	}
 }

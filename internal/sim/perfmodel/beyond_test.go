@@ -55,9 +55,9 @@ func TestIntervalsAreNoNarrowerThanWhatTheFitMisses(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
 	}
-	near("mean TTFT, low", p.TTFTMean.Low, 0.8*p.TTFTMean.Value)
-	near("mean TTFT, high", p.TTFTMean.High, 1.25*p.TTFTMean.Value)
-	near("P95 TTFT, low", p.TTFTP95.Low, 0.8*p.TTFTP95.Value)
-	near("P95 TTFT, high", p.TTFTP95.High, 2*p.TTFTP95.Value) // the tail was twice as long
-	near("mean TPOT, high", p.TPOTMean.High, p.TPOTMean.Value)
+	near("mean TTFT, low", p.TTFT.Mean.Low, 0.8*p.TTFT.Mean.Value)
+	near("mean TTFT, high", p.TTFT.Mean.High, 1.25*p.TTFT.Mean.Value)
+	near("P95 TTFT, low", p.TTFT.P95.Low, 0.8*p.TTFT.P95.Value)
+	near("P95 TTFT, high", p.TTFT.P95.High, 2*p.TTFT.P95.Value) // the tail was twice as long
+	near("mean TPOT, high", p.TPOT.Mean.High, p.TPOT.Mean.Value)
 }

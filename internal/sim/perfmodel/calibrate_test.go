@@ -200,9 +200,9 @@ func TestACostFittedToRequestsPredictsAnotherLoad(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := truth.Summary()
-			within(t, "mean TPOT", p.TPOTMean.Value, want.TPOT.Mean.Seconds(), 0.02)
-			within(t, "median TTFT", p.TTFTP50.Value, want.TTFT.P50.Seconds(), 0.05)
-			within(t, "P95 TTFT", p.TTFTP95.Value, want.TTFT.P95.Seconds(), 0.05)
+			within(t, "mean TPOT", p.TPOT.Mean.Value, want.TPOT.Mean.Seconds(), 0.02)
+			within(t, "median TTFT", p.Summary.TTFT.P50.Seconds(), want.TTFT.P50.Seconds(), 0.05)
+			within(t, "P95 TTFT", p.TTFT.P95.Value, want.TTFT.P95.Seconds(), 0.05)
 			within(t, "throughput", p.OutputPerSecond.Value, want.OutputPerSecond, 0.01)
 			if len(p.Warnings) > 0 {
 				t.Errorf("warnings %q for a load like the calibration's", p.Warnings)
@@ -233,8 +233,8 @@ func TestACostFittedToScrapesPredictsTheSameServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := truth.Summary()
-	within(t, "mean TPOT", p.TPOTMean.Value, want.TPOT.Mean.Seconds(), 0.04)
-	within(t, "median TTFT", p.TTFTP50.Value, want.TTFT.P50.Seconds(), 0.10)
+	within(t, "mean TPOT", p.TPOT.Mean.Value, want.TPOT.Mean.Seconds(), 0.04)
+	within(t, "median TTFT", p.Summary.TTFT.P50.Seconds(), want.TTFT.P50.Seconds(), 0.10)
 	within(t, "throughput", p.OutputPerSecond.Value, want.OutputPerSecond, 0.02)
 }
 
@@ -323,8 +323,8 @@ func TestPredictionsSayWhereTheyCannotBeTrusted(t *testing.T) {
 			if tc.want == "" && warnings != "" || !strings.Contains(warnings, tc.want) {
 				t.Errorf("warnings %q, want %q", warnings, tc.want)
 			}
-			if p.TTFTMean.Low > p.TTFTMean.Value || p.TTFTMean.Value > p.TTFTMean.High {
-				t.Errorf("interval %+v does not hold its value", p.TTFTMean)
+			if p.TTFT.Mean.Low > p.TTFT.Mean.Value || p.TTFT.Mean.Value > p.TTFT.Mean.High {
+				t.Errorf("interval %+v does not hold its value", p.TTFT.Mean)
 			}
 		})
 	}
@@ -345,7 +345,7 @@ func TestNearSaturationThePredictionSaysSo(t *testing.T) {
 		t.Fatal(err)
 	}
 	if w := strings.Join(p.Warnings, "\n"); !strings.Contains(w, "near saturation") {
-		t.Errorf("P95 TTFT %+v with warnings %q, want one about saturation", p.TTFTP95, w)
+		t.Errorf("P95 TTFT %+v with warnings %q, want one about saturation", p.TTFT.P95, w)
 	}
 }
 

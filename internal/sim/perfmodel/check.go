@@ -3,9 +3,11 @@ package perfmodel
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/modelconfig"
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
@@ -29,6 +31,12 @@ func FromConfig(c engine.Config, source string) Observed {
 	}
 	o.KVTokens, _, _ = c.Number(engine.KVTokens)
 	return o
+}
+
+// A Check is the ledger beside what a server says.
+type Check struct {
+	Source      string       `json:"source"`
+	Comparisons []Comparison `json:"comparisons"`
 }
 
 // A Comparison sets one of the ledger's numbers beside the server's.
@@ -168,15 +176,18 @@ type Remedy struct {
 // max_model_len, for a model that leaves no memory for one.
 func (l *Ledger) Remedies() []Remedy {
 	var out []Remedy
+	fits := func(m *modelconfig.Model, s Settings) (*Ledger, bool) {
+		other, err := NewLedger(m, s)
+		return other, err == nil && other.Concurrency.Value >= 1
+	}
 	try := func(change string, alter func(*Settings)) bool {
 		s := l.Settings
 		alter(&s)
-		other, err := NewLedger(l.Model, s)
-		if err != nil || other.Concurrency.Value < 1 {
-			return false
+		other, ok := fits(l.Model, s)
+		if ok {
+			out = append(out, Remedy{change, other.Available, other})
 		}
-		out = append(out, Remedy{change, other.Available, other})
-		return true
+		return ok
 	}
 	for _, tp := range []int{2, 4, 8, 16} {
 		if tp > l.Settings.TP && try(fmt.Sprintf("--tensor-parallel-size %d", tp), func(s *Settings) { s.TP = tp }) {
@@ -204,31 +215,20 @@ func (l *Ledger) Remedies() []Remedy {
 		name  string
 		bytes float64
 	}{{"weights in FP8 (another checkpoint)", 1}, {"weights in 4 bits (another checkpoint)", 0.56}} {
-		if l.Model.Quant.Method == "" && l.quantizedFits(q.name, q.bytes, &out) {
+		m := *l.Model
+		m.Weights = slices.Clone(m.Weights)
+		for i := range m.Weights {
+			switch w := &m.Weights[i]; w.Part {
+			case modelconfig.Mixing, modelconfig.MLP, modelconfig.Experts, modelconfig.SharedFFN:
+				w.Bytes, w.Low, w.High = q.bytes, q.bytes, q.bytes
+			}
+		}
+		if other, ok := fits(&m, l.Settings); ok && m.Quant.Method == "" {
+			out = append(out, Remedy{Change: q.name, Left: other.Available})
 			break
 		}
 	}
 	return out
-}
-
-// quantizedFits tries the model with its linear layers in fewer bytes.
-func (l *Ledger) quantizedFits(name string, bytes float64, out *[]Remedy) bool {
-	m := *l.Model
-	m.Weights = append(m.Weights[:0:0], m.Weights...)
-	for i := range m.Weights {
-		w := &m.Weights[i]
-		switch w.Part {
-		case "attention and state", "MLP", "experts", "shared experts":
-			w.Bytes, w.Low, w.High = bytes, bytes, bytes
-		}
-	}
-	s := l.Settings
-	other, err := NewLedger(&m, s)
-	if err != nil || other.Concurrency.Value < 1 {
-		return false
-	}
-	*out = append(*out, Remedy{Change: name, Left: other.Available})
-	return true
 }
 
 // Unvalidated says, in sentences, which parts of an answer no public measurement was

@@ -1,9 +1,7 @@
 package perfmodel
 
 import (
-	"errors"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
@@ -38,16 +36,6 @@ func (d Deployment) router() (sim.Router, error) {
 		if len(d.Shares) != max(d.Replicas, 1) {
 			return nil, fmt.Errorf("shares of %d replicas were observed, %d are simulated", len(d.Shares), max(d.Replicas, 1))
 		}
-		sum := 0.0
-		for _, s := range d.Shares {
-			if !(s >= 0) || math.IsInf(s, 0) {
-				return nil, fmt.Errorf("a replica with a share of %v of the requests", s)
-			}
-			sum += s
-		}
-		if !(sum > 0) {
-			return nil, errors.New("no replica gets requests")
-		}
 		return sim.Weighted(d.Shares), nil
 	case RoundRobin, "":
 		return sim.RoundRobin(), nil
@@ -69,7 +57,7 @@ type Deployment struct {
 	// mixture of experts. 0 and 1: each for itself.
 	Lockstep int
 
-	Shares []float64 // of the replicas, under AsObserved
+	Shares []float64 // of the replicas, under AsObserved: of a workload.Measured
 
 	Prefill Prefill // of engines that compute prompts alone; the replicas then only decode
 }

@@ -183,7 +183,7 @@ func TestAPredictionHoldsTheTruth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, want := p.TPOTMean, real.Summary().TPOT.Mean.Seconds()
+	got, want := p.TPOT.Mean, real.Summary().TPOT.Mean.Seconds()
 	if got.Value/want < 0.98 || got.Value/want > 1.02 || got.Low > got.Value || got.High < got.Value {
 		t.Errorf("TPOT %+v, truth %v", got, want)
 	}
@@ -204,7 +204,7 @@ func TestDataSheetsAreShownToBeRough(t *testing.T) {
 	if !slices.ContainsFunc(p.Warnings, func(w string) bool { return strings.Contains(w, "not calibrated") }) {
 		t.Errorf("warnings %q do not say that nothing was calibrated", p.Warnings)
 	}
-	if i := p.TPOTMean; i.High/i.Low < 1.2 {
+	if i := p.TPOT.Mean; i.High/i.Low < 1.2 {
 		t.Errorf("TPOT %+v: too sure of itself", i)
 	}
 }

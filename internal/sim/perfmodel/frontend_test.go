@@ -119,7 +119,7 @@ func TestTheFrontendIsFoundInMetrics(t *testing.T) {
 	}
 	want := truth.Summary()
 	within(t, "mean ITL", p.Summary.ITL.Mean.Seconds(), want.ITL.Mean.Seconds(), 0.03)
-	within(t, "mean TTFT", p.TTFTMean.Value, want.TTFT.Mean.Seconds(), 0.10)
+	within(t, "mean TTFT", p.TTFT.Mean.Value, want.TTFT.Mean.Seconds(), 0.10)
 	if got := f.Frontend.PerRequest; got < 3e-3 || got > 9e-3 || f.FrontendLow > got || f.FrontendHigh < got {
 		t.Errorf("the API server takes %.4g s (%.4g to %.4g), want %.4g", got, f.FrontendLow, f.FrontendHigh, trueFrontend.PerRequest)
 	}

@@ -208,11 +208,7 @@ func (l *Layout) count(m *modelconfig.Model, s *Settings, stage int, perToken, s
 		last++ // the layer that guesses
 	}
 	for i, g := range l.Groups {
-		for _, x := range g.indexes {
-			if x >= first && x < last {
-				l.Groups[i].Layers++
-			}
-		}
+		l.Groups[i].Layers = within(g.indexes, first, last)
 		most = max(most, l.Groups[i].Layers)
 	}
 	l.BytesPerBlock = l.PageBytes * float64(most)

@@ -3,6 +3,7 @@ package perfmodel
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
@@ -308,11 +309,7 @@ func (s *Settings) weights(m *modelconfig.Model, stage int) Estimate {
 		n := 0.0
 		switch {
 		case w.Layers != nil:
-			for _, layer := range w.Layers {
-				if layer >= first && layer < last {
-					n++
-				}
-			}
+			n = float64(within(w.Layers, first, last))
 		case w.Part == modelconfig.Embedding:
 			if stage == 0 || m.Tied && stage == s.PP-1 {
 				n = 1
@@ -332,7 +329,7 @@ func (s *Settings) weights(m *modelconfig.Model, stage int) Estimate {
 			if s.ExpertParallel {
 				width = 128
 			}
-			e = e.plus(Exact(share * w.Low * padded(m.Hidden, 256) * padded(m.ExpertWidth, width)))
+			e = e.plus(Exact(share * w.Low * modelconfig.Padded(m.Hidden, 256) * modelconfig.Padded(m.ExpertWidth, width)))
 			continue
 		}
 		e.Value += share * w.Bytes
@@ -359,7 +356,8 @@ func (s *Settings) share(m *modelconfig.Model, w *modelconfig.Weight) float64 {
 	case modelconfig.DividedHead:
 		return float64(max(m.KVHeads/s.TP, 1)) / float64(m.KVHeads)
 	case modelconfig.Vocabulary:
-		return padded(m.Vocab, 64*s.TP) / tp
+		// layers/vocab_parallel_embedding.py, pad_vocab_size: to 64, and divisible by TP
+		return modelconfig.Padded(m.Vocab, 64*s.TP) / tp
 	case modelconfig.ExpertShare:
 		if s.dataParallelFlattens {
 			return 1 / (tp * float64(s.DP))
@@ -369,10 +367,11 @@ func (s *Settings) share(m *modelconfig.Model, w *modelconfig.Weight) float64 {
 	return 1
 }
 
-// padded is by which factor n grows when rounded up (layers/
-// vocab_parallel_embedding.py, pad_vocab_size: to 64, and divisible by TP).
-func padded(n, multiple int) float64 {
-	return float64((n+multiple-1)/multiple*multiple) / float64(n)
+// within counts the layers of a stage among some in their order.
+func within(layers []int, first, last int) int {
+	from, _ := slices.BinarySearch(layers, first)
+	to, _ := slices.BinarySearch(layers, last)
+	return to - from
 }
 
 // stage returns the layers of a pipeline stage (distributed/utils.py,

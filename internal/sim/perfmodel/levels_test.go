@@ -26,7 +26,7 @@ var levels = []struct {
 	same, later *deviation
 }{
 	{"llama-3.1-8b-tp1", "llama-3.1-8b", 1, 1, 30000, &deviation{0.05, 0.02, 0.03}, &deviation{0.05, 0.02, 0.03}},
-	{"qwen3-32b-tp2", "qwen3-32b", 2, 1, 24000, &deviation{0.05, 0.02, 0.03}, &deviation{0.05, 0.025, 0.03}},
+	{"qwen3-32b-tp2", "qwen3-32b", 2, 1, 24000, &deviation{0.05, 0.02, 0.03}, &deviation{0.05, 0.02, 0.03}},
 	{"qwen3-30b-a3b-dp2", "qwen3-30b-a3b", 1, 2, 24000, &deviation{0.27, 0.035, 0.045}, nil},
 }
 
@@ -122,7 +122,7 @@ func TestToAnotherLevelOfLoad(t *testing.T) {
 				for _, m := range all[:120] {
 					ttft, n = ttft+(m.FirstToken-m.Request.Arrival).Seconds(), n+1
 				}
-				intervals.inside(t, c.name, "mean TTFT of the first 120", ttft/n, p.TTFTMean)
+				intervals.inside(t, c.name, "mean TTFT of the first 120", ttft/n, p.TTFT.Mean)
 				if p, err = cal.Fit.Predict(d, requests, 0, sim.Options{}); err != nil {
 					t.Fatal(err)
 				}
@@ -186,9 +186,8 @@ func TestToAnotherModel(t *testing.T) {
 		got := off(all, p.Result.Records, every)
 		t.Logf("%s: %v", name, got)
 		intervals.holds(t, name, "of all", all, p)
-		// The queue of a nearly full server doubles what is wrong of a step; the search for a fit near capacity
-		// ends within 2 to 4 % of TPOT.
-		if math.Abs(got.tpot) > 0.10 || math.Abs(got.throughput) > 0.07 || math.Abs(got.ttft) > 0.21 {
+		// What the priors of both models miss of each other the queue of a nearly full server doubles.
+		if math.Abs(got.tpot) > 0.105 || math.Abs(got.throughput) > 0.07 || math.Abs(got.ttft) > 0.21 {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -197,6 +196,56 @@ func TestToAnotherModel(t *testing.T) {
 	_, err = perfmodel.Calibrate(perfmodel.Evidence{Config: cfg, Requested: d, Requests: tests[0].Requests, RequestsFrom: "of the 8B", Prior: &priors[1]})
 	if err == nil || !strings.Contains(err.Error(), "another model") || hint.Of(err) == "" {
 		t.Errorf("a fit below the time of reading the weights: %v", err)
+	}
+}
+
+// TestNearCapacityAFitDoesNotDependOnItsStart begins the search of a fit to a server whose every
+// place is taken from priors that differ.
+func TestNearCapacityAFitDoesNotDependOnItsStart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it measures an error: what it runs, other tests run too")
+	}
+	level := levels[0]
+	f, err := os.Open(filepath.Join("testdata/loadtests", level.file+".csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	test, err := perfmodel.ReadLoadTest(f, 16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := sim.Defaults("0.19.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.MaxModelLen, cfg.NumBlocks, cfg.MaxNumSeqs = 32768, level.numBlocks, 128
+	ledger, err := perfmodel.NewLedger(modelconfigtest.Read(t, level.model), perfmodel.Settings{Release: "0.19.0", Device: *spec(t, "RTX PRO 6000 Server"), TP: level.tp, MaxModelLen: 32768})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := perfmodel.Deployment{Config: cfg}
+	requests := make([]sim.Request, len(test.Requests))
+	for i := range requests {
+		requests[i] = test.Requests[i].Request
+	}
+	least, most := math.Inf(1), 0.0
+	for _, start := range []float64{0.9, 0.95, 1, 1.05, 1.1} {
+		prior := ledger.StepCost(500)
+		prior.Base *= start
+		fit, err := perfmodel.FromRequests(d, test.Requests, &prior, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := fit.Predict(d, requests, 0, sim.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("from %g times the prior's: %.4g s to first token, a knee of %d", start, p.TTFT.Mean.Value, fit.Cost.Knee)
+		least, most = min(least, p.TTFT.Mean.Value), max(most, p.TTFT.Mean.Value)
+	}
+	if most > 1.01*least {
+		t.Errorf("the mean time to first token is %.4g to %.4g s", least, most)
 	}
 }
 
@@ -223,8 +272,8 @@ func (n *tally) holds(t *testing.T, name, what string, all []perfmodel.Measured,
 		last = max(last, m.LastToken.Seconds())
 	}
 	count := float64(len(all))
-	n.inside(t, name, "mean TTFT "+what, ttft/count, p.TTFTMean)
-	n.inside(t, name, "mean TPOT "+what, tpot/count, p.TPOTMean)
+	n.inside(t, name, "mean TTFT "+what, ttft/count, p.TTFT.Mean)
+	n.inside(t, name, "mean TPOT "+what, tpot/count, p.TPOT.Mean)
 	n.inside(t, name, "tokens/s "+what, tokens/last, p.OutputPerSecond)
 }
 

@@ -200,13 +200,7 @@ func (s *Settings) adapters(m *modelconfig.Model, first, last int) Estimate {
 		if in == 0 || w.Layers == nil || w.Part == modelconfig.RouterPart {
 			continue
 		}
-		n := 0.0
-		for _, layer := range w.Layers {
-			if layer >= first && layer < last {
-				n++
-			}
-		}
-		each := n * float64(s.LoRA.Adapters*s.LoRA.Rank) * float64(times) * m.DType.Bytes()
+		each := float64(within(w.Layers, first, last)*s.LoRA.Adapters*s.LoRA.Rank) * float64(times) * m.DType.Bytes()
 		part := each * (float64(in) + float64(out)*s.share(m, w))
 		high += part
 		if w.Part != modelconfig.Experts {

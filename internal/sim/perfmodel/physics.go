@@ -88,16 +88,9 @@ const (
 // Values are the parameters of one deployment, as logits and logarithms.
 type Values [parameters]float64
 
-// in is the parameter's own scale.
-func (v *Values) in(p int, share bool) float64 {
-	if share {
-		return 1 / (1 + math.Exp(-v[p]))
-	}
-	return math.Exp(v[p])
-}
-
-func (v *Values) share(p int) float64 { return v.in(p, true) }
-func (v *Values) size(p int) float64  { return v.in(p, false) }
+// share and size are a parameter on its own scale.
+func (v *Values) share(p int) float64 { return 1 / (1 + math.Exp(-v[p])) }
+func (v *Values) size(p int) float64  { return math.Exp(v[p]) }
 
 // Start is the parameter's guess as a logit or a logarithm.
 func (p Parameter) Start() float64 {

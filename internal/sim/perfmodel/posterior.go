@@ -151,10 +151,9 @@ func (p *Prediction) widenBy(by [2]Widening) {
 	if p.Draws == 0 {
 		return
 	}
-	for _, q := range quantities {
+	for _, q := range p.quantities() {
 		if by, ok := w[q.kind]; ok {
-			i := q.field(p)
-			*i = i.Widened(by)
+			*q.Estimate = q.Widened(by)
 		}
 	}
 }

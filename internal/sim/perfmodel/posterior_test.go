@@ -6,15 +6,14 @@ import "testing"
 // of which nothing was measured.
 func TestEveryIntervalIsWidened(t *testing.T) {
 	p := &Prediction{Draws: 1}
-	for _, q := range quantities {
-		*q.field(p) = Estimate{1, 0.9, 1.1}
+	for _, q := range p.quantities() {
+		*q.Estimate = Estimate{1, 0.9, 1.1}
 	}
 	twice := Widening{TTFT: 2, TPOT: 2, E2E: 2, Tokens: 2}
 	p.widenBy([2]Widening{twice, twice})
-	for k, q := range quantities {
-		i := q.field(p)
-		if wider := i.Low < 0.89 && i.High > 1.11; wider != (i != &p.Preemptions) {
-			t.Errorf("quantity %d: %v", k, *i)
+	for k, q := range p.quantities() {
+		if wider := q.Low < 0.89 && q.High > 1.11; wider != (q.Estimate != &p.Preemptions) {
+			t.Errorf("quantity %d: %v", k, *q.Estimate)
 		}
 	}
 }

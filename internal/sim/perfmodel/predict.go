@@ -25,18 +25,16 @@ type Prediction struct {
 	Summary sim.Summary // of Result
 	Draws   int         // samples of the constants that the intervals rest on
 
-	TTFTMean, TTFTP50, TTFTP95, TTFTP99 Estimate
-	QueueMean, QueueP95                 Estimate
-	TPOTMean, TPOTP95                   Estimate
-	ITLMean, ITLP50, ITLP95, ITLP99     Estimate
-	E2EMean, E2EP50, E2EP95, E2EP99     Estimate
-	OutputPerSecond                     Estimate
-	Preemptions                         Estimate
+	TTFT, Queue, TPOT, ITL, E2E  Latency
+	OutputPerSecond, Preemptions Estimate
 
 	// Warnings are reasons not to trust the numbers. A prediction with warnings
 	// must not be shown without them.
 	Warnings []string
 }
+
+// A Latency has those statistics of one that an interval is known of.
+type Latency struct{ Mean, P95 Estimate }
 
 // Overload reports whether the servers keep up with requests that go on arriving, and at the
 // slow end of what is known of them do not: fewer tokens come out, and requests wait for a
@@ -48,7 +46,7 @@ func (p *Prediction) Overload() bool {
 		last = max(last, p.Result.Records[i].Arrival)
 	}
 	const long = 0.1 // of the arrivals' time
-	o, t := p.OutputPerSecond, p.TTFTP95
+	o, t := p.OutputPerSecond, p.TTFT.P95
 	return o.Low < 0.9*o.Value && t.High > long*last.Seconds() && t.Value < long*last.Seconds()
 }
 
@@ -64,32 +62,33 @@ const (
 	Tokens Kind = "tokens"
 )
 
-// quantities are those of a prediction. Of preemptions nothing was measured, so that they
-// have no kind.
-var quantities = []struct {
-	field func(*Prediction) *Estimate
-	of    func(*sim.Summary) float64
-	kind  Kind
-	tail  bool
-}{
-	{func(p *Prediction) *Estimate { return &p.TTFTMean }, func(s *sim.Summary) float64 { return s.TTFT.Mean.Seconds() }, TTFT, false},
-	{func(p *Prediction) *Estimate { return &p.TTFTP50 }, func(s *sim.Summary) float64 { return s.TTFT.P50.Seconds() }, TTFT, false},
-	{func(p *Prediction) *Estimate { return &p.TTFTP95 }, func(s *sim.Summary) float64 { return s.TTFT.P95.Seconds() }, TTFT, true},
-	{func(p *Prediction) *Estimate { return &p.TTFTP99 }, func(s *sim.Summary) float64 { return s.TTFT.P99.Seconds() }, TTFT, true},
-	{func(p *Prediction) *Estimate { return &p.QueueMean }, func(s *sim.Summary) float64 { return s.Queue.Mean.Seconds() }, TTFT, false},
-	{func(p *Prediction) *Estimate { return &p.QueueP95 }, func(s *sim.Summary) float64 { return s.Queue.P95.Seconds() }, TTFT, false},
-	{func(p *Prediction) *Estimate { return &p.TPOTMean }, func(s *sim.Summary) float64 { return s.TPOT.Mean.Seconds() }, TPOT, false},
-	{func(p *Prediction) *Estimate { return &p.TPOTP95 }, func(s *sim.Summary) float64 { return s.TPOT.P95.Seconds() }, TPOT, false},
-	{func(p *Prediction) *Estimate { return &p.ITLMean }, func(s *sim.Summary) float64 { return s.ITL.Mean.Seconds() }, TPOT, false},
-	{func(p *Prediction) *Estimate { return &p.ITLP50 }, func(s *sim.Summary) float64 { return s.ITL.P50.Seconds() }, TPOT, false},
-	{func(p *Prediction) *Estimate { return &p.ITLP95 }, func(s *sim.Summary) float64 { return s.ITL.P95.Seconds() }, TPOT, true},
-	{func(p *Prediction) *Estimate { return &p.ITLP99 }, func(s *sim.Summary) float64 { return s.ITL.P99.Seconds() }, TPOT, true},
-	{func(p *Prediction) *Estimate { return &p.E2EMean }, func(s *sim.Summary) float64 { return s.E2E.Mean.Seconds() }, E2E, false},
-	{func(p *Prediction) *Estimate { return &p.E2EP50 }, func(s *sim.Summary) float64 { return s.E2E.P50.Seconds() }, E2E, false},
-	{func(p *Prediction) *Estimate { return &p.E2EP95 }, func(s *sim.Summary) float64 { return s.E2E.P95.Seconds() }, E2E, true},
-	{func(p *Prediction) *Estimate { return &p.E2EP99 }, func(s *sim.Summary) float64 { return s.E2E.P99.Seconds() }, E2E, true},
-	{func(p *Prediction) *Estimate { return &p.OutputPerSecond }, func(s *sim.Summary) float64 { return s.OutputPerSecond }, Tokens, false},
-	{func(p *Prediction) *Estimate { return &p.Preemptions }, func(s *sim.Summary) float64 { return float64(s.Preemptions) }, "", false},
+// A quantity is one of those of a prediction.
+type quantity struct {
+	*Estimate
+	kind Kind // "" for preemptions, of which nothing was measured
+	tail bool // it is a percentile of which a tail was measured
+}
+
+// quantities are all of a prediction, in the order of values.
+func (p *Prediction) quantities() []quantity {
+	out := []quantity{{&p.OutputPerSecond, Tokens, false}, {&p.Preemptions, "", false}}
+	for _, l := range []struct {
+		of   *Latency
+		kind Kind
+		tail bool
+	}{{&p.TTFT, TTFT, true}, {&p.Queue, TTFT, false}, {&p.TPOT, TPOT, false}, {&p.ITL, TPOT, true}, {&p.E2E, E2E, true}} {
+		out = append(out, quantity{&l.of.Mean, l.kind, false}, quantity{&l.of.P95, l.kind, l.tail})
+	}
+	return out
+}
+
+// values are what a simulation gives of them.
+func values(s sim.Summary) []float64 {
+	out := []float64{s.OutputPerSecond, float64(s.Preemptions)}
+	for _, q := range []sim.Quantiles{s.TTFT, s.Queue, s.TPOT, s.ITL, s.E2E} {
+		out = append(out, q.Mean.Seconds(), q.P95.Seconds())
+	}
+	return out
 }
 
 // PredictionDraws is the number of bootstrap samples that make the best interval.
@@ -110,8 +109,8 @@ const (
 // takes, they are spread from the 5th to the 95th percentile, so that two give the
 // extremes.
 //
-// The API server's time is the fit's, unless the options say otherwise. The
-// prediction's warnings say where it goes beyond what the fit has seen.
+// The API server's time is the fit's. The prediction's warnings say where it goes beyond what
+// the fit has seen.
 func (f *Fit) Predict(d Deployment, requests []sim.Request, draws int, o sim.Options) (*Prediction, error) {
 	p, _, err := f.PredictWithin(d, requests, draws, o, nil)
 	return p, err
@@ -128,24 +127,22 @@ func (f *Fit) PredictWithin(d Deployment, requests []sim.Request, draws int, o s
 	if len(requests) == 0 {
 		return nil, false, fmt.Errorf("simulate: the workload has no requests")
 	}
-	if o.Frontend == (sim.Frontend{}) {
-		o.Frontend = f.Frontend
-	}
-	o.Brief = true
+	o.Frontend, o.Brief = f.Frontend, true
 	res, err := d.run(f.Cost, requests, o)
 	if err != nil {
 		return nil, false, fmt.Errorf("predict: %w", err)
 	}
 	o.SampleEvery, o.Limits = 0, sim.Limits{}
 	p := &Prediction{Result: res, Summary: res.Summary()}
-	for _, q := range quantities {
-		*q.field(p) = Exact(q.of(&p.Summary))
+	is := values(p.Summary)
+	for i, q := range p.quantities() {
+		*q.Estimate = Exact(is[i])
 	}
 	if res.Exceeded != "" || within != nil && !within(p) {
 		return p, false, nil
 	}
 	raw := *p
-	ok, err := raw.sample(d, f.spread(res, draws), requests, o, o.Frontend != f.Frontend, func() bool {
+	ok, err := raw.sample(d, f.spread(res, draws), requests, o, func() bool {
 		q := raw
 		f.widen(&q)
 		return within == nil || within(&q)
@@ -162,7 +159,7 @@ func (f *Fit) PredictWithin(d Deployment, requests []sim.Request, draws int, o s
 		return nil, false, fmt.Errorf("predict: %w", err)
 	}
 	p.Warnings = f.Extrapolation(res.Records)
-	if most := f.largestUnseenStep(res); most > 0 && p.TTFTMean.relative() > uncertainPrompts {
+	if most := f.largestUnseenStep(res); most > 0 && p.TTFT.Mean.relative() > uncertainPrompts {
 		text := fmt.Sprintf("steps with prompts of up to %.0f tokens, calibrated up to %.0f", most, f.Seen.MaxMixed)
 		if n := len(p.Warnings); n > 0 {
 			p.Warnings[n-1] += "; " + text
@@ -170,13 +167,13 @@ func (f *Fit) PredictWithin(d Deployment, requests []sim.Request, draws int, o s
 			p.Warnings = []string{"extrapolated: " + text}
 		}
 	}
-	if w := p.TTFTP95.relative(); w > saturatedWidth && f.Observations > 0 {
+	if w := p.TTFT.P95.relative(); w > saturatedWidth && f.Observations > 0 {
 		what := "uncertain"
-		if p.QueueP95.High > p.TTFTP95.High/2 {
+		if p.Queue.P95.High > p.TTFT.P95.High/2 {
 			what = "near saturation" // it is the queue that is uncertain
 		}
 		p.Warnings = append(p.Warnings, fmt.Sprintf(
-			"%s: TTFT P95 may be anything from %s to %s", what, render.Seconds(p.TTFTP95.Low), render.Seconds(p.TTFTP95.High)))
+			"%s: TTFT P95 may be anything from %s to %s", what, render.Seconds(p.TTFT.P95.Low), render.Seconds(p.TTFT.P95.High)))
 	}
 	return p, true, nil
 }
@@ -198,14 +195,13 @@ func (f *Fit) truncate(p *Prediction, d Deployment, requests []sim.Request, o si
 	if err != nil {
 		return err
 	}
-	fastest := res.Summary()
-	for _, q := range quantities {
-		e, v := q.field(p), q.of(&fastest)
+	fastest := values(res.Summary())
+	for i, q := range p.quantities() {
 		switch q.kind {
 		case Tokens:
-			e.High = max(min(e.High, v), e.Value)
+			q.High = max(min(q.High, fastest[i]), q.Value)
 		case TTFT, TPOT, E2E:
-			e.Low = min(max(e.Low, v), e.Value)
+			q.Low = min(max(q.Low, fastest[i]), q.Value)
 		}
 	}
 	return nil
@@ -214,12 +210,13 @@ func (f *Fit) truncate(p *Prediction, d Deployment, requests []sim.Request, o si
 // NoSlowerThan ends the slow ends of the intervals at those of a prediction of the same
 // deployment with slower GPUs.
 func (p *Prediction) NoSlowerThan(slower *Prediction) {
-	for _, q := range quantities {
-		switch e, s := q.field(p), q.field(slower); q.kind {
+	by := slower.quantities()
+	for i, q := range p.quantities() {
+		switch q.kind {
 		case Tokens:
-			e.Low = min(max(e.Low, s.Low), e.Value)
+			q.Low = min(max(q.Low, by[i].Low), q.Value)
 		case TTFT, TPOT, E2E:
-			e.High = max(min(e.High, s.High), e.Value)
+			q.High = max(min(q.High, by[i].High), q.Value)
 		}
 	}
 }
@@ -228,26 +225,24 @@ func (p *Prediction) NoSlowerThan(slower *Prediction) {
 const manyRequests = 500_000
 
 // sample makes the intervals hold what samples of the constants give, with their own time of
-// the API server unless that is given, until nobody wants to go on. Those that are asked for
+// the API server, until nobody wants to go on. Those that are asked for
 // all alike are simulated at once, where each takes one core and not much memory.
-func (p *Prediction) sample(d Deployment, draws []Draw, requests []sim.Request, o sim.Options, given bool, goOn func() bool) (bool, error) {
+func (p *Prediction) sample(d Deployment, draws []Draw, requests []sim.Request, o sim.Options, goOn func() bool) (bool, error) {
 	atOnce := 1
 	if d.Replicas <= 1 && len(requests) < manyRequests {
 		atOnce = runtime.GOMAXPROCS(0)
 	}
 	for end := len(draws); end > 0; end -= atOnce {
 		part := draws[max(end-atOnce, 0):end]
-		summaries := make([]sim.Summary, len(part))
+		drawn := make([][]float64, len(part))
 		var g errgroup.Group
 		for i, draw := range part {
 			g.Go(func() error {
 				o := o
-				if !given {
-					o.Frontend = draw.Frontend
-				}
+				o.Frontend = draw.Frontend
 				r, err := d.run(draw.Cost, requests, o)
 				if err == nil {
-					summaries[i] = r.Summary()
+					drawn[i] = values(r.Summary())
 				}
 				return err
 			})
@@ -255,11 +250,9 @@ func (p *Prediction) sample(d Deployment, draws []Draw, requests []sim.Request, 
 		if err := g.Wait(); err != nil {
 			return false, err
 		}
-		for _, q := range quantities {
-			f := q.field(p)
-			for i := range summaries {
-				v := q.of(&summaries[i])
-				f.Low, f.High = min(f.Low, v), max(f.High, v)
+		for i, q := range p.quantities() {
+			for _, v := range drawn {
+				q.Low, q.High = min(q.Low, v[i]), max(q.High, v[i])
 			}
 		}
 		if p.Draws += len(part); !goOn() {

@@ -21,9 +21,14 @@ type Measured struct {
 	Use        bool // fit to it; false: it only is part of the load
 }
 
-// rounds is how often the work is simulated anew with the constants just found.
-// They settle in a few.
-const rounds = 8
+// rounds is how often the work is simulated anew with the constants just found. They settle in a
+// few, but near a server's capacity: there a step that takes a little less makes a queue, and so a
+// batch, that is much shorter, and the constants of one round answer those of the one before. From
+// settled rounds on, they are the mean of all since (stochastic approximation: Robbins and Monro, 1951).
+const (
+	rounds  = 12
+	settled = 3
+)
 
 // FromRequests fits to a load test's results. What each request had to sit
 // through is not in them, so the simulator supplies it: it simulates the load
@@ -43,7 +48,7 @@ func FromRequests(d Deployment, measured []Measured, prior *Prior, check func() 
 	if used == 0 {
 		return nil, hint.With(errors.New("calibrate: no request to fit to"), "give the results of finished requests")
 	}
-	start := guess(measured)
+	start := sim.StepCost{Base: cmp.Or(typicalRequest(measured), 20e-3)} // of the right order
 	if prior != nil && !prior.guessed() {
 		start = prior.StepCost
 	}
@@ -62,7 +67,7 @@ func FromRequests(d Deployment, measured []Measured, prior *Prior, check func() 
 
 // overKnees returns the best solution over the candidates for the knee, and those with
 // other knees that describe the observations nearly as well; or ErrUndetermined where none
-// has one.
+// has one. Among those that differ by no more than chance, the prior decides.
 func overKnees(cfg sim.Config, prior *Prior, solve func(knee int) (*point, error)) (best *point, others []*point, err error) {
 	var all []*point
 	for _, knee := range knees(cfg, prior) {
@@ -74,24 +79,31 @@ func overKnees(cfg sim.Config, prior *Prior, solve func(knee int) (*point, error
 			return nil, nil, err
 		}
 		all = append(all, p)
-		// A knee that no hardware has describes the observations, and nothing else.
-		if best == nil || p.plausible() && (p.loss < best.loss || !best.plausible()) || !best.plausible() && p.loss < best.loss {
-			best = p
-		}
 	}
-	if best == nil {
+	if len(all) == 0 {
 		return nil, nil, ErrUndetermined
 	}
-	for _, p := range all {
-		if p != best && p.plausible() && p.loss < nearlyAsGood*best.loss {
-			others = append(others, p)
-		}
+	byLoss := func(a, b *point) int { return cmp.Compare(a.loss, b.loss) }
+	// A knee that no hardware has describes the observations, and nothing else.
+	likely := slices.DeleteFunc(slices.Clone(all), func(p *point) bool { return !p.plausible() })
+	if len(likely) == 0 {
+		return slices.MinFunc(all, byLoss), nil, nil
 	}
-	return best, others, nil
+	least := slices.MinFunc(likely, byLoss).loss
+	limit := least
+	if prior != nil && !prior.guessed() { // which says in what order they come
+		limit *= asGood
+	}
+	best = likely[slices.IndexFunc(likely, func(p *point) bool { return p.loss <= limit })]
+	return best, slices.DeleteFunc(likely, func(p *point) bool { return p == best || p.loss >= nearlyAsGood*least }), nil
 }
 
-// nearlyAsGood is the loss, over the least, up to which another knee may be the right one.
-const nearlyAsGood = 1.5
+// nearlyAsGood is the loss, over the least, up to which another knee may be the right one, and
+// asGood that by which the same knee differs from one search to the next.
+const (
+	nearlyAsGood = 1.5
+	asGood       = 1.1
+)
 
 func (p *point) plausible() bool { return plausible(p.x, p.shape) }
 
@@ -103,11 +115,11 @@ func plausible(x vector, shape sim.StepCost) bool {
 }
 
 // knees are the candidates for the number of tokens below which a step is bound
-// by memory: around that of the prior, or over what hardware has (its arithmetic
-// per byte of memory traffic, 100 to 600 operations) and beyond.
+// by memory: around that of the prior, the nearest first, or over what hardware has (its
+// arithmetic per byte of memory traffic, 100 to 600 operations) and beyond.
 func knees(cfg sim.Config, prior *Prior) []int {
 	if prior != nil && !prior.guessed() {
-		return []int{prior.Knee / 2, prior.Knee * 3 / 4, prior.Knee, prior.Knee * 3 / 2, prior.Knee * 2}
+		return []int{prior.Knee, prior.Knee * 3 / 4, prior.Knee * 3 / 2, prior.Knee / 2, prior.Knee * 2}
 	}
 	ks := []int{0, 16, 32} // of processors
 	for k := 64; k <= min(1024, cfg.MaxNumBatchedTokens/2); k += 64 {
@@ -116,20 +128,12 @@ func knees(cfg sim.Config, prior *Prior) []int {
 	return ks
 }
 
-// guess is a cost of the right order: the median time per token as the base.
-func guess(measured []Measured) sim.StepCost {
-	if v := typicalRequest(measured); v > 0 {
-		return sim.StepCost{Base: v}
-	}
-	return sim.StepCost{Base: 20e-3}
-}
-
 // fixpoint alternates simulation and fit.
 func fixpoint(d Deployment, requests []sim.Request, measured []Measured, start sim.StepCost, knee int, prior *Prior, check func() error) (*point, error) {
-	cost, front := start, sim.Frontend{}
-	cost.Knee, cost.ExpertShare = knee, shapeOf(knee, prior).ExpertShare
+	x, shape, loss := fromCost(start), shapeOf(knee, prior), 0.0
 	for round := 1; ; round++ {
-		res, err := d.run(cost, requests, sim.Options{Frontend: front, Check: check})
+		cost := toCost(x, shape)
+		res, err := d.run(cost, requests, sim.Options{Frontend: frontend(x), Check: check})
 		if err != nil {
 			return nil, fmt.Errorf("calibrate: %w", err)
 		}
@@ -137,11 +141,15 @@ func fixpoint(d Deployment, requests []sim.Request, measured []Measured, start s
 		if err != nil {
 			return nil, err
 		}
-		moved := math.Abs(p.x[0]-cost.Base) / cost.Base
+		moved, gain := math.Abs(p.x[0]/x[0]-1), 1/float64(max(round-settled+1, 1))
+		for j := range x {
+			x[j] += gain * (p.x[j] - x[j])
+		}
+		loss += gain * (lossOf(p.rows, x) - loss)
 		if moved < 1e-4 || round == rounds {
+			p.x, p.loss = x, loss
 			return p, nil
 		}
-		cost, front = toCost(p.x, p.shape), frontend(p.x)
 	}
 }
 

@@ -33,6 +33,16 @@ func IntervalsOf(m *workload.Measured) []workload.Interval {
 	return out
 }
 
+// Waits are the sums and the counts of the times to first token, in the queue and in prefill.
+func Waits(intervals []workload.Interval) (sum workload.Interval) {
+	for _, s := range intervals {
+		sum.TTFTSum, sum.FirstTokens = sum.TTFTSum+s.TTFTSum, sum.FirstTokens+s.FirstTokens
+		sum.QueueSum, sum.QueueCount = sum.QueueSum+s.QueueSum, sum.QueueCount+s.QueueCount
+		sum.PrefillSum, sum.PrefillCount = sum.PrefillSum+s.PrefillSum, sum.PrefillCount+s.PrefillCount
+	}
+	return sum
+}
+
 // FromScrapes fits to a live server's metrics or to a recording of them. It
 // knows means per interval only, not single steps: overhead of steps with
 // prefill and the knee come out rougher than from requests. Check is that of
@@ -79,18 +89,11 @@ func (f *Fit) frontend(cfg sim.Config, scrapes []workload.Interval) {
 		return !(s.FirstTokens+s.PrefillCount > 0) || queued || (s.TTFTSum > 0) != (s.FirstTokens > 0)
 	})
 	var left []float64 // of stretches of neighbouring intervals
-	first := 0.0
-	for _, s := range calm {
-		first += s.FirstTokens
-	}
-	stretches := min(frontendStretches, int(first/2))
+	stretches := min(frontendStretches, int(Waits(calm).FirstTokens/2))
 	for i := range stretches {
-		var sum workload.Interval
-		var residual float64
-		for _, s := range calm[i*len(calm)/stretches : (i+1)*len(calm)/stretches] {
-			sum.FirstTokens, sum.TTFTSum = sum.FirstTokens+s.FirstTokens, sum.TTFTSum+s.TTFTSum
-			sum.QueueCount, sum.QueueSum = sum.QueueCount+s.QueueCount, sum.QueueSum+s.QueueSum
-			sum.PrefillCount, sum.PrefillSum = sum.PrefillCount+s.PrefillCount, sum.PrefillSum+s.PrefillSum
+		stretch := calm[i*len(calm)/stretches : (i+1)*len(calm)/stretches]
+		sum, residual := Waits(stretch), 0.0
+		for _, s := range stretch {
 			residual += interval{s, cfg}.residual(f.Cost) * s.FirstTokens
 		}
 		if sum.FirstTokens >= 1 && sum.QueueCount >= 1 && sum.PrefillCount >= 1 {

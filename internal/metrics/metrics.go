@@ -21,6 +21,10 @@ import (
 // a float64.
 const MaxMagnitude = 1e24
 
+// Arrival is how long after a moment its samples are there: scrapes take seconds, and remote writes are
+// late.
+const Arrival = time.Minute
+
 // Range is a range of time evaluated every Step, both ends included.
 type Range struct {
 	Start, End time.Time

@@ -332,7 +332,7 @@ type judging struct {
 	*monitored
 	name     string
 	vm       *program
-	last     time.Time
+	last     float64    // how many evaluations there were
 	was      [4]float64 // counters
 	replicas int
 }
@@ -344,9 +344,9 @@ func (j *judging) counters() [4]float64 {
 
 // next waits for another evaluation, and tells what it took. What the store did is for all shards that are at work.
 func (j *judging) next(found map[string]string) {
-	j.until(10*time.Minute, "another evaluation", func() bool { return j.overview().At.After(j.last) && j.overview().EvaluatedS > 0 })
+	j.until(10*time.Minute, "another evaluation", func() bool { return metric(j.url, "sixty_evaluation_duration_seconds_count ") > j.last })
 	o, now := j.overview(), j.counters()
-	j.last, j.replicas = o.At, 0
+	j.last, j.replicas = metric(j.url, "sixty_evaluation_duration_seconds_count "), 0
 	var ill []string
 	for _, m := range o.Models {
 		j.replicas += len(m.Replicas)

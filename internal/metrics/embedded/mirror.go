@@ -24,7 +24,6 @@ import (
 type Mirror struct {
 	mu      sync.Mutex
 	recent  *recent
-	scope   string
 	reading map[string]*sync.Mutex // by metric: it is read by one at a time
 }
 
@@ -40,13 +39,13 @@ const (
 
 // Over returns the mirrored Querier for the questions of a moment that is not before the last one. Held is
 // what lies so far before it. Questions that do not have all the matchers of the scope are left to the
-// Querier; where the scope is another one than the last time, nothing is held.
+// Querier. Where the scope is another one than the last time, what comes into it is read.
 func (m *Mirror) Over(q metrics.Querier, scope []*labels.Matcher, at time.Time, past time.Duration) metrics.Querier {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now, words := at.UnixMilli(), selectorOf(scope)
-	if m.recent == nil || m.scope != words || m.recent.newest > now {
-		m.recent, m.scope, m.reading = newRecent(nil, Lookback), words, map[string]*sync.Mutex{}
+	now := at.UnixMilli()
+	if m.recent == nil || m.recent.newest > now {
+		m.recent, m.reading = newRecent(nil, Lookback), map[string]*sync.Mutex{}
 		m.recent.families, m.recent.anywhen, m.recent.swept = map[string]*family{}, true, now
 	}
 	m.recent.turn(now)

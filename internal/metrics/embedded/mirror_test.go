@@ -38,22 +38,26 @@ func (q *asked) Samples(ctx context.Context, selector string, at time.Time, span
 }
 
 // TestAMirrorAnswersAsTheServer plays targets that restart, fail, come and go, whose samples come
-// late, and one whose samples of minutes come all at once, and asks both at one moment in seven.
+// late, and one whose samples of minutes come all at once, and asks both at one moment in fourteen. Halfway
+// two of them come into the scope.
 func TestAMirrorAnswersAsTheServer(t *testing.T) {
 	s := openStore(t, Config{})
 	server := &asked{Querier: s}
-	scope := []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "job", "vllm")}
+	job, few := labels.MustNewMatcher(labels.MatchEqual, "job", "vllm"), indicator.Like("instance", "a|cutoff")
 	const span = 4 * time.Minute
-	words := `{__name__=~"up|vllm:time_to_first_token_seconds_bucket|vllm:generation_tokens_total",job="vllm"}`
-	var exprs []indicator.Expr
-	for _, sig := range indicator.All() {
+	compiled := func(scope []*labels.Matcher) (exprs []indicator.Expr) {
 		rw := indicator.Rewriting{Window: time.Minute + 751*time.Millisecond, Short: 10 * time.Second, Past: 3 * time.Minute, Instance: []string{"job", "instance"}, Model: []string{"model_name"}, Matchers: scope}
-		for _, e := range []indicator.Expr{sig.Expr, sig.Buckets(), sig.Observations()} {
-			if e != nil {
-				exprs = append(exprs, rw.Compile(e, sig.Scope))
+		for _, sig := range indicator.All() {
+			for _, e := range []indicator.Expr{sig.Expr, sig.Buckets(), sig.Observations()} {
+				if e != nil {
+					exprs = append(exprs, rw.Compile(e, sig.Scope))
+				}
 			}
 		}
+		return exprs
 	}
+	scope := []*labels.Matcher{job, few}
+	exprs := compiled(scope)
 	type page struct {
 		target Target
 		at     time.Time
@@ -103,10 +107,15 @@ func TestAMirrorAnswersAsTheServer(t *testing.T) {
 			add(p)
 			return true
 		})
-		if step < 20 || step%7 != 6 {
+		if step < 20 || step%14 != 13 {
 			continue
 		}
+		if len(scope) > 1 && step > 120 {
+			scope = []*labels.Matcher{job}
+			exprs = compiled(scope)
+		}
 		moment := at.Add(4 * time.Second)
+		words := selectorOf(append([]*labels.Matcher{indicator.Like(labels.MetricName, "up|vllm:time_to_first_token_seconds_bucket|vllm:generation_tokens_total")}, scope...))
 		q := m.Over(server, scope, moment, span)
 		got, err := q.Samples(t.Context(), words, moment, span)
 		if err != nil {

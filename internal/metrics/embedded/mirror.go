@@ -275,14 +275,19 @@ func (r *recent) cut(s *recentSeries, after int64) {
 	s.points = s.points[:n]
 }
 
+// extend adds samples that come after those of a series: a server may count the beginning of a span to it.
 func (r *recent) extend(s *recentSeries, samples []model.SamplePair) {
 	for _, p := range samples {
-		if len(s.points) == cap(s.points) {
+		t, n := int64(p.Timestamp), len(s.points)
+		if n > 0 && t <= s.points[n-1].T {
+			continue
+		}
+		if n == cap(s.points) {
 			r.trim(s, r.newest)
 		}
-		s.points = append(s.points, promql.FPoint{T: int64(p.Timestamp), F: float64(p.Value)})
+		s.points = append(s.points, promql.FPoint{T: t, F: float64(p.Value)})
+		r.samples++
 	}
-	r.samples += len(samples)
 }
 
 func labelsOf(m model.Metric) labels.Labels {

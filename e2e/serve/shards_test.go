@@ -282,7 +282,7 @@ func TestShards(t *testing.T) {
 	f := &feed{t: t, replicas: population(t, pages, os.Getenv("SIXTY_ONE_JOB") != "")}
 	addr := port(t)
 	vm := launch(t, "http://"+addr, "/health", store, "-storageDataPath="+t.TempDir(), "-httpListenAddr="+addr, "-retentionPeriod=1d",
-		"-memory.allowedBytes=2GB", "-search.maxQueryLen=1MB", "-search.maxUniqueTimeseries=600000", "-search.disableCache", "-loggerLevel=ERROR")
+		"-memory.allowedBytes=2GB", "-search.maxQueryLen=1MB", "-search.maxUniqueTimeseries=600000", "-search.disableCache", "-search.maxQueueDuration=30s", "-loggerLevel=ERROR")
 	wrote := time.Now()
 	// What takes long to write is past when it is there.
 	f.url, f.began = vm.url, wrote.Add(time.Duration(len(f.replicas))*perReplica-storedFor)

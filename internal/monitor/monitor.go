@@ -154,7 +154,7 @@ func (m *Monitor) Evaluate(ctx context.Context, at time.Time) {
 	if err == nil {
 		o.Memory = &m.memory
 		if m.o.Remote {
-			from.Querier = m.mirror.Over(from.Querier, o.Matchers, at, diagnose.LongestPast)
+			from.Querier = m.mirror.Over(from.Querier, o.Matchers, at, diagnose.LongestPast, 5*o.Interval/2)
 		}
 		e.Diagnosis, err = from.Diagnose(ctx, o)
 	}

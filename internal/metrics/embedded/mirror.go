@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"regexp"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
@@ -19,8 +21,8 @@ import (
 
 // A Mirror holds the last samples of another server's series, which a monitor asks about at each evaluation
 // in hundreds of questions, so that the server is asked for each sample once, and the questions are
-// answered here. What reaches further back than is held is left to the server, and so is what depends on
-// staleness markers, which its API does not show. The zero value is empty.
+// answered here. What reaches further back than is held is left to the server, and so are instant selectors
+// and what looks for the end of series, as its API does not show staleness markers. The zero value is empty.
 type Mirror struct {
 	mu      sync.Mutex
 	recent  *recent
@@ -33,30 +35,32 @@ const (
 	mostMirrored = 32_000_000
 	// piece is how much of the past is read at once, in ms: an answer has a place in memory while it is read.
 	piece = 10 * 60_000
+	// atOnce is how many metrics are read at once for one question.
+	atOnce = 4
 	// mostReturned is how many instances are read again by their names.
 	mostReturned = 100
 )
 
 // Over returns the mirrored Querier for the questions of a moment that is not before the last one. Held is
-// what lies so far before it. Questions that do not have all the matchers of the scope are left to the
+// what lies so far before it; a sample counts for as long as lookback says in ranges. Questions that do not have all the matchers of the scope are left to the
 // Querier. Where the scope is another one than the last time, what comes into it is read.
-func (m *Mirror) Over(q metrics.Querier, scope []*labels.Matcher, at time.Time, past time.Duration) metrics.Querier {
+func (m *Mirror) Over(q metrics.Querier, scope []*labels.Matcher, at time.Time, past, lookback time.Duration) metrics.Querier {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := at.UnixMilli()
 	if m.recent == nil || m.recent.newest > now {
-		m.recent, m.reading = newRecent(nil, Lookback), map[string]*sync.Mutex{}
+		m.recent, m.reading = newRecent(nil, lookback), map[string]*sync.Mutex{}
 		m.recent.families, m.recent.anywhen, m.recent.swept = map[string]*family{}, true, now
 	}
-	m.recent.turn(now)
-	return &mirrored{q, m, m.recent, scope, now - past.Milliseconds(), now}
+	m.recent.turn(now, lookback.Milliseconds())
+	return &mirrored{q, m, m.recent, scope, at.Add(-past), now - (past + lookback).Milliseconds(), now}
 }
 
 // turn begins another moment: what was derived of samples that may have changed since is forgotten.
-func (r *recent) turn(now int64) {
+func (r *recent) turn(now, lookback int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.newest, r.memo = now, map[reading][]element{}
+	r.newest, r.lookback, r.memo = now, lookback, map[reading][]element{}
 	if now > r.swept+sweepEvery {
 		r.sweep()
 	}
@@ -76,7 +80,8 @@ type mirrored struct {
 	mirror *Mirror
 	recent *recent
 	scope  []*labels.Matcher
-	from   int64 // what is held, in ms
+	from   time.Time // of which it answers
+	held   int64     // samples after it, in ms
 	now    int64
 }
 
@@ -92,9 +97,16 @@ func (q *mirrored) Evaluate(ctx context.Context, e indicator.Expr, at time.Time)
 		here = here && s.Metric != "" && s.Offset == 0 && q.covers(s.Where, at.Add(-s.Span))
 		names = append(names, s.Metric)
 	})
-	if here && len(names) > 0 && q.hold(ctx, names) == nil {
-		if v, err := q.recent.evaluate(ctx, e, at.UnixMilli()); err == nil {
-			return v, nil
+	if here && len(names) > 0 {
+		err := q.hold(ctx, names)
+		if err == nil {
+			var v model.Vector
+			if v, err = q.recent.evaluate(ctx, e, at.UnixMilli()); err == nil {
+				return v, nil
+			}
+		}
+		if !errors.Is(err, errEngine) {
+			return nil, err
 		}
 	}
 	return q.Querier.Evaluate(ctx, e, at)
@@ -102,24 +114,43 @@ func (q *mirrored) Evaluate(ctx context.Context, e indicator.Expr, at time.Time)
 
 // Samples implements metrics.Querier.
 func (q *mirrored) Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix, error) {
-	if ms, err := promQL.ParseMetricSelector(selector); err == nil {
-		var names []string
-		for _, m := range ms {
-			switch {
-			case m.Name != labels.MetricName:
-			case m.Type == labels.MatchEqual:
-				names = append(names, m.Value)
-			case m.Type == labels.MatchRegexp:
-				names = append(names, m.SetMatches()...)
-			}
-		}
-		if len(names) > 0 && q.covers(ms, at.Add(-span)) && q.hold(ctx, names) == nil {
-			if m, err := q.recent.streams(ctx, ms, span.Milliseconds(), at.UnixMilli(), 0); err == nil {
-				return m, nil
-			}
-		}
+	if m, err := q.streams(ctx, selector, at, span, 0); !errors.Is(err, errEngine) {
+		return m, err
 	}
 	return q.Querier.Samples(ctx, selector, at, span)
+}
+
+// QueryRange implements metrics.Querier.
+func (q *mirrored) QueryRange(ctx context.Context, expr string, r metrics.Range) (model.Matrix, error) {
+	if m, err := q.streams(ctx, expr, r.End, r.End.Sub(r.Start), r.Step); !errors.Is(err, errEngine) {
+		return m, err
+	}
+	return q.Querier.QueryRange(ctx, expr, r)
+}
+
+// streams is recent.streams of a selector.
+func (q *mirrored) streams(ctx context.Context, selector string, at time.Time, span, step time.Duration) (model.Matrix, error) {
+	ms, err := promQL.ParseMetricSelector(selector)
+	if err != nil {
+		return nil, errEngine
+	}
+	var names []string
+	for _, m := range ms {
+		switch {
+		case m.Name != labels.MetricName:
+		case m.Type == labels.MatchEqual:
+			names = append(names, m.Value)
+		case m.Type == labels.MatchRegexp:
+			names = append(names, m.SetMatches()...)
+		}
+	}
+	if len(names) == 0 || !q.covers(ms, at.Add(-span)) {
+		return nil, errEngine
+	}
+	if err := q.hold(ctx, names); err != nil {
+		return nil, err
+	}
+	return q.recent.streams(ctx, ms, span.Milliseconds(), at.UnixMilli(), step.Milliseconds())
 }
 
 // covers reports whether what is held has all samples of a selector after a moment.
@@ -131,24 +162,27 @@ func (q *mirrored) covers(where []*labels.Matcher, after time.Time) bool {
 			return false
 		}
 	}
-	return after.UnixMilli() >= q.from
+	return !after.Before(q.from)
 }
 
 // hold makes sure that the samples of metrics are held up to now.
 func (q *mirrored) hold(ctx context.Context, names []string) error {
-	for _, n := range names {
-		if err := q.holdOne(ctx, n); err != nil {
-			return err
-		}
+	if len(names) == 1 {
+		return q.holdOne(ctx, names[0])
 	}
-	return nil
+	eg, ctx := errgroup.WithContext(ctx)
+	eg.SetLimit(atOnce)
+	for _, n := range names {
+		eg.Go(func() error { return q.holdOne(ctx, n) })
+	}
+	return eg.Wait()
 }
 
 func (q *mirrored) holdOne(ctx context.Context, name string) error {
 	lock := q.mirror.lock(name)
 	lock.Lock()
 	defer lock.Unlock()
-	f, since, goesOn := q.recent.since(name, q.from, q.now)
+	f, since, goesOn := q.recent.since(name, q.held, q.now)
 	returned, err := q.fill(ctx, f, since, goesOn)
 	switch {
 	case goesOn && len(returned) > mostReturned:
@@ -159,11 +193,12 @@ func (q *mirrored) holdOne(ctx context.Context, name string) error {
 			q.recent.replace(f, series)
 		}
 	}
+	if errors.Is(err, metrics.ErrTooLarge) {
+		q.recent.refuse(f)
+		err = nil
+	}
 	if err == nil && f.refused {
 		return errEngine
-	}
-	if err != nil && ctx.Err() == nil {
-		q.recent.refuse(f)
 	}
 	return err
 }

@@ -116,7 +116,7 @@ func TestAMirrorAnswersAsTheServer(t *testing.T) {
 		}
 		moment := at.Add(4 * time.Second)
 		words := selectorOf(append([]*labels.Matcher{indicator.Like(labels.MetricName, "up|vllm:time_to_first_token_seconds_bucket|vllm:generation_tokens_total")}, scope...))
-		q := m.Over(server, scope, moment, span)
+		q := m.Over(server, scope, moment, span, 12*time.Second)
 		got, err := q.Samples(t.Context(), words, moment, span)
 		if err != nil {
 			t.Fatal(err)
@@ -127,6 +127,35 @@ func TestAMirrorAnswersAsTheServer(t *testing.T) {
 		}
 		if a, b := texts(got), texts(want); !slices.Equal(a, b) {
 			t.Fatalf("at step %d:\n%s\nwant\n%s", step, strings.Join(a, "\n"), strings.Join(b, "\n"))
+		}
+		ranged := metrics.Range{Start: moment.Add(-span), End: moment, Step: 20 * time.Second}
+		those := strings.Replace(words, "{", `{instance="a",`, 1) // whose series have no ends that the server does not know
+		got, err = q.QueryRange(t.Context(), those, ranged)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want, err = s.QueryRange(t.Context(), those, ranged); err != nil {
+			t.Fatal(err)
+		}
+		missing, more := 0, 0
+		values := map[string]model.SamplePair{}
+		for _, s := range got {
+			for _, p := range s.Values {
+				values[fmt.Sprint(s.Metric, p.Timestamp)] = p
+				more++
+			}
+		}
+		for _, s := range want {
+			for _, p := range s.Values {
+				if values[fmt.Sprint(s.Metric, p.Timestamp)] != p {
+					missing++
+				}
+				more--
+			}
+		}
+		// After the end of a series its last sample counts for a while.
+		if missing > 0 || more < 0 || 5*more > len(values) {
+			t.Fatalf("at step %d: of %d values in a range %d are others, and %d there are not", step, len(values), missing, more)
 		}
 		for _, e := range exprs {
 			for _, ago := range []time.Duration{0, 20 * time.Second} {
@@ -164,7 +193,7 @@ func TestAMirrorLeavesTheRestToTheServer(t *testing.T) {
 	server := &asked{Querier: s}
 	scope := labels.MustNewMatcher(labels.MatchEqual, "job", "vllm")
 	var m Mirror
-	q := m.Over(server, []*labels.Matcher{scope}, at, time.Minute)
+	q := m.Over(server, []*labels.Matcher{scope}, at, time.Minute, Lookback)
 	for _, c := range []struct {
 		of   string
 		expr indicator.Expr

@@ -205,14 +205,14 @@ func (q *mirrored) holdOne(ctx context.Context, name string) error {
 
 // fill reads the samples of a metric after a moment and up to now, piece by piece; see take.
 func (q *mirrored) fill(ctx context.Context, f *family, since int64, goesOn bool) (returned []string, err error) {
-	for until := since; since < q.now && !f.refused; since = until {
-		until = min(since+piece, q.now)
+	for since < q.now && !f.refused {
+		until := min(since+piece, q.now)
 		series, err := q.read(ctx, f, since, until)
 		if err != nil {
 			return nil, err
 		}
 		returned = append(returned, q.recent.take(f, series, since, until, goesOn)...)
-		goesOn = true
+		since, goesOn = until, true
 	}
 	return returned, nil
 }

@@ -282,7 +282,7 @@ func TestShards(t *testing.T) {
 	f := &feed{t: t, replicas: population(t, pages, os.Getenv("SIXTY_ONE_JOB") != "")}
 	addr := port(t)
 	vm := launch(t, "http://"+addr, "/health", store, "-storageDataPath="+t.TempDir(), "-httpListenAddr="+addr, "-retentionPeriod=1d",
-		"-memory.allowedBytes=2GB", "-search.maxQueryLen=1MB", "-search.maxUniqueTimeseries=600000", "-search.disableCache", "-loggerLevel=ERROR")
+		"-memory.allowedBytes=2GB", "-search.maxQueryLen=1MB", "-search.maxUniqueTimeseries=600000", "-search.disableCache", "-search.maxQueueDuration=30s", "-loggerLevel=ERROR")
 	wrote := time.Now()
 	// What takes long to write is past when it is there.
 	f.url, f.began = vm.url, wrote.Add(time.Duration(len(f.replicas))*perReplica-storedFor)
@@ -332,7 +332,7 @@ type judging struct {
 	*monitored
 	name     string
 	vm       *program
-	last     time.Time
+	last     float64    // how many evaluations there were
 	was      [4]float64 // counters
 	replicas int
 }
@@ -344,9 +344,9 @@ func (j *judging) counters() [4]float64 {
 
 // next waits for another evaluation, and tells what it took. What the store did is for all shards that are at work.
 func (j *judging) next(found map[string]string) {
-	j.until(10*time.Minute, "another evaluation", func() bool { return j.overview().At.After(j.last) && j.overview().EvaluatedS > 0 })
+	j.until(10*time.Minute, "another evaluation", func() bool { return metric(j.url, "sixty_evaluation_duration_seconds_count ") > j.last })
 	o, now := j.overview(), j.counters()
-	j.last, j.replicas = o.At, 0
+	j.last, j.replicas = metric(j.url, "sixty_evaluation_duration_seconds_count "), 0
 	var ill []string
 	for _, m := range o.Models {
 		j.replicas += len(m.Replicas)

@@ -43,7 +43,7 @@ type Options struct {
 	Annotate func([]Target)
 	// Predict, which may be nil, says once the verdict is known what the fixes of
 	// its finding will do.
-	Predict func(context.Context, metrics.Querier, Request, *Snapshot, *Diagnosis)
+	Predict Predictor
 
 	// Memory, which may be nil, is that of the diagnoses of the same Querier before.
 	Memory *Memory
@@ -51,6 +51,10 @@ type Options struct {
 	Pathologies []*catalog.Pathology
 	Settings    Settings
 }
+
+// A Predictor says of the fixes of a diagnosis' first finding what they will do, and puts them in
+// the order in which to try them.
+type Predictor func(context.Context, metrics.Querier, Request, *Snapshot, *Diagnosis)
 
 // Run finds the targets, chooses the window and the baseline, fetches the
 // readings and judges them.

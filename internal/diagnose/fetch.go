@@ -72,10 +72,11 @@ func Fetch(ctx context.Context, q metrics.Querier, r Request) (*Snapshot, error)
 	s.At, s.Spans, s.interval, s.memory = r.At, r.Spans, r.Interval, r.Memory
 	queries, settled := plan(&r)
 	answers := r.Memory.lookUp(queries)
-	if err := runQueries(ctx, q, queries, answers); err != nil {
+	err := runQueries(ctx, q, queries, answers)
+	r.Memory.store(answers, r.At) // those of a diagnosis that runs out of time too: the next one goes on from there
+	if err != nil {
 		return nil, err
 	}
-	r.Memory.store(answers, r.At)
 	for _, query := range queries {
 		query.store(s, answers[query.question])
 	}

@@ -157,7 +157,7 @@ type extent struct {
 }
 
 // settled is up to when all scrapes are there.
-func (e *extent) settled() time.Time { return e.until.Add(-settledFor) }
+func (e *extent) settled() time.Time { return e.until.Add(-metrics.Arrival) }
 
 // How many scrapes are read one by one, by the number of targets, and how far back
 // and how finely the rest of the past is.

@@ -75,10 +75,6 @@ type sighting struct {
 	at     time.Time
 }
 
-// settledFor is how long after a moment its samples are there: scrapes take seconds, and
-// remote writes are late.
-const settledFor = time.Minute
-
 // lookUp returns the answers that were given before.
 func (m *Memory) lookUp(queries []query) map[question]model.Vector {
 	answers := map[question]model.Vector{}
@@ -100,7 +96,7 @@ func (m *Memory) store(answers map[question]model.Vector, now time.Time) {
 	}
 	m.answers = map[question]model.Vector{}
 	for q, v := range answers {
-		if !q.at.After(now.Add(-settledFor)) {
+		if !q.at.After(now.Add(-metrics.Arrival)) {
 			m.answers[q] = v
 		}
 	}
@@ -136,7 +132,7 @@ func (m *Memory) series(ctx context.Context, q metrics.Querier, of indicator.Sam
 	if m.selector != selector || at.Before(m.seenAt) || from.Before(m.seenFrom) {
 		m.selector, m.seen, m.seenAt, m.seenFrom = selector, map[string]*sighting{}, time.Time{}, from
 	}
-	found, err := ask(min(lookback-settledFor, at.Sub(m.seenAt)) + settledFor)
+	found, err := ask(min(lookback-metrics.Arrival, at.Sub(m.seenAt)) + metrics.Arrival)
 	if err != nil {
 		return nil, err
 	}

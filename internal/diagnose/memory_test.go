@@ -99,6 +99,32 @@ vllm:time_to_first_token_seconds_count{model_name="m",engine="0"} R
 	if fewer > all*3/4 {
 		t.Errorf("%d questions with a memory, %d without: want a quarter fewer", fewer, all)
 	}
+
+	// One that ran out of time leaves what it was told to the next one.
+	_, whole := run(&diagnose.Memory{})
+	var cut diagnose.Memory
+	scrape()
+	o := diagnose.Options{At: at, First: began, Interval: interval, Every: true, Memory: &cut}
+	if _, err := diagnose.Run(t.Context(), &failing{Querier: store, after: int64(whole - 5)}, o); err == nil {
+		t.Fatal("it has an answer")
+	}
+	if _, rest := run(&cut); rest > whole*3/4 {
+		t.Errorf("%d questions after a diagnosis that lacked five of %d", rest, whole)
+	}
+}
+
+// failing answers some questions.
+type failing struct {
+	metrics.Querier
+	after int64
+	asked atomic.Int64
+}
+
+func (f *failing) Evaluate(ctx context.Context, e indicator.Expr, at time.Time) (model.Vector, error) {
+	if f.asked.Add(1) > f.after {
+		return nil, context.DeadlineExceeded
+	}
+	return f.Querier.Evaluate(ctx, e, at)
 }
 
 // inJSON diagnoses as a reader of the JSON sees it. That an onset is kept as it was said is the

@@ -83,6 +83,16 @@ func (d *Diagnosis) LeadingFinding(v *Verdict) *Finding {
 	return &d.Findings[i]
 }
 
+// Predict predicts what the fixes of the first finding will do, of a diagnosis that was made without.
+func (d *Diagnosis) Predict(ctx context.Context, q metrics.Querier, predict Predictor) {
+	if d.inquiry == nil || len(d.Findings) == 0 || predict == nil {
+		return
+	}
+	d.Findings = slices.Clone(d.Findings) // others have them too
+	d.Findings[0].Fixes = slices.Clone(d.Findings[0].Fixes)
+	predict(ctx, q, d.inquiry.request, d.inquiry.snapshot, d)
+}
+
 // Plot asks the Querier of the diagnosis for what the leading verdicts rest on, over
 // time.
 func (d *Diagnosis) Plot(ctx context.Context, q metrics.Querier) error {

@@ -9,6 +9,7 @@ package metrics
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -20,6 +21,13 @@ import (
 // a server reaches a yotta of anything, and the twelfth power of one still fits into
 // a float64.
 const MaxMagnitude = 1e24
+
+// Arrival is how long after a moment its samples are there: scrapes take seconds, and remote writes are
+// late.
+const Arrival = time.Minute
+
+// ErrTooLarge says that a server does not answer as much as was asked for at once.
+var ErrTooLarge = errors.New("the answer is too large")
 
 // Range is a range of time evaluated every Step, both ends included.
 type Range struct {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 )
 
 // An Evaluation is the judgement of one moment.
@@ -41,9 +42,9 @@ type Options struct {
 	Diagnose diagnose.Options
 	Every    time.Duration // DefaultEvery when 0
 	First    time.Duration // until the first evaluation
-	// Rest leaves a source alone for as long as an evaluation took, at least: others ask
-	// it too.
-	Rest bool
+	// Remote is a source that others ask too: it is asked for each of the last samples once, and left
+	// alone for as long as an evaluation took, at least.
+	Remote bool
 	// Log hears of evaluations that fail.
 	Log      *slog.Logger
 	Registry prometheus.Registerer
@@ -56,6 +57,7 @@ type Monitor struct {
 	o        Options
 	settings atomic.Pointer[diagnose.Settings]
 	memory   diagnose.Memory
+	mirror   embedded.Mirror
 	latest   atomic.Pointer[Evaluation]
 	judging  atomic.Pointer[chan struct{}] // closed at the end of the evaluation that runs; nil while none does
 
@@ -122,7 +124,7 @@ func (m *Monitor) Run(ctx context.Context) {
 		began := time.Now()
 		m.Evaluate(ctx, began)
 		waits := []<-chan time.Time{tick.C}
-		if m.o.Rest {
+		if m.o.Remote {
 			waits = append(waits, time.After(time.Since(began)))
 		}
 		for _, wait := range waits {
@@ -151,6 +153,9 @@ func (m *Monitor) Evaluate(ctx context.Context, at time.Time) {
 	from, o, err := m.options(ctx, at)
 	if err == nil {
 		o.Memory = &m.memory
+		if m.o.Remote {
+			from.Querier = m.mirror.Over(from.Querier, o.Matchers, at, diagnose.LongestPast, 5*o.Interval/2)
+		}
 		e.Diagnosis, err = from.Diagnose(ctx, o)
 	}
 	if ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled) {

@@ -16,8 +16,8 @@ import (
 // that as PromQL, and metrics/embedded evaluates it on the samples at hand.
 type Expr interface {
 	fmt.Stringer
-	// each hands over what is read of metrics, from left to right.
-	each(func(Samples))
+	// Each hands over what is read of metrics, from left to right.
+	Each(func(Samples))
 }
 
 // The nodes of the algebra. Their operators and functions have PromQL's names.
@@ -268,13 +268,13 @@ var Bound = []string{"le", Own}
 // QuantileOf is a percentile of a histogram's observations, of its Buckets or of their rates.
 func QuantileOf(q float64, buckets Expr) Apply { return Apply{Percentile, buckets, q} }
 
-func (Number) each(func(Samples))        {}
-func (s Samples) each(f func(Samples))   { f(s) }
-func (a Aggregate) each(f func(Samples)) { a.Of.each(f) }
-func (b Binary) each(f func(Samples))    { b.A.each(f); b.B.each(f) }
-func (a Apply) each(f func(Samples)) {
+func (Number) Each(func(Samples))        {}
+func (s Samples) Each(f func(Samples))   { f(s) }
+func (a Aggregate) Each(f func(Samples)) { a.Of.Each(f) }
+func (b Binary) Each(f func(Samples))    { b.A.Each(f); b.B.Each(f) }
+func (a Apply) Each(f func(Samples)) {
 	if a.Of != nil {
-		a.Of.each(f)
+		a.Of.Each(f)
 	}
 }
 

@@ -234,7 +234,7 @@ func (s *Signal) Sums() bool {
 		return false
 	}
 	sums := false
-	s.Expr.each(func(l Samples) { sums = sums || l.Func == "increase" && l.Span == WindowMark })
+	s.Expr.Each(func(l Samples) { sums = sums || l.Func == "increase" && l.Span == WindowMark })
 	return sums
 }
 

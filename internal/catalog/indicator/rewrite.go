@@ -202,7 +202,7 @@ func (s Scope) spell(names []string) []string {
 
 // Reads returns the canonical names of the metrics that an expression reads, sorted.
 func Reads(e Expr) (names []string) {
-	e.each(func(s Samples) { names = append(names, s.Metric) })
+	e.Each(func(s Samples) { names = append(names, s.Metric) })
 	slices.Sort(names)
 	return slices.Compact(names)
 }

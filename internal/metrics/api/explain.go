@@ -15,6 +15,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/base/unanswered"
+	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
 // statusError is an answer that is not the API's JSON.
@@ -30,8 +31,6 @@ func (e *statusError) Error() string {
 	}
 	return s
 }
-
-var errTooLarge = errors.New("the answer is too large")
 
 // transport bounds answers, and turns those that are not the API's into errors
 // before they are taken for JSON.
@@ -75,7 +74,7 @@ type boundedBody struct {
 func (b *boundedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if b.left -= int64(n); b.left < 0 {
-		return 0, errTooLarge
+		return 0, metrics.ErrTooLarge
 	}
 	return n, err
 }
@@ -92,7 +91,7 @@ func (c *Client) explain(expr string, err error) error {
 		return wrapped
 	case errors.As(err, &status):
 		return hint.With(wrapped, c.afterStatus(status))
-	case errors.Is(err, errTooLarge):
+	case errors.Is(err, metrics.ErrTooLarge):
 		return hint.With(wrapped, "query less: a shorter window, or matchers that select one fleet")
 	case errors.As(err, &answer):
 		return explainAnswer(base, expr, answer)
@@ -147,6 +146,14 @@ func unfold(e *v1.Error) *v1.Error {
 	return &v1.Error{Type: own.Type, Msg: own.Msg}
 }
 
+// limited is the error of a query that hit a limit of the server.
+type limited struct{ error }
+
+func (e limited) Unwrap() error { return e.error }
+
+// Is implements what errors.Is asks for.
+func (limited) Is(target error) bool { return target == metrics.ErrTooLarge }
+
 // explainAnswer explains an error that the API itself gave.
 func explainAnswer(base, expr string, e *v1.Error) error {
 	e = unfold(e)
@@ -160,7 +167,7 @@ func explainAnswer(base, expr string, e *v1.Error) error {
 	case v1.ErrTimeout, v1.ErrCanceled:
 		return hint.With(err, "use a shorter window, or raise the server's query timeout")
 	case v1.ErrExec:
-		return hint.With(err, "use a shorter window, or matchers that select one fleet: the query hit a limit of the server")
+		return hint.With(limited{err}, "use a shorter window, or matchers that select one fleet: the query hit a limit of the server")
 	case v1.ErrBadResponse:
 		return hint.With(err, "check that the address is that of a Prometheus-compatible query API")
 	}

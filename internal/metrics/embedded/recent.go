@@ -54,6 +54,7 @@ type family struct {
 	held    bool
 	refused bool  // it cannot be held: native histograms, or too much
 	from    int64 // all samples after it are held
+	until   int64 // and up to it, where they are read from a server
 	keep    int64 // how far back, in ms, samples are kept
 	wants   [2]int64
 	series  []*recentSeries
@@ -274,6 +275,7 @@ func (s *recentSeries) at(t, lookback int64) (promql.FPoint, bool) {
 // sweep drops what nobody asked for lately, and series that ended.
 func (r *recent) sweep() {
 	r.swept = r.newest
+	held := 0 // series
 	for _, f := range r.families {
 		if !f.held {
 			f.refused = false // there may be room now
@@ -303,10 +305,10 @@ func (r *recent) sweep() {
 		}
 		clear(f.series[len(live):])
 		f.from = max(f.from, r.newest-f.keep)
-		f.series = live
+		f.series, held = live, held+len(live)
 	}
 	clear(r.choices)
-	if len(r.sets.sets) > 4*len(r.bound)+10_000 {
+	if len(r.sets.sets) > 4*held+10_000 {
 		r.reset()
 	}
 }
@@ -341,6 +343,9 @@ func (r *recent) ensureSamples(ctx context.Context, f *family, from, to int64) b
 
 // readFamily reads what the storage has of a family after a time.
 func (r *recent) readFamily(ctx context.Context, f *family, from int64) bool {
+	if r.db == nil {
+		return false
+	}
 	wants, keep := f.wants, f.keep
 	r.drop(f)
 	q, err := r.db.Querier(from+1, math.MaxInt64)

@@ -151,10 +151,8 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	}
 	if s.incidents, err = keeper.Open(ctx, keeper.Config{
 		Dir: filepath.Join(cfg.Dir, "incidents"), Retention: time.Duration(file.Sixty.Incidents.Retention), Catalogue: cfg.Diagnose.Pathologies, Log: cfg.Log,
-		Rediagnose: func(ctx context.Context, at time.Time) (diagnose.Diagnosis, error) {
-			return s.monitor.DiagnoseAt(ctx, at, 0)
-		},
-		Listen: func(i view.Summary) { s.told.Publish(&i) },
+		Predict: cfg.Diagnose.Predict,
+		Listen:  func(i view.Summary) { s.told.Publish(&i) },
 	}); err != nil {
 		return fmt.Errorf("--data: %w", err)
 	}
@@ -186,7 +184,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	defer s.gateways.client.CloseIdleConnections()
 	s.monitor = monitor.New(monitor.Options{
 		First:  first,
-		Rest:   cfg.Prometheus.Prometheus != "",
+		Remote: cfg.Prometheus.Prometheus != "",
 		Source: s.source, Narrow: cfg.narrow(), Diagnose: s.look(settings), Every: every, Log: cfg.Log, Registry: s.registry,
 		Listeners: []func(context.Context, *monitor.Evaluation){s.observe, s.alerter.Observe, s.write, s.updateRules, s.anomalies.Observe, s.publishEvaluation},
 	})

@@ -51,12 +51,8 @@ func (s *Shard) has(name string) bool {
 	return h.Sum64()%s.Of == s.Part-1
 }
 
-// relist is how often the store is asked which servers there are, and arrival how long a sample may take
-// until it is there.
-const (
-	relist  = time.Minute
-	arrival = time.Minute
-)
+// relist is how often the store is asked which servers there are.
+const relist = time.Minute
 
 // The metrics that show which servers there are, few series of each: of engines with their models, of
 // gateways with those behind them, of GPUs.
@@ -130,7 +126,7 @@ func (s *Shard) Narrow(ctx context.Context, from *source.Source, at time.Time) (
 
 // ask adds who was there since the last time, and forgets who left long ago.
 func (c *census) ask(ctx context.Context, from *source.Source, at time.Time) error {
-	span := min(diagnose.LongestPast, at.Sub(c.at)) + arrival
+	span := min(diagnose.LongestPast, at.Sub(c.at)) + metrics.Arrival
 	if c.seen == nil {
 		c.seen = map[place]*server{}
 	}

@@ -127,13 +127,7 @@ func (k *Keeper) runJob(j *job) {
 // saveEvidence writes a diagnosis and the recording that it can be made of again.
 func (k *Keeper) saveEvidence(ctx context.Context, j *job) error {
 	d := j.d
-	if k.c.Rediagnose != nil {
-		if again, err := k.c.Rediagnose(ctx, d.At); err == nil {
-			if part, ok := incident.DiagnosisOf(&again, j.record); ok && part.Verdict.ID == d.Verdict.ID {
-				d = part
-			}
-		}
-	}
+	d.Predict(ctx, j.q, k.c.Predict)
 	errs := d.Plot(ctx, j.q) // without plots it is still worth having
 	k.mu.Lock()
 	k.written[j.id] = d.At

@@ -36,9 +36,7 @@ type Config struct {
 	MaxEvidence  int64         // bytes of all recordings; 2 GiB when 0
 
 	Catalogue []*catalog.Pathology
-	// Look, which may be nil, diagnoses a moment again more thoroughly, with what fixes
-	// would do, for the diagnosis that is kept.
-	Rediagnose func(ctx context.Context, at time.Time) (diagnose.Diagnosis, error)
+	Predict   diagnose.Predictor // of the diagnoses that are kept; may be nil
 	// Listen, which may be nil, is told what became of an incident, after it was written.
 	// It must not wait for long, and may be called from several goroutines.
 	Listen func(view.Summary)

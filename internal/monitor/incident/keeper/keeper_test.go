@@ -3,6 +3,7 @@ package keeper
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
+	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/monitor/access"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
@@ -405,7 +407,12 @@ func TestEvidence(t *testing.T) {
 	store, first, last := embeddedtest.Open(t, "../../../../testdata/recordings/thrashing-deep.tar.zst", nil)
 	dir := t.TempDir()
 	var events []string
-	k, err := Open(t.Context(), Config{Dir: dir, Catalogue: pathologies.All(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Listen: func(s view.Summary) {
+	predict := func(_ context.Context, _ metrics.Querier, r diagnose.Request, s *diagnose.Snapshot, d *diagnose.Diagnosis) {
+		if f := &d.Findings[0]; len(r.Targets) == len(s.Targets) && f.Pathology.ID == "kv-cache-thrashing" {
+			f.Fixes[0].Predicted = &catalog.Prediction{Reason: "this was predicted"}
+		}
+	}
+	k, err := Open(t.Context(), Config{Dir: dir, Catalogue: pathologies.All(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Predict: predict, Listen: func(s view.Summary) {
 		if s.Ended == nil {
 			events = append(events, "open")
 		} else {
@@ -455,6 +462,9 @@ func TestEvidence(t *testing.T) {
 	}
 	if was.Verdict.ID != "kv-cache-thrashing" || len(was.Plots) < 4 {
 		t.Errorf("kept %s with %d plots", was.Verdict.ID, len(was.Plots))
+	}
+	if !strings.Contains(string(kept.Diagnosis), "this was predicted") || d.Findings[0].Fixes[0].Predicted != nil {
+		t.Errorf("what fixes will do is not in what is kept, or is in what others have: %v", d.Findings[0].Fixes[0].Predicted)
 	}
 	s, err := source.Open(t.Context(), source.Spec{Recording: path})
 	if err != nil {

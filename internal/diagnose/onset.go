@@ -129,26 +129,26 @@ func (h *history) course(normal, now run) *course {
 	return c
 }
 
-// A trace is what a signal leaves in a history while it is beyond its threshold: one moment, or
-// what is counted, in one way or several.
+// A trace is what a signal leaves in a history while it is beyond its threshold: shares that are bad,
+// in one way or several, or something else, of which it is only known when it began.
 type trace struct {
 	op     catalog.Op
-	moment func(*course) onsetReading
-	counts func(*course) []tally
+	onset  func(*course) onsetReading
+	shares func(*course) []tally
 }
 
 // read reads an onset.
 func (t trace) read(c *course) onsetReading {
-	if t.moment != nil {
-		return t.moment(c)
+	if t.onset != nil {
+		return t.onset(c)
 	}
 	_, onset := t.surest(c)
 	return onset
 }
 
-// surest returns the count that tells most of an onset, and that onset.
+// surest returns the share that tells most of an onset, and that onset.
 func (t trace) surest(c *course) (most tally, onset onsetReading) {
-	for _, n := range t.counts(c) {
+	for _, n := range t.shares(c) {
 		if o := c.findOnset(&n); o.said > onset.said {
 			most, onset = n, o
 		}
@@ -160,21 +160,21 @@ func (t trace) surest(c *course) (most tally, onset onsetReading) {
 // which a fault is.
 var traces = func() map[*indicator.Signal]trace {
 	out := map[*indicator.Signal]trace{}
-	at := func(op catalog.Op, moment func(*course) onsetReading, signals ...*indicator.Signal) {
+	began := func(op catalog.Op, onset func(*course) onsetReading, signals ...*indicator.Signal) {
 		for _, s := range signals {
-			out[s] = trace{op: op, moment: moment}
+			out[s] = trace{op: op, onset: onset}
 		}
 	}
-	add := func(op catalog.Op, counts func(*course) []tally, signals ...*indicator.Signal) {
+	add := func(op catalog.Op, shares func(*course) []tally, signals ...*indicator.Signal) {
 		for _, s := range signals {
-			out[s] = trace{op: op, counts: counts}
+			out[s] = trace{op: op, shares: shares}
 		}
 	}
 	const above, below = catalog.GreaterThan, catalog.LessThan
-	at(below, outage, indicator.Up, indicator.UpNow)
-	at(above, outage, indicator.FailedScrapes)
-	at(above, restart, indicator.Restarts, indicator.StartedWhileWatched, indicator.SeenDown)
-	at(below, restart, indicator.ServingAge)
+	began(below, outage, indicator.Up, indicator.UpNow)
+	began(above, outage, indicator.FailedScrapes)
+	began(above, restart, indicator.Restarts, indicator.StartedWhileWatched, indicator.SeenDown)
+	began(below, restart, indicator.ServingAge)
 	add(above, laterObservations(firstTokens), indicator.TTFTMean, indicator.TTFTP50, indicator.TTFTP90, indicator.TTFTP95)
 	add(above, laterObservations(tokenGaps), indicator.ITLMean, indicator.ITLP50, indicator.ITLP90, indicator.ITLP95, indicator.ITLP99, indicator.StallsPerRequest)
 	add(above, laterObservations(promptLengths), indicator.PromptTokens, indicator.PromptTokensP50, indicator.PromptTail)
@@ -197,7 +197,7 @@ var traces = func() map[*indicator.Signal]trace {
 		notArrived: {indicator.TransfersFailed},
 		corrupted:  {indicator.CorruptedRequests},
 	} {
-		add(above, rates(func(h *history, iv interval) float64 { return h.increase(counter, iv) }), signals...)
+		began(above, rates(func(h *history, iv interval) float64 { return h.increase(counter, iv) }), signals...)
 	}
 	add(above, shares(1, among(notFetched, firstTokens.count())), indicator.LeaseShare)
 	add(above, shares(1, among(notArrived, transfers, notArrived)), indicator.TransferFailShare)
@@ -205,7 +205,7 @@ var traces = func() map[*indicator.Signal]trace {
 	add(above, shares(1, among(erred, completions)), indicator.EngineErrors)
 	add(below, shares(stepsAlike, drafted), indicator.SpeculationShare)
 	add(below, shares(1, unfilled), indicator.TransfersPerRequest)
-	add(above, rates(func(h *history, iv interval) float64 { return h.count(firstTokens, iv) }), indicator.FirstTokenRate, indicator.ArrivalShare)
+	began(above, rates(func(h *history, iv interval) float64 { return h.count(firstTokens, iv) }), indicator.FirstTokenRate, indicator.ArrivalShare)
 	return out
 }()
 
@@ -282,10 +282,12 @@ func among(counter column, all ...column) quantity {
 	}
 }
 
-// rates counts events by the time in which they came.
-func rates(events func(*history, interval) float64) func(*course) []tally {
-	return func(c *course) []tally {
-		return []tally{c.tally(poisson, burstiness, func(iv interval) count { return count{events(c.history, iv), c.seconds(iv)} })}
+// rates reads when events began to come faster than normal. That they come less often says nothing:
+// while a cache stays full and few are admitted, few are evicted.
+func rates(events func(*history, interval) float64) func(*course) onsetReading {
+	return func(c *course) onsetReading {
+		t := c.tally(poisson, burstiness, func(iv interval) count { return count{events(c.history, iv), c.seconds(iv)} })
+		return c.findOnset(&t)
 	}
 }
 
@@ -295,7 +297,6 @@ func (h *history) seconds(iv interval) float64 { return h.at[iv.to].Sub(h.at[iv.
 type count struct{ bad, of float64 }
 
 func (n count) plus(m count) count { return count{n.bad + m.bad, n.of + m.of} }
-func (n count) less(m count) count { return count{n.bad - m.bad, n.of - m.of} }
 
 // A tally is what is bad in each interval, and in each when all is normal.
 type tally struct {
@@ -329,12 +330,15 @@ func logs(n, likelihood float64) float64 {
 // tally counts with what is normal.
 func (c *course) tally(l law, dispersion float64, in func(interval) count) tally {
 	t := tally{in: in, law: l, dispersion: dispersion}
-	var n count
-	for _, iv := range c.normal {
-		n = n.plus(in(iv))
-	}
-	t.usual = t.share(n)
+	t.usual = t.share(t.sum(c.normal))
 	return t
+}
+
+func (t *tally) sum(r run) (n count) {
+	for _, iv := range r {
+		n = n.plus(t.in(iv))
+	}
+	return n
 }
 
 // share estimates how much is bad.
@@ -382,33 +386,37 @@ func (c *course) findOnset(t *tally) (best onsetReading) {
 
 // over reports whether a fault that began at a time has ended in a window: whether what was counted
 // last is likelier in a normal time than while the fault went on, as surely as a signal must be to have
-// a say. What is as normal is compared with all of the fault, and what is between with what came before
-// it in the window alone: a fault may have become milder.
+// a say, and as nothing before in the fault was. What is as normal is compared with all of the fault, and
+// what is between with what came before it in the window alone: a fault may have become milder. A few
+// seconds without it say nothing.
 func (c *course) over(t *tally, began time.Time, window Range) bool {
-	var last, fault, within count
-	for _, iv := range c.life {
-		if from := c.at[iv.from]; !from.Before(began) {
-			fault = fault.plus(t.in(iv))
-			if !from.Before(window.From) {
-				within = within.plus(t.in(iv))
-			}
-		}
-	}
-	for _, iv := range slices.Backward(c.life) {
-		if from := c.at[iv.from]; from.Before(began) || from.Before(window.From) {
-			break
-		}
-		n := t.in(iv)
-		last, fault, within = last.plus(n), fault.less(n), within.less(n)
-		as := fault
+	first := slices.IndexFunc(c.life, func(iv interval) bool { return !c.at[iv.from].Before(began) })
+	in := max(first, slices.IndexFunc(c.life, func(iv interval) bool { return !c.at[iv.from].Before(window.From) }))
+	var last count
+	for i := len(c.life) - 1; first >= 0 && i > in; i-- {
+		last = last.plus(t.in(c.life[i]))
+		before := c.life[first:i]
 		if t.worse(last) >= leastSaid {
-			as = within
+			before = c.life[in:i]
 		}
-		if t.worse(as) >= leastSaid && t.said(last, t.usual, t.share(as)) > leastSaid {
+		if c.seconds(interval{c.life[i].from, c.life[len(c.life)-1].to}) < lastSeconds {
+			continue
+		}
+		if n := t.sum(before); t.worse(n) >= leastSaid && t.said(last, t.usual, t.share(n)) > max(leastSaid, t.lull(c.life[first:i], t.share(n))) {
 			return true
 		}
 	}
 	return false
+}
+
+// lull is how surely of a normal time, and not as bad as a share, the best stretch of a run was.
+func (t *tally) lull(r run, share float64) (most float64) {
+	said := 0.0
+	for _, iv := range r {
+		said = max(0, said+t.said(t.in(iv), t.usual, share))
+		most = max(most, said)
+	}
+	return most
 }
 
 // before is the onset of what began in an interval of the life.

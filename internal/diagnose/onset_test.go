@@ -103,6 +103,7 @@ func TestWhatIsOver(t *testing.T) {
 		"it ended two scrapes ago":                {then(0, 8, 8, 8, 8, 8, 8, 8, 0, 0), true},
 		"only the window's beginning is left":     {then(0, 8, 8, 8, 8, 8, 3, 0, 0, 0), true},
 		"a third is left, of nearly all":          {then(0, 10, 10, 10, 10, 10, 10, 2, 2, 2), true},
+		"it comes and goes":                       {then(0, 8, 0, 0, 8, 0, 0, 8, 0, 0), false},
 		"it is milder since before the window":    {then(0, 8, 8, 8, 8, 4, 4, 4, 4, 4), false},
 	} {
 		t.Run(name, func(t *testing.T) {

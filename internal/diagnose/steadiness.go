@@ -304,7 +304,7 @@ func (v view) Doubt(s *indicator.Signal) catalog.Doubt {
 func (v view) Over(c catalog.Cond) bool {
 	t, known := traces[c.Signal]
 	s := v.span()
-	if !known || t.op != c.Op || t.counts == nil || s.course == nil {
+	if !known || t.op != c.Op || t.shares == nil || s.course == nil {
 		return false
 	}
 	n, onset := t.surest(s.course)

@@ -384,9 +384,10 @@ func (c *course) findOnset(t *tally) (best onsetReading) {
 	return best
 }
 
-// over reports whether a fault that began at a time has ended in a window: whether what was counted
-// last is likelier in a normal time than while the fault went on, as surely as a signal must be to have
-// a say, and as nothing before in the fault was. What is as normal is compared with all of the fault, and
+// over reports whether a fault that began at a time has ended in a window: whether it is likelier that
+// what was counted last is of a normal time than that all is one fault (a generalized likelihood ratio
+// too), as surely as a signal must be to have a say, and more surely than of any stretch of the fault
+// before. What is as normal is compared with all of the fault, and
 // what is between with what came before it in the window alone: a fault may have become milder. A few
 // seconds without it say nothing.
 func (c *course) over(t *tally, began time.Time, window Range) bool {
@@ -402,7 +403,10 @@ func (c *course) over(t *tally, began time.Time, window Range) bool {
 		if c.seconds(interval{c.life[i].from, c.life[len(c.life)-1].to}) < lastSeconds {
 			continue
 		}
-		if n := t.sum(before); t.worse(n) >= leastSaid && t.said(last, t.usual, t.share(n)) > max(leastSaid, t.lull(c.life[first:i], t.share(n))) {
+		n := t.sum(before)
+		all := t.share(n.plus(last)) // were it one fault
+		said := t.said(last, t.usual, all) + t.said(n, t.share(n), all)
+		if t.worse(n) >= leastSaid && said > max(leastSaid, t.lull(c.life[first:i], t.share(n))) {
 			return true
 		}
 	}

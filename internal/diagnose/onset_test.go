@@ -85,7 +85,7 @@ func TestOnset(t *testing.T) {
 }
 
 // A fault is over when what came last is as when all was normal, or is much nearer to that than to
-// what came before it in the window. One that became milder is not, nor one of which too little came
+// one fault with what came before it in the window. One that became milder is not, nor one of which too little came
 // to tell.
 func TestWhatIsOver(t *testing.T) {
 	never := func(int) bool { return false }
@@ -102,7 +102,7 @@ func TestWhatIsOver(t *testing.T) {
 		"it has just begun":                       {then(0, 0, 0, 0, 0, 0, 0, 0, 0, 8), false},
 		"it ended two scrapes ago":                {then(0, 8, 8, 8, 8, 8, 8, 8, 0, 0), true},
 		"only the window's beginning is left":     {then(0, 8, 8, 8, 8, 8, 3, 0, 0, 0), true},
-		"a third is left, of nearly all":          {then(0, 10, 10, 10, 10, 10, 10, 2, 2, 2), true},
+		"a fifth is left, and none was normal":    {then(0, 10, 10, 10, 10, 10, 10, 2, 2, 2), false},
 		"it comes and goes":                       {then(0, 8, 0, 0, 8, 0, 0, 8, 0, 0), false},
 		"it is milder since before the window":    {then(0, 8, 8, 8, 8, 4, 4, 4, 4, 4), false},
 	} {

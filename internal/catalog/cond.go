@@ -201,6 +201,9 @@ func (c Cond) Holds(v View) Truth { return c.eval(v, nil) }
 func (c Cond) eval(v View, evidence *[]Evidence) Truth {
 	if c.Signal != nil {
 		e := compare(c, v)
+		if h, ok := v.(interface{ over(Cond) bool }); ok && e.Holds == True && h.over(c) {
+			e.Holds = False
+		}
 		if evidence != nil {
 			*evidence = append(*evidence, e)
 		}
@@ -241,14 +244,25 @@ type Doubt struct {
 type Uncertain interface {
 	View
 	Doubt(*indicator.Signal) Doubt
+	// Over reports whether what makes a comparison hold has ended in the window.
+	Over(comparison Cond) bool
 }
 
 // Certain evaluates a condition as Eval does, on what is beyond doubt: a reading is above
-// its limit only if its near end is, and if it is beyond what the server does by itself.
-func (c Cond) Certain(v Uncertain) Truth { return c.Holds(doubted{v}) }
+// its limit only if its near end is, if it is beyond what the server does by itself, and if it is not
+// over.
+func (c Cond) Certain(v Uncertain) Truth { return c.Holds(doubted{lasting{v}}) }
 
-// doubted shows an uncertain view at the near ends of its readings.
-type doubted struct{ Uncertain }
+// Ended reports whether a condition that holds in the window does so because of what is over.
+func (c Cond) Ended(v Uncertain) bool { return c.Holds(lasting{v}) != True }
+
+// lasting shows an uncertain view without what is over.
+type lasting struct{ Uncertain }
+
+func (l lasting) over(c Cond) bool { return l.Over(c) }
+
+// doubted shows it at the near ends of its readings too.
+type doubted struct{ lasting }
 
 // Now implements View.
 func (d doubted) Now(s *indicator.Signal) indicator.Value {

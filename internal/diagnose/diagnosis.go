@@ -102,6 +102,7 @@ type Finding struct {
 	// impact is how many requests a second pass the targets, or are held by them for
 	// ten seconds: 0 where nobody is served there.
 	impact float64
+	ended  bool // it is pending because the last scrapes say that it is over
 
 	// InhibitedBy is the pathology that explains this one, or "".
 	InhibitedBy string

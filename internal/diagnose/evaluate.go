@@ -101,6 +101,7 @@ type outcome struct {
 	when        catalog.Cond // of the pathology, as far as the target has what it reads
 	part        part         // of a gateway
 	status      Status
+	ended       bool // by the last scrapes: pending because of it
 	severity    catalog.Severity
 	note        bool               // it is told, and makes no verdict
 	wait        time.Duration      // before people are told
@@ -129,7 +130,7 @@ func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settin
 	// beyond doubt.
 	for i := range j.outcomes {
 		o := &j.outcomes[i]
-		if o.status == Pending && slices.ContainsFunc(j.outcomes, func(s outcome) bool {
+		if o.status == Pending && !o.ended && slices.ContainsFunc(j.outcomes, func(s outcome) bool {
 			return s.status == Firing && s.severity >= catalog.Ticket && !s.pathology.Unspecific && o.pathology.Inhibits(s.pathology) && o.part.meets(s.part)
 		}) {
 			o.status = Firing
@@ -198,7 +199,7 @@ func (o *outcome) judge(s *Snapshot, v view) {
 	_, o.evidence = v.eval(o.when)
 	o.since = v.onset(o.pathology, o.when)
 	if o.when.Certain(v) != catalog.True || o.pathology.Unspecific && v.maybeBurst() {
-		o.status = Pending
+		o.status, o.ended = Pending, o.when.Ended(v)
 	}
 	grade := o.pathology.GradeOf(v)
 	o.severity, o.note, o.wait = grade.Severity, grade.Note, grade.For
@@ -311,6 +312,7 @@ func (p *pool) merge(of *catalog.Pathology) Finding {
 	worst := all[0]
 	var more []string // of the first target
 	since := worst.since
+	f.ended = worst.ended
 	for _, o := range all {
 		switch {
 		case o.status != worst.status:
@@ -320,8 +322,11 @@ func (p *pool) merge(of *catalog.Pathology) Finding {
 		case o.part.name != "" && o.name() == worst.name():
 			more = append(more, o.part.name)
 		}
-		if o.status == worst.status && o.since.before(since) {
-			since = o.since
+		if o.status == worst.status {
+			f.ended = f.ended && o.ended
+			if o.since.before(since) {
+				since = o.since
+			}
 		}
 	}
 	f.Status, f.Severity, f.Evidence, f.Confidence, f.part = worst.status, worst.severity, worst.evidence, worst.confidence, worst.part
@@ -417,7 +422,11 @@ func notes(s *Snapshot, judged []judgement, fs []Finding) []string {
 	}
 	for i := range fs {
 		if f := &fs[i]; f.Status == Pending {
-			out = append(out, fmt.Sprintf("%s on %s since %s is not certain yet", f.Pathology.Name(), listTargets(f.Targets), f.Since.UTC().Format("15:04:05 UTC")))
+			how := "is not certain yet"
+			if f.ended {
+				how = "seems to be over"
+			}
+			out = append(out, fmt.Sprintf("%s on %s since %s %s", f.Pathology.Name(), listTargets(f.Targets), f.Since.UTC().Format("15:04:05 UTC"), how))
 		}
 	}
 	return out

@@ -40,6 +40,7 @@ const (
 	lookups
 	hits
 	completions
+	erred
 	accepted
 	notFetched
 	notArrived
@@ -75,6 +76,7 @@ var (
 		running: "vllm:num_requests_running", waiting: "vllm:num_requests_waiting",
 		steps: "vllm:iteration_tokens_total_count", tokensOut: "vllm:generation_tokens_total", evictions: "vllm:num_preemptions_total",
 		lookups: "vllm:prefix_cache_queries_total", hits: "vllm:prefix_cache_hits_total", completions: "vllm:request_success_total",
+		erred:    "vllm:request_success_total",
 		accepted: "vllm:spec_decode_num_accepted_tokens_total", notFetched: "vllm:nixl_num_kv_expired_reqs_total",
 		notArrived: "vllm:nixl_num_failed_transfers_total", transfers: "vllm:nixl_xfer_time_seconds_count", corrupted: "vllm:corrupted_requests_total",
 		aborted: "vllm:num_aborted_requests_total", // SGLang's; vLLM counts none of those whose clients leave
@@ -92,11 +94,16 @@ type place struct {
 	column
 	family
 	buckets, answers bool
+	where            []*labels.Matcher // those of the samples that are meant; all where there are none
 }
 
 var places = func() (out []place) {
 	for c, n := range columnNames {
-		out = append(out, place{name: n, column: column(c)})
+		p := place{name: n, column: column(c)}
+		if p.column == erred {
+			p.where = []*labels.Matcher{indicator.Is("finished_reason", "error")}
+		}
+		out = append(out, p)
 	}
 	for f, n := range familyNames {
 		f := family(f)
@@ -334,7 +341,7 @@ func (l *lookup) places() map[string][]held {
 	out := make(map[string][]held, len(places))
 	for i := range places {
 		s := places[i].series(&l.lead.Dialect)
-		out[s.Metric] = append(out[s.Metric], held{&places[i], s.Where})
+		out[s.Metric] = append(out[s.Metric], held{&places[i], slices.Concat(places[i].where, s.Where)})
 	}
 	return out
 }

@@ -129,53 +129,83 @@ func (h *history) course(normal, now run) *course {
 	return c
 }
 
-// A trace is what a signal leaves in a history while it is beyond its threshold.
+// A trace is what a signal leaves in a history while it is beyond its threshold: shares that are bad,
+// in one way or several, or something else, of which it is only known when it began.
 type trace struct {
-	op   catalog.Op
-	read func(*course) onsetReading
+	op     catalog.Op
+	onset  func(*course) onsetReading
+	shares func(*course) []tally
+}
+
+// read reads an onset.
+func (t trace) read(c *course) onsetReading {
+	if t.onset != nil {
+		return t.onset(c)
+	}
+	_, onset := t.surest(c)
+	return onset
+}
+
+// surest returns the share that tells most of an onset, and that onset.
+func (t trace) surest(c *course) (most tally, onset onsetReading) {
+	for _, n := range t.shares(c) {
+		if o := c.findOnset(&n); o.said > onset.said {
+			most, onset = n, o
+		}
+	}
+	return most, onset
 }
 
 // traces are those of the signals that a history shows, on the side of the threshold on
 // which a fault is.
 var traces = func() map[*indicator.Signal]trace {
 	out := map[*indicator.Signal]trace{}
-	add := func(op catalog.Op, read func(*course) onsetReading, signals ...*indicator.Signal) {
+	began := func(op catalog.Op, onset func(*course) onsetReading, signals ...*indicator.Signal) {
 		for _, s := range signals {
-			out[s] = trace{op, read}
+			out[s] = trace{op: op, onset: onset}
+		}
+	}
+	add := func(op catalog.Op, shares func(*course) []tally, signals ...*indicator.Signal) {
+		for _, s := range signals {
+			out[s] = trace{op: op, shares: shares}
 		}
 	}
 	const above, below = catalog.GreaterThan, catalog.LessThan
-	add(below, outage, indicator.Up, indicator.UpNow)
-	add(above, outage, indicator.FailedScrapes)
-	add(above, restart, indicator.Restarts, indicator.StartedWhileWatched, indicator.SeenDown)
-	add(below, restart, indicator.ServingAge)
-	add(above, laterObservations(firstTokens), indicator.TTFTMean, indicator.TTFTP50, indicator.TTFTP95)
+	began(below, outage, indicator.Up, indicator.UpNow)
+	began(above, outage, indicator.FailedScrapes)
+	began(above, restart, indicator.Restarts, indicator.StartedWhileWatched, indicator.SeenDown)
+	began(below, restart, indicator.ServingAge)
+	add(above, laterObservations(firstTokens), indicator.TTFTMean, indicator.TTFTP50, indicator.TTFTP90, indicator.TTFTP95)
 	add(above, laterObservations(tokenGaps), indicator.ITLMean, indicator.ITLP50, indicator.ITLP90, indicator.ITLP95, indicator.ITLP99, indicator.StallsPerRequest)
 	add(above, laterObservations(promptLengths), indicator.PromptTokens, indicator.PromptTokensP50, indicator.PromptTail)
 	add(above, laterObservations(answerLengths), indicator.OutputTokens)
-	add(above, shares(func(h *history, iv interval) (float64, float64) {
+	add(above, shares(1, func(h *history, iv interval) (float64, float64) {
 		look := min(1, h.seconds(iv)/moment) // those of a moment tell the same
 		return look * boolTo(h.gaugeAt(waiting, iv.to) > 0), look
 	}), indicator.Waiting, indicator.WaitingFloor, indicator.QueueTimeMean, indicator.QueueAge, indicator.PassedOver, indicator.UnansweredWait, indicator.WaitTimes)
-	add(above, shares(func(h *history, iv interval) (float64, float64) { return boolTo(h.stalled(iv)), 1 }), indicator.StuckEngines)
-	add(below, shares(misses), indicator.PrefixHitRatio)
-	add(above, shares(refused(answers5xx)), indicator.ServerErrs, indicator.ServerErrCount)
-	add(above, shares(refused(answers4xx)), indicator.ClientErrs, indicator.ClientErrCount)
-	add(above, shares(func(h *history, iv interval) (float64, float64) {
-		bad, _ := abandoned(h, iv)
-		return bad, h.answered(iv)
-	}), indicator.Abandoned, indicator.AbandonedShare)
+	add(above, shares(1, func(h *history, iv interval) (float64, float64) { return boolTo(h.stalled(iv)), 1 }), indicator.StuckEngines)
+	add(below, shares(alike, misses), indicator.PrefixHitRatio)
+	add(above, func(c *course) []tally {
+		return append(shares(alike, misses)(c), laterObservations(promptLengths)(c)...)
+	}, indicator.ComputedTokens)
+	add(above, shares(1, refused(answers5xx)), indicator.ServerErrs, indicator.ServerErrCount, indicator.AdmissionRejections)
+	add(above, shares(1, refused(answers4xx)), indicator.ClientErrs, indicator.ClientErrCount)
+	add(above, shares(1, abandoned), indicator.Abandoned, indicator.AbandonedShare)
 	for counter, signals := range map[column][]*indicator.Signal{
 		evictions:  {indicator.Preemptions, indicator.PreemptionsPerRequest},
-		notFetched: {indicator.LeasesExpired, indicator.LeaseShare},
-		notArrived: {indicator.TransfersFailed, indicator.TransferFailShare},
-		corrupted:  {indicator.CorruptedRequests, indicator.CorruptedShare},
+		notFetched: {indicator.LeasesExpired},
+		notArrived: {indicator.TransfersFailed},
+		corrupted:  {indicator.CorruptedRequests},
 	} {
-		add(above, rates(func(h *history, iv interval) float64 { return h.increase(counter, iv) }), signals...)
+		began(above, rates(func(h *history, iv interval) float64 { return h.increase(counter, iv) }), signals...)
 	}
-	add(below, shares(drafted), indicator.SpeculationShare)
-	add(below, shares(unfilled), indicator.TransfersPerRequest)
-	add(above, rates(func(h *history, iv interval) float64 { return h.count(firstTokens, iv) }), indicator.FirstTokenRate, indicator.ArrivalShare)
+	add(above, shares(1, among(notFetched, firstTokens.count())), indicator.LeaseShare)
+	add(above, shares(1, among(notArrived, transfers, notArrived)), indicator.TransferFailShare)
+	add(above, shares(1, among(corrupted, completions)), indicator.CorruptedShare)
+	add(above, shares(1, among(erred, completions)), indicator.EngineErrors)
+	add(below, shares(stepsAlike, drafted), indicator.SpeculationShare)
+	add(below, shares(1, unfilled), indicator.TransfersPerRequest)
+	began(above, rates(func(h *history, iv interval) float64 { return h.count(firstTokens, iv) }), indicator.FirstTokenRate, indicator.ArrivalShare)
 	return out
 }()
 
@@ -202,10 +232,10 @@ func (c *course) certainAt(k int) onsetReading {
 	return onsetReading{at, at, math.Inf(1)}
 }
 
-// laterObservations reads when observations of a histogram began to lie where few normally do: beyond
-// the bound that tells most.
-func laterObservations(f family) func(*course) onsetReading {
-	return func(c *course) onsetReading {
+// laterObservations counts the observations of a histogram that lie where few normally do: beyond
+// each of its bounds.
+func laterObservations(f family) func(*course) []tally {
+	return func(c *course) (out []tally) {
 		cells := map[interval][]float64{}
 		for _, r := range []run{c.normal, c.life} {
 			for _, iv := range r {
@@ -216,87 +246,129 @@ func laterObservations(f family) func(*course) onsetReading {
 				cells[iv] = c.cells(nil, f, iv, factor)
 			}
 		}
-		var best onsetReading
 		for bound := range c.buckets[f] {
-			of := c.share(func(iv interval) (bad, of float64) {
-				for i, n := range cells[iv] {
-					of += n
+			out = append(out, c.tally(binomial, alike, func(iv interval) (n count) {
+				for i, in := range cells[iv] {
+					n.of += in
 					if i > bound {
-						bad += n
+						n.bad += in
 					}
 				}
-				return bad, of
-			}, alike)
-			if of.said > best.said {
-				best = of
-			}
+				return n
+			}))
 		}
-		return best
+		return out
 	}
 }
 
-// shares reads when a share of something began to be higher than normal.
-func shares(of quantity) func(*course) onsetReading {
-	return func(c *course) onsetReading {
-		return c.share(func(iv interval) (float64, float64) { return of(c.history, iv) }, 1)
+// shares counts what is bad of all, of which so many are as one.
+func shares(dispersion float64, of quantity) func(*course) []tally {
+	return func(c *course) []tally {
+		return []tally{c.tally(binomial, dispersion, func(iv interval) count {
+			bad, all := of(c.history, iv)
+			return count{bad, all}
+		})}
 	}
 }
 
-// rates reads when events began to come faster than normal.
-func rates(count func(*history, interval) float64) func(*course) onsetReading {
+// among returns the events of a counter among those of others.
+func among(counter column, all ...column) quantity {
+	return func(h *history, iv interval) (bad, of float64) {
+		bad = h.increase(counter, iv)
+		for _, c := range all {
+			of += h.increase(c, iv)
+		}
+		return bad, max(bad, of)
+	}
+}
+
+// rates reads when events began to come faster than normal. That they come less often says nothing:
+// while a cache stays full and few are admitted, few are evicted.
+func rates(events func(*history, interval) float64) func(*course) onsetReading {
 	return func(c *course) onsetReading {
-		timed := func(iv interval) (float64, float64) { return count(c.history, iv), c.seconds(iv) }
-		n, seconds := c.sum(timed)
-		usual := (n + 0.5) / seconds
-		return c.findOnset(timed, func(n, seconds float64) float64 {
-			if n <= usual*seconds {
-				return 0
-			}
-			return (n*math.Log(n/seconds/usual) - n + usual*seconds) / burstiness
-		})
+		t := c.tally(poisson, burstiness, func(iv interval) count { return count{events(c.history, iv), c.seconds(iv)} })
+		return c.findOnset(&t)
 	}
 }
 
 func (h *history) seconds(iv interval) float64 { return h.at[iv.to].Sub(h.at[iv.from]).Seconds() }
 
-// sum adds up what was counted while all was normal.
-func (c *course) sum(count func(interval) (bad, of float64)) (bad, of float64) {
-	for _, iv := range c.normal {
-		b, n := count(iv)
-		bad, of = bad+b, of+n
-	}
-	return bad, of
+// A count is what is bad, and of how much: of requests, or of seconds.
+type count struct{ bad, of float64 }
+
+func (n count) plus(m count) count { return count{n.bad + m.bad, n.of + m.of} }
+
+// A tally is what is bad in each interval, and in each when all is normal.
+type tally struct {
+	in func(interval) count
+	law
+	dispersion float64
+	usual      float64 // the share, or the rate, of what is normal
 }
 
-// share finds when a share began to be higher than normal.
-func (c *course) share(count func(interval) (bad, of float64), dispersion float64) onsetReading {
-	bad, of := c.sum(count)
-	usual := (bad + 0.5) / (of + 1)
-	return c.findOnset(count, func(bad, of float64) float64 {
-		if bad = min(bad, of); of <= 0 || bad <= usual*of {
-			return 0
-		}
-		said := bad * math.Log(bad/of/usual)
-		if bad < of {
-			said += (of - bad) * math.Log((1-bad/of)/(1-usual))
-		}
-		return said / dispersion
-	})
+// A law says how likely a count is.
+type law struct {
+	log   func(n count, share float64) float64 // the logarithm of the likelihood, but for what no share changes
+	prior float64                              // what an estimate of the share adds to all
+}
+
+var (
+	binomial = law{prior: 1, log: func(n count, share float64) float64 {
+		return logs(n.bad, share) + logs(n.of-n.bad, 1-share)
+	}}
+	poisson = law{log: func(n count, rate float64) float64 { return logs(n.bad, rate) - rate*n.of }}
+)
+
+// logs is n times the logarithm of a likelihood; nothing of none, however unlikely.
+func logs(n, likelihood float64) float64 {
+	if n <= 0 {
+		return 0
+	}
+	return n * math.Log(likelihood)
+}
+
+// tally counts with what is normal.
+func (c *course) tally(l law, dispersion float64, in func(interval) count) tally {
+	t := tally{in: in, law: l, dispersion: dispersion}
+	t.usual = t.share(t.sum(c.normal))
+	return t
+}
+
+func (t *tally) sum(r run) (n count) {
+	for _, iv := range r {
+		n = n.plus(t.in(iv))
+	}
+	return n
+}
+
+// share estimates how much is bad.
+func (t *tally) share(n count) float64 { return (n.bad + 0.5) / (n.of + t.prior) }
+
+// said is the logarithm of the ratio between the likelihoods of what was counted by two shares.
+func (t *tally) said(n count, share, other float64) float64 {
+	return (t.log(n, share) - t.log(n, other)) / t.dispersion
+}
+
+// worse is how surely what was counted is more than normal; 0 where it is not.
+func (t *tally) worse(n count) float64 {
+	if n.of <= 0 || n.bad <= t.usual*n.of {
+		return 0
+	}
+	return t.said(n, n.bad/n.of, t.usual)
 }
 
 // findOnset goes back from the last interval and finds where what came from there on is most
 // surely not as normal: where the likelihood of what was counted, by its own rate against the
 // normal one, is greatest (a generalized likelihood ratio; Lai, J. R. Stat. Soc. B 57, 1995).
 // It ends where what lies before is normal as surely as a change is one.
-func (c *course) findOnset(count func(interval) (bad, of float64), ratio func(bad, of float64) float64) (best onsetReading) {
+func (c *course) findOnset(t *tally) (best onsetReading) {
 	if len(c.normal) == 0 {
 		return best
 	}
-	bad, of := 0.0, 0.0
+	var n count
 	for i := len(c.life) - 1; i >= 0; i-- {
-		b, n := count(c.life[i])
-		bad, of = bad+b, of+n
-		said := ratio(bad, of)
+		n = n.plus(t.in(c.life[i]))
+		said := t.worse(n)
 		if best.said-said > changepoint.Threshold {
 			break
 		}
@@ -310,6 +382,45 @@ func (c *course) findOnset(count func(interval) (bad, of float64), ratio func(ba
 		return onsetReading{}
 	}
 	return best
+}
+
+// over reports whether a fault that began at a time has ended in a window: whether it is likelier that
+// what was counted last is of a normal time than that all is one fault (a generalized likelihood ratio
+// too), as surely as a signal must be to have a say, and more surely than of any stretch of the fault
+// before. What is as normal is compared with all of the fault, and
+// what is between with what came before it in the window alone: a fault may have become milder. A few
+// seconds without it say nothing.
+func (c *course) over(t *tally, began time.Time, window Range) bool {
+	first := slices.IndexFunc(c.life, func(iv interval) bool { return !c.at[iv.from].Before(began) })
+	in := max(first, slices.IndexFunc(c.life, func(iv interval) bool { return !c.at[iv.from].Before(window.From) }))
+	var last count
+	for i := len(c.life) - 1; first >= 0 && i > in; i-- {
+		last = last.plus(t.in(c.life[i]))
+		before := c.life[first:i]
+		if t.worse(last) >= leastSaid {
+			before = c.life[in:i]
+		}
+		if c.seconds(interval{c.life[i].from, c.life[len(c.life)-1].to}) < lastSeconds {
+			continue
+		}
+		n := t.sum(before)
+		all := t.share(n.plus(last)) // were it one fault
+		said := t.said(last, t.usual, all) + t.said(n, t.share(n), all)
+		if t.worse(n) >= leastSaid && said > max(leastSaid, t.lull(c.life[first:i], t.share(n))) {
+			return true
+		}
+	}
+	return false
+}
+
+// lull is how surely of a normal time, and not as bad as a share, the best stretch of a run was.
+func (t *tally) lull(r run, share float64) (most float64) {
+	said := 0.0
+	for _, iv := range r {
+		said = max(0, said+t.said(t.in(iv), t.usual, share))
+		most = max(most, said)
+	}
+	return most
 }
 
 // before is the onset of what began in an interval of the life.

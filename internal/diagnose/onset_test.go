@@ -84,6 +84,49 @@ func TestOnset(t *testing.T) {
 	}
 }
 
+// A fault is over when what came last is as when all was normal, or is much nearer to that than to
+// one fault with what came before it in the window. One that became milder is not, nor one of which too little came
+// to tell.
+func TestWhatIsOver(t *testing.T) {
+	never := func(int) bool { return false }
+	limit := &catalog.Threshold{Name: "any", Default: 0.001}
+	then := func(late ...float64) func(int) float64 { // from scrape 30 on, ten requests each
+		return func(i int) float64 { return late[max(0, min(i-30, len(late)-1))] }
+	}
+	for name, tt := range map[string]struct {
+		late func(int) float64
+		over bool
+	}{
+		"it goes on": {then(0, 8, 8, 8, 8, 8, 8, 8, 8, 8), false},
+		"it goes on, and by chance a little less": {then(0, 8, 8, 8, 8, 8, 8, 8, 5, 6), false},
+		"it has just begun":                       {then(0, 0, 0, 0, 0, 0, 0, 0, 0, 8), false},
+		"it ended two scrapes ago":                {then(0, 8, 8, 8, 8, 8, 8, 8, 0, 0), true},
+		"only the window's beginning is left":     {then(0, 8, 8, 8, 8, 8, 3, 0, 0, 0), true},
+		"a fifth is left, and none was normal":    {then(0, 10, 10, 10, 10, 10, 10, 2, 2, 2), false},
+		"it comes and goes":                       {then(0, 8, 0, 0, 8, 0, 0, 8, 0, 0), false},
+		"it is milder since before the window":    {then(0, 8, 8, 8, 8, 4, 4, 4, 4, 4), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := scraped(40, tt.late, func(int) float64 { return 0 }, never)
+			s := &Snapshot{At: h.at[39], Targets: make([]Target, 1), Spans: make([]Span, 1), readings: []readings{make(readings, len(indicator.All()))}}
+			*s.readings[0].of(indicator.TTFTP95) = reading{now: indicator.Known(1)}
+			*s.readings[0].of(indicator.KVUsagePeak) = reading{now: indicator.Known(1)}
+			normal, now := h.intervalsIn(Range{h.at[0], h.at[30]}), h.intervalsIn(Range{h.at[30], h.at[39]})
+			s.Spans[0] = Span{course: h.course(normal, now), Window: Range{h.at[35], h.at[39]}}
+			v := newView(s, 0, part{}, Settings{})
+			late, unseen := catalog.Above(indicator.TTFTP95, limit), catalog.Above(indicator.KVUsagePeak, limit)
+			for _, c := range []catalog.Cond{late, catalog.All(late, unseen)} {
+				if got := c.Ended(v); got != tt.over {
+					t.Errorf("over: %v, want %v", got, tt.over)
+				}
+			}
+			if catalog.Any(late, unseen).Ended(v) {
+				t.Error("what else holds is over with it")
+			}
+		})
+	}
+}
+
 // What was once said of a fault that goes on is kept, unless it moves by more than an
 // interval, or all that is left of its past is the fault.
 func TestOnsetIsKept(t *testing.T) {

@@ -374,7 +374,7 @@ func (p *pool) pending() string {
 			pending = append(pending, &p.findings[i])
 		}
 	}
-	var parts []string
+	var unsure, over, all []string
 	for _, f := range pending {
 		explains := func(by *Finding) bool {
 			return by.Model == f.Model && by.Pathology.Inhibits(f.Pathology)
@@ -382,12 +382,20 @@ func (p *pool) pending() string {
 		if slices.ContainsFunc(pending, explains) {
 			continue
 		}
-		parts = append(parts, fmt.Sprintf("%s on %s for %s", f.Pathology.Name(), listTargets(f.Targets), indicator.FormatNumber(p.snapshot.At.Sub(f.Since).Seconds(), indicator.Seconds)))
+		what, ago := f.Pathology.Name()+" on "+listTargets(f.Targets), indicator.FormatNumber(p.snapshot.At.Sub(f.Since).Seconds(), indicator.Seconds)
+		if f.ended {
+			over = append(over, what+", begun "+ago+" ago")
+		} else {
+			unsure = append(unsure, what+" for "+ago)
+		}
 	}
-	if len(parts) == 0 {
-		return ""
+	if len(unsure) > 0 {
+		all = append(all, "Not certain yet: "+strings.Join(unsure, "; "))
 	}
-	return "Not certain yet: " + strings.Join(parts, "; ")
+	if len(over) > 0 {
+		all = append(all, "Seems to be over: "+strings.Join(over, "; "))
+	}
+	return strings.Join(all, ". ")
 }
 
 // healthySummary says that nothing is wrong, with what speaks against it.

@@ -300,6 +300,17 @@ func (v view) Doubt(s *indicator.Signal) catalog.Doubt {
 	return d
 }
 
+// Over implements catalog.Uncertain, by what the signal leaves in the history.
+func (v view) Over(c catalog.Cond) bool {
+	t, known := traces[c.Signal]
+	s := v.span()
+	if !known || t.op != c.Op || t.shares == nil || s.course == nil {
+		return false
+	}
+	n, onset := t.surest(s.course)
+	return onset.said > 0 && s.course.over(&n, onset.At, s.Window)
+}
+
 // counted returns the signal that counts the events a reading rests on, the signal itself where no
 // other does, and how many there were in the window.
 func (v view) counted(s *indicator.Signal, n indicator.Noise) (of *indicator.Signal, events float64) {

@@ -70,16 +70,19 @@ func Measure(ctx context.Context, q metrics.Querier, cfg Config) ([]*baseline.Fi
 		Instance: layout.Instance, Model: layout.Model, Matchers: slices.Concat(cfg.Matchers, layout.Without),
 		Window: cfg.Window, Short: cfg.Short, Past: min(span, time.Hour),
 	}
+	served := map[string][]string{}
 	for _, t := range targets {
 		if t.Dialect.Serves() {
 			d.Dialects = append(d.Dialects, t.Dialect)
+			at := keyOf(d.Instance, func(l string) string { return t.Labels[l] })
+			served[at] = append(served[at], t.Labels["model_name"])
 		}
 	}
 	d.Dialects = dialect.Distinct(d.Dialects)
 	for ; ; d.Window *= 2 { // a quiet server needs longer to have enough requests
 		rest := span - d.Window
 		r := metrics.Range{Start: cfg.From.Add(d.Window), End: cfg.To, Step: max(rest/points, min(cfg.Short, rest/fewest))}
-		values, err := fetchSignals(ctx, q, d, r)
+		values, err := fetchSignals(ctx, q, d, r, served)
 		if err != nil {
 			return nil, err
 		}
@@ -93,14 +96,29 @@ func Measure(ctx context.Context, q metrics.Querier, cfg Config) ([]*baseline.Fi
 // samples are the values of one signal, by model.
 type samples map[string][]float64
 
-// fetchSignals fetches all signals of model servers over the range.
-func fetchSignals(ctx context.Context, q metrics.Querier, d dialect.Deployment, r metrics.Range) (map[*indicator.Signal]samples, error) {
+// keyOf joins the values of labels.
+func keyOf(names []string, value func(name string) string) string {
+	key := ""
+	for _, n := range names {
+		key += value(n) + "\xff"
+	}
+	return key
+}
+
+// measured reports whether it is measured what is normal of a signal: of those of model servers, and of
+// what becomes of the requests of a server, which are those of the models that it serves.
+func measured(s *indicator.Signal) bool {
+	return s.Scope == indicator.Model || s.Scope == indicator.Instance && s.Unit == indicator.Ratio && s.Noise().Chance == indicator.Events
+}
+
+// fetchSignals fetches the signals over the range; served are the models by the labels of their servers.
+func fetchSignals(ctx context.Context, q metrics.Querier, d dialect.Deployment, r metrics.Range, served map[string][]string) (map[*indicator.Signal]samples, error) {
 	all := indicator.All()
 	answers := make([]samples, len(all))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(concurrency)
 	for i, s := range all {
-		if s.Scope != indicator.Model {
+		if !measured(s) {
 			continue
 		}
 		expr, err := d.Expr(s)
@@ -112,7 +130,12 @@ func fetchSignals(ctx context.Context, q metrics.Querier, d dialect.Deployment, 
 			if err != nil {
 				return fmt.Errorf("measure %s: %w", s.Name, err)
 			}
-			answers[i] = byModel(m)
+			answers[i] = byModel(m, func(of model.Metric) []string {
+				if s.Scope == indicator.Model {
+					return []string{string(of["model_name"])}
+				}
+				return served[keyOf(d.Instance, func(l string) string { return string(of[model.LabelName(l)]) })]
+			})
 			return nil
 		})
 	}
@@ -128,13 +151,14 @@ func fetchSignals(ctx context.Context, q metrics.Querier, d dialect.Deployment, 
 	return out, nil
 }
 
-func byModel(m model.Matrix) samples {
+func byModel(m model.Matrix, models func(model.Metric) []string) samples {
 	out := samples{}
 	for _, stream := range m {
-		name := string(stream.Metric["model_name"])
-		for _, p := range stream.Values {
-			if v := float64(p.Value); !math.IsNaN(v) && !math.IsInf(v, 0) {
-				out[name] = append(out[name], v)
+		for _, name := range models(stream.Metric) {
+			for _, p := range stream.Values {
+				if v := float64(p.Value); !math.IsNaN(v) && !math.IsInf(v, 0) {
+					out[name] = append(out[name], v)
+				}
 			}
 		}
 	}
@@ -162,7 +186,7 @@ func files(cfg Config, values map[*indicator.Signal]samples) ([]*baseline.File, 
 		f := &baseline.File{Schema: baseline.Schema, Tool: version.This(), Created: cfg.Created.UTC().Truncate(time.Second), Model: name, Source: cfg.Source, Normal: map[string]float64{}, Thresholds: []baseline.Threshold{}}
 		for s, byModel := range values {
 			if vs := byModel[name]; len(vs) >= fewest {
-				f.Normal[s.Name] = quantile(vs, 0.5)
+				f.Normal[s.Name] = s.Natural(quantile(vs, 0.5))
 			}
 		}
 		for _, s := range latencies {

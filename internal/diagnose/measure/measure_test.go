@@ -37,6 +37,13 @@ func TestMeasureFindsWhatTheRecordingHolds(t *testing.T) {
 	near("kv_cache_usage", 0.8, 0.15)
 	near("preemption_rate", 0, 0)
 	near("waiting", 0, 0.5)
+	// What becomes of a server's requests is normal for the model that it serves.
+	for _, share := range []string{"abandoned_share", "http_5xx_share", "http_4xx_share"} {
+		if _, ok := f.Normal[share]; !ok {
+			t.Errorf("%s is not measured", share)
+		}
+		near(share, 0, 0.05)
+	}
 	if f.Model == "" || f.Source != "full-but-quiet" {
 		t.Errorf("model %q, source %q", f.Model, f.Source)
 	}

@@ -62,10 +62,6 @@ func (r *Request) shortest() time.Duration {
 
 func shortest(interval time.Duration) time.Duration { return max(10*time.Second, interval) }
 
-// concurrency bounds the queries that are under way at once: enough to hide a
-// remote server's latency, few enough not to be an incident of its own.
-const concurrency = 8
-
 // Fetch asks for every signal of every target.
 func Fetch(ctx context.Context, q metrics.Querier, r Request) (*Snapshot, error) {
 	s := newSnapshot(r.Targets)
@@ -194,7 +190,7 @@ func runQueries(ctx context.Context, q metrics.Querier, queries []query, answers
 	}
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(concurrency)
+	g.SetLimit(metrics.AtOnce)
 	for _, query := range queries {
 		if asked[query.question] {
 			continue

@@ -245,7 +245,7 @@ func (l *lookup) selected(want func(*place) bool) string {
 // readAll asks for what is not known.
 func readAll(ctx context.Context, q metrics.Querier, r *Request, all []*lookup) error {
 	eg, ctx := errgroup.WithContext(ctx)
-	eg.SetLimit(concurrency)
+	eg.SetLimit(metrics.AtOnce)
 	for _, l := range all {
 		from, grid := l.from, l.grid
 		if l.known != nil {

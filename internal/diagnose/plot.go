@@ -148,7 +148,7 @@ func (d *Diagnosis) PlotSpan(ctx context.Context, q metrics.Querier, signals []*
 	p.choose(targets)
 	out := make([]Plot, len(signals))
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(concurrency)
+	g.SetLimit(metrics.AtOnce)
 	for i, s := range signals {
 		g.Go(func() (err error) {
 			out[i], err = p.plot(ctx, q, s)

@@ -26,6 +26,10 @@ const MaxMagnitude = 1e24
 // late.
 const Arrival = time.Minute
 
+// AtOnce bounds the queries of a diagnosis that are under way at once: enough to hide a remote server's
+// latency, few enough not to be an incident of its own.
+const AtOnce = 8
+
 // ErrTooLarge says that a server does not answer as much as was asked for at once.
 var ErrTooLarge = errors.New("the answer is too large")
 

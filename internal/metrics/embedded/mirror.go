@@ -27,6 +27,7 @@ type Mirror struct {
 	mu      sync.Mutex
 	recent  *recent
 	reading map[string]*sync.Mutex // by metric: it is read by one at a time
+	asking  chan struct{}          // has a place for each question to the server
 }
 
 const (
@@ -35,8 +36,6 @@ const (
 	mostMirrored = 32_000_000
 	// piece is how much of the past is read at once, in ms: an answer has a place in memory while it is read.
 	piece = 10 * 60_000
-	// atOnce is how many metrics are read at once for one question.
-	atOnce = 4
 	// mostReturned is how many instances are read again by their names.
 	mostReturned = 100
 )
@@ -49,11 +48,17 @@ func (m *Mirror) Over(q metrics.Querier, scope []*labels.Matcher, at time.Time, 
 	defer m.mu.Unlock()
 	now := at.UnixMilli()
 	if m.recent == nil || m.recent.newest > now {
-		m.recent, m.reading = newRecent(nil, lookback), map[string]*sync.Mutex{}
+		m.recent, m.reading, m.asking = newRecent(nil, lookback), map[string]*sync.Mutex{}, make(chan struct{}, metrics.AtOnce)
 		m.recent.families, m.recent.anywhen, m.recent.swept = map[string]*family{}, true, now
 	}
 	m.recent.turn(now, lookback.Milliseconds())
 	return &mirrored{q, m, m.recent, scope, at.Add(-past), now - (past + lookback).Milliseconds(), now}
+}
+
+// ask waits for a place for a question, and returns what gives it back.
+func (m *Mirror) ask() func() {
+	m.asking <- struct{}{}
+	return func() { <-m.asking }
 }
 
 // turn begins another moment: what was derived of samples that may have changed since is forgotten.
@@ -109,6 +114,7 @@ func (q *mirrored) Evaluate(ctx context.Context, e indicator.Expr, at time.Time)
 			return nil, err
 		}
 	}
+	defer q.mirror.ask()()
 	return q.Querier.Evaluate(ctx, e, at)
 }
 
@@ -117,6 +123,7 @@ func (q *mirrored) Samples(ctx context.Context, selector string, at time.Time, s
 	if m, err := q.streams(ctx, selector, at, span, 0); !errors.Is(err, errEngine) {
 		return m, err
 	}
+	defer q.mirror.ask()()
 	return q.Querier.Samples(ctx, selector, at, span)
 }
 
@@ -125,6 +132,7 @@ func (q *mirrored) QueryRange(ctx context.Context, expr string, r metrics.Range)
 	if m, err := q.streams(ctx, expr, r.End, r.End.Sub(r.Start), r.Step); !errors.Is(err, errEngine) {
 		return m, err
 	}
+	defer q.mirror.ask()()
 	return q.Querier.QueryRange(ctx, expr, r)
 }
 
@@ -171,7 +179,7 @@ func (q *mirrored) hold(ctx context.Context, names []string) error {
 		return q.holdOne(ctx, names[0])
 	}
 	eg, ctx := errgroup.WithContext(ctx)
-	eg.SetLimit(atOnce)
+	eg.SetLimit(metrics.AtOnce)
 	for _, n := range names {
 		eg.Go(func() error { return q.holdOne(ctx, n) })
 	}
@@ -230,6 +238,7 @@ func (m *Mirror) lock(name string) *sync.Mutex {
 // read reads the samples of a metric after a moment and up to another one.
 func (q *mirrored) read(ctx context.Context, f *family, after, until int64, more ...*labels.Matcher) (model.Matrix, error) {
 	where := slices.Concat([]*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, f.name)}, q.scope, more)
+	defer q.mirror.ask()()
 	return q.Querier.Samples(ctx, selectorOf(where), time.UnixMilli(until), time.Duration(until-after)*time.Millisecond)
 }
 

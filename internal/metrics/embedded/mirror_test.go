@@ -6,11 +6,13 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
@@ -20,19 +22,19 @@ import (
 // asked counts what a server is asked.
 type asked struct {
 	metrics.Querier
-	questions, reads, samples int
+	questions, reads, samples atomic.Int64
 }
 
 func (q *asked) Evaluate(ctx context.Context, e indicator.Expr, at time.Time) (model.Vector, error) {
-	q.questions++
+	q.questions.Add(1)
 	return q.Querier.Evaluate(ctx, e, at)
 }
 
 func (q *asked) Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix, error) {
 	m, err := q.Querier.Samples(ctx, selector, at, span)
-	q.reads++
+	q.reads.Add(1)
 	for _, s := range m {
-		q.samples += len(s.Values)
+		q.samples.Add(int64(len(s.Values)))
 	}
 	return m, err
 }
@@ -76,7 +78,7 @@ func TestAMirrorAnswersAsTheServer(t *testing.T) {
 		}
 	}
 	var m Mirror
-	rnd, served, began, compared := rand.New(rand.NewPCG(3, 4)), map[string]int{}, time.Unix(100_000, 0), 0
+	rnd, served, began, compared := rand.New(rand.NewPCG(3, 4)), map[string]int{}, time.Unix(100_000, 0), int64(0)
 	for step := range 240 {
 		at := began.Add(time.Duration(step) * 5 * time.Second)
 		for i, name := range []string{"a", "b", "late", "cutoff", "other"} {
@@ -157,25 +159,33 @@ func TestAMirrorAnswersAsTheServer(t *testing.T) {
 		if missing > 0 || more < 0 || 5*more > len(values) {
 			t.Fatalf("at step %d: of %d values in a range %d are others, and %d there are not", step, len(values), missing, more)
 		}
+		var all errgroup.Group
+		all.SetLimit(metrics.AtOnce)
 		for _, e := range exprs {
 			for _, ago := range []time.Duration{0, 20 * time.Second} {
-				got, err := q.Evaluate(t.Context(), e, moment.Add(-ago))
-				want, failed := s.Query(t.Context(), e.String(), moment.Add(-ago))
-				if fmt.Sprint(err) != fmt.Sprint(failed) {
-					t.Fatalf("%s: %v, want %v", e, err, failed)
-				}
-				compare(t, e.String(), got, want)
 				compared++
+				all.Go(func() error {
+					got, err := q.Evaluate(t.Context(), e, moment.Add(-ago))
+					want, failed := s.Query(t.Context(), e.String(), moment.Add(-ago))
+					if fmt.Sprint(err) != fmt.Sprint(failed) {
+						return fmt.Errorf("%s: %w, want %w", e, err, failed)
+					}
+					compare(t, e.String(), got, want)
+					return nil
+				})
 			}
+		}
+		if err := all.Wait(); err != nil {
+			t.Error(err)
 		}
 		if t.Failed() {
 			t.Fatalf("at step %d", step)
 		}
 	}
 	// Each sample of a minute is read again for one that may have come late.
-	t.Logf("%d compared; the server was asked %d questions and read %d times, %d samples", compared, server.questions, server.reads, server.samples)
-	if 8*server.questions > compared {
-		t.Errorf("%d of %d questions were left to the server", server.questions, compared)
+	t.Logf("%d compared; the server was asked %d questions and read %d times, %d samples", compared, server.questions.Load(), server.reads.Load(), server.samples.Load())
+	if left := server.questions.Load(); 8*left > compared {
+		t.Errorf("%d of %d questions were left to the server", left, compared)
 	}
 }
 
@@ -205,11 +215,11 @@ func TestAMirrorLeavesTheRestToTheServer(t *testing.T) {
 		{"staleness", indicator.Now("up", scope), true},
 		{"no metric", indicator.Aggregate{Op: "group", Labels: []string{labels.MetricName}, Of: indicator.Last("", scope).In(time.Minute)}, true},
 	} {
-		before := server.questions
+		before := server.questions.Load()
 		if _, err := q.Evaluate(t.Context(), c.expr, at); err != nil {
 			t.Errorf("%s: %v", c.of, err)
 		}
-		if left := server.questions > before; left != c.left {
+		if left := server.questions.Load() > before; left != c.left {
 			t.Errorf("%s: left to the server: %t, want %t", c.of, left, c.left)
 		}
 	}

@@ -272,7 +272,7 @@ func metric(url, name string) (total float64) {
 func TestShards(t *testing.T) {
 	rounds, err := strconv.Atoi(os.Getenv("SIXTY_ROUNDS"))
 	if err != nil {
-		t.Skip("SIXTY_ROUNDS is not the number of evaluations of each shard: it takes 25 minutes and 5 GB of memory")
+		t.Skip("SIXTY_ROUNDS is not the number of evaluations of each shard: it takes 25 minutes and 15 GB of memory")
 	}
 	const shards = 10
 	which := os.Getenv("SIXTY_SHARDS") // such as 1,4; empty: all

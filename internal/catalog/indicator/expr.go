@@ -268,10 +268,19 @@ var Bound = []string{"le", Own}
 // QuantileOf is a percentile of a histogram's observations, of its Buckets or of their rates.
 func QuantileOf(q float64, buckets Expr) Apply { return Apply{Percentile, buckets, q} }
 
-func (Number) Each(func(Samples))        {}
-func (s Samples) Each(f func(Samples))   { f(s) }
+// Each implements Expr.
+func (Number) Each(func(Samples)) {}
+
+// Each implements Expr.
+func (s Samples) Each(f func(Samples)) { f(s) }
+
+// Each implements Expr.
 func (a Aggregate) Each(f func(Samples)) { a.Of.Each(f) }
-func (b Binary) Each(f func(Samples))    { b.A.Each(f); b.B.Each(f) }
+
+// Each implements Expr.
+func (b Binary) Each(f func(Samples)) { b.A.Each(f); b.B.Each(f) }
+
+// Each implements Expr.
 func (a Apply) Each(f func(Samples)) {
 	if a.Of != nil {
 		a.Of.Each(f)

@@ -24,6 +24,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/api"
@@ -83,7 +84,7 @@ func Open(ctx context.Context, spec Spec) (*Source, error) {
 		s.Name = Redacted(spec.Prometheus)
 		s.Arguments = "--prometheus " + render.ShellWord(s.Name)
 		if len(spec.Matchers) > 0 {
-			s.Arguments += " --match " + render.ShellWord(selector(spec.Matchers))
+			s.Arguments += " --match " + render.ShellWord(indicator.Selector("", spec.Matchers...))
 		}
 		err = s.openPrometheus(spec)
 	case len(spec.URLs) > 0:
@@ -95,15 +96,6 @@ func Open(ctx context.Context, spec Spec) (*Source, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
-}
-
-// selector writes matchers as --match takes them.
-func selector(matchers []*labels.Matcher) string {
-	var list []string
-	for _, m := range matchers {
-		list = append(list, m.String())
-	}
-	return "{" + strings.Join(list, ",") + "}"
 }
 
 // openStore opens a storage of its own for what is loaded or scraped.

@@ -41,8 +41,9 @@ const (
 )
 
 // Over returns the mirrored Querier for the questions of a moment that is not before the last one. Held is
-// what lies so far before it; a sample counts for as long as lookback says in ranges. Questions that do not have all the matchers of the scope are left to the
-// Querier. Where the scope is another one than the last time, what comes into it is read.
+// what lies so far before it; a sample counts for as long as lookback says in ranges. Questions that do not
+// have all the matchers of the scope are left to the Querier. Where the scope is another one than the last
+// time, what comes into it is read.
 func (m *Mirror) Over(q metrics.Querier, scope []*labels.Matcher, at time.Time, past, lookback time.Duration) metrics.Querier {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -69,14 +70,6 @@ func (r *recent) turn(now, lookback int64) {
 	if now > r.swept+sweepEvery {
 		r.sweep()
 	}
-}
-
-func selectorOf(ms []*labels.Matcher) string {
-	texts := make([]string, len(ms))
-	for i, m := range ms {
-		texts[i] = m.String()
-	}
-	return "{" + strings.Join(texts, ",") + "}"
 }
 
 // mirrored answers the questions of one moment.
@@ -202,7 +195,9 @@ func (q *mirrored) holdOne(ctx context.Context, name string) error {
 		}
 	}
 	if errors.Is(err, metrics.ErrTooLarge) {
+		q.recent.mu.Lock()
 		q.recent.refuse(f)
+		q.recent.mu.Unlock()
 		err = nil
 	}
 	if err == nil && f.refused {
@@ -237,9 +232,8 @@ func (m *Mirror) lock(name string) *sync.Mutex {
 
 // read reads the samples of a metric after a moment and up to another one.
 func (q *mirrored) read(ctx context.Context, f *family, after, until int64, more ...*labels.Matcher) (model.Matrix, error) {
-	where := slices.Concat([]*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, f.name)}, q.scope, more)
 	defer q.mirror.ask()()
-	return q.Querier.Samples(ctx, selectorOf(where), time.UnixMilli(until), time.Duration(until-after)*time.Millisecond)
+	return q.Querier.Samples(ctx, indicator.Selector(f.name, slices.Concat(q.scope, more)...), time.UnixMilli(until), time.Duration(until-after)*time.Millisecond)
 }
 
 // since returns a metric, and after when its samples are to be read, to have those after a moment: those
@@ -284,21 +278,12 @@ func (r *recent) take(f *family, read model.Matrix, since, until int64, goesOn b
 		r.extend(s, one.Values)
 	}
 	if r.samples > mostMirrored {
-		r.drop(f)
-		f.refused = true
+		r.refuse(f)
 	}
 	if !goesOn {
 		return nil
 	}
 	return slices.Sorted(maps.Keys(returned))
-}
-
-// refuse leaves a metric to the server until the next sweep.
-func (r *recent) refuse(f *family) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.drop(f)
-	f.refused = true
 }
 
 // replace takes all samples of some of a metric's series.

@@ -117,7 +117,7 @@ func TestAMirrorAnswersAsTheServer(t *testing.T) {
 			exprs = compiled(scope)
 		}
 		moment := at.Add(4 * time.Second)
-		words := selectorOf(append([]*labels.Matcher{indicator.Like(labels.MetricName, "up|vllm:time_to_first_token_seconds_bucket|vllm:generation_tokens_total")}, scope...))
+		words := indicator.Selector("", append([]*labels.Matcher{indicator.Like(labels.MetricName, "up|vllm:time_to_first_token_seconds_bucket|vllm:generation_tokens_total")}, scope...)...)
 		q := m.Over(server, scope, moment, span, 12*time.Second)
 		got, err := q.Samples(t.Context(), words, moment, span)
 		if err != nil {

@@ -143,8 +143,7 @@ func (r *recent) publish(b *batch) {
 	}
 	for _, name := range b.histograms {
 		if f := r.families[name]; f != nil {
-			r.drop(f)
-			f.refused = true
+			r.refuse(f)
 		}
 	}
 	if r.newest > r.swept+sweepEvery {
@@ -321,6 +320,12 @@ func (r *recent) drop(f *family) {
 	}
 	f.held, f.keep, f.wants, f.series, f.byHash = false, 0, [2]int64{}, nil, nil
 	clear(r.choices)
+}
+
+// refuse leaves a family to the engine, or the server, until the next sweep.
+func (r *recent) refuse(f *family) {
+	r.drop(f)
+	f.refused = true
 }
 
 // ensureSamples makes sure that a family's samples after a time are held, for a question that ends

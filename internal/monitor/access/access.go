@@ -9,12 +9,12 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
 // A Role is what somebody may do; each may do what those before it may.
@@ -178,15 +178,7 @@ func (p *Proxy) Trusts(sender string) bool {
 
 // Selector selects all series that match.
 func Selector(match []*labels.Matcher) string {
-	return write(append([]*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")}, match...)) // it must name something
-}
-
-func write(match []*labels.Matcher) string {
-	texts := make([]string, len(match))
-	for i, m := range match {
-		texts[i] = m.String()
-	}
-	return "{" + strings.Join(texts, ",") + "}"
+	return indicator.Selector("", append([]*labels.Matcher{labels.MustNewMatcher(labels.MatchRegexp, labels.MetricName, ".+")}, match...)...) // it must name something
 }
 
 // Sees reports whether somebody sees what has labels, of each all values that occur in it. What lacks

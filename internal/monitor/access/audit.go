@@ -5,6 +5,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
 // A Deed is what somebody did, or was not let do.
@@ -24,7 +26,7 @@ type Deed struct {
 func NewDeed(p *Principal, address, method, path string, status int) Deed {
 	d := Deed{At: time.Now().UTC(), User: p.Name, Way: p.Way, Role: p.Role.String(), Address: address, Method: method, Path: path, Status: status}
 	if p.Restricted() {
-		d.View = write(p.Match)
+		d.View = indicator.Selector("", p.Match...)
 	}
 	return d
 }

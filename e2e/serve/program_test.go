@@ -127,8 +127,8 @@ func sixtyServe(t *testing.T, args ...string) *monitored {
 		t.Skip("SIXTY_BIN does not name the command under test")
 	}
 	addr := port(t)
-	args = append([]string{bin, "serve", "--listen", addr}, args...)
-	return &monitored{launch(t, "http://"+addr, "/-/healthy", args...)}
+	argv := limited(t, append([]string{bin, "serve", "--listen", addr}, args...)...)
+	return &monitored{launch(t, "http://"+addr, "/-/healthy", argv...)}
 }
 
 func (m *monitored) overview() (o view.Overview) {

@@ -12,7 +12,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
@@ -38,17 +37,6 @@ const (
 	unpacked     = 2 << 30          // bytes of the bomb
 	hostile      = `<script>alert("x")</script>`
 )
-
-// limited prepends what holds a program to the memory of the pod: a cgroup where systemd makes one, and
-// otherwise the limit of the garbage collector alone, whose success the test measures.
-func limited(t *testing.T, argv ...string) []string {
-	scope := []string{"systemd-run", "--scope", "-q", "-p", fmt.Sprintf("MemoryMax=%d", memoryLimit), "-p", "MemorySwapMax=0"}
-	if exec.Command(scope[0], append(scope[1:], "true")...).Run() == nil {
-		return append(scope, argv...)
-	}
-	t.Log("no cgroup can be made here: GOMEMLIMIT holds the program, and its resident memory is measured")
-	return append([]string{"env", fmt.Sprintf("GOMEMLIMIT=%d", memoryLimit/10*9)}, argv...)
-}
 
 // bomb answers with a small page that unpacks to gigabytes.
 func bomb(t *testing.T) http.HandlerFunc {
@@ -104,13 +92,7 @@ func TestSiege(t *testing.T) {
 		defer s.Close()
 		targets = append(targets, s.URL)
 	}
-	bin := os.Getenv("SIXTY_BIN")
-	if bin == "" {
-		t.Skip("SIXTY_BIN does not name the command under test")
-	}
-	addr := port(t)
-	argv := limited(t, append([]string{bin, "serve", "--listen", addr, "--data", t.TempDir(), "--no-host-metrics"}, targets...)...)
-	m := &monitored{launch(t, "http://"+addr, "/-/healthy", argv...)}
+	m := sixtyServe(t, append([]string{"--data", t.TempDir(), "--no-host-metrics"}, targets...)...)
 	m.until(time.Minute, "a verdict", func() bool { return len(m.overview().Models) > 0 })
 
 	end := time.Now().Add(besieged)
@@ -133,7 +115,7 @@ func TestSiege(t *testing.T) {
 	for range slowClients {
 		attackers.Go(func() {
 			for time.Now().Before(end) {
-				if trickle(addr, end) {
+				if trickle(strings.TrimPrefix(m.url, "http://"), end) {
 					cut.Add(1)
 				}
 			}

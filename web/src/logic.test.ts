@@ -4,7 +4,7 @@ import { about, change, interval, length, number, sentence, titleOf, written } f
 import { accept, healthOf, trust } from './live'
 import numbers from './numbers.json'
 import { median, odd, quantile, rank } from './odd'
-import { all, byReplica, fill, grid, heat, legends, pattern, pointsOf, rateOf, stepOf } from './query'
+import { all, byReplica, fill, grid, heat, legends, pattern, pointsOf, questionsOf, rateOf, stepOf } from './query'
 import { parse, to } from './route'
 import type { Evidence, Overview, Panel, Plot, Replica } from './types'
 import { moment, spanOf } from './views/explore'
@@ -124,6 +124,16 @@ describe('queries', () => {
     const rows = heat([m('+Inf', '10'), m('100', '4'), m('200', '9'), m('50', '0'), m('20', '0')], 1, () => 0)
     expect(rows.map((r) => [r.name, r.y[0]])).toEqual([['50', 0], ['100', 4], ['200', 5], ['> 200', 1]])
     expect(heat([], 1, () => 0)).toEqual([])
+  })
+  test('percentiles of one histogram are one question where the server understands it', () => {
+    const q = (expr: string, quantile?: string, buckets?: string) => ({ expr, quantile, buckets, legend: '', unit: '', right: false })
+    const [p50, p95, rate] = [q('histogram_quantile(0.5, b)', '0.5', 'b'), q('histogram_quantile(0.95, b)', '0.95', 'b'), q('rate(c)')]
+    expect(questionsOf([p50, p95, rate])).toEqual([
+      { expr: 'histogram_quantiles(b, "quantile", 0.5, 0.95)', of: [p50, p95] },
+      { expr: 'rate(c)', of: [rate] },
+    ])
+    expect(questionsOf([p95]).map((x) => x.expr)).toEqual(['histogram_quantile(0.95, b)'])
+    expect(questionsOf([q('x'), q('y')]).map((x) => x.expr)).toEqual(['x', 'y'])
   })
 })
 

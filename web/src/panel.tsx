@@ -1,4 +1,4 @@
-import { useMemo } from 'preact/hooks'
+import { useMemo, useRef } from 'preact/hooks'
 import { useGet } from './api'
 import type { Band, Level, Line, Mark as Moment } from './chart'
 import { number } from './format'
@@ -40,10 +40,13 @@ export function highlight(lines: Line[]): Line[] {
 export function PanelView({ panel, choice, span, interval, each, marks, onZoom }: Props) {
   const [ref, seen] = useSeen<HTMLElement>()
   const [box, width] = useWidth<HTMLDivElement>()
-  const { drawn, error, loading } = usePanel(panel, choice, span, interval, each, width, seen && width > 0)
+  const asked = useRef({ width, empty: false })
+  if (!asked.current.empty) asked.current.width = width // without data it is one line, of another width
+  const { drawn, error, loading } = usePanel(panel, choice, span, interval, each, asked.current.width, seen && width > 0)
   const lines = useMemo(() => highlight((drawn?.curves ?? []).map((c): Line => ({ name: c.name, y: c.y, volume: c.right, about: c.about, right: c.right || c.unit !== panel.unit, unit: c.unit }))), [drawn])
   const steps = useMemo(() => levels(panel.steps), [panel])
   const empty = drawn && drawn.curves.length === 0 && !drawn.rows?.length
+  asked.current.empty = !!empty
   const plain = panel.description.replace(/\[([^\]]+)\]\([^)]+\)/g, '$1').replace(/\*+/g, '')
   return (
     <figure ref={ref} class={`panel ${loading ? 'loading' : ''} ${empty ? 'empty' : ''}`} style={{ gridColumn: `span ${panel.width >= 16 ? 24 : 8}` }} data-step={drawn && !loading ? drawn.x[1] - drawn.x[0] : undefined}>

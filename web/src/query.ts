@@ -143,25 +143,63 @@ interface Answer {
   warnings?: string[]
 }
 
+// Panels that ask the same at the same time share the answer; it is given up when none waits for it.
+const underWay = new Map<string, { answer: Promise<Answer>; stop: AbortController; waiting: number }>()
+
+function shared(path: string, signal: AbortSignal): Promise<Answer> {
+  const stop = new AbortController()
+  const one = underWay.get(path) ?? { answer: limited(() => get<Answer>(path, stop.signal), stop.signal), stop, waiting: 0 }
+  const forget = () => underWay.get(path) === one && underWay.delete(path)
+  if (one.waiting++ === 0) {
+    underWay.set(path, one)
+    one.answer.then(forget, forget)
+  }
+  signal.addEventListener('abort', () => {
+    if (--one.waiting > 0) return
+    forget()
+    one.stop.abort()
+  })
+  return one.answer
+}
+
 // byReplica is the query of a panel that is asked for each replica: with one line for each of
 // them, P50 beside P95 could not be told apart.
 export const byReplica = (p: Panel): Query => p.queries.find((q) => q.legend.startsWith('P95')) ?? p.queries.find((q) => !q.right) ?? p.queries[0]
+
+// A Question is what is asked at once: a query, or several percentiles of one histogram.
+interface Question {
+  expr: string
+  of: Query[]
+}
+
+// questionsOf are the questions that queries are: each histogram is read once.
+export function questionsOf(queries: Query[]): Question[] {
+  const groups = new Map<string, Query[]>()
+  for (const q of queries) {
+    const key = q.buckets ?? q.expr
+    groups.set(key, [...(groups.get(key) ?? []), q])
+  }
+  return [...groups].map(([key, of]) => ({ expr: of.length > 1 ? `histogram_quantiles(${key}, "quantile", ${of.map((q) => q.quantile).join(', ')})` : of[0].expr, of }))
+}
+
+// answered is the query of a question that a series answers.
+const answered = (q: Question, m: Matrix): Query => q.of.find((one) => Number(one.quantile) === Number(m.metric.quantile)) ?? q.of[0]
 
 // ask asks the queries of a panel.
 export async function ask(p: Panel, c: Choice, s: Span, interval: number, each: boolean, width: number, signal: AbortSignal): Promise<Drawn & { warnings: string[] }> {
   const step = stepOf(s, interval, pointsOf(width))
   const { x, place } = grid(s, step)
-  const questions = each && p.kind !== 'heatmap' ? [byReplica(p)] : p.queries
+  const questions = each && p.kind !== 'heatmap' ? [byReplica(p)].map((q) => ({ expr: q.by_replica || q.expr, of: [q] })) : questionsOf(p.queries)
   const answers = await Promise.all(
     questions.map((q) => {
-      const expr = fill(each && q.by_replica ? q.by_replica : q.expr, c, rateOf(step, interval), (s.to - s.from) / 1000)
+      const expr = fill(q.expr, c, rateOf(step, interval), (s.to - s.from) / 1000)
       const params = new URLSearchParams({ query: expr, start: String(x[0]), end: String(x[x.length - 1]), step: String(step) })
-      return limited(() => get<Answer>(`/api/v1/query_range?${params}`, signal), signal)
+      return shared(`/api/v1/query_range?${params}`, signal)
     }),
   )
   const warnings = [...new Set(answers.flatMap((a) => a.warnings ?? []))]
   if (p.kind === 'heatmap') return { x, curves: [], rows: heat(answers[0]?.data.result ?? [], x.length, place), warnings }
-  const list = answers.flatMap((a, i) => a.data.result.map((m) => ({ q: questions[i] as Query, m })))
+  const list = answers.flatMap((a, i) => a.data.result.map((m) => ({ q: answered(questions[i], m), m })))
   const names = legends(list.map(({ q, m }) => ({ legend: q.legend, labels: m.metric })))
   const curves = list.map(({ q, m }, i) => ({ name: names[i], labels: m.metric, unit: q.unit || p.unit, right: q.right, about: q.expr.includes('histogram_quantile('), y: column(m, x.length, place) }))
   return { x, curves: curves.filter((k) => k.y.some((v) => v !== null)), warnings }

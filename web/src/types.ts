@@ -262,6 +262,8 @@ export interface Step {
 export interface Query {
   expr: string
   by_replica?: string
+  quantile?: string
+  buckets?: string // whose quantile expr is, where several may be asked by histogram_quantiles
   legend: string
   unit: string
   right: boolean

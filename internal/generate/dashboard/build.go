@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -336,6 +337,13 @@ func (b *builder) series(p panel, q query) (Series, error) {
 		return out, err
 	}
 	out.Expr = withVariables(expr)
+	tree, err := indicator.Parse(expr)
+	if err != nil {
+		return out, err
+	}
+	if call, ok := tree.(*parser.Call); ok && call.Func.Name == indicator.Percentile {
+		out.Quantile, out.Buckets = call.Args[0].String(), withVariables(call.Args[1].String())
+	}
 	if p.kind == Heatmap {
 		byModel, err := b.expr(query{level: perModel, expr: q.signal.Compile(q.signal.Buckets()).String()})
 		if err != nil {

@@ -111,6 +111,8 @@ type Series struct {
 	// ByModel is, of a heatmap's buckets, the same by model: for programs that
 	// draw percentiles in its place.
 	ByModel string
+	// Quantile and Buckets are, of a percentile, which one it is and of what.
+	Quantile, Buckets string
 
 	Right bool // the number of observations behind the panel's statement, on an axis of its own
 

@@ -54,11 +54,12 @@ func (c *Collector) API(limits QueryLimits) http.Handler {
 	limits.Samples = cmp.Or(limits.Samples, DefaultQueryLimits.Samples)
 	limits.Concurrency = cmp.Or(limits.Concurrency, DefaultQueryLimits.Concurrency)
 	limits.Timeout = cmp.Or(limits.Timeout, DefaultQueryLimits.Timeout)
+	promQL := parser.NewParser(parser.Options{EnableExperimentalFunctions: true}) // the page asks histogram_quantiles
 	engine := promql.NewEngine(promql.EngineOpts{
 		Logger: c.opts.Logger, MaxSamples: limits.Samples, Timeout: limits.Timeout, LookbackDelta: embedded.Lookback,
 		EnableAtModifier: true, EnableNegativeOffset: true,
 		NoStepSubqueryIntervalFn: func(int64) int64 { return time.Duration(c.Config().GlobalConfig.EvaluationInterval).Milliseconds() },
-		Parser:                   parser.NewParser(parser.Options{}),
+		Parser:                   promQL,
 	})
 	a := apiv1.NewAPI(
 		engine, c.fanout, nil, nil, c.DB(),
@@ -77,7 +78,7 @@ func (c *Collector) API(limits QueryLimits) http.Handler {
 		func() (<-chan notifications.Notification, func(), bool) { return nil, nil, false },
 		c.opts.Registry, c.opts.Registry, nil, false, nil, false, false, false, false,
 		embedded.Lookback, false, false, nil, features.NewRegistry(),
-		apiv1.OpenAPIOptions{ExternalURL: c.opts.ExternalURL.String()}, parser.NewParser(parser.Options{}),
+		apiv1.OpenAPIOptions{ExternalURL: c.opts.ExternalURL.String()}, promQL,
 	)
 	r := route.New()
 	a.Register(r)

@@ -292,6 +292,12 @@ func (m *teams) partIsSeen() {
 	if o := m.overviewOf(general); len(o.Models) != 2 {
 		m.t.Errorf("the overview of an operator of everything: %+v", o)
 	}
+	// What a team asks is restricted without experimental functions, and its page asks for none.
+	for who, together := range map[string]bool{viewer: false, general: true} {
+		if status, body := m.ask(who, "GET", "/api/v1/panels", ""); status != http.StatusOK || strings.Contains(body, `"buckets":`) != together {
+			m.t.Errorf("panels: %d, percentiles in one question: %t", status, !together)
+		}
+	}
 	own := "/api/v1/incidents/" + m.ids["squad-a"]
 	for path, want := range map[string]string{
 		"/api/v1/query?query=count(up)": `"1"]`, "/api/v1/label/namespace/values": "squad-a", "/api/v1/series?match[]=up": "squad-a", own: "target-down", own + "/recording": ".prom", own + "/postmortem": "target-down",

@@ -56,9 +56,9 @@ func (s *server) answers() map[string]http.Handler {
 
 // panels are those of the dashboards, in the names that the servers use; they are made again when
 // others come.
-func (s *server) panels(w http.ResponseWriter, _ *http.Request) {
+func (s *server) panels(w http.ResponseWriter, r *http.Request) {
 	var seen detect.Exposed
-	interval := DefaultInterval
+	interval, remote := DefaultInterval, s.cfg.Prometheus.Prometheus != ""
 	if e := s.monitor.Latest(); e != nil {
 		for _, t := range e.Diagnosis.Targets {
 			if t.Problem == "" {
@@ -66,15 +66,17 @@ func (s *server) panels(w http.ResponseWriter, _ *http.Request) {
 			}
 		}
 	}
-	if cfg := s.collector.Config(); s.cfg.Prometheus.Prometheus == "" {
-		interval = time.Duration(cfg.GlobalConfig.ScrapeInterval)
+	if !remote {
+		interval = time.Duration(s.collector.Config().GlobalConfig.ScrapeInterval)
 	}
 	base := dialect.Deployment{Instance: dialect.UsualInstance, Model: dialect.UsualModel, Past: time.Hour, Matchers: s.source.Matchers()}
 	var found []detect.Exposed
 	if len(seen.Dialects) > 0 {
 		found = append(found, seen)
 	}
-	key := interval.String()
+	// The store itself has experimental functions; what a team asks is restricted, and parsed, without.
+	experimental := !remote && !access.Of(r.Context()).Restricted()
+	key := fmt.Sprint(interval, experimental)
 	for _, d := range seen.Dialects {
 		key += "\xff" + d.Key()
 	}
@@ -83,7 +85,7 @@ func (s *server) panels(w http.ResponseWriter, _ *http.Request) {
 	if s.boards.key != key {
 		d, err := detect.Resolve(base, nil, found...)
 		if err == nil {
-			s.boards.panels, err = view.NewPanels(dashboard.Config{Deployment: d.Deployment, Pathologies: s.cfg.Diagnose.Pathologies}, interval)
+			s.boards.panels, err = view.NewPanels(dashboard.Config{Deployment: d.Deployment, Pathologies: s.cfg.Diagnose.Pathologies}, interval, experimental)
 		}
 		if err != nil {
 			web.Fail(w, http.StatusInternalServerError, err)

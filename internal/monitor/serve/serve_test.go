@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -164,6 +165,10 @@ func TestServe(t *testing.T) {
 	}
 	if _, body := r.get(`/api/v1/query?query=count(up{job="vllm"}==1)`); !strings.Contains(body, `"2"`) {
 		t.Errorf("Prometheus' API: %s", body)
+	}
+	together := url.QueryEscape(`histogram_quantiles(sum by (le) (vllm:time_to_first_token_seconds_bucket), "quantile", 0.5, 0.95)`)
+	if _, body := r.get("/api/v1/query?query=" + together); !strings.Contains(body, `"quantile":"0.5"`) || !strings.Contains(body, `"quantile":"0.95"`) {
+		t.Errorf("several percentiles in one question: %s", body)
 	}
 	if _, body := r.get("/api/v1/diagnosis"); !strings.Contains(body, `"sixty.diagnosis/v1"`) {
 		t.Errorf("the diagnosis: %.200s", body)

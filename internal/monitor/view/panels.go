@@ -49,7 +49,9 @@ type Step struct {
 type Query struct {
 	Expr      string `json:"expr"`
 	ByReplica string `json:"by_replica"` // the same of each replica, by the label instance
-	Legend    string `json:"legend"`     // with labels as {{label}}
+	Quantile  string `json:"quantile,omitempty"`
+	Buckets   string `json:"buckets,omitempty"` // whose quantile Expr is, where several may be asked by histogram_quantiles
+	Legend    string `json:"legend"`            // with labels as {{label}}
 	Unit      string `json:"unit"`
 	Right     bool   `json:"right"` // the requests behind the panel's statement, on an axis of their own
 }
@@ -60,8 +62,9 @@ var (
 )
 
 // NewPanels returns the rows and panels of the dashboards for servers that are scraped at
-// an interval.
-func NewPanels(cfg dashboard.Config, interval time.Duration) (Panels, error) {
+// an interval. Percentiles of one histogram may be asked together where the server has Prometheus'
+// experimental functions.
+func NewPanels(cfg dashboard.Config, interval time.Duration, experimental bool) (Panels, error) {
 	boards, err := dashboard.Build(cfg)
 	if err != nil {
 		return Panels{}, err
@@ -79,7 +82,7 @@ func NewPanels(cfg dashboard.Config, interval time.Duration) (Panels, error) {
 		for k, r := range b.Rows {
 			row := Row{Board: strings.TrimPrefix(b.UID, "sixty-"), Title: r.Title, Panels: []Panel{}}
 			for j := range r.Panels {
-				row.Panels = append(row.Panels, newPanel(&r.Panels[j], &each[i].Rows[k].Panels[j]))
+				row.Panels = append(row.Panels, newPanel(&r.Panels[j], &each[i].Rows[k].Panels[j], experimental))
 			}
 			out.Rows = append(out.Rows, row)
 		}
@@ -88,7 +91,7 @@ func NewPanels(cfg dashboard.Config, interval time.Duration) (Panels, error) {
 }
 
 // newPanel returns a panel; each is the same one by replica.
-func newPanel(p, each *dashboard.Panel) Panel {
+func newPanel(p, each *dashboard.Panel, experimental bool) Panel {
 	out := Panel{
 		ID: p.ID, Title: p.Title, Description: p.Doc, NoData: p.NoData, Unit: string(p.Unit), Kind: kinds[p.Kind], Width: p.Width,
 		Max: p.Max, Stack: p.Stack, Steps: []Step{}, Queries: []Query{},
@@ -99,7 +102,11 @@ func newPanel(p, each *dashboard.Panel) Panel {
 		}
 	}
 	for i, s := range p.Series {
-		out.Queries = append(out.Queries, Query{Expr: s.Expr, ByReplica: each.Series[i].Expr, Legend: s.Legend, Unit: string(s.Unit), Right: s.Right})
+		q := Query{Expr: s.Expr, ByReplica: each.Series[i].Expr, Legend: s.Legend, Unit: string(s.Unit), Right: s.Right}
+		if experimental {
+			q.Quantile, q.Buckets = s.Quantile, s.Buckets
+		}
+		out.Queries = append(out.Queries, q)
 	}
 	return out
 }

@@ -15,7 +15,7 @@ func TestThePanelsAreThoseOfTheDashboards(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := view.NewPanels(dashboard.Config{Deployment: dialect.Deployment{Dialects: []dialect.Dialect{d}}}, 5*time.Second)
+	got, err := view.NewPanels(dashboard.Config{Deployment: dialect.Deployment{Dialects: []dialect.Dialect{d}}}, 5*time.Second, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,6 +31,10 @@ func TestThePanelsAreThoseOfTheDashboards(t *testing.T) {
 				t.Errorf("%s: panel %d lacks its title, unit, queries or why it may be empty: %+v", r.Board, p.ID, p)
 			}
 			for _, q := range p.Queries {
+				if percentile := strings.HasPrefix(q.Expr, "histogram_quantile("); percentile != (q.Buckets != "") ||
+					percentile && q.Expr != "histogram_quantile("+q.Quantile+", "+q.Buckets+")" {
+					t.Errorf("panel %d: %s is not the quantile %s of %s", p.ID, q.Expr, q.Quantile, q.Buckets)
+				}
 				if strings.Contains(q.Expr, "[2h16m") {
 					t.Errorf("panel %d asks over a mark: %s", p.ID, q.Expr)
 				}

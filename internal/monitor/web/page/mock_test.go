@@ -97,7 +97,7 @@ var learnt = sync.OnceValues(func() (*known, error) {
 	if err != nil {
 		return nil, err
 	}
-	k.panels, err = view.NewPanels(dashboard.Config{Deployment: dialect.Deployment{Dialects: []dialect.Dialect{d}}}, k.interval)
+	k.panels, err = view.NewPanels(dashboard.Config{Deployment: dialect.Deployment{Dialects: []dialect.Dialect{d}}}, k.interval, false)
 	return k, err
 })
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/sixty-dev/sixty/internal/base/stat"
 	"github.com/sixty-dev/sixty/internal/sim"
@@ -215,13 +214,17 @@ type entry struct {
 	of       *prediction
 	widen    float64 // by which its kind is widened, as found without its model
 
-	kind     string  // what entries have in common that share a widening
 	left     string  // which GPU or model was left out
 	standing float64 // of the measured value in the interval
 }
 
 // off is the relative error of the prediction.
 func (e *entry) off() float64 { return e.interval.Value/e.measured - 1 }
+
+// widened is the interval as it is shown.
+func (e *entry) widened() perfmodel.Estimate {
+	return e.of.physical(e.quantity, e.interval.Widened(e.widen))
+}
 
 // held reports whether the widened interval holds what was measured.
 func (e *entry) held() bool { return e.standing <= e.widen }
@@ -248,12 +251,11 @@ func entriesOf(points []Point, predictions []prediction) []*entry {
 		if point == nil {
 			continue
 		}
-		class := perfmodel.WideningClass(point.saturated(), point.parallel() > 1, p.Without != "GPU")
 		for q, m := range point.scored() {
 			if m > 0 && p.of(q).Value > 0 {
 				out = append(out, &entry{
 					point: point, without: p.Without, quantity: q, measured: m, interval: p.of(q), of: p,
-					kind: class + ": " + string(kinds[q]), left: at[point][p.Without], standing: standing(m, p.of(q)),
+					left: at[point][p.Without], standing: standing(m, p.of(q)),
 				})
 			}
 		}
@@ -264,14 +266,14 @@ func entriesOf(points []Point, predictions []prediction) []*entry {
 		if e.without == inSample {
 			continue
 		}
-		of := e.without + e.kind + e.left
+		kind := kinds[e.quantity]
+		of := string(kind) + e.without + e.left
 		if _, ok := known[of]; !ok {
 			without := e.without
 			if without == "release" {
 				without = "publisher" // those of the earlier releases must tell
 			}
-			known[of] = widening(out, e.point.saturated(), e.point.parallel() > 1, kinds[e.quantity], without,
-				func(o *entry) bool { return at[o.point][e.without] != e.left })
+			known[of] = widening(out, kind, without, func(o *entry) bool { return at[o.point][e.without] != e.left })
 		}
 		e.widen = known[of]
 	}
@@ -293,107 +295,48 @@ func (p *Point) scored() [5]float64 {
 	return v
 }
 
-// level is the share of points that intervals are to hold.
-const level = 0.9
-
-// enoughGroups, of points that were left out together, can tell what holds the level's share of
-// others: of fewer the furthest would not be far enough. Fewer than fewGroups tell nothing.
-const enoughGroups, fewGroups = 9, 6
-
-// leastWidening is what no interval is narrowed by more than, however many points it holds.
-const leastWidening = -0.1
-
-// widening is by how far the ends of intervals of a class and a kind must, or may, be moved to
-// hold the level's share of the entries that count and of one more. Nobody knows a server better
-// because requests wait for it, or because its GPU was never measured.
-func widening(entries []*entry, saturated, parallel bool, kind perfmodel.Kind, without string, counts func(*entry) bool) float64 {
-	of := perfmodel.WideningClass(saturated, parallel, without != "GPU") + ": " + string(kind)
-	by := alike(entries, of, without, counts)
-	if saturated {
-		by = max(by, widening(entries, false, parallel, kind, without, counts))
-	}
-	if without == "GPU" {
-		by = max(by, widening(entries, saturated, parallel, kind, "publisher", counts))
-	}
-	return by
-}
-
-// alike is what the entries of a kind, left out in the same way, tell of the widening. Kinds
-// with too few groups to tell are moved as far as all of the same quantity, or further;
-// quantities with few groups as far as all that were left out in the same way.
-func alike(entries []*entry, kind, without string, counts func(*entry) bool) float64 {
-	var own, same, all []*entry
-	_, quantity, _ := strings.Cut(kind, ": ")
+// widening is by how far both ends of the intervals of a kind are moved, so that of nine in ten
+// groups that were left out together, and of one more, they hold nine in ten points (double
+// conformal prediction: Dunn, Wasserman and Ramdas, 2023, Distribution-Free Prediction Sets for
+// Two-Layer Hierarchical Models). Each group counts once, however many points it has, as all of
+// them are wrong where their publisher, GPU or model is unlike the others: a user's server is of
+// another publisher, and is asked about many times. For nine in ten it takes nine groups, which no
+// class of loads has, nor any quantity but the time to first token: all others, which the speed of
+// the same steps decides, share theirs. Of fewer groups, the one that is furthest off counts.
+//
+// Nobody knows a server better because its GPU was never measured.
+func widening(entries []*entry, kind perfmodel.Kind, without string, counts func(*entry) bool) float64 {
+	groups := map[string][]float64{} // the standings of each, in order, as the entries are
 	for _, e := range entries {
-		if e.without != without || !counts(e) {
-			continue
-		}
-		all = append(all, e)
-		if kinds[e.quantity] == perfmodel.Kind(quantity) {
-			same = append(same, e)
-		}
-		if e.kind == kind {
-			own = append(own, e)
+		if e.without == without && counts(e) && (kinds[e.quantity] == perfmodel.TTFT) == (kind == perfmodel.TTFT) {
+			groups[e.left] = append(groups[e.left], e.standing)
 		}
 	}
-	if len(all) == 0 {
+	var each []float64
+	for _, standings := range groups {
+		each = append(each, standings[nineInTen(len(standings))-1])
+	}
+	if len(each) == 0 {
 		return 0
 	}
-	by := leastWidening
-	for _, of := range []struct {
-		entries []*entry
-		enough  int
-	}{{own, enoughGroups}, {same, fewGroups}, {all, 0}} {
-		groups, beyond := conformal(of.entries)
-		if groups >= min(fewGroups, of.enough) {
-			by = max(by, beyond)
-		}
-		if groups >= of.enough {
-			break
-		}
+	slices.Sort(each)
+	by := each[min(nineInTen(len(each)+1), len(each))-1]
+	if without == "GPU" {
+		by = max(by, widening(entries, kind, "publisher", counts))
 	}
 	return by
 }
 
-// conformal is how many groups there are among entries in their order, and by how far intervals must
-// be moved to hold the level's share of them and of one more (split conformal prediction: Vovk, Gammerman and
-// Shafer, 2005). All that were left out together count as one, as they are all wrong where
-// their GPU, model or publisher is unlike the others.
-func conformal(entries []*entry) (groups int, by float64) {
-	alike := map[string]float64{}
-	for _, e := range entries {
-		alike[e.left]++
-	}
-	total, sum := float64(len(alike)), 0.0
-	target := min(level*(total+1), lastOfAll*total)
-	for _, e := range entries {
-		by = e.standing
-		if sum += 1 / alike[e.left]; sum >= target {
-			break
-		}
-	}
-	return len(alike), by
-}
+// nineInTen is the share of n that intervals are to hold, at least.
+func nineInTen(n int) int { return (9*n + 9) / 10 }
 
-// lastOfAll is the largest share of entries that intervals are widened for: beyond are those
-// of which a queue was foretold that was not there, or not foretold.
-const lastOfAll = 0.97
-
-// widen is by how much the intervals of each class are widened: of a GPU that was measured by
+// widen is by how much the intervals of each kind are widened: of a GPU that was measured by
 // what intervals of servers miss whose publisher was left out, for a user's server is one
 // that nobody published; of another by what they miss without the chip.
-func widen(entries []*entry) map[string]perfmodel.Widening {
-	out := map[string]perfmodel.Widening{}
-	for _, without := range []string{"publisher", "GPU"} {
-		for _, parallel := range []bool{false, true} {
-			for _, saturated := range []bool{false, true} {
-				class := perfmodel.WideningClass(saturated, parallel, without != "GPU")
-				out[class] = perfmodel.Widening{}
-				for _, kind := range kinds {
-					out[class][kind] = rounded(widening(entries, saturated, parallel, kind, without, func(*entry) bool { return true }))
-				}
-			}
-		}
+func widen(entries []*entry, without string) perfmodel.Widening {
+	out := perfmodel.Widening{}
+	for _, kind := range kinds {
+		out[kind] = rounded(widening(entries, kind, without, func(*entry) bool { return true }))
 	}
 	return out
 }

@@ -49,7 +49,8 @@ func run(render bool, steps int) error {
 	if err != nil {
 		return err
 	}
-	posterior.Widen = widen(entriesOf(points, predictions))
+	entries := entriesOf(points, predictions)
+	posterior.Widen, posterior.WidenUnmeasured = widen(entries, "publisher"), widen(entries, "GPU")
 	if err := write(posteriorFile, posterior); err != nil {
 		return err
 	}

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -93,7 +95,7 @@ func TestNoIntervalEndsBeyondPhysics(t *testing.T) {
 		if e.without == inSample || fastest == 0 {
 			continue
 		}
-		i := e.of.physical(e.quantity, e.interval.Widened(e.widen))
+		i := e.widened()
 		if kinds[e.quantity] == perfmodel.Tokens && i.High > fastest*1.001 || kinds[e.quantity] != perfmodel.Tokens && i.Low < fastest*0.999 {
 			t.Errorf("%s without its %s: %s from %g to %g, and its data sheet allows %g", e.point.Name, e.without, quantities[e.quantity], i.Low, i.High, fastest)
 		}
@@ -167,23 +169,32 @@ func TestAFitFollowsTheMeasurements(t *testing.T) {
 	}
 }
 
-// TestFewPublishersDoNotNarrowIntervals has five publishers in a class that are all predicted well,
-// and nine in others that are not: five cannot tell what holds 90 % of the next.
-func TestFewPublishersDoNotNarrowIntervals(t *testing.T) {
+// TestEachPublisherCountsOnce has publishers of which one is predicted badly: it decides as long
+// as there are too few others, and no more when there are, however many points it has.
+func TestEachPublisherCountsOnce(t *testing.T) {
 	var entries []*entry
-	add := func(class string, publishers int, standing float64) {
-		for i := range publishers {
-			entries = append(entries, &entry{without: "publisher", kind: class + ": tpot", quantity: 1, left: class + strconv.Itoa(i), standing: standing})
+	add := func(publisher string, points int, standing float64) {
+		for range points {
+			entries = append(entries, &entry{without: "publisher", quantity: 1, left: publisher, standing: standing})
 		}
 	}
-	add("few", 5, -0.3)
-	add("many", 9, 0.2)
-	all := func(*entry) bool { return true }
-	if got := alike(entries, "few: tpot", "publisher", all); got != 0.2 {
-		t.Errorf("widened by %g, want as much as all of the quantity", got)
+	widened := func() float64 {
+		slices.SortStableFunc(entries, func(a, b *entry) int { return cmp.Compare(a.standing, b.standing) })
+		return widening(entries, perfmodel.Tokens, "publisher", func(*entry) bool { return true })
 	}
-	add("few", 9, -0.3)
-	if got := alike(entries, "few: tpot", "publisher", all); got != leastWidening {
-		t.Errorf("widened by %g, want narrowed by %g as soon as there are enough", got, leastWidening)
+	add("bad", 1000, 0.5)
+	for i := range 17 {
+		add(strconv.Itoa(i), 18, 0.1)
+		add(strconv.Itoa(i), 2, 2)
+	}
+	if got := widened(); got != 0.5 {
+		t.Errorf("18 publishers: widened by %g, want what holds the worst of them", got)
+	}
+	add("17", 1, -0.3)
+	if got := widened(); got != 0.1 {
+		t.Errorf("19 publishers: widened by %g, want what holds nine in ten points of 18", got)
+	}
+	if got := widening(entries, perfmodel.TTFT, "publisher", func(*entry) bool { return true }); got != 0 {
+		t.Errorf("TTFT is widened by %g, and nothing was found of it", got)
 	}
 }

@@ -24,10 +24,11 @@ type page struct {
 	points  []Point
 	entries []*entry
 
-	Points                                                  int
-	Classes, Peers, GPUs, Models, Publishers, Worst, Memory []string
-	Tuned, Bursts                                           []string // of the deployments
-	Limits                                                  []string
+	Points                            int
+	Classes, Intervals, Peers, GPUs   []string
+	Models, Publishers, Worst, Memory []string
+	Tuned, Bursts                     []string // of the deployments
+	Limits                            []string
 }
 
 // renderPage renders docs/model-accuracy.md of the points and the predictions of them.
@@ -69,25 +70,35 @@ type score struct {
 	n                   int
 	median, bias, worst float64 // of the absolute relative errors; the median with its sign; the largest
 	held                float64 // share within their intervals
+	each                float64 // the same, every publisher counted once
+	width               float64 // the median of how many times the high end is the low one
 }
 
 // scoreOf scores the entries that satisfy a condition.
 func scoreOf(entries []*entry, is func(*entry) bool) score {
-	var errs, sizes []float64
-	held := 0
+	var errs, sizes, widths []float64
+	held, of := map[string]float64{}, map[string]float64{} // points of each publisher
 	for _, e := range entries {
 		if !is(e) {
 			continue
 		}
 		errs, sizes = append(errs, e.off()), append(sizes, math.Abs(e.off()))
+		i := e.widened()
+		widths = append(widths, i.High/i.Low)
+		of[e.point.publisher()]++
 		if e.held() {
-			held++
+			held[e.point.publisher()]++
 		}
 	}
 	if len(errs) == 0 {
 		return score{}
 	}
-	return score{len(errs), stat.Median(sizes), stat.Median(errs), slices.Max(sizes), float64(held) / float64(len(errs))}
+	all, each := 0.0, 0.0
+	for _, publisher := range slices.Sorted(maps.Keys(of)) {
+		all += held[publisher]
+		each += held[publisher] / of[publisher]
+	}
+	return score{len(errs), stat.Median(sizes), stat.Median(errs), slices.Max(sizes), all / float64(len(errs)), each / float64(len(of)), stat.Median(widths)}
 }
 
 // A limit is what the errors of a class may not exceed. Limits leave room for what one fit
@@ -135,6 +146,15 @@ func (p *page) byClass() {
 				cells = append(cells, "**"+percent(s.median)+"** ("+signed(s.bias)+")", percent(s.worst), percent(s.held))
 			}
 			lines = append(lines, line{row(cells...), publisher.median})
+			cells = []string{class, quantity}
+			for _, s := range []score{publisher, of("release")} {
+				if s.n == 0 {
+					cells = append(cells, "", "", "", "")
+					continue
+				}
+				cells = append(cells, fmt.Sprint(s.n), percent(s.held), percent(s.each), fmt.Sprintf("%.1f", s.width))
+			}
+			p.Intervals = append(p.Intervals, row(cells...))
 		}
 	}
 	slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(b.by, a.by) })
@@ -241,7 +261,7 @@ func (p *page) worst() {
 		return cmp.Compare(math.Abs(math.Log1p(b.off())), math.Abs(math.Log1p(a.off())))
 	})
 	for _, e := range all[:min(len(all), worstShown)] {
-		w := e.of.physical(e.quantity, e.interval.Widened(e.widen))
+		w := e.widened()
 		held := ""
 		if !e.held() {
 			held = " missed"
@@ -332,7 +352,7 @@ func (p *Point) burst() (of [5]perfmodel.Estimate, err error) {
 	if err != nil {
 		return of, err
 	}
-	w := perfmodel.Fitted().Widen[perfmodel.WideningClass(p.saturated(), p.parallel() > 1, true)]
+	w := perfmodel.Fitted().Widen
 	for q := range of {
 		of[q] = at.physical(q, at.of(q).Widened(w[kinds[q]]))
 	}

@@ -42,7 +42,7 @@ type Fit struct {
 	FrontendLow   float64        `json:"-"`
 	FrontendHigh  float64        `json:"-"`
 	FrontendDraws []sim.Frontend `json:"-"` // beside Draws; empty: all have Frontend
-	missed        [2]Widening    // of a prior, by what intervals were found to miss
+	missed        Widening       // of a prior, by what intervals were found to miss
 	roofline      sim.StepCost   // in less than which no step can end; zero: not known
 
 	perToken float64 // relative standard deviation of the prior's, for steps larger than any seen

@@ -24,9 +24,8 @@ type Prior struct {
 	Draws []Draw
 	// apart are combinations of the constants that are independent in the samples; see there.
 	apart [][perRequest]float64
-	// widen is by how much intervals of predictions that rest on the prior alone are
-	// widened: of a server that is not saturated, and of one that is.
-	widen [2]Widening
+	// widen is by how much intervals of predictions that rest on the prior alone are widened.
+	widen Widening
 	// roofline is what steps take of a GPU that does what its data sheet says and nothing
 	// else; zero where that is not known.
 	roofline sim.StepCost

@@ -14,9 +14,11 @@ import (
 // A Posterior is what the published measurements made of the parameters and of the
 // effects that levels have on them. All values are logits or logarithms.
 type Posterior struct {
-	// Widen is by how much intervals of predictions are wider than those of the samples, so
-	// that they hold the share that they say of measurements that were not fitted to.
-	Widen map[string]Widening `json:"widen"`
+	// Widen and WidenUnmeasured are by how much intervals of predictions are wider than those of
+	// the samples, so that they hold the share that they say of measurements that were not fitted
+	// to: for GPUs that were measured, and for others.
+	Widen           Widening `json:"widen"`
+	WidenUnmeasured Widening `json:"widen_unmeasured"`
 	// Fitted are the parameters, by name, and the effects, by key.
 	Fitted map[string]Marginal `json:"fitted"`
 }
@@ -26,22 +28,6 @@ type Posterior struct {
 // 2019). It is the same however wide the interval is: what makes a server faster in every
 // sample never makes its slow end slower.
 type Widening map[Kind]float64
-
-// WideningClass names the kind of predictions that are alike in their errors. Measured says
-// that servers with the same GPU were fitted to.
-func WideningClass(saturated, parallel, measured bool) string {
-	class := "moderate"
-	if saturated {
-		class = "saturated"
-	}
-	if parallel {
-		class += ", tensor parallel"
-	}
-	if !measured {
-		class += ", unmeasured GPU"
-	}
-	return class
-}
 
 // Marginal is one parameter or effect. The samples of all of them go together: the
 // first of each belong to one fit.
@@ -120,13 +106,14 @@ func (p *Posterior) Prior(s *Shape) Prior {
 		d.Cost, d.Frontend = s.Cost(&v)
 		out.Draws = append(out.Draws, d)
 	}
-	apart := s.pipeline || s.dp > 1 // of which none was measured
-	measured, parallel := p.measured(s.chip) && !apart, s.tp > 1 || apart
-	out.widen = [2]Widening{p.Widen[WideningClass(false, parallel, measured)], p.Widen[WideningClass(true, parallel, measured)]}
+	out.widen = p.Widen
+	if !p.measured(s.chip) || s.pipeline || s.dp > 1 { // of which none was measured
+		out.widen = p.WidenUnmeasured
+	}
 	// What such intervals miss, the prior of a fit does not know either.
 	spread := spreadOf(out.Draws)
 	half := 1.645 * max(math.Log1p(spread.Base), leastSpread)
-	times := 1 + max(out.widen[0][TPOT]+out.widen[1][TPOT], 0)/2/half
+	times := 1 + max(out.widen[TPOT], 0)/half
 	out.Spread, out.apart = spread.Scale(sim.Uniform(times)), whiteningMatrix(out.Draws, times)
 	return out
 }
@@ -140,14 +127,8 @@ func (p *Posterior) measured(chip string) bool {
 // Prior is that of the posterior which ships with this build.
 func (s *Shape) Prior() Prior { return Fitted().Prior(s) }
 
-// widenBy widens the intervals of a prediction that rests on a prior alone, by what its
-// kind was found to need: a queue makes up most of the time to first token of a server that
-// is saturated.
-func (p *Prediction) widenBy(by [2]Widening) {
-	w := by[0]
-	if p.Summary.Queue.Mean > p.Summary.TTFT.Mean/2 {
-		w = by[1]
-	}
+// widenBy widens the intervals of a prediction that rests on a prior alone.
+func (p *Prediction) widenBy(w Widening) {
 	if p.Draws == 0 {
 		return
 	}

@@ -10,7 +10,7 @@ func TestEveryIntervalIsWidened(t *testing.T) {
 		*q.Estimate = Estimate{1, 0.9, 1.1}
 	}
 	twice := Widening{TTFT: 2, TPOT: 2, E2E: 2, Tokens: 2}
-	p.widenBy([2]Widening{twice, twice})
+	p.widenBy(twice)
 	for k, q := range p.quantities() {
 		if wider := q.Low < 0.89 && q.High > 1.11; wider != (q.Estimate != &p.Preemptions) {
 			t.Errorf("quantity %d: %v", k, *q.Estimate)

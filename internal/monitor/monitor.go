@@ -7,7 +7,6 @@ package monitor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -27,8 +26,9 @@ type Evaluation struct {
 	At        time.Time
 	Took      time.Duration
 	Diagnosis diagnose.Diagnosis
-	// Err says why there is none.
-	Err error
+	// Err says why there is none, and Before is then the latest that has one, nil where none had.
+	Err    error
+	Before *Evaluation
 	// Warnings are of the source: what was dropped, or answered in part.
 	Warnings []string
 }
@@ -165,8 +165,12 @@ func (m *Monitor) Evaluate(ctx context.Context, at time.Time) {
 	m.took.Observe(e.Took.Seconds())
 	if err != nil {
 		m.failed.Inc()
-		if last := m.latest.Load(); last == nil || last.Err == nil || last.Err.Error() != err.Error() {
+		last := m.latest.Load()
+		if last == nil || last.Err == nil || last.Err.Error() != err.Error() {
 			m.o.Log.Warn("evaluation failed", "err", err)
+		}
+		if e.Before = last; last != nil && last.Err != nil {
+			e.Before = last.Before
 		}
 	} else {
 		m.last.Set(float64(at.UnixMilli()) / 1000)
@@ -188,7 +192,7 @@ func (m *Monitor) options(ctx context.Context, at time.Time) (from *source.Sourc
 		from = part
 	}
 	if o, err = from.Options(ctx, at); err != nil {
-		return from, o, fmt.Errorf("read the scrape interval: %w", err)
+		return from, o, err
 	}
 	o.Pathologies, o.Settings = m.o.Diagnose.Pathologies, m.Settings()
 	told := o.Annotate

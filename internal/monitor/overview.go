@@ -35,7 +35,12 @@ func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []co
 		o.State = s
 		o.Problems = append(o.Problems, fmt.Sprintf(format, args...))
 	}
-	down, strangers := unjudged(scraped, &e.Diagnosis)
+	known := e // what is shown
+	if e.Err != nil && e.Before != nil {
+		known = e.Before
+	}
+	d := &known.Diagnosis
+	down, strangers := unjudged(scraped, d)
 	for _, t := range down {
 		doubt(view.Partial, "%s does not answer: %s", t.Labels["instance"], cmp.Or(t.Error, "no scrape yet"))
 	}
@@ -48,7 +53,10 @@ func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []co
 	if e.Err != nil {
 		doubt(view.Partial, "no diagnosis: %v", e.Err)
 	}
-	for _, n := range e.Diagnosis.Notes {
+	if known != e {
+		doubt(view.Partial, "what is known is of %s", known.At.UTC().Format("15:04:05 UTC"))
+	}
+	for _, n := range d.Notes {
 		if strings.HasPrefix(n, "partial:") {
 			doubt(view.Partial, "%s", n)
 		}
@@ -56,7 +64,6 @@ func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []co
 	if age := now.Sub(e.At); age > staleAfter*every {
 		doubt(view.Stale, "the last evaluation is %.0f s old", age.Seconds())
 	}
-	d := &e.Diagnosis
 	for i := range d.Verdicts {
 		o.Models = append(o.Models, newModel(d, &d.Verdicts[i], incident))
 	}
@@ -69,7 +76,7 @@ func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []co
 			}
 		}
 	}
-	if o.State == view.Stale {
+	if o.State == view.Stale || known != e {
 		for i := range o.Models {
 			markUnknown(&o.Models[i])
 		}

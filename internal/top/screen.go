@@ -25,12 +25,19 @@ var columns = []struct {
 	{"RUN", "", 4, whole, func(n *view.Numbers) *float64 { return n.RequestsRunning }},
 	{"WAIT", "", 4, whole, func(n *view.Numbers) *float64 { return n.RequestsWaiting }},
 	{"KV", "", 4, percent, func(n *view.Numbers) *float64 { return n.KVCacheUsage }},
-	{"REQ/s", "", 5, render.Number, func(n *view.Numbers) *float64 { return n.RequestRate }},
+	{"REQ/s", "", 5, rate, func(n *view.Numbers) *float64 { return n.RequestRate }},
 	{"TOK/s", "", 5, large, func(n *view.Numbers) *float64 { return n.OutputTokensRate }},
 }
 
 func whole(v float64) string   { return fmt.Sprintf("%.0f", v) }
 func percent(v float64) string { return fmt.Sprintf("%.0f%%", 100*v) }
+
+func rate(v float64) string {
+	if v < 1 {
+		return fmt.Sprintf("%.2f", v)
+	}
+	return render.Number(v)
+}
 
 func large(v float64) string {
 	if v < 10_000 {
@@ -253,28 +260,25 @@ func (s *screen) rowsAroundSelected(table []string, rows []view.Replica, room in
 }
 
 func (s *screen) table(t *render.Text, rows []view.Replica, style map[view.Health]render.Style) []string {
-	name := len("REPLICA")
-	for _, r := range rows {
-		name = max(name, render.Cells(r.Target))
-	}
 	fixed := 0
 	for _, c := range columns {
 		fixed += c.width + 1
 	}
-	name = min(name, max(12, t.Width()-fixed-len("› "+" degraded "+"  TREND")))
+	names, name := namesOf(rows, max(12, t.Width()-fixed-len("› "+" degraded "+"  TREND")))
 	line := func(mark, target, status string, cells []string, trend string) string {
 		b := mark + " " + render.Pad(render.Clip(target, name), name) + " " + render.Pad(render.Cut(status, 8), 8)
 		for i, c := range cells {
 			b += " " + render.Right(render.Cut(c, columns[i].width), columns[i].width)
 		}
-		return render.Cut(b+"  "+trend, t.Width())
+		first := max(0, render.Cells(trend)-max(0, t.Width()-render.Cells(b)-2)) // the latest is seen
+		return render.Cut(b+"  "+string([]rune(trend)[first:]), t.Width())
 	}
 	var heads []string
 	for _, c := range columns {
 		heads = append(heads, c.title)
 	}
 	out := []string{t.Style(render.Dim, line(" ", "REPLICA", "STATE", heads, "TREND"))}
-	for _, r := range rows {
+	for i, r := range rows {
 		var cells []string
 		for _, c := range columns {
 			cells = append(cells, strings.ReplaceAll(r.Now.Text(c.name, c.number(&r.Now), c.format), "≤ ", "≤"))
@@ -284,7 +288,7 @@ func (s *screen) table(t *render.Text, rows []view.Replica, style map[view.Healt
 			mark = "›"
 		}
 		state := view.HealthOf(r.Status, r.Severity)
-		out = append(out, t.Style(style[state], line(mark, render.Clean(r.Target), string(state), cells, spark(s.history.wait[r.Target]))))
+		out = append(out, t.Style(style[state], line(mark, names[i], string(state), cells, spark(s.history.wait[r.Target]))))
 	}
 	if len(rows) == 0 {
 		text := "no replica yet"
@@ -294,4 +298,27 @@ func (s *screen) table(t *render.Text, rows []view.Replica, style map[view.Healt
 		out = append(out, "  "+render.Clean(text))
 	}
 	return out
+}
+
+// namesOf are the names of replicas and the width of their column. Where one is wider than may be, what all
+// begin with, up to a separator, is left out.
+func namesOf(rows []view.Replica, most int) (names []string, width int) {
+	common, longest := 0, 0
+	for i, r := range rows {
+		longest = max(longest, render.Cells(r.Target))
+		if i == 0 {
+			common = len(r.Target)
+		}
+		for common = min(common, len(r.Target)); r.Target[:common] != rows[0].Target[:common]; common-- {
+		}
+	}
+	width = len("REPLICA")
+	for _, r := range rows {
+		name := render.Clean(r.Target)
+		if cut := strings.LastIndexAny(r.Target[:common], ".:-/"); len(rows) > 1 && longest > most && cut > 0 {
+			name = "…" + render.Clean(r.Target[cut:])
+		}
+		names, width = append(names, name), max(width, render.Cells(name))
+	}
+	return names, min(width, most)
 }

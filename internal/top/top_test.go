@@ -2,12 +2,14 @@ package top
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/render"
 )
@@ -49,5 +51,30 @@ func TestKeys(t *testing.T) {
 	press(tea.Key{Code: tea.KeyEscape})
 	if m.depth != nil {
 		t.Error("Esc does not lead back from help")
+	}
+}
+
+func TestNamesLeaveOutWhatAllBeginWith(t *testing.T) {
+	for _, c := range []struct {
+		targets, want []string
+		width         int
+	}{
+		{[]string{"a:1", "a:2"}, []string{"a:1", "a:2"}, 7},
+		{[]string{"localhost:22000", "localhost:22001"}, []string{"…:22000", "…:22001"}, 7},
+		{[]string{"10.0.3.17:8000", "10.0.4.2:8000", "10.0.4.2:8001"}, []string{"….3.17:8000", "….4.2:8000", "….4.2:8001"}, 11},
+		{[]string{"llama-0.llama.prod.svc:8000", "x"}, []string{"llama-0.llama.prod.svc:8000", "x"}, 12},
+		{[]string{"localhost:22000"}, []string{"localhost:22000"}, 12},
+		{[]string{"same-long-name:1", "same-long-name:1"}, []string{"…:1", "…:1"}, 7},
+	} {
+		var rows []view.Replica
+		for _, name := range c.targets {
+			rows = append(rows, view.Replica{Target: name})
+		}
+		if got, width := namesOf(rows, 12); !slices.Equal(got, c.want) || width != c.width {
+			t.Errorf("%v: %v in %d cells, want %v in %d", c.targets, got, width, c.want, c.width)
+		}
+	}
+	if got, width := namesOf(nil, 12); got != nil || width != 7 {
+		t.Errorf("no replicas: %v, %d", got, width)
 	}
 }

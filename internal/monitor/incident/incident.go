@@ -35,7 +35,8 @@ type State struct {
 	Instances  []string  `json:"instances"`  // where it was found last: the label, not the name
 	Confidence float64   `json:"confidence"` // of Pathology
 	LastSeen   time.Time `json:"last_seen"`
-	Kept       time.Time `json:"kept"` // the moment of the diagnosis that is kept
+	Kept       time.Time `json:"kept"`   // the moment of the diagnosis that is kept
+	Awaits     time.Time `json:"awaits"` // from when on another one can have the prediction that it lacks; zero where none is to come
 
 	// Where and Evidence are the labels of the servers on which it was found, and of those whose pages and
 	// readings are in its evidence: by them teams see it, or not.

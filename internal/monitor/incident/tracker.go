@@ -369,12 +369,21 @@ func (r *Record) showsMore(lead *sign, at time.Time) bool {
 		return false
 	}
 	found := r.Evolution[0].At
+	if r.predictable(at) {
+		return true
+	}
 	for _, age := range ripe {
 		if r.State.Kept.Sub(found) < age && at.Sub(found) >= age {
 			return true
 		}
 	}
 	return false
+}
+
+// predictable reports whether an incident has been watched for long enough since its diagnosis was kept, which
+// was too early for a prediction.
+func (r *Record) predictable(at time.Time) bool {
+	return !r.State.Awaits.IsZero() && !at.Before(r.State.Awaits) && at.Sub(r.Evolution[0].At) < ripe[len(ripe)-1]
 }
 
 // continueUnseen goes on with an incident of which there is no sign.

@@ -140,6 +140,9 @@ func TestServeReadsAStore(t *testing.T) {
 			if o.State != view.Partial && o.State != view.Stale {
 				t.Errorf("%s: state %s", mood, o.State)
 			}
+			if len(o.Models) != 1 || len(o.Models[0].Replicas) != 2 {
+				t.Errorf("%s: what was known is gone: %+v", mood, o.Models)
+			}
 			for _, m := range o.Models {
 				if m.Verdict.Status == view.Healthy {
 					t.Errorf("%s: %s is said to be healthy: %+v", mood, m.Model, m.Verdict)

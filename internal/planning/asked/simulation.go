@@ -48,7 +48,7 @@ func (f *Simulation) check() error {
 	case f.stepCost != "" && f.loadTest != "":
 		return errors.New("--step-cost and --load-test both set step times: give one")
 	case (f.gpu == "") != (f.modelConfig == "") && f.loadTest == "" && f.stepCost == "" && f.Source.SourceCount() == 0:
-		return hint.With(errors.New("an estimate of step times needs both --gpu and --model-config"), "give the GPU's name, and the model's name or its config.json")
+		return hint.With(errors.New("an estimate of step times needs both --gpu and a model"), "name the model, or its config.json, as an argument: sixty simulate Qwen/Qwen3-8B --gpu H100")
 	case len(f.gpus()) > 1:
 		return hint.With(fmt.Errorf("--gpu %s: a simulation has one kind of GPU", f.gpu), "sixty tune compares several")
 	case f.PrefillEngines < 0 || !(f.transfer > 0 && f.transfer < 1e5):

@@ -37,7 +37,7 @@ func Document(s *Simulation) *render.Document {
 		d.simulated()
 		return d.Document
 	}
-	d.More = "the batch, the queue and the assumptions; --out FILE.html draws charts"
+	d.More = "batch, queue and assumptions; --out FILE.html draws charts"
 	r := &s.Runs[0]
 	switch {
 	case len(s.Sweep) > 0:
@@ -456,7 +456,13 @@ func (s *Simulation) verdict(order []int) string {
 	if len(order) == 0 {
 		return "No point of the sweep serves a request."
 	}
-	r, met := &s.Runs[order[0]], 0
+	r, met, same := &s.Runs[order[0]], 0, len(order) == len(s.Runs)
+	for _, i := range order {
+		same = same && slices.Equal(s.line(&s.Runs[i], nil), s.line(r, nil))
+	}
+	if same && len(order) > 1 {
+		return fmt.Sprintf("The %d points do not differ: %s output tokens/s, TTFT P95 %s.", len(order), render.Number(r.Throughput.OutputTokens), render.Seconds(r.Latency[TTFT].P95))
+	}
 	for i := range s.Runs {
 		if g := s.Runs[i].Goodput; g != nil && g.Met {
 			met++

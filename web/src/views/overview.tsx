@@ -28,6 +28,10 @@ export function Overview() {
   if (o.models.length === 0) {
     return o.state === 'starting' ? (
       <Waiting what="the first scrapes" />
+    ) : o.problems.length > 0 && o.state !== 'ok' ? (
+      <Nothing title="No inference server is known yet">
+        The reason is above. <a href={link('/settings')}>Settings</a> list the targets.
+      </Nothing>
     ) : (
       <Nothing title="No inference server is watched">
         Start with one: <code>sixty serve http://localhost:8000</code>, or in a cluster <code>sixty serve --kubernetes</code>. <a href={link('/settings')}>Settings</a> list the targets.

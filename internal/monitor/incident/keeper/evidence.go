@@ -63,6 +63,7 @@ func (k *Keeper) queueEvidence(e incident.Event, d *diagnose.Diagnosis, q metric
 	j.record, j.q = r.Copy(), q
 	if e.Best {
 		j.d, j.kept = part, true
+		r.State.Awaits = time.Time{} // until this one is kept
 	}
 	if e.Kind == incident.Ended {
 		to := r.Ended.Add(courseAround)
@@ -74,11 +75,11 @@ func (k *Keeper) queueEvidence(e incident.Event, d *diagnose.Diagnosis, q metric
 }
 
 // isDue reports whether a job can be done now: a diagnosis that is a little surer need not
-// be kept at once.
+// be kept at once, one that may have the first prediction is.
 func (k *Keeper) isDue(j *job, now time.Time) bool {
 	last, ok := k.written[j.id]
-	since := now.Sub(last)
-	return !ok || j.course != nil || since >= surerEvery || since < 0
+	since, awaits := now.Sub(last), j.record.State.Awaits
+	return !ok || !awaits.IsZero() && !now.Before(awaits) || j.course != nil || since >= surerEvery || since < 0
 }
 
 // write writes what is due in the background, one incident after the other. It needs the lock.
@@ -131,6 +132,9 @@ func (k *Keeper) saveEvidence(ctx context.Context, j *job) error {
 	errs := d.Plot(ctx, j.q) // without plots it is still worth having
 	k.mu.Lock()
 	k.written[j.id] = d.At
+	if r := k.records[j.id]; r != nil {
+		r.State.Awaits = awaits(&d)
+	}
 	k.mu.Unlock()
 	if err := k.store.diagnosis(j.id, diagnosisFile, d); err != nil {
 		return errors.Join(errs, err)
@@ -160,6 +164,17 @@ func (k *Keeper) saveEvidence(ctx context.Context, j *job) error {
 		k.c.Listen(now)
 	}
 	return errs
+}
+
+// awaits is from when on there can be the prediction that a diagnosis lacks, zero where it lacks none or time
+// does not help.
+func awaits(d *diagnose.Diagnosis) time.Time {
+	if len(d.Findings) > 0 && len(d.Findings[0].Fixes) > 0 {
+		if p := d.Findings[0].Fixes[0].Predicted; p != nil && p.Needs > 0 {
+			return d.At.Add(p.Needs)
+		}
+	}
+	return time.Time{}
 }
 
 // record writes the recording that a diagnosis can be made of again, and returns how many

@@ -407,9 +407,13 @@ func TestEvidence(t *testing.T) {
 	store, first, last := embeddedtest.Open(t, "../../../../testdata/recordings/thrashing-deep.tar.zst", nil)
 	dir := t.TempDir()
 	var events []string
+	var asked []time.Time
 	predict := func(_ context.Context, _ metrics.Querier, r diagnose.Request, s *diagnose.Snapshot, d *diagnose.Diagnosis) {
 		if f := &d.Findings[0]; len(r.Targets) == len(s.Targets) && f.Pathology.ID == "kv-cache-thrashing" {
 			f.Fixes[0].Predicted = &catalog.Prediction{Reason: "this was predicted"}
+			if asked = append(asked, d.At); d.At.Sub(asked[0]) < 12*time.Second {
+				f.Fixes[0].Predicted = &catalog.Prediction{Reason: "it is too early", Needs: 12*time.Second - d.At.Sub(asked[0])}
+			}
 		}
 	}
 	k, err := Open(t.Context(), Config{Dir: dir, Catalogue: pathologies.All(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Predict: predict, Listen: func(s view.Summary) {
@@ -465,6 +469,9 @@ func TestEvidence(t *testing.T) {
 	}
 	if !strings.Contains(string(kept.Diagnosis), "this was predicted") || d.Findings[0].Fixes[0].Predicted != nil {
 		t.Errorf("what fixes will do is not in what is kept, or is in what others have: %v", d.Findings[0].Fixes[0].Predicted)
+	}
+	if after := asked[len(asked)-1].Sub(asked[0]); after < 12*time.Second || after > 30*time.Second || len(asked) > 5 {
+		t.Errorf("predictions were asked for at %v, want one soon after 12 s, and none after that", asked)
 	}
 	s, err := source.Open(t.Context(), source.Spec{Recording: path})
 	if err != nil {

@@ -29,7 +29,6 @@ type predictor struct {
 	now         setup
 	engine      *perfmodel.Engine
 	calibration *perfmodel.Calibration
-	bounds      *bounds
 	measured    []indicator.Value
 	before      []catalog.Estimate
 	unchanged   []*outcome   // of the time to come, where nothing is done
@@ -79,9 +78,6 @@ func prepare(ctx context.Context, q metrics.Querier, r *diagnose.Request, s *dia
 		return nil
 	}}
 	if p.traffic, err = trafficOf(fleet, s.Now(i, indicator.Abandoned).Or(0), s.Now(i, indicator.LeftEarly).Or(0)); err != nil {
-		return nil, err
-	}
-	if p.bounds, err = rd.readBounds(ctx); err != nil {
 		return nil, err
 	}
 	if err := p.configure(t, fleet, fixes); err != nil {
@@ -278,35 +274,26 @@ const mostSlower = 1.25
 // counter of the server's; left out, its time would be taken for that of the other
 // work.
 func (p *predictor) calibrate(fleet *workload.Measured, recomputed float64) error {
-	doing := workload.Measured{Ranks: slices.Clone(fleet.Ranks)}
-	for i := range doing.Ranks {
-		one := &doing.Ranks[i]
-		one.Intervals = slices.Clone(one.Intervals)
-		for k := range one.Intervals {
-			v := &one.Intervals[k]
-			if v.Preempted > 0 {
-				v.Computed += v.Preempted * recomputed
-				v.FirstTokens += v.Preempted
-				v.PrefillSum, v.PrefillCount = 0, 0 // preempted prefills among them
-			}
-			if v.Preempted > 0 || v.Waiting >= 1 {
-				v.ITLSum, v.ITLCount = 0, 0 // it was busy all the time, and gaps hold preemptions
-			}
+	scrapes := perfmodel.IntervalsOf(fleet)
+	for i := range scrapes {
+		v := &scrapes[i]
+		if v.Preempted > 0 {
+			v.Computed += v.Preempted * recomputed
+			v.FirstTokens += v.Preempted
+			v.PrefillSum, v.PrefillCount = 0, 0 // preempted prefills among them
+		}
+		if v.Preempted > 0 || v.Waiting >= 1 {
+			v.ITLSum, v.ITLCount = 0, 0 // it was busy all the time, and gaps hold preemptions
 		}
 	}
 	e := perfmodel.Evidence{
-		Config: p.engine.Config, Scrapes: perfmodel.IntervalsOf(&doing),
+		Config: p.engine.Config, Scrapes: scrapes,
 		ScrapesFrom: fmt.Sprintf("the last %s", fleet.To.Sub(fleet.From).Round(time.Second)), Check: p.check,
 	}
 	var err error
-	if p.calibration, err = perfmodel.Calibrate(e); err != nil {
-		var short error
-		if p.calibration, short = shortWindow(e); short == nil {
-			return nil
-		}
-		if few := new(perfmodel.TooFewError); errors.As(short, &few) {
-			return estimateWait(float64(few.Have), few.Want, fleet.To.Sub(fleet.From), short)
-		}
+	p.calibration, err = fitted(e)
+	if few := new(perfmodel.TooFewError); errors.As(err, &few) {
+		return estimateWait(float64(few.Have), few.Want, fleet.To.Sub(fleet.From), err)
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/sim"
+	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
 // A trial is what one engine is put through.
@@ -31,7 +32,7 @@ type trial struct {
 	warm, length time.Duration // what is measured begins after warm
 	maxTokens    int           // bounds the cost of the simulation
 	seed         uint64
-	bounds       *bounds
+	shown        *workload.Observed // its histograms have the buckets of the outcome's
 }
 
 // A patience is for how long clients wait before they leave: for their first token, or, on
@@ -41,15 +42,12 @@ type patience struct {
 	whole bool
 }
 
-// bounds are the buckets of the server's histograms.
-type bounds struct{ ttft, itl, e2e []float64 }
-
 // An outcome is what the engine's metrics would have shown in the time that was
-// measured.
+// measured, in the buckets of the server's own histograms, so that both tell percentiles alike.
 type outcome struct {
 	seconds          float64
 	simulated        int // tokens in all
-	ttft, itl, e2e   *histogram
+	ttft, itl, e2e   workload.Histogram
 	tokens           float64
 	preemptions      float64
 	recomputed       float64 // tokens, after preemptions
@@ -74,7 +72,7 @@ func replay(s *trial) (*outcome, error) {
 	}
 	p := &player{
 		trial: s, overhead: s.frontend.Delay(0), rng: rand.New(rand.NewPCG(s.seed, 0x5eed)),
-		out: outcome{seconds: s.length.Seconds(), ttft: newHistogram(s.bounds.ttft), itl: newHistogram(s.bounds.itl), e2e: newHistogram(s.bounds.e2e)},
+		out: outcome{seconds: s.length.Seconds(), ttft: s.shown.TTFT.Empty(), itl: s.shown.ITL.Empty(), e2e: s.shown.E2E.Empty()},
 	}
 	p.engine = sim.Driver{Engine: e, Between: p.beforeStep, Ending: p.ending, Ended: p.tokensOf}
 	p.next = p.rng.IntN(len(s.pool))
@@ -386,12 +384,12 @@ func (p *player) token(out sim.Output, count bool) {
 	if count && now >= p.warm && now < p.warm+p.length {
 		p.out.tokens++
 		if p.last[id] < 0 {
-			p.out.ttft.add(waited.Seconds())
+			p.out.ttft.Add(waited.Seconds())
 		} else {
-			p.out.itl.add((now - p.last[id]).Seconds())
+			p.out.itl.Add((now - p.last[id]).Seconds())
 		}
 		if out.Result != nil {
-			p.out.e2e.add(waited.Seconds())
+			p.out.e2e.Add(waited.Seconds())
 			p.out.ended = append(p.out.ended, out.Result.Record())
 		}
 	}

@@ -8,8 +8,8 @@ import (
 func TestWhatUsersFeel(t *testing.T) {
 	made := func(ttft, e2e, rate, refused float64) *outcome {
 		o := &outcome{seconds: 10, tokens: 10 * rate, came: 100, refused: 100 * refused, ttft: buckets(ttft-1e-9, ttft+1e-9), e2e: buckets()}
-		o.ttft.Add(ttft)
-		o.e2e.Add(e2e)
+		o.ttft.Add(ttft, 1)
+		o.e2e.Add(e2e, 1)
 		return o
 	}
 	now := made(3.9, 7.9, 400, 0)

@@ -68,7 +68,7 @@ func shortWindow(e perfmodel.Evidence) (*perfmodel.Calibration, error) {
 		}
 	}
 	return &perfmodel.Calibration{Fit: merged, Basis: perfmodel.Metrics, Source: e.ScrapesFrom, Notes: []string{
-		fmt.Sprintf("%s: too short to show how a step grows with its batch; the intervals assume that %.0f to %.0f %% of a step does not grow", e.ScrapesFrom, 100*slices.Min(fixedShares), 100*slices.Max(fixedShares)),
+		fmt.Sprintf("%s: too short, or its load too even, to show how a step grows with its batch; the intervals assume that %.0f to %.0f %% of a step does not grow", e.ScrapesFrom, 100*slices.Min(fixedShares), 100*slices.Max(fixedShares)),
 	}}, nil
 }
 

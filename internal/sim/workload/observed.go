@@ -72,15 +72,15 @@ func (h Histogram) Empty() Histogram {
 	return out
 }
 
-// Add counts a value; the histogram must have a bucket for it, as one of Empty has.
-func (h *Histogram) Add(v float64) {
+// Add counts a value n times; the histogram must have a bucket for it, as one of Empty has.
+func (h *Histogram) Add(v, n float64) {
 	i := 0
 	for v > h.Buckets[i].UpperBound {
 		i++
 	}
-	h.Buckets[i].Count++
-	h.Sum += v
-	h.Count++
+	h.Buckets[i].Count += n
+	h.Sum += v * n
+	h.Count += n
 }
 
 // Merge adds the observations of one with the same buckets.

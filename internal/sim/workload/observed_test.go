@@ -248,7 +248,7 @@ func FuzzObserved(f *testing.F) {
 func TestQuantilesAreThoseOfPromQL(t *testing.T) {
 	h := Histogram{Buckets: []Bucket{{1, 7}, {2, 0}, {4, 1}}}.Empty()
 	for _, v := range []float64{0.5, 1.5, 1.6, 3} {
-		h.Add(v)
+		h.Add(v, 1)
 	}
 	for q, want := range map[float64]float64{0.25: 1, 0.5: 1.5, 0.75: 2, 0.95: 3.6} {
 		if got, in := h.Quantile(q); math.Abs(got-want) > 1e-9 || got < in.Low || got > in.High {
@@ -256,7 +256,7 @@ func TestQuantilesAreThoseOfPromQL(t *testing.T) {
 		}
 	}
 	other := h.Empty()
-	other.Add(100)
+	other.Add(100, 1)
 	h.Merge(other)
 	if got, in := h.Quantile(0.99); got != 4 || !math.IsInf(in.High, 1) || h.Mean() != 106.6/5 {
 		t.Errorf("beyond the last bound: %v in %v, want 4; mean %v", got, in, h.Mean())

@@ -199,7 +199,7 @@ func (p *player) add(at, pause, waited time.Duration) {
 	r := p.drawRequest()
 	r.Arrival, r.Pause = at, pause
 	if p.patience.Duration > 0 {
-		r.CancelAfter, r.Unanswered = p.untilLeft(waited), !p.patience.whole
+		r.CancelAfter, r.Unanswered = p.frontend.Delay(0)+p.untilLeft(waited), !p.patience.whole
 	}
 	p.requests = append(p.requests, r)
 }

@@ -38,14 +38,6 @@ type predictor struct {
 	check       func() error // whether there is time to go on
 }
 
-// reader reads one target.
-type reader struct {
-	q        metrics.Querier
-	target   workload.Server
-	window   diagnose.Range
-	interval time.Duration
-}
-
 // minScrapes is how many scrapes a window needs: fewer, and neither the load nor
 // the steps can be told.
 const minScrapes = 8
@@ -60,14 +52,15 @@ func prepare(ctx context.Context, q metrics.Querier, r *diagnose.Request, s *dia
 		return nil, errors.New("only vLLM's scheduler is simulated")
 	}
 	t := &s.Targets[i]
-	rd := &reader{q: q, window: s.Spans[i].Window, interval: r.Interval, target: workload.Server{Name: t.Name, Series: t.Dialect.Series, Config: t.Config, Matchers: slices.Clone(r.Matchers)}}
+	window, server := s.Spans[i].Window, workload.Server{Name: t.Name, Series: t.Dialect.Series, Config: t.Config, Matchers: slices.Clone(r.Matchers)}
 	for label, value := range t.Labels {
-		rd.target.Matchers = append(rd.target.Matchers, labels.MustNewMatcher(labels.MatchEqual, label, value))
+		server.Matchers = append(server.Matchers, labels.MustNewMatcher(labels.MatchEqual, label, value))
 	}
-	if n := int(s.Spans[i].Window.Length() / max(r.Interval, 1)); n < minScrapes {
+	if n := int(window.Length() / max(r.Interval, 1)); n < minScrapes {
 		return nil, tooSoon{fmt.Errorf("%d scrapes in the window are too few to measure the traffic: at least %d are needed", n, minScrapes), time.Duration(minScrapes-n) * r.Interval}
 	}
-	fleet, err := rd.read(ctx, s.Spans[i].Window.From)
+	m := workload.Measurement{Servers: []workload.Server{server}, From: window.From, To: window.To, Interval: r.Interval}
+	fleet, err := workload.Measure(ctx, q, m)
 	if err != nil {
 		return nil, err
 	}
@@ -92,11 +85,16 @@ func prepare(ctx context.Context, q metrics.Querier, r *diagnose.Request, s *dia
 		}
 		p.measured = append(p.measured, v)
 	}
-	return p, p.fitPresent(ctx, rd, fleet, r.At.Add(-min(r.Past, longestCalibration)))
-}
-
-func (r *reader) read(ctx context.Context, from time.Time) (*workload.Measured, error) {
-	return workload.Measure(ctx, r.q, workload.Measurement{Servers: []workload.Server{r.target}, From: from, To: r.window.To, Interval: r.interval})
+	fleets := []*workload.Measured{fleet}
+	if past := r.At.Add(-min(r.Past, longestCalibration)); past.Before(m.From.Add(-m.Interval)) {
+		m.From = past
+		all, err := workload.Measure(ctx, q, m)
+		if err != nil {
+			return p, err
+		}
+		fleets = []*workload.Measured{all, fleet}
+	}
+	return p, p.fitPresent(fleets)
 }
 
 // configure gathers the present settings: those that are known, those that the
@@ -147,18 +145,10 @@ func config(release engine.Release, known engine.Config) (*perfmodel.Engine, err
 	return e, nil
 }
 
-// fitPresent calibrates and simulates the present, on all of the past at hand, which has
+// fitPresent calibrates and simulates the present, on what was read of all of the past at hand, which has
 // seen more loads, or on the window alone, where the server was another before. The
 // first that gives what was measured is taken.
-func (p *predictor) fitPresent(ctx context.Context, r *reader, window *workload.Measured, past time.Time) error {
-	fleets := []*workload.Measured{window}
-	if past.Before(r.window.From.Add(-r.interval)) {
-		all, err := r.read(ctx, past)
-		if err != nil {
-			return err
-		}
-		fleets = []*workload.Measured{all, window}
-	}
+func (p *predictor) fitPresent(fleets []*workload.Measured) error {
 	closest, reason := math.Inf(1), error(nil)
 	for _, fleet := range fleets {
 		off, err := p.tryPresent(fleet)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
 // What users feel, as catalog.Prediction tells it.
@@ -32,7 +33,7 @@ func benefit(without, with []*outcome, enginesWithout, enginesWith float64) cata
 
 func timesBetter(a, b *outcome, enginesA, enginesB float64) float64 {
 	factors := []float64{
-		math.Sqrt(speedup(a.ttft, b.ttft, (*histogram).mean) * speedup(a.ttft, b.ttft, p95)), speedup(a.e2e, b.e2e, (*histogram).mean),
+		math.Sqrt(speedup(&a.ttft, &b.ttft, mean) * speedup(&a.ttft, &b.ttft, p95)), speedup(&a.e2e, &b.e2e, mean),
 		ratio(b.tokens*enginesB*a.seconds, a.tokens*enginesA*b.seconds),
 	}
 	log := 0.0
@@ -57,19 +58,20 @@ func widenBenefit(b catalog.Estimate) catalog.Estimate {
 
 // speedup is how many times sooner something comes, to somebody who does not notice a
 // tenth of a second. What never comes is as late as can be.
-func speedup(a, b *histogram, of func(*histogram) float64) float64 {
+func speedup(a, b *workload.Histogram, of func(*workload.Histogram) float64) float64 {
 	switch {
-	case a.n == 0 && b.n == 0:
+	case a.Count == 0 && b.Count == 0:
 		return 1
-	case a.n == 0:
+	case a.Count == 0:
 		return mostFor
-	case b.n == 0:
+	case b.Count == 0:
 		return 1 / mostFor
 	}
 	return ratio(of(a)+unfelt, of(b)+unfelt)
 }
 
-func p95(h *histogram) float64 { return h.quantile(0.95) }
+func mean(h *workload.Histogram) float64 { return h.Mean() }
+func p95(h *workload.Histogram) float64  { return quantile(h, 0.95) }
 
 func served(o *outcome) float64 {
 	if o.came == 0 {

@@ -109,17 +109,18 @@ func (s *Simulation) calibratePresent(ctx context.Context) error {
 	return nil
 }
 
+// enoughForTail observations have one beyond the 95th percentile.
+const enoughForTail = 20
+
 // missesOf is by how much a simulation of servers misses what users of theirs waited.
 func missesOf(seen *workload.Measured, p *perfmodel.Prediction) perfmodel.Misses {
 	w, sum := &seen.Workload, &p.Summary
 	of := func(h workload.Histogram, mean, p95 float64) perfmodel.Miss {
 		m := perfmodel.MissOf(mean, h.Mean())
-		switch low, high := h.Bracket(0.95); {
-		case high == 0 || p95 <= 0:
-		case p95 > high:
-			m.Tail = math.Log(p95 / high)
-		case p95 < low:
-			m.Tail = math.Log(p95 / high) // all that the bucket may be
+		switch _, in := h.Quantile(0.95); {
+		case h.Count < enoughForTail || !(in.High > 0) || math.IsInf(in.High, 1) || p95 <= 0:
+		case p95 < in.Low, p95 > in.High:
+			m.Tail = math.Log(p95 / in.High) // below, all that the bucket may be
 		}
 		return m
 	}

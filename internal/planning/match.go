@@ -7,6 +7,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
 // A quantity is one of those that are predicted.
@@ -28,20 +29,26 @@ type quantity struct {
 // docs/predictions.md: means are exact on both sides, percentiles are read from
 // buckets twice as wide as the ones before, and the chance of a short window moves counts by their square root.
 var quantities = []quantity{
-	{indicator.TTFTMean, func(o *outcome, _, _ float64) float64 { return o.ttft.mean() }, 0.3, 0.05, 2},
-	{indicator.TTFTP50, func(o *outcome, _, _ float64) float64 { return o.ttft.quantile(0.5) }, 0, 0, 2},
-	{indicator.TTFTP95, func(o *outcome, _, _ float64) float64 { return o.ttft.quantile(0.95) }, 1, 0.1, 2},
-	{indicator.ITLMean, func(o *outcome, _, _ float64) float64 { return o.itl.mean() }, 0.2, 0.001, 1.3},
-	{indicator.ITLP50, func(o *outcome, _, _ float64) float64 { return o.itl.quantile(0.5) }, 0, 0, 1.3},
-	{indicator.ITLP95, func(o *outcome, _, _ float64) float64 { return o.itl.quantile(0.95) }, 0, 0, 1.4},
-	{indicator.E2EMean, func(o *outcome, _, _ float64) float64 { return o.e2e.mean() }, 0.3, 0.1, 1.35},
-	{indicator.E2EP50, func(o *outcome, _, _ float64) float64 { return o.e2e.quantile(0.5) }, 0, 0, 1.35},
-	{indicator.E2EP95, func(o *outcome, _, _ float64) float64 { return o.e2e.quantile(0.95) }, 0, 0, 1.5},
+	{indicator.TTFTMean, func(o *outcome, _, _ float64) float64 { return o.ttft.Mean() }, 0.3, 0.05, 2},
+	{indicator.TTFTP50, func(o *outcome, _, _ float64) float64 { return quantile(&o.ttft, 0.5) }, 0, 0, 2},
+	{indicator.TTFTP95, func(o *outcome, _, _ float64) float64 { return quantile(&o.ttft, 0.95) }, 1, 0.1, 2},
+	{indicator.ITLMean, func(o *outcome, _, _ float64) float64 { return o.itl.Mean() }, 0.2, 0.001, 1.3},
+	{indicator.ITLP50, func(o *outcome, _, _ float64) float64 { return quantile(&o.itl, 0.5) }, 0, 0, 1.3},
+	{indicator.ITLP95, func(o *outcome, _, _ float64) float64 { return quantile(&o.itl, 0.95) }, 0, 0, 1.4},
+	{indicator.E2EMean, func(o *outcome, _, _ float64) float64 { return o.e2e.Mean() }, 0.3, 0.1, 1.35},
+	{indicator.E2EP50, func(o *outcome, _, _ float64) float64 { return quantile(&o.e2e, 0.5) }, 0, 0, 1.35},
+	{indicator.E2EP95, func(o *outcome, _, _ float64) float64 { return quantile(&o.e2e, 0.95) }, 0, 0, 1.5},
 	{indicator.GenerationTokenRate, func(o *outcome, engines, _ float64) float64 { return o.tokens / o.seconds * engines }, 0.15, 0, 1.25},
 	{indicator.Preemptions, func(o *outcome, engines, window float64) float64 { return o.preemptions / o.seconds * window * engines }, 0.4, 5, 1.5},
 	{indicator.Running, func(o *outcome, engines, _ float64) float64 { return o.running / o.seconds * engines }, 0.25, 1, 1.6},
 	{indicator.Waiting, func(o *outcome, engines, _ float64) float64 { return o.waiting / o.seconds * engines }, 0.35, 2, 1.6},
 	{indicator.Abandoned, func(o *outcome, engines, window float64) float64 { return o.left / o.seconds * window * engines }, 0.4, 8, 1.6},
+}
+
+// quantile is 0 where nothing was counted.
+func quantile(h *workload.Histogram, q float64) float64 {
+	v, _ := h.Quantile(q)
+	return known(v)
 }
 
 // missing says what would make a prediction possible where a quantity is not met.
@@ -91,11 +98,11 @@ func widened(es []catalog.Estimate) []catalog.Estimate {
 // pooled adds outcomes up.
 func pooled(outcomes []*outcome) *outcome {
 	first := outcomes[0]
-	all := &outcome{ttft: newHistogram(first.ttft.bounds), itl: newHistogram(first.itl.bounds), e2e: newHistogram(first.e2e.bounds)}
+	all := &outcome{ttft: first.ttft.Empty(), itl: first.itl.Empty(), e2e: first.e2e.Empty()}
 	for _, o := range outcomes {
-		all.ttft.merge(o.ttft)
-		all.itl.merge(o.itl)
-		all.e2e.merge(o.e2e)
+		all.ttft.Merge(o.ttft)
+		all.itl.Merge(o.itl)
+		all.e2e.Merge(o.e2e)
 		all.seconds += o.seconds
 		all.tokens += o.tokens
 		all.preemptions += o.preemptions
@@ -105,7 +112,6 @@ func pooled(outcomes []*outcome) *outcome {
 		all.early += o.early
 		all.late += o.late
 		all.ended = append(all.ended, o.ended...)
-		all.truncated = all.truncated || o.truncated
 		all.came += o.came
 		all.refused += o.refused
 		all.left += o.left

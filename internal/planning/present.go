@@ -29,7 +29,6 @@ type predictor struct {
 	now         setup
 	engine      *perfmodel.Engine
 	calibration *perfmodel.Calibration
-	bounds      *bounds
 	measured    []indicator.Value
 	before      []catalog.Estimate
 	unchanged   []*outcome   // of the time to come, where nothing is done
@@ -37,14 +36,6 @@ type predictor struct {
 	lostSharing bool         // the prefix cache finds less than it did, and not because of evictions
 	spent       int          // simulated tokens
 	check       func() error // whether there is time to go on
-}
-
-// reader reads one target.
-type reader struct {
-	q        metrics.Querier
-	target   workload.Server
-	window   diagnose.Range
-	interval time.Duration
 }
 
 // minScrapes is how many scrapes a window needs: fewer, and neither the load nor
@@ -61,14 +52,15 @@ func prepare(ctx context.Context, q metrics.Querier, r *diagnose.Request, s *dia
 		return nil, errors.New("only vLLM's scheduler is simulated")
 	}
 	t := &s.Targets[i]
-	rd := &reader{q: q, window: s.Spans[i].Window, interval: r.Interval, target: workload.Server{Name: t.Name, Series: t.Dialect.Series, Config: t.Config, Matchers: slices.Clone(r.Matchers)}}
+	window, server := s.Spans[i].Window, workload.Server{Name: t.Name, Series: t.Dialect.Series, Config: t.Config, Matchers: slices.Clone(r.Matchers)}
 	for label, value := range t.Labels {
-		rd.target.Matchers = append(rd.target.Matchers, labels.MustNewMatcher(labels.MatchEqual, label, value))
+		server.Matchers = append(server.Matchers, labels.MustNewMatcher(labels.MatchEqual, label, value))
 	}
-	if n := int(s.Spans[i].Window.Length() / max(r.Interval, 1)); n < minScrapes {
+	if n := int(window.Length() / max(r.Interval, 1)); n < minScrapes {
 		return nil, tooSoon{fmt.Errorf("%d scrapes in the window are too few to measure the traffic: at least %d are needed", n, minScrapes), time.Duration(minScrapes-n) * r.Interval}
 	}
-	fleet, err := rd.read(ctx, s.Spans[i].Window.From)
+	m := workload.Measurement{Servers: []workload.Server{server}, From: window.From, To: window.To, Interval: r.Interval}
+	fleet, err := workload.Measure(ctx, q, m)
 	if err != nil {
 		return nil, err
 	}
@@ -79,9 +71,6 @@ func prepare(ctx context.Context, q metrics.Querier, r *diagnose.Request, s *dia
 		return nil
 	}}
 	if p.traffic, err = trafficOf(fleet, s.Now(i, indicator.Abandoned).Or(0), s.Now(i, indicator.LeftEarly).Or(0)); err != nil {
-		return nil, err
-	}
-	if p.bounds, err = rd.readBounds(ctx); err != nil {
 		return nil, err
 	}
 	if err := p.configure(t, fleet, fixes); err != nil {
@@ -96,11 +85,16 @@ func prepare(ctx context.Context, q metrics.Querier, r *diagnose.Request, s *dia
 		}
 		p.measured = append(p.measured, v)
 	}
-	return p, p.fitPresent(ctx, rd, fleet, r.At.Add(-min(r.Past, longestCalibration)))
-}
-
-func (r *reader) read(ctx context.Context, from time.Time) (*workload.Measured, error) {
-	return workload.Measure(ctx, r.q, workload.Measurement{Servers: []workload.Server{r.target}, From: from, To: r.window.To, Interval: r.interval})
+	fleets := []*workload.Measured{fleet}
+	if past := r.At.Add(-min(r.Past, longestCalibration)); past.Before(m.From.Add(-m.Interval)) {
+		m.From = past
+		all, err := workload.Measure(ctx, q, m)
+		if err != nil {
+			return p, err
+		}
+		fleets = []*workload.Measured{all, fleet}
+	}
+	return p, p.fitPresent(fleets)
 }
 
 // configure gathers the present settings: those that are known, those that the
@@ -151,18 +145,10 @@ func config(release engine.Release, known engine.Config) (*perfmodel.Engine, err
 	return e, nil
 }
 
-// fitPresent calibrates and simulates the present, on all of the past at hand, which has
+// fitPresent calibrates and simulates the present, on what was read of all of the past at hand, which has
 // seen more loads, or on the window alone, where the server was another before. The
 // first that gives what was measured is taken.
-func (p *predictor) fitPresent(ctx context.Context, r *reader, window *workload.Measured, past time.Time) error {
-	fleets := []*workload.Measured{window}
-	if past.Before(r.window.From.Add(-r.interval)) {
-		all, err := r.read(ctx, past)
-		if err != nil {
-			return err
-		}
-		fleets = []*workload.Measured{all, window}
-	}
+func (p *predictor) fitPresent(fleets []*workload.Measured) error {
 	closest, reason := math.Inf(1), error(nil)
 	for _, fleet := range fleets {
 		off, err := p.tryPresent(fleet)
@@ -278,35 +264,26 @@ const mostSlower = 1.25
 // counter of the server's; left out, its time would be taken for that of the other
 // work.
 func (p *predictor) calibrate(fleet *workload.Measured, recomputed float64) error {
-	doing := workload.Measured{Ranks: slices.Clone(fleet.Ranks)}
-	for i := range doing.Ranks {
-		one := &doing.Ranks[i]
-		one.Intervals = slices.Clone(one.Intervals)
-		for k := range one.Intervals {
-			v := &one.Intervals[k]
-			if v.Preempted > 0 {
-				v.Computed += v.Preempted * recomputed
-				v.FirstTokens += v.Preempted
-				v.PrefillSum, v.PrefillCount = 0, 0 // preempted prefills among them
-			}
-			if v.Preempted > 0 || v.Waiting >= 1 {
-				v.ITLSum, v.ITLCount = 0, 0 // it was busy all the time, and gaps hold preemptions
-			}
+	scrapes := perfmodel.IntervalsOf(fleet)
+	for i := range scrapes {
+		v := &scrapes[i]
+		if v.Preempted > 0 {
+			v.Computed += v.Preempted * recomputed
+			v.FirstTokens += v.Preempted
+			v.PrefillSum, v.PrefillCount = 0, 0 // preempted prefills among them
+		}
+		if v.Preempted > 0 || v.Waiting >= 1 {
+			v.ITLSum, v.ITLCount = 0, 0 // it was busy all the time, and gaps hold preemptions
 		}
 	}
 	e := perfmodel.Evidence{
-		Config: p.engine.Config, Scrapes: perfmodel.IntervalsOf(&doing),
+		Config: p.engine.Config, Scrapes: scrapes,
 		ScrapesFrom: fmt.Sprintf("the last %s", fleet.To.Sub(fleet.From).Round(time.Second)), Check: p.check,
 	}
 	var err error
-	if p.calibration, err = perfmodel.Calibrate(e); err != nil {
-		var short error
-		if p.calibration, short = shortWindow(e); short == nil {
-			return nil
-		}
-		if few := new(perfmodel.TooFewError); errors.As(short, &few) {
-			return estimateWait(float64(few.Have), few.Want, fleet.To.Sub(fleet.From), short)
-		}
+	p.calibration, err = fitted(e)
+	if few := new(perfmodel.TooFewError); errors.As(err, &few) {
+		return estimateWait(float64(few.Have), few.Want, fleet.To.Sub(fleet.From), err)
 	}
 	return err
 }

@@ -1,13 +1,12 @@
 package planning
 
 import (
-	"cmp"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/sim"
+	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
 // A trial is what one engine is put through.
@@ -31,7 +30,7 @@ type trial struct {
 	warm, length time.Duration // what is measured begins after warm
 	maxTokens    int           // bounds the cost of the simulation
 	seed         uint64
-	bounds       *bounds
+	shown        *workload.Observed // its histograms have the buckets of the outcome's
 }
 
 // A patience is for how long clients wait before they leave: for their first token, or, on
@@ -41,15 +40,12 @@ type patience struct {
 	whole bool
 }
 
-// bounds are the buckets of the server's histograms.
-type bounds struct{ ttft, itl, e2e []float64 }
-
 // An outcome is what the engine's metrics would have shown in the time that was
-// measured.
+// measured, in the buckets of the server's own histograms, so that both tell percentiles alike.
 type outcome struct {
 	seconds          float64
 	simulated        int // tokens in all
-	ttft, itl, e2e   *histogram
+	ttft, itl, e2e   workload.Histogram
 	tokens           float64
 	preemptions      float64
 	recomputed       float64 // tokens, after preemptions
@@ -59,53 +55,103 @@ type outcome struct {
 	came, refused    float64 // requests, and those of them that were turned away
 	left             float64 // clients that lost patience
 	peak             int64   // tokens in the KV cache in the fullest step
-	truncated        bool
 }
-
-// instant is a step's cost while a trial is set: what is in flight at the
-// beginning has had its prefill.
-var instant = sim.StepCost{Base: 1e-9}
 
 // replay simulates a trial.
 func replay(s *trial) (*outcome, error) {
-	e, err := sim.New(s.cfg, instant)
+	p := player{trial: s, rng: rand.New(rand.NewPCG(s.seed, 0x5eed))}
+	p.next = p.rng.IntN(len(s.pool))
+	p.hold()
+	held := len(p.requests)
+	p.queue()
+	p.come()
+	out := &outcome{seconds: s.length.Seconds(), ttft: s.shown.TTFT.Empty(), itl: s.shown.ITL.Empty(), e2e: s.shown.E2E.Empty()}
+	res, err := sim.Run(s.cfg, s.cost, p.requests, sim.Options{
+		Clients: int(s.clients), Held: held, From: s.warm, To: s.warm + s.length, Frontend: s.frontend,
+		Gap:         func(d time.Duration, n int64) { out.itl.Add(d.Seconds(), float64(n)) },
+		SampleEvery: max(s.length/gaugeSamples, time.Millisecond), Limits: sim.Limits{Tokens: int64(s.maxTokens)}, Brief: true,
+	})
 	if err != nil {
 		return nil, err
 	}
-	p := &player{
-		trial: s, overhead: s.frontend.Delay(0), rng: rand.New(rand.NewPCG(s.seed, 0x5eed)),
-		out: outcome{seconds: s.length.Seconds(), ttft: newHistogram(s.bounds.ttft), itl: newHistogram(s.bounds.itl), e2e: newHistogram(s.bounds.e2e)},
+	if res.Exceeded != "" {
+		out.seconds = max(res.End-s.warm, 0).Seconds()
 	}
-	p.engine = sim.Driver{Engine: e, Between: p.beforeStep, Ending: p.ending, Ended: p.tokensOf}
-	p.next = p.rng.IntN(len(s.pool))
-	p.begin()
-	if err := e.SetCost(s.cost); err != nil {
-		return nil, err
+	out.addEngine(s, &res.Replicas[0])
+	for i := range res.Records {
+		earlier := time.Duration(0)
+		if i < len(p.earlier) {
+			earlier = p.earlier[i]
+		}
+		out.addRequest(s, &res.Records[i], earlier, i < held)
 	}
-	p.run()
-	return &p.out, nil
+	return out, nil
 }
 
-// player runs one trial.
+// gaugeSamples are how many moments of the measured time the gauges are averaged over.
+const gaugeSamples = 1000
+
+// addEngine adds what the engine's counters and gauges gained.
+func (o *outcome) addEngine(s *trial, r *sim.ReplicaResult) {
+	end, before := &r.Stats, &r.Before
+	o.simulated, o.peak = int(end.GenerationTokens), end.Peak.KVTokens
+	o.tokens = float64(end.GenerationTokens - before.GenerationTokens)
+	o.preemptions = float64(end.Preemptions - before.Preemptions)
+	o.recomputed = max(0, computed(end)-computed(before))
+	n, quarter := 0.0, s.length/4
+	for _, x := range r.Samples {
+		if x.At < s.warm {
+			continue
+		}
+		n++
+		o.running, o.waiting = o.running+float64(x.Running), o.waiting+float64(x.Waiting)
+		switch {
+		case x.At < s.warm+quarter:
+			o.early += float64(x.Waiting)
+		case x.At >= s.warm+s.length-quarter:
+			o.late += float64(x.Waiting)
+		}
+	}
+	for _, sum := range []*float64{&o.running, &o.waiting, &o.early, &o.late} {
+		*sum *= o.seconds / max(n, 1)
+	}
+}
+
+// computed is what was computed beyond answers and what prompts need once.
+func computed(s *sim.Stats) float64 {
+	return float64(s.Work.Tokens - s.GenerationTokens - s.PromptTokens + s.PrefixAdmittedHit)
+}
+
+// addRequest adds what is measured of a request that came so much earlier than its record says,
+// and was answered before the beginning or was not.
+func (o *outcome) addRequest(s *trial, r *sim.Record, earlier time.Duration, answered bool) {
+	counts := func(at time.Duration) bool { return at >= s.warm && at < s.warm+s.length }
+	first, end := r.Arrival+r.TTFT(), r.Arrival+r.E2E()
+	if earlier == 0 && r.Arrival >= s.warm {
+		o.came++
+		if r.Outcome == sim.QueueFull || r.Outcome == sim.PromptTooLong || r.Outcome == sim.NeverFits {
+			o.refused++
+		}
+	}
+	if r.OutputTokens > 0 && !answered && counts(first) {
+		o.ttft.Add((first - r.Arrival + earlier).Seconds(), 1)
+	}
+	switch {
+	case r.Outcome == sim.Cancelled && end >= s.warm:
+		o.left++
+	case r.Outcome == sim.Finished && counts(end):
+		o.e2e.Add((end - r.Arrival + earlier).Seconds(), 1)
+		o.ended = append(o.ended, *r)
+	}
+}
+
+// player makes the requests of one trial.
 type player struct {
 	*trial
-	engine   sim.Driver
-	overhead time.Duration // of the frontend, for each request
 	rng      *rand.Rand
 	next     int // of the pool
-
-	setting   bool // the trial is being set, step by step
-	stepped   bool // a step ended since
-	measuring bool
-
-	came    int             // arrivals so far
-	leaving []leaving       // in order
-	back    []time.Duration // when clients come again, in order
-	began   []time.Duration // when each request came, by number; before 0 for those in flight at the beginning
-	last    []time.Duration // its last token, or -1
-	tokens  int
-	before  sim.Stats // when the measured time began
-	out     outcome
+	requests []sim.Request
+	earlier  []time.Duration // how long before the beginning the first of them came
 }
 
 // drawRequest takes a request from the pool.
@@ -115,31 +161,9 @@ func (p *player) drawRequest() sim.Request {
 	return r
 }
 
-// add hands a request that came at a time to the engine.
-func (p *player) add(r sim.Request, at time.Duration) {
-	r.Arrival = max(at, 0)
-	counts := at >= p.warm
-	if counts {
-		p.out.came++
-	}
-	if _, err := p.engine.Add(r); err != nil {
-		if counts {
-			p.out.refused++
-		}
-		if p.clients > 0 {
-			p.scheduleReturn(at + retryAfter)
-		}
-		return
-	}
-	p.began, p.last = append(p.began, at), append(p.last, -1)
-	if p.patience.Duration > 0 {
-		p.waits()
-	}
-}
-
-// begin sets the trial: requests that run have had their prefill and a part of
-// their answer, the oldest first; those that wait came one after the other.
-func (p *player) begin() {
+// hold adds the requests that run at the beginning, the oldest first: they have had their
+// prefill and a part of their answer.
+func (p *player) hold() {
 	var flight []inFlight
 	for range p.running {
 		r := p.longer()
@@ -153,24 +177,79 @@ func (p *player) begin() {
 		if f.r.PromptTokens >= p.cfg.MaxModelLen {
 			continue
 		}
-		p.add(f.r, -p.first-time.Duration(f.done)*p.gap)
-	}
-	p.setting = true
-	for steps := 0; steps < maxSetting && p.engine.Stats().Waiting > 0; steps++ {
-		before := p.engine.Stats()
-		p.stepped = false
-		p.engine.Advance(forever)
-		if after := p.engine.Stats(); after.Waiting >= before.Waiting && after.PromptTokens == before.PromptTokens && steps > len(flight)+8 {
-			break // the rest does not fit
+		if p.patience.whole {
+			f.r.CancelAfter = p.untilLeft(0)
 		}
+		p.requests = append(p.requests, f.r)
+		p.earlier = append(p.earlier, p.first+time.Duration(f.done)*p.gap)
 	}
-	p.setting = false
-	for i := range p.last {
-		p.last[i] = 0 // they had tokens, here or before
-	}
+}
+
+// queue adds the requests that wait at the beginning, which came one after the other.
+func (p *player) queue() {
 	for i := range p.waiting {
-		p.add(p.drawRequest(), -p.waited*time.Duration(p.waiting-i)/time.Duration(p.waiting))
+		earlier := p.waited * time.Duration(p.waiting-i) / time.Duration(p.waiting)
+		p.add(0, 0, earlier)
+		p.earlier = append(p.earlier, earlier)
 	}
+}
+
+// add adds a request that comes at a time, or after a client's pause, and has waited.
+func (p *player) add(at, pause, waited time.Duration) {
+	r := p.drawRequest()
+	r.Arrival, r.Pause = at, pause
+	if p.patience.Duration > 0 {
+		r.CancelAfter, r.Unanswered = p.frontend.Delay(0)+p.untilLeft(waited), !p.patience.whole
+	}
+	p.requests = append(p.requests, r)
+}
+
+// untilLeft is when the client of a request that has waited leaves: at its timeout, while it
+// has no token; or at any moment alike, while it gets its answer.
+func (p *player) untilLeft(waited time.Duration) time.Duration {
+	if p.patience.whole {
+		return max(time.Duration(float64(p.patience.Duration)*p.rng.ExpFloat64()), 1)
+	}
+	return max(p.patience.Duration-waited, 1)
+}
+
+// come adds the requests to come. The API server's time has passed where arrivals and pauses
+// were measured.
+func (p *player) come() {
+	end, passed := p.warm+p.length, p.frontend.Delay(0)
+	if p.clients > 0 {
+		pause := max(p.pause-passed, 0)
+		missing := max(int(p.clients)-len(p.requests), 0)
+		for i := range missing {
+			p.add(max(p.pause*time.Duration(i)/time.Duration(missing)-passed, 0), pause, 0)
+		}
+		tokens, seconds := 0, 0.0 // that answers take at least, where no step has other work
+		for n := p.unanswered(end); tokens <= p.maxTokens && seconds <= p.clients*end.Seconds() || n > 0; n-- {
+			p.add(0, pause, 0)
+			output := p.requests[len(p.requests)-1].OutputTokens
+			tokens, seconds = tokens+output, seconds+float64(output)*p.cost.Base+pause.Seconds()
+		}
+		return
+	}
+	for n, k := len(p.arrivals), 0; n > 0 && (k < n || p.period > 0); k++ {
+		at := p.arrivals[k%n] + time.Duration(k/n)*p.period
+		if at >= end {
+			break
+		}
+		p.add(max(at-passed, 0), 0, 0)
+	}
+}
+
+// mostUnanswered bounds the requests that are drawn for clients without their answers.
+const mostUnanswered = 100_000
+
+// unanswered is how many requests of clients may get no answer until a time: each is followed
+// by another.
+func (p *player) unanswered(end time.Duration) int {
+	if p.patience.Duration == 0 && p.cfg.MaxQueuedRequests == 0 && p.cfg.MaxQueuedTokens == 0 {
+		return 0
+	}
+	return int(min(2*p.clients*end.Seconds(), mostUnanswered))
 }
 
 // inFlight is a request of which a part of the answer is done.
@@ -201,9 +280,6 @@ func (p *player) progress(flight []inFlight) {
 	}
 }
 
-// maxSetting bounds the steps in which a trial is set.
-const maxSetting = 2000
-
 // longer draws a request as those in flight are: the longer an answer, the more
 // likely it is under way.
 func (p *player) longer() sim.Request {
@@ -216,187 +292,4 @@ func (p *player) longer() sim.Request {
 		}
 	}
 	return a
-}
-
-// retryAfter is when a client that was turned away asks again.
-const retryAfter = time.Second
-
-// scheduleReturn lets a client come again.
-func (p *player) scheduleReturn(at time.Duration) {
-	i, _ := slices.BinarySearch(p.back, at+1) // behind those of the same time
-	p.back = slices.Insert(p.back, i, at)
-}
-
-// nextDue returns when the next request comes that depends on no answer.
-func (p *player) nextDue() (time.Duration, bool) {
-	n := len(p.arrivals)
-	if len(p.back) > 0 {
-		return p.back[0], true
-	}
-	if p.clients > 0 || n == 0 || p.came >= n && p.period == 0 {
-		return 0, false
-	}
-	return p.arrivals[p.came%n] + time.Duration(p.came/n)*p.period, true
-}
-
-// addArrivals adds what comes until a time.
-func (p *player) addArrivals(until time.Duration) {
-	for {
-		at, ok := p.nextDue()
-		if !ok || at > until {
-			return
-		}
-		if len(p.back) > 0 {
-			p.back = p.back[1:]
-		} else {
-			p.came++
-		}
-		p.add(p.drawRequest(), at)
-	}
-}
-
-// cancelImpatient lets those go whose patience is at its end.
-func (p *player) cancelImpatient(until time.Duration) {
-	for ; len(p.leaving) > 0 && p.leaving[0].at <= until; p.leaving = p.leaving[1:] {
-		l := p.leaving[0]
-		if !p.patience.whole && p.last[l.id] >= 0 || p.engine.Cancel(l.id, l.at) == nil {
-			continue
-		}
-		if l.at >= p.warm {
-			p.out.left++
-		}
-		if p.clients > 0 {
-			p.scheduleReturn(l.at + p.pause)
-		}
-	}
-}
-
-// waits notes when the client of the last request leaves: at its timeout, while it has no
-// token; or at any moment alike, while it gets its answer.
-func (p *player) waits() {
-	id := len(p.began) - 1
-	l := leaving{max(p.began[id]+p.patience.Duration, 0), id}
-	if p.patience.whole {
-		l.at = max(p.began[id], 0) + time.Duration(float64(p.patience.Duration)*p.rng.ExpFloat64())
-	}
-	i, _ := slices.BinarySearchFunc(p.leaving, l, func(a, b leaving) int { return cmp.Compare(a.at, b.at) })
-	p.leaving = slices.Insert(p.leaving, i, l)
-}
-
-// A leaving is when the client of a request leaves, if it has not got what it waits for.
-type leaving struct {
-	at time.Duration
-	id int
-}
-
-func (p *player) run() {
-	held := p.engine.Stats()
-	missing := int(p.clients) - held.Running - held.Waiting
-	for i := range missing {
-		p.scheduleReturn(p.pause * time.Duration(i) / time.Duration(missing))
-	}
-	for {
-		p.engine.Advance(forever)
-		at, ok := p.nextDue()
-		if !ok || at >= p.end() || p.engine.Now >= p.end() || p.out.truncated {
-			break
-		}
-		p.engine.Now = max(p.engine.Now, at)
-	}
-	p.out.simulated = p.tokens
-	end := p.engine.Stats()
-	p.out.preemptions = float64(end.Preemptions - p.before.Preemptions)
-	p.out.peak = end.Peak.KVTokens
-	p.out.recomputed = max(0, computed(end)-computed(p.before))
-}
-
-// computed is what was computed beyond answers and what prompts need once.
-func computed(s sim.Stats) float64 {
-	return float64(s.Work.Tokens - s.GenerationTokens - s.PromptTokens + s.PrefixAdmittedHit)
-}
-
-// forever is later than anything here.
-const forever = time.Duration(math.MaxInt64)
-
-// end is when the measured time ends.
-func (p *player) end() time.Duration { return p.warm + p.length }
-
-// beforeStep is called between two steps: it begins to measure where it is time for that,
-// and adds what has come. It reports whether to go on.
-func (p *player) beforeStep() bool {
-	now := p.engine.Now
-	switch {
-	case p.setting:
-		return !p.stepped
-	case now >= p.end():
-		return false
-	}
-	if !p.measuring && now >= p.warm {
-		p.measuring, p.before = true, p.engine.Stats()
-	}
-	if p.tokens > p.maxTokens {
-		p.out.truncated = true
-		p.out.seconds = max(now-p.warm, 0).Seconds()
-		return false
-	}
-	p.addArrivals(now)
-	p.cancelImpatient(now)
-	return true
-}
-
-// ending is called before a step ends.
-func (p *player) ending() {
-	if !p.setting {
-		p.addGauges(p.engine.Due)
-		p.addArrivals(p.engine.Due)
-	}
-}
-
-// tokensOf counts the tokens of a step.
-func (p *player) tokensOf(outputs []sim.Output) {
-	p.stepped = true
-	for _, out := range outputs {
-		p.token(out, !p.setting)
-	}
-}
-
-// addGauges adds up the gauges until a time.
-func (p *player) addGauges(until time.Duration) {
-	from, to := max(p.engine.Now, p.warm), min(until, p.warm+p.length)
-	seconds := (to - from).Seconds()
-	if seconds <= 0 {
-		return
-	}
-	s := p.engine.Stats()
-	p.out.running += float64(s.Running) * seconds
-	p.out.waiting += float64(s.Waiting) * seconds
-	switch quarter := p.length / 4; {
-	case from < p.warm+quarter:
-		p.out.early += float64(s.Waiting) * seconds
-	case from >= p.warm+p.length-quarter:
-		p.out.late += float64(s.Waiting) * seconds
-	}
-}
-
-// token counts a token, and sends a client's next request after its last.
-func (p *player) token(out sim.Output, count bool) {
-	id, now := out.ID, p.engine.Now
-	p.tokens++
-	waited := now - p.began[id] + p.overhead
-	if count && now >= p.warm && now < p.warm+p.length {
-		p.out.tokens++
-		if p.last[id] < 0 {
-			p.out.ttft.add(waited.Seconds())
-		} else {
-			p.out.itl.add((now - p.last[id]).Seconds())
-		}
-		if out.Result != nil {
-			p.out.e2e.add(waited.Seconds())
-			p.out.ended = append(p.out.ended, out.Result.Record())
-		}
-	}
-	p.last[id] = now
-	if out.Result != nil && count && p.clients > 0 {
-		p.scheduleReturn(now + max(p.pause, p.overhead))
-	}
 }

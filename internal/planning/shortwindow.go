@@ -21,6 +21,23 @@ var fixedShares = []float64{0.5, 0.3, 0.7}
 // processors tens.
 var priorKnees = []int{256, 64}
 
+// fitted calibrates on the evidence, and where scrapes are all of it and tell too little for
+// that, on what a short window tells. The error says how many are too few even for this.
+func fitted(e perfmodel.Evidence) (*perfmodel.Calibration, error) {
+	c, err := perfmodel.Calibrate(e)
+	if err == nil || len(e.Scrapes) == 0 || len(e.Requests) > 0 {
+		return c, err
+	}
+	short, shortErr := shortWindow(e)
+	switch {
+	case shortErr == nil:
+		return short, nil
+	case errors.As(shortErr, new(*perfmodel.TooFewError)):
+		return nil, shortErr
+	}
+	return nil, err
+}
+
 // shortWindow calibrates on few scrapes of a steady load. Its samples are those of all
 // fits, so that the intervals of a prediction show what is not known.
 func shortWindow(e perfmodel.Evidence) (*perfmodel.Calibration, error) {
@@ -51,7 +68,7 @@ func shortWindow(e perfmodel.Evidence) (*perfmodel.Calibration, error) {
 		}
 	}
 	return &perfmodel.Calibration{Fit: merged, Basis: perfmodel.Metrics, Source: e.ScrapesFrom, Notes: []string{
-		fmt.Sprintf("%s: too short to show how a step grows with its batch; the intervals assume that %.0f to %.0f %% of a step does not grow", e.ScrapesFrom, 100*slices.Min(fixedShares), 100*slices.Max(fixedShares)),
+		fmt.Sprintf("%s: too short, or its load too even, to show how a step grows with its batch; the intervals assume that %.0f to %.0f %% of a step does not grow", e.ScrapesFrom, 100*slices.Min(fixedShares), 100*slices.Max(fixedShares)),
 	}}, nil
 }
 

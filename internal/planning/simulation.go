@@ -117,12 +117,7 @@ func (s *Simulation) Calibrate(ctx context.Context) (*perfmodel.Calibration, err
 		s.ranks(&e.Requested)
 	}
 	e.Check = ctx.Err
-	if s.calibration, err = perfmodel.Calibrate(e); errors.As(err, new(*perfmodel.TooFewError)) && s.LoadTest == nil {
-		if short, shortErr := shortWindow(e); shortErr == nil {
-			s.calibration, err = short, nil
-		}
-	}
-	if err != nil {
+	if s.calibration, err = fitted(e); err != nil {
 		return nil, err
 	}
 	if s.Seen != nil && len(s.Seen.LeftOut) > 0 {

@@ -2,16 +2,13 @@ package planning
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
-	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
@@ -20,7 +17,7 @@ import (
 // the window began. Its ranks are taken to share it evenly.
 type traffic struct {
 	spec             workload.Spec
-	prompt           float64         // mean length of its prompts
+	shown            *workload.Observed
 	arrivals         []time.Duration // since the window's beginning
 	length           time.Duration
 	ranks            int
@@ -60,7 +57,10 @@ const longestWait = time.Minute
 // trafficOf reads the traffic of a fleet of one target, of which so many clients left, and so
 // many of them without a token.
 func trafficOf(f *workload.Measured, left, unanswered float64) (*traffic, error) {
-	t := &traffic{length: f.To.Sub(f.From), ranks: max(len(f.Ranks), 1), ended: f.Workload.Requests()}
+	t := &traffic{shown: &f.Workload, length: f.To.Sub(f.From), ranks: max(len(f.Ranks), 1), ended: f.Workload.Requests()}
+	if mean := f.Workload.Prompt.Mean(); mean > maxModelLen {
+		return nil, fmt.Errorf("measured prompts of %.0f tokens are too long to simulate here", mean)
+	}
 	if left >= catalog.SomeAbandoned.Default {
 		t.left, t.unanswered = left, unanswered
 	}
@@ -69,7 +69,6 @@ func trafficOf(f *workload.Measured, left, unanswered float64) (*traffic, error)
 		if t.ended < minEnded {
 			err = estimateWait(t.ended, minEnded, t.length, err)
 		}
-		t.prompt = t.spec.Prompt.Mean()
 		return nil, err
 	}
 	var held, running float64
@@ -145,9 +144,6 @@ const poolSize = 2000
 // pool draws requests that an engine can serve. What is not known of the lengths of
 // answers, for few of them ended, makes those of one draw longer, of another shorter.
 func (t *traffic) pool(cfg sim.Config, draw int) ([]sim.Request, error) {
-	if t.prompt > maxModelLen {
-		return nil, fmt.Errorf("measured prompts of %.0f tokens are too long to simulate here", t.prompt)
-	}
 	source, err := workload.NewGenerator(t.spec, uint64(draw))
 	if err != nil {
 		return nil, err
@@ -158,11 +154,7 @@ func (t *traffic) pool(cfg sim.Config, draw int) ([]sim.Request, error) {
 	}
 	if longer := math.Exp(normal(draw) * relativeError(drawn, t.ended)); longer != 1 {
 		for i := range drawn {
-			r := &drawn[i]
-			r.OutputTokens = max(int(math.Round(float64(r.OutputTokens)*longer)), 1)
-			if r.MaxTokens > 0 {
-				r.OutputTokens = min(r.OutputTokens, r.MaxTokens)
-			}
+			drawn[i].OutputTokens = max(int(math.Round(float64(drawn[i].OutputTokens)*longer)), 1)
 		}
 	}
 	pair(drawn, t.each*float64(cfg.Tokens())-float64(cfg.BlockSize)/2, rand.New(rand.NewPCG(uint64(draw), 0x9a12)))
@@ -184,12 +176,12 @@ func pair(rs []sim.Request, want float64, rng *rand.Rand) {
 		return
 	}
 	n := len(rs)
-	byPrompt, answers, chance := make([]int, n), make([]sim.Request, n), make([]float64, n)
+	byPrompt, answers, chance := make([]int, n), make([]int, n), make([]float64, n)
 	for i := range rs {
-		byPrompt[i], answers[i], chance[i] = i, rs[i], rng.Float64()
+		byPrompt[i], answers[i], chance[i] = i, rs[i].OutputTokens, rng.Float64()
 	}
 	slices.SortStableFunc(byPrompt, func(a, b int) int { return cmp.Compare(rs[a].PromptTokens, rs[b].PromptTokens) })
-	slices.SortStableFunc(answers, func(a, b sim.Request) int { return cmp.Compare(a.OutputTokens, b.OutputTokens) })
+	slices.Sort(answers)
 	rank := make([]float64, n)
 	for at, i := range byPrompt {
 		rank[i] = float64(at) / float64(n)
@@ -201,7 +193,7 @@ func pair(rs []sim.Request, want float64, rng *rand.Rand) {
 		key := func(i int) float64 { return weight*rank[i] + (1-weight)*chance[i] }
 		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(key(a), key(b)) })
 		for at, i := range order {
-			rs[i].OutputTokens, rs[i].MaxTokens = answers[at].OutputTokens, answers[at].MaxTokens
+			rs[i].OutputTokens = answers[at]
 		}
 		if tokensHeld(rs) < want {
 			low = weight
@@ -262,23 +254,3 @@ func (t *traffic) share(n int) []time.Duration {
 
 // rate is the arrivals per second.
 func (t *traffic) rate() float64 { return float64(len(t.arrivals)) / t.length.Seconds() }
-
-// readBounds asks for the buckets of the target's latency histograms.
-func (r *reader) readBounds(ctx context.Context) (*bounds, error) {
-	b := &bounds{}
-	for s, to := range map[*indicator.Signal]*[]float64{indicator.TTFTP95: &b.ttft, indicator.ITLP95: &b.itl, indicator.E2EP95: &b.e2e} {
-		rw := indicator.Rewriting{Window: r.window.Length(), Matchers: r.target.Matchers, Series: r.target.Series}
-		v, err := r.q.Evaluate(ctx, rw.Compile(s.Buckets(), s.Scope), r.window.To)
-		if err != nil {
-			return nil, err
-		}
-		for _, sample := range v {
-			if le, err := strconv.ParseFloat(string(sample.Metric["le"]), 64); err == nil && !math.IsInf(le, 0) && !math.IsNaN(le) {
-				*to = append(*to, le)
-			}
-		}
-		slices.SortFunc(*to, cmp.Compare)
-		*to = slices.Compact(*to)
-	}
-	return b, nil
-}

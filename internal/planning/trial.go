@@ -28,7 +28,7 @@ func (p *predictor) trial(s setup, cfg sim.Config, after bool) *trial {
 	t := p.traffic
 	n := float64(t.ranks * s.replicas)
 	sc := &trial{
-		cfg: cfg, bounds: p.bounds, arrivals: t.share(t.ranks * s.replicas), clients: t.clients / n, pause: t.pause, patience: p.patience,
+		cfg: cfg, shown: t.shown, arrivals: t.share(t.ranks * s.replicas), clients: t.clients / n, pause: t.pause, patience: p.patience,
 		running: int(math.Round(t.running / n)), waiting: int(math.Round(t.waiting / n)),
 		gap: p.seconds(indicator.ITLMean), first: p.seconds(indicator.TTFTMean),
 		length: p.horizon(perPresent), maxTokens: 2 * perPresent, held: t.held,

@@ -135,7 +135,7 @@ func (t *Tuning) fit(of *Offer, known engine.Config, l *perfmodel.Ledger, d *Dem
 		return err
 	}
 	e.Check = t.Check
-	of.Fit, err = perfmodel.Calibrate(e)
+	of.Fit, err = fitted(e)
 	return err
 }
 

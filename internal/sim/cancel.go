@@ -7,8 +7,9 @@ import (
 
 // cancel is a client that will leave.
 type cancel struct {
-	at time.Duration
-	id int
+	at         time.Duration
+	id         int
+	unanswered bool // only if it has no token then
 }
 
 // cancelHeap orders them by time, then by number.

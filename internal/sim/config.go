@@ -155,6 +155,7 @@ type Request struct {
 
 	Priority    int           // smaller is served first, under the Priority policy
 	CancelAfter time.Duration // after arrival the client leaves; 0 is never
+	Unanswered  bool          // it does only if it has no token then
 
 	// Blocks identifies the content of the request's leading full blocks, prompt
 	// and then output, one hash of the whole prefix per block: equal values in two

@@ -485,6 +485,7 @@ func (e *Engine) gap(r *request, d time.Duration) {
 // gaps counts gaps between tokens, of which those of one step are mostly the same.
 type gaps struct {
 	into  *hdrhistogram.Histogram // nanoseconds; nil: not counted
+	tell  func(d time.Duration, n int64)
 	last  time.Duration
 	count int64 // of the last, not in the histogram yet
 
@@ -506,6 +507,9 @@ func (g *gaps) add(d time.Duration, n int64) {
 func (g *gaps) flush() {
 	if g.into != nil && g.count > 0 {
 		g.into.RecordValues(int64(g.last), g.count) //nolint:errcheck // gaps above the histogram's range stay out; MaxITL has them
+	}
+	if g.tell != nil && g.count > 0 {
+		g.tell(g.last, g.count)
 	}
 	g.count = 0
 }

@@ -64,13 +64,13 @@ func (s *simulation) runDependent() error {
 		arrives := s.arrives()
 		d, until := s.earliestDriver(arrives)
 		switch at := d.next(); {
+		case min(at, arrives) >= d.end:
+			return nil
 		case at < arrives || d.Executing && at == arrives && at < forever:
 			if err := d.advance(until); err != nil {
 				return err
 			}
 			s.sendFollowUps(d)
-		case arrives == forever:
-			return nil
 		default:
 			a, ok := s.arrival(arrives)
 			if !ok {
@@ -92,15 +92,17 @@ func (s *simulation) runDependent() error {
 func (s *simulation) begin() {
 	s.servers = servers(s.o.Frontend, len(s.drivers))
 	if s.o.Clients > 0 {
-		for range min(s.o.Clients, len(s.requests)) {
+		s.sent = s.o.Held
+		for range min(s.o.Clients, len(s.requests)) - s.o.Held {
 			s.startClientRequest(0, true)
 		}
+		s.sendFollowUps(s.drivers[0])
 	} else {
 		s.follow = make([][]int, len(s.requests))
 		for i := range s.requests {
 			if r := &s.requests[i]; r.After > 0 {
 				s.follow[r.After-1] = append(s.follow[r.After-1], i)
-			} else {
+			} else if i >= s.o.Held {
 				s.send(i, r.Arrival)
 			}
 		}
@@ -127,10 +129,16 @@ func (s *simulation) earliestDriver(arrives time.Duration) (*driver, time.Durati
 	return first, until
 }
 
+// retryAfter is when a client that was turned away asks again.
+const retryAfter = time.Second
+
 // sendFollowUps sends what the requests that ended on an engine bring about.
 func (s *simulation) sendFollowUps(d *driver) {
 	for _, x := range d.ended {
 		if s.o.Clients > 0 {
+			if x.refused {
+				x.at += retryAfter
+			}
 			s.startClientRequest(x.at, false)
 			continue
 		}
@@ -161,6 +169,7 @@ func (s *simulation) startClientRequest(free time.Duration, first bool) {
 
 func (s *simulation) send(i int, at time.Duration) {
 	x := arrival{at, at, i}
+	s.result.Records[i].Arrival = at
 	if f := s.o.Frontend; !f.serial() {
 		x.at += f.after(s.requests[i].PromptTokens)
 		s.pending.push(x)

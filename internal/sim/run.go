@@ -95,12 +95,25 @@ type Options struct {
 
 	// Limits, of one engine, end the simulation early; see there.
 	Limits Limits
+
+	// Held is how many requests, the first of the list, one engine has when the simulation
+	// begins: the steps in which it computes their prompts, as far as it has room, take no time.
+	Held int
+	// From and To are the time of one engine that is measured: ReplicaResult.Before is its state
+	// at From, and Gap is told the gaps between tokens since, and how many are alike. At To the
+	// simulation ends, with requests that are Unfinished; 0: with the last of them.
+	From, To time.Duration
+	Gap      func(d time.Duration, n int64)
 }
 
 // Limits are of 95th percentiles; 0 is none. A simulation of one engine ends as soon as more
 // than one in twenty of all its requests, or of all their gaps between tokens, are above
-// one: whatever comes after, the percentile is above it too.
-type Limits struct{ TTFT, ITL, E2E time.Duration }
+// one: whatever comes after, the percentile is above it too. And it ends once more than so
+// many Tokens were generated.
+type Limits struct {
+	TTFT, ITL, E2E time.Duration
+	Tokens         int64
+}
 
 // Result is the outcome of a simulation.
 type Result struct {
@@ -118,9 +131,10 @@ type Quantity string
 
 // The quantities.
 const (
-	TTFT Quantity = "TTFT"
-	ITL  Quantity = "ITL"
-	E2E  Quantity = "E2E"
+	TTFT      Quantity = "TTFT"
+	ITL       Quantity = "ITL"
+	E2E       Quantity = "E2E"
+	Generated Quantity = "generated tokens"
 )
 
 // errExceeded ends a simulation at a limit.
@@ -147,8 +161,10 @@ func newLimiter(l Limits, requests []Request) *limiter {
 }
 
 // exceeded is the first limit that is exceeded.
-func (l *limiter) exceeded(gaps int64) Quantity {
+func (l *limiter) exceeded(gaps, tokens int64) Quantity {
 	switch {
+	case l.Tokens > 0 && tokens > l.Tokens:
+		return Generated
 	case l.ttft > l.requests:
 		return TTFT
 	case gaps > l.gaps:
@@ -172,6 +188,7 @@ func (l *limiter) add(r *RequestResult) {
 // ReplicaResult is what one engine did.
 type ReplicaResult struct {
 	Stats   Stats
+	Before  Stats // at Options.From
 	Samples []Sample
 }
 
@@ -188,6 +205,9 @@ func Run(cfg Config, cost StepCost, requests []Request, o Options) (*Result, err
 func RunReplicas(replicas []Replica, router Router, requests []Request, o Options) (*Result, error) {
 	if len(replicas) == 0 {
 		return nil, errors.New("simulate: no replica")
+	}
+	if n := o.Held; n < 0 || n > len(requests) || o.Clients > 0 && n > o.Clients || len(replicas) > 1 && (n > 0 || o.From > 0 || o.To > 0) {
+		return nil, fmt.Errorf("simulate: %d of %d requests held, measured from %v to %v, by %d replicas", n, len(requests), o.From, o.To, len(replicas))
 	}
 	if len(requests) > math.MaxInt32 {
 		return nil, fmt.Errorf("simulate: %d requests", len(requests))
@@ -278,14 +298,57 @@ func (s *simulation) driver(replica int) (*driver, error) {
 			e.gaps.limit = d.limits.ITL + d.limits.ITL/500 // beyond the histogram's resolution
 		}
 	}
-	return d, nil
+	return d, d.hold(rep.Cost, s.requests[:s.o.Held])
+}
+
+// instant is the cost of steps in which an engine gets what it holds at the beginning.
+var instant = StepCost{Base: 1e-9}
+
+// mostHolding bounds the steps for that.
+const mostHolding = 2000
+
+// hold gives the engine requests that it has had for some time.
+func (d *driver) hold(cost StepCost, held []Request) error {
+	if len(held) == 0 {
+		return nil
+	}
+	e, between, ended, leap := d.Engine, d.Between, d.Ended, d.leap
+	defer func() { d.Between, d.Ended, d.leap = between, ended, leap }()
+	stepped := false
+	d.Between, d.leap = func() bool { return !stepped }, nil
+	d.Ended = func(outputs []Output) {
+		stepped = true
+		ended(outputs)
+	}
+	if err := e.SetCost(instant); err != nil {
+		return err
+	}
+	for i := range held {
+		d.arrive(i, &held[i], 0, 0)
+	}
+	for steps := 0; steps < mostHolding && e.waiting.len() > 0; steps++ {
+		waiting, prompts := e.waiting.len(), e.stats.PromptTokens
+		stepped = false
+		d.Advance(forever)
+		if e.waiting.len() >= waiting && e.stats.PromptTokens == prompts && steps > len(held)+8 {
+			break // the rest does not fit
+		}
+	}
+	return e.SetCost(cost)
 }
 
 // collectStats keeps what an engine that has ended did.
 func (s *simulation) collectStats(d *driver) {
 	d.Engine.gaps.flush()
+	for id, t := range d.taken { // at Options.To
+		r := d.Engine.requests[id].res
+		r.Finish, r.WorkAtLast = max(r.LastToken, r.Arrival), d.Engine.stats.Work
+		d.keep(&t, &r)
+	}
 	rr := &s.result.Replicas[d.replica]
-	rr.Stats = d.Engine.Stats()
+	if rr.Stats, rr.Before = d.Engine.Stats(), d.before; !d.measuring {
+		rr.Before = rr.Stats
+	}
 	if sampler := d.Engine.sampler; sampler != nil {
 		rr.Samples = sampler.samples
 	}
@@ -362,12 +425,18 @@ func (s *simulation) runIndependent() error {
 			defer s.collectStats(d)
 			for _, i := range shares[k] {
 				r, delay := &s.requests[i], delayOf(delays, i)
-				if err := d.advance(r.Arrival + delay); err != nil {
-					return err
+				if int(i) < s.o.Held {
+					continue
+				}
+				if err = d.advance(r.Arrival + delay); err != nil || r.Arrival+delay >= d.end {
+					break
 				}
 				d.arrive(int(i), r, r.Arrival, delay)
 			}
-			if err := d.advance(forever); err != nil {
+			if err == nil {
+				err = d.advance(forever)
+			}
+			if err != nil && !errors.Is(err, errExceeded) {
 				return err
 			}
 			d.Engine.gaps.flush()
@@ -400,7 +469,7 @@ func (s *simulation) runTogether(fed bool) error {
 	case fed:
 		run = s.runDependent
 	}
-	if err := run(); err != nil {
+	if err := run(); err != nil && !errors.Is(err, errExceeded) {
 		return err
 	}
 	if s.o.Clients > 0 {
@@ -491,10 +560,18 @@ type driver struct {
 
 	watched bool     // advance returns when a request ends
 	ended   []ending // since the watcher looked
+
+	from, end time.Duration // that are measured
+	measuring bool
+	before    Stats // when that began
+	gap       func(d time.Duration, n int64)
 }
 
 func newDriver(e *Engine, replica int, o *Options, result *Result) *driver {
-	d := &driver{Driver: Driver{Engine: e}, replica: replica, check: o.Check, result: result, taken: make(map[int]taken)}
+	d := &driver{
+		Driver: Driver{Engine: e}, replica: replica, check: o.Check, result: result, taken: make(map[int]taken), watched: o.Clients > 0,
+		from: o.From, end: cmp.Or(o.To, forever), gap: o.Gap,
+	}
 	d.Between = d.mayFormBatch
 	d.Ending = func() { d.cancel(d.Due) } // EngineCore._process_aborts_queue
 	d.Ended = func(outputs []Output) {
@@ -509,6 +586,9 @@ func newDriver(e *Engine, replica int, o *Options, result *Result) *driver {
 			limit := min(d.until, horizon)
 			if len(d.cancels) > 0 {
 				limit = min(limit, d.cancels[0].at-1)
+			}
+			if !d.measuring {
+				limit = min(limit, d.from)
 			}
 			return e.fastForward(d.Now, limit)
 		}
@@ -526,6 +606,7 @@ type taken struct {
 type ending struct {
 	request int
 	at      time.Duration
+	refused bool
 }
 
 // arrive gives the engine a request that its client sent at a time, after the frontend's
@@ -551,11 +632,12 @@ func (d *driver) arrive(i int, request *Request, sent, delay time.Duration) {
 			res.Outcome = NeverFits
 		}
 		d.storeResult(i, &res)
+		d.tellEnd(i, &res)
 		return
 	}
 	d.taken[id] = taken{i, delay}
 	if r.CancelAfter > 0 {
-		d.cancels.push(cancel{r.Arrival + r.CancelAfter, id})
+		d.cancels.push(cancel{r.Arrival + r.CancelAfter, id, r.Unanswered})
 	}
 }
 
@@ -565,6 +647,7 @@ const stepsPerCheck = 256
 // advance runs the engine up to a time, at which something may arrive before
 // the next batch is formed, or, where it is watched, to the end of a request.
 func (d *driver) advance(until time.Duration) error {
+	until = min(until, d.end)
 	d.until = until
 	if d.mayContinue() && d.Advance(until) {
 		return fmt.Errorf("simulate: the scheduler is stuck at %v with %d running and %d waiting", d.Now, len(d.Engine.running), d.Engine.waiting.len())
@@ -578,7 +661,7 @@ func (d *driver) mayContinue() bool {
 		d.err = d.check()
 	}
 	if d.limits != nil && d.err == nil {
-		if q := d.limits.exceeded(d.Engine.gaps.above); q != "" {
+		if q := d.limits.exceeded(d.Engine.gaps.above, d.Engine.stats.GenerationTokens); q != "" {
 			d.result.Exceeded, d.err = q, errExceeded
 		}
 	}
@@ -594,6 +677,10 @@ func (d *driver) mayFormBatch() bool {
 		d.err = fmt.Errorf("simulate: after %v of simulated time there are %d running and %d waiting", horizon, len(d.Engine.running), d.Engine.waiting.len())
 		return false
 	}
+	if !d.measuring && d.Now >= d.from {
+		d.Engine.gaps.flush()
+		d.measuring, d.before, d.Engine.gaps.tell = true, d.Engine.Stats(), d.gap
+	}
 	d.cancel(d.Now)
 	return len(d.ended) == 0
 }
@@ -601,6 +688,9 @@ func (d *driver) mayFormBatch() bool {
 func (d *driver) cancel(now time.Duration) {
 	for len(d.cancels) > 0 && d.cancels[0].at <= now {
 		c := d.cancels.pop()
+		if r := d.Engine.requests[c.id]; c.unanswered && r != nil && r.res.OutputTokens > 0 {
+			continue
+		}
 		if res := d.Engine.Cancel(c.id, c.at); res != nil {
 			d.finish(c.id, res)
 		}
@@ -622,24 +712,34 @@ func (d *driver) next() time.Duration {
 func (d *driver) finish(id int, res *RequestResult) {
 	out, t := *res, d.taken[id]
 	delete(d.taken, id)
+	d.keep(&t, &out)
+	d.tellEnd(t.request, &out)
+}
+
+// keep puts the result of a request that the engine took in its place.
+func (d *driver) keep(t *taken, out *RequestResult) {
 	out.Replica = d.replica
 	out.Frontend = t.delay
 	out.Arrival -= t.delay
-	d.storeResult(t.request, &out)
+	d.storeResult(t.request, out)
 }
 
-// storeResult puts a result in its place.
 func (d *driver) storeResult(i int, res *RequestResult) {
 	d.result.Records[i] = res.Record()
-	if d.limits != nil {
-		d.limits.add(res)
-	}
 	if d.result.Requests != nil {
 		d.result.Requests[i] = *res
 	}
-	if d.watched {
-		d.ended = append(d.ended, ending{i, res.Finish})
+}
+
+// tellEnd tells whoever waits for the end of a request.
+func (d *driver) tellEnd(i int, res *RequestResult) {
+	if d.limits != nil {
+		d.limits.add(res)
 	}
+	if !d.watched {
+		return
+	}
+	d.ended = append(d.ended, ending{i, res.Finish, res.Outcome != Finished && res.Outcome != Cancelled})
 }
 
 // calmUntil is a time before which the engine runs and has waiting as many requests as it

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/stat"
 )
 
 // Observed is a workload as the metrics of the servers that had it show it,
@@ -59,26 +60,48 @@ func (h Histogram) Mean() float64 {
 	return 0
 }
 
-// Bracket is the bucket that holds a quantile; zero without enough observations, and in the
-// last bucket, which has no end.
-func (h Histogram) Bracket(q float64) (low, high float64) {
-	total, upTo := 0.0, 0.0
-	for _, b := range h.Buckets {
-		total += b.Count
+// Empty is a histogram with the same buckets, and one beyond them, without observations.
+func (h Histogram) Empty() Histogram {
+	out := Histogram{Buckets: slices.Clone(h.Buckets)}
+	for i := range out.Buckets {
+		out.Buckets[i].Count = 0
 	}
-	if total*(1-q) < 1 {
-		return 0, 0
+	if n := len(h.Buckets); n == 0 || !math.IsInf(h.Buckets[n-1].UpperBound, 1) {
+		out.Buckets = append(out.Buckets, Bucket{UpperBound: math.Inf(1)})
 	}
+	return out
+}
+
+// Add counts a value n times; the histogram must have a bucket for it, as one of Empty has.
+func (h *Histogram) Add(v, n float64) {
+	i := 0
+	for v > h.Buckets[i].UpperBound {
+		i++
+	}
+	h.Buckets[i].Count += n
+	h.Sum += v * n
+	h.Count += n
+}
+
+// Merge adds the observations of one with the same buckets.
+func (h *Histogram) Merge(o Histogram) {
+	for i, b := range o.Buckets {
+		h.Buckets[i].Count += b.Count
+	}
+	h.Sum, h.Count = h.Sum+o.Sum, h.Count+o.Count
+}
+
+// Quantile is what PromQL's histogram_quantile makes of it, and the bucket that it lies in:
+// NaN without observations or finite buckets.
+func (h Histogram) Quantile(q float64) (float64, stat.Bucket) {
+	total := 0.0
+	var bounds, upTo []float64
 	for _, b := range h.Buckets {
-		if upTo += b.Count; upTo >= q*total {
-			if math.IsInf(b.UpperBound, 1) {
-				return 0, 0
-			}
-			return low, b.UpperBound
+		if total += b.Count; !math.IsInf(b.UpperBound, 1) {
+			bounds, upTo = append(bounds, b.UpperBound), append(upTo, total)
 		}
-		low = b.UpperBound
 	}
-	return 0, 0
+	return stat.BucketQuantile(q, bounds, upTo, total)
 }
 
 // Lengths is the distribution that the histogram shows.

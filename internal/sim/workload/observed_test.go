@@ -245,11 +245,23 @@ func FuzzObserved(f *testing.F) {
 	})
 }
 
-func TestBracketOfAQuantile(t *testing.T) {
-	h := Histogram{Buckets: []Bucket{{UpperBound: 0.01, Count: 90}, {UpperBound: 0.1, Count: 8}, {UpperBound: math.Inf(1), Count: 2}}}
-	for q, want := range map[float64][2]float64{0.5: {0, 0.01}, 0.95: {0.01, 0.1}, 0.985: {0, 0}, 0.9999: {0, 0}} {
-		if low, high := h.Bracket(q); [2]float64{low, high} != want {
-			t.Errorf("%v: %v to %v, want %v", q, low, high, want)
+func TestQuantilesAreThoseOfPromQL(t *testing.T) {
+	h := Histogram{Buckets: []Bucket{{1, 7}, {2, 0}, {4, 1}}}.Empty()
+	for _, v := range []float64{0.5, 1.5, 1.6, 3} {
+		h.Add(v, 1)
+	}
+	for q, want := range map[float64]float64{0.25: 1, 0.5: 1.5, 0.75: 2, 0.95: 3.6} {
+		if got, in := h.Quantile(q); math.Abs(got-want) > 1e-9 || got < in.Low || got > in.High {
+			t.Errorf("quantile %v = %v in %v, want %v", q, got, in, want)
 		}
+	}
+	other := h.Empty()
+	other.Add(100, 1)
+	h.Merge(other)
+	if got, in := h.Quantile(0.99); got != 4 || !math.IsInf(in.High, 1) || h.Mean() != 106.6/5 {
+		t.Errorf("beyond the last bound: %v in %v, want 4; mean %v", got, in, h.Mean())
+	}
+	if got, _ := (Histogram{}).Empty().Quantile(0.5); !math.IsNaN(got) {
+		t.Errorf("without buckets: %v", got)
 	}
 }

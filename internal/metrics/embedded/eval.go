@@ -183,9 +183,10 @@ func (r *recent) choose(ctx context.Context, s *indicator.Samples, from, at int6
 	}
 	if r.choices[string(r.key)] != c { // it is new, or some were read
 		c.series = nil
+		meant, rest := r.scraped(s.Where)
 		for _, f := range c.families {
 			for _, one := range f.series {
-				if !slices.ContainsFunc(s.Where, func(m *labels.Matcher) bool { return !m.Matches(one.lset.Get(m.Name)) }) {
+				if meant[one.scraped] && !slices.ContainsFunc(rest, func(m *labels.Matcher) bool { return !m.Matches(one.lset.Get(m.Name)) }) {
 					c.series = append(c.series, one)
 				}
 			}
@@ -196,6 +197,17 @@ func (r *recent) choose(ctx context.Context, s *indicator.Samples, from, at int6
 		r.choices[string(r.key)] = c
 	}
 	return c, nil
+}
+
+// scraped returns which instances a selector means, and the matchers of other labels: most questions
+// name servers, and a family has many series of each.
+func (r *recent) scraped(where []*labels.Matcher) (meant []bool, rest []*labels.Matcher) {
+	meant = make([]bool, len(r.instances))
+	of := func(m *labels.Matcher) bool { return m.Name == model.InstanceLabel }
+	for name, n := range r.instances {
+		meant[n] = !slices.ContainsFunc(where, func(m *labels.Matcher) bool { return of(m) && !m.Matches(name) })
+	}
+	return meant, slices.DeleteFunc(slices.Clone(where), of)
 }
 
 // named returns the families that a selector names.

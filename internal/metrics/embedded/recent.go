@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
@@ -29,15 +30,16 @@ type recent struct {
 	anywhen  bool  // what is asked again is held wherever it ends, not near the newest sample alone
 	pool     sync.Pool
 
-	mu       sync.Mutex
-	families map[string]*family // by name; nil before the first question
-	bound    map[storage.SeriesRef]*recentSeries
-	sets     *labelSets
-	choices  map[string]*choice // of selectors, for the series that there are
-	memo     map[reading][]element
-	memoTo   int64  // the latest moment that memo speaks of
-	idle     int    // transactions since the last question
-	key      []byte // scratch
+	mu        sync.Mutex
+	families  map[string]*family // by name; nil before the first question
+	bound     map[storage.SeriesRef]*recentSeries
+	sets      *labelSets
+	instances map[string]int32   // by name
+	choices   map[string]*choice // of selectors, for the series that there are
+	memo      map[reading][]element
+	memoTo    int64  // the latest moment that memo speaks of
+	idle      int    // transactions since the last question
+	key       []byte // scratch
 
 	elements scratch[element]
 	numbers  scratch[int32] // of labels
@@ -62,14 +64,15 @@ type family struct {
 }
 
 type recentSeries struct {
-	family *family
-	next   *recentSeries // of the same hash
-	lset   labels.Labels
-	id     int32 // of lset, from 1 on; 0 where it has none yet
-	ref    storage.SeriesRef
-	points []promql.FPoint // in the order of time, without staleness markers
-	stale  []int64         // times of staleness markers
-	last   int64           // time of the last sample, markers included
+	family  *family
+	next    *recentSeries // of the same hash
+	lset    labels.Labels
+	id      int32 // of lset, from 1 on; 0 where it has none yet
+	scraped int32 // the number of its instance
+	ref     storage.SeriesRef
+	points  []promql.FPoint // in the order of time, without staleness markers
+	stale   []int64         // times of staleness markers
+	last    int64           // time of the last sample, markers included
 }
 
 const (
@@ -101,10 +104,10 @@ func (r *recent) clear() {
 
 // reset forgets what was derived of the series that there are.
 func (r *recent) reset() {
-	r.sets, r.choices, r.memo = newLabelSets(), map[string]*choice{}, map[reading][]element{}
+	r.sets, r.instances, r.choices, r.memo = newLabelSets(), map[string]int32{}, map[string]*choice{}, map[reading][]element{}
 	for _, f := range r.families {
 		for _, s := range f.series {
-			s.id = 0
+			s.id, s.scraped = 0, r.instance(s.lset)
 		}
 	}
 }
@@ -182,11 +185,22 @@ func (r *recent) series(f *family, lset labels.Labels) *recentSeries {
 			return s
 		}
 	}
-	s := &recentSeries{family: f, lset: lset, next: f.byHash[hash], last: math.MinInt64}
+	s := &recentSeries{family: f, lset: lset, scraped: r.instance(lset), next: f.byHash[hash], last: math.MinInt64}
 	f.byHash[hash] = s
 	f.series = append(f.series, s)
 	clear(r.choices)
 	return s
+}
+
+// instance numbers the instances of series.
+func (r *recent) instance(lset labels.Labels) int32 {
+	name := lset.Get(model.InstanceLabel)
+	n, known := r.instances[name]
+	if !known {
+		n = int32(len(r.instances))
+		r.instances[name] = n
+	}
+	return n
 }
 
 func (r *recent) append(s *recentSeries, t int64, v float64) {

@@ -32,7 +32,7 @@ type recent struct {
 
 	mu        sync.Mutex
 	families  map[string]*family // by name; nil before the first question
-	bound     map[storage.SeriesRef]*recentSeries
+	bound     bindings
 	sets      *labelSets
 	instances map[string]int32   // by name
 	choices   map[string]*choice // of selectors, for the series that there are
@@ -61,6 +61,7 @@ type family struct {
 	keep    int64 // how far back, in ms, samples are kept
 	wants   [2]int64
 	series  []*recentSeries
+	other   *recentSeries // stands for series while none are held
 	byHash  map[uint64]*recentSeries
 }
 
@@ -74,6 +75,31 @@ type recentSeries struct {
 	points  []promql.FPoint // in the order of time, without staleness markers
 	stale   []int64         // times of staleness markers
 	last    int64           // time of the last sample, markers included
+}
+
+// bindings are series by their references, which the storage gives one after the other: those of
+// one page lie beside each other.
+type bindings map[storage.SeriesRef]*[bindingsTogether]*recentSeries
+
+const bindingsTogether = 512
+
+func (b bindings) of(ref storage.SeriesRef) *recentSeries {
+	if together := b[ref/bindingsTogether]; together != nil {
+		return together[ref%bindingsTogether]
+	}
+	return nil
+}
+
+// set binds a series; reference 0 is none.
+func (b bindings) set(ref storage.SeriesRef, s *recentSeries) {
+	together := b[ref/bindingsTogether]
+	if together == nil && s != nil {
+		together = new([bindingsTogether]*recentSeries)
+		b[ref/bindingsTogether] = together
+	}
+	if together != nil && ref != 0 {
+		together[ref%bindingsTogether] = s
+	}
 }
 
 const (
@@ -99,7 +125,7 @@ func newRecent(db *tsdb.DB, lookback time.Duration) *recent {
 }
 
 func (r *recent) clear() {
-	r.families, r.bound, r.samples = nil, map[storage.SeriesRef]*recentSeries{}, 0
+	r.families, r.bound, r.samples = nil, bindings{}, 0
 	r.reset()
 }
 
@@ -139,9 +165,11 @@ func (r *recent) publish(b *batch) {
 		if r.families == nil {
 			continue
 		}
-		if s := r.bound[a.ref]; s != nil {
-			r.append(s, a.t, a.v)
-		} else if s = r.bind(a); s != nil {
+		s := r.bound.of(a.ref)
+		if s == nil || s == s.family.other && s.family.held {
+			s = r.bind(a)
+		}
+		if s.family.held {
 			r.append(s, a.t, a.v)
 		}
 	}
@@ -155,24 +183,26 @@ func (r *recent) publish(b *batch) {
 	}
 }
 
-// bind finds the series of a sample, or makes it; nil where its family is not held.
+// bind finds the series of a sample, or makes it; where its family is not held it is the same one for all.
 func (r *recent) bind(a *appended) *recentSeries {
 	name := a.lset.Get(labels.MetricName)
 	f := r.families[name]
 	if f == nil {
 		f = r.add(name)
 	}
-	if !f.held {
-		return nil
+	s := f.other
+	if f.held {
+		s = r.series(f, a.lset)
+		r.bound.set(s.ref, nil)
+		s.ref = a.ref
 	}
-	s := r.series(f, a.lset)
-	delete(r.bound, s.ref)
-	s.ref, r.bound[a.ref] = a.ref, s
+	r.bound.set(a.ref, s)
 	return s
 }
 
 func (r *recent) add(name string) *family {
 	f := &family{name: name}
+	f.other = &recentSeries{family: f}
 	r.families[name] = f
 	clear(r.choices)
 	return f
@@ -288,7 +318,7 @@ func (s *recentSeries) at(t, lookback int64) (promql.FPoint, bool) {
 
 // sweep drops what nobody asked for lately, and series that ended.
 func (r *recent) sweep() {
-	r.swept = r.newest
+	r.swept, r.bound = r.newest, bindings{}
 	held := 0 // series
 	for _, f := range r.families {
 		if !f.held {
@@ -306,7 +336,6 @@ func (r *recent) sweep() {
 		for _, s := range f.series {
 			old := s.upTo(r.newest - f.keep)
 			if old == len(s.points) {
-				delete(r.bound, s.ref)
 				r.samples -= old
 				continue
 			}
@@ -316,6 +345,7 @@ func (r *recent) sweep() {
 			hash := s.lset.Hash()
 			s.next, f.byHash[hash] = f.byHash[hash], s
 			live = append(live, s)
+			r.bound.set(s.ref, s)
 		}
 		clear(f.series[len(live):])
 		f.from = max(f.from, r.newest-f.keep)
@@ -330,7 +360,7 @@ func (r *recent) sweep() {
 // drop forgets the samples of a family.
 func (r *recent) drop(f *family) {
 	for _, s := range f.series {
-		delete(r.bound, s.ref)
+		r.bound.set(s.ref, nil)
 		r.samples -= len(s.points)
 	}
 	f.held, f.keep, f.wants, f.series, f.byHash = false, 0, [2]int64{}, nil, nil

@@ -249,8 +249,9 @@ func (a *answer) and(v model.Vector, named []string) *answer {
 
 // A question is one instant query; several signals may need its answer.
 type question struct {
-	what string // an expression
-	of   string // what it is compiled for, but for whom it is about
+	what string        // an expression
+	of   string        // what it is compiled for, but for whom it is about
+	past time.Duration // how far back it looks, if that is all there is
 	at   time.Time
 }
 
@@ -494,12 +495,17 @@ func (p *planner) planCount(s *indicator.Signal) {
 func (p *planner) add(s *indicator.Signal, what string, at time.Time, expr indicator.Expr, store func(*Snapshot, model.Vector)) question {
 	g, r := p.g, p.r
 	if g.said == "" {
-		g.said = fmt.Sprint(g.lead.Dialect.Key(), g.span.Length(), g.asked, g.beyond, r.Interval, r.Past, r.Instance, r.Model, r.Matchers)
+		g.said = fmt.Sprint(g.lead.Dialect.Key(), g.span.Length(), g.asked, g.beyond, r.Interval, r.Instance, r.Model, r.Matchers)
 	}
-	q, named := question{what, g.said, at}, g.named
+	q, named := question{what: what, of: g.said, at: at}, g.named
 	if s.Fleet {
 		named = nil
 	}
+	expr.Each(func(s indicator.Samples) {
+		if s.Span == indicator.PastMark {
+			q.past = r.Past
+		}
+	})
 	p.queries = append(p.queries, query{q, s.Name, named, func(ms []*labels.Matcher) indicator.Expr { return g.compile(r, s, expr, ms) }, store})
 	return q
 }

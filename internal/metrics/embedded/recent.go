@@ -336,6 +336,7 @@ func (r *recent) sweep() {
 		for _, s := range f.series {
 			old := s.upTo(r.newest - f.keep)
 			if old == len(s.points) {
+				f.from = max(f.from, r.newest-f.keep)
 				r.samples -= old
 				continue
 			}
@@ -348,7 +349,6 @@ func (r *recent) sweep() {
 			r.bound.set(s.ref, s)
 		}
 		clear(f.series[len(live):])
-		f.from = max(f.from, r.newest-f.keep)
 		f.series, held = live, held+len(live)
 	}
 	clear(r.choices)
@@ -403,7 +403,14 @@ func (r *recent) readFamily(ctx context.Context, f *family, from int64) bool {
 		return false
 	}
 	defer q.Close()
+	oldest := r.db.Head().MinTime()
+	for _, b := range r.db.Blocks() {
+		oldest = min(oldest, b.MinTime())
+	}
 	f.wants, f.keep, f.held, f.from, f.byHash = wants, keep, true, from, map[uint64]*recentSeries{}
+	if from < oldest {
+		f.from = math.MinInt64 // there is nothing before
+	}
 	set := q.Select(ctx, false, nil, labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, f.name))
 	var it chunkenc.Iterator
 	for set.Next() && !f.refused {

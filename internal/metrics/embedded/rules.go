@@ -222,6 +222,16 @@ func callOf(n *parser.Call) indicator.Expr {
 	if m, ok := of.(*parser.MatrixSelector); ok && m.RangeExpr == nil {
 		return samplesOf(m.VectorSelector.(*parser.VectorSelector), n.Func.Name, param, m.Range)
 	}
+	if q, ok := of.(*parser.SubqueryExpr); ok && n.Func.Name == "min_over_time" {
+		seen, ok := q.Expr.(*parser.Call)
+		if !ok || seen.Func.Name != "timestamp" || q.Step != indicator.Step || q.OriginalOffset != 0 || q.Timestamp != nil || q.StartOrEnd != 0 || q.RangeExpr != nil {
+			return nil
+		}
+		if v, ok := seen.Args[0].(*parser.VectorSelector); ok {
+			return samplesOf(v, indicator.FirstSeen, 0, q.Range)
+		}
+		return nil
+	}
 	switch n.Func.Name {
 	case indicator.Time:
 		return indicator.Apply{Func: n.Func.Name}

@@ -41,7 +41,9 @@ func TestALargeGroupIsNotNamed(t *testing.T) {
 
 // TestAnAnswerIsKeptByWhomItSpeaksOf: those who joined a group are asked about alone.
 func TestAnAnswerIsKeptByWhomItSpeaksOf(t *testing.T) {
-	said := func(name string) model.Vector { return model.Vector{{Metric: model.Metric{"instance": model.LabelValue(name)}}} }
+	said := func(name string) model.Vector {
+		return model.Vector{{Metric: model.Metric{"instance": model.LabelValue(name)}}}
+	}
 	var a *answer
 	for _, step := range []struct {
 		named, want []string

@@ -156,7 +156,7 @@ func explain(causes, others []outcome, same func(cause, o *outcome) bool) {
 		for k := range others {
 			o := &others[k]
 			switch {
-			case !cause.pathology.Inhibits(o.pathology) || !same(cause, o):
+			case !same(cause, o) || !cause.pathology.Inhibits(o.pathology):
 			case o.status == Firing && o.inhibitedBy == "":
 				o.inhibitedBy = cause.pathology.ID
 			case o.status == Unknown:

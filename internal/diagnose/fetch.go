@@ -68,13 +68,13 @@ func Fetch(ctx context.Context, q metrics.Querier, r Request) (*Snapshot, error)
 	s.At, s.Spans, s.interval, s.memory = r.At, r.Spans, r.Interval, r.Memory
 	queries, settled := plan(&r)
 	answers := r.Memory.lookUp(queries)
-	err := runQueries(ctx, q, queries, answers)
+	err := runQueries(ctx, q, &r, queries, answers)
 	r.Memory.store(answers, r.At) // those of a diagnosis that runs out of time too: the next one goes on from there
 	if err != nil {
 		return nil, err
 	}
 	for _, query := range queries {
-		query.store(s, answers[query.question])
+		query.store(s, answers[query.question].Vector)
 	}
 	for _, store := range settled {
 		store(s)
@@ -182,38 +182,76 @@ func (s *Snapshot) dropThinBaselines() {
 	}
 }
 
-// runQueries puts every question that has no answer yet, once.
-func runQueries(ctx context.Context, q metrics.Querier, queries []query, answers map[question]model.Vector) error {
-	asked := map[question]bool{}
-	for k := range answers {
-		asked[k] = true
-	}
+// runQueries puts every question that has no answer yet, once, about those of whom it has none.
+func runQueries(ctx context.Context, q metrics.Querier, r *Request, queries []query, answers map[question]*answer) error {
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(metrics.AtOnce)
+	asked, naming := map[question]bool{}, map[string][]*labels.Matcher{}
 	for _, query := range queries {
-		if asked[query.question] {
+		mu.Lock()
+		named, some := answers[query.question].lacks(query.named)
+		mu.Unlock()
+		if !some || asked[query.question] {
 			continue
 		}
 		asked[query.question] = true
+		key := strings.Join(named, "\xff")
+		if naming[key] == nil {
+			naming[key] = r.naming(named)
+		}
+		matchers := naming[key]
 		g.Go(func() error {
-			v, err := q.Evaluate(ctx, query.compile(), query.at)
+			v, err := q.Evaluate(ctx, query.compile(matchers), query.at)
 			if err != nil {
 				return fmt.Errorf("query %s: %w", query.signal, err)
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			answers[query.question] = v
+			answers[query.question] = answers[query.question].and(v, named)
 			return nil
 		})
 	}
 	return g.Wait()
 }
 
+// An answer is what was said of some instances.
+type answer struct {
+	model.Vector
+	of map[string]bool // nil: of all
+}
+
+// lacks returns of which instances an answer says nothing, of those that are named or, where none are, of all.
+func (a *answer) lacks(named []string) (missing []string, some bool) {
+	if a == nil {
+		return named, true
+	}
+	if a.of != nil {
+		missing = slices.DeleteFunc(slices.Clone(named), func(n string) bool { return a.of[n] })
+	}
+	return missing, len(missing) > 0
+}
+
+// and adds what is said of further instances, all where none are named.
+func (a *answer) and(v model.Vector, named []string) *answer {
+	if named == nil {
+		return &answer{Vector: v}
+	}
+	out := &answer{v, map[string]bool{}}
+	if a != nil {
+		out.Vector, out.of = append(a.Vector, v...), a.of
+	}
+	for _, n := range named {
+		out.of[n] = true
+	}
+	return out
+}
+
 // A question is one instant query; several signals may need its answer.
 type question struct {
-	what string // an expression
-	of   string // what it is compiled for
+	what string        // an expression
+	of   string        // what it is compiled for, but for whom it is about
+	past time.Duration // how far back it looks, if that is all there is
 	at   time.Time
 }
 
@@ -221,7 +259,8 @@ type question struct {
 type query struct {
 	question
 	signal  string
-	compile func() indicator.Expr
+	named   []string // the instances that it is about; nil for all
+	compile func([]*labels.Matcher) indicator.Expr
 	store   func(*Snapshot, model.Vector)
 }
 
@@ -232,6 +271,7 @@ type group struct {
 	asked    time.Time     // of the last scrapes
 	beyond   time.Duration // by how much its span ends after the last scrape of any member, at most
 	matchers []*labels.Matcher
+	named    []string // the instances of its members, where the matchers name them
 	members  []int
 	by       map[string][]int // members by the labels of their instance
 	said     string           // what its expressions are compiled for
@@ -288,12 +328,25 @@ const mostNamed = 200
 
 // restrict asks for the group's own instances only.
 func (g *group) restrict(r *Request) {
-	var instances []string
+	g.named = nil
 	for _, m := range g.members {
-		instances = append(instances, regexp.QuoteMeta(r.Targets[m].Labels["instance"]))
+		g.named = append(g.named, r.Targets[m].Labels["instance"])
 	}
-	slices.Sort(instances)
-	g.matchers = append(slices.Clone(r.Matchers), indicator.Like("instance", strings.Join(slices.Compact(instances), "|")))
+	slices.Sort(g.named)
+	g.named = slices.Compact(g.named)
+	g.matchers = r.naming(g.named)
+}
+
+// naming returns the matchers of some instances, of all where none are named.
+func (r *Request) naming(instances []string) []*labels.Matcher {
+	if instances == nil {
+		return r.Matchers
+	}
+	quoted := make([]string, len(instances))
+	for i, name := range instances {
+		quoted[i] = regexp.QuoteMeta(name)
+	}
+	return append(slices.Clone(r.Matchers), indicator.Like("instance", strings.Join(quoted, "|")))
 }
 
 // owners returns the members that the labels of a series belong to: those of its
@@ -442,19 +495,27 @@ func (p *planner) planCount(s *indicator.Signal) {
 func (p *planner) add(s *indicator.Signal, what string, at time.Time, expr indicator.Expr, store func(*Snapshot, model.Vector)) question {
 	g, r := p.g, p.r
 	if g.said == "" {
-		g.said = fmt.Sprint(g.lead.Dialect.Key(), g.span.Length(), r.Interval, r.Past, r.Instance, r.Model, r.Matchers, g.matchers)
+		g.said = fmt.Sprint(g.lead.Dialect.Key(), g.span.Length(), g.asked, g.beyond, r.Interval, r.Instance, r.Model, r.Matchers)
 	}
-	q := question{what, g.said, at}
-	p.queries = append(p.queries, query{q, s.Name, func() indicator.Expr { return g.compile(r, s, expr) }, store})
+	q, named := question{what: what, of: g.said, at: at}, g.named
+	if s.Fleet {
+		named = nil
+	}
+	expr.Each(func(s indicator.Samples) {
+		if s.Span == indicator.PastMark {
+			q.past = r.Past
+		}
+	})
+	p.queries = append(p.queries, query{q, s.Name, named, func(ms []*labels.Matcher) indicator.Expr { return g.compile(r, s, expr, ms) }, store})
 	return q
 }
 
 // compile makes of a signal's expression what is asked of the group. What a signal of fleets
 // compares the members with are the others, whose scrapes have another phase.
-func (g *group) compile(r *Request, s *indicator.Signal, expr indicator.Expr) indicator.Expr {
+func (g *group) compile(r *Request, s *indicator.Signal, expr indicator.Expr, matchers []*labels.Matcher) indicator.Expr {
 	rw := g.lead.Dialect.Rewriting()
 	rw.Window, rw.Short, rw.Past = g.span.Length(), r.short(&g.lead.Dialect)+g.beyond, max(r.Past, r.shortest())
-	rw.Instance, rw.Model, rw.Matchers = slices.Concat(r.Instance, g.lead.Dialect.Identity), r.Model, g.matchers
+	rw.Instance, rw.Model, rw.Matchers = slices.Concat(r.Instance, g.lead.Dialect.Identity), r.Model, matchers
 	if s.Per != "" {
 		rw.Instance = append(rw.Instance, s.Per)
 	}

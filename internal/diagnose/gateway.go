@@ -175,11 +175,11 @@ func conditionSince(ctx context.Context, q metrics.Querier, r *Request, v view, 
 			if len(d.Missing(s)) > 0 {
 				return "", nil
 			}
-			now := g[0].compile(r, s, d.Expr(s)).String()
+			now := g[0].compile(r, s, d.Expr(s), g[0].matchers).String()
 			if !s.Counted() {
 				return now, nil
 			}
-			return s.Guard(now, g[0].compile(r, s, s.Observations()).String()), nil
+			return s.Guard(now, g[0].compile(r, s, s.Observations(), g[0].matchers).String()), nil
 		},
 	})
 	if err != nil || expr == "" {

@@ -17,7 +17,7 @@ import (
 // were seen. It holds what the last diagnosis used. It
 // is not safe for concurrent use. The zero value is empty.
 type Memory struct {
-	answers map[question]model.Vector
+	answers map[question]*answer
 
 	selector string // of the series that were seen
 	seen     map[string]*sighting
@@ -75,31 +75,27 @@ type sighting struct {
 	at     time.Time
 }
 
-// lookUp returns the answers that were given before.
-func (m *Memory) lookUp(queries []query) map[question]model.Vector {
-	answers := map[question]model.Vector{}
+// lookUp returns the answers that were given before, unless most of them are about others.
+func (m *Memory) lookUp(queries []query) map[question]*answer {
+	answers := map[question]*answer{}
 	if m == nil {
 		return answers
 	}
 	for _, q := range queries {
-		if v, ok := m.answers[q.question]; ok {
-			answers[q.question] = v
+		if a := m.answers[q.question]; a != nil && (a.of == nil || len(a.of) <= 2*len(q.named)) {
+			answers[q.question] = a
 		}
 	}
 	return answers
 }
 
 // store replaces what is remembered by those of the answers that will stay as they are.
-func (m *Memory) store(answers map[question]model.Vector, now time.Time) {
+func (m *Memory) store(answers map[question]*answer, now time.Time) {
 	if m == nil {
 		return
 	}
-	m.answers = map[question]model.Vector{}
-	for q, v := range answers {
-		if !q.at.After(now.Add(-metrics.Arrival)) {
-			m.answers[q] = v
-		}
-	}
+	m.answers = maps.Clone(answers)
+	maps.DeleteFunc(m.answers, func(q question, _ *answer) bool { return q.at.After(now.Add(-metrics.Arrival)) })
 	maps.DeleteFunc(m.onsets, func(_ onsetOf, o *givenOnset) bool { return now.Sub(o.at) > LongestPast })
 }
 

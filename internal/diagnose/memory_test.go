@@ -42,8 +42,14 @@ func (c *counted) Evaluate(ctx context.Context, e indicator.Expr, at time.Time) 
 	return c.Querier.Evaluate(ctx, e, at)
 }
 
-// With a memory fewer questions are asked, and the answers are the same.
+// With a memory fewer questions are asked, and the answers are the same: while the past grows, and when it is an hour.
 func TestMemory(t *testing.T) {
+	for name, scrapes := range map[string]int{"the first minutes": 60, "an hour": 400} {
+		t.Run(name, func(t *testing.T) { testMemory(t, scrapes) })
+	}
+}
+
+func testMemory(t *testing.T, scrapes int) {
 	store, err := embedded.Open(embedded.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +77,7 @@ vllm:time_to_first_token_seconds_count{model_name="m",engine="0"} R
 			}
 		}
 	}
-	for range 400 {
+	for range scrapes {
 		scrape()
 	}
 	var memory diagnose.Memory

@@ -80,7 +80,7 @@ func (v view) readOnset(c catalog.Cond, in *course) (out onsetReading) {
 		if !known || t.op != c.Op || c.Holds(v) != catalog.True {
 			return out
 		}
-		return t.read(in)
+		return t.read(in).onsetReading
 	}
 	var parts []onsetReading
 	for _, sub := range append(c.All[:len(c.All):len(c.All)], c.Any...) {
@@ -107,13 +107,14 @@ func (v view) readOnset(c catalog.Cond, in *course) (out onsetReading) {
 // A course is what one target's onsets are read from.
 type course struct {
 	*history
+	read        map[*trace]told // by those that were asked for
 	normal, now run
 	born        int // the first page since the last outage or restart, or of all
 	life        run // the intervals since then
 }
 
 func (h *history) course(normal, now run) *course {
-	c := &course{history: h, normal: normal, now: now}
+	c := &course{history: h, read: map[*trace]told{}, normal: normal, now: now}
 	last := -1
 	for k := range h.at {
 		if !h.ok[k] {
@@ -137,38 +138,44 @@ type trace struct {
 	shares func(*course) []tally
 }
 
-// read reads an onset.
-func (t trace) read(c *course) onsetReading {
-	if t.onset != nil {
-		return t.onset(c)
-	}
-	_, onset := t.surest(c)
-	return onset
+// What a trace told: an onset, and the share that tells most of it.
+type told struct {
+	tally
+	onsetReading
 }
 
-// surest returns the share that tells most of an onset, and that onset.
-func (t trace) surest(c *course) (most tally, onset onsetReading) {
-	for _, n := range t.shares(c) {
-		if o := c.findOnset(&n); o.said > onset.said {
-			most, onset = n, o
+// read reads an onset, once: several pathologies ask, about several signals that leave the same trace.
+func (t *trace) read(c *course) (out told) {
+	if known, ok := c.read[t]; ok {
+		return known
+	}
+	if t.onset != nil {
+		out.onsetReading = t.onset(c)
+	} else {
+		for _, n := range t.shares(c) {
+			if o := c.findOnset(&n); o.said > out.onsetReading.said {
+				out = told{n, o}
+			}
 		}
 	}
-	return most, onset
+	c.read[t] = out
+	return out
 }
 
 // traces are those of the signals that a history shows, on the side of the threshold on
 // which a fault is.
-var traces = func() map[*indicator.Signal]trace {
-	out := map[*indicator.Signal]trace{}
-	began := func(op catalog.Op, onset func(*course) onsetReading, signals ...*indicator.Signal) {
+var traces = func() map[*indicator.Signal]*trace {
+	out := map[*indicator.Signal]*trace{}
+	leave := func(t trace, signals []*indicator.Signal) {
 		for _, s := range signals {
-			out[s] = trace{op: op, onset: onset}
+			out[s] = &t
 		}
 	}
+	began := func(op catalog.Op, onset func(*course) onsetReading, signals ...*indicator.Signal) {
+		leave(trace{op: op, onset: onset}, signals)
+	}
 	add := func(op catalog.Op, shares func(*course) []tally, signals ...*indicator.Signal) {
-		for _, s := range signals {
-			out[s] = trace{op: op, shares: shares}
-		}
+		leave(trace{op: op, shares: shares}, signals)
 	}
 	const above, below = catalog.GreaterThan, catalog.LessThan
 	began(below, outage, indicator.Up, indicator.UpNow)
@@ -236,23 +243,24 @@ func (c *course) certainAt(k int) onsetReading {
 // each of its bounds.
 func laterObservations(f family) func(*course) []tally {
 	return func(c *course) (out []tally) {
-		cells := map[interval][]float64{}
+		beyond := map[interval][]float64{} // how many lie beyond each bound, and how many there are
 		for _, r := range []run{c.normal, c.life} {
 			for _, iv := range r {
 				factor := 1.0
 				if f == tokenGaps {
 					factor = c.gapsWorth(iv)
 				}
-				cells[iv] = c.cells(nil, f, iv, factor)
+				cells, all := c.cells(nil, f, iv, factor), 0.0
+				for i, in := range slices.Backward(cells) {
+					cells[i], all = all, all+in
+				}
+				beyond[iv] = append(cells, all)
 			}
 		}
 		for bound := range c.buckets[f] {
 			out = append(out, c.tally(binomial, alike, func(iv interval) (n count) {
-				for i, in := range cells[iv] {
-					n.of += in
-					if i > bound {
-						n.bad += in
-					}
+				if b := beyond[iv]; b != nil {
+					n = count{b[bound], b[len(b)-1]}
 				}
 				return n
 			}))

@@ -242,7 +242,7 @@ func (p *plotter) plot(ctx context.Context, q metrics.Querier, s *indicator.Sign
 			continue
 		}
 		g.restrict(r)
-		m, err := q.QueryRange(ctx, g.compile(r, s, g.lead.Dialect.Expr(s)).String(), p.span)
+		m, err := q.QueryRange(ctx, g.compile(r, s, g.lead.Dialect.Expr(s), g.matchers).String(), p.span)
 		if err != nil {
 			return out, err
 		}

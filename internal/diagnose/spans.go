@@ -422,30 +422,12 @@ func shareWindows(ss []*Span) {
 }
 
 // shareBaselines gives baselines that begin and end in the same interval of the scrape
-// grid what they have in common: each loses a scrape at either end, at most.
+// grid what lies between these intervals, whoever has them: each loses a scrape at either end, at most,
+// and one that joins them asks nothing about the others again.
 func shareBaselines(spans []Span, step time.Duration) {
-	type cell struct {
-		from, to time.Time
-		source   BaselineSource
-	}
-	common := map[cell]Range{}
-	of := func(s *Span) cell {
-		return cell{s.Baseline.From.Add(edge).Truncate(step), s.Baseline.To.Truncate(step), s.Source}
-	}
-	for i := range spans {
-		b := spans[i].Baseline
-		c, ok := common[of(&spans[i])]
-		if ok && c.From.After(b.From) {
-			b.From = c.From
-		}
-		if ok && c.To.Before(b.To) {
-			b.To = c.To
-		}
-		common[of(&spans[i])] = b
-	}
 	for i := range spans {
 		if s := &spans[i]; s.Source == History && s.Baseline.Length() > shareable*step {
-			s.Baseline = common[of(s)]
+			s.Baseline = Range{s.Baseline.From.Add(edge).Truncate(step).Add(step - edge), s.Baseline.To.Truncate(step)}
 		}
 	}
 }

@@ -307,8 +307,8 @@ func (v view) Over(c catalog.Cond) bool {
 	if !known || t.op != c.Op || t.shares == nil || s.course == nil {
 		return false
 	}
-	n, onset := t.surest(s.course)
-	return onset.said > 0 && s.course.over(&n, onset.At, s.Window)
+	n := t.read(s.course)
+	return n.onsetReading.said > 0 && s.course.over(&n.tally, n.At, s.Window)
 }
 
 // counted returns the signal that counts the events a reading rests on, the signal itself where no

@@ -151,7 +151,7 @@ func (c *Collector) build(ctx context.Context) (err error) {
 	}, model.UTF8Validation, log("notify"))
 	c.rules = rules.NewManager(&rules.ManagerOptions{
 		Context: ctx, ExternalURL: c.opts.ExternalURL, Logger: log("rules"), Registerer: reg,
-		Appendable: c.fanout, Queryable: db, QueryFunc: rules.EngineQueryFunc(c.Engine(), c.fanout),
+		Appendable: c.fanout, Queryable: db, QueryFunc: c.RuleQuery(c.fanout),
 		NotifyFunc:      c.sendOfRules,
 		GroupLoader:     c.catalog,
 		Parser:          parser.NewParser(parser.Options{}),

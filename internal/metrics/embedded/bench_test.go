@@ -70,9 +70,10 @@ func BenchmarkFourMinutes(b *testing.B) {
 	}
 }
 
-// BenchmarkFleet is 20 pages of each of 100 targets.
+// BenchmarkFleet is 20 pages of each of 100 targets, of which a part is asked for.
 func BenchmarkFleet(b *testing.B) {
 	pages := twoEngines(20)
+	asked := indicator.Sum(indicator.Increase("", indicator.Like("__name__", "vllm:time_to_first_token_seconds_bucket|vllm:num_requests_.+")).In(10 * time.Second))
 	for b.Loop() {
 		s := openStore(b, Config{})
 		for i, page := range pages {
@@ -80,6 +81,9 @@ func BenchmarkFleet(b *testing.B) {
 				if _, err := s.Append(Target{Instance: fmt.Sprint(t)}, time.Unix(2000+int64(i), 0), page, "", 0); err != nil {
 					b.Fatal(err)
 				}
+			}
+			if _, err := s.Evaluate(b.Context(), asked, time.Unix(2000+int64(i), 0)); err != nil {
+				b.Fatal(err)
 			}
 		}
 	}

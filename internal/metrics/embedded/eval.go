@@ -84,12 +84,7 @@ func (s *Store) Evaluate(ctx context.Context, e indicator.Expr, at time.Time) (m
 func (r *recent) evaluate(ctx context.Context, e indicator.Expr, at int64) (model.Vector, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.idle = 0
-	if ctx.Err() != nil || !r.begin(ctx) {
-		return nil, errEngine
-	}
-	r.elements.used, r.numbers.used, r.partials.used = 0, 0, 0
-	v, err := r.eval(ctx, e, at)
+	v, err := r.value(ctx, e, at)
 	if err != nil || r.hasDuplicates(v.vec) {
 		return nil, errEngine
 	}
@@ -103,6 +98,16 @@ func (r *recent) evaluate(ctx context.Context, e indicator.Expr, at int64) (mode
 		out[i] = &samples[i]
 	}
 	return out, nil
+}
+
+// value evaluates a whole expression at a moment.
+func (r *recent) value(ctx context.Context, e indicator.Expr, at int64) (operand, error) {
+	r.idle = 0
+	if ctx.Err() != nil || !r.begin(ctx) {
+		return operand{}, errEngine
+	}
+	r.elements.used, r.numbers.used, r.partials.used = 0, 0, 0
+	return r.eval(ctx, e, at)
 }
 
 // streams returns the samples of a selector in a span up to a moment or, with a step, those that
@@ -183,9 +188,10 @@ func (r *recent) choose(ctx context.Context, s *indicator.Samples, from, at int6
 	}
 	if r.choices[string(r.key)] != c { // it is new, or some were read
 		c.series = nil
+		meant, rest := r.scraped(s.Where)
 		for _, f := range c.families {
 			for _, one := range f.series {
-				if !slices.ContainsFunc(s.Where, func(m *labels.Matcher) bool { return !m.Matches(one.lset.Get(m.Name)) }) {
+				if meant[one.scraped] && !slices.ContainsFunc(rest, func(m *labels.Matcher) bool { return !m.Matches(one.lset.Get(m.Name)) }) {
 					c.series = append(c.series, one)
 				}
 			}
@@ -196,6 +202,17 @@ func (r *recent) choose(ctx context.Context, s *indicator.Samples, from, at int6
 		r.choices[string(r.key)] = c
 	}
 	return c, nil
+}
+
+// scraped returns which instances a selector means, and the matchers of other labels: most questions
+// name servers, and a family has many series of each.
+func (r *recent) scraped(where []*labels.Matcher) (meant []bool, rest []*labels.Matcher) {
+	meant = make([]bool, len(r.instances))
+	of := func(m *labels.Matcher) bool { return m.Name == model.InstanceLabel }
+	for name, n := range r.instances {
+		meant[n] = !slices.ContainsFunc(where, func(m *labels.Matcher) bool { return of(m) && !m.Matches(name) })
+	}
+	return meant, slices.DeleteFunc(slices.Clone(where), of)
 }
 
 // named returns the families that a selector names.
@@ -265,6 +282,10 @@ func (r *recent) read(ctx context.Context, s indicator.Samples, at int64) (opera
 		s.Func, scale = "increase", 1/s.Span.Seconds()
 	}
 	c, err := r.choose(ctx, &s, at-r.back(s), at)
+	if err != nil && r.borrows && s.Func == "" {
+		vec, err := r.last(ctx, s, at)
+		return operand{vec: vec}, err
+	}
 	if err != nil {
 		return operand{}, err
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
@@ -29,15 +30,17 @@ type recent struct {
 	anywhen  bool  // what is asked again is held wherever it ends, not near the newest sample alone
 	pool     sync.Pool
 
-	mu       sync.Mutex
-	families map[string]*family // by name; nil before the first question
-	bound    map[storage.SeriesRef]*recentSeries
-	sets     *labelSets
-	choices  map[string]*choice // of selectors, for the series that there are
-	memo     map[reading][]element
-	memoTo   int64  // the latest moment that memo speaks of
-	idle     int    // transactions since the last question
-	key      []byte // scratch
+	mu        sync.Mutex
+	families  map[string]*family // by name; nil before the first question
+	bound     bindings
+	sets      *labelSets
+	instances map[string]int32   // by name
+	choices   map[string]*choice // of selectors, for the series that there are
+	memo      map[reading][]element
+	memoTo    int64  // the latest moment that memo speaks of
+	borrows   bool   // what is asked now is not held because of it
+	idle      int    // transactions since the last question
+	key       []byte // scratch
 
 	elements scratch[element]
 	numbers  scratch[int32] // of labels
@@ -58,18 +61,45 @@ type family struct {
 	keep    int64 // how far back, in ms, samples are kept
 	wants   [2]int64
 	series  []*recentSeries
+	other   *recentSeries // stands for series while none are held
 	byHash  map[uint64]*recentSeries
 }
 
 type recentSeries struct {
-	family *family
-	next   *recentSeries // of the same hash
-	lset   labels.Labels
-	id     int32 // of lset, from 1 on; 0 where it has none yet
-	ref    storage.SeriesRef
-	points []promql.FPoint // in the order of time, without staleness markers
-	stale  []int64         // times of staleness markers
-	last   int64           // time of the last sample, markers included
+	family  *family
+	next    *recentSeries // of the same hash
+	lset    labels.Labels
+	id      int32 // of lset, from 1 on; 0 where it has none yet
+	scraped int32 // the number of its instance
+	ref     storage.SeriesRef
+	points  []promql.FPoint // in the order of time, without staleness markers
+	stale   []int64         // times of staleness markers
+	last    int64           // time of the last sample, markers included
+}
+
+// bindings are series by their references, which the storage gives one after the other: those of
+// one page lie beside each other.
+type bindings map[storage.SeriesRef]*[bindingsTogether]*recentSeries
+
+const bindingsTogether = 512
+
+func (b bindings) of(ref storage.SeriesRef) *recentSeries {
+	if together := b[ref/bindingsTogether]; together != nil {
+		return together[ref%bindingsTogether]
+	}
+	return nil
+}
+
+// set binds a series; reference 0 is none.
+func (b bindings) set(ref storage.SeriesRef, s *recentSeries) {
+	together := b[ref/bindingsTogether]
+	if together == nil && s != nil {
+		together = new([bindingsTogether]*recentSeries)
+		b[ref/bindingsTogether] = together
+	}
+	if together != nil && ref != 0 {
+		together[ref%bindingsTogether] = s
+	}
 }
 
 const (
@@ -95,16 +125,16 @@ func newRecent(db *tsdb.DB, lookback time.Duration) *recent {
 }
 
 func (r *recent) clear() {
-	r.families, r.bound, r.samples = nil, map[storage.SeriesRef]*recentSeries{}, 0
+	r.families, r.bound, r.samples = nil, bindings{}, 0
 	r.reset()
 }
 
 // reset forgets what was derived of the series that there are.
 func (r *recent) reset() {
-	r.sets, r.choices, r.memo = newLabelSets(), map[string]*choice{}, map[reading][]element{}
+	r.sets, r.instances, r.choices, r.memo = newLabelSets(), map[string]int32{}, map[string]*choice{}, map[reading][]element{}
 	for _, f := range r.families {
 		for _, s := range f.series {
-			s.id = 0
+			s.id, s.scraped = 0, r.instance(s.lset)
 		}
 	}
 }
@@ -135,9 +165,11 @@ func (r *recent) publish(b *batch) {
 		if r.families == nil {
 			continue
 		}
-		if s := r.bound[a.ref]; s != nil {
-			r.append(s, a.t, a.v)
-		} else if s = r.bind(a); s != nil {
+		s := r.bound.of(a.ref)
+		if s == nil || s == s.family.other && s.family.held {
+			s = r.bind(a)
+		}
+		if s.family.held {
 			r.append(s, a.t, a.v)
 		}
 	}
@@ -151,24 +183,26 @@ func (r *recent) publish(b *batch) {
 	}
 }
 
-// bind finds the series of a sample, or makes it; nil where its family is not held.
+// bind finds the series of a sample, or makes it; where its family is not held it is the same one for all.
 func (r *recent) bind(a *appended) *recentSeries {
 	name := a.lset.Get(labels.MetricName)
 	f := r.families[name]
 	if f == nil {
 		f = r.add(name)
 	}
-	if !f.held {
-		return nil
+	s := f.other
+	if f.held {
+		s = r.series(f, a.lset)
+		r.bound.set(s.ref, nil)
+		s.ref = a.ref
 	}
-	s := r.series(f, a.lset)
-	delete(r.bound, s.ref)
-	s.ref, r.bound[a.ref] = a.ref, s
+	r.bound.set(a.ref, s)
 	return s
 }
 
 func (r *recent) add(name string) *family {
 	f := &family{name: name}
+	f.other = &recentSeries{family: f}
 	r.families[name] = f
 	clear(r.choices)
 	return f
@@ -182,11 +216,22 @@ func (r *recent) series(f *family, lset labels.Labels) *recentSeries {
 			return s
 		}
 	}
-	s := &recentSeries{family: f, lset: lset, next: f.byHash[hash], last: math.MinInt64}
+	s := &recentSeries{family: f, lset: lset, scraped: r.instance(lset), next: f.byHash[hash], last: math.MinInt64}
 	f.byHash[hash] = s
 	f.series = append(f.series, s)
 	clear(r.choices)
 	return s
+}
+
+// instance numbers the instances of series.
+func (r *recent) instance(lset labels.Labels) int32 {
+	name := lset.Get(model.InstanceLabel)
+	n, known := r.instances[name]
+	if !known {
+		n = int32(len(r.instances))
+		r.instances[name] = n
+	}
+	return n
 }
 
 func (r *recent) append(s *recentSeries, t int64, v float64) {
@@ -273,7 +318,7 @@ func (s *recentSeries) at(t, lookback int64) (promql.FPoint, bool) {
 
 // sweep drops what nobody asked for lately, and series that ended.
 func (r *recent) sweep() {
-	r.swept = r.newest
+	r.swept, r.bound = r.newest, bindings{}
 	held := 0 // series
 	for _, f := range r.families {
 		if !f.held {
@@ -291,7 +336,7 @@ func (r *recent) sweep() {
 		for _, s := range f.series {
 			old := s.upTo(r.newest - f.keep)
 			if old == len(s.points) {
-				delete(r.bound, s.ref)
+				f.from = max(f.from, r.newest-f.keep)
 				r.samples -= old
 				continue
 			}
@@ -301,9 +346,9 @@ func (r *recent) sweep() {
 			hash := s.lset.Hash()
 			s.next, f.byHash[hash] = f.byHash[hash], s
 			live = append(live, s)
+			r.bound.set(s.ref, s)
 		}
 		clear(f.series[len(live):])
-		f.from = max(f.from, r.newest-f.keep)
 		f.series, held = live, held+len(live)
 	}
 	clear(r.choices)
@@ -315,7 +360,7 @@ func (r *recent) sweep() {
 // drop forgets the samples of a family.
 func (r *recent) drop(f *family) {
 	for _, s := range f.series {
-		delete(r.bound, s.ref)
+		r.bound.set(s.ref, nil)
 		r.samples -= len(s.points)
 	}
 	f.held, f.keep, f.wants, f.series, f.byHash = false, 0, [2]int64{}, nil, nil
@@ -331,8 +376,8 @@ func (r *recent) refuse(f *family) {
 // ensureSamples makes sure that a family's samples after a time are held, for a question that ends
 // at another time; false says that they are not.
 func (r *recent) ensureSamples(ctx context.Context, f *family, from, to int64) bool {
-	if f.refused {
-		return false
+	if f.refused || r.borrows {
+		return f.held && f.from <= from
 	}
 	span := r.newest - from
 	worth := (r.anywhen || to >= r.newest-recently) && span <= longestKept
@@ -358,7 +403,14 @@ func (r *recent) readFamily(ctx context.Context, f *family, from int64) bool {
 		return false
 	}
 	defer q.Close()
+	oldest := r.db.Head().MinTime()
+	for _, b := range r.db.Blocks() {
+		oldest = min(oldest, b.MinTime())
+	}
 	f.wants, f.keep, f.held, f.from, f.byHash = wants, keep, true, from, map[uint64]*recentSeries{}
+	if from < oldest {
+		f.from = math.MinInt64 // there is nothing before
+	}
 	set := q.Select(ctx, false, nil, labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, f.name))
 	var it chunkenc.Iterator
 	for set.Next() && !f.refused {

@@ -307,7 +307,8 @@ func (s *Store) QueryRange(ctx context.Context, expr string, r metrics.Range) (m
 
 // Samples implements metrics.Querier.
 func (s *Store) Samples(ctx context.Context, selector string, at time.Time, span time.Duration) (model.Matrix, error) {
-	if ms, err := promQL.ParseMetricSelector(selector); err == nil {
+	// Whole pages are for an incident's evidence: no metric of them is asked for again because of it.
+	if ms, err := promQL.ParseMetricSelector(selector); err == nil && slices.ContainsFunc(ms, func(m *labels.Matcher) bool { return m.Name == labels.MetricName }) {
 		if m, err := s.recent.streams(ctx, ms, span.Milliseconds(), at.UnixMilli(), 0); err == nil {
 			return m, nil
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
+	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
 // What TestRounds judges, and within what time one evaluation must be done.
@@ -67,7 +68,14 @@ func (h *history) add(t *testing.T, body []byte, kind string) {
 // histories are the pages of simulated servers that run fast.
 func histories(t *testing.T, pages int) []*history {
 	t.Helper()
-	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Replicas: imitated, Accelerate: speedup, Warm: time.Hour})
+	sc, err := fleet.FindScenario(pathologies.All(), "healthy") // a server without traffic may end: that is no fault
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc.Phases = sc.Phases[:1]
+	sc.Phases[0].For = 4 * time.Hour
+	sc.Phases[0].Traffic.Rate *= imitated
+	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Scenario: sc, Replicas: imitated, Accelerate: speedup, Warm: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

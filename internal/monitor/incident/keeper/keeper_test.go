@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -406,6 +407,7 @@ func TestKill(t *testing.T) {
 func TestEvidence(t *testing.T) {
 	store, first, last := embeddedtest.Open(t, "../../../../testdata/recordings/thrashing-deep.tar.zst", nil)
 	dir := t.TempDir()
+	var mu sync.Mutex // evidence is told of beside evaluations
 	var events []string
 	var asked []time.Time
 	predict := func(_ context.Context, _ metrics.Querier, r diagnose.Request, s *diagnose.Snapshot, d *diagnose.Diagnosis) {
@@ -417,6 +419,8 @@ func TestEvidence(t *testing.T) {
 		}
 	}
 	k, err := Open(t.Context(), Config{Dir: dir, Catalogue: pathologies.All(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Predict: predict, Listen: func(s view.Summary) {
+		mu.Lock()
+		defer mu.Unlock()
 		if s.Ended == nil {
 			events = append(events, "open")
 		} else {

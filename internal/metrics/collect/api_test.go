@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,13 +14,13 @@ import (
 // the others are told so, and none runs beside more than the limit.
 func TestQueriesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		running := 0
+		var running atomic.Int32
 		h := QueryLimits{Concurrency: 2, Timeout: 30 * time.Second}.admit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			if running++; running > 2 {
-				t.Errorf("%d queries run at a time", running)
+			if n := running.Add(1); n > 2 {
+				t.Errorf("%d queries run at a time", n)
 			}
 			time.Sleep(20 * time.Second) // of the bubble
-			running--
+			running.Add(-1)
 			w.WriteHeader(http.StatusOK)
 		}))
 		codes := make(chan *httptest.ResponseRecorder, 6)

@@ -143,7 +143,11 @@ func writtenOf(text string) (w written) {
 	if c, ok := tree.(*parser.Call); ok && c.Func.Name == "label_replace" {
 		var args []string
 		for _, a := range c.Args[1:] {
-			args = append(args, a.(*parser.StringLiteral).Val)
+			text, ok := a.(*parser.StringLiteral)
+			if !ok { // in parentheses
+				return w
+			}
+			args = append(args, text.Val)
 		}
 		matches, err := regexp.Compile("^(?s:" + args[3] + ")$")
 		if err != nil {

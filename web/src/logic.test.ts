@@ -133,6 +133,7 @@ describe('queries', () => {
       { expr: 'rate(c)', of: [rate] },
     ])
     expect(questionsOf([p95]).map((x) => x.expr)).toEqual(['histogram_quantile(0.95, b)'])
+    expect(questionsOf([rate, { ...rate }]).map((x) => x.expr)).toEqual(['rate(c)', 'rate(c)'])
     expect(questionsOf([q('x'), q('y')]).map((x) => x.expr)).toEqual(['x', 'y'])
   })
 })

@@ -174,12 +174,12 @@ interface Question {
 
 // questionsOf are the questions that queries are: each histogram is read once.
 export function questionsOf(queries: Query[]): Question[] {
-  const groups = new Map<string, Query[]>()
+  const groups = new Map<string | Query, Query[]>()
   for (const q of queries) {
-    const key = q.buckets ?? q.expr
+    const key = q.buckets ?? q
     groups.set(key, [...(groups.get(key) ?? []), q])
   }
-  return [...groups].map(([key, of]) => ({ expr: of.length > 1 ? `histogram_quantiles(${key}, "quantile", ${of.map((q) => q.quantile).join(', ')})` : of[0].expr, of }))
+  return [...groups.values()].map((of) => ({ expr: of.length > 1 ? `histogram_quantiles(${of[0].buckets}, "quantile", ${of.map((q) => q.quantile).join(', ')})` : of[0].expr, of }))
 }
 
 // answered is the query of a question that a series answers.

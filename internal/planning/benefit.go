@@ -33,7 +33,7 @@ func benefit(without, with []*outcome, enginesWithout, enginesWith float64) cata
 
 func timesBetter(a, b *outcome, enginesA, enginesB float64) float64 {
 	factors := []float64{
-		math.Sqrt(speedup(&a.ttft, &b.ttft, mean) * speedup(&a.ttft, &b.ttft, p95)), speedup(&a.e2e, &b.e2e, mean),
+		math.Sqrt(speedup(&a.ttft, &b.ttft, (*workload.Histogram).Mean) * speedup(&a.ttft, &b.ttft, p95)), speedup(&a.e2e, &b.e2e, (*workload.Histogram).Mean),
 		ratio(b.tokens*enginesB*a.seconds, a.tokens*enginesA*b.seconds),
 	}
 	log := 0.0
@@ -70,8 +70,7 @@ func speedup(a, b *workload.Histogram, of func(*workload.Histogram) float64) flo
 	return ratio(of(a)+unfelt, of(b)+unfelt)
 }
 
-func mean(h *workload.Histogram) float64 { return h.Mean() }
-func p95(h *workload.Histogram) float64  { return quantile(h, 0.95) }
+func p95(h *workload.Histogram) float64 { return quantile(h, 0.95) }
 
 func served(o *outcome) float64 {
 	if o.came == 0 {

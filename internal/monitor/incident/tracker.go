@@ -369,7 +369,7 @@ func (r *Record) showsMore(lead *sign, at time.Time) bool {
 		return false
 	}
 	found := r.Evolution[0].At
-	if r.predictable(at) {
+	if r.Predictable(at) {
 		return true
 	}
 	for _, age := range ripe {
@@ -380,9 +380,9 @@ func (r *Record) showsMore(lead *sign, at time.Time) bool {
 	return false
 }
 
-// predictable reports whether an incident has been watched for long enough since its diagnosis was kept, which
+// Predictable reports whether an incident has been watched for long enough since its diagnosis was kept, which
 // was too early for a prediction.
-func (r *Record) predictable(at time.Time) bool {
+func (r *Record) Predictable(at time.Time) bool {
 	return !r.State.Awaits.IsZero() && !at.Before(r.State.Awaits) && at.Sub(r.Evolution[0].At) < ripe[len(ripe)-1]
 }
 

@@ -78,8 +78,8 @@ func (k *Keeper) queueEvidence(e incident.Event, d *diagnose.Diagnosis, q metric
 // be kept at once, one that may have the first prediction is.
 func (k *Keeper) isDue(j *job, now time.Time) bool {
 	last, ok := k.written[j.id]
-	since, awaits := now.Sub(last), j.record.State.Awaits
-	return !ok || !awaits.IsZero() && !now.Before(awaits) || j.course != nil || since >= surerEvery || since < 0
+	since := now.Sub(last)
+	return !ok || j.record.Predictable(now) || j.course != nil || since >= surerEvery || since < 0
 }
 
 // write writes what is due in the background, one incident after the other. It needs the lock.

@@ -51,10 +51,6 @@ type Section struct {
 	Thresholds map[string]string `yaml:"thresholds"` // as --set
 	Only       []string          `yaml:"only"`       // as --only
 
-	// Rules says whether the rules of the catalogue are evaluated too, for dashboards that
-	// read recorded signals. Their alerts are shown, and not sent.
-	Rules bool `yaml:"rules"`
-
 	Alerts    Alerts    `yaml:"alerts"`
 	Receivers Receivers `yaml:"receivers"`
 	Incidents Incidents `yaml:"incidents"`
@@ -188,7 +184,7 @@ func ParseConfig(content []byte, every time.Duration, log *slog.Logger) (*Config
 	if err != nil {
 		return nil, err
 	}
-	c := &Config{Sixty: Section{Rules: true}}
+	c := &Config{}
 	d := yaml.NewDecoder(bytes.NewReader(ours))
 	d.KnownFields(true)
 	own := struct {

@@ -192,9 +192,16 @@ func (b *builder) firing(place []*labels.Matcher) []Event {
 		labels.MustNewMatcher(labels.MatchRegexp, "alertname", strings.Join(alerts, "|")),
 		labels.MustNewMatcher(labels.MatchEqual, "alertstate", "firing"),
 	}, place...)
+	found := append([]*labels.Matcher{
+		labels.MustNewMatcher(labels.MatchEqual, "status", "firing"), labels.MustNewMatcher(labels.MatchEqual, "explained_by", ""),
+	}, place...)
+	text := "{{severity}} {{" + b.server() + "}} {{model_name}}"
 	return []Event{{
 		Name: "Findings", Expr: indicator.Selector("ALERTS", matchers...),
-		Title: "{{alertname}}", Text: "{{severity}} {{" + b.server() + "}} {{model_name}}", Tags: []string{"alertname", "severity"}, Colour: "red",
+		Title: "{{alertname}}", Text: text, Tags: []string{"alertname", "severity"}, Colour: "red",
+	}, {
+		Name: "Findings of sixty serve", Expr: indicator.Selector("sixty_finding", found...),
+		Title: "{{pathology}}", Text: text, Tags: []string{"pathology", "severity"}, Colour: "red",
 	}}
 }
 

@@ -31,7 +31,6 @@ import (
 	_ "github.com/prometheus/prometheus/discovery/http"       // http_sd_configs
 	_ "github.com/prometheus/prometheus/discovery/kubernetes" // kubernetes_sd_configs
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/notifier"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/rules"
@@ -75,11 +74,9 @@ type Collector struct {
 	finding  [2]*discovery.Manager // of targets, and of Alertmanagers
 	finders  *finders              // of targets
 	delivery delivery
-	catalog  *memoryRules
 
 	config atomic.Pointer[config.Config]
 	apply  sync.Mutex
-	mine   atomic.Bool // rules of the catalogue notify Alertmanagers
 	cancel context.CancelFunc
 }
 
@@ -92,7 +89,7 @@ func Open(o Options) (*Collector, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	c := &Collector{Store: store, opts: o, birth: time.Now(), catalog: &memoryRules{logger: o.Logger}, cancel: cancel}
+	c := &Collector{Store: store, opts: o, birth: time.Now(), cancel: cancel}
 	if c.repaired() {
 		o.Logger.Error("the sample log (WAL) was damaged and truncated there: later samples are lost", "directory", o.Dir)
 	}
@@ -151,9 +148,8 @@ func (c *Collector) build(ctx context.Context) (err error) {
 	}, model.UTF8Validation, log("notify"))
 	c.rules = rules.NewManager(&rules.ManagerOptions{
 		Context: ctx, ExternalURL: c.opts.ExternalURL, Logger: log("rules"), Registerer: reg,
-		Appendable: c.fanout, Queryable: db, QueryFunc: c.RuleQuery(c.fanout),
+		Appendable: c.fanout, Queryable: db, QueryFunc: rules.EngineQueryFunc(c.Engine(), c.fanout),
 		NotifyFunc:      c.sendOfRules,
-		GroupLoader:     c.catalog,
 		Parser:          parser.NewParser(parser.Options{}),
 		OutageTolerance: time.Hour, ForGracePeriod: 10 * time.Minute, ResendDelay: time.Minute, // Prometheus' defaults
 	})
@@ -171,10 +167,9 @@ func (s scrapers) Get() (*scrape.Manager, error) {
 	return s.c.scrape, nil
 }
 
-// ApplyConfig makes a configuration the one that holds, with further rules that are in no
-// file. Where a part of it cannot be applied the former one stays in that part, and the
-// error says so. Notify says whether alerts of the further rules are sent.
-func (c *Collector) ApplyConfig(cfg *config.Config, groups []rulefmt.RuleGroup, notify bool) error {
+// ApplyConfig makes a configuration the one that holds. Where a part of it cannot be applied
+// the former one stays in that part, and the error says so.
+func (c *Collector) ApplyConfig(cfg *config.Config) error {
 	c.apply.Lock()
 	defer c.apply.Unlock()
 	scrapes, err := cfg.GetScrapeConfigs()
@@ -189,24 +184,16 @@ func (c *Collector) ApplyConfig(cfg *config.Config, groups []rulefmt.RuleGroup, 
 		find[1][name] = a.ServiceDiscoveryConfigs
 	}
 	c.finders.forgetFailures()
-	c.mine.Store(notify)
 	c.config.Store(cfg)
 	if percent := cfg.Runtime.GoGC; percent != 0 {
 		debug.SetGCPercent(percent)
 	}
 	return errors.Join(
 		c.remote.ApplyConfig(cfg), c.DB().ApplyConfig(cfg), c.scrape.ApplyConfig(cfg), c.finding[0].ApplyConfig(find[0]),
-		c.notify.ApplyConfig(cfg), c.finding[1].ApplyConfig(find[1]), c.applyRules(cfg, groups))
+		c.notify.ApplyConfig(cfg), c.finding[1].ApplyConfig(find[1]), c.applyRules(cfg))
 }
 
-// SetRules replaces the rules that are in no file.
-func (c *Collector) SetRules(groups []rulefmt.RuleGroup) error {
-	c.apply.Lock()
-	defer c.apply.Unlock()
-	return c.applyRules(c.config.Load(), groups)
-}
-
-func (c *Collector) applyRules(cfg *config.Config, groups []rulefmt.RuleGroup) error {
+func (c *Collector) applyRules(cfg *config.Config) error {
 	var files []string
 	for _, pattern := range cfg.RuleFiles {
 		found, err := filepath.Glob(pattern)
@@ -214,11 +201,6 @@ func (c *Collector) applyRules(cfg *config.Config, groups []rulefmt.RuleGroup) e
 			return fmt.Errorf("rule_files: %s: %w", pattern, err)
 		}
 		files = append(files, found...)
-	}
-	c.catalog.forgetFileRules()
-	if len(groups) > 0 {
-		c.catalog.set(groups)
-		files = append(files, inMemory)
 	}
 	return c.rules.Update(time.Duration(cfg.GlobalConfig.EvaluationInterval), files, cfg.GlobalConfig.ExternalLabels, c.opts.ExternalURL.String(), nil)
 }
@@ -293,12 +275,9 @@ func (c *Collector) Send(alerts ...Alert) {
 	c.notify.Send(out...)
 }
 
-// sendOfRules sends the alerts of rules: of files always, of the others if they are wanted. They
-// lead to the page on which rules are looked at: serve has none of an expression.
-func (c *Collector) sendOfRules(_ context.Context, expr string, alerts ...*rules.Alert) {
-	if len(alerts) == 0 || !c.mine.Load() && c.catalog.alone(alerts[0].Labels.Get(labels.AlertName), expr) {
-		return
-	}
+// sendOfRules sends the alerts of rules. They lead to the page on which rules are looked at: serve
+// has none of an expression.
+func (c *Collector) sendOfRules(_ context.Context, _ string, alerts ...*rules.Alert) {
 	out := make([]Alert, len(alerts))
 	for i, a := range alerts {
 		out[i] = Alert{a.Labels.Map(), a.Annotations.Map(), a.FiredAt, a.ValidUntil, "/explore"}
@@ -401,68 +380,4 @@ func (w *Writer) Write(ctx context.Context, at time.Time, samples []Sample) erro
 	}
 	w.last = now
 	return nil
-}
-
-// inMemory stands for the rules that are in no file.
-const inMemory = "catalogue"
-
-// memoryRules loads rules from memory, and from files as Prometheus does.
-type memoryRules struct {
-	logger *slog.Logger
-	mu     sync.Mutex
-	groups *rulefmt.RuleGroups
-	exprs  map[string]bool    // of its alerts
-	files  map[[2]string]bool // names and expressions of the alerts of files
-}
-
-func (m *memoryRules) set(groups []rulefmt.RuleGroup) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.groups, m.exprs = &rulefmt.RuleGroups{Groups: groups}, map[string]bool{}
-	m.alerts(groups, func(_, expr string) { m.exprs[expr] = true })
-}
-
-// alerts calls a function with the names and expressions of alerts, as rules give them.
-func (m *memoryRules) alerts(groups []rulefmt.RuleGroup, each func(name, expr string)) {
-	for _, g := range groups {
-		for _, r := range g.Rules {
-			if e, err := m.Parse(r.Expr); err == nil && r.Alert != "" {
-				each(r.Alert, e.String())
-			}
-		}
-	}
-}
-
-// forgetFileRules forgets the rules of files, which are read anew.
-func (m *memoryRules) forgetFileRules() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.files = map[[2]string]bool{}
-}
-
-// alone reports whether an alert with this expression is one of the rules in memory, and of no
-// file: who loads a rule of the catalogue from a file wants to hear of it.
-func (m *memoryRules) alone(name, expr string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.exprs[expr] && !m.files[[2]string{name, expr}]
-}
-
-// Load implements rules.GroupLoader.
-func (m *memoryRules) Load(name string, ignoreUnknown bool, scheme model.ValidationScheme) (*rulefmt.RuleGroups, []error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if name == inMemory {
-		return m.groups, nil
-	}
-	read, errs := rulefmt.ParseFile(name, ignoreUnknown, scheme, parser.NewParser(parser.Options{}), m.logger)
-	if read != nil {
-		m.alerts(read.Groups, func(name, expr string) { m.files[[2]string{name, expr}] = true })
-	}
-	return read, errs
-}
-
-// Parse implements rules.GroupLoader.
-func (m *memoryRules) Parse(query string) (parser.Expr, error) {
-	return parser.NewParser(parser.Options{}).ParseExpr(query)
 }

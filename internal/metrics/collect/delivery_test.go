@@ -57,7 +57,7 @@ func TestASilenceGoesWhereAlertsWent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.ApplyConfig(cfg, nil, false); err != nil {
+	if err := c.ApplyConfig(cfg); err != nil {
 		t.Fatal(err)
 	}
 	if !polltest.True(func() bool { return len(c.Alertmanagers()) > 0 }) {

@@ -84,7 +84,12 @@ func (s *Store) Evaluate(ctx context.Context, e indicator.Expr, at time.Time) (m
 func (r *recent) evaluate(ctx context.Context, e indicator.Expr, at int64) (model.Vector, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	v, err := r.value(ctx, e, at)
+	r.idle = 0
+	if ctx.Err() != nil || !r.begin(ctx) {
+		return nil, errEngine
+	}
+	r.elements.used, r.numbers.used, r.partials.used = 0, 0, 0
+	v, err := r.eval(ctx, e, at)
 	if err != nil || r.hasDuplicates(v.vec) {
 		return nil, errEngine
 	}
@@ -98,16 +103,6 @@ func (r *recent) evaluate(ctx context.Context, e indicator.Expr, at int64) (mode
 		out[i] = &samples[i]
 	}
 	return out, nil
-}
-
-// value evaluates a whole expression at a moment.
-func (r *recent) value(ctx context.Context, e indicator.Expr, at int64) (operand, error) {
-	r.idle = 0
-	if ctx.Err() != nil || !r.begin(ctx) {
-		return operand{}, errEngine
-	}
-	r.elements.used, r.numbers.used, r.partials.used = 0, 0, 0
-	return r.eval(ctx, e, at)
 }
 
 // streams returns the samples of a selector in a span up to a moment or, with a step, those that
@@ -282,10 +277,6 @@ func (r *recent) read(ctx context.Context, s indicator.Samples, at int64) (opera
 		s.Func, scale = "increase", 1/s.Span.Seconds()
 	}
 	c, err := r.choose(ctx, &s, at-r.back(s), at)
-	if err != nil && r.borrows && s.Func == "" {
-		vec, err := r.last(ctx, s, at)
-		return operand{vec: vec}, err
-	}
 	if err != nil {
 		return operand{}, err
 	}

@@ -61,9 +61,7 @@ func TestTheStoreEvaluatesAsTheEngineDoes(t *testing.T) {
 	selectors := []string{`{__name__=~"up|vllm:num_requests_running"}`, `{__name__=~"vllm:time_to_first_token_seconds_bucket|vllm:generation_tokens_total",instance=~"a|c"}`}
 	began := time.Unix(100_000, 0)
 	served := map[string]int{}
-	quick, engine, paced, ruled, unruled := 0, 0, 0, 0, 0
-	// What no evaluation asks for; of such a thing rules find the last sample alone.
-	unheld := []string{`scrape_samples_scraped`, `max without (instance) (scrape_samples_scraped) > 0.5`, `scrape_samples_scraped{instance=~"a|c"} * on (instance) group_right () vllm:prompt_tokens_created`}
+	quick, engine, paced := 0, 0, 0
 	for step := range 240 {
 		at := began.Add(time.Duration(step) * 5 * time.Second)
 		for i, name := range []string{"a", "b", "c", "d"} {
@@ -95,7 +93,6 @@ func TestTheStoreEvaluatesAsTheEngineDoes(t *testing.T) {
 		}
 		for _, ago := range []time.Duration{0, []time.Duration{20 * time.Second, 4 * time.Minute}[step%2]} {
 			moment := at.Add(4*time.Second - ago)
-			rules := slices.Clone(unheld)
 			for _, e := range asked {
 				expr := e.String()
 				got, err := s.recent.evaluate(t.Context(), e, moment.UnixMilli())
@@ -113,26 +110,6 @@ func TestTheStoreEvaluatesAsTheEngineDoes(t *testing.T) {
 				default:
 					compare(t, expr, got, want)
 				}
-				rules = append(rules, expr)
-			}
-			for _, expr := range rules {
-				expr := fmt.Sprintf(`label_replace(%s, "host", "$1-", "instance", "(.*?)(?::[0-9]+)?")`, expr)
-				got, err := s.recent.evaluateRule(t.Context(), writtenOf(expr), moment.UnixMilli())
-				if err != nil {
-					unruled++
-					continue
-				}
-				ruled++
-				q, err := s.engine.NewInstantQuery(t.Context(), s.db, nil, expr, moment)
-				want, err := answer(t.Context(), expr, q, err, vector)
-				if err != nil {
-					t.Fatal(err)
-				}
-				v, err := vector(got)
-				if err != nil {
-					t.Fatal(err)
-				}
-				compare(t, expr, v, want)
 			}
 			for _, sel := range selectors {
 				ms, err := promQL.ParseMetricSelector(sel)
@@ -167,13 +144,6 @@ func TestTheStoreEvaluatesAsTheEngineDoes(t *testing.T) {
 		}
 	}
 	t.Logf("%d evaluated, %d left to the engine", quick, engine)
-	t.Logf("%d rules evaluated, %d left to the engine", ruled, unruled)
-	if s.recent.families["scrape_samples_scraped"].held {
-		t.Error("a metric is held for rules")
-	}
-	if 100*unruled > 20*ruled {
-		t.Errorf("%d rules were left to the engine, %d were not", unruled, ruled)
-	}
 	if paced == 0 || 100*engine > 15*quick {
 		t.Errorf("%d questions were left to the engine, %d were not", engine, quick)
 	}

@@ -1,32 +1,16 @@
 package embedded
 
 import (
-	"fmt"
-	"regexp"
-
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/schema"
 )
 
-// A change is what becomes of labels: only some are kept, some are dropped, or one is set.
+// A change is what becomes of labels: only some are kept, or some are dropped.
 type change struct {
 	keep     bool
 	names    []string
 	metadata bool // the name goes, too
-	replace  *replacement
-}
-
-// A replacement sets a label by another one, as label_replace does.
-type replacement struct {
-	to, template, from string
-	matches            *regexp.Regexp
-}
-
-func (p *replacement) set(b *labels.Builder, was string) {
-	if m := p.matches.FindStringSubmatchIndex(was); m != nil {
-		b.Set(p.to, string(p.matches.ExpandString(nil, p.template, was, m)))
-	}
 }
 
 func (c *change) key(b []byte) []byte {
@@ -39,9 +23,6 @@ func (c *change) key(b []byte) []byte {
 	}
 	for _, n := range c.names {
 		b = append(append(b, n...), 0xff)
-	}
-	if p := c.replace; p != nil {
-		b = fmt.Appendf(b, "%q%q%q%s", p.to, p.template, p.from, p.matches)
 	}
 	return b
 }
@@ -94,9 +75,7 @@ func (l *labelSets) apply(c *change, id int32) int32 {
 		set = set.DropReserved(schema.IsMetadataLabel)
 	}
 	l.builder.Reset(set)
-	if c.replace != nil {
-		c.replace.set(l.builder, set.Get(c.replace.from))
-	} else if c.keep {
+	if c.keep {
 		l.builder.Keep(c.names...)
 	} else {
 		l.builder.Del(c.names...)

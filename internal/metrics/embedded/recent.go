@@ -38,7 +38,6 @@ type recent struct {
 	choices   map[string]*choice // of selectors, for the series that there are
 	memo      map[reading][]element
 	memoTo    int64  // the latest moment that memo speaks of
-	borrows   bool   // what is asked now is not held because of it
 	idle      int    // transactions since the last question
 	key       []byte // scratch
 
@@ -376,8 +375,8 @@ func (r *recent) refuse(f *family) {
 // ensureSamples makes sure that a family's samples after a time are held, for a question that ends
 // at another time; false says that they are not.
 func (r *recent) ensureSamples(ctx context.Context, f *family, from, to int64) bool {
-	if f.refused || r.borrows {
-		return f.held && f.from <= from
+	if f.refused {
+		return false
 	}
 	span := r.newest - from
 	worth := (r.anywhen || to >= r.newest-recently) && span <= longestKept

@@ -59,15 +59,3 @@ func TestRulesSayWhichOneFails(t *testing.T) {
 		t.Error("PromQL that does not parse was loaded")
 	}
 }
-
-// TestRulesThatAreLeftToTheEngine: what a rule file may hold and expressions have no words for is left alone.
-func TestRulesThatAreLeftToTheEngine(t *testing.T) {
-	for _, text := range []string{
-		`label_replace(up, ("a"), "b", "c", ".*")`, `label_replace(up offset 1m, "a", "b", "c", ".*")`, `up @ end()`, `-up`,
-		`topk(3, up)`, `a / on (x) group_left (y) b`, `rate(up[5m:1m])`, `holt_winters(`, `"text"`,
-	} {
-		if w := writtenOf(text); w.expr != nil {
-			t.Errorf("%s was written as %v", text, w.expr)
-		}
-	}
-}

@@ -683,6 +683,8 @@ func (m *measuring) operations(p *pool, limits threshold.Sources) []Row {
 		rows = append(rows, said("measured", "Tested thresholds", "none", Missing, "measure normal values: sixty generate baseline, or sixty bench"))
 	}
 	switch {
+	case m.c.Rules == nil && m.c.Incidents != nil:
+		rows = append(rows, said("alerts", "Alerts", "sent by sixty serve, of what it finds", good, ""))
 	case m.c.Rules == nil:
 		rows = append(rows, said("alerts", "Alert rules", "not known", Missing, "only a Prometheus server can list its rules"))
 	case *m.c.Rules == 0:

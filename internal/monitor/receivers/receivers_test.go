@@ -338,8 +338,8 @@ func TestReceiversAreParsedStrictly(t *testing.T) {
 			t.Errorf("%s: error %v, want %q", name, err, tt.err)
 		}
 	}
-	c, err := monitor.ParseConfig([]byte(head+"  - name: a\n    webhook_configs:\n    - url_file: x # of a secret\n    email_configs: [{to: a@example.com, from: b@example.com, smarthost: 'mail:25'}]\n  rules: false\nremote_write: []\n"), 0, slog.New(slog.DiscardHandler))
-	if err != nil || len(c.Sixty.Receivers) != 1 || len(c.Sixty.Receivers[0].EmailConfigs) != 1 || c.Sixty.Rules {
+	c, err := monitor.ParseConfig([]byte(head+"  - name: a\n    webhook_configs:\n    - url_file: x # of a secret\n    email_configs: [{to: a@example.com, from: b@example.com, smarthost: 'mail:25'}]\n  anomalies: true\nremote_write: []\n"), 0, slog.New(slog.DiscardHandler))
+	if err != nil || len(c.Sixty.Receivers) != 1 || len(c.Sixty.Receivers[0].EmailConfigs) != 1 || !c.Sixty.Anomalies {
 		t.Errorf("%+v, %v", c, err)
 	}
 }

@@ -103,7 +103,6 @@ type server struct {
 	pair      *pair.Pair
 	findings  *collect.Writer
 	unstored  atomic.Pointer[string] // why the last findings were not stored, "" where they were
-	rules     catalogueRules
 	anomalies monitor.Anomalies
 
 	ring     *trace.Ring // nil where traces are not received
@@ -117,7 +116,6 @@ type server struct {
 	}
 	scopes    scopes
 	served    *web.Server
-	ruled     atomic.Bool // by the catalogue too, as the configuration says
 	reloading sync.Mutex
 	reloaded  prometheus.Gauge
 }
@@ -165,7 +163,6 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.pair.Close()); s.teller.Close() }()
-	s.ruled.Store(file.Sixty.Rules)
 	s.anomalies.Catalogue = cfg.Diagnose.Pathologies
 	s.anomalies.Switch(file.Sixty.Anomalies)
 	s.alerter = &monitor.Alerter{
@@ -186,12 +183,12 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		First:  first,
 		Remote: cfg.Prometheus.Prometheus != "",
 		Source: s.source, Narrow: cfg.narrow(), Diagnose: s.look(settings), Every: every, Log: cfg.Log, Registry: s.registry,
-		Listeners: []func(context.Context, *monitor.Evaluation){s.observe, s.alerter.Observe, s.write, s.updateRules, s.anomalies.Observe, s.publishEvaluation},
+		Listeners: []func(context.Context, *monitor.Evaluation){s.observe, s.alerter.Observe, s.write, s.anomalies.Observe, s.publishEvaluation},
 	})
 	s.reloaded = prometheus.NewGauge(prometheus.GaugeOpts{Name: "sixty_config_last_reload_successful", Help: "Whether the last configuration reload succeeded."})
 	s.registry.MustRegister(s.reloaded)
 	s.reloaded.Set(1)
-	if err := s.collector.ApplyConfig(file.Prometheus, nil, false); err != nil {
+	if err := s.collector.ApplyConfig(file.Prometheus); err != nil {
 		return fmt.Errorf("%s: %w", cmp.Or(cfg.File, "configuration"), err)
 	}
 	return s.run(ctx, file.Sixty.Access)
@@ -469,21 +466,6 @@ func (s *server) currentProblems() (doubts, notes []string) {
 	return doubts, append(notes, undelivered...)
 }
 
-// updateRules makes the rules of the catalogue for the names that the servers use, when others
-// come.
-func (s *server) updateRules(_ context.Context, e *monitor.Evaluation) {
-	if s.cfg.Prometheus.Prometheus != "" || e.Err != nil || !s.ruled.Load() {
-		return
-	}
-	groups, changed, err := s.rules.groups(e.Diagnosis.Targets, s.cfg.Diagnose.Pathologies, s.monitor.Settings(), time.Duration(s.collector.Config().GlobalConfig.ScrapeInterval))
-	if err == nil && changed {
-		err = s.collector.SetRules(groups)
-	}
-	if err != nil {
-		s.cfg.Log.Warn("the catalogue's rules are not evaluated", "err", err)
-	}
-}
-
 // reload reads the configuration again; where it is wrong the former one stays.
 func (s *server) reload() (err error) {
 	s.reloading.Lock()
@@ -503,22 +485,16 @@ func (s *server) reload() (err error) {
 		return err
 	}
 	former := s.collector.Config()
-	if err := s.collector.ApplyConfig(file.Prometheus, s.rules.last(), false); err != nil {
-		return errors.Join(err, s.collector.ApplyConfig(former, s.rules.last(), false))
+	if err := s.collector.ApplyConfig(file.Prometheus); err != nil {
+		return errors.Join(err, s.collector.ApplyConfig(former))
 	}
 	if err := s.served.SetAccess(file.Sixty.Access); err != nil {
-		return errors.Join(err, s.collector.ApplyConfig(former, s.rules.last(), false))
+		return errors.Join(err, s.collector.ApplyConfig(former))
 	}
 	s.monitor.SetSettings(settings)
 	s.scopes.forget()
 	s.alerter.SetAlerts(file.Sixty.Alerts)
 	s.anomalies.Switch(file.Sixty.Anomalies)
-	if s.ruled.Store(file.Sixty.Rules); !file.Sixty.Rules {
-		s.rules.forget()
-		if err := s.collector.SetRules(nil); err != nil {
-			return err
-		}
-	}
 	return s.teller.SetReceivers(file.Sixty.Receivers)
 }
 

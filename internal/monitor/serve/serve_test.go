@@ -220,10 +220,6 @@ func TestServe(t *testing.T) {
 	if status, body := r.get("/api/v1/health?since=1h"); status != http.StatusOK || !strings.Contains(body, "schema") {
 		t.Errorf("the health report: %d %.200s", status, body)
 	}
-	r.until("the rules of the catalogue", func() bool {
-		_, body := r.get("/api/v1/rules")
-		return strings.Contains(body, "VLLMTargetDown")
-	})
 }
 
 // events come as server-sent events.

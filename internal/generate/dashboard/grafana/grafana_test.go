@@ -269,9 +269,9 @@ func TestEveryDashboardMarksFindingsRestartsAndChanges(t *testing.T) {
 		for _, a := range m.Annotations.List {
 			names = append(names, a.Name)
 		}
-		want := "Findings,Restarts,Configuration changes,Version changes"
+		want := "Findings,Findings of sixty serve,Restarts,Configuration changes,Version changes"
 		if uid == "sixty-gpu" || uid == "sixty-host" {
-			want = "Findings"
+			want = "Findings,Findings of sixty serve"
 		}
 		if got := strings.Join(names, ","); got != want {
 			t.Errorf("%s: %s", uid, got)

@@ -91,7 +91,7 @@ func (d *Diagnosis) MarkPartial(most float64, why string) {
 	d.LimitConfidence(most)
 	for _, v := range d.all() {
 		if v.Status == OK {
-			*v = Verdict{ID: InsufficientData, Summary: "Cannot tell: " + why, Model: v.Model, Targets: v.Targets}
+			*v = Verdict{ID: InsufficientData, Summary: "Cannot tell: " + why, Model: v.Model, Targets: v.Targets, All: v.All, Workload: v.Workload}
 		}
 	}
 	if d.Status == OK {

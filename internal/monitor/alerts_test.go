@@ -190,13 +190,18 @@ process_start_time_seconds B
 		e := &Evaluation{At: at, Diagnosis: d}
 		a.Observe(t.Context(), e)
 		fired = fired || goesOn
-		o := NewOverview(e, interval, at, nil, nil)
-		if len(o.Models) != 2 {
-			t.Fatalf("%d models", len(o.Models))
-		}
-		for _, m := range o.Models {
-			if len(m.Replicas) != 3 || m.Model != "m" || m.Namespace != "prod" {
-				t.Fatalf("%s in %s on %s has %d replicas, with the verdict %s", m.Model, m.Namespace, m.Cluster, len(m.Replicas), m.Verdict.ID)
+		for _, partial := range []bool{false, true} {
+			if partial {
+				e.Diagnosis.MarkPartial(0.5, "some queries had no answer")
+			}
+			o := NewOverview(e, interval, at, nil, nil)
+			if len(o.Models) != 2 {
+				t.Fatalf("%d models", len(o.Models))
+			}
+			for _, m := range o.Models {
+				if len(m.Replicas) != 3 || m.Model != "m" || m.Namespace != "prod" || partial && m.Verdict.Status == view.Healthy {
+					t.Fatalf("partial: %t, %s in %s on %s has %d replicas, with the verdict %s", partial, m.Model, m.Namespace, m.Cluster, len(m.Replicas), m.Verdict.ID)
+				}
 			}
 		}
 	}

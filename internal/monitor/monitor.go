@@ -58,6 +58,7 @@ type Monitor struct {
 	settings atomic.Pointer[diagnose.Settings]
 	memory   diagnose.Memory
 	mirror   embedded.Mirror
+	patience time.Duration // how long the next evaluation may take, where that is more than usual
 	latest   atomic.Pointer[Evaluation]
 	judging  atomic.Pointer[chan struct{}] // closed at the end of the evaluation that runs; nil while none does
 
@@ -137,6 +138,10 @@ func (m *Monitor) Run(ctx context.Context) {
 	}
 }
 
+// longestEvaluation is how long an evaluation may take of a store that answers slowly. One that is
+// complete after a minute says more than four that are not.
+const longestEvaluation = time.Minute
+
 // Evaluate judges a moment, which is not before the last one, and tells those who listen.
 func (m *Monitor) Evaluate(ctx context.Context, at time.Time) {
 	began := time.Now()
@@ -147,7 +152,7 @@ func (m *Monitor) Evaluate(ctx context.Context, at time.Time) {
 		close(judged)
 	}()
 	e := &Evaluation{At: at}
-	limit := max(m.o.Every, 10*time.Second)
+	limit := max(m.o.Every, 10*time.Second, m.patience)
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	from, o, err := m.options(ctx, at)
@@ -162,6 +167,14 @@ func (m *Monitor) Evaluate(ctx context.Context, at time.Time) {
 		return // it is over
 	}
 	e.Took, e.Err, e.Warnings = time.Since(began), err, from.Warnings()
+	switch {
+	case err != nil:
+		m.patience = 0
+	case ctx.Err() != nil: // a store answers, but not in time
+		m.patience = min(2*limit, longestEvaluation)
+	default:
+		m.patience = min(2*e.Took, longestEvaluation)
+	}
 	m.took.Observe(e.Took.Seconds())
 	if err != nil {
 		m.failed.Inc()

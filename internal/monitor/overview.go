@@ -14,7 +14,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
 
-// staleAfter is how many evaluations may be missing before what is known is too old.
+// staleAfter is how many evaluations may be missing, of the length of the last one, before what is known is too old.
 const staleAfter = 4
 
 // Overview is what a page shows first. Scraped, which may be nil, are the targets that a
@@ -61,7 +61,10 @@ func NewOverview(e *Evaluation, every time.Duration, now time.Time, scraped []co
 			doubt(view.Partial, "%s", n)
 		}
 	}
-	if age := now.Sub(e.At); age > staleAfter*every {
+	if e.Took > every {
+		o.Problems = append(o.Problems, fmt.Sprintf("an evaluation takes %.0f s, longer than the %.0f s between two: what is shown is later by that", e.Took.Seconds(), every.Seconds()))
+	}
+	if age := now.Sub(e.At); age > staleAfter*max(every, e.Took) {
 		doubt(view.Stale, "the last evaluation is %.0f s old", age.Seconds())
 	}
 	for i := range d.Verdicts {

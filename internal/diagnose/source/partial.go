@@ -19,14 +19,16 @@ import (
 const partialConfidence = 0.5
 
 // judge makes a diagnosis of the answers that come before the context's deadline.
-// Where some do not, the rest is judged and said to be partial.
+// Where some do not, the rest is judged and said to be partial; where none does, that is the error.
 func judge(ctx context.Context, q metrics.Querier, o diagnose.Options) (diagnose.Diagnosis, error) {
-	var unanswered atomic.Int64
-	d, err := bounded(ctx, func() (diagnose.Diagnosis, error) { return diagnose.Run(ctx, inTime(q, &unanswered), o) })
+	var answered, unanswered atomic.Int64
+	d, err := bounded(ctx, func() (diagnose.Diagnosis, error) { return diagnose.Run(ctx, inTime(q, &answered, &unanswered), o) })
 	if err != nil {
 		return d, err
 	}
 	switch n := unanswered.Load(); {
+	case n > 0 && answered.Load() == 0:
+		return diagnose.Diagnosis{}, fmt.Errorf("none of %d queries had an answer in time: %w", n, context.Cause(ctx))
 	case n > 0:
 		d.Notes = slices.Insert(d.Notes, 0, fmt.Sprintf("partial: %d queries had no answer in time; checks that need them are unknown", n))
 		d.MarkPartial(partialConfidence, "the time limit was reached before all checks")
@@ -65,12 +67,15 @@ func bounded(ctx context.Context, run func() (diagnose.Diagnosis, error)) (diagn
 
 func deadlinePassed(ctx context.Context) bool { return errors.Is(ctx.Err(), context.DeadlineExceeded) }
 
-// inTime gives no answer where the deadline comes first, instead of an error.
-func inTime(q metrics.Querier, unanswered *atomic.Int64) *lenient {
+// inTime gives no answer where the deadline comes first, instead of an error. It counts.
+func inTime(q metrics.Querier, answered, unanswered *atomic.Int64) *lenient {
 	return &lenient{q, func(ctx context.Context, err error) error {
 		if err != nil && deadlinePassed(ctx) {
 			unanswered.Add(1)
 			return nil
+		}
+		if err == nil {
+			answered.Add(1)
 		}
 		return err
 	}}

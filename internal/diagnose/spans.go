@@ -132,6 +132,9 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 	s.course = h.course(normal, now)
 	if len(normal) > 0 && h.span(normal).Length() >= minHistory {
 		s.Baseline, s.Source = h.span(normal).alignedToStep(), History
+		if s.Unchanged { // it would grow from one evaluation to the next
+			s.Baseline.To = s.Baseline.To.Truncate(s.Baseline.Length() / 4 / growthStep * growthStep)
+		}
 	}
 	s.steady = h.steadiness(normal, now)
 	o.override(&s, h)
@@ -146,6 +149,10 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 	}
 	return s
 }
+
+// growthStep is by what a baseline that goes on grows at least, and by a quarter of its length at most: what is
+// normal is asked again whenever it has grown.
+const growthStep = 30 * time.Second
 
 // alignedToStep returns the part of a long baseline between multiples of a step: it says the
 // same, of all targets over the same time, and its answers hold for as long.

@@ -13,7 +13,7 @@ import (
 
 // Add takes arguments for what they are: "prometheus=URL" is a Prometheus-compatible
 // server, what lies on the disk is a recording, and everything else is the address of a
-// server. A name with a file's ending that is not there is an error.
+// server. A path, or a name with a file's ending, that is not there is an error.
 func (s *Spec) Add(args ...string) error {
 	for _, a := range args {
 		prometheus, isPrometheus := strings.CutPrefix(a, "prometheus=")
@@ -28,7 +28,7 @@ func (s *Spec) Add(args ...string) error {
 				return hint.With(fmt.Errorf("two recordings: %s and %s", s.Recording, a), "give one at a time")
 			}
 			s.Recording = a
-		case !strings.Contains(a, "://") && slices.Contains(endings, strings.ToLower(filepath.Ext(a))):
+		case namesFile(a):
 			return hint.With(fmt.Errorf("%s: no such file", a),
 				"check the path; a server is written HOST:PORT or http://HOST:PORT")
 		default:
@@ -36,6 +36,19 @@ func (s *Spec) Add(args ...string) error {
 		}
 	}
 	return s.Check()
+}
+
+// namesFile reports whether an argument can only be meant for a file.
+func namesFile(a string) bool {
+	if strings.Contains(a, "://") {
+		return false
+	}
+	for _, begins := range []string{"/", "./", "../", "~"} {
+		if strings.HasPrefix(a, begins) {
+			return true
+		}
+	}
+	return slices.Contains(endings, strings.ToLower(filepath.Ext(a)))
 }
 
 // endings are those of files that are taken for misspelt where they do not exist.

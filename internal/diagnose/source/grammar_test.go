@@ -28,6 +28,8 @@ func TestArgumentsAreTakenForWhatTheyAre(t *testing.T) {
 		{name: "a directory", args: []string{dir}, want: Spec{Recording: dir}},
 		{name: "a Prometheus server", args: []string{"prometheus=http://p:9090"}, want: Spec{Prometheus: "http://p:9090"}},
 		{name: "a file that is not there", args: []string{"missing.tar.zst"}, err: "missing.tar.zst: no such file", hint: true},
+		{name: "a path that is not there", args: []string{"./missing"}, err: "./missing: no such file", hint: true},
+		{name: "an absolute path that is not there", args: []string{"/var/missing*"}, err: "/var/missing*: no such file", hint: true},
 		{name: "a URL with a file's ending", args: []string{"http://host/x.json"}, want: Spec{URLs: []string{"http://host/x.json"}}},
 		{name: "two recordings", args: []string{file, dir}, err: "two recordings: " + file + " and " + dir, hint: true},
 		{name: "two kinds", args: []string{file, "vllm-0:8000"}, err: errTwo.Error()},

@@ -174,6 +174,8 @@ func (j *judgement) cannotTell() string {
 		return "it does not answer, and had no requests in flight when last seen"
 	case j.view.span().Failing:
 		return "its last scrape failed: check its /health, or try again after the next scrape"
+	case j.view.silent():
+		return fmt.Sprintf("its scrapes have failed for %.0f s: it hangs, or is slow to show its metrics", j.view.span().silence.Seconds())
 	case v.Reason != "":
 		return v.Reason
 	case v.OK && !j.view.Now(indicator.InFlightFloor).OK:
@@ -251,12 +253,13 @@ func (p *pool) quietVerdict() Verdict {
 	s := p.snapshot
 	var names []string
 	var known []*judgement
-	idle := true
+	idle, silent := true, 0 // what perhaps hangs speaks against the others
 	for i := range p.judged {
 		j := &p.judged[i]
 		if !s.Targets[j.target].Serves() {
 			continue
 		}
+		silent += boolToInt(j.view.silent())
 		names = append(names, j.name())
 		if j.view.known() {
 			known = append(known, j)
@@ -274,7 +277,7 @@ func (p *pool) quietVerdict() Verdict {
 		p.unjudged = slices.DeleteFunc(slices.Clone(p.unjudged), func(u Unjudged) bool { return u.waits })
 		total = len(known) + len(p.unjudged)
 	}
-	if 2*len(known) < total || len(known) == 0 {
+	if 2*len(known) < total+silent || len(known) == 0 {
 		return Verdict{ID: InsufficientData, Status: Unknown, Summary: p.cannotTell(len(known), total), Targets: names}
 	}
 	v := Verdict{ID: Healthy, Status: OK, Targets: names, Confidence: calm}
@@ -290,6 +293,10 @@ func (p *pool) quietVerdict() Verdict {
 		v.ID, v.Summary = Idle, "Too little traffic to judge; nothing is wrong"
 	default:
 		v.Summary, v.Confidence = healthySummary(known)
+		if !slices.ContainsFunc(known, func(j *judgement) bool { return !j.view.objectivesHold() }) {
+			v.Summary += "; the objectives are met"
+			break // nothing has to be compared
+		}
 		for _, j := range known {
 			span := j.view.span()
 			if j.view.MayHoldFault() {

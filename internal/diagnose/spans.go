@@ -27,6 +27,8 @@ type Span struct {
 	// where the page is slow.
 	Asked time.Time
 
+	silence time.Duration // how long ago the last page was when the last scrape failed
+
 	steady steadiness
 	course *course       // what onsets are read from, until they are; nil of what does not serve
 	before time.Time     // the last scrape before the window, zero where no scrape was seen
@@ -100,6 +102,7 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 	l := limits(o.Settings.Set)
 	h.limits = l
 	late := h.late()
+	s.silence = h.failing()
 	s.Failing = !late && h.failing() >= shortest(step)*9/10
 	if late {
 		s.Window.To = h.at[len(h.at)-1].Add(-h.failing())

@@ -177,7 +177,13 @@ const (
 // known reports whether enough is known to call the target healthy or idle:
 // what users got in the window, and what the server holds right now.
 func (v view) known() bool {
-	return !v.span().Failing && v.Now(indicator.Running).OK && v.Now(indicator.InFlightFloor).OK && v.Now(indicator.FirstTokenRate).OK
+	return !v.span().Failing && !v.silent() && v.Now(indicator.Running).OK && v.Now(indicator.InFlightFloor).OK && v.Now(indicator.FirstTokenRate).OK
+}
+
+// silent reports whether scrapes have failed for so long that the server may hang as well as be slow to
+// show its page.
+func (v view) silent() bool {
+	return v.span().silence > max(limits(v.sources.Set).seconds(catalog.Unheard), 5*v.snapshot.interval/2)
 }
 
 func (v view) idle() bool {

@@ -193,3 +193,57 @@ vllm:time_to_first_token_seconds_created{model_name="m",engine="0"} %[1]d
 		t.Errorf("%s: %s", d.Verdict.ID, d.Verdict.Summary)
 	}
 }
+
+// TestAServerThatHangsIsNotWell has one of two servers stop, so that its scrapes time out: until it is said to be down
+// nothing is said to be well.
+func TestAServerThatHangsIsNotWell(t *testing.T) {
+	const step, hangs = 5 * time.Second, 5 * time.Minute
+	store, err := embedded.Open(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	var said []string
+	for after := time.Duration(0); after < hangs+2*time.Minute; after += step {
+		at := history.Start.Add(after)
+		for i := range 2 {
+			target := embedded.Target{Instance: fmt.Sprintf("vllm-%d:8000", i), Job: "vllm"}
+			page := fmt.Sprintf(`# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0",model_name="m"} 2
+# TYPE vllm:num_requests_waiting gauge
+vllm:num_requests_waiting{engine="0",model_name="m"} 0
+# TYPE vllm:kv_cache_usage_perc gauge
+vllm:kv_cache_usage_perc{engine="0",model_name="m"} 0.1
+# TYPE vllm:generation_tokens counter
+vllm:generation_tokens_total{engine="0",model_name="m"} %[1]d00
+# TYPE vllm:time_to_first_token_seconds histogram
+vllm:time_to_first_token_seconds_bucket{engine="0",model_name="m",le="0.1"} %[1]d0
+vllm:time_to_first_token_seconds_bucket{engine="0",model_name="m",le="+Inf"} %[1]d0
+vllm:time_to_first_token_seconds_sum{engine="0",model_name="m"} %[1]d
+vllm:time_to_first_token_seconds_count{engine="0",model_name="m"} %[1]d0
+process_start_time_seconds %d
+`, int(after/step), history.Start.Unix()-86400-int64(i))
+			if i == 1 && after >= hangs {
+				err = store.AppendFailureAfter(target, at, step)
+			} else {
+				_, err = store.Append(target, at, []byte(page), "", time.Millisecond)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if after < hangs-step {
+			continue
+		}
+		d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: at, First: history.Start, Interval: step, Pathologies: pathologies.All()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		since := after - hangs
+		said = append(said, fmt.Sprintf("%s: %s", since, d.Verdict.ID))
+		if quiet(d.Verdict.ID) && since > 20*time.Second || since >= 75*time.Second && d.Verdict.ID != "target-down" || since < 0 && !quiet(d.Verdict.ID) {
+			t.Errorf("%s after it stopped: %s: %s", since, d.Verdict.ID, d.Verdict.Summary)
+		}
+	}
+	t.Log(said)
+}

@@ -73,7 +73,7 @@ func (f *Tuning) check() error {
 	case f.modelConfig == "" && len(f.Source.URLs) == 1 && hubName.MatchString(f.Source.URLs[0]):
 		return hint.With(fmt.Errorf("no model is given: %s is treated as a server's address", f.Source.URLs[0]), "--model-config "+f.Source.URLs[0])
 	case f.modelConfig == "":
-		return hint.With(errors.New("no model is given"), "name it, such as Qwen/Qwen3-32B, or pass --model-config with its config.json")
+		return hint.With(errors.New("no model is given"), "name it as an argument, as in sixty tune Qwen/Qwen3-32B, or pass --model-config with its config.json")
 	case f.tp < 0 || f.pp < 0 || f.dp < 0 || f.tp > 1024 || f.pp > 1024 || f.dp > 1024:
 		return errors.New("--tp, --pp and --dp: want 1 to 1024")
 	case f.MaxGPUs < 1 || f.MaxGPUs > 1<<14:

@@ -60,7 +60,7 @@ func TestAModelIsNamedByAnArgument(t *testing.T) {
 		{"did you mean Qwen/Qwen3-32B?", "tune Qwen/Qwen3-33B --gpu H100"},
 		{"hf download nobody/knows-this config.json", "simulate nobody/knows-this --gpu H100 --rate 1"},
 		{"two models", "tune Qwen/Qwen3-32B --model-config openai/gpt-oss-20b --gpu H100"},
-		{"such as Qwen/Qwen3-32B", "tune --gpu H100"},
+		{"as in sixty tune Qwen/Qwen3-32B", "tune --gpu H100"},
 	} {
 		if _, _, err := runCLI(t, strings.Fields(tc.args)...); err == nil || !strings.Contains(err.Error()+hint.Of(err), tc.want) {
 			t.Errorf("%s: %v, try: %s; want %q", tc.args, err, hint.Of(err), tc.want)

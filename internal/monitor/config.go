@@ -51,6 +51,9 @@ type Section struct {
 	Thresholds map[string]string `yaml:"thresholds"` // as --set
 	Only       []string          `yaml:"only"`       // as --only
 
+	// Rules was a setting, and is in files that were written for it.
+	Rules *bool `yaml:"rules"`
+
 	Alerts    Alerts    `yaml:"alerts"`
 	Receivers Receivers `yaml:"receivers"`
 	Incidents Incidents `yaml:"incidents"`
@@ -192,6 +195,9 @@ func ParseConfig(content []byte, every time.Duration, log *slog.Logger) (*Config
 	}{&c.Sixty}
 	if err := d.Decode(&own); err != nil && len(bytes.TrimSpace(ours)) > 0 {
 		return nil, stripYAMLPrefix(err)
+	}
+	if c.Sixty.Rules != nil {
+		log.Warn("sixty.rules is no longer a setting: load what sixty generate rules writes by rule_files, and remove it")
 	}
 	if c.Prometheus, err = config.Load(string(theirs), log); err != nil { // errors have the lines of the file
 		return nil, stripYAMLPrefix(err)

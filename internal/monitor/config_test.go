@@ -101,3 +101,11 @@ func TestWhoMaySeeWhatIsChecked(t *testing.T) {
 		}
 	}
 }
+
+// TestAFormerSettingIsNoError keeps files working that were written when the generated rules could be switched off.
+func TestAFormerSettingIsNoError(t *testing.T) {
+	var said strings.Builder
+	if _, err := monitor.ParseConfig([]byte("sixty: {rules: true}\n"), 0, slog.New(slog.NewTextHandler(&said, nil))); err != nil || !strings.Contains(said.String(), "rule_files") {
+		t.Errorf("error %v; said %q", err, said.String())
+	}
+}

@@ -103,9 +103,9 @@ func (o *Options) choose(t *Target, h *history, past Range, step time.Duration) 
 	h.limits = l
 	late := h.late()
 	s.silence = h.failing()
-	s.Failing = !late && h.failing() >= shortest(step)*9/10
+	s.Failing = !late && s.silence >= shortest(step)*9/10
 	if late {
-		s.Window.To = h.at[len(h.at)-1].Add(-h.failing())
+		s.Window.To = h.at[len(h.at)-1].Add(-s.silence)
 	}
 	s.InTurns = h.inTurns()
 	s.Timeline = h.timeline()

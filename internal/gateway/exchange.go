@@ -46,6 +46,7 @@ type exchange struct {
 	tenant  string
 	labels  []string // model, route, tenant, under which it is counted; by model once that is known
 	meter   stream.Meter
+	whole   bool          // the client got all of a stream, up to its last event
 	hides   bool          // asks for a token account that the client did not ask for
 	hider   *stream.Hider // takes it out again; nil where there is nothing to hide
 	req     openai.Request

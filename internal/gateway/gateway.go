@@ -317,7 +317,11 @@ func (s *relay) write(p []byte) error {
 }
 
 // FlushError is what http.ResponseController calls.
-func (s *relay) FlushError() error { return s.timeWrite(s.x.ctl.Flush) }
+func (s *relay) FlushError() error {
+	err := s.timeWrite(s.x.ctl.Flush)
+	s.x.whole = s.x.whole || err == nil && s.x.meter.Finished()
+	return err
+}
 
 // Unwrap is what http.ResponseController calls for an upgrade.
 func (s *relay) Unwrap() http.ResponseWriter { return s.ResponseWriter }
@@ -370,12 +374,17 @@ func (x *exchange) outcome(panicked any) *end {
 		return &end{status: UpstreamError, kind: "panic"}
 	}
 	x.meter.End(x.last.Load())
-	switch {
-	case x.failure != nil:
-		return x.failure
-	case panicked != nil:
+	cut := x.failure
+	if cut == nil && panicked != nil {
 		_ = (&relay{x.w, x}).FlushError() // the client gets what the upstream gave
-		return asEnd(x.cancelCause(io.ErrUnexpectedEOF))
+		cut = asEnd(x.cancelCause(io.ErrUnexpectedEOF))
+	}
+	if x.whole && cut != nil && cut.status == ClientDisconnect {
+		cut = nil // it closed after the last event, before the upstream ended the answer
+	}
+	switch {
+	case cut != nil:
+		return cut
 	case x.meter.Failed && x.code < 400:
 		return &end{status: ErrorEvent, kind: x.meter.Failure}
 	case !x.meter.Complete():

@@ -540,6 +540,50 @@ func TestAClientThatLeavesEndsItsRequestUpstream(t *testing.T) {
 	}
 }
 
+// TestAClientThatHasItsWholeAnswerMayLeave has clients that close as soon as they have the
+// last event, before the upstream has ended the answer, as OpenAI's library does.
+func TestAClientThatHasItsWholeAnswerMayLeave(t *testing.T) {
+	const token, finish = `data: {"choices":[{"index":0,"delta":{"content":"a"}}]}` + "\n\n",
+		`data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}` + "\n\n"
+	for name, tt := range map[string]struct{ answer, status string }{
+		"after [DONE]":              {token + finish + "data: [DONE]\n\n", "success"},
+		"after the finish reason":   {token + finish, "success"},
+		"before the finish reason":  {token, "client_disconnect"},
+		"after an error and [DONE]": {token + `data: {"error":{"message":"no","type":"bad"}}` + "\n\ndata: [DONE]\n\n", "error_event"},
+	} {
+		for _, version := range []string{"HTTP/1.1", "HTTP/2"} {
+			t.Run(name+" over "+version, func(t *testing.T) {
+				up := serve(t, func(w http.ResponseWriter, r *http.Request) {
+					if r.Method != http.MethodPost {
+						return
+					}
+					w.Header().Set("Content-Type", "text/event-stream")
+					io.WriteString(w, tt.answer)
+					w.(http.Flusher).Flush()
+					<-r.Context().Done()
+				})
+				g := start(t, Config{}, up)
+				tr := &http.Transport{Protocols: new(http.Protocols)}
+				tr.Protocols.SetHTTP1(version == "HTTP/1.1")
+				tr.Protocols.SetUnencryptedHTTP2(version == "HTTP/2")
+				defer tr.CloseIdleConnections()
+				resp, err := tr.RoundTrip(request("POST", g.url+"/v1/chat/completions", chat))
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := make([]byte, len(tt.answer))
+				if _, err := io.ReadFull(resp.Body, got); err != nil || string(got) != tt.answer {
+					t.Fatalf("%q, %v", got, err)
+				}
+				resp.Body.Close()
+				if diff := cmp.Diff(map[string]int{tt.status: 1}, g.ends(t)); diff != "" {
+					t.Errorf("ends (-want +got):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
 // TestAnAnswerBeforeTheWholeBody has upstreams answer, over HTTP/1.1 and 2, while a large
 // body is still on its way to them: the answer passes, and what sends it meanwhile does no harm.
 func TestAnAnswerBeforeTheWholeBody(t *testing.T) {

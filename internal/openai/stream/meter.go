@@ -101,8 +101,12 @@ func (m *Meter) End(at int64) {
 
 // Complete reports whether the answer came to the end that its protocol has. An
 // answer that is no completion has none, and is taken for complete.
-func (m *Meter) Complete() bool {
-	return m.Kind != Events || m.done || !m.bearing || m.ended >= max(m.Choices, 1)
+func (m *Meter) Complete() bool { return m.Kind != Events || !m.bearing || m.Finished() }
+
+// Finished reports whether the last token of a stream has come: its last event, or a finish
+// reason of every choice. What follows is of no use to a client.
+func (m *Meter) Finished() bool {
+	return m.done || m.bearing && m.ended >= max(m.Choices, 1)
 }
 
 // Tokens returns the number of output tokens, and how it is known.

@@ -81,7 +81,6 @@ func TestEveryVerbEndsWhenInterrupted(t *testing.T) {
 		{"audit " + mute.URL, 0, codes.ExitInterrupted, "error: interrupted"},
 		{"audit --prometheus " + mute.URL, 0, codes.ExitInterrupted, "error: interrupted"},
 		{"generate baseline --healthy 1h --prometheus " + mute.URL, 0, codes.ExitInterrupted, "error: interrupted"},
-		{"generate openmetrics " + fifo, 0, codes.ExitInterrupted, "error: interrupted"},
 		{"profile " + fifo, 0, codes.ExitInterrupted, "error: interrupted"},
 		{"profile capture " + mute.URL, 0, codes.ExitInterrupted, "error: interrupted"},
 		{"serve " + mute.URL + " --listen 127.0.0.1:0 --no-host-metrics --data $DIR/monitor", 2 * time.Second, codes.ExitOK, "Open http://"},

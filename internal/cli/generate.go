@@ -28,7 +28,7 @@ func newGenerateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "generate",
 	}
-	cmd.AddCommand(newGenerateRules(), newGenerateDashboards(), newGenerateProvisioning(), newGenerateScrape(), newGenerateAutoscaling(), newGenerateRunbooks(), newGenerateBaseline(), newGenerateAll(), newGenerateOpenMetrics())
+	cmd.AddCommand(newGenerateRules(), newGenerateDashboards(), newGenerateProvisioning(), newGenerateScrape(), newGenerateAutoscaling(), newGenerateRunbooks(), newGenerateBaseline(), newGenerateAll())
 	return cmd
 }
 

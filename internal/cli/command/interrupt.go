@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"os/signal"
 	"sync/atomic"
@@ -78,17 +77,4 @@ func LastWords(ctx context.Context) (context.Context, context.CancelFunc) {
 		return ctx, func() {}
 	}
 	return context.WithTimeout(context.WithoutCancel(ctx), grace*2/3)
-}
-
-// A WriterUntil writes until its context ends.
-type WriterUntil struct {
-	Ctx context.Context
-	W   io.Writer
-}
-
-func (w WriterUntil) Write(p []byte) (int, error) {
-	if w.Ctx.Err() != nil {
-		return 0, context.Cause(w.Ctx)
-	}
-	return w.W.Write(p)
 }

@@ -22,7 +22,7 @@ func checkArguments(c *cobra.Command) {
 	}
 	check := c.Args
 	c.Args = func(c *cobra.Command, args []string) error {
-		if len(args) > 0 && (groups || isWord(args[0]) && len(hint.Nearest(args[0], commands(c))) > 0) {
+		if len(args) > 0 && (groups || isWord(args[0]) && len(hint.Nearest(args[0], commands(c))) > 0 || removed[c.CommandPath()+" "+args[0]] != "") {
 			return unknownCommand(c, args[0])
 		}
 		if groups || check == nil {
@@ -62,6 +62,9 @@ func commands(c *cobra.Command) []string {
 }
 
 func unknownCommand(c *cobra.Command, name string) error {
+	if instead := removed[c.CommandPath()+" "+name]; instead != "" {
+		return hint.With(fmt.Errorf("%s %s was removed", c.CommandPath(), name), instead)
+	}
 	err := fmt.Errorf("unknown command %q for %q", name, c.CommandPath())
 	var near []string
 	for _, n := range hint.Nearest(name, commands(c)) {
@@ -76,13 +79,17 @@ func unknownFlag(c *cobra.Command, err error) error {
 	if !errors.As(err, &unknown) {
 		return hint.Or(err, c.CommandPath()+" --help")
 	}
+	name := unknown.GetSpecifiedName()
+	if instead := removed[c.CommandPath()+" --"+name]; instead != "" {
+		return hint.With(fmt.Errorf("--%s of %s was removed", name, c.CommandPath()), instead)
+	}
 	var names, near []string
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden {
 			names = append(names, f.Name)
 		}
 	})
-	if name := unknown.GetSpecifiedName(); len(name) > 1 { // any short flag is like any other
+	if len(name) > 1 { // any short flag is like any other
 		for _, n := range hint.Nearest(name, names) {
 			near = append(near, "--"+n)
 		}

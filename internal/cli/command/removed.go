@@ -1,0 +1,7 @@
+package command
+
+// removed says what to use in place of the commands and flags that were, by the words of the command
+// line: "sixty VERB [COMMAND]" or "sixty VERB [COMMAND] --FLAG".
+var removed = map[string]string{
+	"sixty generate openmetrics": "sixty diagnose RECORDING --output html draws a recording, and sixty top RECORDING plays it",
+}

@@ -29,6 +29,12 @@ build: page ## Build bin/sixty, one static binary
 snapshot: ## Build what a release holds, of the working tree, into dist/ (needs syft; the image needs docker, and is left out)
 	$(GORELEASER) release --snapshot --clean --skip docker
 
+.PHONY: tag
+tag: page ## Commit the monitor's page on top of HEAD, outside every branch, and tag that VERSION: what `go install` of a release builds
+	@test -f $(BUNDLE) || { echo "the monitor's page could not be built: a release needs npm"; exit 1; }
+	git switch --quiet --detach && git add --force $(dir $(BUNDLE))
+	git commit --quiet --message "release: the monitor's page of $(VERSION)" && git tag --annotate --message $(VERSION) $(VERSION)
+
 run: build ## Watch simulated servers fail and be diagnosed: a minute, no GPU, nothing to install
 	@bin/sixty demo --page
 

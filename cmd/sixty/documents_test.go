@@ -122,6 +122,39 @@ func (sh *shell) run(t *testing.T, c documented, server string) {
 	}
 }
 
+var printed = regexp.MustCompile("(?s)```text\n\\$ (sixty [^\n]*)\n(.*?)```\n")
+
+// TestDocumentsShowWhatIsPrinted compares the output that documents show with what the command above it prints
+// today. A last line of "…" stands for the rest of it.
+func TestDocumentsShowWhatIsPrinted(t *testing.T) {
+	found := 0
+	for _, pattern := range []string{"../../*.md", "../../docs/*.md"} {
+		pages, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, page := range pages {
+			text, err := os.ReadFile(page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, block := range printed.FindAllStringSubmatch(string(text), -1) {
+				found++
+				t.Run(filepath.Base(page), func(t *testing.T) {
+					t.Parallel()
+					_, got := documentShell(t).do(t, block[1])
+					if want, cut := strings.CutSuffix(block[2], "…\n"); got != want && (!cut || !strings.HasPrefix(got, want)) {
+						t.Errorf("%s shows for %q:\n%s\nprinted:\n%s", page, block[1], want, got)
+					}
+				})
+			}
+		}
+	}
+	if found < 3 {
+		t.Errorf("%d blocks of output in the documents: were they found?", found)
+	}
+}
+
 // shell runs command lines in a directory.
 type shell struct {
 	dir string
@@ -209,7 +242,7 @@ func (sh *shell) do(t *testing.T, line string) (code int, out string) {
 }
 
 var (
-	typed   = regexp.MustCompile(`^(?:\$ )?(?:\./bin/)?(sixty .*)$`)
+	typed   = regexp.MustCompile(`^(?:\$ )?(?:(?:\./)?bin/)?(sixty .*)$`)
 	comment = regexp.MustCompile(`\s+#\s.*$`)
 )
 

@@ -169,9 +169,6 @@ func LoadConfig(path string, every time.Duration, log *slog.Logger) (*Config, er
 	files := []*string{&c.Sixty.Objectives, &c.Sixty.Baseline}
 	if a := c.Sixty.Access; a != nil {
 		files = append(files, &a.AuditLog)
-		if a.OIDC != nil {
-			files = append(files, &a.OIDC.ClientSecretFile)
-		}
 	}
 	for _, p := range files {
 		if *p != "" && !filepath.IsAbs(*p) {

@@ -83,7 +83,7 @@ func TestWhoMaySeeWhatIsChecked(t *testing.T) {
 		"proxy: {trusted: [10.0.0.0/8], user_header: X-User}\n    " + good: "",
 		"proxy: {user_header: X-User}\n    " + good:                        "trusted",
 		"proxy: {trusted: [10.0.0], user_header: X-User}\n    " + good:     "10.0.0",
-		"oidc: {issuer: https://example.com}\n    " + good:                 "client_id",
+		"oidc: {issuer: https://example.com}\n    " + good:                 "no longer a setting",
 		"audit_log: x":                                                 "no role is granted",
 		"grants: [{users: [ann], role: root}]":                         "viewer, operator and admin",
 		"grants: [{users: [ann], role: none}]":                         "viewer, operator and admin",

@@ -319,4 +319,6 @@ export interface Settings {
   alertmanagers: Maybe<string[]>
   targets: Maybe<{ Labels: Record<string, string>; URL: string; Health: string; Error: string; At: string }[]>
   login?: boolean
+  user?: string
+  role?: string
 }

@@ -46,7 +46,7 @@ func (r *Role) UnmarshalText(text []byte) error {
 // A Principal is who sent a request.
 type Principal struct {
 	Name string // "" where nobody is asked for a name
-	Way  string // how it was authenticated: token, oidc, proxy, certificate, basic; "" where it was not
+	Way  string // how it was authenticated: token, proxy, certificate, basic; "" where it was not
 	Role Role
 	// Match are the labels of what it sees; none is everything.
 	Match []*labels.Matcher
@@ -77,20 +77,11 @@ func Of(ctx context.Context) *Principal {
 
 // Config is sixty.access in the configuration.
 type Config struct {
-	OIDC     *OIDC   `yaml:"oidc"`
+	// OIDC was a setting.
+	OIDC     any     `yaml:"oidc"`
 	Proxy    *Proxy  `yaml:"proxy"`
 	Grants   []Grant `yaml:"grants"`
 	AuditLog string  `yaml:"audit_log"` // a file of JSON lines
-}
-
-// OIDC is an OpenID Connect provider that people log in at.
-type OIDC struct {
-	Issuer           string   `yaml:"issuer"`
-	ClientID         string   `yaml:"client_id"`
-	ClientSecretFile string   `yaml:"client_secret_file"`
-	Scopes           []string `yaml:"scopes"`       // beyond openid, profile and email
-	UserClaim        string   `yaml:"user_claim"`   // email when empty
-	GroupsClaim      string   `yaml:"groups_claim"` // groups when empty
 }
 
 // Proxy is an authenticating proxy, which says in headers who asks.
@@ -130,8 +121,8 @@ func (v *View) UnmarshalText(text []byte) error {
 // Check checks a configuration.
 func (c *Config) Check() error {
 	switch {
-	case c.OIDC != nil && (c.OIDC.Issuer == "" || c.OIDC.ClientID == ""):
-		return errors.New("oidc: issuer and client_id are needed")
+	case c.OIDC != nil:
+		return hint.With(errors.New("oidc: no longer a setting"), "let an authenticating proxy such as oauth2-proxy ask the provider, and name it in sixty.access.proxy")
 	case c.Proxy != nil && (len(c.Proxy.Trusted) == 0 || c.Proxy.UserHeader == ""):
 		return hint.With(errors.New("proxy: trusted and user_header are needed"), "name the addresses of the proxy, such as 10.0.0.7/32: headers of others are not believed")
 	case len(c.Grants) == 0:

@@ -194,7 +194,7 @@ func (s *server) settings(w http.ResponseWriter, r *http.Request) {
 		"source":                s.source.Name,
 		"evaluation_interval_s": s.monitor.Every().Seconds(),
 		"scrape_interval_s":     time.Duration(cfg.GlobalConfig.ScrapeInterval).Seconds(),
-		"login":                 s.served.HasLogin(),
+		"login":                 s.served.AsksForCredentials(),
 		"user":                  p.Name,
 		"role":                  p.Role.String(),
 	}

@@ -64,7 +64,7 @@ func (o *Options) AddFlags(s *pflag.FlagSet) {
 	s.StringVar(&o.Addr, "listen", ":6060", "`address` of the page and the API (loopback unless a host is given; 0.0.0.0:6060 for all)")
 	s.StringVar(&o.External, "external-url", "", "external `URL`, such as https://example.com/sixty/: for links, and for proxies that add a path")
 	s.StringVar(&o.WebFile, "web-config", "", "web configuration `file`, as in Prometheus: TLS and basic authentication for the page and the API")
-	s.StringVar(&o.tokenFile, "token-file", "", "`file` with a bearer token that every request needs; a browser asks for it once")
+	s.StringVar(&o.tokenFile, "token-file", "", "`file` with a token that every request needs, as bearer token or as password of any user; a browser asks for it once")
 	s.StringVar(&o.Cluster.Listen, "cluster-listen", "", "`address` for other monitors of the same servers, to form a cluster, such as 0.0.0.0:9094")
 	s.StringSliceVar(&o.Cluster.Peers, "cluster-peer", nil, "`addresses` of the other monitors, or one DNS name for all")
 	s.StringVar(&o.Cluster.TLSFile, "cluster-tls-config", "", "cluster TLS `file`, as in Alertmanager")

@@ -297,7 +297,7 @@ func (s *server) listen(ctx context.Context) (err error) {
 // taken are the first parts of paths that the server has itself: under an external URL with
 // one of them it would not be known whether a proxy took it off.
 var taken = []string{
-	"-", "api", "assets", "audit", "debug", "explore", "fleet", "incident", "incidents", "login", "logout", "mcp", "metrics", "runbooks", "settings", "v1", "whatif",
+	"-", "api", "assets", "audit", "debug", "explore", "fleet", "incident", "incidents", "mcp", "metrics", "runbooks", "settings", "v1", "whatif",
 }
 
 // named writes an address for people: localhost for this machine.
@@ -318,9 +318,7 @@ func (s *server) run(asked context.Context, may *access.Config) error {
 	if err != nil {
 		return err
 	}
-	if err := s.served.SetAccess(may); err != nil {
-		return err
-	}
+	s.served.SetAccess(may)
 	ctx, cancel := context.WithCancelCause(asked)
 	defer cancel(nil)
 	var parts sync.WaitGroup
@@ -348,7 +346,7 @@ func (s *server) run(asked context.Context, may *access.Config) error {
 		}
 	})
 	if s.cfg.Ready != nil {
-		s.cfg.Ready(s.external.String(), s.cfg.Token != "" || s.cfg.WebFile != "" || may != nil)
+		s.cfg.Ready(s.external.String(), s.served.AsksForCredentials())
 	}
 	<-ctx.Done()
 	judging.Wait()
@@ -488,9 +486,7 @@ func (s *server) reload() (err error) {
 	if err := s.collector.ApplyConfig(file.Prometheus); err != nil {
 		return errors.Join(err, s.collector.ApplyConfig(former))
 	}
-	if err := s.served.SetAccess(file.Sixty.Access); err != nil {
-		return errors.Join(err, s.collector.ApplyConfig(former))
-	}
+	s.served.SetAccess(file.Sixty.Access)
 	s.monitor.SetSettings(settings)
 	s.scopes.forget()
 	s.alerter.SetAlerts(file.Sixty.Alerts)

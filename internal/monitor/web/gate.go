@@ -26,33 +26,24 @@ type gate struct {
 	token    string
 	webFile  string         // Prometheus' web configuration, which has asked for passwords already
 	cfg      *access.Config // nil: everybody who comes in is an admin
-	login    *login         // nil: browsers cannot log in
 	log      *access.Log
 	warn     *slog.Logger
 }
 
 // newGate returns the gate of a configuration, which may be nil.
-func newGate(o *Options, cfg *access.Config) (*gate, error) {
+func newGate(o *Options, cfg *access.Config) *gate {
 	g := &gate{external: o.External, token: o.Token, webFile: o.WebFile, cfg: cfg, warn: o.Log}
-	var p *provider
 	if cfg != nil {
 		g.log = &access.Log{Path: cfg.AuditLog}
-		if cfg.OIDC != nil {
-			var err error
-			if p, err = newProvider(cfg.OIDC, o.External); err != nil {
-				return nil, err
-			}
-		}
 	}
-	if g.login = newLogin(o.External, o.Token, p); g.login != nil {
-		g.login.log = g.record
-		g.login.grant = func(name string, groups []string) *access.Principal { return cfg.Grant("oidc", name, groups) }
-	}
-	return g, nil
+	return g
 }
 
-// HasLogin reports whether browsers can log in, and out.
-func (s *Server) HasLogin() bool { return s.gate.Load().login != nil }
+// AsksForCredentials reports whether not everybody who reaches it may come in.
+func (s *Server) AsksForCredentials() bool {
+	g := s.gate.Load()
+	return g.token != "" || g.webFile != "" || g.cfg != nil
+}
 
 // record writes what somebody did, or tried to do, to the audit log.
 func (g *gate) record(r *http.Request, p *access.Principal, status int) {
@@ -63,13 +54,8 @@ func (g *gate) record(r *http.Request, p *access.Principal, status int) {
 
 // identify returns who sends a request, nil where nobody says.
 func (g *gate) identify(r *http.Request) *access.Principal {
-	if g.token != "" && subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+g.token)) == 1 {
+	if g.hasToken(r) {
 		return byToken
-	}
-	if g.login != nil {
-		if p := g.login.session(r); p != nil {
-			return p
-		}
 	}
 	if g.cfg == nil {
 		if g.token == "" {
@@ -98,6 +84,20 @@ func (g *gate) identify(r *http.Request) *access.Principal {
 	return nil
 }
 
+// hasToken reports whether a request brings the token: as a bearer token, or, as browsers do, as the
+// password of basic authentication, with any user name.
+func (g *gate) hasToken(r *http.Request) bool {
+	_, given, basic := r.BasicAuth()
+	if !basic {
+		scheme, rest, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		if !strings.EqualFold(scheme, "Bearer") {
+			return false
+		}
+		given = strings.TrimSpace(rest)
+	}
+	return g.token != "" && subtle.ConstantTimeCompare([]byte(given), []byte(g.token)) == 1
+}
+
 // hasPassword reports whether a user is in the web configuration: then the server has compared the
 // password already, by the same file. Without one a name that comes with a request proves nothing.
 func (g *gate) hasPassword(name string) bool {
@@ -109,10 +109,6 @@ func (g *gate) hasPassword(name string) bool {
 		Users map[string]string `yaml:"basic_auth_users"`
 	}
 	return err == nil && yaml.Unmarshal(text, &file) == nil && file.Users[name] != ""
-}
-
-func noRole(p *access.Principal) error {
-	return hint.With(fmt.Errorf("%s has no role here", p.Name), "ask for a grant in the monitor's configuration, sixty.access.grants")
 }
 
 // open are the requests that need no credentials, by method and path as it was sent: those of probes.
@@ -140,9 +136,6 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 		Fail(w, http.StatusForbidden, err)
 		return
 	}
-	if g.login != nil && g.login.handle(w, r) {
-		return
-	}
 	name := r.Method + " " + r.URL.EscapedPath()
 	p := g.identify(r)
 	if slices.Contains(open, name) || g.cfg == nil && slices.Contains(openByToken, name) {
@@ -151,21 +144,22 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	switch {
 	case p == nil:
 		h.Set("WWW-Authenticate", `Bearer realm="sixty"`)
-		if g.login == nil || !g.login.showForm(w, r) {
-			Fail(w, http.StatusUnauthorized, errors.New(g.asks()))
+		if g.token != "" { // browsers ask for it
+			h.Add("WWW-Authenticate", `Basic realm="sixty: the token as password"`)
 		}
+		Fail(w, http.StatusUnauthorized, errors.New(g.asks()))
 		return
 	case p.Role == access.None:
 		g.record(r, p, http.StatusForbidden)
-		Fail(w, http.StatusForbidden, noRole(p))
+		Fail(w, http.StatusForbidden, hint.With(fmt.Errorf("%s has no role here", p.Name), "ask for a grant in the monitor's configuration, sixty.access.grants"))
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	next.ServeHTTP(w, r.WithContext(access.With(r.Context(), p)))
 }
 
-// stays reports whether a request that goes on for long would be let in again as who began it: sessions
-// end, and grants change.
+// stays reports whether a request that goes on for long would be let in again as who began it: grants
+// change.
 func (g *gate) stays(r *http.Request) bool {
 	began, now := access.Of(r.Context()), g.identify(r)
 	return now != nil && now.Role >= access.Viewer && access.Selector(now.Match) == access.Selector(began.Match)
@@ -174,9 +168,9 @@ func (g *gate) stays(r *http.Request) bool {
 // asks says what a request lacks.
 func (g *gate) asks() string {
 	if g.cfg == nil {
-		return "this needs a bearer token"
+		return "this needs the token, as a bearer token or as a password"
 	}
-	return "this needs a login, or the configured credentials"
+	return "this needs the configured credentials"
 }
 
 // A rule says who may use a route.

@@ -55,8 +55,8 @@ type Options struct {
 	Page http.Handler // everything else
 	// Reload reads the configuration again.
 	Reload func() error
-	// Token, where not empty, must come as a bearer token with every request but those that are
-	// open; browsers get a session for it.
+	// Token, where not empty, must come with every request but those that are open, as a bearer token
+	// or as a password.
 	Token string
 	// WebFile is Prometheus' web configuration, by which the listener asks for passwords; "" for none.
 	WebFile string
@@ -88,13 +88,7 @@ type Server struct {
 
 // SetAccess makes who may see and do what as a configuration says, which may be nil: then everybody
 // who comes in may do everything.
-func (s *Server) SetAccess(cfg *access.Config) error {
-	g, err := newGate(&s.o, cfg)
-	if err == nil {
-		s.gate.Store(g)
-	}
-	return err
-}
+func (s *Server) SetAccess(cfg *access.Config) { s.gate.Store(newGate(&s.o, cfg)) }
 
 // Patterns are those of all requests that are answered, as http.ServeMux writes them.
 func (s *Server) Patterns() []string { return s.patterns }
@@ -116,8 +110,7 @@ func (m *routes) HandleFunc(pattern string, h http.HandlerFunc) { m.Handle(patte
 // New returns a Server, to which everybody has access who brings the token.
 func New(o Options) *Server {
 	s := &Server{o: o, looking: make(chan struct{}, atOnce), asking: make(chan struct{}, queries)}
-	g, _ := newGate(&o, nil) // of no configuration
-	s.gate.Store(g)
+	s.SetAccess(nil)
 	mux := &routes{guard: s.guard}
 	mux.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "sixty is healthy.") })
 	mux.HandleFunc("GET /-/ready", s.ready)

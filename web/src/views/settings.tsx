@@ -23,7 +23,7 @@ function rows(s: Settings): [string, string][] {
     ['Data directory', s.storage.directory],
     ['Retention', keep],
     ['Alertmanagers', s.alertmanagers?.join(', ') || 'none'],
-    ['Login', s.login ? 'token' : 'off: anyone who can reach this address sees everything'],
+    ['Access', s.login ? [s.user, s.role].filter(Boolean).join(', ') : 'anyone who can reach this address sees everything'],
   ]
 }
 
@@ -91,7 +91,7 @@ export function SettingsView() {
           <span class="soft">Times are in {zone}.</span>
         </p>
       </section>
-      <p class="links"><a href={link('/metrics')}>Metrics of this monitor</a><a href={link('/api/v1/openapi.json')}>API</a><a href={link('/api/v1/health?format=html')}>Health report</a>{data?.login === true && <a href={link('/login')}>Log out</a>}</p>
+      <p class="links"><a href={link('/metrics')}>Metrics of this monitor</a><a href={link('/api/v1/openapi.json')}>API</a><a href={link('/api/v1/health?format=html')}>Health report</a></p>
     </>
   )
 }

@@ -77,7 +77,6 @@ func TestEveryVerbEndsWhenInterrupted(t *testing.T) {
 		{"gateway --upstream " + mute.URL + " --listen 127.0.0.1:0 --admin 127.0.0.1:0", 0, codes.ExitOK, "Stop with Ctrl-C"},
 		{"tune --model-config ../../internal/modelconfig/testdata/gemma-2-9b.json --gpu H100 --use-case chat --rate 40 --prompt-tokens 900 --output-tokens 250 --requests 20000", 0, codes.ExitInterrupted, "error: interrupted"},
 		{"bench " + mute.URL + " --scenario low-load", 0, codes.ExitInterrupted, "error: interrupted"},
-		{"bench self-test --seconds 30", 2 * time.Second, codes.ExitInterrupted, ""},
 		{"audit " + mute.URL, 0, codes.ExitInterrupted, "error: interrupted"},
 		{"audit --prometheus " + mute.URL, 0, codes.ExitInterrupted, "error: interrupted"},
 		{"generate baseline --healthy 1h --prometheus " + mute.URL, 0, codes.ExitInterrupted, "error: interrupted"},

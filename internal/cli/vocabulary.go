@@ -53,7 +53,7 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 			}},
 			{Title: "Input", Flags: []string{"rules", "audit dashboards", "ignore", "only", "skip", "skip-unrelated", "audit vllm-version", "fast", "fix"}},
 			{Title: "Model and hardware", Flags: []string{
-				"model-config", "gpu", "tp", "pp", "dp", "enable-expert-parallel", "cpu", "server-cpu",
+				"model-config", "gpu", "tp", "pp", "dp", "enable-expert-parallel", "cpu",
 				"max-gpus", "price", "compare-quantization", "acceptance", "vllm-version", "load-test", "load-test-args", "load-test-model", "step-cost", "replicas", "prefill-engines", "transfer-rate", "route", "served-model",
 			}},
 			{Title: "Objectives and thresholds", Flags: []string{
@@ -63,7 +63,7 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 			{Title: "Workload", Flags: []string{
 				"scenario", "scale", "rate", "rate-scale", "prompt-scale", "output-scale", "concurrency", "max-concurrency", "cv", "requests", "duration",
 				"prompt-tokens", "output-tokens", "system-tokens", "prefix-share", "prefix-groups", "think-time",
-				"trace", "trace-format", "trace-from", "trace-length", "speed", "workload-from", "seconds", "seed",
+				"trace", "trace-format", "trace-from", "trace-length", "speed", "workload-from", "seed",
 			}},
 			{Title: "Search", Flags: []string{
 				"search", "sweep", "search-from", "search-to",

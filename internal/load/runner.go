@@ -435,7 +435,7 @@ func (r *Runner) sleep(ctx context.Context, d time.Duration) bool {
 		case <-ctx.Done():
 		}
 	}
-	return !r.stopped.Load()
+	return ctx.Err() == nil && !r.stopped.Load()
 }
 
 // job is a session of an open loop, its first body composed before it is due.
@@ -448,15 +448,9 @@ type job struct {
 
 // openLoop dispatches sessions when they are due, whatever the server does.
 func (r *Runner) openLoop(ctx context.Context) error {
-	timer, err := newPreciseTimer()
-	if err != nil {
-		return err
-	}
-	defer timer.close()
-	stop := context.AfterFunc(ctx, timer.interrupt)
-	defer stop()
 	var pacer workload.Pacer
 	if r.cfg.Arrivals != nil {
+		var err error
 		if pacer, err = r.cfg.Arrivals.Pacer(r.cfg.Seed); err != nil {
 			return err
 		}
@@ -465,10 +459,7 @@ func (r *Runner) openLoop(ctx context.Context) error {
 	jobs := make(chan *job, composeAhead)
 	r.streams.Go(func() { r.compose(ctx, pacer, jobs) })
 	for j := range jobs {
-		if wait := j.due - time.Duration(r.clock.Now()); wait > 0 && timer.wait(wait) != nil {
-			return nil // interrupted
-		}
-		if r.stopped.Load() {
+		if !r.sleep(ctx, j.due-time.Duration(r.clock.Now())) {
 			return nil
 		}
 		r.scheduled(j.due)

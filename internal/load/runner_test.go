@@ -11,14 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/sixty-dev/sixty/internal/base/stat"
 	"github.com/sixty-dev/sixty/internal/load/loadtest"
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // spec is a small workload.
 func spec(prompt, output int) workload.Spec {

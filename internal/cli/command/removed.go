@@ -3,5 +3,6 @@ package command
 // removed says what to use in place of the commands and flags that were, by the words of the command
 // line: "sixty VERB [COMMAND]" or "sixty VERB [COMMAND] --FLAG".
 var removed = map[string]string{
+	"sixty bench self-test":      "every result of sixty bench says under generator how late it sent and read; go test -bench Accuracy ./internal/load measures its error",
 	"sixty generate openmetrics": "sixty diagnose RECORDING --output html draws a recording, and sixty top RECORDING plays it",
 }

@@ -4,7 +4,7 @@
 // a load generator's report is judged.
 //
 // It computes nothing and imitates no scheduler. It serves loopback only.
-// Tests of package load use it in process; `sixty bench self-test` runs it in a
+// Tests of package load use it in process; its BenchmarkAccuracy runs it in a
 // process of its own, so that the generator and the server do not share a Go
 // runtime.
 package loadtest
@@ -12,7 +12,6 @@ package loadtest
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -486,18 +485,4 @@ func (c *conn) end(usage bool) error {
 	c.raw("data: [DONE]\n\n")
 	c.out = append(c.out, "0\r\n\r\n"...)
 	return c.flush()
-}
-
-// Serve runs a server until ctx ends, and writes its URL as the first line of
-// ready. It is what the child process of a self-test runs.
-func Serve(ctx context.Context, script Script, ready io.Writer) error {
-	s, err := Start(script)
-	if err != nil {
-		return err
-	}
-	if _, err := fmt.Fprintln(ready, s.URL()); err != nil {
-		return err
-	}
-	<-ctx.Done()
-	return s.Close()
 }

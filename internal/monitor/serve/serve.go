@@ -274,13 +274,20 @@ func (s *server) open(ctx context.Context, file *monitor.Config) error {
 }
 
 func (s *server) listen(ctx context.Context) (err error) {
+	if err := toolkit.Validate(s.cfg.WebFile); err != nil {
+		return fmt.Errorf("--web-config: %w", err)
+	}
+	secured, err := web.ReadWebConfig(s.cfg.WebFile)
+	if err != nil {
+		return fmt.Errorf("--web-config: %w", err)
+	}
 	if s.listener, err = listen.TCP(ctx, "--listen", s.cfg.Addr); err != nil {
 		return err
 	}
 	address := s.cfg.External
 	if address == "" {
 		scheme := "http"
-		if s.cfg.WebFile != "" {
+		if secured.TLSConfig.IsEnabled() {
 			scheme = "https"
 		}
 		address = scheme + "://" + named(s.listener.Addr().String())
@@ -337,7 +344,11 @@ func (s *server) run(asked context.Context, may *access.Config) error {
 	defer endRequests()
 	h := &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		ErrorLog: slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug), BaseContext: func(net.Listener) context.Context { return requests },
+		ErrorLog: slog.NewLogLogger(s.cfg.Log.Handler(), slog.LevelDebug),
+	}
+	h.BaseContext = func(net.Listener) context.Context {
+		h.Handler = handler // without the toolkit's question for a password, which it has put before it by now: the gate asks
+		return requests
 	}
 	parts.Go(func() {
 		err := toolkit.Serve(s.listener, h, &toolkit.FlagConfig{WebConfigFile: &s.cfg.WebFile}, s.cfg.Log)

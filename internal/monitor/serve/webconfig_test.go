@@ -9,6 +9,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
+	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
@@ -20,7 +21,9 @@ import (
 
 	"golang.org/x/crypto/bcrypt"
 
+	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/fleet"
+	"github.com/sixty-dev/sixty/internal/monitor"
 	"github.com/sixty-dev/sixty/internal/monitor/serve"
 )
 
@@ -154,7 +157,6 @@ func mayWhat(t *testing.T, client *http.Client, url, user, password string) (got
 func TestACertificateHasTheRoleOfItsNameAndOrganization(t *testing.T) {
 	ours, others := newAuthority(t), newAuthority(t)
 	r := startWith(t, ours.webConfig(""))
-	r.url = "https" + strings.TrimPrefix(strings.TrimPrefix(r.url, "https"), "http")
 	for name, c := range map[string]struct {
 		client *http.Client
 		want   [3]int
@@ -189,7 +191,6 @@ func TestAPasswordHasTheRoleOfItsUser(t *testing.T) {
 		fmt.Fprintf(&users, "  %s: %q\n", name, hash)
 	}
 	r := startWith(t, a.webConfig(users.String()))
-	r.url = "https" + strings.TrimPrefix(strings.TrimPrefix(r.url, "https"), "http")
 	for name, c := range map[string]struct {
 		user, password string
 		want           [3]int
@@ -204,5 +205,47 @@ func TestAPasswordHasTheRoleOfItsUser(t *testing.T) {
 		if got := mayWhat(t, a.client(nil, "", ""), r.url, c.user, c.password); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
+	}
+}
+
+// TestPasswordsWithoutTLS: what is printed can be opened, a password and the token are each enough, probes need
+// neither, and a file that says nothing is refused.
+func TestPasswordsWithoutTLS(t *testing.T) {
+	hash, err := bcrypt.GenerateFromPassword([]byte("of-vera"), bcrypt.MinCost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "web.yaml")
+	if err := os.WriteFile(file, []byte("basic_auth_users: {vera: "+string(hash)+"}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, func(c *serve.Config) { c.Targets, c.WebFile, c.Token = []string{"127.0.0.1:1"}, file, "correct-horse" })
+	for credentials, want := range map[string]int{"": 401, "Bearer correct-horse": 200, "Bearer wrong": 401, "vera:of-vera": 200, "vera:wrong": 401} {
+		for path, want := range map[string]int{"/api/v1/overview": want, "/-/healthy": 200} {
+			q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if user, password, basic := strings.Cut(credentials, ":"); basic {
+				q.SetBasicAuth(user, password)
+			} else {
+				q.Header.Set("Authorization", credentials)
+			}
+			resp, err := http.DefaultClient.Do(q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _ = resp.Body.Close(); resp.StatusCode != want {
+				t.Errorf("%s with %q: %s, want %d", path, credentials, resp.Status, want)
+			}
+		}
+	}
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	settings := func(*monitor.Section) (s diagnose.Settings, err error) { return s, nil }
+	watched := serve.Deployment{Targets: []string{"127.0.0.1:1"}}
+	if err := serve.Run(t.Context(), serve.Config{Deployment: watched, Dir: t.TempDir(), Addr: "127.0.0.1:0", WebFile: file, Settings: settings, Log: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), "--web-config: "+file+": it is empty") {
+		t.Errorf("an empty web configuration: %v", err)
 	}
 }

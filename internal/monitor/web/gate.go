@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	toolkit "github.com/prometheus/exporter-toolkit/web"
+	"golang.org/x/time/rate"
 
-	"github.com/sixty-dev/sixty/internal/base/fileio"
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/monitor/access"
 )
@@ -20,21 +20,27 @@ import (
 // byToken is who brings the token.
 var byToken = &access.Principal{Name: "token", Way: "token", Role: access.Admin}
 
-// A gate says who sends a request.
+// A gate says who sends a request, and lets in who may come: by the token, a password, a client's
+// certificate, or the headers of an authenticating proxy.
 type gate struct {
-	external *url.URL
-	token    string
-	webFile  string         // Prometheus' web configuration, which has asked for passwords already
-	cfg      *access.Config // nil: everybody who comes in is an admin
-	log      *access.Log
-	warn     *slog.Logger
+	external  *url.URL
+	token     string
+	webFile   string // Prometheus' web configuration, read at each request as there
+	passwords *passwords
+	limiter   *rate.Limiter  // nil: none
+	cfg       *access.Config // nil: everybody who comes in is an admin
+	log       *access.Log
+	warn      *slog.Logger
 }
 
 // newGate returns the gate of a configuration, which may be nil.
 func newGate(o *Options, cfg *access.Config) *gate {
-	g := &gate{external: o.External, token: o.Token, webFile: o.WebFile, cfg: cfg, warn: o.Log}
+	g := &gate{external: o.External, token: o.Token, webFile: o.WebFile, passwords: newPasswords(), cfg: cfg, warn: o.Log}
 	if cfg != nil {
 		g.log = &access.Log{Path: cfg.AuditLog}
+	}
+	if at, err := ReadWebConfig(o.WebFile); err == nil && at.RateLimiterConfig.Interval != 0 {
+		g.limiter = rate.NewLimiter(rate.Every(at.RateLimiterConfig.Interval), at.RateLimiterConfig.Burst)
 	}
 	return g
 }
@@ -42,7 +48,8 @@ func newGate(o *Options, cfg *access.Config) *gate {
 // AsksForCredentials reports whether not everybody who reaches it may come in.
 func (s *Server) AsksForCredentials() bool {
 	g := s.gate.Load()
-	return g.token != "" || g.webFile != "" || g.cfg != nil
+	at, err := ReadWebConfig(g.webFile)
+	return err != nil || g.token != "" || g.cfg != nil || len(at.Users) > 0 || at.TLSConfig.ClientAuth == "RequireAndVerifyClientCert"
 }
 
 // record writes what somebody did, or tried to do, to the audit log.
@@ -53,14 +60,30 @@ func (g *gate) record(r *http.Request, p *access.Principal, status int) {
 }
 
 // identify returns who sends a request, nil where nobody says.
-func (g *gate) identify(r *http.Request) *access.Principal {
+func (g *gate) identify(r *http.Request, at *toolkit.Config) *access.Principal {
 	if g.hasToken(r) {
 		return byToken
 	}
+	if g.cfg == nil && g.token == "" && len(at.Users) == 0 {
+		return access.Everybody
+	}
+	if p := g.identifyOutside(r); p != nil {
+		return p
+	}
+	user, password, given := r.BasicAuth()
+	switch {
+	case !given || !g.passwords.match(r.Context(), at, user, password):
+		return nil
+	case g.cfg == nil:
+		return &access.Principal{Name: user, Way: "basic", Role: access.Admin}
+	}
+	return g.cfg.Grant("basic", user, nil)
+}
+
+// identifyOutside returns who an authenticating proxy or a client's certificate says it is, which is asked
+// where there are roles: nil where nobody says.
+func (g *gate) identifyOutside(r *http.Request) *access.Principal {
 	if g.cfg == nil {
-		if g.token == "" {
-			return access.Everybody
-		}
 		return nil
 	}
 	if x := g.cfg.Proxy; x != nil && x.Trusts(r.RemoteAddr) {
@@ -77,9 +100,6 @@ func (g *gate) identify(r *http.Request) *access.Principal {
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		subject := r.TLS.VerifiedChains[0][0].Subject
 		return g.cfg.Grant("certificate", subject.CommonName, subject.Organization)
-	}
-	if name, _, ok := r.BasicAuth(); ok && g.hasPassword(name) {
-		return g.cfg.Grant("basic", name, nil)
 	}
 	return nil
 }
@@ -98,24 +118,11 @@ func (g *gate) hasToken(r *http.Request) bool {
 	return g.token != "" && subtle.ConstantTimeCompare([]byte(given), []byte(g.token)) == 1
 }
 
-// hasPassword reports whether a user is in the web configuration: then the server has compared the
-// password already, by the same file. Without one a name that comes with a request proves nothing.
-func (g *gate) hasPassword(name string) bool {
-	if g.webFile == "" {
-		return false
-	}
-	text, err := fileio.Read(g.webFile, maxBody)
-	var file struct {
-		Users map[string]string `yaml:"basic_auth_users"`
-	}
-	return err == nil && yaml.Unmarshal(text, &file) == nil && file.Users[name] != ""
-}
-
 // open are the requests that need no credentials, by method and path as it was sent: those of probes.
 // Every other request needs them, also one whose path would become one of these.
 var open = []string{"GET /-/healthy", "HEAD /-/healthy", "GET /-/ready", "HEAD /-/ready"}
 
-// openByToken are further ones where there are no roles: what reads the configuration again tells
+// openByToken are further ones where there are no roles and no passwords: what reads the configuration again tells
 // nothing of it.
 var openByToken = []string{"POST /-/reload", "PUT /-/reload"}
 
@@ -137,23 +144,45 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 		return
 	}
 	name := r.Method + " " + r.URL.EscapedPath()
-	p := g.identify(r)
-	if slices.Contains(open, name) || g.cfg == nil && slices.Contains(openByToken, name) {
+	if slices.Contains(open, name) {
+		g.pass(w, r, access.Everybody, next)
+		return
+	}
+	at, err := ReadWebConfig(g.webFile)
+	if err != nil {
+		g.warn.Error("the web configuration cannot be read", "err", err)
+		Fail(w, http.StatusInternalServerError, errors.New("the web configuration cannot be read"))
+		return
+	}
+	for name, value := range at.HTTPConfig.Header {
+		h.Set(name, value)
+	}
+	if g.limiter != nil && !g.limiter.Allow() {
+		Fail(w, http.StatusTooManyRequests, errors.New("too many requests: rate_limit in the web configuration"))
+		return
+	}
+	p := g.identify(r, at)
+	if g.cfg == nil && len(at.Users) == 0 && slices.Contains(openByToken, name) {
 		p = access.Everybody
 	}
 	switch {
 	case p == nil:
 		h.Set("WWW-Authenticate", `Bearer realm="sixty"`)
-		if g.token != "" { // browsers ask for it
-			h.Add("WWW-Authenticate", `Basic realm="sixty: the token as password"`)
+		if g.token != "" || len(at.Users) > 0 { // browsers ask for it
+			h.Add("WWW-Authenticate", `Basic realm="sixty"`)
 		}
-		Fail(w, http.StatusUnauthorized, errors.New(g.asks()))
+		Fail(w, http.StatusUnauthorized, errors.New("this needs credentials: the token, a password or what else the monitor is configured for"))
 		return
 	case p.Role == access.None:
 		g.record(r, p, http.StatusForbidden)
 		Fail(w, http.StatusForbidden, hint.With(fmt.Errorf("%s has no role here", p.Name), "ask for a grant in the monitor's configuration, sixty.access.grants"))
 		return
 	}
+	g.pass(w, r, p, next)
+}
+
+// pass hands a request on as somebody's.
+func (g *gate) pass(w http.ResponseWriter, r *http.Request, p *access.Principal, next http.Handler) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 	next.ServeHTTP(w, r.WithContext(access.With(r.Context(), p)))
 }
@@ -161,16 +190,12 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 // stays reports whether a request that goes on for long would be let in again as who began it: grants
 // change.
 func (g *gate) stays(r *http.Request) bool {
-	began, now := access.Of(r.Context()), g.identify(r)
-	return now != nil && now.Role >= access.Viewer && access.Selector(now.Match) == access.Selector(began.Match)
-}
-
-// asks says what a request lacks.
-func (g *gate) asks() string {
-	if g.cfg == nil {
-		return "this needs the token, as a bearer token or as a password"
+	at, err := ReadWebConfig(g.webFile)
+	if err != nil {
+		return false
 	}
-	return "this needs the configured credentials"
+	began, now := access.Of(r.Context()), g.identify(r, at)
+	return now != nil && now.Role >= access.Viewer && access.Selector(now.Match) == access.Selector(began.Match)
 }
 
 // A rule says who may use a route.

@@ -6,12 +6,16 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/crypto/bcrypt"
 
 	"github.com/sixty-dev/sixty/internal/monitor"
 	"github.com/sixty-dev/sixty/internal/monitor/access"
@@ -26,9 +30,17 @@ func newServer(external string) *web.Server {
 	if err != nil {
 		panic(err)
 	}
+	return serverOf(web.Options{External: u, Token: token})
+}
+
+func newServerOf(webFile, token string) *web.Server {
+	return serverOf(web.Options{External: &url.URL{Scheme: "http", Host: "example.com"}, Token: token, WebFile: webFile})
+}
+
+func serverOf(o web.Options) *web.Server {
 	return web.New(web.Options{
 		Part:  func(context.Context) web.Part { return web.Part{Monitor: monitor.New(monitor.Options{})} },
-		Token: token, External: u, Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler), Reload: func() error { return nil },
+		Token: o.Token, External: o.External, WebFile: o.WebFile, Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler), Reload: func() error { return nil },
 		Page: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.WriteString(w, r.URL.RequestURI()+" for "+access.Of(r.Context()).Name)
 		}),
@@ -83,5 +95,74 @@ func TestOtherSitesMayNotWrite(t *testing.T) {
 		if resp := send(s, "POST", "/-/reload", "Authorization", "anybody:"+token, header[0], header[1]); resp.StatusCode != want {
 			t.Errorf("%q: %s, want %d", header, resp.Status, want)
 		}
+	}
+}
+
+// TestOneGate: each way in is enough, whatever else is configured, and probes need none.
+func TestOneGate(t *testing.T) {
+	hash, err := bcrypt.GenerateFromPassword([]byte("of-vera"), bcrypt.MinCost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	webFile := filepath.Join(t.TempDir(), "web.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(webFile, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	users := "basic_auth_users: {vera: " + string(hash) + "}\n"
+	write(users + "http_server_config: {headers: {Strict-Transport-Security: max-age=1}}\n")
+	roles := &access.Config{
+		Proxy:  &access.Proxy{Trusted: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, UserHeader: "X-User"}, // httptest's sender
+		Grants: []access.Grant{{Users: []string{"vera", "pia"}, Role: access.Viewer}},
+	}
+	var s *web.Server
+	status := func(method, path string, header ...string) int { return send(s, method, path, header...).StatusCode }
+	for name, tt := range map[string]struct {
+		token string
+		roles *access.Config
+		want  map[string]int // by credentials
+	}{
+		"a password":          {"", nil, map[string]int{"": 401, "vera:of-vera": 200, "vera:of-pia": 401, "pia:of-vera": 401, "Bearer " + token: 401}},
+		"or the token":        {token, nil, map[string]int{"": 401, "vera:of-vera": 200, "vera:x": 401, "Bearer " + token: 200, "x:" + token: 200}},
+		"or, with roles,":     {token, roles, map[string]int{"": 401, "vera:of-vera": 200, "vera:x": 401, "Bearer " + token: 200, "Bearer x": 401}},
+		"what the proxy says": {"", roles, map[string]int{"": 401, "vera:of-vera": 200, "Bearer " + token: 401}},
+	} {
+		s = newServerOf(webFile, tt.token)
+		s.SetAccess(tt.roles)
+		for range 2 { // a password that was right is remembered
+			for credentials, want := range tt.want {
+				if got := status("GET", "/", "Authorization", credentials); got != want {
+					t.Errorf("%s %q: %d, want %d", name, credentials, got, want)
+				}
+			}
+		}
+		want := 401
+		if tt.roles != nil {
+			want = 200
+		}
+		for _, credentials := range []string{"", "pia:", "Bearer x"} { // proxies may send more than is asked for
+			if got := status("GET", "/", "X-User", "pia", "Authorization", credentials); got != want {
+				t.Errorf("%s, by the proxy's header and %q: %d, want %d", name, credentials, got, want)
+			}
+		}
+		if got := [3]int{status("GET", "/-/healthy"), status("HEAD", "/-/healthy"), status("POST", "/-/reload")}; got != [3]int{200, 200, 401} {
+			t.Errorf("%s: healthy and reload without credentials: %v", name, got)
+		}
+		if got := send(s, "GET", "/").Header.Get("Strict-Transport-Security"); got != "max-age=1" {
+			t.Errorf("%s: the configured header is %q", name, got)
+		}
+	}
+	for _, broken := range []string{"", "basic_auth_user: {}\n", "basic_auth_users: [\n"} { // as while somebody writes it
+		write(broken)
+		if got := [2]int{status("GET", "/", "Authorization", "vera:of-vera"), status("GET", "/-/healthy")}; got != [2]int{500, 200} {
+			t.Errorf("with the web configuration %q: %v", broken, got)
+		}
+	}
+	write(users + "rate_limit: {burst: 2, interval: 1h}\n")
+	s.SetAccess(nil)
+	if got := [4]int{status("GET", "/"), status("GET", "/"), status("GET", "/"), status("GET", "/-/healthy")}; got != [4]int{401, 401, 429, 200} {
+		t.Errorf("with a rate limit: %v", got)
 	}
 }

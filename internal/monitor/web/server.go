@@ -58,7 +58,7 @@ type Options struct {
 	// Token, where not empty, must come with every request but those that are open, as a bearer token
 	// or as a password.
 	Token string
-	// WebFile is Prometheus' web configuration, by which the listener asks for passwords; "" for none.
+	// WebFile is Prometheus' web configuration; "" for none.
 	WebFile string
 	// External is the URL under which others see it; it may have a path.
 	External *url.URL

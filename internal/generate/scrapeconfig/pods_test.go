@@ -42,18 +42,21 @@ func TestPodsAreRecognized(t *testing.T) {
 		"an annotation names the port":             {of: container{image: "vllm/vllm-openai:v0.23.0", port: "1234", portName: "grpc"}, more: map[string]string{"prometheus.io/port": "8123"}, want: "10.0.0.7:8123"},
 		"a selector says what it runs":             {of: container{image: "registry.example.com/ml/serving:7", port: "8000"}, config: Config{Selector: map[string]string{"team": "ml"}}, want: "10.0.0.7:8000"},
 	}
+	if n := len(reasonsToDrop()); n != 5 {
+		t.Fatalf("%d steps drop a pod, want 5", n)
+	}
 	clean := strings.NewReplacer("/", "_", ".", "_", "-", "_")
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			m := map[string]string{
-				"__address__": "10.0.0.7", podInit: "false", podImage: tt.of.image, podContainer: tt.of.name,
+				"__address__": "10.0.0.7", "__meta_kubernetes_pod_container_init": "false", "__meta_kubernetes_pod_container_image": tt.of.image, "__meta_kubernetes_pod_container_name": tt.of.name,
 				"__meta_kubernetes_pod_name": "x-0", "__meta_kubernetes_namespace": "llm", "__meta_kubernetes_pod_phase": "Running",
 			}
 			if tt.of.port != "" {
-				m["__address__"], m[podPort], m[podPortName] = "10.0.0.7:"+tt.of.port, tt.of.port, tt.of.portName
+				m["__address__"], m["__meta_kubernetes_pod_container_port_number"], m["__meta_kubernetes_pod_container_port_name"] = "10.0.0.7:"+tt.of.port, tt.of.port, tt.of.portName
 			}
 			if tt.of.init != "" {
-				m[podInit] = tt.of.init
+				m["__meta_kubernetes_pod_container_init"] = tt.of.init
 			}
 			for k, v := range tt.labels {
 				m["__meta_kubernetes_pod_label_"+clean.Replace(k)] = v

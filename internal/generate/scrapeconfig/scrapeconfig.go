@@ -7,7 +7,10 @@
 package scrapeconfig
 
 import (
+	"bytes"
 	"cmp"
+	_ "embed"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -16,13 +19,18 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"text/template"
 	"time"
 
 	"github.com/prometheus/common/model"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/generate"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // A Format is what reads the configuration, and how it finds its targets.
@@ -130,19 +138,72 @@ type Config struct {
 	ShortInstance bool
 }
 
-// The limits beyond which a scrape fails: far above what a server exposes, so
-// that they trip on a fault alone. A scrape over a limit is lost as a whole.
-const (
-	sampleLimit   = 10_000 // 405 with one engine, 339 more for each data-parallel rank
-	bodySizeLimit = "5MB"  // 47 kB with one engine
-)
-
 // What a page holds, counted on recordings of vLLM 0.23.0 with one engine, and
 // the bytes per sample that Prometheus' storage took for 116 scrapes of it.
 const (
 	seriesPerServer = 405
 	bytesPerSample  = 1.3
 )
+
+// templates are the formats, as scrape.tmpl has them.
+var templates = func() *template.Template {
+	t := template.New("scrape.tmpl")
+	return template.Must(t.Funcs(template.FuncMap{
+		"include": func(name string, data any) (string, error) {
+			var b strings.Builder
+			err := t.ExecuteTemplate(&b, name, data)
+			return b.String(), err
+		},
+		"indent": func(n int, s string) string {
+			pad := strings.Repeat(" ", n)
+			return pad + strings.ReplaceAll(s, "\n", "\n"+pad)
+		},
+		"comment": func(indent, s string) string {
+			return indent + "# " + strings.Join(render.Wrap(s, 84, ""), "\n"+indent+"# ")
+		},
+		"scalar":     scalar,
+		"double":     func(s string) string { return strings.ReplaceAll(s, "$", "$$") },
+		"camel":      strings.NewReplacer("source_labels:", "sourceLabels:", "target_label:", "targetLabel:").Replace,
+		"number":     func(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" },
+		"selector":   selector,
+		"images":     dialect.Images,
+		"engines":    dialect.Others,
+		"roleLabels": engine.PodRoleLabels,
+		"roleRegex":  func() string { return engine.RoleRegex },
+		"roleLabel":  func() string { return engine.RoleLabel },
+	}).Parse(templateText))
+}()
+
+//go:embed scrape.tmpl
+var templateText string
+
+// scalar writes a text as a value of YAML, in one line.
+func scalar(s string) (string, error) {
+	b, err := yaml.Marshal(s)
+	if text := strings.TrimSuffix(string(b), "\n"); err != nil || !strings.Contains(text, "\n") {
+		return text, err
+	}
+	b, err = json.Marshal(s)
+	return string(b), err
+}
+
+// selector writes labels as a Kubernetes selector: "a=b,c=d".
+func selector(labels map[string]string) string {
+	var out []string
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		out = append(out, k+"="+labels[k])
+	}
+	return strings.Join(out, ",")
+}
+
+// outputs are the formats' templates and files.
+var outputs = map[Format]struct{ template, file string }{
+	Prometheus:     {"prometheus", "prometheus.yml"},
+	PrometheusKube: {"prometheus", "prometheus.yml"},
+	PodMonitor:     {"operator", "podmonitor.yaml"},
+	ServiceMonitor: {"operator", "servicemonitor.yaml"},
+	OpenTelemetry:  {"otel", "otel-collector.yaml"},
+}
 
 // Generate renders the configuration. Its errors tell what of c cannot be.
 func Generate(c Config) ([]generate.File, error) {
@@ -154,14 +215,38 @@ func Generate(c Config) ([]generate.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("generate scrape configuration: %w", err)
 	}
-	if c.Format == OpenTelemetry {
-		return c.openTelemetry(jobs)
+	out := outputs[c.Format]
+	var b bytes.Buffer
+	if err := templates.ExecuteTemplate(&b, out.template, document{c, jobs}); err != nil {
+		return nil, fmt.Errorf("generate scrape configuration: %w", err)
 	}
-	if _, ok := resourceKinds[c.Format]; ok {
-		return c.resources(jobs)
-	}
-	return c.prometheus(jobs)
+	return []generate.File{{Path: out.file, Content: b.Bytes()}}, nil
 }
+
+// WhyDropped is why a step of the relabelling that finds pods drops one, as the comment above it says; "" for other
+// steps.
+func WhyDropped(regex, action string) string { return reasonsToDrop()[[2]string{regex, action}] }
+
+var reasonsToDrop = sync.OnceValue(func() map[[2]string]string {
+	out := map[[2]string]string{}
+	var doc struct {
+		Jobs []struct {
+			Steps []yaml.Node `yaml:"relabel_configs"`
+		} `yaml:"scrape_configs"`
+	}
+	files, err := Generate(Config{Format: PrometheusKube})
+	if err != nil || yaml.Unmarshal(files[0].Content, &doc) != nil {
+		return out // a test has every reason
+	}
+	for _, step := range doc.Jobs[0].Steps {
+		var s struct{ Regex, Action string }
+		if step.Decode(&s) == nil && s.Action != "" {
+			said := strings.ReplaceAll(strings.TrimPrefix(step.HeadComment, "# "), "\n# ", " ")
+			out[[2]string{s.Regex, s.Action}] = strings.TrimSuffix(said, ".")
+		}
+	}
+	return out
+})
 
 // withDefaults returns c with its zero values filled in.
 func (c Config) withDefaults() Config {
@@ -223,31 +308,37 @@ func (c Config) validate() error {
 			}
 		}
 	}
-	if c.static() && len(c.Targets) == 0 {
+	if c.Static() && len(c.Targets) == 0 {
 		return hint.With(fmt.Errorf("no targets for format %s", c.Format), "name the servers, or take a format that finds them: "+string(PrometheusKube)+", "+string(PodMonitor))
 	}
-	if !c.static() && len(c.Targets)+len(c.GPUTargets) > 0 {
+	if !c.Static() && len(c.Targets)+len(c.GPUTargets) > 0 {
 		return hint.With(fmt.Errorf("format %s finds its targets itself", c.Format), "leave the targets out, or take format "+string(Prometheus))
 	}
 	return nil
 }
 
-// static reports whether the targets are listed rather than discovered.
-func (c Config) static() bool {
+// Static reports whether the targets are listed rather than discovered.
+func (c Config) Static() bool {
 	return c.Format == Prometheus || c.Format == OpenTelemetry && len(c.Targets) > 0
 }
 
-// A job is one kind of endpoint, before it is written in a format.
+// A document is what a template is given.
+type document struct {
+	Config
+	Jobs []job
+}
+
+// A job is one kind of endpoint.
 type job struct {
-	name, why         string
-	scheme, path      string
-	interval, timeout model.Duration
-	honorLabels       bool
-	targets           []string
-	namespace, port   string
-	selector          map[string]string
-	relabel           []relabel
-	metricRelabel     []relabel
+	Config            // Port: "" where pods are recognized
+	Name, Why         string
+	Scheme, Path      string
+	Interval, Timeout model.Duration
+	GPU               bool // an exporter's, which names whose each GPU is
+	Targets           []string
+	SearchNamespace   string // "": everywhere
+	PodSelector       map[string]string
+	Drops             bool // what nothing reads
 }
 
 func (c Config) jobs() ([]job, error) {
@@ -256,26 +347,27 @@ func (c Config) jobs() ([]job, error) {
 		return nil, err
 	}
 	out := []job{{
-		name: c.Job, why: servers[c.Server].needs, scheme: scheme, path: path,
-		interval: model.Duration(c.Interval), timeout: timeout(c.Interval),
-		targets: hosts, namespace: c.Namespace, port: c.Port, selector: c.Selector,
-		relabel: c.relabelings(c.Job, c.ShortInstance), metricRelabel: c.metricRelabelings(),
+		Config: c, Name: c.Job, Why: servers[c.Server].needs, Scheme: scheme, Path: path,
+		Interval: model.Duration(c.Interval), Timeout: timeout(c.Interval),
+		Targets: hosts, SearchNamespace: c.Namespace, PodSelector: c.Selector, Drops: c.Lean,
 	}}
-	if len(c.GPUTargets) == 0 && (c.static() || !c.GPU) {
+	if len(c.GPUTargets) == 0 && (c.Static() || !c.GPU) {
 		return out, nil
 	}
-	hosts, scheme, path, err = targets(c.GPUTargets, "9400")
+	hosts, scheme, path, err = targets(c.GPUTargets, gpuPort)
 	if err != nil {
 		return nil, err
 	}
 	interval := max(c.Interval, gpuInterval)
+	c.Port = gpuPort
 	return append(out, job{
-		name: GPUJob, why: gpuWhy, scheme: scheme, path: path,
-		interval: model.Duration(interval), timeout: timeout(interval), honorLabels: true,
-		targets: hosts, port: "9400", selector: map[string]string{"app.kubernetes.io/name": "dcgm-exporter"},
-		relabel: c.relabelings("dcgm-exporter", false),
+		Config: c, Name: GPUJob, Why: gpuWhy, Scheme: scheme, Path: path,
+		Interval: model.Duration(interval), Timeout: timeout(interval), GPU: true,
+		Targets: hosts, PodSelector: map[string]string{"app.kubernetes.io/name": "dcgm-exporter"},
 	}), nil
 }
+
+const gpuPort = "9400"
 
 // gpuInterval is how often a GPU exporter is scraped at most: it reads the
 // devices every 30 seconds unless told otherwise.
@@ -337,8 +429,19 @@ func redactTarget(text string) string {
 	return text
 }
 
-// labels returns the labels that every listed target gets.
-func (c Config) labels(namespace bool) map[string]string {
+// Kind is the operator's resource, and Operator whether there is one.
+func (c Config) Kind() string {
+	return map[Format]string{PodMonitor: "PodMonitor", ServiceMonitor: "ServiceMonitor"}[c.Format]
+}
+
+// Operator reports whether the format is one of the Prometheus operator.
+func (c Config) Operator() bool { return c.Kind() != "" }
+
+// UsualPort is the server's.
+func (c Config) UsualPort() string { return servers[c.Server].port }
+
+// TargetLabels returns the labels that every target gets; discovery knows the namespace itself.
+func (c Config) TargetLabels() map[string]string {
 	out := maps.Clone(c.Labels)
 	if out == nil {
 		out = map[string]string{}
@@ -346,35 +449,43 @@ func (c Config) labels(namespace bool) map[string]string {
 	if c.Cluster != "" {
 		out["cluster"] = c.Cluster
 	}
-	if namespace && c.Namespace != "" {
+	if c.Static() && c.Namespace != "" {
 		out["namespace"] = c.Namespace
 	}
 	return out
 }
 
-// header is the comment at the top of every file.
-func (c Config) header() string {
+// MinWindow is the shortest window of a rate.
+func (c Config) MinWindow() model.Duration { return model.Duration(generate.MinWindow(c.Interval)) }
+
+// Cost says what scraping a server takes.
+func (c Config) Cost() string {
 	perSecond := seriesPerServer / c.Interval.Seconds()
 	perDay := perSecond * 86400
-	lines := []string{
-		"Scrapes LLM inference servers. Written by `sixty generate scrape`; docs/scrape.md explains it at length.",
-		"",
-		fmt.Sprintf("Every %s: %s", model.Duration(c.Interval), reason(c.Interval)),
-		fmt.Sprintf("Rates need windows of at least %s, four intervals: set the same interval in Grafana's data source and in sixty generate rules --interval.", model.Duration(generate.MinWindow(c.Interval))),
-		fmt.Sprintf("Cost: a vLLM 0.23 server with one engine exposes %d series, so %.0f samples a second, %.1f million a day, about %.0f MB a day on disk.", seriesPerServer, perSecond, perDay/1e6, math.Ceil(perDay*bytesPerSample/1e6)),
-	}
-	return strings.Join(lines, "\n")
+	return fmt.Sprintf("Cost: a vLLM 0.23 server with one engine exposes %d series, so %.0f samples a second, %.1f million a day, about %.0f MB a day on disk.",
+		seriesPerServer, perSecond, perDay/1e6, math.Ceil(perDay*bytesPerSample/1e6))
 }
 
-// reason says why an interval is right, or what it costs.
-func reason(interval time.Duration) string {
-	switch {
-	case interval < DefaultInterval:
-		return "finer than vLLM's own example (5s); gauges show short queues, at a price in samples."
-	case interval == DefaultInterval:
-		return "as vLLM's own example does. An engine that hangs shows within ten seconds, a minute holds twelve samples."
-	case interval <= 15*time.Second:
-		return "an engine that hangs, and queues that come and go, show later than at 5s."
+// OperatorUse says what makes an operator read the resource.
+func (c Config) OperatorUse() string {
+	text := "The operator reads a " + c.Kind() + " only where its own selectors match" +
+		" (podMonitorSelector, serviceMonitorSelector and their namespace selectors of the Prometheus resource)"
+	if len(c.MonitorLabels) > 0 {
+		return text + "; the labels " + selector(c.MonitorLabels) + " are for that."
 	}
-	return "too coarse for gauges such as the queue: what happens between two scrapes is not seen, and a hang shows a minute late. 5s or 15s for servers on call."
+	return text + "; a label such as release: kube-prometheus-stack may be missing here."
+}
+
+// Pace says why an interval is right, or what it costs.
+func (c Config) Pace() string {
+	said := "Every " + model.Duration(c.Interval).String() + ": "
+	switch {
+	case c.Interval < DefaultInterval:
+		return said + "finer than vLLM's own example (5s); gauges show short queues, at a price in samples."
+	case c.Interval == DefaultInterval:
+		return said + "as vLLM's own example does. An engine that hangs shows within ten seconds, a minute holds twelve samples."
+	case c.Interval <= 15*time.Second:
+		return said + "an engine that hangs, and queues that come and go, show later than at 5s."
+	}
+	return said + "too coarse for gauges such as the queue: what happens between two scrapes is not seen, and a hang shows a minute late. 5s or 15s for servers on call."
 }

@@ -107,7 +107,7 @@ func TestPrometheusLoadsIt(t *testing.T) {
 			if vllm.ScrapeInterval != model.Duration(5*time.Second) || vllm.ScrapeTimeout != model.Duration(4500*time.Millisecond) {
 				t.Errorf("interval %s, timeout %s", vllm.ScrapeInterval, vllm.ScrapeTimeout)
 			}
-			if vllm.HonorLabels || !gpu.HonorLabels || vllm.SampleLimit != sampleLimit || vllm.BodySizeLimit == 0 {
+			if vllm.HonorLabels || !gpu.HonorLabels || vllm.SampleLimit != 10_000 || vllm.BodySizeLimit == 0 {
 				t.Errorf("limits or labels are not as said: %+v", vllm)
 			}
 		})

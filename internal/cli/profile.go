@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/sixty-dev/sixty/internal/base/fileio"
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
@@ -29,10 +28,9 @@ import (
 )
 
 type profileFlags struct {
-	read         readFlags
-	out          command.Output
-	failOn       string // "" for nothing
-	folded, trim string
+	read   readFlags
+	out    command.Output
+	failOn string // "" for nothing
 }
 
 // readFlags say how traces are read and judged.
@@ -46,10 +44,10 @@ func (f *readFlags) register(s *pflag.FlagSet) {
 }
 
 // profile reads traces.
-func (f *readFlags) profile(cmd *cobra.Command, args []string, keep bool) (*profile.Profile, *profile.Timeline, error) {
+func (f *readFlags) profile(cmd *cobra.Command, args []string) (*profile.Profile, error) {
 	line := command.NewProgress(cmd.ErrOrStderr())
 	defer line.Clear()
-	return tracefile.Profile(cmd.Context(), args, tracefile.Options{Limit: f.maxEvents, Keep: keep, Show: line.Show})
+	return tracefile.Profile(cmd.Context(), args, tracefile.Options{Limit: f.maxEvents, Show: line.Show})
 }
 
 func newProfileCommand() *cobra.Command {
@@ -59,8 +57,6 @@ func newProfileCommand() *cobra.Command {
 	f.out.AddFlags(s, "text", "json", "html")
 	f.out.AddFull(s, "show everything: evidence, steps, kernels, rates, devices")
 	registerFailOn(s, &f.failOn)
-	s.StringVar(&f.folded, "folded", "", "write stacks with their GPU time to a `file`, for flamegraph.pl and speedscope")
-	s.StringVar(&f.trim, "trim", "", "write the worst steps as a small trace to a `file`, for ui.perfetto.dev")
 	s.StringArrayVar(&f.read.set, "set", nil, "set a threshold, as `name=value`, such as host_bound=50%; may be repeated (--full names them)")
 	f.read.register(s)
 	cmd.AddCommand(newProfileDiffCommand(), newProfileHowCommand(), newProfileCaptureCommand())
@@ -82,14 +78,11 @@ func (f *profileFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return fmt.Errorf("--set: %w", err)
 	}
-	p, first, err := f.read.profile(cmd, args, f.trim != "")
+	p, err := f.read.profile(cmd, args)
 	if err != nil {
 		return err
 	}
 	v := finding.Judge(p, set)
-	if err := f.files(p, first); err != nil {
-		return err
-	}
 	err = f.out.Write(cmd.OutOrStdout(), func(w io.Writer, o render.Options) error {
 		switch f.out.Form() {
 		case "json":
@@ -105,25 +98,6 @@ func (f *profileFlags) run(cmd *cobra.Command, args []string) error {
 	for i := range v.Findings {
 		if v.Findings[i].Severity >= failOn {
 			return errFound
-		}
-	}
-	return nil
-}
-
-// files writes what else was asked for.
-func (f *profileFlags) files(p *profile.Profile, t *profile.Timeline) error {
-	for _, out := range []struct {
-		path  string
-		write func(io.Writer) error
-	}{
-		{f.folded, func(w io.Writer) error { return p.Ranks[0].Stacks.Folded(w) }},
-		{f.trim, func(w io.Writer) error { return tracefile.Trim(w, f.trim, t, p.Ranks[0]) }},
-	} {
-		if out.path == "" {
-			continue
-		}
-		if err := fileio.Write(out.path, out.write); err != nil {
-			return err
 		}
 	}
 	return nil
@@ -153,7 +127,7 @@ func (f *profileDiffFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	var both [2]*profile.Profile
 	for i, path := range args {
-		if both[i], _, err = f.read.profile(cmd, []string{path}, false); err != nil {
+		if both[i], err = f.read.profile(cmd, []string{path}); err != nil {
 			return err
 		}
 	}

@@ -39,7 +39,7 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 			}},
 			{Title: "Traces", Flags: []string{
 				"profile max-events", "profile capture max-events", "profile diff max-events", "steps", "profile capture load", "longest",
-				"dir", "gate", "trim", "folded",
+				"dir", "gate",
 			}},
 			{Title: "Upstreams and clients", Flags: []string{"upstream", "listen", "admin", "upstream-ca", "upstream-insecure", "health-path", "health-interval", "prefix-sticky", "retries"}},
 			{Title: "Limits", Flags: []string{"connect-timeout", "header-timeout", "request-timeout", "idle-timeout", "client-timeout", "drain-timeout", "drain-delay", "max-body", "max-requests"}},

@@ -215,7 +215,6 @@ type Analysis struct {
 	Host         Host
 	Roofline     []Rate
 	Memory       map[int][]MemoryPoint
-	Stacks       *Stacks
 	Workload     Workload
 	Quantised    bool   // products' names say so
 	AMD          bool   // calls of HIP say so
@@ -231,7 +230,7 @@ type Analysis struct {
 func Analyze(t *Timeline) *Analysis {
 	a := &Analysis{
 		Source: t.Source, Tool: t.Tool, Rank: t.Rank, Events: t.Events,
-		Partial: t.Partial, Notes: t.Notes, Memory: map[int][]MemoryPoint{}, Stacks: newStacks(t.Names),
+		Partial: t.Partial, Notes: t.Notes, Memory: map[int][]MemoryPoint{},
 	}
 	for id, m := range t.Memory {
 		a.Memory[id] = m.Points
@@ -250,10 +249,8 @@ func Analyze(t *Timeline) *Analysis {
 	return a
 }
 
-// DropRankDetails lets go of what is shown of one rank alone: the stacks, and the single steps'
-// groups. A thousand ranks are held at once.
+// DropRankDetails lets go of what is shown of one rank alone. A thousand ranks are held at once.
 func (a *Analysis) DropRankDetails() {
-	a.Stacks = nil
 	for _, d := range a.Devices {
 		d.Bins = nil
 	}

@@ -218,17 +218,13 @@ func (s *sweep) classify(a *Event, c lane, l *launch) Group {
 	if g == Communication && (m.ranks || l != nil && l.ranks) {
 		d.Exchanged += a.Dur
 	}
-	t, below := &d.Group[g], int32(0)
+	t := &d.Group[g]
 	t.Sum += a.Dur
 	t.Count++
 	if a.Size > 0 {
 		t.Bytes += float64(a.Size)
 		t.Known += a.Dur
 	}
-	if l != nil {
-		below = l.node
-	}
-	s.Analysis.Stacks.add(below, a.Name, a.Dur)
 	if c.kind == Kernel {
 		d.Runs++
 		if m.whole {

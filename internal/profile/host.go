@@ -50,15 +50,15 @@ func (s *span) hold(l *Log) {
 
 // launch is a call that put work on a device.
 type launch struct {
-	start      int64
-	began      uint32 // when the operator whose work is known began: the low bits, which tell its runs apart
-	corr, op   uint32
-	step, node int32
-	thread     uint16
-	gives      Group // to a kernel whose name says only how it computes
-	hint       Group // to one whose name says nothing
-	graph      bool
-	ranks      bool // it is below a call that sends each rank something else
+	start    int64
+	began    uint32 // when the operator whose work is known began: the low bits, which tell its runs apart
+	corr, op uint32
+	step     int32
+	thread   uint16
+	gives    Group // to a kernel whose name says only how it computes
+	hint     Group // to one whose name says nothing
+	graph    bool
+	ranks    bool // it is below a call that sends each rank something else
 }
 
 func (z *analyzer) host(process int64) *host {
@@ -101,8 +101,6 @@ func (h *host) find(corr uint32) *launch {
 // frame is a call on a thread's stack.
 type frame struct {
 	end   int64
-	name  uint32
-	node  int32
 	gives Group
 	hint  Group
 	cause Cause  // what it says that the host does; HostWork is nothing of its own
@@ -110,7 +108,6 @@ type frame struct {
 	inner uint32 // the innermost operator
 	shape uint32 // the innermost operator whose work is known
 	began int64  // when that one began
-	step  bool   // of a step: stacks of all steps are told as one
 	below bool   // it is an operator or loads data, or is below such a call
 	ranks bool   // it sends each rank something else, or is below such a call
 }
@@ -144,9 +141,7 @@ func (z *analyzer) threads() {
 				}
 			}
 		}
-		if z.Consume {
-			h.Calls = [classes]Log{}
-		}
+		h.Calls = [classes]Log{} // nothing reads them again
 	}
 	for _, p := range z.order {
 		p.index()
@@ -182,11 +177,11 @@ func (w *walk) addCall(class Class, c *Event) {
 	info := &w.info[c.Name]
 	end := c.Start + c.Dur
 	w.at = max(w.at, end)
-	f := frame{end: end, name: c.Name, gives: Groups, hint: Groups, cause: HostWork, step: class == Annotation && info.step != nil}
+	f := frame{gives: Groups, hint: Groups, cause: HostWork}
 	if n := len(w.stack); n > 0 {
 		f = w.stack[n-1]
-		f.end, f.name, f.node, f.step = end, c.Name, 0, class == Annotation && info.step != nil
 	}
+	f.end = end
 	least := int64(0)
 	switch {
 	case class == Runtime && info.launch && info.cause == FirstUse:
@@ -198,7 +193,7 @@ func (w *walk) addCall(class Class, c *Event) {
 		f.cause = info.cause
 		w.t.doing = append(w.t.doing, doing{c.Start, end, f.cause})
 	}
-	if c.Dur >= w.long && !f.step {
+	if step := class == Annotation && info.step != nil; c.Dur >= w.long && !step {
 		w.t.calls = append(w.t.calls, call{c.Start, end, c.Name})
 	}
 	if info.hint != Groups {
@@ -264,7 +259,6 @@ func (w *walk) launch(c *Event, f *frame, graph bool) {
 		l.step = w.p.steps[w.step-1]
 		w.Steps[l.step].Launches++
 	}
-	l.node = w.Analysis.Stacks.path(w.stack)
 	w.p.launches.add(l)
 	w.seekAttention(f)
 }

@@ -50,7 +50,6 @@ func (s *sweep) work(a *Event, g Group, l *launch) {
 		r.count++
 		s.d.Group[g].Flops += shape.Flops
 		s.d.Group[g].Bytes += shape.Bytes
-		s.Analysis.Stacks.nodes[l.node].flops += shape.Flops
 	}
 }
 

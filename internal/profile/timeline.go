@@ -73,9 +73,6 @@ type Timeline struct {
 	Base   int64  // nanoseconds since 1970 of the time 0; 0 is unknown
 	Stacks bool   // Python functions were recorded
 
-	// Consume lets Analyze let go of the calls that it has read.
-	Consume bool
-
 	Names   *Names
 	Streams []*Stream
 	Threads []*Thread

@@ -5,4 +5,6 @@ package command
 var removed = map[string]string{
 	"sixty bench self-test":      "every result of sixty bench says under generator how late it sent and read; go test -bench Accuracy ./internal/load measures its error",
 	"sixty generate openmetrics": "sixty diagnose RECORDING --output html draws a recording, and sixty top RECORDING plays it",
+	"sixty profile --folded":     "open the trace itself in speedscope.app or ui.perfetto.dev",
+	"sixty profile --trim":       "open the trace itself in ui.perfetto.dev; --full lists its longest gaps",
 }

@@ -71,20 +71,12 @@ func newDocument(p *profile.Profile, v *finding.Verdict) *render.Document {
 	d.writeFixes()
 	d.ShowIn(render.Details)
 	d.steps()
-	d.launchers()
 	d.kernels()
 	d.rates()
 	d.devices()
 	d.ShowIn(render.Page)
 	d.Section("Charts", "")
 	d.Figures(figures(p)...)
-	if len(p.Ranks) > 0 && p.Ranks[0].Stacks != nil {
-		if h := flame(p.Ranks[0].Stacks.Tree(0.001)); h != "" {
-			d.Section("GPU time by launcher", "")
-			d.Paragraph("", "Annotations, Python functions and operators as far as they were recorded, the kernel last. Hover for times.").Style = render.Dim
-			d.Drawing(h)
-		}
-	}
 	d.footer()
 	return d.Document
 }
@@ -439,50 +431,6 @@ func (d *document) kernels() {
 		})
 	}
 	d.list("Kernels", ", the heaviest first", "share, time, runs, mean|1, for|<, of|<2, kernel|…", cells)
-}
-
-// mostLaunchers and deepest bound the table of what launched kernels.
-const mostLaunchers, deepest = 40, 8
-
-// launcher is a frame in that table.
-type launcher struct {
-	*profile.Flame
-	depth int
-}
-
-// launchers are the frames that took most of a rank's time, each behind the one that called it. One that
-// does nothing but call another is left out.
-func launchers(p *profile.Profile) (out []launcher) {
-	if len(p.Ranks) == 0 || p.Ranks[0].Stacks == nil {
-		return nil
-	}
-	var walk func(f *profile.Flame, depth int)
-	walk = func(f *profile.Flame, depth int) {
-		for len(f.Children) == 1 && f.Children[0].Count == f.Count && len(f.Children[0].Children) > 0 {
-			f = f.Children[0]
-		}
-		out = append(out, launcher{f, depth})
-		for _, c := range f.Children {
-			if depth < deepest && len(out) < mostLaunchers {
-				walk(c, depth+1)
-			}
-		}
-	}
-	walk(p.Ranks[0].Stacks.Tree(3*least), 0)
-	return out
-}
-
-func (d *document) launchers() {
-	var cells [][]string
-	list := launchers(d.p)
-	for _, l := range list[:len(list)*min(len(list)-1, 1)] {
-		cells = append(cells, []string{
-			render.Percent(float64(l.Time) / float64(max(list[0].Time, 1))), seconds(l.Time), render.Grouped(float64(l.Count)), seconds(l.Time / int64(max(l.Count, 1))),
-			flopsOf(l.Flops / float64(max(l.Time, 1)) * 1e9), strings.Repeat("· ", l.depth) + render.Clip(render.Clean(l.Name), 100),
-		})
-	}
-	d.list("By launcher", ": annotations, modules, Python functions and operators as far as they were recorded, then kernels",
-		"share, time, runs, mean|2, rate|1, |<…", cells)
 }
 
 func (d *document) rates() {

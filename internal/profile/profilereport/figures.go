@@ -2,10 +2,6 @@ package profilereport
 
 import (
 	"fmt"
-	"hash/fnv"
-	"html"
-	"html/template"
-	"strings"
 
 	"github.com/sixty-dev/sixty/internal/profile"
 	"github.com/sixty-dev/sixty/internal/render"
@@ -125,47 +121,4 @@ func roof(p *profile.Profile) (render.Figure, bool) {
 		caption += "; the GPU's name is not in the trace, so no roof is drawn"
 	}
 	return render.Draw(caption, render.Chart{Title: "Roofline of matrix products", XName: "operations per byte", Series: series, LogX: true, LogY: true, Format: func(v float64) string { return render.Number(v) + " TF" }}), true
-}
-
-const (
-	flameWidth, flameRow, flameDepth = 1200.0, 17.0, 48
-)
-
-// flame draws a flame graph, the root on top.
-func flame(root *profile.Flame) template.HTML {
-	if root.Time == 0 {
-		return ""
-	}
-	var b strings.Builder
-	deepest := 0
-	var draw func(f *profile.Flame, x, w float64, depth int)
-	draw = func(f *profile.Flame, x, w float64, depth int) {
-		if w < 0.6 || depth >= flameDepth {
-			return
-		}
-		deepest = max(deepest, depth)
-		name := html.EscapeString(render.Clean(f.Name))
-		share := render.Percent(float64(f.Time) / float64(root.Time))
-		fmt.Fprintf(&b, `<g><title>%s: %s, %s</title><rect x="%.1f" y="%.0f" width="%.1f" height="%.0f" fill="%s"/>`, name, seconds(f.Time), share, x, float64(depth)*flameRow, max(w-0.4, 0.3), flameRow-1, warm(f.Name))
-		if fits := int((w - 6) / 6.2); fits > 3 {
-			fmt.Fprintf(&b, `<text class="frame" x="%.1f" y="%.0f">%s</text>`, x+3, float64(depth)*flameRow+12, html.EscapeString(render.Cut(render.Clean(f.Name), fits)))
-		}
-		b.WriteString("</g>")
-		at := x
-		for _, c := range f.Children {
-			part := float64(c.Time) / float64(root.Time) * flameWidth
-			draw(c, at, part, depth+1)
-			at += part
-		}
-	}
-	draw(root, 0, flameWidth, 0)
-	return template.HTML(fmt.Sprintf(`<svg viewBox="0 0 %g %g" role="img" aria-label="flame graph">%s</svg>`, flameWidth, float64(deepest+1)*flameRow, b.String())) //nolint:gosec // built from numbers and escaped names
-}
-
-// warm is a colour between yellow and red that a name always has.
-func warm(name string) string {
-	hash := fnv.New32a()
-	_, _ = hash.Write([]byte(name))
-	h := hash.Sum32()
-	return fmt.Sprintf("hsl(%d,%d%%,%d%%)", 12+h%40, 65+h>>8%25, 58+h>>16%14)
 }

@@ -123,9 +123,6 @@ func JSON(w io.Writer, p *profile.Profile, v *finding.Verdict) error {
 			return object{"name", k.Name, "library", orNone(k.Library), "group", k.Group.String(), "launched_for", orNone(k.Below), "count", k.Count, "sum_seconds", sec(k.Sum),
 				"max_seconds", sec(k.Max), "replayed_by_graphs", k.Graph, "operator", orNone(k.Operator)}
 		}),
-		"launchers", each(launchers(p), func(l *launcher) object {
-			return object{"name", l.Name, "depth", l.depth, "seconds", sec(l.Time), "launches", l.Count, "flops", orNone(l.Flops)}
-		}),
 		"launches", object{"launches", h.Launches, "graph_launches", h.GraphLaunches, "seconds", sec(h.LaunchTime), "synchronizations", h.Syncs,
 			"synchronization_seconds", sec(h.SyncTime), "kernels", p.Runs, "kernels_replayed_by_graphs", p.Graph, "kernels_under_10us", p.Small,
 			"graphs_without_their_kernels", p.WholeGraph},

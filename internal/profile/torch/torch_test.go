@@ -289,11 +289,5 @@ func FuzzRead(f *testing.F) {
 			}
 		}
 		profile.Combine([]*profile.Analysis{a, a})
-		if err := tl.Trim(io.Discard, a); err != nil {
-			t.Fatal(err)
-		}
-		if err := a.Stacks.Folded(io.Discard); err != nil {
-			t.Fatal(err)
-		}
 	})
 }

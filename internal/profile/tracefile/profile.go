@@ -4,11 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"runtime/debug"
-	"strings"
-
-	"github.com/klauspost/compress/gzip"
 
 	"github.com/sixty-dev/sixty/internal/profile"
 )
@@ -18,31 +14,28 @@ const collectAfter = 25
 
 // Options say how traces are read.
 type Options struct {
-	Limit int  // events of a trace that are held, 1000 at least
-	Keep  bool // the first one's timeline is wanted
-
-	Show func(format string, args ...any) // told of each of several traces
+	Limit int                              // events of a trace that are held, 1000 at least
+	Show  func(format string, args ...any) // told of each of several traces
 }
 
 // Profile reads and analyses traces and directories of them, one after the other: a job may
 // have a thousand. A trace among several that cannot be read makes the profile partial.
-func Profile(ctx context.Context, args []string, o Options) (*profile.Profile, *profile.Timeline, error) {
+func Profile(ctx context.Context, args []string, o Options) (*profile.Profile, error) {
 	var paths []string
 	for _, a := range args {
 		list, err := List(a)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		paths = append(paths, list...)
 	}
 	if o.Limit < 1000 {
-		return nil, nil, errors.New("--max-events: want at least 1000")
+		return nil, errors.New("--max-events: want at least 1000")
 	}
 	// A timeline has few pointers and grows little garbage: collecting often costs nothing,
 	// and rarely twice the memory.
 	defer debug.SetGCPercent(debug.SetGCPercent(collectAfter))
 	var ranks []*profile.Analysis
-	var first *profile.Timeline
 	var failed []error
 	for i, path := range paths {
 		if len(paths) > 1 {
@@ -51,22 +44,19 @@ func Profile(ctx context.Context, args []string, o Options) (*profile.Profile, *
 		t, err := Read(ctx, path, o.Limit)
 		if err != nil {
 			if ctx.Err() != nil {
-				return nil, nil, context.Cause(ctx)
+				return nil, context.Cause(ctx)
 			}
 			failed = append(failed, err)
 			continue
 		}
-		t.Consume = !o.Keep
 		a := profile.Analyze(t)
 		if len(ranks) > 0 {
 			a.DropRankDetails()
-		} else if o.Keep {
-			first = t
 		}
 		ranks = append(ranks, a)
 	}
 	if len(ranks) == 0 {
-		return nil, nil, failed[0]
+		return nil, failed[0]
 	}
 	p := profile.Combine(ranks)
 	for i, err := range failed {
@@ -76,14 +66,5 @@ func Profile(ctx context.Context, args []string, o Options) (*profile.Profile, *
 		}
 		p.Partial = append(p.Partial, err.Error())
 	}
-	return p, first, nil
-}
-
-// Trim writes the worst steps of a rank as a trace, packed where the file's name says so.
-func Trim(w io.Writer, path string, t *profile.Timeline, rank *profile.Analysis) error {
-	if !strings.HasSuffix(path, ".gz") {
-		return t.Trim(w, rank)
-	}
-	z := gzip.NewWriter(w)
-	return errors.Join(t.Trim(z, rank), z.Close())
+	return p, nil
 }

@@ -147,10 +147,6 @@ lint-changed: ## Lint what changed since main, or in the last commit where that 
 	if test "$$base" = "$$(git rev-parse HEAD)" && git rev-parse -q --verify HEAD~1 >/dev/null; then base=HEAD~1; fi; \
 	$(GOLANGCI_LINT) run --new-from-rev "$$base"
 
-.PHONY: weigh
-weigh: ## Print the lines of each folder, the largest files and functions, and how folders import each other
-	@$(GO) run ./internal/tools/weigh
-
 bench: ## Run the benchmarks (BENCH=regexp COUNT=n); compare two outputs with benchstat
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) ./...
 
@@ -171,10 +167,6 @@ false-alarms: ## Count false alarms and missed faults in WEEKS replica-weeks of 
 .PHONY: man
 man: ## Write man pages and completions into bin/
 	$(GO) run ./internal/tools/man
-
-.PHONY: site
-site: ## Build the documentation's site from docs/ into dist/site
-	$(GO) run ./internal/tools/site
 
 e2e-vllm: build ## Diagnose real vLLM servers while they are sick, live and through a Prometheus (needs SIXTY_VLLM)
 	@test -n "$$SIXTY_VLLM" || { echo "set SIXTY_VLLM to a directory with a virtual environment in venv/ and a model in model/"; exit 1; }

@@ -1,0 +1,118 @@
+package rooms
+
+import (
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/text"
+)
+
+// TestLinksOfDocuments holds that every link of the documents leads to a file, and to a heading of
+// it where it names one, and that docs/README.md lists every document.
+func TestLinksOfDocuments(t *testing.T) {
+	const root = "../.."
+	var documents []string
+	for _, pattern := range []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/*.md", "docs/*/*.md"} {
+		names, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		documents = append(documents, names...)
+	}
+	links, anchors := map[string][]string{}, map[string][]string{}
+	for _, name := range documents {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		links[name], anchors[name] = linksOf(content)
+	}
+	for name, list := range links {
+		for _, broken := range brokenLinks(name, list, anchors) {
+			t.Errorf("%s: %s", name, broken)
+		}
+		listed := filepath.Dir(name) != filepath.Join(root, "docs") || filepath.Base(name) == "README.md" ||
+			slices.Contains(links[filepath.Join(root, "docs", "README.md")], filepath.Base(name))
+		if !listed {
+			t.Errorf("docs/README.md does not list %s", name)
+		}
+	}
+}
+
+// brokenLinks are those of a document that lead to no file, or to no heading of one.
+func brokenLinks(name string, links []string, anchors map[string][]string) (out []string) {
+	for _, link := range links {
+		u, err := url.Parse(link)
+		if err != nil || u.Scheme != "" {
+			continue
+		}
+		to := name
+		if u.Path != "" {
+			to = filepath.Join(filepath.Dir(name), u.Path)
+		}
+		if headings, ok := anchors[to]; ok && u.Fragment != "" && !slices.Contains(headings, u.Fragment) {
+			out = append(out, link+": no such heading")
+		} else if _, err := os.Stat(to); !ok && err != nil {
+			out = append(out, link+": no such file")
+		}
+	}
+	return out
+}
+
+// linksOf are the addresses of a document's links and images, and the names of its headings, which
+// are GitHub's.
+func linksOf(content []byte) (links, headings []string) {
+	tree := goldmark.New(goldmark.WithExtensions(extension.Table)).Parser().Parse(text.NewReader(content))
+	_ = ast.Walk(tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		switch n := n.(type) {
+		case *ast.Link:
+			if entering {
+				links = append(links, string(n.Destination))
+			}
+		case *ast.Image:
+			if entering {
+				links = append(links, string(n.Destination))
+			}
+		case *ast.Heading:
+			if entering {
+				headings = append(headings, slug(textOf(n, content)))
+			}
+		}
+		return ast.WalkContinue, nil
+	})
+	return links, headings
+}
+
+// slug is how GitHub names a heading.
+func slug(heading string) string {
+	dropped := regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+	return strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(strings.TrimSpace(heading)), ""), " ", "-")
+}
+
+// textOf is the text of a node without its marks.
+func textOf(n ast.Node, source []byte) string {
+	if t, ok := n.(*ast.Text); ok {
+		return string(t.Value(source))
+	}
+	out := ""
+	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
+		out += textOf(c, source)
+	}
+	return out
+}
+
+func TestABrokenLinkIsFound(t *testing.T) {
+	links, headings := linksOf([]byte("# B, and `b`\n[a](absent.md) [b](#b-and-b) [c](#c) [d](https://example.com/x) [e](doc.go)"))
+	got := brokenLinks("a.md", links, map[string][]string{"a.md": headings})
+	if want := []string{"absent.md: no such file", "#c: no such heading"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

@@ -92,9 +92,9 @@ accuracy: ## Judge every recording at 1, 5, 15, 30 and 60 s scrapes, several pha
 	exit $$missed
 
 model-accuracy: ## Fit the performance model to what others measured, leaving out each GPU and each model in turn, tune public deployments, and write docs/model-accuracy.md
-	$(GO) run ./research/modelaccuracy
+	cd research/modelaccuracy && $(GO) run .
 	SIXTY_ACCURACY=update $(GO) test ./internal/cli -run '^TestTuneOfPublicDeployments$$' -count=1
-	$(GO) run ./research/modelaccuracy -page
+	cd research/modelaccuracy && $(GO) run . -page && $(GO) test .
 	SIXTY_ACCURACY=full $(GO) test ./internal/sim/perfmodel -run '^TestGroundTruth$$' -count=1 -v
 
 detection: ## Measure how long after its onset a fault is an alert, and write the tables of docs/rules.md

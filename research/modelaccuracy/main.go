@@ -5,7 +5,8 @@
 //	make model-accuracy
 //
 // The measurements are facts with their sources (points/points.json); the models'
-// configurations have the fields that decide about work and memory.
+// configurations have the fields that decide about work and memory. It is a module of its own, which
+// the program is built and tested without; go.work lets it use the code and the versions beside it.
 package main
 
 import (
@@ -17,11 +18,11 @@ import (
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
 
-// What is written, from the root of the repository.
+// What is written, from this folder.
 const (
-	pageFile      = "docs/model-accuracy.md"
-	posteriorFile = "internal/sim/perfmodel/posterior.json"
-	heldOutFile   = "research/modelaccuracy/heldout.json"
+	pageFile      = "../../docs/model-accuracy.md"
+	posteriorFile = "../../internal/sim/perfmodel/posterior.json"
+	heldOutFile   = "heldout.json"
 )
 
 func main() {

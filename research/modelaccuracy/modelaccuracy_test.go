@@ -59,12 +59,12 @@ func TestThePageShowsThisData(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := os.ReadFile("../../" + pageFile)
+	got, err := os.ReadFile(pageFile)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if string(got) != want {
-		t.Error("docs/model-accuracy.md is of other data: run make model-accuracy, or go run ./research/modelaccuracy -page where only the page changed")
+		t.Error("docs/model-accuracy.md is of other data: run make model-accuracy, or go run . -page where only the page changed")
 	}
 }
 

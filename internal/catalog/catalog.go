@@ -107,10 +107,10 @@ type Pathology struct {
 	// first signal of When.
 	Panel int
 
-	// Runbook is a Markdown page with the Sections.
+	// Runbook is a Markdown page with the Sections: runbook.md of the pathology's directory.
 	Runbook string
 
-	// Scenario lets the simulated fleet bring the pathology about: YAML, which
+	// Scenario lets the simulated fleet bring the pathology about: its scenario.yaml, which
 	// fleet.ReadScenario reads.
 	Scenario string
 }

@@ -6,6 +6,8 @@ package pathologies
 import (
 	"embed"
 	"io/fs"
+	"slices"
+	"strings"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/pathologies/clientcancellations"
@@ -68,58 +70,72 @@ func Cases() fs.FS { return cases }
 
 // All returns the catalogue, root causes before symptoms: of two findings that
 // cost the same, the earlier one leads the verdict.
-func All() []*catalog.Pathology {
-	return []*catalog.Pathology{
-		targetdown.Pathology,
-		startstuck.Pathology,
-		gpuhardwareerrors.Pathology,
-		enginehung.Pathology,
-		kvcachethrashing.Pathology,
-		enginerestart.Pathology,
-		httperrors.Pathology,
-		replicaimbalance.Pathology,
-		gputhrottling.Pathology,
-		prefillstarvation.Pathology,
-		speculationcollapse.Pathology,
-		prefixcachemisses.Pathology,
-		severedegradation.Pathology,
-		concurrencylimit.Pathology,
-		saturation.Pathology,
-		slowdecode.Pathology,
-		clientcancellations.Pathology,
-		slowprefill.Pathology,
-		memoryleak.Pathology,
-		workloadshift.Pathology,
-		unexplained.Pathology,
-		gpuunderutilization.Pathology,
-		metricsslow.Pathology,
+func All() []*catalog.Pathology { return slices.Clone(all) }
 
-		// What only a gateway sees.
-		upstreamdown.Pathology,
-		noupstream.Pathology,
-		hangoutsideengine.Pathology,
-		notokenpasses.Pathology,
-		misrouting.Pathology,
-		routerqueueing.Pathology,
-		gatewayerrors.Pathology,
-		slowoutsideengine.Pathology,
-		notinengine.Pathology,
-		gatewaytimeouts.Pathology,
-		gatewaycancellations.Pathology,
-		retrystorm.Pathology,
-		heldafterclient.Pathology,
-		suspectedleaks.Pathology,
-		oneengineanswers.Pathology,
-		gatewayimbalance.Pathology,
-		corruptedoutputs.Pathology,
-		kvtransferfailing.Pathology,
-		decodelost.Pathology,
-		prefilllost.Pathology,
-		kvtransferslow.Pathology,
-		pdimbalance.Pathology,
-		kvtiermisses.Pathology,
-		kvoffloadslow.Pathology,
-		rankskew.Pathology,
-		slowstart.Pathology,
+var all = withTexts(
+	targetdown.Pathology,
+	startstuck.Pathology,
+	gpuhardwareerrors.Pathology,
+	enginehung.Pathology,
+	kvcachethrashing.Pathology,
+	enginerestart.Pathology,
+	httperrors.Pathology,
+	replicaimbalance.Pathology,
+	gputhrottling.Pathology,
+	prefillstarvation.Pathology,
+	speculationcollapse.Pathology,
+	prefixcachemisses.Pathology,
+	severedegradation.Pathology,
+	concurrencylimit.Pathology,
+	saturation.Pathology,
+	slowdecode.Pathology,
+	clientcancellations.Pathology,
+	slowprefill.Pathology,
+	memoryleak.Pathology,
+	workloadshift.Pathology,
+	unexplained.Pathology,
+	gpuunderutilization.Pathology,
+	metricsslow.Pathology,
+
+	// What only a gateway sees.
+	upstreamdown.Pathology,
+	noupstream.Pathology,
+	hangoutsideengine.Pathology,
+	notokenpasses.Pathology,
+	misrouting.Pathology,
+	routerqueueing.Pathology,
+	gatewayerrors.Pathology,
+	slowoutsideengine.Pathology,
+	notinengine.Pathology,
+	gatewaytimeouts.Pathology,
+	gatewaycancellations.Pathology,
+	retrystorm.Pathology,
+	heldafterclient.Pathology,
+	suspectedleaks.Pathology,
+	oneengineanswers.Pathology,
+	gatewayimbalance.Pathology,
+	corruptedoutputs.Pathology,
+	kvtransferfailing.Pathology,
+	decodelost.Pathology,
+	prefilllost.Pathology,
+	kvtransferslow.Pathology,
+	pdimbalance.Pathology,
+	kvtiermisses.Pathology,
+	kvoffloadslow.Pathology,
+	rankskew.Pathology,
+	slowstart.Pathology,
+)
+
+//go:embed */runbook.md */scenario.yaml
+var texts embed.FS
+
+// withTexts gives each its runbook and its scenario, which lie in its directory. Those of gateways have no scenario.
+func withTexts(all ...*catalog.Pathology) []*catalog.Pathology {
+	for _, p := range all {
+		dir := strings.ReplaceAll(p.ID, "-", "")
+		runbook, _ := texts.ReadFile(dir + "/runbook.md") // that it is there and complete is tested
+		scenario, _ := texts.ReadFile(dir + "/scenario.yaml")
+		p.Runbook, p.Scenario = string(runbook), string(scenario)
 	}
+	return all
 }

@@ -3,18 +3,11 @@
 package clientcancellations
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
-
-//go:embed scenario.yaml
-var scenario string
 
 // Pathology is clients that cancel.
 var Pathology = &catalog.Pathology{
@@ -36,8 +29,6 @@ var Pathology = &catalog.Pathology{
 		"replica-imbalance", "gpu-throttling", "prefill-starvation", "severe-degradation", "concurrency-limit",
 		"saturation", "slow-decode",
 	},
-	Refine:   refine,
-	Panel:    604,
-	Runbook:  runbook,
-	Scenario: scenario,
+	Refine: refine,
+	Panel:  604,
 }

@@ -3,18 +3,11 @@
 package concurrencylimit
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
-
-//go:embed scenario.yaml
-var scenario string
 
 var (
 	kvRoom = &catalog.Threshold{
@@ -62,10 +55,8 @@ var Pathology = &catalog.Pathology{
 		"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart", "replica-imbalance", "gpu-throttling",
 		"prefix-cache-misses", "severe-degradation",
 	},
-	Refine:   refine,
-	Panel:    222,
-	Runbook:  runbook,
-	Scenario: scenario,
+	Refine: refine,
+	Panel:  222,
 }
 
 var growing = &catalog.Threshold{

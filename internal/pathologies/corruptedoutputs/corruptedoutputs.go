@@ -2,17 +2,9 @@
 package corruptedoutputs
 
 import (
-	_ "embed"
-
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
-
-//go:embed scenario.yaml
-var scenario string
 
 var (
 	some = &catalog.Threshold{
@@ -46,6 +38,4 @@ var Pathology = &catalog.Pathology{
 	},
 	ExplainedBy: []string{"target-down", "gpu-hardware-errors"},
 	Refine:      refine,
-	Runbook:     runbook,
-	Scenario:    scenario,
 }

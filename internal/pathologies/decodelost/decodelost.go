@@ -2,14 +2,9 @@
 package decodelost
 
 import (
-	_ "embed"
-
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
 
 var (
 	expires = &catalog.Threshold{
@@ -46,7 +41,6 @@ var Pathology = &catalog.Pathology{
 		"engine-hung", "kv-cache-thrashing", "severe-degradation", "concurrency-limit", "saturation", "client-cancellations", "unexplained",
 		"gpu-underutilization",
 	},
-	Refine:  refine,
-	Hop:     catalog.HopDecode,
-	Runbook: runbook,
+	Refine: refine,
+	Hop:    catalog.HopDecode,
 }

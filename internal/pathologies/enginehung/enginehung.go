@@ -5,17 +5,9 @@
 package enginehung
 
 import (
-	_ "embed"
-
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
-
-//go:embed scenario.yaml
-var scenario string
 
 var (
 	stuck = &catalog.Threshold{
@@ -83,6 +75,4 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: []string{"target-down", "gpu-hardware-errors"},
 	Refine:      refine,
 	Panel:       425,
-	Runbook:     runbook,
-	Scenario:    scenario,
 }

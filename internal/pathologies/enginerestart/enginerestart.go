@@ -2,18 +2,11 @@
 package enginerestart
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
-
-//go:embed scenario.yaml
-var scenario string
 
 var (
 	once = &catalog.Threshold{
@@ -70,6 +63,4 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: []string{"target-down"},
 	Refine:      refine,
 	Panel:       432,
-	Runbook:     runbook,
-	Scenario:    scenario,
 }

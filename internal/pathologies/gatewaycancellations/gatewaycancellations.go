@@ -2,16 +2,12 @@
 package gatewaycancellations
 
 import (
-	_ "embed"
 	"fmt"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
 
 var goesOn = &catalog.Threshold{
 	Name: "gateway_leaving", Unit: indicator.Count, Default: 1.5,
@@ -32,7 +28,6 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: append([]string{"no-upstream", "hang-outside-engine", "no-token-passes", "slow-outside-engine", "client-cancellations"}, catalog.SlowEngine...),
 	Refine:      refine,
 	Panel:       635,
-	Runbook:     runbook,
 }
 
 func refine(p *catalog.Pass) {

@@ -2,7 +2,6 @@
 package gatewayerrors
 
 import (
-	_ "embed"
 	"fmt"
 	"strings"
 	"time"
@@ -10,9 +9,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
 
 var goesOn = &catalog.Threshold{
 	Name: "gateway_failing", Unit: indicator.Count, Default: 1.5,
@@ -45,7 +41,6 @@ var Pathology = &catalog.Pathology{
 	Explains:    []string{"client-cancellations"},
 	Refine:      refine,
 	Panel:       635,
-	Runbook:     runbook,
 }
 
 func refine(p *catalog.Pass) {

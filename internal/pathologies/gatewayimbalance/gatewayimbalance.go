@@ -3,7 +3,6 @@ package gatewayimbalance
 
 import (
 	"cmp"
-	_ "embed"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,9 +11,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
 
 var (
 	favoured = &catalog.Threshold{
@@ -38,7 +34,6 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: []string{"upstream-down", "one-engine-answers", "replica-imbalance"},
 	Refine:      refine,
 	Panel:       641,
-	Runbook:     runbook,
 }
 
 func refine(p *catalog.Pass) {

@@ -2,15 +2,11 @@
 package gatewaytimeouts
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
 
 var some = &catalog.Threshold{
 	Name: "gateway_timeouts", Unit: indicator.Requests, Default: 2.5,
@@ -28,7 +24,6 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: append([]string{"no-upstream", "hang-outside-engine", "no-token-passes"}, catalog.SlowEngine...),
 	Refine:      refine,
 	Panel:       638,
-	Runbook:     runbook,
 }
 
 func refine(p *catalog.Pass) {

@@ -2,18 +2,11 @@
 package gpuhardwareerrors
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
-
-//go:embed scenario.yaml
-var scenario string
 
 var (
 	anyError = &catalog.Threshold{
@@ -39,9 +32,7 @@ var Pathology = &catalog.Pathology{
 		catalog.Above(indicator.NVLinkErrors, linkErrors),
 		catalog.Above(indicator.PCIeReplays, linkErrors),
 	),
-	For:      0 * time.Second,
-	Refine:   refine,
-	Panel:    344,
-	Runbook:  runbook,
-	Scenario: scenario,
+	For:    0 * time.Second,
+	Refine: refine,
+	Panel:  344,
 }

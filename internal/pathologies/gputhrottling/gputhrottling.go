@@ -2,18 +2,11 @@
 package gputhrottling
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
-
-//go:embed scenario.yaml
-var scenario string
 
 var (
 	set = &catalog.Threshold{
@@ -47,6 +40,4 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: []string{"gpu-hardware-errors"},
 	Refine:      refine,
 	Panel:       525,
-	Runbook:     runbook,
-	Scenario:    scenario,
 }

@@ -3,18 +3,11 @@
 package gpuunderutilization
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
-
-//go:embed scenario.yaml
-var scenario string
 
 var (
 	gpuIdle = &catalog.Threshold{
@@ -61,6 +54,4 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: []string{"target-down", "gpu-hardware-errors", "engine-hung", "gpu-throttling"},
 	Refine:      refine,
 	Panel:       212,
-	Runbook:     runbook,
-	Scenario:    scenario,
 }

@@ -2,16 +2,12 @@
 package hangoutsideengine
 
 import (
-	_ "embed"
 	"fmt"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
 
 // Pathology is API servers that hang beside an engine that does not.
 var Pathology = &catalog.Pathology{
@@ -25,7 +21,6 @@ var Pathology = &catalog.Pathology{
 	Explains:    []string{"client-cancellations"},
 	Refine:      refine,
 	Panel:       636,
-	Runbook:     runbook,
 }
 
 func refine(p *catalog.Pass) {

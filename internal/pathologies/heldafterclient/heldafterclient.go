@@ -2,16 +2,12 @@
 package heldafterclient
 
 import (
-	_ "embed"
 	"fmt"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
 
 var one = &catalog.Threshold{
 	Name: "gateway_excess", Unit: indicator.Requests, Default: 0.5,
@@ -28,7 +24,6 @@ var Pathology = &catalog.Pathology{
 	For:      5 * time.Minute,
 	Refine:   refine,
 	Panel:    636,
-	Runbook:  runbook,
 }
 
 func refine(p *catalog.Pass) {

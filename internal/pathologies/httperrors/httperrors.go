@@ -2,18 +2,11 @@
 package httperrors
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
-
-//go:embed scenario.yaml
-var scenario string
 
 var (
 	clientErrors = &catalog.Threshold{
@@ -62,6 +55,4 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: []string{"target-down", "engine-hung"},
 	Refine:      refine,
 	Panel:       603,
-	Runbook:     runbook,
-	Scenario:    scenario,
 }

@@ -3,18 +3,11 @@
 package kvcachethrashing
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
-
-//go:embed scenario.yaml
-var scenario string
 
 var (
 	kvFull = &catalog.Threshold{
@@ -96,8 +89,6 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: []string{"target-down", "engine-hung", "replica-imbalance"},
 	Refine:      refine,
 	Panel:       331,
-	Runbook:     runbook,
-	Scenario:    scenario,
 }
 
 var stalls = &catalog.Threshold{

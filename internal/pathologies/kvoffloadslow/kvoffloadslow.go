@@ -2,18 +2,11 @@
 package kvoffloadslow
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
-
-//go:embed scenario.yaml
-var scenario string
 
 var (
 	slower = &catalog.Threshold{
@@ -38,8 +31,6 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy:       []string{"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart"},
 	Explains:          []string{"prefill-starvation", "saturation", "slow-prefill", "unexplained"},
 	Refine:            refine,
-	Runbook:           runbook,
-	Scenario:          scenario,
 }
 
 func refine(p *catalog.Pass) {

@@ -2,18 +2,11 @@
 package kvtiermisses
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
-
-//go:embed scenario.yaml
-var scenario string
 
 var (
 	tierLow = &catalog.Threshold{
@@ -44,7 +37,5 @@ var Pathology = &catalog.Pathology{
 		"prefill-starvation", "severe-degradation", "concurrency-limit", "saturation", "slow-decode", "client-cancellations", "slow-prefill",
 		"workload-shift", "unexplained",
 	},
-	Refine:   refine,
-	Runbook:  runbook,
-	Scenario: scenario,
+	Refine: refine,
 }

@@ -2,17 +2,9 @@
 package kvtransferfailing
 
 import (
-	_ "embed"
-
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
-
-//go:embed scenario.yaml
-var scenario string
 
 var (
 	some = &catalog.Threshold{
@@ -44,8 +36,6 @@ var Pathology = &catalog.Pathology{
 		"decode-lost", "http-errors", "prefill-lost", "kv-transfer-slow", "prefill-starvation", "prefix-cache-misses", "severe-degradation", "saturation",
 		"slow-decode", "client-cancellations", "slow-prefill", "workload-shift", "unexplained",
 	},
-	Refine:   refine,
-	Hop:      catalog.HopTransfer,
-	Runbook:  runbook,
-	Scenario: scenario,
+	Refine: refine,
+	Hop:    catalog.HopTransfer,
 }

@@ -2,18 +2,11 @@
 package kvtransferslow
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
-
-//go:embed scenario.yaml
-var scenario string
 
 var (
 	slower = &catalog.Threshold{
@@ -40,6 +33,4 @@ var Pathology = &catalog.Pathology{
 	Explains:          []string{"prefill-starvation", "saturation", "slow-prefill", "unexplained"},
 	Refine:            refine,
 	Hop:               catalog.HopTransfer,
-	Runbook:           runbook,
-	Scenario:          scenario,
 }

@@ -3,18 +3,11 @@
 package memoryleak
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
-
-//go:embed scenario.yaml
-var scenario string
 
 var (
 	leakRate = &catalog.Threshold{
@@ -61,6 +54,4 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: []string{"target-down", "engine-hung", "engine-restart"},
 	Refine:      refine,
 	Panel:       214,
-	Runbook:     runbook,
-	Scenario:    scenario,
 }

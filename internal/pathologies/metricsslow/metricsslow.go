@@ -2,18 +2,11 @@
 package metricsslow
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
-
-//go:embed scenario.yaml
-var scenario string
 
 var (
 	slow = &catalog.Threshold{
@@ -43,8 +36,6 @@ var Pathology = &catalog.Pathology{
 		"gpu-throttling", "prefill-starvation", "prefix-cache-misses", "severe-degradation", "concurrency-limit",
 		"saturation", "slow-decode", "client-cancellations", "slow-prefill",
 	},
-	Refine:   refine,
-	Panel:    431,
-	Runbook:  runbook,
-	Scenario: scenario,
+	Refine: refine,
+	Panel:  431,
 }

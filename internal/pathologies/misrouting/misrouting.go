@@ -3,15 +3,11 @@
 package misrouting
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
 
 var (
 	blind = &catalog.Threshold{
@@ -52,7 +48,6 @@ var Pathology = &catalog.Pathology{
 	Explains:    []string{"router-queueing", "gateway-errors", "gateway-imbalance", "gateway-cancellations", "gateway-timeouts"},
 	Refine:      refine,
 	Panel:       639,
-	Runbook:     runbook,
 }
 
 func refine(p *catalog.Pass) {

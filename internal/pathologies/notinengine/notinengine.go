@@ -2,15 +2,11 @@
 package notinengine
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
 
 // Pathology is requests that are stuck between API server and engine.
 var Pathology = &catalog.Pathology{
@@ -23,7 +19,6 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: []string{"hang-outside-engine", "engine-hung"},
 	Refine:      refine,
 	Panel:       636,
-	Runbook:     runbook,
 }
 
 func refine(p *catalog.Pass) {

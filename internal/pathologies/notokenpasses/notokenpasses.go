@@ -2,15 +2,11 @@
 package notokenpasses
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
 
 var (
 	oneWaits = &catalog.Threshold{
@@ -42,7 +38,6 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: []string{"no-upstream", "hang-outside-engine", "engine-hung", "prefill-starvation"},
 	Refine:      refine,
 	Panel:       636,
-	Runbook:     runbook,
 }
 
 func refine(p *catalog.Pass) {

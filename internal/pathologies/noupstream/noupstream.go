@@ -2,15 +2,11 @@
 package noupstream
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
 
 var noneUp = &catalog.Threshold{
 	Name: "upstreams_up", Unit: indicator.Count, Default: 0.5,
@@ -28,7 +24,6 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: []string{"upstream-down"},
 	Refine:      refine,
 	Panel:       639,
-	Runbook:     runbook,
 }
 
 func refine(p *catalog.Pass) {

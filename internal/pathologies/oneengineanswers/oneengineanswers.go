@@ -2,7 +2,6 @@
 package oneengineanswers
 
 import (
-	_ "embed"
 	"maps"
 	"slices"
 	"strings"
@@ -11,9 +10,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
 
 var one = &catalog.Threshold{
 	Name: "shared_engines", Unit: indicator.Count, Default: 0.5,
@@ -30,7 +26,6 @@ var Pathology = &catalog.Pathology{
 	For:      2 * time.Minute,
 	Refine:   refine,
 	Panel:    641,
-	Runbook:  runbook,
 }
 
 func refine(p *catalog.Pass) {

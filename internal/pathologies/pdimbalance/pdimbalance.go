@@ -2,7 +2,6 @@
 package pdimbalance
 
 import (
-	_ "embed"
 	"fmt"
 	"math"
 	"time"
@@ -10,9 +9,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
 
 var (
 	queues = &catalog.Threshold{
@@ -52,9 +48,8 @@ var Pathology = &catalog.Pathology{
 		"prefill-starvation", "severe-degradation", "concurrency-limit", "saturation", "slow-decode", "client-cancellations", "slow-prefill",
 		"workload-shift", "unexplained",
 	},
-	Refine:  refine,
-	Runbook: runbook,
-	Panel:   807,
+	Refine: refine,
+	Panel:  807,
 }
 
 // full is to what a role's servers may be used.

@@ -2,18 +2,11 @@
 package prefilllost
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
-
-//go:embed scenario.yaml
-var scenario string
 
 var (
 	fewer = &catalog.Threshold{
@@ -41,8 +34,6 @@ var Pathology = &catalog.Pathology{
 		"prefill-starvation", "prefix-cache-misses", "severe-degradation", "saturation", "slow-decode", "client-cancellations", "slow-prefill",
 		"workload-shift", "unexplained",
 	},
-	Refine:   refine,
-	Hop:      catalog.HopPrefill,
-	Runbook:  runbook,
-	Scenario: scenario,
+	Refine: refine,
+	Hop:    catalog.HopPrefill,
 }

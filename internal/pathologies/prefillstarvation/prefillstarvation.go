@@ -3,18 +3,11 @@
 package prefillstarvation
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
-
-//go:embed scenario.yaml
-var scenario string
 
 var (
 	ttftTail = &catalog.Threshold{
@@ -88,8 +81,6 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: []string{
 		"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart", "replica-imbalance", "gpu-throttling",
 	},
-	Refine:   refine,
-	Panel:    302,
-	Runbook:  runbook,
-	Scenario: scenario,
+	Refine: refine,
+	Panel:  302,
 }

@@ -2,18 +2,11 @@
 package prefixcachemisses
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
-
-//go:embed scenario.yaml
-var scenario string
 
 var (
 	hitsLow = &catalog.Threshold{
@@ -50,6 +43,4 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: []string{"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart"},
 	Refine:      refine,
 	Panel:       332,
-	Runbook:     runbook,
-	Scenario:    scenario,
 }

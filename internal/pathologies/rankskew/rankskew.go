@@ -2,15 +2,11 @@
 package rankskew
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
 
 var (
 	heavy = &catalog.Threshold{
@@ -35,7 +31,6 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: []string{"target-down", "gpu-hardware-errors", "engine-hung", "engine-restart", "replica-imbalance", "gpu-throttling"},
 	Refine:      refine,
 	Panel:       426,
-	Runbook:     runbook,
 }
 
 const verify = "the heaviest is below 1.5 times the mean"

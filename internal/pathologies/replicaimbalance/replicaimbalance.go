@@ -3,18 +3,11 @@
 package replicaimbalance
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
-
-//go:embed scenario.yaml
-var scenario string
 
 var (
 	several = &catalog.Threshold{
@@ -82,6 +75,4 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: []string{"target-down", "engine-hung"},
 	Refine:      refine,
 	Panel:       402,
-	Runbook:     runbook,
-	Scenario:    scenario,
 }

@@ -2,16 +2,12 @@
 package retrystorm
 
 import (
-	_ "embed"
 	"fmt"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
 
 var (
 	many = &catalog.Threshold{
@@ -35,7 +31,6 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: []string{"upstream-down", "no-upstream", "gateway-errors", "engine-restart"},
 	Refine:      refine,
 	Panel:       638,
-	Runbook:     runbook,
 }
 
 func refine(p *catalog.Pass) {

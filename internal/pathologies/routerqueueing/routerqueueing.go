@@ -2,15 +2,11 @@
 package routerqueueing
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
 
 var (
 	waited = &catalog.Threshold{
@@ -60,5 +56,4 @@ var Pathology = &catalog.Pathology{
 	Explains: []string{"slow-outside-engine", "gateway-cancellations", "gateway-timeouts", "client-cancellations"},
 	Refine:   refine,
 	Panel:    637,
-	Runbook:  runbook,
 }

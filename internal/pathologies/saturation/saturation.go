@@ -2,18 +2,11 @@
 package saturation
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
-
-//go:embed scenario.yaml
-var scenario string
 
 var growing = &catalog.Threshold{
 	Name: "queue_growing", Unit: indicator.RequestsPerSecond, Default: 0.1,
@@ -41,8 +34,6 @@ var Pathology = &catalog.Pathology{
 		"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart", "replica-imbalance", "gpu-throttling",
 		"prefill-starvation", "prefix-cache-misses", "severe-degradation", "concurrency-limit",
 	},
-	Refine:   refine,
-	Panel:    321,
-	Runbook:  runbook,
-	Scenario: scenario,
+	Refine: refine,
+	Panel:  321,
 }

@@ -3,18 +3,11 @@
 package severedegradation
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
-
-//go:embed scenario.yaml
-var scenario string
 
 // Pathology is severe degradation.
 var Pathology = &catalog.Pathology{
@@ -30,8 +23,6 @@ var Pathology = &catalog.Pathology{
 		"target-down", "gpu-hardware-errors", "engine-hung", "kv-cache-thrashing", "engine-restart",
 		"replica-imbalance", "gpu-throttling", "prefill-starvation", "prefix-cache-misses",
 	},
-	Refine:   refine,
-	Panel:    321,
-	Runbook:  runbook,
-	Scenario: scenario,
+	Refine: refine,
+	Panel:  321,
 }

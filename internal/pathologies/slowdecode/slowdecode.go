@@ -3,18 +3,11 @@
 package slowdecode
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
-
-//go:embed scenario.yaml
-var scenario string
 
 // medianSlower bears witness that the mean, which alone is exact, tells of no
 // short stall. Where buckets are as wide as 25 to 50 ms a median cannot say by how
@@ -48,8 +41,6 @@ var Pathology = &catalog.Pathology{
 		"target-down", "gpu-hardware-errors", "engine-hung", "kv-cache-thrashing", "engine-restart",
 		"replica-imbalance", "gpu-throttling", "prefill-starvation", "prefix-cache-misses", "severe-degradation",
 	},
-	Refine:   refine,
-	Panel:    303,
-	Runbook:  runbook,
-	Scenario: scenario,
+	Refine: refine,
+	Panel:  303,
 }

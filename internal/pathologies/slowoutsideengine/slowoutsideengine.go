@@ -2,16 +2,12 @@
 package slowoutsideengine
 
 import (
-	_ "embed"
 	"fmt"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
 
 var longOutside = &catalog.Threshold{
 	Name: "outside_engine", Unit: indicator.Seconds, Default: 1,
@@ -30,7 +26,6 @@ var Pathology = &catalog.Pathology{
 	Explains:    []string{"client-cancellations"},
 	Refine:      refine,
 	Panel:       640,
-	Runbook:     runbook,
 }
 
 func refine(p *catalog.Pass) {

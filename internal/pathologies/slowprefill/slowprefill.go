@@ -3,18 +3,11 @@
 package slowprefill
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
-
-//go:embed scenario.yaml
-var scenario string
 
 var perToken = &catalog.Threshold{
 	Name: "prefill_per_token", Unit: indicator.SecondsPerToken, Default: 0.005, Baseline: &catalog.Relative{Factor: 1.7, Per: indicator.DecodeBatch, Exponent: 0.4},
@@ -41,8 +34,6 @@ var Pathology = &catalog.Pathology{
 		"replica-imbalance", "gpu-throttling", "prefill-starvation", "prefix-cache-misses", "severe-degradation",
 		"concurrency-limit", "saturation", "slow-decode",
 	},
-	Refine:   refine,
-	Panel:    302,
-	Runbook:  runbook,
-	Scenario: scenario,
+	Refine: refine,
+	Panel:  302,
 }

@@ -2,15 +2,10 @@
 package slowstart
 
 import (
-	_ "embed"
-
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
 
 var (
 	longer = &catalog.Threshold{
@@ -40,7 +35,6 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: []string{"target-down", "start-stuck", "engine-hung"},
 	Refine:      refine,
 	Panel:       434,
-	Runbook:     runbook,
 }
 
 func refine(p *catalog.Pass) {

@@ -2,18 +2,11 @@
 package speculationcollapse
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
-
-//go:embed scenario.yaml
-var scenario string
 
 var (
 	sharesLess = &catalog.Threshold{
@@ -57,6 +50,4 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: []string{"target-down", "engine-hung", "corrupted-outputs", "engine-restart"},
 	Explains:    []string{"slow-decode", "unexplained"},
 	Refine:      refine,
-	Runbook:     runbook,
-	Scenario:    scenario,
 }

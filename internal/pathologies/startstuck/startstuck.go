@@ -2,17 +2,9 @@
 package startstuck
 
 import (
-	_ "embed"
-
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
-
-//go:embed scenario.yaml
-var scenario string
 
 var (
 	never = &catalog.Threshold{
@@ -70,6 +62,4 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: []string{"target-down"},
 	Refine:      refine,
 	Panel:       432,
-	Runbook:     runbook,
-	Scenario:    scenario,
 }

@@ -2,16 +2,12 @@
 package suspectedleaks
 
 import (
-	_ "embed"
 	"fmt"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
 
 var one = &catalog.Threshold{
 	Name: "gateway_leaks", Unit: indicator.Requests, Default: 0.5,
@@ -29,7 +25,6 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: []string{"hang-outside-engine", "no-token-passes", "engine-hung"},
 	Refine:      refine,
 	Panel:       639,
-	Runbook:     runbook,
 }
 
 func refine(p *catalog.Pass) {

@@ -2,17 +2,9 @@
 package targetdown
 
 import (
-	_ "embed"
-
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
-
-//go:embed scenario.yaml
-var scenario string
 
 var (
 	mostly = &catalog.Threshold{
@@ -114,8 +106,6 @@ var Pathology = &catalog.Pathology{
 		{Severity: catalog.Info, Note: true, While: catalog.All(catalog.Below(indicator.LastHeld, held), catalog.Below(indicator.LastWork, worked))},
 		{Severity: catalog.Info},
 	},
-	Refine:   refine,
-	Panel:    431,
-	Runbook:  runbook,
-	Scenario: scenario,
+	Refine: refine,
+	Panel:  431,
 }

@@ -3,18 +3,11 @@
 package unexplained
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
-
-//go:embed scenario.yaml
-var scenario string
 
 var (
 	tailWorse = &catalog.Threshold{
@@ -98,8 +91,6 @@ var Pathology = &catalog.Pathology{
 		"gpu-throttling", "prefill-starvation", "prefix-cache-misses", "severe-degradation", "concurrency-limit",
 		"saturation", "slow-decode", "slow-prefill", "workload-shift",
 	},
-	Refine:   refine,
-	Panel:    302,
-	Runbook:  runbook,
-	Scenario: scenario,
+	Refine: refine,
+	Panel:  302,
 }

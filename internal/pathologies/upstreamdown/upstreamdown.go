@@ -2,15 +2,11 @@
 package upstreamdown
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
 
 var down = &catalog.Threshold{
 	Name: "upstream_down", Unit: indicator.Count, Default: 0.5,
@@ -28,7 +24,6 @@ var Pathology = &catalog.Pathology{
 	ExplainedBy: []string{"target-down"},
 	Refine:      refine,
 	Panel:       639,
-	Runbook:     runbook,
 }
 
 func refine(p *catalog.Pass) {

@@ -3,18 +3,11 @@
 package workloadshift
 
 import (
-	_ "embed"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
-
-//go:embed runbook.md
-var runbook string
-
-//go:embed scenario.yaml
-var scenario string
 
 var (
 	longer = &catalog.Threshold{
@@ -55,8 +48,6 @@ var Pathology = &catalog.Pathology{
 		"prefill-starvation", "prefix-cache-misses", "severe-degradation", "concurrency-limit", "saturation",
 		"slow-decode", "slow-prefill",
 	},
-	Refine:   refine,
-	Panel:    313,
-	Runbook:  runbook,
-	Scenario: scenario,
+	Refine: refine,
+	Panel:  313,
 }

@@ -89,7 +89,7 @@ func enlist(source []byte, name string) ([]byte, error) {
 		return nil, errors.New("neither imports nor a list of pathologies are found in it")
 	}
 	list += len(".Pathology,\n")
-	text = text[:imports] + fmt.Sprintf("\t%q\n", path+name) + text[imports:list] + "\t\t" + name + ".Pathology,\n" + text[list:]
+	text = text[:imports] + fmt.Sprintf("\t%q\n", path+name) + text[imports:list] + "\t" + name + ".Pathology,\n" + text[list:]
 	return format.Source([]byte(text))
 }
 

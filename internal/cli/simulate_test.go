@@ -297,7 +297,7 @@ func TestOneVocabularyForWorkloads(t *testing.T) {
 		}
 		n := 0
 		for _, name := range strings.Fields("rate cv prompt-tokens output-tokens system-tokens prefix-share prefix-groups requests duration seed concurrency think-time " +
-			"trace trace-format trace-from trace-length speed rate-scale") {
+			"trace trace-from trace-length speed rate-scale") {
 			f := cmd.Flags().Lookup(name)
 			if f == nil {
 				continue

@@ -17,7 +17,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/modelconfig"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
-	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
 //go:embed help
@@ -63,7 +62,7 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 			{Title: "Workload", Flags: []string{
 				"scenario", "scale", "rate", "rate-scale", "prompt-scale", "output-scale", "concurrency", "max-concurrency", "cv", "requests", "duration",
 				"prompt-tokens", "output-tokens", "system-tokens", "prefix-share", "prefix-groups", "think-time",
-				"trace", "trace-format", "trace-from", "trace-length", "speed", "workload-from", "seed",
+				"trace", "trace-from", "trace-length", "speed", "workload-from", "seed",
 			}},
 			{Title: "Search", Flags: []string{
 				"search", "sweep", "search-from", "search-to",
@@ -93,7 +92,6 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 			"scenario":       {Names: loadScenarios, Open: true},
 			"bench api":      command.Closed(string(load.Chat), string(load.Completions)),
 			"bench search":   command.Closed("rate", "concurrency"),
-			"trace-format":   command.Closed(names(workload.Formats())...),
 			"simulate route": command.Closed(string(perfmodel.RoundRobin), string(perfmodel.LeastLoaded), string(perfmodel.PrefixAffinity)),
 			"gpu":            {Names: gpus, Open: true},
 			"model-config":   {Names: modelconfig.PublishedNames, Open: true},

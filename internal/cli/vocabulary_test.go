@@ -115,7 +115,7 @@ func TestValuesAreCompleted(t *testing.T) {
 		"diagnose --color ": "never", "audit --ignore ": "no-match", "generate rules --output ": "mimir", "generate scrape --output ": "podmonitor",
 		"generate rules --dialect ": "vllm-v0", "bench --scenario ": "burst", "bench --search ": "rate", "bench --api ": "chat", "bench --use-case ": "rag",
 		"demo --fault ": "memory-leak", "simulate --fault ": "engine-hung", "simulate --route ": "least-loaded",
-		"tune --gpu ": "H20", "tune --output ": "html", "simulate --trace-format ": "azure", "explain ": "kv-cache-thrashing", "help generate ": "rules",
+		"tune --gpu ": "H20", "tune --output ": "html", "explain ": "kv-cache-thrashing", "help generate ": "rules",
 	} {
 		out, _, err := runCLI(t, append(append([]string{"__complete"}, strings.Fields(args)...), "")...)
 		var names []string

@@ -70,7 +70,7 @@ func TestATracesBlocksAndSessionsAreShared(t *testing.T) {
 {"timestamp": 5000, "input_length": 1500, "output_length": 20, "hash_ids": [1, 2, 9]}
 {"timestamp": 9000, "input_length": 1500, "output_length": 20, "hash_ids": [7, 2, 9]}
 `
-	tr, err := workload.Read(strings.NewReader(trace), workload.Auto)
+	tr, err := workload.Read(strings.NewReader(trace))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestATracesBlocksAndSessionsAreShared(t *testing.T) {
 	}
 
 	csv := "arrival,prompt_tokens,output_tokens,session\n0,160,16,a\n5,320,16,a\n9,320,16,b\n"
-	if tr, err = workload.Read(strings.NewReader(csv), workload.Auto); err != nil {
+	if tr, err = workload.Read(strings.NewReader(csv)); err != nil {
 		t.Fatal(err)
 	}
 	if replay, err = workload.NewReplay(tr, 1, 1); err != nil {

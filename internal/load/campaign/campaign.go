@@ -250,7 +250,7 @@ func (b *campaign) replay() (plan, error) {
 		return plan{}, fmt.Errorf("open --trace: %w", err)
 	}
 	defer file.Close()
-	t, err := workload.Read(file, "")
+	t, err := workload.Read(file)
 	if err != nil {
 		return plan{}, err
 	}
@@ -267,7 +267,7 @@ func (b *campaign) replay() (plan, error) {
 	}
 	return plan{cfg, load.Settings{
 		Workload: t.Stats(),
-		Load:     load.Shape{Trace: string(t.Format), Speed: b.Speed, MaxConcurrency: cmp.Or(b.MaxConcurrency, load.DefaultMaxConcurrency), Asked: len(t.Requests), Seed: b.Seed},
+		Load:     load.Shape{Trace: t.Format, Speed: b.Speed, MaxConcurrency: cmp.Or(b.MaxConcurrency, load.DefaultMaxConcurrency), Asked: len(t.Requests), Seed: b.Seed},
 	}}, nil
 }
 

@@ -80,10 +80,7 @@ func (f *Simulation) Read(ctx context.Context, args []string, changed func(flag 
 		return err
 	}
 	if f.Load.Trace != "" {
-		if f.Trace, err = ReadTrace(f.Load.Trace, f.Load.TraceFormat); err == nil {
-			err = f.Trace.Timed()
-		}
-		if err != nil {
+		if f.Trace, err = ReadTrace(f.Load.Trace); err != nil {
 			return err
 		}
 	}
@@ -98,13 +95,13 @@ func (f *Simulation) Read(ctx context.Context, args []string, changed func(flag 
 }
 
 // ReadTrace reads a trace of requests.
-func ReadTrace(path, format string) (*workload.Trace, error) {
+func ReadTrace(path string) (*workload.Trace, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("open trace: %w", err)
 	}
 	defer file.Close()
-	return workload.Read(file, workload.Format(format))
+	return workload.Read(file)
 }
 
 // Objective is what users of the simulated model were promised, nil for nothing.

@@ -22,7 +22,7 @@ type Asked struct {
 	Concurrency int           // clients in a closed loop; 0: none
 	ThinkTime   time.Duration // of a client, from an answer to its next request
 
-	Trace, TraceFormat     string        // a file, and how it is written
+	Trace                  string        // a file
 	TraceFrom, TraceLength time.Duration // the part of it that is replayed
 	Speed                  float64       // of the replay
 
@@ -57,8 +57,8 @@ func (a *Asked) Check() error {
 		return errors.New("--rate and --trace are two workloads: give one")
 	case a.Trace != "" && a.RateScale != 1:
 		return hint.With(errors.New("--rate-scale does not go with --trace"), "replay it faster with --speed")
-	case a.Trace == "" && (a.Speed != 1 || a.TraceFrom != 0 || a.TraceLength != 0 || a.TraceFormat != ""):
-		return errors.New("--speed, --trace-from, --trace-length and --trace-format go with --trace")
+	case a.Trace == "" && (a.Speed != 1 || a.TraceFrom != 0 || a.TraceLength != 0):
+		return errors.New("--speed, --trace-from and --trace-length go with --trace")
 	case a.Trace != "" && (a.Prompt != "" || a.Output != "" || a.PrefixShare != 0 || a.SystemTokens != 0):
 		return errors.New("a trace has its own lengths and prefixes: --prompt-tokens, --output-tokens, --prefix-share and --system-tokens do not go with --trace")
 	case a.PromptScale < 0 || a.PromptScale > 1e3 || a.OutputScale < 0 || a.OutputScale > 1e3:

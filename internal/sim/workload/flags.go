@@ -1,12 +1,9 @@
 package workload
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/pflag"
-
-	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
 // Parts are the kinds of workload that a verb takes beside requests that are made
@@ -16,7 +13,7 @@ type Parts uint8
 const (
 	ClosedLoops Parts = 1 << iota
 	Traces
-	TraceParts // of a trace, and its format
+	TraceParts // of a trace
 	ThinkTimes // pauses of a closed loop's clients
 	ScaledRates
 	NoUsualLengths // where none are measured, they must be given
@@ -45,11 +42,10 @@ func (a *Asked) AddFlags(s *pflag.FlagSet, parts Parts) {
 		s.DurationVar(&a.ThinkTime, "think-time", 0, "a client's mean pause from an answer to its next request")
 	}
 	if parts&Traces != 0 {
-		s.StringVar(&a.Trace, "trace", "", "replay a trace `file`")
+		s.StringVar(&a.Trace, "trace", "", "replay a trace `file`, CSV or JSONL")
 		s.Float64Var(&a.Speed, "speed", 1, "speed of a replay")
 	}
 	if parts&TraceParts != 0 {
-		s.StringVar(&a.TraceFormat, "trace-format", "", "azure, burstgpt, mooncake, bailian, timed-trace, sharegpt or csv (default: detected)")
 		s.DurationVar(&a.TraceFrom, "trace-from", 0, "start the replay at this time of the trace")
 		s.DurationVar(&a.TraceLength, "trace-length", 0, "replay this much of the trace")
 	}
@@ -65,12 +61,4 @@ func (a *Asked) AddFlags(s *pflag.FlagSet, parts Parts) {
 	s.IntVar(&a.Requests, "requests", 0, "stop after this many requests")
 	s.DurationVar(&a.Duration, "duration", 0, "stop after this time of traffic")
 	s.Uint64Var(&a.Seed, "seed", 1, "random seed; the same seed gives the same requests")
-}
-
-// Timed refuses a trace that does not say when its requests came.
-func (t *Trace) Timed() error {
-	if t != nil && t.Format == ShareGPT {
-		return hint.With(errors.New("--trace: conversations without arrival times"), "give a trace with times, or --rate with --prompt-tokens and --output-tokens")
-	}
-	return nil
 }

@@ -15,53 +15,43 @@ import (
 
 func TestRead(t *testing.T) {
 	tests := map[string]struct {
-		file   string
-		format Format
-		most   int
-		want   *Trace
-		err    string
+		file string
+		most int
+		want *Trace
+		err  string
 	}{
-		"azure dates become the time since the first request": {
-			file: "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,4808,10\n2023-11-16 18:17:04.0319600,3180,8\n",
-			want: &Trace{Format: Azure, Requests: []Request{
+		"dates become the time since the first request": {
+			file: "arrival,prompt_tokens,output_tokens\n2023-11-16 18:17:03.9799600,4808,10\n2023-11-16 18:17:04.0319600,3180,8\n",
+			want: &Trace{Format: CSV, Requests: []Request{
 				{PromptTokens: 4808, OutputTokens: 10},
 				{Arrival: 52 * time.Millisecond, PromptTokens: 3180, OutputTokens: 8},
 			}},
 		},
-		"failed requests of BurstGPT are skipped and counted": {
-			file: "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,ChatGPT,472,18,490,Conversation log\n45,GPT-4,1087,0,1087,API log\n",
+		"lines without a prompt are skipped and counted": {
+			file: "arrival,tenant,prompt_tokens,output_tokens,total\n5,ChatGPT,472,18,490\n45,GPT-4,0,7,7\n50,GPT-4\n",
 			want: &Trace{
-				Format: BurstGPT, Requests: []Request{{PromptTokens: 472, OutputTokens: 18, Tenant: "ChatGPT"}},
-				Skipped: map[string]int{"failed request": 1},
+				Format: CSV, Requests: []Request{{PromptTokens: 472, OutputTokens: 18, Tenant: "ChatGPT"}},
+				Skipped: map[string]int{"no prompt": 1, "incomplete line": 1},
 			},
 		},
-		"mooncake counts milliseconds and blocks of 512": {
-			file: `{"timestamp": 0, "input_length": 700, "output_length": 5, "hash_ids": [0, 1]}` + "\n" +
-				`{"timestamp": 3000, "input_length": 600, "output_length": 7, "hash_ids": [0, 2]}`,
-			want: &Trace{Format: Mooncake, BlockTokens: 512, Requests: []Request{
-				{PromptTokens: 700, OutputTokens: 5, Blocks: []uint64{0, 1}},
-				{Arrival: 3 * time.Second, PromptTokens: 600, OutputTokens: 7, Blocks: []uint64{0, 2}},
+		"JSONL counts milliseconds and blocks of 512": {
+			file: `{"timestamp": 0, "input_length": 700, "output_length": 5, "hash_ids": [0, 1], "session_id": "a"}` + "\n" +
+				`{"timestamp": 1000, "input_length": 9, "output_length": 5, "session_id": 2}` + "\n\n" +
+				`{"timestamp": 3000, "input_length": 600, "output_length": 7, "hash_ids": [0, 2], "session_id": "a"}`,
+			want: &Trace{Format: JSONL, BlockTokens: 512, Requests: []Request{
+				{PromptTokens: 700, OutputTokens: 5, Blocks: []uint64{0, 1}, Session: 1},
+				{Arrival: time.Second, PromptTokens: 9, OutputTokens: 5, Session: 2},
+				{Arrival: 3 * time.Second, PromptTokens: 600, OutputTokens: 7, Blocks: []uint64{0, 2}, Session: 1, Turn: 1},
 			}},
 		},
-		"bailian chats form sessions by their parents": {
-			file: `{"chat_id": 1, "parent_chat_id": -1, "timestamp": 61.1, "input_length": 20, "output_length": 5, "type": "text", "turn": 1, "hash_ids": [7, 8]}` + "\n" +
-				`{"chat_id": 2, "parent_chat_id": -1, "timestamp": 61.2, "input_length": 9, "output_length": 5, "type": "text", "turn": 1, "hash_ids": [3]}` + "\n" +
-				`{"chat_id": 3, "parent_chat_id": 1, "timestamp": 62.1, "input_length": 40, "output_length": 5, "type": "text", "turn": 2, "hash_ids": [7, 8, 9]}` + "\n",
-			want: &Trace{Format: Bailian, BlockTokens: 16, Requests: []Request{
-				{PromptTokens: 20, OutputTokens: 5, Blocks: []uint64{7, 8}, Session: 3},
-				{Arrival: 100 * time.Millisecond, PromptTokens: 9, OutputTokens: 5, Blocks: []uint64{3}, Session: 5},
-				{Arrival: time.Second, PromptTokens: 40, OutputTokens: 5, Blocks: []uint64{7, 8, 9}, Session: 3, Turn: 1},
-			}},
-		},
-		"a timed trace counts seconds and blocks of 16": {
-			file:   `{"timestamp": 1.5, "input_length": 30, "output_length": 5, "hash_ids": [1, 2]}`,
-			format: Timed,
-			want:   &Trace{Format: Timed, BlockTokens: 16, Requests: []Request{{PromptTokens: 30, OutputTokens: 5, Blocks: []uint64{1, 2}}}},
+		"seconds are no milliseconds": {
+			file: `{"timestamp": 1.5, "input_length": 30, "output_length": 5, "hash_ids": [1, 2]}`,
+			err:  "line 1: json: cannot unmarshal number 1.5",
 		},
 		"a last line cut off in its middle is skipped and counted": {
 			file: `{"timestamp": 0, "input_length": 7, "output_length": 5}` + "\n" + `{"timestamp": 30, "input_le`,
 			want: &Trace{
-				Format: Mooncake, BlockTokens: 512, Requests: []Request{{PromptTokens: 7, OutputTokens: 5}},
+				Format: JSONL, BlockTokens: 512, Requests: []Request{{PromptTokens: 7, OutputTokens: 5}},
 				Skipped: map[string]int{"last line cut off": 1},
 			},
 		},
@@ -69,18 +59,12 @@ func TestRead(t *testing.T) {
 			file: `{"timestamp": 0, "input_length": 7, "output_length": 5}` + "\n{\n" + `{"timestamp": 0, "input_length": 7}`,
 			err:  "line 2",
 		},
-		"a conversation's prompts hold its history": {
-			file: `[{"conversations": [{"from": "human", "value": "a b c"}, {"from": "gpt", "value": "d e"}, {"from": "human", "value": "f"}, {"from": "gpt", "value": "g"}]}]`,
-			want: &Trace{Format: ShareGPT, Requests: []Request{
-				{PromptTokens: 4, OutputTokens: 3, Session: 1},
-				{PromptTokens: 9, OutputTokens: 2, Session: 1, Turn: 1},
-			}},
-		},
-		"a CSV with milliseconds and tenants": {
-			file: "arrival_ms,prompt_tokens,output_tokens,tenant\n1000,10,2,free\n500,20,4,paid\n",
+		"a CSV with sessions and tenants, not in order": {
+			file: "Arrival, prompt_tokens,output_tokens,session,tenant\n1,10,2,a,free\n0.5,20,4,,paid\n2,30,4,a,free\n",
 			want: &Trace{Format: CSV, Requests: []Request{
 				{PromptTokens: 20, OutputTokens: 4, Tenant: "paid"},
-				{Arrival: 500 * time.Millisecond, PromptTokens: 10, OutputTokens: 2, Tenant: "free"},
+				{Arrival: 500 * time.Millisecond, PromptTokens: 10, OutputTokens: 2, Tenant: "free", Session: 1},
+				{Arrival: 1500 * time.Millisecond, PromptTokens: 30, OutputTokens: 4, Tenant: "free", Session: 1, Turn: 1},
 			}},
 		},
 		"a file over the limit is truncated and says so": {
@@ -90,7 +74,7 @@ func TestRead(t *testing.T) {
 		},
 		"an empty file":            {err: "empty"},
 		"another kind of file":     {file: "<html>", err: "unknown trace format"},
-		"a header without lengths": {file: "timestamp,foo,prompt_tokens_x\n", format: CSV, err: "lacks a column"},
+		"a header without lengths": {file: "TIMESTAMP,ContextTokens,GeneratedTokens\n", err: "no column arrival"},
 		"a negative length":        {file: "arrival,prompt_tokens\n1,-5\n", err: "line 2"},
 		"a trace without requests": {file: "arrival,prompt_tokens\n", err: "no requests"},
 	}
@@ -99,7 +83,7 @@ func TestRead(t *testing.T) {
 			if tt.most == 0 {
 				tt.most = maxRequests
 			}
-			got, err := read(strings.NewReader(tt.file), tt.format, tt.most)
+			got, err := read(strings.NewReader(tt.file), tt.most)
 			if tt.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.err) {
 					t.Fatalf("error %v, want one with %q", err, tt.err)
@@ -122,12 +106,13 @@ func TestReadPublishedTraces(t *testing.T) {
 		dir = "../../../../shared"
 	}
 	tests := map[string]struct {
+		header   string // in the place of the file's own
 		requests int
 		promptAt int // the first prompt's tokens
 	}{
-		"AzureLLMInferenceTrace_code_2023.csv": {8819, 4808},
-		"AzureLLMInferenceTrace_conv_2023.csv": {19366, 374},
-		"mooncake_conversation_trace.jsonl":    {12031, 6758},
+		"AzureLLMInferenceTrace_code_2023.csv": {"arrival,prompt_tokens,output_tokens", 8819, 4808},
+		"AzureLLMInferenceTrace_conv_2023.csv": {"arrival,prompt_tokens,output_tokens", 19366, 374},
+		"mooncake_conversation_trace.jsonl":    {"", 12031, 6758},
 	}
 	for file, want := range tests {
 		t.Run(file, func(t *testing.T) {
@@ -138,7 +123,10 @@ func TestReadPublishedTraces(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			tr, err := Read(bytes.NewReader(b), Auto)
+			if want.header != "" {
+				b = append([]byte(want.header), b[bytes.IndexByte(b, '\n'):]...)
+			}
+			tr, err := Read(bytes.NewReader(b))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -151,13 +139,11 @@ func TestReadPublishedTraces(t *testing.T) {
 }
 
 func FuzzRead(f *testing.F) {
-	f.Add([]byte("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,4808,10\n"), "")
-	f.Add([]byte("Timestamp,Model,Request tokens,Response tokens\n5,ChatGPT,472,18\n"), "")
-	f.Add([]byte(`{"timestamp": 0, "input_length": 700, "output_length": 5, "hash_ids": [0, 1]}`), "mooncake")
-	f.Add([]byte(`{"chat_id": 1, "parent_chat_id": -1, "timestamp": 61.1, "input_length": 20}`), "bailian")
-	f.Add([]byte(`[{"conversations": [{"from": "human", "value": "a b c"}, {"from": "gpt", "value": "d e"}]}]`), "")
-	f.Fuzz(func(t *testing.T, file []byte, format string) {
-		tr, err := read(bytes.NewReader(file), Format(format), 1000)
+	f.Add([]byte("arrival,prompt_tokens,output_tokens\n2023-11-16 18:17:03.9799600,4808,10\n"))
+	f.Add([]byte("arrival,tenant,prompt_tokens,output_tokens,session\n5,ChatGPT,472,18,x\n"))
+	f.Add([]byte(`{"timestamp": 0, "input_length": 700, "output_length": 5, "hash_ids": [0, 1], "session_id": 3}`))
+	f.Fuzz(func(t *testing.T, file []byte) {
+		tr, err := read(bytes.NewReader(file), 1000)
 		if err != nil {
 			return
 		}

@@ -2,8 +2,7 @@
 // requests arrive, how long prompts and answers are, which prompts share
 // prefixes, and which requests belong to one conversation.
 //
-// A Trace comes from a file ([Read]: Azure, Mooncake, BurstGPT, Qwen-Bailian,
-// vLLM's timed_trace, ShareGPT-like JSON, CSV); a Spec describes made-up
+// A Trace comes from a file ([Read]: CSV and JSONL); a Spec describes made-up
 // requests by distributions, and a Generator draws them; Arrivals say when they
 // come. Asked is a workload as flags describe it. Measure characterizes the workload of
 // running servers from their metrics, with what they did under it; Observed is what of
@@ -40,8 +39,8 @@ type Request struct {
 
 // A Trace is a recorded workload, ordered by arrival.
 type Trace struct {
-	Format      Format
-	BlockTokens int // tokens per content block, 0 without blocks
+	Format      string // CSV or JSONL
+	BlockTokens int    // tokens per content block, 0 without blocks
 	Requests    []Request
 	// Skipped counts lines that were left out, by reason, so that nothing
 	// disappears silently.

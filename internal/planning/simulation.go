@@ -17,14 +17,13 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
-	"github.com/sixty-dev/sixty/internal/render"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
 // Simulation asks what users of a deployment would see under a workload, or at every
-// point of a sweep over both.
+// point of a sweep over one parameter of either.
 type Simulation struct {
 	Known
 	Load     workload.Asked
@@ -32,12 +31,7 @@ type Simulation struct {
 	Replicas int             // 0: as many as were seen
 	Route    perfmodel.Route // "": as was seen, else in turn
 
-	// PrefillEngines compute prompts alone and send what the cache keeps of them to the
-	// replicas, TransferRate bytes a second from one GPU; 0: each replica does both.
-	PrefillEngines int
-	TransferRate   float64
-
-	Sweep []Axis
+	Sweep Axis // that varies one parameter; its zero value varies none
 
 	Cost     *sim.StepCost // of each step, where the user says it
 	CostFrom string        // for people
@@ -60,7 +54,7 @@ type Simulation struct {
 // A Variant is a simulation at one point: what is simulated and, once it was, what came
 // of it.
 type Variant struct {
-	Set        map[string]string // the point of the sweep
+	Value      string // of the sweep's parameter
 	Known      engine.Config
 	Engine     *perfmodel.Engine
 	Deployment perfmodel.Deployment
@@ -93,7 +87,7 @@ func (s *Simulation) Present() *Simulation {
 		}
 	}
 	now.Load = workload.Asked{RateScale: 1, Speed: 1, CV: 1, PrefixGroups: 1, Requests: s.Load.Requests, Duration: s.Load.Duration, Seed: s.Load.Seed}
-	now.Trace, now.Replicas, now.Route, now.Sweep = nil, 0, "", nil
+	now.Trace, now.Replicas, now.Route, now.Sweep = nil, 0, "", Axis{}
 	return &now
 }
 
@@ -170,9 +164,13 @@ func (s *Simulation) Variants(ctx context.Context) ([]*Variant, error) {
 	s.drawn = map[string][]sim.Request{}
 	var out []*Variant
 	var first error
-	for _, set := range combinations(s.Sweep) {
-		one, err := s.withSettings(set)
-		v := &Variant{Set: set}
+	values := s.Sweep.Values
+	if len(values) == 0 {
+		values = []string{""}
+	}
+	for _, value := range values {
+		one, err := s.at(value)
+		v := &Variant{Value: value}
 		if err == nil {
 			err = one.prepare(ctx, v)
 		}
@@ -186,7 +184,7 @@ func (s *Simulation) Variants(ctx context.Context) ([]*Variant, error) {
 		out = append(out, v)
 	}
 	switch {
-	case len(s.Sweep) == 0 && first != nil:
+	case s.Sweep.Parameter == "" && first != nil:
 		return nil, first
 	case !slices.ContainsFunc(out, func(v *Variant) bool { return v.Err == nil }):
 		return nil, fmt.Errorf("no point of the sweep can run: %w", first)
@@ -217,9 +215,6 @@ func (s *Simulation) prepare(ctx context.Context, v *Variant) (err error) {
 		v.Engine.Assumed = append(v.Engine.Assumed, fmt.Sprintf("%d data-parallel ranks step together, as in a mixture of experts", v.Deployment.Lockstep))
 	}
 	s.leaveOut(v)
-	if err := s.setPrefillEngines(v); err != nil {
-		return err
-	}
 	if v.Deployment.Replicas > 1 && s.Route == "" {
 		s.spread(v)
 	}
@@ -273,21 +268,6 @@ func (s *Simulation) leaveOut(v *Variant) {
 		e.NotModelled = slices.DeleteFunc(e.NotModelled, func(text string) bool { return strings.HasPrefix(text, "--"+engine.SpeculativeConfig+":") })
 	}
 	e.Assumed = append(e.Assumed, s.sheet.Unvalidated()...)
-}
-
-// setPrefillEngines sets the engines that compute prompts alone, where there are some.
-func (s *Simulation) setPrefillEngines(v *Variant) error {
-	if s.PrefillEngines == 0 {
-		return nil
-	}
-	if s.sheet == nil || s.sheet.KV.BytesPerToken == 0 {
-		return hint.With(errors.New("the size of KV transfers from prefill engines is not known"), "give --gpu and --model-config")
-	}
-	v.Deployment.Prefill = perfmodel.Prefill{Engines: s.PrefillEngines, BytesPerToken: s.sheet.KV.BytesPerToken, Rate: s.TransferRate}
-	v.Engine.NotModelled = slices.DeleteFunc(v.Engine.NotModelled, func(text string) bool { return strings.HasPrefix(text, "--"+engine.KVTransferConfig+":") })
-	v.Engine.Assumed = append(v.Engine.Assumed, fmt.Sprintf(
-		"separate prefill, on %s that send %.0f bytes per token from each GPU at %.3g GB/s; unvalidated: links are assumed idle, with no public measurement to compare", render.Plural(s.PrefillEngines, "engine"), s.sheet.KV.BytesPerToken, s.TransferRate/1e9))
-	return nil
 }
 
 // ranks makes a deployment that of a server with data-parallel ranks, which chooses the one

@@ -70,34 +70,27 @@ func Parameters() []string { return slices.Concat(settable, slices.Sorted(maps.K
 // maxPoints bounds a sweep: a table that nobody reads, and minutes of work.
 const maxPoints = 400
 
-// ParseSweeps reads what to vary: NAME=V1,V2,… or NAME=FROM:TO:STEP, each parameter once.
-func ParseSweeps(texts []string) ([]Axis, error) {
-	var axes []Axis
-	points := 1
-	for _, text := range texts {
-		name, list, ok := strings.Cut(text, "=")
-		name = strings.ReplaceAll(strings.TrimLeft(strings.TrimSpace(name), "-"), "_", "-")
-		if name == engine.NumBlocksOverride {
-			name = engine.NumBlocks
-		}
-		switch {
-		case !ok || list == "":
-			return nil, hint.With(fmt.Errorf("--sweep %q has no values", text), sweepHint)
-		case !slices.Contains(Parameters(), name):
-			return nil, hint.With(fmt.Errorf("--sweep: %q is not a simulated setting", name), "one of "+strings.Join(Parameters(), ", "))
-		case slices.ContainsFunc(axes, func(a Axis) bool { return a.Parameter == name }):
-			return nil, fmt.Errorf("--sweep: %s is varied twice", name)
-		}
-		values, err := sweepValues(name, list)
-		if err != nil {
-			return nil, hint.With(fmt.Errorf("--sweep %q: %w", text, err), sweepHint)
-		}
-		axes = append(axes, Axis{name, values})
-		if points *= len(values); points > maxPoints {
-			return nil, hint.With(fmt.Errorf("--sweep: %d points or more, at most %d", points, maxPoints), "take larger steps")
-		}
+// ParseSweep reads what to vary: NAME=V1,V2,… or NAME=FROM:TO:STEP.
+func ParseSweep(text string) (a Axis, err error) {
+	name, list, ok := strings.Cut(text, "=")
+	name = strings.ReplaceAll(strings.TrimLeft(strings.TrimSpace(name), "-"), "_", "-")
+	if name == engine.NumBlocksOverride {
+		name = engine.NumBlocks
 	}
-	return axes, nil
+	switch {
+	case !ok || list == "":
+		return a, hint.With(fmt.Errorf("--sweep %q has no values", text), sweepHint)
+	case !slices.Contains(Parameters(), name):
+		return a, hint.With(fmt.Errorf("--sweep: %q is not a simulated setting", name), "one of "+strings.Join(Parameters(), ", "))
+	}
+	if a.Values, err = sweepValues(name, list); err != nil {
+		return a, hint.With(fmt.Errorf("--sweep %q: %w", text, err), sweepHint)
+	}
+	a.Parameter = name
+	if len(a.Values) > maxPoints {
+		return a, hint.With(fmt.Errorf("--sweep: %d points, at most %d", len(a.Values), maxPoints), "take larger steps")
+	}
+	return a, nil
 }
 
 // sweepValues reads a list, or from:to:step. Lengths hold colons and commas of
@@ -146,33 +139,16 @@ func sweepRange(parts []string) ([]string, error) {
 	return values, nil
 }
 
-// combinations are the points of a sweep, the last axis the fastest.
-func combinations(axes []Axis) []map[string]string {
-	sets := []map[string]string{nil}
-	for _, a := range axes {
-		var next []map[string]string
-		for _, set := range sets {
-			for _, v := range a.Values {
-				one := map[string]string{a.Parameter: v}
-				maps.Copy(one, set)
-				next = append(next, one)
-			}
-		}
-		sets = next
-	}
-	return sets
-}
-
-// withSettings is the simulation at a point of its sweep.
-func (s *Simulation) withSettings(set map[string]string) (*Simulation, error) {
-	one := *s
+// at is the simulation at a point of its sweep, "" where there is none.
+func (s *Simulation) at(value string) (*Simulation, error) {
+	one, name := *s, s.Sweep.Parameter
 	one.swept = engine.Config{}
-	for name, v := range set {
-		if change, ok := asked[name]; !ok {
-			one.swept.Set(name, v, "--sweep")
-		} else if err := change(&one, v); err != nil {
-			return nil, hint.With(fmt.Errorf("--sweep: %s %q: %w", name, v, err), sweepHint)
+	if change, ok := asked[name]; ok {
+		if err := change(&one, value); err != nil {
+			return nil, hint.With(fmt.Errorf("--sweep: %s %q: %w", name, value, err), sweepHint)
 		}
+	} else if name != "" {
+		one.swept.Set(name, value, "--sweep")
 	}
 	if blocks, ok := one.swept[engine.NumBlocks]; ok {
 		one.swept[engine.NumBlocksOverride] = blocks

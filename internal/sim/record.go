@@ -47,16 +47,6 @@ func (r *Record) TTFT() time.Duration { return fromSeconds32(r.ttft) }
 // request with a token.
 func (r *Record) Queue() time.Duration { return fromSeconds32(r.queue) }
 
-// After is the record of a request that came earlier by so much, which it spent elsewhere.
-func (r Record) After(elsewhere time.Duration) Record {
-	r.Arrival -= elsewhere
-	r.e2e += seconds32(elsewhere)
-	if r.OutputTokens > 0 {
-		r.ttft += seconds32(elsewhere)
-	}
-	return r
-}
-
 // E2E is the time from arrival to the end.
 func (r *Record) E2E() time.Duration { return fromSeconds32(r.e2e) }
 

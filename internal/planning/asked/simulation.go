@@ -22,7 +22,6 @@ type Simulation struct {
 	planning.Simulation // what needs no reading; Read adds the rest
 
 	stepCost string
-	transfer float64
 	route    string
 	sweeps   []string
 }
@@ -34,10 +33,8 @@ func (f *Simulation) AddFlags(s *pflag.FlagSet) {
 	s.StringVar(&f.loadTest, "load-test", "", "fit step times to a load test's `file`: sixty bench --csv, or vllm bench serve --save-detailed")
 	s.StringVar(&f.stepCost, "step-cost", "", "known step times, such as '`base=8ms`, per-token=50us, knee=256'; also mixed, per-seq, per-kv, per-pair")
 	s.IntVar(&f.Replicas, "replicas", 0, "engines behind a router (default: as many as were measured)")
-	s.IntVar(&f.PrefillEngines, "prefill-engines", 0, "engines that only prefill; the replicas then only decode")
-	s.Float64Var(&f.transfer, "transfer-rate", 25, "KV cache transfer rate of each of their GPUs, in GB/s")
 	s.StringVar(&f.route, "route", "", "between replicas: round-robin, least-loaded or prefix-affinity (default: as measured, else round-robin)")
-	s.StringArrayVar(&f.sweeps, "sweep", nil, "vary a parameter: `max-num-seqs=16,32,64` or rate=1:20:1; may be given twice")
+	s.StringArrayVar(&f.sweeps, "sweep", nil, "vary a parameter: `max-num-seqs=16,32,64` or rate=1:20:1")
 	f.Samples = -1 // as many as take little time
 	s.BoolVar(&f.DropTooLarge, "drop-too-large", false, "leave out requests that this configuration can never serve")
 }
@@ -51,10 +48,8 @@ func (f *Simulation) check() error {
 		return hint.With(errors.New("an estimate of step times needs both --gpu and a model"), "name the model, or its config.json, as an argument: sixty simulate Qwen/Qwen3-8B --gpu H100")
 	case len(f.gpus()) > 1:
 		return hint.With(fmt.Errorf("--gpu %s: a simulation has one kind of GPU", f.gpu), "sixty tune compares several")
-	case f.PrefillEngines < 0 || !(f.transfer > 0 && f.transfer < 1e5):
-		return fmt.Errorf("--prefill-engines %d, --transfer-rate %g: want 0 or more engines, and a rate of more than 0", f.PrefillEngines, f.transfer)
-	case len(f.sweeps) > 2:
-		return hint.With(fmt.Errorf("%d sweeps: at most two", len(f.sweeps)), "fix one of them with its flag")
+	case len(f.sweeps) > 1:
+		return hint.With(errors.New("--sweep is given twice: a simulation varies one parameter"), "give the others by their flags or in --engine-args, once for each value")
 	}
 	return f.Load.Check()
 }
@@ -72,9 +67,11 @@ func (f *Simulation) Read(ctx context.Context, args []string, changed func(flag 
 	if err := f.check(); err != nil {
 		return err
 	}
-	f.Route, f.TransferRate = perfmodel.Route(f.route), f.transfer*1e9
-	if f.Sweep, err = planning.ParseSweeps(f.sweeps); err != nil {
-		return err
+	f.Route = perfmodel.Route(f.route)
+	if len(f.sweeps) > 0 {
+		if f.Sweep, err = planning.ParseSweep(f.sweeps[0]); err != nil {
+			return err
+		}
 	}
 	if f.Known, err = f.known(ctx, say, nil); err != nil {
 		return err

@@ -36,7 +36,7 @@ type Simulation struct {
 	// what to hold a simulation of the same configuration against.
 	Measured *workload.Summary `json:"measured,omitempty"`
 	Missed   []planning.Miss   `json:"missed,omitempty"` // no run has numbers then
-	Sweep    []planning.Axis   `json:"sweep,omitempty"`
+	Sweep    []planning.Axis   `json:"sweep,omitempty"`  // one, or none
 	Runs     []Run             `json:"runs"`
 	Present  *Present          `json:"present,omitempty"`
 
@@ -61,7 +61,7 @@ func Simulate(ctx context.Context, q *planning.Simulation, o *slo.Objective) (*S
 		seen := q.Seen.Summary()
 		s.Missed, s.Measured = q.Missed, &seen
 		for i, v := range variants {
-			s.Runs[i] = Run{Set: v.Set, Error: s.missedText()}
+			s.Runs[i] = Run{Set: s.set(v), Error: s.missedText()}
 		}
 		return s, nil
 	}
@@ -71,7 +71,7 @@ func Simulate(ctx context.Context, q *planning.Simulation, o *slo.Objective) (*S
 	if err := s.present(ctx, q); err != nil {
 		return nil, err
 	}
-	if len(q.Sweep) == 0 {
+	if len(s.Sweep) == 0 {
 		return s, variants[0].Err
 	}
 	return s, nil
@@ -166,10 +166,13 @@ func describe(q *planning.Simulation, c *perfmodel.Calibration, o *slo.Objective
 	v := variants[first]
 	s := &Simulation{
 		Schema: Schema, Tool: version.This(), Workload: WorkloadOf(v.Workload, q.Load.Seed, v.Requests, v.Deployment.Config.BlockSize),
-		Deployment: DeploymentOf(v.Engine, v.Deployment, v.Known), Calibration: CalibrationOf(c), Objective: ObjectiveOf(o), Sweep: q.Sweep,
+		Deployment: DeploymentOf(v.Engine, v.Deployment, v.Known), Calibration: CalibrationOf(c), Objective: ObjectiveOf(o),
 		Runs: make([]Run, len(variants)), objective: o, first: first, clients: v.Clients,
 	}
-	if q.Seen != nil && s.Workload.Source == "measured" && len(q.Sweep) == 0 {
+	if q.Sweep.Parameter != "" {
+		s.Sweep = []planning.Axis{q.Sweep}
+	}
+	if q.Seen != nil && s.Workload.Source == "measured" && s.Sweep == nil {
 		seen := q.Seen.Summary()
 		s.Measured = &seen
 	}
@@ -180,17 +183,25 @@ func describe(q *planning.Simulation, c *perfmodel.Calibration, o *slo.Objective
 func (s *Simulation) add(i int, v *planning.Variant) {
 	r := &s.Runs[i]
 	if v.Err != nil {
-		*r = Run{Set: v.Set, Error: v.Err.Error()}
+		*r = Run{Set: s.set(v), Error: v.Err.Error()}
 		return
 	}
 	*r = RunOf(v.Prediction, v.Deployment.Config, s.objective, len(s.Sweep) == 0)
-	r.Set = v.Set
+	r.Set = s.set(v)
 	if i == s.first && v.Clients > 0 {
 		// How many they send is a result.
 		w := &s.Workload
 		w.Requests, w.Duration = r.Requests.Total, cmp.Or(v.Until.Seconds(), r.Duration)
 		w.Rate = float64(w.Requests) / w.Duration
 	}
+}
+
+// set is the point of the sweep that a variant is.
+func (s *Simulation) set(v *planning.Variant) map[string]string {
+	if s.Sweep == nil {
+		return nil
+	}
+	return map[string]string{s.Sweep[0].Parameter: v.Value}
 }
 
 // Present is the servers as they are, simulated under the workload that they had, where the

@@ -58,17 +58,12 @@ type Deployment struct {
 	Lockstep int
 
 	Shares []float64 // of the replicas, under AsObserved: of a workload.Measured
-
-	Prefill Prefill // of engines that compute prompts alone; the replicas then only decode
 }
 
 // Validate reports what no deployment could be.
 func (d Deployment) Validate() error {
 	if d.Replicas < 0 || d.Replicas > maxReplicas {
 		return fmt.Errorf("%d replicas: want 1 to %d", d.Replicas, maxReplicas)
-	}
-	if p := d.Prefill; p.Engines < 0 || p.Engines > maxReplicas || p.Engines > 0 && !(p.Rate > 0 && p.BytesPerToken > 0) {
-		return fmt.Errorf("%d engines for prompts that send %g bytes a token at %g bytes a second", p.Engines, p.BytesPerToken, p.Rate)
 	}
 	if d.Lockstep > 1 && max(d.Replicas, 1)%d.Lockstep != 0 {
 		return fmt.Errorf("%d replicas: want a multiple of the %d data-parallel ranks that step together", d.Replicas, d.Lockstep)
@@ -91,9 +86,6 @@ func Draws(requests int) int {
 
 // run simulates the deployment with one step cost.
 func (d Deployment) run(cost sim.StepCost, requests []sim.Request, o sim.Options) (*sim.Result, error) {
-	if d.Prefill.Engines > 0 {
-		return d.runApart(cost, requests, o)
-	}
 	router, err := d.router()
 	if err != nil {
 		return nil, err

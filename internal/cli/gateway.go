@@ -22,7 +22,7 @@ func newGatewayCommand() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
-			serve, err := o.Start(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			serve, err := o.Start(ctx, cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}

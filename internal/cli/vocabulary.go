@@ -40,10 +40,9 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 				"profile max-events", "profile capture max-events", "profile diff max-events", "steps", "profile capture load", "longest",
 				"dir", "gate",
 			}},
-			{Title: "Upstreams and clients", Flags: []string{"upstream", "listen", "admin", "upstream-ca", "upstream-insecure", "health-path", "health-interval", "prefix-sticky", "retries"}},
+			{Title: "Upstreams and clients", Flags: []string{"upstream", "listen", "admin", "upstream-ca", "upstream-insecure", "health-path", "health-interval"}},
 			{Title: "Limits", Flags: []string{"connect-timeout", "header-timeout", "request-timeout", "idle-timeout", "client-timeout", "drain-timeout", "drain-delay", "max-body", "max-requests"}},
-			{Title: "Admission", Flags: []string{"knee", "max-concurrent", "max-token-rate", "max-queued"}},
-			{Title: "What is measured", Flags: []string{"ask-usage", "tenant-header", "max-tenants", "hash-tenants", "leak-age", "access-log", "otlp"}},
+			{Title: "What is measured", Flags: []string{"ask-usage", "tenant-header", "max-tenants", "hash-tenants", "leak-age"}},
 			{Title: "Where to serve", Flags: []string{"serve", "fault", "gpu-exporter", "accelerate"}},
 			{Title: "Metric names", Flags: []string{"dialect", "detect", "instance-labels", "model-labels", "gpu-labels"}},
 			{Title: "What to scrape", Flags: []string{

@@ -82,10 +82,7 @@ type LeftRequest struct {
 	Lasted   float64 `json:"lasted_seconds"`
 }
 
-const (
-	maxListed = 1000
-	maxLeft   = 20
-)
+const maxListed = 1000
 
 // leaks reports whether a request is open for so long that its end may have been lost.
 func (g *Gateway) leaks(x *exchange, now int64) bool {
@@ -128,26 +125,31 @@ func (g *Gateway) List(atLeast time.Duration) Requests {
 	listed := min(len(out.Requests), maxListed)
 	out.Omitted, out.Requests = len(out.Requests)-listed, out.Requests[:listed]
 	for _, u := range g.upstreams {
-		s := UpstreamState{Name: u.name, Up: !u.down.Load(), Open: u.inFlight.Load()}
-		e := &u.engine
-		e.mu.Lock()
-		if !e.at.IsZero() {
-			s.Engine = &EngineState{Age: time.Since(e.at).Seconds(), Excess: e.excess, Missing: e.missing}
-			for _, m := range e.models {
-				s.Engine.Running += m.running
-				s.Engine.Waiting += m.waiting
-			}
-		}
-		exceeded := e.exceeded
-		e.mu.Unlock()
-		if exceeded >= 2 {
-			for _, d := range g.departed.ofUpstream(u, maxLeft) {
-				s.Left = append(s.Left, LeftRequest{d.id, d.engineID, d.model, seconds(d.at), d.lasted.Seconds()})
-			}
-		}
-		out.Upstreams = append(out.Upstreams, s)
+		out.Upstreams = append(out.Upstreams, u.describe(now))
 	}
 	return out
+}
+
+func (u *upstream) describe(now int64) UpstreamState {
+	s, e := UpstreamState{Name: u.name, Up: !u.down.Load(), Open: u.inFlight.Load()}, &u.engine
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.at.IsZero() {
+		return s
+	}
+	s.Engine = &EngineState{Age: time.Since(e.at).Seconds(), Excess: e.excess, Missing: e.missing}
+	for _, m := range e.models {
+		s.Engine.Running += m[engineRunning]
+		s.Engine.Waiting += m[engineWaiting]
+	}
+	if e.exceeded < 2 {
+		return s
+	}
+	for _, l := range slices.Backward(e.left) {
+		l.Ago = time.Duration(now - l.at).Seconds()
+		s.Left = append(s.Left, l.LeftRequest)
+	}
+	return s
 }
 
 func (g *Gateway) serveRequests(w http.ResponseWriter, r *http.Request) {

@@ -17,9 +17,10 @@ import (
 
 // engineState is what an upstream's engine says of itself.
 type engineState struct {
-	mu     sync.Mutex
-	at     time.Time // of the last page; zero without one
-	models map[string]*engineModel
+	mu      sync.Mutex
+	at      time.Time // of the last page; zero without one
+	models  map[string]engineReading
+	hitRate map[string]float64 // of the prefix cache since the reading before, by model
 
 	held     int // requests that it runs or has waiting
 	excess   int // of these, beyond those that were open here
@@ -27,36 +28,31 @@ type engineState struct {
 	exceeded int // readings in a row with an excess
 
 	born float64 // when its counters began, in Unix seconds, to the microsecond; 0 where it does not say
+
+	left []leftRequest // whose client left since it was last seen to hold no more than is open here; the oldest first
 }
 
-// engineModel is one model of an engine. Several ranks are put together.
-type engineModel struct {
-	running, waiting float64
-	kv               float64 // share in use, of the fullest rank
-	preemptions      float64
-	generated, steps float64
-	hits, queries    float64
-	ended, endedTime float64 // requests that came to their end, and their seconds
-	hitRate          float64 // since the reading before
-	hasKV, hasHits   bool
-}
+// engineReading is one model of an engine, by the metrics' canonical names. Several ranks are put
+// together.
+type engineReading map[string]float64
 
-// engineBorn is when the engine's counters began, in its canonical name.
-const engineBorn = "vllm:generation_tokens_created"
+// The engine's metrics that are read, by their canonical names.
+const (
+	engineRunning     = "vllm:num_requests_running"
+	engineWaiting     = "vllm:num_requests_waiting"
+	engineKV          = "vllm:kv_cache_usage_perc" // of the fullest rank; all others are sums
+	enginePreemptions = "vllm:num_preemptions_total"
+	engineTokens      = "vllm:generation_tokens_total"
+	engineSteps       = "vllm:iteration_tokens_total_count"
+	engineHits        = "vllm:prefix_cache_hits_total"
+	engineQueries     = "vllm:prefix_cache_queries_total"
+	engineEnded       = "vllm:e2e_request_latency_seconds_count" // requests that came to their end, and their seconds
+	engineEndedTime   = "vllm:e2e_request_latency_seconds_sum"
+	engineBorn        = "vllm:generation_tokens_created"
+)
 
-// engineReadings are the engine's metrics, by their canonical names, and what each adds to
-// a model: a page has a sample of each for every rank.
-var engineReadings = map[string]func(m *engineModel, v float64){
-	"vllm:num_requests_running":              func(m *engineModel, v float64) { m.running += v },
-	"vllm:num_requests_waiting":              func(m *engineModel, v float64) { m.waiting += v },
-	"vllm:kv_cache_usage_perc":               func(m *engineModel, v float64) { m.kv, m.hasKV = max(m.kv, v), true },
-	"vllm:num_preemptions_total":             func(m *engineModel, v float64) { m.preemptions += v },
-	"vllm:generation_tokens_total":           func(m *engineModel, v float64) { m.generated += v },
-	"vllm:iteration_tokens_total_count":      func(m *engineModel, v float64) { m.steps += v },
-	"vllm:prefix_cache_hits_total":           func(m *engineModel, v float64) { m.hits += v },
-	"vllm:prefix_cache_queries_total":        func(m *engineModel, v float64) { m.queries += v },
-	"vllm:e2e_request_latency_seconds_count": func(m *engineModel, v float64) { m.ended += v },
-	"vllm:e2e_request_latency_seconds_sum":   func(m *engineModel, v float64) { m.endedTime += v },
+var engineMetrics = []string{
+	engineRunning, engineWaiting, engineKV, enginePreemptions, engineTokens, engineSteps, engineHits, engineQueries, engineEnded, engineEndedTime,
 }
 
 // readEngine reads the upstream's metrics page and its list of models. One that
@@ -83,17 +79,20 @@ func (g *Gateway) readEngine(ctx context.Context, u *upstream) {
 	if err != nil || !ok {
 		return
 	}
-	now := map[string]*engineModel{}
-	for canonical, read := range engineReadings {
+	now := map[string]engineReading{}
+	for _, canonical := range engineMetrics {
 		for model, values := range page[d.Metric(canonical)] {
 			if now[model] == nil {
 				if len(now) >= maxModels {
 					continue
 				}
-				now[model] = &engineModel{}
+				now[model] = engineReading{}
 			}
 			for _, v := range values {
-				read(now[model], v)
+				if canonical == engineKV {
+					v = max(v-now[model][canonical], 0)
+				}
+				now[model][canonical] += v
 			}
 		}
 	}
@@ -111,35 +110,31 @@ func (g *Gateway) readEngine(ctx context.Context, u *upstream) {
 const mostSteps = 1e6
 
 // update takes a new reading in.
-func (e *engineState) update(g *Gateway, u *upstream, now map[string]*engineModel, born float64, at time.Time) {
+func (e *engineState) update(g *Gateway, u *upstream, now map[string]engineReading, born float64, at time.Time) {
 	open, settled := g.openAt(u, 2*g.cfg.HealthEvery)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	held := 0.0
+	held, hitRate := 0.0, map[string]float64{}
 	for model, m := range now {
-		held += m.running + m.waiting
-		if before := e.models[model]; before != nil {
-			m.hitRate, m.hasHits = before.hitRate, before.hasHits
-			if steps := m.steps - before.steps; steps > 0 && m.generated >= before.generated {
-				batch := g.metrics.batch.WithLabelValues(model, u.name)
-				for range int(min(steps, mostSteps)) {
-					batch.Observe((m.generated - before.generated) / steps)
-				}
+		held += m[engineRunning] + m[engineWaiting]
+		before := e.models[model]
+		if rate, ok := e.hitRate[model]; ok {
+			hitRate[model] = rate
+		}
+		if queries := m[engineQueries] - before[engineQueries]; queries > 0 && m[engineHits] >= before[engineHits] {
+			hitRate[model] = (m[engineHits] - before[engineHits]) / queries
+		}
+		if steps, tokens := m[engineSteps]-before[engineSteps], m[engineTokens]-before[engineTokens]; before != nil && steps > 0 && tokens >= 0 {
+			batch := g.metrics.batch.WithLabelValues(model, u.name)
+			for range int(min(steps, mostSteps)) {
+				batch.Observe(tokens / steps)
 			}
-			if queries := m.queries - before.queries; queries > 0 && m.hits >= before.hits {
-				m.hitRate, m.hasHits = (m.hits-before.hits)/queries, true
-			}
-		} else if m.queries > 0 {
-			m.hitRate, m.hasHits = m.hits/m.queries, true
 		}
 	}
-	e.models, e.at, e.held, e.born = now, at, int(held), born
+	e.models, e.hitRate, e.at, e.held, e.born = now, hitRate, at, int(held), born
 	e.excess, e.missing = max(e.held-open, 0), max(settled-e.held, 0)
-	if e.excess == 0 {
-		e.exceeded = 0
-		g.departed.forget(u)
-	} else {
-		e.exceeded++
+	if e.exceeded++; e.excess == 0 {
+		e.exceeded, e.left = 0, nil
 	}
 }
 
@@ -159,51 +154,19 @@ func (g *Gateway) openAt(u *upstream, ago time.Duration) (open, settled int) {
 	return open, settled
 }
 
-// departures remembers requests whose client left, until the engine is seen not
-// to hold more requests than are open.
-type departures struct {
-	mu   sync.Mutex
-	list []departure // the oldest first
+// maxLeft bounds the requests of an upstream whose client left that are remembered.
+const maxLeft = 20
+
+// leftRequest is a request whose client left, at a time.
+type leftRequest struct {
+	LeftRequest
+	at int64
 }
 
-type departure struct {
-	up       *upstream
-	id       string
-	engineID string
-	model    string
-	at       int64
-	lasted   time.Duration
-}
-
-const maxDepartures = 256
-
-func (d *departures) note(x *exchange, now int64) {
-	u := x.up.Load()
-	if u == nil || x.work == "" {
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.list) >= maxDepartures {
-		d.list = slices.Delete(d.list, 0, 1)
-	}
-	d.list = append(d.list, departure{u, x.id, x.meter.ID, x.model, now, time.Duration(now - x.arrived)})
-}
-
-func (d *departures) forget(u *upstream) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.list = slices.DeleteFunc(d.list, func(x departure) bool { return x.up == u })
-}
-
-// ofUpstream lists those of an upstream, the latest first.
-func (d *departures) ofUpstream(u *upstream, most int) (out []departure) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, x := range slices.Backward(d.list) {
-		if x.up == u && len(out) < most {
-			out = append(out, x)
-		}
-	}
-	return out
+// noteLeft remembers a request whose client left.
+func (e *engineState) noteLeft(x *exchange, now int64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.left = append(e.left, leftRequest{LeftRequest{ID: x.id, EngineID: x.meter.ID, Model: x.model, Lasted: time.Duration(now - x.arrived).Seconds()}, now})
+	e.left = e.left[max(len(e.left)-maxLeft, 0):]
 }

@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
-
 	"github.com/sixty-dev/sixty/internal/openai"
 	"github.com/sixty-dev/sixty/internal/openai/stream"
 )
@@ -19,14 +17,13 @@ type state uint32
 
 const (
 	receiving  state = iota // its body
-	queued                  // to be admitted
 	connecting              // a connection to an upstream
 	waiting                 // the head of the answer
 	prefill                 // the first token of a stream
 	streaming               // the rest
 )
 
-var stateNames = [...]string{"receiving", "queued", "connecting", "waiting", "prefill", "streaming"}
+var stateNames = [...]string{"receiving", "connecting", "waiting", "prefill", "streaming"}
 
 func (s state) String() string { return stateNames[s] }
 
@@ -57,7 +54,7 @@ type exchange struct {
 	offered bool   // counted as arrived
 
 	// Nanoseconds of the gateway's clock; 0 for never.
-	arrived, admitted, sent, head int64
+	arrived, received, sent, head int64
 	last                          atomic.Int64 // when something moved: a byte of the client or of the upstream
 	writing                       atomic.Int64 // since when a write to the client blocks
 	blocked                       int64        // how long writes did
@@ -66,14 +63,10 @@ type exchange struct {
 	up                            atomic.Pointer[upstream]
 	shown                         atomic.Pointer[string] // the model, for others
 
-	received atomic.Int64 // bytes of the body
-	answered int64        // of the answer's
-	code     int          // answered
-	retries  int
-	counts   bool // among those that admission control let through
-	failure  *end // why it failed, where that is known already
-	span     trace.Span
-	spanCtx  context.Context
+	length   int64 // bytes of the body, as far as it came
+	answered int64 // of the answer's
+	code     int   // answered
+	failure  *end  // why it failed, where that is known already
 }
 
 // generates reports whether the route's answers are made of tokens.

@@ -1,9 +1,22 @@
+// Package gateway is a reverse proxy for OpenAI-compatible servers that measures
+// what their clients see and changes nothing of it.
+//
+// Bodies pass byte for byte and are flushed as they arrive. Each request is
+// measured from its arrival to its last byte (package stream reads the answer),
+// ends in exactly one Status, and is listed while it is open. What is measured is
+// exported as Prometheus metrics; no prompt, no answer and no credential is kept or written.
+//
+// The data handler and the admin handler belong on different listeners: the
+// former passes every path on to the upstreams that were configured, and to no
+// other. `sixty gateway` wires it; New is all that another verb needs.
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -15,9 +28,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/alecthomas/units"
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
+	"github.com/sixty-dev/sixty/internal/openai"
 	"github.com/sixty-dev/sixty/internal/openai/stream"
 )
 
@@ -30,12 +45,8 @@ type Gateway struct {
 	upstreams []*upstream
 	turn      atomic.Uint64 // of the upstreams, where they are equally loaded
 	open      table
-	retries   budget
-	admission *admission
 	metrics   *measures
-	log       *accessLog
 	scraper   *scrape.Client
-	departed  departures
 	held      atomic.Int64 // bytes of all bodies
 	draining  atomic.Bool  // its readiness fails, and answers over HTTP/1.1 close their connections
 }
@@ -48,24 +59,20 @@ func New(cfg Config) (*Gateway, error) {
 		return nil, err
 	}
 	// A time of 0 is that of nothing.
-	g := &Gateway{cfg: cfg, epoch: time.Now().Add(-time.Second), transport: newTransport(cfg), log: newAccessLog(cfg.AccessLog)}
+	g := &Gateway{cfg: cfg, epoch: time.Now().Add(-time.Second), transport: newTransport(cfg)}
 	g.open.open = map[*exchange]struct{}{}
-	g.retries.left.Store(retryBurst)
 	for _, u := range cfg.Upstreams {
 		g.upstreams = append(g.upstreams, newUpstream(u, cfg.HealthPath))
 	}
 	if g.scraper, err = scrape.New(scrape.Config{Client: &http.Client{Transport: g.transport}}); err != nil {
 		return nil, err
 	}
-	g.admission = newAdmission(g, cfg.Admission)
 	g.metrics = newMeasures(g)
 	return g, nil
 }
 
 // now is nanoseconds since the epoch, on the monotonic clock.
 func (g *Gateway) now() int64 { return int64(time.Since(g.epoch)) }
-
-func (g *Gateway) wall(at int64) time.Time { return g.epoch.Add(time.Duration(at)) }
 
 // Run watches the upstreams and the limits until ctx ends.
 func (g *Gateway) Run(ctx context.Context) {
@@ -91,7 +98,6 @@ func (g *Gateway) Run(ctx context.Context) {
 		})
 	}
 	every(sweepEvery, g.sweep)
-	g.log.run(ctx, &wg)
 	<-ctx.Done()
 	wg.Wait()
 	g.transport.CloseIdleConnections()
@@ -148,11 +154,10 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *exchange {
 	if n := g.open.add(x); g.cfg.MaxRequests > 0 && n > g.cfg.MaxRequests {
 		x.stop(errTooMany)
 	}
-	g.retries.deposit()
 	return x
 }
 
-// admit reads the request and waits until it may pass.
+// admit reads the request, and refuses what cannot pass.
 func (x *exchange) admit() error {
 	if err := x.cancelCause(nil); err != nil {
 		return err
@@ -161,18 +166,77 @@ func (x *exchange) admit() error {
 	if x.r.Method == http.MethodConnect || !httpguts.ValidHeaderFieldName(x.r.Method) {
 		return &end{status: Rejected, code: http.StatusMethodNotAllowed, kind: "method_not_allowed"}
 	}
-	x.startTrace()
 	if err := x.readBody(); err != nil {
 		return x.cancelCause(err)
 	}
 	x.readRequest()
+	x.received = x.g.now()
 	x.g.metrics.countArrival(x)
-	x.setState(queued)
-	if err := x.g.admission.acquire(x); err != nil {
-		return err
-	}
-	x.admitted = x.g.now()
 	return nil
+}
+
+// firstRead is the room made for a body before it comes, at most: the length that a
+// client announces is not believed beyond.
+const firstRead = 1 << 20
+
+// maxHeld bounds the bodies of all requests together, in bytes: each is held until its answer
+// begins, and clients that send and do not wait could fill any memory.
+const maxHeld = 4 << 30
+
+// readBody reads the whole body of a request. No upstream is asked before, so that none
+// sees a body that is malformed, too large, or cut off; and net/http tells from then on
+// that the client has left.
+func (x *exchange) readBody() error {
+	if x.r.ContentLength == 0 {
+		return nil
+	}
+	src, limit := x.r.Body, x.g.cfg.MaxBody
+	var err error
+	var b bytes.Buffer
+	if limit > 0 {
+		src = http.MaxBytesReader(x.w, src, limit)
+	}
+	if limit > 0 && x.r.ContentLength > limit {
+		err = &http.MaxBytesError{Limit: limit}
+	} else {
+		b.Grow(int(min(max(x.r.ContentLength, 0), firstRead)) + bytes.MinRead)
+		_, err = b.ReadFrom(&counted{x, src})
+	}
+	x.body = b.Bytes()
+	var tooLong *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLong):
+		return &end{
+			status: Rejected, code: http.StatusRequestEntityTooLarge, kind: "body_too_large",
+			err: errors.New("the body is longer than " + units.Base2Bytes(limit).String()),
+		}
+	case err != nil && !errors.Is(err, errTooMuch):
+		return &end{status: ClientDisconnect, code: http.StatusBadRequest, kind: "body_unreadable", err: err}
+	}
+	return err
+}
+
+// counted reads the client's body and counts its bytes.
+type counted struct {
+	x   *exchange
+	src io.Reader
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.src.Read(p)
+	c.x.length += int64(n)
+	c.x.held += int64(n)
+	c.x.touch()
+	if c.x.g.held.Add(int64(n)) > maxHeld {
+		return n, errTooMuch
+	}
+	return n, err
+}
+
+// dropBody gives back what the body was counted for.
+func (x *exchange) dropBody() {
+	x.g.held.Add(-x.held)
+	x.body, x.held = nil, 0
 }
 
 // readRequest reads what matters of the request's body, where it is known how.
@@ -225,6 +289,35 @@ func (x *exchange) forward() {
 	}
 }
 
+// rewrite makes the request of upstreams from the client's. ReverseProxy has taken off
+// what belongs to the client's connection (RFC 9110, section 7.6.1).
+func (x *exchange) rewrite(p *httputil.ProxyRequest) {
+	in, out := p.In, p.Out
+	out.Host = "" // the upstream's
+	// The body was read, and has a length now.
+	out.TransferEncoding, out.Trailer = nil, nil
+	out.Header["X-Forwarded-For"] = in.Header["X-Forwarded-For"]
+	p.SetXForwarded()
+	for _, name := range []string{"Forwarded", "X-Forwarded-Host", "X-Forwarded-Proto"} {
+		if before := in.Header[name]; before != nil {
+			out.Header[name] = before
+		}
+	}
+	out.Header.Del("Expect")
+	out.Header.Del("Http2-Settings")
+	if x.ours {
+		out.Header.Set("X-Request-Id", x.id)
+	}
+	// net/http sends a request again whose header has one of these by its usual spelling.
+	for _, name := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
+		if key, ok := out.Header[name]; ok {
+			delete(out.Header, name)
+			out.Header[strings.ToLower(name)] = key
+		}
+	}
+	out.URL.RawQuery = in.URL.RawQuery // ReverseProxy took off what it cannot parse
+}
+
 // upgrades reports whether a request asks for a WebSocket where there is one. Every
 // other one is answered as if it did not ask: a client that would rather speak h2c
 // must not get past what is measured and limited.
@@ -236,15 +329,14 @@ func (x *exchange) upgrades() bool {
 
 // answer looks at the head of an answer, and chooses how the rest is read.
 func (x *exchange) answer(a *http.Response) error {
-	x.body, x.req.Prompt, x.req.Model = nil, nil, nil // it cannot be sent again
-	x.dropBody()
+	x.dropBody() // it cannot be sent again
+	m := &x.meter
+	m.Choices, x.req = x.req.Choices, openai.Request{}
 	x.code = a.StatusCode
 	x.setState(streaming)
 	if x.code == http.StatusSwitchingProtocols {
 		x.last.Store(1 << 62) // both sides may be silent
 	}
-	m := &x.meter
-	m.Choices = x.req.Choices
 	kind, _, _ := mime.ParseMediaType(a.Header.Get("Content-Type"))
 	coding := a.Header.Get("Content-Encoding")
 	switch {
@@ -356,8 +448,8 @@ func (x *exchange) refuse(e *end) {
 	b, _ := json.Marshal(map[string]any{"error": map[string]any{"message": text, "type": e.kind, "param": nil, "code": x.code}})
 	h := x.w.Header()
 	h.Set("Content-Type", "application/json")
-	if after := x.g.admission.retryAfter(e); after > 0 {
-		h.Set("Retry-After", strconv.Itoa(after))
+	if e == errTooMany {
+		h.Set("Retry-After", "1")
 	}
 	x.w.WriteHeader(x.code)
 	n, _ := x.w.Write(b)
@@ -400,20 +492,17 @@ func (x *exchange) outcome(panicked any) *end {
 // finish notes the end of a request.
 func (x *exchange) finish(e *end) {
 	g := x.g
-	g.admission.release(x)
 	x.dropBody()
 	x.stop(nil)
 	now := g.now()
-	status, kind := Success, ""
+	status := Success
 	if e != nil {
-		status, kind = e.status, e.kind
+		status = e.status
 	}
-	if status == ClientDisconnect {
-		g.departed.note(x, now)
+	if u := x.up.Load(); u != nil && x.work != "" && status == ClientDisconnect {
+		u.engine.noteLeft(x, now)
 	}
 	g.metrics.countEnd(x, status, now)
-	x.endTrace(status, kind, now)
-	g.log.write(x, status, kind, now)
 	if u := x.up.Load(); u != nil {
 		u.inFlight.Add(-1)
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,11 +18,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 	"go.uber.org/goleak"
 
-	"github.com/sixty-dev/sixty/internal/base/outputtest"
 	"github.com/sixty-dev/sixty/internal/base/polltest"
 	"github.com/sixty-dev/sixty/internal/load/loadtest"
 )
@@ -34,7 +30,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type running struct {
 	*Gateway
 	url, admin string
-	log        *outputtest.Buffer
 	stop       func() error
 }
 
@@ -48,15 +43,9 @@ func start(t testing.TB, cfg Config, upstreams ...string) *running {
 		}
 		cfg.Upstreams = append(cfg.Upstreams, parsed)
 	}
-	r := &running{log: &outputtest.Buffer{}}
-	if cfg.AccessLog == nil {
-		cfg.AccessLog = r.log
-	}
+	r := &running{}
 	if cfg.HealthEvery == 0 {
 		cfg.HealthEvery = 20 * time.Millisecond
-	}
-	if cfg.Retries == 0 {
-		cfg.Retries = 2
 	}
 	g, err := New(cfg)
 	if err != nil {
@@ -166,20 +155,18 @@ func post(t testing.TB, to, body string) (*http.Response, string) {
 	return resp, string(b)
 }
 
-// families reads the metrics page.
+// families gathers what is measured.
 func (r *running) families(t testing.TB) map[string]*dto.MetricFamily {
 	t.Helper()
-	resp, err := http.Get(r.admin + "/metrics")
+	all, err := r.metrics.registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close()
-	p := expfmt.NewTextParser(model.UTF8Validation)
-	f, err := p.TextToMetricFamilies(resp.Body)
-	if err != nil {
-		t.Fatal(err)
+	out := map[string]*dto.MetricFamily{}
+	for _, f := range all {
+		out[f.GetName()] = f
 	}
-	return f
+	return out
 }
 
 // sum adds up the series of a family whose labels match: name, value, name, value.
@@ -203,6 +190,14 @@ series:
 	return total
 }
 
+// total is the sum of what a histogram observed.
+func total(f *dto.MetricFamily) (s float64) {
+	for _, m := range f.GetMetric() {
+		s += m.GetHistogram().GetSampleSum()
+	}
+	return s
+}
+
 // ends returns how many requests ended in each status, once none is open.
 func (r *running) ends(t testing.TB) map[string]int {
 	t.Helper()
@@ -221,37 +216,6 @@ func (r *running) ends(t testing.TB) map[string]int {
 func (r *running) waitUntilIdle(t testing.TB) {
 	t.Helper()
 	polltest.Until(t, "no request is open", func() bool { return r.InFlight() == 0 })
-}
-
-// entry is what tests read of a line of the access log.
-type entry struct {
-	ID      string  `json:"id"`
-	Tenant  string  `json:"tenant"`
-	Model   string  `json:"model"`
-	Status  string  `json:"status"`
-	Error   string  `json:"error"`
-	Code    int     `json:"code"`
-	Stream  bool    `json:"stream"`
-	TTFT    float64 `json:"ttft_seconds"`
-	Prompt  int     `json:"prompt_tokens"`
-	Output  int     `json:"output_tokens"`
-	Counted string  `json:"counted_by"`
-	Finish  string  `json:"finish_reason"`
-}
-
-// entries waits for n lines of the access log.
-func (r *running) entries(t testing.TB, n int) []entry {
-	t.Helper()
-	polltest.Until(t, "the lines are in the access log", func() bool { return strings.Count(r.log.String(), "\n") >= n })
-	var out []entry
-	for line := range strings.Lines(r.log.String()) {
-		var e entry
-		if err := json.Unmarshal([]byte(line), &e); err != nil {
-			t.Fatalf("%q: %v", line, err)
-		}
-		out = append(out, e)
-	}
-	return out
 }
 
 // TestNothingIsChanged compares what a client gets directly and through the
@@ -375,18 +339,15 @@ func TestAStreamIsMeasured(t *testing.T) {
 	}
 	io.Copy(io.Discard, resp.Body)
 	resp.Body.Close()
-	e := g.entries(t, 1)[0]
+	g.waitUntilIdle(t)
 	truth := up.Truths()[0]
-	if truth.ID != "mine" || e.ID != "mine" {
-		t.Errorf("the request's id is %q here and %q upstream", e.ID, truth.ID)
-	}
-	if e.Status != "success" || e.Code != 200 || !e.Stream || e.Output != 12 || e.Model != "scripted" || e.Tenant != "acme" || e.Finish != "length" {
-		t.Errorf("%+v", e)
-	}
-	if off := e.TTFT - truth.First.Seconds(); off < 0 || off > 0.05 {
-		t.Errorf("TTFT %.6f s, the upstream's truth is %.6f s", e.TTFT, truth.First.Seconds())
+	if truth.ID != "mine" {
+		t.Errorf("the request's id is %q upstream", truth.ID)
 	}
 	f := g.families(t)
+	if ttft := total(f["sixty_gateway_time_to_first_token_seconds"]); ttft < truth.First.Seconds() {
+		t.Errorf("TTFT %.6f s, the upstream's truth is %.6f s", ttft, truth.First.Seconds())
+	}
 	all := []string{"model", "scripted", "route", "/v1/chat/completions", "tenant", "acme"}
 	for name, want := range map[string]float64{
 		"sixty_gateway_requests_offered_total": 1, "sixty_gateway_output_tokens_total": 12,
@@ -400,6 +361,13 @@ func TestAStreamIsMeasured(t *testing.T) {
 	// Tokens that came together with the first have no interval.
 	if n := sum(f["vllm_tbt_seconds"]); n > 11 || n != sum(f["sixty_gateway_inter_token_seconds"], all...) {
 		t.Errorf("%v intervals between 12 tokens", n)
+	}
+	for name, label := range map[string][2]string{
+		"sixty_gateway_requests_total": {"status", "success"}, "sixty_gateway_responses_total": {"code", "200"}, "sixty_gateway_finish_reasons_total": {"reason", "length"},
+	} {
+		if got := sum(f[name], append(all, label[:]...)...); got != 1 {
+			t.Errorf("%s of %s is %v, want 1", name, label, got)
+		}
 	}
 	for name, want := range map[string]float64{
 		"vllm_ttft_seconds": 1, "vllm_e2e_seconds": 1, "vllm_output_tokens_total": 12,
@@ -479,9 +447,6 @@ func TestEveryRequestEndsInOneStatus(t *testing.T) {
 			}
 			if diff := cmp.Diff(map[string]int{tt.want: 1}, g.ends(t)); diff != "" {
 				t.Errorf("ends (-want +got):\n%s", diff)
-			}
-			if e := g.entries(t, 1); len(e) != 1 || e[0].Status != tt.want {
-				t.Errorf("%+v", e)
 			}
 		})
 	}

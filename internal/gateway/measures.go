@@ -102,13 +102,10 @@ func newMeasures(g *Gateway) *measures {
 	m.gaps = histogram("sixty_gateway_inter_token_seconds", "Time between output tokens; n tokens that arrive together count as n intervals of an nth.", fine, own...)
 	m.duration = histogram("sixty_gateway_request_duration_seconds", "From the arrival to the last byte, for successful requests.", fine, own...)
 	m.cut = histogram("sixty_gateway_cut_request_duration_seconds", "Duration of unsuccessful requests.", fine, own...)
-	m.queue = histogram("sixty_gateway_queue_seconds", "From the arrival until a request was admitted, its body read.", fine, own...)
+	m.queue = histogram("sixty_gateway_queue_seconds", "From the arrival of a request until its body was read.", fine, own...)
 	m.connectTook = histogram("sixty_gateway_connect_seconds", "From there until it was sent to the upstream that accepted it.", fine, own...)
 	m.untilHead = histogram("sixty_gateway_upstream_head_seconds", "From there to the head of the answer.", fine, own...)
-	m.retries = auto.NewCounter(prometheus.CounterOpts{Name: "sixty_gateway_retries_total", Help: "Attempts beyond the first."})
-	auto.NewCounterFunc(prometheus.CounterOpts{
-		Name: "sixty_gateway_access_log_lost_total", Help: "Lines of the access log that were dropped because it was too slow.",
-	}, func() float64 { return float64(g.log.lost.Load()) })
+	m.retries = auto.NewCounter(prometheus.CounterOpts{Name: "sixty_gateway_retries_total", Help: "Requests sent a second time, because no connection took the first attempt."})
 
 	m.extFirst = histogram("vllm_ttft_seconds", "Time to first token", extendedTTFT, "model")
 	m.extGaps = histogram("vllm_tbt_seconds", "Time between tokens", extendedTBT, "model")
@@ -270,14 +267,14 @@ func (m *measures) countEnd(x *exchange, status Status, now int64) {
 	m.output.WithLabelValues(l...).Add(missed)
 	m.prompt.WithLabelValues(l...).Add(float64(answer.Usage.PromptTokens))
 	m.cached.WithLabelValues(l...).Add(float64(answer.Usage.CachedTokens))
-	m.received.WithLabelValues(l...).Add(float64(x.received.Load()))
+	m.received.WithLabelValues(l...).Add(float64(x.length))
 	m.answered.WithLabelValues(l...).Add(float64(x.answered))
 	m.blocked.WithLabelValues(l...).Add(time.Duration(x.blocked).Seconds())
-	if x.admitted > 0 {
-		m.queue.WithLabelValues(l...).Observe(since(x.admitted))
+	if x.received > 0 {
+		m.queue.WithLabelValues(l...).Observe(since(x.received))
 	}
 	if x.sent > 0 {
-		m.connectTook.WithLabelValues(l...).Observe(time.Duration(x.sent - x.admitted).Seconds())
+		m.connectTook.WithLabelValues(l...).Observe(time.Duration(x.sent - x.received).Seconds())
 	}
 	if x.head > 0 {
 		m.untilHead.WithLabelValues(l...).Observe(time.Duration(x.head - x.sent).Seconds())
@@ -356,7 +353,6 @@ func family(name, help string, labels ...string) *prometheus.Desc {
 var (
 	descOpen     = family("sixty_gateway_requests_open", "Open requests, by what they wait for.", "state")
 	descLeaks    = family("sixty_gateway_suspected_leaks", "Requests that are open for longer than the limit.")
-	descLimit    = family("sixty_gateway_admission_limit", "Concurrency limit of admission control; 0 without a limit.")
 	descUp       = family("sixty_gateway_upstream_up", "Whether the upstream's health check succeeds.", "upstream")
 	descInFlight = family("sixty_gateway_upstream_requests_open", "Open requests at an upstream.", "upstream")
 	descAttempts = family("sixty_gateway_upstream_attempts_total", "Requests sent to an upstream.", "upstream")
@@ -398,7 +394,6 @@ func (p present) Collect(ch chan<- prometheus.Metric) {
 		gauge(ch, descOpen, float64(n), state(i).String())
 	}
 	gauge(ch, descLeaks, float64(leaks))
-	gauge(ch, descLimit, float64(g.admission.limit()))
 	for _, u := range g.upstreams {
 		up := 1.0
 		if u.down.Load() {
@@ -428,16 +423,16 @@ func (e *engineState) collect(ch chan<- prometheus.Metric, name string) {
 		gauge(ch, descBorn, e.born, name)
 	}
 	for model, m := range e.models {
-		gauge(ch, descQueueDepth, m.waiting, model, name)
-		if m.hasKV {
-			gauge(ch, descKV, m.kv, model, name)
+		gauge(ch, descQueueDepth, m[engineWaiting], model, name)
+		if kv, ok := m[engineKV]; ok {
+			gauge(ch, descKV, kv, model, name)
 		}
-		counter(ch, descEvictions, m.preemptions, model, name)
-		counter(ch, descEngineTokens, m.generated, model, name)
-		counter(ch, descEngineEnded, m.ended, model, name)
-		counter(ch, descEngineTime, m.endedTime, model, name)
-		if m.hasHits {
-			gauge(ch, descHitRate, m.hitRate, model, name)
+		counter(ch, descEvictions, m[enginePreemptions], model, name)
+		counter(ch, descEngineTokens, m[engineTokens], model, name)
+		counter(ch, descEngineEnded, m[engineEnded], model, name)
+		counter(ch, descEngineTime, m[engineEndedTime], model, name)
+		if rate, ok := e.hitRate[model]; ok {
+			gauge(ch, descHitRate, rate, model, name)
 		}
 	}
 }

@@ -21,7 +21,7 @@ const (
 )
 
 // quiet takes what net/http logs, which is what clients and upstreams did wrong: that is
-// counted and in the access log.
+// counted.
 var quiet = log.New(io.Discard, "", 0)
 
 // Serving says how Serve listens and ends.
@@ -40,39 +40,28 @@ type Serving struct {
 // the time for that is over. It closes the listeners. An error is that of a
 // listener, or says that requests were cut off.
 func (g *Gateway) Serve(ctx context.Context, s Serving) error {
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	protocols.SetHTTP2(true)
-	protocols.SetUnencryptedHTTP2(true)
 	data := &http.Server{
-		Handler: g, Protocols: protocols, TLSConfig: s.TLS, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: readHeader,
+		Handler: g, Protocols: new(http.Protocols), TLSConfig: s.TLS, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: readHeader,
 		IdleTimeout: idleClient, ErrorLog: quiet, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 	}
+	data.Protocols.SetHTTP1(true)
+	data.Protocols.SetHTTP2(true)
+	data.Protocols.SetUnencryptedHTTP2(true)
 	admin := &http.Server{Handler: g.Admin(), ReadHeaderTimeout: readHeader, IdleTimeout: idleClient, ErrorLog: quiet}
-
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
 	var wg sync.WaitGroup
 	wg.Go(func() { g.Run(running) })
 	failed := make(chan error, 2)
-	serve := func(srv *http.Server, l net.Listener) {
-		wg.Go(func() {
-			var err error
-			if srv.TLSConfig != nil {
-				err = srv.ServeTLS(l, "", "")
-			} else {
-				err = srv.Serve(l)
-			}
-			if !errors.Is(err, http.ErrServerClosed) {
-				failed <- err
-			}
-		})
-	}
-	serve(data, s.Data)
+	wg.Go(func() {
+		if s.TLS != nil {
+			failed <- data.ServeTLS(s.Data, "", "")
+		} else {
+			failed <- data.Serve(s.Data)
+		}
+	})
 	if s.Admin != nil {
-		serve(admin, s.Admin)
+		wg.Go(func() { failed <- admin.Serve(s.Admin) })
 	}
-
 	var err error
 	select {
 	case <-ctx.Done():
@@ -93,18 +82,21 @@ func (g *Gateway) drain(data *http.Server, s Serving) error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.DrainTimeout)
 	defer cancel()
 	_ = data.Shutdown(ctx)
-	for g.InFlight() > 0 && ctx.Err() == nil { // WebSockets, which it does not wait for
-		time.Sleep(10 * time.Millisecond)
+	wait := func(until context.Context) int { // WebSockets too, for which Shutdown does not wait
+		for g.InFlight() > 0 && until.Err() == nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+		return g.InFlight()
 	}
-	n := g.InFlight()
+	n := wait(ctx)
 	if n == 0 {
 		return nil
 	}
 	g.open.each(func(x *exchange) { x.cancel(errDraining) })
-	// They end by themselves now, so that each is counted and logged.
-	for end := time.Now().Add(2 * time.Second); g.InFlight() > 0 && time.Now().Before(end); {
-		time.Sleep(10 * time.Millisecond)
-	}
+	// They end by themselves now, so that each is counted.
+	ctx, cancel = context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	wait(ctx)
 	if n == 1 {
 		return errors.New("1 request was cut off at the end of the drain timeout")
 	}

@@ -24,8 +24,8 @@ const (
 	Timeout
 	// ClientDisconnect is a client that left, or that stopped reading or sending.
 	ClientDisconnect
-	// Rejected is a request that the gateway itself refused: admission control,
-	// its own limits, a body that is too large or malformed.
+	// Rejected is a request that the gateway itself refused: too many are open, or a body is
+	// too large or malformed.
 	Rejected
 
 	statuses
@@ -39,7 +39,7 @@ func (s Status) String() string { return statusNames[s] }
 type end struct {
 	status Status
 	code   int    // for the client, where nothing was answered yet
-	kind   string // in the error that the client gets, and in the log
+	kind   string // in the error that the client gets
 	err    error
 }
 

@@ -1,17 +1,20 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
-	"fmt"
-	"hash/maphash"
+	"errors"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
-	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/base/unanswered"
 )
 
 // upstream is one server.
@@ -74,126 +77,137 @@ func (u *upstream) target(asked *url.URL) *url.URL {
 
 // check asks an upstream for its health. Any answer below 500 is one: a server
 // that has no such path is not ill.
-func (g *Gateway) check(ctx context.Context, u *upstream) {
-	running := ctx
-	ctx, cancel := context.WithTimeout(ctx, max(g.cfg.HealthEvery*4/5, time.Second))
+func (g *Gateway) check(running context.Context, u *upstream) {
+	ctx, cancel := context.WithTimeout(running, max(g.cfg.HealthEvery*4/5, time.Second))
 	defer cancel()
-	ok := false
-	var cause string
+	cause := ""
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.health, nil)
 	if err == nil {
 		var resp *http.Response
 		if resp, err = g.transport.RoundTrip(req); err == nil {
 			_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<16))
 			resp.Body.Close()
-			ok = resp.StatusCode < 500
-			cause = resp.Status
+			if resp.StatusCode >= 500 {
+				cause = resp.Status
+			}
 		}
 	}
 	if err != nil {
 		cause = rootCause(err)
 	}
 	switch {
-	case !ok && running.Err() != nil:
-		// The check was cut off.
-	case ok:
+	case cause == "":
 		u.failed = 0
 		g.setDown(u, false, "")
-	default:
-		u.failed++
-		if u.failed >= downAfter {
+	case running.Err() == nil: // or the check was cut off
+		if u.failed++; u.failed >= downAfter {
 			g.setDown(u, true, cause)
 		}
 	}
 }
 
 func (g *Gateway) setDown(u *upstream, down bool, why string) {
-	if u.down.Swap(down) == down {
-		return
-	}
-	if down {
-		g.cfg.Note(fmt.Sprintf("upstream %s is down: %s", u.name, why))
-	} else {
+	switch {
+	case u.down.Swap(down) == down:
+	case down:
+		g.cfg.Note("upstream " + u.name + " is down: " + why)
+	default:
 		g.cfg.Note("upstream " + u.name + " answers again")
 	}
 }
 
-var prefixSeed = maphash.MakeSeed()
-
-// prefixBytes of a prompt choose the upstream where requests stick: a system
-// prompt and more, less than a conversation grows by.
-const prefixBytes = 2 << 10
-
-// pick chooses the upstream for an attempt: of those that are up and were not
-// tried, the one with the fewest open requests. Where all are down they are
-// tried nevertheless: the health check may be wrong, and the answer then says
-// what is.
-func (g *Gateway) pick(x *exchange, tried []*upstream) *upstream {
-	var prefix uint64
-	if g.cfg.Sticky && len(x.req.Prompt) > 0 {
-		prefix = maphash.Bytes(prefixSeed, x.req.Prompt[:min(len(x.req.Prompt), prefixBytes)])
+// rootCause is the end of an error's chain in words that hold no URL.
+func rootCause(err error) string {
+	err = unanswered.Cause(err)
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return errno.Error()
 	}
-	for _, desperate := range []bool{false, true} {
-		var best *upstream
-		var least, open, up int64
-		turn := int(g.turn.Add(1))
+	return err.Error()
+}
+
+// pick chooses the upstream with the fewest open requests of those that are up, and another
+// one than the one that was tried. Where all are down they are tried nevertheless: the health
+// check may be wrong, and the answer then says what is.
+func (g *Gateway) pick(tried *upstream) (best *upstream) {
+	turn := int(g.turn.Add(1))
+	for _, down := range []bool{false, true} {
 		for i := range g.upstreams {
 			u := g.upstreams[(turn+i)%len(g.upstreams)]
-			if slices.Contains(tried, u) || u.down.Load() != desperate {
-				continue
-			}
-			n := u.inFlight.Load()
-			open, up = open+n, up+1
-			if best == nil || n < least {
-				best, least = u, n
-			}
-		}
-		if best != nil && prefix != 0 {
-			if home := g.preferredUpstream(prefix, tried, desperate); home.inFlight.Load()*4*up <= open*5+4*up {
-				return home // it holds no more than a quarter over the mean, and one
+			if u != tried && u.down.Load() == down && (best == nil || u.inFlight.Load() < best.inFlight.Load()) {
+				best = u
 			}
 		}
 		if best != nil {
 			return best
 		}
 	}
-	return nil
+	return tried
 }
 
-// preferredUpstream is the upstream of a prefix by rendezvous hashing: when one goes or comes,
-// only its own prefixes move.
-func (g *Gateway) preferredUpstream(prefix uint64, tried []*upstream, down bool) (best *upstream) {
-	var most uint64
-	for _, u := range g.upstreams {
-		if slices.Contains(tried, u) || u.down.Load() != down {
-			continue
+// RoundTrip implements http.RoundTripper for ReverseProxy: it asks an upstream and, where
+// that cannot have got a byte of the request, once more another one.
+func (x *exchange) RoundTrip(r *http.Request) (*http.Response, error) {
+	var tried *upstream
+	for {
+		u := x.g.pick(tried)
+		x.up.Store(u)
+		u.inFlight.Add(1)
+		u.requests.Add(1)
+		answer, untouched, err := x.attempt(u, r)
+		if err == nil {
+			return answer, nil
 		}
-		if h := maphash.Comparable(prefixSeed, [2]any{prefix, u.name}); best == nil || h > most {
-			best, most = u, h
+		u.inFlight.Add(-1)
+		x.up.Store(nil)
+		if cause := x.cancelCause(nil); cause != nil {
+			return nil, cause
 		}
-	}
-	return best
-}
-
-// budget bounds retries to a fifth of the requests, and a burst of ten: a retry
-// storm keeps a service that is overloaded from recovering.
-type budget struct{ left atomic.Int64 }
-
-const (
-	retryUnit  = 5 // a request earns one, a retry costs this many
-	retryBurst = 10 * retryUnit
-)
-
-func (b *budget) deposit() {
-	if b.left.Load() < retryBurst {
-		b.left.Add(1)
+		u.failures.Add(1)
+		e := &end{status: UpstreamError, code: http.StatusBadGateway, kind: "upstream_broken", err: err}
+		if untouched {
+			e.kind = "upstream_unreachable"
+		}
+		if !untouched || tried != nil {
+			return nil, e
+		}
+		tried = u
+		x.g.metrics.retries.Inc()
 	}
 }
 
-func (b *budget) withdraw() bool {
-	if b.left.Add(-retryUnit) >= 0 {
-		return true
+// attempt asks one upstream. With an error, untouched says that not a byte of the request
+// has left: there was no connection, or not even the head was written to it.
+//
+// The transport itself sends a request again where a kept connection turns out to be
+// closed, and this one has no body, and is a GET, HEAD or OPTIONS or was not begun to be
+// written: without GetBody and the usual spelling of Idempotency-Key that is all.
+func (x *exchange) attempt(u *upstream, r *http.Request) (answer *http.Response, untouched bool, err error) {
+	g := x.g
+	x.setState(connecting)
+	var begun atomic.Bool
+	body := bytes.NewReader(x.body)
+	r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) {
+			x.sent = g.now()
+			x.setState(waiting)
+		},
+		WroteHeaders: func() { begun.Store(true) },
+		WroteRequest: func(httptrace.WroteRequestInfo) {
+			x.touch()
+			body.Reset(nil) // lets go of the body: the answer may take long
+		},
+	}))
+	r.URL = u.target(r.URL)
+	if r.ContentLength = int64(len(x.body)); r.ContentLength > 0 {
+		r.Body = io.NopCloser(body) // of a kind that net/http sends in one piece with the head
 	}
-	b.left.Add(retryUnit)
-	return false
+	if answer, err = g.transport.RoundTrip(r); err == nil {
+		x.head = g.now()
+		return answer, false, nil
+	}
+	if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "dial" && x.ctx.Err() == nil {
+		g.setDown(u, true, rootCause(err))
+	}
+	return nil, !begun.Load(), err
 }

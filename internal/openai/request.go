@@ -10,8 +10,6 @@ type Request struct {
 	IncludeUsage bool // stream_options.include_usage
 	Choices      int  // n; 0 where it is not given
 	MaxTokens    int  // the limit of the answer; 0 where it is not given
-	// Prompt is the raw value of messages, prompt or input.
-	Prompt []byte
 
 	first   int // index behind the opening brace
 	options int // index behind the opening brace of stream_options; 0 without
@@ -48,12 +46,6 @@ func (s *scanner) request(r *Request) bool {
 		case "max_tokens", "max_completion_tokens", "max_output_tokens":
 			n, ok := s.number()
 			r.MaxTokens = max(r.MaxTokens, n)
-			return ok
-		case "messages", "prompt", "input":
-			s.space()
-			from := s.i
-			ok = s.skip()
-			r.Prompt = s.b[from:s.i]
 			return ok
 		case "stream_options":
 			return s.streamOptions(r)

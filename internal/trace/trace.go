@@ -55,7 +55,7 @@ const (
 	Other         Phase = "other"      // tokenizing, templates, detokenizing, HTTP
 )
 
-// Phases of spans, by name: of sixty's gateway (internal/gateway/trace.go), and of llm-d's router and
+// Phases of spans, by name: of a gateway that sends some (as sixty's did), and of llm-d's router and
 // sidecar (pkg/epp and pkg/sidecar, 2025 and 2026, the latter with a prefix for a time). The span of
 // vLLM, llm_request (vllm/v1/engine/output_processor.py@v0.32.0), says them in attributes. Dynamo's
 // frontend (1.6.1) has its router's; http-request holds all and tells when the first token came.

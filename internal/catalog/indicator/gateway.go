@@ -106,7 +106,7 @@ const (
 	docGatewayTTFT  = "From the arrival of a request at the gateway to its first token there, for every request that got one, even if it failed later. The engine's TTFT starts later and misses requests that clients cancelled."
 	docGatewayITL   = "Time between two output tokens at the gateway, as they arrive; n tokens that arrive together are n intervals of an nth."
 	docGatewayE2E   = "From the arrival of a request at the gateway to its last byte, for successful requests."
-	docGatewayQueue = "From the arrival of a request until it was admitted, its body read, before it is sent to an upstream."
+	docGatewayQueue = "From the arrival of a request until its body was read and it was admitted, before it is sent to an upstream."
 )
 
 // At the gateway, as clients see the service.
@@ -142,7 +142,7 @@ var (
 	GatewayTimeouts     = failed("timeouts", "Requests ended by gateway limits", "timeout", "Requests ended by a timeout of the gateway: for the response header, for silence within a response, or for the whole.")
 	GatewayUpstreamErrs = failed("upstream_errors", "Requests upstreams fail", "upstream_error", "Requests that got a 5xx response, or none, from the upstream.")
 	GatewayStreamErrs   = failed("error_events", "Requests that fail within an answer", "error_event", "Requests that got an error inside a 200 response, or an incomplete one.")
-	GatewayRejected     = failed("rejected", "Requests the gateway refuses", "rejected", "Requests rejected by the gateway's own admission control.")
+	GatewayRejected     = failed("rejected", "Requests the gateway refuses", "rejected", "Requests rejected by the gateway's own limits.")
 	GatewayAnswered     = gateway("answered", "Requests that upstreams answer", Requests,
 		gatewayCount(Increase, "requests_total", Like("status", "success|client_error|upstream_error|error_event")),
 		"Requests ended by an upstream, successfully or not, and not by a limit or their client.").optional()
@@ -168,9 +168,9 @@ var (
 			Sum(Last("sixty_gateway_requests_open", InFlight).In(ShortMark))),
 		"How many requests there were to answer: one or two prove nothing.")
 	GatewayQueued = gateway("queued", "Requests held before the upstream", Requests, SumMean("sixty_gateway_requests_open", before),
-		"Requests whose body is read and that wait for admission or for a connection.")
+		"Requests that no server has heard of: those whose body is read, and those that wait for admission or for a connection.")
 	GatewayHeld = gateway("held", "Requests held before upstreams", Requests, heldBefore,
-		"Requests whose body is read and that wait for admission or for a connection, the fewest at one of the last two scrapes.")
+		"Requests that no server has heard of: those whose body is read, and those that wait for admission or for a connection; the fewest at one of the last two scrapes.")
 	GatewayHeldFor = gateway("held_for", "Wait of those that are held", Seconds, HeldFor(heldBefore, SumRate("sixty_gateway_requests_total", OnRoutes)),
 		"Time to admit the held requests at the rate at which requests end (Little's law), at "+
 			"least one in ten seconds: requests that still wait are not in any percentile.")

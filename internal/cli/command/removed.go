@@ -4,6 +4,14 @@ package command
 // line: "sixty VERB [COMMAND]" or "sixty VERB [COMMAND] --FLAG".
 var removed = map[string]string{
 	"sixty bench self-test":            "every result of sixty bench says under generator how late it sent and read; go test -bench Accuracy ./internal/load measures its error",
+	"sixty gateway --access-log":       "/metrics counts how requests end and /requests lists the open ones; the servers log each request by its X-Request-Id",
+	"sixty gateway --knee":             "limit the servers themselves: --max-num-seqs and --max-num-queued-reqs of vLLM, or admission control of the router",
+	"sixty gateway --max-concurrent":   "limit the servers themselves: --max-num-seqs and --max-num-queued-reqs of vLLM, or admission control of the router",
+	"sixty gateway --max-queued":       "limit the servers themselves: --max-num-queued-reqs of vLLM, or admission control of the router",
+	"sixty gateway --max-token-rate":   "limit tokens in a gateway that knows its clients, such as LiteLLM or Envoy AI Gateway",
+	"sixty gateway --otlp":             "trace the servers (vLLM: --otlp-traces-endpoint); the gateway passes the trace context on",
+	"sixty gateway --prefix-sticky":    "put a router that knows the servers' prefix caches behind the gateway, such as llm-d's or vLLM's",
+	"sixty gateway --retries":          "nothing: a request that could not be sent is sent once more, and no other",
 	"sixty generate openmetrics":       "sixty diagnose RECORDING --output html draws a recording, and sixty top RECORDING plays it",
 	"sixty profile --folded":           "open the trace itself in speedscope.app or ui.perfetto.dev",
 	"sixty profile --trim":             "open the trace itself in ui.perfetto.dev; --full lists its longest gaps",

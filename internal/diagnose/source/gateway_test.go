@@ -5,12 +5,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,18 +32,13 @@ type scriptedServer struct {
 	generated atomic.Int64 // tokens, one for each answer
 	born      string       // when its counters began
 	answer    http.HandlerFunc
-	models    http.HandlerFunc // nil for a list
-	silent    bool             // it shows no metrics
+	silent    bool // it shows no metrics
 }
 
 func (s *scriptedServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/health":
 	case "/v1/models":
-		if s.models != nil {
-			s.models(w, r)
-			return
-		}
 		io.WriteString(w, `{"data":[{"id":"m"}]}`)
 	case "/metrics":
 		if s.silent {
@@ -85,7 +82,8 @@ type gatewayCase struct {
 	servers []*scriptedServer
 	cfg     gateway.Config
 	lasts   time.Duration // 4 s when 0
-	ask     func(ask func(model string, patience time.Duration), list func())
+	ask     func(ask func(model string, patience time.Duration))
+	refuse  int // one in so many connections to servers is refused; 0 for none
 }
 
 // TestVerdictsOfAGateway has scripted upstreams fail in ways that no engine's metrics show.
@@ -93,15 +91,13 @@ func TestVerdictsOfAGateway(t *testing.T) {
 	fail := func(code int) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
 	}
-	hangup := func(w http.ResponseWriter, _ *http.Request) {
-		if c, _, err := w.(http.Hijacker).Hijack(); err == nil {
-			c.Close()
-		}
+	closing := func(h http.HandlerFunc) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Connection", "close"); h(w, r) }
 	}
 	for want, tt := range map[string]gatewayCase{
 		"hang-outside-engine": {
 			servers: []*scriptedServer{{answer: never}},
-			ask:     func(ask func(string, time.Duration), _ func()) { ask("m", time.Minute) },
+			ask:     func(ask func(string, time.Duration)) { ask("m", time.Minute) },
 		},
 		"not-in-engine": {
 			servers: []*scriptedServer{{answer: func(w http.ResponseWriter, r *http.Request) {
@@ -110,7 +106,7 @@ func TestVerdictsOfAGateway(t *testing.T) {
 				}
 				tokens(w, r)
 			}}},
-			ask: func(ask func(string, time.Duration), _ func()) {
+			ask: func(ask func(string, time.Duration)) {
 				go ask("stuck", time.Minute)
 				for range 20 {
 					ask("m", time.Second)
@@ -120,59 +116,57 @@ func TestVerdictsOfAGateway(t *testing.T) {
 		},
 		"no-token-passes": {
 			servers: []*scriptedServer{{answer: never, silent: true}, {answer: never}}, lasts: 11 * time.Second,
-			ask: func(ask func(string, time.Duration), _ func()) { ask("m", time.Minute) },
+			ask: func(ask func(string, time.Duration)) { ask("m", time.Minute) },
 		},
 		"gateway-cancellations": {
 			servers: []*scriptedServer{{answer: after(200*time.Millisecond, tokens)}},
-			ask: func(ask func(string, time.Duration), _ func()) {
+			ask: func(ask func(string, time.Duration)) {
 				ask("m", 50*time.Millisecond)
 				ask("m", time.Second)
 			},
 		},
 		"gateway-errors": {
 			servers: []*scriptedServer{{answer: fail(503)}},
-			ask: func(ask func(string, time.Duration), _ func()) {
+			ask: func(ask func(string, time.Duration)) {
 				ask("m", time.Second)
 				time.Sleep(20 * time.Millisecond)
 			},
 		},
 		"gateway-timeouts": {
 			servers: []*scriptedServer{{answer: never}}, cfg: gateway.Config{HeaderTimeout: 150 * time.Millisecond},
-			ask: func(ask func(string, time.Duration), _ func()) { ask("m", time.Minute) },
+			ask: func(ask func(string, time.Duration)) { ask("m", time.Minute) },
 		},
 		"retry-storm": {
-			servers: []*scriptedServer{{answer: tokens, models: hangup}, {answer: tokens}}, cfg: gateway.Config{Retries: 2},
-			ask: func(ask func(string, time.Duration), list func()) {
+			servers: []*scriptedServer{{answer: closing(tokens)}, {answer: closing(tokens)}}, refuse: 3,
+			ask: func(ask func(string, time.Duration)) {
 				ask("m", time.Second)
-				list()
-				list()
-				time.Sleep(20 * time.Millisecond)
+				time.Sleep(100 * time.Millisecond)
 			},
 		},
 		"gateway-imbalance": {
-			servers: []*scriptedServer{{answer: tokens}, {answer: tokens}}, cfg: gateway.Config{Sticky: true},
-			ask: func(ask func(string, time.Duration), _ func()) {
+			servers: []*scriptedServer{{answer: tokens}, {answer: after(time.Minute, tokens)}},
+			ask: func(ask func(string, time.Duration)) {
 				ask("m", time.Second)
 				time.Sleep(10 * time.Millisecond)
 			},
 		},
 		"one-engine-answers": {
 			servers: []*scriptedServer{{answer: tokens, born: "1.790000000123456e+09"}, {answer: tokens, born: "1.790000000123456e+09"}, {answer: tokens, born: "1.790000000654321e+09"}},
-			ask: func(ask func(string, time.Duration), _ func()) {
+			ask: func(ask func(string, time.Duration)) {
 				ask("m", time.Second)
 				time.Sleep(50 * time.Millisecond)
 			},
 		},
 		"held-after-client": {
 			servers: []*scriptedServer{{answer: tokens}}, lasts: 12 * time.Second, // the first readings know of no engine
-			ask: func(ask func(string, time.Duration), _ func()) {
+			ask: func(ask func(string, time.Duration)) {
 				ask("m", time.Second)
 				time.Sleep(50 * time.Millisecond)
 			},
 		},
 		"suspected-leaks": {
 			servers: []*scriptedServer{{answer: never}}, cfg: gateway.Config{LeakAge: 300 * time.Millisecond},
-			ask: func(ask func(string, time.Duration), _ func()) { ask("m", time.Minute) },
+			ask: func(ask func(string, time.Duration)) { ask("m", time.Minute) },
 		},
 	} {
 		t.Run(want, func(t *testing.T) {
@@ -185,7 +179,14 @@ func TestVerdictsOfAGateway(t *testing.T) {
 func verdictOfAGateway(t *testing.T, want string, tt gatewayCase) {
 	var network memnet.Network
 	cfg := tt.cfg
-	cfg.HealthEvery, cfg.Dial = 100*time.Millisecond, network.DialContext
+	var dialled atomic.Int64
+	cfg.HealthEvery = 100 * time.Millisecond
+	cfg.Dial = func(ctx context.Context, netw, addr string) (net.Conn, error) {
+		if tt.refuse > 0 && dialled.Add(1)%int64(tt.refuse) == 0 {
+			return nil, &net.OpError{Op: "dial", Net: netw, Err: syscall.ECONNREFUSED}
+		}
+		return network.DialContext(ctx, netw, addr)
+	}
 	var engines []string
 	for i, s := range tt.servers {
 		u := &url.URL{Scheme: "http", Host: fmt.Sprintf("vllm-%d:8000", i)}
@@ -225,11 +226,10 @@ func verdictOfAGateway(t *testing.T, want string, tt gatewayCase) {
 		defer cancel()
 		send(ctx, http.MethodPost, "/v1/completions", fmt.Sprintf(`{"model":%q,"stream":true,"prompt":"the same prefix"}`, model))
 	}
-	list := func() { send(ctx, http.MethodGet, "/v1/models", "") }
 	for range 4 {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				tt.ask(ask, list)
+				tt.ask(ask)
 			}
 		})
 	}

@@ -23,7 +23,7 @@ var causes = []struct {
 	{indicator.GatewayUpstreamErrs, "by the upstream", "Ask the server past the gateway, and look for the requests in the gateway's access log: it has each with its cause", "none"},
 	{indicator.GatewayStreamErrs, "inside an answer of 200", "Look in the server's log for the requests that failed after their answer began: clients see an error event, and the server counted 200", "none"},
 	{indicator.GatewayTimeouts, "by a limit", "See which limit of the gateway it was, in its access log, and why answers take so long", "a higher limit lets clients wait for longer"},
-	{indicator.GatewayRejected, "refused by the gateway", "Add replicas, or raise --max-concurrent if the servers are idle", "more requests at a time make each of them slower"},
+	{indicator.GatewayRejected, "refused by the gateway", "Add replicas, or raise the gateway's limit (--max-requests) if the servers are idle", "more requests at a time make each of them slower"},
 }
 
 // Pathology is requests that fail at a gateway.

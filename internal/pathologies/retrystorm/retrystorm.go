@@ -36,12 +36,12 @@ var Pathology = &catalog.Pathology{
 func refine(p *catalog.Pass) {
 	p.Summary = fmt.Sprintf("%s retries, %s for each request: each one makes an overload worse", catalog.Whole(p.Value(indicator.GatewayRetries)), catalog.Digits(p.Value(indicator.GatewayRetryShare)))
 	p.Fix(catalog.Fix{
-		Summary:  "Take out the server that refuses connections, or restore it: the gateway's log says where first attempts fail",
+		Summary:  "Take out the server that refuses connections, or restore it: sixty_gateway_upstream_failures_total says at which first attempts fail",
 		Tradeoff: "none; the others take its load",
 		Verify:   "fewer than one request in ten is retried",
 	})
 	p.Fix(catalog.Fix{
-		Summary:  "Limit retries in one place: the gateway allows a fifth of the requests, and clients add their own",
+		Summary:  "Limit retries in one place: clients, routers and gateways each add their own",
 		Tradeoff: "clients see errors that a retry would have hidden",
 		Verify:   "fewer than one request in ten is retried",
 	})

@@ -43,7 +43,7 @@ func refine(p *catalog.Pass) {
 	}
 	limit := catalog.Fix{
 		Summary: "If the servers have room, raise the router's limits: queueDepthThreshold and kvCacheUtilThreshold of llm-d's saturation detector, " +
-			"--router-queue-threshold of Dynamo, max_parallel_requests of LiteLLM, --max-concurrent of sixty gateway",
+			"--router-queue-threshold of Dynamo, max_parallel_requests of LiteLLM",
 		Tradeoff: "more requests at a time make each of them slower",
 		Verify:   verify,
 	}

@@ -116,6 +116,11 @@ var (
 		Name: "everyone_waits", Unit: indicator.Seconds, Default: 1, Baseline: &Relative{Factor: 1.5, Offset: 0.75, Most: 2},
 		Why: "in a queue that never clears every request waits; half as long again as normal at the median and 750 ms more; two seconds regardless of normal",
 	}
+	// RankStarves is a wait on one rank that users feel, whatever the others do.
+	RankStarves = &Threshold{
+		Name: "rank_starves", Unit: indicator.Seconds, Default: 5,
+		Why: "five seconds in the queue of one data-parallel rank exceed any interactive objective, for each request that the router sends there",
+	}
 	// MostlyDeferred is a queue that waits for something else than capacity.
 	MostlyDeferred = &Threshold{
 		Name: "mostly_deferred", Unit: indicator.Ratio, Default: 0.5,
@@ -180,8 +185,11 @@ var (
 
 	// Queueing holds while work waits for the scheduler all the time. A gauge read every
 	// 15 s may meet every burst and none of the time between them; but where a queue
-	// never clears, every request waits, the median one too.
-	Queueing = All(Above(indicator.WaitingFloor, QueueAlways), Above(indicator.TTFTP50, EveryoneWaits))
+	// never clears, every request waits, the median one too, or all of one rank.
+	Queueing = All(
+		Above(indicator.WaitingFloor, QueueAlways),
+		Any(Above(indicator.TTFTP50, EveryoneWaits), Above(indicator.RankWait, RankStarves)),
+	)
 
 	// HeldBack holds while requests wait that the scheduler passes over. Others go first
 	// meanwhile, so that the median first token may come as soon as ever.
@@ -195,7 +203,10 @@ var (
 	OthersFirst = All(Above(indicator.PassedOver, SomePassedOver), Above(indicator.WaitTimes, OutOfTurn))
 
 	// NotQueueing holds while queues, if any, clear.
-	NotQueueing = Any(Below(indicator.WaitingFloor, QueueAlways), Below(indicator.TTFTP50, EveryoneWaits))
+	NotQueueing = Any(
+		Below(indicator.WaitingFloor, QueueAlways),
+		All(Below(indicator.TTFTP50, EveryoneWaits), Below(indicator.RankWait, RankStarves)),
+	)
 
 	// DecodeSlow holds while steps take longer than their batch explains: in
 	// the mean, and at the median or in the tail. A short stall moves the mean

@@ -253,6 +253,19 @@ type Uncertain interface {
 // over.
 func (c Cond) Certain(v Uncertain) Truth { return c.Holds(doubted{lasting{v}}) }
 
+// Likely evaluates a condition as Certain does, with half of the doubt: what does not hold then is more likely
+// chance than not.
+func (c Cond) Likely(v Uncertain) Truth { return c.Certain(halved{v}) }
+
+// halved shows an uncertain view as half as uncertain.
+type halved struct{ Uncertain }
+
+// Doubt implements Uncertain.
+func (h halved) Doubt(s *indicator.Signal) Doubt {
+	d := h.Uncertain.Doubt(s)
+	return Doubt{Least: math.Sqrt(max(0, d.Least) * max(0, h.Now(s).V)), Wander: math.Sqrt(d.Wander), Margin: math.Sqrt(d.Margin)}
+}
+
 // Ended reports whether a condition that holds in the window does so because of what is over.
 func (c Cond) Ended(v Uncertain) bool { return c.Holds(lasting{v}) != True }
 

@@ -179,6 +179,8 @@ func (f *diagnoseFlags) run(cmd *cobra.Command, args []string) error {
 		return errCannotTell
 	case d.Found(failOn):
 		return errFound
+	case d.Status == diagnose.Pending:
+		return command.ErrNotCertain
 	}
 	return nil
 }

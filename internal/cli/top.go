@@ -54,7 +54,7 @@ func (f *topFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	worst := errCannotTell
+	worst, uncertain := errCannotTell, false
 	for _, m := range seen.Models {
 		severity, err := catalog.ParseSeverity(m.Verdict.Severity)
 		switch {
@@ -63,6 +63,10 @@ func (f *topFlags) run(cmd *cobra.Command, args []string) error {
 		case m.Verdict.Status != "unknown":
 			worst = nil
 		}
+		uncertain = uncertain || m.Verdict.Status == "pending"
+	}
+	if uncertain {
+		return command.ErrNotCertain
 	}
 	return worst
 }

@@ -148,6 +148,7 @@ var Exits = command.Exits{
 	{command.ExitFound, []string{"tune"}, "the targets cannot be met, or the model does not fit"},
 	{command.ExitFound, []string{"demo"}, "a diagnosis was wrong"},
 	{command.ExitFound, []string{"simulate"}, "no request was served"},
+	{command.ExitNotCertain, []string{"diagnose", "top --once"}, "not certain yet: ask again after the next scrapes"},
 	{command.ExitCannotCheck, nil, "could not check: bad input, no answer, no metrics of an inference server, not enough data"},
 	{command.ExitCannotCheck, []string{"diagnose"}, "not done within `--timeout`"},
 	{command.ExitCannotCheck, []string{"simulate"}, "the simulator cannot reproduce the servers' current behaviour"},

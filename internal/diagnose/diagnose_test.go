@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,31 +43,32 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
-func TestHealthySaysWhatIsPending(t *testing.T) {
+func TestWhatIsPendingIsNoHealth(t *testing.T) {
 	at := time.Unix(10000, 0)
 	s := &Snapshot{At: at}
 	slow := &catalog.Pathology{ID: "slow-decode", Runbook: "# Slow decode\n"}
 	finding := func(p *catalog.Pathology, status Status, targets ...string) Finding {
-		return Finding{Pathology: p, Status: status, Targets: targets, Since: at.Add(-8 * time.Second)}
+		return Finding{Pathology: p, Status: status, Severity: catalog.Ticket, likely: true, Targets: targets, Since: at.Add(-8 * time.Second)}
 	}
 	tests := map[string]struct {
 		findings []Finding
 		want     string
 	}{
 		"nothing": {[]Finding{finding(slow, OK, "r0")}, ""},
-		"one":     {[]Finding{finding(slow, Pending, "r0")}, "Not certain yet: Slow decode on r0 for 8 s"},
+		"one":     {[]Finding{finding(slow, Pending, "r0")}, "Slow decode on r0 for 8 s"},
 		"one that explains another": {
 			[]Finding{finding(&catalog.Pathology{ID: "slow-prefill", ExplainedBy: []string{"slow-decode"}}, Pending, "r0"), finding(slow, Pending, "r0", "r1")},
-			"Not certain yet: Slow decode on r0, r1 for 8 s",
+			"Slow decode on r0, r1 for 8 s",
 		},
 		"two on many": {
 			[]Finding{finding(slow, Pending, "r0", "r1", "r2", "r3"), finding(&catalog.Pathology{ID: "workload-shift", Runbook: "# Workload shift\n"}, Pending, "r0")},
-			"Not certain yet: Slow decode on 4 targets for 8 s; Workload shift on r0 for 8 s",
+			"Slow decode on 4 targets for 8 s; Workload shift on r0 for 8 s",
 		},
 	}
 	for name, tt := range tests {
-		if got := (&pool{snapshot: s, findings: tt.findings}).pending(); got != tt.want {
-			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		unsure, over := (&pool{snapshot: s, findings: tt.findings}).pending()
+		if got := strings.Join(unsure, "; "); got != tt.want || len(over) > 0 {
+			t.Errorf("%s: %q and %q, want %q", name, got, over, tt.want)
 		}
 	}
 }

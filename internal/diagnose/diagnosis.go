@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -30,12 +31,19 @@ const (
 	Healthy          = "healthy"
 	Idle             = "idle"
 	InsufficientData = "insufficient-data"
+	NotCertain       = "not-certain" // somebody may be hurt, and it is too early to say how
 )
+
+// quietNames are what people call the verdicts beside the pathologies.
+var quietNames = map[string]string{Healthy: "Healthy", Idle: "Idle", InsufficientData: "Unknown", NotCertain: "Not certain yet"}
+
+// NameOf is what people call a verdict that names no pathology, and its id otherwise.
+func NameOf(id string) string { return cmp.Or(quietNames[id], id) }
 
 // A Diagnosis is what sixty has to say about a set of targets at one moment.
 type Diagnosis struct {
 	At     time.Time
-	Status Status // Firing, OK or Unknown
+	Status Status // Firing, Pending, OK or Unknown
 	// Verdict is the worst of Verdicts or, where nothing fires, what holds for all
 	// targets together.
 	Verdict  Verdict
@@ -61,7 +69,7 @@ type Diagnosis struct {
 // A Verdict is the answer for one model, or for all of them.
 type Verdict struct {
 	ID       string
-	Status   Status           // Firing, OK or Unknown
+	Status   Status           // Firing, Pending, OK or Unknown
 	Severity catalog.Severity // of what fires
 	Summary  string           // one sentence
 	// Model names the model whose verdict it is: "" where there is only one, or
@@ -103,6 +111,7 @@ type Finding struct {
 	// ten seconds: 0 where nobody is served there.
 	impact float64
 	ended  bool // it is pending because the last scrapes say that it is over
+	likely bool // it is pending, and not for what chance does as easily
 
 	// InhibitedBy is the pathology that explains this one, or "".
 	InhibitedBy string

@@ -102,6 +102,7 @@ type outcome struct {
 	part        part         // of a gateway
 	status      Status
 	ended       bool // by the last scrapes: pending because of it
+	likely      bool // it is pending, and not for what chance does as easily
 	severity    catalog.Severity
 	note        bool               // it is told, and makes no verdict
 	wait        time.Duration      // before people are told
@@ -115,7 +116,7 @@ type outcome struct {
 func judge(s *Snapshot, target int, pathologies []*catalog.Pathology, set Settings) judgement {
 	j := judgement{target: target, view: newView(s, target, part{}, set), outcomes: make([]outcome, 0, len(pathologies))}
 	for _, p := range pathologies {
-		when, judged := s.Targets[target].judgedBy(p)
+		when, judged := j.view.judgedBy(p)
 		if !judged {
 			j.outcomes = append(j.outcomes, outcome{pathology: p, severity: p.Severity, status: NotApplicable})
 			continue
@@ -168,7 +169,8 @@ func explain(causes, others []outcome, same func(cause, o *outcome) bool) {
 
 // judgedBy returns a pathology's condition without what needs a feature that the target does not use, and false
 // where nothing is left or the pathology is not about such a target.
-func (t *Target) judgedBy(p *catalog.Pathology) (catalog.Cond, bool) {
+func (v view) judgedBy(p *catalog.Pathology) (catalog.Cond, bool) {
+	t, oneRank := &v.snapshot.Targets[v.target], v.Now(indicator.Ranks).Or(1) < 2
 	about := t.Serves()
 	switch p.Scope() {
 	case indicator.Gateway:
@@ -179,7 +181,7 @@ func (t *Target) judgedBy(p *catalog.Pathology) (catalog.Cond, bool) {
 	if !about {
 		return p.When, false
 	}
-	return p.When.Asked(func(s *indicator.Signal) bool { return t.Dialect.Unused(s) == "" })
+	return p.When.Asked(func(s *indicator.Signal) bool { return t.Dialect.Unused(s) == "" && !(s.OfRanks && oneRank) })
 }
 
 // meets reports whether requests of one part may be those of another: of two models, or of
@@ -200,6 +202,7 @@ func (o *outcome) judge(s *Snapshot, v view) {
 	o.since = v.onset(o.pathology, o.when)
 	if o.when.Certain(v) != catalog.True || o.pathology.Unspecific && v.maybeBurst() {
 		o.status, o.ended = Pending, o.when.Ended(v)
+		o.likely = o.ended || o.when.Likely(v) == catalog.True
 	}
 	grade := o.pathology.GradeOf(v)
 	o.severity, o.note, o.wait = grade.Severity, grade.Note, grade.For
@@ -323,7 +326,7 @@ func (p *pool) merge(of *catalog.Pathology) Finding {
 			more = append(more, o.part.name)
 		}
 		if o.status == worst.status {
-			f.ended = f.ended && o.ended
+			f.ended, f.likely = f.ended && o.ended, f.likely || o.likely
 			if o.since.before(since) {
 				since = o.since
 			}
@@ -474,20 +477,62 @@ func (g *Gap) add(evidence []catalog.Evidence) {
 }
 
 // reasonAgainstHealthy says what speaks against "nothing is wrong" although nothing fires, "" where
-// nothing does: a promise that is not kept by too few requests to be sure, and a first
-// token that is late where nobody knows whether it ever came sooner.
+// nothing does: somebody who waits and gets nothing, a promise that is not kept by too few requests to be sure, and a
+// first token that is late where nobody knows whether it ever came sooner.
 func (j *judgement) reasonAgainstHealthy() string {
+	v := j.view
+	if held := j.unserved(); held != "" {
+		return held + " on " + j.name()
+	}
 	for _, p := range threshold.Promises() {
-		if broken, evidence := catalog.Breached(p.Signal, p.Threshold).Eval(j.view); broken == catalog.True {
+		if broken, evidence := catalog.Breached(p.Signal, p.Threshold).Eval(v); broken == catalog.True {
 			e := evidence[0]
 			return fmt.Sprintf("%s is %s on %s, over the objective of %s (%s): %.0f requests are too few to be certain", p.Signal.Title,
-				indicator.Format(e.Value, p.Signal.Unit), j.name(), indicator.FormatNumber(e.Threshold, p.Signal.Unit), e.Source, j.view.Now(indicator.FirstTokens).Or(0))
+				indicator.Format(e.Value, p.Signal.Unit), j.name(), indicator.FormatNumber(e.Threshold, p.Signal.Unit), e.Source, v.Now(indicator.FirstTokens).Or(0))
 		}
 	}
-	late, usual := j.view.Now(indicator.TTFTP95), j.view.Normal(indicator.TTFTP95)
-	_, _, promised := j.view.Limit(catalog.TTFTObjective)
-	if promised || !late.OK || late.V <= catalog.TTFTObjective.Default || j.view.HasHistory() && usual.OK {
+	if share := v.Now(indicator.AbandonedShare); share.V > catalog.AbandonedShare.Default && v.Now(indicator.Abandoned).V > catalog.SomeAbandoned.Default &&
+		(!v.HasHistory() || v.MayHoldFault()) {
+		return fmt.Sprintf("%s of the clients of %s leave before their answer is complete, and whether they always do is not known",
+			indicator.Format(share, indicator.Ratio), j.name())
+	}
+	late, usual := v.Now(indicator.TTFTP95), v.Normal(indicator.TTFTP95)
+	_, _, promised := v.Limit(catalog.TTFTObjective)
+	surely := late.V
+	if late.Bucket.High > 0 {
+		surely = late.Bucket.Low
+	}
+	if promised || !late.OK || surely <= catalog.TTFTObjective.Default || v.HasHistory() && usual.OK {
 		return ""
 	}
 	return fmt.Sprintf("%s is %s on %s: set --slo or --use-case to judge whether that is too slow", indicator.TTFTP95.Title, indicator.Format(late, indicator.Seconds), j.name())
+}
+
+// How long nobody need be served while somebody waits, and how many connections or first tokens that are owed speak
+// against a server that gives nothing.
+const (
+	patience     = 5.0
+	someUnserved = 4.5
+	someOwed     = 8
+)
+
+// unserved says who is there and gets nothing, "" where nobody does: at each stage, those who wait for the scheduler,
+// those whom the engine holds, those whom it never took, and those of a rank that is silent.
+func (j *judgement) unserved() string {
+	v := j.view
+	seconds := func(s float64) string { return indicator.FormatNumber(s, indicator.Seconds) }
+	usual := max(patience, v.Normal(indicator.TTFTP95).Or(0), v.Normal(indicator.WaitingAge).Or(0))
+	held, still := v.Now(indicator.InFlightFloor).Or(0), v.Now(indicator.EngineProgress)
+	outside := v.Now(indicator.UnseenClients).Or(0)
+	switch age := v.Now(indicator.WaitingAge).Or(0); {
+	case age > usual:
+		return fmt.Sprintf("%s, and nobody got a first token for %s", catalog.Waiting(math.Ceil(v.Now(indicator.Waiting).Or(1))), seconds(age))
+	case held > 0 && still.OK && still.V == 0:
+		return fmt.Sprintf("the engine holds %s, and no token came in the last %s", catalog.Requests(held), seconds(shortest(v.snapshot.interval).Seconds()))
+	case outside > someUnserved && still.OK && still.V == 0:
+		return fmt.Sprintf("%.0f connections are open, and the engine generates nothing", outside)
+	case v.Now(indicator.OwedFirstTokens).Or(0) > someOwed:
+		return fmt.Sprintf("a data-parallel rank gave no first token where %.0f were due", v.Now(indicator.OwedFirstTokens).V)
+	}
+	return ""
 }

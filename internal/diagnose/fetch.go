@@ -150,7 +150,10 @@ func (s *Snapshot) censor() {
 		wait, share := readings.of(indicator.UnansweredWait), readings.of(indicator.UnansweredShare)
 		for _, sig := range indicator.All() {
 			if rd := readings.of(sig); sig.Censored {
-				*rd = reading{sig.AtLeast(rd.now, wait.now, share.now), sig.AtLeast(rd.normal, wait.normal, share.normal)}
+				rd.now = sig.AtLeast(rd.now, wait.now, share.now)
+				if rd.normal.OK {
+					rd.normal = sig.AtLeast(rd.normal, wait.normal, share.normal)
+				}
 			}
 		}
 	}

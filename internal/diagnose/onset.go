@@ -189,7 +189,7 @@ var traces = func() map[*indicator.Signal]*trace {
 	add(above, shares(1, func(h *history, iv interval) (float64, float64) {
 		look := min(1, h.seconds(iv)/moment) // those of a moment tell the same
 		return look * boolTo(h.gaugeAt(waiting, iv.to) > 0), look
-	}), indicator.Waiting, indicator.WaitingFloor, indicator.QueueTimeMean, indicator.QueueAge, indicator.PassedOver, indicator.UnansweredWait, indicator.WaitTimes)
+	}), indicator.Waiting, indicator.WaitingFloor, indicator.QueueTimeMean, indicator.QueueAge, indicator.WaitingAge, indicator.RankWait, indicator.PassedOver, indicator.UnansweredWait, indicator.WaitTimes)
 	add(above, shares(1, func(h *history, iv interval) (float64, float64) { return boolTo(h.stalled(iv)), 1 }), indicator.StuckEngines)
 	add(below, shares(alike, misses), indicator.PrefixHitRatio)
 	add(above, func(c *course) []tally {

@@ -285,14 +285,24 @@ func (p *pool) quietVerdict() Verdict {
 		return cmp.Or(cmp.Compare(b.traffic(), a.traffic()), cmp.Compare(a.name(), b.name()))
 	})
 	v.Workload = compareWorkload(known[0])
-	pending := p.pending()
+	unsure, over := p.pending()
+	for _, j := range known {
+		if doubt := j.reasonAgainstHealthy(); doubt != "" {
+			unsure = append(unsure, doubt)
+		}
+	}
 	switch {
-	case pending != "":
-		v.Summary, v.Confidence = pending, doubtful
+	case len(unsure) > 0:
+		if more := len(unsure) - manyReasons; more > 0 {
+			unsure = append(unsure[:manyReasons], fmt.Sprintf("and %d more", more))
+		}
+		v.ID, v.Status, v.Summary, v.Confidence = NotCertain, Pending, notCertain+strings.Join(unsure, "; "), doubtful
+	case len(over) > 0:
+		v.Summary, v.Confidence = "Seems to be over: "+strings.Join(over, "; "), doubtful
 	case idle:
-		v.ID, v.Summary = Idle, "Too little traffic to judge; nothing is wrong"
+		v.ID, v.Summary = Idle, "Nobody is served, and nobody waits"
 	default:
-		v.Summary, v.Confidence = healthySummary(known)
+		v.Summary = healthySummary(known)
 		if !slices.ContainsFunc(known, func(j *judgement) bool { return !j.view.objectivesHold() }) {
 			v.Summary += "; the objectives are met"
 			break // nothing has to be compared
@@ -321,6 +331,9 @@ func (p *pool) quietVerdict() Verdict {
 	}
 	return v
 }
+
+// notCertain begins the summary of a verdict that is none yet.
+const notCertain = "Not certain yet: "
 
 // pastOnly is what is open where a server is compared with its own past alone.
 const pastOnly = "; no worse than its own past, which may contain the same fault: check with --baseline or --slo"
@@ -372,16 +385,15 @@ func listTargets(targets []string) string {
 // in which nothing changed, shows what it is like.
 const longEnough = 30 * time.Second
 
-// pending says what holds but has not lasted long enough to be believed, less
-// what another one of it explains; "" when nothing does.
-func (p *pool) pending() string {
+// pending says what holds but has not lasted long enough to be believed, and what seems to be over, less
+// what another one of it explains, and less what would hurt nobody.
+func (p *pool) pending() (unsure, over []string) {
 	var pending []*Finding
 	for i := range p.findings {
-		if p.findings[i].Status == Pending {
-			pending = append(pending, &p.findings[i])
+		if f := &p.findings[i]; f.Status == Pending && f.likely && !f.Note && f.Severity > catalog.Info {
+			pending = append(pending, f)
 		}
 	}
-	var unsure, over, all []string
 	for _, f := range pending {
 		explains := func(by *Finding) bool {
 			return by.Model == f.Model && by.Pathology.Inhibits(f.Pathology)
@@ -396,22 +408,11 @@ func (p *pool) pending() string {
 			unsure = append(unsure, what+" for "+ago)
 		}
 	}
-	if len(unsure) > 0 {
-		all = append(all, "Not certain yet: "+strings.Join(unsure, "; "))
-	}
-	if len(over) > 0 {
-		all = append(all, "Seems to be over: "+strings.Join(over, "; "))
-	}
-	return strings.Join(all, ". ")
+	return unsure, over
 }
 
-// healthySummary says that nothing is wrong, with what speaks against it.
-func healthySummary(known []*judgement) (summary string, confidence float64) {
-	for _, j := range known {
-		if doubt := j.reasonAgainstHealthy(); doubt != "" {
-			return "Nothing found, but " + doubt, doubtful
-		}
-	}
+// healthySummary says that nothing is wrong, by what users of a single server get.
+func healthySummary(known []*judgement) string {
 	var parts []string
 	for _, sig := range []*indicator.Signal{indicator.TTFTP95, indicator.ITLP95} {
 		if v := known[0].view.Now(sig); v.OK {
@@ -419,7 +420,7 @@ func healthySummary(known []*judgement) (summary string, confidence float64) {
 		}
 	}
 	if len(known) > 1 || len(parts) == 0 {
-		return "Nothing is wrong", calm
+		return "Nothing is wrong"
 	}
-	return "Nothing is wrong: " + strings.Join(parts, ", "), calm
+	return "Nothing is wrong: " + strings.Join(parts, ", ")
 }

@@ -165,15 +165,6 @@ func (v view) objectivesHold() bool {
 	return held > 0
 }
 
-// Traffic below which a server counts as idle: a request every ten seconds,
-// and a batch that is empty nineteen times of twenty.
-const (
-	idleRate    = 0.1
-	idleRunning = 0.1
-	// idleRequests is how many requests a short window may hold by chance.
-	idleRequests = 3
-)
-
 // known reports whether enough is known to call the target healthy or idle:
 // what users got in the window, and what the server holds right now.
 func (v view) known() bool {
@@ -186,9 +177,12 @@ func (v view) silent() bool {
 	return v.span().silence > max(limits(v.sources.Set).seconds(catalog.Unheard), 5*v.snapshot.interval/2)
 }
 
+// idle reports whether nobody is there and nothing moves.
 func (v view) idle() bool {
-	// A request or two in a short window are no traffic either, if there was none before.
-	none := v.Now(indicator.FirstTokenRate).V < idleRate && v.Now(indicator.RunningP50).V < idleRunning ||
-		v.Now(indicator.FirstTokens).Or(0) <= idleRequests && v.Normal(indicator.FirstTokenRate).Or(1) < idleRate
-	return none && v.Now(indicator.Waiting).Or(0) <= idleRunning
+	for _, s := range []*indicator.Signal{indicator.FirstTokens, indicator.GenerationTokenRate, indicator.Running, indicator.Waiting} {
+		if v.Now(s).Or(0) > 0 {
+			return false
+		}
+	}
+	return true
 }

@@ -157,10 +157,10 @@ func judged(d *diagnose.Diagnosis) map[[3]string]bool {
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
 		if i == 0 {
-			out[[3]string{}] = v.ID != diagnose.InsufficientData
+			out[[3]string{}] = v.Status != diagnose.Unknown && v.Status != diagnose.Pending
 		}
 		for _, name := range v.All {
-			out[placeOf(d.Labels(v.Model, []string{name}))] = v.ID != diagnose.InsufficientData
+			out[placeOf(d.Labels(v.Model, []string{name}))] = v.Status != diagnose.Unknown && v.Status != diagnose.Pending
 		}
 	}
 	return out

@@ -129,6 +129,8 @@ var goals = []goal{
 type sparse struct {
 	right, of       map[time.Duration]int // by time after the onset
 	alarms, moments int
+	well, sick      int // moments of a fault, and those at which it was called healthy or idle
+	unsure          int // healthy moments at which nothing certain was said
 	wrong           []string
 }
 
@@ -143,12 +145,18 @@ func (c *sparse) judge(t *testing.T, p *played) {
 			for at := from.Add(max(20*time.Second, 2*p.interval)); !at.After(to); at = at.Add(max(5*time.Second, p.interval/2)) {
 				c.moments++
 				d := p.diagnose(t, at)
-				if got := d.Verdict.ID; !quiet(got) && got != diagnose.InsufficientData && !slices.Contains(want, got) {
+				if got := d.Verdict.ID; got == diagnose.InsufficientData || got == diagnose.NotCertain {
+					c.unsure++
+					c.wrong = append(c.wrong, fmt.Sprintf("every %s: %s, %s + %s: unsure: %s", p.interval, p.name, phase.Name, at.Sub(from), d.Verdict.Summary))
+				} else if !quiet(got) && !slices.Contains(want, got) {
 					c.alarms++
 					c.wrong = append(c.wrong, fmt.Sprintf("every %s: %s, %s + %s: false alarm %s: %s", p.interval, p.name, phase.Name, at.Sub(from), got, d.Verdict.Summary))
 				}
 			}
 			continue
+		}
+		if !slices.ContainsFunc(want, quiet) {
+			c.judgeWell(t, p, phase.Name, p.truth.onset(i), to)
 		}
 		for _, g := range goals {
 			at := p.truth.onset(i).Add(g.after)
@@ -166,6 +174,18 @@ func (c *sparse) judge(t *testing.T, p *played) {
 			}
 			c.wrong = append(c.wrong, fmt.Sprintf("every %s: %s, %s + %s: %s (%.2f), want %s: %s",
 				p.interval, p.name, phase.Name, at.Sub(p.truth.onset(i)), d.Verdict.ID, d.Verdict.Confidence, strings.Join(want, " or "), d.Verdict.Summary))
+		}
+	}
+}
+
+// judgeWell counts the moments of a fault, from half a minute and two scrapes after its onset on,
+// at which nothing is said to be wrong.
+func (c *sparse) judgeWell(t *testing.T, p *played, phase string, onset, to time.Time) {
+	for at := onset.Add(30*time.Second + 2*p.interval); !at.After(to); at = at.Add(max(5*time.Second, p.interval/2)) {
+		c.sick++
+		if d := p.diagnose(t, at); quiet(d.Verdict.ID) {
+			c.well++
+			c.wrong = append(c.wrong, fmt.Sprintf("every %s: %s, %s + %s: called %s: %s", p.interval, p.name, phase, at.Sub(onset), d.Verdict.ID, d.Verdict.Summary))
 		}
 	}
 }
@@ -279,8 +299,10 @@ func TestSparse(t *testing.T) {
 			t.Errorf("every %s: %d false alarms at %d healthy moments", interval, own.alarms, own.moments)
 		}
 		fmt.Fprintf(&table, "| %.0f s | at healthy moments | %d false alarms of %d | | 0 |\n", interval.Seconds(), own.alarms, own.moments)
+		fmt.Fprintf(&table, "| %.0f s | at healthy moments, nothing certain said | %d of %d | %.1f %% | 3 %% |\n", interval.Seconds(), own.unsure, own.moments, percent(own.unsure, own.moments))
+		fmt.Fprintf(&table, "| %.0f s | sick, called healthy or idle | %d of %d | %.1f %% | 2 %% |\n", interval.Seconds(), own.well, own.sick, percent(own.well, own.sick))
 		if others != nil {
-			t.Logf("others, every %s: %d false alarms at %d healthy moments", interval, others.alarms, others.moments)
+			t.Logf("others, every %s: %d false alarms at %d healthy moments, nothing certain at %d; sick called well at %d of %d", interval, others.alarms, others.moments, others.unsure, others.well, others.sick)
 		}
 	}
 	t.Logf("own recordings:\n%s", table.String())
@@ -289,12 +311,17 @@ func TestSparse(t *testing.T) {
 	}
 }
 
+func percent(part, whole int) float64 { return 100 * float64(part) / float64(max(1, whole)) }
+
 func (c *sparse) add(o *sparse) {
 	for after, n := range o.of {
 		c.of[after] += n
 		c.right[after] += o.right[after]
 	}
 	c.alarms += o.alarms
+	c.well += o.well
+	c.sick += o.sick
+	c.unsure += o.unsure
 	c.moments += o.moments
 	c.wrong = append(c.wrong, o.wrong...)
 }

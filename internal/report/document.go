@@ -266,6 +266,8 @@ func style(d *diagnose.Diagnosis, v *diagnose.Verdict) render.Style {
 		return render.Bad
 	case f != nil && f.Severity == catalog.Ticket:
 		return render.Warning
+	case v.Status == diagnose.Pending:
+		return render.Warning
 	case v.Status == diagnose.OK:
 		return render.Good
 	}

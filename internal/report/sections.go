@@ -94,7 +94,7 @@ func qualifier(d *diagnose.Diagnosis, v *diagnose.Verdict) string {
 	if f := d.LeadingFinding(v); f != nil {
 		parts = append(parts, f.Severity.String())
 	}
-	if v.Confidence > 0 && v.ID != diagnose.InsufficientData {
+	if v.Confidence > 0 && v.ID != diagnose.InsufficientData && v.ID != diagnose.NotCertain {
 		parts = append(parts, confidence(v.Confidence))
 	}
 	return strings.Join(parts, ", ")
@@ -105,13 +105,12 @@ func nameOf(d *diagnose.Diagnosis, v *diagnose.Verdict) string {
 	if f := d.LeadingFinding(v); f != nil {
 		return cmp.Or(f.Pathology.Name(), v.ID)
 	}
-	known := map[string]string{diagnose.Healthy: "Healthy", diagnose.Idle: "Idle", diagnose.InsufficientData: "Unknown"}
-	return cmp.Or(known[v.ID], v.ID)
+	return diagnose.NameOf(v.ID)
 }
 
 // summary is a verdict's sentence behind its name.
 func summary(v *diagnose.Verdict) string {
-	return render.Sentence(strings.TrimPrefix(v.Summary, "Cannot tell: ")) // which "Unknown" says
+	return render.Sentence(strings.TrimPrefix(strings.TrimPrefix(v.Summary, "Cannot tell: "), "Not certain yet: ")) // as its name says
 }
 
 // head names a verdict, and its model where there are several.

@@ -6,7 +6,6 @@ package top
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -66,7 +65,7 @@ func (p plain) Title(id string) string {
 			return k.Name()
 		}
 	}
-	return cmp.Or(map[string]string{diagnose.Healthy: "Healthy", diagnose.Idle: "Idle", diagnose.InsufficientData: "Unknown"}[id], id)
+	return diagnose.NameOf(id)
 }
 
 func (p plain) Name() string                           { return p.name }

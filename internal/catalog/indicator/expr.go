@@ -78,6 +78,8 @@ const (
 	// Of Samples, which look at the span at every Step.
 	FirstSeen = "first_seen" // the time of the first one
 	LastTrue  = "last_true"  // that of the last one above zero
+	LastZero  = "last_zero"  // that of the last one that is zero, or of the first one where none is
+	LastMoved = "last_moved" // that of the last one that differs from what it was a Step before, or of the first one likewise
 	HeldLast  = "held_last"  // what it was before it was missed, at most
 )
 
@@ -126,6 +128,8 @@ var (
 	First   = function(FirstSeen)
 
 	LastAbove = function(LastTrue)
+	LastNone  = function(LastZero)
+	LastStir  = function(LastMoved)
 	BeforeGap = function(HeldLast)
 )
 
@@ -307,13 +311,19 @@ func (s Samples) String() string {
 	}
 	span := "[" + model.Duration(s.Span).String() + "]"
 	steps := fmt.Sprintf("[%s:%s]", model.Duration(s.Span), model.Duration(Step))
+	first := "min_over_time(timestamp(" + text + offset + ")" + steps + ")"
 	switch s.Func {
 	case "":
 		return text + offset
 	case FirstSeen:
-		return "min_over_time(timestamp(" + text + offset + ")" + steps + ")"
+		return first
 	case LastTrue:
 		return fmt.Sprintf("max_over_time((timestamp(%[1]s) and %[1]s > 0)%s)", text+offset, steps)
+	case LastZero:
+		return fmt.Sprintf("(max_over_time((timestamp(%[1]s) and %[1]s == 0)%[2]s) or %[3]s)", text+offset, steps, first)
+	case LastMoved:
+		before := " offset " + model.Duration(s.Offset+Step).String()
+		return fmt.Sprintf("(max_over_time((timestamp(%[1]s) and %[1]s != %[2]s)%[3]s) or %[4]s)", text+offset, text+before, steps, first)
 	case HeldLast:
 		return fmt.Sprintf("max_over_time((last_over_time(%[1]s[%s]%[3]s) unless %[1]s%[3]s)%s)", text, model.Duration(MissedFor), offset, steps)
 	case "quantile_over_time":

@@ -90,6 +90,9 @@ type Signal struct {
 	// Fleet says that the value compares the target with the others of its model or job.
 	Fleet bool
 
+	// OfRanks says that the value compares data-parallel ranks: a server with one has none.
+	OfRanks bool
+
 	// OfRoles makes Expr where roles are told in another way; nil where it does not ask for them.
 	OfRoles func(Roles) Expr
 
@@ -194,15 +197,17 @@ func (s *Signal) Guard(expr, observations string) string {
 }
 
 // Censor restricts PromQL of a percentile to no less than what those without an answer have
-// waited, where they are more than lie beyond it; the others are PromQL of their wait and share.
+// waited, where they are more than lie beyond it, and is that where too few got one; the others are PromQL of their
+// wait and share. A wait that goes on is an observation that is censored on the right (Kaplan and Meier, J. Am. Stat.
+// Assoc. 53, 1958): all that lies below it is known.
 func (s *Signal) Censor(expr, wait, share string) string {
-	return fmt.Sprintf("(((%s) and (%s) > %s) > (%s)) or (%s)", wait, share, Number(math.Round(100*(1-s.Quantile))/100), expr, expr)
+	waits := fmt.Sprintf("((%s) and (%s) > %s)", wait, share, Number(math.Round(100*(1-s.Quantile))/100))
+	return fmt.Sprintf("(%s > (%s)) or (%s) or %s", waits, expr, expr, waits)
 }
 
-// AtLeast is what a percentile reads with those that got no answer: they waited so long, which
-// is later than it where they are more than lie beyond it.
+// AtLeast is what a percentile reads with those that got no answer, as Censor says.
 func (s *Signal) AtLeast(v, wait, share Value) Value {
-	if s.Censored && v.OK && wait.OK && share.OK && share.V > 1-s.Quantile && wait.V > v.V {
+	if s.Censored && wait.OK && share.OK && share.V > 1-s.Quantile && wait.V > 0 && (!v.OK || wait.V > v.V) {
 		return Value{V: wait.V, OK: true, AtLeast: true, Unanswered: share.V}
 	}
 	return v

@@ -312,10 +312,34 @@ var (
 	// shows in no percentile of those that were served.
 	QueueAge = &Signal{
 		Name: "queue_age", Title: "Queue over request rate", Unit: Seconds,
-		Expr: Div(SumMean("vllm:num_requests_waiting"), Some(SumRate("vllm:time_to_first_token_seconds_count"))),
+		Expr: OrZero(Max(Or(
+			Div(SumMean("vllm:num_requests_waiting").By(Rank...), Some(SumRate(ttftFamily+"_count").By(Rank...))).On(Rank...),
+			waitingAge)), SumMean("vllm:num_requests_waiting")),
 		Doc: "Mean wait of requests, in whatever order they are served (Little's law: " +
-			"Operations Research 9, 1961). A gauge that is read seldom may meet every burst and none of the time " +
+			"Operations Research 9, 1961), on the data-parallel rank where it is longest. Where nobody is served it is how " +
+			"long that has been so. A gauge that is read seldom may meet every burst and none of the time " +
 			"between them.",
+	}
+	// WaitingAge is about those that are in no histogram yet.
+	WaitingAge = &Signal{
+		Name: "waiting_age", Title: "Wait while nobody is served", Unit: Seconds,
+		Expr: OrZero(Max(waitingAge), SumMean("vllm:num_requests_waiting")),
+		Doc: "For how long a data-parallel rank has had requests waiting without giving one first token, of the rank " +
+			"where that is longest: whoever has waited longest has waited for so long at least, whatever the order of " +
+			"service. 0 if nobody waits; a quarter of an hour or more counts as that.",
+	}
+	Ranks = &Signal{
+		Name: "ranks", Title: "Data-parallel ranks", Unit: Count, Expr: CountOf(Sum(Now("vllm:num_requests_running")).By(Rank...)),
+		Doc: "How many engine cores the server has, each with its own scheduler and KV cache.",
+	}
+	// RankWait finds a rank that starves among others that do not.
+	RankWait = &Signal{
+		Name: "rank_wait", Title: "Wait on the rank with most waiting", Unit: Seconds, OfRanks: true,
+		Expr: OrZero(Mul(Max(Or(
+			Div(Sum(Share(0.3, "vllm:num_requests_waiting")).By(Rank...), Some(SumRate(ttftFamily+"_count").By(Rank...))).On(Rank...),
+			Where(waitingAge, ">=", Number(noHiccup)))), Test(Ranks.Expr, ">", Number(1))), SumMean("vllm:num_requests_waiting")),
+		Doc: "The sustained queue of a data-parallel rank over its own rate of first tokens (Little's law), of the rank " +
+			"where that is longest: percentiles of all ranks together hide one that is full. 0 with one rank.",
 	}
 	// PassedOver are requests that others are served before. In the order of arrival
 	// nobody who is served waits for less than the queue that is always there takes.
@@ -345,13 +369,14 @@ var (
 			"window (the queue, added up over time), less the time to the first token of those that got one, " +
 			"over the number of the others, of five and more. In the order of arrival it is about half of the " +
 			"time to the first token, and more where others are served first or clients leave. 0 where the " +
-			"passed-over requests are unknown.",
+			"passed-over requests are unknown. Where nobody has been served for 20 s it is half of that time, which is the " +
+			"mean age of requests that came evenly.",
 	}
 	// WaitTimes tells who is passed over from who is only less patient than others.
 	WaitTimes = &Signal{
 		Name: "unanswered_wait_times", Title: "Unanswered wait over TTFT", Unit: Times, Optional: true,
-		Expr: Div(unansweredWait(true), Some(MeanOf(ttftFamily))), Otherwise: []Alternative{{
-			Without: "http_requests_total", Expr: Div(unansweredWait(false), Some(MeanOf(ttftFamily))),
+		Expr: Div(waitBesides(true), Some(MeanOf(ttftFamily))), Otherwise: []Alternative{{
+			Without: "http_requests_total", Expr: Div(waitBesides(false), Some(MeanOf(ttftFamily))),
 		}},
 		Doc: "Mean wait of requests without a first token, over the mean time to the first " +
 			"token of the others. In the order of arrival about 1 if clients leave, and less if none does.",
@@ -448,8 +473,9 @@ var (
 	}
 	PreemptionsPerRequest = &Signal{
 		Name: "preemptions_per_request", Title: "Preemptions per request", Unit: PerRequest,
-		Expr: Div(SumIncrease("vllm:num_preemptions_total"), AtLeast(SumIncrease("vllm:time_to_first_token_seconds_count"), 1)),
-		Doc:  "How often a request is evicted and recomputed before it is done: the share of work done twice.",
+		Expr: Max(Div(SumIncrease("vllm:num_preemptions_total").By(Rank...), AtLeast(SumIncrease("vllm:time_to_first_token_seconds_count").By(Rank...), 1)).On(Rank...)),
+		Doc: "How often a request is evicted and recomputed before it is done, on the data-parallel rank where that is most: " +
+			"the share of work done twice.",
 	}
 
 	PrefixQueryRate = rate("prefix_query_rate", "Prefix cache look-ups", TokensPerSecond, "vllm:prefix_cache_queries_total",
@@ -1068,10 +1094,34 @@ func unansweredShare(left bool) Expr {
 // unansweredWait divides by their number a second, which is that in the window by the window's
 // length: what a counter gained over its rate.
 func unansweredWait(left bool) Expr {
+	return Or(Some(waitBesides(left)), Div(Where(WaitingAge.Expr, ">=", Number(noHiccup)), Number(2)))
+}
+
+// waitBesides is the same where others got a first token.
+func waitBesides(left bool) Expr {
 	waited := AtLeast(Sub(SumMean("vllm:num_requests_waiting"), SumRate(ttftFamily+"_sum")), 0)
 	window := Div(SumIncrease(ttftFamily+"_count"), Some(SumRate(ttftFamily+"_count")))
 	return Mul(Mul(Div(waited, Where(unanswered(left), ">=", Number(minUnanswered))), window), looksTell())
 }
+
+// waitingAge is, of each rank on which requests wait, for how long they have and none was served: since
+// the last first token or the scrape after the last one that saw nobody wait. What is true of a rank at two scrapes,
+// with no first token in between, is true of the same requests, however seldom it is scraped.
+var waitingAge = And(
+	Sub(Apply{Func: Time}, later(
+		Add(Max(LastNone("vllm:num_requests_waiting").In(longestWait)).By(Rank...), OrZero(BetweenScrapes.Expr, Max(Now("vllm:num_requests_waiting")).By("instance"))).On("instance").Left(),
+		Max(LastStir(ttftFamily+"_count").In(longestWait)).By(Rank...))),
+	Some(Sum(Lowest("vllm:num_requests_waiting").In(ShortMark)).By(Rank...))).On(Rank...)
+
+// later is the greater of two values of the same labels.
+func later(a, b Expr) Expr { return Add(b, AtLeast(Sub(a, b), 0)) }
+
+// longestWait is how far back waitingAge looks. noHiccup is how long a machine's own stall may last, in seconds: a
+// collection of garbage, a neighbour, a page from the disk.
+const (
+	longestWait = 15 * time.Minute
+	noHiccup    = 20
+)
 
 // minUnanswered is how many requests without a first token say something of the others.
 const minUnanswered = 5
@@ -1252,7 +1302,7 @@ var all = sync.OnceValue(func() []*Signal {
 		PromptTokens, ComputedTokens, PromptTokensP50, PromptTokensP99, PromptTail, OutputTokens, OutputTokensP95,
 		MaxTokens, PrefillTimePerToken,
 		Running, RunningP50, RunningPeak, RunningPinned, Waiting, WaitingFloor, QueueBatches, WaitingGrowth, Deferred,
-		DeferredShare, QueueAge, PassedOver, UnansweredShare, UnansweredWait, WaitTimes, InFlightFloor, BusyFloor,
+		DeferredShare, QueueAge, WaitingAge, Ranks, RankWait, PassedOver, UnansweredShare, UnansweredWait, WaitTimes, InFlightFloor, BusyFloor,
 		EngineProgress, StuckEngines, OwedFirstTokens, MetBusyRanks,
 		KVUsage, KVUsagePeak, PreemptionRate, Preemptions, PreemptionsLately, PreemptionsPerRequest,
 		PrefixQueryRate, PrefixHitRatio, PrefixResets,

@@ -22,6 +22,7 @@ const (
 	ExitOK          = 0   // nothing found, or done
 	ExitFound       = 1   // something was found, or is an assertion or objective failed
 	ExitCannotCheck = 2   // bad input, unreachable, no data, too little time
+	ExitNotCertain  = 3   // somebody may be hurt, and it is too early to say how
 	ExitInterrupted = 130 // by Ctrl-C or SIGTERM, even after printing results
 )
 
@@ -29,6 +30,7 @@ const (
 var (
 	ErrFound      = errors.New("found")       // something
 	ErrCannotTell = errors.New("cannot tell") // whether there is something
+	ErrNotCertain = errors.New("not certain") // yet
 )
 
 // Run runs a command line and returns the process's exit code.
@@ -39,7 +41,7 @@ func Run(root *cobra.Command) int {
 		os.Exit(ExitInterrupted)
 	})
 	err := root.ExecuteContext(ctx)
-	printed := err == nil || errors.Is(err, ErrFound) || errors.Is(err, ErrCannotTell)
+	printed := err == nil || errors.Is(err, ErrFound) || errors.Is(err, ErrCannotTell) || errors.Is(err, ErrNotCertain)
 	stopped := errors.Is(err, ErrInterrupted) || errors.Is(err, context.Canceled)
 	switch {
 	case err == nil && ctx.Err() == nil, ctx.Err() != nil && in.usual.Load() && (err == nil || stopped):
@@ -55,6 +57,8 @@ func Run(root *cobra.Command) int {
 		return ExitInterrupted
 	case errors.Is(err, ErrFound):
 		return ExitFound
+	case errors.Is(err, ErrNotCertain):
+		return ExitNotCertain
 	case !printed:
 		PrintError(stderr, err)
 	}

@@ -260,8 +260,10 @@ func (r *recent) back(s indicator.Samples) int64 {
 	switch s.Func {
 	case "":
 		return r.lookback
-	case indicator.FirstSeen, indicator.LastTrue, indicator.HeldLast:
+	case indicator.FirstSeen, indicator.LastTrue, indicator.LastZero, indicator.HeldLast:
 		return s.Span.Milliseconds() + r.lookback
+	case indicator.LastMoved:
+		return (s.Span + indicator.Step).Milliseconds() + r.lookback
 	}
 	return s.Span.Milliseconds()
 }
@@ -324,19 +326,24 @@ func (r *recent) reader(s indicator.Samples, at int64) (func(*recentSeries) (flo
 			p, ok := s.at(at, r.lookback)
 			return p.F, ok
 		}, nil
-	case indicator.FirstSeen:
+	case indicator.FirstSeen, indicator.LastTrue, indicator.LastZero, indicator.LastMoved:
+		seen := map[string]func(*recentSeries, int64, float64) bool{
+			indicator.LastTrue: func(_ *recentSeries, _ int64, v float64) bool { return v > 0 },
+			indicator.LastZero: func(_ *recentSeries, _ int64, v float64) bool { return v == 0 },
+			indicator.LastMoved: func(s *recentSeries, t int64, v float64) bool {
+				before, ok := s.at(t-step, r.lookback)
+				return ok && v != before.F
+			},
+		}[s.Func]
+		or := s.Func != indicator.LastTrue
 		return func(s *recentSeries) (float64, bool) {
-			for t := first; t <= at; t += step {
-				if p, ok := s.at(t, r.lookback); ok {
+			for t := at / step * step; seen != nil && t >= first; t -= step {
+				if p, ok := s.at(t, r.lookback); ok && seen(s, t, p.F) {
 					return float64(p.T) / 1000, true
 				}
 			}
-			return 0, false
-		}, nil
-	case indicator.LastTrue:
-		return func(s *recentSeries) (float64, bool) {
-			for t := at / step * step; t >= first; t -= step {
-				if p, ok := s.at(t, r.lookback); ok && p.F > 0 {
+			for t := first; or && t <= at; t += step {
+				if p, ok := s.at(t, r.lookback); ok {
 					return float64(p.T) / 1000, true
 				}
 			}

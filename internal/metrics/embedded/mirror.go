@@ -92,7 +92,7 @@ func (q *mirrored) Evaluate(ctx context.Context, e indicator.Expr, at time.Time)
 		case "", indicator.FirstSeen, indicator.LastTrue, indicator.HeldLast:
 			here = false // staleness markers count
 		}
-		here = here && s.Metric != "" && s.Offset == 0 && q.covers(s.Where, at.Add(-s.Span))
+		here = here && s.Metric != "" && s.Offset == 0 && q.covers(s.Where, at.Add(-time.Duration(q.recent.back(s))*time.Millisecond))
 		names = append(names, s.Metric)
 	})
 	if here && len(names) > 0 {

@@ -98,7 +98,7 @@ func (v *indexedDiagnosis) outlook(r *Record) outlook {
 	i := slices.IndexFunc(v.Verdicts, func(w diagnose.Verdict) bool {
 		return r.samePool(v.poolOf(w.Model, w.Targets), v.instances(slices.Concat(w.Targets, w.All)))
 	})
-	if i < 0 || v.Verdicts[i].Status == diagnose.Unknown {
+	if i < 0 || v.Verdicts[i].Status == diagnose.Unknown || v.Verdicts[i].Status == diagnose.Pending {
 		return outlook{}
 	}
 	for _, u := range v.Unjudged {

@@ -65,7 +65,7 @@ func TestTools(t *testing.T) {
 	}{
 		{"diagnose", nil, []string{"KV cache thrashing", "sixty explain kv-cache-thrashing", "Or: ", "> 2.5"}, false},
 		{"diagnose", map[string]any{"full": true}, []string{"preemptions_some"}, false},
-		{"diagnose", map[string]any{"at": "+20s"}, []string{"Healthy"}, false},
+		{"diagnose", map[string]any{"at": "+20s"}, []string{"Not certain yet"}, false},
 		{"diagnose", map[string]any{"window": "-5m"}, []string{`window: "-5m" is not a duration of up to 744h (try: `}, true},
 		{"diagnose", map[string]any{"at": "sometime"}, []string{"sometime"}, true},
 		{"normal", nil, []string{"TTFT P95", "| now | normal |"}, false},

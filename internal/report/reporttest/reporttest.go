@@ -56,7 +56,7 @@ func FitsTheScreen(t *testing.T, name string, d diagnose.Diagnosis) {
 			break
 		}
 	}
-	title := map[string]string{diagnose.Healthy: "Healthy", diagnose.Idle: "Idle", diagnose.InsufficientData: "Unknown"}[d.Verdict.ID]
+	title := diagnose.NameOf(d.Verdict.ID)
 	if f := d.LeadingFinding(&d.Verdict); f != nil {
 		title = cmp.Or(f.Pathology.Name(), d.Verdict.ID)
 	}

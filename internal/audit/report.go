@@ -30,8 +30,8 @@ type Report struct {
 	Expressions int
 
 	Findings []checks.Problem
-	Errors   []error // files that could not be read
-	Fixed    map[string]checks.Fixed
+	Errors   []error                     // files that could not be read
+	Fixed    map[string][]checks.Problem // what was repaired, by file
 }
 
 // Worst returns the highest severity of what was found; ok is false where
@@ -119,10 +119,20 @@ func (r *Report) JSON(w io.Writer) error {
 	}
 	for _, name := range r.Files {
 		if f, ok := r.Fixed[name]; ok {
-			out.Fixed = append(out.Fixed, jsonFixed{name, len(f.Repaired), len(f.Left)})
+			out.Fixed = append(out.Fixed, jsonFixed{name, len(f), r.left(name)})
 		}
 	}
 	return render.JSON(w, out)
+}
+
+// left counts the findings that a file still has, doubts aside.
+func (r *Report) left(name string) (n int) {
+	for _, f := range r.Findings {
+		if f.File == name && !f.Doubt {
+			n++
+		}
+	}
+	return n
 }
 
 // Text writes the report for a terminal: the answer, the checklist, then the faults of each
@@ -134,7 +144,11 @@ func (r *Report) Text(w io.Writer, o render.Options, full bool) error {
 	}
 	d := &document{Document: render.NewDocument("Audit"), full: full, told: map[string]bool{}}
 	d.Answer(render.Bold, "", r.headline())
-	d.Paragraph("", "Against "+r.comparedWith()+".")
+	against := "Against " + r.comparedWith() + "."
+	if len(r.Files) > 0 {
+		against += " What PromQL alone proves is left to pint: pint lint FILE."
+	}
+	d.Paragraph("", against)
 	if len(r.Areas) > 0 {
 		d.checklist(r.Areas)
 		d.More = "every item, every place, and why"
@@ -311,8 +325,8 @@ func (d *document) file(r *Report, name string) {
 	}
 	d.Section(name, "").Name = true
 	if repaired {
-		d.Paragraph("", fixed.Summary()+".")
-		d.List(counted(fixed.Repaired)...)
+		d.Paragraph("", fmt.Sprintf("%d repaired, %d left.", len(fixed), r.left(name)))
+		d.List(counted(fixed)...)
 	} else if len(mine) == 0 {
 		d.Paragraph("", "nothing found").Style = render.Good
 	}

@@ -112,7 +112,7 @@ func TestHelpFits(t *testing.T) {
 func TestValuesAreCompleted(t *testing.T) {
 	for args, want := range map[string]string{
 		"diagnose --output ": "markdown", "diagnose --fail-on ": "ticket", "diagnose --use-case ": "chat", "diagnose --only ": "saturation",
-		"diagnose --color ": "never", "audit --ignore ": "no-match", "generate rules --output ": "mimir", "generate scrape --output ": "podmonitor",
+		"diagnose --color ": "never", "audit --ignore ": "no-such-bucket", "generate rules --output ": "mimir", "generate scrape --output ": "podmonitor",
 		"generate rules --dialect ": "vllm-v0", "bench --scenario ": "burst", "bench --search ": "rate", "bench --api ": "chat", "bench --use-case ": "rag",
 		"demo --fault ": "memory-leak", "simulate --fault ": "engine-hung", "simulate --route ": "least-loaded",
 		"tune --gpu ": "H20", "tune --output ": "html", "explain ": "kv-cache-thrashing", "help generate ": "rules",

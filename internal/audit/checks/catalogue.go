@@ -117,105 +117,22 @@ func intendedName(name string) (better string, sure bool) {
 			}
 		}
 	}
-	if better == "" && !near {
-		better = under(closestName(canonical))
-	}
 	return better, false
-}
-
-// closestName returns the name of vLLM's newest release whose words are most like those of another; "" where none are.
-func closestName(canonical string) string {
-	asked := ""
-	for _, s := range engine.HistogramSuffixes {
-		if strings.HasSuffix(canonical, s) {
-			asked = s
-		}
-	}
-	words := wordsOf(strings.TrimSuffix(canonical, asked))
-	best, most := "", 0.6
-	var since engine.Release
-	for _, f := range dialect.Families() {
-		if f.Engine != vllm.ID || f.Gone() || asked == "_bucket" && f.Type != engine.Histogram {
-			continue
-		}
-		own, common := wordsOf(f.Name), 0
-		for _, w := range words {
-			if slices.Contains(own, w) {
-				common++
-			}
-		}
-		score := float64(common) / float64(max(len(words)+len(own)-common, 1))
-		if released := engine.Release(f.Since); score > most || score == most && (best == "" || released.Compare(since) < 0) {
-			best, most, since = f.Name, score, released
-			if f.Type == engine.Histogram {
-				best += asked
-			}
-		}
-	}
-	return best
-}
-
-// meanings are words that stand for others in the names of metrics; those that say nothing of what is measured stand for none.
-var meanings = map[string]string{
-	"ttft": "first token latency", "itl": "inter token latency", "tbt": "inter token latency", "tpot": "request token generation latency", "e2e": "request latency",
-	"time": "latency", "duration": "latency", "seconds": "latency", "ms": "latency", "milliseconds": "latency", "queue": "request waiting", "queued": "request waiting",
-	"pending": "request waiting", "wait": "waiting", "active": "running", "inflight": "running", "processing": "running", "requests": "request",
-	"generated": "generation", "completion": "generation", "output": "generation", "decoded": "generation", "input": "prompt", "tokens": "token",
-	"completed": "success", "succeeded": "success", "finished": "success", "successful": "success", "hits": "hit", "queries": "query", "preemptions": "preemption",
-	"perc": "usage", "percent": "usage", "percentage": "usage", "utilization": "usage", "util": "usage", "num": "", "number": "", "total": "", "current": "",
-	"avg": "", "average": "", "depth": "", "length": "", "size": "", "count": "", "to": "", "of": "", "by": "", "per": "", "rate": "", "ratio": "", "bytes": "",
-}
-
-// wordsOf returns the words of a name, sorted, without what says nothing.
-func wordsOf(name string) []string {
-	var out []string
-	name = strings.Replace(strings.TrimPrefix(name, engine.Canonical), "gpu_cache", "kv_cache", 1) // as releases before 0.9.2 called it
-	for w := range strings.SplitSeq(name, "_") {
-		if m, ok := meanings[w]; ok {
-			out = append(out, strings.Fields(m)...)
-		} else if w != "" {
-			out = append(out, w)
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
 }
 
 // states are gauges of 0 and 1: a target that is down has a series too.
 var states = []string{"up", "probe_success", "vllm:healthy_pods_total", "vllm:engine_sleep_state"}
 
-// manifold are series of which each object has one for every value of a label, of kube-state-metrics.
-var manifold = map[string][]string{
-	"phase":     {"kube_pod_status_phase"},
-	"condition": {"kube_pod_status_ready", "kube_pod_status_scheduled"},
-	"status":    {"kube_node_status_condition", "kube_deployment_status_condition"},
-	"reason":    {"kube_pod_container_status_waiting_reason", "kube_pod_container_status_terminated_reason"},
-	"resource": {"kube_pod_container_resource_limits", "kube_pod_container_resource_requests", "kube_node_status_allocatable",
-		"kube_node_status_capacity"},
+// ofObjects are series of kube-state-metrics of which each object has one for every value of a label.
+var ofObjects = []string{
+	"kube_pod_status_phase", "kube_pod_status_ready", "kube_pod_status_scheduled", "kube_node_status_condition", "kube_deployment_status_condition",
+	"kube_pod_container_status_waiting_reason", "kube_pod_container_status_terminated_reason",
 }
 
 // isState reports whether a series is there with value 0 where what it says does not hold.
 func isState(name string) bool {
 	canonical, _ := vllm.Canonical(name)
-	if slices.Contains(states, canonical) {
-		return true
-	}
-	for label, names := range manifold {
-		if label != "resource" && slices.Contains(names, name) {
-			return true
-		}
-	}
-	return false
-}
-
-// ofTargets are labels that tell one server from another.
-var ofTargets = []string{
-	"instance", "pod", "pod_name", "kubernetes_pod_name", "exported_pod", "exported_instance", "replica", "host", "hostname", "node", "container_id", "server",
-}
-
-// perTarget reports whether there is a series for every server, as far as is known.
-func (l labelSet) perTarget() bool {
-	return !l.known || !l.exact || slices.ContainsFunc(l.names, func(n string) bool { return slices.Contains(ofTargets, n) })
+	return slices.Contains(states, canonical) || slices.Contains(ofObjects, name)
 }
 
 //go:embed exporters.csv

@@ -1,11 +1,10 @@
 // Package checks is the linter of rules, dashboards and autoscalers: it holds every expression
-// against what inference servers really expose (a Surface), and against what PromQL does.
+// against what inference servers really expose (a Surface): names and labels by release, buckets,
+// types and ranges of values. What PromQL alone proves is left to pint
+// (https://cloudflare.github.io/pint/), which asks the Prometheus server as well.
 //
-// A check is a value in a file of its subject: names, labels, histograms, counters, thresholds
-// and so on. Every expression is walked once; the walk hands each node to the checks that look
-// at nodes of its kind. What is known of an expression (its unit, its bounds, its labels) is
-// inferred from the catalogue and PromQL's own rules (fact.go), never from titles, texts or
-// colours.
+// A check is a value in a file of its subject. Every expression is walked once; the walk hands each
+// node to the checks that look at nodes of its kind.
 //
 // The package is pure: files and a Surface in, findings and files out.
 package checks
@@ -42,8 +41,6 @@ type Check struct {
 	// expression behind "alert: "; or, of several lines, a file.
 	Bad, Good string
 
-	roles []files.Role // of the queries that it looks at, nil for all
-
 	query     func(*pass) // the whole query
 	selector  func(*pass, *parser.VectorSelector)
 	aggregate func(*pass, *parser.AggregateExpr)
@@ -73,7 +70,7 @@ type Problem struct {
 	// a label, another program may have the name. It is never an error.
 	Doubt bool `json:"doubt,omitempty"`
 
-	edit *files.Edit
+	rename *files.Rename
 }
 
 // Doubtful is the word for findings of which the files do not tell whether they are any.
@@ -99,10 +96,8 @@ type pass struct {
 
 // A set is what the files say together.
 type set struct {
-	docs    []*files.Document
 	records map[string]*files.Query // recording rules by name, nil where several rules have one
 	words   map[string]bool         // words of all expressions: names of metrics and labels
-	facts   map[parser.Expr]fact    // of parts of expressions, as far as they were asked for
 }
 
 // recorded reports whether a rule of the files records a name.
@@ -129,35 +124,26 @@ func (p *pass) addDoubt(at posrange.PositionRange, why, but, fix string) {
 	p.add(Problem{Severity: info, Doubt: true, Fragment: p.Node.Value[at.Start:at.End], Why: why + "; " + but, Fix: fix}, p.Node, int(at.Start))
 }
 
-// reportText adds a finding about a string beside the expression, such as an annotation or a unit.
-func (p *pass) reportText(n *files.Node, why, fix string) {
-	fragment := p.Node.Value
-	if n != nil {
-		fragment = n.Value
-	}
-	if n == nil || p.Node.WrittenElsewhere() {
-		n = p.Node
-	}
-	p.add(Problem{Severity: p.check.Severity, Fragment: fragment, Why: why, Fix: fix}, n, 0)
-}
-
 func (p *pass) add(f Problem, n *files.Node, start int) {
 	f.Check, f.File, f.Path, f.Where = p.check.ID, p.Doc.Name, p.Pointer, p.Where
 	f.Line, f.Column = p.Doc.Place(n, start)
 	*p.out = append(*p.out, f)
 }
 
-// repair says how the finding that was added last can be repaired.
-func (p *pass) repair(e files.Edit) {
-	if f := &(*p.out)[len(*p.out)-1]; p.Doc.CanEdit(e.Node) {
-		f.Fixable, f.edit = true, &e
+// reportRename adds a finding about a name that has one successor, which Fix can write.
+func (p *pass) reportRename(severity catalog.Severity, v *parser.VectorSelector, why, to string) {
+	p.reportAs(severity, v.PositionRange(), why, "write "+to)
+	start := int(v.PosRange.Start)
+	if v.Name != "" && strings.HasPrefix(p.Node.Value[start:], v.Name) && p.Doc.CanRename(p.Node) {
+		f := &(*p.out)[len(*p.out)-1]
+		f.Fixable, f.rename = true, &files.Rename{Node: p.Node, Start: start, Name: v.Name, To: to}
 	}
 }
 
 // Lint judges files that belong together against a surface, without the checks that are
 // to be ignored.
 func Lint(docs []*files.Document, s *Surface, ignore ...string) []Problem {
-	all := &set{docs: docs, records: map[string]*files.Query{}, words: map[string]bool{}, facts: map[parser.Expr]fact{}}
+	all := &set{records: map[string]*files.Query{}, words: map[string]bool{}}
 	for _, d := range docs {
 		for _, q := range d.Queries {
 			if _, twice := all.records[q.Name]; q.Role == files.Record {
@@ -183,7 +169,7 @@ func (all *set) lint(d *files.Document, s *Surface, ignore []string) []Problem {
 	for _, q := range d.Queries {
 		var active []*pass
 		for _, c := range checks {
-			if (q.Err != nil) == (c == &syntaxCheck) && !slices.Contains(ignore, c.ID) && (c.roles == nil || slices.Contains(c.roles, q.Role)) {
+			if (q.Err != nil) == (c == &syntaxCheck) && !slices.Contains(ignore, c.ID) {
 				p := &pass{Query: q, set: all, surface: s, check: c, out: &out}
 				if active = append(active, p); c.query != nil {
 					c.query(p)
@@ -235,14 +221,28 @@ func (c *Check) visit(p *pass, n parser.Node) {
 	}
 }
 
+// checks are everything that the linter looks for.
+var checks = []*Check{
+	&syntaxCheck,
+	&unknownMetric, &removedMetric, &notExposed, &histogramName, &createdSeries, &unknownLabel, &unknownLabelValue, &labelMismatch,
+	&missingLe, &rawBuckets, &addedBuckets, &noSuchBucket, &bucketEdge, &averageOfPercentiles,
+	&rateOnGauge, &rawCounter, &deltaOnCounter, &ratioSummed, &impossibleThreshold, &alertCondition, &scalingWrong,
+}
+
 // Checks lists everything that the linter looks for.
 func Checks() []*Check { return slices.Clone(checks) }
 
-// text returns what the user wrote for a node, on one line.
-func (p *pass) text(n parser.Node) string {
-	at, text := n.PositionRange(), n.String()
-	if int(at.End) <= len(p.Node.Value) && at.Start < at.End {
-		text = p.Node.Value[at.Start:at.End]
+// Fix writes the successors of renamed metrics into a file, and returns it with the findings that are gone. It is
+// the file itself where there is nothing to write.
+func Fix(d *files.Document, findings []Problem) (fixed *files.Document, repaired []Problem) {
+	var all []files.Rename
+	for _, f := range findings {
+		if f.File == d.Name && f.rename != nil {
+			repaired, all = append(repaired, f), append(all, *f.rename)
+		}
 	}
-	return strings.Join(strings.Fields(text), " ")
+	if out := d.Rename(all); len(all) > 0 && out != nil {
+		return out, repaired
+	}
+	return d, nil
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
-	"github.com/sixty-dev/sixty/internal/audit/files"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 )
 
@@ -23,14 +22,26 @@ var missingLe = Check{
 		if c.Func.Name != "histogram_quantile" || len(c.Args) != 2 {
 			return
 		}
-		l := p.inferFact(c.Args[1]).labels
-		classic := slices.ContainsFunc(Selectors(c.Args[1]), func(v *parser.VectorSelector) bool { return strings.HasSuffix(NameOf(v), "_bucket") })
-		dropped, _ := unparen(c.Args[1]).(*parser.AggregateExpr)
-		without := dropped != nil && dropped.Without && slices.Contains(dropped.Grouping, "le")
-		if classic && (l.known && l.exact && !slices.Contains(l.names, "le") || without) {
+		if p.losesLe(c.Args[1], 0) {
 			p.report(c.Args[1].PositionRange(), "the aggregation drops le, which identifies the buckets: the result is empty", "group by le too")
 		}
 	},
+}
+
+// losesLe reports whether an expression aggregates buckets without their edges, perhaps in a recording rule.
+func (p *pass) losesLe(e parser.Expr, depth int) bool {
+	switch n := value(e).(type) {
+	case *parser.AggregateExpr:
+		classic := slices.ContainsFunc(Selectors(n), func(v *parser.VectorSelector) bool { return strings.HasSuffix(NameOf(v), "_bucket") })
+		all := n.Op == parser.TOPK || n.Op == parser.BOTTOMK || p.Opaque(n.PosRange.Start, n.Expr.PositionRange().Start) || p.Opaque(n.Expr.PositionRange().End, n.PosRange.End)
+		return classic && !all && n.Without == slices.Contains(n.Grouping, labels.BucketLabel) || p.losesLe(n.Expr, depth)
+	case *parser.BinaryExpr:
+		return p.losesLe(n.LHS, depth) || p.losesLe(n.RHS, depth)
+	case *parser.VectorSelector:
+		r := p.records[NameOf(n)]
+		return r != nil && r != p.Query && r.Tree != nil && depth < 4 && p.losesLe(r.Tree, depth+1)
+	}
+	return false
 }
 
 var rawBuckets = Check{
@@ -68,7 +79,7 @@ var addedBuckets = Check{
 		if a.Op != parser.SUM || v == nil || c != bucket && !ofAmounts.MatchString(NameOf(v)) || p.insideCall("histogram_quantile") || selectsBy(v, "le") {
 			return
 		}
-		if l := p.inferFact(a).labels; l.known && (l.exact || c == bucket) && !slices.Contains(l.names, "le") {
+		if a.Without == slices.Contains(a.Grouping, labels.BucketLabel) && !p.Opaque(a.PosRange.Start, a.Expr.PositionRange().Start) {
 			p.report(a.PositionRange(), "each bucket holds those below it: added up they count an observation several times", "take _count, or one bucket")
 		}
 	},
@@ -76,30 +87,6 @@ var addedBuckets = Check{
 
 // ofAmounts are names that only a histogram's buckets have.
 var ofAmounts = regexp.MustCompile(`_(seconds|milliseconds|bytes)_bucket$`)
-
-var quantileRange = Check{
-	ID: "quantile-range", Severity: page, Title: "a quantile that is not between 0 and 1",
-	Doc:  "95 instead of 0.95 gives infinity.",
-	Bad:  "histogram_quantile(95, sum by (le) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",
-	Good: "histogram_quantile(0.95, sum by (le) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",
-	call: func(p *pass, c *parser.Call) {
-		if isCall(c, "histogram_quantile", "quantile_over_time") {
-			p.quantile(c.Args[0])
-		}
-	},
-	aggregate: func(p *pass, a *parser.AggregateExpr) {
-		if a.Op == parser.QUANTILE {
-			p.quantile(a.Param)
-		}
-	},
-}
-
-func (p *pass) quantile(e parser.Expr) {
-	at := e.PositionRange()
-	if v, ok := constant(e); ok && (v < 0 || v > 1) && !p.Opaque(at.Start, at.End) {
-		p.report(at, "a quantile is between 0 and 1: this is infinity", "write "+short(v/100))
-	}
-}
 
 var averageOfPercentiles = Check{
 	ID: "average-of-percentiles", Severity: ticket, Title: "percentiles averaged, added or subtracted",
@@ -138,34 +125,12 @@ func (p *pass) percentile(n, of parser.Expr) {
 	}
 }
 
-var mixedModels = Check{
-	ID: "mixed-models", Severity: ticket, Title: "one percentile over several models",
-	Doc:   "A fast one hides a slow one. Reported only if the servers have several models.",
-	Bad:   "histogram_quantile(0.95, sum by (le) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",
-	Good:  "histogram_quantile(0.95, sum by (model_name, le) (rate(vllm:time_to_first_token_seconds_bucket[5m])))",
-	roles: []files.Role{files.Alert, files.Record, files.InPanel},
-	call: func(p *pass, c *parser.Call) {
-		q, ok := quantileIn(c)
-		if _, f := classOf(q.family + "_bucket"); !ok || f.Engine != vllm.ID || !p.surface.Live || len(p.surface.Models) < 2 {
-			return
-		}
-		l := p.inferFact(c).labels
-		told := slices.ContainsFunc(append([]string{"model_name", "job", "namespace", "service", "deployment"}, ofTargets...), func(label string) bool {
-			return slices.Contains(l.names, label) || slices.ContainsFunc(Selectors(c), func(v *parser.VectorSelector) bool { return selectsBy(v, label) })
-		})
-		if l.known && l.exact && !told {
-			p.report(c.PositionRange(), fmt.Sprintf("the servers serve %d models, and this is one percentile over all of them: a fast one hides a slow one", len(p.surface.Models)), "group by model_name too")
-		}
-	},
-}
-
 var bucketEdge = Check{
 	ID: "bucket-edge", Severity: ticket, Title: "a percentile compared with a number below the first bucket or beyond the last",
 	Doc: "Queue, prefill, decode and end-to-end times of vLLM begin at 0.3 s, so P99 reads at least 0.297 s (vllm-project/vllm#48175). Page " +
 		"if the alert therefore always fires, or never fires because the buckets end earlier.",
-	Bad:   "alert: histogram_quantile(0.95, sum by (le) (rate(vllm:request_queue_time_seconds_bucket[5m]))) > 0.1",
-	Good:  "alert: histogram_quantile(0.95, sum by (le) (rate(vllm:request_queue_time_seconds_bucket[5m]))) > 1",
-	roles: []files.Role{files.Alert, files.Record, files.InPanel, files.Scaler},
+	Bad:  "alert: histogram_quantile(0.95, sum by (le) (rate(vllm:request_queue_time_seconds_bucket[5m]))) > 0.1",
+	Good: "alert: histogram_quantile(0.95, sum by (le) (rate(vllm:request_queue_time_seconds_bucket[5m]))) > 1",
 	binary: func(p *pass, b *parser.BinaryExpr) {
 		c, ok := p.comparedWith(b)
 		q, is := p.quantileOf(value(c.expr))

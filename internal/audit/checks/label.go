@@ -2,14 +2,13 @@ package checks
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
-	"github.com/sixty-dev/sixty/internal/audit/files"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 )
 
@@ -93,7 +92,7 @@ var unknownLabelValue = Check{
 					"count disconnects at the gateway, or compare vllm:time_to_first_token_seconds_count with completions")
 			case values != nil && !slices.ContainsFunc(values, m.Matches):
 				p.report(v.PositionRange(), fmt.Sprintf("%s of %s is one of %s, and never %q", m.Name, name, strings.Join(values, ", "), m.Value), "write one of them")
-			case m.Name == "resource" && slices.Contains(manifold["resource"], name) && m.Type == labels.MatchEqual && strings.ContainsAny(m.Value, "./-"):
+			case m.Name == "resource" && slices.Contains(ofResources, name) && m.Type == labels.MatchEqual && strings.ContainsAny(m.Value, "./-"):
 				p.report(v.PositionRange(), fmt.Sprintf("kube-state-metrics writes resources with underscores: resource is never %q", m.Value),
 					"write "+strings.NewReplacer(".", "_", "/", "_", "-", "_").Replace(m.Value))
 			case name == "http_requests_total" && m.Name == "status" && !p.surface.Whole && !slices.ContainsFunc(statusClasses, m.Matches):
@@ -113,6 +112,11 @@ var closed = map[string]map[string][]string{
 	"status":          {"kube_node_status_condition": truths, "kube_deployment_status_condition": truths},
 	"sleep_state":     {"vllm:engine_sleep_state": {"awake", "weights_offloaded", "discard_all"}},
 	"finished_reason": {"vllm:request_success_total": {"stop", "length", "abort", "error", "repetition"}},
+}
+
+// ofResources are series of kube-state-metrics by resource.
+var ofResources = []string{
+	"kube_pod_container_resource_limits", "kube_pod_container_resource_requests", "kube_node_status_allocatable", "kube_node_status_capacity",
 }
 
 var truths = []string{"true", "false", "unknown"}
@@ -136,82 +140,54 @@ func (p *pass) statusCode(v *parser.VectorSelector, m *labels.Matcher) {
 	}
 }
 
-var noMatch = Check{
-	ID: "no-match", Severity: page, Title: "matchers that no series can satisfy: two values of one label, a pattern after =",
-	Doc: "`=` compares with `5..` literally.",
-	Bad: `sum(rate(gateway_calls_total{code="5.."}[5m]))`, Good: `sum(rate(gateway_calls_total{code=~"5.."}[5m]))`,
-	selector: func(p *pass, v *parser.VectorSelector) {
-		for i, m := range v.LabelMatchers {
-			if strings.Contains(m.Value, "$") || strings.Contains(m.Value, "[[") {
-				continue
-			}
-			if op := map[labels.MatchType]string{labels.MatchEqual: "=~", labels.MatchNotEqual: "!~"}[m.Type]; op != "" && patterns.MatchString(m.Value) {
-				p.report(v.PositionRange(), fmt.Sprintf("%s compares with %q literally, not as a pattern", m.Type, m.Value), "write "+m.Name+op)
-				return
-			}
-			for _, o := range v.LabelMatchers[:i] {
-				if o.Name == m.Name && o.Name != labels.MetricName && !strings.Contains(o.Value, "$") &&
-					(o.Type == labels.MatchEqual && !m.Matches(o.Value) || m.Type == labels.MatchEqual && !o.Matches(m.Value)) {
-					p.report(v.PositionRange(), fmt.Sprintf("no series has both %s and %s: nothing is selected", o, m), "take one of them out, or write =~ with both")
-					return
-				}
-			}
+var labelMismatch = Check{
+	ID: "label-mismatch", Severity: page, Title: "two series of the catalogue whose labels differ: nothing matches",
+	Doc: "`vllm:request_success_total` has a label that `vllm:num_requests_running` lacks, and a GPU exporter's series have another instance: " +
+		"without an aggregation no pair matches, the panel is empty, and the alert never fires.",
+	Bad:  `alert: rate(vllm:request_success_total[5m]) == 0 and vllm:num_requests_running > 0`,
+	Good: `alert: sum by (instance) (rate(vllm:request_success_total[5m])) == 0 and sum by (instance) (vllm:num_requests_running) > 0`,
+	binary: func(p *pass, b *parser.BinaryExpr) {
+		m := b.VectorMatching
+		if m == nil || m.On || b.Op == parser.LOR || m.Card != parser.CardOneToOne && !b.Op.IsSetOperator() || p.surface.Whole {
+			return
+		}
+		l, r := scraped(b.LHS), scraped(b.RHS)
+		lc, lf := classOf(NameOf(l))
+		rc, rf := classOf(NameOf(r))
+		if lc == unknownClass || rc == unknownClass || p.recorded(NameOf(l)) || p.recorded(NameOf(r)) {
+			return
+		}
+		const fix = "aggregate both sides by the same labels, such as sum by (instance), or match with on (…)"
+		left, right := labelsOf(lc, lf, m.MatchingLabels), labelsOf(rc, rf, m.MatchingLabels)
+		switch {
+		case lf.Engine != "" && rf.Engine != "" && lf.Engine != rf.Engine:
+			p.report(b.PositionRange(), "the sides are of two programs: their series have other labels, such as another instance, and no pair matches", fix)
+		case slices.Contains(left, "*") || slices.Contains(right, "*") || slices.Equal(left, right):
+		default:
+			p.report(b.PositionRange(), fmt.Sprintf("%s has the labels %s, %s has %s: no pair matches, and the result is always empty", NameOf(l), braced(left), NameOf(r), braced(right)), fix)
 		}
 	},
 }
 
-// patterns are what only =~ understands.
-var patterns = regexp.MustCompile(`\.[*+]|^[^{}\s]*\w\|\w|^[1-5]\.\.$|^[1-5]\[0-9\]`)
-
-var lostLabel = Check{
-	ID: "lost-label", Severity: ticket, Title: "an annotation or a legend with a label that was aggregated away",
-	Doc:   "`{{ $labels.instance }}` after `sum(…)` is empty, also if a recording rule dropped it. Info for a legend that leaves lines without a name.",
-	Bad:   alerting("sum(vllm:num_requests_waiting) > 10", "    annotations: {summary: 'on {{ $labels.instance }}'}"),
-	Good:  alerting("sum by (instance) (vllm:num_requests_waiting) > 10", "    annotations: {summary: 'on {{ $labels.instance }}'}"),
-	roles: []files.Role{files.Alert, files.InPanel},
-	query: func(p *pass) {
-		has := p.inferFact(p.Tree).labels
-		if !has.known || !has.exact || p.Managed != nil {
-			return
-		}
-		kept := "no labels"
-		if len(has.names) > 0 {
-			kept = "only " + strings.Join(has.names, ", ")
-		}
-		if p.Role == files.InPanel {
-			named := func(l string) bool { return strings.Contains(p.Panel.Legend, l) }
-			if lost := lostIn(p.Panel.Legend, labelsLegends, has); len(lost) > 0 && len(has.names) > 0 && !slices.ContainsFunc(has.names, named) {
-				p.reportAs(info, p.Tree.PositionRange(), fmt.Sprintf("the legend names %s, and the series have %s: all lines have one name", strings.Join(lost, ", "), kept),
-					"name "+has.names[0]+" in the legend")
-			}
-			return
-		}
-		for _, part := range []string{"annotations", "labels"} {
-			for _, f := range p.Rule.Get(part).Fields() {
-				if lost := lostIn(f.Value.Str(), labelsNamed, has); len(lost) > 0 {
-					p.reportText(f.Value, fmt.Sprintf("%s uses %s, and the alert has %s: that text is empty in the notification", f.Key, strings.Join(lost, ", "), kept),
-						"group the expression by it too, or take it out of the text")
-					return
-				}
-			}
-		}
-	},
-}
-
-// The labels that an annotation's template asks for, and those that a panel's legend does.
-var (
-	labelsNamed   = regexp.MustCompile(`(?:\$labels|\.Labels)\.([a-zA-Z_]\w*)|index \$labels "([a-zA-Z_]\w*)"`)
-	labelsLegends = regexp.MustCompile(`\{\{\s*([a-zA-Z_]\w*)\s*\}\}`)
-)
-
-// lostIn returns the labels that a text names and a vector lacks. Texts that ask by themselves name labels of their answers.
-func lostIn(text string, named *regexp.Regexp, has labelSet) []string {
-	var out []string
-	for _, m := range named.FindAllStringSubmatch(text, -1) {
-		label := strings.Join(m[1:], "")
-		if !slices.Contains(has.names, label) && !slices.Contains(out, label) && label != "__name__" && label != "alertname" && !strings.Contains(text, "query ") {
-			out = append(out, label)
-		}
+// scraped returns the selector of which an expression has the labels as they were scraped; nil where something
+// changes them.
+func scraped(e parser.Expr) *parser.VectorSelector {
+	switch n := unscaled(e).(type) {
+	case *parser.VectorSelector:
+		return n
+	case *parser.Call:
+		return ranged(n, "rate", "irate", "increase", "delta", "deriv", "avg_over_time", "max_over_time", "min_over_time", "last_over_time")
 	}
-	return out
+	return nil
 }
+
+// labelsOf are the labels that a series of the catalogue has beside its target's, sorted, without some.
+func labelsOf(c class, f engine.Family, without []string) []string {
+	all := f.Labels
+	if c == bucket {
+		all = append(slices.Clone(all), labels.BucketLabel)
+	}
+	return slices.DeleteFunc(slices.Sorted(slices.Values(all)), func(l string) bool { return slices.Contains(without, l) })
+}
+
+func braced(names []string) string { return "{" + strings.Join(names, ", ") + "}" }

@@ -12,6 +12,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/beside"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/dcgm"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/gateway"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 )
 
@@ -36,6 +37,8 @@ var unknownMetric = Check{
 			p.addDoubt(at, "no engine exposes "+name+": the router of vLLM's production-stack has it", "no router is configured here",
 				"take the engine's vllm:e2e_request_latency_seconds"+strings.TrimPrefix(canonicalOf(v), f.Name)+", or HTTP statuses")
 		case known || field:
+		case ofGateway(name + "_total"):
+			p.report(at, name+" is a counter, which its client library exposes as "+name+"_total", "write "+name+"_total")
 		case strings.HasPrefix(name, "DCGM_FI_"):
 			p.addDoubt(at, "DCGM has no field "+name+" (2.2 to 4.6)", "a newer release may", look)
 		case !isEngineName(name):
@@ -60,6 +63,11 @@ var unknownMetric = Check{
 	},
 }
 
+// ofGateway reports whether a gateway's request counters, as the diagnosis reads them, have a name.
+func ofGateway(name string) bool {
+	return slices.ContainsFunc(gateway.Others, func(g gateway.Product) bool { return slices.Contains(g.Names(), name) })
+}
+
 // lookalikes are names of the router of vLLM's production-stack that are taken for an engine's.
 var lookalikes = []string{"vllm:request_latency_seconds", "vllm:request_errors_total"}
 
@@ -81,6 +89,13 @@ var removedMetric = Check{
 	selector: func(p *pass, v *parser.VectorSelector) {
 		name := NameOf(v)
 		n, ok := dialect.Known(name)
+		if rest, old := strings.CutPrefix(name, "inference_model_"); old && !p.surface.Exposes(name) && !p.recorded(name) {
+			if now, ok := dialect.Known("inference_objective_" + rest); ok { // Gateway API inference extension
+				p.reportAs(ticket, v.PositionRange(), name+" went when InferenceModel became InferenceObjective",
+					"write inference_objective_"+rest+", or of a newer picker "+now.Replacement+strings.TrimPrefix("inference_objective_"+rest, now.Name))
+			}
+			return
+		}
 		if ok && n.Engine == "" && n.Replacement != "" && p.missing(v) {
 			to := n.Replacement + strings.TrimPrefix(name, n.Name)
 			p.reportAs(ticket, v.PositionRange(), name+" is deprecated: "+to+" carries the same values", "write "+to+" where the release has it")
@@ -95,8 +110,7 @@ var removedMetric = Check{
 			why = fmt.Sprintf("%s is hidden since vLLM %s and ended with %s", name, n.Hidden, n.Last)
 		}
 		if to := p.renamed(name); to != "" {
-			p.report(v.PositionRange(), why+"; "+to+" carries the same values", "write "+to)
-			p.rename(v, to)
+			p.reportRename(page, v, why+"; "+to+" carries the same values", to)
 			return
 		}
 		p.report(v.PositionRange(), why, cmp.Or(n.Instead, "remove the query: nothing measures it since then"))
@@ -117,6 +131,9 @@ var notExposed = Check{
 		}
 		if p.surface.Exposes(name) {
 			p.notEverywhere(v)
+			if bare, ok := strings.CutPrefix(name, "vllm_"); ok && !p.surface.Live && p.surface.Exposes("vllm:"+bare) && p.asksWithColons() {
+				p.addDoubt(at, "other expressions ask for names with vllm:, and a deployment has one of the two forms", "a store may rewrite the colons of some", "write vllm:"+bare)
+			}
 			return
 		}
 		c, _ := classOf(name)
@@ -126,8 +143,7 @@ var notExposed = Check{
 		source, generation := p.surface.Source, p.surface.generation()
 		switch to := p.renamed(name); {
 		case to != "":
-			p.reportAs(page, at, "these servers ("+source+") expose it as "+to, "write "+to)
-			p.rename(v, to)
+			p.reportRename(page, v, "these servers ("+source+") expose it as "+to, to)
 		case !slices.ContainsFunc(engines, func(d dialect.Dialect) bool { return d.Engine == n.Engine }):
 			p.report(at, fmt.Sprintf("these servers (%s) are %s's", source, engines[0].Engine), "ask for that engine's metric")
 		case n.Needs != "" && !p.surface.Live: // nobody knows what is switched on
@@ -141,6 +157,16 @@ var notExposed = Check{
 			p.reportAs(info, at, "these servers ("+source+") do not expose it", "take the query out, or find out what switched it off")
 		}
 	},
+}
+
+// asksWithColons reports whether some expression asks for vLLM's names as they are exposed.
+func (all *set) asksWithColons() bool {
+	for w := range all.words {
+		if strings.HasPrefix(w, "vllm:") && strings.Count(w, ":") == 1 {
+			return true
+		}
+	}
+	return false
 }
 
 // notEverywhere reports a name that some of the servers at hand have under another one.

@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -8,7 +9,6 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
-	"github.com/sixty-dev/sixty/internal/audit/files"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/beside"
@@ -327,10 +327,23 @@ func quantileIn(e parser.Expr) (quantile, bool) {
 	return quantile{}, false
 }
 
-// rename gives a selector another name, as the repair of the finding that was added last.
-func (p *pass) rename(v *parser.VectorSelector, to string) {
-	start := int(v.PosRange.Start)
-	if v.Name != "" && strings.HasPrefix(p.Node.Value[start:], v.Name) {
-		p.repair(files.Edit{Node: p.Node, Start: start, End: start + len(v.Name), Text: to})
+// factor is the number that a vector's values are multiplied with, NaN where they are part of another calculation.
+func factor(e parser.Expr) float64 {
+	switch n := value(e).(type) {
+	case *parser.AggregateExpr:
+		return factor(n.Expr)
+	case *parser.BinaryExpr:
+		l, left := constant(n.LHS)
+		r, right := constant(n.RHS)
+		switch {
+		case right && n.Op == parser.MUL:
+			return factor(n.LHS) * r
+		case right && n.Op == parser.DIV:
+			return factor(n.LHS) / r
+		case left && n.Op == parser.MUL:
+			return l * factor(n.RHS)
+		}
+		return math.NaN()
 	}
+	return 1
 }

@@ -5,16 +5,12 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
-
-	"github.com/prometheus/common/model"
 )
 
 // scaler reads the queries by which KEDA's ScaledObject and ScaledJob scale
-// (https://keda.sh/docs/latest/scalers/prometheus/), and notes every autoscaler.
+// (https://keda.sh/docs/latest/scalers/prometheus/).
 func (d *Document) scaler(n *Node, path string) {
 	name := n.At("metadata", "name").Str()
-	d.Scalers = append(d.Scalers, n)
 	for i, t := range n.At("spec", "triggers").Items() {
 		expr := t.At("metadata", "query")
 		if t.Get("type").Str() != "prometheus" || strings.TrimSpace(expr.Str()) == "" {
@@ -22,18 +18,9 @@ func (d *Document) scaler(n *Node, path string) {
 		}
 		d.Queries = append(d.Queries, &Query{
 			Node: expr, Pointer: fmt.Sprintf("%s/%d/metadata/query", path, i), Role: Scaler, Name: name,
-			Where: "scaler " + name, Trigger: t, Scaler: n,
+			Where: "scaler " + name, Scaler: n,
 		})
 	}
-}
-
-// ScaleTarget is what an autoscaler scales: its namespace, kind and name; "" where that is not said.
-func ScaleTarget(n *Node) string {
-	ref := n.At("spec", "scaleTargetRef")
-	if ref.Get("name").Str() == "" {
-		return ""
-	}
-	return strings.Join([]string{n.At("metadata", "namespace").Str(), cmp.Or(ref.Get("kind").Str(), "Deployment"), ref.Get("name").Str()}, "/")
 }
 
 // adapter reads a rule of prometheus-adapter, which makes a metric for autoscalers
@@ -44,7 +31,7 @@ func (d *Document) adapter(n *Node, path string) {
 		return
 	}
 	name := cmp.Or(n.At("name", "as").Str(), expr.Str())
-	d.Queries = append(d.Queries, &Query{Node: expr, Pointer: path + "/seriesQuery", Role: InVariable, Name: name, Where: "adapter rule " + name, Adapter: n})
+	d.Queries = append(d.Queries, &Query{Node: expr, Pointer: path + "/seriesQuery", Role: InVariable, Name: name, Where: "adapter rule " + name})
 }
 
 // A ManagedAlert is how Grafana decides on a query's values.
@@ -68,7 +55,7 @@ func (d *Document) managed(r *Node, path string) error {
 		steps[s.Get("refId").Str()] = s
 	}
 	before := len(d.Queries)
-	if err := d.dashboardNode(r, path, &Panel{title: r.Get("title").Str(), Perses: true}, nil); err != nil {
+	if err := d.dashboardNode(r, path, &panel{title: r.Get("title").Str()}, nil); err != nil {
 		return err
 	}
 	for _, q := range d.Queries[before:] {
@@ -139,9 +126,6 @@ func (m *ManagedAlert) follow(steps map[string]*Node, condition string) {
 func (q *Query) asAlert(r *Node) {
 	whole := "(" + strings.TrimSpace(q.Node.Value) + "\n) " + q.Managed.op + " " + q.Managed.limit
 	q.Node = &Node{kind: text, Value: whole, offset: q.Node.offset, aside: true}
-	q.Role, q.Rule, q.Name, q.Panel = Alert, r, r.Get("title").Str(), nil
-	if hold, err := model.ParseDuration(r.Get("for").Scalar()); err == nil {
-		q.Hold = time.Duration(hold)
-	}
+	q.Role, q.Rule, q.Name = Alert, r, r.Get("title").Str()
 	q.Where = "alert " + q.Name
 }

@@ -3,48 +3,38 @@ package files
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 )
 
-// A Panel is what a panel says about the values it shows.
-type Panel struct {
-	Kind, Unit string
-	UnitNode   *Node
-	Legend     string
-	Perses     bool
-
-	title      string
-	datasource *Node
-	overrides  *Node // of the fields that are told by a query's name
+// A panel is what a panel says of its queries.
+type panel struct {
+	title, kind string
+	datasource  *Node
 }
 
 // dashboard reads a dashboard of Grafana (classic and with schema v2, alone or
 // as the API returns it) or of Perses.
 func (d *Document) dashboard(n *Node, path string) error {
-	before := len(d.Queries)
-	vars := d.variables(n, path)
-	err := d.dashboardNode(n, path, nil, vars)
-	if len(d.Queries) > before {
-		d.Queries[before].First = true
-	}
-	return err
+	return d.dashboardNode(n, path, nil, d.variables(n, path))
 }
 
-// variables collects the variables that a dashboard declares, and adds what they ask for: where that is gone, the
-// whole dashboard stays empty.
-func (d *Document) variables(n *Node, path string) map[string]Variable {
-	out := map[string]Variable{}
+// variables collects the plugins of the datasources that a dashboard's variables stand for, and adds what variables
+// ask for: where that is gone, the whole dashboard stays empty.
+func (d *Document) variables(n *Node, path string) map[string]string {
+	plugins := map[string]string{}
 	roots := map[string]*Node{path: n, path + "/dashboard": n.Get("dashboard"), path + "/spec": n.Get("spec")}
 	for _, root := range roots {
 		for _, in := range root.Get("__inputs").Items() {
-			name := in.Get("name").Str()
-			out[name] = Variable{Name: name, plugin: in.Get("pluginId").Str()}
+			plugins[in.Get("name").Str()] = in.Get("pluginId").Str()
 		}
 		for _, v := range slices.Concat(root.At("templating", "list").Items(), root.Get("variables").Items()) {
-			x := declared(v)
-			out[x.Name] = x
+			if v.Get("spec") != nil { // Perses', and Grafana's schema v2
+				v = v.Get("spec")
+			}
+			if v.Get("type").Str() == "datasource" {
+				plugins[v.Get("name").Str()] = v.Get("query").Str()
+			}
 		}
 	}
 	for _, base := range slices.Sorted(maps.Keys(roots)) {
@@ -53,37 +43,17 @@ func (d *Document) variables(n *Node, path string) map[string]Variable {
 			if text.Get("query") != nil {
 				text, at = text.Get("query"), at+"/query"
 			}
-			if !isOther(v.Get("datasource"), out) {
-				d.variable(v.Get("name").Str(), text, at, out)
+			if !isOther(v.Get("datasource"), plugins) {
+				d.variable(v.Get("name").Str(), text, at)
 			}
 		}
 		for i, v := range roots[base].Get("variables").Items() {
 			for k, m := range v.At("spec", "plugin", "spec", "matchers").Items() {
-				d.variable(v.At("spec", "name").Str(), m, fmt.Sprintf("%s/variables/%d/spec/plugin/spec/matchers/%d", base, i, k), out)
+				d.variable(v.At("spec", "name").Str(), m, fmt.Sprintf("%s/variables/%d/spec/plugin/spec/matchers/%d", base, i, k))
 			}
 		}
 	}
-	return out
-}
-
-// declared is a variable as a dashboard declares it.
-func declared(v *Node) Variable {
-	spec := v
-	if v.Get("spec") != nil { // Perses', and Grafana's schema v2
-		spec = v.Get("spec")
-	}
-	x := Variable{Name: spec.Get("name").Str(), Kind: spec.Get("type").Str(), Multi: slices.ContainsFunc([]string{"multi", "includeAll", "allowMultiple", "allowAllValue"},
-		func(key string) bool { return spec.Get(key).Scalar() == "true" })}
-	plugin, ofPerses := persesVariables[spec.At("plugin", "kind").Str()]
-	switch {
-	case x.Kind == "datasource":
-		return Variable{Name: x.Name, plugin: spec.Get("query").Str()}
-	case ofPerses && spec.At("display", "hidden").Scalar() != "true":
-		x.Kind, x.Node = plugin, spec.Get("name")
-	case x.Kind != "" && spec.Get("hide").Scalar() != "2": // 2: nobody chooses it
-		x.Node = spec.Get("name")
-	}
-	return x
+	return plugins
 }
 
 // panelPath is where a query's panel stands.
@@ -94,8 +64,8 @@ func (q *Query) panelPath() string {
 // variable adds one variable's query: a selector, or Grafana's label_values and
 // query_result around one. Its own functions are blanked out, so that the rest
 // is PromQL at the same place.
-func (d *Document) variable(name string, text *Node, path string, vars map[string]Variable) {
-	q := &Query{Node: text, Pointer: path, Role: InVariable, Name: name, Where: "variable " + name, Vars: vars}
+func (d *Document) variable(name string, text *Node, path string) {
+	q := &Query{Node: text, Pointer: path, Role: InVariable, Name: name, Where: "variable " + name}
 	switch value := text.Str(); {
 	case strings.HasPrefix(value, "label_values("):
 		comma, end := strings.LastIndexByte(value, ','), strings.LastIndexByte(value, ')')
@@ -112,30 +82,24 @@ func (d *Document) variable(name string, text *Node, path string, vars map[strin
 	d.Queries = append(d.Queries, q)
 }
 
-// persesVariables are Grafana's kinds of variables by the plugins of Perses'.
-var persesVariables = map[string]string{
-	"PrometheusLabelValuesVariable": "query", "PrometheusLabelNamesVariable": "query", "PrometheusPromQLVariable": "query",
-	"StaticListVariable": "custom",
-}
-
 // dashboardNode walks a dashboard, whatever its nesting: rows, rows in panels,
-// panels by name. panel is the panel that surrounds the node.
-func (d *Document) dashboardNode(n *Node, path string, panel *Panel, vars map[string]Variable) error {
+// panels by name. in is the panel that surrounds the node.
+func (d *Document) dashboardNode(n *Node, path string, in *panel, plugins map[string]string) error {
 	switch n.kind {
 	case list:
 		for i, item := range n.items {
-			if err := d.dashboardNode(item, fmt.Sprintf("%s/%d", path, i), panel, vars); err != nil {
+			if err := d.dashboardNode(item, fmt.Sprintf("%s/%d", path, i), in, plugins); err != nil {
 				return err
 			}
 		}
 	case object:
 		if p := panelOf(n); p != nil {
-			panel = p
+			in = p
 		}
 		if isOtherQuery(n) {
 			return nil
 		}
-		if err := d.target(n, path, panel, vars); err != nil {
+		if err := d.target(n, path, in, plugins); err != nil {
 			return err
 		}
 		for _, f := range n.fields {
@@ -145,7 +109,7 @@ func (d *Document) dashboardNode(n *Node, path string, panel *Panel, vars map[st
 				}
 				continue
 			}
-			if err := d.dashboardNode(f.Value, path+"/"+escape(f.Key), panel, vars); err != nil {
+			if err := d.dashboardNode(f.Value, path+"/"+escape(f.Key), in, plugins); err != nil {
 				return err
 			}
 		}
@@ -153,80 +117,32 @@ func (d *Document) dashboardNode(n *Node, path string, panel *Panel, vars map[st
 	return nil
 }
 
-// panelOf returns what a panel says of its values, nil where the node is none.
-func panelOf(n *Node) *Panel {
+// panelOf returns what a panel says of its queries, nil where the node is none.
+func panelOf(n *Node) *panel {
 	if n.Get("kind").Str() == "Panel" { // Perses, and Grafana's schema v2
 		spec := n.Get("spec")
-		p := &Panel{title: spec.At("display", "name").Str(), Kind: spec.At("plugin", "kind").Str(), Perses: true}
-		p.UnitNode = spec.At("plugin", "spec", "format", "unit")
-		if p.UnitNode == nil {
-			p.UnitNode = spec.At("plugin", "spec", "yAxis", "format", "unit")
-		}
 		if title := spec.Get("title"); title != nil {
-			p.title, p.Kind, p.Perses = title.Str(), spec.At("vizConfig", "kind").Str(), false
-			p.UnitNode = spec.At("vizConfig", "spec", "fieldConfig", "defaults", "unit")
-			p.overrides = spec.At("vizConfig", "spec", "fieldConfig", "overrides")
+			return &panel{title: title.Str(), kind: spec.At("vizConfig", "kind").Str()}
 		}
-		p.Unit = p.UnitNode.Str()
-		return p
+		return &panel{title: spec.At("display", "name").Str(), kind: spec.At("plugin", "kind").Str()}
 	}
 	if n.Get("targets") == nil || n.Get("targets").kind != list {
 		return nil
 	}
-	p := &Panel{
-		title: n.Get("title").Str(), Kind: n.Get("type").Str(),
-		UnitNode: n.At("fieldConfig", "defaults", "unit"), datasource: n.Get("datasource"), overrides: n.At("fieldConfig", "overrides"),
-	}
-	if p.UnitNode == nil { // the graph panel of old
-		if axes := n.Get("yaxes"); axes != nil && len(axes.items) > 0 {
-			p.UnitNode = axes.items[0].Get("format")
-		}
-	}
-	if p.UnitNode == nil {
-		p.UnitNode = n.Get("format")
-	}
-	p.Unit = p.UnitNode.Str()
-	return p
-}
-
-// override applies what a panel says of the fields of one query, by the query's letter or by
-// the name that its legend gives them: their unit. Where a name with labels in it may be
-// meant, nothing is known of it.
-func (c *Panel) override(refID string) {
-	for _, o := range c.overrides.Items() {
-		option, applies, unsure := o.At("matcher", "options").Str(), false, strings.Contains(c.Legend, "{{")
-		switch o.At("matcher", "id").Str() {
-		case "byFrameRefID":
-			applies, unsure = option == refID, false
-		case "byName":
-			applies = option == c.Legend || unsure
-		case "byRegexp":
-			re, err := regexp.Compile(strings.Trim(option, "/"))
-			applies = err != nil || re.MatchString(c.Legend) || unsure
-		}
-		for _, property := range o.Get("properties").Items() {
-			if !applies || property.Get("id").Str() != "unit" {
-				continue
-			}
-			c.UnitNode, c.Unit = property.Get("value"), property.Get("value").Str()
-			if unsure {
-				c.UnitNode, c.Unit = nil, "unknown"
-			}
-		}
-	}
+	return &panel{title: n.Get("title").Str(), kind: n.Get("type").Str(), datasource: n.Get("datasource")}
 }
 
 // isOther reports whether a datasource speaks another language than PromQL, by its
 // plugin: its own, that of the variable or input that it names, or else by its name.
 // What is not known is taken for Prometheus'.
-func isOther(source *Node, vars map[string]Variable) bool {
+func isOther(source *Node, plugins map[string]string) bool {
 	plugin := source.Get("type").Str()
 	name := source.Str()
 	if source != nil && source.kind == object {
 		name = source.Get("uid").Str()
 	}
-	if v := strings.Trim(name, "${}[]"); v != name && vars[v].plugin != "" {
-		plugin = vars[v].plugin
+	if v := strings.Trim(name, "${}[]"); v != name && plugins[v] != "" {
+		plugin = plugins[v]
 	}
 	if plugin == "" {
 		plugin = strings.ToLower(name)
@@ -268,12 +184,12 @@ func holdsBoard(f Field) bool {
 }
 
 // target adds the query that a node holds, if it holds one.
-func (d *Document) target(n *Node, path string, panel *Panel, vars map[string]Variable) error {
+func (d *Document) target(n *Node, path string, in *panel, plugins map[string]string) error {
 	source := n.Get("datasource")
-	if source == nil && panel != nil {
-		source = panel.datasource
+	if source == nil && in != nil {
+		source = in.datasource
 	}
-	if isOther(source, vars) || isOther(n.Get("datasourceUid"), vars) {
+	if isOther(source, plugins) || isOther(n.Get("datasourceUid"), plugins) {
 		return nil
 	}
 	expr, key := n.Get("expr"), "expr"
@@ -292,15 +208,11 @@ func (d *Document) target(n *Node, path string, panel *Panel, vars map[string]Va
 	if strings.TrimSpace(expr.Value) == "" {
 		return nil
 	}
-	q := &Query{Node: expr, Pointer: path + "/" + key, Role: InPanel, Vars: vars, Panel: &Panel{}}
-	if panel == nil {
+	q := &Query{Node: expr, Pointer: path + "/" + key, Role: InPanel}
+	if in == nil {
 		q.Role, q.Name, q.Where = InVariable, n.Get("name").Str(), "annotation or variable "+n.Get("name").Str()
 	} else {
-		copied := *panel
-		copied.Legend = n.Get("legendFormat").Str() + n.Get("seriesNameFormat").Str()
-		copied.override(n.Get("refId").Str())
-		q.Panel, q.Name = &copied, panel.title
-		q.Where = fmt.Sprintf("panel %q", panel.title)
+		q.Name, q.Kind, q.Where = in.title, in.kind, fmt.Sprintf("panel %q", in.title)
 		if id := n.Get("refId").Str(); id != "" {
 			q.Where += ", query " + id
 		}

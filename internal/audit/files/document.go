@@ -13,9 +13,7 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/promql/parser/posrange"
 
@@ -43,15 +41,10 @@ type Query struct {
 	Role    Role
 	Name    string // of the alert, the recorded series or the panel
 
-	Rule  *Node // the rule's mapping, nil elsewhere
-	Hold  time.Duration
-	Panel *Panel
-	Vars  map[string]Variable
-	First bool // of its dashboard
-
-	Trigger, Scaler *Node // the autoscaler's trigger, and the autoscaler
-	Adapter         *Node // the rule of prometheus-adapter
-	Managed         *ManagedAlert
+	Rule    *Node  // the rule's mapping, nil elsewhere
+	Kind    string // of the panel
+	Scaler  *Node  // the autoscaler
+	Managed *ManagedAlert
 
 	Tree     parser.Expr
 	Mentions []Mention
@@ -79,7 +72,6 @@ type Document struct {
 	Remote bool
 
 	Queries []*Query
-	Scalers []*Node // autoscalers, whatever they look at
 
 	starts []int               // of lines
 	panels map[string][]*Query // by the place of their panel
@@ -122,7 +114,7 @@ func collect(name string, data []byte) (*Document, error) {
 			return nil, d.wrap(err)
 		}
 	}
-	if len(d.Queries)+len(d.Scalers) == 0 {
+	if len(d.Queries) == 0 {
 		return nil, hint.With(fmt.Errorf("%s: %w in it", name, ErrUnrelated),
 			"give groups of rules, a PrometheusRule, VMRule or ScaledObject, or a dashboard as Grafana or Perses exports it, also in a ConfigMap")
 	}
@@ -131,9 +123,9 @@ func collect(name string, data []byte) (*Document, error) {
 
 // root reads one value of a file: rules, or else a dashboard, which has a panel with a query.
 func (d *Document) root(n *Node, path string) error {
-	before, scalers := len(d.Queries), len(d.Scalers)
+	before := len(d.Queries)
 	err := d.rules(n, path)
-	if len(d.Queries) > before || len(d.Scalers) > scalers {
+	if len(d.Queries) > before {
 		return err
 	}
 	wrong := d.dashboard(n, path)
@@ -183,7 +175,7 @@ func (d *Document) rules(n *Node, path string) error {
 			return nil
 		case "ConfigMap":
 			return d.configMap(n, path)
-		case "ScaledObject", "ScaledJob", "HorizontalPodAutoscaler":
+		case "ScaledObject", "ScaledJob":
 			d.scaler(n, path+"/spec/triggers")
 			return nil
 		}
@@ -241,28 +233,16 @@ func (d *Document) embedded(f Field, at string) error {
 		}
 		return nil // of another kind
 	}
-	bytes, placed := f.Value.source(d.Data)
-	outer := func(n *Node) *Node {
-		out := &Node{kind: text, Value: n.Value, offset: f.Value.offset, aside: true}
-		if placed && n.offset < len(bytes) {
-			out.offset = bytes[n.offset]
-		}
-		return out
-	}
 	for _, q := range sub.Queries {
-		q.Pointer, q.Node = at+"/"+escape(f.Key)+"#"+q.Pointer, outer(q.Node)
-		for name, v := range q.Vars {
-			if q.First && v.Node != nil { // those of the dashboard, which its queries share
-				v.Node = outer(v.Node)
-				q.Vars[name] = v
+		out := &Node{kind: text, Value: q.Node.Value, offset: f.Value.offset, aside: true}
+		for range strings.Count(f.Value.Value[:min(q.Node.offset, len(f.Value.Value))], "\n") { // a block's lines are the file's
+			if next := bytes.IndexByte(d.Data[out.offset:], '\n'); next >= 0 && d.Data[f.Value.offset] != '"' {
+				out.offset += next + 1
 			}
 		}
-		if q.Panel != nil {
-			q.Panel.UnitNode = nil
-		}
+		q.Pointer, q.Node = at+"/"+escape(f.Key)+"#"+q.Pointer, out
 		d.Queries = append(d.Queries, q)
 	}
-	d.Scalers = append(d.Scalers, sub.Scalers...)
 	return nil
 }
 
@@ -299,19 +279,12 @@ func (d *Document) rule(r *Node, path string) error {
 	if expr.kind != text && expr.kind != other {
 		return d.wrongKindError(expr, "expr", text)
 	}
-	for _, key := range []string{"alert", "record", "for"} {
-		if v := r.Get(key); v != nil && v.kind != text && (v.kind != other || key != "for") {
+	for _, key := range []string{"alert", "record"} {
+		if v := r.Get(key); v != nil && v.kind != text {
 			return d.wrongKindError(v, key, text)
 		}
 	}
 	q := &Query{Node: expr, Pointer: path + "/expr", Rule: r}
-	if v := r.Get("for"); v != nil {
-		hold, err := model.ParseDuration(v.Scalar())
-		if err != nil {
-			return d.errorAt(v, "for: %q is not a duration such as 5m", v.Scalar())
-		}
-		q.Hold = time.Duration(hold)
-	}
 	switch {
 	case r.Get("alert") != nil:
 		q.Role, q.Name = Alert, r.Get("alert").Str()

@@ -1,15 +1,17 @@
 package files
 
 import (
+	"bytes"
+	"cmp"
 	"slices"
 	"strings"
 )
 
-// An Edit replaces bytes of a decoded string, such as an expression's.
-type Edit struct {
-	Node       *Node
-	Start, End int
-	Text       string
+// A Rename writes another name in the place of one that an expression asks for.
+type Rename struct {
+	Node     *Node
+	Start    int // of the name in the expression
+	Name, To string
 }
 
 // Place returns the line and the column, both from 1, of a byte of a string; 0 where the file's
@@ -18,60 +20,66 @@ func (d *Document) Place(n *Node, at int) (line, column int) {
 	if d.Remote {
 		return 0, 0
 	}
-	if bytes, ok := n.source(d.Data); ok {
-		return position(d.Data, d.starts, bytes[at])
+	return position(d.Data, d.starts, d.find(n, at))
+}
+
+// find returns where in the file a byte of a string stands. How the string is written need not be
+// known: the word there is the one that comes as many times after the string's beginning.
+func (d *Document) find(n *Node, at int) int {
+	start := at
+	for start < len(n.Value) && !isWord(n.Value[start]) {
+		start++
 	}
-	return position(d.Data, d.starts, n.offset)
+	end := start
+	for end < len(n.Value) && (isWord(n.Value[end]) || n.Value[end] == ':') {
+		end++
+	}
+	word, place := n.Value[start:end], n.offset
+	if word == "" {
+		return n.offset
+	}
+	for range strings.Count(n.Value[:start], word) + 1 {
+		next := bytes.Index(d.Data[place:min(len(d.Data), place+4*len(n.Value)+searched)], []byte(word))
+		if next < 0 {
+			return n.offset
+		}
+		place += next + len(word)
+	}
+	if place -= len(word); at < start && !strings.ContainsAny(n.Value[at:start], "\n\"\\'") {
+		place -= start - at
+	}
+	return place
 }
 
-// WrittenElsewhere reports whether a string is written elsewhere, such as in a string of another file: it can be pointed
-// at, and not changed.
-func (n *Node) WrittenElsewhere() bool { return n.aside }
+// searched is how far beyond four times a string's length its last word is looked for: the indentation
+// of its lines.
+const searched = 4 << 10
 
-// CanEdit reports whether a string can be changed where it stands.
-func (d *Document) CanEdit(n *Node) bool {
-	_, ok := n.source(d.Data)
-	return ok && !d.Remote
-}
+// CanRename reports whether an expression can be changed where it stands.
+func (d *Document) CanRename(n *Node) bool { return !d.Remote && !n.aside }
 
-// Edit writes changes into the file, one of a string and in its quoting, and returns the file as
-// it then reads. It is nil where one cannot be written, or the result does not read as intended.
-func (d *Document) Edit(all ...Edit) *Document {
-	slices.SortStableFunc(all, func(a, b Edit) int { return b.Node.offset - a.Node.offset }) // so that what stands before keeps its place
-	data := d.Data
-	wanted := map[string]int{}
-	for _, e := range all {
-		at, placed := e.Node.source(data)
-		text, writable := e.Node.write(e.Text)
-		if !placed || !writable || e.Start >= e.End || e.End >= len(at) {
+// Rename writes other names into the file and returns it as it then reads; nil where an expression
+// would not read as intended.
+func (d *Document) Rename(all []Rename) *Document {
+	slices.SortFunc(all, func(a, b Rename) int { return cmp.Or(b.Node.offset-a.Node.offset, b.Start-a.Start) }) // from the end on
+	data, wanted := string(d.Data), map[*Node]string{}
+	for _, r := range all {
+		at := d.find(r.Node, r.Start)
+		if !strings.HasPrefix(data[at:], r.Name) {
 			return nil
 		}
-		last := at[e.End-1]
-		if _, size, found := e.Node.find(data, last, e.Node.Value[e.End-1]); found {
-			last += size
-		}
-		data = slices.Concat(data[:at[e.Start]], []byte(text), data[last:])
-		wanted[stripSpace(e.Node.Value[:e.Start]+e.Text+e.Node.Value[e.End:])]++
+		data = data[:at] + r.To + data[at+len(r.Name):]
+		text := cmp.Or(wanted[r.Node], r.Node.Value)
+		wanted[r.Node] = text[:r.Start] + r.To + text[r.Start+len(r.Name):]
 	}
-	out, err := Read(d.Name, data)
-	if err != nil {
+	out, err := Read(d.Name, []byte(data))
+	if err != nil || len(out.Queries) != len(d.Queries) {
 		return nil
 	}
-	for _, q := range out.Queries {
-		if q.Err == nil {
-			wanted[stripSpace(q.Node.Value)]--
-		}
-		if q.Panel != nil && q.Panel.UnitNode != nil {
-			wanted[q.Panel.UnitNode.Value]--
-		}
-	}
-	for _, n := range wanted {
-		if n > 0 {
-			return nil
+	for i, q := range d.Queries {
+		if got := out.Queries[i].Node.Value; strings.Join(strings.Fields(got), "") != strings.Join(strings.Fields(cmp.Or(wanted[q.Node], q.Node.Value)), "") {
+			return nil // white space of a folded block may move
 		}
 	}
 	return out
 }
-
-// stripSpace takes the white space out, which a folded block may move.
-func stripSpace(s string) string { return strings.Join(strings.Fields(s), "") }

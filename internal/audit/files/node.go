@@ -48,8 +48,7 @@ type Node struct {
 	fields []Field
 	items  []*Node
 
-	offset int // of its first byte, quotes included
-	style  quoting
+	offset int  // of its first byte, quotes included
 	aside  bool // it is written elsewhere, and can only be pointed at: by an alias, in a string of another file
 }
 
@@ -58,15 +57,6 @@ type Field struct {
 	Key   string
 	Value *Node
 }
-
-// quoting says how a string is written in its file.
-type quoting uint8
-
-const (
-	plain  quoting = iota // YAML: plain, or a block
-	single                // YAML: '…'
-	double                // JSON, YAML: "…"
-)
 
 // Get returns a field's value, nil where there is none.
 func (n *Node) Get(key string) *Node {
@@ -203,7 +193,7 @@ func (r *jsonReader) start() int {
 }
 
 func (r *jsonReader) value(depth int) (*Node, error) {
-	n := &Node{offset: r.start(), style: double}
+	n := &Node{offset: r.start()}
 	if r.nodes++; depth > maxDepth || r.nodes > maxNodes {
 		return nil, errorAt(r.data, r.lines, n.offset, "nested too deeply, or too large")
 	}
@@ -344,12 +334,6 @@ func (r *yamlReader) scalar(n *Node, y *yaml.Node) {
 	default:
 		n.kind = other
 	}
-	switch {
-	case y.Style&yaml.SingleQuotedStyle != 0:
-		n.style = single
-	case y.Style&yaml.DoubleQuotedStyle != 0:
-		n.style = double
-	}
 }
 
 // offsetOf returns the byte at which a YAML node begins; a block's content
@@ -401,97 +385,6 @@ func position(data []byte, starts []int, offset int) (line, column int) {
 func errorAt(data []byte, starts []int, offset int, text string) error {
 	line, column := position(data, starts, offset)
 	return &syntaxError{line, column, text}
-}
-
-// source maps the bytes of a decoded string to where they stand in the file;
-// ok is false where the two cannot be laid side by side. White space of a block
-// or a folded line need not correspond, so it maps to where the next other
-// byte stands.
-func (n *Node) source(data []byte) (at []int, ok bool) {
-	if n.kind != text || n.aside {
-		return nil, false
-	}
-	at = make([]int, len(n.Value)+1)
-	p := n.offset
-	if n.style != plain {
-		if p >= len(data) || data[p] != '"' && data[p] != '\'' {
-			return nil, false
-		}
-		p++
-	}
-	pending := 0 // white space before i that waits for the next byte
-	for i := 0; i < len(n.Value); i++ {
-		if isSpace(n.Value[i]) {
-			pending++
-			continue
-		}
-		next, size, found := n.find(data, p, n.Value[i])
-		if !found {
-			return nil, false
-		}
-		for k := i - pending; k < i; k++ {
-			at[k] = next
-			if from := next - (i - k); from >= p {
-				at[k] = from
-			}
-		}
-		pending = 0
-		at[i], p = next, next+size
-	}
-	for k := len(n.Value) - pending; k <= len(n.Value); k++ {
-		at[k] = p
-	}
-	return at, true
-}
-
-// find returns where, from p on, a byte of the decoded string stands, and how
-// many bytes write it.
-func (n *Node) find(data []byte, p int, want byte) (at, size int, ok bool) {
-	for p < len(data) {
-		switch c := data[p]; {
-		case n.style == double && c == '\\' && p+1 < len(data):
-			switch e := data[p+1]; {
-			case e == want && (e == '"' || e == '\\' || e == '/'):
-				return p, 2, true
-			case e == 'n' || e == 't' || e == 'r' || e == ' ' || e == '\n':
-				p += 2
-			case e == 'u' && p+6 <= len(data):
-				v, err := strconv.ParseUint(string(data[p+2:p+6]), 16, 32)
-				if err != nil || v != uint64(want) {
-					return 0, 0, false
-				}
-				return p, 6, true
-			default:
-				return 0, 0, false
-			}
-		case n.style == single && c == '\'' && want == '\'':
-			return p, 2, p+1 < len(data) && data[p+1] == '\''
-		case c == want:
-			return p, 1, true
-		case isSpace(c):
-			p++
-		default:
-			return 0, 0, false
-		}
-	}
-	return 0, 0, false
-}
-
-// write returns a text as it is written inside a string of the node's style;
-// ok is false where it cannot be.
-func (n *Node) write(s string) (string, bool) {
-	switch n.style {
-	case double:
-		b, err := json.Marshal(s)
-		if err != nil {
-			return "", false
-		}
-		r := strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&")
-		return r.Replace(string(b[1 : len(b)-1])), true
-	case single:
-		return strings.ReplaceAll(s, "'", "''"), true
-	}
-	return s, !strings.Contains(s, "\n")
 }
 
 func isSpace(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }

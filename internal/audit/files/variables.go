@@ -14,16 +14,6 @@ import (
 // parentheses, and people's expressions are a hundred times shorter.
 const maxExpression = 32 << 10
 
-// A Variable is a dashboard's variable.
-type Variable struct {
-	Name  string
-	Kind  string // as Grafana calls it: query, custom, …
-	Multi bool   // may stand for several values at once
-	Node  *Node  // its name, nil where nobody chooses it
-
-	plugin string // of the datasources that it stands for
-}
-
 // A Mention is where an expression names a variable outside of a string.
 type Mention struct{ Start, End int }
 

@@ -168,16 +168,17 @@ func OfRelease(id string) (d *Deployment, err error) {
 // Audit judges the deployment with files and the rules of its server, and repairs the
 // files where that was asked for.
 func (d *Deployment) Audit(read Reading, fix bool, ignore ...string) (*audit.Report, error) {
-	r := &audit.Report{Surface: d.Surface, Errors: read.Errors, Fixed: map[string]checks.Fixed{}}
+	r := &audit.Report{Surface: d.Surface, Errors: read.Errors, Fixed: map[string][]checks.Problem{}}
 	docs := slices.Concat(read.Docs, d.Rules)
 	if fix {
-		for i, fixed := range checks.Fix(read.Docs, d.Surface, ignore...) {
-			if len(fixed.Repaired) > 0 {
-				if err := fileio.Replace(fixed.Name, fixed.Data); err != nil {
+		found := checks.Lint(read.Docs, d.Surface, ignore...)
+		for i, doc := range read.Docs {
+			docs[i], r.Fixed[doc.Name] = checks.Fix(doc, found)
+			if docs[i] != doc {
+				if err := fileio.Replace(doc.Name, docs[i].Data); err != nil {
 					return nil, err
 				}
 			}
-			docs[i], r.Fixed[fixed.Name] = fixed.Document, fixed
 		}
 	}
 	for _, doc := range docs {

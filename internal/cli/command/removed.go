@@ -1,8 +1,10 @@
 package command
 
 // removed says what to use in place of the commands and flags that were, by the words of the command
-// line: "sixty VERB [COMMAND]" or "sixty VERB [COMMAND] --FLAG".
+// line: "sixty VERB [COMMAND]", "sixty VERB [COMMAND] --FLAG", or, of values that are no longer one of a
+// few, "sixty VERB [COMMAND] --FLAG VALUE".
 var removed = map[string]string{
+	"sixty audit --ignore VALUE":       "docs/audit.md lists the checks; what PromQL alone proves is left to pint",
 	"sixty bench self-test":            "every result of sixty bench says under generator how late it sent and read; go test -bench Accuracy ./internal/load measures its error",
 	"sixty gateway --access-log":       "/metrics counts how requests end and /requests lists the open ones; the servers log each request by its X-Request-Id",
 	"sixty gateway --knee":             "limit the servers themselves: --max-num-seqs and --max-num-queued-reqs of vLLM, or admission control of the router",

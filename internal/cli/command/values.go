@@ -65,6 +65,9 @@ func (v *Vocabulary) checkValues(c *cobra.Command) (err error) {
 				texts[i] = name
 			case !x.Open && text != "":
 				err = unknownValue(f.Name, text, x.names())
+				if instead := removed[c.CommandPath()+" --"+f.Name+" VALUE"]; instead != "" {
+					err = hint.With(err, instead)
+				}
 				return
 			}
 		}

@@ -1,0 +1,269 @@
+package checks
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/sixty-dev/sixty/internal/audit/files"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/dcgm"
+	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
+)
+
+var ratioSummed = Check{
+	ID: "ratio-summed", Severity: ticket, Title: "shares, temperatures, frequencies or codes of several servers or GPUs summed",
+	Doc: "KV-cache usage is a share: 40 % on each of two replicas is not 80 %. Take `max` for the fullest, `avg` for the fleet. " +
+		"`DCGM_FI_DEV_XID_ERRORS` is the code of the last error: its sum means nothing.",
+	Bad: "sum(vllm:kv_cache_usage_perc)", Good: "max(vllm:kv_cache_usage_perc)",
+	aggregate: func(p *pass, a *parser.AggregateExpr) {
+		v, by := p.gaugeIn(a.Expr, 0)
+		what := quantityOf(NameOf(v))
+		_, f := classOf(NameOf(v))
+		if a.Op != parser.SUM || what == "" || by == 0 || f.Kind == "EPP" || p.Role == files.Scaler || p.Opaque(a.PosRange.Start, a.Expr.PositionRange().Start) || p.divided() || p.takenFrom() {
+			return
+		}
+		one := []string{"UUID", "device", "engine", "WorkerId", "replica"}
+		host := slices.ContainsFunc(a.Grouping, func(l string) bool { return slices.Contains(ofTargets, l) || l == "Hostname" })
+		if !a.Without && slices.ContainsFunc(a.Grouping, func(l string) bool { return slices.Contains(one, l) || l == "gpu" && (host || what == "codes") }) {
+			return // of one server or GPU each
+		}
+		p.report(a.PositionRange(), what+" cannot be added up: 40 on each of two replicas becomes 80", "write max for the highest, or avg for the fleet")
+	},
+}
+
+// ofTargets are labels that tell one server from another.
+var ofTargets = []string{
+	"instance", "pod", "pod_name", "kubernetes_pod_name", "exported_pod", "exported_instance", "replica", "host", "hostname", "node", "container_id", "server",
+}
+
+// divided reports whether something divides the node by a number of things: a mean made by hand.
+func (p *pass) divided() bool {
+	return slices.ContainsFunc(p.path, func(n parser.Node) bool {
+		b, ok := n.(*parser.BinaryExpr)
+		return ok && b.Op == parser.DIV && b.VectorMatching != nil
+	})
+}
+
+// quantityOf says what the values of a gauge of the catalogue are where they cannot be added up, "" elsewhere.
+func quantityOf(name string) string {
+	c, family := classOf(name)
+	unit := family.Unit
+	if f, ok := dcgm.FieldOf(name); ok {
+		if unit = f.Unit; f.Type == "code" {
+			return "codes"
+		}
+	}
+	switch {
+	case c != gauge:
+	case unit == "C":
+		return "temperatures"
+	case unit == "MHz" || unit == "Hz":
+		return "frequencies"
+	case unit == "%" || unit == "ratio" || unit == "" && family.Engine != "" && slices.ContainsFunc([]string{"_ratio", "_usage_perc", "_hit_rate"}, func(s string) bool { return strings.HasSuffix(family.Name, s) }):
+		return "shares"
+	}
+	return ""
+}
+
+// gaugeIn returns the only selector whose values an expression hands on, perhaps chosen, averaged, or multiplied by
+// a number; nil where it does more. Names of recording rules are followed, a few of them.
+func (p *pass) gaugeIn(e parser.Expr, depth int) (v *parser.VectorSelector, by float64) {
+	switch n := value(e).(type) {
+	case *parser.VectorSelector:
+		if r := p.records[NameOf(n)]; p.recorded(NameOf(n)) {
+			if r == nil || r.Tree == nil || r == p.Query || depth > 3 {
+				return nil, 1
+			}
+			return p.gaugeIn(r.Tree, depth+1)
+		}
+		return n, 1
+	case *parser.AggregateExpr:
+		if slices.Contains([]parser.ItemType{parser.MAX, parser.MIN, parser.AVG, parser.QUANTILE, parser.TOPK, parser.BOTTOMK}, n.Op) {
+			return p.gaugeIn(n.Expr, depth)
+		}
+	case *parser.Call:
+		return ranged(n, "avg_over_time", "max_over_time", "min_over_time", "last_over_time"), 1
+	case *parser.BinaryExpr:
+		l, left := constant(n.LHS)
+		r, right := constant(n.RHS)
+		switch {
+		case right && (n.Op == parser.MUL || n.Op == parser.DIV && r != 0):
+			v, by = p.gaugeIn(n.LHS, depth)
+			if n.Op == parser.DIV {
+				r = 1 / r
+			}
+			return v, by * r
+		case left && n.Op == parser.MUL:
+			v, by = p.gaugeIn(n.RHS, depth)
+			return v, by * l
+		}
+	}
+	return nil, 1
+}
+
+var impossibleThreshold = Check{
+	ID: "impossible-threshold", Severity: page, Title: "a comparison that can never hold, or always does",
+	Doc: "A share compared with 90, GPU utilization (0–100) with 0.9, `up` with 2, a rate with `>= 0`, `count(up == 1) == 0` (the " +
+		"count of nothing is empty). Only where the catalogue has the range of the values.",
+	Bad: "alert: max(vllm:kv_cache_usage_perc) > 90", Good: "alert: max(vllm:kv_cache_usage_perc) > 0.9",
+	binary: func(p *pass, b *parser.BinaryExpr) {
+		c, ok := p.comparedWith(b)
+		low, high, known := p.rangeOf(c.expr)
+		if !ok || !known || p.guards(b, c) {
+			return
+		}
+		is := fmt.Sprintf("the value is between %s and %s", short(low), short(high))
+		if math.IsInf(high, 1) {
+			is = "the value is never below " + short(low)
+		}
+		fix := "compare with a number that it can have"
+		if a, ok := unparen(c.expr).(*parser.AggregateExpr); ok && a.Op == parser.COUNT {
+			fix = "where there is nothing to count there is no result, not 0: write absent(…), or (… or vector(0)) before the comparison"
+		}
+		switch {
+		case neverHolds(low, high, c.op, c.limit):
+			p.report(b.PositionRange(), is+": this never holds", fix)
+		case p.Role == files.Alert && (low == 0 || !math.IsInf(high, 1)) && neverHolds(low, high, negated[c.op], c.limit):
+			p.report(b.PositionRange(), is+": this always holds", fix)
+		case high == 100 && c.above() && c.limit > 0 && c.limit < 1:
+			p.report(b.PositionRange(), fmt.Sprintf("the value is percent from 0 to 100: above %s is nearly always", short(c.limit)), "write "+short(c.limit*100))
+		}
+	},
+}
+
+// rangeOf returns the least and the greatest value of an expression where the catalogue has them: of shares, of states,
+// of what is counted.
+func (p *pass) rangeOf(e parser.Expr) (low, high float64, known bool) {
+	if e == nil || alternates(e) {
+		return 0, 0, false
+	}
+	if v, by := p.gaugeIn(e, 0); v != nil && by > 0 {
+		name := NameOf(v)
+		c, _ := classOf(name)
+		switch quantity := quantityOf(name); {
+		case quantity == "shares" && !strings.HasSuffix(name, "_hit_rate"): // V0's is −1 where nothing was asked
+			return 0, math.Round(shareOf(name)) * by, true
+		case isState(name):
+			return 0, by, true
+		case c.cumulative():
+			return 0, math.Inf(1), true
+		}
+		return 0, 0, false
+	}
+	switch n := value(e).(type) {
+	case *parser.AggregateExpr:
+		if n.Op == parser.COUNT {
+			return 1, math.Inf(1), true
+		}
+		if low, _, known = p.rangeOf(n.Expr); n.Op == parser.SUM {
+			return low, math.Inf(1), known && low == 0
+		}
+	case *parser.Call:
+		if ranged(n, rates...) != nil {
+			return 0, math.Inf(1), true
+		}
+	case *parser.BinaryExpr:
+		l, left := constant(n.LHS)
+		r, right := constant(n.RHS)
+		switch {
+		case n.Op == parser.SUB && left: // what is left of a share
+			low, high, known = p.rangeOf(n.RHS)
+			return l - high, l - low, known && high == l
+		case n.Op == parser.MUL && right && r > 0:
+			low, high, known = p.rangeOf(n.LHS)
+			return low * r, high * r, known
+		case n.Op == parser.MUL && left && l > 0:
+			low, high, known = p.rangeOf(n.RHS)
+			return low * l, high * l, known
+		case n.Op == parser.DIV && isPart(rated(n.LHS), rated(n.RHS)):
+			by := factor(n.LHS) / factor(n.RHS)
+			return 0, by, by > 0
+		}
+	}
+	return 0, 0, false
+}
+
+// alternates reports whether other values may stand in for an expression's.
+func alternates(e parser.Expr) bool {
+	found := false
+	parser.Inspect(e, func(n parser.Node, _ []parser.Node) error {
+		b, ok := n.(*parser.BinaryExpr)
+		found = found || ok && b.Op == parser.LOR || isCall(n, "clamp", "clamp_min", "clamp_max", "label_replace")
+		return nil
+	})
+	return found
+}
+
+// shareOf is what the whole is of a gauge that is a share: 1, or 100 of percent.
+func shareOf(name string) float64 {
+	_, family := classOf(name)
+	if f, _ := dcgm.FieldOf(name); f.Unit == "%" || family.Unit == "%" {
+		return 100
+	}
+	return 1
+}
+
+// wholes are counters of which another one counts a part.
+var wholes = map[string]string{
+	"vllm:prefix_cache_hits_total":               "vllm:prefix_cache_queries_total",
+	"vllm:gpu_prefix_cache_hits_total":           "vllm:gpu_prefix_cache_queries_total",
+	"vllm:external_prefix_cache_hits_total":      "vllm:external_prefix_cache_queries_total",
+	"vllm:spec_decode_num_accepted_tokens_total": "vllm:spec_decode_num_draft_tokens_total",
+	"vllm:prompt_tokens_cached_total":            "vllm:prompt_tokens_total",
+	"vllm:mm_cache_hits_total":                   "vllm:mm_cache_queries_total",
+}
+
+// isPart reports whether one counter counts some of what another one does: the hits of queries, or those of its own
+// series that further matchers select.
+func isPart(part, whole *parser.VectorSelector) bool {
+	if part == nil || whole == nil {
+		return false
+	}
+	l, _ := vllm.Canonical(NameOf(part))
+	r, _ := vllm.Canonical(NameOf(whole))
+	if wholes[l] != "" && wholes[l] == r {
+		return true
+	}
+	return l != "" && l == r && part.OriginalOffset == whole.OriginalOffset && len(part.LabelMatchers) > len(whole.LabelMatchers) &&
+		!slices.ContainsFunc(whole.LabelMatchers, func(m *labels.Matcher) bool {
+			return !slices.ContainsFunc(part.LabelMatchers, func(o *labels.Matcher) bool { return o.String() == m.String() })
+		})
+}
+
+// negated are the comparisons that hold where another one does not.
+var negated = map[parser.ItemType]parser.ItemType{
+	parser.GTR: parser.LTE, parser.LSS: parser.GTE, parser.GTE: parser.LSS, parser.LTE: parser.GTR, parser.EQLC: parser.NEQ, parser.NEQ: parser.EQLC,
+}
+
+// neverHolds reports whether a comparison of values between two numbers with a third cannot hold.
+func neverHolds(low, high float64, op parser.ItemType, v float64) bool {
+	switch op {
+	case parser.GTR:
+		return high <= v
+	case parser.GTE:
+		return high < v
+	case parser.LSS:
+		return low >= v
+	case parser.LTE:
+		return low > v
+	case parser.EQLC:
+		return high < v || low > v
+	}
+	return false
+}
+
+// guards reports whether a comparison only takes out NaN, or what is idle, as (… > -Inf) or vector(0) does:
+// it decides nothing by itself.
+func (p *pass) guards(b *parser.BinaryExpr, c comparison) bool {
+	decides := p.Role == files.Alert
+	for _, n := range p.path {
+		if _, parens := n.(*parser.ParenExpr); !parens {
+			decides = false
+		}
+	}
+	return b.ReturnBool || math.IsInf(c.limit, -1) || !decides && c.limit == 0 && c.above()
+}

@@ -229,7 +229,7 @@ func TestTheAnswerComesFirst(t *testing.T) {
 			"what meets targets", "LlamaForCausalLM (8.03 billion parameters) surely meets the targets on 1 ×", "vllm serve meta/llama --max-num-seqs ", "activations at their peak",
 			[]string{
 				"tune", "--model-config", small, "--gpu", "H100", "--use-case", "chat", "--rate", "5", "--prompt-tokens", "900", "--output-tokens", "250", "--requests", "200",
-				"--max-gpus", "2", "--served-model", "meta/llama",
+				"--max-gpus", "2", "--engine-args", "vllm serve meta/llama",
 			},
 		},
 		{"what fits", "It fits: LlamaForCausalLM", "\n  vllm serve ", "activations at their peak", []string{"tune", "--model-config", small, "--gpu", "H100"}},

@@ -55,7 +55,7 @@ func (f *tuneFlags) run(cmd *cobra.Command, args []string) error {
 // server was given what is tested.
 func (f *tuneFlags) again(cmd *cobra.Command, args []string, gpu, form, tested string) string {
 	line := command.Invocation(cmd, args,
-		"gpu", "compare-quantization", asked.FlagArgs, "load-test", "load-test-args", "load-test-model")
+		"gpu", "compare-quantization", asked.FlagArgs, "load-test", "load-test-args")
 	if line == "" {
 		line = cmd.CommandPath() + " …" // what may hold a secret is not repeated
 	}

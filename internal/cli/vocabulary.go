@@ -51,8 +51,8 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 			}},
 			{Title: "Input", Flags: []string{"rules", "audit dashboards", "ignore", "only", "skip", "skip-unrelated", "audit vllm-version", "fast", "fix"}},
 			{Title: "Model and hardware", Flags: []string{
-				"model-config", "gpu", "tp", "pp", "dp", "enable-expert-parallel", "cpu",
-				"max-gpus", "price", "compare-quantization", "acceptance", "vllm-version", "load-test", "load-test-args", "load-test-model", "step-cost", "replicas", "route", "served-model",
+				"model-config", "gpu", "tp",
+				"max-gpus", "price", "compare-quantization", "acceptance", "vllm-version", "load-test", "load-test-args", "step-cost", "replicas", "route",
 			}},
 			{Title: "Objectives and thresholds", Flags: []string{
 				"use-case", "slo", "slo-period", "ttft-p95", "itl-p95", "e2e-p95", "throughput",
@@ -65,7 +65,7 @@ func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
 			}},
 			{Title: "Search", Flags: []string{
 				"search", "sweep", "search-from", "search-to",
-				"samples", "drop-too-large", "warmup",
+				"samples", "warmup",
 			}},
 			{Title: "Requests", Flags: []string{"bench model", "bench request-timeout", "api", "extra-body", "no-stream"}},
 			{Title: "Links, labels and objects", Flags: []string{

@@ -79,7 +79,7 @@ func (x *shape) prepare() error {
 		return err
 	}
 	if l.SafeConcurrency(x.longest(l)) < 1 {
-		return l.TooLarge("--tp, --pp")
+		return l.TooLarge("--engine-args")
 	}
 	x.roomy = float64(l.PlainBlocks(x.meanLength(), simBlock) * simBlock / x.pp)
 	if o.FixedKV != nil { // which may be more than the ledger knows of
@@ -154,10 +154,10 @@ func (f *Offer) calibrationFor(l *perfmodel.Ledger, meanTokens float64) (*perfmo
 		sheet := l.StepCost(meanTokens)
 		return perfmodel.Calibrate(perfmodel.Evidence{Prior: &sheet, HardwareFrom: l.StepTimesFrom()})
 	}
-	if f.FitModel == nil && f.measured(l) || l.Settings.Device.Bandwidth == 0 {
+	if f.measured(l) || l.Settings.Device.Bandwidth == 0 {
 		return f.Fit, nil
 	}
-	base, err := perfmodel.NewLedger(cmp.Or(f.FitModel, f.Model), f.FitSettings)
+	base, err := perfmodel.NewLedger(f.Model, f.FitSettings)
 	if err != nil {
 		return f.Fit, nil
 	}
@@ -470,9 +470,6 @@ func (s *search) describe(p *Point) {
 	c, m := p.Calibrated, p.Ledger.Model
 	s.res.Basis = c.Statement()
 	s.res.Doubtful = slices.Clone(c.Notes)
-	if f := p.Offer.FitModel; f != nil {
-		s.res.Doubtful = append(s.res.Doubtful, fmt.Sprintf("step times were measured on another model (%s) and scaled by data sheets and published measurements of both; a load test of this model narrows the answer", f.Architecture))
-	}
 	if p.Prediction != nil && c.Basis != perfmodel.DataSheet { // whose statement says so
 		for _, w := range p.Prediction.Warnings {
 			s.addNote(w)

@@ -23,7 +23,6 @@ type Known struct {
 	Model   *modelconfig.Model
 	Device  perfmodel.GPU      // without a name: none
 	Memory  perfmodel.Estimate // of one
-	CPU     bool               // the server runs on one
 
 	LongestThatFits bool // --max-model-len auto
 
@@ -71,7 +70,7 @@ func (k *Known) gpu() *perfmodel.GPU {
 
 // settings are the ledger's of a configuration.
 func (k *Known) settings(c engine.Config) (perfmodel.Settings, error) {
-	s := perfmodel.Settings{Release: k.Release, Device: k.Device, Memory: k.Memory, CPU: k.CPU}
+	s := perfmodel.Settings{Release: k.Release, Device: k.Device, Memory: k.Memory}
 	s.Speculation.Acceptance, s.LongestThatFits = k.Acceptance, k.LongestThatFits
 	return s.With(c)
 }

@@ -103,7 +103,6 @@ type Offer struct {
 	// was measured: data sheets then give the step times.
 	Fit         *perfmodel.Calibration
 	FitSettings perfmodel.Settings
-	FitModel    *modelconfig.Model // that the server had, where it is another
 
 	FixedKV *perfmodel.Observed // blocks that the server really has, for FitSettings' shape
 }

@@ -126,23 +126,16 @@ func TestRequestsThatCannotBeServed(t *testing.T) {
 		return v
 	}
 	v := of([2]int{100, 100}, [2]int{2048, 1}, [2]int{3000, 10})
-	if err := new(Simulation).refuseUnservable(v); err != nil || len(v.Requests) != 3 || len(v.Workload.Notes) != 1 || !strings.Contains(v.Workload.Notes[0], "2 of 3 requests prompts leave no room") {
+	if err := new(Simulation).checkServable(v); err != nil || len(v.Requests) != 3 || len(v.Workload.Notes) != 1 || !strings.Contains(v.Workload.Notes[0], "2 of 3 requests have prompts that leave no room") {
 		t.Errorf("%v, %q", err, v.Workload.Notes)
 	}
 	large := of([2]int{100, 100}, [2]int{1200, 800}, [2]int{900, 2000})
-	err := new(Simulation).refuseUnservable(large)
+	err := new(Simulation).checkServable(large)
 	if err == nil || !strings.Contains(err.Error(), "2 of 3 requests need more than the 1600 tokens") || !strings.Contains(err.Error(), "129 blocks") {
 		t.Errorf("%v", err)
 	}
 	large.Deployment.Config.NumBlocks = 129
-	if err := new(Simulation).refuseUnservable(large); err != nil {
+	if err := new(Simulation).checkServable(large); err != nil {
 		t.Errorf("129 blocks are said to be enough: %v", err)
-	}
-	large.Deployment.Config.NumBlocks = cfg.NumBlocks
-	if err := (&Simulation{DropTooLarge: true}).refuseUnservable(large); err != nil || len(large.Requests) != 1 {
-		t.Errorf("%v, %d requests left", err, len(large.Requests))
-	}
-	if err := (&Simulation{DropTooLarge: true}).refuseUnservable(of([2]int{1200, 800})); err == nil {
-		t.Error("nothing is left to simulate")
 	}
 }

@@ -203,7 +203,7 @@ func (s *search) addShapes(o *Offered) error {
 		x := &shape{search: s, offered: o, tp: d[0], pp: d[1], dp: d[2], gpus: d[0] * d[1] * d[2], seen: map[Knobs]*Point{}}
 		x.unit = unit * float64(x.gpus)
 		if x.gpus > s.maxGPUs {
-			refused = cmp.Or(refused, hint.With(fmt.Errorf("one replica takes %d GPUs, and there are %d", x.gpus, s.maxGPUs), "raise --max-gpus or lower --tp"))
+			refused = cmp.Or(refused, hint.With(fmt.Errorf("one replica takes %d GPUs, and there are %d", x.gpus, s.maxGPUs), "raise --max-gpus, or lower --tensor-parallel-size or --pipeline-parallel-size"))
 			continue
 		}
 		if err := x.prepare(); err != nil {

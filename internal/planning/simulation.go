@@ -3,7 +3,6 @@ package planning
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"runtime"
@@ -36,8 +35,7 @@ type Simulation struct {
 	Cost     *sim.StepCost // of each step, where the user says it
 	CostFrom string        // for people
 
-	Samples      int  // of the calibration that intervals rest on; negative: as many as take little time
-	DropTooLarge bool // leave out requests that no server of the configuration could serve
+	Samples int // of the calibration that intervals rest on; negative: as many as take little time
 
 	// Missed, of Calibrate, is what the simulation of the servers as they are does not
 	// give: with it, no number that rests on their metrics is worth anything.
@@ -238,7 +236,7 @@ func (s *Simulation) prepare(ctx context.Context, v *Variant) (err error) {
 		}
 		s.drawn[key] = v.Requests
 	}
-	return s.refuseUnservable(v)
+	return s.checkServable(v)
 }
 
 // shapesSteps are settings that change how long a step takes: where that was measured, only
@@ -362,44 +360,32 @@ func (s *Simulation) drawRequests(ctx context.Context, v *Variant, loop workload
 	return DrawLoop(sourceUntil{ctx, source}, blockSize, n, loop.Clients, within, loop.Pause)
 }
 
-// refuseUnservable refuses, or leaves out, requests that can never be served, and says so: those that are
-// larger than the KV cache wait for ever, and those whose prompt leaves no room below
-// max-model-len are refused by the server.
-func (s *Simulation) refuseUnservable(v *Variant) error {
+// checkServable says which requests the server refuses, for their prompt leaves no room below
+// max-model-len. It is an error if others are larger than the KV cache: they would wait for ever.
+func (s *Simulation) checkServable(v *Variant) error {
 	cfg := &v.Deployment.Config
-	refused := func(r sim.Request) bool { return r.PromptTokens >= cfg.MaxModelLen }
-	never := func(r sim.Request) bool { return !refused(r) && !cfg.Fits(r.PromptTokens, r.OutputTokens) }
-	say := func(is func(sim.Request) bool, why string) (what string, largest sim.Request) {
-		n := 0
-		for _, r := range v.Requests {
-			if is(r) {
-				if n++; r.PromptTokens+r.OutputTokens > largest.PromptTokens+largest.OutputTokens {
-					largest = r
-				}
+	refused, never := 0, 0
+	var largest sim.Request
+	for _, r := range v.Requests {
+		switch {
+		case r.PromptTokens >= cfg.MaxModelLen:
+			refused++
+		case !cfg.Fits(r.PromptTokens, r.OutputTokens):
+			if never++; r.PromptTokens+r.OutputTokens > largest.PromptTokens+largest.OutputTokens {
+				largest = r
 			}
 		}
-		if n > 0 {
-			what = fmt.Sprintf("%d of %d requests %s; the largest has %d prompt and %d output tokens", n, len(v.Requests), why, largest.PromptTokens, largest.OutputTokens)
-		}
-		return what, largest
 	}
-	if what, _ := say(refused, fmt.Sprintf("prompts leave no room for an output below max-model-len %d", cfg.MaxModelLen)); what != "" {
-		v.Workload.Notes = append(v.Workload.Notes, what+": the server refuses them")
+	if refused > 0 {
+		v.Workload.Notes = append(v.Workload.Notes, fmt.Sprintf("%d of %d requests have prompts that leave no room for an output below max-model-len %d: the server refuses them", refused, len(v.Requests), cfg.MaxModelLen))
 	}
-	what, largest := say(never, fmt.Sprintf("need more than the %d tokens of the KV cache", cfg.Tokens()))
-	switch {
-	case what == "":
+	if never == 0 {
 		return nil
-	case !s.DropTooLarge:
-		blocks := (min(largest.PromptTokens+largest.OutputTokens, cfg.MaxModelLen)+cfg.BlockSize-1)/cfg.BlockSize + 1 // and the placeholder
-		return hint.With(fmt.Errorf("%s: it would need %d blocks of %d tokens, and there are %d", what, blocks, cfg.BlockSize, cfg.NumBlocks),
-			"shorten them, give the cache more memory, or leave them out with --drop-too-large")
 	}
-	v.Workload.Notes = append(v.Workload.Notes, what+": left out")
-	if v.Requests = slices.DeleteFunc(slices.Clone(v.Requests), never); len(v.Requests) == 0 {
-		return errors.New("no request fits into the KV cache")
-	}
-	return nil
+	blocks := (min(largest.PromptTokens+largest.OutputTokens, cfg.MaxModelLen)+cfg.BlockSize-1)/cfg.BlockSize + 1 // and the placeholder
+	return hint.With(fmt.Errorf("%d of %d requests need more than the %d tokens of the KV cache; the largest has %d prompt and %d output tokens: it would need %d blocks of %d tokens, and there are %d",
+		never, len(v.Requests), cfg.Tokens(), largest.PromptTokens, largest.OutputTokens, blocks, cfg.BlockSize, cfg.NumBlocks),
+		"shorten or leave out these requests, or give the cache more memory")
 }
 
 // samplesPerRun is how many moments of a run are looked at: enough for a plot and

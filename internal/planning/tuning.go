@@ -1,7 +1,6 @@
 package planning
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -10,7 +9,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
-	"github.com/sixty-dev/sixty/internal/modelconfig"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim/workload"
@@ -26,9 +24,7 @@ type Tuning struct {
 	Prices  Prices
 	Choices []Choice // empty: that of Known
 
-	// Of the load test's server: its arguments, and its model, where that is another.
-	LoadTestArgs engine.Config
-	LoadTestOf   *modelconfig.Model
+	LoadTestArgs engine.Config // of the load test's server, where they differ
 
 	Check func() error                     // see Plan
 	Show  func(format string, args ...any) // likewise
@@ -172,16 +168,12 @@ func (t *Tuning) offer(c Choice, l *perfmodel.Ledger) (*Offer, error) {
 
 // fitTest fits an offer's step times to the load test.
 func (t *Tuning) fitTest(of *Offer, d *Demand) error {
-	known := t.LoadTestArgs
-	if t.LoadTestOf == nil { // what is asked for another model says nothing of the one that was tested
-		known = known.Or(t.Args)
-	}
+	known := t.LoadTestArgs.Or(t.Args)
 	settings, err := t.settings(known)
 	if err != nil {
 		return err
 	}
-	of.FitModel = t.LoadTestOf
-	l, err := perfmodel.NewLedger(cmp.Or(t.LoadTestOf, t.Model), settings)
+	l, err := perfmodel.NewLedger(t.Model, settings)
 	if err != nil {
 		return err
 	}

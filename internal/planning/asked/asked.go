@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -39,7 +38,8 @@ type Deployment struct {
 	Promise settings.Promised
 
 	EngineArgs, ReleaseOf string // as vllm serve takes them; of vLLM
-	gpu, modelConfig, log string
+	gpus                  []string
+	modelConfig, log      string
 	loadTest              string
 	acceptance            float64
 }
@@ -49,26 +49,26 @@ func (f *Deployment) AddFlags(s *pflag.FlagSet) {
 	f.Source.AddFlags(s)
 	s.StringVar(&f.modelConfig, "model-config", "",
 		"the model's config.json, the `directory` that has it, or its name at Hugging Face; an argument that is a name does the same")
-	s.StringVar(&f.gpu, "gpu", "", "`name` of the GPU, such as H100 or 'RTX 4090', or the memory of one, such as 80GiB")
+	s.StringSliceVar(&f.gpus, "gpu", nil, "`name` of the GPU, such as H100 or 'RTX 4090', or the memory of one, such as 80GiB")
 	s.StringVar(&f.EngineArgs, FlagArgs, "", "`arguments` as vllm serve takes them, such as '--max-num-seqs 256'")
 	s.Float64Var(&f.acceptance, "acceptance", 0, "share of draft tokens that are accepted, with --speculative-config in the engine's arguments")
 	s.StringVar(&f.ReleaseOf, FlagRelease, "", "`release` of vLLM, such as 0.23 (default: the measured server's)")
+	s.StringVar(&f.loadTest, "load-test", "", "fit step times to a load test's `file`: sixty bench --csv of one replica, or vllm bench serve --save-detailed")
 	f.Promise.AddFlags(s)
 }
 
 // known reads and measures what is known of the deployment.
-func (f *Deployment) known(ctx context.Context, say Say, before engine.Config) (k planning.Known, err error) {
-	if !(f.acceptance >= 0 && f.acceptance <= 1) {
+func (f *Deployment) known(ctx context.Context, say Say) (k planning.Known, err error) {
+	if k.Acceptance = f.acceptance; !(k.Acceptance >= 0 && k.Acceptance <= 1) {
 		return k, fmt.Errorf("--acceptance %g: want a share from 0 to 1", f.acceptance)
 	}
-	k.Acceptance = f.acceptance
-	if gpus := f.gpus(); len(gpus) > 0 {
-		if k.Device, k.Memory, err = perfmodel.ParseGPU(gpus[0]); err != nil {
+	if len(f.gpus) > 0 {
+		if k.Device, k.Memory, err = perfmodel.ParseGPU(f.gpus[0]); err != nil {
 			return k, fmt.Errorf("--gpu: %w", err)
 		}
 	}
 	if f.modelConfig != "" {
-		if k.Model, f.modelConfig, err = readModel("--model-config", f.modelConfig); err != nil {
+		if k.Model, f.modelConfig, err = readModel(f.modelConfig); err != nil {
 			return k, err
 		}
 	}
@@ -94,26 +94,24 @@ func (f *Deployment) known(ctx context.Context, say Say, before engine.Config) (
 		return k, fmt.Errorf("--%s: %w", FlagRelease, err)
 	}
 	k.Release = cmp.Or(k.Release, engine.ImageRelease(f.EngineArgs))
-	strict := k.Release
-	switch {
-	case k.Seen != nil && f.ReleaseOf == "" && k.Log == nil:
+	strict := cmp.Or(k.Release, vllm.DefaultRelease)
+	if k.Seen != nil && f.ReleaseOf == "" && k.Log == nil {
 		strict = "" // the oldest that their metrics fit
-	case strict == "":
-		strict = vllm.DefaultRelease
 	}
-	args, err := vllm.Engine.Flags.CheckArgs(f.EngineArgs, "--"+FlagArgs, strict)
-	if err != nil {
+	if k.Args, err = vllm.Engine.Flags.CheckArgs(f.EngineArgs, "--"+FlagArgs, strict); err != nil {
 		return k, err
 	}
-	if v := args[engine.MaxModelLen].Value; v == "auto" || v == "-1" {
+	if v := k.Args[engine.MaxModelLen].Value; v == "auto" || v == "-1" {
 		k.LongestThatFits = true
-		delete(args, engine.MaxModelLen)
+		delete(k.Args, engine.MaxModelLen)
 	}
-	k.Args = before.Or(args)
 	return k, nil
 }
 
-// gpus are the names that --gpu has, of which tune takes several.
-func (f *Deployment) gpus() []string {
-	return strings.FieldsFunc(f.gpu, func(c rune) bool { return c == ',' })
+// model is the name of the model that objectives are looked up by.
+func (f *Deployment) model(k *planning.Known, otherwise string) string {
+	if k.Seen != nil {
+		return k.Seen.Model
+	}
+	return otherwise
 }

@@ -35,7 +35,7 @@ func (f *Deployment) resolve(args []string) error {
 // readModel reads config.json: a file, one in a directory, or that of a model's name, in the local
 // cache of Hugging Face or among those that sixty knows. It returns the name as its owner writes it,
 // where it is one.
-func readModel(flag, name string) (*modelconfig.Model, string, error) {
+func readModel(name string) (*modelconfig.Model, string, error) {
 	path := name
 	var content []byte
 	info, err := os.Stat(path)
@@ -51,12 +51,12 @@ func readModel(flag, name string) (*modelconfig.Model, string, error) {
 	}
 	if path != "" {
 		if content, err = fileio.Read(path, modelconfig.MaxBytes); err != nil {
-			return nil, "", hint.With(fmt.Errorf("%s: %w", flag, err), "give the config.json next to the model's weights, or their directory")
+			return nil, "", hint.With(fmt.Errorf("--model-config: %w", err), "give the config.json next to the model's weights, or their directory")
 		}
 	}
 	m, err := modelconfig.Parse(content)
 	if err != nil {
-		return nil, "", fmt.Errorf("%s %s: %w", flag, path, err)
+		return nil, "", fmt.Errorf("--model-config %s: %w", path, err)
 	}
 	return m, name, nil
 }
@@ -81,23 +81,18 @@ var hubName = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[\w.-]+$`)
 func hubCache() string {
 	home, _ := os.UserHomeDir() // without one, the working directory's
 	cache := cmp.Or(os.Getenv("XDG_CACHE_HOME"), filepath.Join(home, ".cache"))
-	huggingFace := cmp.Or(os.Getenv("HF_HOME"), filepath.Join(cache, "huggingface"))
-	return cmp.Or(os.Getenv("HF_HUB_CACHE"), filepath.Join(huggingFace, "hub"))
+	return cmp.Or(os.Getenv("HF_HUB_CACHE"), filepath.Join(cmp.Or(os.Getenv("HF_HOME"), filepath.Join(cache, "huggingface")), "hub"))
 }
 
 // cachedConfig is the config.json of a model in the cache: of its main revision or, without
 // one, of the last by name; "" where there is none.
 func cachedConfig(name string) string {
 	repo := filepath.Join(hubCache(), "models--"+strings.ReplaceAll(name, "/", "--"))
-	if revision, err := fileio.Read(filepath.Join(repo, "refs", "main"), 1<<10); err == nil {
-		path := filepath.Join(repo, "snapshots", strings.TrimSpace(string(revision)), "config.json")
-		if _, err := os.Stat(path); err == nil {
-			return path
+	revision, _ := fileio.Read(filepath.Join(repo, "refs", "main"), 1<<10) // a cache may lack it
+	for _, of := range []string{strings.TrimSpace(string(revision)), "*"} {
+		if found, _ := filepath.Glob(filepath.Join(repo, "snapshots", of, "config.json")); of != "" && len(found) > 0 {
+			return found[len(found)-1]
 		}
 	}
-	found, _ := filepath.Glob(filepath.Join(repo, "snapshots", "*", "config.json"))
-	if len(found) == 0 {
-		return ""
-	}
-	return found[len(found)-1]
+	return ""
 }

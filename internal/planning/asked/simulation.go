@@ -21,22 +21,19 @@ type Simulation struct {
 	Deployment
 	planning.Simulation // what needs no reading; Read adds the rest
 
-	stepCost string
-	route    string
-	sweeps   []string
+	stepCost, route string
+	sweeps          []string
 }
 
 // AddFlags adds the flags of sixty simulate, but for the form of the answer and --serve.
 func (f *Simulation) AddFlags(s *pflag.FlagSet) {
 	f.Deployment.AddFlags(s)
 	f.Load.AddFlags(s, workload.ClosedLoops|workload.ThinkTimes|workload.Traces|workload.TraceParts|workload.ScaledRates)
-	s.StringVar(&f.loadTest, "load-test", "", "fit step times to a load test's `file`: sixty bench --csv, or vllm bench serve --save-detailed")
 	s.StringVar(&f.stepCost, "step-cost", "", "known step times, such as '`base=8ms`, per-token=50us, knee=256'; also mixed, per-seq, per-kv, per-pair")
 	s.IntVar(&f.Replicas, "replicas", 0, "engines behind a router (default: as many as were measured)")
 	s.StringVar(&f.route, "route", "", "between replicas: round-robin, least-loaded or prefix-affinity (default: as measured, else round-robin)")
 	s.StringArrayVar(&f.sweeps, "sweep", nil, "vary a parameter: `max-num-seqs=16,32,64` or rate=1:20:1")
 	f.Samples = -1 // as many as take little time
-	s.BoolVar(&f.DropTooLarge, "drop-too-large", false, "leave out requests that this configuration can never serve")
 }
 
 // check refuses flags that contradict each other.
@@ -44,10 +41,10 @@ func (f *Simulation) check() error {
 	switch {
 	case f.stepCost != "" && f.loadTest != "":
 		return errors.New("--step-cost and --load-test both set step times: give one")
-	case (f.gpu == "") != (f.modelConfig == "") && f.loadTest == "" && f.stepCost == "" && f.Source.SourceCount() == 0:
+	case (len(f.gpus) == 0) != (f.modelConfig == "") && f.loadTest == "" && f.stepCost == "" && f.Source.SourceCount() == 0:
 		return hint.With(errors.New("an estimate of step times needs both --gpu and a model"), "name the model, or its config.json, as an argument: sixty simulate Qwen/Qwen3-8B --gpu H100")
-	case len(f.gpus()) > 1:
-		return hint.With(fmt.Errorf("--gpu %s: a simulation has one kind of GPU", f.gpu), "sixty tune compares several")
+	case len(f.gpus) > 1:
+		return hint.With(fmt.Errorf("--gpu: a simulation has one kind of GPU, not %d", len(f.gpus)), "sixty tune compares several")
 	case len(f.sweeps) > 1:
 		return hint.With(errors.New("--sweep is given twice: a simulation varies one parameter"), "give the others by their flags or in --engine-args, once for each value")
 	}
@@ -68,16 +65,21 @@ func (f *Simulation) Read(ctx context.Context, args []string, changed func(flag 
 		return err
 	}
 	f.Route = perfmodel.Route(f.route)
-	if len(f.sweeps) > 0 {
-		if f.Sweep, err = planning.ParseSweep(f.sweeps[0]); err != nil {
+	for _, text := range f.sweeps {
+		if f.Sweep, err = planning.ParseSweep(text); err != nil {
 			return err
 		}
 	}
-	if f.Known, err = f.known(ctx, say, nil); err != nil {
+	if f.Known, err = f.known(ctx, say); err != nil {
 		return err
 	}
 	if f.Load.Trace != "" {
-		if f.Trace, err = ReadTrace(f.Load.Trace); err != nil {
+		file, err := os.Open(f.Load.Trace)
+		if err != nil {
+			return fmt.Errorf("open trace: %w", err)
+		}
+		defer file.Close()
+		if f.Trace, err = workload.Read(file); err != nil {
 			return err
 		}
 	}
@@ -91,21 +93,7 @@ func (f *Simulation) Read(ctx context.Context, args []string, changed func(flag 
 	return nil
 }
 
-// ReadTrace reads a trace of requests.
-func ReadTrace(path string) (*workload.Trace, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("open trace: %w", err)
-	}
-	defer file.Close()
-	return workload.Read(file)
-}
-
 // Objective is what users of the simulated model were promised, nil for nothing.
 func (f *Simulation) Objective() (*slo.Objective, error) {
-	model := f.Source.Model
-	if f.Seen != nil {
-		model = f.Seen.Model
-	}
-	return f.Promise.Objective(model)
+	return f.Promise.Objective(f.model(&f.Known, f.Source.Model))
 }

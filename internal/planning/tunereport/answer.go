@@ -449,7 +449,7 @@ func command(l *perfmodel.Ledger, k *planning.Knobs, args engine.Config, serve s
 	add("--%s %d", engine.MaxNumBatchedTokens, s.MaxNumBatchedTokens)
 	if s.KVBytes > 0 {
 		add("--%s %.0f", engine.KVCacheMemoryBytes, s.KVBytes)
-	} else if !s.CPU && s.Utilization != vllm.Utilization(s.Release) {
+	} else if s.Utilization != vllm.Utilization(s.Release) {
 		add("--%s %g", engine.GPUMemoryUtilization, s.Utilization)
 	}
 	if s.KVType != "auto" {

@@ -237,7 +237,7 @@ func (l *Ledger) Unvalidated() []string {
 	var out []string
 	s := &l.Settings
 	if n := s.Device.NodeSize(); s.SpansNodes() {
-		out = append(out, fmt.Sprintf("a tensor-parallel group of %d GPUs exceeds a node of %d: its all-reduces cross the network, slower than NVLink; --pp between nodes avoids that", s.TP, n))
+		out = append(out, fmt.Sprintf("a tensor-parallel group of %d GPUs exceeds a node of %d: its all-reduces cross the network, slower than NVLink; --pipeline-parallel-size between nodes avoids that", s.TP, n))
 	}
 	if s.PP > 1 {
 		out = append(out, "unvalidated: pipeline parallelism is simulated as one batch per stage, each with its share of the requests and the cache, without waiting for each other; no public measurement to compare")

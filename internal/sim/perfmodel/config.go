@@ -101,7 +101,7 @@ func (e *Engine) limits(s *settings, device *GPU) {
 	var seqs, tokens int
 	s.number(engine.MaxNumSeqs, &seqs)
 	s.number(engine.MaxNumBatchedTokens, &tokens)
-	what, m := "a GPU of less than 70 GiB", machine{Release: e.Release, Ranks: 1}
+	what, m := "a GPU of less than 70 GiB", machine{Release: e.Release}
 	if device != nil {
 		what, m.Memory, m.Device = "the "+device.Name, device.Memory, device.Name
 	}
@@ -115,8 +115,6 @@ type machine struct {
 	Release engine.Release
 	Device  string  // "" is an unknown one
 	Memory  float64 // of one device, in bytes
-	CPU     bool
-	Ranks   int // of tensor and pipeline parallelism, which count on a CPU
 }
 
 // limits returns max-num-seqs and max-num-batched-tokens, with vLLM's defaults for
@@ -126,8 +124,6 @@ func (m machine) limits(seqs, tokens, maxModelLen int, chunked bool, what string
 	defaultSeqs, defaultTokens := 256, 2048
 	small := strings.HasPrefix(m.Device, "A100") && m.Release.AtLeast("0.9")
 	switch {
-	case m.CPU:
-		defaultSeqs, defaultTokens = 128*m.Ranks, 2048*m.Ranks
 	case m.Memory >= 160*gib && m.Release.AtLeast(vllm.LargerBatchesFrom160GiB):
 		defaultSeqs, defaultTokens = 1024, 16384
 	case m.Memory >= 70*gib && !small:

@@ -49,9 +49,6 @@ type spec struct {
 // newLayout is that of one pipeline stage.
 func newLayout(m *modelconfig.Model, s *Settings, stage int) (Layout, error) {
 	l := Layout{BlockTokens: 16, mamba: "none", batched: s.MaxNumBatchedTokens, parts: max(s.DCP, 1)}
-	if s.CPU {
-		l.BlockTokens = 128 // platforms/cpu.py
-	}
 	if s.BlockSize > 0 {
 		l.BlockTokens = s.BlockSize
 	}

@@ -70,7 +70,6 @@ type Settings struct {
 	Release engine.Release
 	Device  GPU
 	Memory  Estimate // of one device, in bytes; the zero value is what the device's kind has
-	CPU     bool     // the KV cache is in the host's memory, of KVBytes
 
 	TP, PP, DP     int // tensor, pipeline, data parallelism; 0 is 1
 	ExpertParallel bool
@@ -407,11 +406,9 @@ const (
 // installed, and again from 0.23 on) and the Triton kernel (from 0.17 on) keep logits,
 // masked logits and probabilities, 2 + 4 + 4 + 4: 13 in a log of 0.10 and 15 in one of
 // 2026, but a server with the first Triton kernels (0.19) took as much as by sorting.
-func perLogit(r engine.Release, cpu bool) Estimate {
+func perLogit(r engine.Release) Estimate {
 	lean := Estimate{14, 10, 20}
 	switch {
-	case cpu:
-		return Estimate{32, 14, 40}
 	case r.AtLeast(vllm.SamplesWithFlashInfer):
 		return lean
 	case r.AtLeast(vllm.SamplesWithoutSorting):
@@ -439,7 +436,7 @@ func (l *Ledger) activations() {
 	if m.HasRecurrent() || !m.Known {
 		f.High = 2 * forward // scans keep states of every chunk
 	}
-	per := perLogit(s.Release, s.CPU)
+	per := perLogit(s.Release)
 	logits := seqs * float64(m.Vocab)
 	if l.stage < s.PP-1 {
 		logits = 0 // the last stage samples
@@ -502,7 +499,7 @@ func (l *Ledger) graphs() {
 	n := float64(s.capturedGraphs)
 	v := Estimate{graphBase + n*graphEach, n * graphLeast, graphBase + n*graphMost}
 	switch {
-	case s.EnforceEager || s.CPU:
+	case s.EnforceEager:
 		return
 	case !s.Release.AtLeast(vllm.CUDAGraphsInBudget):
 		l.add("cuda_graphs_outside", "CUDA graphs, outside the budget", v, fmt.Sprintf("%.0f graphs × %s + %s", n, render.GiB(graphEach), render.GiB(graphBase)),

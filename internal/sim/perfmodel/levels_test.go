@@ -139,7 +139,7 @@ func TestToAnotherLevelOfLoad(t *testing.T) {
 }
 
 // TestToAnotherModel carries the fit of one published load test over to another's model and
-// tensor parallelism, as tune --load-test-model does.
+// tensor parallelism.
 func TestToAnotherModel(t *testing.T) {
 	cfg, err := sim.Defaults("0.19.0")
 	if err != nil {

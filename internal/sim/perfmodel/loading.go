@@ -140,7 +140,7 @@ func (s *Settings) arrangement(m *modelconfig.Model) error {
 		if n%s.TP == 0 {
 			return nil
 		}
-		return hint.With(fmt.Errorf("tensor parallelism %d does not divide %s %d", s.TP, what, n), "take a divisor of "+strconv.Itoa(n)+", or --pp for the rest")
+		return hint.With(fmt.Errorf("tensor parallelism %d does not divide %s %d", s.TP, what, n), "take a divisor of "+strconv.Itoa(n)+", or --pipeline-parallel-size for the rest")
 	}
 	if s.TP > 1 && m.FFNWidth > 0 {
 		if err := divide("intermediate_size", m.FFNWidth); err != nil {
@@ -153,7 +153,7 @@ func (s *Settings) arrangement(m *modelconfig.Model) error {
 		}
 		if b := m.Quant.Block[0]; b > 0 && m.ExpertWidth/s.TP%b != 0 {
 			return hint.With(fmt.Errorf("tensor parallelism %d gives experts of width %d, which their quantization blocks of %d do not divide", s.TP, m.ExpertWidth/s.TP, b),
-				"pass --enable-expert-parallel, or a smaller --tp")
+				"pass --enable-expert-parallel, or a smaller --tensor-parallel-size")
 		}
 	}
 	if s.ExpertParallel && m.Experts == 0 {
@@ -169,7 +169,7 @@ func (s *Settings) arrangement(m *modelconfig.Model) error {
 		}
 		if s.TP%s.DCP != 0 || copies%s.DCP != 0 || copies < 1 {
 			return hint.With(fmt.Errorf("--%s %d: tensor parallelism %d keeps each KV head on %d GPUs, a number that it must divide", engine.DecodeContextSize, s.DCP, s.TP, max(copies, 1)),
-				"raise --tp, or leave it out")
+				"raise --tensor-parallel-size, or leave it out")
 		}
 	}
 	return nil

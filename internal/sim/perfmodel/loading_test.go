@@ -141,7 +141,7 @@ func TestSamplingByRelease(t *testing.T) {
 		release   engine.Release
 		value, of float64 // of a measured one: bytes of a logit
 	}{{"0.10.2", 13, 13}, {"0.10.2", 13, 37}, {"0.11.1", 32, 37}, {"0.14.0", 32, 37}, {"0.19.0", 24, 32}, {"0.32.0", 14, 15.7}} {
-		e := perLogit(tc.release, false)
+		e := perLogit(tc.release)
 		if e.Value != tc.value || tc.of < e.Low || tc.of > e.High {
 			t.Errorf("%s: %+v, measured %g", tc.release, e, tc.of)
 		}

@@ -80,9 +80,6 @@ func (s Settings) With(c engine.Config) (Settings, error) {
 }
 
 func (s *Settings) deviceName() string {
-	if s.CPU {
-		return "a CPU"
-	}
 	if s.Device.Name == "" {
 		return "the GPU"
 	}
@@ -106,7 +103,7 @@ func (s *Settings) resolve(m *modelconfig.Model) error {
 	}
 	if m.Heads > 0 && m.Heads%s.TP != 0 {
 		return hint.With(fmt.Errorf("tensor parallelism %d does not divide the model's %d attention heads", s.TP, m.Heads),
-			"take a divisor of "+strconv.Itoa(m.Heads)+", or --pp for the rest")
+			"take a divisor of "+strconv.Itoa(m.Heads)+", or --pipeline-parallel-size for the rest")
 	}
 	if s.PP > len(m.Layers) {
 		return fmt.Errorf("pipeline parallelism %d is more than the model's %d layers", s.PP, len(m.Layers))
@@ -187,7 +184,7 @@ func (s *Settings) caching(m *modelconfig.Model) {
 
 // limits resolves the batch limits.
 func (s *Settings) limits() {
-	m := machine{Release: s.Release, Device: s.Device.Name, Memory: s.Memory.Value, CPU: s.CPU, Ranks: s.TP * s.PP}
+	m := machine{Release: s.Release, Device: s.Device.Name, Memory: s.Memory.Value}
 	var assumed []string
 	s.MaxNumSeqs, s.MaxNumBatchedTokens, assumed = m.limits(s.MaxNumSeqs, s.MaxNumBatchedTokens, s.MaxModelLen, !s.WholePrefills, s.deviceName())
 	s.assumed = append(s.assumed, assumed...)

@@ -1,42 +1,28 @@
 package fleet
 
 import (
-	"slices"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 )
 
 // apiMetrics is what one API server process has counted: the http_, process_
 // and python_ families (prometheus_fastapi_instrumentator and the process
-// collector of Python's client library).
+// collector of Python's client library). The series with labels begin with the first request that ended.
 type apiMetrics struct {
 	started time.Time // of the process; its counters begin when the engine is ready
 	ready   time.Time
 
-	requests []httpCount
-	handlers []httpHandler
-	highr    *histogram
+	requests       *prometheus.CounterVec
+	received, sent *prometheus.SummaryVec // bytes of bodies, and of answers that say their length; streams do not
+	durations      *prometheus.HistogramVec
+	highr          prometheus.Histogram
 
 	connections int     // open
 	memory      float64 // bytes resident
 	cpu         float64 // seconds
 	objects     int64   // collected by the garbage collector
-}
-
-// httpCount is one series of http_requests_total.
-type httpCount struct {
-	handler, method, class string
-	n                      int64
-	created                time.Time
-}
-
-// httpHandler is the series that have no status.
-type httpHandler struct {
-	handler, method string
-	received        float64 // bytes of bodies
-	sent            float64 // bytes of answers that say their length; streams do not
-	n               int64
-	duration        *histogram
-	created         time.Time
 }
 
 var (
@@ -52,7 +38,14 @@ const (
 )
 
 func newAPIMetrics(ready time.Time) *apiMetrics {
-	return &apiMetrics{started: ready.Add(-loadTime), ready: ready, highr: newHistogram(highrBounds), memory: baseMemory, cpu: 18}
+	const name = "http" // of each: a page has its own
+	return &apiMetrics{
+		started: ready.Add(-loadTime), ready: ready, memory: baseMemory, cpu: 18, highr: newHistogram(highrBounds),
+		requests:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: name}, []string{"handler", "method", "status"}),
+		received:  prometheus.NewSummaryVec(prometheus.SummaryOpts{Name: name}, []string{"handler"}),
+		sent:      prometheus.NewSummaryVec(prometheus.SummaryOpts{Name: name}, []string{"handler"}),
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Buckets: durationBounds}, []string{"handler", "method"}),
+	}
 }
 
 // An exchange is one HTTP request that ended.
@@ -65,119 +58,42 @@ type exchange struct {
 
 // countExchange counts an exchange. Like the real instrumentation it sees the status
 // that was sent with the headers: a stream that broke is a 2xx.
-func (m *apiMetrics) countExchange(x exchange, at time.Time) {
-	class := string([]byte{byte('0' + x.status/100%10), 'x', 'x'})
-	i := slices.IndexFunc(m.requests, func(c httpCount) bool {
-		return c.handler == x.handler && c.method == x.method && c.class == class
-	})
-	if i < 0 {
-		i = len(m.requests)
-		m.requests = append(m.requests, httpCount{handler: x.handler, method: x.method, class: class, created: at})
-	}
-	m.requests[i].n++
-	i = slices.IndexFunc(m.handlers, func(h httpHandler) bool { return h.handler == x.handler && h.method == x.method })
-	if i < 0 {
-		i = len(m.handlers)
-		m.handlers = append(m.handlers, httpHandler{handler: x.handler, method: x.method, duration: newHistogram(durationBounds), created: at})
-	}
-	h := &m.handlers[i]
-	h.n++
-	h.received += float64(x.received)
-	h.sent += float64(x.sent)
-	h.duration.observe(x.took.Seconds())
-	m.highr.observe(x.took.Seconds())
+func (m *apiMetrics) countExchange(x exchange) {
+	m.requests.WithLabelValues(x.handler, x.method, string([]byte{byte('0' + x.status/100%10), 'x', 'x'})).Inc()
+	m.received.WithLabelValues(x.handler).Observe(float64(x.received))
+	m.sent.WithLabelValues(x.handler).Observe(float64(x.sent))
+	m.durations.WithLabelValues(x.handler, x.method).Observe(x.took.Seconds())
+	m.highr.Observe(x.took.Seconds())
 	m.objects += 9
 }
 
-// writeProcess writes what stands before vLLM's own families.
-func (m *apiMetrics) writeProcess(p *expositionWriter) {
+// addProcess adds what stands before vLLM's own families.
+func (m *apiMetrics) addProcess(p *page) {
 	generations := func(name, help string, n ...int64) {
-		p.head(name, help, "counter")
+		var all []*dto.Metric
 		for i, v := range n {
-			p.sample(name, []pair{{"generation", string(rune('0' + i))}}, float64(v))
+			all = append(all, counter(float64(v), label("generation", string(rune('0'+i)))))
 		}
+		p.add(name, help, dto.MetricType_COUNTER, all...)
 	}
 	generations("python_gc_objects_collected_total", "Objects collected during gc", 42000+m.objects, 9100+m.objects/5, 840+m.objects/50)
 	generations("python_gc_objects_uncollectable_total", "Objects found uncollectable during gc", 0, 0, 0)
 	generations("python_gc_collections_total", "Collections of a generation", 2200+m.objects/700, 200+m.objects/7000, 13+m.objects/70000)
-	p.head("python_info", "Python platform information", "gauge")
-	p.sample("python_info", []pair{{"implementation", "CPython"}, {"major", "3"}, {"minor", "12"}, {"patchlevel", "11"}, {"version", "3.12.11"}}, 1)
-	single := func(name, help, kind string, v float64) {
-		p.head(name, help, kind)
-		p.sample(name, nil, v)
-	}
-	single("process_virtual_memory_bytes", "Virtual memory size in bytes.", "gauge", 3.5e9+m.memory)
-	single("process_resident_memory_bytes", "Resident memory size in bytes.", "gauge", m.memory)
-	single("process_start_time_seconds", "Start time of the process since unix epoch in seconds.", "gauge", float64(m.started.UnixMilli()/10)/100)
-	single("process_cpu_seconds_total", "Processor time of the process in seconds.", "counter", float64(int64(m.cpu*100))/100)
-	single("process_open_fds", "Number of open file descriptors.", "gauge", float64(baseFiles+m.connections))
-	single("process_max_fds", "Maximum number of open file descriptors.", "gauge", 65536)
+	const single = dto.MetricType_GAUGE
+	p.add("python_info", "Python platform information", single, gauge(1, label("implementation", "CPython"), label("major", "3"), label("minor", "12"), label("patchlevel", "11"), label("version", "3.12.11")))
+	p.add("process_virtual_memory_bytes", "Virtual memory size in bytes.", single, gauge(3.5e9+m.memory))
+	p.add("process_resident_memory_bytes", "Resident memory size in bytes.", single, gauge(m.memory))
+	p.add("process_start_time_seconds", "Start time of the process since unix epoch in seconds.", single, gauge(float64(m.started.UnixMilli()/10)/100))
+	p.add("process_cpu_seconds_total", "Processor time of the process in seconds.", dto.MetricType_COUNTER, counter(float64(int64(m.cpu*100))/100))
+	p.add("process_open_fds", "Number of open file descriptors.", single, gauge(float64(baseFiles+m.connections)))
+	p.add("process_max_fds", "Maximum number of open file descriptors.", single, gauge(65536))
 }
 
-// writeHTTP writes what stands behind vLLM's own families. The series with
-// labels begin with the first request that ended.
-func (m *apiMetrics) writeHTTP(p *expositionWriter) {
-	const (
-		requests = "Requests by method, status and handler."
-		received = "Content length of requests by handler."
-		sent     = "Content length of answers by handler."
-		highr    = "Latency with many buckets."
-		duration = "Latency by handler, with few buckets."
-	)
-	p.head("http_requests_total", requests, "counter")
-	for _, c := range m.requests {
-		p.sample("http_requests_total", c.labels(), float64(c.n))
-	}
-	p.createdHead("http_requests", requests)
-	for _, c := range m.requests {
-		p.createdSample("http_requests", c.labels(), seconds(c.created))
-	}
-	summary := func(name, help string, sum func(httpHandler) float64) {
-		p.head(name, help, "summary")
-		for _, h := range m.byHandler() {
-			p.sample(name+"_count", []pair{{"handler", h.handler}}, float64(h.n))
-			p.sample(name+"_sum", []pair{{"handler", h.handler}}, sum(h))
-		}
-		p.createdHead(name, help)
-		for _, h := range m.byHandler() {
-			p.createdSample(name, []pair{{"handler", h.handler}}, seconds(h.created))
-		}
-	}
-	summary("http_request_size_bytes", received, func(h httpHandler) float64 { return h.received })
-	summary("http_response_size_bytes", sent, func(h httpHandler) float64 { return h.sent })
-	p.head("http_request_duration_highr_seconds", highr, "histogram")
-	p.histogram("http_request_duration_highr_seconds", nil, m.highr)
-	p.createdHead("http_request_duration_highr_seconds", highr)
-	p.createdSample("http_request_duration_highr_seconds", nil, seconds(m.ready))
-	p.head("http_request_duration_seconds", duration, "histogram")
-	for _, h := range m.handlers {
-		p.histogram("http_request_duration_seconds", h.labels(), h.duration)
-	}
-	p.createdHead("http_request_duration_seconds", duration)
-	for _, h := range m.handlers {
-		p.createdSample("http_request_duration_seconds", h.labels(), seconds(h.created))
-	}
-}
-
-func (c httpCount) labels() []pair {
-	return []pair{{"handler", c.handler}, {"method", c.method}, {"status", c.class}}
-}
-
-func (h httpHandler) labels() []pair {
-	return []pair{{"handler", h.handler}, {"method", h.method}}
-}
-
-// byHandler adds up the methods of each handler.
-func (m *apiMetrics) byHandler() []httpHandler {
-	var out []httpHandler
-	for _, h := range m.handlers {
-		if i := slices.IndexFunc(out, func(o httpHandler) bool { return o.handler == h.handler }); i >= 0 {
-			out[i].n += h.n
-			out[i].received += h.received
-			out[i].sent += h.sent
-			continue
-		}
-		out = append(out, h)
-	}
-	return out
+// addHTTP adds what stands behind vLLM's own families.
+func (m *apiMetrics) addHTTP(p *page) {
+	p.add("http_requests_total", "Requests by method, status and handler.", dto.MetricType_COUNTER, series(m.requests, m.ready)...)
+	p.add("http_request_size_bytes", "Content length of requests by handler.", dto.MetricType_SUMMARY, series(m.received, m.ready)...)
+	p.add("http_response_size_bytes", "Content length of answers by handler.", dto.MetricType_SUMMARY, series(m.sent, m.ready)...)
+	p.add("http_request_duration_highr_seconds", "Latency with many buckets.", dto.MetricType_HISTOGRAM, series(m.highr, m.ready)...)
+	p.add("http_request_duration_seconds", "Latency by handler, with few buckets.", dto.MetricType_HISTOGRAM, series(m.durations, m.ready)...)
 }

@@ -1,142 +1,106 @@
 package fleet
 
 import (
-	"math"
-	"strconv"
+	"bytes"
+	"cmp"
+	"fmt"
 	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// expositionWriter writes the Prometheus text format as Python's client library does, which
-// differs from what client_golang writes: "1.0" for one, "le" among the labels
-// in alphabetical order, and a gauge with the time of creation behind every
-// counter, histogram and summary.
-type expositionWriter struct {
-	b       []byte
-	created bool // write the gauges of creation times
+// page is a metrics page in the order of its families, as Python's client library has it: behind every
+// counter, histogram and summary whose series say when they were created comes a gauge of these times.
+type page struct {
+	families []*dto.MetricFamily
+	created  bool // there are such gauges
 }
 
-// pair is a label.
-type pair struct{ name, value string }
-
-// head begins a family.
-func (p *expositionWriter) head(name, help, kind string) {
-	p.b = append(p.b, "# HELP "...)
-	p.b = append(append(append(p.b, name...), ' '), help...)
-	p.b = append(append(p.b, "\n# TYPE "...), name...)
-	p.b = append(append(append(p.b, ' '), kind...), '\n')
-}
-
-// sample writes one line. The labels must be in alphabetical order.
-func (p *expositionWriter) sample(name string, labels []pair, v float64) {
-	p.b = append(p.b, name...)
-	for i, l := range labels {
-		if i == 0 {
-			p.b = append(p.b, '{')
-		} else {
-			p.b = append(p.b, ',')
-		}
-		p.b = append(append(p.b, l.name...), `="`...)
-		p.b = append(append(p.b, escape(l.value)...), '"')
+// add adds a family, which may have no series yet.
+func (p *page) add(name, help string, kind dto.MetricType, all ...*dto.Metric) {
+	p.families = append(p.families, &dto.MetricFamily{Name: &name, Help: &help, Type: kind.Enum(), Metric: all})
+	if kind == dto.MetricType_GAUGE || !p.created {
+		return
 	}
-	if len(labels) > 0 {
-		p.b = append(p.b, '}')
-	}
-	p.b = append(p.b, ' ')
-	p.b = append(append(p.b, number(v)...), '\n')
-}
-
-var escaper = strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
-
-func escape(s string) string {
-	if strings.ContainsAny(s, "\\\n\"") {
-		return escaper.Replace(s)
-	}
-	return s
-}
-
-// number formats as Python's repr, with the client library's own exponents
-// above a million (prometheus_client.utils.floatToGoString).
-func number(v float64) string {
-	switch {
-	case math.IsInf(v, 1):
-		return "+Inf"
-	case math.IsInf(v, -1):
-		return "-Inf"
-	case math.IsNaN(v):
-		return "NaN"
-	case v != 0 && math.Abs(v) < 1e-4 || math.Abs(v) >= 1e16:
-		return strconv.FormatFloat(v, 'e', -1, 64)
-	}
-	s := strconv.FormatFloat(v, 'f', -1, 64)
-	if !strings.Contains(s, ".") {
-		s += ".0"
-	}
-	if dot := strings.IndexByte(s, '.'); v > 0 && dot > 6 {
-		mantissa := strings.TrimRight(s[:1]+"."+s[1:dot]+s[dot+1:], "0.")
-		if mantissa == "" {
-			mantissa = "0"
-		}
-		return mantissa + "e+" + pad(dot-1)
-	}
-	return s
-}
-
-func pad(n int) string {
-	if n < 10 {
-		return "0" + strconv.Itoa(n)
-	}
-	return strconv.Itoa(n)
-}
-
-// with returns labels with one more, in order.
-func with(labels []pair, l pair) []pair {
-	out := make([]pair, 0, len(labels)+1)
-	for i, o := range labels {
-		if l.name < o.name {
-			out = append(out, l)
-			return append(out, labels[i:]...)
-		}
-		out = append(out, o)
-	}
-	return append(out, l)
-}
-
-// histogram counts observations in buckets. Its upper bounds are shared and
-// never changed.
-type histogram struct {
-	bounds []float64
-	counts []int64 // by bucket, the last is +Inf
-	n      int64
-	sum    float64
-}
-
-func newHistogram(bounds []float64) *histogram {
-	return &histogram{bounds: bounds, counts: make([]int64, len(bounds)+1)}
-}
-
-func (h *histogram) observe(v float64) {
-	h.n++
-	h.sum += v
-	for i, b := range h.bounds {
-		if v <= b {
-			h.counts[i]++
+	var born []*dto.Metric
+	for _, s := range all {
+		at := cmp.Or(s.GetCounter().GetCreatedTimestamp(), s.GetHistogram().GetCreatedTimestamp(), s.GetSummary().GetCreatedTimestamp())
+		if at == nil {
 			return
 		}
+		born = append(born, gauge(float64(at.AsTime().UnixMicro())/1e6, s.Label...)) // as Python's time.time gives it
 	}
-	h.counts[len(h.bounds)]++
+	base := name
+	if kind == dto.MetricType_COUNTER {
+		base = strings.TrimSuffix(name, "_total")
+	}
+	p.add(base+"_created", help, dto.MetricType_GAUGE, born...)
 }
 
-// histogram writes the samples of one label set.
-func (p *expositionWriter) histogram(name string, labels []pair, h *histogram) {
-	var below int64
-	for i, n := range h.counts {
-		below += n
-		le := "+Inf"
-		if i < len(h.bounds) {
-			le = number(h.bounds[i])
+// text writes the page.
+func (p *page) text() ([]byte, error) {
+	var b bytes.Buffer
+	for _, f := range p.families {
+		if len(f.Metric) == 0 {
+			fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %[1]s %[3]s\n", f.GetName(), f.GetHelp(), strings.ToLower(f.GetType().String()))
+			continue
 		}
-		p.sample(name+"_bucket", with(labels, pair{"le", le}), float64(below))
+		if _, err := expfmt.MetricFamilyToText(&b, f); err != nil {
+			return nil, err
+		}
 	}
-	p.sample(name+"_count", labels, float64(h.n))
-	p.sample(name+"_sum", labels, h.sum)
+	return b.Bytes(), nil
 }
+
+func gauge(v float64, labels ...*dto.LabelPair) *dto.Metric {
+	return &dto.Metric{Label: labels, Gauge: &dto.Gauge{Value: &v}}
+}
+
+func counter(v float64, labels ...*dto.LabelPair) *dto.Metric {
+	return &dto.Metric{Label: labels, Counter: &dto.Counter{Value: &v}}
+}
+
+// series are those of a collector, in order, as if they had been created at a time.
+func series(of prometheus.Collector, created time.Time) []*dto.Metric {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(of)
+	families, err := registry.Gather()
+	if err != nil || len(families) == 0 {
+		return nil // there is no other error than of two series with the same labels
+	}
+	for _, m := range families[0].Metric {
+		setCreated(m, created)
+	}
+	return families[0].Metric
+}
+
+// setCreated says when a series was created.
+func setCreated(m *dto.Metric, at time.Time) *dto.Metric {
+	switch t := timestamppb.New(at); {
+	case m.Counter != nil:
+		m.Counter.CreatedTimestamp = t
+	case m.Summary != nil:
+		m.Summary.CreatedTimestamp = t
+	case m.Histogram != nil:
+		m.Histogram.CreatedTimestamp = t
+	}
+	return m
+}
+
+func newHistogram(bounds []float64) prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{Name: "observed", Buckets: bounds})
+}
+
+// observed is what a histogram has counted.
+func observed(h prometheus.Histogram) *dto.Histogram {
+	var m dto.Metric
+	_ = h.Write(&m) // of a histogram without labels, which cannot fail
+	return m.Histogram
+}
+
+// label is a name and its value.
+func label(name, value string) *dto.LabelPair { return &dto.LabelPair{Name: &name, Value: &value} }

@@ -5,6 +5,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 )
@@ -27,11 +30,11 @@ type engineMetrics struct {
 	success                    [5]int64 // by finishReasons
 	rejections                 [2]int64 // by rejectionReasons
 
-	ttft, itl, tpot, e2e, queue, inference, prefill, decode *histogram // seconds
-	iteration, promptLen, outputLen, maxOutput, computed    *histogram // tokens
-	limit, n, preempted                                     *histogram
-	transfer, transferBytes                                 *histogram // seconds that a prompt's KV takes to arrive, and its size
-	promptRate, outputRate                                  float64    // of the V0 engine: tokens a second, lately
+	ttft, itl, tpot, e2e, queue, inference, prefill, decode prometheus.Histogram // seconds
+	iteration, promptLen, outputLen, maxOutput, computed    prometheus.Histogram // tokens
+	limit, n, preempted                                     prometheus.Histogram
+	transfer, transferBytes                                 prometheus.Histogram // seconds that a prompt's KV takes to arrive, and its size
+	promptRate, outputRate                                  float64              // of the V0 engine: tokens a second, lately
 
 	families []shown
 }
@@ -63,7 +66,7 @@ var (
 )
 
 func newEngineMetrics(r engine.Release, maxModelLen int, uses []string) *engineMetrics {
-	of := func(family string) *histogram { return newHistogram(vllm.Bounds("vllm:"+family, string(r))) }
+	of := func(family string) prometheus.Histogram { return newHistogram(vllm.Bounds("vllm:"+family, string(r))) }
 	lengths := vllm.LengthBounds(maxModelLen)
 	return &engineMetrics{
 		families: familiesOf(r, uses),
@@ -79,18 +82,17 @@ func newEngineMetrics(r engine.Release, maxModelLen int, uses []string) *engineM
 // family is one family of vLLM's page: what it says, and how it gets its values. Its type, its labels and
 // the releases that have it are those of package vllm.
 type family struct {
-	name  string
-	help  string
-	of    []string // values of the label beside model_name and engine
-	value func(*engineMetrics, int) float64
-	hist  func(*engineMetrics) *histogram
+	name string
+	help string
+	of   []string // values of the label beside model_name and engine
+	// value is a histogram, a number, or a number for each of the label's values; a single one is of the first.
+	value func(*engineMetrics) any
 }
 
 // shown is a family as a release shows it.
 type shown struct {
 	*family
 	kind  engine.Type
-	base  string   // the name without _total, of a counter
 	of    []string // the values of the label that the release knows
 	label string   // beside model_name and engine; "" for none
 	bare  bool     // it has no engine label
@@ -108,10 +110,7 @@ func familiesOf(r engine.Release, uses []string) (out []shown) {
 		if !k.Released(string(r)) || vllm.OnlyV1(&k) && v0(r) || vllm.OnlyV0(&k) && !v0(r) {
 			continue
 		}
-		s := shown{family: f, kind: k.Type, base: f.name, of: f.of, bare: true}
-		if k.Type == engine.Counter {
-			s.base = strings.TrimSuffix(f.name, "_total")
-		}
+		s := shown{family: f, kind: k.Type, of: f.of, bare: true}
 		for _, l := range k.Labels {
 			switch l {
 			case "model_name":
@@ -133,90 +132,72 @@ func familiesOf(r engine.Release, uses []string) (out []shown) {
 	return out
 }
 
-func one(f func(*engineMetrics) float64) func(*engineMetrics, int) float64 {
-	return func(m *engineMetrics, _ int) float64 { return f(m) }
-}
-
-func count(f func(*engineMetrics) int64) func(*engineMetrics, int) float64 {
-	return func(m *engineMetrics, _ int) float64 { return float64(f(m)) }
-}
-
-func zero(*engineMetrics, int) float64 { return 0 }
-
-// first gives the value to the first of a label's values, 0 to the others.
-func first(f func(*engineMetrics) float64) func(*engineMetrics, int) float64 {
-	return func(m *engineMetrics, i int) float64 {
-		if i > 0 {
-			return 0
-		}
-		return f(m)
-	}
-}
-
 // families are those of vLLM's page, in its order. The pages of 0.10.2, 0.23.0 and 0.32.0 were compared
 // with real servers'.
 var families = []family{
-	{name: "vllm:estimated_flops_per_gpu_total", help: "Estimated floating point operations per GPU.", value: zero},
-	{name: "vllm:estimated_read_bytes_per_gpu_total", help: "Estimated bytes read per GPU.", value: zero},
-	{name: "vllm:estimated_write_bytes_per_gpu_total", help: "Estimated bytes written per GPU.", value: zero},
-	{name: "vllm:num_requests_running", help: "Requests in the running batch.", value: one(func(m *engineMetrics) float64 { return float64(m.running) })},
-	{name: "vllm:num_requests_swapped", help: "Requests swapped to the CPU.", value: zero},
-	{name: "vllm:num_requests_waiting", help: "Requests that wait.", value: one(func(m *engineMetrics) float64 { return float64(m.waiting) })},
-	{name: "vllm:num_requests_waiting_by_reason", help: "Requests that wait, by reason.", of: waitingReasons, value: first(func(m *engineMetrics) float64 { return float64(m.waiting) })},
-	{name: "vllm:engine_sleep_state", help: "Whether the engine sleeps.", of: sleepStates, value: first(func(*engineMetrics) float64 { return 1 })},
-	{name: "vllm:gpu_cache_usage_perc", help: "KV cache usage, 0 to 1.", value: one(func(m *engineMetrics) float64 { return m.usage })},
-	{name: "vllm:cpu_cache_usage_perc", help: "Usage of the swap space.", value: zero},
-	{name: "vllm:cpu_prefix_cache_hit_rate", help: "Hit rate of the prefix cache in the swap space.", value: one(func(*engineMetrics) float64 { return -1 })},
-	{name: "vllm:gpu_prefix_cache_hit_rate", help: "Hit rate of the prefix cache.", value: one((*engineMetrics).hitRate)},
-	{name: "vllm:gpu_prefix_cache_queries_total", help: "Tokens looked up in the prefix cache.", value: count(func(m *engineMetrics) int64 { return m.queries })},
-	{name: "vllm:gpu_prefix_cache_hits_total", help: "Tokens found in the prefix cache.", value: count(func(m *engineMetrics) int64 { return m.hits })},
-	{name: "vllm:kv_cache_usage_perc", help: "KV cache usage, 0 to 1.", value: one(func(m *engineMetrics) float64 { return m.usage })},
-	{name: "vllm:prefix_cache_queries_total", help: "Tokens looked up in the prefix cache.", value: count(func(m *engineMetrics) int64 { return m.queries })},
-	{name: "vllm:prefix_cache_hits_total", help: "Tokens found in the prefix cache.", value: count(func(m *engineMetrics) int64 { return m.hits })},
-	{name: "vllm:external_prefix_cache_queries_total", help: "Tokens looked up through a KV connector.", value: count(func(m *engineMetrics) int64 { return m.externalQueries })},
-	{name: "vllm:external_prefix_cache_hits_total", help: "Tokens found through a KV connector.", value: count(func(m *engineMetrics) int64 { return m.transferred })},
-	{name: "vllm:nixl_xfer_time_seconds", help: "Time of a KV transfer.", hist: func(m *engineMetrics) *histogram { return m.transfer }},
-	{name: "vllm:nixl_bytes_transferred", help: "Bytes of a KV transfer.", hist: func(m *engineMetrics) *histogram { return m.transferBytes }},
-	{name: "vllm:nixl_num_failed_transfers_total", help: "KV transfers that failed.", value: count(func(m *engineMetrics) int64 { return m.failedTransfers })},
-	{name: "vllm:nixl_num_kv_expired_reqs_total", help: "Requests whose KV was not fetched in time.", value: zero},
-	{name: "vllm:kv_offload_total_time_total", help: "Time of KV offloading.", of: offloads, value: first(func(m *engineMetrics) float64 { return m.transfer.sum })},
-	{name: "vllm:kv_offload_total_bytes_total", help: "Bytes of KV offloading.", of: offloads, value: first(func(m *engineMetrics) float64 { return m.transferBytes.sum })},
-	{name: "vllm:spec_decode_num_drafts_total", help: "Drafts of speculative decoding.", value: count(func(m *engineMetrics) int64 { return m.drafts })},
-	{name: "vllm:spec_decode_num_draft_tokens_total", help: "Tokens that were drafted.", value: count(func(m *engineMetrics) int64 { return m.drafted })},
-	{name: "vllm:spec_decode_num_accepted_tokens_total", help: "Drafted tokens that were accepted.", value: count(func(m *engineMetrics) int64 { return m.accepted })},
-	{name: "vllm:corrupted_requests_total", help: "Requests whose logits held NaN.", value: count(func(m *engineMetrics) int64 { return m.corrupted })},
-	{name: "vllm:mm_cache_queries_total", help: "Items looked up in the multimodal cache.", value: zero},
-	{name: "vllm:mm_cache_hits_total", help: "Items found in the multimodal cache.", value: zero},
-	{name: "vllm:num_preemptions_total", help: "Preemptions.", value: count(func(m *engineMetrics) int64 { return m.preemptions })},
-	{name: "vllm:prompt_tokens_total", help: "Prompt tokens of requests that got their first token.", value: count(func(m *engineMetrics) int64 { return m.prompt })},
-	{name: "vllm:prompt_tokens_by_source_total", help: "Prompt tokens by source.", of: promptSources, value: (*engineMetrics).bySource},
-	{name: "vllm:prompt_tokens_cached_total", help: "Prompt tokens found in a cache.", value: count(func(m *engineMetrics) int64 { return m.cached })},
-	{name: "vllm:prompt_tokens_cached_by_source_total", help: "Prompt tokens found in a cache, by tier.", of: cacheTiers, value: first(func(m *engineMetrics) float64 { return float64(m.admittedHits) })},
-	{name: "vllm:prompt_tokens_recomputed_total", help: "Cached prompt tokens computed again.", value: zero},
-	{name: "vllm:generation_tokens_total", help: "Tokens generated.", value: count(func(m *engineMetrics) int64 { return m.generation })},
-	{name: "vllm:tokens_total", help: "Prompt tokens and generated tokens.", value: count(func(m *engineMetrics) int64 { return m.prompt + m.generation })},
-	{name: "vllm:request_success_total", help: "Requests that finished, by reason.", of: finishReasons, value: func(m *engineMetrics, i int) float64 { return float64(m.success[i]) }},
-	{name: "vllm:admission_rejections_total", help: "Requests refused by a limit on the queue.", of: rejectionReasons, value: func(m *engineMetrics, i int) float64 { return float64(m.rejections[i]) }},
-	{name: "vllm:request_prompt_tokens", help: "Prompt tokens of a request.", hist: func(m *engineMetrics) *histogram { return m.promptLen }},
-	{name: "vllm:request_generation_tokens", help: "Generated tokens of a request.", hist: func(m *engineMetrics) *histogram { return m.outputLen }},
-	{name: "vllm:iteration_tokens_total", help: "Tokens of an engine step.", hist: func(m *engineMetrics) *histogram { return m.iteration }},
-	{name: "vllm:request_max_num_generation_tokens", help: "Most tokens generated by one of a request's sequences.", hist: func(m *engineMetrics) *histogram { return m.maxOutput }},
-	{name: "vllm:request_params_n", help: "The parameter n.", hist: func(m *engineMetrics) *histogram { return m.n }},
-	{name: "vllm:request_params_max_tokens", help: "The parameter max_tokens.", hist: func(m *engineMetrics) *histogram { return m.limit }},
-	{name: "vllm:time_to_first_token_seconds", help: "Time to first token.", hist: func(m *engineMetrics) *histogram { return m.ttft }},
-	{name: "vllm:time_per_output_token_seconds", help: "Time between two tokens.", hist: func(m *engineMetrics) *histogram { return m.itl }},
-	{name: "vllm:inter_token_latency_seconds", help: "Time between two tokens.", hist: func(m *engineMetrics) *histogram { return m.itl }},
-	{name: "vllm:request_time_per_output_token_seconds", help: "Mean time per token of a request.", hist: func(m *engineMetrics) *histogram { return m.tpot }},
-	{name: "vllm:e2e_request_latency_seconds", help: "Time from arrival to the last token.", hist: func(m *engineMetrics) *histogram { return m.e2e }},
-	{name: "vllm:request_queue_time_seconds", help: "Time in the scheduler's queue.", hist: func(m *engineMetrics) *histogram { return m.queue }},
-	{name: "vllm:time_in_queue_requests", help: "Time in the scheduler's queue.", hist: func(m *engineMetrics) *histogram { return m.queue }},
-	{name: "vllm:request_inference_time_seconds", help: "Time from first scheduling to the last token.", hist: func(m *engineMetrics) *histogram { return m.inference }},
-	{name: "vllm:request_prefill_time_seconds", help: "Time from first scheduling to the first token.", hist: func(m *engineMetrics) *histogram { return m.prefill }},
-	{name: "vllm:request_decode_time_seconds", help: "Time from the first to the last token.", hist: func(m *engineMetrics) *histogram { return m.decode }},
-	{name: "vllm:request_num_preemptions", help: "Preemptions of a request.", hist: func(m *engineMetrics) *histogram { return m.preempted }},
-	{name: "vllm:request_prefill_kv_computed_tokens", help: "Prompt tokens of a request that were computed.", hist: func(m *engineMetrics) *histogram { return m.computed }},
-	{name: "vllm:avg_prompt_throughput_toks_per_s", help: "Prompt tokens a second.", value: one(func(m *engineMetrics) float64 { return m.promptRate })},
-	{name: "vllm:avg_generation_throughput_toks_per_s", help: "Generated tokens a second.", value: one(func(m *engineMetrics) float64 { return m.outputRate })},
+	{"vllm:estimated_flops_per_gpu_total", "Estimated floating point operations per GPU.", nil, func(*engineMetrics) any { return 0 }},
+	{"vllm:estimated_read_bytes_per_gpu_total", "Estimated bytes read per GPU.", nil, func(*engineMetrics) any { return 0 }},
+	{"vllm:estimated_write_bytes_per_gpu_total", "Estimated bytes written per GPU.", nil, func(*engineMetrics) any { return 0 }},
+	{"vllm:num_requests_running", "Requests in the running batch.", nil, func(m *engineMetrics) any { return m.running }},
+	{"vllm:num_requests_swapped", "Requests swapped to the CPU.", nil, func(*engineMetrics) any { return 0 }},
+	{"vllm:num_requests_waiting", "Requests that wait.", nil, func(m *engineMetrics) any { return m.waiting }},
+	{"vllm:num_requests_waiting_by_reason", "Requests that wait, by reason.", waitingReasons, func(m *engineMetrics) any { return m.waiting }},
+	{"vllm:engine_sleep_state", "Whether the engine sleeps.", sleepStates, func(*engineMetrics) any { return 1 }},
+	{"vllm:gpu_cache_usage_perc", "KV cache usage, 0 to 1.", nil, func(m *engineMetrics) any { return m.usage }},
+	{"vllm:cpu_cache_usage_perc", "Usage of the swap space.", nil, func(*engineMetrics) any { return 0 }},
+	{"vllm:cpu_prefix_cache_hit_rate", "Hit rate of the prefix cache in the swap space.", nil, func(*engineMetrics) any { return -1 }},
+	{"vllm:gpu_prefix_cache_hit_rate", "Hit rate of the prefix cache.", nil, func(m *engineMetrics) any { return m.hitRate() }},
+	{"vllm:gpu_prefix_cache_queries_total", "Tokens looked up in the prefix cache.", nil, func(m *engineMetrics) any { return m.queries }},
+	{"vllm:gpu_prefix_cache_hits_total", "Tokens found in the prefix cache.", nil, func(m *engineMetrics) any { return m.hits }},
+	{"vllm:kv_cache_usage_perc", "KV cache usage, 0 to 1.", nil, func(m *engineMetrics) any { return m.usage }},
+	{"vllm:prefix_cache_queries_total", "Tokens looked up in the prefix cache.", nil, func(m *engineMetrics) any { return m.queries }},
+	{"vllm:prefix_cache_hits_total", "Tokens found in the prefix cache.", nil, func(m *engineMetrics) any { return m.hits }},
+	{"vllm:external_prefix_cache_queries_total", "Tokens looked up through a KV connector.", nil, func(m *engineMetrics) any { return m.externalQueries }},
+	{"vllm:external_prefix_cache_hits_total", "Tokens found through a KV connector.", nil, func(m *engineMetrics) any { return m.transferred }},
+	{"vllm:nixl_xfer_time_seconds", "Time of a KV transfer.", nil, func(m *engineMetrics) any { return m.transfer }},
+	{"vllm:nixl_bytes_transferred", "Bytes of a KV transfer.", nil, func(m *engineMetrics) any { return m.transferBytes }},
+	{"vllm:nixl_num_failed_transfers_total", "KV transfers that failed.", nil, func(m *engineMetrics) any { return m.failedTransfers }},
+	{"vllm:nixl_num_kv_expired_reqs_total", "Requests whose KV was not fetched in time.", nil, func(*engineMetrics) any { return 0 }},
+	{"vllm:kv_offload_total_time_total", "Time of KV offloading.", offloads, func(m *engineMetrics) any { return observed(m.transfer).GetSampleSum() }},
+	{"vllm:kv_offload_total_bytes_total", "Bytes of KV offloading.", offloads, func(m *engineMetrics) any { return observed(m.transferBytes).GetSampleSum() }},
+	{"vllm:spec_decode_num_drafts_total", "Drafts of speculative decoding.", nil, func(m *engineMetrics) any { return m.drafts }},
+	{"vllm:spec_decode_num_draft_tokens_total", "Tokens that were drafted.", nil, func(m *engineMetrics) any { return m.drafted }},
+	{"vllm:spec_decode_num_accepted_tokens_total", "Drafted tokens that were accepted.", nil, func(m *engineMetrics) any { return m.accepted }},
+	{"vllm:corrupted_requests_total", "Requests whose logits held NaN.", nil, func(m *engineMetrics) any { return m.corrupted }},
+	{"vllm:mm_cache_queries_total", "Items looked up in the multimodal cache.", nil, func(*engineMetrics) any { return 0 }},
+	{"vllm:mm_cache_hits_total", "Items found in the multimodal cache.", nil, func(*engineMetrics) any { return 0 }},
+	{"vllm:num_preemptions_total", "Preemptions.", nil, func(m *engineMetrics) any { return m.preemptions }},
+	{"vllm:prompt_tokens_total", "Prompt tokens of requests that got their first token.", nil, func(m *engineMetrics) any { return m.prompt }},
+	{"vllm:prompt_tokens_by_source_total", "Prompt tokens by source.", promptSources, func(m *engineMetrics) any {
+		return []int64{m.prompt - m.cached - m.transferred, m.cached, m.transferred}
+	}},
+	{"vllm:prompt_tokens_cached_total", "Prompt tokens found in a cache.", nil, func(m *engineMetrics) any { return m.cached }},
+	{"vllm:prompt_tokens_cached_by_source_total", "Prompt tokens found in a cache, by tier.", cacheTiers, func(m *engineMetrics) any { return m.admittedHits }},
+	{"vllm:prompt_tokens_recomputed_total", "Cached prompt tokens computed again.", nil, func(*engineMetrics) any { return 0 }},
+	{"vllm:generation_tokens_total", "Tokens generated.", nil, func(m *engineMetrics) any { return m.generation }},
+	{"vllm:tokens_total", "Prompt tokens and generated tokens.", nil, func(m *engineMetrics) any { return m.prompt + m.generation }},
+	{"vllm:request_success_total", "Requests that finished, by reason.", finishReasons, func(m *engineMetrics) any { return m.success[:] }},
+	{"vllm:admission_rejections_total", "Requests refused by a limit on the queue.", rejectionReasons, func(m *engineMetrics) any { return m.rejections[:] }},
+	{"vllm:request_prompt_tokens", "Prompt tokens of a request.", nil, func(m *engineMetrics) any { return m.promptLen }},
+	{"vllm:request_generation_tokens", "Generated tokens of a request.", nil, func(m *engineMetrics) any { return m.outputLen }},
+	{"vllm:iteration_tokens_total", "Tokens of an engine step.", nil, func(m *engineMetrics) any { return m.iteration }},
+	{"vllm:request_max_num_generation_tokens", "Most tokens generated by one of a request's sequences.", nil, func(m *engineMetrics) any { return m.maxOutput }},
+	{"vllm:request_params_n", "The parameter n.", nil, func(m *engineMetrics) any { return m.n }},
+	{"vllm:request_params_max_tokens", "The parameter max_tokens.", nil, func(m *engineMetrics) any { return m.limit }},
+	{"vllm:time_to_first_token_seconds", "Time to first token.", nil, func(m *engineMetrics) any { return m.ttft }},
+	{"vllm:time_per_output_token_seconds", "Time between two tokens.", nil, func(m *engineMetrics) any { return m.itl }},
+	{"vllm:inter_token_latency_seconds", "Time between two tokens.", nil, func(m *engineMetrics) any { return m.itl }},
+	{"vllm:request_time_per_output_token_seconds", "Mean time per token of a request.", nil, func(m *engineMetrics) any { return m.tpot }},
+	{"vllm:e2e_request_latency_seconds", "Time from arrival to the last token.", nil, func(m *engineMetrics) any { return m.e2e }},
+	{"vllm:request_queue_time_seconds", "Time in the scheduler's queue.", nil, func(m *engineMetrics) any { return m.queue }},
+	{"vllm:time_in_queue_requests", "Time in the scheduler's queue.", nil, func(m *engineMetrics) any { return m.queue }},
+	{"vllm:request_inference_time_seconds", "Time from first scheduling to the last token.", nil, func(m *engineMetrics) any { return m.inference }},
+	{"vllm:request_prefill_time_seconds", "Time from first scheduling to the first token.", nil, func(m *engineMetrics) any { return m.prefill }},
+	{"vllm:request_decode_time_seconds", "Time from the first to the last token.", nil, func(m *engineMetrics) any { return m.decode }},
+	{"vllm:request_num_preemptions", "Preemptions of a request.", nil, func(m *engineMetrics) any { return m.preempted }},
+	{"vllm:request_prefill_kv_computed_tokens", "Prompt tokens of a request that were computed.", nil, func(m *engineMetrics) any { return m.computed }},
+	{"vllm:avg_prompt_throughput_toks_per_s", "Prompt tokens a second.", nil, func(m *engineMetrics) any { return m.promptRate }},
+	{"vllm:avg_generation_throughput_toks_per_s", "Generated tokens a second.", nil, func(m *engineMetrics) any { return m.outputRate }},
 }
 
 func (m *engineMetrics) hitRate() float64 {
@@ -226,72 +207,46 @@ func (m *engineMetrics) hitRate() float64 {
 	return float64(m.hits) / float64(m.queries)
 }
 
-func (m *engineMetrics) bySource(i int) float64 {
-	switch i {
-	case 0:
-		return float64(m.prompt - m.cached - m.transferred)
-	case 1:
-		return float64(m.cached)
-	case 2:
-		return float64(m.transferred)
-	}
-	return 0
-}
-
-// write writes the families that the release has.
-func (m *engineMetrics) write(p *expositionWriter, r engine.Release, model string, created time.Time) {
-	name := pair{"model_name", model}
-	labels := []pair{{"engine", "0"}, name}
-	if v0(r) {
-		labels = []pair{name}
-	}
-	born := seconds(created)
+// write adds the families that the release has.
+func (m *engineMetrics) write(p *page, r engine.Release, model string, created time.Time) {
 	for i := range m.families {
 		f := &m.families[i]
-		own := labels
-		if f.bare {
-			own = []pair{name}
+		own := []*dto.LabelPair{label("model_name", model)}
+		if !f.bare && !v0(r) {
+			own = []*dto.LabelPair{label("engine", "0"), own[0]}
 		}
-		p.head(f.name, f.help, string(f.kind))
-		if f.kind == engine.Histogram {
-			p.histogram(f.name, own, f.hist(m))
-			p.createdHead(f.base, f.help)
-			p.createdSample(f.base, own, born)
-			continue
-		}
-		if f.of == nil {
-			p.sample(f.name, own, f.value(m, 0))
+		var all []*dto.Metric
+		add := func(v float64, labels ...*dto.LabelPair) {
 			if f.kind == engine.Counter {
-				p.createdHead(f.base, f.help)
-				p.createdSample(f.base, own, born)
+				all = append(all, setCreated(counter(v, labels...), created))
+			} else {
+				all = append(all, gauge(v, labels...))
 			}
-			continue
 		}
+		var values []float64
+		switch v := f.value(m).(type) {
+		case prometheus.Histogram:
+			all = append(all, setCreated(&dto.Metric{Label: own, Histogram: observed(v)}, created))
+		case []int64:
+			for _, n := range v {
+				values = append(values, float64(n))
+			}
+		case int:
+			values = []float64{float64(v)}
+		case int64:
+			values = []float64{float64(v)}
+		case float64:
+			values = []float64{v}
+		}
+		if f.of == nil && values != nil {
+			add(values[0], own...)
+		}
+		values = append(values, make([]float64, len(f.of))...)
 		for k, v := range f.of {
-			if x := f.value(m, k); x != 0 || !v0(r) {
-				p.sample(f.name, with(own, pair{f.label, v}), x)
+			if values[k] != 0 || !v0(r) {
+				add(values[k], append(slices.Clip(own), label(f.label, v))...)
 			}
 		}
-		if f.kind == engine.Counter {
-			p.createdHead(f.base, f.help)
-			for _, v := range f.of {
-				p.createdSample(f.base, with(own, pair{f.label, v}), born)
-			}
-		}
+		p.add(f.name, f.help, dto.MetricType(dto.MetricType_value[strings.ToUpper(string(f.kind))]), all...)
 	}
 }
-
-func (p *expositionWriter) createdHead(name, help string) {
-	if p.created {
-		p.head(name+"_created", help, "gauge")
-	}
-}
-
-func (p *expositionWriter) createdSample(name string, labels []pair, at float64) {
-	if p.created {
-		p.sample(name+"_created", labels, at)
-	}
-}
-
-// seconds is a time as Python's time.time gives it.
-func seconds(at time.Time) float64 { return float64(at.UnixMicro()) / 1e6 }

@@ -118,9 +118,9 @@ func (s *server) config() *Server { return &s.fleet.core.replicas[s.index].cfg }
 
 // count accounts for an exchange that takes no time.
 func (s *server) count(r *http.Request, status, received int) {
-	s.fleet.updateCore(func(c *core, now time.Duration) {
+	s.fleet.updateCore(func(c *core, _ time.Duration) {
 		if replica := c.replicas[s.index]; replica.up {
-			replica.api.countExchange(exchange{handler: r.URL.Path, method: r.Method, status: status, received: received}, c.wall(now))
+			replica.api.countExchange(exchange{handler: r.URL.Path, method: r.Method, status: status, received: received})
 		}
 	})
 }

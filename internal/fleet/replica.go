@@ -1,11 +1,15 @@
 package fleet
 
 import (
+	_ "embed"
 	"errors"
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
@@ -276,7 +280,7 @@ func (r *replica) answered(c *call, status int, at time.Duration) {
 	r.api.connections--
 	r.api.memory += r.leak
 	r.api.cpu += 0.002
-	r.api.countExchange(exchange{handler: c.handler, method: "POST", status: status, took: at - c.arrived, received: c.received}, r.wall(at))
+	r.api.countExchange(exchange{handler: c.handler, method: "POST", status: status, took: at - c.arrived, received: c.received})
 }
 
 // abort ends a call whose client left. The engine hears of it between two
@@ -354,8 +358,8 @@ func (r *replica) fetch(c *call) time.Duration {
 		r.metrics.failedTransfers++
 		return 0
 	}
-	r.metrics.transfer.observe(r.transferTakes.Seconds())
-	r.metrics.transferBytes.observe(float64(c.prompt) * kvBytes)
+	r.metrics.transfer.Observe(r.transferTakes.Seconds())
+	r.metrics.transferBytes.Observe(float64(c.prompt) * kvBytes)
 	return r.transferTakes
 }
 
@@ -424,10 +428,10 @@ func (r *replica) report(outputs []sim.Output) {
 				step -= c.cached
 			}
 			if c.stage != over {
-				m.ttft.observe((at - c.arrived).Seconds())
+				m.ttft.Observe((at - c.arrived).Seconds())
 			}
 		} else if c.stage != over {
-			m.itl.observe((at - c.last).Seconds())
+			m.itl.Observe((at - c.last).Seconds())
 		}
 		c.last = at
 		c.tokens += int(got)
@@ -439,7 +443,7 @@ func (r *replica) report(outputs []sim.Output) {
 		}
 	}
 	if len(outputs) > 0 {
-		m.iteration.observe(float64(step))
+		m.iteration.Observe(float64(step))
 		r.api.cpu += 60e-6 * float64(len(outputs))
 	}
 	for _, e := range events {
@@ -483,27 +487,27 @@ func (r *replica) finish(c *call, res *sim.RequestResult) {
 		m.corrupted++
 	}
 	decode := c.last - c.first
-	m.e2e.observe((at - c.arrived).Seconds())
-	m.queue.observe(res.Queue().Seconds())
-	m.prefill.observe((c.first - res.Scheduled).Seconds())
-	m.decode.observe(decode.Seconds())
-	m.inference.observe((c.last - res.Scheduled).Seconds())
+	m.e2e.Observe((at - c.arrived).Seconds())
+	m.queue.Observe(res.Queue().Seconds())
+	m.prefill.Observe((c.first - res.Scheduled).Seconds())
+	m.decode.Observe(decode.Seconds())
+	m.inference.Observe((c.last - res.Scheduled).Seconds())
 	tpot := 0.0
 	if c.tokens > 1 {
 		tpot = decode.Seconds() / float64(c.tokens-1)
 	}
-	m.tpot.observe(tpot)
-	m.promptLen.observe(float64(c.prompt))
-	m.outputLen.observe(float64(c.tokens))
-	m.maxOutput.observe(float64(c.tokens))
-	m.limit.observe(float64(c.limit))
-	m.n.observe(1)
+	m.tpot.Observe(tpot)
+	m.promptLen.Observe(float64(c.prompt))
+	m.outputLen.Observe(float64(c.tokens))
+	m.maxOutput.Observe(float64(c.tokens))
+	m.limit.Observe(float64(c.limit))
+	m.n.Observe(1)
 	computed := c.prompt - c.cached
 	if c.fetched {
 		computed = 0
 	}
-	m.computed.observe(float64(computed))
-	m.preempted.observe(float64(res.Preemptions))
+	m.computed.Observe(float64(computed))
+	m.preempted.Observe(float64(res.Preemptions))
 }
 
 // errDown is the answer of a server that is not there.
@@ -520,21 +524,20 @@ func (r *replica) metricsPage() ([]byte, error) {
 	if r.asked++; r.missing > 0 && r.asked%r.missing == 0 {
 		return nil, errLate
 	}
-	p := &expositionWriter{created: !v0(r.cfg.Release)}
-	r.api.writeProcess(p)
+	p := &page{created: !v0(r.cfg.Release)}
+	r.api.addProcess(p)
 	r.metrics.write(p, r.cfg.Release, r.cfg.Model, r.wall(r.born).Add(-time.Duration(r.number)*readiness))
-	p.head("vllm:cache_config_info", "Configuration of the KV cache.", "gauge")
-	p.sample("vllm:cache_config_info", r.cacheConfig(), 1)
+	p.add("vllm:cache_config_info", "Configuration of the KV cache.", dto.MetricType_GAUGE, gauge(1, r.cacheConfig()...))
 	if !v0(r.cfg.Release) {
-		r.api.writeHTTP(p)
+		r.api.addHTTP(p)
 	}
-	return p.b, nil
+	return p.text()
 }
 
 // cacheConfig is the labels of vllm:cache_config_info, which is every field of
 // vLLM's CacheConfig: they differ from release to release (vllm/config/cache.py
 // at 0.10.2, 0.23.0 and 0.32.0, as real servers showed them).
-func (r *replica) cacheConfig() []pair {
+func (r *replica) cacheConfig() []*dto.LabelPair {
 	cfg, rel := r.cfg.Engine, r.cfg.Release
 	values := map[string]string{
 		"block_size": strconv.Itoa(cfg.BlockSize), "num_gpu_blocks": strconv.Itoa(cfg.NumBlocks),
@@ -544,7 +547,7 @@ func (r *replica) cacheConfig() []pair {
 		"kv_cache_max_concurrency": strconv.FormatFloat(float64(cfg.CacheSize())/float64(cfg.MaxModelLen), 'g', -1, 64),
 		"engine":                   "0",
 	}
-	var labels []pair
+	var labels []*dto.LabelPair
 	for _, f := range cacheFields {
 		if !rel.AtLeast(f.since) || f.before != "" && rel.AtLeast(f.before) || f.name == "engine" && v0(rel) {
 			continue
@@ -553,7 +556,7 @@ func (r *replica) cacheConfig() []pair {
 		if v == "" {
 			v = values[f.name]
 		}
-		labels = append(labels, pair{f.name, v})
+		labels = append(labels, label(f.name, v))
 	}
 	return labels
 }
@@ -565,54 +568,20 @@ func python(b bool) string {
 	return "False"
 }
 
-// cacheFields are those of CacheConfig in alphabetical order, with the values of a server
-// started with few flags; empty ones depend on the server.
-var cacheFields = []struct {
+//go:embed cachefields.csv
+var cacheFieldsText string
+
+// A cacheField is a row of cachefields.csv.
+type cacheField struct {
 	name, value   string
-	since, before engine.Release // that have it; "" is all
-}{
-	{name: "_block_size_resolved", value: "True", since: "0.12.0"},
-	{name: "block_size"},
-	{name: "cache_dtype", value: "auto"},
-	{name: "cache_hit_alignment_tokens", value: "None", since: "0.24.0"},
-	{name: "calculate_kv_scales", value: "False", before: "0.24.0"},
-	{name: "cpu_kvcache_space_bytes", value: "None", before: "0.12.0"},
-	{name: "cpu_offload_gb", value: "0.0", before: "0.12.0"},
-	{name: "effective_attention_block_size", since: "0.24.0"},
-	{name: "enable_mamba_shared_prefix_checkpoint", value: "False", since: "0.24.0"},
-	{name: "enable_prefix_caching"},
-	{name: "engine"},
-	{name: "gpu_memory_utilization"},
-	{name: "hash_block_size", value: "None", since: "0.12.0"},
-	{name: "is_attention_free", value: "False"},
-	{name: "kv_cache_dtype_skip_layers", value: "[]", since: "0.12.0"},
-	{name: "kv_cache_layout", value: "None", since: "0.24.0"},
-	{name: "kv_cache_max_concurrency", since: "0.24.0"},
-	{name: "kv_cache_memory_bytes", value: "None"},
-	{name: "kv_cache_size_tokens", since: "0.24.0"},
-	{name: "kv_offloading_backend", value: "native", since: "0.12.0"},
-	{name: "kv_offloading_size", value: "None", since: "0.12.0"},
-	{name: "kv_sharing_fast_prefill", value: "False"},
-	{name: "mamba_block_size", value: "None", since: "0.12.0"},
-	{name: "mamba_cache_dtype", value: "auto"},
-	{name: "mamba_cache_mode", value: "none", since: "0.12.0"},
-	{name: "mamba_page_size_padded", value: "None"},
-	{name: "mamba_ssm_cache_dtype", value: "auto", before: "0.24.0"},
-	{name: "mamba_ssm_cache_dtype", value: "float32", since: "0.24.0"},
-	{name: "num_cpu_blocks", value: "None"},
-	{name: "num_gpu_blocks"},
-	{name: "num_gpu_blocks_override", value: "None"},
-	{name: "prefix_cache_retention_interval", value: "0", since: "0.24.0"},
-	{name: "prefix_caching_hash_algo", value: "sha256"},
-	{name: "prefix_match_unit", value: "None", since: "0.24.0"},
-	{name: "replayssm_buffer_len", value: "16", since: "0.24.0"},
-	{name: "skip_page_size_padded", value: "None", since: "0.24.0"},
-	{name: "sliding_window", value: "None"},
-	{name: "swa_bounded_replay", value: "True", since: "0.24.0"},
-	{name: "swap_space", value: "4.0", before: "0.12.0"},
-	{name: "swap_space_bytes", value: "4294967296.0", before: "0.12.0"},
-	{name: "use_kda_recoverssm", value: "False", since: "0.24.0"},
-	{name: "use_replayssm", value: "False", since: "0.24.0"},
-	{name: "user_specified_block_size", value: "False", since: "0.12.0"},
-	{name: "user_specified_mamba_block_size", value: "False", since: "0.12.0", before: "0.24.0"},
+	since, before engine.Release
 }
+
+var cacheFields = func() (out []cacheField) {
+	for line := range strings.Lines(cacheFieldsText) {
+		if c := strings.Split(strings.TrimSpace(line), ","); len(c) == 4 && c[0] != "name" {
+			out = append(out, cacheField{c[0], c[1], engine.Release(c[2]), engine.Release(c[3])})
+		}
+	}
+	return out
+}()

@@ -111,7 +111,7 @@ func TestFewSeatsEndThePreemptions(t *testing.T) {
 		}, nil); err != nil {
 			t.Fatal(err)
 		}
-		none := strings.Contains(last, `vllm:num_preemptions_total{engine="0",model_name="llama-8b"} 0.0`)
+		none := strings.Contains(last, "vllm:num_preemptions_total{engine=\"0\",model_name=\"llama-8b\"} 0\n")
 		if none != tt.none {
 			t.Errorf("with %q preemptions are absent: %v", tt.args, none)
 		}

@@ -135,41 +135,29 @@ func (r *Report) left(name string) (n int) {
 	return n
 }
 
-// Text writes the report for a terminal: the answer, the checklist, then the faults of each
-// file, the worst first. In short it is a screen: the worst kinds of faults with their reasons,
-// further kinds in a line each; full shows every item of the checklist and every place.
+// Text writes the report for a terminal: the answer, the checklist, then the faults of each file, the worst first. In
+// short it is a screen; full shows every item of the checklist and every place.
 func (r *Report) Text(w io.Writer, o render.Options, full bool) error {
 	if len(r.Files)+len(r.Areas) == 0 {
 		return nil // no file could be read
 	}
-	d := &document{Document: render.NewDocument("Audit"), full: full, told: map[string]bool{}}
+	d := render.NewDocument("Audit")
 	d.Answer(render.Bold, "", r.headline())
 	against := "Against " + r.comparedWith() + "."
 	if len(r.Files) > 0 {
 		against += " What PromQL alone proves is left to pint: pint lint FILE."
 	}
 	d.Paragraph("", against)
-	if len(r.Areas) > 0 {
-		d.checklist(r.Areas)
+	if len(r.Areas)+len(r.Findings) > 0 {
 		d.More = "every item, every place, and why"
 	}
-	for _, g := range grouped(r.Findings) {
-		for _, f := range g {
-			if full || len(d.told) < shownKinds {
-				d.told[kindOf(f)] = true
-			}
-		}
+	if len(r.Areas) > 0 {
+		checklistText(d, r.Areas, full)
 	}
 	for _, name := range r.Files {
-		d.file(r, name)
+		r.file(d, name, full)
 	}
-	return d.Document.Text(w, o, full)
-}
-
-type document struct {
-	*render.Document
-	full bool
-	told map[string]bool // kinds of faults that are told with their reasons
+	return d.Text(w, o, full)
 }
 
 // comparedWith says what the files were held against.
@@ -245,13 +233,14 @@ const (
 	rankPresent
 	rankItem
 	rankClean
+	rankLesser // faults that are no page
 	rankLacking
-	rankFile
+	rankPage
 )
 
 var areaStyles = map[Status]render.Style{Present: render.Good, Partial: render.Warning, Missing: render.Bad}
 
-func (d *document) checklist(areas []Area) {
+func checklistText(d *render.Document, areas []Area, full bool) {
 	d.Rank(rankLacking)
 	d.Section("Checklist", "")
 	for _, a := range areas {
@@ -273,9 +262,9 @@ func (d *document) checklist(areas []Area) {
 		line.Style, line.Most = areaStyles[a.Status()], 1
 	}
 	d.Rank(rankItem)
-	for i, it := range toTell(areas, d.full) {
+	for i, it := range toTell(areas, full) {
 		if i == 0 {
-			d.Section(map[bool]string{false: "To enable", true: "Items"}[d.full], "")
+			d.Section(map[bool]string{false: "To enable", true: "Items"}[full], "")
 		}
 		state := it.Severity.String()
 		if it.Status == Present || it.Status == Unknown {
@@ -306,134 +295,74 @@ func toTell(areas []Area, all bool) []Item {
 	return out
 }
 
-// How much is told without being asked for more, so that it fits a screen: kinds of faults with
-// their reasons, of all files together, places of one kind, and lines of further places.
-const (
-	shownKinds  = 3
-	shownPlaces = 2
-	shownLines  = 8
-)
-
-// kindOf tells kinds of faults apart.
-func kindOf(f checks.Problem) string { return f.File + "\x00" + f.Label() + "\x00" + f.Check }
-
-func (d *document) file(r *Report, name string) {
-	mine := slices.DeleteFunc(slices.Clone(r.Findings), func(f checks.Problem) bool { return f.File != name })
+// file tells of the faults of a file: what is wrong and what to do, once for all places of which it is true.
+func (r *Report) file(d *render.Document, name string, full bool) {
+	groups := grouped(slices.DeleteFunc(slices.Clone(r.Findings), func(f checks.Problem) bool { return f.File != name }))
 	fixed, repaired := r.Fixed[name]
-	if d.Rank(rankFile); len(mine) == 0 && !repaired {
+	switch d.Rank(rankPage); {
+	case len(groups) == 0 && !repaired:
 		d.Rank(rankClean)
+	case len(groups) > 0 && groups[0][0].Label() != catalog.Page.String():
+		d.Rank(rankLesser)
 	}
 	d.Section(name, "").Name = true
 	if repaired {
 		d.Paragraph("", fmt.Sprintf("%d repaired, %d left.", len(fixed), r.left(name)))
-		d.List(counted(fixed)...)
-	} else if len(mine) == 0 {
+	} else if len(groups) == 0 {
 		d.Paragraph("", "nothing found").Style = render.Good
 	}
-	for _, group := range grouped(mine) {
-		d.Rank(rankFile)
-		d.group(group)
+	for _, g := range grouped(fixed) {
+		d.Item("", g[0].Check+": "+g[0].Fix+linesOf(g))
 	}
-}
-
-// group tells of one kind of fault: what is wrong and what to do, and then where, once for places of which the same
-// is true.
-func (d *document) group(all []checks.Problem) {
-	f := all[0]
-	style := map[string]render.Style{catalog.Page.String(): render.Bad, catalog.Ticket.String(): render.Warning}[f.Label()] // Bold for the others
-	if !d.told[kindOf(f)] {
-		places := ""
-		if len(all) > 1 {
-			places = fmt.Sprintf(" (%d places)", len(all))
-		}
-		d.Item(f.Label(), f.Check+places+linesOf(all)).Style = style
-		d.More = "every place, and why"
-		return
-	}
-	for len(all) > 0 {
-		f := all[0]
-		n := slices.IndexFunc(all, func(o checks.Problem) bool { return o.Why != f.Why || o.Fix != f.Fix })
-		if n < 0 {
-			n = len(all)
-		}
-		fix := " Fix: "
+	for _, g := range groups {
+		f, fix := g[0], " Fix: "
 		if f.Fixable {
 			fix = " Fix (--fix does it): "
 		}
-		d.Rank(rankFile)
-		d.Item(f.Label(), f.Check+linesOf(all[:n])+": "+sentence(f.Why)+fix+sentence(f.Fix)).Style = style
-		d.places(all[:n])
-		all = all[n:]
+		if d.Rank(rankPage); f.Label() != catalog.Page.String() {
+			d.Rank(rankLesser)
+		}
+		d.Item(f.Label(), f.Check+linesOf(g)+": "+sentence(f.Why)+fix+sentence(f.Fix)).Style = styles[f.Label()]
+		d.Rank(rankPlace)
+		for _, f := range g {
+			place, fragment := f.Where, strings.Join(strings.Fields(f.Fragment), " ")
+			if f.Line > 0 {
+				place = fmt.Sprintf("%d:%d %s", f.Line, f.Column, f.Where)
+			}
+			if !full {
+				fragment = render.Clip(fragment, clipped)
+			}
+			d.Item("", place+": "+fragment)
+		}
 	}
 }
 
-// places lists where a fault is.
-func (d *document) places(all []checks.Problem) {
-	d.Rank(rankPlace)
-	shown := len(all)
-	if !d.full && shown > shownPlaces+1 {
-		shown = shownPlaces
-	}
-	for _, f := range all[:shown] {
-		place := f.Where
-		if f.Line > 0 {
-			place = fmt.Sprintf("%d:%d %s", f.Line, f.Column, f.Where)
-		}
-		fragment := strings.Join(strings.Fields(f.Fragment), " ")
-		if !d.full {
-			fragment = render.Clip(fragment, clipped)
-		}
-		d.Item("", place+": "+fragment)
-	}
-	if shown < len(all) {
-		d.Item("", fmt.Sprintf("and in %d more%s", len(all)-shown, linesOf(all[shown:])))
-		d.More = "every place"
-	}
-}
+var styles = map[string]render.Style{catalog.Page.String(): render.Bad, catalog.Ticket.String(): render.Warning} // Bold for the others
 
 // clipped is how much of an expression a short text shows.
 const clipped = 80
 
-// counted says what was repaired, and how often.
-func counted(all []checks.Problem) []string {
-	var out []string
-	times := map[string]int{}
-	for _, g := range grouped(all) {
-		for _, f := range g {
-			text := f.Check + ": " + f.Fix
-			if times[text]++; times[text] == 1 {
-				out = append(out, text)
+// grouped gathers the findings of which the same is true, the most severe first and doubts last.
+func grouped(all []checks.Problem) (out [][]checks.Problem) {
+	at := map[checks.Problem]int{}
+	for _, label := range []string{catalog.Page.String(), catalog.Ticket.String(), catalog.Info.String(), checks.Doubtful} {
+		for _, f := range all {
+			key := checks.Problem{Check: f.Check, Why: f.Why, Fix: f.Fix, Severity: f.Severity, Doubt: f.Doubt}
+			switch i, ok := at[key]; {
+			case f.Label() != label:
+			case ok:
+				out[i] = append(out[i], f)
+			default:
+				at[key] = len(out)
+				out = append(out, []checks.Problem{f})
 			}
-		}
-	}
-	for i, text := range out {
-		if n := times[text]; n > 1 {
-			out[i] = fmt.Sprintf("%s (%d times)", text, n)
 		}
 	}
 	return out
 }
 
-// grouped gathers the findings by what is wrong, the most severe first and doubts last,
-// in the order of the file.
-func grouped(all []checks.Problem) [][]checks.Problem {
-	var out [][]checks.Problem
-	at := map[string]int{}
-	for _, label := range []string{catalog.Page.String(), catalog.Ticket.String(), catalog.Info.String(), checks.Doubtful} {
-		for _, f := range all {
-			if f.Label() != label {
-				continue
-			}
-			key := label + f.Check
-			if _, ok := at[key]; !ok {
-				at[key] = len(out)
-				out = append(out, nil)
-			}
-			out[at[key]] = append(out[at[key]], f)
-		}
-	}
-	return out
-}
+// shownLines is how many lines of further places are named.
+const shownLines = 8
 
 // linesOf tells where findings stand, the first lines of many.
 func linesOf(all []checks.Problem) string {

@@ -8,14 +8,10 @@ import (
 type item struct {
 	signal *indicator.Signal
 	how    How
-	// share makes it a share: the total of signal over that of share.
-	share *indicator.Signal
-	// low says that less is worse; neutral that neither is.
-	low, neutral bool
-	course       bool // is plotted
-	// expr takes the place of the signal's, whose window is another one.
-	expr  string
-	title string // "" for the signal's
+	low    bool   // its worst moment is that of the lowest value
+	course bool   // is plotted
+	expr   string // takes the place of the signal's
+	title  string // "" for the signal's
 }
 
 // An area is a question of the person on call, with what answers it.
@@ -24,7 +20,7 @@ type area struct {
 	items           []item
 }
 
-// areas are the eight.
+// areas are the seven.
 func areas() []area {
 	return []area{
 		{"user-experience", "User experience", "Are first tokens fast enough, and do answers stream smoothly?", []item{
@@ -32,35 +28,32 @@ func areas() []area {
 			{signal: indicator.ITLP95, how: OfAll, course: true}, {signal: indicator.ITLP99, how: OfAll}, {signal: indicator.TPOTP95, how: OfAll}, {signal: indicator.E2EP95, how: OfAll},
 		}},
 		{"offered-load", "Offered load", "How many requests came, and how many were rejected?", []item{
-			{signal: indicator.FirstTokens, how: Total, neutral: true}, {signal: indicator.FirstTokenRate, how: PerSecond, neutral: true, course: true},
-			{signal: indicator.HTTPRate, how: PerSecond, neutral: true}, {signal: indicator.ServerErrCount, how: Total},
-			{signal: indicator.ServerErrs, how: Typical, share: indicator.ServerErrCount}, {signal: indicator.ClientErrs, how: Typical, share: indicator.ClientErrCount},
-			{signal: indicator.Abandoned, how: Total},
+			{signal: indicator.FirstTokens, how: Total}, {signal: indicator.FirstTokenRate, how: PerSecond, course: true}, {signal: indicator.HTTPRate, how: PerSecond},
+			{signal: indicator.ServerErrCount, how: Total}, {signal: indicator.ServerErrs, how: OfAll}, {signal: indicator.ClientErrs, how: OfAll}, {signal: indicator.Abandoned, how: Total},
 		}},
 		{"scheduler", "Scheduler pressure", "Do requests wait for the engine?", []item{
-			{signal: indicator.QueueTimeP95, how: OfAll}, {signal: indicator.Waiting, how: Typical, course: true}, {signal: indicator.Running, how: Typical, neutral: true},
+			{signal: indicator.QueueTimeP95, how: OfAll}, {signal: indicator.Waiting, how: Mean, course: true}, {signal: indicator.Running, how: Mean},
 		}},
 		{"memory", "Memory pressure", "Does the working set fit the KV cache?", []item{
-			{signal: indicator.KVUsage, how: Typical, neutral: true, course: true}, {signal: indicator.Preemptions, how: Total},
-			{signal: indicator.PrefixHitRatio, how: Typical, low: true},
+			{signal: indicator.KVUsage, how: Mean, course: true}, {signal: indicator.Preemptions, how: Total}, {signal: indicator.PrefixHitRatio, how: OfAll, low: true},
 		}},
 		{"work", "Useful work", "How many tokens were processed?", []item{
-			{signal: indicator.PromptTokenRate, how: PerSecond, neutral: true}, {signal: indicator.GenerationTokenRate, how: PerSecond, neutral: true, course: true},
-			{signal: indicator.CompletionRate, how: PerSecond, neutral: true}, {signal: indicator.DecodeBatch, how: Typical, neutral: true},
+			{signal: indicator.PromptTokenRate, how: PerSecond}, {signal: indicator.GenerationTokenRate, how: PerSecond, course: true},
+			{signal: indicator.CompletionRate, how: PerSecond}, {signal: indicator.DecodeBatch, how: OfAll},
 		}},
 		{"workload", "Workload shape", "Did the traffic change?", []item{
-			{signal: indicator.PromptTokensP50, how: OfAll, neutral: true}, {signal: indicator.PromptTokensP99, how: OfAll, neutral: true},
-			{signal: indicator.OutputTokens, how: Typical, neutral: true}, {signal: indicator.OutputTokensP95, how: OfAll, neutral: true},
-			{signal: indicator.MaxTokens, how: Typical, neutral: true}, {signal: indicator.ComputedTokens, how: Typical, neutral: true},
-			{signal: indicator.CutAnswers, how: Typical, neutral: true},
+			{signal: indicator.PromptTokensP50, how: OfAll}, {signal: indicator.PromptTokensP99, how: OfAll}, {signal: indicator.OutputTokens, how: OfAll}, {signal: indicator.OutputTokensP95, how: OfAll},
+			{signal: indicator.MaxTokens, how: OfAll}, {signal: indicator.ComputedTokens, how: OfAll}, {signal: indicator.CutAnswers, how: OfAll},
 		}},
 		{"infrastructure", "Infrastructure", "Were machines and processes stable?", []item{
-			{signal: indicator.Up, how: Typical, low: true, expr: "avg by (instance) (avg_over_time(up[5m]))"},
-			{signal: indicator.Restarts, how: Total, expr: "sum by (instance, model_name) (resets(vllm:generation_tokens_total[5m]))", title: "Engine restarts"}, {signal: indicator.FrontendCPU, how: Typical, neutral: true},
-			{signal: indicator.ResidentMemory, how: Typical}, {signal: indicator.GPUUtil, how: Typical, neutral: true}, {signal: indicator.SMActive, how: Typical, neutral: true},
-			{signal: indicator.GPUMemoryUsed, how: Typical, neutral: true}, {signal: indicator.GPUPower, how: Typical, neutral: true}, {signal: indicator.GPUTemp, how: Typical, neutral: true},
-			{signal: indicator.SMClockRatio, how: Typical, low: true}, {signal: indicator.XID, how: Typical}, {signal: indicator.NVLinkErrors, how: Typical}, {signal: indicator.PCIeReplays, how: Typical},
+			{signal: indicator.Up, how: Mean, low: true, expr: "avg(avg_over_time(up[5m]))"},
+			{signal: indicator.Restarts, how: Total, expr: "sum(resets(vllm:generation_tokens_total[5m]))", title: "Engine restarts"},
+			{signal: indicator.FrontendCPU, how: Mean}, {signal: indicator.ResidentMemory, how: Mean}, {signal: indicator.GPUUtil, how: Mean}, {signal: indicator.SMActive, how: Mean},
+			{signal: indicator.GPUMemoryUsed, how: Mean}, {signal: indicator.GPUPower, how: Mean}, {signal: indicator.GPUTemp, how: OfAll}, {signal: indicator.SMClockRatio, how: Mean, low: true},
+			{signal: indicator.XID, how: OfAll}, {signal: indicator.NVLinkErrors, how: Mean}, {signal: indicator.PCIeReplays, how: Mean},
 		}},
-		{"operations", "Operations", "Is it monitored, with which objectives, and how were incidents handled?", nil},
 	}
 }
+
+// answering counts the replicas that answer their scrapes, for their cost.
+var answering = item{signal: indicator.Up, how: PerSecond, expr: "sum(avg_over_time(up[5m]))"}

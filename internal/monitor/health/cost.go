@@ -1,15 +1,9 @@
 package health
 
 import (
-	"cmp"
-	"context"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
-	"time"
-
-	"github.com/prometheus/common/model"
 
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/catalog/threshold"
@@ -38,35 +32,36 @@ type Cost struct {
 	PerMillionOutput *float64 `json:"dollars_per_million_output_tokens"`
 	// Within is the share of requests whose first token came within the objective, Goodput how many
 	// those are in a GPU hour.
-	Objective *float64     `json:"objective_ttft_s"`
-	Within    *float64     `json:"within_objective"`
-	Goodput   *float64     `json:"goodput_per_gpu_hour"`
-	Tenants   []TenantCost `json:"tenants"` // by the gateway, the dearest first
-	Reason    string       `json:"reason"`  // why it is not known
-}
-
-// A TenantCost is the part of the cost by the tokens that a tenant asked for and got.
-type TenantCost struct {
-	Tenant     string  `json:"tenant"`
-	Tokens     float64 `json:"tokens"`
-	Dollars    float64 `json:"dollars"`
-	PerMillion float64 `json:"dollars_per_million_tokens"`
+	Objective *float64 `json:"objective_ttft_s"`
+	Within    *float64 `json:"within_objective"`
+	Goodput   *float64 `json:"goodput_per_gpu_hour"`
+	Reason    string   `json:"reason"` // why it is not known
 }
 
 // noPrice says how to give one.
 const noPrice = "no price: give the GPU with --gpu H100, the number per replica with --tp, or your price with --price H100=2.49"
 
 // cost computes what a pool cost.
-func (m *measuring) cost(i int, p *pool, limits threshold.Sources) *Cost {
+func (m *measuring) cost(i int, limits threshold.Sources) *Cost {
 	price := m.c.Price
-	c := &Cost{GPU: price.GPU, PerGPUHour: price.PerHour, PriceFrom: price.From, Tenants: []TenantCost{}}
-	hours := m.sum(indicator.Up, i)
-	if up := m.answers[indicator.Up.Name]; up.problem != "" {
-		hours = math.NaN()
+	c := &Cost{GPU: price.GPU, PerGPUHour: price.PerHour, PriceFrom: price.From}
+	// total is what a quantity a second comes to over the span.
+	total := func(it item) float64 {
+		a, n, sum := m.answers[it.key()], 0.0, 0.0
+		if a.problem != "" {
+			return math.NaN()
+		}
+		for _, v := range a.of[i].course[m.split:] {
+			if !math.IsNaN(v) {
+				n++
+				sum += v * m.step.Seconds()
+			}
+		}
+		return sum * n / n // not a number where there is none
 	}
-	c.GPUHours = known(hours / 3600 * float64(max(price.GPUs, 1)))
-	output := m.sum(indicator.GenerationTokenRate, i)
-	all := output + m.sum(indicator.PromptTokenRate, i)
+	c.GPUHours = known(total(answering) / 3600 * float64(max(price.GPUs, 1)))
+	output := total(item{signal: indicator.GenerationTokenRate})
+	all := output + total(item{signal: indicator.PromptTokenRate})
 	c.Tokens, c.OutputTokens = known(all), known(output)
 	m.goodput(c, i, limits)
 	switch {
@@ -74,72 +69,30 @@ func (m *measuring) cost(i int, p *pool, limits threshold.Sources) *Cost {
 		c.Reason = noPrice
 	case c.GPUHours == nil || *c.GPUHours == 0:
 		c.Reason = "the replicas' running time is not known: up is not measured"
-	case c.Tokens == nil || *c.Tokens == 0:
-		c.Reason = "no tokens were counted"
-		c.Dollars = known(*c.GPUHours * price.PerHour)
 	default:
 		dollars := *c.GPUHours * price.PerHour
-		c.Dollars, c.PerMillion, c.PerMillionOutput = &dollars, known(dollars/all*1e6), known(dollars/output*1e6)
-		asked := 0.0
-		for _, v := range m.tenants[p.model] {
-			asked += v
+		if c.Dollars = &dollars; c.Tokens == nil || all == 0 {
+			c.Reason = "no tokens were counted"
+			break
 		}
-		for name, v := range m.tenants[p.model] {
-			part := dollars * v / asked
-			c.Tenants = append(c.Tenants, TenantCost{Tenant: name, Tokens: v, Dollars: part, PerMillion: dollars / all * 1e6})
-		}
-		slices.SortFunc(c.Tenants, func(a, b TenantCost) int {
-			return cmp.Or(cmp.Compare(b.Dollars, a.Dollars), cmp.Compare(a.Tenant, b.Tenant))
-		})
+		c.PerMillion, c.PerMillionOutput = known(dollars/all*1e6), known(dollars/output*1e6)
 	}
 	return c
 }
 
-// sum adds up what all replicas of a pool had, a second, over the span.
-func (m *measuring) sum(s *indicator.Signal, i int) float64 {
-	a := m.answers[s.Name]
-	if a.problem != "" || i >= len(a.byReplica) {
-		return math.NaN()
-	}
-	sum, found := 0.0, false
-	for _, values := range a.byReplica[i] {
-		for _, v := range values[m.grid.split:] {
-			if !math.IsNaN(v) {
-				sum, found = sum+v*m.grid.step.Seconds(), true
-			}
-		}
-	}
-	if !found {
-		return math.NaN()
-	}
-	return sum
-}
-
 // goodput counts the requests whose first token came within the objective.
 func (m *measuring) goodput(c *Cost, i int, limits threshold.Sources) {
-	k := slices.IndexFunc(threshold.Promises(), func(p threshold.Promise) bool { return p.Signal == indicator.TTFTP95 })
-	if k < 0 {
-		return
-	}
-	limit, ok := limits.Limit(threshold.Promises()[k].Threshold)
+	limit, ok := limitOf(limits, indicator.TTFTP95)
 	a := m.answers[indicator.TTFTP95.Name]
-	if !ok || a.problem != "" || i >= len(a.buckets) {
+	if !ok || a.problem != "" {
 		return
 	}
-	within, all, below, above := 0.0, 0.0, 0.0, math.Inf(1)
-	upTo := map[float64]float64{}
-	for bound, values := range a.buckets[i] {
-		for _, v := range values[m.grid.split:] {
-			if !math.IsNaN(v) {
-				upTo[bound] += v
-			}
-		}
-		switch {
-		case math.IsInf(bound, 1):
-			all = upTo[bound]
-		case bound <= limit.Value:
+	upTo := a.of[i].now.buckets
+	below, above, all := 0.0, math.Inf(1), upTo[math.Inf(1)]
+	for bound := range upTo {
+		if bound <= limit.Value {
 			below = max(below, bound)
-		default:
+		} else {
 			above = min(above, bound)
 		}
 	}
@@ -147,7 +100,7 @@ func (m *measuring) goodput(c *Cost, i int, limits threshold.Sources) {
 		return
 	}
 	// Within the bucket that holds the objective requests are taken to be spread evenly.
-	within = upTo[below]
+	within := upTo[below]
 	if !math.IsInf(above, 1) {
 		within += max(0, upTo[above]-upTo[below]) * (limit.Value - below) / (above - below)
 	}
@@ -155,38 +108,6 @@ func (m *measuring) goodput(c *Cost, i int, limits threshold.Sources) {
 	if c.GPUHours != nil && *c.GPUHours > 0 {
 		c.Goodput = known(min(within, all) / *c.GPUHours)
 	}
-}
-
-// fetchTenants asks sixty gateway for the tokens of each tenant, by model.
-func (m *measuring) fetchTenants(ctx context.Context) error {
-	if m.c.Price.PerHour <= 0 {
-		return nil
-	}
-	var where []string
-	for _, match := range m.c.Matchers {
-		where = append(where, match.String())
-	}
-	span := model.Duration(m.c.To.Sub(m.c.From).Truncate(time.Second))
-	of := func(metric string) string {
-		return fmt.Sprintf(`sum by (model, tenant) (increase(%s{%s}[%s]))`, metric, strings.Join(append(where[:len(where):len(where)], `tenant!=""`), ","), span)
-	}
-	m.tenants = map[string]map[string]float64{}
-	for _, metric := range []string{"sixty_gateway_prompt_tokens_total", "sixty_gateway_output_tokens_total"} {
-		answer, err := m.q.Query(ctx, of(metric), m.c.To)
-		if err != nil {
-			return fmt.Errorf("tokens of tenants: %w", err)
-		}
-		for _, s := range answer {
-			name := string(s.Metric["model"])
-			if m.tenants[name] == nil {
-				m.tenants[name] = map[string]float64{}
-			}
-			if v := float64(s.Value); v > 0 {
-				m.tenants[name][string(s.Metric["tenant"])] += v
-			}
-		}
-	}
-	return nil
 }
 
 // Text says a cost in a line, "" where it is not known.

@@ -13,20 +13,12 @@ import (
 // measured is an hour of two replicas in four parts, of which the first is of the span before; the
 // second replica answered in one of the three others.
 func measured(price Price) *measuring {
-	nan := math.NaN()
-	m := &measuring{
-		c: Config{Price: price}, grid: grid{step: 20 * time.Minute, n: 3, split: 1}, answers: map[string]*answer{},
-		tenants: map[string]map[string]float64{"m": {"a": 3e6, "b": 1e6}},
-	}
-	each := func(s *indicator.Signal, one, two []float64) {
-		m.answers[s.Name] = &answer{byReplica: []map[string][]float64{{"one": one, "two": two}}}
-	}
-	each(indicator.Up, []float64{1, 1, 1, 1}, []float64{1, nan, 1, 0})
-	each(indicator.PromptTokenRate, []float64{9, 1000, 1000, 1000}, []float64{9, nan, 1000, 0})
-	each(indicator.GenerationTokenRate, []float64{9, 250, 250, 250}, []float64{9, nan, 250, 0})
-	m.answers[indicator.TTFTP95.Name] = &answer{buckets: []map[float64][]float64{{
-		0.5: {0, 100, 100, 100}, 1: {0, 200, 200, 200}, 2: {0, 300, 300, 300}, math.Inf(1): {0, 400, 400, 400},
-	}}}
+	m := &measuring{c: Config{Price: price}, step: 20 * time.Minute, n: 3, split: 1, answers: map[string]*answer{}}
+	put := func(it item, course ...float64) { m.answers[it.key()] = &answer{of: []values{{course: course}}} }
+	put(answering, 2, 1, 2, 1)
+	put(item{signal: indicator.PromptTokenRate}, 18, 1000, 2000, 1000)
+	put(item{signal: indicator.GenerationTokenRate}, 18, 250, 500, 250)
+	m.answers[indicator.TTFTP95.Name] = &answer{of: []values{{now: over{buckets: map[float64]float64{0.5: 300, 1: 600, 2: 900, math.Inf(1): 1200}}}}}
 	return m
 }
 
@@ -39,7 +31,7 @@ func TestCost(t *testing.T) {
 		}
 	}
 	limits := threshold.Sources{Set: map[string]float64{name: 1.5}}
-	c := m.cost(0, &pool{model: "m"}, limits)
+	c := m.cost(0, limits)
 	// Four thirds of an hour of a replica with two GPUs; 1250 tokens a second of each in that time.
 	for what, x := range map[string]struct{ got, want float64 }{
 		"GPU hours":             {*c.GPUHours, 8.0 / 3},
@@ -50,8 +42,6 @@ func TestCost(t *testing.T) {
 		"per million of output": {*c.PerMillionOutput, 8 / 1.2},
 		"within 1.5 s":          {*c.Within, 750.0 / 1200},
 		"requests a GPU hour":   {*c.Goodput, 750 / (8.0 / 3)},
-		"what the first paid":   {c.Tenants[0].Dollars, 6},
-		"what the second paid":  {c.Tenants[1].Dollars, 2},
 	} {
 		if math.Abs(x.got-x.want) > 1e-9*x.want {
 			t.Errorf("%s: %g, want %g", what, x.got, x.want)
@@ -63,17 +53,17 @@ func TestCost(t *testing.T) {
 }
 
 func TestCostThatIsNotKnown(t *testing.T) {
-	if c := measured(Price{}).cost(0, &pool{model: "m"}, threshold.Sources{}); c.PerMillion != nil || !strings.Contains(c.Reason, "--price") || c.Text() != "" {
+	if c := measured(Price{}).cost(0, threshold.Sources{}); c.PerMillion != nil || !strings.Contains(c.Reason, "--price") || c.Text() != "" {
 		t.Errorf("without a price: %+v, %q", c, c.Text())
 	}
 	m := measured(Price{PerHour: 3, GPUs: 1})
-	m.answers[indicator.Up.Name] = &answer{problem: "not measured"}
-	if c := m.cost(0, &pool{model: "m"}, threshold.Sources{}); c.Dollars != nil || !strings.Contains(c.Reason, "up is not measured") {
+	m.answers[answering.key()] = &answer{problem: "not measured"}
+	if c := m.cost(0, threshold.Sources{}); c.Dollars != nil || !strings.Contains(c.Reason, "up is not measured") {
 		t.Errorf("without up: %+v", c)
 	}
 	m = measured(Price{PerHour: 3, GPUs: 1})
 	m.answers[indicator.GenerationTokenRate.Name] = &answer{problem: "not measured"}
-	if c := m.cost(0, &pool{model: "m"}, threshold.Sources{}); c.PerMillion != nil || c.Dollars == nil || !strings.Contains(c.Reason, "no tokens") {
+	if c := m.cost(0, threshold.Sources{}); c.PerMillion != nil || c.Dollars == nil || !strings.Contains(c.Reason, "no tokens") {
 		t.Errorf("without tokens: %+v", c)
 	}
 }

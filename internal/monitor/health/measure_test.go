@@ -134,38 +134,37 @@ func TestMeasure(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := measure(t, store, health.Config{Settings: diagnose.Settings{Objectives: file}})
-	if len(r.Models) != 1 || r.Models[0].Replicas != 2 || len(r.Models[0].Areas) != 8 || r.Compared == nil {
+	if len(r.Models) != 1 || r.Models[0].Replicas != 2 || len(r.Models[0].Areas) != 7 || r.Compared == nil {
 		t.Fatalf("got %+v", r)
 	}
 	unknown := math.NaN()
 	for _, tc := range []struct {
 		area, id             string
 		value, before, worst float64
-		on                   string
 		state                health.State
 	}{
 		// Half of the second hour's are in the first bucket, half in the second: the 95th is
 		// nine tenths into the latter. In the first hour all are in the first bucket.
-		{"user-experience", "ttft_p95", 0.95, 0.4875, 0.975, "", health.Breached},
-		{"user-experience", "ttft_p50", 0.5, 0.375, 0.75, "", health.Worse},
-		{"offered-load", "first_tokens", 14400, 7200, unknown, "", health.Measured},
-		{"offered-load", "first_token_rate", 4, 2, 4, "", health.Measured},
-		{"offered-load", "http_5xx", 1440, 0, unknown, "", health.Worse},
-		{"offered-load", "http_5xx_share", 1. / 11, 0, unknown, "", health.Worse},
-		{"scheduler", "waiting", 3, 3, 3, "10.0.0.2:8000", health.Fine},
-		{"scheduler", "running", 1, 1, 1, "", health.Measured},
-		{"memory", "kv_cache_usage", 0.5, 0.5, 0.5, "", health.Measured},
-		{"work", "prompt_token_rate", 400, 200, unknown, "", health.Measured},
-		{"work", "generation_token_rate", 200, 100, unknown, "", health.Measured},
-		{"infrastructure", "up", 1, 1, 1, "", health.Fine},
-		{"infrastructure", "restarts", 0, 0, 0, "", health.Fine},
-		{"infrastructure", "gpu_utilization", 0.8, 0.8, 0.8, "", health.Measured},
-		{"infrastructure", "gpu_memory_used", 0.75, 0.75, 0.75, "", health.Measured},
+		{"user-experience", "ttft_p95", 0.95, 0.4875, 0.975, health.Breached},
+		{"user-experience", "ttft_p50", 0.5, 0.375, 0.75, health.Measured},
+		{"offered-load", "first_tokens", 14400, 7200, unknown, health.Measured},
+		{"offered-load", "first_token_rate", 4, 2, 4, health.Measured},
+		{"offered-load", "http_5xx", 1440, 0, unknown, health.Measured},
+		{"offered-load", "http_5xx_share", 1. / 11, 0, unknown, health.Measured},
+		{"scheduler", "waiting", 3, 3, 3, health.Measured},
+		{"scheduler", "running", 2, 2, 2, health.Measured},
+		{"memory", "kv_cache_usage", 0.5, 0.5, 0.5, health.Measured},
+		{"work", "prompt_token_rate", 400, 200, unknown, health.Measured},
+		{"work", "generation_token_rate", 200, 100, unknown, health.Measured},
+		{"infrastructure", "up", 1, 1, 1, health.Measured},
+		{"infrastructure", "restarts", 0, 0, 0, health.Measured},
+		{"infrastructure", "gpu_utilization", 0.8, 0.8, 0.8, health.Measured},
+		{"infrastructure", "gpu_memory_used", 0.75, 0.75, 0.75, health.Measured},
 	} {
 		w := row(t, r, tc.area, tc.id)
-		if !near(w.Value, tc.value) || !near(w.Previous, tc.before) || !math.IsNaN(tc.worst) && !near(w.Worst, tc.worst) || w.State != tc.state || tc.on != "" && w.WorstOn != tc.on {
-			t.Errorf("%s: %s (%s), before %s, worst %s on %q: %s; want %g (%s), before %g, worst %g on %q", tc.id,
-				value(w.Value), w.State, value(w.Previous), value(w.Worst), w.WorstOn, w.Reason, tc.value, tc.state, tc.before, tc.worst, tc.on)
+		if !near(w.Value, tc.value) || !near(w.Previous, tc.before) || !math.IsNaN(tc.worst) && !near(w.Worst, tc.worst) || w.State != tc.state {
+			t.Errorf("%s: %s (%s), before %s, worst %s: %s; want %g (%s), before %g, worst %g", tc.id,
+				value(w.Value), w.State, value(w.Previous), value(w.Worst), w.Reason, tc.value, tc.state, tc.before, tc.worst)
 		}
 	}
 	if w := row(t, r, "user-experience", "ttft_p95"); !near(w.Limit, 0.5) || !near(w.Kept, 0.5) {
@@ -175,14 +174,14 @@ func TestMeasure(t *testing.T) {
 		t.Errorf("got %+v of what is not exposed", w)
 	}
 	n := r.Models[0].Now
-	if !near(n.KVCacheUtilization, 0.5) || !near(n.QueueDepth, 3) || !near(n.ActiveSequences, 2) || !near(n.GPUUtilization, 0.8) || r.Now.QueueDepth == nil {
+	if !near(n.KVCacheUtilization, 0.5) || !near(n.QueueDepth, 3) || !near(n.ActiveSequences, 2) || !near(n.GPUUtilization, 0.8) {
 		t.Errorf("now %s, %s, %s, %s", value(n.KVCacheUtilization), value(n.QueueDepth), value(n.ActiveSequences), value(n.GPUUtilization))
 	}
 	if r.Status != view.HealthFailing || r.Models[0].Status != view.HealthFailing {
 		t.Errorf("status %s while one request in eleven fails", r.Status)
 	}
-	if len(r.Models[0].Course) < 5 {
-		t.Errorf("%d curves", len(r.Models[0].Course))
+	if w := row(t, r, "scheduler", "waiting"); len(w.Points) < 50 || w.Points[0][1] != 3 {
+		t.Errorf("plotted: %v", w.Points)
 	}
 }
 
@@ -230,7 +229,7 @@ func TestReports(t *testing.T) {
 		}
 	}
 	for name, b := range map[string]*bytes.Buffer{"text": &text, "full": &full, "Markdown": &md, "HTML": &page} {
-		for _, want := range []string{"User experience", "Operations", "http-errors"} {
+		for _, want := range []string{"User experience", "Infrastructure", "http-errors"} {
 			if !strings.Contains(b.String(), want) {
 				t.Errorf("the %s lacks %q", name, want)
 			}
@@ -253,7 +252,48 @@ func TestReports(t *testing.T) {
 		Schema string
 		Models []struct{ Areas []struct{ ID string } }
 	}
-	if err := json.Unmarshal(js.Bytes(), &v); err != nil || v.Schema != health.Schema || len(v.Models[0].Areas) != 8 || bytes.Contains(js.Bytes(), []byte(`"rows": null`)) {
+	if err := json.Unmarshal(js.Bytes(), &v); err != nil || v.Schema != health.Schema || len(v.Models[0].Areas) != 7 || bytes.Contains(js.Bytes(), []byte(`"rows": null`)) {
 		t.Errorf("JSON: %v, %+v", err, v)
+	}
+}
+
+// TestModelsApart: what is of a server's process or of its GPUs belongs to the model that it serves.
+func TestModelsApart(t *testing.T) {
+	store, err := embedded.Open(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	for i := 0; i <= int(2*time.Hour/every); i++ {
+		at := began.Add(time.Duration(i) * every)
+		for k, name := range []string{"a", "b"} {
+			host := fmt.Sprintf("10.0.0.%d", k+1)
+			for instance, page := range map[string]string{
+				host + ":8000": fmt.Sprintf("# TYPE vllm:generation_tokens counter\nvllm:generation_tokens_total{model_name=%q} %d\nvllm:num_requests_running{model_name=%q} %d\nprocess_resident_memory_bytes %d\n", name, i, name, k+1, 100*(k+1)),
+				host + ":9400": fmt.Sprintf("DCGM_FI_DEV_GPU_UTIL{gpu=\"0\"} %d\n", 40*(k+1)),
+			} {
+				if _, err := store.Append(embedded.Target{Instance: instance}, at, []byte(page), "", 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	r := measure(t, store, health.Config{})
+	for k, m := range r.Models {
+		got := map[string]float64{}
+		for _, a := range m.Areas {
+			for _, w := range a.Rows {
+				if w.Value != nil {
+					got[w.ID] = *w.Value
+				}
+			}
+		}
+		n := float64(k + 1)
+		if m.Model != string(rune('a'+k)) || got["running"] != n || got["resident_memory"] != 100*n || !near(m.Now.GPUUtilization, 0.4*n) || got["up"] != 1 || m.Cost.GPUHours == nil || !near(m.Cost.GPUHours, 1) {
+			t.Errorf("model %d, %s: %v, now %s, %s GPU hours", k, m.Model, got, value(m.Now.GPUUtilization), value(m.Cost.GPUHours))
+		}
+	}
+	if len(r.Models) != 2 {
+		t.Errorf("%d models", len(r.Models))
 	}
 }

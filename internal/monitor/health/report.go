@@ -13,7 +13,7 @@ import (
 )
 
 // Schema names the version of the JSON; fields are only added under it.
-const Schema = "sixty.health/v1"
+const Schema = "sixty.health/v2"
 
 // A Report is the health of all models over a span of time. Numbers are in base units; what
 // is not known is null, and Reason says why.
@@ -28,7 +28,6 @@ type Report struct {
 	Compared *time.Time  `json:"compared_from"`
 	Status   view.Health `json:"status"`
 	Summary  string      `json:"summary"`
-	Now      Now         `json:"now"` // of all models together
 	Models   []Model     `json:"models"`
 	// Incidents are those that were open within the span, the latest first; Known is false
 	// where nobody kept any.
@@ -55,13 +54,11 @@ type Model struct {
 	Verdict   string      `json:"verdict"` // its id
 	Summary   string      `json:"summary"`
 	Now       Now         `json:"now"`
-	Areas     []Area      `json:"areas"` // the eight, in their order
+	Areas     []Area      `json:"areas"` // the seven, in their order
 	Cost      *Cost       `json:"cost"`
-	// Course is what the plots show, over the span.
-	Course []Line `json:"course"`
 }
 
-// An Area is one of the eight that a health report speaks of.
+// An Area is one of the seven that a health report speaks of.
 type Area struct {
 	ID     string `json:"id"`
 	Title  string `json:"title"`
@@ -76,9 +73,8 @@ type State string
 
 // The states of areas and rows.
 const (
-	Fine     State = "fine"
-	Measured State = "measured" // but there is nothing to judge it by: no promise, and no span before
-	Worse    State = "worse"    // clearly worse than in the span before
+	Fine     State = "fine"     // the objective was kept
+	Measured State = "measured" // there is no objective for it
 	Breached State = "breached" // an objective was not kept
 	Missing  State = "unknown"  // nothing of it is measured
 )
@@ -92,21 +88,21 @@ type Row struct {
 	// Value is of the whole span, Previous of the span before.
 	Value    *float64 `json:"value"`
 	Previous *float64 `json:"previous"`
-	// Worst is the worst of some minutes, at WorstAt, on the replica WorstOn where it is one's.
+	// Worst is the worst of some minutes, at WorstAt.
 	Worst   *float64   `json:"worst"`
 	WorstAt *time.Time `json:"worst_at"`
-	WorstOn string     `json:"worst_on"`
 	// Limit is what was promised, and Kept the share of the time, as far as there was
 	// traffic, in which that held.
 	Limit       *float64 `json:"limit"`
 	LimitSource string   `json:"limit_source"`
 	Kept        *float64 `json:"kept"`
 	State       State    `json:"state"`
-	Reason      string   `json:"reason"` // why it is not known, or what to do
-	Text        string   `json:"text"`   // in the place of a number
-	// Bounds are how value, previous and worst are written of which only a bucket or a bound is
-	// known.
+	Reason      string   `json:"reason"` // why it is not known, or was breached
+	// Bounds are how value and previous are written of which only a bucket or a bound is known.
 	Bounds map[string]string `json:"bounds,omitempty"`
+	// Points are what a plot shows, where there is one: Unix seconds and values, StepS apart where they are known.
+	Points [][2]float64 `json:"points,omitempty"`
+	StepS  float64      `json:"step_s,omitempty"`
 }
 
 // Number writes one of a row's numbers, by its name in Bounds; "" where it is not known.
@@ -122,19 +118,8 @@ type How string
 
 // The ways.
 const (
-	OfAll     How = "all"     // of all requests of all replicas
-	Total     How = "total"   // all that happened
-	PerSecond How = "rate"    // mean over the span, of all replicas together
-	Typical   How = "typical" // the median over time and replicas
-	Said      How = "text"
+	OfAll     How = "all"   // of all requests, or all scrapes, of all replicas
+	Total     How = "total" // all that happened
+	PerSecond How = "rate"  // mean over the span, of all replicas together
+	Mean      How = "mean"  // mean over the span, of all replicas together or, as the signal says, of the fullest
 )
-
-// A Line is a quantity of a model over time.
-type Line struct {
-	ID     string       `json:"id"`
-	Title  string       `json:"title"`
-	Unit   string       `json:"unit"`
-	Limit  *float64     `json:"limit"`
-	Points [][2]float64 `json:"points"` // Unix seconds and values; times without one are left out
-	StepS  float64      `json:"step_s"`
-}

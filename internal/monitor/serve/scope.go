@@ -41,7 +41,7 @@ type scopes struct {
 
 func (s *server) newScope(by *access.Principal, from *source.Source, m *monitor.Monitor) *scope {
 	c := &scope{s: s, by: by, source: from, monitor: m}
-	c.health = api.Handler(c.measureHealth)
+	c.health = newHealthHandler(c.measureHealth)
 	c.mcp = mcp.Handler(mcp.Options{
 		Source: from, Explained: s.explainable(), Past: workloadPast,
 		Incidents: func() []view.Summary { return s.incidents.List(keeper.Query{Limit: 100, By: by}) },

@@ -18,7 +18,7 @@ import (
 // Document says what the report does: on a screen an area a line, and all rows where all is
 // asked for.
 func Document(r *health.Report) *render.Document {
-	d, l := render.NewDocument("Health report, "+span(r)), layoutOf(r)
+	d := render.NewDocument("Health report, " + span(r))
 	d.More = "every signal with its previous value and its peak"
 	style, ok := map[view.Health]render.Style{view.HealthFailing: render.Bad, view.HealthDegraded: render.Warning, view.HealthHealthy: render.Good}[r.Status]
 	if !ok {
@@ -28,42 +28,48 @@ func Document(r *health.Report) *render.Document {
 	d.Paragraph("", span(r)).Style = render.Dim
 	for i := range r.Models {
 		m := &r.Models[i]
-		few := i < fewModels
 		rank := func(of int) {
-			if !few {
+			if i >= fewModels {
 				of = rankModel
 			}
 			d.Rank(of)
 		}
 		rank(0)
 		d.Section(head(m), "").Name = true
-		d.Paragraph("now", strings.Join(now(&m.Now), " · "))
+		d.Paragraph("now", now(&m.Now))
 		if text := m.Cost.Text(); text != "" {
 			d.Paragraph("cost", text).Most = 2
 		}
 		d.ShowIn(render.Details)
-		costs(d, m.Cost)
+		if m.Cost.Reason != "" {
+			d.Paragraph("cost", "unknown: "+m.Cost.Reason)
+		}
+		if m.Cost.Dollars != nil {
+			d.Paragraph("", fmt.Sprintf("$%.2f over the period; the price is %s.", *m.Cost.Dollars, m.Cost.PriceFrom)).Style = render.Dim
+		}
 		if m.Summary != "" {
 			d.Paragraph("", render.Sentence(m.Summary))
 		}
 		d.Figures(figures(r, m)...)
 		for k := range m.Areas {
 			a := &m.Areas[k]
+			rows, not := cells(r, a)
 			d.ShowIn(render.Screen)
 			rank(areaRanks[a.State])
-			b := d.Item(a.Title, fmt.Sprintf("%-8s  %s", a.State, area(l, m, a)))
+			b := d.Item(a.Title, fmt.Sprintf("%-8s  %s", a.State, line(a, rows, not)))
 			b.Style, b.Most = stateStyle(a.State), 1
 			d.ShowIn(render.Details)
 			section := d.Section(a.Title, ": "+string(a.State))
 			section.Style, section.Name = stateStyle(a.State), true
-			says, not := known(a.Rows)
-			rows := make([][]string, 0, len(says))
-			for j := range says {
-				rows = append(rows, l.cells(m, &says[j]))
-			}
 			d.Paragraph("", a.Asks).Style = render.Dim
-			columns := render.Words(render.Columns(l.columns()[0], l.columns()[1:]...))
-			columns[len(columns)-2].Left = true
+			columns := render.Words(render.Columns("quantity", "value", "before", "peak", ""))
+			columns[3].Left = true
+			if r.Compared == nil {
+				columns = slices.Delete(columns, 2, 3)
+				for j := range rows {
+					rows[j] = slices.Delete(rows[j], 2, 3)
+				}
+			}
 			d.Table(columns, rows)
 			for _, n := range not {
 				d.Paragraph("", n)
@@ -86,21 +92,6 @@ func Document(r *health.Report) *render.Document {
 	return d
 }
 
-// costs tells what tenants cost, and why it is not known.
-func costs(d *render.Document, c *health.Cost) {
-	if c.Reason != "" {
-		d.Paragraph("cost", "unknown: "+c.Reason)
-	}
-	if c.Dollars != nil {
-		d.Paragraph("", fmt.Sprintf("$%.2f over the period; the price is %s.", *c.Dollars, c.PriceFrom)).Style = render.Dim
-	}
-	var rows [][]string
-	for _, t := range c.Tenants {
-		rows = append(rows, []string{t.Tenant, fmt.Sprintf("%.4g", t.Tokens), fmt.Sprintf("$%.2f", t.Dollars)})
-	}
-	d.Table(render.Columns("tenant", "tokens", "part of the cost"), rows)
-}
-
 func incidents(d *render.Document, r *health.Report) {
 	if !r.IncidentsKnown {
 		return
@@ -116,26 +107,16 @@ func incidents(d *render.Document, r *health.Report) {
 	}
 }
 
-// area tells of one in a line: why it is not fine, else its first numbers, or why there are
-// none.
-func area(l layout, m *health.Model, a *health.Area) string {
+// line tells of an area in one: which objective was missed, its first numbers, or why there are none.
+func line(a *health.Area, rows [][]string, not []string) string {
 	var parts []string
-	if a.State == health.Breached || a.State == health.Worse {
+	if a.State == health.Breached {
 		parts = append(parts, a.Reason)
 	}
-	says, not := known(a.Rows)
-	for k := range says {
-		cells := l.cells(m, &says[k])
-		text := cells[0] + " " + cells[1]
-		if peak := cells[len(cells)-2]; says[k].How == health.Typical && peak != "" {
-			text += ", peak " + peak
-		}
-		parts = append(parts, text)
+	for _, cells := range rows {
+		parts = append(parts, cells[0]+" "+cells[1])
 	}
-	if len(says) == 0 && len(not) > 0 {
-		parts = append(parts, not[0])
-	}
-	return strings.Join(parts, "; ")
+	return strings.Join(append(parts, not...), "; ")
 }
 
 // How long parts of a short text stay where there is no room for all of them.
@@ -151,98 +132,49 @@ const (
 const fewModels = 3
 
 var areaRanks = map[health.State]int{
-	health.Fine: rankFine, health.Measured: rankFine, health.Missing: rankUnknown,
-	health.Worse: rankBad, health.Breached: rankBad,
+	health.Fine: rankFine, health.Measured: rankFine, health.Missing: rankUnknown, health.Breached: rankBad,
 }
 
-// layout is how the rows of a report are laid out.
-type layout struct {
-	before bool   // there is a span before
-	moment string // how times are written
-}
-
-func layoutOf(r *health.Report) layout {
-	l := layout{r.Compared != nil, "15:04"}
+// cells are the rows of an area that are known (the quantity, its value, that of the span before, the worst moment,
+// and the objective), and, by the reason, what is not known.
+func cells(r *health.Report, a *health.Area) (rows [][]string, not []string) {
+	moment := "15:04"
 	if r.To.Sub(r.From) > 24*time.Hour {
-		l.moment = "Jan 2 15:04"
+		moment = "Jan 2 15:04"
 	}
-	return l
-}
-
-func (l layout) columns() []string {
-	if l.before {
-		return []string{"quantity", "value", "before", "peak", ""}
-	}
-	return []string{"quantity", "value", "peak", ""}
-}
-
-// cells of a row: the quantity, its value, that of the span before, the worst moment, and
-// what was promised.
-func (l layout) cells(m *health.Model, r *health.Row) []string {
-	if r.How == health.Said {
-		out := []string{r.Title, render.Clean(r.Text), "", "", render.Clean(r.Reason)}
-		if !l.before {
-			out = slices.Delete(out, 2, 3)
-		}
-		return out
-	}
-	remark := ""
-	switch {
-	case r.Limit != nil:
-		remark = "objective " + r.Number("limit", r.Limit)
-		if r.Kept != nil {
-			remark += ", met " + render.Percent(*r.Kept) + " of the time"
-		}
-	case r.State == health.Worse:
-		remark = "worse than before"
-	}
-	worst := ""
-	if r.Worst != nil && r.WorstAt != nil && r.Number("worst", r.Worst) != r.Number("value", r.Value) {
-		worst = r.Number("worst", r.Worst)
-		if *r.Worst < *r.Value && r.How != health.Total {
-			worst = "down to " + worst
-		}
-		worst += " at " + r.WorstAt.UTC().Format(l.moment)
-		if r.WorstOn != "" && m.Replicas > 1 {
-			worst += " on " + render.Clean(r.WorstOn)
-		}
-	}
-	out := []string{title(r), r.Number("value", r.Value)}
-	if l.before {
-		out = append(out, r.Number("previous", r.Previous))
-	}
-	return append(out, worst, render.Clean(remark))
-}
-
-// known divides rows into those that say something and, by the reason, those that do not.
-func known(rows []health.Row) (says []health.Row, not []string) {
 	var reasons []string
 	titles := map[string][]string{}
-	for _, r := range rows {
-		if r.How == health.Said || r.Value != nil {
-			says = append(says, r)
+	for i := range a.Rows {
+		w := &a.Rows[i]
+		if w.Value == nil {
+			if titles[w.Reason] == nil {
+				reasons = append(reasons, w.Reason)
+			}
+			titles[w.Reason] = append(titles[w.Reason], w.Title)
 			continue
 		}
-		if titles[r.Reason] == nil {
-			reasons = append(reasons, r.Reason)
+		title, peak, remark := w.Title, "", ""
+		if w.How == health.Total || w.How == health.Mean {
+			title += ", " + string(w.How)
 		}
-		titles[r.Reason] = append(titles[r.Reason], r.Title)
+		if text := w.Number("worst", w.Worst); w.Worst != nil && text != w.Number("value", w.Value) {
+			peak = text + " at " + w.WorstAt.Format(moment)
+			if *w.Worst < *w.Value && w.How != health.Total {
+				peak = "down to " + peak
+			}
+		}
+		if w.Limit != nil {
+			remark = "objective " + w.Number("limit", w.Limit)
+			if w.Kept != nil {
+				remark += ", met " + render.Percent(*w.Kept) + " of the time"
+			}
+		}
+		rows = append(rows, []string{title, w.Number("value", w.Value), w.Number("previous", w.Previous), peak, render.Clean(remark)})
 	}
 	for _, why := range reasons {
 		not = append(not, fmt.Sprintf("unknown: %s (%s)", render.And(titles[why]), render.Clean(why)))
 	}
-	return says, not
-}
-
-// title says what the value of a row is of.
-func title(r *health.Row) string {
-	switch r.How {
-	case health.Total:
-		return r.Title + ", total"
-	case health.Typical:
-		return r.Title + ", median"
-	}
-	return r.Title
+	return rows, not
 }
 
 // name is a model's, for people.
@@ -272,17 +204,17 @@ func head(m *health.Model) string {
 }
 
 // now is what the first look shows: the fields of a health check.
-func now(n *health.Now) []string {
+func now(n *health.Now) string {
 	number := func(v *float64, u indicator.Unit) string {
 		if v == nil {
 			return "unknown"
 		}
 		return indicator.FormatNumber(*v, u)
 	}
-	return []string{
+	return strings.Join([]string{
 		"KV cache " + number(n.KVCacheUtilization, indicator.Ratio), "waiting " + number(n.QueueDepth, indicator.Count),
 		"running " + number(n.ActiveSequences, indicator.Count), "GPU " + number(n.GPUUtilization, indicator.Ratio),
-	}
+	}, " · ")
 }
 
 // incidentLine is an incident in a line.
@@ -309,8 +241,6 @@ func stateStyle(s health.State) render.Style {
 	switch s {
 	case health.Breached:
 		return render.Bad
-	case health.Worse:
-		return render.Warning
 	case health.Fine:
 		return render.Good
 	}
@@ -318,37 +248,39 @@ func stateStyle(s health.State) render.Style {
 }
 
 // figures draw what changed over the span, with the incidents.
-func figures(r *health.Report, m *health.Model) []render.Figure {
-	var out []render.Figure
-	for _, l := range m.Course {
-		unit := indicator.Unit(l.Unit)
-		c := render.Chart{
-			Title: l.Title, Clock: true, Width: 480, Height: 170, NoLegend: true, Step: l.StepS,
-			Range: [2]float64{render.Moment(r.From), render.Moment(r.To)},
+func figures(r *health.Report, m *health.Model) (out []render.Figure) {
+	var incidents []render.Band
+	from := render.Moment(r.From)
+	for k := range r.Incidents {
+		i := &r.Incidents[k]
+		if i.Model != "" && i.Model != m.Model {
+			continue
 		}
-		c.SetUnit(unit)
-		s := render.Series{Name: l.Title}
-		for _, p := range l.Points {
-			s.X, s.Y = append(s.X, p[0]), append(s.Y, p[1])
+		to := r.To
+		if i.Ended != nil && i.Ended.Before(to) {
+			to = *i.Ended
 		}
-		c.Series = []render.Series{s}
-		if l.Limit != nil {
-			c.Levels = []render.Level{{Value: *l.Limit, Class: "critical", Why: "objective", Label: "objective " + indicator.FormatNumber(*l.Limit, unit)}}
-		}
-		for k := range r.Incidents {
-			i := &r.Incidents[k]
-			if i.Model != "" && i.Model != m.Model {
+		incidents = append(incidents, render.Band{From: max(render.Moment(i.Began), from), To: render.Moment(to), Class: "window", Name: i.Pathology})
+	}
+	for _, a := range m.Areas {
+		for _, w := range a.Rows {
+			if len(w.Points) == 0 {
 				continue
 			}
-			to := r.To
-			if i.Ended != nil && i.Ended.Before(to) {
-				to = *i.Ended
+			s := render.Series{Name: w.Title}
+			for _, p := range w.Points {
+				s.X, s.Y = append(s.X, p[0]), append(s.Y, p[1])
 			}
-			c.Bands = append(c.Bands, render.Band{
-				From: max(render.Moment(i.Began), c.Range[0]), To: render.Moment(to), Class: "window", Name: i.Pathology,
-			})
+			c := render.Chart{
+				Title: w.Title, Clock: true, Width: 480, Height: 170, NoLegend: true, Step: w.StepS,
+				Range: [2]float64{from, render.Moment(r.To)}, Series: []render.Series{s}, Bands: incidents,
+			}
+			c.SetUnit(indicator.Unit(w.Unit))
+			if w.Limit != nil {
+				c.Levels = []render.Level{{Value: *w.Limit, Class: "critical", Why: "objective", Label: "objective " + w.Number("limit", w.Limit)}}
+			}
+			out = append(out, render.Draw("", c))
 		}
-		out = append(out, render.Draw("", c))
 	}
 	return out
 }

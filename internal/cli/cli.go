@@ -57,7 +57,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	root.AddCommand(newDemoCommand(), newVersionCommand())
 	root.Version = version.Get().Version
 	root.Flags().Bool("version", false, "version for sixty") // without -v, which is --full
-	vocabulary(stdout, stderr).Apply(root)
+	vocabulary(stdout).Apply(root)
 	return root
 }
 

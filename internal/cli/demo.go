@@ -36,6 +36,7 @@ func newDemoCommand() *cobra.Command {
 	s := cmd.Flags()
 	s.StringSliceVar(&f.faults, "fault", []string{"kv-cache-thrashing", "engine-hung", "gpu-throttling"}, "faults to show, by the `names` of their pathologies, or all")
 	command.Renamed(s, "scenario", "fault")
+	_ = cmd.RegisterFlagCompletionFunc("fault", command.OneOf(func() []string { return append([]string{"all"}, fleetScenarios()...) })) // it has none before
 	s.BoolVar(&f.fast, "fast", false, "use simulated time, without starting servers")
 	s.BoolVar(&f.page, "page", false, "then watch simulated servers of two models, one failing, and serve the monitor's page")
 	s.StringVar(&f.listen, "listen", ":6060", "with --page: its `address`, or another one if that is in use")

@@ -22,79 +22,26 @@ import (
 //go:embed help
 var texts embed.FS
 
-// vocabulary is that of all verbs: one name means one thing, and stands in one group.
-func vocabulary(stdout, stderr io.Writer) *command.Vocabulary {
+// vocabulary is that of all verbs: one name means one thing.
+func vocabulary(stdout io.Writer) *command.Vocabulary {
 	return &command.Vocabulary{
-		Texts: texts, Options: command.Terminal(stdout, "auto"), Errors: command.Terminal(stderr, "auto"), Exits: Exits,
-		Groups: []command.Group{
-			{Title: "Servers", Flags: []string{
-				"prometheus", "match", "model", "metrics", "engine-args", "engine-log",
-				"diagnose gateway", "record gateway", "serve gateway", "no-host-metrics",
-				"trace recording", "id", "at", "since", "window", "baseline", "healthy", "past", "watch", "observe", "incidents", "diagnose duration", "record duration", "interval", "timeout",
-			}},
-			{Title: "The monitor", Flags: []string{
-				"config", "kubernetes", "kubeconfig", "serve namespace", "serve selector", "serve gpu-target", "dry-run", "shard", "data", "keep", "keep-size", "trace-buffer", "query-max-samples", "query-concurrency", "query-timeout",
-				"evaluation-interval", "once", "page", "external-url", "web-config", "token-file", "cluster-listen", "cluster-peer", "cluster-tls-config", "verbose-log",
-			}},
-			{Title: "Traces", Flags: []string{
-				"profile max-events", "profile capture max-events", "profile diff max-events", "steps", "profile capture load", "longest",
-				"dir", "gate",
-			}},
-			{Title: "Upstreams and clients", Flags: []string{"upstream", "listen", "admin", "upstream-ca", "upstream-insecure", "health-path", "health-interval"}},
-			{Title: "Limits", Flags: []string{"connect-timeout", "header-timeout", "request-timeout", "idle-timeout", "client-timeout", "drain-timeout", "drain-delay", "max-body", "max-requests"}},
-			{Title: "What is measured", Flags: []string{"ask-usage", "tenant-header", "max-tenants", "hash-tenants", "leak-age"}},
-			{Title: "Where to serve", Flags: []string{"serve", "fault", "gpu-exporter", "accelerate"}},
-			{Title: "Metric names", Flags: []string{"dialect", "detect", "instance-labels", "model-labels", "gpu-labels"}},
-			{Title: "What to scrape", Flags: []string{
-				"server", "target", "gpu-target", "dcgm", "cluster", "namespace", "selector", "port", "job",
-				"label", "workload", "min-replicas", "max-replicas", "start-time", "in-flight", "monitor-label", "lean", "short-instance", "scrape-interval", "dashboards",
-			}},
-			{Title: "Input", Flags: []string{"rules", "audit dashboards", "ignore", "only", "skip", "skip-unrelated", "audit vllm-version", "fast", "fix"}},
-			{Title: "Model and hardware", Flags: []string{
-				"model-config", "gpu", "tp",
-				"max-gpus", "price", "compare-quantization", "acceptance", "vllm-version", "load-test", "load-test-args", "step-cost", "replicas", "route",
-			}},
-			{Title: "Objectives and thresholds", Flags: []string{
-				"use-case", "slo", "slo-period", "ttft-p95", "itl-p95", "e2e-p95", "throughput",
-				"set", "from", "ago", "assert", "fail-on", "tolerance",
-			}},
-			{Title: "Workload", Flags: []string{
-				"scenario", "scale", "rate", "rate-scale", "prompt-scale", "output-scale", "concurrency", "max-concurrency", "cv", "requests", "duration",
-				"prompt-tokens", "output-tokens", "system-tokens", "prefix-share", "prefix-groups", "think-time",
-				"trace", "trace-from", "trace-length", "speed", "workload-from", "seed",
-			}},
-			{Title: "Search", Flags: []string{
-				"search", "sweep", "search-from", "search-to",
-				"samples", "warmup",
-			}},
-			{Title: "Requests", Flags: []string{"bench model", "bench request-timeout", "api", "extra-body", "no-stream"}},
-			{Title: "Links, labels and objects", Flags: []string{
-				"runbook-url", "runbook-suffix", "dashboard-url", "generate rules label", "generate all label",
-				"generate runbooks label", "severity", "keep-firing-for",
-				"name", "generate rules namespace", "generate all namespace", "object-label", "max-rules-per-group", "tests",
-			}},
-			{Title: "Output", Flags: []string{"output", "out", "full", "color", "width", "save", "csv", "save-baseline", "no-descriptions", "help", "version"}},
-			{Title: "Authentication and TLS", Flags: []string{
-				"header", "bearer-token-file", "basic-auth", "http-config", "tls-ca", "tls-cert", "tls-key",
-				"insecure-skip-verify",
-			}},
-		},
-		Values: map[string]command.Values{
-			"color":          command.Closed("auto", "always", "never"),
-			"fail-on":        command.Closed(catalog.Page.String(), catalog.Ticket.String(), catalog.Info.String()),
-			"use-case":       command.Closed(slo.UseCases()...),
-			"only":           {Names: pathologyIDs},
-			"ignore":         {Names: checkIDs},
-			"dialect":        {Names: dialect.IDs, Open: true},
-			"demo fault":     {Names: func() []string { return append([]string{"all"}, fleetScenarios()...) }},
-			"simulate fault": {Names: fleetScenarios},
-			"scenario":       {Names: loadScenarios, Open: true},
-			"bench api":      command.Closed(string(load.Chat), string(load.Completions)),
-			"bench search":   command.Closed("rate", "concurrency"),
-			"simulate route": command.Closed(string(perfmodel.RoundRobin), string(perfmodel.LeastLoaded), string(perfmodel.PrefixAffinity)),
-			"gpu":            {Names: gpus, Open: true},
-			"model-config":   {Names: modelconfig.PublishedNames, Open: true},
-			"server":         command.Closed(scrapeconfig.Servers()...),
+		Texts: texts, Options: command.Terminal(stdout, "auto"), Exits: Exits,
+		Last: []string{"http-config", "bearer-token-file", "basic-auth", "header", "tls-ca", "tls-cert", "tls-key", "insecure-skip-verify", "help"},
+		Values: map[string]cobra.CompletionFunc{
+			"color":        command.Closed("auto", "always", "never"),
+			"fail-on":      command.Closed(catalog.Page.String(), catalog.Ticket.String(), catalog.Info.String()),
+			"use-case":     command.Closed(slo.UseCases()...),
+			"only":         command.OneOf(pathologyIDs),
+			"ignore":       command.OneOf(checkIDs),
+			"dialect":      command.Among(dialect.IDs),
+			"fault":        command.OneOf(fleetScenarios),
+			"scenario":     command.Among(loadScenarios),
+			"api":          command.Closed(string(load.Chat), string(load.Completions)),
+			"search":       command.Closed("rate", "concurrency"),
+			"route":        command.Closed(string(perfmodel.RoundRobin), string(perfmodel.LeastLoaded), string(perfmodel.PrefixAffinity)),
+			"gpu":          command.Among(gpus),
+			"model-config": command.Among(modelconfig.PublishedNames),
+			"server":       command.Closed(scrapeconfig.Servers()...),
 		},
 	}
 }

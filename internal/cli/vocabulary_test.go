@@ -35,14 +35,6 @@ func everyCommand(t *testing.T, fn func(path string)) {
 	}
 }
 
-// Every flag has a place in the vocabulary: a new one is put into one of its groups.
-func TestEveryFlagIsInTheVocabulary(t *testing.T) {
-	root := newRoot(io.Discard, io.Discard)
-	if strays := vocabulary(io.Discard, io.Discard).UngroupedFlags(root); len(strays) > 0 {
-		t.Errorf("in no group of vocabulary.go: %s", strings.Join(strays, ", "))
-	}
-}
-
 // A flag has one type and takes one kind of value in all commands that have it.
 func TestAFlagMeansOneThing(t *testing.T) {
 	seen := map[string]map[string][]string{}

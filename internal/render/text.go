@@ -81,6 +81,8 @@ func (t *Text) Width() int { return t.width }
 // Lines is how many lines there are.
 func (t *Text) Lines() int { return strings.Count(t.b.String(), "\n") }
 
+func (t *Text) String() string { return t.b.String() }
+
 // WriteTo writes the text at once.
 func (t *Text) WriteTo(w io.Writer) (int64, error) {
 	n, err := io.WriteString(w, t.b.String())

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,46 +12,66 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/hint"
 )
 
-// values are what a flag of a command can be.
-func (v *Vocabulary) values(c *cobra.Command, f *pflag.Flag) (Values, bool) {
-	if names := f.Annotations[valuesKey]; len(names) > 0 {
-		return Closed(names...), true
-	}
-	return lookup(v.Values, c, f.Name)
+// Closed are the values that a flag can have, and no other.
+func Closed(names ...string) cobra.CompletionFunc {
+	return OneOf(func() []string { return names })
 }
 
-// complete completes the values of a command's flags in shells.
+// OneOf are values that are known when they are asked for; each may have an explanation behind a tab.
+func OneOf(names func() []string) cobra.CompletionFunc {
+	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return names(), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// Among are values beside which there are others, such as names of files.
+func Among(names func() []string) cobra.CompletionFunc {
+	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return names(), cobra.ShellCompDirectiveDefault
+	}
+}
+
+// complete registers the values of a command's flags.
 func (v *Vocabulary) complete(c *cobra.Command) {
 	c.Flags().VisitAll(func(f *pflag.Flag) {
-		x, ok := v.values(c, f)
-		if !ok {
-			return
+		values := v.Values[f.Name]
+		if own := f.Annotations[valuesKey]; len(own) > 0 {
+			values = Closed(own...)
 		}
-		directive := cobra.ShellCompDirectiveNoFileComp
-		if x.Open {
-			directive = cobra.ShellCompDirectiveDefault
+		if values != nil {
+			_ = c.RegisterFlagCompletionFunc(f.Name, values) // it fails for a flag that has some: these are kept
 		}
-		// It fails for a flag that has a completion: that one is kept.
-		_ = c.RegisterFlagCompletionFunc(f.Name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return x.Names(), directive
-		})
 	})
+}
+
+// valuesOf are the names of the values of a command's flag, and whether there are no others.
+func valuesOf(c *cobra.Command, f *pflag.Flag) (names []string, closed bool) {
+	complete, ok := c.GetFlagCompletionFunc(f.Name)
+	if !ok {
+		return nil, false
+	}
+	all, directive := complete(c, nil, "")
+	for _, n := range all {
+		name, _, _ := strings.Cut(n, "\t")
+		names = append(names, name)
+	}
+	return names, len(names) > 0 && directive == cobra.ShellCompDirectiveNoFileComp
 }
 
 // checkValues refuses values that a flag cannot have, takes --out - for standard output, and
 // writes the others as they are written: capitals and underscores are not told from small letters and dashes.
-func (v *Vocabulary) checkValues(c *cobra.Command) (err error) {
-	if out, format := c.Flags().Lookup("out"), c.Flags().Lookup("output"); out != nil && format != nil {
-		if slices.Contains(format.Annotations[valuesKey], out.Value.String()) {
+func checkValues(c *cobra.Command) (err error) {
+	if out := c.Flags().Lookup("out"); out != nil {
+		if format := c.Flags().Lookup("output"); format != nil && slices.Contains(format.Annotations[valuesKey], out.Value.String()) {
 			return hint.With(fmt.Errorf("--out %s: this is a format, not a file", out.Value), "-o "+out.Value.String())
 		}
-	}
-	if out := c.Flags().Lookup("out"); out != nil && out.Value.String() == "-" {
-		_ = out.Value.Set("") // standard output, as without the flag
+		if out.Value.String() == "-" {
+			_ = out.Value.Set("") // standard output, as without the flag
+		}
 	}
 	c.Flags().Visit(func(f *pflag.Flag) {
-		x, ok := v.values(c, f)
-		if !ok || err != nil {
+		names, closed := valuesOf(c, f)
+		if len(names) == 0 || err != nil {
 			return
 		}
 		texts := []string{f.Value.String()}
@@ -59,14 +80,10 @@ func (v *Vocabulary) checkValues(c *cobra.Command) (err error) {
 			texts = list.GetSlice()
 		}
 		for i, text := range texts {
-			name, ok := MatchName(text, x.names())
-			switch {
-			case ok:
-				texts[i] = name
-			case !x.Open && text != "":
-				err = unknownValue(f.Name, text, x.names())
-				if instead := removed[c.CommandPath()+" --"+f.Name+" VALUE"]; instead != "" {
-					err = hint.With(err, instead)
+			name, ok := MatchName(text, names)
+			if texts[i] = name; !ok && closed && text != "" {
+				if err = unknownValue(f.Name, text, names); removed[c.CommandPath()+" --"+f.Name+" VALUE"] != "" {
+					err = hint.With(err, removed[c.CommandPath()+" --"+f.Name+" VALUE"])
 				}
 				return
 			}
@@ -94,23 +111,15 @@ func MatchName(text string, names []string) (string, bool) {
 const few = 8
 
 func unknownValue(flag, text string, names []string) error {
-	err := fmt.Errorf("--%s: there is no %q", flag, text)
 	near := hint.DidYouMean(text, names)
-	switch {
-	case len(names) <= few:
-		err = fmt.Errorf("--%s: %q is not %s", flag, text, oneOf(names))
-		return hint.Or(err, near)
-	case near != "":
-		return hint.With(err, near)
+	if len(names) <= few {
+		return hint.Or(fmt.Errorf("--%s: %q is not %s", flag, text, oneOf(names)), near)
 	}
-	return hint.With(err, "one of "+strings.Join(names, ", "))
+	return hint.With(fmt.Errorf("--%s: there is no %q", flag, text), cmp.Or(near, "one of "+strings.Join(names, ", ")))
 }
 
 // oneOf names alternatives.
 func oneOf(names []string) string {
-	if len(names) == 1 {
-		return names[0]
-	}
 	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " or " + names[last]
+	return strings.TrimPrefix(strings.Join(names[:last], ", ")+" or "+names[last], " or ")
 }

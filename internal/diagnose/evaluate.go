@@ -420,6 +420,12 @@ func notes(s *Snapshot, judged []judgement, fs []Finding) []string {
 			cold, youngest = append(cold, name), min(youngest, age.V)
 		}
 	}
+	for _, j := range judged {
+		if j.view.Now(indicator.StaleGauges).Or(0) > 0 {
+			out = append(out, fmt.Sprintf("%s shows %s whose clients have all left: an engine without work does not update its gauges",
+				s.Targets[j.target].Name, catalog.Requests(j.view.Now(indicator.LastHeld).Or(0))))
+		}
+	}
 	if len(cold) > 0 {
 		out = append(out, fmt.Sprintf("%s started %s ago and may still be warming up", listTargets(cold), indicator.FormatNumber(youngest, indicator.Seconds)))
 	}
@@ -502,7 +508,12 @@ func (j *judgement) reasonAgainstHealthy() string {
 	if late.Bucket.High > 0 {
 		surely = late.Bucket.Low
 	}
-	if promised || !late.OK || surely <= catalog.TTFTObjective.Default || v.HasHistory() && usual.OK {
+	switch known := v.HasHistory() && usual.OK; {
+	case promised || !late.OK || surely <= catalog.TTFTObjective.Default:
+		return ""
+	case known && surely > muchLater*usual.V && v.Now(indicator.FirstTokens).Or(0) < fewRequests:
+		return fmt.Sprintf("%s is %s on %s, normally %s", indicator.TTFTP95.Title, indicator.Format(late, indicator.Seconds), j.name(), indicator.Format(usual, indicator.Seconds))
+	case known:
 		return ""
 	}
 	return fmt.Sprintf("%s is %s on %s: set --slo or --use-case to judge whether that is too slow", indicator.TTFTP95.Title, indicator.Format(late, indicator.Seconds), j.name())
@@ -512,6 +523,8 @@ func (j *judgement) reasonAgainstHealthy() string {
 // against a server that gives nothing.
 const (
 	patience     = 5.0
+	muchLater    = 3 // times the usual, of so few requests that no condition judges them
+	fewRequests  = 10
 	someUnserved = 4.5
 	someOwed     = 8
 )
@@ -529,10 +542,24 @@ func (j *judgement) unserved() string {
 		return fmt.Sprintf("%s, and nobody got a first token for %s", catalog.Waiting(math.Ceil(v.Now(indicator.Waiting).Or(1))), seconds(age))
 	case held > 0 && still.OK && still.V == 0:
 		return fmt.Sprintf("the engine holds %s, and no token came in the last %s", catalog.Requests(held), seconds(shortest(v.snapshot.interval).Seconds()))
+	case v.Now(indicator.TransferHeld).Or(0) > someUnserved && v.Now(indicator.TransferWait).Or(0) > usual:
+		return fmt.Sprintf("%s in KV transfer, for %s on average,", catalog.Are(v.Now(indicator.TransferHeld).V), seconds(v.Now(indicator.TransferWait).V))
+	case v.Now(indicator.HeldOutside).Or(0) > someUnserved && v.Now(indicator.OutsideWait).Or(0) > usual:
+		return catalog.Are(v.Now(indicator.HeldOutside).V) + " open, and in neither the queue nor the batch,"
 	case outside > someUnserved && still.OK && still.V == 0:
 		return fmt.Sprintf("%.0f connections are open, and the engine generates nothing", outside)
 	case v.Now(indicator.OwedFirstTokens).Or(0) > someOwed:
 		return fmt.Sprintf("a data-parallel rank gave no first token where %.0f were due", v.Now(indicator.OwedFirstTokens).V)
 	}
 	return ""
+}
+
+// unservedAtGateway is unserved of a gateway.
+func (j *judgement) unservedAtGateway() string {
+	v := j.view
+	open, answered := v.Now(indicator.GatewayOpen).Or(0), v.Now(indicator.GatewayAnswered)
+	if !j.gateway() || open <= someUnserved || !answered.OK || answered.V > 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s open at %s, and none was answered", catalog.Are(open), j.name())
 }

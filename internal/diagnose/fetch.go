@@ -81,6 +81,7 @@ func Fetch(ctx context.Context, q metrics.Querier, r Request) (*Snapshot, error)
 	}
 	s.readBaselines(r.Baselines)
 	s.standIn()
+	s.dropStale()
 	s.censor()
 	shareGPUReadings(s)
 	s.dropThinBaselines()
@@ -139,6 +140,17 @@ func (s *Snapshot) standIn() {
 			*s.readings[i].of(sig) = by
 			if sig == indicator.TTFTP50 || sig == indicator.ITLP50 {
 				s.Targets[i].Notes = append(s.Targets[i].Notes, "no buckets of "+sig.Histogram+" are stored: the mean replaces percentiles, and a slow tail is not visible")
+			}
+		}
+	}
+}
+
+// dropStale drops the requests that gauges show and nobody waits for.
+func (s *Snapshot) dropStale() {
+	for _, readings := range s.readings {
+		for _, sig := range indicator.All() {
+			if sig.Held && readings.of(indicator.StaleGauges).now.Or(0) > 0 {
+				readings.of(sig).now = indicator.Known(0)
 			}
 		}
 	}

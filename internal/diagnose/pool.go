@@ -253,10 +253,14 @@ func (p *pool) quietVerdict() Verdict {
 	s := p.snapshot
 	var names []string
 	var known []*judgement
+	var atGateway []string
 	idle, silent := true, 0 // what perhaps hangs speaks against the others
 	for i := range p.judged {
 		j := &p.judged[i]
 		if !s.Targets[j.target].Serves() {
+			if held := j.unservedAtGateway(); held != "" {
+				atGateway = append(atGateway, held)
+			}
 			continue
 		}
 		silent += boolToInt(j.view.silent())
@@ -286,6 +290,9 @@ func (p *pool) quietVerdict() Verdict {
 	})
 	v.Workload = compareWorkload(known[0])
 	unsure, over := p.pending()
+	if idle {
+		unsure = append(unsure, atGateway...) // what goes on behind it is not theirs
+	}
 	for _, j := range known {
 		if doubt := j.reasonAgainstHealthy(); doubt != "" {
 			unsure = append(unsure, doubt)

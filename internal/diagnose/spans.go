@@ -244,7 +244,7 @@ func (h *history) windowFrom(now run, to time.Time, usual, jitter time.Duration)
 	from, requests, length := to, 0.0, usual
 	for i := len(now) - 1; i >= 0 && to.Sub(h.at[now[i].from]) <= max(usual, thinWindow)+jitter; i-- {
 		if to.Sub(from) >= length-jitter {
-			if requests >= enoughRequests || requests < few {
+			if requests >= enoughRequests || requests < few && !h.streams(now[len(now)-1]) {
 				break
 			}
 			length = min(2*length, thinWindow)
@@ -253,6 +253,11 @@ func (h *history) windowFrom(now run, to time.Time, usual, jitter time.Duration)
 		requests += h.count(firstTokens, now[i])
 	}
 	return from.Add(-edge)
+}
+
+// streams reports whether the few who are there are served: tokens come, and nobody waits.
+func (h *history) streams(iv interval) bool {
+	return h.increase(tokensOut, iv) > 0 && !(h.gaugeAt(waiting, iv.to) > 0)
 }
 
 // service is what users got in a run, by what can be told from coarse counts.

@@ -179,10 +179,6 @@ func (v view) silent() bool {
 
 // idle reports whether nobody is there and nothing moves.
 func (v view) idle() bool {
-	for _, s := range []*indicator.Signal{indicator.FirstTokens, indicator.GenerationTokenRate, indicator.Running, indicator.Waiting} {
-		if v.Now(s).Or(0) > 0 {
-			return false
-		}
-	}
-	return true
+	signals := []*indicator.Signal{indicator.FirstTokens, indicator.GenerationTokenRate, indicator.Running, indicator.Waiting, indicator.TransferHeld, indicator.HeldOutside}
+	return !slices.ContainsFunc(signals, func(s *indicator.Signal) bool { return v.Now(s).Or(0) > 0 })
 }

@@ -153,6 +153,9 @@ func (d *Deployment) guarded(s *indicator.Signal, dia Dialect) string {
 	if s.Censored {
 		out = s.Censor(out, d.known(indicator.UnansweredWait, dia), d.known(indicator.UnansweredShare, dia))
 	}
+	if s.Held && len(dia.Missing(indicator.StaleGauges)) == 0 {
+		out = fmt.Sprintf("(%s) unless on (%s) ((%s) > 0)", out, strings.Join(d.Instance, ", "), d.known(indicator.StaleGauges, dia))
+	}
 	if s.MinPast > 0 {
 		// The targets that exposed the signal's first metric MinPast ago.
 		then := indicator.Now(indicator.Reads(expr)[0])

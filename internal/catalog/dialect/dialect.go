@@ -322,7 +322,7 @@ func (d Dialect) Unused(s *indicator.Signal) string {
 	if len(d.Missing(s)) == 0 {
 		return ""
 	}
-	option := ""
+	option := s.Feature
 	for _, n := range indicator.Reads(s.Expr) {
 		f, ok := Known(n)
 		switch {
@@ -341,7 +341,7 @@ func (d Dialect) Unused(s *indicator.Signal) string {
 func (d Dialect) Predates(s *indicator.Signal) bool {
 	return slices.ContainsFunc(d.Missing(s), func(name string) bool {
 		if !strings.HasPrefix(name, d.Prefix) {
-			return false // of another program beside the server
+			return s.Feature != "" // of another engine; else of another program beside the server
 		}
 		f, known := Known(name)
 		release, _, _ := strings.Cut(d.Version, " ")

@@ -90,6 +90,13 @@ type Signal struct {
 	// Fleet says that the value compares the target with the others of its model or job.
 	Fleet bool
 
+	// Held says that the value is of requests that the engine's gauges show: 0 where StaleGauges says that they are gone.
+	Held bool
+
+	// Feature is what a server must be or use to have the value, where no metric of its own says so: one without it
+	// is not asked.
+	Feature string
+
 	// OfRanks says that the value compares data-parallel ranks: a server with one has none.
 	OfRanks bool
 

@@ -190,7 +190,7 @@ var (
 			"earlier than the histogram, which waits for the end of the request.",
 	}
 	ComputedTokens = &Signal{
-		Name: "computed_prompt_tokens", Title: "Computed tokens per request", Unit: Tokens, Count: ttftFamily, MinCount: minForMedian,
+		Name: "computed_prompt_tokens", Title: "Computed tokens per request", Unit: Tokens, Count: ttftFamily, MinCount: 1,
 		Otherwise: []Alternative{
 			{
 				Without: "vllm:prompt_tokens_by_source_total", With: "vllm:request_prefill_kv_computed_tokens_sum",
@@ -247,12 +247,12 @@ var (
 // Scheduler and KV cache.
 var (
 	Running = &Signal{
-		Name: "running", Title: "Running requests", Unit: Requests, Expr: SumMean("vllm:num_requests_running"),
+		Name: "running", Held: true, Title: "Running requests", Unit: Requests, Expr: SumMean("vllm:num_requests_running"),
 		Doc: "Mean number of requests in the running batch. The gauge keeps its last value when the engine stops " +
 			"reporting (vllm-project/vllm#22545).",
 	}
 	RunningP50 = &Signal{
-		Name: "running_p50", Title: "Running requests P50", Unit: Requests,
+		Name: "running_p50", Held: true, Title: "Running requests P50", Unit: Requests,
 		Expr: Sum(Share(0.5, "vllm:num_requests_running")),
 		Doc:  "The batch size half of the time: the decode batch of a steady server.",
 	}
@@ -268,20 +268,20 @@ var (
 		Doc:  "Median running count over the highest seen: near 1 when the batch is at a limit.",
 	}
 	Waiting = &Signal{
-		Name: "waiting", Title: "Waiting requests", Unit: Requests, Expr: SumMean("vllm:num_requests_waiting"),
+		Name: "waiting", Held: true, Title: "Waiting requests", Unit: Requests, Expr: SumMean("vllm:num_requests_waiting"),
 		Doc: "Mean number of requests waiting for the scheduler. Short queues are normal under bursts.",
 	}
 	// WaitingFloor is the queue that is always there: a burst that clears
 	// leaves it at zero.
 	WaitingFloor = &Signal{
-		Name: "waiting_floor", Title: "Sustained queue length", Unit: Requests,
+		Name: "waiting_floor", Held: true, Title: "Sustained queue length", Unit: Requests,
 		Expr: Sum(Share(0.3, "vllm:num_requests_waiting")),
 		Doc: "The number of waiting requests that was exceeded during 70 % of the window. Zero when queues form " +
 			"and clear.",
 	}
 	// QueueBatches tells what no larger batch would clear.
 	QueueBatches = &Signal{
-		Name: "queue_batches", Title: "Queue per running request", Unit: Times, Optional: true,
+		Name: "queue_batches", Held: true, Title: "Queue per running request", Unit: Times, Optional: true,
 		Expr: Div(WaitingFloor.Expr, Some(Running.Expr)),
 		Doc:  "The sustained queue length over the mean batch: 2 if two wait for each that runs.",
 	}
@@ -311,7 +311,7 @@ var (
 	// QueueAge is a wait whatever the order of service: that of a queue that is passed over
 	// shows in no percentile of those that were served.
 	QueueAge = &Signal{
-		Name: "queue_age", Title: "Queue over request rate", Unit: Seconds,
+		Name: "queue_age", Held: true, Title: "Queue over request rate", Unit: Seconds,
 		Expr: OrZero(Max(Or(
 			Div(SumMean("vllm:num_requests_waiting").By(Rank...), Some(SumRate(ttftFamily+"_count").By(Rank...))).On(Rank...),
 			waitingAge)), SumMean("vllm:num_requests_waiting")),
@@ -322,7 +322,7 @@ var (
 	}
 	// WaitingAge is about those that are in no histogram yet.
 	WaitingAge = &Signal{
-		Name: "waiting_age", Title: "Wait while nobody is served", Unit: Seconds,
+		Name: "waiting_age", Held: true, Title: "Wait while nobody is served", Unit: Seconds,
 		Expr: OrZero(Max(waitingAge), SumMean("vllm:num_requests_waiting")),
 		Doc: "For how long a data-parallel rank has had requests waiting without giving one first token, of the rank " +
 			"where that is longest: whoever has waited longest has waited for so long at least, whatever the order of " +
@@ -334,7 +334,7 @@ var (
 	}
 	// RankWait finds a rank that starves among others that do not.
 	RankWait = &Signal{
-		Name: "rank_wait", Title: "Wait on the rank with most waiting", Unit: Seconds, OfRanks: true,
+		Name: "rank_wait", Held: true, Title: "Wait on the rank with most waiting", Unit: Seconds, OfRanks: true,
 		Expr: OrZero(Mul(Max(Or(
 			Div(Sum(Share(0.3, "vllm:num_requests_waiting")).By(Rank...), Some(SumRate(ttftFamily+"_count").By(Rank...))).On(Rank...),
 			Where(waitingAge, ">=", Number(noHiccup)))), Test(Ranks.Expr, ">", Number(1))), SumMean("vllm:num_requests_waiting")),
@@ -353,7 +353,7 @@ var (
 	}
 	// UnansweredWait and UnansweredShare are the users that no histogram has.
 	UnansweredShare = &Signal{
-		Name: "unanswered_share", Title: "Share without a first token", Unit: Ratio,
+		Name: "unanswered_share", Held: true, Title: "Share without a first token", Unit: Ratio,
 		Expr: unansweredShare(true), Otherwise: []Alternative{{
 			Without: "http_requests_total", Expr: unansweredShare(false),
 		}},
@@ -361,7 +361,7 @@ var (
 			"those that got one. Without http_requests_total it misses those that left.",
 	}
 	UnansweredWait = &Signal{
-		Name: "unanswered_wait", Title: "Wait without a first token", Unit: Seconds,
+		Name: "unanswered_wait", Held: true, Title: "Wait without a first token", Unit: Seconds,
 		Expr: unansweredWait(true), Otherwise: []Alternative{{
 			Without: "http_requests_total", Expr: unansweredWait(false),
 		}},
@@ -382,7 +382,7 @@ var (
 			"token of the others. In the order of arrival about 1 if clients leave, and less if none does.",
 	}
 	InFlightFloor = &Signal{
-		Name: "in_flight_floor", Title: "Requests always in flight", Unit: Requests,
+		Name: "in_flight_floor", Held: true, Title: "Requests always in flight", Unit: Requests,
 		Expr: Add(Sum(Lowest("vllm:num_requests_running").In(ShortMark)), Sum(Lowest("vllm:num_requests_waiting").In(ShortMark))),
 		Doc:  "Running and waiting requests at their lowest in the last moments: the engine's work.",
 	}
@@ -405,19 +405,29 @@ var (
 	// StuckEngines looks at every data-parallel rank by itself: the others'
 	// progress hides a rank that hangs.
 	StuckEngines = &Signal{
-		Name: "stuck_engines", Title: "Stalled engines", Unit: Count,
+		Name: "stuck_engines", Held: true, Title: "Stalled engines", Unit: Count,
 		Expr: OrZero(
-			CountOf(Unless(
+			CountOf(Unless(Unless(
 				And(
 					Where(Add(
 						Sum(throughout("vllm:num_requests_running")).By(Rank...),
 						Sum(throughout("vllm:num_requests_waiting")).By(Rank...)), ">", Number(0.5)),
 					silent(ShortMark)).On(Rank...),
-				Some(Sum(Changes("vllm:kv_cache_usage_perc").In(ShortMark)).By(Rank...))).On(Rank...)),
+				Some(Sum(Changes("vllm:kv_cache_usage_perc").In(ShortMark)).By(Rank...))).On(Rank...),
+				schedules).On(Rank...)),
 			Sum(Rate("vllm:generation_tokens_total").In(ShortMark))),
 		Doc: "Engine cores, counted by data-parallel rank, that had requests in flight all the time in the last " +
 			"moments, produced no token and neither took nor freed a block of the KV cache: a long prompt that " +
-			"is computed in chunks keeps taking blocks.",
+			"is computed in chunks keeps taking blocks. One with an empty batch whose queue goes on changing after its last " +
+			"token is not one: its scheduler runs, and admits nobody.",
+	}
+	// StaleGauges are of an engine that has nothing to do.
+	StaleGauges = &Signal{
+		Name: "stale_gauges", Title: "Gauges of requests that are gone", Unit: Count, Scope: Instance, Optional: true,
+		Expr: OrZero(allLeft, Sum(Now("vllm:num_requests_running"))),
+		Doc: "1 where the clients of the requests that the engine still shows left at once: as many connections closed and requests " +
+			"ended when its last token came, and none since. An engine without work takes no step, and its gauges keep their " +
+			"last value until the next request (vllm-project/vllm#22545).",
 	}
 
 	// OwedFirstTokens finds a rank that is silent with its gauges at zero, as one
@@ -834,6 +844,31 @@ var (
 			"(VLLM_HTTP_TIMEOUT_KEEP_ALIVE); with a longer time this includes idle ones too.",
 		Hint: hintProcess,
 	}
+	// HeldOutside is what UnseenClients guesses, where the server counts it.
+	HeldOutside = &Signal{
+		Name: "held_outside", Title: "Requests outside the scheduler", Unit: Requests, Scope: Instance, Optional: true, Feature: "SGLang 0.5.8 or later",
+		Expr: Sum(Share(0.1, "sglang:http_requests_active")),
+		Doc: "HTTP requests for an answer that have no token yet and are neither in the scheduler's queue nor in its batch, nine tenths " +
+			"of the time: they are being tokenized, or are lost between the processes.",
+	}
+	OutsideWait = &Signal{
+		Name: "outside_wait", Title: "Time outside the scheduler", Unit: Seconds, Scope: Instance, Optional: true, Feature: "SGLang 0.5.8 or later",
+		Expr: TimeIn(HeldOutside.Expr),
+		Doc: "Requests outside the scheduler over the rate of first tokens in six minutes (Little's law): their mean time there, or " +
+			"the time since the last first token where there was none.",
+	}
+	// TransferHeld and TransferWait are of the stage between prefill and decode.
+	TransferHeld = &Signal{
+		Name: "transfer_held", Title: "Requests in KV transfer", Unit: Requests, Optional: true,
+		Expr: Sum(Share(0.1, "vllm:num_requests_kv_fetch_by_stage")),
+		Doc:  "Requests whose KV cache is on its way between servers, or is waited for, nine tenths of the time.",
+	}
+	TransferWait = &Signal{
+		Name: "transfer_wait", Title: "Time in KV transfer", Unit: Seconds, Optional: true,
+		Expr: TimeIn(TransferHeld.Expr),
+		Doc: "Requests in KV transfer over the rate of first tokens in six minutes (Little's law): their mean time there, those " +
+			"included whose transfer never ends and is in no histogram; or the time since the last first token where there was none.",
+	}
 	// LeftUnserved counts at the door what no engine counted.
 	LeftUnserved = &Signal{
 		Name: "left_unserved", Title: "Requests ended unserved", Unit: Requests, Scope: Instance, Optional: true,
@@ -1059,6 +1094,25 @@ func throughout(metric string, where ...*labels.Matcher) Expr {
 	return And(Lowest(metric, where...).In(ShortMark), Where(Looks(metric, where...).In(ShortMark), ">", Number(1)))
 }
 
+// schedules has a sample for every rank whose scheduler runs and admits nobody: its batch is empty, and its queue has
+// changed a while after the last token, and lately. A hang stops both with one step.
+var schedules = And(And(
+	Where(Sub(Max(LastStir("vllm:num_requests_waiting").In(longestWait)).By(Rank...), Max(LastStir("vllm:generation_tokens_total").In(longestWait)).By(Rank...)).On(Rank...), ">=", Number(15)),
+	Where(Sub(Apply{Func: Time}, Max(LastStir("vllm:num_requests_waiting").In(longestWait)).By(Rank...)), "<", Number(120))).On(Rank...),
+	Where(Sum(Highest("vllm:num_requests_running").In(ShortMark)).By(Rank...), "==", Number(0))).On(Rank...)
+
+// allLeft is 1 of an instance whose gauges show requests that nobody waits for any more, see StaleGauges.
+var allLeft = func() Expr {
+	of := func(s Samples) Expr { return Max(s).By("instance") }
+	closed := Sub(of(Highest("process_open_fds").In(PastMark)), of(Highest("process_open_fds").In(ShortMark)))
+	held := Sum(Add(Lowest("vllm:num_requests_running").In(ShortMark), Lowest("vllm:num_requests_waiting").In(ShortMark))).By("instance")
+	ended := Sub(of(LastStir("http_requests_total", accepted...).In(longestWait)), of(LastStir("vllm:generation_tokens_total").In(longestWait)))
+	between := Div(Sub(Apply{Func: Time}, of(First("up").In(15*time.Minute))), of(Looks("up").In(15*time.Minute)))
+	return Some(Mul(
+		Mul(Test(closed, ">=", Mul(Number(0.8), held)), Test(held, ">", Number(0))),
+		Test(ended, "<=", Mul(Number(1.5), between))))
+}()
+
 // silent has a sample for every rank that produced neither a token nor a first
 // token in a span.
 func silent(span time.Duration) Expr {
@@ -1112,6 +1166,13 @@ var waitingAge = And(
 		Add(Max(LastNone("vllm:num_requests_waiting").In(longestWait)).By(Rank...), OrZero(BetweenScrapes.Expr, Max(Now("vllm:num_requests_waiting")).By("instance"))).On("instance").Left(),
 		Max(LastStir(ttftFamily+"_count").In(longestWait)).By(Rank...))),
 	Some(Sum(Lowest("vllm:num_requests_waiting").In(ShortMark)).By(Rank...))).On(Rank...)
+
+// TimeIn is how long requests are in a stage that each passes before its first token, whether it leaves it or not.
+func TimeIn(held Expr) Expr {
+	firsts := Sum(Rate(ttftFamily + "_count").In(6 * time.Minute))
+	since := Sub(Apply{Func: Time}, Max(LastStir(ttftFamily+"_count").In(longestWait)))
+	return OrZero(Or(Div(held, Some(firsts)), And(since, Some(held))), held)
+}
 
 // later is the greater of two values of the same labels.
 func later(a, b Expr) Expr { return Add(b, AtLeast(Sub(a, b), 0)) }
@@ -1302,7 +1363,7 @@ var all = sync.OnceValue(func() []*Signal {
 		PromptTokens, ComputedTokens, PromptTokensP50, PromptTokensP99, PromptTail, OutputTokens, OutputTokensP95,
 		MaxTokens, PrefillTimePerToken,
 		Running, RunningP50, RunningPeak, RunningPinned, Waiting, WaitingFloor, QueueBatches, WaitingGrowth, Deferred,
-		DeferredShare, QueueAge, WaitingAge, Ranks, RankWait, PassedOver, UnansweredShare, UnansweredWait, WaitTimes, InFlightFloor, BusyFloor,
+		DeferredShare, QueueAge, WaitingAge, Ranks, RankWait, StaleGauges, HeldOutside, OutsideWait, TransferHeld, TransferWait, PassedOver, UnansweredShare, UnansweredWait, WaitTimes, InFlightFloor, BusyFloor,
 		EngineProgress, StuckEngines, OwedFirstTokens, MetBusyRanks,
 		KVUsage, KVUsagePeak, PreemptionRate, Preemptions, PreemptionsLately, PreemptionsPerRequest,
 		PrefixQueryRate, PrefixHitRatio, PrefixResets,

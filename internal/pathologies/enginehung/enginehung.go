@@ -38,10 +38,21 @@ var (
 		Name: "rank_met_busy", Unit: indicator.Requests, Default: 8,
 		Why: "none of eight requests falls into such a time by chance once in 3000 times",
 	}
+	outsideLong = &catalog.Threshold{
+		Name: "outside_long", Unit: indicator.Seconds, Default: 20,
+		Why: "a mean of twenty seconds outside the scheduler: the longest prompts are tokenized within seconds",
+	}
 	clientsMore = &catalog.Threshold{
 		Name: "clients_more", Unit: indicator.PerSecond, Default: 0.05,
 		Why: "three more clients in a minute than were answered; a pool of keep-alive connections does not grow",
 	}
+)
+
+// lost holds while requests that are open at the server never come to its scheduler, or never back from it.
+// A slow stream says that they come back late, and not that they are lost.
+var lost = catalog.All(
+	catalog.Above(indicator.HeldOutside, clientsWait), catalog.Above(indicator.OutsideWait, outsideLong),
+	catalog.Any(catalog.Below(indicator.GenerationTokenRate, noProgress), catalog.Below(indicator.ITLMean, catalog.DecodeSlower)),
 )
 
 // Clients wait in front of an idle engine, or in front of a rank that is silent.
@@ -64,12 +75,13 @@ var Pathology = &catalog.Pathology{
 	Title:    "The engine holds requests and generates no tokens",
 	Severity: catalog.Page,
 	Grades: []catalog.Grade{
-		{Severity: catalog.Page, While: catalog.Any(catalog.Above(indicator.StuckEngines, stuck), unserved, owed)},
+		{Severity: catalog.Page, While: catalog.Any(catalog.Above(indicator.StuckEngines, stuck), unserved, owed, lost)},
 		{Severity: catalog.Ticket}, // whether anybody waits cannot be seen
 	},
 	When: catalog.Any(
 		catalog.Above(indicator.StuckEngines, stuck),
 		catalog.All(catalog.Below(indicator.EngineProgress, noProgress), unserved),
+		lost,
 		catalog.All(catalog.Above(indicator.OwedFirstTokens, owes), catalog.Any(owed, catalog.Above(indicator.MetBusyRanks, metBusy))),
 	),
 	ExplainedBy: []string{"target-down", "gpu-hardware-errors"},

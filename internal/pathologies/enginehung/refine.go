@@ -15,7 +15,10 @@ func refine(p *catalog.Pass) {
 	progress, moves := p.Measured(indicator.EngineProgress)
 	debt, silentRank := p.Measured(indicator.OwedFirstTokens)
 	waits, _ := owed.Eval(p)
+	outside, _ := lost.Eval(p)
 	switch {
+	case outside == catalog.True:
+		p.Summary = fmt.Sprintf("Requests hang outside the scheduler: %s open at the server, and in neither its queue nor its batch", catalog.Are(p.Value(indicator.HeldOutside)))
 	case stuck > 0 && moves && progress > 0:
 		p.Summary = "One engine rank hangs: it holds requests and has generated no token for at least 10 s, while another rank works"
 	case stuck > 0 && held >= 1:

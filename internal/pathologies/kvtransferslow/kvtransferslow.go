@@ -20,17 +20,34 @@ var (
 	}
 )
 
+var (
+	someHeld = &catalog.Threshold{
+		Name: "kv_transfers_held", Unit: indicator.Requests, Default: 4.5,
+		Why: "five requests in transfer nine tenths of the time: a transfer takes milliseconds, so most looks find few",
+	}
+	stuck = &catalog.Threshold{
+		Name: "kv_transfers_stuck", Unit: indicator.Seconds, Default: 20,
+		Why: "a mean of twenty seconds in transfer: a pause of either server is shorter",
+	}
+	// dontMove holds while transfers neither end nor fail.
+	dontMove = catalog.All(catalog.Above(indicator.TransferHeld, someHeld), catalog.Above(indicator.TransferWait, stuck))
+)
+
 // Pathology is KV transfers that are slow.
 var Pathology = &catalog.Pathology{
 	ID:                "kv-transfer-slow",
 	Alert:             "KVTransferSlow",
 	Title:             "KV caches take long to arrive from the prefill servers",
-	Severity:          catalog.Ticket,
+	Severity:          catalog.Page,
 	FollowsObjectives: true,
-	When:              catalog.All(catalog.Above(indicator.TransferTime, slower), catalog.Above(indicator.TransferP50, mostSlower), catalog.FirstTokenLate),
-	For:               time.Minute,
-	ExplainedBy:       []string{"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart"},
-	Explains:          []string{"prefill-starvation", "saturation", "slow-prefill", "unexplained"},
-	Refine:            refine,
-	Hop:               catalog.HopTransfer,
+	Grades:            []catalog.Grade{{Severity: catalog.Page, While: dontMove}, {Severity: catalog.Ticket}},
+	When: catalog.Any(
+		catalog.All(catalog.Above(indicator.TransferTime, slower), catalog.Above(indicator.TransferP50, mostSlower), catalog.FirstTokenLate),
+		dontMove,
+	),
+	For:         time.Minute,
+	ExplainedBy: []string{"target-down", "engine-hung", "kv-cache-thrashing", "engine-restart"},
+	Explains:    []string{"prefill-starvation", "saturation", "slow-prefill", "unexplained"},
+	Refine:      refine,
+	Hop:         catalog.HopTransfer,
 }

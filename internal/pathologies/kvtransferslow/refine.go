@@ -1,11 +1,24 @@
 package kvtransferslow
 
 import (
+	"fmt"
+
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
 func refine(p *catalog.Pass) {
+	if held, took := p.Value(indicator.TransferHeld), p.Value(indicator.TransferWait); held > someHeld.Default && took > stuck.Default {
+		p.Summary = fmt.Sprintf("%s in KV transfer, for %s on average: transfers neither end nor fail", catalog.Are(held), indicator.FormatNumber(took, indicator.Seconds))
+		p.Reason("A transfer that neither ends nor fails keeps its slot and is in no histogram: those that end say nothing of it.")
+		p.Fix(catalog.Fix{
+			Summary:  "Restart the server that holds them, one at a time: nothing else gives their slots back. Before that, save its log and which peers it waits for",
+			Command:  `kubectl logs POD | grep -iE 'nixl|mooncake|kv.?transfer|timeout' | tail -n 40`,
+			Tradeoff: "the requests in transfer are lost",
+			Verify:   "the number of requests in transfer falls to a few",
+		})
+		return
+	}
 	p.Summary = "The KV cache of a prompt takes " + p.Text(indicator.TransferTime) + " to arrive"
 	if took, ok := p.Measured(indicator.TransferTime); ok {
 		if size, ok := p.Measured(indicator.TransferBytes); ok && took > 0 {

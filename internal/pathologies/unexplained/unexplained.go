@@ -38,9 +38,9 @@ var (
 	}
 )
 
-// worse holds while users get clearly less than normal.
+// worse holds while users get clearly less than normal: those who came, or those who have their answer streamed.
 var worse = catalog.All(
-	catalog.Above(indicator.FirstTokens, someUsers),
+	catalog.Any(catalog.Above(indicator.FirstTokens, someUsers), catalog.Above(indicator.Running, someUsers)),
 	catalog.Any(
 		catalog.Above(indicator.TTFTP50, medianWorse),
 		catalog.Above(indicator.TTFTP90, tailWorse), // one stall of some seconds in a minute reaches fewer

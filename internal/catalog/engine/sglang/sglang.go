@@ -80,14 +80,14 @@ func naming(prefix string, has func(name string) bool) engine.Naming {
 	if has("http_responses_total") { // 0.5.8
 		n.HTTP = engine.Answers{Metric: prefix + "http_responses_total", Handler: "endpoint", Status: "status_code"}
 	}
+	const reasons = "num_requests_total by finished_reason"
+	n.Lacks = map[string]string{indicator.CutAnswers.Name: reasons, indicator.EngineErrors.Name: reasons}
 	n.Exprs = map[string]indicator.Expr{indicator.PoolAnswers.Name: indicator.PoolAnswers.OfRoles(roles(prefix))}
 	countTokens(&n, prefix, has)
 	tellRanks(&n, prefix, has)
 	tellTransfers(&n, prefix, has)
 	countRequests(&n, prefix, has)
 	tellLife(&n, prefix, has)
-	const reasons = "num_requests_total by finished_reason"
-	n.Lacks = map[string]string{indicator.CutAnswers.Name: reasons, indicator.EngineErrors.Name: reasons}
 	return n
 }
 
@@ -178,6 +178,9 @@ func tellTransfers(n *engine.Naming, prefix string, has func(name string) bool) 
 			indicator.Mul(indicator.Number(0), indicator.Sum(indicator.Now("vllm:num_requests_running"))),
 			indicator.Div(fetched, indicator.AtLeast(indicator.Sum(unasked).By(indicator.Fleet...), 1))).On(indicator.Fleet...).Left()
 		n.Renamed["nixl_xfer_time_seconds_count"], n.Renamed["nixl_bytes_transferred_count"] = "kv_transfer_latency_ms_count", "kv_transfer_total_mb_count"
+		on := func(queue string) indicator.Expr { return indicator.Sum(indicator.Share(0.1, prefix+queue)) }
+		in := indicator.Add(on("num_decode_transfer_queue_reqs"), on("num_prefill_inflight_queue_reqs"))
+		n.Exprs[indicator.TransferHeld.Name], n.Exprs[indicator.TransferWait.Name] = in, indicator.TimeIn(in)
 		n.Exprs[indicator.TransferBytes.Name] = indicator.NotNegative(indicator.Mul(indicator.MeanOf(prefix+"kv_transfer_total_mb"), indicator.Number(1<<20)))
 		n.Exprs[indicator.TransfersFailed.Name] = failed
 		n.Exprs[indicator.TransferFailShare.Name] = indicator.Div(failed, indicator.AtLeast(indicator.Add(increase(begun), increase(late)), 1))
@@ -256,6 +259,15 @@ func countRequests(n *engine.Naming, prefix string, has func(name string) bool) 
 			indicator.Sum(indicator.Add(
 				indicator.Highest("vllm:num_requests_running").In(indicator.ShortMark),
 				indicator.Highest("vllm:num_requests_waiting").In(indicator.ShortMark)))), 0)
+		if !has("kv_transfer_alloc_ms_count") { // of a pair it may be with the other server
+			most := func(metric string) indicator.Expr { return indicator.Sum(indicator.Share(0.9, metric)) }
+			running, last := most("vllm:num_requests_running"), func(metric string) indicator.Expr { return indicator.Sum(indicator.Now(metric)) }
+			streams := indicator.AtLeast(indicator.Sub(indicator.Sub(last("vllm:time_to_first_token_seconds_count"), last("vllm:e2e_request_latency_seconds_count")), running), 0)
+			outside := indicator.AtLeast(indicator.Sub(indicator.Sub(indicator.Sum(indicator.Share(0.1, active, held)), indicator.Add(running, most("vllm:num_requests_waiting"))), streams), 0)
+			n.Exprs[indicator.HeldOutside.Name], n.Exprs[indicator.OutsideWait.Name] = outside, indicator.TimeIn(outside)
+		} else {
+			n.Lacks[indicator.HeldOutside.Name], n.Lacks[indicator.OutsideWait.Name] = "requests of one server alone", "requests of one server alone"
+		}
 		n.Exprs[indicator.FDGrowth.Name] = indicator.Sum(indicator.Slope(active, held).In(indicator.ShortMark))
 		n.Exprs[indicator.FDTrend.Name] = indicator.Sum(indicator.Slope(active, held))
 	}

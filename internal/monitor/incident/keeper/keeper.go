@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -415,14 +416,11 @@ func (k *Keeper) PostMortem(id string, by *access.Principal) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if by.Restricted() { // the plots over the whole time name all servers
-		var b bytes.Buffer
-		err := postmortem.Markdown(&b, &i, nil)
-		return b.Bytes(), err
-	}
-	course, err := k.store.document(id, courseFile)
-	if err != nil {
-		k.c.Log.Warn("the charts of an incident cannot be read", "incident", id, "err", err)
+	var course json.RawMessage
+	if !by.Restricted() { // the plots over the whole time name all servers
+		if course, err = k.store.document(id, courseFile); err != nil {
+			k.c.Log.Warn("the charts of an incident cannot be read", "incident", id, "err", err)
+		}
 	}
 	var b bytes.Buffer
 	err = postmortem.Markdown(&b, &i, course)

@@ -1,6 +1,6 @@
-// Package postmortem writes an incident as Markdown for the meeting after it: what happened
-// and when, by which evidence, what was proposed and what was done, with plots, and with
-// the questions that only people can answer left open.
+// Package postmortem writes an incident as Markdown for the meeting after it: what happened and when, by
+// which evidence, what was proposed and what was done, with plots, and with the questions that only people can
+// answer. It reads no files; package keeper hands it what is stored.
 package postmortem
 
 import (
@@ -17,127 +17,89 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// diagnosis is what is shown of a sixty.diagnosis/v1.
-type diagnosis struct {
-	At       time.Time `json:"at"`
-	Findings []finding `json:"findings"`
-	Workload struct {
-		Changed bool     `json:"changed"`
-		Factors []factor `json:"factors"`
-	} `json:"workload"`
-	Plots []plot `json:"plots"`
-}
-
-type finding struct {
-	ID, Title, Status, Runbook string
-	Reasons                    []string
-	Evidence                   []evidence
-	Fixes                      []struct{ Summary, Args, Command, Tradeoff string }
-}
-
-type evidence struct {
-	Title, Unit, Op, Signal    string
-	Value, Baseline, Threshold *float64
-	ValueText                  string `json:"value_text"`
-	BaselineText               string `json:"baseline_text"`
-	Holds                      *bool
-}
-
-type factor struct {
-	Name, Unit      string
-	Baseline, Value *float64
-}
-
-type plot struct {
-	Signal, Title, Unit, Op string
-	Onset                   *time.Time `json:"onset"`
-	Threshold, Normal       *float64
-	NormalText              string `json:"normal_text"`
-	Evidence                bool
-	Lines                   []struct {
-		Name   string
-		Points [][2]*float64
-	}
-}
-
-// Markdown writes an incident. Course, which may be nil, is a sixty.diagnosis/v1 whose
-// plots show the whole of it; without one those of the kept diagnosis are shown.
-func Markdown(w io.Writer, i *view.Incident, course json.RawMessage) error {
-	var d, whole diagnosis
-	for _, doc := range []struct {
-		text json.RawMessage
-		to   *diagnosis
-	}{{i.Diagnosis, &d}, {course, &whole}} {
-		if len(doc.text) == 0 {
-			continue
-		}
-		if err := json.Unmarshal(doc.text, doc.to); err != nil {
-			return fmt.Errorf("read the diagnosis that was kept: %w", err)
+// Markdown writes an incident. Plots, which may be nil, is a sixty.diagnosis/v1 whose plots show the whole of
+// it; without one those of the kept diagnosis are shown.
+func Markdown(w io.Writer, i *view.Incident, plots json.RawMessage) error {
+	kept := i.Kept()
+	d := render.NewDocument("Post-mortem: " + cmp.Or(kept.Title, i.Pathology))
+	d.Paragraph("", render.Sentence(i.Summary.Summary))
+	for _, row := range head(i) {
+		if row[1] != "" {
+			d.Item(row[0], row[1])
 		}
 	}
-	m := &document{render.NewDocument(""), i}
-	m.head(&d)
-	m.timeline()
-	m.evidence(&d)
-	m.fixes(&d)
-	m.plots(d.Plots, whole.Plots)
-	m.seenBefore()
-	m.Section("To be filled in", "")
-	m.List("Who noticed, and what was the impact on users?", "What was the root cause?", "What helped, and what did not?", "What prevents it from happening again? Who does it, and by when?")
-	return m.Markdown(w)
-}
-
-type document struct {
-	*render.Document
-	incident *view.Incident
+	d.Section("Timeline", "")
+	for _, e := range timeline(i) {
+		d.Item(formatTime(e.at), e.text)
+	}
+	if i.Omitted > 0 {
+		d.Paragraph("", render.Plural(i.Omitted, "change")+" in the middle are left out: the verdict changed too often.")
+	}
+	if len(kept.Evidence) > 0 {
+		d.Section("Evidence", "")
+		d.Paragraph("", "State at "+formatTime(kept.At)+", when the verdict was most certain.")
+		d.Table(render.Columns("quantity", "value", "normal", "threshold"), kept.Evidence)
+		d.List(kept.Reasons...)
+		d.Paragraph("Runbook", kept.Runbook)
+	}
+	for k, f := range kept.Fixes {
+		if k == 0 {
+			d.Section("Proposed fixes", "")
+		}
+		text := render.Sentence(f.Summary)
+		if f.Tradeoff != "" {
+			text += " Cost: " + render.Sentence(f.Tradeoff)
+		}
+		d.List(text)
+		d.Command(cmp.Or(f.Args, f.Command))
+	}
+	if len(plots) == 0 {
+		plots = i.Diagnosis
+	}
+	if err := draw(d, i, plots); err != nil {
+		return err
+	}
+	d.Section("Seen before", "")
+	if s := i.Similar; s != nil {
+		d.Paragraph("", s.Note+" ("+s.ID+")")
+		for _, n := range s.Notes {
+			d.Item(formatTime(n.At), n.By+": "+n.Text)
+		}
+	} else {
+		d.Paragraph("", "No similar earlier incident is stored.")
+	}
+	d.Section("To be filled in", "")
+	d.List("Who noticed, and what was the impact on users?", "What was the root cause?", "What helped, and what did not?", "What prevents it from happening again? Who does it, and by when?")
+	return d.Markdown(w)
 }
 
 func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// formatDuration writes a duration.
-func formatDuration(d time.Duration) string {
-	return render.Seconds(max(0, d.Seconds()))
-}
-
-func (m *document) head(d *diagnosis) {
-	i := m.incident
-	title := i.Pathology
-	for _, f := range d.Findings {
-		if f.ID == i.Pathology {
-			title = cmp.Or(f.Title, title)
-		}
-	}
-	m.Title = "Post-mortem: " + title
-	m.Paragraph("", render.Sentence(i.Summary.Summary))
-	m.Item("Incident", i.ID)
-	if name := strings.Trim(strings.Join([]string{i.Cluster, i.Namespace, i.Model}, "/"), "/"); name != "" {
-		m.Item("Model", name)
-	}
-	began := formatTime(i.Began)
+// head says what, where and when.
+func head(i *view.Incident) [][2]string {
+	after := func(t time.Time) string { return render.Seconds(max(0, t.Sub(i.Began).Seconds())) }
+	began, found, acknowledged, ended, evidence := formatTime(i.Began), "", "", "ongoing", ""
 	if i.BeganAtLeast {
 		began += ", or earlier: it was present when watching began"
 	}
-	m.Item("Targets", listSome(i.Targets))
-	m.Item("Severity", i.Severity)
-	m.Item("Began", began)
 	if len(i.Evolution) > 0 {
-		first := i.Evolution[0].At
-		m.Item("Found", fmt.Sprintf("%s, %s later", formatTime(first), formatDuration(first.Sub(i.Began))))
+		found = formatTime(i.Evolution[0].At) + ", " + after(i.Evolution[0].At) + " later"
 	}
 	if a := i.Acknowledged; a != nil {
-		m.Item("Acknowledged", fmt.Sprintf("%s by %s, %s after the start", formatTime(a.At), a.By, formatDuration(a.At.Sub(i.Began))))
+		acknowledged = formatTime(a.At) + " by " + a.By + ", " + after(a.At) + " after the start"
 	}
 	if i.Ended != nil {
-		m.Item("Ended", fmt.Sprintf("%s, after %s", formatTime(*i.Ended), formatDuration(i.Ended.Sub(i.Began))))
-	} else {
-		m.Item("Ended", "ongoing")
+		ended = formatTime(*i.Ended) + ", after " + after(*i.Ended)
 	}
 	if i.HasRecording {
-		where := "GET /api/v1/incidents/" + i.ID + "/recording; sixty diagnose opens it"
+		evidence = "GET /api/v1/incidents/" + i.ID + "/recording; sixty diagnose opens it"
 		if i.LeftOut > 0 {
-			where += fmt.Sprintf("; %d servers are not in it, the failing ones come first", i.LeftOut)
+			evidence += fmt.Sprintf("; %d servers are not in it, the failing ones come first", i.LeftOut)
 		}
-		m.Item("Evidence", where)
+	}
+	return [][2]string{
+		{"Incident", i.ID}, {"Model", strings.Trim(strings.Join([]string{i.Cluster, i.Namespace, i.Model}, "/"), "/")}, {"Targets", listSome(i.Targets)}, {"Severity", i.Severity},
+		{"Began", began}, {"Found", found}, {"Acknowledged", acknowledged}, {"Ended", ended}, {"Evidence", evidence},
 	}
 }
 
@@ -150,193 +112,82 @@ func listSome(list []string) string {
 	return strings.Join(list, ", ")
 }
 
+type event struct {
+	at   time.Time
+	text string
+}
+
 // timeline tells in order what was seen and what people did.
-func (m *document) timeline() {
-	type moment struct {
-		at   time.Time
-		text string
-	}
-	i := m.incident
-	all := []moment{{i.Began, "began"}}
+func timeline(i *view.Incident) []event {
+	all := []event{{i.Began, "began"}}
 	for _, t := range i.Evolution {
 		text := "verdict " + t.ID
 		if t.Severity != "" {
 			text += " (" + t.Severity + ")"
 		}
-		all = append(all, moment{t.At, text + ": " + render.Sentence(t.Summary)})
+		all = append(all, event{t.At, text + ": " + render.Sentence(t.Summary)})
 	}
 	if a := i.Acknowledged; a != nil {
-		all = append(all, moment{a.At, "acknowledged by " + a.By})
+		all = append(all, event{a.At, "acknowledged by " + a.By})
 	}
 	for _, n := range i.Notes {
-		all = append(all, moment{n.At, "note by " + n.By + ": " + n.Text})
+		all = append(all, event{n.At, "note by " + n.By + ": " + n.Text})
 	}
 	if i.Ended != nil {
-		all = append(all, moment{*i.Ended, "ended"})
+		all = append(all, event{*i.Ended, "ended"})
 	}
-	slices.SortStableFunc(all, func(a, b moment) int { return a.at.Compare(b.at) })
-	m.Section("Timeline", "")
-	for _, t := range all {
-		m.Item(formatTime(t.at), t.text)
-	}
-	if i.Omitted > 0 {
-		m.Paragraph("", render.Plural(i.Omitted, "change")+" in the middle are left out: the verdict changed too often.")
-	}
+	slices.SortStableFunc(all, func(a, b event) int { return a.at.Compare(b.at) })
+	return all
 }
 
-func (m *document) evidence(d *diagnosis) {
-	f := d.lead(m.incident.Pathology)
-	if f == nil {
-		return
+// draw adds plots, with where it began and ended.
+func draw(d *render.Document, i *view.Incident, text json.RawMessage) error {
+	var kept struct {
+		Plots []struct {
+			Title, Unit string
+			Lines       []struct {
+				Name   string
+				Points [][2]*float64
+			}
+		} `json:"plots"`
 	}
-	m.Section("Evidence", "")
-	m.Paragraph("", "State at "+formatTime(d.At)+", when the verdict was most certain.")
-	var rows [][]string
-	shown := map[string]bool{} // a quantity once: what it is compared with first decided
-	for _, e := range f.Evidence {
-		if e.Holds == nil || !*e.Holds || shown[e.Signal] {
-			continue
-		}
-		shown[e.Signal] = true
-		limit := ""
-		if e.Threshold != nil {
-			limit = e.Op + " " + number(e.Threshold, e.Unit)
-		}
-		rows = append(rows, []string{cmp.Or(e.Title, e.Signal), cmp.Or(e.ValueText, number(e.Value, e.Unit)), cmp.Or(e.BaselineText, number(e.Baseline, e.Unit)), limit})
-	}
-	m.Table(render.Columns("quantity", "value", "normal", "threshold"), rows)
-	if len(f.Reasons) > 0 {
-		m.Subsection("Why", "")
-	}
-	for _, r := range f.Reasons {
-		m.List(render.Sentence(r))
-	}
-	if d.Workload.Changed && len(d.Workload.Factors) > 0 {
-		rows = nil
-		for _, x := range d.Workload.Factors {
-			rows = append(rows, []string{strings.ReplaceAll(x.Name, "_", " "), number(x.Baseline, x.Unit), number(x.Value, x.Unit)})
-		}
-		m.Subsection("What changed in the traffic", "")
-		m.Table(render.Columns("quantity", "normal", "then"), rows)
-	}
-	if f.Runbook != "" {
-		m.Paragraph("Runbook", f.Runbook)
-	}
-}
-
-// lead is the finding that the incident is called by.
-func (d *diagnosis) lead(id string) *finding {
-	i := slices.IndexFunc(d.Findings, func(f finding) bool { return f.ID == id && f.Status == "firing" })
-	if i < 0 {
+	if len(text) == 0 {
 		return nil
 	}
-	return &d.Findings[i]
-}
-
-func number(v *float64, unit string) string {
-	if v == nil {
-		return ""
+	if err := json.Unmarshal(text, &kept); err != nil {
+		return fmt.Errorf("read the plots that were kept: %w", err)
 	}
-	return indicator.FormatNumber(*v, indicator.Unit(unit))
-}
-
-func (m *document) fixes(d *diagnosis) {
-	f := d.lead(m.incident.Pathology)
-	if f == nil || len(f.Fixes) == 0 {
-		return
-	}
-	m.Section("Proposed fixes", "")
-	for _, x := range f.Fixes {
-		said := render.Sentence(x.Summary)
-		if x.Tradeoff != "" {
-			said += " Cost: " + render.Sentence(x.Tradeoff)
-		}
-		m.List(said)
-		m.Command(cmp.Or(x.Args, x.Command))
-	}
-}
-
-// plots shows the whole incident, with the thresholds and what was normal by the kept
-// diagnosis.
-func (m *document) plots(kept, course []plot) {
-	shown := course
-	if len(shown) == 0 {
-		shown = kept
-	}
-	for k := range shown {
-		p := &shown[k]
-		if j := slices.IndexFunc(kept, func(q plot) bool { return q.Signal == p.Signal }); j >= 0 {
-			p.Threshold, p.Normal, p.NormalText, p.Op, p.Evidence = kept[j].Threshold, kept[j].Normal, kept[j].NormalText, kept[j].Op, kept[j].Evidence
-		} else {
-			p.Threshold, p.Normal = nil, nil // of another time
-		}
-	}
-	slices.SortStableFunc(shown, func(a, b plot) int { return rank(a) - rank(b) })
-	for k := range shown {
+	for k, p := range kept.Plots {
 		if k == 0 {
-			m.Section("Plots", "")
+			d.Section("Plots", "")
 		}
-		m.Subsection(shown[k].Title, "")
-		m.Image(m.draw(&shown[k]))
-	}
-}
-
-// rank puts what was evidence first.
-func rank(p plot) int {
-	if p.Evidence {
-		return 0
-	}
-	return 1
-}
-
-func (m *document) draw(p *plot) *render.Chart {
-	unit := indicator.Unit(p.Unit)
-	c := render.Chart{Title: p.Title, Clock: true}
-	c.SetUnit(unit)
-	for _, l := range p.Lines {
-		s := render.Series{Name: render.Clean(l.Name)}
-		for _, at := range l.Points {
-			if at[0] != nil && at[1] != nil {
-				s.X, s.Y = append(s.X, *at[0]), append(s.Y, *at[1])
+		c := render.Chart{Title: p.Title, Clock: true}
+		c.SetUnit(indicator.Unit(p.Unit))
+		first, last := 0.0, 0.0
+		for _, l := range p.Lines {
+			s := render.Series{Name: render.Clean(l.Name)}
+			for _, at := range l.Points {
+				if at[0] != nil && at[1] != nil {
+					s.X, s.Y = append(s.X, *at[0]), append(s.Y, *at[1])
+				}
+			}
+			if c.Add(s); len(s.X) > 0 && last == 0 {
+				first, last = s.X[0], s.X[len(s.X)-1]
 			}
 		}
-		c.Add(s)
+		mark := func(at time.Time, name string, onset bool) {
+			if x := render.Moment(at); x >= first && x <= last {
+				c.Marks = append(c.Marks, render.Mark{At: x, Name: name + " " + at.UTC().Format(time.TimeOnly), Onset: onset})
+			}
+		}
+		if !i.BeganAtLeast {
+			mark(i.Began, "began", true)
+		}
+		if i.Ended != nil {
+			mark(*i.Ended, "ended", false)
+		}
+		d.Subsection(p.Title, "")
+		d.Image(&c)
 	}
-	if p.Normal != nil {
-		c.Levels = append(c.Levels, render.Level{Value: *p.Normal, Class: "good", Label: "normal " + cmp.Or(p.NormalText, indicator.FormatNumber(*p.Normal, unit))})
-	}
-	if p.Threshold != nil {
-		c.Levels = append(c.Levels, render.Level{Value: *p.Threshold, Class: "critical", Label: "threshold " + p.Op + " " + indicator.FormatNumber(*p.Threshold, unit)})
-	}
-	if !m.incident.BeganAtLeast {
-		began := m.incident.Began
-		c.Marks = append(c.Marks, render.Mark{
-			At: render.Moment(began), Name: "began " + began.UTC().Format(time.TimeOnly), Onset: true,
-		})
-	}
-	if e := m.incident.Ended; e != nil {
-		c.Marks = append(c.Marks, render.Mark{At: render.Moment(*e), Name: "ended " + e.UTC().Format(time.TimeOnly)})
-	}
-	for _, n := range m.incident.Notes {
-		c.Marks = append(c.Marks, render.Mark{At: render.Moment(n.At), Name: "note by " + render.Clean(n.By)})
-	}
-	c.Marks = slices.DeleteFunc(c.Marks, func(k render.Mark) bool { // outside of what is shown
-		return !slices.ContainsFunc(c.Series, func(s render.Series) bool {
-			return len(s.X) > 0 && k.At >= s.X[0] && k.At <= s.X[len(s.X)-1]
-		})
-	})
-	return &c
-}
-
-func (m *document) seenBefore() {
-	s := m.incident.Similar
-	m.Section("Seen before", "")
-	if s == nil {
-		m.Paragraph("", "No similar earlier incident is stored.")
-		return
-	}
-	m.Paragraph("", s.Note+" ("+s.ID+")")
-	for _, n := range s.Notes {
-		m.Item(formatTime(n.At), n.By+": "+n.Text)
-	}
+	return nil
 }

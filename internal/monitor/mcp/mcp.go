@@ -1,14 +1,14 @@
-// Package mcp offers what sixty knows to assistants, by the Model Context Protocol: tools
-// that diagnose, say what is normal, show a quantity over time, explain a failure mode and
-// simulate a change. All of them read; none changes anything. What they answer is bounded,
+// Package mcp offers what sixty knows to assistants, by the Model Context Protocol: five tools
+// that diagnose, show a quantity over time, explain a failure mode, simulate a change, and list incidents. All of them read; none changes anything. What they answer is bounded,
 // and holds neither prompts nor secrets.
 package mcp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"slices"
@@ -32,7 +32,6 @@ import (
 // Bounds of what a tool answers and takes.
 const (
 	maxText    = 24_000 // characters of one answer
-	maxTargets = 20     // whose numbers are shown
 	maxPoints  = 60     // of a quantity over time
 	answerTime = 55 * time.Second
 )
@@ -52,7 +51,7 @@ type Options struct {
 }
 
 const instructions = `sixty watches LLM inference servers, vLLM first. Call "diagnose" first: it names the cause, the
-evidence and the fix. "normal" shows the servers' usual values, "signal" one signal over time, "explain" the
+evidence and the fix. "signal" shows one signal over time and its normal value, "explain" the
 runbook of a failure mode, "simulate" the effect of a change, with intervals. All tools are read-only.
 The verdict Unknown means not enough data; it does not mean healthy.`
 
@@ -61,15 +60,11 @@ func Server(o Options) *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "sixty", Title: "sixty", Version: version.Get().Version}, &mcp.ServerOptions{Instructions: instructions})
 	t := tools{o}
 	add(s, "diagnose", "What is wrong with the inference servers now or at a given time, why, and what to change, with evidence and predicted effects.", t.diagnose)
-	add(s, "normal", "Normal and current values of the servers: latency, queue, KV cache, rates.", t.normal)
-	add(s, "signal", "One signal of the servers over time, such as ttft_p95, itl_p95, requests_waiting, kv_cache_usage, preemptions. Without a name: the list of signals.", t.signal)
+	add(s, "signal", "One signal of the servers over time, with its normal value, such as ttft_p95, itl_p95, requests_waiting, kv_cache_usage, preemptions. Without a name: the list of signals.", t.signal)
 	add(s, "explain", "The runbook of a failure mode: how to confirm it, what to do, and the trade-offs. Without an id: the list of failure modes.", t.explain)
 	add(s, "simulate", "The effect of a change on a model's servers: replicas, load, prompt and output lengths, vLLM flags. Results have intervals.", t.simulate)
-	addPrompts(s)
-	addRunbooks(s, o.Explained)
 	if o.Incidents != nil {
 		add(s, "incidents", "The stored incidents, the latest first: what, when, where, and notes.", t.incidents)
-		t.addIncidents(s)
 	}
 	return s
 }
@@ -157,63 +152,6 @@ func parseDuration(name, text string) (time.Duration, error) {
 	return d, nil
 }
 
-// vital are the quantities that are shown of what is normal.
-var vital = []*indicator.Signal{
-	indicator.TTFTP95, indicator.ITLP95, indicator.E2EMean, indicator.Running, indicator.Waiting, indicator.KVUsage,
-	indicator.FirstTokenRate, indicator.GenerationTokenRate, indicator.PromptTokens, indicator.Preemptions,
-}
-
-type normalIn struct {
-	Model string `json:"model,omitempty" jsonschema:"only the servers of this model"`
-	moment
-}
-
-func (t tools) normal(ctx context.Context, in normalIn) (string, error) {
-	at, err := t.parseTime(in.At)
-	if err != nil {
-		return "", err
-	}
-	d, err := t.o.Diagnose(ctx, at, 0)
-	if err != nil {
-		return "", err
-	}
-	var b strings.Builder
-	b.WriteString("| server | quantity | now | normal |\n|---|---|---|---|\n")
-	shown, left := 0, 0
-	for i := range d.Targets {
-		target := &d.Targets[i]
-		if !target.Serves() || in.Model != "" && target.Labels["model_name"] != in.Model {
-			continue
-		}
-		if shown == maxTargets {
-			left++
-			continue
-		}
-		shown++
-		for _, s := range vital {
-			now, normal := d.Reading(i, s)
-			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", target.Name, s.Title, number(now, s.Unit), number(normal, s.Unit))
-		}
-	}
-	if shown == 0 {
-		return "", errors.New("no server of this model")
-	}
-	if left > 0 {
-		fmt.Fprintf(&b, "\n%d more servers: name a model.\n", left)
-	}
-	if d.Source == diagnose.NoBaseline {
-		b.WriteString("\nNormal values are not known yet: no past to compare with.\n")
-	}
-	return b.String(), nil
-}
-
-func number(v indicator.Value, u indicator.Unit) string {
-	if !v.OK {
-		return "unknown"
-	}
-	return indicator.Format(v, u)
-}
-
 type signalIn struct {
 	Name  string `json:"name,omitempty" jsonschema:"the signal's name; without it: the list of signals"`
 	Model string `json:"model,omitempty" jsonschema:"only the servers of this model"`
@@ -251,18 +189,16 @@ func (t tools) signal(ctx context.Context, in signalIn) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	v := &d.Verdict
-	for k := range d.Verdicts {
-		if in.Model != "" && d.Verdicts[k].Model == in.Model {
-			v = &d.Verdicts[k]
-		}
+	targets, err := targetsOf(&d, in.Model)
+	if err != nil {
+		return "", err
 	}
 	s := indicator.All()[i]
 	span := diagnose.Range{From: d.At.Add(-over), To: d.At}
 	if first := t.o.Source.Span().First; span.From.Before(first) {
 		span.From = first
 	}
-	plots, err := d.PlotSpan(ctx, t.o.Source, []*indicator.Signal{s}, v.Targets, span)
+	plots, err := d.PlotSpan(ctx, t.o.Source, []*indicator.Signal{s}, targets, span)
 	if err != nil {
 		return "", err
 	}
@@ -294,6 +230,31 @@ func (t tools) signal(ctx context.Context, in signalIn) (string, error) {
 		b.WriteString("No data in this time.\n")
 	}
 	return b.String(), nil
+}
+
+// targetsOf are the servers of one model, as a verdict or the servers name it; of "" those of the leading verdict.
+func targetsOf(d *diagnose.Diagnosis, name string) (out []string, err error) {
+	if name == "" {
+		return d.Verdict.Targets, nil
+	}
+	found := map[string][]string{} // by model
+	for i := range d.Targets {
+		l := d.Targets[i].Labels
+		if full := strings.Trim(strings.Join([]string{l["cluster"], l["namespace"], l["model_name"]}, "/"), "/"); d.Targets[i].Serves() && l["model_name"] != "" {
+			found[full] = append(found[full], d.Targets[i].Name)
+		}
+	}
+	all := slices.Sorted(maps.Keys(found))
+	named := slices.DeleteFunc(slices.Clone(all), func(full string) bool { return full != name && !strings.HasSuffix(full, "/"+name) })
+	switch {
+	case found[name] != nil:
+		return found[name], nil
+	case len(named) == 1:
+		return found[named[0]], nil
+	case len(named) > 1:
+		return nil, fmt.Errorf("several models are named %q: %s", name, strings.Join(named, ", "))
+	}
+	return nil, fmt.Errorf("no server has the model %q: there are %s", name, cmp.Or(strings.Join(all, ", "), "none"))
 }
 
 type explainIn struct {

@@ -7,15 +7,18 @@ import (
 	"io"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/monitor/mcp"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
@@ -28,6 +31,9 @@ func TestTools(t *testing.T) {
 	defer s.Close()
 	server := httptest.NewServer(mcp.Handler(mcp.Options{
 		Source: s, Explained: pathologies.All(), Past: 20 * time.Second,
+		Incidents: func() []view.Summary {
+			return []view.Summary{{Pathology: "saturation", Severity: "ticket", Targets: []string{"r0"}, Began: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Summary: "all full", Notes: []view.Note{{By: "ann", Text: "seen"}}}}
+		},
 		Diagnose: func(ctx context.Context, at time.Time, window time.Duration) (diagnose.Diagnosis, error) {
 			if at.IsZero() {
 				at = s.Span().Last
@@ -48,8 +54,8 @@ func TestTools(t *testing.T) {
 	}
 	defer c.Close()
 	list, err := c.ListTools(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || len(list.Tools) != 5 {
+		t.Fatalf("%d tools, %v", len(list.Tools), err)
 	}
 	for _, tool := range list.Tools {
 		if tool.Annotations == nil || !tool.Annotations.ReadOnlyHint || tool.Description == "" {
@@ -68,15 +74,17 @@ func TestTools(t *testing.T) {
 		{"diagnose", map[string]any{"at": "+20s"}, []string{"Not certain yet"}, false},
 		{"diagnose", map[string]any{"window": "-5m"}, []string{`window: "-5m" is not a duration of up to 744h (try: `}, true},
 		{"diagnose", map[string]any{"at": "sometime"}, []string{"sometime"}, true},
-		{"normal", nil, []string{"TTFT P95", "| now | normal |"}, false},
-		{"normal", map[string]any{"model": "none"}, []string{"no server of this model"}, true},
 		{"signal", nil, []string{"ttft_p95: TTFT P95"}, false},
 		{"signal", map[string]any{"name": "kv_cache_usage"}, []string{"KV", "%"}, false},
+		{"signal", map[string]any{"name": "kv_cache_usage", "model": "tiny"}, []string{"Normal: ", "In the judged window: "}, false},
+		{"signal", map[string]any{"name": "kv_cache_usage", "model": "none"}, []string{`no server has the model "none": there are tiny`}, true},
 		{"signal", map[string]any{"name": "kv_cache_usage", "over": "100000h"}, []string{`over: "100000h"`}, true},
 		{"signal", map[string]any{"name": "kv_cache_usge"}, []string{"kv_cache_usage"}, true},
 		{"explain", nil, []string{"engine-hung (page)"}, false},
 		{"explain", map[string]any{"id": "engine-hung"}, []string{"# "}, false},
 		{"explain", map[string]any{"id": "engine-hang"}, []string{"engine-hung"}, true},
+		{"incidents", nil, []string{"saturation (ticket) on r0, from 2026-01-02T03:04:05Z, still open: all full", "note of ann: seen"}, false},
+		{"incidents", map[string]any{"limit": 1000}, []string{"limit: 1000"}, true},
 		{"simulate", map[string]any{"replicas": 2}, []string{"TTFT P95", "with the change"}, false},
 		{"simulate", map[string]any{"flags": map[string]any{"max-num-seqs": "4"}}, []string{"--max-num-seqs"}, true},
 	} {
@@ -106,30 +114,31 @@ func TestTools(t *testing.T) {
 			t.Errorf("%s was not called", tool.Name)
 		}
 	}
-	asked, err := c.ListPrompts(t.Context(), nil)
-	if err != nil || len(asked.Prompts) != 3 {
-		t.Fatalf("prompts %v: %v", asked, err)
+}
+
+// TestTargetsOf: a model is named as the servers or the verdicts name it, and no other answers.
+func TestTargetsOf(t *testing.T) {
+	d := &diagnose.Diagnosis{Verdict: diagnose.Verdict{Targets: []string{"leading"}}}
+	for name, of := range map[string][3]string{"a": {"", "prod", "Qwen/Q3"}, "b": {"", "test", "Qwen/Q3"}, "c": {"", "prod", "llama"}} {
+		d.Targets = append(d.Targets, diagnose.Target{Name: name, Dialect: vllm(t), Labels: map[string]string{"cluster": of[0], "namespace": of[1], "model_name": of[2]}})
 	}
-	for _, p := range asked.Prompts {
-		arguments := map[string]string{}
-		for _, a := range p.Arguments {
-			arguments[a.Name] = "value of " + a.Name
-		}
-		got, err := c.GetPrompt(t.Context(), &sdk.GetPromptParams{Name: p.Name, Arguments: arguments})
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := got.Messages[0].Content.(*sdk.TextContent).Text
-		for _, v := range arguments {
-			if !strings.Contains(text, v) {
-				t.Errorf("%s leaves out %q: %s", p.Name, v, text)
-			}
+	for name, want := range map[string]string{
+		"": "leading", "llama": "c", "prod/llama": "c", "prod/Qwen/Q3": "a", "test/Qwen/Q3": "b", "Q3": "several models", "Qwen/Q3": "several models", "lama": "there are prod/Qwen/Q3, prod/llama, test/Qwen/Q3",
+	} {
+		got, err := mcp.TargetsOf(d, name)
+		if err != nil && !strings.Contains(err.Error(), want) || err == nil && !slices.Equal(got, []string{want}) {
+			t.Errorf("%q: %q, %v, want %q", name, got, err, want)
 		}
 	}
-	got, err := c.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: "sixty://runbooks/engine-hung"})
-	if err != nil || !strings.HasPrefix(got.Contents[0].Text, "# Engine hung\n") {
-		t.Errorf("the runbook is %v: %v", got, err)
+}
+
+func vllm(t *testing.T) dialect.Dialect {
+	t.Helper()
+	d, err := dialect.Named("vllm-v1")
+	if err != nil {
+		t.Fatal(err)
 	}
+	return d
 }
 
 // TestAMalformedLineIsAnErrorAnswer sends lines that are no messages between others.

@@ -223,11 +223,11 @@ func (m *teams) requests() (out [][3]string) {
 	call := func(method, params string) [3]string {
 		return [3]string{"POST", "/mcp", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params)}
 	}
-	for _, tool := range []string{"diagnose", "normal", "incidents", "explain"} {
+	for _, tool := range []string{"diagnose", "incidents", "explain"} {
 		out = append(out, call("tools/call", fmt.Sprintf(`{"name":%q,"arguments":{}}`, tool)))
 	}
 	return append(out, call("tools/call", `{"name":"signal","arguments":{"name":"requests_running"}}`), call("tools/call", `{"name":"simulate","arguments":{}}`),
-		call("tools/call", `{"name":"diagnose","arguments":{"at":"-5s","full":true}}`), call("resources/read", `{"uri":"sixty://incidents"}`))
+		call("tools/call", `{"name":"diagnose","arguments":{"at":"-5s","full":true}}`))
 }
 
 // TestEveryRouteAsksForItsRole walks all routes as nobody, as a viewer and an operator of team A, who see

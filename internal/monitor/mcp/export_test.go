@@ -1,0 +1,4 @@
+package mcp
+
+// TargetsOf are the servers of a model that somebody names.
+var TargetsOf = targetsOf

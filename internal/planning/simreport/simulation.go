@@ -105,7 +105,7 @@ func (s *Simulation) present(ctx context.Context, q *planning.Simulation) error 
 			p.Run.Error = v.Err.Error()
 			return
 		}
-		p.Run = RunOf(v.Prediction, v.Deployment.Config, s.objective, false)
+		p.Run = RunOf(v.Prediction, v.Deployment.Config, s.objective)
 	})
 }
 
@@ -128,15 +128,20 @@ func changes(now *Present, s *Simulation, clients int, load *workload.Asked) []s
 		return out
 	}
 	before := len(out)
-	differs := func(asked bool, name string, a, b float64, unit string) {
-		if asked && a > 0 && b > 0 && math.Abs(a/b-1) > 0.01 {
-			out = append(out, fmt.Sprintf("%s %.3g → %.3g%s", name, a, b, unit))
+	for _, x := range []struct {
+		name, unit string
+		a, b       float64
+		asked      bool
+	}{
+		{"clients", "", float64(clients), float64(s.clients), true},
+		{"rate", " requests/s", now.Workload.Rate, s.Workload.Rate, clients == 0 && s.clients == 0},
+		{"prompts", " tokens", now.Workload.PromptTokens, s.Workload.PromptTokens, load.Prompt != "" || load.Trace != ""},
+		{"outputs", " tokens", now.Workload.OutputTokens, s.Workload.OutputTokens, load.Output != "" || load.Trace != ""},
+	} {
+		if x.asked && x.a > 0 && x.b > 0 && math.Abs(x.a/x.b-1) > 0.01 {
+			out = append(out, fmt.Sprintf("%s %.3g → %.3g%s", x.name, x.a, x.b, x.unit))
 		}
 	}
-	differs(true, "clients", float64(clients), float64(s.clients), "")
-	differs(clients == 0 && s.clients == 0, "rate", now.Workload.Rate, s.Workload.Rate, " requests/s")
-	differs(load.Prompt != "" || load.Trace != "", "prompts", now.Workload.PromptTokens, s.Workload.PromptTokens, " tokens")
-	differs(load.Output != "" || load.Trace != "", "outputs", now.Workload.OutputTokens, s.Workload.OutputTokens, " tokens")
 	if load.SetCV {
 		out = append(out, fmt.Sprintf("arrivals of variation %g", load.CV))
 	}
@@ -186,7 +191,7 @@ func (s *Simulation) add(i int, v *planning.Variant) {
 		*r = Run{Set: s.set(v), Error: v.Err.Error()}
 		return
 	}
-	*r = RunOf(v.Prediction, v.Deployment.Config, s.objective, len(s.Sweep) == 0)
+	*r = RunOf(v.Prediction, v.Deployment.Config, s.objective)
 	r.Set = s.set(v)
 	if i == s.first && v.Clients > 0 {
 		// How many they send is a result.
@@ -345,18 +350,29 @@ type Run struct {
 	Error string            `json:"error,omitempty"` // why this point cannot run; all else is empty then
 
 	Latency    map[Metric]*Latency `json:"latency,omitempty"`
-	Throughput Throughput          `json:"throughput"`
-	Requests   Requests            `json:"requests"`
-	State      State               `json:"state"`
-	Goodput    *Goodput            `json:"goodput,omitempty"`
-	Warnings   []string            `json:"warnings,omitempty"`
-	Samples    int                 `json:"samples"` // of the calibration, that the intervals rest on
+	Throughput struct {            // per second of the simulated time
+		Requests     float64    `json:"requests"` // finished
+		OutputTokens float64    `json:"output_tokens"`
+		PromptTokens float64    `json:"prompt_tokens"`
+		Interval     [2]float64 `json:"output_tokens_interval"`
+		Busy         float64    `json:"busy"` // share of the time with a step in execution
+	} `json:"throughput"`
+	Requests struct { // how they ended
+		Total       int            `json:"total"`
+		Finished    int            `json:"finished"`
+		Refused     map[string]int `json:"refused,omitempty"` // by reason
+		Preemptions int            `json:"preemptions"`
+		Interval    [2]float64     `json:"preemptions_interval"`
+		Preempted   int            `json:"preempted"` // requests that were, at least once
+	} `json:"requests"`
+	State    State    `json:"state"`
+	Goodput  *Goodput `json:"goodput,omitempty"`
+	Warnings []string `json:"warnings,omitempty"`
+	Samples  int      `json:"samples"` // of the calibration, that the intervals rest on
 	// Overload says that at the slow end the servers do not keep up with the load: how long
 	// requests wait then depends on how long it lasts.
-	Overload   bool             `json:"overload_at_slow_end,omitempty"`
-	Duration   float64          `json:"duration"`
-	Series     []Point          `json:"series,omitempty"`
-	Histograms map[Metric][]Bar `json:"histograms,omitempty"`
+	Overload bool    `json:"overload_at_slow_end,omitempty"`
+	Duration float64 `json:"duration"`
 }
 
 // Metric names a latency.
@@ -372,17 +388,6 @@ const (
 	E2E   Metric = "e2e"
 )
 
-// Metrics lists them in the order of a table.
-func Metrics() []Metric { return []Metric{TTFT, Queue, ITL, TPOT, E2E} }
-
-// Title is a latency's name for people.
-func (m Metric) Title() string {
-	if m == Queue {
-		return string(m)
-	}
-	return strings.ToUpper(string(m))
-}
-
 // Latency is a distribution in seconds.
 type Latency struct {
 	Count      int         `json:"count"`
@@ -394,25 +399,6 @@ type Latency struct {
 	Max        float64     `json:"max"`
 	MeanWithin *[2]float64 `json:"mean_interval,omitempty"`
 	P95Within  *[2]float64 `json:"p95_interval,omitempty"`
-}
-
-// Throughput is per second of the simulated time.
-type Throughput struct {
-	Requests     float64    `json:"requests"` // finished
-	OutputTokens float64    `json:"output_tokens"`
-	PromptTokens float64    `json:"prompt_tokens"`
-	Interval     [2]float64 `json:"output_tokens_interval"`
-	Busy         float64    `json:"busy"` // share of the time with a step in execution
-}
-
-// Requests counts how requests ended.
-type Requests struct {
-	Total       int            `json:"total"`
-	Finished    int            `json:"finished"`
-	Refused     map[string]int `json:"refused,omitempty"` // by reason
-	Preemptions int            `json:"preemptions"`
-	Interval    [2]float64     `json:"preemptions_interval"`
-	Preempted   int            `json:"preempted"` // requests that were, at least once
 }
 
 // State is the engines' over time, from the first arrival to the last end: counts are of
@@ -430,15 +416,12 @@ type State struct {
 	// What servers that were measured at that load would have shown: until the last
 	// request arrived, without what was left to do at the end.
 	TTFTMean float64  `json:"ttft_mean"` // of the first tokens in that time
-	Arriving Arriving `json:"while_arriving"`
-}
-
-// Arriving has means over the time in which requests arrived, and output tokens per second.
-type Arriving struct {
-	Running      float64 `json:"running"`
-	Waiting      float64 `json:"waiting"`
-	KVUsage      float64 `json:"kv_cache_usage"`
-	OutputTokens float64 `json:"output_tokens"`
+	Arriving struct { // means, and output tokens per second
+		Running      float64 `json:"running"`
+		Waiting      float64 `json:"waiting"`
+		KVUsage      float64 `json:"kv_cache_usage"`
+		OutputTokens float64 `json:"output_tokens"`
+	} `json:"while_arriving"`
 }
 
 // Goodput is how many requests met the objective, as sixty bench counts it.
@@ -448,76 +431,47 @@ type Goodput struct {
 	Met      bool    `json:"met"`      // every percentile that was promised
 }
 
-// Point is the state at a time, and what happened since the point before.
-type Point struct {
-	At       float64 `json:"at"`
-	Running  float64 `json:"running"`
-	Waiting  float64 `json:"waiting"`
-	KVUsage  float64 `json:"kv_cache_usage"`
-	Arrived  float64 `json:"arrived"`            // requests per second
-	Finished float64 `json:"finished"`           // requests per second
-	TTFTP50  float64 `json:"ttft_p50,omitempty"` // of the requests whose first token came
-	TTFTP95  float64 `json:"ttft_p95,omitempty"`
-	TPOTP50  float64 `json:"tpot_p50,omitempty"` // of the requests that finished
-	TPOTP95  float64 `json:"tpot_p95,omitempty"`
-}
-
-// Bar is a number of requests whose latency lay in a range.
-type Bar struct {
-	From  float64 `json:"from"`
-	To    float64 `json:"to"`
-	Count int     `json:"count"`
-}
-
-// RunOf describes a prediction. Detail adds series and histograms.
-func RunOf(p *perfmodel.Prediction, cfg sim.Config, o *slo.Objective, detail bool) Run {
+// RunOf describes a prediction.
+func RunOf(p *perfmodel.Prediction, cfg sim.Config, o *slo.Objective) Run {
 	s := &p.Summary
-	r := Run{Warnings: p.Warnings, Samples: p.Draws, Overload: p.Overload(), Duration: s.Duration.Seconds()}
-	r.Latency = map[Metric]*Latency{}
+	r := Run{Warnings: p.Warnings, Samples: p.Draws, Overload: p.Overload(), Duration: s.Duration.Seconds(), Latency: map[Metric]*Latency{}}
 	for m, x := range map[Metric]struct {
 		q      sim.Quantiles
 		within perfmodel.Latency
 	}{TTFT: {s.TTFT, p.TTFT}, Queue: {s.Queue, p.Queue}, ITL: {s.ITL, p.ITL}, TPOT: {s.TPOT, p.TPOT}, E2E: {s.E2E, p.E2E}} {
-		if x.q.Count > 0 {
-			r.Latency[m] = latency(x.q)
-			if w := x.within; p.Draws > 0 {
-				r.Latency[m].MeanWithin, r.Latency[m].P95Within = &[2]float64{w.Mean.Low, w.Mean.High}, &[2]float64{w.P95.Low, w.P95.High}
+		if q := x.q; q.Count > 0 {
+			l := &Latency{
+				Count: q.Count, Mean: q.Mean.Seconds(), P50: q.P50.Seconds(), P90: q.P90.Seconds(), P95: q.P95.Seconds(), P99: q.P99.Seconds(), Max: q.Max.Seconds(),
 			}
+			if w := x.within; p.Draws > 0 {
+				l.MeanWithin, l.P95Within = &[2]float64{w.Mean.Low, w.Mean.High}, &[2]float64{w.P95.Low, w.P95.High}
+			}
+			r.Latency[m] = l
 		}
 	}
-	seconds := max(s.Duration.Seconds(), 1e-9)
-	finished := s.Outcomes[sim.Finished]
-	r.Throughput = Throughput{
-		Requests: float64(finished) / seconds, OutputTokens: s.OutputPerSecond, PromptTokens: float64(s.PromptTokens) / seconds,
-		Interval: [2]float64{p.OutputPerSecond.Low, p.OutputPerSecond.High},
-	}
-	r.Requests = Requests{Total: len(p.Result.Records), Finished: finished, Preemptions: s.Preemptions, Interval: [2]float64{p.Preemptions.Low, p.Preemptions.High}}
+	seconds, t, q := max(s.Duration.Seconds(), 1e-9), &r.Throughput, &r.Requests
+	q.Total, q.Finished, q.Preemptions = len(p.Result.Records), s.Outcomes[sim.Finished], s.Preemptions
+	q.Interval = [2]float64{p.Preemptions.Low, p.Preemptions.High}
+	t.Requests, t.OutputTokens, t.PromptTokens = float64(q.Finished)/seconds, s.OutputPerSecond, float64(s.PromptTokens)/seconds
+	t.Interval = [2]float64{p.OutputPerSecond.Low, p.OutputPerSecond.High}
 	for outcome, n := range s.Outcomes {
 		if outcome != sim.Finished && n > 0 {
-			if r.Requests.Refused == nil {
-				r.Requests.Refused = map[string]int{}
+			if q.Refused == nil {
+				q.Refused = map[string]int{}
 			}
-			r.Requests.Refused[outcome.String()] = n
+			q.Refused[outcome.String()] = n
 		}
 	}
 	for i := range p.Result.Records {
 		if p.Result.Records[i].Preemptions > 0 {
-			r.Requests.Preempted++
+			q.Preempted++
 		}
 	}
 	r.replicas(p.Result, cfg, seconds)
-	r.goodput(p, o)
-	if detail {
-		r.series(p.Result, cfg)
-		r.histograms(p.Result)
+	if o != nil && q.Total > 0 {
+		r.Goodput = goodput(p, o)
 	}
 	return r
-}
-
-func latency(q sim.Quantiles) *Latency {
-	return &Latency{
-		Count: q.Count, Mean: q.Mean.Seconds(), P50: q.P50.Seconds(), P90: q.P90.Seconds(), P95: q.P95.Seconds(), P99: q.P99.Seconds(), Max: q.Max.Seconds(),
-	}
 }
 
 // replicas fills in what the engines' samples and counters tell.
@@ -530,13 +484,19 @@ func (r *Run) replicas(res *sim.Result, cfg sim.Config, seconds float64) {
 		r.Throughput.Busy += rep.Stats.Busy.Seconds() / seconds / float64(len(res.Replicas))
 		samples = max(samples, len(rep.Samples))
 	}
-	if looked > 0 {
-		r.State.PrefixHits = float64(hit) / float64(looked)
-	}
 	s, a := &r.State, &r.State.Arriving
+	s.PrefixHits = float64(hit) / float64(max(looked, 1))
 	all, arriving := 0.0, 0.0
 	for i := range samples {
-		at, running, waiting, kv := sampleAt(res, cfg, i)
+		var at time.Duration
+		running, waiting, kv := 0.0, 0.0, 0.0
+		for _, rep := range res.Replicas { // one that has ended has no samples any more, and is empty
+			if i < len(rep.Samples) {
+				x := rep.Samples[i]
+				at, running, waiting = x.At, running+float64(x.Running), waiting+float64(x.Waiting)
+				kv = max(kv, float64(x.UsedBlocks)/float64(cfg.NumBlocks-1))
+			}
+		}
 		s.RunningMax, s.WaitingMax, s.KVMax = max(s.RunningMax, running), max(s.WaitingMax, waiting), max(s.KVMax, kv)
 		if at < came.First {
 			continue
@@ -558,152 +518,22 @@ func (r *Run) replicas(res *sim.Result, cfg sim.Config, seconds float64) {
 	s.TTFTMean, a.OutputTokens = came.TTFTMean.Seconds(), came.OutputPerSecond
 }
 
-// sampleAt sums the replicas' samples of one moment; an engine that has ended has
-// none any more, and is empty.
-func sampleAt(res *sim.Result, cfg sim.Config, i int) (at time.Duration, running, waiting, kv float64) {
-	for _, rep := range res.Replicas {
-		if i < len(rep.Samples) {
-			x := rep.Samples[i]
-			at = x.At
-			running += float64(x.Running)
-			waiting += float64(x.Waiting)
-			kv = max(kv, float64(x.UsedBlocks)/float64(cfg.NumBlocks-1))
-		}
-	}
-	return at, running, waiting, kv
-}
-
 // goodput counts as package load does: a request is good when its TTFT, its mean
 // time per token and its E2E are within what is promised at P95.
-func (r *Run) goodput(p *perfmodel.Prediction, o *slo.Objective) {
-	if o == nil || r.Requests.Total == 0 {
-		return
+func goodput(p *perfmodel.Prediction, o *slo.Objective) *Goodput {
+	good, n, s := 0.0, float64(len(p.Result.Records)), &p.Summary
+	meets := func(ttft, token, e2e time.Duration) bool {
+		return (o.TTFTP95 == 0 || ttft <= o.TTFTP95) && (o.ITLP95 == 0 || token <= o.ITLP95) && (o.E2EP95 == 0 || e2e <= o.E2EP95)
 	}
-	good := 0
 	for i := range p.Result.Records {
-		q := &p.Result.Records[i]
-		if q.Outcome == sim.Finished && meetsLimit(q.TTFT(), o.TTFTP95) && meetsLimit(q.TPOT(), o.ITLP95) && meetsLimit(q.E2E(), o.E2EP95) {
+		if q := &p.Result.Records[i]; q.Outcome == sim.Finished && meets(q.TTFT(), q.TPOT(), q.E2E()) {
 			good++
 		}
 	}
-	s := &p.Summary
-	r.Goodput = &Goodput{
-		Share: float64(good) / float64(r.Requests.Total),
-		Met:   meetsLimit(s.TTFT.P95, o.TTFTP95) && meetsLimit(s.ITL.P95, o.ITLP95) && meetsLimit(s.E2E.P95, o.E2EP95) && s.Outcomes[sim.Finished] > 0,
+	finished := float64(s.Outcomes[sim.Finished])
+	g := &Goodput{Share: good / n, Met: finished > 0 && finished/n >= o.Availability && meets(s.TTFT.P95, s.ITL.P95, s.E2E.P95)}
+	if s.Duration > 0 {
+		g.Requests = good / s.Duration.Seconds()
 	}
-	if o.Availability > 0 && float64(s.Outcomes[sim.Finished])/float64(r.Requests.Total) < o.Availability {
-		r.Goodput.Met = false
-	}
-	if r.Duration > 0 {
-		r.Goodput.Requests = float64(good) / r.Duration
-	}
-}
-
-func meetsLimit(d, limit time.Duration) bool { return limit == 0 || d <= limit }
-
-// How many moments a series has: as many as a plot can show, and as few as it takes
-// for some requests in each.
-const (
-	points       = 240
-	fewestPoints = 40
-	perPoint     = 10
-)
-
-// series thins the samples out and puts the latencies of each time beside them.
-func (r *Run) series(res *sim.Result, cfg sim.Config) {
-	n := 0
-	for _, rep := range res.Replicas {
-		n = max(n, len(rep.Samples))
-	}
-	if n < 2 || res.End <= 0 {
-		return
-	}
-	count := min(max(len(res.Records)/perPoint, fewestPoints), points, n)
-	length := res.End.Seconds() / float64(count)
-	r.Series = make([]Point, count)
-	parts := make([]int, count)
-	for i := range n {
-		at, running, waiting, kv := sampleAt(res, cfg, i)
-		k := min(int(at.Seconds()/length), count-1)
-		p := &r.Series[k]
-		p.Running, p.Waiting, p.KVUsage = p.Running+running, p.Waiting+waiting, max(p.KVUsage, kv)
-		parts[k]++
-	}
-	slot := func(at time.Duration) int { return min(int(at.Seconds()/length), count-1) }
-	for i := range res.Records {
-		q := &res.Records[i]
-		r.Series[slot(q.Arrival)].Arrived += 1 / length
-		if q.Outcome == sim.Finished {
-			r.Series[slot(q.Arrival+q.E2E())].Finished += 1 / length
-		}
-	}
-	ttft := latencies(res.Records, TTFT, count, func(q *sim.Record) int { return slot(q.Arrival + q.TTFT()) })
-	tpot := latencies(res.Records, TPOT, count, func(q *sim.Record) int { return slot(q.Arrival + q.E2E()) })
-	for k := range r.Series {
-		p := &r.Series[k]
-		p.At = float64(k+1) * length
-		if parts[k] > 0 {
-			p.Running, p.Waiting = p.Running/float64(parts[k]), p.Waiting/float64(parts[k])
-		}
-		p.TTFTP50, p.TTFTP95, p.TPOTP50, p.TPOTP95 = ttft[k].P50.Seconds(), ttft[k].P95.Seconds(), tpot[k].P50.Seconds(), tpot[k].P95.Seconds()
-	}
-}
-
-// of returns a request's latency, where it has one.
-func (m Metric) of(q *sim.Record) (d time.Duration, ok bool) {
-	switch m {
-	case TTFT:
-		return q.TTFT(), q.OutputTokens > 0
-	case E2E:
-		return q.E2E(), q.Outcome == sim.Finished
-	}
-	return q.TPOT(), q.Outcome == sim.Finished && q.OutputTokens > 1
-}
-
-// latencies describes those of the requests of each of so many slots.
-func latencies(records []sim.Record, m Metric, slots int, slot func(*sim.Record) int) []sim.Quantiles {
-	all, out := make([][]time.Duration, slots), make([]sim.Quantiles, slots)
-	for i := range records {
-		if d, ok := m.of(&records[i]); ok {
-			k := slot(&records[i])
-			all[k] = append(all[k], d)
-		}
-	}
-	for k := range out {
-		out[k] = sim.QuantilesOf(all[k])
-	}
-	return out
-}
-
-const bars = 60
-
-// histograms counts latencies in bars of equal width up to P99, the last one
-// holding all beyond.
-func (r *Run) histograms(res *sim.Result) {
-	r.Histograms = map[Metric][]Bar{}
-	for _, m := range []Metric{TTFT, TPOT, E2E} {
-		if r.Latency[m] == nil {
-			continue
-		}
-		lo, hi := math.Inf(1), r.Latency[m].P99
-		for i := range res.Records {
-			if d, ok := m.of(&res.Records[i]); ok {
-				lo = min(lo, d.Seconds())
-			}
-		}
-		if hi <= lo {
-			hi = lo + max(math.Abs(lo)*0.01, 1e-6)
-		}
-		width := (hi - lo) / bars
-		list := make([]Bar, bars)
-		for i := range list {
-			list[i].From, list[i].To = lo+float64(i)*width, lo+float64(i+1)*width
-		}
-		for i := range res.Records {
-			if d, ok := m.of(&res.Records[i]); ok {
-				list[min(int((d.Seconds()-lo)/width), bars-1)].Count++
-			}
-		}
-		r.Histograms[m] = list
-	}
+	return g
 }

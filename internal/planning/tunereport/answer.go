@@ -67,16 +67,8 @@ type Model struct {
 	ActiveParameters float64                  `json:"active_parameters"`
 	DType            string                   `json:"dtype"`
 	Quantization     string                   `json:"quantization"`
-	Parts            []Component              `json:"parts"`
 	Assumed          []modelconfig.Assumption `json:"assumed,omitempty"`
 	Unknown          []string                 `json:"unknown,omitempty"`
-}
-
-// Component is one part of the model.
-type Component struct {
-	Name       string  `json:"name"`
-	Parameters float64 `json:"parameters"`
-	Formula    string  `json:"formula"`
 }
 
 // Deployment is the settings that the ledger is for.
@@ -249,7 +241,12 @@ func (a *Answer) addResult(tuned *planning.Tuned, serve string, again func(gpu, 
 		point *planning.Point
 	}{{rowSurely, r.Surely}, {rowLikely, r.Likely}, {rowNearest, r.Nearest}, {rowSmallest, r.Smallest}} {
 		if x.point != nil {
-			a.Result.Rows = append(a.Result.Rows, a.row(x.name, x.point, &p.Demand, serve))
+			of := x.point.Offer
+			a.Result.Rows = append(a.Result.Rows, Row{
+				Row: x.name, GPU: cmp.Or(of.Device.Name, "GPU"), Quantization: of.Quantization, Point: x.point,
+				Predicted: predicted(x.point, a.Targets), Overload: x.point.Prediction != nil && x.point.Prediction.Overload(),
+				Cost: x.point.Cost(&p.Demand), Command: command(x.point.Ledger, &x.point.Knobs, of.Args, serve),
+			})
 		}
 	}
 	a.Command = a.Result.Rows[0].Command
@@ -262,17 +259,13 @@ func (a *Answer) addResult(tuned *planning.Tuned, serve string, again func(gpu, 
 		a.Result.Measure = &Measurement{m, append(commands, again(of.Device.Name, of.Quantization, testedArgs(m.Point)))}
 	}
 	a.Notes = append(a.Notes, r.Notes...)
-	a.Risk = a.risk(a.Result.Rows[0].Point)
-	if len(r.Doubtful) > 0 {
-		a.Risk = strings.TrimSuffix(strings.Join(r.Doubtful, "; ")+"; "+strings.TrimPrefix(a.Risk, riskLow), "; ")
-	}
-}
-
-func (a *Answer) row(name string, p *planning.Point, d *planning.Demand, serve string) Row {
-	return Row{
-		Row: name, GPU: cmp.Or(p.Offer.Device.Name, "GPU"), Quantization: p.Offer.Quantization, Point: p,
-		Predicted: predicted(p, a.Targets), Overload: p.Prediction != nil && p.Prediction.Overload(),
-		Cost: p.Cost(d), Command: command(p.Ledger, &p.Knobs, p.Offer.Args, serve),
+	switch doubts := a.Result.Rows[0].Doubts; {
+	case len(r.Doubtful) == 0 && a.Status == statusFound:
+		a.Risk = riskLow
+	case a.Status == statusLikely && len(doubts) > 0:
+		a.Risk = strings.Join(append(slices.Clone(r.Doubtful), "at the slow end of the intervals: "+strings.Join(doubts, ", ")), "; ")
+	default:
+		a.Risk = strings.Join(r.Doubtful, "; ")
 	}
 }
 
@@ -291,17 +284,6 @@ func offerOf(o *planning.Offered) Offer {
 		out.Impossible = o.Err.Error()
 	}
 	return out
-}
-
-// risk says how far the slow end of the intervals is from the targets.
-func (a *Answer) risk(p *planning.Point) string {
-	switch {
-	case a.Status == statusFound:
-		return riskLow
-	case a.Status == statusLikely && len(p.Doubts) > 0:
-		return "at the slow end of the intervals: " + strings.Join(p.Doubts, ", ")
-	}
-	return ""
 }
 
 const riskLow = "low: the slow end of every interval meets its target"
@@ -348,7 +330,7 @@ func testedArgs(p *planning.Point) string {
 	return strings.Join(out, " ")
 }
 
-func predicted(of *planning.Point, t *Targets) []Metric {
+func predicted(of *planning.Point, t *Targets) (out []Metric) {
 	p := of.Prediction
 	if p == nil {
 		return nil
@@ -357,52 +339,29 @@ func predicted(of *planning.Point, t *Targets) []Metric {
 	if p.OutputPerSecond.Value > 0 {
 		engines = of.TokensPerSecond / p.OutputPerSecond.Value
 	}
-	var out []Metric
-	add := func(name, unit string, i perfmodel.Estimate, factor, target float64) {
-		m := Metric{name, unit, perfmodel.Estimate{Value: i.Value * factor, Low: i.Low * factor, High: i.High * factor}, nil}
-		if target > 0 {
-			m.Target = &target
+	tokens := perfmodel.Estimate{Value: p.OutputPerSecond.Value * engines, Low: p.OutputPerSecond.Low * engines, High: p.OutputPerSecond.High * engines}
+	for _, x := range []struct {
+		name, unit string
+		of         perfmodel.Estimate
+		target     float64
+	}{
+		{"TTFT P95", "s", p.TTFT.P95, t.TTFTP95}, {"ITL P95", "s", p.ITL.P95, t.ITLP95}, {"E2E P95", "s", p.E2E.P95, t.E2EP95},
+		{"output tokens/s", "tokens/s", tokens, t.TokensPerSecond},
+	} {
+		m := Metric{x.name, x.unit, x.of, nil}
+		if x.target > 0 {
+			m.Target = &x.target
 		}
 		out = append(out, m)
 	}
-	add("TTFT P95", "s", p.TTFT.P95, 1, t.TTFTP95)
-	add("ITL P95", "s", p.ITL.P95, 1, t.ITLP95)
-	add("E2E P95", "s", p.E2E.P95, 1, t.E2EP95)
-	add("output tokens/s", "tokens/s", p.OutputPerSecond, engines, t.TokensPerSecond)
 	return out
 }
 
 func modelOf(m *modelconfig.Model) Model {
-	out := Model{
+	return Model{
 		Type: m.Type, Architecture: m.Architecture, Kind: m.Kind(), Known: m.Known, Parameters: m.Total(), ActiveParameters: m.Active(),
 		DType: string(m.DType), Quantization: m.Quant.String(), Assumed: m.Assumed, Unknown: m.Unknown,
 	}
-	for _, p := range modelconfig.Parts() {
-		if n := m.PartTotal(p); n > 0 {
-			out.Parts = append(out.Parts, Component{string(p), n, formula(m, p)})
-		}
-	}
-	return out
-}
-
-// formula adds up a part's weights.
-func formula(m *modelconfig.Model, p modelconfig.Component) string {
-	var terms []string
-	for _, w := range m.Weights {
-		if w.Part != p {
-			continue
-		}
-		t := w.Formula
-		if n := w.Times(); n > 1 {
-			t = fmt.Sprintf("%d × %s", n, t)
-		}
-		if i := slices.Index(terms, t); i >= 0 {
-			terms[i] = "2 × " + t
-			continue
-		}
-		terms = append(terms, t)
-	}
-	return strings.Join(terms, " + ")
 }
 
 func deploymentOf(l *perfmodel.Ledger) Deployment {
@@ -426,65 +385,48 @@ func ledgerOf(l *perfmodel.Ledger, lengths []int) Ledger {
 // search, its knobs. The user's other arguments follow, and vLLM's defaults are left out.
 func command(l *perfmodel.Ledger, k *planning.Knobs, args engine.Config, serve string) string {
 	s := &l.Settings
-	words := []string{"vllm serve", `"$MODEL"`}
+	model := `"$MODEL"`
 	if serve != "" {
-		words[1] = render.ShellWord(serve)
+		model = render.ShellWord(serve)
 	}
-	add := func(format string, args ...any) { words = append(words, fmt.Sprintf(format, args...)) }
-	for _, x := range []struct {
-		flag string
-		n    int
-	}{{engine.TensorParallelSize, s.TP}, {engine.PipelineParallelSize, s.PP}, {engine.DataParallelSize, s.DP}} {
-		if x.n > 1 {
-			add("--%s %d", x.flag, x.n)
+	words, has := []string{"vllm serve " + model}, map[string]bool{engine.ModelName: true}
+	add := func(is bool, flag string, value any) {
+		if is {
+			words, has[flag] = append(words, fmt.Sprintf("--%s %v", flag, value)), true
 		}
 	}
+	add(s.TP > 1, engine.TensorParallelSize, s.TP)
+	add(s.PP > 1, engine.PipelineParallelSize, s.PP)
+	add(s.DP > 1, engine.DataParallelSize, s.DP)
 	if s.ExpertParallel {
-		add("--%s", engine.ExpertParallel)
+		words, has[engine.ExpertParallel] = append(words, "--"+engine.ExpertParallel), true
 	}
-	if s.MaxModelLen != l.Model.MaxPositions {
-		add("--%s %d", engine.MaxModelLen, s.MaxModelLen)
-	}
-	add("--%s %d", engine.MaxNumSeqs, s.MaxNumSeqs)
-	add("--%s %d", engine.MaxNumBatchedTokens, s.MaxNumBatchedTokens)
-	if s.KVBytes > 0 {
-		add("--%s %.0f", engine.KVCacheMemoryBytes, s.KVBytes)
-	} else if s.Utilization != vllm.Utilization(s.Release) {
-		add("--%s %g", engine.GPUMemoryUtilization, s.Utilization)
-	}
-	if s.KVType != "auto" {
-		add("--%s %s", engine.KVCacheDtype, s.KVType)
-	}
+	add(s.MaxModelLen != l.Model.MaxPositions, engine.MaxModelLen, s.MaxModelLen)
+	add(true, engine.MaxNumSeqs, s.MaxNumSeqs)
+	add(true, engine.MaxNumBatchedTokens, s.MaxNumBatchedTokens)
+	add(s.KVBytes > 0, engine.KVCacheMemoryBytes, int64(s.KVBytes))
+	add(s.KVBytes == 0 && s.Utilization != vllm.Utilization(s.Release), engine.GPUMemoryUtilization, s.Utilization)
+	add(s.KVType != "auto", engine.KVCacheDtype, s.KVType)
 	if k != nil && !k.ChunkedPrefill {
-		add("--no-%s", engine.ChunkedPrefill)
+		words, has[engine.ChunkedPrefill] = append(words, "--no-"+engine.ChunkedPrefill), true
 	}
-	return strings.Join(append(words, remainingArgs(args, words)...), " ")
-}
-
-// remainingArgs are the user's arguments that a command does not have yet, as vllm serve takes them.
-func remainingArgs(args engine.Config, has []string) []string {
-	var out []string
 	for _, name := range slices.Sorted(maps.Keys(args)) {
-		if name == engine.ModelName || slices.ContainsFunc(has, func(line string) bool {
-			return strings.HasPrefix(line+" ", "--"+name+" ") || strings.HasPrefix(line+" ", "--no-"+name+" ")
-		}) {
-			continue
-		}
-		switch v := args[name].Value; v {
-		case "true":
-			out = append(out, "--"+name)
-		case "false":
-			out = append(out, "--no-"+name)
+		switch v := args[name].Value; {
+		case has[name]:
+		case v == "true":
+			words = append(words, "--"+name)
+		case v == "false":
+			words = append(words, "--no-"+name)
 		default:
-			words := []string{v}
+			values := []string{v}
 			if engine.Lists[name] {
-				words = strings.Fields(v)
+				values = strings.Fields(v)
 			}
-			for i := range words {
-				words[i] = render.ShellWord(words[i])
+			for i := range values {
+				values[i] = render.ShellWord(values[i])
 			}
-			out = append(out, "--"+name+" "+strings.Join(words, " "))
+			words = append(words, "--"+name+" "+strings.Join(values, " "))
 		}
 	}
-	return out
+	return strings.Join(words, " ")
 }

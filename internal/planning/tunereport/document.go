@@ -3,6 +3,7 @@ package tunereport
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -95,33 +96,37 @@ func (d *document) rows(r *Result) {
 	columns := []render.Column{{Left: true}, {Title: "GPUs", Left: true}}
 	shown := distinct(r.Rows)
 	rows := make([][]string, len(shown))
-	for i, x := range shown {
-		rows[i] = []string{x.Row, x.gpus()}
+	add := func(c render.Column, cell func(x *Row) string) {
+		columns = append(columns, c)
+		for i := range shown {
+			rows[i] = append(rows[i], cell(&shown[i]))
+		}
+	}
+	for i := range shown {
+		rows[i] = []string{shown[i].Row, shown[i].gpus()}
 	}
 	for k, m := range r.Rows[0].Predicted {
 		if m.Target == nil && (!d.a.Targets.unbounded() || k > 1) {
 			continue
 		}
-		unit, times := unitOf(r.Rows, k)
-		columns = append(columns, render.Column{Title: m.Name + unit})
-		for i, x := range shown {
-			cell := ""
-			if k < len(x.Predicted) {
-				cell = interval(x.Predicted[k], times, x.Overload)
+		unit, times := "", 1.0
+		if m.Unit == "s" {
+			unit, times = ", ms", 1e3
+			if slices.ContainsFunc(shown, func(x Row) bool { return k < len(x.Predicted) && x.Predicted[k].Value >= 1 }) {
+				unit, times = ", s", 1
 			}
-			rows[i] = append(rows[i], cell)
 		}
+		add(render.Column{Title: m.Name + unit}, func(x *Row) string {
+			if k >= len(x.Predicted) {
+				return ""
+			}
+			return interval(x.Predicted[k], times, x.Overload)
+		})
 	}
-	columns = append(columns, render.Column{Title: "req/s", Rank: 1})
-	for i, x := range shown {
-		rows[i] = append(rows[i], fmt.Sprintf("%.3g", x.Rate))
-	}
+	add(render.Column{Title: "req/s", Rank: 1}, func(x *Row) string { return fmt.Sprintf("%.3g", x.Rate) })
 	if slices.ContainsFunc(shown, func(x Row) bool { return x.Cost != nil }) {
-		columns = append(columns, render.Column{Title: "$/h"}, render.Column{Title: "$/M out", Rank: 2})
-		for i, x := range shown {
-			c := cmp.Or(x.Cost, &planning.Cost{})
-			rows[i] = append(rows[i], fmt.Sprintf("%.2f", c.Hour), fmt.Sprintf("%.2f", c.MillionOutput))
-		}
+		add(render.Column{Title: "$/h"}, func(x *Row) string { return fmt.Sprintf("%.2f", cmp.Or(x.Cost, &planning.Cost{}).Hour) })
+		add(render.Column{Title: "$/M out", Rank: 2}, func(x *Row) string { return fmt.Sprintf("%.2f", cmp.Or(x.Cost, &planning.Cost{}).MillionOutput) })
 	}
 	d.Table(columns, rows)
 }
@@ -136,24 +141,6 @@ func distinct(rows []Row) (out []Row) {
 		}
 	}
 	return out
-}
-
-// unitOf is the unit of a column of metrics, and how many of it a second is.
-func unitOf(rows []Row, k int) (unit string, times float64) {
-	most := 0.0
-	for _, x := range rows {
-		if k >= len(x.Predicted) {
-			continue
-		}
-		if x.Predicted[k].Unit != "s" {
-			return "", 1
-		}
-		most = max(most, x.Predicted[k].Value)
-	}
-	if most < 1 {
-		return ", ms", 1e3
-	}
-	return ", s", 1
 }
 
 // unbounded reports targets without a latency.
@@ -285,29 +272,23 @@ func (d *document) offers() {
 	var rows [][]string
 	priced := ""
 	for _, o := range d.a.Result.Offers {
-		says := o.Impossible
-		many := func(n int) string {
-			text := render.Plural(n, "GPU")
-			if o.GPUHour > 0 {
-				text += fmt.Sprintf(", $%.2f an hour", float64(n)*o.GPUHour)
+		var says []string
+		add := func(how string, n int) {
+			if n > 0 {
+				text := how + " " + render.Plural(n, "GPU")
+				if o.GPUHour > 0 {
+					text += fmt.Sprintf(", $%.2f an hour", float64(n)*o.GPUHour)
+				}
+				says = append(says, text)
 			}
-			return text
 		}
-		if o.Surely > 0 {
-			says = "surely " + many(o.Surely) + "; "
+		add("surely", o.Surely)
+		add("likely", o.Likely)
+		if len(says) == 0 {
+			add("at least", o.AtLeast)
 		}
-		switch {
-		case o.Likely > 0:
-			says += "likely " + many(o.Likely)
-		case o.AtLeast > 0:
-			says = "at least " + many(o.AtLeast)
-		case says == "":
-			says = "does not meet the targets"
-		}
-		if o.PriceFrom != "" {
-			priced = o.PriceFrom
-		}
-		rows = append(rows, []string{o.GPU, cmp.Or(o.Quantization, "as it is"), strings.TrimSuffix(says, "; ")})
+		priced = cmp.Or(o.PriceFrom, priced)
+		rows = append(rows, []string{o.GPU, cmp.Or(o.Quantization, "as it is"), cmp.Or(strings.Join(says, "; "), o.Impossible, "does not meet the targets")})
 	}
 	d.Section("What each kind of GPU needs", "")
 	d.Table(render.Words(render.Columns("GPU", "weights", "")), rows)
@@ -392,21 +373,15 @@ func (m *Model) name() string { return cmp.Or(m.Architecture, m.Type) }
 func (d *document) model() {
 	m := &d.a.Model
 	d.Section("Model", "")
-	said := m.DType
+	text := fmt.Sprintf("%s: %s; %s", m.name(), m.Kind, m.DType)
 	if m.Quantization != "none" {
-		said += ", linear layers " + m.Quantization
+		text += ", linear layers " + m.Quantization
 	}
-	d.Paragraph("", fmt.Sprintf("%s: %s; %s", m.name(), m.Kind, said))
-	said = render.Large(m.Parameters) + " parameters"
+	text += "; " + render.Large(m.Parameters) + " parameters"
 	if m.ActiveParameters < m.Parameters*0.999 {
-		said += fmt.Sprintf(", of which a token uses %s", render.Large(m.ActiveParameters))
+		text += ", of which a token uses " + render.Large(m.ActiveParameters)
 	}
-	d.Paragraph("", said)
-	var parts [][]string
-	for _, p := range m.Parts {
-		parts = append(parts, []string{p.Name, render.Large(p.Parameters), "= " + p.Formula})
-	}
-	d.Table(render.Words(render.Columns("", "", "")), parts)
+	d.Paragraph("", text)
 	for _, a := range m.Assumed {
 		d.Paragraph("missing", fmt.Sprintf("%s, taken as %s (%s)", a.Field, a.Value, a.Source))
 	}
@@ -429,21 +404,14 @@ func (d *document) memoryLines() {
 	for _, s := range x.Assumed {
 		d.Paragraph("taken", s)
 	}
-	var rows, sums [][]string
+	var sums [][]string
 	for _, l := range d.a.Ledger.Lines {
-		row := []string{l.Name, render.GiB(l.Bytes.Value), formatRange(l.Bytes, render.GiB)}
-		sums, rows = append(sums, row), append(rows, append(row[:3:3], l.Formula, l.Source))
+		sums = append(sums, []string{l.Name, render.GiB(l.Bytes.Value), formatRange(l.Bytes, render.GiB)})
 	}
-	columns := render.Words(render.Columns("", "", "range", "formula", "source"))
-	columns[3].Left = true
-	d.ShowIn(render.Page)
-	d.Table(columns, rows)
-	d.ShowIn(render.Full)
 	d.Table(render.Words(render.Columns("", "", "range")), sums)
 	for _, l := range d.a.Ledger.Lines {
 		d.Paragraph(l.Name, "= "+l.Formula+"; source: "+l.Source)
 	}
-	d.ShowIn(render.Details)
 }
 
 // formatRange shows a range, or that there is none.
@@ -461,16 +429,14 @@ func (d *document) cache() {
 	d.Paragraph("", fmt.Sprintf("a block: %s bytes = %s", render.Grouped(l.BytesPerBlock), l.Formula))
 	if len(l.Groups) > 1 {
 		kinds := map[string]int{}
-		var order []string
 		for _, g := range l.Groups {
-			if kinds[g.Kind]++; kinds[g.Kind] == 1 {
-				order = append(order, g.Kind)
-			}
+			kinds[g.Kind]++
 		}
-		for i, k := range order {
-			order[i] = fmt.Sprintf("%d of %s", kinds[k], k)
+		var groups []string
+		for _, k := range slices.Sorted(maps.Keys(kinds)) {
+			groups = append(groups, fmt.Sprintf("%d of %s", kinds[k], k))
 		}
-		d.Paragraph("", fmt.Sprintf("%d groups of layers share the blocks: %s", len(l.Groups), strings.Join(order, ", ")))
+		d.Paragraph("", fmt.Sprintf("%d groups of layers share the blocks: %s", len(l.Groups), strings.Join(groups, ", ")))
 	}
 	if l.BytesPerToken > 0 {
 		d.Paragraph("", fmt.Sprintf("one more token of context: %s bytes on each GPU", render.Grouped(l.BytesPerToken)))
@@ -478,27 +444,20 @@ func (d *document) cache() {
 	if l.StateBytes > 0 {
 		d.Paragraph("", fmt.Sprintf("state of one request, whatever its length: %s on each GPU", render.GiB(l.StateBytes)))
 	}
-	var rows [][]string
-	for _, x := range []struct {
-		name   string
-		of     perfmodel.Estimate
-		format func(float64) string
-	}{
-		{"blocks (num_gpu_blocks)", l.Blocks, render.Grouped},
-		{"capacity in tokens", l.Tokens, render.Grouped},
-		{fmt.Sprintf("requests of %s tokens", render.Grouped(float64(d.a.Deployment.MaxModelLen))), l.Concurrency, func(v float64) string { return fmt.Sprintf("%.2f", v) }},
-		{"longest request that fits", l.MaxLen, render.Grouped},
-	} {
-		rows = append(rows, []string{x.name, x.format(x.of.Value), formatRange(x.of, x.format)})
+	row := func(name string, of perfmodel.Estimate, format func(float64) string) []string {
+		return []string{name, format(of.Value), formatRange(of, format)}
 	}
-	d.Table(render.Words(render.Columns("", "", "")), rows)
+	d.Table(render.Words(render.Columns("", "", "")), [][]string{
+		row("blocks (num_gpu_blocks)", l.Blocks, render.Grouped),
+		row("capacity in tokens", l.Tokens, render.Grouped),
+		row(fmt.Sprintf("requests of %s tokens", render.Grouped(float64(d.a.Deployment.MaxModelLen))), l.Concurrency, func(v float64) string { return fmt.Sprintf("%.2f", v) }),
+		row("longest request that fits", l.MaxLen, render.Grouped),
+	})
 	var safe []string
 	for _, s := range l.SafeConcurrency {
 		safe = append(safe, fmt.Sprintf("%s of %s", render.Grouped(float64(s.Requests)), render.Grouped(float64(s.Tokens))))
 	}
-	if len(safe) > 0 {
-		d.Paragraph("", "without preemption, requests of so many tokens: "+strings.Join(safe, ", "))
-	}
+	d.Ranked(0, "without preemption", strings.Join(safe, ", ")+" tokens")
 }
 
 func (d *document) check() {

@@ -121,6 +121,15 @@ var (
 		Name: "rank_starves", Unit: indicator.Seconds, Default: 5,
 		Why: "five seconds in the queue of one data-parallel rank exceed any interactive objective, for each request that the router sends there",
 	}
+	// HalfBatch is a queue that is long against the batch.
+	HalfBatch = &Threshold{
+		Name: "queue_half_batch", Unit: indicator.Times, Default: 0.5,
+		Why: "half as many wait as run: in order of arrival a request waits for half as long as an answer takes",
+	}
+	someQueue = &Threshold{
+		Name: "queue_of_batch", Unit: indicator.Times, Default: 0.01,
+		Why: "a queue at all",
+	}
 	// MostlyDeferred is a queue that waits for something else than capacity.
 	MostlyDeferred = &Threshold{
 		Name: "mostly_deferred", Unit: indicator.Ratio, Default: 0.5,
@@ -201,6 +210,13 @@ var (
 	// OthersFirst holds while requests starve: they wait all the while, and others that are
 	// served do not.
 	OthersFirst = All(Above(indicator.PassedOver, SomePassedOver), Above(indicator.WaitTimes, OutOfTurn))
+
+	// QueueLogged is Queueing where a log tells no latency: the queue never clears, and takes
+	// half as long as an answer, or two seconds where requests are logged.
+	QueueLogged = All(
+		Above(indicator.LoggedQueue, someQueue), Above(indicator.WaitingFloor, QueueAlways),
+		Any(Above(indicator.LoggedQueue, HalfBatch), Above(indicator.QueueTimeMean, QueueTimeLong)),
+	)
 
 	// NotQueueing holds while queues, if any, clear.
 	NotQueueing = Any(

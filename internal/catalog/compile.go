@@ -169,6 +169,9 @@ func (o Compilation) joinLabels(a, b indicator.Scope) []string {
 }
 
 func (o Compilation) comparison(c Cond) (string, error) {
+	if c.Signal.Logged {
+		return "", nil // no store holds logs
+	}
 	now, err := o.Query(c.Signal, false)
 	if err != nil || now == "" {
 		return "", err

@@ -162,6 +162,7 @@ func (f *diagnoseFlags) run(cmd *cobra.Command, args []string) error {
 	if f.source.SourceCount() > 0 {
 		err = withSource(ctx, stderr, f.source.Spec, judge)
 	} else {
+		o.Predict = nil // no log tells what requests are like
 		err = f.judgeLog(ctx, stderr, log, judge)
 		d.LimitConfidence(logConfidence)
 	}

@@ -425,6 +425,7 @@ type variant struct {
 // series, and lists how its thresholds were resolved.
 func (b *ruleBuilder) condition(p *catalog.Pathology, when catalog.Cond, seg *segment) (string, []resolved, error) {
 	var used []resolved
+	when, _ = when.Asked(func(s *indicator.Signal) bool { return !s.Logged })
 	o := catalog.Compilation{
 		Instance: b.recordedInstance(p), Model: b.cfg.Deployment.Model, GPU: b.cfg.Deployment.GPU,
 		Limit: b.cfg.limit(seg), Promises: b.cfg.promisedThresholds(seg),

@@ -218,6 +218,9 @@ func wanted(p *catalog.Pathology, dia dialect.Dialect) map[string]bool {
 		names = map[string]bool{"sixty_gateway_upstream_up": true, "sixty_gateway_upstream_engine_output_tokens_total": true, "sixty_gateway_requests_offered_total": true}
 	}
 	p.When.Signals(func(s *indicator.Signal) {
+		if s.Logged {
+			return
+		}
 		for _, n := range indicator.Reads(dia.Expr(s)) {
 			names[dia.Metric(n)] = true
 		}

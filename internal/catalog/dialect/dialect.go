@@ -73,8 +73,13 @@ func Detect(names []string) (Dialect, bool) {
 	for _, n := range names {
 		has[n] = true
 	}
+	logged, sglangs, isLog := engine.NamingOfLog(has)
 	for _, e := range engines {
-		if n, ok := e.Detect(has); ok {
+		n, ok := e.Detect(has)
+		if isLog {
+			n, ok = logged, e.ID == VLLM && !sglangs || e.ID == SGLang && sglangs
+		}
+		if ok {
 			d := Dialect{Naming: n, Engine: e.ID, Flags: e.Flags, Enable: e.Enable, has: has}
 			d.derive()
 			d.key = d.describe()
@@ -205,7 +210,9 @@ func (d Dialect) Serves() bool { return !ShowsGPUs(d.Engine) && d.Engine != Gate
 func ShowsGPUs(kind engine.ID) bool { return kind == DCGM || kind == AMD }
 
 // Answers reports whether a signal is asked of such an endpoint.
-func (d Dialect) Answers(s *indicator.Signal) bool { return answers(d.Engine, s.Scope) }
+func (d Dialect) Answers(s *indicator.Signal) bool {
+	return answers(d.Engine, s.Scope) && (d.Log || !s.Logged)
+}
 
 // answers reports whether signals of a scope are asked of a kind of endpoint.
 func answers(kind engine.ID, scope indicator.Scope) bool {
@@ -318,6 +325,9 @@ func (d Dialect) Missing(s *indicator.Signal) []string {
 func (d Dialect) Unused(s *indicator.Signal) string {
 	if option, known := d.unused[s.Name]; known {
 		return option
+	}
+	if s.Logged && !d.Log {
+		return "an engine's log"
 	}
 	if len(d.Missing(s)) == 0 {
 		return ""

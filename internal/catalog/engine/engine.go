@@ -77,6 +77,7 @@ type Naming struct {
 	Rank   []string        // labels of a data-parallel rank where that is not "engine"
 	Copies []string        // labels by which series show one thing several times: of a rank's processes
 	Later  map[string]bool // names, with prefix, that a page has from their first event on
+	Log    bool            // made of an engine's log: see NamingOfLog
 }
 
 // Answers is a counter of HTTP answers, with the labels that hold the handler and the status.

@@ -25,10 +25,12 @@ const (
 
 const logSource = "engine log"
 
-// A Log is what vLLM wrote about itself: its settings as it started, and its
-// statistics as it ran. Where the log holds several starts, the settings are
-// those of the last one. No request, prompt or argument beyond Config is kept.
+// A Log is what an engine, vLLM or SGLang, wrote about itself: its settings as it
+// started, and its statistics as it ran. Where the log holds several starts, the
+// settings are those of the last one. No request, prompt or argument beyond Config
+// is kept.
 type Log struct {
+	SGLang         bool    // SGLang's, else vLLM's
 	Config         Config  // source "engine log"
 	Version        string  // of vLLM, "" when the log does not reach back to the start
 	Model          string  // the name served, "" when not logged
@@ -39,10 +41,23 @@ type Log struct {
 	Starts         int     // starts after the first one seen
 	Stats          []LogStat
 	Errors         []LogError // in the order of their first appearance
+	End            time.Time  // of the last line that tells one
+	Asked          time.Time  // of the last line on a generating request, zero where such lines have no time: vLLM's
+	Seen           LogCounts  // in the whole log
+	Died           time.Time  // when the engine ended, if nothing tells that it lived later
+}
+
+// LogCounts are what a log shows of requests, from its beginning on. 0 may mean that
+// it does not log them.
+type LogCounts struct {
+	Received int64    // vLLM's --enable-log-requests
+	Begun    int64    // sequences of SGLang's prefill batches, each counted once
+	Answers  [3]int64 // lines of the HTTP server on generating requests, 2xx, 4xx and 5xx: when an answer begins
 }
 
 // A LogStat is one line of the statistics that vLLM writes every 10 s
-// (VLLM_LOG_STATS_INTERVAL; V0 every 5 s) unless it idles.
+// (VLLM_LOG_STATS_INTERVAL; V0 every 5 s) unless it idles, or what SGLang's lines on
+// its batches say of 10 s.
 type LogStat struct {
 	At     time.Time // zero when the log has no timestamps
 	Run    int       // starts seen before the line
@@ -52,12 +67,15 @@ type LogStat struct {
 	// leaves out cached tokens (vllm/v1/metrics/loggers.py, v0.23.0).
 	PromptTokensPerSecond     float64
 	GenerationTokensPerSecond float64
+	CachedTokensPerSecond     float64 // of prompts; SGLang only
 
 	Running       int
 	Waiting       int
+	Deferred      int     // of those that wait; vLLM 0.20 and later, where there are some
 	KVUsage       float64 // 0..1
 	PrefixHitRate float64 // 0..1 over the last 1000 requests, NaN when not logged
-	Preemptions   int64   // since the start; V0 only: V1 does not log them
+	Preemptions   int64   // since the start; V0 and SGLang only: V1 does not log them
+	Seen          LogCounts
 }
 
 // A LogError says that a kind of failure was logged, never with what words.
@@ -70,10 +88,12 @@ type LogError struct {
 // The kinds of failures that a log tells.
 const (
 	ErrorOutOfMemory = "CUDA out of memory"
-	ErrorEngineDead  = "engine dead"     // EngineDeadError: requests fail until a restart
-	ErrorEngineCrash = "engine crashed"  // the engine process ended by itself or was killed
-	ErrorNoKVMemory  = "no KV memory"    // the model or its longest request leaves no room: no start
-	ErrorPreemption  = "preemption (V0)" // V0 warns of each 50th
+	ErrorEngineDead  = "engine dead"             // EngineDeadError: requests fail until a restart
+	ErrorEngineCrash = "engine crashed"          // the engine process ended by itself or was killed
+	ErrorNoKVMemory  = "no KV memory"            // the model or its longest request leaves no room: no start
+	ErrorStalled     = "no answer from a worker" // for a minute or more: it hangs, or is very slow
+	ErrorPreemption  = "preemption (V0)"         // V0 warns of each 50th
+	ErrorRetraction  = "KV cache full"           // SGLang takes requests out of the batch
 )
 
 // errorMarks are what the lines of each kind say. They are looked for in lines
@@ -90,6 +110,12 @@ var errorMarks = []struct{ mark, kind string }{
 	{"No available memory for the cache blocks", ErrorNoKVMemory},
 	{"larger than the maximum number of tokens that can be stored in KV cache", ErrorNoKVMemory}, // V0 and older V1
 	{"larger than the available KV cache memory", ErrorNoKVMemory},
+	{"No available shared memory broadcast block found in", ErrorStalled},
+	{"RPC call to execute_model timed out", ErrorStalled},
+	{"RPC call to sample_tokens timed out", ErrorStalled},
+	{"Scheduler hit an exception", ErrorEngineCrash}, // SGLang
+	{"Watchdog timeout", ErrorStalled},
+	{"Health check failed. Server couldn't get a response", ErrorStalled},
 }
 
 // marks are substrings of which a line has one if it is of any interest: a log
@@ -100,15 +126,18 @@ var marks = [][]byte{
 	[]byte("Chunked prefill is enabled"), []byte("Using max model len"), []byte("is preempted by"),
 	[]byte("CUDA out of memory"), []byte("OutOfMemoryError"), []byte("EngineDeadError"),
 	[]byte("EngineCore "), []byte("unexpectedly"), []byte(" took "), []byte("background task failed"), []byte("memory for the cache blocks"),
+	[]byte("eceived request "), []byte("broadcast block"), []byte("RPC call to "),
+	[]byte(" batch"), []byte("Retract requests"), []byte("server_args=ServerArgs("), []byte("max_total_num_tokens="),
+	[]byte("Scheduler hit an exception"), []byte("Watchdog timeout"), []byte("Health check failed"),
 }
 
 var (
 	escapes = regexp.MustCompile(`\x1b\[[0-9;]*m`)
 
 	// prefix is vLLM's own (vllm/logger.py): INFO 05-19 10:13:11 [loggers.py:271] …,
-	// without the bracket before 0.8. Whatever a container's runtime puts before
-	// it is passed over.
-	prefix = regexp.MustCompile(`\b(DEBUG|INFO|WARNING|ERROR|CRITICAL) (\d\d-\d\d \d\d:\d\d:\d\d) \[?[\w./]+:\d+\] ?`)
+	// without the bracket before 0.8, and with the year in NIM and in plug-ins. Whatever
+	// a container's runtime puts before it is passed over.
+	prefix = regexp.MustCompile(`\b(DEBUG|INFO|WARNING|ERROR|CRITICAL) ((?:\d{4}-)?\d\d-\d\d \d\d:\d\d:\d\d)(?:[.,]\d{1,9})? \[?[\w./]+:\d+\] ?`)
 
 	// processName is what vLLM puts before every line of a process since 0.11.
 	processName = regexp.MustCompile(`^\(\w+( [^)]*)?\) `)
@@ -123,14 +152,15 @@ var (
 	maxModelLen = regexp.MustCompile(`^Using max model len (\d+)`)
 	preempted   = regexp.MustCompile(`^Sequence group \S+ is preempted by .* total_num_cumulative_preemption=(\d+)`)
 	hitRateV0   = regexp.MustCompile(`^Prefix cache hit rate: GPU: ([\d.]+)%`)
-	statsLine   = regexp.MustCompile(`^(?:Engine (\d+): |\d+ Engines Aggregated: )?Avg prompt throughput: ([\d.]+) tokens/s, Avg generation throughput: ([\d.]+) tokens/s, Running: (\d+) reqs,(?: Swapped: \d+ reqs,)? (?:Waiting|Pending): (\d+) reqs(.*)`)
+	statsLine   = regexp.MustCompile(`^(?:Engine (\d+): |\d+ Engines Aggregated: )?Avg prompt throughput: ([\d.]+) tokens/s, Avg generation throughput: ([\d.]+) tokens/s, (?:[\w /]{1,30}: ?[\d.]+ ms, ?){0,2}Running: (\d+) reqs,(?: Swapped: \d+ reqs,)? (?:Waiting|Pending): (\d+) reqs(?:, Deferred: (\d+) reqs)?(.*)`)
+	received    = regexp.MustCompile(`^Received request `)
 	kvUsage     = regexp.MustCompile(`GPU KV cache usage: ([\d.]+)%`)
 	hitRate     = regexp.MustCompile(`, Prefix cache hit rate: ([\d.]+)%`)
 )
 
-// ParseLog reads a log of vLLM, V0 or V1, as the server or a container's
-// runtime wrote it. Lines that it does not know are skipped; a log without any
-// known line is an error, as is one of more than 256 MiB.
+// ParseLog reads a log of vLLM, V0 or V1, or of SGLang, as the server or a
+// container's runtime wrote it. Lines that it does not know are skipped; a log
+// without any known line is an error, as is one of more than 256 MiB.
 //
 // vLLM's timestamps have neither year nor zone. They are taken as UTC, which
 // containers run in, and as the latest year that does not put them after
@@ -142,18 +172,29 @@ func ParseLog(r io.Reader, now time.Time) (Log, error) {
 		return Log{}, fmt.Errorf("read engine log: %w", err)
 	}
 	if !p.known {
-		return Log{}, hint.With(errors.New("read engine log: no vLLM log line in it"),
-			"give the standard output and error of vllm serve from its start, at log level INFO")
+		return Log{}, hint.With(errors.New("read engine log: no log line of vLLM or SGLang in it"),
+			"give the standard output and error of the server from its start, at log level INFO")
+	}
+	p.endBatches(time.Time{})
+	p.log.End, p.log.Seen = p.timeOf(p.lastLines()...), p.seen
+	if p.log.SGLang {
+		p.log.Asked = p.timeOf(p.asked)
 	}
 	return p.log, nil
 }
 
 // logParser holds what the next line may change.
 type logParser struct {
-	log   Log
-	now   time.Time
-	at    time.Time // of the last line that had a timestamp
-	known bool      // any line was recognised
+	log     Log
+	now     time.Time
+	at      time.Time // of the last line of interest that had a timestamp
+	known   bool      // any line was recognised
+	last    [keptLines][]byte
+	lines   int
+	seen    LogCounts
+	asked   []byte          // the last line on a request to the engine
+	paths   map[string]bool // of HTTP requests, whether they are answered by the engine
+	batches batches
 
 	ready       bool  // the engine of this start has been configured
 	preemptions int64 // of this start
@@ -182,7 +223,17 @@ func (p *logParser) readLines(r io.Reader) error {
 	}
 }
 
+// keptLines is how many lines before the end may have no time.
+const keptLines = 50
+
+// line reads a line.
 func (p *logParser) line(raw []byte) {
+	slot := &p.last[p.lines%keptLines]
+	*slot = append((*slot)[:0], raw[:min(len(raw), 200)]...)
+	p.lines++
+	if p.access(raw) {
+		return
+	}
 	interesting := false
 	for _, m := range marks {
 		if bytes.Contains(raw, m) {
@@ -200,6 +251,9 @@ func (p *logParser) line(raw []byte) {
 	if m := prefix.FindStringSubmatchIndex(text); m != nil {
 		level, message = text[m[2]:m[3]], text[m[1]:]
 		p.at = p.timestamp(text, text[m[4]:m[5]])
+	} else if m := sglangPrefix.FindStringSubmatch(text); m != nil {
+		p.known = p.sglang(p.timestamp(text, m[1]), m[2], text[len(m[0]):]) || p.known
+		return
 	}
 	if p.stats(message) || p.settings(message) || p.capacity(message) || p.preemption(message) || p.failure(level, message) {
 		p.known = true
@@ -211,6 +265,17 @@ func (p *logParser) timestamp(line, stamp string) time.Time {
 	first, _, _ := strings.Cut(line, " ")
 	if t, err := time.Parse(time.RFC3339Nano, first); err == nil {
 		return t.UTC()
+	}
+	if t, err := time.Parse(time.DateTime, stamp); err == nil {
+		return t
+	}
+	if t, err := time.Parse(time.TimeOnly, stamp); err == nil { // the latest such time before now
+		day := p.now.UTC().Truncate(24 * time.Hour)
+		t = day.Add(t.Sub(t.Truncate(24 * time.Hour)))
+		for !t.Before(p.now) {
+			t = t.Add(-24 * time.Hour)
+		}
+		return t
 	}
 	// Eight years, for the 29th of February.
 	for year := p.now.UTC().Year() + 1; year > p.now.UTC().Year()-8; year-- {
@@ -233,6 +298,7 @@ func (p *logParser) started() {
 	l := &p.log
 	l.Starts++
 	l.Config, l.Version, l.Model, l.KVTokens, l.KVBytes, l.WeightBytes, l.MaxConcurrency = Config{}, "", "", 0, 0, 0, 0
+	l.Died = time.Time{}
 }
 
 // settings reads the lines with arguments, version and resolved configuration.
@@ -247,6 +313,10 @@ func (p *logParser) settings(m string) bool {
 	if s, ok := strings.CutPrefix(m, "non-default args: "); ok {
 		p.started()
 		p.assign(s)
+		return true
+	}
+	if received.MatchString(m) {
+		p.seen.Received++
 		return true
 	}
 	if s, ok := strings.CutPrefix(m, "args: Namespace"); ok { // V0
@@ -319,23 +389,31 @@ func (p *logParser) stats(m string) bool {
 		At: p.at, Run: p.log.Starts, Engine: "0",
 		PromptTokensPerSecond: number(s[2]), GenerationTokensPerSecond: number(s[3]),
 		Running: int(number(s[4])), Waiting: int(number(s[5])),
-		PrefixHitRate: math.NaN(), Preemptions: p.preemptions,
+		Deferred: int(number(s[6])), PrefixHitRate: math.NaN(), Preemptions: p.preemptions, Seen: p.seen,
 	}
 	if s[1] != "" {
 		stat.Engine = strconv.Itoa(int(number(s[1])))
 	}
-	if u := kvUsage.FindStringSubmatch(s[6]); u != nil {
+	if u := kvUsage.FindStringSubmatch(s[7]); u != nil {
 		stat.KVUsage = number(u[1]) / 100
 	}
-	if h := hitRate.FindStringSubmatch(s[6]); h != nil {
+	if h := hitRate.FindStringSubmatch(s[7]); h != nil {
 		stat.PrefixHitRate = number(h[1]) / 100
 	}
+	p.keep(stat)
+	return true
+}
+
+// keep adds statistics to those of the log.
+func (p *logParser) keep(stat LogStat) {
 	if len(p.log.Stats) == maxLogStats {
 		copy(p.log.Stats, p.log.Stats[1:])
 		p.log.Stats = p.log.Stats[:maxLogStats-1]
 	}
 	p.log.Stats = append(p.log.Stats, stat)
-	return true
+	if stat.PromptTokensPerSecond+stat.GenerationTokensPerSecond > 0 {
+		p.log.Died = time.Time{}
+	}
 }
 
 func (p *logParser) preemption(m string) bool {
@@ -360,6 +438,9 @@ func (p *logParser) failure(level, m string) bool {
 		if strings.Contains(m, e.mark) {
 			p.count(e.kind)
 			p.ready = true // what starts next is another process
+			if (e.kind == ErrorEngineDead || e.kind == ErrorEngineCrash) && p.log.Died.IsZero() {
+				p.log.Died = p.at
+			}
 			return true
 		}
 	}
@@ -411,6 +492,17 @@ var argumentFlags = map[string]string{
 	"tensor_parallel_size":    TensorParallelSize,
 	"data_parallel_size":      DataParallelSize,
 	"num_gpu_blocks_override": NumBlocks,
+
+	// SGLang's
+	"max_running_requests": MaxNumSeqs,
+	"chunked_prefill_size": MaxNumBatchedTokens,
+	"context_length":       MaxModelLen,
+	"context_len":          MaxModelLen,
+	"mem_fraction_static":  GPUMemoryUtilization,
+	"page_size":            BlockSize,
+	"tp_size":              TensorParallelSize,
+	"dp_size":              DataParallelSize,
+	"max_total_num_tokens": KVTokens,
 }
 
 // assign reads a line of arguments or of configuration.
@@ -418,7 +510,7 @@ func (p *logParser) assign(s string) {
 	model, served := "", ""
 	assignments(s, func(name, value string) {
 		switch name {
-		case "model":
+		case "model", "model_path":
 			model = value
 		case "served_model_name":
 			served = value

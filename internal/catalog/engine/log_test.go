@@ -89,8 +89,8 @@ func TestALogOfV0(t *testing.T) {
 		t.Errorf("version %q, model %q, %d tokens: a prompt was believed?", l.Version, l.Model, l.KVTokens)
 	}
 	want := []LogStat{
-		{At: time.Date(2026, 7, 22, 3, 8, 5, 0, time.UTC), Engine: "0", PromptTokensPerSecond: 2411, GenerationTokensPerSecond: 247.2, Running: 35, Waiting: 5, KVUsage: .95, PrefixHitRate: .7973},
-		{At: time.Date(2026, 7, 22, 3, 8, 10, 0, time.UTC), Engine: "0", GenerationTokensPerSecond: 120, Running: 30, Waiting: 10, KVUsage: .991, PrefixHitRate: .79, Preemptions: 51},
+		{At: time.Date(2026, 7, 22, 3, 8, 5, 0, time.UTC), Engine: "0", PromptTokensPerSecond: 2411, GenerationTokensPerSecond: 247.2, Running: 35, Waiting: 5, KVUsage: .95, PrefixHitRate: .7973, Seen: LogCounts{Received: 1}},
+		{At: time.Date(2026, 7, 22, 3, 8, 10, 0, time.UTC), Engine: "0", GenerationTokensPerSecond: 120, Running: 30, Waiting: 10, KVUsage: .991, PrefixHitRate: .79, Preemptions: 51, Seen: LogCounts{Received: 1}},
 	}
 	if diff := cmp.Diff(want, l.Stats, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
 		t.Errorf("statistics (-want +got):\n%s", diff)

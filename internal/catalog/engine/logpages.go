@@ -2,15 +2,19 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
-// A Page is a body of Prometheus text format and the time it stands for.
+// A Page is a body of Prometheus text format and the time it stands for; without one
+// the engine did not live any more.
 type Page struct {
 	At   time.Time
 	Body []byte
@@ -20,71 +24,70 @@ type Page struct {
 // otherwise (VLLM_LOG_STATS_INTERVAL's default).
 const logInterval = 10 * time.Second
 
+// mostSilent is how much of a time without lines becomes pages, its last part: no
+// diagnosis looks back further.
+const mostSilent = time.Hour
+
 // Pages renders the statistics as the pages that /metrics might have given at
-// those times, in vLLM's names, so that a log can stand in for a recording.
+// those times, in canonical names, so that a log can stand in for a recording.
 // Every page has the last line of every engine. Token counters are integrated
 // from the throughputs, so they grow by what was logged and start near 0; they
-// start again when the server did. The prompt counter lacks cached tokens. What
-// a log does not tell has no series, least of all the latencies.
+// start again when the server did. The prompt counter lacks cached tokens.
 //
-// Times strictly increase. Statistics without a timestamp are put 10 s after
-// the one before, the first at the beginning of 1970; those that a clock put
-// back are left out.
+// First tokens are counted as far as requests are logged, and then the time in the
+// queue is the queue over time (Little's law: Operations Research 9, 1961); else they
+// are as many as the lines show at least. What a log does not tell has no series,
+// least of all the latencies. NamingOfLog says how such pages are read.
+//
+// An engine that idles writes no lines, nor does one of vLLM before 0.14 that hangs:
+// pages go on where the last line says which of the two it is, or where requests
+// came meanwhile. Times strictly increase. Statistics without a timestamp are put
+// 10 s after the one before, the first at the beginning of 1970; those that a clock
+// put back are left out.
 func (l Log) Pages() []Page {
-	interval := l.interval()
-	preemptions := slices.ContainsFunc(l.Stats, func(s LogStat) bool { return s.Preemptions > 0 })
-	engines := map[string]*engineTotals{}
-	var pages []Page
+	w := pageWriter{Log: &l, interval: l.Interval(), engines: map[string]*engineTotals{}}
+	w.preempts = slices.ContainsFunc(l.Stats, func(s LogStat) bool { return s.Preemptions > 0 })
 	for i, s := range l.Stats {
+		last := w.last()
 		if s.At.IsZero() {
 			s.At = time.Unix(0, 0).UTC()
-			if len(pages) > 0 {
-				s.At = pages[len(pages)-1].At.Add(logInterval)
+			if !last.IsZero() {
+				s.At = last.Add(logInterval)
 			}
 		}
-		if len(pages) > 0 && s.At.Before(pages[len(pages)-1].At) {
+		if s.At.Before(last) {
 			continue
 		}
 		if i > 0 && s.Run != l.Stats[i-1].Run {
-			clear(engines)
+			clear(w.engines)
+		} else {
+			w.goOn(s.At.Add(-w.interval/2), l.SGLang || s.Seen != w.seen)
 		}
-		e := engines[s.Engine]
-		if e == nil {
-			e = &engineTotals{}
-			engines[s.Engine] = e
-		}
-		e.add(s, interval)
-		body := l.renderPage(engines, preemptions)
-		if n := len(pages); n > 0 && pages[n-1].At.Equal(s.At) {
-			pages[n-1].Body = body // another engine's line of the same second
-			continue
-		}
-		pages = append(pages, Page{At: s.At, Body: body})
+		w.add(s)
+		w.write(s.At)
 	}
-	return pages
-}
-
-// engineTotals is an engine's last line and its counters.
-type engineTotals struct {
-	last               LogStat
-	prompt, generation float64
-}
-
-// add integrates the line's throughputs over the time that they are means of.
-// That is the time since the line before, unless lines are missing: an idle
-// server writes none, but begins a new mean all the same.
-func (e *engineTotals) add(s LogStat, interval time.Duration) {
-	d := interval
-	if gap := s.At.Sub(e.last.At); !e.last.At.IsZero() && gap < interval*3/2 {
-		d = gap
+	last := w.last()
+	switch {
+	case last.IsZero():
+	case !l.Died.IsZero():
+		died := l.Died
+		if died.Before(last) {
+			died = last
+		}
+		for i := range afterDeath {
+			w.pages = append(w.pages, Page{At: died.Add(time.Duration(i+1) * w.interval)})
+		}
+	default:
+		w.goOn(l.End, l.Seen != w.seen && (l.Asked.IsZero() || l.Asked.Sub(last) > 2*w.interval))
 	}
-	e.prompt += s.PromptTokensPerSecond * d.Seconds()
-	e.generation += s.GenerationTokensPerSecond * d.Seconds()
-	e.last = s
+	return w.pages
 }
 
-// interval is the median time between two lines of one engine.
-func (l Log) interval() time.Duration {
+// afterDeath is how many pages are missing after an engine died: it stays so.
+const afterDeath = 4
+
+// Interval is the median time between two lines of one engine.
+func (l Log) Interval() time.Duration {
 	last := map[string]time.Time{}
 	var gaps []time.Duration
 	for _, s := range l.Stats {
@@ -100,34 +103,145 @@ func (l Log) interval() time.Duration {
 	return min(gaps[(len(gaps)-1)/2], time.Minute)
 }
 
+// pageWriter makes pages of statistics.
+type pageWriter struct {
+	*Log
+	interval time.Duration
+	preempts bool
+	engines  map[string]*engineTotals
+	seen     LogCounts // by the last line
+	counted  int64     // first tokens of requests that are logged
+	pages    []Page
+}
+
+// engineTotals is an engine's last line and its counters.
+type engineTotals struct {
+	last                       LogStat
+	prompt, cached, generation float64
+	firsts, waited             float64 // first tokens, and seconds in the queue of all together
+}
+
+func (w *pageWriter) last() time.Time {
+	if len(w.pages) == 0 {
+		return time.Time{}
+	}
+	return w.pages[len(w.pages)-1].At
+}
+
+// requestsLogged reports whether the log shows each request.
+func (l *Log) requestsLogged() bool { return l.Seen.Received+l.Seen.Begun+l.Seen.Answers[0] > 0 }
+
+// add integrates the line's throughputs over the time that they are means of.
+// That is the time since the line before, unless lines are missing: an idle
+// server writes none, but begins a new mean all the same.
+func (w *pageWriter) add(s LogStat) {
+	e := w.engines[s.Engine]
+	if e == nil {
+		e = &engineTotals{}
+		w.engines[s.Engine] = e
+	}
+	d := w.interval
+	if gap := s.At.Sub(e.last.At); !e.last.At.IsZero() && gap < w.interval*3/2 {
+		d = gap
+	}
+	e.prompt += s.PromptTokensPerSecond * d.Seconds()
+	e.cached += s.CachedTokensPerSecond * d.Seconds()
+	e.generation += s.GenerationTokensPerSecond * d.Seconds()
+	e.waited += float64(s.Waiting+e.last.Waiting) / 2 * d.Seconds()
+	e.firsts += w.firsts(&s, &e.last)
+	e.last = s
+	w.seen = s.Seen
+}
+
+// firsts is how many requests got their first token since the line before. Without any progress none
+// did, whatever the HTTP server wrote: it writes when a stream begins.
+func (w *pageWriter) firsts(s, before *LogStat) float64 {
+	progress := s.PromptTokensPerSecond+s.CachedTokensPerSecond+s.GenerationTokensPerSecond > 0
+	if !progress {
+		return 0
+	}
+	if w.requestsLogged() {
+		have := cmp.Or(s.Seen.Begun, s.Seen.Answers[0])
+		if s.Seen.Received > 0 {
+			have = s.Seen.Received - int64(s.Waiting)
+		}
+		n := max(0, have-w.counted)
+		w.counted += n
+		return float64(n)
+	}
+	n := max(0, s.Running-before.Running, before.Waiting-s.Waiting)
+	if s.PromptTokensPerSecond > 0 {
+		n = max(1, n)
+	}
+	return float64(n)
+}
+
+// goOn adds pages until a time at which there is none yet, as far as is known what happened. Came says that
+// requests came meanwhile.
+func (w *pageWriter) goOn(until time.Time, came bool) {
+	last := w.last()
+	if last.IsZero() || until.Sub(last) < w.interval {
+		return
+	}
+	for _, e := range w.engines {
+		if s := e.last; s.PromptTokensPerSecond+s.CachedTokensPerSecond+s.GenerationTokensPerSecond > 0 && !came {
+			return
+		}
+	}
+	if first := until.Add(-mostSilent); last.Before(first) {
+		last = first
+	}
+	for at := last.Add(w.interval); !at.After(until); at = at.Add(w.interval) {
+		for _, e := range w.engines {
+			e.waited += float64(e.last.Waiting) * w.interval.Seconds()
+		}
+		w.write(at)
+	}
+}
+
 // pageMetrics are the families of a page, in order. A value of NaN is left out.
 var pageMetrics = []struct {
-	name, kind string
-	value      func(*engineTotals) float64
+	name, kind, labels string
+	value              func(*pageWriter, *engineTotals) float64
 }{
-	{"vllm:num_requests_running", "gauge", func(e *engineTotals) float64 { return float64(e.last.Running) }},
-	{"vllm:num_requests_waiting", "gauge", func(e *engineTotals) float64 { return float64(e.last.Waiting) }},
-	{"vllm:kv_cache_usage_perc", "gauge", func(e *engineTotals) float64 { return e.last.KVUsage }},
+	{"vllm:num_requests_running", "gauge", "", func(_ *pageWriter, e *engineTotals) float64 { return float64(e.last.Running) }},
+	{"vllm:num_requests_waiting", "gauge", "", func(_ *pageWriter, e *engineTotals) float64 { return float64(e.last.Waiting) }},
+	{"vllm:num_requests_waiting_by_reason", "gauge", `,reason="deferred"`, func(_ *pageWriter, e *engineTotals) float64 { return float64(e.last.Deferred) }},
+	{"vllm:kv_cache_usage_perc", "gauge", "", func(_ *pageWriter, e *engineTotals) float64 { return e.last.KVUsage }},
 	// The only name that vLLM had for a ratio; the counters of hits cannot be
 	// worked out from one.
-	{"vllm:gpu_prefix_cache_hit_rate", "gauge", func(e *engineTotals) float64 { return e.last.PrefixHitRate }},
-	{"vllm:prompt_tokens_total", "counter", func(e *engineTotals) float64 { return math.Round(e.prompt) }},
-	{"vllm:generation_tokens_total", "counter", func(e *engineTotals) float64 { return math.Round(e.generation) }},
-	{"vllm:num_preemptions_total", "counter", func(e *engineTotals) float64 { return float64(e.last.Preemptions) }},
+	{"vllm:gpu_prefix_cache_hit_rate", "gauge", "", func(_ *pageWriter, e *engineTotals) float64 { return e.last.PrefixHitRate }},
+	{"vllm:prefix_cache_queries_total", "counter", "", func(w *pageWriter, e *engineTotals) float64 {
+		return told(w.SGLang, math.Round(e.prompt+e.cached))
+	}},
+	{"vllm:prefix_cache_hits_total", "counter", "", func(w *pageWriter, e *engineTotals) float64 { return told(w.SGLang, math.Round(e.cached)) }},
+	{"vllm:prompt_tokens_total", "counter", "", func(_ *pageWriter, e *engineTotals) float64 { return math.Round(e.prompt) }},
+	{"vllm:generation_tokens_total", "counter", "", func(_ *pageWriter, e *engineTotals) float64 { return math.Round(e.generation) }},
+	{"vllm:num_preemptions_total", "counter", "", func(w *pageWriter, e *engineTotals) float64 {
+		return told(w.preempts || w.SGLang, float64(e.last.Preemptions))
+	}},
+	{firstTokens, "counter", "", func(_ *pageWriter, e *engineTotals) float64 { return e.firsts }},
+	{queueTimes + "_sum", "counter", "", func(w *pageWriter, e *engineTotals) float64 { return told(w.requestsLogged(), e.waited) }},
+	{queueTimes + "_count", "counter", "", func(w *pageWriter, e *engineTotals) float64 { return told(w.requestsLogged(), e.firsts) }},
+}
+
+func told(is bool, v float64) float64 {
+	if !is {
+		return math.NaN()
+	}
+	return v
 }
 
 var escapeLabel = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
-func (l Log) renderPage(engines map[string]*engineTotals, preemptions bool) []byte {
+// write adds a page of what is known, or puts it in the place of one of the same time.
+func (w *pageWriter) write(at time.Time) {
 	var b bytes.Buffer
-	ids := slices.Sorted(maps.Keys(engines))
+	ids := slices.Sorted(maps.Keys(w.engines))
 	for _, m := range pageMetrics {
-		if m.name == "vllm:num_preemptions_total" && !preemptions {
-			continue
-		}
 		typed := false
 		for _, id := range ids {
-			v := m.value(engines[id])
+			v := m.value(w, w.engines[id])
 			if math.IsNaN(v) {
 				continue
 			}
@@ -135,8 +249,68 @@ func (l Log) renderPage(engines map[string]*engineTotals, preemptions bool) []by
 				fmt.Fprintf(&b, "# TYPE %s %s\n", m.name, m.kind)
 				typed = true
 			}
-			fmt.Fprintf(&b, "%s{engine=\"%s\",model_name=\"%s\"} %v\n", m.name, id, escapeLabel.Replace(l.Model), v)
+			fmt.Fprintf(&b, "%s{engine=\"%s\",model_name=\"%s\"%s} %v\n", m.name, id, escapeLabel.Replace(w.Model), m.labels, v)
 		}
 	}
-	return b.Bytes()
+	if w.Seen.Answers != [3]int64{} {
+		b.WriteString("# TYPE http_requests_total counter\n")
+		for i, n := range w.seen.Answers {
+			fmt.Fprintf(&b, "http_requests_total{handler=\"/v1/completions\",method=\"POST\",status=\"%s\"} %d\n", []string{"2xx", "4xx", "5xx"}[i], n)
+		}
+	}
+	fmt.Fprintf(&b, "# TYPE %[1]s gauge\n%[1]s 1\n", logMark(w.SGLang))
+	if n := len(w.pages); n > 0 && w.pages[n-1].At.Equal(at) {
+		w.pages[n-1].Body = b.Bytes() // another engine's line of the same second
+		return
+	}
+	w.pages = append(w.pages, Page{At: at, Body: b.Bytes()})
+}
+
+const (
+	firstTokens = "vllm:time_to_first_token_seconds_count"
+	queueTimes  = "vllm:request_queue_time_seconds"
+)
+
+// logMark is a series on the pages that are made of a log.
+func logMark(sglang bool) string {
+	if sglang {
+		return "vllm:sixty_log_of_sglang"
+	}
+	return "vllm:sixty_log_of_vllm"
+}
+
+// NamingOfLog returns how the pages of a log are read, and whether names are of one, and of which engine.
+func NamingOfLog(has map[string]bool) (n Naming, sglang, ok bool) {
+	sglang = has[logMark(true)]
+	if !sglang && !has[logMark(false)] {
+		return n, false, false
+	}
+	n = Naming{ID: "vllm-log", Prefix: Canonical, Log: true, Renamed: map[string]string{}, Lacks: map[string]string{}}
+	if sglang {
+		n.ID = "sglang-log"
+	}
+	// First tokens are those of requests that are logged, and may be none where an engine works; prompts count with
+	// their first tokens.
+	work := map[string]string{firstTokens: "vllm:prompt_tokens_total"}
+	n.Exprs = map[string]indicator.Expr{
+		indicator.EngineProgress.Name: InNames(indicator.EngineProgress, work),
+		indicator.StuckEngines.Name:   InNames(indicator.StuckEngines, work),
+		indicator.DecodeBatch.Name:    indicator.SumMean("vllm:num_requests_running"),
+	}
+	counted := has[queueTimes+"_count"]
+	for _, s := range indicator.All() {
+		for _, name := range indicator.Reads(s.Expr) {
+			latency := strings.HasPrefix(name, strings.TrimSuffix(firstTokens, "_count")) && name != firstTokens
+			// The HTTP server counts when answers begin.
+			compares := name == "http_requests_total" && len(indicator.Reads(s.Expr)) > 1
+			perRequest := name == firstTokens && !counted && !slices.Contains([]*indicator.Signal{
+				indicator.FirstTokens, indicator.FirstTokenRate, indicator.EngineProgress, indicator.StuckEngines, indicator.LoggedHeld, indicator.WaitingAge,
+			}, s)
+			if latency || compares || perRequest {
+				n.Lacks[s.Name] = "time_to_first_token_seconds, which no log tells"
+			}
+		}
+	}
+	n.Lacks[indicator.PromptTokens.Name] = "request_prompt_tokens, which no log tells" // with what was cached
+	return n, sglang, true
 }

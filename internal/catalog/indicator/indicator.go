@@ -87,6 +87,9 @@ type Signal struct {
 	// asked of the last of them, not of the last page.
 	Scrapes bool
 
+	// Logged says that it is asked of an engine's log alone.
+	Logged bool
+
 	// Fleet says that the value compares the target with the others of its model or job.
 	Fleet bool
 

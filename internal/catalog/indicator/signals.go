@@ -1,6 +1,7 @@
 package indicator
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -1378,7 +1379,7 @@ var all = sync.OnceValue(func() []*Signal {
 		GPUUtil, SMActive, EngineActive, GPUMemoryUsed, GPUMemGrowth, GPUPower, GPUTemp, SMClock, SMClockRatio,
 		ThermalReason, PowerReason, PowerCapReason,
 		XID, XIDChanges, ECCErrors, RemapFailures, NVLinkErrors, PCIeReplays,
-	}, append(ofOptions(), ofGateways()...)...)
+	}, slices.Concat(ofOptions(), ofGateways(), ofLogs())...)
 	for i, s := range list {
 		s.Place = i + 1
 	}

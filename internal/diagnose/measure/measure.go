@@ -108,7 +108,7 @@ func keyOf(names []string, value func(name string) string) string {
 // measured reports whether it is measured what is normal of a signal: of those of model servers, and of
 // what becomes of the requests of a server, which are those of the models that it serves.
 func measured(s *indicator.Signal) bool {
-	return s.Scope == indicator.Model || s.Scope == indicator.Instance && s.Unit == indicator.Ratio && s.Noise().Chance == indicator.Events
+	return s.Scope == indicator.Model && !s.Logged || s.Scope == indicator.Instance && s.Unit == indicator.Ratio && s.Noise().Chance == indicator.Events
 }
 
 // fetchSignals fetches the signals over the range; served are the models by the labels of their servers.

@@ -216,14 +216,14 @@ func ReadLog(path string) (*engine.Log, error) {
 	return &log, nil
 }
 
-// OpenLog opens the statistics that an engine's log tells every ten seconds. They have
+// OpenLog opens the statistics that an engine's log tells, as pages. They have
 // no latencies. The name becomes the label instance.
 func OpenLog(ctx context.Context, name string, log *engine.Log) (*Source, error) {
 	pages := log.Pages()
 	if len(pages) == 0 {
 		return nil, errors.New("it has no line with statistics")
 	}
-	s, err := OpenPages(10*time.Second, embedded.Config{})
+	s, err := OpenPages(log.Interval(), embedded.Config{})
 	if err != nil {
 		return nil, err
 	}

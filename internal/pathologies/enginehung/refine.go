@@ -44,7 +44,11 @@ func refine(p *catalog.Pass) {
 	if silentRank && stuck == 0 && waits == catalog.True {
 		p.Reason("With little traffic a router may leave a rank idle. That is ruled out here: connections pile up, or requests end without a first token.")
 	}
-	p.Reason("/health and /metrics answer 200, because the API server is alive. Gauges keep their last value, and histograms count only requests that make progress, so no latency looks bad.")
+	if p.Known(indicator.LoggedOutput) {
+		p.Reason("The API server is alive, for it writes the log; /health and /metrics answer 200 then, and no latency looks bad.")
+	} else {
+		p.Reason("/health and /metrics answer 200, because the API server is alive. Gauges keep their last value, and histograms count only requests that make progress, so no latency looks bad.")
+	}
 	if now, ok := p.Measured(indicator.OpenFDs); ok {
 		text := "The API server has " + p.Text(indicator.OpenFDs) + " open files"
 		if usual, ok := p.Usual(indicator.OpenFDs); ok && now > usual+1 {

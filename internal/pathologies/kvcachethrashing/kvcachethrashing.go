@@ -34,6 +34,10 @@ var (
 		Name: "batch_shrank", Unit: indicator.Ratio, Default: 0.8,
 		Why: "fewer run than have run, requests wait, and some are evicted: blocks are what they wait for, and not a place in the batch",
 	}
+	outputFell = &catalog.Threshold{
+		Name: "output_fell", Unit: indicator.TokensPerSecond, Default: catalog.None, Baseline: &catalog.Relative{Factor: 0.8},
+		Why: "a fifth less than normal, although requests wait: work is done twice",
+	}
 	beyondCache = &catalog.Threshold{
 		Name: "queue_beyond_cache", Unit: indicator.Times, Default: 3,
 		Why: "three wait for each that runs: a cache of four times the size would not hold them all, so demand is what is too high",
@@ -48,6 +52,13 @@ var (
 	}
 )
 
+// shrinking is what a log shows, which tells no evictions: at a full cache fewer run, more wait, and all
+// get less.
+var shrinking = catalog.All(
+	catalog.Below(indicator.LoggedOutput, outputFell), catalog.Above(indicator.KVUsage, kvFull),
+	catalog.Below(indicator.RunningPinned, batchShrank), catalog.Above(indicator.WaitingFloor, catalog.QueueAlways),
+)
+
 // Pathology is KV cache thrashing.
 var Pathology = &catalog.Pathology{
 	ID:                "kv-cache-thrashing",
@@ -55,7 +66,7 @@ var Pathology = &catalog.Pathology{
 	Title:             "The KV cache cannot hold the running requests: they are preempted and recomputed",
 	Severity:          catalog.Page,
 	FollowsObjectives: true,
-	When: catalog.All(
+	When: catalog.Any(catalog.All(
 		catalog.Any(
 			catalog.All(
 				catalog.Above(indicator.Preemptions, someEvictions),
@@ -79,7 +90,7 @@ var Pathology = &catalog.Pathology{
 			),
 		),
 		catalog.Any(catalog.Below(indicator.QueueBatches, beyondCache), catalog.Above(indicator.PreemptionsPerRequest, evictionEach)),
-	),
+	), shrinking),
 	For: time.Minute,
 	Supports: []catalog.Cond{
 		catalog.Queueing,

@@ -20,6 +20,9 @@ func refine(p *catalog.Pass) {
 	if kv, ok := p.KV(); ok && kv.Hybrid {
 		p.Reason("This model keeps its layers in several groups of blocks: %s.", kv.Line)
 	}
+	if p.Known(indicator.LoggedOutput) {
+		p.Reason("vLLM's log tells no preemptions. They are taken from what they do: requests go back from the batch to the queue although the cache is full, and output falls.")
+	}
 	p.Reason("Mean lengths are those of finished requests. Preempted requests are longer, and prompts that share a prefix hold less: take the numbers below as a start, and watch after each change.")
 	p.Reason("No token counter counts recomputed tokens. The preemption counter lags by two to six seconds, and before 0.27 the prefix cache hit ratio reads low meanwhile.")
 
@@ -51,6 +54,10 @@ func summary(p *catalog.Pass) string {
 	b.WriteString("The KV cache cannot hold the running requests")
 	n, ok := p.Measured(indicator.Preemptions)
 	switch lately, known := p.Measured(indicator.PreemptionsLately); {
+	case !ok && p.Known(indicator.LoggedOutput):
+		fmt.Fprintf(&b, ": at %s usage %s run where %s did, %s wait, and %s tokens/s come out instead of %s",
+			indicator.FormatNumber(p.Value(indicator.KVUsage), indicator.Ratio), catalog.Whole(p.Value(indicator.Running)), catalog.Whole(p.Value(indicator.RunningPeak)),
+			catalog.Whole(p.Value(indicator.Waiting)), catalog.Whole(p.Value(indicator.LoggedOutput)), catalog.Whole(p.Normal(indicator.LoggedOutput).Or(0)))
 	case ok && n > someEvictions.Default:
 		fmt.Fprintf(&b, ": %s preemptions", catalog.Whole(n))
 		if share, ok := p.Measured(indicator.PreemptionsPerRequest); ok {

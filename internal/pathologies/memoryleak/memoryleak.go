@@ -22,10 +22,24 @@ var (
 		Name: "memory_highest", Unit: indicator.Ratio, Default: 0.98,
 		Why: "fluctuating memory is rarely at its highest; leaking memory always is",
 	}
+	keptMore = &catalog.Threshold{
+		Name: "kv_kept", Unit: indicator.Ratio, Default: 0.25,
+		Why: "a quarter of the KV cache that was free is never free again",
+	}
+	heldMore = &catalog.Threshold{
+		Name: "kv_held_more", Unit: indicator.Times, Default: 1.4,
+		Why: "each running request holds clearly more than on average: a level load that began at nothing ends at twice its mean",
+	}
 	completing = &catalog.Threshold{
 		Name: "requests_completing", Unit: indicator.RequestsPerSecond, Default: 0,
 		Why: "requests complete, so no backlog holds the memory",
 	}
+)
+
+// blocksKept is what a log shows: at the same load ever more of the KV cache is in use.
+var blocksKept = catalog.All(
+	catalog.Above(indicator.LoggedRise, keptMore), catalog.Above(indicator.LoggedHeld, heldMore),
+	catalog.Below(indicator.WaitingFloor, catalog.QueueAlways),
 )
 
 // Pathology is a memory leak.
@@ -34,7 +48,7 @@ var Pathology = &catalog.Pathology{
 	Alert:    "MemoryLeak",
 	Title:    "Memory grows steadily while requests complete normally",
 	Severity: catalog.Ticket,
-	When: catalog.All(
+	When: catalog.Any(catalog.All(
 		catalog.Above(indicator.CompletionRate, completing),
 		catalog.Below(indicator.WaitingFloor, catalog.QueueAlways), // what waits is held in memory
 		catalog.Any(
@@ -49,7 +63,7 @@ var Pathology = &catalog.Pathology{
 				catalog.Above(indicator.ContainerMemoryHighWater, highest),
 			),
 		),
-	),
+	), blocksKept),
 	For:         30 * time.Minute,
 	ExplainedBy: []string{"target-down", "engine-hung", "engine-restart"},
 	Refine:      refine,

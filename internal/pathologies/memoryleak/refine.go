@@ -10,6 +10,10 @@ import (
 const day = 86400.0
 
 func refine(p *catalog.Pass) {
+	if held, ok := p.Measured(indicator.LoggedHeld); ok {
+		keptBlocks(p, held)
+		return
+	}
 	what, size, growth := "the API server's memory", indicator.ResidentMemory, indicator.MemoryGrowth
 	if a, ok := p.Measured(indicator.ContainerMemoryGrowth); ok {
 		if b, known := p.Measured(growth); !known || a > 2*b {
@@ -50,5 +54,26 @@ func refine(p *catalog.Pass) {
 		Command:  "ps -eo pid,rss,etime,args --sort=-rss | head",
 		Tradeoff: "profiling slows the process a little",
 		Verify:   "the memory stays level for an hour",
+	})
+}
+
+// keptBlocks is a KV cache that fills at the same load.
+func keptBlocks(p *catalog.Pass, held float64) {
+	p.Summary = fmt.Sprintf("The KV cache fills at the same load and is not freed: %s are in use, with %s running",
+		indicator.FormatNumber(p.Value(indicator.KVUsage), indicator.Ratio), catalog.Whole(p.Value(indicator.Running)))
+	p.Reason("A running request holds %s the blocks that it held on average, and the least usage rose by %s: what finished requests held is still in use.",
+		indicator.FormatNumber(held, indicator.Times), indicator.FormatNumber(p.Value(indicator.LoggedRise), indicator.Ratio))
+	p.Reason("Conversations that grow look the same: then the prefix cache hit rate is high, and usage falls when they end.")
+	p.Observe("What comes meanwhile", indicator.LoggedPrompts, indicator.LoggedOutput, indicator.PrefixHitRatio)
+	p.Fix(catalog.Fix{
+		Summary:  "Stop the traffic to this replica for a minute: usage that stays above 0 with nothing running is kept by nobody; then restart it",
+		Tradeoff: "the other replicas carry its load; the prefix cache starts empty",
+		Verify:   "KV cache usage is 0 when nothing runs",
+	})
+	p.Fix(catalog.Fix{
+		Summary:  "Find what keeps the blocks: a KV connector that waits for the other side to fetch them, clients that disconnect, and known issues of this release",
+		Command:  "grep -iE 'kv.?(connector|transfer)|abort|expired' vllm.log | tail",
+		Tradeoff: "none",
+		Verify:   "KV cache usage is 0 when nothing runs",
 	})
 }

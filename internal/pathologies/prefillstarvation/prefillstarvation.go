@@ -43,6 +43,18 @@ var (
 		Name: "batch_has_room", Unit: indicator.Ratio, Default: 0.8,
 		Why: "the batch is well below the highest seen, so requests do not wait for a place in it",
 	}
+	promptsRose = &catalog.Threshold{
+		Name: "flood_prompts", Unit: indicator.TokensPerSecond, Default: catalog.None, Baseline: &catalog.Relative{Factor: 1.5, Offset: 500},
+		Why: "half as many prompt tokens again, and more than one long prompt every few seconds",
+	}
+	outputFell = &catalog.Threshold{
+		Name: "flood_output", Unit: indicator.TokensPerSecond, Default: catalog.None, Baseline: &catalog.Relative{Factor: 0.7},
+		Why: "at least three tenths fewer output tokens than normal",
+	}
+	paceFell = &catalog.Threshold{
+		Name: "flood_pace", Unit: indicator.SecondsPerToken, Default: catalog.None, Baseline: &catalog.Relative{Factor: 1.5},
+		Why: "each running request gets its tokens half as long again apart: there are fewer tokens because of the prompts, not because fewer run",
+	}
 	kvRoom = &catalog.Threshold{
 		Name: "kv_has_room", Unit: indicator.Ratio, Default: 0.8,
 		Why: "the cache has room, so requests do not wait for blocks",
@@ -52,6 +64,13 @@ var (
 // longerPrompts holds where there are more or longer long prompts than usual.
 var longerPrompts = catalog.Any(catalog.Above(indicator.PromptTail, tailGrew), catalog.Above(indicator.ComputedTokens, catalog.SamePrefillWork))
 
+// flood is what a log shows, which tells neither lengths nor latencies: more prompt tokens are computed, and
+// those that decode get fewer.
+var flood = catalog.All(
+	catalog.Above(indicator.LoggedPrompts, promptsRose), catalog.Below(indicator.LoggedOutput, outputFell),
+	catalog.Above(indicator.LoggedPace, paceFell),
+)
+
 // Pathology is prefill starvation.
 var Pathology = &catalog.Pathology{
 	ID:                "prefill-starvation",
@@ -59,7 +78,7 @@ var Pathology = &catalog.Pathology{
 	Title:             "Long prefills hold up other requests",
 	Severity:          catalog.Page,
 	FollowsObjectives: true,
-	When: catalog.All(
+	When: catalog.Any(flood, catalog.All(
 		catalog.Above(indicator.TTFTP95, ttftTail),
 		catalog.DecodeFair,
 		catalog.Above(indicator.PromptTail, promptTail),
@@ -75,7 +94,7 @@ var Pathology = &catalog.Pathology{
 				),
 			)),
 		),
-	),
+	)),
 	For:      time.Minute,
 	Supports: []catalog.Cond{catalog.Above(indicator.UnseenWait, unseenWait), catalog.Above(indicator.StallsPerRequest, stalls)},
 	ExplainedBy: []string{

@@ -42,6 +42,11 @@ func refine(p *catalog.Pass) {
 }
 
 func summary(p *catalog.Pass) string {
+	if prompts, ok := p.Grown(indicator.LoggedPrompts); ok {
+		return fmt.Sprintf("Prompts take the engine: it computes %s tokens/s of them, %s normal, and generates %s tokens/s instead of %s",
+			catalog.Whole(p.Value(indicator.LoggedPrompts)), indicator.FormatNumber(prompts, indicator.Times),
+			catalog.Whole(p.Value(indicator.LoggedOutput)), catalog.Whole(p.Normal(indicator.LoggedOutput).Or(0)))
+	}
 	long, ok := p.Measured(indicator.PromptTokensP99)
 	if !ok {
 		return "Long prefills hold up other requests"

@@ -16,6 +16,10 @@ func refine(p *catalog.Pass) {
 		heldBack(p, share)
 		return
 	}
+	if p.Known(indicator.LoggedQueue) && !p.Known(indicator.QueueAge) {
+		fromLines(p)
+		return
+	}
 	arrivals, served, lines, ok := p.Demand()
 	if !ok {
 		p.Reason("No request reached its first token in the window, so capacity cannot be told from demand.")

@@ -27,6 +27,7 @@ var Pathology = &catalog.Pathology{
 		),
 		catalog.HeldBack,
 		catalog.OthersFirst,
+		catalog.QueueLogged,
 	),
 	For:      time.Minute,
 	Supports: []catalog.Cond{catalog.Above(indicator.WaitingGrowth, growing), catalog.Above(indicator.QueueTimeMean, catalog.QueueTimeLong)},

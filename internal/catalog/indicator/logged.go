@@ -1,0 +1,42 @@
+package indicator
+
+// What only a log is asked, which has no latencies: of a server's metrics others tell the same, and
+// better.
+var (
+	LoggedQueue = logged("logged_queue", "Queue against the batch", Times,
+		Div(WaitingFloor.Expr, AtLeast(Running.Expr, 1)),
+		"The sustained queue length over the mean batch: in order of arrival a request waits for this many times as "+
+			"long as an answer takes (Little's law: Operations Research 9, 1961).")
+	LoggedOutput = logged("logged_output", "Generated tokens, by the log", TokensPerSecond, GenerationTokenRate.Expr,
+		"Output tokens per second, as the log's lines have them.")
+	LoggedPrompts = logged("logged_prompts", "Prompt tokens computed, by the log", TokensPerSecond, PromptTokenRate.Expr,
+		"Prompt tokens per second, as the log's lines have them: without those from the prefix cache.")
+	LoggedPace = logged("logged_pace", "Batch time per token, by the log", SecondsPerToken,
+		Div(Running.Expr, Some(GenerationTokenRate.Expr)),
+		"The mean batch over the output tokens per second: how long a request is in the batch for each token that "+
+			"it gets, prefill included.")
+	LoggedHeld = logged("logged_held", "KV cache per request", Times, Mul(
+		Div(
+			Div(KVUsage.Expr, Some(Running.Expr)),
+			Some(Div(Max(Mean("vllm:kv_cache_usage_perc").In(PastMark)), Some(Sum(Mean("vllm:num_requests_running").In(PastMark)))))),
+		Test(
+			Sum(Increase("vllm:time_to_first_token_seconds_count").In(PastMark)), ">=",
+			Mul(Number(turnover), Sum(Mean("vllm:num_requests_running").In(PastMark))))),
+		"Blocks of the KV cache for each running request, over their mean in the available history. 0 while there were "+
+			"fewer than three times as many requests as run: a few long answers may hold ever more.")
+	LoggedRise = logged("logged_rise", "Rise of the least KV cache usage", Ratio,
+		Max(Sub(Lowest("vllm:kv_cache_usage_perc"), Lowest("vllm:kv_cache_usage_perc").In(PastMark))),
+		"The lowest KV cache usage in the window less the lowest in the available history: what is freed now and then "+
+			"does not count.")
+)
+
+// turnover is how many times as many requests as run must have come before blocks that nobody frees show.
+const turnover = 3
+
+func ofLogs() []*Signal {
+	return []*Signal{LoggedQueue, LoggedOutput, LoggedPrompts, LoggedPace, LoggedHeld, LoggedRise}
+}
+
+func logged(name, title string, unit Unit, e Expr, doc string) *Signal {
+	return &Signal{Name: name, Title: title, Unit: unit, Expr: e, Doc: doc + " Asked of an engine's log alone.", Logged: true}
+}

@@ -1,0 +1,46 @@
+package saturation
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+)
+
+// fromLines is a queue of which a log tells how long it is, and neither how many requests come nor how
+// long they wait.
+func fromLines(p *catalog.Pass) {
+	waiting, running := p.Value(indicator.Waiting), p.Value(indicator.Running)
+	p.Summary = fmt.Sprintf("%s wait behind a batch of %s, and the queue never clears", catalog.Requests(waiting), catalog.Whole(running))
+	p.Reason("In order of arrival a request waits for %s as long as an answer takes (%s). How long that is the log does not tell, nor how many requests come: it has no line for each (--disable-uvicorn-access-log).",
+		p.Text(indicator.LoggedQueue), indicator.LoggedQueue.Title)
+	switch kv, known := p.Measured(indicator.KVUsage); {
+	case known && kv > 0.9:
+		p.Reason("The KV cache is full (%s): requests wait for its blocks.", p.Text(indicator.KVUsage))
+	case p.Value(indicator.RunningPinned) > 0.9:
+		p.Reason("The batch stays at its highest, %s, with the KV cache at %s: requests wait for a place in the batch.", catalog.Whole(p.Value(indicator.RunningPeak)), p.Text(indicator.KVUsage))
+	}
+	p.Observe("What the engine does meanwhile", indicator.LoggedPrompts, indicator.LoggedOutput)
+	limit := math.Max(1, math.Floor(running*catalog.HalfBatch.Default))
+	p.Fix(catalog.Fix{
+		Summary: fmt.Sprintf("Limit the queue to %s requests now, and refuse what cannot be served in time", catalog.Whole(limit)),
+		Changes: []catalog.Change{{Flag: "--max-num-queued-reqs", From: p.Config[engine.MaxQueuedRequests].Value, To: catalog.Whole(limit)}},
+		Instead: fmt.Sprintf("Limit the queue to %s requests at the gateway now, and refuse what cannot be served in time", catalog.Whole(limit)),
+		Arithmetic: []string{fmt.Sprintf("half of the batch: floor(%s (%s) × %v) = %s wait for half as long as an answer takes",
+			catalog.Digits(running), indicator.Running.Title, catalog.HalfBatch.Default, catalog.Whole(limit))},
+		Tradeoff: "the rest get HTTP 503 and must retry",
+		Verify:   verify,
+	})
+	if running < 1 {
+		return
+	}
+	replicas := math.Ceil((running + waiting) / running / catalog.PlannedLoad)
+	p.AddReplicas(replicas, "", catalog.Fix{
+		Arithmetic: []string{fmt.Sprintf("replicas = ceil((%s running + %s waiting) / %s / %v) = %s per present replica: what waits is the least that is too much",
+			catalog.Digits(running), catalog.Digits(waiting), catalog.Digits(running), catalog.PlannedLoad, catalog.Whole(replicas))},
+		Tradeoff: "more GPUs; a new replica takes minutes to load the model and starts with a cold prefix cache",
+		Verify:   verify,
+	})
+}

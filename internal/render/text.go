@@ -1,7 +1,6 @@
 package render
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -479,17 +478,6 @@ func Sentence(s string) string {
 		s += "."
 	}
 	return Clean(s)
-}
-
-// JSON writes a value indented, with nothing escaped for HTML.
-func JSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(v); err != nil {
-		return fmt.Errorf("write JSON: %w", err)
-	}
-	return nil
 }
 
 // ShellWord writes a word for a shell.

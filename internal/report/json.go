@@ -2,7 +2,6 @@ package report
 
 import (
 	"cmp"
-	"encoding/json"
 	"io"
 	"math"
 	"slices"
@@ -21,338 +20,42 @@ import (
 // a change that breaks a reader gets a new one.
 const Schema = "sixty.diagnosis/v1"
 
-// JSON writes a diagnosis as one indented JSON object, documented field by
-// field in docs/json.md.
+// object is one of JSON, documented field by field in docs/json.md: a number that is not known is null, times
+// are in UTC with milliseconds, a list is never null.
+type object = render.Object
+
+// JSON writes a diagnosis as one indented JSON object.
 func JSON(w io.Writer, d diagnose.Diagnosis, o Options) error {
-	return render.JSON(w, newDiagnosisJSON(&d, &o))
-}
-
-// The types below are the contract where it says more than the values that it is of: a number
-// that is not known is null, times are in UTC with milliseconds, a list is never null. What is
-// the same in both has its names in JSON where it is declared.
-type (
-	diagnosisJSON struct {
-		Schema   string        `json:"schema"`
-		Tool     version.Tool  `json:"tool"`
-		At       timestamp     `json:"at"`
-		Status   string        `json:"status"`
-		Verdict  verdictJSON   `json:"verdict"`
-		Verdicts []verdictJSON `json:"verdicts"`
-		Findings []findingJSON `json:"findings"`
-		Workload workloadJSON  `json:"workload"`
-		Coverage []gapJSON     `json:"coverage"`
-		Targets  []targetJSON  `json:"targets"`
-		Window   rangeJSON     `json:"window"`
-		Baseline baselineJSON  `json:"baseline"`
-		Notes    []string      `json:"notes"`
-		Gateway  *boundaryJSON `json:"gateway,omitempty"`
-		Plots    []plotJSON    `json:"plots,omitempty"`
-
-		Deployments []deploymentJSON `json:"deployments,omitempty"`
-	}
-
-	// deploymentJSON is the path of a request through the servers of a model.
-	deploymentJSON struct {
-		Model      string      `json:"model"`
-		FirstToken number      `json:"first_token"`
-		Stages     []stageJSON `json:"stages"`
-		Links      []linkJSON  `json:"links"`
-	}
-
-	stageJSON struct {
-		Role     string   `json:"role"`
-		Targets  []string `json:"targets"`
-		Lost     int      `json:"lost"`
-		Waiting  number   `json:"waiting"`
-		Seconds  number   `json:"seconds"`
-		Findings []string `json:"findings"`
-	}
-
-	linkJSON struct {
-		Carries   string   `json:"carries"`
-		Seconds   number   `json:"seconds"`
-		FailShare number   `json:"fail_share"`
-		Findings  []string `json:"findings"`
-	}
-
-	// plotJSON is one quantity over time, of a verdict that was plotted.
-	plotJSON struct {
-		Model      string     `json:"model"`
-		Signal     string     `json:"signal"`
-		Title      string     `json:"title"`
-		Unit       string     `json:"unit"`
-		From       timestamp  `json:"from"`
-		To         timestamp  `json:"to"`
-		Onset      timestamp  `json:"onset"`
-		AtLeast    bool       `json:"onset_at_least"`
-		WindowFrom timestamp  `json:"window_from"`
-		Baseline   rangeJSON  `json:"baseline"`
-		OverS      float64    `json:"over_s"`
-		Threshold  number     `json:"threshold"`
-		Op         string     `json:"op"`
-		Value      number     `json:"value"`
-		ValueText  string     `json:"value_text,omitempty"` // where only a bucket or a bound is known
-		Normal     number     `json:"normal"`
-		NormalText string     `json:"normal_text,omitempty"`
-		Quantile   float64    `json:"quantile,omitempty"` // the points are interpolated in buckets
-		Evidence   bool       `json:"evidence"`
-		Lines      []lineJSON `json:"lines"`
-	}
-
-	lineJSON struct {
-		Name   string      `json:"name"`
-		Points [][2]number `json:"points"`
-	}
-
-	// boundaryJSON is what a gateway saw; times are seconds.
-	boundaryJSON struct {
-		Kind        string             `json:"kind"`
-		Seconds     float64            `json:"seconds"`
-		Whole       bool               `json:"since_begin"`
-		Offered     float64            `json:"offered"`
-		Ended       map[string]float64 `json:"ended"`
-		Open        float64            `json:"open"`
-		ErrorShare  number             `json:"error_share"`
-		GaveUpShare number             `json:"gave_up_share"`
-		TTFT        *latencyJSON       `json:"ttft"`
-		E2E         *latencyJSON       `json:"e2e"`
-		Parts       []partJSON         `json:"ttft_parts"`
-		Findings    []foundJSON        `json:"findings"`
-	}
-
-	// foundJSON is a finding at the gateway.
-	foundJSON struct {
-		ID       string           `json:"id"`
-		Severity catalog.Severity `json:"severity"`
-		Summary  string           `json:"summary"`
-	}
-
-	latencyJSON struct {
-		Count        float64 `json:"count"`
-		GivenUp      float64 `json:"given_up"`
-		Mean         number  `json:"mean"`
-		P50          number  `json:"p50"`
-		P95          number  `json:"p95"`
-		CorrectedP50 number  `json:"corrected_p50"`
-		AtLeast50    bool    `json:"corrected_p50_at_least"`
-		CorrectedP95 number  `json:"corrected_p95"`
-		AtLeast95    bool    `json:"corrected_p95_at_least"`
-		EngineCount  float64 `json:"engine_count"`
-		EngineMean   number  `json:"engine_mean"`
-		EngineP50    number  `json:"engine_p50"`
-		EngineP95    number  `json:"engine_p95"`
-	}
-
-	partJSON struct {
-		Name    string `json:"name"`
-		Seconds number `json:"seconds"`
-	}
-
-	verdictJSON struct {
-		ID         string       `json:"id"`
-		Name       string       `json:"name"`
-		Status     string       `json:"status"`
-		Severity   *string      `json:"severity"`
-		Model      string       `json:"model"`
-		Summary    string       `json:"summary"`
-		Hop        string       `json:"hop,omitempty"`
-		Targets    []string     `json:"targets"`
-		Since      timestamp    `json:"since"`
-		AtLeast    bool         `json:"at_least"`
-		Confidence number       `json:"confidence"`
-		Findings   []string     `json:"findings"`
-		Workload   workloadJSON `json:"workload"`
-	}
-
-	findingJSON struct {
-		ID          string         `json:"id"`
-		Name        string         `json:"name"`
-		Model       string         `json:"model"`
-		Title       string         `json:"title"`
-		Status      string         `json:"status"`
-		Severity    string         `json:"severity"`
-		Targets     []string       `json:"targets"`
-		Since       timestamp      `json:"since"`
-		AtLeast     bool           `json:"at_least"`
-		Summary     string         `json:"summary"`
-		Reasons     []string       `json:"reasons"`
-		Confidence  number         `json:"confidence"`
-		Evidence    []evidenceJSON `json:"evidence"`
-		RuledOutBy  *evidenceJSON  `json:"ruled_out_by"`
-		InhibitedBy *string        `json:"inhibited_by"`
-		Runbook     string         `json:"runbook"`
-		Fixes       []fixJSON      `json:"fixes"`
-	}
-
-	evidenceJSON struct {
-		Signal          string   `json:"signal"`
-		Title           string   `json:"title"`
-		Unit            string   `json:"unit"`
-		Value           number   `json:"value"`
-		ValueBound      *string  `json:"value_bound"`
-		ValueBucket     []number `json:"value_bucket,omitempty"`
-		ValueText       string   `json:"value_text,omitempty"` // where only a bucket or a bound is known
-		ValueReason     string   `json:"value_reason,omitempty"`
-		Baseline        number   `json:"baseline"`
-		BaselineBucket  []number `json:"baseline_bucket,omitempty"`
-		BaselineText    string   `json:"baseline_text,omitempty"`
-		Threshold       number   `json:"threshold"`
-		ThresholdName   string   `json:"threshold_name"`
-		ThresholdSource string   `json:"threshold_source"`
-		Op              string   `json:"op"`
-		Holds           *bool    `json:"holds"`
-	}
-
-	fixJSON struct {
-		Summary    string         `json:"summary"`
-		Changes    []changeJSON   `json:"changes"`
-		Args       string         `json:"args"`
-		Command    string         `json:"command"`
-		Arithmetic []string       `json:"arithmetic"`
-		Tradeoff   string         `json:"tradeoff"`
-		Predicted  *predictedJSON `json:"predicted"`
-		Verify     string         `json:"verify"`
-	}
-
-	predictedJSON struct {
-		Reason  *string       `json:"reason"`
-		Needs   number        `json:"needs_seconds"`
-		Benefit *estimateJSON `json:"benefit"`
-		Effects []effectJSON  `json:"effects"`
-		Basis   []string      `json:"basis"`
-		Caveats []string      `json:"caveats"`
-	}
-
-	effectJSON struct {
-		Signal    string       `json:"signal"`
-		Title     string       `json:"title"`
-		Unit      string       `json:"unit"`
-		Measured  number       `json:"measured"`
-		Text      string       `json:"measured_text,omitempty"`
-		Before    estimateJSON `json:"before"`
-		Unchanged estimateJSON `json:"unchanged"`
-		After     estimateJSON `json:"after"`
-	}
-
-	estimateJSON struct {
-		Value number `json:"value"`
-		Low   number `json:"low"`
-		High  number `json:"high"`
-	}
-
-	changeJSON struct {
-		Flag string  `json:"flag"`
-		From *string `json:"from"`
-		To   string  `json:"to"`
-	}
-
-	workloadJSON struct {
-		Target  string       `json:"target"`
-		Known   bool         `json:"known"`
-		Changed bool         `json:"changed"`
-		Factors []factorJSON `json:"factors"`
-	}
-
-	factorJSON struct {
-		Name                string `json:"name"`
-		Unit                string `json:"unit"`
-		Baseline            number `json:"baseline"`
-		Value               number `json:"value"`
-		ShareOfTTFTChange   number `json:"share_of_ttft_change"`
-		ShareOfOutputChange number `json:"share_of_output_change"`
-	}
-
-	gapJSON struct {
-		ID      string   `json:"id"`
-		Missing []string `json:"missing"`
-		Hint    string   `json:"hint"`
-	}
-
-	targetJSON struct {
-		Name    string        `json:"name"`
-		Dialect string        `json:"dialect"`
-		Version string        `json:"version"`
-		Model   string        `json:"model"`
-		Up      bool          `json:"up"`
-		Judged  bool          `json:"judged"`
-		State   string        `json:"state"` // of a server: starting, serving, slow, drained, lost; of a gateway: lost; "" where nothing tells
-		Problem string        `json:"problem"`
-		Notes   []string      `json:"notes"`
-		Config  engine.Config `json:"config"`
-	}
-
-	rangeJSON struct {
-		From timestamp `json:"from"`
-		To   timestamp `json:"to"`
-	}
-
-	baselineJSON struct {
-		From   timestamp `json:"from"`
-		To     timestamp `json:"to"`
-		Source string    `json:"source"`
-	}
-)
-
-// A number is null where JSON has no value for it: NaN and the infinities.
-type number float64
-
-func (n number) MarshalJSON() ([]byte, error) {
-	if v := float64(n); math.IsNaN(v) || math.IsInf(v, 0) {
-		return []byte("null"), nil
-	}
-	return json.Marshal(float64(n))
-}
-
-// A timestamp is RFC 3339 in UTC with milliseconds, or null when it is zero.
-type timestamp time.Time
-
-func (t timestamp) MarshalJSON() ([]byte, error) {
-	if time.Time(t).IsZero() {
-		return []byte("null"), nil
-	}
-	return json.Marshal(time.Time(t).UTC().Format("2006-01-02T15:04:05.000Z07:00"))
-}
-
-func newDiagnosisJSON(d *diagnose.Diagnosis, o *Options) diagnosisJSON {
-	return diagnosisJSON{
-		Schema:   Schema,
-		Tool:     version.This(),
-		At:       timestamp(d.At),
-		Status:   d.Status.String(),
-		Verdict:  newVerdictJSON(d, &d.Verdict),
-		Verdicts: each(d.Verdicts, func(v *diagnose.Verdict) verdictJSON { return newVerdictJSON(d, v) }),
-		Findings: each(d.Findings, func(f *diagnose.Finding) findingJSON { return newFindingJSON(f, o) }),
-		Workload: newWorkloadJSON(&d.Workload),
-		Coverage: each(d.Coverage, func(g *diagnose.Gap) gapJSON {
-			return gapJSON{ID: g.ID, Missing: list(g.Missing), Hint: g.Hint}
+	return render.JSON(w, object{
+		"schema", Schema, "tool", version.This(), "at", moment(d.At), "status", d.Status.String(), "verdict", verdictJSON(&d, &d.Verdict),
+		"verdicts", each(d.Verdicts, func(v *diagnose.Verdict) object { return verdictJSON(&d, v) }),
+		"findings", each(d.Findings, func(f *diagnose.Finding) object { return findingJSON(f, &o) }),
+		"workload", workloadJSON(&d.Workload),
+		"coverage", each(d.Coverage, func(g *diagnose.Gap) object {
+			return object{"id", g.ID, "missing", list(g.Missing), "hint", g.Hint}
 		}),
-		Targets: each(d.Targets, func(t *diagnose.Target) targetJSON { return newTargetJSON(d, t) }),
-		Window:  rangeJSON{timestamp(d.Window.From), timestamp(d.Window.To)},
-		Baseline: baselineJSON{
-			From: timestamp(d.Baseline.From), To: timestamp(d.Baseline.To), Source: string(baselineSource(d)),
-		},
-		Notes:   list(d.Notes),
-		Gateway: newBoundaryJSON(d),
-		Plots:   newPlotsJSON(d),
-
-		Deployments: each(d.Deployments, newDeploymentJSON),
-	}
+		"targets", each(d.Targets, func(t *diagnose.Target) object { return targetJSON(&d, t) }),
+		"window", object{"from", moment(d.Window.From), "to", moment(d.Window.To)},
+		"baseline", object{"from", moment(d.Baseline.From), "to", moment(d.Baseline.To), "source", string(baselineSource(&d))},
+		"notes", list(d.Notes), "gateway", boundaryJSON(&d), "plots", some(plotsJSON(&d)), "deployments", some(each(d.Deployments, deploymentJSON)),
+	})
 }
 
-func newDeploymentJSON(w *diagnose.Deployment) deploymentJSON {
-	return deploymentJSON{
-		Model: w.Model, FirstToken: number(w.FirstToken),
-		Stages: each(w.Stages, func(s *diagnose.Stage) stageJSON {
-			return stageJSON{string(s.Role), list(s.Targets), s.Lost, number(s.Waiting), number(s.Seconds), list(s.Found)}
+// deploymentJSON is the path of a request through the servers of a model.
+func deploymentJSON(w *diagnose.Deployment) object {
+	return object{
+		"model", w.Model, "first_token", render.Finite(w.FirstToken),
+		"stages", each(w.Stages, func(s *diagnose.Stage) object {
+			return object{"role", string(s.Role), "targets", list(s.Targets), "lost", s.Lost, "waiting", render.Finite(s.Waiting), "seconds", render.Finite(s.Seconds), "findings", list(s.Found)}
 		}),
-		Links: each(w.Links, func(l *diagnose.Link) linkJSON {
-			return linkJSON{l.Carries, number(l.Seconds), number(l.FailShare), list(l.Found)}
+		"links", each(w.Links, func(l *diagnose.Link) object {
+			return object{"carries", l.Carries, "seconds", render.Finite(l.Seconds), "fail_share", render.Finite(l.FailShare), "findings", list(l.Found)}
 		}),
 	}
 }
 
-// newPlotsJSON returns the plots of all verdicts that have some, or nil.
-func newPlotsJSON(d *diagnose.Diagnosis) (out []plotJSON) {
+// plotsJSON are the plots of all verdicts that have some.
+func plotsJSON(d *diagnose.Diagnosis) (out []object) {
 	verdicts := []*diagnose.Verdict{&d.Verdict}
 	if d.Status == diagnose.Firing {
 		verdicts = fullVerdicts(d)
@@ -363,200 +66,211 @@ func newPlotsJSON(d *diagnose.Diagnosis) (out []plotJSON) {
 		for i := range v.Plots {
 			p := &v.Plots[i]
 			limit, op, evidence := plotLimit(p, f)
-			out = append(out, plotJSON{
-				Model: v.Model, Signal: p.Signal.Name, Title: p.Signal.Title, Unit: string(p.Signal.Unit), From: timestamp(from), To: timestamp(to),
-				Onset: timestamp(v.Since), AtLeast: v.SinceAtLeast, WindowFrom: timestamp(p.Window.From),
-				Baseline: rangeJSON{timestamp(p.Baseline.From), timestamp(p.Baseline.To)}, OverS: p.Over.Seconds(),
-				Threshold: number(limit), Op: string(op), Value: known(p.Now), Normal: known(p.Normal), Evidence: evidence,
-				ValueText: indicator.FormatBound(p.Now, p.Signal.Unit), NormalText: indicator.FormatBound(p.Normal, p.Signal.Unit), Quantile: p.Signal.Quantile,
-				Lines: each(p.Lines, newLineJSON),
+			out = append(out, object{
+				"model", v.Model, "signal", p.Signal.Name, "title", p.Signal.Title, "unit", string(p.Signal.Unit), "from", moment(from), "to", moment(to),
+				"onset", moment(v.Since), "onset_at_least", v.SinceAtLeast, "window_from", moment(p.Window.From),
+				"baseline", object{"from", moment(p.Baseline.From), "to", moment(p.Baseline.To)}, "over_s", p.Over.Seconds(),
+				"threshold", render.Finite(limit), "op", string(op),
+				"value", known(p.Now), "value_text", bound(p.Now, p.Signal), "normal", known(p.Normal), "normal_text", bound(p.Normal, p.Signal),
+				"quantile", render.OrNone(p.Signal.Quantile), // the points are interpolated in buckets
+				"evidence", evidence, "lines", each(p.Lines, lineJSON),
 			})
 		}
 	}
 	return out
 }
 
-func newLineJSON(l *diagnose.Line) lineJSON {
-	out := lineJSON{Name: l.Target, Points: make([][2]number, 0, len(l.At))}
+func lineJSON(l *diagnose.Line) object {
+	points := make([][2]any, 0, len(l.At))
 	for i, at := range l.At {
-		out.Points = append(out.Points, [2]number{number(render.Moment(at)), number(l.Value[i])})
+		points = append(points, [2]any{render.Moment(at), render.Finite(l.Value[i])})
 	}
-	return out
+	return object{"name", l.Target, "points", points}
 }
 
-func newBoundaryJSON(d *diagnose.Diagnosis) *boundaryJSON {
+// boundaryJSON is what a gateway saw; times are seconds.
+func boundaryJSON(d *diagnose.Diagnosis) any {
 	v := d.Boundary
 	if v == nil {
-		return nil
+		return render.None{}
 	}
-	latency := func(l *diagnose.Latency) *latencyJSON {
+	latency := func(l *diagnose.Latency) any {
 		if l == nil {
 			return nil
 		}
-		return &latencyJSON{
-			l.Count, l.GivenUp, number(l.Mean), known(l.P50), known(l.P95), known(l.CorrectedP50), l.CorrectedP50.AtLeast, known(l.CorrectedP95), l.CorrectedP95.AtLeast,
-			l.EngineCount, number(l.EngineMean), known(l.EngineP50), known(l.EngineP95),
+		return object{
+			"count", l.Count, "given_up", l.GivenUp, "mean", render.Finite(l.Mean), "p50", known(l.P50), "p95", known(l.P95),
+			"corrected_p50", known(l.CorrectedP50), "corrected_p50_at_least", l.CorrectedP50.AtLeast,
+			"corrected_p95", known(l.CorrectedP95), "corrected_p95_at_least", l.CorrectedP95.AtLeast,
+			"engine_count", l.EngineCount, "engine_mean", render.Finite(l.EngineMean), "engine_p50", known(l.EngineP50), "engine_p95", known(l.EngineP95),
 		}
 	}
-	found := []foundJSON{}
+	found := []object{}
 	for i := range d.Findings {
 		if f := &d.Findings[i]; f.Status == diagnose.Firing && f.InhibitedBy == "" && f.Pathology.Scope() == indicator.Gateway {
-			found = append(found, foundJSON{f.Pathology.ID, f.Severity, f.Summary})
+			found = append(found, object{"id", f.Pathology.ID, "severity", f.Severity, "summary", f.Summary})
 		}
 	}
-	return &boundaryJSON{
-		Kind: v.Gateway, Seconds: v.Span.Seconds(), Whole: v.Whole, Offered: v.Offered, Ended: v.Ended, Open: v.Open,
-		ErrorShare: number(v.ErrorShare), GaveUpShare: number(v.GaveUpShare), TTFT: latency(v.First), E2E: latency(v.Duration),
-		Parts:    each(v.Waits, func(w *diagnose.Wait) partJSON { return partJSON{w.Where, number(w.Seconds)} }),
-		Findings: found,
+	return object{
+		"kind", v.Gateway, "seconds", v.Span.Seconds(), "since_begin", v.Whole, "offered", v.Offered, "ended", v.Ended, "open", v.Open,
+		"error_share", render.Finite(v.ErrorShare), "gave_up_share", render.Finite(v.GaveUpShare), "ttft", latency(v.First), "e2e", latency(v.Duration),
+		"ttft_parts", each(v.Waits, func(w *diagnose.Wait) object { return object{"name", w.Where, "seconds", render.Finite(w.Seconds)} }),
+		"findings", found,
 	}
 }
 
-func newVerdictJSON(d *diagnose.Diagnosis, v *diagnose.Verdict) verdictJSON {
-	out := verdictJSON{
-		ID: v.ID, Name: nameOf(d, v), Status: v.Status.String(), Model: v.Model, Summary: v.Summary, Hop: d.Hop(v), Targets: list(v.Targets),
-		Since: timestamp(v.Since), AtLeast: v.SinceAtLeast, Confidence: number(v.Confidence), Findings: []string{}, Workload: newWorkloadJSON(&v.Workload),
-	}
+func verdictJSON(d *diagnose.Diagnosis, v *diagnose.Verdict) object {
+	var severity any
+	findings := []string{}
 	if v.Status == diagnose.Firing {
-		out.Severity = optional(v.Severity.String())
+		severity = v.Severity.String()
 		for i := range d.Findings {
 			if f := &d.Findings[i]; f.Status == diagnose.Firing && f.Model == v.Model {
-				out.Findings = append(out.Findings, f.Pathology.ID)
+				findings = append(findings, f.Pathology.ID)
 			}
 		}
 	}
-	return out
-}
-
-func newWorkloadJSON(w *diagnose.Workload) workloadJSON {
-	return workloadJSON{Target: w.Target, Known: w.Known, Changed: w.Changed, Factors: each(w.Factors, newFactorJSON)}
-}
-
-func newFindingJSON(f *diagnose.Finding, o *Options) findingJSON {
-	out := findingJSON{
-		ID: f.Pathology.ID, Name: cmp.Or(f.Pathology.Name(), f.Pathology.ID), Model: f.Model, Title: f.Pathology.Title, Status: f.Status.String(), Severity: f.Severity.String(),
-		Targets: list(f.Targets), Since: timestamp(f.Since), AtLeast: f.SinceAtLeast, Summary: f.Summary, Reasons: list(f.Reasons),
-		Confidence: number(f.Confidence), Evidence: each(f.Evidence, newEvidenceJSON),
-		InhibitedBy: optional(f.InhibitedBy), Runbook: o.runbook(f.Pathology), Fixes: each(f.Fixes, newFixJSON),
+	return object{
+		"id", v.ID, "name", nameOf(d, v), "status", v.Status.String(), "severity", severity, "model", v.Model, "summary", v.Summary,
+		"hop", render.OrNone(d.Hop(v)), "targets", list(v.Targets), "since", moment(v.Since), "at_least", v.SinceAtLeast,
+		"confidence", render.Finite(v.Confidence), "findings", findings, "workload", workloadJSON(&v.Workload),
 	}
+}
+
+func workloadJSON(w *diagnose.Workload) object {
+	return object{"target", w.Target, "known", w.Known, "changed", w.Changed, "factors", each(w.Factors, func(f *diagnose.Factor) object {
+		unit := indicator.Unit("")
+		if f.Signal != nil {
+			unit = f.Signal.Unit
+		}
+		computed := func(v float64) any { // null where it was not
+			if v < 0 {
+				return nil
+			}
+			return render.Finite(v)
+		}
+		return object{
+			"name", f.Name, "unit", string(unit), "baseline", render.Finite(f.Baseline), "value", render.Finite(f.Value),
+			"share_of_ttft_change", computed(f.ShareOfTTFTChange), "share_of_output_change", computed(f.ShareOfOutputChange),
+		}
+	})}
+}
+
+func findingJSON(f *diagnose.Finding, o *Options) object {
+	var ruledOutBy any
 	if f.RuledOutBy != nil {
-		e := newEvidenceJSON(f.RuledOutBy)
-		out.RuledOutBy = &e
+		ruledOutBy = evidenceJSON(f.RuledOutBy)
 	}
-	return out
-}
-
-func newEvidenceJSON(e *catalog.Evidence) evidenceJSON {
-	out := evidenceJSON{
-		Signal: e.Signal.Name, Title: e.Signal.Title, Unit: string(e.Signal.Unit), Value: known(e.Value), ValueReason: e.Value.Reason,
-		Baseline: known(e.Baseline), Threshold: number(e.Threshold), ThresholdName: e.Name,
-		ThresholdSource: e.Source, Op: string(e.Op), ValueBucket: bucketJSON(e.Value), BaselineBucket: bucketJSON(e.Baseline),
-		ValueText: indicator.FormatBound(e.Value, e.Signal.Unit), BaselineText: indicator.FormatBound(e.Baseline, e.Signal.Unit),
+	return object{
+		"id", f.Pathology.ID, "name", cmp.Or(f.Pathology.Name(), f.Pathology.ID), "model", f.Model, "title", f.Pathology.Title,
+		"status", f.Status.String(), "severity", f.Severity.String(), "targets", list(f.Targets), "since", moment(f.Since), "at_least", f.SinceAtLeast,
+		"summary", f.Summary, "reasons", list(f.Reasons), "confidence", render.Finite(f.Confidence), "evidence", EvidenceJSON(f.Evidence),
+		"ruled_out_by", ruledOutBy, "inhibited_by", render.OrNull(f.InhibitedBy), "runbook", o.runbook(f.Pathology), "fixes", FixesJSON(f.Fixes),
 	}
-	switch {
-	case e.Value.OK && e.Value.AtMost:
-		out.ValueBound = optional("at_most")
-	case e.Value.OK && e.Value.AtLeast:
-		out.ValueBound = optional("at_least")
-	}
-	if e.Holds != catalog.Unknown {
-		holds := e.Holds == catalog.True
-		out.Holds = &holds
-	}
-	return out
-}
-
-// bucketJSON are the bounds of the histogram's bucket that a percentile is in; none
-// where the value is of no histogram.
-func bucketJSON(v indicator.Value) []number {
-	if v.Bucket == (stat.Bucket{}) {
-		return nil
-	}
-	return []number{number(v.Bucket.Low), number(v.Bucket.High)}
-}
-
-func newFixJSON(f *catalog.Fix) fixJSON {
-	return fixJSON{
-		Summary: f.Summary, Args: f.Args(), Command: f.Command, Arithmetic: list(f.Arithmetic), Tradeoff: f.Tradeoff, Verify: f.Verify, Predicted: newPredictedJSON(f.Predicted),
-		Changes: each(f.Changes, func(c *catalog.Change) changeJSON {
-			return changeJSON{Flag: c.Flag, From: optional(c.From), To: c.To}
-		}),
-	}
-}
-
-func newPredictedJSON(p *catalog.Prediction) *predictedJSON {
-	if p == nil {
-		return nil
-	}
-	estimate := func(e catalog.Estimate) estimateJSON {
-		return estimateJSON{Value: number(e.Value), Low: number(e.Low), High: number(e.High)}
-	}
-	var benefit *estimateJSON
-	if p.Reason == "" {
-		e := estimate(p.Benefit)
-		benefit = &e
-	}
-	return &predictedJSON{
-		Reason: optional(p.Reason), Needs: number(p.Needs.Seconds()), Benefit: benefit, Basis: list(p.Basis), Caveats: list(p.Caveats),
-		Effects: each(p.Effects, func(e *catalog.Effect) effectJSON {
-			return effectJSON{Signal: e.Signal.Name, Title: e.Signal.Title, Unit: string(e.Signal.Unit), Measured: known(e.Measured), Text: indicator.FormatBound(e.Measured, e.Signal.Unit), Before: estimate(e.Before), Unchanged: estimate(e.Unchanged), After: estimate(e.After)}
-		}),
-	}
-}
-
-func newFactorJSON(f *diagnose.Factor) factorJSON {
-	out := factorJSON{
-		Name: f.Name, Baseline: number(f.Baseline), Value: number(f.Value),
-		ShareOfTTFTChange: computedOrNull(f.ShareOfTTFTChange), ShareOfOutputChange: computedOrNull(f.ShareOfOutputChange),
-	}
-	if f.Signal != nil {
-		out.Unit = string(f.Signal.Unit)
-	}
-	return out
-}
-
-func newTargetJSON(d *diagnose.Diagnosis, t *diagnose.Target) targetJSON {
-	out := targetJSON{
-		Name: t.Name, Dialect: t.Dialect.ID, Version: t.Version, Up: isUp(d, t), State: string(t.Life), Problem: t.Problem, Model: t.Labels["model_name"],
-		Judged: !slices.ContainsFunc(d.Unjudged, func(u diagnose.Unjudged) bool { return u.Target == t.Name }),
-		Notes:  list(t.Notes), Config: t.Config,
-	}
-	if out.Config == nil {
-		out.Config = engine.Config{}
-	}
-	return out
 }
 
 // EvidenceJSON is evidence as in the JSON of a diagnosis.
-func EvidenceJSON(evidence []catalog.Evidence) any { return each(evidence, newEvidenceJSON) }
+func EvidenceJSON(evidence []catalog.Evidence) any { return each(evidence, evidenceJSON) }
+
+func evidenceJSON(e *catalog.Evidence) object {
+	var valueBound, holds any
+	switch {
+	case e.Value.OK && e.Value.AtMost:
+		valueBound = "at_most"
+	case e.Value.OK && e.Value.AtLeast:
+		valueBound = "at_least"
+	}
+	if e.Holds != catalog.Unknown {
+		holds = e.Holds == catalog.True
+	}
+	return object{
+		"signal", e.Signal.Name, "title", e.Signal.Title, "unit", string(e.Signal.Unit),
+		"value", known(e.Value), "value_bound", valueBound, "value_bucket", bucket(e.Value), "value_text", bound(e.Value, e.Signal),
+		"value_reason", render.OrNone(e.Value.Reason), "baseline", known(e.Baseline), "baseline_bucket", bucket(e.Baseline), "baseline_text", bound(e.Baseline, e.Signal),
+		"threshold", render.Finite(e.Threshold), "threshold_name", e.Name, "threshold_source", e.Source, "op", string(e.Op), "holds", holds,
+	}
+}
+
+// bucket are the bounds of the histogram's bucket that a percentile is in.
+func bucket(v indicator.Value) any {
+	if v.Bucket == (stat.Bucket{}) {
+		return render.None{}
+	}
+	return []any{render.Finite(v.Bucket.Low), render.Finite(v.Bucket.High)}
+}
+
+// bound is a value of which only a bucket or a bound is known.
+func bound(v indicator.Value, s *indicator.Signal) any {
+	return render.OrNone(indicator.FormatBound(v, s.Unit))
+}
 
 // FixesJSON is fixes as in the JSON of a diagnosis.
-func FixesJSON(fixes []catalog.Fix) any { return each(fixes, newFixJSON) }
-
-// each converts a slice; the result is never nil, for null is no list.
-func each[From, To any](in []From, convert func(*From) To) []To {
-	out := make([]To, 0, len(in))
-	for i := range in {
-		out = append(out, convert(&in[i]))
-	}
-	return out
+func FixesJSON(fixes []catalog.Fix) any {
+	return each(fixes, func(f *catalog.Fix) object {
+		return object{
+			"summary", f.Summary, "changes", each(f.Changes, func(c *catalog.Change) object {
+				return object{"flag", c.Flag, "from", render.OrNull(c.From), "to", c.To}
+			}),
+			"args", f.Args(), "command", f.Command, "arithmetic", list(f.Arithmetic), "tradeoff", f.Tradeoff,
+			"predicted", predictedJSON(f.Predicted), "verify", f.Verify,
+		}
+	})
 }
 
-func list(in []string) []string { return each(in, func(s *string) string { return *s }) }
-
-func optional(s string) *string {
-	if s == "" {
+func predictedJSON(p *catalog.Prediction) any {
+	if p == nil {
 		return nil
 	}
-	return &s
-}
-
-func known(v indicator.Value) number { return number(v.Or(math.NaN())) }
-
-// computedOrNull is null where it was not computed.
-func computedOrNull(v float64) number {
-	if v < 0 {
-		return number(math.NaN())
+	estimate := func(e catalog.Estimate) object {
+		return object{"value", render.Finite(e.Value), "low", render.Finite(e.Low), "high", render.Finite(e.High)}
 	}
-	return number(v)
+	var benefit any
+	if p.Reason == "" {
+		benefit = estimate(p.Benefit)
+	}
+	return object{
+		"reason", render.OrNull(p.Reason), "needs_seconds", render.Finite(p.Needs.Seconds()), "benefit", benefit,
+		"effects", each(p.Effects, func(e *catalog.Effect) object {
+			return object{
+				"signal", e.Signal.Name, "title", e.Signal.Title, "unit", string(e.Signal.Unit), "measured", known(e.Measured), "measured_text", bound(e.Measured, e.Signal),
+				"before", estimate(e.Before), "unchanged", estimate(e.Unchanged), "after", estimate(e.After),
+			}
+		}),
+		"basis", list(p.Basis), "caveats", list(p.Caveats),
+	}
 }
+
+func targetJSON(d *diagnose.Diagnosis, t *diagnose.Target) object {
+	config := t.Config
+	if config == nil {
+		config = engine.Config{}
+	}
+	return object{
+		"name", t.Name, "dialect", t.Dialect.ID, "version", t.Version, "model", t.Labels["model_name"], "up", isUp(d, t),
+		"judged", !slices.ContainsFunc(d.Unjudged, func(u diagnose.Unjudged) bool { return u.Target == t.Name }),
+		"state", string(t.Life), // of a server: starting, serving, slow, drained, lost; of a gateway: lost; "" where nothing tells
+		"problem", t.Problem, "notes", list(t.Notes), "config", config,
+	}
+}
+
+// moment is RFC 3339 in UTC with milliseconds, or null where it is zero.
+func moment(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
+}
+
+func each[From, To any](in []From, convert func(*From) To) []To { return render.Each(in, convert) }
+
+func list(in []string) []string { return append([]string{}, in...) }
+
+// some is a list that is left out where it is empty.
+func some(list []object) any {
+	if len(list) == 0 {
+		return render.None{}
+	}
+	return list
+}
+
+func known(v indicator.Value) any { return render.Finite(v.Or(math.NaN())) }

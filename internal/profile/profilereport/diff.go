@@ -147,14 +147,14 @@ const mostNamed = 4
 const DiffSchema = "sixty.profile.diff/v1"
 
 func newChange(c profile.Change) object {
-	return object{"name", c.Name, "before_seconds", c.Before, "after_seconds", c.After, "growth", finite(c.Growth()), "p", finite(c.P),
+	return object{"name", c.Name, "before_seconds", c.Before, "after_seconds", c.After, "growth", render.Finite(c.Growth()), "p", render.Finite(c.P),
 		"significant", c.Significant(), "changed", c.Named, "before_launches", c.LaunchesBefore, "after_launches", c.LaunchesNow}
 }
 
 // DiffJSON writes a comparison as one object.
 func DiffJSON(w io.Writer, d *profile.Diff, gate float64) error {
 	changes := func(list []profile.Change) []object {
-		return each(list[:min(len(list), maxKernels)], func(c *profile.Change) object { return newChange(*c) })
+		return render.Each(list[:min(len(list), maxKernels)], func(c *profile.Change) object { return newChange(*c) })
 	}
 	verdict := "compared"
 	switch {

@@ -1,11 +1,7 @@
 package profilereport
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"io"
-	"math"
 
 	"github.com/sixty-dev/sixty/internal/base/version"
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -21,54 +17,9 @@ const Schema = "sixty.profile/v1"
 // maxKernels bounds the list of kernels in JSON and on the page.
 const maxKernels = 200
 
-// object is one of JSON: names and values in turn, in order. A value of none leaves its name out.
-type object []any
-
-// none is no value.
-type none struct{}
-
-// MarshalJSON implements [json.Marshaler].
-func (o object) MarshalJSON() ([]byte, error) {
-	var b bytes.Buffer
-	for i := 0; i+1 < len(o); i += 2 {
-		if _, ok := o[i+1].(none); ok {
-			continue
-		}
-		v, err := json.Marshal(o[i+1])
-		if err != nil {
-			return nil, fmt.Errorf("%v: %w", o[i], err)
-		}
-		fmt.Fprintf(&b, ",%q:%s", o[i], v)
-	}
-	return append(append([]byte{'{'}, bytes.TrimPrefix(b.Bytes(), []byte{','})...), '}'), nil
-}
-
-// orNone is a value where it is not empty.
-func orNone[T comparable](v T) any {
-	if v == *new(T) {
-		return none{}
-	}
-	return v
-}
-
-// finite is a number, or null.
-func finite(v float64) any {
-	if math.IsInf(v, 0) || math.IsNaN(v) {
-		return nil
-	}
-	return v
-}
+type object = render.Object
 
 func sec(ns int64) float64 { return float64(ns) / 1e9 }
-
-// each makes an object of every element, [] of none.
-func each[T any](list []T, make func(*T) object) []object {
-	out := []object{}
-	for i := range list {
-		out = append(out, make(&list[i]))
-	}
-	return out
-}
 
 // JSON writes a profile as one object, documented in docs/profile.md.
 func JSON(w io.Writer, p *profile.Profile, v *finding.Verdict) error {
@@ -77,8 +28,8 @@ func JSON(w io.Writer, p *profile.Profile, v *finding.Verdict) error {
 	for g := range profile.Groups {
 		if x := p.Group[g]; x.Count > 0 {
 			groups = append(groups, g.String(), object{"share", p.Share(x.Time), "seconds", sec(x.Time), "sum_seconds", sec(x.Sum), "count", x.Count,
-				"alone_seconds", sec(x.Alone), "flops_per_second", orNone(x.Flops / max(sec(x.Known), 1e-9)),
-				"bytes_per_second", orNone(x.Bytes / max(sec(x.Known), 1e-9))})
+				"alone_seconds", sec(x.Alone), "flops_per_second", render.OrNone(x.Flops / max(sec(x.Known), 1e-9)),
+				"bytes_per_second", render.OrNone(x.Bytes / max(sec(x.Known), 1e-9))})
 		}
 	}
 	for c := range profile.Causes {
@@ -111,27 +62,27 @@ func JSON(w io.Writer, p *profile.Profile, v *finding.Verdict) error {
 	h := &p.Host
 	return render.JSON(w, object{
 		"schema", Schema, "tool", version.This(), "partial", list(p.Partial), "notes", list(p.Notes),
-		"verdict", object{"id", id, "severity", orNone(severity), "summary", summary},
-		"findings", append(each(v.Findings, newFinding), each(v.Others, newFinding)...),
+		"verdict", object{"id", id, "severity", render.OrNone(severity), "summary", summary},
+		"findings", append(render.Each(v.Findings, newFinding), render.Each(v.Others, newFinding)...),
 		"wall_seconds", sec(p.Wall), "before_seconds", sec(p.Before), "after_seconds", sec(p.After), "workload", p.Workload.String(),
 		"shares", shares(&p.Work), "one_time_seconds", sec(p.OnceTime()),
-		"gaps", each(gaps(p), func(g *gap) object { // from_seconds since the device's first activity
+		"gaps", render.Each(gaps(p), func(g *gap) object { // from_seconds since the device's first activity
 			return object{"device", g.on, "from_seconds", sec(g.From - g.since), "seconds", sec(g.Time), "cause", g.Cause.String(), "one_time", g.Once, "host", g.Host, "before", g.Before}
 		}),
 		"groups", groups, "idle", idle, "steps", steps, "steps_by", p.StepsBy,
-		"kernels", each(p.Kernels[:min(len(p.Kernels), maxKernels)], func(k *profile.KernelStat) object {
-			return object{"name", k.Name, "library", orNone(k.Library), "group", k.Group.String(), "launched_for", orNone(k.Below), "count", k.Count, "sum_seconds", sec(k.Sum),
-				"max_seconds", sec(k.Max), "replayed_by_graphs", k.Graph, "operator", orNone(k.Operator)}
+		"kernels", render.Each(p.Kernels[:min(len(p.Kernels), maxKernels)], func(k *profile.KernelStat) object {
+			return object{"name", k.Name, "library", render.OrNone(k.Library), "group", k.Group.String(), "launched_for", render.OrNone(k.Below), "count", k.Count, "sum_seconds", sec(k.Sum),
+				"max_seconds", sec(k.Max), "replayed_by_graphs", k.Graph, "operator", render.OrNone(k.Operator)}
 		}),
 		"launches", object{"launches", h.Launches, "graph_launches", h.GraphLaunches, "seconds", sec(h.LaunchTime), "synchronizations", h.Syncs,
 			"synchronization_seconds", sec(h.SyncTime), "kernels", p.Runs, "kernels_replayed_by_graphs", p.Graph, "kernels_under_10us", p.Small,
 			"graphs_without_their_kernels", p.WholeGraph},
-		"roofline", each(p.Roofline, func(r *profile.Rate) object {
+		"roofline", render.Each(p.Roofline, func(r *profile.Rate) object {
 			o := object{"operator", r.Operator, "dims", r.Dims, "count", r.Count, "seconds", sec(r.Time), "flops_per_second", r.Flops, "bytes_per_second", r.Bytes, "share_of_peak", nil}
 			if r.Peak > 0 {
-				o[len(o)-1] = finite(r.Peak)
+				o[len(o)-1] = render.Finite(r.Peak)
 			}
-			return append(o, "bound", orNone(r.Bound))
+			return append(o, "bound", render.OrNone(r.Bound))
 		}),
 		"devices", append([]object{}, devices...), "stragglers", stragglers, "sources", append([]object{}, sources...),
 		"tokens", p.Tokens, "seconds_per_token", perToken,

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
@@ -25,24 +26,18 @@ func localServers(ctx context.Context, servers []Server) []Server {
 		a = a.Unmap().WithZone("")
 		return a.IsLoopback() || a.IsUnspecified() || own[a]
 	}
-	var out []Server
 	known := map[string]bool{}
-	for _, s := range servers {
+	return slices.DeleteFunc(slices.Clone(servers), func(s Server) bool {
 		u, err := url.Parse(s.URL)
 		if err != nil {
-			continue
+			return true
 		}
 		host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
-		is, asked := known[host]
-		if !asked {
-			is = isHere(ctx, host, mine)
-			known[host] = is
+		if _, asked := known[host]; !asked {
+			known[host] = isHere(ctx, host, mine)
 		}
-		if is {
-			out = append(out, s)
-		}
-	}
-	return out
+		return !known[host]
+	})
 }
 
 // isHere reports whether every address of a host is one of this machine's.

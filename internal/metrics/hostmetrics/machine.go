@@ -164,8 +164,9 @@ func (p Page) Instance() string {
 // deliver marks a page that holds anything as sixty's own, and calls fn with it.
 func (p Page) deliver(fn func(Page)) {
 	if len(p.Body) > 0 {
-		p.Body = append(p.Body, "# TYPE "+dialect.HostInfo+" gauge\n"...)
-		p.Body = gpu.AppendSample(p.Body, dialect.HostInfo, 1, "nodename", p.Host)
+		var info gpu.Page
+		info.Add(dialect.HostInfo, 1, "nodename", p.Host)
+		p.Body = append(p.Body, info.Bytes()...)
 		fn(p)
 	}
 }

@@ -1,6 +1,7 @@
 package hostmetrics
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -93,166 +94,69 @@ func (s *system) page(host string) []byte {
 	if !s.there {
 		return nil
 	}
-	var w nodePage
+	var p gpu.Page
 	var u unix.Utsname
 	if unix.Uname(&u) == nil {
-		w.family("node_uname_info", "gauge")
-		w.add(1, "machine", unix.ByteSliceToString(u.Machine[:]), "nodename", host,
+		p.Add("node_uname_info", 1, "machine", unix.ByteSliceToString(u.Machine[:]), "nodename", host,
 			"release", unix.ByteSliceToString(u.Release[:]), "sysname", unix.ByteSliceToString(u.Sysname[:]))
 	}
-	s.processor(&w)
-	s.memory(&w)
-	s.disk(&w)
-	s.fileSystems(&w)
-	s.network(&w)
-	return w.b
-}
-
-func (s *system) processor(w *nodePage) {
 	if stat, err := s.proc.Stat(); err == nil {
-		w.family("node_cpu_seconds_total", "counter")
-		cpus := make([]int64, 0, len(stat.CPU))
-		for n := range stat.CPU {
-			cpus = append(cpus, n)
-		}
-		slices.Sort(cpus)
-		for _, n := range cpus {
-			c, cpu := stat.CPU[n], strconv.FormatInt(n, 10)
-			for _, m := range []struct {
-				mode string
-				v    float64
-			}{
-				{"idle", c.Idle}, {"iowait", c.Iowait}, {"irq", c.IRQ}, {"nice", c.Nice},
-				{"softirq", c.SoftIRQ}, {"steal", c.Steal}, {"system", c.System}, {"user", c.User},
-			} {
-				w.add(m.v, "cpu", cpu, "mode", m.mode)
+		for _, n := range slices.Sorted(maps.Keys(stat.CPU)) {
+			c, modes := stat.CPU[n], []string{"idle", "iowait", "irq", "nice", "softirq", "steal", "system", "user"}
+			for i, v := range []float64{c.Idle, c.Iowait, c.IRQ, c.Nice, c.SoftIRQ, c.Steal, c.System, c.User} {
+				p.Add("node_cpu_seconds_total", v, "cpu", strconv.FormatInt(n, 10), "mode", modes[i])
 			}
 		}
 	}
 	if load, err := s.proc.LoadAvg(); err == nil {
-		w.one("node_load5", "gauge", load.Load5)
+		p.Add("node_load5", load.Load5)
 	}
-}
-
-func (s *system) memory(w *nodePage) {
-	info, err := s.proc.Meminfo()
-	if err != nil {
-		return
+	if m, err := s.proc.Meminfo(); err == nil && m.MemTotalBytes != nil && m.MemAvailableBytes != nil {
+		p.Add("node_memory_MemTotal_bytes", float64(*m.MemTotalBytes))
+		p.Add("node_memory_MemAvailable_bytes", float64(*m.MemAvailableBytes))
 	}
-	if total, available := info.MemTotalBytes, info.MemAvailableBytes; total != nil && available != nil {
-		w.one("node_memory_MemTotal_bytes", "gauge", float64(*total))
-		w.one("node_memory_MemAvailable_bytes", "gauge", float64(*available))
+	disks, _ := s.disks.ProcDiskstats() // as below, what cannot be read is not on the page
+	for _, d := range disks {
+		if slices.ContainsFunc(passed, func(p string) bool { return strings.HasPrefix(d.DeviceName, p) }) {
+			continue
+		}
+		const sector, milli = 512, 1e-3
+		p.Add("node_disk_io_time_seconds_total", milli*float64(d.IOsTotalTicks), "device", d.DeviceName)
+		p.Add("node_disk_read_bytes_total", sector*float64(d.ReadSectors), "device", d.DeviceName)
+		p.Add("node_disk_written_bytes_total", sector*float64(d.WriteSectors), "device", d.DeviceName)
 	}
+	s.fileSystems(&p)
+	devices, _ := s.proc.NetDev()
+	for _, name := range slices.Sorted(maps.Keys(devices)) {
+		l := devices[name]
+		p.Add("node_network_receive_bytes_total", float64(l.RxBytes), "device", name)
+		p.Add("node_network_receive_drop_total", float64(l.RxDropped), "device", name)
+		p.Add("node_network_receive_errs_total", float64(l.RxErrors), "device", name)
+		p.Add("node_network_transmit_bytes_total", float64(l.TxBytes), "device", name)
+		p.Add("node_network_transmit_drop_total", float64(l.TxDropped), "device", name)
+		p.Add("node_network_transmit_errs_total", float64(l.TxErrors), "device", name)
+	}
+	return p.Bytes()
 }
 
 // passed are devices that node_exporter leaves out: what lies beneath them is counted.
 var passed = []string{"ram", "loop", "fd", "zram"}
 
-func (s *system) disk(w *nodePage) {
-	disks, err := s.disks.ProcDiskstats()
-	if err != nil {
-		return
-	}
-	disks = slices.DeleteFunc(disks, func(d blockdevice.Diskstats) bool {
-		return slices.ContainsFunc(passed, func(p string) bool { return strings.HasPrefix(d.DeviceName, p) })
-	})
-	const sector, milli = 512, 1e-3
-	for _, f := range []struct {
-		name string
-		v    func(*blockdevice.Diskstats) float64
-	}{
-		{"node_disk_io_time_seconds_total", func(d *blockdevice.Diskstats) float64 { return milli * float64(d.IOsTotalTicks) }},
-		{"node_disk_read_bytes_total", func(d *blockdevice.Diskstats) float64 { return sector * float64(d.ReadSectors) }},
-		{"node_disk_written_bytes_total", func(d *blockdevice.Diskstats) float64 { return sector * float64(d.WriteSectors) }},
-	} {
-		w.family(f.name, "counter")
-		for i := range disks {
-			w.add(f.v(&disks[i]), "device", disks[i].DeviceName)
-		}
-	}
-}
-
 // onDisk are the file systems that are asked how full they are: those of the network may
 // never answer.
 var onDisk = []string{"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "vfat", "overlay"}
 
-func (s *system) fileSystems(w *nodePage) {
+func (s *system) fileSystems(p *gpu.Page) {
 	const most = 64
-	mounts, err := s.proc.GetMounts()
-	if err != nil {
-		return
-	}
-	type space struct{ device, point, fstype string }
-	var spaces []space
-	var stats []unix.Statfs_t
+	mounts, _ := s.proc.GetMounts()
 	seen := map[string]bool{}
 	for _, m := range mounts {
 		var st unix.Statfs_t
-		if !slices.Contains(onDisk, m.FSType) || seen[m.MajorMinorVer] || len(spaces) == most || unix.Statfs(m.MountPoint, &st) != nil {
+		if !slices.Contains(onDisk, m.FSType) || seen[m.MajorMinorVer] || len(seen) == most || unix.Statfs(m.MountPoint, &st) != nil {
 			continue
 		}
 		seen[m.MajorMinorVer] = true // a directory that is mounted again
-		spaces, stats = append(spaces, space{m.Source, m.MountPoint, m.FSType}), append(stats, st)
+		p.Add("node_filesystem_avail_bytes", float64(st.Bavail)*float64(st.Bsize), "device", m.Source, "fstype", m.FSType, "mountpoint", m.MountPoint)
+		p.Add("node_filesystem_size_bytes", float64(st.Blocks)*float64(st.Bsize), "device", m.Source, "fstype", m.FSType, "mountpoint", m.MountPoint)
 	}
-	for _, f := range []struct {
-		name   string
-		blocks func(*unix.Statfs_t) uint64
-	}{
-		{"node_filesystem_avail_bytes", func(st *unix.Statfs_t) uint64 { return st.Bavail }},
-		{"node_filesystem_size_bytes", func(st *unix.Statfs_t) uint64 { return st.Blocks }},
-	} {
-		w.family(f.name, "gauge")
-		for i, at := range spaces {
-			w.add(float64(f.blocks(&stats[i]))*float64(stats[i].Bsize), "device", at.device, "fstype", at.fstype, "mountpoint", at.point)
-		}
-	}
-}
-
-func (s *system) network(w *nodePage) {
-	devices, err := s.proc.NetDev()
-	if err != nil {
-		return
-	}
-	names := make([]string, 0, len(devices))
-	for name := range devices {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, f := range []struct {
-		name string
-		v    func(procfs.NetDevLine) uint64
-	}{
-		{"receive_bytes", func(l procfs.NetDevLine) uint64 { return l.RxBytes }},
-		{"receive_drop", func(l procfs.NetDevLine) uint64 { return l.RxDropped }},
-		{"receive_errs", func(l procfs.NetDevLine) uint64 { return l.RxErrors }},
-		{"transmit_bytes", func(l procfs.NetDevLine) uint64 { return l.TxBytes }},
-		{"transmit_drop", func(l procfs.NetDevLine) uint64 { return l.TxDropped }},
-		{"transmit_errs", func(l procfs.NetDevLine) uint64 { return l.TxErrors }},
-	} {
-		w.family("node_network_"+f.name+"_total", "counter")
-		for _, name := range names {
-			w.add(float64(f.v(devices[name])), "device", name)
-		}
-	}
-}
-
-// nodePage is a page in the making.
-type nodePage struct {
-	b    []byte
-	name string
-}
-
-func (w *nodePage) family(name, kind string) {
-	w.name = name
-	w.b = append(w.b, "# TYPE "+name+" "+kind+"\n"...)
-}
-
-func (w *nodePage) one(name, kind string, v float64) {
-	w.family(name, kind)
-	w.add(v)
-}
-
-// add writes a sample of the family with pairs of a label's name and value.
-func (w *nodePage) add(v float64, labels ...string) {
-	w.b = gpu.AppendSample(w.b, w.name, v, labels...)
 }

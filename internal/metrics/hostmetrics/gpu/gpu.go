@@ -1,12 +1,13 @@
 // Package gpu holds what a vendor's tool says of the GPUs of one machine, under the names
-// and in the units of NVIDIA's dcgm-exporter, and writes it as a metrics page. It
-// performs no I/O.
+// and in the units of NVIDIA's dcgm-exporter, and writes metrics pages. It performs no I/O.
 package gpu
 
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -43,66 +44,62 @@ const (
 	SMActive     = "DCGM_FI_PROF_SM_ACTIVE"        // share of cycles in which an SM has a warp resident
 )
 
-// families are the names in the order of a page, with their types.
-var families = []struct{ name, kind string }{
-	{SMClock, "gauge"},
-	{Reasons, "gauge"},
-	{Temperature, "gauge"},
-	{Power, "gauge"},
-	{Utilization, "gauge"},
-	{MemoryUsed, "gauge"},
-	{MemoryFree, "gauge"},
-	{XID, "gauge"},
-	{DoubleBit, "counter"},
-	{RemapFailure, "gauge"},
-	{LinkErrors, "counter"},
-	{PCIeReplays, "counter"},
-	{EngineActive, "gauge"},
-	{SMActive, "gauge"},
-}
-
 // Exposition writes readings as dcgm-exporter shows them; nil where there is no value.
 func Exposition(hostname string, readings []Reading) []byte {
-	var page, b []byte
-	for _, f := range families {
-		b = b[:0]
-		for i := range readings {
-			r := &readings[i]
-			if v, ok := r.Values[f.name]; ok {
-				b = AppendSample(b, f.name, v, "gpu", strconv.Itoa(r.Index), "UUID", r.UUID, "pci_bus_id", r.Bus,
-					"device", r.Device, "modelName", r.Model, "Hostname", hostname, "DCGM_FI_DRIVER_VERSION", r.Driver)
-			}
-		}
-		if len(b) > 0 {
-			page = fmt.Appendf(page, "# TYPE %s %s\n", f.name, f.kind)
-			page = append(page, b...)
+	var p Page
+	for i := range readings {
+		r := &readings[i]
+		for _, name := range slices.Sorted(maps.Keys(r.Values)) {
+			p.Add(name, r.Values[name], "gpu", strconv.Itoa(r.Index), "UUID", r.UUID, "pci_bus_id", r.Bus,
+				"device", r.Device, "modelName", r.Model, "Hostname", hostname, "DCGM_FI_DRIVER_VERSION", r.Driver)
 		}
 	}
-	return page
+	return p.Bytes()
 }
 
-// AppendSample writes a line of the text format with pairs of a label's name and value,
-// without those that have no value.
-func AppendSample(b []byte, name string, v float64, labels ...string) []byte {
+// A Page is one in Prometheus' text format, in the making. The zero value is empty.
+type Page struct {
+	names   []string // in the order in which they were added
+	samples map[string][]byte
+}
+
+// Add adds a sample with pairs of a label's name and value, without those that have no value.
+func (p *Page) Add(name string, v float64, labels ...string) {
+	b, ok := p.samples[name]
+	if !ok {
+		kind := "gauge"
+		if end := strings.ToLower(name); strings.HasSuffix(end, "_total") || strings.HasSuffix(end, "_counter") {
+			kind = "counter"
+		}
+		p.names, b = append(p.names, name), fmt.Appendf(nil, "# TYPE %s %s\n", name, kind)
+	}
 	b = append(b, name...)
 	sep := byte('{')
 	for i := 0; i+1 < len(labels); i += 2 {
-		if labels[i+1] == "" {
-			continue
+		if labels[i+1] != "" {
+			b = append(append(b, sep), labels[i]...)
+			b = append(append(append(b, `="`...), escaper.Replace(Clean(labels[i+1]))...), '"')
+			sep = ','
 		}
-		b = append(append(b, sep), labels[i]...)
-		b = append(append(b, `="`...), escaper.Replace(Clean(labels[i+1]))...)
-		b = append(b, '"')
-		sep = ','
 	}
 	if sep == ',' {
 		b = append(b, '}')
 	}
-	b = strconv.AppendFloat(append(b, ' '), v, 'g', -1, 64)
-	return append(b, '\n')
+	if p.samples == nil {
+		p.samples = map[string][]byte{}
+	}
+	p.samples[name] = append(strconv.AppendFloat(append(b, ' '), v, 'g', -1, 64), '\n')
 }
 
-var escaper = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
+// Bytes is the page.
+func (p *Page) Bytes() (b []byte) {
+	for _, name := range p.names {
+		b = append(b, p.samples[name]...)
+	}
+	return b
+}
+
+var escaper = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
 // Clean is foreign text without what is no text, at most 200 bytes of it.
 func Clean(s string) string {
@@ -113,10 +110,7 @@ func Clean(s string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(s, ""))
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "")
-	}
-	return strings.TrimSpace(s)
+	return strings.TrimSpace(strings.ToValidUTF8(s[:min(len(s), most)], ""))
 }
 
 // Number reads a quantity with its unit, such as "45 C" with the unit "C". What is no
@@ -124,11 +118,8 @@ func Clean(s string) string {
 // deprecated") or has another unit is not known.
 func Number(text, unit string) (float64, bool) {
 	digits, ok := strings.CutSuffix(strings.TrimSpace(text), unit)
-	if !ok {
-		return 0, false
-	}
 	v, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
-	if err != nil || math.IsNaN(v) || math.Abs(v) > 1e18 || v < 0 && unit != "C" {
+	if !ok || err != nil || math.IsNaN(v) || math.Abs(v) > 1e18 || v < 0 && unit != "C" {
 		return 0, false
 	}
 	return v, true

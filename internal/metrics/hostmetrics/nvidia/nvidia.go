@@ -23,215 +23,155 @@ const (
 	MaxLog       = 8 << 20 // bytes
 	maxGPUs      = 128
 	maxProcesses = 1024 // on one GPU
-	maxDepth     = 32
-	maxText      = 1024 // bytes of one element that are kept
 )
 
 // ErrTooLarge is the error of an output that is larger than any machine's.
 var ErrTooLarge = errors.New("more than a machine's GPUs")
 
-// A field is a metric, and where nvidia-smi's XML has it.
-type field struct {
-	name, unit string
-	paths      []string // the first one that holds a value counts
-	parts      []string // without any: the sum of those that do
+// device is what nvidia-smi's XML has of a GPU. Names changed with the drivers: power_readings became
+// gpu_power_readings in 535 and power_draw average_power_draw in 570; uncorrectable errors in SRAM are
+// counted by kind since 550, and GPUs before Ampere count double bits. Its instances (MIG), whose memory
+// is not the GPU's, are left out.
+type device struct {
+	UUID         string `xml:"uuid"`
+	Bus          string `xml:"pci>pci_bus_id"`
+	Model        string `xml:"product_name"`
+	Minor        string `xml:"minor_number"`
+	Clock        string `xml:"clocks>sm_clock"`
+	Temperature  string `xml:"temperature>gpu_temp"`
+	PowerDraw    string `xml:"gpu_power_readings>power_draw"`
+	PowerAverage string `xml:"gpu_power_readings>average_power_draw"`
+	PowerInstant string `xml:"gpu_power_readings>instant_power_draw"`
+	PowerBefore  string `xml:"power_readings>power_draw"`
+	Utilization  string `xml:"utilization>gpu_util"`
+	DoubleBit    string `xml:"ecc_errors>volatile>double_bit>total"`
+	SRAM         string `xml:"ecc_errors>volatile>sram_uncorrectable"`
+	SRAMParity   string `xml:"ecc_errors>volatile>sram_uncorrectable_parity"`
+	SRAMSecDed   string `xml:"ecc_errors>volatile>sram_uncorrectable_secded"`
+	DRAM         string `xml:"ecc_errors>volatile>dram_uncorrectable"`
+	RemapFailure string `xml:"remapped_rows>remapped_row_failure"`
+	Replays      string `xml:"pci>replay_counter"`
+	Used         string `xml:"fb_memory_usage>used"`
+	Free         string `xml:"fb_memory_usage>free"`
+
+	Reasons       states `xml:"clocks_event_reasons"`
+	ReasonsBefore states `xml:"clocks_throttle_reasons"` // 535
+	Processes     []struct {
+		PID  string `xml:"pid"`
+		Type string `xml:"type"`
+	} `xml:"processes>process_info"`
 }
 
-// flag is the unit of Yes and No.
-const flag = "flag"
-
-// fields are those of a GPU. Names changed with the drivers: power_readings became
-// gpu_power_readings in 535 and power_draw average_power_draw in 570; uncorrectable
-// errors in SRAM are counted by kind since 550, and GPUs before Ampere count double bits.
-var fields = []field{
-	{gpu.SMClock, "MHz", []string{"clocks/sm_clock"}, nil},
-	{gpu.Temperature, "C", []string{"temperature/gpu_temp"}, nil},
-	{gpu.Power, "W", []string{
-		"gpu_power_readings/power_draw", "gpu_power_readings/average_power_draw",
-		"gpu_power_readings/instant_power_draw", "power_readings/power_draw",
-	}, nil},
-	{gpu.Utilization, "%", []string{"utilization/gpu_util"}, nil},
-	{gpu.DoubleBit, "", []string{"ecc_errors/volatile/double_bit/total"}, []string{
-		"ecc_errors/volatile/sram_uncorrectable", "ecc_errors/volatile/sram_uncorrectable_parity",
-		"ecc_errors/volatile/sram_uncorrectable_secded", "ecc_errors/volatile/dram_uncorrectable",
-	}},
-	{gpu.RemapFailure, flag, []string{"remapped_rows/remapped_row_failure"}, nil},
-	{gpu.PCIeReplays, "", []string{"pci/replay_counter"}, nil},
-	{gpu.MemoryUsed, "MiB", []string{"fb_memory_usage/used"}, nil},
-	{gpu.MemoryFree, "MiB", []string{"fb_memory_usage/free"}, nil},
+// states are elements, each with a state.
+type states struct {
+	List []struct {
+		XMLName xml.Name
+		State   string `xml:",chardata"`
+	} `xml:",any"`
 }
 
-// reasons are the bits of nvmlClocksEventReason (nvml.h) by their elements, which are
-// clocks_throttle_reason_… before driver 535.
-var reasons = []struct {
-	name string
-	bit  uint
-}{
-	{"gpu_idle", 0x1},
-	{"applications_clocks_setting", 0x2},
-	{"sw_power_cap", 0x4},
-	{"hw_slowdown", 0x8},
-	{"sync_boost", 0x10},
-	{"sw_thermal_slowdown", 0x20},
-	{"hw_thermal_slowdown", 0x40},
-	{"hw_power_brake_slowdown", 0x80},
-	{"display_clocks_setting", 0x100},
-}
-
-// node is an element of nvidia-smi's XML.
-type node struct {
-	XMLName xml.Name
-	Text    string `xml:",chardata"`
-	Nodes   []node `xml:",any"`
-}
-
-// element is what an element that stands for a thing holds: its texts by their paths.
-type element map[string]string
-
-// Elements that stand for things of their own within a GPU: its instances (MIG), whose memory
-// is not the GPU's, and what computes on it.
-const instances, processes = "mig_devices", "processes"
-
-// flat returns what a node holds, without what stands for a thing of its own.
-func (n *node) flat() element {
-	e := element{}
-	var walk func(n *node, path string, depth int)
-	walk = func(n *node, path string, depth int) {
-		if text := strings.TrimSpace(n.Text); text != "" {
-			e[path] = text[:min(len(text), maxText)]
-		}
-		for i := range n.Nodes {
-			c := &n.Nodes[i]
-			if name := c.XMLName.Local; name != instances && name != processes && depth < maxDepth {
-				walk(c, strings.TrimPrefix(path+"/"+name, "/"), depth+1)
-			}
-		}
-	}
-	walk(n, "", 0)
-	return e
-}
-
-// processes are those that a GPU lists.
-func (n *node) processes() (out []element) {
-	for i := range n.Nodes {
-		if n.Nodes[i].XMLName.Local != processes {
-			continue
-		}
-		for k := range n.Nodes[i].Nodes {
-			if len(out) < maxProcesses {
-				out = append(out, n.Nodes[i].Nodes[k].flat())
-			}
-		}
-	}
-	return out
+// reasons are the bits of nvmlClocksEventReason (nvml.h) by the ends of their elements' names.
+var reasons = map[string]uint{
+	"gpu_idle": 0x1, "applications_clocks_setting": 0x2, "sw_power_cap": 0x4, "hw_slowdown": 0x8, "sync_boost": 0x10,
+	"sw_thermal_slowdown": 0x20, "hw_thermal_slowdown": 0x40, "hw_power_brake_slowdown": 0x80, "display_clocks_setting": 0x100,
 }
 
 // Parse reads the output of nvidia-smi -q -x. Values that the driver does not give are
 // left out.
-func Parse(log []byte) ([]gpu.Reading, error) {
+func Parse(log []byte) (out []gpu.Reading, err error) {
 	if len(log) > MaxLog {
 		return nil, ErrTooLarge
 	}
 	d := xml.NewDecoder(bytes.NewReader(gpu.Text(log)))
 	d.Strict = false // process names are not always escaped
 	d.CharsetReader = func(_ string, r io.Reader) (io.Reader, error) { return r, nil }
-	var root node
+	var root struct {
+		XMLName xml.Name `xml:"nvidia_smi_log"`
+		Driver  string   `xml:"driver_version"`
+		GPUs    []device `xml:"gpu"`
+	}
 	if err := d.Decode(&root); err != nil {
 		return nil, fmt.Errorf("read nvidia-smi's XML: %w", err)
 	}
-	if root.XMLName.Local != "nvidia_smi_log" {
-		return nil, errors.New("read nvidia-smi's XML: no nvidia_smi_log in it")
+	if len(root.GPUs) > maxGPUs {
+		return nil, ErrTooLarge
 	}
-	var out []gpu.Reading
-	driver := ""
-	for i := range root.Nodes {
-		switch n := &root.Nodes[i]; n.XMLName.Local {
-		case "driver_version":
-			driver = gpu.Clean(n.Text)
-		case "gpu":
-			if len(out) == maxGPUs {
-				return nil, ErrTooLarge
-			}
-			out = append(out, n.reading(len(out), driver))
-		}
+	for i := range root.GPUs {
+		g := root.GPUs[i].reading()
+		g.Index, g.Driver = i, gpu.Clean(root.Driver)
+		out = append(out, g)
 	}
 	return out, nil
 }
 
-// reading is what the element of a GPU holds.
-func (n *node) reading(index int, driver string) gpu.Reading {
-	e := n.flat()
-	g := gpu.Reading{
-		Index: index, UUID: known(e["uuid"]), Bus: known(e["pci/pci_bus_id"]), Model: known(e["product_name"]),
-		Driver: driver, Values: e.values(fields),
+// reading is what is known of a GPU.
+func (d *device) reading() gpu.Reading {
+	g := gpu.Reading{UUID: known(d.UUID), Bus: known(d.Bus), Model: known(d.Model), Values: map[string]float64{}}
+	if _, err := strconv.ParseUint(strings.TrimSpace(d.Minor), 10, 16); err == nil {
+		g.Device = "nvidia" + strings.TrimSpace(d.Minor)
 	}
-	if _, err := strconv.ParseUint(e["minor_number"], 10, 16); err == nil {
-		g.Device = "nvidia" + e["minor_number"]
+	for _, x := range []struct {
+		name, unit string
+		texts      []string // the first one that holds a value counts
+	}{
+		{gpu.SMClock, "MHz", []string{d.Clock}},
+		{gpu.Temperature, "C", []string{d.Temperature}},
+		{gpu.Power, "W", []string{d.PowerDraw, d.PowerAverage, d.PowerInstant, d.PowerBefore}},
+		{gpu.Utilization, "%", []string{d.Utilization}},
+		{gpu.DoubleBit, "", []string{d.DoubleBit}},
+		{gpu.PCIeReplays, "", []string{d.Replays}},
+		{gpu.MemoryUsed, "MiB", []string{d.Used}},
+		{gpu.MemoryFree, "MiB", []string{d.Free}},
+	} {
+		for _, text := range x.texts {
+			if v, ok := gpu.Number(text, x.unit); ok {
+				g.Values[x.name] = v
+				break
+			}
+		}
 	}
-	if mask, ok := e.reasons(); ok {
+	if _, told := g.Values[gpu.DoubleBit]; !told {
+		for _, text := range []string{d.SRAM, d.SRAMParity, d.SRAMSecDed, d.DRAM} {
+			if v, ok := gpu.Number(text, ""); ok {
+				g.Values[gpu.DoubleBit] += v
+			}
+		}
+	}
+	switch strings.TrimSpace(d.RemapFailure) {
+	case "Yes":
+		g.Values[gpu.RemapFailure] = 1
+	case "No":
+		g.Values[gpu.RemapFailure] = 0
+	}
+	mask, told := uint(0), false
+	for _, s := range slices.Concat(d.Reasons.List, d.ReasonsBefore.List) {
+		_, name, _ := strings.Cut(s.XMLName.Local, "_reason_")
+		switch bit := reasons[name]; {
+		case bit == 0:
+		case strings.TrimSpace(s.State) == "Active":
+			mask, told = mask|bit, true
+		case strings.TrimSpace(s.State) == "Not Active":
+			told = true
+		}
+	}
+	if told {
 		g.Values[gpu.Reasons] = float64(mask)
 	}
-	for _, p := range n.processes() {
-		pid, err := strconv.Atoi(p["pid"])
-		if kind := p["type"]; err != nil || pid <= 0 || kind != "" && !strings.Contains(kind, "C") {
-			continue
+	for _, p := range d.Processes[:min(len(d.Processes), maxProcesses)] {
+		pid, err := strconv.Atoi(strings.TrimSpace(p.PID))
+		if kind := strings.TrimSpace(p.Type); err == nil && pid > 0 && (kind == "" || strings.Contains(kind, "C")) {
+			g.Processes = append(g.Processes, pid)
 		}
-		g.Processes = append(g.Processes, pid)
 	}
 	return g
 }
 
 // known is a name that the driver gives.
 func known(s string) string {
-	if s == "N/A" || strings.HasPrefix(s, "[") || strings.Contains(s, "Unknown") || strings.HasPrefix(s, "Requested functionality") {
+	if s = gpu.Clean(s); s == "N/A" || strings.HasPrefix(s, "[") || strings.Contains(s, "Unknown") || strings.HasPrefix(s, "Requested functionality") {
 		return ""
 	}
-	return gpu.Clean(s)
-}
-
-func (e element) values(fields []field) map[string]float64 {
-	out := map[string]float64{}
-	for _, f := range fields {
-		at := slices.IndexFunc(f.paths, func(path string) bool { _, ok := f.read(e[path]); return ok })
-		if at >= 0 {
-			out[f.name], _ = f.read(e[f.paths[at]])
-			continue
-		}
-		for _, path := range f.parts {
-			if v, ok := f.read(e[path]); ok {
-				out[f.name] += v
-			}
-		}
-	}
-	return out
-}
-
-func (f *field) read(text string) (float64, bool) {
-	if f.unit != flag {
-		return gpu.Number(text, f.unit)
-	}
-	switch text {
-	case "Yes":
-		return 1, true
-	case "No":
-		return 0, true
-	}
-	return 0, false
-}
-
-// reasons is the bit mask of why clocks are lowered.
-func (e element) reasons() (mask uint, known bool) {
-	for _, r := range reasons {
-		for _, word := range []string{"event", "throttle"} {
-			switch e["clocks_"+word+"_reasons/clocks_"+word+"_reason_"+r.name] {
-			case "Active":
-				mask, known = mask|r.bit, true
-			case "Not Active":
-				known = true
-			}
-		}
-	}
-	return mask, known
+	return s
 }
 
 var (

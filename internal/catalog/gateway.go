@@ -35,3 +35,22 @@ func plural(n float64, one, many string) string {
 	}
 	return Requests(n) + " " + verb
 }
+
+// A process that runs on one core, as Python does, and has no more of it to give: between these
+// shares of a core. One that uses more has several.
+const minOneCore, maxOneCore = 0.85, 1.15
+
+// RouterCPU is the remedy where a router's process has used up a core: what waits for it waits in no
+// queue that a limit could raise.
+func RouterCPU(p *Pass, verify string) (f Fix, ok bool) {
+	used, known := p.Measured(indicator.GatewayCPU)
+	if !known || used < minOneCore || used > maxOneCore {
+		return f, false
+	}
+	p.Reason("The router's process uses %s of a core; a process of Python has no more.", indicator.FormatNumber(used, indicator.Ratio))
+	return Fix{
+		Summary:  "Run more processes or replicas of the router (--num_workers of LiteLLM): its process has used up a core",
+		Tradeoff: "cores, and limits that each process keeps for itself",
+		Verify:   verify,
+	}, true
+}

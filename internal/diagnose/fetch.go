@@ -84,6 +84,7 @@ func Fetch(ctx context.Context, q metrics.Querier, r Request) (*Snapshot, error)
 	s.dropStale()
 	s.censor()
 	shareGPUReadings(s)
+	s.readOutside()
 	s.dropThinBaselines()
 	s.dropInTurns()
 	return s, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
@@ -139,7 +141,7 @@ func (d *Diagnosis) dateGateways(ctx context.Context, q metrics.Querier, r *Requ
 			return err
 		}
 		if since.IsZero() {
-			since = r.Spans[target].Window.From
+			since, atLeast = r.Spans[target].Window.From, true // no expression says when it began
 		}
 		for _, v := range d.all() {
 			if d.LeadingFinding(v) == f {
@@ -205,4 +207,83 @@ func conditionSince(ctx context.Context, q metrics.Querier, r *Request, v view, 
 		}
 	}
 	return since, !since.IsZero() && !since.After(from), nil
+}
+
+// Requests at a gateway and in engines are taken for the same where they are as many, but for so large
+// a share: what ends here and there within a window differs at its edges.
+const sameRequests = 0.25
+
+// readOutside says how long requests are outside the engines by the engines' own pages, which may be at
+// hand where a gateway does not read them, or through the link that is slow. Of a router that does
+// not read any it is the only way.
+func (s *Snapshot) readOutside() {
+	for i := range s.Targets {
+		if t := &s.Targets[i]; t.isGateway() && t.Problem == "" {
+			rd := s.readings[i].of(indicator.GatewayOutside)
+			if now := s.outside(i, s.Now, s.Spans[i].Window.Length()); now.OK {
+				rd.now = now
+			}
+			if normal := s.outside(i, s.Normal, s.Spans[i].Baseline.Length()); normal.OK {
+				rd.normal = normal
+			}
+		}
+	}
+}
+
+// outside compares the mean time of a request at a gateway with that in the engines behind it, where
+// these have served the same requests, over a time. It is less by what chance may do to both.
+func (s *Snapshot) outside(gateway int, read func(int, *indicator.Signal) indicator.Value, over time.Duration) indicator.Value {
+	whole := read(gateway, indicator.GatewayE2EMean)
+	if !whole.OK {
+		return whole
+	}
+	var timed, ended, completed, spent float64
+	for i := range s.Targets {
+		if s.Targets[i].isGateway() && s.Targets[i].Version == s.Targets[gateway].Version { // its replicas share the engines
+			timed += read(i, indicator.GatewayTimed).Or(0)
+			ended += read(i, indicator.GatewayEnded).Or(0)
+		}
+	}
+	for _, i := range s.enginesBehind(gateway) {
+		rate, mean := read(i, indicator.CompletionRate), read(i, indicator.E2EMean)
+		if rate.Or(0) == 0 {
+			continue
+		}
+		if !mean.OK || s.roleOf(i) != engine.Serve {
+			return indicator.Unknown("the engines behind the gateway do not say how long a request is in them")
+		}
+		completed += rate.V
+		spent += rate.V * mean.V
+	}
+	span := max(over.Seconds(), 1)
+	few := 2 / span
+	if completed == 0 || timed > completed*(1+sameRequests)+few || completed > max(timed, ended)*(1+sameRequests)+few {
+		return indicator.Unknown("the engines that are watched did not serve the requests that the gateway timed")
+	}
+	// What ended at one of the two alone: between a scrape of this one and one of that.
+	edge := math.Abs(timed-completed)*span + timed*s.interval.Seconds()
+	chance := 2 * max(whole.V, spent/completed) * math.Sqrt(edge) / max(timed*span, 1)
+	v := indicator.Known(whole.V - spent/completed - chance)
+	v.AtLeast = true
+	return v
+}
+
+// enginesBehind lists the servers that a gateway sends requests to, by their addresses or their
+// models as far as it knows them, else all of them.
+func (s *Snapshot) enginesBehind(gateway int) (out []int) {
+	g := &s.Targets[gateway]
+	for _, known := range []struct {
+		label  string
+		values []string
+	}{{"instance", g.Upstreams}, {"model_name", g.Models}, {}} {
+		for i := range s.Targets {
+			if t := &s.Targets[i]; t.Serves() && (known.label == "" || slices.Contains(known.values, t.Labels[known.label])) {
+				out = append(out, i)
+			}
+		}
+		if len(out) > 0 {
+			break
+		}
+	}
+	return out
 }

@@ -142,3 +142,72 @@ func TestARouterAlone(t *testing.T) {
 		})
 	}
 }
+
+// TestTimeOutsideTheEngines compares what routers time with what the engines' own pages say, also
+// where the router reads no engine, or only through a link that is slow.
+func TestTimeOutsideTheEngines(t *testing.T) {
+	const (
+		engine = "vllm:num_requests_running{model_name=\"m\"} 20\nvllm:num_requests_waiting{model_name=\"m\"} 0\nvllm:request_success_total{model_name=\"m\"} %[1]d\n" +
+			"vllm:time_to_first_token_seconds_count{model_name=\"m\"} %[1]d\nvllm:time_to_first_token_seconds_sum{model_name=\"m\"} %[2]f\n" +
+			"vllm:e2e_request_latency_seconds_count{model_name=\"m\"} %[1]d\nvllm:e2e_request_latency_seconds_sum{model_name=\"m\"} %[2]f\n"
+		own = "sixty_gateway_upstream_up{upstream=\"engine:1\"} 1\nsixty_gateway_requests_total{model=\"m\",route=\"/v1/completions\",status=\"success\"} %[1]d\n" +
+			"sixty_gateway_client_blocked_seconds_total{route=\"/v1/completions\"} 0\n" +
+			"sixty_gateway_request_duration_seconds_count{route=\"/v1/completions\"} %[1]d\nsixty_gateway_request_duration_seconds_sum{route=\"/v1/completions\"} %[2]f\n"
+		litellm = "litellm_proxy_total_requests_metric_total{route=\"/v1/completions\",status_code=\"200\"} %[1]d\n" +
+			"litellm_request_total_latency_metric_count %[1]d\nlitellm_request_total_latency_metric_sum %[2]f\n" +
+			"python_info 1\nprocess_cpu_seconds_total %[3]f\n"
+		dynamo = "dynamo_frontend_requests_started_total %[1]d\ndynamo_frontend_requests_total{status=\"success\"} %[1]d\n" +
+			"dynamo_frontend_request_duration_seconds_count %[1]d\ndynamo_frontend_request_duration_seconds_sum %[2]f\n"
+		router = "vllm_router_requests_total %[1]d\nvllm_router_generate_duration_seconds_count %[1]d\nvllm_router_generate_duration_seconds_sum %[2]f\n"
+	)
+	for name, tt := range map[string]struct {
+		page       string
+		rate       int     // requests a second at the gateway; the engine has 9
+		mean       float64 // of their seconds there, in the engine 2
+		finds      bool
+		firstWords string // of the first fix
+	}{
+		"sixty gateway that cannot read the engine": {own, 9, 4.6, true, "Give the API server"},
+		"LiteLLM has used up its core":              {litellm, 9, 55, true, "Run more processes"},
+		"Dynamo's frontend":                         {dynamo, 9, 55, true, "Give the API server"},
+		"vLLM's router":                             {router, 9, 55, true, "Give the API server"},
+		"as long as in the engine":                  {litellm, 9, 2.1, false, ""},
+		"most requests go elsewhere":                {litellm, 90, 55, false, ""},
+		"most of the engine's come another way":     {litellm, 2, 55, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store, err := embedded.Open(embedded.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer store.Close()
+			begin := time.Unix(1_800_000_000, 0)
+			const every = 5
+			for i := range 60 {
+				at := begin.Add(time.Duration(i) * every * time.Second)
+				n, all := 9*every*i, tt.rate*every*i
+				for instance, page := range map[string]string{
+					"engine:1": fmt.Sprintf(engine, n, 2*float64(n)),
+					"router:1": fmt.Sprintf(tt.page, all, tt.mean*float64(all), 0.99*every*float64(i)),
+				} {
+					if _, err := store.Append(embedded.Target{Instance: instance, Job: instance[:6]}, at, []byte(page), "", 0); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: begin.Add(59 * every * time.Second), First: begin, Interval: every * time.Second, Pathologies: pathologies.All()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			i := slices.IndexFunc(d.Findings, func(f diagnose.Finding) bool {
+				return f.Pathology.ID == "slow-outside-engine" && f.Status == diagnose.Firing
+			})
+			if (i >= 0) != tt.finds {
+				t.Fatalf("found: %v, want %v; %s: %s", i >= 0, tt.finds, d.Verdict.ID, d.Verdict.Summary)
+			}
+			if tt.finds && (d.Verdict.ID != "slow-outside-engine" || !strings.HasPrefix(d.Findings[i].Fixes[0].Summary, tt.firstWords)) {
+				t.Errorf("%s: %s; %q", d.Verdict.ID, d.Verdict.Summary, d.Findings[i].Fixes[0].Summary)
+			}
+		})
+	}
+}

@@ -242,19 +242,36 @@ var (
 		"Engines whose counters started at the same time: one engine at several addresses.")
 	GatewayBorn = gateway("engine_created", "Beginning of an upstream's counters", Seconds, Max(Last("sixty_gateway_upstream_engine_created_seconds").In(ShortMark)),
 		"When the counters of an upstream's engine began, in Unix time.").per(PerUpstream)
+	GatewayE2EMean = observed(gateway("e2e_mean", "E2E mean at the gateway", Seconds, wholeMean,
+		"The mean time of a request from its arrival at the gateway or router to its last byte, less what clients took to read where that is measured."), "request_duration_seconds", minForTail)
+	GatewayTimed = gateway("timed_rate", "Requests timed at the gateway", RequestsPerSecond, SumRate("sixty_gateway_request_duration_seconds_count", OnRoutes),
+		"Requests whose whole time is known, most of them successful.")
+	GatewayQueueMean = observed(gateway("queue_mean", "Wait before the upstream, mean", Seconds, gatewayMean("queue_seconds"), docGatewayQueue), "queue_seconds", minForMedian)
+	GatewayConnect   = observed(gateway("connect_mean", "Connecting to an upstream, mean", Seconds, gatewayMean("connect_seconds"),
+		"From there until the request was sent to the upstream that accepted it, a retry included."), "connect_seconds", minForMedian)
+	GatewayTTFTMean = observed(gateway("ttft_mean", "TTFT mean at the gateway", Seconds, gatewayMean("time_to_first_token_seconds"), docGatewayTTFT), "time_to_first_token_seconds", minForMedian)
+	GatewayCPU      = gateway("cpu", "CPU use of the router's process", Ratio, And(Sum(Rate("process_cpu_seconds_total")), Sum(Now("python_info"))),
+		"CPU seconds per second of a router that runs in Python (LiteLLM, production-stack): near 1 it is the bottleneck, because a process of Python runs on one core.").optional()
 	GatewayOutside = observed(gateway("outside", "Time outside the engine", Seconds,
-		Sub(
-			Div(
-				Sub(
-					SumIncrease("sixty_gateway_request_duration_seconds_sum", OnRoutes),
-					SumIncrease("sixty_gateway_client_blocked_seconds_total", OnRoutes)),
-				Some(SumIncrease("sixty_gateway_request_duration_seconds_count", OnRoutes))),
-			Div(
-				SumIncrease("sixty_gateway_upstream_engine_ended_seconds_total"),
-				Some(SumIncrease("sixty_gateway_upstream_engine_ended_total")))),
-		"The mean time of a request from its arrival to its last byte, less what clients took to read, less the engine's own mean: what passes in the gateway, on the network, in routers and in the API server. "+
-			"Of both means those of requests that came to their end."), "request_duration_seconds", minForTail)
+		Sub(wholeMean, Div(
+			SumIncrease("sixty_gateway_upstream_engine_ended_seconds_total"),
+			Some(SumIncrease("sixty_gateway_upstream_engine_ended_total")))),
+		"The mean time of a request at the gateway or router, less the engines' own mean: what passes in the gateway, its queue, on the network, in routers and in the API server. "+
+			"Of both means those of requests that came to their end. A diagnosis that has the engines' own pages takes their mean from these, where they are of as many requests; "+
+			"a rule takes what the gateway itself reads of the engines."), "request_duration_seconds", minForTail)
 )
+
+// wholeMean is the mean time of a request at the gateway.
+var wholeMean = Div(
+	Sub(
+		SumIncrease("sixty_gateway_request_duration_seconds_sum", OnRoutes),
+		SumIncrease("sixty_gateway_client_blocked_seconds_total", OnRoutes)),
+	Some(SumIncrease("sixty_gateway_request_duration_seconds_count", OnRoutes)))
+
+// gatewayMean is the mean of a time of requests that generate.
+func gatewayMean(family string) Expr {
+	return Div(SumIncrease("sixty_gateway_"+family+"_sum", OnRoutes), Some(SumIncrease("sixty_gateway_"+family+"_count", OnRoutes)))
+}
 
 // ofGateways lists the signals of a gateway.
 func ofGateways() []*Signal {
@@ -263,6 +280,6 @@ func ofGateways() []*Signal {
 		GatewayOffered, GatewayEnded, GatewaySuccess, GatewayErrors, GatewayFailed, GatewayFailing, GatewayClientErrs, GatewayGaveUp, GatewayGivenUp, GatewayLeaving, GatewayTimeouts, GatewayUpstreamErrs, GatewayStreamErrs, GatewayRejected, GatewayAnswered,
 		GatewayNoFirst, GatewayNoFirstWait,
 		GatewayTokens, GatewayEngineTokens, GatewayMade, GatewayOpen, GatewayWaiting, GatewayMet, GatewayQueued, GatewayHeld, GatewayHeldFor, GatewayLoopLate, PickerBlind, PickerBlindNow, PickerUnanswered, PickerStale, GatewayOffPrefix, GatewayRetries, GatewayRetryShare, GatewayLeaks,
-		GatewayMissing, GatewayExcess, GatewayDown, GatewayUp, GatewayAttempts, GatewayAsked, GatewayBusiest, GatewayShared, GatewayBorn, GatewayOutside,
+		GatewayMissing, GatewayExcess, GatewayDown, GatewayUp, GatewayAttempts, GatewayAsked, GatewayBusiest, GatewayShared, GatewayBorn, GatewayTTFTMean, GatewayE2EMean, GatewayTimed, GatewayQueueMean, GatewayConnect, GatewayCPU, GatewayOutside,
 	}
 }

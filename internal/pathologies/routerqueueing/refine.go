@@ -30,6 +30,9 @@ func refine(p *catalog.Pass) {
 		p.Reason("The router refused %s: its queue is full, or they waited for too long.", catalog.Requests(n))
 	}
 	p.Observe("At the router", indicator.GatewayQueueP95, indicator.GatewayOpen)
+	if fix, ok := catalog.RouterCPU(p, verify); ok {
+		p.Fix(fix)
+	}
 	more := catalog.Fix{
 		Summary:  "If the servers are full too, add replicas or shed load: a queue in front of them only moves the wait",
 		Tradeoff: "the cost of the replicas",

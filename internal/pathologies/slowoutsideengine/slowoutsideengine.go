@@ -28,17 +28,29 @@ var Pathology = &catalog.Pathology{
 	Panel:       640,
 }
 
+const verify = "the time outside the engine falls below a second"
+
 func refine(p *catalog.Pass) {
-	p.Summary = fmt.Sprintf("A request takes %s longer at the gateway than in the engine, on average", indicator.FormatNumber(p.Value(indicator.GatewayOutside), indicator.Seconds))
-	p.Observe("At the gateway", indicator.GatewayQueueP95, indicator.GatewayQueued)
+	outside := indicator.FormatNumber(p.Value(indicator.GatewayOutside), indicator.Seconds)
+	if p.Now(indicator.GatewayOutside).AtLeast {
+		outside = "at least " + outside
+	}
+	p.Summary = fmt.Sprintf("A request takes %s longer at the gateway than in the engine, on average", outside)
+	if p.Known(indicator.GatewayE2EMean) {
+		p.Summary = fmt.Sprintf("A request takes %s at the gateway, on average, and %s of it outside the engine", p.Text(indicator.GatewayE2EMean), outside)
+	}
+	p.Observe("At the gateway", indicator.GatewayE2EMean, indicator.GatewayTTFTMean, indicator.GatewayQueueMean, indicator.GatewayConnect, indicator.GatewayQueueP95, indicator.GatewayQueued)
+	if fix, ok := catalog.RouterCPU(p, verify); ok {
+		p.Fix(fix)
+	}
 	p.Fix(catalog.Fix{
 		Summary:  "Give the API server more CPU time: more cores, or more API servers with --api-server-count",
 		Tradeoff: "each API server takes additional memory",
-		Verify:   "the time outside the engine falls below a second",
+		Verify:   verify,
 	})
 	p.Fix(catalog.Fix{
 		Summary:  "Send a request to the server directly, without the gateway or a router, and compare: if it is as slow, the API server is the cause",
 		Tradeoff: "none",
-		Verify:   "the time outside the engine falls below a second",
+		Verify:   verify,
 	})
 }

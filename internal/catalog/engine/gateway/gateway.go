@@ -152,7 +152,7 @@ func (p Product) Names() []string {
 		names = append(names, t.Metric)
 	}
 	for _, t := range p.times {
-		names = append(names, t.histogram+"_count")
+		names = append(names, t.histogram+"_count", t.histogram+"_sum")
 	}
 	for _, s := range p.alone {
 		names = append(names, indicator.Reads(s.Expr)...)
@@ -296,6 +296,12 @@ func (p Product) naming(has map[string]bool) engine.Naming {
 	}
 	n.Renamed, n.Only = map[string]string{}, map[string][]*labels.Matcher{}
 	for _, t := range p.times {
+		if p.Routes && t.signals[indicator.GatewayE2EP50] > 0 && has[t.histogram+"_count"] {
+			put(indicator.GatewayTimed, indicator.Sum(indicator.Rate(t.histogram+"_count", t.match...)))
+			put(indicator.GatewayE2EMean, indicator.Div(indicator.Div(
+				indicator.Sum(indicator.Increase(t.histogram+"_sum", t.match...)),
+				indicator.Some(indicator.Sum(indicator.Increase(t.histogram+"_count", t.match...)))), indicator.Number(t.per)))
+		}
 		for s, q := range t.signals {
 			if has[t.histogram+"_count"] {
 				put(s, indicator.Div(indicator.QuantileOf(q, indicator.Buckets(t.histogram, t.match...)), indicator.Number(t.per)))

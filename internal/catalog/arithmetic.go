@@ -295,10 +295,37 @@ func (p *Pass) SafeSeqs() (n float64, lines []string, ok bool) {
 		return p.heldSeqs()
 	}
 	n = max(1, math.Floor(kv.Tokens*KVHeadroom/kv.rounded(held)))
-	return n, []string{
+	needs := Digits(held)
+	if kv.BlockSize > 0 {
+		needs = fmt.Sprintf("(%s + half a block of %s)", needs, Digits(kv.BlockSize))
+	}
+	lines = []string{
 		line, kv.Line,
-		fmt.Sprintf("max_num_seqs that the cache holds = floor(%s × %v / %s) = %s", Whole(kv.Tokens), KVHeadroom, Digits(kv.rounded(held)), Whole(n)),
-	}, true
+		fmt.Sprintf("max_num_seqs that the cache holds = floor(%s × %v / %s) = %s", Whole(kv.Tokens), KVHeadroom, needs, Whole(n)),
+	}
+	if times, measured := p.HeldMore(); measured && times > disagree {
+		seats, more, _ := p.heldSeqs()
+		more = append(more, fmt.Sprintf("by their lengths it would be %s: a request holds %s as much as its tokens need, so what was measured counts",
+			Whole(n), indicator.FormatNumber(times, indicator.Times)))
+		return seats, more, true
+	}
+	return n, lines, true
+}
+
+// disagree is by how many times two ways to the same number may differ.
+const disagree = 1.5
+
+// HeldMore returns how many times as much of the KV cache as their tokens need the running requests hold: a model
+// whose layers keep a state of fixed size holds many times as much, and shared prefixes less.
+func (p *Pass) HeldMore() (times float64, ok bool) {
+	kv, ok1 := p.KV()
+	held, _, ok2 := p.HeldTokens()
+	running, ok3 := p.Measured(indicator.Running)
+	usage, ok4 := p.Measured(indicator.KVUsage)
+	if !ok1 || !ok2 || !ok3 || !ok4 || running < 1 || usage < 0.2 {
+		return 0, false
+	}
+	return usage * kv.Tokens / (running / p.Engines() * kv.rounded(held)), true
 }
 
 // rounded is what tokens of one request take of the cache: the last block is half

@@ -92,6 +92,8 @@ type Pathology struct {
 	// Across says that its causes explain it from any server of its model, as where a request is
 	// prefilled on one and decoded on another.
 	Across bool
+	// Everywhere says the same of a cause: it explains its symptoms on every server of its model.
+	Everywhere bool
 
 	// Fixes are alternatives, the best first.
 	Fixes []Fix
@@ -233,6 +235,9 @@ type Pass struct {
 	Part string
 	// Parts returns a signal's readings in the window by model or by upstream.
 	Parts func(*indicator.Signal) map[string]float64
+
+	// Replicas returns a signal's readings in the window on the servers of the same model, by their names.
+	Replicas func(*indicator.Signal) map[string]float64
 
 	// Failure says why the target's last scrape failed; "" where it did not, or nobody knows.
 	Failure string

@@ -255,7 +255,7 @@ func (o *outcome) refine(s *Snapshot, v view, j *judgement) {
 	o.pass = &catalog.Pass{
 		View: v, RuledOut: j.ids(OK), Suspected: j.ids(Pending), Unseen: j.ids(Unknown), Config: server.Config, Flags: server.Dialect.Flags,
 		Summary: o.pathology.Title, Fixes: slices.Clone(o.pathology.Fixes),
-		Part: o.part.name, Parts: v.parts, Failure: server.Failure,
+		Part: o.part.name, Parts: v.parts, Replicas: v.replicas, Failure: server.Failure,
 	}
 	if o.pass.Config == nil {
 		o.pass.Config = engine.Config{}

@@ -110,7 +110,7 @@ func (p *pool) explain() {
 			if a.gateway() != b.gateway() {
 				explain(a.outcomes, b.outcomes, func(cause, o *outcome) bool { return p.mayBeUpstream(a, o.part) && p.mayBeUpstream(b, cause.part) })
 			} else if i != k && !a.gateway() {
-				explain(a.outcomes, b.outcomes, func(_, o *outcome) bool { return o.pathology.Across })
+				explain(a.outcomes, b.outcomes, func(cause, o *outcome) bool { return o.pathology.Across || cause.pathology.Everywhere })
 			}
 		}
 	}

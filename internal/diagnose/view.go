@@ -57,6 +57,18 @@ func (v view) parts(s *indicator.Signal) map[string]float64 {
 	return out
 }
 
+// replicas returns a signal's readings in the window on the servers of the same model, by their names.
+func (v view) replicas(s *indicator.Signal) map[string]float64 {
+	out, model := map[string]float64{}, labelKey(v.snapshot.Targets[v.target].Labels, modelLabels)
+	for i := range v.snapshot.Targets {
+		t := &v.snapshot.Targets[i]
+		if now := v.snapshot.Now(i, s); t.Serves() && now.OK && labelKey(t.Labels, modelLabels) == model {
+			out[t.Name] = now.V
+		}
+	}
+	return out
+}
+
 // eval evaluates a condition. In its evidence the number of events that is normal is that of a
 // time as long as the window.
 func (v view) eval(c catalog.Cond) (catalog.Truth, []catalog.Evidence) {

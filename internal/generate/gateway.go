@@ -142,7 +142,7 @@ func (cfg *RulesConfig) linked(cause, symptom *catalog.Pathology) link {
 		return link{slices.Clone(d.Model), []string{"model_name"}}
 	case causeOutside:
 		return link{slices.Clone(d.Model), []string{"model_name"}}
-	case symptom.Across:
+	case symptom.Across, cause.Everywhere:
 		return link{slices.Clone(d.Model), []string{"model_name"}}
 	case !readsModel(cause):
 		// The exporter is another target. An alert without these labels would silence the

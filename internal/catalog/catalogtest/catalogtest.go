@@ -54,7 +54,7 @@ func (r Readings) value(s *indicator.Signal) indicator.Value {
 // way: "--num-gpu-blocks 100".
 func Refine(t *testing.T, p *catalog.Pathology, v catalog.View, args string) *catalog.Pass {
 	t.Helper()
-	pass := &catalog.Pass{View: v, Config: engine.ParseArgs(args, "--engine-args"), Flags: vllm.Engine.Flags, Summary: p.Title}
+	pass := &catalog.Pass{View: v, Replicas: func(*indicator.Signal) map[string]float64 { return nil }, Config: engine.ParseArgs(args, "--engine-args"), Flags: vllm.Engine.Flags, Summary: p.Title}
 	pass.Parts = func(*indicator.Signal) map[string]float64 { return map[string]float64{"a": 1, "b": 1} }
 	p.Refine(pass)
 	for _, bad := range []string{"NaN", "Inf", "unknown (", "%!"} {

@@ -1,5 +1,7 @@
 package indicator
 
+import "github.com/prometheus/prometheus/model/labels"
+
 // Signals of what a server shows only with an option. Where it does not use that, nothing is judged by
 // them (dialect.Unused), so that none is Optional.
 
@@ -93,7 +95,7 @@ var (
 			Without: "vllm:nixl_num_failed_transfers_total", With: "vllm:mooncake_num_failed_transfers_total",
 			Expr: shareOf(
 				Add(SumIncrease("vllm:mooncake_num_failed_transfers_total"), SumIncrease("vllm:mooncake_num_failed_recvs_total")),
-				SumIncrease("vllm:mooncake_xfer_time_seconds_count")),
+				Or(Some(SumIncrease("vllm:mooncake_xfer_time_seconds_count")), SumIncrease(ttftFamily+"_count"))), // who receives counts no transfers
 		}},
 		Doc:  "Failed transfers of KV caches over all that were tried.",
 		Hint: hintTransfer,
@@ -240,12 +242,26 @@ var (
 // that did so in the past at hand, whether it answers or not. Held are the requests that wait on a decode server.
 type Roles struct{ Prefill, Decode, Held Expr }
 
+// bySource tells roles by where most prompt tokens of a server come from, whichever side counts the transfers: with NIXL
+// the one that pulls or the one that pushes. Where none of a model's come from elsewhere it asks who counts them.
+var bySource = func() Roles {
+	tokens := func(where ...*labels.Matcher) Expr {
+		return Sum(Increase("vllm:prompt_tokens_by_source_total", where...).In(PastMark))
+	}
+	fetched := Where(Div(tokens(Is("source", "external_kv_transfer")), Some(tokens())), ">", Number(0.5))
+	return ofReceived(Or(fetched, Unless(countsTransfers, CountOf(fetched).By(Fleet...)).On(Fleet...)))
+}()
+
 // byTransfers tells roles by who received KV caches and who, with a connector, gave first tokens and received none.
-var byTransfers = func() Roles {
-	received := Where(Sum(Increase("vllm:nixl_xfer_time_seconds_count").In(PastMark)), ">", Number(0))
+var byTransfers = ofReceived(countsTransfers)
+
+var countsTransfers = Where(Sum(Increase("vllm:nixl_xfer_time_seconds_count").In(PastMark)), ">", Number(0))
+
+// ofReceived are the roles by who receives KV caches.
+func ofReceived(received Expr) Roles {
 	return Roles{Decode: received, Held: mostlyWaiting, Prefill: Unless(
 		And(Where(Sum(Increase(ttftFamily+"_count").In(PastMark)), ">", Number(0)), Sum(Last("vllm:nixl_xfer_time_seconds_count").In(PastMark))), received)}
-}()
+}
 
 // mostlyWaiting is how many requests wait on a server for seven tenths of the time.
 var mostlyWaiting = Sum(Share(0.3, "vllm:num_requests_waiting"))
@@ -264,7 +280,10 @@ func (r Roles) Exprs() map[string]Expr {
 // ofPair is a value of the prefill or the decode servers of a model, told to each of its servers.
 func ofPair(name, title string, unit Unit, of func(Roles) Aggregate, doc string) *Signal {
 	told := func(r Roles) Expr { return ofGroup(Sum(Now("vllm:num_requests_running")), of(r).By(Fleet...), Fleet) }
-	return &Signal{Name: name, Title: title, Unit: unit, Fleet: true, Expr: told(byTransfers), OfRoles: told, Doc: doc, Hint: hintTransfer}
+	return &Signal{
+		Name: name, Title: title, Unit: unit, Fleet: true, OfRoles: told, Doc: doc, Hint: hintTransfer,
+		Expr: told(bySource), Otherwise: []Alternative{{Without: "vllm:prompt_tokens_by_source_total", Expr: told(byTransfers)}},
+	}
 }
 
 // heldIdle is the KV cache usage of a server on which hardly a request runs.

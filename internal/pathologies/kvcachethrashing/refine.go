@@ -28,10 +28,15 @@ func refine(p *catalog.Pass) {
 
 	// Without a prediction more memory comes first: it cannot hurt, as fewer seats do
 	// where their number is not what is wrong.
-	p.GrowCache(verify)
-	addCapacity(p)
-	reserve(p)
-	lowerConcurrency(p)
+	if times, ok := p.HeldMore(); ok && times > 1.5 { // more memory for tokens is not what a state of fixed size needs
+		lowerConcurrency(p, false)
+		p.GrowCache(verify)
+	} else {
+		p.GrowCache(verify)
+		addCapacity(p)
+		reserve(p)
+		lowerConcurrency(p, true)
+	}
 	capOutput(p)
 }
 
@@ -86,7 +91,7 @@ func mostGrown(p *catalog.Pass) (float64, *indicator.Signal) {
 // lowerConcurrency bounds the batch. What running requests hold on average is the
 // least limit of any use; where that is best is for a simulation to say, for seats
 // that stay empty cost throughput, and evictions cost work.
-func lowerConcurrency(p *catalog.Pass) {
+func lowerConcurrency(p *catalog.Pass, mayHurt bool) {
 	const flag = "--max-num-seqs"
 	to, lines, ok := p.SafeSeqs()
 	peak, seen := p.Measured(indicator.RunningPeak)
@@ -120,7 +125,7 @@ func lowerConcurrency(p *catalog.Pass) {
 		Arithmetic: lines,
 		Tradeoff:   "more requests wait in the queue; those that run are no longer computed twice",
 		Verify:     verify,
-		MayHurt:    true,
+		MayHurt:    mayHurt,
 	}
 	if most := math.Ceil(ceiling) - 1; most > 1 {
 		f.Search = &catalog.Search{Flag: flag, Least: int(fullLength(p, to)), Most: int(max(most, to))}

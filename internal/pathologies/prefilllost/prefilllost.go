@@ -13,6 +13,14 @@ var (
 		Name: "kv_transfers_fewer", Unit: indicator.PerRequest, Default: catalog.None, Baseline: &catalog.Relative{Factor: 0.5},
 		Why: "half of the requests that used to arrive with a KV cache arrive without one",
 	}
+	fewerTokens = &catalog.Threshold{
+		Name: "kv_transferred_fewer", Unit: indicator.Ratio, Default: catalog.None, Baseline: &catalog.Relative{Factor: 0.5},
+		Why: "half of the prompt tokens that used to come through the connector do not, whichever connector it is",
+	}
+	sentByOthers = &catalog.Threshold{
+		Name: "kv_transfers_sent", Unit: indicator.PerRequest, Default: 0.5,
+		Why: "the server has a connector and counts no transfers: with Mooncake the one that sends does",
+	}
 	stillComputes = &catalog.Threshold{
 		Name: "prompts_computed_here", Unit: indicator.Tokens, Default: catalog.None, Baseline: &catalog.Relative{Factor: 2, Offset: 20, History: true},
 		Why: "each request computes twice the usual number of prompt tokens here, and twenty more: prompts found in this server's own cache need no transfer",
@@ -21,11 +29,16 @@ var (
 
 // Pathology is prefill servers that are lost to a decode server.
 var Pathology = &catalog.Pathology{
-	ID:          "prefill-lost",
-	Alert:       "PrefillLost",
-	Title:       "Prompts arrive without their KV cache and are computed on the decode server",
-	Severity:    catalog.Page,
-	When:        catalog.All(catalog.Below(indicator.TransfersPerRequest, fewer), catalog.Above(indicator.ComputedTokens, stillComputes)),
+	ID:       "prefill-lost",
+	Alert:    "PrefillLost",
+	Title:    "Prompts arrive without their KV cache and are computed on the decode server",
+	Severity: catalog.Page,
+	When: catalog.All(
+		catalog.Any(catalog.Below(indicator.TransfersPerRequest, fewer), catalog.All(
+			catalog.Below(indicator.TransferredShare, fewerTokens), catalog.Below(indicator.TransfersPerRequest, sentByOthers),
+		)),
+		catalog.Above(indicator.ComputedTokens, stillComputes),
+	),
 	Grades:      []catalog.Grade{{Severity: catalog.Page, While: catalog.FirstTokenLate}, {Severity: catalog.Ticket}},
 	For:         time.Minute,
 	ExplainedBy: []string{"target-down", "engine-hung", "engine-restart"},

@@ -6,7 +6,12 @@ import (
 )
 
 func refine(p *catalog.Pass) {
-	p.Summary = "Prompts are computed on a decode server: " + p.Text(indicator.ComputedTokens) + " for each request, " + p.Text(indicator.TransfersPerRequest) + " transfers"
+	p.Summary = "Prompts are computed on a decode server: " + p.Text(indicator.ComputedTokens) + " for each request"
+	if p.Known(indicator.TransferredShare) {
+		p.Summary += "; " + p.Text(indicator.TransferredShare) + " of the prompt tokens come from elsewhere"
+	} else {
+		p.Summary += ", " + p.Text(indicator.TransfersPerRequest) + " transfers"
+	}
 	p.Reason("The KV cache of prompts used to come from prefill servers. It no longer does, so prefills compete with decodes here.")
 	p.Observe("Users see", indicator.TTFTP95, indicator.ITLP95)
 	p.Observe("Transfers", indicator.TransferFailShare, indicator.TransferredShare)

@@ -2,6 +2,8 @@ package replicaimbalance
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
@@ -20,6 +22,17 @@ func refine(p *catalog.Pass) {
 func amongReplicas(p *catalog.Pass, n, share float64) {
 	of := share / n
 	p.Summary = fmt.Sprintf("One of %s replicas gets %s of the traffic, %s its fair share", catalog.Whole(n), indicator.FormatNumber(of, indicator.Ratio), indicator.FormatNumber(share, indicator.Times))
+	var idle []string
+	for name, share := range p.Replicas(indicator.ArrivalShare) {
+		if share < 0.05 && p.Replicas(indicator.LoadShare)[name] < 0.05 {
+			idle = append(idle, name)
+		}
+	}
+	if slices.Sort(idle); len(idle) > 0 {
+		p.Summary = fmt.Sprintf("%d of %s replicas get nothing (%s), and the busiest one %s of the traffic", len(idle), catalog.Whole(n),
+			strings.Join(idle[:min(len(idle), 3)], ", "), indicator.FormatNumber(of, indicator.Ratio))
+		p.Reason("Get nothing: %s.", strings.Join(idle, ", "))
+	}
 	if held, ok := p.Measured(indicator.LoadShare); ok {
 		p.Reason("It holds %s as many requests as the mean of the replicas.", indicator.FormatNumber(held, indicator.Times))
 	}

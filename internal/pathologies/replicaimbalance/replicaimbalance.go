@@ -53,7 +53,9 @@ var Pathology = &catalog.Pathology{
 	ID:                "replica-imbalance",
 	Alert:             "ReplicaImbalance",
 	Title:             "One replica gets more than its share of the traffic",
-	Severity:          catalog.Ticket,
+	Severity:          catalog.Page,
+	Grades:            []catalog.Grade{{Severity: catalog.Page, While: catalog.All(catalog.Queueing, catalog.FirstTokenLate)}, {Severity: catalog.Ticket}},
+	Everywhere:        true,
 	FollowsObjectives: true,
 	When: catalog.Any(
 		catalog.All(

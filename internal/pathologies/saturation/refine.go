@@ -20,6 +20,9 @@ func refine(p *catalog.Pass) {
 		fromLines(p)
 		return
 	}
+	if neverFits(p) {
+		return
+	}
 	arrivals, served, lines, ok := p.Demand()
 	if !ok {
 		p.Reason("No request reached its first token in the window, so capacity cannot be told from demand.")
@@ -39,7 +42,13 @@ func refine(p *catalog.Pass) {
 		p.Summary = fmt.Sprintf("The server is at its capacity of %s req/s", catalog.Digits(served))
 	}
 	if queued {
-		p.Summary += fmt.Sprintf(": %s wait", catalog.Requests(waiting))
+		p.Summary += ": " + catalog.Waiting(waiting)
+	}
+	what, blocks := full(p)
+	if what != "" {
+		p.Summary += ". " + what
+	}
+	if queued {
 		p.Reason("At the present rate the queue alone takes %s.", seconds(waiting/p.Value(indicator.FirstTokenRate)))
 	}
 	if n, ok := p.Measured(indicator.Preemptions); ok && n > 2.5 {
@@ -54,6 +63,9 @@ func refine(p *catalog.Pass) {
 	if bound(p) {
 		p.RaiseTokenBudget(verify)
 	}
+	if blocks {
+		p.GrowCache(verify)
+	}
 	if leaving {
 		p.StopRetries()
 		admit(p, p.Value(indicator.FirstTokenRate))
@@ -61,6 +73,55 @@ func refine(p *catalog.Pass) {
 	}
 	admit(p, served)
 	scale(p, arrivals, served, waiting, lines)
+}
+
+// neverFits says that nobody is admitted although nothing runs: the first of the queue needs more than there is, and
+// the others wait behind it, first come, first served.
+func neverFits(p *catalog.Pass) bool {
+	running, usage, age := p.Now(indicator.Running), p.Now(indicator.KVUsage), p.Now(indicator.WaitingAge)
+	if !running.OK || !usage.OK || running.V > 0 || usage.V > 0.1 || age.Or(0) <= 0 {
+		return false
+	}
+	p.Summary = fmt.Sprintf("%s, nothing runs, and the KV cache is empty: the first of the queue is never admitted, and the others are behind it", catalog.Waiting(p.Value(indicator.Waiting)))
+	p.Reason("The scheduler runs: its queue changes. It admits a prompt only when the KV cache has room for all of it, in the order of arrival.")
+	fix := catalog.Fix{
+		Summary:  "Abort the request at the head of the queue: let its client disconnect, or restart; the next one like it blocks the queue again",
+		Tradeoff: "that request is lost",
+		Verify:   verify,
+	}
+	kv, ok1 := p.KV()
+	longest, ok2 := p.Setting(engine.MaxModelLen)
+	if ok1 && ok2 && kv.Tokens < longest.V {
+		to := catalog.Whole(kv.Tokens)
+		p.Summary += fmt.Sprintf("; the cache holds %s tokens, and max_model_len allows %s", to, longest.Flag())
+		p.Fix(catalog.Fix{
+			Summary:    fmt.Sprintf("Lower --max-model-len from %s to %s: longer prompts are then refused instead of blocking everybody", longest.Flag(), to),
+			Changes:    []catalog.Change{{Flag: "--max-model-len", From: longest.Flag(), To: to}},
+			Arithmetic: []string{kv.Line, fmt.Sprintf("%s tokens < max_model_len = %s (%s)", to, longest.Flag(), longest.Source)},
+			Tradeoff:   "prompts that are longer get an error at once",
+			Verify:     verify,
+		})
+	}
+	p.Fix(fix)
+	return true
+}
+
+// full says which resource the next request waits for, where the servers' configuration tells.
+func full(p *catalog.Pass) (what string, blocks bool) {
+	running, ok1 := p.Measured(indicator.RunningP50)
+	usage, ok2 := p.Measured(indicator.KVUsagePeak)
+	seats, known := p.Setting(engine.MaxNumSeqs)
+	running /= p.Engines()
+	switch {
+	case !ok1 || !ok2 || !known:
+		return "", false
+	case running >= 0.95*seats.V:
+		return fmt.Sprintf("All %s seats are taken (max_num_seqs, %s), with KV cache usage at %s", seats.Flag(), seats.Source, indicator.FormatNumber(usage, indicator.Ratio)), false
+	case running >= 1 && usage*(running+1)/running > 1:
+		return fmt.Sprintf("KV blocks are short: %s of %s seats are taken, KV cache usage is %s, and one more request needs %s", catalog.Digits(running), seats.Flag(),
+			indicator.FormatNumber(usage, indicator.Ratio), indicator.FormatNumber(usage/running, indicator.Ratio)), true
+	}
+	return "", false
 }
 
 // passedOver says that a class of requests goes last. Which one no metric says: vLLM labels
@@ -158,15 +219,19 @@ func admit(p *catalog.Pass, served float64) {
 	if !ok {
 		objective, text = catalog.TTFTObjective.Default, seconds(catalog.TTFTObjective.Default)+" (no objective is set: the default)"
 	}
-	limit := math.Max(1, math.Floor(served*objective))
+	limit := math.Floor(served * objective)
+	if limit < 1 {
+		p.Reason("No queue meets the objective: one request takes longer than that to be served.")
+		return
+	}
 	if now, ok := p.Setting(engine.MaxQueuedRequests); ok && now.V <= limit {
 		p.Reason("--max-num-queued-reqs %s bounds the queue already.", now.Flag())
 		return
 	}
 	p.Fix(catalog.Fix{
-		Summary: fmt.Sprintf("Limit the queue to %s requests now, and refuse what cannot be served in time", catalog.Whole(limit)),
+		Summary: fmt.Sprintf("Limit the queue to %s now, and refuse what cannot be served in time", catalog.Requests(limit)),
 		Changes: []catalog.Change{{Flag: "--max-num-queued-reqs", From: p.Config[engine.MaxQueuedRequests].Value, To: catalog.Whole(limit)}},
-		Instead: fmt.Sprintf("Limit the queue to %s requests at the gateway now, and refuse what cannot be served in time", catalog.Whole(limit)),
+		Instead: fmt.Sprintf("Limit the queue to %s at the gateway now, and refuse what cannot be served in time", catalog.Requests(limit)),
 		Arithmetic: []string{
 			fmt.Sprintf("a queue of n takes n / %s served/s (%s)", catalog.Digits(served), indicator.FirstTokenRate.Title),
 			fmt.Sprintf("the first token is due within %s: n = floor(%s × %s) = %s", text, catalog.Digits(served), seconds(objective), catalog.Whole(limit)),

@@ -412,7 +412,6 @@ func (s *server) handler() (http.Handler, error) {
 			s.addSlowRequests(ctx, &i)
 			return i, err == nil
 		},
-		Answers: o.More,
 	})
 	if err != nil {
 		return nil, err

@@ -135,9 +135,6 @@ func newMonitor(t testing.TB) *monitor {
 		Incident: func(_ context.Context, id string) (view.Incident, bool) {
 			return m.incident, id == m.incident.ID
 		},
-		Answers: map[string]http.Handler{"/api/v1/incidents": m, "GET /api/v1/runbooks": m, "GET /api/v1/settings": m, "GET /api/v1/runbooks/{id}": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			runbook(w, r.PathValue("id"))
-		})},
 	})
 	if err != nil {
 		t.Fatal(err)

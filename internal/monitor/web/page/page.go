@@ -48,8 +48,6 @@ type Config struct {
 
 	// Incident looks one up.
 	Incident func(ctx context.Context, id string) (view.Incident, bool)
-	// Answers are handlers of the API, by pattern: what views say without a script.
-	Answers map[string]http.Handler
 	// Titles are those of verdicts, by id.
 	Titles map[string]string
 }
@@ -83,12 +81,7 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	p.shell, err = template.New("page").Funcs(template.FuncMap{
 		"sentence": sentence,
-		"title":    p.title,
-		"moment":   moment,
 		"health":   func(severity string) string { return string(health(view.OK, view.Firing, severity)) },
-		"map":      func(v any) bool { _, ok := v.(map[string]any); return ok },
-		"list":     func(v any) bool { _, ok := v.([]any); return ok },
-		"lines":    func(v any) bool { s, ok := v.(string); return ok && strings.Contains(s, "\n") },
 	}).Parse(shellHTML)
 	if err != nil {
 		return nil, fmt.Errorf("the page's shell: %w", err)

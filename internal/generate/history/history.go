@@ -27,9 +27,10 @@
 package history
 
 import (
-	"bufio"
 	"bytes"
+	"cmp"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -83,11 +84,15 @@ type Series struct {
 // key tells series and histograms of all targets apart.
 func (s Series) key() string { return s.Instance + s.Labels.String() }
 
-// A group is what one line of a file declares: a series, or all series of a
-// histogram.
-type group struct {
-	family string
-	series []Series
+// A group is what one line of a file declares: a series, or all series of a histogram.
+type group []Series
+
+func (g group) family() string {
+	name := g[0].Labels.Get(labels.MetricName)
+	if len(g) > 1 { // a histogram's begin with its sum
+		return strings.TrimSuffix(name, "_sum")
+	}
+	return name
 }
 
 type outage struct {
@@ -112,11 +117,11 @@ type Case struct {
 // Open reads NAME.txt.
 func Open(files fs.FS, name string) (*Case, error) {
 	text, err := fs.ReadFile(files, name+".txt")
-	if err != nil {
-		return nil, err
+	if err == nil && !bytes.HasPrefix(text, []byte("# ")) {
+		err = errors.New("begin with a comment that says why")
 	}
-	if !bytes.HasPrefix(text, []byte("# ")) {
-		return nil, fmt.Errorf("%s.txt: begin with a comment that says why", name)
+	if err != nil {
+		return nil, fmt.Errorf("%s.txt: %w", name, err)
 	}
 	c, err := Parse(files, string(text))
 	if err != nil {
@@ -128,27 +133,20 @@ func Open(files fs.FS, name string) (*Case, error) {
 // Parse reads a case; files holds those that it is like.
 func Parse(files fs.FS, text string) (*Case, error) {
 	c := &Case{files: files, groups: map[string]group{}}
-	if err := c.read(text); err != nil {
-		return nil, err
-	}
-	return c, nil
+	return c, c.Add(text)
 }
 
-// Add adds lines to the Case.
-func (c *Case) Add(lines ...string) error { return c.read(strings.Join(lines, "\n")) }
-
-// read adds a file's text to the Case: what it declares replaces what is
-// there already.
-func (c *Case) read(text string) error {
-	own := map[string]group{}
-	lines := bufio.NewScanner(strings.NewReader(text))
-	for n := 1; lines.Scan(); n++ {
-		if err := c.line(strings.TrimSpace(lines.Text()), own); err != nil {
+// Add adds lines to the Case: what they declare replaces what is there already.
+func (c *Case) Add(lines ...string) error {
+	own, n := map[string]group{}, 0
+	for line := range strings.Lines(strings.Join(lines, "\n")) {
+		n++
+		if err := c.line(strings.TrimSpace(line), own); err != nil {
 			return fmt.Errorf("line %d: %w", n, err)
 		}
 	}
 	maps.Copy(c.groups, own)
-	return lines.Err()
+	return nil
 }
 
 func (c *Case) line(line string, own map[string]group) error {
@@ -185,9 +183,9 @@ func (c *Case) line(line string, own map[string]group) error {
 	return c.parseSeries(line, own)
 }
 
-func (c *Case) header(words []string) error {
+func (c *Case) header(words []string) (err error) {
 	if len(words) != 4 || words[2] != "for" {
-		return fmt.Errorf("want: every INTERVAL for LENGTH")
+		return errors.New("want: every INTERVAL for LENGTH")
 	}
 	length, err := time.ParseDuration(words[3])
 	if err != nil {
@@ -213,7 +211,7 @@ func (c *Case) parseLike(words []string) error {
 		if err != nil {
 			return err
 		}
-		return c.read(string(text))
+		return c.Add(string(text))
 	}
 	if c.Scrapes == 0 {
 		return fmt.Errorf("like %s before the line that says every", words[0])
@@ -224,7 +222,7 @@ func (c *Case) parseLike(words []string) error {
 		text = regexp.MustCompile(`(?m)^(process_\w+) `).ReplaceAllString(text, `$1{`+words[1]+`} `)
 		text = strings.ReplaceAll(text, `status="2xx"`, `status="2xx",`+words[1])
 	}
-	return c.read(text)
+	return c.Add(text)
 }
 
 func (c *Case) parseWithout(words []string) error {
@@ -234,7 +232,7 @@ func (c *Case) parseWithout(words []string) error {
 			return err
 		}
 		before := len(c.groups)
-		maps.DeleteFunc(c.groups, func(_ string, g group) bool { return re.MatchString(g.family) })
+		maps.DeleteFunc(c.groups, func(_ string, g group) bool { return re.MatchString(g.family()) })
 		if len(c.groups) == before {
 			return fmt.Errorf("nothing inherited is called %s", w)
 		}
@@ -253,22 +251,14 @@ func (c *Case) outage(words []string) error {
 }
 
 func (c *Case) parsePromised(words []string) error {
+	of := map[slo.Key]*time.Duration{slo.TTFTP95: &c.Promise.TTFTP95, slo.ITLP95: &c.Promise.ITLP95, slo.E2EP95: &c.Promise.E2EP95}
 	for _, w := range words {
 		k, v, _ := strings.Cut(w, "=")
 		d, err := time.ParseDuration(v)
-		if err != nil {
-			return err
+		if err != nil || of[slo.Key(k)] == nil {
+			return fmt.Errorf("%q is no objective on a latency", w)
 		}
-		switch slo.Key(k) {
-		case slo.TTFTP95:
-			c.Promise.TTFTP95 = d
-		case slo.ITLP95:
-			c.Promise.ITLP95 = d
-		case slo.E2EP95:
-			c.Promise.E2EP95 = d
-		default:
-			return fmt.Errorf("%q is no objective on a latency", k)
-		}
+		*of[slo.Key(k)] = d
 	}
 	return nil
 }
@@ -281,17 +271,17 @@ func (c *Case) parseSeries(line string, own map[string]group) error {
 	if err != nil {
 		return err
 	}
-	values := missing(c.Scrapes)
 	if len(samples) > c.Scrapes {
 		return fmt.Errorf("%s has %d samples, and there are %d scrapes", lset, len(samples), c.Scrapes)
 	}
+	values := slices.Repeat([]float64{math.NaN()}, c.Scrapes)
 	for i, s := range samples {
 		if !s.Omitted {
 			values[i] = s.Value
 		}
 	}
 	one := located(lset, values)
-	own[one.key()] = group{lset.Get(labels.MetricName), []Series{one}}
+	own[one.key()] = group{one}
 	return nil
 }
 
@@ -304,40 +294,37 @@ func (c *Case) growth(words []string, own map[string]group) error {
 	if err != nil {
 		return err
 	}
-	args := map[string]string{"sigma": "0.5"}
+	args := map[string]string{"sigma": "0.5", "mean": "1"}
 	if words[0] == "rate" {
-		args["rate"] = words[2]
-	} else {
-		for _, w := range words[2:] {
-			k, v, ok := strings.Cut(w, "=")
-			if !ok || k != "mean" && k != "rate" && k != "sigma" {
-				return fmt.Errorf("%q is not mean=, rate= or sigma=", w)
-			}
-			args[k] = v
+		words = append(words[:2:2], "rate="+words[2])
+	}
+	for _, w := range words[2:] {
+		k, v, ok := strings.Cut(w, "=")
+		if !ok || k != "mean" && k != "rate" && k != "sigma" {
+			return fmt.Errorf("%q is not mean=, rate= or sigma=", w)
 		}
+		args[k] = v
 	}
 	rates, err := c.schedule(args["rate"])
 	if err != nil {
 		return err
 	}
-	g := group{family: lset.Get(labels.MetricName)}
-	if words[0] == "rate" {
-		g.series = []Series{located(lset, c.accumulate(rates, nil))}
-	} else {
-		means, err := c.schedule(args["mean"])
-		if err != nil {
-			return err
-		}
-		sigma, err := strconv.ParseFloat(args["sigma"], 64)
-		if err != nil {
-			return err
-		}
-		g.series = c.histogram(lset, rates, means, sigma)
+	means, err := c.schedule(args["mean"])
+	if err != nil {
+		return err
 	}
-	key := located(lset, nil).key()
-	for i, s := range own[key].series {
+	sigma, err := strconv.ParseFloat(args["sigma"], 64)
+	if err != nil {
+		return err
+	}
+	g := group{located(lset, c.accumulate(rates, func(int) float64 { return 1 }))}
+	key := g[0].key()
+	if words[0] == "hist" {
+		g = c.histogram(lset, rates, means, sigma)
+	}
+	for i, s := range own[key] {
 		for k := range s.Values {
-			g.series[i].Values[k] += s.Values[k]
+			g[i].Values[k] += s.Values[k]
 		}
 	}
 	own[key] = g
@@ -345,19 +332,16 @@ func (c *Case) growth(words []string, own map[string]group) error {
 }
 
 // schedule reads 2x60,8: 2 for sixty scrapes, then 8 until the end.
-func (c *Case) schedule(text string) ([]float64, error) {
-	var out []float64
+func (c *Case) schedule(text string) (out []float64, err error) {
 	for _, part := range strings.Split(text, ",") {
 		v, times, repeated := strings.Cut(part, "x")
 		value, err := strconv.ParseFloat(v, 64)
-		if err != nil {
-			return nil, fmt.Errorf("read %q: %w", text, err)
-		}
 		n := c.Scrapes - len(out)
-		if repeated {
-			if n, err = strconv.Atoi(times); err != nil {
-				return nil, fmt.Errorf("read %q: %w", text, err)
-			}
+		if repeated && err == nil {
+			n, err = strconv.Atoi(times)
+		}
+		if err != nil || n < 0 {
+			return nil, fmt.Errorf("read %q: %w", text, cmp.Or(err, strconv.ErrRange))
 		}
 		out = append(out, slices.Repeat([]float64{value}, n)...)
 	}
@@ -367,30 +351,23 @@ func (c *Case) schedule(text string) ([]float64, error) {
 	return out, nil
 }
 
-// accumulate returns a counter that grows by rates, each times its factor, per
-// second.
+// accumulate returns a counter that grows by rates, each times its factor, per second.
 func (c *Case) accumulate(rates []float64, factor func(scrape int) float64) []float64 {
 	out := make([]float64, len(rates))
 	for i := 1; i < len(rates); i++ {
-		f := 1.0
-		if factor != nil {
-			f = factor(i)
-		}
-		out[i] = out[i-1] + rates[i]*f*c.Every.Seconds()
+		out[i] = out[i-1] + rates[i]*factor(i)*c.Every.Seconds()
 	}
 	return out
 }
 
-func (c *Case) histogram(lset labels.Labels, rates, means []float64, sigma float64) []Series {
+func (c *Case) histogram(lset labels.Labels, rates, means []float64, sigma float64) group {
 	name := lset.Get(labels.MetricName)
 	part := func(suffix, le string, factor func(int) float64) Series {
-		b := labels.NewBuilder(lset).Set(labels.MetricName, name+suffix)
-		if le != "" {
-			b.Set(labels.BucketLabel, le)
-		}
+		b := labels.NewBuilder(lset).Set(labels.MetricName, name+suffix).Set(labels.BucketLabel, le)
 		return located(b.Labels(), c.accumulate(rates, factor))
 	}
-	out := []Series{part("_sum", "", func(i int) float64 { return means[i] }), part("_count", "", nil)}
+	all := func(int) float64 { return 1 }
+	out := group{part("_sum", "", func(i int) float64 { return means[i] }), part("_count", "", all)}
 	for _, bound := range boundsOf(name) {
 		le := strconv.FormatFloat(bound, 'f', -1, 64)
 		if !strings.Contains(le, ".") {
@@ -398,7 +375,7 @@ func (c *Case) histogram(lset labels.Labels, rates, means []float64, sigma float
 		}
 		out = append(out, part("_bucket", le, func(i int) float64 { return lognormal(bound, means[i], sigma) }))
 	}
-	return append(out, part("_bucket", "+Inf", nil))
+	return append(out, part("_bucket", "+Inf", all))
 }
 
 // lognormal returns the share of observations up to x.
@@ -415,24 +392,26 @@ func located(lset labels.Labels, values []float64) Series {
 	return Series{instance, labels.NewBuilder(lset).Del("instance").Labels(), values}
 }
 
-func missing(n int) []float64 { return slices.Repeat([]float64{math.NaN()}, n) }
-
-// Series returns all series, by instance; counters begin again where their
-// server restarts.
+// Series returns all series, by instance; counters begin again where their server restarts.
 func (c *Case) Series() map[string][]Series {
 	out := map[string][]Series{}
 	for _, k := range slices.Sorted(maps.Keys(c.groups)) {
-		for _, s := range c.groups[k].series {
-			if s.Labels.Get(labels.MetricName) == scrapeTook {
-				continue
+		for _, s := range c.groups[k] {
+			if s.Labels.Get(labels.MetricName) != scrapeTook {
+				s.Values = slices.Clone(s.Values)
+				out[s.Instance] = append(out[s.Instance], s)
 			}
-			s.Values = slices.Clone(s.Values)
-			out[s.Instance] = append(out[s.Instance], s)
 		}
 	}
 	for _, o := range c.outages {
-		if o.restart {
-			restart(out[o.instance], o.first)
+		for _, s := range out[o.instance] {
+			if !o.restart || kind(s.Labels.Get(labels.MetricName), nil) == "gauge" {
+				continue
+			}
+			lost := s.Values[o.first]
+			for i := o.first; i < len(s.Values); i++ {
+				s.Values[i] -= lost
+			}
 		}
 	}
 	return out
@@ -449,7 +428,7 @@ func (c *Case) Down(instance string, scrape int) bool {
 // scrape_duration_seconds.
 func (c *Case) ScrapeDuration(instance string, scrape int) time.Duration {
 	for _, g := range c.groups {
-		for _, s := range g.series {
+		for _, s := range g {
 			if s.Labels.Get(labels.MetricName) == scrapeTook && s.Instance == instance && scrape < len(s.Values) {
 				return time.Duration(s.Values[scrape] * float64(time.Second))
 			}
@@ -463,19 +442,6 @@ func (c *Case) ScrapeDuration(instance string, scrape int) time.Duration {
 
 // scrapeTook is the one series of a case that is on no page: whoever scrapes writes it.
 const scrapeTook = "scrape_duration_seconds"
-
-// restart lets the counters begin again.
-func restart(all []Series, scrape int) {
-	for _, s := range all {
-		if kind(s.Labels.Get(labels.MetricName), nil) == "gauge" {
-			continue
-		}
-		lost := s.Values[scrape]
-		for i := scrape; i < len(s.Values); i++ {
-			s.Values[i] -= lost
-		}
-	}
-}
 
 // Pages are the scrapes of a target's series in Prometheus' text format.
 type Pages struct {
@@ -564,12 +530,10 @@ func (c *Case) Stretch(interval time.Duration, times int) *Case {
 		out.At = time.Duration(out.Scrapes-1)*interval + c.At - time.Duration(c.Scrapes-1)*c.Every
 	}
 	for k, g := range c.groups {
-		slow := group{family: g.family}
-		for _, s := range g.series {
+		for _, s := range g {
 			s.Values = stretch(s, repeats, interval.Seconds()/c.Every.Seconds())
-			slow.series = append(slow.series, s)
+			out.groups[k] = append(out.groups[k], s)
 		}
-		out.groups[k] = slow
 	}
 	for _, o := range c.outages {
 		first, end := at[o.first], at[min(o.first+o.scrapes, c.Scrapes)]

@@ -136,6 +136,34 @@ func TestLines(t *testing.T) {
 			stat + ", Deferred: 2 reqs, Preemptions: 1, GPU KV cache usage: 50.0%, Prefix cache hit rate: 25.0%, External prefix cache hit rate: 75.0%",
 			func(l Log) bool { return l.Stats[0].KVUsage == .5 && l.Stats[0].PrefixHitRate == .25 },
 		},
+		"of those that wait some are deferred": {
+			stat + ", Deferred: 2 reqs, GPU KV cache usage: 50.0%", func(l Log) bool { return l.Stats[0].Waiting == 4 && l.Stats[0].Deferred == 2 },
+		},
+		"the year and a fraction in the time, as NIM and plug-ins write": {
+			"[vllm-rbln] INFO 2026-10-07 22:01:17,796 [loggers.py:248] Engine 001: Avg prompt throughput: 4.1 tokens/s, Avg generation throughput: 6.2 tokens/s, Running: 7 reqs, Waiting: 0 reqs, GPU KV cache usage: 0.0%\n" +
+				"INFO 2026-10-07 22:01:22.957 metrics.py:386] Avg prompt throughput: 0.2 tokens/s, Avg generation throughput: 1.1 tokens/s, Max iteration time: 386.7 ms, Avg time/tok:149.4 ms, Running: 8 reqs, Swapped: 0 reqs, Pending: 3 reqs, GPU KV cache usage: 99.0%, CPU KV cache usage: 0.0%",
+			func(l Log) bool {
+				return l.Stats[0].Engine == "1" && l.Stats[1].Running == 8 && l.Stats[1].At.Equal(time.Date(2026, 10, 7, 22, 1, 22, 0, time.UTC)) && l.Interval() == logInterval
+			},
+		},
+		"lines of the HTTP server, of requests to the engine alone": {
+			"INFO:     10.0.0.7:1 - \"POST /v1/chat/completions HTTP/1.1\" 200 OK\nINFO:     10.0.0.7:1 - \"POST /v1/completions?x=1 HTTP/1.1\" 503 Service Unavailable\n" +
+				"INFO:     10.0.0.7:1 - \"POST /tokenize HTTP/1.1\" 200 OK\nINFO:     10.0.0.7:1 - \"GET /metrics HTTP/1.1\" 200 OK\nx - \"POST /v1/completions HTTP/1.1\" 200 OK\n" +
+				"(APIServer pid=1) INFO:     10.0.0.7:1 - \"POST /v1/embeddings HTTP/1.1\" 400 Bad Request\n" + stat,
+			func(l Log) bool { return l.Stats[0].Seen.Answers == [3]int64{1, 1, 1} && l.Seen == l.Stats[0].Seen },
+		},
+		"the time of the end": {
+			stat + "\n" + strings.Replace(stat, "06:28:23", "06:28:33", 1) + "\nINFO 11-21 06:31:00 [launcher.py:1] x\nINFO:     10.0.0.7:1 - \"GET /health HTTP/1.1\" 200 OK\n",
+			func(l Log) bool { return l.End.Equal(time.Date(2026, 11, 21, 6, 31, 0, 0, time.UTC)) },
+		},
+		"an engine that died, and one that lives again": {
+			stat + "\nERROR 11-21 06:30:00 [x.py:1] EngineDeadError: x\n" + strings.Replace(stat, "06:28", "06:40", 1),
+			func(l Log) bool { return l.Died.IsZero() && len(l.Errors) == 1 },
+		},
+		"a worker that does not answer": {
+			stat + "\nINFO 11-21 06:30:00 [x.py:1] No available shared memory broadcast block found in 60 seconds.\nWARNING 11-21 06:30:00 [x.py:1] No available shared memory broadcast block found in 60 seconds.",
+			func(l Log) bool { return len(l.Errors) == 1 && l.Errors[0].Kind == ErrorStalled },
+		},
 		"statistics without a hit rate": {
 			stat + ", GPU KV cache usage: 50.0%", func(l Log) bool { return math.IsNaN(l.Stats[0].PrefixHitRate) },
 		},
@@ -171,6 +199,33 @@ func TestLines(t *testing.T) {
 				t.Errorf("%+v", l)
 			}
 		})
+	}
+}
+
+// The lines are of 0.3, which has no day, of 0.5 with data-parallel ranks, and of a newer release.
+func TestALogOfSGLang(t *testing.T) {
+	l := parseFile(t, "sglang-0.5.log")
+	wantConfig := map[string]string{
+		MaxNumSeqs: "2048", MaxNumBatchedTokens: "8192", MaxModelLen: "131072", KVTokens: "417920",
+		GPUMemoryUtilization: "0.88", TensorParallelSize: "2", DataParallelSize: "2", BlockSize: "1",
+	}
+	if diff := cmp.Diff(wantConfig, values(t, l.Config)); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+	at := func(s int) time.Time { return time.Date(2026, 5, 27, 20, 14, s, 0, time.UTC) }
+	want := []LogStat{
+		{At: at(40), Engine: "0", PromptTokensPerSecond: 1843.2, CachedTokensPerSecond: 51.2, GenerationTokensPerSecond: 600, Running: 18, Waiting: 3, KVUsage: .71, Seen: LogCounts{Begun: 2, Answers: [3]int64{1}}},
+		{At: at(40), Engine: "1", GenerationTokensPerSecond: 0, Running: 4, KVUsage: .1, Seen: LogCounts{Begun: 2, Answers: [3]int64{1}}},
+		{At: at(45), Engine: "0", GenerationTokensPerSecond: 5000. / 7, Running: 16, Waiting: 5, KVUsage: .99, Preemptions: 2, Seen: LogCounts{Begun: 2, Answers: [3]int64{1}}},
+	}
+	if diff := cmp.Diff(want, l.Stats, cmpopts.EquateApprox(0, 1e-9), cmpopts.IgnoreFields(LogStat{}, "PrefixHitRate")); diff != "" {
+		t.Errorf("statistics (-want +got):\n%s", diff)
+	}
+	if l.Model != "org/chat-8b" || !l.SGLang || len(l.Errors) != 2 || l.Errors[1].Kind != ErrorStalled || strings.Contains(fmt.Sprintf("%+v", l), "secret") {
+		t.Errorf("model %q, errors %v", l.Model, l.Errors)
+	}
+	if l := parse(t, "[04:40:55 TP0] Decode batch. #running-req: 2, #token: 4078, token usage: 0.25, gen throughput (token/s): 447.31, #queue-req: 0"); len(l.Stats) != 1 || l.Stats[0].KVUsage != .25 || l.Stats[0].At.Hour() != 4 {
+		t.Errorf("%+v", l.Stats)
 	}
 }
 

@@ -39,6 +39,7 @@ type batches struct {
 type rankBatches struct {
 	LogStat
 	prompt, cached, generated float64   // tokens
+	decoding                  float64   // seconds in which those were generated, some of them of the span before
 	decoded                   time.Time // the last line on decoding
 	chunk                     bool      // the last prefill ended within a prompt, which the next one counts again
 	told                      bool      // something in this span
@@ -66,7 +67,9 @@ func (p *logParser) sglang(at time.Time, process, m string) bool {
 		return true
 	}
 	if s := retracted.FindStringSubmatch(m); s != nil {
-		p.preemptions += int64(number(s[1]))
+		if r := p.rank(at, process); r != nil {
+			r.Preemptions += int64(number(s[1]))
+		}
 		p.count(ErrorRetraction)
 		return true
 	}
@@ -97,6 +100,36 @@ func (p *logParser) batch(at time.Time, process string, prefill bool, f map[stri
 		return // the same batch, of another GPU
 	}
 	p.log.SGLang, p.ready = true, true
+	r := p.rank(at, process)
+	if r == nil {
+		return
+	}
+	r.told = true
+	r.Running, r.Waiting = int(f["#running-req"]), int(f["#queue-req"])
+	r.KVUsage = max(f["token usage"], f["full token usage"])
+	if !prefill {
+		if gap := at.Sub(r.decoded); !r.decoded.IsZero() && gap > 0 {
+			r.generated += f["gen throughput (token/s)"] * gap.Seconds()
+			r.decoding += gap.Seconds()
+		}
+		r.decoded, p.batches.seen = at, p.seen
+		return
+	}
+	begun := int64(f["#new-seq"])
+	r.Running += int(begun)
+	r.prompt += f["#new-token"]
+	r.cached += f["#cached-token"]
+	if r.chunk {
+		begun--
+	}
+	budget, _, known := p.log.Config.Number(MaxNumBatchedTokens)
+	r.chunk = known && f["#new-token"] >= budget
+	p.seen.Begun += max(0, begun)
+	p.batches.seen = p.seen
+}
+
+// rank returns the totals of a line's rank, in the span that the line is in; nil where there are too many.
+func (p *logParser) rank(at time.Time, process string) *rankBatches {
 	if p.batches.ranks == nil || at.Before(p.batches.latest.Add(-batchSpan)) { // the clock was put back, or another log begins
 		p.endBatches(time.Time{})
 	}
@@ -115,7 +148,7 @@ func (p *logParser) batch(at time.Time, process string, prefill bool, f map[stri
 	r := p.batches.ranks[name]
 	if r == nil {
 		if len(p.batches.ranks) >= mostRanks {
-			return
+			return nil
 		}
 		r = &rankBatches{}
 		if p.batches.ranks == nil {
@@ -123,27 +156,7 @@ func (p *logParser) batch(at time.Time, process string, prefill bool, f map[stri
 		}
 		p.batches.ranks[name] = r
 	}
-	r.told = true
-	r.Running, r.Waiting = int(f["#running-req"]), int(f["#queue-req"])
-	r.KVUsage = max(f["token usage"], f["full token usage"])
-	if !prefill {
-		if gap := at.Sub(r.decoded); !r.decoded.IsZero() && gap > 0 {
-			r.generated += f["gen throughput (token/s)"] * gap.Seconds()
-		}
-		r.decoded, p.batches.seen = at, p.seen
-		return
-	}
-	begun := int64(f["#new-seq"])
-	r.Running += int(begun)
-	r.prompt += f["#new-token"]
-	r.cached += f["#cached-token"]
-	if r.chunk {
-		begun--
-	}
-	budget, _, known := p.log.Config.Number(MaxNumBatchedTokens)
-	r.chunk = known && f["#new-token"] >= budget
-	p.seen.Begun += max(0, begun)
-	p.batches.seen = p.seen
+	return r
 }
 
 // endBatches makes statistics of what was told of each rank, at the end of a span, or, where that is
@@ -160,11 +173,11 @@ func (p *logParser) endBatches(end time.Time) {
 		}
 		seconds := max(1, at.Sub(p.batches.began).Seconds())
 		s := r.LogStat
-		s.At, s.Run, s.Engine, s.PrefixHitRate, s.Preemptions = at, p.log.Starts, name, math.NaN(), p.preemptions
-		s.PromptTokensPerSecond, s.CachedTokensPerSecond, s.GenerationTokensPerSecond = r.prompt/seconds, r.cached/seconds, r.generated/seconds
+		s.At, s.Run, s.Engine, s.PrefixHitRate = at, p.log.Starts, name, math.NaN()
+		s.PromptTokensPerSecond, s.CachedTokensPerSecond, s.GenerationTokensPerSecond = r.prompt/seconds, r.cached/seconds, r.generated/max(seconds, r.decoding)
 		s.Seen = p.batches.seen
 		p.keep(s)
-		r.prompt, r.cached, r.generated, r.told = 0, 0, 0, false
+		r.prompt, r.cached, r.generated, r.decoding, r.told = 0, 0, 0, 0, false
 	}
 	if end.IsZero() {
 		p.batches = batches{}

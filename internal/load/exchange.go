@@ -1,10 +1,15 @@
 package load
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
-	"os"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/load/wire"
@@ -15,17 +20,21 @@ import (
 // stream sends requests one after another over a connection that it keeps. It
 // belongs to one goroutine; its memory is reused from request to request.
 type stream struct {
-	r    *Runner
-	conn *wire.Conn
-	idle int64 // when the connection was last used
+	r      *Runner
+	way    *wire.Transport
+	socket *wire.Socket  // of the current request
+	ended  time.Duration // when the request before ended
 
-	out      []byte // the request
+	lagMu sync.Mutex
+	lags  map[uint32]int64 // how long packets waited to be read, by gapBucket
+
 	body     []byte
+	buf      []byte // of a read, and of an answer in one piece
 	history  conversation
 	answer   []byte // of the current request, JSON-escaped, when it must be repeated
 	keep     bool   // keep the answer
 	arrivals []arrival
-	events   int // that brought tokens
+	bearing  int // events that brought tokens
 	sse      openai.Events
 	chunk    openai.Chunk
 	usage    openai.Usage
@@ -44,13 +53,27 @@ var (
 	errInStream  = errors.New("error event in the stream")
 )
 
-// maxIdle is how long a kept connection is trusted: uvicorn, which serves vLLM,
-// closes idle ones after 5 s.
-const maxIdle = 4 * time.Second
+// readSize holds one read of a stream. A decode step's event takes 200 to 400 bytes.
+const readSize = 4 << 10
+
+// newStream returns a stream that the Runner sums up.
+func (r *Runner) newStream() *stream {
+	s := &stream{r: r, lags: map[uint32]int64{}, buf: make([]byte, readSize)}
+	t := &r.cfg.Target
+	s.way = wire.NewTransport(t.TLS, t.Proxy, func(d time.Duration) {
+		s.lagMu.Lock()
+		s.lags[gapBucket(uint32(d/time.Microsecond))]++
+		s.lagMu.Unlock()
+	})
+	r.allMu.Lock()
+	r.all = append(r.all, s)
+	r.allMu.Unlock()
+	return s
+}
 
 // begin resets the stream for a turn that was composed into s.body.
 func (s *stream) begin(t *workload.Turn, scheduled, ready time.Duration) {
-	s.arrivals, s.events, s.count = s.arrivals[:0], 0, openai.Tokens{}
+	s.arrivals, s.bearing, s.count = s.arrivals[:0], 0, openai.Tokens{}
 	s.usage, s.hasUsage, s.finished = openai.Usage{}, false, false
 	s.answer, s.message, s.cancel = s.answer[:0], "", t.CancelAfter
 	s.sse.Reset()
@@ -62,107 +85,78 @@ func (s *stream) begin(t *workload.Turn, scheduled, ready time.Duration) {
 
 // exchange sends the composed request and reads the answer. The record is then
 // complete.
-func (s *stream) exchange(ctx context.Context, id uint64) {
-	s.out = s.r.endpoint.request(s.out[:0], s.r.run, id, s.body)
-	err := s.sendOnce(ctx)
+func (s *stream) exchange(id uint64) {
 	r := &s.rec
-	if errors.Is(err, errStale) {
-		s.r.collector.retried()
-		err = s.sendOnce(ctx)
-	}
-	if r.End = time.Duration(s.r.clock.Now()); s.conn != nil && r.FirstByte > 0 && !errors.Is(err, os.ErrDeadlineExceeded) {
-		r.End = time.Duration(s.conn.ReadAt())
+	err := s.send(id)
+	r.End = s.r.now()
+	if r.FirstByte > 0 && !errors.Is(err, context.DeadlineExceeded) {
+		r.End = s.arrived()
 	}
 	if r.Sent == 0 {
 		r.Sent = r.End // no connection: nothing was sent
 	}
-	r.Outcome = s.outcome(ctx, err)
+	r.Outcome = s.outcome(err)
 	s.fixTokenCounts()
-	if s.conn != nil && (err != nil || !s.conn.Reusable()) {
-		s.drop()
-	}
-	s.idle = int64(r.End)
+	s.ended = r.End
 }
 
-// errStale means that a kept connection had been closed by the server before
-// the request reached it, so that sending it again is safe and right.
-var errStale = errors.New("kept connection was closed")
+// arrived is when what was read last had arrived.
+func (s *stream) arrived() time.Duration { return s.socket.Arrived().Sub(s.r.start) }
 
-// sendOnce sends once, over a new connection where there is none.
-func (s *stream) sendOnce(ctx context.Context) error {
-	clock, r := s.r.clock, &s.rec
-	if s.conn != nil && clock.Now()-s.idle > int64(maxIdle) {
-		s.drop()
-	}
-	fresh := s.conn == nil
-	if fresh {
-		if err := s.connect(ctx); err != nil {
-			return err
+// send sends the request and reads the answer.
+func (s *stream) send(id uint64) error {
+	ctx, cancel := context.WithTimeout(s.r.live, s.r.cfg.Timeout)
+	defer cancel()
+	connections, opened, began := 0, s.way.Opened.Load(), s.r.now()
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) {
+		if connections++; s.way.Opened.Load() > opened {
+			s.rec.Connect = s.r.now() - began
 		}
-		r.Connect += time.Duration(s.conn.DialEnd - s.conn.DialStart)
-	}
-	now := clock.Now()
-	if err := s.conn.SetDeadline(now + int64(s.r.cfg.Timeout)); err != nil {
-		return err
-	}
-	if s.r.stopped.Load() {
-		return context.Canceled
-	}
-	r.Sent = time.Duration(clock.Now())
-	err := s.conn.Send(s.out)
-	var resp wire.Response
-	if err == nil {
-		err = s.conn.ReadHead(&resp)
-	}
-	if err != nil {
-		timedOut := errors.Is(err, os.ErrDeadlineExceeded)
-		if !fresh && !timedOut && !errors.Is(err, wire.ErrMalformed) && !errors.Is(err, wire.ErrTruncated) {
-			s.drop()
-			return errStale
-		}
-		if err == io.EOF {
-			err = wire.ErrTruncated
-		}
-		return err
-	}
-	r.FirstByte, r.Status = time.Duration(s.conn.ReadAt()), uint16(resp.Status)
-	switch {
-	case resp.Status != 200:
-		return s.readFailure(resp.Status)
-	case resp.EventStream:
-		return s.readStream()
-	default:
-		return s.readWhole()
-	}
-}
-
-// connect opens the stream's connection and lets the runner interrupt it.
-func (s *stream) connect(ctx context.Context) error {
-	conn, err := s.r.dialer.Dial(ctx)
-	if err != nil {
+		s.socket = wire.SocketOf(c.Conn)
+		s.socket.Begin()
+	}})
+	resp, err := s.way.RoundTrip(s.r.endpoint.request(ctx, fmt.Sprintf("sixty-%x-%d", s.r.run, id), s.body))
+	if connections == 0 {
 		return &connectError{err}
 	}
-	s.conn = conn
-	s.r.track(conn)
-	return nil
+	if connections > 1 {
+		s.r.collector.retried()
+	}
+	if at := s.socket.Sent(); !at.IsZero() {
+		s.rec.Sent = at.Sub(s.r.start)
+	}
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	s.rec.FirstByte, s.rec.Status = s.arrived(), uint16(resp.StatusCode)
+	switch {
+	case resp.StatusCode != http.StatusOK:
+		return s.readFailure(resp)
+	case strings.HasPrefix(strings.ToLower(resp.Header.Get("Content-Type")), "text/event-stream"):
+		return s.readStream(resp.Body)
+	default:
+		return s.readWhole(resp.Body)
+	}
 }
 
 type connectError struct{ error }
 
 func (e *connectError) Unwrap() error { return e.error }
 
-func (s *stream) drop() {
-	if s.conn != nil {
-		s.r.untrack(s.conn)
-		s.conn.Close()
-		s.conn = nil
-	}
-}
-
 // readStream reads server-sent events to their end.
-func (s *stream) readStream() error {
-	if err := s.conn.Stream(s); err != nil {
-		return err
+func (s *stream) readStream(body io.Reader) error {
+	for {
+		n, err := body.Read(s.buf[:readSize])
+		if err := s.events(s.buf[:n]); err != nil {
+			return err
+		}
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
 	}
 	if data, ok := s.sse.Flush(); ok {
 		return s.event(data)
@@ -170,9 +164,9 @@ func (s *stream) readStream() error {
 	return nil
 }
 
-// Data takes a piece of the stream. Events are stamped with the read that
+// events takes a piece of the stream. Events are stamped with the read that
 // completed them.
-func (s *stream) Data(p []byte) error {
+func (s *stream) events(p []byte) error {
 	for {
 		data, rest, ok, err := s.sse.Next(p)
 		if err != nil || !ok {
@@ -220,8 +214,8 @@ func (s *stream) event(data []byte) error {
 
 // tokens notes that n tokens came with the current read.
 func (s *stream) tokens(n int, text []byte) {
-	at := time.Duration(s.conn.ReadAt())
-	s.events++
+	at := s.arrived()
+	s.bearing++
 	r := &s.rec
 	us := uint32(min((at-r.Sent)/time.Microsecond, maxArrivalUS))
 	switch last := len(s.arrivals) - 1; {
@@ -247,8 +241,8 @@ func (s *stream) tokens(n int, text []byte) {
 const maxWhole = 32 << 20
 
 // readWhole reads an answer that is not streamed.
-func (s *stream) readWhole() error {
-	whole, err := s.readAll()
+func (s *stream) readWhole(body io.Reader) error {
+	whole, err := s.readAll(body)
 	if err != nil {
 		return err
 	}
@@ -272,32 +266,14 @@ func (s *stream) readWhole() error {
 	return nil
 }
 
-// readAll returns the whole body. A body that came in one piece is not copied.
-func (s *stream) readAll() ([]byte, error) {
-	whole, err := s.conn.ReadBody()
-	if err != nil {
-		if err == io.EOF {
-			return nil, nil
-		}
-		return nil, err
+// readAll returns the whole body, which is valid until the next one.
+func (s *stream) readAll(body io.Reader) ([]byte, error) {
+	b := bytes.NewBuffer(s.buf[:0])
+	_, err := b.ReadFrom(io.LimitReader(body, maxWhole+1))
+	if s.buf = b.Bytes()[:b.Len():b.Cap()]; b.Len() > maxWhole {
+		err = errors.New("malformed answer: over 32 MiB")
 	}
-	if s.conn.Reusable() {
-		return whole, nil
-	}
-	s.body = append(s.body[:0], whole...)
-	for {
-		p, err := s.conn.ReadBody()
-		if err == io.EOF {
-			return s.body, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if len(s.body)+len(p) > maxWhole {
-			return nil, wire.ErrMalformed
-		}
-		s.body = append(s.body, p...)
-	}
+	return s.buf, err
 }
 
 // statusError is an answer with another status than 200.
@@ -305,16 +281,16 @@ type statusError int
 
 func (e statusError) Error() string { return "HTTP status" }
 
-func (s *stream) readFailure(status int) error {
-	b, err := s.readAll()
+func (s *stream) readFailure(resp *http.Response) error {
+	b, err := s.readAll(resp.Body)
 	if err == nil && s.chunk.Scan(b) == nil && s.chunk.HasError {
 		s.message = string(s.chunk.Error)
 	}
-	return statusError(status)
+	return statusError(resp.StatusCode)
 }
 
 // outcome classifies the end of the exchange.
-func (s *stream) outcome(ctx context.Context, err error) Outcome {
+func (s *stream) outcome(err error) Outcome {
 	var status statusError
 	var connect *connectError
 	switch {
@@ -332,23 +308,29 @@ func (s *stream) outcome(ctx context.Context, err error) Outcome {
 		return Cancelled
 	case errors.As(err, &status):
 		return outcomeOf(int(status))
-	case s.r.stopped.Load() || ctx.Err() != nil:
+	case s.r.stopped():
 		return Unfinished
 	case errors.As(err, &connect):
 		s.message = err.Error()
 		return ConnectFail
-	case errors.Is(err, os.ErrDeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded):
 		s.message = "no end within " + s.r.cfg.Timeout.String()
 		return Timeout
 	case errors.Is(err, errInStream):
 		return ServerError
-	case errors.Is(err, errEvent), errors.Is(err, openai.ErrEventTooLarge), errors.Is(err, wire.ErrMalformed):
+	case errors.Is(err, errEvent), errors.Is(err, openai.ErrEventTooLarge), malformed(err):
 		s.message = err.Error()
 		return Malformed
 	default:
 		s.message = err.Error()
 		return Broken
 	}
+}
+
+// malformed reports whether net/http could not read an answer as HTTP: its errors have no type.
+func malformed(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "malformed") || strings.Contains(text, "chunk")
 }
 
 // fixTokenCounts fixes the token counts once the answer is there.

@@ -53,7 +53,7 @@ func Probe(ctx context.Context, t Target, text bool) (*Probed, error) {
 		return nil, err
 	}
 	t.API = e.target.API
-	transport := &http.Transport{TLSClientConfig: t.TLS.Clone(), DisableCompression: true}
+	transport := &http.Transport{TLSClientConfig: t.TLS.Clone(), Proxy: t.Proxy, DisableCompression: true}
 	defer transport.CloseIdleConnections()
 	p := &probe{client: &http.Client{Transport: transport}, target: t, e: e}
 	p.out.Vocabulary = vocab

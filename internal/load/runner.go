@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
-	"github.com/sixty-dev/sixty/internal/load/wire"
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
@@ -41,33 +40,28 @@ const DefaultMaxConcurrency = 10_000
 const (
 	maxConcurrency = 200_000
 	maxBacklog     = 1_000_000 // sessions that wait for a stream
-	connectTimeout = 10 * time.Second
-	dialers        = 64 // connections opened at once before a closed loop
+	dialers        = 64        // connections opened at once before a closed loop
 )
 
 // Runner runs one test. It is used once.
 type Runner struct {
 	cfg       Config
 	endpoint  *endpoint
-	dialer    *wire.Dialer
-	clock     wire.Clock
+	start     time.Time
 	collector *collector
 	run       uint32
 	ids       atomic.Uint64
-	begun     atomic.Int64 // requests, against MaxRequests
-	stopped   atomic.Bool  // everything in flight is being interrupted
-	ending    chan struct{}
-	endOnce   sync.Once
+	begun     atomic.Int64    // requests, against MaxRequests
+	live      context.Context // of everything in flight
+	stop      context.CancelFunc
 
 	over     chan struct{} // closed when no request may begin any more
 	overOnce sync.Once
 
 	sourceMu sync.Mutex // guards cfg.Source
 
-	connMu sync.Mutex
-	conns  map[*wire.Conn]struct{}
-	opened int
-	lags   wire.Lags // of the connections that were closed
+	allMu sync.Mutex
+	all   []*stream
 
 	streams  sync.WaitGroup
 	queue    queue
@@ -95,8 +89,7 @@ func New(cfg Config) (*Runner, error) {
 		return nil, err
 	}
 	return &Runner{
-		cfg: cfg, endpoint: e, conns: map[*wire.Conn]struct{}{}, run: rand.Uint32(),
-		ending: make(chan struct{}), over: make(chan struct{}),
+		cfg: cfg, endpoint: e, run: rand.Uint32(), over: make(chan struct{}),
 	}, nil
 }
 
@@ -138,33 +131,20 @@ func (c *Config) endless() bool {
 // then is returned in either case; an error means that nothing could be.
 // Progress, if not nil, is called about every interval from one goroutine.
 func (r *Runner) Run(ctx context.Context, interval time.Duration, progress func(Progress)) (*Recording, error) {
-	start := time.Now()
-	r.clock = wire.NewClock(start)
-	r.collector = newCollector(start)
-	var err error
-	if r.dialer, err = wire.NewDialer(r.endpoint.url, r.cfg.Target.TLS, r.clock, connectTimeout); err != nil {
-		return nil, err
-	}
+	r.live, r.stop = context.WithCancel(ctx)
+	defer r.stop()
+	defer r.closeAll()
 	streams, err := r.prepare(ctx)
 	if err != nil {
 		return nil, err
 	}
-	// The clock starts again once the connections are open.
-	start = time.Now()
-	shift := start.Sub(r.clock.Epoch())
-	r.clock = wire.NewClock(start)
-	r.dialer.SetClock(r.clock)
-	for _, s := range streams {
-		s.conn.Rebase(r.clock, int64(shift))
-	}
-	r.collector.rec.Start = start
+	r.start = time.Now()
+	r.collector = newCollector(r.start)
 	j := newJudge()
 	stopProgress := r.report(interval, progress)
-	stopCtx := context.AfterFunc(ctx, r.stop)
-	defer stopCtx()
 	if r.cfg.Concurrency > 0 {
 		r.closedLoop(ctx, streams)
-	} else if err = r.openLoop(ctx); err != nil {
+	} else if err = r.openLoop(); err != nil {
 		r.stop()
 	}
 	r.drain(ctx)
@@ -174,10 +154,17 @@ func (r *Runner) Run(ctx context.Context, interval time.Duration, progress func(
 	rec.Generator.ReceiveLag = r.receiveLag()
 	rec.Dispatched = time.Duration(r.last.Load())
 	rec.Interrupted = ctx.Err() != nil || r.truncate
-	rec.Connections = r.opened
-	r.closeAll()
+	for _, s := range r.all {
+		rec.Connections += int(s.way.Opened.Load())
+	}
 	return rec, err
 }
+
+// now is the time since the test's start.
+func (r *Runner) now() time.Duration { return time.Since(r.start) }
+
+// stopped reports whether everything in flight is being interrupted.
+func (r *Runner) stopped() bool { return r.live.Err() != nil }
 
 // report calls progress until the returned function is called, and once more.
 func (r *Runner) report(interval time.Duration, progress func(Progress)) (stop func()) {
@@ -185,7 +172,7 @@ func (r *Runner) report(interval time.Duration, progress func(Progress)) (stop f
 		return func() {}
 	}
 	state := func() Progress {
-		p := r.collector.progress(time.Duration(r.clock.Now()))
+		p := r.collector.progress(r.now())
 		p.Waiting = int(r.waiting.Load())
 		return p
 	}
@@ -215,18 +202,17 @@ func (r *Runner) prepare(ctx context.Context) ([]*stream, error) {
 	var wg sync.WaitGroup
 	limit := make(chan struct{}, dialers)
 	for i := range streams {
-		streams[i] = &stream{r: r}
+		streams[i] = r.newStream()
 		limit <- struct{}{}
 		wg.Go(func() {
-			errs[i] = streams[i].connect(ctx)
+			errs[i] = streams[i].way.Open(ctx, r.endpoint.url)
 			<-limit
 		})
 	}
 	wg.Wait()
 	for _, err := range errs {
 		if err != nil {
-			r.closeAll()
-			return nil, hint.With(err, wayToConnect(err))
+			return nil, hint.With(fmt.Errorf("connect to %s: %w", r.endpoint.url.Host, err), wayToConnect(err))
 		}
 	}
 	return streams, nil
@@ -264,56 +250,30 @@ func (r *Runner) drain(ctx context.Context) {
 	<-done
 }
 
-// stop interrupts everything in flight.
-func (r *Runner) stop() {
-	r.stopped.Store(true)
-	r.endOnce.Do(func() { close(r.ending) })
-	r.connMu.Lock()
-	defer r.connMu.Unlock()
-	for c := range r.conns {
-		c.Interrupt()
+// receiveLag sums up all streams.
+func (r *Runner) receiveLag() (l Lag) {
+	all := map[uint32]int64{}
+	for _, s := range r.all {
+		s.lagMu.Lock()
+		for bucket, n := range s.lags {
+			all[bucket] += n
+			l.Count += n
+		}
+		s.lagMu.Unlock()
 	}
-}
-
-func (r *Runner) track(c *wire.Conn) {
-	r.connMu.Lock()
-	r.conns[c] = struct{}{}
-	r.opened++
-	r.connMu.Unlock()
-	if r.stopped.Load() {
-		c.Interrupt()
-	}
-}
-
-func (r *Runner) untrack(c *wire.Conn) {
-	r.connMu.Lock()
-	delete(r.conns, c)
-	r.lags.Merge(c.Lags())
-	r.connMu.Unlock()
-}
-
-// receiveLag sums up all connections, none of which reads any more.
-func (r *Runner) receiveLag() Lag {
-	r.connMu.Lock()
-	defer r.connMu.Unlock()
-	for c := range r.conns {
-		r.lags.Merge(c.Lags())
-	}
-	return Lag{r.lags.Count(), r.lags.Quantile(0.5).Seconds(), r.lags.Quantile(0.99).Seconds(), r.lags.Max().Seconds()}
+	l.P50, l.P99, l.Max = gapQuantile(all, 0.5), gapQuantile(all, 0.99), gapQuantile(all, 1)
+	return l
 }
 
 func (r *Runner) closeAll() {
-	r.connMu.Lock()
-	defer r.connMu.Unlock()
-	for c := range r.conns {
-		c.Close()
+	for _, s := range r.all {
+		s.way.Close()
 	}
-	clear(r.conns)
 }
 
 // claim takes one request of the budget, or reports that none may begin.
 func (r *Runner) claim(at time.Duration) bool {
-	if r.stopped.Load() || r.cfg.Duration > 0 && at >= r.cfg.Duration {
+	if r.stopped() || r.cfg.Duration > 0 && at >= r.cfg.Duration {
 		r.finish()
 		return false
 	}
@@ -342,13 +302,12 @@ func (r *Runner) finish() { r.overOnce.Do(func() { close(r.over) }) }
 func (r *Runner) closedLoop(ctx context.Context, streams []*stream) {
 	for _, s := range streams {
 		r.streams.Go(func() {
-			defer s.drop()
 			var sess workload.Session
 			for {
 				r.sourceMu.Lock()
 				more := r.cfg.Source.Next(&sess)
 				r.sourceMu.Unlock()
-				if !more || !s.session(ctx, &sess, time.Duration(r.clock.Now()), 0, false) {
+				if !more || !s.session(&sess, r.now(), 0, false) {
 					r.finish()
 					return
 				}
@@ -371,7 +330,7 @@ func (r *Runner) closedLoop(ctx context.Context, streams []*stream) {
 // session sends a session's turns one after another. In an open loop the first
 // turn's body was composed before, its schedule is due, and free is when the
 // stream became free for it, if it waited. It reports whether the test goes on.
-func (s *stream) session(ctx context.Context, sess *workload.Session, due, free time.Duration, composed bool) bool {
+func (s *stream) session(sess *workload.Session, due, free time.Duration, composed bool) bool {
 	r := s.r
 	s.history = s.history[:0]
 	begun := due
@@ -379,13 +338,13 @@ func (s *stream) session(ctx context.Context, sess *workload.Session, due, free 
 		t := &sess.Turns[i]
 		scheduled := due
 		if i > 0 {
-			scheduled = max(time.Duration(s.idle)+t.Think, begun+t.At)
-			if !r.sleep(ctx, scheduled-time.Duration(r.clock.Now())) {
+			scheduled = max(s.ended+t.Think, begun+t.At)
+			if !r.sleep(scheduled - r.now()) {
 				return false
 			}
 		}
 		if i > 0 || !composed {
-			s.body = r.endpoint.body(s.body[:0], s.history, t)
+			s.body = r.endpoint.body(nil, s.history, t)
 		}
 		if !(i == 0 && composed) && !r.claim(max(scheduled, 0)) {
 			return false
@@ -398,12 +357,12 @@ func (s *stream) session(ctx context.Context, sess *workload.Session, due, free 
 		s.keep = i+1 < len(sess.Turns) && sess.Turns[i+1].Continues
 		s.begin(t, scheduled, ready)
 		r.collector.sent()
-		s.exchange(ctx, r.ids.Add(1))
+		s.exchange(r.ids.Add(1))
 		s.rec.Turn = uint16(min(i, 1<<16-1))
-		r.collector.done(&s.rec, s.arrivals, s.events, s.message)
+		r.collector.done(&s.rec, s.arrivals, s.bearing, s.message)
 		if s.rec.Outcome.Failed() || s.rec.Outcome == Unfinished {
-			r.pause(ctx, s.rec.Outcome)
-			return !r.stopped.Load()
+			r.pause(s.rec.Outcome)
+			return !r.stopped()
 		}
 		if s.keep {
 			if s.rec.Outcome == Cancelled {
@@ -416,26 +375,25 @@ func (s *stream) session(ctx context.Context, sess *workload.Session, due, free 
 }
 
 // pause keeps a closed loop from hammering a server that refuses at once.
-func (r *Runner) pause(ctx context.Context, o Outcome) {
+func (r *Runner) pause(o Outcome) {
 	if r.cfg.Concurrency > 0 && o.Failed() && o != Timeout {
-		r.sleep(ctx, failurePause)
+		r.sleep(failurePause)
 	}
 }
 
 const failurePause = 50 * time.Millisecond
 
 // sleep waits, and reports whether the test goes on.
-func (r *Runner) sleep(ctx context.Context, d time.Duration) bool {
+func (r *Runner) sleep(d time.Duration) bool {
 	if d > 0 {
 		t := time.NewTimer(d)
 		defer t.Stop()
 		select {
 		case <-t.C:
-		case <-r.ending:
-		case <-ctx.Done():
+		case <-r.live.Done():
 		}
 	}
-	return ctx.Err() == nil && !r.stopped.Load()
+	return !r.stopped()
 }
 
 // job is a session of an open loop, its first body composed before it is due.
@@ -447,7 +405,7 @@ type job struct {
 }
 
 // openLoop dispatches sessions when they are due, whatever the server does.
-func (r *Runner) openLoop(ctx context.Context) error {
+func (r *Runner) openLoop() error {
 	var pacer workload.Pacer
 	if r.cfg.Arrivals != nil {
 		var err error
@@ -457,13 +415,13 @@ func (r *Runner) openLoop(ctx context.Context) error {
 	}
 	defer r.queue.end()
 	jobs := make(chan *job, composeAhead)
-	r.streams.Go(func() { r.compose(ctx, pacer, jobs) })
+	r.streams.Go(func() { r.compose(pacer, jobs) })
 	for j := range jobs {
-		if !r.sleep(ctx, j.due-time.Duration(r.clock.Now())) {
+		if !r.sleep(j.due - r.now()) {
 			return nil
 		}
 		r.scheduled(j.due)
-		if !r.dispatch(ctx, j) {
+		if !r.dispatch(j) {
 			return hint.With(fmt.Errorf("%d sessions wait for a stream: the server is far too slow for this rate", maxBacklog), "lower the rate, or raise --max-concurrency")
 		}
 	}
@@ -477,7 +435,7 @@ const composeAhead = 64
 
 // compose draws sessions, decides when they are due, and writes their first
 // bodies, until no more may begin.
-func (r *Runner) compose(ctx context.Context, pacer workload.Pacer, jobs chan<- *job) {
+func (r *Runner) compose(pacer workload.Pacer, jobs chan<- *job) {
 	defer close(jobs)
 	for {
 		j := &job{}
@@ -496,9 +454,7 @@ func (r *Runner) compose(ctx context.Context, pacer workload.Pacer, jobs chan<- 
 		j.body = r.endpoint.body(nil, nil, &j.session.Turns[0])
 		select {
 		case jobs <- j:
-		case <-r.ending:
-			return
-		case <-ctx.Done():
+		case <-r.live.Done():
 			return
 		}
 	}
@@ -516,7 +472,7 @@ type queue struct {
 // dispatch hands a session to the stream that was idle last, so that few
 // connections stay warm rather than many go stale; else to a new stream; else
 // to the backlog, which it reports full with false.
-func (r *Runner) dispatch(ctx context.Context, j *job) bool {
+func (r *Runner) dispatch(j *job) bool {
 	q := &r.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -527,7 +483,7 @@ func (r *Runner) dispatch(ctx context.Context, j *job) bool {
 	}
 	if q.running < r.cfg.MaxConcurrency {
 		q.running++
-		r.streams.Go(func() { r.work(ctx, j) })
+		r.streams.Go(func() { r.work(j) })
 		return true
 	}
 	if len(q.backlog) == maxBacklog {
@@ -541,17 +497,16 @@ func (r *Runner) dispatch(ctx context.Context, j *job) bool {
 
 // work is one stream of the open loop: it takes sessions from the backlog, and
 // waits for new ones when there are none.
-func (r *Runner) work(ctx context.Context, j *job) {
-	s := &stream{r: r}
-	defer s.drop()
+func (r *Runner) work(j *job) {
+	s := r.newStream()
 	inbox := make(chan *job, 1)
 	for j != nil {
 		s.body, j.body = j.body, nil
 		free := time.Duration(0)
 		if j.queued {
-			free = time.Duration(s.idle)
+			free = s.ended
 		}
-		s.session(ctx, &j.session, j.due, free, true)
+		s.session(&j.session, j.due, free, true)
 		j = r.nextJob(inbox)
 	}
 }

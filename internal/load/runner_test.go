@@ -238,8 +238,8 @@ func TestKeptConnectionsThatDiedAreReplaced(t *testing.T) {
 			t.Errorf("%s: %v", r.Outcome, rec.Errors)
 		}
 	}
-	if rec.Retried == 0 {
-		t.Error("no request was sent again, though the server closed every connection unasked")
+	if rec.Connections < 5 {
+		t.Errorf("%d connections, though the server closed each unasked", rec.Connections)
 	}
 }
 

@@ -3,10 +3,13 @@ package load
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -35,9 +38,10 @@ type Target struct {
 	API     API
 	Model   string
 	Stream  bool
-	Headers http.Header    // credentials included; never stored in results
-	TLS     *tls.Config    // nil for the system's roots
-	Extra   map[string]any // further fields of the body; nil removes one
+	Headers http.Header                           // credentials included; never stored in results
+	TLS     *tls.Config                           // nil for the system's roots
+	Proxy   func(*http.Request) (*url.URL, error) // nil for none
+	Extra   map[string]any                        // further fields of the body; nil removes one
 
 	// IgnoreEOS asks for exactly the wanted number of tokens with ignore_eos and
 	// min_tokens, which vLLM and SGLang know.
@@ -50,12 +54,12 @@ type Target struct {
 // endpoint is a validated Target, ready to write requests.
 type endpoint struct {
 	target  Target
-	url     *url.URL // of the API
-	base    *url.URL // of the server
-	head    []byte   // request head up to the value of X-Request-Id
-	prefix  []byte   // body up to the prompt
-	suffix  []byte   // body after the prompt, up to the number of tokens
-	minimum bool     // min_tokens is sent
+	url     *url.URL    // of the API
+	base    *url.URL    // of the server
+	header  http.Header // of every request, but for X-Request-Id
+	prefix  []byte      // body up to the prompt
+	suffix  []byte      // body after the prompt, up to the number of tokens
+	minimum bool        // min_tokens is sent
 	vocab   *Vocabulary
 }
 
@@ -70,7 +74,7 @@ func newEndpoint(t Target, vocab *Vocabulary) (*endpoint, error) {
 	if err := e.locate(u); err != nil {
 		return nil, err
 	}
-	if e.head, err = e.requestHead(); err != nil {
+	if e.header, err = e.headers(); err != nil {
 		return nil, err
 	}
 	if vocab.IDs() && e.target.API == Chat {
@@ -107,15 +111,11 @@ func (e *endpoint) locate(u *url.URL) error {
 	return nil
 }
 
-// requestHead renders what is the same in every request's head.
-func (e *endpoint) requestHead() ([]byte, error) {
-	t := &e.target
-	h := fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: sixty\r\nContent-Type: application/json\r\nAccept: */*\r\n", e.url.RequestURI(), e.url.Host)
-	r := http.Request{Header: t.Headers.Clone()}
+// headers are the headers of every request.
+func (e *endpoint) headers() (http.Header, error) {
+	r := http.Request{Header: http.Header{"User-Agent": {"sixty"}, "Content-Type": {"application/json"}, "Accept": {"*/*"}}}
+	maps.Copy(r.Header, e.target.Headers)
 	if u := e.url.User; u != nil && r.Header.Get("Authorization") == "" {
-		if r.Header == nil {
-			r.Header = http.Header{}
-		}
 		pass, _ := u.Password()
 		r.SetBasicAuth(u.Username(), pass)
 	}
@@ -124,11 +124,10 @@ func (e *endpoint) requestHead() ([]byte, error) {
 			return nil, fmt.Errorf("header %q cannot be sent", name)
 		}
 	}
-	var further bytes.Buffer
-	if err := r.Header.Write(&further); err != nil {
-		return nil, fmt.Errorf("request head: %w", err)
-	}
-	return append(append(h, further.Bytes()...), "X-Request-Id: "...), nil
+	// Without a value it is not sent: it lets net/http send a request again for which a kept
+	// connection had been closed before it arrived.
+	r.Header["Idempotency-Key"] = nil
+	return r.Header, nil
 }
 
 // template renders the body around the prompt and the number of tokens.
@@ -222,23 +221,14 @@ func (e *endpoint) remember(h conversation, t *workload.Turn, answer []byte) con
 	return append(h2, answer...)
 }
 
-// request appends a whole request to dst.
-func (e *endpoint) request(dst []byte, run uint32, id uint64, body []byte) []byte {
-	dst = append(dst, e.head...)
-	dst = appendRequestID(dst, run, id)
-	dst = append(dst, "\r\nContent-Length: "...)
-	dst = strconv.AppendInt(dst, int64(len(body)), 10)
-	dst = append(dst, "\r\n\r\n"...)
-	return append(dst, body...)
-}
-
-// appendRequestID appends the X-Request-Id of request number id; vLLM logs it
-// with --enable-request-id-headers.
-func appendRequestID(dst []byte, run uint32, id uint64) []byte {
-	dst = append(dst, "sixty-"...)
-	dst = strconv.AppendUint(dst, uint64(run), 16)
-	dst = append(dst, '-')
-	return strconv.AppendUint(dst, id, 10)
+// request makes a request of a body. vLLM logs its X-Request-Id with
+// --enable-request-id-headers.
+func (e *endpoint) request(ctx context.Context, id string, body []byte) *http.Request {
+	again := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	first, _ := again()
+	req := (&http.Request{Method: http.MethodPost, URL: e.url, Header: e.header.Clone(), Body: first, GetBody: again, ContentLength: int64(len(body))}).WithContext(ctx)
+	req.Header.Set("X-Request-Id", id)
+	return req
 }
 
 // defaultTimeout bounds one request: longer than any answer should take, shorter

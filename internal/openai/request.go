@@ -9,7 +9,6 @@ type Request struct {
 	Stream       bool
 	IncludeUsage bool // stream_options.include_usage
 	Choices      int  // n; 0 where it is not given
-	MaxTokens    int  // the limit of the answer; 0 where it is not given
 
 	options int // index behind the key stream_options, where its value is an object; 0 without
 	include int // index of the value of include_usage; 0 without
@@ -28,8 +27,6 @@ func (r *Request) Scan(data []byte) error {
 				r.Stream = string(in.value()) == "true"
 			case "n":
 				r.Choices = in.number()
-			case "max_tokens", "max_completion_tokens", "max_output_tokens":
-				r.MaxTokens = max(r.MaxTokens, in.number())
 			case "stream_options":
 				if in.is('{') {
 					r.options = int(in.json.InputOffset())

@@ -170,15 +170,17 @@ func (a *Asked) target() error {
 			return fmt.Errorf("TLS settings: %w", err)
 		}
 	}
+	if a.HTTP.ProxyURL.URL != nil || a.HTTP.ProxyFromEnvironment {
+		t.Proxy = a.HTTP.Proxy()
+	}
 	a.Target = t
 	return nil
 }
 
-// headers are those that an HTTP configuration adds to a request, credentials included. The
-// generator has a wire of its own, and refuses what that does not do.
+// headers are those that an HTTP configuration adds to a request, credentials included.
 func headers(c *config.HTTPClientConfig) (http.Header, error) {
-	if c.OAuth2 != nil || c.ProxyURL.URL != nil || c.ProxyFromEnvironment {
-		return nil, hint.With(errors.New("--http-config: bench supports neither oauth2 nor proxies"), "give it a token with --bearer-token-file, and the server's own address")
+	if c.OAuth2 != nil {
+		return nil, hint.With(errors.New("--http-config: bench does not support oauth2"), "give it a token with --bearer-token-file")
 	}
 	sent := http.Header{}
 	var way http.RoundTripper = lastRoundTripper{sent}

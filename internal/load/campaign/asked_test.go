@@ -38,6 +38,6 @@ func TestHeadersAreThoseOfTheHTTPConfiguration(t *testing.T) {
 		})
 	}
 	if _, err := headers(&config.HTTPClientConfig{OAuth2: &config.OAuth2{}}); err == nil {
-		t.Error("oauth2, which the generator's wire does not do, was accepted")
+		t.Error("oauth2, whose tokens change during a test, was accepted")
 	}
 }

@@ -58,7 +58,6 @@ type Server struct {
 	script Script
 	ln     net.Listener
 	start  time.Time
-	clock  wire.Clock
 
 	mu     sync.Mutex
 	conns  map[net.Conn]struct{}
@@ -76,7 +75,6 @@ func Start(script Script) (*Server, error) {
 	}
 	s := &Server{script: script, ln: ln, conns: map[net.Conn]struct{}{}, done: make(chan struct{})}
 	s.start = time.Now()
-	s.clock = wire.NewClock(s.start)
 	s.wg.Add(1)
 	go s.accept()
 	return s, nil
@@ -132,7 +130,7 @@ func (s *Server) accept() {
 type conn struct {
 	s      *Server
 	nc     net.Conn
-	socket *wire.Socket // nil without kernel timestamps
+	socket *wire.Socket
 	br     *bufio.Reader
 	out    []byte
 	req    request
@@ -159,13 +157,9 @@ func (s *Server) serve(nc net.Conn) {
 		delete(s.conns, nc)
 		s.mu.Unlock()
 	}()
-	c := &conn{s: s, nc: nc}
 	// A request was received when it arrived, not when a busy server got to it.
-	var rd io.Reader = nc
-	if sock, ok := wire.NewSocket(nc); ok {
-		c.socket, rd = sock, sock
-	}
-	c.br = bufio.NewReaderSize(rd, 4<<10)
+	c := &conn{s: s, nc: nc, socket: wire.NewSocket(nc, func(time.Duration) {})}
+	c.br = bufio.NewReaderSize(c.socket, 4<<10)
 	for {
 		if err := c.read(); err != nil {
 			return
@@ -230,10 +224,7 @@ func (c *conn) read() error {
 	}
 	c.req.body = c.req.body[:length]
 	_, err = io.ReadFull(c.br, c.req.body)
-	c.req.received = time.Now()
-	if c.socket != nil {
-		c.req.received = c.s.clock.Epoch().Add(time.Duration(c.socket.Arrived(c.s.clock)))
-	}
+	c.req.received = c.socket.Arrived()
 	return err
 }
 

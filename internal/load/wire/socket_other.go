@@ -2,19 +2,17 @@
 
 package wire
 
-import "net"
+import (
+	"net"
+	"time"
+)
 
-// Socket needs kernel timestamps, which are read on Linux only: elsewhere a
-// read is stamped when it returns.
-type Socket struct {
-	net.Conn
-	lags Lags
+// kernel tells no times here: data arrives when it is read.
+type kernel struct{}
+
+func (kernel) open(net.Conn) {}
+
+func (kernel) read(nc net.Conn, p []byte) (n int, at time.Time, lag time.Duration, err error) {
+	n, err = nc.Read(p)
+	return n, time.Now(), 0, err
 }
-
-// NewSocket reports that there are no kernel timestamps.
-func NewSocket(net.Conn) (*Socket, bool) { return nil, false }
-
-// Arrived returns the present.
-func (s *Socket) Arrived(c Clock) int64 { return c.Now() }
-
-func (s *Socket) pump(*Conn, Sink) error { return nil }

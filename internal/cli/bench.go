@@ -61,10 +61,9 @@ func tuneRuntime() (restore func()) {
 const observedFor = time.Minute
 
 // read makes the campaign that the flags ask for.
-func (f *benchFlags) read(stdout, stderr io.Writer) (err error) {
-	f.Form, f.Full, f.Files.Out = f.out.Form(), f.out.Full, f.out.File
-	f.Terminal, f.Live = command.Terminal(stdout, f.out.Color), command.IsTerminal(stderr)
-	f.Stdout, f.Stderr, f.Saving, f.LastWords = stdout, stderr, saving, lastWords
+func (f *benchFlags) read(stderr io.Writer) (err error) {
+	f.Files.Out, f.Live = f.out.File, command.IsTerminal(stderr)
+	f.Stderr, f.Saving, f.LastWords = stderr, saving, lastWords
 	f.ObjectiveFor, f.Pathologies = f.promised.Objective, pathologies.All()
 	if err := f.Check(); err != nil {
 		return err
@@ -95,23 +94,38 @@ func (f *benchFlags) run(cmd *cobra.Command, args []string) error {
 	defer tuneRuntime()()
 	f.URL, f.Given = args[0], cmd.Flags().Changed
 	f.Config.Asked.Given(f.Given)
-	stdout := cmd.OutOrStdout()
-	var answer bytes.Buffer // for --out
-	if f.out.File != "" {
-		stdout = &answer
-	}
-	if err := f.read(stdout, cmd.ErrOrStderr()); err != nil {
+	if err := f.read(cmd.ErrOrStderr()); err != nil {
 		return err
 	}
-	err := campaign.Run(cmd.Context(), f.Config)
-	if answer.Len() > 0 {
+	var text bytes.Buffer // for --out
+	if f.out.Form() == "text" {
+		f.Show = f.shows(cmd.OutOrStdout(), &text)
+	}
+	found, err := campaign.Run(cmd.Context(), f.Config)
+	switch {
+	case text.Len() > 0:
 		err = errors.Join(err, f.out.Write(nil, func(w io.Writer, _ render.Options) error {
-			_, err := answer.WriteTo(w)
+			_, err := text.WriteTo(w)
 			return err
 		}))
+	case found != nil && f.Show == nil:
+		err = errors.Join(err, f.out.Report(cmd.OutOrStdout(), found.Document(), found.Value()))
 	}
 	if errors.Is(err, campaign.ErrMissed) {
 		return errFound
 	}
 	return err
+}
+
+// shows prints one document after another to stdout, or keeps what goes to a file.
+func (f *benchFlags) shows(stdout io.Writer, file io.Writer) func(*render.Document) error {
+	if f.out.File != "" {
+		stdout = file
+	}
+	between := ""
+	return func(d *render.Document) error {
+		_, _ = io.WriteString(stdout, between)
+		between = "\n"
+		return d.Text(stdout, command.Terminal(stdout, f.out.Color), f.out.Full)
+	}
 }

@@ -1,14 +1,11 @@
 package cli
 
 import (
-	"io"
-
 	"github.com/spf13/cobra"
 
 	"github.com/sixty-dev/sixty/internal/cli/command"
 	"github.com/sixty-dev/sixty/internal/load"
 	"github.com/sixty-dev/sixty/internal/load/loadreport"
-	"github.com/sixty-dev/sixty/internal/render"
 )
 
 func newBenchCompare() *cobra.Command {
@@ -29,12 +26,7 @@ func newBenchCompare() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = f.Write(cmd.OutOrStdout(), func(w io.Writer, o render.Options) error {
-				if f.Form() == "json" {
-					return render.JSON(w, c)
-				}
-				return loadreport.CompareText(w, c, f.Full, o)
-			})
+			err = f.Report(cmd.OutOrStdout(), loadreport.Comparison(c), c)
 			if err == nil && c.Worse() {
 				err = errFound
 			}

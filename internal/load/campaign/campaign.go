@@ -1,5 +1,5 @@
 // Package campaign makes the tests of one invocation of sixty bench: those of scenarios, a
-// trace or a workload that was measured, and the search for capacity. It prints results as
+// trace or a workload that was measured, and the search for capacity. It hands results out as
 // they come and writes them to files. Package load makes a single test.
 package campaign
 
@@ -52,27 +52,43 @@ type Config struct {
 	Search               string
 	SearchFrom, SearchTo float64
 
-	Output
+	Files  Files
+	Stderr io.Writer
+	Live   bool // Stderr is a terminal
+	// Show is handed each result, or a search, as it comes; nil shows nothing.
+	Show func(*render.Document) error
 
 	Saving    func(context.Context)                                       // is told that what was measured is being written
 	LastWords func(context.Context) (context.Context, context.CancelFunc) // for what is said after an interrupt
 }
 
-// Output says where results go.
-type Output struct {
-	Form           string // on Stdout: text, json or html
-	Full           bool   // text tells everything
-	Files          Files
-	Stdout, Stderr io.Writer
-	Terminal       render.Options // how wide and coloured text on Stdout is
-	Live           bool           // Stderr is a terminal
-}
-
 // Files are those that results are written to; "" is none.
 type Files struct {
 	Result, CSV, Baseline string
+	Out                   string // of the report, which the caller writes
+}
 
-	Out string // where Stdout leads, for what is said of it
+// Found is what a campaign found.
+type Found struct {
+	Results []*load.Result
+	Search  *load.Found // nil where nothing was searched for
+	unit    string      // of its levels
+}
+
+// Document tells of all of it.
+func (f *Found) Document() *render.Document {
+	return loadreport.Document(f.Search, f.unit, f.Results...)
+}
+
+// Value is what JSON has: a search, a result, or several.
+func (f *Found) Value() any {
+	switch {
+	case f.Search != nil:
+		return f.Search
+	case len(f.Results) == 1:
+		return f.Results[0]
+	}
+	return f.Results
 }
 
 // Ends of a campaign whose results are there.
@@ -82,8 +98,6 @@ var (
 	// ErrMissed says that an assertion does not hold, or that no level meets the objective.
 	ErrMissed = errors.New("an assertion or objective failed")
 )
-
-const text = "text" // a Form
 
 // campaign is one invocation.
 type campaign struct {
@@ -100,25 +114,25 @@ type plan struct {
 	set load.Settings
 }
 
-// Run makes the tests, or the search, and reports them.
-func Run(ctx context.Context, c Config) error {
+// Run makes the tests, or the search. What was found until an error is returned with it.
+func Run(ctx context.Context, c Config) (*Found, error) {
 	b := &campaign{Config: c}
 	var err error
 	if b.scenarios, err = c.scenarios(); err != nil {
-		return err
+		return nil, err
 	}
 	conversations := slices.ContainsFunc(b.scenarios, func(s load.Scenario) bool { return s.Workload.Turns.Valid() })
 	if b.probed, err = load.Probe(ctx, c.Target, conversations); err != nil {
-		return err
+		return nil, err
 	}
 	if b.objective, err = c.ObjectiveFor(b.probed.Target.Model); err != nil {
-		return err
+		return nil, err
 	}
 	if c.Search != "" && b.objective == nil {
-		return hint.With(fmt.Errorf("--slo has no objective for model %s", b.probed.Target.Model), "add one, or pass --slo chat")
+		return nil, hint.With(fmt.Errorf("--slo has no objective for model %s", b.probed.Target.Model), "add one, or pass --slo chat")
 	}
 	if b.servers, err = serverside.FindMetricsURLs(ctx, c.Target.URL, c.Metrics, c.HTTP); err != nil {
-		return err
+		return nil, err
 	}
 	if c.Search != "" {
 		return b.search(ctx)
@@ -271,36 +285,33 @@ func (b *campaign) replay() (plan, error) {
 	}}, nil
 }
 
-// tests runs the plans one after another and reports them.
-func (b *campaign) tests(ctx context.Context) error {
+// tests runs the plans one after another.
+func (b *campaign) tests(ctx context.Context) (*Found, error) {
 	plans, err := b.plans(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var results []*load.Result
+	found := &Found{}
 	var last *load.Recording
 	for i := range plans {
 		res, rec, err := b.run(ctx, &plans[i], nil)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		results, last = append(results, res), rec
-		if b.Form == text {
-			if err := loadreport.Text(b.Stdout, res, b.Full, b.Terminal); err != nil {
-				return err
-			}
-			if i+1 < len(plans) {
-				fmt.Fprintln(b.Stdout)
+		found.Results, last = append(found.Results, res), rec
+		if b.Show != nil {
+			if err := b.Show(loadreport.Document(nil, "", res)); err != nil {
+				return found, err
 			}
 		}
 		if ctx.Err() != nil {
 			break
 		}
 	}
-	if err := b.write(results, last, nil, ""); err != nil {
-		return err
+	if err := b.write(found, last); err != nil {
+		return found, err
 	}
-	return b.verdict(results)
+	return found, b.verdict(found.Results)
 }
 
 // run runs one test. lost, if not nil, may end it early.
@@ -350,53 +361,32 @@ func (b *campaign) run(ctx context.Context, p *plan, lost func(load.Progress) bo
 	return res, rec, nil
 }
 
-// write writes the files that were asked for, and JSON to stdout.
-func (b *campaign) write(results []*load.Result, rec *load.Recording, found *load.Found, unit string) error {
-	var single any = results
-	if len(results) == 1 {
-		single = results[0]
-	}
-	if found != nil {
-		single = found
-	}
-	title := "Load test"
-	if len(results) > 0 {
-		title += " of " + results[0].Target.Model
-	}
-	page := func(w io.Writer) error {
-		return loadreport.HTML(w, loadreport.Report{Title: title, Results: results, Search: found, Unit: unit})
-	}
-	outputs := []struct {
+// write writes the files that were asked for.
+func (b *campaign) write(f *Found, rec *load.Recording) error {
+	for _, o := range []struct {
 		path  string
 		write func(io.Writer) error
 	}{
-		{b.Files.Result, func(w io.Writer) error { return render.JSON(w, single) }},
+		{b.Files.Result, func(w io.Writer) error { return render.JSON(w, f.Value()) }},
 		{b.Files.CSV, func(w io.Writer) error { return loadreport.CSV(w, rec) }},
 		{b.Files.Baseline, func(w io.Writer) error {
 			capacity := 0.0
-			if found != nil && found.Best != nil && b.Search == "rate" {
-				capacity = found.Best.Level
+			if f.Search != nil && f.Search.Best != nil && b.Search == "rate" {
+				capacity = f.Search.Best.Level
 			}
-			base, err := load.NewBaseline(results[len(results)-1], b.objective, capacity, time.Now())
+			base, err := load.NewBaseline(f.Results[len(f.Results)-1], b.objective, capacity, time.Now())
 			if err != nil {
 				return err
 			}
 			return render.JSON(w, base)
 		}},
-	}
-	for _, o := range outputs {
-		if o.path == "" || len(results) == 0 {
+	} {
+		if o.path == "" || len(f.Results) == 0 {
 			continue
 		}
 		if err := fileio.Write(o.path, o.write); err != nil {
 			return err
 		}
-	}
-	switch b.Form {
-	case "json":
-		return render.JSON(b.Stdout, single)
-	case "html":
-		return page(b.Stdout)
 	}
 	return nil
 }

@@ -18,50 +18,48 @@ import (
 const trialDuration = time.Minute
 
 // search finds the highest level that meets the objective.
-func (b *campaign) search(ctx context.Context) error {
-	unit := "requests/s"
-	if b.Search == "concurrency" {
-		unit = "streams"
-	}
+func (b *campaign) search(ctx context.Context) (*Found, error) {
 	s, _, err := b.madeUp(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if s.Name = "trial"; s.Requests == 0 && s.Duration == 0 {
 		s.Duration = trialDuration
 	}
 	try := func(ctx context.Context, level float64) (load.Trial, error) { return b.retryTrial(ctx, s, level) }
 	plan := load.SearchPlan{Low: b.SearchFrom, High: b.SearchTo, Whole: b.Search == "concurrency"}
-	found, err := load.Search(ctx, plan, try)
-	if found == nil || len(found.Trials) == 0 && err != nil {
-		return err
+	searched, failure := load.Search(ctx, plan, try) // what was found until a failure is shown
+	if searched == nil || len(searched.Trials) == 0 && failure != nil {
+		return nil, failure
 	}
-	failure := err // what was found until then is shown
-	var results []*load.Result
-	if found.Best != nil && found.Best.Result != nil {
-		results = append(results, found.Best.Result)
+	found := &Found{Search: searched, unit: "requests/s"}
+	if b.Search == "concurrency" {
+		found.unit = "streams"
+	}
+	if best := searched.Best; best != nil && best.Result != nil {
+		found.Results = append(found.Results, best.Result)
 	} else {
-		for i := range found.Trials {
-			if r := found.Trials[i].Result; r != nil {
-				results = append(results, r)
+		for _, t := range searched.Trials {
+			if t.Result != nil {
+				found.Results = append(found.Results, t.Result)
 			}
 		}
 	}
-	if b.Form == text {
-		if err := loadreport.SearchText(b.Stdout, found, unit, b.Terminal); err != nil {
-			return err
+	if b.Show != nil {
+		if err := b.Show(loadreport.Document(searched, found.unit)); err != nil {
+			return found, err
 		}
 	}
-	if err := b.write(results, nil, found, unit); err != nil {
-		return err
+	if err := b.write(found, nil); err != nil {
+		return found, err
 	}
 	switch {
 	case failure != nil:
-		return failure
-	case found.Best == nil:
-		return ErrMissed
+		return found, failure
+	case searched.Best == nil:
+		return found, ErrMissed
 	}
-	return b.verdict(results)
+	return found, b.verdict(found.Results)
 }
 
 // maxSpoiled is how often a trial that the generator spoiled is made again: the
@@ -114,7 +112,7 @@ func (b *campaign) trial(ctx context.Context, s load.Scenario, level float64) (l
 	if res.Generator.Spoiled {
 		return t, hint.With(fmt.Errorf("%w: %s", ErrSpoiled, strings.Join(res.Generator.Reasons, "; ")), "search with more CPUs for the load generator")
 	}
-	if b.Form == text {
+	if b.Show != nil {
 		verdict := "met"
 		if !t.Met {
 			verdict = "missed: " + t.Why

@@ -1,66 +1,45 @@
 package loadreport
 
 import (
-	"bufio"
 	"cmp"
+	"encoding/csv"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/load"
 )
 
+const columns = "scheduled,ready,sent,first_byte,first_token,last_token,end,connect,ttft,tpot,e2e,longest_stall,prompt_asked,prompt_tokens,output_asked,output_tokens,cached_tokens,turn,status,outcome"
+
 // CSV writes a line for every request, in the order they were sent. Times are
 // seconds since the test's start; a time that did not come is empty.
 func CSV(w io.Writer, rec *load.Recording) error {
-	bw := bufio.NewWriter(w)
-	_, _ = bw.WriteString("scheduled,ready,sent,first_byte,first_token,last_token,end,connect,ttft,tpot,e2e,longest_stall,prompt_asked,prompt_tokens,output_asked,output_tokens,cached_tokens,turn,status,outcome\n")
-	var b []byte
-	for _, r := range inOrder(rec) {
-		b = b[:0]
-		for _, d := range []time.Duration{r.Scheduled, r.Ready, r.Sent} {
-			b = append(strconv.AppendFloat(b, d.Seconds(), 'f', 6, 64), ',')
+	rows := [][]string{strings.Split(columns, ",")}
+	bySent := func(a, b *load.Record) int { return cmp.Compare(a.Sent, b.Sent) }
+	for _, r := range slices.SortedStableFunc(rec.Records(), bySent) {
+		ttft, e2e := r.TTFT(), r.E2E() // of a request without a first token the first is negative
+		if r.Outcome != load.Complete {
+			e2e = 0
 		}
-		for _, d := range []time.Duration{r.FirstByte, r.First, r.Last, r.End, r.Connect, ttft(r), r.TPOT(), e2e(r), r.MaxGap} {
-			if d > 0 {
-				b = strconv.AppendFloat(b, d.Seconds(), 'f', 6, 64)
+		var row []string
+		for i, d := range []time.Duration{r.Scheduled, r.Ready, r.Sent, r.FirstByte, r.First, r.Last, r.End, r.Connect, ttft, r.TPOT(), e2e, r.MaxGap} {
+			text := ""
+			if d > 0 || i < 3 {
+				text = strconv.FormatFloat(d.Seconds(), 'f', 6, 64)
 			}
-			b = append(b, ',')
+			row = append(row, text)
 		}
-		for _, n := range []int32{r.WantPrompt, r.PromptTokens, r.WantOutput, r.OutputTokens, r.CachedTokens, int32(r.Turn)} {
-			b = append(strconv.AppendInt(b, int64(n), 10), ',')
+		for _, n := range []int32{r.WantPrompt, r.PromptTokens, r.WantOutput, r.OutputTokens, r.CachedTokens, int32(r.Turn), int32(r.Status)} {
+			row = append(row, strconv.Itoa(int(n)))
 		}
-		b = append(strconv.AppendInt(b, int64(r.Status), 10), ',')
-		b = append(append(b, r.Outcome.String()...), '\n')
-		_, _ = bw.Write(b) // Flush returns the first error
+		rows = append(rows, append(row, r.Outcome.String()))
 	}
-	if err := bw.Flush(); err != nil {
+	if err := csv.NewWriter(w).WriteAll(rows); err != nil {
 		return fmt.Errorf("write CSV: %w", err)
 	}
 	return nil
-}
-
-func ttft(r *load.Record) time.Duration {
-	if r.First == 0 {
-		return 0
-	}
-	return r.TTFT()
-}
-
-func e2e(r *load.Record) time.Duration {
-	if r.Outcome != load.Complete {
-		return 0
-	}
-	return r.E2E()
-}
-
-func inOrder(rec *load.Recording) []*load.Record {
-	records := make([]*load.Record, 0, rec.Len())
-	for r := range rec.Records() {
-		records = append(records, r)
-	}
-	slices.SortStableFunc(records, func(a, b *load.Record) int { return cmp.Compare(a.Sent, b.Sent) })
-	return records
 }

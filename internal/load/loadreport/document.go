@@ -2,7 +2,6 @@ package loadreport
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"slices"
@@ -15,35 +14,24 @@ import (
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
-// Text writes a result for a terminal, the answer first; in full, with every latency, the
-// server's signals and the generator's judgement of itself.
-func Text(w io.Writer, r *load.Result, full bool, o render.Options) error {
-	d := &document{render.NewDocument("")}
-	d.result(r, false)
-	d.More = "every latency and all evidence; --out FILE.html draws charts"
-	return d.Text(w, o, full)
-}
-
-// Report is what an HTML page shows: one or more results, and the trials of a
-// search where there was one.
-type Report struct {
-	Title   string
-	Results []*load.Result
-	Search  *load.Found
-	Unit    string // of the search's levels
-}
-
-// HTML writes a page that needs nothing but itself.
-func HTML(w io.Writer, rep Report) error {
-	d := &document{render.NewDocument(rep.Title)}
-	if rep.Search != nil {
-		d.search(rep.Search, rep.Unit)
-		d.Figures(searchPlots(rep.Search, rep.Unit)...)
+// Document tells of results, and of the search whose levels have the unit where there was one. On a
+// screen it has the answer, in full every latency, the servers' signals and the generator's judgement
+// of itself.
+func Document(found *load.Found, unit string, results ...*load.Result) *render.Document {
+	title := "Load test"
+	if len(results) > 0 {
+		title += " of " + results[0].Target.Model
 	}
-	for _, r := range rep.Results {
-		d.result(r, true)
+	d := &document{render.NewDocument(title)}
+	if found != nil {
+		d.search(found, unit)
+		d.Figures(searchPlots(found, unit)...)
 	}
-	return d.HTML(w)
+	for _, r := range results {
+		d.result(r)
+		d.More = "every latency and all evidence; --out FILE.html draws charts"
+	}
+	return d.Document
 }
 
 type document struct{ *render.Document }
@@ -80,14 +68,14 @@ func Title(m load.Metric) string {
 	return string(m)
 }
 
-// result tells of one; beside others it has a title.
-func (d *document) result(r *load.Result, titled bool) {
+// result tells of one, which has a title on a page.
+func (d *document) result(r *load.Result) {
 	style, answer := Answer(r)
 	name := r.Name
-	if titled && name != "" {
-		d.Section(name, "")
-	}
 	if name != "" {
+		d.ShowIn(render.Page)
+		d.Section(name, "")
+		d.ShowIn(render.Everywhere)
 		name += ": "
 	}
 	d.Answer(style, "", answer)
@@ -415,9 +403,8 @@ func Progress(p load.Progress, sinceTokens int64, interval time.Duration) string
 // rankSame is how long what did not change stays in a comparison.
 const rankSame = 1
 
-// CompareText writes a comparison for a terminal: what changed and, as far as there is room or
-// in full, what did not.
-func CompareText(w io.Writer, c *load.Comparison, full bool, o render.Options) error {
+// Comparison says what changed and, as far as there is room or in full, what did not.
+func Comparison(c *load.Comparison) *render.Document {
 	d := render.NewDocument("")
 	style, answer := compared(c)
 	d.Answer(style, "", answer)
@@ -446,7 +433,7 @@ func CompareText(w io.Writer, c *load.Comparison, full bool, o render.Options) e
 	for _, n := range c.Notes {
 		d.Paragraph("Note", n)
 	}
-	return d.Text(w, o, full)
+	return d
 }
 
 // compared says in a sentence what became worse and what better from A to B.
@@ -472,13 +459,7 @@ func compared(c *load.Comparison) (render.Style, string) {
 	return render.Bold, "No significant difference between A and B."
 }
 
-// SearchText writes a search's answer and its trials for a terminal.
-func SearchText(w io.Writer, f *load.Found, unit string, o render.Options) error {
-	d := &document{render.NewDocument("")}
-	d.search(f, unit)
-	return d.Text(w, o, true)
-}
-
+// search tells of a search: its answer and its trials.
 func (d *document) search(f *load.Found, unit string) {
 	switch {
 	case f.Best == nil:

@@ -75,7 +75,7 @@ func measure(t *testing.T) (*load.Result, *load.Recording) {
 func TestTextShowsWhatMatters(t *testing.T) {
 	res, _ := measure(t)
 	var b bytes.Buffer
-	if err := Text(&b, res, true, render.Options{Width: 120}); err != nil {
+	if err := Document(nil, "", res).Text(&b, render.Options{Width: 120}, true); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -108,8 +108,8 @@ func TestShortTextsFitTheScreen(t *testing.T) {
 		comparison.Changes = append(comparison.Changes, load.Change{Quantity: "q" + strings.Repeat("x", i), Unit: "s", A: 1, B: 2, Relative: 1, Verdict: verdict})
 	}
 	for begins, write := range map[string]func(io.Writer) error{
-		"Objective m":           func(w io.Writer) error { return Text(w, res, false, render.Options{}) },
-		"B is worse than A in ": func(w io.Writer) error { return CompareText(w, comparison, false, render.Options{}) },
+		"Objective m":           func(w io.Writer) error { return Document(nil, "", res).Text(w, render.Options{}, false) },
+		"B is worse than A in ": func(w io.Writer) error { return Comparison(comparison).Text(w, render.Options{}, false) },
 	} {
 		var b bytes.Buffer
 		if err := write(&b); err != nil {
@@ -156,8 +156,9 @@ func TestCSVHasALinePerRequest(t *testing.T) {
 func TestHTMLIsWholeAndSafe(t *testing.T) {
 	res, _ := measure(t)
 	found := &load.Found{Best: &load.Trial{Level: 3, Met: true, Result: res}, Above: 4, Why: "done", Trials: []load.Trial{{Level: 3, Met: true, Result: res}, {Level: 4, Why: "no", Result: res}}}
+	res.Target.Model = "<script>alert(1)</script><m>"
 	var b bytes.Buffer
-	if err := HTML(&b, Report{Title: "<script>alert(1)</script>", Results: []*load.Result{res, {}}, Search: found, Unit: "requests/s"}); err != nil {
+	if err := Document(found, "requests/s", res, &load.Result{}).HTML(&b); err != nil {
 		t.Fatal(err)
 	}
 	page := b.String()

@@ -60,7 +60,7 @@ const readSize = 4 << 10
 func (r *Runner) newStream() *stream {
 	s := &stream{r: r, lags: map[uint32]int64{}, buf: make([]byte, readSize)}
 	t := &r.cfg.Target
-	s.way = wire.NewTransport(t.TLS, t.Proxy, func(d time.Duration) {
+	s.way = wire.NewTransport(r.endpoint.url, t.TLS, t.Proxy, func(d time.Duration) {
 		s.lagMu.Lock()
 		s.lags[gapBucket(uint32(d/time.Microsecond))]++
 		s.lagMu.Unlock()

@@ -205,7 +205,7 @@ func (r *Runner) prepare(ctx context.Context) ([]*stream, error) {
 		streams[i] = r.newStream()
 		limit <- struct{}{}
 		wg.Go(func() {
-			errs[i] = streams[i].way.Open(ctx, r.endpoint.url)
+			errs[i] = streams[i].way.Open(ctx)
 			<-limit
 		})
 	}

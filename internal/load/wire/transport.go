@@ -25,29 +25,33 @@ type Transport struct {
 	http.Transport
 	Opened atomic.Int32 // connections so far
 
-	ready net.Conn // opened ahead of the first request
-	lag   func(time.Duration)
+	target *url.URL
+	ready  net.Conn // opened ahead of the first request
+	lag    func(time.Duration)
 }
 
-// NewTransport returns a Transport with the TLS configuration, nil for the system's roots, and
-// the proxy, nil for none. HTTP/2 is spoken where the server offers it over TLS. lag is that of
-// NewSocket.
-func NewTransport(conf *tls.Config, proxy func(*http.Request) (*url.URL, error), lag func(time.Duration)) *Transport {
-	if conf = conf.Clone(); conf == nil {
-		conf = &tls.Config{MinVersion: tls.VersionTLS12}
-	}
-	conf.NextProtos = []string{"h2", "http/1.1"}
-	t := &Transport{lag: lag, Transport: http.Transport{
-		Proxy: proxy, TLSClientConfig: conf, ForceAttemptHTTP2: true, DisableCompression: true,
-		IdleConnTimeout: maxIdle, MaxResponseHeaderBytes: maxHead, TLSHandshakeTimeout: dialTimeout,
+// NewTransport returns a Transport to u with the TLS configuration, nil for the system's roots,
+// and the proxy, nil for none. HTTP/2 is spoken where the server offers it over TLS. lag is that
+// of NewSocket.
+func NewTransport(u *url.URL, conf *tls.Config, proxy func(*http.Request) (*url.URL, error), lag func(time.Duration)) *Transport {
+	t := &Transport{target: u, lag: lag, Transport: http.Transport{
+		Proxy: proxy, DisableCompression: true, IdleConnTimeout: maxIdle, MaxResponseHeaderBytes: maxHead, TLSHandshakeTimeout: dialTimeout,
 	}}
-	t.DialContext, t.DialTLSContext = t.dial, t.dialTLS
+	if u.Scheme == "https" || proxy != nil {
+		if conf = conf.Clone(); conf == nil {
+			conf = &tls.Config{MinVersion: tls.VersionTLS12}
+		}
+		conf.NextProtos = []string{"h2", "http/1.1"}
+		t.TLSClientConfig, t.ForceAttemptHTTP2, t.DialTLSContext = conf, true, t.dialTLS
+	}
+	t.DialContext = t.dial
 	return t
 }
 
-// Open opens a connection to the host of u ahead of the first request. With a proxy it does
+// Open opens a connection ahead of the first request. With a proxy it does
 // nothing: the first request connects.
-func (t *Transport) Open(ctx context.Context, u *url.URL) (err error) {
+func (t *Transport) Open(ctx context.Context) (err error) {
+	u := t.target
 	if t.Proxy != nil {
 		return nil
 	}

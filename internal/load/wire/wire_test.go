@@ -42,13 +42,13 @@ func TestTransport(t *testing.T) {
 			if c, ok := s.Client().Transport.(*http.Transport); ok {
 				conf = c.TLSClientConfig
 			}
-			w := NewTransport(conf, nil, func(time.Duration) {})
-			defer w.Close()
 			u, err := url.Parse(s.URL)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := w.Open(t.Context(), u); err != nil {
+			w := NewTransport(u, conf, nil, func(time.Duration) {})
+			defer w.Close()
+			if err := w.Open(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			for range 2 {
@@ -100,9 +100,9 @@ func TestTransportUsesAProxy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := NewTransport(nil, http.ProxyURL(at), func(time.Duration) {})
+	w := NewTransport(&url.URL{Scheme: "http", Host: "model.invalid"}, nil, http.ProxyURL(at), func(time.Duration) {})
 	defer w.Close()
-	if err := w.Open(t.Context(), &url.URL{Scheme: "http", Host: "model.invalid"}); err != nil {
+	if err := w.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	resp := get(t.Context(), t, w, "http://model.invalid/v1")

@@ -104,11 +104,6 @@ const (
 	Encoder    Component = "encoder" // of images or sound; an estimate
 )
 
-// Parts returns all parts in order.
-func Parts() []Component {
-	return []Component{Embedding, Mixing, MLP, Experts, SharedFFN, RouterPart, Norms, Head, Encoder}
-}
-
 // Split is how a parameter is divided over the GPUs of one tensor-parallel group.
 type Split uint8
 
@@ -123,12 +118,11 @@ const (
 
 // A Weight is one parameter of the model, or the same one of several layers.
 type Weight struct {
-	Part    Component
-	Name    string
-	Formula string  // with numbers, of one layer
-	Count   float64 // parameters of one layer; exact below 2^53
-	Layers  []int   // which have it; nil for what the model has once
-	Split   Split
+	Part   Component
+	Name   string
+	Count  float64 // parameters of one layer; exact below 2^53
+	Layers []int   // which have it; nil for what the model has once
+	Split  Split
 
 	// Bytes per parameter as loaded, the scales of a quantization included. Low and
 	// High bound it where the layout is not known; else all three are equal.
@@ -208,11 +202,10 @@ func (m *Model) HeadsOf(l Layer) (dim, kv int) {
 }
 
 // Total returns the number of parameters: all parts, those of encoders aside.
-func (m *Model) Total() float64 {
-	n := 0.0
-	for _, p := range Parts() {
-		if p != Encoder {
-			n += m.PartTotal(p)
+func (m *Model) Total() (n float64) {
+	for i := range m.Weights {
+		if w := &m.Weights[i]; w.Part != Encoder {
+			n += w.Count * float64(w.Times())
 		}
 	}
 	return n
@@ -224,16 +217,6 @@ func (m *Model) Active() (n float64) {
 	for i := range m.Weights {
 		if w := &m.Weights[i]; w.Part != Encoder {
 			n += w.Count * float64(w.Times()) * w.ActiveShare
-		}
-	}
-	return n
-}
-
-// PartTotal returns the number of parameters of a part.
-func (m *Model) PartTotal(p Component) (n float64) {
-	for i := range m.Weights {
-		if w := &m.Weights[i]; w.Part == p {
-			n += w.Count * float64(w.Times())
 		}
 	}
 	return n

@@ -570,8 +570,7 @@ func (f *fields) encoder(vision map[string]any) {
 	}
 	f.model.Weights = append(f.model.Weights, Weight{
 		Part: Encoder, Name: "vision tower", Count: n * (4*h*h + 2*h*width), ActiveShare: 0, Split: Replicated,
-		Formula: fmt.Sprintf("%.0f × (4 × %.0f² + 2 × %.0f × %.0f)", n, h, h, width),
-		Bytes:   2, Low: 0.5, High: 4,
+		Bytes: 2, Low: 0.5, High: 4,
 	})
 	f.model.Unknown = append(f.model.Unknown, "the encoder of images: its weights are estimated from its sizes, and its activations and cache are not counted")
 }

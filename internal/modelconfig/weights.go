@@ -43,7 +43,7 @@ func (b *builder) add(w Weight, layer int) {
 // vector adds parameters that are never quantized.
 func (b *builder) vector(part Component, name string, layer, count int, split Split) {
 	size := b.fields.model.DType.Bytes()
-	b.add(Weight{Part: part, Name: name, Formula: itoa(count), Count: float64(count), Split: split, Bytes: size, Low: size, High: size}, layer)
+	b.add(Weight{Part: part, Name: name, Count: float64(count), Split: split, Bytes: size, Low: size, High: size}, layer)
 }
 
 // linear adds a linear layer, quantized unless the checkpoint leaves it out.
@@ -57,11 +57,7 @@ func (b *builder) matrices(part Component, name string, layer, times, in, out in
 	w := Weight{
 		Part: part, Name: name, Split: split, ActiveShare: active,
 		in: in, out: out, matrices: times,
-		Count:   float64(times) * float64(in) * float64(out),
-		Formula: fmt.Sprintf("%d × %d", in, out),
-	}
-	if times > 1 {
-		w.Formula = fmt.Sprintf("%d × %s", times, w.Formula)
+		Count: float64(times) * float64(in) * float64(out),
 	}
 	plain := m.DType.Bytes()
 	w.Bytes, w.Low, w.High = plain, plain, plain
@@ -92,7 +88,7 @@ func Padded(n, multiple int) float64 {
 
 func (b *builder) model() {
 	m := b.fields.model
-	embed := Weight{Part: Embedding, Name: "embed_tokens", Formula: fmt.Sprintf("%d × %d", m.Vocab, m.Hidden), Count: float64(m.Vocab) * float64(m.Hidden), Split: Vocabulary}
+	embed := Weight{Part: Embedding, Name: "embed_tokens", Count: float64(m.Vocab) * float64(m.Hidden), Split: Vocabulary}
 	embed.Bytes = m.DType.Bytes()
 	embed.Low, embed.High = embed.Bytes, embed.Bytes
 	b.add(embed, -1)
@@ -141,7 +137,7 @@ func (b *builder) perLayerInput(i int) {
 		rows, width := max(b.opt(maxVocab, "vocab_size_per_layer_input"), m.Vocab), len(m.Layers)*size
 		bytes := m.DType.Bytes()
 		b.add(Weight{
-			Part: Embedding, Name: "embed_tokens_per_layer", Formula: fmt.Sprintf("%d × %d", rows, width), Count: float64(rows) * float64(width),
+			Part: Embedding, Name: "embed_tokens_per_layer", Count: float64(rows) * float64(width),
 			Split: Vocabulary, Bytes: bytes, Low: bytes, High: bytes,
 		}, -1)
 		b.vector(MLP, "per_layer_model_projection", -1, m.Hidden*width, Divided)

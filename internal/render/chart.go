@@ -48,7 +48,6 @@ type Chart struct {
 	Width, Height float64 // in pixels at its natural size, 720 × 240 when 0
 	Series        []Series
 	LogX, LogY    bool
-	Histogram     bool                 // filled steps from zero
 	Stack         bool                 // filled areas on top of each other
 	Bands         []Band               // ranges of X that are set off
 	Clock         bool                 // X is Unix time in seconds, shown in UTC
@@ -482,7 +481,7 @@ func (c *canvas) curve(s Series, colour string) {
 	}
 	var path strings.Builder
 	stride := max(len(s.X)/maxPoints, 1)
-	pen, started, last := "M", 0.0, 0.0
+	pen, last := "M", 0.0
 	for i := 0; i < len(s.X); i += stride {
 		if !c.drawn(s.X[i], s.Y[i]) {
 			pen = "M"
@@ -492,17 +491,10 @@ func (c *canvas) curve(s Series, colour string) {
 			pen = "M"
 		}
 		last = s.X[i]
-		if path.Len() == 0 {
-			started = c.x.at(s.X[i])
-		}
 		fmt.Fprintf(&path, "%s%.1f %.1f", pen, c.x.at(s.X[i]), c.y.at(s.Y[i]))
 		pen = "L"
 	}
-	switch {
-	case path.Len() == 0:
-	case c.Histogram:
-		c.printf(`<path class="area" d="%sL%.1f %.1fL%.1f %.1fZ" fill="%s" stroke="%s"/>`, path.String(), c.x.at(s.X[len(s.X)-1]), c.y.from, started, c.y.from, colour, colour)
-	default:
+	if path.Len() > 0 {
 		c.printf(`<path class="%s" stroke="%s" d="%s"><title>%s</title></path>`, class, colour, path.String(), html.EscapeString(s.Name))
 	}
 }

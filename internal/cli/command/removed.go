@@ -20,7 +20,7 @@ var removed = map[string]string{
 	"sixty simulate --drop-too-large":     "leave the requests that are too large out of the trace, or bound the lengths: --prompt-tokens lognormal:800,1.2:1-4000",
 	"sixty simulate --prefill-engines":    "sixty diagnose finds whether prefill or decode servers are short (pd-imbalance)",
 	"sixty simulate --trace-format":       "a trace is CSV (arrival,prompt_tokens,output_tokens) or JSONL, which is told from the file; docs/bench.md says how others become one",
-	"sixty simulate --transfer-rate":      "it went with --prefill-engines",
+	"sixty simulate --transfer-rate":      "sixty diagnose finds whether prefill or decode servers are short (pd-imbalance)",
 	"sixty tune --cpu":                    "give --gpu; the memory of servers on a CPU is not modelled",
 	"sixty tune --dp":                     "--engine-args '--data-parallel-size N'",
 	"sixty tune --enable-expert-parallel": "--engine-args '--enable-expert-parallel'",

@@ -25,7 +25,6 @@ import (
 // Rows of the table of exit codes that other tests hold against the commands.
 var exitsElsewhere = map[string]string{
 	"130 ":               "TestEveryVerbEndsWhenInterrupted",
-	"3 top --once":       "as diagnose, of the same verdict",
 	"0 record":           "TestEveryVerbEndsWhenInterrupted",
 	"0 simulate --serve": "TestEveryVerbEndsWhenInterrupted",
 	"0 diagnose --watch": "TestEveryVerbEndsWhenInterrupted",
@@ -82,6 +81,7 @@ func TestExitCodes(t *testing.T) {
 		"1 top --once":    "top --once " + recordings + "thrashing-deep.tar.zst",
 		"1 tune":          "tune " + model + "--gpu 2GiB",
 		"3 diagnose":      "diagnose ../../testdata/incident.tar.zst --at +20s",
+		"3 top --once":    "top --once ../../testdata/incident.tar.zst --at +20s",
 		"2 ":              "diagnose nowhere.tar.zst",
 		"2 simulate":      "simulate " + recordings + "engine-hung.tar.zst",
 		"2 diagnose":      "diagnose --prometheus " + mute.URL + " --timeout 1s",

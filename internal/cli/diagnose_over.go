@@ -85,6 +85,8 @@ func (f *diagnoseFlags) printChanges(ctx context.Context, stdout, stderr io.Writ
 		return errFound
 	case !log.Known:
 		return errCannotTell
+	case log.Uncertain():
+		return command.ErrNotCertain
 	}
 	return nil
 }

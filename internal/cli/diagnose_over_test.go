@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/cli/command"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 )
 
@@ -54,6 +55,11 @@ func TestSinceTellsWhatChangedAndWhen(t *testing.T) {
 	}
 	if _, _, err := sixty(t, "diagnose", "../../testdata/recordings/full-but-quiet.tar.zst", "--since", "1h"); err != nil {
 		t.Errorf("error %v where nothing was wrong", err)
+	}
+	for at, want := range map[string]error{"+10s": nil, "+20s": command.ErrNotCertain} {
+		if stdout, _, err := sixty(t, "diagnose", "../../testdata/incident.tar.zst", "--since", "15s", "--at", at); !errors.Is(err, want) || strings.Contains(stdout, "Not certain yet") != (want != nil) {
+			t.Errorf("at %s: error %v, want %v\n%s", at, err, want, stdout)
+		}
 	}
 }
 

@@ -53,6 +53,7 @@ type Diagnosis struct {
 	Coverage []Gap
 	Targets  []Target
 	Unjudged []Unjudged
+	Doubts   []Doubt
 	Spans    []Span // by target: which time was judged, and against which
 	Window   Range  // of the first target that the verdict speaks of
 	Baseline Range
@@ -123,6 +124,16 @@ type Finding struct {
 type Unjudged struct {
 	Target, Reason string
 	waits          bool // it is starting, or was drained: the others are judged without it
+}
+
+// A Doubt is what speaks against calling a target healthy, whether or not anything fires there.
+type Doubt struct{ Target, Reason string }
+
+// Suspected reports whether the finding keeps a verdict from being healthy, although it does not fire.
+func (f *Finding) Suspected() bool { return f.mayHurt() && !f.ended }
+
+func (f *Finding) mayHurt() bool {
+	return f.Status == Pending && f.likely && !f.Note && f.Severity > catalog.Info
 }
 
 // Workload compares the traffic of one target, and the cost of serving it, with

@@ -36,6 +36,12 @@ func Evaluate(s *Snapshot, pathologies []*catalog.Pathology, set Settings) Diagn
 	for i := range judged {
 		if j := &judged[i]; s.Targets[j.target].Serves() {
 			d.Targets[j.target].Life = j.life()
+			if j.view.known() {
+				j.doubt = j.reasonAgainstHealthy()
+			}
+			if j.doubt != "" {
+				d.Doubts = append(d.Doubts, Doubt{j.name(), j.doubt})
+			}
 		}
 	}
 	for i := range d.Targets {
@@ -93,6 +99,7 @@ type judgement struct {
 	target   int
 	view     view
 	outcomes []outcome
+	doubt    string // what speaks against calling it healthy
 }
 
 // An outcome is one pathology on one target.

@@ -88,7 +88,7 @@ func spread(s *Snapshot, j judgement, byKey map[string]*pool) *pool {
 		shares[to] = append(shares[to], o)
 	}
 	for _, p := range append(pools, own) {
-		p.judged = append(p.judged, judgement{j.target, j.view, shares[p]})
+		p.judged = append(p.judged, judgement{target: j.target, view: j.view, outcomes: shares[p]})
 	}
 	return own
 }

@@ -225,9 +225,9 @@ func (p *pool) workload(name string) Workload {
 }
 
 // comparePools puts the worst first: what fires, as its findings compare and by how
-// many requests it reaches, what cannot be told, then the rest.
+// many requests it reaches, what is not certain yet, what cannot be told, then the rest.
 func comparePools(a, b pool) int {
-	order := map[Status]int{Firing: 0, Unknown: 1, OK: 2}
+	order := map[Status]int{Firing: 0, Pending: 1, Unknown: 2, OK: 3}
 	if by := order[a.verdict.Status] - order[b.verdict.Status]; by != 0 {
 		return by
 	}
@@ -294,8 +294,8 @@ func (p *pool) quietVerdict() Verdict {
 		unsure = append(unsure, atGateway...) // what goes on behind it is not theirs
 	}
 	for _, j := range known {
-		if doubt := j.reasonAgainstHealthy(); doubt != "" {
-			unsure = append(unsure, doubt)
+		if j.doubt != "" {
+			unsure = append(unsure, j.doubt)
 		}
 	}
 	switch {
@@ -397,7 +397,7 @@ const longEnough = 30 * time.Second
 func (p *pool) pending() (unsure, over []string) {
 	var pending []*Finding
 	for i := range p.findings {
-		if f := &p.findings[i]; f.Status == Pending && f.likely && !f.Note && f.Severity > catalog.Info {
+		if f := &p.findings[i]; f.Suspected() || f.ended && f.mayHurt() {
 			pending = append(pending, f)
 		}
 	}

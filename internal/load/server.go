@@ -29,7 +29,7 @@ type Phase struct {
 	From float64 `json:"from"`
 	To   float64 `json:"to"`
 
-	Status     string           `json:"status"` // firing, ok or unknown
+	Status     string           `json:"status"` // firing, pending, ok or unknown
 	Verdict    string           `json:"verdict"`
 	Summary    string           `json:"summary"`
 	Confidence float64          `json:"confidence"`

@@ -174,7 +174,7 @@ func newReplica(d *diagnose.Diagnosis, i int, v *diagnose.Verdict, incident Open
 	}
 	for k := range d.Findings {
 		f := &d.Findings[k]
-		if f.Status < diagnose.Pending || f.InhibitedBy != "" || f.Note || !slices.Contains(f.Targets, t.Name) {
+		if f.Status != diagnose.Firing && !f.Suspected() || f.InhibitedBy != "" || f.Note || !slices.Contains(f.Targets, t.Name) {
 			continue
 		}
 		r.Status, r.Pathology, r.Severity, r.Reason, r.Since = statusOf(f.Status), f.Pathology.ID, f.Severity.String(), f.Summary, timeOf(since(incident.of(f.Model, f.Pathology.ID), f.Pathology.ID, f.Since))
@@ -182,6 +182,16 @@ func newReplica(d *diagnose.Diagnosis, i int, v *diagnose.Verdict, incident Open
 			r.Status = view.Down
 		}
 		break // the worst comes first
+	}
+	for _, doubt := range d.Doubts {
+		switch found := r.Status == view.Firing || r.Status == view.Down; {
+		case doubt.Target != t.Name || found && r.Severity != catalog.Info.String():
+		case found: // who waits is told before what is only worth knowing
+			r.Pathology, r.Severity, r.Since = "", "", nil
+			fallthrough
+		default:
+			r.Status, r.Reason = view.Pending, doubt.Reason
+		}
 	}
 	for s, p := range map[*indicator.Signal]func(*view.Numbers) **float64{
 		indicator.TTFTP95:             func(n *view.Numbers) **float64 { return &n.TTFTP95 },

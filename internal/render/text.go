@@ -34,12 +34,13 @@ const (
 	Dim
 	Good
 	Warning
+	Uncertain // what is not certain yet: neither well nor known to be ill
 	Bad
 )
 
 // Class is a style's on a page, "" where it is plain there.
 func (s Style) Class() string {
-	return map[Style]string{Good: "good", Warning: "warning", Bad: "critical", Dim: "soft"}[s]
+	return map[Style]string{Good: "good", Warning: "warning", Uncertain: "uncertain", Bad: "critical", Dim: "soft"}[s]
 }
 
 func (s Style) style() lipgloss.Style {
@@ -51,6 +52,8 @@ func (s Style) style() lipgloss.Style {
 		return out.Bold(true).Foreground(lipgloss.Green)
 	case Warning:
 		return out.Bold(true).Foreground(lipgloss.Yellow)
+	case Uncertain:
+		return out.Bold(true).Foreground(lipgloss.Magenta)
 	case Bad:
 		return out.Bold(true).Foreground(lipgloss.Red)
 	}

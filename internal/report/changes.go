@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -25,6 +26,17 @@ type Changes struct {
 	json   bool
 	style  *render.Text
 	models map[string]*state
+	at     time.Time // of the last diagnosis
+}
+
+// Uncertain reports whether a model's last state, or what may follow it, is that nothing is certain yet.
+func (c *Changes) Uncertain() bool {
+	for _, s := range c.models {
+		if (s.last == diagnose.NotCertain || s.next == diagnose.NotCertain) && s.seen.Equal(c.at) {
+			return true
+		}
+	}
+	return false
 }
 
 // NewChanges prints to a writer, in lines of text or of JSON.
@@ -37,6 +49,7 @@ type state struct {
 	last, next string // what was printed, and what may follow
 	at         time.Time
 	times      int
+	seen       time.Time // the last diagnosis that has a verdict on it
 }
 
 // A change is a line, in JSON.
@@ -59,6 +72,7 @@ func (c *Changes) Fail(at time.Time, err error) error {
 
 // Observe takes the next diagnosis.
 func (c *Changes) Observe(d *diagnose.Diagnosis) error {
+	c.at = d.At
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
 		line := change{At: d.At.UTC(), Model: v.Model, ID: v.ID, Name: nameOf(d, v), Status: v.Status.String(), Targets: append([]string{}, v.Targets...), Summary: v.Summary}
@@ -73,6 +87,7 @@ func (c *Changes) Observe(d *diagnose.Diagnosis) error {
 		if err := c.printChange(v.Model, what, line); err != nil {
 			return err
 		}
+		c.models[v.Model].seen = d.At
 	}
 	return nil
 }
@@ -123,6 +138,8 @@ func (c *Changes) text(l *change) string {
 		if *l.Severity == catalog.Page.String() {
 			style = render.Bad
 		}
+	case l.Status == diagnose.Pending.String():
+		style = render.Uncertain
 	case l.Status == diagnose.Unknown.String():
 		style = render.Dim
 	}
@@ -137,5 +154,5 @@ func (c *Changes) text(l *change) string {
 		}
 		where += ", " + targets + ", since " + l.Since.Format(time.TimeOnly)
 	}
-	return l.At.Format(time.DateTime) + " " + c.style.Style(style, head) + where + ": " + render.Sentence(l.Summary)
+	return l.At.Format(time.DateTime) + " " + c.style.Style(style, head) + where + ": " + render.Sentence(strings.TrimPrefix(l.Summary, l.Name+": "))
 }

@@ -267,7 +267,7 @@ func style(d *diagnose.Diagnosis, v *diagnose.Verdict) render.Style {
 	case f != nil && f.Severity == catalog.Ticket:
 		return render.Warning
 	case v.Status == diagnose.Pending:
-		return render.Warning
+		return render.Uncertain
 	case v.Status == diagnose.OK:
 		return render.Good
 	}

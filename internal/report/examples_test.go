@@ -148,11 +148,21 @@ func healthy() diagnose.Diagnosis {
 func idle() diagnose.Diagnosis {
 	return single(diagnose.Diagnosis{
 		At: at, Status: diagnose.OK,
-		Verdict:  diagnose.Verdict{ID: diagnose.Idle, Summary: "Too little traffic to judge; nothing is wrong", Targets: []string{"vllm-0:8000"}, Confidence: 0.9},
+		Verdict:  diagnose.Verdict{ID: diagnose.Idle, Summary: "Nobody is served, and nobody waits", Targets: []string{"vllm-0:8000"}, Confidence: 0.9},
 		Findings: []diagnose.Finding{notThere(saturation, evidence(indicator.WaitingFloor, catalog.GreaterThan, 0, 0, 0.5, "default", "queue_always", catalog.False))},
 		Targets:  []diagnose.Target{server("vllm-0:8000")},
 		Window:   diagnose.Range{From: at.Add(-15 * time.Second), To: at},
 	})
+}
+
+// uncertain is a server that serves nobody of those who wait, for less long than a verdict takes.
+func uncertain() diagnose.Diagnosis {
+	d := idle()
+	d.Status = diagnose.Pending
+	d.Verdict.ID, d.Verdict.Status, d.Verdict.Confidence = diagnose.NotCertain, diagnose.Pending, 0.5
+	d.Verdict.Summary = "Not certain yet: 14 requests wait, and nobody got a first token for 20 s on vllm-0:8000"
+	d.Doubts = []diagnose.Doubt{{Target: "vllm-0:8000", Reason: "14 requests wait, and nobody got a first token for 20 s on vllm-0:8000"}}
+	return single(d)
 }
 
 func unknown() diagnose.Diagnosis {

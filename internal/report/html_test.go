@@ -75,7 +75,7 @@ func TestThePageSaysWhatTheTextSays(t *testing.T) {
 
 func TestEveryVerdictHasAPageInItsColour(t *testing.T) {
 	for name, want := range map[string]string{
-		"firing": "banner critical", "healthy": "banner good", "idle": "banner good", "unknown": "banner ", "fleet": "banner", "company": "banner",
+		"firing": "banner critical", "healthy": "banner good", "idle": "banner good", "uncertain": "banner uncertain", "unknown": "banner ", "fleet": "banner", "company": "banner",
 	} {
 		if got := page(t, examples[name]()); !strings.Contains(got, `<header class="`+want) || strings.Contains(got, "<figure") {
 			t.Errorf("%s: no %q, or plots out of nothing", name, want)

@@ -24,7 +24,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the golden files")
 
 var examples = map[string]func() diagnose.Diagnosis{
-	"firing": firing, "healthy": healthy, "idle": idle, "unknown": unknown, "fleet": fleet, "company": company,
+	"firing": firing, "healthy": healthy, "idle": idle, "uncertain": uncertain, "unknown": unknown, "fleet": fleet, "company": company,
 }
 
 const again = "sixty diagnose http://vllm-0:8000"

@@ -173,7 +173,7 @@ func (s *screen) lines() []string {
 		clock = o.At.UTC().Format("15:04:05Z")
 	}
 	add(t.Style(render.Bold, "sixty top") + "  " + render.Clean(s.feed.Name()) + "  " + clock)
-	style := map[view.Health]render.Style{view.HealthFailing: render.Bad, view.HealthDegraded: render.Warning, view.HealthUnknown: render.Dim, view.HealthHealthy: render.Good}
+	style := map[view.Health]render.Style{view.HealthFailing: render.Bad, view.HealthDegraded: render.Warning, view.HealthUncertain: render.Uncertain, view.HealthUnknown: render.Dim, view.HealthHealthy: render.Good}
 	most := max(1, (s.height-6)/2)
 	if s.height == 0 {
 		most = len(o.Models) + len(o.Problems)
@@ -187,6 +187,9 @@ func (s *screen) lines() []string {
 		head, summary, status := s.feed.Title(v.ID), render.Clean(v.Summary), o.State.Shown(v.Status)
 		if status != v.Status {
 			head, summary = "Unknown", "Last known: "+summary
+		}
+		if rest, ok := strings.CutPrefix(summary, head+": "); ok {
+			summary = render.Sentence(rest)
 		}
 		if v.Severity != "" {
 			head += " (" + v.Severity + ")"
@@ -264,9 +267,9 @@ func (s *screen) table(t *render.Text, rows []view.Replica, style map[view.Healt
 	for _, c := range columns {
 		fixed += c.width + 1
 	}
-	names, name := namesOf(rows, max(12, t.Width()-fixed-len("› "+" degraded "+"  TREND")))
+	names, name := namesOf(rows, max(12, t.Width()-fixed-len("› "+" uncertain "+"  TREND")))
 	line := func(mark, target, status string, cells []string, trend string) string {
-		b := mark + " " + render.Pad(render.Clip(target, name), name) + " " + render.Pad(render.Cut(status, 8), 8)
+		b := mark + " " + render.Pad(render.Clip(target, name), name) + " " + render.Pad(render.Cut(status, 9), 9)
 		for i, c := range cells {
 			b += " " + render.Right(render.Cut(c, columns[i].width), columns[i].width)
 		}

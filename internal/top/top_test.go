@@ -39,6 +39,14 @@ func TestKeys(t *testing.T) {
 	if !m.overview.At.Equal(first) || !strings.Contains(strings.Join(m.lines(), "\n"), first.UTC().Format(time.TimeOnly)+" ●") {
 		t.Errorf("Home leads to %s, want %s:\n%s", m.overview.At, first, strings.Join(m.lines(), "\n"))
 	}
+	for range 4 {
+		m.Update(press(tea.Key{Code: tea.KeyRight}))
+	}
+	m.Color = true
+	if text := strings.Join(m.lines(), "\n"); !strings.Contains(text, "\x1b[1;35mtiny: Not certain yet\x1b[m\n  Unexplained degradation on 127.0.0.1:8100 for 2 s.\n") || !strings.Contains(text, " uncertain ") {
+		t.Errorf("20 s on, when nothing is certain:\n%q", text)
+	}
+	m.Color = false
 	press(tea.Key{Code: '?', Text: "?"})
 	for _, l := range m.depth {
 		if render.Cells(l) > 80 {

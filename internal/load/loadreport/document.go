@@ -10,6 +10,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/stat"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/load"
 	"github.com/sixty-dev/sixty/internal/render"
 )
@@ -304,7 +305,7 @@ func (d *document) server(r *load.Result) {
 		if len(r.Server.Phases) > 1 {
 			where, rank = x.Name+": ", rankAlso
 		}
-		d.item(rank, name, "%s%s: %s", where, x.Verdict, x.Summary)
+		d.item(rank, name, "%s%s: %s", where, x.Verdict, strings.TrimPrefix(x.Summary, diagnose.NameOf(x.Verdict)+": ")) // which the id says
 		for j := range x.Findings {
 			d.finding(&x.Findings[j], x.Verdict)
 		}

@@ -394,6 +394,11 @@ func TestUnknownNeitherEndsNorBegins(t *testing.T) {
 	}
 	for name, cannotTell := range map[string]func(s *timeline) *diagnose.Diagnosis{
 		"no verdict": unknown,
+		"its verdict is not certain": func(s *timeline) *diagnose.Diagnosis {
+			d := s.diagnosis()
+			d.Verdicts[0] = diagnose.Verdict{ID: diagnose.NotCertain, Status: diagnose.Pending, Targets: []string{"a", "b"}, Model: "m"}
+			return d
+		},
 		"nothing at all": func(s *timeline) *diagnose.Diagnosis {
 			return &diagnose.Diagnosis{At: s.at}
 		},

@@ -53,7 +53,8 @@ type Options struct {
 const instructions = `sixty watches LLM inference servers, vLLM first. Call "diagnose" first: it names the cause, the
 evidence and the fix. "signal" shows one signal over time and its normal value, "explain" the
 runbook of a failure mode, "simulate" the effect of a change, with intervals. All tools are read-only.
-The verdict Unknown means not enough data; it does not mean healthy.`
+The verdict Unknown means not enough data, and Not certain yet that somebody waits or a fault is suspected: ask again
+after a few scrapes. Neither means healthy.`
 
 // Server returns the server of these tools.
 func Server(o Options) *mcp.Server {

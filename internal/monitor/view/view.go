@@ -35,29 +35,30 @@ const (
 // Status is that of a replica or of a model's verdict.
 type Status string
 
-// Statuses, the worst first. A model's verdict is Firing, Healthy or Unknown.
+// Statuses, the worst first. A model's verdict is Firing, Pending, Unknown or Healthy.
 const (
 	Firing  Status = "firing"
-	Down    Status = "down" // it does not answer
-	Pending Status = "pending"
+	Down    Status = "down"    // it does not answer
+	Pending Status = "pending" // somebody waits, or a fault is suspected: not certain yet
 	Unknown Status = "unknown"
 	Healthy Status = "ok"
 	Idle    Status = "idle"
 )
 
-// Health is the state that people are shown, on every surface: one of four.
+// Health is the state that people are shown, on every surface: one of five.
 type Health string
 
-// The four states.
+// The five states.
 const (
-	HealthFailing  Health = "failing"  // worth a page
-	HealthDegraded Health = "degraded" // worth a ticket, or not certain yet
-	HealthUnknown  Health = "unknown"
-	HealthHealthy  Health = "healthy"
+	HealthFailing   Health = "failing"   // worth a page
+	HealthDegraded  Health = "degraded"  // worth a ticket
+	HealthUncertain Health = "uncertain" // not certain yet: somebody may be hurt
+	HealthUnknown   Health = "unknown"
+	HealthHealthy   Health = "healthy"
 )
 
 // Healths are the states, the worst first.
-var Healths = []Health{HealthFailing, HealthDegraded, HealthUnknown, HealthHealthy}
+var Healths = []Health{HealthFailing, HealthDegraded, HealthUncertain, HealthUnknown, HealthHealthy}
 
 // HealthOf is the state of a status with the severity of its finding: "page", "ticket" or "info".
 func HealthOf(s Status, severity string) Health {
@@ -67,7 +68,9 @@ func HealthOf(s Status, severity string) Health {
 		return HealthUnknown
 	case info:
 		return HealthHealthy
-	case s == Pending, bad && severity == catalog.Ticket.String():
+	case s == Pending:
+		return HealthUncertain
+	case bad && severity == catalog.Ticket.String():
 		return HealthDegraded
 	case bad:
 		return HealthFailing
@@ -124,7 +127,7 @@ type Model struct {
 
 // A Verdict is the one answer for a model.
 type Verdict struct {
-	ID           string     `json:"id"` // a pathology, or healthy, idle, insufficient-data
+	ID           string     `json:"id"` // a pathology, or healthy, idle, not-certain, insufficient-data
 	Status       Status     `json:"status"`
 	Severity     string     `json:"severity"` // page, ticket, info; empty where nothing fires
 	Summary      string     `json:"summary"`
@@ -141,7 +144,7 @@ type Replica struct {
 	Version   string            `json:"version"`
 	Status    Status            `json:"status"`
 	Life      string            `json:"life"`      // starting, serving, slow, drained, lost; empty where nothing tells
-	Pathology string            `json:"pathology"` // empty where nothing fires or is pending
+	Pathology string            `json:"pathology"` // empty where none fires or is suspected
 	Severity  string            `json:"severity"`
 	Reason    string            `json:"reason"` // one sentence
 	Since     *time.Time        `json:"since"`

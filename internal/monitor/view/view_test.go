@@ -8,8 +8,8 @@ func TestHealthOf(t *testing.T) {
 		severity string
 		want     Health
 	}{
-		{Firing, "page", HealthFailing}, {Down, "", HealthFailing}, {Firing, "ticket", HealthDegraded}, {Pending, "page", HealthDegraded},
-		{Pending, "", HealthDegraded}, {Pending, "info", HealthHealthy}, {Firing, "info", HealthHealthy}, {Healthy, "", HealthHealthy},
+		{Firing, "page", HealthFailing}, {Down, "", HealthFailing}, {Firing, "ticket", HealthDegraded}, {Pending, "page", HealthUncertain},
+		{Pending, "", HealthUncertain}, {Pending, "info", HealthHealthy}, {Firing, "info", HealthHealthy}, {Healthy, "", HealthHealthy},
 		{Idle, "", HealthHealthy}, {Unknown, "", HealthUnknown}, {Unknown, "info", HealthUnknown},
 	} {
 		if got := HealthOf(tt.status, tt.severity); got != tt.want {

@@ -1,0 +1,114 @@
+package monitor
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/metrics/collect"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/monitor/view"
+	"github.com/sixty-dev/sixty/internal/pathologies"
+)
+
+// TestWhoWaitsIsShownAsUncertain: two endless answers hold the seats of one of two replicas while others
+// queue. Neither the model nor that replica is healthy from 20 s on, the other one is, and soon after
+// they are served again all is healthy.
+func TestWhoWaitsIsShownAsUncertain(t *testing.T) {
+	store, err := embedded.Open(embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	const every, from, to, end = 5, 300, 420, 600
+	began := time.Unix(1_800_000_000, 0).UTC()
+	page := func(at int, starves bool) []byte {
+		served, waiting := at, 0
+		if starves && at > from {
+			served, waiting = from+max(0, at-to), max(0, min(at, to)-from)/2
+			waiting = max(0, waiting-max(0, at-to)*4)
+		}
+		l := `{model_name="m",engine="0"}`
+		return fmt.Appendf(nil, "vllm:num_requests_running%[1]s 2\nvllm:num_requests_waiting%[1]s %[2]d\nvllm:kv_cache_usage_perc%[1]s 0.2\n"+
+			"vllm:generation_tokens_total%[1]s %[3]d\nvllm:time_to_first_token_seconds_count%[1]s %[4]d\nvllm:time_to_first_token_seconds_sum%[1]s %[5]f\n"+
+			"vllm:time_to_first_token_seconds_bucket{model_name=\"m\",engine=\"0\",le=\"0.25\"} %[4]d\nvllm:time_to_first_token_seconds_bucket{model_name=\"m\",engine=\"0\",le=\"+Inf\"} %[4]d\n",
+			l, waiting, 80*at, 2*served, 0.2*float64(served))
+	}
+	var memory diagnose.Memory
+	said := map[string]bool{}
+	for now := 0; now <= end; now += every {
+		at := began.Add(time.Duration(now) * time.Second)
+		for i, name := range []string{"a:8000", "b:8000"} {
+			if _, err := store.Append(embedded.Target{Instance: name, Job: "vllm"}, at, page(now, i == 0), "", time.Millisecond); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if now < 120 {
+			continue
+		}
+		at = at.Add(100 * time.Millisecond)
+		d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: at, First: began, Interval: every * time.Second, Memory: &memory, Pathologies: pathologies.All()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := &Evaluation{At: at, Diagnosis: d}
+		o := NewOverview(e, 15*time.Second, at, nil, nil)
+		m := o.Models[0]
+		a, b := view.HealthOf(m.Replicas[0].Status, m.Replicas[0].Severity), view.HealthOf(m.Replicas[1].Status, m.Replicas[1].Severity)
+		whole := view.HealthOf(m.Verdict.Status, m.Verdict.Severity)
+		said[m.Verdict.ID] = true
+		switch sick := now >= from+20 && now <= to; {
+		case sick && (whole == view.HealthHealthy || whole == view.HealthUnknown):
+			t.Errorf("after %d s the model is %s: %+v", now, whole, m.Verdict)
+		case sick && (a == view.HealthHealthy || a == view.HealthUnknown || m.Replicas[0].Reason == ""):
+			t.Errorf("after %d s the replica that starves is %s: %+v", now, a, m.Replicas[0])
+		case whole == view.HealthUncertain && (m.Verdict.ID != diagnose.NotCertain || !strings.HasPrefix(m.Verdict.Summary, diagnose.NameOf(diagnose.NotCertain)+": ")):
+			t.Errorf("after %d s: %+v", now, m.Verdict)
+		case (now <= from || now > to+30) && (whole != view.HealthHealthy || a != view.HealthHealthy):
+			t.Errorf("after %d s nobody waits, and the model is %s: %+v", now, whole, m.Verdict)
+		case b != view.HealthHealthy && now < to:
+			t.Errorf("after %d s the replica that serves is %s: %+v", now, b, m.Replicas[1])
+		}
+	}
+	if !said[diagnose.NotCertain] {
+		t.Errorf("verdicts: %v", said)
+	}
+}
+
+// TestWhatFiredIsNotResolvedWhileNothingIsCertain: an alert goes on while the verdict is not certain, and ends
+// a while after it is healthy.
+func TestWhatFiredIsNotResolvedWhileNothingIsCertain(t *testing.T) {
+	p := &catalog.Pathology{ID: "saturation", Alert: "Saturation", Severity: catalog.Page}
+	var ends time.Time
+	a := &Alerter{Send: func(list ...collect.Alert) {
+		for _, al := range list {
+			ends = al.Ends
+		}
+	}}
+	at := time.Unix(1_800_000_000, 0)
+	see := func(v diagnose.Verdict, findings ...diagnose.Finding) {
+		at = at.Add(15 * time.Second)
+		v.Model, v.All = "m", []string{"a:1"}
+		a.Observe(t.Context(), &Evaluation{At: at, Diagnosis: diagnose.Diagnosis{
+			At: at, Targets: []diagnose.Target{{Name: "a:1", Labels: map[string]string{"instance": "a:1", "model_name": "m"}}}, Verdicts: []diagnose.Verdict{v}, Findings: findings,
+		}})
+	}
+	for range 8 {
+		see(diagnose.Verdict{ID: p.ID, Status: diagnose.Firing}, diagnose.Finding{Pathology: p, Model: "m", Status: diagnose.Firing, Severity: p.Severity, Targets: []string{"a:1"}, Since: at})
+	}
+	for range 240 {
+		see(diagnose.Verdict{ID: diagnose.NotCertain, Status: diagnose.Pending})
+		if !ends.After(at) {
+			t.Fatalf("ended at %s, though it is not certain that it is over", ends)
+		}
+	}
+	for range 8 {
+		see(diagnose.Verdict{ID: diagnose.Healthy, Status: diagnose.OK})
+	}
+	if ends.After(at) {
+		t.Errorf("it goes on until %s, two minutes after all was healthy", ends)
+	}
+}

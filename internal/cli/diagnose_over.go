@@ -80,12 +80,15 @@ func (f *diagnoseFlags) printChanges(ctx context.Context, stdout, stderr io.Writ
 		}
 		return err
 	}
+	uncertain, err := log.End()
 	switch {
+	case err != nil:
+		return err
 	case log.Seen && log.Worst >= failOn:
 		return errFound
 	case !log.Known:
 		return errCannotTell
-	case log.Uncertain():
+	case uncertain:
 		return command.ErrNotCertain
 	}
 	return nil

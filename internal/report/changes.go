@@ -2,8 +2,11 @@ package report
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,14 +32,18 @@ type Changes struct {
 	at     time.Time // of the last diagnosis
 }
 
-// Uncertain reports whether a model's last state, or what may follow it, is that nothing is certain yet.
-func (c *Changes) Uncertain() bool {
-	for _, s := range c.models {
-		if (s.last == diagnose.NotCertain || s.next == diagnose.NotCertain) && s.seen.Equal(c.at) {
-			return true
+// End prints what is not certain since the last diagnosis alone, and reports whether any model ends so.
+func (c *Changes) End() (uncertain bool, err error) {
+	for _, model := range slices.Sorted(maps.Keys(c.models)) {
+		switch s := c.models[model]; {
+		case !s.seen.Equal(c.at): // it is gone
+		case s.next == diagnose.NotCertain:
+			uncertain, err = true, errors.Join(err, c.print(&s.line))
+		default:
+			uncertain = uncertain || s.last == diagnose.NotCertain
 		}
 	}
-	return false
+	return uncertain, err
 }
 
 // NewChanges prints to a writer, in lines of text or of JSON.
@@ -47,7 +54,7 @@ func NewChanges(w io.Writer, json bool, o render.Options) *Changes {
 // state is the verdict on one model.
 type state struct {
 	last, next string // what was printed, and what may follow
-	at         time.Time
+	line       change // the first of what may follow
 	times      int
 	seen       time.Time // the last diagnosis that has a verdict on it
 }
@@ -105,13 +112,18 @@ func (c *Changes) printChange(model, what string, line change) error {
 		s.next, s.times = "", 0
 		return nil
 	case what != s.next:
-		s.next, s.at, s.times = what, line.At, 0
+		s.next, s.line, s.times = what, line, 0
 	}
 	if s.times++; s.times < agreed && !first {
 		return nil
 	}
-	line.At = s.at
+	line.At = s.line.At
 	s.last, s.next, s.times = what, "", 0
+	return c.print(&line)
+}
+
+// print writes a line.
+func (c *Changes) print(line *change) error {
 	if c.Before != nil {
 		c.Before()
 	}
@@ -123,7 +135,7 @@ func (c *Changes) printChange(model, what string, line change) error {
 		_, err = c.w.Write(append(b, '\n'))
 		return err
 	}
-	_, err := fmt.Fprintln(c.w, c.text(&line))
+	_, err := fmt.Fprintln(c.w, c.text(line))
 	return err
 }
 

@@ -19,6 +19,9 @@ func (m *measuring) judge(r *Report) {
 		return
 	}
 	status := func(v *diagnose.Verdict) view.Health {
+		if v.Status == diagnose.Pending {
+			return view.HealthUncertain // whatever its severity, which it has none of
+		}
 		return view.HealthOf(map[diagnose.Status]view.Status{diagnose.Firing: view.Firing, diagnose.Unknown: view.Unknown}[v.Status], v.Severity.String())
 	}
 	r.Status = status(&d.Verdict)
@@ -36,13 +39,15 @@ func (m *measuring) judge(r *Report) {
 
 // summary is the report in a sentence or two.
 func summary(r *Report) string {
-	out := map[view.Health]string{view.HealthFailing: "Failing", view.HealthDegraded: "Degraded", view.HealthUnknown: "State unknown", view.HealthHealthy: "Healthy"}[r.Status] + " at the end"
+	out := map[view.Health]string{
+		view.HealthFailing: "Failing", view.HealthDegraded: "Degraded", view.HealthUncertain: "Not certain", view.HealthUnknown: "State unknown", view.HealthHealthy: "Healthy",
+	}[r.Status] + " at the end"
 	if !slices.ContainsFunc(r.Models, func(m Model) bool { return m.Verdict != diagnose.Idle }) && len(r.Models) > 0 {
-		out = "Too little traffic at the end"
+		out = "Idle at the end"
 	}
 	for i := range r.Models {
-		if m := &r.Models[i]; (r.Status == view.HealthFailing || r.Status == view.HealthDegraded) && m.Status == r.Status {
-			out += ": " + strings.TrimRight(m.Summary, ".")
+		if m := &r.Models[i]; r.Status != view.HealthUnknown && r.Status != view.HealthHealthy && m.Status == r.Status {
+			out += ": " + strings.TrimPrefix(strings.TrimRight(m.Summary, "."), diagnose.NameOf(m.Verdict)+": ")
 			break
 		}
 	}

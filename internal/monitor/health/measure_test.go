@@ -297,3 +297,18 @@ func TestModelsApart(t *testing.T) {
 		t.Errorf("%d models", len(r.Models))
 	}
 }
+
+// TestWhatIsNotCertainIsNoHealth: the status, the model's and the sentence say so.
+func TestWhatIsNotCertainIsNoHealth(t *testing.T) {
+	v := diagnose.Verdict{ID: diagnose.NotCertain, Status: diagnose.Pending, Summary: "Not certain yet: 14 requests wait, and nobody got a first token for 20 s on a"}
+	r, err := health.Measure(t.Context(), play(t, "m"), health.Config{
+		From: end.Add(-10 * time.Minute), To: end, Interval: every, Now: &diagnose.Diagnosis{Status: v.Status, Verdict: v, Verdicts: []diagnose.Verdict{v}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "Not certain at the end: 14 requests wait, and nobody got a first token for 20 s on a"
+	if r.Status != view.HealthUncertain || r.Models[0].Status != view.HealthUncertain || r.Models[0].Verdict != diagnose.NotCertain || !strings.HasPrefix(r.Summary, want) {
+		t.Errorf("status %s, model %s, %q; want %q", r.Status, r.Models[0].Status, r.Summary, want)
+	}
+}

@@ -20,7 +20,7 @@ import (
 func Document(r *health.Report) *render.Document {
 	d := render.NewDocument("Health report, " + span(r))
 	d.More = "every signal with its previous value and its peak"
-	style, ok := map[view.Health]render.Style{view.HealthFailing: render.Bad, view.HealthDegraded: render.Warning, view.HealthHealthy: render.Good}[r.Status]
+	style, ok := map[view.Health]render.Style{view.HealthFailing: render.Bad, view.HealthDegraded: render.Warning, view.HealthUncertain: render.Uncertain, view.HealthHealthy: render.Good}[r.Status]
 	if !ok {
 		style = render.Bold
 	}

@@ -49,6 +49,7 @@ func TestThePageTitlesVerdictsAsTheCatalogueDoes(t *testing.T) {
 	for _, id := range []string{diagnose.Healthy, diagnose.Idle, diagnose.InsufficientData} {
 		list = append(list, titled{id, view.Title(id)})
 	}
+	list = append(list, titled{diagnose.NotCertain, diagnose.NameOf(diagnose.NotCertain)})
 	for _, p := range pathologies.All() {
 		list = append(list, titled{p.ID, p.Name()})
 	}

@@ -138,6 +138,9 @@ func (c *Config) model(m *view.Model, state view.State) shellModel {
 			}
 		}
 		head = c.headline(m.Verdict.ID, name, on, len(m.Replicas))
+	case h == view.HealthUncertain:
+		head = "Not certain yet whether " + name + " is healthy"
+		summary = sentence(strings.TrimPrefix(m.Verdict.Summary, "Not certain yet: ")) // as the head says
 	case h == view.HealthUnknown:
 		head = name + " is in an unknown state"
 	case m.Verdict.Status == view.Idle:

@@ -144,3 +144,6 @@ export function titleOf(id: string): string {
   const text = known.get(id) ?? id.replaceAll('-', ' ')
   return text.charAt(0).toUpperCase() + text.slice(1)
 }
+
+// saying is what a verdict says behind its title.
+export const saying = (v: { id: string; summary: string }): string => opening(v.summary.replace(`${titleOf(v.id)}: `, ''))

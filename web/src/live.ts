@@ -53,18 +53,18 @@ export function trust(l: Live, at = performance.now()): Trust {
   return { ok: true }
 }
 
-// healthOf is the state that may be shown: a page is failing, a ticket and what is suspected are
-// degraded, what only informs is neither, and nothing is healthy that is not known to be.
+// healthOf is the state that may be shown: a page is failing, a ticket degraded, what is not certain
+// yet uncertain, what only informs is none of them, and nothing is healthy that is not known to be.
 export function healthOf(of: { status: Status; severity: string }, t: Trust): Health {
   if (of.status === 'unknown') return 'unknown'
   if (of.severity === 'info') return t.ok ? 'healthy' : 'unknown'
-  if (of.status === 'pending') return 'degraded'
+  if (of.status === 'pending') return 'uncertain'
   if (of.status === 'firing' || of.status === 'down') return of.severity === 'ticket' ? 'degraded' : 'failing'
   return t.ok ? 'healthy' : 'unknown'
 }
 
 // healths are the states, the worst first.
-export const healths: Health[] = ['failing', 'degraded', 'unknown', 'healthy']
+export const healths: Health[] = ['failing', 'degraded', 'uncertain', 'unknown', 'healthy']
 const statuses: Status[] = ['down', 'firing', 'pending', 'unknown', 'ok', 'idle']
 
 // worst sorts by state, then status.

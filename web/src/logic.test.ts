@@ -1,15 +1,17 @@
 import { describe, expect, test } from 'vitest'
 import { read } from './api'
 import { about, change, interval, length, number, sentence, titleOf, written } from './format'
-import { accept, healthOf, trust } from './live'
+import { accept, healthOf, trust, worst, type Trust } from './live'
 import numbers from './numbers.json'
 import { median, odd, quantile, rank } from './odd'
 import { all, byReplica, fill, grid, heat, legends, pattern, pointsOf, questionsOf, rateOf, stepOf } from './query'
 import { parse, to } from './route'
-import type { Evidence, Overview, Panel, Plot, Replica } from './types'
+import type { Evidence, Model, Overview, Panel, Plot, Replica } from './types'
 import { moment, spanOf } from './views/explore'
 import { farthest, headline, normalOf } from './views/diagnosis'
 import { shorts } from './views/fleet'
+import { healthOfTurn } from './views/incident'
+import { stateOf, titleFor } from './views/overview'
 import { startsOf } from './views/strip'
 import { highlight } from './panel'
 
@@ -156,10 +158,10 @@ describe('trust', () => {
     }
     expect(trust(live(undefined, 0), 1)).toMatchObject({ ok: false, state: 'starting' })
   })
-  test('states are four', () => {
+  test('states are five', () => {
     const of = (status: Replica['status'], severity = '') => healthOf({ status, severity }, { ok: true })
-    expect([of('firing', 'page'), of('down', 'page'), of('down'), of('firing', 'ticket'), of('down', 'ticket'), of('pending', 'page'), of('unknown'), of('ok'), of('idle'), of('firing', 'info'), of('pending', 'info')]).toEqual(
-      ['failing', 'failing', 'failing', 'degraded', 'degraded', 'degraded', 'unknown', 'healthy', 'healthy', 'healthy', 'healthy'])
+    expect([of('firing', 'page'), of('down', 'page'), of('down'), of('firing', 'ticket'), of('down', 'ticket'), of('pending', 'page'), of('pending'), of('unknown'), of('ok'), of('idle'), of('firing', 'info'), of('pending', 'info')]).toEqual(
+      ['failing', 'failing', 'failing', 'degraded', 'degraded', 'uncertain', 'uncertain', 'unknown', 'healthy', 'healthy', 'healthy', 'healthy'])
   })
   test('an overview that was overtaken is dropped, a clock that was set back is not', async () => {
     const { now } = await import('./live')
@@ -196,11 +198,32 @@ describe('the odd one', () => {
 })
 
 describe('verdicts', () => {
-  test.each([['kv-transfer-failing', 'KV transfers failing'], ['insufficient-data', 'Insufficient data'], ['of-tomorrow', 'Of tomorrow']])('%s is called %s', (id, title) => expect(titleOf(id)).toBe(title))
+  test.each([['kv-transfer-failing', 'KV transfers failing'], ['insufficient-data', 'Insufficient data'], ['not-certain', 'Not certain yet'], ['of-tomorrow', 'Of tomorrow']])('%s is called %s', (id, title) => expect(titleOf(id)).toBe(title))
   test('say where they are', () => {
     expect(headline('kv-cache-thrashing', 'qwen', 1, 4)).toBe('KV cache thrashing on 1 of 4 replicas of qwen')
     expect(headline('kv-cache-thrashing', 'qwen', 4, 4)).toBe('KV cache thrashing on all 4 replicas of qwen')
     expect(headline('engine-hung', 'qwen', 1, 1)).toBe('Engine hung on qwen')
+  })
+})
+
+describe('what is not certain yet', () => {
+  const waits = 'Not certain yet: 14 requests wait, and nobody got a first token for 20 s on r0'
+  const verdict = (id: string, status: Replica['status']) => ({ id, status, severity: '', summary: waits, since: null, since_at_least: false, confidence: 0.5 })
+  test('is neither healthy nor idle nor unknown, whatever the trust', () => {
+    for (const t of [{ ok: true }, { ok: false, state: 'partial', why: [] }] as Trust[]) {
+      const v = verdict('not-certain', 'pending')
+      expect(titleFor(v, healthOf(v, t), 'qwen')).toBe('Not certain yet whether qwen is healthy')
+      expect(stateOf({ verdict: v } as Model, t)).toBe('14 requests wait, and nobody got a first token for 20 s on r0.')
+    }
+  })
+  test('comes behind what is wrong and before what is not known', () => {
+    const list = [verdict('healthy', 'ok'), verdict('insufficient-data', 'unknown'), verdict('not-certain', 'pending'), { ...verdict('slow-decode', 'firing'), severity: 'ticket' }]
+    expect(list.sort((a, b) => worst(a, b, { ok: true })).map((v) => v.id)).toEqual(['slow-decode', 'not-certain', 'insufficient-data', 'healthy'])
+    expect(titleFor(verdict('idle', 'idle'), 'healthy', 'qwen')).toBe('qwen is idle')
+    expect(titleFor(verdict('healthy', 'ok'), 'unknown', 'qwen')).toBe('qwen is in an unknown state')
+  })
+  test('is no recovery in the course of an incident', () => {
+    expect([{ id: 'not-certain', severity: '' }, { id: 'insufficient-data', severity: '' }, { id: 'healthy', severity: '' }, { id: 'slow-decode', severity: 'ticket' }].map(healthOfTurn)).toEqual(['uncertain', 'unknown', 'healthy', 'degraded'])
   })
 })
 

@@ -3,7 +3,7 @@
 export type Status = 'firing' | 'down' | 'pending' | 'unknown' | 'ok' | 'idle'
 export type Life = '' | 'starting' | 'serving' | 'slow' | 'drained' | 'lost'
 // Health is the state that the page shows of a replica or a model.
-export type Health = 'failing' | 'degraded' | 'unknown' | 'healthy'
+export type Health = 'failing' | 'degraded' | 'uncertain' | 'unknown' | 'healthy'
 export type State = 'ok' | 'starting' | 'partial' | 'stale'
 export type Maybe<T> = T | null
 

@@ -6,7 +6,7 @@ import { now } from './live'
 import type { ChartProps } from './chart'
 import type { Health, Life } from './types'
 
-const shapes: Record<Health, string> = { failing: '▲', degraded: '△', unknown: '?', healthy: '●' }
+const shapes: Record<Health, string> = { failing: '▲', degraded: '△', uncertain: '◇', unknown: '?', healthy: '●' }
 const lives: Partial<Record<Life, string>> = { starting: '◔', drained: '◑', lost: '✕' }
 
 // Mark says a state by shape, colour and word: no colour alone says anything.

@@ -1,12 +1,12 @@
 import { useMemo, useState } from 'preact/hooks'
 import { Failure, post, useGet } from '../api'
-import { change, length, number, sentence, titleOf } from '../format'
+import { change, length, number, saying, sentence, titleOf } from '../format'
 import { now, useLive } from '../live'
 import { Markup } from '../html'
 import { remember, useRemembered } from '../palette'
 import type { Span } from '../query'
 import { link, to } from '../route'
-import type { Diagnosis, Finding, Health, Incident, Runbook, Settings, Workload } from '../types'
+import type { Diagnosis, Finding, Health, Incident, Runbook, Settings, Turn, Workload } from '../types'
 import type { ComponentChildren } from 'preact'
 import { Ago, At, Copy, Mark, Nothing, Pick, Problem, Tabs, Text, Waiting } from '../ui'
 import { EvidencePlot, EvidenceTable, findingOf, FixBody, headline, plotsOf, sinceKept, sure, useLatest } from './diagnosis'
@@ -18,6 +18,10 @@ const lead = (i: Incident, d: Diagnosis): Finding | undefined => {
   const f = findingOf(d, i.pathology, i.model)
   return f && f.status === 'firing' ? f : (d.findings.find((x) => x.status === 'firing' && (x.model === i.model || x.model === '')) ?? f ?? d.findings[0])
 }
+
+// healthOfTurn is that of a verdict in an incident's course.
+export const healthOfTurn = (t: Pick<Turn, 'id' | 'severity'>): Health =>
+  t.severity ? healthOfSeverity(t.severity) : t.id === 'not-certain' ? 'uncertain' : t.id === 'insufficient-data' ? 'unknown' : 'healthy'
 
 export const healthOfSeverity = (severity: string): Health => (severity === 'page' ? 'failing' : severity === 'ticket' ? 'degraded' : 'healthy')
 
@@ -230,7 +234,7 @@ function RunbookOf({ id }: { id: string }) {
 function History({ i }: { i: Incident }) {
   const events: { at: string; text: string; kind: Health }[] = [
     { at: i.began, text: i.began_at_least ? 'Already present when watching began' : 'Began', kind: 'unknown' as const },
-    ...i.evolution.map((t) => ({ at: t.at, text: `${titleOf(t.id)}${t.severity ? ` (${t.severity})` : ''}: ${sentence(t.summary)}`, kind: t.severity ? healthOfSeverity(t.severity) : ('healthy' as const) })),
+    ...i.evolution.map((t) => ({ at: t.at, text: `${titleOf(t.id)}${t.severity ? ` (${t.severity})` : ''}: ${saying(t)}`, kind: healthOfTurn(t) })),
     ...(i.acknowledged ? [{ at: i.acknowledged.at, text: `Acknowledged by ${i.acknowledged.by}`, kind: 'unknown' as const }] : []),
     ...i.notes.map((n) => ({ at: n.at, text: `${n.by}: ${n.text}`, kind: 'unknown' as const })),
     ...(i.ended ? [{ at: i.ended, text: 'Resolved', kind: 'healthy' as const }] : []),

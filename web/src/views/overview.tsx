@@ -1,11 +1,11 @@
 import { useMemo, useState } from 'preact/hooks'
 import { useGet, useKept } from '../api'
-import { change, length, number, plural, sentence, shown, titleOf, written } from '../format'
+import { change, length, number, plural, saying, sentence, shown, titleOf, written } from '../format'
 import { healthOf, healths, nameOf, trust, useLive, worst, type Trust } from '../live'
 import { PanelView, usePanels } from '../panel'
 import { all, byReplica, fill, pattern, rateOf, type Matrix, type Span } from '../query'
 import { link, to, useRoute } from '../route'
-import type { Anomaly, Deployment, Incident, Life, Model, Numbers, Panels, Plot, Quantity, Replica, Summary } from '../types'
+import type { Anomaly, Deployment, Health, Incident, Life, Model, Numbers, Panels, Plot, Quantity, Replica, Summary, Verdict } from '../types'
 import { Ago, At, Copy, Filter, Mark, matches, Nothing, Problem, Text, Waiting } from '../ui'
 import { EvidencePlot, findingOf, FixBody, headline, plotsOf, sinceKept, sure, useLatest, useTick } from './diagnosis'
 import { Acknowledge } from './incident'
@@ -74,7 +74,13 @@ const Others = ({ models, chosen, t }: { models: Model[]; chosen: Model; t: Trus
 export function stateOf(m: Model, t: Trust): string {
   const v = m.verdict
   if (healthOf(v, t) === 'unknown' && v.status !== 'unknown') return `unknown now; was ${titleOf(v.id).toLowerCase()}`
-  return titleOf(v.id)
+  return v.status === 'pending' ? saying(v) : titleOf(v.id)
+}
+
+// titleFor is what the head says of a model on which nothing fires.
+export function titleFor(v: Verdict, h: Health, name: string): string {
+  if (h === 'uncertain') return `Not certain yet whether ${name} is healthy`
+  return `${name} is ${h === 'unknown' ? 'in an unknown state' : v.id === 'idle' ? 'idle' : 'healthy'}`
 }
 
 const counts = (m: Model, t: Trust): string =>
@@ -99,9 +105,9 @@ function State({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
   const plots = sinceKept(plotsOf(d, m.model), before).slice(0, 3)
   const hops = pathOf(d, m.model)
   const affected = m.replicas.filter((r) => r.pathology === v.id)
-  const title = firing ? headline(v.id, nameOf(m), affected.length, m.replicas.length) : `${nameOf(m)} is ${h === 'unknown' ? 'in an unknown state' : v.id === 'idle' ? 'idle' : 'healthy'}`
-  const stale = !t.ok && !firing && v.status !== 'unknown'
-  const summary = `${stale ? 'Was: ' : ''}${v.summary}`
+  const title = firing ? headline(v.id, nameOf(m), affected.length, m.replicas.length) : titleFor(v, h, nameOf(m))
+  const stale = !t.ok && !firing && v.status !== 'unknown' && v.status !== 'pending'
+  const summary = h === 'uncertain' ? saying(v) : `${stale ? 'Was: ' : ''}${v.summary}`
   return (
     <>
       <div class={`hero ${fix ? '' : 'calm'}`}>
@@ -123,6 +129,7 @@ function State({ m, t, several }: { m: Model; t: Trust; several: boolean }) {
               <Copy text={location.origin + (href || to('overview', '', { model: key(m) }))} label="Share" />
             </p>
           )}
+          {h === 'uncertain' && <p class="links"><a href={link('/api/v1/diagnosis?format=html&plots=true')}>Full diagnosis</a></p>}
           <Hurt m={m} affected={firing ? affected : []} before={before} hops={hops} />
         </section>
         {fix && (
@@ -318,7 +325,7 @@ function ReplicaState({ r, t, leading }: { r: Replica; t: Trust; leading: boolea
     <>
       <Mark health={h} life={r.life} word={!what} />
       {what && <> <b class={h}>{what}</b></>}
-      {r.status === 'pending' && <span class="soft"> suspected</span>}
+      {r.status === 'pending' && wrong && <span class="soft"> suspected</span>}
       {r.since && <span class="soft nowrap"> since <At at={r.since} /></span>}
       {r.reason && !leading && <span class="soft"> {sentence(r.reason)}</span>}
     </>

@@ -55,7 +55,7 @@ export function startsOf(series: Matrix[], span: Span, step: number): Moment[] {
 const row = 19 // px
 const rows = 4
 // weight orders what has a row before what may have none.
-const weight = (health: string): number => ['failing', 'degraded', 'healthy', 'unknown', ''].indexOf(health)
+const weight = (health: string): number => ['failing', 'degraded', 'uncertain', 'healthy', 'unknown', ''].indexOf(health)
 
 // Strip is what happened, from left to right, each in the first row that is free. With setAt a
 // hand can be moved along it.

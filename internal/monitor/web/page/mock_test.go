@@ -46,6 +46,7 @@ type monitor struct {
 	state     view.State
 	problems  []string
 	healthy   bool          // nothing fires
+	uncertain bool          // whether the incident's model is healthy is not certain
 	hostile   bool          // a model with a name that is markup
 	replicas  int           // of the simulated model
 	made      int           // PromQL is answered with so many simulated replicas, 0 where the recording answers
@@ -217,6 +218,12 @@ func (m *monitor) overview() view.Overview {
 		tiny.Incident = &m.incident.ID
 		r.Status, r.Pathology, r.Severity, r.Reason, r.Since = view.Firing, v.ID, "page", v.Summary, &v.Since
 		r.Now = view.Numbers{TTFTP95: ptr(2.35), ITLP95: ptr(0.0097), KVCacheUsage: ptr(0.98), RequestsRunning: ptr(7.7), RequestsWaiting: ptr(4.2), RequestRate: ptr(3.6), OutputTokensRate: ptr(1120.0)}
+	}
+	if m.uncertain {
+		const waits = "14 requests wait, and nobody got a first token for 20 s on 127.0.0.1:8100"
+		tiny.Verdict, tiny.Incident = view.Verdict{ID: "not-certain", Status: view.Pending, Summary: "Not certain yet: " + waits, Confidence: ptr(0.5)}, nil
+		r.Status, r.Pathology, r.Severity, r.Reason, r.Since = view.Pending, "", "", waits, nil
+		r.Now.RequestsWaiting = ptr(14.0)
 	}
 	tiny.Replicas = []view.Replica{r}
 	o.Models = append(o.Models, tiny, fleet(m.replicas, m.healthy))
@@ -486,7 +493,7 @@ func TestServe(t *testing.T) {
 		}
 	}()
 	states := map[string]func(){
-		"healthy": func() { m.healthy = true }, "sick": func() { m.healthy = false }, "hostile": func() { m.hostile = true },
+		"healthy": func() { m.healthy = true }, "sick": func() { m.healthy = false }, "hostile": func() { m.hostile = true }, "uncertain": func() { m.healthy, m.uncertain = true, true },
 		"partial": func() {
 			m.state, m.problems = view.Partial, []string{"the store at http://thanos:9090 answers in part: store-7 unavailable"}
 		},
@@ -499,7 +506,7 @@ func TestServe(t *testing.T) {
 			m.set(f)
 		}
 	})
-	t.Logf("http://%s and /mock/{healthy,sick,hostile,partial,ok,starting,away,back}", l.Addr())
+	t.Logf("http://%s and /mock/{healthy,sick,uncertain,hostile,partial,ok,starting,away,back}", l.Addr())
 	t.Log(http.Serve(l, mux)) //nolint:gosec // on the loopback address, for a person
 }
 

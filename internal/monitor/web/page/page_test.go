@@ -85,15 +85,10 @@ func TestTheShellCallsWhatIsNotCertainByItsName(t *testing.T) {
 	m, url := start(t)
 	m.set(func() { m.healthy, m.uncertain, m.replicas = true, true, 0 })
 	_, body := ask(t, http.MethodGet, url+"/", false)
-	body, _, _ = strings.Cut(body, `<script type="application/json"`)
-	body, _, _ = strings.Cut(body, "qwen3") // which is healthy
 	for _, want := range []string{`<span class="uncertain">uncertain</span>`, "<h1>Not certain yet whether tiny is healthy</h1>", `<p class="lead">14 requests wait, and nobody got a first token for 20 s on 127.0.0.1:8100.</p>`} {
 		if !strings.Contains(body, want) {
 			t.Errorf("no %q in\n%s", want, body)
 		}
-	}
-	if _, body = ask(t, http.MethodGet, url+"/fleet", false); !strings.Contains(body, `<td class="text"><b class="uncertain">uncertain</b>, 14 requests wait`) {
-		t.Errorf("the replica is not uncertain in\n%s", body)
 	}
 }
 

@@ -304,7 +304,7 @@ func NamingOfLog(has map[string]bool) (n Naming, sglang, ok bool) {
 			// The HTTP server counts when answers begin.
 			compares := name == "http_requests_total" && len(indicator.Reads(s.Expr)) > 1
 			perRequest := name == firstTokens && !counted && !slices.Contains([]*indicator.Signal{
-				indicator.FirstTokens, indicator.FirstTokenRate, indicator.EngineProgress, indicator.StuckEngines, indicator.LoggedHeld, indicator.WaitingAge,
+				indicator.FirstTokens, indicator.FirstTokenRate, indicator.EngineProgress, indicator.StuckEngines, indicator.KVPerRequest, indicator.WaitingAge,
 			}, s)
 			if latency || compares || perRequest {
 				n.Lacks[s.Name] = "time_to_first_token_seconds, which no log tells"

@@ -15,26 +15,35 @@ var (
 		Div(Running.Expr, Some(GenerationTokenRate.Expr)),
 		"The mean batch over the output tokens per second: how long a request is in the batch for each token that "+
 			"it gets, prefill included.")
-	LoggedHeld = logged("logged_held", "KV cache per request", Times, Mul(
-		Div(
-			Div(KVUsage.Expr, Some(Running.Expr)),
-			Some(Div(Max(Mean("vllm:kv_cache_usage_perc").In(PastMark)), Some(Sum(Mean("vllm:num_requests_running").In(PastMark)))))),
-		Test(
-			Sum(Increase("vllm:time_to_first_token_seconds_count").In(PastMark)), ">=",
-			Mul(Number(turnover), Sum(Mean("vllm:num_requests_running").In(PastMark))))),
-		"Blocks of the KV cache for each running request, over their mean in the available history. 0 while there were "+
-			"fewer than three times as many requests as run: a few long answers may hold ever more.")
-	LoggedRise = logged("logged_rise", "Rise of the least KV cache usage", Ratio,
-		Max(Sub(Lowest("vllm:kv_cache_usage_perc"), Lowest("vllm:kv_cache_usage_perc").In(PastMark))),
-		"The lowest KV cache usage in the window less the lowest in the available history: what is freed now and then "+
-			"does not count.")
+)
+
+// What of the KV cache requests hold, and whether they give it back.
+var (
+	KVPerRequest = &Signal{
+		Name: "kv_per_request", Title: "KV cache per request", Unit: Times, MinPast: MinTrend,
+		Expr: Mul(
+			Div(
+				Div(KVUsage.Expr, Some(Running.Expr)),
+				Some(Div(Max(Mean("vllm:kv_cache_usage_perc").In(PastMark)), Some(Sum(Mean("vllm:num_requests_running").In(PastMark)))))),
+			Test(
+				Sum(Increase("vllm:time_to_first_token_seconds_count").In(PastMark)), ">=",
+				Mul(Number(turnover), Sum(Mean("vllm:num_requests_running").In(PastMark))))),
+		Doc: "KV cache usage for each running request, over its mean in the available history. 0 while there were " +
+			"fewer than three times as many requests as run: a few long answers may hold ever more.",
+	}
+	KVFloorRise = &Signal{
+		Name: "kv_floor_rise", Title: "Rise of the least KV cache usage", Unit: Ratio, MinPast: MinTrend,
+		Expr: Max(Sub(Lowest("vllm:kv_cache_usage_perc"), Lowest("vllm:kv_cache_usage_perc").In(PastMark))),
+		Doc: "The lowest KV cache usage in the window less the lowest in the available history: what is freed now and then " +
+			"does not count.",
+	}
 )
 
 // turnover is how many times as many requests as run must have come before blocks that nobody frees show.
 const turnover = 3
 
 func ofLogs() []*Signal {
-	return []*Signal{LoggedQueue, LoggedOutput, LoggedPrompts, LoggedPace, LoggedHeld, LoggedRise}
+	return []*Signal{LoggedQueue, LoggedOutput, LoggedPrompts, LoggedPace, KVPerRequest, KVFloorRise}
 }
 
 func logged(name, title string, unit Unit, e Expr, doc string) *Signal {

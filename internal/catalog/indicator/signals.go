@@ -1256,6 +1256,16 @@ var (
 		Expr: Mul(Max(Slope("DCGM_FI_DEV_FB_USED").In(PastMark)), Number(1048576)),
 		Doc:  "Slope of the GPU's used memory over the available history (DCGM counts MiB).", Hint: hintDCGM,
 	}
+	GPUMemRise = &Signal{
+		Name: "gpu_memory_rise", Title: "GPU memory over its lowest", Unit: Times, Scope: GPU, MinPast: MinTrend,
+		Expr: Div(Max(Mean("DCGM_FI_DEV_FB_USED").In(ShortMark)), Max(Lowest("DCGM_FI_DEV_FB_USED").In(PastMark))),
+		Doc:  "Used memory of the fullest GPU now over its lowest in the available history.", Hint: hintDCGM,
+	}
+	GPUMemHighWater = &Signal{
+		Name: "gpu_memory_high_water", Title: "GPU memory over its highest", Unit: Ratio, Scope: GPU, MinPast: MinTrend,
+		Expr: Div(Max(Mean("DCGM_FI_DEV_FB_USED").In(ShortMark)), Max(Highest("DCGM_FI_DEV_FB_USED").In(PastMark))),
+		Doc:  "Used memory of the fullest GPU now over its highest in the available history.", Hint: hintDCGM,
+	}
 	GPUPower = &Signal{
 		Name: "gpu_power", Title: "GPU power", Unit: Watts, Scope: GPU, Expr: Max(Mean("DCGM_FI_DEV_POWER_USAGE")),
 		Doc: "Power draw of the hottest GPU.", Hint: hintDCGM,
@@ -1376,7 +1386,7 @@ var all = sync.OnceValue(func() []*Signal {
 		MemoryRise, MemoryHighWater, OpenFDs, FDGrowth, FDTrend, UnseenClients, LeftUnserved, FrontendCPU,
 		ContainerMemory, ContainerMemoryGrowth, ContainerMemoryRise, ContainerMemoryHighWater,
 		Replicas, ArrivalShare, LoadShare, AnswersAlike, FleetPresence, EngineSpread, RankSkew, ExpertSkew, RankArrivals,
-		GPUUtil, SMActive, EngineActive, GPUMemoryUsed, GPUMemGrowth, GPUPower, GPUTemp, SMClock, SMClockRatio,
+		GPUUtil, SMActive, EngineActive, GPUMemoryUsed, GPUMemGrowth, GPUMemRise, GPUMemHighWater, GPUPower, GPUTemp, SMClock, SMClockRatio,
 		ThermalReason, PowerReason, PowerCapReason,
 		XID, XIDChanges, ECCErrors, RemapFailures, NVLinkErrors, PCIeReplays,
 	}, slices.Concat(ofOptions(), ofGateways(), ofLogs())...)

@@ -21,6 +21,10 @@ var (
 		Name: "seen_down", Unit: indicator.Ratio, Default: 0,
 		Why: "a scrape failed before: the server's clock alone is not proof, because it may differ from the monitor's",
 	}
+	answers = &catalog.Threshold{
+		Name: "answers_now", Unit: indicator.Count, Default: 0.5,
+		Why: "the last scrape succeeded: while scrapes fail, that the server started lately is not what is wrong",
+	}
 	noneFailed = &catalog.Threshold{
 		Name: "no_scrape_failed", Unit: indicator.Ratio, Default: 1e-6,
 		Why: "it was down between two scrapes, so what it held is unknown",
@@ -41,14 +45,14 @@ var Pathology = &catalog.Pathology{
 	Alert:    "EngineRestart",
 	Title:    "The server restarted recently",
 	Severity: catalog.Ticket,
-	When: catalog.Any(
+	When: catalog.All(catalog.Above(indicator.UpNow, answers), catalog.Any(
 		catalog.Above(indicator.Restarts, once),
 		catalog.All(
 			catalog.Below(indicator.ServingAge, justStarted),
 			catalog.Above(indicator.StartedWhileWatched, watched),
 			catalog.Above(indicator.SeenDown, seenDown),
 		),
-	),
+	)),
 	Grades: []catalog.Grade{
 		{Severity: catalog.Ticket, While: catalog.All(catalog.Below(indicator.BetweenScrapes, catalog.ScrapedOften), catalog.Any(
 			catalog.All(catalog.Above(indicator.HeldAway, lostRequests), catalog.Above(indicator.HeldAwayShare, catalog.InUse)),

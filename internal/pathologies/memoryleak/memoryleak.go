@@ -30,16 +30,37 @@ var (
 		Name: "kv_held_more", Unit: indicator.Times, Default: 1.4,
 		Why: "each running request holds clearly more than on average: a level load that began at nothing ends at twice its mean",
 	}
+	sameLength = &catalog.Threshold{
+		Name: "same_length", Unit: indicator.Tokens, Default: catalog.None, Baseline: &catalog.Relative{Factor: 1.25},
+		Why: "prompts and answers that are a quarter longer than usual legitimately hold more",
+	}
+	gpuRate = &catalog.Threshold{
+		Name: "gpu_memory_growth", Unit: indicator.BytesPerSecond, Default: 1 << 20,
+		Why: "1 MiB/s is a gigabyte in a quarter of an hour; an allocator that settles after the start takes less",
+	}
+	gpuRisen = &catalog.Threshold{
+		Name: "gpu_memory_risen", Unit: indicator.Times, Default: 1.2,
+		Why: "a fifth more than its lowest in the available history: weights and KV cache are allocated at the start, and graphs take a few per cent",
+	}
 	completing = &catalog.Threshold{
 		Name: "requests_completing", Unit: indicator.RequestsPerSecond, Default: 0,
 		Why: "requests complete, so no backlog holds the memory",
 	}
 )
 
-// blocksKept is what a log shows: at the same load ever more of the KV cache is in use.
+// blocksKept holds while ever more of the KV cache is in use by requests that are no longer than before.
 var blocksKept = catalog.All(
-	catalog.Above(indicator.LoggedRise, keptMore), catalog.Above(indicator.LoggedHeld, heldMore),
+	catalog.Above(indicator.KVFloorRise, keptMore), catalog.Above(indicator.KVPerRequest, heldMore),
 	catalog.Below(indicator.WaitingFloor, catalog.QueueAlways),
+	catalog.Any(
+		catalog.Above(indicator.LoggedOutput, completing), // a log does not say how long they are
+		catalog.All(catalog.Below(indicator.PromptTokens, sameLength), catalog.Below(indicator.OutputTokens, sameLength)),
+	),
+)
+
+// gpuGrows holds while a GPU's memory only grows: an engine takes what it needs when it starts.
+var gpuGrows = catalog.All(
+	catalog.Above(indicator.GPUMemGrowth, gpuRate), catalog.Above(indicator.GPUMemRise, gpuRisen), catalog.Above(indicator.GPUMemHighWater, highest),
 )
 
 // Pathology is a memory leak.
@@ -62,6 +83,7 @@ var Pathology = &catalog.Pathology{
 				catalog.Above(indicator.ContainerMemoryRise, risen),
 				catalog.Above(indicator.ContainerMemoryHighWater, highest),
 			),
+			gpuGrows,
 		),
 	), blocksKept),
 	For:         30 * time.Minute,

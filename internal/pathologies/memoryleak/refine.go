@@ -10,7 +10,7 @@ import (
 const day = 86400.0
 
 func refine(p *catalog.Pass) {
-	if held, ok := p.Measured(indicator.LoggedHeld); ok {
+	if held, ok := p.Measured(indicator.KVPerRequest); ok {
 		keptBlocks(p, held)
 		return
 	}
@@ -62,7 +62,7 @@ func keptBlocks(p *catalog.Pass, held float64) {
 	p.Summary = fmt.Sprintf("The KV cache fills at the same load and is not freed: %s are in use, with %s running",
 		indicator.FormatNumber(p.Value(indicator.KVUsage), indicator.Ratio), catalog.Whole(p.Value(indicator.Running)))
 	p.Reason("A running request holds %s the blocks that it held on average, and the least usage rose by %s: what finished requests held is still in use.",
-		indicator.FormatNumber(held, indicator.Times), indicator.FormatNumber(p.Value(indicator.LoggedRise), indicator.Ratio))
+		indicator.FormatNumber(held, indicator.Times), indicator.FormatNumber(p.Value(indicator.KVFloorRise), indicator.Ratio))
 	p.Reason("Conversations that grow look the same: then the prefix cache hit rate is high, and usage falls when they end.")
 	p.Observe("What comes meanwhile", indicator.LoggedPrompts, indicator.LoggedOutput, indicator.PrefixHitRatio)
 	p.Fix(catalog.Fix{

@@ -17,6 +17,10 @@ var (
 		Name: "prefix_prefill_matters", Unit: indicator.Ratio, Default: 0.2,
 		Why: "requests wait, and prefill is a fifth of the work: if it is less, the queue has another cause, because the usual hit ratio would save next to nothing",
 	}
+	hitsNone = &catalog.Threshold{
+		Name: "prefix_hits_none", Unit: indicator.Ratio, Default: 0.1,
+		Why: "one token in ten, which a shared system prompt alone gives: what was always so is a fault where the objective is missed for it",
+	}
 	lookups = &catalog.Threshold{
 		Name: "prefix_lookups", Unit: indicator.TokensPerSecond, Default: 1,
 		Why: "the cache is queried",
@@ -32,10 +36,14 @@ var Pathology = &catalog.Pathology{
 	Grades:            []catalog.Grade{{Severity: catalog.Ticket, While: catalog.PrefillLate}, {Severity: catalog.Ticket, For: time.Hour}},
 	FollowsObjectives: true,
 	When: catalog.All(
-		catalog.Below(indicator.PrefixHitRatio, hitsLow),
 		catalog.Above(indicator.PrefixQueryRate, lookups),
-		catalog.SamePrompts,
-		catalog.Any(catalog.PrefillLate, catalog.MorePrefill),
+		catalog.Any(
+			catalog.All(catalog.Below(indicator.PrefixHitRatio, hitsLow), catalog.SamePrompts, catalog.Any(catalog.PrefillLate, catalog.MorePrefill)),
+			catalog.All(
+				catalog.Below(indicator.PrefixHitRatio, hitsNone), catalog.Breached(indicator.TTFTP95, catalog.TTFTObjective),
+				catalog.Above(indicator.PrefillShare, catalog.PrefillMost),
+			),
+		),
 		catalog.Any(catalog.NotQueueing, catalog.Above(indicator.PrefillOfBatch, prefillMatters)),
 	),
 	For:         time.Minute,

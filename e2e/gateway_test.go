@@ -183,7 +183,7 @@ func cancellations(t *testing.T, ctx context.Context, bin, server, gateway, admi
 	stop()
 	wg.Wait()
 	_, section, ok := strings.Cut(string(out), "AT THE GATEWAY")
-	if !ok || !strings.Contains(section, "corrected for the") {
+	if !ok || !strings.Contains(section, "TTFT mean at the gateway") || !strings.Contains(section, "E2E mean at the gateway") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	section, _, _ = strings.Cut(section, "\n\n")

@@ -112,9 +112,7 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 	if err := d.dateGateways(ctx, q, &r, s, o.Settings); err != nil {
 		return Diagnosis{}, err
 	}
-	if err := d.atGateways(ctx, q, &r); err != nil {
-		return Diagnosis{}, err
-	}
+	d.noteGateways()
 	for i := range d.Spans {
 		r.Spans[i].course, d.Spans[i].course = nil, nil // nobody asks for another onset
 	}

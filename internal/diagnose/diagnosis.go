@@ -60,7 +60,6 @@ type Diagnosis struct {
 	Source   BaselineSource
 	Interval time.Duration // between scrapes
 	Notes    []string      // remarks on the diagnosis as a whole
-	Boundary *Boundary     // what a gateway saw meanwhile; nil where none was watched
 	// Deployments are the paths of requests that pass servers of several roles, one for a model.
 	Deployments []Deployment
 

@@ -287,3 +287,38 @@ func (s *Snapshot) enginesBehind(gateway int) (out []int) {
 	}
 	return out
 }
+
+// Gateway returns the index of the gateway that is shown: of several the one at which most fires, -1 where
+// none is watched.
+func (d *Diagnosis) Gateway() int {
+	shown, most := -1, -1
+	for i := range d.Targets {
+		if t := &d.Targets[i]; t.isGateway() && t.Problem == "" {
+			fire := 0
+			for k := range d.Findings {
+				fire += boolToInt(d.Findings[k].Status == Firing && slices.Contains(d.Findings[k].Targets, t.Name))
+			}
+			if fire > most {
+				shown, most = i, fire
+			}
+		}
+	}
+	return shown
+}
+
+// Parts returns what was read of a gateway in the window of each model or upstream.
+func (d *Diagnosis) Parts(target int, sig *indicator.Signal) map[string]float64 {
+	if d.inquiry == nil || target >= len(d.inquiry.snapshot.parts) {
+		return nil
+	}
+	return view{snapshot: d.inquiry.snapshot, target: target}.parts(sig)
+}
+
+// noteGateways says which gateways cannot be read.
+func (d *Diagnosis) noteGateways() {
+	for i := range d.Targets {
+		if t := &d.Targets[i]; t.isGateway() && t.Problem != "" {
+			d.Notes = append(d.Notes, fmt.Sprintf("the gateway %s cannot be read: %s", t.Name, t.Problem))
+		}
+	}
+}

@@ -2,11 +2,13 @@ package diagnose_test
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/pathologies"
@@ -57,11 +59,11 @@ func TestGatewaysOfAPrometheusServer(t *testing.T) {
 			}
 			switch {
 			case tt.want == "":
-				if d.Boundary != nil {
-					t.Errorf("%s is taken for the gateway", d.Boundary.Gateway)
+				if i := d.Gateway(); i >= 0 {
+					t.Errorf("%s is taken for the gateway", d.Targets[i].Version)
 				}
-			case d.Boundary == nil || d.Boundary.Gateway != tt.want || d.Verdict.ID != "gateway-errors":
-				t.Errorf("%+v, verdict %s", d.Boundary, d.Verdict.ID)
+			case d.Gateway() < 0 || d.Targets[d.Gateway()].Version != tt.want || d.Verdict.ID != "gateway-errors":
+				t.Errorf("gateway %d, verdict %s", d.Gateway(), d.Verdict.ID)
 			}
 		})
 	}
@@ -209,5 +211,66 @@ func TestTimeOutsideTheEngines(t *testing.T) {
 				t.Errorf("%s: %s; %q", d.Verdict.ID, d.Verdict.Summary, d.Findings[i].Fixes[0].Summary)
 			}
 		})
+	}
+}
+
+// TestOtherGateways reads what the counters of other products mean: 90 of 100 requests succeed.
+func TestOtherGateways(t *testing.T) {
+	for want, tt := range map[string]struct {
+		page                     string // %[1]d is a hundredth of the requests
+		errors, gaveUp, timeouts float64
+	}{
+		"Envoy": {"envoy_cluster_upstream_rq_xx{envoy_response_code_class=\"2\"} %[2]d\nenvoy_cluster_upstream_rq_xx{envoy_response_code_class=\"5\"} %[3]d\n" +
+			"envoy_cluster_upstream_rq_timeout %[1]d\n", 0.1, 0, 0.01},
+		"Istio": {"istio_requests_total{response_code=\"200\",response_flags=\"-\",reporter=\"destination\"} %[2]d\n" +
+			"istio_requests_total{response_code=\"200\",response_flags=\"-\",reporter=\"source\"} %[2]d\n" +
+			"istio_requests_total{response_code=\"0\",response_flags=\"DC\",reporter=\"destination\"} %[3]d\n" +
+			"istio_requests_total{response_code=\"504\",response_flags=\"UT\",reporter=\"destination\"} %[1]d\n", 1. / 91, 10. / 101, 0.01},
+		"HAProxy": {"haproxy_backend_http_responses_total{code=\"2xx\"} %[2]d\nhaproxy_backend_http_responses_total{code=\"5xx\"} %[1]d\n" +
+			"haproxy_backend_client_aborts_total %[3]d\n", 1. / 91, 10. / 101, 0},
+		"ingress-nginx": {"nginx_ingress_controller_requests{status=\"200\"} %[2]d\nnginx_ingress_controller_requests{status=\"499\"} %[3]d\n" +
+			"nginx_ingress_controller_requests{status=\"504\"} %[1]d\n", 1. / 91, 10. / 101, 0.01},
+	} {
+		store, err := embedded.Open(embedded.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer store.Close()
+		begin := time.Unix(1_800_000_000, 0)
+		for i := range 60 {
+			at := begin.Add(time.Duration(i) * 5 * time.Second)
+			for instance, page := range map[string]string{
+				"engine:1": "vllm:num_requests_running{model_name=\"m\"} 1\nvllm:num_requests_waiting{model_name=\"m\"} 0\n", "gateway:1": fmt.Sprintf(tt.page, i, 90*i, 10*i),
+			} {
+				if _, err := store.Append(embedded.Target{Instance: instance, Job: strings.TrimSuffix(instance, ":1")}, at, []byte(page), "", 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: begin.Add(59 * 5 * time.Second), First: begin, Interval: 5 * time.Second, Pathologies: pathologies.All()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := d.Gateway()
+		if g < 0 || d.Targets[g].Version != want {
+			t.Fatalf("%s is taken for gateway %d", want, g)
+		}
+		read := func(s *indicator.Signal) float64 {
+			if now, _ := d.Reading(g, s); now.OK {
+				return now.V
+			}
+			for _, v := range d.Parts(g, s) {
+				return v
+			}
+			return 0
+		}
+		for s, want := range map[*indicator.Signal]float64{indicator.GatewayErrors: tt.errors, indicator.GatewayGaveUp: tt.gaveUp} {
+			if got := read(s); math.Abs(got-want) > 0.005 {
+				t.Errorf("%s: %s is %.3f, want %.3f", d.Targets[g].Version, s.Name, got, want)
+			}
+		}
+		if got := read(indicator.GatewayTimeouts) > 0; got != (tt.timeouts > 0) {
+			t.Errorf("%s: timeouts %v", d.Targets[g].Version, got)
+		}
 	}
 }

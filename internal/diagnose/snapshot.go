@@ -153,6 +153,13 @@ func (s *Snapshot) partsOf(target int, label string) []part {
 // bucket is one bucket of a classic histogram: observations up to a bound.
 type bucket struct{ bound, count float64 }
 
+// A histogram is a classic histogram of what came over a span.
+type histogram struct {
+	bounds []float64 // finite, ascending
+	upTo   []float64 // observations up to each bound
+	count  float64
+}
+
 // histogramOf makes a histogram of cumulative buckets, as PromQL's histogram_quantile does:
 // counts are made monotonic. It has no bounds where the last bucket has one.
 func histogramOf(buckets []bucket) (h histogram) {

@@ -207,8 +207,11 @@ func (t *document) writeRest(more int) {
 		lines = append(lines[:maxListed:maxListed], fmt.Sprintf("and %d more", len(lines)-maxListed))
 	}
 	t.list(othersHead(d), lines)
-	if d.Boundary != nil {
-		t.list("At the gateway", each(d.Boundary.Lines(), func(s *string) string { return render.Sentence(*s) }))
+	if i := d.Gateway(); i >= 0 && t.o.Full {
+		if rows := gatewayRows(d, i); len(rows) > 0 {
+			t.Section("At the gateway", " "+d.Targets[i].Name)
+			t.Table(render.Columns("quantity", d.Targets[i].Version, "engines"), rows)
+		}
 	}
 	switch ruled := selected(d, &d.Verdict, ruledOut); {
 	case t.o.Full || !isBrief(d):

@@ -37,7 +37,7 @@ func JSON(w io.Writer, d diagnose.Diagnosis, o Options) error {
 		"targets", each(d.Targets, func(t *diagnose.Target) object { return targetJSON(&d, t) }),
 		"window", object{"from", moment(d.Window.From), "to", moment(d.Window.To)},
 		"baseline", object{"from", moment(d.Baseline.From), "to", moment(d.Baseline.To), "source", string(baselineSource(&d))},
-		"notes", list(d.Notes), "gateway", boundaryJSON(&d), "plots", some(plotsJSON(&d)), "deployments", some(each(d.Deployments, deploymentJSON)),
+		"notes", list(d.Notes), "gateway", gatewayJSON(&d), "plots", some(plotsJSON(&d)), "deployments", some(each(d.Deployments, deploymentJSON)),
 	})
 }
 
@@ -88,21 +88,18 @@ func lineJSON(l *diagnose.Line) object {
 	return object{"name", l.Target, "points", points}
 }
 
-// boundaryJSON is what a gateway saw; times are seconds.
-func boundaryJSON(d *diagnose.Diagnosis) any {
-	v := d.Boundary
-	if v == nil {
+// gatewayJSON is what a gateway measured in its window, by the names of the signals.
+func gatewayJSON(d *diagnose.Diagnosis) any {
+	gateway := d.Gateway()
+	if gateway < 0 {
 		return render.None{}
 	}
-	latency := func(l *diagnose.Latency) any {
-		if l == nil {
-			return nil
-		}
-		return object{
-			"count", l.Count, "given_up", l.GivenUp, "mean", render.Finite(l.Mean), "p50", known(l.P50), "p95", known(l.P95),
-			"corrected_p50", known(l.CorrectedP50), "corrected_p50_at_least", l.CorrectedP50.AtLeast,
-			"corrected_p95", known(l.CorrectedP95), "corrected_p95_at_least", l.CorrectedP95.AtLeast,
-			"engine_count", l.EngineCount, "engine_mean", render.Finite(l.EngineMean), "engine_p50", known(l.EngineP50), "engine_p95", known(l.EngineP95),
+	signals := map[string]any{}
+	for _, s := range gatewaySignals {
+		if now, _ := d.Reading(gateway, s.gateway); now.OK {
+			signals[s.gateway.Name] = now.V
+		} else if parts := d.Parts(gateway, s.gateway); len(parts) > 0 {
+			signals[s.gateway.Name] = parts // by model
 		}
 	}
 	found := []object{}
@@ -111,12 +108,7 @@ func boundaryJSON(d *diagnose.Diagnosis) any {
 			found = append(found, object{"id", f.Pathology.ID, "severity", f.Severity, "summary", f.Summary})
 		}
 	}
-	return object{
-		"kind", v.Gateway, "seconds", v.Span.Seconds(), "since_begin", v.Whole, "offered", v.Offered, "ended", v.Ended, "open", v.Open,
-		"error_share", render.Finite(v.ErrorShare), "gave_up_share", render.Finite(v.GaveUpShare), "ttft", latency(v.First), "e2e", latency(v.Duration),
-		"ttft_parts", each(v.Waits, func(w *diagnose.Wait) object { return object{"name", w.Where, "seconds", render.Finite(w.Seconds)} }),
-		"findings", found,
-	}
+	return object{"kind", d.Targets[gateway].Version, "target", d.Targets[gateway].Name, "signals", signals, "findings", found}
 }
 
 func verdictJSON(d *diagnose.Diagnosis, v *diagnose.Verdict) object {

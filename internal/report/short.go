@@ -67,9 +67,6 @@ func (t *text) answer(d *diagnose.Diagnosis, r lineBudget) {
 	if also := otherFindings(d, v); also != "" {
 		t.Brief(1, "  ", "  ", also)
 	}
-	if d.Boundary != nil {
-		t.Brief(2, "  At the gateway: ", "  ", render.Sentence(strings.Join(d.Boundary.Lines(), "; ")))
-	}
 	if f != nil {
 		t.writeTopEvidence(d, f, r.rows)
 		t.firstFix(f, r)

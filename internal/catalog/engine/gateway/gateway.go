@@ -1,8 +1,8 @@
 // Package gateway is what is known of the metrics of gateways between clients and
 // servers: of sixty gateway, whose names are the canonical ones, and of Envoy, Istio,
 // HAProxy, nginx, Traefik and Kong, and so of the Gateway API's gateways that are built on
-// them, and of routers that stand before inference servers alone. It is the one place that says which of their counters mean what; signals and
-// the diagnosis' table of a gateway are made of it.
+// them, and of routers that stand before inference servers alone. It is the one place that says which of their counters mean what; signals
+// are made of it.
 package gateway
 
 import (

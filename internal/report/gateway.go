@@ -1,0 +1,73 @@
+package report
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+)
+
+// gatewaySignals are what is shown of a gateway, each with the same as the engine measures it, nil for none.
+var gatewaySignals = []struct{ gateway, engine *indicator.Signal }{
+	{indicator.GatewayOffered, nil},
+	{indicator.GatewayEnded, indicator.CompletionRate},
+	{indicator.GatewaySuccess, nil},
+	{indicator.GatewayErrors, nil},
+	{indicator.GatewayGaveUp, nil},
+	{indicator.GatewayOpen, nil},
+	{indicator.GatewayTTFTMean, indicator.TTFTMean},
+	{indicator.GatewayTTFTP50, indicator.TTFTP50},
+	{indicator.GatewayTTFTP95, indicator.TTFTP95},
+	{indicator.GatewayNoFirst, nil},
+	{indicator.GatewayNoFirstWait, nil},
+	{indicator.GatewayQueueMean, nil},
+	{indicator.GatewayConnect, nil},
+	{indicator.GatewayE2EMean, indicator.E2EMean},
+	{indicator.GatewayE2EP50, indicator.E2EP50},
+	{indicator.GatewayE2EP95, indicator.E2EP95},
+	{indicator.GatewayOutside, nil},
+}
+
+// gatewayRows are what a gateway measured in its window, beside the engines: of a rate their sum, else the
+// highest.
+func gatewayRows(d *diagnose.Diagnosis, gateway int) (rows [][]string) {
+	for _, s := range gatewaySignals {
+		in := ""
+		if s.engine != nil {
+			in = engines(d, s.engine)
+		}
+		if now, _ := d.Reading(gateway, s.gateway); now.OK {
+			rows = append(rows, []string{s.gateway.Title, indicator.Format(now, s.gateway.Unit), in})
+			continue
+		}
+		parts := d.Parts(gateway, s.gateway)
+		for _, name := range slices.Sorted(maps.Keys(parts)) {
+			title := s.gateway.Title
+			if len(parts) > 1 {
+				title += ", " + name
+			}
+			rows = append(rows, []string{title, indicator.FormatNumber(parts[name], s.gateway.Unit), in})
+		}
+	}
+	return rows
+}
+
+// engines is what the servers measure.
+func engines(d *diagnose.Diagnosis, s *indicator.Signal) string {
+	var all indicator.Value
+	for i := range d.Targets {
+		now, _ := d.Reading(i, s)
+		switch {
+		case !now.OK || !d.Targets[i].Serves():
+		case all.OK && s.Unit == indicator.RequestsPerSecond:
+			all.V += now.V
+		case !all.OK || now.V > all.V:
+			all = now
+		}
+	}
+	if !all.OK {
+		return ""
+	}
+	return indicator.Format(all, s.Unit)
+}

@@ -74,7 +74,7 @@ func Evaluate(s *Snapshot, pathologies []*catalog.Pathology, set Settings) Diagn
 	}
 	d.Status, d.Workload = d.Verdict.Status, d.Verdict.Workload
 	d.Coverage = coverage(d.Findings)
-	d.Notes = append(notes(s, judged, d.Findings), lifeNotes(d.Targets)...)
+	d.Notes = append(notes(s, judged, &d), lifeNotes(d.Targets)...)
 	d.Window, d.Baseline, d.Source = shown(s, &d)
 	d.Deployments = deployments(s, &d)
 	return d
@@ -418,7 +418,7 @@ func boolToInt(b bool) int {
 const coldFor = 300
 
 // notes are remarks on the whole diagnosis.
-func notes(s *Snapshot, judged []judgement, fs []Finding) []string {
+func notes(s *Snapshot, judged []judgement, d *Diagnosis) []string {
 	var out, cold []string
 	youngest := math.Inf(1)
 	for _, j := range judged {
@@ -436,8 +436,8 @@ func notes(s *Snapshot, judged []judgement, fs []Finding) []string {
 	if len(cold) > 0 {
 		out = append(out, fmt.Sprintf("%s started %s ago and may still be warming up", listTargets(cold), indicator.FormatNumber(youngest, indicator.Seconds)))
 	}
-	for i := range fs {
-		if f := &fs[i]; f.Status == Pending {
+	for i := range d.Findings {
+		if f := &d.Findings[i]; f.Status == Pending && !(d.Verdict.ID == NotCertain && f.Suspected()) { // its summary says so
 			how := "is not certain yet"
 			if f.ended {
 				how = "seems to be over"

@@ -193,7 +193,8 @@ func (p *pool) judge(pathologies []*catalog.Pathology) {
 	}
 	rank(p.findings)
 	p.verdict = p.quietVerdict()
-	if len(p.findings) > 0 && p.findings[0].Status == Firing && !p.findings[0].Note {
+	leads := len(p.findings) > 0 && p.findings[0].Status == Firing && !p.findings[0].Note
+	if leads && (p.findings[0].Severity > catalog.Info || p.verdict.Status != Pending) { // what only informs hides nobody who waits
 		f := &p.findings[0]
 		p.verdict = Verdict{
 			ID: f.Pathology.ID, Status: Firing, Severity: f.Severity, Summary: f.Summary, Targets: f.Targets,

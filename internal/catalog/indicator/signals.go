@@ -1139,7 +1139,7 @@ func unanswered(left bool) Expr {
 	if !left {
 		return waits
 	}
-	return Add(waits, leftEarly()).On("instance").Left()
+	return Add(waits, OrZero(leftEarly(), Max(Now("vllm:num_requests_waiting")).By("instance"))).On("instance").Left()
 }
 
 func unansweredShare(left bool) Expr {

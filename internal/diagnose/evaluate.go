@@ -531,7 +531,7 @@ func (j *judgement) reasonAgainstHealthy() string {
 const (
 	patience     = 5.0
 	muchLater    = 3 // times the usual, of so few requests that no condition judges them
-	fewRequests  = 10
+	fewRequests  = 20
 	someUnserved = 4.5
 	someOwed     = 8
 )

@@ -125,7 +125,7 @@ func newReplay(t *testing.T, file, dir string) *retold {
 		t.Fatal(err)
 	}
 	r.baseline = filepath.Join(dir, r.name+".json")
-	write(t, r.baseline, text)
+	writeFile(t, r.baseline, text)
 	d := r.deployment(t)
 	d.Instance, d.Model = []string{"cluster", "instance"}, []string{"cluster", "model_name"}
 	d.Matchers = []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, "cluster", r.name)}
@@ -146,11 +146,11 @@ func newReplay(t *testing.T, file, dir string) *retold {
 		t.Fatal(err)
 	}
 	r.rules = filepath.Join(dir, r.name+"-rules.yaml")
-	write(t, r.rules, text)
+	writeFile(t, r.rules, text)
 	if text, err = generate.Inhibitions(cfg); err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(dir, "inhibit.yaml"), text)
+	writeFile(t, filepath.Join(dir, "inhibit.yaml"), text)
 	return r
 }
 
@@ -201,7 +201,7 @@ func startAlertmanager(t *testing.T, dir string) string {
 		t.Fatal(err)
 	}
 	config := filepath.Join(dir, "alertmanager.yml")
-	write(t, config, text)
+	writeFile(t, config, text)
 	command(t, dir, "amtool", "check-config", config)
 	return metricstest.Daemon(t, "prometheus-alertmanager", "--config.file="+config, "--storage.path="+filepath.Join(dir, "am"), "--cluster.listen-address=")
 }
@@ -231,7 +231,7 @@ func startPrometheus(t *testing.T, dir, pages, alertmanager string, all []*retol
 		t.Fatal(err)
 	}
 	config := filepath.Join(dir, "prometheus.yml")
-	write(t, config, text)
+	writeFile(t, config, text)
 	command(t, dir, "promtool", "check", "config", config)
 	return metricstest.Daemon(t, "prometheus", "--config.file="+config, "--storage.tsdb.path="+filepath.Join(dir, "tsdb"), "--log.level=warn")
 }
@@ -393,7 +393,7 @@ func command(t *testing.T, dir, name string, args ...string) {
 	}
 }
 
-func write(t *testing.T, path string, content []byte) {
+func writeFile(t *testing.T, path string, content []byte) {
 	t.Helper()
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)

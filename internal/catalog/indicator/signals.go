@@ -427,7 +427,7 @@ var (
 		Name: "stale_gauges", Title: "Gauges of requests that are gone", Unit: Count, Scope: Instance, Optional: true,
 		Expr: OrZero(allLeft, Sum(Now("vllm:num_requests_running"))),
 		Doc: "1 where the clients of the requests that the engine still shows left at once: as many connections closed and requests " +
-			"ended when its last token came, and none since. An engine without work takes no step, and its gauges keep their " +
+			"ended without a completion when its last token came, and none since. An engine without work takes no step, and its gauges keep their " +
 			"last value until the next request (vllm-project/vllm#22545).",
 	}
 
@@ -1108,9 +1108,13 @@ var allLeft = func() Expr {
 	closed := Sub(of(Highest("process_open_fds").In(PastMark)), of(Highest("process_open_fds").In(ShortMark)))
 	held := Sum(Add(Lowest("vllm:num_requests_running").In(ShortMark), Lowest("vllm:num_requests_waiting").In(ShortMark))).By("instance")
 	ended := Sub(of(LastStir("http_requests_total", accepted...).In(longestWait)), of(LastStir("vllm:generation_tokens_total").In(longestWait)))
+	grown := func(metric string, where ...*labels.Matcher) Expr {
+		return Sum(Increase(metric, where...).In(longestWait)).By("instance")
+	}
+	gaveUp := Sub(grown("http_requests_total", accepted...), grown("vllm:request_success_total"))
 	between := Div(Sub(Apply{Func: Time}, of(First("up").In(15*time.Minute))), of(Looks("up").In(15*time.Minute)))
 	return Some(Mul(
-		Mul(Test(closed, ">=", Mul(Number(0.8), held)), Test(held, ">", Number(0))),
+		Mul(Mul(Test(closed, ">=", Mul(Number(0.8), held)), Test(gaveUp, ">=", Mul(Number(0.8), held))), Test(held, ">", Number(0))),
 		Test(ended, "<=", Mul(Number(1.5), between))))
 }()
 

@@ -186,9 +186,9 @@ func TestRequestsThatVLLMRefuses(t *testing.T) {
 	}
 	_, page := get(t, c, f.URL(0)+"/metrics")
 	for _, line := range []string{
-		`http_requests_total{handler="/v1/completions",method="POST",status="4xx"} 8.0`,
-		`http_requests_total{handler="/v1/completions",method="POST",status="5xx"} 2.0`, // the two without a prompt
-		`vllm:request_success_total{engine="0",finished_reason="length",model_name="llama-8b"} 0.0`,
+		`http_requests_total{handler="/v1/completions",method="POST",status="4xx"} 8`,
+		`http_requests_total{handler="/v1/completions",method="POST",status="5xx"} 2`, // the two without a prompt
+		`vllm:request_success_total{engine="0",finished_reason="length",model_name="llama-8b"} 0`,
 	} {
 		if !strings.Contains(page, line) {
 			t.Errorf("the page lacks %s", line)
@@ -213,13 +213,13 @@ func TestAClientThatLeavesIsAborted(t *testing.T) {
 	leave()
 	resp.Body.Close()
 	await(t, c, f.URL(0)+"/load", `{"server_load":0}`)
-	await(t, c, f.URL(0)+"/metrics", "vllm:num_requests_running{engine=\"0\",model_name=\"llama-8b\"} 0.0\n")
+	await(t, c, f.URL(0)+"/metrics", "vllm:num_requests_running{engine=\"0\",model_name=\"llama-8b\"} 0\n")
 	_, page := get(t, c, f.URL(0)+"/metrics")
 	for _, line := range []string{
-		`vllm:time_to_first_token_seconds_count{engine="0",model_name="llama-8b"} 1.0`,
-		`vllm:e2e_request_latency_seconds_count{engine="0",model_name="llama-8b"} 0.0`,
-		`vllm:request_success_total{engine="0",finished_reason="abort",model_name="llama-8b"} 0.0`,
-		`http_requests_total{handler="/v1/completions",method="POST",status="2xx"} 1.0`,
+		`vllm:time_to_first_token_seconds_count{engine="0",model_name="llama-8b"} 1`,
+		`vllm:e2e_request_latency_seconds_count{engine="0",model_name="llama-8b"} 0`,
+		`vllm:request_success_total{engine="0",finished_reason="abort",model_name="llama-8b"} 0`,
+		`http_requests_total{handler="/v1/completions",method="POST",status="2xx"} 1`,
 	} {
 		if !strings.Contains(page, line) {
 			t.Errorf("the page lacks %s", line)
@@ -286,7 +286,7 @@ func TestAFullQueueGives503(t *testing.T) {
 	if status, body := post(t, c, f.URL(0)+"/v1/completions", `{"prompt":"one"}`); status != 503 {
 		t.Errorf("%d %s", status, body)
 	}
-	if _, page := get(t, c, f.URL(0)+"/metrics"); !strings.Contains(page, `vllm:admission_rejections_total{model_name="llama-8b",reason="max_num_queued_reqs"} 1.0`) {
+	if _, page := get(t, c, f.URL(0)+"/metrics"); !strings.Contains(page, `vllm:admission_rejections_total{model_name="llama-8b",reason="max_num_queued_reqs"} 1`) {
 		t.Error("the rejection is not counted")
 	}
 }

@@ -555,6 +555,8 @@ func (j *judgement) unserved() string {
 		return catalog.Are(v.Now(indicator.HeldOutside).V) + " open, and in neither the queue nor the batch,"
 	case outside > someUnserved && still.OK && still.V == 0:
 		return fmt.Sprintf("%.0f connections are open, and the engine generates nothing", outside)
+	case v.Now(indicator.FDTrend).Or(0)*v.span().Window.Length().Seconds() > someUnserved && still.OK && still.V == 0:
+		return "more and more connections are open, and the engine generates nothing,"
 	case v.Now(indicator.OwedFirstTokens).Or(0) > someOwed:
 		return fmt.Sprintf("a data-parallel rank gave no first token where %.0f were due", v.Now(indicator.OwedFirstTokens).V)
 	}

@@ -309,6 +309,9 @@ func (p *pool) quietVerdict() Verdict {
 		v.Summary, v.Confidence = "Seems to be over: "+strings.Join(over, "; "), doubtful
 	case idle:
 		v.ID, v.Summary = Idle, "Nobody is served, and nobody waits"
+		if slices.ContainsFunc(known, func(j *judgement) bool { return j.view.span().whole }) {
+			v.Summary, v.Confidence = "Nobody is served; whether clients wait in front of the engine is not known without a past to compare its connections with", doubtful
+		}
 	default:
 		v.Summary = healthySummary(known)
 		if !slices.ContainsFunc(known, func(j *judgement) bool { return !j.view.objectivesHold() }) {

@@ -188,7 +188,7 @@ func TestRequestsThatVLLMRefuses(t *testing.T) {
 	for _, line := range []string{
 		`http_requests_total{handler="/v1/completions",method="POST",status="4xx"} 8`,
 		`http_requests_total{handler="/v1/completions",method="POST",status="5xx"} 2`, // the two without a prompt
-		`vllm:request_success_total{engine="0",finished_reason="length",model_name="llama-8b"} 0`,
+		`vllm:request_success_total{engine="0",model_name="llama-8b",finished_reason="length"} 0`,
 	} {
 		if !strings.Contains(page, line) {
 			t.Errorf("the page lacks %s", line)
@@ -218,7 +218,7 @@ func TestAClientThatLeavesIsAborted(t *testing.T) {
 	for _, line := range []string{
 		`vllm:time_to_first_token_seconds_count{engine="0",model_name="llama-8b"} 1`,
 		`vllm:e2e_request_latency_seconds_count{engine="0",model_name="llama-8b"} 0`,
-		`vllm:request_success_total{engine="0",finished_reason="abort",model_name="llama-8b"} 0`,
+		`vllm:request_success_total{engine="0",model_name="llama-8b",finished_reason="abort"} 0`,
 		`http_requests_total{handler="/v1/completions",method="POST",status="2xx"} 1`,
 	} {
 		if !strings.Contains(page, line) {

@@ -96,8 +96,7 @@ type Signal struct {
 	// Held says that the value is of requests that the engine's gauges show: 0 where StaleGauges says that they are gone.
 	Held bool
 
-	// Feature is what a server must be or use to have the value, where no metric of its own says so: one without it
-	// is not asked.
+	// Feature is what a server must be or use to have the value, where no metric of its own says so.
 	Feature string
 
 	// OfRanks says that the value compares data-parallel ranks: a server with one has none.

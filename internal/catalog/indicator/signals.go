@@ -1108,10 +1108,7 @@ var allLeft = func() Expr {
 	closed := Sub(of(Highest("process_open_fds").In(PastMark)), of(Highest("process_open_fds").In(ShortMark)))
 	held := Sum(Add(Lowest("vllm:num_requests_running").In(ShortMark), Lowest("vllm:num_requests_waiting").In(ShortMark))).By("instance")
 	ended := Sub(of(LastStir("http_requests_total", accepted...).In(longestWait)), of(LastStir("vllm:generation_tokens_total").In(longestWait)))
-	grown := func(metric string, where ...*labels.Matcher) Expr {
-		return Sum(Increase(metric, where...).In(longestWait)).By("instance")
-	}
-	gaveUp := Sub(grown("http_requests_total", accepted...), grown("vllm:request_success_total"))
+	gaveUp := Sub(Sum(Increase("http_requests_total", accepted...).In(longestWait)).By("instance"), Sum(Increase("vllm:request_success_total").In(longestWait)).By("instance"))
 	between := Div(Sub(Apply{Func: Time}, of(First("up").In(15*time.Minute))), of(Looks("up").In(15*time.Minute)))
 	return Some(Mul(
 		Mul(Mul(Test(closed, ">=", Mul(Number(0.8), held)), Test(gaveUp, ">=", Mul(Number(0.8), held))), Test(held, ">", Number(0))),

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -128,26 +129,16 @@ var printed = regexp.MustCompile("(?s)```text\n\\$ (sixty [^\n]*)\n(.*?)```\n")
 // today. A last line of "…" stands for the rest of it.
 func TestDocumentsShowWhatIsPrinted(t *testing.T) {
 	found := 0
-	for _, pattern := range []string{"../../*.md", "../../docs/*.md"} {
-		pages, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, page := range pages {
-			text, err := os.ReadFile(page)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, block := range printed.FindAllStringSubmatch(string(text), -1) {
-				found++
-				t.Run(filepath.Base(page), func(t *testing.T) {
-					t.Parallel()
-					_, got := documentShell(t).do(t, block[1])
-					if want, cut := strings.CutSuffix(block[2], "…\n"); got != want && (!cut || !strings.HasPrefix(got, want)) {
-						t.Errorf("%s shows for %q:\n%s\nprinted:\n%s", page, block[1], want, got)
-					}
-				})
-			}
+	for page, text := range documentPages(t) {
+		for _, block := range printed.FindAllStringSubmatch(text, -1) {
+			found++
+			t.Run(filepath.Base(page), func(t *testing.T) {
+				t.Parallel()
+				_, got := documentShell(t).do(t, block[1])
+				if want, cut := strings.CutSuffix(block[2], "…\n"); got != want && (!cut || !strings.HasPrefix(got, want)) {
+					t.Errorf("%s shows for %q:\n%s\nprinted:\n%s", page, block[1], want, got)
+				}
+			})
 		}
 	}
 	if found < 3 {
@@ -246,11 +237,10 @@ var (
 	comment = regexp.MustCompile(`\s+#\s.*$`)
 )
 
-// documentedCommands finds the commands in the fenced and the indented blocks of the
-// documents. What follows "&&" is another program's.
-func documentedCommands(t *testing.T) []documented {
+// documentPages returns the texts of the documents by their paths.
+func documentPages(t *testing.T) map[string]string {
 	t.Helper()
-	var out []documented
+	out := map[string]string{}
 	for _, pattern := range []string{"../../*.md", "../../docs/*.md"} {
 		pages, err := filepath.Glob(pattern)
 		if err != nil {
@@ -261,8 +251,20 @@ func documentedCommands(t *testing.T) []documented {
 			if err != nil {
 				t.Fatal(err)
 			}
-			out = append(out, commandsOf(page, string(text))...)
+			out[page] = string(text)
 		}
+	}
+	return out
+}
+
+// documentedCommands finds the commands in the fenced and the indented blocks of the
+// documents. What follows "&&" is another program's.
+func documentedCommands(t *testing.T) []documented {
+	t.Helper()
+	var out []documented
+	pages := documentPages(t)
+	for _, page := range slices.Sorted(maps.Keys(pages)) {
+		out = append(out, commandsOf(page, pages[page])...)
 	}
 	return out
 }

@@ -149,8 +149,11 @@ func (s *Snapshot) standIn() {
 // dropStale drops the requests that gauges show and nobody waits for.
 func (s *Snapshot) dropStale() {
 	for _, readings := range s.readings {
+		if !(readings.of(indicator.StaleGauges).now.Or(0) > 0) {
+			continue
+		}
 		for _, sig := range indicator.All() {
-			if sig.Held && readings.of(indicator.StaleGauges).now.Or(0) > 0 {
+			if sig.Held {
 				readings.of(sig).now = indicator.Known(0)
 			}
 		}

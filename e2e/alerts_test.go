@@ -17,6 +17,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/metrics/metricstest"
 )
 
@@ -131,12 +132,8 @@ func alertmanager(t *testing.T, dir string) string {
 	t.Helper()
 	config := map[string]any{}
 	text, err := os.ReadFile(filepath.Join(dir, "alertmanager/inhibit.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.Unmarshal(text, &config); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, yaml.Unmarshal(text, &config))
 	config["route"] = map[string]any{"receiver": "nobody"}
 	config["receivers"] = []map[string]any{{"name": "nobody"}}
 	file := writeYAML(t, filepath.Join(dir, "alertmanager.yml"), config)
@@ -150,12 +147,8 @@ func prometheus(t *testing.T, dir, am string) string {
 	t.Helper()
 	config := map[string]any{}
 	text, err := os.ReadFile(filepath.Join(dir, "prometheus.yml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.Unmarshal(text, &config); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, yaml.Unmarshal(text, &config))
 	config["rule_files"] = []string{filepath.Join(dir, "rules.yaml")}
 	if am != "" {
 		config["alerting"] = map[string]any{"alertmanagers": []map[string]any{{"static_configs": []map[string]any{{"targets": []string{am}}}}}}
@@ -168,12 +161,8 @@ func prometheus(t *testing.T, dir, am string) string {
 func writeYAML(t *testing.T, file string, doc any) string {
 	t.Helper()
 	text, err := yaml.Marshal(doc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, os.WriteFile(file, text, 0o600))
 	return file
 }
 

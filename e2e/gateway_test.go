@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // volatile is what differs between two answers to the same request.
@@ -37,19 +39,13 @@ func TestGatewayIsInvisible(t *testing.T) {
 		t.Skip("SIXTY_VLLM and SIXTY_BIN are not both set: nothing to run")
 	}
 	bin, err := filepath.Abs(bin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	launcher, err := NewLauncher(dir, nil, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
 	s, err := launcher.Start(ctx, "r0", 18917, []string{"--enable-auto-tool-choice", "--tool-call-parser", "hermes"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer func() { _ = s.Stop() }()
 	gateway, admin := startGateway(t, bin, s.URL())
 	usage, _ := startGateway(t, bin, s.URL(), "--ask-usage")
@@ -138,14 +134,10 @@ type answered struct {
 func fetch(t *testing.T, url, body string) answered {
 	t.Helper()
 	resp, err := http.Post(url, "application/json", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return answered{resp.StatusCode, resp.Header.Get("Content-Type"), volatile.ReplaceAllString(string(b), "…")}
 }
 
@@ -194,9 +186,7 @@ func cancellations(t *testing.T, ctx context.Context, bin, server, gateway, admi
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer l.Close()
 	return l.Addr().String()
 }
@@ -209,9 +199,7 @@ func startGateway(t *testing.T, bin, upstream string, args ...string) (clients, 
 	cmd := exec.Command(bin, append([]string{"gateway", "--upstream", upstream, "--listen", addr, "--admin", adminAddr, "--drain-timeout", "5s"}, args...)...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Signal(os.Interrupt)
 		if err := cmd.Wait(); err != nil {

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // cluster is a Kubernetes API server without machines: discovery, rights and validation are real, pods run nowhere.
@@ -79,9 +81,7 @@ func TestKubernetes(t *testing.T) {
 func startCluster(t *testing.T, bin string) *cluster {
 	c := &cluster{t, t.TempDir(), bin}
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c.write("sa.key", string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})))
 	c.write("tokens.csv", "of-the-admin,admin,1,\"system:masters\"\nof-the-monitor,system:serviceaccount:ops:watch,2,\"system:serviceaccounts\"\n")
 	ctx, cancel := context.WithCancel(context.Background())
@@ -102,9 +102,7 @@ func startCluster(t *testing.T, bin string) *cluster {
 func (c *cluster) path(name string) string { return filepath.Join(c.dir, name) }
 
 func (c *cluster) write(name, content string) string {
-	if err := os.WriteFile(c.path(name), []byte(content), 0o600); err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, os.WriteFile(c.path(name), []byte(content), 0o600))
 	return c.path(name)
 }
 
@@ -115,9 +113,7 @@ func (c *cluster) start(ctx context.Context, name string, args ...string) {
 		path = name // of the system
 	}
 	cmd := exec.CommandContext(ctx, path, args...)
-	if err := cmd.Start(); err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, cmd.Start())
 	c.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 }
 

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // A liveCase runs the command while a scenario plays. It is the place to say
@@ -56,9 +58,7 @@ func TestLive(t *testing.T) {
 					}
 				}
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 		})
 	}
 }

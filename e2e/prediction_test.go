@@ -21,6 +21,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // The server that thrashes, and what it is asked for: as in the scenario
@@ -238,14 +240,10 @@ func driven(t *testing.T, fl *fleet, args string, load Traffic, seed uint64, loo
 func families(t *testing.T, s *Server) map[string]*dto.MetricFamily {
 	t.Helper()
 	body, err := get(&http.Client{Timeout: scrapeTimeout}, s.URL()+"/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	f, err := parser.TextToMetricFamilies(bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return f
 }
 

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // What is promised of a Prometheus that scrapes and evaluates every
@@ -83,9 +85,7 @@ func TestHealthyHour(t *testing.T) {
 		t.Logf("phase %d, %s", phase, healthyHour.Phases[phase].Name)
 		w.healthy(ctx)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 }
 
 // TestPrometheus lets a real Prometheus scrape a real vLLM every 15 s with the

@@ -21,6 +21,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 var (
@@ -49,9 +51,7 @@ func product(t *testing.T, tools ...string) string {
 		}
 	}
 	path, err := filepath.Abs(bin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return path
 }
 
@@ -72,9 +72,7 @@ func TestRecord(t *testing.T) {
 			again.Seed = *seedFlag
 			sc := &again
 			servers := fl.serve(t, sc)
-			if err := record(fl.ctx, sc, sc.Name+*suffixFlag, *notesFlag, servers, fl.scratch, *outFlag); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, record(fl.ctx, sc, sc.Name+*suffixFlag, *notesFlag, servers, fl.scratch, *outFlag))
 		})
 	}
 }
@@ -101,9 +99,7 @@ func newFleet(t *testing.T) *fleet {
 		return dir
 	}
 	l, err := NewLauncher(os.Getenv("SIXTY_VLLM"), strings.Fields(*prefixFlag), dirOr(*logsFlag))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ctx, cancel := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
 	fl := &fleet{ctx: ctx, launcher: l, scratch: dirOr(*scratchFlag)}
 	t.Cleanup(func() {
@@ -137,9 +133,7 @@ func (fl *fleet) serve(t *testing.T, sc *Scenario) []*Server {
 		}
 		starting.Wait()
 		fl.servers = slices.DeleteFunc(fl.servers, func(s *Server) bool { return s == nil })
-		if err := errors.Join(errs...); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(errs...))
 		if !sc.Fresh {
 			warmUp(fl.ctx, fl.servers)
 		}
@@ -236,9 +230,7 @@ func TestTruths(t *testing.T) {
 			continue
 		}
 		body, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var got Truth
 		if err := json.Unmarshal(body, &got); err != nil {
 			t.Fatalf("%s: %v", base, err)

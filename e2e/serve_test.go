@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // monitored is a server's hour under mixed load, with two faults in it.
@@ -45,9 +47,7 @@ func TestServeHour(t *testing.T) {
 	addr := freePort(t)
 	serve := exec.Command(bin, "serve", servers[0].URL(), "--data", t.TempDir(), "--listen", addr, "--no-host-metrics")
 	serve.Stderr = os.Stderr
-	if err := serve.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, serve.Start())
 	defer func() {
 		if err := serve.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Error(err)
@@ -96,9 +96,7 @@ func TestServeHour(t *testing.T) {
 			t.Errorf("%s was not shown", ph.Verdict)
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want := map[string]bool{"kv-cache-thrashing": true, "engine-hung": true}
 	for _, i := range seen {
 		if !want[i.Pathology] {

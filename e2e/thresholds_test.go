@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 var (
@@ -117,9 +119,7 @@ func (b *benchRunner) command(ctx context.Context, args ...string) *exec.Cmd {
 func (b *benchRunner) capacity(ctx context.Context) float64 {
 	b.t.Helper()
 	slo, out := filepath.Join(b.dir, "slo.yaml"), filepath.Join(b.dir, "search.json")
-	if err := os.WriteFile(slo, []byte(thresholdObjective), 0o600); err != nil {
-		b.t.Fatal(err)
-	}
+	must.Succeed(b.t, os.WriteFile(slo, []byte(thresholdObjective), 0o600))
 	text, err := b.command(ctx, "--search", "rate", "--slo", slo, "--search-from", "2", "--duration", "15s", "--save", out).CombinedOutput()
 	b.t.Logf("%s", text)
 	if err != nil {
@@ -166,9 +166,7 @@ func (b *benchRunner) load(ctx context.Context, rate float64) (stop func()) {
 	cmd := b.command(ctx, "--rate", strconv.FormatFloat(rate, 'g', 4, 64), "--duration", "10m", "--max-concurrency", maxStreams, "--metrics", "none", "--seed", "7")
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
-	if err := cmd.Start(); err != nil {
-		b.t.Fatal(err)
-	}
+	must.Succeed(b.t, cmd.Start())
 	return func() {
 		cancel()
 		_ = cmd.Wait() // interrupted on purpose

@@ -131,7 +131,6 @@ type driver struct {
 	seed    uint64
 
 	mu       sync.Mutex
-	sent     uint64
 	outcomes []outcome
 	wg       sync.WaitGroup
 }

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	codes "github.com/sixty-dev/sixty/internal/cli/command"
 )
 
@@ -157,20 +158,12 @@ func documentShell(t *testing.T) *shell {
 	t.Helper()
 	sh := &shell{dir: t.TempDir()}
 	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	root, err := filepath.Abs(filepath.Join("..", ".."))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	bin := t.TempDir()
-	if err := os.Symlink(exe, filepath.Join(bin, "sixty")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(filepath.Join(root, "testdata"), filepath.Join(sh.dir, "testdata")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Symlink(exe, filepath.Join(bin, "sixty")))
+	must.Succeed(t, os.Symlink(filepath.Join(root, "testdata"), filepath.Join(sh.dir, "testdata")))
 	for to, from := range map[string]string{ // copies: commands write into them
 		"incident.tar.zst": "testdata/incident.tar.zst",
 		"config.json":      "internal/modelconfig/testdata/llama-3.1-8b.json",
@@ -185,14 +178,10 @@ func documentShell(t *testing.T) *shell {
 		copied(t, filepath.Join(sh.dir, to), filepath.Join(root, filepath.FromSlash(from)))
 	}
 	page, err := os.ReadFile(filepath.Join(root, "docs", "slo.md")) // its first example is what the others speak of
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, example, _ := strings.Cut(string(page), "```yaml\n")
 	example, _, _ = strings.Cut(example, "```")
-	if err := os.WriteFile(filepath.Join(sh.dir, "slo.yaml"), []byte(example), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(sh.dir, "slo.yaml"), []byte(example), 0o600))
 	sh.env = append(os.Environ(), asCommand+"=1", "PATH="+bin+":"+os.Getenv("PATH"), "TMPDIR="+t.TempDir(), "HOME="+t.TempDir(),
 		"ARGS=--max-num-seqs 64")
 	return sh
@@ -202,9 +191,7 @@ func documentShell(t *testing.T) *shell {
 func copied(t *testing.T, to, from string) {
 	t.Helper()
 	info, err := os.Stat(from)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if info.IsDir() {
 		err = os.CopyFS(to, os.DirFS(from))
 	} else {
@@ -213,9 +200,7 @@ func copied(t *testing.T, to, from string) {
 			err = os.WriteFile(to, b, 0o600)
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 }
 
 func (sh *shell) do(t *testing.T, line string) (code int, out string) {
@@ -226,9 +211,7 @@ func (sh *shell) do(t *testing.T, line string) (code int, out string) {
 	cmd.Dir, cmd.Env = sh.dir, sh.env
 	var b bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &b, &b
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cmd.Start())
 	return wait(t, cmd), b.String()
 }
 
@@ -243,14 +226,10 @@ func documentPages(t *testing.T) map[string]string {
 	out := map[string]string{}
 	for _, pattern := range []string{"../../*.md", "../../docs/*.md"} {
 		pages, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, page := range pages {
 			text, err := os.ReadFile(page)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			out[page] = string(text)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/tools/txtar"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/cli"
 	codes "github.com/sixty-dev/sixty/internal/cli/command"
 	"github.com/sixty-dev/sixty/internal/load/loadtest"
@@ -38,9 +39,7 @@ var exitsElsewhere = map[string]string{
 // against docs/install.md.
 func TestExitCodes(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "install.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if !strings.Contains(string(page), cli.Exits.Table()) {
 		t.Errorf("docs/install.md does not have the table of exit codes:\n%s", cli.Exits.Table())
 	}
@@ -51,23 +50,15 @@ func TestExitCodes(t *testing.T) {
 	t.Cleanup(mute.Close)
 	worse := filepath.Join(t.TempDir(), "worse.json")
 	b, err := os.ReadFile("testdata/bench.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(worse, tenTimes(t, b), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, os.WriteFile(worse, tenTimes(t, b), 0o600))
 	const recordings = "../../testdata/recordings/"
 	const model = "--model-config ../../internal/modelconfig/testdata/llama-3.1-8b.json "
 	traces := t.TempDir()
 	script, err := txtar.ParseFile("testdata/script/profile.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, f := range script.Files {
-		if err := os.WriteFile(filepath.Join(traces, f.Name), f.Data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(traces, f.Name), f.Data, 0o600))
 	}
 	tried := map[string]string{ // by row
 		"0 ":              "diagnose " + recordings + "full-but-quiet.tar.zst",
@@ -123,9 +114,7 @@ func TestExitCodes(t *testing.T) {
 func tenTimes(t *testing.T, result []byte) []byte {
 	t.Helper()
 	var r map[string]any
-	if err := json.Unmarshal(result, &r); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(result, &r))
 	var slower func(v any) any
 	slower = func(v any) any {
 		switch v := v.(type) {
@@ -146,9 +135,7 @@ func tenTimes(t *testing.T, result []byte) []byte {
 	}
 	slower(r["latency"])
 	out, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return out
 }
 
@@ -156,9 +143,7 @@ func tenTimes(t *testing.T, result []byte) []byte {
 func loadServer(t *testing.T) string {
 	t.Helper()
 	s, err := loadtest.Start(loadtest.Script{TTFT: time.Millisecond, ITL: time.Millisecond, Tokens: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s.URL()
 }

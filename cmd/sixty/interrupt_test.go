@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	codes "github.com/sixty-dev/sixty/internal/cli/command"
 )
 
@@ -41,16 +42,12 @@ func TestEveryVerbEndsWhenInterrupted(t *testing.T) {
 	}))
 	t.Cleanup(mute.Close)
 	recordings, err := filepath.Abs("../../testdata/recordings")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	live := httptest.NewServer(serve(map[string][][]byte{"thrashing-deep": load(t, filepath.Join(recordings, "thrashing-deep.tar.zst"))}))
 	t.Cleanup(live.Close)
 	dir := t.TempDir()
 	fifo := filepath.Join(dir, "fifo.tar") // opening it waits for ever, whatever the context says
-	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, syscall.Mkfifo(fifo, 0o600))
 	const step = "--step-cost base=1ms,per-seq=20us --engine-args --num-gpu-blocks-override=9999 "
 	thrashing := live.URL + "/thrashing-deep/metrics"
 	for _, tc := range []struct {
@@ -133,16 +130,12 @@ func interrupted(t *testing.T, args []string, after time.Duration) (took time.Du
 func command(t *testing.T, args ...string) (*exec.Cmd, *bytes.Buffer) {
 	t.Helper()
 	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var out bytes.Buffer
 	cmd := exec.Command(exe, args...)
 	cmd.Env = append(os.Environ(), asCommand+"=1")
 	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	return cmd, &out
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 )
 
@@ -36,13 +37,9 @@ const asCommand = "SIXTY_TEST_AS_COMMAND"
 // in $RECORDINGS, what nvidia-smi prints in $NVIDIA and servers behind $VLLM; see serve.
 func TestScripts(t *testing.T) {
 	recordings, err := filepath.Abs("../../testdata/recordings")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	nvidia, err := filepath.Abs("../../internal/metrics/hostmetrics/nvidia/testdata")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	pages := map[string][][]byte{}
 	for _, name := range []string{"thrashing-deep", "full-but-quiet", "higher-rate"} {
 		pages[name] = load(t, filepath.Join(recordings, name+".tar.zst"))
@@ -66,9 +63,7 @@ func TestScripts(t *testing.T) {
 func load(t *testing.T, path string) [][]byte {
 	t.Helper()
 	rec, err := recording.Open(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer rec.Close()
 	var pages [][]byte
 	if err := rec.Scrapes(func(s recording.Scrape) error { pages = append(pages, s.Body); return nil }); err != nil {
@@ -146,9 +141,7 @@ func serve(pages map[string][][]byte) http.Handler {
 // TestMainIsShort keeps the wiring where it belongs.
 func TestMainIsShort(t *testing.T) {
 	b, err := os.ReadFile("main.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if n := strings.Count(string(b), "\n"); n > 50 {
 		t.Errorf("main.go has %d lines, want at most 50", n)
 	}

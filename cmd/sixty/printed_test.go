@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	codes "github.com/sixty-dev/sixty/internal/cli/command"
 )
 
@@ -16,9 +17,7 @@ import (
 func TestPrintedCommandsRun(t *testing.T) {
 	sh := documentShell(t)
 	long := strings.Repeat("a directory with a long name, ", 4) + "it's quoted"
-	if err := os.Mkdir(filepath.Join(sh.dir, long), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir(filepath.Join(sh.dir, long), 0o700))
 	copied(t, filepath.Join(sh.dir, long, "incident.tar.zst"), filepath.Join(sh.dir, "incident.tar.zst"))
 	for line, least := range map[string]int{
 		`sixty diagnose "` + long + `/incident.tar.zst" --use-case chat --set 'kv_cache_full=95%'`: 2,

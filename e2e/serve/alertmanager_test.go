@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/fleet"
 )
 
@@ -62,9 +63,7 @@ func (p *pager) seen(alert string) (out []string) {
 func fleetAt(t *testing.T, addr, model string) *fleet.Fleet {
 	t.Helper()
 	fl, err := fleet.Start(fleet.Config{Addr: addr, Replicas: 1, Model: model, Warm: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return fl
 }
 

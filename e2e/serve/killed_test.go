@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
@@ -28,9 +29,7 @@ const backWithin = 10 * time.Second
 // answered with is there when it is back, and the incident that is open stays the one.
 func TestKilled(t *testing.T) {
 	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Replicas: 32, Warm: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer fl.Close()
 	sickAt := port(t)
 	sick := fleetAt(t, sickAt, "qwen-7b")
@@ -115,17 +114,13 @@ func TestFullDisk(t *testing.T) {
 	}
 	defer func() { _ = exec.Command("umount", "-l", dir).Run() }()
 	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Replicas: 4, Warm: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer fl.Close()
 	m := sixtyServe(t, append([]string{"--data", dir, "--interval", "1s", "--evaluation-interval", "2s"}, fl.URLs()...)...)
 	m.until(time.Minute, "a model is well", m.healthy(1, 4))
 	stone := filepath.Join(dir, "stone")
 	f, err := os.Create(stone)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for {
 		if _, err := f.Write(make([]byte, 64<<10)); err != nil {
 			break // full
@@ -137,9 +132,7 @@ func TestFullDisk(t *testing.T) {
 		return o.State != view.OK && strings.Contains(strings.Join(o.Problems, " "), "no space left")
 	})
 	t.Logf("said after %s: %q", took.Round(time.Second), m.overview().Problems)
-	if err := os.Remove(stone); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Remove(stone))
 	if out, err := exec.Command("mount", "-o", "remount,size=64m", dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
 
@@ -52,9 +53,7 @@ func TestPair(t *testing.T) {
 	for i := range 2 {
 		file := filepath.Join(dir, fmt.Sprintf("%d.yaml", i))
 		content := fmt.Sprintf("global: {external_labels: {replica: \"%d\"}}\nsixty:\n  alerts: {keep_firing_for: 2s}\n  receivers:\n  - name: people\n    webhook_configs: [{url: %q, send_resolved: true}]\n", i, people.URL)
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(file, []byte(content), 0o600))
 		monitors = append(monitors, sixtyServe(t, append([]string{
 			"--data", filepath.Join(dir, fmt.Sprint(i)), "--config", file, "--interval", "1s", "--evaluation-interval", "2s", "--no-host-metrics",
 			"--cluster-listen", cluster[i], "--cluster-peer", cluster[1-i],
@@ -172,9 +171,7 @@ func acknowledge(t *testing.T, m *monitored, model string) {
 	var i *view.Summary
 	m.until(agreeWithin, "an incident of "+model, func() bool { i = incidentOn(m, model); return i != nil })
 	res, err := http.Post(m.url+"/api/v1/incidents/"+i.ID+"/acknowledge", "application/json", bytes.NewReader([]byte(`{"by":"ann"}`)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
 		t.Fatalf("acknowledge: %s", res.Status)

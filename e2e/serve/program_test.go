@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
 
@@ -45,16 +46,12 @@ func launch(t *testing.T, url, ready string, argv ...string) *program {
 func (p *program) start() time.Duration {
 	p.t.Helper()
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must.Succeed(p.t, err)
 	defer log.Close()
 	p.cmd = exec.Command(p.argv[0], p.argv[1:]...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	began := time.Now()
-	if err := p.cmd.Start(); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Succeed(p.t, p.cmd.Start())
 	for time.Since(began) < starting {
 		if status, _ := ask(p.url + p.ready); status == http.StatusOK {
 			return time.Since(began)
@@ -96,9 +93,7 @@ func ask(url string) (int, string) {
 func port(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer l.Close()
 	return l.Addr().String()
 }
@@ -190,8 +185,6 @@ func valueAt(base, expr string, at time.Time) string {
 func textFile(t *testing.T, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/tsdb"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
@@ -59,9 +60,7 @@ func (h *history) add(t *testing.T, body []byte, kind string) {
 		}
 		h.values[i] = append(h.values[i], v)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	h.pages++
 }
 
@@ -69,16 +68,12 @@ func (h *history) add(t *testing.T, body []byte, kind string) {
 func histories(t *testing.T, pages int) []*history {
 	t.Helper()
 	sc, err := fleet.FindScenario(pathologies.All(), "healthy") // a server without traffic may end: that is no fault
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	sc.Phases = sc.Phases[:1]
 	sc.Phases[0].For = 4 * time.Hour
 	sc.Phases[0].Traffic.Rate *= imitated
 	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Scenario: sc, Replicas: imitated, Accelerate: speedup, Warm: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer fl.Close()
 	out := make([]*history, imitated)
 	for i := range out {
@@ -90,14 +85,10 @@ func histories(t *testing.T, pages int) []*history {
 		<-tick.C
 		for i, u := range fl.URLs() {
 			resp, err := http.Get(u + "/metrics")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			body, err := io.ReadAll(resp.Body)
 			resp.Body.Close()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			out[i].add(t, body, resp.Header.Get("Content-Type"))
 		}
 	}
@@ -109,9 +100,7 @@ func histories(t *testing.T, pages int) []*history {
 func block(t *testing.T, dir string, number int, began time.Time, servers []*history, dead int) (series int) {
 	t.Helper()
 	w, err := tsdb.NewBlockWriter(slog.New(slog.DiscardHandler), dir, (4 * (past + ahead)).Milliseconds())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer w.Close()
 	died := time.Now().Add(-5 * time.Minute).UnixMilli()
 	for r := range inCluster {
@@ -156,9 +145,7 @@ func block(t *testing.T, dir string, number int, began time.Time, servers []*his
 					t.Fatal(err)
 				}
 			}
-			if err := app.Commit(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, app.Commit())
 		}
 		series += len(refs) + 1
 	}
@@ -185,9 +172,7 @@ func TestRounds(t *testing.T) {
 	const sick, dead = 33, 7
 	for c := range clusters {
 		dir := filepath.Join(dirs[c%len(dirs)], fmt.Sprintf("cluster-%02d", c))
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(dir, 0o700))
 		out := -1
 		if c == sick {
 			out = dead

@@ -20,6 +20,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/pathologies"
@@ -77,9 +78,7 @@ func (r *scaled) value(series, page int) float64 {
 func played(t *testing.T, name string, healthy, all time.Duration) []*history {
 	t.Helper()
 	sc, err := fleet.FindScenario(pathologies.All(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	sc.Interval = scraped
 	sc.Phases[0].For = healthy
 	if len(sc.Phases) > 1 {
@@ -101,9 +100,7 @@ func played(t *testing.T, name string, healthy, all time.Duration) []*history {
 		out[s.Target].add(t, s.Body, "text/plain")
 		return nil
 	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var hs []*history
 	for _, k := range slices.Sorted(maps.Keys(out)) {
 		hs = append(hs, out[k])

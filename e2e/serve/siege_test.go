@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 )
@@ -45,9 +46,7 @@ func bomb(t *testing.T) http.HandlerFunc {
 	if _, err := z.Write(bytes.Repeat([]byte("# "+strings.Repeat("x", 1021)+"\n"), 16<<10)); err != nil {
 		t.Fatal(err)
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, z.Close())
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Encoding", "gzip")
 		for range unpacked / (16 << 20) {
@@ -82,9 +81,7 @@ func markup(w http.ResponseWriter, _ *http.Request) {
 // the time, in the memory of the pod that is shipped.
 func TestSiege(t *testing.T) {
 	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Replicas: 8, Warm: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer fl.Close()
 	targets := fl.URLs()
 	for _, page := range []http.HandlerFunc{bomb(t), flood(), markup} {
@@ -235,8 +232,6 @@ func highWater(t *testing.T, pid int) int64 {
 	}
 	_, after, _ := strings.Cut(string(text), "VmHWM:")
 	kilobytes, err := strconv.ParseInt(strings.Fields(after)[0], 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return kilobytes << 10
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
@@ -20,9 +21,7 @@ const getThanos = "the package's comment says how to build it"
 func servers(t *testing.T, model string) (targets []string, stop func()) {
 	t.Helper()
 	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Replicas: 2, Model: model, Warm: 5 * time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	closed := false
 	stop = func() {
 		if !closed {
@@ -82,14 +81,10 @@ func TestStorePrometheus(t *testing.T) {
 // again.
 func (m *monitored) storeFails(store *program) {
 	m.t.Helper()
-	if err := store.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		m.t.Fatal(err)
-	}
+	must.Succeed(m.t, store.cmd.Process.Signal(syscall.SIGSTOP))
 	took := m.until(time.Minute, "a store that hangs on the page", m.doubtful())
 	m.t.Logf("a store that hangs is %s after %s: %q", m.overview().State, took.Round(time.Second), m.overview().Problems)
-	if err := store.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		m.t.Fatal(err)
-	}
+	must.Succeed(m.t, store.cmd.Process.Signal(syscall.SIGCONT))
 	m.until(time.Minute, "trust again", func() bool { return m.overview().State == view.OK })
 	store.stop(syscall.SIGKILL)
 	took = m.until(time.Minute, "a store that is away on the page", m.doubtful())
@@ -166,9 +161,7 @@ func TestStoreThanos(t *testing.T) {
 	t.Logf("three models through Thanos after %s, the last evaluation in %.2f s", took.Round(time.Second), m.overview().EvaluatedS)
 	m.until(time.Minute, "verdicts in the store", func() bool { return query(q.url, `count(sixty_verdict{monitor="central"})`) == "3" })
 
-	if err := sidecars[0].cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, sidecars[0].cmd.Process.Signal(syscall.SIGSTOP))
 	took = m.until(time.Minute, "a sidecar that hangs on the page", m.doubtful())
 	t.Logf("a sidecar that hangs: %s after %s, %q", m.overview().State, took.Round(time.Second), m.overview().Problems)
 	sidecars[0].stop(syscall.SIGKILL)

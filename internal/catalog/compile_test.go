@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
 )
@@ -151,9 +152,7 @@ func TestCompile(t *testing.T) {
 				tt.change(&o)
 			}
 			got, err := tt.cond.Compile(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
@@ -235,9 +234,7 @@ func TestAbsentOptionalMetricsHoldBelow(t *testing.T) {
 		Query: func(s *indicator.Signal, _ bool) (string, error) { return s.Name, nil },
 		Limit: func(*Threshold) (float64, string, bool) { return 0, "", false },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	const want = "(((waiting_floor) > 0.5)) unless on (instance, model_name) ((waiting_deferred_share) > 0.3)"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)

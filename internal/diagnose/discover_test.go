@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
@@ -42,9 +43,7 @@ func discover(t *testing.T, every bool, all ...scraped) ([]diagnose.Target, diag
 func scrape(t *testing.T, all ...scraped) *embedded.Store {
 	t.Helper()
 	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = store.Close() })
 	for second := -120; second <= 60; second += 5 {
 		for _, s := range all {
@@ -54,9 +53,7 @@ func scrape(t *testing.T, all ...scraped) *embedded.Store {
 			} else {
 				_, err = store.Append(s.target, at, []byte(page), "", 0)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 		}
 	}
 	return store
@@ -196,9 +193,7 @@ func TestServersWithoutEngineMetricsAreNotPassedOver(t *testing.T) {
 		scraped{in("a", "vllm"), vllm(1777636000.5), 0}, scraped{in("b", "vllm"), dead, 0},
 		scraped{in("c", "pods"), vllm(1777636001.5), 0}, scraped{in("d", "pods"), mute, 0}, scraped{in("e", "pods"), shop, 0}, scraped{in("f", "pods"), dead, 0},
 	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var got []string
 	for _, target := range targets {
 		got = append(got, target.Name+map[bool]string{true: " cannot be judged", false: ""}[target.Problem != ""])
@@ -230,9 +225,7 @@ func TestManyLabelSets(t *testing.T) {
 	}
 	look := func(page string) ([]diagnose.Target, error) {
 		store, err := embedded.Open(embedded.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer store.Close()
 		for _, at := range []time.Time{noon.Add(-5 * time.Second), noon} {
 			if _, err := store.Append(embedded.Target{Instance: "a"}, at, []byte(page), "", 0); err != nil {
@@ -268,9 +261,7 @@ func TestPagesOfTheServersMachine(t *testing.T) {
 	targets, _, err := discover(t, true,
 		scraped{in("localhost:8000"), vllm(1777636000.5), 0}, scraped{in("localhost:8001"), vllm(1777636001.5), 0},
 		scraped{in("localhost:8000-gpus"), gpus, 0}, scraped{in("localhost:8001-gpus"), gpus, 0}, scraped{in("h-host"), host, 0})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var got []string
 	for _, target := range targets {
 		got = append(got, target.Name)
@@ -298,9 +289,7 @@ vllm:request_latency_seconds_count{server="http://a",model="m",status="success"}
 `
 	}}
 	targets, _, err := discover(t, true, router)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if len(targets) != 1 || targets[0].Dialect.Engine != dialect.Gateway {
 		t.Errorf("%d targets, the first of them %+v, want one router", len(targets), targets[0])
 	}

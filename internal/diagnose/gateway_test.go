@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
@@ -35,9 +36,7 @@ func TestGatewaysOfAPrometheusServer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			store, err := embedded.Open(embedded.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			defer store.Close()
 			begin := time.Now().Add(-time.Minute)
 			for i := range 12 {
@@ -54,9 +53,7 @@ func TestGatewaysOfAPrometheusServer(t *testing.T) {
 			at := begin.Add(57 * time.Second)
 			// A monitor that has just begun does not know since when.
 			d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: at, First: at, Interval: 5 * time.Second, Every: tt.every, Pathologies: pathologies.All()})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			switch {
 			case tt.want == "":
 				if i := d.Gateway(); i >= 0 {
@@ -73,9 +70,7 @@ func TestGatewaysOfAPrometheusServer(t *testing.T) {
 // no target, and what was found there ends. One that is scraped in vain is lost.
 func TestAGatewayLeavesDiscovery(t *testing.T) {
 	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer store.Close()
 	const interval = 5 * time.Second
 	begin := time.Unix(1_800_000_000, 0)
@@ -92,15 +87,11 @@ func TestAGatewayLeavesDiscovery(t *testing.T) {
 			}
 		}
 		if i >= 20 {
-			if err := store.AppendFailure(embedded.Target{Instance: "lost:1"}, at); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, store.AppendFailure(embedded.Target{Instance: "lost:1"}, at))
 		}
 	}
 	d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: begin.Add(39 * interval), First: begin, Interval: interval, Pathologies: pathologies.All()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	got := map[string]diagnose.Life{}
 	for _, t := range d.Targets {
 		got[t.Name] = t.Life
@@ -123,9 +114,7 @@ func TestARouterAlone(t *testing.T) {
 	}{"well": {0, diagnose.InsufficientData}, "blind": {100, "misrouting"}} {
 		t.Run(name, func(t *testing.T) {
 			store, err := embedded.Open(embedded.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			defer store.Close()
 			begin := time.Unix(1_800_000_000, 0)
 			for i := range 12 {
@@ -135,9 +124,7 @@ func TestARouterAlone(t *testing.T) {
 				}
 			}
 			d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: begin.Add(57 * time.Second), Interval: 5 * time.Second, Pathologies: pathologies.All()})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if d.Verdict.ID != tt.want || tt.failed == 0 && !strings.Contains(d.Verdict.Summary, "no server behind it is watched") {
 				t.Errorf("%s: %s", d.Verdict.ID, d.Verdict.Summary)
 			}
@@ -179,9 +166,7 @@ func TestTimeOutsideTheEngines(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			store, err := embedded.Open(embedded.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			defer store.Close()
 			begin := time.Unix(1_800_000_000, 0)
 			const every = 5
@@ -198,9 +183,7 @@ func TestTimeOutsideTheEngines(t *testing.T) {
 				}
 			}
 			d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: begin.Add(59 * every * time.Second), First: begin, Interval: every * time.Second, Pathologies: pathologies.All()})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			i := slices.IndexFunc(d.Findings, func(f diagnose.Finding) bool {
 				return f.Pathology.ID == "slow-outside-engine" && f.Status == diagnose.Firing
 			})
@@ -232,9 +215,7 @@ func TestOtherGateways(t *testing.T) {
 			"nginx_ingress_controller_requests{status=\"504\"} %[1]d\n", 1. / 91, 10. / 101, 0.01},
 	} {
 		store, err := embedded.Open(embedded.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer store.Close()
 		begin := time.Unix(1_800_000_000, 0)
 		for i := range 60 {
@@ -248,9 +229,7 @@ func TestOtherGateways(t *testing.T) {
 			}
 		}
 		d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: begin.Add(59 * 5 * time.Second), First: begin, Interval: 5 * time.Second, Pathologies: pathologies.All()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		g := d.Gateway()
 		if g < 0 || d.Targets[g].Version != want {
 			t.Fatalf("%s is taken for gateway %d", want, g)

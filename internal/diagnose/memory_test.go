@@ -17,6 +17,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/prometheus/common/model"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics"
@@ -51,9 +52,7 @@ func TestMemory(t *testing.T) {
 
 func testMemory(t *testing.T, scrapes int) {
 	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer store.Close()
 	const interval = 15 * time.Second
 	began := time.Unix(1_800_000_000, 0).UTC()
@@ -85,9 +84,7 @@ vllm:time_to_first_token_seconds_count{model_name="m",engine="0"} R
 	run := func(m *diagnose.Memory) (diagnose.Diagnosis, int) {
 		q.asked.Store(0)
 		d, err := diagnose.Run(t.Context(), q, diagnose.Options{At: at, First: began, Interval: interval, Every: true, Memory: m})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return d, int(q.asked.Load())
 	}
 	run(&memory)
@@ -164,9 +161,7 @@ func TestMemoryChangesNothing(t *testing.T) {
 	}
 	for _, pattern := range patterns {
 		found, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		files = append(files, found...)
 	}
 	if len(files) < 40 {
@@ -182,9 +177,7 @@ func TestMemoryChangesNothing(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".tar.zst"), func(t *testing.T) {
 			store, first, last := embeddedtest.Open(t, file, nil)
 			pace, err := diagnose.ReadPace(t.Context(), store, nil, last)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			o, memory := diagnose.Options{First: first, Interval: pace.Interval, Every: true}, diagnose.Memory{}
 			for o.At = first; !o.At.After(last); o.At = o.At.Add(max(every, pace.Interval)) {
 				o.Memory = nil
@@ -203,9 +196,7 @@ func TestMemoryChangesNothing(t *testing.T) {
 // time, and their samples arrive late, or all at once after a time without any.
 func TestMemoryOfAFleetThatLives(t *testing.T) {
 	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer store.Close()
 	const interval, scrapes = 10 * time.Second, 400
 	began := time.Unix(1_800_000_003, 0).UTC()
@@ -269,9 +260,7 @@ func TestMemoryOfAFleetThatLives(t *testing.T) {
 				} else {
 					_, err = store.Append(target, at, text, "", 0)
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 			})
 		}
 		for _, arrive := range arriving[i] {
@@ -308,9 +297,7 @@ func boolToInt(b bool) int {
 // minute later, and for as long as it is scraped in vain.
 func TestADeadServerIsKnown(t *testing.T) {
 	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer store.Close()
 	const interval = 15 * time.Second
 	began := time.Unix(1_800_000_000, 0).UTC()
@@ -326,18 +313,14 @@ func TestADeadServerIsKnown(t *testing.T) {
 			} else {
 				_, err = store.Append(target, at, []byte(page), "", 0)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 		}
 		if i < 7 || i > 20 && i%20 > 0 {
 			continue
 		}
 		// As a monitor looks, which was told of no server.
 		pace, err := diagnose.ReadPace(t.Context(), store, nil, at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for name, m := range map[string]*diagnose.Memory{"at first": {}, "again": &memory} {
 			if name == "at first" && at.Sub(began) > 55*time.Minute {
 				continue // nobody knows any more what was there
@@ -347,9 +330,7 @@ func TestADeadServerIsKnown(t *testing.T) {
 					ts[i].Failure = map[string]string{"b:8000": "connection refused"}[ts[i].Labels["instance"]]
 				}
 			}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if !strings.HasSuffix(d.Verdict.Summary, "connection refused") {
 				t.Fatalf("why it does not answer is not said: %s", d.Verdict.Summary)
 			}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 )
@@ -25,9 +26,7 @@ func TestPace(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			store, err := embedded.Open(embedded.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			defer store.Close()
 			var last time.Time
 			for i := range 40 {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
@@ -135,9 +136,7 @@ func TestAnAlertKeepsTheNameOfItsIncident(t *testing.T) {
 // the alert of one ends with its fault.
 func TestModelsOfOneName(t *testing.T) {
 	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer store.Close()
 	const interval = 5 * time.Second
 	began := time.Unix(1_800_000_000, 0).UTC()
@@ -175,18 +174,14 @@ process_start_time_seconds B
 				} else {
 					_, err = store.Append(target, at, []byte(page), "", 0)
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 			}
 		}
 		if i < 20 || i%3 > 0 {
 			continue
 		}
 		d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: at, First: began, Interval: interval, Pathologies: pathologies.All()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		e := &Evaluation{At: at, Diagnosis: d}
 		a.Observe(t.Context(), e)
 		fired = fired || goesOn

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/pathologies"
@@ -15,9 +16,7 @@ import (
 // that jumps, and forgets all when it is switched off.
 func TestAnomalies(t *testing.T) {
 	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer store.Close()
 	const interval = 15 * time.Second
 	began := time.Unix(1_800_000_000, 0).UTC()
@@ -33,9 +32,7 @@ func TestAnomalies(t *testing.T) {
 			t.Fatal(err)
 		}
 		d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: at, First: began, Interval: interval, Every: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		a.Observe(t.Context(), &Evaluation{At: at, Diagnosis: d})
 	}
 	a := &Anomalies{Catalogue: pathologies.All()}

@@ -7,15 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/monitor"
 )
 
 // TestTheDocumentedConfiguration: the example of docs/serve.md is one.
 func TestTheDocumentedConfiguration(t *testing.T) {
 	text, err := os.ReadFile("../../docs/serve.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	examples := strings.Split(string(text), "```yaml\n")[1:]
 	if len(examples) < 2 {
 		t.Fatal("docs/serve.md lacks examples")
@@ -37,9 +36,7 @@ func TestTheDocumentedConfiguration(t *testing.T) {
 	}
 	example := examples[0]
 	c, err := monitor.ParseConfig([]byte(example), 0, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if len(c.Sixty.Receivers) != 1 || len(c.Prometheus.ScrapeConfigs) != 1 || len(c.Prometheus.RemoteWriteConfigs) != 1 || c.Sixty.Alerts.Severities["page"] != "critical" {
 		t.Errorf("%+v", c.Sixty)
 	}
@@ -65,9 +62,7 @@ func TestScrapeIntervals(t *testing.T) {
 			continue
 		}
 		scrapes, err := c.Prometheus.GetScrapeConfigs()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		got := [4]time.Duration{time.Duration(scrapes[0].ScrapeInterval), time.Duration(scrapes[0].ScrapeTimeout), time.Duration(scrapes[1].ScrapeInterval), time.Duration(c.Prometheus.GlobalConfig.ScrapeInterval)}
 		if want := [4]time.Duration{tt.inherits, tt.timeout, 30 * time.Second, tt.said}; got != want {
 			t.Errorf("%s: %v, want %v", name, got, want)

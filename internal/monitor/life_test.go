@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
@@ -83,9 +84,7 @@ func TestAlertsOfALivingFleet(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			store, err := embedded.Open(embedded.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			defer store.Close()
 			step := cmp.Or(tc.step, 15)
 			began := time.Unix(1_800_000_000, 0).UTC()
@@ -124,9 +123,7 @@ func TestAlertsOfALivingFleet(t *testing.T) {
 					} else {
 						_, err = store.Append(target, at, body, "", took)
 					}
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, err)
 				}
 				if now < 120 {
 					continue
@@ -135,9 +132,7 @@ func TestAlertsOfALivingFleet(t *testing.T) {
 				d, err := diagnose.Run(t.Context(), store, diagnose.Options{
 					At: at, First: began, Interval: time.Duration(step) * time.Second, Memory: &memory, Pathologies: pathologies.All(),
 				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				alerter.Observe(t.Context(), &Evaluation{At: at, Diagnosis: d})
 			}
 			for key, at := range first {

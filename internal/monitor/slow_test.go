@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/common/model"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
@@ -60,9 +61,7 @@ func (s slowly) Evaluate(ctx context.Context, e indicator.Expr, at time.Time) (m
 // where a store does not answer at all nobody waits for it.
 func TestASlowStoreIsWaitedFor(t *testing.T) {
 	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer store.Close()
 	synctest.Test(t, func(t *testing.T) {
 		began, each := time.Now(), time.Millisecond

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
@@ -19,9 +20,7 @@ import (
 // they are served again all is healthy.
 func TestWhoWaitsIsShownAsUncertain(t *testing.T) {
 	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer store.Close()
 	const every, from, to, end = 5, 300, 420, 600
 	began := time.Unix(1_800_000_000, 0).UTC()
@@ -51,9 +50,7 @@ func TestWhoWaitsIsShownAsUncertain(t *testing.T) {
 		}
 		at = at.Add(100 * time.Millisecond)
 		d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: at, First: began, Interval: every * time.Second, Memory: &memory, Pathologies: pathologies.All()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		e := &Evaluation{At: at, Diagnosis: d}
 		o := NewOverview(e, 15*time.Second, at, nil, nil)
 		m := o.Models[0]

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
@@ -74,9 +75,7 @@ func TestEveryPathologyReachesPeople(t *testing.T) {
 				other = "http-errors"
 			}
 			beside, err := history.Open(os.DirFS(strings.ReplaceAll(other, "-", "")+"/testdata"), "fires")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			sick := openCase(t, strings.ReplaceAll(p.ID, "-", "")+"/testdata", "fires", p)
 			text := "every " + sick.Every.String() + " for " + (time.Duration(sick.Scrapes) * sick.Every).String() + "\nlike healthy\n"
 			if p.Scope() == indicator.Gateway {
@@ -123,9 +122,7 @@ func TestEveryPathologyReachesPeople(t *testing.T) {
 			}
 			d = wellAgain(text, other, func() diagnose.Diagnosis {
 				c, err := history.Parse(nil, text)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				return diagnoseBeside(t, c, beside, "other")
 			})
 			a.see(t, d, 30*time.Second)
@@ -150,9 +147,7 @@ func TestAReplicaComesBackWhileAGatewayLeads(t *testing.T) {
 	hang := pathologies.All()[i]
 	play := func(more ...string) diagnose.Diagnosis {
 		c := openCase(t, "hangoutsideengine/testdata", "fires", hang)
-		if err := c.Add(append(more, `like healthy instance="d:8000"`)...); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Add(append(more, `like healthy instance="d:8000"`)...))
 		return diagnoseSeries(t, c)
 	}
 	a := newTold("m")
@@ -181,9 +176,7 @@ func TestAnUnreadGatewayKeepsItsAlerts(t *testing.T) {
 	hang := byID("hang-outside-engine")
 	play := func(more ...string) diagnose.Diagnosis {
 		c := openCase(t, "hangoutsideengine/testdata", "fires", hang)
-		if err := c.Add(append(more, `like healthy instance="d:8000"`)...); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Add(append(more, `like healthy instance="d:8000"`)...))
 		return diagnoseSeries(t, c)
 	}
 	a := newTold("m")
@@ -196,9 +189,7 @@ func TestAnUnreadGatewayKeepsItsAlerts(t *testing.T) {
 		}
 	}
 	well, err := history.Parse(nil, "every 1s for 120s\nlike gateway\nlike healthy instance=\"d:8000\"\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if d := diagnoseSeries(t, well); true {
 		a.see(t, d, 6*time.Minute)
 		a.see(t, d, 7*time.Minute)

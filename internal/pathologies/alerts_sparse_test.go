@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
@@ -96,13 +97,9 @@ func (p *played) alerts(t *testing.T, full *played) alertRules {
 		Deployment: d, Pathologies: pathologies.All(), Measured: full.normal(t),
 		Interval: p.interval, Past: generate.UsualPast, Ago: generate.UsualAgo,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	rules, err := p.store.Rules(generated.Groups())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return alertRules{rules, d.Window}
 }
 

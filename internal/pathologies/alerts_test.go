@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/baseline"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
@@ -42,13 +43,9 @@ func TestAlertsAgreeWithDiagnosis(t *testing.T) {
 			Interval: 5 * time.Second, Past: generate.UsualPast, Ago: generate.UsualAgo,
 		}
 		generated, err := generate.NewRules(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		rules, err := p.store.Rules(generated.Groups())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for i, phase := range p.truth.Phases {
 			at := time.UnixMilli(phase.ToMS)
 			if err := rules.Eval(t.Context(), at); err != nil {
@@ -112,18 +109,14 @@ func (p *played) deployment(t *testing.T) dialect.Deployment {
 	}
 	last := p.truth.Phases[len(p.truth.Phases)-1]
 	targets, _, err := diagnose.Discover(t.Context(), p.store, time.UnixMilli(last.ToMS), time.Hour, nil, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	i := slices.IndexFunc(targets, func(x diagnose.Target) bool { return x.Dialect.Engine != dialect.Gateway })
 	if i < 0 {
 		return dialect.Deployment{} // a router alone
 	}
 	d.Dialects = append(d.Dialects, targets[i].Dialect)
 	gpu, err := dialect.Named("dcgm")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	d.Dialects = append(d.Dialects, gpu)
 	return d
 }

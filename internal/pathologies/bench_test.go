@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/common/model"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/generate/history"
@@ -28,13 +29,10 @@ func BenchmarkMonitor(b *testing.B) {
 	for _, past := range []time.Duration{2 * time.Minute, 30 * time.Minute} {
 		b.Run(past.String(), func(b *testing.B) {
 			c, err := history.Parse(os.DirFS("."), fmt.Sprintf("every %s for %s\nlike healthy\n", interval, past+10*time.Minute))
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Succeed(b, err)
 			store := &counted{}
-			if store.Store, err = embedded.Open(embedded.Config{}); err != nil {
-				b.Fatal(err)
-			}
+			store.Store, err = embedded.Open(embedded.Config{})
+			must.Succeed(b, err)
 			defer store.Close()
 			pages := history.NewPages(c.Series()[history.UsualInstance])
 			scraped := 0
@@ -60,9 +58,7 @@ func BenchmarkMonitor(b *testing.B) {
 					At: history.Start.Add(time.Duration(scraped) * interval), First: history.Start, Interval: interval, Every: true,
 					Memory: &memory, Pathologies: pathologies.All(),
 				})
-				if err != nil {
-					b.Fatal(err)
-				}
+				must.Succeed(b, err)
 				took += processor(b) - began
 			}
 			next := func() {
@@ -127,8 +123,6 @@ func heap() float64 {
 func processor(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

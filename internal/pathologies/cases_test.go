@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
@@ -84,9 +85,7 @@ func casesOf(t *testing.T, dir, kind string) (names []string) {
 // The server that the cases begin with is itself no case of anything.
 func TestHealthyServerIsHealthy(t *testing.T) {
 	c, err := history.Parse(os.DirFS("."), "every 1s for 120s\nlike healthy\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	d := diagnoseSeries(t, c)
 	if d.Verdict.ID != diagnose.Healthy {
 		t.Errorf("verdict %s: %s", d.Verdict.ID, d.Verdict.Summary)
@@ -153,9 +152,7 @@ func diagnoseSeries(t *testing.T, c *history.Case) diagnose.Diagnosis {
 func diagnoseBeside(t *testing.T, c, beside *history.Case, model string) diagnose.Diagnosis {
 	t.Helper()
 	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer store.Close()
 	scrape := func(c *history.Case, begin time.Time, rename func(instance string, s []history.Series) (string, []history.Series)) {
 		byInstance := map[string]*history.Pages{}
@@ -207,8 +204,6 @@ func diagnoseBeside(t *testing.T, c, beside *history.Case, model string) diagnos
 	d, err := diagnose.Run(t.Context(), store, diagnose.Options{
 		Settings: set, At: at, First: history.Start, Created: created, Interval: c.Every, Pathologies: pathologies.All(), Every: true,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return d
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
 	"github.com/sixty-dev/sixty/internal/diagnose"
@@ -35,9 +36,7 @@ type page struct {
 func pagesOf(t *testing.T, file string, step, phase time.Duration) []page {
 	t.Helper()
 	rec, err := recording.Open(t.Context(), file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer rec.Close()
 	var out []page
 	slots := map[string]int64{}
@@ -49,9 +48,7 @@ func pagesOf(t *testing.T, file string, step, phase time.Duration) []page {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return out
 }
 
@@ -60,9 +57,8 @@ func playPages(t *testing.T, name string, pages []page, step time.Duration) *pla
 	t.Helper()
 	p := &played{name: name, interval: step}
 	var err error
-	if p.store, err = embedded.Open(embedded.Config{}); err != nil {
-		t.Fatal(err)
-	}
+	p.store, err = embedded.Open(embedded.Config{})
+	must.Succeed(t, err)
 	t.Cleanup(func() { p.store.Close() })
 	slices.SortStableFunc(pages, func(a, b page) int { return a.at.Compare(b.at) })
 	p.first = pages[0].at
@@ -72,9 +68,7 @@ func playPages(t *testing.T, name string, pages []page, step time.Duration) *pla
 		} else {
 			_, err = p.store.Append(pg.target, pg.at, pg.body, "", 0)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	for _, target := range p.store.Targets() {
 		if at, ok := p.store.FirstCreated(target); ok && (p.created.IsZero() || at.Before(p.created)) {
@@ -455,9 +449,7 @@ func TestBrokenObjective(t *testing.T) {
 			}
 		}
 		d, err := diagnose.Run(t.Context(), p.store, diagnose.Options{At: end, First: p.first, Interval: step, Every: true, Pathologies: few, Settings: tt.set})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if d.Verdict.ID != tt.want {
 			t.Errorf("%s: %s (%.2f), want %s: %s", tt.name, d.Verdict.ID, d.Verdict.Confidence, tt.want, d.Verdict.Summary)
 		}
@@ -544,9 +536,7 @@ vllm:time_to_first_token_seconds_count{model_name="m",engine="0"} %[3]d
 	d, err := diagnose.Run(t.Context(), p.store, diagnose.Options{
 		At: pages[len(pages)-1].at, First: p.first, Interval: time.Minute, Window: 99999 * time.Hour, Every: true, Pathologies: pathologies.All(),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, f := range d.Findings {
 		if f.Status == diagnose.Firing && f.Pathology.ID == "replica-imbalance" {
 			t.Errorf("%s", f.Summary)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/rulefmt"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
 	"github.com/sixty-dev/sixty/internal/generate"
@@ -44,9 +45,7 @@ func (p *played) budgets(t *testing.T) *embedded.Rules {
 		Objectives: []slo.Objective{promised}, By: []string{"model_name"}, Instance: []string{"instance"}, Interval: p.interval,
 		Fast: max(burnrate.DefaultFast, generate.MinWindow(p.interval)),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var groups []rulefmt.RuleGroup
 	for _, g := range burn.Groups {
 		for _, page := range []string{"VLLMErrorBudgetBurnTTFTP95", "VLLMErrorBudgetBurnITLP95", "VLLMErrorBudgetBurnAvailability"} {
@@ -54,9 +53,7 @@ func (p *played) budgets(t *testing.T) *embedded.Rules {
 		}
 	}
 	rules, err := p.store.Rules(groups)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return rules
 }
 
@@ -248,9 +245,7 @@ func TestDetectionTimes(t *testing.T) {
 func writeBetween(t *testing.T, file, what, text string) {
 	t.Helper()
 	page, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	begin, rest, ok := strings.Cut(string(page), "<!-- "+what+": ")
 	comment, rest, ok2 := strings.Cut(rest, "-->\n")
 	_, end, ok3 := strings.Cut(rest, "<!-- end of "+what+" -->")
@@ -258,7 +253,5 @@ func writeBetween(t *testing.T, file, what, text string) {
 		t.Fatalf("%s has no place for the %s", file, what)
 	}
 	page = []byte(begin + "<!-- " + what + ": " + comment + "-->\n\n" + text + "\n<!-- end of " + what + " -->" + end)
-	if err := os.WriteFile(file, page, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, page, 0o644))
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
@@ -49,9 +50,7 @@ func TestFaintFaults(t *testing.T) {
 			t.Parallel()
 			for seed := uint64(1); seed <= 2; seed++ {
 				sc, err := fleet.FindScenario(pathologies.All(), f.scenario)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				f.change(&sc)
 				playFleet(t, sc, seed, func(p *played, phase fleet.Phase, from, to time.Time) {
 					first := f.by
@@ -79,9 +78,7 @@ func TestFaintFaults(t *testing.T) {
 func TestNoIdleGPUBeforeTheRealFault(t *testing.T) {
 	for _, name := range []string{"engine-hung", "target-down"} {
 		sc, err := fleet.FindScenario(pathologies.All(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		playFleet(t, sc, 1, func(p *played, phase fleet.Phase, from, to time.Time) {
 			for at := from.Add(2 * time.Second); at.Before(to) && phase.Want == name; at = at.Add(2 * time.Second) {
 				if got := p.diagnose(t, at).Verdict.ID; got == "gpu-underutilization" {
@@ -94,9 +91,7 @@ func TestNoIdleGPUBeforeTheRealFault(t *testing.T) {
 
 func TestHealthyIsSaidWithItsDoubts(t *testing.T) {
 	sc, err := fleet.FindScenario(pathologies.All(), "slow-decode")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	said := func(d diagnose.Diagnosis, id, what string) {
 		t.Helper()
 		if d.Verdict.ID != id || d.Verdict.Confidence >= 0.6 || !strings.Contains(d.Verdict.Summary, what) {
@@ -118,9 +113,7 @@ func TestHealthyIsSaidWithItsDoubts(t *testing.T) {
 func playFleet(t *testing.T, sc fleet.Scenario, seed uint64, each func(p *played, phase fleet.Phase, from, to time.Time)) {
 	t.Helper()
 	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer store.Close()
 	p := &played{name: sc.Name, store: store, first: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	take := func(page fleet.Scrape) error {
@@ -142,7 +135,5 @@ func playFleet(t *testing.T, sc fleet.Scenario, seed uint64, each func(p *played
 		from = from.Add(phase.For)
 		return nil
 	}
-	if err := fleet.Play(t.Context(), sc, fleet.DefaultRelease, seed, p.first, take, phase); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, fleet.Play(t.Context(), sc, fleet.DefaultRelease, seed, p.first, take, phase))
 }

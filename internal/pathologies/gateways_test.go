@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
@@ -44,9 +45,7 @@ func alertHolds(t *testing.T, p *catalog.Pathology, c *history.Case, interval, w
 	var dialects []dialect.Dialect
 	for _, id := range []string{"vllm-v1", string(dialect.Gateway)} {
 		d, err := dialect.Named(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		dialects = append(dialects, d)
 	}
 	usual, short := generate.Windows(interval)
@@ -58,15 +57,11 @@ func alertHolds(t *testing.T, p *catalog.Pathology, c *history.Case, interval, w
 		Deployment:  deployment,
 		Pathologies: []*catalog.Pathology{p}, Interval: interval, Past: generate.UsualPast, Ago: generate.UsualAgo,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	told := generate.RuleCase{Alert: generate.AlertNames(&deployment, p)[0], Fires: fires, Case: c.Stretch(interval, 1), Scrape: interval, Evaluation: interval, Labels: map[string]string{"namespace": "prod"}}
 	told.Series = told.Case.Series()
 	ok, err := replay.CheckCase(t.Context(), rules.Groups(), told)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return ok
 }
 
@@ -99,9 +94,7 @@ func TestErrorsThatGoOnPage(t *testing.T) {
 				text += strings.Replace("sixty_gateway_requests_total"+series, "upstream_error", "success", 1) + " 0x80\n"
 			}
 			c, err := history.Parse(nil, text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if fires := alertHolds(t, byID("gateway-errors"), c, tt.interval, tt.window, true); fires != tt.fires {
 				t.Errorf("fires: %v", fires)
 			}
@@ -115,16 +108,10 @@ func TestAModelIsNotThinnedOut(t *testing.T) {
 	const rate = `rate sixty_gateway_requests_total{model="small",route="/v1/chat/completions",tenant="",status=`
 	c, err := history.Parse(nil, "every 1s for 120s\nlike gateway\n"+behind[0]+"\n"+
 		rate+"\"success\"} 0.4x60,0\n"+rate+"\"upstream_error\"} 0x60,0.4\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	small, err := history.Parse(nil, "every 1s for 120s\nlike healthy\n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Add(`sixty_gateway_upstream_up{upstream="small-a:8000"} 1x119`); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, c.Add(`sixty_gateway_upstream_up{upstream="small-a:8000"} 1x119`))
 	d := diagnoseBeside(t, c, small, "small")
 	v := d.Verdict
 	if v.ID != "gateway-errors" || v.Model != "small" || !strings.HasPrefix(v.Summary, "small: 100 %") {
@@ -149,9 +136,7 @@ func TestACauseExplainsItsOwnModelAlone(t *testing.T) {
 		"rate vllm:generation_tokens_total{model_name=\"m\",engine=\"0\"} 200x60,0\nrate vllm:request_success_total{model_name=\"m\",engine=\"0\",finished_reason=\"stop\"} 2x60,0\n"+
 		"hist vllm:time_to_first_token_seconds{model_name=\"m\",engine=\"0\"} mean=0.06 rate=2x60,0\nhist vllm:inter_token_latency_seconds{model_name=\"m\",engine=\"0\"} mean=0.02 rate=198x60,0\n"+
 		"hist vllm:iteration_tokens_total{model_name=\"m\",engine=\"0\"} mean=24 rate=50x60,0\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	d := diagnoseBeside(t, c, beside, "other")
 	of := map[string]string{}
 	for _, f := range d.Findings {

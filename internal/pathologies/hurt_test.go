@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
@@ -19,9 +20,7 @@ import (
 func diagnoseText(t *testing.T, text string) diagnose.Diagnosis {
 	t.Helper()
 	c, err := history.Parse(os.DirFS("."), text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return diagnoseSeries(t, c)
 }
 
@@ -180,9 +179,8 @@ func TestEditorsCancel(t *testing.T) {
 		c := openCase(t, "clientcancellations/testdata", "fires", p)
 		if useCase != "" {
 			var err error
-			if c.Promise, err = slo.ForUseCase(useCase); err != nil {
-				t.Fatal(err)
-			}
+			c.Promise, err = slo.ForUseCase(useCase)
+			must.Succeed(t, err)
 			c.Promise.TTFTP95, c.Promise.ITLP95, c.Promise.E2EP95 = 0, 0, 0
 		}
 		d := diagnoseSeries(t, c)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 )
@@ -36,9 +37,7 @@ func TestIncidents(t *testing.T) {
 		if err == nil {
 			err = json.Unmarshal(text, &in)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		p, last := playIncident(t, strings.TrimSuffix(file, ".json")+".tar.zst")
 		onset, want := time.UnixMilli(in.OnsetMS), strings.Split(in.Verdict, " or ")
 		var now []string
@@ -56,9 +55,7 @@ func TestIncidents(t *testing.T) {
 		fmt.Fprintf(&table, "| %s | %s | %s | %s | %s | %s |\n", in.Link, in.What, in.Verdict, strings.Join(in.First, ", "), strings.Join(now, ", "), right)
 	}
 	if *update {
-		if err := os.WriteFile(incidentsTable, table.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(incidentsTable, table.Bytes(), 0o644))
 	}
 	golden, err := os.ReadFile(incidentsTable)
 	if err != nil || !bytes.Equal(golden, table.Bytes()) {
@@ -78,9 +75,7 @@ func TestMendedIncidents(t *testing.T) {
 		if err == nil {
 			err = json.Unmarshal(text, &in)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		p, last := playIncident(t, strings.TrimSuffix(file, ".json")+".tar.zst")
 		if d := p.diagnose(t, last); !slices.Contains(strings.Split(in.Verdict, " or "), d.Verdict.ID) {
 			t.Errorf("%s: %s: %s, want %s; %s", p.name, d.Verdict.ID, d.Verdict.Summary, in.Verdict, in.What)
@@ -92,14 +87,11 @@ func TestMendedIncidents(t *testing.T) {
 func playIncident(t *testing.T, file string) (p *played, last time.Time) {
 	t.Helper()
 	rec, err := recording.Open(t.Context(), file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer rec.Close()
 	p = &played{name: strings.TrimSuffix(filepath.Base(file), ".tar.zst"), interval: time.Second}
-	if p.store, err = embedded.Open(embedded.Config{}); err != nil {
-		t.Fatal(err)
-	}
+	p.store, err = embedded.Open(embedded.Config{})
+	must.Succeed(t, err)
 	t.Cleanup(func() { p.store.Close() })
 	pages, target := 0, ""
 	if err := rec.Scrapes(func(sc recording.Scrape) error {

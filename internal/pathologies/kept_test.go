@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/monitor/incident"
 	"github.com/sixty-dev/sixty/internal/pathologies"
@@ -123,9 +124,7 @@ func TestOneNameForAConstantFault(t *testing.T) {
 	}
 	t.Log("\n" + everything.String())
 	if *update && accuracyIsFull() {
-		if err := os.WriteFile(namesTable, []byte(own.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(namesTable, []byte(own.String()), 0o644))
 	}
 }
 
@@ -187,9 +186,7 @@ func (p *played) served(t *testing.T) (out []names) {
 			d, err := diagnose.Run(t.Context(), p.store, diagnose.Options{
 				At: at, First: p.first, Created: p.created, Interval: max(p.interval, time.Second), Every: true, Memory: &memory, Pathologies: pathologies.All(),
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			for _, e := range tracker.Observe(&d) {
 				last[e.Record.ID] = e.Record.Pathology
 				if e.Kind == incident.Ended {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
@@ -58,25 +59,19 @@ func TestASlowPageIsNoLostServer(t *testing.T) {
 // until they have taken longer than a start takes, which somebody is then called for.
 func TestAFleetThatNeverStarts(t *testing.T) {
 	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer store.Close()
 	src, a := source.Over("this monitor", store), newTold("")
 	for since := time.Duration(0); since <= 11*time.Minute; since += 15 * time.Second {
 		at := history.Start.Add(since)
 		for _, instance := range []string{"vllm-0:8000", "vllm-1:8000"} {
-			if err := store.AppendFailure(embedded.Target{Instance: instance, Job: "vllm"}, at); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, store.AppendFailure(embedded.Target{Instance: instance, Job: "vllm"}, at))
 		}
 		if since < 30*time.Second {
 			continue
 		}
 		o, err := src.Options(t.Context(), at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		o.Pathologies = pathologies.All()
 		d, err := diagnose.Run(t.Context(), src, o)
 		if err != nil {
@@ -98,9 +93,7 @@ func TestAServerThatDiesWhileTheMonitorIsAway(t *testing.T) {
 	dir, target := t.TempDir(), embedded.Target{Instance: "vllm-0:8000", Job: "vllm"}
 	open := func() *embedded.Store {
 		store, err := embedded.Open(embedded.Config{Dir: dir})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return store
 	}
 	before, at := open(), history.Start
@@ -119,26 +112,18 @@ process_start_time_seconds %d
 			t.Fatal(err)
 		}
 	}
-	if err := before.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, before.Close())
 	after := open()
 	defer after.Close()
 	at = at.Add(10 * time.Second)
 	for end := at.Add(30 * time.Second); at.Before(end); at = at.Add(time.Second) {
-		if err := after.AppendFailure(target, at); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, after.AppendFailure(target, at))
 	}
 	o, err := source.Over("this monitor", after).Options(t.Context(), at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	o.Pathologies = pathologies.All()
 	d, err := diagnose.Run(t.Context(), source.Over("this monitor", after), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if v := d.Verdict; v.ID != "target-down" || v.Severity != catalog.Page {
 		t.Errorf("%s (%s): %s", v.ID, v.Severity, v.Summary)
 	}
@@ -148,16 +133,12 @@ process_start_time_seconds %d
 // says nothing of the time before it, though the counters are known to have begun at zero.
 func TestTheFirstPageShowsNoHang(t *testing.T) {
 	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer store.Close()
 	target := embedded.Target{Instance: "vllm-0:8000", Job: "vllm"}
 	at := history.Start
 	for range 4 {
-		if err := store.AppendFailure(target, at); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, store.AppendFailure(target, at))
 		at = at.Add(30 * time.Second)
 	}
 	began := at.Add(-12 * time.Second).Unix()
@@ -181,14 +162,10 @@ vllm:time_to_first_token_seconds_created{model_name="m",engine="0"} %[1]d
 		t.Fatal(err)
 	}
 	o, err := source.Over("this monitor", store).Options(t.Context(), at.Add(3*time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	o.Pathologies = pathologies.All()
 	d, err := diagnose.Run(t.Context(), store, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if d.Verdict.ID == "engine-hung" {
 		t.Errorf("%s: %s", d.Verdict.ID, d.Verdict.Summary)
 	}
@@ -199,9 +176,7 @@ vllm:time_to_first_token_seconds_created{model_name="m",engine="0"} %[1]d
 func TestAServerThatHangsIsNotWell(t *testing.T) {
 	const step, hangs = 5 * time.Second, 5 * time.Minute
 	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer store.Close()
 	var said []string
 	for after := time.Duration(0); after < hangs+2*time.Minute; after += step {
@@ -228,17 +203,13 @@ process_start_time_seconds %d
 			} else {
 				_, err = store.Append(target, at, []byte(page), "", time.Millisecond)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 		}
 		if after < hangs-step {
 			continue
 		}
 		d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: at, First: history.Start, Interval: step, Pathologies: pathologies.All()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		since := after - hangs
 		said = append(said, fmt.Sprintf("%s: %s", since, d.Verdict.ID))
 		if quiet(d.Verdict.ID) && since > 20*time.Second || since >= 75*time.Second && d.Verdict.ID != "target-down" || since < 0 && !quiet(d.Verdict.ID) {

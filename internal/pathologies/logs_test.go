@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
@@ -245,23 +246,15 @@ func TestLogs(t *testing.T) {
 func diagnoseLog(t *testing.T, text string) diagnose.Diagnosis {
 	t.Helper()
 	log, err := engine.ParseLog(strings.NewReader(text), logsBegin.Add(24*time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s, err := source.OpenLog(t.Context(), "vllm.log", &log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer s.Close()
 	known := diagnose.Known{}
 	known.AddLog(&log)
 	o := diagnose.Options{Pathologies: pathologies.All(), Annotate: known.Annotate}
-	if err := s.Complete(t.Context(), &o, "", ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Complete(t.Context(), &o, "", ""))
 	d, err := s.Diagnose(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return d
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
@@ -25,9 +26,7 @@ import (
 func TestAMonitorSaysWhatADiagnosisSays(t *testing.T) {
 	const interval, scrapes = 15 * time.Second, 290
 	c, err := history.Parse(os.DirFS("."), fmt.Sprintf("every %s for %s\nlike healthy\n", interval, 80*time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	pages := history.NewPages(c.Series()[history.UsualInstance])
 	rnd := rand.New(rand.NewPCG(5, 6))
 	type scrape struct {
@@ -38,9 +37,7 @@ func TestAMonitorSaysWhatADiagnosisSays(t *testing.T) {
 	var all []scrape
 	open := func() *embedded.Store {
 		store, err := embedded.Open(embedded.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return store
 	}
 	take := func(store *embedded.Store, s scrape) {
@@ -50,9 +47,7 @@ func TestAMonitorSaysWhatADiagnosisSays(t *testing.T) {
 		} else {
 			_, err = store.Append(s.target, s.at, s.page, "", time.Millisecond)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	monitored := open()
 	defer monitored.Close()
@@ -61,9 +56,7 @@ func TestAMonitorSaysWhatADiagnosisSays(t *testing.T) {
 		d, err := diagnose.Run(t.Context(), store, diagnose.Options{
 			At: at, First: history.Start, Interval: interval, Every: true, Memory: m, Pathologies: pathologies.All(),
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return d
 	}
 	age := map[string]int{}
@@ -113,9 +106,7 @@ func TestAMonitorSaysWhatADiagnosisSays(t *testing.T) {
 				t.Errorf("%s at %s (-diagnosis +monitor):\n%s", part.name, at, diff)
 			}
 		}
-		if err := plain.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, plain.Close())
 	}
 	if compared < 8 {
 		t.Errorf("%d moments were compared", compared)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/base/stat"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
@@ -90,9 +91,7 @@ func TestSince(t *testing.T) {
 		}
 	}
 	if *update && accuracyIsFull() {
-		if err := os.WriteFile(sinceTable, table.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(sinceTable, table.Bytes(), 0o644))
 	}
 }
 

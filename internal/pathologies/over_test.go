@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/generate/history"
 )
@@ -29,9 +30,7 @@ func TestWhatIsOverDoesNotFire(t *testing.T) {
 	} {
 		t.Run(id, func(t *testing.T) {
 			c, err := history.Parse(nil, fmt.Sprintf("every 15s for %ds\nlike healthy\n%s", 15*(before+during+after), text))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			for k := 4; k < during+after; k++ {
 				c.At = time.Duration(before+k) * c.Every
 				d := diagnoseSeries(t, c)

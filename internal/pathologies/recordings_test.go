@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
@@ -242,9 +243,7 @@ func filesBeside(t *testing.T) []string {
 		root = "../../../shared"
 	}
 	list, err := filepath.Glob(filepath.Join(root, "recordings", "*.tar.zst"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return list
 }
 
@@ -374,21 +373,13 @@ func (p *played) falseAlarms(t *testing.T, phase int, want []string) (moments in
 func writeAccuracy(t *testing.T, table, summary string) {
 	t.Helper()
 	sparse, err := os.ReadFile(sparseTable)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	since, err := os.ReadFile(sinceTable)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	named, err := os.ReadFile(namesTable)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	incidents, err := os.ReadFile(incidentsTable)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	page := `# Accuracy of verdicts
 
 <!-- Written by go test ./internal/pathologies -run TestVerdicts -update. DO NOT EDIT. -->
@@ -459,9 +450,7 @@ diagnoses, 15 s apart.
 | recording | phase | true verdict | given | confidence | named after |
 |---|---|---|---|---|---|
 ` + table
-	if err := os.WriteFile("../../docs/accuracy.md", []byte(page), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile("../../docs/accuracy.md", []byte(page), 0o644))
 }
 
 // TestMatrix holds all pathologies × all recordings of the repository: a check
@@ -488,17 +477,11 @@ func TestMatrix(t *testing.T) {
 	}
 	const golden = "testdata/matrix.golden"
 	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll("testdata", 0o755))
+		must.Succeed(t, os.WriteFile(golden, got.Bytes(), 0o644))
 	}
 	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if diff := cmp.Diff(string(want), got.String()); diff != "" {
 		t.Errorf("the matrix changed; if that is wanted, run with -update (-want +got):\n%s", diff)
 	}

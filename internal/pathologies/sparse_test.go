@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
@@ -47,17 +48,14 @@ func everyStep(step, offset time.Duration) func(recording.Scrape) bool {
 func load(t *testing.T, file string, keep ...func(recording.Scrape) bool) []*played {
 	t.Helper()
 	rec, err := recording.Open(t.Context(), file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer rec.Close()
 	all := make([]*played, len(keep))
 	for i := range all {
 		all[i] = &played{name: filepath.Base(strings.TrimSuffix(file, ".tar.zst"))}
 		all[i].readTruth(t, file)
-		if all[i].store, err = embedded.Open(embedded.Config{}); err != nil {
-			t.Fatal(err)
-		}
+		all[i].store, err = embedded.Open(embedded.Config{})
+		must.Succeed(t, err)
 	}
 	err = rec.Scrapes(func(sc recording.Scrape) error {
 		for i, p := range all {
@@ -70,9 +68,7 @@ func load(t *testing.T, file string, keep ...func(recording.Scrape) bool) []*pla
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, p := range all {
 		for _, target := range p.store.Targets() {
 			if at, ok := p.store.FirstCreated(target); ok && (p.created.IsZero() || at.Before(p.created)) {
@@ -201,16 +197,12 @@ func moreFiles(t *testing.T) []string {
 	list := files(t)
 	if accuracyIsFull() { // minutes of each phase: what a minute's interval needs
 		long, err := filepath.Glob(recordings + "/long/*.tar.zst")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		list = append(list, long...)
 	}
 	for _, pattern := range strings.Fields(os.Getenv("SIXTY_RECORDINGS")) {
 		more, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		list = append(list, more...)
 	}
 	return list
@@ -331,7 +323,5 @@ const sparseTable = "testdata/sparse.md"
 
 func writeSparse(t *testing.T, table string) {
 	t.Helper()
-	if err := os.WriteFile(sparseTable, []byte(table), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(sparseTable, []byte(table), 0o644))
 }

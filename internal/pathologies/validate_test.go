@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
@@ -163,26 +164,20 @@ func TestRunbookPages(t *testing.T) {
 			return "From internal/pathologies/" + strings.ReplaceAll(p.ID, "-", "") + " by go test -update. DO NOT EDIT."
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var names []string
 	for _, page := range pages {
 		names = append(names, page.Path)
 		file := filepath.Join(dir, page.Path)
 		if *update {
-			if err := os.WriteFile(file, page.Content, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(file, page.Content, 0o644))
 		}
 		if got, err := os.ReadFile(file); err != nil || string(got) != string(page.Content) {
 			t.Errorf("%s is not what the catalogue says: make generate", file)
 		}
 	}
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, e := range entries {
 		if !slices.Contains(names, e.Name()) {
 			t.Errorf("%s is no page of the catalogue", e.Name())
@@ -212,9 +207,7 @@ func TestGlossary(t *testing.T) {
 // catalogue says.
 func TestFleetTable(t *testing.T) {
 	scenarios, err := fleet.Scenarios(pathologies.All())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	table := "| scenario | fault |\n|---|---|\n"
 	for _, s := range scenarios {
 		table += "| `" + s.Name + "` | " + s.Fault + " |\n"
@@ -235,9 +228,7 @@ func TestEngines(t *testing.T) {
 	table += "\nWhat is judged, with all options:\n\n| engine | judged | in part, without | not judged |\n|---|---|---|---|\n"
 	for _, id := range ids {
 		d, err := dialect.Named(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		names := d.Names() // without those of options
 		for _, f := range dialect.Families() {
 			switch {
@@ -312,18 +303,14 @@ func keepTable(t *testing.T, file, want string) {
 	t.Helper()
 	const begin, end = "-update. -->\n\n", "\n<!-- End of the table. -->"
 	doc, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	head, rest, ok1 := strings.Cut(string(doc), begin)
 	table, tail, ok2 := strings.Cut(rest, end)
 	if !ok1 || !ok2 {
 		t.Fatalf("%s has no table between %q and %q", file, begin, end)
 	}
 	if *update {
-		if err := os.WriteFile(file, []byte(head+begin+want+end+tail), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(file, []byte(head+begin+want+end+tail), 0o644))
 		table = want
 	}
 	if table != want {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // sleeping lists the test files in which something sleeps by the clock of the machine, with
@@ -27,15 +29,11 @@ func TestNoTestSleeps(t *testing.T) {
 	left := map[string]bool{}
 	for _, p := range list(t) {
 		files, err := filepath.Glob(filepath.Join(p.Dir, "*_test.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, name := range files {
 			fset := token.NewFileSet()
 			file, err := parser.ParseFile(fset, name, nil, parser.ParseComments|parser.SkipObjectResolution)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if virtual(file) || endToEnd(file) {
 				continue
 			}

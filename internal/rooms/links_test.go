@@ -13,6 +13,8 @@ import (
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
 	"github.com/yuin/goldmark/text"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // TestLinksOfDocuments holds that every link of the documents leads to a file, and to a heading of
@@ -22,17 +24,13 @@ func TestLinksOfDocuments(t *testing.T) {
 	var documents []string
 	for _, pattern := range []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/*.md", "docs/*/*.md"} {
 		names, err := filepath.Glob(filepath.Join(root, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		documents = append(documents, names...)
 	}
 	links, anchors := map[string][]string{}, map[string][]string{}
 	for _, name := range documents {
 		content, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		links[name], anchors[name] = linksOf(content)
 	}
 	for name, list := range links {

@@ -17,6 +17,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 const (
@@ -218,9 +220,7 @@ func list(t *testing.T) []listed {
 		if errors.Is(err, io.EOF) {
 			return packages
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		packages = append(packages, p)
 	}
 }
@@ -259,9 +259,7 @@ func TestPureRoomsReadNoClockAndNoGlobalRandomness(t *testing.T) {
 			}
 			fset := token.NewFileSet()
 			file, err := parser.ParseFile(fset, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			for _, d := range inits(file) {
 				t.Errorf("%s: %s: func init: hand values in instead", p.room(), fset.Position(d))
 			}
@@ -387,9 +385,7 @@ func TestAnImpureMentionIsFound(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			file, err := parser.ParseFile(token.NewFileSet(), "x.go", "package x; "+tc.source, parser.SkipObjectResolution)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			var got []string
 			for _, u := range impure(file) {
 				got = append(got, u.name)

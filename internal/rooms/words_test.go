@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // houseWords are phrases that the program and its documents once used, and the usual words for
@@ -93,9 +95,7 @@ func TestHouseWordsAreGone(t *testing.T) {
 	}
 	read := func(path string) string {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return string(text)
 	}
 	walk := func(root string, visit func(path string)) {
@@ -105,9 +105,7 @@ func TestHouseWordsAreGone(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	walk("..", func(path string) {
 		switch name := filepath.Base(path); {
@@ -124,9 +122,7 @@ func TestHouseWordsAreGone(t *testing.T) {
 	})
 	for _, pattern := range []string{"../../README.md", "../../CONTRIBUTING.md", "../../SECURITY.md", "../../docs/*.md", "../../docs/adr/*.md"} {
 		pages, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, page := range pages {
 			check(page, read(page))
 		}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // A script is what testdata/drive_vllm.py did to vLLM's scheduler classes and
@@ -57,9 +59,7 @@ func readScripts(t *testing.T, r io.Reader) []script {
 		VLLM  string   `json:"vllm"`
 		Cases []script `json:"cases"`
 	}
-	if err := json.NewDecoder(r).Decode(&doc); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.NewDecoder(r).Decode(&doc))
 	if len(doc.Cases) == 0 {
 		t.Fatal("no cases")
 	}
@@ -68,14 +68,10 @@ func readScripts(t *testing.T, r io.Reader) []script {
 
 func TestEveryStepIsThatOfVLLM(t *testing.T) {
 	f, err := os.Open("testdata/vllm-0.23.0.json.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer f.Close()
 	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	compareScripts(t, readScripts(t, z))
 }
 
@@ -127,9 +123,7 @@ func replay(t *testing.T, s script) []scriptStep {
 		cfg.Policy = Priority
 	}
 	e, err := New(cfg, StepCost{Base: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var got []scriptStep
 	number := make(map[int]int) // of the script's requests, by the engine's number
 	engineID := make(map[int]int)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
@@ -54,9 +55,7 @@ func BenchmarkHour(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				res, err := sim.Run(bc.cfg, testCost, requests, sim.Options{SampleEvery: time.Second})
-				if err != nil {
-					b.Fatal(err)
-				}
+				must.Succeed(b, err)
 				b.ReportMetric(float64(res.Replicas[0].Stats.Work.Steps), "steps")
 				b.ReportMetric(float64(res.Replicas[0].Stats.Preemptions), "preemptions")
 			}
@@ -94,9 +93,7 @@ func TestMemoryIsThatOfTheRecords(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	res, err := sim.Run(cfg, testCost, requests, sim.Options{Brief: true})
 	runtime.ReadMemStats(&after)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if each := float64(after.TotalAlloc-before.TotalAlloc) / float64(len(res.Records)); each > 120 {
 		t.Errorf("%.0f bytes allocated for each of %d requests", each, len(requests))
 	}

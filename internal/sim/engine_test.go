@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/sim"
 )
@@ -102,9 +103,7 @@ func TestStepsWorkedOutByHand(t *testing.T) {
 				tc.change(&cfg)
 			}
 			res, err := sim.Run(cfg, second, tc.requests, sim.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			var got []want
 			for i, r := range res.Requests {
 				if r.Outcome != sim.Finished {
@@ -132,9 +131,7 @@ func TestRefusedAndCancelledRequests(t *testing.T) {
 		{Arrival: at(3), PromptTokens: 4, OutputTokens: 1},         // a place is free again
 	}
 	res, err := sim.Run(cfg, second, requests, sim.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var got []sim.Outcome
 	for _, r := range res.Requests {
 		got = append(got, r.Outcome)
@@ -155,9 +152,7 @@ func TestQueuedTokensAreLimited(t *testing.T) {
 	cfg := small()
 	cfg.MaxNumSeqs, cfg.MaxQueuedTokens = 1, 10
 	e, err := sim.New(cfg, second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for i, want := range []error{nil, nil, sim.ErrQueueFull} { // 8 are below the limit, 16 are not
 		if _, err := e.Add(sim.Request{PromptTokens: 8, OutputTokens: 1}); !errors.Is(err, want) {
 			t.Errorf("request %d: %v, want %v", i, err, want)
@@ -192,9 +187,7 @@ func TestRoutersSendRequestsWhereTheySay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			res, err := sim.RunReplicas([]sim.Replica{replica, replica}, tc.router, requests, sim.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			var got []int
 			for _, r := range res.Requests {
 				got = append(got, r.Replica)
@@ -210,9 +203,7 @@ func TestSamplesAreTheStateAtTheirInstant(t *testing.T) {
 	res, err := sim.Run(small(), second, []sim.Request{
 		{PromptTokens: 8, OutputTokens: 3}, {Arrival: at(1) + at(1)/2, PromptTokens: 4, OutputTokens: 1},
 	}, sim.Options{SampleEvery: time.Second / 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ms := time.Millisecond
 	want := []sim.Sample{ // at, running, waiting, blocks
 		{0, 1, 0, 2}, {500 * ms, 1, 0, 2}, {1000 * ms, 1, 0, 3}, {1500 * ms, 1, 1, 3}, {2000 * ms, 2, 0, 4}, {2500 * ms, 2, 0, 4},
@@ -263,9 +254,7 @@ func TestRulesDependOnTheRelease(t *testing.T) {
 		"0.10.2": {false, false}, "0.14.0": {true, false}, "0.19.0": {true, true}, "0.33.0": {true, true}, "1.0.0": {true, true},
 	} {
 		cfg, err := sim.Defaults(release)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got := [2]bool{cfg.AsyncScheduling, cfg.ReserveFullPrompt}; got != want {
 			t.Errorf("%s: %v, want %v", release, got, want)
 		}
@@ -274,9 +263,7 @@ func TestRulesDependOnTheRelease(t *testing.T) {
 
 func TestASummaryIsThatOfALoadTest(t *testing.T) {
 	res, err := sim.Run(small(), second, []sim.Request{{PromptTokens: 4, OutputTokens: 3}, {Arrival: at(1), PromptTokens: 4, OutputTokens: 5}}, sim.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s := res.Summary()
 	if s.TTFT.Mean != at(1) || s.TPOT.Max != at(1) || s.E2E.P50 != at(3) || s.E2E.Max != at(5) || s.OutputTokens != 8 || s.Duration != at(6) {
 		t.Errorf("%+v", s)
@@ -288,9 +275,7 @@ func TestASummaryIsThatOfALoadTest(t *testing.T) {
 
 func TestASlowerClockHoldsFromTheNextStepOn(t *testing.T) {
 	e, err := sim.New(testConfig(), sim.StepCost{Base: 0.01})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if err := e.SetCost(sim.StepCost{}); err == nil {
 		t.Error("a step without a cost was taken")
 	}
@@ -306,9 +291,7 @@ func TestASlowerClockHoldsFromTheNextStepOn(t *testing.T) {
 		}
 	}
 	first := step(0)
-	if err := e.SetCost(sim.StepCost{Base: 0.03}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.SetCost(sim.StepCost{Base: 0.03}))
 	second := step(first) // was scheduled ahead
 	if third := step(second); second != 20*time.Millisecond || third != 50*time.Millisecond {
 		t.Errorf("steps end at %v, %v, %v", first, second, third)

@@ -3,6 +3,8 @@ package sim
 import (
 	"testing"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // TestABurstIsReadFirst has an API server read all requests of a burst before it hands the
@@ -19,15 +21,11 @@ func TestABurstIsReadFirst(t *testing.T) {
 	}
 	rs = append(rs, Request{Arrival: time.Second, PromptTokens: 100, OutputTokens: 2})
 	cfg, err := Defaults("0.23.0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	cfg.MaxModelLen, cfg.NumBlocks, cfg.BlockSize = 1000, 1000, 16
 	for name, o := range map[string]Options{"open": {Frontend: f}, "clients": {Frontend: f, Clients: n + 1}} {
 		res, err := Run(cfg, StepCost{Base: 1e-3}, rs, o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for i := range rs {
 			want := f.Delay(100)
 			if i < n {

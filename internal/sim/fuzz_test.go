@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // TestAbsurdInputsEnd runs the simulator on numbers that no server has: it
@@ -57,9 +59,7 @@ func TestAbsurdInputsEnd(t *testing.T) {
 
 func TestASimulationEndsWithItsCheck(t *testing.T) {
 	cfg, err := Defaults("0.23.0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	cfg.NumBlocks, cfg.MaxModelLen = 10_000, 2000
 	requests := make([]Request, 1000)
 	for i := range requests {

@@ -3,15 +3,15 @@ package sim
 import (
 	"testing"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // A simulation that ends at a limit ends where the whole one's percentile is above it, and one
 // whose percentiles are below is not cut short.
 func TestLimitsEndWhatExceedsThem(t *testing.T) {
 	cfg, err := Defaults("0.23.0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	cfg.MaxModelLen, cfg.NumBlocks, cfg.MaxNumSeqs = 4096, 4000, 32
 	cost := StepCost{Base: 0.01, Mixed: 0.005, PerSeq: 1e-4, PerToken: 5e-5, Knee: 100}
 	var requests []Request
@@ -19,9 +19,7 @@ func TestLimitsEndWhatExceedsThem(t *testing.T) {
 		requests = append(requests, Request{Arrival: time.Duration(i) * 100 * time.Millisecond, PromptTokens: 300 + i%7*100, OutputTokens: 20 + i%5*30})
 	}
 	whole, err := Run(cfg, cost, requests, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s := whole.Summary()
 	for _, tt := range []struct {
 		limits Limits

@@ -6,6 +6,8 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // One rank in a group of which the others have nothing to do fares as an engine by itself.
@@ -32,9 +34,7 @@ func TestRanksWaitForEachOther(t *testing.T) {
 	}
 	gap := func(lockstep int) time.Duration {
 		res, err := RunReplicas([]Replica{{cfg, cost}, {cfg, cost}}, RoundRobin(), requests, Options{Lockstep: lockstep})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return res.Requests[0].MaxITL
 	}
 	if got := gap(0); got != 11*time.Millisecond {

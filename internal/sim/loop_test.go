@@ -8,6 +8,8 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // drawDeployment draws one to three engines of a configuration.
@@ -22,9 +24,7 @@ func drawRouter(t *rapid.T) func() Router {
 
 func mustRun(t *rapid.T, replicas []Replica, router Router, requests []Request, o Options) *Result {
 	res, err := RunReplicas(replicas, router, requests, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return res
 }
 
@@ -111,9 +111,7 @@ func TestConversationsWaitForTheirAnswers(t *testing.T) {
 		{PromptTokens: 30, OutputTokens: 90, Arrival: time.Millisecond},
 	}
 	res, err := Run(cfg, propertyCost, requests, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for i := 1; i <= 2; i++ {
 		if want := res.Requests[i-1].Finish + requests[i].Pause; res.Requests[i].Arrival != want {
 			t.Errorf("turn %d came at %v, want %v", i, res.Requests[i].Arrival, want)
@@ -143,9 +141,7 @@ func TestClientsStopSending(t *testing.T) {
 	requests := slices.Repeat([]Request{{PromptTokens: 40, OutputTokens: 20}}, 1000)
 	until := 500 * time.Millisecond
 	res, err := Run(cfg, propertyCost, requests, Options{Clients: 3, Until: until})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	n := len(res.Requests)
 	if n < 20 || n == 1000 || res.Requests[n-1].Arrival >= until || res.End < until {
 		t.Errorf("%d requests were sent, the last at %v; the end was at %v", n, res.Requests[n-1].Arrival, res.End)
@@ -161,9 +157,7 @@ func TestTheFrontendTakesItsTime(t *testing.T) {
 	requests := []Request{{PromptTokens: 40, OutputTokens: 20, Arrival: time.Second}}
 	run := func(f Frontend) RequestResult {
 		res, err := Run(cfg, propertyCost, requests, Options{Frontend: f})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return res.Requests[0]
 	}
 	without, with := run(Frontend{}), run(Frontend{PerRequest: 3e-3, PerToken: 1e-4})

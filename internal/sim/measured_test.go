@@ -6,6 +6,8 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // A time of an engine is measured as it is without that: what ended by its end is the same, the
@@ -65,9 +67,7 @@ func TestHeldRequestsRunFromTheBeginning(t *testing.T) {
 		requests = append(requests, Request{PromptTokens: 100, OutputTokens: 40})
 	}
 	res, err := Run(cfg, propertyCost, requests, Options{Held: 4, Clients: 5, SampleEvery: time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for i, r := range res.Requests {
 		if held := i < 3; held != (r.FirstToken < 10*time.Microsecond) || r.Outcome != Finished {
 			t.Errorf("request %d had its first token at %v", i, r.FirstToken)

@@ -9,6 +9,8 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 func drawConfig(t *rapid.T) Config {
@@ -66,9 +68,7 @@ func TestStepsKeepTheInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := drawConfig(t)
 		e, err := New(cfg, propertyCost)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		requests := drawRequests(t, cfg.BlockSize)
 		delivered := make(map[int]int)
 		accepted := make(map[int]Request)
@@ -163,9 +163,7 @@ func TestFirstComeFirstServedWithinPriority(t *testing.T) {
 		cfg := drawConfig(t)
 		requests := drawRequests(t, cfg.BlockSize)
 		res, err := Run(cfg, propertyCost, requests, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		last := make(map[int]time.Duration)
 		for i, r := range res.Requests {
 			if r.OutputTokens == 0 {
@@ -193,9 +191,7 @@ func TestFastForwardIsStepByStep(t *testing.T) {
 		requests := drawRequests(t, replicas[0].Config.BlockSize)
 		run := func(stepByStep bool) *Result {
 			res, err := RunReplicas(replicas, LeastLoaded(), requests, Options{SampleEvery: 3 * time.Millisecond, StepByStep: stepByStep})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			return res
 		}
 		fast, again, slow := run(false), run(false), run(true)
@@ -215,9 +211,7 @@ func TestTokensAreConserved(t *testing.T) {
 		cfg := drawConfig(t)
 		requests := drawRequests(t, cfg.BlockSize)
 		res, err := Run(cfg, propertyCost, requests, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		stats := res.Replicas[0].Stats
 		var output, preemptions, needed int64
 		exact := true // nothing was computed in vain

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
@@ -18,13 +19,9 @@ func TestParseReadsWhatMarshalWrites(t *testing.T) {
 		Capacity:   7,
 	}
 	text, err := want.Marshal()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	got, err := Parse("b.json", text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

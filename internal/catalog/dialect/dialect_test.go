@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/gateway"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
@@ -269,9 +270,7 @@ func sampleNames(page string) []string {
 // SGLang counts requests without the reason for which they ended.
 func TestWhatAnEngineCannotTellIsMissing(t *testing.T) {
 	sglang, err := Named("sglang")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, s := range []*indicator.Signal{indicator.CutAnswers, indicator.EngineErrors} {
 		if missing := sglang.Missing(s); len(missing) != 1 || !strings.Contains(missing[0], "finished_reason") {
 			t.Errorf("%s: missing %q, want the reason", s.Name, missing)
@@ -297,9 +296,7 @@ func TestFlagsOfEveryEngineAreVLLMs(t *testing.T) {
 		}
 	}
 	sglang, err := Named("sglang")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	args := engine.ParseArgs("--max-running-requests 48 --disable-radix-cache --kv-cache-dtype fp8_e4m3 --log-level info", "--engine-args")
 	got := sglang.Flags.Canonical(args)
 	for flag, want := range map[string]string{

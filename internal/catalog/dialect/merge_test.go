@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
@@ -43,9 +44,7 @@ func TestMergePutsAlternativesAtTheSeries(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := dialect.Merge(tc.in)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if got != tc.want {
 				t.Errorf("got  %s\nwant %s", got, tc.want)
 			}
@@ -65,9 +64,7 @@ func TestMergePutsAlternativesAtTheSeries(t *testing.T) {
 // one in which both have the new ones.
 func TestMergedSignalsCountReplicasOfBothKinds(t *testing.T) {
 	rec, err := recording.Open(t.Context(), "../../../testdata/recordings/replica-imbalance.tar.zst")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer rec.Close()
 	old := func(page []byte) []byte {
 		for now, before := range map[string]string{
@@ -82,9 +79,7 @@ func TestMergedSignalsCountReplicasOfBothKinds(t *testing.T) {
 	}
 	load := func(rename func(string, []byte) []byte) *embedded.Store {
 		store, err := embedded.Open(embedded.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		t.Cleanup(func() { store.Close() })
 		if err := rec.Scrapes(func(s recording.Scrape) error {
 			_, err := store.Append(embedded.Target{Instance: s.Target}, s.At, rename(s.Target, s.Body), "", 0)
@@ -107,9 +102,7 @@ func TestMergedSignalsCountReplicasOfBothKinds(t *testing.T) {
 		d := dialect.Deployment{Instance: []string{}, Model: []string{"model_name"}}
 		for _, id := range dialects {
 			server, err := dialect.Named(id)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			d.Dialects = append(d.Dialects, server)
 		}
 		return d
@@ -120,22 +113,16 @@ func TestMergedSignalsCountReplicasOfBothKinds(t *testing.T) {
 			one := d
 			one.Dialects = []dialect.Dialect{dia}
 			e, err := one.Unguarded(s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			each = append(each, e)
 		}
 		merged, err := dialect.Merge(each)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return merged
 	}
 	for _, s := range []*indicator.Signal{indicator.ITLP95, indicator.ITLMean, indicator.KVUsage, indicator.PrefixHitRatio, indicator.TTFTP95, indicator.Running} {
 		want, err := same.Query(t.Context(), expr(fleet("vllm-0.23.0"), s), at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, order := range [][]string{{"vllm-0.23.0", "vllm-0.9.1"}, {"vllm-0.9.1", "vllm-0.23.0"}} {
 			q := expr(fleet(order...), s)
 			got, err := mixed.Query(t.Context(), q, at)

@@ -15,6 +15,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
@@ -106,9 +107,7 @@ func TestNamed(t *testing.T) {
 	} {
 		t.Run(tc.id, func(t *testing.T) {
 			d, err := Named(tc.id)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if d.ID != tc.dialect || d.Engine != tc.engine {
 				t.Errorf("got %s of %s", d.ID, d.Engine)
 			}
@@ -129,9 +128,7 @@ func TestNamed(t *testing.T) {
 
 func TestNamedDCGMHasEveryGPUSignal(t *testing.T) {
 	d, err := Named("dcgm")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, s := range indicator.All() {
 		if s.Scope == indicator.GPU && len(d.Missing(s)) > 0 {
 			t.Errorf("%s: missing %v", s.Name, d.Missing(s))
@@ -162,9 +159,7 @@ func TestNamedAgreesWithRealPages(t *testing.T) {
 				t.Fatal("not detected")
 			}
 			named, err := Named(id)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if named.Key() != detected.Key() {
 				t.Errorf("asks differently: (-detected +named)\n%s", cmp.Diff(strings.Split(detected.Key(), "|"), strings.Split(named.Key(), "|")))
 			}
@@ -186,14 +181,10 @@ func TestNamedAgreesWithRealPages(t *testing.T) {
 func pageNames(t *testing.T, path string) []string {
 	t.Helper()
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer f.Close()
 	z, err := zstd.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer z.Close()
 	seen := map[string]bool{}
 	for r := tar.NewReader(z); ; {
@@ -201,9 +192,7 @@ func pageNames(t *testing.T, path string) []string {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if !strings.HasSuffix(h.Name, ".prom") {
 			continue
 		}
@@ -214,9 +203,7 @@ func pageNames(t *testing.T, path string) []string {
 				seen[lines.Text()[:end]] = true
 			}
 		}
-		if err := lines.Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, lines.Err())
 	}
 	var out []string
 	for n := range seen {

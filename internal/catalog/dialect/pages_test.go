@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/gateway"
@@ -25,18 +26,12 @@ import (
 func readPage(t *testing.T, name string) (page, before string, names []string) {
 	t.Helper()
 	f, err := os.Open(filepath.Join("..", "..", "..", "testdata", "pages", name+".prom.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer f.Close()
 	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	text, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	kind, seen := "", map[string]bool{}
 	var zeros strings.Builder
 	for line := range strings.Lines(string(text)) {
@@ -64,9 +59,7 @@ func read(t *testing.T, name string) (dialect.Dialect, func(*indicator.Signal) f
 		t.Fatalf("%s: not detected", name)
 	}
 	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { store.Close() })
 	began := time.Unix(1_000_000, 0)
 	for i, body := range []string{before, page} {
@@ -82,9 +75,7 @@ func read(t *testing.T, name string) (dialect.Dialect, func(*indicator.Signal) f
 			return math.NaN()
 		}
 		v, err := store.Evaluate(t.Context(), rw.Compile(d.Expr(s), s.Scope), began.Add(time.Minute))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if len(v) != 1 {
 			t.Logf("%s: %s has %d values", name, s.Name, len(v))
 			return math.NaN()

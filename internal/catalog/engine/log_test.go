@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 var now = time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
@@ -22,18 +23,14 @@ var now = time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
 func parse(t *testing.T, log string) Log {
 	t.Helper()
 	l, err := ParseLog(strings.NewReader(log), now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return l
 }
 
 func parseFile(t *testing.T, name string) Log {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", "logs", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return parse(t, string(b))
 }
 
@@ -323,9 +320,7 @@ func FuzzParseLog(f *testing.F) {
 	logs, _ := filepath.Glob("testdata/logs/*.log")
 	for _, name := range logs {
 		b, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
+		must.Succeed(f, err)
 		for line := range bytes.Lines(b) {
 			f.Add(line) // short seeds: the fuzzer is fast on them
 		}

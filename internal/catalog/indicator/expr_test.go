@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata/promql.txt")
@@ -31,14 +33,10 @@ func TestPromQL(t *testing.T) {
 	}
 	const path = "testdata/promql.txt"
 	if *update {
-		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, []byte(b.String()), 0o644))
 	}
 	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	got, wanted := strings.Split(b.String(), "\n"), strings.Split(string(want), "\n")
 	if len(got) != len(wanted) {
 		t.Fatalf("%d lines, want %d: make generate, and read the difference of %s", len(got), len(wanted), path)
@@ -83,9 +81,7 @@ func tree(t *testing.T, expr string) string {
 func TestExprPrintsAsPrometheusDoes(t *testing.T) {
 	for _, s := range All() {
 		e, err := Parse(s.PromQL())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if e.String() != s.PromQL() {
 			t.Errorf("%s is printed as\n%s\nand by Prometheus as\n%s", s.Name, s.PromQL(), e)
 		}

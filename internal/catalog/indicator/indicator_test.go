@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/base/stat"
 )
 
@@ -62,9 +63,7 @@ func TestRewrite(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			got, err := Rewrite(tt.expr, tt.r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if got.String() != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/promqltest"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
 
@@ -36,14 +37,10 @@ func TestNewXIDs(t *testing.T) {
 			rw := indicator.Rewriting{Window: time.Minute, Short: 15 * time.Second, Past: 10 * time.Minute}
 			expr := rw.Compile(indicator.XIDChanges.Expr, indicator.GPU)
 			q, err := engine.NewInstantQuery(t.Context(), storage, promql.NewPrometheusQueryOpts(false, 0), expr.String(), time.Unix(600, 0))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			defer q.Close()
 			v, err := q.Exec(t.Context()).Vector()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			got := -1.0
 			if len(v) == 1 {
 				got = v[0].F

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 func TestMatchers(t *testing.T) {
@@ -26,9 +28,7 @@ func TestMatchers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ms, err := tt.o.Matchers()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			var got []string
 			for _, m := range ms {
 				got = append(got, m.String())

@@ -10,13 +10,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 func TestParse(t *testing.T) {
 	chat, err := ForUseCase("chat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	chatWith := func(change func(*Objective)) Objective {
 		o := chat
 		change(&o)
@@ -68,9 +67,7 @@ func TestParse(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			f, err := Parse("slo.yaml", []byte(tt.yaml))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			near := cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-12 })
 			if diff := cmp.Diff(tt.want, f.Objectives, near); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
@@ -167,9 +164,7 @@ func TestFor(t *testing.T) {
 
 func TestValueIsInBaseUnits(t *testing.T) {
 	o, err := ForUseCase("rag")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for key, want := range map[Key]float64{TTFTP95: 1, ITLP95: 0.08, E2EP95: 15} {
 		if got, ok := o.Value(key); !ok || got != want {
 			t.Errorf("%s: %v, %v; want %v", key, got, ok, want)
@@ -187,18 +182,14 @@ func TestValueIsInBaseUnits(t *testing.T) {
 
 func TestTheDocumentedExampleParses(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/slo.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, rest, _ := strings.Cut(string(page), "```yaml\n")
 	example, _, ok := strings.Cut(rest, "```")
 	if !ok {
 		t.Fatal("docs/slo.md has no example")
 	}
 	f, err := Parse("docs/slo.md", []byte(example))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	o, _ := f.For(map[string]string{"model_name": "meta-llama/Llama-3", "namespace": "prod"})
 	if o.UseCase != "chat" || o.TTFTP95 != 800*time.Millisecond {
 		t.Errorf("the example gives %+v", o)

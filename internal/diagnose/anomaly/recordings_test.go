@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/base/stat"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
@@ -70,9 +71,7 @@ func TestRecordings(t *testing.T) {
 		var all []moment
 		for at := first.Add(every); !at.After(last); at = at.Add(every) {
 			d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: at, First: first, Interval: time.Second, Every: true, Pathologies: pathologies.All()})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			m := moment{at: at, verdict: d.Verdict.ID, alarming: d.Status == diagnose.Firing && d.Verdict.Severity > catalog.Info}
 			for _, a := range watcher.Observe(&d) {
 				m.any, m.together = true, m.together || a.Pathologies != nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 )
@@ -22,9 +23,7 @@ func store(t *testing.T, name string) (*embedded.Store, time.Time, time.Time) {
 func TestMeasureFindsWhatTheRecordingHolds(t *testing.T) {
 	s, first, last := store(t, "full-but-quiet")
 	files, err := Measure(t.Context(), s, Config{From: first.Add(45 * time.Second), To: last, Window: 20 * time.Second, Short: 10 * time.Second, Source: "full-but-quiet", Created: last})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if len(files) != 1 {
 		t.Fatalf("%d baselines, want one", len(files))
 	}

@@ -7,14 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
 func TestPromised(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "slo.yaml")
-	if err := os.WriteFile(file, []byte("objectives:\n- {model: llama, ttft_p95: 1s}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte("objectives:\n- {model: llama, ttft_p95: 1s}\n"), 0o600))
 	for name, tt := range map[string]struct {
 		promised Promised
 		model    string

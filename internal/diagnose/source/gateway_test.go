@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/memnet"
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/gateway"
@@ -234,14 +235,10 @@ func verdictOfAGateway(t *testing.T, want string, tt gatewayCase) {
 		})
 	}
 	pages, err := scrape.New(scrape.Config{Client: &http.Client{Transport: network.Transport(t)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	spec := source.Spec{URLs: engines, Gateways: []string{"http://gateway:8081"}, Interval: 500 * time.Millisecond}
 	s, err := source.Open(t.Context(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer s.Close()
 	s.Live.Client = pages
 	live, end := context.WithTimeout(t.Context(), max(tt.lasts, 4*time.Second))
@@ -255,9 +252,7 @@ func verdictOfAGateway(t *testing.T, want string, tt gatewayCase) {
 	path := t.TempDir() + "/gateway.tar.zst"
 	record(t, spec, pages, path)
 	s, err = source.Open(t.Context(), source.Spec{Recording: path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer s.Close()
 	found(t, want, diagnosed(t, s))
 }
@@ -267,9 +262,7 @@ func verdictOfAGateway(t *testing.T, want string, tt gatewayCase) {
 func serveGateway(t *testing.T, cfg gateway.Config, network *memnet.Network) {
 	t.Helper()
 	g, err := gateway.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	data, admin := network.Listen("gateway:8080"), network.Listen("gateway:8081")
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -280,13 +273,9 @@ func serveGateway(t *testing.T, cfg gateway.Config, network *memnet.Network) {
 func diagnosed(t *testing.T, s *source.Source) *diagnose.Diagnosis {
 	t.Helper()
 	o := diagnose.Options{Pathologies: pathologies.All()}
-	if err := s.Complete(t.Context(), &o, "", ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Complete(t.Context(), &o, "", ""))
 	d, err := s.Diagnose(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return &d
 }
 
@@ -311,20 +300,14 @@ func found(t *testing.T, want string, d *diagnose.Diagnosis) {
 func record(t *testing.T, spec source.Spec, pages *scrape.Client, path string) {
 	t.Helper()
 	scraper, err := source.NewScraper(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	scraper.Client = pages
 	out, err := recording.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ctx, end := context.WithTimeout(t.Context(), 3*time.Second)
 	defer end()
 	if _, err := scraper.Record(ctx, out, func(source.Recorded) {}); err != nil {
 		t.Fatal(err)
 	}
-	if err := out.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, out.Close())
 }

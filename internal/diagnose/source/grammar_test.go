@@ -8,14 +8,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 func TestArgumentsAreTakenForWhatTheyAre(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "incident.tar.zst")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, nil, 0o600))
 	for _, tt := range []struct {
 		name string
 		args []string

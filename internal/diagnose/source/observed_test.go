@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/pathologies"
@@ -14,9 +15,7 @@ import (
 func TestIllReplicasAreLeftOut(t *testing.T) {
 	for name, want := range map[string]string{"one-replica-down": "Target down", "replica-imbalance": ""} {
 		s, err := source.Open(t.Context(), source.Spec{Recording: "../../../testdata/recordings/" + name + ".tar.zst"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer s.Close()
 		ranks := func(ps []*catalog.Pathology) (n int, leftOut []string) {
 			m, err := s.Observe(t.Context(), "", s.Span().Last, 0, ps)

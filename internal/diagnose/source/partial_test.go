@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/common/model"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics"
@@ -64,14 +65,10 @@ func TestADiagnosisEndsAtItsDeadline(t *testing.T) {
 
 func endsAtItsDeadline(t *testing.T, known bool) {
 	p, err := Open(t.Context(), Spec{Recording: "../../../testdata/recordings/full-but-quiet.tar.zst"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer p.Close()
 	o, err := p.Options(t.Context(), p.Span().Last)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	const deadline = 2 * time.Second
 	ctx, cancel := context.WithTimeoutCause(t.Context(), deadline, errLate)
 	defer cancel()

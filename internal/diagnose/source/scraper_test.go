@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
 )
 
@@ -68,9 +69,7 @@ func TestASlowServerDelaysNobody(t *testing.T) {
 
 func TestTargets(t *testing.T) {
 	got, err := Targets([]string{"vllm-0:8000", "http://user:pass@vllm-1:8000/metrics?key=1", "http://vllm-0:8000/metrics", "vllm-1:8000/other", "vllm-0:8000?key=1", "vllm-0:8000?key=2"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want := []Target{
 		{URL: "http://vllm-0:8000/metrics", Instance: "vllm-0:8000"},
 		{URL: "http://user:pass@vllm-1:8000/metrics?key=1", Instance: "vllm-1:8000"},

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/base/polltest"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 )
@@ -33,14 +34,10 @@ func TestLiveServersAreDiagnosedWhileTheyAreScraped(t *testing.T) {
 	}))
 	defer server.Close()
 	s, err := Open(t.Context(), Spec{URLs: []string{server.URL}, Interval: 100 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer s.Close()
 	o, err := s.Options(t.Context(), time.Time{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := s.Diagnose(t.Context(), o); err == nil || hint.Of(err) == "" {
 		t.Errorf("before the first scrape: error %v, hint %q", err, hint.Of(err))
 	}
@@ -55,9 +52,7 @@ func TestLiveServersAreDiagnosedWhileTheyAreScraped(t *testing.T) {
 	for n := range 3 {
 		polltest.Until(t, "a further scrape", func() bool { return s.Span().Last.After(last) })
 		d, err := s.Diagnose(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if !d.At.After(last) || len(d.Targets) != 1 || d.Targets[0].Version != "0.23.0" {
 			t.Errorf("diagnosis %d: at %s, targets %+v", n, d.At, d.Targets)
 		}

@@ -22,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/metrics"
 )
 
@@ -30,9 +31,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func newClient(t *testing.T, cfg Config) *Client {
 	t.Helper()
 	c, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -78,9 +77,7 @@ func TestQuery(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := newClient(t, Config{URL: serve(t, answer(200, tc.body))}).Query(t.Context(), "up", at)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("vector (-want +got):\n%s", diff)
 			}
@@ -246,9 +243,7 @@ func TestErrorsHaveAWayOut(t *testing.T) {
 
 func TestAConnectionThatCannotBeMadeHasAWayOut(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	l.Close()
 	for u, want := range map[string]string{
 		"http://" + l.Addr().String():                                      "9090",
@@ -344,9 +339,7 @@ func FuzzResult(f *testing.F) {
 			s := httptest.NewServer(answer(200, body))
 			defer s.Close()
 			raw, err := api.NewClient(api.Config{Address: s.URL})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			v, _, err := v1.NewAPI(raw).Query(t.Context(), "up", at)
 			return v, err
 		}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // answering returns a client of a server that gives one answer.
@@ -14,9 +16,7 @@ func answering(b *testing.B, body string) *Client {
 	s := httptest.NewServer(answer(200, body))
 	b.Cleanup(s.Close)
 	c, err := New(Config{URL: s.URL})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	b.Cleanup(c.Close)
 	return c
 }

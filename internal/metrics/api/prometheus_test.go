@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/base/polltest"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
@@ -30,9 +31,7 @@ func TestAgainstARealPrometheus(t *testing.T) {
 		t.Skip("needs prometheus in the PATH")
 	}
 	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { store.Close() })
 
 	var n atomic.Int32
@@ -56,13 +55,9 @@ func TestAgainstARealPrometheus(t *testing.T) {
 		`count(scrape_samples_scraped == ignoring(job) scrape_samples_scraped)`,
 	} {
 		want, err := store.Query(ctx, expr, at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		got, err := c.Query(ctx, expr, at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		sort.Sort(got)
 		sort.Sort(want)
 		if fmt.Sprint(got) != fmt.Sprint(want) || len(got) == 0 {
@@ -90,8 +85,6 @@ scrape_configs:
   - targets: [%q]
     labels: {instance: "vllm-0:8000"}
 `, address)
-	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(scrape), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(scrape), 0o600))
 	return metricstest.Daemon(t, binary, "--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"))
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 func TestRules(t *testing.T) {
@@ -26,9 +28,7 @@ func TestRules(t *testing.T) {
 	}))
 	defer server.Close()
 	c, err := New(Config{URL: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer c.Close()
 	got, err := c.Rules(t.Context())
 	want := []Rule{

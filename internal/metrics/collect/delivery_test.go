@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/prometheus/config"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/base/polltest"
 )
 
@@ -33,13 +34,9 @@ func TestASilenceGoesWhereAlertsWent(t *testing.T) {
 	}))
 	defer am.Close()
 	external, err := url.Parse("http://localhost:6060")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c, err := Open(Options{Dir: t.TempDir(), ExternalURL: external, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ended := make(chan error)
 	go func() { ended <- c.Run(t.Context()) }()
 	t.Cleanup(func() {
@@ -54,12 +51,8 @@ func TestASilenceGoesWhereAlertsWent(t *testing.T) {
 	}
 	cfg, err := config.Load("alerting:\n  alertmanagers:\n  - path_prefix: /am\n    basic_auth: {username: sixty, password: secret}\n    static_configs: [{targets: ['"+
 		strings.TrimPrefix(am.URL, "http://")+"']}]\n", slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.ApplyConfig(cfg); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, c.ApplyConfig(cfg))
 	if !polltest.True(func() bool { return len(c.Alertmanagers()) > 0 }) {
 		t.Fatal("the Alertmanager is never found")
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics/metricstest"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
@@ -16,9 +17,7 @@ import (
 func openStore(tb testing.TB, cfg Config) *Store {
 	tb.Helper()
 	s, err := Open(cfg)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	tb.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			tb.Error(err)
@@ -134,13 +133,9 @@ func BenchmarkLoad(b *testing.B) {
 			var n int
 			for b.Loop() {
 				rec, err := recording.Open(b.Context(), path)
-				if err != nil {
-					b.Fatal(err)
-				}
+				must.Succeed(b, err)
 				s := openStore(b, Config{})
-				if err := s.Load(b.Context(), rec, nil); err != nil {
-					b.Fatal(err)
-				}
+				must.Succeed(b, s.Load(b.Context(), rec, nil))
 				n = rec.Len()
 				rec.Close()
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/metricstest"
@@ -70,9 +71,7 @@ func TestTheStoreEvaluatesAsTheEngineDoes(t *testing.T) {
 			case name == "b" && step%50 > 40, name == "d" && (step < 60 || step > 170): // it is gone
 				continue
 			case name == "c" && step%37 > 33, rnd.IntN(40) == 0:
-				if err := s.AppendFailure(target, now); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, s.AppendFailure(target, now))
 				continue
 			case rnd.IntN(50) == 0:
 				now = now.Add(-7 * time.Second) // late, and dropped
@@ -113,9 +112,7 @@ func TestTheStoreEvaluatesAsTheEngineDoes(t *testing.T) {
 			}
 			for _, sel := range selectors {
 				ms, err := promQL.ParseMetricSelector(sel)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				const span = 2 * time.Minute
 				for _, pace := range []time.Duration{0, 7 * time.Second} {
 					got, err := s.recent.streams(t.Context(), ms, span.Milliseconds(), moment.UnixMilli(), pace.Milliseconds())
@@ -130,9 +127,7 @@ func TestTheStoreEvaluatesAsTheEngineDoes(t *testing.T) {
 						paced++
 					}
 					want, err := answer(t.Context(), expr, q, err, matrix)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, err)
 					if a, b := texts(got), texts(want); !slices.Equal(a, b) {
 						t.Errorf("%s at %s, each %s:\n%s\nwant\n%s", sel, moment, pace, strings.Join(a, "\n"), strings.Join(b, "\n"))
 					}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/metrics/metricstest"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 )
@@ -19,26 +20,18 @@ func record(t *testing.T, pages ...string) *recording.Recording {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "rec.tar")
 	w, err := recording.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for i, page := range pages {
-		if err := w.Add("r0", sec(float64(i)), []byte(page)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.Add("r0", sec(float64(i)), []byte(page)))
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Close())
 	return open(t, path)
 }
 
 func open(t *testing.T, path string) *recording.Recording {
 	t.Helper()
 	rec, err := recording.Open(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { rec.Close() })
 	return rec
 }
@@ -46,18 +39,14 @@ func open(t *testing.T, path string) *recording.Recording {
 func TestLoad(t *testing.T) {
 	s := openStore(t, Config{})
 	rec := record(t, "a_b 1\n", "", "a_b 3\n", "<html>", "a_b 5\n")
-	if err := s.Load(t.Context(), rec, func(name string) Target { return Target{Instance: name, Job: "vllm"} }); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Load(t.Context(), rec, func(name string) Target { return Target{Instance: name, Job: "vllm"} }))
 	wantSamples(t, s, `up{instance="r0",job="vllm"}`, "1@0", "0@1", "1@2", "0@3", "1@4")
 	wantSamples(t, s, `a_b{instance="r0",job="vllm"}`, "1@0", "3@2", "5@4")
 	wantAsk(t, s, sec(3), "a_b")
 	wantSamples(t, s, "scrape_duration_seconds") // a recording does not tell
 
 	plain := openStore(t, Config{})
-	if err := plain.Load(t.Context(), record(t, "a_b 1\n"), nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, plain.Load(t.Context(), record(t, "a_b 1\n"), nil))
 	wantAsk(t, plain, sec(0), "a_b", `a_b{instance="r0"} 1`)
 }
 
@@ -93,9 +82,7 @@ func TestLoadRealRecordings(t *testing.T) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			s := openStore(t, Config{})
 			rec := open(t, path)
-			if err := s.Load(t.Context(), rec, nil); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, s.Load(t.Context(), rec, nil))
 			if w := s.Warnings(); len(w) > 0 {
 				t.Errorf("warnings %q", w)
 			}
@@ -128,9 +115,7 @@ func TestRealDumps(t *testing.T) {
 	s := openStore(t, Config{})
 	for _, path := range files {
 		page, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		target := Target{Instance: filepath.Base(path)}
 		if _, err := s.Append(target, time.Unix(1_795_000_000, 0), page, "", 0); err != nil {
 			t.Error(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/metricstest"
@@ -73,9 +74,7 @@ func TestAMirrorAnswersAsTheServer(t *testing.T) {
 		} else {
 			_, err = s.Append(p.target, p.at, p.body, "", time.Millisecond)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	var m Mirror
 	rnd, served, began, compared := rand.New(rand.NewPCG(3, 4)), map[string]int{}, time.Unix(100_000, 0), int64(0)
@@ -120,25 +119,18 @@ func TestAMirrorAnswersAsTheServer(t *testing.T) {
 		words := indicator.Selector("", append([]*labels.Matcher{indicator.Like(labels.MetricName, "up|vllm:time_to_first_token_seconds_bucket|vllm:generation_tokens_total")}, scope...)...)
 		q := m.Over(server, scope, moment, span, 12*time.Second)
 		got, err := q.Samples(t.Context(), words, moment, span)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		want, err := s.Samples(t.Context(), words, moment, span)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if a, b := texts(got), texts(want); !slices.Equal(a, b) {
 			t.Fatalf("at step %d:\n%s\nwant\n%s", step, strings.Join(a, "\n"), strings.Join(b, "\n"))
 		}
 		ranged := metrics.Range{Start: moment.Add(-span), End: moment, Step: 20 * time.Second}
 		those := strings.Replace(words, "{", `{instance="a",`, 1) // whose series have no ends that the server does not know
 		got, err = q.QueryRange(t.Context(), those, ranged)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want, err = s.QueryRange(t.Context(), those, ranged); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		want, err = s.QueryRange(t.Context(), those, ranged)
+		must.Succeed(t, err)
 		missing, more := 0, 0
 		values := map[string]model.SamplePair{}
 		for _, s := range got {

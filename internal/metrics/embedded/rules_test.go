@@ -8,13 +8,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/rulefmt"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 func TestRulesRecordWaitAndFire(t *testing.T) {
 	s, err := Open(Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer s.Close()
 	r, err := s.Rules([]rulefmt.RuleGroup{{Name: "g", Interval: model.Duration(10 * time.Second), Rules: []rulefmt.Rule{
 		{Record: "job:depth:sum", Expr: "sum by (job) (depth)"},
@@ -23,9 +23,7 @@ func TestRulesRecordWaitAndFire(t *testing.T) {
 			Labels: map[string]string{"severity": "page"}, Annotations: map[string]string{"summary": "depth {{ $value }}"},
 		},
 	}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	start := time.Unix(1_700_000_000, 0)
 	var states []string
 	for i, depth := range []int{1, 9, 9, 9, 2} {
@@ -34,9 +32,7 @@ func TestRulesRecordWaitAndFire(t *testing.T) {
 		if _, err := s.Append(Target{Instance: "a:1", Job: "j"}, at, []byte(page), "", time.Millisecond); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.Eval(t.Context(), at); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.Eval(t.Context(), at))
 		state := "none"
 		for _, a := range r.Alerts() {
 			state = fmt.Sprintf("%v %s %s since %s", a.Firing, a.Labels["severity"], a.Annotations["summary"], a.Since.Sub(start))
@@ -51,9 +47,7 @@ func TestRulesRecordWaitAndFire(t *testing.T) {
 
 func TestRulesSayWhichOneFails(t *testing.T) {
 	s, err := Open(Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer s.Close()
 	if _, err := s.Rules([]rulefmt.RuleGroup{{Name: "g", Rules: []rulefmt.Rule{{Record: "x", Expr: "rate("}}}}); err == nil {
 		t.Error("PromQL that does not parse was loaded")

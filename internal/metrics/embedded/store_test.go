@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/metricstest"
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
@@ -37,9 +38,7 @@ func unix(s float64) float64 { return float64(sec(s).UnixMilli()) / 1000 }
 func add(t *testing.T, s *Store, at time.Time, page string) scrape.Info {
 	t.Helper()
 	info, err := s.Append(vllm, at, []byte(page), "", 10*time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return info
 }
 
@@ -47,9 +46,7 @@ func add(t *testing.T, s *Store, at time.Time, page string) scrape.Info {
 func ask(t *testing.T, s *Store, at time.Time, expr string) []string {
 	t.Helper()
 	v, err := s.Query(t.Context(), expr, at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	lines := []string{}
 	for _, x := range v {
 		lines = append(lines, fmt.Sprintf("%s %v", x.Metric, x.Value))
@@ -73,14 +70,10 @@ func wantSamples(t *testing.T, s *Store, selector string, want ...string) {
 	t.Helper()
 	got := []string{}
 	res, err := s.engine.NewInstantQuery(t.Context(), s.db, nil, selector+"[100y]", sec(1e6))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer res.Close()
 	m, err := res.Exec(t.Context()).Matrix()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, x := range m {
 		for _, p := range x.Floats {
 			got = append(got, fmt.Sprintf("%v@%v", p.F, float64(p.T-sec(0).UnixMilli())/1000))
@@ -128,9 +121,7 @@ func TestWhatVanishesIsStale(t *testing.T) {
 func TestAFailedScrapeSetsUpToZeroAndMakesEverythingStale(t *testing.T) {
 	s := openStore(t, Config{})
 	add(t, s, sec(0), "a_b 1\n")
-	if err := s.AppendFailure(vllm, sec(1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.AppendFailure(vllm, sec(1)))
 	wantAsk(t, s, sec(1), "a_b")
 	wantAsk(t, s, sec(1), "sum(up)", "{} 0")
 	if _, err := s.Append(vllm, sec(2), []byte("<html>"), "", 0); !errors.Is(err, scrape.ErrNotExposition) {
@@ -145,9 +136,7 @@ func TestAFailedScrapeSetsUpToZeroAndMakesEverythingStale(t *testing.T) {
 
 func TestAFailureBeforeTheFirstPage(t *testing.T) {
 	s := openStore(t, Config{})
-	if err := s.AppendFailure(vllm, sec(0)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.AppendFailure(vllm, sec(0)))
 	add(t, s, sec(1), fmt.Sprintf("# TYPE a_total counter\na_total 5\nprocess_start_time_seconds %f\n", unix(-100)))
 	wantSamples(t, s, "a_total", "0@-100", "5@1")
 	first, last, ok := s.Times()
@@ -452,13 +441,9 @@ func TestQueriesAreBounded(t *testing.T) {
 func TestATemporaryStoreLeavesNothingBehind(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	s, err := Open(Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	add(t, s, sec(0), "a_b 1\n")
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Close())
 	left, err := os.ReadDir(os.Getenv("TMPDIR"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
@@ -469,9 +454,7 @@ func TestANamedStoreOutlivesTheProcess(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 2 {
 		s, err := Open(Config{Dir: dir})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		page := fmt.Sprintf("# TYPE a_total counter\na_total %d\nprocess_start_time_seconds %f\n", i+1, unix(-100))
 		add(t, s, sec(float64(i)), page)
 		wantAsk(t, s, sec(1), "sum(count_over_time(a_total[10s]))", fmt.Sprintf("{} %d", i+1))
@@ -481,9 +464,7 @@ func TestANamedStoreOutlivesTheProcess(t *testing.T) {
 		if w := s.Warnings(); len(w) > 0 {
 			t.Errorf("warnings %q", w)
 		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Close())
 	}
 }
 
@@ -573,9 +554,7 @@ func TestAPageOfTooManySeriesIsRefused(t *testing.T) {
 func TestATargetWithOtherSeriesAtEachScrapeIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	s, err := Open(Config{Dir: dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s.churn.max = 10
 	// scrape stores four series that were never there before, of which the last is named by n.
 	scrape := func(instance string, n int) error {
@@ -590,9 +569,7 @@ func TestATargetWithOtherSeriesAtEachScrapeIsRefused(t *testing.T) {
 		return app.Commit()
 	}
 	for n := range 2 {
-		if err := scrape("bad:8000", n); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, scrape("bad:8000", n))
 	}
 	for n := 2; n < 5; n++ {
 		if err := scrape("bad:8000", n); !errors.Is(err, ErrTooManySeries) || !strings.Contains(err.Error(), "metric_relabel_configs") {
@@ -608,13 +585,9 @@ func TestATargetWithOtherSeriesAtEachScrapeIsRefused(t *testing.T) {
 	if n := s.db.Head().NumSeries(); n != 14 {
 		t.Errorf("%d series in memory, want 10 of one target and 4 of the other", n)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Close())
 	again, err := Open(Config{Dir: dir}) // counts what the log holds
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer again.Close()
 	again.churn.max = 10
 	s = again
@@ -624,9 +597,7 @@ func TestATargetWithOtherSeriesAtEachScrapeIsRefused(t *testing.T) {
 	if err := scrape("bad:8000", 9); !errors.Is(err, ErrTooManySeries) {
 		t.Errorf("after a restart: %v", err)
 	}
-	if err := s.db.Head().Truncate(sec(1000).UnixMilli()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.db.Head().Truncate(sec(1000).UnixMilli()))
 	if err := scrape("bad:8000", 2000); err != nil {
 		t.Errorf("after truncation: %v", err)
 	}

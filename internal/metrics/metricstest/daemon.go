@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // ready bounds how long a program may take to start: Prometheus needs a second,
@@ -21,20 +23,14 @@ const ready = 30 * time.Second
 func Daemon(tb testing.TB, program string, args ...string) string {
 	tb.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	listen := l.Addr().String()
 	l.Close()
 	log, err := os.Create(filepath.Join(tb.TempDir(), "log"))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	cmd := exec.Command(program, append(args, "--web.listen-address="+listen)...)
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, cmd.Start())
 	tb.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // Shared returns the path of a file or folder beside the repository, in
@@ -18,9 +20,7 @@ func Shared(tb testing.TB, elem ...string) string {
 	root := os.Getenv("SIXTY_SHARED")
 	if root == "" {
 		dir, err := os.Getwd()
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.Succeed(tb, err)
 		for dir != filepath.Dir(dir) {
 			if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
 				break

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/common/model"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
@@ -30,15 +31,10 @@ func rewrite(t *testing.T, q metrics.Querier, r pages.Request) (store *embedded.
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "evidence.tar.zst")
 	w, err := recording.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if res, err = pages.Write(t.Context(), q, r, w.Add); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	res, err = pages.Write(t.Context(), q, r, w.Add)
+	must.Succeed(t, err)
+	must.Succeed(t, w.Close())
 	store, first, last = embeddedtest.Open(t, path, nil)
 	return store, first, last, res
 }
@@ -52,9 +48,7 @@ func judge(t *testing.T, store *embedded.Store, first, last time.Time) diagnose.
 		}
 	}
 	d, err := diagnose.Run(context.Background(), store, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return d
 }
 
@@ -111,9 +105,7 @@ func TestVerdictsSurvive(t *testing.T) {
 func labelled(t *testing.T, targets ...embedded.Target) *embedded.Store {
 	t.Helper()
 	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { store.Close() })
 	for i := range 10 {
 		for k, target := range targets {
@@ -125,9 +117,7 @@ func labelled(t *testing.T, targets ...embedded.Target) *embedded.Store {
 			} else {
 				_, err = store.Append(target, at, []byte(page), "", 10*time.Millisecond)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 		}
 	}
 	return store
@@ -138,9 +128,7 @@ var end = time.Unix(1_700_000_009, 0)
 func everything(t *testing.T, q metrics.Querier) map[string]string {
 	t.Helper()
 	m, err := q.Samples(t.Context(), `{__name__=~".+",__name__!~"scrape_.+"}`, end, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	out := map[string]string{}
 	for _, s := range m {
 		out[s.Metric.String()] = fmt.Sprint(s.Values)

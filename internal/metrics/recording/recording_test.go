@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/metrics/metricstest"
 )
 
@@ -40,16 +41,12 @@ func tarOf(t testing.TB, members ...member) []byte {
 		if m.kind == 0 {
 			h.Typeflag = tar.TypeReg
 		}
-		if err := w.WriteHeader(h); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.WriteHeader(h))
 		if _, err := io.WriteString(w, m.body); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Close())
 	return b.Bytes()
 }
 
@@ -58,18 +55,14 @@ func zip(t testing.TB, b []byte) []byte {
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)
 	z.Write(b)
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, z.Close())
 	return out.Bytes()
 }
 
 func zst(t testing.TB, b []byte) []byte {
 	t.Helper()
 	z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer z.Close()
 	return z.EncodeAll(b, nil)
 }
@@ -77,9 +70,7 @@ func zst(t testing.TB, b []byte) []byte {
 func write(t testing.TB, name string, b []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, b, 0o600))
 	return path
 }
 
@@ -88,12 +79,8 @@ func dirOf(t testing.TB, members ...member) string {
 	root := filepath.Join(t.TempDir(), "rec")
 	for _, m := range members {
 		path := filepath.Join(root, m.name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(m.body), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must.Succeed(t, os.WriteFile(path, []byte(m.body), 0o600))
 	}
 	return root
 }
@@ -101,9 +88,7 @@ func dirOf(t testing.TB, members ...member) string {
 func mustOpen(t testing.TB, path string) *Recording {
 	t.Helper()
 	r, err := Open(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil {
 			t.Error(err)
@@ -242,9 +227,7 @@ func TestASinglePageIsARecording(t *testing.T) {
 
 	path := write(t, "vllm.metrics.txt", []byte("a_b 1\n"))
 	at := time.Unix(1_700_000_000, 0)
-	if err := os.Chtimes(path, at, at); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Chtimes(path, at, at))
 	r = mustOpen(t, path)
 	wantList(t, r, "vllm.metrics@1700000000000 a_b 1\n")
 	if len(r.Warnings()) != 1 {
@@ -354,9 +337,7 @@ func TestManyBytesWaitOnDisk(t *testing.T) {
 	path := write(t, "x.tar.zst", zst(t, tarOf(t, member{name: "a/1.prom", body: "11111"}, member{name: "a/2.prom", body: "22222"},
 		member{name: "a/3.prom", body: "33333"}, member{name: "a/4.prom", body: "4"}, member{name: "a/5.prom", body: "55555"})))
 	r, err := open(t.Context(), path, limits{total: 100, entry: 10, entries: 10, memory: 12})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	wantList(t, r, "a@1 11111", "a@2 22222", "a@3 33333", "a@4 4", "a@5 55555")
 	if left, _ := os.ReadDir(os.Getenv("TMPDIR")); len(left) != 1 {
 		t.Errorf("%d temporary files", len(left))
@@ -402,9 +383,7 @@ func FuzzOpen(f *testing.F) {
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, b []byte) {
 		path := filepath.Join(dir, fmt.Sprint(os.Getpid())+".prom")
-		if err := os.WriteFile(path, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, b, 0o600))
 		r, err := open(t.Context(), path, limits{total: 1 << 20, entry: 1 << 16, entries: 100})
 		if err != nil {
 			return

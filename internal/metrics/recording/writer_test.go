@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/metrics/metricstest"
 )
 
@@ -21,9 +22,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), name)
 			w, err := Create(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			for _, err := range []error{
 				w.SetMeta([]byte("first")),
 				w.Add("http://user:secret@vllm-0:8000/metrics?token=secret", time.UnixMilli(1000), []byte("a_b 1\n")),
@@ -33,9 +32,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 				w.Close(),
 				w.Close(),
 			} {
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 			}
 			r := mustOpen(t, path)
 			wantList(t, r, "vllm-0:8000@1000 a_b 1\n", "vllm-1:8000@1000 ", "vllm-0:8000@2000 a_b 2\n")
@@ -54,16 +51,12 @@ func TestAnInterruptedRecordingIsReadable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), name)
 			w, err := Create(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			defer w.Close()
 			var want []string
 			for i := range 20 {
 				page := metricstest.Page(i)
-				if err := w.Add("a", time.UnixMilli(int64(i)), page); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, w.Add("a", time.UnixMilli(int64(i)), page))
 				want = append(want, fmt.Sprintf("a@%d %s", i, page))
 			}
 			// The writer is still open: this is what is left when it is killed.
@@ -76,24 +69,16 @@ func TestAnInterruptedRecordingIsReadable(t *testing.T) {
 func TestARecordingIsSmall(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rec.tar.zst")
 	w, err := Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	raw := 0
 	for i := range 240 {
 		page := metricstest.Page(1000 + 7*i)
 		raw += len(page)
-		if err := w.Add("a", time.Unix(int64(i), 0), page); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.Add("a", time.Unix(int64(i), 0), page))
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Close())
 	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Logf("%d bytes of pages in %d", raw, info.Size())
 	if info.Size() > int64(raw/15) {
 		t.Errorf("%d bytes of pages take %d", raw, info.Size())
@@ -141,26 +126,18 @@ func TestDirectoryName(t *testing.T) {
 func TestTargetsWithOneNameStayApart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rec.tar")
 	w, err := Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, target := range []string{"http://a", "https://a", "http://a"} {
-		if err := w.Add(target, time.UnixMilli(int64(len(w.used))), []byte(target)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.Add(target, time.UnixMilli(int64(len(w.used))), []byte(target)))
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Close())
 	wantList(t, mustOpen(t, path), "a@0 http://a", "a-2@1 https://a", "a@2 http://a")
 }
 
 func TestWhatCouldNotBeReadIsNotWritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rec.tar")
 	w, err := Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name, err := range map[string]error{
 		"large notes":       w.SetMeta(make([]byte, maxNotes+1)),
 		"a large page":      w.Add("a", time.UnixMilli(1), make([]byte, MaxEntry+1)),
@@ -171,18 +148,14 @@ func TestWhatCouldNotBeReadIsNotWritten(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	if err := errors.Join(w.Add("a", time.UnixMilli(2), []byte("x")), w.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(w.Add("a", time.UnixMilli(2), []byte("x")), w.Close()))
 	wantList(t, mustOpen(t, path), "a@2 x")
 }
 
 func TestTargetsMayBeWrittenTogether(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rec.tar.zst")
 	w, err := Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var wg sync.WaitGroup
 	for i := range 4 {
 		wg.Go(func() {
@@ -194,9 +167,7 @@ func TestTargetsMayBeWrittenTogether(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Close())
 	if n := mustOpen(t, path).Len(); n != 100 {
 		t.Errorf("%d scrapes", n)
 	}
@@ -207,16 +178,12 @@ func BenchmarkWrite(b *testing.B) {
 	for _, name := range []string{"rec.tar", "rec.tar.gz", "rec.tar.zst"} {
 		b.Run(name, func(b *testing.B) {
 			w, err := Create(filepath.Join(b.TempDir(), name))
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Succeed(b, err)
 			defer w.Close()
 			b.SetBytes(int64(len(page)))
 			i := int64(0)
 			for b.Loop() {
-				if err := w.Add("a", time.UnixMilli(i), page); err != nil {
-					b.Fatal(err)
-				}
+				must.Succeed(b, w.Add("a", time.UnixMilli(i), page))
 				i++
 			}
 		})

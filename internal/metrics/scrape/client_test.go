@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,9 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func newClient(t *testing.T, cfg Config) *Client {
 	t.Helper()
 	c, err := New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -108,9 +107,7 @@ func TestFetch(t *testing.T) {
 	c := newClient(t, Config{HTTP: http2})
 	before := time.Now()
 	b, err := c.Fetch(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if string(b.Raw) != page || b.Status != 200 || b.ContentType != "text/plain; version=0.0.4" {
 		t.Errorf("body %q, status %d, type %q", b.Raw, b.Status, b.ContentType)
 	}
@@ -205,9 +202,7 @@ func TestFetchRefuses(t *testing.T) {
 
 func TestFetchExplainsAConnectionThatCannotBeMade(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	free := l.Addr().String()
 	l.Close()
 	tls := httptest.NewUnstartedServer(http.NotFoundHandler())
@@ -244,9 +239,7 @@ func TestOutage(t *testing.T) {
 	defer server.Close()
 	defer close(release)
 	client, err := New(Config{Timeout: 200 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer client.Close()
 	for target, want := range map[string]string{
 		server.URL + "/frozen":     "no answer in time",

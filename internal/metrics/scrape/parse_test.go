@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/prometheus/model/textparse"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/metrics/metricstest"
 )
 
@@ -29,9 +30,7 @@ func parsed(t *testing.T, body, contentType string) ([]string, Info) {
 		}
 		got = append(got, line)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if info.Samples != len(got) {
 		t.Errorf("Info says %d samples, the callback saw %d", info.Samples, len(got))
 	}
@@ -199,17 +198,13 @@ func TestParseRealDumps(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			body, err := os.ReadFile(metricstest.Shared(t, "data", "dumps", name))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			values := make(map[string][]float64)
 			info, err := Parse(body, "", func(l labels.Labels, _ int64, v float64) {
 				n := l.Get(labels.MetricName)
 				values[n] = append(values[n], v)
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			got := values[want.series]
 			if len(got) == 0 || !math.IsNaN(want.value) && got[0] != want.value {
 				t.Errorf("%s = %v, want %v", want.series, got, want.value)
@@ -272,9 +267,7 @@ func BenchmarkParse(b *testing.B) {
 			if errors.Is(err, io.EOF) {
 				return
 			}
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Succeed(b, err)
 			if e == textparse.EntrySeries {
 				p.Series()
 				if withLabels {
@@ -308,8 +301,6 @@ func BenchmarkParse(b *testing.B) {
 	}
 	all("made", metricstest.Page(1000))
 	body, err := os.ReadFile(metricstest.Shared(b, "data", "dumps", "vllm-0.23.0-dp2.metrics.txt"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	all("vllm-0.23.0-dp2", body)
 }

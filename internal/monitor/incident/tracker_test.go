@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
@@ -473,13 +474,9 @@ func (s *timeline) restart() {
 	var kept []*Record
 	for _, r := range s.records {
 		b, err := json.Marshal(r)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must.Succeed(s.t, err)
 		c := new(Record)
-		if err := json.Unmarshal(b, c); err != nil {
-			s.t.Fatal(err)
-		}
+		must.Succeed(s.t, json.Unmarshal(b, c))
 		kept = append(kept, c)
 	}
 	s.records = kept

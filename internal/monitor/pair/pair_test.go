@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/base/polltest"
 	"github.com/sixty-dev/sixty/internal/monitor/pair"
 )
@@ -43,9 +44,7 @@ func (w *words) has(word string) bool {
 
 func address(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer l.Close()
 	return l.Addr().String()
 }
@@ -56,9 +55,7 @@ func TestOneLeads(t *testing.T) {
 	at := []string{address(t), address(t)}
 	open := func(i int, said *words) (*pair.Pair, func([]byte)) {
 		p, err := pair.Open(pair.Config{Listen: at[i], Peers: at, Log: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return p, p.Share("words", said)
 	}
 	first, second := &words{heard: []string{"before"}}, &words{}
@@ -81,9 +78,7 @@ func TestOneLeads(t *testing.T) {
 	if !a.Leads() || b.Leads() {
 		t.Errorf("the first leads: %t, the second: %t", a.Leads(), b.Leads())
 	}
-	if err := a.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, a.Close())
 	until("the other leads", b.Leads)
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/sixty-dev/sixty/internal/base/memnet"
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/base/outputtest"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/monitor"
@@ -101,9 +102,7 @@ func newDesk(t *testing.T) *desk {
 	d.hook, d.slack = newEndpoint(t, &d.network, "hook"), newEndpoint(t, &d.network, "slack")
 	d.pager, d.teams = newEndpoint(t, &d.network, "pager"), newEndpoint(t, &d.network, "teams")
 	d.file, d.config = filepath.Join(dir, "receivers.json"), filepath.Join(dir, "sixty.yaml")
-	if err := os.WriteFile(filepath.Join(dir, "teams-url"), []byte("http://teams/"+secret), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, "teams-url"), []byte("http://teams/"+secret), 0o600))
 	text := fmt.Sprintf(`sixty:
   receivers:
   - name: web
@@ -122,9 +121,7 @@ func newDesk(t *testing.T) *desk {
     msteamsv2_configs:
     - webhook_url_file: teams-url
 `, secret, secret, secret)
-	if err := os.WriteFile(d.config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(d.config, []byte(text), 0o600))
 	d.start()
 	t.Cleanup(func() { d.teller.Close() })
 	return d
@@ -134,26 +131,19 @@ func (d *desk) start() {
 	d.t.Helper()
 	log := slog.New(slog.NewTextHandler(d.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	cfg, err := monitor.LoadConfig(d.config, 0, log)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must.Succeed(d.t, err)
 	external, err := url.Parse("https://sixty.example.com")
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	must.Succeed(d.t, err)
 	d.registry = prometheus.NewRegistry()
-	if d.teller, err = receivers.New(d.file, external, (monitor.Alerts{}).Rank, log, d.registry); err != nil {
-		d.t.Fatal(err)
-	}
+	d.teller, err = receivers.New(d.file, external, (monitor.Alerts{}).Rank, log, d.registry)
+	must.Succeed(d.t, err)
 	d.teller.Dial(func(ctx context.Context, network, address string) (net.Conn, error) {
 		if address == d.away {
 			address = "nobody"
 		}
 		return d.network.DialContext(ctx, network, address)
 	})
-	if err := d.teller.SetReceivers(cfg.Sixty.Receivers); err != nil {
-		d.t.Fatal(err)
-	}
+	must.Succeed(d.t, d.teller.SetReceivers(cfg.Sixty.Receivers))
 }
 
 // see sends an alert that ends after a while.

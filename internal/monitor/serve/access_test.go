@@ -19,6 +19,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/monitor/access"
 	"github.com/sixty-dev/sixty/internal/monitor/serve"
@@ -51,9 +52,7 @@ sixty:
 func (m *teams) ask(who, method, path, body string) (int, string) {
 	m.t.Helper()
 	r, err := http.NewRequestWithContext(m.t.Context(), method, m.url+path, strings.NewReader(body))
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.Succeed(m.t, err)
 	as(r, who)
 	if strings.HasPrefix(body, "{") {
 		r.Header.Set("Content-Type", "application/json")
@@ -62,23 +61,16 @@ func (m *teams) ask(who, method, path, body string) (int, string) {
 	}
 	r.Header.Set("Accept", "application/json, text/event-stream")
 	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.Succeed(m.t, err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.Succeed(m.t, err)
 	if resp.Header.Get("Content-Type") == "application/zstd" {
 		d, err := zstd.NewReader(nil)
-		if err != nil {
-			m.t.Fatal(err)
-		}
+		must.Succeed(m.t, err)
 		defer d.Close()
-		if text, err = d.DecodeAll(text, nil); err != nil {
-			m.t.Fatal(err)
-		}
+		text, err = d.DecodeAll(text, nil)
+		must.Succeed(m.t, err)
 	}
 	return resp.StatusCode, string(text)
 }
@@ -105,9 +97,7 @@ func newTeams(t *testing.T) *teams {
 	var fleets []*fleet.Fleet
 	for _, team := range []string{"a", "b"} {
 		fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Replicas: 1, Warm: 2 * time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		t.Cleanup(func() { _ = fl.Close() })
 		fleets = append(fleets, fl)
 		address := strings.TrimPrefix(fl.URLs()[0], "http://")
@@ -119,18 +109,14 @@ func newTeams(t *testing.T) *teams {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "sixty.yaml")
 	m.log = filepath.Join(dir, "audit.jsonl")
-	if err := os.WriteFile(file, []byte(jobs.String()+grants), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(jobs.String()+grants), 0o600))
 	m.running = start(t, func(c *serve.Config) {
 		c.File = file
 		c.OnServed(func(s *web.Server) { m.served = s })
 	})
 	m.until("two deployments", func() bool { return len(m.overviewOf(admin).Models) == 2 })
 	for _, fl := range fleets {
-		if err := fl.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, fl.Close())
 	}
 	m.until("two incidents with recordings", func() bool {
 		clear(m.ids)
@@ -318,14 +304,10 @@ func (m *teams) eventsOfATeam() {
 	ctx, cancel := context.WithTimeout(m.t.Context(), time.Minute)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, m.url+"/api/v1/events", nil)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.Succeed(m.t, err)
 	as(r, viewer)
 	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.Succeed(m.t, err)
 	defer resp.Body.Close()
 	in := bufio.NewScanner(resp.Body)
 	in.Buffer(nil, 1<<20)
@@ -349,9 +331,7 @@ func (m *teams) eventsOfATeam() {
 // deedsAreLogged: who did what, and who was not let do it.
 func (m *teams) deedsAreLogged() {
 	text, err := os.ReadFile(m.log)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.Succeed(m.t, err)
 	var all []access.Deed
 	for line := range strings.Lines(string(text)) {
 		var d access.Deed
@@ -383,9 +363,7 @@ func (m *teams) deedsAreLogged() {
 // TestHeadersOfStrangersAreNotBelieved sends the headers of the proxy from elsewhere.
 func TestHeadersOfStrangersAreNotBelieved(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "sixty.yaml")
-	if err := os.WriteFile(file, []byte(strings.Replace(grants, "127.0.0.1/32", "10.0.0.0/8, fd00::/8", 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(strings.Replace(grants, "127.0.0.1/32", "10.0.0.0/8, fd00::/8", 1)), 0o600))
 	var served *web.Server
 	start(t, func(c *serve.Config) {
 		c.File, c.Targets, c.Token = file, []string{"127.0.0.1:1"}, "correct-horse"

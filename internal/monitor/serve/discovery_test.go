@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/monitor/serve"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
@@ -21,9 +22,7 @@ import (
 // of other servers is not called healthy, and a metric says it; afterwards all is well.
 func TestDiscoveryFails(t *testing.T) {
 	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Replicas: 1, Warm: 2 * time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer fl.Close()
 	target := strings.TrimPrefix(fl.URLs()[0], "http://")
 	list := fmt.Sprintf(`[{"targets": [%q], "labels": {"by": "%%s"}}]`, target)
@@ -42,9 +41,7 @@ func TestDiscoveryFails(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
 	write("torn.json", `[{"targets": [`)
 	write("sixty.yaml", fmt.Sprintf(`scrape_configs:

@@ -25,6 +25,7 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"github.com/prometheus/prometheus/tsdb/chunks"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/base/outputtest"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
@@ -37,9 +38,7 @@ import (
 func TestBadTargets(t *testing.T) {
 	t.Parallel()
 	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Replicas: 1, Warm: 2 * time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer fl.Close()
 	ended := make(chan struct{})
 	var n atomic.Int64
@@ -103,9 +102,7 @@ func TestBadTargets(t *testing.T) {
 		"- {job_name: bomb, scrape_interval: 5s, scrape_timeout: 5s, static_configs: [{targets: [%q]}]}\n", // which takes time to unpack
 		good, strings.Join(targets, `", "`), at["bomb"])
 	content = strings.ReplaceAll(content, `\"`, `"`)
-	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(content), 0o600))
 	r := start(t, func(c *serve.Config) { c.File, c.Interval = file, 0 })
 	status := func(name string) (view.Status, string) {
 		for _, m := range r.overview().Models {
@@ -158,40 +155,30 @@ func TestADamagedLog(t *testing.T) {
 	for name, hurt := range map[string]func(*testing.T, string){
 		"overwritten": func(t *testing.T, segment string) {
 			f, err := os.OpenFile(segment, os.O_RDWR, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			defer f.Close()
 			if _, err := f.WriteAt(bytes.Repeat([]byte{0xa5}, 64), 2000); err != nil {
 				t.Fatal(err)
 			}
 		},
 		"cut off": func(t *testing.T, segment string) {
-			if err := os.Truncate(segment, 3001); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.Truncate(segment, 3001))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			o := collect.Options{Dir: dir, ExternalURL: &url.URL{Scheme: "http", Host: "localhost"}, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()}
 			c, err := collect.Open(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			w, began := c.NewWriter(), time.Now().Add(-time.Minute)
 			for i := range 50 {
 				var list []collect.Sample
 				for k := range 20 {
 					list = append(list, collect.Sample{Labels: map[string]string{"__name__": "x", "k": fmt.Sprint(k)}, Value: float64(i)})
 				}
-				if err := w.Write(t.Context(), began.Add(time.Duration(i)*time.Second), list); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, w.Write(t.Context(), began.Add(time.Duration(i)*time.Second), list))
 			}
-			if err := c.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, c.Close())
 			segments, err := filepath.Glob(filepath.Join(dir, "wal", "0*"))
 			if err != nil || len(segments) == 0 {
 				t.Fatal(segments, err)
@@ -199,9 +186,8 @@ func TestADamagedLog(t *testing.T) {
 			hurt(t, segments[0])
 			said := &outputtest.Buffer{}
 			o.Logger, o.Registry = slog.New(slog.NewTextHandler(said, nil)), prometheus.NewRegistry()
-			if c, err = collect.Open(o); err != nil {
-				t.Fatal(err)
-			}
+			c, err = collect.Open(o)
+			must.Succeed(t, err)
 			defer c.Close()
 			if !strings.Contains(said.String(), "the sample log (WAL) was damaged") {
 				t.Errorf("it does not say so: %s", said)
@@ -221,19 +207,13 @@ func TestADamagedBlock(t *testing.T) {
 	for i := range 2 {
 		at := time.Now().Add(-time.Duration(5+2*i) * time.Hour).UnixMilli()
 		block, err := tsdb.CreateBlock([]storage.Series{storage.NewListSeries(labels.FromStrings("__name__", "x", "block", fmt.Sprint(i)), []chunks.Sample{sample{at}})}, dir, 0, slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		blocks = append(blocks, block)
 	}
-	if err := os.WriteFile(filepath.Join(blocks[0], "index"), []byte("no index"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(blocks[0], "index"), []byte("no index"), 0o600))
 	said := &outputtest.Buffer{}
 	c, err := collect.Open(collect.Options{Dir: dir, ExternalURL: &url.URL{Scheme: "http", Host: "localhost"}, Logger: slog.New(slog.NewTextHandler(said, nil)), Registry: prometheus.NewRegistry()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer c.Close()
 	name := filepath.Base(blocks[0])
 	if _, err := os.Stat(filepath.Join(dir, "damaged", name)); err != nil || !strings.Contains(said.String(), "set aside") || !strings.Contains(said.String(), name) {
@@ -261,33 +241,23 @@ func (s sample) Copy() chunks.Sample         { return s }
 func TestTheClockStepsBack(t *testing.T) {
 	t.Parallel()
 	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Replicas: 1, Warm: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer fl.Close()
 	dir := t.TempDir()
 	set := func(c *serve.Config) { c.Targets, c.Dir, c.NoHost = fl.URLs(), dir, true }
 	r := start(t, set)
 	r.until("a verdict", func() bool { return r.overview().State == view.OK })
 	_, body := r.get("/api/v1/query?query=" + url.QueryEscape(`sixty_evaluation_success`))
-	if err := r.end(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.end())
 	// The same series of a future that the clock comes back from.
 	c, err := collect.Open(collect.Options{Dir: filepath.Join(dir, "tsdb"), ExternalURL: &url.URL{}, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var list []collect.Sample
 	for _, l := range labelsIn(t, body) {
 		list = append(list, collect.Sample{Labels: l, Value: 1})
 	}
-	if err := c.NewWriter().Write(t.Context(), time.Now().Add(30*time.Minute), list); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.NewWriter().Write(t.Context(), time.Now().Add(30*time.Minute), list))
+	must.Succeed(t, c.Close())
 	r = start(t, set)
 	r.until("it says so", func() bool {
 		o := r.overview()

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/monitor/incident/keeper"
@@ -24,9 +25,7 @@ import (
 
 func TestIncidentAnswers(t *testing.T) {
 	k, err := keeper.Open(t.Context(), keeper.Config{Dir: t.TempDir(), Catalogue: pathologies.All(), Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer k.Close(t.Context())
 	p := pathologies.All()[0]
 	if err := k.Observe(&diagnose.Diagnosis{
@@ -37,9 +36,7 @@ func TestIncidentAnswers(t *testing.T) {
 	}
 	id := k.Of("m", p.ID).ID
 	external, err := url.Parse("http://example.com")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var silenced map[string][]string // what the last silence matches
 	quiet := func(_ context.Context, matching map[string][]string, until time.Time, by, comment string) error {
 		switch by {

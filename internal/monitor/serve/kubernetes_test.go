@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/monitor/serve"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
@@ -136,9 +137,7 @@ func TestDryRun(t *testing.T) {
 	url, certificate := kubeAPI(t, pod("qwen-0", "vllm/vllm-openai:v0.23.0", "http", 28000), pod("web-0", "nginx:1.29", "http", 80), pod("zmq-0", "vllm/vllm-openai:v0.23.0", "kv-events", 5557))
 	var out bytes.Buffer
 	cfg := serve.Config{Log: slog.New(slog.DiscardHandler), Deployment: serve.Deployment{Kubernetes: true, KubeConfig: kubeConfig(t, url, certificate), Namespace: "inference"}}
-	if err := serve.DryRun(t.Context(), cfg, &out); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, serve.DryRun(t.Context(), cfg, &out))
 	for _, want := range []string{
 		"Targets: 1 of 3 containers and addresses found.",
 		"http://10.0.0.7:28000/metrics",

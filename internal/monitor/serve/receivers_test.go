@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/monitor/serve"
 )
 
@@ -102,9 +103,7 @@ sixty:
     webhook_configs: [{url: %q}]
 `, strings.TrimPrefix(page.URL, "http://"), strings.TrimPrefix(am.URL, "http://"), h.URL),
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	r := start(t, func(c *serve.Config) { c.File = filepath.Join(dir, "sixty.yaml") })
 	r.until("the rules' alerts at the receiver", func() bool {

@@ -20,6 +20,7 @@ import (
 	"github.com/klauspost/compress/snappy"
 	"github.com/prometheus/prometheus/prompb"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/monitor/serve"
@@ -35,9 +36,7 @@ type store struct {
 
 func newStore(t *testing.T, behind string) *store {
 	u, err := url.Parse(behind)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s := &store{}
 	s.be("")
 	p := httputil.NewSingleHostReverseProxy(u)
@@ -84,17 +83,13 @@ func (s *store) be(mood string) { s.mood.Store(&mood) }
 func TestServeReadsAStore(t *testing.T) {
 	t.Parallel()
 	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Replicas: 2, Warm: 2 * time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer fl.Close()
 	behind := start(t, func(c *serve.Config) { c.Targets, c.Dir = fl.URLs(), t.TempDir() })
 	s := newStore(t, behind.url)
 	written := newReceiver(t)
 	file := filepath.Join(t.TempDir(), "sixty.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, "remote_write:\n- url: %s\n", written.URL), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, fmt.Appendf(nil, "remote_write:\n- url: %s\n", written.URL), 0o600))
 	r := start(t, func(c *serve.Config) {
 		c.Prometheus, c.Dir, c.Every, c.File = source.Spec{Prometheus: s.URL}, t.TempDir(), 2*time.Second, file
 	})
@@ -212,15 +207,11 @@ func (x *receiver) has(metric string) bool { return x.instances(metric) > 0 }
 func TestServeInParts(t *testing.T) {
 	t.Parallel()
 	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Replicas: 6, Warm: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer fl.Close()
 	one := newReceiver(t)
 	file := filepath.Join(t.TempDir(), "sixty.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, "remote_write:\n- url: %s\n", one.URL), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, fmt.Appendf(nil, "remote_write:\n- url: %s\n", one.URL), 0o600))
 	var parts []*running
 	for i := range 3 {
 		parts = append(parts, start(t, func(c *serve.Config) {
@@ -237,9 +228,7 @@ func TestServeInParts(t *testing.T) {
 				ActiveTargets []json.RawMessage `json:"activeTargets"`
 			} `json:"data"`
 		}
-		if err := json.Unmarshal([]byte(body), &a); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal([]byte(body), &a))
 		t.Logf("part %d scrapes %d", i+1, len(a.Data.ActiveTargets))
 		total += len(a.Data.ActiveTargets)
 	}

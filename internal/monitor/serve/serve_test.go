@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/base/polltest"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/fleet"
@@ -109,14 +110,10 @@ func start(t *testing.T, change func(*serve.Config)) *running {
 func (r *running) get(path string) (int, string) {
 	r.t.Helper()
 	resp, err := http.Get(r.url + path)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	return resp.StatusCode, string(body)
 }
 
@@ -139,9 +136,7 @@ func (r *running) until(what string, is func() bool) {
 
 func TestServe(t *testing.T) {
 	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Replicas: 2, Warm: 2 * time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	closed := false
 	defer func() {
 		if !closed {
@@ -151,9 +146,7 @@ func TestServe(t *testing.T) {
 	am := newAlertmanager(t)
 	file := filepath.Join(t.TempDir(), "sixty.yaml")
 	content := fmt.Sprintf("global: {external_labels: {cluster: east, replica: \"0\"}}\nalerting:\n  alert_relabel_configs: [{action: labeldrop, regex: replica}]\n  alertmanagers:\n  - static_configs: [{targets: [%q]}]\nsixty:\n  alerts: {keep_firing_for: 2s}\n", strings.TrimPrefix(am.URL, "http://"))
-	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(content), 0o600))
 	r := start(t, func(c *serve.Config) { c.File, c.Targets = file, fl.URLs() })
 
 	r.until("a verdict on two replicas", func() bool {
@@ -180,9 +173,7 @@ func TestServe(t *testing.T) {
 	r.strangers()
 	r.reload(file, content)
 
-	if err := fl.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, fl.Close())
 	closed = true
 	r.until("target-down on the page", func() bool {
 		o := r.overview()
@@ -225,9 +216,7 @@ func TestServe(t *testing.T) {
 // events come as server-sent events.
 func (r *running) events() {
 	resp, err := http.Get(r.url + "/api/v1/events")
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	defer resp.Body.Close()
 	in, n := bufio.NewScanner(resp.Body), 0
 	in.Buffer(nil, 1<<20)
@@ -250,14 +239,10 @@ func (r *running) strangers() {
 		"another name":              func(q *http.Request) { q.Method, q.Host = http.MethodGet, "evil.example" },
 	} {
 		q, err := http.NewRequest(http.MethodPost, r.url+"/-/reload", nil)
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		must.Succeed(r.t, err)
 		set(q)
 		resp, err := http.DefaultClient.Do(q)
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		must.Succeed(r.t, err)
 		resp.Body.Close()
 		if resp.StatusCode != http.StatusForbidden {
 			r.t.Errorf("%s: %s", name, resp.Status)
@@ -269,9 +254,7 @@ func (r *running) strangers() {
 func (r *running) reload(file, content string) {
 	post := func() (int, string) {
 		resp, err := http.Post(r.url+"/-/reload", "", nil)
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		must.Succeed(r.t, err)
 		defer resp.Body.Close()
 		body, _ := io.ReadAll(resp.Body)
 		return resp.StatusCode, string(body)
@@ -279,18 +262,14 @@ func (r *running) reload(file, content string) {
 	if status, body := post(); status != http.StatusOK {
 		r.t.Errorf("a good file: %d %s", status, body)
 	}
-	if err := os.WriteFile(file, []byte(content+"  evaluation: 3s\n"), 0o600); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, os.WriteFile(file, []byte(content+"  evaluation: 3s\n"), 0o600))
 	if status, body := post(); status != http.StatusBadRequest || !strings.Contains(body, "line 8") || !strings.Contains(body, "evaluation") {
 		r.t.Errorf("a wrong file: %d %s", status, body)
 	}
 	if o := r.overview(); len(o.Models) != 1 {
 		r.t.Errorf("after a wrong file: %+v", o)
 	}
-	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, os.WriteFile(file, []byte(content), 0o600))
 }
 
 func TestServeRefuses(t *testing.T) {

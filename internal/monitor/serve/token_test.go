@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/monitor/serve"
 	"github.com/sixty-dev/sixty/internal/monitor/web"
 )
@@ -20,9 +21,7 @@ import (
 func bare(t *testing.T, addr, method, target string) (int, string) {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	fmt.Fprintf(c, "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", method, target)

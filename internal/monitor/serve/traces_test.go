@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/monitor/serve"
 	"github.com/sixty-dev/sixty/internal/trace"
 )
@@ -29,32 +30,24 @@ func export(t *testing.T) []byte {
 	s.Attributes().PutDouble("gen_ai.latency.time_in_queue", 1.5)
 	s.Attributes().PutStr("gen_ai.prompt", "the patient's name")
 	out, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return out
 }
 
 func (r *running) export(kind, encoding, token string, body []byte) (int, string) {
 	r.t.Helper()
 	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, r.url+"/v1/traces", bytes.NewReader(body))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	req.Header.Set("Content-Type", kind)
 	req.Header.Set("Content-Encoding", encoding)
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, err)
 	return resp.StatusCode, string(text)
 }
 
@@ -65,9 +58,7 @@ func gzipped(t *testing.T, body []byte) []byte {
 	if _, err := z.Write(body); err != nil {
 		t.Fatal(err)
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, z.Close())
 	return b.Bytes()
 }
 

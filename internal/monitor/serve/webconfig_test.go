@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/crypto/bcrypt"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/monitor"
@@ -46,22 +47,16 @@ func newAuthority(t *testing.T) *authority {
 func (a *authority) sign(template, parent *x509.Certificate) (*ecdsa.PrivateKey, *x509.Certificate) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must.Succeed(a.t, err)
 	signer := a.key
 	if parent == nil {
 		parent, signer = template, key
 	}
 	template.SerialNumber, template.NotBefore, template.NotAfter = big.NewInt(time.Now().UnixNano()), time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must.Succeed(a.t, err)
 	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must.Succeed(a.t, err)
 	return key, cert
 }
 
@@ -69,9 +64,7 @@ func (a *authority) sign(template, parent *x509.Certificate) (*ecdsa.PrivateKey,
 func (a *authority) file(name, kind string, der []byte) string {
 	a.t.Helper()
 	path := filepath.Join(a.dir, name)
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		a.t.Fatal(err)
-	}
+	must.Succeed(a.t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
 	return path
 }
 
@@ -80,15 +73,11 @@ func (a *authority) webConfig(more string) string {
 	a.t.Helper()
 	key, cert := a.sign(&x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"}}, a.cert)
 	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must.Succeed(a.t, err)
 	path := filepath.Join(a.dir, "web.yaml")
 	content := fmt.Sprintf("tls_server_config: {cert_file: %q, key_file: %q, client_ca_file: %q, client_auth_type: VerifyClientCertIfGiven}\n%s",
 		a.file("cert.pem", "CERTIFICATE", cert.Raw), a.file("key.pem", "PRIVATE KEY", der), a.file("ca.pem", "CERTIFICATE", a.cert.Raw), more)
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		a.t.Fatal(err)
-	}
+	must.Succeed(a.t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
@@ -121,14 +110,10 @@ sixty:
 // startWith starts a monitor of one server with roles and a web configuration.
 func startWith(t *testing.T, webFile string) *running {
 	fl, err := fleet.Start(fleet.Config{Addr: "127.0.0.1:0", Replicas: 1, Warm: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = fl.Close() })
 	file := filepath.Join(t.TempDir(), "sixty.yaml")
-	if err := os.WriteFile(file, []byte(grantsByName), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(grantsByName), 0o600))
 	return start(t, func(c *serve.Config) { c.File, c.Targets, c.WebFile = file, fl.URLs(), webFile })
 }
 
@@ -138,9 +123,7 @@ func mayWhat(t *testing.T, client *http.Client, url, user, password string) (got
 	for i, route := range []string{"GET /api/v1/overview", "POST /-/reload", "GET /debug/pprof/goroutine"} {
 		method, path, _ := strings.Cut(route, " ")
 		r, err := http.NewRequestWithContext(t.Context(), method, url+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if user != "" {
 			r.SetBasicAuth(user, password)
 		}
@@ -185,9 +168,7 @@ func TestAPasswordHasTheRoleOfItsUser(t *testing.T) {
 	users.WriteString("basic_auth_users:\n")
 	for _, name := range []string{"vera", "olga", "eve"} {
 		hash, err := bcrypt.GenerateFromPassword([]byte("of-"+name), bcrypt.MinCost)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		fmt.Fprintf(&users, "  %s: %q\n", name, hash)
 	}
 	r := startWith(t, a.webConfig(users.String()))
@@ -212,37 +193,27 @@ func TestAPasswordHasTheRoleOfItsUser(t *testing.T) {
 // neither, and a file that says nothing is refused.
 func TestPasswordsWithoutTLS(t *testing.T) {
 	hash, err := bcrypt.GenerateFromPassword([]byte("of-vera"), bcrypt.MinCost)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	file := filepath.Join(t.TempDir(), "web.yaml")
-	if err := os.WriteFile(file, []byte("basic_auth_users: {vera: "+string(hash)+"}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte("basic_auth_users: {vera: "+string(hash)+"}\n"), 0o600))
 	r := start(t, func(c *serve.Config) { c.Targets, c.WebFile, c.Token = []string{"127.0.0.1:1"}, file, "correct-horse" })
 	for credentials, want := range map[string]int{"": 401, "Bearer correct-horse": 200, "Bearer wrong": 401, "vera:of-vera": 200, "vera:wrong": 401} {
 		for path, want := range map[string]int{"/api/v1/overview": want, "/-/healthy": 200} {
 			q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.url+path, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if user, password, basic := strings.Cut(credentials, ":"); basic {
 				q.SetBasicAuth(user, password)
 			} else {
 				q.Header.Set("Authorization", credentials)
 			}
 			resp, err := http.DefaultClient.Do(q)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if _ = resp.Body.Close(); resp.StatusCode != want {
 				t.Errorf("%s with %q: %s, want %d", path, credentials, resp.Status, want)
 			}
 		}
 	}
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, nil, 0o600))
 	settings := func(*monitor.Section) (s diagnose.Settings, err error) { return s, nil }
 	watched := serve.Deployment{Targets: []string{"127.0.0.1:1"}}
 	if err := serve.Run(t.Context(), serve.Config{Deployment: watched, Dir: t.TempDir(), Addr: "127.0.0.1:0", WebFile: file, Settings: settings, Log: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), "--web-config: "+file+": it is empty") {

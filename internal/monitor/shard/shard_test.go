@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/common/model"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/metrics"
@@ -63,18 +64,14 @@ func seenBy(t *testing.T, q *store) map[string][]int {
 	out := map[string][]int{}
 	for n := range shards {
 		s, err := shard.Parse(fmt.Sprintf("%d/%d", n+1, shards))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		part, err := s.Narrow(t.Context(), source.Over("store", q), at)
 		if err != nil {
 			continue // it has no model
 		}
 		match := part.Matchers()[0]
 		m, err := part.Samples(t.Context(), "", at, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, x := range m {
 			key := string(x.Metric["cluster"] + " " + x.Metric["instance"])
 			if match.Matches(string(x.Metric[model.LabelName(match.Name)])) && !slices.Contains(out[key], n) {
@@ -172,9 +169,7 @@ func TestTheStoreIsAskedOnceAMinute(t *testing.T) {
 		{61 * time.Minute, "new", 10},
 	} {
 		part, err := s.Narrow(t.Context(), source.Over("store", q), at.Add(step.after))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if m := part.Matchers()[0]; m.Name != "job" || m.Value != step.jobs || q.asked != step.asked {
 			t.Errorf("after %s: %s after %d questions, want job=~%q after %d", step.after, m, q.asked, step.jobs, step.asked)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 	measured "github.com/sixty-dev/sixty/internal/sim/workload"
@@ -20,9 +21,7 @@ const mostSteps = 100_000
 // or the fit is a cost that can be.
 func TestAbsurdObservationsEnd(t *testing.T) {
 	cfg, err := sim.Defaults("0.23.0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	cfg.NumBlocks, cfg.MaxModelLen = 1000, 4096
 	rapid.Check(t, func(t *rapid.T) {
 		odd := rapid.SampledFrom([]float64{0, 1, -1, 1e-300, 1e18, 1e300, math.NaN(), math.Inf(1), math.Inf(-1)})
@@ -68,13 +67,9 @@ func TestAbsurdObservationsEnd(t *testing.T) {
 		if err := f.Cost.Validate(); err != nil {
 			t.Fatalf("from %+v: %v", scrapes, err)
 		}
-		if err := f.Frontend.Validate(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, f.Frontend.Validate())
 		for _, d := range f.Draws {
-			if err := d.Validate(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, d.Validate())
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/sim"
 )
 
@@ -22,9 +23,7 @@ func BenchmarkFit(b *testing.B) {
 	}
 	for b.Loop() {
 		p, err := solve(obs, 0, nil, nil)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, err)
 		if _, err := p.fit(nil, nil); err != nil {
 			b.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/modelconfig/modelconfigtest"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
@@ -22,9 +23,7 @@ var trueCost = sim.StepCost{
 func config(t *testing.T) sim.Config {
 	t.Helper()
 	cfg, err := sim.Defaults("0.23.0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	cfg.MaxModelLen, cfg.NumBlocks = 8192, 6000
 	return cfg
 }
@@ -73,9 +72,7 @@ func TestSolveFindsTheConstantsThroughNoiseAndStalls(t *testing.T) {
 		obs[i].Seconds *= 5 // the machine stood still
 	}
 	f, err := perfmodel.Solve(obs, trueCost.Knee, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	within(t, "base", f.Cost.Base, trueCost.Base, 0.03)
 	within(t, "cost of a prefill token", f.Cost.PerToken, trueCost.PerToken, 0.03)
 	within(t, "cost of a context token", f.Cost.PerKV, trueCost.PerKV, 0.03)
@@ -107,9 +104,7 @@ func smallSteps(rng *rand.Rand, cfg sim.Config) []measured.Interval {
 // take, which the fit neither makes up nor claims to know.
 func TestWhatWasNotSeenIsUncertain(t *testing.T) {
 	c, err := perfmodel.Calibrate(perfmodel.Evidence{Config: config(t), Scrapes: smallSteps(rand.New(rand.NewPCG(4, 4)), config(t)), ScrapesFrom: "a test"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	decode := func(sim.StepCost) sim.Work { return sim.Work{Steps: 1, Seqs: 5, Tokens: 5, KVTokens: 500} }
 	prefill := func(c sim.StepCost) sim.Work {
 		return sim.Work{Steps: 1, Mixed: 1, Seqs: 1, Tokens: 2000, Excess: max(0, 2000-int64(c.Knee)), KVTokens: 2000, Pairs: 2_000_000}
@@ -169,9 +164,7 @@ func TestSolveRefusesWhatItCannotFit(t *testing.T) {
 func measure(t *testing.T, cfg sim.Config, requests []sim.Request, scheduled bool) []perfmodel.Measured {
 	t.Helper()
 	res, err := sim.Run(cfg, trueCost, requests, sim.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ms := make([]perfmodel.Measured, len(requests))
 	for i, r := range res.Requests {
 		ms[i] = perfmodel.Measured{Request: requests[i], Scheduled: -1, FirstToken: r.FirstToken, LastToken: r.LastToken, Use: true}
@@ -187,18 +180,12 @@ func TestACostFittedToRequestsPredictsAnotherLoad(t *testing.T) {
 	for name, scheduled := range map[string]bool{"times of scheduling known": true, "only what clients see": false} {
 		t.Run(name, func(t *testing.T) {
 			f, err := perfmodel.FromRequests(perfmodel.Deployment{Config: cfg}, measure(t, cfg, workload(1, 6, 400), scheduled), nil, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			other := workload(2, 5, 300)
 			p, err := f.Predict(perfmodel.Deployment{Config: cfg}, other, perfmodel.PredictionDraws, sim.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			truth, err := sim.Run(cfg, trueCost, other, sim.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			want := truth.Summary()
 			within(t, "mean TPOT", p.TPOT.Mean.Value, want.TPOT.Mean.Seconds(), 0.02)
 			within(t, "median TTFT", p.Summary.TTFT.P50.Seconds(), want.TTFT.P50.Seconds(), 0.05)
@@ -221,17 +208,11 @@ func TestACostFittedToScrapesPredictsTheSameServer(t *testing.T) {
 	prior := perfmodel.Rough(trueCost) // as a data sheet would have it: of the right order
 	prior.Base, prior.PerKV, prior.PerToken = 15e-3, 70e-9, 80e-6
 	f, err := perfmodel.FromScrapes(cfg, scrape(t, cfg, requests), &prior, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	p, err := f.Predict(perfmodel.Deployment{Config: cfg}, requests, perfmodel.PredictionDraws, sim.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	truth, err := sim.Run(cfg, trueCost, requests, sim.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want := truth.Summary()
 	within(t, "mean TPOT", p.TPOT.Mean.Value, want.TPOT.Mean.Seconds(), 0.04)
 	within(t, "median TTFT", p.Summary.TTFT.P50.Seconds(), want.TTFT.P50.Seconds(), 0.10)
@@ -243,9 +224,7 @@ func TestACostFittedToScrapesPredictsTheSameServer(t *testing.T) {
 func scrape(t *testing.T, cfg sim.Config, requests []sim.Request) []measured.Interval {
 	t.Helper()
 	e, err := sim.New(cfg, trueCost)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var (
 		scrapes  []measured.Interval
 		s        = measured.Interval{Seconds: 1}
@@ -262,9 +241,7 @@ func scrape(t *testing.T, cfg sim.Config, requests []sim.Request) []measured.Int
 		}
 		for ; next < len(requests) && requests[next].Arrival <= now; next++ {
 			id, err := e.Add(requests[next])
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			prompts[id] = requests[next].PromptTokens
 		}
 		due, wait := e.Schedule(now)
@@ -300,9 +277,7 @@ func scrape(t *testing.T, cfg sim.Config, requests []sim.Request) []measured.Int
 func TestPredictionsSayWhereTheyCannotBeTrusted(t *testing.T) {
 	cfg := config(t)
 	f, err := perfmodel.FromRequests(perfmodel.Deployment{Config: cfg}, measure(t, cfg, workload(1, 4, 300), true), nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name, tc := range map[string]struct {
 		fit  *perfmodel.Fit
 		rate float64
@@ -316,9 +291,7 @@ func TestPredictionsSayWhereTheyCannotBeTrusted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := tc.fit.Predict(perfmodel.Deployment{Config: cfg}, workload(3, tc.rate, 200), perfmodel.PredictionDraws, sim.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			warnings := strings.Join(p.Warnings, "\n")
 			if tc.want == "" && warnings != "" || !strings.Contains(warnings, tc.want) {
 				t.Errorf("warnings %q, want %q", warnings, tc.want)
@@ -334,16 +307,12 @@ func TestNearSaturationThePredictionSaysSo(t *testing.T) {
 	cfg := config(t)
 	cfg.MaxNumSeqs = 16
 	f, err := perfmodel.FromRequests(perfmodel.Deployment{Config: cfg}, measure(t, cfg, workload(1, 4, 300), true), nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for i := range f.Draws { // the uncertainty of a poor calibration
 		f.Draws[i].Base *= 1 + 0.1*float64(i%3-1)
 	}
 	p, err := f.Predict(perfmodel.Deployment{Config: cfg}, workload(4, 4.9, 600), perfmodel.PredictionDraws, sim.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if w := strings.Join(p.Warnings, "\n"); !strings.Contains(w, "near saturation") {
 		t.Errorf("P95 TTFT %+v with warnings %q, want one about saturation", p.TTFT.P95, w)
 	}
@@ -378,9 +347,7 @@ func TestADataSheetGivesTheRightOrder(t *testing.T) {
 func TestWithoutCUDAGraphsTheProcessorIsTheLimit(t *testing.T) {
 	cost := func(gpu string, eager bool) sim.StepCost {
 		l, err := perfmodel.NewLedger(modelconfigtest.Read(t, "llama-3.1-8b"), perfmodel.Settings{Device: *spec(t, gpu), MaxModelLen: 4096, EnforceEager: eager})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return l.StepCost(700).StepCost
 	}
 	if with, without := cost("H100", false), cost("H100", true); without.Base < 1.5*with.Base || without.Knee <= with.Knee {

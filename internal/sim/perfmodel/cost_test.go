@@ -5,6 +5,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/modelconfig"
 	"github.com/sixty-dev/sixty/internal/modelconfig/modelconfigtest"
 	"github.com/sixty-dev/sixty/internal/sim"
@@ -27,13 +28,9 @@ func TestAStepReadsTheWeightsAndTheCache(t *testing.T) {
 	}
 	// Heads of two sizes: 50 layers with a window of 1024 and 16 heads of 256, 10 without one and 4 of 512.
 	content, err := os.ReadFile("../../../research/modelaccuracy/points/models/gemma-4-31b.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	gemma, err := modelconfig.Parse(content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	two := ledger(t, gemma, Settings{Device: device(t, "H100")})
 	if got, want := two.ReadPerToken(16384), 50*16384.0/16+10*8192; got != want {
 		t.Errorf("Gemma 4 reads %v bytes for a token, want %v", got, want)

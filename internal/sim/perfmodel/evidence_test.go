@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/modelconfig/modelconfigtest"
 	"github.com/sixty-dev/sixty/internal/sim"
@@ -20,9 +21,7 @@ import (
 func spec(t *testing.T, name string) *perfmodel.GPU {
 	t.Helper()
 	s, err := perfmodel.FindGPU(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return &s
 }
 
@@ -58,9 +57,7 @@ func TestConfig(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			c := e.Config
 			if got := (want{c.MaxNumSeqs, c.MaxNumBatchedTokens, c.NumBlocks, c.MaxModelLen, c.ChunkedPrefill, len(e.Assumed)}); got != tt.want {
 				t.Errorf("got %+v, want %+v; assumed %q", got, tt.want, e.Assumed)
@@ -71,9 +68,7 @@ func TestConfig(t *testing.T) {
 
 func TestConfigTellsWhatItLeavesOut(t *testing.T) {
 	e, err := perfmodel.Config("0.23.0", engine.ParseArgs("--num-gpu-blocks-override 100 --speculative-config {} --pipeline-parallel-size 2", "x"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if diff := cmp.Diff([]string{"--pipeline-parallel-size: batches in flight in the pipeline's stages", "--speculative-config: draft tokens"}, e.NotModelled); diff != "" {
 		t.Error(diff)
 	}
@@ -85,9 +80,7 @@ var truth = sim.StepCost{Base: 10e-3, Mixed: 1e-3, PerSeq: 20e-6, PerToken: 60e-
 func large(t *testing.T) sim.Config {
 	t.Helper()
 	cfg, err := sim.Defaults("0.23.0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	cfg.MaxModelLen, cfg.NumBlocks = 8192, 20000
 	return cfg
 }
@@ -106,9 +99,7 @@ func poisson(rate float64, n int) []sim.Request {
 func measuredOf(t *testing.T, requests []sim.Request) []perfmodel.Measured {
 	t.Helper()
 	res, err := sim.Run(large(t), truth, requests, sim.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var ms []perfmodel.Measured
 	for i, r := range res.Requests {
 		ms = append(ms, perfmodel.Measured{Request: requests[i], Scheduled: -1, FirstToken: r.FirstToken, LastToken: r.LastToken, Use: true})
@@ -120,9 +111,7 @@ func measuredOf(t *testing.T, requests []sim.Request) []perfmodel.Measured {
 func priorOf(t *testing.T, gpu string) *perfmodel.Prior {
 	t.Helper()
 	l, err := perfmodel.NewLedger(modelconfigtest.Read(t, "llama-3.1-8b"), perfmodel.Settings{Device: *spec(t, gpu), MaxModelLen: 4096})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	p := l.StepCost(700)
 	return &p
 }
@@ -154,9 +143,7 @@ func TestCalibrateTakesTheBestEvidence(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if c.Basis != tt.basis || c.Statement() == "" {
 				t.Errorf("basis %s, want %s: %s", c.Basis, tt.basis, c.Statement())
 			}
@@ -171,18 +158,12 @@ func TestCalibrateTakesTheBestEvidence(t *testing.T) {
 func TestAPredictionHoldsTheTruth(t *testing.T) {
 	cfg := large(t)
 	c, err := perfmodel.Calibrate(perfmodel.Evidence{Config: cfg, Requests: measuredOf(t, poisson(4, 300)), RequestsFrom: "a load test"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	next := poisson(3, 400)
 	p, err := c.Fit.Predict(perfmodel.Deployment{Config: cfg}, next, perfmodel.PredictionDraws, sim.Options{SampleEvery: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	real, err := sim.Run(cfg, truth, next, sim.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	got, want := p.TPOT.Mean, real.Summary().TPOT.Mean.Seconds()
 	if got.Value/want < 0.98 || got.Value/want > 1.02 || got.Low > got.Value || got.High < got.Value {
 		t.Errorf("TPOT %+v, truth %v", got, want)
@@ -194,13 +175,9 @@ func TestAPredictionHoldsTheTruth(t *testing.T) {
 
 func TestDataSheetsAreShownToBeRough(t *testing.T) {
 	c, err := perfmodel.Calibrate(perfmodel.Evidence{Prior: priorOf(t, "H100"), HardwareFrom: "H100 SXM"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	p, err := c.Fit.Predict(perfmodel.Deployment{Config: large(t)}, poisson(2, 200), 20, sim.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if !slices.ContainsFunc(p.Warnings, func(w string) bool { return strings.Contains(w, "not calibrated") }) {
 		t.Errorf("warnings %q do not say that nothing was calibrated", p.Warnings)
 	}
@@ -211,9 +188,7 @@ func TestDataSheetsAreShownToBeRough(t *testing.T) {
 
 func TestPredictRefusesWhatCannotBe(t *testing.T) {
 	c, err := perfmodel.Calibrate(perfmodel.Evidence{Cost: &truth})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name, d := range map[string]perfmodel.Deployment{
 		"negative replicas": {Config: large(t), Replicas: -1},
 		"unknown route":     {Config: large(t), Route: "by mood"},

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 	measured "github.com/sixty-dev/sixty/internal/sim/workload"
@@ -47,9 +48,7 @@ func (w *watched) until(t time.Duration) {
 func watch(t *testing.T, cfg sim.Config, requests []sim.Request) []measured.Interval {
 	t.Helper()
 	e, err := sim.New(cfg, trueCost)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	w := &watched{Engine: e, cfg: cfg, end: time.Second}
 	var taken, last []time.Duration
 	now := time.Duration(0)
@@ -106,17 +105,11 @@ func TestTheFrontendIsFoundInMetrics(t *testing.T) {
 	prior := perfmodel.Rough(trueCost)
 	prior.Base, prior.PerKV, prior.PerToken = 15e-3, 70e-9, 80e-6
 	f, err := perfmodel.FromScrapes(cfg, watch(t, cfg, requests), &prior, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	p, err := f.Predict(perfmodel.Deployment{Config: cfg}, requests, perfmodel.PredictionDraws, sim.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	truth, err := sim.Run(cfg, trueCost, requests, sim.Options{Frontend: trueFrontend})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want := truth.Summary()
 	within(t, "mean ITL", p.Summary.ITL.Mean.Seconds(), want.ITL.Mean.Seconds(), 0.03)
 	within(t, "mean TTFT", p.TTFT.Mean.Value, want.TTFT.Mean.Seconds(), 0.10)
@@ -130,17 +123,13 @@ func TestTheFrontendIsFoundInRequests(t *testing.T) {
 	cfg := config(t)
 	requests := workload(1, 4, 400)
 	res, err := sim.Run(cfg, trueCost, requests, sim.Options{Frontend: trueFrontend})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	ms := make([]perfmodel.Measured, len(requests))
 	for i, r := range res.Requests {
 		ms[i] = perfmodel.Measured{Request: requests[i], Scheduled: -1, FirstToken: r.FirstToken, LastToken: r.LastToken, Use: true}
 	}
 	f, err := perfmodel.FromRequests(perfmodel.Deployment{Config: cfg}, ms, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	within(t, "the API server's time", f.Frontend.PerRequest, trueFrontend.PerRequest, 0.15)
 	for i, r := range res.Requests {
 		ms[i].Scheduled = r.Scheduled

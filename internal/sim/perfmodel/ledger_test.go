@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/modelconfig"
 	"github.com/sixty-dev/sixty/internal/modelconfig/modelconfigtest"
@@ -14,18 +15,14 @@ import (
 func device(t testing.TB, name string) GPU {
 	t.Helper()
 	d, err := FindGPU(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return d
 }
 
 func ledger(t testing.TB, m *modelconfig.Model, s Settings) *Ledger {
 	t.Helper()
 	l, err := NewLedger(m, s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return l
 }
 
@@ -147,9 +144,7 @@ func TestHybridCapacityIsThatOfLogs(t *testing.T) {
 		},
 	} {
 		m, err := modelconfig.Parse([]byte(tc.config))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		on := true
 		s := tc.settings
 		s.Release, s.KVType, s.PrefixCaching, s.MaxModelLen, s.MaxNumBatchedTokens = "0.24", "fp8", &on, 131072, 8192

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/modelconfig/modelconfigtest"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
@@ -42,18 +43,12 @@ func TestToAnotherLevelOfLoad(t *testing.T) {
 	for _, level := range levels {
 		t.Run(level.file, func(t *testing.T) {
 			f, err := os.Open(filepath.Join("testdata/loadtests", level.file+".csv"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			defer f.Close()
 			test, err := perfmodel.ReadLoadTest(f, 16)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			cfg, err := sim.Defaults("0.19.0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			cfg.MaxModelLen, cfg.NumBlocks, cfg.MaxNumSeqs = 32768, level.numBlocks, 128
 			d := perfmodel.Deployment{Config: cfg}
 			if level.ranks > 1 {
@@ -62,9 +57,7 @@ func TestToAnotherLevelOfLoad(t *testing.T) {
 			settings := perfmodel.Settings{Release: "0.19.0", Device: *spec(t, "RTX PRO 6000 Server"), TP: level.tp, DP: level.ranks, MaxModelLen: 32768}
 			settings.ExpertParallel = level.ranks > 1
 			ledger, err := perfmodel.NewLedger(modelconfigtest.Read(t, level.model), settings)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			prior := ledger.StepCost(500)
 			all := test.Requests
 			n := len(all)
@@ -105,9 +98,7 @@ func TestToAnotherLevelOfLoad(t *testing.T) {
 					requests[i] = all[i].Request
 				}
 				p, err := cal.Fit.Predict(d, requests, perfmodel.PredictionDraws, sim.Options{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				if cal.Basis == perfmodel.DataSheet {
 					t.Logf("%s: %v", c.name, cal.Notes) // the load test was passed over
 					continue
@@ -115,17 +106,15 @@ func TestToAnotherLevelOfLoad(t *testing.T) {
 				intervals.holds(t, c.name, "of all", all, p)
 				// Those that were there before anybody queued for a place are served alike
 				// without the later ones, and tell what a queue for the budget of steps costs.
-				if p, err = cal.Fit.Predict(d, requests[:120], perfmodel.PredictionDraws, sim.Options{}); err != nil {
-					t.Fatal(err)
-				}
+				p, err = cal.Fit.Predict(d, requests[:120], perfmodel.PredictionDraws, sim.Options{})
+				must.Succeed(t, err)
 				ttft, n := 0.0, 0.0
 				for _, m := range all[:120] {
 					ttft, n = ttft+(m.FirstToken-m.Request.Arrival).Seconds(), n+1
 				}
 				intervals.inside(t, c.name, "mean TTFT of the first 120", ttft/n, p.TTFT.Mean)
-				if p, err = cal.Fit.Predict(d, requests, 0, sim.Options{}); err != nil {
-					t.Fatal(err)
-				}
+				p, err = cal.Fit.Predict(d, requests, 0, sim.Options{})
+				must.Succeed(t, err)
 				got := off(all, p.Result.Records, c.other)
 				t.Logf("%s: %v; the fit is off by %.1f %% in the median", c.name, got, 100*cal.Fit.MedianError)
 				far := func(got, want float64) bool { return math.Abs(got) > want }
@@ -142,27 +131,20 @@ func TestToAnotherLevelOfLoad(t *testing.T) {
 // tensor parallelism.
 func TestToAnotherModel(t *testing.T) {
 	cfg, err := sim.Defaults("0.19.0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	cfg.MaxModelLen, cfg.NumBlocks, cfg.MaxNumSeqs = 32768, 24000, 128
 	d := perfmodel.Deployment{Config: cfg}
 	var priors [2]perfmodel.Prior
 	var tests [2]*perfmodel.LoadTest
 	for i, l := range levels[:2] {
 		f, err := os.Open(filepath.Join("testdata/loadtests", l.file+".csv"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer f.Close()
-		if tests[i], err = perfmodel.ReadLoadTest(f, 16); err != nil {
-			t.Fatal(err)
-		}
+		tests[i], err = perfmodel.ReadLoadTest(f, 16)
+		must.Succeed(t, err)
 		ledger, err := perfmodel.NewLedger(modelconfigtest.Read(t, l.model),
 			perfmodel.Settings{Release: "0.19.0", Device: *spec(t, "RTX PRO 6000 Server"), TP: l.tp, MaxModelLen: 32768})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		priors[i] = ledger.StepCost(500)
 	}
 	every := func(int, *perfmodel.Measured) bool { return true }
@@ -171,18 +153,14 @@ func TestToAnotherModel(t *testing.T) {
 		j := 1 - i
 		name := levels[i].file + " → " + levels[j].file
 		cal, err := perfmodel.Calibrate(perfmodel.Evidence{Config: cfg, Requested: d, Requests: test.Requests, RequestsFrom: name, Prior: &priors[i]})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		all := tests[j].Requests
 		requests := make([]sim.Request, len(all))
 		for k := range all {
 			requests[k] = all[k].Request
 		}
 		p, err := cal.Fit.Transfer(priors[i], priors[j]).Predict(d, requests, perfmodel.PredictionDraws, sim.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		got := off(all, p.Result.Records, every)
 		t.Logf("%s: %v", name, got)
 		intervals.holds(t, name, "of all", all, p)
@@ -207,23 +185,15 @@ func TestNearCapacityAFitDoesNotDependOnItsStart(t *testing.T) {
 	}
 	level := levels[0]
 	f, err := os.Open(filepath.Join("testdata/loadtests", level.file+".csv"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer f.Close()
 	test, err := perfmodel.ReadLoadTest(f, 16)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	cfg, err := sim.Defaults("0.19.0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	cfg.MaxModelLen, cfg.NumBlocks, cfg.MaxNumSeqs = 32768, level.numBlocks, 128
 	ledger, err := perfmodel.NewLedger(modelconfigtest.Read(t, level.model), perfmodel.Settings{Release: "0.19.0", Device: *spec(t, "RTX PRO 6000 Server"), TP: level.tp, MaxModelLen: 32768})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	d := perfmodel.Deployment{Config: cfg}
 	requests := make([]sim.Request, len(test.Requests))
 	for i := range requests {
@@ -234,13 +204,9 @@ func TestNearCapacityAFitDoesNotDependOnItsStart(t *testing.T) {
 		prior := ledger.StepCost(500)
 		prior.Base *= start
 		fit, err := perfmodel.FromRequests(d, test.Requests, &prior, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		p, err := fit.Predict(d, requests, 0, sim.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		t.Logf("from %g times the prior's: %.4g s to first token, a knee of %d", start, p.TTFT.Mean.Value, fit.Cost.Knee)
 		least, most = min(least, p.TTFT.Mean.Value), max(most, p.TTFT.Mean.Value)
 	}

@@ -26,6 +26,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
@@ -52,13 +53,9 @@ type liveRun struct {
 func TestLiveServer(t *testing.T) {
 	if file := os.Getenv("SIXTY_LIVE_SAVED"); file != "" {
 		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var runs []liveRun
-		if err := json.Unmarshal(b, &runs); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal(b, &runs))
 		for i := range runs {
 			predictLive(t, &runs[i])
 		}
@@ -91,12 +88,8 @@ func save(t *testing.T, runs []liveRun) {
 		return
 	}
 	b, err := json.Marshal(runs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, b, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, os.WriteFile(file, b, 0o644))
 }
 
 // predictLive calibrates on a run's times and simulates it: an open loop with the arrivals that
@@ -135,9 +128,7 @@ func predictLive(t *testing.T, run *liveRun) {
 		}
 	}
 	res, err := sim.Run(cfg, fit.Cost, requests, sim.Options{Clients: run.Clients, Frontend: fit.Frontend})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s := res.Summary()
 	t.Logf("%s: mean TPOT %.1f → %.1f ms, mean TTFT %.3g → %.3g s, tokens/s %.0f → %.0f, preemptions %.0f → %d (%+.0f %%), the API server takes %.2g ms (%.2g to %.2g)",
 		run.Name, 1e3*tpot, 1e3*s.TPOT.Mean.Seconds(), ttft, s.TTFT.Mean.Seconds(), float64(tokens)/end.Seconds(), s.OutputPerSecond,
@@ -163,9 +154,7 @@ var liveLoads = []struct {
 func liveConfig(t *testing.T) sim.Config {
 	t.Helper()
 	cfg, err := sim.Defaults("0.23.0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	cfg.MaxModelLen, cfg.NumBlocks, cfg.MaxNumSeqs, cfg.AsyncScheduling = 2048, 160, 64, false
 	return cfg
 }
@@ -173,9 +162,7 @@ func liveConfig(t *testing.T) sim.Config {
 func startServer(t *testing.T, dir string, cfg sim.Config) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	l.Close()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -191,9 +178,7 @@ func startServer(t *testing.T, dir string, cfg sim.Config) string {
 	cmd.Stdout, cmd.Stderr = &log, &log
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it ends its engine process
 	cmd.WaitDelay = 30 * time.Second
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cmd.Start())
 	t.Cleanup(func() { cancel(); cmd.Wait() }) //nolint:errcheck // interrupted
 	url := "http://127.0.0.1:" + port
 	for deadline := time.Now().Add(8 * time.Minute); time.Now().Before(deadline); time.Sleep(time.Second) {
@@ -294,21 +279,15 @@ func complete(url string, prompt []int, m *perfmodel.Measured, start time.Time) 
 func metric(t *testing.T, url, name string) float64 {
 	t.Helper()
 	r, err := http.Get(url + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer r.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(r.Body, 8<<20))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	sum := 0.0
 	for line := range strings.Lines(string(body)) {
 		if rest, ok := strings.CutPrefix(line, name); ok && (rest[0] == '{' || rest[0] == ' ') {
 			v, err := strconv.ParseFloat(strings.TrimSpace(rest[strings.LastIndex(rest, " "):]), 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			sum += v
 		}
 	}

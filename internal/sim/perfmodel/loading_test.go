@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/modelconfig/modelconfigtest"
@@ -62,9 +63,7 @@ func TestArgumentsCountInTheLedger(t *testing.T) {
 		return x.Bytes.Value / gib
 	}
 	plain, err := told(t, "llama-3.1-8b", "H100", "--max-model-len 8192")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, tc := range []struct {
 		args, line string
 		want       float64 // GiB of the line
@@ -93,9 +92,7 @@ func TestArgumentsCountInTheLedger(t *testing.T) {
 		t.Errorf("a layer that guesses: blocks of %g times the bytes, want %g", got, want)
 	}
 	spread, err := told(t, "deepseek-v3", "H200", "-tp 8 -dcp 8 --max-model-len 32768")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	whole, _ := told(t, "deepseek-v3", "H200", "-tp 8 --max-model-len 32768")
 	if got := spread.Tokens.Value / whole.Tokens.Value; math.Abs(got-8) > 0.05 {
 		t.Errorf("decode context parallelism of 8 gives %.2f times the tokens, want 8", got)
@@ -106,16 +103,13 @@ func TestArgumentsCountInTheLedger(t *testing.T) {
 // logits, others a layer more.
 func TestUnevenStages(t *testing.T) {
 	l, err := told(t, "deepseek-v3", "H200", "-tp 4 -pp 4 --max-model-len 32768")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s := l.Settings
 	least := math.Inf(1)
 	for stage := range s.PP {
 		one := &Ledger{Model: l.Model, Settings: s, stage: stage}
-		if one.KV, err = newLayout(l.Model, &one.Settings, stage); err != nil {
-			t.Fatal(err)
-		}
+		one.KV, err = newLayout(l.Model, &one.Settings, stage)
+		must.Succeed(t, err)
 		one.fill()
 		least = min(least, math.Floor(one.Available.Value/one.KV.BytesPerBlock))
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
@@ -29,16 +30,12 @@ func csvOf(t *testing.T, requests []sim.Request) string {
 func TestALoadTestCalibrates(t *testing.T) {
 	file := csvOf(t, poisson(4, 300)) + "9,9,9,,,,,,,,,,10,10,10,0,0,0,,503,http_503\n" + "9,9,9,,,,,,,,,,10,10,10,0,0,0,,200,complete\n"
 	test, err := perfmodel.ReadLoadTest(strings.NewReader(file), 16)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if len(test.Requests) != 300 || test.Skips() != "1 failed, 1 without a token" {
 		t.Errorf("%d requests, left out: %s", len(test.Requests), test.Skips())
 	}
 	c, err := perfmodel.Calibrate(perfmodel.Evidence{Config: large(t), Requests: test.Requests, RequestsFrom: "run.csv"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if c.Fit.MedianError > 0.03 {
 		t.Errorf("%s", c.Statement())
 	}
@@ -47,9 +44,7 @@ func TestALoadTestCalibrates(t *testing.T) {
 func TestReadLoadTestOfVLLM(t *testing.T) {
 	file := `{"input_lens": [10, 20, 30], "output_lens": [3, 2, 0], "start_times": [1.7e9, 1700000001.5, 1700000002], "ttfts": [0.1, 0.2, 0], "itls": [[0.02, 0.02], [0.03], []], "errors": ["", "", "boom"]}`
 	test, err := perfmodel.ReadLoadTest(strings.NewReader(file), 16)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	m := test.Requests[1]
 	if len(test.Requests) != 2 || m.Request.Arrival != 1500*time.Millisecond || m.LastToken.Round(time.Millisecond) != 1730*time.Millisecond || test.Skipped["failed"] != 1 {
 		t.Errorf("%+v, left out %v", test.Requests, test.Skipped)

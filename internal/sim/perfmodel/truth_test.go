@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 	measured "github.com/sixty-dev/sixty/internal/sim/workload"
@@ -62,9 +63,7 @@ func readRun(t *testing.T, run string) []perfmodel.Measured {
 	offset := math.Inf(1)
 	for s := bufio.NewScanner(truthFile(t, run, "requests.jsonl")); s.Scan(); {
 		var r record
-		if err := json.Unmarshal(s.Bytes(), &r); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal(s.Bytes(), &r))
 		offset = min(offset, r.Queued-r.Arrival)
 		records = append(records, r)
 	}
@@ -97,9 +96,7 @@ func TestGroundTruth(t *testing.T) {
 		t.Run(truth.name, func(t *testing.T) {
 			ms := readRun(t, truth.name)
 			cfg, err := sim.Defaults("0.19.0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			cfg.MaxModelLen, cfg.NumBlocks, cfg.MaxNumSeqs = 32768, truth.numBlocks, truth.maxSeqs
 			prior := *priorOf(t, truth.gpu)
 			var end time.Duration
@@ -147,16 +144,13 @@ func fitRequests(t *testing.T, cfg sim.Config, ms []perfmodel.Measured, prior *p
 func fitScrapes(t *testing.T, cfg sim.Config, run string, until time.Duration, prior *perfmodel.Prior) *perfmodel.Fit {
 	t.Helper()
 	rows, err := csv.NewReader(truthFile(t, run, "timeseries.csv")).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var scrapes []measured.Interval
 	for _, row := range rows[1:] { // t, prompt_throughput, gen_throughput, running, waiting, kv_cache_pct
 		var v [6]float64
 		for i := range v {
-			if v[i], err = strconv.ParseFloat(row[i], 64); err != nil {
-				t.Fatal(err)
-			}
+			v[i], err = strconv.ParseFloat(row[i], 64)
+			must.Succeed(t, err)
 		}
 		if v[0] > until.Seconds() {
 			break
@@ -189,9 +183,7 @@ func compareRun(t *testing.T, basis string, cfg sim.Config, fit *perfmodel.Fit, 
 		requests[i] = m.Request
 	}
 	p, err := fit.Predict(perfmodel.Deployment{Config: cfg}, requests, perfmodel.PredictionDraws, sim.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var real, predicted []sim.Record
 	for i, m := range ms {
 		if !pred(m) {

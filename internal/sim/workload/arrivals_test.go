@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 func drawArrivals(t *rapid.T) Arrivals {
@@ -28,9 +30,7 @@ func TestPacerTimesAscendWithinTheProfile(t *testing.T) {
 			t.Skip("rate 0 throughout")
 		}
 		p, err := a.Pacer(rapid.Uint64().Draw(t, "seed"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var end time.Duration
 		for _, s := range a.Profile {
 			end += s.Duration
@@ -60,9 +60,7 @@ func TestConstantPacerDeliversTheIntegralOfItsRate(t *testing.T) {
 			t.Skip("rate 0 throughout")
 		}
 		p, err := a.Pacer(1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var want float64
 		for _, s := range a.Profile {
 			want += (s.From + s.To) / 2 * s.Duration.Seconds()
@@ -81,9 +79,7 @@ func TestGapsHaveTheWantedVariation(t *testing.T) {
 	for _, cv := range []float64{0, 0.25, 0.5, 1, 2, 3} {
 		a := Arrivals{Profile: []Segment{{0, 100, 100}}, CV: cv}
 		p, err := a.Pacer(7)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		const n = 200_000
 		var last time.Duration
 		var sum, squares float64
@@ -104,9 +100,7 @@ func TestGapsHaveTheWantedVariation(t *testing.T) {
 
 func TestRampFollowsItsRate(t *testing.T) {
 	a, err := ParseArrivals("ramp:0-100:10s", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	p, _ := a.Pacer(1)
 	byHalf := [2]int{}
 	for due, ok := p.Next(); ok; due, ok = p.Next() {

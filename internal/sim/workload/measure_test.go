@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
@@ -48,13 +49,9 @@ type truth struct {
 func readTruth(t *testing.T, name string) *truth {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("..", "..", "..", "testdata", "recordings", name+".json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var tr truth
-	if err := json.Unmarshal(b, &tr); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(b, &tr))
 	return &tr
 }
 
@@ -83,9 +80,7 @@ func read(t *testing.T, name string, from, to time.Time) *workload.Measured {
 		})
 	}
 	f, err := workload.Measure(t.Context(), store, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return f
 }
 
@@ -122,9 +117,7 @@ func TestTheMeasuredWorkloadIsTheOneThatWasDriven(t *testing.T) {
 			from, to := tr.phase(t, tt.phase)
 			w := read(t, tt.recording, from, to).Workload
 			spec, err := w.Spec()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			load := tr.Load.Phases[tt.phase][0]
 			rng := rand.New(rand.NewPCG(3, 4))
 			for _, l := range []struct {
@@ -162,9 +155,7 @@ func TestTheMeasuredWorkloadIsTheOneThatWasDriven(t *testing.T) {
 				t.Errorf("%.0f requests arrived, clients started %.0f", arrived, started)
 			}
 			a, err := w.Arrivals()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			// The variance of so few counts is right to the square root of 2/(n-1).
 			if most := math.Sqrt(1 + 3*math.Sqrt(2/float64(len(w.Arrived)-1))); a.CV < 0.6 || a.CV > min(most, 1.5) {
 				t.Errorf("variation of the arrivals %.2f, they were Poisson, of which %d counts show at most %.2f", a.CV, len(w.Arrived), most)
@@ -227,9 +218,7 @@ func TestTheBatchLimitShowsInAQueue(t *testing.T) {
 
 func TestNothingToRead(t *testing.T) {
 	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer store.Close()
 	now := time.Unix(1_700_000_000, 0)
 	for name, o := range map[string]workload.Measurement{

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // bounds are those of vLLM's length histograms up to 4096 tokens
@@ -55,18 +57,14 @@ func TestMeasuredLengthsAreThoseThatWere(t *testing.T) {
 	} {
 		t.Run(tt.lengths, func(t *testing.T) {
 			l, err := ParseLengths(tt.lengths)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			real := draws(l, 20_000)
 			for i := range real {
 				real[i] = min(real[i], 4096)
 			}
 			h := histogramOf(real)
 			measured, err := h.Lengths()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			again := draws(measured, 20_000)
 			mean := histogramOf(again).Mean()
 			if math.Abs(mean/h.Mean()-1) > 0.02 {
@@ -104,9 +102,7 @@ func TestALyingSumDoesNotSpoilTheLengths(t *testing.T) {
 func counts(t *testing.T, a Arrivals, seconds int) []float64 {
 	t.Helper()
 	p, err := a.Pacer(3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	n := make([]float64, seconds)
 	for {
 		at, ok := p.Next()
@@ -131,9 +127,7 @@ func TestMeasuredArrivalsAreThoseThatWere(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			o := Observed{Arrived: counts(t, tt.a, 300), Every: time.Second}
 			got, err := o.Arrivals()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if limit := 0.15 + 0.25*tt.a.CV; math.Abs(got.CV-tt.a.CV) > limit {
 				t.Errorf("variation %.2f, was %.2f", got.CV, tt.a.CV)
 			}
@@ -159,9 +153,7 @@ func TestGapsInTheCountersAreNoPauses(t *testing.T) {
 		o.Arrived[i] = math.NaN()
 	}
 	a, err := o.Arrivals()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if r := a.Rate(30 * time.Second); r < 6 || r > 14 {
 		t.Errorf("rate %.1f, was 10", r)
 	}
@@ -204,9 +196,7 @@ func TestExactlyAsManyArriveAsAreExpected(t *testing.T) {
 	} {
 		want := a.Expected(2 * time.Minute)
 		p, err := a.Exactly(2*time.Minute, 9)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		n := 0.0
 		for {
 			at, ok := p.Next()

@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 func TestRead(t *testing.T) {
@@ -90,9 +92,7 @@ func TestRead(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if diff := cmp.Diff(tt.want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("trace differs (-want +got):\n%s", diff)
 			}
@@ -120,16 +120,12 @@ func TestReadPublishedTraces(t *testing.T) {
 			if errors.Is(err, os.ErrNotExist) {
 				t.Skip("published traces are not here; set SIXTY_SHARED")
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if want.header != "" {
 				b = append([]byte(want.header), b[bytes.IndexByte(b, '\n'):]...)
 			}
 			tr, err := Read(bytes.NewReader(b))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if len(tr.Requests) != want.requests || tr.Requests[0].PromptTokens != want.promptAt || len(tr.Skipped) > 0 {
 				t.Errorf("%d requests, first prompt %d, skipped %v; want %+v", len(tr.Requests), tr.Requests[0].PromptTokens, tr.Skipped, want)
 			}
@@ -156,9 +152,7 @@ func FuzzRead(f *testing.F) {
 		}
 		tr.Stats()
 		rp, err := NewReplay(tr, 1, 16)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		n := 0
 		for s := (Session{}); rp.Next(&s); {
 			n += len(s.Turns)

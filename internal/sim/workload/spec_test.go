@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 func TestParseLengths(t *testing.T) {
@@ -37,9 +39,7 @@ func TestParseLengths(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			rng, sum := rand.New(rand.NewPCG(1, 2)), 0.0
 			const n = 200_000
 			for range n {
@@ -54,9 +54,7 @@ func TestParseLengths(t *testing.T) {
 
 func TestFromHistogramDrawsWhatTheServerSaw(t *testing.T) {
 	l, err := FromHistogram([]Bucket{{10, 0}, {20, 300}, {50, 0}, {100, 100}, {math.Inf(1), 0}}, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	rng, short, long := rand.New(rand.NewPCG(1, 2)), 0, 0
 	for range 10_000 {
 		switch n := l.Draw(rng); {
@@ -86,9 +84,7 @@ func TestGeneratorMeetsItsSpec(t *testing.T) {
 		}
 		seed := rapid.Uint64().Draw(t, "seed")
 		a, err := NewGenerator(spec, seed)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		b, _ := NewGenerator(spec, seed)
 		var sa, sb Session
 		for range 20 {
@@ -118,9 +114,7 @@ func TestReplaySharesExactlyThePrefixesOfTheTrace(t *testing.T) {
 		{Arrival: 3 * time.Second, PromptTokens: 700, OutputTokens: 4, Session: 9, Turn: 1},
 	}}
 	rp, err := NewReplay(tr, 2, 32)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var got []Session
 	for s := (Session{}); rp.Next(&s); {
 		got = append(got, s)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
@@ -50,14 +51,10 @@ func page(prefix string, hot bool) []byte {
 func TestAServerIsLentItsGPUs(t *testing.T) {
 	for _, prefix := range []string{"", "amd_"} {
 		store, err := embedded.Open(embedded.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer store.Close()
 		all, err := fleet.Scenarios(pathologies.All())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 		var end time.Time
 		put := func(p fleet.Scrape) error {
@@ -68,13 +65,9 @@ func TestAServerIsLentItsGPUs(t *testing.T) {
 			_, err := store.Append(embedded.Target{Instance: p.Target}, p.At, p.Body, fleet.ContentType, time.Millisecond)
 			return err
 		}
-		if err := fleet.Play(t.Context(), all[0], fleet.DefaultRelease, 1, began, put, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, fleet.Play(t.Context(), all[0], fleet.DefaultRelease, 1, began, put, nil))
 		d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: end, First: began, Interval: time.Second, Pathologies: pathologies.All()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if d.Verdict.ID != "gpu-throttling" {
 			t.Errorf("%q: the verdict is %s", prefix, d.Verdict.ID)
 		}

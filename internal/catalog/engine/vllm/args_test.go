@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 )
 
@@ -55,9 +56,7 @@ func TestArgumentsThatNoServerTakesAreRefused(t *testing.T) {
 
 func TestWordsOfACommandLine(t *testing.T) {
 	c, err := flags.CheckArgs(`bash -c "vllm serve org/m --cudagraph-capture-sizes 1 2 4 --lora-modules a=/x b=/y --max-num-seqs 4 --max-num-seqs 8 && date"`, "here", "0.23.0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for flag, want := range map[string]string{engine.ModelName: "org/m", engine.GraphSizes: "1 2 4", "lora-modules": "a=/x b=/y", engine.MaxNumSeqs: "8"} {
 		if c[flag].Value != want {
 			t.Errorf("%s: %q, want %q", flag, c[flag].Value, want)
@@ -74,9 +73,7 @@ func TestWordsOfACommandLine(t *testing.T) {
 
 func TestArgumentsAsVLLMWritesThem(t *testing.T) {
 	c, err := flags.CheckArgs("serve m --speculative-config.method ngram --speculative-config.num-speculative-tokens 3 --enforce-eager -O2 --no-enable-lora -dcp 2", "here", "0.32.0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for flag, want := range map[string]string{
 		"speculative-config": `{"method":"ngram","num_speculative_tokens":3}`, "enforce-eager": "true", "compilation-config": "2", "enable-lora": "false",
 		"decode-context-parallel-size": "2",

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 )
@@ -17,18 +18,12 @@ import (
 func Open(tb testing.TB, path string, name func(target string) embedded.Target) (store *embedded.Store, first, last time.Time) {
 	tb.Helper()
 	rec, err := recording.Open(tb.Context(), path)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	defer rec.Close()
 	store, err = embedded.Open(embedded.Config{})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	tb.Cleanup(func() { store.Close() })
-	if err := store.Load(tb.Context(), rec, name); err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, store.Load(tb.Context(), rec, name))
 	first, last = rec.Times()
 	return store, first, last
 }
@@ -38,9 +33,7 @@ func Open(tb testing.TB, path string, name func(target string) embedded.Target) 
 func ReadTruth(tb testing.TB, path string, v any) {
 	tb.Helper()
 	text, err := os.ReadFile(strings.TrimSuffix(path, ".tar.zst") + ".json")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	if err := json.Unmarshal(text, v); err != nil {
 		tb.Fatalf("the truth of %s: %v", path, err)
 	}

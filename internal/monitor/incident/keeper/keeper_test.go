@@ -22,6 +22,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
@@ -59,9 +60,7 @@ func sick(at time.Time, p *catalog.Pathology, models ...string) *diagnose.Diagno
 func open(t *testing.T, dir string) *Keeper {
 	t.Helper()
 	k, err := Open(t.Context(), Config{Dir: dir, Catalogue: pathologies.All(), Log: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { k.Close(t.Context()) })
 	return k
 }
@@ -78,9 +77,7 @@ func pathology(t testing.TB, id string) *catalog.Pathology {
 
 func observe(t *testing.T, k *Keeper, d *diagnose.Diagnosis) {
 	t.Helper()
-	if err := k.Observe(d, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, k.Observe(d, nil))
 }
 
 func TestARestartLosesNothing(t *testing.T) {
@@ -104,9 +101,7 @@ func TestARestartLosesNothing(t *testing.T) {
 	if len(want) != 2 || (want[0].Ended == nil) == (want[1].Ended == nil) {
 		t.Fatalf("got %+v", want)
 	}
-	if err := k.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, k.Close(t.Context()))
 	again := open(t, dir)
 	if diff := cmp.Diff(want, again.List(Query{})); diff != "" {
 		t.Errorf("(-before +after)\n%s", diff)
@@ -165,16 +160,10 @@ func TestACorruptRecordIsSetAside(t *testing.T) {
 			p := pathology(t, "kv-cache-thrashing")
 			observe(t, k, sick(noon, p, "m0", "m1", "m2"))
 			bad := k.Of("m1", p.ID).ID
-			if err := k.Close(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, k.Close(t.Context()))
 			// What else of it there is must be kept too.
-			if err := os.WriteFile(filepath.Join(dir, bad, diagnosisFile), []byte("{}"), 0o644); err != nil {
-				t.Fatal(err)
-			}
-			if err := harm(filepath.Join(dir, bad, recordFile)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(filepath.Join(dir, bad, diagnosisFile), []byte("{}"), 0o644))
+			must.Succeed(t, harm(filepath.Join(dir, bad, recordFile)))
 			_, _, w, err := openStore(dir)
 			if err != nil || len(w) != 1 || !strings.Contains(w[0], bad) || !strings.Contains(w[0], asideDir) {
 				t.Errorf("warnings %q, %v", w, err)
@@ -197,9 +186,7 @@ func TestACorruptRecordIsSetAside(t *testing.T) {
 func TestWhatIsNotOursStays(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"lost+found", "wal", "2026-notes"} {
-		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.Mkdir(filepath.Join(dir, name), 0o755))
 	}
 	if _, _, w, err := openStore(dir); len(w) != 0 || err != nil {
 		t.Errorf("warnings %q, %v", w, err)
@@ -241,9 +228,7 @@ func TestAFullDisk(t *testing.T) {
 func TestItIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	k, err := Open(t.Context(), Config{Dir: dir, Catalogue: pathologies.All(), MaxIncidents: 3, Retention: 24 * time.Hour, MaxEvidence: 2500, Log: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer k.Close(t.Context())
 	p := pathology(t, "kv-cache-thrashing")
 	at := noon
@@ -252,9 +237,7 @@ func TestItIsBounded(t *testing.T) {
 			observe(t, k, sick(at, p, "m0"))
 			at = at.Add(15 * time.Second)
 		}
-		if err := os.WriteFile(k.store.path(k.Of("m0", p.ID).ID, evidenceFile), make([]byte, 1000), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(k.store.path(k.Of("m0", p.ID).ID, evidenceFile), make([]byte, 1000), 0o644))
 		for range 100 {
 			observe(t, k, sick(at, p))
 			at = at.Add(time.Minute)
@@ -300,9 +283,7 @@ func TestChild(t *testing.T) {
 		t.Skip("is the process that TestKill kills")
 	}
 	k, err := Open(t.Context(), Config{Dir: dir, Catalogue: pathologies.All(), Log: slog.New(slog.NewTextHandler(prefixed{os.Stdout}, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	fmt.Println("opened", len(k.List(Query{})))
 	p := pathology(t, "kv-cache-thrashing")
 	at := time.Now()
@@ -312,9 +293,7 @@ func TestChild(t *testing.T) {
 		if n%60 < 20 {
 			d = sick(at, p, "m0", fmt.Sprintf("m%d", n/60%4+1))
 		}
-		if err := k.Observe(d, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, k.Observe(d, nil))
 		for _, s := range k.List(Query{State: "open"}) {
 			fmt.Println("open", s.ID)
 			if len(s.Notes) < 50 {
@@ -340,12 +319,8 @@ func TestKill(t *testing.T) {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestChild$")
 		cmd.Env = append(os.Environ(), child+"="+dir)
 		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, cmd.Start())
 		opened, left := false, 1+rand.IntN(400) // lines until it is killed
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			if opened {
@@ -427,22 +402,14 @@ func TestEvidence(t *testing.T) {
 			events = append(events, "ended")
 		}
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer k.Close(t.Context())
 	var d diagnose.Diagnosis
 	for at := first.Add(20 * time.Second); !at.After(last); at = at.Add(5 * time.Second) {
 		d, err = diagnose.Run(t.Context(), store, diagnose.Options{At: at, First: first, Interval: time.Second, Every: true, Pathologies: pathologies.All()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := k.Observe(&d, store); err != nil {
-			t.Fatal(err)
-		}
-		if err := k.WaitForEvidence(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, k.Observe(&d, store))
+		must.Succeed(t, k.WaitForEvidence(t.Context()))
 	}
 	all := k.List(Query{})
 	if len(all) != 1 || all[0].Pathology != "kv-cache-thrashing" || !all[0].HasRecording {
@@ -453,21 +420,15 @@ func TestEvidence(t *testing.T) {
 		t.Fatal(err)
 	}
 	path, err := k.Recording(id, access.Everybody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	kept, err := k.Get(id, access.Everybody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var was struct {
 		At      time.Time
 		Verdict struct{ ID, Summary string }
 		Plots   []any
 	}
-	if err := json.Unmarshal(kept.Diagnosis, &was); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(kept.Diagnosis, &was))
 	if was.Verdict.ID != "kv-cache-thrashing" || len(was.Plots) < 4 {
 		t.Errorf("kept %s with %d plots", was.Verdict.ID, len(was.Plots))
 	}
@@ -478,22 +439,16 @@ func TestEvidence(t *testing.T) {
 		t.Errorf("predictions were asked for at %v, want one soon after 12 s, and none after that", asked)
 	}
 	s, err := source.Open(t.Context(), source.Spec{Recording: path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer s.Close()
 	if end := s.Span().Last; end.After(was.At) || was.At.Sub(end) > 2*time.Second {
 		t.Errorf("the recording ends at %s, the diagnosis is of %s", end, was.At)
 	}
 	o, err := s.Options(t.Context(), s.Span().Last)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	o.Pathologies = pathologies.All()
 	again, err := s.Diagnose(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if again.Verdict.ID != was.Verdict.ID || again.Verdict.Summary != was.Verdict.Summary {
 		t.Errorf("the recording says %s: %s, want %s: %s", again.Verdict.ID, again.Verdict.Summary, was.Verdict.ID, was.Verdict.Summary)
 	}
@@ -504,24 +459,16 @@ func TestEvidence(t *testing.T) {
 		h.Status, h.Findings = diagnose.OK, nil
 		h.Verdict = diagnose.Verdict{ID: diagnose.Healthy, Status: diagnose.OK, Targets: d.Verdict.Targets, Summary: "Nothing is wrong"}
 		h.Verdicts = []diagnose.Verdict{h.Verdict}
-		if err := k.Observe(&h, store); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, k.Observe(&h, store))
 	}
-	if err := k.WaitForEvidence(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, k.WaitForEvidence(t.Context()))
 	if !slices.Contains(events, "open") || !slices.Contains(events, "ended") || !k.store.has(id, courseFile) {
 		t.Errorf("events %v", events)
 	}
 	text, err := k.PostMortem(id, access.Everybody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if out := os.Getenv("SIXTY_POSTMORTEM"); out != "" {
-		if err := os.WriteFile(out, text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(out, text, 0o644))
 	}
 	for _, want := range []string{"# Post-mortem: ", "## Timeline", "**: ended", "four replicas helped &lt;b&gt;", "## Evidence", "| KV cache usage", "## Proposed fixes", "data:image/svg+xml;base64,", "## To be filled in"} {
 		if !bytes.Contains(text, []byte(want)) {

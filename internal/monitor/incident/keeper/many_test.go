@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
@@ -19,18 +20,14 @@ import (
 // same addresses.
 func TestEvidenceOfMany(t *testing.T) {
 	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer store.Close()
 	const replicas, sick = 30, 29
 	began := time.Unix(1_800_000_000, 0).UTC()
 	dir := t.TempDir()
 	open := func() *Keeper {
 		k, err := Open(t.Context(), Config{Dir: dir, Catalogue: pathologies.All(), Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return k
 	}
 	k := open()
@@ -46,28 +43,18 @@ func TestEvidenceOfMany(t *testing.T) {
 				} else {
 					_, err = store.Append(target, at, []byte(page), "", 0)
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 			}
 		}
 		if i < 6 {
 			continue
 		}
 		d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: at, First: began, Interval: 5 * time.Second, Pathologies: pathologies.All()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := k.Observe(&d, store); err != nil {
-			t.Fatal(err)
-		}
-		if err := k.WaitForEvidence(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, k.Observe(&d, store))
+		must.Succeed(t, k.WaitForEvidence(t.Context()))
 	}
-	if err := k.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, k.Close(t.Context()))
 	k = open()
 	defer k.Close(t.Context())
 	all := k.List(Query{})
@@ -75,14 +62,10 @@ func TestEvidenceOfMany(t *testing.T) {
 		t.Fatalf("%+v", all)
 	}
 	path, err := k.Recording(all[0].ID, access.Everybody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	again, _, last := embeddedtest.Open(t, path, nil)
 	v, err := again.Query(t.Context(), "last_over_time(up[5m])", last)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var names []string
 	down := false
 	for _, s := range v {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/monitor/access"
 	"github.com/sixty-dev/sixty/internal/monitor/incident/keeper"
@@ -14,9 +15,7 @@ import (
 // seer is a monitor that noticed the same fault at a time.
 func seer(t *testing.T, at time.Time) (*keeper.Keeper, string) {
 	k, err := keeper.Open(t.Context(), keeper.Config{Dir: t.TempDir(), Catalogue: pathologies.All(), Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = k.Close(t.Context()) })
 	p := pathologies.All()[0]
 	for _, model := range []string{"other", "m"} {
@@ -54,16 +53,12 @@ func TestMonitorsShareWhatPeopleDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, i := range []int{2, 1, 0, 1} {
-		if err := there.Merge(said[i]); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, there.Merge(said[i]))
 	}
 	agree := func(k *keeper.Keeper, id string, by string, texts ...string) {
 		t.Helper()
 		i, err := k.Get(id, access.Everybody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if i.Acknowledged == nil || i.Acknowledged.By != by || len(i.Notes) != len(texts) {
 			t.Fatalf("%+v", i.Summary)
 		}
@@ -87,9 +82,7 @@ func TestMonitorsShareWhatPeopleDo(t *testing.T) {
 		if err == nil {
 			err = pair[1].Merge(text)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 	}
 	agree(here, id, "bob", "first", "second", "third")
 	agree(there, other, "bob", "first", "second", "third")
@@ -104,9 +97,7 @@ func FuzzMerge(f *testing.F) {
 	f.Add([]byte(`[{"model":"m","members":["kv-cache-thrashing"],"began":"2026-01-01T00:00:00Z","acknowledged":{"by":"","at":"2026-01-01T00:00:00Z"},"notes":[{"by":"a","text":"b"}]}]`))
 	f.Add([]byte(`null`))
 	k, err := keeper.Open(f.Context(), keeper.Config{Dir: f.TempDir(), Catalogue: pathologies.All(), Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Succeed(f, err)
 	p := pathologies.All()[0]
 	if err := k.Observe(&diagnose.Diagnosis{
 		At: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Targets: []diagnose.Target{{Name: "a", Labels: map[string]string{"instance": "a", "model_name": "m"}}},

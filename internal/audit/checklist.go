@@ -455,7 +455,7 @@ func operations(docs []*files.Document, known bool) Area {
 		if isBurnRate(q) {
 			burn.Status, burn.Detail, burn.Hint = Present, q.Name, ""
 		}
-		if q.Rule.At("annotations", "runbook_url").Str() == "" {
+		if q.Runbook == "" {
 			without++
 		}
 	}

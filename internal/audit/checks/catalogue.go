@@ -2,10 +2,8 @@ package checks
 
 import (
 	"cmp"
-	_ "embed" // the table of exporters
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/promql/parser/posrange"
@@ -123,44 +121,8 @@ func intendedName(name string) (better string, sure bool) {
 // states are gauges of 0 and 1: a target that is down has a series too.
 var states = []string{"up", "probe_success", "vllm:healthy_pods_total", "vllm:engine_sleep_state"}
 
-// ofObjects are series of kube-state-metrics of which each object has one for every value of a label.
-var ofObjects = []string{
-	"kube_pod_status_phase", "kube_pod_status_ready", "kube_pod_status_scheduled", "kube_node_status_condition", "kube_deployment_status_condition",
-	"kube_pod_container_status_waiting_reason", "kube_pod_container_status_terminated_reason",
-}
-
 // isState reports whether a series is there with value 0 where what it says does not hold.
 func isState(name string) bool {
 	canonical, _ := vllm.Canonical(name)
-	return slices.Contains(states, canonical) || slices.Contains(ofObjects, name)
-}
-
-//go:embed exporters.csv
-var exporterTable string
-
-// exporters are metric families of programs beside inference servers, by name; Kind is the program.
-var exporters = sync.OnceValue(func() map[string]engine.Family {
-	out := map[string]engine.Family{}
-	for _, row := range engine.Rows(exporterTable) {
-		f := engine.Family{Name: row[0], Type: engine.Type(row[1]), Kind: row[2]}
-		if row[3] != "" {
-			f.Labels = slices.DeleteFunc(strings.Split(row[3], ";"), func(l string) bool { return l == "uid" }) // since kube-state-metrics 2
-		}
-		out[f.Name] = f
-	}
-	return out
-})
-
-// exporterFamily returns the family of an exporter that a sample's name belongs to.
-func exporterFamily(name string) (engine.Family, bool) {
-	if f, ok := exporters()[name]; ok {
-		return f, true
-	}
-	for _, s := range engine.HistogramSuffixes {
-		base, cut := strings.CutSuffix(name, s)
-		if f := exporters()[base]; cut && (f.Type == engine.Histogram || f.Type == engine.Summary && s != "_bucket") {
-			return f, true
-		}
-	}
-	return engine.Family{}, false
+	return slices.Contains(states, canonical)
 }

@@ -113,20 +113,20 @@ func (p *pass) report(at posrange.PositionRange, why, fix string) {
 
 func (p *pass) reportAs(severity catalog.Severity, at posrange.PositionRange, why, fix string) {
 	start, end := int(at.Start), int(at.End)
-	if expr := p.Node.Value; start < 0 || end > len(expr) || start >= end {
+	if expr := p.Expr; start < 0 || end > len(expr) || start >= end {
 		start, end = 0, len(expr)
 	}
-	p.add(Problem{Severity: severity, Fragment: p.Node.Value[start:end], Why: why, Fix: fix}, p.Node, start)
+	p.add(Problem{Severity: severity, Fragment: p.Expr[start:end], Why: why, Fix: fix}, start)
 }
 
 // addDoubt adds a finding that is one only where the files do not tell, and says what it hangs on.
 func (p *pass) addDoubt(at posrange.PositionRange, why, but, fix string) {
-	p.add(Problem{Severity: info, Doubt: true, Fragment: p.Node.Value[at.Start:at.End], Why: why + "; " + but, Fix: fix}, p.Node, int(at.Start))
+	p.add(Problem{Severity: info, Doubt: true, Fragment: p.Expr[at.Start:at.End], Why: why + "; " + but, Fix: fix}, int(at.Start))
 }
 
-func (p *pass) add(f Problem, n *files.Node, start int) {
+func (p *pass) add(f Problem, start int) {
 	f.Check, f.File, f.Path, f.Where = p.check.ID, p.Doc.Name, p.Pointer, p.Where
-	f.Line, f.Column = p.Doc.Place(n, start)
+	f.Line, f.Column = p.Place(start)
 	*p.out = append(*p.out, f)
 }
 
@@ -134,9 +134,9 @@ func (p *pass) add(f Problem, n *files.Node, start int) {
 func (p *pass) reportRename(severity catalog.Severity, v *parser.VectorSelector, why, to string) {
 	p.reportAs(severity, v.PositionRange(), why, "write "+to)
 	start := int(v.PosRange.Start)
-	if v.Name != "" && strings.HasPrefix(p.Node.Value[start:], v.Name) && p.Doc.CanRename(p.Node) {
+	if v.Name != "" && strings.HasPrefix(p.Expr[start:], v.Name) && p.CanRename() {
 		f := &(*p.out)[len(*p.out)-1]
-		f.Fixable, f.rename = true, &files.Rename{Node: p.Node, Start: start, Name: v.Name, To: to}
+		f.Fixable, f.rename = true, &files.Rename{Query: p.Query, Start: start, Name: v.Name, To: to}
 	}
 }
 
@@ -151,7 +151,7 @@ func Lint(docs []*files.Document, s *Surface, ignore ...string) []Problem {
 					all.records[q.Name] = nil
 				}
 			}
-			for w := range strings.FieldsFuncSeq(q.Node.Value, func(r rune) bool { return r != '_' && r != ':' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+			for w := range strings.FieldsFuncSeq(q.Expr, func(r rune) bool { return r != '_' && r != ':' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
 				all.words[w] = true
 			}
 		}
@@ -224,7 +224,7 @@ func (c *Check) visit(p *pass, n parser.Node) {
 // checks are everything that the linter looks for.
 var checks = []*Check{
 	&syntaxCheck,
-	&unknownMetric, &removedMetric, &notExposed, &histogramName, &createdSeries, &unknownLabel, &unknownLabelValue, &labelMismatch,
+	&unknownMetric, &removedMetric, &notExposed, &histogramName, &createdSeries, &unknownLabel, &unknownLabelValue,
 	&missingLe, &rawBuckets, &addedBuckets, &noSuchBucket, &bucketEdge, &averageOfPercentiles,
 	&rateOnGauge, &rawCounter, &deltaOnCounter, &ratioSummed, &impossibleThreshold, &alertCondition, &scalingWrong,
 }

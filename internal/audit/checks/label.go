@@ -8,7 +8,6 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 
-	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 )
 
@@ -76,8 +75,8 @@ func (p *pass) lacksLabel(v *parser.VectorSelector, label, so string, n parser.N
 var unknownLabelValue = Check{
 	ID: "unknown-label-value", Severity: page, Title: "the label never has this value",
 	Doc: "vLLM counts HTTP statuses by class: `status=\"5xx\"`, never `\"500\"`. `finished_reason=\"abort\"` stays 0 when clients leave " +
-		"(vllm-project/vllm#31503). kube-state-metrics writes `true` and not `True`, `nvidia_com_gpu` and not `nvidia.com/gpu`.",
-	Bad: `sum(kube_node_status_condition{condition="Ready",status="True"})`, Good: `sum(kube_node_status_condition{condition="Ready",status="true"})`,
+		"(vllm-project/vllm#31503).",
+	Bad: `sum(rate(vllm:request_success_total{finished_reason="timeout"}[5m]))`, Good: `sum(rate(vllm:request_success_total{finished_reason="error"}[5m]))`,
 	selector: func(p *pass, v *parser.VectorSelector) {
 		name, _ := vllm.Canonical(NameOf(v))
 		for _, m := range v.LabelMatchers {
@@ -92,9 +91,6 @@ var unknownLabelValue = Check{
 					"count disconnects at the gateway, or compare vllm:time_to_first_token_seconds_count with completions")
 			case values != nil && !slices.ContainsFunc(values, m.Matches):
 				p.report(v.PositionRange(), fmt.Sprintf("%s of %s is one of %s, and never %q", m.Name, name, strings.Join(values, ", "), m.Value), "write one of them")
-			case m.Name == "resource" && slices.Contains(ofResources, name) && m.Type == labels.MatchEqual && strings.ContainsAny(m.Value, "./-"):
-				p.report(v.PositionRange(), fmt.Sprintf("kube-state-metrics writes resources with underscores: resource is never %q", m.Value),
-					"write "+strings.NewReplacer(".", "_", "/", "_", "-", "_").Replace(m.Value))
 			case name == "http_requests_total" && m.Name == "status" && !p.surface.Whole && !slices.ContainsFunc(statusClasses, m.Matches):
 				p.statusCode(v, m)
 			}
@@ -106,20 +102,9 @@ var statusClasses = []string{"1xx", "2xx", "3xx", "4xx", "5xx"}
 
 // closed are labels that have no other values, by label and metric.
 var closed = map[string]map[string][]string{
-	"mode":            {"node_cpu_seconds_total": {"idle", "iowait", "irq", "nice", "softirq", "steal", "system", "user"}},
-	"phase":           {"kube_pod_status_phase": {"Pending", "Running", "Succeeded", "Failed", "Unknown"}},
-	"condition":       {"kube_pod_status_ready": truths, "kube_pod_status_scheduled": truths},
-	"status":          {"kube_node_status_condition": truths, "kube_deployment_status_condition": truths},
 	"sleep_state":     {"vllm:engine_sleep_state": {"awake", "weights_offloaded", "discard_all"}},
 	"finished_reason": {"vllm:request_success_total": {"stop", "length", "abort", "error", "repetition"}},
 }
-
-// ofResources are series of kube-state-metrics by resource.
-var ofResources = []string{
-	"kube_pod_container_resource_limits", "kube_pod_container_resource_requests", "kube_node_status_allocatable", "kube_node_status_capacity",
-}
-
-var truths = []string{"true", "false", "unknown"}
 
 // statusCode reports a status asked for by its number, as a doubt where nothing says whose requests these are.
 func (p *pass) statusCode(v *parser.VectorSelector, m *labels.Matcher) {
@@ -139,55 +124,3 @@ func (p *pass) statusCode(v *parser.VectorSelector, m *labels.Matcher) {
 		p.addDoubt(v.PositionRange(), why, "nothing here says whose requests these are", fix)
 	}
 }
-
-var labelMismatch = Check{
-	ID: "label-mismatch", Severity: page, Title: "two series of the catalogue whose labels differ: nothing matches",
-	Doc: "`vllm:request_success_total` has a label that `vllm:num_requests_running` lacks, and a GPU exporter's series have another instance: " +
-		"without an aggregation no pair matches, the panel is empty, and the alert never fires.",
-	Bad:  `alert: rate(vllm:request_success_total[5m]) == 0 and vllm:num_requests_running > 0`,
-	Good: `alert: sum by (instance) (rate(vllm:request_success_total[5m])) == 0 and sum by (instance) (vllm:num_requests_running) > 0`,
-	binary: func(p *pass, b *parser.BinaryExpr) {
-		m := b.VectorMatching
-		if m == nil || m.On || b.Op == parser.LOR || m.Card != parser.CardOneToOne && !b.Op.IsSetOperator() || p.surface.Whole {
-			return
-		}
-		l, r := scraped(b.LHS), scraped(b.RHS)
-		lc, lf := classOf(NameOf(l))
-		rc, rf := classOf(NameOf(r))
-		if lc == unknownClass || rc == unknownClass || p.recorded(NameOf(l)) || p.recorded(NameOf(r)) {
-			return
-		}
-		const fix = "aggregate both sides by the same labels, such as sum by (instance), or match with on (…)"
-		left, right := labelsOf(lc, lf, m.MatchingLabels), labelsOf(rc, rf, m.MatchingLabels)
-		switch {
-		case lf.Engine != "" && rf.Engine != "" && lf.Engine != rf.Engine:
-			p.report(b.PositionRange(), "the sides are of two programs: their series have other labels, such as another instance, and no pair matches", fix)
-		case slices.Contains(left, "*") || slices.Contains(right, "*") || slices.Equal(left, right):
-		default:
-			p.report(b.PositionRange(), fmt.Sprintf("%s has the labels %s, %s has %s: no pair matches, and the result is always empty", NameOf(l), braced(left), NameOf(r), braced(right)), fix)
-		}
-	},
-}
-
-// scraped returns the selector of which an expression has the labels as they were scraped; nil where something
-// changes them.
-func scraped(e parser.Expr) *parser.VectorSelector {
-	switch n := unscaled(e).(type) {
-	case *parser.VectorSelector:
-		return n
-	case *parser.Call:
-		return ranged(n, "rate", "irate", "increase", "delta", "deriv", "avg_over_time", "max_over_time", "min_over_time", "last_over_time")
-	}
-	return nil
-}
-
-// labelsOf are the labels that a series of the catalogue has beside its target's, sorted, without some.
-func labelsOf(c class, f engine.Family, without []string) []string {
-	all := f.Labels
-	if c == bucket {
-		all = append(slices.Clone(all), labels.BucketLabel)
-	}
-	return slices.DeleteFunc(slices.Sorted(slices.Values(all)), func(l string) bool { return slices.Contains(without, l) })
-}
-
-func braced(names []string) string { return "{" + strings.Join(names, ", ") + "}" }

@@ -129,13 +129,10 @@ const (
 // cumulative reports whether the values only grow.
 func (c class) cumulative() bool { return c == counter || c == bucket || c == sum || c == count }
 
-// classOf returns the class of a series by its name, as the catalogue of engines,
-// exporters and NVIDIA's fields has it: a suffix alone proves nothing.
+// classOf returns the class of a series by its name, as the catalogue of engines
+// and NVIDIA's fields has it: a suffix alone proves nothing.
 func classOf(name string) (class, engine.Family) {
 	n, ok := dialect.Known(name)
-	if !ok {
-		n, ok = exporterFamily(name)
-	}
 	if !ok {
 		if f, field := dcgm.FieldOf(name); field {
 			c := map[string]class{"counter": counter, "gauge": gauge, "code": gauge}[f.Type]

@@ -25,7 +25,7 @@ var scalingWrong = Check{
 		only := map[string]bool{}
 		for _, q := range p.Doc.Queries {
 			switch {
-			case q.Scaler != p.Scaler:
+			case q.Where != p.Where:
 			case q.Tree == nil || len(Selectors(q.Tree)) == 0:
 				return // nobody knows what it is
 			default:
@@ -34,13 +34,8 @@ var scalingWrong = Check{
 				}
 			}
 		}
-		for _, t := range p.Scaler.At("spec", "triggers").Items() {
-			if t.Get("type").Str() != "prometheus" {
-				return
-			}
-		}
 		switch {
-		case only[""]: // something else is among them
+		case only[""] || !p.OnlyPrometheus(): // something else is among them
 		case only[ofCache]:
 			p.addDoubt(p.Tree.PositionRange(), "nothing but KV cache usage is looked at: servers that are saturated by computing, by --max-num-seqs or by prefill have a part of it free, and nothing is added",
 				"where the KV cache is what these servers run out of first, it is right", fix)

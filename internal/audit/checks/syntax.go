@@ -7,8 +7,6 @@ import (
 
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/promql/parser/posrange"
-
-	"github.com/sixty-dev/sixty/internal/audit/files"
 )
 
 var syntaxCheck = Check{
@@ -52,23 +50,17 @@ var alertCondition = Check{
 		if m == nil {
 			return
 		}
-		at := func(n *files.Node, why, fix string) {
-			if !p.Doc.CanRename(n) {
-				n = p.Node
-			}
-			p.add(Problem{Severity: page, Fragment: n.Value, Why: why, Fix: fix}, n, 0)
-		}
-		condition := m.Rule.Get("condition")
+		all := posrange.PositionRange{End: posrange.Pos(len(p.Expr))}
 		switch {
 		case m.Missing:
-			at(condition, "no query or expression has this letter: Grafana refuses the rule", "name the one that decides")
-		case m.Unreduced != nil:
-			at(m.Unreduced.Get("refId"), "the threshold looks at a range of values, and only one can be compared: Grafana fails with \"looks like time series data\"",
+			p.report(all, "no query or expression has this letter: Grafana refuses the rule", "name the one that decides")
+		case m.Unreduced:
+			p.report(all, "the threshold looks at a range of values, and only one can be compared: Grafana fails with \"looks like time series data\"",
 				"put a reduce before it, or make the query instant")
 		case m.Direct && !decides(p.Tree) && m.HasOthers:
-			at(condition, "the condition is the query itself, and every value but 0 fires: the threshold beside it decides nothing", "name the threshold's letter")
+			p.report(all, "the condition is the query itself, and every value but 0 fires: the threshold beside it decides nothing", "name the threshold's letter")
 		case m.Direct && !decides(p.Tree):
-			at(condition, "the condition is a query without a comparison: every value but 0 fires", "add a threshold, and name its letter")
+			p.report(all, "the condition is a query without a comparison: every value but 0 fires", "add a threshold, and name its letter")
 		}
 	},
 }

@@ -5,127 +5,116 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	yaml "go.yaml.in/yaml/v3"
 )
 
 // scaler reads the queries by which KEDA's ScaledObject and ScaledJob scale
 // (https://keda.sh/docs/latest/scalers/prometheus/).
-func (d *Document) scaler(n *Node, path string) {
-	name := n.At("metadata", "name").Str()
-	for i, t := range n.At("spec", "triggers").Items() {
-		expr := t.At("metadata", "query")
-		if t.Get("type").Str() != "prometheus" || strings.TrimSpace(expr.Str()) == "" {
-			continue
+func (d *Document) scaler(n *yaml.Node, at string) {
+	name, triggers := str(n, "metadata", "name"), items(get(n, "spec", "triggers"))
+	for i, t := range triggers {
+		if expr := get(t, "metadata", "query"); str(t, "type") == "prometheus" && strings.TrimSpace(str(expr)) != "" {
+			d.add(&Query{Pointer: fmt.Sprintf("%s/%d/metadata/query", at, i), Role: Scaler, Name: name, Where: "scaler " + name, Scaler: triggers}, expr)
 		}
-		d.Queries = append(d.Queries, &Query{
-			Node: expr, Pointer: fmt.Sprintf("%s/%d/metadata/query", path, i), Role: Scaler, Name: name,
-			Where: "scaler " + name, Scaler: n,
-		})
 	}
+}
+
+// OnlyPrometheus reports whether an autoscaler asks Prometheus alone.
+func (q *Query) OnlyPrometheus() bool {
+	for _, t := range q.Scaler {
+		if str(t, "type") != "prometheus" {
+			return false
+		}
+	}
+	return true
 }
 
 // adapter reads a rule of prometheus-adapter, which makes a metric for autoscalers
 // (https://github.com/kubernetes-sigs/prometheus-adapter/blob/master/docs/config.md).
-func (d *Document) adapter(n *Node, path string) {
-	expr := n.Get("seriesQuery")
-	if strings.TrimSpace(expr.Str()) == "" {
-		return
-	}
-	name := cmp.Or(n.At("name", "as").Str(), expr.Str())
-	d.Queries = append(d.Queries, &Query{Node: expr, Pointer: path + "/seriesQuery", Role: InVariable, Name: name, Where: "adapter rule " + name})
+func (d *Document) adapter(n *yaml.Node, at string) {
+	expr := get(n, "seriesQuery")
+	name := cmp.Or(str(n, "name", "as"), str(expr))
+	d.add(&Query{Pointer: at + "/seriesQuery", Role: InVariable, Name: name, Where: "adapter rule " + name}, expr)
 }
 
 // A ManagedAlert is how Grafana decides on a query's values.
 type ManagedAlert struct {
-	Rule      *Node
-	Direct    bool  // the condition is the query itself
-	Missing   bool  // nothing has the condition's name
-	Unreduced *Node // the threshold that looks at a range of values which nothing reduces to one
-	HasOthers bool  // there are other steps than the query
+	Direct    bool // the condition is the query itself
+	Missing   bool // nothing has the condition's name
+	Unreduced bool // the threshold looks at a range of values which nothing reduces to one
+	HasOthers bool // there are other steps than the query
 
 	op, limit string // of the threshold behind it
-	refID     string // the query's letter
 }
 
 // managed reads an alert that Grafana manages: its condition is a query with a threshold behind it,
 // which together are an alert's expression
 // (https://grafana.com/docs/grafana/latest/alerting/fundamentals/alert-rules/queries-conditions/).
-func (d *Document) managed(r *Node, path string) error {
-	steps := map[string]*Node{}
-	for _, s := range r.Get("data").Items() {
-		steps[s.Get("refId").Str()] = s
+func (d *Document) managed(r *yaml.Node, at string) error {
+	title, condition := str(r, "title"), str(r, "condition")
+	steps := map[string]*yaml.Node{}
+	for _, s := range items(get(r, "data")) {
+		steps[str(s, "refId")] = s
 	}
 	before := len(d.Queries)
-	if err := d.dashboardNode(r, path, &panel{title: r.Get("title").Str()}, nil); err != nil {
+	if err := d.walk(get(r, "data"), at+"/data", &panel{title: title, at: at}); err != nil {
 		return err
 	}
 	for _, q := range d.Queries[before:] {
-		q.Where = fmt.Sprintf("alert %q", r.Get("title").Str())
-		q.Managed = &ManagedAlert{Rule: r, HasOthers: len(steps) > 1}
+		m := &ManagedAlert{HasOthers: len(steps) > 1, Missing: steps[condition] == nil && condition != ""}
+		q.Where, q.Managed = fmt.Sprintf("alert %q", title), m
 		for id, s := range steps {
-			if s.At("model", "expr") == q.Node {
-				q.Managed.refID = id
+			if e := get(s, "model", "expr"); e != nil && d.offsetOf(e) == q.offset {
+				m.Direct = condition == id && condition != ""
+				m.follow(steps, id, condition)
 			}
 		}
-		q.Managed.follow(steps, r.Get("condition").Str())
-		if q.Managed.op != "" && q.Managed.limit != "" {
-			q.asAlert(r)
+		if m.op != "" && m.limit != "" { // an alert's expression, told at the query's place
+			q.Expr, q.aside = "("+strings.TrimSpace(q.Expr)+"\n) "+m.op+" "+m.limit, true
+			q.Role, q.Name, q.Where, q.Runbook = Alert, title, "alert "+title, str(r, "annotations", "runbook_url")
 		}
 	}
 	return nil
 }
 
-// follow goes from the condition to the query.
-func (m *ManagedAlert) follow(steps map[string]*Node, condition string) {
-	step := steps[condition]
-	m.Missing = step == nil && condition != ""
-	m.Direct = condition == m.refID && condition != ""
-	asked := steps[m.refID].Get("model")
-	instant := asked.Get("instant").Scalar() == "true" && asked.Get("range").Scalar() != "true"
-	var threshold *Node
-	reduced, op, limit := false, "", ""
-	for range len(steps) {
-		s := step.Get("model")
-		switch s.Get("type").Str() {
+// follow goes from the condition to a query, by its letter.
+func (m *ManagedAlert) follow(steps map[string]*yaml.Node, query, condition string) {
+	asked := get(steps[query], "model")
+	reduced := scalar(get(asked, "instant")) == "true" && scalar(get(asked, "range")) != "true"
+	op, limit, step := "", "", steps[condition]
+	for range steps {
+		s := get(step, "model")
+		conditions := items(get(s, "conditions"))
+		switch kind := str(s, "type"); kind {
 		case "threshold", "classic_conditions":
-			all := s.Get("conditions").Items()
-			if len(all) != 1 || op != "" {
+			if len(conditions) != 1 || op != "" {
 				return
 			}
-			e := all[0].Get("evaluator")
-			op = map[string]string{"gt": ">", "lt": "<", "gte": ">=", "lte": "<=", "eq": "==", "ne": "!="}[e.Get("type").Str()]
-			if params := e.Get("params").Items(); len(params) > 0 {
-				limit = params[0].Scalar()
+			e := get(conditions[0], "evaluator")
+			op = map[string]string{"gt": ">", "lt": "<", "gte": ">=", "lte": "<=", "eq": "==", "ne": "!="}[str(e, "type")]
+			if params := items(get(e, "params")); len(params) > 0 {
+				limit = scalar(params[0])
 			}
-			threshold = step
-			reduced = reduced || s.Get("type").Str() == "classic_conditions"
+			reduced = reduced || kind == "classic_conditions"
 		case "reduce", "resample":
-			reduced = reduced || s.Get("type").Str() == "reduce"
+			reduced = reduced || kind == "reduce"
 		default:
 			return
 		}
-		next := s.Get("expression").Str()
-		if ps := s.Get("conditions").Items(); next == "" && len(ps) == 1 {
-			if names := ps[0].At("query", "params").Items(); len(names) > 0 {
-				next = names[0].Scalar()
+		next := str(s, "expression")
+		if next == "" && len(conditions) == 1 {
+			if names := items(get(conditions[0], "query", "params")); len(names) > 0 {
+				next = scalar(names[0])
 			}
 		}
-		if next == m.refID && op != "" {
+		if next == query && op != "" {
 			if _, err := strconv.ParseFloat(limit, 64); err == nil {
 				m.op, m.limit = op, limit
 			}
-			if !reduced && !instant {
-				m.Unreduced = threshold
-			}
+			m.Unreduced = !reduced
 			return
 		}
 		step = steps[next]
 	}
-}
-
-// asAlert makes a query with its threshold an alert's expression, told at the query's place.
-func (q *Query) asAlert(r *Node) {
-	whole := "(" + strings.TrimSpace(q.Node.Value) + "\n) " + q.Managed.op + " " + q.Managed.limit
-	q.Node = &Node{kind: text, Value: whole, offset: q.Node.offset, aside: true}
-	q.Role, q.Rule, q.Name = Alert, r, r.Get("title").Str()
-	q.Where = "alert " + q.Name
 }

@@ -2,221 +2,164 @@ package files
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
+
+	yaml "go.yaml.in/yaml/v3"
 )
 
 // A panel is what a panel says of its queries.
 type panel struct {
-	title, kind string
-	datasource  *Node
+	title, kind, at string
+	datasource      *yaml.Node
 }
 
-// dashboard reads a dashboard of Grafana (classic and with schema v2, alone or
-// as the API returns it) or of Perses.
-func (d *Document) dashboard(n *Node, path string) error {
-	return d.dashboardNode(n, path, nil, d.variables(n, path))
+// PanelQueries are the queries of a query's panel, itself among them; none outside of panels.
+func (q *Query) PanelQueries() (out []*Query) {
+	for _, o := range q.Doc.Queries {
+		if q.Role == InPanel && o.Role == InPanel && o.panel == q.panel {
+			out = append(out, o)
+		}
+	}
+	return out
 }
 
 // variables collects the plugins of the datasources that a dashboard's variables stand for, and adds what variables
 // ask for: where that is gone, the whole dashboard stays empty.
-func (d *Document) variables(n *Node, path string) map[string]string {
-	plugins := map[string]string{}
-	roots := map[string]*Node{path: n, path + "/dashboard": n.Get("dashboard"), path + "/spec": n.Get("spec")}
-	for _, root := range roots {
-		for _, in := range root.Get("__inputs").Items() {
-			plugins[in.Get("name").Str()] = in.Get("pluginId").Str()
+func (d *Document) variables(n *yaml.Node, path string) {
+	type variable struct {
+		node *yaml.Node
+		at   string
+	}
+	var all []variable
+	for _, key := range []string{"", "/dashboard", "/spec"} {
+		root := n
+		if key != "" {
+			root = get(n, key[1:])
 		}
-		for _, v := range slices.Concat(root.At("templating", "list").Items(), root.Get("variables").Items()) {
-			if v.Get("spec") != nil { // Perses', and Grafana's schema v2
-				v = v.Get("spec")
-			}
-			if v.Get("type").Str() == "datasource" {
-				plugins[v.Get("name").Str()] = v.Get("query").Str()
-			}
+		for _, in := range items(get(root, "__inputs")) {
+			d.plugins[str(in, "name")] = str(in, "pluginId")
+		}
+		for i, v := range items(get(root, "templating", "list")) {
+			all = append(all, variable{v, fmt.Sprintf("%s%s/templating/list/%d", path, key, i)})
+		}
+		for i, v := range items(get(root, "variables")) { // Perses', and Grafana's schema v2
+			all = append(all, variable{get(v, "spec"), fmt.Sprintf("%s%s/variables/%d/spec", path, key, i)})
 		}
 	}
-	for _, base := range slices.Sorted(maps.Keys(roots)) {
-		for i, v := range roots[base].At("templating", "list").Items() {
-			text, at := v.Get("query"), fmt.Sprintf("%s/templating/list/%d/query", base, i)
-			if text.Get("query") != nil {
-				text, at = text.Get("query"), at+"/query"
-			}
-			if !isOther(v.Get("datasource"), plugins) {
-				d.variable(v.Get("name").Str(), text, at)
-			}
-		}
-		for i, v := range roots[base].Get("variables").Items() {
-			for k, m := range v.At("spec", "plugin", "spec", "matchers").Items() {
-				d.variable(v.At("spec", "name").Str(), m, fmt.Sprintf("%s/variables/%d/spec/plugin/spec/matchers/%d", base, i, k))
-			}
+	for _, v := range all {
+		if str(v.node, "type") == "datasource" {
+			d.plugins[str(v.node, "name")] = str(v.node, "query")
 		}
 	}
-	return plugins
+	for _, v := range all {
+		text, at := get(v.node, "query"), v.at+"/query"
+		if q := get(text, "query"); q != nil {
+			text, at = q, at+"/query"
+		}
+		if !d.isOther(get(v.node, "datasource")) {
+			d.variable(str(v.node, "name"), text, at)
+		}
+		for i, m := range items(get(v.node, "plugin", "spec", "matchers")) {
+			d.add(&Query{Pointer: fmt.Sprintf("%s/plugin/spec/matchers/%d", v.at, i), Role: InVariable, Name: str(v.node, "name"), Where: "variable " + str(v.node, "name")}, m)
+		}
+	}
 }
 
-// panelPath is where a query's panel stands.
-func (q *Query) panelPath() string {
-	return q.Pointer[:max(strings.LastIndex(q.Pointer, "/targets/"), strings.LastIndex(q.Pointer, "/queries/"), 0)]
-}
-
-// variable adds one variable's query: a selector, or Grafana's label_values and
-// query_result around one. Its own functions are blanked out, so that the rest
-// is PromQL at the same place.
-func (d *Document) variable(name string, text *Node, path string) {
-	q := &Query{Node: text, Pointer: path, Role: InVariable, Name: name, Where: "variable " + name}
-	switch value := text.Str(); {
-	case strings.HasPrefix(value, "label_values("):
-		comma, end := strings.LastIndexByte(value, ','), strings.LastIndexByte(value, ')')
-		if comma < 0 || end < comma || strings.ContainsAny(value[comma:end], "{}[]\"") {
+// variable adds one variable's query: Grafana's label_values or query_result around a selector. Its own functions are
+// blanked out, so that the rest is PromQL at the same place.
+func (d *Document) variable(name string, n *yaml.Node, at string) {
+	q, value := &Query{Pointer: at, Role: InVariable, Name: name, Where: "variable " + name}, str(n)
+	if inner, ok := strings.CutPrefix(value, "label_values("); ok {
+		comma, end := strings.LastIndexByte(inner, ','), strings.LastIndexByte(inner, ')')
+		if comma < 0 || end < comma || strings.ContainsAny(inner[comma:end], "{}[]\"") {
 			return // of all series
 		}
-		inner := value[len("label_values("):comma]
-		q.parsed = "absent      (" + inner + strings.Repeat(" ", end-comma) + ")" + strings.Repeat(" ", len(value)-end-1)
-	case strings.HasPrefix(value, "query_result("):
+		q.parsed = "absent      (" + inner[:comma] + strings.Repeat(" ", end-comma) + ")" + strings.Repeat(" ", len(inner)-end-1)
+	} else if strings.HasPrefix(value, "query_result(") {
 		q.parsed = strings.Repeat(" ", len("query_result")) + value[len("query_result"):]
-	case strings.HasSuffix(path, "/query") || value == "":
+	} else {
 		return // a list of values, another plugin's words
 	}
-	d.Queries = append(d.Queries, q)
-}
-
-// dashboardNode walks a dashboard, whatever its nesting: rows, rows in panels,
-// panels by name. in is the panel that surrounds the node.
-func (d *Document) dashboardNode(n *Node, path string, in *panel, plugins map[string]string) error {
-	switch n.kind {
-	case list:
-		for i, item := range n.items {
-			if err := d.dashboardNode(item, fmt.Sprintf("%s/%d", path, i), in, plugins); err != nil {
-				return err
-			}
-		}
-	case object:
-		if p := panelOf(n); p != nil {
-			in = p
-		}
-		if isOtherQuery(n) {
-			return nil
-		}
-		if err := d.target(n, path, in, plugins); err != nil {
-			return err
-		}
-		for _, f := range n.fields {
-			if holdsBoard(f) {
-				if err := d.embedded(f, path); err != nil {
-					return err
-				}
-				continue
-			}
-			if err := d.dashboardNode(f.Value, path+"/"+escape(f.Key), in, plugins); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	d.add(q, n)
 }
 
 // panelOf returns what a panel says of its queries, nil where the node is none.
-func panelOf(n *Node) *panel {
-	if n.Get("kind").Str() == "Panel" { // Perses, and Grafana's schema v2
-		spec := n.Get("spec")
-		if title := spec.Get("title"); title != nil {
-			return &panel{title: title.Str(), kind: spec.At("vizConfig", "kind").Str()}
+func panelOf(n *yaml.Node, at string) *panel {
+	if str(n, "kind") == "Panel" { // Perses, and Grafana's schema v2
+		spec := get(n, "spec")
+		if title := get(spec, "title"); title != nil {
+			return &panel{title: str(title), kind: str(spec, "vizConfig", "kind"), at: at}
 		}
-		return &panel{title: spec.At("display", "name").Str(), kind: spec.At("plugin", "kind").Str()}
+		return &panel{title: str(spec, "display", "name"), kind: str(spec, "plugin", "kind"), at: at}
 	}
-	if n.Get("targets") == nil || n.Get("targets").kind != list {
+	if kindOf(get(n, "targets")) != "a list" {
 		return nil
 	}
-	return &panel{title: n.Get("title").Str(), kind: n.Get("type").Str(), datasource: n.Get("datasource")}
+	return &panel{title: str(n, "title"), kind: str(n, "type"), datasource: get(n, "datasource"), at: at}
 }
 
-// isOther reports whether a datasource speaks another language than PromQL, by its
-// plugin: its own, that of the variable or input that it names, or else by its name.
-// What is not known is taken for Prometheus'.
-func isOther(source *Node, plugins map[string]string) bool {
-	plugin := source.Get("type").Str()
-	name := source.Str()
-	if source != nil && source.kind == object {
-		name = source.Get("uid").Str()
+// isOther reports whether a datasource speaks another language than PromQL, by its plugin: its own, that of the
+// variable or input that it names, or else by its name. What is not known is taken for Prometheus'.
+func (d *Document) isOther(source *yaml.Node) bool {
+	plugin, name := str(source, "type"), str(source)
+	if uid := get(source, "uid"); uid != nil {
+		name = str(uid)
 	}
-	if v := strings.Trim(name, "${}[]"); v != name && plugins[v] != "" {
-		plugin = plugins[v]
+	if v := strings.Trim(name, "${}[]"); v != name && d.plugins[v] != "" {
+		plugin = d.plugins[v]
 	}
 	if plugin == "" {
-		plugin = strings.ToLower(name)
-		return slices.ContainsFunc(otherLanguages, func(l string) bool { return strings.Contains(plugin, l) })
+		return slices.ContainsFunc(otherLanguages, func(l string) bool { return strings.Contains(strings.ToLower(name), l) })
 	}
 	return isOtherPlugin(plugin)
 }
 
 // otherLanguages are the datasources that are told by name alone.
-var otherLanguages = []string{
-	"loki", "tempo", "elasticsearch", "opensearch", "influxdb", "cloudwatch", "graphite",
-	"clickhouse", "__expr__",
-}
+var otherLanguages = []string{"loki", "tempo", "elasticsearch", "opensearch", "influxdb", "cloudwatch", "graphite", "clickhouse", "__expr__"}
 
-// isOtherPlugin reports whether a plugin's queries are no PromQL. "datasource" stands
-// for mixed ones, whose queries name their own.
+// isOtherPlugin reports whether a plugin's queries are no PromQL. "datasource" stands for mixed ones, whose queries
+// name their own.
 func isOtherPlugin(plugin string) bool {
-	return !strings.Contains(plugin, "prometheus") && plugin != "victoriametrics-metrics-datasource" &&
-		plugin != "datasource" && !strings.HasPrefix(plugin, "$")
+	return !strings.Contains(plugin, "prometheus") && plugin != "victoriametrics-metrics-datasource" && plugin != "datasource" && !strings.HasPrefix(plugin, "$")
 }
 
-// isOtherQuery reports whether a node is a query of Grafana's schema v2 in another
-// language: {"kind": "loki"}, and later {"kind": "DataQuery", "group": "loki"}.
-func isOtherQuery(n *Node) bool {
-	kind := n.Get("kind").Str()
-	return slices.Contains(otherLanguages, kind) || kind == "DataQuery" && n.Get("group").Str() != "" &&
-		isOtherPlugin(n.Get("group").Str())
+// isOtherQuery reports whether a node is a query of Grafana's schema v2 in another language: {"kind": "loki"}, and
+// later {"kind": "DataQuery", "group": "loki"}.
+func isOtherQuery(n *yaml.Node) bool {
+	kind, group := str(n, "kind"), str(n, "group")
+	return slices.Contains(otherLanguages, kind) || kind == "DataQuery" && group != "" && isOtherPlugin(group)
 }
 
-// holdsBoard reports whether a field is a dashboard written into a string, as in the
-// objects of Grafana's operator and in the values of charts.
-func holdsBoard(f Field) bool {
-	if f.Value.kind != text || f.Key != "json" && !strings.HasSuffix(f.Key, ".json") ||
-		!strings.HasPrefix(strings.TrimSpace(f.Value.Value), "{") {
-		return false
-	}
-	return slices.ContainsFunc([]string{`"panels"`, `"rows"`, `"elements"`},
-		func(key string) bool { return strings.Contains(f.Value.Value, key) })
+// holdsBoard reports whether a field is a dashboard written into a string, as in the objects of Grafana's operator
+// and in the values of charts.
+func holdsBoard(key string, n *yaml.Node) bool {
+	text := str(n)
+	return (key == "json" || strings.HasSuffix(key, ".json")) && strings.HasPrefix(strings.TrimSpace(text), "{") &&
+		slices.ContainsFunc([]string{`"panels"`, `"rows"`, `"elements"`}, func(key string) bool { return strings.Contains(text, key) })
 }
 
 // target adds the query that a node holds, if it holds one.
-func (d *Document) target(n *Node, path string, in *panel, plugins map[string]string) error {
-	source := n.Get("datasource")
+func (d *Document) target(n *yaml.Node, at string, in *panel) error {
+	source := get(n, "datasource")
 	if source == nil && in != nil {
 		source = in.datasource
 	}
-	if isOther(source, plugins) || isOther(n.Get("datasourceUid"), plugins) {
-		return nil
+	key := "expr"
+	if str(n, "kind") == "PrometheusTimeSeriesQuery" {
+		key, n, at = "query", get(n, "spec"), at+"/spec"
 	}
-	expr, key := n.Get("expr"), "expr"
-	if n.Get("kind").Str() == "PrometheusTimeSeriesQuery" {
-		expr, key, n, path = n.At("spec", "query"), "query", n.Get("spec"), path+"/spec"
+	expr := get(n, key)
+	if d.isOther(source) || d.isOther(get(n, "datasourceUid")) || expr == nil || strings.TrimSpace(str(expr)) == "" {
+		return d.want(expr, key, "a string")
 	}
-	if expr == nil {
-		return nil
-	}
-	if expr.kind != text {
-		if expr.kind == null {
-			return nil
-		}
-		return d.wrongKindError(expr, key, text)
-	}
-	if strings.TrimSpace(expr.Value) == "" {
-		return nil
-	}
-	q := &Query{Node: expr, Pointer: path + "/" + key, Role: InPanel}
-	if in == nil {
-		q.Role, q.Name, q.Where = InVariable, n.Get("name").Str(), "annotation or variable "+n.Get("name").Str()
-	} else {
-		q.Name, q.Kind, q.Where = in.title, in.kind, fmt.Sprintf("panel %q", in.title)
-		if id := n.Get("refId").Str(); id != "" {
+	q := &Query{Pointer: at + "/" + key, Role: InVariable, Name: str(n, "name"), Where: "annotation or variable " + str(n, "name")}
+	if in != nil {
+		q.Role, q.Name, q.Kind, q.Where, q.panel = InPanel, in.title, in.kind, fmt.Sprintf("panel %q", in.title), in.at
+		if id := str(n, "refId"); id != "" {
 			q.Where += ", query " + id
 		}
 	}
-	d.Queries = append(d.Queries, q)
+	d.add(q, expr)
 	return nil
 }

@@ -164,14 +164,3 @@ func TestAMeasuredServerIsBelieved(t *testing.T) {
 		t.Errorf("surely %+v, %q", r.Surely, r.Explain)
 	}
 }
-
-func BenchmarkSearch(b *testing.B) {
-	p := Plan{
-		Offers:  []*Offer{offer(b, "qwen3-32b", "H100", perfmodel.Settings{})},
-		Targets: Targets{TTFTP95: time.Second, ITLP95: 50 * time.Millisecond},
-		Demand:  demand(b, 5, "2000", "300"),
-	}
-	for b.Loop() {
-		b.ReportMetric(float64(find(b, p).Evaluated), "points")
-	}
-}

@@ -245,17 +245,6 @@ func FuzzChanged(f *testing.F) {
 	})
 }
 
-// BenchmarkReplay is one simulation of a minute of a thrashing server.
-func BenchmarkReplay(b *testing.B) {
-	s := testTrial(b)
-	s.cfg.NumBlocks, s.clients, s.length = 40, 12, time.Minute
-	tokens := 0
-	for b.Loop() {
-		tokens += played(b, s).simulated
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(tokens), "ns/token")
-}
-
 // TestAShortWindowSpansWhatItDoesNotTell calibrates on fifteen seconds of one load:
 // the fit gives that load's step, and its samples hold the step of half the batch
 // between them.

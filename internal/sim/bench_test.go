@@ -3,7 +3,6 @@ package sim_test
 import (
 	"math/rand/v2"
 	"runtime"
-	"slices"
 	"testing"
 	"time"
 
@@ -64,26 +63,6 @@ func BenchmarkHour(b *testing.B) {
 	}
 }
 
-// BenchmarkReplicas simulates as many requests as an hour at ten a second has on ten replicas.
-func BenchmarkReplicas(b *testing.B) {
-	requests := poisson(1, 50, 12*time.Minute, 800, 250)
-	for _, bc := range []struct {
-		name   string
-		router func() sim.Router
-	}{{"round robin", sim.RoundRobin}, {"least loaded", sim.LeastLoaded}} {
-		b.Run(bc.name, func(b *testing.B) {
-			replicas := slices.Repeat([]sim.Replica{{Config: testConfig(), Cost: testCost}}, 10)
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := sim.RunReplicas(replicas, bc.router(), requests, sim.Options{Brief: true}); err != nil {
-					b.Fatal(err)
-				}
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(requests)), "ns/request")
-		})
-	}
-}
-
 // TestMemoryIsThatOfTheRecords holds what a simulation in brief allocates: little more than
 // its results.
 func TestMemoryIsThatOfTheRecords(t *testing.T) {
@@ -96,32 +75,5 @@ func TestMemoryIsThatOfTheRecords(t *testing.T) {
 	must.Succeed(t, err)
 	if each := float64(after.TotalAlloc-before.TotalAlloc) / float64(len(res.Records)); each > 120 {
 		t.Errorf("%.0f bytes allocated for each of %d requests", each, len(requests))
-	}
-}
-
-// BenchmarkClosedLoop simulates as many requests as an hour at ten a second has,
-// sent by clients that wait for their answers.
-func BenchmarkClosedLoop(b *testing.B) {
-	requests := poisson(1, 10, time.Hour, 800, 250)
-	for i := range requests {
-		requests[i].Arrival = 0
-	}
-	for _, bc := range []struct {
-		name     string
-		replicas int
-	}{{"one engine", 1}, {"four engines", 4}} {
-		b.Run(bc.name, func(b *testing.B) {
-			replicas := make([]sim.Replica, bc.replicas)
-			for i := range replicas {
-				replicas[i] = sim.Replica{Config: testConfig(), Cost: testCost}
-			}
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := sim.RunReplicas(replicas, sim.RoundRobin(), requests, sim.Options{Clients: 40 * bc.replicas}); err != nil {
-					b.Fatal(err)
-				}
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(requests)), "ns/request")
-		})
 	}
 }

@@ -3,7 +3,6 @@ package engine
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -343,15 +342,4 @@ func FuzzParseLog(f *testing.F) {
 			}
 		}
 	})
-}
-
-func BenchmarkParseLog(b *testing.B) {
-	access := "(APIServer pid=7436) INFO:     127.0.0.1:52592 - \"POST /v1/completions HTTP/1.1\" 200 OK\n"
-	log := []byte(strings.Repeat(strings.Repeat(access, 50)+stat+", GPU KV cache usage: 50.0%, Prefix cache hit rate: 25.0%\n", 200))
-	b.SetBytes(int64(len(log)))
-	for b.Loop() {
-		if _, err := ParseLog(io.Reader(bytes.NewReader(log)), now); err != nil {
-			b.Fatal(err)
-		}
-	}
 }

@@ -185,13 +185,6 @@ func TestRowsAreUsedAgain(t *testing.T) {
 	}
 }
 
-func BenchmarkFind(b *testing.B) {
-	s := server(1, 15, stretch{40, 2, 0.03, 0}, stretch{20, 2, 0.2, 9})
-	for b.Loop() {
-		Find(s)
-	}
-}
-
 // TestFindsAMeanThatDoubles has histograms whose buckets are dropped: a mean that doubles is a change, and one that
 // varies by a third from interval to interval is none.
 func TestFindsAMeanThatDoubles(t *testing.T) {

@@ -172,20 +172,3 @@ func TestTargetsMayBeWrittenTogether(t *testing.T) {
 		t.Errorf("%d scrapes", n)
 	}
 }
-
-func BenchmarkWrite(b *testing.B) {
-	page := metricstest.Page(1000)
-	for _, name := range []string{"rec.tar", "rec.tar.gz", "rec.tar.zst"} {
-		b.Run(name, func(b *testing.B) {
-			w, err := Create(filepath.Join(b.TempDir(), name))
-			must.Succeed(b, err)
-			defer w.Close()
-			b.SetBytes(int64(len(page)))
-			i := int64(0)
-			for b.Loop() {
-				must.Succeed(b, w.Add("a", time.UnixMilli(i), page))
-				i++
-			}
-		})
-	}
-}

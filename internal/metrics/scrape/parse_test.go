@@ -3,7 +3,6 @@ package scrape
 import (
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/model/textparse"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/base/must"
@@ -254,53 +252,4 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%d of %d lines skipped", info.Skipped, lines)
 		}
 	})
-}
-
-// BenchmarkParse compares Parse, which builds all labels, with Prometheus' own
-// parser doing the same, and ParseSeries with the parser that builds none.
-func BenchmarkParse(b *testing.B) {
-	textparser := func(b *testing.B, body []byte, withLabels bool) {
-		p := textparse.NewPromParser(body, nil, false)
-		var l labels.Labels
-		for {
-			e, err := p.Next()
-			if errors.Is(err, io.EOF) {
-				return
-			}
-			must.Succeed(b, err)
-			if e == textparse.EntrySeries {
-				p.Series()
-				if withLabels {
-					p.Labels(&l)
-				}
-			}
-		}
-	}
-	all := func(name string, body []byte) {
-		bench := func(what string, fn func(*testing.B)) {
-			b.Run(what+"/"+name, func(b *testing.B) {
-				b.SetBytes(int64(len(body)))
-				b.ReportAllocs()
-				for b.Loop() {
-					fn(b)
-				}
-			})
-		}
-		bench("textparse-labels", func(b *testing.B) { textparser(b, body, true) })
-		bench("sixty-labels", func(b *testing.B) {
-			if _, err := Parse(body, "", func(labels.Labels, int64, float64) {}); err != nil {
-				b.Fatal(err)
-			}
-		})
-		bench("textparse-names", func(b *testing.B) { textparser(b, body, false) })
-		bench("sixty-names", func(b *testing.B) {
-			if _, err := ParseSeries(body, "", func(*Sample) {}); err != nil {
-				b.Fatal(err)
-			}
-		})
-	}
-	all("made", metricstest.Page(1000))
-	body, err := os.ReadFile(metricstest.Shared(b, "data", "dumps", "vllm-0.23.0-dp2.metrics.txt"))
-	must.Succeed(b, err)
-	all("vllm-0.23.0-dp2", body)
 }

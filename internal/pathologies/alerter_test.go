@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/must"
-	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/generate/history"
@@ -140,24 +139,25 @@ func TestEveryPathologyReachesPeople(t *testing.T) {
 	}
 }
 
+// hangsBehindAGateway is a model that hangs outside its engines, in front of which a gateway is.
+func hangsBehindAGateway(t *testing.T, more ...string) diagnose.Diagnosis {
+	t.Helper()
+	c := openCase(t, "hangoutsideengine/testdata", "fires", byID("hang-outside-engine"))
+	must.Succeed(t, c.Add(append(more, `like healthy instance="d:8000"`)...))
+	return diagnoseSeries(t, c)
+}
+
 // TestAReplicaComesBackWhileAGatewayLeads: the alert on a server that was down and came back is
 // resolved, whatever goes on at the gateway.
 func TestAReplicaComesBackWhileAGatewayLeads(t *testing.T) {
-	i := slices.IndexFunc(pathologies.All(), func(p *catalog.Pathology) bool { return p.ID == "hang-outside-engine" })
-	hang := pathologies.All()[i]
-	play := func(more ...string) diagnose.Diagnosis {
-		c := openCase(t, "hangoutsideengine/testdata", "fires", hang)
-		must.Succeed(t, c.Add(append(more, `like healthy instance="d:8000"`)...))
-		return diagnoseSeries(t, c)
-	}
 	a := newTold("m")
-	d := play("down 80 40 d:8000")
+	d := hangsBehindAGateway(t, "down 80 40 d:8000")
 	a.see(t, d, 0)
 	a.see(t, d, 15*time.Second)
 	if !a.goesOn("target-down") || !a.goesOn("hang-outside-engine") {
 		t.Fatalf("sent: %v", a.last)
 	}
-	d = play()
+	d = hangsBehindAGateway(t)
 	if d.Verdict.ID != "hang-outside-engine" || !slices.Contains(d.Verdict.All, "d:8000") || d.Verdict.Since.IsZero() || d.LeadingFinding(&d.Verdict) == nil {
 		t.Errorf("%+v", d.Verdict)
 	}
@@ -173,18 +173,12 @@ func TestAReplicaComesBackWhileAGatewayLeads(t *testing.T) {
 
 // TestAnUnreadGatewayKeepsItsAlerts: what only a gateway sees is not over because nobody reads it.
 func TestAnUnreadGatewayKeepsItsAlerts(t *testing.T) {
-	hang := byID("hang-outside-engine")
-	play := func(more ...string) diagnose.Diagnosis {
-		c := openCase(t, "hangoutsideengine/testdata", "fires", hang)
-		must.Succeed(t, c.Add(append(more, `like healthy instance="d:8000"`)...))
-		return diagnoseSeries(t, c)
-	}
 	a := newTold("m")
-	a.see(t, play(), 0)
-	a.see(t, play(), 15*time.Second)
-	unread := play("down 55 65")
+	a.see(t, hangsBehindAGateway(t), 0)
+	a.see(t, hangsBehindAGateway(t), 15*time.Second)
+	unread := hangsBehindAGateway(t, "down 55 65")
 	for after := 30 * time.Second; after < 5*time.Minute; after += 30 * time.Second {
-		if a.see(t, unread, after); !a.goesOn(hang.ID) {
+		if a.see(t, unread, after); !a.goesOn("hang-outside-engine") {
 			t.Fatalf("unread for %s, it is over: %v", after, a.last)
 		}
 	}
@@ -194,7 +188,7 @@ func TestAnUnreadGatewayKeepsItsAlerts(t *testing.T) {
 		a.see(t, d, 6*time.Minute)
 		a.see(t, d, 7*time.Minute)
 	}
-	if a.goesOn(hang.ID) {
+	if a.goesOn("hang-outside-engine") {
 		t.Errorf("read again, and well: %v", a.last)
 	}
 }

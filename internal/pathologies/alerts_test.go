@@ -56,13 +56,7 @@ func TestAlertsAgreeWithDiagnosis(t *testing.T) {
 				alerts[a.Labels["pathology"]] = append(alerts[a.Labels["pathology"]], a.Labels["instance"])
 				active++
 			}
-			d, err := diagnose.Run(t.Context(), p.store, diagnose.Options{
-				At: at, First: p.first, Interval: time.Second, Window: alertWindow, Pathologies: pathologies.All(),
-				Settings: diagnose.Settings{Baselines: normal},
-			})
-			if err != nil {
-				t.Fatalf("%s/%s: %v", p.name, phase.Name, err)
-			}
+			d := run(t, p.store, diagnose.Options{At: at, First: p.first, Interval: time.Second, Window: alertWindow, Settings: diagnose.Settings{Baselines: normal}})
 			findings := map[string][]string{}
 			for _, f := range d.Findings {
 				// Of the routers of recordings no alerts are generated here.

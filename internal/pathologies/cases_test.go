@@ -201,9 +201,5 @@ func diagnoseBeside(t *testing.T, c, beside *history.Case, model string) diagnos
 	if c.Promise != (slo.Objective{}) {
 		set.Objectives = &slo.File{Objectives: []slo.Objective{c.Promise}}
 	}
-	d, err := diagnose.Run(t.Context(), store, diagnose.Options{
-		Settings: set, At: at, First: history.Start, Created: created, Interval: c.Every, Pathologies: pathologies.All(), Every: true,
-	})
-	must.Succeed(t, err)
-	return d
+	return run(t, store, diagnose.Options{Settings: set, At: at, First: history.Start, Created: created, Interval: c.Every, Every: true})
 }

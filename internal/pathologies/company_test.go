@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -21,7 +20,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 	"github.com/sixty-dev/sixty/internal/pathologies"
-	"github.com/sixty-dev/sixty/internal/report"
 )
 
 // A page is one scrape of a recording, which tests change before it is played.
@@ -55,26 +53,12 @@ func pagesOf(t *testing.T, file string, step, phase time.Duration) []page {
 // playPages plays pages of any kind.
 func playPages(t *testing.T, name string, pages []page, step time.Duration) *played {
 	t.Helper()
-	p := &played{name: name, interval: step}
-	var err error
-	p.store, err = embedded.Open(embedded.Config{})
-	must.Succeed(t, err)
-	t.Cleanup(func() { p.store.Close() })
+	p := &played{name: name, interval: step, store: open(t)}
 	slices.SortStableFunc(pages, func(a, b page) int { return a.at.Compare(b.at) })
-	p.first = pages[0].at
 	for _, pg := range pages {
-		if len(pg.body) == 0 {
-			err = p.store.AppendFailure(pg.target, pg.at)
-		} else {
-			_, err = p.store.Append(pg.target, pg.at, pg.body, "", 0)
-		}
-		must.Succeed(t, err)
+		must.Succeed(t, p.take(pg.target, pg.at, pg.body, 0))
 	}
-	for _, target := range p.store.Targets() {
-		if at, ok := p.store.FirstCreated(target); ok && (p.created.IsZero() || at.Before(p.created)) {
-			p.created = at
-		}
-	}
+	p.tellBirths()
 	return p
 }
 
@@ -380,9 +364,6 @@ func TestSeveralModels(t *testing.T) {
 				once[k] = true
 			}
 		}
-		if os.Getenv("SHOW") != "" {
-			report.Text(os.Stdout, d, report.Options{})
-		}
 	}
 }
 
@@ -416,9 +397,6 @@ func TestHealthyNeedsMostTargets(t *testing.T) {
 		if len(d.Unjudged) != tt.mute || tt.mute > 0 && !strings.Contains(d.Verdict.Summary, "only process metrics") {
 			t.Errorf("%d of %d: not judged %v: %s", tt.well, tt.well+tt.mute, d.Unjudged, d.Verdict.Summary)
 		}
-		if os.Getenv("SHOW") != "" {
-			report.Text(os.Stdout, d, report.Options{})
-		}
 	}
 }
 
@@ -448,8 +426,7 @@ func TestBrokenObjective(t *testing.T) {
 				few = append(few, p)
 			}
 		}
-		d, err := diagnose.Run(t.Context(), p.store, diagnose.Options{At: end, First: p.first, Interval: step, Every: true, Pathologies: few, Settings: tt.set})
-		must.Succeed(t, err)
+		d := run(t, p.store, diagnose.Options{At: end, First: p.first, Interval: step, Every: true, Pathologies: few, Settings: tt.set})
 		if d.Verdict.ID != tt.want {
 			t.Errorf("%s: %s (%.2f), want %s: %s", tt.name, d.Verdict.ID, d.Verdict.Confidence, tt.want, d.Verdict.Summary)
 		}
@@ -460,9 +437,6 @@ func TestBrokenObjective(t *testing.T) {
 		if d.Status != diagnose.Firing || d.Verdict.Severity != catalog.Page || f.Pathology.ID != tt.want || len(f.Evidence) == 0 || len(f.Reasons) == 0 ||
 			d.Verdict.Since.IsZero() || !strings.Contains(d.Verdict.Summary, "over the objective of 5 ms") || strings.Contains(d.Verdict.Summary, "Nothing is wrong") {
 			t.Errorf("%s: %+v", tt.name, d.Verdict)
-		}
-		if os.Getenv("SHOW") != "" {
-			report.Text(os.Stdout, d, report.Options{})
 		}
 	}
 }
@@ -533,10 +507,7 @@ vllm:time_to_first_token_seconds_count{model_name="m",engine="0"} %[3]d
 		}
 	}
 	p := playPages(t, "six replicas", pages, time.Minute)
-	d, err := diagnose.Run(t.Context(), p.store, diagnose.Options{
-		At: pages[len(pages)-1].at, First: p.first, Interval: time.Minute, Window: 99999 * time.Hour, Every: true, Pathologies: pathologies.All(),
-	})
-	must.Succeed(t, err)
+	d := run(t, p.store, diagnose.Options{At: pages[len(pages)-1].at, First: p.first, Interval: time.Minute, Window: 99999 * time.Hour, Every: true})
 	for _, f := range d.Findings {
 		if f.Status == diagnose.Firing && f.Pathology.ID == "replica-imbalance" {
 			t.Errorf("%s", f.Summary)

@@ -112,25 +112,13 @@ func TestHealthyIsSaidWithItsDoubts(t *testing.T) {
 // scraped until its end.
 func playFleet(t *testing.T, sc fleet.Scenario, seed uint64, each func(p *played, phase fleet.Phase, from, to time.Time)) {
 	t.Helper()
-	store, err := embedded.Open(embedded.Config{})
-	must.Succeed(t, err)
-	defer store.Close()
-	p := &played{name: sc.Name, store: store, first: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	p := &played{name: sc.Name, store: open(t), first: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	take := func(page fleet.Scrape) error {
-		target := embedded.Target{Instance: page.Target}
-		if page.Body == nil {
-			return store.AppendFailureAfter(target, page.At, page.Took)
-		}
-		_, err := store.Append(target, page.At, page.Body, "text/plain; version=0.0.4", 5*time.Millisecond)
-		return err
+		return p.take(embedded.Target{Instance: page.Target}, page.At, page.Body, page.Took)
 	}
 	from := p.first
 	phase := func(phase fleet.Phase, end time.Time) error {
-		for _, target := range store.Targets() {
-			if at, ok := store.FirstCreated(target); ok && (p.created.IsZero() || at.Before(p.created)) {
-				p.created = at
-			}
-		}
+		p.tellBirths()
 		each(p, phase, from, end)
 		from = from.Add(phase.For)
 		return nil

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/must"
-	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 )
 
@@ -33,12 +32,7 @@ func TestIncidents(t *testing.T) {
 			First               []string
 			OnsetMS             int64 `json:"onset_unix_ms"`
 		}
-		text, err := os.ReadFile(file)
-		if err == nil {
-			err = json.Unmarshal(text, &in)
-		}
-		must.Succeed(t, err)
-		p, last := playIncident(t, strings.TrimSuffix(file, ".json")+".tar.zst")
+		p, last := playIncident(t, file, &in)
 		onset, want := time.UnixMilli(in.OnsetMS), strings.Split(in.Verdict, " or ")
 		var now []string
 		for _, at := range []time.Time{onset.Add(30 * time.Second), onset.Add(time.Minute), onset.Add(2 * time.Minute), last} {
@@ -71,28 +65,24 @@ func TestMendedIncidents(t *testing.T) {
 	}
 	for _, file := range files {
 		var in struct{ What, Verdict string }
-		text, err := os.ReadFile(file)
-		if err == nil {
-			err = json.Unmarshal(text, &in)
-		}
-		must.Succeed(t, err)
-		p, last := playIncident(t, strings.TrimSuffix(file, ".json")+".tar.zst")
+		p, last := playIncident(t, file, &in)
 		if d := p.diagnose(t, last); !slices.Contains(strings.Split(in.Verdict, " or "), d.Verdict.ID) {
 			t.Errorf("%s: %s: %s, want %s; %s", p.name, d.Verdict.ID, d.Verdict.Summary, in.Verdict, in.What)
 		}
 	}
 }
 
-// playIncident loads a recording without a truth, and returns the time of its last page too.
-func playIncident(t *testing.T, file string) (p *played, last time.Time) {
+// playIncident reads what is known of an incident, loads its recording, and returns the time of its last page too.
+func playIncident(t *testing.T, file string, known any) (p *played, last time.Time) {
 	t.Helper()
-	rec, err := recording.Open(t.Context(), file)
+	text, err := os.ReadFile(file)
+	must.Succeed(t, err)
+	must.Succeed(t, json.Unmarshal(text, known))
+	name := strings.TrimSuffix(file, ".json")
+	rec, err := recording.Open(t.Context(), name+".tar.zst")
 	must.Succeed(t, err)
 	defer rec.Close()
-	p = &played{name: strings.TrimSuffix(filepath.Base(file), ".tar.zst"), interval: time.Second}
-	p.store, err = embedded.Open(embedded.Config{})
-	must.Succeed(t, err)
-	t.Cleanup(func() { p.store.Close() })
+	p = &played{name: filepath.Base(name), interval: time.Second, store: open(t)}
 	pages, target := 0, ""
 	if err := rec.Scrapes(func(sc recording.Scrape) error {
 		if target == "" || target == sc.Target {
@@ -103,11 +93,7 @@ func playIncident(t *testing.T, file string) (p *played, last time.Time) {
 		t.Fatal(err)
 	}
 	_, last = rec.Times()
-	for _, t := range p.store.Targets() {
-		if at, ok := p.store.FirstCreated(t); ok && (p.created.IsZero() || at.Before(p.created)) {
-			p.created = at
-		}
-	}
+	p.tellBirths()
 	if first, _ := rec.Times(); pages > 1 {
 		p.interval = last.Sub(first).Truncate(time.Second) / time.Duration(pages-1)
 	}

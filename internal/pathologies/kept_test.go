@@ -183,10 +183,7 @@ func (p *played) served(t *testing.T) (out []names) {
 	last := map[string]string{}
 	watch := func(to time.Time, see func(name string)) {
 		for ; !at.After(to); at = at.Add(serveEach) {
-			d, err := diagnose.Run(t.Context(), p.store, diagnose.Options{
-				At: at, First: p.first, Created: p.created, Interval: max(p.interval, time.Second), Every: true, Memory: &memory, Pathologies: pathologies.All(),
-			})
-			must.Succeed(t, err)
+			d := p.watched(t, at, &memory)
 			for _, e := range tracker.Observe(&d) {
 				last[e.Record.ID] = e.Record.Pathology
 				if e.Kind == incident.Ended {

@@ -13,7 +13,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/generate/history"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
-	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
 // TestASlowPageIsNoLostServer looks at a server whose page takes seconds or does not come
@@ -55,13 +54,20 @@ func TestASlowPageIsNoLostServer(t *testing.T) {
 	}
 }
 
+// monitored is what a monitor says of what it has scraped.
+func monitored(t *testing.T, store *embedded.Store, at time.Time) diagnose.Diagnosis {
+	t.Helper()
+	src := source.Over("this monitor", store)
+	o, err := src.Options(t.Context(), at)
+	must.Succeed(t, err)
+	return run(t, src, o)
+}
+
 // TestAFleetThatNeverStarts has a monitor that scrapes servers of which none has ever answered: they start,
 // until they have taken longer than a start takes, which somebody is then called for.
 func TestAFleetThatNeverStarts(t *testing.T) {
-	store, err := embedded.Open(embedded.Config{})
-	must.Succeed(t, err)
-	defer store.Close()
-	src, a := source.Over("this monitor", store), newTold("")
+	store := open(t)
+	a := newTold("")
 	for since := time.Duration(0); since <= 11*time.Minute; since += 15 * time.Second {
 		at := history.Start.Add(since)
 		for _, instance := range []string{"vllm-0:8000", "vllm-1:8000"} {
@@ -70,13 +76,7 @@ func TestAFleetThatNeverStarts(t *testing.T) {
 		if since < 30*time.Second {
 			continue
 		}
-		o, err := src.Options(t.Context(), at)
-		must.Succeed(t, err)
-		o.Pathologies = pathologies.All()
-		d, err := diagnose.Run(t.Context(), src, o)
-		if err != nil {
-			t.Fatalf("after %s: %v", since, err)
-		}
+		d := monitored(t, store, at)
 		a.see(t, d, 15*time.Second)
 		if sent := a.goesOn("start-stuck"); sent != (since > 10*time.Minute) {
 			t.Fatalf("after %s: %s: %s; sent: %t", since, d.Verdict.ID, d.Verdict.Summary, sent)
@@ -119,12 +119,7 @@ process_start_time_seconds %d
 	for end := at.Add(30 * time.Second); at.Before(end); at = at.Add(time.Second) {
 		must.Succeed(t, after.AppendFailure(target, at))
 	}
-	o, err := source.Over("this monitor", after).Options(t.Context(), at)
-	must.Succeed(t, err)
-	o.Pathologies = pathologies.All()
-	d, err := diagnose.Run(t.Context(), source.Over("this monitor", after), o)
-	must.Succeed(t, err)
-	if v := d.Verdict; v.ID != "target-down" || v.Severity != catalog.Page {
+	if v := monitored(t, after, at).Verdict; v.ID != "target-down" || v.Severity != catalog.Page {
 		t.Errorf("%s (%s): %s", v.ID, v.Severity, v.Summary)
 	}
 }
@@ -132,9 +127,7 @@ process_start_time_seconds %d
 // TestTheFirstPageShowsNoHang has a server whose first page shows a request without a token: one look at a gauge
 // says nothing of the time before it, though the counters are known to have begun at zero.
 func TestTheFirstPageShowsNoHang(t *testing.T) {
-	store, err := embedded.Open(embedded.Config{})
-	must.Succeed(t, err)
-	defer store.Close()
+	store := open(t)
 	target := embedded.Target{Instance: "vllm-0:8000", Job: "vllm"}
 	at := history.Start
 	for range 4 {
@@ -158,16 +151,10 @@ vllm:time_to_first_token_seconds_count{model_name="m",engine="0"} 0
 # TYPE vllm:time_to_first_token_seconds_created gauge
 vllm:time_to_first_token_seconds_created{model_name="m",engine="0"} %[1]d
 `, began)
-	if _, err := store.Append(target, at, []byte(page), "", 10*time.Millisecond); err != nil {
-		t.Fatal(err)
-	}
-	o, err := source.Over("this monitor", store).Options(t.Context(), at.Add(3*time.Second))
+	_, err := store.Append(target, at, []byte(page), "", 10*time.Millisecond)
 	must.Succeed(t, err)
-	o.Pathologies = pathologies.All()
-	d, err := diagnose.Run(t.Context(), store, o)
-	must.Succeed(t, err)
-	if d.Verdict.ID == "engine-hung" {
-		t.Errorf("%s: %s", d.Verdict.ID, d.Verdict.Summary)
+	if v := monitored(t, store, at.Add(3*time.Second)).Verdict; v.ID == "engine-hung" {
+		t.Errorf("%s: %s", v.ID, v.Summary)
 	}
 }
 
@@ -175,9 +162,7 @@ vllm:time_to_first_token_seconds_created{model_name="m",engine="0"} %[1]d
 // nothing is said to be well.
 func TestAServerThatHangsIsNotWell(t *testing.T) {
 	const step, hangs = 5 * time.Second, 5 * time.Minute
-	store, err := embedded.Open(embedded.Config{})
-	must.Succeed(t, err)
-	defer store.Close()
+	p := &played{store: open(t)}
 	var said []string
 	for after := time.Duration(0); after < hangs+2*time.Minute; after += step {
 		at := history.Start.Add(after)
@@ -199,17 +184,14 @@ vllm:time_to_first_token_seconds_count{engine="0",model_name="m"} %[1]d0
 process_start_time_seconds %d
 `, int(after/step), history.Start.Unix()-86400-int64(i))
 			if i == 1 && after >= hangs {
-				err = store.AppendFailureAfter(target, at, step)
-			} else {
-				_, err = store.Append(target, at, []byte(page), "", time.Millisecond)
+				page = ""
 			}
-			must.Succeed(t, err)
+			must.Succeed(t, p.take(target, at, []byte(page), map[bool]time.Duration{true: step}[page == ""]))
 		}
 		if after < hangs-step {
 			continue
 		}
-		d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: at, First: history.Start, Interval: step, Pathologies: pathologies.All()})
-		must.Succeed(t, err)
+		d := run(t, p.store, diagnose.Options{At: at, First: history.Start, Interval: step})
 		since := after - hangs
 		said = append(said, fmt.Sprintf("%s: %s", since, d.Verdict.ID))
 		if quiet(d.Verdict.ID) && since > 20*time.Second || since >= 75*time.Second && d.Verdict.ID != "target-down" || since < 0 && !quiet(d.Verdict.ID) {

@@ -16,7 +16,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/generate/history"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
-	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
 // TestAMonitorSaysWhatADiagnosisSays plays more than an hour of servers that restart, fail to
@@ -29,48 +28,25 @@ func TestAMonitorSaysWhatADiagnosisSays(t *testing.T) {
 	must.Succeed(t, err)
 	pages := history.NewPages(c.Series()[history.UsualInstance])
 	rnd := rand.New(rand.NewPCG(5, 6))
-	type scrape struct {
-		target embedded.Target
-		at     time.Time
-		page   []byte // nil: it failed
-	}
-	var all []scrape
-	open := func() *embedded.Store {
-		store, err := embedded.Open(embedded.Config{})
-		must.Succeed(t, err)
-		return store
-	}
-	take := func(store *embedded.Store, s scrape) {
-		var err error
-		if s.page == nil {
-			err = store.AppendFailure(s.target, s.at)
-		} else {
-			_, err = store.Append(s.target, s.at, s.page, "", time.Millisecond)
-		}
-		must.Succeed(t, err)
-	}
-	monitored := open()
-	defer monitored.Close()
+	var all []page
+	take := func(p *played, s page) { must.Succeed(t, p.take(s.target, s.at, s.body, time.Millisecond)) }
+	monitored := &played{store: open(t)}
 	var memory diagnose.Memory
-	diagnosis := func(store *embedded.Store, at time.Time, m *diagnose.Memory) diagnose.Diagnosis {
-		d, err := diagnose.Run(t.Context(), store, diagnose.Options{
-			At: at, First: history.Start, Interval: interval, Every: true, Memory: m, Pathologies: pathologies.All(),
-		})
-		must.Succeed(t, err)
-		return d
+	diagnosis := func(p *played, at time.Time, m *diagnose.Memory) diagnose.Diagnosis {
+		return run(t, p.store, diagnose.Options{At: at, First: history.Start, Interval: interval, Every: true, Memory: m})
 	}
 	age := map[string]int{}
 	compared := 0
 	for i := range scrapes {
 		began := history.Start.Add(time.Duration(i) * interval)
 		for r, name := range []string{"a:8000", "b:8000", "c:8000", "d:8000"} {
-			s := scrape{embedded.Target{Instance: name, Job: "vllm"}, began.Add(time.Duration(r) * 2 * time.Second), pages.At(age[name])}
+			s := page{embedded.Target{Instance: name, Job: "vllm"}, began.Add(time.Duration(r) * 2 * time.Second), pages.At(age[name])}
 			age[name]++
 			switch {
 			case name == "b:8000" && i%70 > 60, name == "d:8000" && (i < 100 || i > 240): // it is gone
 				continue
 			case name == "c:8000" && i%90 > 86, rnd.IntN(80) == 0:
-				s.page = nil
+				s.body = nil
 			case rnd.IntN(60) == 0:
 				s.at = s.at.Add(-interval - time.Second) // late: dropped
 			case rnd.IntN(120) == 0:
@@ -87,7 +63,7 @@ func TestAMonitorSaysWhatADiagnosisSays(t *testing.T) {
 		if i%35 != 0 && i != scrapes-1 {
 			continue
 		}
-		plain := open()
+		plain := &played{store: open(t)}
 		for _, s := range all {
 			take(plain, s)
 		}
@@ -106,7 +82,6 @@ func TestAMonitorSaysWhatADiagnosisSays(t *testing.T) {
 				t.Errorf("%s at %s (-diagnosis +monitor):\n%s", part.name, at, diff)
 			}
 		}
-		must.Succeed(t, plain.Close())
 	}
 	if compared < 8 {
 		t.Errorf("%d moments were compared", compared)

@@ -139,7 +139,7 @@ func (c *onsets) judge(t *testing.T, p *played) {
 				if first.IsZero() {
 					first, last = f.Since, f.Since
 				}
-				first, last = earlier(first, f.Since), later(last, f.Since)
+				first, last = slices.MinFunc([]time.Time{first, f.Since}, time.Time.Compare), slices.MaxFunc([]time.Time{last, f.Since}, time.Time.Compare)
 			}
 			if !at.Before(to) {
 				break
@@ -194,18 +194,4 @@ func timed(t *testing.T, file string, intervals []time.Duration) (out []*played)
 		t.Cleanup(func() { p.store.Close() })
 	}
 	return out
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }

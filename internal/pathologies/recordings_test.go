@@ -19,6 +19,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 	"github.com/sixty-dev/sixty/internal/pathologies"
@@ -184,13 +185,50 @@ func (p *played) diagnose(t *testing.T, at time.Time) diagnose.Diagnosis {
 // watched diagnoses as a monitor does, which remembers.
 func (p *played) watched(t *testing.T, at time.Time, m *diagnose.Memory) diagnose.Diagnosis {
 	t.Helper()
-	d, err := diagnose.Run(context.Background(), p.store, diagnose.Options{
-		At: at, First: p.first, Created: p.created, Interval: max(p.interval, time.Second), Every: true, Memory: m, Pathologies: pathologies.All(),
-	})
+	return run(t, p.store, diagnose.Options{At: at, First: p.first, Created: p.created, Interval: max(p.interval, time.Second), Every: true, Memory: m})
+}
+
+// run diagnoses by the whole catalogue, unless the options have one of their own.
+func run(t testing.TB, q metrics.Querier, o diagnose.Options) diagnose.Diagnosis {
+	t.Helper()
+	if o.Pathologies == nil {
+		o.Pathologies = pathologies.All()
+	}
+	d, err := diagnose.Run(context.Background(), q, o)
 	if err != nil {
-		t.Fatalf("%s at %s: %v", p.name, at, err)
+		t.Fatalf("at %s: %v", o.At, err)
 	}
 	return d
+}
+
+// open is an empty store that the test's end closes.
+func open(t testing.TB) *embedded.Store {
+	t.Helper()
+	store, err := embedded.Open(embedded.Config{})
+	must.Succeed(t, err)
+	t.Cleanup(func() { store.Close() })
+	return store
+}
+
+// take scrapes a page; none is a scrape that failed.
+func (p *played) take(target embedded.Target, at time.Time, page []byte, took time.Duration) (err error) {
+	if p.first.IsZero() {
+		p.first = at
+	}
+	if len(page) == 0 {
+		return p.store.AppendFailureAfter(target, at, took)
+	}
+	_, err = p.store.Append(target, at, page, "", took)
+	return err
+}
+
+// tellBirths notes when the first of the counters began.
+func (p *played) tellBirths() {
+	for _, target := range p.store.Targets() {
+		if at, ok := p.store.FirstCreated(target); ok && (p.created.IsZero() || at.Before(p.created)) {
+			p.created = at
+		}
+	}
 }
 
 // ownFiles lists the recordings of the repository.

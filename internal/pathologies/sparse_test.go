@@ -70,25 +70,13 @@ func load(t *testing.T, file string, keep ...func(recording.Scrape) bool) []*pla
 	})
 	must.Succeed(t, err)
 	for _, p := range all {
-		for _, target := range p.store.Targets() {
-			if at, ok := p.store.FirstCreated(target); ok && (p.created.IsZero() || at.Before(p.created)) {
-				p.created = at
-			}
-		}
+		p.tellBirths()
 	}
 	return all
 }
 
 func (p *played) scrape(sc recording.Scrape) error {
-	if p.first.IsZero() {
-		p.first = sc.At
-	}
-	target := embedded.Target{Instance: sc.Target}
-	if len(sc.Body) == 0 {
-		return p.store.AppendFailureAfter(target, sc.At, sc.Took)
-	}
-	_, err := p.store.Append(target, sc.At, sc.Body, "", sc.Took)
-	return err
+	return p.take(embedded.Target{Instance: sc.Target}, sc.At, sc.Body, sc.Took)
 }
 
 func (p *played) readTruth(t *testing.T, file string) {
@@ -299,7 +287,7 @@ func TestSparse(t *testing.T) {
 	}
 	t.Logf("own recordings:\n%s", table.String())
 	if *update && accuracyIsFull() {
-		writeSparse(t, table.String())
+		must.Succeed(t, os.WriteFile(sparseTable, []byte(table.String()), 0o644))
 	}
 }
 
@@ -320,8 +308,3 @@ func (c *sparse) add(o *sparse) {
 
 // sparseTable is where TestSparse leaves its table for TestVerdicts' page.
 const sparseTable = "testdata/sparse.md"
-
-func writeSparse(t *testing.T, table string) {
-	t.Helper()
-	must.Succeed(t, os.WriteFile(sparseTable, []byte(table), 0o644))
-}

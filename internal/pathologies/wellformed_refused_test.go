@@ -25,17 +25,6 @@ func sound(id string, explainedBy ...string) *catalog.Pathology {
 	}
 }
 
-func TestWellFormedAcceptsASoundCatalogue(t *testing.T) {
-	shared := &catalog.Threshold{Name: "shared", Unit: indicator.Seconds, Default: catalog.None, Why: "because", Baseline: &catalog.Relative{Factor: 2}}
-	again := &catalog.Threshold{Name: "shared", Unit: indicator.Seconds, Default: catalog.None, Why: "the same number for another reason", Baseline: &catalog.Relative{Factor: 2}}
-	a, b := sound("a-b", "c"), sound("c")
-	a.Supports = []catalog.Cond{catalog.Above(indicator.TTFTP50, shared)}
-	b.Supports = []catalog.Cond{catalog.Above(indicator.TTFTP50, shared), catalog.Above(indicator.ITLP50, again)}
-	if err := wellFormed([]*catalog.Pathology{a, b}); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestWellFormedRefuses(t *testing.T) {
 	leaf := func(name string, limit float64) catalog.Cond {
 		return catalog.Above(indicator.Waiting, &catalog.Threshold{Name: name, Unit: indicator.Requests, Default: limit, Why: "because"})
@@ -93,19 +82,5 @@ func TestWellFormedRefuses(t *testing.T) {
 				t.Errorf("got  %v\nwant %s", err, tt.want)
 			}
 		})
-	}
-}
-
-func TestWellFormedReportsEverythingAtOnce(t *testing.T) {
-	p := &catalog.Pathology{ID: "No", ExplainedBy: []string{"nobody"}}
-	err := wellFormed([]*catalog.Pathology{p})
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		t.Fatalf("got %T", err)
-	}
-	// The id, the alert, the title, the condition, the page's title, its
-	// sections and the inhibition.
-	if got, want := len(joined.Unwrap()), 6+len(catalog.Sections); got != want {
-		t.Errorf("%d errors, want %d:\n%v", got, want, err)
 	}
 }

@@ -74,6 +74,7 @@ type activeAlert struct {
 	seen, sent time.Time
 	ended      time.Time // zero while ongoing
 	gateway    bool      // only a gateway sees it
+	covers     []string  // pathologies that it explained while it went on
 }
 
 // SetAlerts sets how findings become alerts, from the next evaluation on.
@@ -110,6 +111,7 @@ func (a *Alerter) Observe(_ context.Context, e *Evaluation) {
 				a.fires(d, f, e.At)
 			}
 		}
+		a.cover(d)
 	}
 	hold := cmp.Or(time.Duration(a.Alerts().KeepFiringFor), keepFiringFor)
 	var out []collect.Alert
@@ -199,13 +201,16 @@ func (a *Alerter) firesAs(d *diagnose.Diagnosis, f *diagnose.Finding, name strin
 	}
 	al := a.active[key.String()]
 	if al == nil || !al.ended.IsZero() {
+		if a.covered(f, l) {
+			return
+		}
 		al = &activeAlert{Alert: collect.Alert{Labels: l, Began: f.Since, Path: "/"}, found: at, waits: true}
 		a.active[key.String()] = al
 	}
 	al.seen, al.gateway = at, f.Pathology.Scope() == indicator.Gateway
 	al.waits = al.waits && at.Sub(al.found) < notifyAfter(d, f)
 	if of != nil {
-		al.Path = "/incident/" + of.ID
+		al.Path = incidentPath(of)
 		al.Began = since(of, f.Pathology.ID, al.Began)
 	}
 	al.Annotations = map[string]string{"summary": f.Summary, "runbook_url": catalog.PublishedRunbooks.PageURL(f.Pathology.ID)}
@@ -226,7 +231,8 @@ func notifyAfter(d *diagnose.Diagnosis, f *diagnose.Finding) time.Duration {
 
 // keepCause keeps the alert that somebody was told of a finding's incident, where that is called
 // by a cause of the finding and is as severe: the incident goes on under its name, and so does
-// its alert. It reports whether there is one.
+// its alert. What is less severe than its cause keeps no alert of it, and is none of its own while
+// the end of that is told. It reports whether there is one.
 func (a *Alerter) keepCause(d *diagnose.Diagnosis, f *diagnose.Finding, l map[string]string, of *view.Summary, at time.Time) (kept bool) {
 	if of == nil {
 		return false
@@ -236,11 +242,47 @@ func (a *Alerter) keepCause(d *diagnose.Diagnosis, f *diagnose.Finding, l map[st
 		return false
 	}
 	for _, al := range a.active {
-		if al.Labels["pathology"] == id && placeOf(al.Labels) == placeOf(l) && al.ended.IsZero() && a.Alerts().Rank(al.Labels["severity"]) >= a.Alerts().Rank(l["severity"]) {
+		if al.Labels["pathology"] != id || placeOf(al.Labels) != placeOf(l) {
+			continue
+		}
+		switch more := a.Alerts().Rank(al.Labels["severity"]) - a.Alerts().Rank(l["severity"]); {
+		case more == 0 && al.ended.IsZero():
 			al.seen, kept = at, true
+		case more > 0:
+			kept = kept || !al.waits && al.Path == incidentPath(of)
 		}
 	}
 	return kept
+}
+
+func incidentPath(of *view.Summary) string { return "/incident/" + of.ID }
+
+// cover notes what alerts explain.
+func (a *Alerter) cover(d *diagnose.Diagnosis) {
+	for i := range d.Findings {
+		f := &d.Findings[i]
+		if f.Status != diagnose.Firing || f.InhibitedBy == "" {
+			continue
+		}
+		place := placeOf(d.Labels(f.Model, f.Targets))
+		for _, al := range a.active {
+			if al.Labels["pathology"] == f.InhibitedBy && placeOf(al.Labels) == place && !slices.Contains(al.covers, f.Pathology.ID) {
+				al.covers = append(al.covers, f.Pathology.ID)
+			}
+		}
+	}
+}
+
+// covered reports whether a finding is the rest of what an alert that goes on told of: its window still shows what the
+// cause, which ended first, explained.
+func (a *Alerter) covered(f *diagnose.Finding, l map[string]string) bool {
+	for _, al := range a.active {
+		if slices.Contains(al.covers, f.Pathology.ID) && placeOf(al.Labels) == placeOf(l) && !al.waits && al.ended.IsZero() && !f.Since.After(al.seen) &&
+			a.Alerts().Rank(al.Labels["severity"]) >= a.Alerts().Rank(l["severity"]) {
+			return true
+		}
+	}
+	return false
 }
 
 // labels identify an alert: they stay while its fault goes on and is as bad. The severity is

@@ -2,6 +2,7 @@ package monitor
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -128,6 +129,50 @@ func TestAnAlertKeepsTheNameOfItsIncident(t *testing.T) {
 		}
 		if !slices.Equal(on, []string{step.want}) {
 			t.Errorf("%s is found in an incident called %s: the alerts %q go on, want %q", step.found.ID, step.name, on, step.want)
+		}
+	}
+}
+
+// TestWhatACauseCoveredIsNoPage: what a cause explained is found for a while when the cause has ended, until its window is past that:
+// the alert of the cause goes on meanwhile, and people are told of nothing new. What lasts longer, and what began when the cause had ended, is.
+func TestWhatACauseCoveredIsNoPage(t *testing.T) {
+	cause := &catalog.Pathology{ID: "down", Alert: "Down", Severity: catalog.Page, Explains: []string{"hung"}}
+	symptom := &catalog.Pathology{ID: "hung", Alert: "Hung", Severity: catalog.Page}
+	for _, of := range []struct {
+		lasts, later time.Duration // of the symptom, after the end of the cause; and its onset
+		want         []string
+	}{{45 * time.Second, -time.Minute, []string{"down"}}, {2 * time.Minute, -time.Minute, []string{"down", "hung"}}, {45 * time.Second, time.Second, []string{"down", "hung"}}} {
+		told := map[string]bool{}
+		a := &Alerter{Send: func(list ...collect.Alert) {
+			for _, al := range list {
+				told[al.Labels["pathology"]] = true
+			}
+		}}
+		at := time.Now()
+		see := func(findings ...diagnose.Finding) {
+			d := diagnose.Diagnosis{
+				At: at, Targets: []diagnose.Target{{Name: "a:1", Labels: map[string]string{"instance": "a:1", "model_name": "m"}}},
+				Verdicts: []diagnose.Verdict{{Status: diagnose.OK, Model: "m", All: []string{"a:1"}}}, Findings: findings,
+			}
+			a.Observe(t.Context(), &Evaluation{At: at, Diagnosis: d})
+			at = at.Add(15 * time.Second)
+		}
+		finding := func(p *catalog.Pathology, since time.Time, by string) diagnose.Finding {
+			return diagnose.Finding{Pathology: p, Model: "m", Status: diagnose.Firing, Severity: p.Severity, Targets: []string{"a:1"}, Since: since, InhibitedBy: by}
+		}
+		began, ended := at.Add(-time.Minute), at.Add(75*time.Second)
+		for at.Before(ended) {
+			see(finding(cause, began, ""), finding(symptom, began, cause.ID))
+		}
+		since := ended.Add(of.later)
+		for at.Before(ended.Add(of.lasts)) {
+			see(finding(symptom, since, ""))
+		}
+		for range 20 {
+			see()
+		}
+		if got := slices.Sorted(maps.Keys(told)); !slices.Equal(got, of.want) {
+			t.Errorf("a symptom that lasts %s longer and began %s after the end: told of %q, want %q", of.lasts, of.later, got, of.want)
 		}
 	}
 }

@@ -31,12 +31,13 @@ func (r *Record) Open() bool { return r.Ended == nil }
 
 // State is how far a Tracker is with an incident.
 type State struct {
-	Members    []string  `json:"members"`    // all pathologies that were part of it
-	Instances  []string  `json:"instances"`  // where it was found last: the label, not the name
-	Confidence float64   `json:"confidence"` // of Pathology
-	LastSeen   time.Time `json:"last_seen"`
-	Kept       time.Time `json:"kept"`   // the moment of the diagnosis that is kept
-	Awaits     time.Time `json:"awaits"` // from when on another one can have the prediction that it lacks; zero where none is to come
+	Members    []string             `json:"members"`    // all pathologies that were part of it
+	Instances  []string             `json:"instances"`  // where it was found last: the label, not the name
+	Confidence float64              `json:"confidence"` // of Pathology
+	LastSeen   time.Time            `json:"last_seen"`
+	Seen       map[string]time.Time `json:"seen,omitempty"` // when each of Members was
+	Kept       time.Time            `json:"kept"`           // the moment of the diagnosis that is kept
+	Awaits     time.Time            `json:"awaits"`         // from when on another one can have the prediction that it lacks; zero where none is to come
 
 	// Where and Evidence are the labels of the servers on which it was found, and of those whose pages and
 	// readings are in its evidence: by them teams see it, or not.
@@ -107,6 +108,7 @@ func (r *Record) Copy() *Record {
 	c.Ended, c.QuietSince, c.Acknowledged = clone(r.Ended), clone(r.QuietSince), clone(r.Acknowledged)
 	c.Targets, c.Notes, c.Evolution = slices.Clone(r.Targets), slices.Clone(r.Notes), slices.Clone(r.Evolution)
 	c.AlsoPossible, c.Since = slices.Clone(r.AlsoPossible), maps.Clone(r.Since)
+	c.State.Seen = maps.Clone(r.State.Seen)
 	c.State.Members, c.State.Instances = slices.Clone(r.State.Members), slices.Clone(r.State.Instances)
 	c.State.Where, c.State.Evidence = r.State.Where.copy(), r.State.Evidence.copy()
 	return &c

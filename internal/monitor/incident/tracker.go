@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
@@ -30,6 +31,9 @@ const (
 	together = Rejoin
 	// surer is by how much a diagnosis of the same must be surer to be kept instead
 	surer = 0.03
+	// apart is for how long a pathology is not found, at the least, when it comes back as a fault of its own: its alert
+	// has ended, where nobody set another time for that.
+	apart = time.Minute
 )
 
 // Over is the last turn of an incident that ends while another fault goes on.
@@ -154,6 +158,9 @@ func (t *Tracker) find(s *sign, at time.Time) (best *Record, over []*Record) {
 			continue
 		}
 		if !r.Open() {
+			if rank > 2 && !s.SinceAtLeast && s.since.After(*r.Ended) {
+				continue // something else began when it was over
+			}
 			rank += 10
 		}
 		if best == nil || rank < bestRank || rank == bestRank && r.Began.After(best.Began) {
@@ -298,9 +305,9 @@ func (r *Record) weigh(v *indexedDiagnosis, signs []*sign, step time.Duration) {
 func (t *Tracker) fires(r *Record, signs []*sign, v *indexedDiagnosis, step time.Duration) (Event, bool) {
 	e, at := Event{Kind: Changed, Record: r}, v.at
 	lead := signs[0] // the worst, as the diagnosis ranks them
-	again := !r.Open()
+	again, quiet, recurs := !r.Open(), r.QuietSince, false
+	before, last := r.State.Instances, r.State.LastSeen
 	r.Ended, r.QuietSince, r.State.quiet, r.State.LastSeen = nil, nil, 0, at
-	before := r.State.Instances
 	r.State.Instances = nil
 	r.weigh(v, signs, step)
 	known := len(r.State.Members)
@@ -311,21 +318,26 @@ func (t *Tracker) fires(r *Record, signs []*sign, v *indexedDiagnosis, step time
 		if s.since.Before(r.Began) && s.Pathology.ID == r.Pathology {
 			r.Began, r.BeganAtLeast = s.since, s.SinceAtLeast
 		}
-		// What a server has that did not have it before began when it began there.
-		if since, known := r.Since[s.Pathology.ID]; !known || s.since.Before(since) || !share(before, s.instances) {
+		// What a server has that did not have it before began when it began there, and what is found again when it
+		// began again.
+		since, known := r.Since[s.Pathology.ID]
+		back := known && r.State.comesBack(s, last, at)
+		if !known || back || s.since.Before(since) || !share(before, s.instances) {
 			if r.Since == nil { // of a new one, and of one that an earlier release kept
 				r.Since = map[string]time.Time{}
 			}
 			r.Since[s.Pathology.ID] = s.since
 		}
+		recurs = recurs || back && s == lead
 		r.State.Members = union(r.State.Members, []string{s.Pathology.ID}, maxTurns)
 		r.State.Instances = union(r.State.Instances, s.instances, maxTargets)
 		r.Targets = union(r.Targets, s.Targets, maxTargets)
 	}
-	last := r.Evolution[len(r.Evolution)-1]
+	r.State.see(v, signs)
+	turn := r.Evolution[len(r.Evolution)-1]
 	worst, _ := catalog.ParseSeverity(r.Severity)
-	differs := last.ID != lead.Pathology.ID || last.Severity != lead.Severity.String()
-	novel := slices.Contains(r.State.Members[known:], lead.Pathology.ID) || lead.Severity > worst
+	differs := turn.ID != lead.Pathology.ID || turn.Severity != lead.Severity.String()
+	novel := recurs || slices.Contains(r.State.Members[known:], lead.Pathology.ID) || lead.Severity > worst
 	if e.Best = t.updateCause(r, lead); e.Best {
 		r.State.Kept = at
 	}
@@ -340,7 +352,11 @@ func (t *Tracker) fires(r *Record, signs []*sign, v *indexedDiagnosis, step time
 		e.Kind = Reopened
 		r.addVerdict(lead, at)
 		return e, true
-	case !differs:
+	case recurs && quiet != nil:
+		r.addTurn(view.Turn{At: *quiet, ID: Over, Summary: "It was over for " + indicator.FormatNumber(at.Sub(*quiet).Seconds(), indicator.Seconds)})
+		r.addVerdict(lead, at)
+		return e, true
+	case !differs && !recurs:
 		r.State.led, r.State.leading = 0, ""
 	case novel:
 		r.addVerdict(lead, at)
@@ -357,6 +373,30 @@ func (t *Tracker) fires(r *Record, signs []*sign, v *indexedDiagnosis, step time
 		e.Best, r.State.Kept = true, at
 	}
 	return e, e.Best
+}
+
+// comesBack reports whether what is found is a fault of its own: it was gone, and began after it was found last.
+func (s *State) comesBack(found *sign, last, at time.Time) bool {
+	if seen, known := s.Seen[found.Pathology.ID]; known {
+		last = seen
+	}
+	return !found.SinceAtLeast && at.Sub(last) >= apart && found.since.After(last)
+}
+
+// see notes when what an incident is made of was found last: also what something that is found explains.
+func (s *State) see(v *indexedDiagnosis, signs []*sign) {
+	if s.Seen == nil {
+		s.Seen = map[string]time.Time{}
+	}
+	for _, sign := range signs {
+		s.Seen[sign.Pathology.ID] = v.at
+	}
+	for i := range v.Findings {
+		f := &v.Findings[i]
+		if f.Status == diagnose.Firing && f.InhibitedBy != "" && slices.Contains(s.Members, f.Pathology.ID) && share(s.Instances, v.instances(f.Targets)) {
+			s.Seen[f.Pathology.ID] = v.at
+		}
+	}
 }
 
 // ripe is how old an incident is when a diagnosis as sure as the one that was kept shows

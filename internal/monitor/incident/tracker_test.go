@@ -240,6 +240,80 @@ func TestAnotherServersFaultHasItsOwnTime(t *testing.T) {
 	}
 }
 
+// TestARecurrenceHasItsOwnStart: what comes back within ten minutes goes on with its incident, but is a fault of its own: since
+// it began again, and in the evolution too, with what came between. What was only not seen for a while, and began before that, is not.
+func TestARecurrenceHasItsOwnStart(t *testing.T) {
+	outage := func(s *timeline, atLeast bool) time.Time {
+		began := s.at.Add(-5 * time.Second)
+		s.seeFor(100*time.Second, fault{p: down, status: diagnose.Firing, target: "a", since: began.Sub(noon), atLeast: atLeast, confidence: 0.9})
+		return began
+	}
+	for _, pause := range []time.Duration{time.Minute, 90 * time.Second, 140 * time.Second, 9 * time.Minute} {
+		t.Run(pause.String(), func(t *testing.T) {
+			s := newTimeline(t)
+			for range 2 {
+				outage(s, false)
+				s.seeFor(pause)
+			}
+			began, found := outage(s, false), s.at.Add(-105*time.Second)
+			if n := len(s.records); n != 1 {
+				t.Fatalf("%d incidents, want 1", n)
+			}
+			r := s.records[0]
+			if got := r.Since[down.ID]; !got.Equal(began) || !r.Began.Equal(noon.Add(-5*time.Second)) {
+				t.Errorf("down since %s, in an incident that began %s; want %s", got, r.Began, began)
+			}
+			last := r.Evolution[len(r.Evolution)-1]
+			if len(r.Evolution) != 5 || last.ID != down.ID || !last.At.Equal(found) || r.Evolution[1].Severity != "" || r.Evolution[3].Severity != "" {
+				t.Errorf("the evolution is %v, which ends %s; want three outages, the last found %s", s.evolution(0), last.At, found)
+			}
+		})
+	}
+	s := newTimeline(t)
+	began := s.at
+	for _, seen := range []bool{true, false, true} {
+		s.seeFor(75*time.Second, fault{p: down, status: map[bool]diagnose.Status{true: diagnose.Firing, false: diagnose.Pending}[seen], target: "a", confidence: 0.9})
+	}
+	outage(s, true) // it was there when watching began, which was now
+	if r := s.records[0]; !r.Since[down.ID].Equal(began) || len(r.Evolution) != 1 {
+		t.Errorf("down since %s by %v, want %s", r.Since[down.ID], s.evolution(0), began)
+	}
+}
+
+// TestWhatACauseCoveredGoesOn: while a cause explains it, a symptom goes on; when the cause has ended it is no recurrence.
+func TestWhatACauseCoveredGoesOn(t *testing.T) {
+	s := newTimeline(t)
+	s.seeFor(time.Minute, fires(slow, "a"))
+	explained := fires(slow, "a")
+	explained.by = thrash.ID
+	s.seeFor(5*time.Minute, fires(thrash, "a"), explained)
+	later := fires(slow, "a")
+	later.since = 2 * time.Minute // as it is read now
+	s.seeFor(time.Minute, later)
+	if got := s.records[0].Since[slow.ID]; !got.Equal(noon) {
+		t.Errorf("slow since %s, want %s", got, noon)
+	}
+}
+
+// TestAnotherFaultAfterTheEndIsAnother: what begins when an incident is over is a new one, unless it is the same again; what was
+// there before its end is the rest of it.
+func TestAnotherFaultAfterTheEndIsAnother(t *testing.T) {
+	for _, of := range []struct {
+		next  *catalog.Pathology
+		since time.Duration // after the end of the first
+		want  int
+	}{{thrash, 4 * time.Minute, 2}, {crash, 4 * time.Minute, 2}, {crash, -10 * time.Second, 1}, {down, 4 * time.Minute, 1}} {
+		s := newTimeline(t)
+		s.seeFor(2*time.Minute, fault{p: down, status: diagnose.Firing, target: "a", confidence: 0.9})
+		ended := s.at
+		s.seeFor(5 * time.Minute)
+		s.seeFor(time.Minute, fault{p: of.next, status: diagnose.Firing, target: "a", since: ended.Add(of.since).Sub(noon), confidence: 0.9})
+		if n := len(s.records); n != of.want {
+			t.Errorf("%s %s after the end: %d incidents, want %d", of.next.ID, of.since, n, of.want)
+		}
+	}
+}
+
 func TestCauseAndSymptomAreOneIncident(t *testing.T) {
 	s := newTimeline(t)
 	for range 100 {

@@ -202,7 +202,7 @@ type Summary struct {
 	Summary      string    `json:"summary"`                 // what was said of it last
 	Began        time.Time `json:"began"`                   // by the judgement, not when it was noticed
 	BeganAtLeast bool      `json:"began_at_least"`
-	// Since is when each pathology that was part of it began: a server that dies while it
+	// Since is when each pathology that was part of it began, the last time: a server that dies while it
 	// thrashes is down since it died.
 	Since        map[string]time.Time `json:"since,omitempty"`
 	Ended        *time.Time           `json:"ended"`       // null while it is open

@@ -100,9 +100,20 @@ func (t *Trace) rows() (out []Row) {
 type Population []member
 
 type member struct {
-	id     string
-	engine bool
-	rows   []Row
+	id, way string
+	rows    []Row
+}
+
+// way names the services that a request passed and the model that it asked for. Requests are compared
+// with those of the same way only: in others a hop may take no time at all, or another model's.
+func (t *Trace) way() string {
+	var services []string
+	model := ""
+	for i := range t.Spans {
+		services, model = append(services, t.Spans[i].Service), cmp.Or(model, t.Spans[i].Model)
+	}
+	slices.Sort(services)
+	return fmt.Sprintf("%q %q", model, slices.Compact(services))
 }
 
 // mostCompared bounds a population: of more traces only each second, third and so on is in it.
@@ -116,7 +127,7 @@ func NewPopulation(traces []*Trace) (p Population) {
 			continue
 		}
 		if t.OfRequest() && !t.Failed() {
-			p = append(p, member{t.ID, t.Engine() != nil, t.rows()})
+			p = append(p, member{t.ID, t.way(), t.rows()})
 		}
 	}
 	return p
@@ -138,8 +149,9 @@ func Judge(t *Trace, others Population, known Known) *Report {
 		r.PromptTokens, r.OutputTokens, r.Request = e.PromptTokens, e.OutputTokens, cmp.Or(e.Request, r.Request)
 	}
 	var compared [][]Row
+	way := t.way()
 	for _, o := range others {
-		if o.id != t.ID && o.engine == (t.Engine() != nil) {
+		if o.id != t.ID && o.way == way {
 			compared = append(compared, o.rows)
 		}
 	}
@@ -153,7 +165,7 @@ func Judge(t *Trace, others Population, known Known) *Report {
 			}
 		}
 		if row.Normal == nil && len(compared) >= fewest {
-			row.Normal, row.From = new(typical(row, compared)), fmt.Sprintf("median of %d other traces", len(compared))
+			row.Normal, row.From = new(typical(row, compared)), fmt.Sprintf("median of %d other traces of the same services", len(compared))
 		}
 		if row.Normal == nil {
 			complete = complete && row.TookS < longer

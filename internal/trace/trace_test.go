@@ -108,6 +108,30 @@ func TestSGLang(t *testing.T) {
 	}
 }
 
+// TestOtherServersSayNothing: where servers have names of their own, requests to one say nothing of
+// those to another.
+func TestOtherServersSayNothing(t *testing.T) {
+	var all []*Trace
+	serve := func(service string, n int) *Trace {
+		for range n {
+			one := engine(span("a", "", service, "llm_request", 0, 400), 0, 0.1, 0.3, 100, 16)
+			one.Trace = fmt.Sprint(len(all))
+			all = append(all, Group([]Span{one})...)
+		}
+		return all[len(all)-1]
+	}
+	a, b, c := serve("vllm-a", 14), serve("vllm-b", 12), serve("vllm-c", 10)
+	others := NewPopulation(all)
+	for _, tr := range []*Trace{a, b} {
+		if r := Judge(tr, others, nil); r.Slow == nil || *r.Slow {
+			t.Errorf("slow %v, want false: %s", r.Slow, r.Summary)
+		}
+	}
+	if r := Judge(c, others, nil); r.Slow != nil || r.Others != 9 {
+		t.Errorf("slow %v beside %d others, want unknown: %s", r.Slow, r.Others, r.Summary)
+	}
+}
+
 func TestALongAnswerIsNotSlow(t *testing.T) {
 	var all []*Trace
 	for i := range 12 {

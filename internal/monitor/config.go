@@ -56,6 +56,7 @@ type Section struct {
 
 	Alerts    Alerts    `yaml:"alerts"`
 	Receivers Receivers `yaml:"receivers"`
+	Heartbeat string    `yaml:"heartbeat"` // the receiver that is told every minute that sixty judges, and nothing else
 	Incidents Incidents `yaml:"incidents"`
 	Gateways  []string  `yaml:"gateways"`
 
@@ -261,6 +262,9 @@ func (s *Section) check() error {
 		if err := s.Access.Check(); err != nil {
 			return hint.With(fmt.Errorf("sixty.access.%w", err), hint.Of(err))
 		}
+	}
+	if !slices.ContainsFunc(s.Receivers, func(r amconfig.Receiver) bool { return r.Name == s.Heartbeat }) && s.Heartbeat != "" {
+		return hint.With(fmt.Errorf("sixty.heartbeat: there is no receiver %q", s.Heartbeat), "name one of sixty.receivers")
 	}
 	for k := range s.Alerts.Severities {
 		if k != "page" && k != "ticket" && k != "info" {

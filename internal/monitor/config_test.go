@@ -37,7 +37,7 @@ func TestTheDocumentedConfiguration(t *testing.T) {
 	example := examples[0]
 	c, err := monitor.ParseConfig([]byte(example), 0, slog.New(slog.DiscardHandler))
 	must.Succeed(t, err)
-	if len(c.Sixty.Receivers) != 1 || len(c.Prometheus.ScrapeConfigs) != 1 || len(c.Prometheus.RemoteWriteConfigs) != 1 || c.Sixty.Alerts.Severities["page"] != "critical" {
+	if len(c.Sixty.Receivers) != 2 || c.Sixty.Heartbeat != c.Sixty.Receivers[1].Name || len(c.Prometheus.ScrapeConfigs) != 1 || len(c.Prometheus.RemoteWriteConfigs) != 1 || c.Sixty.Alerts.Severities["page"] != "critical" {
 		t.Errorf("%+v", c.Sixty)
 	}
 }

@@ -24,6 +24,7 @@ import (
 
 	amalert "github.com/prometheus/alertmanager/alert"
 	amconfig "github.com/prometheus/alertmanager/config"
+	amcommon "github.com/prometheus/alertmanager/config/common"
 	"github.com/prometheus/alertmanager/config/receiver"
 	"github.com/prometheus/alertmanager/dispatch"
 	"github.com/prometheus/alertmanager/eventrecorder"
@@ -32,11 +33,13 @@ import (
 	"github.com/prometheus/alertmanager/nflog"
 	"github.com/prometheus/alertmanager/nflog/nflogpb"
 	"github.com/prometheus/alertmanager/notify"
+	"github.com/prometheus/alertmanager/pkg/labels"
 	"github.com/prometheus/alertmanager/provider/mem"
 	"github.com/prometheus/alertmanager/template"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/config"
 	"github.com/prometheus/common/model"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/sixty-dev/sixty/internal/base/fileio"
 	"github.com/sixty-dev/sixty/internal/base/unanswered"
@@ -47,14 +50,18 @@ import (
 
 // How Alertmanager's machinery is set.
 const (
-	flushing   = 5 * time.Second      // between two looks at an alert for what is new of it
-	retrying   = time.Hour            // what came and went while a receiver was away for longer it is not told
-	grace      = 2 * time.Second      // for what is on its way at the end
-	never      = 365 * 24 * time.Hour // until an alert that goes on is told again
-	afterEnd   = time.Hour            // until it is forgotten who was told of an end, which is sent for less
-	forgetting = 24 * time.Hour       // between two sweeps of what ended
-	mostAlike  = 1000                 // alerts of one name
-	maxState   = 64 << 20             // bytes of the file
+	flushing    = 5 * time.Second      // between two looks at an alert for what is new of it
+	attempt     = 12 * time.Second     // for one notification; then it is sent again
+	mostWorking = 1 << 30              // notifications at a time, which nothing bounds
+	mostStuck   = 3                    // attempts of a receiver that go on though their time is over
+	beating     = time.Minute          // between two heartbeats
+	retrying    = time.Hour            // what came and went while a receiver was away for longer it is not told
+	grace       = 2 * time.Second      // for what is on its way at the end
+	never       = 365 * 24 * time.Hour // until an alert that goes on is told again
+	afterEnd    = time.Hour            // until it is forgotten who was told of an end, which is sent for less
+	forgetting  = 24 * time.Hour       // between two sweeps of what ended
+	mostAlike   = 1000                 // alerts of one name
+	maxState    = 64 << 20             // bytes of the file
 )
 
 // fault is the label by which alerts are grouped, which nobody outside sees: the severities
@@ -88,7 +95,9 @@ type Notifier struct {
 
 	mu         sync.Mutex
 	dispatcher *dispatch.Dispatcher // nil where there are no receivers
-	working    sync.RWMutex         // held for reading by notifications; the dispatcher may begin one while it is stopped
+	watched    []*watched           // the integrations of the dispatcher's receivers
+	beats      bool                 // one of them wants heartbeats
+	working    *semaphore.Weighted  // one for each notification; the dispatcher may begin one while it is stopped
 	saving     sync.Mutex
 }
 
@@ -103,7 +112,7 @@ type state struct {
 // it does not know are negative, and each is an alert of its own.
 func New(file string, external *url.URL, rank func(string) int, log *slog.Logger, registry prometheus.Registerer) (*Notifier, error) {
 	t := &Notifier{
-		file: file, external: external, log: log, rank: rank, leads: func() bool { return true },
+		file: file, external: external, log: log, rank: rank, leads: func() bool { return true }, working: semaphore.NewWeighted(mostWorking),
 		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sixty_notifications_failed_total", Help: "Failed notifications to receivers, each attempt counted.",
 		}, []string{"receiver"}),
@@ -139,8 +148,17 @@ func (t *Notifier) Share(p *pair.Pair) {
 // errFollows keeps what another monitor tells of until it is known to be told.
 var errFollows = errors.New("another monitor notifies the receivers")
 
-// SetReceivers replaces the receivers. What those that stay were told is known still.
-func (t *Notifier) SetReceivers(list []amconfig.Receiver) error {
+// Heartbeat is the name of the alert that says that sixty judges. The receiver of heartbeats gets it every
+// minute and nothing else: a dead man's switch, which calls when it stops.
+const Heartbeat = "SixtyHeartbeat"
+
+// Failing is the name of the alert that says that a receiver does not take notifications. All others
+// get it; the label receiver names the one that fails.
+const Failing = "SixtyReceiverFailing"
+
+// SetReceivers replaces the receivers. What those that stay were told is known still. Heartbeat names the
+// one of them that is told every minute that sixty judges; "" is none.
+func (t *Notifier) SetReceivers(list []amconfig.Receiver, heartbeat string) error {
 	tmpl, err := template.FromGlobs(nil)
 	if err == nil {
 		err = tmpl.Parse(strings.NewReader(words))
@@ -149,8 +167,10 @@ func (t *Notifier) SetReceivers(list []amconfig.Receiver) error {
 		return err
 	}
 	tmpl.ExternalURL = t.external
-	var routes []*amconfig.Route
+	var routes, beats []*amconfig.Route
+	var integrated []*watched
 	stages := notify.RoutingStage{}
+	wait, interval, repeat, beat := model.Duration(0), model.Duration(flushing), model.Duration(never), model.Duration(beating)
 	for _, r := range list {
 		integrations, err := receiver.BuildReceiverIntegrations(r, tmpl, quiet, t.clients...)
 		if err != nil {
@@ -158,21 +178,33 @@ func (t *Notifier) SetReceivers(list []amconfig.Receiver) error {
 		}
 		for _, i := range integrations {
 			// Each has a route of its own: one that hangs holds up no other.
-			id := fmt.Sprintf("%s/%s/%d", r.Name, i.Name(), i.Index())
-			routes = append(routes, &amconfig.Route{Receiver: id, Continue: true})
-			stages[id] = t.stage(id, r.Name, i)
+			w := &watched{Integration: i, id: fmt.Sprintf("%s/%s/%d", r.Name, i.Name(), i.Index()), receiver: r.Name, t: t, stuck: make(chan struct{}, mostStuck)}
+			integrated, stages[w.id] = append(integrated, w), t.stage(w)
+			if r.Name == heartbeat {
+				beats = append(beats, &amconfig.Route{Receiver: w.id, Continue: true, RepeatInterval: &beat})
+			} else {
+				routes = append(routes, &amconfig.Route{Receiver: w.id, Continue: true})
+			}
 		}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.stop()
-	if len(routes) == 0 {
+	t.watched, t.beats = integrated, len(beats) > 0
+	if len(integrated) == 0 {
 		return nil
 	}
-	wait, interval, repeat := model.Duration(0), model.Duration(flushing), model.Duration(never)
+	beatsOnly, err := labels.NewMatcher(labels.MatchEqual, model.AlertNameLabel, Heartbeat)
+	if err != nil {
+		return err
+	}
 	root := dispatch.NewRoute(&amconfig.Route{
-		GroupBy: []model.LabelName{fault}, GroupWait: &wait, GroupInterval: &interval, RepeatInterval: &repeat, Routes: routes,
+		GroupBy: []model.LabelName{fault}, GroupWait: &wait, GroupInterval: &interval, RepeatInterval: &repeat,
+		Routes: append([]*amconfig.Route{{Matchers: amcommon.Matchers{beatsOnly}, Routes: beats}}, routes...),
 	}, nil)
+	stages[""] = notify.StageFunc(func(ctx context.Context, _ *slog.Logger, _ ...*amalert.Alert) (context.Context, []*amalert.Alert, error) {
+		return ctx, nil, nil // nobody is told
+	})
 	t.dispatcher = dispatch.NewDispatcher(t.alerts, root, stages, marker.NewGroupMarker(), func(time.Duration) time.Duration { return retrying },
 		time.Minute, nil, quiet, eventrecorder.NopRecorder(), nil, tmpl)
 	go t.dispatcher.Run(time.Now())
@@ -181,24 +213,29 @@ func (t *Notifier) SetReceivers(list []amconfig.Receiver) error {
 }
 
 // stage is the way of an alert to one receiver.
-func (t *Notifier) stage(id, name string, i notify.Integration) notify.Stage {
+func (t *Notifier) stage(w *watched) notify.Stage {
+	i, name := w.Integration, w.receiver
 	recv := &nflogpb.Receiver{GroupName: name, Integration: i.Name(), Idx: uint32(i.Index())}
-	watched := notify.NewIntegration(&watched{Integration: i, id: id, receiver: name, t: t}, &i, i.Name(), i.Index(), name)
 	way := notify.MultiStage{
 		notify.NewDedupStage(&i, t.told, recv),
-		notify.NewRetryStage(watched, name, t.metrics, eventrecorder.NopRecorder()),
+		notify.NewRetryStage(notify.NewIntegration(w, &i, i.Name(), i.Index(), name), name, t.metrics, eventrecorder.NopRecorder()),
 		notify.NewSetNotifiesStage(t.told, recv),
 	}
 	return notify.StageFunc(func(ctx context.Context, l *slog.Logger, alerts ...*amalert.Alert) (context.Context, []*amalert.Alert, error) {
-		t.working.RLock()
-		defer t.working.RUnlock()
-		if err := ctx.Err(); err != nil {
+		if err := t.working.Acquire(ctx, 1); err != nil {
 			return ctx, nil, err // it was stopped, and does not wait for what begins now
 		}
+		defer t.working.Release(1)
 		if !t.leads() {
 			return ctx, nil, errFollows
 		}
 		a := t.worstAlert(alerts)
+		switch {
+		case a.Name() == Heartbeat && a.Resolved():
+			return ctx, nil, nil // that sixty judges no more is said by silence
+		case a.Name() == Failing && string(a.Labels["receiver"]) == w.id:
+			return ctx, nil, nil // which it would hear of when it is over
+		}
 		group := model.LabelSet{}
 		for _, n := range []model.LabelName{"alertname", "cluster", "namespace", "model_name"} {
 			if v := a.Labels[n]; v != "" {
@@ -233,18 +270,71 @@ func (t *Notifier) worstAlert(alerts []*amalert.Alert) *amalert.Alert {
 	return &a
 }
 
-// watched is a notifier of which failures are counted and told of.
+// watched is a notifier whose attempts end, and whose failures are counted and told of.
 type watched struct {
 	notify.Integration
 	id, receiver string
 	t            *Notifier
-	failure      atomic.Pointer[string] // the last one, nil where it was told
+	failure      atomic.Pointer[Failure] // since the last notification that it took; nil where that was the last one
+	stuck        chan struct{}           // holds one for each attempt that goes on
 }
 
-// Notify tells a receiver. What is on its way at the end is let through: whether it came
+// A Failure is that of a receiver which does not take notifications.
+type Failure struct {
+	Receiver string // NAME/KIND/INDEX
+	Since    time.Time
+	Why      string
+}
+
+func (f Failure) String() string {
+	return fmt.Sprintf("notifications do not reach %s since %s: %s", f.Receiver, f.Since.UTC().Format("15:04:05 UTC"), f.Why)
+}
+
+// Failures are those of the receivers that took no notification since theirs.
+func (t *Notifier) Failures() (out []Failure) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, w := range t.watched {
+		if f := w.failure.Load(); f != nil {
+			out = append(out, *f)
+		}
+	}
+	return out
+}
+
+// Notify sends one notification, which fails after the time of an attempt: the retry stage sends it
+// again. An attempt that is on its way when the notifier stops has a moment to end: whether it arrived
 // would not be known.
 func (w *watched) Notify(ctx context.Context, alerts ...*amalert.Alert) (retry bool, err error) {
-	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	retry, err = w.try(ctx, alerts...)
+	if err == nil {
+		w.failure.Store(nil)
+		return retry, nil
+	}
+	w.t.failed.WithLabelValues(w.receiver).Inc()
+	f := Failure{Receiver: w.id, Since: time.Now(), Why: unanswered.Cause(err).Error()}
+	last := w.failure.Load()
+	if last != nil {
+		f.Since = last.Since
+	}
+	if w.failure.Store(&f); last == nil || last.Why != f.Why {
+		w.t.log.Warn("a notification failed and will be retried", "receiver", w.id, "err", f.Why)
+	}
+	return retry, err
+}
+
+// errNoAnswer is that of an attempt whose outcome is unknown.
+var errNoAnswer = fmt.Errorf("no answer within %s", attempt)
+
+// try makes an attempt. Some notifiers, such as that of mail, heed no context once they are connected:
+// those attempts are left behind, a few of them at most.
+func (w *watched) try(ctx context.Context, alerts ...*amalert.Alert) (retry bool, err error) {
+	select {
+	case w.stuck <- struct{}{}:
+	default:
+		return true, fmt.Errorf("%d notifications are still waiting for an answer", mostStuck)
+	}
+	late, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), attempt, errNoAnswer)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() {
 		select {
@@ -253,16 +343,25 @@ func (w *watched) Notify(ctx context.Context, alerts ...*amalert.Alert) (retry b
 			cancel()
 		}
 	})()
-	if retry, err = w.Integration.Notify(late, alerts...); err == nil {
-		w.failure.Store(nil)
-		return retry, nil
+	type outcome struct {
+		retry bool
+		err   error
 	}
-	w.t.failed.WithLabelValues(w.receiver).Inc()
-	text := unanswered.Cause(err).Error()
-	if last := w.failure.Swap(&text); last == nil || *last != text {
-		w.t.log.Warn("a notification failed and will be retried", "receiver", w.id, "err", text)
+	done := make(chan outcome, 1)
+	go func() {
+		defer func() { <-w.stuck }()
+		retry, err := w.Integration.Notify(late, alerts...)
+		done <- outcome{retry, err}
+	}()
+	select {
+	case o := <-done:
+		if o.err != nil && late.Err() != nil {
+			return true, context.Cause(late)
+		}
+		return o.retry, o.err
+	case <-late.Done():
+		return true, context.Cause(late)
 	}
-	return retry, err
 }
 
 // Notify takes alerts as they are sent to Alertmanagers, again and again. For what is only worth
@@ -299,6 +398,16 @@ func (t *Notifier) Notify(alerts ...collect.Alert) {
 	t.save()
 }
 
+// Beat takes the alert that is sent while sixty judges; see Heartbeat.
+func (t *Notifier) Beat(a collect.Alert) {
+	t.mu.Lock()
+	beats := t.beats
+	t.mu.Unlock()
+	if beats {
+		t.Notify(a)
+	}
+}
+
 func labelSet(m map[string]string) model.LabelSet {
 	out := model.LabelSet{}
 	for k, v := range m {
@@ -319,8 +428,9 @@ func (t *Notifier) Close() {
 func (t *Notifier) stop() {
 	t.dispatcher.Stop()
 	t.dispatcher = nil
-	t.working.Lock() // until those that were on their way have ended
-	defer t.working.Unlock()
+	if err := t.working.Acquire(context.Background(), mostWorking); err == nil { // those that were on their way have ended
+		t.working.Release(mostWorking)
+	}
 }
 
 // save keeps the alerts, and who knows of them.

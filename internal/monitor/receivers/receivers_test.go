@@ -143,7 +143,7 @@ func (d *desk) start() {
 		}
 		return d.network.DialContext(ctx, network, address)
 	})
-	must.Succeed(d.t, d.teller.SetReceivers(cfg.Sixty.Receivers))
+	must.Succeed(d.t, d.teller.SetReceivers(cfg.Sixty.Receivers, cfg.Sixty.Heartbeat))
 }
 
 // see sends an alert that ends after a while.
@@ -310,6 +310,39 @@ func testFollower(t *testing.T) {
 	d.told("firing ticket", "resolved ticket")
 }
 
+// TestHeartbeat: the receiver of heartbeats hears of them every minute and of nothing else, the others
+// of everything else; and when they stop it hears nothing.
+func TestHeartbeat(t *testing.T) { synctest.Test(t, testHeartbeat) }
+
+func testHeartbeat(t *testing.T) {
+	d := newDesk(t)
+	text, err := os.ReadFile(d.config)
+	if err == nil {
+		err = os.WriteFile(d.config, append(text, "  heartbeat: web\n"...), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.teller.Close()
+	d.start()
+	d.see("page", time.Hour)
+	for range 20 { // five minutes
+		d.teller.Beat(collect.Alert{Labels: map[string]string{"alertname": receivers.Heartbeat}, Began: time.Now(), Ends: time.Now().Add(30 * time.Second)})
+		time.Sleep(15 * time.Second)
+	}
+	beats := d.webhook()
+	if len(beats) < 4 || len(beats) > 6 || slices.ContainsFunc(beats, func(s string) bool { return s != "firing <nil>" }) {
+		t.Errorf("in five minutes the receiver of heartbeats heard %q, want about five of them; log: %s", beats, d.log)
+	}
+	if texts := d.slack.seen(func(m map[string]any) string { return fmt.Sprint(m["attachments"]) }); len(texts) != 1 || strings.Contains(texts[0], receivers.Heartbeat) {
+		t.Errorf("Slack heard %q, want the page", texts)
+	}
+	time.Sleep(10 * time.Minute)
+	if after := d.webhook(); len(after) > len(beats)+1 {
+		t.Errorf("after the last heartbeat it heard %q", after[len(beats):])
+	}
+}
+
 func TestReceiversAreParsedStrictly(t *testing.T) {
 	const head = "global: {scrape_interval: 5s}\nsixty:\n  use_case: chat\n  receivers:\n"
 	for name, tt := range map[string]struct{ text, err string }{
@@ -321,6 +354,7 @@ func TestReceiversAreParsedStrictly(t *testing.T) {
 		"a kind that is not":   {"  - name: a\n    pigeon_configs: []\n", "line 5: receiver \"a\": field pigeon_configs not found"},
 		"slack without secret": {"  - name: a\n    slack_configs: [{channel: x}]\n", "line 5: receiver \"a\": no "},
 		"after it":             {"  - name: a\n    webhook_configs: [{url: http://x}]\n  only: 3\n", "line 7"},
+		"no such heartbeat":    {"  - name: a\n    webhook_configs: [{url: http://x}]\n  heartbeat: b\n", "sixty.heartbeat: there is no receiver \"b\""},
 		"in braces":            {"    [{name: a, sms_configs: []}]\n", "line 5: receiver \"a\": field sms_configs"},
 	} {
 		_, err := monitor.ParseConfig([]byte(head+tt.text), 0, slog.New(slog.DiscardHandler))

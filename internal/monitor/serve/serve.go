@@ -99,6 +99,7 @@ type server struct {
 	monitor   *monitor.Monitor
 	incidents *keeper.Keeper
 	alerter   *monitor.Alerter
+	watchdog  *monitor.Watchdog
 	teller    *receivers.Notifier
 	pair      *pair.Pair
 	findings  *collect.Writer
@@ -171,6 +172,7 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	}
 	s.alerter.SetAlerts(file.Sixty.Alerts)
 	s.findings = s.collector.NewWriter()
+	s.unstored.Store(new(string))
 	first := time.Duration(0) // what is scraped needs two scrapes, at least, to say anything
 	if cfg.Prometheus.Prometheus == "" {
 		first = 2*time.Duration(file.Prometheus.GlobalConfig.ScrapeInterval) + time.Second
@@ -185,6 +187,10 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		Source: s.source, Narrow: cfg.narrow(), Diagnose: s.look(settings), Every: every, Log: cfg.Log, Registry: s.registry,
 		Listeners: []func(context.Context, *monitor.Evaluation){s.observe, s.alerter.Observe, s.write, s.anomalies.Observe, s.publishEvaluation},
 	})
+	s.watchdog = &monitor.Watchdog{
+		Monitor: s.monitor, Alerter: s.alerter, Send: s.collector.Send, Beat: s.teller.Beat, Failures: s.teller.Failures, Targets: s.collector.ScrapeTargets,
+		Unstored: func() string { return *s.unstored.Load() },
+	}
 	s.reloaded = prometheus.NewGauge(prometheus.GaugeOpts{Name: "sixty_config_last_reload_successful", Help: "Whether the last configuration reload succeeded."})
 	s.registry.MustRegister(s.reloaded)
 	s.reloaded.Set(1)
@@ -215,7 +221,7 @@ func (s *server) openReceivers(file *monitor.Config, every time.Duration) (err e
 	s.teller.Share(s.pair)
 	s.incidents.SetBroadcast(s.pair.Share("incidents", s.incidents))
 	s.pair.Join()
-	if err = s.teller.SetReceivers(file.Sixty.Receivers); err != nil {
+	if err = s.teller.SetReceivers(file.Sixty.Receivers, file.Sixty.Heartbeat); err != nil {
 		return errors.Join(err, s.pair.Close())
 	}
 	return nil
@@ -338,6 +344,7 @@ func (s *server) run(asked context.Context, may *access.Config) error {
 	})
 	var judging sync.WaitGroup
 	judging.Go(func() { s.monitor.Run(ctx) })
+	judging.Go(func() { s.watchdog.Run(ctx) })
 	judging.Go(func() { s.reloadOnSignal(ctx) })
 	judging.Go(func() { s.readMachine(ctx) })
 	requests, endRequests := context.WithCancel(context.WithoutCancel(ctx))
@@ -397,7 +404,7 @@ func (s *server) handler() (http.Handler, error) {
 	}
 	o := web.Options{
 		Part: s.part, Prometheus: prom, Reload: s.reload, Token: s.cfg.Token, WebFile: s.cfg.WebFile, External: s.external, Registry: s.registry, Log: s.cfg.Log,
-		Trouble: s.currentProblems, Anomalies: s.anomalies.Latest, More: s.answers(), News: &s.told,
+		Trouble: s.currentProblems, Anomalies: s.anomalies.Latest, More: s.answers(), News: &s.told, Blind: s.watchdog.Blind,
 	}
 	titles := map[string]string{}
 	for _, p := range s.cfg.Diagnose.Pathologies {
@@ -448,7 +455,7 @@ func (s *server) write(ctx context.Context, e *monitor.Evaluation) {
 	if err := s.findings.Write(ctx, e.At, append(e.Samples(), alive)); err != nil {
 		text = fmt.Sprintf("samples cannot be stored: %v; the page shows earlier data", err)
 	}
-	if former := s.unstored.Swap(&text); text != "" && (former == nil || *former == "") {
+	if former := s.unstored.Swap(&text); text != "" && *former == "" {
 		s.cfg.Log.Error(text)
 	}
 }
@@ -456,8 +463,8 @@ func (s *server) write(ctx context.Context, e *monitor.Evaluation) {
 // currentProblems says what stands in the way of a true answer beside what an evaluation says, and
 // what else is amiss.
 func (s *server) currentProblems() (doubts, notes []string) {
-	if text := s.unstored.Load(); text != nil && *text != "" {
-		doubts = append(doubts, *text)
+	if text := *s.unstored.Load(); text != "" {
+		doubts = append(doubts, text)
 	}
 	for _, p := range s.collector.DiscoveryProblems() {
 		switch {
@@ -469,6 +476,9 @@ func (s *server) currentProblems() (doubts, notes []string) {
 	}
 	if s.pair != nil && s.pair.Others() == 0 {
 		notes = append(notes, "no other monitor found: if this one stops, no notifications are sent")
+	}
+	for _, f := range s.teller.Failures() {
+		notes = append(notes, f.String())
 	}
 	undelivered, _ := s.collector.Undelivered()
 	return doubts, append(notes, undelivered...)
@@ -501,7 +511,7 @@ func (s *server) reload() (err error) {
 	s.scopes.forget()
 	s.alerter.SetAlerts(file.Sixty.Alerts)
 	s.anomalies.Switch(file.Sixty.Anomalies)
-	return s.teller.SetReceivers(file.Sixty.Receivers)
+	return s.teller.SetReceivers(file.Sixty.Receivers, file.Sixty.Heartbeat)
 }
 
 func (s *server) reloadOnSignal(ctx context.Context) {

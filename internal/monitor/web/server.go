@@ -50,6 +50,8 @@ type Options struct {
 	Trouble func() (doubts, notes []string)
 	// Anomalies are those of the plain detector; it may be nil.
 	Anomalies func() []view.Anomaly
+	// Blind reports whether nothing is judged; it may be nil.
+	Blind func() bool
 	// More are further handlers, by pattern, such as "GET /api/v1/incidents".
 	More map[string]http.Handler
 	Page http.Handler // everything else
@@ -256,6 +258,10 @@ func Body(w http.ResponseWriter, r *http.Request, into any) bool {
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	if s.o.Part(r.Context()).Monitor.Latest() == nil {
 		Fail(w, http.StatusServiceUnavailable, errors.New("not evaluated yet"))
+		return
+	}
+	if s.o.Blind != nil && s.o.Blind() {
+		Fail(w, http.StatusServiceUnavailable, errors.New("nothing is judged: see the problems on the page"))
 		return
 	}
 	fmt.Fprintln(w, "sixty is ready.")

@@ -1,0 +1,187 @@
+package monitor
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/sixty-dev/sixty/internal/catalog"
+	"github.com/sixty-dev/sixty/internal/diagnose"
+	"github.com/sixty-dev/sixty/internal/metrics/collect"
+	"github.com/sixty-dev/sixty/internal/monitor/receivers"
+)
+
+// blindAfter is how long nothing may be judged until people are told; undeliveredAfter how long a receiver
+// may fail until the others are.
+const (
+	blindAfter       = time.Minute
+	undeliveredAfter = time.Minute
+	beatEvery        = 15 * time.Second // between two looks
+)
+
+// A Watchdog tells people what the judgement cannot: that there is none. It needs no storage and no
+// evaluation. While sixty is blind it raises the alerts of servers that do not answer, by the scrape loop
+// alone, with the labels that they would have.
+type Watchdog struct {
+	Monitor *Monitor
+	Alerter *Alerter
+	// Unstored says why the last samples were not stored, "" where they were.
+	Unstored func() string
+	// Targets are what is scraped.
+	Targets func() []collect.Target
+	// Failures are those of the receivers.
+	Failures func() []receivers.Failure
+	Send     func(...collect.Alert)
+	// Beat sends a heartbeat.
+	Beat func(collect.Alert)
+
+	judged time.Time   // when a judgement last held
+	known  *Evaluation // that judgement
+	active map[string]collect.Alert
+	blind  atomic.Bool
+	failed map[string]time.Time // since when scrapes fail, by job and instance
+}
+
+// Blind reports whether nothing is judged.
+func (w *Watchdog) Blind() bool { return w.blind.Load() }
+
+// Run looks every few seconds until the context ends.
+func (w *Watchdog) Run(ctx context.Context) {
+	tick := time.NewTicker(beatEvery)
+	defer tick.Stop()
+	for {
+		w.Check(time.Now())
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// checkSight says since when nothing is judged, and why; blind is false while something is, or was a moment
+// ago.
+func (w *Watchdog) checkSight(now time.Time) (since time.Time, why string, blind bool) {
+	e := w.Monitor.Latest()
+	why = w.Unstored()
+	switch {
+	case w.judged.IsZero():
+		w.judged = now // it begins
+	case e != nil && e.Err == nil && why == "" && e.At.After(w.judged):
+		w.judged, w.known = e.At, e
+	}
+	switch {
+	case why != "":
+	case e != nil && e.Err != nil:
+		why = e.Err.Error()
+	default:
+		why = fmt.Sprintf("no evaluation ended in the last %.0f s", now.Sub(w.judged).Seconds())
+	}
+	return w.judged, why, now.Sub(w.judged) > max(blindAfter, staleAfter*w.Monitor.Every())
+}
+
+// down are the alerts of servers that have not answered for a minute, one for each model and engine.
+func (w *Watchdog) down(now time.Time) (out []collect.Alert) {
+	failed := map[string]time.Time{}
+	for _, t := range w.Targets() {
+		key := t.Labels["job"] + "\xff" + t.Labels["instance"]
+		if t.Health != "down" {
+			continue
+		}
+		if failed[key] = now; !w.failed[key].IsZero() {
+			failed[key] = w.failed[key]
+		}
+	}
+	w.failed = failed
+	i := slices.IndexFunc(w.Monitor.o.Diagnose.Pathologies, func(p *catalog.Pathology) bool { return p.ID == "target-down" })
+	if w.known == nil || i < 0 {
+		return nil
+	}
+	d, p := &w.known.Diagnosis, w.Monitor.o.Diagnose.Pathologies[i]
+	for _, v := range d.Verdicts {
+		f := diagnose.Finding{Pathology: p, Model: v.Model, Severity: catalog.Ticket}
+		all := 0
+		for _, t := range d.Targets {
+			if !t.Serves() || !serves(d, &v, &t) {
+				continue
+			}
+			all++
+			if since := failed[t.Labels["job"]+"\xff"+t.Labels["instance"]]; !since.IsZero() && now.Sub(since) > blindAfter {
+				f.Targets = append(f.Targets, t.Name)
+			}
+		}
+		if len(f.Targets) == 0 {
+			continue
+		}
+		if 2*len(f.Targets) > all {
+			f.Severity = catalog.Page
+		}
+		f.Summary = fmt.Sprintf("%d of %d servers do not answer: %s", len(f.Targets), all, strings.Join(f.Targets[:min(3, len(f.Targets))], ", "))
+		for _, prefix := range alertPrefixes(d, &f) {
+			out = append(out, collect.Alert{
+				Labels: w.Alerter.labels(d, &f, prefix+p.Alert), Began: now, Path: "/",
+				Annotations: map[string]string{"summary": f.Summary, "runbook_url": catalog.PublishedRunbooks.PageURL(p.ID)},
+			})
+		}
+	}
+	return out
+}
+
+// alert is one about sixty itself.
+func (w *Watchdog) alert(name string, severity catalog.Severity, began time.Time, summary string) collect.Alert {
+	l := map[string]string{"alertname": name, "severity": cmp.Or(w.Alerter.Alerts().Severities[severity.String()], severity.String())}
+	maps.Copy(l, w.Alerter.Alerts().Labels)
+	return collect.Alert{Labels: l, Annotations: map[string]string{"summary": summary}, Began: began, Path: "/"}
+}
+
+// Check looks once, and sends what there is to say; that is sent again while it lasts.
+func (w *Watchdog) Check(now time.Time) {
+	var found []collect.Alert
+	since, why, blind := w.checkSight(now)
+	if down := w.down(now); blind {
+		a := w.alert("SixtyBlind", catalog.Page, since, fmt.Sprintf("sixty judges nothing since %s: %s", since.UTC().Format("15:04:05 UTC"), why))
+		a.Annotations["description"] = "No fault is found until this is fixed. Servers that do not answer are still reported."
+		found = append(down, a)
+	} else {
+		beat := w.alert(receivers.Heartbeat, catalog.Page, now, "sixty judges")
+		delete(beat.Labels, "severity")
+		beat.Ends = now.Add(2 * beatEvery)
+		w.Beat(beat)
+	}
+	for _, f := range w.Failures() {
+		if now.Sub(f.Since) > undeliveredAfter {
+			a := w.alert(receivers.Failing, catalog.Ticket, f.Since, f.String())
+			a.Labels["receiver"] = f.Receiver
+			found = append(found, a)
+		}
+	}
+	w.blind.Store(blind)
+	w.send(now, found)
+}
+
+// send sends alerts, and that those of before which are not among them ended.
+func (w *Watchdog) send(now time.Time, found []collect.Alert) {
+	active := map[string]collect.Alert{}
+	for _, a := range found {
+		key := fmt.Sprint(a.Labels) // which is sorted
+		if before, goes := w.active[key]; goes {
+			a.Began = before.Began
+		}
+		a.Ends = now.Add(validFor)
+		active[key] = a
+	}
+	out := slices.Collect(maps.Values(active))
+	for key, a := range w.active {
+		if _, goes := active[key]; !goes {
+			a.Ends = now
+			out = append(out, a)
+		}
+	}
+	w.active = active
+	w.Send(out...)
+}

@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sixty-dev/sixty/internal/base/must"
+	"github.com/sixty-dev/sixty/internal/base/polltest"
 )
 
 // volatile is what differs between two answers to the same request.
@@ -170,7 +171,7 @@ func cancellations(t *testing.T, ctx context.Context, bin, server, gateway, admi
 			}
 		})
 	}
-	time.Sleep(5 * time.Second)
+	sleep(load, 5*time.Second)
 	out, err := exec.CommandContext(ctx, bin, "diagnose", server, "--gateway", admin, "--duration", "25s", "--full").CombinedOutput()
 	stop()
 	wg.Wait()
@@ -206,12 +207,12 @@ func startGateway(t *testing.T, bin, upstream string, args ...string) (clients, 
 			t.Errorf("gateway: %v\n%s", err, out.String())
 		}
 	})
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if c, err := net.Dial("tcp", addr); err == nil {
+	polltest.Until(t, "the gateway listens", func() bool {
+		c, err := net.Dial("tcp", addr)
+		if err == nil {
 			c.Close()
-			return "http://" + addr, "http://" + adminAddr
 		}
-	}
-	t.Fatalf("the gateway does not listen: %s", out.String())
-	return "", ""
+		return err == nil
+	})
+	return "http://" + addr, "http://" + adminAddr
 }

@@ -13,9 +13,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/must"
+	"github.com/sixty-dev/sixty/internal/base/polltest"
 )
 
 // cluster is a Kubernetes API server without machines: discovery, rights and validation are real, pods run nowhere.
@@ -90,13 +90,8 @@ func startCluster(t *testing.T, bin string) *cluster {
 	c.start(ctx, "kube-apiserver", "--etcd-servers=http://127.0.0.1:23790", "--secure-port=26443", "--bind-address=127.0.0.1", "--cert-dir="+c.path("certs"),
 		"--service-account-issuer=https://k", "--service-account-key-file="+c.path("sa.key"), "--service-account-signing-key-file="+c.path("sa.key"),
 		"--token-auth-file="+c.path("tokens.csv"), "--authorization-mode=RBAC", "--service-cluster-ip-range=10.0.0.0/24")
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Second) {
-		if _, err := c.run("", "get", "--raw", "/readyz"); err == nil {
-			return c
-		} else if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-	}
+	polltest.Until(t, "the API server is ready", func() bool { _, err := c.run("", "get", "--raw", "/readyz"); return err == nil })
+	return c
 }
 
 func (c *cluster) path(name string) string { return filepath.Join(c.dir, name) }

@@ -169,7 +169,7 @@ func warmUp(ctx context.Context, servers []*Server) {
 		}
 		for _, n := range []int{8, 200, 600, 60} {
 			d.start(ctx, ctx, 0, n, Traffic{Clients: 1, Prompt: constant(n), Output: constant(24), Weights: only})
-			time.Sleep(1500 * time.Millisecond)
+			sleep(ctx, 1500*time.Millisecond)
 		}
 	}
 	cancel()

@@ -68,8 +68,7 @@ func TestServeHour(t *testing.T) {
 			faults = append(faults, began)
 		}
 		shown := time.Time{}
-		for ctx.Err() == nil {
-			time.Sleep(2 * time.Second)
+		for sleep(ctx, 2*time.Second) {
 			list, err := incidents(base)
 			if err != nil {
 				t.Error(err)

@@ -115,7 +115,7 @@ func TestEveryVerbEndsWhenInterrupted(t *testing.T) {
 func interrupted(t *testing.T, args []string, after time.Duration) (took time.Duration, code int, out string) {
 	t.Helper()
 	cmd, said := command(t, args...)
-	time.Sleep(after)
+	<-time.After(after)
 	began := time.Now()
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatalf("it ended before: %v\n%s", err, said)

@@ -121,7 +121,7 @@ receivers:
 			if time.Since(began) > most {
 				t.Fatalf("not within %s: %q at the pager, but %q\nlog: %s", most, want, p.seen(""), m.output())
 			}
-			time.Sleep(200 * time.Millisecond)
+			<-time.After(200 * time.Millisecond)
 		}
 		t.Logf("%q after %s", want, time.Since(began).Round(time.Second))
 	}
@@ -152,7 +152,7 @@ receivers:
 	dead("mistral-7b", true)
 	up("mistral-7b")
 	dead("mistral-7b", false)
-	time.Sleep(time.Until(back))
+	<-time.After(time.Until(back))
 	am.start()
 	told(2*time.Minute, "llama-8b firing", "llama-8b resolved", "qwen-7b firing")
 	m.until(2*time.Minute, "that the Alertmanager is back", func() bool { return !unreached() })
@@ -171,7 +171,7 @@ receivers:
 		}
 		return firing == resolved
 	})
-	time.Sleep(2*time.Minute + 5*time.Second)
+	<-time.After(2*time.Minute + 5*time.Second)
 	all := p.seen("")
 	if once := slices.Compact(slices.Clone(all)); !slices.Equal(all, once) {
 		t.Errorf("told twice: %q", all)

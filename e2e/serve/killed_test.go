@@ -65,7 +65,7 @@ func TestKilled(t *testing.T) {
 				t.Errorf("kill %d: judged again after %s, want within %s", i, verdict, backWithin)
 			}
 		}
-		time.Sleep(time.Duration(rand.IntN(6000)) * time.Millisecond)
+		<-time.After(time.Duration(rand.IntN(6000)) * time.Millisecond)
 		at := time.Now()
 		samples := func() string {
 			return valueAt(m.url, `sum(count_over_time(vllm:num_requests_running[2m])) + sum(count_over_time(up[2m])) + sum(count_over_time(sixty_evaluation_success[2m]))`, at)

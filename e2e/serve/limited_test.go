@@ -11,7 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/sixty-dev/sixty/internal/base/polltest"
 )
 
 // limited prepends what holds a program to the memory of the pod that is shipped: a cgroup, that systemd or
@@ -55,11 +56,8 @@ func cgroup(parent, limit string) (string, error) {
 
 // removeCgroup removes a group whose processes end.
 func removeCgroup(t *testing.T, group string) {
-	for range 100 {
-		if syscall.Rmdir(group) == nil {
-			return
-		}
-		time.Sleep(50 * time.Millisecond)
+	if polltest.True(func() bool { return syscall.Rmdir(group) == nil }) {
+		return
 	}
 	left, _ := os.ReadFile(filepath.Join(group, "cgroup.procs"))
 	t.Errorf("%s still has processes: %s", group, strings.Fields(string(left)))

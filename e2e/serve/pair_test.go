@@ -98,7 +98,7 @@ func TestPair(t *testing.T) {
 	sick["fourth"]()
 	monitors[1].until(tellWithin, "the other tells of the fourth", func() bool { return len(told("fourth")) > 0 })
 	monitors[0].start()
-	time.Sleep(quietFor)
+	<-time.After(quietFor)
 	all := people.seen("VLLMTargetDown")
 	t.Logf("RESULT told: %q", all)
 	want := []string{"first VLLMTargetDown firing", "fourth VLLMTargetDown firing", "second VLLMTargetDown firing", "third VLLMTargetDown firing"}
@@ -111,7 +111,7 @@ func TestPair(t *testing.T) {
 		well[model]()
 	}
 	monitors[0].until(tellWithin, "the end of the first", func() bool { return len(told("first")) > 1 })
-	time.Sleep(saidWithin)
+	<-time.After(saidWithin)
 	leader := 1 // the other one came back last
 	monitors[leader].stop(syscall.SIGKILL)
 	for _, model := range []string{"third", "fourth"} {
@@ -121,7 +121,7 @@ func TestPair(t *testing.T) {
 		return len(people.seen("VLLMTargetDown")) >= 2*len(targets)
 	})
 	monitors[leader].start()
-	time.Sleep(quietFor)
+	<-time.After(quietFor)
 	for _, model := range []string{"first", "fourth", "second", "third"} {
 		want = append(want, model+" VLLMTargetDown resolved")
 	}
@@ -146,7 +146,7 @@ func load(monitors []*monitored) (stop func()) {
 						return
 					default:
 						if status, _ := ask(url + `/api/v1/query?query=count({__name__=~".%2B"})`); status != http.StatusOK {
-							time.Sleep(100 * time.Millisecond) // it was killed
+							<-time.After(100 * time.Millisecond) // it was killed
 						}
 					}
 				}

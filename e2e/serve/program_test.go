@@ -17,11 +17,9 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/must"
+	"github.com/sixty-dev/sixty/internal/base/polltest"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
-
-// starting bounds how long a program may take until it is ready, on a busy machine.
-const starting = time.Minute
 
 // A program is a server that tests start, kill and start again.
 type program struct {
@@ -52,14 +50,10 @@ func (p *program) start() time.Duration {
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	began := time.Now()
 	must.Succeed(p.t, p.cmd.Start())
-	for time.Since(began) < starting {
-		if status, _ := ask(p.url + p.ready); status == http.StatusOK {
-			return time.Since(began)
-		}
-		time.Sleep(50 * time.Millisecond)
+	if !polltest.True(func() bool { status, _ := ask(p.url + p.ready); return status == http.StatusOK }) {
+		p.t.Fatalf("%s is never ready:\n%s", p.argv[0], p.output())
 	}
-	p.t.Fatalf("%s is not ready after %s:\n%s", p.argv[0], starting, p.output())
-	return 0
+	return time.Since(began)
 }
 
 func (p *program) stop(s os.Signal) {
@@ -144,7 +138,7 @@ func (m *monitored) until(most time.Duration, what string, is func() bool) time.
 			text, _ := json.Marshal(m.overview())
 			m.t.Fatalf("not within %s: %s\noverview: %s\nlog: %s", most, what, text, m.output())
 		}
-		time.Sleep(200 * time.Millisecond)
+		<-time.After(200 * time.Millisecond)
 	}
 	return time.Since(began)
 }

@@ -286,9 +286,9 @@ func TestShards(t *testing.T) {
 	f.write(0, pages)
 	t.Logf("RESULT %d replicas, %d series, %d scrapes each written in %s; the store has %.0f MB in memory; at %s",
 		len(f.replicas), f.series, pages, time.Since(wrote).Round(time.Second), metric(vm.url, "process_resident_memory_bytes ")/1e6, vm.url)
-	time.Sleep(max(15*time.Second, time.Until(f.began.Add(storedFor)))) // and until the store's index has all series
+	<-time.After(max(15*time.Second, time.Until(f.began.Add(storedFor)))) // and until the store's index has all series
 	if hold, err := time.ParseDuration(os.Getenv("SIXTY_HOLD")); err == nil {
-		time.Sleep(hold)
+		<-time.After(hold)
 		return
 	}
 	t.Setenv("GOMAXPROCS", "1")

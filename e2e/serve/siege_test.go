@@ -135,7 +135,7 @@ func TestSiege(t *testing.T) {
 			}
 			last, evaluations = at, evaluations+1
 		}
-		time.Sleep(500 * time.Millisecond)
+		<-time.After(500 * time.Millisecond)
 	}
 	gap = max(gap, time.Since(last))
 	peak := highWater(t, m.cmd.Process.Pid)
@@ -218,7 +218,7 @@ func trickle(addr string, end time.Time) bool {
 		if _, err := c.Write([]byte{b}); err != nil {
 			return true
 		}
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 	}
 	return false
 }

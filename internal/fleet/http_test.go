@@ -13,10 +13,14 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/sixty-dev/sixty/internal/base/polltest"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // started is a fleet a hundred times as fast as time, and a client that keeps
 // no connections.

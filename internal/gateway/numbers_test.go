@@ -186,7 +186,7 @@ func timedAnswer(c net.Conn, r *http.Request) error {
 	} else {
 		next := time.Now().Add(first)
 		for range n {
-			time.Sleep(time.Until(next))
+			<-time.After(time.Until(next))
 			if _, err := c.Write(event(out[:0])); err != nil {
 				return err
 			}
@@ -256,7 +256,7 @@ func (p *proxy) cpu(t *testing.T) (total float64) {
 
 // rss is the resident memory in kB.
 func (p *proxy) rss(t *testing.T) (total int) {
-	time.Sleep(time.Second)
+	<-time.After(time.Second)
 	for _, pid := range p.pids {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 		if err != nil {
@@ -284,7 +284,7 @@ func (p *proxy) latency(t *testing.T, streams int, length time.Duration) latenci
 	var wg sync.WaitGroup
 	cpu := 0.0
 	for i := range streams {
-		time.Sleep(every / time.Duration(streams)) // spread over the interval
+		<-time.After(every / time.Duration(streams)) // spread over the interval
 		wg.Go(func() {
 			s := dialStream(t, p.addr, fmt.Sprintf("/v1/completions?first=600ms&every=%s&n=%d", every, length/every))
 			defer s.Close()
@@ -386,7 +386,7 @@ func (p *proxy) hold(t *testing.T, n int) (end func()) {
 		for _, c := range conns {
 			c.Close()
 		}
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 	}
 }
 
@@ -402,7 +402,7 @@ func spawn(t *testing.T, name, addr string, args ...string) *proxy {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cancel(); _ = cmd.Wait() })
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); ; <-time.After(50 * time.Millisecond) {
 		c, err := net.Dial("tcp", addr)
 		if err == nil {
 			c.Close()

@@ -537,7 +537,7 @@ func TestAlertmanagerOnFaultsTogether(t *testing.T) {
 				return strings.Join(am.sent[receiver], "; ")
 			}
 			polltest.True(func() bool { return got("pager") != "" && (got("tickets") != "" || tt.ticket == "") })
-			time.Sleep(500 * time.Millisecond) // nothing more comes
+			<-time.After(500 * time.Millisecond) // nothing more comes
 			if got("pager") != tt.paged || got("tickets") != tt.ticket {
 				t.Errorf("the pager got %q, want %q; tickets %q, want %q", got("pager"), tt.paged, got("tickets"), tt.ticket)
 			}

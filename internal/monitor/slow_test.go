@@ -79,7 +79,7 @@ vllm:time_to_first_token_seconds_count{model_name="m",engine="0"} N
 				t.Fatal(err)
 			}
 		}
-		time.Sleep(10 * time.Minute)
+		<-time.After(10 * time.Minute)
 		m := New(Options{
 			Source: source.Over("a slow store", slowly{store, &each, make(chan struct{}, 1)}), Diagnose: diagnose.Options{Pathologies: pathologies.All()},
 			Log: slog.New(slog.DiscardHandler),
@@ -98,7 +98,7 @@ vllm:time_to_first_token_seconds_count{model_name="m",engine="0"} N
 			if state != want || took > time.Minute {
 				t.Errorf("evaluation %d of a slow store: %s after %s, want %s", i+1, state, took, want)
 			}
-			time.Sleep(took)
+			<-time.After(took)
 		}
 		each = time.Hour
 		for i := range 3 {

@@ -23,7 +23,7 @@ func interrupted(t *testing.T, prepare func(context.Context), pauses ...time.Dur
 	began := time.Now()
 	go in.watch(signals)
 	for _, p := range pauses {
-		time.Sleep(p)
+		<-time.After(p)
 		signals <- os.Interrupt
 	}
 	<-done

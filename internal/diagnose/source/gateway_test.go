@@ -111,7 +111,7 @@ func TestVerdictsOfAGateway(t *testing.T) {
 				go ask("stuck", time.Minute)
 				for range 20 {
 					ask("m", time.Second)
-					time.Sleep(50 * time.Millisecond)
+					<-time.After(50 * time.Millisecond)
 				}
 			},
 		},
@@ -130,7 +130,7 @@ func TestVerdictsOfAGateway(t *testing.T) {
 			servers: []*scriptedServer{{answer: fail(503)}},
 			ask: func(ask func(string, time.Duration)) {
 				ask("m", time.Second)
-				time.Sleep(20 * time.Millisecond)
+				<-time.After(20 * time.Millisecond)
 			},
 		},
 		"gateway-timeouts": {
@@ -141,28 +141,28 @@ func TestVerdictsOfAGateway(t *testing.T) {
 			servers: []*scriptedServer{{answer: closing(tokens)}, {answer: closing(tokens)}}, refuse: 3,
 			ask: func(ask func(string, time.Duration)) {
 				ask("m", time.Second)
-				time.Sleep(100 * time.Millisecond)
+				<-time.After(100 * time.Millisecond)
 			},
 		},
 		"gateway-imbalance": {
 			servers: []*scriptedServer{{answer: tokens}, {answer: after(time.Minute, tokens)}},
 			ask: func(ask func(string, time.Duration)) {
 				ask("m", time.Second)
-				time.Sleep(10 * time.Millisecond)
+				<-time.After(10 * time.Millisecond)
 			},
 		},
 		"one-engine-answers": {
 			servers: []*scriptedServer{{answer: tokens, born: "1.790000000123456e+09"}, {answer: tokens, born: "1.790000000123456e+09"}, {answer: tokens, born: "1.790000000654321e+09"}},
 			ask: func(ask func(string, time.Duration)) {
 				ask("m", time.Second)
-				time.Sleep(50 * time.Millisecond)
+				<-time.After(50 * time.Millisecond)
 			},
 		},
 		"held-after-client": {
 			servers: []*scriptedServer{{answer: tokens}}, lasts: 12 * time.Second, // the first readings know of no engine
 			ask: func(ask func(string, time.Duration)) {
 				ask("m", time.Second)
-				time.Sleep(50 * time.Millisecond)
+				<-time.After(50 * time.Millisecond)
 			},
 		},
 		"suspected-leaks": {

@@ -34,7 +34,7 @@ func measure(t *testing.T) (*load.Result, *load.Recording) {
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
 		for i := range 5 {
-			time.Sleep(time.Millisecond)
+			<-time.After(time.Millisecond)
 			finish := "null"
 			if i == 4 {
 				finish = `"length"`

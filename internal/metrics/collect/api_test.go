@@ -19,7 +19,7 @@ func TestQueriesTakeTurns(t *testing.T) {
 			if n := running.Add(1); n > 2 {
 				t.Errorf("%d queries run at a time", n)
 			}
-			time.Sleep(20 * time.Second) // of the bubble
+			<-time.After(20 * time.Second) // of the bubble
 			running.Add(-1)
 			w.WriteHeader(http.StatusOK)
 		}))

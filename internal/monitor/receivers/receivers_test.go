@@ -165,7 +165,7 @@ func (d *desk) webhook() []string {
 // told is what the webhook was told some flushes later.
 func (d *desk) told(want ...string) {
 	d.t.Helper()
-	time.Sleep(time.Minute)
+	<-time.After(time.Minute)
 	if got := d.webhook(); !slices.Equal(got, want) {
 		d.t.Fatalf("told %q, want %q; log: %s", got, want, d.log)
 	}
@@ -248,7 +248,7 @@ func testReceiversThatAreAway(t *testing.T) {
 	d.hook.status.Store(http.StatusServiceUnavailable)
 	d.away = "pager:80" // the error has the address in it
 	d.see("page", time.Hour)
-	time.Sleep(time.Minute)
+	<-time.After(time.Minute)
 	if slack, tries := len(d.slack.seen(func(map[string]any) string { return "" })), d.hook.tries(); slack != 1 || tries < 2 {
 		t.Errorf("Slack was told %d times, and a webhook that fails was tried %d times", slack, tries)
 	}
@@ -258,9 +258,9 @@ func testReceiversThatAreAway(t *testing.T) {
 	d.teller.Close()
 	d.start()
 	d.see("page", 2*time.Minute) // ends because nobody sends it again
-	time.Sleep(3 * time.Minute)
+	<-time.After(3 * time.Minute)
 	d.hook.status.Store(http.StatusOK)
-	time.Sleep(2 * time.Minute) // its trials are up to a minute and a half apart by now
+	<-time.After(2 * time.Minute) // its trials are up to a minute and a half apart by now
 	d.told("firing page", "resolved page")
 	if got := d.slack.seen(func(m map[string]any) string { return fmt.Sprintf("%.60s", fmt.Sprint(m["attachments"])) }); len(got) != 2 {
 		t.Errorf("Slack was told %q, want of the beginning and the end; log: %s", got, d.log)
@@ -287,7 +287,7 @@ func testRestart(t *testing.T) {
 	d.told("firing ticket", "firing page", "firing ticket")
 	d.see("ticket", time.Second)
 	d.teller.Close()
-	time.Sleep(time.Minute)
+	<-time.After(time.Minute)
 	d.start()
 	d.told("firing ticket", "firing page", "firing ticket", "resolved ticket")
 }

@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/must"
+	"github.com/sixty-dev/sixty/internal/base/polltest"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
@@ -181,12 +182,16 @@ func startServer(t *testing.T, dir string, cfg sim.Config) string {
 	must.Succeed(t, cmd.Start())
 	t.Cleanup(func() { cancel(); cmd.Wait() }) //nolint:errcheck // interrupted
 	url := "http://127.0.0.1:" + port
-	for deadline := time.Now().Add(8 * time.Minute); time.Now().Before(deadline); time.Sleep(time.Second) {
-		if r, err := http.Get(url + "/health"); err == nil {
-			r.Body.Close()
-			if r.StatusCode == http.StatusOK {
-				return url
+	for range 2 { // it takes minutes
+		if polltest.True(func() bool {
+			r, err := http.Get(url + "/health")
+			if err != nil {
+				return false
 			}
+			r.Body.Close()
+			return r.StatusCode == http.StatusOK
+		}) {
+			return url
 		}
 	}
 	t.Fatalf("the server did not start:\n%s", log.String())
@@ -220,7 +225,7 @@ func drive(t *testing.T, url string, rng *rand.Rand, n int, rate float64, client
 	}
 	if clients == 0 {
 		for i := range ms {
-			time.Sleep(gaps[i])
+			<-time.After(gaps[i])
 			wg.Go(func() { send(i) })
 		}
 	}

@@ -24,6 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/monitor"
 )
 
@@ -80,9 +81,7 @@ type podMonitor struct {
 func documents(t *testing.T, name string) (out []any) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("kubernetes", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return decode(t, name, string(text))
 }
 
@@ -110,9 +109,7 @@ func decode(t *testing.T, name, text string) (out []any) {
 
 func TestManifests(t *testing.T) {
 	text, err := os.ReadFile("kubernetes/kustomization.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var k struct {
 		APIVersion         string           `json:"apiVersion"`
 		Kind               string           `json:"kind"`
@@ -125,9 +122,7 @@ func TestManifests(t *testing.T) {
 		} `json:"configMapGenerator"`
 		Images []map[string]string `json:"images"`
 	}
-	if err := yaml.UnmarshalStrict(text, &k); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.UnmarshalStrict(text, &k))
 	found := map[string]any{}
 	for _, name := range append(k.Resources, "podmonitor.yaml") {
 		for _, doc := range documents(t, name) {
@@ -179,9 +174,7 @@ func TestManifests(t *testing.T) {
 		}
 	}
 	config, err := os.ReadFile(filepath.Join("kubernetes", k.ConfigMapGenerator[0].Files[0]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := monitor.ParseConfig(config, 0, slog.New(slog.DiscardHandler)); err != nil {
 		t.Error(err)
 	}
@@ -217,9 +210,7 @@ func TestChart(t *testing.T) {
 				}
 			case *prometheusRule:
 				rules, err := yaml.Marshal(o.Spec)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				if _, errs := rulefmt.Parse(rules, false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler)); len(errs) > 0 {
 					t.Errorf("the rules: %v", errs)
 				}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/audit/checks"
 	"github.com/sixty-dev/sixty/internal/audit/files"
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
@@ -22,9 +23,7 @@ import (
 func seen(t *testing.T, id string, beside ...string) *checks.Surface {
 	t.Helper()
 	s, err := checks.SurfaceOf(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s.Live = true
 	for _, name := range beside {
 		s.AddName(name, "")
@@ -36,18 +35,14 @@ func seen(t *testing.T, id string, beside ...string) *checks.Surface {
 func rulesOf(t *testing.T, name, text string) *files.Document {
 	t.Helper()
 	d, err := files.Read(name, []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return d
 }
 
 func mustNamed(t *testing.T, id string) dialect.Dialect {
 	t.Helper()
 	d, err := dialect.Named(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return d
 }
 
@@ -162,9 +157,7 @@ groups:
 		"vllm:prompt_tokens_total > 1 and vllm:prompt_tokens_cached_total > 1": false,
 	} {
 		tree, err := indicator.Parse(expr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got := isBurnRate(&files.Query{Tree: tree}); got != want {
 			t.Errorf("%s: burn rate: %v", expr, got)
 		}
@@ -180,9 +173,7 @@ func TestReportFitsTheTerminalAndKeepsItsSchema(t *testing.T) {
 	r := &Report{Surface: s, Areas: Checklist(s, docs, false), Files: []string{file.Name}, Findings: checks.Lint(docs, s)}
 	for _, width := range []int{60, 80, 120} {
 		var out bytes.Buffer
-		if err := r.Text(&out, render.Options{Width: width}, false); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.Text(&out, render.Options{Width: width}, false))
 		for line := range strings.Lines(out.String()) {
 			if n := render.Cells(strings.TrimRight(line, "\n")); n > width && !strings.Contains(line, "http") && strings.Count(strings.TrimSpace(line), " ") > 2 {
 				t.Errorf("%d columns in %d: %s", n, width, line)
@@ -193,9 +184,7 @@ func TestReportFitsTheTerminalAndKeepsItsSchema(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	if err := r.JSON(&out); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.JSON(&out))
 	var got struct {
 		Schema, Status string
 		Areas          []struct{ ID, Status string }
@@ -205,9 +194,7 @@ func TestReportFitsTheTerminalAndKeepsItsSchema(t *testing.T) {
 			Fixable                        bool
 		}
 	}
-	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(out.Bytes(), &got))
 	if got.Schema != "sixty.audit/v1" || got.Status != "found" || len(got.Areas) != 8 || len(got.Findings) < 2 {
 		t.Errorf("%+v", got)
 	}

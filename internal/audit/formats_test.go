@@ -11,6 +11,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/audit/checks"
 	"github.com/sixty-dev/sixty/internal/audit/files"
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // reported is a report on two files, one of them with every severity, and a file that
@@ -48,9 +49,7 @@ func reported(t *testing.T) *Report {
 // GitHub's code scanning demand of what is written.
 func TestSARIFKeepsItsSchema(t *testing.T) {
 	var out bytes.Buffer
-	if err := reported(t).SARIF(&out); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, reported(t).SARIF(&out))
 	var doc struct {
 		Version string
 		Schema  string `json:"$schema"`
@@ -126,9 +125,7 @@ func TestSARIFKeepsItsSchema(t *testing.T) {
 
 func TestGitHubsAnnotationsAreOneLineEach(t *testing.T) {
 	var out bytes.Buffer
-	if err := reported(t).GitHub(&out); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, reported(t).GitHub(&out))
 	lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 	want := []string{
 		"::error file=a dir/alerts%2C new.yaml,line=5,col=11,title=sixty audit%3A removed-metric::alert Full: ",

@@ -15,6 +15,7 @@ import (
 	yaml "go.yaml.in/yaml/v3"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 const brokenRule = `groups:
@@ -28,9 +29,7 @@ const brokenRule = `groups:
 func write(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o640); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(text), 0o640))
 	return path
 }
 
@@ -62,9 +61,7 @@ func TestAuditRepairsInPlaceWholeOrNotAtAll(t *testing.T) {
 func TestAuditKeepsALinkAndRefusesADirectoryThatCannotBeWritten(t *testing.T) {
 	path := write(t, "alerts.yaml", brokenRule)
 	link := filepath.Join(t.TempDir(), "link.yaml")
-	if err := os.Symlink(path, link); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Symlink(path, link))
 	if out, _, err := sixty(t, "audit", "--rules", link, "--fix"); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
@@ -84,9 +81,7 @@ func TestAuditTakesFilesOfADirectoryForWhatTheyAre(t *testing.T) {
 		"kustomize.yaml": "resources: [a, b]\n",
 		"notes.txt":      "not looked at",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	out, notes, err := sixty(t, "audit", "--rules", dir, "--output", "json")
 	if !errors.Is(err, errFound) {
@@ -99,9 +94,7 @@ func TestAuditTakesFilesOfADirectoryForWhatTheyAre(t *testing.T) {
 		Files    []string
 		Findings []struct{ File, Check string }
 	}
-	if err := json.Unmarshal([]byte(out), &got); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal([]byte(out), &got))
 	if len(got.Files) != 2 || len(got.Findings) != 2 {
 		t.Errorf("%+v", got)
 	}
@@ -215,9 +208,7 @@ func TestTheChecklistDoesNotChangeTheLintersCode(t *testing.T) {
 // of the files that change.
 func TestTheHookOfPreCommit(t *testing.T) {
 	data, err := os.ReadFile("../../.pre-commit-hooks.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var hooks []struct{ Entry string }
 	if err := yaml.Unmarshal(data, &hooks); err != nil || len(hooks) != 1 {
 		t.Fatal(err, hooks)
@@ -247,9 +238,7 @@ func TestTheActionOfGitHub(t *testing.T) {
 		t.Skip("no bash")
 	}
 	data, err := os.ReadFile("../../action.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var action struct {
 		Inputs map[string]struct{ Default string }
 		Runs   struct {
@@ -259,9 +248,7 @@ func TestTheActionOfGitHub(t *testing.T) {
 			}
 		}
 	}
-	if err := yaml.Unmarshal(data, &action); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal(data, &action))
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "sixty"), []byte("#!/bin/sh\nfor a; do echo \"$a\"; done\nexit 1\n"), 0o700); err != nil {
 		t.Fatal(err)
@@ -323,9 +310,7 @@ func TestAuditOfPrometheus(t *testing.T) {
 			Fixable          bool
 		}
 	}
-	if err := json.Unmarshal([]byte(out), &got); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal([]byte(out), &got))
 	if len(got.Source.Dialects) != 1 || len(got.Source.Models) != 1 || got.Source.Instances != 1 || len(got.Areas) != 8 {
 		t.Errorf("%+v", got)
 	}
@@ -363,9 +348,7 @@ func TestAuditSaysWhenAServerShowsNoRules(t *testing.T) {
 
 func TestAuditOfSeveralServers(t *testing.T) {
 	page, err := os.ReadFile("../catalog/engine/vllm/families.csv") // no exposition
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(page) }))
 	defer other.Close()
 	gpu := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

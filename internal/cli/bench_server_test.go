@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/base/outputtest"
 	"github.com/sixty-dev/sixty/internal/base/polltest"
 	"github.com/sixty-dev/sixty/internal/catalog/baseline"
@@ -53,13 +54,9 @@ func benchResult(t *testing.T, args ...string) *load.Result {
 		t.Fatalf("bench: %v\n%s\n%s", err, out, errs)
 	}
 	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var res load.Result
-	if err := json.Unmarshal(raw, &res); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(raw, &res))
 	return &res
 }
 
@@ -112,13 +109,9 @@ func TestBenchBaselineHoldsTheServersOwnSignals(t *testing.T) {
 		t.Fatalf("%v\n%s", err, errs)
 	}
 	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	b, err := baseline.Parse(file, raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, s := range []string{"ttft_p95", "itl_p95", "e2e_p95", "running", "kv_cache_usage", "first_token_rate", "prompt_tokens", "prefill_time_mean"} {
 		if _, ok := b.Normal[s]; !ok {
 			t.Errorf("normal lacks %s: %v", s, b.Normal)

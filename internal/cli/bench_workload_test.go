@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/load"
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
 )
@@ -22,14 +23,10 @@ import (
 func counters(t *testing.T, url string) map[string]float64 {
 	t.Helper()
 	resp, err := http.Get(url + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	out := map[string]float64{}
 	if _, err := scrape.Parse(body, resp.Header.Get("Content-Type"), func(l labels.Labels, _ int64, v float64) {
 		out[l.Get(labels.MetricName)+l.Get("finished_reason")] += v
@@ -52,14 +49,10 @@ func since(before, after map[string]float64) map[string]float64 {
 func csvRows(t *testing.T, path string) []map[string]string {
 	t.Helper()
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer f.Close()
 	rows, err := csv.NewReader(f).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var out []map[string]string
 	for _, r := range rows[1:] {
 		m := map[string]string{}
@@ -109,9 +102,7 @@ func TestBenchSendsWhatWasAsked(t *testing.T) {
 	dir := t.TempDir()
 	scenario := func(name, text string) []string {
 		file := filepath.Join(dir, name+".yaml")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
 		return []string{"--scenario", file}
 	}
 	near := func(t *testing.T, what string, got, want, within float64) {

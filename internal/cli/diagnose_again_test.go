@@ -3,6 +3,7 @@ package cli
 import (
 	"testing"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/cli/command"
 )
 
@@ -21,9 +22,7 @@ func TestAgainRepeatsTheCommandWithoutSecrets(t *testing.T) {
 		root := newRoot(nil, nil)
 		root.RemoveCommand(root.Commands()...) // but for the one that is tried
 		root.AddCommand(cmd)
-		if err := cmd.ParseFlags(tt.args); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, cmd.ParseFlags(tt.args))
 		if got := command.Invocation(cmd, cmd.Flags().Args()); got != tt.want {
 			t.Errorf("%q: %s, want %s", tt.args, got, tt.want)
 		}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/cli/command"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 )
@@ -89,9 +90,7 @@ func TestWatch(t *testing.T) {
 	}
 	t.Parallel()
 	rec, err := recording.Open(t.Context(), "../../testdata/recordings/target-down.tar.zst")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer rec.Close()
 	var pages [][]byte
 	if err := rec.Scrapes(func(s recording.Scrape) error {

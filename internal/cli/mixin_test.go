@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 var update = flag.Bool("update", false, "rewrite mixin/")
@@ -21,19 +23,13 @@ func TestMixinIsFresh(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	root := newRoot(&stdout, &stderr)
 	root.SetArgs([]string{"generate", "all", "--tests", "--out", fresh})
-	if err := root.Execute(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, root.Execute())
 	want := read(t, fresh)
 	if *update {
 		for _, dir := range []string{"rules", "dashboards", "grafana-provisioning", "scrape", "runbooks"} {
-			if err := os.RemoveAll(filepath.Join(mixin, dir)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.RemoveAll(filepath.Join(mixin, dir)))
 		}
-		if err := os.CopyFS(mixin, os.DirFS(fresh)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.CopyFS(mixin, os.DirFS(fresh)))
 	}
 	got := read(t, mixin)
 	delete(got, "README.md")
@@ -54,8 +50,6 @@ func read(t *testing.T, dir string) map[string]string {
 		out[path] = string(content)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return out
 }

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 var (
@@ -49,19 +51,13 @@ func TestCommandsThatAreNamedExist(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, pattern := range []string{"../../README.md", "../../CONTRIBUTING.md", "../../docs/*.md"} {
 		pages, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, page := range pages {
 			text, err := os.ReadFile(page)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			for _, quoted := range quotedCommand.FindAllString(string(text), -1) {
 				checked += commandsExist(t, page, strings.ReplaceAll(quoted, "\n", " "))
 			}
@@ -76,9 +72,7 @@ func TestCommandsThatAreNamedExist(t *testing.T) {
 func literals(t *testing.T, path string) (out []string) {
 	t.Helper()
 	src, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var s scanner.Scanner
 	files := token.NewFileSet()
 	s.Init(files.AddFile(path, -1, len(src)), src, nil, 0)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/base/outputtest"
 	"github.com/sixty-dev/sixty/internal/base/polltest"
 )
@@ -32,9 +33,7 @@ func TestServedServersAnswerUntilTheyAreInterrupted(t *testing.T) {
 	for i, want := range []string{"vllm:admission_rejections_total", `"qwen"`, "DCGM_FI_DEV_SM_CLOCK"} {
 		u := found[i][2] + []string{"/metrics", "/v1/models", ""}[i]
 		resp, err := http.Get(u)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		body, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if err != nil || !strings.Contains(string(body), want) {

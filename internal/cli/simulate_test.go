@@ -12,6 +12,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/fileio"
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/planning/simreport"
 	"github.com/sixty-dev/sixty/internal/render"
 )
@@ -24,9 +25,7 @@ func simulated(t *testing.T, args ...string) *simreport.Simulation {
 		t.Fatalf("%v (try: %s)", err, hint.Of(err))
 	}
 	var s simreport.Simulation
-	if err := json.Unmarshal([]byte(out), &s); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal([]byte(out), &s))
 	return &s
 }
 
@@ -73,9 +72,7 @@ func TestThePresentIsMetOrThereIsNoNumber(t *testing.T) {
 			t.Fatalf("%s: %v", tt.recording, err)
 		}
 		var s simreport.Simulation
-		if err := json.Unmarshal([]byte(out), &s); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal([]byte(out), &s))
 		r := &s.Runs[0]
 		if missed := len(s.Missed) > 0; missed != errors.Is(err, errCannotTell) || missed != (r.Error != "") || missed != (len(r.Latency) == 0) {
 			t.Errorf("%s: missed %v, error %v of the command, %q of the run with %d latencies", tt.recording, s.Missed, err, r.Error, len(r.Latency))
@@ -143,9 +140,7 @@ func TestSimulateAndTuneAgree(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(out), &tuned); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal([]byte(out), &tuned))
 	latency, best := simulated.Runs[0].Latency, tuned.Result.Rows[0]
 	if latency[simreport.ITL].P95 < 0.1 {
 		t.Errorf("ITL P95 %v s: the all-reduces of a prefill are not in it", latency[simreport.ITL].P95)
@@ -167,16 +162,10 @@ func recordingEnd(t *testing.T, path string) string {
 		} `json:"phases"`
 	}
 	b, err := fileio.Read(strings.TrimSuffix(path, ".tar.zst")+".json", 1<<20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(b, &truth); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, json.Unmarshal(b, &truth))
 	out, err := json.Marshal(math.Floor(truth.Phases[len(truth.Phases)-1].To / 1000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return string(out)
 }
 
@@ -287,9 +276,7 @@ func TestOneVocabularyForWorkloads(t *testing.T) {
 	usage := map[string]string{}
 	for _, verb := range []string{"bench", "simulate", "tune"} {
 		cmd, _, err := newRoot(io.Discard, io.Discard).Find([]string{verb})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		n := 0
 		for _, name := range strings.Fields("rate cv prompt-tokens output-tokens system-tokens prefix-share prefix-groups requests duration seed concurrency think-time " +
 			"trace trace-from trace-length speed rate-scale") {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 const large = `{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 8192, "intermediate_size": 28672, "num_attention_heads": 64, "num_hidden_layers": 80,
@@ -22,12 +23,8 @@ func cached(t *testing.T, name, config string) {
 	repo := filepath.Join(dir, "models--"+strings.ReplaceAll(name, "/", "--"))
 	for file, content := range map[string]string{"refs/main": "abc\n", "snapshots/abc/config.json": config, "snapshots/zzz/config.json": "{}"} {
 		path := filepath.Join(repo, file)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must.Succeed(t, os.WriteFile(path, []byte(content), 0o600))
 	}
 }
 
@@ -114,9 +111,7 @@ func TestEveryArgumentCountsOrIsRefused(t *testing.T) {
 func TestArgumentsOfALoadTest(t *testing.T) {
 	cached(t, "meta-llama/Llama-3.1-70B", large)
 	test := filepath.Join(t.TempDir(), "run.csv")
-	if err := os.WriteFile(test, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(test, nil, 0o600))
 	for args, want := range map[string]string{
 		"--max-num-seq 3": "--max-num-seqs", "--model meta-llama/Llama-3.1-8B": "the test is for meta-llama/Llama-3.1-8B", "--tensor-parallel-size 4 --model /srv/llama-3.1-70b/": "run.csv", "-tp 4": "run.csv",
 	} {
@@ -131,9 +126,7 @@ func TestComparison(t *testing.T) {
 	cached(t, "meta-llama/Llama-3.1-70B", large)
 	out, _, err := runCLI(t, "tune", "--model-config", "meta-llama/Llama-3.1-70B", "--gpu", "H100,H200,T4", "--compare-quantization", "none,fp8", "--rate", "0.5", "--prompt-tokens", "500",
 		"--output-tokens", "100", "--ttft-p95", "2s", "--itl-p95", "100ms", "--engine-args", "--max-model-len 8192", "--requests", "100", "--price", "H200=3", "--price", "H100=2.5", "--output", "json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var a struct {
 		Status string
 		Result struct {
@@ -149,9 +142,7 @@ func TestComparison(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(out), &a); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal([]byte(out), &a))
 	r := a.Result
 	if len(r.Offers) != 6 || len(r.Rows) < 2 || a.Status != "found" {
 		t.Fatalf("%+v", a)
@@ -183,9 +174,7 @@ func TestComparison(t *testing.T) {
 func TestTheLoadTestThatDecidesIsCopied(t *testing.T) {
 	t.Setenv("HF_HUB_CACHE", t.TempDir())
 	t.Chdir(t.TempDir())
-	if err := os.WriteFile("run.csv", []byte("nothing\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile("run.csv", []byte("nothing\n"), 0o600))
 	out, _, err := runCLI(t, "tune", "meta-llama/Llama-3.1-8B-Instruct", "--gpu", "A100,L4", "--compare-quantization", "bitsandbytes", "--rate", "12", "--prompt-tokens", "600", "--output-tokens", "150",
 		"--ttft-p95", "400ms", "--itl-p95", "30ms", "--engine-args", "--max-model-len 8192", "--output", "json")
 	var a struct {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 )
 
@@ -79,9 +80,7 @@ func readPublic(t *testing.T, file string, to any) {
 	if err == nil {
 		err = json.Unmarshal(content, to)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 }
 
 // round keeps so many decimals.
@@ -134,9 +133,7 @@ func TestTuneOfPublicDeployments(t *testing.T) {
 					}
 				}
 			}
-			if err := json.Unmarshal([]byte(out), &answer); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, json.Unmarshal([]byte(out), &answer))
 			x := publicTuning{Name: p.Name, Times: round(times, 3), Rate: rate, Status: answer.Status, Values: map[string]between{}}
 			for _, v := range answer.Result.Rows[0].Predicted {
 				x.Values[v.Name] = between{Value: fourDigits(v.Value), Low: fourDigits(v.Low), High: fourDigits(v.High)}
@@ -146,12 +143,8 @@ func TestTuneOfPublicDeployments(t *testing.T) {
 	}
 	if mode == "update" {
 		b, err := json.MarshalIndent(got, "", " ")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(publicPoints, "tuned.json"), append(b, '\n'), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, os.WriteFile(filepath.Join(publicPoints, "tuned.json"), append(b, '\n'), 0o644))
 		return
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(2e-3, 0)); diff != "" {

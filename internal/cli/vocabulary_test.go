@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/render"
 )
 
@@ -40,9 +41,7 @@ func TestAFlagMeansOneThing(t *testing.T) {
 	seen := map[string]map[string][]string{}
 	everyCommand(t, func(path string) {
 		c, _, err := newRoot(io.Discard, io.Discard).Find(strings.Fields(path))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
 			if f.Hidden {
 				return

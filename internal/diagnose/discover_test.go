@@ -11,6 +11,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 )
 
 var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -224,13 +225,9 @@ func TestManyLabelSets(t *testing.T) {
 		fmt.Fprintf(&models, "vllm:num_requests_running{model_name=\"m%d\",engine=\"0\"} 0\n", i)
 	}
 	look := func(page string) ([]diagnose.Target, error) {
-		store, err := embedded.Open(embedded.Config{})
-		must.Succeed(t, err)
-		defer store.Close()
+		store := embeddedtest.New(t)
 		for _, at := range []time.Time{noon.Add(-5 * time.Second), noon} {
-			if _, err := store.Append(embedded.Target{Instance: "a"}, at, []byte(page), "", 0); err != nil {
-				t.Fatal(err)
-			}
+			embeddedtest.Append(t, store, embedded.Target{Instance: "a"}, at, page)
 		}
 		targets, _, err := diagnose.Discover(t.Context(), store, noon, time.Minute, nil, true)
 		return targets, err

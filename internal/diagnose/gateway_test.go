@@ -12,6 +12,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
@@ -35,9 +36,7 @@ func TestGatewaysOfAPrometheusServer(t *testing.T) {
 		"Istio before the servers":      {diagnose.GatewayJob, istio, false, "Istio"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store, err := embedded.Open(embedded.Config{})
-			must.Succeed(t, err)
-			defer store.Close()
+			store := embeddedtest.New(t)
 			begin := time.Now().Add(-time.Minute)
 			for i := range 12 {
 				at := begin.Add(time.Duration(i) * 5 * time.Second)
@@ -45,9 +44,7 @@ func TestGatewaysOfAPrometheusServer(t *testing.T) {
 					{"engine:1", "vllm", "vllm:num_requests_running{model_name=\"m\"} 1\nvllm:num_requests_waiting{model_name=\"m\"} 0\n"},
 					{"gateway:1", tt.job, fmt.Sprintf(tt.page, 50*(i+1))},
 				} {
-					if _, err := store.Append(embedded.Target{Instance: x[0], Job: x[1]}, at, []byte(x[2]), "", 0); err != nil {
-						t.Fatal(err)
-					}
+					embeddedtest.Append(t, store, embedded.Target{Instance: x[0], Job: x[1]}, at, x[2])
 				}
 			}
 			at := begin.Add(57 * time.Second)
@@ -69,9 +66,7 @@ func TestGatewaysOfAPrometheusServer(t *testing.T) {
 // TestAGatewayLeavesDiscovery: one that nobody scrapes any more, while servers are scraped, is
 // no target, and what was found there ends. One that is scraped in vain is lost.
 func TestAGatewayLeavesDiscovery(t *testing.T) {
-	store, err := embedded.Open(embedded.Config{})
-	must.Succeed(t, err)
-	defer store.Close()
+	store := embeddedtest.New(t)
 	const interval = 5 * time.Second
 	begin := time.Unix(1_800_000_000, 0)
 	for i := range 40 {
@@ -82,9 +77,7 @@ func TestAGatewayLeavesDiscovery(t *testing.T) {
 			pages["left:1"], pages["lost:1"] = own, own
 		}
 		for instance, page := range pages {
-			if _, err := store.Append(embedded.Target{Instance: instance}, at, []byte(page), "", 0); err != nil {
-				t.Fatal(err)
-			}
+			embeddedtest.Append(t, store, embedded.Target{Instance: instance}, at, page)
 		}
 		if i >= 20 {
 			must.Succeed(t, store.AppendFailure(embedded.Target{Instance: "lost:1"}, at))
@@ -113,9 +106,7 @@ func TestARouterAlone(t *testing.T) {
 		want   string
 	}{"well": {0, diagnose.InsufficientData}, "blind": {100, "misrouting"}} {
 		t.Run(name, func(t *testing.T) {
-			store, err := embedded.Open(embedded.Config{})
-			must.Succeed(t, err)
-			defer store.Close()
+			store := embeddedtest.New(t)
 			begin := time.Unix(1_800_000_000, 0)
 			for i := range 12 {
 				at := begin.Add(time.Duration(i) * 5 * time.Second)
@@ -165,9 +156,7 @@ func TestTimeOutsideTheEngines(t *testing.T) {
 		"most of the engine's come another way":     {litellm, 2, 55, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store, err := embedded.Open(embedded.Config{})
-			must.Succeed(t, err)
-			defer store.Close()
+			store := embeddedtest.New(t)
 			begin := time.Unix(1_800_000_000, 0)
 			const every = 5
 			for i := range 60 {
@@ -177,9 +166,7 @@ func TestTimeOutsideTheEngines(t *testing.T) {
 					"engine:1": fmt.Sprintf(engine, n, 2*float64(n)),
 					"router:1": fmt.Sprintf(tt.page, all, tt.mean*float64(all), 0.99*every*float64(i)),
 				} {
-					if _, err := store.Append(embedded.Target{Instance: instance, Job: instance[:6]}, at, []byte(page), "", 0); err != nil {
-						t.Fatal(err)
-					}
+					embeddedtest.Append(t, store, embedded.Target{Instance: instance, Job: instance[:6]}, at, page)
 				}
 			}
 			d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: begin.Add(59 * every * time.Second), First: begin, Interval: every * time.Second, Pathologies: pathologies.All()})
@@ -214,18 +201,14 @@ func TestOtherGateways(t *testing.T) {
 		"ingress-nginx": {"nginx_ingress_controller_requests{status=\"200\"} %[2]d\nnginx_ingress_controller_requests{status=\"499\"} %[3]d\n" +
 			"nginx_ingress_controller_requests{status=\"504\"} %[1]d\n", 1. / 91, 10. / 101, 0.01},
 	} {
-		store, err := embedded.Open(embedded.Config{})
-		must.Succeed(t, err)
-		defer store.Close()
+		store := embeddedtest.New(t)
 		begin := time.Unix(1_800_000_000, 0)
 		for i := range 60 {
 			at := begin.Add(time.Duration(i) * 5 * time.Second)
 			for instance, page := range map[string]string{
 				"engine:1": "vllm:num_requests_running{model_name=\"m\"} 1\nvllm:num_requests_waiting{model_name=\"m\"} 0\n", "gateway:1": fmt.Sprintf(tt.page, i, 90*i, 10*i),
 			} {
-				if _, err := store.Append(embedded.Target{Instance: instance, Job: strings.TrimSuffix(instance, ":1")}, at, []byte(page), "", 0); err != nil {
-					t.Fatal(err)
-				}
+				embeddedtest.Append(t, store, embedded.Target{Instance: instance, Job: strings.TrimSuffix(instance, ":1")}, at, page)
 			}
 		}
 		d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: begin.Add(59 * 5 * time.Second), First: begin, Interval: 5 * time.Second, Pathologies: pathologies.All()})

@@ -51,9 +51,7 @@ func TestMemory(t *testing.T) {
 }
 
 func testMemory(t *testing.T, scrapes int) {
-	store, err := embedded.Open(embedded.Config{})
-	must.Succeed(t, err)
-	defer store.Close()
+	store := embeddedtest.New(t)
 	const interval = 15 * time.Second
 	began := time.Unix(1_800_000_000, 0).UTC()
 	at := began
@@ -71,9 +69,7 @@ vllm:time_to_first_token_seconds_bucket{model_name="m",engine="0",le="+Inf"} R
 vllm:time_to_first_token_seconds_sum{model_name="m",engine="0"} R
 vllm:time_to_first_token_seconds_count{model_name="m",engine="0"} R
 `)
-			if _, err := store.Append(embedded.Target{Instance: instance}, at, []byte(page), "", 0); err != nil {
-				t.Fatal(err)
-			}
+			embeddedtest.Append(t, store, embedded.Target{Instance: instance}, at, page)
 		}
 	}
 	for range scrapes {
@@ -195,9 +191,7 @@ func TestMemoryChangesNothing(t *testing.T) {
 // by one: servers restart, fail, leave and return, show a series late, are scraped for the first
 // time, and their samples arrive late, or all at once after a time without any.
 func TestMemoryOfAFleetThatLives(t *testing.T) {
-	store, err := embedded.Open(embedded.Config{})
-	must.Succeed(t, err)
-	defer store.Close()
+	store := embeddedtest.New(t)
 	const interval, scrapes = 10 * time.Second, 400
 	began := time.Unix(1_800_000_003, 0).UTC()
 	page := func(server string, n, of int) []byte { // the nth page of a process
@@ -256,11 +250,10 @@ func TestMemoryOfAFleetThatLives(t *testing.T) {
 			}
 			arriving[i+delay] = append(arriving[i+delay], func() {
 				if server == "fails" && i%120 > 110 {
-					err = store.AppendFailure(target, at)
+					must.Succeed(t, store.AppendFailure(target, at))
 				} else {
-					_, err = store.Append(target, at, text, "", 0)
+					embeddedtest.Append(t, store, target, at, string(text))
 				}
-				must.Succeed(t, err)
 			})
 		}
 		for _, arrive := range arriving[i] {
@@ -296,9 +289,7 @@ func boolToInt(b bool) int {
 // TestADeadServerIsKnown: one that died is known whenever the first look is, as soon as a
 // minute later, and for as long as it is scraped in vain.
 func TestADeadServerIsKnown(t *testing.T) {
-	store, err := embedded.Open(embedded.Config{})
-	must.Succeed(t, err)
-	defer store.Close()
+	store := embeddedtest.New(t)
 	const interval = 15 * time.Second
 	began := time.Unix(1_800_000_000, 0).UTC()
 	const page = "vllm:num_requests_running{model_name=\"m\",engine=\"0\"} 4\n"
@@ -309,11 +300,10 @@ func TestADeadServerIsKnown(t *testing.T) {
 		for _, instance := range []string{"a:8000", "b:8000"} {
 			target := embedded.Target{Instance: instance}
 			if instance == "b:8000" && i >= 3 {
-				err = store.AppendFailure(target, at)
+				must.Succeed(t, store.AppendFailure(target, at))
 			} else {
-				_, err = store.Append(target, at, []byte(page), "", 0)
+				embeddedtest.Append(t, store, target, at, page)
 			}
-			must.Succeed(t, err)
 		}
 		if i < 7 || i > 20 && i%20 > 0 {
 			continue

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 )
 
 func TestPace(t *testing.T) {
@@ -25,9 +25,7 @@ func TestPace(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			store, err := embedded.Open(embedded.Config{})
-			must.Succeed(t, err)
-			defer store.Close()
+			store := embeddedtest.New(t)
 			var last time.Time
 			for i := range 40 {
 				at := tt.at(i)
@@ -35,9 +33,7 @@ func TestPace(t *testing.T) {
 					continue
 				}
 				page := fmt.Sprintf("# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{model_name=\"m\"} %d\n", i)
-				if _, err := store.Append(embedded.Target{Instance: "a"}, at, []byte(page), "", 0); err != nil {
-					t.Fatal(err)
-				}
+				embeddedtest.Append(t, store, embedded.Target{Instance: "a"}, at, page)
 				last = at
 			}
 			got, err := diagnose.ReadPace(t.Context(), store, nil, last)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/diagnose/anomaly"
 	"github.com/sixty-dev/sixty/internal/monitor"
 	"github.com/sixty-dev/sixty/internal/monitor/incident"
@@ -47,9 +48,7 @@ func TestAnomalies(t *testing.T) {
 		}
 	}
 	r, err := Play(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Logf("%.3f replica-weeks; detector: %d alerts, %d alarms (%.0f a replica-week)", r.weeks(), alerts, all, float64(all)/r.weeks())
 	for _, m := range slices.Sorted(maps.Keys(alarms)) {
 		t.Logf("  %s: %d", m, alarms[m])

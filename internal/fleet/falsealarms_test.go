@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
@@ -66,9 +67,7 @@ func TestRate(t *testing.T) {
 		t.Skip("takes a while: make false-alarms WEEKS=40")
 	}
 	if *alarmd != "" {
-		if err := os.MkdirAll(*alarmd, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(*alarmd, 0o755))
 	}
 	ctx := t.Context()
 	if *budget > 0 {
@@ -125,9 +124,7 @@ func TestAMorning(t *testing.T) {
 	o.Deployments = []Deployment{chat, long}
 	o.Tell = t.Logf
 	r, err := Play(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Log("\n" + Table([]*Result{r}))
 	if known, missed := r.faults(); known == 0 || missed > 0 {
 		t.Errorf("%d faults, %d of them missed", known, missed)
@@ -153,15 +150,11 @@ func writeResults(t *testing.T, table string) {
 		begin, end = "<!-- results: make false-alarms -->\n", "<!-- end -->"
 	)
 	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	before, rest, ok := strings.Cut(string(text), begin)
 	_, after, ok2 := strings.Cut(rest, end)
 	if !ok || !ok2 {
 		t.Fatalf("%s has no place for the results", page)
 	}
-	if err := os.WriteFile(page, []byte(before+begin+table+end+after), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(page, []byte(before+begin+table+end+after), 0o644))
 }

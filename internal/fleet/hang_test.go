@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/pathologies"
@@ -13,9 +14,7 @@ import (
 // that come then wait in front of it.
 func TestAHangThatBeganWhileIdleIsFound(t *testing.T) {
 	sc, err := fleet.FindScenario(pathologies.All(), "engine-hung")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	hang := fleet.Faults{Hang: true}
 	users := sc.Phases[0].Traffic
 	sc.Phases = append(sc.Phases[:1],

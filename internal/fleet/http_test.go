@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/base/polltest"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/pathologies"
@@ -30,9 +31,7 @@ func started(t *testing.T, cfg fleet.Config) (*fleet.Fleet, *http.Client) {
 		cfg.Accelerate = 100
 	}
 	f, err := fleet.Start(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	transport := &http.Transport{DisableKeepAlives: true}
 	t.Cleanup(func() {
 		if err := f.Close(); err != nil {
@@ -46,28 +45,20 @@ func started(t *testing.T, cfg fleet.Config) (*fleet.Fleet, *http.Client) {
 func post(t *testing.T, c *http.Client, url, body string) (int, string) {
 	t.Helper()
 	resp, err := c.Post(url, "application/json", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return resp.StatusCode, string(b)
 }
 
 func get(t *testing.T, c *http.Client, url string) (int, string) {
 	t.Helper()
 	resp, err := c.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return resp.StatusCode, string(b)
 }
 
@@ -204,13 +195,9 @@ func TestAClientThatLeavesIsAborted(t *testing.T) {
 	f, c := started(t, fleet.Config{Accelerate: 1})
 	ctx, leave := context.WithCancel(t.Context())
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.URL(0)+"/v1/completions", strings.NewReader(`{"prompt":"one","max_tokens":5000,"ignore_eos":true,"stream":true}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	resp, err := c.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := bufio.NewReader(resp.Body).ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
@@ -270,22 +257,16 @@ func TestTheOtherEndpoints(t *testing.T) {
 
 func TestAFullQueueGives503(t *testing.T) {
 	r, err := fleet.ParseRelease("0.33")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	full := fleet.WithoutTraffic()
 	full.Settings.MaxQueuedRequests = 1
 	f, c := started(t, fleet.Config{Release: r, Scenario: full, Accelerate: 1})
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.URL(0)+"/v1/completions", strings.NewReader(`{"prompt":"one","max_tokens":8000,"ignore_eos":true,"stream":true}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	resp, err := c.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer resp.Body.Close()
 	if status, body := post(t, c, f.URL(0)+"/v1/completions", `{"prompt":"one"}`); status != 503 {
 		t.Errorf("%d %s", status, body)
@@ -297,17 +278,13 @@ func TestAFullQueueGives503(t *testing.T) {
 
 func TestAServerGoesDownAndComesBackWhereItWas(t *testing.T) {
 	sc, err := fleet.FindScenario(pathologies.All(), "engine-restart")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	sc.Phases[0].For = 20 * time.Second
 	f, c := started(t, fleet.Config{Scenario: sc, Accelerate: 20})
 	if status, _ := get(t, c, f.URL(0)+"/health"); status != 200 {
 		t.Fatalf("healthy, and /health gives %d", status)
 	}
-	if err := f.Wait(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.Wait(t.Context(), 1))
 	answers := func() bool {
 		resp, err := c.Get(f.URL(0) + "/health")
 		if err == nil {
@@ -316,9 +293,7 @@ func TestAServerGoesDownAndComesBackWhereItWas(t *testing.T) {
 		return err == nil
 	}
 	polltest.Until(t, "a server that is down does not answer", func() bool { return !answers() })
-	if err := f.Wait(t.Context(), 2); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.Wait(t.Context(), 2))
 	if !polltest.True(answers) {
 		t.Errorf("it never came back: %v", f.Err())
 	}
@@ -326,9 +301,7 @@ func TestAServerGoesDownAndComesBackWhereItWas(t *testing.T) {
 
 func TestConfigurationsThatCannotBeServed(t *testing.T) {
 	imbalance, err := fleet.FindScenario(pathologies.All(), "replica-imbalance")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	tiny := fleet.WithoutTraffic()
 	tiny.Settings.NumBlocks = 10
 	full := fleet.WithoutTraffic()
@@ -353,9 +326,7 @@ func TestConfigurationsThatCannotBeServed(t *testing.T) {
 // that vLLM could give, and the fleet goes on.
 func FuzzRequest(f *testing.F) {
 	fl, err := fleet.Start(fleet.Config{Accelerate: 1000})
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Succeed(f, err)
 	f.Cleanup(func() { fl.Close() })
 	for _, s := range []string{
 		`{"prompt":"one","max_tokens":3}`, `{"messages":[{"role":"user","content":"x"}],"stream":true,"max_tokens":2}`,

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
@@ -49,9 +50,7 @@ func shape(t *testing.T, page []byte) map[string][]string {
 		})
 		add(name, "labels "+strings.Join(names, ","))
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	out := map[string][]string{}
 	for name, what := range families {
 		out[name] = slices.Sorted(maps.Keys(what))
@@ -74,9 +73,7 @@ func order(page []byte) []string {
 func lastPage(t *testing.T, path string) []byte {
 	t.Helper()
 	rec, err := recording.Open(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer rec.Close()
 	var last []byte
 	err = rec.Scrapes(func(s recording.Scrape) error {
@@ -85,9 +82,7 @@ func lastPage(t *testing.T, path string) []byte {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return last
 }
 
@@ -95,13 +90,9 @@ func lastPage(t *testing.T, path string) []byte {
 func ownPage(t *testing.T, release string, maxModelLen int) []byte {
 	t.Helper()
 	r, err := fleet.ParseRelease(release)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	sc, err := fleet.FindScenario(pathologies.All(), "healthy")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	sc.Settings.MaxModelLen = maxModelLen
 	sc.Phases[0].For = 20 * time.Second
 	var page []byte
@@ -111,9 +102,7 @@ func ownPage(t *testing.T, release string, maxModelLen int) []byte {
 		}
 		return nil
 	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return page
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
@@ -44,9 +45,7 @@ func produce(t *testing.T, p Production, seed uint64) *produced {
 	if err == nil {
 		err = s.Advance(t.Context(), p.For)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	x.fingerprint, x.replicas = h.Sum64(), s.Replicas()
 	return x
 }
@@ -163,9 +162,7 @@ func TestStallsShowInFirstTokens(t *testing.T) {
 		if err == nil {
 			err = s.Advance(t.Context(), p.For)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return late
 	}
 	if n := late(Noise{}); n > 0 {

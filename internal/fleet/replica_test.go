@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/sim"
 )
@@ -27,15 +28,11 @@ func (l *listener) broken(*call, time.Duration) { l.dead = true }
 func testReplica(t *testing.T, release engine.Release, s Settings) *replica {
 	t.Helper()
 	server, err := s.Server(release, "m")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	start := time.Unix(1_700_000_000, 0)
 	r := newReplica(server, 0, func(d time.Duration) time.Time { return start.Add(d) })
 	err = r.start(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return r
 }
 
@@ -161,9 +158,7 @@ func TestARestartForgetsEverything(t *testing.T) {
 	if !l.dead {
 		t.Error("its client was not told")
 	}
-	if err := r.start(10 * time.Second); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.start(10*time.Second))
 	if r.metrics.generation != 0 || r.born != 10*time.Second {
 		t.Errorf("%d tokens, born %v", r.metrics.generation, r.born)
 	}

@@ -6,11 +6,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/report/reporttest"
 )
@@ -21,11 +23,7 @@ var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // phase.
 func playAndDiagnose(t *testing.T, sc fleet.Scenario, release engine.Release, seed uint64, judge func(fleet.Phase, diagnose.Diagnosis)) {
 	t.Helper()
-	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
+	store := embeddedtest.New(t)
 	interval := sc.Interval
 	if interval == 0 {
 		interval = time.Second
@@ -54,17 +52,13 @@ func playAndDiagnose(t *testing.T, sc fleet.Scenario, release engine.Release, se
 		judge(p, d)
 		return nil
 	}
-	if err := fleet.Play(t.Context(), sc, release, seed, began, take, phase); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, fleet.Play(t.Context(), sc, release, seed, began, take, phase))
 }
 
 func scenarios(t *testing.T) []fleet.Scenario {
 	t.Helper()
 	all, err := fleet.Scenarios(pathologies.All())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return all
 }
 
@@ -96,12 +90,9 @@ func TestFewSeatsEndThePreemptions(t *testing.T) {
 		none bool
 	}{{"", false}, {"--max-num-seqs 7", true}} {
 		sc, err := fleet.FindScenario(pathologies.All(), "kv-cache-thrashing")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if sc.Settings, _, err = sc.Settings.With(engine.ParseArgs(tt.args, "test")); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		sc.Settings, _, err = sc.Settings.With(engine.ParseArgs(tt.args, "test"))
+		must.Succeed(t, err)
 		var last string
 		if err := fleet.Play(t.Context(), sc, fleet.DefaultRelease, 1, began, func(p fleet.Scrape) error {
 			if p.Target == fleet.ReplicaTarget(0) {
@@ -121,9 +112,7 @@ func TestFewSeatsEndThePreemptions(t *testing.T) {
 // With more replicas there is as much traffic for each, and so the same fault.
 func TestAFaultIsThatOfAnyNumberOfReplicas(t *testing.T) {
 	sc, err := fleet.FindScenario(pathologies.All(), "kv-cache-thrashing")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	sc = sc.Over(4)
 	sc.Replicas = 4
 	playAndDiagnose(t, sc, fleet.DefaultRelease, 1, func(p fleet.Phase, d diagnose.Diagnosis) {

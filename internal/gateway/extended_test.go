@@ -16,6 +16,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/polltest"
 	"github.com/sixty-dev/sixty/internal/load/loadtest"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 )
 
 // expressions returns the queries and alert expressions of the document that
@@ -77,11 +78,7 @@ vllm:prefix_cache_queries_total{model_name="scripted"} %d
 	})
 	g := start(t, Config{}, up)
 	polltest.Until(t, "the model is known", func() bool { return g.metrics.hasModel("scripted") })
-	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
+	store := embeddedtest.New(t)
 	at := time.Now().Add(-10 * time.Minute)
 	for i := range 5 {
 		post(t, g.url+"/v1/completions", chat)

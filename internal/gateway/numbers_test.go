@@ -19,6 +19,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // TestNumbers measures what the gateway costs, beside another proxy in the same
@@ -93,9 +95,7 @@ func TestTTFTIsTrue(t *testing.T) {
 		c := dialStream(t, strings.TrimPrefix(g.url, "http://"), "/v1/completions?first=30ms&every=1ms&n=3")
 		began := c.began
 		first, _, err := c.next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for err == nil {
 			_, _, err = c.next()
 		}
@@ -206,9 +206,7 @@ type timedStream struct {
 
 func dialStream(t testing.TB, addr, path string) *timedStream {
 	c, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	body := `{"model":"m","stream":true,"prompt":"x"}`
 	s := &timedStream{Conn: c, br: bufio.NewReaderSize(c, 2<<10), began: nanos()}
 	fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", path, len(body), body)
@@ -242,9 +240,7 @@ type proxy struct {
 func (p *proxy) cpu(t *testing.T) (total float64) {
 	for _, pid := range p.pids {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
 		for _, f := range fields[11:13] {
 			ticks, _ := strconv.ParseFloat(f, 64)
@@ -259,9 +255,7 @@ func (p *proxy) rss(t *testing.T) (total int) {
 	<-time.After(time.Second)
 	for _, pid := range p.pids {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		_, after, _ := strings.Cut(string(b), "VmRSS:")
 		var kb int
 		fmt.Sscan(after, &kb)
@@ -398,9 +392,7 @@ func spawn(t *testing.T, name, addr string, args ...string) *proxy {
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 3 * time.Second
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cmd.Start())
 	t.Cleanup(func() { cancel(); _ = cmd.Wait() })
 	for end := time.Now().Add(20 * time.Second); ; <-time.After(50 * time.Millisecond) {
 		c, err := net.Dial("tcp", addr)
@@ -434,9 +426,7 @@ func sixtyProxy(t *testing.T, binary, up string) *proxy {
 
 func configFile(t *testing.T, name, text string) string {
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -464,9 +454,7 @@ http {
 // processor; clients and upstream are included.
 func BenchmarkWhole(b *testing.B) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	defer l.Close()
 	go func() {
 		for {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // taker is an upstream that notes every request of a client that reaches it, whole or not.
@@ -145,9 +147,7 @@ func TestWhatIsNotPlain(t *testing.T) {
 		"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03\r\n\r\n":                                                        {400, ""},
 	} {
 		c, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 		io.WriteString(c, text)
 		code := 0
@@ -194,9 +194,7 @@ func TestOneConnection(t *testing.T) {
 	add("GET /e ", "GET /e HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
 	for name, piece := range map[string]int{"at once": 1 << 20, "a request at a time": 0, "a byte at a time": 1, "seven bytes": 7} {
 		c, err := net.Dial("tcp", strings.TrimPrefix(g.url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer c.Close()
 		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 		br := bufio.NewReader(c)
@@ -287,9 +285,7 @@ func TestAPOSTIsSentOnce(t *testing.T) {
 					r.Header.Set("X-Idempotency-Key", id)
 				}
 				resp, err := http.DefaultClient.Do(r)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				resp.Body.Close()
 				mu.Lock()
 				n := asked[id]
@@ -313,9 +309,7 @@ func TestAPOSTIsSentOnce(t *testing.T) {
 	r := request(http.MethodPost, g.url+"/v1/completions", "")
 	r.Header.Set("Idempotency-Key", "mine")
 	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	resp.Body.Close()
 	if key := <-keys; key != "mine" {
 		t.Errorf("the key arrives as %q", key)

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // h2c makes a request ask for cleartext HTTP/2, as Java's client does of every server.
@@ -93,9 +95,7 @@ func TestAnUpgradeIsNoWayAroundTheLimits(t *testing.T) {
 		r := h2c(request("POST", g.url+"/v1/completions", ""))
 		r.Body, r.ContentLength = io.NopCloser(io.LimitReader(zeros{}, 3<<20)), length
 		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		resp.Body.Close()
 		if resp.StatusCode != http.StatusRequestEntityTooLarge {
 			t.Errorf("3 MiB of length %d with --max-body 1 MiB: %s", length, resp.Status)
@@ -147,9 +147,7 @@ func echoes(t *testing.T) (url string, upgraded *atomic.Int64) {
 func (r *running) dial(t *testing.T, head string) (net.Conn, *bufio.Reader, *http.Response) {
 	t.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { c.Close() })
 	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	io.WriteString(c, head)

@@ -8,9 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/history"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 )
 
 // TestServersThatVanishAreMissed lets the pods of a model leave discovery, one and then all,
@@ -21,9 +23,7 @@ func TestServersThatVanishAreMissed(t *testing.T) {
 	cfg.Deployment.Window, cfg.Deployment.Short = generate.Windows(cfg.Interval)
 	cfg.Pathologies = nil
 	healthy, err := history.Parse(os.DirFS("."), "every 15s for 180s\nlike healthy\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	page := history.NewPages(healthy.Series()[history.UsualInstance]).At(3)
 	const first, all = 30, 70 // minutes: when the first pod leaves, and all
 	for name, tt := range map[string]struct {
@@ -37,15 +37,9 @@ func TestServersThatVanishAreMissed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store, err := embedded.Open(embedded.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer store.Close()
+			store := embeddedtest.New(t)
 			rules, err := store.Rules(rulesOf(t, cfg).Groups())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			fired := map[string][]int{}
 			for half := range 2 * 90 {
 				minute := half / 2
@@ -68,9 +62,7 @@ func TestServersThatVanishAreMissed(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if err := rules.Eval(t.Context(), at); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, rules.Eval(t.Context(), at))
 				for _, a := range rules.Alerts() {
 					if a.Firing && !slices.Contains(fired[a.Name], minute) {
 						fired[a.Name] = append(fired[a.Name], minute)
@@ -123,15 +115,9 @@ func TestAnAutoscalerThatDoesNotSeeTheLoad(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store, err := embedded.Open(embedded.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer store.Close()
+			store := embeddedtest.New(t)
 			eval, err := store.Rules(rules)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			kube := fmt.Sprintf(`kube_pod_info{namespace="prod",pod="llm-0",created_by_kind=%q,created_by_name=%q} 1
 kube_horizontalpodautoscaler_info{namespace="prod",horizontalpodautoscaler="hpa",scaletargetref_kind="Deployment",scaletargetref_name=%q} 1
 kube_horizontalpodautoscaler_status_current_replicas{namespace="prod",horizontalpodautoscaler="hpa"} %d
@@ -154,9 +140,7 @@ kube_horizontalpodautoscaler_status_condition{namespace="prod",horizontalpodauto
 						t.Fatal(err)
 					}
 				}
-				if err := eval.Eval(t.Context(), at); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, eval.Eval(t.Context(), at))
 				for _, a := range eval.Alerts() {
 					if a.Firing {
 						text = a.Name + " " + a.Annotations["description"]

@@ -21,12 +21,14 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/base/polltest"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/history"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/metrics/metricstest"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
@@ -55,9 +57,7 @@ func readMatchers(t *testing.T, texts []string) (out []*labels.Matcher) {
 func readInhibitions(t *testing.T, cfg generate.RulesConfig) (out []inhibition) {
 	t.Helper()
 	content, err := generate.Inhibitions(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var doc struct {
 		Rules []struct {
 			Source []string `yaml:"source_matchers"`
@@ -65,9 +65,7 @@ func readInhibitions(t *testing.T, cfg generate.RulesConfig) (out []inhibition) 
 			Equal  []string `yaml:"equal"`
 		} `yaml:"inhibit_rules"`
 	}
-	if err := yaml.Unmarshal(content, &doc); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal(content, &doc))
 	for _, r := range doc.Rules {
 		out = append(out, inhibition{readMatchers(t, r.Source), readMatchers(t, r.Target), r.Equal})
 	}
@@ -263,25 +261,17 @@ func startAlertmanager(t *testing.T, cfg generate.RulesConfig) *alertmanager {
 	config := map[string]any{}
 	for _, render := range []func(generate.RulesConfig) ([]byte, error){generate.Inhibitions, generate.Routing} {
 		content, err := render(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := yaml.Unmarshal(bytes.ReplaceAll(content, []byte("group_wait: 30s"), []byte("group_wait: 2s")), &config); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, yaml.Unmarshal(bytes.ReplaceAll(content, []byte("group_wait: 30s"), []byte("group_wait: 2s")), &config))
 	}
 	for _, r := range config["receivers"].([]any) {
 		r.(map[string]any)["webhook_configs"] = []map[string]any{{"url": hook.URL}}
 	}
 	content, err := yaml.Marshal(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "alertmanager.yml")
-	if err := os.WriteFile(file, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, content, 0o600))
 	if amtool, err := exec.LookPath("amtool"); err == nil {
 		if out, err := exec.Command(amtool, "check-config", file).CombinedOutput(); err != nil {
 			t.Fatalf("amtool: %v\n%s", err, out)
@@ -308,13 +298,9 @@ func (am *alertmanager) post(t *testing.T, firing, over []map[string]string) {
 		list = append(list, alert{l, now.Add(-time.Minute), now.Add(-time.Millisecond)})
 	}
 	body, err := json.Marshal(list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	res, err := http.Post(am.url+"/api/v2/alerts", "application/json", bytes.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(res.Body)
@@ -326,14 +312,10 @@ func (am *alertmanager) post(t *testing.T, firing, over []map[string]string) {
 func (am *alertmanager) active(t *testing.T) map[[3]string]bool {
 	t.Helper()
 	res, err := http.Get(am.url + "/api/v2/alerts?active=true&inhibited=false&silenced=false")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer res.Body.Close()
 	var alerts []struct{ Labels map[string]string }
-	if err := json.NewDecoder(res.Body).Decode(&alerts); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.NewDecoder(res.Body).Decode(&alerts))
 	out := map[[3]string]bool{}
 	for _, a := range alerts {
 		out[[3]string{a.Labels["instance"], a.Labels["alertname"], a.Labels["severity"]}] = true
@@ -403,18 +385,10 @@ restart 56 4
 restart 76 4
 restart 96 4
 `+created(20, 40, 60, 80, 100))
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
+	must.Succeed(t, err)
+	store := embeddedtest.New(t)
 	rules, err := store.Rules(rulesOf(t, cfg).Groups())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	before := map[string]map[string]string{}
 	var texts []string
 	pages := history.NewPages(c.Series()[history.UsualInstance])
@@ -427,12 +401,8 @@ restart 96 4
 		} else {
 			_, err = store.Append(target, at, pages.At(i), "", time.Millisecond)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := rules.Eval(t.Context(), at); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
+		must.Succeed(t, rules.Eval(t.Context(), at))
 		now := map[string]map[string]string{}
 		page := false
 		for _, a := range rules.Alerts() {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/history"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
@@ -20,17 +21,11 @@ func BenchmarkRulesOf100Replicas(b *testing.B) {
 	cfg.Interval, cfg.Absences = interval, generate.Absences()
 	cfg.Deployment.Window, cfg.Deployment.Short = generate.Windows(interval)
 	made, err := generate.NewRules(cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	c, err := history.Parse(os.DirFS("."), "every 30s for 3600s\nlike healthy\n")
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	defer store.Close()
 	series := c.Series()[history.UsualInstance]
 	pages := history.NewPages(series)
@@ -44,16 +39,12 @@ func BenchmarkRulesOf100Replicas(b *testing.B) {
 		}
 	}
 	rules, err := store.Rules(made.Groups())
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	at := history.Start.Add(time.Duration(c.Scrapes-1) * interval)
 	begin := processor(b)
 	for b.Loop() {
 		at = at.Add(time.Millisecond)
-		if err := rules.Eval(b.Context(), at); err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, rules.Eval(b.Context(), at))
 	}
 	b.ReportMetric(float64((processor(b)-begin).Milliseconds())/float64(b.N), "cpu-ms/op")
 	b.ReportMetric(float64(len(series)), "series/replica")
@@ -63,8 +54,6 @@ func BenchmarkRulesOf100Replicas(b *testing.B) {
 func processor(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

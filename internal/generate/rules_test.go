@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql/parser"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/baseline"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
@@ -25,6 +26,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/generate/history"
 	"github.com/sixty-dev/sixty/internal/generate/replay"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
@@ -33,9 +35,7 @@ func named(t testing.TB, ids ...string) []dialect.Dialect {
 	var out []dialect.Dialect
 	for _, id := range append(ids, "dcgm", "gateway") {
 		d, err := dialect.Named(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		out = append(out, d)
 	}
 	return out
@@ -56,18 +56,14 @@ func usual(t testing.TB) generate.RulesConfig {
 func rulesOf(t *testing.T, cfg generate.RulesConfig) *generate.Rules {
 	t.Helper()
 	r, err := generate.NewRules(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return r
 }
 
 func objectives(t *testing.T, text string) *slo.File {
 	t.Helper()
 	f, err := slo.Parse("slo.yaml", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return f
 }
 
@@ -123,9 +119,7 @@ func TestRulesAreValid(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := rulesOf(t, cfg)
 			content, err := generate.Encode(r.Groups(), generate.Plain, "sixty", "", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if _, errs := rulefmt.Parse(content, false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler)); len(errs) > 0 {
 				t.Fatal(errs)
 			}
@@ -162,9 +156,7 @@ func TestRulesAreValid(t *testing.T) {
 				return
 			}
 			file := filepath.Join(t.TempDir(), "rules.yaml")
-			if err := os.WriteFile(file, content, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(file, content, 0o600))
 			if out, err := exec.Command(promtool, "check", "rules", file).CombinedOutput(); err != nil {
 				t.Errorf("promtool: %v\n%s", err, out)
 			}
@@ -184,9 +176,7 @@ func TestEveryAlertFiresAndHoldsItsPeace(t *testing.T) {
 			groups := generate.GroupsBehind(r.Groups(), alert)
 			for name, fires := range map[string]bool{"fires": true, "nearmiss": false} {
 				c, err := history.Open(os.DirFS("../pathologies/"+strings.ReplaceAll(p.ID, "-", "")+"/testdata"), name)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				const scrape, evaluation = 15 * time.Second, 90 * time.Second // a restart is told for two minutes
 				c = c.Stretch(scrape, min(12, 960/c.Scrapes))
 				ok, err := replay.CheckCase(t.Context(), groups, generate.RuleCase{Alert: alert, Fires: fires, Case: c, Series: c.Series(), Scrape: scrape, Evaluation: evaluation})
@@ -203,9 +193,7 @@ func TestEveryAlertFiresAndHoldsItsPeace(t *testing.T) {
 func TestAShortOutageIsSeen(t *testing.T) {
 	const alert = "VLLMTargetDown"
 	healthy, err := history.Parse(os.DirFS("."), "every 15s for 180s\nlike healthy\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	pages := history.NewPages(healthy.Series()[history.UsualInstance])
 	for _, scrape := range []time.Duration{5 * time.Second, 15 * time.Second, 30 * time.Second} {
 		cfg := usual(t)
@@ -215,13 +203,9 @@ func TestAShortOutageIsSeen(t *testing.T) {
 		for phase := time.Duration(0); phase < scrape; phase += max(scrape/3, 5*time.Second) {
 			for _, down := range []time.Duration{scrape, 61 * time.Second} {
 				store, err := embedded.Open(embedded.Config{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				rules, err := store.Rules(groups)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				fired, begin := false, 3*time.Minute+phase/2
 				target := embedded.Target{Instance: "a:8000", Job: "vllm"}
 				for second := time.Duration(0); second < 6*time.Minute; second += time.Second {
@@ -232,14 +216,10 @@ func TestAShortOutageIsSeen(t *testing.T) {
 						} else {
 							_, err = store.Append(target, at, pages.At(min(int(second/(30*time.Second)), 11)), "", 10*time.Millisecond)
 						}
-						if err != nil {
-							t.Fatal(err)
-						}
+						must.Succeed(t, err)
 					}
 					if (second+phase)%scrape == 0 {
-						if err := rules.Eval(t.Context(), at); err != nil {
-							t.Fatal(err)
-						}
+						must.Succeed(t, rules.Eval(t.Context(), at))
 						fired = fired || slices.ContainsFunc(rules.Alerts(), func(a embedded.Alert) bool { return a.Name == alert && a.Firing })
 					}
 				}
@@ -336,13 +316,9 @@ func FuzzObjectives(f *testing.F) {
 	f.Add("objectives:\n- {model: \"a*\", namespace: \"b[c-\", ttft_p95: 1s}\n- {cluster: \"\\\"\", use_case: chat}\n")
 	f.Add("objectives:\n- {model: \"a?\", itl_p95: 1ms}\n- {service: s, availability: 99%}\n")
 	d, err := dialect.Named("vllm-v1")
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Succeed(f, err)
 	gpu, err := dialect.Named("dcgm")
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Succeed(f, err)
 	f.Fuzz(func(t *testing.T, text string) {
 		o, err := slo.Parse("slo.yaml", []byte(text))
 		if err != nil || len(o.Objectives) > 5 {
@@ -356,9 +332,7 @@ func FuzzObjectives(f *testing.F) {
 			return
 		}
 		content, err := generate.Encode(r.Groups(), generate.Plain, "x", "", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if _, errs := rulefmt.Parse(content, false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler)); len(errs) > 0 {
 			t.Fatal(fmt.Errorf("%v\n%s", errs, text))
 		}
@@ -378,15 +352,9 @@ func TestWindowsFollowTheInterval(t *testing.T) {
 		for i := range groups {
 			groups[i].Rules = slices.DeleteFunc(groups[i].Rules, func(r rulefmt.Rule) bool { return r.Record != name })
 		}
-		store, err := embedded.Open(embedded.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer store.Close()
+		store := embeddedtest.New(t)
 		c, err := history.Parse(os.DirFS("."), "every 15s for 180s\nlike healthy\n")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		pages := history.NewPages(c.Series()[history.UsualInstance])
 		for k := range 12 {
 			if _, err := store.Append(embedded.Target{Instance: "a:8000", Job: "vllm"}, history.Start.Add(time.Duration(k)*interval), pages.At(k), "", time.Millisecond); err != nil {
@@ -394,18 +362,12 @@ func TestWindowsFollowTheInterval(t *testing.T) {
 			}
 		}
 		rules, err := store.Rules(groups)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for phase := range 10 {
 			at := history.Start.Add(10*interval + time.Duration(phase)*interval/10)
-			if err := rules.Eval(t.Context(), at); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, rules.Eval(t.Context(), at))
 			got, err := store.Query(t.Context(), name, at)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if len(got) != 1 {
 				t.Errorf("every %s, evaluated %d/10 of it after a scrape: %s is %v", interval, phase, name, got)
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/baseline"
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
 	"github.com/sixty-dev/sixty/internal/sim/workload"
@@ -51,9 +52,7 @@ func TestCompare(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			c, err := Compare(tt.a, tt.b, 0.02)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			seen := 0
 			for _, x := range c.Changes {
 				if x.Quantity == "ttft_mean" || x.Quantity == "e2e_mean" {
@@ -77,9 +76,7 @@ func TestFalseAlarmsAreRare(t *testing.T) {
 	alarms := 0
 	for i := range uint64(40) {
 		c, err := Compare(synthetic(2*i, 300, 1), synthetic(2*i+1, 300, 1), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if c.Worse() {
 			alarms++
 		}
@@ -91,17 +88,11 @@ func TestFalseAlarmsAreRare(t *testing.T) {
 
 func TestResultsSurviveJSON(t *testing.T) {
 	raw, err := json.Marshal(synthetic(1, 200, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	got, err := readResult(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	again, err := json.Marshal(got)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if diff := cmp.Diff(string(raw), string(again)); diff != "" {
 		t.Errorf("reading and writing changes a result:\n%s", diff)
 	}
@@ -157,9 +148,7 @@ func TestAssertions(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if v, holds := a.Check(r); holds != tt.holds {
 				t.Errorf("%s with %v: %v", a, v, holds)
 			}
@@ -169,9 +158,7 @@ func TestAssertions(t *testing.T) {
 
 func TestGoodputAndObjective(t *testing.T) {
 	chat, err := slo.ForUseCase("chat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	fast, slow := synthetic(1, 300, 1), synthetic(1, 300, 4)
 	if err := fast.Meets(&chat); err == nil {
 		t.Error("an objective for inter-token latency was met by a result without any")
@@ -195,9 +182,7 @@ func TestBaseline(t *testing.T) {
 		Normal: map[string]float64{"e2e_p95": 2 * p95.High, "kv_cache_usage": 0.4},
 	}
 	b, err := NewBaseline(r, &chat, 12, time.Unix(0, 0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	got := map[string]float64{}
 	for _, x := range b.Thresholds {
 		got[x.Signal] = x.Value

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
 
@@ -53,17 +54,11 @@ func faulty(t *testing.T, nth int64, fault http.HandlerFunc) (url string) {
 func failures(t *testing.T, url string, timeout time.Duration) *Result {
 	t.Helper()
 	g, err := workload.NewGenerator(spec(4, 2), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r, err := New(Config{Target: Target{URL: url, Model: "m", API: Completions, Stream: true}, Source: g, Concurrency: 1, MaxRequests: 6, Timeout: timeout})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	rec, err := r.Run(context.Background(), time.Second, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return Summarize(rec, Settings{Target: Asked{Stream: true}, Warmup: 0})
 }
 

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 func TestScenarios(t *testing.T) {
@@ -24,9 +26,7 @@ func TestScenarios(t *testing.T) {
 		t.Errorf("scenarios (-want +got):\n%s", diff)
 	}
 	s, err := FindScenario("burst")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if s, err = s.Scale(0.01); err != nil || s.Concurrency != 1 || s.Requests != 2 || s.Workload.Prompt.String() != "5" || s.Workload.Output.String() != "3" {
 		t.Errorf("scaled to a hundredth: %+v, %v", s, err)
 	}
@@ -52,9 +52,7 @@ scenarios:
         - {name: free, weight: 3}
         - {name: paid, weight: 1, prompt: "2000", cancel_share: 0.1}
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s := list[0]
 	a, err := s.Arrivals()
 	if err != nil || len(a.Profile) != 2 || a.CV != 0 || s.Workload.ThinkTime != 2*time.Second || *s.Workload.Tenants[1].CancelShare != 0.1 {

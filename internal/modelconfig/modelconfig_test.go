@@ -13,18 +13,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 func parse(t *testing.T, name string) *Model {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join("testdata", name+".json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	m, err := Parse(content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return m
 }
 
@@ -94,25 +91,15 @@ func quantized(t *testing.T, quant string) *Model {
 	t.Helper()
 	var raw map[string]any
 	content, err := os.ReadFile("testdata/tiny-llama-cpu.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(content, &raw); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, json.Unmarshal(content, &raw))
 	var q any
-	if err := json.Unmarshal([]byte(quant), &q); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal([]byte(quant), &q))
 	raw["quantization_config"] = q
 	content, err = json.Marshal(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	m, err := Parse(content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return m
 }
 
@@ -158,9 +145,7 @@ func TestUnknownThingsAreSaidAndBounded(t *testing.T) {
 		}
 	}
 	m, err := Parse([]byte(`{"model_type": "novel", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100, "mamba_d_state": 16, "sliding_window": 8}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if m.Known || len(m.Unknown) != 3 {
 		t.Errorf("known %v; %q", m.Known, m.Unknown)
 	}
@@ -207,9 +192,7 @@ func TestBadConfigurationsAreRefused(t *testing.T) {
 
 func TestTheDocumentListsWhatIsUnderstood(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/tune.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, name := range slices.Sorted(maps.Keys(families())) {
 		if !strings.Contains(string(doc), " "+name) && !strings.Contains(string(doc), "\n"+name) {
 			t.Errorf("docs/tune.md does not say that %s is understood", name)
@@ -221,9 +204,7 @@ func FuzzParse(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*.json")
 	for _, name := range files {
 		content, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
+		must.Succeed(f, err)
 		f.Add(content)
 	}
 	f.Add([]byte(`{"model_type":"x","hidden_size":1048576,"num_hidden_layers":4096,"num_attention_heads":65536,"head_dim":1048576,"vocab_size":16777216,"num_experts":65536,"num_experts_per_tok":1,"intermediate_size":1048576}`))

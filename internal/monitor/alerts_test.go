@@ -16,6 +16,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
@@ -180,9 +181,7 @@ func TestWhatACauseCoveredIsNoPage(t *testing.T) {
 // TestModelsOfOneName: a model that two clusters serve is two, each with all its replicas, and
 // the alert of one ends with its fault.
 func TestModelsOfOneName(t *testing.T) {
-	store, err := embedded.Open(embedded.Config{})
-	must.Succeed(t, err)
-	defer store.Close()
+	store := embeddedtest.New(t)
 	const interval = 5 * time.Second
 	began := time.Unix(1_800_000_000, 0).UTC()
 	goesOn := false
@@ -215,11 +214,10 @@ vllm:time_to_first_token_seconds_count{model_name="m",engine="0"} R
 process_start_time_seconds B
 `)
 				if dead && cluster == "b" && r == 1 {
-					err = store.AppendFailure(target, at)
+					must.Succeed(t, store.AppendFailure(target, at))
 				} else {
-					_, err = store.Append(target, at, []byte(page), "", 0)
+					embeddedtest.Append(t, store, target, at, page)
 				}
-				must.Succeed(t, err)
 			}
 		}
 		if i < 20 || i%3 > 0 {

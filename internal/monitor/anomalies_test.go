@@ -9,15 +9,14 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
 // TestAnomalies: the plain detector says nothing unless it is switched on, then names a value
 // that jumps, and forgets all when it is switched off.
 func TestAnomalies(t *testing.T) {
-	store, err := embedded.Open(embedded.Config{})
-	must.Succeed(t, err)
-	defer store.Close()
+	store := embeddedtest.New(t)
 	const interval = 15 * time.Second
 	began := time.Unix(1_800_000_000, 0).UTC()
 	look := func(a *Anomalies, i int) {
@@ -28,9 +27,7 @@ func TestAnomalies(t *testing.T) {
 			running = 90
 		}
 		page := fmt.Sprintf("vllm:num_requests_running{model_name=\"m\",engine=\"0\"} %d\nvllm:num_requests_waiting{model_name=\"m\",engine=\"0\"} 0\n", running)
-		if _, err := store.Append(embedded.Target{Instance: "a:8000"}, at, []byte(page), "", 0); err != nil {
-			t.Fatal(err)
-		}
+		embeddedtest.Append(t, store, embedded.Target{Instance: "a:8000"}, at, page)
 		d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: at, First: began, Interval: interval, Every: true})
 		must.Succeed(t, err)
 		a.Observe(t.Context(), &Evaluation{At: at, Diagnosis: d})

@@ -11,6 +11,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
@@ -83,9 +84,7 @@ func TestAlertsOfALivingFleet(t *testing.T) {
 		"an engine hangs, seldom scraped": {slices.Concat(old("a", "b", "c"), []pod{{name: "d", serves: 1, hangs: 300}}), map[string]int{"VLLMEngineHung page": 391}, 30},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store, err := embedded.Open(embedded.Config{})
-			must.Succeed(t, err)
-			defer store.Close()
+			store := embeddedtest.New(t)
 			step := cmp.Or(tc.step, 15)
 			began := time.Unix(1_800_000_000, 0).UTC()
 			first, ends := map[string]int{}, map[string]time.Time{}
@@ -119,11 +118,11 @@ func TestAlertsOfALivingFleet(t *testing.T) {
 						body, took = nil, 10*time.Second
 					}
 					if body == nil {
-						err = store.AppendFailureAfter(target, at, took)
+						must.Succeed(t, store.AppendFailureAfter(target, at, took))
 					} else {
-						_, err = store.Append(target, at, body, "", took)
+						_, err := store.Append(target, at, body, "", took)
+						must.Succeed(t, err)
 					}
-					must.Succeed(t, err)
 				}
 				if now < 120 {
 					continue

@@ -6,9 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/monitor/incident"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/pathologies"
@@ -17,11 +19,7 @@ import (
 // TestEveryOutageIsToldByItself: a server that is killed three times, minutes apart, is told of three times, each since it died, and each
 // ends before the next begins, although the incident goes on and the server has just restarted meanwhile. Its history has all three.
 func TestEveryOutageIsToldByItself(t *testing.T) {
-	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
+	store := embeddedtest.New(t)
 	const interval = 5 * time.Second
 	first := time.Unix(1_800_000_000, 0).UTC()
 	var at, born time.Time
@@ -62,10 +60,10 @@ func TestEveryOutageIsToldByItself(t *testing.T) {
 		at = first.Add(time.Duration(i) * interval)
 		if _, is := down(at); is {
 			born = at.Add(interval)
-			err = store.AppendFailure(target, at)
+			must.Succeed(t, store.AppendFailure(target, at))
 		} else {
 			since = int(at.Sub(born).Seconds())
-			_, err = store.Append(target, at, []byte(strings.NewReplacer("N", fmt.Sprint(400*since), "R", fmt.Sprint(4*since), "B", fmt.Sprint(born.Unix())).Replace(`
+			embeddedtest.Append(t, store, target, at, strings.NewReplacer("N", fmt.Sprint(400*since), "R", fmt.Sprint(4*since), "B", fmt.Sprint(born.Unix())).Replace(`
 vllm:num_requests_running{model_name="m",engine="0"} 4
 vllm:num_requests_waiting{model_name="m",engine="0"} 0
 vllm:generation_tokens_total{model_name="m",engine="0"} N
@@ -75,18 +73,13 @@ vllm:time_to_first_token_seconds_bucket{model_name="m",engine="0",le="+Inf"} R
 vllm:time_to_first_token_seconds_sum{model_name="m",engine="0"} R
 vllm:time_to_first_token_seconds_count{model_name="m",engine="0"} R
 process_start_time_seconds B
-`)), "", 0)
-		}
-		if err != nil {
-			t.Fatal(err)
+`))
 		}
 		if i%3 > 0 || i < 12 {
 			continue
 		}
 		d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: at, First: first, Interval: interval, Memory: memory, Scraper: true, Pathologies: pathologies.All()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		tracker.Observe(&d)
 		a.Observe(t.Context(), &Evaluation{At: at, Diagnosis: d})
 	}

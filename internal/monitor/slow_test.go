@@ -11,12 +11,12 @@ import (
 
 	"github.com/prometheus/common/model"
 
-	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
@@ -60,9 +60,7 @@ func (s slowly) Evaluate(ctx context.Context, e indicator.Expr, at time.Time) (m
 // TestASlowStoreIsWaitedFor: what cannot be judged between two evaluations is judged in a longer one, and
 // where a store does not answer at all nobody waits for it.
 func TestASlowStoreIsWaitedFor(t *testing.T) {
-	store, err := embedded.Open(embedded.Config{})
-	must.Succeed(t, err)
-	defer store.Close()
+	store := embeddedtest.New(t)
 	synctest.Test(t, func(t *testing.T) {
 		began, each := time.Now(), time.Millisecond
 		for i := range 120 {
@@ -75,9 +73,7 @@ vllm:time_to_first_token_seconds_bucket{model_name="m",engine="0",le="+Inf"} N
 vllm:time_to_first_token_seconds_sum{model_name="m",engine="0"} N
 vllm:time_to_first_token_seconds_count{model_name="m",engine="0"} N
 `, "N", fmt.Sprint(i))
-			if _, err := store.Append(embedded.Target{Instance: "a:8000", Job: "vllm"}, began.Add(time.Duration(i)*5*time.Second), []byte(page), "", 0); err != nil {
-				t.Fatal(err)
-			}
+			embeddedtest.Append(t, store, embedded.Target{Instance: "a:8000", Job: "vllm"}, began.Add(time.Duration(i)*5*time.Second), page)
 		}
 		<-time.After(10 * time.Minute)
 		m := New(Options{

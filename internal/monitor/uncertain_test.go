@@ -11,6 +11,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
@@ -19,9 +20,7 @@ import (
 // queue. Neither the model nor that replica is healthy from 20 s on, the other one is, and soon after
 // they are served again all is healthy.
 func TestWhoWaitsIsShownAsUncertain(t *testing.T) {
-	store, err := embedded.Open(embedded.Config{})
-	must.Succeed(t, err)
-	defer store.Close()
+	store := embeddedtest.New(t)
 	const every, from, to, end = 5, 300, 420, 600
 	began := time.Unix(1_800_000_000, 0).UTC()
 	page := func(at int, starves bool) []byte {

@@ -3,6 +3,7 @@ package planning
 import (
 	"testing"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
@@ -12,9 +13,7 @@ const gib = 1 << 30
 func device(t testing.TB, name string) perfmodel.GPU {
 	t.Helper()
 	d, err := perfmodel.FindGPU(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return d
 }
 
@@ -25,9 +24,7 @@ var truth = sim.StepCost{Base: 10e-3, Mixed: 1e-3, PerSeq: 20e-6, PerToken: 60e-
 func roomy(t testing.TB) sim.Config {
 	t.Helper()
 	cfg, err := sim.Defaults("0.23.0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	cfg.MaxModelLen, cfg.NumBlocks = 8192, 20000
 	return cfg
 }

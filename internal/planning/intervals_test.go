@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics"
@@ -45,9 +46,7 @@ func foretell(t *testing.T, file string, every time.Duration) []foretold {
 						then(ctx, q, r, s)
 					},
 				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 			}
 			var err error
 			run(at, func(ctx context.Context, q metrics.Querier, r diagnose.Request, s *diagnose.Snapshot) {
@@ -64,9 +63,7 @@ func foretell(t *testing.T, file string, every time.Duration) []foretold {
 				}
 			})
 			outcomes, err := p.simulateUnchanged()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			for i, e := range widened(estimates(outcomes, float64(p.traffic.ranks), p.traffic.length.Seconds())) {
 				if values[i].OK && values[i].V > 0 && e.Value > 0 {
 					out = append(out, foretold{filepath.Base(file), i, e.Low, e.Value, e.High, values[i].V})

@@ -10,12 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
@@ -26,11 +28,7 @@ var began = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // from are not taken, as if nobody had watched yet.
 func fleetDiagnosis(t testing.TB, sc fleet.Scenario, release engine.Release, from time.Duration, args string) diagnose.Diagnosis {
 	t.Helper()
-	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
+	store := embeddedtest.New(t)
 	interval := max(sc.Interval, time.Second)
 	var last time.Time
 	first := began.Add(from)
@@ -46,9 +44,7 @@ func fleetDiagnosis(t testing.TB, sc fleet.Scenario, release engine.Release, fro
 		_, err := store.Append(target, p.At, p.Body, "text/plain; version=0.0.4", 5*time.Millisecond)
 		return err
 	}
-	if err := fleet.Play(t.Context(), sc, release, 1, began, take, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, fleet.Play(t.Context(), sc, release, 1, began, take, nil))
 	created := time.Time{}
 	for _, target := range store.Targets() {
 		if c, ok := store.FirstCreated(target); ok && (created.IsZero() || c.Before(created)) {
@@ -65,9 +61,7 @@ func fleetDiagnosis(t testing.TB, sc fleet.Scenario, release engine.Release, fro
 			}
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return d
 }
 
@@ -76,9 +70,7 @@ func fleetDiagnosis(t testing.TB, sc fleet.Scenario, release engine.Release, fro
 func sickOnly(t testing.TB, name string) (sc fleet.Scenario, from time.Duration) {
 	t.Helper()
 	sc, err := fleet.FindScenario(pathologies.All(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	from = 20 * time.Second
 	for _, p := range sc.Phases[:len(sc.Phases)-1] {
 		from += p.For
@@ -118,9 +110,7 @@ func leads(t *testing.T, d diagnose.Diagnosis) {
 // SIXTY_ACCURACY=full every one.
 func TestNoFirstFixMakesItWorse(t *testing.T) {
 	scenarios, err := fleet.Scenarios(pathologies.All())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	every := 3
 	switch {
 	case testing.Short(): // enough for the race detector
@@ -194,9 +184,7 @@ func notByEmptySeats(t *testing.T, d diagnose.Diagnosis) {
 // serves the same load with the proposed value, and with none.
 func TestTheProposedSeatsServeBetter(t *testing.T) {
 	sc, err := fleet.FindScenario(pathologies.All(), "concurrency-limit")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	d := fleetDiagnosis(t, sc, fleet.DefaultRelease, 0, "--max-num-seqs 4")
 	f := &d.Findings[0].Fixes[0]
 	p := f.Predicted
@@ -204,9 +192,8 @@ func TestTheProposedSeatsServeBetter(t *testing.T) {
 		t.Fatalf("first %q: %+v", f.Summary, p)
 	}
 	want, _ := p.Effect(indicator.TTFTMean)
-	if sc.Settings, _, err = sc.Settings.With(engine.ParseArgs(f.Args(), "test")); err != nil {
-		t.Fatal(err)
-	}
+	sc.Settings, _, err = sc.Settings.With(engine.ParseArgs(f.Args(), "test"))
+	must.Succeed(t, err)
 	var sums, counts []float64
 	if err := fleet.Play(t.Context(), sc, fleet.DefaultRelease, 1, began, func(page fleet.Scrape) error {
 		if page.Target == fleet.ReplicaTarget(0) {
@@ -230,9 +217,7 @@ func sample(t testing.TB, page []byte, name string) float64 {
 	for line := range strings.Lines(string(page)) {
 		if strings.HasPrefix(line, name+"{") {
 			v, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndex(line, " "):]), 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			return v
 		}
 	}
@@ -263,9 +248,7 @@ func TestSeatsFollowTheRoom(t *testing.T) {
 func lengths(t testing.TB, prompt, output string) workload.Spec {
 	t.Helper()
 	var s workload.Spec
-	if err := errors.Join(s.Prompt.UnmarshalText([]byte(prompt)), s.Output.UnmarshalText([]byte(output))); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(s.Prompt.UnmarshalText([]byte(prompt)), s.Output.UnmarshalText([]byte(output))))
 	return s
 }
 
@@ -274,9 +257,7 @@ func lengths(t testing.TB, prompt, output string) workload.Spec {
 // go on.
 func TestFewEndedRequestsAreEnough(t *testing.T) {
 	sc, err := fleet.FindScenario(pathologies.All(), "kv-cache-thrashing")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	sick := sc.Phases[1]
 	for _, tt := range []struct {
 		seconds   time.Duration
@@ -312,9 +293,7 @@ func TestWhyPrefixesAreNotFound(t *testing.T) {
 		{60, "not known from these metrics", "Keep the KV cache in 8 bits"},
 	} {
 		sc, err := fleet.FindScenario(pathologies.All(), "prefix-cache-misses")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		spec := &sc.Phases[1].Traffic.Spec
 		if spec.PrefixGroups = tt.groups; tt.groups == 0 {
 			spec.PrefixShare = 0

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/modelconfig/modelconfigtest"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
@@ -18,12 +19,10 @@ func demand(t testing.TB, rate float64, prompt, output string) Demand {
 	t.Helper()
 	var spec workload.Spec
 	var err error
-	if spec.Prompt, err = workload.ParseLengths(prompt); err != nil {
-		t.Fatal(err)
-	}
-	if spec.Output, err = workload.ParseLengths(output); err != nil {
-		t.Fatal(err)
-	}
+	spec.Prompt, err = workload.ParseLengths(prompt)
+	must.Succeed(t, err)
+	spec.Output, err = workload.ParseLengths(output)
+	must.Succeed(t, err)
 	return Demand{
 		Rate: rate, MeanPrompt: spec.Prompt.Mean(), MeanOutput: spec.Output.Mean(), MaxTokens: 8192,
 		Draw: func(rate float64, replicas, block int) ([]sim.Request, error) {
@@ -52,9 +51,7 @@ func offer(t testing.TB, model, gpu string, base perfmodel.Settings) *Offer {
 func find(t testing.TB, p Plan) *Result {
 	t.Helper()
 	r, err := p.Search()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return r
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/common/model"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
@@ -37,24 +38,18 @@ func buckets(bounds ...float64) (h workload.Histogram) {
 func testTrial(t testing.TB) *trial {
 	t.Helper()
 	cfg, err := sim.Defaults("0.23.0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	cfg.MaxModelLen, cfg.NumBlocks, cfg.BlockSize, cfg.MaxNumSeqs = 1024, 200, 16, 8
 	tr := &traffic{spec: workload.Spec{Prompt: workload.Fixed(100), Output: workload.Fixed(50)}}
 	pool, err := tr.pool(cfg, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return &trial{cfg: cfg, cost: sim.StepCost{Base: 0.01}, pool: pool, length: 20 * time.Second, maxTokens: 1e6, shown: shown}
 }
 
 func played(t testing.TB, s *trial) *outcome {
 	t.Helper()
 	o, err := replay(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return o
 }
 
@@ -141,9 +136,7 @@ func TestArrivalsAreThoseThatWereCounted(t *testing.T) {
 
 func TestChanged(t *testing.T) {
 	cfg, err := sim.Defaults("0.23.0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	cfg.NumBlocks, cfg.BlockSize, cfg.MaxModelLen = 161, 32, 1024
 	for _, tt := range []struct {
 		name   string
@@ -167,9 +160,7 @@ func TestChanged(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			for flag, want := range tt.want {
 				if got := s.known[flag].Value; got != want {
 					t.Errorf("%s is %q, want %q", flag, got, want)
@@ -261,9 +252,7 @@ func TestAShortWindowSpansWhatItDoesNotTell(t *testing.T) {
 		scrapes = append(scrapes, workload.Interval{Seconds: 1, Running: 8, KVUsage: 1600 / float64(cfg.Tokens()), Generated: 8 * steps, Steps: steps})
 	}
 	c, err := shortWindow(perfmodel.Evidence{Config: cfg, Scrapes: scrapes, ScrapesFrom: "the last 15s"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got, want := step(c.Fit.Cost, 8), step(truth, 8); math.Abs(got/want-1) > 0.05 {
 		t.Errorf("a step of 8 takes %v, want %v", got, want)
 	}
@@ -374,9 +363,7 @@ func TestClientsThatLeave(t *testing.T) {
 		At: at, First: r.first, Interval: time.Second, Every: true, Pathologies: pathologies.All(), Annotate: r.annotate,
 		Predict: func(ctx context.Context, q metrics.Querier, req diagnose.Request, s *diagnose.Snapshot, d *diagnose.Diagnosis) {
 			p, err := prepare(ctx, q, &req, s, d.Verdict.Targets[0], nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			found = true
 			if got := p.patience; got.whole || got.Seconds() < 1.2 || got.Seconds() > 2.2 {
 				t.Errorf("clients wait %s, for the whole answer: %v; want 1.5 s for the first token", got.Duration, got.whole)

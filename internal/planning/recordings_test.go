@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
@@ -89,9 +90,7 @@ func diagnosed(t *testing.T, file string) diagnose.Diagnosis {
 	d, err := diagnose.Run(t.Context(), r.store, diagnose.Options{
 		At: at, First: r.first, Interval: time.Second, Every: true, Pathologies: pathologies.All(), Predict: PredictFixes, Annotate: r.annotate,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	judged.Store(file, d)
 	return d
 }
@@ -141,15 +140,11 @@ func TestRecordings(t *testing.T) {
 	got := strings.Join(outcomes, "")
 	const golden = "testdata/recordings.golden"
 	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(golden, []byte(got), 0o644))
 		writeTable(t, table.String())
 	}
 	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("other recordings get a prediction; if that is wanted, run with -update (-want +got):\n%s", diff)
 	}
@@ -203,16 +198,12 @@ func writeTable(t *testing.T, table string) {
 	t.Helper()
 	const page, begin, end = "../../docs/predictions.md", "<!-- recordings: go test ./internal/planning -run TestRecordings -update -->\n", "<!-- end of recordings -->\n"
 	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	before, rest, ok1 := strings.Cut(string(text), begin)
 	_, after, ok2 := strings.Cut(rest, end)
 	if !ok1 || !ok2 {
 		t.Fatalf("%s has no place for the table", page)
 	}
 	table = "\n| recording | fix | TTFT P95 | E2E mean | tok/s | preemptions |\n|---|---|---|---|---|---|\n" + table + "\n"
-	if err := os.WriteFile(page, []byte(before+begin+table+end+after), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(page, []byte(before+begin+table+end+after), 0o644))
 }

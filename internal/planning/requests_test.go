@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 	"github.com/sixty-dev/sixty/internal/sim/workload"
@@ -15,22 +16,16 @@ import (
 func generator(t *testing.T, s workload.Spec) workload.Source {
 	t.Helper()
 	g, err := workload.NewGenerator(s, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return g
 }
 
 func TestDrawKeepsRateLengthsAndEnd(t *testing.T) {
 	a := workload.Poisson(10)
 	pacer, err := a.Pacer(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	requests, err := Draw(generator(t, workload.Spec{Prompt: workload.Fixed(100), Output: workload.Fixed(7)}), pacer, 16, 0, 100*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if n := len(requests); n < 900 || n > 1100 {
 		t.Errorf("%d requests in 100 s at 10 a second", n)
 	}
@@ -44,20 +39,14 @@ func TestDrawKeepsRateLengthsAndEnd(t *testing.T) {
 // TestSharedPrefixesReachTheCache draws prompts that have two thirds in common.
 func TestSharedPrefixesReachTheCache(t *testing.T) {
 	lengths, err := workload.ParseLengths("uniform:300-900")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, share := range []float64{0, 0.3, 0.66} {
 		a := workload.Poisson(2)
 		pacer, _ := a.Pacer(1)
 		requests, err := Draw(generator(t, workload.Spec{Prompt: lengths, Output: workload.Fixed(20), PrefixShare: share}), pacer, 16, 500, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		res, err := sim.Run(roomy(t), truth, requests, sim.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		s := res.Replicas[0].Stats
 		if hit := float64(s.PrefixAdmittedHit) / float64(s.PrefixAdmittedLookedUp); hit < share-0.04 || hit > share+0.01 {
 			t.Errorf("hit ratio %.3f of prompts that share %.2f", hit, share)
@@ -71,21 +60,13 @@ func TestATracesBlocksAndSessionsAreShared(t *testing.T) {
 {"timestamp": 9000, "input_length": 1500, "output_length": 20, "hash_ids": [7, 2, 9]}
 `
 	tr, err := workload.Read(strings.NewReader(trace))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	replay, err := workload.NewReplay(tr, 1, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	requests, err := Draw(replay, nil, 16, 0, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	res, err := sim.Run(roomy(t), truth, requests, sim.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var cached []int
 	for _, r := range res.Requests {
 		cached = append(cached, r.CachedTokens)
@@ -95,18 +76,14 @@ func TestATracesBlocksAndSessionsAreShared(t *testing.T) {
 	}
 
 	csv := "arrival,prompt_tokens,output_tokens,session\n0,160,16,a\n5,320,16,a\n9,320,16,b\n"
-	if tr, err = workload.Read(strings.NewReader(csv)); err != nil {
-		t.Fatal(err)
-	}
-	if replay, err = workload.NewReplay(tr, 1, 1); err != nil {
-		t.Fatal(err)
-	}
-	if requests, err = Draw(replay, nil, 16, 0, 0); err != nil {
-		t.Fatal(err)
-	}
-	if res, err = sim.Run(roomy(t), truth, requests, sim.Options{}); err != nil {
-		t.Fatal(err)
-	}
+	tr, err = workload.Read(strings.NewReader(csv))
+	must.Succeed(t, err)
+	replay, err = workload.NewReplay(tr, 1, 1)
+	must.Succeed(t, err)
+	requests, err = Draw(replay, nil, 16, 0, 0)
+	must.Succeed(t, err)
+	res, err = sim.Run(roomy(t), truth, requests, sim.Options{})
+	must.Succeed(t, err)
 	if got := res.Requests[1].CachedTokens; got < 160 {
 		t.Errorf("a second turn found %d tokens, the first had 160 and an answer", got)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/sim"
 	"github.com/sixty-dev/sixty/internal/sim/perfmodel"
 )
@@ -178,9 +179,7 @@ func TestSearchFindsWhatTryingEverythingDoes(t *testing.T) {
 		for _, x := range s.shapes {
 			for n := x.least(likely); n*x.gpus <= q.gpus; n++ { // fewer do not keep up, for longer than the sample lasts
 				requests, err := s.drawRequests(n * x.engines())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				for _, tokens := range x.limits() {
 					for _, seqs := range []int{0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512} {
 						k := x.knobs(n, tokens)

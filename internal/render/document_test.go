@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // said is a document of everything, in names that are foreign.
@@ -33,9 +35,7 @@ func sample() *Document {
 func written(t *testing.T, write func(io.Writer) error) string {
 	t.Helper()
 	var b strings.Builder
-	if err := write(&b); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, write(&b))
 	return b.String()
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/render"
@@ -20,9 +21,7 @@ func TestAChangeIsPrintedOnceItStays(t *testing.T) {
 		if id != "healthy" {
 			v.Status, v.Severity, v.Since, v.Targets = diagnose.Firing, catalog.Page, at, []string{"x"}
 		}
-		if err := c.Observe(&diagnose.Diagnosis{At: at, Verdicts: []diagnose.Verdict{v}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Observe(&diagnose.Diagnosis{At: at, Verdicts: []diagnose.Verdict{v}}))
 		at = at.Add(time.Minute)
 	}
 	want := `2026-03-02 08:00:00 Healthy: so.
@@ -56,9 +55,7 @@ func TestWhatIsNotCertainIsToldOnceWithItsEnd(t *testing.T) {
 		c := NewChanges(&out, false, render.Options{Color: true})
 		for i, v := range tt.verdicts {
 			at := time.Date(2026, 3, 2, 8, i, 0, 0, time.UTC)
-			if err := c.Observe(&diagnose.Diagnosis{At: at, Verdicts: []diagnose.Verdict{v}}); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, c.Observe(&diagnose.Diagnosis{At: at, Verdicts: []diagnose.Verdict{v}}))
 		}
 		got, err := c.End()
 		if text := strings.ReplaceAll(out.String(), "2026-03-02 ", ""); err != nil || got != tt.uncertain || text != tt.want || c.Seen || !c.Known {

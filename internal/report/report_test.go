@@ -16,6 +16,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/render"
@@ -39,9 +40,7 @@ func Screens() map[string]func() diagnose.Diagnosis {
 func rendered(t *testing.T, format func(*bytes.Buffer) error) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := format(&b); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, format(&b))
 	return b.String()
 }
 
@@ -57,14 +56,10 @@ func TestGolden(t *testing.T) {
 				got := rendered(t, format)
 				path := filepath.Join("testdata", file)
 				if *update {
-					if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, os.WriteFile(path, []byte(got), 0o644))
 				}
 				want, err := os.ReadFile(path)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				if diff := cmp.Diff(string(want), got); diff != "" {
 					t.Errorf("-want +got (go test -update accepts it):\n%s", diff)
 				}
@@ -200,9 +195,7 @@ func TestTheJSONHoldsThePlotsThatThePageDraws(t *testing.T) {
 		}
 	}
 	d := plotted(firing(), "vllm-0:8000", "vllm-1:8000")
-	if err := json.Unmarshal([]byte(rendered(t, func(b *bytes.Buffer) error { return JSON(b, d, Options{}) })), &v); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal([]byte(rendered(t, func(b *bytes.Buffer) error { return JSON(b, d, Options{}) })), &v))
 	if len(v.Plots) != 1 || len(v.Plots[0].Lines) != 2 {
 		t.Fatalf("plots %+v, want one of two lines", v.Plots)
 	}
@@ -217,13 +210,9 @@ func TestTheJSONHoldsThePlotsThatThePageDraws(t *testing.T) {
 
 func TestEveryFieldOfTheJSONIsDocumented(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/json.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var v any
-	if err := json.Unmarshal([]byte(rendered(t, func(b *bytes.Buffer) error { return JSON(b, plotted(firing(), "vllm-0:8000"), Options{}) })), &v); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal([]byte(rendered(t, func(b *bytes.Buffer) error { return JSON(b, plotted(firing(), "vllm-0:8000"), Options{}) })), &v))
 	walk(v, "", func(field string, _ any) {
 		if field != "max-num-seqs" && field != "block-size" && !bytes.Contains(doc, []byte("`"+field+"`")) {
 			t.Errorf("docs/json.md does not mention %q", field)

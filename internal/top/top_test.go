@@ -9,6 +9,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 	"github.com/sixty-dev/sixty/internal/render"
@@ -18,9 +19,7 @@ import (
 func TestKeys(t *testing.T) {
 	o := Options{Pathologies: pathologies.All()}
 	f, err := o.Open(t.Context(), []string{filepath.Join("..", "..", "testdata", "incident.tar.zst")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer f.Close()
 	first, _ := f.Span()
 	m := &model{ctx: t.Context(), screen: screen{feed: f, history: &history{}, Options: render.Options{Width: 80}, height: 24}}

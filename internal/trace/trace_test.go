@@ -14,6 +14,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // gatewayFile is what vLLM 0.32.0 and sixty gateway exported of 22 requests, one after the other and
@@ -23,14 +25,10 @@ const gatewayFile = "../../testdata/traces/slow.otlp"
 func readFile(t *testing.T, path string) []Span {
 	t.Helper()
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer f.Close()
 	spans, err := Read(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return spans
 }
 
@@ -183,9 +181,7 @@ func exported() ptrace.Traces {
 
 func TestPromptsAreNotKept(t *testing.T) {
 	raw, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(exported())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	spans, err := Proto(raw)
 	if err != nil || len(spans) != 1 || spans[0].PromptTokens != 7 {
 		t.Fatalf("%+v, %v", spans, err)
@@ -202,24 +198,16 @@ func framed(message []byte) []byte {
 
 func TestFormsAreEqual(t *testing.T) {
 	proto, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(exported())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	json, err := (&ptrace.JSONMarshaler{}).MarshalTraces(exported())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	z, err := zstd.NewWriter(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	jaeger := `{"data":[{"processes":{"p":{"serviceName":"app"}},"spans":[{"traceID":"01000000000000000000000000000000","spanID":"0200000000000000",
 		"processID":"p","operationName":"chat","startTime":1000000,"duration":2000000,"tags":[{"key":"span.kind","value":"server"},
 		{"key":"gen_ai.usage.input_tokens","type":"int64","value":7},{"key":"gen_ai.prompt.0.content","value":"` + secret + `"}]}]}]}`
 	want, err := Proto(proto)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name, data := range map[string][]byte{
 		"a message": proto, "framed": framed(proto), "JSON": json, "framed JSON": framed(json),
 		"packed": framed(z.EncodeAll(proto, nil)), "Jaeger": []byte(jaeger),
@@ -238,9 +226,7 @@ func TestFormsAreEqual(t *testing.T) {
 
 func TestDamagedInput(t *testing.T) {
 	proto, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(exported())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name, tc := range map[string]struct {
 		data []byte
 		want string
@@ -322,13 +308,9 @@ func TestRing(t *testing.T) {
 
 func FuzzRead(f *testing.F) {
 	proto, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(exported())
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Succeed(f, err)
 	json, err := (&ptrace.JSONMarshaler{}).MarshalTraces(exported())
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Succeed(f, err)
 	f.Add(proto)
 	f.Add(json)
 	f.Add(framed(proto))

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"testing"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // board is a dashboard on a single line, as exported ones are.
@@ -22,9 +24,7 @@ func largeBoard(panels int) File {
 
 func BenchmarkLint(b *testing.B) {
 	s, err := SurfaceOf("vllm-v1")
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	f := largeBoard(500)
 	b.SetBytes(int64(len(f.Data)))
 	for b.Loop() {

@@ -15,7 +15,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/prometheus/model/labels"
+
 	"github.com/sixty-dev/sixty/internal/audit/files"
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 )
 
@@ -25,9 +27,7 @@ var update = flag.Bool("update", false, "write the golden files")
 func readFile(t *testing.T, path string) File {
 	t.Helper()
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return File{Name: filepath.Base(path), Data: data}
 }
 
@@ -67,9 +67,7 @@ func fix(t *testing.T, f File, s *Surface) (fixed *files.Document, repaired []Pr
 func newest(t *testing.T) *Surface {
 	t.Helper()
 	s, err := SurfaceOf("vllm-v1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return s
 }
 
@@ -85,9 +83,7 @@ func places(all []Problem) []string {
 func seen(t *testing.T, id string) *Surface {
 	t.Helper()
 	s, err := SurfaceOf(id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s.Live = true
 	return s
 }
@@ -146,17 +142,13 @@ func TestARepairedFileHoldsNothingThatCouldBeRepaired(t *testing.T) {
 			fixed, repaired := fix(t, f, newest(t))
 			golden := filepath.Join("testdata", "repaired", tc.file)
 			if *update && len(repaired) > 0 {
-				if err := os.WriteFile(golden, fixed.Data, 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, os.WriteFile(golden, fixed.Data, 0o644))
 			}
 			want, err := os.ReadFile(golden)
 			if errors.Is(err, fs.ErrNotExist) { // nothing to repair
 				want, err = f.Data, nil
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if diff := cmp.Diff(string(want), string(fixed.Data)); diff != "" {
 				t.Errorf("repaired (-want +got)\n%s", diff)
 			}
@@ -231,9 +223,7 @@ func TestServersDecideWhatIsWrong(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s, err := SurfaceOf(tc.dialect)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			f := rule(tc.expr)
 			found, errs := lint([]File{f}, s)
 			if len(errs) > 0 {
@@ -289,9 +279,7 @@ func TestServersThatWereSeenKnowTheirLabelsEdgesAndModels(t *testing.T) {
 func TestAFleetOfTwoReleasesIsAskedForBothNames(t *testing.T) {
 	s := seen(t, "vllm-v1")
 	old, err := dialect.Named("vllm-0.9.1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s.AddTarget(old, "m", "old:8000")
 	for _, name := range old.Names() {
 		s.AddName(name, "")
@@ -303,9 +291,7 @@ func TestAFleetOfTwoReleasesIsAskedForBothNames(t *testing.T) {
 		"sum by (model_name) (vllm:num_requests_running)":                             nil,
 	} {
 		data, err := json.Marshal(map[string]any{"groups": []any{map[string]any{"rules": []any{map[string]string{"record": "x", "expr": expr}}}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		found, errs := lint([]File{{Name: "r", Data: data}}, s)
 		var got []string
 		for _, x := range found {
@@ -319,9 +305,7 @@ func TestAFleetOfTwoReleasesIsAskedForBothNames(t *testing.T) {
 
 func TestWithoutADialectPrefixesAreTakenAsTheyAre(t *testing.T) {
 	s, err := AnySurface()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for expr, want := range map[string]string{
 		"avg(vllm:gpu_cache_usage_perc)":        "avg(vllm:kv_cache_usage_perc)",
 		"avg(ray_vllm:gpu_cache_usage_perc)":    "avg(ray_vllm_kv_cache_usage_perc)",
@@ -403,9 +387,7 @@ func TestVariablesOfADashboardAreJudgedToo(t *testing.T) {
 func FuzzExpressions(f *testing.F) {
 	for _, tc := range broken {
 		data, err := os.ReadFile(filepath.Join("testdata", "broken", tc.file))
-		if err != nil {
-			f.Fatal(err)
-		}
+		must.Succeed(f, err)
 		file := File{Name: tc.file, Data: data}
 		if d, err := files.Read(file.Name, file.Data); err == nil {
 			for _, q := range d.Queries {
@@ -414,9 +396,7 @@ func FuzzExpressions(f *testing.F) {
 		}
 	}
 	s, err := SurfaceOf("vllm-v1")
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Succeed(f, err)
 	f.Fuzz(func(t *testing.T, expr string) {
 		if len(expr) > 1<<12 || !utf8.ValidString(expr) {
 			return
@@ -444,23 +424,17 @@ func FuzzExpressions(f *testing.F) {
 // FuzzFiles feeds the reader and the repair: no panic, and a repaired file still reads.
 func FuzzFiles(f *testing.F) {
 	files, err := filepath.Glob("testdata/broken/*")
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Succeed(f, err)
 	for _, path := range files {
 		data, err := os.ReadFile(path)
-		if err != nil {
-			f.Fatal(err)
-		}
+		must.Succeed(f, err)
 		f.Add(data)
 	}
 	f.Add([]byte("groups:\n- rules:\n  - record: a\n    expr: \"sum(vllm:gpu_cache_usage_perc) > \\x34\"\n"))
 	f.Add([]byte(`{"panels":[{"targets":[{"expr":"rate(vllm:num_requests_waiting[$__interval])\u0020"}]}]}`))
 	f.Add([]byte("groups:\r- rules:\r  - record: \"a\u2028\u0085b\"\r    expr: sum(vllm:gpu_cache_usage_perc)\r"))
 	s, err := SurfaceOf("vllm-v1")
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Succeed(f, err)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) > 1<<16 {
 			return
@@ -480,12 +454,8 @@ func FuzzFiles(f *testing.F) {
 func TestANameIsNotReplacedByAnotherEngines(t *testing.T) {
 	const query = "sum(rate(vllm:estimated_flops_per_gpu_total[5m]))"
 	s, err := SurfaceOf("vllm-0.16")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.addNamed("sglang"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, s.addNamed("sglang"))
 	found, _ := lint([]File{{Name: "r.yaml", Data: []byte(alerting(query + " > 1"))}}, s)
 	if len(found) != 1 || found[0].Check != "not-exposed" || strings.Contains(found[0].Why+found[0].Fix, "sglang:") {
 		t.Errorf("%+v", found)

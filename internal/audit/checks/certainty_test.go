@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // TestWhatOnlyADeploymentKnowsIsNoError holds the linter to what a file says: labels that
@@ -114,9 +116,7 @@ func TestAutoscalers(t *testing.T) {
 			"kind": "ScaledObject", "metadata": map[string]string{"name": "chat"},
 			"spec": map[string]any{"minReplicaCount": least, "triggers": triggers},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return File{Name: "s.json", Data: data}
 	}
 	for name, tc := range map[string]struct {

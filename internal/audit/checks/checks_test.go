@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // exampleFile is the file that an example of a check stands for.
@@ -66,9 +68,7 @@ func TestExamples(t *testing.T) {
 func TestDocumentation(t *testing.T) {
 	const file, begin, end = "../../../docs/audit.md", "<!-- checks: written by go test ./internal/audit/checks -run Documentation -update -->\n", "<!-- end of checks -->"
 	doc, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var b bytes.Buffer
 	b.WriteString(begin + "\n| check | severity | what it finds |\n|---|---|---|\n")
 	seen := map[string]bool{}
@@ -86,9 +86,7 @@ func TestDocumentation(t *testing.T) {
 	}
 	want := before + b.String() + "\n" + end + after
 	if *update {
-		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(file, []byte(want), 0o644))
 	} else if want != string(doc) {
 		t.Error("docs/audit.md is not what the checks say: make generate")
 	}

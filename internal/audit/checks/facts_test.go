@@ -3,14 +3,14 @@ package checks
 import (
 	"slices"
 	"testing"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // TestFaultsAndTheirTwins holds each check against a fault and against the same without it.
 func TestFaultsAndTheirTwins(t *testing.T) {
 	surface, err := AnySurface()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, tc := range []struct{ name, check, note, bad, good string }{
 		{"vLLM's name behind another prefix", "unknown-metric", "", `sum(sglang:num_requests_running) > 9`, `sum(sglang:num_running_reqs) > 9`},
 		{"resets of a gauge", "rate-on-gauge", "", `resets(vllm:num_requests_running[1h]) > 2`, `resets(vllm:generation_tokens_total[1h]) > 2`},

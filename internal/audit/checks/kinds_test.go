@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // TestKindsOfAlerts holds the linter against alerts that mix up what their values are.
@@ -80,9 +82,7 @@ func TestVariablesAndPanels(t *testing.T) {
 				targets = append(targets, map[string]string{"refId": string(rune('A' + i)), "expr": q.expr, "legendFormat": q.legend})
 			}
 			data, err := json.Marshal(targets)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			f := File{Name: "d.json", Data: []byte(`{"templating":{"list":[` + tc.list + `]},"panels":[{"targets":` + string(data) + tc.panel + `}]}`)}
 			if diff := cmp.Diff(tc.want, found(t, newest(t), f)); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)

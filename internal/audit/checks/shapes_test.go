@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // alertOf is a file with one alert; its annotation says note.
@@ -18,9 +20,7 @@ func alertOf(t *testing.T, expr, note string) File {
 func rulesOf(t *testing.T, rules ...map[string]any) File {
 	t.Helper()
 	data, err := json.Marshal(map[string]any{"groups": []any{map[string]any{"name": "g", "rules": rules}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return File{Name: "r.json", Data: data}
 }
 
@@ -32,9 +32,7 @@ func boardOf(t *testing.T, expr, title, unit, legend string) File {
 		"fieldConfig": map[string]any{"defaults": map[string]any{"unit": unit}},
 	}
 	data, err := json.Marshal(map[string]any{"panels": []any{panel}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return File{Name: "d.json", Data: data}
 }
 
@@ -203,9 +201,7 @@ func TestAnOlderServerIsNotToldOfWhatEndedLater(t *testing.T) {
 		{"vllm-0.23", "sum(vllm:num_requests_swapped) > 0", "nothing", "hidden since vLLM 0.8.3"},
 	} {
 		s, err := SurfaceOf(tc.dialect)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		said := ""
 		all, _ := lint([]File{alertOf(t, tc.expr, "")}, s)
 		for _, f := range all {

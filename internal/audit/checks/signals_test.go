@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 )
@@ -15,9 +16,7 @@ import (
 func TestNoAlarmOnTheProjectsOwnSignals(t *testing.T) {
 	for _, id := range []string{"vllm-v1", "vllm-v0", "vllm-v1-ray", "vllm-v1-kserve", "vllm-0.10", "sglang", "dcgm"} {
 		d, err := dialect.Named(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		type rule struct {
 			Record string `json:"record"`
 			Expr   string `json:"expr"`
@@ -30,13 +29,9 @@ func TestNoAlarmOnTheProjectsOwnSignals(t *testing.T) {
 			rules = append(rules, rule{"signal:" + s.Name, d.Rewriting().Compile(d.Expr(s), s.Scope).String()})
 		}
 		data, err := json.Marshal(map[string]any{"groups": []any{map[string]any{"name": "g", "rules": rules}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		surface, err := SurfaceOf(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		found, errs := lint([]File{{Name: id, Data: data}}, surface)
 		if len(errs) > 0 {
 			t.Error(errs)
@@ -52,14 +47,10 @@ func TestNoAlarmOnTheMixin(t *testing.T) {
 	var all []File
 	for _, pattern := range []string{"rules/rules.yaml", "dashboards/*/*.json", "dashboards/*/*.yaml"} {
 		names, err := filepath.Glob(filepath.Join("..", "..", "..", "mixin", pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, name := range names {
 			data, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			all = append(all, File{Name: name, Data: data})
 		}
 	}
@@ -67,9 +58,7 @@ func TestNoAlarmOnTheMixin(t *testing.T) {
 		t.Fatalf("%d files", len(all))
 	}
 	s, err := AnySurface()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	found, errs := lint(all, s)
 	for _, f := range found {
 		t.Errorf("%s:%d: %s: %s (%s)", f.File, f.Line, f.Check, f.Why, f.Fragment)

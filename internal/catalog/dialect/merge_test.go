@@ -8,6 +8,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 )
 
@@ -78,9 +79,7 @@ func TestMergedSignalsCountReplicasOfBothKinds(t *testing.T) {
 		return page
 	}
 	load := func(rename func(string, []byte) []byte) *embedded.Store {
-		store, err := embedded.Open(embedded.Config{})
-		must.Succeed(t, err)
-		t.Cleanup(func() { store.Close() })
+		store := embeddedtest.New(t)
 		if err := rec.Scrapes(func(s recording.Scrape) error {
 			_, err := store.Append(embedded.Target{Instance: s.Target}, s.At, rename(s.Target, s.Body), "", 0)
 			return err

@@ -20,6 +20,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/engine/gateway"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 )
 
 // readPage returns one of testdata/pages, the same page with counters at zero, and the names on it.
@@ -58,9 +59,7 @@ func read(t *testing.T, name string) (dialect.Dialect, func(*indicator.Signal) f
 	if !ok {
 		t.Fatalf("%s: not detected", name)
 	}
-	store, err := embedded.Open(embedded.Config{})
-	must.Succeed(t, err)
-	t.Cleanup(func() { store.Close() })
+	store := embeddedtest.New(t)
 	began := time.Unix(1_000_000, 0)
 	for i, body := range []string{before, page} {
 		if _, err := store.Append(embedded.Target{Instance: "a", Job: "j"}, began.Add(time.Duration(i)*time.Minute), []byte(body), "text/plain; version=0.0.4", 0); err != nil {

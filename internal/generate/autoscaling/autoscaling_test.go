@@ -7,6 +7,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/generate/autoscaling"
 	"github.com/sixty-dev/sixty/internal/generate/detect"
@@ -15,9 +16,7 @@ import (
 func config(t *testing.T, format autoscaling.Format) autoscaling.Config {
 	t.Helper()
 	d, err := detect.Resolve(dialect.Deployment{Instance: dialect.UsualInstance, Model: dialect.UsualModel, Past: time.Hour}, []string{"vllm-v1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return autoscaling.Config{
 		Format: format, Deployment: d.Deployment, Workload: "llm", Namespace: "prod", Prometheus: "http://prometheus:9090", Min: 1, Max: 8,
 		Capacity: autoscaling.Capacity{InFlight: 24.9, From: "a load test"}, Start: 7 * time.Minute,
@@ -26,9 +25,7 @@ func config(t *testing.T, format autoscaling.Format) autoscaling.Config {
 
 func TestScaledObject(t *testing.T) {
 	files, err := autoscaling.Generate(config(t, autoscaling.KEDA))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var o struct {
 		Kind     string
 		Metadata struct{ Name, Namespace string }
@@ -47,9 +44,7 @@ func TestScaledObject(t *testing.T) {
 			}
 		}
 	}
-	if err := yaml.Unmarshal(lowered(files[0].Content), &o); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal(lowered(files[0].Content), &o))
 	trigger := o.Spec.Triggers[0]
 	if o.Kind != "ScaledObject" || o.Metadata.Namespace != "prod" || o.Spec.MaxReplicaCount != 8 || trigger.MetricType != "AverageValue" {
 		t.Errorf("%+v", o)
@@ -81,15 +76,11 @@ func lowered(content []byte) []byte {
 
 func TestHPA(t *testing.T) {
 	files, err := autoscaling.Generate(config(t, autoscaling.HPA))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	dec := yaml.NewDecoder(strings.NewReader(string(files[0].Content)))
 	for _, want := range []string{"HorizontalPodAutoscaler", "metricsQuery"} {
 		var doc map[string]any
-		if err := dec.Decode(&doc); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, dec.Decode(&doc))
 		text, err := yaml.Marshal(doc)
 		if err != nil || !strings.Contains(string(text), want) {
 			t.Errorf("no %s in %s, %v", want, text, err)

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
 )
 
@@ -31,9 +32,7 @@ func TestPlaceOn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := placeOn(tt.target, edges)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if got.edge != tt.want || !strings.Contains(got.moved, tt.moved) || (tt.moved == "") != (got.moved == "") {
 				t.Errorf("%s is counted at %s: %q", tt.target, got.edge, got.moved)
 			}
@@ -81,9 +80,7 @@ func TestNoEdgeIsNearerThanTheOneChosen(t *testing.T) {
 func TestTheUseCasesFitVLLMsBuckets(t *testing.T) {
 	for _, name := range slo.UseCases() {
 		o, err := slo.ForUseCase(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if _, err := Groups(Config{Objectives: []slo.Objective{o}}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

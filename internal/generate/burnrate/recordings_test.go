@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/engine/vllm"
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
@@ -51,14 +52,10 @@ func TestRealServersHaveWhatIsCounted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			store, _, last := embeddedtest.Open(t, filepath.Join("..", "..", "..", "testdata", "recordings", name+".tar.zst"), nil)
 			r, err := Groups(Config{Objectives: []slo.Objective{chat(t)}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			for _, family := range families {
 				answer, err := store.Query(t.Context(), "group by (instance, le) (last_over_time("+family+"_bucket[1h]))", last)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				if diff := cmp.Diff(vllm.Bounds(family, ""), EdgesOf(answer)); diff != "" {
 					t.Errorf("edges of %s -usual +recorded:\n%s", family, diff)
 				}

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/prometheus/promql/promqltest"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
 )
@@ -42,9 +43,7 @@ func TestMostRequestsLatePageWithinFiveMinutes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, err := Groups(Config{Objectives: []slo.Objective{tt.objective}, By: []string{modelName}, Interval: 30 * time.Second})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			promise := tt.objective.Promises()[0]
 			s := &sli{cfg: &Config{Metrics: []func(string) string{func(n string) string { return n }}}, promise: promise, edge: promise.Target}
 			const half, burn = 60, 200 * 2 // half minutes
@@ -81,9 +80,7 @@ func TestMostRequestsLatePageWithinFiveMinutes(t *testing.T) {
 func recorded(t *testing.T, cfg Config, load string, minutes int, query string) map[string]float64 {
 	t.Helper()
 	r, err := Groups(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	groups := parsed(t, r.Groups)
 	e := evaluation{engine: promqltest.NewTestEngine(t, false, 5*time.Minute, 1_000_000), storage: promqltest.LoadedStorage(t, load), since: map[string]time.Time{}}
 	var at time.Time
@@ -307,9 +304,7 @@ func TestWarnings(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := Groups(tt.cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if diff := cmp.Diff(tt.want, r.Warnings); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -319,9 +314,7 @@ func TestWarnings(t *testing.T) {
 
 func TestAlertsSayWhatMoved(t *testing.T) {
 	r, err := Groups(Config{Objectives: ttft(800 * time.Millisecond), Runbook: "https://example.com/slo", Labels: map[string]string{"team": "ml"}, Annotations: map[string]string{"dashboard_url": "https://example.com/d"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, name := range []string{"VLLMErrorBudgetBurnTTFTP95", "VLLMErrorBudgetBurnTTFTP95Ticket"} {
 		rule := find(t, r, name)
 		for key, want := range map[string]string{
@@ -358,9 +351,7 @@ func find(t *testing.T, r Rules, alert string) rulefmt.Rule {
 
 func TestRecordedNamesAreThoseThatTheFunctionsGive(t *testing.T) {
 	r, err := Groups(Config{Objectives: []slo.Objective{chat(t)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	have := map[string]bool{}
 	for _, g := range r.Groups {
 		for _, rule := range g.Rules {
@@ -382,18 +373,12 @@ var update = flag.Bool("update", false, "rewrite the example in docs/slo.md")
 // TestTheDocumentedAlertIsTheGeneratedOne keeps docs/slo.md's example fresh.
 func TestTheDocumentedAlertIsTheGeneratedOne(t *testing.T) {
 	r, err := Groups(Config{Objectives: []slo.Objective{chat(t)}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want, err := yaml.Marshal(find(t, r, "VLLMErrorBudgetBurnTTFTP95"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	const page = "../../../docs/slo.md"
 	content, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	before, rest, ok := strings.Cut(string(content), "for the use case `chat`:\n\n```yaml\n")
 	got, after, closed := strings.Cut(rest, "```")
 	if !ok || !closed {
@@ -401,9 +386,7 @@ func TestTheDocumentedAlertIsTheGeneratedOne(t *testing.T) {
 	}
 	if *update {
 		fresh := before + "for the use case `chat`:\n\n```yaml\n" + string(want) + "```" + after
-		if err := os.WriteFile(page, []byte(fresh), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(page, []byte(fresh), 0o644))
 		return
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {

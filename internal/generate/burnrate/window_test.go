@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
 )
 
@@ -39,13 +40,9 @@ func TestLevels(t *testing.T) {
 	} {
 		t.Run(period, func(t *testing.T) {
 			d, err := ParsePeriod(period)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			got, err := Levels(d)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if diff := cmp.Diff(want, got, near); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -58,9 +55,7 @@ func TestAlgebraOfBurnRates(t *testing.T) {
 		period := time.Duration(rapid.IntRange(7, 92).Draw(t, "days")) * day
 		budget := rapid.Float64Range(1e-5, 0.99).Draw(t, "budget")
 		levels, err := Levels(period)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for i, l := range levels {
 			if l.Factor < 1 {
 				t.Errorf("%+v fires while the promise is kept", l)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/prometheus/promql/parser"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
@@ -29,9 +30,7 @@ func config(t testing.TB, dialects ...string) dashboard.Config {
 	cfg := dashboard.Config{Pathologies: pathologies.All(), Period: burnrate.DefaultPeriod}
 	for _, id := range dialects {
 		d, err := dialect.Named(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		cfg.Deployment.Dialects = append(cfg.Deployment.Dialects, d)
 	}
 	return cfg
@@ -40,9 +39,7 @@ func config(t testing.TB, dialects ...string) dashboard.Config {
 func build(t testing.TB, cfg dashboard.Config) []dashboard.Dashboard {
 	t.Helper()
 	ds, err := dashboard.Build(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return ds
 }
 
@@ -80,14 +77,10 @@ func TestPanelsKeepTheirIdentifiers(t *testing.T) {
 	}
 	const golden = "testdata/panels.golden"
 	if *update {
-		if err := os.WriteFile(golden, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(golden, []byte(b.String()), 0o644))
 	}
 	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if diff := cmp.Diff(string(want), b.String()); diff != "" {
 		t.Errorf("panels (-golden +built; make generate rewrites, and no number may change its meaning):\n%s", diff)
 	}
@@ -334,9 +327,7 @@ func TestADeploymentWithoutServersIsRefused(t *testing.T) {
 func TestTheDocumentationListsEveryPanel(t *testing.T) {
 	const path, from, to = "../../../docs/dashboards.md", "<!-- panels: written by go test ./internal/generate/dashboard -update -->\n", "<!-- end of panels -->"
 	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	before, rest, ok := strings.Cut(string(page), from)
 	_, after, ok2 := strings.Cut(rest, to)
 	if !ok || !ok2 {
@@ -344,9 +335,7 @@ func TestTheDocumentationListsEveryPanel(t *testing.T) {
 	}
 	want := before + from + table(build(t, config(t, "vllm-v1"))) + to + after
 	if *update {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, []byte(want), 0o644))
 		return
 	}
 	if string(page) != want {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/rulefmt"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
@@ -31,15 +32,9 @@ const recordings = "../../../testdata/recordings/"
 func loaded(t *testing.T, name string) (*embedded.Store, metrics.Range) {
 	t.Helper()
 	rec, err := recording.Open(t.Context(), recordings+name+".tar.zst")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { rec.Close() })
-	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
+	store := embeddedtest.New(t)
 	first, last := rec.Times()
 	if err := rec.Scrapes(func(sc recording.Scrape) error {
 		target := embedded.Target{Instance: sc.Target, Job: "vllm", Labels: map[string]string{"cluster": "eu", "namespace": "chat"}}
@@ -61,9 +56,8 @@ func loaded(t *testing.T, name string) (*embedded.Store, metrics.Range) {
 	}
 	pages := map[string][]byte{}
 	for name := range exporters {
-		if pages[name], err = os.ReadFile("testdata/" + name + ".prom"); err != nil {
-			t.Fatal(err)
-		}
+		pages[name], err = os.ReadFile("testdata/" + name + ".prom")
+		must.Succeed(t, err)
 	}
 	rules := embedded.Target{Instance: "rules", Labels: map[string]string{"cluster": "eu", "namespace": "chat", "model_name": "tiny", "slo": "chat-ttft"}}
 	for at := first; !at.After(last); at = at.Add(5 * time.Second) {
@@ -118,9 +112,7 @@ func rules(t *testing.T) []rulefmt.RuleGroup {
 		Period:     burnrate.DefaultPeriod,
 		Objectives: []slo.Objective{{Name: "chat", TTFTP95: 500 * time.Millisecond, Availability: 0.999}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return out.Groups
 }
 
@@ -240,9 +232,7 @@ func TestNoTimeIsNegative(t *testing.T) {
 					continue
 				}
 				m, err := store.QueryRange(t.Context(), substituted(s.Expr, "15s"), metrics.Range{Start: first.Add(15 * time.Second), End: last, Step: time.Second})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				for _, stream := range m {
 					for _, v := range stream.Values {
 						if v.Value < 0 {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/api"
 	"github.com/sixty-dev/sixty/internal/metrics/metricstest"
@@ -39,9 +40,7 @@ func TestEveryPanelReturnsDataOfARealPrometheus(t *testing.T) {
 		t.Fatalf("promtool: %v\n%s", err, out)
 	}
 	q, err := api.New(api.Config{URL: startPrometheus(t, dir, data)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(q.Close)
 	empty, silent, count, queries := coverage(t.Context(), t, q, build(t, config(t, "vllm-0.23.0", "dcgm")), r)
 	t.Logf("%d of %d panels and %d of %d queries return data", count-len(empty), count, queries-len(silent), queries)
@@ -55,20 +54,15 @@ func TestEveryPanelReturnsDataOfARealPrometheus(t *testing.T) {
 func backfilled(t *testing.T, name, path string) metrics.Range {
 	t.Helper()
 	rec, err := recording.Open(t.Context(), recordings+name+".tar.zst")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer rec.Close()
 	pages := map[string][]byte{}
 	for _, name := range []string{"dcgm", "node", "kube", "gateway"} {
-		if pages[name], err = os.ReadFile("testdata/" + name + ".prom"); err != nil {
-			t.Fatal(err)
-		}
+		pages[name], err = os.ReadFile("testdata/" + name + ".prom")
+		must.Succeed(t, err)
 	}
 	out, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer out.Close()
 	w := bufio.NewWriter(out)
 	began, _ := rec.Times()
@@ -91,9 +85,7 @@ func backfilled(t *testing.T, name, path string) metrics.Range {
 		return nil
 	})
 	w.WriteString("# EOF\n")
-	if err := errors.Join(err, w.Flush()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(err, w.Flush()))
 	first, last := rec.Times()
 	return metrics.Range{Start: first.Add(30 * time.Second), End: last, Step: 5 * time.Second}
 }
@@ -125,8 +117,6 @@ func writeSamples(w *bufio.Writer, target labels.Labels, at time.Time, page []by
 func startPrometheus(t *testing.T, dir, data string) string {
 	t.Helper()
 	config := filepath.Join(dir, "prometheus.yml")
-	if err := os.WriteFile(config, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(config, nil, 0o600))
 	return metricstest.Daemon(t, "prometheus", "--config.file="+config, "--storage.tsdb.path="+data, "--storage.tsdb.retention.time=100y")
 }

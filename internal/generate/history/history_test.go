@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 func TestStretchKeepsRates(t *testing.T) {
 	c, err := Parse(fstest.MapFS{}, "every 30s for 2m\ngauge 1 2 3 4\nrate c_total 10x2,20\nrestart 2 1\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	got := map[string][]float64{}
 	for _, s := range c.Stretch(30*time.Second, 2).Series()[UsualInstance] {
 		got[s.Labels.Get("__name__")] = s.Values

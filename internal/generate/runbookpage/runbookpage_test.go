@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/rulefmt"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
@@ -20,9 +21,7 @@ import (
 func pages(t *testing.T, c runbookpage.Config) map[string]string {
 	t.Helper()
 	files, err := runbookpage.Markdown(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	out := map[string]string{}
 	for _, f := range files {
 		if out[f.Path] != "" {
@@ -165,9 +164,7 @@ func TestConditionsInWords(t *testing.T) {
 func TestWhatIsKnownOfTheDeploymentIsSaid(t *testing.T) {
 	c := one(catalog.Pathology{Alert: "Odd"})
 	d, err := dialect.Named("vllm-v0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c.Deployment = &dialect.Deployment{Dialects: []dialect.Dialect{d}, Instance: dialect.UsualInstance, Model: dialect.UsualModel}
 	c.Limit = func(*catalog.Threshold) (float64, string, bool) { return 0.8, "slo.yaml", true }
 	c.Dashboard = func(p *catalog.Pathology) string { return "https://grafana.example.com/d/x?var=" + p.ID }
@@ -202,17 +199,11 @@ func TestWhatIsKnownOfTheDeploymentIsSaid(t *testing.T) {
 // deployment.
 func TestEveryPageShowsItsAlert(t *testing.T) {
 	model, err := dialect.Named("vllm-v1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	gpu, err := dialect.Named("dcgm")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	gateway, err := dialect.Named(string(dialect.Gateway))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	d := dialect.Deployment{
 		Dialects: []dialect.Dialect{model, gpu, gateway}, Instance: dialect.UsualInstance, Model: dialect.UsualModel, GPU: []string{"node"},
 		Window: indicator.WindowMark, Short: indicator.ShortMark, Past: indicator.PastMark,
@@ -220,9 +211,7 @@ func TestEveryPageShowsItsAlert(t *testing.T) {
 	rules, err := generate.NewRules(generate.RulesConfig{
 		Deployment: d, Pathologies: pathologies.All(), Interval: generate.UsualInterval, Past: generate.UsualPast, Ago: generate.UsualAgo,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c := all()
 	c.Deployment, c.Rules = &d, rules.Groups()
 	for name, page := range pages(t, c) {

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/prometheus/model/labels"
 	relabels "github.com/prometheus/prometheus/model/relabel"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/metrics/metricstest"
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
@@ -28,9 +29,7 @@ import (
 func realPage(t *testing.T) []byte {
 	t.Helper()
 	r, err := recording.Open(t.Context(), filepath.Join("..", "..", "..", "testdata", "recordings", "two-seats.tar.zst"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer r.Close()
 	var page []byte
 	if err := r.Scrapes(func(s recording.Scrape) error {
@@ -154,11 +153,7 @@ func write(t *testing.T, dir string, generated []generate.File) {
 	t.Helper()
 	for _, f := range generated {
 		at := filepath.Join(dir, filepath.FromSlash(f.Path))
-		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(at, f.Content, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(filepath.Dir(at), 0o755))
+		must.Succeed(t, os.WriteFile(at, f.Content, 0o644))
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/generate"
 )
 
@@ -49,17 +50,11 @@ func TestGoldenFiles(t *testing.T) {
 		for _, file := range files(t, full(f)) {
 			golden := filepath.Join("testdata", "golden", string(f), filepath.FromSlash(file.Path))
 			if *update {
-				if err := os.MkdirAll(filepath.Dir(golden), 0o755); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(golden, file.Content, 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, os.MkdirAll(filepath.Dir(golden), 0o755))
+				must.Succeed(t, os.WriteFile(golden, file.Content, 0o644))
 			}
 			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if diff := cmp.Diff(string(want), string(file.Content)); diff != "" {
 				t.Errorf("%s (run with -update):\n%s", golden, diff)
 			}
@@ -125,14 +120,10 @@ func load(t *testing.T, c Config) *config.Config {
 				Config yaml.Node `yaml:"config"`
 			} `yaml:"receivers"`
 		}
-		if err := yaml.Unmarshal(content, &doc); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, yaml.Unmarshal(content, &doc))
 		node := doc.Receivers["prometheus/vllm"].Config
 		out, err := yaml.Marshal(&node)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		content = bytes.ReplaceAll(out, []byte("$$"), []byte("$"))
 	}
 	cfg, err := config.Load(string(content), promslog.NewNopLogger())
@@ -283,9 +274,7 @@ type schema struct {
 func readSchema(t *testing.T, file string) schema {
 	t.Helper()
 	b, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s := schema{fields: map[string]string{}}
 	for line := range strings.Lines(string(b)) {
 		line = strings.TrimSpace(line)
@@ -429,8 +418,6 @@ func FuzzTargets(f *testing.F) {
 func files(t *testing.T, c Config) []generate.File {
 	t.Helper()
 	out, err := Generate(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return out
 }

@@ -8,13 +8,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/common/config"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 func TestHeadersAreThoseOfTheHTTPConfiguration(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(file, []byte("s3cret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte("s3cret\n"), 0o600))
 	further := &config.Headers{Headers: map[string]config.Header{"X-Team": {Values: []string{"a"}, Secrets: []config.Secret{"b"}}}}
 	tests := map[string]struct {
 		config config.HTTPClientConfig
@@ -29,9 +29,7 @@ func TestHeadersAreThoseOfTheHTTPConfiguration(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			got, err := headers(&tt.config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("headers (-want +got):\n%s", diff)
 			}

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
 	"github.com/sixty-dev/sixty/internal/load"
 	"github.com/sixty-dev/sixty/internal/render"
@@ -46,17 +47,11 @@ func measure(t *testing.T) (*load.Result, *load.Recording) {
 	}))
 	defer s.Close()
 	g, err := workload.NewGenerator(workload.Spec{Prompt: workload.Fixed(8), Output: workload.Fixed(5)}, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r, err := load.New(load.Config{Target: load.Target{URL: s.URL, Model: "<m>", Stream: true}, Source: g, Concurrency: 4, MaxRequests: 60})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	rec, err := r.Run(context.Background(), time.Second, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	o, _ := slo.ForUseCase("chat")
 	res := load.Summarize(rec, load.Settings{Name: "try", Target: load.Asked{URL: s.URL, Model: "<m>", API: load.Chat, Stream: true}, Load: load.Shape{Concurrency: 4}, Objective: &o, Warmup: load.AutoWarmup})
 	res.Server = &load.Server{
@@ -75,9 +70,7 @@ func measure(t *testing.T) (*load.Result, *load.Recording) {
 func TestTextShowsWhatMatters(t *testing.T) {
 	res, _ := measure(t)
 	var b bytes.Buffer
-	if err := Document(nil, "", res).Text(&b, render.Options{Width: 120}, true); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, Document(nil, "", res).Text(&b, render.Options{Width: 120}, true))
 	for _, want := range []string{
 		"try: <m> at http", "54 complete, 6 failed", "6 × http_503: scripted", "TTFT ", "ITL (per token)", "goodput", "at most: Waiting requests 5", "generator",
 		"kv-cache-thrashing: Requests push", "Preemptions 2/s > 0.1/s", "try: Lower the batch (--max-num-seqs 8)", "symptom: First tokens are late", "what is normal could not be told", "steady state",
@@ -112,9 +105,7 @@ func TestShortTextsFitTheScreen(t *testing.T) {
 		"B is worse than A in ": func(w io.Writer) error { return Comparison(comparison).Text(w, render.Options{}, false) },
 	} {
 		var b bytes.Buffer
-		if err := write(&b); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, write(&b))
 		if n := strings.Count(b.String(), "\n"); n > 20 || !strings.HasPrefix(b.String(), begins) || !strings.Contains(b.String(), "--full shows") {
 			t.Errorf("%d lines:\n%s", n, b.String())
 		}
@@ -129,13 +120,9 @@ func TestShortTextsFitTheScreen(t *testing.T) {
 func TestCSVHasALinePerRequest(t *testing.T) {
 	_, rec := measure(t)
 	var b bytes.Buffer
-	if err := CSV(&b, rec); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, CSV(&b, rec))
 	rows, err := csv.NewReader(&b).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if len(rows) != 61 {
 		t.Fatalf("%d lines, want a header and 60", len(rows))
 	}
@@ -158,9 +145,7 @@ func TestHTMLIsWholeAndSafe(t *testing.T) {
 	found := &load.Found{Best: &load.Trial{Level: 3, Met: true, Result: res}, Above: 4, Why: "done", Trials: []load.Trial{{Level: 3, Met: true, Result: res}, {Level: 4, Why: "no", Result: res}}}
 	res.Target.Model = "<script>alert(1)</script><m>"
 	var b bytes.Buffer
-	if err := Document(found, "requests/s", res, &load.Result{}).HTML(&b); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, Document(found, "requests/s", res, &load.Result{}).HTML(&b))
 	page := b.String()
 	for _, bad := range []string{"<script", "<m>", "NaN", "%!", "ZgotmplZ", "src=", "href=", "url(", "<b>of</b>"} {
 		if strings.Contains(page, bad) {

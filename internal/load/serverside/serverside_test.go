@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/common/config"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/base/polltest"
 	"github.com/sixty-dev/sixty/internal/load"
 )
@@ -19,9 +20,7 @@ func TestAWatchOfAServerThatFailsEnds(t *testing.T) {
 	}))
 	defer server.Close()
 	w, err := Begin(t.Context(), []string{server.URL}, config.DefaultHTTPClientConfig, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	polltest.Until(t, "a scrape that fails", func() bool { return w.Live.FailedScrapes() > 0 })
 	if s := w.Judge(t.Context(), &load.Result{Started: time.Now()}, nil); s.Missed == 0 || len(s.Notes) == 0 {
 		t.Errorf("missed %d scrapes, notes %q", s.Missed, s.Notes)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -43,14 +45,10 @@ func TestTransport(t *testing.T) {
 				conf = c.TLSClientConfig
 			}
 			u, err := url.Parse(s.URL)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			w := NewTransport(u, conf, nil, func(time.Duration) {})
 			defer w.Close()
-			if err := w.Open(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, w.Open(t.Context()))
 			for range 2 {
 				begin := time.Now()
 				var socket *Socket
@@ -82,13 +80,9 @@ func TestTransport(t *testing.T) {
 func get(ctx context.Context, t *testing.T, w *Transport, url string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	resp, err := w.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return resp
 }
 
@@ -97,14 +91,10 @@ func TestTransportUsesAProxy(t *testing.T) {
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.URL.String()) }))
 	defer proxy.Close()
 	at, err := url.Parse(proxy.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	w := NewTransport(&url.URL{Scheme: "http", Host: "model.invalid"}, nil, http.ProxyURL(at), func(time.Duration) {})
 	defer w.Close()
-	if err := w.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Open(t.Context()))
 	resp := get(t.Context(), t, w, "http://model.invalid/v1")
 	defer resp.Body.Close()
 	if b, err := io.ReadAll(resp.Body); err != nil || string(b) != "http://model.invalid/v1" {

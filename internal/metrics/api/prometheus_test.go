@@ -16,6 +16,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/base/polltest"
 	"github.com/sixty-dev/sixty/internal/metrics"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/metrics/metricstest"
 )
 
@@ -30,9 +31,7 @@ func TestAgainstARealPrometheus(t *testing.T) {
 	if err != nil {
 		t.Skip("needs prometheus in the PATH")
 	}
-	store, err := embedded.Open(embedded.Config{})
-	must.Succeed(t, err)
-	t.Cleanup(func() { store.Close() })
+	store := embeddedtest.New(t)
 
 	var n atomic.Int32
 	vllm := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

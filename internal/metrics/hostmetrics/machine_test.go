@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/base/polltest"
 	"github.com/sixty-dev/sixty/internal/metrics/hostmetrics/gpu"
 )
@@ -25,9 +26,7 @@ func install(t *testing.T, scripts map[string]string) {
 	}
 	dir := t.TempDir()
 	for name, script := range scripts {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\nPATH=/bin:/usr/bin\n"+script+"\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\nPATH=/bin:/usr/bin\n"+script+"\n"), 0o700))
 	}
 	t.Setenv("PATH", dir)
 }
@@ -36,9 +35,7 @@ func install(t *testing.T, scripts map[string]string) {
 func show(t *testing.T, fixture string) string {
 	t.Helper()
 	path, err := filepath.Abs(fixture)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return `[ "$1 $2" = "-q -x" ] && cat ` + path
 }
 
@@ -70,9 +67,7 @@ func TestPagesOfThisMachine(t *testing.T) {
 	install(t, map[string]string{"nvidia-smi": show(t, "nvidia/testdata/550-h100-throttled.xml")})
 	m := New([]Server{{"here", "http://127.0.0.1:1/metrics"}, {"there", "http://192.0.2.1:8000/metrics"}}, 50*time.Millisecond)
 	kernel := filepath.Join(t.TempDir(), "kmsg")
-	if err := os.WriteFile(kernel, []byte("6,1,1,-;NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(kernel, []byte("6,1,1,-;NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n"), 0o600))
 	m.kernel.path = kernel
 	pages := watch(t, m, of("here"))
 	k := slices.IndexFunc(pages, func(p Page) bool { return p.Server == "here" })

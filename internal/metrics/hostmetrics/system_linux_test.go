@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
 )
 
@@ -29,9 +30,7 @@ func TestThisSystem(t *testing.T) {
 		t.Fatalf("%v\n%s", err, page)
 	}
 	want, err := os.ReadFile(filepath.FromSlash("../../generate/dashboard/testdata/node.prom"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, m := range regexp.MustCompile(`(?m)^(node_\w+)(?:\{(.*)\})? `).FindAllStringSubmatch(string(want), -1) {
 		name := m[1]
 		if len(has[name]) == 0 {
@@ -55,9 +54,7 @@ func TestThisSystem(t *testing.T) {
 func TestProcesses(t *testing.T) {
 	s := newSystem("/proc", "/sys")
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	if got := s.listening(port); !slices.Contains(got, os.Getpid()) {
 		t.Errorf("port %s: %v, want %d among them", port, got, os.Getpid())
@@ -92,9 +89,7 @@ func TestKernelLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kmsg")
 	write := func(text string) {
 		f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		defer f.Close()
 		if _, err := f.WriteString(text); err != nil {
 			t.Fatal(err)

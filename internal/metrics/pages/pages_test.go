@@ -104,20 +104,18 @@ func TestVerdictsSurvive(t *testing.T) {
 // a server that is scraped with labels.
 func labelled(t *testing.T, targets ...embedded.Target) *embedded.Store {
 	t.Helper()
-	store, err := embedded.Open(embedded.Config{})
-	must.Succeed(t, err)
-	t.Cleanup(func() { store.Close() })
+	store := embeddedtest.New(t)
 	for i := range 10 {
 		for k, target := range targets {
 			page := fmt.Sprintf("# TYPE n counter\nn_total{path=\"a\\\\b\\\"c\\nd\",instance=\"own\"} %d\ng -Inf\ng2 %d.25\n{\"dotted.name\",\"dotted.label\"=\"x\"} 1\n# TYPE h histogram\n"+
 				"h_bucket{le=\"0.5\"} %d\nh_bucket{le=\"+Inf\"} %d\nh_sum %d\nh_count %d\n# TYPE s summary\ns{quantile=\"0.5\"} NaN\n", i, k, i, 2*i, i, 2*i)
 			at := time.Unix(1_700_000_000+int64(i), 0)
 			if i == 5 {
-				err = store.AppendFailure(target, at)
+				must.Succeed(t, store.AppendFailure(target, at))
 			} else {
-				_, err = store.Append(target, at, []byte(page), "", 10*time.Millisecond)
+				_, err := store.Append(target, at, []byte(page), "", 10*time.Millisecond)
+				must.Succeed(t, err)
 			}
-			must.Succeed(t, err)
 		}
 	}
 	return store

@@ -4,6 +4,7 @@ package modelconfigtest
 import (
 	"testing"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/modelconfig"
 	"github.com/sixty-dev/sixty/internal/modelconfig/testdata"
 )
@@ -12,12 +13,8 @@ import (
 func Read(t testing.TB, name string) *modelconfig.Model {
 	t.Helper()
 	content, err := testdata.Files.ReadFile(name + ".json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	m, err := modelconfig.Parse(content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return m
 }

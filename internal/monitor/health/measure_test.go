@@ -13,6 +13,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/monitor/health"
 	"github.com/sixty-dev/sixty/internal/monitor/health/healthreport"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
@@ -34,11 +35,7 @@ const every = 15 * time.Second
 // one waits with three.
 func play(t *testing.T, modelName string) *embedded.Store {
 	t.Helper()
-	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
+	store := embeddedtest.New(t)
 	name := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(modelName)
 	for k, instance := range []string{"10.0.0.1:8000", "10.0.0.2:8000"} {
 		quick, slow, failed := 0, 0, 0
@@ -73,17 +70,13 @@ vllm:kv_cache_usage_perc{model_name="%[1]s"} 0.5
 http_requests_total{handler="/v1/completions",method="POST",status="2xx"} %[3]d
 http_requests_total{handler="/v1/completions",method="POST",status="5xx"} %[7]d
 `, name, quick, all, 100*all, 50*all, 3*k, failed)
-			if _, err := store.Append(embedded.Target{Instance: instance}, at, []byte(page), "", 0); err != nil {
-				t.Fatal(err)
-			}
+			embeddedtest.Append(t, store, embedded.Target{Instance: instance}, at, page)
 		}
 	}
 	for i := 0; i <= int(2*time.Hour/every); i++ {
 		at := began.Add(time.Duration(i) * every)
 		page := "DCGM_FI_DEV_GPU_UTIL{gpu=\"0\"} 80\nDCGM_FI_DEV_FB_USED{gpu=\"0\"} 60\nDCGM_FI_DEV_FB_FREE{gpu=\"0\"} 20\n"
-		if _, err := store.Append(embedded.Target{Instance: "10.0.0.1:9400"}, at, []byte(page), "", 0); err != nil {
-			t.Fatal(err)
-		}
+		embeddedtest.Append(t, store, embedded.Target{Instance: "10.0.0.1:9400"}, at, page)
 	}
 	return store
 }
@@ -259,11 +252,7 @@ func TestReports(t *testing.T) {
 
 // TestModelsApart: what is of a server's process or of its GPUs belongs to the model that it serves.
 func TestModelsApart(t *testing.T) {
-	store, err := embedded.Open(embedded.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { store.Close() })
+	store := embeddedtest.New(t)
 	for i := 0; i <= int(2*time.Hour/every); i++ {
 		at := began.Add(time.Duration(i) * every)
 		for k, name := range []string{"a", "b"} {
@@ -272,9 +261,7 @@ func TestModelsApart(t *testing.T) {
 				host + ":8000": fmt.Sprintf("# TYPE vllm:generation_tokens counter\nvllm:generation_tokens_total{model_name=%q} %d\nvllm:num_requests_running{model_name=%q} %d\nprocess_resident_memory_bytes %d\n", name, i, name, k+1, 100*(k+1)),
 				host + ":9400": fmt.Sprintf("DCGM_FI_DEV_GPU_UTIL{gpu=\"0\"} %d\n", 40*(k+1)),
 			} {
-				if _, err := store.Append(embedded.Target{Instance: instance}, at, []byte(page), "", 0); err != nil {
-					t.Fatal(err)
-				}
+				embeddedtest.Append(t, store, embedded.Target{Instance: instance}, at, page)
 			}
 		}
 	}

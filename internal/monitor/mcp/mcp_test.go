@@ -14,6 +14,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
@@ -25,9 +26,7 @@ import (
 // A client of the protocol calls every tool over HTTP, on a recorded incident.
 func TestTools(t *testing.T) {
 	s, err := source.Open(t.Context(), source.Spec{Recording: filepath.Join("..", "..", "..", "testdata", "incident.tar.zst")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer s.Close()
 	server := httptest.NewServer(mcp.Handler(mcp.Options{
 		Source: s, Explained: pathologies.All(), Past: 20 * time.Second,
@@ -49,9 +48,7 @@ func TestTools(t *testing.T) {
 	defer server.Close()
 	client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil)
 	c, err := client.Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: server.URL}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer c.Close()
 	list, err := c.ListTools(t.Context(), nil)
 	if err != nil || len(list.Tools) != 5 {
@@ -135,9 +132,7 @@ func TestTargetsOf(t *testing.T) {
 func vllm(t *testing.T) dialect.Dialect {
 	t.Helper()
 	d, err := dialect.Named("vllm-v1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return d
 }
 

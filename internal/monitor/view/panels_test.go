@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
@@ -12,13 +13,9 @@ import (
 
 func TestThePanelsAreThoseOfTheDashboards(t *testing.T) {
 	d, err := dialect.Named("vllm-0.23.0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	got, err := view.NewPanels(dashboard.Config{Deployment: dialect.Deployment{Dialects: []dialect.Dialect{d}}}, 5*time.Second, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got.IntervalS != 5 {
 		t.Errorf("interval %g s, want 5", got.IntervalS)
 	}

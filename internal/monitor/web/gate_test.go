@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/crypto/bcrypt"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/monitor"
 	"github.com/sixty-dev/sixty/internal/monitor/access"
 	"github.com/sixty-dev/sixty/internal/monitor/web"
@@ -101,15 +102,11 @@ func TestOtherSitesMayNotWrite(t *testing.T) {
 // TestOneGate: each way in is enough, whatever else is configured, and probes need none.
 func TestOneGate(t *testing.T) {
 	hash, err := bcrypt.GenerateFromPassword([]byte("of-vera"), bcrypt.MinCost)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	webFile := filepath.Join(t.TempDir(), "web.yaml")
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(webFile, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(webFile, []byte(text), 0o600))
 	}
 	users := "basic_auth_users: {vera: " + string(hash) + "}\n"
 	write(users + "http_server_config: {headers: {Strict-Transport-Security: max-age=1}}\n")

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
 	"github.com/sixty-dev/sixty/internal/planning"
@@ -43,27 +44,19 @@ func run(t *testing.T, rs []sim.Request, blocks int, o *slo.Objective) (simrepor
 	known := engine.ParseArgs("--max-num-seqs 64 --max-model-len 4096", "--engine-args")
 	known.Set(engine.NumBlocks, "2000", "cache_config_info")
 	e, err := perfmodel.Config("0.23.0", known, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	e.Config.NumBlocks = blocks
 	c, err := perfmodel.Calibrate(perfmodel.Evidence{Cost: &cost, CostFrom: "a test"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	p, err := c.Fit.Predict(perfmodel.Deployment{Config: e.Config}, rs, 0, sim.Options{SampleEvery: 100 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return simreport.RunOf(p, e.Config, o), e, c
 }
 
 func chat(t *testing.T) *slo.Objective {
 	t.Helper()
 	o, err := slo.ForUseCase("chat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return &o
 }
 
@@ -116,9 +109,7 @@ func TestTextKeepsToItsWidth(t *testing.T) {
 	for _, one := range []*simreport.Simulation{s, &swept} {
 		for _, width := range []int{80, 100, 120} {
 			var b bytes.Buffer
-			if err := simreport.Document(one).Text(&b, render.Options{Width: width}, true); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, simreport.Document(one).Text(&b, render.Options{Width: width}, true))
 			for line := range strings.Lines(b.String()) {
 				if n := render.Cells(strings.TrimRight(line, "\n")); n > width {
 					t.Errorf("%d columns, want %d: %s", n, width, line)
@@ -135,9 +126,7 @@ func TestTextKeepsToItsWidth(t *testing.T) {
 
 func TestJSONNamesTheBasis(t *testing.T) {
 	var b bytes.Buffer
-	if err := render.JSON(&b, simulation(t)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, render.JSON(&b, simulation(t)))
 	var back struct {
 		Schema      string
 		Calibration struct{ Basis, Statement string }
@@ -145,9 +134,7 @@ func TestJSONNamesTheBasis(t *testing.T) {
 			Latency map[string]struct{ P95 float64 }
 		}
 	}
-	if err := json.Unmarshal(b.Bytes(), &back); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(b.Bytes(), &back))
 	if back.Schema != simreport.Schema || back.Calibration.Basis != "given" || back.Calibration.Statement == "" || back.Runs[0].Latency["ttft"].P95 <= 0 {
 		t.Errorf("%+v", back)
 	}
@@ -165,9 +152,7 @@ func TestHTMLIsWholeAndSafe(t *testing.T) {
 	swept.Runs = []simreport.Run{a, b}
 	for _, one := range []*simreport.Simulation{s, &swept} {
 		var page bytes.Buffer
-		if err := simreport.Document(one).HTML(&page); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, simreport.Document(one).HTML(&page))
 		for _, bad := range []string{"<script", "<b>note", "<i>", "<such>", "NaN", "%!", "ZgotmplZ", "src=", "href=", "url("} {
 			if strings.Contains(page.String(), bad) {
 				t.Errorf("the page holds %q", bad)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/modelconfig/modelconfigtest"
 	"github.com/sixty-dev/sixty/internal/planning"
@@ -21,9 +22,7 @@ func answer(t *testing.T, itl time.Duration) *Answer {
 	t.Helper()
 	m := modelconfigtest.Read(t, "gemma-3-27b")
 	d, err := perfmodel.FindGPU("H100")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	base := perfmodel.Settings{Release: "0.23", Device: d, MaxModelLen: 8192}
 	offer := &planning.Offer{Choice: planning.Choice{Device: d}, Model: m, Base: base, Price: planning.ListPrices()[d.Name]}
 	p := &planning.Plan{Offers: []*planning.Offer{offer}, MaxGPUs: 8, Targets: planning.Targets{ITLP95: itl, TTFTP95: time.Second}, Demand: planning.Demand{
@@ -37,13 +36,9 @@ func answer(t *testing.T, itl time.Duration) *Answer {
 		},
 	}}
 	r, err := p.Search()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	l, err := perfmodel.NewLedger(m, base)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return New(&planning.Tuned{
 		Ledger: l, Plan: p, Result: r, Check: &perfmodel.Check{Source: "a log", Comparisons: l.Check(perfmodel.Observed{KVBytes: 5 << 30, NumBlocks: 4096, WeightBytes: 51 << 30})},
 	}, "google/gemma-3-27b-it", func(gpu, form, tested string) string { return "" })
@@ -54,9 +49,7 @@ func TestTextKeepsToItsColumns(t *testing.T) {
 		a := answer(t, itl)
 		for _, width := range []int{80, 120} {
 			var b bytes.Buffer
-			if err := Document(a).Text(&b, render.Options{Width: width}, true); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, Document(a).Text(&b, render.Options{Width: width}, true))
 			for line := range strings.SplitSeq(b.String(), "\n") {
 				if n := render.Cells(line); n > width {
 					t.Errorf("%d columns: %d in %q", width, n, line)
@@ -88,9 +81,7 @@ func TestShortTextFitsTheScreen(t *testing.T) {
 		a.LeftOut, a.Idle = []string{"--enable-dbo: the overlap of two half batches"}, []string{"--seed"}
 		a.Result.Measure = &Measurement{&planning.Measurement{Load: "as much as it takes", Widest: "ITL P95", Factor: 2, Reduced: 1.1}, []string{"vllm serve x", "sixty bench http://localhost:8000", "sixty tune …"}}
 		var b bytes.Buffer
-		if err := Document(a).Text(&b, render.Options{}, false); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, Document(a).Text(&b, render.Options{}, false))
 		if n := strings.Count(b.String(), "\n"); n > 20 || !strings.Contains(b.String(), "vllm serve google/gemma") || !strings.Contains(b.String(), "ITL P95, ms") || !strings.Contains(b.String(), "--full shows") {
 			t.Errorf("%d lines:\n%s", n, b.String())
 		}
@@ -105,13 +96,9 @@ func TestShortTextFitsTheScreen(t *testing.T) {
 func TestJSONIsWhatTheDocumentSays(t *testing.T) {
 	a := answer(t, 100*time.Millisecond)
 	var b bytes.Buffer
-	if err := render.JSON(&b, a); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, render.JSON(&b, a))
 	var back map[string]any
-	if err := json.Unmarshal(b.Bytes(), &back); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(b.Bytes(), &back))
 	for _, key := range []string{"schema", "status", "model", "deployment", "ledger", "check", "targets", "workload", "result"} {
 		if back[key] == nil {
 			t.Errorf("no %q", key)
@@ -121,9 +108,7 @@ func TestJSONIsWhatTheDocumentSays(t *testing.T) {
 		t.Errorf("schema %v", back["schema"])
 	}
 	doc, err := os.ReadFile("../../../docs/tune.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for key := range keys(back) {
 		if !strings.Contains(string(doc), "`"+key+"`") {
 			t.Errorf("docs/tune.md does not say what %q is", key)
@@ -141,9 +126,7 @@ func TestCommandsRunAsPrinted(t *testing.T) {
 		}
 	}
 	l, err := perfmodel.NewLedger(modelconfigtest.Read(t, "gemma-3-27b"), perfmodel.Settings{Device: perfmodel.GPUs()[0], MaxModelLen: 8192})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	args := engine.Config{}
 	args.Set("chat-template", "it's $HOME", "the test")
 	args.Set("enable-prefix-caching", "false", "the test")
@@ -178,9 +161,7 @@ func TestHTMLIsWholeAndSafe(t *testing.T) {
 	a := answer(t, 100*time.Millisecond)
 	a.Model.Architecture = "<script>alert(1)</script>"
 	var b bytes.Buffer
-	if err := Document(a).HTML(&b); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, Document(a).HTML(&b))
 	page := b.String()
 	if strings.Contains(page, "<script>") || !strings.HasSuffix(strings.TrimSpace(page), "</html>") {
 		t.Error("the page is not safe or not whole")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/base/memnet"
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 )
 
@@ -92,14 +93,10 @@ func capturing(t *testing.T, s *server, test func(t *testing.T, cfg Config)) {
 
 func TestCapture(t *testing.T) {
 	s := &server{dir: t.TempDir()}
-	if err := os.WriteFile(filepath.Join(s.dir, "older.json"), []byte("old"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(s.dir, "older.json"), []byte("old"), 0o600))
 	capturing(t, s, func(t *testing.T, cfg Config) {
 		r, err := Run(t.Context(), cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if r.Release != "0.23.0" || r.Steps < 5 || r.Load != 2 || s.asked.Load() == 0 || s.started.Load() != 1 || s.stopped.Load() != 1 || s.most.Load() != 5 {
 			t.Errorf("%+v; asked %d, started %d, stopped %d, most %d", r, s.asked.Load(), s.started.Load(), s.stopped.Load(), s.most.Load())
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/profile"
 )
 
@@ -19,13 +20,9 @@ import (
 func read(t testing.TB, name string) (*profile.Timeline, []byte) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	tl, err := Read(t.Context(), bytes.NewReader(b), int64(len(b)), name, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return tl, b
 }
 
@@ -81,9 +78,7 @@ func first(h *profile.Thread) *profile.Event {
 func TestBadExports(t *testing.T) {
 	_, b := read(t, "new.sqlite")
 	types, err := os.ReadFile("sqlite/testdata/types.sqlite")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for name, tc := range map[string]struct {
 		data []byte
 		want string

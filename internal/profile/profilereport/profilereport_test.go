@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/profile"
 	"github.com/sixty-dev/sixty/internal/profile/finding"
 	"github.com/sixty-dev/sixty/internal/render"
@@ -60,9 +61,7 @@ func TestTextAnswersFirstAndFits(t *testing.T) {
 		for _, full := range []bool{false, true} {
 			for _, width := range []int{0, 80, 120} {
 				var b bytes.Buffer
-				if err := Text(&b, p, judged(p), full, render.Options{Width: width}); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, Text(&b, p, judged(p), full, render.Options{Width: width}))
 				lines := strings.Split(strings.TrimSpace(b.String()), "\n")
 				if !full && len(lines)-strings.Count(b.String(), "Partial") > 20 {
 					t.Errorf("%s: %d lines\n%s", name, len(lines), b.String())
@@ -120,9 +119,7 @@ func TestTextOfNothing(t *testing.T) {
 func TestJSON(t *testing.T) {
 	p := made(2, 0)
 	var b bytes.Buffer
-	if err := JSON(&b, p, judged(p)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, JSON(&b, p, judged(p)))
 	var out struct {
 		Schema  string
 		Partial []string
@@ -147,9 +144,7 @@ func TestJSON(t *testing.T) {
 		Steps   map[string]struct{ Count int }
 		Devices []struct{ Name string }
 	}
-	if err := json.Unmarshal(b.Bytes(), &out); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(b.Bytes(), &out))
 	sum := out.GPUIdle
 	for _, g := range out.Groups {
 		sum += g.Share
@@ -165,9 +160,7 @@ func TestJSON(t *testing.T) {
 func TestHTML(t *testing.T) {
 	p := made(2, 0)
 	var b bytes.Buffer
-	if err := HTML(&b, p, judged(p)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, HTML(&b, p, judged(p)))
 	page := b.String()
 	for _, want := range []string{"Where the time goes", "Utilisation of rank 0, GPU 0", "Steps over time", "Memory of GPU 0", "Partial: the file is truncated", "sgemm&lt;script&gt;"} {
 		if !strings.Contains(page, want) {
@@ -196,9 +189,7 @@ func TestDiff(t *testing.T) {
 				t.Errorf("too wide: %s", line)
 			}
 		}
-		if err := DiffJSON(&j, d, tc.gate); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, DiffJSON(&j, d, tc.gate))
 		var out struct {
 			Schema, Verdict, Per string
 			Groups               []map[string]any

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 const profiles = "../../../../shared/data/profiles"
@@ -19,13 +21,9 @@ func sample(t testing.TB, name string) []byte {
 	}
 	defer file.Close()
 	z, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	b, err := io.ReadAll(z)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return b
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing/iotest"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/profile"
 )
 
@@ -180,9 +181,7 @@ func TestALongTraceKeepsItsBeginning(t *testing.T) {
 		fmt.Fprintf(&b, `{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":%d,"dur":1},`, 10*i)
 	}
 	tl, err := Read(t.Context(), strings.NewReader(b.String()+"]"), "long", 1000)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	held := tl.Streams[0].Work[profile.Kernel].Len()
 	if held > 1000 || held < 250 || tl.Dropped[""] != int64(n-held) || !strings.Contains(strings.Join(tl.Partial, ""), "only the first") {
 		t.Errorf("held %d, dropped %d of %d: %v", held, tl.Dropped[""], n, tl.Partial)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/profile"
 )
 
@@ -34,18 +35,12 @@ type activity struct {
 func base(t *testing.T) (out []activity) {
 	t.Helper()
 	f, err := os.Open("testdata/decode.json.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer f.Close()
 	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var data struct{ Activities [][6]any }
-	if err := json.NewDecoder(z).Decode(&data); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.NewDecoder(z).Decode(&data))
 	for _, a := range data.Activities {
 		out = append(out, activity{a[0].(string), a[1].(string), a[5].(string), a[2].(float64), a[3].(float64), int(a[4].(float64))})
 	}
@@ -93,9 +88,7 @@ func steps(t *testing.T, of []activity, seed uint64, e edit) *profile.Profile {
 	}
 	b.WriteString("{}]")
 	tl, err := Read(t.Context(), write(t, "t.json", []byte(b.String())), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return profile.Combine([]*profile.Analysis{profile.Analyze(tl)})
 }
 

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/profile"
 )
 
@@ -24,9 +25,7 @@ const event = `{"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":1,"du
 func write(t *testing.T, name string, content []byte) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, content, 0o600))
 	return path
 }
 
@@ -37,9 +36,7 @@ func zipped(t *testing.T, r io.Reader) []byte {
 	if _, err := io.Copy(z, r); err != nil {
 		t.Fatal(err)
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, z.Close())
 	return b.Bytes()
 }
 
@@ -47,15 +44,11 @@ func TestRead(t *testing.T) {
 	text := "[" + strings.Repeat(event+",", 20_000) + event + "]"
 	var z bytes.Buffer
 	w, err := zstd.NewWriter(&z)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := io.WriteString(w, text); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Close())
 	gz := zipped(t, strings.NewReader(text))
 	for name, tc := range map[string]struct {
 		content []byte
@@ -141,9 +134,8 @@ func TestStdin(t *testing.T) {
 		want    string
 	}{"a trace": {zipped(t, strings.NewReader("["+event+"]")), ""}, "a database": {[]byte("SQLite format 3\x00...."), "from a file"}} {
 		var err error
-		if os.Stdin, err = os.Open(write(t, "stdin", tc.content)); err != nil {
-			t.Fatal(err)
-		}
+		os.Stdin, err = os.Open(write(t, "stdin", tc.content))
+		must.Succeed(t, err)
 		paths, err := List(Stdin)
 		if err != nil || len(paths) != 1 {
 			t.Fatalf("%v %v", paths, err)
@@ -161,9 +153,7 @@ func TestList(t *testing.T) {
 		t.Error("an empty directory holds traces")
 	}
 	for _, name := range []string{"rank1.json.gz", "rank0.json.gz", "notes.txt", "host.async_llm.1.json.gz"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(dir, name), []byte("x"), 0o600))
 	}
 	if err := os.MkdirAll(filepath.Join(dir, "directory.json"), 0o700); err != nil { // neither it nor a pipe is a trace
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/render"
@@ -44,9 +45,7 @@ func FitsTheScreen(t *testing.T, name string, d diagnose.Diagnosis) {
 	t.Helper()
 	rendered := func(o report.Options) string {
 		var b bytes.Buffer
-		if err := report.Text(&b, d, o); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, report.Text(&b, d, o))
 		return b.String()
 	}
 	text := rendered(report.Options{Again: "sixty diagnose http://vllm-0:8000"})

@@ -15,7 +15,6 @@ import (
 
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
-	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/sim/workload"
 )
@@ -217,9 +216,7 @@ func TestTheBatchLimitShowsInAQueue(t *testing.T) {
 }
 
 func TestNothingToRead(t *testing.T) {
-	store, err := embedded.Open(embedded.Config{})
-	must.Succeed(t, err)
-	defer store.Close()
+	store := embeddedtest.New(t)
 	now := time.Unix(1_700_000_000, 0)
 	for name, o := range map[string]workload.Measurement{
 		"no targets":  {From: now, To: now.Add(time.Minute), Interval: time.Second},

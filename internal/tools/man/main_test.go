@@ -6,14 +6,13 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/cli"
 )
 
 func TestEveryCommandHasAManPage(t *testing.T) {
 	dir := t.TempDir()
-	if err := write(dir); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, write(dir))
 	for _, c := range cli.Root().Commands() {
 		if c.Hidden || !c.IsAvailableCommand() {
 			continue

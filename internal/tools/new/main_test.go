@@ -7,20 +7,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 func TestAddPathology(t *testing.T) {
 	catalogue := t.TempDir()
 	list, err := os.ReadFile("../../pathologies/pathologies.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(catalogue, "pathologies.go"), list, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := addPathology(catalogue, "zone-lost"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, os.WriteFile(filepath.Join(catalogue, "pathologies.go"), list, 0o600))
+	must.Succeed(t, addPathology(catalogue, "zone-lost"))
 	for _, name := range []string{"pathologies.go", "zonelost/zonelost.go", "zonelost/refine.go"} {
 		if _, err := parser.ParseFile(token.NewFileSet(), filepath.Join(catalogue, name), nil, parser.AllErrors); err != nil {
 			t.Error(err)
@@ -32,9 +28,7 @@ func TestAddPathology(t *testing.T) {
 		}
 	}
 	after, err := os.ReadFile(filepath.Join(catalogue, "pathologies.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if strings.Count(string(after), "pathologies/zonelost\"") != 1 || strings.Count(string(after), "zonelost.Pathology,") != 1 {
 		t.Errorf("the list is\n%s", after)
 	}

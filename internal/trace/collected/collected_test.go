@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/trace/collected"
 )
 
@@ -48,9 +49,7 @@ func TestFetch(t *testing.T) {
 	s.SetStartTimestamp(1)
 	s.SetEndTimestamp(2)
 	tempo, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	jaeger := []byte(`{"data":[{"processes":{"p":{"serviceName":"x"}},"spans":[{"traceID":"` + id + `","spanID":"2","processID":"p","startTime":1,"duration":1}]}]}`)
 	for name, base := range map[string]string{
 		"Tempo":           answering(t, "/api/traces/"+id, "application/protobuf", 200, tempo),
@@ -83,9 +82,7 @@ func TestFetch(t *testing.T) {
 
 func TestFiles(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")
-	if err := os.WriteFile(empty, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(empty, nil, 0o600))
 	if _, err := collected.Files([]string{empty}); err == nil || !strings.Contains(err.Error(), empty) || hint.Of(err) == "" {
 		t.Errorf("an empty file: %v", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/fleet"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
+	"github.com/sixty-dev/sixty/internal/metrics/embedded/embeddedtest"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
@@ -50,9 +51,7 @@ func page(prefix string, hot bool) []byte {
 // GPU is held down by its temperature.
 func TestAServerIsLentItsGPUs(t *testing.T) {
 	for _, prefix := range []string{"", "amd_"} {
-		store, err := embedded.Open(embedded.Config{})
-		must.Succeed(t, err)
-		defer store.Close()
+		store := embeddedtest.New(t)
 		all, err := fleet.Scenarios(pathologies.All())
 		must.Succeed(t, err)
 		began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/burnrate"
@@ -23,17 +24,13 @@ import (
 func files(t testing.TB, change func(*dashboard.Config)) []generate.File {
 	t.Helper()
 	d, err := dialect.Named("vllm-v1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	cfg := dashboard.Config{Pathologies: pathologies.All(), Period: burnrate.DefaultPeriod, Deployment: dialect.Deployment{Dialects: []dialect.Dialect{d}}}
 	if change != nil {
 		change(&cfg)
 	}
 	out, err := grafana.Files(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return out
 }
 
@@ -281,9 +278,7 @@ func TestEveryDashboardMarksFindingsRestartsAndChanges(t *testing.T) {
 
 func TestProvisioning(t *testing.T) {
 	got, err := grafana.Provisioning(grafana.Provision{Prometheus: "http://prometheus:9090", ScrapeInterval: "5s", Dashboards: "/dashboards"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want := map[string]any{
 		"datasources/sixty.yaml": map[string]any{"apiVersion": 1, "datasources": []any{map[string]any{
 			"name": "Prometheus (vLLM)", "uid": "sixty-prometheus", "type": "prometheus", "access": "proxy", "url": "http://prometheus:9090",
@@ -297,9 +292,7 @@ func TestProvisioning(t *testing.T) {
 	read := map[string]any{}
 	for _, f := range got {
 		var v map[string]any
-		if err := yaml.Unmarshal(f.Content, &v); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, yaml.Unmarshal(f.Content, &v))
 		read[f.Path] = v
 	}
 	if diff := cmp.Diff(want, read); diff != "" {

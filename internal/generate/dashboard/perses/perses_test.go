@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/burnrate"
@@ -19,13 +20,9 @@ import (
 func files(t testing.TB) []generate.File {
 	t.Helper()
 	d, err := dialect.Named("vllm-v1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	out, err := perses.Files(dashboard.Config{Pathologies: pathologies.All(), Period: burnrate.DefaultPeriod, Deployment: dialect.Deployment{Dialects: []dialect.Dialect{d}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return out
 }
 

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/burnrate"
@@ -26,43 +27,31 @@ const tsconfig = `{"compilerOptions": {"strict": true, "noEmit": true, "skipLibC
 
 func TestDashboardsFitTheSchemasOfGrafanaAndPerses(t *testing.T) {
 	modules, err := filepath.Abs("node_modules")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	compiler := filepath.Join(modules, ".bin", "tsc")
 	if _, err := os.Stat(compiler); err != nil {
 		t.Skip("needs the schemas from npm: make schemas")
 	}
 	dir := t.TempDir()
-	if err := os.Symlink(modules, filepath.Join(dir, "node_modules")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Symlink(modules, filepath.Join(dir, "node_modules")))
 	write := func(name string, content []byte) {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(dir, name), content, 0o644))
 	}
 	for _, name := range []string{"schema.ts", "faults.ts"} {
 		content, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		write(name, content)
 	}
 	write("tsconfig.json", []byte(tsconfig))
 	for _, id := range []string{"vllm-v1", "vllm-v0"} {
 		d, err := dialect.Named(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		cfg := dashboard.Config{Pathologies: pathologies.All(), Period: burnrate.DefaultPeriod, Deployment: dialect.Deployment{Dialects: []dialect.Dialect{d}}}
 		for typ, render := range map[string]func(dashboard.Config) ([]generate.File, error){
 			"GrafanaDashboard": grafana.Files, "PersesDashboard": perses.Files,
 		} {
 			files, err := render(cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			write(typ+"-"+id+".ts", typed(typ, files))
 		}
 	}

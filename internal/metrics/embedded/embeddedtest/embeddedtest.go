@@ -1,4 +1,4 @@
-// Package embeddedtest opens recordings for tests.
+// Package embeddedtest opens stores and recordings for tests.
 package embeddedtest
 
 import (
@@ -13,6 +13,22 @@ import (
 	"github.com/sixty-dev/sixty/internal/metrics/recording"
 )
 
+// New is an empty store, which is closed with the test.
+func New(tb testing.TB) *embedded.Store {
+	tb.Helper()
+	store, err := embedded.Open(embedded.Config{})
+	must.Succeed(tb, err)
+	tb.Cleanup(func() { store.Close() })
+	return store
+}
+
+// Append scrapes a page in no time.
+func Append(tb testing.TB, store *embedded.Store, target embedded.Target, at time.Time, page string) {
+	tb.Helper()
+	_, err := store.Append(target, at, []byte(page), "", 0)
+	must.Succeed(tb, err)
+}
+
 // Open loads a recording into a store, which is closed with the test, and returns the times
 // of its first and its last scrape. The function name is that of [embedded.Store.Load].
 func Open(tb testing.TB, path string, name func(target string) embedded.Target) (store *embedded.Store, first, last time.Time) {
@@ -20,9 +36,7 @@ func Open(tb testing.TB, path string, name func(target string) embedded.Target) 
 	rec, err := recording.Open(tb.Context(), path)
 	must.Succeed(tb, err)
 	defer rec.Close()
-	store, err = embedded.Open(embedded.Config{})
-	must.Succeed(tb, err)
-	tb.Cleanup(func() { store.Close() })
+	store = New(tb)
 	must.Succeed(tb, store.Load(tb.Context(), rec, name))
 	first, last = rec.Times()
 	return store, first, last

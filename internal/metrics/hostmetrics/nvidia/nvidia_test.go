@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/prometheus/model/labels"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/metrics/hostmetrics/gpu"
 	"github.com/sixty-dev/sixty/internal/metrics/scrape"
@@ -21,9 +22,7 @@ import (
 func load(t testing.TB, name string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return b
 }
 
@@ -123,9 +122,7 @@ func TestDrivers(t *testing.T) {
 // nvidia-smi does not tell is listed.
 func TestSignalsAreServed(t *testing.T) {
 	readings, err := Parse(load(t, "550-h100-throttled.xml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for i := range readings { // as package hostmetrics adds them
 		readings[i].Values[gpu.XID], readings[i].Values[gpu.LinkErrors] = 0, 0
 	}
@@ -144,9 +141,7 @@ func TestSignalsAreServed(t *testing.T) {
 			continue
 		}
 		names, err := indicator.Metrics(s.PromQL())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, n := range names {
 			if has[n] == untold[n] {
 				t.Errorf("%s reads %s: on the page %t, said to be untold %t", s.Name, n, has[n], untold[n])
@@ -237,9 +232,7 @@ func BenchmarkParse(b *testing.B) {
 // FuzzParse reads what no driver prints: it ends, and what it gives is a metrics page.
 func FuzzParse(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.xml")
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Succeed(f, err)
 	for _, name := range files {
 		f.Add(load(f, filepath.Base(name)))
 	}

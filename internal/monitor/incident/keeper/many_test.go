@@ -19,9 +19,7 @@ import (
 // how many it leaves out, also after a restart, and has none of another cluster's servers at the
 // same addresses.
 func TestEvidenceOfMany(t *testing.T) {
-	store, err := embedded.Open(embedded.Config{})
-	must.Succeed(t, err)
-	defer store.Close()
+	store := embeddedtest.New(t)
 	const replicas, sick = 30, 29
 	began := time.Unix(1_800_000_000, 0).UTC()
 	dir := t.TempDir()
@@ -39,11 +37,10 @@ func TestEvidenceOfMany(t *testing.T) {
 				page := fmt.Sprintf("vllm:num_requests_running{model_name=\"m%d\",engine=\"0\"} 1\nvllm:num_requests_waiting{model_name=\"m%[1]d\",engine=\"0\"} 0\nvllm:generation_tokens_total{model_name=\"m%[1]d\",engine=\"0\"} %d\nprocess_start_time_seconds %d.5\n",
 					c, 1000*r+i+100_000*c, 1_700_000_000+100*c+r)
 				if cluster == "b" && r == sick && i > 12 {
-					err = store.AppendFailure(target, at)
+					must.Succeed(t, store.AppendFailure(target, at))
 				} else {
-					_, err = store.Append(target, at, []byte(page), "", 0)
+					embeddedtest.Append(t, store, target, at, page)
 				}
-				must.Succeed(t, err)
 			}
 		}
 		if i < 6 {

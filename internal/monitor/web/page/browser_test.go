@@ -26,6 +26,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/base/polltest"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 )
@@ -98,9 +99,7 @@ func open(t testing.TB, browser context.Context, url string, f form) *tab {
 	ctx, stop := chromedp.NewContext(browser)
 	t.Cleanup(stop)
 	b := &tab{t: t, ctx: ctx, shut: stop}
-	if err := chromedp.Listen(ctx, b.hear); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, chromedp.Listen(ctx, b.hear))
 	scheme := "light"
 	if f.dark {
 		scheme = "dark"
@@ -125,9 +124,7 @@ func open(t testing.TB, browser context.Context, url string, f form) *tab {
 func call[P, R any](b *tab, command cdp.Command[P, R], params P) R {
 	b.t.Helper()
 	r, err := chromedp.Call(b.ctx, command, params)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must.Succeed(b.t, err)
 	return r
 }
 
@@ -251,12 +248,8 @@ func TestShots(t *testing.T) {
 				take = chromedp.FullScreenshot(100)
 			}
 			png, err := chromedp.Run(b.ctx, take)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(*shots, view.name+name+".png"), png, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
+			must.Succeed(t, os.WriteFile(filepath.Join(*shots, view.name+name+".png"), png, 0o600))
 			b.quiet("404")
 			b.shut()
 		}
@@ -442,9 +435,7 @@ func TestTimesAreInTheViewersZone(t *testing.T) {
 	built(t)
 	m, url := start(t)
 	tokyo, err := time.LoadLocation("Asia/Tokyo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	b := open(t, chromium(t), url+"/incident/"+m.incident.ID, form{zone: "Asia/Tokyo"})
 	b.text(".eyebrow time", m.incident.Began.In(tokyo).Format("15:04:05"))
 }

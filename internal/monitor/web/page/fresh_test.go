@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
@@ -60,15 +61,11 @@ func TestThePageTitlesVerdictsAsTheCatalogueDoes(t *testing.T) {
 func fresh[T any](t *testing.T, name string, list []T) {
 	t.Helper()
 	want, err := json.Marshal(list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	want = append(bytes.ReplaceAll(want, []byte("},{"), []byte("},\n{")), '\n')
 	file := filepath.Join(sources, "src", name)
 	if *update {
-		if err := os.WriteFile(file, want, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(file, want, 0o644))
 	}
 	if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("%s is not fresh (error %v): go test ./internal/monitor/web/page -run ThePage -update, and then make page", file, err)

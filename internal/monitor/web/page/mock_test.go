@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/catalog/dialect"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/diagnose/source"
@@ -105,9 +106,7 @@ var learnt = sync.OnceValues(func() (*known, error) {
 func newMonitor(t testing.TB) *monitor {
 	t.Helper()
 	k, err := learnt()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	m := &monitor{t: t, known: k, began: time.Now(), state: view.OK, replicas: 24, every: 15, listeners: map[chan string]bool{}}
 	v := &m.last.Verdict
 	c := v.Confidence
@@ -137,9 +136,7 @@ func newMonitor(t testing.TB) *monitor {
 			return m.incident, id == m.incident.ID
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return m
 }
 
@@ -147,9 +144,7 @@ func newMonitor(t testing.TB) *monitor {
 // is ill, and KV caches that fail to arrive.
 func (m *monitor) apart() {
 	var d map[string]any
-	if err := json.Unmarshal(m.written, &d); err != nil {
-		m.t.Fatal(err)
-	}
+	must.Succeed(m.t, json.Unmarshal(m.written, &d))
 	d["deployments"] = json.RawMessage(`[{"model": "tiny", "first_token": 1.84, "stages": [
 		{"role": "router", "targets": ["epp:9090"], "lost": 0, "waiting": null, "seconds": 0.02, "findings": []},
 		{"role": "prefill", "targets": ["p-0:8000", "p-1:8000"], "lost": 1, "waiting": 3, "seconds": 0.42, "findings": []},
@@ -159,9 +154,7 @@ func (m *monitor) apart() {
 		{"carries": "KV cache", "seconds": 0.3, "fail_share": 0.25, "findings": ["kv-transfer-failing"]}
 	]}]`)
 	written, err := json.Marshal(d)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.Succeed(m.t, err)
 	own := *m.known // the recording's is shared
 	own.written = written
 	m.known, m.incident.Diagnosis = &own, written
@@ -484,9 +477,7 @@ func TestServe(t *testing.T) {
 		m.made = 20
 	}
 	l, err := net.Listen("tcp", *serve)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	go func() {
 		for range time.Tick(5 * time.Second) {
 			m.tell()

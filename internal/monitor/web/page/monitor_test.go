@@ -10,6 +10,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 	servers "github.com/sixty-dev/sixty/internal/fleet"
 	judge "github.com/sixty-dev/sixty/internal/monitor"
@@ -24,9 +25,7 @@ func TestTheMonitorIsShown(t *testing.T) {
 	built(t)
 	browser := chromium(t)
 	fl, err := servers.Start(servers.Config{Addr: "127.0.0.1:0", Replicas: 2, Warm: 2 * time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	dead := false
 	defer func() {
 		if !dead {
@@ -75,9 +74,7 @@ func TestTheMonitorIsShown(t *testing.T) {
 		}
 		b.shut()
 	}
-	if err := fl.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, fl.Close())
 	dead = true
 	now.text("main h1", "Target down")
 	now.until(`document.querySelector('a[href^="/incident/"]')`)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
 	"github.com/sixty-dev/sixty/internal/monitor/web/page"
 )
@@ -16,29 +17,22 @@ import (
 func ask(t *testing.T, method, url string, packed bool) (*http.Response, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	accept := "identity"
 	if packed {
 		accept = "br, gzip"
 	}
 	r.Header.Set("Accept-Encoding", accept)
 	resp, err := http.DefaultTransport.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer resp.Body.Close()
 	body := io.Reader(resp.Body)
 	if resp.Header.Get("Content-Encoding") == "gzip" {
-		if body, err = gzip.NewReader(body); err != nil {
-			t.Fatal(err)
-		}
+		body, err = gzip.NewReader(body)
+		must.Succeed(t, err)
 	}
 	raw, err := io.ReadAll(body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return resp, string(raw)
 }
 
@@ -149,19 +143,13 @@ func TestTheBundleIsSmallAndKept(t *testing.T) {
 func compressed(t *testing.T, url string) []byte {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	r.Header.Set("Accept-Encoding", "gzip")
 	resp, err := http.DefaultTransport.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return raw
 }
 

@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/sixty-dev/sixty/internal/base/must"
 )
 
 // testdata/types.sqlite was written by SQLite 3.40 with pages of 512 bytes: 200 rows of a
@@ -16,9 +18,7 @@ import (
 func fixture(t testing.TB) []byte {
 	t.Helper()
 	b, err := os.ReadFile("testdata/types.sqlite")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return b
 }
 
@@ -31,9 +31,7 @@ func scanTable(t testing.TB, db *DB, name string, want []string, take func([]Val
 func TestScan(t *testing.T) {
 	b := fixture(t)
 	db, err := Open(bytes.NewReader(b), int64(len(b)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got := strings.Join(db.Columns("t"), ","); got != "id,a,b,c,d" {
 		t.Fatalf("columns %s", got)
 	}
@@ -76,9 +74,7 @@ func itoa(n int) string {
 func TestAScanEnds(t *testing.T) {
 	b := fixture(t)
 	db, err := Open(bytes.NewReader(b), int64(len(b)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	n := 0
 	if err := scanTable(t, db, "t", nil, func([]Value) bool { n++; return n < 3 }); err != nil || n != 3 {
 		t.Errorf("%d rows, %v", n, err)
@@ -109,9 +105,7 @@ func TestDamage(t *testing.T) {
 	}
 	half := b[:len(b)/2]
 	db, err := Open(bytes.NewReader(half), int64(len(half)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	n := 0
 	if err := scanTable(t, db, "t", []string{"id"}, func([]Value) bool { n++; return true }); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("half a file: %v", err)

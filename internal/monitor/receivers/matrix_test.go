@@ -21,6 +21,7 @@ import (
 	amconfig "github.com/prometheus/alertmanager/config"
 
 	"github.com/sixty-dev/sixty/internal/base/memnet"
+	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/base/outputtest"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/monitor"
@@ -135,7 +136,7 @@ func (p *patient) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case resets:
 		panic(http.ErrAbortHandler)
 	case slow:
-		time.Sleep(8 * time.Second)
+		<-time.After(8 * time.Second)
 		hear()
 	case well:
 		hear()
@@ -166,35 +167,25 @@ func (w *ward) open() {
 	w.t.Helper()
 	cfg, err := monitor.ParseConfig([]byte("sixty:\n  receivers:\n  - {name: ill, webhook_configs: [{url: 'http://hook/'}]}\n  - {name: sane, webhook_configs: [{url: 'http://sane/'}]}\n"),
 		0, slog.New(slog.DiscardHandler))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 	w.teller, err = receivers.New(w.file, &url.URL{Scheme: "http", Host: "sixty"}, monitor.Alerts{}.Rank, slog.New(slog.NewTextHandler(w.log, nil)), nil)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 	w.teller.Dial(func(ctx context.Context, network, address string) (net.Conn, error) {
 		if address == "hook:80" {
 			return w.patient.dial(ctx, &w.network, network, address)
 		}
 		return w.network.DialContext(ctx, network, address)
 	})
-	if err := w.teller.SetReceivers([]amconfig.Receiver(cfg.Sixty.Receivers), ""); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, w.teller.SetReceivers([]amconfig.Receiver(cfg.Sixty.Receivers), ""))
 }
 
 // kill ends the notifier as kill -9 does, as far as its file is concerned, and starts another one.
 func (w *ward) kill() {
 	w.t.Helper()
 	kept, err := os.ReadFile(w.file)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, err)
 	w.teller.Close()
-	if err := os.WriteFile(w.file, kept, 0o600); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, os.WriteFile(w.file, kept, 0o600))
 	w.open()
 }
 

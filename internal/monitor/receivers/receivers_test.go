@@ -320,15 +320,13 @@ func testHeartbeat(t *testing.T) {
 	if err == nil {
 		err = os.WriteFile(d.config, append(text, "  heartbeat: web\n"...), 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	d.teller.Close()
 	d.start()
 	d.see("page", time.Hour)
 	for range 20 { // five minutes
 		d.teller.Beat(collect.Alert{Labels: map[string]string{"alertname": receivers.Heartbeat}, Began: time.Now(), Ends: time.Now().Add(30 * time.Second)})
-		time.Sleep(15 * time.Second)
+		<-time.After(15 * time.Second)
 	}
 	beats := d.webhook()
 	if len(beats) < 4 || len(beats) > 6 || slices.ContainsFunc(beats, func(s string) bool { return s != "firing <nil>" }) {
@@ -337,7 +335,7 @@ func testHeartbeat(t *testing.T) {
 	if texts := d.slack.seen(func(m map[string]any) string { return fmt.Sprint(m["attachments"]) }); len(texts) != 1 || strings.Contains(texts[0], receivers.Heartbeat) {
 		t.Errorf("Slack heard %q, want the page", texts)
 	}
-	time.Sleep(10 * time.Minute)
+	<-time.After(10 * time.Minute)
 	if after := d.webhook(); len(after) > len(beats)+1 {
 		t.Errorf("after the last heartbeat it heard %q", after[len(beats):])
 	}

@@ -80,6 +80,7 @@ type LeftRequest struct {
 	Model    string  `json:"model,omitempty"`
 	Ago      float64 `json:"left_seconds_ago"`
 	Lasted   float64 `json:"lasted_seconds"`
+	at       int64   // when it left
 }
 
 const maxListed = 1000
@@ -97,7 +98,7 @@ func (g *Gateway) List(atLeast time.Duration) Requests {
 		Schema: "sixty.gateway.requests/v1", Time: time.Now(), LeakAge: g.cfg.LeakAge.Seconds(),
 		Requests: []OpenRequest{}, Upstreams: []UpstreamState{},
 	}
-	g.open.each(func(x *exchange) {
+	g.each(func(x *exchange) {
 		out.Open++
 		leak := g.leaks(x, now)
 		if leak {
@@ -147,7 +148,7 @@ func (u *upstream) describe(now int64) UpstreamState {
 	}
 	for _, l := range slices.Backward(e.left) {
 		l.Ago = time.Duration(now - l.at).Seconds()
-		s.Left = append(s.Left, l.LeftRequest)
+		s.Left = append(s.Left, l)
 	}
 	return s
 }

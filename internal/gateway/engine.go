@@ -17,10 +17,9 @@ import (
 
 // engineState is what an upstream's engine says of itself.
 type engineState struct {
-	mu      sync.Mutex
-	at      time.Time // of the last page; zero without one
-	models  map[string]engineReading
-	hitRate map[string]float64 // of the prefix cache since the reading before, by model
+	mu     sync.Mutex
+	at     time.Time // of the last page; zero without one
+	models map[string]engineReading
 
 	held     int // requests that it runs or has waiting
 	excess   int // of these, beyond those that were open here
@@ -29,7 +28,7 @@ type engineState struct {
 
 	born float64 // when its counters began, in Unix seconds, to the microsecond; 0 where it does not say
 
-	left []leftRequest // whose client left since it was last seen to hold no more than is open here; the oldest first
+	left []LeftRequest // whose client left since it was last seen to hold no more than is open here; the oldest first
 }
 
 // engineReading is one model of an engine, by the metrics' canonical names. Several ranks are put
@@ -49,6 +48,8 @@ const (
 	engineEnded       = "vllm:e2e_request_latency_seconds_count" // requests that came to their end, and their seconds
 	engineEndedTime   = "vllm:e2e_request_latency_seconds_sum"
 	engineBorn        = "vllm:generation_tokens_created"
+
+	engineHitRate = "hit rate" // of the prefix cache, between the last two readings that differ: computed
 )
 
 var engineMetrics = []string{
@@ -114,24 +115,25 @@ func (e *engineState) update(g *Gateway, u *upstream, now map[string]engineReadi
 	open, settled := g.openAt(u, 2*g.cfg.HealthEvery)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	held, hitRate := 0.0, map[string]float64{}
+	held := 0.0
 	for model, m := range now {
 		held += m[engineRunning] + m[engineWaiting]
 		before := e.models[model]
-		if rate, ok := e.hitRate[model]; ok {
-			hitRate[model] = rate
+		gained := func(metric string) float64 { return m[metric] - before[metric] }
+		if rate, ok := before[engineHitRate]; ok {
+			m[engineHitRate] = rate
 		}
-		if queries := m[engineQueries] - before[engineQueries]; queries > 0 && m[engineHits] >= before[engineHits] {
-			hitRate[model] = (m[engineHits] - before[engineHits]) / queries
+		if queries := gained(engineQueries); queries > 0 && gained(engineHits) >= 0 {
+			m[engineHitRate] = gained(engineHits) / queries
 		}
-		if steps, tokens := m[engineSteps]-before[engineSteps], m[engineTokens]-before[engineTokens]; before != nil && steps > 0 && tokens >= 0 {
+		if steps, tokens := gained(engineSteps), gained(engineTokens); before != nil && steps > 0 && tokens >= 0 {
 			batch := g.metrics.batch.WithLabelValues(model, u.name)
 			for range int(min(steps, mostSteps)) {
 				batch.Observe(tokens / steps)
 			}
 		}
 	}
-	e.models, e.hitRate, e.at, e.held, e.born = now, hitRate, at, int(held), born
+	e.models, e.at, e.held, e.born = now, at, int(held), born
 	e.excess, e.missing = max(e.held-open, 0), max(settled-e.held, 0)
 	if e.exceeded++; e.excess == 0 {
 		e.exceeded, e.left = 0, nil
@@ -142,7 +144,7 @@ func (e *engineState) update(g *Gateway, u *upstream, now map[string]engineReadi
 // that generate and were sent longer than a time ago.
 func (g *Gateway) openAt(u *upstream, ago time.Duration) (open, settled int) {
 	now := g.now()
-	g.open.each(func(x *exchange) {
+	g.each(func(x *exchange) {
 		if x.up.Load() != u {
 			return
 		}
@@ -157,16 +159,10 @@ func (g *Gateway) openAt(u *upstream, ago time.Duration) (open, settled int) {
 // maxLeft bounds the requests of an upstream whose client left that are remembered.
 const maxLeft = 20
 
-// leftRequest is a request whose client left, at a time.
-type leftRequest struct {
-	LeftRequest
-	at int64
-}
-
 // noteLeft remembers a request whose client left.
 func (e *engineState) noteLeft(x *exchange, now int64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.left = append(e.left, leftRequest{LeftRequest{ID: x.id, EngineID: x.meter.ID, Model: x.model, Lasted: time.Duration(now - x.arrived).Seconds()}, now})
+	e.left = append(e.left, LeftRequest{ID: x.id, EngineID: x.meter.ID, Model: x.model, Lasted: time.Duration(now - x.arrived).Seconds(), at: now})
 	e.left = e.left[max(len(e.left)-maxLeft, 0):]
 }

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/sixty-dev/sixty/internal/openai"
 	"github.com/sixty-dev/sixty/internal/openai/stream"
 )
 
@@ -43,10 +41,8 @@ type exchange struct {
 	tenant  string
 	labels  []string // model, route, tenant, under which it is counted; by model once that is known
 	meter   stream.Meter
-	whole   bool          // the client got all of a stream, up to its last event
-	hides   bool          // asks for a token account that the client did not ask for
-	hider   *stream.Hider // takes it out again; nil where there is nothing to hide
-	req     openai.Request
+	whole   bool   // the client got all of a stream, up to its last event
+	choices int    // that the client asked for
 	body    []byte // until the answer begins
 	held    int64  // bytes of it that were read
 	asked   string // the model that the client named
@@ -73,7 +69,7 @@ type exchange struct {
 func (x *exchange) generates() bool { return x.work == "chat" || x.work == "text_completion" }
 
 // cancel ends the exchange from outside, for a reason; the first one stays. Its caller
-// holds the table's lock, so that the exchange has not ended: its connection may serve
+// holds the gateway's lock, so that the exchange has not ended: its connection may serve
 // another one then.
 func (x *exchange) cancel(cause *end) {
 	x.stop(cause)
@@ -107,37 +103,18 @@ func (x *exchange) setState(s state) {
 
 func (x *exchange) touch() { x.last.Store(x.g.now()) }
 
-// table holds the open exchanges.
-type table struct {
-	mu   sync.Mutex
-	open map[*exchange]struct{}
-}
-
-// add returns how many are open with this one.
-func (t *table) add(x *exchange) int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.open[x] = struct{}{}
-	return len(t.open)
-}
-
-func (t *table) remove(x *exchange) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.open, x)
-}
-
-func (t *table) len() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.open)
+// InFlight is the number of open requests.
+func (g *Gateway) InFlight() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.open)
 }
 
 // each calls fn for every open exchange. fn must be quick.
-func (t *table) each(fn func(*exchange)) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for x := range t.open {
+func (g *Gateway) each(fn func(*exchange)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for x := range g.open {
 		fn(x)
 	}
 }
@@ -150,7 +127,7 @@ const sweepEvery = time.Second / 4
 func (g *Gateway) sweep() {
 	now := g.now()
 	over := func(since int64, limit time.Duration) bool { return limit > 0 && since > 0 && now-since > int64(limit) }
-	g.open.each(func(x *exchange) {
+	g.each(func(x *exchange) {
 		if over(x.arrived, g.cfg.RequestTimeout) {
 			x.cancel(errTooLong)
 			return

@@ -44,7 +44,8 @@ type Gateway struct {
 	transport *http.Transport
 	upstreams []*upstream
 	turn      atomic.Uint64 // of the upstreams, where they are equally loaded
-	open      table
+	mu        sync.Mutex
+	open      map[*exchange]struct{}
 	metrics   *measures
 	scraper   *scrape.Client
 	held      atomic.Int64 // bytes of all bodies
@@ -59,10 +60,9 @@ func New(cfg Config) (*Gateway, error) {
 		return nil, err
 	}
 	// A time of 0 is that of nothing.
-	g := &Gateway{cfg: cfg, epoch: time.Now().Add(-time.Second), transport: newTransport(cfg)}
-	g.open.open = map[*exchange]struct{}{}
+	g := &Gateway{cfg: cfg, epoch: time.Now().Add(-time.Second), transport: newTransport(cfg), open: map[*exchange]struct{}{}}
 	for _, u := range cfg.Upstreams {
-		g.upstreams = append(g.upstreams, newUpstream(u, cfg.HealthPath))
+		g.upstreams = append(g.upstreams, newUpstream(u))
 	}
 	if g.scraper, err = scrape.New(scrape.Config{Client: &http.Client{Transport: g.transport}}); err != nil {
 		return nil, err
@@ -103,9 +103,6 @@ func (g *Gateway) Run(ctx context.Context) {
 	g.transport.CloseIdleConnections()
 	g.scraper.Close()
 }
-
-// InFlight is the number of open requests.
-func (g *Gateway) InFlight() int { return g.open.len() }
 
 // routes are the paths that are told apart; others are "other", for clients
 // choose them.
@@ -151,7 +148,9 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request) *exchange {
 		x.id = rand.Text()
 	}
 	x.tenant = g.metrics.tenant(r.Header.Get(g.cfg.TenantHeader))
-	if n := g.open.add(x); g.cfg.MaxRequests > 0 && n > g.cfg.MaxRequests {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.open[x] = struct{}{}; g.cfg.MaxRequests > 0 && len(g.open) > g.cfg.MaxRequests {
 		x.stop(errTooMany)
 	}
 	return x
@@ -242,18 +241,15 @@ func (x *exchange) dropBody() {
 // readRequest reads what matters of the request's body, where it is known how.
 func (x *exchange) readRequest() {
 	kind, _, _ := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
+	var req openai.Request
 	if len(x.body) == 0 || kind != "application/json" && x.work == "" ||
-		x.r.Header.Get("Content-Encoding") != "" || x.req.Scan(x.body) != nil {
+		x.r.Header.Get("Content-Encoding") != "" || req.Scan(x.body) != nil {
 		return
 	}
-	name := x.req.Model[:min(len(x.req.Model), maxLabel+1)] // a longer one is no server's
-	x.asked = string(name)
+	x.asked = string(req.Model[:min(len(req.Model), maxLabel+1)]) // a longer one is no server's
+	x.choices = req.Choices
 	if x.g.metrics.hasModel(x.asked) {
 		x.model = x.asked
-	}
-	if x.g.cfg.AskUsage && x.req.Stream && !x.req.IncludeUsage && (x.route == "/v1/chat/completions" || x.route == "/v1/completions") {
-		x.body = x.req.WithUsage(x.body)
-		x.hides = true
 	}
 }
 
@@ -281,9 +277,6 @@ func (x *exchange) forward() {
 	}
 	to := &relay{x.w, x}
 	proxy.ServeHTTP(to, x.r)
-	if x.hider != nil {
-		_ = to.write(x.hider.End())
-	}
 	if x.failure == nil && x.code != http.StatusSwitchingProtocols {
 		_ = to.FlushError() // while a client that does not read is noticed
 	}
@@ -331,7 +324,7 @@ func (x *exchange) upgrades() bool {
 func (x *exchange) answer(a *http.Response) error {
 	x.dropBody() // it cannot be sent again
 	m := &x.meter
-	m.Choices, x.req = x.req.Choices, openai.Request{}
+	m.Choices = x.choices
 	x.code = a.StatusCode
 	x.setState(streaming)
 	if x.code == http.StatusSwitchingProtocols {
@@ -346,10 +339,6 @@ func (x *exchange) answer(a *http.Response) error {
 		x.setState(prefill)
 	case kind == "application/json":
 		m.Kind = stream.Whole
-	}
-	if x.hides && m.Kind == stream.Events && x.code == http.StatusOK {
-		x.hider = new(stream.Hider)
-		a.Header.Del("Content-Length")
 	}
 	if m.Kind != stream.Opaque && x.work != "" {
 		m.To = x
@@ -383,29 +372,15 @@ type relay struct {
 }
 
 // Write passes a piece of the answer on, and looks at it.
-func (s *relay) Write(p []byte) (int, error) {
+func (s *relay) Write(p []byte) (n int, err error) {
 	x := s.x
 	at := x.g.now()
 	x.last.Store(at)
-	out := p
-	if x.hider != nil {
-		out = x.hider.Data(p)
+	err = s.timeWrite(func() (err error) { n, err = s.ResponseWriter.Write(p); return err })
+	if x.answered += int64(n); err == nil {
+		x.meter.Data(p, at)
 	}
-	if err := s.write(out); err != nil {
-		return 0, err
-	}
-	x.meter.Data(p, at)
-	return len(p), nil
-}
-
-func (s *relay) write(p []byte) error {
-	if len(p) == 0 {
-		return nil
-	}
-	n := 0
-	err := s.timeWrite(func() (err error) { n, err = s.ResponseWriter.Write(p); return err })
-	s.x.answered += int64(n)
-	return err
+	return n, err
 }
 
 // FlushError is what http.ResponseController calls.
@@ -506,5 +481,7 @@ func (x *exchange) finish(e *end) {
 	if u := x.up.Load(); u != nil {
 		u.inFlight.Add(-1)
 	}
-	g.open.remove(x)
+	g.mu.Lock()
+	delete(g.open, x)
+	g.mu.Unlock()
 }

@@ -26,8 +26,7 @@ type Config struct {
 	// Dial connects with an upstream; nil for TCP, within ConnectTimeout.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	HealthPath  string        // asked of each upstream; "/health"
-	HealthEvery time.Duration // 5 s; also the pace at which the engines' metrics are read
+	HealthEvery time.Duration // 5 s by default; also the pace at which the engines' metrics are read
 
 	// Limits; 0 or less for none.
 	ConnectTimeout time.Duration
@@ -38,18 +37,12 @@ type Config struct {
 	MaxBody        int64         // bytes of a request, each of which is held until the answer begins
 	MaxRequests    int           // open requests, beyond which 503 is answered
 	LeakAge        time.Duration // age from which an open request is a suspected leak
-	AskUsage       bool          // ask the upstream for the token account of every stream, and hide it from clients that did not
 	TenantHeader   string        // names the tenant; "" for none
-	HashTenants    bool          // show a hash instead
 	MaxTenants     int           // told apart; others are "other"
 	Note           func(string)  // told of upstreams that come and go; may be nil
 }
 
-// Defaults of Config.
-const (
-	defaultHealthPath  = "/health"
-	defaultHealthEvery = 5 * time.Second
-)
+const defaultHealthEvery = 5 * time.Second
 
 // withDefaults returns the configuration with its defaults, or says what is
 // wrong with it.
@@ -73,12 +66,6 @@ func (c Config) withDefaults() (Config, error) {
 			return c, fmt.Errorf("upstream %q is given twice", u.Redacted())
 		}
 		seen[u.Host+u.Path] = true
-	}
-	if c.HealthPath == "" {
-		c.HealthPath = defaultHealthPath
-	}
-	if !strings.HasPrefix(c.HealthPath, "/") {
-		return c, fmt.Errorf("health path %q does not begin with /", c.HealthPath)
 	}
 	if c.HealthEvery <= 0 {
 		c.HealthEvery = defaultHealthEvery
@@ -112,7 +99,6 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.key, "tls-key", "", "PEM `file` of its key")
 	fs.StringVar(&o.upstreamCA, "upstream-ca", "", "PEM `file` of the authority to trust for https upstreams")
 	fs.BoolVar(&o.insecureUpstreams, "upstream-insecure", false, "do not verify the certificates of https upstreams")
-	fs.StringVar(&o.HealthPath, "health-path", defaultHealthPath, "health check `path` of each upstream; a status below 500 is healthy")
 	fs.DurationVar(&o.HealthEvery, "health-interval", defaultHealthEvery, "interval of health checks and of reading the engine's metrics")
 	fs.DurationVar(&o.ConnectTimeout, "connect-timeout", 5*time.Second, "connection timeout of an upstream; 0 for none")
 	fs.DurationVar(&o.HeaderTimeout, "header-timeout", 10*time.Minute, "timeout from sending a request to its response header; 0 for none")
@@ -122,9 +108,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Int64Var(&o.maxBodyMiB, "max-body", 64, "largest request body in `MiB`, kept in memory until the answer begins; 0 for unlimited")
 	fs.IntVar(&o.MaxRequests, "max-requests", 1<<16, "maximum open requests, then HTTP 503; 0 for unlimited")
 	fs.DurationVar(&o.LeakAge, "leak-age", 300*time.Second, "age from which an open request is a suspected leak")
-	fs.BoolVar(&o.AskUsage, "ask-usage", false, "request token usage of streams from upstreams, and hide it from clients that did not request it")
 	fs.StringVar(&o.TenantHeader, "tenant-header", "", "`header` that names the tenant, a label of the metrics")
-	fs.BoolVar(&o.HashTenants, "hash-tenants", false, "show a hash of the tenant instead")
 	fs.IntVar(&o.MaxTenants, "max-tenants", 100, "maximum number of tenants; others are \"other\"")
 	fs.DurationVar(&o.DrainDelay, "drain-delay", 0, "after SIGTERM: how long /ready fails while requests are still accepted")
 	fs.DurationVar(&o.DrainTimeout, "drain-timeout", 5*time.Minute, "after SIGTERM: how long open requests may take; a second signal ends them")

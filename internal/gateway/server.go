@@ -92,7 +92,7 @@ func (g *Gateway) drain(data *http.Server, s Serving) error {
 	if n == 0 {
 		return nil
 	}
-	g.open.each(func(x *exchange) { x.cancel(errDraining) })
+	g.each(func(x *exchange) { x.cancel(errDraining) })
 	// They end by themselves now, so that each is counted.
 	ctx, cancel = context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()

@@ -57,10 +57,10 @@ func newTransport(cfg Config) *http.Transport {
 	}
 }
 
-func newUpstream(u *url.URL, healthPath string) *upstream {
+func newUpstream(u *url.URL) *upstream {
 	base := *u
 	base.Path, base.RawPath = strings.TrimSuffix(u.Path, "/"), strings.TrimSuffix(u.EscapedPath(), "/")
-	return &upstream{url: &base, name: strings.ToValidUTF8(u.Host+base.Path, "?"), health: u.Scheme + "://" + u.Host + base.RawPath + healthPath}
+	return &upstream{url: &base, name: strings.ToValidUTF8(u.Host+base.Path, "?"), health: u.Scheme + "://" + u.Host + base.RawPath + "/health"}
 }
 
 // target is where a request goes. Its path and query are as the client wrote them.

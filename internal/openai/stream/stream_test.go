@@ -1,7 +1,6 @@
 package stream
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -222,58 +221,6 @@ func FuzzMeter(f *testing.F) {
 		}
 		if diff := cmp.Diff(whole, measure(kind, 1, parts...)); diff != "" {
 			t.Fatalf("pieces of %d bytes change what is measured:\n%s", n, diff)
-		}
-	})
-}
-
-func hide(stream string, n int) string {
-	var h Hider
-	var out bytes.Buffer
-	for p := []byte(stream); len(p) > 0; {
-		k := min(n, len(p))
-		out.Write(h.Data(p[:k]))
-		p = p[k:]
-	}
-	out.Write(h.End())
-	return out.String()
-}
-
-func TestHider(t *testing.T) {
-	nulled := strings.ReplaceAll(token("a"), "]}\n", "],\"usage\":null}\n")
-	for name, tt := range map[string]struct{ in, want string }{
-		"the account is taken out":    {role + token("a") + stop + used + done, role + token("a") + stop + done},
-		"a null is taken out":         {nulled + done, token("a") + done},
-		"a text that looks like it":   {token(`,"usage":null`), token(`,"usage":null`)},
-		"lines end with CR":           {"data: a\r\r" + strings.ReplaceAll(used, "\n", "\r") + "data: [DONE]\r\r", "data: a\r\rdata: [DONE]\r\r"},
-		"other lines stay":            {": ping\r\n\r\nevent: x\r\ndata: y\r\n\r\n", ": ping\r\n\r\nevent: x\r\ndata: y\r\n\r\n"},
-		"what is cut off stays":       {token("a") + "data: {\"cho", token("a") + "data: {\"cho"},
-		"usage beside a choice stays": {`data: {"choices":[{"text":"a"}],"usage":{"completion_tokens":1}}` + "\n\n", `data: {"choices":[{"text":"a"}],"usage":{"completion_tokens":1}}` + "\n\n"},
-		"an endless event passes":     {"data: " + strings.Repeat("x", 3<<20) + "\n\n" + used + done, "data: " + strings.Repeat("x", 3<<20) + "\n\n" + done},
-	} {
-		t.Run(name, func(t *testing.T) {
-			for _, n := range []int{1, 7, 1000, len(tt.in) + 1} {
-				if n == 1 && len(tt.in) > 1<<20 {
-					continue
-				}
-				if got := hide(tt.in, n); got != tt.want {
-					t.Fatalf("in pieces of %d bytes: %d bytes %.300q", n, len(got), got)
-				}
-			}
-		})
-	}
-}
-
-// FuzzHider checks that only what speaks of usage is ever taken out.
-func FuzzHider(f *testing.F) {
-	f.Add(role+token("a")+used+done, uint8(3))
-	f.Fuzz(func(t *testing.T, in string, size uint8) {
-		n := int(size) + 1
-		out := hide(in, n)
-		if out != hide(in, len(in)+1) {
-			t.Fatalf("pieces of %d bytes change the stream", n)
-		}
-		if !strings.Contains(in, `"usage"`) && out != in {
-			t.Fatalf("%q became %q", in, out)
 		}
 	})
 }

@@ -150,6 +150,12 @@ func (d *Document) Command(line string) {
 	}
 }
 
+// Brief adds a line to copy where it takes no more than so many lines of a screen, which shows the words instead
+// where it takes more.
+func (d *Document) Brief(most int, line, words string) {
+	d.add(Block{Kind: "command", Head: Clean(words), Text: Clean(line)}).Most = most
+}
+
 // Figures adds charts, which only a page shows.
 func (d *Document) Figures(list ...Figure) {
 	switch n := len(d.blocks) - 1; {
@@ -222,7 +228,11 @@ func (d *Document) Text(w io.Writer, o Options, full bool) error {
 		}
 	}
 	t.BeginDroppable(0)
-	if d.More != "" && !full {
+	switch {
+	case full:
+	case d.More == "":
+		t.DropToFit(0)
+	default:
 		more := "--full shows " + d.More + "."
 		if all := "--full shows what was left out, " + d.More + "."; !t.DropToFit(2) && Cells(all) <= t.width {
 			more = all
@@ -267,7 +277,7 @@ func (t *Text) block(b *Block, column int, headed bool, f Form) {
 		if b.Level > 0 || b.Name {
 			head = t.Style(Bold, b.Head)
 		}
-		t.Paragraph("", "  ", head+t.Style(b.Style, b.Text))
+		say("", "  ", head+t.Style(b.Style, b.Text))
 	case "say":
 		first, rest := "  ", "  "
 		if b.Head != "" {
@@ -294,11 +304,17 @@ func (t *Text) block(b *Block, column int, headed bool, f Form) {
 	case "table":
 		t.ranked(b.Columns, b.Rows, b.Ranks)
 	case "command":
+		indent := "  "
 		if headed {
-			t.Command("    ", b.Text)
-		} else {
-			t.Command("  ", b.Text)
+			indent = "    "
 		}
+		if trial := NewText(Options{Width: t.width}); b.Most > 0 && f == Screen {
+			if trial.Command(indent, b.Text); trial.Lines() > b.Most {
+				t.Line(indent + b.Head)
+				return
+			}
+		}
+		t.Command(indent, b.Text)
 	}
 }
 

@@ -34,8 +34,7 @@ const SameCommand = "the same command"
 // The first line is the answer.
 func Text(w io.Writer, d diagnose.Diagnosis, o Options) error {
 	if !o.Full {
-		_, err := short(&d, o).WriteTo(w)
-		return err
+		return screen(&d, o).Text(w, o.Options, false)
 	}
 	return Plain(w, d, o)
 }

@@ -612,14 +612,7 @@ func footer(d *diagnose.Diagnosis, verbose bool) [][2]string {
 	if !d.Window.To.IsZero() {
 		out = append(out, [2]string{"window", span(d.Window, d.At)})
 	}
-	baseline := "none: no past to compare with"
-	if source := baselineSource(d); source != diagnose.NoBaseline {
-		baseline = baselineWords[source]
-		if !d.Baseline.From.IsZero() {
-			baseline = span(d.Baseline, d.At) + ", " + baseline
-		}
-	}
-	out = append(out, [2]string{"baseline", baseline})
+	out = append(out, [2]string{"baseline", normal(d)})
 	if s := thresholdSources(d.LeadingFinding(&d.Verdict)); s != "" {
 		out = append(out, [2]string{"thresholds", s})
 	}
@@ -631,6 +624,18 @@ var baselineWords = map[diagnose.BaselineSource]string{
 	diagnose.History:  "earlier samples",
 	diagnose.Lifetime: "the average since the server started, load tests included (from its counters)",
 	diagnose.File:     "from --baseline",
+}
+
+// normal says what the diagnosis was compared with.
+func normal(d *diagnose.Diagnosis) string {
+	switch source := baselineSource(d); {
+	case source == diagnose.NoBaseline:
+		return "none: no past to compare with"
+	case d.Baseline.From.IsZero():
+		return baselineWords[source]
+	default:
+		return span(d.Baseline, d.At) + ", " + baselineWords[source]
+	}
 }
 
 // notable lists the targets: those that are down or could not be judged first.

@@ -15,9 +15,9 @@ import (
 const (
 	rankVerify = iota + 1
 	rankBasis
-	rankRunbook
 	rankRow // of evidence, but for the first
 	rankModel
+	rankRunbook
 	rankPrediction
 	rankEvidence
 	rankAlso

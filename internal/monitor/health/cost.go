@@ -3,11 +3,8 @@ package health
 import (
 	"fmt"
 	"math"
-	"strings"
 
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
-	"github.com/sixty-dev/sixty/internal/catalog/threshold"
-	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // A Price is what the servers cost.
@@ -30,19 +27,14 @@ type Cost struct {
 	// PerMillion is of all tokens, PerMillionOutput of the output alone, in dollars.
 	PerMillion       *float64 `json:"dollars_per_million_tokens"`
 	PerMillionOutput *float64 `json:"dollars_per_million_output_tokens"`
-	// Within is the share of requests whose first token came within the objective, Goodput how many
-	// those are in a GPU hour.
-	Objective *float64 `json:"objective_ttft_s"`
-	Within    *float64 `json:"within_objective"`
-	Goodput   *float64 `json:"goodput_per_gpu_hour"`
-	Reason    string   `json:"reason"` // why it is not known
+	Reason           string   `json:"reason"` // why it is not known
 }
 
 // noPrice says how to give one.
 const noPrice = "no price: give the GPU with --gpu H100, the number per replica with --tp, or your price with --price H100=2.49"
 
 // cost computes what a pool cost.
-func (m *measuring) cost(i int, limits threshold.Sources) *Cost {
+func (m *measuring) cost(i int) *Cost {
 	price := m.c.Price
 	c := &Cost{GPU: price.GPU, PerGPUHour: price.PerHour, PriceFrom: price.From}
 	// total is what a quantity a second comes to over the span.
@@ -63,7 +55,6 @@ func (m *measuring) cost(i int, limits threshold.Sources) *Cost {
 	output := total(item{signal: indicator.GenerationTokenRate})
 	all := output + total(item{signal: indicator.PromptTokenRate})
 	c.Tokens, c.OutputTokens = known(all), known(output)
-	m.goodput(c, i, limits)
 	switch {
 	case price.PerHour <= 0:
 		c.Reason = noPrice
@@ -80,46 +71,12 @@ func (m *measuring) cost(i int, limits threshold.Sources) *Cost {
 	return c
 }
 
-// goodput counts the requests whose first token came within the objective.
-func (m *measuring) goodput(c *Cost, i int, limits threshold.Sources) {
-	limit, ok := limitOf(limits, indicator.TTFTP95)
-	a := m.answers[indicator.TTFTP95.Name]
-	if !ok || a.problem != "" {
-		return
-	}
-	upTo := a.of[i].now.buckets
-	below, above, all := 0.0, math.Inf(1), upTo[math.Inf(1)]
-	for bound := range upTo {
-		if bound <= limit.Value {
-			below = max(below, bound)
-		} else {
-			above = min(above, bound)
-		}
-	}
-	if all <= 0 {
-		return
-	}
-	// Within the bucket that holds the objective requests are taken to be spread evenly.
-	within := upTo[below]
-	if !math.IsInf(above, 1) {
-		within += max(0, upTo[above]-upTo[below]) * (limit.Value - below) / (above - below)
-	}
-	c.Objective, c.Within = &limit.Value, known(min(1, within/all))
-	if c.GPUHours != nil && *c.GPUHours > 0 {
-		c.Goodput = known(min(within, all) / *c.GPUHours)
-	}
-}
-
 // Text says a cost in a line, "" where it is not known.
 func (c *Cost) Text() string {
-	var parts []string
-	if c.PerMillion != nil && c.PerMillionOutput != nil {
-		parts = append(parts, fmt.Sprintf("%s per million tokens, %s per million of output: %.3g GPU hours at %s", dollars(*c.PerMillion), dollars(*c.PerMillionOutput), *c.GPUHours, dollars(c.PerGPUHour)))
+	if c.PerMillion == nil || c.PerMillionOutput == nil {
+		return ""
 	}
-	if c.Goodput != nil {
-		parts = append(parts, fmt.Sprintf("%.0f requests per GPU hour with a first token within %s (%s of all)", *c.Goodput, render.Seconds(*c.Objective), render.Percent(*c.Within)))
-	}
-	return strings.Join(parts, "; ")
+	return fmt.Sprintf("%s per million tokens, %s per million of output: %.3g GPU hours at %s", dollars(*c.PerMillion), dollars(*c.PerMillionOutput), *c.GPUHours, dollars(c.PerGPUHour))
 }
 
 func dollars(v float64) string {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
-	"github.com/sixty-dev/sixty/internal/catalog/threshold"
 )
 
 // measured is an hour of two replicas in four parts, of which the first is of the span before; the
@@ -18,20 +17,12 @@ func measured(price Price) *measuring {
 	put(answering, 2, 1, 2, 1)
 	put(item{signal: indicator.PromptTokenRate}, 18, 1000, 2000, 1000)
 	put(item{signal: indicator.GenerationTokenRate}, 18, 250, 500, 250)
-	m.answers[indicator.TTFTP95.Name] = &answer{of: []values{{now: over{buckets: map[float64]float64{0.5: 300, 1: 600, 2: 900, math.Inf(1): 1200}}}}}
 	return m
 }
 
 func TestCost(t *testing.T) {
 	m := measured(Price{GPU: "H100 SXM", PerHour: 3, From: "--price", GPUs: 2})
-	name := threshold.Promises()[0].Threshold.Name
-	for _, p := range threshold.Promises() {
-		if p.Signal == indicator.TTFTP95 {
-			name = p.Threshold.Name
-		}
-	}
-	limits := threshold.Sources{Set: map[string]float64{name: 1.5}}
-	c := m.cost(0, limits)
+	c := m.cost(0)
 	// Four thirds of an hour of a replica with two GPUs; 1250 tokens a second of each in that time.
 	for what, x := range map[string]struct{ got, want float64 }{
 		"GPU hours":             {*c.GPUHours, 8.0 / 3},
@@ -40,30 +31,28 @@ func TestCost(t *testing.T) {
 		"output":                {*c.OutputTokens, 1.2e6},
 		"per million":           {*c.PerMillion, 8.0 / 6},
 		"per million of output": {*c.PerMillionOutput, 8 / 1.2},
-		"within 1.5 s":          {*c.Within, 750.0 / 1200},
-		"requests a GPU hour":   {*c.Goodput, 750 / (8.0 / 3)},
 	} {
 		if math.Abs(x.got-x.want) > 1e-9*x.want {
 			t.Errorf("%s: %g, want %g", what, x.got, x.want)
 		}
 	}
-	if text := c.Text(); !strings.Contains(text, "$1.33 per million tokens") || !strings.Contains(text, "281 requests per GPU hour") {
+	if text := c.Text(); !strings.Contains(text, "$1.33 per million tokens") {
 		t.Error(text)
 	}
 }
 
 func TestCostThatIsNotKnown(t *testing.T) {
-	if c := measured(Price{}).cost(0, threshold.Sources{}); c.PerMillion != nil || !strings.Contains(c.Reason, "--price") || c.Text() != "" {
+	if c := measured(Price{}).cost(0); c.PerMillion != nil || !strings.Contains(c.Reason, "--price") || c.Text() != "" {
 		t.Errorf("without a price: %+v, %q", c, c.Text())
 	}
 	m := measured(Price{PerHour: 3, GPUs: 1})
 	m.answers[answering.key()] = &answer{problem: "not measured"}
-	if c := m.cost(0, threshold.Sources{}); c.Dollars != nil || !strings.Contains(c.Reason, "up is not measured") {
+	if c := m.cost(0); c.Dollars != nil || !strings.Contains(c.Reason, "up is not measured") {
 		t.Errorf("without up: %+v", c)
 	}
 	m = measured(Price{PerHour: 3, GPUs: 1})
 	m.answers[indicator.GenerationTokenRate.Name] = &answer{problem: "not measured"}
-	if c := m.cost(0, threshold.Sources{}); c.PerMillion != nil || c.Dollars == nil || !strings.Contains(c.Reason, "no tokens") {
+	if c := m.cost(0); c.PerMillion != nil || c.Dollars == nil || !strings.Contains(c.Reason, "no tokens") {
 		t.Errorf("without tokens: %+v", c)
 	}
 }

@@ -89,31 +89,29 @@ type pool struct {
 func poolsOf(targets []diagnose.Target) []*pool {
 	byKey := map[[3]string]*pool{}
 	var out []*pool
-	var nameless []diagnose.Target
+	var nameless *pool
 	for _, t := range targets {
-		if !t.Serves() {
+		k, p := [3]string{t.Labels["cluster"], t.Labels["namespace"], t.Labels["model_name"]}, nameless
+		switch named := k[2] != ""; {
+		case !t.Serves():
 			continue
-		}
-		if t.Labels["model_name"] == "" {
-			nameless = append(nameless, t)
-			continue
-		}
-		k := [3]string{t.Labels["cluster"], t.Labels["namespace"], t.Labels["model_name"]}
-		if byKey[k] == nil {
+		case named && byKey[k] == nil:
 			byKey[k] = &pool{cluster: k[0], namespace: k[1], model: k[2], labels: t.Labels}
 			out = append(out, byKey[k])
+			fallthrough
+		case named:
+			p = byKey[k]
+		case p == nil:
+			nameless = &pool{labels: t.Labels}
+			p = nameless
 		}
-		byKey[k].instances = append(byKey[k].instances, t.Labels["instance"])
+		p.instances = append(p.instances, t.Labels["instance"])
 	}
-	// Servers that do not say which model they serve are of the only one.
-	if len(nameless) > 0 {
-		if len(out) != 1 {
-			out = append(out, &pool{labels: nameless[0].Labels})
-		}
-		p := out[len(out)-1]
-		for _, t := range nameless {
-			p.instances = append(p.instances, t.Labels["instance"])
-		}
+	switch { // servers that do not say which model they serve are of the only one
+	case nameless != nil && len(out) == 1:
+		out[0].instances = append(out[0].instances, nameless.instances...)
+	case nameless != nil:
+		out = append(out, nameless)
 	}
 	slices.SortFunc(out, func(a, b *pool) int {
 		return cmp.Or(cmp.Compare(a.cluster, b.cluster), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.model, b.model))
@@ -344,7 +342,7 @@ func (m *measuring) model(i int) (out Model, compared bool) {
 		limits.Objective = &o
 	}
 	out.Now = Now{m.last(i, indicator.KVUsage), m.last(i, indicator.Waiting), m.last(i, indicator.Running), m.last(i, indicator.GPUUtil)}
-	out.Cost = m.cost(i, limits)
+	out.Cost = m.cost(i)
 	for _, area := range areas() {
 		a := Area{ID: area.id, Title: area.title, Asks: area.asks, State: Missing, Rows: []Row{}}
 		for _, it := range area.items {
@@ -352,13 +350,8 @@ func (m *measuring) model(i int) (out Model, compared bool) {
 			a.Rows = append(a.Rows, row)
 			compared = compared || row.Previous != nil
 		}
-		for _, state := range []State{Measured, Fine, Breached} { // the worst counts
-			if k := slices.IndexFunc(a.Rows, func(r Row) bool { return r.State == state }); k >= 0 {
-				a.State, a.Reason = state, a.Rows[k].Reason
-			}
-		}
-		if a.State == Missing {
-			a.Reason = a.Rows[0].Reason
+		if a.Reason = a.Rows[0].Reason; slices.ContainsFunc(a.Rows, func(r Row) bool { return r.State == Measured }) {
+			a.State, a.Reason = Measured, ""
 		}
 		out.Areas = append(out.Areas, a)
 	}
@@ -391,7 +384,10 @@ func (m *measuring) row(i int, it item, limits threshold.Sources) Row {
 		return r
 	}
 	r.State = Measured
-	limit, promised := limitOf(limits, s)
+	limit, promised := threshold.Limit{}, false
+	if k := slices.IndexFunc(threshold.Promises(), func(p threshold.Promise) bool { return p.Signal == s }); k >= 0 {
+		limit, promised = limits.Limit(threshold.Promises()[k].Threshold)
+	}
 	kept, known := 0, 0
 	for k, v := range v.course[m.split:] {
 		if math.IsNaN(v) {
@@ -408,27 +404,13 @@ func (m *measuring) row(i int, it item, limits threshold.Sources) Row {
 			kept++
 		}
 	}
-	if !promised {
-		return r
-	}
-	r.Limit, r.LimitSource, r.State = &limit.Value, limit.Source, Fine
-	if share := float64(kept) / float64(known); known > 0 {
-		r.Kept = &share
-	}
-	if *r.Value > limit.Value {
-		r.State, r.Reason = Breached, fmt.Sprintf("%s: %s, objective %s", s.Title, r.Number("value", r.Value), indicator.FormatNumber(limit.Value, s.Unit))
-	}
-	return r
-}
-
-// limitOf is the objective for a signal.
-func limitOf(limits threshold.Sources, s *indicator.Signal) (l threshold.Limit, ok bool) {
-	for _, p := range threshold.Promises() {
-		if p.Signal == s {
-			return limits.Limit(p.Threshold)
+	if promised {
+		r.Limit, r.LimitSource = &limit.Value, limit.Source
+		if share := float64(kept) / float64(known); known > 0 {
+			r.Kept = &share
 		}
 	}
-	return l, false
+	return r
 }
 
 // whole is a value over a span, nil where it is not known or rests on too few requests. Where only a bucket of a

@@ -5,11 +5,16 @@ package health
 
 import (
 	"cmp"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/sixty-dev/sixty/internal/base/version"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
+	"github.com/sixty-dev/sixty/internal/diagnose"
 	"github.com/sixty-dev/sixty/internal/monitor/view"
+	"github.com/sixty-dev/sixty/internal/render"
 )
 
 // Schema names the version of the JSON; fields are only added under it.
@@ -63,8 +68,8 @@ type Area struct {
 	ID     string `json:"id"`
 	Title  string `json:"title"`
 	Asks   string `json:"asks"`   // the question that it answers
-	State  State  `json:"state"`  // the worst of its rows
-	Reason string `json:"reason"` // of a state other than fine
+	State  State  `json:"state"`  // measured where one of its rows is
+	Reason string `json:"reason"` // why it is not
 	Rows   []Row  `json:"rows"`
 }
 
@@ -73,10 +78,8 @@ type State string
 
 // The states of areas and rows.
 const (
-	Fine     State = "fine"     // the objective was kept
-	Measured State = "measured" // there is no objective for it
-	Breached State = "breached" // an objective was not kept
-	Missing  State = "unknown"  // nothing of it is measured
+	Measured State = "measured"
+	Missing  State = "unknown"
 )
 
 // A Row is one quantity over the span.
@@ -97,7 +100,7 @@ type Row struct {
 	LimitSource string   `json:"limit_source"`
 	Kept        *float64 `json:"kept"`
 	State       State    `json:"state"`
-	Reason      string   `json:"reason"` // why it is not known, or was breached
+	Reason      string   `json:"reason"` // why it is not known
 	// Bounds are how value and previous are written of which only a bucket or a bound is known.
 	Bounds map[string]string `json:"bounds,omitempty"`
 	// Points are what a plot shows, where there is one: Unix seconds and values, StepS apart where they are known.
@@ -123,3 +126,74 @@ const (
 	PerSecond How = "rate"  // mean over the span, of all replicas together
 	Mean      How = "mean"  // mean over the span, of all replicas together or, as the signal says, of the fullest
 )
+
+// judge adds the verdicts at the end of the span.
+func (m *measuring) judge(r *Report) {
+	r.Status = view.HealthUnknown
+	d := m.c.Now
+	if d == nil {
+		return
+	}
+	status := func(v *diagnose.Verdict) view.Health {
+		if v.Status == diagnose.Pending {
+			return view.HealthUncertain // whatever its severity, which it has none of
+		}
+		return view.HealthOf(map[diagnose.Status]view.Status{diagnose.Firing: view.Firing, diagnose.Unknown: view.Unknown}[v.Status], v.Severity.String())
+	}
+	r.Status = status(&d.Verdict)
+	for k := range r.Models {
+		o := &r.Models[k]
+		i := slices.IndexFunc(d.Verdicts, func(v diagnose.Verdict) bool {
+			l := d.Labels(v.Model, v.Targets)
+			return len(d.Verdicts) == 1 || l["cluster"] == o.Cluster && l["namespace"] == o.Namespace && l["model_name"] == o.Model
+		})
+		if i >= 0 {
+			o.Status, o.Verdict, o.Summary = status(&d.Verdicts[i]), d.Verdicts[i].ID, d.Verdicts[i].Summary
+		}
+	}
+}
+
+// summary is the report in a sentence or two.
+func summary(r *Report) string {
+	out := map[view.Health]string{
+		view.HealthFailing: "Failing", view.HealthDegraded: "Degraded", view.HealthUncertain: "Not certain", view.HealthUnknown: "State unknown", view.HealthHealthy: "Healthy",
+	}[r.Status] + " at the end"
+	if !slices.ContainsFunc(r.Models, func(m Model) bool { return m.Verdict != diagnose.Idle }) && len(r.Models) > 0 {
+		out = "Idle at the end"
+	}
+	for i := range r.Models {
+		if m := &r.Models[i]; r.Status != view.HealthUnknown && r.Status != view.HealthHealthy && m.Status == r.Status {
+			out += ": " + strings.TrimPrefix(strings.TrimRight(m.Summary, "."), diagnose.NameOf(m.Verdict)+": ")
+			break
+		}
+	}
+	if n, took := IncidentTime(r); n > 0 {
+		out += fmt.Sprintf("; %s, in %s of the time", render.Plural(n, "incident"), render.Percent(took.Seconds()/r.To.Sub(r.From).Seconds()))
+	} else if r.IncidentsKnown {
+		out += "; no incident"
+	}
+	return out + "."
+}
+
+// IncidentTime counts the incidents of a report, and the time within its span in which one
+// was open.
+func IncidentTime(r *Report) (n int, took time.Duration) {
+	end := r.From
+	for _, i := range slices.SortedFunc(slices.Values(r.Incidents), func(a, b view.Summary) int { return a.Began.Compare(b.Began) }) {
+		from, to := i.Began, r.To
+		if i.Ended != nil && i.Ended.Before(to) {
+			to = *i.Ended
+		}
+		if !from.Before(to) || !to.After(r.From) {
+			continue
+		}
+		n++
+		if from.Before(end) {
+			from = end
+		}
+		if from.Before(to) {
+			took, end = took+to.Sub(from), to
+		}
+	}
+	return n, took
+}

@@ -55,12 +55,10 @@ func Document(r *health.Report) *render.Document {
 			a := &m.Areas[k]
 			rows, not := cells(r, a)
 			d.ShowIn(render.Screen)
-			rank(areaRanks[a.State])
-			b := d.Item(a.Title, fmt.Sprintf("%-8s  %s", a.State, line(a, rows, not)))
-			b.Style, b.Most = stateStyle(a.State), 1
+			rank(map[health.State]int{health.Measured: rankMeasured, health.Missing: rankUnknown}[a.State])
+			d.Item(a.Title, line(rows, not)).Most = 1
 			d.ShowIn(render.Details)
-			section := d.Section(a.Title, ": "+string(a.State))
-			section.Style, section.Name = stateStyle(a.State), true
+			d.Section(a.Title, "").Name = true
 			d.Paragraph("", a.Asks).Style = render.Dim
 			columns := render.Words(render.Columns("quantity", "value", "before", "peak", ""))
 			columns[3].Left = true
@@ -107,33 +105,29 @@ func incidents(d *render.Document, r *health.Report) {
 	}
 }
 
-// line tells of an area in one: which objective was missed, its first numbers, or why there are none.
-func line(a *health.Area, rows [][]string, not []string) string {
-	var parts []string
-	if a.State == health.Breached {
-		parts = append(parts, a.Reason)
-	}
+// line tells of an area in one: what was promised, then the other numbers, or why there are none.
+func line(rows [][]string, not []string) string {
+	var promised, parts []string
 	for _, cells := range rows {
-		parts = append(parts, cells[0]+" "+cells[1])
+		if text := cells[0] + " " + cells[1]; cells[4] != "" {
+			promised = append(promised, text+" ("+cells[4]+")")
+		} else {
+			parts = append(parts, text)
+		}
 	}
-	return strings.Join(append(parts, not...), "; ")
+	return strings.Join(slices.Concat(promised, parts, not), "; ")
 }
 
 // How long parts of a short text stay where there is no room for all of them.
 const (
 	rankModel = iota + 1 // behind the first fewModels
-	rankFine
+	rankMeasured
 	rankUnknown
 	rankIncident
 	rankNote
-	rankBad
 )
 
 const fewModels = 3
-
-var areaRanks = map[health.State]int{
-	health.Fine: rankFine, health.Measured: rankFine, health.Missing: rankUnknown, health.Breached: rankBad,
-}
 
 // cells are the rows of an area that are known (the quantity, its value, that of the span before, the worst moment,
 // and the objective), and, by the reason, what is not known.
@@ -234,17 +228,6 @@ func incidentLine(s *view.Summary) string {
 		out += "; " + s.Notes[n-1].Text
 	}
 	return render.Clean(out)
-}
-
-// stateStyle is how a state stands out.
-func stateStyle(s health.State) render.Style {
-	switch s {
-	case health.Breached:
-		return render.Bad
-	case health.Fine:
-		return render.Good
-	}
-	return render.Dim
 }
 
 // figures draw what changed over the span, with the incidents.

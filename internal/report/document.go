@@ -277,28 +277,6 @@ func style(d *diagnose.Diagnosis, v *diagnose.Verdict) render.Style {
 	return render.Bold
 }
 
-// An Answer is a verdict that is told in full, for the head of a page on something else.
-type Answer struct {
-	*diagnose.Verdict
-	Style      render.Style
-	Head, Text string
-	More       []string // where and since when
-}
-
-// Answers are those of a diagnosis, the leading one first.
-func Answers(d *diagnose.Diagnosis) (out []Answer) {
-	for _, v := range fullVerdicts(d) {
-		a := Answer{Verdict: v, Style: style(d, v), Head: head(d, v), Text: summary(v)}
-		at := "Diagnosed at " + d.At.UTC().Format("2006-01-02 15:04:05 UTC") + "."
-		a.More = append(a.More, strings.TrimSpace(whereSince(d, v, false)+" "+at))
-		if line := objectivesLine(d.LeadingFinding(v)); line != "" {
-			a.More = append(a.More, line)
-		}
-		out = append(out, a)
-	}
-	return out
-}
-
 // alternative is a remedy in one line.
 func alternative(f *catalog.Fix) string {
 	s := strings.TrimSuffix(f.Summary, ".")

@@ -5,7 +5,6 @@ package command
 
 import (
 	"io/fs"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -81,10 +80,4 @@ func each(c *cobra.Command, fn func(*cobra.Command)) {
 	for _, sub := range c.Commands() {
 		each(sub, fn)
 	}
-}
-
-// path is a command's name without the program's.
-func path(c *cobra.Command) string {
-	_, below, _ := strings.Cut(c.CommandPath(), " ")
-	return below
 }

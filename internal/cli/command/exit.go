@@ -7,8 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -101,41 +99,3 @@ type Exits []struct {
 
 // exitTopic is the page of help about the codes of all verbs.
 const exitTopic = "exit-codes"
-
-// helpRows are the rows of help about a command's codes: none where it has no codes of its own,
-// and all of them under the topic.
-func (all Exits) helpRows(path string) [][2]string {
-	verb, _, _ := strings.Cut(path, " ")
-	var rows [][2]string
-	special := path == exitTopic
-	for _, x := range all {
-		mine := slices.ContainsFunc(x.Verbs, func(v string) bool { return v == path || v == verb+" --serve" })
-		text := strings.ReplaceAll(x.Meaning, "`", "")
-		switch {
-		case path == exitTopic && x.Verbs != nil:
-			text = strings.Join(x.Verbs, ", ") + ": " + text
-		case !mine && x.Verbs != nil && path != exitTopic:
-			continue
-		}
-		special = special || mine
-		rows = append(rows, [2]string{strconv.Itoa(x.Code), text})
-	}
-	if !special {
-		return nil
-	}
-	return rows
-}
-
-// Table is the table in Markdown.
-func (all Exits) Table() string {
-	var b strings.Builder
-	b.WriteString("| exit code | commands | meaning |\n|---|---|---|\n")
-	for _, x := range all {
-		of := "every command"
-		if x.Verbs != nil {
-			of = "`" + strings.Join(x.Verbs, "`, `") + "`"
-		}
-		fmt.Fprintf(&b, "| %d | %s | %s |\n", x.Code, of, x.Meaning)
-	}
-	return b.String()
-}

@@ -2,6 +2,7 @@ package command
 
 import (
 	_ "embed"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -31,10 +32,14 @@ func (v *Vocabulary) layHelp(root *cobra.Command) {
 		"examples": func(c *cobra.Command) string {
 			return lay(func(t *render.Text) { layExamples(t, c, 1000) })
 		},
-		"exits": func(c *cobra.Command) string {
+		"exits": func() string {
 			return lay(func(t *render.Text) {
-				for _, r := range v.Exits.helpRows(path(c)) {
-					t.Item(7, "  "+render.Right(r[0], 3), r[1])
+				for _, x := range v.Exits {
+					of := strings.Join(x.Verbs, ", ")
+					if of != "" {
+						of += ": "
+					}
+					t.Item(7, fmt.Sprintf("%5d", x.Code), of+strings.ReplaceAll(x.Meaning, "`", ""))
 				}
 			})
 		},

@@ -196,7 +196,7 @@ func (w *ward) see(firing bool, span time.Duration) {
 		w.began = now
 	}
 	ended := now
-	for ; time.Since(now) < span; time.Sleep(time.Minute) {
+	for ; time.Since(now) < span; <-time.After(time.Minute) {
 		ends := ended
 		if firing {
 			ends = time.Now().Add(4 * time.Minute)

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -22,7 +21,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/generate"
 	"github.com/sixty-dev/sixty/internal/generate/dashboard/grafana"
 	"github.com/sixty-dev/sixty/internal/generate/pack"
-	"github.com/sixty-dev/sixty/internal/generate/replay"
 	"github.com/sixty-dev/sixty/internal/pathologies"
 )
 
@@ -153,9 +151,6 @@ func (f *rulesFlags) config(ctx context.Context, stderr io.Writer) (cfg pack.Con
 			return cfg, errors.New("--tests goes with --out")
 		}
 		cfg.Cases = pathologies.Cases()
-		cfg.Holds = func(groups []rulefmt.RuleGroup, t generate.RuleCase) (bool, error) {
-			return replay.CheckCase(ctx, groups, t)
-		}
 	}
 	return cfg, err
 }

@@ -294,7 +294,7 @@ func TestRulesPassPromtoolInEveryShape(t *testing.T) {
 		"a gateway elsewhere":      {"--only", "gateway-cancellations,slow-outside-engine", "--dialect", "vllm-v1,gateway", "--match", "namespace=prod", "--instance-labels", "namespace,pod", "--interval", "1m"},
 		"several dialects":         {"--only", gauge, "--dialect", "vllm-v1,vllm-0.9,sglang"},
 		"objectives":               {"--only", gauge, "--slo", one, "--slo-period", "7d"},
-		"a threshold out of reach": {"--only", "http-errors", "--set", "http_5xx_share=0.99"},
+		"a threshold out of reach": {"--only", two, "--set", "http_5xx_share=0.99"},
 		"objects":                  {"--only", gauge, "--output", "prometheusrule"},
 		"other labels":             {"--only", two, "--instance-labels", "namespace,pod", "--gpu-labels", "node", "--label", "team=ml", "--severity", "page=critical,ticket=warning"},
 		"scraped every minute":     {"--only", gauge, "--interval", "1m"},
@@ -302,7 +302,7 @@ func TestRulesPassPromtoolInEveryShape(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			withTests := !slices.Contains(args, "--skip") && !slices.Contains(args, "--slo") // package burnrate runs those of promises
+			withTests := !slices.Contains(args, "--skip") && !slices.Contains(args, "--slo") && name != "a dialect" && name != "an old release" // their cases are told in the newest names
 			if withTests {
 				args = append(args, "--tests")
 			}

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"maps"
 	"math"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/rulefmt"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -54,69 +52,52 @@ const testJob = "vllm"
 // Cases holds a directory for each pathology, its id without hyphens; ruleFiles
 // are the rules' paths as the tests see them.
 //
-// The cases are written in vLLM's newest names and for the usual thresholds, and told in
-// the names and with the labels of the deployment. Where names or thresholds are others,
-// holds is asked whether an alert still does what its case says; a test that does not
-// hold is left out, with a note.
-func RuleTests(cfg RulesConfig, cases fs.FS, ruleFiles []string, holds func(RuleCase) (bool, error)) (files []File, notes []string, err error) {
+// The cases are written in vLLM's newest names and for the usual thresholds, and told with the labels of the
+// deployment. Pathologies that are judged by other names or thresholds have none; a note says which.
+func RuleTests(cfg RulesConfig, cases fs.FS, ruleFiles []string) (files []File, notes []string, err error) {
 	v1, err := dialect.Named("vllm-v1")
 	if err != nil {
 		return nil, nil, err
-	}
-	names, usual := v1, true
-	if !slices.ContainsFunc(cfg.Deployment.Dialects, func(d dialect.Dialect) bool { return d.Key() == v1.Key() }) {
-		usual = false
-		for _, d := range slices.Backward(cfg.Deployment.Dialects) {
-			if d.Serves() {
-				names = d
-			}
-		}
 	}
 	target, err := cfg.example()
 	if err != nil {
 		return nil, nil, err
 	}
-	usual = usual && len(cfg.Set)+len(cfg.Measured) == 0 && cfg.Objectives == nil
-	var left []string
-	all, err := toldOf(cfg.Pathologies, cases, names, target)
+	segments, err := cfg.segments()
 	if err != nil {
 		return nil, nil, err
 	}
+	named := slices.ContainsFunc(cfg.Deployment.Dialects, func(d dialect.Dialect) bool { return d.Key() == v1.Key() })
 	// What is normal rests on so many evaluations: rules of a shorter interval need more.
 	evaluation := min(testEvaluation, 3*cmp.Or(cfg.Interval, UsualInterval))
-	for i := range all {
-		all[i].Evaluation = evaluation
-	}
-	stands := make([]bool, len(all))
-	var group errgroup.Group
-	group.SetLimit(runtime.GOMAXPROCS(0))
-	for i, t := range all {
-		group.Go(func() (err error) {
-			if stands[i] = usual; !usual {
-				stands[i], err = holds(t)
+	var left []string
+	for _, p := range cfg.Pathologies {
+		other := !named && !atGateway(p) || len(cfg.Measured) > 0
+		p.When.Leaves(func(c catalog.Cond) {
+			for i := range segments {
+				_, _, set := cfg.limit(&segments[i])(c.Threshold)
+				other = other || set
 			}
-			return err
 		})
-	}
-	if err := group.Wait(); err != nil {
-		return nil, nil, err
-	}
-	for i, p := range cfg.Pathologies {
-		doc := TestFile{RuleFiles: ruleFiles, EvaluationInterval: model.Duration(evaluation)}
-		for k, name := range toldCases {
-			t := all[len(toldCases)*i+k]
-			if !stands[len(toldCases)*i+k] {
-				left = append(left, p.ID+" "+name)
-				continue
-			}
-			read := wanted(p, names)
-			if cfg.Objectives != nil || len(cfg.Measured) > 0 {
-				read["up"] = true // says whose objectives hold
-			}
-			doc.Tests = append(doc.Tests, t.unitTest(p.ID+" "+name, read))
-		}
-		if len(doc.Tests) == 0 {
+		if other {
+			left = append(left, p.ID)
 			continue
+		}
+		doc := TestFile{RuleFiles: ruleFiles, EvaluationInterval: model.Duration(evaluation)}
+		dir, err := fs.Sub(cases, strings.ReplaceAll(p.ID, "-", "")+"/testdata")
+		if err != nil {
+			return nil, nil, err
+		}
+		read := wanted(p, v1)
+		read["up"] = read["up"] || cfg.Objectives != nil // says whose objectives hold
+		for i, name := range []string{"fires", "nearmiss"} {
+			c, err := history.Open(dir, name)
+			if err != nil {
+				return nil, nil, fmt.Errorf("%s: %w", p.ID, err)
+			}
+			t := tell(p, c, v1, target)
+			t.Fires, t.Evaluation = i == 0, evaluation
+			doc.Tests = append(doc.Tests, t.unitTest(p.ID+" "+name, read))
 		}
 		content, err := YAML("", doc)
 		if err != nil {
@@ -125,46 +106,14 @@ func RuleTests(cfg RulesConfig, cases fs.FS, ruleFiles []string, holds func(Rule
 		files = append(files, File{p.ID + ".yaml", content})
 	}
 	if len(left) > 0 {
-		notes = append(notes, "no unit tests of "+strings.Join(left, ", ")+": with these names and thresholds the servers of their cases lie on the other side")
+		notes = append(notes, "no unit tests of "+strings.Join(left, ", ")+": theirs are for vLLM's newest names and the thresholds of the catalogue")
 	}
 	return files, notes, nil
 }
 
-// toldCases are the cases that unit tests are made of: the alert fires in the first.
-var toldCases = []string{"fires", "nearmiss"}
-
-// toldOf translates the cases of pathologies, one after the other.
-func toldOf(all []*catalog.Pathology, cases fs.FS, names dialect.Dialect, target map[string]string) (out []RuleCase, err error) {
-	for _, p := range all {
-		dir, err := fs.Sub(cases, strings.ReplaceAll(p.ID, "-", "")+"/testdata")
-		if err != nil {
-			return nil, err
-		}
-		for k, name := range toldCases {
-			c, err := history.Open(dir, name)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", p.ID, err)
-			}
-			t := translateCase(p, c, names, target)
-			t.Fires = k == 0
-			out = append(out, t)
-		}
-	}
-	return out, nil
-}
-
-// example returns the labels of a target that the rules are for: of the first objective
-// and the first measurement.
+// example returns the labels of a target that the rules are for.
 func (cfg *RulesConfig) example() (map[string]string, error) {
 	target := map[string]string{"model_name": "m"}
-	if cfg.Objectives != nil {
-		for name, value := range cfg.Objectives.Objectives[0].Example() {
-			target[name] = value
-		}
-	}
-	if len(cfg.Measured) > 0 && cfg.Measured[0].Model != "" {
-		target["model_name"] = cfg.Measured[0].Model
-	}
 	for _, m := range cfg.Deployment.Matchers {
 		for _, candidate := range slices.Concat([]string{target[m.Name]}, m.SetMatches(), []string{m.Value, "a", "0"}) {
 			if m.Matches(candidate) && (candidate != "" || m.Matches(target[m.Name])) {
@@ -179,8 +128,8 @@ func (cfg *RulesConfig) example() (map[string]string, error) {
 	return target, nil
 }
 
-// translateCase translates a case.
-func translateCase(p *catalog.Pathology, c *history.Case, names dialect.Dialect, target map[string]string) RuleCase {
+// tell tells a case slowly, with the labels of the deployment.
+func tell(p *catalog.Pathology, c *history.Case, names dialect.Dialect, target map[string]string) RuleCase {
 	times := min(mostSlowed, max(1, int(testLength/testScrape)/c.Scrapes))
 	c = c.Stretch(testScrape, times)
 	t := RuleCase{Alert: AlertNames(&dialect.Deployment{Dialects: []dialect.Dialect{names}}, p)[0], Case: c, Series: map[string][]history.Series{}, Labels: map[string]string{}, Scrape: testScrape, Evaluation: testEvaluation}
@@ -193,14 +142,10 @@ func translateCase(p *catalog.Pathology, c *history.Case, names dialect.Dialect,
 	for instance, list := range c.Series() {
 		t.Series[instance] = nil
 		for _, s := range list {
-			name := s.Labels.Get(labels.MetricName)
-			if !read[names.Metric(name)] {
+			if !read[s.Labels.Get(labels.MetricName)] {
 				continue
 			}
-			b := labels.NewBuilder(s.Labels).Set(labels.MetricName, names.Metric(name))
-			if strings.HasPrefix(name, "vllm:") && !names.Exposes(names.Metric(name)) {
-				continue
-			}
+			b := labels.NewBuilder(s.Labels)
 			if s.Labels.Get("model_name") == "m" {
 				b.Set("model_name", target["model_name"])
 			}

@@ -17,7 +17,6 @@ type TestFile struct {
 // A UnitTest is one unit test: series from time 0 on, and what expressions over them and over
 // what the rules made of them return.
 type UnitTest struct {
-	SLO      string         `yaml:"-"` // of a burn rate, the label slo: one file each is a good split
 	Name     string         `yaml:"name"`
 	Interval model.Duration `yaml:"interval"` // between samples
 	Series   []TestSeries   `yaml:"input_series"`

@@ -30,7 +30,6 @@ import (
 	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/catalog/indicator"
 	"github.com/sixty-dev/sixty/internal/catalog/slo"
-	"github.com/sixty-dev/sixty/internal/generate"
 )
 
 // Config says what was promised and how the deployment's metrics are asked for.
@@ -102,53 +101,58 @@ type Rules struct {
 	// everything and has no name.
 	Of []string
 
-	// Tests holds the alerts' unit tests: firing, below the rate, over, too few
-	// events. They need an evaluation interval of Interval.
-	Tests    []generate.UnitTest
-	Interval model.Duration
-
 	// Warnings says, one sentence each, what differs from what was asked for.
 	Warnings []string
 }
 
 // Groups renders the objectives. It is an error when one of them cannot be
 // kept watch over; then there are no rules at all.
-func Groups(cfg Config) (Rules, error) {
-	cfg, err := cfg.checked()
+func Groups(cfg Config) (out Rules, err error) {
+	cfg, err = cfg.checked()
 	if err != nil {
 		return Rules{}, err
 	}
-	levels, err := Levels(cfg.Period)
+	all, err := cfg.promises(&out)
 	if err != nil {
 		return Rules{}, err
 	}
-	levels = append([]Level{Fast(cfg.Period, cfg.Fast)}, levels...)
-	out := Rules{Interval: model.Duration(cfg.Interval)}
-	ids := map[string]int{}
-	for i, o := range cfg.Objectives {
-		if j := slices.IndexFunc(cfg.Objectives[:i], matchesAll); j >= 0 {
-			out.warn("objective %d is never used: objective %d before it matches everything", i+1, j+1)
-			continue
+	for _, s := range all {
+		g, err := s.group()
+		if err != nil {
+			return Rules{}, fmt.Errorf("objective %s: %w", s.id, err)
 		}
-		for _, p := range o.Promises() {
-			s := &sli{cfg: &cfg, objective: o, earlier: cfg.Objectives[:i], promise: p, levels: levels, budget: rounded(1 - p.Share)}
-			s.id = unique(ids, identifier(o, p))
-			if err := s.chooseBucket(&out); err != nil {
-				return Rules{}, fmt.Errorf("objective %d: %w", i+1, err)
-			}
-			s.dropUnreachable(&out)
-			g, err := s.group()
-			if err != nil {
-				return Rules{}, fmt.Errorf("objective %d: %w", i+1, err)
-			}
-			out.Groups = append(out.Groups, g, s.budgetGroup())
-			out.Of = append(out.Of, subject(o), subject(o))
-			s.tests(&out)
-		}
+		out.Groups = append(out.Groups, g, s.budgetGroup())
+		out.Of = append(out.Of, subject(s.objective), subject(s.objective))
 	}
 	slices.Sort(out.Warnings)
 	out.Warnings = slices.Compact(out.Warnings)
 	return out, nil
+}
+
+// promises are the indicators of all objectives that can be kept watch over.
+func (c *Config) promises(out *Rules) (all []*sli, err error) {
+	levels, err := Levels(c.Period)
+	if err != nil {
+		return nil, err
+	}
+	levels = append([]Level{Fast(c.Period, c.Fast)}, levels...)
+	ids := map[string]int{}
+	for i, o := range c.Objectives {
+		if j := slices.IndexFunc(c.Objectives[:i], matchesAll); j >= 0 {
+			out.warn("objective %d is never used: objective %d before it matches everything", i+1, j+1)
+			continue
+		}
+		for _, p := range o.Promises() {
+			s := &sli{cfg: c, objective: o, earlier: c.Objectives[:i], promise: p, levels: levels, budget: rounded(1 - p.Share)}
+			s.id = unique(ids, identifier(o, p))
+			if err := s.chooseBucket(out); err != nil {
+				return nil, fmt.Errorf("objective %d: %w", i+1, err)
+			}
+			s.dropUnreachable(out)
+			all = append(all, s)
+		}
+	}
+	return all, nil
 }
 
 func (r *Rules) warn(format string, args ...any) {

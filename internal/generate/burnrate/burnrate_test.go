@@ -169,7 +169,7 @@ func expanded(t *testing.T, text string, sample promql.Sample) string {
 }
 
 // promtool runs both of promtool's checks, where it is installed.
-func promtool(t *testing.T, r Rules) bool {
+func promtool(t *testing.T, r tested) bool {
 	t.Helper()
 	tool, err := exec.LookPath("promtool")
 	if err != nil {
@@ -190,8 +190,13 @@ func promtool(t *testing.T, r Rules) bool {
 	for i := 0; i < len(r.Groups); i += 2 { // a file for each promise: tests evaluate all rules of their file
 		id := strings.TrimPrefix(r.Groups[i].Name, "vllm-slo-")
 		write(id+".yaml", rulefmt.RuleGroups{Groups: r.Groups[i : i+2]})
-		tests := slices.DeleteFunc(slices.Clone(r.Tests), func(t generate.UnitTest) bool { return t.SLO != id })
-		write(id+".test.yaml", generate.TestFile{RuleFiles: []string{id + ".yaml"}, EvaluationInterval: r.Interval, Tests: tests})
+		var tests []generate.UnitTest
+		for _, t := range r.Tests {
+			if t.SLO == id {
+				tests = append(tests, t.UnitTest)
+			}
+		}
+		write(id+".test.yaml", generate.TestFile{RuleFiles: []string{id + ".yaml"}, EvaluationInterval: model.Duration(r.Interval), Tests: tests})
 		check, test = append(check, id+".yaml"), append(test, id+".test.yaml")
 	}
 	for _, args := range [][]string{check, test} {
@@ -245,10 +250,7 @@ func TestEveryAlertPassesItsUnitTests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, err := Groups(tt.cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := rulesAndTests(t, tt.cfg)
 			groups := parsed(t, r.Groups)
 			passed := tt.promtool && promtool(t, r) // which plays them too
 			if len(r.Tests) != tt.want {
@@ -257,7 +259,7 @@ func TestEveryAlertPassesItsUnitTests(t *testing.T) {
 			fires, silent := map[string]int{}, map[string]int{}
 			for _, test := range r.Tests {
 				if !passed {
-					play(t, groups, test, time.Duration(r.Interval))
+					play(t, groups, test.UnitTest, r.Interval)
 				}
 				for _, g := range groups {
 					for _, r := range g.Rules {

@@ -42,7 +42,6 @@ func config(t *testing.T, ids ...string) pack.Config {
 	for _, family := range []string{"time_to_first_token_seconds", "inter_token_latency_seconds", "e2e_request_latency_seconds"} {
 		c.Edges["vllm:"+family] = []float64{0.1, 0.5, 1, 10}
 	}
-	c.Holds = func([]rulefmt.RuleGroup, generate.RuleCase) (bool, error) { return true, nil }
 	for _, id := range ids {
 		d, err := dialect.Named(id)
 		if err != nil {

@@ -8,12 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/prometheus/prometheus/model/rulefmt"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/catalog"
@@ -38,12 +35,9 @@ type Config struct {
 	Format          generate.Format
 	Name, Namespace string // of the object
 	ObjectLabels    map[string]string
-	MaxRules        int  // of a group, 0 for any number
-	Beside          bool // what belongs to the rules in other systems: Alertmanager, kubectl
-	// Cases, where not nil, are the histories that promtool unit tests are made of, and
-	// Holds says whether an alert of some rules does what a case says.
-	Cases fs.FS
-	Holds func([]rulefmt.RuleGroup, generate.RuleCase) (bool, error)
+	MaxRules        int   // of a group, 0 for any number
+	Beside          bool  // what belongs to the rules in other systems: Alertmanager, kubectl
+	Cases           fs.FS // where not nil: the histories that promtool unit tests are made of
 }
 
 // Choose leaves the pathologies and the alerts on what is not there that are asked for, by
@@ -182,7 +176,7 @@ func burnRates(c *Config) (burnrate.Rules, error) {
 	return burnrate.Groups(b)
 }
 
-// unitTests renders the cases as unit tests, and those of the burn-rate alerts. promtool
+// unitTests renders the cases as unit tests. promtool
 // reads no objects: beside those the tests have a copy of the rules.
 func unitTests(c *Config, rules *generate.Rules, budgets burnrate.Rules) (files []generate.File, notes []string, err error) {
 	path := "../rules.yaml"
@@ -194,37 +188,8 @@ func unitTests(c *Config, rules *generate.Rules, budgets burnrate.Rules) (files 
 		}
 		files = append(files, generate.File{Path: path, Content: content})
 	}
-	tests, err := burnRateTests(budgets, path)
-	if err != nil {
-		return nil, nil, err
-	}
-	files = append(files, tests...)
-	groups := rules.Groups()
-	tests, notes, err = generate.RuleTests(c.RulesConfig, c.Cases, []string{path}, func(t generate.RuleCase) (bool, error) {
-		behind := generate.GroupsBehind(groups, t.Alert)
-		if !slices.ContainsFunc(behind, func(g rulefmt.RuleGroup) bool { return len(g.Rules) > 0 }) {
-			return false, nil // an alert that there is not would hold its peace
-		}
-		return c.Holds(behind, t)
-	})
+	tests, notes, err := generate.RuleTests(c.RulesConfig, c.Cases, []string{path})
 	return inDir("tests", append(files, tests...)), notes, err
-}
-
-// burnRateTests writes the unit tests of each objective to a file.
-func burnRateTests(budgets burnrate.Rules, rules string) ([]generate.File, error) {
-	bySLO := map[string][]generate.UnitTest{}
-	for _, t := range budgets.Tests {
-		bySLO[t.SLO] = append(bySLO[t.SLO], t)
-	}
-	var files []generate.File
-	for _, id := range slices.Sorted(maps.Keys(bySLO)) {
-		content, err := generate.YAML("", generate.TestFile{RuleFiles: []string{rules}, EvaluationInterval: budgets.Interval, Tests: bySLO[id]})
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, generate.File{Path: "slo-" + id + ".yaml", Content: content})
-	}
-	return files, nil
 }
 
 // Dashboards renders dashboards for grafana or perses.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -37,12 +38,45 @@ type check struct {
 	fires  bool
 }
 
+// tested are the rules of objectives, and what they must do under traffic: fire, be silent below the rate, end, and not
+// judge by too few events.
+type tested struct {
+	Rules
+	Tests    []played
+	Interval time.Duration // of evaluation
+}
+
+// played is a unit test of the alerts of one promise.
+type played struct {
+	SLO string
+	generate.UnitTest
+}
+
+func rulesAndTests(t *testing.T, cfg Config) (out tested) {
+	t.Helper()
+	var err error
+	if out.Rules, err = Groups(cfg); err != nil {
+		t.Fatal(err)
+	}
+	if cfg, err = cfg.checked(); err != nil {
+		t.Fatal(err)
+	}
+	out.Interval = cfg.Interval
+	all, err := cfg.promises(new(Rules))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range all {
+		s.tests(t, &out)
+	}
+	return out
+}
+
 // tests appends the unit tests of the promise's alerts.
-func (s *sli) tests(out *Rules) {
+func (s *sli) tests(t *testing.T, out *tested) {
 	target, ok := s.example()
 	if !ok {
-		out.warn("%s: no unit tests, because every example of its matchers also matches an earlier objective or another matcher", s.id)
-		return
+		t.Fatalf("%s: every example of its matchers also matches an earlier objective or another matcher", s.id)
 	}
 	for _, c := range append(s.burning(), s.quietScenarios()...) {
 		out.Tests = append(out.Tests, s.test(c, s.series(target, c.phases)))
@@ -114,8 +148,8 @@ func (s *sli) quietScenarios() []scenario {
 }
 
 // test writes a scenario as promtool reads it.
-func (s *sli) test(c scenario, series []generate.TestSeries) generate.UnitTest {
-	test := generate.UnitTest{SLO: s.id, Name: s.id + " " + c.name, Interval: model.Duration(time.Minute), Series: series}
+func (s *sli) test(c scenario, series []generate.TestSeries) played {
+	test := played{s.id, generate.UnitTest{Name: s.id + " " + c.name, Interval: model.Duration(time.Minute), Series: series}}
 	for _, k := range c.checks {
 		at := time.Duration(k.minute) * time.Minute
 		test.Exprs = append(test.Exprs, generate.FiringTest(k.alert, fmt.Sprintf(",slo=%q", s.id), at, 0, k.fires))

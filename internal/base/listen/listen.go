@@ -1,4 +1,5 @@
-// Package listen opens the addresses at which sixty answers.
+// Package listen opens the addresses at which sixty answers, and bounds how long answers may wait to be read and what is
+// computed for them at a time.
 package listen
 
 import (

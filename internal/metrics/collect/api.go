@@ -20,10 +20,11 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/tsdb"
 	"github.com/prometheus/prometheus/util/features"
+	"github.com/prometheus/prometheus/util/httputil"
 	"github.com/prometheus/prometheus/util/notifications"
 	apiv1 "github.com/prometheus/prometheus/web/api/v1"
-	"golang.org/x/sync/semaphore"
 
+	"github.com/sixty-dev/sixty/internal/base/listen"
 	"github.com/sixty-dev/sixty/internal/base/version"
 	"github.com/sixty-dev/sixty/internal/metrics/embedded"
 )
@@ -37,6 +38,8 @@ type QueryLimits struct {
 	Samples     int           // in memory at a time, of one query
 	Concurrency int           // queries at a time
 	Timeout     time.Duration // of one query, its turn included
+	// User, which may be nil, says who asks: see listen.NewTurns.
+	User func(*http.Request) string
 	// First, which may be nil, returns what is closed when that has ended which goes first, nil while there is
 	// nothing: queries begin after it.
 	First func() <-chan struct{}
@@ -49,8 +52,8 @@ var DefaultQueryLimits = QueryLimits{Samples: 5_000_000, Concurrency: 4, Timeout
 const readFrame = 1 << 20
 
 // API serves Prometheus' own HTTP API, under /api/v1. What writes or deletes is switched
-// off.
-func (c *Collector) API(limits QueryLimits) http.Handler {
+// off. Address, HOST:PORT, is where it is served.
+func (c *Collector) API(address string, limits QueryLimits) http.Handler {
 	limits.Samples = cmp.Or(limits.Samples, DefaultQueryLimits.Samples)
 	limits.Concurrency = cmp.Or(limits.Concurrency, DefaultQueryLimits.Concurrency)
 	limits.Timeout = cmp.Or(limits.Timeout, DefaultQueryLimits.Timeout)
@@ -68,7 +71,7 @@ func (c *Collector) API(limits QueryLimits) http.Handler {
 		func(context.Context) apiv1.AlertmanagerRetriever { return c.notify },
 		func() config.Config { return *c.Config() },
 		map[string]string{},
-		apiv1.GlobalURLOptions{Host: c.opts.ExternalURL.Host, Scheme: c.opts.ExternalURL.Scheme},
+		apiv1.GlobalURLOptions{ListenAddress: address, Host: c.opts.ExternalURL.Host, Scheme: c.opts.ExternalURL.Scheme},
 		func(h http.HandlerFunc) http.HandlerFunc { return h },
 		adminless{c.DB()}, c.opts.Dir, false, false, 0, c.opts.Logger,
 		func(context.Context) apiv1.RulesRetriever { return c.rules },
@@ -82,27 +85,24 @@ func (c *Collector) API(limits QueryLimits) http.Handler {
 	)
 	r := route.New()
 	a.Register(r)
-	return http.StripPrefix("/api/v1", limits.admit(r))
+	return http.StripPrefix("/api/v1", httputil.CompressionHandler{Handler: limits.admit(r)})
 }
 
-// admit lets as many requests through at a time as may be, the others in their turn. One whose turn does not
-// come in time is answered 503, as Prometheus answers a query that timed out in its queue.
+// admit lets requests through in their turn. One whose turn does not come in time is answered 503, as Prometheus
+// answers a query that timed out in its queue. Answers come whole, so that their size is known: they are compressed
+// outside.
 func (l QueryLimits) admit(next http.Handler) http.Handler {
-	turns := semaphore.NewWeighted(int64(l.Concurrency))
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, done := context.WithTimeout(r.Context(), l.Timeout)
-		defer done()
-		if err := turns.Acquire(ctx, 1); err != nil {
-			w.Header().Set("Content-Type", "application/json")
-			w.Header().Set("Retry-After", "5")
-			w.WriteHeader(http.StatusServiceUnavailable)
-			fmt.Fprintf(w, `{"status":"error","errorType":"timeout","error":"%d queries ran for the %s that this one waited; ask for less, or start sixty serve with a larger --query-concurrency"}`, l.Concurrency, l.Timeout)
-			return
-		}
-		defer turns.Release(1)
-		l.waitForFirst(ctx)
+	refuse := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Retry-After", "5")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		fmt.Fprintf(w, `{"status":"error","errorType":"timeout","error":"%d queries ran for the %s that this one waited; ask for less, or start sixty serve with a larger --query-concurrency"}`, l.Concurrency, l.Timeout)
+	}
+	return listen.NewTurns(l.Concurrency, l.Timeout, l.User, refuse).Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		l.waitForFirst(r.Context())
+		r.Header.Del("Accept-Encoding")
 		next.ServeHTTP(w, r)
-	})
+	}))
 }
 
 // waitForFirst waits for what goes first, once: queries go on where that never rests.
@@ -111,6 +111,8 @@ func (l *QueryLimits) waitForFirst(ctx context.Context) {
 		return
 	}
 	if first := l.First(); first != nil {
+		ctx, done := context.WithTimeout(ctx, l.Timeout)
+		defer done()
 		select {
 		case <-first:
 		case <-ctx.Done():

@@ -1,6 +1,7 @@
 package collect
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -8,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sixty-dev/sixty/internal/base/memnet"
 )
 
 // TestQueriesTakeTurns has more queries than may run at a time: those whose turn comes in time are answered,
@@ -42,6 +45,34 @@ func TestQueriesTakeTurns(t *testing.T) {
 		}
 		if answered != 4 { // two at once, and two after 20 of 30 s
 			t.Errorf("%d are answered, want 4", answered)
+		}
+	})
+}
+
+// TestWhoDoesNotReadHoldsNoTurn: the turn of a query ends when its answer is there, compressed or not.
+func TestWhoDoesNotReadHoldsNoTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var network memnet.Network
+		network.Serve(t, "monitor:6060", QueryLimits{Concurrency: 2, Timeout: 30 * time.Second}.admit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write(make([]byte, 1<<20))
+		})))
+		for range 24 {
+			c, err := network.DialContext(t.Context(), "tcp", "monitor:6060")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: monitor\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		resp, err := (&http.Client{Transport: network.Transport(t)}).Get("http://monitor:6060/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if n, err := io.Copy(io.Discard, resp.Body); err != nil || n != 1<<20 {
+			t.Errorf("%s, %d bytes, %v", resp.Status, n, err)
 		}
 	})
 }

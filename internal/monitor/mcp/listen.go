@@ -21,7 +21,7 @@ func Listen(ctx context.Context, stderr io.Writer, addr string, o Options) error
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", web.RequireAuth(&url.URL{Host: l.Addr().String()}, "", Handler(o)))
-	h := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+	h := &http.Server{Handler: listen.CutStalled(mux), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
 	fmt.Fprintf(stderr, "Serving MCP at http://%s/mcp\n", l.Addr())
 	if listen.Public(addr) {
 		fmt.Fprintf(stderr, "note: other machines can use %s without a password\n", addr)

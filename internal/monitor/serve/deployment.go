@@ -92,7 +92,8 @@ func (c *Config) load() (*monitor.Config, error) {
 
 // limitPages sets bounds of a scraped page where the configuration has none, for a page that unpacks to
 // gigabytes would end the monitor: 32 MiB and 50,000 series are ten times those of the largest server that
-// is known (64 engine ranks), and a label holds the names of hundreds of LoRA adapters.
+// is known (64 engine ranks), and a label holds the names of hundreds of LoRA adapters. Times that a page tells count
+// where it is a federation's: a server's own may lie ahead, where nothing that is judged now sees them.
 func limitPages(cfg *promconfig.Config) {
 	g := &cfg.GlobalConfig // of scrape_config_files, which are read later
 	g.BodySizeLimit = cmp.Or(g.BodySizeLimit, 32*units.MiB)
@@ -101,6 +102,7 @@ func limitPages(cfg *promconfig.Config) {
 	g.LabelNameLengthLimit = cmp.Or(g.LabelNameLengthLimit, 1<<10)
 	g.LabelValueLengthLimit = cmp.Or(g.LabelValueLengthLimit, 32<<10)
 	for _, s := range cfg.ScrapeConfigs {
+		s.HonorTimestamps = s.HonorTimestamps && s.HonorLabels
 		s.BodySizeLimit = cmp.Or(s.BodySizeLimit, g.BodySizeLimit)
 		s.SampleLimit = cmp.Or(s.SampleLimit, g.SampleLimit)
 		s.LabelLimit = cmp.Or(s.LabelLimit, g.LabelLimit)

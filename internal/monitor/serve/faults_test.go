@@ -80,6 +80,11 @@ func TestBadTargets(t *testing.T) {
 			w.Header().Set("Content-Encoding", "gzip")
 			_, _ = w.Write(bomb)
 		},
+		"ahead": func(w http.ResponseWriter, _ *http.Request) { // its clock is
+			for _, name := range []string{"num_requests_running", "num_requests_waiting", "generation_tokens_total", "kv_cache_usage_perc"} {
+				fmt.Fprintf(w, "vllm:%s{model_name=\"ahead\"} 0 %d\n", name, time.Now().Add(time.Hour).UnixMilli())
+			}
+		},
 		"another": func(w http.ResponseWriter, _ *http.Request) {
 			fmt.Fprintln(w, "# TYPE node_cpu_seconds_total counter\nnode_cpu_seconds_total{cpu=\"0\",mode=\"idle\"} 12345")
 		},
@@ -135,6 +140,7 @@ func TestBadTargets(t *testing.T) {
 	})
 	r.until("the one that unpacks to more than a page may hold", said("bomb", "body size limit exceeded"))
 	r.until("the one that is no inference server", said("another", "not with an inference server's metrics"))
+	r.until("the one whose clock is ahead is judged", func() bool { s, _ := status(at["ahead"]); return s != "" })
 	if s, why := status(at["another"]); s == view.Healthy {
 		t.Errorf("another program is healthy: %s", why)
 	}

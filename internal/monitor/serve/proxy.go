@@ -16,6 +16,9 @@ import (
 // with a POST they read as well.
 var reads = []string{"query", "query_range", "query_exemplars", "series", "labels", "label/", "metadata", "rules", "alerts", "format_query", "parse_query", "status/buildinfo"}
 
+// passedOn are the questions that are passed on at a time.
+const passedOn = 20
+
 // proxy passes questions on to the server that holds the samples, with its credentials. The
 // reader's own are not.
 func proxy(spec source.Spec) (http.Handler, error) {

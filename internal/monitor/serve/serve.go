@@ -104,6 +104,7 @@ type server struct {
 	pair      *pair.Pair
 	findings  *collect.Writer
 	unstored  atomic.Pointer[string] // why the last findings were not stored, "" where they were
+	unread    atomic.Pointer[error]  // why the configuration could not be read again the last time, nil where it could
 	anomalies monitor.Anomalies
 
 	ring     *trace.Ring // nil where traces are not received
@@ -397,10 +398,11 @@ func (s *server) handler() (http.Handler, error) {
 		if prom, err = proxy(s.cfg.Prometheus); err != nil {
 			return nil, err
 		}
+		prom = web.Limited(passedOn).Handler(prom)
 	} else {
 		limits := s.cfg.Queries
-		limits.First = s.monitor.Judged
-		prom = s.collector.API(limits)
+		limits.First, limits.User = s.monitor.Judged, web.User
+		prom = s.collector.API(s.listener.Addr().String(), limits)
 	}
 	o := web.Options{
 		Part: s.part, Prometheus: prom, Reload: s.reload, Token: s.cfg.Token, WebFile: s.cfg.WebFile, External: s.external, Registry: s.registry, Log: s.cfg.Log,
@@ -428,7 +430,7 @@ func (s *server) handler() (http.Handler, error) {
 	if s.cfg.served != nil {
 		s.cfg.served(s.served)
 	}
-	return s.served, nil
+	return listen.CutStalled(s.served), nil
 }
 
 // observe makes incidents of what was found.
@@ -466,6 +468,9 @@ func (s *server) currentProblems() (doubts, notes []string) {
 	if text := *s.unstored.Load(); text != "" {
 		doubts = append(doubts, text)
 	}
+	if err := s.unread.Load(); err != nil && *err != nil {
+		notes = append(notes, fmt.Sprintf("the configuration could not be reloaded, the previous one stays in effect: %v", *err))
+	}
 	for _, p := range s.collector.DiscoveryProblems() {
 		switch {
 		case !s.cfg.Kubernetes || p.Job != scrapeconfig.GPUJob:
@@ -489,6 +494,7 @@ func (s *server) reload() (err error) {
 	s.reloading.Lock()
 	defer s.reloading.Unlock()
 	defer func() {
+		s.unread.Store(&err)
 		s.reloaded.Set(1)
 		if err != nil {
 			s.reloaded.Set(0)

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -163,6 +164,9 @@ func TestServe(t *testing.T) {
 	if _, body := r.get("/api/v1/query?query=" + together); !strings.Contains(body, `"quantile":"0.5"`) || !strings.Contains(body, `"quantile":"0.95"`) {
 		t.Errorf("several percentiles in one question: %s", body)
 	}
+	if _, body := r.get("/api/v1/targets"); strings.Count(body, `"lastError":""`) != 2 {
+		t.Errorf("errors of healthy targets: %s", body)
+	}
 	if _, body := r.get("/api/v1/diagnosis"); !strings.Contains(body, `"sixty.diagnosis/v1"`) {
 		t.Errorf("the diagnosis: %.200s", body)
 	}
@@ -266,10 +270,18 @@ func (r *running) reload(file, content string) {
 	if status, body := post(); status != http.StatusBadRequest || !strings.Contains(body, "line 8") || !strings.Contains(body, "evaluation") {
 		r.t.Errorf("a wrong file: %d %s", status, body)
 	}
-	if o := r.overview(); len(o.Models) != 1 {
+	told := func(o view.Overview) bool {
+		return slices.ContainsFunc(o.Problems, func(p string) bool {
+			return strings.Contains(p, "could not be reloaded") && strings.Contains(p, "line 8")
+		})
+	}
+	if o := r.overview(); len(o.Models) != 1 || !told(o) {
 		r.t.Errorf("after a wrong file: %+v", o)
 	}
 	must.Succeed(r.t, os.WriteFile(file, []byte(content), 0o600))
+	if status, body := post(); status != http.StatusOK || told(r.overview()) {
+		r.t.Errorf("the good file again: %d %s, %q", status, body, r.overview().Problems)
+	}
 }
 
 func TestServeRefuses(t *testing.T) {

@@ -40,7 +40,7 @@ func (s *server) traceAnswers() map[string]http.Handler {
 	return map[string]http.Handler{
 		"/v1/traces":              on(s.receiveTraces),
 		"GET /api/v1/traces":      on(s.slowTraces),
-		"GET /api/v1/traces/{id}": web.Limited(make(chan struct{}, tracedAtOnce), on(s.traceReport)),
+		"GET /api/v1/traces/{id}": web.Limited(tracedAtOnce).Handler(on(s.traceReport)),
 	}
 }
 

@@ -68,26 +68,19 @@ func (s *Server) diagnosis(w http.ResponseWriter, r *http.Request) {
 		Fail(w, http.StatusBadRequest, err)
 		return
 	}
-	s.runLimited(w, r, func() {
-		m := s.o.Part(ctx).Monitor
-		d, err := diagnoseAt(ctx, m, at, window)
-		if err == nil && (q.Get("plots") == "true" || q.Get("format") == "html") {
-			err = m.Plot(ctx, &d)
-		}
-		switch {
-		case errors.Is(err, errNothingYet):
-			Fail(w, http.StatusServiceUnavailable, err)
-		case err != nil:
-			Fail(w, http.StatusBadGateway, err)
-		default:
-			s.write(w, q.Get("format"), q.Get("full") == "true", &d)
-		}
-	})
-}
-
-// runLimited runs what takes its time, if there is a place.
-func (s *Server) runLimited(w http.ResponseWriter, r *http.Request, run func()) {
-	Limited(s.looking, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { run() })).ServeHTTP(w, r)
+	m := s.o.Part(ctx).Monitor
+	d, err := diagnoseAt(ctx, m, at, window)
+	if err == nil && (q.Get("plots") == "true" || q.Get("format") == "html") {
+		err = m.Plot(ctx, &d)
+	}
+	switch {
+	case errors.Is(err, errNothingYet):
+		Fail(w, http.StatusServiceUnavailable, err)
+	case err != nil:
+		Fail(w, http.StatusBadGateway, err)
+	default:
+		s.write(w, q.Get("format"), q.Get("full") == "true", &d)
+	}
 }
 
 // parseMoment reads at= and window=; a zero time is now.
@@ -194,10 +187,6 @@ func (n *News) listen() (<-chan *view.Summary, func()) {
 // events tells of evaluations and incidents as they come.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	c := http.NewResponseController(w)
-	if err := c.SetWriteDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		Fail(w, http.StatusInternalServerError, err)
-		return
-	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Accel-Buffering", "no")

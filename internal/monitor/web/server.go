@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/prometheus/util/httputil"
 
 	"github.com/sixty-dev/sixty/internal/base/hint"
+	"github.com/sixty-dev/sixty/internal/base/listen"
 	"github.com/sixty-dev/sixty/internal/metrics/collect"
 	"github.com/sixty-dev/sixty/internal/monitor"
 	"github.com/sixty-dev/sixty/internal/monitor/access"
@@ -31,7 +32,6 @@ import (
 const (
 	maxBody    = 1 << 20
 	atOnce     = 4 // diagnoses, simulations and reports at the same time
-	queries    = 20
 	lookTime   = time.Minute
 	idleStream = 15 * time.Second // between two signs of life of a stream of events
 )
@@ -82,8 +82,6 @@ type Part struct {
 type Server struct {
 	http.Handler
 	o        Options
-	looking  chan struct{}
-	asking   chan struct{}
 	patterns []string
 	gate     atomic.Pointer[gate]
 }
@@ -111,7 +109,7 @@ func (m *routes) HandleFunc(pattern string, h http.HandlerFunc) { m.Handle(patte
 
 // New returns a Server, to which everybody has access who brings the token.
 func New(o Options) *Server {
-	s := &Server{o: o, looking: make(chan struct{}, atOnce), asking: make(chan struct{}, queries)}
+	s, looking := &Server{o: o}, Limited(atOnce)
 	s.SetAccess(nil)
 	mux := &routes{guard: s.guard}
 	mux.HandleFunc("GET /-/healthy", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "sixty is healthy.") })
@@ -122,8 +120,10 @@ func New(o Options) *Server {
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index) // as Prometheus does
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	for name, f := range map[string]http.HandlerFunc{"overview": s.overview, "diagnosis": s.diagnosis, "findings": s.findings} {
-		mux.Handle("GET /api/v1/"+name, httputil.CompressionHandler{Handler: f})
+	for name, h := range map[string]http.Handler{
+		"overview": http.HandlerFunc(s.overview), "diagnosis": looking.Handler(http.HandlerFunc(s.diagnosis)), "findings": http.HandlerFunc(s.findings),
+	} {
+		mux.Handle("GET /api/v1/"+name, httputil.CompressionHandler{Handler: h})
 	}
 	mux.HandleFunc("GET /api/v1/events", s.events)
 	for pattern, h := range o.More {
@@ -131,12 +131,12 @@ func New(o Options) *Server {
 			h = httputil.CompressionHandler{Handler: h}
 		}
 		if strings.HasPrefix(pattern, "POST ") { // what is computed for somebody
-			h = Limited(s.looking, h)
+			h = looking.Handler(h)
 		}
 		mux.Handle(pattern, h)
 	}
 	if o.Prometheus != nil {
-		mux.Handle("/api/v1/", Limited(s.asking, restrictPrometheus(o.Prometheus)))
+		mux.Handle("/api/v1/", restrictPrometheus(o.Prometheus))
 	}
 	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
 		Fail(w, http.StatusNotFound, hint.With(fmt.Errorf("there is nothing at %s", r.URL.Path), "GET /api/v1/openapi.json lists all paths"))
@@ -203,22 +203,16 @@ func hostOf(hostport string) string {
 	return host
 }
 
-// Limited refuses, after a moment, what is one too many at the same time.
-func Limited(places chan struct{}, next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		patience := time.NewTimer(10 * time.Second)
-		defer patience.Stop()
-		select {
-		case places <- struct{}{}:
-			defer func() { <-places }()
-			next.ServeHTTP(w, r)
-		case <-patience.C:
-			w.Header().Set("Retry-After", "5")
-			Fail(w, http.StatusServiceUnavailable, errors.New("too many concurrent queries"))
-		case <-r.Context().Done():
-		}
+// Limited returns n turns; what is one too many at the same time is refused after a moment.
+func Limited(n int) *listen.Turns {
+	return listen.NewTurns(n, 10*time.Second, User, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "5")
+		Fail(w, http.StatusServiceUnavailable, errors.New("too many concurrent queries"))
 	})
 }
+
+// User is who sends a request, "" where nobody is asked for a name.
+func User(r *http.Request) string { return access.Of(r.Context()).Name }
 
 // Answer writes a value as JSON.
 func Answer(w http.ResponseWriter, value any) {

@@ -383,6 +383,21 @@ func (r *Live) Annotate(ts []diagnose.Target) {
 	}
 }
 
+// tell adds a server's release, and the context length of the model that a target is of.
+func tell(t *diagnose.Target, release string, models []scrape.Model) {
+	if release != "" {
+		t.Version = release
+	}
+	for _, m := range models {
+		if m.MaxModelLen > 0 && (m.ID == t.Labels["model_name"] || len(models) == 1) {
+			if t.Config == nil {
+				t.Config = engine.Config{}
+			}
+			t.Config.Set(engine.MaxModelLen, fmt.Sprint(m.MaxModelLen), "/v1/models")
+		}
+	}
+}
+
 // innermost is the error that others wrap: what happened, without where.
 func innermost(err error) error {
 	for next := errors.Unwrap(err); next != nil; next = errors.Unwrap(err) {
@@ -398,17 +413,7 @@ func (r *Live) index(instance string) int {
 // annotate adds the facts to a target.
 func (st *liveState) annotate(t *diagnose.Target) {
 	f := &st.facts
-	if f.Version != "" {
-		t.Version = f.Version
-	}
-	for _, m := range f.Models {
-		if m.MaxModelLen > 0 && (m.ID == t.Labels["model_name"] || len(f.Models) == 1) {
-			if t.Config == nil {
-				t.Config = engine.Config{}
-			}
-			t.Config.Set(engine.MaxModelLen, fmt.Sprint(m.MaxModelLen), "/v1/models")
-		}
-	}
+	tell(t, f.Version, f.Models)
 	for _, g := range st.gaps {
 		if g.failed > 1 || g.to.Sub(g.from) > time.Second {
 			t.Notes = append(t.Notes, fmt.Sprintf("its scrapes failed for %s, until %s (%s); it answers again",

@@ -111,6 +111,9 @@ func (s *Source) measure(ctx context.Context, model string, from, to time.Time, 
 	if err != nil {
 		return nil, err
 	}
+	if s.noted != nil {
+		s.annotate(found)
+	}
 	what := workload.Measurement{From: from, To: to, Interval: interval}
 	var release engine.Release
 	models := map[string]bool{}

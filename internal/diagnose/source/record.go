@@ -128,29 +128,18 @@ func (r *recorder) known(p *Scrape) {
 
 // meta writes what the servers say beside their metrics.
 func (r *recorder) meta(ctx context.Context) {
-	type servedModel struct {
-		ID          string `json:"id"`
-		MaxModelLen int    `json:"max_model_len,omitempty"`
-	}
-	type target struct {
-		URL       string        `json:"url"`
-		Health    int           `json:"health,omitempty"`
-		HealthErr string        `json:"health_error,omitempty"`
-		Version   string        `json:"version,omitempty"`
-		Models    []servedModel `json:"models,omitempty"`
-	}
-	facts := make([]target, len(r.Targets))
+	facts := make([]recording.Noted, len(r.Targets))
 	var wg sync.WaitGroup
 	for i, t := range r.Targets {
 		if t.Gateway {
-			facts[i] = target{URL: t.Name()}
+			facts[i].URL = t.Name()
 			continue
 		}
 		wg.Go(func() {
 			f := r.Facts(ctx, t.URL)
-			facts[i] = target{URL: t.Name(), Health: f.Health, Version: f.Version}
+			facts[i] = recording.Noted{URL: t.Name(), Health: f.Health, Version: f.Version}
 			for _, m := range f.Models {
-				facts[i].Models = append(facts[i].Models, servedModel(m))
+				facts[i].Models = append(facts[i].Models, recording.Model(m))
 			}
 			if f.HealthErr != nil {
 				facts[i].HealthErr = f.HealthErr.Error()

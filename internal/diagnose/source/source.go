@@ -62,9 +62,10 @@ type Source struct {
 
 	matchers []*labels.Matcher
 	opened   time.Time
-	scraper  bool            // the samples are from a scraper in this process
-	interval time.Duration   // 0: as the samples say
-	store    *embedded.Store // nil for a Prometheus server
+	scraper  bool                       // the samples are from a scraper in this process
+	interval time.Duration              // 0: as the samples say
+	store    *embedded.Store            // nil for a Prometheus server
+	noted    map[string]recording.Noted // of a recording, by instance
 	rules    func(context.Context) ([]api.Rule, error)
 	partial  func() []string // what a Prometheus server said of answers in part; nil for others
 	warnings []func() []string
@@ -125,6 +126,10 @@ func (s *Source) openRecording(ctx context.Context, path string) (err error) {
 	}
 	if err := s.onlyStrangersError(ctx); err != nil {
 		return err
+	}
+	s.noted = map[string]recording.Noted{}
+	for _, name := range rec.Targets() {
+		s.noted[name] = rec.Noted(name)
 	}
 	pace, err := diagnose.ReadPace(ctx, s, nil, s.Span().Last)
 	s.interval = pace.Interval
@@ -338,10 +343,27 @@ func (s *Source) Options(ctx context.Context, at time.Time) (diagnose.Options, e
 		At: at, First: pace.First, Created: s.Created(), Interval: pace.Interval,
 		Matchers: s.matchers, Every: s.store != nil, Scraper: s.scraper, Named: s.Live != nil,
 	}
-	if s.Live != nil {
+	switch {
+	case s.Live != nil:
 		o.Annotate = s.Live.Annotate
+	case s.noted != nil:
+		o.Annotate = s.annotate
 	}
 	return o, err
+}
+
+// annotate adds what the servers of a recording said beside their metrics.
+func (s *Source) annotate(ts []diagnose.Target) {
+	for i := range ts {
+		n := s.noted[ts[i].Labels["instance"]]
+		models := make([]scrape.Model, len(n.Models))
+		for k, m := range n.Models {
+			models[k] = scrape.Model(m)
+		}
+		if ts[i].Serves() {
+			tell(&ts[i], n.Version, models)
+		}
+	}
 }
 
 // Complete completes what is asked of this source with what it knows: the moment and the

@@ -5,15 +5,20 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/sixty-dev/sixty/internal/base/hint"
 	"github.com/sixty-dev/sixty/internal/base/must"
 	"github.com/sixty-dev/sixty/internal/base/polltest"
+	"github.com/sixty-dev/sixty/internal/catalog/engine"
 	"github.com/sixty-dev/sixty/internal/diagnose"
 )
 
@@ -64,6 +69,47 @@ func TestLiveServersAreDiagnosedWhileTheyAreScraped(t *testing.T) {
 }
 
 // What is opened wrongly says what to do, and what is secret is not shown.
+// What a recording's meta.json says of a server is known of it, as --engine-args is, and goes after it.
+func TestNotesOfARecordingReachTheDiagnosis(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, body string) {
+		t.Helper()
+		name = filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(body), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 12 {
+		for _, server := range []string{"10.0.0.1:8000", "10.0.0.2:8000"} {
+			write(fmt.Sprintf("%s/%d.prom", server, 1_700_000_000_000+1000*i), "vllm:num_requests_running{model_name=\"m\"} 0\nvllm:generation_tokens_total{model_name=\"m\"} 1\n")
+		}
+	}
+	write("meta.json", `{"targets":[{"url":"http://10.0.0.1:8000/metrics","version":"0.32.1","models":[{"id":"m","max_model_len":4096}]}]}`)
+	s, err := Open(t.Context(), Spec{Recording: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var o diagnose.Options
+	if err := s.Complete(t.Context(), &o, "", ""); err != nil {
+		t.Fatal(err)
+	}
+	d, err := s.Diagnose(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, target := range d.Targets {
+		got = append(got, fmt.Sprint(target.Name, " ", target.Version, " ", target.Config[engine.MaxModelLen].Value))
+	}
+	if diff := cmp.Diff([]string{"10.0.0.1:8000 0.32.1 4096", "10.0.0.2:8000 " + d.Targets[1].Dialect.Version + " "}, got); diff != "" {
+		t.Errorf("targets (-want +got):\n%s", diff)
+	}
+}
+
 func TestOpenRefuses(t *testing.T) {
 	for name, tt := range map[string]struct {
 		spec Spec

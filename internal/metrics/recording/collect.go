@@ -3,7 +3,9 @@ package recording
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"path"
 	"slices"
 	"strconv"
@@ -28,6 +30,9 @@ type collector struct {
 	entries int
 	total   int64
 
+	notes      []byte // of the file that is the furthest up
+	notesDepth int
+
 	skipped  int
 	example  string
 	seconds  int
@@ -47,7 +52,8 @@ type kind int
 const (
 	other kind = iota
 	page
-	junk // notes, and what operating systems and editors leave behind
+	meta // notes
+	junk // what operating systems and editors leave behind
 )
 
 // classify checks a file's name and says what the file is: for a page, in which
@@ -74,7 +80,7 @@ func (c *collector) classify(name string) (k kind, dir string, at int64, err err
 		}
 	}
 	if base == notes {
-		return junk, "", 0, nil
+		return meta, dir, 0, nil
 	}
 	at, ok := c.timeOf(base)
 	if !ok {
@@ -150,6 +156,27 @@ func (c *collector) grow(name string, size int64) error {
 	return nil
 }
 
+// addNotes keeps notes, unless there are some further up. A file too large to be notes is skipped.
+func (c *collector) addNotes(dir string, text io.Reader) error {
+	depth := 0
+	if dir != "" {
+		depth = 1 + strings.Count(dir, "/")
+	}
+	if c.notes != nil && depth > c.notesDepth {
+		return nil
+	}
+	b, err := io.ReadAll(io.LimitReader(text, maxNotes+1))
+	if err != nil {
+		return err
+	}
+	if len(b) > maxNotes {
+		c.warn("skipped %s: larger than %d bytes", notes, maxNotes)
+		return nil
+	}
+	c.notes, c.notesDepth = b, depth
+	return nil
+}
+
 func (c *collector) add(dir string, at int64, loc location, size int64) {
 	c.found = append(c.found, found{dir, at, loc, size})
 }
@@ -190,6 +217,9 @@ func (c *collector) finish(r *Recording) error {
 		c.warn("skipped %d duplicate files of a target and time; the last was kept", n)
 	}
 	r.files, r.warnings = kept, c.warnings
+	if err := json.Unmarshal(c.notes, &r.notes); err != nil {
+		r.notes = Notes{} // somebody's own
+	}
 	return nil
 }
 

@@ -57,6 +57,13 @@ func (c *collector) inDirectory(st *paths, rel string, d fs.DirEntry) error {
 	if err := c.grow(rel, info.Size()); err != nil {
 		return err
 	}
+	if kind == meta {
+		f, err := os.Open(filepath.Join(st.root, filepath.FromSlash(rel)))
+		if err != nil {
+			return stripPath(err)
+		}
+		return errors.Join(c.addNotes(dir, f), f.Close())
+	}
 	st.names = append(st.names, rel)
 	c.add(dir, at, location(len(st.names)-1), info.Size())
 	return nil
@@ -188,8 +195,18 @@ func (c *collector) inArchive(sp *spool, t *tar.Reader, h *tar.Header) error {
 	if err != nil {
 		return err
 	}
-	if err := c.grow(h.Name, h.Size); err != nil || kind != page {
+	if err := c.grow(h.Name, h.Size); err != nil {
 		return err
+	}
+	switch kind {
+	case meta:
+		if err := c.addNotes(dir, t); err != nil {
+			return &damage{err}
+		}
+		return nil
+	case page:
+	default:
+		return nil
 	}
 	loc, err := sp.add(t, h.Size)
 	if err == nil {

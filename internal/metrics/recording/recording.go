@@ -2,8 +2,8 @@
 //
 // A recording is a directory, or a .tar, .tar.gz or .tar.zst of one, that holds
 // TARGET/UNIX_MILLISECONDS.prom files: each one scrape's raw page, empty when
-// the scrape failed. An optional meta.json beside the targets holds notes for people. A
-// shell loop around curl can make one.
+// the scrape failed. An optional meta.json beside the targets holds [Notes]. A shell loop
+// around curl can make one.
 //
 // [Open] reads it, whatever its container, and hands out its scrapes in the
 // order of time; [Create] writes one. Nothing here parses a page: package
@@ -62,6 +62,28 @@ type Recording struct {
 	files    []file // by time, then target
 	store    store
 	warnings []string
+	notes    Notes
+}
+
+// Notes are what the servers said beside their pages when the recording was made. What else
+// the file holds is for people.
+type Notes struct {
+	Targets []Noted `json:"targets"`
+}
+
+// Noted is what one server said.
+type Noted struct {
+	URL       string  `json:"url"` // of its metrics page
+	Health    int     `json:"health,omitempty"`
+	HealthErr string  `json:"health_error,omitempty"`
+	Version   string  `json:"version,omitempty"`
+	Models    []Model `json:"models,omitempty"`
+}
+
+// Model is a model that a server lists.
+type Model struct {
+	ID          string `json:"id"`
+	MaxModelLen int    `json:"max_model_len,omitempty"` // tokens, 0 when unsaid
 }
 
 // file is one page, wherever it lies.
@@ -126,6 +148,16 @@ func scan(ctx context.Context, path string, lim limits) (*Recording, error) {
 
 // Targets returns the names of the targets, sorted.
 func (r *Recording) Targets() []string { return slices.Clone(r.targets) }
+
+// Noted returns what the server of a target said beside its pages; zero where nobody noted it.
+func (r *Recording) Noted(target string) Noted {
+	for _, n := range r.notes.Targets {
+		if DirectoryName(n.URL) == target || len(r.notes.Targets) == 1 && len(r.targets) == 1 {
+			return n
+		}
+	}
+	return Noted{}
+}
 
 // Len returns the number of scrapes.
 func (r *Recording) Len() int { return len(r.files) }

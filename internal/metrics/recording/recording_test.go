@@ -121,7 +121,7 @@ var two = []member{
 	{name: "b/2000.prom", body: "b2"},
 	{name: "a/1000.prom", body: "a1"},
 	{name: "b/1000.prom"},
-	{name: "meta.json", body: `{"note":1}`},
+	{name: "meta.json", body: `{"note":1,"targets":[{"url":"http://b:80/metrics"},{"url":"a","version":"0.32.0","models":[{"id":"m","max_model_len":4096}]}]}`},
 	{name: "a/3000.prom", body: "a3"},
 }
 
@@ -149,6 +149,10 @@ func TestEveryContainerGivesTheSameScrapes(t *testing.T) {
 			wantList(t, r, twoListed...) // again
 			if diff := cmp.Diff([]string{"a", "b"}, r.Targets()); diff != "" {
 				t.Error(diff)
+			}
+			want := Noted{URL: "a", Version: "0.32.0", Models: []Model{{ID: "m", MaxModelLen: 4096}}}
+			if diff := cmp.Diff([]Noted{want, {}}, []Noted{r.Noted("a"), r.Noted("b")}); diff != "" {
+				t.Errorf("what the servers said (-want +got):\n%s", diff)
 			}
 			if first, last := r.Times(); first.UnixMilli() != 1000 || last.UnixMilli() != 3000 || r.Len() != 4 {
 				t.Errorf("%d scrapes from %s to %s", r.Len(), first, last)
@@ -281,6 +285,21 @@ func TestLinksInADirectoryArePassedOver(t *testing.T) {
 	wantList(t, r, "a@1 x")
 	if len(r.Warnings()) != 1 {
 		t.Errorf("warnings %q", r.Warnings())
+	}
+}
+
+func TestNotesOfASingleServerAreItsOwn(t *testing.T) {
+	page := member{name: "r0/1.prom", body: "a_b 1\n"}
+	for body, want := range map[string]string{
+		`{"targets":[{"url":"http://10.0.0.1:8000/metrics","version":"0.32.0"}]}`: "0.32.0", // its directory was renamed
+		`{"targets":["r0"]}`:                             "",
+		`"notes of somebody"`:                            "",
+		strings.Repeat(" ", maxNotes) + `{"targets":[]}`: "",
+	} {
+		r := mustOpen(t, dirOf(t, page, member{name: "meta.json", body: body}))
+		if got := r.Noted("r0").Version; got != want || (len(r.Warnings()) > 0) != (len(body) > maxNotes) {
+			t.Errorf("%.60s: version %q, warnings %q", body, got, r.Warnings())
+		}
 	}
 }
 

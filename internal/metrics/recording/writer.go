@@ -98,7 +98,7 @@ func (w *Writer) Add(target string, at time.Time, body []byte) error {
 	return w.put(w.directory(target)+"/"+strconv.FormatInt(ms, 10)+".prom", at, body)
 }
 
-// notes is the file beside the targets that people may read.
+// notes is the file beside the targets that holds Notes.
 const notes = "meta.json"
 
 // SetMeta writes meta.json. It may be called again: in an archive the last one

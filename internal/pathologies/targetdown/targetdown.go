@@ -51,6 +51,10 @@ var (
 		Name: "scraped_four_times", Unit: indicator.Seconds, Default: 5.5,
 		Why: "four scrapes in a row were refused within 20 s: a slow server does not refuse connections, so it does not matter that pages came and went before",
 	}
+	fourSeldom = &catalog.Threshold{
+		Name: "unheard_scraped_seldom", Unit: indicator.Seconds, Default: 110,
+		Why: "four scrapes in a row at one each 30 s, as a minute is at 15 s: two in a row of a page that is slow time out often",
+	}
 	restarted = &catalog.Threshold{
 		Name: "restart_takes", Unit: indicator.Seconds, Default: 240,
 		Why: "it has been down for four minutes: a server that is restarted is back by then",
@@ -84,7 +88,9 @@ var Pathology = &catalog.Pathology{
 				catalog.All(catalog.Above(indicator.Silence, catalog.Unheard), catalog.Below(indicator.BetweenScrapes, quarter)),
 				catalog.Above(indicator.Silence, catalog.LongUnheard),
 			)),
-			catalog.All(catalog.Above(indicator.Silence, catalog.LongUnheard), catalog.Below(indicator.PageTook, catalog.PageLate)),
+			catalog.All(catalog.Above(indicator.Silence, catalog.LongUnheard), catalog.Below(indicator.PageTook, catalog.PageLate), catalog.Any(
+				catalog.Below(indicator.BetweenScrapes, twiceOften), catalog.Above(indicator.Silence, fourSeldom),
+			)),
 			catalog.Above(indicator.Silence, catalog.LateUnheard),
 		),
 	),

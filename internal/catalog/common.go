@@ -68,8 +68,7 @@ var (
 		Name: "e2e_worse", Unit: indicator.Seconds, Default: None, Baseline: &Relative{Factor: 2, Offset: 0.2},
 		Why: "twice this deployment's normal, and at least 200 ms more",
 	}
-	// DecodeSlower is a decode step that takes clearly longer than its batch
-	// explains.
+	// DecodeSlower is a decode step that takes clearly longer than its batch explains.
 	DecodeSlower = &Threshold{
 		Name: "decode_slower", Unit: indicator.Seconds, Default: 0.1,
 		Baseline: &Relative{Factor: 1.6, Per: indicator.DecodeBatch, Exponent: 0.4},
@@ -184,31 +183,27 @@ var (
 
 // Conditions that several pathologies share.
 var (
-	// FirstTokenLate holds while users wait for the first token: an objective
-	// is missed, or it takes twice as long as normal. The median is compared
-	// with the baseline, for a stall of a second or two does not move it.
+	// FirstTokenLate holds while users wait for the first token: an objective is missed, or it takes twice as long as
+	// normal. The median is compared with the baseline, for a stall of a second or two does not move it.
 	FirstTokenLate = Any(Above(indicator.TTFTP95, TTFTObjective), Above(indicator.TTFTP50, TTFTWorse))
 
 	// PrefillLate holds while the first token is late because of its prefill.
 	PrefillLate = All(FirstTokenLate, Above(indicator.PrefillShare, PrefillMost))
 
-	// Queueing holds while work waits for the scheduler all the time. A gauge read every
-	// 15 s may meet every burst and none of the time between them; but where a queue
-	// never clears, every request waits, the median one too, or all of one rank.
+	// Queueing holds while work waits for the scheduler all the time. A gauge read every 15 s may meet every burst and none of
+	// the time between; but where a queue never clears, every request waits, the median one too, or all of one rank.
 	Queueing = All(
 		Above(indicator.WaitingFloor, QueueAlways),
 		Any(Above(indicator.TTFTP50, EveryoneWaits), Above(indicator.RankWait, RankStarves)),
 	)
 
-	// HeldBack holds while requests wait that the scheduler passes over. Others go first
-	// meanwhile, so that the median first token may come as soon as ever.
+	// HeldBack holds while requests wait that the scheduler passes over. Others go first, and soon.
 	HeldBack = All(
 		Above(indicator.WaitingFloor, QueueAlways), Above(indicator.DeferredShare, MostlyDeferred),
 		Above(indicator.QueueAge, QueueTimeLong),
 	)
 
-	// OthersFirst holds while requests starve: they wait all the while, and others that are
-	// served do not.
+	// OthersFirst holds while requests starve: they wait all the while, and others that are served do not.
 	OthersFirst = All(Above(indicator.PassedOver, SomePassedOver), Above(indicator.WaitTimes, OutOfTurn))
 
 	// QueueLogged is Queueing where a log tells no latency: the queue never clears, and takes
@@ -224,9 +219,8 @@ var (
 		All(Below(indicator.TTFTP50, EveryoneWaits), Below(indicator.RankWait, RankStarves)),
 	)
 
-	// DecodeSlow holds while steps take longer than their batch explains: in
-	// the mean, and at the median or in the tail. A short stall moves the mean
-	// alone.
+	// DecodeSlow holds while steps take longer than their batch explains: in the mean, and at the median or in the
+	// tail. A short stall moves the mean alone.
 	DecodeSlow = All(
 		Above(indicator.ITLMean, DecodeSlower),
 		Any(Above(indicator.ITLP50, DecodeSlower), Above(indicator.ITLP90, StreamUneven)),

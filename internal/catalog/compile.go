@@ -222,7 +222,7 @@ func (o Compilation) measured(c Cond, now, absolute string) (string, error) {
 	if !ok {
 		return absolute, nil
 	}
-	if r.Per == nil {
+	if r.Per == nil || r.Perhaps {
 		return fmt.Sprintf("(%s) %s %s", now, c.Op, number(r.bounded(r.Factor*base+r.Offset))), nil
 	}
 	normal, ok := o.Normal(r.Per)
@@ -250,7 +250,7 @@ func (o Compilation) relative(c Cond) (string, error) {
 		return "", err
 	}
 	limit := fmt.Sprintf("%s * (%s)", number(r.Factor), base)
-	if r.Per != nil {
+	if r.Per != nil && !r.Perhaps {
 		now, err := o.Query(r.Per, false)
 		if err != nil || now == "" {
 			return "", err

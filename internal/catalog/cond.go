@@ -37,12 +37,14 @@ var None = math.NaN()
 //
 // and never below zero, nor above Most.
 //
-// Per, which may be nil, is what the signal may fairly grow with: a decode step
-// of a larger batch takes longer, and that alone is no fault.
+// Per, which may be nil, is what the signal may fairly grow with: a decode step of a larger batch takes
+// longer, and that alone is no fault. Perhaps says that it may as well have grown with the signal (slower steps fill a
+// batch, by Little's law): then its growth excuses nothing, and leaves in doubt what it would explain.
 type Relative struct {
 	Factor   float64
 	Offset   float64 // in the signal's unit: differences below it do not matter
 	Per      *indicator.Signal
+	Perhaps  bool
 	Exponent float64
 
 	// Most is where a number is bad whatever was normal; 0 is nowhere. It keeps a
@@ -413,14 +415,18 @@ func (r *Relative) limit(s *indicator.Signal, v View) (float64, bool) {
 		return 0, false
 	}
 	scale := 1.0
-	if r.Per != nil {
+	d, certain := v.(doubted)
+	if r.Per != nil && (certain || !r.Perhaps) {
 		now, normal := v.Now(r.Per), v.Normal(r.Per)
 		if !now.OK || !normal.OK || normal.V <= 0 {
 			return 0, false
 		}
 		scale = math.Pow(math.Max(1, now.V/normal.V), r.Exponent)
+		if _, half := d.Uncertain.(halved); half && r.Perhaps {
+			scale = math.Sqrt(scale)
+		}
 	}
-	if d, ok := v.(doubted); ok {
+	if certain {
 		doubt := d.Doubt(s)
 		if doubt.Wander > r.Factor && doubt.Wander > 1 {
 			scale *= doubt.Wander / r.Factor

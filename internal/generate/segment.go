@@ -208,7 +208,7 @@ func (cfg *RulesConfig) resolve(seg *segment, c catalog.Cond) resolved {
 // RelativeText says in words what a threshold relative to normal is.
 func RelativeText(t *catalog.Threshold, normal string) string {
 	text := fmt.Sprintf("%s × %s", number(t.Baseline.Factor), normal)
-	if p := t.Baseline.Per; p != nil {
+	if p := t.Baseline.Per; p != nil && !t.Baseline.Perhaps {
 		text += fmt.Sprintf(" × (growth of %s)^%s", p.Title, number(t.Baseline.Exponent))
 	}
 	switch o := t.Baseline.Offset; {

@@ -13,8 +13,8 @@ import (
 // short stall. Where buckets are as wide as 25 to 50 ms a median cannot say by how
 // much it rose.
 var medianSlower = &catalog.Threshold{
-	Name: "median_slower", Unit: indicator.Seconds, Default: 0.1, Baseline: &catalog.Relative{Factor: 1.5},
-	Why: "1.5 times the normal median, whatever the batch: a short stall moves only the mean; without a baseline, 100 ms",
+	Name: "median_slower", Unit: indicator.Seconds, Default: 0.1, Baseline: &catalog.Relative{Factor: 1.5, Per: indicator.DecodeBatch, Perhaps: true, Exponent: 0.4},
+	Why: "1.5 times the normal median: a short stall moves only the mean; what a batch that grew would explain is not certain; without a baseline, 100 ms",
 }
 
 // Pathology is slow decode.

@@ -35,9 +35,6 @@ type Options struct {
 	// Scraper says that the samples are from what scrapes the servers in this process: where none
 	// ever answered, its targets are servers that start.
 	Scraper bool
-	// Named says that the user named the servers just now, and means them to serve: one that
-	// has never answered is lost, and not starting.
-	Named bool
 	// Annotate, which may be nil, adds what is known of the targets beside
 	// their metrics.
 	Annotate func([]Target)
@@ -97,9 +94,6 @@ func Run(ctx context.Context, q metrics.Querier, o Options) (Diagnosis, error) {
 	s, err := Fetch(ctx, q, r)
 	if err != nil {
 		return Diagnosis{}, err
-	}
-	if o.Named {
-		s.assumeLost()
 	}
 	d := Evaluate(s, o.Pathologies, o.Settings)
 	s.memory = nil

@@ -373,3 +373,56 @@ func TestALuckyMinuteIsNotNormal(t *testing.T) {
 		}
 	}
 }
+
+// A batch grows with slower steps as well as with more requests, so what its growth would explain is
+// neither a fault beyond doubt nor well.
+func TestABatchThatGrewLeavesASlowMedianInDoubt(t *testing.T) {
+	slower := catalog.Above(indicator.ITLP50, &catalog.Threshold{
+		Name: "slower", Default: catalog.None, Baseline: &catalog.Relative{Factor: 1.5, Per: indicator.DecodeBatch, Perhaps: true, Exponent: 0.5},
+	})
+	for name, tt := range map[string]struct {
+		itl, batch            float64 // times normal
+		holds, likely, surely bool
+	}{
+		"the same batch":                {1.6, 1, true, true, true},
+		"half of the growth excuses it": {2, 4, true, false, false},
+		"all of the growth excuses it":  {2.5, 4, true, true, false},
+		"more than the batch explains":  {3.1, 4, true, true, true},
+		"a larger batch, as fast":       {1.1, 4, false, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSnapshot(make([]Target, 1))
+			s.Spans[0].steady = steadiness{lastGap: math.NaN(), lastTTFT: math.NaN()}
+			*s.readings[0].of(indicator.ITLP50) = reading{now: indicator.Known(0.01 * tt.itl), normal: indicator.Known(0.01)}
+			*s.readings[0].of(indicator.DecodeBatch) = reading{now: indicator.Known(3 * tt.batch), normal: indicator.Known(3)}
+			v := view{snapshot: s}
+			if got := [3]bool{slower.Holds(v) == catalog.True, slower.Likely(v) == catalog.True, slower.Certain(v) == catalog.True}; got != [3]bool{tt.holds, tt.likely, tt.surely} {
+				t.Errorf("holds, likely, surely: %v, want %v", got, [3]bool{tt.holds, tt.likely, tt.surely})
+			}
+		})
+	}
+}
+
+// The mean of a server's life holds its earlier faults, and its median does not.
+func TestALifeWithFaultsHidesNoSlowMedian(t *testing.T) {
+	for name, tt := range map[string]struct {
+		now  float64
+		want bool
+	}{
+		"three times the median of its life": {0.03, true},
+		"as ever":                            {0.011, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSnapshot(make([]Target, 1))
+			s.Spans[0].Source = Lifetime
+			s.Spans[0].steady = steadiness{lastGap: math.NaN(), lastTTFT: math.NaN()}
+			*s.readings[0].of(indicator.ITLMean) = reading{now: indicator.Known(tt.now), normal: indicator.Known(0.04)}
+			*s.readings[0].of(indicator.ITLP50) = reading{now: indicator.Known(tt.now), normal: indicator.Known(0.01)}
+			*s.readings[0].of(indicator.DecodeBatch) = reading{now: indicator.Known(3), normal: indicator.Known(3)}
+			j := judgement{view: view{snapshot: s}}
+			if got := j.reasonAgainstHealthy(); (got != "") != tt.want {
+				t.Errorf("%q, want a reason: %t", got, tt.want)
+			}
+		})
+	}
+}

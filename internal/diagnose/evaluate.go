@@ -490,8 +490,9 @@ func (g *Gap) add(evidence []catalog.Evidence) {
 }
 
 // reasonAgainstHealthy says what speaks against "nothing is wrong" although nothing fires, "" where
-// nothing does: somebody who waits and gets nothing, a promise that is not kept by too few requests to be sure, and a
-// first token that is late where nobody knows whether it ever came sooner.
+// nothing does: somebody who waits and gets nothing, a promise that is not kept by too few requests to be sure, a
+// median between tokens above that of a life whose mean holds faults, and a first token that is late where nobody knows whether
+// it ever came sooner.
 func (j *judgement) reasonAgainstHealthy() string {
 	v := j.view
 	if held := j.unserved(); held != "" {
@@ -508,6 +509,12 @@ func (j *judgement) reasonAgainstHealthy() string {
 		(!v.HasHistory() || v.MayHoldFault()) {
 		return fmt.Sprintf("%s of the clients of %s leave before their answer is complete, and whether they always do is not known",
 			indicator.Format(share, indicator.Ratio), j.name())
+	}
+	median := v.Normal(indicator.ITLP50)
+	if v.span().Source == Lifetime && v.Normal(indicator.ITLMean).Or(0) > manyFaults*max(median.V, median.Bucket.High) &&
+		catalog.Above(indicator.ITLP50, catalog.DecodeSlower).Likely(v) == catalog.True {
+		return fmt.Sprintf("%s is %s on %s, and %s in the median since the server started: its mean, which holds earlier faults, tells no change", indicator.ITLP50.Title,
+			indicator.Format(v.Now(indicator.ITLP50), indicator.Seconds), j.name(), indicator.Format(median, indicator.Seconds))
 	}
 	late, usual := v.Now(indicator.TTFTP95), v.Normal(indicator.TTFTP95)
 	_, _, promised := v.Limit(catalog.TTFTObjective)
@@ -531,6 +538,7 @@ func (j *judgement) reasonAgainstHealthy() string {
 const (
 	patience     = 5.0
 	muchLater    = 3 // times the usual, of so few requests that no condition judges them
+	manyFaults   = 2 // times the median of a life: its mean holds long gaps
 	fewRequests  = 20
 	someUnserved = 4.5
 	someOwed     = 8

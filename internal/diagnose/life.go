@@ -2,7 +2,6 @@ package diagnose
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -53,19 +52,6 @@ func (j *judgement) life() Life {
 // nothing from the confidence in what is said of the others.
 func (l Life) waits() bool { return l == LifeStarting || l == LifeDrained }
 
-// assumeLost reads targets that have never answered as if they had, and held the request of
-// whoever asks for them.
-func (s *Snapshot) assumeLost() {
-	for i := range s.Targets {
-		if v := s.Now(i, indicator.Answered); !v.OK || v.V > 0 {
-			continue
-		}
-		for sig, v := range map[*indicator.Signal]float64{indicator.Answered: 1, indicator.Silence: math.Inf(1), indicator.LastHeld: 1} {
-			*s.readings[i].of(sig) = reading{now: indicator.Known(v)}
-		}
-	}
-}
-
 // lifeNotes notes what happens to targets: which start, are drained, or left.
 func lifeNotes(targets []Target) (out []string) {
 	names := map[Life][]string{}
@@ -84,7 +70,7 @@ func lifeNotes(targets []Target) (out []string) {
 }
 
 // dropDeparted drops the targets that left discovery: nobody asks them any more, while others are
-// asked. It returns a note of them.
+// asked. It drops models whose server serves others now, too. It returns notes of them.
 func (r *Request) dropDeparted(hs []*history) []string {
 	var newest time.Time
 	for _, h := range hs {
@@ -92,7 +78,7 @@ func (r *Request) dropDeparted(hs []*history) []string {
 			newest = h.at[n-1]
 		}
 	}
-	var left []string
+	var left, renamed []string
 	gone := func(i int) bool {
 		at := hs[i].at
 		n := len(at)
@@ -100,23 +86,41 @@ func (r *Request) dropDeparted(hs []*history) []string {
 		// Others may be scraped more often than it is.
 		return n > 0 && missed(r.Interval) && missed(usualGap(at[max(0, n-lastScrapes):]))
 	}
+	serves := map[string][]string{} // the models on the last page of each server
+	for i := range r.Targets {
+		if n, l := len(hs[i].ok), r.Targets[i].Labels; n > 0 && hs[i].ok[n-1] && l["model_name"] != "" {
+			serves[labelKey(l, r.Instance)] = append(serves[labelKey(l, r.Instance)], l["model_name"])
+		}
+	}
+	replaced := func(i int) bool {
+		l := r.Targets[i].Labels
+		now := serves[labelKey(l, r.Instance)]
+		return len(now) > 0 && l["model_name"] != "" && !slices.Contains(now, l["model_name"]) && hs[i].pageUpTo(len(hs[i].ok)-1) >= 0
+	}
 	var targets []Target
 	var spans []Span
 	for i := range r.Targets {
-		if gone(i) {
-			left = append(left, fmt.Sprintf("%s at %s", r.Targets[i].Name, hs[i].at[len(hs[i].at)-1].UTC().Format("15:04:05 UTC")))
+		if at := hs[i].at; gone(i) {
+			left = append(left, fmt.Sprintf("%s at %s", r.Targets[i].Name, at[len(at)-1].UTC().Format("15:04:05 UTC")))
+			continue
+		} else if replaced(i) {
+			renamed = append(renamed, fmt.Sprintf("%s at %s", r.Targets[i].Name, at[hs[i].pageUpTo(len(at)-1)].UTC().Format("15:04:05 UTC")))
 			continue
 		}
 		targets, spans = append(targets, r.Targets[i]), append(spans, r.Spans[i])
 	}
 	r.Targets, r.Spans = targets, spans
-	if len(left) == 0 {
-		return nil
+	var out []string
+	for what, names := range map[string][]string{"no longer scraped, last ": left, "no longer served where another model is now, last ": renamed} {
+		if more := len(names) - manyTargets; more > 0 {
+			names = append(slices.Clip(names[:manyTargets]), fmt.Sprintf("and %d more", more))
+		}
+		if len(names) > 0 {
+			out = append(out, what+strings.Join(names, ", "))
+		}
 	}
-	if more := len(left) - manyTargets; more > 0 {
-		left = append(slices.Clip(left[:manyTargets]), fmt.Sprintf("and %d more", more))
-	}
-	return []string{"no longer scraped, last " + strings.Join(left, ", ")}
+	slices.Sort(out)
+	return out
 }
 
 // missedScrapes is after how many halves of an interval the next scrape is not late, but

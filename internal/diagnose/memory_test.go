@@ -334,3 +334,33 @@ func TestADeadServerIsKnown(t *testing.T) {
 		t.Fatalf("looked %d times", looks)
 	}
 }
+
+// A server that was started again with another name for its model serves that one; the old name is no server that
+// does not answer.
+func TestARenamedModelIsGone(t *testing.T) {
+	store, err := embedded.Open(embedded.Config{})
+	must.Succeed(t, err)
+	defer store.Close()
+	at := time.Unix(1_700_000_000, 0)
+	for n := range 40 {
+		name := "old"
+		if n >= 20 {
+			name = "new"
+		}
+		page := fmt.Sprintf("vllm:num_requests_running{engine=\"0\",model_name=%q} 1\nvllm:num_requests_waiting{engine=\"0\",model_name=%q} 0\n"+
+			"vllm:generation_tokens_total{engine=\"0\",model_name=%q} %d\nvllm:time_to_first_token_seconds_count{engine=\"0\",model_name=%q} %d\n", name, name, name, 900*(n%20), name, 10*(n%20))
+		at = at.Add(15 * time.Second)
+		_, err = store.Append(embedded.Target{Instance: "vllm-0:8000", Job: "vllm"}, at, []byte(page), "", 20*time.Millisecond)
+		must.Succeed(t, err)
+	}
+	d, err := diagnose.Run(t.Context(), store, diagnose.Options{At: at, First: at.Add(-10 * time.Minute), Interval: 15 * time.Second, Every: true, Pathologies: pathologies.All()})
+	must.Succeed(t, err)
+	if len(d.Targets) != 1 || d.Targets[0].Labels["model_name"] != "new" || d.Verdict.ID == diagnose.InsufficientData {
+		t.Errorf("%d targets, the first of %s: %s", len(d.Targets), d.Targets[0].Labels["model_name"], d.Verdict.Summary)
+	}
+	if !slices.ContainsFunc(d.Notes, func(n string) bool {
+		return strings.HasPrefix(n, "no longer served where another model is now, last vllm-0:8000")
+	}) {
+		t.Errorf("notes %q", d.Notes)
+	}
+}

@@ -80,7 +80,8 @@ func (h *history) steadiness(normal, now run) steadiness {
 }
 
 // cameOnce reports, of the signals that count events, which came within one moment of the
-// window, and not again. A window of one interval cannot tell.
+// window, and not again. A window of one interval cannot tell. Clients that left while the engine generated
+// nothing, or in the interval after, left because of that, once.
 func (h *history) cameOnce(window Range) map[*indicator.Signal]bool {
 	once := map[*indicator.Signal]bool{}
 	all := h.intervalsIn(window)
@@ -88,9 +89,15 @@ func (h *history) cameOnce(window Range) map[*indicator.Signal]bool {
 		indicator.ServerErrCount: refused(answers5xx), indicator.ClientErrCount: refused(answers4xx), indicator.Abandoned: abandoned,
 	} {
 		met := slices.DeleteFunc(slices.Clone(all), func(iv interval) bool { n, _ := events(h, iv); return n <= 0.5 })
-		once[sig] = len(all) > 1 && len(met) > 0 && h.at[met[len(met)-1].to].Sub(h.at[met[0].to]).Seconds() < moment
+		once[sig] = len(all) > 1 && len(met) > 0 && h.at[met[len(met)-1].to].Sub(h.at[met[0].to]).Seconds() < moment ||
+			sig == indicator.Abandoned && len(met) > 0 && !slices.ContainsFunc(met, func(iv interval) bool { return !h.silent(iv) && !h.silent(interval{h.pageUpTo(iv.from - 1), iv.from}) })
 	}
 	return once
+}
+
+// silent reports whether nothing was generated in an interval, if there is one.
+func (h *history) silent(iv interval) bool {
+	return iv.from >= 0 && h.increase(tokensOut, iv)+h.count(firstTokens, iv) == 0
 }
 
 // A meanOf is the logarithm of a mean over a moment of so many seconds.

@@ -240,3 +240,15 @@ process_start_time_seconds %d
 	}
 	t.Log(said)
 }
+
+// TestClientsThatLeaveAHangAreNoFaultOfTheirOwn looks at a server that answers again after a hang. Those who had
+// waited have left since the scrape before, while nothing was generated.
+func TestClientsThatLeaveAHangAreNoFaultOfTheirOwn(t *testing.T) {
+	p := thin(t, recordings+"/sglang-retraction-then-hung.tar.zst", 15*time.Second, 11250*time.Millisecond)
+	back := time.UnixMilli(p.truth.Phases[5].FromMS)
+	for _, after := range []time.Duration{20 * time.Second, 30 * time.Second} {
+		if d := p.diagnose(t, back.Add(after)); d.Status == diagnose.Firing {
+			t.Errorf("%s after it answers again: %s: %s", after, d.Verdict.ID, d.Verdict.Summary)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,16 +26,14 @@ import (
 type Live struct {
 	*Scraper
 	store *embedded.Store
-	usual dialect.Dialect // what a server is taken for that never answered
 
 	mu     sync.Mutex
 	states []liveState // by target
 	err    error       // of the store
 }
 
-func newLive(s *Scraper, store *embedded.Store) (*Live, error) {
-	usual, err := dialect.Usual()
-	return &Live{Scraper: s, store: store, usual: usual, states: make([]liveState, len(s.Targets))}, err
+func newLive(s *Scraper, store *embedded.Store) *Live {
+	return &Live{Scraper: s, store: store, states: make([]liveState, len(s.Targets))}
 }
 
 // Run scrapes every server at once and then at every interval, until ctx is done, and
@@ -231,21 +230,6 @@ func (r *Live) count(ran time.Duration) (answering, ever int, lost bool) {
 	return answering, ever, lost
 }
 
-// unreachable is the error of a look in which nobody ever answered with metrics, and
-// nobody who is away: that is a verdict.
-func (r *Live) unreachable() error {
-	if r.unjudgeable() {
-		return r.onlyStrangersError()
-	}
-	r.mu.Lock()
-	away := slices.ContainsFunc(r.states, func(st liveState) bool { return st.isAway() })
-	r.mu.Unlock()
-	if away {
-		return r.failed()
-	}
-	return r.Answered()
-}
-
 // onlyStrangersError is the error of a look at nothing but other programs.
 func (r *Live) onlyStrangersError() error {
 	r.mu.Lock()
@@ -340,12 +324,11 @@ func (r *Live) explainDown(d *diagnose.Diagnosis) {
 }
 
 // Annotate adds what the servers say beside their metrics. A server that never
-// answered anything is taken for one of the kind that its neighbours are, or for the
-// usual one: the user named it, and so it is a target that is down.
+// answered anything is taken for one of the kind that its neighbours are: it starts.
 func (r *Live) Annotate(ts []diagnose.Target) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	kind := diagnose.Target{Dialect: r.usual}
+	var kind diagnose.Target
 	if k := slices.IndexFunc(ts, func(t diagnose.Target) bool { return t.Problem == "" && t.Serves() }); k >= 0 {
 		kind = ts[k]
 	}
@@ -420,7 +403,11 @@ func (st *liveState) annotate(t *diagnose.Target) {
 				indicator.FormatNumber(g.to.Sub(g.from).Seconds(), indicator.Seconds), g.to.UTC().Format("15:04:05Z"), g.why))
 		}
 	}
-	if st.last != nil && t.Problem == "" {
+	switch {
+	case st.last == nil || t.Problem != "":
+	case st.good == 0:
+		t.Notes = append(t.Notes, "it never answered: "+st.last.Error()+"; "+cmp.Or(hint.Of(st.last), "check its port"))
+	default:
 		t.Notes = append(t.Notes, "the last scrape failed: "+st.last.Error())
 	}
 	switch {

@@ -186,8 +186,8 @@ func (s *Source) openServers(spec Spec) error {
 	if err := s.openStore(spec.Storage); err != nil {
 		return err
 	}
-	s.Live, err = newLive(scraper, s.store)
-	return err
+	s.Live = newLive(scraper, s.store)
+	return nil
 }
 
 // OpenPages opens an empty source for pages that the caller brings, one every interval.
@@ -341,7 +341,7 @@ func (s *Source) Options(ctx context.Context, at time.Time) (diagnose.Options, e
 	pace, err := s.Pace(ctx, at)
 	o := diagnose.Options{
 		At: at, First: pace.First, Created: s.Created(), Interval: pace.Interval,
-		Matchers: s.matchers, Every: s.store != nil, Scraper: s.scraper, Named: s.Live != nil,
+		Matchers: s.matchers, Every: s.store != nil, Scraper: s.scraper,
 	}
 	switch {
 	case s.Live != nil:

@@ -196,7 +196,10 @@ func (s *Source) WatchForVerdict(ctx context.Context, o diagnose.Options, l Watc
 		ctx, done = l.LastWords(ctx)
 		defer done()
 	}
-	if err := r.unreachable(); err != nil {
+	if r.unjudgeable() { // others answered
+		return diagnose.Diagnosis{}, r.onlyStrangersError()
+	}
+	if err := r.Answered(); err != nil {
 		return diagnose.Diagnosis{}, err
 	}
 	if !interrupted {
